@@ -1,0 +1,169 @@
+package canonical
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Body is exactly one of the types below, by operation and phase:
+//
+//	OpInvoke       request *Invoke           response *Result
+//	OpDescribe     request *DescribeRequest  response *Description
+//	OpCapabilities request *Page             response *CapabilityList
+//	any            error   *Error
+type Body interface{ body() }
+
+func (*Invoke) body()          {}
+func (*Result) body()          {}
+func (*DescribeRequest) body() {}
+func (*Description) body()     {}
+func (*Page) body()            {}
+func (*CapabilityList) body()  {}
+func (*Error) body()           {}
+
+// Invoke asks an agent to do something: a turn of content, a structured call,
+// or both views of the same thing.
+//
+// A protocol of messages (A2A) always fills Turn, and fills Call as well when
+// the turn is a typed invocation (profile P2). A protocol of calls (MCP) fills
+// Call and leaves Turn empty (no parts). An encoder prefers its native view.
+type Invoke struct {
+	Turn       Content
+	Call       *Call
+	Extensions Extensions // request-level leftovers, distinct from the turn's
+}
+
+// Call is a structured invocation.
+type Call struct {
+	Name string
+	Args json.RawMessage // a JSON object; nil: absent, which is not {}
+}
+
+// Result answers an Invoke. Exactly one of Turn, Task and Output is set.
+type Result struct {
+	Turn       *Content // a direct reply without a task (A2A Message)
+	Task       *Task    // a task snapshot (A2A Task)
+	Output     *Output  // a call's direct output (MCP CallToolResult)
+	Extensions Extensions
+}
+
+// Output is what a tool returned.
+type Output struct {
+	Parts      []Part
+	Structured json.RawMessage // any JSON value; nil: absent, which is not null
+	Failed     bool            // MCP isError
+}
+
+// State is the state of a task.
+type State string
+
+// The states of A2A; every other protocol's map into them.
+const (
+	StateUnknown       State = "unknown"
+	StateSubmitted     State = "submitted"
+	StateWorking       State = "working"
+	StateInputRequired State = "input-required"
+	StateAuthRequired  State = "auth-required"
+	StateCompleted     State = "completed"
+	StateFailed        State = "failed"
+	StateRejected      State = "rejected"
+	StateCanceled      State = "canceled"
+)
+
+// Terminal reports whether no further change can come.
+func (s State) Terminal() bool {
+	switch s {
+	case StateCompleted, StateFailed, StateRejected, StateCanceled:
+		return true
+	default:
+		return false
+	}
+}
+
+// Task is a snapshot of a piece of work.
+type Task struct {
+	ID, ContextID string
+	Status        Status
+	Artifacts     []Artifact
+	History       []Content
+	Extensions    Extensions
+}
+
+// Status is where a task stands.
+type Status struct {
+	State   State
+	Message *Content
+	At      time.Time // zero: not said
+}
+
+// Artifact is one result of a task.
+type Artifact struct {
+	ID, Name, Description string
+	Parts                 []Part
+	ExtensionURIs         []string
+	Extensions            Extensions
+}
+
+// DescribeRequest asks who a peer is: initialize, server/discover, a card.
+type DescribeRequest struct {
+	Versions   []string // the protocol versions that the asker offers, best first
+	Client     Party
+	Extensions Extensions
+}
+
+// Description is who an agent is and what it can do.
+type Description struct {
+	Name, Title, Version, Description, Instructions string
+	DocumentationURL, IconURL                       string
+	Provider                                        *Provider
+	Interfaces                                      []Interface // where it is reached; stamped by the roof when we answer for it
+	Versions                                        []string    // protocol versions it speaks, best first
+	InputModes, OutputModes                         []string
+	Capabilities                                    []Capability
+	Extensions                                      Extensions
+}
+
+// Provider is the organisation behind an agent.
+type Provider struct{ Organization, URL string }
+
+// Interface is one way to reach an agent.
+type Interface struct {
+	URL, Transport, Version, Tenant string // Transport: JSONRPC, GRPC, HTTP+JSON, or a binding URI
+}
+
+// Page asks for one page of a list.
+type Page struct {
+	Cursor     string
+	Extensions Extensions
+}
+
+// CapabilityList is one page of tools or skills.
+type CapabilityList struct {
+	Capabilities []Capability
+	Next         string // cursor of the next page; empty: this was the last
+	Extensions   Extensions
+}
+
+// Profile is the way a capability is invoked (reference: invocation profiles).
+type Profile string
+
+const (
+	// ProfileMessage (P1) takes a message with files and data and answers with text and artifacts.
+	ProfileMessage Profile = "message"
+	// ProfileTyped (P2) takes arguments that match the capability's own schema.
+	ProfileTyped Profile = "typed"
+)
+
+// Capability is one tool or skill.
+type Capability struct {
+	ID                 string // the owner's own name for it: tool name or skill id
+	Title, Description string
+	Profile            Profile
+	InputSchema        json.RawMessage // nil: none declared
+	OutputSchema       json.RawMessage // nil: none declared
+	Annotations        json.RawMessage // MCP tool annotations: hints, never trusted
+	Tags, Examples     []string
+	InputModes         []string
+	OutputModes        []string
+	Extensions         Extensions
+}

@@ -1,0 +1,97 @@
+package canonical
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Binding is a registered protocol binding identifier (AEPB, IANA
+// Considerations, "AEPB Protocol Binding Registry").
+type Binding string
+
+// Op is what a message is about, whatever the protocol calls it.
+type Op string
+
+// The operations that a codec may decode. A method outside this list is
+// refused by the codec with an [Error] of code [CodeNoMethod] or [CodeUnsupportedOp].
+const (
+	OpInvoke       Op = "invoke"       // send a message, call a tool
+	OpDescribe     Op = "describe"     // agent card, server/discover, initialize
+	OpCapabilities Op = "capabilities" // list tools or skills
+	OpPing         Op = "ping"         // is the peer there
+	OpNotice       Op = "notice"       // a notification; nobody answers it
+)
+
+// Phase says where in an exchange a message stands.
+type Phase string
+
+// An exchange is one request and one response or error.
+const (
+	PhaseRequest  Phase = "request"
+	PhaseResponse Phase = "response"
+	PhaseError    Phase = "error"
+)
+
+// Message is one message in no protocol's words.
+type Message struct {
+	Op           Op
+	Phase        Phase
+	Correlation  Correlation
+	Conversation Conversation
+	From, To     Party
+	Preferences  Preferences
+	Deadline     time.Time // zero: none
+	Trace        Trace
+	Body         Body       // nil for a ping and for a notice
+	Extensions   Extensions // message-level leftovers of each protocol
+	Origin       Origin
+	Losses       []Loss // what decoding lost
+}
+
+// Correlation pairs requests with replies.
+type Correlation struct {
+	WireID    json.RawMessage // JSON-RPC id, raw; nil: a notification or not yet stamped
+	MessageID string          // the sender's idempotency id (A2A messageId)
+	Progress  json.RawMessage // MCP progressToken, raw
+}
+
+// Conversation says which dialogue and which piece of work a message belongs to.
+type Conversation struct {
+	ContextID      string
+	TaskID         string
+	ReferenceTasks []string
+	Tenant         string
+}
+
+// Party is one end of an exchange.
+type Party struct {
+	ID      string // stable name or principal, protocol-neutral
+	Name    string
+	Version string
+	Skill   string // target capability by its id; empty: the agent as a whole
+}
+
+// Preferences are the sender's wishes; none of them changes what is asked.
+type Preferences struct {
+	Stream        bool
+	NoWait        bool // answer with a task at once (A2A returnImmediately)
+	AcceptMedia   []string
+	HistoryLength *int
+	LogLevel      string
+}
+
+// Trace is W3C trace context, verbatim.
+type Trace struct{ Parent, State, Baggage string }
+
+// Extensions are members that only one protocol knows: for each binding one
+// raw JSON object, kept verbatim. A nil map and an empty one are equal.
+type Extensions map[Binding]json.RawMessage
+
+// Origin says where a message came from.
+type Origin struct {
+	Binding Binding
+	Version string
+	// Raw is the verbatim body. A same-protocol, same-version relay may send it
+	// unchanged; a translator's Encode never reads it.
+	Raw []byte
+}

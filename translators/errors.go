@@ -1,0 +1,34 @@
+package translators
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrMalformed is matched by every error about input that is not a message of
+// the protocol at all: not JSON, a duplicate key, a wrong type, too deep.
+var ErrMalformed = errors.New("malformed message")
+
+// ErrTooLarge is matched, besides ErrMalformed, when input exceeds the size limit.
+var ErrTooLarge = errors.New("message too large")
+
+// MalformedError says where input is wrong. Its text never quotes the input.
+type MalformedError struct {
+	Path   string // JSON Pointer into the input; empty: the whole
+	Reason string
+	Large  bool // the input exceeds the size limit
+	// Syntax: the input is not JSON at all (JSON-RPC -32700 as opposed to -32600).
+	Syntax bool
+}
+
+func (e *MalformedError) Error() string {
+	if e.Path == "" {
+		return "malformed message: " + e.Reason
+	}
+	return fmt.Sprintf("malformed message at %s: %s", e.Path, e.Reason)
+}
+
+// Is makes errors.Is(err, ErrMalformed) hold, and ErrTooLarge where it applies.
+func (e *MalformedError) Is(target error) bool {
+	return target == ErrMalformed || (e.Large && target == ErrTooLarge)
+}

@@ -1,0 +1,137 @@
+package jsonrpc
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// The codes that JSON-RPC 2.0 defines.
+const (
+	CodeParse          = -32700
+	CodeInvalidRequest = -32600
+	CodeNoMethod       = -32601
+	CodeBadParams      = -32602
+	CodeInternal       = -32603
+)
+
+// Message is one envelope. Exactly one of Method, Result and Error is set.
+type Message struct {
+	ID     json.RawMessage // string, integer or null; nil: absent
+	Method string
+	Params json.RawMessage // object; nil: absent
+	Result json.RawMessage
+	Error  *Error
+}
+
+// Error is the error member of a reply.
+type Error struct {
+	Code    int64
+	Message string
+	Data    json.RawMessage // nil: absent
+}
+
+// Parse checks the whole body and reads its envelope. Members that JSON-RPC
+// does not define are refused: nothing could carry them.
+func Parse(body []byte, cfg translators.Config) (Message, error) {
+	if err := rawjson.Check(body, cfg.BodyLimit, cfg.Depth); err != nil {
+		return Message{}, err
+	}
+	o := rawjson.Parse(body, "")
+	if o.Required("jsonrpc") != "2.0" {
+		o.Fail("jsonrpc", "not 2.0")
+	}
+	var m Message
+	m.ID = id(o)
+	m.Method, _ = o.String("method")
+	m.Params = o.RawObject("params")
+	m.Result = o.Take("result")
+	if e := o.Object("error"); e != nil {
+		m.Error = readError(o, e)
+	}
+	if len(o.Members()) > 0 {
+		o.Fail(o.Members()[0].Name, "not a JSON-RPC member")
+	}
+	if o.Err() == nil {
+		shape(o, m)
+	}
+	return m, o.Err()
+}
+
+func shape(o *rawjson.Object, m Message) {
+	n := 0
+	for _, set := range []bool{m.Method != "", m.Result != nil, m.Error != nil} {
+		if set {
+			n++
+		}
+	}
+	switch {
+	case n != 1:
+		o.Fail("", "neither a request nor a result nor an error")
+	case m.Method == "" && m.Params != nil:
+		o.Fail("params", "not in a reply")
+	case m.Result != nil && (m.ID == nil || string(m.ID) == "null"):
+		o.Fail("id", "required")
+	case m.Method != "" && string(m.ID) == "null":
+		o.Fail("id", "null in a request")
+	}
+}
+
+func id(o *rawjson.Object) json.RawMessage {
+	raw := o.Take("id")
+	if raw == nil || raw[0] == '"' || string(raw) == "null" {
+		return raw
+	}
+	for i, c := range raw {
+		if (c < '0' || c > '9') && (i > 0 || c != '-') {
+			o.Fail("id", "neither a string nor an integer")
+			return nil
+		}
+	}
+	return raw
+}
+
+func readError(o, e *rawjson.Object) *Error {
+	var out Error
+	raw := e.Take("code")
+	code, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil {
+		o.Fail("error/code", "not an integer")
+	}
+	out.Code = code
+	out.Message, _ = e.String("message")
+	out.Data = e.Take("data")
+	if e.Err() != nil {
+		o.Fail("error", "malformed")
+	}
+	return &out
+}
+
+// Request writes a request, or a notification when id is nil.
+func Request(id json.RawMessage, method string, params json.RawMessage) []byte {
+	return rawjson.NewBuilder().String("jsonrpc", "2.0").Raw("id", id).
+		String("method", method).Raw("params", params).Bytes()
+}
+
+// Result writes a successful reply.
+func Result(id, result json.RawMessage) []byte {
+	return rawjson.NewBuilder().String("jsonrpc", "2.0").Raw("id", orNull(id)).
+		Raw("result", result).Bytes()
+}
+
+// Failure writes an error reply; an unknown id is null.
+func Failure(id json.RawMessage, e Error) []byte {
+	inner := rawjson.NewBuilder().Raw("code", json.RawMessage(strconv.FormatInt(e.Code, 10))).
+		String("message", e.Message).Raw("data", e.Data).Bytes()
+	return rawjson.NewBuilder().String("jsonrpc", "2.0").Raw("id", orNull(id)).
+		Raw("error", inner).Bytes()
+}
+
+func orNull(id json.RawMessage) json.RawMessage {
+	if id == nil {
+		return json.RawMessage("null")
+	}
+	return id
+}

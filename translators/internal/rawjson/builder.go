@@ -1,0 +1,123 @@
+package rawjson
+
+import (
+	"encoding/base64"
+	"encoding/json"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Builder writes one JSON object, member by member, in the order of the calls.
+type Builder struct{ buf []byte }
+
+// NewBuilder starts an object.
+func NewBuilder() *Builder { return &Builder{buf: []byte{'{'}} }
+
+func (b *Builder) name(name string) {
+	if len(b.buf) > 1 {
+		b.buf = append(b.buf, ',')
+	}
+	b.buf, _ = jsontext.AppendQuote(b.buf, name)
+	b.buf = append(b.buf, ':')
+}
+
+// Raw adds a member whose value is JSON already; nil adds nothing.
+func (b *Builder) Raw(name string, value json.RawMessage) *Builder {
+	if value != nil {
+		b.name(name)
+		b.buf = append(b.buf, value...)
+	}
+	return b
+}
+
+// String adds a string, the empty one too.
+func (b *Builder) String(name, value string) *Builder {
+	b.name(name)
+	b.buf, _ = jsontext.AppendQuote(b.buf, value)
+	return b
+}
+
+// Optional adds a string unless it is empty.
+func (b *Builder) Optional(name, value string) *Builder {
+	if value != "" {
+		b.String(name, value)
+	}
+	return b
+}
+
+// Bool adds a boolean.
+func (b *Builder) Bool(name string, value bool) *Builder {
+	if value {
+		return b.Raw(name, json.RawMessage("true"))
+	}
+	return b.Raw(name, json.RawMessage("false"))
+}
+
+// Base64 adds octets as standard padded base64.
+func (b *Builder) Base64(name string, value []byte) *Builder {
+	b.name(name)
+	b.buf = append(b.buf, '"')
+	b.buf = base64.StdEncoding.AppendEncode(b.buf, value)
+	b.buf = append(b.buf, '"')
+	return b
+}
+
+// Strings adds an array of strings; an empty one only if always is set.
+func (b *Builder) Strings(name string, values []string, always bool) *Builder {
+	if len(values) == 0 && !always {
+		return b
+	}
+	b.name(name)
+	b.buf = append(b.buf, '[')
+	for i, value := range values {
+		if i > 0 {
+			b.buf = append(b.buf, ',')
+		}
+		b.buf, _ = jsontext.AppendQuote(b.buf, value)
+	}
+	b.buf = append(b.buf, ']')
+	return b
+}
+
+// Array adds an array of raw values, the empty one too.
+func (b *Builder) Array(name string, values []json.RawMessage) *Builder {
+	b.name(name)
+	b.buf = append(b.buf, '[')
+	for i, value := range values {
+		if i > 0 {
+			b.buf = append(b.buf, ',')
+		}
+		b.buf = append(b.buf, value...)
+	}
+	b.buf = append(b.buf, ']')
+	return b
+}
+
+// Merge adds every member of a raw object; nil adds nothing. The caller knows
+// that no name stands twice.
+func (b *Builder) Merge(object json.RawMessage) *Builder {
+	if object == nil {
+		return b
+	}
+	for _, m := range Parse(object, "").members {
+		b.Raw(m.Name, m.Value)
+	}
+	return b
+}
+
+// Empty reports whether nothing was added.
+func (b *Builder) Empty() bool { return len(b.buf) == 1 }
+
+// Bytes closes the object. The builder is done after it.
+func (b *Builder) Bytes() json.RawMessage {
+	b.buf = append(b.buf, '}')
+	return b.buf
+}
+
+// Object closes the object, or answers nil if nothing was added.
+func (b *Builder) Object() json.RawMessage {
+	if b.Empty() {
+		return nil
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,63 @@
+package rawjson
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/aepb/aepb-gateway/translators"
+)
+
+// Check validates one JSON value of at most size octets and depth levels of
+// nesting. Its error is a *translators.MalformedError.
+func Check(data []byte, size, depth int) error {
+	if len(data) > size {
+		return &translators.MalformedError{Reason: "longer than " + strconv.Itoa(size) + " octets", Large: true}
+	}
+	if tooDeep(data, depth) {
+		return &translators.MalformedError{Reason: "nested deeper than " + strconv.Itoa(depth) + " levels"}
+	}
+	dec := jsontext.NewDecoder(bytes.NewBuffer(data))
+	if _, err := dec.ReadValue(); err != nil {
+		return syntax(err)
+	}
+	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
+		return &translators.MalformedError{Reason: "data after the JSON value", Syntax: true}
+	}
+	return nil
+}
+
+func syntax(err error) error {
+	if errors.Is(err, jsontext.ErrDuplicateName) {
+		return &translators.MalformedError{Reason: "duplicate member name", Syntax: true}
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return &translators.MalformedError{Reason: "truncated JSON", Syntax: true}
+	}
+	return &translators.MalformedError{Reason: "not valid JSON", Syntax: true}
+}
+
+// tooDeep counts brackets outside strings; a cheap scan, so that hostile
+// nesting costs no more than its length.
+func tooDeep(data []byte, limit int) bool {
+	depth, quoted := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			if depth++; depth > limit {
+				return true
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return false
+}

@@ -1,0 +1,11 @@
+// Package rawjson reads and writes JSON without giving values a Go type.
+//
+// [Check] is the gate: one pass that demands valid JSON, valid UTF-8 (lone
+// surrogates included), no duplicate member names, exact names, and bounded
+// size and depth. After it, [Object] walks members: a codec takes what it
+// knows, and what is left over is its extension, verbatim. Nothing here
+// decodes a number, so nothing can round one.
+//
+// The tokenizer is the Go team's jsontext; encoding/json folds case, lets the
+// last duplicate win and replaces broken surrogates, all silently.
+package rawjson

@@ -1,0 +1,264 @@
+package rawjson
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/aepb/aepb-gateway/translators"
+)
+
+// Member is one member of an object.
+type Member struct {
+	Name  string
+	Value json.RawMessage
+}
+
+// Object walks the members of one JSON object. Take-methods remove a member,
+// so that Rest is what nobody asked for. The first wrong type is kept and
+// returned by Err; after it every method answers with a zero value.
+type Object struct {
+	path    string
+	members []Member
+	err     error
+}
+
+// Parse reads the members of data, which must have passed Check as part of a
+// larger value or on its own. path is where the object stands, for errors.
+func Parse(data []byte, path string) *Object {
+	o := &Object{path: path}
+	dec := jsontext.NewDecoder(bytes.NewBuffer(data))
+	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '{' {
+		o.fail("", "not an object")
+		return o
+	}
+	for dec.PeekKind() == '"' {
+		tok, err := dec.ReadToken()
+		if err != nil {
+			o.fail("", "not valid JSON")
+			return o
+		}
+		name := tok.String()
+		value, err := dec.ReadValue()
+		if err != nil {
+			o.fail(name, "not valid JSON")
+			return o
+		}
+		o.members = append(o.members, Member{Name: name, Value: bytes.Clone(value)})
+	}
+	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '}' {
+		o.fail("", "not valid JSON")
+	}
+	return o
+}
+
+// Err is the first failure.
+func (o *Object) Err() error { return o.err }
+
+// Fail records a failure about a member; the first one stays.
+func (o *Object) Fail(name, reason string) { o.fail(name, reason) }
+
+func (o *Object) fail(name, reason string) {
+	if o.err == nil {
+		o.err = &translators.MalformedError{Path: o.Path(name), Reason: reason}
+	}
+}
+
+// Path is the JSON Pointer of a member.
+func (o *Object) Path(name string) string {
+	if name == "" {
+		return o.path
+	}
+	return o.path + "/" + name
+}
+
+// Has reports whether a member stands there, null included.
+func (o *Object) Has(name string) bool {
+	for i := range o.members {
+		if o.members[i].Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// Peek returns a member's raw value and leaves it; nil: absent.
+func (o *Object) Peek(name string) json.RawMessage {
+	for i := range o.members {
+		if o.members[i].Name == name {
+			return o.members[i].Value
+		}
+	}
+	return nil
+}
+
+// Take removes and returns a member's raw value; nil: absent.
+func (o *Object) Take(name string) json.RawMessage {
+	if o.err != nil {
+		return nil
+	}
+	for i := range o.members {
+		if o.members[i].Name == name {
+			value := o.members[i].Value
+			o.members = append(o.members[:i], o.members[i+1:]...)
+			return value
+		}
+	}
+	return nil
+}
+
+// String takes a string; ok: it stood there.
+func (o *Object) String(name string) (value string, ok bool) {
+	raw := o.Take(name)
+	if raw == nil {
+		return "", false
+	}
+	value, ok = Unquote(raw)
+	if !ok {
+		o.fail(name, "not a string")
+	}
+	return value, ok
+}
+
+// Required takes a string that must stand there.
+func (o *Object) Required(name string) string {
+	value, ok := o.String(name)
+	if !ok {
+		o.fail(name, "required")
+	}
+	return value
+}
+
+// Bool takes a boolean; ok: it stood there.
+func (o *Object) Bool(name string) (value, ok bool) {
+	switch raw := o.Take(name); string(raw) {
+	case "":
+		return false, false
+	case "true":
+		return true, true
+	case "false":
+		return false, true
+	default:
+		o.fail(name, "not a boolean")
+		return false, false
+	}
+}
+
+// Object takes an object; nil: absent.
+func (o *Object) Object(name string) *Object {
+	raw := o.Take(name)
+	if raw == nil {
+		return nil
+	}
+	child := Parse(raw, o.Path(name))
+	if child.err != nil && o.err == nil {
+		o.err = child.err
+	}
+	return child
+}
+
+// RawObject takes a member that must be an object, unread; nil: absent.
+func (o *Object) RawObject(name string) json.RawMessage {
+	raw := o.Take(name)
+	if raw != nil && raw[0] != '{' {
+		o.fail(name, "not an object")
+		return nil
+	}
+	return raw
+}
+
+// Array takes the elements of an array; ok: it stood there.
+func (o *Object) Array(name string) (elements []json.RawMessage, ok bool) {
+	raw := o.Take(name)
+	if raw == nil {
+		return nil, false
+	}
+	elements, ok = Elements(raw)
+	if !ok {
+		o.fail(name, "not an array")
+	}
+	return elements, ok
+}
+
+// Strings takes an array of strings; ok: it stood there.
+func (o *Object) Strings(name string) (values []string, ok bool) {
+	elements, ok := o.Array(name)
+	if !ok {
+		return nil, false
+	}
+	values = make([]string, 0, len(elements))
+	for _, raw := range elements {
+		value, isString := Unquote(raw)
+		if !isString {
+			o.fail(name, "not an array of strings")
+			return nil, false
+		}
+		values = append(values, value)
+	}
+	return values, true
+}
+
+// Base64 takes a string of standard or URL-safe base64, padded or not.
+func (o *Object) Base64(name string) (data []byte, ok bool) {
+	text, ok := o.String(name)
+	if !ok {
+		return nil, false
+	}
+	for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
+		if data, err := enc.Strict().DecodeString(text); err == nil {
+			return data, true
+		}
+	}
+	o.fail(name, "not base64")
+	return nil, false
+}
+
+// Rest is what was not taken, as an object in its original order; nil: nothing.
+func (o *Object) Rest() json.RawMessage {
+	if o.err != nil || len(o.members) == 0 {
+		return nil
+	}
+	b := NewBuilder()
+	for _, m := range o.members {
+		b.Raw(m.Name, m.Value)
+	}
+	return b.Bytes()
+}
+
+// Members returns what was not taken.
+func (o *Object) Members() []Member { return o.members }
+
+// Elements splits an array that has passed Check.
+func Elements(raw json.RawMessage) ([]json.RawMessage, bool) {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(raw))
+	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '[' {
+		return nil, false
+	}
+	elements := []json.RawMessage{}
+	for dec.PeekKind() != ']' {
+		value, err := dec.ReadValue()
+		if err != nil {
+			return nil, false
+		}
+		elements = append(elements, json.RawMessage(bytes.Clone(value)))
+	}
+	return elements, true
+}
+
+// Unquote decodes a JSON string.
+func Unquote(raw json.RawMessage) (string, bool) {
+	if len(raw) < 2 || raw[0] != '"' {
+		return "", false
+	}
+	text, err := jsontext.AppendUnquote(nil, raw)
+	return string(text), err == nil
+}
+
+// Quote encodes a JSON string. Text that is not valid UTF-8 cannot come from a
+// checked message; its broken bytes become U+FFFD.
+func Quote(text string) json.RawMessage {
+	quoted, _ := jsontext.AppendQuote(nil, text)
+	return quoted
+}

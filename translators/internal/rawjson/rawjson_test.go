@@ -1,0 +1,83 @@
+package rawjson_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		in string
+		ok bool
+	}{
+		"object":             {`{"a":1}`, true},
+		"big number":         {`{"a":123456789012345678901234567890.123456789e5}`, true},
+		"every plane":        {`"` + "a\u00e9\u4e2d\U0001F600\U000E0041\U0010FFFD" + `"`, true},
+		"surrogate pair":     {`"\ud83d\ude00"`, true},
+		"depth at bound":     {strings.Repeat("[", 8) + strings.Repeat("]", 8), true},
+		"brackets in string": {`"[[[[[[[[[[[[\"[["`, true},
+		"duplicate":          {`{"a":1,"a":2}`, false},
+		"escaped duplicate":  {`{"a":1,"\u0061":2}`, false},
+		"nested duplicate":   {`[{"b":{"a":1,"a":2}}]`, false},
+		"case is exact":      {`{"a":1,"A":2}`, true},
+		"lone surrogate":     {`"\ud83d"`, false},
+		"bad utf-8":          {"\"\xff\"", false},
+		"truncated":          {`{"a":`, false},
+		"trailing":           {`{} {}`, false},
+		"too deep":           {strings.Repeat("[", 9) + strings.Repeat("]", 9), false},
+		"empty":              {``, false},
+		"nan":                {`NaN`, false},
+		"leading zero":       {`01`, false},
+	} {
+		err := rawjson.Check([]byte(tc.in), 1<<10, 8)
+		if (err == nil) != tc.ok {
+			t.Errorf("%s: got %v, want ok=%v", name, err, tc.ok)
+		}
+		if err != nil && !errors.Is(err, translators.ErrMalformed) {
+			t.Errorf("%s: %v does not match ErrMalformed", name, err)
+		}
+	}
+	if err := rawjson.Check([]byte(`"`+strings.Repeat("x", 2000)+`"`), 1<<10, 8); !errors.Is(err, translators.ErrTooLarge) {
+		t.Errorf("too large: got %v", err)
+	}
+}
+
+func TestRestKeepsWhatNobodyTook(t *testing.T) {
+	t.Parallel()
+	o := rawjson.Parse([]byte(`{"a":"x","n":12345678901234567890123,"z":null,"e":""}`), "")
+	if v, ok := o.String("a"); v != "x" || !ok {
+		t.Errorf("a: got %q %v", v, ok)
+	}
+	if got, want := string(o.Rest()), `{"n":12345678901234567890123,"z":null,"e":""}`; got != want {
+		t.Errorf("rest: got %s, want %s", got, want)
+	}
+	o.Bool("e")
+	if o.Err() == nil {
+		t.Error("a string taken as a boolean is no error")
+	}
+}
+
+func TestBuilderAndParseAgree(t *testing.T) {
+	t.Parallel()
+	b := rawjson.NewBuilder().String("s", "quote \" and \u2028").Base64("b", []byte{0, 255}).
+		Bool("t", true).Strings("l", nil, true).Optional("none", "").Raw("r", []byte(`[1]`))
+	raw := b.Bytes()
+	if err := rawjson.Check(raw, 1<<10, 8); err != nil {
+		t.Fatal(err)
+	}
+	o := rawjson.Parse(raw, "")
+	if s, _ := o.String("s"); s != "quote \" and \u2028" {
+		t.Errorf("got %q", s)
+	}
+	if data, ok := o.Base64("b"); !ok || len(data) != 2 || data[1] != 255 {
+		t.Errorf("got %v", data)
+	}
+	if o.Has("none") {
+		t.Error("an empty optional was written")
+	}
+}

@@ -1,0 +1,83 @@
+package translators
+
+import (
+	"net/http"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// Translator is one protocol's form. It is pure and total: it never panics,
+// reads no clock, mints no id, and is safe for concurrent use.
+type Translator interface {
+	// Info describes the protocol. It is constant.
+	Info() Info
+	// Decode reads one native message. Malformed input matches [ErrMalformed];
+	// a well-formed message that asks for something the codec does not do, or
+	// that breaks the protocol's rules, is a *canonical.Error. What decoding
+	// lost is in the message's Losses.
+	Decode(Wire) (*canonical.Message, error)
+	// Encode writes the message for target. It never changes its argument and
+	// returns only the losses that encoding adds. It fails with a
+	// *canonical.Error (CodeBadParams, say) when the message cannot be said to
+	// that target at all.
+	Encode(*canonical.Message, Target) (Wire, []canonical.Loss, error)
+}
+
+// Namer is implemented by a translator whose protocol restricts how a
+// capability may be called.
+type Namer interface {
+	// CapabilityNames gives each capability the name it has in this protocol:
+	// deterministic, unique, in the same order.
+	CapabilityNames([]canonical.Capability) []string
+}
+
+// Wire is one native message.
+type Wire struct {
+	Binding canonical.Binding
+	Version string       // protocol version; on Decode empty means "what header and body show"
+	Media   string       // media type of Body
+	Header  http.Header  // only the fields that belong to the message (protocol version, method mirror, trace); may be nil
+	Body    []byte       // never retained by Encode's caller beyond the call it was made for
+	Re      canonical.Op // the operation that a reply answers; empty: this is a request
+	Status  int          // HTTP status that the protocol wants or had for this message; 0: 200
+}
+
+// Target is what an encoder is told beyond the message.
+type Target struct {
+	Version    string                // the chosen protocol version; empty: the newest
+	Capability *canonical.Capability // the tool or skill that is called, or whose result this is; nil: none chosen
+}
+
+// Info describes a protocol.
+type Info struct {
+	Binding   canonical.Binding
+	Name      string   // as its community writes it
+	Versions  []string // supported protocol versions, newest first
+	Media     []string // media types that Decode takes, preferred first
+	BodyLimit int      // largest body in octets
+	Depth     int      // deepest JSON nesting
+}
+
+// Limits of one message (R11). They are the defaults; a constructor's Config
+// may lower them.
+const (
+	DefaultBodyLimit = 16 << 20
+	DefaultDepth     = 128
+)
+
+// Config bounds what a translator accepts. A zero field takes its default.
+type Config struct {
+	BodyLimit int // octets
+	Depth     int // levels of JSON nesting
+}
+
+// WithDefaults fills the zero fields.
+func (c Config) WithDefaults() Config {
+	if c.BodyLimit <= 0 {
+		c.BodyLimit = DefaultBodyLimit
+	}
+	if c.Depth <= 0 {
+		c.Depth = DefaultDepth
+	}
+	return c
+}
