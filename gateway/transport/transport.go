@@ -1,0 +1,95 @@
+package transport
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// Entrance says which kind of door a call came through.
+type Entrance int
+
+// The two ways in (architecture section 1).
+const (
+	// Native is a protocol's own door: the sender may never have heard of AEPB.
+	Native Entrance = iota
+	// Translate is the translate endpoint: the sender brings an ECT.
+	Translate
+)
+
+// Call is one inbound native message and what its door knows about it.
+type Call struct {
+	Entrance  Entrance
+	Agent     string            // directory name, SPIFFE id or capability-document URL; empty: translate only
+	Wire      translators.Wire  // as it arrived
+	To        canonical.Binding // Translate: the binding to translate to; Native: empty
+	ToVersion string            // Translate: its version, empty: the newest mutual one
+	Caller    identity.Caller
+	Address   string   // remote address without port: the limit key of anonymous callers
+	Evidence  []string // the ECTs submitted, compact
+}
+
+// Answer is what goes back to the caller.
+type Answer struct {
+	Wire     translators.Wire // in the caller's protocol; translate only: in the destination's
+	Evidence []string         // our ECTs, compact, oldest first
+	Losses   []canonical.Loss // of both legs
+}
+
+// Inquiry asks who an agent is, in no protocol's words.
+type Inquiry struct {
+	Agent   string
+	Caller  identity.Caller
+	Address string
+	Binding canonical.Binding // the door that asks
+}
+
+// Exchanger is the road, as a door sees it. Errors are typed; package problem
+// says what each becomes on the wire.
+type Exchanger interface {
+	// Exchange carries one message there and its reply back. A failure after
+	// evidence was written comes with an Answer that holds only that evidence.
+	Exchange(context.Context, Call) (Answer, error)
+	// Describe answers discovery from the directory (R8): no ECT, no forwarding.
+	Describe(context.Context, Inquiry) (*canonical.Description, error)
+}
+
+// Endpoint is where and how an agent is reached.
+type Endpoint struct {
+	Agent   string            // directory name
+	ID      ect.Identity      // the agent's SPIFFE id; empty: judged by its TLS name
+	Binding canonical.Binding // the protocol spoken there
+	Version string            // protocol version; empty: not yet probed
+	URL     string
+	Caller  ect.Identity // whose work this is: legacy sessions are keyed (agent, caller) (R8)
+	Timeout time.Duration
+}
+
+// Reply is what an agent answered.
+type Reply struct {
+	Wire     translators.Wire
+	Evidence []string // the agent's own ECTs, compact, unverified
+}
+
+// Dialer carries a sealed message to an endpoint. An agent's error reply is a
+// Reply; only a failure to get one is an error: *UnreachableError,
+// *TimeoutError, *BadReplyError or *egress.DeniedError.
+type Dialer interface {
+	Dial(context.Context, Endpoint, Sealed) (Reply, error)
+}
+
+// Describer asks an agent who it is: card, server/discover or initialize, and
+// the list of what it can do. The Endpoint that it returns has Version filled.
+type Describer interface {
+	Describe(context.Context, Endpoint) (*canonical.Description, Endpoint, error)
+}
+
+// Door is a protocol's HTTP face. The agent's name is the request's path value "agent".
+type Door interface {
+	Handler(Exchanger) http.Handler
+}
