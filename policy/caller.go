@@ -1,0 +1,112 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/ect"
+)
+
+// Rules say who may call an agent. They are the operator's, from the directory.
+type Rules struct {
+	// Callers are SPIFFE ids, or path prefixes that end in "/*", each
+	// optionally followed by "#" and one operation. Empty: nobody.
+	Callers    []string
+	Open       bool // everybody, even without credentials (R2: dev)
+	RequireECT bool // no unattested messages, not even at a native door (R3)
+}
+
+// Validate reports every caller pattern that could never match.
+func (r Rules) Validate() error {
+	var errs []error
+	for _, pattern := range r.Callers {
+		if _, err := parsePattern(pattern); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Admit judges only who may ask what of an agent: for questions that carry no
+// message, such as discovery. Its error is a *[Forbidden].
+func Admit(caller ect.Identity, rules Rules, operation string) error {
+	return callerMayCall(Request{Caller: caller, Native: true, Operation: operation, Rules: rules})
+}
+
+// callerMayCall is the first question of all (R2).
+func callerMayCall(r Request) error {
+	refusal := &Forbidden{Agent: r.Agent, Constraint: ConstraintCallers}
+	if r.Caller == "" || (r.Anonymous && !r.Native) {
+		return refusal
+	}
+	if r.Rules.Open {
+		return nil
+	}
+	if r.Anonymous {
+		return refusal
+	}
+	for _, text := range r.Rules.Callers {
+		p, err := parsePattern(text)
+		if err != nil || !p.matches(r.Caller) {
+			continue
+		}
+		if p.operation == "" || p.operation == r.Operation {
+			return nil
+		}
+		refusal.Constraint = ConstraintOperation
+	}
+	return refusal
+}
+
+// listed matches an identity against ids and prefixes.
+func listed(patterns []ect.Identity, id ect.Identity) bool {
+	return slices.ContainsFunc(patterns, func(text ect.Identity) bool {
+		p, err := parsePattern(string(text))
+		return err == nil && p.operation == "" && p.matches(id)
+	})
+}
+
+// anonymous is the last path segment of the id of callers without credentials (R3).
+const anonymous = "anonymous"
+
+// pattern is one entry of Rules.Callers.
+type pattern struct {
+	id        string // exact, or up to and including the last slash
+	prefix    bool
+	operation string // empty: all
+}
+
+// matches never lets a prefix stand for the nameless: their id lies in our own
+// trust domain, and an operator who admits the domain does not mean them.
+func (p pattern) matches(id ect.Identity) bool {
+	if p.prefix {
+		rest, ok := strings.CutPrefix(string(id), p.id)
+		return ok && rest != "" && !strings.HasSuffix(string(id), "/"+anonymous)
+	}
+	return string(id) == p.id
+}
+
+// parsePattern reads one entry. Anything that is not plainly an id or a prefix
+// of ids is refused: a pattern that matches too much is worse than none.
+func parsePattern(text string) (pattern, error) {
+	id, operation, named := strings.Cut(text, "#")
+	if named && operation == "" {
+		return pattern{}, fmt.Errorf("policy: caller %q: no operation after #", text)
+	}
+	id, prefix := strings.CutSuffix(id, "*")
+	rest, ok := strings.CutPrefix(id, "spiffe://")
+	domain, path, _ := strings.Cut(rest, "/")
+	switch {
+	case !ok || domain == "":
+		return pattern{}, fmt.Errorf("policy: caller %q: not a SPIFFE id", text)
+	case strings.ContainsAny(id, "*?%\\ "):
+		return pattern{}, fmt.Errorf("policy: caller %q: the only wildcard is /* at the end", text)
+	case prefix && !strings.HasSuffix(id, "/"):
+		return pattern{}, fmt.Errorf("policy: caller %q: * must follow a slash", text)
+	case !prefix && path == "":
+		return pattern{}, fmt.Errorf("policy: caller %q: a trust domain is no caller, write /* behind it", text)
+	}
+	return pattern{id: id, prefix: prefix, operation: operation}, nil
+}

@@ -1,0 +1,78 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+)
+
+// DefaultMaxHops is the number of translations that a path may hold when
+// nobody says otherwise (AEPB, Multi-Hop Translation).
+const DefaultMaxHops = 3
+
+// HopScope says which translations count as hops (R1).
+type HopScope string
+
+// The scopes. Empty is ScopePath.
+const (
+	ScopePath     HopScope = "path"     // those on the translation path of this message
+	ScopeAncestry HopScope = "ancestry" // all among the ancestors, by the draft's letter
+)
+
+// Constraints are the node constraints that hold for a message (AEPB,
+// Translation Policy).
+type Constraints struct {
+	AllowedSource  []string // binding ids; judged if RestrictSource
+	AllowedDest    []string // binding ids; judged if RestrictDest
+	RestrictSource bool     // false: any; true with an empty list: none
+	RestrictDest   bool     // likewise
+	MaxHops        int      // translations on a path, the one about to be made included; 0: DefaultMaxHops, negative: none at all
+	HopScope       HopScope
+	AllowLosses    []string // codes of losses that may happen although they change the meaning (R7)
+}
+
+// Validate reports what an operator cannot have meant.
+func (c Constraints) Validate() error {
+	var errs []error
+	switch c.HopScope {
+	case "", ScopePath, ScopeAncestry:
+	default:
+		errs = append(errs, fmt.Errorf("policy: hop scope must be %q or %q", ScopePath, ScopeAncestry))
+	}
+	if len(c.AllowedSource) > 0 && !c.RestrictSource {
+		errs = append(errs, errors.New("policy: source protocols are listed but not restricted to"))
+	}
+	if len(c.AllowedDest) > 0 && !c.RestrictDest {
+		errs = append(errs, errors.New("policy: destination protocols are listed but not restricted to"))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Constraints) maxHops() int {
+	if c.MaxHops == 0 {
+		return DefaultMaxHops
+	}
+	return max(c.MaxHops, 0)
+}
+
+// Constraint names the rule that refused. The names are a closed set, and so
+// fit for a metric label.
+type Constraint string
+
+// The rules. Those of the drafts have the drafts' names.
+const (
+	ConstraintCallers         Constraint = "callers"
+	ConstraintOperation       Constraint = "operation"
+	ConstraintSourceProtocols Constraint = "aepb.allowed_source_protocols"
+	ConstraintDestProtocols   Constraint = "aepb.allowed_dest_protocols"
+	ConstraintHops            Constraint = "aepb.max_translation_hops"
+	ConstraintLoop            Constraint = "loop"
+	ConstraintLineage         Constraint = "lineage" // an ancestor that cannot be resolved
+)
+
+// AllConstraints lists every rule.
+func AllConstraints() []Constraint {
+	return []Constraint{
+		ConstraintCallers, ConstraintOperation, ConstraintSourceProtocols, ConstraintDestProtocols,
+		ConstraintHops, ConstraintLoop, ConstraintLineage,
+	}
+}

@@ -1,0 +1,46 @@
+package policy
+
+import (
+	"errors"
+	"strings"
+)
+
+// ErrNoPermit: a permit was used that no evaluation granted.
+var ErrNoPermit = errors.New("policy: no permit")
+
+// Forbidden: this caller may not do this here (R2). It says nothing about
+// whether what was asked for exists.
+type Forbidden struct {
+	Agent      string
+	Constraint Constraint // ConstraintCallers or ConstraintOperation; empty: not a rule of an agent
+	Reason     string     // in words; empty: those of the constraint
+}
+
+func (e *Forbidden) Error() string {
+	switch {
+	case e.Reason != "":
+		return e.Reason
+	case e.Constraint == ConstraintOperation:
+		return "the caller may not ask this of the agent"
+	default:
+		return "the caller may not call this agent"
+	}
+}
+
+// Denied: a constraint forbids this translation, whoever asks (policy_violation).
+type Denied struct {
+	Constraint Constraint
+}
+
+func (e *Denied) Error() string { return "refused by constraint " + string(e.Constraint) }
+
+// SemanticLossError: the translation would change what the message means.
+type SemanticLossError struct {
+	Codes  []string // of the losses that are not allowed, sorted, each once
+	Losses []string // the same as warnings ("L36 dropped /path"); for evidence, not for texts shown to others
+}
+
+// Error names codes only: a path may hold names out of the message.
+func (e *SemanticLossError) Error() string {
+	return "the translation would lose meaning: " + strings.Join(e.Codes, ", ")
+}

@@ -1,0 +1,22 @@
+// Package limit keeps one source from flooding the gateway (AEPB, Gateway
+// Requirements item 6; CPAT, Translation Gateway Requirements item 6).
+//
+// A [Limiter] holds a token bucket per source. A source is the verified
+// identity of a caller, or the network of a caller without one: never a header
+// that the caller can choose ([Identity], [Address]). Read limit.go first;
+// key.go says which callers are one source, table.go bounds the memory.
+//
+// The table is bounded. A source may be forgotten only after it has been idle
+// for as long as its bucket takes to fill, so being forgotten is never a gift.
+// When all remembered sources are active, new ones share one overflow bucket:
+// inventing sources buys nothing and costs the others nothing. Identities and
+// addresses have tables of their own, because addresses are cheap to come by
+// and identities are not.
+//
+// Alternatives considered: a fixed window (lets twice the rate through at its
+// border); refusing new sources when the table is full (a stranger could lock
+// out a caller with an identity); forgetting the oldest source whatever its
+// state (a stranger with many addresses resets every bucket); locks in shards
+// (BenchmarkAllow: one lock costs well under a microsecond with every core on
+// it, a shard would cost the exact bound).
+package limit

@@ -1,0 +1,40 @@
+package limit
+
+import (
+	"crypto/sha256"
+	"net/netip"
+)
+
+const (
+	identityPrefix = "id:"
+	addressPrefix  = "ip:"
+	longestKey     = 256 // octets; beyond: a hash, so that memory stays bounded
+)
+
+// Identity is the key of a caller whose identity was verified.
+func Identity(id string) string {
+	if len(id) > longestKey {
+		sum := sha256.Sum256([]byte(id))
+		id = "#" + string(sum[:])
+	}
+	return identityPrefix + id
+}
+
+// Address is the key of a caller without an identity: its IPv4 address, or its
+// IPv6 /64, since whoever has one address of a /64 has them all. It takes an
+// address with or without port. Callers whose address cannot be read share one key.
+func Address(remote string) string {
+	addr, err := netip.ParseAddr(remote)
+	if err != nil {
+		withPort, err := netip.ParseAddrPort(remote)
+		if err != nil {
+			return addressPrefix + "unknown"
+		}
+		addr = withPort.Addr()
+	}
+	addr = addr.Unmap().WithZone("")
+	if addr.Is4() {
+		return addressPrefix + addr.String()
+	}
+	return addressPrefix + netip.PrefixFrom(addr, 64).Masked().String()
+}

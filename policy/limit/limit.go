@@ -1,0 +1,185 @@
+package limit
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Defaults of a [Config].
+const (
+	DefaultRate       = 50.0
+	DefaultBurst      = 100
+	DefaultMaxSources = 16384
+	DefaultIdle       = 10 * time.Minute
+)
+
+// Config is what an operator sets. A zero field takes its default.
+type Config struct {
+	Rate       float64       // requests per second that one source may make in the long run
+	Burst      int           // requests that one source may make at once
+	MaxSources int           // sources remembered: identities and addresses each
+	Idle       time.Duration // a source is forgotten after this long, never before its bucket is full again
+}
+
+// WithDefaults fills the zero fields.
+func (c Config) WithDefaults() Config {
+	if c.Rate == 0 {
+		c.Rate = DefaultRate
+	}
+	if c.Burst == 0 {
+		c.Burst = DefaultBurst
+	}
+	if c.MaxSources == 0 {
+		c.MaxSources = DefaultMaxSources
+	}
+	if c.Idle == 0 {
+		c.Idle = DefaultIdle
+	}
+	return c
+}
+
+// Validate reports every field that makes no sense.
+func (c Config) Validate() error {
+	var errs []error
+	if math.IsNaN(c.Rate) || math.IsInf(c.Rate, 0) || c.Rate < minRate || c.Rate > maxRate {
+		errs = append(errs, fmt.Errorf("limit: rate must lie between %g and %g per second", minRate, maxRate))
+	}
+	if c.Burst < 1 {
+		errs = append(errs, errors.New("limit: burst must be at least 1"))
+	}
+	if c.MaxSources < 1 {
+		errs = append(errs, errors.New("limit: at least one source must be remembered"))
+	}
+	if c.Idle < 0 {
+		errs = append(errs, errors.New("limit: idle must not be negative"))
+	}
+	return errors.Join(errs...)
+}
+
+// A slower rate would need buckets that take months to fill, a faster one is
+// no limit on any machine.
+const (
+	minRate = 1e-5
+	maxRate = 1e9
+)
+
+// idle is how long a source is kept: as configured, but never shorter than an
+// empty bucket takes to fill.
+func (c Config) idle() time.Duration {
+	seconds := math.Min(math.Ceil(float64(c.Burst)/c.Rate), maxIdle.Seconds())
+	return max(c.Idle, time.Duration(seconds)*time.Second)
+}
+
+const maxIdle = 366 * 24 * time.Hour
+
+// Deps is what a Limiter needs.
+type Deps struct {
+	Now func() time.Time // nil: time.Now
+}
+
+// Scope says which bucket decided. It is bounded, and so fit for a metric label.
+type Scope string
+
+// The scopes.
+const (
+	ScopeIdentity Scope = "identity"
+	ScopeAddress  Scope = "address"
+	ScopeOverflow Scope = "overflow" // the bucket that sources share which found no room
+)
+
+// Scopes lists every scope.
+func Scopes() []Scope { return []Scope{ScopeIdentity, ScopeAddress, ScopeOverflow} }
+
+// Decision is the answer to one request. It explains itself.
+type Decision struct {
+	OK         bool
+	RetryAfter time.Duration // when refused: the earliest moment at which a request could pass
+	Scope      Scope
+}
+
+// Err is nil for a request that may pass, else an *[ExceededError].
+func (d Decision) Err() error {
+	if d.OK {
+		return nil
+	}
+	return &ExceededError{Scope: d.Scope, RetryAfter: d.RetryAfter}
+}
+
+// ExceededError: a source asks more often than it may.
+type ExceededError struct {
+	Scope      Scope
+	RetryAfter time.Duration
+}
+
+func (e *ExceededError) Error() string {
+	return "rate limit exceeded (" + string(e.Scope) + "), retry after " + e.RetryAfter.String()
+}
+
+// Limiter decides per source. It is safe for concurrent use and starts no goroutine.
+type Limiter struct {
+	now   func() time.Time
+	rate  rate.Limit
+	burst int
+
+	mu         sync.Mutex // guards the tables and makes every decision exact
+	identities *table
+	addresses  *table
+	overflow   *rate.Limiter
+}
+
+// New makes a limiter.
+func New(config Config, deps Deps) (*Limiter, error) {
+	config = config.WithDefaults()
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	l := &Limiter{now: deps.Now, rate: rate.Limit(config.Rate), burst: config.Burst}
+	l.identities = newTable(config.MaxSources, config.idle(), l.bucket)
+	l.addresses = newTable(config.MaxSources, config.idle(), l.bucket)
+	l.overflow = l.bucket()
+	return l, nil
+}
+
+func (l *Limiter) bucket() *rate.Limiter { return rate.NewLimiter(l.rate, l.burst) }
+
+// Allow takes one request from the bucket of a source, whose key comes from
+// [Identity] or [Address]. It never blocks.
+func (l *Limiter) Allow(key string) Decision {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	sources, scope := l.identities, ScopeIdentity
+	if strings.HasPrefix(key, addressPrefix) {
+		sources, scope = l.addresses, ScopeAddress
+	}
+	bucket, ok := sources.find(key, now)
+	if !ok {
+		bucket, scope = l.overflow, ScopeOverflow
+	}
+	if bucket.AllowN(now, 1) {
+		return Decision{OK: true, Scope: scope}
+	}
+	return Decision{Scope: scope, RetryAfter: l.wait(bucket, now)}
+}
+
+// wait is the time until one token is there.
+func (l *Limiter) wait(bucket *rate.Limiter, now time.Time) time.Duration {
+	seconds := (1 - bucket.TokensAt(now)) / float64(l.rate)
+	return max(time.Duration(math.Ceil(seconds*1e9)), time.Nanosecond)
+}
+
+// Sources says how many identities and addresses are remembered.
+func (l *Limiter) Sources() (identities, addresses int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.identities.len(), l.addresses.len()
+}

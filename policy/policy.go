@@ -1,0 +1,93 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/dag"
+)
+
+// Request is everything that a decision depends on.
+type Request struct {
+	Caller    ect.Identity // who was authenticated by the transport; anonymous callers have an id of their own
+	Anonymous bool         // the caller showed no credentials (R3: dev, native doors only)
+	Native    bool         // the message came through a native door, not the translate endpoint
+
+	Agent     string // directory name of the destination; empty: translate only
+	Operation string // what is asked of the agent ("invoke"); the word after # in Rules.Callers
+	Rules     Rules
+	Gateways  []ect.Identity // peers that may carry other parties' ECTs (R2), as ids or prefixes
+
+	Source, Dest string // binding ids; an empty one is not judged
+
+	Evidence []ect.Verified // the source ECTs (R4)
+	Path     dag.Path       // the translation path of the evidence (R1)
+	Ancestry dag.Path       // every translation among the ancestors; read only under ScopeAncestry
+	Self     ect.Identity   // our own identity
+
+	Constraints Constraints
+}
+
+// Evaluate answers a request. Its errors are *[Forbidden], *[Denied],
+// *ect.InvalidError and errors that match ect.ErrRequired.
+//
+// The order: callers, ECT required, the ECT's issuer, protocols, hops, loop.
+func Evaluate(r Request) (Permit, error) {
+	for _, question := range []func(Request) error{
+		callerMayCall, evidenceSuffices, issuerIsCaller, protocolsAllowed, pathAllowed,
+	} {
+		if err := question(r); err != nil {
+			return Permit{}, err
+		}
+	}
+	return mint(r), nil
+}
+
+// evidenceSuffices: translate endpoints always need an ECT, native doors where
+// the rules say so (R3). That an unsigned translation is no evidence is settled
+// before: no verifier passes one (R16; AEPB, Gateway Requirements item 7).
+func evidenceSuffices(r Request) error {
+	if len(r.Evidence) == 0 && (!r.Native || r.Rules.RequireECT) {
+		return fmt.Errorf("policy: the message came without one: %w", ect.ErrRequired)
+	}
+	return nil
+}
+
+// issuerIsCaller: the newest ECT must be the caller's own, so that nobody
+// travels on evidence that was given to somebody else; only peer gateways may
+// carry other parties' ECTs (R2). Dates have whole seconds: of several that
+// are newest one suffices, since a caller can always make one now.
+func issuerIsCaller(r Request) error {
+	if len(r.Evidence) == 0 || (!r.Anonymous && listed(r.Gateways, r.Caller)) {
+		return nil
+	}
+	var newest ect.Claims
+	own := false
+	for i, v := range r.Evidence {
+		claims := v.Claims()
+		if i == 0 || claims.IssuedAt > newest.IssuedAt {
+			newest, own = claims, false
+		}
+		if claims.IssuedAt == newest.IssuedAt {
+			own = own || (claims.Issuer == r.Caller && !r.Anonymous)
+		}
+	}
+	if own {
+		return nil
+	}
+	return &ect.InvalidError{Reason: ect.ReasonIssuerMismatch, ID: newest.ID, Claim: "iss"}
+}
+
+// protocolsAllowed judges aepb.allowed_source_protocols and
+// aepb.allowed_dest_protocols (AEPB, Translation Policy; CPAT likewise).
+func protocolsAllowed(r Request) error {
+	c := r.Constraints
+	if r.Source != "" && c.RestrictSource && !slices.Contains(c.AllowedSource, r.Source) {
+		return &Denied{Constraint: ConstraintSourceProtocols}
+	}
+	if r.Dest != "" && c.RestrictDest && !slices.Contains(c.AllowedDest, r.Dest) {
+		return &Denied{Constraint: ConstraintDestProtocols}
+	}
+	return nil
+}
