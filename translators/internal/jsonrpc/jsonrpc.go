@@ -31,6 +31,7 @@ type Error struct {
 	Code    int64
 	Message string
 	Data    json.RawMessage // nil: absent
+	Rest    json.RawMessage // members that JSON-RPC does not define, as an object; nil: none
 }
 
 // Parse checks the whole body and reads its envelope. Members that JSON-RPC
@@ -103,6 +104,7 @@ func readError(o, e *rawjson.Object) *Error {
 	out.Code = code
 	out.Message, _ = e.String("message")
 	out.Data = e.Take("data")
+	out.Rest = e.Rest()
 	if e.Err() != nil {
 		o.Fail("error", "malformed")
 	}
@@ -124,7 +126,7 @@ func Result(id, result json.RawMessage) []byte {
 // Failure writes an error reply; an unknown id is null.
 func Failure(id json.RawMessage, e Error) []byte {
 	inner := rawjson.NewBuilder().Raw("code", json.RawMessage(strconv.FormatInt(e.Code, 10))).
-		String("message", e.Message).Raw("data", e.Data).Bytes()
+		String("message", e.Message).Raw("data", e.Data).Merge(e.Rest).Bytes()
 	return rawjson.NewBuilder().String("jsonrpc", "2.0").Raw("id", orNull(id)).
 		Raw("error", inner).Bytes()
 }

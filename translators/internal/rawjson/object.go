@@ -94,6 +94,11 @@ func (o *Object) Peek(name string) json.RawMessage {
 	return nil
 }
 
+// Put adds a member that is not there.
+func (o *Object) Put(name string, value json.RawMessage) {
+	o.members = append(o.members, Member{Name: name, Value: value})
+}
+
 // Take removes and returns a member's raw value; nil: absent.
 func (o *Object) Take(name string) json.RawMessage {
 	if o.err != nil {

@@ -1,0 +1,108 @@
+package translators_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// named is a translator that has a name and refuses everything.
+type named canonical.Binding
+
+func (n named) Info() translators.Info { return translators.Info{Binding: canonical.Binding(n)} }
+
+func (n named) Decode(translators.Wire) (*canonical.Message, error) {
+	return nil, &translators.MalformedError{Reason: "everything is"}
+}
+
+func (n named) Encode(*canonical.Message, translators.Target) (translators.Wire, []canonical.Loss, error) {
+	return translators.Wire{}, nil, &canonical.Error{Code: canonical.CodeUnsupportedOp}
+}
+
+func TestRegistry(t *testing.T) {
+	t.Parallel()
+	r, err := translators.NewRegistry(named("c"), named("a"), named("b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]canonical.Binding{"c", "a", "b"}, r.Bindings()); diff != "" {
+		t.Errorf("bindings (-want +got):\n%s", diff)
+	}
+	r.Bindings()[0] = "spoiled"
+	if r.Bindings()[0] != "c" {
+		t.Error("a caller can change the registry")
+	}
+	if tr, ok := r.Translator("a"); !ok || tr.Info().Binding != "a" {
+		t.Errorf("a: got %v %v", tr, ok)
+	}
+	if _, ok := r.Translator("d"); ok {
+		t.Error("d was found")
+	}
+	want := []translators.Pair{{From: "c", To: "a"}, {From: "c", To: "b"}, {From: "a", To: "c"}, {From: "a", To: "b"}, {From: "b", To: "c"}, {From: "b", To: "a"}}
+	if diff := cmp.Diff(want, r.Pairs()); diff != "" {
+		t.Errorf("pairs (-want +got):\n%s", diff)
+	}
+}
+
+func TestRegistryRefuses(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		list []translators.Translator
+		says string
+	}{
+		"two of one binding": {[]translators.Translator{named("a"), named("b"), named("a")}, "two translators for a"},
+		"a nameless one":     {[]translators.Translator{named("a"), named("")}, "without a binding"},
+	} {
+		if _, err := translators.NewRegistry(tc.list...); err == nil || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: got %v, want an error with %q", name, err, tc.says)
+		}
+	}
+	empty, err := translators.NewRegistry()
+	if err != nil || len(empty.Bindings()) != 0 || len(empty.Pairs()) != 0 {
+		t.Errorf("an empty registry: got %v %v", empty, err)
+	}
+}
+
+func TestMalformedError(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		err   *translators.MalformedError
+		text  string
+		large bool
+	}{
+		"whole":  {&translators.MalformedError{Reason: "truncated JSON", Syntax: true}, "malformed message: truncated JSON", false},
+		"placed": {&translators.MalformedError{Path: "/id", Reason: "required"}, "malformed message at /id: required", false},
+		"large":  {&translators.MalformedError{Reason: "too long", Large: true}, "malformed message: too long", true},
+	} {
+		wrapped := fmt.Errorf("door: %w", tc.err)
+		if !errors.Is(wrapped, translators.ErrMalformed) {
+			t.Errorf("%s: does not match ErrMalformed", name)
+		}
+		if errors.Is(wrapped, translators.ErrTooLarge) != tc.large {
+			t.Errorf("%s: ErrTooLarge: want %v", name, tc.large)
+		}
+		if tc.err.Error() != tc.text {
+			t.Errorf("%s: got %q, want %q", name, tc.err, tc.text)
+		}
+	}
+}
+
+func TestConfigWithDefaults(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ in, want translators.Config }{
+		"zero":      {translators.Config{}, translators.Config{BodyLimit: translators.DefaultBodyLimit, Depth: translators.DefaultDepth}},
+		"negative":  {translators.Config{BodyLimit: -1, Depth: -1}, translators.Config{BodyLimit: translators.DefaultBodyLimit, Depth: translators.DefaultDepth}},
+		"one given": {translators.Config{Depth: 4}, translators.Config{BodyLimit: translators.DefaultBodyLimit, Depth: 4}},
+		"all given": {translators.Config{BodyLimit: 10, Depth: 4}, translators.Config{BodyLimit: 10, Depth: 4}},
+	} {
+		if got := tc.in.WithDefaults(); got != tc.want {
+			t.Errorf("%s: got %+v, want %+v", name, got, tc.want)
+		}
+	}
+}
