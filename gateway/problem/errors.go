@@ -1,0 +1,101 @@
+package problem
+
+import (
+	"strings"
+	"time"
+)
+
+// UnknownAgentError: the directory lists no such agent.
+type UnknownAgentError struct{ Agent string }
+
+func (e *UnknownAgentError) Error() string { return "no agent is listed under this name: " + e.Agent }
+
+// NoPathError: nobody here translates between these protocols, or versions, or
+// to this destination.
+type NoPathError struct {
+	From, To string // as asked for
+	Detail   string // what is missing ("unknown_agent", "unsupported_version"); empty: the pair itself
+}
+
+func (e *NoPathError) Error() string {
+	text := "from " + e.From + " to " + e.To
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+	return text
+}
+
+// NotFoundError: there is no such thing, or it belongs to somebody else (R2).
+type NotFoundError struct{ What string }
+
+func (e *NotFoundError) Error() string { return "no such " + e.What }
+
+// ConflictError: what is there does not go together with what was asked.
+type ConflictError struct{ Reason string }
+
+func (e *ConflictError) Error() string { return e.Reason }
+
+// QueryError: the request itself is wrong, before any message is looked at.
+type QueryError struct{ Reason string }
+
+func (e *QueryError) Error() string { return e.Reason }
+
+// MethodError: nothing here answers to this method.
+type MethodError struct{ Allow string } // methods that would do, comma separated
+
+func (e *MethodError) Error() string { return "the method is not allowed here" }
+
+// MediaTypeError: the body has a media type that the protocol does not use.
+type MediaTypeError struct{ Want []string }
+
+func (e *MediaTypeError) Error() string { return "want " + strings.Join(e.Want, " or ") }
+
+// InProgressError: the same message is being worked on, or its answer was too
+// large to be kept (R6).
+type InProgressError struct {
+	RetryAfter time.Duration // zero: one second
+}
+
+func (e *InProgressError) Error() string { return "the same message was received before" }
+
+// RecordingError: evidence has to be on record before anything else happens,
+// and cannot be recorded now (architecture section 7).
+type RecordingError struct {
+	Err        error // for logs; never shown
+	RetryAfter time.Duration
+}
+
+func (e *RecordingError) Error() string { return "evidence cannot be recorded" }
+
+// Unwrap gives the cause.
+func (e *RecordingError) Unwrap() error { return e.Err }
+
+// UnauthenticatedError: the caller must say who it is, and how.
+type UnauthenticatedError struct {
+	Scheme string // of WWW-Authenticate; empty: Bearer
+}
+
+func (e *UnauthenticatedError) Error() string { return "no acceptable credentials were given" }
+
+// IdentityError: credentials were given and are broken (a WIT or a WPT that fails).
+type IdentityError struct{ Reason string } // never quotes a credential
+
+func (e *IdentityError) Error() string { return e.Reason }
+
+// DrainingError: no new work is taken (R16).
+type DrainingError struct {
+	RetryAfter time.Duration // zero: five seconds
+	Location   string        // who takes it instead; empty: unknown
+}
+
+func (e *DrainingError) Error() string { return "no new work is taken" }
+
+// RetiredError: the agent has ended for good.
+type RetiredError struct{ Successor string } // URL of its successor; empty: none
+
+func (e *RetiredError) Error() string { return "the agent has ended for good" }
+
+// StoredError repeats a refusal as it was when the message first came (R6).
+type StoredError struct{ Problem Problem }
+
+func (e *StoredError) Error() string { return "refused before: " + e.Problem.Code }

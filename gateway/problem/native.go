@@ -1,0 +1,82 @@
+package problem
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// codesOfNative says what a canonical error is at a translate endpoint, where
+// there is no native error to give.
+var codesOfNative = map[canonical.Code]string{
+	canonical.CodeParse:              CodeMalformed,
+	canonical.CodeInvalidRequest:     CodeMalformed,
+	canonical.CodeBadParams:          CodeMalformed,
+	canonical.CodeHeaderMismatch:     CodeMalformed,
+	canonical.CodeNoMethod:           CodeSemanticLoss, // a message without a counterpart (R7)
+	canonical.CodeUnsupportedOp:      CodeSemanticLoss,
+	canonical.CodePushUnsupported:    CodeSemanticLoss,
+	canonical.CodeCardUnavailable:    CodeSemanticLoss,
+	canonical.CodeCapabilityRequired: CodeSemanticLoss,
+	canonical.CodeUnsupportedVersion: CodeNoPath,
+	canonical.CodeUnauthenticated:    CodeUnauthenticated,
+	canonical.CodeForbidden:          CodeForbidden,
+	canonical.CodeTaskNotFound:       CodeNotFound,
+	canonical.CodeSkillNotFound:      CodeNotFound,
+	canonical.CodeResourceNotFound:   CodeNotFound,
+	canonical.CodeNotCancelable:      CodeConflict,
+	canonical.CodeUnsupportedMedia:   CodeMediaType,
+	canonical.CodeBadUpstream:        CodeBadReply,
+	canonical.CodeTimeout:            CodeTimeout,
+	canonical.CodeRateLimited:        CodeRateLimited,
+	canonical.CodeUnavailable:        CodeUnreachable,
+	canonical.CodeInternal:           CodeInternal,
+	canonical.CodeOther:              CodeInternal,
+}
+
+// native describes an error that a codec found. Its text is the codec's, which
+// quotes nothing.
+func native(e *canonical.Error) Problem {
+	code, ok := codesOfNative[e.Code]
+	if !ok || code == CodeInternal {
+		p := of(CodeInternal, "")
+		p.Native = e.Code
+		return p
+	}
+	p := of(code, e.Message)
+	p.Native, p.RetryAfter = e.Code, e.RetryAfter
+	if code == CodeUnauthenticated {
+		p.Challenge = challenge("")
+	}
+	return p
+}
+
+// Native is an error in the words of a native door: a message like any other,
+// which the door's codec writes in its protocol. An error that already is one
+// passes through; it is not to be changed.
+func Native(err error) *canonical.Error {
+	p := From(err)
+	var own *canonical.Error
+	if errors.As(err, &own) && own.Code == p.Native {
+		return own
+	}
+	message := p.Title
+	if p.Detail != p.Title {
+		message += ": " + p.Detail
+	}
+	return &canonical.Error{Code: p.Native, Message: message, RetryAfter: p.RetryAfter, Details: details(p)}
+}
+
+// details names our own code, for clients that look.
+func details(p Problem) []json.RawMessage {
+	raw, err := json.Marshal(struct {
+		Type   string `json:"@type"`
+		Code   string `json:"code"`
+		Status int    `json:"status"`
+	}{typePrefix + p.Code, p.Code, p.Status})
+	if err != nil {
+		return nil
+	}
+	return []json.RawMessage{raw}
+}

@@ -1,0 +1,96 @@
+package problem_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/gateway/problem"
+)
+
+const module = "github.com/aepb/aepb-gateway/"
+
+// exempt are exported error types that never meet a caller, each with the reason.
+var exempt = map[string]string{}
+
+// Every exported error type of the project has a row in the table
+// (architecture section 7): found in the source, so that a new type cannot be
+// forgotten.
+func TestEveryErrorTypeHasARow(t *testing.T) {
+	t.Parallel()
+	declared := errorTypes(t, filepath.Join("..", ".."))
+	if len(declared) < 20 {
+		t.Fatalf("only %d error types found: the search is broken", len(declared))
+	}
+	rows := problem.Types()
+	for _, name := range declared {
+		if _, ok := exempt[name]; ok {
+			continue
+		}
+		if !slices.Contains(rows, name) {
+			t.Errorf("%s has no row in the table", name)
+		}
+	}
+	for name := range exempt {
+		if !slices.Contains(declared, name) {
+			t.Errorf("%s is exempt and does not exist", name)
+		}
+	}
+}
+
+// errorTypes lists the exported types with a method Error() string in the
+// packages that the road runs through, as import path and name.
+func errorTypes(t *testing.T, root string) []string {
+	t.Helper()
+	var found []string
+	for _, pillar := range []string{"gateway", "translators", "ect", "policy", "lifecycle"} {
+		err := fs.WalkDir(os.DirFS(root), pillar, func(path string, entry fs.DirEntry, err error) error {
+			switch {
+			case os.IsNotExist(err):
+				return nil // a pillar that is not built yet
+			case err != nil:
+				return err
+			case entry.IsDir() && entry.Name() == "testdata":
+				return fs.SkipDir
+			case entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+				return nil
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, path), nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			for _, name := range errorReceivers(file) {
+				found = append(found, module+filepath.ToSlash(filepath.Dir(path))+"."+name)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return found
+}
+
+func errorReceivers(file *ast.File) []string {
+	var names []string
+	for _, declaration := range file.Decls {
+		f, ok := declaration.(*ast.FuncDecl)
+		if !ok || f.Recv == nil || f.Name.Name != "Error" || f.Type.Params.NumFields() != 0 || f.Type.Results.NumFields() != 1 {
+			continue
+		}
+		receiver := f.Recv.List[0].Type
+		if star, ok := receiver.(*ast.StarExpr); ok {
+			receiver = star.X
+		}
+		if name, ok := receiver.(*ast.Ident); ok && name.IsExported() {
+			names = append(names, name.Name)
+		}
+	}
+	return names
+}

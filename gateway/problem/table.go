@@ -1,0 +1,187 @@
+package problem
+
+import (
+	"net/http"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// Advice where an error has none of its own.
+const (
+	retrySoon  = time.Second
+	retryDrain = 5 * time.Second
+)
+
+// table has one row per error type. The texts are those of the errors, which
+// quote nothing by the rules of the house.
+var table = rows(
+	// The gateway's own.
+	say[*UnknownAgentError](CodeUnknownAgent),
+	say[*NoPathError](CodeNoPath),
+	say[*NotFoundError](CodeNotFound),
+	say[*ConflictError](CodeConflict),
+	say[*QueryError](CodeMalformed),
+	say[*MediaTypeError](CodeMediaType),
+	say[*IdentityError](CodeIdentityInvalid),
+	as(func(e *MethodError) Problem {
+		p := of(CodeNotFound, e.Error())
+		p.Status, p.Title, p.Allow = http.StatusMethodNotAllowed, "The method is not allowed", e.Allow
+		return p
+	}),
+	as(func(e *InProgressError) Problem { return retry(of(CodeInProgress, e.Error()), e.RetryAfter, retrySoon) }),
+	as(func(e *RecordingError) Problem { return unavailable(e.Error(), e.RetryAfter) }),
+	as(func(e *UnauthenticatedError) Problem {
+		p := of(CodeUnauthenticated, e.Error())
+		p.Challenge = challenge(e.Scheme)
+		return p
+	}),
+	as(func(e *DrainingError) Problem {
+		p := retry(of(CodeDraining, e.Error()), e.RetryAfter, retryDrain)
+		p.Location = e.Location
+		return p
+	}),
+	as(func(e *RetiredError) Problem {
+		p := of(CodeRetired, e.Error())
+		p.Successor = e.Successor
+		return p
+	}),
+	as(func(e *StoredError) Problem { return e.Problem }),
+
+	// Evidence.
+	say[*ect.InvalidError](CodeECTInvalid),
+	say[*ect.ConflictError](CodeECTInvalid),
+	as(func(e *ect.MalformedError) Problem {
+		return status(of(CodeECTInvalid, e.Error()), http.StatusBadRequest)
+	}),
+	as(func(e *ect.TooLargeError) Problem {
+		return status(of(CodeECTInvalid, e.Error()), http.StatusRequestHeaderFieldsTooLarge)
+	}),
+	as(func(e *ect.ReplayedError) Problem { return retry(of(CodeInProgress, e.Error()), 0, retrySoon) }),
+
+	// Permission.
+	say[*policy.Forbidden](CodeForbidden),
+	say[*policy.Denied](CodePolicyViolation),
+	as(semanticLoss),
+	as(func(e *limit.ExceededError) Problem {
+		return retry(of(CodeRateLimited, "more requests than this caller may make"), e.RetryAfter, retrySoon)
+	}),
+
+	// Form.
+	as(malformed),
+	as(native),
+	as(func(e *http.MaxBytesError) Problem { return of(CodeTooLarge, e.Error()) }),
+
+	// Transport, directory, state.
+	as(func(e *transport.UnreachableError) Problem { return fault(of(CodeUnreachable, e.Error())) }),
+	as(func(e *transport.TimeoutError) Problem { return fault(of(CodeTimeout, e.Error())) }),
+	as(func(e *transport.BadReplyError) Problem { return fault(of(CodeBadReply, e.Error())) }),
+	as(func(*egress.DeniedError) Problem {
+		return of(CodePolicyViolation, "egress policy does not allow this destination")
+	}),
+	say[*directory.InvalidAgentError](CodeMalformed),
+	as(func(e *state.FullError) Problem {
+		return unavailable("there is no room for new evidence", e.RetryAfter)
+	}),
+)
+
+// row is what one error type means.
+type row struct {
+	of       reflect.Type
+	describe func(error) Problem
+}
+
+func rows(list ...row) map[reflect.Type]func(error) Problem {
+	out := make(map[reflect.Type]func(error) Problem, len(list))
+	for _, r := range list {
+		out[r.of] = r.describe
+	}
+	return out
+}
+
+// as makes a row of a function for one type.
+func as[E error](describe func(E) Problem) row {
+	return row{of: reflect.TypeFor[E](), describe: func(err error) Problem {
+		e, ok := any(err).(E)
+		if !ok {
+			return of(CodeInternal, "")
+		}
+		return describe(e)
+	}}
+}
+
+// say makes a row that shows the error's own text.
+func say[E error](code string) row {
+	return as(func(e E) Problem { return of(code, e.Error()) })
+}
+
+func retry(p Problem, after, otherwise time.Duration) Problem {
+	p.RetryAfter = after
+	if after <= 0 {
+		p.RetryAfter = otherwise
+	}
+	return p
+}
+
+func status(p Problem, code int) Problem {
+	p.Status = code
+	return p
+}
+
+func fault(p Problem) Problem {
+	p.UpstreamFault = true
+	return p
+}
+
+func unavailable(detail string, after time.Duration) Problem {
+	p := retry(of(CodeInternal, detail), after, retrySoon)
+	p.Native = canonical.CodeUnavailable
+	return status(p, http.StatusServiceUnavailable)
+}
+
+func challenge(scheme string) string {
+	if scheme == "" {
+		scheme = "Bearer"
+	}
+	return scheme + ` realm="aepb"`
+}
+
+// semanticLoss tells an operation that the other side does not have from
+// content that it cannot hold.
+func semanticLoss(e *policy.SemanticLossError) Problem {
+	p := of(CodeSemanticLoss, e.Error())
+	if slices.Contains(e.Codes, string(canonical.LossOperation)) {
+		p.Native = canonical.CodeUnsupportedOp
+	}
+	return p
+}
+
+func malformed(e *translators.MalformedError) Problem {
+	switch {
+	case e.Large:
+		return of(CodeTooLarge, e.Reason)
+	case e.Syntax:
+		p := of(CodeMalformed, e.Reason)
+		p.Native = canonical.CodeParse
+		return p
+	default:
+		return of(CodeMalformed, "at "+pointer(e.Path)+": "+e.Reason)
+	}
+}
+
+func pointer(path string) string {
+	if path == "" {
+		return "the top"
+	}
+	return path
+}

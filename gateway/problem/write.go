@@ -1,0 +1,70 @@
+package problem
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// MediaType is that of problem documents (RFC 9457).
+const MediaType = "application/problem+json"
+
+const typePrefix = "urn:aepb:problem:"
+
+// document is what goes over the wire (contract section 2).
+type document struct {
+	Type     string `json:"type"`
+	Title    string `json:"title"`
+	Status   int    `json:"status"`
+	Code     string `json:"code"`
+	Detail   string `json:"detail"`
+	Instance string `json:"instance"`
+}
+
+// Write answers a request with the problem that err is. Nothing may have been
+// written before; headers that were set, evidence above all, stay.
+func Write(w http.ResponseWriter, r *http.Request, err error) {
+	p := From(err)
+	p.setHeaders(w.Header())
+	body, err := json.Marshal(document{
+		Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.Detail,
+		Instance: clean(r.URL.EscapedPath()),
+	})
+	if err != nil { // a struct of strings always can be
+		w.WriteHeader(p.Status)
+		return
+	}
+	w.WriteHeader(p.Status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(append(body, '\n')) // a caller that went away needs no answer
+	}
+}
+
+func (p Problem) setHeaders(h http.Header) {
+	h.Set("Content-Type", MediaType)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Del("Content-Length")
+	h.Del("ETag")
+	for name, value := range map[string]string{
+		"WWW-Authenticate": p.Challenge, "Allow": p.Allow, "Location": p.Location,
+	} {
+		if value != "" {
+			h.Set(name, value)
+		}
+	}
+	if p.Successor != "" {
+		h.Add("Link", "<"+p.Successor+`>; rel="successor-version"`)
+	}
+	if p.RetryAfter > 0 {
+		h.Set("Retry-After", retryAfter(p.RetryAfter))
+	}
+}
+
+// retryAfter is in whole seconds, rounded up: a caller that comes too early is
+// refused again.
+func retryAfter(d time.Duration) string {
+	return strconv.FormatInt(max(int64(math.Ceil(d.Seconds())), 1), 10)
+}

@@ -1,0 +1,62 @@
+package state
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+)
+
+// Answers keeps what was answered to a message with an ECT, so that a
+// byte-identical repetition gets the same octets (R6). It is safe for
+// concurrent use.
+type Answers struct {
+	now     func() time.Time
+	largest int
+
+	mu    sync.RWMutex
+	blobs *expiring[digest, []byte]
+}
+
+func newAnswers(config Config, now func() time.Time) *Answers {
+	return &Answers{
+		now: now, largest: config.MaxAnswerBytes,
+		blobs: newExpiring[digest, []byte](config.MaxAnswers, config.MaxAnswersBytes),
+	}
+}
+
+// Finish stores an answer; a later one under the same key replaces it. One
+// that is too large is not kept, and when there is no room the answer with the
+// least time left goes: their repetitions are then refused as in progress.
+func (a *Answers) Finish(_ context.Context, key ect.ReplayKey, answer []byte, until time.Time) {
+	if len(answer) > a.largest {
+		return
+	}
+	k := digestOf(string(key.Issuer), key.Workflow, string(key.ID))
+	own := bytes.Clone(answer)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.blobs.add(k, own, int64(len(own)+bookkeeping), until, a.now(), true)
+}
+
+// Load finds a stored answer; false: there is none, or not yet. The octets are
+// the caller's own.
+func (a *Answers) Load(_ context.Context, key ect.ReplayKey) ([]byte, bool) {
+	k := digestOf(string(key.Issuer), key.Workflow, string(key.ID))
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	e, ok := a.blobs.get(k, a.now())
+	if !ok {
+		return nil, false
+	}
+	return bytes.Clone(e.value), true
+}
+
+// Usage says how full the store is.
+func (a *Answers) Usage() Usage {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.blobs.usage()
+}

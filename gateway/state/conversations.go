@@ -1,0 +1,68 @@
+package state
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+)
+
+// Conversations remembers the last ECT of each conversation (R3), under a key
+// that its caller makes of caller, agent and context. It is safe for
+// concurrent use.
+type Conversations struct {
+	now      func() time.Time
+	lifetime time.Duration
+
+	mu    sync.RWMutex
+	turns *expiring[digest, turn]
+}
+
+type turn struct {
+	workflow string
+	id       ect.ID
+}
+
+func newConversations(config Config, now func() time.Time) *Conversations {
+	return &Conversations{
+		now: now, lifetime: config.ConversationLifetime,
+		turns: newExpiring[digest, turn](config.MaxConversations, 0),
+	}
+}
+
+// Last finds the workflow of a conversation and its last ECT. Nothing is ever
+// found under the empty key.
+func (c *Conversations) Last(_ context.Context, key string) (workflow string, id ect.ID, ok bool) {
+	k := digestOf(key)
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	e, ok := c.turns.get(k, c.now())
+	if !ok {
+		return "", "", false
+	}
+	return e.value.workflow, e.value.id, true
+}
+
+// Remember notes the last ECT of a conversation. Nothing is remembered under
+// the empty key. When there is no room the conversation that rested longest
+// goes; its next turn starts a lineage of its own.
+func (c *Conversations) Remember(_ context.Context, key, workflow string, id ect.ID) {
+	if key == "" {
+		return
+	}
+	k := digestOf(key)
+	own := turn{workflow: strings.Clone(workflow), id: ect.ID(strings.Clone(string(id)))}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	c.turns.add(k, own, 0, now.Add(c.lifetime), now, true)
+}
+
+// Usage says how full the memory is.
+func (c *Conversations) Usage() Usage {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.turns.usage()
+}

@@ -1,0 +1,29 @@
+// Package state keeps what the pillars ask to be kept, behind the small
+// interfaces that they declare. This is the driver for one process: memory.
+//
+// There is one type per kind of state, each with bounds of its own, so that a
+// flood of one kind cannot push out another:
+//
+//   - [Tokens] is the evidence store (ect.Store). Full, it forgets the record
+//     that has the least time left; a lineage that can no longer be resolved is
+//     then refused by policy, never guessed.
+//   - [Replays] is the replay cache (ect.ReplayCache, R6). Full, it refuses
+//     with a [FullError] rather than forget: forgetting would let a token be
+//     used twice.
+//   - [Answers] holds what was answered, for byte-identical repetitions (R6).
+//   - [Conversations] remembers where each conversation stands (R3).
+//
+// Read expiring.go first: the bounded, expiring map under all four. It sweeps
+// a few expired entries with every write, so nothing needs a goroutine and no
+// write ever pays for a long sweep.
+//
+// statetest holds the contract of what is declared nowhere else; every driver
+// has to pass it, and the suites of package ect/ecttest.
+//
+// Alternatives considered: one map for everything (a flood of one kind would
+// evict another); a least-recently-used order (evidence and replays have an
+// end of their own, and use does not prolong it); locks in shards
+// (BenchmarkClaim: hashing the key happens outside the lock, and what is inside
+// takes less than a microsecond with every core on it, a hundredth of a
+// signature check).
+package state

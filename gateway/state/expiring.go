@@ -1,0 +1,128 @@
+package state
+
+import (
+	"container/heap"
+	"time"
+)
+
+// sweep is how many expired entries one write drops at most. More than one, so
+// that what has expired always shrinks.
+const sweep = 4
+
+// expiring is a map whose entries end at an instant of their own, bounded in
+// number and octets. It is not safe for concurrent use: its owner has the lock.
+type expiring[K comparable, V any] struct {
+	maxEntries int
+	maxBytes   int64 // 0: unbounded
+	bytes      int64
+	byKey      map[K]*entry[K, V]
+	ending     ending[K, V]
+	dropped    func(*entry[K, V]) // called for everything that leaves; may be nil
+	evicted    uint64             // entries that had to leave before their end
+}
+
+type entry[K comparable, V any] struct {
+	key   K
+	value V
+	size  int64
+	until time.Time // alive up to and including this instant
+	place int       // in the heap
+}
+
+func newExpiring[K comparable, V any](maxEntries int, maxBytes int64) *expiring[K, V] {
+	return &expiring[K, V]{maxEntries: maxEntries, maxBytes: maxBytes, byKey: make(map[K]*entry[K, V])}
+}
+
+// get finds an entry that is alive.
+func (x *expiring[K, V]) get(key K, now time.Time) (*entry[K, V], bool) {
+	e, ok := x.byKey[key]
+	if !ok || e.until.Before(now) {
+		return nil, false
+	}
+	return e, true
+}
+
+// add puts in a new entry; the key must not be there alive. If live entries
+// leave no room, it makes some when evict is true, else it is false and the
+// map unchanged. An entry larger than the whole map is never taken.
+func (x *expiring[K, V]) add(key K, value V, size int64, until, now time.Time, evict bool) bool {
+	x.clean(now)
+	if x.maxBytes > 0 && size > x.maxBytes {
+		return false
+	}
+	if old, ok := x.byKey[key]; ok {
+		x.drop(old)
+	}
+	for len(x.byKey) >= x.maxEntries || (x.maxBytes > 0 && x.bytes+size > x.maxBytes) {
+		first := x.ending[0]
+		if expired := first.until.Before(now); !expired && !evict {
+			return false
+		} else if !expired {
+			x.evicted++
+		}
+		x.drop(first)
+	}
+	e := &entry[K, V]{key: key, value: value, size: size, until: until}
+	x.byKey[key] = e
+	x.bytes += size
+	heap.Push(&x.ending, e)
+	return true
+}
+
+func (x *expiring[K, V]) clean(now time.Time) {
+	for range sweep {
+		if len(x.ending) == 0 || !x.ending[0].until.Before(now) {
+			return
+		}
+		x.drop(x.ending[0])
+	}
+}
+
+func (x *expiring[K, V]) drop(e *entry[K, V]) {
+	heap.Remove(&x.ending, e.place)
+	delete(x.byKey, e.key)
+	x.bytes -= e.size
+	if x.dropped != nil {
+		x.dropped(e)
+	}
+}
+
+// usage says how full the map is.
+func (x *expiring[K, V]) usage() Usage {
+	return Usage{Entries: len(x.byKey), Bytes: x.bytes, Evicted: x.evicted}
+}
+
+// Usage says how full a kind of state is.
+type Usage struct {
+	Entries int
+	Bytes   int64  // as accounted for; 0 where only entries count
+	Evicted uint64 // entries that had to leave before their end, since the start
+}
+
+// ending orders entries by their end: a heap for container/heap.
+type ending[K comparable, V any] []*entry[K, V]
+
+func (h ending[K, V]) Len() int           { return len(h) }
+func (h ending[K, V]) Less(i, j int) bool { return h[i].until.Before(h[j].until) }
+
+func (h ending[K, V]) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+func (h *ending[K, V]) Push(x any) {
+	e, ok := x.(*entry[K, V])
+	if !ok {
+		return
+	}
+	e.place = len(*h)
+	*h = append(*h, e)
+}
+
+func (h *ending[K, V]) Pop() any {
+	last := len(*h) - 1
+	e := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return e
+}

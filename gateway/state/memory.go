@@ -1,0 +1,114 @@
+package state
+
+import (
+	"errors"
+	"time"
+)
+
+// Config bounds what is kept. A zero field takes its default.
+type Config struct {
+	MaxTokens            int           // evidence records
+	MaxTokenBytes        int64         // octets of evidence, bookkeeping included
+	MaxReplays           int           // uses of tokens; about 150 octets each
+	MaxAnswers           int           // stored answers
+	MaxAnswersBytes      int64         // octets of stored answers in all
+	MaxAnswerBytes       int           // octets of one stored answer; larger ones are not kept
+	MaxConversations     int           // conversations
+	ConversationLifetime time.Duration // after the last turn
+}
+
+// Defaults of a Config. Together they keep a process under about 1 GiB.
+const (
+	DefaultMaxTokens            = 1 << 18
+	DefaultMaxTokenBytes        = 512 << 20
+	DefaultMaxReplays           = 1 << 21
+	DefaultMaxAnswers           = 1 << 16
+	DefaultMaxAnswersBytes      = 128 << 20
+	DefaultMaxAnswerBytes       = 1 << 20
+	DefaultMaxConversations     = 1 << 17
+	DefaultConversationLifetime = 24 * time.Hour
+)
+
+// WithDefaults fills the zero fields.
+func (c Config) WithDefaults() Config {
+	orDefault(&c.MaxTokens, DefaultMaxTokens)
+	orDefault(&c.MaxTokenBytes, DefaultMaxTokenBytes)
+	orDefault(&c.MaxReplays, DefaultMaxReplays)
+	orDefault(&c.MaxAnswers, DefaultMaxAnswers)
+	orDefault(&c.MaxAnswersBytes, DefaultMaxAnswersBytes)
+	orDefault(&c.MaxAnswerBytes, DefaultMaxAnswerBytes)
+	orDefault(&c.MaxConversations, DefaultMaxConversations)
+	orDefault(&c.ConversationLifetime, DefaultConversationLifetime)
+	return c
+}
+
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Validate refuses bounds that bound nothing.
+func (c Config) Validate() error {
+	for _, bound := range []int64{
+		int64(c.MaxTokens), c.MaxTokenBytes, int64(c.MaxReplays), int64(c.MaxAnswers),
+		c.MaxAnswersBytes, int64(c.MaxAnswerBytes), int64(c.MaxConversations), int64(c.ConversationLifetime),
+	} {
+		if bound < 0 {
+			return errors.New("state: a bound must not be negative")
+		}
+	}
+	return nil
+}
+
+// Deps is what the drivers need.
+type Deps struct {
+	Now func() time.Time // nil: time.Now
+	// Epoch is since when this process has seen every use of a token. Uses of
+	// tokens issued before it are unknown (R6). Zero: nothing was ever used
+	// before, as in a gateway that was just set up.
+	Epoch time.Time
+}
+
+// Memory is all state of one process, in memory: each kind with its own bounds
+// and its own lock.
+type Memory struct {
+	*Tokens
+	*Replays
+	*Answers
+	*Conversations
+	epoch time.Time
+}
+
+// New makes empty state.
+func New(config Config, deps Deps) (*Memory, error) {
+	config = config.WithDefaults()
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	return &Memory{
+		Tokens:        newTokens(config, deps.Now),
+		Replays:       newReplays(config, deps),
+		Answers:       newAnswers(config, deps.Now),
+		Conversations: newConversations(config, deps.Now),
+		epoch:         deps.Epoch,
+	}, nil
+}
+
+// Epoch is since when every use of a token was seen; zero: always.
+func (m *Memory) Epoch() time.Time { return m.epoch }
+
+// FullError: there is no room left that could be made without forgetting what
+// must be remembered. It passes with time.
+type FullError struct {
+	What       string        // what is full
+	RetryAfter time.Duration // when the first entry ends
+}
+
+func (e *FullError) Error() string {
+	return "state: no room for " + e.What
+}

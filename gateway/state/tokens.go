@@ -1,0 +1,149 @@
+package state
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+)
+
+// Tokens keeps ECTs by id and by workflow. It is safe for concurrent use.
+type Tokens struct {
+	now func() time.Time
+
+	mu         sync.RWMutex
+	records    *expiring[ect.ID, stored]
+	byWorkflow map[string]map[ect.ID]*entry[ect.ID, stored]
+	count      uint64
+}
+
+// stored is a record and its place in the order of arrival.
+type stored struct {
+	record ect.Record
+	number uint64
+}
+
+var _ ect.Store = (*Tokens)(nil)
+
+func newTokens(config Config, now func() time.Time) *Tokens {
+	t := &Tokens{
+		now:        now,
+		records:    newExpiring[ect.ID, stored](config.MaxTokens, config.MaxTokenBytes),
+		byWorkflow: make(map[string]map[ect.ID]*entry[ect.ID, stored]),
+	}
+	t.records.dropped = t.unlist
+	return t
+}
+
+// Put keeps a record until its Until. The same id with the same bytes is no
+// error and may prolong it; with other bytes it is a *ect.ConflictError.
+// [FullError]: the record alone is larger than the store.
+func (t *Tokens) Put(_ context.Context, r ect.Record) error {
+	r = clone(r)
+	r.Compact = strings.Clone(r.Compact) // it may be a piece of a whole header
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	if old, ok := t.records.get(r.ID, now); ok {
+		if old.value.record.Compact != r.Compact {
+			return &ect.ConflictError{ID: r.ID}
+		}
+		if !r.Until.After(old.until) {
+			return nil
+		}
+	}
+	t.count++
+	if !t.records.add(r.ID, stored{record: r, number: t.count}, recordSize(r), r.Until, now, true) {
+		return &FullError{What: "an execution context token"}
+	}
+	t.list(r)
+	return nil
+}
+
+// Get finds a record by id.
+func (t *Tokens) Get(_ context.Context, id ect.ID) (ect.Record, bool, error) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	e, ok := t.records.get(id, t.now())
+	if !ok {
+		return ect.Record{}, false, nil
+	}
+	return clone(e.value.record), true, nil
+}
+
+// Workflow lists the records of a workflow in the order in which they came.
+func (t *Tokens) Workflow(_ context.Context, wid string) ([]ect.Record, error) {
+	found := t.members(wid)
+	slices.SortFunc(found, func(a, b stored) int { return cmp.Compare(a.number, b.number) })
+	records := make([]ect.Record, len(found))
+	for i, s := range found {
+		records[i] = clone(s.record)
+	}
+	return records, nil
+}
+
+func (t *Tokens) members(wid string) []stored {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	now := t.now()
+	var found []stored
+	for _, e := range t.byWorkflow[wid] {
+		if !e.until.Before(now) {
+			found = append(found, e.value)
+		}
+	}
+	return found
+}
+
+// Usage says how full the store is.
+func (t *Tokens) Usage() Usage {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.records.usage()
+}
+
+func (t *Tokens) list(r ect.Record) {
+	if r.Workflow == "" {
+		return
+	}
+	members := t.byWorkflow[r.Workflow]
+	if members == nil {
+		members = make(map[ect.ID]*entry[ect.ID, stored], 4)
+		t.byWorkflow[r.Workflow] = members
+	}
+	members[r.ID] = t.records.byKey[r.ID]
+}
+
+func (t *Tokens) unlist(e *entry[ect.ID, stored]) {
+	wid := e.value.record.Workflow
+	members := t.byWorkflow[wid]
+	delete(members, e.key)
+	if len(members) == 0 {
+		delete(t.byWorkflow, wid)
+	}
+}
+
+// bookkeeping is about what maps and heap cost per record, in octets.
+const bookkeeping = 384
+
+func recordSize(r ect.Record) int64 {
+	size := bookkeeping + len(r.Compact) + 2*len(r.ID) + 2*len(r.Workflow) + len(r.Issuer) + len(r.Act)
+	for _, a := range r.Audience {
+		size += 16 + len(a)
+	}
+	for _, p := range r.Parents {
+		size += 16 + len(p)
+	}
+	return int64(size)
+}
+
+// clone shares no slice with the caller.
+func clone(r ect.Record) ect.Record {
+	r.Audience = slices.Clone(r.Audience)
+	r.Parents = slices.Clone(r.Parents)
+	return r
+}

@@ -1,0 +1,16 @@
+// Package telemetry is what operators see: every metric name of the gateway in
+// one file (metrics.go), and the set-up of the log (log.go).
+//
+// Metric names and labels are a promise (contract section 3). No label takes a
+// value that an outsider can invent: labels.go maps everything that is not on a
+// list to "other". Methods take the types of the pillars where there are any,
+// so that a label cannot be mixed up.
+//
+// Logs are JSON lines. Whatever is logged, an attribute stays short and octets
+// are counted, not shown: a message body or a token that slips into a log call
+// does not slip into the log.
+//
+// Alternatives considered: the global Prometheus registry (two gateways in one
+// process, as in tests, would collide, and any import could add series); a
+// metrics interface per pillar (pillars return values, the road counts them).
+package telemetry

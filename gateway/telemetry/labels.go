@@ -1,0 +1,152 @@
+package telemetry
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+const (
+	other = "other" // every value that is on no list
+	none  = "none"  // no value at all: translate only has no agent, a broken request no protocol
+)
+
+// maxAgents bounds the agent label. Agents are listed by operators, but each
+// costs a histogram; those beyond share one.
+const maxAgents = 512
+
+// set is a list of label values.
+type set map[string]bool
+
+func setOf[S ~string](values ...S) set {
+	out := make(set, len(values))
+	for _, v := range values {
+		out[string(v)] = true
+	}
+	return out
+}
+
+func (s set) label(value string) string {
+	switch {
+	case s[value]:
+		return value
+	case value == "":
+		return none
+	default:
+		return other
+	}
+}
+
+// The closed sets.
+var (
+	stages  = setOf(StageVerify, StageDecode, StageEncode, StageSign, StageRecord, StageSend, StageTotal)
+	results = setOf(append(problem.Codes(), resultOK)...)
+	fates   = setOf(canonical.Carried, canonical.Dropped)
+	acts    = setOf(ect.ActTranslate, ect.ActTranslateError, ect.ActCPATTranslate)
+	scopes  = setOf(limit.Scopes()...)
+	rules   = setOf(policy.AllConstraints()...)
+	reasons = setOf(
+		resultOK, resultRefused, resultMalformed, resultTooLarge, resultRepeated,
+		ect.ReasonLevelTooLow, ect.ReasonWrongType, ect.ReasonUnsupportedAlg, ect.ReasonUnsupportedCritical,
+		ect.ReasonUnknownKey, ect.ReasonKeyNotTrusted, ect.ReasonInvalidSignature, ect.ReasonMissingClaim,
+		ect.ReasonConflictingParents, ect.ReasonConflictingExt, ect.ReasonInvalidClaim, ect.ReasonIssuerMismatch,
+		ect.ReasonAudienceMismatch, ect.ReasonExpired, ect.ReasonIssuedInFuture, ect.ReasonTooOld,
+		ect.ReasonLifetimeTooLong, ect.ReasonHashMismatch, ect.ReasonReplay,
+	)
+)
+
+const (
+	resultOK        = "ok"
+	resultRefused   = "refused"
+	resultMalformed = "malformed"
+	resultTooLarge  = "too_large"
+	resultRepeated  = "repeated"
+)
+
+func stageLabel(s Stage) string                  { return stages.label(string(s)) }
+func resultLabel(result string) string           { return results.label(result) }
+func fateLabel(fate string) string               { return fates.label(fate) }
+func actLabel(act string) string                 { return acts.label(act) }
+func scopeLabel(s limit.Scope) string            { return scopes.label(string(s)) }
+func constraintLabel(c policy.Constraint) string { return rules.label(string(c)) }
+func verifyLabel(result string) string           { return reasons.label(result) }
+
+func lossLabel(code string) string {
+	if _, ok := canonical.Lookup(canonical.LossCode(code)); ok {
+		return code
+	}
+	return other
+}
+
+func levelLabel(level ect.Level) string {
+	names := [...]string{none, "L1", "L2", "L3"}
+	if level < 0 || int(level) >= len(names) {
+		return other
+	}
+	return names[level]
+}
+
+// VerifyResult is the result label for what verification answered.
+func VerifyResult(err error) string {
+	var invalid *ect.InvalidError
+	var malformed *ect.MalformedError
+	var tooLarge *ect.TooLargeError
+	var repeated *ect.ReplayedError
+	switch {
+	case err == nil:
+		return resultOK
+	case errors.As(err, &invalid):
+		return string(invalid.Reason)
+	case errors.As(err, &malformed):
+		return resultMalformed
+	case errors.As(err, &tooLarge):
+		return resultTooLarge
+	case errors.As(err, &repeated):
+		return resultRepeated
+	default:
+		return other
+	}
+}
+
+// firstSeen lets the first so many values be labels.
+type firstSeen struct {
+	max   int
+	mu    sync.RWMutex
+	known []string // sorted
+}
+
+func newFirstSeen(size int) *firstSeen { return &firstSeen{max: size} }
+
+func (f *firstSeen) label(value string) string {
+	if value == "" {
+		return none
+	}
+	f.mu.RLock()
+	_, ok := slices.BinarySearch(f.known, value)
+	f.mu.RUnlock()
+	if ok {
+		return value
+	}
+	return f.add(value)
+}
+
+func (f *firstSeen) add(value string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at, ok := slices.BinarySearch(f.known, value)
+	switch {
+	case ok:
+		return value
+	case len(f.known) >= f.max || !utf8.ValidString(value):
+		return other
+	}
+	f.known = slices.Insert(f.known, at, value)
+	return value
+}

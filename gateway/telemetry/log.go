@@ -1,0 +1,100 @@
+package telemetry
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"unicode/utf8"
+)
+
+const (
+	maxAttr  = 1024 // octets of one attribute's value, or of the message
+	maxDepth = 6    // groups within groups
+)
+
+// NewLogger writes JSON lines, bounded (see [Bounded]). The zero level is info.
+func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
+	return slog.New(Bounded(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})))
+}
+
+// Bounded wraps a handler so that no attribute is long: texts are cut at 1024
+// octets, octets are counted and not shown, and everything that is not a plain
+// value becomes its text.
+func Bounded(next slog.Handler) slog.Handler { return bounded{next} }
+
+type bounded struct{ next slog.Handler }
+
+func (b bounded) Enabled(ctx context.Context, level slog.Level) bool {
+	return b.next.Enabled(ctx, level)
+}
+
+func (b bounded) Handle(ctx context.Context, r slog.Record) error {
+	short := slog.NewRecord(r.Time, r.Level, cut(r.Message), r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		short.AddAttrs(boundAttr(a, maxDepth))
+		return true
+	})
+	return b.next.Handle(ctx, short)
+}
+
+func (b bounded) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return bounded{b.next.WithAttrs(boundAttrs(attrs, maxDepth))}
+}
+
+func (b bounded) WithGroup(name string) slog.Handler { return bounded{b.next.WithGroup(name)} }
+
+func boundAttrs(attrs []slog.Attr, depth int) []slog.Attr {
+	out := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		out[i] = boundAttr(a, depth)
+	}
+	return out
+}
+
+func boundAttr(a slog.Attr, depth int) slog.Attr {
+	value := a.Value.Resolve()
+	switch value.Kind() {
+	case slog.KindString:
+		value = slog.StringValue(cut(value.String()))
+	case slog.KindGroup:
+		if depth == 0 {
+			return slog.String(a.Key, "…")
+		}
+		value = slog.GroupValue(boundAttrs(value.Group(), depth-1)...)
+	case slog.KindAny:
+		value = boundAny(value.Any())
+	default: // numbers, booleans, times and durations are short
+	}
+	return slog.Attr{Key: a.Key, Value: value}
+}
+
+// boundAny turns what a caller handed over as a whole into a short text.
+func boundAny(v any) slog.Value {
+	switch v := v.(type) {
+	case nil:
+		return slog.AnyValue(nil)
+	case []byte:
+		return octets(len(v))
+	case json.RawMessage:
+		return octets(len(v))
+	default:
+		return slog.StringValue(cut(fmt.Sprint(v)))
+	}
+}
+
+func octets(n int) slog.Value { return slog.StringValue("[" + strconv.Itoa(n) + " octets]") }
+
+// cut shortens a text at a character and says by how much.
+func cut(text string) string {
+	if len(text) <= maxAttr {
+		return text
+	}
+	end := maxAttr
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "… (" + strconv.Itoa(len(text)-end) + " more octets)"
+}

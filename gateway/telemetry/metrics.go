@@ -1,0 +1,169 @@
+package telemetry
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+const namespace = "aepb"
+
+// Stage is a part of the road whose time is measured.
+type Stage string
+
+// The stages. StageTotal is the whole exchange, the agent's own time included.
+const (
+	StageVerify Stage = "verify"
+	StageDecode Stage = "decode"
+	StageEncode Stage = "encode"
+	StageSign   Stage = "sign"
+	StageRecord Stage = "record"
+	StageSend   Stage = "send"
+	StageTotal  Stage = "total"
+)
+
+// Deps is what Metrics need.
+type Deps struct {
+	Bindings []canonical.Binding // the protocols spoken here; others are "other"
+}
+
+// Metrics is every metric of one gateway, on a registry of its own. It is safe
+// for concurrent use.
+type Metrics struct {
+	registry *prometheus.Registry
+	bindings set
+	agents   *firstSeen
+
+	translations *prometheus.CounterVec
+	duration     *prometheus.HistogramVec
+	losses       *prometheus.CounterVec
+	verified     *prometheus.CounterVec
+	issued       *prometheus.CounterVec
+	limited      *prometheus.CounterVec
+	denied       *prometheus.CounterVec
+	inflight     prometheus.Gauge
+	upstream     *prometheus.HistogramVec
+}
+
+// New registers every metric.
+func New(deps Deps) (*Metrics, error) {
+	if len(deps.Bindings) == 0 {
+		return nil, errors.New("telemetry: a gateway speaks some protocol")
+	}
+	m := &Metrics{registry: prometheus.NewRegistry(), bindings: set{}, agents: newFirstSeen(maxAgents)}
+	for _, b := range deps.Bindings {
+		m.bindings[string(b)] = true
+	}
+	m.define()
+	for _, c := range []prometheus.Collector{
+		m.translations, m.duration, m.losses, m.verified, m.issued, m.limited, m.denied, m.inflight, m.upstream,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewBuildInfoCollector(),
+	} {
+		if err := m.registry.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// define names every metric (contract section 3).
+func (m *Metrics) define() {
+	m.translations = counter("translations_total",
+		"Exchanges, by how they ended: ok or the code of the problem.", "from", "to", "result")
+	m.duration = histogram("translation_duration_seconds",
+		"Time that an exchange took, by stage; total includes the agent's own time.",
+		[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60}, "from", "to", "stage")
+	m.losses = counter("translation_losses_total",
+		"Things that a translation could not say natively.", "from", "to", "code", "fate")
+	m.verified = counter("ects_verified_total",
+		"Execution context tokens that were checked, by outcome.", "level", "result")
+	m.issued = counter("ects_issued_total",
+		"Execution context tokens that were signed.", "act", "level")
+	m.limited = counter("rate_limited_total",
+		"Requests refused by the limit per source.", "scope")
+	m.denied = counter("policy_denied_total",
+		"Requests refused by policy, by constraint.", "constraint")
+	m.inflight = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "inflight", Help: "Exchanges that are under way.",
+	})
+	m.upstream = histogram("upstream_request_duration_seconds",
+		"Time until an agent had answered, or failed to.",
+		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}, "agent", "protocol")
+}
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+}
+
+func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: namespace, Name: name, Help: help, Buckets: buckets,
+	}, labels)
+}
+
+// Handler serves the metrics in the Prometheus formats.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		Registry: m.registry, MaxRequestsInFlight: 4, EnableOpenMetrics: true,
+	})
+}
+
+// Enter counts an exchange as under way until the function it returns is called.
+func (m *Metrics) Enter() (leave func()) {
+	m.inflight.Inc()
+	return m.inflight.Dec
+}
+
+// Translated counts an exchange that ended. result is "ok" or the code of a problem.
+func (m *Metrics) Translated(from, to, result string, took time.Duration) {
+	m.translations.WithLabelValues(m.binding(from), m.binding(to), resultLabel(result)).Inc()
+	m.Took(from, to, StageTotal, took)
+}
+
+// Took notes how long a stage of an exchange took.
+func (m *Metrics) Took(from, to string, stage Stage, took time.Duration) {
+	m.duration.WithLabelValues(m.binding(from), m.binding(to), stageLabel(stage)).Observe(took.Seconds())
+}
+
+// Lost counts one loss of a translation.
+func (m *Metrics) Lost(from, to, code, fate string) {
+	m.losses.WithLabelValues(m.binding(from), m.binding(to), lossLabel(code), fateLabel(fate)).Inc()
+}
+
+// Verified counts a token that was checked. result is "ok", "refused" or what
+// [VerifyResult] makes of an error. A level of 0 is unknown.
+func (m *Metrics) Verified(level ect.Level, result string) {
+	m.verified.WithLabelValues(levelLabel(level), verifyLabel(result)).Inc()
+}
+
+// Issued counts a token that was signed.
+func (m *Metrics) Issued(act string, level ect.Level) {
+	m.issued.WithLabelValues(actLabel(act), levelLabel(level)).Inc()
+}
+
+// RateLimited counts a request that the limit per source refused.
+func (m *Metrics) RateLimited(scope limit.Scope) {
+	m.limited.WithLabelValues(scopeLabel(scope)).Inc()
+}
+
+// Denied counts a request that policy refused.
+func (m *Metrics) Denied(constraint policy.Constraint) {
+	m.denied.WithLabelValues(constraintLabel(constraint)).Inc()
+}
+
+// Upstream notes how long an agent took.
+func (m *Metrics) Upstream(agent, protocol string, took time.Duration) {
+	m.upstream.WithLabelValues(m.agents.label(agent), m.binding(protocol)).Observe(took.Seconds())
+}
+
+func (m *Metrics) binding(id string) string { return m.bindings.label(id) }

@@ -1,0 +1,215 @@
+package telemetry_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/telemetry"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+func newMetrics(t *testing.T) *telemetry.Metrics {
+	t.Helper()
+	m, err := telemetry.New(telemetry.Deps{Bindings: []canonical.Binding{"a2a-v1", "mcp-v1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// scrape is what Prometheus sees.
+func scrape(t *testing.T, m *telemetry.Metrics) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if w.Code != http.StatusOK {
+		t.Fatalf("status %d", w.Code)
+	}
+	return w.Body.String()
+}
+
+// touch uses every metric with values that are on the lists.
+func touch(m *telemetry.Metrics) {
+	m.Enter()
+	m.Translated("a2a-v1", "mcp-v1", "ok", 3*time.Millisecond)
+	m.Took("a2a-v1", "mcp-v1", telemetry.StageSign, time.Millisecond)
+	m.Lost("a2a-v1", "mcp-v1", "L01", "carried")
+	m.Verified(ect.L2, "ok")
+	m.Issued(string(ect.ActTranslate), ect.L2)
+	m.RateLimited(limit.ScopeIdentity)
+	m.Denied(policy.ConstraintHops)
+	m.Upstream("echo", "mcp-v1", 20*time.Millisecond)
+}
+
+// Names and labels are a promise: contract section 3.
+func TestContract(t *testing.T) {
+	t.Parallel()
+	m := newMetrics(t)
+	touch(m)
+	got := scrape(t, m)
+	for _, line := range []string{
+		`aepb_translations_total{from="a2a-v1",result="ok",to="mcp-v1"} 1`,
+		`aepb_translation_duration_seconds_count{from="a2a-v1",stage="total",to="mcp-v1"} 1`,
+		`aepb_translation_duration_seconds_sum{from="a2a-v1",stage="total",to="mcp-v1"} 0.003`,
+		`aepb_translation_duration_seconds_count{from="a2a-v1",stage="sign",to="mcp-v1"} 1`,
+		`aepb_translation_losses_total{code="L01",fate="carried",from="a2a-v1",to="mcp-v1"} 1`,
+		`aepb_ects_verified_total{level="L2",result="ok"} 1`,
+		`aepb_ects_issued_total{act="aepb:translate",level="L2"} 1`,
+		`aepb_rate_limited_total{scope="identity"} 1`,
+		`aepb_policy_denied_total{constraint="aepb.max_translation_hops"} 1`,
+		`aepb_inflight 1`,
+		`aepb_upstream_request_duration_seconds_count{agent="echo",protocol="mcp-v1"} 1`,
+		`go_goroutines `,
+		`process_start_time_seconds `,
+		`go_build_info{`,
+	} {
+		if !strings.Contains(got, "\n"+line) {
+			t.Errorf("missing: %s", line)
+		}
+	}
+}
+
+func TestLint(t *testing.T) {
+	t.Parallel()
+	m := newMetrics(t)
+	touch(m)
+	problems, err := promlint.New(strings.NewReader(scrape(t, m))).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, "aepb_") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+}
+
+// No label takes a value that an outsider can invent.
+func TestLabelsAreBounded(t *testing.T) {
+	t.Parallel()
+	m := newMetrics(t)
+	for i := range 2000 {
+		evil := fmt.Sprintf("evil-%d\xff\n", i)
+		m.Translated(evil, evil, evil, 0)
+		m.Took(evil, evil, telemetry.Stage(evil), 0)
+		m.Lost(evil, evil, evil, evil)
+		m.Verified(ect.Level(i), evil)
+		m.Verified(ect.Level(-i), evil)
+		m.Issued(evil, ect.Level(i))
+		m.RateLimited(limit.Scope(evil))
+		m.Denied(policy.Constraint(evil))
+		m.Upstream(evil, evil, 0)
+		m.Upstream(fmt.Sprintf("agent-%d", i), "mcp-v1", 0)
+	}
+	got := scrape(t, m)
+	if strings.Contains(got, "evil") {
+		t.Error("an invented value became a label")
+	}
+	agents := strings.Count(got, "aepb_upstream_request_duration_seconds_count{")
+	if agents != 512+2 { // the first 512, the rest, and those with an invalid name
+		t.Errorf("%d series of agents", agents)
+	}
+	for _, want := range []string{
+		`aepb_translations_total{from="other",result="other",to="other"} 2000`,
+		`aepb_upstream_request_duration_seconds_count{agent="other",protocol="mcp-v1"} 1488`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("missing: %s", want)
+		}
+	}
+}
+
+func TestAbsentValues(t *testing.T) {
+	t.Parallel()
+	m := newMetrics(t)
+	m.Translated("a2a-v1", "", "no_translation_path", 0)
+	m.Upstream("", "mcp-v1", 0)
+	m.Verified(0, "malformed")
+	got := scrape(t, m)
+	for _, want := range []string{
+		`aepb_translations_total{from="a2a-v1",result="no_translation_path",to="none"} 1`,
+		`{agent="none",protocol="mcp-v1"} 1`,
+		`aepb_ects_verified_total{level="none",result="malformed"} 1`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("missing: %s", want)
+		}
+	}
+}
+
+// What the pillars can say is on the lists.
+func TestListsAreComplete(t *testing.T) {
+	t.Parallel()
+	m := newMetrics(t)
+	for _, code := range problem.Codes() {
+		m.Translated("a2a-v1", "mcp-v1", code, 0)
+	}
+	for _, entry := range canonical.Catalogue() {
+		m.Lost("a2a-v1", "mcp-v1", string(entry.Code), string(entry.Fate))
+	}
+	for _, scope := range limit.Scopes() {
+		m.RateLimited(scope)
+	}
+	for _, constraint := range policy.AllConstraints() {
+		m.Denied(constraint)
+	}
+	for _, err := range []error{
+		&ect.InvalidError{Reason: ect.ReasonReplay}, &ect.MalformedError{}, &ect.TooLargeError{}, &ect.ReplayedError{},
+	} {
+		m.Verified(ect.L2, telemetry.VerifyResult(fmt.Errorf("road: %w", err)))
+	}
+	m.Verified(ect.L2, telemetry.VerifyResult(nil))
+	if got := scrape(t, m); strings.Contains(got, `="other"`) {
+		t.Error("a value of ours became other")
+	}
+}
+
+func TestInflight(t *testing.T) {
+	t.Parallel()
+	m := newMetrics(t)
+	first, second := m.Enter(), m.Enter()
+	first()
+	if !strings.Contains(scrape(t, m), "\naepb_inflight 1\n") {
+		t.Error("want one under way")
+	}
+	second()
+	if !strings.Contains(scrape(t, m), "\naepb_inflight 0\n") {
+		t.Error("want none under way")
+	}
+}
+
+// Two gateways in one process do not collide, and many goroutines may count.
+func TestRegistriesAreSeparate(t *testing.T) {
+	t.Parallel()
+	a, b := newMetrics(t), newMetrics(t)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for n := range 200 {
+				a.Upstream(fmt.Sprintf("agent-%d", (n+i)%50), "mcp-v1", 0)
+			}
+		})
+	}
+	wg.Wait()
+	if strings.Contains(scrape(t, b), "aepb_upstream_request_duration_seconds_count") {
+		t.Error("one gateway's series show at another")
+	}
+}
+
+func TestNewNeedsProtocols(t *testing.T) {
+	t.Parallel()
+	if _, err := telemetry.New(telemetry.Deps{}); err == nil {
+		t.Error("no protocols: accepted")
+	}
+}
