@@ -1,0 +1,110 @@
+# Everything a contributor or a machine does here has a name below; `make help`
+# lists them. Tools are pinned and live in .tmp/bin; nothing is installed
+# outside this folder.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --warn-undefined-variables --no-builtin-rules --no-print-directory
+
+GO ?= go
+# How long each fuzz target runs.
+T ?= 60s
+# Packages to test, lint and cover.
+PKG ?= ./...
+
+TMP := .tmp
+BIN := $(TMP)/bin
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI := $(BIN)/golangci-lint-$(GOLANGCI_VERSION)
+
+# The JavaScript SDK clients of the interop tests, present once installed.
+JS := test/interop/js
+JS_READY := $(if $(wildcard $(JS)/package.json),$(JS)/node_modules/.package-lock.json)
+
+# The folders with a test file that has a line like this.
+with = { grep -rl --include='*_test.go' --exclude-dir=node_modules --exclude-dir=$(TMP) '$(1)' . || true; } | xargs -r -n1 dirname | sort -u
+
+.PHONY: help
+help: ## this list
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: build
+build: ## both programs, into bin/
+	$(GO) build -trimpath -o bin/ ./cmd/...
+
+.PHONY: test
+test: $(JS_READY) ## every test, with the race detector; installs what it needs
+	$(GO) test -race -count=1 -timeout 20m $(PKG)
+
+.PHONY: lint
+lint: $(GOLANGCI) ## golangci-lint, as .golangci.yml says and why
+	$(GOLANGCI) run $(PKG)
+
+.PHONY: vet
+vet: ## go vet
+	$(GO) vet $(PKG)
+
+.PHONY: arch
+arch: ## the rules of the house alone: imports, egress, sizes, documentation
+	$(GO) test -count=1 ./test/arch
+
+.PHONY: check
+check: lint vet tidy test clean-tree ## all that must hold before a change goes in
+
+.PHONY: tidy
+tidy: ## go.mod says what the code needs, no more and no less
+	$(GO) mod tidy -diff
+
+.PHONY: clean-tree
+clean-tree: # nothing that a run made or changed is left behind
+	@dirt=$$(git status --porcelain); if [[ -n $$dirt ]]; then echo "the tree is not clean:"; echo "$$dirt"; exit 1; fi
+
+.PHONY: bench
+bench: ## what a translation costs
+	$(if $(wildcard test/bench/*.go),$(GO) run ./test/bench,$(GO) test -run '^$$' -bench . -benchmem $(PKG))
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for T=60s each
+	@dirs=$$($(call with,^func Fuzz)); \
+	for dir in $$dirs; do \
+		list=$$($(GO) test -list '^Fuzz' "$$dir"); \
+		for target in $$(grep '^Fuzz' <<<"$$list"); do \
+			echo "== $$dir $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(T) "$$dir"; \
+		done; \
+	done
+
+.PHONY: demo
+demo: ## a gateway between a real A2A agent and a real MCP server, verified
+	$(GO) run ./cmd/aepb-gateway demo
+
+.PHONY: vectors
+vectors: ## rewrite the recorded vectors from what the code does; read the diff
+	@dirs=$$($(call with,flag[.]Bool.*"update")); \
+	if [[ -z $$dirs ]]; then echo "no recorded vectors"; else $(GO) test -count=1 $$dirs -update; fi
+
+.PHONY: cover
+cover: ## coverage of all packages by all tests, as coverage.out and a total
+	$(GO) test -count=1 -coverpkg=$(PKG) -coverprofile=coverage.out $(PKG)
+	$(GO) tool cover -func=coverage.out | tail -1
+
+.PHONY: tools
+tools: $(GOLANGCI) $(JS_READY) ## the pinned tools and test clients
+
+.PHONY: clean
+clean: ## remove what the targets made
+	rm -rf bin $(TMP) coverage.out $(JS)/node_modules
+
+$(GOLANGCI):
+	@mkdir -p $(BIN)
+	GOBIN=$(abspath $(BIN)) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@mv $(BIN)/golangci-lint $@
+
+# Among the clients is a Node of the version they need, for machines with an
+# older one; the tests choose it themselves.
+$(JS)/node_modules/.package-lock.json: $(JS)/package-lock.json
+	@command -v npm >/dev/null || { echo "npm is needed for the JavaScript SDK clients in $(JS)"; exit 1; }
+	cd $(JS) && npm ci --no-audit --no-fund
+	@touch $@

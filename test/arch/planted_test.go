@@ -1,0 +1,253 @@
+package arch_test
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+)
+
+// file is a tree of one file.
+func file(name, content string) map[string]string { return map[string]string{name: content} }
+
+// code is a tree of one Go file in package p.
+func code(name, body string) map[string]string { return file(name, "package p\n"+body) }
+
+func importing(name string, paths ...string) map[string]string {
+	var b strings.Builder
+	for _, target := range paths {
+		fmt.Fprintf(&b, "import _ %q\n", target)
+	}
+	return code(name, b.String())
+}
+
+func ours(folder string) string { return module + "/" + folder }
+
+func lines(n int) string { return strings.Repeat("\n", n) }
+
+func files(dir string, n int) map[string]string {
+	out := map[string]string{}
+	for i := range n {
+		out[fmt.Sprintf("%s/f%d.go", dir, i)] = "package p\n"
+	}
+	return out
+}
+
+func planted() map[string]plants {
+	out := plantedStructure()
+	maps.Copy(out, plantedLanguage())
+	return out
+}
+
+func plantedStructure() map[string]plants {
+	return map[string]plants{
+		"imports": {
+			bad: []map[string]string{
+				importing("translators/canonical/a.go", ours("translators")),
+				importing("translators/canonical/a_test.go", ours("translators/internal/rawjson")),
+				importing("translators/mcp/a.go", ours("ect")),
+				importing("translators/mcp/a.go", ours("policy/limit")),
+				importing("ect/a.go", ours("translators/canonical")),
+				importing("ect/dag/a.go", ours("gateway/problem")),
+				importing("policy/a.go", ours("gateway")),
+				importing("lifecycle/breaker/a.go", ours("policy")),
+				importing("gateway/transport/mcp/a.go", ours("gateway")),
+				importing("gateway/a.go", ours("cmd/aepb-gateway")),
+				importing("gateway/a_test.go", ours("test/fakes")),
+				importing("cmd/aepbctl/a.go", ours("test/fakes")),
+			},
+			good: []map[string]string{
+				importing("translators/mcp/a.go", ours("translators"), ours("translators/canonical"), "net/http"),
+				importing("policy/a.go", ours("ect/dag"), ours("policy/limit")),
+				importing("gateway/transport/mcp/a.go", ours("gateway/transport"), ours("ect")),
+				importing("gateway/a.go", ours("policy"), ours("lifecycle")),
+				importing("test/matrix/a_test.go", ours("gateway"), ours("test/fakes")),
+				importing("ect/a.go", module+"ly/policy"),
+			},
+		},
+		"third parties": {
+			bad: []map[string]string{
+				importing("gateway/a.go", "github.com/gin-gonic/gin"),
+				importing("gateway/httpapi2/a.go", "github.com/gin-gonic/gin"),
+				importing("ect/a.go", "github.com/spiffe/go-spiffe/v2/spiffeid"),
+				importing("translators/a2a/a_test.go", "github.com/a2aproject/a2a-go/v2/a2a"),
+				importing("translators/mcp/a.go", "github.com/modelcontextprotocol/go-sdk/mcp"),
+				importing("ect/a.go", "github.com/google/go-cmp/cmp"),
+				importing("ect/a.go", "example.org/unheard/of"),
+			},
+			good: []map[string]string{
+				importing("gateway/httpapi/a.go", "github.com/gin-gonic/gin"),
+				importing("ect/a_test.go", "github.com/google/go-cmp/cmp"),
+				importing("test/interop/a_test.go", "github.com/modelcontextprotocol/go-sdk/mcp", "github.com/golang-jwt/jwt/v5"),
+				importing("cmd/aepb-gateway/demo/peers/a.go", "github.com/a2aproject/a2a-go/v2/a2a"),
+				importing("ect/a.go", "encoding/json", ours("ect")),
+			},
+		},
+		"pure form": {
+			bad: []map[string]string{
+				importing("translators/mcp/a.go", "context"),
+				importing("translators/mcp/a.go", "crypto/rand"),
+				code("translators/a.go", "import \"time\"\nvar _ = time.Now\n"),
+				code("translators/a.go", "import t \"time\"\nfunc f() { t.Sleep(1) }\n"),
+			},
+			good: []map[string]string{
+				importing("translators/mcp/a.go", "net/http", "time"),
+				importing("translators/translatortest/a.go", "sync", "math/rand/v2"),
+				importing("gateway/a.go", "context"),
+				code("translators/a.go", "import \"time\"\nvar _ = time.Unix\n"),
+			},
+		},
+		"egress": {
+			bad: []map[string]string{
+				code("gateway/a.go", "import \"net\"\nvar _, _ = net.Dial(\"tcp\", \"\")\n"),
+				code("gateway/a.go", "import \"net\"\nvar _ net.Dialer\n"),
+				code("gateway/a.go", "import n \"net\"\nvar _, _ = n.LookupHost(\"\")\n"),
+				code("gateway/directory/a.go", "import \"net/http\"\nfunc f(c *http.Client) {}\n"),
+				code("gateway/transport/mcp/a.go", "import \"net/http\"\nvar _, _ = http.Get(\"\")\n"),
+				code("policy/a.go", "import \"crypto/tls\"\nvar _ tls.Dialer\n"),
+				code("ect/a.go", "import \"os/exec\"\nvar _ = exec.Command(\"curl\")\n"),
+				code("cmd/aepb-gateway/a.go", "import \"net/http\"\nvar _ http.Transport\n"),
+			},
+			good: []map[string]string{
+				code("gateway/transport/egress/a.go", "import \"net\"\nvar _ net.Dialer\n"),
+				code("cmd/aepbctl/a.go", "import \"net/http\"\nvar _ http.Client\n"),
+				code("gateway/a_test.go", "import \"net/http\"\nvar _ http.Client\n"),
+				code("gateway/a.go", "import (\"net\"; \"net/http\"; \"crypto/tls\")\nvar _ = http.Server{}\nvar _, _ = net.Listen(\"tcp\", \"\")\nvar _ = tls.NewListener\nvar _ http.RoundTripper\n"),
+				code("gateway/a.go", "type http struct{ Client int }\nfunc f(h http) int { return h.Client }\n"),
+			},
+		},
+		"sizes": {
+			bad: []map[string]string{
+				code("ect/a.go", lines(501)),
+				code("ect/a_test.go", lines(801)),
+				code("ect/a.go", "func f() {"+lines(81)+"}\n"),
+				code("ect/a.go", "type I interface { A(); B(); C(); D(); E(); F() }\n"),
+				files("ect", 13),
+			},
+			good: []map[string]string{
+				code("ect/a.go", lines(400)),
+				code("ect/a_test.go", lines(700)+"func TestF() {"+lines(90)+"}\n"),
+				code("ect/a.go", "func f() {"+lines(79)+"}\n"),
+				file("ect/a.go", "// Code generated by hand. DO NOT EDIT.\n\npackage p\n"+lines(900)),
+				files("ect", 12),
+			},
+		},
+		"short functions": {
+			bad: []map[string]string{
+				code("ect/a.go", "func f() {"+lines(11)+"}\nfunc g() {"+lines(30)+"}\nfunc h() {}\n"),
+			},
+			good: []map[string]string{
+				code("ect/a.go", "func f() {}\nfunc g() {"+lines(30)+"}\nfunc h() {}\n"),
+				code("test/a.go", "func g() {"+lines(30)+"}\n"),
+			},
+		},
+		"names": {
+			bad:  []map[string]string{code("ect/util/a.go", ""), file("ect/keys/a.go", "package helpers\n")},
+			good: []map[string]string{file("ect/keys/a.go", "package keys\n")},
+		},
+		"top level": {
+			bad:  []map[string]string{file("internal/a.go", "package p\n"), file("docs/a.md", "x"), file("NOTES.md", "x")},
+			good: []map[string]string{file("LICENSE", "x"), file(".ci/run", "x"), file("deploy/helm/a.yaml", "x"), file(".golangci.yml", "x")},
+		},
+		"words": {
+			bad: []map[string]string{
+				file("README.md", "see /wo"+"rk/notes"),
+				file(".ci/run", "GOPROXY=https://proxy.go"+"lang.org"),
+				file("test/interop/js/package-lock.json", `{"resolved":"https://example.org"}`),
+			},
+			good: []map[string]string{
+				file("README.md", "lifecycle/workflow/ and work/"),
+				file("test/interop/js/package-lock.json", `{"integrity":"sha512"}`),
+			},
+		},
+	}
+}
+
+func plantedLanguage() map[string]plants {
+	return map[string]plants{
+		"init": {
+			bad:  []map[string]string{code("ect/a.go", "func init() {}\n"), code("ect/a_test.go", "func init() {}\n")},
+			good: []map[string]string{code("ect/a.go", "type t int\nfunc (t) init() {}\nfunc initial() {}\n")},
+		},
+		"globals": {
+			bad: []map[string]string{
+				code("ect/a.go", "var count int\n"),
+				code("ect/a.go", "var cache = map[string]int{}\nfunc f() { cache[\"a\"] = 1 }\n"),
+				code("ect/a.go", "var list = []int{1}\nfunc f() { list = append(list, 2) }\n"),
+				code("ect/a.go", "var seen = map[string]int{}\nfunc f() { delete(seen, \"a\") }\n"),
+				code("ect/a.go", "var n = [1]int{}\nfunc f() *int { return &n[0] }\n"),
+				code("ect/a.go", "var ErrA error\nfunc f() { ErrA = nil }\n"),
+				code("ect/a.go", "var Table = []int{1}\n"),
+				code("ect/a.go", "import \"regexp\"\nvar pattern = regexp.MustCompile(\"\")\n"),
+				code("ect/a.go", "var m = make(map[string]int)\n"),
+				{"ect/a.go": "package p\nvar x = []int{1}\n", "ect/b.go": "package p\nfunc f() { x[0]++ }\n"},
+			},
+			good: []map[string]string{
+				code("ect/a.go", "import \"errors\"\nvar ErrA = errors.New(\"a\")\nvar errB = errors.New(\"b\")\n"),
+				code("ect/a.go", "type t struct{}\nvar _ interface{} = (*t)(nil)\n"),
+				code("ect/a.go", "var rows = [...]int{1, 2}\nvar byName = map[string]int{}\nvar built = build()\nfunc build() []int { return nil }\n"),
+				code("ect/a.go", "import \"net/netip\"\nvar all = netip.MustParsePrefix(\"::/0\")\n"),
+				code("ect/a.go", "import \"embed\"\nvar files embed.FS\n"),
+				code("ect/a_test.go", "var count int\n"),
+				code("ect/a.go", "var rows = []int{1}\nfunc f() int { x := rows[0]; x++; return x }\n"),
+			},
+		},
+		"panic": {
+			bad: []map[string]string{
+				code("ect/a.go", "func f() { panic(1) }\n"),
+				code("ect/a.go", "import \"os\"\nfunc f() { os.Exit(1) }\n"),
+				code("ect/a.go", "import \"regexp\"\nfunc f() { regexp.MustCompile(\"\") }\n"),
+			},
+			good: []map[string]string{
+				code("ect/a_test.go", "func f() { panic(1) }\n"),
+				file("cmd/x/main.go", "package main\nimport \"os\"\nfunc main() { os.Exit(1) }\n"),
+				code("ect/a.go", "// panic(1)\nfunc f() { _ = recover() }\n"),
+			},
+		},
+		"floats": {
+			bad: []map[string]string{
+				code("translators/mcp/a.go", "var x float64\n"),
+				code("translators/mcp/a.go", "var x map[string]any\n"),
+				code("translators/mcp/a.go", "var x map[string]interface{}\n"),
+				code("translators/mcp/a.go", "import \"strconv\"\nvar _, _ = strconv.ParseFloat(\"\", 64)\n"),
+			},
+			good: []map[string]string{
+				code("translators/mcp/a_test.go", "var x float64\n"),
+				code("gateway/a.go", "var x float64\n"),
+				code("translators/mcp/a.go", "var x map[string]error\nvar y []any\n"),
+			},
+		},
+		"sleep": {
+			bad: []map[string]string{
+				code("ect/a_test.go", "import \"time\"\nfunc f() { time.Sleep(1) }\n"),
+				code("gateway/a.go", "import \"time\"\nfunc f() { time.Sleep(1) }\n"),
+			},
+			good: []map[string]string{
+				code("ect/a_test.go", "import (\"time\"; \"testing/synctest\")\nfunc f() { time.Sleep(1); synctest.Wait() }\n"),
+				code("ect/a_test.go", "import \"time\"\nvar _ = time.Now\n"),
+			},
+		},
+		"goroutines": {
+			bad: []map[string]string{code("gateway/a.go", "func f() { go f() }\n")},
+			good: []map[string]string{
+				code("gateway/a_test.go", "func f() { go f() }\n"),
+				code("gateway/a.go", "import \"sync\"\nfunc f(g *sync.WaitGroup) { g.Go(func() {}) }\n"),
+			},
+		},
+		"docs": {
+			bad: []map[string]string{
+				code("ect/a.go", ""),
+				file("ect/a.go", "// Package p is.\npackage p\n\nfunc F() {}\n"),
+				file("ect/a.go", "// Package p is.\npackage p\n\ntype T int\n"),
+				file("ect/a.go", "// Package p is.\npackage p\n\n// T is.\ntype T int\n\nfunc (*T) F() {}\n"),
+				file("ect/a.go", "// Package p is.\npackage p\n\nconst C = 1\n"),
+				file("ect/a.go", "// Package p is.\npackage p\n\n// Types.\ntype (\n\tT int\n)\n"),
+				file("cmd/x/main.go", "package main\n"),
+			},
+			good: []map[string]string{
+				file("ect/a.go", "// Package p is.\npackage p\n\n// F does.\nfunc F() {}\n\n// Some.\nconst (\n\tA = 1\n\tB = 2\n)\n\ntype t int\n\nfunc (t) F() {}\n\n// E is.\ntype E int\n\nfunc (E) Error() string { return \"\" }\n"),
+				file("cmd/x/main.go", "// Command x does.\npackage main\n\nfunc F() {}\n"),
+				code("ect/a_test.go", "func F() {}\n"),
+			},
+		},
+	}
+}

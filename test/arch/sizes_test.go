@@ -1,0 +1,117 @@
+package arch_test
+
+import (
+	"fmt"
+	"go/ast"
+	"maps"
+	"slices"
+	"strings"
+)
+
+const (
+	longestFunction = 80
+	longestFile     = 500
+	longestTestFile = 800
+	mostMethods     = 5
+	mostFiles       = 12
+	medianFunction  = 12
+)
+
+// raised lists what may be larger than the rest, each with its reason: the path
+// of a file, path.function, path.interface, or a folder.
+var raised = map[string]struct {
+	to      int
+	because string
+}{}
+
+// sizes: what does not fit on a screen is not read as a whole.
+func sizes(t tree) []string {
+	var failures []string
+	judge := func(what string, got, limit int) {
+		if raise, ok := raised[what]; ok {
+			limit = raise.to
+		}
+		if got > limit {
+			failures = append(failures, fmt.Sprintf("%s: %d, at most %d: split it by subject, or raise it in the table with a reason", what, got, limit))
+		}
+	}
+	for _, s := range t.sources {
+		if ast.IsGenerated(s.tree) {
+			continue
+		}
+		limit := longestFile
+		if s.test {
+			limit = longestTestFile
+		}
+		judge(s.path, strings.Count(s.text, "\n"), limit)
+		if !s.test {
+			for name, length := range functions(s) {
+				judge(s.path+"."+name, length, longestFunction)
+			}
+		}
+		for name, methods := range interfaces(s) {
+			judge(s.path+"."+name, methods, mostMethods)
+		}
+	}
+	for dir, sources := range t.packages() {
+		judge(dir, len(sources), mostFiles)
+	}
+	return failures
+}
+
+// functions maps each function of a file to its length in lines.
+func functions(s *source) map[string]int {
+	lengths := map[string]int{}
+	for _, decl := range s.tree.Decls {
+		if fn, ok := decl.(*ast.FuncDecl); ok && fn.Body != nil {
+			lengths[receiver(fn)+fn.Name.Name] = s.line(fn.End()) - s.line(fn.Pos()) + 1
+		}
+	}
+	return lengths
+}
+
+func receiver(fn *ast.FuncDecl) string {
+	if fn.Recv == nil || len(fn.Recv.List) == 0 {
+		return ""
+	}
+	if id := root(baseType(fn.Recv.List[0].Type)); id != nil {
+		return id.Name + "."
+	}
+	return ""
+}
+
+func baseType(e ast.Expr) ast.Expr {
+	if list, ok := e.(*ast.IndexListExpr); ok {
+		return list.X
+	}
+	return e
+}
+
+func interfaces(s *source) map[string]int {
+	methods := map[string]int{}
+	ast.Inspect(s.tree, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.TypeSpec); ok {
+			if face, isFace := spec.Type.(*ast.InterfaceType); isFace {
+				methods[spec.Name.Name] = face.Methods.NumFields()
+			}
+		}
+		return true
+	})
+	return methods
+}
+
+// shortFunctions: half of all functions are shorter than a dozen lines, over
+// the tree and not in each file.
+func shortFunctions(t tree) []string {
+	var lengths []int
+	for _, s := range t.sources {
+		if !s.test && !s.in("test") && !ast.IsGenerated(s.tree) {
+			lengths = slices.AppendSeq(lengths, maps.Values(functions(s)))
+		}
+	}
+	slices.Sort(lengths)
+	if len(lengths) > 0 && lengths[len(lengths)/2] >= medianFunction {
+		return []string{fmt.Sprintf("the median of %d functions is %d lines, want less than %d: name the steps", len(lengths), lengths[len(lengths)/2], medianFunction)}
+	}
+	return nil
+}
