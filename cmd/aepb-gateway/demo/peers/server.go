@@ -1,0 +1,79 @@
+package peers
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// ErrNoTLS says that a peer was given no certificate to serve with.
+var ErrNoTLS = errors.New("peers: a TLS configuration with a certificate is required")
+
+// Deps is what a peer needs.
+type Deps struct {
+	// TLS holds the server certificate, and the client CAs if clients are to be
+	// asked for one. It is cloned and raised to TLS 1.3.
+	TLS *tls.Config
+	// Log receives what the SDKs and net/http have to say; nil: nothing is logged.
+	Log *slog.Logger
+}
+
+func (d Deps) logger() *slog.Logger {
+	if d.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return d.Log
+}
+
+// server is a loopback HTTPS server that owns its one goroutine.
+type server struct {
+	base    string // https://127.0.0.1:PORT
+	http    *http.Server
+	journal journal
+	serving sync.WaitGroup
+	failed  error // why serving ended, if not because of stop; read after serving.Wait
+}
+
+// listen starts serving on a free loopback port. The handler is built after the
+// port is known, because cards and endpoints name it.
+func (s *server) listen(ctx context.Context, d Deps, handler func(base string) http.Handler) error {
+	if d.TLS == nil {
+		return ErrNoTLS
+	}
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("peers: listen: %w", err)
+	}
+	conf := d.TLS.Clone()
+	conf.MinVersion = tls.VersionTLS13
+	s.base = "https://" + ln.Addr().String()
+	s.http = &http.Server{
+		Handler:           s.journal.middleware(handler(s.base)),
+		TLSConfig:         conf,
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          slog.NewLogLogger(d.logger().Handler(), slog.LevelWarn),
+	}
+	s.serving.Go(func() {
+		if err := s.http.ServeTLS(ln, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			s.failed = err
+		}
+	})
+	return nil
+}
+
+// stop lets running requests finish until ctx ends, then cuts them, and waits.
+func (s *server) stop(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, s.http.Close())
+	}
+	s.serving.Wait()
+	return errors.Join(err, s.failed)
+}
