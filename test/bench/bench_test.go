@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
+)
+
+// TestMain is also the children's main: a benchmark runs its own binary.
+func TestMain(m *testing.M) {
+	if role := os.Getenv(childVariable); role != "" {
+		os.Exit(exitCode(serveChild(role, os.Stdin, os.Stdout), os.Stderr))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func TestRunWithoutTheGateway(t *testing.T) {
+	t.Parallel()
+	var out, progress bytes.Buffer
+	args := []string{"--json", "--only", "exchange", "--seconds", "0.1", "--rounds", "2", "--cases", "direct,proxy,floor"}
+	if err := run(t.Context(), args, &out, &progress); err != nil {
+		t.Fatal(err)
+	}
+	var got document
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if want := 3 * len(concurrencies()) * 2; len(got.Runs) != want {
+		t.Fatalf("%d runs, want %d", len(got.Runs), want)
+	}
+	for _, r := range got.Runs {
+		if r.Name != exchangeName || r.RPS <= 0 || r.P50 <= 0 || r.P99 < r.P50 || r.CPU < 0 || r.RSS <= 0 || r.Allocs == nil {
+			t.Errorf("run %+v", r)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"--only", "nonesuch"}, {"--cases", "direct,nonesuch"}, {"--seconds", "0"}, {"--rounds", "-1"}, {"extra"}, {"--nonesuch"},
+	} {
+		if err := run(t.Context(), args, io.Discard, io.Discard); exitCode(err, io.Discard) != 2 {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
+// assembled starts direct, proxy and floor.
+func assembled(t *testing.T) map[string]*subject {
+	t.Helper()
+	c, err := assemble(t.Context(), t.TempDir(), []string{"direct", "proxy", "floor"})
+	t.Cleanup(func() {
+		if err := c.stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]*subject{}
+	for _, s := range c.subjects {
+		all[s.name] = s
+	}
+	return all
+}
+
+func TestTheServersAreWhatTheySay(t *testing.T) {
+	t.Parallel()
+	all := assembled(t)
+	t.Run("an MCP client accepts the server", func(t *testing.T) {
+		got, err := peers.MCPCall(t.Context(), all["direct"].client, all["direct"].url, false, "echo", json.RawMessage(`{"message":"hello"}`))
+		if err != nil || got.Version != modernMCP || got.Text() != "hello" || len(got.Tools) != 1 {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+	t.Run("an A2A client would accept the floor's task", func(t *testing.T) {
+		resp := post(t, all["floor"], one(t, all["floor"]))
+		var answer struct {
+			Result struct {
+				Task struct {
+					ID, ContextID string
+					Status        struct{ State string }
+					Artifacts     []struct{ Parts []struct{ Text string } }
+				}
+			}
+		}
+		if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+			t.Fatal(err)
+		}
+		task := answer.Result.Task
+		if task.ID == "" || task.ContextID == "" || task.Status.State != "TASK_STATE_COMPLETED" || task.Artifacts[0].Parts[0].Text != echoed {
+			t.Errorf("task %+v", task)
+		}
+		if n := len(resp.Header.Values("Execution-Context")); n != 2 {
+			t.Errorf("%d ECTs", n)
+		}
+	})
+	for name, spoil := range map[string]func(*call){
+		"no ECT":           func(c *call) { c.token = "" },
+		"another body":     func(c *call) { c.body = strings.Replace(c.body, "fox", "cat", 1) },
+		"a spoilt payload": func(c *call) { c.token = strings.Replace(c.token, ".", ".e30", 1) },
+	} {
+		t.Run("the floor refuses "+name, func(t *testing.T) {
+			c := one(t, all["floor"])
+			spoil(&c)
+			if resp := post(t, all["floor"], c); resp.StatusCode == http.StatusOK {
+				t.Error("accepted")
+			}
+		})
+	}
+}
+
+func one(t *testing.T, s *subject) call {
+	t.Helper()
+	calls, err := s.calls.prepare(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return calls[0]
+}
+
+func post(t *testing.T, s *subject, c call) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url, strings.NewReader(c.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.headers(req.Header)
+	req.Header.Set("Execution-Context", c.token)
+	resp, err := s.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+func TestWrongAnswersEndTheRun(t *testing.T) {
+	t.Parallel()
+	s := assembled(t)["floor"]
+	calls := []call{one(t, s), {body: a2aBody("x"), token: "not.a.token"}}
+	if _, err := s.load(t.Context(), calls, 1, time.Minute); err == nil {
+		t.Error("a refused call was counted")
+	}
+}
+
+func TestCallsAreAllDifferent(t *testing.T) {
+	t.Parallel()
+	calls, err := (callMaker{body: mcpBody}).prepare(t.Context(), 50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, c := range calls {
+		seen[c.body] = true
+	}
+	if len(seen) != len(calls) {
+		t.Errorf("%d different of %d", len(seen), len(calls))
+	}
+}
+
+func TestParsing(t *testing.T) {
+	t.Parallel()
+	cpu, err := parseCPUTime([]byte("7 (a) name) S 1 1 1 0 -1 4194304 9 0 0 0 120 30 0 0 20 0 1 0\n"))
+	if err != nil || cpu != 1500*time.Millisecond {
+		t.Errorf("CPU %v, %v", cpu, err)
+	}
+	if _, err := parseCPUTime([]byte("7 (x) S 1")); !errors.Is(err, errProc) {
+		t.Errorf("short stat: %v", err)
+	}
+	n, err := parseMallocs("# HELP go_memstats_mallocs_total x\ngo_memstats_mallocs_total 1.5e+06\n")
+	if err != nil || n != 1_500_000 {
+		t.Errorf("mallocs %d, %v", n, err)
+	}
+	if memory, err := resident(os.Getpid()); err != nil || memory < 1000 {
+		t.Errorf("resident %d, %v", memory, err)
+	}
+}
+
+func TestMediansAndRatios(t *testing.T) {
+	t.Parallel()
+	var runs []result
+	for round, rps := range []struct{ floor, gateway float64 }{{100, 50}, {200, 150}, {400, 40}} {
+		runs = append(runs,
+			result{Name: exchangeName, Case: "floor", Concurrency: 8, Round: round + 1, RPS: rps.floor},
+			result{Name: exchangeName, Case: "gateway", Concurrency: 8, Round: round + 1, RPS: rps.gateway})
+	}
+	rps := columns()[0]
+	got := [2]float64{}
+	got[0], _ = medianOf(runs, "gateway", 8, rps)
+	got[1], _ = medianRatio(runs, "gateway", 8, rps)
+	if diff := cmp.Diff([2]float64{50, 0.5}, got); diff != "" {
+		t.Error(diff)
+	}
+	var out bytes.Buffer
+	if err := table(&out, runs); err != nil || !strings.Contains(out.String(), "n/a") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+func TestQuantiles(t *testing.T) {
+	t.Parallel()
+	o := observation{}
+	for i := range 101 {
+		o.took = append(o.took, time.Duration(i)*time.Microsecond)
+	}
+	if o.quantile(0.5) != 50 || o.quantile(0.99) != 99 || (observation{}).quantile(0.5) != 0 {
+		t.Errorf("p50 %v p99 %v", o.quantile(0.5), o.quantile(0.99))
+	}
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/aepb/aepb-gateway/test/interop/devgateway"
+)
+
+// tokenLifetime is long enough for a slice and short enough for any verifier.
+const tokenLifetime = 10 * time.Minute
+
+// echoed is the text that goes there and must come back: 512 octets.
+const (
+	sentence = "The quick brown fox jumps over the lazy dog, and so on it goes. "
+	echoed   = sentence + sentence + sentence + sentence + sentence + sentence + sentence + sentence
+)
+
+// ectClaims are the claims of the ECTs that the benchmark signs and reads.
+type ectClaims struct {
+	jwt.RegisteredClaims
+	Workflow   string            `json:"wid"`
+	Act        string            `json:"exec_act"`
+	Parents    []string          `json:"par"`
+	InputHash  string            `json:"inp_hash,omitempty"`
+	OutputHash string            `json:"out_hash,omitempty"`
+	Ext        map[string]string `json:"ext,omitempty"`
+}
+
+// minter signs ECTs for one identity.
+type minter struct {
+	issuer string
+	key    *ecdsa.PrivateKey
+	kid    string
+	chain  [][]byte // DER, leaf first
+}
+
+// minted is a signed ECT.
+type minted struct {
+	claims  ectClaims
+	compact string
+}
+
+func newMinter(svid tls.Certificate) (*minter, error) {
+	key, ok := svid.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok || len(svid.Leaf.URIs) != 1 {
+		return nil, errors.New("bench: the client's SVID is not one")
+	}
+	kid, err := devgateway.Thumbprint(&key.PublicKey)
+	if err != nil {
+		return nil, err
+	}
+	return &minter{issuer: svid.Leaf.URIs[0].String(), key: key, kid: kid, chain: svid.Certificate}, nil
+}
+
+// mint fills iss, iat, exp and jti, and signs.
+func (m *minter) mint(c ectClaims) (minted, error) {
+	now := time.Now()
+	c.Issuer, c.ID = m.issuer, uuid.NewString()
+	c.IssuedAt, c.ExpiresAt = jwt.NewNumericDate(now), jwt.NewNumericDate(now.Add(tokenLifetime))
+	token := jwt.NewWithClaims(jwt.SigningMethodES256, c)
+	x5c := make([]string, len(m.chain))
+	for i, der := range m.chain {
+		x5c[i] = base64.StdEncoding.EncodeToString(der)
+	}
+	token.Header["typ"], token.Header["kid"], token.Header["x5c"] = "exec+jwt", m.kid, x5c
+	compact, err := token.SignedString(m.key)
+	return minted{c, compact}, err
+}
+
+// call is one request, ready to go.
+type call struct {
+	body  string
+	token string // empty: without an ECT
+}
+
+// callMaker prepares calls of one protocol.
+type callMaker struct {
+	sender   *minter // nil: without ECTs
+	audience string
+	body     func(id string) string
+}
+
+// prepare makes n calls, no two alike.
+func (m callMaker) prepare(ctx context.Context, n int) ([]call, error) {
+	calls := make([]call, n)
+	work, ctx := errgroup.WithContext(ctx)
+	workers := runtime.GOMAXPROCS(0)
+	for w := range workers {
+		work.Go(func() (err error) {
+			for i := w; i < n && err == nil; i += workers {
+				calls[i], err = m.one()
+				err = errors.Join(err, ctx.Err())
+			}
+			return err
+		})
+	}
+	return calls, work.Wait()
+}
+
+func (m callMaker) one() (call, error) {
+	c := call{body: m.body(uuid.NewString())}
+	if m.sender == nil {
+		return c, nil
+	}
+	token, err := m.sender.mint(ectClaims{
+		RegisteredClaims: jwt.RegisteredClaims{Audience: jwt.ClaimStrings{m.audience}},
+		Workflow:         uuid.NewString(), Act: "send_task", Parents: []string{}, OutputHash: hash([]byte(c.body)),
+	})
+	c.token = token.compact
+	return c, err
+}
+
+// a2aBody is the message as an A2A client sends it.
+func a2aBody(id string) string {
+	return `{"jsonrpc":"2.0","id":"` + id + `","method":"SendMessage","params":{"message":{"messageId":"` + id +
+		`","role":"ROLE_USER","parts":[{"data":{"skill":"echo","input":{"message":"` + echoed +
+		`"}},"mediaType":"application/json"}]}}}`
+}
+
+// mcpBody is the same as an MCP client sends it.
+func mcpBody(id string) string {
+	return `{"jsonrpc":"2.0","id":"` + id + `","method":"tools/call","params":{"name":"echo","arguments":{"message":"` +
+		echoed + `"},"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modernMCP +
+		`","io.modelcontextprotocol/clientCapabilities":{}}}}`
+}
+
+func setA2A(h http.Header) {
+	h.Set("Content-Type", "application/json")
+	h.Set("A2A-Version", "1.0")
+}
+
+func setMCP(h http.Header) {
+	h.Set("Content-Type", "application/json")
+	h.Set("Accept", "application/json, text/event-stream")
+	h.Set("MCP-Protocol-Version", modernMCP)
+	h.Set("Mcp-Method", "tools/call")
+	h.Set("Mcp-Name", "echo")
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/aepb/aepb-gateway/test/interop/devgateway"
+)
+
+// stopTime is what everything together gets to end in.
+const stopTime = 45 * time.Second
+
+// upstreamName is the MCP server's name in the gateway's directory.
+const upstreamName = "bench"
+
+// gatewayLimits lifts the gateway's rate limits out of the way: one caller makes
+// all the calls.
+const gatewayLimits = "limits:\n  rate: 1000000\n  burst: 1000000\n"
+
+func caseNames() []string { return []string{"direct", "proxy", "floor", "gateway"} }
+
+func concurrencies() []int { return []int{1, 8, 32} }
+
+// cast is everybody who takes part.
+type cast struct {
+	gateway  *devgateway.Process // nil without its case
+	trust    *devgateway.Trust
+	children []*child
+	subjects []*subject
+}
+
+// assemble starts what the cases need. What it returns must be stopped, also
+// when it comes with an error.
+func assemble(ctx context.Context, dir string, cases []string) (*cast, error) {
+	c := &cast{}
+	if err := c.found(ctx, dir, slices.Contains(cases, "gateway")); err != nil {
+		return c, err
+	}
+	upstream, err := c.start(ctx, "upstream", script{})
+	if err != nil {
+		return c, err
+	}
+	if c.gateway != nil {
+		if err := c.gateway.AddAgent(ctx, upstreamName, "mcp-v1", upstream.url+"/mcp"); err != nil {
+			return c, err
+		}
+	}
+	for _, name := range cases {
+		s, err := c.subject(ctx, name, upstream)
+		if err != nil {
+			return c, err
+		}
+		c.subjects = append(c.subjects, s)
+	}
+	return c, nil
+}
+
+// found starts the gateway and takes its trust domain, or makes one.
+func (c *cast) found(ctx context.Context, dir string, withGateway bool) (err error) {
+	if !withGateway {
+		c.trust, err = devgateway.NewTrust("bench.test")
+		return err
+	}
+	config := filepath.Join(dir, "limits.yaml")
+	if err := os.WriteFile(config, []byte(gatewayLimits), 0o600); err != nil {
+		return err
+	}
+	binary, err := devgateway.Build(ctx, dir)
+	if err != nil {
+		return err
+	}
+	c.gateway, err = devgateway.Start(ctx, devgateway.Deps{
+		Binary: binary, Dir: filepath.Join(dir, ".aepb"), Args: []string{"--config", config},
+	})
+	if err != nil {
+		return err
+	}
+	c.trust = c.gateway.Trust
+	return nil
+}
+
+func (c *cast) start(ctx context.Context, role string, s script) (*child, error) {
+	started, err := startChild(ctx, role, c.trust, s)
+	if err == nil {
+		c.children = append(c.children, started)
+	}
+	return started, err
+}
+
+// subject prepares one case.
+func (c *cast) subject(ctx context.Context, name string, upstream *child) (*subject, error) {
+	svid := c.trust.ClientSVID()
+	sender, err := newMinter(svid)
+	if err != nil {
+		return nil, err
+	}
+	s := &subject{
+		name: name, client: c.trust.Client(svid), rate: map[int]float64{},
+		headers: setMCP, calls: callMaker{body: mcpBody},
+	}
+	if name == "floor" || name == "gateway" {
+		s.headers, s.calls = setA2A, callMaker{sender: sender, audience: c.trust.GatewayID(), body: a2aBody}
+	}
+	if name == "gateway" {
+		s.url = c.gateway.Public + "/agents/" + upstreamName + "/a2a"
+		s.process = process{c.gateway.PID(), askGateway(c.gateway)}
+		return s, nil
+	}
+	server := upstream
+	if name != "direct" {
+		server, err = c.start(ctx, name, script{
+			Upstream: upstream.url + "/mcp", Gateway: c.trust.GatewayID(), Client: svid.Certificate[0],
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	s.url = server.url + path(name)
+	s.process = process{server.pid(), askChild(s.client, server.url)}
+	return s, nil
+}
+
+// path at a case's server; the proxy appends to its target's.
+func path(name string) string {
+	if name == "direct" {
+		return "/mcp"
+	}
+	return "/"
+}
+
+// stop ends everything, also what is only half there.
+func (c *cast) stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	defer cancel()
+	var errs []error
+	for _, s := range c.subjects {
+		s.client.CloseIdleConnections()
+	}
+	if c.gateway != nil {
+		errs = append(errs, c.gateway.Stop(ctx))
+	}
+	for _, started := range slices.Backward(c.children) {
+		if err := started.stop(); err != nil {
+			errs = append(errs, fmt.Errorf("bench: a server: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,37 @@
+// Command bench measures what the gateway costs, next to the alternatives.
+//
+//	go run ./test/bench [--json] [--only NAME] [--seconds N]
+//
+// The exchange named "exchange" is one A2A SendMessage that becomes one MCP
+// tools/call and comes back as an A2A task. Four cases carry it:
+//
+//	direct   the client posts the MCP form of the request straight to the MCP
+//	         server: what the call costs by itself
+//	proxy    the same through httputil.ReverseProxy: what any hop over TLS costs
+//	floor    the least code that does the job: one ES256 ECT verified, JSON
+//	         decoded and encoded both ways, bodies hashed, two ECTs signed
+//	gateway  the built binary, `aepb-gateway dev`
+//
+// Every server runs in its own process, so that CPU time and memory can be told
+// apart, and all of them call the same MCP server, whose cost is small and
+// fixed. Everybody speaks HTTP/1.1 over TLS 1.3 on connections that are kept. In
+// floor and gateway each call carries an ECT of its own, signed beforehand.
+//
+// The cases take turns: in each round each of them runs at concurrency 1, 8 and
+// 32 for an equal slice of --seconds. Machines shared with others vary by a
+// factor of two between runs, so what counts is the median over the rounds of
+// the ratio to floor within the same round.
+//
+// The columns: rps, p50_us and p99_us are seen by the client; cpu_us_per_call
+// and allocs_per_call are those of the case's own process (in direct the MCP
+// server's, in the others not); rss_kb is that process's resident memory after
+// the slice. allocs_per_call is absent where a process does not tell.
+//
+// How to read it: main.go parses the flags, cast.go starts the servers, rounds.go
+// takes turns, load.go is the client and calls.go what it sends; child.go is
+// what upstream.go, proxy.go and floor.go share; meter.go reads /proc and
+// report.go adds up.
+//
+// Alternative considered: testing.B. It measures a function in one process; here
+// the question is what a process costs per call while others compete with it.
+package main

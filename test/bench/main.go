@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// childVariable holds the role of a process that the benchmark started itself.
+const childVariable = "AEPB_BENCH_CHILD"
+
+// exchangeName is the one exchange that is measured.
+const exchangeName = "exchange"
+
+// options are the flags.
+type options struct {
+	json    bool
+	only    string
+	seconds float64
+	rounds  int
+	cases   []string
+}
+
+func main() {
+	if role := os.Getenv(childVariable); role != "" {
+		os.Exit(exitCode(serveChild(role, os.Stdin, os.Stdout), os.Stderr))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(exitCode(err, os.Stderr))
+}
+
+func exitCode(err error, stderr io.Writer) int {
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.Is(err, errUsage):
+		say(stderr, err.Error())
+		return 2
+	default:
+		say(stderr, err.Error())
+		return 1
+	}
+}
+
+// say tells a human something; if nobody can be told, nobody is.
+func say(w io.Writer, text string) { _, _ = io.WriteString(w, text+"\n") }
+
+var errUsage = errors.New("bench: usage")
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	var cases string
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.BoolVar(&o.json, "json", false, "print the runs as one JSON document")
+	flags.StringVar(&o.only, "only", "", "measure only this exchange ("+exchangeName+")")
+	flags.Float64Var(&o.seconds, "seconds", 10, "seconds per case and concurrency, over all rounds")
+	flags.IntVar(&o.rounds, "rounds", 7, "rounds; fewer than 7 compare nothing")
+	flags.StringVar(&cases, "cases", strings.Join(caseNames(), ","), "cases to run")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return o, err
+		}
+		return o, fmt.Errorf("%w: %w", errUsage, err)
+	}
+	o.cases = strings.Split(cases, ",")
+	for _, name := range o.cases {
+		if !slices.Contains(caseNames(), name) {
+			return o, fmt.Errorf("%w: no case %q", errUsage, name)
+		}
+	}
+	if o.only != "" && o.only != exchangeName {
+		return o, fmt.Errorf("%w: no exchange %q; there is %q", errUsage, o.only, exchangeName)
+	}
+	if o.seconds <= 0 || o.rounds < 1 || flags.NArg() > 0 {
+		return o, fmt.Errorf("%w: --seconds and --rounds must be positive, and there are no arguments", errUsage)
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.limit())
+	defer cancel()
+	runs, err := measure(ctx, o, stderr)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return json.NewEncoder(stdout).Encode(document{Runs: runs})
+	}
+	return table(stdout, runs)
+}
+
+// limit is far more than a run can need: minting ECTs takes about as long as
+// using them, building the gateway a minute at most.
+func (o options) limit() time.Duration {
+	loaded := o.seconds * float64(len(o.cases)*len(concurrencies()))
+	return 5*time.Minute + time.Duration(4*loaded*float64(time.Second))
+}
+
+func measure(ctx context.Context, o options, progress io.Writer) (runs []result, err error) {
+	dir, err := os.MkdirTemp("", "aepb-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	c, err := assemble(ctx, dir, o.cases)
+	defer func() { err = errors.Join(err, c.stop(ctx)) }()
+	if err != nil {
+		return nil, err
+	}
+	return c.rounds(ctx, o, progress)
+}

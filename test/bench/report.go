@@ -1,0 +1,139 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// document is what --json prints.
+type document struct {
+	Runs []result `json:"runs"`
+}
+
+// baseline is the case that the others are compared to.
+const baseline = "floor"
+
+// column is one figure of a run.
+type column struct {
+	title string
+	value func(result) (float64, bool)
+}
+
+func always(value func(result) float64) func(result) (float64, bool) {
+	return func(r result) (float64, bool) { return value(r), true }
+}
+
+func columns() []column {
+	return []column{
+		{"rps", always(func(r result) float64 { return r.RPS })},
+		{"p50 us", always(func(r result) float64 { return r.P50 })},
+		{"p99 us", always(func(r result) float64 { return r.P99 })},
+		{"cpu us/call", always(func(r result) float64 { return r.CPU })},
+		{"allocs/call", func(r result) (float64, bool) {
+			if r.Allocs == nil {
+				return 0, false
+			}
+			return *r.Allocs, true
+		}},
+		{"rss KiB", always(func(r result) float64 { return float64(r.RSS) })},
+	}
+}
+
+// table prints the medians, and the medians of the per-round ratios to floor.
+func table(w io.Writer, runs []result) error {
+	if err := block(w, "medians", "%.0f", runs, medianOf); err != nil {
+		return err
+	}
+	return block(w, "medians of the per-round ratios to "+baseline, "%.2f", runs, medianRatio)
+}
+
+func block(w io.Writer, title, format string, runs []result, value func([]result, string, int, column) (float64, bool)) error {
+	var text strings.Builder
+	text.WriteString("callers\tcase\t")
+	for _, col := range columns() {
+		text.WriteString(col.title + "\t")
+	}
+	for _, concurrency := range concurrencies() {
+		for _, name := range present(runs) {
+			fmt.Fprintf(&text, "\n%d\t%s\t", concurrency, name)
+			for _, col := range columns() {
+				v, ok := value(runs, name, concurrency, col)
+				text.WriteString(cell(format, v, ok) + "\t")
+			}
+		}
+	}
+	if _, err := io.WriteString(w, exchangeName+": "+title+"\n"); err != nil {
+		return err
+	}
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	if _, err := io.WriteString(out, text.String()+"\n\n"); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+func cell(format string, value float64, ok bool) string {
+	if !ok {
+		return "n/a"
+	}
+	return fmt.Sprintf(format, value)
+}
+
+// present lists the cases that ran, in their usual order.
+func present(runs []result) []string {
+	var names []string
+	for _, name := range caseNames() {
+		if slices.ContainsFunc(runs, func(r result) bool { return r.Case == name }) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// byRound is a figure of a case at a concurrency, by round.
+func byRound(runs []result, name string, concurrency int, col column) map[int]float64 {
+	values := map[int]float64{}
+	for _, r := range runs {
+		if r.Case != name || r.Concurrency != concurrency {
+			continue
+		}
+		if v, ok := col.value(r); ok {
+			values[r.Round] = v
+		}
+	}
+	return values
+}
+
+func medianOf(runs []result, name string, concurrency int, col column) (float64, bool) {
+	var values []float64
+	for _, v := range byRound(runs, name, concurrency, col) {
+		values = append(values, v)
+	}
+	return median(values)
+}
+
+func medianRatio(runs []result, name string, concurrency int, col column) (float64, bool) {
+	base := byRound(runs, baseline, concurrency, col)
+	var ratios []float64
+	for round, v := range byRound(runs, name, concurrency, col) {
+		if base[round] > 0 {
+			ratios = append(ratios, v/base[round])
+		}
+	}
+	return median(ratios)
+}
+
+func median(values []float64) (float64, bool) {
+	if len(values) == 0 {
+		return 0, false
+	}
+	slices.Sort(values)
+	middle := len(values) / 2
+	if len(values)%2 == 1 {
+		return values[middle], true
+	}
+	return (values[middle-1] + values[middle]) / 2, true
+}

@@ -1,0 +1,61 @@
+package devgateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// endpoint and agent are the admin API's words.
+type endpoint struct {
+	Binding string `json:"binding"`
+	URL     string `json:"url"`
+}
+
+type agent struct {
+	Name      string     `json:"name"`
+	Endpoints []endpoint `json:"endpoints"`
+}
+
+// AddAgent puts an agent with one endpoint into the gateway's directory.
+func (p *Process) AddAgent(ctx context.Context, name, binding, url string) error {
+	body, err := json.Marshal(agent{Name: name, Endpoints: []endpoint{{Binding: binding, URL: url}}})
+	if err != nil {
+		return fmt.Errorf("devgateway: %w", err)
+	}
+	_, err = p.admin(ctx, http.MethodPost, "/api/agents", body)
+	return err
+}
+
+// Metrics is the gateway's metrics page in the Prometheus text format.
+func (p *Process) Metrics(ctx context.Context) (string, error) {
+	page, err := p.admin(ctx, http.MethodGet, "/metrics", nil)
+	return string(page), err
+}
+
+func (p *Process) admin(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, p.Admin+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("devgateway: %w", err)
+	}
+	req.Header.Set("Authorization", "Bearer "+p.token)
+	req.Header.Set("Content-Type", "application/json")
+	client := p.Client()
+	defer client.CloseIdleConnections()
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("devgateway: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, 4<<20))
+	if err != nil {
+		return nil, fmt.Errorf("devgateway: %s %s: %w", method, path, err)
+	}
+	if resp.StatusCode/100 != 2 {
+		return nil, fmt.Errorf("devgateway: %s %s: %s: %.500s", method, path, resp.Status, answer)
+	}
+	return answer, nil
+}

@@ -1,0 +1,69 @@
+// Usage: node a2a-client.mjs '{"base": URL, "messages": [[part, …], …]}'
+// A part is {"text": …} or {"data": …}. Prints one JSON line:
+// {"card", "results": [{kind, state, text, data} | {error}], "exchanges"}.
+
+import { randomUUID } from 'node:crypto';
+import { Role, TaskState } from '@a2a-js/sdk';
+import { ClientFactory, ClientFactoryOptions, DefaultAgentCardResolver, JsonRpcTransportFactory } from '@a2a-js/sdk/client';
+import { attempt, recordingFetch } from './recording-fetch.mjs';
+
+const job = JSON.parse(process.argv[2]);
+const wire = recordingFetch();
+
+const factory = new ClientFactory(
+  ClientFactoryOptions.createFrom(ClientFactoryOptions.default, {
+    transports: [new JsonRpcTransportFactory({ fetchImpl: wire.fetch })],
+    cardResolver: new DefaultAgentCardResolver({ fetchImpl: wire.fetch }),
+    preferredTransports: ['JSONRPC'],
+  }),
+);
+const client = await factory.createFromUrl(job.base);
+const card = await client.getAgentCard();
+
+const results = [];
+for (const parts of job.messages) {
+  results.push(await attempt(async () => summary(await client.sendMessage(request(parts)))));
+}
+const out = {
+  card: { name: card.name, skills: card.skills.map((skill) => skill.id) },
+  results,
+  exchanges: await wire.exchanges(),
+};
+process.stdout.write(JSON.stringify(out) + '\n');
+
+function request(parts) {
+  return {
+    tenant: '',
+    configuration: undefined,
+    metadata: undefined,
+    message: {
+      messageId: randomUUID(),
+      contextId: '',
+      taskId: '',
+      role: Role.ROLE_USER,
+      parts: parts.map(part),
+      metadata: undefined,
+      extensions: [],
+      referenceTaskIds: [],
+    },
+  };
+}
+
+function part(p) {
+  const content = 'text' in p ? { $case: 'text', value: p.text } : { $case: 'data', value: p.data };
+  return { content, metadata: undefined, filename: '', mediaType: 'text' in p ? '' : 'application/json' };
+}
+
+function summary(result) {
+  const task = 'status' in result;
+  const parts = task
+    ? [...result.artifacts.flatMap((artifact) => artifact.parts), ...(result.status.message?.parts ?? [])]
+    : result.parts;
+  const of = (kind) => parts.filter((p) => p.content.$case === kind).map((p) => p.content.value);
+  return {
+    kind: task ? 'task' : 'message',
+    state: task ? TaskState[result.status.state] : '',
+    text: of('text').join('\n'),
+    data: of('data'),
+  };
+}
