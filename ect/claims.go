@@ -1,0 +1,134 @@
+package ect
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"slices"
+)
+
+// ID is a token's jti: a UUID (RFC 9562) in its textual form, compared as it
+// is written. It names the token for replay and the task for its children.
+type ID string
+
+// Identity is the StringOrURI of a party, normally a SPIFFE id.
+type Identity string
+
+// Act is what a token says was done: its exec_act.
+type Act string
+
+// The acts of translation (AEPB, "Gateway as DAG Node" and "Translation
+// Failure Handling"; CPAT, "Translation ECT").
+const (
+	ActTranslate      Act = "aepb:translate"
+	ActTranslateError Act = "aepb:translate_error"
+	ActCPATTranslate  Act = "cpat:translate"
+)
+
+// Translation reports whether the act counts as a translation hop: both the
+// AEPB and the CPAT spelling do.
+func (a Act) Translation() bool { return a == ActTranslate || a == ActCPATTranslate }
+
+// Level is an assurance level (ECT draft -01, "Assurance Levels").
+type Level int
+
+// The three levels: unsigned, signed, signed and on a ledger.
+const (
+	L1 Level = 1
+	L2 Level = 2
+	L3 Level = 3
+)
+
+// Claims is what a token says. Times are NumericDates in whole seconds.
+type Claims struct {
+	Issuer     Identity // iss
+	Audience   []string // aud; everyone expected to verify
+	IssuedAt   int64    // iat
+	Expires    int64    // exp
+	ID         ID       // jti
+	Workflow   string   // wid, a UUID; empty: absent
+	Act        Act      // exec_act
+	Parents    []ID     // par; empty for a root, always written
+	InputHash  string   // inp_hash as Hash makes it; empty: absent
+	OutputHash string   // out_hash likewise
+	Ext        Ext      // ext; nil: absent
+}
+
+// clone copies everything that could be changed through the copy, so that a
+// token stays what was signed whatever its readers do.
+func (c Claims) clone() Claims {
+	c.Audience = slices.Clone(c.Audience)
+	c.Parents = slices.Clone(c.Parents)
+	c.Ext = maps.Clone(c.Ext)
+	for key, value := range c.Ext {
+		c.Ext[key] = slices.Clone(value)
+	}
+	return c
+}
+
+// Ext is the extension object of a token, each value as raw JSON. A token
+// holds at most MaxExtSize octets of it, nested at most MaxExtDepth deep.
+type Ext map[string]json.RawMessage
+
+// Hash is base64url(SHA-256(octets)) without padding, 43 characters: the form
+// of inp_hash and out_hash (ECT draft, "Data Integrity Claims"). What is hashed
+// are the octets of a message body as received or sent, never a re-encoding.
+func Hash(octets []byte) string {
+	sum := sha256.Sum256(octets)
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// NewID makes a random UUID (version 4), for a jti or a wid.
+func NewID() ID {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // documented never to fail
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	text := make([]byte, 0, 36)
+	for i, cut := range [...]int{4, 6, 8, 10, 16} {
+		if i > 0 {
+			text = append(text, '-')
+		}
+		start := [...]int{0, 4, 6, 8, 10}[i]
+		text = hex.AppendEncode(text, b[start:cut])
+	}
+	return ID(text)
+}
+
+// isUUID accepts the 8-4-4-4-12 form in either case, of any version.
+func isUUID(text string) bool {
+	if len(text) != 36 {
+		return false
+	}
+	for i := range len(text) {
+		c := text[i]
+		if i == 8 || i == 13 || i == 18 || i == 23 {
+			if c != '-' {
+				return false
+			}
+			continue
+		}
+		if !isHex(c) {
+			return false
+		}
+	}
+	return true
+}
+
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+}
+
+// isHash accepts exactly what Hash can produce: 43 characters whose last one
+// carries no stray bits. A sha-256: prefix, as an early draft had it, is refused.
+func isHash(text string) bool {
+	if len(text) != 43 {
+		return false
+	}
+	var sum [sha256.Size + 1]byte
+	n, err := base64.RawURLEncoding.Strict().Decode(sum[:], []byte(text))
+	return err == nil && n == sha256.Size
+}

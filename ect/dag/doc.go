@@ -1,0 +1,22 @@
+// Package dag answers questions about the graph that parent claims form. It is
+// pure: it verifies nothing, keeps nothing, and sees only what a [Lookup] finds.
+//
+// The one question so far is about hops. The AEPB draft ("Multi-Hop
+// Translation") has a receiver count the translations in the ancestry of a
+// message. Read by the letter that also counts the way back, and every earlier
+// turn of a conversation: a third question through one gateway would look like a
+// loop. [TranslationPath] therefore follows only the way that this message
+// took: from its token along par, as long as the tokens are translations of the
+// same leg. [Ancestry] counts by the letter, for operators who want that.
+//
+// A walk ends, whatever the graph: every node is looked at once, and a bound
+// stops it. A walk that was stopped, or that met a parent nobody can find, says
+// so in [Path.Incomplete]; whoever counts must take that for "too many".
+//
+// # Alternatives considered
+//
+// Counting along the longest branch instead of counting nodes would be kinder
+// to a message with several sources, and would miss a gateway that fans out on
+// purpose. Recognising a gateway by aepb.gateway_id would trust a text that
+// anybody can write; the verified issuer is judged instead.
+package dag

@@ -1,0 +1,109 @@
+package dag
+
+import (
+	"context"
+
+	"github.com/aepb/aepb-gateway/ect"
+)
+
+// DefaultLimit bounds the nodes that one walk looks at (ECT draft, "DAG
+// Validation"). A walk that reaches it is incomplete, never finished.
+const DefaultLimit = 10_000
+
+// Leg is the direction of a translation within its exchange.
+type Leg string
+
+// The legs, as aepb.leg has them.
+const (
+	Request Leg = "request"
+	Reply   Leg = "reply"
+)
+
+// Node is what the graph knows of a token.
+type Node struct {
+	ID      ect.ID
+	Issuer  ect.Identity // verified
+	Act     ect.Act
+	Parents []ect.ID
+	Leg     Leg
+}
+
+// NodeOf makes the node of a verified token.
+func NodeOf(v ect.Verified) Node { return nodeOf(v.Claims()) }
+
+// NodeOfToken makes the node of a token of ours.
+func NodeOfToken(t ect.Token) Node { return nodeOf(t.Claims()) }
+
+// NodeOfRecord makes the node of a token in the evidence store. A store holds
+// what was signed or verified here, so the token is read and not judged again.
+func NodeOfRecord(r ect.Record) Node {
+	n := Node{ID: r.ID, Issuer: r.Issuer, Act: r.Act, Parents: r.Parents, Leg: Request}
+	if !r.Act.Translation() {
+		return n // only a translation has a leg
+	}
+	if c, _, err := ect.ParseUnverified(r.Compact); err == nil {
+		n.Leg = legOf(c.Ext)
+	}
+	return n
+}
+
+func nodeOf(c ect.Claims) Node {
+	return Node{ID: c.ID, Issuer: c.Issuer, Act: c.Act, Parents: c.Parents, Leg: legOf(c.Ext)}
+}
+
+// legOf takes every leg that is not a reply for a request: nobody shortens the
+// path of a request by inventing a third leg.
+func legOf(e ect.Ext) Leg {
+	if leg, _ := e.String(ect.ExtLeg); Leg(leg) == Reply {
+		return Reply
+	}
+	return Request
+}
+
+// Lookup finds a verified node by id; false: nobody here knows it.
+type Lookup func(context.Context, ect.ID) (Node, bool, error)
+
+// Path is the translations found by a walk.
+type Path struct {
+	Nodes      []Node // newest first
+	Incomplete bool   // a parent was not found, or a bound was reached
+}
+
+// Hops counts the translations.
+func (p Path) Hops() int { return len(p.Nodes) }
+
+// Visits reports whether one of the translations was made by this identity.
+func (p Path) Visits(id ect.Identity) bool {
+	for i := range p.Nodes {
+		if p.Nodes[i].Issuer == id {
+			return true
+		}
+	}
+	return false
+}
+
+// TranslationPath follows the way a message took: from each of the tokens that
+// came with it, along par, while the nodes are translations of that token's
+// leg. Start with the tokens that came with the message and nothing else: a
+// token of an earlier turn, taken as parent for want of a better one, is no
+// part of the way. More than limit translations (0: DefaultLimit) stop the walk. An
+// error is the lookup's own.
+func TranslationPath(ctx context.Context, start []Node, find Lookup, limit int) (Path, error) {
+	w := walker{find: find, limit: limit, leg: func(n Node) Leg { return n.Leg }}
+	return w.walk(ctx, start)
+}
+
+// LegPath is TranslationPath for a leg that the caller knows: start nodes of the
+// other leg are not on the path. A request whose parent is the last reply of
+// its conversation so has a path of length zero.
+func LegPath(ctx context.Context, leg Leg, start []Node, find Lookup, limit int) (Path, error) {
+	w := walker{find: find, limit: limit, leg: func(Node) Leg { return leg }}
+	return w.walk(ctx, start)
+}
+
+// Ancestry finds every translation among the start nodes and all their
+// ancestors, on either leg: the count by the draft's letter.
+func Ancestry(ctx context.Context, start []Node, find Lookup, limit int) (Path, error) {
+	w := walker{find: find, limit: limit, through: true, leg: func(Node) Leg { return "" }}
+	return w.walk(ctx, start)
+}

@@ -1,0 +1,20 @@
+package ecttest_test
+
+import (
+	"testing"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+)
+
+func TestTheFakesKeepTheContracts(t *testing.T) {
+	t.Parallel()
+	t.Run("store", func(t *testing.T) {
+		t.Parallel()
+		ecttest.StoreSuite(t, func() ect.Store { return ecttest.NewStore() })
+	})
+	t.Run("replay", func(t *testing.T) {
+		t.Parallel()
+		ecttest.ReplaySuite(t, func() ect.ReplayCache { return ecttest.NewReplay() })
+	})
+}

@@ -1,0 +1,86 @@
+package ect
+
+import (
+	"errors"
+	"strconv"
+)
+
+// Reason says, in one word for the wire and the logs, why a token was refused.
+type Reason string
+
+// The reasons, in the order in which verification meets them.
+const (
+	ReasonLevelTooLow         Reason = "level_too_low"
+	ReasonWrongType           Reason = "wrong_type"
+	ReasonUnsupportedAlg      Reason = "unsupported_alg"
+	ReasonUnsupportedCritical Reason = "unsupported_critical"
+	ReasonUnknownKey          Reason = "unknown_key"
+	ReasonKeyNotTrusted       Reason = "key_not_trusted"
+	ReasonInvalidSignature    Reason = "invalid_signature"
+	ReasonMissingClaim        Reason = "missing_claim"
+	ReasonConflictingParents  Reason = "conflicting_parents"
+	ReasonConflictingExt      Reason = "conflicting_ext"
+	ReasonInvalidClaim        Reason = "invalid_claim"
+	ReasonIssuerMismatch      Reason = "issuer_mismatch"
+	ReasonAudienceMismatch    Reason = "audience_mismatch"
+	ReasonExpired             Reason = "expired"
+	ReasonIssuedInFuture      Reason = "issued_in_future"
+	ReasonTooOld              Reason = "too_old"
+	ReasonLifetimeTooLong     Reason = "lifetime_too_long"
+	ReasonHashMismatch        Reason = "hash_mismatch"
+	ReasonReplay              Reason = "replay"
+)
+
+var (
+	// ErrRequired: a message came without an ECT where one is demanded (403 ect_required).
+	ErrRequired = errors.New("an execution context token is required")
+	// ErrUnsignable: the caller asked Sign for a token that no strict verifier would accept.
+	ErrUnsignable = errors.New("claims that must not be signed")
+	// ErrNoToken: a zero Token or Verified was handed over as if it were evidence.
+	ErrNoToken = errors.New("no execution context token")
+)
+
+// InvalidError refuses a well-formed token (403 ect_invalid).
+type InvalidError struct {
+	Reason Reason
+	ID     ID     // the token's jti, if it could be read as a UUID
+	Claim  string // the claim or header parameter at fault, if one is
+}
+
+func (e *InvalidError) Error() string {
+	text := "execution context token refused: " + string(e.Reason)
+	if e.Claim != "" {
+		text += " (" + e.Claim + ")"
+	}
+	return text
+}
+
+// MalformedError refuses what is no token at all (400 ect_invalid).
+type MalformedError struct {
+	Reason string // what is wrong; never quotes the input
+}
+
+func (e *MalformedError) Error() string { return "malformed execution context: " + e.Reason }
+
+// TooLargeError refuses a token or header beyond its bound (431).
+type TooLargeError struct {
+	What  string // "token", "header" or "token count"
+	Limit int    // octets, or tokens
+}
+
+func (e *TooLargeError) Error() string {
+	return "execution context " + e.What + " exceeds " + strconv.Itoa(e.Limit)
+}
+
+// ReplayedError: this very token was already used with this very body. The
+// caller answers with what it answered then, or that it is still at work.
+type ReplayedError struct{ Key ReplayKey }
+
+func (e *ReplayedError) Error() string { return "execution context token already in use" }
+
+// ConflictError: the id is taken by a token of other bytes.
+type ConflictError struct{ ID ID }
+
+func (e *ConflictError) Error() string {
+	return "another execution context token has this id: " + string(e.ID)
+}

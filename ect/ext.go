@@ -1,0 +1,217 @@
+package ect
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Bounds of what we put into ext, so that evidence stays a token and does not
+// become a message.
+const (
+	MaxExtSize   = 4096 // octets of the ext object as serialised (ECT draft -01)
+	MaxExtDepth  = 5    // levels of nesting, the ext object itself being the first
+	MaxTextSize  = 512  // octets of one free text, see Ext.SetText
+	WarningsSize = 2048 // octets of aepb.translation_warnings, see Warnings
+	ListSize     = 3000 // octets of any other list, see Ext.SetList
+)
+
+// The extension keys of AEPB, "Translation ECT" and "Translation Error ECT".
+const (
+	ExtSourceProtocol  = "aepb.source_protocol"
+	ExtDestProtocol    = "aepb.dest_protocol"
+	ExtGatewayID       = "aepb.gateway_id"
+	ExtWarnings        = "aepb.translation_warnings"
+	ExtWarningsOmitted = ExtWarnings + suffixOmitted
+	ExtWarningsHash    = ExtWarnings + suffixHash
+	ExtError           = "aepb.error"
+	ExtDescription     = "aepb.description"
+	ExtAgentVersion    = "aepb.agent_version"
+)
+
+// Extension keys of our own, in the same name space.
+const (
+	ExtLeg              = "aepb.leg"               // "request" or "reply"; absent means request
+	ExtCaller           = "aepb.caller"            // the authenticated caller
+	ExtSourceUnattested = "aepb.source_unattested" // true: the caller sent no ECT
+	ExtHashForm         = "aepb.hash_form"         // how the hashes were taken, where it is not the whole body
+)
+
+// The extension keys of CPAT, which its endpoint writes instead of AEPB's.
+const (
+	ExtCPATSourceProtocol = "cpat.source_protocol"
+	ExtCPATDestProtocol   = "cpat.dest_protocol"
+	ExtCPATGatewayID      = "cpat.gateway_id"
+	ExtCPATWarnings       = "cpat.translation_warnings"
+)
+
+const (
+	suffixOmitted = "_omitted"
+	suffixHash    = "_hash"
+)
+
+// String reads a string; false if there is none.
+func (e Ext) String(key string) (string, bool) { return unquote(e[key]) }
+
+// Bool reads a boolean; false, false if there is none.
+func (e Ext) Bool(key string) (value, ok bool) {
+	switch string(e[key]) {
+	case "true":
+		return true, true
+	case "false":
+		return false, true
+	}
+	return false, false
+}
+
+// Strings reads an array of strings; false if there is none.
+func (e Ext) Strings(key string) ([]string, bool) { return unquoteAll[string](&scanner{}, e[key]) }
+
+// SetString writes a string as it is.
+func (e Ext) SetString(key, value string) { e[key] = quote(nil, value) }
+
+// SetText writes free text: control characters become spaces, and what exceeds
+// MaxTextSize octets is cut at a character.
+func (e Ext) SetText(key, value string) {
+	clean := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == utf8.RuneError {
+			return ' '
+		}
+		return r
+	}, value)
+	if len(clean) > MaxTextSize {
+		cut := MaxTextSize
+		for !utf8.RuneStart(clean[cut]) {
+			cut--
+		}
+		clean = clean[:cut]
+	}
+	e.SetString(key, clean)
+}
+
+// SetBool writes a boolean.
+func (e Ext) SetBool(key string, value bool) { e[key] = strconv.AppendBool(nil, value) }
+
+// SetInt writes an integer.
+func (e Ext) SetInt(key string, value int64) { e[key] = strconv.AppendInt(nil, value, 10) }
+
+// SetList writes as much of a list as fits limit octets (0: ListSize), and, if
+// something is left out, key_omitted with the count and key_hash over the whole.
+func (e Ext) SetList(key string, list []string, limit int) {
+	if limit <= 0 {
+		limit = ListSize
+	}
+	kept, omitted, hash := bounded(list, limit)
+	e[key] = quoteAll(nil, kept)
+	if omitted > 0 {
+		e.SetInt(key+suffixOmitted, int64(omitted))
+		e.SetString(key+suffixHash, hash)
+	}
+}
+
+// SetWarnings writes aepb.translation_warnings: an empty array for a lossless
+// translation, and never more than WarningsSize octets.
+func (e Ext) SetWarnings(list []string) { e.SetList(ExtWarnings, list, WarningsSize) }
+
+// Warnings keeps the first entries of a list, as many as fit limit octets as a
+// JSON array (0: WarningsSize). If any are omitted, hash is Hash over the whole
+// list as a JSON array without white space, by which a list kept elsewhere can
+// be recognised; else it is empty.
+func Warnings(list []string, limit int) (kept []string, omitted int, hash string) {
+	if limit <= 0 {
+		limit = WarningsSize
+	}
+	return bounded(list, limit)
+}
+
+func bounded(list []string, limit int) (kept []string, omitted int, hash string) {
+	size := len("[]")
+	for i, entry := range list {
+		size += len(quote(nil, entry))
+		if i > 0 {
+			size++
+		}
+		if size > limit {
+			return slices.Clone(list[:i]), len(list) - i, Hash(quoteAll(nil, list))
+		}
+	}
+	return slices.Clone(list), 0, ""
+}
+
+// appendTo serialises the object with its keys in order, so that equal
+// extensions have equal bytes.
+func (e Ext) appendTo(dst []byte) []byte {
+	keys := make([]string, 0, len(e))
+	for key := range e {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	dst = append(dst, '{')
+	for i, key := range keys {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(quote(dst, key), ':')
+		dst = append(dst, e[key]...)
+	}
+	return append(dst, '}')
+}
+
+// quote appends a JSON string. Broken UTF-8 becomes U+FFFD.
+func quote[T ~string](dst []byte, text T) []byte {
+	dst, _ = jsontext.AppendQuote(dst, text)
+	return dst
+}
+
+func quoteAll[T ~string](dst []byte, list []T) []byte {
+	dst = append(dst, '[')
+	for i, text := range list {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = quote(dst, text)
+	}
+	return append(dst, ']')
+}
+
+// unquote reads a JSON string. Whatever else is no string: absent values too.
+func unquote(raw json.RawMessage) (string, bool) {
+	if len(raw) < 2 || raw[0] != '"' {
+		return "", false
+	}
+	text, err := plain(raw)
+	return string(text), err == nil
+}
+
+// unquoteAll reads an array of strings.
+func unquoteAll[T ~string](s *scanner, raw json.RawMessage) ([]T, bool) {
+	list := []T{}
+	if len(raw) == 0 || raw[0] != '[' {
+		return nil, false
+	}
+	if string(raw) == "[]" {
+		return list, true
+	}
+	dec := s.open(raw)
+	if _, err := dec.ReadToken(); err != nil {
+		return nil, false
+	}
+	for dec.PeekKind() == '"' {
+		quoted, err := dec.ReadValue()
+		if err != nil {
+			return nil, false
+		}
+		text, err := plain(quoted)
+		if err != nil {
+			return nil, false
+		}
+		list = append(list, T(text))
+	}
+	tok, err := dec.ReadToken()
+	return list, err == nil && tok.Kind() == ']'
+}

@@ -1,0 +1,130 @@
+package ect_test
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/aepb/aepb-gateway/ect"
+)
+
+func TestExtReadsWhatItWrites(t *testing.T) {
+	t.Parallel()
+	e := ect.Ext{"number": []byte("1"), "mixed": []byte(`["a",1]`), "null": []byte("null")}
+	e.SetString("string", "quote \" é \u2028")
+	e.SetBool("yes", true)
+	e.SetBool("no", false)
+	e.SetInt("int", -9007199254740993)
+	e.SetList("list", []string{"a", "b\\"}, 0)
+	if got, ok := e.String("string"); got != "quote \" é \u2028" || !ok {
+		t.Errorf("got %q", got)
+	}
+	yes, isYes := e.Bool("yes")
+	no, isNo := e.Bool("no")
+	if !yes || !isYes || no || !isNo {
+		t.Error("booleans differ")
+	}
+	if got := string(e["int"]); got != "-9007199254740993" {
+		t.Errorf("got %s", got)
+	}
+	if got, ok := e.Strings("list"); !cmp.Equal(got, []string{"a", "b\\"}) || !ok {
+		t.Errorf("got %q", got)
+	}
+	for _, key := range []string{"absent", "number", "mixed", "null", "yes"} {
+		if _, ok := e.String(key); ok {
+			t.Errorf("%s is a string", key)
+		}
+		if _, ok := e.Strings(key); ok {
+			t.Errorf("%s is an array of strings", key)
+		}
+	}
+	if _, ok := e.Bool("string"); ok {
+		t.Error("a string is a boolean")
+	}
+	if _, ok := ect.Ext(nil).String("x"); ok {
+		t.Error("nothing is something")
+	}
+}
+
+func TestSetText(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ in, want string }{
+		"plain":        {"a message", "a message"},
+		"controls":     {"a\r\nb\x00c\u0085d", "a  b c d"},
+		"broken UTF-8": {"a\xffb", "a b"},
+		"long":         {strings.Repeat("x", 600), strings.Repeat("x", 512)},
+		"long and odd": {"x" + strings.Repeat("é", 300), "x" + strings.Repeat("é", 255)},
+	} {
+		e := ect.Ext{}
+		e.SetText("k", tc.in)
+		if got, _ := e.String("k"); got != tc.want || !utf8.ValidString(got) {
+			t.Errorf("%s: got %q", name, got)
+		}
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	few := []string{"L05 dropped /a", `L06 carried /"`}
+	kept, omitted, hash := ect.Warnings(few, 0)
+	if !cmp.Equal(kept, few) || omitted != 0 || hash != "" {
+		t.Errorf("few: got %q %d %q", kept, omitted, hash)
+	}
+	var many []string
+	for i := range 500 {
+		many = append(many, "L05 dropped /parts/"+strconv.Itoa(i)+"/é\"\n")
+	}
+	kept, omitted, hash = ect.Warnings(many, 0)
+	whole, err := json.Marshal(many)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if omitted == 0 || len(kept)+omitted != len(many) || !cmp.Equal(kept, many[:len(kept)]) {
+		t.Errorf("many: kept %d, omitted %d", len(kept), omitted)
+	}
+	if want := ect.Hash(whole); hash != want {
+		t.Errorf("got hash %s, want %s", hash, want)
+	}
+	size := func(list []string) int { raw, _ := json.Marshal(list); return len(raw) }
+	if size(kept) > 2048 || size(many[:len(kept)+1]) <= 2048 {
+		t.Errorf("kept %d octets, one more would make %d", size(kept), size(many[:len(kept)+1]))
+	}
+	if kept, omitted, _ := ect.Warnings([]string{strings.Repeat("x", 3000), "y"}, 0); len(kept) != 0 || omitted != 2 {
+		t.Errorf("one too large: kept %d, omitted %d", len(kept), omitted)
+	}
+	exact := size(few)
+	if _, omitted, _ := ect.Warnings(few, exact); omitted != 0 {
+		t.Error("what fits exactly was cut")
+	}
+	if kept, omitted, _ := ect.Warnings(few, exact-1); len(kept) != 1 || omitted != 1 {
+		t.Error("one octet too many was kept")
+	}
+	kept, _, _ = ect.Warnings(few, 0)
+	kept[0] = "changed"
+	if few[0] == "changed" {
+		t.Error("what is kept is the caller's own list")
+	}
+}
+
+func TestSetWarnings(t *testing.T) {
+	t.Parallel()
+	e := ect.Ext{}
+	e.SetWarnings(nil)
+	if got := string(e[ect.ExtWarnings]); got != "[]" || len(e) != 1 {
+		t.Errorf("lossless: got %v", e)
+	}
+	e.SetWarnings([]string{strings.Repeat("x", 2000), strings.Repeat("y", 2000)})
+	if got, _ := e.Strings(ect.ExtWarnings); len(got) != 1 {
+		t.Errorf("kept %d", len(got))
+	}
+	if got := string(e[ect.ExtWarningsOmitted]); got != "1" {
+		t.Errorf("omitted %s", got)
+	}
+	if got, _ := e.String(ect.ExtWarningsHash); len(got) != 43 {
+		t.Errorf("hash %q", got)
+	}
+}

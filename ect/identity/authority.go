@@ -1,0 +1,184 @@
+package identity
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"github.com/aepb/aepb-gateway/ect"
+)
+
+// Lifetimes of development certificates, and how far they reach back so that a
+// neighbour's slow clock accepts them.
+const (
+	authorityLife = 365 * 24 * time.Hour
+	// DefaultTTL is a development SVID's lifetime when none is asked for.
+	DefaultTTL = 90 * 24 * time.Hour
+	backdate   = time.Minute
+)
+
+// errReserved: nobody may be certified as nobody.
+var errReserved = errors.New("identity: the path /anonymous stands for callers without credentials and is never issued")
+
+// Authority is a certificate authority for development, demonstrations and
+// tests. It has one key and no revocation: in production SPIRE, or another
+// SPIFFE provider, issues the SVIDs. Safe for concurrent use.
+type Authority struct {
+	domain  spiffeid.TrustDomain
+	key     crypto.Signer
+	anchors []*x509.Certificate // newest first; the first one signs
+	now     func() time.Time
+}
+
+// AuthorityDeps is what an Authority needs.
+type AuthorityDeps struct {
+	TrustDomain string           // "example.org"
+	Now         func() time.Time // nil: time.Now
+}
+
+// SVIDRequest says what an SVID shall carry beside its SPIFFE id.
+type SVIDRequest struct {
+	DNSNames []string      // for clients that judge by host name
+	IPs      []net.IP      // the same, for addresses
+	TTL      time.Duration // 0: DefaultTTL; never beyond the authority's own end
+	Key      crypto.Signer // nil: a new one; ECDSA P-256
+}
+
+// NewAuthority makes an authority with a new key and an anchor valid for a year.
+func NewAuthority(deps AuthorityDeps) (*Authority, error) {
+	key, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	return newAuthority(deps, key, nil)
+}
+
+// newAuthority sets up an authority around a key; without a usable anchor among
+// those given, it signs itself a new one and keeps the old behind it, because
+// evidence signed under them stays.
+func newAuthority(deps AuthorityDeps, key crypto.Signer, anchors []*x509.Certificate) (*Authority, error) {
+	domain, err := spiffeid.TrustDomainFromString(deps.TrustDomain)
+	if err != nil {
+		return nil, fmt.Errorf("identity: authority: %w", err)
+	}
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	a := &Authority{domain: domain, key: key, anchors: anchors, now: deps.Now}
+	if len(anchors) == 0 || stale(anchors[0], a.now()) {
+		fresh, err := a.signItself()
+		if err != nil {
+			return nil, err
+		}
+		a.anchors = append([]*x509.Certificate{fresh}, anchors[:min(len(anchors), maxChain)]...)
+	}
+	return a, nil
+}
+
+// TrustDomain is the domain whose ids this authority issues.
+func (a *Authority) TrustDomain() string { return a.domain.Name() }
+
+// Bundle is what others must trust to accept this authority's SVIDs.
+func (a *Authority) Bundle() (*Bundle, error) { return NewBundle(a.domain.Name(), a.anchors...) }
+
+// Issue makes an SVID for a path of the trust domain: "/gateway", "/client",
+// "/agents/NAME". The leaf may sign and speak TLS on both sides, no more.
+func (a *Authority) Issue(path string, request SVIDRequest) (*SVID, error) {
+	id, err := spiffeid.FromPath(a.domain, "/"+strings.TrimPrefix(path, "/"))
+	if err != nil {
+		return nil, fmt.Errorf("identity: issue: %w", err)
+	}
+	if id.Path() == anonymousPath {
+		return nil, errReserved
+	}
+	key, err := requestedKey(request.Key)
+	if err != nil {
+		return nil, err
+	}
+	leaf, err := a.sign(a.leafTemplate(id, request), a.anchors[0], key.Public())
+	if err != nil {
+		return nil, err
+	}
+	return &SVID{ID: ect.Identity(id.String()), Chain: []*x509.Certificate{leaf}, Key: key}, nil
+}
+
+func (a *Authority) leafTemplate(id spiffeid.ID, request SVIDRequest) *x509.Certificate {
+	ttl := request.TTL
+	if ttl <= 0 {
+		ttl = DefaultTTL
+	}
+	end := a.now().Add(ttl)
+	if last := a.anchors[0].NotAfter; end.After(last) {
+		end = last
+	}
+	return &x509.Certificate{
+		Subject:               pkix.Name{Organization: []string{"AEPB development"}, CommonName: commonName(id.Path())},
+		URIs:                  []*url.URL{id.URL()},
+		DNSNames:              request.DNSNames,
+		IPAddresses:           request.IPs,
+		NotBefore:             a.now().Add(-backdate),
+		NotAfter:              end,
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		BasicConstraintsValid: true,
+	}
+}
+
+// signItself makes the anchor: an authority over leafs only.
+func (a *Authority) signItself() (*x509.Certificate, error) {
+	template := &x509.Certificate{
+		Subject:               pkix.Name{Organization: []string{"AEPB development"}, CommonName: "development CA of " + commonName(a.domain.Name())},
+		URIs:                  []*url.URL{a.domain.ID().URL()},
+		NotBefore:             a.now().Add(-backdate),
+		NotAfter:              a.now().Add(authorityLife),
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		MaxPathLenZero:        true,
+	}
+	return a.sign(template, template, a.key.Public())
+}
+
+// sign completes a certificate; crypto/x509 draws the serial number.
+func (a *Authority) sign(template, parent *x509.Certificate, key crypto.PublicKey) (*x509.Certificate, error) {
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key, a.key)
+	if err != nil {
+		return nil, fmt.Errorf("identity: sign certificate: %w", err)
+	}
+	return x509.ParseCertificate(der)
+}
+
+func requestedKey(key crypto.Signer) (crypto.Signer, error) {
+	if key == nil {
+		return newKey()
+	}
+	if !onP256(key.Public()) {
+		return nil, errKeyType
+	}
+	return key, nil
+}
+
+func newKey() (crypto.Signer, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("identity: make key: %w", err)
+	}
+	return key, nil
+}
+
+// commonName keeps to the 64 characters that X.509 allows.
+func commonName(name string) string {
+	name = strings.TrimPrefix(name, "/")
+	return name[:min(len(name), 45)]
+}

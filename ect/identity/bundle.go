@@ -1,0 +1,129 @@
+package identity
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/bundle/x509bundle"
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"github.com/spiffe/go-spiffe/v2/svid/x509svid"
+)
+
+// Bounds on a chain, wherever it comes from. A leaf, two intermediates and an
+// anchor are four; an EC certificate is about 700 octets.
+const (
+	maxChain       = 5
+	maxCertificate = 4 << 10
+)
+
+// Why a chain is refused, beyond what crypto/x509 and go-spiffe say.
+var (
+	errNoAnchors   = errors.New("identity: a bundle needs at least one trust anchor")
+	errChainBounds = fmt.Errorf("identity: a chain has 1 to %d certificates of at most %d octets", maxChain, maxCertificate)
+	errNoInstant   = errors.New("identity: a chain is judged as of an instant, and there is none")
+	errNotWorkload = errors.New("identity: the certificate does not name a workload")
+	errCannotSign  = errors.New("identity: the certificate's key may not sign")
+)
+
+// Bundle is whom we trust: the anchors of our own trust domain, and those of
+// others that we federate with. Safe for concurrent use.
+type Bundle struct {
+	home    spiffeid.TrustDomain
+	set     *x509bundle.Set
+	changes atomic.Uint64 // counts changes, so that nothing judged before is believed after
+}
+
+// NewBundle makes a bundle of one trust domain ("example.org") from its anchors.
+func NewBundle(trustDomain string, anchors ...*x509.Certificate) (*Bundle, error) {
+	domain, err := spiffeid.TrustDomainFromString(trustDomain)
+	if err != nil {
+		return nil, fmt.Errorf("identity: bundle: %w", err)
+	}
+	if len(anchors) == 0 {
+		return nil, errNoAnchors
+	}
+	return &Bundle{home: domain, set: x509bundle.NewSet(x509bundle.FromX509Authorities(domain, anchors))}, nil
+}
+
+// LoadBundle reads a trust domain's anchors from a file of PEM certificates.
+func LoadBundle(pemFile, trustDomain string) (*Bundle, error) {
+	anchors, err := readCertificates(pemFile)
+	if err != nil {
+		return nil, err
+	}
+	return NewBundle(trustDomain, anchors...)
+}
+
+// TrustDomain is the bundle's own trust domain, "example.org".
+func (b *Bundle) TrustDomain() string { return b.home.Name() }
+
+// Anchors gives the anchors of the bundle's own trust domain.
+func (b *Bundle) Anchors() []*x509.Certificate {
+	own, err := b.set.GetX509BundleForTrustDomain(b.home)
+	if err != nil {
+		return nil // cannot be: the home domain is never removed
+	}
+	return own.X509Authorities()
+}
+
+// Trust takes over everything that the other bundle trusts, replacing the
+// anchors of the trust domains that both know: this is how one federates and
+// how anchors are rotated. It holds for the next handshake and the next token.
+func (b *Bundle) Trust(other *Bundle) {
+	for _, bundle := range other.set.Bundles() {
+		b.set.Add(bundle.Clone())
+	}
+	b.changes.Add(1)
+}
+
+// verify judges a chain, leaf first, as of an instant: bounded, leading to an
+// anchor of the leaf's own trust domain, and a leaf that names one workload,
+// may sign and is no authority (SPIFFE X509-SVID sections 2, 4 and 5).
+func (b *Bundle) verify(chain []*x509.Certificate, at time.Time) (spiffeid.ID, []*x509.Certificate, error) {
+	if err := checkBounds(chain); err != nil {
+		return spiffeid.ID{}, nil, err
+	}
+	if at.IsZero() { // crypto/x509 would take this for "now"
+		return spiffeid.ID{}, nil, errNoInstant
+	}
+	id, paths, err := x509svid.Verify(chain, b.set, x509svid.WithTime(at))
+	switch {
+	case err != nil:
+		return spiffeid.ID{}, nil, fmt.Errorf("identity: %w", err)
+	case id.Path() == "":
+		return spiffeid.ID{}, nil, errNotWorkload
+	case chain[0].KeyUsage&x509.KeyUsageDigitalSignature == 0:
+		return spiffeid.ID{}, nil, errCannotSign
+	}
+	return id, paths[0], nil
+}
+
+func checkBounds(chain []*x509.Certificate) error {
+	if len(chain) == 0 || len(chain) > maxChain {
+		return errChainBounds
+	}
+	for _, cert := range chain {
+		if len(cert.Raw) > maxCertificate {
+			return errChainBounds
+		}
+	}
+	return nil
+}
+
+// readCertificates reads a PEM file of certificates and nothing else.
+func readCertificates(file string) ([]*x509.Certificate, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("identity: %w", err)
+	}
+	// The trust domain is of no matter here: only the PEM reader is wanted.
+	parsed, err := x509bundle.Parse(spiffeid.TrustDomain{}, text)
+	if err != nil {
+		return nil, fmt.Errorf("identity: %s: %w", file, err)
+	}
+	return parsed.X509Authorities(), nil
+}

@@ -1,0 +1,84 @@
+package identity
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"crypto/x509"
+	"sync"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+)
+
+// judged is what verification said about a chain and for how long it holds.
+type judged struct {
+	peer        ect.Peer
+	thumbprint  string
+	from, until time.Time // the whole chain, anchor included, is valid at both ends and between
+	anchors     uint64    // the bundle's change counter when it was judged
+}
+
+// newJudged takes the path that verified, leaf first, anchor last.
+func newJudged(id ect.Identity, path []*x509.Certificate, anchors uint64) judged {
+	leaf := path[0]
+	j := judged{
+		peer:       ect.Peer{ID: id, Key: leaf.PublicKey},
+		thumbprint: thumbprint(leaf.PublicKey),
+		from:       leaf.NotBefore, until: leaf.NotAfter,
+		anchors: anchors,
+	}
+	for _, cert := range path[1:] {
+		if cert.NotBefore.After(j.from) {
+			j.from = cert.NotBefore
+		}
+		if cert.NotAfter.Before(j.until) {
+			j.until = cert.NotAfter
+		}
+	}
+	return j
+}
+
+func (j judged) covers(at time.Time) bool { return !at.Before(j.from) && !at.After(j.until) }
+
+// chainCache remembers the chains used last. Only chains that hold get in, so
+// nobody without a trusted SVID can push others out.
+type chainCache struct {
+	limit int
+
+	mu     sync.Mutex
+	order  *list.List // of *known, most recently used first
+	byName map[[sha256.Size]byte]*list.Element
+}
+
+type known struct {
+	name [sha256.Size]byte
+	what judged
+}
+
+func newChainCache(limit int) *chainCache {
+	return &chainCache{limit: limit, order: list.New(), byName: make(map[[sha256.Size]byte]*list.Element)}
+}
+
+func (c *chainCache) get(name [sha256.Size]byte) (judged, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	element, ok := c.byName[name]
+	if !ok {
+		return judged{}, false
+	}
+	c.order.MoveToFront(element)
+	return element.Value.(*known).what, true
+}
+
+func (c *chainCache) put(name [sha256.Size]byte, what judged) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old, ok := c.byName[name]; ok {
+		c.order.Remove(old)
+	}
+	c.byName[name] = c.order.PushFront(&known{name: name, what: what})
+	for c.order.Len() > c.limit {
+		last := c.order.Remove(c.order.Back()).(*known)
+		delete(c.byName, last.name)
+	}
+}

@@ -1,0 +1,40 @@
+// Package identity answers "who is that, and is this really their key?" with
+// SPIFFE: X.509 SVIDs, the anchors that vouch for them, and the TLS 1.3
+// configurations made of both. It is the only room of go-spiffe.
+//
+// # How to read it
+//
+//   - svid.go: our own name, certificate chain and key, and their PEM files
+//   - bundle.go, jwks.go: whom we trust, per trust domain; the one function
+//     that judges a chain (verify) and the SPIFFE form of a bundle
+//   - authority.go, files.go: a certificate authority for development, and the
+//     folder that it lives in
+//   - source.go: server and client TLS configurations
+//   - caller.go: from a finished handshake to the peer's identity
+//   - keyring.go, cache.go: the key of an ECT's issuer ([ect.KeySource])
+//
+// # Rules
+//
+// TLS is 1.3 only, both ways (AEPB section 5, CPAT). A client certificate is
+// judged whenever one is given, and a bad one ends the handshake; a caller
+// without one is let in as nobody, and the roof decides what nobody may do
+// (R3). An anchor vouches only for its own trust domain. A chain in an ECT is
+// judged as of the token's iat (R4), so evidence stays verifiable after the
+// certificate that signed it has expired; how old a token may be is the
+// verifier's question, not ours. There is no revocation list: SVIDs are meant
+// to live hours, and an anchor that is withdrawn takes its chains along at once.
+//
+// # Alternatives considered
+//
+// go-spiffe's spiffebundle also writes JWK sets, but brings a second JOSE
+// library with it for sixty lines of JSON; jwks.go writes those, and a test
+// holds them to the SPIFFE document's rules. go-spiffe's tlsconfig judges in
+// VerifyPeerCertificate, which a resumed session skips, always requires a
+// client certificate, and has no injectable clock; we use its verifier
+// (x509svid.Verify) from VerifyConnection instead.
+//
+// crypto/tls's own VerifyClientCertIfGiven would tell clients our anchors'
+// names, and a client whose certificate comes from elsewhere would then send
+// none and pass as anonymous instead of being told that it is not trusted. So
+// the server asks for any certificate and judges it itself.
+package identity

@@ -1,0 +1,223 @@
+package identity
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Names of the files of a development folder.
+const (
+	AnchorFile     = "ca.pem"
+	AnchorKeyFile  = "ca-key.pem"
+	GatewayFile    = "gateway.pem"
+	GatewayKeyFile = "gateway-key.pem"
+	ClientFile     = "client.pem"
+	ClientKeyFile  = "client-key.pem"
+	BundleFile     = "trust-bundle.json"
+)
+
+const (
+	secretMode fs.FileMode = 0o600
+	publicMode fs.FileMode = 0o644
+	folderMode fs.FileMode = 0o700
+)
+
+// Why a development folder is refused.
+var (
+	errKeyLost       = errors.New("identity: there is a ca.pem but no ca-key.pem; remove ca.pem to start a new trust domain")
+	errForeignAnchor = errors.New("identity: ca.pem is not of this trust domain and ca-key.pem; use another folder, or remove both")
+)
+
+// Development is what a development folder holds, ready for use.
+type Development struct {
+	Authority *Authority
+	Bundle    *Bundle
+	Gateway   *SVID // spiffe://TRUST-DOMAIN/gateway, also localhost, 127.0.0.1 and ::1
+	Client    *SVID // spiffe://TRUST-DOMAIN/client
+}
+
+// LoadOrCreate opens a development folder and makes whatever it lacks: the
+// authority, the gateway's and a client's SVID and the trust bundle.
+// Certificates that have expired or are in the last third of their life are
+// issued again, for the same key; former anchors stay in the bundle. now may be nil.
+//
+// Several processes may do this at once and may be stopped at any moment: a key
+// is created once, by whoever comes first, and every certificate is a function
+// of keys, so any mixture of their files is a consistent one.
+func LoadOrCreate(dir, trustDomain string, now func() time.Time) (*Development, error) {
+	if err := os.MkdirAll(dir, folderMode); err != nil {
+		return nil, fmt.Errorf("identity: %w", err)
+	}
+	authority, err := openAuthority(dir, AuthorityDeps{TrustDomain: trustDomain, Now: now})
+	if err != nil {
+		return nil, err
+	}
+	if err := authority.Save(dir); err != nil {
+		return nil, err
+	}
+	d := &Development{Authority: authority}
+	if d.Bundle, err = authority.Bundle(); err != nil {
+		return nil, err
+	}
+	local := SVIDRequest{DNSNames: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}}
+	if d.Gateway, err = d.leaf(dir, "/gateway", GatewayFile, GatewayKeyFile, local); err != nil {
+		return nil, err
+	}
+	if d.Client, err = d.leaf(dir, "/client", ClientFile, ClientKeyFile, SVIDRequest{}); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// Save writes the authority to a folder: ca.pem, ca-key.pem, trust-bundle.json.
+// Files that hold the same already are left alone.
+func (a *Authority) Save(dir string) error {
+	key, err := encodeKey(a.key)
+	if err != nil {
+		return err
+	}
+	bundle, err := a.Bundle()
+	if err != nil {
+		return err
+	}
+	jwks, err := bundle.MarshalJWKS()
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		replaceFile(filepath.Join(dir, AnchorKeyFile), key, secretMode),
+		replaceFile(filepath.Join(dir, AnchorFile), encodeCertificates(a.anchors), publicMode),
+		replaceFile(filepath.Join(dir, BundleFile), append(jwks, '\n'), publicMode),
+	)
+}
+
+// openAuthority reads the authority's key and anchors, or makes them.
+func openAuthority(dir string, deps AuthorityDeps) (*Authority, error) {
+	keyFile := filepath.Join(dir, AnchorKeyFile)
+	anchors, err := readCertificates(filepath.Join(dir, AnchorFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		anchors = nil
+	case err != nil:
+		return nil, err
+	default:
+		if _, err := os.Stat(keyFile); errors.Is(err, fs.ErrNotExist) {
+			return nil, errKeyLost
+		}
+	}
+	key, err := openKey(keyFile)
+	if err != nil {
+		return nil, err
+	}
+	authority, err := newAuthority(deps, key, anchors)
+	if err != nil {
+		return nil, err
+	}
+	for _, anchor := range anchors {
+		if !authority.owns(anchor) {
+			return nil, errForeignAnchor
+		}
+	}
+	return authority, nil
+}
+
+// owns says that an anchor is this authority's: its key and its trust domain.
+func (a *Authority) owns(anchor *x509.Certificate) bool {
+	return sameKey(a.key, anchor) && len(anchor.URIs) == 1 && anchor.URIs[0].String() == a.domain.IDString()
+}
+
+// leaf opens an SVID of the folder and issues it (again) where it is missing,
+// not this authority's, not the key's, or nearly over.
+func (d *Development) leaf(dir, path, certFile, keyFile string, request SVIDRequest) (*SVID, error) {
+	certFile, keyFile = filepath.Join(dir, certFile), filepath.Join(dir, keyFile)
+	key, err := openKey(keyFile)
+	if err != nil {
+		return nil, err
+	}
+	if found, err := LoadSVID(certFile, keyFile); err == nil && d.good(found, path) {
+		return found, nil
+	}
+	request.Key = key
+	fresh, err := d.Authority.Issue(path, request)
+	if err != nil {
+		return nil, err
+	}
+	return fresh, replaceFile(certFile, encodeCertificates(fresh.Chain), publicMode)
+}
+
+func (d *Development) good(s *SVID, path string) bool {
+	now := d.Authority.now()
+	id, _, err := d.Bundle.verify(s.Chain, now)
+	return err == nil && id.Path() == path && !stale(s.Chain[0], now)
+}
+
+// openKey reads a key, and makes it first when there is none.
+func openKey(file string) (crypto.Signer, error) {
+	key, err := readKey(file)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return key, err
+	}
+	fresh, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	text, err := encodeKey(fresh)
+	if err != nil {
+		return nil, err
+	}
+	if err := createFile(file, text, secretMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return readKey(file) // whoever came first has made it
+}
+
+func readKey(file string) (crypto.Signer, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("identity: %w", err)
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, fmt.Errorf("identity: %s holds no PEM block", file)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("identity: %s: %w", file, err)
+	}
+	key, ok := parsed.(*ecdsa.PrivateKey)
+	if !ok || !onP256(key.Public()) {
+		return nil, errKeyType
+	}
+	return key, nil
+}
+
+func encodeKey(key crypto.Signer) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("identity: encode key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+}
+
+func encodeCertificates(certs []*x509.Certificate) []byte {
+	var text bytes.Buffer
+	for _, cert := range certs {
+		text.Write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}))
+	}
+	return text.Bytes()
+}
+
+func sameKey(key crypto.Signer, cert *x509.Certificate) bool {
+	public, ok := key.Public().(*ecdsa.PublicKey)
+	return ok && public.Equal(cert.PublicKey)
+}

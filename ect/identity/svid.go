@@ -1,0 +1,82 @@
+package identity
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"github.com/spiffe/go-spiffe/v2/svid/x509svid"
+
+	"github.com/aepb/aepb-gateway/ect"
+)
+
+// errKeyType: ECTs are signed with ES256, so a workload key is ECDSA on P-256.
+var errKeyType = errors.New("identity: the key must be ECDSA on P-256")
+
+// SVID is a workload's own identity: its SPIFFE id, the certificate chain that
+// proves it (leaf first, without the anchor) and the leaf's key, ECDSA P-256.
+type SVID struct {
+	ID    ect.Identity
+	Chain []*x509.Certificate
+	Key   crypto.Signer
+}
+
+// LoadSVID reads an SVID from PEM files: certificates, leaf first, and a
+// PKCS #8 key. The key must belong to the leaf and the leaf must have the form
+// of an X.509 SVID; whether anybody trusts it is a [Bundle]'s question.
+func LoadSVID(certFile, keyFile string) (*SVID, error) {
+	read, err := x509svid.Load(certFile, keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("identity: load SVID: %w", err)
+	}
+	if !onP256(read.PrivateKey.Public()) {
+		return nil, errKeyType
+	}
+	return &SVID{ID: ect.Identity(read.ID.String()), Chain: read.Certificates, Key: read.PrivateKey}, nil
+}
+
+// WritePEM writes the chain and the PKCS #8 key, each file whole or not at all.
+// The key's file can be read by its owner only.
+func (s *SVID) WritePEM(certFile, keyFile string) error {
+	id, err := spiffeid.FromString(string(s.ID))
+	if err != nil {
+		return fmt.Errorf("identity: write SVID: %w", err)
+	}
+	certs, key, err := (&x509svid.SVID{ID: id, Certificates: s.Chain, PrivateKey: s.Key}).Marshal()
+	if err != nil {
+		return fmt.Errorf("identity: write SVID: %w", err)
+	}
+	if err := replaceFile(keyFile, key, secretMode); err != nil {
+		return err
+	}
+	return replaceFile(certFile, certs, publicMode)
+}
+
+// Certificate is the SVID as crypto/tls wants it.
+func (s *SVID) Certificate() tls.Certificate {
+	cert := tls.Certificate{PrivateKey: s.Key, Leaf: s.Chain[0]}
+	for _, c := range s.Chain {
+		cert.Certificate = append(cert.Certificate, c.Raw)
+	}
+	return cert
+}
+
+// Expires is the end of the leaf's validity.
+func (s *SVID) Expires() time.Time { return s.Chain[0].NotAfter }
+
+// stale says that a certificate is expired or in the last third of its life.
+func stale(cert *x509.Certificate, now time.Time) bool {
+	life := cert.NotAfter.Sub(cert.NotBefore)
+	return now.After(cert.NotAfter.Add(-life / 3))
+}
+
+func onP256(key crypto.PublicKey) bool {
+	ec, ok := key.(*ecdsa.PublicKey)
+	return ok && ec.Curve == elliptic.P256()
+}

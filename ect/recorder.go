@@ -1,0 +1,124 @@
+package ect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// DefaultRetention is how long a record outlives its token's exp.
+const DefaultRetention = 24 * time.Hour
+
+// Record is a token in the evidence store: its bytes, and what it is found by.
+type Record struct {
+	Compact  string
+	ID       ID
+	Workflow string // empty: belongs to none
+	Issuer   Identity
+	Audience []string
+	Act      Act
+	Parents  []ID
+	Until    time.Time // may be forgotten after this instant
+}
+
+// LogValue prints the id; the bytes of a token are never logged.
+func (r Record) LogValue() slog.Value { return slog.StringValue(string(r.ID)) }
+
+// Store keeps the tokens that were signed or verified here. What it returns is
+// the caller's to change.
+type Store interface {
+	// Put keeps a record. The same id with the same bytes is no error; the same
+	// id with other bytes is a *ConflictError and changes nothing.
+	Put(context.Context, Record) error
+	// Get finds a record by id.
+	Get(context.Context, ID) (Record, bool, error)
+	// Workflow finds the records of a workflow, in no particular order.
+	Workflow(context.Context, string) ([]Record, error)
+}
+
+// RecorderDeps is what a Recorder needs.
+type RecorderDeps struct {
+	Store     Store         // required
+	Retention time.Duration // how long a record outlives exp; 0: DefaultRetention
+}
+
+// Recorder puts evidence on record. Only it issues a Receipt, and only a
+// Receipt opens the way out for a message.
+type Recorder struct {
+	store     Store
+	retention time.Duration
+}
+
+// NewRecorder checks its dependencies.
+func NewRecorder(d RecorderDeps) (*Recorder, error) {
+	if d.Store == nil {
+		return nil, errors.New("ect: a recorder needs a store")
+	}
+	if d.Retention < 0 {
+		return nil, errors.New("ect: retention is negative")
+	}
+	if d.Retention == 0 {
+		d.Retention = DefaultRetention
+	}
+	return &Recorder{store: d.Store, retention: d.Retention}, nil
+}
+
+// Record keeps a token of ours. When it returns without error the store has it.
+func (r *Recorder) Record(ctx context.Context, t Token) (Receipt, error) {
+	if t.compact == "" {
+		return Receipt{}, ErrNoToken
+	}
+	if err := r.put(ctx, t.compact, &t.claims); err != nil {
+		return Receipt{}, err
+	}
+	return Receipt{id: t.claims.ID, output: t.claims.OutputHash, compact: t.compact}, nil
+}
+
+// Keep keeps a verified token of somebody else, so that it can be found as an
+// ancestor. It issues no receipt: their evidence covers no message of ours.
+func (r *Recorder) Keep(ctx context.Context, v Verified) error {
+	if v.compact == "" {
+		return ErrNoToken
+	}
+	return r.put(ctx, v.compact, &v.claims)
+}
+
+func (r *Recorder) put(ctx context.Context, compact string, c *Claims) error {
+	own := c.clone()
+	err := r.store.Put(ctx, Record{
+		Compact: compact, ID: own.ID, Workflow: own.Workflow, Issuer: own.Issuer,
+		Audience: own.Audience, Act: own.Act, Parents: own.Parents,
+		Until: time.Unix(own.Expires, 0).Add(r.retention),
+	})
+	if err != nil {
+		return fmt.Errorf("ect: record: %w", err)
+	}
+	return nil
+}
+
+// Receipt proves that a token of ours is on record. The zero Receipt covers nothing.
+type Receipt struct {
+	id      ID
+	output  string
+	compact string
+}
+
+// ID is the token's jti; empty for the zero Receipt.
+func (r Receipt) ID() ID { return r.id }
+
+// OutputHash is the token's out_hash: the only body that the receipt covers.
+func (r Receipt) OutputHash() string { return r.output }
+
+// Compact is the token's bytes, to travel along.
+func (r Receipt) Compact() string { return r.compact }
+
+// LogValue prints the id.
+func (r Receipt) LogValue() slog.Value { return slog.StringValue(string(r.id)) }
+
+// String prints the id, so that no format verb prints the token.
+func (r Receipt) String() string { return string(r.id) }
+
+// GoString does the same for %#v.
+func (r Receipt) GoString() string { return "ect.Receipt(" + string(r.id) + ")" }

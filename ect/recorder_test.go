@@ -1,0 +1,112 @@
+package ect_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+)
+
+func newRecorder(t *testing.T, store ect.Store) *ect.Recorder {
+	t.Helper()
+	r, err := ect.NewRecorder(ect.RecorderDeps{Store: store, Retention: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestRecord(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	store := ecttest.NewStore()
+	c := s.Claims()
+	c.Parents = []ect.ID{ect.NewID()}
+	token, err := s.From.Signer(t, s.clock).Sign(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder := newRecorder(t, store)
+	for range 2 { // a repetition gets its receipt again
+		receipt, err := recorder.Record(t.Context(), token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if receipt.ID() != token.ID() || receipt.Compact() != token.Compact() || receipt.OutputHash() != ect.Hash(s.Body) {
+			t.Errorf("got receipt for %s", receipt.ID())
+		}
+	}
+	got, _, _ := store.Get(t.Context(), token.ID())
+	want := ect.Record{
+		Compact: token.Compact(), ID: token.ID(), Workflow: c.Workflow, Issuer: s.From.ID, Audience: c.Audience,
+		Act: c.Act, Parents: c.Parents, Until: s.Now.Add(600*time.Second + time.Hour),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestKeep(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	store := ecttest.NewStore()
+	recorder := newRecorder(t, store)
+	c := s.Claims()
+	c.ID = ect.NewID()
+	for i, want := range []bool{true, false} { // the second has other bytes
+		v, err := s.verifier(t).Verify(t.Context(), ecttest.Mint(t, s.From, ecttest.Recipe{Claims: c}), ect.Check{Purpose: ect.Parent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = recorder.Keep(t.Context(), v)
+		var conflict *ect.ConflictError
+		if want != (err == nil) || !want && (!errors.As(err, &conflict) || conflict.ID != c.ID) {
+			t.Errorf("%d: got %v", i, err)
+		}
+	}
+}
+
+type brokenStore struct {
+	ect.Store
+	err error
+}
+
+func (s brokenStore) Put(context.Context, ect.Record) error { return s.err }
+
+func TestNoReceiptWithoutARecord(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	token, err := s.From.Signer(t, s.clock).Sign(s.Claims())
+	if err != nil {
+		t.Fatal(err)
+	}
+	trouble := errors.New("trouble")
+	receipt, err := newRecorder(t, brokenStore{err: trouble}).Record(t.Context(), token)
+	if !errors.Is(err, trouble) || receipt != (ect.Receipt{}) {
+		t.Errorf("a broken store: got %v, %v", receipt, err)
+	}
+	recorder := newRecorder(t, ecttest.NewStore())
+	if receipt, err := recorder.Record(t.Context(), ect.Token{}); !errors.Is(err, ect.ErrNoToken) || receipt != (ect.Receipt{}) {
+		t.Errorf("a zero token: got %v, %v", receipt, err)
+	}
+	if err := recorder.Keep(t.Context(), ect.Verified{}); !errors.Is(err, ect.ErrNoToken) {
+		t.Errorf("a zero Verified: got %v", err)
+	}
+}
+
+func TestNewRecorder(t *testing.T) {
+	t.Parallel()
+	for name, d := range map[string]ect.RecorderDeps{
+		"no store":             {},
+		"a negative retention": {Store: ecttest.NewStore(), Retention: -1},
+	} {
+		if _, err := ect.NewRecorder(d); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}

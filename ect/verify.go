@@ -1,0 +1,264 @@
+package ect
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// Defaults of a Verifier.
+const (
+	DefaultMaxAge      = 900 * time.Second // as the draft author's own code has it
+	DefaultSkew        = 30 * time.Second
+	DefaultMaxLifetime = 24 * time.Hour
+)
+
+// Purpose says what part a token plays, and so which checks make sense.
+type Purpose int
+
+// The purposes.
+const (
+	// Source: the ECT of this very message. All checks.
+	Source Purpose = iota
+	// Parent: an ancestor. It was meant for others, may have run out, and may be
+	// named any number of times: no audience, time, body or replay check.
+	Parent
+	// Reply: the destination's ECT on its answer. All checks; a repetition is no
+	// retry of a caller but a replay.
+	Reply
+)
+
+// Check is what a token is verified against.
+type Check struct {
+	Purpose Purpose
+	Peer    Peer   // the authenticated transport peer; zero: none
+	Body    string // Hash of the message body
+}
+
+// VerifierDeps is what a Verifier needs.
+type VerifierDeps struct {
+	Keys        KeySource        // required
+	Replay      ReplayCache      // required, and so is Audience; without both only a Parent can be verified
+	Audience    []string         // our own ids
+	MaxAge      time.Duration    // of iat; 0: DefaultMaxAge
+	Skew        time.Duration    // tolerance for every clock comparison; 0: DefaultSkew
+	MaxLifetime time.Duration    // of exp minus iat; 0: DefaultMaxLifetime
+	MinLevel    Level            // L1 or L2; 0: L2. L3 is a matter of receipts, which no token shows
+	MaxToken    int              // octets; 0: the default of Limits.Token
+	Now         func() time.Time // nil: time.Now
+}
+
+var errParentsOnly = errors.New("ect: this verifier has no replay cache and judges ancestors only")
+
+// Verifier judges tokens. It is safe for concurrent use.
+type Verifier struct {
+	keys        KeySource
+	replay      ReplayCache
+	audience    []string
+	maxAge      int64
+	skew        int64
+	maxLifetime int64
+	minLevel    Level
+	maxToken    int
+	now         func() time.Time
+}
+
+// NewVerifier checks its dependencies.
+func NewVerifier(d VerifierDeps) (*Verifier, error) {
+	v := &Verifier{
+		keys: d.Keys, replay: d.Replay, audience: slices.Clone(d.Audience),
+		maxAge:      int64(orDefault(d.MaxAge, DefaultMaxAge) / time.Second),
+		skew:        int64(orDefault(d.Skew, DefaultSkew) / time.Second),
+		maxLifetime: int64(orDefault(d.MaxLifetime, DefaultMaxLifetime) / time.Second),
+		minLevel:    orDefault(d.MinLevel, L2),
+		maxToken:    orDefault(d.MaxToken, defaultToken),
+		now:         d.Now,
+	}
+	if v.now == nil {
+		v.now = time.Now
+	}
+	switch {
+	case v.keys == nil:
+		return nil, errors.New("ect: a verifier needs a key source")
+	case (v.replay == nil) != (len(v.audience) == 0) || slices.Contains(v.audience, ""):
+		return nil, errors.New("ect: a verifier needs a replay cache and its own ids, or neither")
+	case v.maxAge < 0 || v.skew < 0 || v.maxLifetime < 0 || v.maxToken < 0:
+		return nil, errors.New("ect: a verifier's bounds are not negative")
+	case v.minLevel != L1 && v.minLevel != L2:
+		return nil, errors.New("ect: a verifier's minimum level is L1 or L2")
+	}
+	return v, nil
+}
+
+// Verify judges one token in the order of the draft's verification list; no
+// claim is acted on before the signature holds, except to find the key. Errors:
+// *InvalidError, *MalformedError, *TooLargeError; for a Source that is used
+// again with the same body the Verified comes with a *ReplayedError. Any other
+// error is trouble of the key source or the replay cache.
+func (v *Verifier) Verify(ctx context.Context, compact string, c Check) (Verified, error) {
+	if c.Purpose != Parent && v.replay == nil {
+		return Verified{}, errParentsOnly
+	}
+	p, err := parse(compact, v.maxToken)
+	if err != nil {
+		return Verified{}, err
+	}
+	if err := v.authentic(ctx, p, c.Peer); err != nil {
+		return Verified{}, err
+	}
+	if p.fault != nil {
+		return Verified{}, p.invalid(p.fault.reason, p.fault.claim)
+	}
+	if err := v.acceptable(p, c); err != nil {
+		return Verified{}, err
+	}
+	if c.Purpose == Parent {
+		return p.verified(), nil
+	}
+	return v.claim(ctx, p, c)
+}
+
+// authentic settles who made the token: level, type, algorithm, key,
+// signature, and that the key's owner is the issuer.
+func (v *Verifier) authentic(ctx context.Context, p *parsed, peer Peer) error {
+	if p.level < v.minLevel {
+		return p.invalid(ReasonLevelTooLow, "")
+	}
+	if p.level == L1 {
+		return p.selfAsserted(peer)
+	}
+	if f := p.headerFault(); f != nil {
+		return p.invalid(f.reason, f.claim)
+	}
+	owner, err := v.resolve(ctx, p, peer)
+	if err != nil {
+		return err
+	}
+	key, err := p256(owner.Key)
+	if err != nil {
+		return p.invalid(ReasonUnsupportedAlg, "alg")
+	}
+	if jwt.SigningMethodES256.Verify(p.signed, p.signature, key) != nil {
+		return p.invalid(ReasonInvalidSignature, "")
+	}
+	if p.fault == nil && (owner.ID == "" || owner.ID != p.claims.Issuer) {
+		return p.invalid(ReasonIssuerMismatch, "iss")
+	}
+	return nil
+}
+
+func (v *Verifier) resolve(ctx context.Context, p *parsed, peer Peer) (Peer, error) {
+	owner, err := v.keys.Resolve(ctx, KeyRequest{
+		Header: p.header, Issuer: p.claims.Issuer, At: time.Unix(p.claims.IssuedAt, 0), Peer: peer,
+	})
+	var invalid *InvalidError
+	switch {
+	case err == nil:
+		return owner, nil
+	case errors.As(err, &invalid):
+		return Peer{}, p.invalid(invalid.Reason, invalid.Claim)
+	default:
+		return Peer{}, fmt.Errorf("ect: find key: %w", err)
+	}
+}
+
+// acceptable judges what an authentic token says.
+func (v *Verifier) acceptable(p *parsed, c Check) error {
+	if c.Purpose == Parent {
+		return nil
+	}
+	addressed := slices.ContainsFunc(p.claims.Audience, func(id string) bool { return slices.Contains(v.audience, id) })
+	if !addressed && (p.level > L1 || len(p.claims.Audience) > 0) {
+		return p.invalid(ReasonAudienceMismatch, "aud")
+	}
+	if reason, claim := v.untimely(p); reason != "" {
+		return p.invalid(reason, claim)
+	}
+	// Without a body to compare, a hash cannot hold: an oversight must not pass.
+	if out := p.claims.OutputHash; out != "" && subtle.ConstantTimeCompare([]byte(out), []byte(c.Body)) != 1 {
+		return p.invalid(ReasonHashMismatch, "out_hash")
+	}
+	return nil
+}
+
+func (v *Verifier) untimely(p *parsed) (Reason, string) {
+	now, c := v.now().Unix(), &p.claims
+	switch {
+	case now >= c.Expires+v.skew:
+		return ReasonExpired, "exp"
+	case c.IssuedAt > now+v.skew:
+		return ReasonIssuedInFuture, "iat"
+	case p.notBefore > now+v.skew:
+		return ReasonIssuedInFuture, "nbf"
+	case c.IssuedAt < now-v.maxAge-v.skew:
+		return ReasonTooOld, "iat"
+	case c.Expires-c.IssuedAt > v.maxLifetime:
+		return ReasonLifetimeTooLong, "exp"
+	}
+	return "", ""
+}
+
+// claim is the last step: only a token that is good in every other way uses up its id.
+func (v *Verifier) claim(ctx context.Context, p *parsed, c Check) (Verified, error) {
+	key := ReplayKey{Issuer: p.claims.Issuer, Workflow: p.claims.Workflow, ID: p.claims.ID}
+	state, err := v.replay.Claim(ctx, key, ReplayUse{
+		Token: Hash([]byte(p.compact)), Body: c.Body,
+		Issued: time.Unix(p.claims.IssuedAt, 0), Until: v.useless(p),
+	})
+	switch {
+	case err != nil:
+		return Verified{}, fmt.Errorf("ect: replay cache: %w", err)
+	case state == ReplayFresh:
+		return p.verified(), nil
+	case state == ReplaySame && c.Purpose == Source:
+		return p.verified(), &ReplayedError{Key: key}
+	case state == ReplayUnknown:
+		return Verified{}, p.invalid(ReasonTooOld, "iat")
+	default:
+		return Verified{}, p.invalid(ReasonReplay, "jti")
+	}
+}
+
+// useless is when a repetition would be refused without a memory of the first:
+// expired, or too old, whichever comes first. Nothing need be remembered longer.
+func (v *Verifier) useless(p *parsed) time.Time {
+	return time.Unix(min(p.claims.Expires, p.claims.IssuedAt+v.maxAge+1)+v.skew, 0)
+}
+
+// Verified is somebody's token that was found good. Only Verify makes one.
+type Verified struct {
+	compact string
+	claims  Claims
+	header  Header
+	level   Level
+}
+
+// Claims is a copy of what the token says.
+func (v Verified) Claims() Claims { return v.claims.clone() }
+
+// Header is a copy of the token's JOSE header; zero at L1.
+func (v Verified) Header() Header { return v.header.clone() }
+
+// Compact is the token's bytes as received.
+func (v Verified) Compact() string { return v.compact }
+
+// ID is the token's jti.
+func (v Verified) ID() ID { return v.claims.ID }
+
+// Level is L1 for an unsigned token, else L2; L3 shows only in a ledger.
+func (v Verified) Level() Level { return v.level }
+
+// LogValue prints the jti; a token is never logged.
+func (v Verified) LogValue() slog.Value { return slog.StringValue(string(v.claims.ID)) }
+
+// String prints the jti, so that no format verb prints the token.
+func (v Verified) String() string { return string(v.claims.ID) }
+
+// GoString does the same for %#v.
+func (v Verified) GoString() string { return "ect.Verified(" + string(v.claims.ID) + ")" }
