@@ -1,0 +1,151 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// choose finds the endpoint and, across protocols, the capability that the
+// message is for. Without a destination the message becomes one for a tool
+// named "message" (R8); the encoder knows that by the absence of a capability.
+func (g *Gateway) choose(ctx context.Context, x *exchange) error {
+	if x.call.Agent == "" {
+		x.endpoint = transport.Endpoint{Binding: x.dest.Info().Binding, Version: x.call.ToVersion}
+		return nil
+	}
+	listed, ok := x.agent.EndpointOf(x.dest.Info().Binding)
+	if !ok {
+		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(x.dest.Info().Binding)}
+	}
+	if x.call.ToVersion != "" {
+		listed.Version = x.call.ToVersion
+	}
+	description, endpoint, err := g.Directory.Describe(ctx, x.agent, listed, x.call.Caller.ID)
+	if err != nil {
+		return err
+	}
+	x.endpoint = endpoint
+	if x.source.Info().Binding == x.dest.Info().Binding {
+		return nil // a relay: the caller and the agent agree about names already
+	}
+	x.chosen, err = capability(x.source, description, x.message)
+	return err
+}
+
+// capability finds what the message names: a call's name, the skill that its
+// sender selected, else the only one there is. A caller may know it by the
+// name that its own protocol allows (R9).
+func capability(source translators.Translator, d *canonical.Description, m *canonical.Message) (*canonical.Capability, error) {
+	name := m.To.Skill
+	if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Call != nil {
+		name = invoke.Call.Name
+	}
+	if name == "" && len(d.Capabilities) == 1 {
+		return &d.Capabilities[0], nil
+	}
+	if found := named(source, d, name); found != nil {
+		return found, nil
+	}
+	if name == "" {
+		return nil, &canonical.Error{
+			Code:    canonical.CodeBadParams,
+			Message: "this agent has several skills: name one with a data part {\"skill\": …, \"input\": …}; it has " + names(d),
+		}
+	}
+	return nil, &canonical.Error{Code: canonical.CodeSkillNotFound, Message: "no such skill or tool; this agent has " + names(d)}
+}
+
+func named(source translators.Translator, d *canonical.Description, name string) *canonical.Capability {
+	for i := range d.Capabilities {
+		if name != "" && d.Capabilities[i].ID == name {
+			return &d.Capabilities[i]
+		}
+	}
+	if namer, ok := source.(translators.Namer); ok && name != "" {
+		if i := slices.Index(namer.CapabilityNames(d.Capabilities), name); i >= 0 {
+			return &d.Capabilities[i]
+		}
+	}
+	return nil
+}
+
+func names(d *canonical.Description) string {
+	const most = 16
+	var list []string
+	for i, c := range d.Capabilities {
+		if i == most {
+			list = append(list, "…")
+			break
+		}
+		list = append(list, c.ID)
+	}
+	return strings.Join(list, ", ")
+}
+
+// lineage decides workflow and parents of leg 1 (R3, R4): the source's, else
+// the conversation's, else a root of a fresh workflow.
+func (g *Gateway) lineage(ctx context.Context, x *exchange) {
+	for _, v := range x.evidence.sources {
+		x.parents = append(x.parents, v.ID())
+		if x.workflow == "" {
+			x.workflow = v.Claims().Workflow
+		}
+	}
+	if len(x.evidence.sources) > 0 {
+		return
+	}
+	if workflow, last, ok := g.Conversations.Last(ctx, conversation(x, x.message.Conversation.ContextID)); ok {
+		x.workflow, x.parents = workflow, []ect.ID{last}
+		return
+	}
+	x.workflow = g.NewID()
+}
+
+// remember makes the reply's ECT the conversation's last (R3).
+func (g *Gateway) remember(ctx context.Context, x *exchange) {
+	g.Conversations.Remember(ctx, conversation(x, x.replyContext), x.workflow, x.replyID)
+}
+
+// conversation is the key of a dialogue: it belongs to its caller (R2).
+func conversation(x *exchange, contextID string) string {
+	if contextID == "" {
+		return ""
+	}
+	return strings.Join([]string{string(x.call.Caller.ID), x.agent.Name, contextID}, "\x00")
+}
+
+// stampRequest gives a message bound for an agent what only the roof can mint:
+// its id on the wire is the id of the ECT that testifies to it.
+func stampRequest(m *canonical.Message, id ect.ID) {
+	m.Correlation.WireID = json.RawMessage(`"` + string(id) + `"`)
+	if m.Correlation.MessageID == "" {
+		m.Correlation.MessageID = string(id)
+	}
+	if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Turn.ID == "" {
+		invoke.Turn.ID = m.Correlation.MessageID
+	}
+}
+
+// stampReply gives a reply bound for the caller its own request's id, and ids
+// to results that came without: an A2A task must have both.
+func (g *Gateway) stampReply(x *exchange, m *canonical.Message) {
+	m.Correlation.WireID = x.wireID
+	if m.Conversation.ContextID == "" {
+		m.Conversation.ContextID = x.message.Conversation.ContextID
+	}
+	if result, ok := m.Body.(*canonical.Result); ok && result.Output != nil {
+		if m.Conversation.ContextID == "" {
+			m.Conversation.ContextID = g.NewID()
+		}
+		m.Conversation.TaskID = g.NewID()
+	}
+	x.replyContext = m.Conversation.ContextID
+}

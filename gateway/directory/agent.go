@@ -1,0 +1,134 @@
+package directory
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// DefaultPriority is that of an endpoint that names none (R8).
+const DefaultPriority = 100
+
+// MaxAgents bounds the directory.
+const MaxAgents = 10_000
+
+// Agent is one agent as its operator describes it.
+type Agent struct {
+	Name      string       // 1 to 63 of a-z 0-9 - _ . ; starts with a letter or digit
+	ID        ect.Identity // its SPIFFE id; empty: judged by its TLS name
+	Endpoints []Endpoint   // at least one, one per binding
+	Rules     policy.Rules
+	Timeout   time.Duration // of one call; zero: the gateway's default
+}
+
+// Endpoint is one way to reach an agent.
+type Endpoint struct {
+	Binding  canonical.Binding
+	Version  string // empty: negotiated
+	URL      string // absolute https URL; http only where the directory allows loopback
+	Priority int    // lower is preferred (AEPB, Capability Document Format); zero: DefaultPriority
+}
+
+// InvalidAgentError says why an agent cannot be listed.
+type InvalidAgentError struct{ Name, Reason string }
+
+func (e *InvalidAgentError) Error() string {
+	return fmt.Sprintf("agent %q: %s", e.Name, e.Reason)
+}
+
+// Endpoint picks where to send a message that arrived in binding from: the
+// agent's own endpoint of that binding, else the lowest priority, ties by
+// binding id (R8).
+func (a Agent) Endpoint(from canonical.Binding) Endpoint {
+	ordered := slices.Clone(a.Endpoints)
+	slices.SortFunc(ordered, func(x, y Endpoint) int {
+		return cmp.Or(cmp.Compare(x.priority(), y.priority()), strings.Compare(string(x.Binding), string(y.Binding)))
+	})
+	for _, e := range ordered {
+		if e.Binding == from {
+			return e
+		}
+	}
+	return ordered[0]
+}
+
+// EndpointOf finds the endpoint of one binding.
+func (a Agent) EndpointOf(binding canonical.Binding) (Endpoint, bool) {
+	for _, e := range a.Endpoints {
+		if e.Binding == binding {
+			return e, true
+		}
+	}
+	return Endpoint{}, false
+}
+
+func (e Endpoint) priority() int {
+	if e.Priority == 0 {
+		return DefaultPriority
+	}
+	return e.Priority
+}
+
+func (a Agent) validate(speaks func(canonical.Binding) bool, plainLoopback bool) error {
+	fail := func(reason string) error { return &InvalidAgentError{Name: a.Name, Reason: reason} }
+	if !validName(a.Name) {
+		return fail("a name is 1 to 63 of a-z 0-9 - _ . and starts with a letter or digit")
+	}
+	if len(a.Endpoints) == 0 {
+		return fail("at least one endpoint is required")
+	}
+	seen := map[canonical.Binding]bool{}
+	for _, e := range a.Endpoints {
+		if !speaks(e.Binding) {
+			return fail("this gateway does not speak " + string(e.Binding))
+		}
+		if seen[e.Binding] {
+			return fail("two endpoints for " + string(e.Binding))
+		}
+		seen[e.Binding] = true
+		if reason := checkURL(e.URL, plainLoopback); reason != "" {
+			return fail(reason)
+		}
+	}
+	return nil
+}
+
+func validName(name string) bool {
+	if len(name) == 0 || len(name) > 63 || strings.ContainsAny(name[:1], "-_.") {
+		return false
+	}
+	return strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
+}
+
+// checkURL demands TLS (AEPB, Protocol Downgrade Prevention); only a
+// development gateway may speak plain HTTP, and only to loopback.
+func checkURL(text string, plainLoopback bool) string {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Opaque != "":
+		return "the endpoint is no absolute URL"
+	case u.User != nil:
+		return "an endpoint URL must not hold credentials"
+	case u.Fragment != "":
+		return "an endpoint URL must not have a fragment"
+	case u.Scheme == "https":
+		return ""
+	case u.Scheme == "http" && plainLoopback && loopback(u.Hostname()):
+		return ""
+	default:
+		return "the endpoint must be an https URL"
+	}
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || (ip != nil && ip.IsLoopback())
+}

@@ -1,0 +1,222 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// How long a description is used, and how soon a failed fetch is tried again.
+const (
+	freshFor   = 5 * time.Minute
+	retryAfter = 2 * time.Second
+	fetchLimit = 15 * time.Second
+)
+
+// Allower opens and closes egress to an endpoint that an operator listed.
+type Allower interface {
+	Allow(hostport string)
+	Disallow(hostport string)
+}
+
+// Deps is what a Directory needs. PlainLoopback is for development gateways.
+type Deps struct {
+	Describers    map[canonical.Binding]transport.Describer
+	Egress        Allower
+	PlainLoopback bool
+	Now           func() time.Time
+	Logger        *slog.Logger
+}
+
+// Directory is safe for concurrent use.
+type Directory struct {
+	deps   Deps
+	flight singleflight.Group
+
+	mu     sync.RWMutex
+	agents map[string]Agent
+	known  map[string]knowledge // by name and binding
+}
+
+// knowledge is what one endpoint said about itself, or why it could not.
+type knowledge struct {
+	description *canonical.Description
+	endpoint    transport.Endpoint
+	err         error
+	until       time.Time
+}
+
+// New makes an empty directory.
+func New(deps Deps) (*Directory, error) {
+	if deps.Describers == nil || deps.Egress == nil || deps.Now == nil || deps.Logger == nil {
+		return nil, errors.New("directory: incomplete Deps")
+	}
+	return &Directory{deps: deps, agents: map[string]Agent{}, known: map[string]knowledge{}}, nil
+}
+
+// Put lists an agent or replaces the one of that name. Its error is an *InvalidAgentError.
+func (d *Directory) Put(agent Agent) error {
+	speaks := func(b canonical.Binding) bool { return d.deps.Describers[b] != nil }
+	if err := agent.validate(speaks, d.deps.PlainLoopback); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, replaces := d.agents[agent.Name]; !replaces && len(d.agents) >= MaxAgents {
+		return &InvalidAgentError{Name: agent.Name, Reason: "the directory is full"}
+	}
+	d.drop(agent.Name)
+	agent.Endpoints = slices.Clone(agent.Endpoints)
+	d.agents[agent.Name] = agent
+	for _, e := range agent.Endpoints {
+		d.deps.Egress.Allow(hostport(e.URL))
+	}
+	return nil
+}
+
+// Remove takes an agent out; false: there was none of that name.
+func (d *Directory) Remove(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, ok := d.agents[name]
+	d.drop(name)
+	return ok
+}
+
+func (d *Directory) drop(name string) {
+	agent, ok := d.agents[name]
+	if !ok {
+		return
+	}
+	delete(d.agents, name)
+	for _, e := range agent.Endpoints {
+		delete(d.known, key(name, e.Binding))
+		if !d.uses(hostport(e.URL)) {
+			d.deps.Egress.Disallow(hostport(e.URL))
+		}
+	}
+}
+
+func (d *Directory) uses(address string) bool {
+	for _, agent := range d.agents {
+		for _, e := range agent.Endpoints {
+			if hostport(e.URL) == address {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// List returns the agents in order of name.
+func (d *Directory) List() []Agent {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	list := make([]Agent, 0, len(d.agents))
+	for _, agent := range d.agents {
+		list = append(list, agent)
+	}
+	slices.SortFunc(list, func(x, y Agent) int { return strings.Compare(x.Name, y.Name) })
+	return list
+}
+
+// Find finds an agent by directory name or SPIFFE id.
+func (d *Directory) Find(dest string) (Agent, bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if agent, ok := d.agents[dest]; ok {
+		return agent, true
+	}
+	if strings.Contains(dest, "://") {
+		for _, agent := range d.agents {
+			if agent.ID != "" && agent.ID == ect.Identity(dest) {
+				return agent, true
+			}
+		}
+	}
+	return Agent{}, false
+}
+
+// Describe is what an agent says about itself over one of its endpoints,
+// cleaned, and the endpoint with its version negotiated. The result is shared:
+// it must not be changed.
+func (d *Directory) Describe(ctx context.Context, agent Agent, e Endpoint, caller ect.Identity) (*canonical.Description, transport.Endpoint, error) {
+	name := key(agent.Name, e.Binding)
+	d.mu.RLock()
+	k, ok := d.known[name]
+	d.mu.RUnlock()
+	if !ok || !d.deps.Now().Before(k.until) {
+		k = d.learn(ctx, name, agent, e, caller)
+	}
+	k.endpoint.Caller = caller
+	return k.description, k.endpoint, k.err
+}
+
+// learn fetches once for all who wait. The fetch outlives a caller who goes
+// away, since others may wait for it; fetchLimit bounds it.
+func (d *Directory) learn(ctx context.Context, name string, agent Agent, e Endpoint, caller ect.Identity) knowledge {
+	result := d.flight.DoChan(name, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchLimit)
+		defer cancel()
+		k := d.fetch(ctx, agent, e, caller)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if current, ok := d.agents[agent.Name]; ok && slices.Contains(current.Endpoints, e) {
+			d.known[name] = k
+		}
+		return k, nil
+	})
+	select {
+	case <-ctx.Done():
+		return knowledge{err: ctx.Err()}
+	case r := <-result:
+		k, _ := r.Val.(knowledge)
+		return k
+	}
+}
+
+func (d *Directory) fetch(ctx context.Context, agent Agent, e Endpoint, caller ect.Identity) knowledge {
+	target := transport.Endpoint{
+		Agent: agent.Name, ID: agent.ID, Binding: e.Binding, Version: e.Version,
+		URL: e.URL, Caller: caller, Timeout: agent.Timeout,
+	}
+	description, target, err := d.deps.Describers[e.Binding].Describe(ctx, target)
+	if err != nil {
+		d.deps.Logger.WarnContext(ctx, "agent could not be described",
+			slog.String("agent", agent.Name), slog.String("binding", string(e.Binding)), slog.Any("error", err))
+		return knowledge{err: err, endpoint: target, until: d.deps.Now().Add(retryAfter)}
+	}
+	clean, removed := Clean(*description)
+	if removed {
+		d.deps.Logger.WarnContext(ctx, "hidden characters or excess length removed from an agent's description",
+			slog.String("agent", agent.Name), slog.String("loss", string(canonical.LossText)))
+	}
+	return knowledge{description: &clean, endpoint: target, until: d.deps.Now().Add(freshFor)}
+}
+
+func key(name string, binding canonical.Binding) string { return name + " " + string(binding) }
+
+func hostport(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	if u.Port() != "" {
+		return u.Host
+	}
+	if u.Scheme == "http" {
+		return u.Host + ":80"
+	}
+	return u.Host + ":443"
+}

@@ -1,0 +1,170 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// maxDescription bounds aepb.description, in octets (R11).
+const maxDescription = 256
+
+// fail is what every failure after step 5 leaves behind: an
+// aepb:translate_error ECT (AEPB, Translation Failure Handling). It returns
+// the evidence to hand to the caller beside the error.
+func (g *Gateway) fail(ctx context.Context, x *exchange, answer transport.Answer, cause error) transport.Answer {
+	if !x.admitted {
+		return answer
+	}
+	ctx = context.WithoutCancel(ctx) // the caller may be gone; the evidence must not be
+	p := problem.From(cause)
+	ext := g.commonExt(x)
+	ext.SetString(ect.ExtSourceProtocol, string(x.call.Wire.Binding))
+	ext.SetString(ect.ExtDestProtocol, string(destination(x)))
+	ext.SetString(ect.ExtError, p.ECTError)
+	ext.SetString(ect.ExtDescription, bounded(p.Detail, maxDescription))
+	token, err := g.Signer.Sign(ect.Claims{
+		Act: ect.ActTranslateError, Audience: []string{string(x.call.Caller.ID), string(g.Self())},
+		Workflow: g.failedWorkflow(x), Parents: failedParents(x), InputHash: ect.Hash(x.call.Wire.Body), Ext: ext,
+	})
+	if err == nil {
+		_, err = g.Recorder.Record(ctx, token)
+	}
+	if err != nil {
+		g.Logger.ErrorContext(ctx, "error evidence could not be recorded", slog.Any("error", err))
+		return transport.Answer{Evidence: x.issued}
+	}
+	g.Metrics.Issued(string(ect.ActTranslateError), ect.L2)
+	x.issued = append(x.issued, token.Compact())
+	return transport.Answer{Evidence: x.issued, Losses: x.losses}
+}
+
+func (g *Gateway) failedWorkflow(x *exchange) string {
+	switch {
+	case x.workflow != "":
+		return x.workflow
+	case len(x.evidence.sources) > 0:
+		return x.evidence.sources[0].Claims().Workflow
+	default:
+		return g.NewID()
+	}
+}
+
+// failedParents is the source's ECT as the draft has it; without one, what we
+// signed last.
+func failedParents(x *exchange) []ect.ID {
+	if len(x.evidence.sources) > 0 {
+		ids := make([]ect.ID, len(x.evidence.sources))
+		for i, v := range x.evidence.sources {
+			ids[i] = v.ID()
+		}
+		return ids
+	}
+	if x.requestID != "" {
+		return []ect.ID{x.requestID}
+	}
+	return x.parents
+}
+
+func destination(x *exchange) canonical.Binding {
+	if x.dest != nil {
+		return x.dest.Info().Binding
+	}
+	return x.call.To
+}
+
+func bounded(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	cut := limit
+	for cut > 0 && text[cut]&0xC0 == 0x80 {
+		cut--
+	}
+	return text[:cut]
+}
+
+// finish counts the exchange and, where the message brought an ECT, keeps the
+// answer for its repetition.
+func (g *Gateway) finish(ctx context.Context, x *exchange, err error) {
+	result := "ok"
+	if err != nil {
+		result = problem.From(err).Code
+	}
+	g.Metrics.Translated(string(x.call.Wire.Binding), string(destination(x)), result, g.Now().Sub(x.began))
+	attrs := []slog.Attr{
+		slog.String("from", string(x.call.Wire.Binding)), slog.String("to", string(destination(x))),
+		slog.String("agent", x.agent.Name), slog.String("caller", string(x.call.Caller.ID)),
+		slog.String("result", result), slog.String("wid", x.workflow), slog.Int("losses", len(x.losses)),
+		slog.Duration("took", g.Now().Sub(x.began)),
+	}
+	level := slog.LevelDebug
+	if err != nil {
+		level = slog.LevelWarn
+		attrs = append(attrs, slog.Any("error", err))
+	}
+	g.Logger.LogAttrs(ctx, level, "exchange", attrs...)
+}
+
+// stored is an answer as it is kept for a repetition (R6).
+type stored struct {
+	Evidence []string
+	Binding  canonical.Binding
+	Version  string
+	Media    string
+	Header   http.Header
+	Body     []byte
+	Status   int
+	Problem  *problem.Problem `json:",omitempty"`
+}
+
+// repeat answers a byte-identical repetition.
+func (g *Gateway) repeat(ctx context.Context, key ect.ReplayKey) (transport.Answer, bool, error) {
+	blob, ok := g.Answers.Load(ctx, key)
+	if !ok {
+		return transport.Answer{}, true, &problem.InProgressError{}
+	}
+	var s stored
+	if err := json.Unmarshal(blob, &s); err != nil {
+		return transport.Answer{}, true, errors.New("gateway: a stored answer is unreadable")
+	}
+	answer := transport.Answer{Evidence: s.Evidence, Wire: translators.Wire{
+		Binding: s.Binding, Version: s.Version, Media: s.Media, Header: s.Header, Body: s.Body, Status: s.Status,
+	}}
+	if s.Problem != nil {
+		return answer, true, &problem.StoredError{Problem: *s.Problem}
+	}
+	return answer, true, nil
+}
+
+// store keeps an answer, or how the message failed, under each source's key.
+func (g *Gateway) store(ctx context.Context, x *exchange, answer transport.Answer, cause error) {
+	if len(x.evidence.sources) == 0 {
+		return
+	}
+	s := stored{
+		Evidence: answer.Evidence, Binding: answer.Wire.Binding, Version: answer.Wire.Version,
+		Media: answer.Wire.Media, Header: answer.Wire.Header, Body: answer.Wire.Body, Status: answer.Wire.Status,
+	}
+	if cause != nil {
+		p := problem.From(cause)
+		s.Problem = &p
+	}
+	blob, err := json.Marshal(s)
+	if err != nil {
+		return
+	}
+	for _, v := range x.evidence.sources {
+		c := v.Claims()
+		g.Answers.Finish(ctx, ect.ReplayKey{Issuer: c.Issuer, Workflow: c.Workflow, ID: c.ID}, blob, time.Unix(c.Expires, 0))
+	}
+}

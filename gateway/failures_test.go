@@ -1,0 +1,336 @@
+package gateway_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// Every failure after step 5 leaves an error ECT whose parent is the source's
+// and whose aepb.error is one of the four values of the draft.
+func TestFailuresLeaveEvidence(t *testing.T) {
+	t.Parallel()
+	const text = `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hello"}]}}}`
+	for name, tc := range map[string]struct {
+		body     string
+		to       canonical.Binding
+		dest     string
+		agent    func(*agent)
+		settings gateway.Settings
+		code     string
+		value    string // aepb.error
+		called   bool
+	}{
+		"agent too slow":        {body: addBody, agent: func(a *agent) { a.fail = &transport.TimeoutError{} }, code: "timeout", value: "timeout", called: true},
+		"agent away":            {body: addBody, agent: func(a *agent) { a.fail = &transport.UnreachableError{} }, code: "upstream_unreachable", value: "internal_error", called: true},
+		"agent talks nonsense":  {body: addBody, agent: func(a *agent) { a.result = `{"content":7}` }, code: "bad_upstream_reply", value: "internal_error", called: true},
+		"agent asks back":       {body: addBody, agent: func(a *agent) { a.result = `{"resultType":"input_required","inputRequests":{}}` }, code: "bad_upstream_reply", value: "internal_error", called: true},
+		"not JSON":              {body: `{`, code: "malformed_message", value: "internal_error"},
+		"listing has no pair":   {body: `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}`, code: "semantic_loss", value: "semantic_loss"},
+		"unknown agent":         {body: addBody, dest: "nobody", code: "no_translation_path", value: "internal_error"},
+		"source not allowed":    {body: addBody, settings: gateway.Settings{Constraints: policy.Constraints{RestrictSource: true}}, code: "policy_violation", value: "policy_violation"},
+		"no hops left":          {body: addBody, settings: gateway.Settings{Constraints: policy.Constraints{MaxHops: -1}}, code: "policy_violation", value: "policy_violation"},
+		"text without a choice": {body: text, code: "", value: "internal_error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, tc.settings, policy.Rules{Open: true})
+			if tc.agent != nil {
+				tc.agent(b.agent)
+			}
+			call := b.translate(t, tc.body)
+			if tc.dest != "" {
+				call.Agent = tc.dest
+			}
+			answer, err := b.Exchange(t.Context(), call)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if got := problem.From(err).Code; tc.code != "" && got != tc.code {
+				t.Errorf("code: got %s, want %s (%v)", got, tc.code, err)
+			}
+			if (len(b.agent.bodies) > 0) != tc.called {
+				t.Errorf("the agent was called %d times", len(b.agent.bodies))
+			}
+			if len(answer.Evidence) == 0 {
+				t.Fatal("no evidence")
+			}
+			last := claims(t, answer.Evidence[len(answer.Evidence)-1])
+			if got, _ := last.Ext.String(ect.ExtError); last.Act != ect.ActTranslateError || got != tc.value {
+				t.Errorf("got %s %q, want aepb.error %q", last.Act, got, tc.value)
+			}
+			if source := claims(t, call.Evidence[0]); len(last.Parents) != 1 || last.Parents[0] != source.ID || last.Workflow != source.Workflow {
+				t.Errorf("parents %v", last.Parents)
+			}
+			if !has(t, b, last.ID) {
+				t.Error("the error ECT is not on record")
+			}
+			if _, again := b.Exchange(t.Context(), call); again == nil || problem.From(again).Code != problem.From(err).Code {
+				t.Errorf("the repetition got %v, the first got %v", again, err)
+			}
+		})
+	}
+}
+
+// Refusals before step 5 cost little and leave no ECT.
+func TestCheapRefusals(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gateway.Settings{}, policy.Rules{Callers: []string{"spiffe://example.com/somebody-else"}})
+	stranger := b.call(addBody)
+	_, err := b.Exchange(t.Context(), stranger)
+	var forbidden *policy.Forbidden
+	if !errors.As(err, &forbidden) {
+		t.Errorf("a caller who is not on the list: got %v", err)
+	}
+	for range 200 {
+		if _, err = b.Exchange(t.Context(), stranger); !errors.As(err, &forbidden) {
+			break
+		}
+	}
+	var exceeded *limit.ExceededError
+	if !errors.As(err, &exceeded) {
+		t.Errorf("a flood: got %v", err)
+	}
+	other := stranger
+	other.Caller = identity.Caller{Peer: ect.Peer{ID: "spiffe://example.com/other"}}
+	if _, err := b.Exchange(t.Context(), other); errors.As(err, &exceeded) {
+		t.Error("another source is limited by the flood of the first")
+	}
+}
+
+func TestECTRequired(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gateway.Settings{RequireECT: true}, policy.Rules{Open: true})
+	if _, err := b.Exchange(t.Context(), b.call(addBody)); !errors.Is(err, ect.ErrRequired) {
+		t.Errorf("native door: got %v", err)
+	}
+	b = newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	call := b.call(addBody)
+	call.Entrance, call.To = transport.Translate, mcp.Binding
+	if _, err := b.Exchange(t.Context(), call); !errors.Is(err, ect.ErrRequired) {
+		t.Errorf("translate endpoint: got %v", err)
+	}
+}
+
+func TestUnattestedConversationIsOneLineage(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	turn := strings.Replace(addBody, `"messageId":"m1"`, `"messageId":"m1","contextId":"c1"`, 1)
+	var last ect.Claims
+	for i := range 10 {
+		answer, err := b.Exchange(t.Context(), b.call(turn))
+		if err != nil {
+			t.Fatalf("turn %d: %v", i+1, err)
+		}
+		request := claims(t, answer.Evidence[0])
+		if i == 0 && len(request.Parents) != 0 {
+			t.Error("the first turn is no root")
+		}
+		if i > 0 && (len(request.Parents) != 1 || request.Parents[0] != last.ID || request.Workflow != last.Workflow) {
+			t.Errorf("turn %d does not descend from the one before", i+1)
+		}
+		if unattested, _ := request.Ext.Bool(ect.ExtSourceUnattested); !unattested {
+			t.Error("an unattested source is not marked")
+		}
+		last = claims(t, answer.Evidence[1])
+	}
+}
+
+// A source's lineage that already went through us is a loop; three foreign
+// translations on the way are one too many with ours.
+func TestHopsAndLoops(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		self bool
+		hops int
+		want policy.Constraint
+	}{
+		"two hops before us":    {hops: 2},
+		"three hops before us":  {hops: 3, want: policy.ConstraintHops},
+		"we are on the way":     {hops: 1, self: true, want: policy.ConstraintLoop},
+		"an unknown ancestor":   {hops: -1, want: policy.ConstraintLineage},
+		"no translation at all": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+			// The caller is a gateway: its ECT is a translation itself.
+			signer := b.caller
+			if tc.self {
+				signer = b.self
+			}
+			var tokens []string
+			var parents []ect.ID
+			if tc.hops < 0 {
+				parents, tc.hops = []ect.ID{ect.NewID()}, 1
+			}
+			workflow := string(ect.NewID())
+			for i := range tc.hops {
+				out := ""
+				if i == tc.hops-1 {
+					signer, out = b.caller, ect.Hash([]byte(addBody))
+				}
+				if tc.self && i == tc.hops-1 {
+					own, err := b.self.Signer(t, nil).Sign(ect.Claims{Audience: []string{string(b.self.ID)}, Workflow: workflow, Act: ect.ActTranslate})
+					if err != nil {
+						t.Fatal(err)
+					}
+					parents, tokens = []ect.ID{own.ID()}, append(tokens, own.Compact())
+				}
+				token, err := signer.Signer(t, nil).Sign(ect.Claims{
+					Audience: []string{string(b.self.ID)}, Workflow: workflow, Act: ect.ActTranslate, Parents: parents, OutputHash: out,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				parents, tokens = []ect.ID{token.ID()}, append(tokens, token.Compact())
+			}
+			call := b.call(addBody, tokens...)
+			_, err := b.Exchange(t.Context(), call)
+			var denied *policy.Denied
+			if tc.want == "" && err != nil || tc.want != "" && (!errors.As(err, &denied) || denied.Constraint != tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestSameMessageWhileItIsWorkedOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+		b.agent.gate, b.agent.entered = make(chan struct{}), make(chan struct{}, 1)
+		call := b.translate(t, addBody)
+		done := make(chan error)
+		go func() {
+			_, err := b.Exchange(t.Context(), call)
+			done <- err
+		}()
+		<-b.agent.entered
+		var busy *problem.InProgressError
+		if _, err := b.Exchange(t.Context(), call); !errors.As(err, &busy) {
+			t.Errorf("got %v, want in_progress", err)
+		}
+		close(b.agent.gate)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestDeadlineOfTheAgent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, gateway.Settings{Timeout: time.Second}, policy.Rules{Open: true})
+		b.agent.gate, b.agent.entered = make(chan struct{}), make(chan struct{}, 1)
+		began := time.Now()
+		_, err := b.Exchange(t.Context(), b.translate(t, addBody))
+		var timeout *transport.TimeoutError
+		if !errors.As(err, &timeout) || time.Since(began) != time.Second {
+			t.Errorf("got %v after %s", err, time.Since(began))
+		}
+	})
+}
+
+func TestTranslateOnly(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gateway.Settings{}, policy.Rules{})
+	const body = `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hello"}]}}}`
+	call := b.translate(t, body)
+	call.Agent = ""
+	answer, err := b.Exchange(t.Context(), call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := claims(t, answer.Evidence[0])
+	if len(answer.Evidence) != 1 || token.OutputHash != ect.Hash(answer.Wire.Body) || answer.Wire.Binding != mcp.Binding {
+		t.Errorf("got %d ECTs for %s", len(answer.Evidence), answer.Wire.Binding)
+	}
+	if got := string(answer.Wire.Body); !strings.Contains(got, `"tools/call"`) || !strings.Contains(got, `"message":"hello"`) {
+		t.Errorf("got %s", got)
+	}
+}
+
+// The destination's own ECT becomes the parent of the reply's; a broken one
+// makes its answer untrustworthy.
+func TestEvidenceOfTheDestination(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	var own ect.Token
+	b.agent.evidence = func(_, reply []byte) []string {
+		var err error
+		own, err = b.server.Signer(t, nil).Sign(ect.Claims{
+			Audience: []string{string(b.self.ID)}, Act: "receive_task", OutputHash: ect.Hash(reply),
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		return []string{own.Compact()}
+	}
+	answer, err := b.Exchange(t.Context(), b.translate(t, addBody))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reply := claims(t, answer.Evidence[1]); len(reply.Parents) != 1 || reply.Parents[0] != own.ID() {
+		t.Errorf("parents of leg 2: %v, want %s", reply.Parents, own.ID())
+	}
+	outsider := ecttest.NewParty(t, b.server.ID)
+	b.agent.evidence = func(_, reply []byte) []string {
+		return []string{ecttest.Mint(t, outsider, ecttest.Recipe{Claims: ect.Claims{
+			Audience: []string{string(b.self.ID)}, OutputHash: ect.Hash(reply),
+		}})}
+	}
+	var bad *transport.BadReplyError
+	if _, err := b.Exchange(t.Context(), b.translate(t, addBody)); !errors.As(err, &bad) {
+		t.Errorf("a forged ECT of the destination: got %v", err)
+	}
+}
+
+// A message from a translator that drops content never leaves.
+func TestSemanticLossStopsTheRoad(t *testing.T) {
+	t.Parallel()
+	permit, err := policy.Evaluate(policy.Request{Caller: "spiffe://example.com/c", Self: "spiffe://example.com/gateway", Native: true, Rules: policy.Rules{Open: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	loss := canonical.Loss{Code: canonical.LossContent, Path: "/body", Fate: canonical.Dropped}
+	var lost *policy.SemanticLossError
+	if err := permit.Judge([]policy.Loss{{Code: string(loss.Code), Semantic: loss.Semantic(), Text: loss.String()}}); !errors.As(err, &lost) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := transport.Seal(ect.Receipt{}, translators.Wire{Body: []byte("{}")}); !errors.Is(err, transport.ErrUnsealed) {
+		t.Errorf("sealed without a receipt: %v", err)
+	}
+}
+
+// Two tokens that name each other would leave nobody to answer for the message.
+func TestRingOfTokens(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	one, two := ect.NewID(), ect.NewID()
+	mint := func(id, parent ect.ID) string {
+		return ecttest.Mint(t, b.caller, ecttest.Recipe{Claims: ect.Claims{
+			ID: id, Parents: []ect.ID{parent}, Audience: []string{string(b.self.ID)}, OutputHash: ect.Hash([]byte(addBody)),
+		}})
+	}
+	call := b.translate(t, addBody)
+	call.Evidence = []string{mint(one, two), mint(two, one)}
+	var malformed *ect.MalformedError
+	if _, err := b.Exchange(t.Context(), call); !errors.As(err, &malformed) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,106 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/telemetry"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// operationInvoke is what the road carries, as callers lists name it (R2).
+const operationInvoke = string(canonical.OpInvoke)
+
+// DefaultTimeout is how long an agent may take to answer.
+const DefaultTimeout = 60 * time.Second
+
+// Settings is what an operator decides about the road.
+type Settings struct {
+	Constraints policy.Constraints // translation policy (AEPB, Translation Policy)
+	Gateways    []ect.Identity     // peers that may carry other agents' ECTs (R2)
+	RequireECT  bool               // no unattested message at native doors either (R3)
+	Timeout     time.Duration      // zero: DefaultTimeout
+	Version     string             // of this gateway: aepb.agent_version
+}
+
+// Deps is what a Gateway is built from. Every field is required.
+type Deps struct {
+	Registry      *translators.Registry
+	Directory     *directory.Directory
+	Dialers       map[canonical.Binding]transport.Dialer
+	Signer        *ect.Signer
+	Verifier      *ect.Verifier
+	Recorder      *ect.Recorder
+	Evidence      ect.Store
+	Answers       Answers
+	Conversations Conversations
+	Limiter       *limit.Limiter
+	Metrics       *telemetry.Metrics
+	Logger        *slog.Logger
+	Now           func() time.Time
+	NewID         func() string // a fresh UUID
+}
+
+// Gateway is the road. It is safe for concurrent use.
+type Gateway struct {
+	Deps
+	settings Settings
+}
+
+var _ transport.Exchanger = (*Gateway)(nil)
+
+// New builds the road.
+func New(settings Settings, deps Deps) (*Gateway, error) {
+	for _, missing := range []bool{
+		deps.Registry == nil, deps.Directory == nil, deps.Dialers == nil, deps.Signer == nil,
+		deps.Verifier == nil, deps.Recorder == nil, deps.Evidence == nil, deps.Answers == nil,
+		deps.Conversations == nil, deps.Limiter == nil, deps.Metrics == nil, deps.Logger == nil,
+		deps.Now == nil, deps.NewID == nil,
+	} {
+		if missing {
+			return nil, errors.New("gateway: incomplete Deps")
+		}
+	}
+	if settings.Timeout <= 0 {
+		settings.Timeout = DefaultTimeout
+	}
+	return &Gateway{Deps: deps, settings: settings}, nil
+}
+
+// Self is the gateway's own identity.
+func (g *Gateway) Self() ect.Identity { return g.Signer.Issuer() }
+
+// Describe answers discovery from the directory (R8), to those who may call.
+func (g *Gateway) Describe(ctx context.Context, q transport.Inquiry) (*canonical.Description, error) {
+	if err := g.limit(q.Caller, q.Address); err != nil {
+		return nil, err
+	}
+	agent, ok := g.Directory.Find(q.Agent)
+	if !ok {
+		return nil, &problem.UnknownAgentError{Agent: q.Agent}
+	}
+	if err := admit(q.Caller, agent.Rules); err != nil {
+		return nil, err
+	}
+	description, _, err := g.Directory.Describe(ctx, agent, agent.Endpoint(q.Binding), q.Caller.ID)
+	return description, err
+}
+
+// admit judges who may ask about an agent: those who may call it. A prefix of
+// the trust domain does not let the nameless in.
+func admit(caller identity.Caller, rules policy.Rules) error {
+	if caller.Anonymous && !rules.Open {
+		return &policy.Forbidden{Constraint: policy.ConstraintCallers}
+	}
+	return policy.Admit(caller.ID, rules, operationInvoke)
+}

@@ -1,0 +1,147 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// The values of aepb.leg (R1).
+const (
+	legRequest = "request"
+	legReply   = "reply"
+)
+
+// leg is one translation: what goes in, and for whom its evidence is.
+type leg struct {
+	name         string
+	id           ect.ID // of the token that this leg signs
+	message      *canonical.Message
+	from         []byte // the octets that were decoded
+	encoder      translators.Translator
+	target       translators.Target
+	source, dest canonical.Binding
+	parents      []ect.ID
+	audience     []string
+}
+
+// leg encodes, judges, signs and records one translation. Nothing may be
+// forwarded or answered without the receipt that it returns (AEPB, Gateway
+// Requirements item 3).
+func (g *Gateway) leg(ctx context.Context, x *exchange, l leg) (translators.Wire, ect.Receipt, error) {
+	wire, added, err := l.encoder.Encode(l.message, l.target)
+	if err != nil {
+		return translators.Wire{}, ect.Receipt{}, err
+	}
+	losses := slices.Concat(l.message.Losses, added)
+	g.countLosses(l, losses)
+	if err := x.permit.Judge(judged(losses)); err != nil {
+		return translators.Wire{}, ect.Receipt{}, err
+	}
+	token, err := g.Signer.Sign(ect.Claims{
+		ID: l.id, Act: ect.ActTranslate, Audience: l.audience, Workflow: x.workflow, Parents: l.parents,
+		InputHash: ect.Hash(l.from), OutputHash: ect.Hash(wire.Body),
+		Ext: g.translationExt(x, l, losses),
+	})
+	if err != nil {
+		return translators.Wire{}, ect.Receipt{}, err
+	}
+	receipt, err := g.Recorder.Record(ctx, token)
+	if err != nil {
+		return translators.Wire{}, ect.Receipt{}, &problem.RecordingError{Err: err}
+	}
+	g.Metrics.Issued(string(ect.ActTranslate), ect.L2)
+	if l.name == legRequest {
+		x.requestID = l.id
+	} else {
+		x.replyID = l.id
+	}
+	x.issued = append(x.issued, token.Compact())
+	x.losses = append(x.losses, losses...)
+	return wire, receipt, nil
+}
+
+// translationExt is the ext claim of a translation ECT (AEPB, Gateway as DAG
+// Node), plus what R1, R3 and R10 add.
+func (g *Gateway) translationExt(x *exchange, l leg, losses []canonical.Loss) ect.Ext {
+	warnings := make([]string, len(losses))
+	for i, loss := range losses {
+		warnings[i] = loss.String()
+	}
+	ext := g.commonExt(x)
+	ext.SetString(ect.ExtSourceProtocol, string(l.source))
+	ext.SetString(ect.ExtDestProtocol, string(l.dest))
+	ext.SetString(ect.ExtLeg, l.name)
+	ext.SetWarnings(warnings)
+	return ext
+}
+
+func (g *Gateway) commonExt(x *exchange) ect.Ext {
+	ext := ect.Ext{}
+	ext.SetString(ect.ExtGatewayID, string(g.Self()))
+	ext.SetString(ect.ExtAgentVersion, g.settings.Version)
+	ext.SetString(ect.ExtCaller, string(x.call.Caller.ID))
+	if len(x.evidence.sources) == 0 {
+		ext[ect.ExtSourceUnattested] = json.RawMessage("true")
+	}
+	return ext
+}
+
+func judged(losses []canonical.Loss) []policy.Loss {
+	out := make([]policy.Loss, len(losses))
+	for i, loss := range losses {
+		out[i] = policy.Loss{Code: string(loss.Code), Semantic: loss.Semantic(), Text: loss.String()}
+	}
+	return out
+}
+
+func (g *Gateway) countLosses(l leg, losses []canonical.Loss) {
+	for _, loss := range losses {
+		g.Metrics.Lost(string(l.source), string(l.dest), string(loss.Code), string(loss.Fate))
+	}
+}
+
+// decodeRequest reads the caller's message. The road carries invocations; what
+// has no counterpart in the other protocol is semantic_loss (R7).
+func (g *Gateway) decodeRequest(x *exchange) (*canonical.Message, error) {
+	message, err := x.source.Decode(x.call.Wire)
+	if err != nil {
+		return nil, err
+	}
+	if message.Op != canonical.OpInvoke || message.Phase != canonical.PhaseRequest {
+		loss := canonical.Loss{Code: canonical.LossOperation, Path: "/" + string(message.Op), Fate: canonical.Dropped}
+		return nil, x.permit.Judge(judged([]canonical.Loss{loss}))
+	}
+	x.wireID = message.Correlation.WireID
+	message.From = canonical.Party{ID: string(x.call.Caller.ID), Name: message.From.Name, Version: message.From.Version}
+	return message, nil
+}
+
+func decodeReply(x *exchange, reply transport.Reply) (*canonical.Message, error) {
+	wire := reply.Wire
+	wire.Binding, wire.Version, wire.Re = x.dest.Info().Binding, x.endpoint.Version, canonical.OpInvoke
+	message, err := x.dest.Decode(wire)
+	if err != nil {
+		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "not a reply of " + string(wire.Binding)}
+	}
+	return message, nil
+}
+
+// audience is who must be able to verify leg 1: the destination and we (R4).
+func (g *Gateway) audience(x *exchange) []string {
+	switch {
+	case x.call.Agent == "":
+		return []string{string(x.call.Caller.ID), string(g.Self())}
+	case x.agent.ID != "":
+		return []string{string(x.agent.ID), string(g.Self())}
+	default:
+		return []string{x.endpoint.URL, string(g.Self())}
+	}
+}

@@ -1,0 +1,271 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/telemetry"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// agent plays an MCP server at the other end of a dialer: it answers each
+// sealed call with a fixed result, and keeps what it got.
+type agent struct {
+	mu       sync.Mutex
+	result   string // of tools/call; empty: {"content":[…],"structuredContent":{"sum":3}}
+	evidence func(request, reply []byte) []string
+	fail     error
+	gate     chan struct{} // if set, an answer waits for it
+	entered  chan struct{}
+	bodies   [][]byte
+	tokens   [][]string
+}
+
+func (a *agent) Describe(_ context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
+	e.Version = mcp.Modern
+	return &canonical.Description{Name: "calculator", Capabilities: []canonical.Capability{
+		{ID: "add", Profile: canonical.ProfileTyped, InputSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}`)},
+		{ID: "echo", Profile: canonical.ProfileTyped, InputSchema: json.RawMessage(`{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}`)},
+	}}, e, nil
+}
+
+func (a *agent) Dial(ctx context.Context, _ transport.Endpoint, sealed transport.Sealed) (transport.Reply, error) {
+	wire, tokens, err := sealed.Open()
+	if err != nil {
+		return transport.Reply{}, err
+	}
+	a.mu.Lock()
+	a.bodies, a.tokens = append(a.bodies, wire.Body), append(a.tokens, tokens)
+	a.mu.Unlock()
+	if a.gate != nil {
+		a.entered <- struct{}{}
+		select {
+		case <-a.gate:
+		case <-ctx.Done():
+			return transport.Reply{}, &transport.TimeoutError{Agent: "calculator"}
+		}
+	}
+	if a.fail != nil {
+		return transport.Reply{}, a.fail
+	}
+	var request struct{ ID json.RawMessage }
+	if err := json.Unmarshal(wire.Body, &request); err != nil {
+		return transport.Reply{}, err
+	}
+	result := a.result
+	if result == "" {
+		result = `{"resultType":"complete","content":[{"type":"text","text":"{\"sum\":3}"}],"structuredContent":{"sum":3}}`
+	}
+	reply := transport.Reply{Wire: translators.Wire{
+		Media: "application/json", Body: fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, request.ID, result),
+	}}
+	if a.evidence != nil {
+		reply.Evidence = a.evidence(wire.Body, reply.Wire.Body)
+	}
+	return reply, nil
+}
+
+type closed struct{}
+
+func (closed) Allow(string)    {}
+func (closed) Disallow(string) {}
+
+// bed is a road with one caller and one agent.
+type bed struct {
+	*gateway.Gateway
+	agent  *agent
+	caller *ecttest.Party
+	self   *ecttest.Party
+	server *ecttest.Party
+	memory *state.Memory
+	now    time.Time
+}
+
+func newBed(t *testing.T, settings gateway.Settings, rules policy.Rules) *bed {
+	t.Helper()
+	b := &bed{
+		agent: &agent{}, now: time.Now(),
+		caller: ecttest.NewParty(t, "spiffe://example.com/client"),
+		self:   ecttest.NewParty(t, "spiffe://example.com/gateway"),
+		server: ecttest.NewParty(t, "spiffe://example.com/agents/calculator"),
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	clock := func() time.Time { return b.now }
+	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
+	memory, err := state.New(state.Config{}, state.Deps{Now: clock})
+	must(err)
+	b.memory = memory
+	registry, err := translators.NewRegistry(a2a.New(translators.Config{}), mcp.New(translators.Config{}))
+	must(err)
+	list, err := directory.New(directory.Deps{
+		Describers: map[canonical.Binding]transport.Describer{mcp.Binding: b.agent}, Egress: closed{}, Now: clock, Logger: logger,
+	})
+	must(err)
+	must(list.Put(directory.Agent{
+		Name: "calculator", ID: b.server.ID, Rules: rules,
+		Endpoints: []directory.Endpoint{{Binding: mcp.Binding, URL: "https://calculator.example/mcp"}},
+	}))
+	verifier, err := ect.NewVerifier(ect.VerifierDeps{
+		Keys: ecttest.KeysOf(b.caller, b.self, b.server), Replay: memory, Audience: []string{string(b.self.ID)}, Now: clock,
+	})
+	must(err)
+	recorder, err := ect.NewRecorder(ect.RecorderDeps{Store: memory})
+	must(err)
+	limiter, err := limit.New(limit.Config{Rate: 100, Burst: 100}, limit.Deps{Now: clock})
+	must(err)
+	metrics, err := telemetry.New(telemetry.Deps{Bindings: registry.Bindings()})
+	must(err)
+	b.Gateway, err = gateway.New(settings, gateway.Deps{
+		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{mcp.Binding: b.agent},
+		Signer: b.self.Signer(t, clock), Verifier: verifier, Recorder: recorder, Evidence: memory, Answers: memory,
+		Conversations: memory, Limiter: limiter, Metrics: metrics, Logger: logger, Now: clock,
+		NewID: func() string { return string(ect.NewID()) },
+	})
+	must(err)
+	return b
+}
+
+const addBody = `{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"add","input":{"a":1,"b":2}}}]}}}`
+
+func (b *bed) call(body string, tokens ...string) transport.Call {
+	return transport.Call{
+		Agent: "calculator", Caller: identity.Caller{Peer: b.caller.Peer()}, Address: "127.0.0.1", Evidence: tokens,
+		Wire: translators.Wire{Binding: a2a.Binding, Media: "application/json", Body: []byte(body)},
+	}
+}
+
+// translate is the same call at the translate endpoint, with an ECT.
+func (b *bed) translate(t *testing.T, body string) transport.Call {
+	t.Helper()
+	c := b.call(body, b.source(t, body, nil))
+	c.Entrance, c.To = transport.Translate, mcp.Binding
+	return c
+}
+
+func (b *bed) source(t *testing.T, body string, parents []ect.ID) string {
+	t.Helper()
+	token, err := b.caller.Signer(t, func() time.Time { return b.now }).Sign(ect.Claims{
+		Audience: []string{string(b.self.ID)}, Workflow: string(ect.NewID()), Act: "send_task",
+		Parents: parents, OutputHash: ect.Hash([]byte(body)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token.Compact()
+}
+
+func claims(t *testing.T, compact string) ect.Claims {
+	t.Helper()
+	c, _, err := ect.ParseUnverified(compact)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestBothLegsAreProven(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gateway.Settings{Version: "1.2.3"}, policy.Rules{Open: true})
+	call := b.translate(t, addBody)
+	answer, err := b.Exchange(t.Context(), call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(answer.Evidence) != 2 || len(b.agent.bodies) != 1 {
+		t.Fatalf("got %d ECTs and %d calls", len(answer.Evidence), len(b.agent.bodies))
+	}
+	source, request, reply := claims(t, call.Evidence[0]), claims(t, answer.Evidence[0]), claims(t, answer.Evidence[1])
+	sent := b.agent.bodies[0]
+	for name, ok := range map[string]bool{
+		"par of leg 1 is the source":      len(request.Parents) == 1 && request.Parents[0] == source.ID,
+		"par of leg 2 is leg 1":           len(reply.Parents) == 1 && reply.Parents[0] == request.ID,
+		"wid is the source's":             request.Workflow == source.Workflow && reply.Workflow == source.Workflow,
+		"inp_hash of leg 1":               request.InputHash == ect.Hash([]byte(addBody)),
+		"out_hash of leg 1":               request.OutputHash == ect.Hash(sent),
+		"out_hash of leg 2":               reply.OutputHash == ect.Hash(answer.Wire.Body),
+		"audience of leg 1":               strings.Join(request.Audience, " ") == string(b.server.ID)+" "+string(b.self.ID),
+		"audience of leg 2":               strings.Join(reply.Audience, " ") == string(b.caller.ID),
+		"leg 1 travelled with the call":   b.agent.tokens[0][0] == answer.Evidence[0],
+		"the reply answers id 7":          strings.Contains(string(answer.Wire.Body), `"id":7`),
+		"the call became tools/call":      strings.Contains(string(sent), `"tools/call"`),
+		"the sum came back":               strings.Contains(string(answer.Wire.Body), `"sum":3`),
+		"the task is completed":           strings.Contains(string(answer.Wire.Body), "TASK_STATE_COMPLETED"),
+		"leg 1 is in the evidence store":  has(t, b, request.ID),
+		"leg 2 is in the evidence store":  has(t, b, reply.ID),
+		"the source is in it too":         has(t, b, source.ID),
+		"no mark of an unattested source": request.Ext[ect.ExtSourceUnattested] == nil,
+	} {
+		if !ok {
+			t.Errorf("not so: %s", name)
+		}
+	}
+	for key, want := range map[string]string{
+		ect.ExtSourceProtocol: "a2a-v1", ect.ExtDestProtocol: "mcp-v1", ect.ExtGatewayID: string(b.self.ID),
+		ect.ExtLeg: "request", ect.ExtCaller: string(b.caller.ID), ect.ExtAgentVersion: "1.2.3",
+	} {
+		if got, _ := request.Ext.String(key); got != want {
+			t.Errorf("%s: got %q, want %q", key, got, want)
+		}
+	}
+}
+
+func has(t *testing.T, b *bed, id ect.ID) bool {
+	t.Helper()
+	_, ok, err := b.memory.Get(t.Context(), id)
+	return ok && err == nil
+}
+
+func TestRepetitionGetsTheStoredAnswer(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	call := b.translate(t, addBody)
+	first, err := b.Exchange(t.Context(), call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := b.Exchange(t.Context(), call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(first.Wire.Body) != string(second.Wire.Body) || strings.Join(first.Evidence, "") != strings.Join(second.Evidence, "") {
+		t.Error("the repetition got another answer")
+	}
+	if len(b.agent.bodies) != 1 {
+		t.Errorf("the agent was called %d times", len(b.agent.bodies))
+	}
+	other := call
+	other.Wire.Body = []byte(strings.Replace(addBody, `"b":2`, `"b":3`, 1))
+	var invalid *ect.InvalidError
+	if _, err := b.Exchange(t.Context(), other); !errors.As(err, &invalid) {
+		t.Errorf("another body with the same ECT: got %v", err)
+	}
+}

@@ -1,0 +1,259 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/dag"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/telemetry"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/limit"
+)
+
+// maxSignatures bounds the uncached signatures checked per message
+// (architecture section 5, step 4).
+const maxSignatures = 8
+
+// evidence is the ECTs that came with a message, verified.
+type evidence struct {
+	sources []ect.Verified // those that no other submitted one names as parent (R4)
+	parents []ect.Verified
+
+	path     dag.Path // the way that this message took (R1)
+	ancestry dag.Path // by the draft's letter; only where the operator counts so
+}
+
+// ancestors travel along behind our own token, newest first, as many as fit
+// with it in 8 KiB (R4): the sources, which a next gateway must resolve to see
+// where the translation path begins (R1), and the path's translate ECTs.
+func (e evidence) ancestors() []string {
+	const budget = 8<<10 - 2<<10 // our own token takes up to 2 KiB
+	var out []string
+	size := 0
+	add := func(compact string) {
+		if size += len(compact); size <= budget {
+			out = append(out, compact)
+		}
+	}
+	for _, v := range e.sources {
+		add(v.Compact())
+	}
+	for _, v := range e.parents {
+		if slices.ContainsFunc(e.path.Nodes, func(n dag.Node) bool { return n.ID == v.ID() }) {
+			add(v.Compact())
+		}
+	}
+	return out
+}
+
+// limit is step 3: per source, keyed by the verified identity, or by address
+// for callers who have none (AEPB, Gateway Requirements item 6).
+func (g *Gateway) limit(caller identity.Caller, address string) error {
+	key := limit.Identity(string(caller.ID))
+	if caller.Anonymous || caller.ID == "" {
+		key = limit.Address(address)
+	}
+	d := g.Limiter.Allow(key)
+	if !d.OK {
+		g.Metrics.RateLimited(d.Scope)
+	}
+	return d.Err()
+}
+
+// protocols finds both translators and the destination. An unknown agent is
+// kept for later: a stranger must not learn it before policy has spoken.
+func (g *Gateway) protocols(x *exchange) error {
+	source, ok := g.Registry.Translator(x.call.Wire.Binding)
+	if !ok {
+		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(x.call.To)}
+	}
+	x.source = source
+	to := x.call.To
+	if agent, ok := g.Directory.Find(x.call.Agent); ok {
+		x.agent = agent
+		if to == "" {
+			to = agent.Endpoint(source.Info().Binding).Binding
+		}
+	}
+	if x.dest, ok = g.Registry.Translator(to); !ok && (to != "" || x.call.Agent == "") {
+		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(to)}
+	}
+	return nil
+}
+
+// verify is step 4. A byte-identical repetition of a message that was answered
+// gets the stored answer (R6): done is then true.
+func (g *Gateway) verify(ctx context.Context, x *exchange) (answer transport.Answer, done bool, err error) {
+	if len(x.call.Evidence) == 0 {
+		return answer, false, nil
+	}
+	submitted, err := g.open(x.call.Evidence)
+	if err != nil {
+		return answer, false, err
+	}
+	body := ect.Hash(x.call.Wire.Body)
+	for _, s := range submitted {
+		check := ect.Check{Purpose: ect.Parent, Peer: x.call.Caller.Peer}
+		if s.source {
+			check.Purpose, check.Body = ect.Source, body
+		}
+		v, err := g.Verifier.Verify(ctx, s.compact, check)
+		var replayed *ect.ReplayedError
+		if errors.As(err, &replayed) {
+			return g.repeat(ctx, replayed.Key)
+		}
+		if err != nil {
+			g.Metrics.Verified(ect.L2, telemetry.VerifyResult(err))
+			return answer, false, err
+		}
+		g.Metrics.Verified(v.Level(), telemetry.VerifyResult(nil))
+		if s.source {
+			x.evidence.sources = append(x.evidence.sources, v)
+		} else {
+			x.evidence.parents = append(x.evidence.parents, v)
+		}
+	}
+	return answer, false, g.keep(ctx, x)
+}
+
+// replyEvidence verifies the ECTs that an agent sent with its answer: its own
+// newest one becomes the parent of leg 2, else leg 1 is (architecture section
+// 5, step 13). A broken one makes the answer untrustworthy.
+func (g *Gateway) replyEvidence(ctx context.Context, x *exchange, reply transport.Reply) ([]ect.ID, error) {
+	parents := []ect.ID{x.requestID}
+	if len(reply.Evidence) == 0 {
+		return parents, nil
+	}
+	submitted, err := g.open(reply.Evidence)
+	if err != nil {
+		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "its ECT is unreadable"}
+	}
+	parents = nil
+	for _, s := range submitted {
+		check := ect.Check{Purpose: ect.Parent}
+		if s.source {
+			check = ect.Check{Purpose: ect.Reply, Body: ect.Hash(reply.Wire.Body)}
+		}
+		v, err := g.Verifier.Verify(ctx, s.compact, check)
+		if err != nil {
+			g.Metrics.Verified(ect.L2, telemetry.VerifyResult(err))
+			return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "its ECT does not verify"}
+		}
+		g.Metrics.Verified(v.Level(), telemetry.VerifyResult(nil))
+		if err := g.Recorder.Keep(ctx, v); err != nil {
+			return nil, recording(err)
+		}
+		if s.source {
+			parents = append(parents, v.ID())
+		}
+	}
+	return parents, nil
+}
+
+type submission struct {
+	compact string
+	source  bool
+}
+
+// open tells sources from ancestors among the submitted tokens, unverified
+// (R4), sources first.
+func (g *Gateway) open(tokens []string) ([]submission, error) {
+	if len(tokens) > maxSignatures {
+		return nil, &ect.TooLargeError{What: "signatures to verify", Limit: maxSignatures}
+	}
+	sources, ancestors, err := ect.Heads(tokens)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]submission, 0, len(tokens))
+	for _, compact := range sources {
+		out = append(out, submission{compact: compact, source: true})
+	}
+	for _, compact := range ancestors {
+		out = append(out, submission{compact: compact})
+	}
+	return out, nil
+}
+
+// keep records what was verified and walks the translation path (R1).
+func (g *Gateway) keep(ctx context.Context, x *exchange) error {
+	inline := map[ect.ID]dag.Node{}
+	for _, v := range slices.Concat(x.evidence.sources, x.evidence.parents) {
+		inline[v.ID()] = dag.NodeOf(v)
+		if err := g.Recorder.Keep(ctx, v); err != nil {
+			return recording(err)
+		}
+	}
+	start := make([]dag.Node, 0, len(x.evidence.sources))
+	for _, v := range x.evidence.sources {
+		start = append(start, dag.NodeOf(v))
+	}
+	find := func(ctx context.Context, id ect.ID) (dag.Node, bool, error) {
+		if node, ok := inline[id]; ok {
+			return node, true, nil
+		}
+		record, ok, err := g.Evidence.Get(ctx, id)
+		return dag.NodeOfRecord(record), ok, err
+	}
+	var err error
+	if x.evidence.path, err = dag.LegPath(ctx, dag.Request, start, find, dag.DefaultLimit); err != nil {
+		return err
+	}
+	if g.settings.Constraints.HopScope == policy.ScopeAncestry {
+		x.evidence.ancestry, err = dag.Ancestry(ctx, start, find, dag.DefaultLimit)
+	}
+	return err
+}
+
+// recording says what a failure to keep evidence means: a jti that is taken is
+// the sender's fault, all else is trouble of the store.
+func recording(err error) error {
+	var conflict *ect.ConflictError
+	if errors.As(err, &conflict) {
+		return conflict
+	}
+	return &problem.RecordingError{Err: err}
+}
+
+// permit is step 5.
+func (g *Gateway) permit(x *exchange) error {
+	x.admitted = true
+	rules := x.agent.Rules
+	rules.RequireECT = rules.RequireECT || g.settings.RequireECT
+	if x.call.Agent == "" {
+		rules.Open = true // translating for a caller reaches nobody
+	}
+	destination := ""
+	if x.dest != nil {
+		destination = string(x.dest.Info().Binding)
+	}
+	permit, err := policy.Evaluate(policy.Request{
+		Caller: x.call.Caller.ID, Anonymous: x.call.Caller.Anonymous, Native: x.call.Entrance == transport.Native,
+		Agent: x.agent.Name, Rules: rules, Gateways: g.settings.Gateways, Operation: operationInvoke,
+		Source: string(x.source.Info().Binding), Dest: destination,
+		Evidence: x.evidence.sources, Path: x.evidence.path, Ancestry: x.evidence.ancestry, Self: g.Self(), Constraints: g.settings.Constraints,
+	})
+	if x.call.Agent != "" && x.agent.Name == "" && !errors.Is(err, ect.ErrRequired) {
+		return g.unknown(x)
+	}
+	var denied *policy.Denied
+	if errors.As(err, &denied) {
+		g.Metrics.Denied(denied.Constraint)
+	}
+	x.permit = permit
+	return err
+}
+
+// unknown is a destination that nobody listed: at a translate endpoint there
+// is then no path to it (R8).
+func (g *Gateway) unknown(x *exchange) error {
+	if x.call.Entrance == transport.Translate {
+		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(x.call.To), Detail: "unknown_agent"}
+	}
+	return &problem.UnknownAgentError{Agent: x.call.Agent}
+}

@@ -1,0 +1,407 @@
+package a2a
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// keySigned is the leftover that tells whether a card is still the one that
+// was signed: a hash of how it is written without its signatures.
+const keySigned = profile.ExtensionURI + "#signed"
+
+// What a description without these gets on a card, where they are required.
+const (
+	plainVersion = "0"
+	plainTag     = "agent"
+	mcpTag       = "mcp"
+)
+
+// extensionAbout describes our entry in a card's list of extensions.
+const extensionAbout = "Input and output schemas of skills, for typed invocation."
+
+func (t *Translator) decodeCard(w translators.Wire) (*canonical.Message, error) {
+	if err := rawjson.Check(w.Body, t.cfg.BodyLimit, t.cfg.Depth); err != nil {
+		return nil, err
+	}
+	m := arrived(w)
+	m.Op, m.Phase = canonical.OpDescribe, canonical.PhaseResponse
+	d := &decoder{}
+	description, err := d.card(w.Body)
+	if err != nil {
+		return m, err
+	}
+	m.Body, m.Losses = description, d.losses
+	return m, nil
+}
+
+func (d *decoder) card(body []byte) (*canonical.Description, error) {
+	r := d.open(body, "", cardMembers)
+	if d.err == nil && !r.Has("supportedInterfaces") && (r.Has("url") || r.Has("protocolVersion")) {
+		return nil, unsupportedVersion()
+	}
+	c := &canonical.Description{
+		Name: r.text("name"), Version: r.text("version"), Description: r.text("description"),
+		DocumentationURL: r.text("documentationUrl"), IconURL: r.text("iconUrl"),
+		InputModes: r.texts("defaultInputModes"), OutputModes: r.texts("defaultOutputModes"),
+	}
+	if c.Name == "" {
+		r.fail("name", "required")
+	}
+	c.Provider = d.provider(r)
+	c.Interfaces = d.interfaces(r)
+	c.Versions = versionsOf(c.Interfaces)
+	for i, element := range r.list("skills") {
+		c.Capabilities = append(c.Capabilities, d.capability(element, at("/skills", i), c.Capabilities))
+	}
+	params := d.params(r)
+	for i := range c.Capabilities {
+		params.skill(&c.Capabilities[i])
+	}
+	params.card(c)
+	signatures := r.Take("signatures")
+	c.Extensions = result(params.ext, r.leftover())
+	if d.err != nil {
+		return nil, d.err
+	}
+	sign(c, signatures)
+	return c, nil
+}
+
+// sign keeps signatures with the hash of what they were made for.
+func sign(c *canonical.Description, signatures json.RawMessage) {
+	if signatures == nil {
+		return
+	}
+	left := rawjson.NewBuilder().Merge(c.Extensions[Binding]).Raw("signatures", signatures)
+	if hash := signedHash(c); hash != "" {
+		left.String(keySigned, hash)
+	}
+	c.Extensions = result(c.Extensions, left.Bytes())
+}
+
+func signedHash(c *canonical.Description) string {
+	card, err := (&encoder{m: &canonical.Message{}, home: true}).unsigned(c)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(card)
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+func (d *decoder) provider(r *reader) *canonical.Provider {
+	raw := r.value("provider")
+	if raw == nil {
+		return nil
+	}
+	o := d.open(raw, "/provider", providerMembers)
+	p := &canonical.Provider{Organization: o.text("organization"), URL: o.text("url")}
+	if rest := o.leftover(); rest != nil {
+		r.keep("provider", rest)
+	}
+	return p
+}
+
+// interfaces reads where an agent is reached. The canonical form has no room
+// for leftovers, so a list that has any is kept whole.
+func (d *decoder) interfaces(r *reader) []canonical.Interface {
+	raw := r.value("supportedInterfaces")
+	if raw == nil {
+		return nil
+	}
+	elements, ok := rawjson.Elements(raw)
+	if !ok {
+		r.fail("supportedInterfaces", "not an array")
+	}
+	var list []canonical.Interface
+	for i, element := range elements {
+		o := d.open(element, at("/supportedInterfaces", i), interfaceMembers)
+		list = append(list, canonical.Interface{
+			URL: o.text("url"), Transport: o.text("protocolBinding"),
+			Version: o.text("protocolVersion"), Tenant: o.text("tenant"),
+		})
+	}
+	if !rawjson.Equal(arrayOf(writeInterfaces(list)), raw) {
+		r.keep("supportedInterfaces", raw)
+	}
+	return list
+}
+
+func writeInterfaces(list []canonical.Interface) []json.RawMessage {
+	out := make([]json.RawMessage, len(list))
+	for i, f := range list {
+		out[i] = rawjson.NewBuilder().Optional("url", f.URL).Optional("protocolBinding", f.Transport).
+			Optional("tenant", f.Tenant).Optional("protocolVersion", f.Version).Bytes()
+	}
+	return out
+}
+
+func versionsOf(list []canonical.Interface) []string {
+	var versions []string
+	for _, f := range list {
+		if f.Version != "" && !slices.Contains(versions, f.Version) {
+			versions = append(versions, f.Version)
+		}
+	}
+	return versions
+}
+
+func (d *decoder) capability(raw json.RawMessage, path string, before []canonical.Capability) canonical.Capability {
+	r := d.open(raw, path, skillMembers)
+	c := canonical.Capability{
+		ID: r.text("id"), Title: r.text("name"), Description: r.text("description"), Profile: canonical.ProfileMessage,
+		Tags: r.texts("tags"), Examples: r.texts("examples"),
+		InputModes: r.texts("inputModes"), OutputModes: r.texts("outputModes"),
+	}
+	if c.ID == "" || slices.ContainsFunc(before, func(other canonical.Capability) bool { return other.ID == c.ID }) {
+		r.fail("id", "required, and once only")
+	}
+	c.Extensions = result(nil, r.leftover())
+	return c
+}
+
+func (e *encoder) card(c *canonical.Description) (json.RawMessage, error) {
+	card, err := e.unsigned(c)
+	if err != nil {
+		return nil, err
+	}
+	e.declareCard(c)
+	left := rawjson.Parse(orEmpty(c.Extensions[Binding]), "")
+	signatures := left.Take("signatures")
+	if signatures == nil {
+		return card, nil
+	}
+	if hash, _ := rawjson.Unquote(left.Take(keySigned)); hash == "" || hash != signedHash(c) {
+		e.drop(canonical.LossSignature, "/body/extensions/"+string(Binding)+"/signatures")
+		return card, nil
+	}
+	return rawjson.NewBuilder().Merge(card).Raw("signatures", signatures).Bytes(), nil
+}
+
+// unsigned writes a card but for its signatures. Members that A2A requires and
+// the description lacks are filled in.
+func (e *encoder) unsigned(c *canonical.Description) (json.RawMessage, error) {
+	if len(c.Capabilities) == 0 || len(c.Interfaces) == 0 || c.Name == "" {
+		return nil, &canonical.Error{Code: canonical.CodeCardUnavailable, Message: "a card needs a name, a place to reach the agent, and a skill"}
+	}
+	left := rawjson.Parse(orEmpty(c.Extensions[Binding]), "")
+	left.Take(keySigned)
+	w := newWriter(left.Rest(), cardMembers)
+	w.text("name", c.Name)
+	w.required("description", firstOf(c.Description, c.Instructions, c.Name))
+	w.b.Raw("supportedInterfaces", e.interfaces(c.Interfaces, w.form("supportedInterfaces")))
+	w.b.Raw("provider", provider(c.Provider, w.form("provider")))
+	w.required("version", firstOf(c.Version, plainVersion))
+	w.text("documentationUrl", c.DocumentationURL)
+	w.b.Raw("capabilities", e.cardCapabilities(c, w.form("capabilities")))
+	for _, name := range []string{"securitySchemes", "securityRequirements"} {
+		w.b.Raw(name, w.form(name))
+	}
+	w.modes("defaultInputModes", c.InputModes)
+	w.modes("defaultOutputModes", c.OutputModes)
+	skills := make([]json.RawMessage, len(c.Capabilities))
+	for i := range c.Capabilities {
+		skills[i] = e.capability(&c.Capabilities[i])
+	}
+	w.list("skills", skills)
+	w.text("iconUrl", c.IconURL)
+	return w.bytes(), nil
+}
+
+func orEmpty(raw json.RawMessage) json.RawMessage {
+	if raw == nil {
+		return json.RawMessage("{}")
+	}
+	return raw
+}
+
+func firstOf(values ...string) string {
+	for _, value := range values {
+		if value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
+// required writes a text that a card must have; the form "" of a card that had
+// it empty stands before what was filled in.
+func (w *writer) required(name, value string) {
+	if form := w.form(name); string(form) == `""` {
+		w.b.Raw(name, form)
+		return
+	}
+	w.b.String(name, value)
+}
+
+func (w *writer) modes(name string, modes []string) {
+	if i := slices.IndexFunc(w.rest, func(m rawjson.Member) bool { return m.Name == name }); len(modes) == 0 && i < 0 {
+		modes = []string{"text/plain", "application/json"}
+	}
+	w.texts(name, modes)
+}
+
+func (e *encoder) interfaces(list []canonical.Interface, form json.RawMessage) json.RawMessage {
+	if form != nil {
+		d := &decoder{}
+		r := d.open(rawjson.NewBuilder().Raw("supportedInterfaces", form).Bytes(), "", cardMembers)
+		if said := d.interfaces(r); d.err == nil && slices.Equal(said, list) {
+			return form
+		}
+	}
+	return arrayOf(writeInterfaces(list))
+}
+
+func provider(p *canonical.Provider, form json.RawMessage) json.RawMessage {
+	if p == nil {
+		if string(form) == "null" {
+			return form
+		}
+		return nil
+	}
+	if form == nil || form[0] != '{' {
+		form = nil
+	}
+	w := newWriter(form, providerMembers)
+	w.text("organization", p.Organization)
+	w.text("url", p.URL)
+	return w.bytes()
+}
+
+func (e *encoder) capability(c *canonical.Capability) json.RawMessage {
+	w := newWriter(c.Extensions[Binding], skillMembers)
+	w.text("id", c.ID)
+	w.required("name", firstOf(c.Title, c.ID))
+	w.required("description", firstOf(c.Description, c.Title, c.ID))
+	tags := c.Tags
+	if i := slices.IndexFunc(w.rest, func(m rawjson.Member) bool { return m.Name == "tags" }); len(tags) == 0 && i < 0 {
+		tags = e.tags(c)
+	}
+	w.texts("tags", tags)
+	w.texts("examples", c.Examples)
+	w.texts("inputModes", c.InputModes)
+	w.texts("outputModes", c.OutputModes)
+	w.b.Raw("securityRequirements", w.form("securityRequirements"))
+	return w.bytes()
+}
+
+// hints are the MCP tool annotations that say something to a reader of tags.
+var hints = []struct{ name, tag string }{
+	{"readOnlyHint", "read-only"},
+	{"destructiveHint", "destructive"},
+	{"idempotentHint", "idempotent"},
+	{"openWorldHint", "open-world"},
+}
+
+// tags gives a skill that has none the tags that a card must show.
+func (e *encoder) tags(c *canonical.Capability) []string {
+	tag := plainTag
+	if e.m.Origin.Binding == profile.MCP || c.Extensions[profile.MCP] != nil || c.InputSchema != nil {
+		tag = mcpTag
+	}
+	tags := []string{tag}
+	if len(c.Annotations) > 0 && c.Annotations[0] == '{' {
+		o := rawjson.Parse(c.Annotations, "")
+		for _, hint := range hints {
+			if string(o.Peek(hint.name)) == "true" {
+				tags = append(tags, hint.tag)
+			}
+		}
+	}
+	return tags
+}
+
+// declareCard says what a reader of the card proper does not see.
+func (e *encoder) declareCard(c *canonical.Description) {
+	if c.Title != "" {
+		e.lose(canonical.LossPeerInfo, "/body/title")
+	}
+	if c.Instructions != "" {
+		e.lose(canonical.LossPeerInfo, "/body/instructions")
+	}
+	if !slices.Equal(c.Versions, versionsOf(c.Interfaces)) {
+		e.lose(canonical.LossPeerInfo, "/body/versions")
+	}
+	e.add(profile.ForeignLosses(c.Extensions, Binding, "/body"))
+	for i := range c.Capabilities {
+		capability := &c.Capabilities[i]
+		path := "/body/capabilities/" + strconv.Itoa(i)
+		for _, f := range schemaFields {
+			if *f.at(capability) != nil {
+				e.lose(canonical.LossSchemas, path+"/"+f.name)
+			}
+		}
+		e.add(profile.ForeignLosses(capability.Extensions, Binding, path))
+	}
+	e.declareEnvelope()
+}
+
+// declareEnvelope: a card is a document and has no room for what came around it.
+func (e *encoder) declareEnvelope() {
+	drops := []struct {
+		there bool
+		code  canonical.LossCode
+		path  string
+	}{
+		{e.m.Correlation.WireID != nil, canonical.LossIDs, "/correlation/wireID"},
+		{len(e.m.Extensions) > 0, canonical.LossExtension, "/extensions"},
+		{e.m.From.Name != "", canonical.LossPeerInfo, "/from/name"},
+		{e.m.From.Version != "", canonical.LossPeerInfo, "/from/version"},
+	}
+	for _, d := range drops {
+		if d.there {
+			e.drop(d.code, d.path)
+		}
+	}
+}
+
+// Served is a description as a gateway serves it at url: reached there and
+// nowhere else, without the agent's own security, transports and signatures,
+// and without members whose meaning here is unknown. Extensions that the agent
+// declares stay, because its callers must know them.
+func Served(d *canonical.Description, url string) *canonical.Description {
+	out := *d
+	out.Interfaces = []canonical.Interface{{URL: url, Transport: TransportJSONRPC, Version: Version}}
+	out.Versions = []string{Version}
+	out.Extensions = servedExtensions(d.Extensions)
+	out.Capabilities = slices.Clone(d.Capabilities)
+	for i := range out.Capabilities {
+		c := &out.Capabilities[i]
+		if own := c.Extensions[Binding]; own != nil {
+			c.Extensions = replaced(c.Extensions, without(rawjson.Parse(own, ""), "securityRequirements"))
+		}
+	}
+	return &out
+}
+
+// TransportJSONRPC is the name of the JSON-RPC binding on a card.
+const TransportJSONRPC = "JSONRPC"
+
+// servedExtensions keeps of the card's own leftovers the declared extensions.
+func servedExtensions(ext canonical.Extensions) canonical.Extensions {
+	own := ext[Binding]
+	if own == nil {
+		return ext
+	}
+	capabilities := rawjson.Parse(own, "").Take("capabilities")
+	if !isObject(capabilities) {
+		return replaced(ext, nil)
+	}
+	declared := rawjson.NewBuilder().Raw("extensions", rawjson.Parse(capabilities, "").Take("extensions")).Bytes()
+	return replaced(ext, rawjson.NewBuilder().Raw("capabilities", declared).Bytes())
+}
+
+// replaced is a copy of ext with another object of our own; nil: none.
+func replaced(ext canonical.Extensions, own json.RawMessage) canonical.Extensions {
+	out := maps.Clone(ext)
+	delete(out, Binding)
+	return result(out, own)
+}

@@ -1,0 +1,113 @@
+package a2a
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+func readCard(t *testing.T, name string) *canonical.Message {
+	t.Helper()
+	for _, v := range vectors(t, "identity") {
+		if v.name == name {
+			m, err := New(translators.Config{}).Decode(v.wire)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m
+		}
+	}
+	t.Fatalf("no vector %s", name)
+	return nil
+}
+
+func encodeCard(t *testing.T, m *canonical.Message) (string, []canonical.Loss) {
+	t.Helper()
+	wire, losses, err := New(translators.Config{}).Encode(m, translators.Target{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(wire.Body), losses
+}
+
+func TestCardIsRead(t *testing.T) {
+	t.Parallel()
+	d := readCard(t, "card").Body.(*canonical.Description)
+	if d.Title != "T" || d.Instructions != "Ask." || !cmp.Equal(d.Versions, []string{"1.0", "0.3"}) || d.Interfaces[0].Tenant != "t" {
+		t.Errorf("card read as %+v", d)
+	}
+	typed, plain := d.Capabilities[0], d.Capabilities[1]
+	if typed.Profile != canonical.ProfileTyped || string(typed.InputSchema) != `{"type":"object"}` || string(typed.OutputSchema) != "true" || typed.Title != "Forecast" {
+		t.Errorf("typed skill read as %+v", typed)
+	}
+	if plain.Profile != canonical.ProfileMessage || plain.InputSchema != nil {
+		t.Errorf("plain skill read as %+v", plain)
+	}
+	if string(d.Extensions["mcp-v1"]) != `{"k":1}` || string(typed.Extensions["mcp-v1"]) != `{"icons":[]}` {
+		t.Errorf("foreign extensions read as %s, %s", d.Extensions["mcp-v1"], typed.Extensions["mcp-v1"])
+	}
+}
+
+func TestChangedCardLosesItsSignature(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*canonical.Description){
+		"text":       func(d *canonical.Description) { d.Description = "cleaned" },
+		"interfaces": func(d *canonical.Description) { d.Interfaces[0].URL = "https://gw.example" },
+		"skill":      func(d *canonical.Description) { d.Capabilities[1].Title = "" },
+		"schema":     func(d *canonical.Description) { d.Capabilities[0].InputSchema = raw("{}") },
+	} {
+		m := readCard(t, "card")
+		change(m.Body.(*canonical.Description))
+		card, losses := encodeCard(t, m)
+		if strings.Contains(card, "signatures") || !strings.Contains(lines(losses), "L09 dropped") {
+			t.Errorf("%s: %v: %s", name, losses, card)
+		}
+	}
+}
+
+func TestMCPToolsBecomeACard(t *testing.T) {
+	t.Parallel()
+	m := from(tools(), func(m *canonical.Message) { m.Op = canonical.OpDescribe })
+	card, _ := encodeCard(t, m)
+	want := `{"name":"calc","description":"Add.","version":"3",
+ "supportedInterfaces":[{"url":"https://gw.example/agents/calc/a2a","protocolBinding":"JSONRPC","protocolVersion":"1.0"}],
+ "capabilities":{"extensions":[{"uri":"urn:aepb:translation:1","description":"Input and output schemas of skills, for typed invocation.","params":{
+  "skills":{"add":{"inputSchema":{"type":"object","properties":{"a":{"type":"number"}}},"outputSchema":{"type":"object"},"annotations":{"readOnlyHint":true,"destructiveHint":false},"mcp-v1":{"icons":[]}}},
+  "canon":{"title":"Calculator","instructions":"Add.","versions":["2026-07-28"]},"mcp-v1":{"capabilities":{"tools":{}}}}}]},
+ "defaultInputModes":["text/plain","application/json"],"defaultOutputModes":["text/plain","application/json"],
+ "skills":[{"id":"add","name":"add","description":"add","tags":["mcp","read-only"]},{"id":"ask","name":"Ask","description":"Asks","tags":["x"]}]}`
+	if !rawjson.Equal(raw(card), raw(want)) {
+		t.Error(cmp.Diff(indent(raw(want)), indent(raw(card))))
+	}
+}
+
+// TestServed: a gateway's card sends callers to the gateway and says nothing
+// that only holds at the agent.
+func TestServed(t *testing.T) {
+	t.Parallel()
+	m := readCard(t, "card")
+	before, _ := encodeCard(t, m)
+	served := Served(m.Body.(*canonical.Description), "https://gw.example/agents/w/a2a")
+	card, losses := encodeCard(t, &canonical.Message{Op: canonical.OpDescribe, Phase: canonical.PhaseResponse, Origin: m.Origin, Body: served})
+	for _, gone := range []string{"a.example", "security", "signatures", "streaming", "pushNotifications", `"later":{"a":1}`, "0.3"} {
+		if strings.Contains(strings.ReplaceAll(card, `"versions":["1.0"]`, ""), gone) {
+			t.Errorf("still says %s: %s", gone, card)
+		}
+	}
+	for _, kept := range []string{"https://example.com/e", `"required":true`, `"inputSchema"`, "https://gw.example/agents/w/a2a", "Forecast"} {
+		if !strings.Contains(card, kept) {
+			t.Errorf("says no more %s: %s", kept, card)
+		}
+	}
+	if len(losses) > 0 {
+		t.Errorf("losses %v", losses)
+	}
+	if after, _ := encodeCard(t, m); after != before {
+		t.Error("the description was changed")
+	}
+}

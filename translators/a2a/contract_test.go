@@ -1,0 +1,148 @@
+package a2a
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/translatortest"
+)
+
+func raw(text string) json.RawMessage { return json.RawMessage(text) }
+
+// from is a message of another protocol, stamped as the roof does it.
+func from(body canonical.Body, change func(*canonical.Message)) *canonical.Message {
+	m := &canonical.Message{
+		Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Body: body,
+		Correlation: canonical.Correlation{WireID: raw(`"w"`)},
+		Origin:      canonical.Origin{Binding: "mcp-v1", Version: "2026-07-28"},
+	}
+	switch body.(type) {
+	case *canonical.Invoke:
+		m.Phase, m.Correlation.MessageID = canonical.PhaseRequest, "m-1"
+	case *canonical.Result:
+		m.Conversation = canonical.Conversation{TaskID: "task-1", ContextID: "context-1"}
+	case *canonical.Error:
+		m.Phase = canonical.PhaseError
+	}
+	if change != nil {
+		change(m)
+	}
+	return m
+}
+
+func call(name, args string) *canonical.Invoke {
+	c := &canonical.Call{Name: name}
+	if args != "" {
+		c.Args = raw(args)
+	}
+	return &canonical.Invoke{Call: c}
+}
+
+func output(failed bool, structured string, parts ...canonical.Part) *canonical.Result {
+	o := &canonical.Output{Failed: failed, Parts: parts}
+	if structured != "" {
+		o.Structured = raw(structured)
+	}
+	return &canonical.Result{Output: o}
+}
+
+func text(s string) canonical.Part { return canonical.Part{Kind: canonical.KindText, Text: s} }
+
+// foreigners are one of everything that other protocols say.
+func foreigners() []*canonical.Message {
+	blocks := []canonical.Part{
+		{Kind: canonical.KindText, Text: "t", Annotations: raw(`{"audience":["user"]}`), Extensions: canonical.Extensions{"mcp-v1": raw(`{"_meta":{"a":1}}`)}},
+		{Kind: canonical.KindFile, Bytes: []byte{0, 1}, Media: "image/png", Form: canonical.FormImage},
+		{Kind: canonical.KindFile, Bytes: []byte("x"), Media: "text/csv", URI: "file:///x", Form: canonical.FormEmbedded},
+		{Kind: canonical.KindText, Text: "inside", URI: "file:///y", Form: canonical.FormEmbedded},
+		{Kind: canonical.KindRef, URI: "https://e.x/y", Name: "y", Title: "Y", Description: "d", Size: raw("12345678901234567890"), Media: "text/plain"},
+	}
+	withExtensions := func(m *canonical.Message) {
+		m.Extensions = canonical.Extensions{"mcp-v1": raw(`{"k":{"z":1}}`), "slim-v1": raw(`{"hop":3}`)}
+		m.From = canonical.Party{Name: "client", Version: "2"}
+	}
+	result := output(false, `{"a":9007199254740993}`, blocks...)
+	result.Extensions = canonical.Extensions{"mcp-v1": raw(`{"_meta":{"x":[1]},"later":true}`), "a2a-v1": raw(`{"later":{"y":1}}`)}
+	return []*canonical.Message{
+		from(call("add", `{"a":1,"b":12345678901234567890}`), nil),
+		from(call("add", ""), nil),
+		from(call("add", "{}"), withExtensions),
+		from(call("ask", `{"message":"hi","data":{"n":1.10},"files":[{"name":"f","mediaType":"image/png","bytes":"AAE="},{"uri":"https://x/y"}],"context_id":"c","task_id":"t"}`), nil),
+		from(call("odd", `{"a":"b"}`), func(m *canonical.Message) {
+			withExtensions(m)
+			m.Correlation.Progress, m.Preferences.LogLevel, m.Preferences.Stream = raw(`"p"`), "debug", true
+			m.Deadline = time.Date(2026, 5, 1, 0, 0, 0, 1, time.UTC)
+			m.Trace = canonical.Trace{Parent: "00-aa-bb-01", State: "bad\x01state"}
+			m.Body.(*canonical.Invoke).Extensions = canonical.Extensions{"mcp-v1": raw(`{"_meta":{"m":1}}`)}
+			m.To.Skill = "odd"
+			n := 3
+			m.Preferences.HistoryLength, m.Preferences.NoWait, m.Preferences.AcceptMedia = &n, true, []string{"text/plain"}
+		}),
+		from(&canonical.Invoke{
+			Turn: canonical.Content{Role: canonical.RoleCaller, Parts: blocks, ExtensionURIs: []string{"urn:x"}, Extensions: canonical.Extensions{"slim-v1": raw(`{"q":1}`)}},
+			Call: &canonical.Call{Name: "unsaid", Args: raw(`{"u":1}`)},
+		}, nil),
+		from(result, withExtensions),
+		from(output(false, ""), nil),
+		from(output(true, ""), nil),
+		from(output(false, "null", text("null")), nil),
+		from(output(false, `{"b":[1.0]}`, text(`{ "b" : [1.0] }`), text("and")), nil),
+		from(output(true, `{"code":1}`, text("no")), nil),
+		from(&canonical.Result{Turn: &canonical.Content{Parts: blocks}}, withExtensions),
+		from(&canonical.Result{
+			Task: &canonical.Task{
+				Status:     canonical.Status{State: canonical.StateWorking, Message: &canonical.Content{Parts: blocks[:1], Role: canonical.RoleAgent}, At: time.Unix(1700000000, 5).UTC()},
+				Artifacts:  []canonical.Artifact{{Parts: blocks, Name: "n", Extensions: canonical.Extensions{"slim-v1": raw(`{"w":1}`)}}},
+				History:    []canonical.Content{{Parts: blocks[:1], Role: canonical.RoleCaller}},
+				Extensions: canonical.Extensions{"mcp-v1": raw(`{"ttl":1}`)},
+			},
+			Extensions: canonical.Extensions{"mcp-v1": raw(`{"r":1}`)},
+		}, withExtensions),
+		from(&canonical.Error{
+			Code: canonical.CodeResourceNotFound, Message: "gone", RetryAfter: 1500 * time.Millisecond, Schema: raw(`{"type":"object"}`),
+			Details: []json.RawMessage{raw(`{"@type":"x","n":1}`)}, Native: &canonical.NativeError{Binding: "mcp-v1", Code: -32002, Data: raw(`{"uri":"u"}`)},
+			Extensions: canonical.Extensions{"mcp-v1": raw(`{"e":1}`)},
+		}, withExtensions),
+		from(tools(), func(m *canonical.Message) { m.Op = canonical.OpDescribe }),
+		from(nil, func(m *canonical.Message) { m.Op, m.Phase = canonical.OpPing, canonical.PhaseRequest }),
+		from(&canonical.Page{}, func(m *canonical.Message) { m.Op, m.Phase = canonical.OpCapabilities, canonical.PhaseRequest }),
+	}
+}
+
+// tools describes an MCP server.
+func tools() *canonical.Description {
+	return &canonical.Description{
+		Name: "calc", Title: "Calculator", Version: "3", Instructions: "Add.", Versions: []string{"2026-07-28"},
+		Interfaces: []canonical.Interface{{URL: "https://gw.example/agents/calc/a2a", Transport: TransportJSONRPC, Version: Version}},
+		Capabilities: []canonical.Capability{
+			{
+				ID: "add", Profile: canonical.ProfileTyped, InputSchema: raw(`{"type":"object","properties":{"a":{"type":"number"}}}`), OutputSchema: raw(`{"type":"object"}`),
+				Annotations: raw(`{"readOnlyHint":true,"destructiveHint":false}`), Extensions: canonical.Extensions{"mcp-v1": raw(`{"icons":[]}`)},
+			},
+			{ID: "ask", Title: "Ask", Description: "Asks", Profile: canonical.ProfileMessage, Tags: []string{"x"}},
+		},
+		Extensions: canonical.Extensions{"mcp-v1": raw(`{"capabilities":{"tools":{}}}`)},
+	}
+}
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	s := translatortest.Samples{Foreign: foreigners(), Target: func(m *canonical.Message) translators.Target {
+		if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Call != nil && invoke.Call.Name == "ask" {
+			return translators.Target{Capability: &canonical.Capability{ID: "ask", Profile: canonical.ProfileMessage}}
+		}
+		return translators.Target{}
+	}}
+	for _, v := range vectors(t, "identity") {
+		s.Wires = append(s.Wires, v.wire)
+	}
+	for _, v := range vectors(t, "refused") {
+		if v.want == "malformed" && v.wire.Re == "" {
+			s.Malformed = append(s.Malformed, v.wire.Body)
+		}
+	}
+	translatortest.Run(t, New(translators.Config{}), s)
+}

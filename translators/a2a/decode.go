@@ -1,0 +1,223 @@
+package a2a
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// Decode reads a request, or with Wire.Re the reply to one. Where the envelope
+// could be read, an error comes with a message that has the id, so that a door
+// can answer it.
+func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
+	if len(w.Body) <= t.cfg.BodyLimit && w.Re == canonical.OpDescribe && !isEnvelope(w.Body) {
+		return t.decodeCard(w)
+	}
+	env, err := jsonrpc.Parse(w.Body, t.cfg)
+	var malformed *translators.MalformedError
+	if errors.As(err, &malformed) && (malformed.Syntax || env.ID == nil) {
+		return nil, err
+	}
+	m := arrived(w)
+	m.Correlation.WireID = env.ID
+	if err == nil {
+		err = version(w)
+	}
+	if err != nil {
+		return m, err
+	}
+	switch {
+	case env.Method != "":
+		m.Phase = canonical.PhaseRequest
+		err = decodeRequest(m, w, env)
+	case w.Re == "":
+		err = &translators.MalformedError{Reason: "a reply, and no request is known"}
+	case env.Error != nil:
+		m.Phase, m.Op = canonical.PhaseError, w.Re
+		decodeError(m, env.Error, w.Status)
+	default:
+		m.Phase, m.Op = canonical.PhaseResponse, w.Re
+		err = decodeResponse(m, w, env.Result)
+	}
+	return m, err
+}
+
+// isEnvelope tells a JSON-RPC reply from a bare card.
+func isEnvelope(body []byte) bool {
+	return rawjson.Check(body, len(body), translators.DefaultDepth) == nil && rawjson.Parse(body, "").Has("jsonrpc")
+}
+
+func arrived(w translators.Wire) *canonical.Message {
+	m := &canonical.Message{Origin: canonical.Origin{Binding: Binding, Version: Version, Raw: w.Body}}
+	for _, f := range traceFields(&m.Trace) {
+		*f.at = joined(w.Header, f.name)
+	}
+	return m
+}
+
+// version checks what header and caller say. Without either, the names in the
+// body decide: 0.3 has others.
+func version(w translators.Wire) error {
+	for _, v := range []string{w.Header.Get(HeaderVersion), w.Version} {
+		if v != "" && v != "1" && !strings.HasPrefix(v, "1.") {
+			return unsupportedVersion()
+		}
+	}
+	return nil
+}
+
+func unsupportedVersion() *canonical.Error {
+	return &canonical.Error{Code: canonical.CodeUnsupportedVersion, Message: "this agent speaks A2A " + Version}
+}
+
+func decodeRequest(m *canonical.Message, w translators.Wire, env jsonrpc.Message) error {
+	if code, known := refusals[env.Method]; known {
+		if code == canonical.CodeUnsupportedVersion {
+			return unsupportedVersion()
+		}
+		return &canonical.Error{Code: code, Message: "this agent does not serve that method"}
+	}
+	if env.Method != methodSend {
+		return &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such method"}
+	}
+	if env.ID == nil {
+		return &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "a request needs an id"}
+	}
+	m.Op = canonical.OpInvoke
+	if env.Params == nil {
+		return badParams(&translators.MalformedError{Path: "/params", Reason: "required"})
+	}
+	d := &decoder{}
+	d.request(m, env.Params)
+	m.Losses = d.losses
+	extensionsHeader(m, w)
+	return badParams(d.err)
+}
+
+// badParams makes a broken params object the error that A2A has for it: the
+// request itself is well formed.
+func badParams(err error) error {
+	var malformed *translators.MalformedError
+	if !errors.As(err, &malformed) {
+		return err
+	}
+	violation := rawjson.NewBuilder().String("field", strings.TrimPrefix(malformed.Path, "/params/")).
+		String("description", malformed.Reason).Bytes()
+	detail := rawjson.NewBuilder().String("@type", typeBadRequest).
+		Array("fieldViolations", []json.RawMessage{violation}).Bytes()
+	return &canonical.Error{
+		Code: canonical.CodeBadParams, Message: malformed.Path + ": " + malformed.Reason,
+		Details: []json.RawMessage{detail},
+	}
+}
+
+// extensionsHeader keeps the list of activated extensions: a member of the
+// message that stands in a header.
+func extensionsHeader(m *canonical.Message, w translators.Wire) {
+	value := joined(w.Header, HeaderExtensions)
+	if value == "" {
+		return
+	}
+	if m.Extensions == nil {
+		m.Extensions = canonical.Extensions{}
+	}
+	m.Extensions[Binding] = rawjson.NewBuilder().String(HeaderExtensions, value).Bytes()
+}
+
+// carriedRequest are the canonical members of a request that A2A has no place for.
+var carriedRequest = []profile.Field{
+	profile.FieldDeadline, profile.FieldProgress, profile.FieldLogLevel,
+	profile.FieldFromName, profile.FieldFromVersion, profile.FieldArgsAbsent, profile.FieldMessageExt,
+}
+
+func (d *decoder) request(m *canonical.Message, params json.RawMessage) {
+	r := d.open(params, "/params", requestMembers)
+	m.Conversation.Tenant = r.text("tenant")
+	d.configuration(&m.Preferences, r)
+	raw := r.value("message")
+	if raw == nil {
+		r.fail("message", "required")
+		return
+	}
+	invoke := &canonical.Invoke{}
+	m.Body = invoke
+	var skill string
+	tenant := m.Conversation.Tenant
+	invoke.Turn, skill = d.turn(raw, r.Path("message"), &m.Conversation)
+	m.Conversation.Tenant = tenant
+	m.Correlation.MessageID, m.To.Skill = invoke.Turn.ID, skill
+	if call, _, ok := profile.TypedTurn(invoke.Turn.Parts); ok && invoke.Turn.Role == canonical.RoleCaller {
+		invoke.Call = call
+	}
+	c, stray := r.carried()
+	if stray != "" {
+		r.fail("metadata", "a skill is chosen by a message")
+	}
+	profile.RestoreMessage(c.Canon, m, carriedRequest...)
+	invoke.Extensions = remains{c, r.leftover()}.extensions()
+}
+
+// turn reads the message of a request, which must be whole.
+func (d *decoder) turn(raw json.RawMessage, path string, conv *canonical.Conversation) (canonical.Content, string) {
+	content, r, c, skill := d.content(raw, path, conv)
+	switch {
+	case content.ID == "":
+		r.fail("messageId", "required")
+	case content.Role == "":
+		r.fail("role", "required")
+	case len(content.Parts) == 0:
+		r.fail("parts", "required")
+	}
+	content.Extensions = remains{c, r.leftover()}.extensions()
+	return content, skill
+}
+
+func (d *decoder) configuration(p *canonical.Preferences, r *reader) {
+	raw := r.value("configuration")
+	if raw == nil {
+		return
+	}
+	c := d.open(raw, r.Path("configuration"), configMembers)
+	p.AcceptMedia = c.texts("acceptedOutputModes")
+	p.HistoryLength = c.integer("historyLength")
+	p.NoWait = c.flag("returnImmediately")
+	if push := c.value("taskPushNotificationConfig"); push != nil {
+		d.check(&canonical.Error{Code: canonical.CodePushUnsupported, Message: "this agent sends no push notifications"})
+	}
+	rest := c.leftover()
+	if rest == nil && p.AcceptMedia == nil && p.HistoryLength == nil && !p.NoWait {
+		rest = json.RawMessage("{}")
+	}
+	if rest != nil {
+		r.keep("configuration", rest)
+	}
+}
+
+// integer takes an int32, as number or, as ProtoJSON allows, as string.
+func (r *reader) integer(name string) *int {
+	raw := r.value(name)
+	if raw == nil {
+		return nil
+	}
+	text, quoted := rawjson.Unquote(raw)
+	if !quoted {
+		text = string(raw)
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		r.fail(name, "not an integer of 32 bits")
+		return nil
+	}
+	value := int(n)
+	if strconv.Itoa(value) != string(raw) {
+		r.keep(name, raw)
+	}
+	return &value
+}

@@ -1,0 +1,54 @@
+// Package a2a is the form of the Agent2Agent protocol 1.0, JSON-RPC binding.
+//
+// # What becomes of what
+//
+// Carried natively, both ways:
+//
+//	request id                        Correlation.WireID
+//	message.messageId                 Correlation.MessageID, Turn.ID
+//	message.contextId, taskId,
+//	  referenceTaskIds; tenant        Conversation
+//	configuration                     Preferences (media, history length, no wait)
+//	parts text, data, raw, url        Part of kind text, data, file, ref
+//	data part {skill, input}          Call, beside the turn (profile P2)
+//	result.message, result.task       Result.Turn, Result.Task
+//	JSON-RPC error                    Error, by the table in errors.go
+//	agent card, skills                Description, Capability
+//	A2A-Version, trace headers        Origin.Version, Trace
+//
+// Carried as extension, under metadata["urn:aepb:translation:1"] of the same
+// level (of capabilities.extensions[].params on a card, of a typed object in
+// error.data): what other protocols know and A2A does not. That is foreign
+// Extensions, a part's title, description, size, annotations and form, the
+// deadline, progress token, log level, client name, absent as opposed to empty
+// arguments, tool schemas, a call's direct output as such. Each is a Loss of
+// fate Carried.
+//
+// Kept in Extensions["a2a-v1"] of the same level: metadata, members of later
+// versions, and the exact form of a value that means the same as another form
+// (null or "" for absent, an enum as number, URL-safe base64), so that a
+// message which stays in A2A is the same JSON value afterwards.
+//
+// Refused: every other method; push notification settings, because the
+// gateway delivers none and a webhook's credentials never travel; a request
+// without an id, messageId, role or parts; a part with no content or with two;
+// members that a careless reader takes for known ones (taskid for taskId),
+// because what one reader ignores and the next obeys is a way around policy.
+// A name in the proto's snake case is read and leaves in camel case (loss L21).
+//
+// The caller's principal (From.ID) is not said in the message: it travels in
+// the execution context token.
+//
+// # How to read it
+//
+// wire.go has the names and numbers; members.go how one object is read and
+// written; then decode.go and encode.go with parts.go, task.go, output.go,
+// errors.go and card.go for what they carry.
+//
+// # Alternatives considered
+//
+// The protocol's Go types: they round integers above 2^53, drop unknown
+// members and refuse data:null. Generated protobuf code: the same, and larger.
+// One leftover object per message instead of one per level: it cannot say
+// which part a member belongs to once parts are reordered.
+package a2a

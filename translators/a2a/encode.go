@@ -1,0 +1,371 @@
+package a2a
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// encoder writes one message.
+type encoder struct {
+	m      *canonical.Message
+	target translators.Target
+	home   bool // the message was born in A2A: what it carries was there before
+	losses []canonical.Loss
+}
+
+// Encode writes a message for an A2A peer. It fails with a *canonical.Error.
+func (t *Translator) Encode(m *canonical.Message, target translators.Target) (translators.Wire, []canonical.Loss, error) {
+	if target.Version != "" && target.Version != Version {
+		return translators.Wire{}, nil, &canonical.Error{Code: canonical.CodeUnsupportedVersion, Message: "A2A " + Version + " is the only version spoken"}
+	}
+	e := &encoder{m: m, target: target, home: m.Origin.Binding == Binding}
+	wire, err := e.wire()
+	if err != nil {
+		return translators.Wire{}, nil, err
+	}
+	wire.Binding, wire.Version, wire.Media = Binding, Version, Media
+	wire.Header = e.header()
+	return wire, e.losses, nil
+}
+
+func (e *encoder) wire() (translators.Wire, error) {
+	id := e.m.Correlation.WireID
+	switch body := e.m.Body.(type) {
+	case *canonical.Error:
+		failure, status := e.failure(body)
+		return translators.Wire{Body: jsonrpc.Failure(id, failure), Re: e.m.Op, Status: status}, nil
+	case *canonical.Invoke:
+		params, err := e.request(body)
+		if err == nil && id == nil {
+			err = unstamped("request id")
+		}
+		return translators.Wire{Body: jsonrpc.Request(id, methodSend, params)}, err
+	case *canonical.Result:
+		result, err := e.response(body)
+		return translators.Wire{Body: jsonrpc.Result(id, result), Re: canonical.OpInvoke}, err
+	case *canonical.Description:
+		card, err := e.card(body)
+		return translators.Wire{Body: card, Re: canonical.OpDescribe}, err
+	default:
+		return translators.Wire{}, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "A2A has no counterpart of " + string(e.m.Op)}
+	}
+}
+
+// unstamped is the error for a message without an id that only the roof mints.
+func unstamped(what string) error {
+	return &canonical.Error{Code: canonical.CodeInternal, Message: "the " + what + " was not stamped"}
+}
+
+// lose declares something that is carried. A message that was born in A2A
+// carries nothing that was not there before.
+func (e *encoder) lose(code canonical.LossCode, path string) {
+	if !e.home {
+		e.losses = append(e.losses, canonical.Loss{Code: code, Path: path, Fate: canonical.Carried})
+	}
+}
+
+// add takes over losses that shared code found.
+func (e *encoder) add(losses []canonical.Loss) {
+	for _, loss := range losses {
+		if loss.Fate == canonical.Dropped {
+			e.losses = append(e.losses, loss)
+		} else {
+			e.lose(loss.Code, loss.Path)
+		}
+	}
+}
+
+func (e *encoder) drop(code canonical.LossCode, path string) {
+	e.losses = append(e.losses, canonical.Loss{Code: code, Path: path, Fate: canonical.Dropped})
+}
+
+// mint gives a message inside a task an id made from the task's, unless it
+// came without one from A2A.
+func (e *encoder) mint(id string) string {
+	if e.home {
+		return ""
+	}
+	return id
+}
+
+// wrap builds what a level carries and declares it.
+func (e *encoder) wrap(canon *rawjson.Builder, ext canonical.Extensions, path string) json.RawMessage {
+	e.add(profile.ForeignLosses(ext, Binding, path))
+	return profile.Wrap(canon.Object(), ext, Binding)
+}
+
+// carry writes message-level members into canon.
+func (e *encoder) carry(canon *rawjson.Builder, fields []profile.Field) {
+	m := *e.m
+	m.Extensions = maps.Clone(m.Extensions)
+	delete(m.Extensions, Binding)
+	e.add(profile.CarryMessage(canon, &m, fields...))
+}
+
+func (e *encoder) header() http.Header {
+	h := http.Header{}
+	h.Set(HeaderVersion, Version)
+	for _, uri := range e.activated() {
+		h.Add(HeaderExtensions, uri)
+	}
+	trace := e.m.Trace
+	for i, f := range traceFields(&trace) {
+		if sayable(*f.at) {
+			h.Set(f.name, *f.at)
+		} else if *f.at != "" {
+			e.drop(canonical.LossTrace, "/trace/"+[]string{"parent", "state", "baggage"}[i])
+		}
+	}
+	return h
+}
+
+// activated is the A2A-Extensions header: what it was, and our own extension
+// where the message newly uses it.
+func (e *encoder) activated() []string {
+	var values []string
+	if raw := e.m.Extensions[Binding]; raw != nil {
+		value, _ := rawjson.Unquote(rawjson.Parse(raw, "").Take(HeaderExtensions))
+		if sayable(value) {
+			values = append(values, value)
+		} else {
+			e.drop(canonical.LossExtension, "/extensions/"+string(Binding))
+		}
+	}
+	if e.typed() && !strings.Contains(strings.Join(values, ","), profile.ExtensionURI) {
+		values = append(values, profile.ExtensionURI)
+	}
+	return values
+}
+
+// typed reports whether the request becomes a P2 turn here.
+func (e *encoder) typed() bool {
+	invoke, ok := e.m.Body.(*canonical.Invoke)
+	if !ok || len(invoke.Turn.Parts) > 0 {
+		return false
+	}
+	turn, err := profile.TurnOf(invoke, e.target.Capability)
+	if err != nil {
+		return false
+	}
+	_, _, ok = profile.TypedTurn(turn.Content.Parts)
+	return ok
+}
+
+func (e *encoder) request(invoke *canonical.Invoke) (json.RawMessage, error) {
+	turn, err := profile.TurnOf(invoke, e.target.Capability)
+	if err != nil {
+		return nil, err
+	}
+	id := e.m.Correlation.MessageID
+	switch {
+	case id == "" && turn.Content.ID == "":
+		return nil, unstamped("message id")
+	case id == "":
+		id = turn.Content.ID
+	case len(turn.Content.Parts) == 0:
+		return nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "the message has no content"}
+	}
+	e.add(turn.Losses)
+	w := newWriter(turn.Extensions[Binding], requestMembers)
+	w.text("tenant", e.m.Conversation.Tenant)
+	w.b.Raw("configuration", e.configuration(w.form("configuration")))
+	w.b.Raw("message", e.turn(&turn, id))
+	canon := rawjson.NewBuilder()
+	e.carry(canon, carriedRequest)
+	w.metadata(e.wrap(canon, turn.Extensions, "/body"))
+	return w.bytes(), nil
+}
+
+// turn writes the message of a request.
+func (e *encoder) turn(turn *profile.Turn, id string) json.RawMessage {
+	const path = "/body/turn"
+	c, conv := turn.Content, e.m.Conversation
+	if conv.ContextID == "" {
+		conv.ContextID = turn.Conversation.ContextID
+	}
+	if conv.TaskID == "" {
+		conv.TaskID = turn.Conversation.TaskID
+	}
+	if c.Role == "" {
+		c.Role = canonical.RoleCaller
+	}
+	w := newWriter(c.Extensions[Binding], messageMembers)
+	e.message(w, &c, path, id)
+	w.ids(&conv)
+	ours := e.wrap(rawjson.NewBuilder(), c.Extensions, path)
+	if skill := e.skill(c.Parts); skill != "" {
+		ours = profile.Merge(ours, rawjson.NewBuilder().String("skill", skill).Bytes())
+	}
+	w.metadata(ours)
+	if e.m.Preferences.Stream {
+		e.drop(canonical.LossStatusUpdates, "/preferences/stream")
+	}
+	return w.bytes()
+}
+
+// skill is the hint which skill a message is for. A caller of another protocol
+// chose one by its call; words alone would not say which.
+func (e *encoder) skill(parts []canonical.Part) string {
+	_, _, typed := profile.TypedTurn(parts)
+	if e.m.To.Skill == "" && !e.home && !typed && e.target.Capability != nil {
+		return e.target.Capability.ID
+	}
+	return e.m.To.Skill
+}
+
+func (w *writer) ids(conv *canonical.Conversation) {
+	w.text("contextId", conv.ContextID)
+	w.text("taskId", conv.TaskID)
+	w.texts("referenceTaskIds", conv.ReferenceTasks)
+}
+
+func (e *encoder) configuration(leftover json.RawMessage) json.RawMessage {
+	p := e.m.Preferences
+	if leftover != nil && leftover[0] != '{' {
+		if len(p.AcceptMedia) == 0 && p.HistoryLength == nil && !p.NoWait {
+			return leftover
+		}
+		leftover = nil
+	}
+	w := newWriter(leftover, configMembers)
+	w.texts("acceptedOutputModes", p.AcceptMedia)
+	w.integer("historyLength", p.HistoryLength)
+	w.flag("returnImmediately", p.NoWait)
+	w.nulls("taskPushNotificationConfig")
+	if raw := w.bytes(); leftover != nil || string(raw) != "{}" {
+		return raw
+	}
+	return nil
+}
+
+func (w *writer) integer(name string, value *int) {
+	form := w.form(name)
+	text, quoted := rawjson.Unquote(form)
+	if !quoted {
+		text = string(form)
+	}
+	said, err := strconv.ParseInt(text, 10, 32)
+	switch {
+	case value == nil && string(form) == "null", value != nil && err == nil && int(said) == *value:
+		w.b.Raw(name, form)
+	case value != nil:
+		w.b.Raw(name, json.RawMessage(strconv.Itoa(*value)))
+	}
+}
+
+func (e *encoder) response(r *canonical.Result) (json.RawMessage, error) {
+	conv := e.m.Conversation
+	if came, its, ok := profile.ResultOf(r); ok {
+		r, conv = came, its // an A2A result that went through another protocol
+	}
+	if r.Output != nil {
+		task, err := e.output(r.Output, r.Extensions)
+		return rawjson.NewBuilder().Raw("task", task).Bytes(), err
+	}
+	canon := rawjson.NewBuilder()
+	if ext := profile.Wrap(nil, r.Extensions, Binding); ext != nil {
+		canon.Raw(keyResult, ext)
+		e.add(profile.ForeignLosses(r.Extensions, Binding, "/body"))
+	}
+	w := newWriter(r.Extensions[Binding], responseMembers)
+	switch {
+	case r.Task != nil:
+		task := *r.Task
+		if task.ID == "" {
+			task.ID = conv.TaskID
+		}
+		if task.ContextID == "" {
+			task.ContextID = conv.ContextID
+		}
+		e.carry(canon, carriedTask)
+		w.b.Raw("task", e.task(&task, canon))
+		w.raw("message", nil)
+	case r.Turn != nil:
+		e.carry(canon, carriedMessage)
+		w.raw("task", nil)
+		w.b.Raw("message", e.answer(r.Turn, &conv, canon))
+	default:
+		return nil, &canonical.Error{Code: canonical.CodeInternal, Message: "the result says nothing"}
+	}
+	return w.bytes(), nil
+}
+
+// answer writes a reply that is a message.
+func (e *encoder) answer(c *canonical.Content, conv *canonical.Conversation, canon *rawjson.Builder) json.RawMessage {
+	const path = "/body/turn"
+	w := newWriter(c.Extensions[Binding], messageMembers)
+	id := c.ID
+	if id == "" {
+		id = e.m.Correlation.MessageID
+	}
+	e.message(w, c, path, id)
+	w.ids(conv)
+	w.metadata(e.wrap(canon, c.Extensions, path))
+	return w.bytes()
+}
+
+// numbers declares a number that a double cannot hold: it is sent digit for
+// digit, and a peer that reads protobuf values rounds it.
+func (e *encoder) numbers(raw json.RawMessage, path string) {
+	if exactNumbers(raw) {
+		return
+	}
+	if invoke, ok := e.m.Body.(*canonical.Invoke); ok && len(invoke.Turn.Parts) == 0 {
+		path = "/body/call/args"
+	}
+	e.lose(canonical.LossNumbers, path)
+}
+
+// exactNumbers looks at the numbers of a JSON value, outside strings. Up to 15
+// significant digits and a small exponent survive a double; so do integers up
+// to 2^53.
+func exactNumbers(raw json.RawMessage) bool {
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c == '"':
+			for i++; i < len(raw) && raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		case c == '-' || (c >= '0' && c <= '9'):
+			start := i
+			for i < len(raw) && strings.IndexByte("+-.eE0123456789", raw[i]) >= 0 {
+				i++
+			}
+			if !exactNumber(string(raw[start:i])) {
+				return false
+			}
+			i--
+		}
+	}
+	return true
+}
+
+func exactNumber(text string) bool {
+	text = strings.TrimPrefix(text, "-")
+	mantissa, exponent := text, ""
+	if cut := strings.IndexAny(text, "eE"); cut >= 0 {
+		mantissa, exponent = text[:cut], text[cut+1:]
+	}
+	digits := strings.TrimLeft(strings.Replace(mantissa, ".", "", 1), "0")
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n <= 1<<53
+	}
+	if exponent != "" {
+		n, err := strconv.Atoi(exponent)
+		if err != nil || n > 290 || n < -290 {
+			return digits == ""
+		}
+	}
+	return len(strings.TrimRight(digits, "0")) <= 15 && len(mantissa) <= 300
+}

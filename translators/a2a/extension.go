@@ -1,0 +1,342 @@
+package a2a
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// A card has one open slot: the params of an entry in capabilities.extensions.
+// Ours holds, under skills, the schemas of each skill by its id, and what the
+// card as a whole carries:
+//
+//	{"skills": {ID: {"inputSchema", "outputSchema", "annotations", "canon", BINDING…}},
+//	 "canon": {"title", "instructions", "versions"}, BINDING…}
+//
+// The capabilities object stays a leftover as it came, and encoding lays the
+// canonical values over it; so entries of others keep their order.
+
+// The members of canon on a card and on a skill.
+const (
+	keyTitle        = "title"
+	keyInstructions = "instructions"
+	keyVersions     = "versions"
+	keyProfile      = "profile"
+)
+
+var schemaFields = []struct {
+	name string
+	at   func(*canonical.Capability) *json.RawMessage
+}{
+	{"inputSchema", func(c *canonical.Capability) *json.RawMessage { return &c.InputSchema }},
+	{"outputSchema", func(c *canonical.Capability) *json.RawMessage { return &c.OutputSchema }},
+	{"annotations", func(c *canonical.Capability) *json.RawMessage { return &c.Annotations }},
+}
+
+// params is our entry's params, read.
+type params struct {
+	skills map[string]json.RawMessage
+	canon  *rawjson.Object
+	ext    canonical.Extensions
+}
+
+// params reads our entry and leaves the capabilities object as it is.
+func (d *decoder) params(r *reader) params {
+	p := params{canon: rawjson.Parse([]byte("{}"), "")}
+	raw := r.value("capabilities")
+	if raw == nil {
+		return p
+	}
+	r.keep("capabilities", raw)
+	if !isObject(raw) {
+		r.fail("capabilities", "not an object")
+		return p
+	}
+	found := rawjson.Parse(ourParams(raw), "")
+	if found.Err() != nil {
+		return p
+	}
+	if skills := found.Take("skills"); isObject(skills) {
+		p.skills = map[string]json.RawMessage{}
+		for _, m := range rawjson.Parse(skills, "").Members() {
+			p.skills[m.Name] = m.Value
+		}
+	}
+	if canon := found.Take(profile.CanonKey); isObject(canon) {
+		p.canon = rawjson.Parse(canon, "")
+	}
+	p.ext = foreign(found)
+	return p
+}
+
+// ourParams finds the params of our entry; "null": none.
+func ourParams(capabilities json.RawMessage) json.RawMessage {
+	elements, _ := rawjson.Elements(rawjson.Parse(capabilities, "").Peek("extensions"))
+	for _, element := range elements {
+		if isOurs(element) {
+			if raw := rawjson.Parse(element, "").Peek("params"); raw != nil {
+				return raw
+			}
+		}
+	}
+	return json.RawMessage("null")
+}
+
+func isOurs(entry json.RawMessage) bool {
+	if !isObject(entry) {
+		return false
+	}
+	uri, _ := rawjson.Unquote(rawjson.Parse(entry, "").Peek("uri"))
+	return uri == profile.ExtensionURI
+}
+
+// foreign are the members that are the objects of other bindings.
+func foreign(o *rawjson.Object) canonical.Extensions {
+	var ext canonical.Extensions
+	for _, m := range o.Members() {
+		if !isObject(m.Value) || m.Name == string(Binding) || m.Name == profile.CanonKey {
+			continue
+		}
+		if ext == nil {
+			ext = canonical.Extensions{}
+		}
+		ext[canonical.Binding(m.Name)] = m.Value
+	}
+	return ext
+}
+
+// skill gives a capability what params say of it: one with an input schema is typed.
+func (p params) skill(c *canonical.Capability) {
+	raw := p.skills[c.ID]
+	if !isObject(raw) {
+		return
+	}
+	o := rawjson.Parse(raw, "")
+	for _, f := range schemaFields {
+		if value := o.Take(f.name); isSchema(value) {
+			*f.at(c) = value
+		}
+	}
+	if c.InputSchema != nil {
+		c.Profile = canonical.ProfileTyped
+	}
+	if canon := o.Take(profile.CanonKey); isObject(canon) {
+		said, _ := rawjson.Unquote(rawjson.Parse(canon, "").Peek(keyProfile))
+		if isProfile(said) {
+			c.Profile = canonical.Profile(said)
+		}
+	}
+	for binding, value := range foreign(o) {
+		if c.Extensions == nil {
+			c.Extensions = canonical.Extensions{}
+		}
+		c.Extensions[binding] = value
+	}
+}
+
+func isProfile(text string) bool {
+	return text == string(canonical.ProfileMessage) || text == string(canonical.ProfileTyped)
+}
+
+func (p params) card(c *canonical.Description) {
+	c.Title, _ = rawjson.Unquote(p.canon.Peek(keyTitle))
+	c.Instructions, _ = rawjson.Unquote(p.canon.Peek(keyInstructions))
+	if versions, ok := readTexts(p.canon.Peek(keyVersions)); ok {
+		c.Versions = versions
+	}
+}
+
+// cardCapabilities lays our entry over the capabilities that the card had.
+func (e *encoder) cardCapabilities(c *canonical.Description, left json.RawMessage) json.RawMessage {
+	if !isObject(left) {
+		left = json.RawMessage("{}")
+	}
+	o := rawjson.Parse(left, "")
+	before := o.Peek("extensions")
+	elements, _ := rawjson.Elements(before)
+	entries, done := make([]json.RawMessage, 0, len(elements)+1), false
+	for _, element := range elements {
+		if !done && isOurs(element) {
+			element, done = overEntry(element, c), true
+		}
+		entries = append(entries, element)
+	}
+	if !done {
+		if ours := overParams(nil, c); ours != nil {
+			entries = append(entries, rawjson.NewBuilder().String("uri", profile.ExtensionURI).
+				String("description", extensionAbout).Raw("params", ours).Bytes())
+		}
+	}
+	if len(entries) == 0 {
+		return left
+	}
+	o.Take("extensions")
+	return rawjson.NewBuilder().Merge(o.Rest()).Array("extensions", entries).Bytes()
+}
+
+func overEntry(entry json.RawMessage, c *canonical.Description) json.RawMessage {
+	o := rawjson.Parse(entry, "")
+	return rawjson.NewBuilder().Merge(without(o, "params")).Raw("params", overParams(o.Peek("params"), c)).Bytes()
+}
+
+// without is an object less one member; nil: empty.
+func without(o *rawjson.Object, name string) json.RawMessage {
+	b := rawjson.NewBuilder()
+	for _, m := range o.Members() {
+		if m.Name != name {
+			b.Raw(m.Name, m.Value)
+		}
+	}
+	return b.Object()
+}
+
+// overParams lays what the description says over the params that were there;
+// nil: there is nothing to say and there was nothing.
+func overParams(left json.RawMessage, c *canonical.Description) json.RawMessage {
+	l := over(left)
+	l.put("skills", overSkills(l.o.Peek("skills"), c), isObject)
+	l.put(profile.CanonKey, overCanon(l.o.Peek(profile.CanonKey), c), isObject)
+	l.extensions(c.Extensions)
+	return l.value(left)
+}
+
+func overCanon(left json.RawMessage, c *canonical.Description) json.RawMessage {
+	l := over(left)
+	l.put(keyTitle, quoteSet(c.Title), isText)
+	l.put(keyInstructions, quoteSet(c.Instructions), isText)
+	was := l.o.Peek(keyVersions)
+	said, ok := readTexts(was)
+	switch {
+	case ok && slices.Equal(said, c.Versions):
+		l.put(keyVersions, was, isTexts)
+	case slices.Equal(c.Versions, versionsOf(c.Interfaces)):
+		l.put(keyVersions, nil, isTexts)
+	default:
+		quoted := make([]json.RawMessage, len(c.Versions))
+		for i, version := range c.Versions {
+			quoted[i] = rawjson.Quote(version)
+		}
+		l.put(keyVersions, arrayOf(quoted), isTexts)
+	}
+	return l.value(left)
+}
+
+func quoteSet(text string) json.RawMessage {
+	if text == "" {
+		return nil
+	}
+	return rawjson.Quote(text)
+}
+
+func overSkills(left json.RawMessage, c *canonical.Description) json.RawMessage {
+	l := over(left)
+	for i := range c.Capabilities {
+		capability := &c.Capabilities[i]
+		was := l.o.Peek(capability.ID)
+		s := over(was)
+		for _, f := range schemaFields {
+			s.put(f.name, *f.at(capability), isSchema)
+		}
+		s.put(profile.CanonKey, overProfile(s.o.Peek(profile.CanonKey), capability), isObject)
+		s.extensions(capability.Extensions)
+		l.put(capability.ID, s.value(was), isObject)
+	}
+	return l.value(left)
+}
+
+// overProfile says the profile where the schema does not.
+func overProfile(left json.RawMessage, c *canonical.Capability) json.RawMessage {
+	implied := canonical.ProfileMessage
+	if c.InputSchema != nil {
+		implied = canonical.ProfileTyped
+	}
+	l := over(left)
+	if said := l.o.Peek(keyProfile); c.Profile != "" && c.Profile != implied {
+		l.put(keyProfile, rawjson.Quote(string(c.Profile)), isText)
+	} else if text, _ := rawjson.Unquote(said); text != string(c.Profile) && isProfile(text) {
+		l.put(keyProfile, nil, isText)
+	}
+	return l.value(left)
+}
+
+// layer lays members over an object that was there.
+type layer struct {
+	o    *rawjson.Object
+	b    *rawjson.Builder
+	puts []string
+}
+
+func over(left json.RawMessage) *layer {
+	if !isObject(left) {
+		left = json.RawMessage("{}")
+	}
+	return &layer{o: rawjson.Parse(left, ""), b: rawjson.NewBuilder()}
+}
+
+// put sets a member. Without a value, what stood there goes if reads says that
+// a value could have been read from it, and stays if it never meant anything.
+func (l *layer) put(name string, value json.RawMessage, reads func(json.RawMessage) bool) {
+	l.puts = append(l.puts, name)
+	if was := l.o.Peek(name); value == nil && !reads(was) {
+		value = was
+	}
+	l.b.Raw(name, value)
+}
+
+func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
+
+// isSchema: an object, or one of the two schemas that are booleans.
+func isSchema(raw json.RawMessage) bool {
+	return isObject(raw) || string(raw) == "true" || string(raw) == "false"
+}
+
+func isText(raw json.RawMessage) bool {
+	text, ok := rawjson.Unquote(raw)
+	return ok && text != ""
+}
+
+// readTexts reads a list of strings; ok is false for anything else.
+func readTexts(raw json.RawMessage) (values []string, ok bool) {
+	elements, ok := rawjson.Elements(raw)
+	for _, element := range elements {
+		value, isString := rawjson.Unquote(element)
+		ok = ok && isString
+		values = append(values, value)
+	}
+	return values, ok
+}
+
+func isTexts(raw json.RawMessage) bool {
+	_, ok := readTexts(raw)
+	return ok
+}
+
+func (l *layer) extensions(ext canonical.Extensions) {
+	for _, binding := range slices.Sorted(maps.Keys(ext)) {
+		if binding != Binding && binding != profile.CanonKey {
+			l.put(string(binding), ext[binding], isObject)
+		}
+	}
+}
+
+func (l *layer) bytes() json.RawMessage {
+	for _, m := range l.o.Members() {
+		if !slices.Contains(l.puts, m.Name) {
+			l.b.Raw(m.Name, m.Value)
+		}
+	}
+	return l.b.Bytes()
+}
+
+// value is the layered object; was, when there is nothing in it.
+func (l *layer) value(was json.RawMessage) json.RawMessage {
+	out := l.bytes()
+	if string(out) == "{}" {
+		return was
+	}
+	return out
+}

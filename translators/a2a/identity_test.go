@@ -1,0 +1,185 @@
+package a2a
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/textproto"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// vector is one case of testdata: the rule in prose, a message, and what is wanted.
+type vector struct {
+	name, rule, want string
+	wire             translators.Wire
+}
+
+func vectors(t testing.TB, folder string) []vector {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", folder, "*.txtar"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no vectors in %s: %v", folder, err)
+	}
+	var list []vector
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := vector{name: strings.TrimSuffix(filepath.Base(file), ".txtar"), rule: string(archive.Comment)}
+		v.wire = translators.Wire{Binding: Binding, Media: Media}
+		for _, f := range archive.Files {
+			switch text := strings.TrimSpace(string(f.Data)); f.Name {
+			case "body.json":
+				v.wire.Body = []byte(text)
+			case "re":
+				v.wire.Re = canonical.Op(text)
+			case "want":
+				v.want = text
+			case "header":
+				v.wire.Header = header(t, f.Data)
+			default:
+				t.Fatalf("%s: what is %s?", file, f.Name)
+			}
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
+func header(t testing.TB, data []byte) http.Header {
+	t.Helper()
+	h, err := textproto.NewReader(bufio.NewReader(bytes.NewReader(append(data, '\n')))).ReadMIMEHeader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return http.Header(h)
+}
+
+func TestIdentityVectors(t *testing.T) {
+	t.Parallel()
+	tr := New(translators.Config{})
+	for _, v := range vectors(t, "identity") {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			home := roundTrip(t, tr, v.wire)
+			for name, want := range v.wire.Header {
+				if got := joined(home.Header, name); got != strings.Join(want, ", ") {
+					t.Errorf("%s\n%s: %q, want %q", v.rule, name, got, want)
+				}
+			}
+		})
+	}
+}
+
+// roundTrip decodes and encodes; the JSON value must not change and nothing
+// may be lost.
+func roundTrip(t testing.TB, tr *Translator, wire translators.Wire) translators.Wire {
+	t.Helper()
+	m, err := tr.Decode(wire)
+	if err != nil {
+		t.Fatalf("Decode: %v", err)
+	}
+	m.Origin.Raw = nil
+	home, losses, err := tr.Encode(m, translators.Target{})
+	if err != nil {
+		t.Fatalf("Encode: %v", err)
+	}
+	if all := append(m.Losses, losses...); len(all) > 0 {
+		t.Errorf("losses: %v", all)
+	}
+	if !rawjson.Equal(wire.Body, home.Body) {
+		t.Errorf("another value came home:\n%s", cmp.Diff(indent(wire.Body), indent(home.Body)))
+	}
+	return home
+}
+
+func indent(raw []byte) string {
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "", " ") != nil {
+		return string(raw)
+	}
+	return b.String()
+}
+
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	tr := New(translators.Config{})
+	for _, v := range vectors(t, "refused") {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			m, err := tr.Decode(v.wire)
+			var said *canonical.Error
+			switch {
+			case err == nil:
+				t.Fatalf("accepted: %s", v.rule)
+			case v.want == "malformed":
+				if !errors.Is(err, translators.ErrMalformed) {
+					t.Fatalf("%s\ngot %v", v.rule, err)
+				}
+			case !errors.As(err, &said) || string(said.Code) != v.want:
+				t.Fatalf("%s\ngot %v, want %s", v.rule, err, v.want)
+			case v.wire.Re == "" && v.name != "no-id" && (m == nil || string(m.Correlation.WireID) != `"i"`):
+				t.Fatal("the id of the request is not known to who must answer it")
+			}
+		})
+	}
+}
+
+func TestVersionHeader(t *testing.T) {
+	t.Parallel()
+	body := []byte(`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"a"}]}}}`)
+	for header, ok := range map[string]bool{"": true, "1.0": true, "1.1": true, "1": true, "0.3": false, "2.0": false, "10.0": false, "x": false} {
+		wire := translators.Wire{Body: body, Header: http.Header{}}
+		if header != "" {
+			wire.Header.Set(HeaderVersion, header)
+		}
+		_, err := New(translators.Config{}).Decode(wire)
+		var said *canonical.Error
+		if (err == nil) != ok || (!ok && (!errors.As(err, &said) || said.Code != canonical.CodeUnsupportedVersion)) {
+			t.Errorf("version %q: %v", header, err)
+		}
+	}
+}
+
+func TestSnakeCaseLeavesInCamelCase(t *testing.T) {
+	t.Parallel()
+	body := `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"message_id":"m","role":"ROLE_USER","context_id":"c","reference_task_ids":["r"],"parts":[{"text":"a","media_type":"text/plain"}]}}}`
+	tr := New(translators.Config{})
+	m, err := tr.Decode(translators.Wire{Body: []byte(body)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Conversation.ContextID != "c" || m.Correlation.MessageID != "m" || len(m.Losses) == 0 || m.Losses[0].Code != canonical.LossBytes {
+		t.Fatalf("read as %+v with %v", m.Conversation, m.Losses)
+	}
+	home, _, err := tr.Encode(m, translators.Target{})
+	if err != nil || strings.Contains(string(home.Body), "_") && !strings.Contains(string(home.Body), "ROLE_USER") || strings.Contains(string(home.Body), "media_type") {
+		t.Fatalf("%v: %s", err, home.Body)
+	}
+}
+
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	tr := New(translators.Config{BodyLimit: 200, Depth: 8})
+	deep := `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":[[[[[1]]]]]}]}}}`
+	if _, err := tr.Decode(translators.Wire{Body: []byte(deep)}); !errors.Is(err, translators.ErrMalformed) {
+		t.Errorf("too deep: %v", err)
+	}
+	for _, re := range []canonical.Op{"", canonical.OpDescribe} {
+		if _, err := tr.Decode(translators.Wire{Re: re, Body: []byte(strings.Repeat(" ", 201))}); !errors.Is(err, translators.ErrTooLarge) {
+			t.Errorf("too large: %v", err)
+		}
+	}
+}

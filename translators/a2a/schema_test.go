@@ -1,0 +1,225 @@
+package a2a
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// dataFolder holds the schemas that the protocols' communities publish; they
+// are not part of this repository.
+var dataFolder = filepath.Join("..", "..", "..", "shared", "data")
+
+// published reads one of those files; nil, and a word in the log, without it.
+func published(t *testing.T, name ...string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(append([]string{dataFolder}, name...)...))
+	if err != nil {
+		t.Logf("%s is not here: only the vectors of this repository are checked", filepath.Join(name...))
+		return nil
+	}
+	return data
+}
+
+const schemaBase = "https://schema.test/"
+
+// schemas compiles the published bundle; nil: it is not here.
+func schemas(t *testing.T) *jsonschema.Compiler {
+	t.Helper()
+	data := published(t, "a2a", "schema-1.0.json")
+	if data == nil {
+		return nil
+	}
+	var bundle struct {
+		Definitions map[string]json.RawMessage `json:"definitions"`
+	}
+	if err := json.Unmarshal(data, &bundle); err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	for title, definition := range bundle.Definitions {
+		name := strings.ReplaceAll(title, " ", "")
+		prefix := "lf.a2a.v1."
+		if name == "Struct" || name == "Value" || name == "Timestamp" {
+			prefix = "google.protobuf."
+		}
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(definition))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.AddResource(schemaBase+prefix+name+".jsonschema.json", doc); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+func schema(t *testing.T, c *jsonschema.Compiler, name string) *jsonschema.Schema {
+	t.Helper()
+	s, err := c.Compile(schemaBase + "lf.a2a.v1." + name + ".jsonschema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestEmittedIsValid: what other protocols said is, in A2A's words, what the
+// published schema allows.
+func TestEmittedIsValid(t *testing.T) {
+	t.Parallel()
+	c := schemas(t)
+	if c == nil {
+		return
+	}
+	request, response, card := schema(t, c, "SendMessageRequest"), schema(t, c, "SendMessageResponse"), schema(t, c, "AgentCard")
+	tr := New(translators.Config{})
+	checked := 0
+	for i, m := range foreigners() {
+		m.Extensions, m.Body = clean(m.Extensions), cleaned(m.Body)
+		wire, _, err := tr.Encode(m, translators.Target{})
+		if err != nil {
+			continue
+		}
+		s, value := card, json.RawMessage(wire.Body)
+		if m.Op != canonical.OpDescribe {
+			env := rawjson.Parse(wire.Body, "")
+			switch m.Phase {
+			case canonical.PhaseRequest:
+				s, value = request, env.Take("params")
+			case canonical.PhaseResponse:
+				s, value = response, env.Take("result")
+			default:
+				continue
+			}
+		}
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Validate(doc); err != nil {
+			t.Errorf("message %d: %v\n%s", i, err, indent(value))
+		}
+		checked++
+	}
+	if checked < 12 {
+		t.Errorf("only %d messages were checked", checked)
+	}
+}
+
+// clean takes away what says of itself that it is A2A of another version.
+func clean(ext canonical.Extensions) canonical.Extensions {
+	delete(ext, Binding)
+	return ext
+}
+
+func cleaned(body canonical.Body) canonical.Body {
+	if r, ok := body.(*canonical.Result); ok {
+		r.Extensions = clean(r.Extensions)
+	}
+	return body
+}
+
+// TestRandomAreValid keeps the generator honest: without members of later
+// versions, its messages are what the published schema allows.
+func TestRandomAreValid(t *testing.T) {
+	t.Parallel()
+	c := schemas(t)
+	if c == nil {
+		return
+	}
+	s := schema(t, c, "Part")
+	valid := 0
+	for seed := range uint64(200) {
+		part := generator{rand.New(rand.NewPCG(seed, 2))}.part()
+		if strings.Contains(string(part), "x-later") || strings.Contains(string(part), ":null") {
+			continue
+		}
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(part))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Validate(doc) == nil {
+			valid++
+		}
+	}
+	if valid < 30 {
+		t.Errorf("only %d of the random parts are valid", valid)
+	}
+}
+
+// TestProfileVectors holds profile P2 to the published vectors of the
+// community that uses the same shape.
+func TestProfileVectors(t *testing.T) {
+	t.Parallel()
+	data := published(t, "adcp", "a2a-profile-extension-v3.json")
+	if data == nil {
+		return
+	}
+	var set struct {
+		Invocations []struct {
+			ID      string            `json:"id"`
+			Error   string            `json:"expected_error"`
+			Headers map[string]string `json:"headers"`
+			Message json.RawMessage   `json:"message"`
+		} `json:"invocation_vectors"`
+		Responses []struct {
+			ID       string          `json:"id"`
+			Error    string          `json:"expected_error"`
+			Response json.RawMessage `json:"response"`
+		} `json:"response_vectors"`
+		Cards []struct {
+			ID   string          `json:"id"`
+			OK   bool            `json:"valid"`
+			Card json.RawMessage `json:"agent_card"`
+		} `json:"advertisement_vectors"`
+	}
+	if err := json.Unmarshal(data, &set); err != nil {
+		t.Fatal(err)
+	}
+	// Shapes that are no typed invocation; activation is not the codec's to judge.
+	untyped := map[string]bool{"invalid_invocation_shape": true, "multiple_invocation_dataparts": true, "unsupported_part_type": true}
+	tr := New(translators.Config{})
+	for _, v := range set.Invocations {
+		params := rawjson.NewBuilder().Raw("message", v.Message).Bytes()
+		body := rawjson.NewBuilder().String("jsonrpc", "2.0").String("id", "1").String("method", methodSend).Raw("params", params).Bytes()
+		m, err := tr.Decode(translators.Wire{Body: body})
+		if v.Error == "invalid_a2a_message" {
+			if err == nil {
+				t.Errorf("%s: accepted", v.ID)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", v.ID, err)
+			continue
+		}
+		if got := m.Body.(*canonical.Invoke).Call != nil; got == untyped[v.Error] {
+			t.Errorf("%s: typed invocation %v", v.ID, got)
+		}
+		roundTrip(t, tr, translators.Wire{Body: body})
+	}
+	for _, v := range set.Responses {
+		body := rawjson.NewBuilder().String("jsonrpc", "2.0").String("id", "1").Raw("result", v.Response).Bytes()
+		wire := translators.Wire{Body: body, Re: canonical.OpInvoke}
+		if _, err := tr.Decode(wire); (err != nil) != (v.Error == "invalid_send_message_response") {
+			t.Errorf("%s: %v", v.ID, err)
+		} else if err == nil {
+			roundTrip(t, tr, wire)
+		}
+	}
+	for _, v := range set.Cards {
+		if v.OK {
+			roundTrip(t, tr, translators.Wire{Body: v.Card, Re: canonical.OpDescribe})
+		}
+	}
+}

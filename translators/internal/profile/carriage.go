@@ -1,0 +1,128 @@
+package profile
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// Wrap builds the object that one level carries: the canonical members in
+// canon (may be nil) and the extensions of every binding but own. What an
+// earlier Unwrap left under CanonKey is merged into canon. Nil: nothing to carry.
+func Wrap(canon json.RawMessage, ext canonical.Extensions, own canonical.Binding) json.RawMessage {
+	b := rawjson.NewBuilder()
+	b.Raw(CanonKey, Merge(canon, ext[CanonKey]))
+	for _, binding := range slices.Sorted(maps.Keys(ext)) {
+		if binding != own && binding != CanonKey {
+			b.Raw(string(binding), ext[binding])
+		}
+	}
+	return b.Object()
+}
+
+// Merge joins two objects, either of which may be nil; a member of the first wins.
+func Merge(first, second json.RawMessage) json.RawMessage {
+	if first == nil || second == nil {
+		if first == nil {
+			return second
+		}
+		return first
+	}
+	o := rawjson.Parse(first, "")
+	b := rawjson.NewBuilder().Merge(first)
+	for _, m := range rawjson.Parse(second, "").Members() {
+		if !o.Has(m.Name) {
+			b.Raw(m.Name, m.Value)
+		}
+	}
+	return b.Bytes()
+}
+
+// Carried is one level's carriage, read.
+type Carried struct {
+	Canon *rawjson.Object      // never nil; the caller takes what it knows
+	Ext   canonical.Extensions // foreign bindings; nil: none
+}
+
+// Unwrap reads what Wrap wrote, at path for errors; a nil raw gives an empty
+// Carried. It refuses anything but objects, and the reader's own binding,
+// which nobody carries to itself. *translators.MalformedError.
+func Unwrap(raw json.RawMessage, path string, own canonical.Binding) (Carried, error) {
+	c := Carried{Canon: rawjson.Parse([]byte("{}"), path+"/"+CanonKey)}
+	if raw == nil {
+		return c, nil
+	}
+	o := rawjson.Parse(raw, path)
+	if canon := o.Object(CanonKey); canon != nil {
+		c.Canon = canon
+		if len(canon.Members()) == 0 {
+			o.Fail(CanonKey, "empty")
+		}
+	}
+	for _, m := range o.Members() {
+		if m.Value[0] != '{' || m.Name == string(own) {
+			o.Fail("", "not what a gateway carries")
+			break
+		}
+		if c.Ext == nil {
+			c.Ext = canonical.Extensions{}
+		}
+		c.Ext[canonical.Binding(m.Name)] = m.Value
+	}
+	if o.Err() == nil && c.Ext == nil && len(c.Canon.Members()) == 0 {
+		return c, &translators.MalformedError{Path: path, Reason: "empty"}
+	}
+	return c, o.Err()
+}
+
+// Extensions is what to keep of a level after the caller took its canonical
+// members: the foreign bindings, the rest of canon under CanonKey, and the
+// caller's own leftovers (nil: none). It is nil when there is nothing.
+func (c Carried) Extensions(own canonical.Binding, leftovers json.RawMessage) canonical.Extensions {
+	ext := c.Ext
+	add := func(binding canonical.Binding, raw json.RawMessage) {
+		if raw == nil {
+			return
+		}
+		if ext == nil {
+			ext = canonical.Extensions{}
+		}
+		ext[binding] = raw
+	}
+	add(CanonKey, c.Canon.Rest())
+	add(own, leftovers)
+	return ext
+}
+
+// ForeignLosses lists, as Carried, what a level holds for other bindings than
+// own: L30 for metadata, L29 for members that only the other protocol knows.
+// path is the level's place in the canonical message.
+func ForeignLosses(ext canonical.Extensions, own canonical.Binding, path string) []canonical.Loss {
+	var losses []canonical.Loss
+	for _, binding := range slices.Sorted(maps.Keys(ext)) {
+		if binding == own {
+			continue
+		}
+		at := path + "/extensions/" + string(binding)
+		metadata, others := false, false
+		for _, m := range rawjson.Parse(ext[binding], "").Members() {
+			switch m.Name {
+			case "metadata", "_meta", "extensions":
+				metadata = true
+			default:
+				others = true
+			}
+		}
+		if metadata {
+			losses = append(losses, canonical.Loss{Code: canonical.LossMetadata, Path: at, Fate: canonical.Carried})
+		}
+		if others {
+			losses = append(losses, canonical.Loss{Code: canonical.LossExtension, Path: at, Fate: canonical.Carried})
+		}
+	}
+	return losses
+}

@@ -1,0 +1,248 @@
+package profile
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// separator stands between joined texts: a blank line.
+const separator = "\n\n"
+
+// ArgsFromTurn says a turn as the arguments of a P1 tool: texts joined by a
+// blank line into message, the first data part that is an object into data,
+// files and references into files, ids into context_id and task_id. What the
+// arguments cannot say goes into the outline, to be carried under OutlineTurn;
+// it is nil when TurnFromArgs alone gives the turn back, unless always is set,
+// for a tool whose name does not show that it has profile P1. Losses name
+// places in an Invoke's turn.
+func ArgsFromTurn(turn canonical.Content, conv canonical.Conversation, always bool) (args, outline json.RawMessage, losses []canonical.Loss) {
+	w := argsWriter{}
+	for i := range turn.Parts {
+		w.add(i, &turn.Parts[i])
+	}
+	w.order(turn.Parts)
+	b := rawjson.NewBuilder().String("message", strings.Join(w.texts, separator)).Raw("data", w.data)
+	if len(w.files) > 0 {
+		b.Array("files", w.files)
+	}
+	b.Optional("context_id", conv.ContextID).Optional("task_id", conv.TaskID)
+	return b.Bytes(), w.outline(&turn, always), append(w.losses, headLosses(&turn, "/body/turn")...)
+}
+
+// headLosses declares what writeHead carries.
+func headLosses(turn *canonical.Content, path string) []canonical.Loss {
+	var losses []canonical.Loss
+	if len(turn.ExtensionURIs) > 0 {
+		losses = append(losses, canonical.Loss{Code: canonical.LossMetadata, Path: path + "/extensionURIs", Fate: canonical.Carried})
+	}
+	return append(losses, ForeignLosses(turn.Extensions, "", path)...)
+}
+
+// argsWriter sorts a turn's parts into arguments.
+type argsWriter struct {
+	texts   []string
+	data    json.RawMessage
+	files   []json.RawMessage
+	entries []json.RawMessage
+	losses  []canonical.Loss
+}
+
+func (w *argsWriter) add(i int, p *canonical.Part) {
+	path := "/body/turn/parts/" + strconv.Itoa(i)
+	entry := rawjson.NewBuilder()
+	switch {
+	case p.Kind == canonical.KindText:
+		w.texts = append(w.texts, p.Text)
+		entry.Raw("length", json.RawMessage(strconv.Itoa(len(p.Text))))
+		writePart(entry, p, "text")
+		w.rest(p, path)
+	case p.Kind == canonical.KindData && w.data == nil && isObject(p.Data):
+		w.data = p.Data
+		entry.String("arg", "data")
+		writePart(entry, p, "data")
+		w.rest(p, path)
+	case p.Kind == canonical.KindFile, p.Kind == canonical.KindRef && p.URI != "":
+		entry.Raw("file", json.RawMessage(strconv.Itoa(len(w.files))))
+		writePart(entry, p, "bytes", "media", "name", fileURI(p))
+		w.files = append(w.files, writeFile(p))
+		w.rest(p, path, PartMedia, PartName, PartField(fileURI(p)))
+	default:
+		writePart(entry, p)
+		w.losses = append(w.losses, canonical.Loss{Code: canonical.LossContent, Path: path, Fate: canonical.Carried})
+	}
+	w.entries = append(w.entries, entry.Bytes())
+}
+
+// fileURI: the uri of a reference is its content, that of a file is not.
+func fileURI(p *canonical.Part) string {
+	if p.Kind == canonical.KindRef {
+		return "uri"
+	}
+	return ""
+}
+
+func writeFile(p *canonical.Part) json.RawMessage {
+	b := rawjson.NewBuilder().Optional("name", p.Name).Optional("mediaType", p.Media)
+	if p.Kind == canonical.KindRef {
+		return b.String("uri", p.URI).Bytes()
+	}
+	return b.Base64("bytes", p.Bytes).Bytes()
+}
+
+// rest declares what of a part only the outline says.
+func (w *argsWriter) rest(p *canonical.Part, path string, native ...PartField) {
+	ignored := rawjson.NewBuilder()
+	w.losses = append(w.losses, CarryPart(ignored, p, path, except(native)...)...)
+	w.losses = append(w.losses, ForeignLosses(p.Extensions, "", path)...)
+}
+
+func except(native []PartField) []PartField {
+	var fields []PartField
+	for _, f := range partFields {
+		if !contains(native, f.name) {
+			fields = append(fields, f.name)
+		}
+	}
+	return fields
+}
+
+func contains(list []PartField, f PartField) bool {
+	for _, other := range list {
+		if other == f {
+			return true
+		}
+	}
+	return false
+}
+
+// order declares boundaries and order where the arguments alone do not show them.
+func (w *argsWriter) order(parts []canonical.Part) {
+	last, disorder := 0, len(w.texts) > 1
+	for i := range parts {
+		rank := map[canonical.Kind]int{canonical.KindData: 1, canonical.KindFile: 2, canonical.KindRef: 2}[parts[i].Kind]
+		disorder = disorder || rank < last
+		last = rank
+	}
+	if disorder {
+		w.losses = append(w.losses, canonical.Loss{Code: canonical.LossPartBoundaries, Path: "/body/turn/parts", Fate: canonical.Carried})
+	}
+}
+
+// outline is nil when the arguments alone give the turn back, unless always.
+func (w *argsWriter) outline(turn *canonical.Content, always bool) json.RawMessage {
+	args := messageArgs{message: strings.Join(w.texts, separator), data: w.data}
+	for _, raw := range w.files {
+		file, err := readFile(raw)
+		if err != nil {
+			break
+		}
+		args.files = append(args.files, file)
+	}
+	head := rawjson.NewBuilder()
+	writeHead(head, turn, canonical.RoleCaller)
+	if !always && head.Empty() && sameParts(args.parts(), turn.Parts) {
+		return nil
+	}
+	return head.Array("parts", w.entries).Bytes()
+}
+
+func sameParts(a, b []canonical.Part) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if !SamePart(&a[i], &b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
+
+// messageArgs are the arguments of a P1 tool, read.
+type messageArgs struct {
+	message           string
+	data              json.RawMessage
+	files             []canonical.Part
+	contextID, taskID string
+	empty             bool // a member stands there and says nothing
+}
+
+// TurnFromArgs reads the arguments of a P1 tool back into a turn and the
+// dialogue that it belongs to. Arguments of another shape are a
+// *canonical.Error of code CodeBadParams with the schema.
+func TurnFromArgs(args json.RawMessage) (canonical.Content, canonical.Conversation, error) {
+	a, err := readArgs(args)
+	if err != nil {
+		return canonical.Content{}, canonical.Conversation{}, err
+	}
+	return canonical.Content{Role: canonical.RoleCaller, Parts: a.parts()}, a.conversation(), nil
+}
+
+func (a *messageArgs) conversation() canonical.Conversation {
+	return canonical.Conversation{ContextID: a.contextID, TaskID: a.taskID}
+}
+
+// parts gives the turn that the arguments stand for when nothing was carried.
+func (a *messageArgs) parts() []canonical.Part {
+	var parts []canonical.Part
+	if a.message != "" || (a.data == nil && len(a.files) == 0) {
+		parts = append(parts, canonical.Part{Kind: canonical.KindText, Text: a.message})
+	}
+	if a.data != nil {
+		parts = append(parts, canonical.Part{Kind: canonical.KindData, Data: a.data})
+	}
+	return append(parts, a.files...)
+}
+
+func readArgs(raw json.RawMessage) (messageArgs, error) {
+	var a messageArgs
+	if raw == nil {
+		return a, badArgs("arguments are missing")
+	}
+	o := rawjson.Parse(raw, "")
+	a.message = o.Required("message")
+	a.data = o.RawObject("data")
+	files, listed := o.Array("files")
+	for _, element := range files {
+		file, err := readFile(element)
+		if err != nil {
+			return a, err
+		}
+		a.files = append(a.files, file)
+	}
+	contextID, hasContext := o.String("context_id")
+	taskID, hasTask := o.String("task_id")
+	a.contextID, a.taskID = contextID, taskID
+	a.empty = (listed && len(files) == 0) || (hasContext && contextID == "") || (hasTask && taskID == "")
+	if o.Err() != nil || len(o.Members()) > 0 {
+		return a, badArgs("the arguments do not match the schema of this tool")
+	}
+	return a, nil
+}
+
+func readFile(raw json.RawMessage) (canonical.Part, error) {
+	o := rawjson.Parse(raw, "")
+	p := canonical.Part{Kind: canonical.KindRef}
+	p.Name, _ = o.String("name")
+	p.Media, _ = o.String("mediaType")
+	data, inline := o.Base64("bytes")
+	uri, linked := o.String("uri")
+	if o.Err() != nil || len(o.Members()) > 0 || inline == linked || (linked && uri == "") {
+		return p, badArgs("a file needs either bytes in base64 or a uri, and nothing unknown")
+	}
+	if inline {
+		p.Kind, p.Bytes = canonical.KindFile, data
+	}
+	p.URI = uri
+	return p, nil
+}
+
+func badArgs(reason string) error {
+	return &canonical.Error{Code: canonical.CodeBadParams, Message: reason, Schema: MessageInputSchema()}
+}

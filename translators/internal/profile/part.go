@@ -1,0 +1,254 @@
+package profile
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// PartField is a canonical member of a part that some protocol has no place
+// for; its value is its name inside "canon".
+type PartField string
+
+// The fields of a part that can be carried.
+const (
+	PartMedia       PartField = "media"
+	PartName        PartField = "name"
+	PartTitle       PartField = "title"
+	PartDescription PartField = "description"
+	PartSize        PartField = "size"
+	PartURI         PartField = "uri"
+	PartForm        PartField = "form"
+	PartAnnotations PartField = "annotations"
+)
+
+type partField struct {
+	name PartField
+	loss canonical.LossCode
+	get  func(*canonical.Part) json.RawMessage
+	set  func(*canonical.Part, json.RawMessage) bool
+}
+
+// CarryPart writes those of the listed fields that are set into canon; path
+// is the part's place in the canonical message.
+func CarryPart(canon *rawjson.Builder, p *canonical.Part, path string, fields ...PartField) []canonical.Loss {
+	var losses []canonical.Loss
+	for _, f := range partFields {
+		if !slices.Contains(fields, f.name) {
+			continue
+		}
+		if raw := f.get(p); raw != nil {
+			canon.Raw(string(f.name), raw)
+			losses = append(losses, canonical.Loss{Code: f.loss, Path: path + "/" + string(f.name), Fate: canonical.Carried})
+		}
+	}
+	return losses
+}
+
+// RestorePart takes the listed fields out of canon into p. A value that
+// CarryPart would not have written stays where it is: kept, not believed.
+func RestorePart(canon *rawjson.Object, p *canonical.Part, fields ...PartField) {
+	for _, f := range partFields {
+		if !slices.Contains(fields, f.name) {
+			continue
+		}
+		if raw := canon.Peek(string(f.name)); raw != nil && f.set(p, raw) {
+			canon.Take(string(f.name))
+		}
+	}
+}
+
+func partText(name PartField, loss canonical.LossCode, at func(*canonical.Part) *string) partField {
+	return partField{
+		name: name, loss: loss,
+		get: func(p *canonical.Part) json.RawMessage { return quoteSet(*at(p)) },
+		set: func(p *canonical.Part, raw json.RawMessage) bool { return unquoteSet(raw, at(p)) },
+	}
+}
+
+func partRaw(name PartField, at func(*canonical.Part) *json.RawMessage) partField {
+	return partField{
+		name: name, loss: canonical.LossAnnotations,
+		get: func(p *canonical.Part) json.RawMessage { return *at(p) },
+		set: func(p *canonical.Part, raw json.RawMessage) bool { *at(p) = raw; return true },
+	}
+}
+
+var partFields = [...]partField{
+	partText(PartMedia, canonical.LossMediaType, func(p *canonical.Part) *string { return &p.Media }),
+	partText(PartName, canonical.LossMediaType, func(p *canonical.Part) *string { return &p.Name }),
+	partText(PartTitle, canonical.LossAnnotations, func(p *canonical.Part) *string { return &p.Title }),
+	partText(PartDescription, canonical.LossAnnotations, func(p *canonical.Part) *string { return &p.Description }),
+	partRaw(PartSize, func(p *canonical.Part) *json.RawMessage { return &p.Size }),
+	partText(PartURI, canonical.LossAnnotations, func(p *canonical.Part) *string { return &p.URI }),
+	{PartForm, canonical.LossAnnotations, getForm, setForm},
+	partRaw(PartAnnotations, func(p *canonical.Part) *json.RawMessage { return &p.Annotations }),
+}
+
+func getForm(p *canonical.Part) json.RawMessage { return quoteSet(string(p.Form)) }
+
+func setForm(p *canonical.Part, raw json.RawMessage) bool {
+	text, ok := rawjson.Unquote(raw)
+	if form := canonical.Form(text); ok && (form == canonical.FormImage || form == canonical.FormAudio || form == canonical.FormEmbedded) {
+		p.Form = form
+		return true
+	}
+	return false
+}
+
+// NaturalForm is the MCP form that a file of this media type takes when
+// nothing says otherwise. A decoder leaves Form empty where it is this one.
+func NaturalForm(media string) canonical.Form {
+	switch {
+	case strings.HasPrefix(media, "image/"):
+		return canonical.FormImage
+	case strings.HasPrefix(media, "audio/"):
+		return canonical.FormAudio
+	default:
+		return canonical.FormEmbedded
+	}
+}
+
+// writePart writes a part in full, but for the members whose names stand in
+// without.
+func writePart(b *rawjson.Builder, p *canonical.Part, without ...string) {
+	keep := func(name string) bool { return !slices.Contains(without, name) }
+	b.String("kind", string(p.Kind))
+	switch {
+	case p.Kind == canonical.KindText && keep("text"):
+		b.String("text", p.Text)
+	case p.Kind == canonical.KindData && keep("data"):
+		b.Raw("data", p.Data)
+	case p.Kind == canonical.KindFile && keep("bytes"):
+		b.Base64("bytes", p.Bytes)
+	}
+	for _, f := range partFields {
+		if keep(string(f.name)) {
+			b.Raw(string(f.name), f.get(p))
+		}
+	}
+	if keep("ext") {
+		b.Raw("ext", writeExt(p.Extensions))
+	}
+}
+
+// readPart reads what writePart wrote; ok is false for anything else. Content
+// that was left out is left empty.
+func readPart(o *rawjson.Object) (p canonical.Part, ok bool) {
+	kind, _ := o.String("kind")
+	p.Kind = canonical.Kind(kind)
+	switch p.Kind {
+	case canonical.KindText:
+		p.Text, _ = o.String("text")
+	case canonical.KindData:
+		p.Data = o.Take("data")
+	case canonical.KindFile:
+		p.Bytes, _ = o.Base64("bytes")
+	case canonical.KindRef:
+	default:
+		return p, false
+	}
+	for _, f := range partFields {
+		if raw := o.Take(string(f.name)); raw != nil && !f.set(&p, raw) {
+			return p, false
+		}
+	}
+	if raw := o.Take("ext"); raw != nil {
+		if p.Extensions, ok = readExt(raw); !ok {
+			return p, false
+		}
+	}
+	return p, o.Err() == nil
+}
+
+// writeContent writes a whole turn; ids travel elsewhere when id is false.
+func writeContent(c *canonical.Content) json.RawMessage {
+	parts := make([]json.RawMessage, len(c.Parts))
+	for i := range c.Parts {
+		b := rawjson.NewBuilder()
+		writePart(b, &c.Parts[i])
+		parts[i] = b.Bytes()
+	}
+	b := rawjson.NewBuilder().Optional("id", c.ID)
+	writeHead(b, c, "")
+	return b.Array("parts", parts).Bytes()
+}
+
+// writeHead writes what a turn has besides its parts and its id; a role that
+// goes without saying is left out.
+func writeHead(b *rawjson.Builder, c *canonical.Content, implied canonical.Role) {
+	if c.Role != implied {
+		b.Optional("role", string(c.Role))
+	}
+	b.Raw("extensions", quoteList(c.ExtensionURIs)).Raw("ext", writeExt(c.Extensions))
+}
+
+func readHead(o *rawjson.Object, c *canonical.Content, implied canonical.Role) bool {
+	c.Role = implied
+	if role, ok := o.String("role"); ok {
+		c.Role = canonical.Role(role)
+	}
+	if raw := o.Take("extensions"); raw != nil && !unquoteList(raw, &c.ExtensionURIs) {
+		return false
+	}
+	ok := true
+	if raw := o.Take("ext"); raw != nil {
+		c.Extensions, ok = readExt(raw)
+	}
+	return ok && o.Err() == nil && (c.Role == canonical.RoleCaller || c.Role == canonical.RoleAgent || c.Role == "")
+}
+
+func readContent(raw json.RawMessage) (c canonical.Content, ok bool) {
+	o := rawjson.Parse(raw, "")
+	c.ID, _ = o.String("id")
+	if !readHead(o, &c, "") {
+		return c, false
+	}
+	elements, _ := o.Array("parts")
+	for _, element := range elements {
+		p, ok := readPart(rawjson.Parse(element, ""))
+		if !ok {
+			return c, false
+		}
+		c.Parts = append(c.Parts, p)
+	}
+	return c, o.Err() == nil
+}
+
+// writeExt writes the extensions of every binding; nil: none.
+func writeExt(ext canonical.Extensions) json.RawMessage {
+	b := rawjson.NewBuilder()
+	for _, binding := range slices.Sorted(maps.Keys(ext)) {
+		b.Raw(string(binding), ext[binding])
+	}
+	return b.Object()
+}
+
+func readExt(raw json.RawMessage) (canonical.Extensions, bool) {
+	o := rawjson.Parse(raw, "")
+	if o.Err() != nil || len(o.Members()) == 0 {
+		return nil, false
+	}
+	ext := canonical.Extensions{}
+	for _, m := range o.Members() {
+		if m.Value[0] != '{' {
+			return nil, false
+		}
+		ext[canonical.Binding(m.Name)] = m.Value
+	}
+	return ext, true
+}
+
+// SamePart reports whether two parts say the same, JSON compared by value.
+func SamePart(a, b *canonical.Part) bool {
+	x, y := rawjson.NewBuilder(), rawjson.NewBuilder()
+	writePart(x, a, "data", "bytes")
+	writePart(y, b, "data", "bytes")
+	return a.Kind == b.Kind && bytes.Equal(a.Bytes, b.Bytes) && rawjson.Equal(a.Data, b.Data) &&
+		rawjson.Equal(x.Bytes(), y.Bytes())
+}

@@ -1,0 +1,79 @@
+package profile
+
+import (
+	"encoding/json"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// TypedMedia is the media type of a P2 data part.
+const TypedMedia = "application/json"
+
+// TypedData is the value of a P2 data part: {"skill": name, "input": args}.
+// Absent arguments become {}; carry FieldArgsAbsent to tell them apart.
+func TypedData(call *canonical.Call) json.RawMessage {
+	args := call.Args
+	if args == nil {
+		args = json.RawMessage("{}")
+	}
+	return rawjson.NewBuilder().String("skill", call.Name).Raw("input", args).Bytes()
+}
+
+// ParseTyped reads a P2 data part's value; ok is false when it is anything but
+// an object of exactly a non-empty string "skill" and an object "input".
+func ParseTyped(data json.RawMessage) (call *canonical.Call, ok bool) {
+	if len(data) == 0 || data[0] != '{' {
+		return nil, false
+	}
+	o := rawjson.Parse(data, "")
+	name, _ := o.String("skill")
+	input := o.RawObject("input")
+	if o.Err() != nil || name == "" || input == nil || len(o.Members()) > 0 {
+		return nil, false
+	}
+	return &canonical.Call{Name: name, Args: input}, true
+}
+
+// TypedTurn derives the call of a turn that is a P2 invocation: exactly one
+// data part, of that shape; text parts beside it are advisory. at is the data
+// part's index.
+func TypedTurn(parts []canonical.Part) (call *canonical.Call, at int, ok bool) {
+	at = -1
+	for i := range parts {
+		switch {
+		case parts[i].Kind == canonical.KindData && at < 0:
+			at = i
+		case parts[i].Kind != canonical.KindText:
+			return nil, -1, false
+		}
+	}
+	if at < 0 {
+		return nil, -1, false
+	}
+	call, ok = ParseTyped(parts[at].Data)
+	return call, at, ok
+}
+
+// Bind is profile P3: arguments for a tool whose schema wants exactly one
+// required string, named property, and nothing else. ok is false when the
+// schema is another.
+func Bind(schema json.RawMessage, text string) (args json.RawMessage, property string, ok bool) {
+	if !isObject(schema) {
+		return nil, "", false
+	}
+	o := rawjson.Parse(schema, "")
+	required, _ := o.Strings("required")
+	properties := o.Object("properties")
+	if o.Err() != nil || properties == nil || len(required) != 1 {
+		return nil, "", false
+	}
+	declared := properties.Peek(required[0])
+	if !isObject(declared) {
+		return nil, "", false
+	}
+	if kind, _ := rawjson.Parse(declared, "").String("type"); kind != "string" {
+		return nil, "", false
+	}
+	return rawjson.NewBuilder().String(required[0], text).Bytes(), required[0], true
+}

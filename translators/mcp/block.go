@@ -1,0 +1,289 @@
+package mcp
+
+import (
+	"encoding/json"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// Marks inside a block's "canon".
+const (
+	markKind    = "kind"    // "data": the text is the JSON of a data part
+	markDerived = "derived" // members that the block must have and the part had not
+)
+
+// decodeBlock reads one content block (2026-07-28, ContentBlock).
+func decodeBlock(raw json.RawMessage, at string) (canonical.Part, error) {
+	var p canonical.Part
+	r, err := read(raw, at)
+	if err != nil {
+		return p, err
+	}
+	kind := r.Required("type")
+	p.Annotations = r.RawObject("annotations")
+	switch kind {
+	case "text":
+		decodeText(r, &p)
+	case "image", "audio":
+		decodeMedia(r, &p, canonical.Form(kind))
+	case "resource_link":
+		decodeLink(r, &p)
+	case "resource":
+		decodeResource(r, &p)
+	default:
+		if r.Err() == nil {
+			return p, refuse(canonical.CodeBadUpstream, "a content block of unknown type")
+		}
+	}
+	p.Extensions = r.extensions()
+	return p, r.err()
+}
+
+func decodeText(r *reader, p *canonical.Part) {
+	p.Kind = canonical.KindText
+	p.Text = requiredText(r.Object, "text")
+	canon := r.carried.Canon
+	profile.RestorePart(canon, p, textFields()...)
+	if mark, _ := rawjson.Unquote(canon.Peek(markKind)); mark == "data" && isJSON(p.Text) {
+		canon.Take(markKind)
+		p.Kind, p.Data, p.Text = canonical.KindData, json.RawMessage(p.Text), ""
+	}
+}
+
+func textFields() []profile.PartField {
+	return []profile.PartField{
+		profile.PartMedia, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize, profile.PartURI,
+	}
+}
+
+// isJSON: exactly one value and nothing around it, so that it comes out as it
+// came in.
+func isJSON(text string) bool {
+	return strings.TrimSpace(text) == text && rawjson.Check([]byte(text), len(text), maxDepth) == nil
+}
+
+// maxDepth bounds JSON inside a text, the deepest that a message may nest.
+const maxDepth = 128
+
+func decodeMedia(r *reader, p *canonical.Part, form canonical.Form) {
+	p.Kind = canonical.KindFile
+	p.Bytes = octets(r.Object, "data")
+	p.Media = requiredText(r.Object, "mimeType")
+	if profile.NaturalForm(p.Media) != form {
+		p.Form = form
+	}
+	profile.RestorePart(r.carried.Canon, p, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize, profile.PartURI)
+}
+
+func decodeLink(r *reader, p *canonical.Part) {
+	p.Kind = canonical.KindRef
+	p.URI = requiredText(r.Object, "uri")
+	takeText(r.Object, "name", &p.Name)
+	if r.derived("name", p.Name == baseName(p.URI)) {
+		p.Name = ""
+	}
+	takeText(r.Object, "title", &p.Title)
+	takeText(r.Object, "description", &p.Description)
+	takeText(r.Object, "mimeType", &p.Media)
+	p.Size = number(r.Object, "size")
+	profile.RestorePart(r.carried.Canon, p, profile.PartForm)
+}
+
+// derived reports and takes the mark that a member was made up for the block;
+// as made-up as it is, we must be able to make it up again.
+func (r *reader) derived(member string, again bool) bool {
+	mark, _ := rawjson.Unquote(r.carried.Canon.Peek(markDerived))
+	if mark != member || !again {
+		return false
+	}
+	r.carried.Canon.Take(markDerived)
+	return true
+}
+
+func decodeResource(r *reader, p *canonical.Part) {
+	in := r.Object.Object("resource")
+	if in == nil {
+		r.Fail("resource", "required")
+		return
+	}
+	p.URI, p.Form = requiredText(in, "uri"), canonical.FormEmbedded
+	takeText(in, "mimeType", &p.Media)
+	switch {
+	case in.Has("text"):
+		p.Kind = canonical.KindText
+		p.Text, _ = in.String("text")
+	default:
+		p.Kind = canonical.KindFile
+		p.Bytes = octets(in, "blob")
+	}
+	if in.Err() != nil {
+		r.Fail("resource", "malformed")
+		return
+	}
+	if rest := in.Rest(); rest != nil {
+		r.Put("resource", rest)
+	}
+	profile.RestorePart(r.carried.Canon, p, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize)
+	ours := p.Kind == canonical.KindFile && profile.NaturalForm(p.Media) == canonical.FormEmbedded && p.URI == embeddedURI(p.Name)
+	if r.derived("uri", ours) {
+		p.URI, p.Form = "", canonical.FormNone
+	}
+}
+
+func requiredText(o *rawjson.Object, name string) string {
+	text, ok := o.String(name)
+	if !ok {
+		o.Fail(name, "required")
+	}
+	return text
+}
+
+// octets reads standard padded base64 and no other spelling, so that it is
+// written again as it came.
+func octets(o *rawjson.Object, name string) []byte {
+	raw := o.Peek(name)
+	data, ok := o.Base64(name)
+	if !ok {
+		o.Fail(name, "required")
+		return nil
+	}
+	again := rawjson.NewBuilder().Base64("b", data).Bytes()
+	if text, _ := rawjson.Unquote(raw); string(again) != `{"b":"`+text+`"}` {
+		o.Fail(name, "not standard base64")
+	}
+	return data
+}
+
+func number(o *rawjson.Object, name string) json.RawMessage {
+	raw := o.Take(name)
+	if raw != nil && raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
+		o.Fail(name, "not a number")
+		return nil
+	}
+	return raw
+}
+
+// encodeBlock writes a part as a content block; at is the part's place in the
+// canonical message, empty for a sentence of our own.
+func (e *encoder) encodeBlock(p *canonical.Part, at string) (json.RawMessage, error) {
+	w := write(p.Extensions)
+	var losses []canonical.Loss
+	switch {
+	case p.Kind == canonical.KindText && p.Form == canonical.FormEmbedded:
+		losses = encodeResource(w, p, at)
+	case p.Kind == canonical.KindText:
+		w.need("type", "text")
+		w.need("text", p.Text)
+		losses = profile.CarryPart(w.canon, p, at, textFields()...)
+	case p.Kind == canonical.KindData:
+		if p.Data == nil {
+			return nil, refuse(canonical.CodeInvalidRequest, "a data part without data")
+		}
+		w.need("type", "text")
+		w.need("text", string(p.Data))
+		w.canon.String(markKind, "data")
+		losses = profile.CarryPart(w.canon, p, at, textFields()...)
+	case p.Kind == canonical.KindRef:
+		losses = encodeLink(w, p, at)
+	case p.Kind == canonical.KindFile:
+		losses = encodeFile(w, p, at)
+	default:
+		return nil, refuse(canonical.CodeInvalidRequest, "a part of no known kind")
+	}
+	w.raw("annotations", p.Annotations)
+	if (p.Kind == canonical.KindText && p.Form != canonical.FormEmbedded || p.Kind == canonical.KindData) && p.Form != canonical.FormNone {
+		e.lose(canonical.LossAnnotations, canonical.Dropped, at+"/form")
+	}
+	e.losses = append(e.losses, losses...)
+	e.losses = append(e.losses, foreign(p.Extensions, at)...)
+	return w.bytes(), nil
+}
+
+func encodeLink(w *writer, p *canonical.Part, at string) []canonical.Loss {
+	w.need("type", "resource_link")
+	w.need("uri", p.URI)
+	switch {
+	case p.Name != "":
+		w.need("name", p.Name)
+	case !w.has("name"):
+		w.need("name", baseName(p.URI))
+		w.canon.String(markDerived, "name")
+	}
+	w.text("title", p.Title)
+	w.text("description", p.Description)
+	w.text("mimeType", p.Media)
+	w.raw("size", p.Size)
+	return profile.CarryPart(w.canon, p, at, profile.PartForm)
+}
+
+// baseName is the last segment of a reference, for a member that must be there.
+func baseName(uri string) string {
+	uri, _, _ = strings.Cut(uri, "?")
+	uri, _, _ = strings.Cut(uri, "#")
+	name := path.Base(uri)
+	if name == "." || name == "/" || strings.HasSuffix(uri, ":"+name) {
+		return "resource"
+	}
+	return name
+}
+
+func encodeFile(w *writer, p *canonical.Part, at string) []canonical.Loss {
+	form := p.Form
+	if form == canonical.FormNone {
+		form = profile.NaturalForm(p.Media)
+	}
+	if form != canonical.FormImage && form != canonical.FormAudio {
+		return encodeResource(w, p, at)
+	}
+	w.need("type", string(form))
+	w.raw("data", quoteBase64(p.Bytes))
+	w.need("mimeType", p.Media)
+	return profile.CarryPart(w.canon, p, at, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize, profile.PartURI)
+}
+
+func quoteBase64(data []byte) json.RawMessage {
+	b := rawjson.NewBuilder().Base64("b", data).Bytes()
+	return b[len(`{"b":`) : len(b)-1]
+}
+
+func encodeResource(w *writer, p *canonical.Part, at string) []canonical.Loss {
+	w.need("type", "resource")
+	in := write(nil)
+	if left := w.own.Peek("resource"); len(left) > 0 && left[0] == '{' {
+		in.own = rawjson.Parse(left, "")
+	}
+	uri := p.URI
+	if p.URI == "" && p.Form != canonical.FormEmbedded {
+		uri = embeddedURI(p.Name)
+		w.canon.String(markDerived, "uri")
+	}
+	in.need("uri", uri)
+	in.text("mimeType", p.Media)
+	if p.Kind == canonical.KindText {
+		in.need("text", p.Text)
+	} else {
+		in.raw("blob", quoteBase64(p.Bytes))
+	}
+	w.raw("resource", in.bytes())
+	return profile.CarryPart(w.canon, p, at, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize)
+}
+
+// embeddedURI names a resource that had no URI of its own.
+func embeddedURI(name string) string {
+	var out strings.Builder
+	out.WriteString("a2a:///")
+	for i := range len(name) {
+		c := name[i]
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0 {
+			out.WriteByte(c)
+		} else {
+			out.WriteString("%" + strings.ToUpper(strconv.FormatInt(int64(c)+0x100, 16)[1:]))
+		}
+	}
+	return out.String()
+}

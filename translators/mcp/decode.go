@@ -1,0 +1,284 @@
+package mcp
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// Decode reads one message: a request, or with Wire.Re a reply. When the
+// envelope could be read, a refusal comes with a message that holds the wire
+// id, the version as far as it is known, and nothing else.
+func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
+	env, err := jsonrpc.Parse(w.Body, t.cfg)
+	if err != nil {
+		return nil, err
+	}
+	m := &canonical.Message{
+		Correlation: canonical.Correlation{WireID: env.ID},
+		Origin:      canonical.Origin{Binding: Binding, Raw: w.Body},
+	}
+	if w.Re == "" {
+		err = decodeRequest(w, env, m)
+	} else {
+		err = decodeReply(w, env, m)
+	}
+	if err != nil {
+		return &canonical.Message{Correlation: canonical.Correlation{WireID: env.ID}, Origin: m.Origin}, err
+	}
+	return m, nil
+}
+
+func decodeRequest(w translators.Wire, env jsonrpc.Message, m *canonical.Message) error {
+	if env.Method == "" {
+		return refuse(canonical.CodeInvalidRequest, "a reply where a request belongs")
+	}
+	m.Phase = canonical.PhaseRequest
+	r, err := read(env.Params, "/params")
+	if err != nil {
+		return err
+	}
+	notice := strings.HasPrefix(env.Method, "notifications/")
+	if m.Origin.Version, err = requestVersion(w, env.Method, r, notice); err != nil {
+		return err
+	}
+	switch {
+	case notice && env.ID != nil:
+		return refuse(canonical.CodeInvalidRequest, "a notification has no id")
+	case notice:
+		return decodeNotice(env, m)
+	case env.ID == nil:
+		return refuse(canonical.CodeInvalidRequest, "the id is missing")
+	}
+	if err := checkMirror(w, m.Origin.Version, env.Method, r); err != nil {
+		return err
+	}
+	decodeTrace(w, m, r)
+	if err := decodeRequestMeta(m, r); err != nil {
+		return err
+	}
+	return decodeMethod(env, m, r)
+}
+
+func decodeMethod(env jsonrpc.Message, m *canonical.Message, r *reader) error {
+	modern := m.Origin.Version == Modern
+	switch {
+	case env.Method == MethodCall:
+		return decodeCall(m, r)
+	case env.Method == MethodList:
+		m.Op = canonical.OpCapabilities
+		page := &canonical.Page{}
+		takeText(r.Object, "cursor", &page.Cursor)
+		page.Extensions = requestExtensions(env, r)
+		m.Body = page
+	case env.Method == MethodDiscover && modern, env.Method == MethodInitialize && !modern:
+		return decodeDescribe(env, m, r)
+	case env.Method == MethodPing && !modern:
+		m.Op = canonical.OpPing
+		m.Extensions = requestExtensions(env, r)
+	default:
+		return refuse(canonical.CodeNoMethod, "this method is not served here")
+	}
+	return r.err()
+}
+
+// requestExtensions keeps params: {} apart from no params at all.
+func requestExtensions(env jsonrpc.Message, r *reader) canonical.Extensions {
+	ext := r.extensions()
+	if env.Params != nil && r.meta == nil && ext == nil {
+		return canonical.Extensions{Binding: json.RawMessage("{}")}
+	}
+	return ext
+}
+
+// decodeNotice keeps a notification whole: nobody answers it, and none has a
+// counterpart.
+func decodeNotice(env jsonrpc.Message, m *canonical.Message) error {
+	m.Op = canonical.OpNotice
+	raw := rawjson.NewBuilder().String("method", env.Method).Raw("params", env.Params).Bytes()
+	m.Extensions = canonical.Extensions{Binding: raw}
+	return nil
+}
+
+// requestVersion finds the version of a request and demands that all who name
+// one agree (2026-07-28, Streamable HTTP).
+func requestVersion(w translators.Wire, method string, r *reader, notice bool) (string, error) {
+	header := w.Header.Get(headerVersion)
+	body := ""
+	if r.meta != nil {
+		body, _ = rawjson.Unquote(r.meta.Peek(metaVersion))
+	}
+	version := Legacy
+	for _, named := range []string{w.Version, header, body} {
+		if named != "" {
+			version = named
+			break
+		}
+	}
+	switch {
+	case !slices.Contains(versions(), version):
+		return "", unsupportedVersion(version)
+	case header != "" && header != version:
+		return version, refuse(canonical.CodeHeaderMismatch, "the MCP-Protocol-Version header names another version")
+	case body != "" && body != version:
+		return version, refuse(canonical.CodeHeaderMismatch, "the version in _meta is another one")
+	case version == Modern && body == "" && !notice && method != MethodInitialize:
+		return version, refuse(canonical.CodeBadParams, "_meta lacks "+metaVersion)
+	}
+	return version, nil
+}
+
+// decodeRequestMeta takes out of _meta what has a canonical field.
+func decodeRequestMeta(m *canonical.Message, r *reader) error {
+	if r.meta == nil {
+		return nil
+	}
+	if token := r.meta.Take("progressToken"); token != nil {
+		if token[0] != '"' && token[0] != '-' && (token[0] < '0' || token[0] > '9') {
+			r.meta.Fail("progressToken", "neither a string nor a number")
+		}
+		m.Correlation.Progress = token
+	}
+	if m.Origin.Version != Modern {
+		return r.meta.Err()
+	}
+	r.meta.Take(metaVersion)
+	capabilities := r.meta.Peek(metaCapabilities)
+	switch {
+	case capabilities == nil:
+		return refuse(canonical.CodeBadParams, "_meta lacks "+metaCapabilities)
+	case capabilities[0] != '{':
+		r.meta.Fail(metaCapabilities, "not an object")
+	case rawjson.Equal(capabilities, []byte("{}")):
+		r.meta.Take(metaCapabilities)
+	}
+	r.takeMeta(metaLogLevel, &m.Preferences.LogLevel)
+	switch info := r.meta.Peek(metaClientInfo); {
+	case info == nil:
+		r.meta.Put(metaClientInfo, absent())
+	case rawjson.Equal(info, ourselves()):
+		r.meta.Take(metaClientInfo)
+	default:
+		takeInfo(r.meta, metaClientInfo, &m.From)
+	}
+	return r.meta.Err()
+}
+
+// decodeTrace takes the trace from _meta, else from the header fields. The
+// _meta keys stay as well: they show that it stood in the body.
+func decodeTrace(w translators.Wire, m *canonical.Message, r *reader) {
+	for _, f := range []struct {
+		name string
+		to   *string
+	}{{metaTraceparent, &m.Trace.Parent}, {metaTracestate, &m.Trace.State}, {metaBaggage, &m.Trace.Baggage}} {
+		if r.meta != nil {
+			*f.to, _ = rawjson.Unquote(r.meta.Peek(f.name))
+		}
+		if *f.to == "" {
+			*f.to = w.Header.Get(f.name)
+		}
+	}
+}
+
+// absent stands among leftovers for a member that an encoder would write by
+// itself and that was not there. No peer can send it: null is refused in its place.
+func absent() json.RawMessage { return json.RawMessage("null") }
+
+// takeInfo takes name and version out of an Implementation; what is left of it
+// stays under its name.
+func takeInfo(o *rawjson.Object, name string, to *canonical.Party) {
+	info := o.Object(name)
+	if info == nil {
+		return
+	}
+	takeText(info, "name", &to.Name)
+	takeText(info, "version", &to.Version)
+	if info.Err() != nil {
+		o.Fail(name, "name or version is not a string")
+		return
+	}
+	if rest := info.Rest(); rest != nil || to.Name == "" && to.Version == "" {
+		if rest == nil {
+			rest = json.RawMessage("{}")
+		}
+		o.Put(name, rest)
+	}
+}
+
+func decodeReply(w translators.Wire, env jsonrpc.Message, m *canonical.Message) error {
+	if env.Method != "" {
+		return refuse(canonical.CodeBadUpstream, "a request where a reply belongs")
+	}
+	m.Op = w.Re
+	if env.Error != nil {
+		if m.Origin.Version = replyVersion(w, nil); !slices.Contains(versions(), m.Origin.Version) {
+			return unsupportedVersion(m.Origin.Version)
+		}
+		return decodeError(m, env.Error)
+	}
+	m.Phase = canonical.PhaseResponse
+	r, err := read(env.Result, "/result")
+	if err != nil {
+		return err
+	}
+	m.Origin.Version = replyVersion(w, r.Peek("resultType"))
+	if !slices.Contains(versions(), m.Origin.Version) {
+		return unsupportedVersion(m.Origin.Version)
+	}
+	if err := decodeResultHead(m, r); err != nil {
+		return err
+	}
+	switch w.Re {
+	case canonical.OpInvoke:
+		return decodeResult(m, r)
+	case canonical.OpCapabilities:
+		return decodeList(m, r)
+	case canonical.OpDescribe:
+		return decodeDescription(m, r)
+	case canonical.OpPing:
+		m.Extensions = r.extensions()
+		return r.err()
+	default:
+		return refuse(canonical.CodeBadUpstream, "nothing was asked that this could answer")
+	}
+}
+
+// replyVersion: a reply does not name its version, but only the modern one has
+// a result type.
+func replyVersion(w translators.Wire, resultType json.RawMessage) string {
+	for _, named := range []string{w.Version, w.Header.Get(headerVersion)} {
+		if named != "" {
+			return named
+		}
+	}
+	if resultType != nil {
+		return Modern
+	}
+	return Legacy
+}
+
+// decodeResultHead judges the result type. Only complete results are taken:
+// input_required and task answer to capabilities that are never declared, and
+// an unknown type is invalid (2026-07-28, resultType).
+func decodeResultHead(m *canonical.Message, r *reader) error {
+	if m.Origin.Version != Modern {
+		return nil
+	}
+	switch raw := r.Take("resultType"); string(raw) {
+	case `"complete"`:
+	case "":
+		r.Put("resultType", absent())
+	default:
+		return refuse(canonical.CodeBadUpstream, "the result is of a type that was not asked for")
+	}
+	if r.meta != nil && m.Op != canonical.OpDescribe {
+		takeInfo(r.meta, metaServerInfo, &m.From)
+		return r.meta.Err()
+	}
+	return nil
+}

@@ -1,0 +1,422 @@
+package mcp
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// decodeDescribe reads server/discover and initialize.
+func decodeDescribe(env jsonrpc.Message, m *canonical.Message, r *reader) error {
+	m.Op = canonical.OpDescribe
+	body := &canonical.DescribeRequest{Versions: []string{Modern}}
+	if m.Origin.Version == Legacy {
+		body.Versions = []string{r.Required("protocolVersion")}
+		takeInfo(r.Object, "clientInfo", &m.From)
+		if raw := r.RawObject("capabilities"); raw != nil && !rawjson.Equal(raw, []byte("{}")) {
+			r.Put("capabilities", raw)
+		} else if raw == nil {
+			r.Fail("capabilities", "required")
+		}
+	}
+	body.Client = m.From
+	body.Extensions = requestExtensions(env, r)
+	m.Body = body
+	return r.err()
+}
+
+func (e *encoder) describe(body *canonical.DescribeRequest) (string, json.RawMessage) {
+	w := write(body.Extensions)
+	e.losses = append(e.losses, foreign(body.Extensions, "/body")...)
+	who := e.m.From
+	if body.Client.Name != "" || body.Client.Version != "" {
+		who = body.Client
+	}
+	asked := e.version
+	if e.native && len(body.Versions) > 0 {
+		asked = body.Versions[0]
+	} else if !slices.Equal(body.Versions, []string{asked}) && len(body.Versions) > 0 {
+		e.lose(canonical.LossPeerInfo, canonical.Dropped, "/body/versions")
+	}
+	if e.modern {
+		e.losses = append(e.losses, e.sameClient(who)...)
+		e.requestMeta(w)
+		return MethodDiscover, w.bytes()
+	}
+	e.requestMeta(w)
+	w.need("protocolVersion", asked)
+	if !e.native || !w.has("capabilities") {
+		w.raw("capabilities", json.RawMessage("{}"))
+	}
+	w.raw("clientInfo", e.info(w.own.Peek("clientInfo"), who))
+	return MethodInitialize, w.bytes()
+}
+
+// sameClient: a modern request names its client once, in _meta.
+func (e *encoder) sameClient(who canonical.Party) []canonical.Loss {
+	if who.Name == e.m.From.Name && who.Version == e.m.From.Version {
+		return nil
+	}
+	return []canonical.Loss{{Code: canonical.LossPeerInfo, Path: "/body/client", Fate: canonical.Dropped}}
+}
+
+func (e *encoder) page(body *canonical.Page) json.RawMessage {
+	w := write(body.Extensions)
+	w.text("cursor", body.Cursor)
+	e.requestMeta(w)
+	e.losses = append(e.losses, foreign(body.Extensions, "/body")...)
+	return e.params(w, body.Extensions)
+}
+
+// decodeDescription reads DiscoverResult and InitializeResult.
+func decodeDescription(m *canonical.Message, r *reader) error {
+	d := &canonical.Description{}
+	if raw := r.Peek("capabilities"); raw == nil || raw[0] != '{' {
+		r.Fail("capabilities", "required")
+	}
+	takeText(r.Object, "instructions", &d.Instructions)
+	if m.Origin.Version == Modern {
+		d.Versions, _ = r.Strings("supportedVersions")
+		if len(d.Versions) == 0 {
+			r.Fail("supportedVersions", "required")
+		}
+		if r.meta != nil {
+			takeServer(r.meta, metaServerInfo, d)
+		}
+	} else {
+		d.Versions = []string{r.Required("protocolVersion")}
+		takeServer(r.Object, "serverInfo", d)
+	}
+	d.Extensions = r.extensions()
+	m.Body = d
+	return r.err()
+}
+
+// takeServer takes what a Description has fields for out of an Implementation.
+func takeServer(o *rawjson.Object, name string, d *canonical.Description) {
+	info := o.Object(name)
+	if info == nil {
+		return
+	}
+	for _, f := range serverFields(d) {
+		takeText(info, f.name, f.value)
+	}
+	if icons, ok := rawjson.Elements(info.Peek("icons")); ok && len(icons) > 0 {
+		d.IconURL, _ = rawjson.Parse(icons[0], "").String("src")
+	}
+	if info.Err() != nil {
+		o.Fail(name, "malformed")
+		return
+	}
+	if rest := info.Rest(); rest != nil || d.Name == "" {
+		if rest == nil {
+			rest = json.RawMessage("{}")
+		}
+		o.Put(name, rest)
+	}
+}
+
+type namedText struct {
+	name  string
+	value *string
+}
+
+func serverFields(d *canonical.Description) []namedText {
+	return []namedText{
+		{"name", &d.Name},
+		{"title", &d.Title},
+		{"version", &d.Version},
+		{"description", &d.Description},
+		{"websiteUrl", &d.DocumentationURL},
+	}
+}
+
+func (e *encoder) description(d *canonical.Description) json.RawMessage {
+	w := write(d.Extensions)
+	e.losses = append(e.losses, foreign(d.Extensions, "/body")...)
+	if !e.native {
+		if w.has("capabilities") {
+			e.lose(canonical.LossPrompts, canonical.Dropped, "/body/extensions/mcp-v1/capabilities")
+		}
+		w.raw("capabilities", json.RawMessage(`{"tools":{}}`))
+	}
+	e.descriptionVersions(w, d)
+	e.resultType(w)
+	w.text("instructions", d.Instructions)
+	if e.modern {
+		if left := w.metaLeft(metaServerInfo); left != nil || d.Name != "" || !e.native {
+			w.metaRaw(metaServerInfo, e.server(left, d))
+		}
+	} else {
+		if left := w.own.Peek("serverInfo"); left != nil || d.Name != "" || !e.native {
+			w.raw("serverInfo", e.server(left, d))
+		}
+	}
+	e.caching(w)
+	e.descriptionLosses(d)
+	return w.bytes()
+}
+
+func (e *encoder) descriptionVersions(w *writer, d *canonical.Description) {
+	said := versions()
+	switch {
+	case e.native:
+		said = d.Versions
+	case !e.modern:
+		said = []string{e.version}
+	}
+	if e.modern {
+		w.forget("protocolVersion")
+		list := make([]json.RawMessage, len(said))
+		for i := range said {
+			list[i] = rawjson.Quote(said[i])
+		}
+		w.raw("supportedVersions", rawArray(list))
+	} else {
+		w.forget("supportedVersions")
+		if len(said) > 0 {
+			w.need("protocolVersion", said[0])
+		}
+	}
+	if len(d.Versions) > 0 && !slices.Equal(said, d.Versions) {
+		e.lose(canonical.LossPeerInfo, canonical.Dropped, "/body/versions")
+	}
+}
+
+// server writes the Implementation of an agent.
+func (e *encoder) server(left json.RawMessage, d *canonical.Description) json.RawMessage {
+	w := write(nil)
+	if len(left) > 0 && left[0] == '{' {
+		w.own = rawjson.Parse(left, "")
+	}
+	for _, f := range serverFields(d) {
+		w.text(f.name, *f.value)
+	}
+	for _, required := range []namedText{{"name", &d.Name}, {"version", &d.Version}} {
+		if !e.native && *required.value == "" && !w.has(required.name) {
+			w.need(required.name, "")
+		}
+	}
+	if d.IconURL != "" && !w.has("icons") {
+		w.raw("icons", rawArray([]json.RawMessage{rawjson.NewBuilder().String("src", d.IconURL).Bytes()}))
+	}
+	return w.bytes()
+}
+
+// descriptionLosses: MCP lists tools by another request, and has no place at
+// all for the rest.
+func (e *encoder) descriptionLosses(d *canonical.Description) {
+	if d.Provider != nil {
+		e.lose(canonical.LossPeerInfo, canonical.Dropped, "/body/provider")
+	}
+	if len(d.Interfaces) > 0 {
+		e.lose(canonical.LossPeerInfo, canonical.Dropped, "/body/interfaces")
+	}
+	if len(d.InputModes) > 0 {
+		e.lose(canonical.LossModes, canonical.Dropped, "/body/inputModes")
+	}
+	if len(d.OutputModes) > 0 {
+		e.lose(canonical.LossModes, canonical.Dropped, "/body/outputModes")
+	}
+	if len(d.Capabilities) > 0 {
+		e.lose(canonical.LossSchemas, canonical.Dropped, "/body/capabilities")
+	}
+}
+
+func decodeList(m *canonical.Message, r *reader) error {
+	list := &canonical.CapabilityList{Capabilities: []canonical.Capability{}}
+	tools, ok := r.Array("tools")
+	if !ok {
+		r.Fail("tools", "required")
+	}
+	for i, raw := range tools {
+		capability, err := decodeTool(raw, "/result/tools/"+strconv.Itoa(i))
+		if err != nil {
+			return err
+		}
+		list.Capabilities = append(list.Capabilities, capability)
+	}
+	takeText(r.Object, "nextCursor", &list.Next)
+	list.Extensions = r.extensions()
+	m.Body = list
+	return r.err()
+}
+
+// The carried members of a tool.
+const (
+	canonTags         = "tags"
+	canonExamples     = "examples"
+	canonInputModes   = "inputModes"
+	canonOutputModes  = "outputModes"
+	canonOutputSchema = "outputSchema"
+	canonInputSchema  = "inputSchema"
+	canonID           = "id"
+)
+
+func decodeTool(raw json.RawMessage, at string) (canonical.Capability, error) {
+	c := canonical.Capability{Profile: canonical.ProfileTyped}
+	r, err := read(raw, at)
+	if err != nil {
+		return c, err
+	}
+	c.ID = r.Required("name")
+	takeText(r.Object, "title", &c.Title)
+	takeText(r.Object, "description", &c.Description)
+	if c.InputSchema = r.RawObject("inputSchema"); c.InputSchema == nil {
+		r.Fail("inputSchema", "required")
+	}
+	c.OutputSchema = r.RawObject("outputSchema")
+	c.Annotations = r.RawObject("annotations")
+	if rawjson.Equal(c.InputSchema, profile.MessageInputSchema()) {
+		c.Profile = canonical.ProfileMessage
+	}
+	restoreTool(r.carried.Canon, &c)
+	c.Extensions = r.extensions()
+	return c, r.err()
+}
+
+func toolLists(c *canonical.Capability) []struct {
+	name, path string
+	values     *[]string
+} {
+	return []struct {
+		name, path string
+		values     *[]string
+	}{
+		{canonTags, "tags", &c.Tags},
+		{canonInputModes, "inputModes", &c.InputModes},
+		{canonOutputModes, "outputModes", &c.OutputModes},
+	}
+}
+
+func restoreTool(canon *rawjson.Object, c *canonical.Capability) {
+	for _, l := range toolLists(c) {
+		if values, ok := stringList(canon.Peek(l.name)); ok {
+			canon.Take(l.name)
+			*l.values = values
+		}
+	}
+	examples, ok := stringList(canon.Peek(canonExamples))
+	if plain, shown := strings.CutSuffix(c.Description, examplesText(examples)); ok && shown {
+		canon.Take(canonExamples)
+		c.Description, c.Examples = plain, examples
+	}
+	if raw := canon.Peek(canonOutputSchema); raw != nil && c.OutputSchema == nil && raw[0] == '{' && !isObjectSchema(raw) {
+		c.OutputSchema = canon.Take(canonOutputSchema)
+	}
+	if raw := canon.Peek(canonInputSchema); raw != nil && raw[0] == '{' && !isObjectSchema(raw) && rawjson.Equal(c.InputSchema, anyObject()) {
+		c.InputSchema = canon.Take(canonInputSchema)
+	}
+}
+
+func stringList(raw json.RawMessage) ([]string, bool) {
+	if len(raw) == 0 || raw[0] != '[' {
+		return nil, false
+	}
+	o := rawjson.Parse(rawjson.NewBuilder().Raw("l", raw).Bytes(), "")
+	values, ok := o.Strings("l")
+	return values, ok && len(values) > 0
+}
+
+// examplesText is what is appended to a description.
+func examplesText(examples []string) string {
+	if len(examples) == 0 {
+		return ""
+	}
+	return "\n\nExamples:\n- " + strings.Join(examples, "\n- ")
+}
+
+func isObjectSchema(schema json.RawMessage) bool {
+	if len(schema) == 0 || schema[0] != '{' {
+		return false
+	}
+	kind, _ := rawjson.Unquote(rawjson.Parse(schema, "").Peek("type"))
+	return kind == "object"
+}
+
+func anyObject() json.RawMessage { return json.RawMessage(`{"type":"object"}`) }
+
+func (e *encoder) list(body *canonical.CapabilityList) json.RawMessage {
+	w := write(body.Extensions)
+	e.losses = append(e.losses, foreign(body.Extensions, "/body")...)
+	names := make([]string, len(body.Capabilities))
+	for i := range names {
+		names[i] = body.Capabilities[i].ID
+	}
+	if !e.native {
+		names = (*Translator)(nil).CapabilityNames(body.Capabilities)
+	}
+	tools := make([]json.RawMessage, len(body.Capabilities))
+	for i := range body.Capabilities {
+		tools[i] = e.tool(&body.Capabilities[i], names[i], "/body/capabilities/"+strconv.Itoa(i))
+	}
+	w.raw("tools", rawArray(tools))
+	w.text("nextCursor", body.Next)
+	e.resultHead(w)
+	e.caching(w)
+	return w.bytes()
+}
+
+func (e *encoder) tool(c *canonical.Capability, name, at string) json.RawMessage {
+	w := write(c.Extensions)
+	w.need("name", name)
+	if name != c.ID {
+		w.canon.String(canonID, c.ID)
+		e.lose(canonical.LossIDs, canonical.Dropped, at+"/id")
+	}
+	w.text("title", c.Title)
+	w.text("description", c.Description+examplesText(c.Examples))
+	e.schemas(w, c, at)
+	w.raw("annotations", annotations(c))
+	for _, l := range toolLists(c) {
+		if len(*l.values) > 0 {
+			w.canon.Strings(l.name, *l.values, false)
+			e.lose(canonical.LossModes, canonical.Carried, at+"/"+l.path)
+		}
+	}
+	if len(c.Examples) > 0 {
+		w.canon.Strings(canonExamples, c.Examples, false)
+		e.lose(canonical.LossModes, canonical.Carried, at+"/examples")
+	}
+	e.losses = append(e.losses, foreign(c.Extensions, at)...)
+	return w.bytes()
+}
+
+// annotations: an agent reaches into an open world; that is all that a skill
+// lets us say.
+func annotations(c *canonical.Capability) json.RawMessage {
+	if c.Annotations == nil && c.Profile == canonical.ProfileMessage && c.InputSchema == nil {
+		return json.RawMessage(`{"openWorldHint":true}`)
+	}
+	return c.Annotations
+}
+
+func (e *encoder) schemas(w *writer, c *canonical.Capability, at string) {
+	in, out := c.InputSchema, c.OutputSchema
+	switch {
+	case in == nil && c.Profile == canonical.ProfileTyped:
+		in = anyObject()
+	case in == nil:
+		in = profile.MessageInputSchema()
+		if out == nil {
+			out = profile.MessageOutputSchema()
+		}
+	case !isObjectSchema(in):
+		w.canon.Raw(canonInputSchema, in)
+		e.lose(canonical.LossSchemas, canonical.Carried, at+"/inputSchema")
+		in = anyObject()
+	}
+	w.raw("inputSchema", in)
+	if out != nil && !e.modern && !isObjectSchema(out) {
+		w.canon.Raw(canonOutputSchema, out)
+		e.lose(canonical.LossSchemas, canonical.Carried, at+"/outputSchema")
+		out = nil
+	}
+	w.raw("outputSchema", out)
+}

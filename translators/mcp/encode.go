@@ -1,0 +1,285 @@
+package mcp
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// encoder writes one message.
+type encoder struct {
+	m          *canonical.Message
+	version    string
+	modern     bool
+	native     bool // the message was born in this very protocol and version: nothing is added
+	capability *canonical.Capability
+	losses     []canonical.Loss
+}
+
+// Encode writes one message for target; without a version in the newest one.
+func (t *Translator) Encode(m *canonical.Message, target translators.Target) (translators.Wire, []canonical.Loss, error) {
+	version, err := choose(target)
+	if err != nil {
+		return translators.Wire{}, nil, err
+	}
+	e := &encoder{
+		m: m, version: version, modern: version == Modern, capability: target.Capability,
+		native: m.Origin.Binding == Binding && m.Origin.Version == version,
+	}
+	wire, err := e.encode()
+	if err != nil {
+		return translators.Wire{}, nil, err
+	}
+	wire.Binding, wire.Version, wire.Media = Binding, version, "application/json"
+	if m.Phase != canonical.PhaseRequest {
+		wire.Re = m.Op
+	}
+	return wire, e.newLosses(), nil
+}
+
+// newLosses: what rides in a message that was born here rode in it when it
+// came; going home costs it nothing.
+func (e *encoder) newLosses() []canonical.Loss {
+	if !e.native {
+		return e.losses
+	}
+	return slices.DeleteFunc(e.losses, func(l canonical.Loss) bool { return l.Fate == canonical.Carried })
+}
+
+func (e *encoder) encode() (translators.Wire, error) {
+	switch e.m.Phase {
+	case canonical.PhaseRequest:
+		return e.request()
+	case canonical.PhaseResponse:
+		return e.response()
+	case canonical.PhaseError:
+		return e.failure()
+	default:
+		return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "MCP has no such phase")
+	}
+}
+
+func (e *encoder) lose(code canonical.LossCode, fate canonical.Fate, path string) {
+	e.losses = append(e.losses, canonical.Loss{Code: code, Path: path, Fate: fate})
+}
+
+func (e *encoder) request() (translators.Wire, error) {
+	if e.m.Op == canonical.OpNotice {
+		return e.notice()
+	}
+	if e.m.Correlation.WireID == nil {
+		return translators.Wire{}, refuse(canonical.CodeInternal, "the request has no id yet")
+	}
+	var (
+		method, name string
+		params       json.RawMessage
+		err          error
+		h            http.Header
+	)
+	switch body := e.m.Body.(type) {
+	case *canonical.Invoke:
+		var call *canonical.Call
+		call, params, err = e.call(body)
+		if err != nil {
+			return translators.Wire{}, err
+		}
+		method, name = MethodCall, call.Name
+		h = header(e.m, e.version, method, name)
+		if e.modern && e.capability != nil {
+			paramHeaders(h, e.capability.InputSchema, call.Args)
+		}
+	case *canonical.Page:
+		method, params = MethodList, e.page(body)
+	case *canonical.DescribeRequest:
+		method, params = e.describe(body)
+	default:
+		if e.m.Op != canonical.OpPing || e.modern {
+			return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "MCP "+e.version+" has no such request")
+		}
+		w := write(e.m.Extensions)
+		e.requestMeta(w)
+		method, params = MethodPing, e.params(w, e.m.Extensions)
+	}
+	if h == nil {
+		h = header(e.m, e.version, method, name)
+	}
+	return translators.Wire{Header: h, Body: jsonrpc.Request(e.m.Correlation.WireID, method, params)}, nil
+}
+
+// params closes a level that may be absent altogether.
+func (e *encoder) params(w *writer, ext canonical.Extensions) json.RawMessage {
+	if ext[Binding] != nil {
+		return w.bytes()
+	}
+	return w.object()
+}
+
+func (e *encoder) notice() (translators.Wire, error) {
+	raw := e.m.Extensions[Binding]
+	if raw == nil {
+		return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "MCP has no such notification")
+	}
+	o := rawjson.Parse(raw, "")
+	method, _ := o.String("method")
+	if o.Err() != nil || method == "" {
+		return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "MCP has no such notification")
+	}
+	return translators.Wire{
+		Header: header(e.m, e.version, method, ""),
+		Body:   jsonrpc.Request(nil, method, o.RawObject("params")),
+	}, nil
+}
+
+// requestMeta writes what every request says about itself.
+func (e *encoder) requestMeta(w *writer) {
+	w.metaRaw("progressToken", e.m.Correlation.Progress)
+	for _, f := range []struct{ name, value string }{
+		{metaTraceparent, e.m.Trace.Parent}, {metaTracestate, e.m.Trace.State}, {metaBaggage, e.m.Trace.Baggage},
+	} {
+		if f.value != "" && (!e.native || w.metaLeft(f.name) != nil) {
+			w.metaRaw(f.name, rawjson.Quote(f.value))
+		}
+	}
+	if !e.modern {
+		e.legacyMeta(w)
+		return
+	}
+	w.metaRaw(metaVersion, rawjson.Quote(e.version))
+	if left := w.metaLeft(metaCapabilities); left == nil || !e.native {
+		if left != nil {
+			e.lose(canonical.LossPeerInfo, canonical.Dropped, "/body/extensions/mcp-v1/_meta")
+		}
+		w.metaRaw(metaCapabilities, json.RawMessage("{}"))
+	}
+	if e.m.Preferences.LogLevel != "" {
+		w.metaRaw(metaLogLevel, rawjson.Quote(e.m.Preferences.LogLevel))
+	}
+	e.clientInfo(w)
+}
+
+// clientInfo: who asks; this gateway when nobody else is known. A message that
+// came without goes home without.
+func (e *encoder) clientInfo(w *writer) {
+	left := w.metaLeft(metaClientInfo)
+	nobody := e.m.From.Name == "" && e.m.From.Version == ""
+	switch {
+	case nobody && string(left) == "null" && e.native:
+		w.left.Take(metaClientInfo)
+	case nobody && (left == nil || string(left) == "null"):
+		w.metaRaw(metaClientInfo, ourselves())
+	default:
+		w.metaRaw(metaClientInfo, e.info(left, e.m.From))
+	}
+}
+
+func ourselves() json.RawMessage {
+	return rawjson.NewBuilder().String("name", gatewayName).String("version", "").Bytes()
+}
+
+// legacyMeta carries what a legacy request has no place for, and drops what
+// only makes sense in a modern one.
+func (e *encoder) legacyMeta(w *writer) {
+	for _, name := range []string{metaVersion, metaCapabilities, metaClientInfo} {
+		if !e.native && w.metaLeft(name) != nil {
+			w.left.Take(name)
+			e.lose(canonical.LossPeerInfo, canonical.Dropped, "/body/extensions/mcp-v1/_meta")
+		}
+	}
+	e.losses = append(e.losses, profile.CarryMessage(w.canon, e.m, legacyFields(e.m.Op)...)...)
+}
+
+func legacyFields(op canonical.Op) []profile.Field {
+	if op == canonical.OpDescribe {
+		return []profile.Field{profile.FieldLogLevel}
+	}
+	return []profile.Field{profile.FieldLogLevel, profile.FieldFromName, profile.FieldFromVersion}
+}
+
+// info writes an Implementation over what was left of one.
+func (e *encoder) info(left json.RawMessage, who canonical.Party) json.RawMessage {
+	w := write(nil)
+	if len(left) > 0 && left[0] == '{' {
+		w.own = rawjson.Parse(left, "")
+	}
+	w.text("name", who.Name)
+	w.text("version", who.Version)
+	if !e.native && who.Name == "" && !w.has("name") {
+		w.need("name", gatewayName)
+	}
+	if !e.native && who.Version == "" && !w.has("version") {
+		w.need("version", "")
+	}
+	return w.bytes()
+}
+
+// gatewayName is who asks when the message does not say.
+const gatewayName = "aepb-gateway"
+
+func (e *encoder) response() (translators.Wire, error) {
+	var (
+		result json.RawMessage
+		err    error
+	)
+	switch body := e.m.Body.(type) {
+	case *canonical.Result:
+		result, err = e.result(body)
+	case *canonical.CapabilityList:
+		result = e.list(body)
+	case *canonical.Description:
+		result = e.description(body)
+	default:
+		if e.m.Op != canonical.OpPing {
+			return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "MCP has no such reply")
+		}
+		w := write(e.m.Extensions)
+		e.resultHead(w)
+		result = w.bytes()
+	}
+	if err != nil {
+		return translators.Wire{}, err
+	}
+	return translators.Wire{Body: jsonrpc.Result(e.m.Correlation.WireID, result)}, nil
+}
+
+// resultHead writes what every modern result says about itself.
+func (e *encoder) resultHead(w *writer) {
+	e.resultType(w)
+	if !e.modern {
+		return
+	}
+	if left := w.metaLeft(metaServerInfo); left != nil || e.m.From.Name != "" {
+		w.metaRaw(metaServerInfo, e.info(left, e.m.From))
+	}
+}
+
+func (e *encoder) resultType(w *writer) {
+	left := string(w.own.Peek("resultType"))
+	switch {
+	case e.modern && e.native && left == "null":
+		w.forget("resultType")
+	case e.modern:
+		w.raw("resultType", json.RawMessage(`"complete"`))
+	case !e.native:
+		w.forget("resultType", "ttlMs", "cacheScope")
+	}
+}
+
+// caching adds how long a listing may be kept. Ours are private: what an agent
+// offers may depend on who asks.
+func (e *encoder) caching(w *writer) {
+	if e.native || !e.modern {
+		return
+	}
+	if !w.has("ttlMs") {
+		w.raw("ttlMs", json.RawMessage("300000"))
+	}
+	if !w.has("cacheScope") {
+		w.need("cacheScope", "private")
+	}
+}

@@ -1,0 +1,240 @@
+package mcp
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// The codes of 2026-07-28 that JSON-RPC does not have, and the legacy one.
+const (
+	codeHeaderMismatch     = -32020
+	codeCapabilityRequired = -32021
+	codeUnsupportedVersion = -32022
+	codeResourceNotFound   = -32002 // legacy only; modern gives the number no meaning
+)
+
+func refuse(code canonical.Code, message string) error {
+	return &canonical.Error{Code: code, Message: message}
+}
+
+func unsupportedVersion(requested string) error {
+	data := rawjson.NewBuilder().Strings("supported", versions(), true).String("requested", requested).Bytes()
+	return &canonical.Error{
+		Code: canonical.CodeUnsupportedVersion, Message: "Unsupported protocol version",
+		Native: &canonical.NativeError{Binding: Binding, Code: codeUnsupportedVersion, Data: data},
+	}
+}
+
+// nativeCode says a code in MCP's numbers.
+func nativeCode(code canonical.Code, version string) int64 {
+	if version == Legacy {
+		switch code {
+		case canonical.CodeResourceNotFound:
+			return codeResourceNotFound
+		case canonical.CodeHeaderMismatch, canonical.CodeUnsupportedVersion:
+			return jsonrpc.CodeInvalidRequest
+		case canonical.CodeCapabilityRequired:
+			return jsonrpc.CodeBadParams
+		}
+	}
+	switch code {
+	case canonical.CodeParse:
+		return jsonrpc.CodeParse
+	case canonical.CodeInvalidRequest, canonical.CodeUnauthenticated, canonical.CodeForbidden:
+		return jsonrpc.CodeInvalidRequest
+	case canonical.CodeNoMethod, canonical.CodeUnsupportedOp, canonical.CodePushUnsupported, canonical.CodeCardUnavailable:
+		return jsonrpc.CodeNoMethod
+	case canonical.CodeBadParams, canonical.CodeTaskNotFound, canonical.CodeSkillNotFound,
+		canonical.CodeResourceNotFound, canonical.CodeNotCancelable, canonical.CodeUnsupportedMedia:
+		return jsonrpc.CodeBadParams
+	case canonical.CodeHeaderMismatch:
+		return codeHeaderMismatch
+	case canonical.CodeCapabilityRequired:
+		return codeCapabilityRequired
+	case canonical.CodeUnsupportedVersion:
+		return codeUnsupportedVersion
+	default:
+		return jsonrpc.CodeInternal
+	}
+}
+
+// codeOf reads MCP's numbers.
+func codeOf(native int64, version string) canonical.Code {
+	switch native {
+	case jsonrpc.CodeParse:
+		return canonical.CodeParse
+	case jsonrpc.CodeInvalidRequest:
+		return canonical.CodeInvalidRequest
+	case jsonrpc.CodeNoMethod:
+		return canonical.CodeNoMethod
+	case jsonrpc.CodeBadParams:
+		return canonical.CodeBadParams
+	case jsonrpc.CodeInternal:
+		return canonical.CodeInternal
+	}
+	switch {
+	case version == Legacy && native == codeResourceNotFound:
+		return canonical.CodeResourceNotFound
+	case version == Legacy:
+		return canonical.CodeOther
+	case native == codeHeaderMismatch:
+		return canonical.CodeHeaderMismatch
+	case native == codeCapabilityRequired:
+		return canonical.CodeCapabilityRequired
+	case native == codeUnsupportedVersion:
+		return canonical.CodeUnsupportedVersion
+	default:
+		return canonical.CodeOther
+	}
+}
+
+// The carried members of an error, in the canon of its data.
+const (
+	canonCode       = "code"
+	canonNative     = "native"
+	canonDetails    = "details"
+	canonRetryAfter = "retryAfterMs"
+)
+
+func decodeError(m *canonical.Message, in *jsonrpc.Error) error {
+	m.Phase = canonical.PhaseError
+	e := &canonical.Error{
+		Code: codeOf(in.Code, m.Origin.Version), Message: in.Message,
+		Native: &canonical.NativeError{Binding: Binding, Code: in.Code, Data: in.Data},
+	}
+	m.Body = e
+	if len(in.Data) == 0 || in.Data[0] != '{' {
+		return nil
+	}
+	data := rawjson.Parse(in.Data, "/error/data")
+	if raw := data.Peek("schema"); len(raw) > 0 && raw[0] == '{' && e.Code == canonical.CodeBadParams {
+		e.Schema = raw
+	}
+	carried := data.Peek(profile.ExtKey)
+	if carried == nil {
+		return nil
+	}
+	c, err := profile.Unwrap(carried, "/error/data", Binding)
+	if err != nil {
+		return nil //nolint:nilerr // data is anybody's; what is no carriage of ours is just data
+	}
+	restored := *e
+	restoreError(&restored, c)
+	// Kept, not believed: only what we would say in these very words.
+	again := (&encoder{version: m.Origin.Version, modern: m.Origin.Version == Modern}).errorOf(&restored)
+	if again.Code == in.Code && rawjson.Equal(again.Data, in.Data) {
+		m.Body = &restored
+	}
+	return nil
+}
+
+// restoreError gives a carried error its own words back. The native view is
+// then what it was at home, if it had one there.
+func restoreError(e *canonical.Error, c profile.Carried) {
+	if code, ok := rawjson.Unquote(c.Canon.Take(canonCode)); ok {
+		e.Code = canonical.Code(code)
+	}
+	if details, ok := c.Canon.Array(canonDetails); ok {
+		e.Details = details
+	}
+	if ms, err := strconv.ParseInt(string(c.Canon.Take(canonRetryAfter)), 10, 64); err == nil && ms > 0 {
+		e.RetryAfter = time.Duration(ms) * time.Millisecond
+	}
+	e.Extensions, e.Native = c.Ext, nil
+	if native := c.Canon.Object(canonNative); native != nil {
+		binding, _ := native.String("binding")
+		code, err := strconv.ParseInt(string(native.Take("code")), 10, 64)
+		if err == nil && native.Err() == nil && binding != "" && binding != string(Binding) {
+			e.Native = &canonical.NativeError{Binding: canonical.Binding(binding), Code: code, Data: native.Take("data")}
+		}
+	}
+}
+
+// failure writes an error reply.
+func (e *encoder) failure() (translators.Wire, error) {
+	body, ok := e.m.Body.(*canonical.Error)
+	if !ok {
+		return translators.Wire{}, refuse(canonical.CodeInternal, "an error without an error")
+	}
+	return translators.Wire{Status: e.status(body.Code), Body: failureBody(e.m.Correlation.WireID, e.errorOf(body))}, nil
+}
+
+func (e *encoder) errorOf(body *canonical.Error) jsonrpc.Error {
+	out := jsonrpc.Error{Code: nativeCode(body.Code, e.version), Message: body.Message}
+	n := body.Native
+	switch {
+	case n == nil || n.Binding != Binding:
+		out.Data = e.errorData(body, out.Code)
+	case codeOf(n.Code, e.version) == body.Code:
+		out.Code, out.Data = n.Code, n.Data
+	default: // MCP's own, from a revision with other numbers
+		out.Data = n.Data
+		if codeOf(out.Code, e.version) != body.Code {
+			e.lose(canonical.LossErrorCode, canonical.Dropped, "/body/code")
+		}
+	}
+	return out
+}
+
+// failureBody leaves an unknown id out: MCP has no null ids.
+func failureBody(id json.RawMessage, e jsonrpc.Error) []byte {
+	inner := rawjson.NewBuilder().Raw("code", json.RawMessage(strconv.FormatInt(e.Code, 10))).
+		String("message", e.Message).Raw("data", e.Data).Bytes()
+	return rawjson.NewBuilder().String("jsonrpc", "2.0").Raw("id", id).Raw("error", inner).Bytes()
+}
+
+// errorData carries what a number and a sentence cannot say.
+func (e *encoder) errorData(body *canonical.Error, native int64) json.RawMessage {
+	canon := rawjson.NewBuilder()
+	if codeOf(native, e.version) != body.Code && body.Code != "" {
+		canon.String(canonCode, string(body.Code))
+		e.lose(canonical.LossErrorCode, canonical.Carried, "/body/code")
+	}
+	if n := body.Native; n != nil {
+		canon.Raw(canonNative, rawjson.NewBuilder().String("binding", string(n.Binding)).
+			Raw("code", json.RawMessage(strconv.FormatInt(n.Code, 10))).Raw("data", n.Data).Bytes())
+		e.lose(canonical.LossErrorDetail, canonical.Carried, "/body/native")
+	}
+	if len(body.Details) > 0 {
+		canon.Raw(canonDetails, rawArray(body.Details))
+		e.lose(canonical.LossErrorDetail, canonical.Carried, "/body/details")
+	}
+	if ms := body.RetryAfter.Milliseconds(); ms > 0 {
+		canon.Raw(canonRetryAfter, json.RawMessage(strconv.FormatInt(ms, 10)))
+		e.lose(canonical.LossErrorDetail, canonical.Carried, "/body/retryAfter")
+	}
+	e.losses = append(e.losses, foreign(body.Extensions, "/body")...)
+	b := rawjson.NewBuilder()
+	if body.Code == canonical.CodeUnsupportedVersion && e.modern {
+		b.Strings("supported", versions(), true).String("requested", "")
+	}
+	if body.Code == canonical.CodeCapabilityRequired && e.modern {
+		b.Raw("requiredCapabilities", json.RawMessage("{}"))
+	}
+	return b.Raw("schema", body.Schema).Raw(profile.ExtKey, profile.Wrap(canon.Object(), body.Extensions, Binding)).Object()
+}
+
+// status is the HTTP status that the protocol wants (2026-07-28, Streamable
+// HTTP); legacy answers errors with 200 like any reply.
+func (e *encoder) status(code canonical.Code) int {
+	if !e.modern {
+		return 0
+	}
+	switch code {
+	case canonical.CodeParse, canonical.CodeInvalidRequest, canonical.CodeHeaderMismatch,
+		canonical.CodeUnsupportedVersion, canonical.CodeCapabilityRequired:
+		return http.StatusBadRequest
+	case canonical.CodeNoMethod:
+		return http.StatusNotFound
+	default:
+		return 0
+	}
+}

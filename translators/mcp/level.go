@@ -1,0 +1,185 @@
+package mcp
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// reader takes one JSON object with a _meta apart: members, _meta members, and
+// what a gateway carried in it. Whoever reads takes what it knows; extensions
+// keeps the rest.
+type reader struct {
+	*rawjson.Object
+	meta    *rawjson.Object // nil: no _meta
+	empty   bool            // _meta stood there and was empty
+	carried profile.Carried
+}
+
+// read opens an object. A nil raw is an absent object.
+func read(raw json.RawMessage, path string) (*reader, error) {
+	if raw == nil {
+		raw = json.RawMessage("{}")
+	}
+	r := &reader{Object: rawjson.Parse(raw, path)}
+	r.meta = r.Object.Object("_meta")
+	var carried json.RawMessage
+	if r.meta != nil {
+		r.empty = len(r.meta.Members()) == 0
+		carried = r.meta.RawObject(profile.ExtKey)
+		if err := r.meta.Err(); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	r.carried, err = profile.Unwrap(carried, path+"/_meta/"+profile.ExtKey, Binding)
+	if err == nil {
+		err = r.Err()
+	}
+	return r, err
+}
+
+// takeMeta takes a non-empty string out of _meta. An empty one stays: it says
+// something that the canonical field cannot.
+func (r *reader) takeMeta(name string, to *string) {
+	if r.meta != nil {
+		takeText(r.meta, name, to)
+	}
+}
+
+// takeText takes a non-empty string and leaves an empty one where it is.
+func takeText(o *rawjson.Object, name string, to *string) {
+	if raw := o.Peek(name); raw != nil && string(raw) != `""` {
+		*to, _ = o.String(name)
+	}
+}
+
+// err is the first failure of the object or its _meta.
+func (r *reader) err() error {
+	if r.meta != nil && r.meta.Err() != nil {
+		return r.meta.Err()
+	}
+	if err := r.carried.Canon.Err(); err != nil {
+		return err
+	}
+	return r.Err()
+}
+
+// leftovers is what nobody took; nil: nothing.
+func (r *reader) leftovers() json.RawMessage {
+	b := rawjson.NewBuilder().Merge(r.Rest())
+	if r.meta != nil {
+		rest := r.meta.Rest()
+		if r.empty {
+			rest = json.RawMessage("{}")
+		}
+		b.Raw("_meta", rest)
+	}
+	return b.Object()
+}
+
+func (r *reader) extensions() canonical.Extensions {
+	return r.carried.Extensions(Binding, r.leftovers())
+}
+
+// writer puts one JSON object together again. Members that it was given win
+// over leftovers of the same name, so that nothing smuggled into extensions
+// says a thing twice.
+type writer struct {
+	own     *rawjson.Object
+	left    *rawjson.Object // _meta leftovers; nil: no _meta there
+	members *rawjson.Builder
+	meta    *rawjson.Builder
+	written []string
+	canon   *rawjson.Builder
+	ext     canonical.Extensions
+}
+
+// write opens a level with what its extensions hold.
+func write(ext canonical.Extensions) *writer {
+	w := &writer{
+		own:     rawjson.Parse([]byte("{}"), ""),
+		members: rawjson.NewBuilder(), meta: rawjson.NewBuilder(), canon: rawjson.NewBuilder(), ext: ext,
+	}
+	if raw := ext[Binding]; raw != nil {
+		w.own = rawjson.Parse(raw, "")
+	}
+	if raw := w.own.Take("_meta"); len(raw) > 0 && raw[0] == '{' {
+		w.left = rawjson.Parse(raw, "")
+		w.left.Take(profile.ExtKey)
+	}
+	return w
+}
+
+// forget drops leftovers that only their own kind of message may say.
+func (w *writer) forget(names ...string) {
+	for _, name := range names {
+		w.own.Take(name)
+	}
+}
+
+func (w *writer) raw(name string, value json.RawMessage) {
+	if value != nil {
+		w.members.Raw(name, value)
+		w.written = append(w.written, name)
+	}
+}
+
+func (w *writer) text(name, value string) {
+	if value != "" {
+		w.raw(name, rawjson.Quote(value))
+	}
+}
+
+// need writes a text, the empty one too.
+func (w *writer) need(name, value string) { w.raw(name, rawjson.Quote(value)) }
+
+// metaRaw writes a _meta member in place of a leftover of the same name.
+func (w *writer) metaRaw(name string, value json.RawMessage) {
+	if value == nil {
+		return
+	}
+	w.meta.Raw(name, value)
+	if w.left != nil {
+		w.left.Take(name)
+	}
+}
+
+// has reports whether a leftover of this name is there.
+func (w *writer) has(name string) bool { return w.own.Has(name) }
+
+func (w *writer) metaLeft(name string) json.RawMessage {
+	if w.left == nil {
+		return nil
+	}
+	return w.left.Peek(name)
+}
+
+// bytes closes the object; object is nil for an empty one.
+func (w *writer) bytes() json.RawMessage {
+	w.finish()
+	return w.members.Bytes()
+}
+
+func (w *writer) object() json.RawMessage {
+	w.finish()
+	return w.members.Object()
+}
+
+func (w *writer) finish() {
+	w.metaRaw(profile.ExtKey, profile.Wrap(w.canon.Object(), w.ext, Binding))
+	for _, m := range w.own.Members() {
+		if !slices.Contains(w.written, m.Name) {
+			w.members.Raw(m.Name, m.Value)
+		}
+	}
+	if w.left != nil {
+		w.meta.Merge(w.left.Rest())
+		w.members.Raw("_meta", w.meta.Bytes())
+		return
+	}
+	w.members.Raw("_meta", w.meta.Object())
+}

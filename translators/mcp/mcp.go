@@ -1,0 +1,105 @@
+package mcp
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// Binding is MCP's protocol binding identifier.
+const Binding canonical.Binding = "mcp-v1"
+
+// The two eras: modern is stateless and describes itself in _meta on every
+// request, legacy begins with initialize.
+const (
+	Modern = "2026-07-28"
+	Legacy = "2025-11-25"
+)
+
+// The methods that the codec reads and writes.
+const (
+	MethodCall       = "tools/call"
+	MethodList       = "tools/list"
+	MethodDiscover   = "server/discover"
+	MethodInitialize = "initialize"
+	MethodPing       = "ping"
+	// MethodInitialized ends a legacy handshake.
+	MethodInitialized = "notifications/initialized"
+)
+
+// Translator is the codec. It is immutable and safe for concurrent use.
+type Translator struct{ cfg translators.Config }
+
+var (
+	_ translators.Translator = (*Translator)(nil)
+	_ translators.Namer      = (*Translator)(nil)
+)
+
+// New builds a codec with the given bounds; zero fields take their defaults.
+func New(cfg translators.Config) *Translator { return &Translator{cfg.WithDefaults()} }
+
+// Info describes the protocol.
+func (t *Translator) Info() translators.Info {
+	return translators.Info{
+		Binding: Binding, Name: "MCP", Versions: versions(), Media: []string{"application/json"},
+		BodyLimit: t.cfg.BodyLimit, Depth: t.cfg.Depth,
+	}
+}
+
+func versions() []string { return []string{Modern, Legacy} }
+
+// CapabilityNames gives each skill the tool name under which MCP clients see
+// it: its id, with every character outside [A-Za-z0-9_.-] replaced by "_", at
+// most 128 octets. Ids that become equal, and ids that had to be cut, get six
+// hex digits of their SHA-256.
+func (t *Translator) CapabilityNames(capabilities []canonical.Capability) []string {
+	names := make([]string, len(capabilities))
+	count := map[string]int{}
+	for i := range capabilities {
+		names[i] = sanitise(capabilities[i].ID)
+		count[names[i]]++
+	}
+	for i := range capabilities {
+		id := capabilities[i].ID
+		if len(names[i]) > maxName || (count[names[i]] > 1 && names[i] != id) || names[i] == "" {
+			names[i] = withHash(names[i], id)
+		}
+	}
+	return names
+}
+
+const (
+	maxName  = 128 // octets, MCP server/tools
+	hashSize = 6   // hex digits
+)
+
+func sanitise(id string) string {
+	name := []byte(id)
+	for i, c := range name {
+		safe := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '.' || c == '-'
+		if !safe {
+			name[i] = '_'
+		}
+	}
+	return string(name)
+}
+
+func withHash(name, id string) string {
+	sum := sha256.Sum256([]byte(id))
+	keep := min(len(name), maxName-hashSize-1)
+	return name[:keep] + "_" + hex.EncodeToString(sum[:])[:hashSize]
+}
+
+// choose is the version that Encode writes.
+func choose(target translators.Target) (string, error) {
+	if target.Version == "" {
+		return Modern, nil
+	}
+	if !slices.Contains(versions(), target.Version) {
+		return "", unsupportedVersion(target.Version)
+	}
+	return target.Version, nil
+}

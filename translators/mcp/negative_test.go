@@ -1,0 +1,135 @@
+package mcp_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+func hasCode(err error, code canonical.Code) bool {
+	var said *canonical.Error
+	return errors.As(err, &said) && said.Code == code
+}
+
+// TestRefused: what a stranger must not get through, and that the answer can
+// still name the request wherever its id could be read.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	request := func(params string) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`
+	}
+	result := func(inner string) string { return `{"jsonrpc":"2.0","id":1,"result":` + inner + `}` }
+	for name, tc := range map[string]struct {
+		version string
+		re      canonical.Op
+		header  http.Header
+		body    string
+		code    canonical.Code // empty: malformed
+		noID    bool
+	}{
+		"not JSON":                  {body: `{`, noID: true},
+		"duplicate member":          {body: `{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}`, noID: true},
+		"batch":                     {body: `[]`, noID: true},
+		"unknown version":           {body: request(`{"name":"t","_meta":{"io.modelcontextprotocol/protocolVersion":"1900-01-01"}}`), code: canonical.CodeUnsupportedVersion},
+		"unknown version header":    {header: http.Header{"Mcp-Protocol-Version": {"2024-01-01"}}, body: request(`{"name":"t"}`), code: canonical.CodeUnsupportedVersion},
+		"header against body":       {header: http.Header{"Mcp-Protocol-Version": {mcp.Legacy}}, body: request(`{"name":"t",` + modernMeta + `}}`), code: canonical.CodeHeaderMismatch},
+		"method header":             {header: http.Header{"Mcp-Method": {"tools/list"}}, body: request(`{"name":"t",` + modernMeta + `}}`), code: canonical.CodeHeaderMismatch},
+		"name header":               {header: http.Header{"Mcp-Name": {"=?base64?%%?="}}, body: request(`{"name":"t",` + modernMeta + `}}`), code: canonical.CodeHeaderMismatch},
+		"modern without version":    {version: mcp.Modern, body: request(`{"name":"t"}`), code: canonical.CodeBadParams},
+		"modern, no capabilities":   {body: request(`{"name":"t","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`), code: canonical.CodeBadParams},
+		"modern ping":               {version: mcp.Modern, body: `{"jsonrpc":"2.0","id":1,"method":"ping","params":{` + modernMeta + `}}}`, code: canonical.CodeNoMethod},
+		"modern initialize":         {version: mcp.Modern, body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{` + modernMeta + `}}}`, code: canonical.CodeNoMethod},
+		"legacy discover":           {version: mcp.Legacy, body: `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`, code: canonical.CodeNoMethod},
+		"prompts":                   {body: `{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"x"}}`, code: canonical.CodeNoMethod},
+		"call without id":           {body: `{"jsonrpc":"2.0","method":"tools/call","params":{"name":"t"}}`, code: canonical.CodeInvalidRequest, noID: true},
+		"notification with id":      {body: `{"jsonrpc":"2.0","id":1,"method":"notifications/initialized"}`, code: canonical.CodeInvalidRequest},
+		"a reply as request":        {body: result(`{}`), code: canonical.CodeInvalidRequest},
+		"a request as reply":        {re: canonical.OpInvoke, body: request(`{"name":"t"}`), code: canonical.CodeBadUpstream},
+		"no name":                   {body: request(`{"arguments":{}}`)},
+		"empty name":                {body: request(`{"name":""}`), code: canonical.CodeBadParams},
+		"arguments are a list":      {body: request(`{"name":"t","arguments":[]}`)},
+		"null arguments":            {body: request(`{"name":"t","arguments":null}`)},
+		"carriage is a list":        {body: request(`{"name":"t","_meta":{"aepb.gateway/ext":[]}}`)},
+		"carriage for ourselves":    {body: request(`{"name":"t","_meta":{"aepb.gateway/ext":{"mcp-v1":{"a":1}}}}`)},
+		"progress token":            {body: request(`{"name":"t","_meta":{"progressToken":{}}}`)},
+		"initialize, no version":    {body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{},"clientInfo":{}}}`},
+		"input required":            {version: mcp.Modern, re: canonical.OpInvoke, body: result(`{"resultType":"input_required","requestState":"x"}`), code: canonical.CodeBadUpstream},
+		"task":                      {version: mcp.Modern, re: canonical.OpInvoke, body: result(`{"resultType":"task","taskId":"x"}`), code: canonical.CodeBadUpstream},
+		"unheard-of result type":    {version: mcp.Modern, re: canonical.OpCapabilities, body: result(`{"resultType":"x","tools":[]}`), code: canonical.CodeBadUpstream},
+		"no content":                {re: canonical.OpInvoke, body: result(`{}`)},
+		"unknown block":             {re: canonical.OpInvoke, body: result(`{"content":[{"type":"tool_use"}]}`), code: canonical.CodeBadUpstream},
+		"block without type":        {re: canonical.OpInvoke, body: result(`{"content":[{"text":"x"}]}`)},
+		"block is a string":         {re: canonical.OpInvoke, body: result(`{"content":["x"]}`)},
+		"URL-safe base64":           {re: canonical.OpInvoke, body: result(`{"content":[{"type":"image","data":"_-8=","mimeType":"a/b"}]}`)},
+		"isError is a string":       {re: canonical.OpInvoke, body: result(`{"content":[],"isError":"yes"}`)},
+		"resource without contents": {re: canonical.OpInvoke, body: result(`{"content":[{"type":"resource","resource":{"uri":"x"}}]}`)},
+		"tools are missing":         {re: canonical.OpCapabilities, body: result(`{}`)},
+		"tool without schema":       {re: canonical.OpCapabilities, body: result(`{"tools":[{"name":"t"}]}`)},
+		"no capabilities":           {re: canonical.OpDescribe, body: result(`{"protocolVersion":"2025-11-25","serverInfo":{"name":"n","version":"v"}}`)},
+		"reply to nothing":          {re: canonical.OpNotice, body: result(`{}`), code: canonical.CodeBadUpstream},
+		"unknown reply version":     {version: "2020-01-01", re: canonical.OpInvoke, body: result(`{"content":[]}`), code: canonical.CodeUnsupportedVersion},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, err := mcp.New(translators.Config{}).Decode(translators.Wire{Version: tc.version, Re: tc.re, Header: tc.header, Body: []byte(tc.body)})
+			switch {
+			case tc.code == "" && !errors.Is(err, translators.ErrMalformed):
+				t.Errorf("got %v, want malformed", err)
+			case tc.code != "" && !hasCode(err, tc.code):
+				t.Errorf("got %v, want code %s", err, tc.code)
+			}
+			if !tc.noID && (m == nil || string(m.Correlation.WireID) != "1") {
+				t.Errorf("the id is lost: %+v", m)
+			}
+			if strings.Contains(err.Error(), "1900") {
+				t.Errorf("the error quotes the message: %v", err)
+			}
+		})
+	}
+}
+
+func TestUnsupportedVersionSaysWhich(t *testing.T) {
+	t.Parallel()
+	tr := mcp.New(translators.Config{})
+	m, err := tr.Decode(translators.Wire{Version: "1900-01-01", Body: []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)})
+	var said *canonical.Error
+	if !errors.As(err, &said) {
+		t.Fatal(err)
+	}
+	m.Phase, m.Op, m.Body = canonical.PhaseError, canonical.OpCapabilities, said
+	w, _, err := tr.Encode(m, translators.Target{Version: mcp.Modern})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2026-07-28","2025-11-25"],"requested":"1900-01-01"}}}`
+	if string(w.Body) != want || w.Status != http.StatusBadRequest {
+		t.Errorf("got %d %s", w.Status, w.Body)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, s := range samples() {
+		f.Add(s.version, string(s.re), []byte(s.body))
+	}
+	tr := mcp.New(translators.Config{BodyLimit: 1 << 16})
+	f.Fuzz(func(t *testing.T, version, re string, body []byte) {
+		w := translators.Wire{Version: version, Re: canonical.Op(re), Body: body}
+		m, err := tr.Decode(w)
+		var said *canonical.Error
+		if err != nil {
+			if !errors.Is(err, translators.ErrMalformed) && !errors.As(err, &said) {
+				t.Errorf("an error of no known kind: %v", err)
+			}
+			return
+		}
+		home(t, tr, w)
+		for _, other := range []string{mcp.Modern, mcp.Legacy} {
+			_, _, _ = tr.Encode(m, translators.Target{Version: other})
+		}
+	})
+}
