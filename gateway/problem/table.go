@@ -11,6 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
@@ -86,6 +87,7 @@ var table = rows(
 	as(func(e *transport.UnreachableError) Problem { return fault(of(CodeUnreachable, e.Error())) }),
 	as(func(e *transport.TimeoutError) Problem { return fault(of(CodeTimeout, e.Error())) }),
 	as(func(e *transport.BadReplyError) Problem { return fault(of(CodeBadReply, e.Error())) }),
+	as(func(e *sse.LimitError) Problem { return fault(of(CodeBadReply, e.Error())) }),
 	as(func(*egress.DeniedError) Problem {
 		return of(CodePolicyViolation, "egress policy does not allow this destination")
 	}),

@@ -44,7 +44,9 @@ func Write(w http.ResponseWriter, r *http.Request, err error) {
 
 func (p Problem) setHeaders(h http.Header) {
 	h.Set("Content-Type", MediaType)
-	h.Set("Cache-Control", "no-store")
+	if h.Get("Cache-Control") == "" { // the answer to a pair query may be kept, also the 404
+		h.Set("Cache-Control", "no-store")
+	}
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Del("Content-Length")
 	h.Del("ETag")

@@ -1,0 +1,105 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/policy"
+)
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	c, err := config.Parse([]byte(`
+limits: {rate: 10.5, burst: 20}
+policy:
+  max_translation_hops: 2
+  allowed_source_protocols: [a2a-v1]
+  allowed_dest_protocols: []
+  allow_losses: [L07]
+  gateways: [spiffe://example.com/gateways/*]
+ect: {require: true}
+timeout: 90s
+agents:
+  pricing:
+    id: spiffe://example.com/agents/pricing
+    callers: [spiffe://example.com/clients/*]
+    timeout: 5s
+    endpoints:
+      - {binding: mcp-v1, url: "https://pricing.example/mcp", priority: 10}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := policy.Constraints{
+		AllowedSource: []string{"a2a-v1"}, AllowedDest: []string{}, RestrictSource: true, RestrictDest: true,
+		MaxHops: 2, AllowLosses: []string{"L07"},
+	}
+	if diff := cmp.Diff(want, c.Constraints()); diff != "" {
+		t.Errorf("constraints (-want +got):\n%s", diff)
+	}
+	if got := c.Limit(); got.Rate != 10.5 || got.Burst != 20 {
+		t.Errorf("limit: got %+v", got)
+	}
+	agents := c.Directory(true)
+	if len(agents) != 1 || agents[0].Name != "pricing" || agents[0].Timeout != 5*time.Second || agents[0].Rules.Open {
+		t.Errorf("agents: got %+v", agents)
+	}
+	if time.Duration(c.Timeout) != 90*time.Second || !c.ECT.Require || len(c.Gateways()) != 1 {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{"empty": "", "comment": "# nothing\n", "one section": "limits: {}\n"} {
+		c, err := config.Parse([]byte(text))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := c.Constraints(); got.RestrictSource || got.RestrictDest || got.MaxHops != 0 {
+			t.Errorf("%s: constraints %+v", name, got)
+		}
+	}
+	none, err := config.Parse([]byte("policy: {max_translation_hops: 0}"))
+	if err != nil || none.Constraints().MaxHops >= 0 {
+		t.Errorf("no hops at all: got %+v, %v", none.Constraints(), err)
+	}
+	open, err := config.Parse([]byte(`agents: {a: {endpoints: [{binding: a2a-v1, url: "https://a.example"}]}}`))
+	if err != nil || !open.Directory(true)[0].Rules.Open || open.Directory(false)[0].Rules.Open {
+		t.Errorf("an agent without callers is open in dev and nowhere else: %v", err)
+	}
+}
+
+// An operator is told where the mistake is.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ text, says string }{
+		"unknown key":       {"limits:\n  rat: 1\n", "[2:3]"},
+		"unknown section":   {"\n\nlimit: {}\n", "[3:1]"},
+		"wrong type":        {"limits:\n  burst: many\n", "[2:10]"},
+		"duplicate key":     {"ect: {require: true}\nect: {require: false}\n", "[2:1]"},
+		"bad duration":      {"timeout: soon\n", "no duration"},
+		"negative duration": {"timeout: -1s\n", "no duration"},
+		"unknown loss":      {"policy: {allow_losses: [L99]}\n", "L99"},
+		"bad hop scope":     {"policy: {hop_scope: all}\n", "hop scope"},
+		"bad caller":        {"agents: {a: {callers: ['*'], endpoints: []}}\n", "not a SPIFFE id"},
+		"not YAML":          {"a: [", "config:"},
+		"too large":         {strings.Repeat("#", config.MaxSize+1), "longer than"},
+	} {
+		_, err := config.Parse([]byte(tc.text))
+		if err == nil || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: got %v, want it to say %q", name, err, tc.says)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("limits: {rate: 1}\n"))
+	f.Add([]byte("agents: {a: {endpoints: [{binding: a2a-v1, url: x}]}}"))
+	f.Add([]byte("a: &a [*a]"))
+	f.Fuzz(func(_ *testing.T, data []byte) { _, _ = config.Parse(data) })
+}

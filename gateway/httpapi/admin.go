@@ -1,0 +1,200 @@
+package httpapi
+
+import (
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// maxAdminBody bounds what an operator may post, in octets.
+const maxAdminBody = 64 << 10
+
+// AdminDeps is what the admin surface is built from.
+type AdminDeps struct {
+	Directory *directory.Directory
+	Metrics   http.Handler
+	Ready     func() bool
+	// Token is what /api demands as a bearer token: loopback is no identity (R17).
+	Token  string
+	Hosts  []string // host names, without port, that may stand in Host (R17)
+	Open   bool     // a development gateway: agents without callers are open to everybody (R2)
+	Logger *slog.Logger
+}
+
+// Admin builds the admin surface.
+func Admin(deps AdminDeps) (http.Handler, error) {
+	if deps.Directory == nil || deps.Metrics == nil || deps.Ready == nil || deps.Token == "" || deps.Logger == nil {
+		return nil, errors.New("httpapi: incomplete AdminDeps")
+	}
+	engine := surface(deps.Logger)
+	a := admin{deps}
+	engine.Use(a.host)
+	engine.GET("/healthz", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
+	engine.GET("/readyz", a.ready)
+	engine.GET("/metrics", gin.WrapH(deps.Metrics))
+	api := engine.Group("/api", a.operator)
+	api.GET("/agents", a.list)
+	api.POST("/agents", a.put)
+	api.GET("/agents/:name", a.show)
+	api.DELETE("/agents/:name", a.remove)
+	return engine, nil
+}
+
+type admin struct{ deps AdminDeps }
+
+// host refuses requests that a web page elsewhere could have a browser send:
+// a foreign Host (DNS rebinding) or a foreign Origin (R17).
+func (a admin) host(c *gin.Context) {
+	name := c.Request.Host
+	if h, _, err := net.SplitHostPort(name); err == nil {
+		name = h
+	}
+	origin := c.GetHeader("Origin")
+	if !slices.Contains(a.deps.Hosts, strings.Trim(name, "[]")) || (origin != "" && origin != "https://"+c.Request.Host) {
+		problem.Write(c.Writer, c.Request, &policy.Forbidden{Constraint: policy.ConstraintCallers})
+		c.Abort()
+	}
+}
+
+func (a admin) operator(c *gin.Context) {
+	scheme, token, _ := strings.Cut(c.GetHeader("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare([]byte(token), []byte(a.deps.Token)) != 1 {
+		problem.Write(c.Writer, c.Request, &problem.UnauthenticatedError{Scheme: "Bearer"})
+		c.Abort()
+	}
+}
+
+func (a admin) ready(c *gin.Context) {
+	if !a.deps.Ready() {
+		c.String(http.StatusServiceUnavailable, "stopping\n")
+		return
+	}
+	c.String(http.StatusOK, "ready\n")
+}
+
+// agentDocument is an agent as the admin API shows and takes it.
+type agentDocument struct {
+	Name           string             `json:"name"`
+	ID             string             `json:"id,omitempty"`
+	Endpoints      []endpointDocument `json:"endpoints"`
+	Callers        []string           `json:"callers,omitempty"`
+	RequireECT     bool               `json:"require_ect,omitempty"`
+	TimeoutSeconds int                `json:"timeout_seconds,omitempty"`
+	Description    *summary           `json:"description,omitempty"`
+}
+
+type endpointDocument struct {
+	Binding  string `json:"binding"`
+	Version  string `json:"version,omitempty"`
+	URL      string `json:"url"`
+	Priority int    `json:"priority,omitempty"`
+}
+
+// summary is what an agent says about itself, or why it could not be asked.
+type summary struct {
+	Name         string   `json:"name,omitempty"`
+	Version      string   `json:"version,omitempty"`
+	Protocol     string   `json:"protocol_version,omitempty"`
+	Capabilities []string `json:"capabilities,omitempty"`
+	Error        string   `json:"error,omitempty"`
+}
+
+func (a admin) list(c *gin.Context) {
+	documents := []agentDocument{}
+	for _, agent := range a.deps.Directory.List() {
+		documents = append(documents, document(agent))
+	}
+	c.JSON(http.StatusOK, map[string][]agentDocument{"agents": documents})
+}
+
+func (a admin) show(c *gin.Context) {
+	agent, ok := a.deps.Directory.Find(c.Param("name"))
+	if !ok {
+		problem.Write(c.Writer, c.Request, &problem.UnknownAgentError{Agent: c.Param("name")})
+		return
+	}
+	doc := document(agent)
+	first := agent.Endpoints[0]
+	description, endpoint, err := a.deps.Directory.Describe(c.Request.Context(), agent, first, "")
+	if err != nil {
+		doc.Description = &summary{Error: problem.From(err).Detail}
+	} else {
+		doc.Description = &summary{Name: description.Name, Version: description.Version, Protocol: endpoint.Version}
+		for _, capability := range description.Capabilities {
+			doc.Description.Capabilities = append(doc.Description.Capabilities, capability.ID)
+		}
+	}
+	c.JSON(http.StatusOK, doc)
+}
+
+func (a admin) put(c *gin.Context) {
+	agent, err := a.read(c)
+	if err == nil {
+		err = a.deps.Directory.Put(agent)
+	}
+	if err != nil {
+		problem.Write(c.Writer, c.Request, err)
+		return
+	}
+	a.deps.Logger.InfoContext(c.Request.Context(), "agent listed", slog.String("agent", agent.Name))
+	c.JSON(http.StatusCreated, document(agent))
+}
+
+func (a admin) read(c *gin.Context) (directory.Agent, error) {
+	var doc agentDocument
+	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, maxAdminBody))
+	if err != nil {
+		return directory.Agent{}, problem.Reading(err)
+	}
+	decoder := json.NewDecoder(strings.NewReader(string(body)))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&doc); err != nil {
+		return directory.Agent{}, &problem.QueryError{Reason: "the body is no agent document"}
+	}
+	agent := directory.Agent{
+		Name: doc.Name, ID: ect.Identity(doc.ID), Timeout: time.Duration(doc.TimeoutSeconds) * time.Second,
+		Rules: policy.Rules{Callers: doc.Callers, RequireECT: doc.RequireECT, Open: a.deps.Open && len(doc.Callers) == 0},
+	}
+	for _, e := range doc.Endpoints {
+		agent.Endpoints = append(agent.Endpoints, directory.Endpoint{
+			Binding: canonical.Binding(e.Binding), Version: e.Version, URL: e.URL, Priority: e.Priority,
+		})
+	}
+	return agent, nil
+}
+
+func (a admin) remove(c *gin.Context) {
+	if !a.deps.Directory.Remove(c.Param("name")) {
+		problem.Write(c.Writer, c.Request, &problem.UnknownAgentError{Agent: c.Param("name")})
+		return
+	}
+	c.Status(http.StatusNoContent)
+}
+
+func document(agent directory.Agent) agentDocument {
+	doc := agentDocument{
+		Name: agent.Name, ID: string(agent.ID), Callers: agent.Rules.Callers,
+		RequireECT: agent.Rules.RequireECT, TimeoutSeconds: int(agent.Timeout / time.Second),
+	}
+	for _, e := range agent.Endpoints {
+		doc.Endpoints = append(doc.Endpoints, endpointDocument{
+			Binding: string(e.Binding), Version: e.Version, URL: e.URL, Priority: e.Priority,
+		})
+	}
+	return doc
+}

@@ -1,0 +1,323 @@
+package httpapi_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/httpapi"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// road answers every call alike and keeps the last.
+type road struct {
+	call   transport.Call
+	answer transport.Answer
+	err    error
+	panics bool
+}
+
+func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
+	r.call = call
+	if r.panics {
+		panic("a secret in a panic") //nolint:forbidigo // what a handler must survive
+	}
+	return r.answer, r.err
+}
+
+func (r *road) Describe(context.Context, transport.Inquiry) (*canonical.Description, error) {
+	return &canonical.Description{Name: "toy"}, nil
+}
+
+type surface struct {
+	handler http.Handler
+	road    *road
+	store   *ecttest.Store
+}
+
+func newSurface(t *testing.T, anonymous ect.Identity) *surface {
+	t.Helper()
+	registry, err := translators.NewRegistry(a2a.New(translators.Config{}), mcp.New(translators.Config{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &surface{road: &road{answer: transport.Answer{
+		Wire: translators.Wire{Media: "application/json", Body: []byte(`{"ok":true}`)}, Evidence: []string{"one", "two"},
+	}}, store: ecttest.NewStore()}
+	door := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.PathValue("agent")+" "+string(transport.CallerFrom(r.Context()).ID)+" "+transport.AddressFrom(r.Context()))
+	})
+	s.handler, err = httpapi.Public(httpapi.PublicDeps{
+		Exchanger: s.road, Registry: registry, Evidence: s.store, Self: "spiffe://example.com/gateway", Anonymous: anonymous,
+		Doors: httpapi.Doors{A2A: door, Card: door, MCP: door}, Version: "1.2.3",
+		BaseURL: func(*http.Request) string { return "https://gw.example" }, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// do sends a request as a party with a verified certificate, or as nobody.
+func (s *surface) do(method, target, body string, as *ecttest.Party, header http.Header) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.RemoteAddr = "192.0.2.7:1234"
+	for name, values := range header {
+		r.Header[name] = values
+	}
+	r.TLS = &tls.ConnectionState{HandshakeComplete: true}
+	if as != nil {
+		r.TLS.PeerCertificates = []*x509.Certificate{as.Chain[0]}
+	}
+	w := httptest.NewRecorder()
+	s.handler.ServeHTTP(w, r)
+	return w
+}
+
+func jsonBody() http.Header { return http.Header{"Content-Type": {"application/json"}} }
+
+func code(w *httptest.ResponseRecorder) string {
+	var p struct{ Code string }
+	_ = json.Unmarshal(w.Body.Bytes(), &p)
+	return p.Code
+}
+
+func TestCapabilityDocument(t *testing.T) {
+	t.Parallel()
+	s := newSurface(t, "")
+	w := s.do(http.MethodGet, "/.well-known/aepb", "", nil, nil)
+	var doc struct {
+		AEPBVersion string `json:"aepb_version"`
+		AgentID     string `json:"agent_id"`
+		Protocols   []struct{ ID, Version, Endpoint string }
+		Gateways    []string                   `json:"translation_gateways"`
+		Level       string                     `json:"ect_assurance_level"`
+		Lifecycle   map[string]json.RawMessage `json:"lifecycle"`
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if w.Code != 200 || doc.AEPBVersion != "1.0" || doc.AgentID != "spiffe://example.com/gateway" || doc.Level != "L2" ||
+		len(doc.Protocols) != 2 || doc.Protocols[0].Endpoint != "https://gw.example/aepb/translate?from=a2a-v1" ||
+		len(doc.Gateways) != 1 || len(doc.Lifecycle) != 5 || string(doc.Lifecycle["successor"]) != "null" {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	if w.Header().Get("Cache-Control") != "max-age=3600" {
+		t.Errorf("Cache-Control: got %q", w.Header().Get("Cache-Control"))
+	}
+	etag := http.Header{"If-None-Match": {w.Header().Get("ETag")}}
+	if w := s.do(http.MethodGet, "/.well-known/aepb", "", nil, etag); w.Code != http.StatusNotModified {
+		t.Errorf("conditional: got %d", w.Code)
+	}
+}
+
+func TestPairQueries(t *testing.T) {
+	t.Parallel()
+	s := newSurface(t, "")
+	for query, want := range map[string]int{
+		"":                         200,
+		"?from=a2a-v1&to=mcp-v1":   200,
+		"?from=mcp-v1&to=a2a-v1":   200,
+		"?from=a2a-v1&to=slim-v1":  404,
+		"?from=a2a-v1&to=a2a-v1":   404,
+		"?from=unknown&to=unknown": 404,
+		"?from=a2a-v1":             400,
+		"?to=a2a-v1":               400,
+	} {
+		w := s.do(http.MethodGet, "/.well-known/aepb/gateway"+query, "", nil, nil)
+		if w.Code != want {
+			t.Errorf("%s: got %d, want %d", query, w.Code, want)
+		}
+		if want != 400 && w.Header().Get("Cache-Control") != "max-age=3600" {
+			t.Errorf("%s: Cache-Control %q", query, w.Header().Get("Cache-Control"))
+		}
+	}
+}
+
+func TestTranslateEndpoint(t *testing.T) {
+	t.Parallel()
+	s := newSurface(t, "")
+	caller := ecttest.NewParty(t, "spiffe://example.com/client")
+	w := s.do(http.MethodPost, "/aepb/translate?from=a2a-v1@1.0&to=mcp-v1@2025-11-25&dest=calculator", "{}", caller,
+		http.Header{"Content-Type": {"application/json; charset=utf-8"}, "Execution-Context": {"a.b.c, d.e.f", "g.h.i"}})
+	if w.Code != 200 || w.Body.String() != `{"ok":true}` || strings.Join(w.Header().Values("Execution-Context"), "|") != "one|two" {
+		t.Errorf("got %d %s %v", w.Code, w.Body, w.Header())
+	}
+	c := s.road.call
+	if c.Entrance != transport.Translate || c.Agent != "calculator" || c.To != "mcp-v1" || c.ToVersion != "2025-11-25" ||
+		c.Wire.Version != "1.0" || c.Caller.ID != caller.ID || c.Address != "192.0.2.7" || len(c.Evidence) != 3 {
+		t.Errorf("got %+v", c)
+	}
+	s.road.err = &problem.NoPathError{From: "a2a-v1", To: "mcp-v1"}
+	s.road.answer = transport.Answer{Evidence: []string{"failed"}}
+	w = s.do(http.MethodPost, "/aepb/translate?from=a2a-v1&to=mcp-v1", "{}", caller, jsonBody())
+	if w.Code != 404 || code(w) != "no_translation_path" || w.Header().Get("Execution-Context") != "failed" {
+		t.Errorf("failure: got %d %s %v", w.Code, w.Body, w.Header())
+	}
+}
+
+func manyTokens(n int) string {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf("a.b.c%d", i))
+	}
+	return strings.Join(list, ",")
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	s := newSurface(t, "")
+	caller := ecttest.NewParty(t, "spiffe://example.com/client")
+	for name, tc := range map[string]struct {
+		method, target, body string
+		as                   *ecttest.Party
+		header               http.Header
+		status               int
+		code                 string
+	}{
+		"nobody translates":   {"POST", "/aepb/translate?from=a2a-v1&to=mcp-v1", "{}", nil, jsonBody(), 401, "unauthenticated"},
+		"unknown source":      {"POST", "/aepb/translate?from=x&to=mcp-v1", "{}", caller, jsonBody(), 404, "no_translation_path"},
+		"unknown version":     {"POST", "/aepb/translate?from=a2a-v1@9&to=mcp-v1", "{}", caller, jsonBody(), 404, "no_translation_path"},
+		"neither to nor dest": {"POST", "/aepb/translate?from=a2a-v1", "{}", caller, jsonBody(), 404, "no_translation_path"},
+		"wrong media type":    {"POST", "/aepb/translate?from=a2a-v1&to=mcp-v1", "{}", caller, http.Header{"Content-Type": {"text/plain"}}, 415, "unsupported_media_type"},
+		"too large": {
+			"POST", "/aepb/translate?from=a2a-v1&to=mcp-v1", strings.Repeat(" ", translators.DefaultBodyLimit+1), caller, jsonBody(), 413, "too_large",
+		},
+		"garbage for an ECT": {"POST", "/aepb/translate?from=a2a-v1&to=mcp-v1", "{}", caller, http.Header{"Content-Type": {"application/json"}, "Execution-Context": {"!"}}, 400, "ect_invalid"},
+		"too many ECTs": {
+			"POST", "/aepb/translate?from=a2a-v1&to=mcp-v1", "{}", caller,
+			http.Header{"Content-Type": {"application/json"}, "Execution-Context": {manyTokens(33)}}, 431, "ect_invalid",
+		},
+		"GET translate":       {"GET", "/aepb/translate", "", caller, nil, 405, "not_found"},
+		"nowhere":             {"GET", "/nowhere", "", nil, nil, 404, "not_found"},
+		"nobody at a door":    {"POST", "/agents/x/a2a", "{}", nil, nil, 401, "unauthenticated"},
+		"nobody asks for ECT": {"GET", "/ects/550e8400-e29b-41d4-a716-446655440000", "", nil, nil, 401, "unauthenticated"},
+		"no such ECT":         {"GET", "/ects/550e8400-e29b-41d4-a716-446655440000", "", caller, nil, 404, "not_found"},
+	} {
+		w := s.do(tc.method, tc.target, tc.body, tc.as, tc.header)
+		if w.Code != tc.status || code(w) != tc.code || w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: got %d %s %s, want %d %s", name, w.Code, code(w), w.Header().Get("Content-Type"), tc.status, tc.code)
+		}
+	}
+}
+
+func TestDoorsKnowAgentAndCaller(t *testing.T) {
+	t.Parallel()
+	s := newSurface(t, "spiffe://example.com/anonymous")
+	for _, path := range []string{"/a2a", "/a2a/", "/a2a/.well-known/agent-card.json", "/.well-known/agent-card.json", "/mcp", "/mcp/"} {
+		w := s.do(http.MethodGet, "/agents/pricing"+path, "", nil, nil)
+		if got, want := w.Body.String(), "pricing spiffe://example.com/anonymous 192.0.2.7"; got != want {
+			t.Errorf("%s: got %q, want %q", path, got, want)
+		}
+	}
+}
+
+func TestPanicStaysInTheLog(t *testing.T) {
+	t.Parallel()
+	s := newSurface(t, "")
+	s.road.panics = true
+	w := s.do(http.MethodPost, "/aepb/translate?from=a2a-v1&to=mcp-v1", "{}", ecttest.NewParty(t, "spiffe://example.com/client"), jsonBody())
+	if w.Code != 500 || code(w) != "internal_error" || strings.Contains(w.Body.String(), "secret") {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+}
+
+func TestECTsGoToWhomTheyConcern(t *testing.T) {
+	t.Parallel()
+	s := newSurface(t, "")
+	issuer, audience, stranger := ecttest.NewParty(t, "spiffe://example.com/a"), ecttest.NewParty(t, "spiffe://example.com/b"), ecttest.NewParty(t, "spiffe://example.com/c")
+	id := ect.NewID()
+	err := s.store.Put(t.Context(), ect.Record{
+		Compact: "x.y.z", ID: id, Issuer: issuer.ID, Audience: []string{string(audience.ID)}, Until: time.Now().Add(time.Hour),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for party, want := range map[*ecttest.Party]int{issuer: 200, audience: 200, stranger: 404} {
+		if w := s.do(http.MethodGet, "/ects/"+string(id), "", party, nil); w.Code != want {
+			t.Errorf("%s: got %d, want %d", party.ID, w.Code, want)
+		}
+	}
+}
+
+type quiet struct{}
+
+func (quiet) Describe(_ context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
+	e.Version = "1.0"
+	return &canonical.Description{Name: "toy", Capabilities: []canonical.Capability{{ID: "say"}}}, e, nil
+}
+func (quiet) Allow(string)    {}
+func (quiet) Disallow(string) {}
+
+func TestAdmin(t *testing.T) {
+	t.Parallel()
+	agents, err := directory.New(directory.Deps{
+		Describers: map[canonical.Binding]transport.Describer{"a2a-v1": quiet{}}, Egress: quiet{},
+		Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := true
+	handler, err := httpapi.Admin(httpapi.AdminDeps{
+		Directory: agents, Metrics: http.NotFoundHandler(), Ready: func() bool { return ready }, Token: "right",
+		Hosts: []string{"127.0.0.1", "::1"}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &surface{handler: handler}
+	right := http.Header{"Authorization": {"Bearer right"}}
+	const good = `{"name":"pricing","endpoints":[{"binding":"a2a-v1","url":"https://pricing.example"}]}`
+	for _, tc := range []struct {
+		name, method, target, body string
+		header                     http.Header
+		status                     int
+	}{
+		{"no token", "GET", "https://127.0.0.1:9443/api/agents", "", nil, 401},
+		{"wrong token", "GET", "https://127.0.0.1:9443/api/agents", "", http.Header{"Authorization": {"Bearer wrong"}}, 401},
+		{"wrong scheme", "GET", "https://127.0.0.1:9443/api/agents", "", http.Header{"Authorization": {"Basic right"}}, 401},
+		{"foreign host", "GET", "https://evil.example/api/agents", "", right, 403},
+		{"foreign origin", "GET", "https://127.0.0.1:9443/api/agents", "", http.Header{"Authorization": {"Bearer right"}, "Origin": {"https://evil.example"}}, 403},
+		{"list", "GET", "https://127.0.0.1:9443/api/agents", "", right, 200},
+		{"list by IPv6", "GET", "https://[::1]:9443/api/agents", "", right, 200},
+		{"add", "POST", "https://127.0.0.1:9443/api/agents", good, right, 201},
+		{"show", "GET", "https://127.0.0.1:9443/api/agents/pricing", "", right, 200},
+		{"unknown member", "POST", "https://127.0.0.1:9443/api/agents", `{"nome":"x"}`, right, 400},
+		{"plain http", "POST", "https://127.0.0.1:9443/api/agents", strings.Replace(good, "https", "http", 1), right, 400},
+		{"remove", "DELETE", "https://127.0.0.1:9443/api/agents/pricing", "", right, 204},
+		{"remove again", "DELETE", "https://127.0.0.1:9443/api/agents/pricing", "", right, 404},
+		{"show nobody", "GET", "https://127.0.0.1:9443/api/agents/pricing", "", right, 404},
+		{"health", "GET", "https://127.0.0.1:9443/healthz", "", nil, 200},
+		{"ready", "GET", "https://127.0.0.1:9443/readyz", "", nil, 200},
+	} {
+		if w := s.do(tc.method, tc.target, tc.body, nil, tc.header); w.Code != tc.status {
+			t.Errorf("%s: got %d %s, want %d", tc.name, w.Code, w.Body, tc.status)
+		}
+	}
+	ready = false
+	if w := s.do("GET", "https://127.0.0.1:9443/readyz", "", nil, nil); w.Code != 503 {
+		t.Errorf("stopping: got %d", w.Code)
+	}
+}

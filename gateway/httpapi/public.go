@@ -1,0 +1,109 @@
+package httpapi
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+)
+
+// Doors are the native HTTP doors, by what follows /agents/{agent}/.
+type Doors struct {
+	A2A, Card, MCP http.Handler
+}
+
+// PublicDeps is what the public surface is built from.
+type PublicDeps struct {
+	Exchanger transport.Exchanger
+	Registry  *translators.Registry
+	Doors     Doors
+	Evidence  ect.Store
+	Self      ect.Identity
+	// Anonymous is the identity of callers without credentials at native doors;
+	// empty: they are refused (R3).
+	Anonymous ect.Identity
+	Version   string
+	BaseURL   func(*http.Request) string // where callers reach us, no trailing slash
+	Logger    *slog.Logger
+}
+
+// Quiet stops gin from printing its routes. Call it once, before any surface is built.
+func Quiet() { gin.SetMode(gin.ReleaseMode) }
+
+// Public builds the public surface.
+func Public(deps PublicDeps) (http.Handler, error) {
+	if deps.Exchanger == nil || deps.Registry == nil || deps.Evidence == nil || deps.BaseURL == nil || deps.Logger == nil {
+		return nil, errors.New("httpapi: incomplete PublicDeps")
+	}
+	engine := surface(deps.Logger)
+	engine.Use(identify(deps.Anonymous))
+	w := wellKnown{deps}
+	engine.GET("/.well-known/aepb", w.document)
+	engine.GET("/.well-known/aepb/gateway", w.gateway)
+	engine.POST("/aepb/translate", authenticated, translate{deps}.serve)
+	engine.GET("/ects/:jti", authenticated, evidence{deps}.token)
+	native(engine.Group("/agents/:agent", known), deps.Doors)
+	return engine, nil
+}
+
+// native mounts the doors (R9). Every method reaches a door, which knows what
+// its protocol says to the wrong one.
+func native(group *gin.RouterGroup, doors Doors) {
+	const card = "/.well-known/agent-card.json"
+	for path, door := range map[string]http.Handler{
+		"/a2a": doors.A2A, "/a2a/": doors.A2A, "/a2a" + card: doors.Card, card: doors.Card,
+		"/mcp": doors.MCP, "/mcp/": doors.MCP,
+	} {
+		if door != nil {
+			group.Any(path, mount(door))
+		}
+	}
+}
+
+// surface is an engine that answers everything, even its own mistakes, with a
+// problem document.
+func surface(logger *slog.Logger) *gin.Engine {
+	engine := gin.New()
+	engine.RedirectTrailingSlash, engine.RedirectFixedPath = false, false
+	engine.HandleMethodNotAllowed = true
+	engine.UseRawPath = false
+	engine.Use(recovery(logger))
+	engine.NoRoute(func(c *gin.Context) {
+		problem.Write(c.Writer, c.Request, &problem.NotFoundError{What: "resource"})
+	})
+	engine.NoMethod(func(c *gin.Context) {
+		problem.Write(c.Writer, c.Request, &problem.MethodError{Allow: c.Writer.Header().Get("Allow")})
+	})
+	return engine
+}
+
+// recovery turns a panic into a problem document; its text stays in the log.
+func recovery(logger *slog.Logger) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		defer func() {
+			if r := recover(); r != nil {
+				logger.ErrorContext(c.Request.Context(), "panic in a handler",
+					slog.Any("panic", r), slog.String("stack", string(debug.Stack())))
+				if !c.Writer.Written() {
+					problem.Write(c.Writer, c.Request, errors.New("internal"))
+				}
+				c.Abort()
+			}
+		}()
+		c.Next()
+	}
+}
+
+// mediaType is a Content-Type without its parameters, lower case.
+func mediaType(r *http.Request) string {
+	media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	return strings.ToLower(strings.TrimSpace(media))
+}

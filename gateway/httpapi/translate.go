@@ -1,0 +1,93 @@
+package httpapi
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// translate is the translate endpoint (AEPB, Gateway Requirements item 2).
+type translate struct{ deps PublicDeps }
+
+func (t translate) serve(c *gin.Context) {
+	call, err := t.read(c)
+	if err != nil {
+		problem.Write(c.Writer, c.Request, err)
+		return
+	}
+	answer, err := t.deps.Exchanger.Exchange(c.Request.Context(), call)
+	for _, token := range answer.Evidence {
+		c.Writer.Header().Add(ect.HeaderName, token)
+	}
+	if err != nil {
+		problem.Write(c.Writer, c.Request, err)
+		return
+	}
+	for name, values := range answer.Wire.Header {
+		c.Writer.Header()[name] = values
+	}
+	c.Data(http.StatusOK, answer.Wire.Media, answer.Wire.Body)
+}
+
+func (t translate) read(c *gin.Context) (transport.Call, error) {
+	from, fromVersion, _ := strings.Cut(c.Query("from"), "@")
+	to, toVersion, _ := strings.Cut(c.Query("to"), "@")
+	source, ok := t.deps.Registry.Translator(canonical.Binding(from))
+	if !ok || (to == "" && c.Query("dest") == "") {
+		return transport.Call{}, &problem.NoPathError{From: from, To: to}
+	}
+	info := source.Info()
+	if fromVersion != "" && !slices.Contains(info.Versions, fromVersion) {
+		return transport.Call{}, &problem.NoPathError{From: from, To: to, Detail: "unsupported_version"}
+	}
+	if !slices.Contains(info.Media, mediaType(c.Request)) {
+		return transport.Call{}, &problem.MediaTypeError{Want: info.Media}
+	}
+	evidence, err := ect.ParseHeader(c.Request.Header.Values(ect.HeaderName), ect.Limits{})
+	if err != nil {
+		return transport.Call{}, err
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, int64(info.BodyLimit)))
+	if err != nil {
+		return transport.Call{}, problem.Reading(err)
+	}
+	ctx := c.Request.Context()
+	return transport.Call{
+		Entrance: transport.Translate, Agent: c.Query("dest"),
+		To: canonical.Binding(to), ToVersion: toVersion,
+		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Evidence: evidence,
+		Wire: translators.Wire{
+			Binding: info.Binding, Version: fromVersion, Media: mediaType(c.Request), Header: c.Request.Header, Body: body,
+		},
+	}, nil
+}
+
+// evidence serves ECTs to those whom they concern.
+type evidence struct{ deps PublicDeps }
+
+// token serves one ECT to its issuer and audience; for others it is not found
+// (R2, R14).
+func (e evidence) token(c *gin.Context) {
+	ctx := c.Request.Context()
+	record, ok, err := e.deps.Evidence.Get(ctx, ect.ID(c.Param("jti")))
+	if err != nil {
+		problem.Write(c.Writer, c.Request, &problem.RecordingError{Err: err})
+		return
+	}
+	caller := transport.CallerFrom(ctx).ID
+	if !ok || (record.Issuer != caller && !slices.Contains(record.Audience, string(caller))) {
+		problem.Write(c.Writer, c.Request, &problem.NotFoundError{What: "ECT"})
+		return
+	}
+	c.Header("Cache-Control", "private, no-store")
+	c.Data(http.StatusOK, "application/exec+jwt", []byte(record.Compact))
+}

@@ -1,0 +1,118 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// cacheFor is the default freshness of capability documents and of answers to
+// pair queries (AEPB, Capability Document Caching and Protocol Negotiation).
+const cacheFor = "max-age=3600"
+
+// capabilityDocument is AEPB, Capability Document Format.
+type capabilityDocument struct {
+	AEPBVersion         string          `json:"aepb_version"`
+	AgentID             string          `json:"agent_id"`
+	Protocols           []protocolEntry `json:"protocols"`
+	TranslationGateways []string        `json:"translation_gateways"`
+	AssuranceLevel      string          `json:"ect_assurance_level"`
+	Namespaces          []string        `json:"ect_namespaces"`
+	Lifecycle           lifecycle       `json:"lifecycle"`
+}
+
+type protocolEntry struct {
+	ID       string `json:"id"`
+	Version  string `json:"version"`
+	Endpoint string `json:"endpoint"`
+	Priority int    `json:"priority"`
+}
+
+// lifecycle holds all five members, null where unset (AEPB, Lifecycle).
+type lifecycle struct {
+	Status       string  `json:"status"`
+	Version      string  `json:"version"`
+	DeprecatedAt *string `json:"deprecated_at"`
+	SunsetAt     *string `json:"sunset_at"`
+	Successor    *string `json:"successor"`
+}
+
+type gatewayDocument struct {
+	AEPBVersion       string     `json:"aepb_version"`
+	GatewayID         string     `json:"gateway_id"`
+	TranslateEndpoint string     `json:"translate_endpoint"`
+	Pairs             []pairName `json:"pairs"`
+}
+
+type pairName struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+type wellKnown struct{ deps PublicDeps }
+
+// document serves the gateway's own capability document: one protocol entry
+// per served source, at the translate endpoint (R10).
+func (w wellKnown) document(c *gin.Context) {
+	endpoint := w.deps.BaseURL(c.Request) + "/aepb/translate"
+	doc := capabilityDocument{
+		AEPBVersion: "1.0", AgentID: string(w.deps.Self), TranslationGateways: []string{endpoint},
+		AssuranceLevel: "L2", Namespaces: []string{"aepb"},
+		Lifecycle: lifecycle{Status: "active", Version: w.deps.Version},
+	}
+	for i, id := range w.deps.Registry.Bindings() {
+		t, _ := w.deps.Registry.Translator(id)
+		doc.Protocols = append(doc.Protocols, protocolEntry{
+			ID: string(id), Version: t.Info().Versions[0], Endpoint: endpoint + "?from=" + string(id), Priority: 10 * (i + 1),
+		})
+	}
+	w.serve(c, doc)
+}
+
+// gateway serves the pair list, or answers a pair query with 200 or 404
+// (AEPB, Protocol Negotiation step 3).
+func (w wellKnown) gateway(c *gin.Context) {
+	from, to := c.Query("from"), c.Query("to")
+	doc := gatewayDocument{
+		AEPBVersion: "1.0", GatewayID: string(w.deps.Self),
+		TranslateEndpoint: w.deps.BaseURL(c.Request) + "/aepb/translate",
+	}
+	if (from == "") != (to == "") {
+		problem.Write(c.Writer, c.Request, &problem.QueryError{Reason: "from and to go together"})
+		return
+	}
+	for _, p := range w.deps.Registry.Pairs() {
+		if from == "" || (p.From == canonical.Binding(from) && p.To == canonical.Binding(to)) {
+			doc.Pairs = append(doc.Pairs, pairName{string(p.From), string(p.To)})
+		}
+	}
+	if len(doc.Pairs) == 0 {
+		c.Header("Cache-Control", cacheFor)
+		problem.Write(c.Writer, c.Request, &problem.NoPathError{From: from, To: to})
+		return
+	}
+	w.serve(c, doc)
+}
+
+func (w wellKnown) serve(c *gin.Context, document any) {
+	body, err := json.Marshal(document)
+	if err != nil {
+		problem.Write(c.Writer, c.Request, err)
+		return
+	}
+	sum := sha256.Sum256(body)
+	etag := `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
+	c.Header("Cache-Control", cacheFor)
+	c.Header("ETag", etag)
+	if c.GetHeader("If-None-Match") == etag {
+		c.Status(http.StatusNotModified)
+		return
+	}
+	c.Data(http.StatusOK, "application/json", body)
+}

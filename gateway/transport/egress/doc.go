@@ -1,0 +1,49 @@
+// Package egress is the one door to the network: nothing else in this module
+// dials, resolves or builds an HTTP transport.
+//
+// Addresses reach us from operators, but also from capability documents, cards,
+// callbacks and checkpoints that strangers wrote. So each request answers four
+// questions before an octet leaves: is the scheme https, may this host be
+// called at all, are all the addresses it resolves to of a kind that may be
+// called, and is the one at the other end who it should be.
+//
+// # How to read it
+//
+//   - egress.go: the Guard, its request path and the pool of transports
+//   - dial.go: resolve once, check every address, dial a checked one
+//   - grants.go: what the operator has allowed beyond the public internet
+//   - address.go: the table of address classes
+//   - config.go: bounds and their defaults
+//
+// # Rules
+//
+// TLS is 1.3 only. There is no proxy, whatever the environment says: a proxy
+// would resolve names for itself. Redirects are answers like any other and are
+// handed back. A name is resolved once per connection and the connection goes
+// to an address out of that very answer, so a second answer cannot be smuggled
+// in (DNS rebinding); one bad address spoils the whole answer. No credential
+// passes: Authorization, Cookie, Proxy-* and Workload-* are removed from every
+// request, and a URL with user information is refused. A Host that differs from
+// the URL's is dropped. Bodies are left as they are: no transparent
+// decompression, because evidence hashes what the peer sent.
+//
+// # Grants
+//
+// What the operator lists may be private: an agent in the cluster, a
+// development server on loopback. A grant by name or address lifts the class
+// check for that host only; a grant by CIDR lifts it for those addresses. A
+// grant by name never lifts the metadata and link-local classes, since whoever
+// answers DNS for the name would then decide about them: those want their
+// address or CIDR spelled out. Multicast and unspecified addresses are never
+// called. Taking a grant back also drops the pooled connections.
+//
+// # Alternatives considered
+//
+// A check in net.Dialer.Control sees each address just before connecting and
+// needs no resolver of its own, but cannot refuse an answer as a whole and
+// cannot tell which name it came from, so a grant per host would be impossible.
+// An http.Client would follow redirects, keep cookies and turn a URL's user
+// information into credentials; its Transport alone does none of that. Allowing
+// by name only ("no IP literals") does not help against names that resolve to
+// private addresses.
+package egress

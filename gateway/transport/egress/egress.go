@@ -1,0 +1,266 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+)
+
+// ClientTLS makes the TLS configuration toward a peer: with an expected id the
+// peer must prove that id, without one its host name. *identity.Source is one.
+type ClientTLS interface {
+	ClientConfig(expected ect.Identity, roots ...*x509.Certificate) *tls.Config
+}
+
+var _ ClientTLS = (*identity.Source)(nil)
+
+// Deps is what a Guard needs.
+type Deps struct {
+	TLS      ClientTLS // required
+	Config   Config
+	Resolver Resolver // nil: the system's
+}
+
+// errNoTLS: a guard could authenticate nobody.
+var errNoTLS = errors.New("egress: a guard needs a TLS configuration")
+
+// Guard is the guarded client of everything that leaves. Safe for concurrent
+// use. Anchors for host names are those of the moment when an expected
+// identity was first used; SPIFFE ids are judged by the bundle as it is.
+type Guard struct {
+	tls      ClientTLS
+	config   Config
+	grants   *grants
+	resolver Resolver
+	network  func(ctx context.Context, network, address string) (net.Conn, error)
+	plain    *http.Transport // http toward loopback; nil: refused
+
+	mu    sync.Mutex
+	clock uint64 // counts uses, to find the pool used least recently
+	pools map[ect.Identity]*pool
+}
+
+// pool is the connections that were made expecting one identity. They are not
+// shared with other expectations: the proof is given in the handshake.
+type pool struct {
+	transport *http.Transport
+	used      uint64
+}
+
+// New makes a Guard. It fails for entries of the configuration that name no host.
+func New(deps Deps) (*Guard, error) {
+	if deps.TLS == nil {
+		return nil, errNoTLS
+	}
+	allowed, err := newGrants(deps.Config)
+	if err != nil {
+		return nil, err
+	}
+	g := &Guard{
+		tls: deps.TLS, config: deps.Config.withDefaults(), grants: allowed, resolver: deps.Resolver,
+		network: (&net.Dialer{}).DialContext, pools: map[ect.Identity]*pool{},
+	}
+	if g.resolver == nil {
+		g.resolver = net.DefaultResolver
+	}
+	if g.config.AllowLoopbackHTTP {
+		g.plain = g.newTransport(nil)
+	}
+	return g, nil
+}
+
+// Do sends a request to a server that is judged by its host name. See DoAs.
+func (g *Guard) Do(request *http.Request) (*http.Response, error) { return g.DoAs(request, "") }
+
+// DoAs sends a request to a server that must prove the expected SPIFFE id;
+// empty: its host name. The request is not changed: a copy without credentials
+// is sent. A redirect comes back as it is. Errors: *DeniedError, when nothing
+// was sent; the request's context's; identity.ErrUnexpectedPeer; the network's
+// own. The caller closes the response's body.
+func (g *Guard) DoAs(request *http.Request, expected ect.Identity) (*http.Response, error) {
+	transport, err := g.admit(request, expected)
+	if err != nil {
+		if request.Body != nil {
+			err = errors.Join(err, request.Body.Close())
+		}
+		return nil, err
+	}
+	return transport.RoundTrip(bare(request))
+}
+
+// Client is a Guard toward servers that must prove one SPIFFE id.
+type Client struct {
+	guard    *Guard
+	expected ect.Identity
+}
+
+// Client gives a client for one expected SPIFFE id; empty: judged by host name.
+func (g *Guard) Client(expected ect.Identity) Client { return Client{guard: g, expected: expected} }
+
+// Do is Guard.DoAs with the client's expected id.
+func (c Client) Do(request *http.Request) (*http.Response, error) {
+	return c.guard.DoAs(request, c.expected)
+}
+
+// Allow lets a host be called although its addresses are private: "host:port"
+// or "host". Grants are counted; each is taken back by one Disallow. What names
+// no host allows nothing.
+func (g *Guard) Allow(hostport string) { g.grants.add(hostport) }
+
+// Disallow takes one Allow back. With the last one the host's pooled
+// connections are given up too; requests in flight end in peace.
+func (g *Guard) Disallow(hostport string) {
+	if g.grants.remove(hostport) {
+		g.dropPools()
+	}
+}
+
+// CloseIdle closes the connections that are not in use.
+func (g *Guard) CloseIdle() {
+	if g.plain != nil {
+		g.plain.CloseIdleConnections()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range g.pools {
+		p.transport.CloseIdleConnections()
+	}
+}
+
+// admit judges what can be judged before dialing. A pooled connection is not
+// dialed again, so what may be called is asked here too.
+func (g *Guard) admit(request *http.Request, expected ect.Identity) (*http.Transport, error) {
+	url := request.URL
+	if url == nil || url.Host == "" || url.Opaque != "" {
+		return nil, &DeniedError{Reason: ReasonURL}
+	}
+	at, ok := newTarget(url.Hostname(), portOf(url.Port(), url.Scheme))
+	switch {
+	case !ok:
+		return nil, &DeniedError{Host: url.Host, Reason: ReasonURL}
+	case url.User != nil:
+		return nil, at.denied(ReasonCredentials)
+	case !g.grants.callable(at):
+		return nil, at.denied(ReasonNotListed)
+	case url.Scheme == "https":
+		return g.transport(expected), nil
+	case url.Scheme == "http" && g.plain != nil && loopbackHost(at) && expected == "":
+		return g.plain, nil // dial sees to it that the address is loopback
+	}
+	return nil, at.denied(ReasonScheme)
+}
+
+func portOf(port, scheme string) string {
+	switch {
+	case port != "":
+		return port
+	case scheme == "http":
+		return "80"
+	}
+	return "443"
+}
+
+func loopbackHost(at target) bool {
+	return at.address.IsLoopback() || at.host == "localhost"
+}
+
+// bare copies a request without what could be somebody's credential. What a
+// peer needs to know about the caller is in the execution context.
+func bare(request *http.Request) *http.Request {
+	out := request.WithContext(request.Context())
+	out.Host = ""
+	out.Header = make(http.Header, len(request.Header))
+	for name, values := range request.Header {
+		if !credential(name) {
+			out.Header[name] = values
+		}
+	}
+	return out
+}
+
+func credential(name string) bool {
+	name = strings.ToLower(name)
+	return name == "authorization" || name == "cookie" ||
+		strings.HasPrefix(name, "proxy-") || strings.HasPrefix(name, "workload-")
+}
+
+// transport is the pool for an expected identity, made when there is none; the
+// one used least recently makes room.
+func (g *Guard) transport(expected ect.Identity) *http.Transport {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.clock++
+	if p, ok := g.pools[expected]; ok {
+		p.used = g.clock
+		return p.transport
+	}
+	if len(g.pools) >= g.config.MaxIdentities {
+		g.evict()
+	}
+	p := &pool{transport: g.newTransport(g.tlsConfig(expected)), used: g.clock}
+	g.pools[expected] = p
+	return p.transport
+}
+
+func (g *Guard) evict() {
+	var oldest ect.Identity
+	for id, p := range g.pools {
+		if o, ok := g.pools[oldest]; !ok || p.used < o.used {
+			oldest = id
+		}
+	}
+	g.pools[oldest].transport.CloseIdleConnections()
+	delete(g.pools, oldest)
+}
+
+// dropPools gives up all pools rather than one host's, which http.Transport
+// cannot; new ones are made on the next use.
+func (g *Guard) dropPools() {
+	g.mu.Lock()
+	old := g.pools
+	g.pools = map[ect.Identity]*pool{}
+	g.mu.Unlock()
+	for _, p := range old {
+		p.transport.CloseIdleConnections()
+	}
+	if g.plain != nil {
+		g.plain.CloseIdleConnections()
+	}
+}
+
+// newTransport makes a pool; without TLS configuration it is the plain one.
+func (g *Guard) newTransport(config *tls.Config) *http.Transport {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(config != nil)
+	return &http.Transport{
+		Proxy:                  nil, // not even the environment's
+		DialContext:            g.dialer(config == nil),
+		TLSClientConfig:        config,
+		TLSHandshakeTimeout:    g.config.HandshakeTimeout,
+		ResponseHeaderTimeout:  g.config.HeaderTimeout,
+		MaxResponseHeaderBytes: maxResponseHeader,
+		IdleConnTimeout:        g.config.IdleTimeout,
+		MaxIdleConns:           g.config.MaxIdle,
+		MaxIdleConnsPerHost:    g.config.MaxIdlePerHost,
+		DisableCompression:     true,
+		Protocols:              protocols,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingLimit},
+	}
+}
+
+// tlsConfig sees to TLS 1.3 itself, whoever made the configuration.
+func (g *Guard) tlsConfig(expected ect.Identity) *tls.Config {
+	config := g.tls.ClientConfig(expected).Clone()
+	config.MinVersion = tls.VersionTLS13
+	config.MaxVersion = 0
+	return config
+}
