@@ -38,6 +38,7 @@ var table = rows(
 	as(func(e *MethodError) Problem {
 		p := of(CodeNotFound, e.Error())
 		p.Status, p.Title, p.Allow = http.StatusMethodNotAllowed, "The method is not allowed", e.Allow
+		p.Native = canonical.CodeInvalidRequest
 		return p
 	}),
 	as(func(e *InProgressError) Problem { return retry(of(CodeInProgress, e.Error()), e.RetryAfter, retrySoon) }),

@@ -42,6 +42,9 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 	case env.Error != nil:
 		m.Phase, m.Op = canonical.PhaseError, w.Re
 		decodeError(m, env.Error, w.Status)
+		if !rawjson.Equal(jsonrpc.Failure(env.ID, *env.Error), w.Body) {
+			m.Losses = []canonical.Loss{{Code: canonical.LossBytes, Path: "/body", Fate: canonical.Dropped}} // id or message was absent
+		}
 	default:
 		m.Phase, m.Op = canonical.PhaseResponse, w.Re
 		err = decodeResponse(m, w, env.Result)
@@ -94,7 +97,7 @@ func decodeRequest(m *canonical.Message, w translators.Wire, env jsonrpc.Message
 	if env.Params == nil {
 		return badParams(&translators.MalformedError{Path: "/params", Reason: "required"})
 	}
-	d := &decoder{}
+	d := &decoder{selects: true}
 	d.request(m, env.Params)
 	m.Losses = d.losses
 	extensionsHeader(m, w)

@@ -176,6 +176,7 @@ func (e *encoder) request(invoke *canonical.Invoke) (json.RawMessage, error) {
 	}
 	e.add(turn.Losses)
 	w := newWriter(turn.Extensions[Binding], requestMembers)
+	w.selects = true
 	w.text("tenant", e.m.Conversation.Tenant)
 	w.b.Raw("configuration", e.configuration(w.form("configuration")))
 	w.b.Raw("message", e.turn(&turn, id))
@@ -199,6 +200,7 @@ func (e *encoder) turn(turn *profile.Turn, id string) json.RawMessage {
 		c.Role = canonical.RoleCaller
 	}
 	w := newWriter(c.Extensions[Binding], messageMembers)
+	w.selects = true
 	e.message(w, &c, path, id)
 	w.ids(&conv)
 	ours := e.wrap(rawjson.NewBuilder(), c.Extensions, path)

@@ -144,19 +144,23 @@ func TestSmuggling(t *testing.T) {
 	own := func(text string) canonical.Extensions {
 		return canonical.Extensions{Binding: raw(text)}
 	}
+	// In a request a skill makes our member believable; in a reply it makes it an echo, which stays.
 	hint := `"metadata":{"urn:aepb:translation:1":{"skill":"x","canon":{"deadline":"x"}}},"later":1`
-	part := text("honest")
+	inert := `"metadata":{"urn:aepb:translation:1":{"canon":{"deadline":"x"}}},"later":1`
+	part, replied := text("honest"), text("honest")
+	replied.Extensions = own(`{` + inert + `}`)
 	part.Extensions = own(`{"text":"x","Text":"x","data":"x","raw":"AAAA","url":"x","mediaType":"x","media_type":"x","filename":"x",` + hint + `}`)
 	said := own(`{"messageId":"x","message_id":"x","role":"ROLE_AGENT","parts":["x"],"extensions":["x"],"contextId":"x","taskId":"x","TASKID":"x","task_id":"x","referenceTaskIds":["x"],` + hint + `}`)
 	params := own(`{"tenant":"x","Tenant":"x","message":"x","configuration":{"acceptedOutputModes":["x"],"historyLength":"7","taskPushNotificationConfig":{"url":"x"},"returnImmediately":true},` + hint + `}`)
-	task := own(`{"id":"x","ID":"x","contextId":"x","artifacts":["x"],"history":["x"],"status":{"state":"TASK_STATE_COMPLETED","message":"x","timestamp":"2026-01-01T00:00:00Z"},` + hint + `}`)
+	task := own(`{"id":"x","ID":"x","contextId":"x","artifacts":["x"],"history":["x"],"status":{"state":"TASK_STATE_COMPLETED","message":"x","timestamp":"2026-01-01T00:00:00Z"},` + inert + `}`)
 	result := own(`{"task":"x","message":"x","Message":"x"}`)
 	failure := own(`{"code":"x","data":"x","Message":"x"}`)
 	content := canonical.Content{ID: "r", Role: canonical.RoleCaller, Parts: []canonical.Part{part}, Extensions: said}
+	answer := canonical.Content{ID: "r", Role: canonical.RoleCaller, Parts: []canonical.Part{replied}, Extensions: own(`{"messageId":"x",` + inert + `}`)}
 	tr := New(translators.Config{})
 	for name, body := range map[string]canonical.Body{
 		"request": &canonical.Invoke{Turn: content, Extensions: params},
-		"reply":   &canonical.Result{Turn: &content, Extensions: result},
+		"reply":   &canonical.Result{Turn: &answer, Extensions: result},
 		"task":    &canonical.Result{Task: &canonical.Task{Status: canonical.Status{State: canonical.StateWorking}, Extensions: task}, Extensions: result},
 		"error":   &canonical.Error{Code: canonical.CodeInternal, Native: &canonical.NativeError{Binding: Binding, Code: -32603}, Extensions: failure},
 	} {

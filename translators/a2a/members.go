@@ -14,6 +14,9 @@ import (
 type decoder struct {
 	err    error
 	losses []canonical.Loss
+	// selects: the message may choose a skill. In a reply such a choice is an
+	// echo of the request's, and stays metadata.
+	selects bool
 }
 
 func (d *decoder) check(err error) {
@@ -199,7 +202,10 @@ func (r *reader) carried() (c profile.Carried, skill string) {
 		return c, ""
 	}
 	o := rawjson.Parse(ours, "")
-	skill, rest := takeSkill(o), o.Rest()
+	if r.d.selects {
+		skill = takeSkill(o)
+	}
+	rest := o.Rest()
 	found, err := profile.Unwrap(rest, "", Binding)
 	if err != nil || (rest == nil && skill == "") {
 		r.keep("metadata", raw)
@@ -225,9 +231,10 @@ func takeSkill(o *rawjson.Object) string {
 // under a known name is the form of a value and stands only while the value
 // says the same; the canonical value always wins.
 type writer struct {
-	b     *rawjson.Builder
-	rest  []rawjson.Member
-	known []string
+	b       *rawjson.Builder
+	rest    []rawjson.Member
+	known   []string
+	selects bool // as the decoder's of what is written
 }
 
 func newWriter(leftover json.RawMessage, known []string) *writer {
@@ -334,7 +341,7 @@ func (w *writer) metadata(ours json.RawMessage) {
 		w.b.Raw("metadata", form)
 		return
 	}
-	if ours == nil && !believed(form) {
+	if ours == nil && !w.believed(form) {
 		w.b.Raw("metadata", form)
 		return
 	}
@@ -343,9 +350,9 @@ func (w *writer) metadata(ours json.RawMessage) {
 }
 
 // believed reports whether a reader would take something of ours out of metadata.
-func believed(metadata json.RawMessage) bool {
+func (w *writer) believed(metadata json.RawMessage) bool {
 	level := rawjson.NewBuilder().Raw("metadata", metadata).Bytes()
-	c, skill := (&decoder{}).open(level, "", partMembers).carried()
+	c, skill := (&decoder{selects: w.selects}).open(level, "", partMembers).carried()
 	return skill != "" || len(c.Ext) > 0 || len(c.Canon.Members()) > 0
 }
 

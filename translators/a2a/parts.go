@@ -126,6 +126,7 @@ func (e *encoder) parts(parts []canonical.Part, path string) []json.RawMessage {
 // that go along.
 func (e *encoder) part(p *canonical.Part, path string, canon *rawjson.Builder) json.RawMessage {
 	w := newWriter(p.Extensions[Binding], partMembers)
+	w.selects = e.m.Phase == canonical.PhaseRequest
 	switch p.Kind {
 	case canonical.KindText:
 		w.form("text")
@@ -192,10 +193,7 @@ func (d *decoder) content(raw json.RawMessage, path string, conv *canonical.Conv
 
 // said reads a message inside a task.
 func (d *decoder) said(raw json.RawMessage, path string) canonical.Content {
-	content, r, c, skill := d.content(raw, path, nil)
-	if skill != "" {
-		r.fail("metadata", "a skill is chosen by a request")
-	}
+	content, r, c, _ := d.content(raw, path, nil)
 	for _, name := range idMembers {
 		raw := r.Take(name)
 		if raw != nil && raw[0] != '"' && raw[0] != '[' && raw[0] != 'n' {

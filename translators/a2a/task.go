@@ -118,10 +118,7 @@ func (d *decoder) task(m *canonical.Message, body *canonical.Result, raw json.Ra
 		task.History = append(task.History, d.said(element, at(r.Path("history"), i)))
 	}
 	m.Conversation.TaskID, m.Conversation.ContextID = task.ID, task.ContextID
-	c, skill := r.carried()
-	if skill != "" {
-		r.fail("metadata", "a skill is chosen by a request")
-	}
+	c, _ := r.carried()
 	profile.RestoreMessage(c.Canon, m, carriedTask...)
 	body.Extensions = takeResult(c.Canon)
 	task.Extensions = remains{c, r.leftover()}.extensions()
@@ -198,10 +195,7 @@ func (d *decoder) artifact(raw json.RawMessage, path string) canonical.Artifact 
 		ID: r.text("artifactId"), Name: r.text("name"), Description: r.text("description"),
 		Parts: d.parts(r.list("parts"), r.Path("parts")), ExtensionURIs: r.texts("extensions"),
 	}
-	c, skill := r.carried()
-	if skill != "" {
-		r.fail("metadata", "a skill is chosen by a request")
-	}
+	c, _ := r.carried()
 	a.Extensions = remains{c, r.leftover()}.extensions()
 	return a
 }

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/httpapi"
+)
+
+const (
+	demoTrustDomain = "demo.aepb"
+	demoLimit       = time.Minute
+)
+
+func demoCommand() *cobra.Command {
+	var asJSON, keep bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Translate between a real A2A agent and a real MCP server, and verify the proof",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runDemo(cmd.Context(), asJSON, keep, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep running, and print how to reach everything")
+	return cmd
+}
+
+// runDemo plays the demo in a folder of its own, which it removes at the end.
+func runDemo(ctx context.Context, asJSON, keep bool, stdout, stderr io.Writer) (err error) {
+	httpapi.Quiet()
+	dir, err := os.MkdirTemp("", "aepb-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	material, err := identity.LoadOrCreate(dir, demoTrustDomain, time.Now)
+	if err != nil {
+		return err
+	}
+	d := &demoGateway{material: material, dir: dir, logs: stderr}
+	defer func() { err = errors.Join(err, d.stop()) }()
+	stage, err := demo.Open(ctx, demo.Deps{Development: material, Start: d.start})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeStage(ctx, stage)) }()
+	play, cancel := context.WithTimeout(ctx, demoLimit)
+	defer cancel()
+	report, failure := stage.Play(play)
+	if err := printReport(report, asJSON, stdout); err != nil {
+		return errors.Join(failure, err)
+	}
+	if failure != nil || !keep {
+		return failure
+	}
+	d.explain(stderr)
+	<-ctx.Done()
+	return nil
+}
+
+func closeStage(ctx context.Context, stage *demo.Stage) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return stage.Close(ctx)
+}
+
+func printReport(report demo.Report, asJSON bool, w io.Writer) error {
+	if !asJSON {
+		return report.Print(w)
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(report)
+}
+
+// demoGateway is a gateway in this process.
+type demoGateway struct {
+	material *identity.Development
+	dir      string
+	logs     io.Writer
+	at       addresses
+	cancel   context.CancelFunc
+	done     chan error
+}
+
+func (d *demoGateway) start(ctx context.Context, agents []demo.Agent) (string, error) {
+	public, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	admin, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", errors.Join(err, public.Close())
+	}
+	d.at = addresses{Public: "https://" + public.Addr().String(), Admin: "https://" + admin.Addr().String()}
+	known := config.Config{Agents: map[string]config.Agent{}}
+	for _, a := range agents {
+		known.Agents[a.Name] = config.Agent{ID: string(a.SVID.ID), Endpoints: []config.Endpoint{{Binding: a.Binding, URL: a.URL}}}
+	}
+	token := rand.Text()
+	s, err := devSettings(d.material, known, d.at, token, d.logs)
+	if err != nil {
+		return "", errors.Join(err, public.Close(), admin.Close())
+	}
+	service, err := wire(s)
+	if err == nil {
+		err = errors.Join(d.at.save(d.dir), os.WriteFile(filepath.Join(d.dir, "admin-token"), []byte(token+"\n"), 0o600))
+	}
+	if err != nil {
+		return "", errors.Join(err, public.Close(), admin.Close())
+	}
+	ctx, d.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	d.done = make(chan error, 1)
+	go func() { d.done <- service.run(ctx, public, admin) }()
+	return d.at.Public, nil
+}
+
+// stop ends the gateway and waits for it.
+func (d *demoGateway) stop() error {
+	if d.cancel == nil {
+		return nil
+	}
+	d.cancel()
+	return <-d.done
+}
+
+func (d *demoGateway) explain(w io.Writer) {
+	fmt.Fprintf(w, "\nStill running; stop with Ctrl-C.\n"+
+		"  an A2A agent that is an MCP server  %[1]s/agents/calculator/a2a\n"+
+		"  an MCP server that is an A2A agent  %[1]s/agents/concierge/mcp\n"+
+		"  certificates and keys               %[2]s\n"+
+		"  try: go run ./cmd/aepbctl --dir %[2]s send --to calculator --tool add --args '{\"a\":1,\"b\":2}'\n", d.at.Public, d.dir)
+}

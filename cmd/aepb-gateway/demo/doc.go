@@ -1,0 +1,8 @@
+// Package demo plays the gateway's main job with real peers: agents and
+// clients built with the protocols' own SDKs, none of which knows the gateway.
+//
+// An A2A client uses an MCP server and an MCP client uses an A2A agent. Then
+// everything that the gateway proved is checked from the outside: signatures,
+// lineage, and every hash against the octets that were really on the wire.
+// The demo succeeds only if all of it holds.
+package demo

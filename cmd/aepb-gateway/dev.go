@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/httpapi"
+	"github.com/aepb/aepb-gateway/gateway/telemetry"
+)
+
+// devTrustDomain is the throw-away trust domain of development gateways.
+const devTrustDomain = "aepb.dev"
+
+type devFlags struct{ addr, adminAddr, dir, config string }
+
+func devCommand() *cobra.Command {
+	var flags devFlags
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run a development gateway with its own CA and embedded state",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return dev(cmd.Context(), flags, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&flags.addr, "addr", "127.0.0.1:8443", "public listener")
+	cmd.Flags().StringVar(&flags.adminAddr, "admin-addr", "127.0.0.1:9443", "admin listener")
+	cmd.Flags().StringVar(&flags.dir, "dir", ".aepb", "where certificates, keys and state are kept")
+	cmd.Flags().StringVar(&flags.config, "config", "", "extra configuration (YAML)")
+	return cmd
+}
+
+func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
+	httpapi.Quiet()
+	extra, err := readConfig(flags.config)
+	if err != nil {
+		return err
+	}
+	material, err := identity.LoadOrCreate(flags.dir, devTrustDomain, time.Now)
+	if err != nil {
+		return err
+	}
+	token, err := adminToken(filepath.Join(flags.dir, "admin-token"))
+	if err != nil {
+		return err
+	}
+	public, err := net.Listen("tcp", flags.addr)
+	if err != nil {
+		return err
+	}
+	admin, err := net.Listen("tcp", flags.adminAddr)
+	if err != nil {
+		return errors.Join(err, public.Close())
+	}
+	at := addresses{Public: "https://" + public.Addr().String(), Admin: "https://" + admin.Addr().String()}
+	s, err := devSettings(material, extra, at, token, stderr)
+	if err != nil {
+		return errors.Join(err, public.Close(), admin.Close())
+	}
+	service, err := wire(s)
+	if err == nil {
+		err = at.save(flags.dir)
+	}
+	if err != nil {
+		return errors.Join(err, public.Close(), admin.Close())
+	}
+	at.announce(stdout, flags.dir)
+	return service.run(ctx, public, admin)
+}
+
+func devSettings(material *identity.Development, extra config.Config, at addresses, token string, logs io.Writer) (settings, error) {
+	source, err := identity.NewSource(material.Gateway, material.Bundle)
+	if err != nil {
+		return settings{}, err
+	}
+	return settings{
+		source: source, svid: material.Gateway, bundle: material.Bundle, config: extra,
+		publicURL: at.Public, hosts: []string{"localhost", "127.0.0.1", "::1"},
+		adminToken: token, dev: true, logger: telemetry.NewLogger(logs, 0),
+	}, nil
+}
+
+func readConfig(file string) (config.Config, error) {
+	if file == "" {
+		return config.Config{}, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return config.Config{}, err
+	}
+	return config.Parse(data)
+}
+
+// addresses is where a development gateway listens; aepbctl --dir reads them.
+type addresses struct {
+	Public string `json:"public"`
+	Admin  string `json:"admin"`
+}
+
+func (a addresses) save(dir string) error {
+	data, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "addresses.json"), append(data, '\n'), 0o600)
+}
+
+func (a addresses) announce(w io.Writer, dir string) {
+	file := func(name string) string { return filepath.Join(dir, name) }
+	fmt.Fprintf(w, "ready public %s\nready admin %s\n", a.Public, a.Admin)
+	fmt.Fprintf(w, "try: curl --cacert %s --cert %s --key %s %s/.well-known/aepb\n",
+		file("ca.pem"), file("client.pem"), file("client-key.pem"), a.Public)
+	fmt.Fprintf(w, "try: go run ./cmd/aepbctl --dir %s agents list\n", dir)
+}
+
+// adminToken reads the token that the admin API demands, or makes one (R17).
+func adminToken(file string) (string, error) {
+	data, err := os.ReadFile(file)
+	if err == nil && len(bytes.TrimSpace(data)) >= 26 {
+		return string(bytes.TrimSpace(data)), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	token := rand.Text()
+	return token, os.WriteFile(file, []byte(token+"\n"), 0o600)
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/httpapi"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/telemetry"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	ta2a "github.com/aepb/aepb-gateway/gateway/transport/a2a"
+	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	tmcp "github.com/aepb/aepb-gateway/gateway/transport/mcp"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// settings is what a way of running the gateway decides.
+type settings struct {
+	source     *identity.Source
+	svid       *identity.SVID
+	bundle     *identity.Bundle
+	config     config.Config
+	publicURL  string // where callers reach us when their Host header is none of ours
+	hosts      []string
+	adminToken string
+	dev        bool
+	logger     *slog.Logger
+}
+
+// service is everything that was built, ready to be served.
+type service struct {
+	public, admin http.Handler
+	tls           *tls.Config
+	directory     *directory.Directory
+	logger        *slog.Logger
+	stopping      atomic.Bool
+	close         []func()
+}
+
+// wire is the composition root.
+func wire(s settings) (*service, error) {
+	out := &service{logger: s.logger, tls: s.source.ServerConfig()}
+	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now, Epoch: time.Now().Truncate(time.Second)})
+	if err != nil {
+		return nil, err
+	}
+	guard, err := egress.New(egress.Deps{
+		TLS:    s.source,
+		Config: egress.Config{AllowLoopbackHTTP: s.dev},
+	})
+	if err != nil {
+		return nil, err
+	}
+	list, err := protocols(guard)
+	if err != nil {
+		return nil, err
+	}
+	registry, dialers, describers, err := index(list)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range list {
+		out.close = append(out.close, p.close)
+	}
+	out.close = append(out.close, guard.CloseIdle)
+	out.directory, err = directory.New(directory.Deps{
+		Describers: describers, Egress: guard, PlainLoopback: s.dev, Now: time.Now, Logger: s.logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	metrics, err := telemetry.New(telemetry.Deps{Bindings: registry.Bindings()})
+	if err != nil {
+		return nil, err
+	}
+	road, err := s.road(registry, dialers, out.directory, memory, metrics)
+	if err != nil {
+		return nil, err
+	}
+	if err := out.surfaces(s, road, registry, memory, metrics); err != nil {
+		return nil, err
+	}
+	for _, agent := range s.config.Directory(s.dev) {
+		if err := out.directory.Put(agent); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func index(list []protocol) (*translators.Registry, map[canonical.Binding]transport.Dialer, map[canonical.Binding]transport.Describer, error) {
+	forms := make([]translators.Translator, len(list))
+	dialers := map[canonical.Binding]transport.Dialer{}
+	describers := map[canonical.Binding]transport.Describer{}
+	for i, p := range list {
+		id := p.form.Info().Binding
+		forms[i], dialers[id], describers[id] = p.form, p.dialer, p.dialer
+	}
+	registry, err := translators.NewRegistry(forms...)
+	return registry, dialers, describers, err
+}
+
+// road builds the gateway itself and the evidence it needs.
+func (s settings) road(
+	registry *translators.Registry, dialers map[canonical.Binding]transport.Dialer,
+	agents *directory.Directory, memory *state.Memory, metrics *telemetry.Metrics,
+) (*gateway.Gateway, error) {
+	signer, err := ect.NewSigner(ect.SignerDeps{Key: s.svid.Key, Chain: s.svid.Chain, Issuer: s.svid.ID, Now: time.Now})
+	if err != nil {
+		return nil, err
+	}
+	keys, err := identity.NewKeyRing(identity.KeyRingDeps{Bundle: s.bundle})
+	if err != nil {
+		return nil, err
+	}
+	verifier, err := ect.NewVerifier(ect.VerifierDeps{
+		Keys: keys, Replay: memory, Audience: []string{string(s.svid.ID)}, Now: time.Now,
+	})
+	if err != nil {
+		return nil, err
+	}
+	recorder, err := ect.NewRecorder(ect.RecorderDeps{Store: memory})
+	if err != nil {
+		return nil, err
+	}
+	limiter, err := limit.New(s.limits(), limit.Deps{})
+	if err != nil {
+		return nil, err
+	}
+	return gateway.New(gateway.Settings{
+		Constraints: s.config.Constraints(), Gateways: s.config.Gateways(), RequireECT: s.config.ECT.Require,
+		Timeout: time.Duration(s.config.Timeout), Version: version,
+	}, gateway.Deps{
+		Registry: registry, Directory: agents, Dialers: dialers,
+		Signer: signer, Verifier: verifier, Recorder: recorder, Evidence: memory,
+		Answers: memory, Conversations: memory, Limiter: limiter, Metrics: metrics,
+		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
+	})
+}
+
+// limits are wider on a development gateway, where one caller is everybody.
+func (s settings) limits() limit.Config {
+	limits := s.config.Limit()
+	if s.dev && limits.Rate == 0 {
+		limits.Rate = 1000
+	}
+	if s.dev && limits.Burst == 0 {
+		limits.Burst = 2000
+	}
+	return limits
+}
+
+func (out *service) surfaces(s settings, road *gateway.Gateway, registry *translators.Registry, memory *state.Memory, metrics *telemetry.Metrics) error {
+	a2aForm, _ := registry.Translator(a2a.Binding)
+	mcpForm, _ := registry.Translator(mcp.Binding)
+	a2aDoor, err := ta2a.NewDoor(ta2a.DoorDeps{Form: a2aForm, BaseURL: s.agentURL})
+	if err != nil {
+		return err
+	}
+	mcpDoor, err := tmcp.NewDoor(tmcp.DoorDeps{Form: mcpForm, Version: version})
+	if err != nil {
+		return err
+	}
+	anonymous := ect.Identity("")
+	if s.dev {
+		anonymous = identity.Anonymous(s.bundle.TrustDomain()).ID
+	}
+	out.public, err = httpapi.Public(httpapi.PublicDeps{
+		Exchanger: road, Registry: registry, Evidence: memory, Self: s.svid.ID, Anonymous: anonymous,
+		Doors:   httpapi.Doors{A2A: a2aDoor.Handler(road), Card: a2aDoor.CardHandler(road), MCP: mcpDoor.Handler(road)},
+		Version: version, BaseURL: s.baseURL, Logger: s.logger,
+	})
+	if err != nil {
+		return err
+	}
+	out.admin, err = httpapi.Admin(httpapi.AdminDeps{
+		Directory: out.directory, Metrics: metrics.Handler(), Ready: func() bool { return !out.stopping.Load() },
+		Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Logger: s.logger,
+	})
+	return err
+}
+
+// baseURL is where this caller reaches us: its own Host header if that is one
+// of our names, else what the operator said. A foreign Host never gets into a card.
+func (s settings) baseURL(r *http.Request) string {
+	name := r.Host
+	if h, _, err := net.SplitHostPort(r.Host); err == nil {
+		name = h
+	}
+	for _, host := range s.hosts {
+		if name == host {
+			return "https://" + r.Host
+		}
+	}
+	return s.publicURL
+}
+
+func (s settings) agentURL(r *http.Request, agent string) string {
+	return s.baseURL(r) + "/agents/" + agent
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+type agent struct {
+	Name           string     `json:"name"`
+	ID             string     `json:"id,omitempty"`
+	Endpoints      []endpoint `json:"endpoints"`
+	Callers        []string   `json:"callers,omitempty"`
+	RequireECT     bool       `json:"require_ect,omitempty"`
+	TimeoutSeconds int        `json:"timeout_seconds,omitempty"`
+	Description    *summary   `json:"description,omitempty"`
+}
+
+type endpoint struct {
+	Binding  string `json:"binding"`
+	Version  string `json:"version,omitempty"`
+	URL      string `json:"url"`
+	Priority int    `json:"priority,omitempty"`
+}
+
+type summary struct {
+	Name         string   `json:"name,omitempty"`
+	Version      string   `json:"version,omitempty"`
+	Protocol     string   `json:"protocol_version,omitempty"`
+	Capabilities []string `json:"capabilities,omitempty"`
+	Error        string   `json:"error,omitempty"`
+}
+
+func agentsCommand(t *target) *cobra.Command {
+	cmd := &cobra.Command{Use: "agents", Short: "The agents that the gateway knows"}
+	cmd.AddCommand(agentsList(t), agentsAdd(t), agentsRemove(t), agentsShow(t))
+	return cmd
+}
+
+func agentsList(t *target) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List them", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var list struct {
+				Agents []agent `json:"agents"`
+			}
+			if err := t.fetch(cmd, "/agents", &list); err != nil {
+				return err
+			}
+			return t.show(cmd, list, func(w io.Writer) error {
+				table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+				fmt.Fprintln(table, "NAME\tPROTOCOL\tURL")
+				for _, a := range list.Agents {
+					for _, e := range a.Endpoints {
+						fmt.Fprintf(table, "%s\t%s\t%s\n", a.Name, e.Binding, e.URL)
+					}
+				}
+				return table.Flush()
+			})
+		},
+	}
+}
+
+func (t *target) fetch(cmd *cobra.Command, path string, into any) error {
+	response, body, err := t.operate(cmd.Context(), http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return refusal(response, body)
+	}
+	return json.Unmarshal(body, into)
+}
+
+func agentsAdd(t *target) *cobra.Command {
+	var a agent
+	var a2a, mcp string
+	cmd := &cobra.Command{
+		Use: "add NAME (--a2a URL | --mcp URL)", Short: "List an agent", Args: cobra.ExactArgs(1),
+		PreRunE: func(*cobra.Command, []string) error {
+			if a2a == "" && mcp == "" {
+				return errors.New("name at least one endpoint with --a2a or --mcp")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.Name = args[0]
+			for _, e := range []endpoint{{Binding: "a2a-v1", URL: a2a}, {Binding: "mcp-v1", URL: mcp}} {
+				if e.URL != "" {
+					a.Endpoints = append(a.Endpoints, e)
+				}
+			}
+			return t.add(cmd, a)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&a2a, "a2a", "", "A2A endpoint: the agent's base URL or its JSON-RPC URL")
+	flags.StringVar(&mcp, "mcp", "", "MCP endpoint (Streamable HTTP)")
+	flags.StringVar(&a.ID, "id", "", "the agent's SPIFFE id; its TLS certificate must carry it")
+	flags.StringSliceVar(&a.Callers, "caller", nil, "who may call: a SPIFFE id or a prefix ending in /* (repeatable)")
+	flags.BoolVar(&a.RequireECT, "require-ect", false, "refuse messages without an ECT")
+	flags.IntVar(&a.TimeoutSeconds, "timeout", 0, "seconds that one call may take (0: the gateway's default)")
+	return cmd
+}
+
+func (t *target) add(cmd *cobra.Command, a agent) error {
+	body, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	response, answer, err := t.operate(cmd.Context(), http.MethodPost, "/agents", body)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusCreated {
+		return refusal(response, answer)
+	}
+	base, err := t.base(t.gateway, "public")
+	if err != nil {
+		return err
+	}
+	return t.show(cmd, json.RawMessage(answer), func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "%s is listed; reach it as\n  an A2A agent  %[2]s/agents/%[1]s/a2a\n  an MCP server %[2]s/agents/%[1]s/mcp\n", a.Name, base)
+		return err
+	})
+}
+
+func agentsRemove(t *target) *cobra.Command {
+	return &cobra.Command{
+		Use: "remove NAME", Short: "Take one out", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			response, body, err := t.operate(cmd.Context(), http.MethodDelete, "/agents/"+url.PathEscape(args[0]), nil)
+			if err != nil {
+				return err
+			}
+			if response.StatusCode != http.StatusNoContent {
+				return refusal(response, body)
+			}
+			return nil
+		},
+	}
+}
+
+func agentsShow(t *target) *cobra.Command {
+	return &cobra.Command{
+		Use: "show NAME", Short: "Show one, and what it says about itself", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var a agent
+			if err := t.fetch(cmd, "/agents/"+url.PathEscape(args[0]), &a); err != nil {
+				return err
+			}
+			return t.show(cmd, a, a.print)
+		},
+	}
+}
+
+func (a agent) print(w io.Writer) error {
+	fmt.Fprintln(w, a.Name, a.ID)
+	for _, e := range a.Endpoints {
+		fmt.Fprintln(w, " ", e.Binding, e.Version, e.URL)
+	}
+	if d := a.Description; d != nil && d.Error != "" {
+		fmt.Fprintln(w, "  cannot be asked:", d.Error)
+	} else if d != nil {
+		fmt.Fprintf(w, "  says it is %s %s, speaks %s\n  can: %s\n", d.Name, d.Version, d.Protocol, strings.Join(d.Capabilities, ", "))
+	}
+	return nil
+}

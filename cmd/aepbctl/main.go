@@ -1,0 +1,81 @@
+// Command aepbctl is the tool of operators and agent developers.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes of the contract.
+const (
+	exitOK = iota
+	exitFailed
+	exitUsage
+)
+
+// errRefused: the answer was printed, and it was a no.
+var errRefused = errors.New("refused")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	started := false
+	root := command(&started)
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errRefused):
+		return exitFailed
+	case !started:
+		fmt.Fprintln(stderr, "aepbctl:", err)
+		fmt.Fprintln(stderr, "see aepbctl --help")
+		return exitUsage
+	default:
+		fmt.Fprintln(stderr, "aepbctl:", err)
+		return exitFailed
+	}
+}
+
+func command(started *bool) *cobra.Command {
+	var t target
+	root := &cobra.Command{
+		Use:           "aepbctl",
+		Short:         "Operate an AEPB gateway, send through it, and check what it proves",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if t.output != "text" && t.output != "json" {
+				return fmt.Errorf("-o is text or json, not %q", t.output)
+			}
+			*started = true
+			return nil
+		},
+	}
+	flags := root.PersistentFlags()
+	flags.StringVar(&t.dir, "dir", ".aepb", "folder of a development gateway")
+	flags.StringVar(&t.gateway, "gateway", "", "public URL of the gateway (default: the one in --dir)")
+	flags.StringVar(&t.admin, "admin", "", "admin URL of the gateway (default: the one in --dir)")
+	flags.StringVar(&t.cert, "cert", "", "our certificate chain, PEM (default: client.pem in --dir)")
+	flags.StringVar(&t.key, "key", "", "our private key, PEM (default: client-key.pem in --dir)")
+	flags.StringVar(&t.ca, "ca", "", "trust anchors, PEM (default: ca.pem in --dir)")
+	flags.StringVarP(&t.output, "output", "o", "text", "text or json")
+	root.AddCommand(agentsCommand(&t), sendCommand(&t), ectCommand(&t))
+	return root
+}

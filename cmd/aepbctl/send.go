@@ -1,0 +1,166 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+type sending struct{ from, to, dest, file, text, tool, args string }
+
+// delivery is the answer to one message, with its proof.
+type delivery struct {
+	Reply  json.RawMessage `json:"reply"`
+	Losses []string        `json:"losses"`
+	ECTs   []tokenView     `json:"ects"`
+}
+
+func sendCommand(t *target) *cobra.Command {
+	var s sending
+	cmd := &cobra.Command{
+		Use:   "send --to AGENT (--text TEXT | --tool NAME --args JSON | --file FILE)",
+		Short: "Send one message through the gateway, with an ECT of our own",
+		Args:  cobra.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error {
+			if s.dest == "" || (s.text == "" && s.tool == "" && s.file == "") {
+				return errors.New("name the agent with --to and the message with --text, --tool or --file")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return t.send(cmd, s) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&s.from, "from", string(a2a.Binding), "the protocol we speak")
+	flags.StringVar(&s.dest, "to", "", "the agent: a directory name or SPIFFE id")
+	flags.StringVar(&s.to, "as", "", "the protocol to translate to (default: what the agent speaks)")
+	flags.StringVar(&s.file, "file", "", "a native message; - reads standard input")
+	flags.StringVar(&s.text, "text", "", "a text message")
+	flags.StringVar(&s.tool, "tool", "", "the tool or skill to call")
+	flags.StringVar(&s.args, "args", "", "its arguments, a JSON object")
+	return cmd
+}
+
+func (t *target) send(cmd *cobra.Command, s sending) error {
+	body, err := s.message(cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	base, err := t.base(t.gateway, "public")
+	if err != nil {
+		return err
+	}
+	token, err := t.source(cmd, base, body)
+	if err != nil {
+		return err
+	}
+	query := url.Values{"from": {s.from}, "dest": {s.dest}}
+	if s.to != "" {
+		query.Set("to", s.to)
+	}
+	header := http.Header{"Content-Type": {"application/json"}, ect.HeaderName: {token.Compact()}}
+	response, reply, err := t.call(cmd.Context(), http.MethodPost, base+"/aepb/translate?"+query.Encode(), header, body)
+	if err != nil {
+		return err
+	}
+	evidence, err := ect.ParseHeader(response.Header.Values(ect.HeaderName), ect.Limits{})
+	if err != nil {
+		return err
+	}
+	views, err := t.verifyAll(cmd.Context(), append([]string{token.Compact()}, evidence...))
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		_ = t.show(cmd, delivery{Reply: asJSON(reply), ECTs: views}, func(w io.Writer) error { return printChain(w, views) })
+		return refusal(response, reply)
+	}
+	d := delivery{Reply: asJSON(reply), Losses: losses(views), ECTs: views}
+	return t.show(cmd, d, d.print)
+}
+
+// source mints the ECT of the message that we are about to send: it is ours,
+// and its out_hash is the hash of these very octets (R4).
+func (t *target) source(cmd *cobra.Command, base string, body []byte) (ect.Token, error) {
+	response, document, err := t.call(cmd.Context(), http.MethodGet, base+"/.well-known/aepb/gateway", nil, nil)
+	if err != nil {
+		return ect.Token{}, err
+	}
+	var gateway struct {
+		ID string `json:"gateway_id"`
+	}
+	if response.StatusCode != http.StatusOK || json.Unmarshal(document, &gateway) != nil || gateway.ID == "" {
+		return ect.Token{}, errors.New("there is no AEPB gateway at " + base)
+	}
+	signer, err := t.signer()
+	if err != nil {
+		return ect.Token{}, err
+	}
+	return signer.Sign(ect.Claims{
+		Act: "send_task", Audience: []string{gateway.ID}, Workflow: string(ect.NewID()), OutputHash: ect.Hash(body),
+	})
+}
+
+// message is the native message: the file's, or one built from the flags.
+func (s sending) message(stdin io.Reader) ([]byte, error) {
+	switch {
+	case s.file == "-":
+		return io.ReadAll(io.LimitReader(stdin, translators.DefaultBodyLimit))
+	case s.file != "":
+		return os.ReadFile(s.file)
+	}
+	forms, err := translators.NewRegistry(a2a.New(translators.Config{}), mcp.New(translators.Config{}))
+	if err != nil {
+		return nil, err
+	}
+	form, ok := forms.Translator(canonical.Binding(s.from))
+	if !ok {
+		return nil, fmt.Errorf("no protocol %q", s.from)
+	}
+	id := string(ect.NewID())
+	invoke := &canonical.Invoke{}
+	capability := &canonical.Capability{ID: s.tool, Profile: canonical.ProfileTyped}
+	if s.tool != "" {
+		invoke.Call = &canonical.Call{Name: s.tool, Args: json.RawMessage(cmp.Or(s.args, "{}"))}
+	} else {
+		capability = nil
+		invoke.Turn = canonical.Content{
+			ID: id, Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: s.text}},
+		}
+	}
+	wire, _, err := form.Encode(&canonical.Message{
+		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: invoke,
+		Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + id + `"`), MessageID: id},
+	}, translators.Target{Capability: capability})
+	return wire.Body, err
+}
+
+func asJSON(body []byte) json.RawMessage {
+	if json.Valid(body) {
+		return body
+	}
+	quoted, _ := json.Marshal(string(body))
+	return quoted
+}
+
+func (d delivery) print(w io.Writer) error {
+	if _, err := fmt.Fprintf(w, "%s\n", d.Reply); err != nil {
+		return err
+	}
+	for _, loss := range d.Losses {
+		fmt.Fprintln(w, "loss", loss)
+	}
+	return printChain(w, d.ECTs)
+}

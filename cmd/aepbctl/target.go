@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+)
+
+const (
+	maxReply    = 32 << 20 // octets that are read of any answer
+	sendTimeout = 5 * time.Minute
+)
+
+// target is the gateway that a command talks to, and as whom.
+type target struct {
+	dir, gateway, admin, cert, key, ca, output string
+}
+
+func (t *target) file(flag, name string) string {
+	if flag != "" {
+		return flag
+	}
+	return filepath.Join(t.dir, name)
+}
+
+// bundle is what we trust. The trust domain is that of our own certificate.
+func (t *target) bundle() (*identity.Bundle, error) {
+	svid, err := t.svid()
+	if err != nil {
+		return nil, err
+	}
+	domain, _, _ := strings.Cut(strings.TrimPrefix(string(svid.ID), "spiffe://"), "/")
+	return identity.LoadBundle(t.file(t.ca, "ca.pem"), domain)
+}
+
+func (t *target) svid() (*identity.SVID, error) {
+	return identity.LoadSVID(t.file(t.cert, "client.pem"), t.file(t.key, "client-key.pem"))
+}
+
+func (t *target) signer() (*ect.Signer, error) {
+	svid, err := t.svid()
+	if err != nil {
+		return nil, err
+	}
+	return ect.NewSigner(ect.SignerDeps{Key: svid.Key, Chain: svid.Chain, Issuer: svid.ID, Now: time.Now})
+}
+
+func (t *target) client() (*http.Client, error) {
+	svid, err := t.svid()
+	if err != nil {
+		return nil, err
+	}
+	bundle, err := t.bundle()
+	if err != nil {
+		return nil, err
+	}
+	source, err := identity.NewSource(svid, bundle)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{
+		Timeout:       sendTimeout,
+		Transport:     &http.Transport{TLSClientConfig: source.ClientConfig("")},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
+}
+
+// base is a listener's URL: the flag's, else what the gateway of --dir wrote.
+func (t *target) base(flag, member string) (string, error) {
+	if flag != "" {
+		return strings.TrimRight(flag, "/"), nil
+	}
+	data, err := os.ReadFile(filepath.Join(t.dir, "addresses.json"))
+	if err != nil {
+		return "", fmt.Errorf("no gateway has run in %s (name one with --gateway and --admin): %w", t.dir, err)
+	}
+	var known map[string]string
+	if err := json.Unmarshal(data, &known); err != nil || known[member] == "" {
+		return "", fmt.Errorf("addresses.json in %s is unreadable", t.dir)
+	}
+	return known[member], nil
+}
+
+// call sends one request and reads a bounded answer.
+func (t *target) call(ctx context.Context, method, url string, header http.Header, body []byte) (*http.Response, []byte, error) {
+	client, err := t.client()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer client.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	if header != nil {
+		request.Header = header
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxReply))
+	return response, data, errors.Join(err, response.Body.Close())
+}
+
+// operate calls the admin API.
+func (t *target) operate(ctx context.Context, method, path string, body []byte) (*http.Response, []byte, error) {
+	base, err := t.base(t.admin, "admin")
+	if err != nil {
+		return nil, nil, err
+	}
+	token, err := os.ReadFile(filepath.Join(t.dir, "admin-token"))
+	if err != nil {
+		return nil, nil, err
+	}
+	header := http.Header{"Authorization": {"Bearer " + strings.TrimSpace(string(token))}}
+	if body != nil {
+		header.Set("Content-Type", "application/json")
+	}
+	return t.call(ctx, method, base+"/api"+path, header, body)
+}
+
+// refusal turns an error answer into one line.
+func refusal(response *http.Response, body []byte) error {
+	var p struct{ Title, Code, Detail string }
+	if json.Unmarshal(body, &p) == nil && p.Code != "" {
+		return fmt.Errorf("%s: %s (HTTP %d)", p.Code, p.Detail, response.StatusCode)
+	}
+	return fmt.Errorf("the gateway answered HTTP %d", response.StatusCode)
+}
+
+// show prints a value as the user asked for it.
+func (t *target) show(cmd *cobra.Command, value any, text func(io.Writer) error) error {
+	if t.output == "json" {
+		encoder := json.NewEncoder(cmd.OutOrStdout())
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(value)
+	}
+	return text(cmd.OutOrStdout())
+}

@@ -1,0 +1,119 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	form "github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// Describe reads an agent's card. The endpoint's URL may be the agent's base
+// URL, its JSON-RPC URL or that of the card itself; the endpoint that comes
+// back has the JSON-RPC URL, as the card names it, if that is at the same origin.
+func (d *Dialer) Describe(ctx context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
+	base, err := url.Parse(e.URL)
+	if err != nil || base.Host == "" {
+		return nil, e, &transport.UnreachableError{Agent: e.Agent, Err: errors.New("the configured URL is none")}
+	}
+	var first error
+	for _, place := range places(base) {
+		description, err := d.read(ctx, e, place)
+		if err == nil {
+			return d.reached(e, base, description)
+		}
+		if first == nil {
+			first = err
+		}
+		if _, answered := errors.AsType[*transport.BadReplyError](err); !answered {
+			break
+		}
+	}
+	return nil, e, first
+}
+
+// places lists where the card may be: below the URL, then at the origin.
+func places(base *url.URL) []string {
+	plain := *base
+	plain.RawQuery, plain.Fragment = "", ""
+	if isCard(base) {
+		return []string{base.String()}
+	}
+	below := plain.JoinPath(CardPath).String()
+	plain.Path, plain.RawPath = CardPath, ""
+	return slices.Compact([]string{below, plain.String()})
+}
+
+func isCard(u *url.URL) bool { return strings.HasSuffix(u.Path, "/agent-card.json") }
+
+func (d *Dialer) read(ctx context.Context, e transport.Endpoint, place string) (*canonical.Description, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, place, http.NoBody)
+	if err != nil {
+		return nil, &transport.UnreachableError{Agent: e.Agent, Err: err}
+	}
+	got, err := d.fetch(e, request)
+	if err != nil {
+		return nil, err
+	}
+	bad := func(reason string) error { return &transport.BadReplyError{Agent: e.Agent, Reason: reason} }
+	if reason := unreadable(got); reason != "" {
+		return nil, bad("no card: " + reason)
+	}
+	if got.status != http.StatusOK {
+		return nil, bad("no card: " + http.StatusText(got.status))
+	}
+	m, err := d.deps.Form.Decode(translators.Wire{Binding: form.Binding, Media: form.Media, Body: got.body, Re: canonical.OpDescribe})
+	if err != nil {
+		return nil, bad("its card: " + err.Error())
+	}
+	description, ok := m.Body.(*canonical.Description)
+	if !ok {
+		return nil, bad("an error in place of a card")
+	}
+	return description, nil
+}
+
+// reached finds out where the agent takes calls. A card is a claim: an
+// interface elsewhere than at the configured origin is not taken.
+func (d *Dialer) reached(e transport.Endpoint, base *url.URL, description *canonical.Description) (*canonical.Description, transport.Endpoint, error) {
+	e.Version = form.Version
+	spoken := false
+	for _, f := range description.Interfaces {
+		if !strings.EqualFold(f.Transport, form.TransportJSONRPC) || !strings.HasPrefix(f.Version+".", "1.") {
+			continue
+		}
+		spoken = true
+		if u, err := url.Parse(f.URL); err == nil && u.User == nil && u.Fragment == "" && sameOrigin(base, u) {
+			e.URL = f.URL
+			return description, e, nil
+		}
+	}
+	switch {
+	case !spoken:
+		return nil, e, &transport.BadReplyError{Agent: e.Agent, Reason: "its card names no JSON-RPC interface of A2A 1.x"}
+	case isCard(base):
+		return nil, e, &transport.BadReplyError{Agent: e.Agent, Reason: "its card names a JSON-RPC interface at another origin only"}
+	}
+	return description, e, nil
+}
+
+func sameOrigin(a, b *url.URL) bool {
+	return strings.EqualFold(a.Scheme, b.Scheme) && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
+}
+
+func port(u *url.URL) string {
+	switch {
+	case u.Port() != "":
+		return u.Port()
+	case strings.EqualFold(u.Scheme, "http"):
+		return "80"
+	default:
+		return "443"
+	}
+}

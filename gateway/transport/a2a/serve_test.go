@@ -1,0 +1,258 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	form "github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const hello = `{"jsonrpc":"2.0","id":"q1","method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}}`
+
+// road is a fake exchanger: it keeps the call and answers as it was told.
+type road struct {
+	call        transport.Call
+	inquiry     transport.Inquiry
+	answer      transport.Answer
+	description *canonical.Description
+	err         error
+}
+
+func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
+	r.call = call
+	return r.answer, r.err
+}
+
+func (r *road) Describe(_ context.Context, q transport.Inquiry) (*canonical.Description, error) {
+	r.inquiry = q
+	return r.description, r.err
+}
+
+func newDoor(t *testing.T, limit int) *Door {
+	t.Helper()
+	door, err := NewDoor(DoorDeps{
+		Form:    form.New(translators.Config{BodyLimit: limit}),
+		BaseURL: func(_ *http.Request, agent string) string { return "https://gw.example/agents/" + agent },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return door
+}
+
+var caller = identity.Caller{Peer: ect.Peer{ID: "spiffe://example.com/client"}}
+
+// ask sends a request to a handler, as the listener hands it over.
+func ask(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	r = r.WithContext(transport.WithCaller(r.Context(), caller, "192.0.2.1"))
+	r.SetPathValue("agent", "bob")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func post(body string) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, "/agents/bob/a2a", strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json; charset=utf-8")
+	return r
+}
+
+func TestDoorPassesACallOn(t *testing.T) {
+	t.Parallel()
+	fake := &road{answer: transport.Answer{
+		Wire:     translators.Wire{Body: []byte(`{"jsonrpc":"2.0","id":"q1","result":{}}`), Header: http.Header{"A2a-Version": {"1.0"}, "X-Else": {"no"}}, Status: 503},
+		Evidence: []string{"a.b.c", "d.e.f"},
+	}}
+	r := post(hello)
+	r.Header.Add(ect.HeaderName, "aa.bb.cc, dd.ee.ff")
+	r.Header.Add(ect.HeaderName, "gg.hh.ii")
+	r.Header.Set("A2A-Extensions", "urn:x")
+	r.Header.Set("Traceparent", "00-1-2-01")
+	r.Header.Set("Authorization", "Bearer secret")
+	r.URL.RawQuery = "A2A-Version=1.0"
+	w := ask(newDoor(t, 0).Handler(fake), r)
+
+	want := transport.Call{
+		Entrance: transport.Native, Agent: "bob", Caller: caller, Address: "192.0.2.1",
+		Evidence: []string{"aa.bb.cc", "dd.ee.ff", "gg.hh.ii"},
+		Wire: translators.Wire{
+			Binding: form.Binding, Media: form.Media, Body: []byte(hello),
+			Header: http.Header{"A2a-Version": {"1.0"}, "A2a-Extensions": {"urn:x"}, "Traceparent": {"00-1-2-01"}},
+		},
+	}
+	if diff := cmp.Diff(want, fake.call); diff != "" {
+		t.Errorf("the call: %s", diff)
+	}
+	if w.Code != http.StatusOK || w.Body.String() != string(fake.answer.Wire.Body) || w.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("answered %d %s", w.Code, w.Body)
+	}
+	if got := w.Header().Values(ect.HeaderName); !cmp.Equal(got, fake.answer.Evidence) {
+		t.Errorf("evidence %v", got)
+	}
+	if w.Header().Get("X-Else") != "" || w.Header().Get("A2A-Version") != "1.0" {
+		t.Errorf("headers %v", w.Header())
+	}
+}
+
+func TestDoorRefuses(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		change func(*http.Request)
+		err    error
+		status int
+		code   string // JSON-RPC
+		id     string
+	}{
+		"get":               {func(r *http.Request) { r.Method = http.MethodGet }, nil, 405, "-32602", "null"},
+		"another type":      {func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, nil, 415, "-32005", "null"},
+		"no type":           {func(r *http.Request) { r.Header.Del("Content-Type") }, nil, 415, "-32005", "null"},
+		"compressed":        {func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }, nil, 415, "-32005", "null"},
+		"too large":         {func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(strings.Repeat(" ", 2000))) }, nil, 413, "-32600", "null"},
+		"broken evidence":   {func(r *http.Request) { r.Header.Set(ect.HeaderName, "a.b") }, nil, 400, "-31403", `"q1"`},
+		"too much evidence": {func(r *http.Request) { r.Header.Set(ect.HeaderName, strings.Repeat("a", 20000)) }, nil, 431, "-31403", `"q1"`},
+		"unknown agent":     {nil, &problem.UnknownAgentError{Agent: "bob"}, 404, "-32602", `"q1"`},
+		"unauthenticated":   {nil, &problem.UnauthenticatedError{}, 401, "-31401", `"q1"`},
+		"no path":           {nil, &problem.NoPathError{}, 200, "-32004", `"q1"`},
+		"timeout":           {nil, &transport.TimeoutError{Agent: "bob"}, 504, "-32603", `"q1"`},
+		"unreachable":       {nil, &transport.UnreachableError{Agent: "bob", Err: io.EOF}, 200, "-32603", `"q1"`},
+		"bad reply":         {nil, &transport.BadReplyError{Agent: "bob"}, 200, "-32006", `"q1"`},
+		"draining":          {nil, &problem.DrainingError{RetryAfter: 1500 * time.Millisecond}, 503, "-32603", `"q1"`},
+		"the codec refuses": {nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "no"}, 200, "-32602", `"q1"`},
+		"no JSON":           {nil, &translators.MalformedError{Syntax: true, Reason: "truncated"}, 200, "-32700", `"q1"`},
+		"anything else":     {nil, errors.New("secret"), 200, "-32603", `"q1"`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fake := &road{err: c.err, answer: transport.Answer{Evidence: []string{"e.e.e"}}}
+			r := post(hello)
+			if c.change != nil {
+				c.change(r)
+			}
+			w := ask(newDoor(t, 1000).Handler(fake), r)
+			body := w.Body.String()
+			if w.Code != c.status || !strings.Contains(body, `"code":`+c.code+",") || !strings.Contains(body, `"id":`+c.id+",") {
+				t.Errorf("%d %s, want %d with %s under %s", w.Code, body, c.status, c.code, c.id)
+			}
+			if w.Header().Get("Content-Type") != "application/json" || strings.Contains(body, "secret") {
+				t.Errorf("%v %s", w.Header(), body)
+			}
+			if got := w.Header().Get(ect.HeaderName); (got == "e.e.e") != (c.err != nil) {
+				t.Errorf("evidence %q", got)
+			}
+			if (c.err == nil) != (fake.call.Agent == "") {
+				t.Error("the road was asked, or not")
+			}
+		})
+	}
+}
+
+func TestDoorAdvises(t *testing.T) {
+	t.Parallel()
+	h := newDoor(t, 0)
+	for name, c := range map[string]struct {
+		err           error
+		header, value string
+	}{
+		"when to come again": {&problem.DrainingError{RetryAfter: 1500 * time.Millisecond}, "Retry-After", "2"},
+		"where to go":        {&problem.DrainingError{Location: "https://other.example"}, "Location", "https://other.example"},
+		"how to say who":     {&problem.UnauthenticatedError{}, "WWW-Authenticate", "Bearer"},
+	} {
+		w := ask(h.Handler(&road{err: c.err}), post(hello))
+		if !strings.HasPrefix(w.Header().Get(c.header), c.value) {
+			t.Errorf("%s: %v", name, w.Header())
+		}
+	}
+	r := post(hello)
+	r.Method = http.MethodDelete
+	if w := ask(h.Handler(&road{}), r); w.Header().Get("Allow") != "POST" {
+		t.Errorf("Allow: %v", w.Header())
+	}
+}
+
+func description() *canonical.Description {
+	return &canonical.Description{Name: "Bob", Version: "1", Description: "builds", Capabilities: []canonical.Capability{{ID: "build", Title: "Build", Description: "b", Tags: []string{"t"}}}}
+}
+
+func TestCard(t *testing.T) {
+	t.Parallel()
+	fake := &road{description: description()}
+	h := newDoor(t, 0).CardHandler(fake)
+	get := func(method, tag string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(method, "/agents/bob/.well-known/agent-card.json", http.NoBody)
+		if tag != "" {
+			r.Header.Set("If-None-Match", tag)
+		}
+		return ask(h, r)
+	}
+	w := get(http.MethodGet, "")
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"url":"https://gw.example/agents/bob/a2a"`) || w.Header().Get("Cache-Control") != "max-age=300" {
+		t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+	if fake.inquiry.Agent != "bob" || fake.inquiry.Caller.ID != caller.ID || fake.inquiry.Binding != form.Binding || fake.inquiry.Address != "192.0.2.1" {
+		t.Errorf("asked as %+v", fake.inquiry)
+	}
+	m, err := form.New(translators.Config{}).Decode(translators.Wire{Body: w.Body.Bytes(), Re: canonical.OpDescribe})
+	if err != nil || m.Body.(*canonical.Description).Capabilities[0].ID != "build" {
+		t.Errorf("the card is not read again: %v", err)
+	}
+	tag := w.Header().Get("ETag")
+	for value, status := range map[string]int{tag: 304, `"x", W/` + tag: 304, "*": 304, `"x"`: 200} {
+		if w := get(http.MethodGet, value); w.Code != status || (status == 304 && w.Body.Len() > 0) {
+			t.Errorf("If-None-Match %s: %d", value, w.Code)
+		}
+	}
+	if w := get(http.MethodHead, ""); w.Code != http.StatusOK || w.Body.Len() > 0 || w.Header().Get("ETag") != tag {
+		t.Errorf("HEAD: %d %v", w.Code, w.Header())
+	}
+	if w := get(http.MethodPost, ""); w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
+		t.Errorf("POST: %d %v", w.Code, w.Header())
+	}
+}
+
+func TestCardRefused(t *testing.T) {
+	t.Parallel()
+	empty := description()
+	empty.Capabilities = nil
+	for name, c := range map[string]struct {
+		road   *road
+		status int
+	}{
+		"unknown agent":  {&road{err: &problem.UnknownAgentError{}}, 404},
+		"nothing to do":  {&road{description: empty}, 404},
+		"not reachable":  {&road{err: &transport.UnreachableError{}}, 502},
+		"some other way": {&road{err: errors.New("secret")}, 500},
+	} {
+		w := ask(newDoor(t, 0).CardHandler(c.road), httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+		if w.Code != c.status || w.Header().Get("Content-Type") != problem.MediaType || strings.Contains(w.Body.String(), "secret") {
+			t.Errorf("%s: %d %v %s", name, w.Code, w.Header(), w.Body)
+		}
+	}
+}
+
+func TestIncompleteDeps(t *testing.T) {
+	t.Parallel()
+	if _, err := NewDoor(DoorDeps{}); err == nil {
+		t.Error("a door without anything")
+	}
+	if _, err := NewDialer(DialerDeps{}); err == nil {
+		t.Error("a dialer without anything")
+	}
+}
