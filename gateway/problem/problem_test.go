@@ -47,7 +47,7 @@ var golden = []struct {
 	{"not found", &problem.NotFoundError{What: "task"}, 404, "not_found", "internal_error", canonical.CodeResourceNotFound, 0},
 	{"conflict", &problem.ConflictError{Reason: "taken"}, 409, "conflict", "internal_error", canonical.CodeInvalidRequest, 0},
 	{"query", &problem.QueryError{Reason: "no from"}, 400, "malformed_message", "internal_error", canonical.CodeInvalidRequest, 0},
-	{"method", &problem.MethodError{Allow: "GET"}, 405, "not_found", "internal_error", canonical.CodeResourceNotFound, 0},
+	{"method", &problem.MethodError{Allow: "GET"}, 405, "not_found", "internal_error", canonical.CodeInvalidRequest, 0},
 	{"media type", &problem.MediaTypeError{Want: []string{"a/b"}}, 415, "unsupported_media_type", "internal_error", canonical.CodeUnsupportedMedia, 0},
 	{"in progress", &problem.InProgressError{}, 409, "in_progress", "internal_error", canonical.CodeUnavailable, time.Second},
 	{"in progress, longer", &problem.InProgressError{RetryAfter: time.Minute}, 409, "in_progress", "internal_error", canonical.CodeUnavailable, time.Minute},

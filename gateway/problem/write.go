@@ -50,6 +50,12 @@ func (p Problem) setHeaders(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Del("Content-Length")
 	h.Del("ETag")
+	p.Advise(h)
+}
+
+// Advise sets the header fields that tell a client what to do about a problem,
+// whatever shape its body has. Doors use it for their own error shapes.
+func (p Problem) Advise(h http.Header) {
 	for name, value := range map[string]string{
 		"WWW-Authenticate": p.Challenge, "Allow": p.Allow, "Location": p.Location,
 	} {

@@ -4,11 +4,9 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"math"
 	"mime"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
@@ -127,7 +125,7 @@ func (d *Door) refuse(w http.ResponseWriter, request translators.Wire, cause err
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
-	advise(w.Header(), p)
+	p.Advise(w.Header())
 	write(w, wire, statusOf(p))
 }
 
@@ -145,28 +143,6 @@ func statusOf(p problem.Problem) int {
 		return p.Status
 	}
 	return http.StatusOK
-}
-
-// advise sets the header fields that tell a client what to do about a refusal.
-func advise(h http.Header, p problem.Problem) {
-	for name, value := range map[string]string{
-		"WWW-Authenticate": p.Challenge, "Allow": p.Allow, "Location": p.Location,
-	} {
-		if value != "" {
-			h.Set(name, value)
-		}
-	}
-	if p.Successor != "" {
-		h.Add("Link", "<"+p.Successor+`>; rel="successor-version"`)
-	}
-	if p.RetryAfter > 0 {
-		h.Set("Retry-After", seconds(p.RetryAfter))
-	}
-}
-
-// seconds rounds up: a caller that comes too early is refused again.
-func seconds(d time.Duration) string {
-	return strconv.FormatInt(max(int64(math.Ceil(d.Seconds())), 1), 10)
 }
 
 func write(w http.ResponseWriter, wire translators.Wire, status int) {

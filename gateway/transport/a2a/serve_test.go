@@ -120,7 +120,7 @@ func TestDoorRefuses(t *testing.T) {
 		code   string // JSON-RPC
 		id     string
 	}{
-		"get":               {func(r *http.Request) { r.Method = http.MethodGet }, nil, 405, "-32602", "null"},
+		"get":               {func(r *http.Request) { r.Method = http.MethodGet }, nil, 405, "-32600", "null"},
 		"another type":      {func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, nil, 415, "-32005", "null"},
 		"no type":           {func(r *http.Request) { r.Header.Del("Content-Type") }, nil, 415, "-32005", "null"},
 		"compressed":        {func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }, nil, 415, "-32005", "null"},
