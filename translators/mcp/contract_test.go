@@ -2,8 +2,12 @@ package mcp_test
 
 import (
 	"encoding/json"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -113,7 +117,10 @@ func foreign() map[string]*canonical.Message {
 	unbound.Correlation.WireID = json.RawMessage(typedID)
 	sole := response(&canonical.Result{Task: &canonical.Task{ID: "t", ContextID: "c", Status: canonical.Status{State: canonical.StateCompleted}, Artifacts: []canonical.Artifact{{ID: "a", Parts: []canonical.Part{{Kind: canonical.KindData, Data: json.RawMessage(`{"x":1}`)}}}}}})
 	sole.Correlation.WireID = json.RawMessage(typedID)
+	list := response(&canonical.Result{Task: &canonical.Task{ID: "t", Status: canonical.Status{State: canonical.StateCompleted}, Artifacts: []canonical.Artifact{{ID: "a", Parts: []canonical.Part{{Kind: canonical.KindData, Data: json.RawMessage(`[1]`)}}}}}})
+	list.Correlation.WireID = json.RawMessage(typedID)
 	out := map[string]*canonical.Message{
+		"sole list": list,
 		"full turn": full, "typed": p2, "bound": bound, "unbound": unbound, "sole data": sole,
 		"plain": request(&canonical.Invoke{Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "hi"}}}}),
 		"message reply": func() *canonical.Message {
@@ -190,6 +197,70 @@ func TestEmittedIsValid(t *testing.T) {
 					official.check(t, "JSONRPCErrorResponse", w.Body)
 				}
 			})
+		}
+	}
+}
+
+// TestWhatMayPassForAnAnswer: isError, and never without a word.
+func TestWhatMayPassForAnAnswer(t *testing.T) {
+	t.Parallel()
+	for state, want := range map[canonical.State][2]bool{ // of a message tool, of a typed one
+		canonical.StateCompleted: {false, false}, canonical.StateInputRequired: {false, true}, canonical.StateAuthRequired: {false, true},
+		canonical.StateFailed: {true, true}, canonical.StateRejected: {true, true}, canonical.StateCanceled: {true, true},
+		canonical.StateSubmitted: {true, true}, canonical.StateWorking: {true, true}, canonical.StateUnknown: {true, true},
+	} {
+		for i, capability := range []*canonical.Capability{{Profile: canonical.ProfileMessage}, typedTool()} {
+			m := foreign()["task "+string(state)]
+			m.Body.(*canonical.Result).Task.Status.Message = nil
+			w, _, err := mcp.New(translators.Config{}).Encode(m, translators.Target{Capability: capability})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got struct {
+				IsError           bool
+				Content           []struct{ Text string }
+				StructuredContent struct {
+					State  string
+					TaskID string `json:"task_id"`
+				}
+			}
+			if err := json.Unmarshal(resultOf(t, w.Body), &got); err != nil {
+				t.Fatal(err)
+			}
+			if got.IsError != want[i] || got.Content[0].Text == "" {
+				t.Errorf("%s, tool %d: got %+v", state, i, got)
+			}
+			if i == 0 && (got.StructuredContent.State != string(state) || got.StructuredContent.TaskID != "t-1") {
+				t.Errorf("%s: structured %+v", state, got.StructuredContent)
+			}
+		}
+	}
+}
+
+func TestCapabilityNames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 200)
+	ids := []string{"plain.id-1", "a b", "a_b", "a?b", "", long, long + "y", "same", "same", "ü"}
+	capabilities := make([]canonical.Capability, len(ids))
+	for i := range ids {
+		capabilities[i].ID = ids[i]
+	}
+	tr := mcp.New(translators.Config{})
+	names := tr.CapabilityNames(capabilities)
+	if diff := cmp.Diff(names, tr.CapabilityNames(capabilities)); diff != "" {
+		t.Errorf("not deterministic: %s", diff)
+	}
+	allowed := regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
+	seen := map[string]bool{}
+	for i, name := range names {
+		if !allowed.MatchString(name) || seen[name] {
+			t.Errorf("%q became %q", ids[i], name)
+		}
+		seen[name] = true
+	}
+	for i, want := range map[int]string{0: "plain.id-1", 2: "a_b", 7: "same", 9: "__"} {
+		if names[i] != want {
+			t.Errorf("%q became %q, want %q", ids[i], names[i], want)
 		}
 	}
 }

@@ -124,13 +124,22 @@ func requestVersion(w translators.Wire, method string, r *reader, notice bool) (
 	case !slices.Contains(versions(), version):
 		return "", unsupportedVersion(version)
 	case header != "" && header != version:
-		return version, refuse(canonical.CodeHeaderMismatch, "the MCP-Protocol-Version header names another version")
+		return either(header, version), refuse(canonical.CodeHeaderMismatch, "the MCP-Protocol-Version header names another version")
 	case body != "" && body != version:
-		return version, refuse(canonical.CodeHeaderMismatch, "the version in _meta is another one")
+		return either(body, version), refuse(canonical.CodeHeaderMismatch, "the version in _meta is another one")
 	case version == Modern && body == "" && !notice && method != MethodInitialize:
 		return version, refuse(canonical.CodeBadParams, "_meta lacks "+metaVersion)
 	}
 	return version, nil
+}
+
+// either is the version in which to say that two disagree: the modern one if it
+// is one of them, because only it has words for that.
+func either(a, b string) string {
+	if a == Modern {
+		return a
+	}
+	return b
 }
 
 // decodeRequestMeta takes out of _meta what has a canonical field.

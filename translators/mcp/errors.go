@@ -35,16 +35,6 @@ func unsupportedVersion(requested string) error {
 
 // nativeCode says a code in MCP's numbers.
 func nativeCode(code canonical.Code, version string) int64 {
-	if version == Legacy {
-		switch code {
-		case canonical.CodeResourceNotFound:
-			return codeResourceNotFound
-		case canonical.CodeHeaderMismatch, canonical.CodeUnsupportedVersion:
-			return jsonrpc.CodeInvalidRequest
-		case canonical.CodeCapabilityRequired:
-			return jsonrpc.CodeBadParams
-		}
-	}
 	switch code {
 	case canonical.CodeParse:
 		return jsonrpc.CodeParse
@@ -53,17 +43,26 @@ func nativeCode(code canonical.Code, version string) int64 {
 	case canonical.CodeNoMethod, canonical.CodeUnsupportedOp, canonical.CodePushUnsupported, canonical.CodeCardUnavailable:
 		return jsonrpc.CodeNoMethod
 	case canonical.CodeBadParams, canonical.CodeTaskNotFound, canonical.CodeSkillNotFound,
-		canonical.CodeResourceNotFound, canonical.CodeNotCancelable, canonical.CodeUnsupportedMedia:
+		canonical.CodeNotCancelable, canonical.CodeUnsupportedMedia:
 		return jsonrpc.CodeBadParams
+	case canonical.CodeResourceNotFound:
+		return byEra(version, jsonrpc.CodeBadParams, codeResourceNotFound)
 	case canonical.CodeHeaderMismatch:
-		return codeHeaderMismatch
+		return byEra(version, codeHeaderMismatch, jsonrpc.CodeInvalidRequest)
 	case canonical.CodeCapabilityRequired:
-		return codeCapabilityRequired
+		return byEra(version, codeCapabilityRequired, jsonrpc.CodeBadParams)
 	case canonical.CodeUnsupportedVersion:
-		return codeUnsupportedVersion
+		return byEra(version, codeUnsupportedVersion, jsonrpc.CodeInvalidRequest)
 	default:
 		return jsonrpc.CodeInternal
 	}
+}
+
+func byEra(version string, modern, legacy int64) int64 {
+	if version == Legacy {
+		return legacy
+	}
+	return modern
 }
 
 // codeOf reads MCP's numbers.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"strconv"
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -68,7 +69,20 @@ func (t *Translator) CapabilityNames(capabilities []canonical.Capability) []stri
 			names[i] = withHash(names[i], id)
 		}
 	}
+	distinct(names, capabilities)
 	return names
+}
+
+// distinct settles what is left: equal ids, and an id that looks like another
+// one's hashed name. Whoever comes first keeps the name.
+func distinct(names []string, capabilities []canonical.Capability) {
+	taken := make(map[string]bool, len(names))
+	for i := range names {
+		for n := i; taken[names[i]]; n++ {
+			names[i] = withHash(sanitise(capabilities[i].ID), capabilities[i].ID+"\x00"+strconv.Itoa(n))
+		}
+		taken[names[i]] = true
+	}
 }
 
 const (

@@ -2,6 +2,7 @@ package profile
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -103,20 +104,11 @@ func (w *argsWriter) rest(p *canonical.Part, path string, native ...PartField) {
 func except(native []PartField) []PartField {
 	var fields []PartField
 	for _, f := range partFields {
-		if !contains(native, f.name) {
+		if !slices.Contains(native, f.name) {
 			fields = append(fields, f.name)
 		}
 	}
 	return fields
-}
-
-func contains(list []PartField, f PartField) bool {
-	for _, other := range list {
-		if other == f {
-			return true
-		}
-	}
-	return false
 }
 
 // order declares boundaries and order where the arguments alone do not show them.

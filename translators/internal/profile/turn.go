@@ -2,6 +2,7 @@ package profile
 
 import (
 	"encoding/json"
+	"maps"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -298,9 +299,7 @@ func takeOutline(ext canonical.Extensions, name string) json.RawMessage {
 // withoutOutline is ext without one member of what was carried.
 func withoutOutline(ext canonical.Extensions, name string) canonical.Extensions {
 	out := canonical.Extensions{}
-	for binding, raw := range ext {
-		out[binding] = raw
-	}
+	maps.Copy(out, ext)
 	o := rawjson.Parse(ext[CanonKey], "")
 	o.Take(name)
 	delete(out, CanonKey)

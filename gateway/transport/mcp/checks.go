@@ -1,0 +1,114 @@
+package mcp
+
+import (
+	"mime"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// The header fields of Streamable HTTP.
+const (
+	headerVersion = "Mcp-Protocol-Version"
+	headerMethod  = "Mcp-Method"
+	headerName    = "Mcp-Name"
+	headerSession = "Mcp-Session-Id"
+)
+
+// admissionError is a request that HTTP itself refuses, before it is a message.
+type admissionError struct {
+	status int
+	reason error // says what a native error says
+}
+
+func (e *admissionError) Error() string { return e.reason.Error() }
+
+func (e *admissionError) Unwrap() error { return e.reason }
+
+// admit judges a request by its header alone.
+func (v *visit) admit() error {
+	switch {
+	case !sameOrigin(v.r):
+		return &admissionError{http.StatusForbidden, &canonical.Error{Code: canonical.CodeForbidden, Message: "requests from this origin are not taken"}}
+	case media(v.r.Header.Get("Content-Type")) != mediaJSON:
+		return &problem.MediaTypeError{Want: []string{mediaJSON}}
+	case !accepts(v.r.Header.Values("Accept"), mediaJSON):
+		return &admissionError{http.StatusNotAcceptable, &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "the answer is application/json, which Accept does not admit"}}
+	}
+	return nil
+}
+
+// sameOrigin: a browser may speak to us from our own pages and from this very
+// machine, so that no web site reaches a gateway by rebinding a name (MCP,
+// Streamable HTTP, security warning). Other clients send no Origin.
+func sameOrigin(r *http.Request) bool {
+	values := r.Header.Values("Origin")
+	if len(values) == 0 {
+		return true
+	}
+	origin, err := url.Parse(values[0])
+	if err != nil || len(values) > 1 || origin.Host == "" {
+		return false
+	}
+	return strings.EqualFold(origin.Host, r.Host) || loopback(origin.Hostname())
+}
+
+func loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	address, err := netip.ParseAddr(host)
+	return err == nil && address.Unmap().IsLoopback()
+}
+
+func media(contentType string) string {
+	parsed, _, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		return ""
+	}
+	return parsed
+}
+
+// accepts reports whether an Accept header admits a media type; no header at
+// all admits everything (RFC 9110 section 12.5.1).
+func accepts(values []string, wanted string) bool {
+	family, _, _ := strings.Cut(wanted, "/")
+	seen := false
+	for member := range strings.SplitSeq(strings.Join(values, ","), ",") {
+		accepted, params, err := mime.ParseMediaType(member)
+		if err != nil {
+			continue
+		}
+		seen = true
+		refused := strings.Trim(params["q"], "0.") == "" && params["q"] != ""
+		if (accepted == wanted || accepted == family+"/*" || accepted == "*/*") && !refused {
+			return true
+		}
+	}
+	return !seen && strings.Trim(strings.Join(values, ""), " \t") == ""
+}
+
+// mirrored adds to what the codec found the one thing that only the door
+// demands: that a modern request repeats version, method and tool in its
+// header. A header that contradicts the body the codec has refused already.
+func (v *visit) mirrored(err error) error {
+	m := v.message
+	if m == nil || m.Origin.Version != mcp.Modern {
+		return err
+	}
+	needed := []string{headerVersion, headerMethod}
+	if m.Op == canonical.OpInvoke {
+		needed = append(needed, headerName)
+	}
+	for _, name := range needed {
+		if v.r.Header.Get(name) == "" {
+			return &canonical.Error{Code: canonical.CodeHeaderMismatch, Message: "Header mismatch: " + name + " is required"}
+		}
+	}
+	return err
+}

@@ -1,0 +1,68 @@
+package mcp
+
+import (
+	"context"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// inquire asks the directory who the agent is (R8: no ECT, no forwarding).
+func (v *visit) inquire(ctx context.Context) (*canonical.Description, error) {
+	return v.road.Describe(ctx, transport.Inquiry{
+		Agent: v.r.PathValue("agent"), Binding: mcp.Binding,
+		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
+	})
+}
+
+// describe answers server/discover and initialize.
+func (v *visit) describe(ctx context.Context) {
+	d, err := v.inquire(ctx)
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	said := *d
+	if said.Name == "" {
+		said.Name = v.r.PathValue("agent")
+	}
+	if said.Version == "" {
+		said.Version = v.door.deps.Version
+	}
+	if said.Instructions == "" {
+		said.Instructions = said.Description
+	}
+	said.Extensions = own(said.Extensions)
+	v.reply(&said)
+}
+
+// list answers tools/list. Everything fits one page, so no cursor was ever
+// given out.
+func (v *visit) list(ctx context.Context) {
+	if page, ok := v.message.Body.(*canonical.Page); ok && page.Cursor != "" {
+		v.fail(&canonical.Error{Code: canonical.CodeBadParams, Message: "Invalid cursor"})
+		return
+	}
+	d, err := v.inquire(ctx)
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	tools := slices.Clone(d.Capabilities)
+	for i := range tools {
+		tools[i].Extensions = own(tools[i].Extensions)
+	}
+	v.reply(&canonical.CapabilityList{Capabilities: tools})
+}
+
+// own leaves what MCP itself wrote. What another protocol said about an agent,
+// its security schemes and inner addresses, is not for our callers.
+func own(ext canonical.Extensions) canonical.Extensions {
+	raw, ok := ext[mcp.Binding]
+	if !ok {
+		return nil
+	}
+	return canonical.Extensions{mcp.Binding: raw}
+}

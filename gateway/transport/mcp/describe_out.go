@@ -1,0 +1,166 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// Bounds of a server's list of tools.
+const (
+	maxPages = 50
+	maxTools = 1000
+)
+
+// Describe asks a server who it is and what tools it has: in the modern
+// revision first, by initialize if it does not know that one (MCP, versioning).
+// An endpoint that names its version is asked in that one alone. The Version
+// of the Endpoint that comes back is the one that messages are to be written
+// in; a legacy server of an older revision gets its own in the header.
+func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
+	l := &line{d: d, ep: ep}
+	if ep.Version != mcp.Legacy {
+		description, err := d.discover(ctx, l)
+		if err == nil {
+			ep.Version = mcp.Modern
+			return d.withTools(ctx, l, ep, description)
+		}
+		var bad *transport.BadReplyError
+		if ep.Version == mcp.Modern || !errors.As(err, &bad) {
+			return nil, ep, err
+		}
+	}
+	_, description, err := d.session(ctx, ep)
+	if err != nil {
+		return nil, ep, err
+	}
+	ep.Version = mcp.Legacy
+	return d.withTools(ctx, l, ep, description)
+}
+
+// discover asks in the modern revision. A server that does not speak it is a
+// *transport.BadReplyError.
+func (d *Dialer) discover(ctx context.Context, l *line) (*canonical.Description, error) {
+	wire, err := d.encode(&canonical.DescribeRequest{}, canonical.OpDescribe, mcp.Modern)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := l.ask(ctx, wire, session{}, canonical.OpDescribe)
+	if err != nil {
+		return nil, err
+	}
+	description, err := d.description(l, reply.Wire.Body, mcp.Modern)
+	if err == nil && !slices.Contains(description.Versions, mcp.Modern) {
+		return nil, l.bad("it does not speak " + mcp.Modern)
+	}
+	return description, err
+}
+
+// encode writes a request of our own.
+func (d *Dialer) encode(body canonical.Body, op canonical.Op, version string) (translators.Wire, error) {
+	id := `"aepb-` + strconv.FormatUint(d.serial.Add(1), 10) + `"`
+	wire, _, err := d.deps.Form.Encode(&canonical.Message{
+		Op: op, Phase: canonical.PhaseRequest, Body: body,
+		Correlation: canonical.Correlation{WireID: json.RawMessage(id)},
+	}, translators.Target{Version: version})
+	return wire, err
+}
+
+// decode reads a reply to a request of our own. An error of the server is one
+// of ours: nobody else asked.
+func (d *Dialer) decode(l *line, body []byte, op canonical.Op, version string) (*canonical.Message, error) {
+	m, err := d.deps.Form.Decode(translators.Wire{Binding: mcp.Binding, Version: version, Media: mediaJSON, Body: body, Re: op})
+	if err != nil {
+		return nil, l.bad("not a valid answer to " + string(op))
+	}
+	if refusal, ok := m.Body.(*canonical.Error); ok {
+		return nil, &refusedError{l.bad("it refuses " + string(op)), refusal}
+	}
+	return m, nil
+}
+
+// refusedError is a bad reply of which the server's own word is still known.
+type refusedError struct {
+	error
+	said *canonical.Error
+}
+
+func (e *refusedError) Unwrap() error { return e.error }
+
+func (d *Dialer) description(l *line, body []byte, version string) (*canonical.Description, error) {
+	m, err := d.decode(l, body, canonical.OpDescribe, version)
+	if err != nil {
+		return nil, err
+	}
+	description, ok := m.Body.(*canonical.Description)
+	if !ok {
+		return nil, l.bad("not a description")
+	}
+	return description, nil
+}
+
+func (d *Dialer) withTools(ctx context.Context, l *line, ep transport.Endpoint, description *canonical.Description) (*canonical.Description, transport.Endpoint, error) {
+	tools, err := d.tools(ctx, l, ep.Version)
+	if err != nil {
+		return nil, ep, err
+	}
+	out := *description
+	out.Capabilities = tools
+	return &out, ep, nil
+}
+
+// tools follows the list to its end.
+func (d *Dialer) tools(ctx context.Context, l *line, version string) ([]canonical.Capability, error) {
+	var tools []canonical.Capability
+	page := canonical.Page{}
+	for range maxPages {
+		list, err := d.page(ctx, l, page, version)
+		var refused *refusedError
+		if errors.As(err, &refused) && refused.said.Code == canonical.CodeNoMethod && tools == nil {
+			return nil, nil // a server without tools
+		}
+		if err != nil {
+			return nil, err
+		}
+		if tools = append(tools, list.Capabilities...); len(tools) > maxTools {
+			return nil, l.bad("more than " + strconv.Itoa(maxTools) + " tools")
+		}
+		if list.Next == "" {
+			return tools, nil
+		}
+		page.Cursor = list.Next
+	}
+	return nil, l.bad("a list of tools without end")
+}
+
+func (d *Dialer) page(ctx context.Context, l *line, page canonical.Page, version string) (*canonical.CapabilityList, error) {
+	wire, err := d.encode(&page, canonical.OpCapabilities, version)
+	if err != nil {
+		return nil, err
+	}
+	var reply transport.Reply
+	if version == mcp.Legacy {
+		reply, err = d.inSession(ctx, l, wire, canonical.OpCapabilities)
+	} else {
+		reply, err = l.ask(ctx, wire, session{}, canonical.OpCapabilities)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m, err := d.decode(l, reply.Wire.Body, canonical.OpCapabilities, version)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := m.Body.(*canonical.CapabilityList)
+	if !ok {
+		return nil, l.bad("not a list of tools")
+	}
+	return list, nil
+}

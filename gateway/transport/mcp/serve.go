@@ -1,0 +1,211 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+const mediaJSON = "application/json"
+
+// DoorDeps is what a door is built from.
+type DoorDeps struct {
+	Form    translators.Translator // the MCP codec
+	Version string                 // of the gateway; stands for agents that do not say theirs
+	Limits  ect.Limits             // of submitted evidence; zero: the defaults (R11)
+}
+
+// Door serves agents to MCP clients. It is safe for concurrent use.
+type Door struct{ deps DoorDeps }
+
+var _ transport.Door = (*Door)(nil)
+
+// NewDoor builds a door; a codec of another protocol is an error.
+func NewDoor(deps DoorDeps) (*Door, error) {
+	if deps.Form == nil || deps.Form.Info().Binding != mcp.Binding {
+		return nil, errors.New("mcp: a door needs the MCP codec")
+	}
+	if deps.Version == "" {
+		deps.Version = "dev"
+	}
+	return &Door{deps: deps}, nil
+}
+
+// Handler serves the agent named by the path value "agent" over road. The
+// caller is in the request's context.
+func (d *Door) Handler(road transport.Exchanger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v := &visit{door: d, road: road, w: w, r: r}
+		v.serve(r.Context())
+	})
+}
+
+// visit is one request at the door.
+type visit struct {
+	door     *Door
+	road     transport.Exchanger
+	w        http.ResponseWriter
+	r        *http.Request
+	evidence []string // submitted
+	issued   []string // ours, to go back
+	message  *canonical.Message
+}
+
+func (v *visit) serve(ctx context.Context) {
+	h := v.w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if v.r.Method != http.MethodPost {
+		h.Set("Allow", http.MethodPost)
+		v.w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	if refused := v.admit(); refused != nil {
+		v.fail(refused)
+		return
+	}
+	wire, err := v.read()
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	v.message, err = v.door.deps.Form.Decode(wire)
+	if err := v.mirrored(err); err != nil {
+		v.fail(err)
+		return
+	}
+	v.answer(ctx, wire)
+}
+
+// read takes the evidence and the body.
+func (v *visit) read() (translators.Wire, error) {
+	var err error
+	if v.evidence, err = ect.ParseHeader(v.r.Header.Values(ect.HeaderName), v.door.deps.Limits); err != nil {
+		return translators.Wire{}, err
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(v.w, v.r.Body, int64(v.door.deps.Form.Info().BodyLimit)))
+	if err != nil {
+		return translators.Wire{}, problem.Reading(err)
+	}
+	return translators.Wire{Binding: mcp.Binding, Media: mediaJSON, Header: messageHeader(v.r.Header), Body: body}, nil
+}
+
+// messageHeader is the part of the header that belongs to the message.
+func messageHeader(h http.Header) http.Header {
+	out := http.Header{}
+	for _, name := range []string{headerVersion, headerMethod, headerName, "Traceparent", "Tracestate", "Baggage"} {
+		if values := h.Values(name); len(values) > 0 {
+			out[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+	return out
+}
+
+// answer does what the message asks.
+func (v *visit) answer(ctx context.Context, wire translators.Wire) {
+	switch v.message.Op {
+	case canonical.OpNotice:
+		v.w.WriteHeader(http.StatusAccepted)
+	case canonical.OpPing:
+		v.reply(nil)
+	case canonical.OpDescribe:
+		v.describe(ctx)
+	case canonical.OpCapabilities:
+		v.list(ctx)
+	default:
+		v.exchange(ctx, wire)
+	}
+}
+
+// exchange sends a call down the road.
+func (v *visit) exchange(ctx context.Context, wire translators.Wire) {
+	wire.Version = v.message.Origin.Version
+	answer, err := v.road.Exchange(ctx, transport.Call{
+		Entrance: transport.Native, Agent: v.r.PathValue("agent"), Wire: wire, Evidence: v.evidence,
+		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
+	})
+	v.issued = answer.Evidence
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	v.write(answer.Wire, answer.Wire.Status)
+}
+
+// reply answers the message with a body of our own.
+func (v *visit) reply(body canonical.Body) {
+	m := &canonical.Message{
+		Op: v.message.Op, Phase: canonical.PhaseResponse,
+		Correlation: canonical.Correlation{WireID: v.message.Correlation.WireID}, Body: body,
+	}
+	wire, _, err := v.door.deps.Form.Encode(m, translators.Target{Version: v.message.Origin.Version})
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	v.write(wire, wire.Status)
+}
+
+// fail answers with the error in MCP's words, under the caller's own id where
+// it could be read.
+func (v *visit) fail(err error) {
+	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.Native(err)}
+	version := mcp.Modern
+	if v.message != nil {
+		m.Correlation.WireID = v.message.Correlation.WireID
+		if v.message.Origin.Version != "" {
+			version = v.message.Origin.Version
+		}
+	}
+	wire, _, encodeErr := v.door.deps.Form.Encode(m, translators.Target{Version: version})
+	if encodeErr != nil {
+		v.w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	p := problem.From(err)
+	p.Advise(v.w.Header())
+	v.write(wire, status(err, p, wire.Status))
+}
+
+// status keeps the HTTP status where HTTP clients act on it. Everything else
+// is an ordinary JSON-RPC answer, with the status that the revision wants.
+func status(err error, p problem.Problem, protocol int) int {
+	if refused, ok := errors.AsType[*admissionError](err); ok {
+		return refused.status
+	}
+	switch p.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
+		http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return p.Status
+	case http.StatusNotFound:
+		if p.Code == problem.CodeUnknownAgent {
+			return p.Status
+		}
+	case http.StatusBadRequest:
+		if p.Code == problem.CodeECTInvalid || p.Code == problem.CodeIdentityInvalid {
+			return p.Status
+		}
+	}
+	return protocol
+}
+
+func (v *visit) write(wire translators.Wire, code int) {
+	if code == 0 {
+		code = http.StatusOK
+	}
+	h := v.w.Header()
+	h.Set("Content-Type", mediaJSON)
+	for _, token := range v.issued {
+		h.Add(ect.HeaderName, token)
+	}
+	v.w.WriteHeader(code)
+	_, _ = v.w.Write(wire.Body) // a caller that went away needs no answer
+}

@@ -1,0 +1,330 @@
+package mcp_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	wire "github.com/aepb/aepb-gateway/gateway/transport/mcp"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// road is an Exchanger that answers what it is told and remembers what it got.
+type road struct {
+	answer      transport.Answer
+	description canonical.Description
+	err         error
+	calls       []transport.Call
+	inquiries   []transport.Inquiry
+}
+
+func (r *road) Exchange(_ context.Context, c transport.Call) (transport.Answer, error) {
+	r.calls = append(r.calls, c)
+	return r.answer, r.err
+}
+
+func (r *road) Describe(_ context.Context, i transport.Inquiry) (*canonical.Description, error) {
+	r.inquiries = append(r.inquiries, i)
+	return &r.description, r.err
+}
+
+const (
+	meta     = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+	callBody = `{"jsonrpc":"2.0","id":"c1","method":"tools/call","params":{"name":"echo","arguments":{"x":1},` + meta + `}}`
+)
+
+func modernHeader(method, name string) http.Header {
+	h := http.Header{
+		"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"},
+		"Mcp-Protocol-Version": {mcp.Modern}, "Mcp-Method": {method},
+	}
+	if name != "" {
+		h.Set("Mcp-Name", name)
+	}
+	return h
+}
+
+func legacyHeader() http.Header {
+	return http.Header{"Content-Type": {"application/json; charset=utf-8"}}
+}
+
+func with(h http.Header, name, value string) http.Header {
+	h.Set(name, value)
+	return h
+}
+
+func without(h http.Header, name string) http.Header {
+	h.Del(name)
+	return h
+}
+
+func newDoor(t testing.TB, r transport.Exchanger) http.Handler {
+	t.Helper()
+	door, err := wire.NewDoor(wire.DoorDeps{Form: mcp.New(translators.Config{BodyLimit: 1 << 12}), Version: "1.2.3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return door.Handler(r)
+}
+
+func knock(t testing.TB, r *road, method string, h http.Header, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	request := httptest.NewRequest(method, "https://gw.example/agents/chef/mcp", strings.NewReader(body))
+	request.SetPathValue("agent", "chef")
+	request.Header = h
+	caller := identity.Caller{Peer: ect.Peer{ID: "spiffe://td/caller"}}
+	request = request.WithContext(transport.WithCaller(request.Context(), caller, "192.0.2.1"))
+	recorder := httptest.NewRecorder()
+	newDoor(t, r).ServeHTTP(recorder, request)
+	return recorder
+}
+
+func TestCallGoesDownTheRoad(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		header  http.Header
+		body    string
+		version string
+	}{
+		"modern": {modernHeader("tools/call", "echo"), callBody, mcp.Modern},
+		"legacy": {legacyHeader(), `{"jsonrpc":"2.0","id":"c1","method":"tools/call","params":{"name":"echo"}}`, mcp.Legacy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reply := `{"jsonrpc":"2.0","id":"c1","result":{"content":[]}}`
+			r := &road{answer: transport.Answer{Wire: translators.Wire{Body: []byte(reply)}, Evidence: []string{"a.b.c", "d.e.f"}}}
+			h := tc.header
+			h.Add("Execution-Context", "x.y.z, u.v.w")
+			h.Add("Execution-Context", "q.r.s")
+			h.Set("Authorization", "Bearer secret")
+			got := knock(t, r, http.MethodPost, h, tc.body)
+			if got.Code != http.StatusOK || got.Body.String() != reply || got.Header().Get("Content-Type") != "application/json" {
+				t.Errorf("got %d %s", got.Code, got.Body)
+			}
+			if diff := cmp.Diff([]string{"a.b.c", "d.e.f"}, got.Header().Values("Execution-Context")); diff != "" {
+				t.Error(diff)
+			}
+			c := r.calls[0]
+			if c.Agent != "chef" || c.Entrance != transport.Native || c.Caller.ID != "spiffe://td/caller" || c.Address != "192.0.2.1" {
+				t.Errorf("the call: %+v", c)
+			}
+			if diff := cmp.Diff([]string{"x.y.z", "u.v.w", "q.r.s"}, c.Evidence); diff != "" {
+				t.Error(diff)
+			}
+			if string(c.Wire.Body) != tc.body || c.Wire.Version != tc.version || c.Wire.Header.Get("Authorization") != "" {
+				t.Errorf("the wire: %+v", c.Wire)
+			}
+		})
+	}
+}
+
+func chef() canonical.Description {
+	return canonical.Description{
+		Name: "Chef", Version: "9", Description: "cooks", Versions: []string{"1.0"},
+		Capabilities: []canonical.Capability{
+			{ID: "cook a meal", Title: "Cook", Description: "d", Profile: canonical.ProfileMessage, Extensions: canonical.Extensions{"a2a-v1": json.RawMessage(`{"security":["inner"]}`)}},
+		},
+		Extensions: canonical.Extensions{"a2a-v1": json.RawMessage(`{"securitySchemes":{"inner":{}}}`)},
+	}
+}
+
+// TestAnsweredFromTheDirectory: what is no delegation leaves no trace on the road.
+func TestAnsweredFromTheDirectory(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		header http.Header
+		body   string
+		want   []string
+	}{
+		"discover": {
+			modernHeader("server/discover", ""), `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + meta + `}}`,
+			[]string{`"supportedVersions":["2026-07-28","2025-11-25"]`, `"name":"Chef"`, `"capabilities":{"tools":{}}`, `"resultType":"complete"`, `"instructions":"cooks"`},
+		},
+		"initialize": {
+			legacyHeader(), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+			[]string{`"protocolVersion":"2025-11-25"`, `"serverInfo":{"name":"Chef","version":"9"`},
+		},
+		"initialize, older": {
+			legacyHeader(), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+			[]string{`"protocolVersion":"2025-11-25"`},
+		},
+		"modern list": {
+			modernHeader("tools/list", ""), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta + `}}`,
+			[]string{`"name":"cook_a_meal"`, `"ttlMs":`, `"cacheScope":"private"`, `"required":["message"]`},
+		},
+		"legacy list": {legacyHeader(), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, []string{`"name":"cook_a_meal"`}},
+		"ping":        {legacyHeader(), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, []string{`"result":{}`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &road{description: chef()}
+			got := knock(t, r, http.MethodPost, tc.header, tc.body)
+			for _, want := range append(tc.want, `"id":1`) {
+				if !strings.Contains(got.Body.String(), want) {
+					t.Errorf("%s is not in %s", want, got.Body)
+				}
+			}
+			if strings.Contains(got.Body.String(), "inner") || got.Header().Get("Mcp-Session-Id") != "" || len(r.calls) > 0 {
+				t.Errorf("too much was said or done: %s %v", got.Body, got.Header())
+			}
+			if name != "ping" && (len(r.inquiries) != 1 || r.inquiries[0].Agent != "chef" || r.inquiries[0].Binding != mcp.Binding) {
+				t.Errorf("inquiries: %+v", r.inquiries)
+			}
+		})
+	}
+}
+
+func TestNotificationsAreTaken(t *testing.T) {
+	t.Parallel()
+	r := &road{}
+	got := knock(t, r, http.MethodPost, legacyHeader(), `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	if got.Code != http.StatusAccepted || got.Body.Len() > 0 || len(r.calls)+len(r.inquiries) > 0 {
+		t.Errorf("got %d %q", got.Code, got.Body)
+	}
+}
+
+// TestRefused: the status, the code and the id of every refusal.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		method string
+		header http.Header
+		body   string
+		status int
+		code   int    // 0: no body
+		id     string // as it must be echoed
+	}{
+		"GET":                     {method: http.MethodGet, status: 405},
+		"DELETE":                  {method: http.MethodDelete, status: 405},
+		"foreign origin":          {header: with(modernHeader("tools/call", "echo"), "Origin", "https://evil.example"), body: callBody, status: 403, code: -32600},
+		"opaque origin":           {header: with(modernHeader("tools/call", "echo"), "Origin", "null"), body: callBody, status: 403, code: -32600},
+		"form":                    {header: http.Header{"Content-Type": {"text/plain"}}, body: callBody, status: 415, code: -32602},
+		"no media type":           {header: http.Header{}, body: callBody, status: 415, code: -32602},
+		"accepts events only":     {header: with(modernHeader("tools/call", "echo"), "Accept", "text/event-stream"), body: callBody, status: 406, code: -32600},
+		"refuses JSON":            {header: with(modernHeader("tools/call", "echo"), "Accept", "application/json;q=0"), body: callBody, status: 406, code: -32600},
+		"too large":               {header: legacyHeader(), body: `{"a":"` + strings.Repeat("x", 1<<12) + `"}`, status: 413},
+		"not JSON":                {header: legacyHeader(), body: `{`, status: 400, code: -32700},
+		"batch":                   {header: legacyHeader(), body: `[]`, status: 400, code: -32600},
+		"broken token":            {header: with(modernHeader("tools/call", "echo"), "Execution-Context", "no token"), body: callBody, status: 400},
+		"token too large":         {header: with(modernHeader("tools/call", "echo"), "Execution-Context", strings.Repeat("x", 20<<10)), body: callBody, status: 431},
+		"no version header":       {header: without(modernHeader("tools/call", "echo"), "Mcp-Protocol-Version"), body: callBody, status: 400, code: -32020, id: `"c1"`},
+		"no method header":        {header: without(modernHeader("tools/call", "echo"), "Mcp-Method"), body: callBody, status: 400, code: -32020, id: `"c1"`},
+		"no name header":          {header: modernHeader("tools/call", ""), body: callBody, status: 400, code: -32020, id: `"c1"`},
+		"another method header":   {header: modernHeader("tools/list", "echo"), body: callBody, status: 400, code: -32020, id: `"c1"`},
+		"another name header":     {header: modernHeader("tools/call", "ECHO"), body: callBody, status: 400, code: -32020, id: `"c1"`},
+		"another version header":  {header: with(modernHeader("tools/call", "echo"), "Mcp-Protocol-Version", mcp.Legacy), body: callBody, status: 400, code: -32020, id: `"c1"`},
+		"unknown version":         {header: with(modernHeader("tools/call", "echo"), "Mcp-Protocol-Version", "1900-01-01"), body: callBody, status: 400, code: -32022, id: `"c1"`},
+		"unknown modern method":   {header: modernHeader("prompts/list", ""), body: `{"jsonrpc":"2.0","id":7,"method":"prompts/list","params":{` + meta + `}}`, status: 404, code: -32601, id: "7"},
+		"unknown legacy method":   {header: legacyHeader(), body: `{"jsonrpc":"2.0","id":7,"method":"prompts/list"}`, status: 200, code: -32601, id: "7"},
+		"cursor of somebody else": {header: legacyHeader(), body: `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"cursor":"x"}}`, status: 200, code: -32602, id: "7"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if tc.method == "" {
+				tc.method = http.MethodPost
+			}
+			r := &road{}
+			got := knock(t, r, tc.method, tc.header, tc.body)
+			if got.Code != tc.status || len(r.calls)+len(r.inquiries) > 0 {
+				t.Errorf("got %d %s", got.Code, got.Body)
+			}
+			if tc.status == http.StatusMethodNotAllowed {
+				if got.Header().Get("Allow") != "POST" {
+					t.Error("it does not say what is allowed")
+				}
+				return
+			}
+			checkFailure(t, got, tc.code, tc.id)
+		})
+	}
+}
+
+func checkFailure(t *testing.T, got *httptest.ResponseRecorder, code int, id string) {
+	t.Helper()
+	var env struct {
+		ID    json.RawMessage
+		Error struct {
+			Code    int
+			Message string
+		}
+	}
+	if err := json.Unmarshal(got.Body.Bytes(), &env); err != nil {
+		t.Fatalf("%v: %s", err, got.Body)
+	}
+	if (code != 0 && env.Error.Code != code) || env.Error.Message == "" || string(env.ID) != id {
+		t.Errorf("want code %d and id %s, got %s", code, id, got.Body)
+	}
+}
+
+// TestFailuresOfTheRoad: what HTTP clients act on keeps its status, and
+// evidence of a failure goes back with it.
+func TestFailuresOfTheRoad(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		err    error
+		status int
+		header [2]string
+	}{
+		"unknown agent":   {&problem.UnknownAgentError{Agent: "chef"}, 404, [2]string{}},
+		"unknown tool":    {&canonical.Error{Code: canonical.CodeSkillNotFound, Message: "no such tool"}, 200, [2]string{}},
+		"unauthenticated": {&problem.UnauthenticatedError{}, 401, [2]string{"Www-Authenticate", ""}},
+		"no evidence":     {ect.ErrRequired, 403, [2]string{}},
+		"limited":         {&limit.ExceededError{RetryAfter: 1500 * time.Millisecond}, 429, [2]string{"Retry-After", "2"}},
+		"draining":        {&problem.DrainingError{}, 503, [2]string{"Retry-After", ""}},
+		"timeout":         {&transport.TimeoutError{Agent: "chef", After: time.Second}, 504, [2]string{}},
+		"unreachable":     {&transport.UnreachableError{Agent: "chef", Err: errors.New("secret detail")}, 200, [2]string{}},
+		"anything else":   {errors.New("secret detail"), 200, [2]string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &road{err: tc.err, answer: transport.Answer{Evidence: []string{"e.r.r"}}}
+			got := knock(t, r, http.MethodPost, modernHeader("tools/call", "echo"), callBody)
+			if got.Code != tc.status {
+				t.Errorf("got %d, want %d: %s", got.Code, tc.status, got.Body)
+			}
+			checkFailure(t, got, 0, `"c1"`)
+			if value := got.Header().Get(tc.header[0]); tc.header[0] != "" && (value == "" || tc.header[1] != "" && value != tc.header[1]) {
+				t.Errorf("%s: got %q", tc.header[0], value)
+			}
+			if got.Header().Get("Execution-Context") != "e.r.r" || bytes.Contains(got.Body.Bytes(), []byte("secret")) {
+				t.Errorf("evidence lost or too much said: %v %s", got.Header(), got.Body)
+			}
+		})
+	}
+}
+
+func TestOriginsThatMay(t *testing.T) {
+	t.Parallel()
+	for _, origin := range []string{"https://gw.example", "http://localhost:3000", "http://127.0.0.1", "http://[::1]:8080"} {
+		got := knock(t, &road{}, http.MethodPost, with(legacyHeader(), "Origin", origin), `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+		if got.Code != http.StatusOK {
+			t.Errorf("%s: got %d", origin, got.Code)
+		}
+	}
+}
+
+func TestNeedsTheCodec(t *testing.T) {
+	t.Parallel()
+	if _, err := wire.NewDoor(wire.DoorDeps{}); err == nil {
+		t.Error("a door without a codec")
+	}
+	if _, err := wire.NewDialer(wire.DialerDeps{}); err == nil {
+		t.Error("a dialer without a client")
+	}
+}

@@ -1,0 +1,223 @@
+package mcp
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+const (
+	maxSessions = 1024
+	idleFor     = 10 * time.Minute
+	closeWithin = 2 * time.Second
+)
+
+// olderVersions are legacy revisions whose tool calls are those of the one that
+// we write; only the version header differs.
+var olderVersions = [...]string{mcp.Legacy, "2025-06-18", "2025-03-26"}
+
+// session is a legacy server's answer to initialize.
+type session struct {
+	id      string // Mcp-Session-Id; empty: the server keeps none
+	version string // as negotiated
+}
+
+func (s session) mark(h http.Header) {
+	if s.version != "" {
+		h.Set(headerVersion, s.version)
+	}
+	if s.id != "" {
+		h.Set(headerSession, s.id)
+	}
+}
+
+// sessionKey: a session belongs to one caller at one agent (R8).
+type sessionKey struct {
+	url    string
+	server ect.Identity
+	caller ect.Identity
+}
+
+func keyOf(ep transport.Endpoint) sessionKey { return sessionKey{ep.URL, ep.ID, ep.Caller} }
+
+// sessions is the bounded table of what was begun.
+type sessions struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	table map[sessionKey]*slot
+}
+
+// slot is one place in the table. Whoever holds its turn may begin the session.
+type slot struct {
+	turn  chan struct{}
+	begun bool
+	held  session
+	who   *canonical.Description // the server's own words at the beginning; not to be changed
+	used  time.Time
+}
+
+func newSessions(now func() time.Time) *sessions {
+	return &sessions{now: now, table: map[sessionKey]*slot{}}
+}
+
+// get finds or makes the slot of a key; idle ones make room, then the one that
+// was used longest ago. Servers let sessions that nobody ends expire.
+func (s *sessions) get(key sessionKey) *slot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	if found, ok := s.table[key]; ok && now.Sub(found.used) < idleFor {
+		found.used = now
+		return found
+	}
+	if len(s.table) >= maxSessions {
+		s.evict(now)
+	}
+	made := &slot{turn: make(chan struct{}, 1), used: now}
+	s.table[key] = made
+	return made
+}
+
+func (s *sessions) evict(now time.Time) {
+	var oldest sessionKey
+	var since time.Time
+	for key, one := range s.table {
+		switch {
+		case now.Sub(one.used) >= idleFor:
+			delete(s.table, key)
+		case since.IsZero() || one.used.Before(since):
+			oldest, since = key, one.used
+		}
+	}
+	if len(s.table) >= maxSessions {
+		delete(s.table, oldest)
+	}
+}
+
+// forget drops a session that its server no longer knows, unless another has
+// been begun meanwhile.
+func (s *sessions) forget(key sessionKey, gone session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if found, ok := s.table[key]; ok && found.begun && found.held == gone {
+		delete(s.table, key)
+	}
+}
+
+func (s *sessions) begin(one *slot, held session, who *canonical.Description) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one.held, one.who, one.begun = held, who, true
+}
+
+func (s *sessions) held(one *slot) (session, *canonical.Description, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return one.held, one.who, one.begun
+}
+
+// drain empties the table.
+func (s *sessions) drain() map[sessionKey]session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[sessionKey]session{}
+	for key, one := range s.table {
+		if one.begun && one.held.id != "" {
+			out[key] = one.held
+		}
+	}
+	s.table = map[sessionKey]*slot{}
+	return out
+}
+
+// session gives the session of an agent and caller, begun if need be, and who
+// the server said it was. Several that need the same one wait for whoever came
+// first.
+func (d *Dialer) session(ctx context.Context, ep transport.Endpoint) (session, *canonical.Description, error) {
+	one := d.sessions.get(keyOf(ep))
+	if held, who, ok := d.sessions.held(one); ok {
+		return held, who, nil
+	}
+	l := &line{d: d, ep: ep}
+	select {
+	case one.turn <- struct{}{}:
+		defer func() { <-one.turn }()
+	case <-ctx.Done():
+		return session{}, nil, l.failed(ctx, ctx.Err())
+	}
+	if held, who, ok := d.sessions.held(one); ok {
+		return held, who, nil
+	}
+	held, who, err := d.initialize(ctx, l)
+	if err != nil {
+		return session{}, nil, err
+	}
+	d.sessions.begin(one, held, who)
+	return held, who, nil
+}
+
+// initialize begins a session and reads who the server is.
+func (d *Dialer) initialize(ctx context.Context, l *line) (session, *canonical.Description, error) {
+	wire, err := d.encode(&canonical.DescribeRequest{}, canonical.OpDescribe, mcp.Legacy)
+	if err != nil {
+		return session{}, nil, err
+	}
+	response, err := l.post(ctx, wire, session{})
+	if err != nil {
+		return session{}, nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := l.read(ctx, response, requestID(wire.Body))
+	if err != nil {
+		return session{}, nil, err
+	}
+	description, err := d.description(l, body, mcp.Legacy)
+	if err != nil {
+		return session{}, nil, err
+	}
+	if len(description.Versions) != 1 || !slices.Contains(olderVersions[:], description.Versions[0]) {
+		return session{}, nil, l.bad("it speaks no revision that is spoken here")
+	}
+	s := session{id: response.Header.Get(headerSession), version: description.Versions[0]}
+	return s, description, d.initialized(ctx, l, s)
+}
+
+// initialized ends the handshake.
+func (d *Dialer) initialized(ctx context.Context, l *line, s session) error {
+	wire := translators.Wire{Body: []byte(`{"jsonrpc":"2.0","method":"` + mcp.MethodInitialized + `"}`)}
+	response, err := l.post(ctx, wire, s)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode >= http.StatusMultipleChoices {
+		return l.bad("it does not take the end of the handshake")
+	}
+	return nil
+}
+
+// Close ends the sessions at their servers, as far as that can be done within
+// two seconds. The dialer can still be used and then begins new ones.
+func (d *Dialer) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
+	for key, s := range d.sessions.drain() {
+		request, err := http.NewRequestWithContext(ctx, http.MethodDelete, key.url, http.NoBody)
+		if err != nil {
+			continue
+		}
+		s.mark(request.Header)
+		if response, err := d.deps.Client.DoAs(request, key.server); err == nil {
+			_ = response.Body.Close()
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package matrix_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// side is one protocol in one version.
+type side struct {
+	name, version string
+	codec         translators.Translator
+}
+
+func sides() []side {
+	a, m := a2a.New(translators.Config{}), mcp.New(translators.Config{})
+	return []side{
+		{"a2a@1.0", "1.0", a},
+		{"mcp@2026-07-28", mcp.Modern, m},
+		{"mcp@2025-11-25", mcp.Legacy, m},
+	}
+}
+
+// lossFile is the table of declared losses: from, to, case, loss.
+const lossFile = "losses.txt"
+
+// updateEnv, when set, writes the table anew; the diff is then for a person to judge.
+const updateEnv = "AEPB_UPDATE_LOSSES"
+
+const lossHead = `# What each pair of protocols loses, case by case: from, to, case, code, fate, place.
+# "carried" comes home again, "dropped" does not. The test fails on a line too many as on one too few.
+`
+
+// TestMatrix runs every case of every side to every other side and home.
+func TestMatrix(t *testing.T) {
+	t.Parallel()
+	var got []string
+	for _, from := range sides() {
+		for _, to := range sides() {
+			if from.name == to.name {
+				continue
+			}
+			for _, c := range cases(from) {
+				t.Run(from.name+" "+to.name+" "+c.name, func(t *testing.T) {
+					for _, loss := range travel(t, from, to, c) {
+						got = append(got, strings.Join([]string{from.name, to.name, c.name, loss}, " "))
+					}
+				})
+			}
+		}
+	}
+	sort.Strings(got)
+	if os.Getenv(updateEnv) != "" {
+		text := lossHead + strings.Join(got, "\n") + "\n"
+		if err := os.WriteFile(lossFile, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := declared(t)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the losses are not those of %s (-declared +happened):\n%s", lossFile, diff)
+	}
+}
+
+// travel carries one message there and back. It answers with the losses of the
+// way there; the way back may lose nothing more.
+func travel(t *testing.T, from, to side, c testCase) []string {
+	t.Helper()
+	w := translators.Wire{Version: from.version, Body: []byte(c.body), Re: c.re}
+	m, err := from.codec.Decode(w)
+	if err != nil {
+		t.Fatalf("Decode: %v", err)
+	}
+	stamp(m)
+	there, losses, err := to.codec.Encode(m, translators.Target{Version: to.version, Capability: c.capability})
+	if err != nil {
+		t.Fatalf("Encode: %v", err)
+	}
+	there.Re = c.re
+	back, err := to.codec.Decode(there)
+	if err != nil {
+		t.Fatalf("Decode there: %v\n%s", err, there.Body)
+	}
+	unstamp(back)
+	target := translators.Target{Version: from.version}
+	if from.codec.Info().Binding == mcp.Binding {
+		target.Capability = c.capability // a call names its tool; a turn that named none must not begin to
+	}
+	home, more, err := from.codec.Encode(back, target)
+	if err != nil {
+		t.Fatalf("Encode home: %v\n%s", err, there.Body)
+	}
+	dropped := slices.DeleteFunc(slices.Concat(losses, more), func(l canonical.Loss) bool { return l.Fate == canonical.Carried })
+	if len(dropped) == 0 {
+		if diff := cmp.Diff(value(t, c.body), withoutCarriage(value(t, string(home.Body)))); diff != "" {
+			t.Errorf("what comes home differs (-left +home):\n%s\nthere: %s", diff, there.Body)
+		}
+	}
+	var out []string
+	for _, loss := range slices.Concat(m.Losses, losses) {
+		out = append(out, loss.String())
+	}
+	return out
+}
+
+// stamp gives a message what the roof mints before it is encoded.
+func stamp(m *canonical.Message) {
+	if m.Correlation.MessageID == "" && m.Op == canonical.OpInvoke && m.Phase == canonical.PhaseRequest {
+		m.Correlation.MessageID = stamped
+	}
+	if result, ok := m.Body.(*canonical.Result); ok && result.Output != nil {
+		m.Conversation = canonical.Conversation{ContextID: stamped, TaskID: stamped}
+	}
+}
+
+const stamped = "stamped-by-the-roof"
+
+// unstamp takes it away again: the way home is the same message's, not a new one's.
+func unstamp(m *canonical.Message) {
+	if m.Correlation.MessageID == stamped {
+		m.Correlation.MessageID = ""
+		if invoke, ok := m.Body.(*canonical.Invoke); ok {
+			invoke.Turn.ID = ""
+		}
+	}
+	if m.Conversation.TaskID == stamped {
+		m.Conversation = canonical.Conversation{}
+	}
+}
+
+// value is a JSON value with its numbers digit for digit.
+func value(t *testing.T, text string) any {
+	t.Helper()
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// withoutCarriage takes out what the way over another protocol added to an MCP
+// request's _meta: that it was a turn there is no part of the call.
+func withoutCarriage(v any) any {
+	at := v
+	for _, name := range []string{"params", "_meta"} {
+		object, _ := at.(map[string]any)
+		at = object[name]
+	}
+	if meta, ok := at.(map[string]any); ok {
+		delete(meta, "aepb.gateway/ext")
+	}
+	return v
+}
+
+func declared(t *testing.T) []string {
+	t.Helper()
+	file, err := os.Open(lossFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	var lines []string
+	for in := bufio.NewScanner(file); in.Scan(); {
+		line := strings.TrimSpace(in.Text())
+		if line != "" && !strings.HasPrefix(line, "#") {
+			lines = append(lines, line)
+		}
+	}
+	if !sort.StringsAreSorted(lines) {
+		t.Error(fmt.Errorf("%s is not sorted", lossFile))
+	}
+	return lines
+}
