@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
@@ -17,6 +18,8 @@ const (
 	headerMethod  = "Mcp-Method"
 	headerName    = "Mcp-Name"
 	headerParam   = "Mcp-Param-"
+
+	annotation = "x-mcp-header" // in a tool's schema
 )
 
 // The _meta keys that the protocol itself defines.
@@ -115,7 +118,7 @@ func header(m *canonical.Message, version, method, name string) http.Header {
 // with x-mcp-header (2026-07-28, Streamable HTTP). Only strings, booleans and
 // integers that every JSON reader holds exactly can be mirrored.
 func paramHeaders(h http.Header, schema, args json.RawMessage) {
-	if len(schema) == 0 || schema[0] != '{' || len(args) == 0 || args[0] != '{' {
+	if len(schema) == 0 || schema[0] != '{' || len(args) == 0 || args[0] != '{' || !annotated(schema) {
 		return
 	}
 	properties := rawjson.Parse(schema, "").RawObject("properties")
@@ -129,13 +132,19 @@ func paramHeaders(h http.Header, schema, args json.RawMessage) {
 			continue
 		}
 		declared := rawjson.Parse(property.Value, "")
-		if name, ok := declared.String("x-mcp-header"); ok && isToken(name) {
+		if name, ok := declared.String(annotation); ok && isToken(name) {
 			if text, ok := primitive(value); ok {
 				h.Set(headerParam+name, EncodeHeaderValue(text))
 			}
 		}
 		paramHeaders(h, property.Value, value)
 	}
+}
+
+// annotated is the cheap answer for the many schemas that mark nothing. An
+// escape may hide the name.
+func annotated(schema json.RawMessage) bool {
+	return bytes.Contains(schema, []byte(annotation)) || bytes.IndexByte(schema, '\\') >= 0
 }
 
 func primitive(value json.RawMessage) (string, bool) {

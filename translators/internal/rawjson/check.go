@@ -20,14 +20,19 @@ func Check(data []byte, size, depth int) error {
 	if tooDeep(data, depth) {
 		return &translators.MalformedError{Reason: "nested deeper than " + strconv.Itoa(depth) + " levels"}
 	}
+	if jsontext.Value(data).IsValid() {
+		return nil
+	}
+	return reason(data)
+}
+
+// reason finds out what is wrong with a value. Only refusals pay for it.
+func reason(data []byte) error {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(data))
 	if _, err := dec.ReadValue(); err != nil {
 		return syntax(err)
 	}
-	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return &translators.MalformedError{Reason: "data after the JSON value", Syntax: true}
-	}
-	return nil
+	return &translators.MalformedError{Reason: "data after the JSON value", Syntax: true}
 }
 
 func syntax(err error) error {

@@ -26,29 +26,34 @@ type Object struct {
 }
 
 // Parse reads the members of data, which must have passed Check as part of a
-// larger value or on its own. path is where the object stands, for errors.
+// larger value or on its own. path is where the object stands, for errors. The
+// values are slices of data: neither may be changed.
 func Parse(data []byte, path string) *Object {
 	o := &Object{path: path}
-	dec := jsontext.NewDecoder(bytes.NewBuffer(data))
-	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '{' {
+	if i := space(data, 0); i >= len(data) || data[i] != '{' {
 		o.fail("", "not an object")
 		return o
 	}
-	for dec.PeekKind() == '"' {
-		tok, err := dec.ReadToken()
-		if err != nil {
-			o.fail("", "not valid JSON")
-			return o
+	whole := items(data, '{', '}', func(i int) int {
+		if data[i] != '"' {
+			return -1
 		}
-		name := tok.String()
-		value, err := dec.ReadValue()
-		if err != nil {
-			o.fail(name, "not valid JSON")
-			return o
+		end := text(data, i)
+		if end < 0 {
+			return -1
 		}
-		o.members = append(o.members, Member{Name: name, Value: bytes.Clone(value)})
-	}
-	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '}' {
+		name, ok := Unquote(slice(data, i, end))
+		if i = space(data, end); !ok || i >= len(data) || data[i] != ':' {
+			return -1
+		}
+		i = space(data, i+1)
+		end = value(data, i)
+		if end > 0 {
+			o.members = append(o.members, Member{Name: name, Value: slice(data, i, end)})
+		}
+		return end
+	})
+	if !whole {
 		o.fail("", "not valid JSON")
 	}
 	return o
@@ -235,27 +240,26 @@ func (o *Object) Rest() json.RawMessage {
 // Members returns what was not taken.
 func (o *Object) Members() []Member { return o.members }
 
-// Elements splits an array that has passed Check.
+// Elements splits an array that has passed Check into slices of raw.
 func Elements(raw json.RawMessage) ([]json.RawMessage, bool) {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(raw))
-	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '[' {
-		return nil, false
-	}
 	elements := []json.RawMessage{}
-	for dec.PeekKind() != ']' {
-		value, err := dec.ReadValue()
-		if err != nil {
-			return nil, false
+	ok := items(raw, '[', ']', func(i int) int {
+		end := value(raw, i)
+		if end > 0 {
+			elements = append(elements, slice(raw, i, end))
 		}
-		elements = append(elements, json.RawMessage(bytes.Clone(value)))
-	}
-	return elements, true
+		return end
+	})
+	return elements, ok
 }
 
 // Unquote decodes a JSON string.
 func Unquote(raw json.RawMessage) (string, bool) {
-	if len(raw) < 2 || raw[0] != '"' {
+	if len(raw) < 2 || raw[0] != '"' || raw[len(raw)-1] != '"' {
 		return "", false
+	}
+	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 {
+		return string(inner), true
 	}
 	text, err := jsontext.AppendUnquote(nil, raw)
 	return string(text), err == nil

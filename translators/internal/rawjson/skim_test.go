@@ -1,0 +1,73 @@
+package rawjson_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// FuzzParse holds the skimmer to the tokenizer: for checked input both see the
+// same members, and unchecked input never panics.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `{"a":1}`, ` { "a" : [ 1 , {"b":"]}"} ] , "\u0062":"x\"y" } `, `{"a":{"b":[[]]},"c":null}`,
+		`{"a"`, `{"a":}`, `{"a":1,}`, `{,}`, `{"a":1}}`, `{"a":[1}`, `{"a":"\`, `[`, `[1,2,"3"]`, `[]`, ` [ ] `, `{"":""}`, `"x"`, `1`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		o := rawjson.Parse(data, "")
+		elements, isArray := rawjson.Elements(data)
+		if rawjson.Check(data, 1<<16, 128) != nil {
+			return
+		}
+		var members map[string]json.RawMessage
+		if json.Unmarshal(data, &members) == nil && members != nil {
+			if o.Err() != nil || len(o.Members()) != len(members) {
+				t.Fatalf("%q: %d members, want %d (%v)", data, len(o.Members()), len(members), o.Err())
+			}
+			for _, m := range o.Members() {
+				if !bytes.Equal(m.Value, bytes.TrimSpace(members[m.Name])) {
+					t.Errorf("%q: member %q is %q, want %q", data, m.Name, m.Value, members[m.Name])
+				}
+			}
+		} else if o.Err() == nil {
+			t.Errorf("%q is taken for an object", data)
+		}
+		var list []json.RawMessage
+		if json.Unmarshal(data, &list) == nil && list != nil {
+			if !isArray || len(elements) != len(list) {
+				t.Fatalf("%q: %d elements, want %d", data, len(elements), len(list))
+			}
+			for i := range list {
+				if !bytes.Equal(elements[i], bytes.TrimSpace(list[i])) {
+					t.Errorf("%q: element %d is %q, want %q", data, i, elements[i], list[i])
+				}
+			}
+		} else if isArray {
+			t.Errorf("%q is taken for an array", data)
+		}
+	})
+}
+
+// BenchmarkParse is one level of a message of 16 KB.
+func BenchmarkParse(b *testing.B) {
+	var body bytes.Buffer
+	body.WriteString(`{"jsonrpc":"2.0","params":{"list":[`)
+	for i := range 500 {
+		if i > 0 {
+			body.WriteByte(',')
+		}
+		body.WriteString(`{"text":"some \"text\" here"}`)
+	}
+	body.WriteString(`]}}`)
+	b.SetBytes(int64(body.Len()))
+	b.ReportAllocs()
+	for b.Loop() {
+		if rawjson.Parse(body.Bytes(), "").Err() != nil {
+			b.Fatal("not an object")
+		}
+	}
+}
