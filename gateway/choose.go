@@ -25,19 +25,32 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 	if !ok {
 		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(x.dest.Info().Binding)}
 	}
-	if x.call.ToVersion != "" {
-		listed.Version = x.call.ToVersion
-	}
 	description, endpoint, err := g.Directory.Describe(ctx, x.agent, listed, x.call.Caller.ID)
 	if err != nil {
 		return err
 	}
-	x.endpoint = endpoint
-	if x.source.Info().Binding == x.dest.Info().Binding {
-		return nil // a relay: the caller and the agent agree about names already
+	if x.endpoint, err = asked(endpoint, x.call, description, listed.Version); err != nil {
+		return err
+	}
+	if x.relay() {
+		return nil // the caller and the agent agree about names already
 	}
 	x.chosen, err = capability(x.source, description, x.message)
 	return err
+}
+
+// asked is the endpoint in the version that the caller asked for, if any: one
+// that the agent speaks and that its operator did not rule out (R8).
+func asked(e transport.Endpoint, call transport.Call, d *canonical.Description, fixed string) (transport.Endpoint, error) {
+	version := call.ToVersion
+	if version == "" || version == e.Version {
+		return e, nil
+	}
+	if fixed != "" || !slices.Contains(d.Versions, version) {
+		return e, &problem.NoPathError{From: string(call.Wire.Binding), To: string(e.Binding), Detail: "unsupported_version"}
+	}
+	e.Version = version
+	return e, nil
 }
 
 // capability finds what the message names: a call's name, the skill that its
@@ -123,9 +136,13 @@ func conversation(x *exchange, contextID string) string {
 }
 
 // stampRequest gives a message bound for an agent what only the roof can mint:
-// its id on the wire is the id of the ECT that testifies to it.
-func stampRequest(m *canonical.Message, id ect.ID) {
+// its id on the wire is the id of the ECT that testifies to it. A relay within
+// one protocol has every other id that it needs.
+func stampRequest(m *canonical.Message, id ect.ID, relay bool) {
 	m.Correlation.WireID = json.RawMessage(`"` + string(id) + `"`)
+	if relay {
+		return
+	}
 	if m.Correlation.MessageID == "" {
 		m.Correlation.MessageID = string(id)
 	}
@@ -138,6 +155,10 @@ func stampRequest(m *canonical.Message, id ect.ID) {
 // to results that came without: an A2A task must have both.
 func (g *Gateway) stampReply(x *exchange, m *canonical.Message) {
 	m.Correlation.WireID = x.wireID
+	if x.relay() {
+		x.replyContext = m.Conversation.ContextID
+		return
+	}
 	if m.Conversation.ContextID == "" {
 		m.Conversation.ContextID = x.message.Conversation.ContextID
 	}

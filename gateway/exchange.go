@@ -37,6 +37,9 @@ type exchange struct {
 	replyContext       string // the dialogue that the reply belongs to
 }
 
+// relay: both sides speak one protocol.
+func (x *exchange) relay() bool { return x.source.Info().Binding == x.dest.Info().Binding }
+
 // Exchange carries one message to its destination and the reply back.
 func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer transport.Answer, err error) {
 	x := &exchange{call: call, began: g.Now()}
@@ -90,7 +93,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 	}
 	g.lineage(ctx, x)
 	id := ect.ID(g.NewID())
-	stampRequest(message, id)
+	stampRequest(message, id, x.relay())
 	wire, receipt, err := g.leg(ctx, x, leg{
 		name: legRequest, id: id, message: message, from: x.call.Wire.Body,
 		encoder: x.dest, target: translators.Target{Version: x.endpoint.Version, Capability: x.chosen},

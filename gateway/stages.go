@@ -83,6 +83,9 @@ func (g *Gateway) protocols(x *exchange) error {
 	if x.dest, ok = g.Registry.Translator(to); !ok && (to != "" || x.call.Agent == "") {
 		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(to)}
 	}
+	if v := x.call.ToVersion; v != "" && x.dest != nil && !slices.Contains(x.dest.Info().Versions, v) {
+		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(to), Detail: "unsupported_version"}
+	}
 	return nil
 }
 

@@ -1,0 +1,39 @@
+package gateway_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/policy"
+)
+
+// BenchmarkExchange is the road without network: one ECT verified, two signed,
+// two translations.
+func BenchmarkExchange(b *testing.B) {
+	bed := newBed(b, gateway.Settings{}, policy.Rules{Open: true})
+	const batch = 512
+	for b.Loop() {
+		b.StopTimer()
+		calls := make([]string, 0, batch)
+		signer := bed.caller.Signer(b, nil)
+		for range batch {
+			token, err := signer.Sign(ect.Claims{
+				Audience: []string{string(bed.self.ID)}, Workflow: string(ect.NewID()), Act: "send_task", OutputHash: ect.Hash([]byte(addBody)),
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			calls = append(calls, token.Compact())
+		}
+		bed.now = time.Now().Add(time.Duration(b.N) * time.Millisecond)
+		b.StartTimer()
+		for _, token := range calls {
+			if _, err := bed.Exchange(b.Context(), bed.call(addBody, token)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/exchange")
+}
