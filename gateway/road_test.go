@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -120,7 +119,7 @@ func newBed(t testing.TB, settings gateway.Settings, rules policy.Rules) *bed {
 		}
 	}
 	clock := func() time.Time { return b.now }
-	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
+	logger := slog.New(slog.DiscardHandler)
 	memory, err := state.New(state.Config{}, state.Deps{Now: clock})
 	must(err)
 	b.memory = memory

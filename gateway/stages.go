@@ -106,8 +106,7 @@ func (g *Gateway) verify(ctx context.Context, x *exchange) (answer transport.Ans
 			check.Purpose, check.Body = ect.Source, body
 		}
 		v, err := g.Verifier.Verify(ctx, s.compact, check)
-		var replayed *ect.ReplayedError
-		if errors.As(err, &replayed) {
+		if replayed, ok := errors.AsType[*ect.ReplayedError](err); ok {
 			return g.repeat(ctx, replayed.Key)
 		}
 		if err != nil {
@@ -216,8 +215,7 @@ func (g *Gateway) keep(ctx context.Context, x *exchange) error {
 // recording says what a failure to keep evidence means: a jti that is taken is
 // the sender's fault, all else is trouble of the store.
 func recording(err error) error {
-	var conflict *ect.ConflictError
-	if errors.As(err, &conflict) {
+	if conflict, ok := errors.AsType[*ect.ConflictError](err); ok {
 		return conflict
 	}
 	return &problem.RecordingError{Err: err}
@@ -244,8 +242,7 @@ func (g *Gateway) permit(x *exchange) error {
 	if x.call.Agent != "" && x.agent.Name == "" && !errors.Is(err, ect.ErrRequired) {
 		return g.unknown(x)
 	}
-	var denied *policy.Denied
-	if errors.As(err, &denied) {
+	if denied, ok := errors.AsType[*policy.Denied](err); ok {
 		g.Metrics.Denied(denied.Constraint)
 	}
 	x.permit = permit

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -200,10 +202,8 @@ func (s settings) baseURL(r *http.Request) string {
 	if h, _, err := net.SplitHostPort(r.Host); err == nil {
 		name = h
 	}
-	for _, host := range s.hosts {
-		if name == host {
-			return "https://" + r.Host
-		}
+	if slices.Contains(s.hosts, strings.Trim(name, "[]")) {
+		return "https://" + r.Host
 	}
 	return s.publicURL
 }

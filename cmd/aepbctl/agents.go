@@ -69,14 +69,14 @@ func agentsList(t *target) *cobra.Command {
 }
 
 func (t *target) fetch(cmd *cobra.Command, path string, into any) error {
-	response, body, err := t.operate(cmd.Context(), http.MethodGet, path, nil)
+	got, err := t.operate(cmd.Context(), http.MethodGet, path, nil)
 	if err != nil {
 		return err
 	}
-	if response.StatusCode != http.StatusOK {
-		return refusal(response, body)
+	if got.status != http.StatusOK {
+		return got.refusal()
 	}
-	return json.Unmarshal(body, into)
+	return json.Unmarshal(got.body, into)
 }
 
 func agentsAdd(t *target) *cobra.Command {
@@ -115,18 +115,18 @@ func (t *target) add(cmd *cobra.Command, a agent) error {
 	if err != nil {
 		return err
 	}
-	response, answer, err := t.operate(cmd.Context(), http.MethodPost, "/agents", body)
+	got, err := t.operate(cmd.Context(), http.MethodPost, "/agents", body)
 	if err != nil {
 		return err
 	}
-	if response.StatusCode != http.StatusCreated {
-		return refusal(response, answer)
+	if got.status != http.StatusCreated {
+		return got.refusal()
 	}
 	base, err := t.base(t.gateway, "public")
 	if err != nil {
 		return err
 	}
-	return t.show(cmd, json.RawMessage(answer), func(w io.Writer) error {
+	return t.show(cmd, json.RawMessage(got.body), func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "%s is listed; reach it as\n  an A2A agent  %[2]s/agents/%[1]s/a2a\n  an MCP server %[2]s/agents/%[1]s/mcp\n", a.Name, base)
 		return err
 	})
@@ -136,12 +136,12 @@ func agentsRemove(t *target) *cobra.Command {
 	return &cobra.Command{
 		Use: "remove NAME", Short: "Take one out", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			response, body, err := t.operate(cmd.Context(), http.MethodDelete, "/agents/"+url.PathEscape(args[0]), nil)
+			got, err := t.operate(cmd.Context(), http.MethodDelete, "/agents/"+url.PathEscape(args[0]), nil)
 			if err != nil {
 				return err
 			}
-			if response.StatusCode != http.StatusNoContent {
-				return refusal(response, body)
+			if got.status != http.StatusNoContent {
+				return got.refusal()
 			}
 			return nil
 		},

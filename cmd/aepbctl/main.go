@@ -32,7 +32,7 @@ func main() {
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	started := false
-	root := command(&started)
+	root := command(&started) //nolint:contextcheck // cobra hands the context to the commands
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

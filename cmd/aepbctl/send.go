@@ -71,11 +71,11 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 		query.Set("to", s.to)
 	}
 	header := http.Header{"Content-Type": {"application/json"}, ect.HeaderName: {token.Compact()}}
-	response, reply, err := t.call(cmd.Context(), http.MethodPost, base+"/aepb/translate?"+query.Encode(), header, body)
+	got, err := t.call(cmd.Context(), http.MethodPost, base+"/aepb/translate?"+query.Encode(), header, body)
 	if err != nil {
 		return err
 	}
-	evidence, err := ect.ParseHeader(response.Header.Values(ect.HeaderName), ect.Limits{})
+	evidence, err := ect.ParseHeader(got.header.Values(ect.HeaderName), ect.Limits{})
 	if err != nil {
 		return err
 	}
@@ -83,25 +83,25 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 	if err != nil {
 		return err
 	}
-	if response.StatusCode != http.StatusOK {
-		_ = t.show(cmd, delivery{Reply: asJSON(reply), ECTs: views}, func(w io.Writer) error { return printChain(w, views) })
-		return refusal(response, reply)
+	if got.status != http.StatusOK {
+		_ = t.show(cmd, delivery{Reply: asJSON(got.body), ECTs: views}, func(w io.Writer) error { return printChain(w, views) })
+		return got.refusal()
 	}
-	d := delivery{Reply: asJSON(reply), Losses: losses(views), ECTs: views}
+	d := delivery{Reply: asJSON(got.body), Losses: losses(views), ECTs: views}
 	return t.show(cmd, d, d.print)
 }
 
 // source mints the ECT of the message that we are about to send: it is ours,
 // and its out_hash is the hash of these very octets (R4).
 func (t *target) source(cmd *cobra.Command, base string, body []byte) (ect.Token, error) {
-	response, document, err := t.call(cmd.Context(), http.MethodGet, base+"/.well-known/aepb/gateway", nil, nil)
+	got, err := t.call(cmd.Context(), http.MethodGet, base+"/.well-known/aepb/gateway", nil, nil)
 	if err != nil {
 		return ect.Token{}, err
 	}
 	var gateway struct {
 		ID string `json:"gateway_id"`
 	}
-	if response.StatusCode != http.StatusOK || json.Unmarshal(document, &gateway) != nil || gateway.ID == "" {
+	if got.status != http.StatusOK || json.Unmarshal(got.body, &gateway) != nil || gateway.ID == "" {
 		return ect.Token{}, errors.New("there is no AEPB gateway at " + base)
 	}
 	signer, err := t.signer()

@@ -94,37 +94,44 @@ func (t *target) base(flag, member string) (string, error) {
 	return known[member], nil
 }
 
+// answer is an HTTP response, read to its end.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
 // call sends one request and reads a bounded answer.
-func (t *target) call(ctx context.Context, method, url string, header http.Header, body []byte) (*http.Response, []byte, error) {
+func (t *target) call(ctx context.Context, method, url string, header http.Header, body []byte) (answer, error) {
 	client, err := t.client()
 	if err != nil {
-		return nil, nil, err
+		return answer{}, err
 	}
 	defer client.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
-		return nil, nil, err
+		return answer{}, err
 	}
 	if header != nil {
 		request.Header = header
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, nil, err
+		return answer{}, err
 	}
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxReply))
-	return response, data, errors.Join(err, response.Body.Close())
+	return answer{response.StatusCode, response.Header, data}, errors.Join(err, response.Body.Close())
 }
 
 // operate calls the admin API.
-func (t *target) operate(ctx context.Context, method, path string, body []byte) (*http.Response, []byte, error) {
+func (t *target) operate(ctx context.Context, method, path string, body []byte) (answer, error) {
 	base, err := t.base(t.admin, "admin")
 	if err != nil {
-		return nil, nil, err
+		return answer{}, err
 	}
 	token, err := os.ReadFile(filepath.Join(t.dir, "admin-token"))
 	if err != nil {
-		return nil, nil, err
+		return answer{}, err
 	}
 	header := http.Header{"Authorization": {"Bearer " + strings.TrimSpace(string(token))}}
 	if body != nil {
@@ -134,12 +141,12 @@ func (t *target) operate(ctx context.Context, method, path string, body []byte) 
 }
 
 // refusal turns an error answer into one line.
-func refusal(response *http.Response, body []byte) error {
+func (a answer) refusal() error {
 	var p struct{ Title, Code, Detail string }
-	if json.Unmarshal(body, &p) == nil && p.Code != "" {
-		return fmt.Errorf("%s: %s (HTTP %d)", p.Code, p.Detail, response.StatusCode)
+	if json.Unmarshal(a.body, &p) == nil && p.Code != "" {
+		return fmt.Errorf("%s: %s (HTTP %d)", p.Code, p.Detail, a.status)
 	}
-	return fmt.Errorf("the gateway answered HTTP %d", response.StatusCode)
+	return fmt.Errorf("the gateway answered HTTP %d", a.status)
 }
 
 // show prints a value as the user asked for it.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -41,7 +42,7 @@ type road struct {
 func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
 	r.call = call
 	if r.panics {
-		panic("a secret in a panic") //nolint:forbidigo // what a handler must survive
+		panic("a secret in a panic") // what a handler must survive
 	}
 	return r.answer, r.err
 }
@@ -83,9 +84,7 @@ func newSurface(t *testing.T, anonymous ect.Identity) *surface {
 func (s *surface) do(method, target, body string, as *ecttest.Party, header http.Header) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
 	r.RemoteAddr = "192.0.2.7:1234"
-	for name, values := range header {
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, header)
 	r.TLS = &tls.ConnectionState{HandshakeComplete: true}
 	if as != nil {
 		r.TLS.PeerCertificates = []*x509.Certificate{as.Chain[0]}
@@ -207,7 +206,8 @@ func TestRefusals(t *testing.T) {
 		"garbage for an ECT": {"POST", "/aepb/translate?from=a2a-v1&to=mcp-v1", "{}", caller, http.Header{"Content-Type": {"application/json"}, "Execution-Context": {"!"}}, 400, "ect_invalid"},
 		"too many ECTs": {
 			"POST", "/aepb/translate?from=a2a-v1&to=mcp-v1", "{}", caller,
-			http.Header{"Content-Type": {"application/json"}, "Execution-Context": {manyTokens(33)}}, 431, "ect_invalid",
+			http.Header{"Content-Type": {"application/json"}, "Execution-Context": {manyTokens(33)}},
+			431, "ect_invalid",
 		},
 		"GET translate":       {"GET", "/aepb/translate", "", caller, nil, 405, "not_found"},
 		"nowhere":             {"GET", "/nowhere", "", nil, nil, 404, "not_found"},

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -32,9 +33,7 @@ func (t translate) serve(c *gin.Context) {
 		problem.Write(c.Writer, c.Request, err)
 		return
 	}
-	for name, values := range answer.Wire.Header {
-		c.Writer.Header()[name] = values
-	}
+	maps.Copy(c.Writer.Header(), answer.Wire.Header)
 	c.Data(http.StatusOK, answer.Wire.Media, answer.Wire.Body)
 }
 
@@ -49,7 +48,7 @@ func (t translate) read(c *gin.Context) (transport.Call, error) {
 	if fromVersion != "" && !slices.Contains(info.Versions, fromVersion) {
 		return transport.Call{}, &problem.NoPathError{From: from, To: to, Detail: "unsupported_version"}
 	}
-	if !slices.Contains(info.Media, mediaType(c.Request)) {
+	if !slices.Contains(info.Media, mediaType(c.Request)) || c.GetHeader("Content-Encoding") != "" {
 		return transport.Call{}, &problem.MediaTypeError{Want: info.Media}
 	}
 	evidence, err := ect.ParseHeader(c.Request.Header.Values(ect.HeaderName), ect.Limits{})
