@@ -19,8 +19,8 @@ import (
 const maxDescription = 256
 
 // fail is what every failure after step 5 leaves behind: an
-// aepb:translate_error ECT (AEPB, Translation Failure Handling). It returns
-// the evidence to hand to the caller beside the error.
+// aepb:translate_error ECT (AEPB, Translation Failure Handling; at a CPAT
+// endpoint too, since CPAT registers no act for it, R10). It returns the evidence to hand to the caller beside the error.
 func (g *Gateway) fail(ctx context.Context, x *exchange, answer transport.Answer, cause error) transport.Answer {
 	if !x.admitted {
 		return answer
@@ -28,6 +28,7 @@ func (g *Gateway) fail(ctx context.Context, x *exchange, answer transport.Answer
 	ctx = context.WithoutCancel(ctx) // the caller may be gone; the evidence must not be
 	p := problem.From(cause)
 	ext := g.commonExt(x)
+	ext.SetString(ect.ExtGatewayID, string(g.Self()))
 	ext.SetString(ect.ExtSourceProtocol, string(x.call.Wire.Binding))
 	ext.SetString(ect.ExtDestProtocol, string(destination(x)))
 	ext.SetString(ect.ExtError, p.ECTError)

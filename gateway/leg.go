@@ -45,10 +45,11 @@ func (g *Gateway) leg(ctx context.Context, x *exchange, l leg) (translators.Wire
 	if err := x.permit.Judge(judged(losses)); err != nil {
 		return translators.Wire{}, ect.Receipt{}, err
 	}
+	words := wordsOf(x.call.Entrance)
 	token, err := g.Signer.Sign(ect.Claims{
-		ID: l.id, Act: ect.ActTranslate, Audience: l.audience, Workflow: x.workflow, Parents: l.parents,
+		ID: l.id, Act: words.act, Audience: l.audience, Workflow: x.workflow, Parents: l.parents,
 		InputHash: ect.Hash(l.from), OutputHash: ect.Hash(wire.Body),
-		Ext: g.translationExt(x, l, losses),
+		Ext: g.translationExt(x, words, l, losses),
 	})
 	if err != nil {
 		return translators.Wire{}, ect.Receipt{}, err
@@ -57,7 +58,7 @@ func (g *Gateway) leg(ctx context.Context, x *exchange, l leg) (translators.Wire
 	if err != nil {
 		return translators.Wire{}, ect.Receipt{}, &problem.RecordingError{Err: err}
 	}
-	g.Metrics.Issued(string(ect.ActTranslate), ect.L2)
+	g.Metrics.Issued(string(words.act), ect.L2)
 	if l.name == legRequest {
 		x.requestID = l.id
 	} else {
@@ -68,24 +69,41 @@ func (g *Gateway) leg(ctx context.Context, x *exchange, l leg) (translators.Wire
 	return wire, receipt, nil
 }
 
-// translationExt is the ext claim of a translation ECT (AEPB, Gateway as DAG
-// Node), plus what R1, R3 and R10 add.
-func (g *Gateway) translationExt(x *exchange, l leg, losses []canonical.Loss) ect.Ext {
+// words are the names of a translation ECT. They follow the endpoint that was
+// called (R10): AEPB, Gateway as DAG Node; CPAT, Translation ECT Claims.
+type words struct {
+	act                             ect.Act
+	source, dest, gateway, warnings string
+}
+
+func wordsOf(entrance transport.Entrance) words {
+	if entrance == transport.TranslateCPAT {
+		return words{
+			ect.ActCPATTranslate, ect.ExtCPATSourceProtocol, ect.ExtCPATDestProtocol,
+			ect.ExtCPATGatewayID, ect.ExtCPATWarnings,
+		}
+	}
+	return words{ect.ActTranslate, ect.ExtSourceProtocol, ect.ExtDestProtocol, ect.ExtGatewayID, ect.ExtWarnings}
+}
+
+// translationExt is the ext claim of a translation ECT, with what R1, R3 and
+// R10 add.
+func (g *Gateway) translationExt(x *exchange, words words, l leg, losses []canonical.Loss) ect.Ext {
 	warnings := make([]string, len(losses))
 	for i, loss := range losses {
 		warnings[i] = loss.String()
 	}
 	ext := g.commonExt(x)
-	ext.SetString(ect.ExtSourceProtocol, string(l.source))
-	ext.SetString(ect.ExtDestProtocol, string(l.dest))
+	ext.SetString(words.source, string(l.source))
+	ext.SetString(words.dest, string(l.dest))
+	ext.SetString(words.gateway, string(g.Self()))
 	ext.SetString(ect.ExtLeg, l.name)
-	ext.SetWarnings(warnings)
+	ext.SetList(words.warnings, warnings, ect.WarningsSize)
 	return ext
 }
 
 func (g *Gateway) commonExt(x *exchange) ect.Ext {
 	ext := ect.Ext{}
-	ext.SetString(ect.ExtGatewayID, string(g.Self()))
 	ext.SetString(ect.ExtAgentVersion, g.settings.Version)
 	ext.SetString(ect.ExtCaller, string(x.call.Caller.ID))
 	if len(x.evidence.sources) == 0 {

@@ -234,7 +234,7 @@ func (g *Gateway) permit(x *exchange) error {
 		destination = string(x.dest.Info().Binding)
 	}
 	permit, err := policy.Evaluate(policy.Request{
-		Caller: x.call.Caller.ID, Anonymous: x.call.Caller.Anonymous, Native: x.call.Entrance == transport.Native,
+		Caller: x.call.Caller.ID, Anonymous: x.call.Caller.Anonymous, Native: x.call.Entrance.Native(),
 		Agent: x.agent.Name, Rules: rules, Gateways: g.settings.Gateways, Operation: operationInvoke,
 		Source: string(x.source.Info().Binding), Dest: destination,
 		Evidence: x.evidence.sources, Path: x.evidence.path, Ancestry: x.evidence.ancestry, Self: g.Self(), Constraints: g.settings.Constraints,
@@ -252,7 +252,7 @@ func (g *Gateway) permit(x *exchange) error {
 // unknown is a destination that nobody listed: at a translate endpoint there
 // is then no path to it (R8).
 func (g *Gateway) unknown(x *exchange) error {
-	if x.call.Entrance == transport.Translate {
+	if !x.call.Entrance.Native() {
 		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(x.call.To), Detail: "unknown_agent"}
 	}
 	return &problem.UnknownAgentError{Agent: x.call.Agent}

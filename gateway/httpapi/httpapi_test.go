@@ -131,6 +131,25 @@ func TestCapabilityDocument(t *testing.T) {
 	}
 }
 
+func TestCPATDocuments(t *testing.T) {
+	t.Parallel()
+	s := newSurface(t, "")
+	for path, want := range map[string]string{
+		"/.well-known/cpat":         `"cpat_version":"1.0"`,
+		"/.well-known/cpat/gateway": `"translate_endpoint":"https://gw.example/cpat/translate"`,
+	} {
+		w := s.do(http.MethodGet, path, "", nil, nil)
+		if w.Code != 200 || !strings.Contains(w.Body.String(), want) || strings.Contains(w.Body.String(), "aepb") {
+			t.Errorf("%s: got %d %s", path, w.Code, w.Body)
+		}
+	}
+	caller := ecttest.NewParty(t, "spiffe://example.com/client")
+	w := s.do(http.MethodPost, "/cpat/translate?from=a2a-v1&to=mcp-v1", "{}", caller, jsonBody())
+	if w.Code != 200 || s.road.call.Entrance != transport.TranslateCPAT {
+		t.Errorf("translate: got %d, entrance %d", w.Code, s.road.call.Entrance)
+	}
+}
+
 func TestPairQueries(t *testing.T) {
 	t.Parallel()
 	s := newSurface(t, "")

@@ -45,10 +45,14 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	}
 	engine := surface(deps.Logger)
 	engine.Use(identify(deps.Anonymous))
-	w := wellKnown{deps}
-	engine.GET("/.well-known/aepb", w.document)
-	engine.GET("/.well-known/aepb/gateway", w.gateway)
-	engine.POST("/aepb/translate", authenticated, translate{deps}.serve)
+	for names, entrance := range map[names]transport.Entrance{
+		aepbNames(): transport.Translate, cpatNames(): transport.TranslateCPAT,
+	} {
+		w := wellKnown{deps, names}
+		engine.GET(names.wellKnown, w.document)
+		engine.GET(names.wellKnown+"/gateway", w.gateway)
+		engine.POST(names.translate, authenticated, translate{deps, entrance}.serve)
+	}
 	engine.GET("/ects/:jti", authenticated, evidence{deps}.token)
 	native(engine.Group("/agents/:agent", known), deps.Doors)
 	return engine, nil
@@ -76,11 +80,14 @@ func surface(logger *slog.Logger) *gin.Engine {
 	engine.HandleMethodNotAllowed = true
 	engine.UseRawPath = false
 	engine.Use(recovery(logger))
+	// An answer to HEAD has no body; unless its header is out, gin writes a text.
 	engine.NoRoute(func(c *gin.Context) {
 		problem.Write(c.Writer, c.Request, &problem.NotFoundError{What: "resource"})
+		c.Writer.WriteHeaderNow()
 	})
 	engine.NoMethod(func(c *gin.Context) {
 		problem.Write(c.Writer, c.Request, &problem.MethodError{Allow: c.Writer.Header().Get("Allow")})
+		c.Writer.WriteHeaderNow()
 	})
 	return engine
 }

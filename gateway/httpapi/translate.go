@@ -16,8 +16,11 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// translate is the translate endpoint (AEPB, Gateway Requirements item 2).
-type translate struct{ deps PublicDeps }
+// translate is a translate endpoint (AEPB and CPAT, Gateway Requirements item 2).
+type translate struct {
+	deps     PublicDeps
+	entrance transport.Entrance
+}
 
 func (t translate) serve(c *gin.Context) {
 	call, err := t.read(c)
@@ -61,7 +64,7 @@ func (t translate) read(c *gin.Context) (transport.Call, error) {
 	}
 	ctx := c.Request.Context()
 	return transport.Call{
-		Entrance: transport.Translate, Agent: c.Query("dest"),
+		Entrance: t.entrance, Agent: c.Query("dest"),
 		To: canonical.Binding(to), ToVersion: toVersion,
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Evidence: evidence,
 		Wire: translators.Wire{

@@ -16,15 +16,35 @@ import (
 // pair queries (AEPB, Capability Document Caching and Protocol Negotiation).
 const cacheFor = "max-age=3600"
 
-// capabilityDocument is AEPB, Capability Document Format.
+// names is one draft's vocabulary: both describe the same gateway.
+type names struct{ wellKnown, translate string }
+
+func aepbNames() names { return names{"/.well-known/aepb", "/aepb/translate"} }
+func cpatNames() names { return names{"/.well-known/cpat", "/cpat/translate"} }
+
+// versions is the member that says whose document it is.
+type versions struct {
+	AEPB string `json:"aepb_version,omitempty"`
+	CPAT string `json:"cpat_version,omitempty"`
+}
+
+func (n names) versions() versions {
+	if n == cpatNames() {
+		return versions{CPAT: "1.0"}
+	}
+	return versions{AEPB: "1.0"}
+}
+
+// capabilityDocument is AEPB, Capability Document Format, and CPAT, Protocol
+// Capability Advertisement, which has neither namespaces nor a life cycle.
 type capabilityDocument struct {
-	AEPBVersion         string          `json:"aepb_version"`
+	versions
 	AgentID             string          `json:"agent_id"`
 	Protocols           []protocolEntry `json:"protocols"`
 	TranslationGateways []string        `json:"translation_gateways"`
 	AssuranceLevel      string          `json:"ect_assurance_level"`
-	Namespaces          []string        `json:"ect_namespaces"`
-	Lifecycle           lifecycle       `json:"lifecycle"`
+	Namespaces          []string        `json:"ect_namespaces,omitempty"`
+	Lifecycle           *lifecycle      `json:"lifecycle,omitempty"`
 }
 
 type protocolEntry struct {
@@ -44,7 +64,7 @@ type lifecycle struct {
 }
 
 type gatewayDocument struct {
-	AEPBVersion       string     `json:"aepb_version"`
+	versions
 	GatewayID         string     `json:"gateway_id"`
 	TranslateEndpoint string     `json:"translate_endpoint"`
 	Pairs             []pairName `json:"pairs"`
@@ -55,16 +75,22 @@ type pairName struct {
 	To   string `json:"to"`
 }
 
-type wellKnown struct{ deps PublicDeps }
+type wellKnown struct {
+	deps  PublicDeps
+	names names
+}
 
 // document serves the gateway's own capability document: one protocol entry
 // per served source, at the translate endpoint (R10).
 func (w wellKnown) document(c *gin.Context) {
-	endpoint := w.deps.BaseURL(c.Request) + "/aepb/translate"
+	endpoint := w.deps.BaseURL(c.Request) + w.names.translate
 	doc := capabilityDocument{
-		AEPBVersion: "1.0", AgentID: string(w.deps.Self), TranslationGateways: []string{endpoint},
-		AssuranceLevel: "L2", Namespaces: []string{"aepb"},
-		Lifecycle: lifecycle{Status: "active", Version: w.deps.Version},
+		versions: w.names.versions(), AgentID: string(w.deps.Self),
+		TranslationGateways: []string{endpoint}, AssuranceLevel: "L2",
+	}
+	if w.names == aepbNames() {
+		doc.Namespaces = []string{"aepb"}
+		doc.Lifecycle = &lifecycle{Status: "active", Version: w.deps.Version}
 	}
 	for i, id := range w.deps.Registry.Bindings() {
 		t, _ := w.deps.Registry.Translator(id)
@@ -80,8 +106,8 @@ func (w wellKnown) document(c *gin.Context) {
 func (w wellKnown) gateway(c *gin.Context) {
 	from, to := c.Query("from"), c.Query("to")
 	doc := gatewayDocument{
-		AEPBVersion: "1.0", GatewayID: string(w.deps.Self),
-		TranslateEndpoint: w.deps.BaseURL(c.Request) + "/aepb/translate",
+		versions: w.names.versions(), GatewayID: string(w.deps.Self),
+		TranslateEndpoint: w.deps.BaseURL(c.Request) + w.names.translate,
 	}
 	if (from == "") != (to == "") {
 		problem.Write(c.Writer, c.Request, &problem.QueryError{Reason: "from and to go together"})

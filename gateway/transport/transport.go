@@ -20,7 +20,13 @@ const (
 	Native Entrance = iota
 	// Translate is the translate endpoint: the sender brings an ECT.
 	Translate
+	// TranslateCPAT is the translate endpoint under CPAT's names: the same road,
+	// but its evidence says cpat:translate (CPAT, Translation ECT Claims).
+	TranslateCPAT
 )
+
+// Native reports whether the sender may never have heard of AEPB.
+func (e Entrance) Native() bool { return e == Native }
 
 // Call is one inbound native message and what its door knows about it.
 type Call struct {

@@ -1,0 +1,51 @@
+package gateway_test
+
+import (
+	"testing"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy"
+)
+
+// At CPAT's endpoint the evidence speaks CPAT: its act, its keys, the wid of
+// the source and no other, absent where it is absent (CPAT, Translation ECT Claims).
+func TestCPATEvidence(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	for name, workflow := range map[string]string{"with a wid": string(ect.NewID()), "without": ""} {
+		token, err := b.caller.Signer(t, nil).Sign(ect.Claims{
+			Audience: []string{string(b.self.ID)}, Workflow: workflow, Act: "send_task", OutputHash: ect.Hash([]byte(addBody)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		call := b.call(addBody, token.Compact())
+		call.Entrance, call.To = transport.TranslateCPAT, "mcp-v1"
+		answer, err := b.Exchange(t.Context(), call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, compact := range answer.Evidence {
+			c := claims(t, compact)
+			gatewayID, _ := c.Ext.String(ect.ExtCPATGatewayID)
+			_, warnings := c.Ext.Strings(ect.ExtCPATWarnings)
+			if c.Act != ect.ActCPATTranslate || c.Workflow != workflow || gatewayID != string(b.self.ID) || !warnings {
+				t.Errorf("%s, leg %d: got %s wid %q gateway %q", name, i+1, c.Act, c.Workflow, gatewayID)
+			}
+			if c.Ext[ect.ExtGatewayID] != nil || c.Ext[ect.ExtWarnings] != nil || c.Ext[ect.ExtSourceProtocol] != nil {
+				t.Errorf("%s, leg %d: AEPB's keys stand there too", name, i+1)
+			}
+		}
+	}
+	call := b.translate(t, `{`)
+	call.Entrance = transport.TranslateCPAT
+	answer, err := b.Exchange(t.Context(), call)
+	if err == nil {
+		t.Fatal("malformed input was translated")
+	}
+	if last := claims(t, answer.Evidence[0]); last.Act != ect.ActTranslateError {
+		t.Errorf("failure: got %s", last.Act)
+	}
+}
