@@ -16,22 +16,23 @@ import (
 // exchange is one message on its way: what each step found out. A step reads
 // what earlier steps wrote and never calls one.
 type exchange struct {
-	call     transport.Call
-	began    time.Time
-	source   translators.Translator
-	dest     translators.Translator
-	evidence evidence
-	agent    directory.Agent // zero: translate only
-	endpoint transport.Endpoint
-	permit   policy.Permit
-	message  *canonical.Message    // the request as decoded
-	chosen   *canonical.Capability // what is called
-	wireID   json.RawMessage       // the caller's own id for its request
-	workflow string                // wid of everything that we sign here
-	parents  []ect.ID
-	issued   []string // our tokens, compact, oldest first
-	losses   []canonical.Loss
-	admitted bool // from here on every failure leaves evidence (architecture section 5)
+	call      transport.Call
+	began     time.Time
+	source    translators.Translator
+	dest      translators.Translator
+	evidence  evidence
+	agent     directory.Agent // zero: translate only
+	endpoint  transport.Endpoint
+	permit    policy.Permit
+	message   *canonical.Message    // the request as decoded
+	chosen    *canonical.Capability // what is called
+	wireID    json.RawMessage       // the caller's own id for its request
+	workflow  string                // wid of everything that we sign here
+	parents   []ect.ID
+	issued    []string // our tokens, compact, oldest first
+	issuedIDs []ect.ID // and their ids
+	losses    []canonical.Loss
+	admitted  bool // from here on every failure leaves evidence (architecture section 5)
 
 	requestID, replyID ect.ID // of the ECTs of the two legs, once recorded
 	replyContext       string // the dialogue that the reply belongs to

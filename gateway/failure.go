@@ -2,16 +2,11 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"log/slog"
-	"net/http"
-	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
-	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -45,7 +40,7 @@ func (g *Gateway) fail(ctx context.Context, x *exchange, answer transport.Answer
 		return transport.Answer{Evidence: x.issued}
 	}
 	g.Metrics.Issued(string(ect.ActTranslateError), ect.L2)
-	x.issued = append(x.issued, token.Compact())
+	x.issued, x.issuedIDs = append(x.issued, token.Compact()), append(x.issuedIDs, token.ID())
 	return transport.Answer{Evidence: x.issued, Losses: x.losses}
 }
 
@@ -114,58 +109,4 @@ func (g *Gateway) finish(ctx context.Context, x *exchange, err error) {
 		attrs = append(attrs, slog.Any("error", err))
 	}
 	g.Logger.LogAttrs(ctx, level, "exchange", attrs...)
-}
-
-// stored is an answer as it is kept for a repetition (R6).
-type stored struct {
-	Evidence []string
-	Binding  canonical.Binding
-	Version  string
-	Media    string
-	Header   http.Header
-	Body     []byte
-	Status   int
-	Problem  *problem.Problem `json:",omitempty"`
-}
-
-// repeat answers a byte-identical repetition.
-func (g *Gateway) repeat(ctx context.Context, key ect.ReplayKey) (transport.Answer, bool, error) {
-	blob, ok := g.Answers.Load(ctx, key)
-	if !ok {
-		return transport.Answer{}, true, &problem.InProgressError{}
-	}
-	var s stored
-	if err := json.Unmarshal(blob, &s); err != nil {
-		return transport.Answer{}, true, errors.New("gateway: a stored answer is unreadable")
-	}
-	answer := transport.Answer{Evidence: s.Evidence, Wire: translators.Wire{
-		Binding: s.Binding, Version: s.Version, Media: s.Media, Header: s.Header, Body: s.Body, Status: s.Status,
-	}}
-	if s.Problem != nil {
-		return answer, true, &problem.StoredError{Problem: *s.Problem}
-	}
-	return answer, true, nil
-}
-
-// store keeps an answer, or how the message failed, under each source's key.
-func (g *Gateway) store(ctx context.Context, x *exchange, answer transport.Answer, cause error) {
-	if len(x.evidence.sources) == 0 {
-		return
-	}
-	s := stored{
-		Evidence: answer.Evidence, Binding: answer.Wire.Binding, Version: answer.Wire.Version,
-		Media: answer.Wire.Media, Header: answer.Wire.Header, Body: answer.Wire.Body, Status: answer.Wire.Status,
-	}
-	if cause != nil {
-		p := problem.From(cause)
-		s.Problem = &p
-	}
-	blob, err := json.Marshal(s)
-	if err != nil {
-		return
-	}
-	for _, v := range x.evidence.sources {
-		c := v.Claims()
-		g.Answers.Finish(ctx, ect.ReplayKey{Issuer: c.Issuer, Workflow: c.Workflow, ID: c.ID}, blob, time.Unix(c.Expires, 0))
-	}
 }

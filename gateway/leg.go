@@ -64,7 +64,7 @@ func (g *Gateway) leg(ctx context.Context, x *exchange, l leg) (translators.Wire
 	} else {
 		x.replyID = l.id
 	}
-	x.issued = append(x.issued, token.Compact())
+	x.issued, x.issuedIDs = append(x.issued, token.Compact()), append(x.issuedIDs, token.ID())
 	x.losses = append(x.losses, losses...)
 	return wire, receipt, nil
 }

@@ -168,6 +168,9 @@ func (g *Gateway) open(tokens []string) ([]submission, error) {
 	if len(tokens) > maxSignatures {
 		return nil, &ect.TooLargeError{What: "signatures to verify", Limit: maxSignatures}
 	}
+	if len(tokens) == 1 { // the usual case, and it saves reading the token twice
+		return []submission{{compact: tokens[0], source: true}}, nil
+	}
 	sources, ancestors, err := ect.Heads(tokens)
 	if err != nil {
 		return nil, err
@@ -184,17 +187,17 @@ func (g *Gateway) open(tokens []string) ([]submission, error) {
 
 // keep records what was verified and walks the translation path (R1).
 func (g *Gateway) keep(ctx context.Context, x *exchange) error {
-	inline := map[ect.ID]dag.Node{}
-	for _, v := range slices.Concat(x.evidence.sources, x.evidence.parents) {
-		inline[v.ID()] = dag.NodeOf(v)
+	all := slices.Concat(x.evidence.sources, x.evidence.parents)
+	nodes := make([]dag.Node, len(all))
+	inline := make(map[ect.ID]dag.Node, len(all))
+	for i, v := range all {
+		nodes[i] = dag.NodeOf(v)
+		inline[v.ID()] = nodes[i]
 		if err := g.Recorder.Keep(ctx, v); err != nil {
 			return recording(err)
 		}
 	}
-	start := make([]dag.Node, 0, len(x.evidence.sources))
-	for _, v := range x.evidence.sources {
-		start = append(start, dag.NodeOf(v))
-	}
+	start := nodes[:len(x.evidence.sources)]
 	find := func(ctx context.Context, id ect.ID) (dag.Node, bool, error) {
 		if node, ok := inline[id]; ok {
 			return node, true, nil
