@@ -1,13 +1,7 @@
 package config
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
-	"io"
 	"time"
-
-	"github.com/goccy/go-yaml"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/directory"
@@ -16,16 +10,56 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// MaxSize bounds a configuration file, in octets.
-const MaxSize = 1 << 20
-
-// Config is the file.
+// Config is the file. Every key may be left out.
 type Config struct {
-	Limits  Limits           `yaml:"limits"`
-	Policy  Policy           `yaml:"policy"`
-	ECT     ECT              `yaml:"ect"`
-	Timeout Duration         `yaml:"timeout"` // of one call to an agent; default 60s
-	Agents  map[string]Agent `yaml:"agents"`
+	Listen    Listen           `yaml:"listen"`
+	PublicURL string           `yaml:"public_url"` // where callers reach us, such as https://gw.example.com; needed by serve
+	Identity  Identity         `yaml:"identity"`
+	TLS       TLS              `yaml:"tls"`
+	Admin     Admin            `yaml:"admin"`
+	State     State            `yaml:"state"`
+	Log       Log              `yaml:"log"`
+	Limits    Limits           `yaml:"limits"`
+	Policy    Policy           `yaml:"policy"`
+	ECT       ECT              `yaml:"ect"`
+	Timeout   Duration         `yaml:"timeout"` // of one call to an agent; default 60s
+	Agents    map[string]Agent `yaml:"agents"`  // by name: 1 to 63 of a-z 0-9 - _ .
+}
+
+// Listen is where the listeners are. serve takes it; dev has flags.
+type Listen struct {
+	Public string `yaml:"public"` // default :8443
+	Admin  string `yaml:"admin"`  // default 127.0.0.1:9443
+}
+
+// Identity is who the gateway is (AEPB, Gateway Trust): files, read at start.
+type Identity struct {
+	TrustDomain string `yaml:"trust_domain"` // such as example.com
+	Certificate string `yaml:"certificate"`  // X.509-SVID with its chain, PEM
+	Key         string `yaml:"key"`          // its private key, PEM (PKCS #8)
+	Bundle      string `yaml:"bundle"`       // trust anchors: PEM, or a SPIFFE bundle in JSON
+}
+
+// TLS is what callers see who judge by host name instead of SPIFFE id.
+type TLS struct {
+	Certificate string `yaml:"certificate"` // default: the SVID
+	Key         string `yaml:"key"`
+}
+
+// Admin guards the admin listener (R17).
+type Admin struct {
+	Token string   `yaml:"token"` // file with the bearer token of /api, 26 characters or more
+	Hosts []string `yaml:"hosts"` // names that may stand in Host, besides localhost and loopback addresses
+}
+
+// State is where state is kept.
+type State struct {
+	Path string `yaml:"path"` // bbolt file; default: in memory, gone with the process
+}
+
+// Log says what is logged, as JSON on standard error.
+type Log struct {
+	Level string `yaml:"level"` // debug, info (default), warn or error
 }
 
 // Limits bound each source (AEPB, Gateway Requirements item 6).
@@ -51,61 +85,19 @@ type ECT struct {
 
 // Agent is one agent.
 type Agent struct {
-	ID         string     `yaml:"id"`
-	Endpoints  []Endpoint `yaml:"endpoints"`
-	Callers    []string   `yaml:"callers"`
-	RequireECT bool       `yaml:"require_ect"`
-	Timeout    Duration   `yaml:"timeout"`
+	ID         string     `yaml:"id"`          // its SPIFFE id; its TLS certificate must carry it
+	Endpoints  []Endpoint `yaml:"endpoints"`   // at least one, one per binding
+	Callers    []string   `yaml:"callers"`     // SPIFFE ids, or prefixes ending in /*; none: nobody, in dev everybody (R2)
+	RequireECT bool       `yaml:"require_ect"` // refuse unattested messages for this agent (R3)
+	Timeout    Duration   `yaml:"timeout"`     // of one call; default: the gateway's
 }
 
 // Endpoint is one way to reach an agent.
 type Endpoint struct {
-	Binding  string `yaml:"binding"`
-	Version  string `yaml:"version"`
-	URL      string `yaml:"url"`
-	Priority int    `yaml:"priority"`
-}
-
-// Duration reads "30s".
-type Duration time.Duration
-
-// UnmarshalText reads Go's form of a duration, not negative.
-func (d *Duration) UnmarshalText(text []byte) error {
-	value, err := time.ParseDuration(string(text))
-	if err != nil || value < 0 {
-		return fmt.Errorf("%q is no duration such as 30s", bounded(text))
-	}
-	*d = Duration(value)
-	return nil
-}
-
-func bounded(text []byte) string { return string(text[:min(len(text), 32)]) }
-
-// Parse reads a file. Its error lists what is wrong with line and column.
-func Parse(data []byte) (Config, error) {
-	if len(data) > MaxSize {
-		return Config{}, fmt.Errorf("config: longer than %d octets", MaxSize)
-	}
-	var c Config
-	decoder := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict())
-	if err := decoder.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return Config{}, fmt.Errorf("config: %s", yaml.FormatError(err, false, true))
-	}
-	return c, c.validate()
-}
-
-func (c Config) validate() error {
-	var errs []error
-	for _, code := range c.Policy.AllowLosses {
-		if _, ok := canonical.Lookup(canonical.LossCode(code)); !ok {
-			errs = append(errs, fmt.Errorf("config: policy.allow_losses: no loss %q in the catalogue", code))
-		}
-	}
-	errs = append(errs, c.Constraints().Validate())
-	for _, agent := range c.Directory(true) {
-		errs = append(errs, agent.Rules.Validate())
-	}
-	return errors.Join(errs...)
+	Binding  string `yaml:"binding"`  // a2a-v1 or mcp-v1
+	Version  string `yaml:"version"`  // default: negotiated
+	URL      string `yaml:"url"`      // https; in dev also http to loopback
+	Priority int    `yaml:"priority"` // lower is preferred; default 100
 }
 
 // Constraints is the policy in the words of package policy.

@@ -84,15 +84,55 @@ func TestMistakes(t *testing.T) {
 		"duplicate key":     {"ect: {require: true}\nect: {require: false}\n", "[2:1]"},
 		"bad duration":      {"timeout: soon\n", "no duration"},
 		"negative duration": {"timeout: -1s\n", "no duration"},
-		"unknown loss":      {"policy: {allow_losses: [L99]}\n", "L99"},
-		"bad hop scope":     {"policy: {hop_scope: all}\n", "hop scope"},
-		"bad caller":        {"agents: {a: {callers: ['*'], endpoints: []}}\n", "not a SPIFFE id"},
+		"unknown loss":      {"policy:\n  allow_losses: [L07, L99]\n", "[2:23] policy.allow_losses[1]"},
+		"bad hop scope":     {"policy: {hop_scope: all}\n", "[1:21] policy.hop_scope"},
+		"negative hops":     {"policy: {max_translation_hops: -1}\n", "[1:32]"},
+		"bad caller":        {"agents:\n  a:\n    callers: ['*']\n", "[3:15]"},
+		"bad gateway":       {"policy:\n  gateways:\n    - nobody\n", "[3:7]"},
+		"no endpoint":       {"agents:\n  a-b:\n    id: spiffe://x/y\n", "at least one endpoint"},
+		"bad log level":     {"log: {level: loud}\n", "[1:14]"},
+		"bad limits":        {"limits: {rate: -1}\n", "limits: limit: rate"},
+		"two mistakes":      {"log: {level: loud}\npolicy: {hop_scope: all}\n", "[2:21]"},
 		"not YAML":          {"a: [", "config:"},
 		"too large":         {strings.Repeat("#", config.MaxSize+1), "longer than"},
 	} {
 		_, err := config.Parse([]byte(tc.text))
 		if err == nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: got %v, want it to say %q", name, err, tc.says)
+		}
+	}
+}
+
+// Production names its identity; development makes one up.
+func TestServe(t *testing.T) {
+	t.Parallel()
+	const whole = `
+public_url: https://gw.example
+identity: {trust_domain: example.com, certificate: a.pem, key: b.pem, bundle: c.pem}
+admin: {token: token}
+`
+	for name, tc := range map[string]struct {
+		text string
+		says []string
+	}{
+		"whole":      {whole, nil},
+		"nothing":    {"", []string{"identity.certificate", "identity.key", "identity.bundle", "identity.trust_domain", "admin.token", "public_url"}},
+		"half a TLS": {whole + "tls: {key: x}\n", []string{"certificate and key go together"}},
+		"plain http": {whole + `agents: {a: {endpoints: [{binding: a2a-v1, url: "http://127.0.0.1"}]}}`, []string{"https"}},
+		"a bad name": {whole + `agents: {A: {endpoints: [{binding: a2a-v1, url: "https://a.example"}]}}`, []string{"a name is"}},
+	} {
+		c, err := config.Parse([]byte(tc.text))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		err = c.Serve()
+		if (err == nil) != (tc.says == nil) {
+			t.Errorf("%s: got %v", name, err)
+		}
+		for _, say := range tc.says {
+			if err != nil && !strings.Contains(err.Error(), say) {
+				t.Errorf("%s: %q is not in %v", name, say, err)
+			}
 		}
 	}
 }

@@ -20,6 +20,9 @@ const DefaultPriority = 100
 // MaxAgents bounds the directory.
 const MaxAgents = 10_000
 
+// MaxTimeout bounds how long an operator may let one call take.
+const MaxTimeout = 24 * time.Hour
+
 // Agent is one agent as its operator describes it.
 type Agent struct {
 	Name      string       // 1 to 63 of a-z 0-9 - _ . ; starts with a letter or digit
@@ -82,7 +85,14 @@ func (a Agent) validate(speaks func(canonical.Binding) bool, plainLoopback bool)
 	if !validName(a.Name) {
 		return fail("a name is 1 to 63 of a-z 0-9 - _ . and starts with a letter or digit")
 	}
-	if len(a.Endpoints) == 0 {
+	switch err := a.Rules.Validate(); {
+	case err != nil:
+		return fail(err.Error())
+	case a.ID != "" && !validID(a.ID):
+		return fail("the id is no SPIFFE id of a workload")
+	case a.Timeout < 0 || a.Timeout > MaxTimeout:
+		return fail("the time limit is 0 to " + MaxTimeout.String())
+	case len(a.Endpoints) == 0:
 		return fail("at least one endpoint is required")
 	}
 	seen := map[canonical.Binding]bool{}
@@ -108,6 +118,14 @@ func validName(name string) bool {
 	return strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
 }
 
+// validID: spiffe://TRUST-DOMAIN/PATH and nothing else. No agent could prove any
+// other id, and every handshake with it would fail.
+func validID(id ect.Identity) bool {
+	rest, ok := strings.CutPrefix(string(id), "spiffe://")
+	domain, path, _ := strings.Cut(rest, "/")
+	return ok && domain != "" && path != "" && !strings.ContainsAny(rest, "?#%*@: \\")
+}
+
 // checkURL demands TLS (AEPB, Protocol Downgrade Prevention); only a
 // development gateway may speak plain HTTP, and only to loopback.
 func checkURL(text string, plainLoopback bool) string {
@@ -131,4 +149,10 @@ func checkURL(text string, plainLoopback bool) string {
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || (ip != nil && ip.IsLoopback())
+}
+
+// Validate judges an agent by all that can be told without knowing which
+// protocols this gateway speaks. Its error is an *InvalidAgentError.
+func Validate(a Agent, plainLoopback bool) error {
+	return a.validate(func(canonical.Binding) bool { return true }, plainLoopback)
 }

@@ -1,0 +1,93 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// check finds every mistake that the types do not.
+func (c Config) check(s source) error {
+	var errs []error
+	say := func(path, reason string) { errs = append(errs, s.at(path, reason)) }
+	var level slog.Level
+	if c.Log.Level != "" && level.UnmarshalText([]byte(c.Log.Level)) != nil {
+		say("$.log.level", "not debug, info, warn or error")
+	}
+	if c.Limits != (Limits{}) {
+		limits := limit.Config{Rate: c.Limits.Rate, Burst: c.Limits.Burst}.WithDefaults()
+		if err := limits.Validate(); err != nil {
+			say("$.limits", err.Error())
+		}
+	}
+	for i, code := range c.Policy.AllowLosses {
+		if _, ok := canonical.Lookup(canonical.LossCode(code)); !ok {
+			say("$.policy.allow_losses["+strconv.Itoa(i)+"]", "no loss "+strconv.Quote(code)+" in the catalogue")
+		}
+	}
+	if c.Policy.HopScope != "" && (policy.Constraints{HopScope: policy.HopScope(c.Policy.HopScope)}).Validate() != nil {
+		say("$.policy.hop_scope", "hop scope is path or ancestry")
+	}
+	if c.Policy.MaxHops != nil && *c.Policy.MaxHops < 0 {
+		say("$.policy.max_translation_hops", "not negative")
+	}
+	for i, id := range c.Policy.Gateways {
+		if err := (policy.Rules{Callers: []string{id}}).Validate(); err != nil {
+			say("$.policy.gateways["+strconv.Itoa(i)+"]", err.Error())
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
+		c.Agents[name].check("$.agents.'"+name+"'", say)
+	}
+	return errors.Join(errs...)
+}
+
+func (a Agent) check(path string, say func(path, reason string)) {
+	for i, caller := range a.Callers {
+		if err := (policy.Rules{Callers: []string{caller}}).Validate(); err != nil {
+			say(path+".callers["+strconv.Itoa(i)+"]", err.Error())
+		}
+	}
+	if len(a.Endpoints) == 0 {
+		say(path, "at least one endpoint is required")
+	}
+	for i, e := range a.Endpoints {
+		if e.Priority < 0 {
+			say(path+".endpoints["+strconv.Itoa(i)+"].priority", "not negative")
+		}
+	}
+}
+
+// Serve says what production needs besides: an identity, an admin token, a
+// public URL and no plain HTTP. Its error joins an *Error for each.
+func (c Config) Serve() error {
+	var errs []error
+	for path, value := range map[string]string{
+		"identity.trust_domain": c.Identity.TrustDomain, "identity.certificate": c.Identity.Certificate,
+		"identity.key": c.Identity.Key, "identity.bundle": c.Identity.Bundle,
+		"admin.token": c.Admin.Token, "public_url": c.PublicURL,
+	} {
+		if value == "" {
+			errs = append(errs, &Error{Reason: path + ": required by serve"})
+		}
+	}
+	if (c.TLS.Certificate == "") != (c.TLS.Key == "") {
+		errs = append(errs, &Error{Reason: "tls: certificate and key go together"})
+	}
+	for _, agent := range c.Directory(false) {
+		if err := directory.Validate(agent, false); err != nil {
+			errs = append(errs, &Error{Reason: fmt.Sprintf("agents: %v", err)})
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(errs...)
+}
