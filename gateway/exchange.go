@@ -17,6 +17,7 @@ import (
 // what earlier steps wrote and never calls one.
 type exchange struct {
 	call      transport.Call
+	settings  *Settings // in force when the message came
 	began     time.Time
 	source    translators.Translator
 	dest      translators.Translator
@@ -43,7 +44,7 @@ func (x *exchange) relay() bool { return x.source.Info().Binding == x.dest.Info(
 
 // Exchange carries one message to its destination and the reply back.
 func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer transport.Answer, err error) {
-	x := &exchange{call: call, began: g.Now()}
+	x := &exchange{call: call, settings: g.settings.Load(), began: g.Now()}
 	defer g.Metrics.Enter()()
 	defer func() {
 		if err != nil {
@@ -112,7 +113,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 func (g *Gateway) send(ctx context.Context, x *exchange, sealed transport.Sealed) (transport.Reply, error) {
 	timeout := x.endpoint.Timeout
 	if timeout <= 0 {
-		timeout = g.settings.Timeout
+		timeout = x.settings.Timeout
 	}
 	x.endpoint.Timeout = timeout
 	ctx, cancel := context.WithTimeout(ctx, timeout)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -54,7 +55,7 @@ type Deps struct {
 // Gateway is the road. It is safe for concurrent use.
 type Gateway struct {
 	Deps
-	settings Settings
+	settings atomic.Pointer[Settings]
 }
 
 var _ transport.Exchanger = (*Gateway)(nil)
@@ -71,10 +72,18 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 			return nil, errors.New("gateway: incomplete Deps")
 		}
 	}
+	g := &Gateway{Deps: deps}
+	g.Apply(settings)
+	return g, nil
+}
+
+// Apply puts new settings in force. A message that is on its way keeps those
+// that it set out with.
+func (g *Gateway) Apply(settings Settings) {
 	if settings.Timeout <= 0 {
 		settings.Timeout = DefaultTimeout
 	}
-	return &Gateway{Deps: deps, settings: settings}, nil
+	g.settings.Store(&settings)
 }
 
 // Self is the gateway's own identity.

@@ -104,7 +104,7 @@ func (g *Gateway) translationExt(x *exchange, words words, l leg, losses []canon
 
 func (g *Gateway) commonExt(x *exchange) ect.Ext {
 	ext := ect.Ext{}
-	ext.SetString(ect.ExtAgentVersion, g.settings.Version)
+	ext.SetString(ect.ExtAgentVersion, x.settings.Version)
 	ext.SetString(ect.ExtCaller, string(x.call.Caller.ID))
 	if len(x.evidence.sources) == 0 {
 		ext[ect.ExtSourceUnattested] = json.RawMessage("true")

@@ -209,7 +209,7 @@ func (g *Gateway) keep(ctx context.Context, x *exchange) error {
 	if x.evidence.path, err = dag.LegPath(ctx, dag.Request, start, find, dag.DefaultLimit); err != nil {
 		return err
 	}
-	if g.settings.Constraints.HopScope == policy.ScopeAncestry {
+	if x.settings.Constraints.HopScope == policy.ScopeAncestry {
 		x.evidence.ancestry, err = dag.Ancestry(ctx, start, find, dag.DefaultLimit)
 	}
 	return err
@@ -228,7 +228,7 @@ func recording(err error) error {
 func (g *Gateway) permit(x *exchange) error {
 	x.admitted = true
 	rules := x.agent.Rules
-	rules.RequireECT = rules.RequireECT || g.settings.RequireECT
+	rules.RequireECT = rules.RequireECT || x.settings.RequireECT
 	if x.call.Agent == "" {
 		rules.Open = true // translating for a caller reaches nobody
 	}
@@ -238,9 +238,9 @@ func (g *Gateway) permit(x *exchange) error {
 	}
 	permit, err := policy.Evaluate(policy.Request{
 		Caller: x.call.Caller.ID, Anonymous: x.call.Caller.Anonymous, Native: x.call.Entrance.Native(),
-		Agent: x.agent.Name, Rules: rules, Gateways: g.settings.Gateways, Operation: operationInvoke,
+		Agent: x.agent.Name, Rules: rules, Gateways: x.settings.Gateways, Operation: operationInvoke,
 		Source: string(x.source.Info().Binding), Dest: destination,
-		Evidence: x.evidence.sources, Path: x.evidence.path, Ancestry: x.evidence.ancestry, Self: g.Self(), Constraints: g.settings.Constraints,
+		Evidence: x.evidence.sources, Path: x.evidence.path, Ancestry: x.evidence.ancestry, Self: g.Self(), Constraints: x.settings.Constraints,
 	})
 	if x.call.Agent != "" && x.agent.Name == "" && !errors.Is(err, ect.ErrRequired) {
 		return g.unknown(x)

@@ -78,6 +78,9 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 	if err != nil {
 		return errors.Join(err, public.Close(), admin.Close())
 	}
+	if flags.config != "" {
+		service.watch = service.watcher(flags.config)
+	}
 	at.announce(stdout, flags.dir)
 	return service.run(ctx, public, admin)
 }

@@ -33,7 +33,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 	}
-	root.AddCommand(devCommand(), demoCommand(), versionCommand())
+	root.AddCommand(serveCommand(), checkConfigCommand(), devCommand(), demoCommand(), versionCommand())
 	return root
 }
 

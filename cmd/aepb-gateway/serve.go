@@ -1,69 +1,168 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
-	"log/slog"
+	"fmt"
+	"io"
 	"net"
-	"net/http"
-	"time"
+	"net/url"
+	"os"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/spf13/cobra"
+
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/httpapi"
+	"github.com/aepb/aepb-gateway/gateway/telemetry"
 )
 
-// Bounds of one connection. A caller that sends slower than these is cut off.
+// Where serve listens when the file does not say.
 const (
-	readHeaderTimeout = 5 * time.Second
-	readTimeout       = 60 * time.Second
-	idleTimeout       = 120 * time.Second
-	maxHeaderBytes    = 64 << 10
-	shutdownGrace     = 30 * time.Second // R16
+	defaultPublic = ":8443"
+	defaultAdmin  = "127.0.0.1:9443"
+	minToken      = 26 // characters of an admin token: 128 bits in base 32
 )
 
-// run serves both listeners until ctx ends, then lets what is in flight finish
-// within the grace period.
-func (out *service) run(ctx context.Context, public, admin net.Listener) error {
-	servers := []*http.Server{out.server(out.public), out.server(out.admin)}
-	group, ctx := errgroup.WithContext(ctx)
-	for i, listener := range []net.Listener{public, admin} {
-		group.Go(func() error {
-			if err := servers[i].ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
-				return err
+func serveCommand() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "serve --config FILE",
+		Short: "Run a gateway in production",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return serve(cmd.Context(), file, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&file, "config", "", "configuration file (YAML)")
+	if err := cmd.MarkFlagRequired("config"); err != nil {
+		cmd.RunE = func(*cobra.Command, []string) error { return err }
+	}
+	return cmd
+}
+
+func checkConfigCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check-config FILE",
+		Short: "Say what is wrong with a configuration, or that nothing is",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := readConfig(args[0])
+			if err == nil {
+				_, err = production(c, io.Discard)
 			}
-			return nil
-		})
-	}
-	group.Go(func() error {
-		<-ctx.Done()
-		return out.stop(context.WithoutCancel(ctx), servers)
-	})
-	return group.Wait()
-}
-
-func (out *service) server(handler http.Handler) *http.Server {
-	return &http.Server{
-		Handler: handler, TLSConfig: out.tls.Clone(),
-		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog:       slog.NewLogLogger(out.logger.Handler(), slog.LevelDebug),
+			if err == nil {
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), "ok")
+			}
+			return err
+		},
 	}
 }
 
-// stop fails readiness first, then drains the public listener, and only then
-// the admin one, so that a scraper sees the end.
-func (out *service) stop(ctx context.Context, servers []*http.Server) error {
-	out.stopping.Store(true)
-	out.logger.InfoContext(ctx, "stopping", slog.Duration("grace", shutdownGrace))
-	ctx, cancel := context.WithTimeout(ctx, shutdownGrace)
-	defer cancel()
+func serve(ctx context.Context, file string, stdout, stderr io.Writer) error {
+	httpapi.Quiet()
+	c, err := readConfig(file)
+	if err != nil {
+		return err
+	}
+	s, err := production(c, stderr)
+	if err != nil {
+		return err
+	}
+	service, err := wire(s)
+	if err != nil {
+		return err
+	}
+	public, err := net.Listen("tcp", orDefault(c.Listen.Public, defaultPublic))
+	if err != nil {
+		return err
+	}
+	admin, err := net.Listen("tcp", orDefault(c.Listen.Admin, defaultAdmin))
+	if err != nil {
+		return errors.Join(err, public.Close())
+	}
+	fmt.Fprintf(stdout, "ready public https://%s\nready admin https://%s\n", public.Addr(), admin.Addr())
+	service.watch = service.watcher(file)
+	return service.run(ctx, public, admin)
+}
+
+// production reads everything that the configuration names, and so finds every
+// mistake before anything listens.
+func production(c config.Config, logs io.Writer) (settings, error) {
+	s := settings{config: c, publicURL: c.PublicURL, logger: telemetry.NewLogger(logs, c.LogLevel())}
+	if err := c.Serve(); err != nil {
+		return s, err
+	}
 	var errs []error
-	for _, server := range servers {
-		if err := server.Shutdown(ctx); err != nil {
-			errs = append(errs, err, server.Close())
+	note := func(what string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("config: %s: %w", what, err))
 		}
 	}
-	for _, closing := range out.close {
-		closing()
+	var err error
+	s.svid, err = identity.LoadSVID(c.Identity.Certificate, c.Identity.Key)
+	note("identity", err)
+	s.bundle, err = loadBundle(c.Identity)
+	note("identity.bundle", err)
+	s.adminToken, err = loadToken(c.Admin.Token)
+	note("admin.token", err)
+	public, err := loadPublic(c.TLS)
+	note("tls", err)
+	s.hosts, err = hosts(c)
+	note("public_url", err)
+	if len(errs) == 0 {
+		s.source, err = identity.NewSourceFrom(identity.SourceDeps{SVID: s.svid, Bundle: s.bundle, Public: public, SystemRoots: true})
+		note("identity", err)
 	}
-	return errors.Join(errs...)
+	return s, errors.Join(errs...)
+}
+
+// loadBundle reads trust anchors in PEM or as a SPIFFE bundle.
+func loadBundle(c config.Identity) (*identity.Bundle, error) {
+	data, err := os.ReadFile(c.Bundle)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
+		return identity.ParseBundle(c.TrustDomain, data)
+	}
+	return identity.LoadBundle(c.Bundle, c.TrustDomain)
+}
+
+func loadToken(file string) (string, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	token := string(bytes.TrimSpace(data))
+	if len(token) < minToken {
+		return "", fmt.Errorf("shorter than %d characters", minToken)
+	}
+	return token, nil
+}
+
+func loadPublic(c config.TLS) (*tls.Certificate, error) {
+	if c.Certificate == "" {
+		return nil, nil //nolint:nilnil // no certificate of its own: the SVID is shown
+	}
+	pair, err := tls.LoadX509KeyPair(c.Certificate, c.Key)
+	return &pair, err
+}
+
+// hosts are the names that we answer to.
+func hosts(c config.Config) ([]string, error) {
+	u, err := url.Parse(c.PublicURL)
+	if err != nil || u.Scheme != "https" || u.Host == "" || (u.Path != "" && u.Path != "/") {
+		return nil, errors.New("not an https URL without a path")
+	}
+	return append([]string{u.Hostname(), "localhost", "127.0.0.1", "::1"}, c.Admin.Hosts...), nil
+}
+
+func orDefault(value, fallback string) string {
+	if value == "" {
+		return fallback
+	}
+	return value
 }

@@ -47,14 +47,19 @@ type service struct {
 	public, admin http.Handler
 	tls           *tls.Config
 	directory     *directory.Directory
+	limiter       *limit.Limiter
+	road          *gateway.Gateway
+	metrics       *telemetry.Metrics
 	logger        *slog.Logger
+	settings      settings // in force; only reload changes them
+	watch         *watcher // nil: the configuration cannot change
 	stopping      atomic.Bool
 	close         []func()
 }
 
 // wire is the composition root.
 func wire(s settings) (*service, error) {
-	out := &service{logger: s.logger, tls: s.source.ServerConfig()}
+	out := &service{settings: s, logger: s.logger, tls: s.source.ServerConfig()}
 	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now, Epoch: time.Now().Truncate(time.Second)})
 	if err != nil {
 		return nil, err
@@ -84,15 +89,16 @@ func wire(s settings) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := telemetry.New(telemetry.Deps{Bindings: registry.Bindings()})
-	if err != nil {
+	if out.metrics, err = telemetry.New(telemetry.Deps{Bindings: registry.Bindings()}); err != nil {
 		return nil, err
 	}
-	road, err := s.road(registry, dialers, out.directory, memory, metrics)
-	if err != nil {
+	if out.limiter, err = limit.New(s.limits(), limit.Deps{}); err != nil {
 		return nil, err
 	}
-	if err := out.surfaces(s, road, registry, memory, metrics); err != nil {
+	if out.road, err = out.build(registry, dialers, memory); err != nil {
+		return nil, err
+	}
+	if err := out.surfaces(s, out.road, registry, memory, out.metrics); err != nil {
 		return nil, err
 	}
 	for _, agent := range s.config.Directory(s.dev) {
@@ -115,11 +121,11 @@ func index(list []protocol) (*translators.Registry, map[canonical.Binding]transp
 	return registry, dialers, describers, err
 }
 
-// road builds the gateway itself and the evidence it needs.
-func (s settings) road(
-	registry *translators.Registry, dialers map[canonical.Binding]transport.Dialer,
-	agents *directory.Directory, memory *state.Memory, metrics *telemetry.Metrics,
+// build makes the road and the evidence that it needs.
+func (out *service) build(
+	registry *translators.Registry, dialers map[canonical.Binding]transport.Dialer, memory *state.Memory,
 ) (*gateway.Gateway, error) {
+	s := out.settings
 	signer, err := ect.NewSigner(ect.SignerDeps{Key: s.svid.Key, Chain: s.svid.Chain, Issuer: s.svid.ID, Now: time.Now})
 	if err != nil {
 		return nil, err
@@ -138,17 +144,10 @@ func (s settings) road(
 	if err != nil {
 		return nil, err
 	}
-	limiter, err := limit.New(s.limits(), limit.Deps{})
-	if err != nil {
-		return nil, err
-	}
-	return gateway.New(gateway.Settings{
-		Constraints: s.config.Constraints(), Gateways: s.config.Gateways(), RequireECT: s.config.ECT.Require,
-		Timeout: time.Duration(s.config.Timeout), Version: version,
-	}, gateway.Deps{
-		Registry: registry, Directory: agents, Dialers: dialers,
+	return gateway.New(s.road(), gateway.Deps{
+		Registry: registry, Directory: out.directory, Dialers: dialers,
 		Signer: signer, Verifier: verifier, Recorder: recorder, Evidence: memory,
-		Answers: memory, Conversations: memory, Limiter: limiter, Metrics: metrics,
+		Answers: memory, Conversations: memory, Limiter: out.limiter, Metrics: out.metrics,
 		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
 	})
 }

@@ -65,10 +65,15 @@ func New(deps Deps) (*Directory, error) {
 	return &Directory{deps: deps, agents: map[string]Agent{}, known: map[string]knowledge{}}, nil
 }
 
+// Check says what Put would say of an agent itself.
+func (d *Directory) Check(agent Agent) error {
+	speaks := func(b canonical.Binding) bool { return d.deps.Describers[b] != nil }
+	return agent.validate(speaks, d.deps.PlainLoopback)
+}
+
 // Put lists an agent or replaces the one of that name. Its error is an *InvalidAgentError.
 func (d *Directory) Put(agent Agent) error {
-	speaks := func(b canonical.Binding) bool { return d.deps.Describers[b] != nil }
-	if err := agent.validate(speaks, d.deps.PlainLoopback); err != nil {
+	if err := d.Check(agent); err != nil {
 		return err
 	}
 	d.mu.Lock()
@@ -164,10 +169,11 @@ func (d *Directory) Describe(ctx context.Context, agent Agent, e Endpoint, calle
 }
 
 // learn fetches once for all who wait. The fetch outlives a caller who goes
-// away, since others may wait for it; fetchLimit bounds it.
+// away, since others may wait for it; fetchLimit bounds it, and the time that
+// the agent may take for a call.
 func (d *Directory) learn(ctx context.Context, name string, agent Agent, e Endpoint, caller ect.Identity) knowledge {
 	result := d.flight.DoChan(name, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchLimit)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience(agent))
 		defer cancel()
 		k := d.fetch(ctx, agent, e, caller)
 		d.mu.Lock()
@@ -186,12 +192,21 @@ func (d *Directory) learn(ctx context.Context, name string, agent Agent, e Endpo
 	}
 }
 
+// patience is how long an agent may take to say who it is.
+func patience(agent Agent) time.Duration {
+	if agent.Timeout > 0 {
+		return min(agent.Timeout, fetchLimit)
+	}
+	return fetchLimit
+}
+
 func (d *Directory) fetch(ctx context.Context, agent Agent, e Endpoint, caller ect.Identity) knowledge {
 	target := transport.Endpoint{
 		Agent: agent.Name, ID: agent.ID, Binding: e.Binding, Version: e.Version,
-		URL: e.URL, Caller: caller, Timeout: agent.Timeout,
+		URL: e.URL, Caller: caller, Timeout: patience(agent),
 	}
 	description, target, err := d.deps.Describers[e.Binding].Describe(ctx, target)
+	target.Timeout = agent.Timeout
 	if err != nil {
 		d.deps.Logger.WarnContext(ctx, "agent could not be described",
 			slog.String("agent", agent.Name), slog.String("binding", string(e.Binding)), slog.Any("error", err))

@@ -52,6 +52,7 @@ type Metrics struct {
 	denied       *prometheus.CounterVec
 	inflight     prometheus.Gauge
 	upstream     *prometheus.HistogramVec
+	reloads      *prometheus.CounterVec
 }
 
 // New registers every metric.
@@ -65,7 +66,7 @@ func New(deps Deps) (*Metrics, error) {
 	}
 	m.define()
 	for _, c := range []prometheus.Collector{
-		m.translations, m.duration, m.losses, m.verified, m.issued, m.limited, m.denied, m.inflight, m.upstream,
+		m.translations, m.duration, m.losses, m.verified, m.issued, m.limited, m.denied, m.inflight, m.upstream, m.reloads,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(),
 	} {
@@ -99,6 +100,8 @@ func (m *Metrics) define() {
 	m.upstream = histogram("upstream_request_duration_seconds",
 		"Time until an agent had answered, or failed to.",
 		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}, "agent", "protocol")
+	m.reloads = counter("config_reloads_total",
+		"Times that a changed configuration was read, by outcome: applied, or refused with the old one left in force.", "result")
 }
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {
@@ -167,3 +170,12 @@ func (m *Metrics) Upstream(agent, protocol string, took time.Duration) {
 }
 
 func (m *Metrics) binding(id string) string { return m.bindings.label(id) }
+
+// Reloaded counts a configuration that was read again while running.
+func (m *Metrics) Reloaded(applied bool) {
+	result := "refused"
+	if applied {
+		result = "applied"
+	}
+	m.reloads.WithLabelValues(result).Inc()
+}

@@ -149,6 +149,30 @@ func New(config Config, deps Deps) (*Limiter, error) {
 	return l, nil
 }
 
+// Reconfigure changes rate and burst for every source, those with a bucket
+// included: tokens that were earned stay, up to the new burst. How many sources
+// are remembered stays as it was. On an error nothing changes.
+func (l *Limiter) Reconfigure(config Config) error {
+	config = config.WithDefaults()
+	if err := config.Validate(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rate, l.burst = rate.Limit(config.Rate), config.Burst
+	now := l.now()
+	change := func(bucket *rate.Limiter) {
+		bucket.SetLimitAt(now, l.rate)
+		bucket.SetBurstAt(now, l.burst)
+	}
+	for _, t := range []*table{l.identities, l.addresses} {
+		t.idle = config.idle()
+		t.each(change)
+	}
+	change(l.overflow)
+	return nil
+}
+
 func (l *Limiter) bucket() *rate.Limiter { return rate.NewLimiter(l.rate, l.burst) }
 
 // Allow takes one request from the bucket of a source, whose key comes from

@@ -265,3 +265,36 @@ func BenchmarkAllow(b *testing.B) {
 		})
 	}
 }
+
+func TestReconfigure(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	l, err := limit.New(limit.Config{Rate: 1, Burst: 1}, limit.Deps{Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := limit.Identity("spiffe://example.com/a")
+	if !l.Allow(key).OK || l.Allow(key).OK {
+		t.Fatal("burst of one")
+	}
+	if err := l.Reconfigure(limit.Config{Rate: 10, Burst: 5}); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(500 * time.Millisecond)
+	for i := range 5 {
+		if !l.Allow(key).OK {
+			t.Errorf("request %d of a known source is refused at the new rate", i+1)
+		}
+	}
+	if d := l.Allow(key); d.OK || d.RetryAfter > 100*time.Millisecond {
+		t.Errorf("got %+v, want a refusal of at most 100 ms", d)
+	}
+	if err := l.Reconfigure(limit.Config{Rate: -1, Burst: 5}); err == nil {
+		t.Error("a negative rate is accepted")
+	}
+	for i := range 5 {
+		if !l.Allow(limit.Identity("spiffe://example.com/new")).OK {
+			t.Errorf("request %d of a new source is refused after a bad change", i+1)
+		}
+	}
+}

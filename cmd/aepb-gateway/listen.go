@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Bounds of one connection. A caller that sends slower than these is cut off.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 60 * time.Second
+	idleTimeout       = 120 * time.Second
+	maxHeaderBytes    = 64 << 10
+	shutdownGrace     = 30 * time.Second // R16
+)
+
+// run serves both listeners until ctx ends, then lets what is in flight finish
+// within the grace period.
+func (out *service) run(ctx context.Context, public, admin net.Listener) error {
+	servers := []*http.Server{out.server(out.public), out.server(out.admin)}
+	group, ctx := errgroup.WithContext(ctx)
+	for i, listener := range []net.Listener{public, admin} {
+		group.Go(func() error {
+			if err := servers[i].ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			return nil
+		})
+	}
+	if out.watch != nil {
+		group.Go(func() error { return out.watch.run(ctx) })
+	}
+	group.Go(func() error {
+		<-ctx.Done()
+		return out.stop(context.WithoutCancel(ctx), servers)
+	})
+	return group.Wait()
+}
+
+func (out *service) server(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler: handler, TLSConfig: out.tls.Clone(),
+		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog:       slog.NewLogLogger(out.logger.Handler(), slog.LevelDebug),
+	}
+}
+
+// stop fails readiness first, then drains the public listener, and only then
+// the admin one, so that a scraper sees the end.
+func (out *service) stop(ctx context.Context, servers []*http.Server) error {
+	out.stopping.Store(true)
+	out.logger.InfoContext(ctx, "stopping", slog.Duration("grace", shutdownGrace))
+	ctx, cancel := context.WithTimeout(ctx, shutdownGrace)
+	defer cancel()
+	var errs []error
+	for _, server := range servers {
+		if err := server.Shutdown(ctx); err != nil {
+			errs = append(errs, err, server.Close())
+		}
+	}
+	for _, closing := range out.close {
+		closing()
+	}
+	return errors.Join(errs...)
+}
