@@ -42,8 +42,8 @@ type Identity struct {
 
 // TLS is what callers see who judge by host name instead of SPIFFE id.
 type TLS struct {
-	Certificate string `yaml:"certificate"` // default: the SVID
-	Key         string `yaml:"key"`
+	Certificate string `yaml:"certificate"` // PEM with its chain; default: the SVID
+	Key         string `yaml:"key"`         // its private key, PEM
 }
 
 // Admin guards the admin listener (R17).

@@ -1,0 +1,15 @@
+# A static binary in an empty image, run by nobody in particular.
+FROM golang:1.26 AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+RUN CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o /out/ ./cmd/...
+
+FROM scratch
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY --from=build /out/aepb-gateway /out/aepbctl /
+USER 65532:65532
+EXPOSE 8443 9443
+ENTRYPOINT ["/aepb-gateway"]
+CMD ["serve", "--config", "/etc/aepb/gateway.yaml"]
