@@ -16,7 +16,6 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
 type sending struct{ from, to, dest, file, text, tool, args string }
@@ -121,13 +120,9 @@ func (s sending) message(stdin io.Reader) ([]byte, error) {
 	case s.file != "":
 		return os.ReadFile(s.file)
 	}
-	forms, err := translators.NewRegistry(a2a.New(translators.Config{}), mcp.New(translators.Config{}))
+	form, version, err := protocol(s.from)
 	if err != nil {
 		return nil, err
-	}
-	form, ok := forms.Translator(canonical.Binding(s.from))
-	if !ok {
-		return nil, fmt.Errorf("no protocol %q", s.from)
 	}
 	id := string(ect.NewID())
 	invoke := &canonical.Invoke{}
@@ -143,7 +138,7 @@ func (s sending) message(stdin io.Reader) ([]byte, error) {
 	wire, _, err := form.Encode(&canonical.Message{
 		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: invoke,
 		Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + id + `"`), MessageID: id},
-	}, translators.Target{Capability: capability})
+	}, translators.Target{Version: version, Capability: capability})
 	return wire.Body, err
 }
 

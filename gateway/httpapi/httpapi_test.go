@@ -267,8 +267,9 @@ func TestECTsGoToWhomTheyConcern(t *testing.T) {
 	s := newSurface(t, "")
 	issuer, audience, stranger := ecttest.NewParty(t, "spiffe://example.com/a"), ecttest.NewParty(t, "spiffe://example.com/b"), ecttest.NewParty(t, "spiffe://example.com/c")
 	id := ect.NewID()
+	workflow := string(ect.NewID())
 	err := s.store.Put(t.Context(), ect.Record{
-		Compact: "x.y.z", ID: id, Issuer: issuer.ID, Audience: []string{string(audience.ID)}, Until: time.Now().Add(time.Hour),
+		Compact: "x.y.z", ID: id, Workflow: workflow, Issuer: issuer.ID, Audience: []string{string(audience.ID)}, Until: time.Now().Add(time.Hour),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -276,6 +277,10 @@ func TestECTsGoToWhomTheyConcern(t *testing.T) {
 	for party, want := range map[*ecttest.Party]int{issuer: 200, audience: 200, stranger: 404} {
 		if w := s.do(http.MethodGet, "/ects/"+string(id), "", party, nil); w.Code != want {
 			t.Errorf("%s: got %d, want %d", party.ID, w.Code, want)
+		}
+		w := s.do(http.MethodGet, "/workflows/"+workflow, "", party, nil)
+		if w.Code != want || (want == 200) != strings.Contains(w.Body.String(), `"ects":["x.y.z"]`) {
+			t.Errorf("workflow for %s: got %d %s, want %d", party.ID, w.Code, w.Body, want)
 		}
 	}
 }

@@ -54,6 +54,7 @@ func Public(deps PublicDeps) (http.Handler, error) {
 		engine.POST(names.translate, authenticated, translate{deps, entrance}.serve)
 	}
 	engine.GET("/ects/:jti", authenticated, evidence{deps}.token)
+	engine.GET("/workflows/:wid", authenticated, evidence{deps}.workflow)
 	native(engine.Group("/agents/:agent", known), deps.Doors)
 	return engine, nil
 }

@@ -72,24 +72,3 @@ func (t translate) read(c *gin.Context) (transport.Call, error) {
 		},
 	}, nil
 }
-
-// evidence serves ECTs to those whom they concern.
-type evidence struct{ deps PublicDeps }
-
-// token serves one ECT to its issuer and audience; for others it is not found
-// (R2, R14).
-func (e evidence) token(c *gin.Context) {
-	ctx := c.Request.Context()
-	record, ok, err := e.deps.Evidence.Get(ctx, ect.ID(c.Param("jti")))
-	if err != nil {
-		problem.Write(c.Writer, c.Request, &problem.RecordingError{Err: err})
-		return
-	}
-	caller := transport.CallerFrom(ctx).ID
-	if !ok || (record.Issuer != caller && !slices.Contains(record.Audience, string(caller))) {
-		problem.Write(c.Writer, c.Request, &problem.NotFoundError{What: "ECT"})
-		return
-	}
-	c.Header("Cache-Control", "private, no-store")
-	c.Data(http.StatusOK, "application/exec+jwt", []byte(record.Compact))
-}

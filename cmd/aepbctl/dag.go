@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aepb/aepb-gateway/ect"
+)
+
+// maxAncestors bounds a walk from one token to its roots.
+const maxAncestors = 256
+
+func dagCommand(t *target) *cobra.Command {
+	return &cobra.Command{
+		Use:   "dag WID|JTI",
+		Short: "Show and verify the graph of a workflow, or of one token and its ancestors",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			tokens, err := t.graph(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			views, err := t.verifyAll(cmd.Context(), tokens)
+			if err != nil {
+				return err
+			}
+			views = ordered(views)
+			if err := t.show(cmd, views, func(w io.Writer) error { return printChain(w, views) }); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(views, func(v tokenView) bool { return !v.Verified }) {
+				return errRefused
+			}
+			return nil
+		},
+	}
+}
+
+// graph asks for a workflow of that id, and failing that for a token.
+func (t *target) graph(ctx context.Context, id string) ([]string, error) {
+	base, err := t.base(t.gateway, "public")
+	if err != nil {
+		return nil, err
+	}
+	got, err := t.call(ctx, http.MethodGet, base+"/workflows/"+url.PathEscape(id), nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	if got.status == http.StatusOK {
+		var workflow struct {
+			ECTs []string `json:"ects"`
+		}
+		return workflow.ECTs, errors.Join(json.Unmarshal(got.body, &workflow))
+	}
+	return t.ancestry(ctx, base, ect.ID(id))
+}
+
+// ancestry fetches a token and, as far as we may see them, its ancestors.
+func (t *target) ancestry(ctx context.Context, base string, id ect.ID) ([]string, error) {
+	var tokens []string
+	seen := map[ect.ID]bool{}
+	for queue := []ect.ID{id}; len(queue) > 0 && len(seen) < maxAncestors; queue = queue[1:] {
+		if seen[queue[0]] {
+			continue
+		}
+		seen[queue[0]] = true
+		got, err := t.call(ctx, http.MethodGet, base+"/ects/"+url.PathEscape(string(queue[0])), nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		if got.status != http.StatusOK {
+			if len(tokens) == 0 {
+				return nil, got.refusal()
+			}
+			continue // an ancestor that concerns others
+		}
+		claims, _, err := ect.ParseUnverified(string(got.body))
+		if err != nil {
+			return nil, fmt.Errorf("the gateway holds a token that cannot be read: %w", err)
+		}
+		tokens = append(tokens, string(got.body))
+		queue = append(queue, claims.Parents...)
+	}
+	return tokens, nil
+}
+
+// ordered puts parents before children, as far as both are there; printChain
+// needs it so.
+func ordered(views []tokenView) []tokenView {
+	here := map[ect.ID]int{}
+	for i, v := range views {
+		here[v.ID] = i
+	}
+	var out []tokenView
+	done := map[ect.ID]bool{}
+	var visit func(v tokenView)
+	visit = func(v tokenView) {
+		if done[v.ID] {
+			return
+		}
+		done[v.ID] = true
+		for _, parent := range v.Parents {
+			if i, ok := here[parent]; ok {
+				visit(views[i])
+			}
+		}
+		out = append(out, v)
+	}
+	byTime := slices.Clone(views)
+	slices.SortStableFunc(byTime, func(a, b tokenView) int { return a.IssuedAt.Compare(b.IssuedAt) })
+	for _, v := range byTime {
+		visit(v)
+	}
+	return out
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// forms are the protocols that this tool knows without a gateway.
+func forms() (*translators.Registry, error) {
+	return translators.NewRegistry(a2a.New(translators.Config{}), mcp.New(translators.Config{}))
+}
+
+// translation is a message in other words.
+type translation struct {
+	Message json.RawMessage     `json:"message"`
+	Header  map[string][]string `json:"header,omitempty"` // fields that go with it
+	Losses  []string            `json:"losses"`
+}
+
+func translateCommand(t *target) *cobra.Command {
+	var from, to string
+	cmd := &cobra.Command{
+		Use:   "translate --from PROTOCOL --to PROTOCOL FILE",
+		Short: "Translate a message here, without a gateway, and say what is lost (FILE -: standard input)",
+		Long: "Translate a message here, without a gateway. A protocol is a binding such as a2a-v1,\n" +
+			"optionally with a version: mcp-v1@2025-11-25. Without an agent, text becomes a call of\n" +
+			"a tool named message.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			body, err := sending{file: args[0]}.message(cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			out, err := translateOffline(from, to, body)
+			if err != nil {
+				return err
+			}
+			return t.show(cmd, out, out.print)
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "the message's protocol, with an optional @version")
+	cmd.Flags().StringVar(&to, "to", "", "the protocol to translate to, with an optional @version")
+	for _, name := range []string{"from", "to"} {
+		if err := cmd.MarkFlagRequired(name); err != nil {
+			cmd.RunE = func(*cobra.Command, []string) error { return err }
+		}
+	}
+	return cmd
+}
+
+// translateOffline is one leg as the gateway does it, without evidence.
+func translateOffline(from, to string, body []byte) (translation, error) {
+	source, sourceVersion, err := protocol(from)
+	if err != nil {
+		return translation{}, err
+	}
+	dest, destVersion, err := protocol(to)
+	if err != nil {
+		return translation{}, err
+	}
+	message, err := source.Decode(translators.Wire{Binding: source.Info().Binding, Version: sourceVersion, Body: body})
+	if err != nil {
+		return translation{}, err
+	}
+	if message.Correlation.MessageID == "" {
+		message.Correlation.MessageID = string(ect.NewID())
+	}
+	wire, added, err := dest.Encode(message, translators.Target{Version: destVersion})
+	if err != nil {
+		return translation{}, err
+	}
+	out := translation{Message: wire.Body, Header: wire.Header, Losses: []string{}}
+	for _, loss := range slices.Concat(message.Losses, added) {
+		out.Losses = append(out.Losses, loss.String())
+	}
+	return out, nil
+}
+
+func protocol(text string) (translators.Translator, string, error) {
+	id, version, _ := strings.Cut(text, "@")
+	known, err := forms()
+	if err != nil {
+		return nil, "", err
+	}
+	form, ok := known.Translator(canonical.Binding(id))
+	if !ok {
+		return nil, "", fmt.Errorf("no protocol %q; there are %v", id, known.Bindings())
+	}
+	if version != "" && !slices.Contains(form.Info().Versions, version) {
+		return nil, "", fmt.Errorf("%s has no version %q; there are %v", id, version, form.Info().Versions)
+	}
+	return form, version, nil
+}
+
+func (t translation) print(w io.Writer) error {
+	if _, err := fmt.Fprintf(w, "%s\n", t.Message); err != nil {
+		return err
+	}
+	for _, loss := range t.Losses {
+		fmt.Fprintln(w, "loss", loss)
+	}
+	return nil
+}
