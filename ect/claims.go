@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // ID is a token's jti: a UUID (RFC 9562) in its textual form, compared as it
@@ -31,6 +32,14 @@ const (
 // Translation reports whether the act counts as a translation hop: both the
 // AEPB and the CPAT spelling do.
 func (a Act) Translation() bool { return a == ActTranslate || a == ActCPATTranslate }
+
+// needsSignature says which acts count for nothing without a signature: every
+// translation, whoever's name space it is in, and whatever else a gateway does
+// (AEPB, "Gateway Requirements" 7 and "Security Considerations"; R16).
+func (a Act) needsSignature() bool {
+	text := string(a)
+	return strings.HasSuffix(text, ":translate") || strings.HasPrefix(text, "aepb:") || strings.HasPrefix(text, "cpat:")
+}
 
 // Level is an assurance level (ECT draft -01, "Assurance Levels").
 type Level int

@@ -1,14 +1,13 @@
 package ect
 
 import (
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"github.com/aepb/aepb-gateway/ect/internal/jose"
 )
 
 // Bounds of what we put into ext, so that evidence stays a token and does not
@@ -56,7 +55,7 @@ const (
 )
 
 // String reads a string; false if there is none.
-func (e Ext) String(key string) (string, bool) { return unquote(e[key]) }
+func (e Ext) String(key string) (string, bool) { return jose.Unquote(e[key]) }
 
 // Bool reads a boolean; false, false if there is none.
 func (e Ext) Bool(key string) (value, ok bool) {
@@ -70,10 +69,12 @@ func (e Ext) Bool(key string) (value, ok bool) {
 }
 
 // Strings reads an array of strings; false if there is none.
-func (e Ext) Strings(key string) ([]string, bool) { return unquoteAll[string](&scanner{}, e[key]) }
+func (e Ext) Strings(key string) ([]string, bool) {
+	return jose.UnquoteAll[string](&jose.Scanner{}, e[key])
+}
 
 // SetString writes a string as it is.
-func (e Ext) SetString(key, value string) { e[key] = quote(nil, value) }
+func (e Ext) SetString(key, value string) { e[key] = jose.Quote(nil, value) }
 
 // SetText writes free text: control characters become spaces, and what exceeds
 // MaxTextSize octets is cut at a character.
@@ -107,7 +108,7 @@ func (e Ext) SetList(key string, list []string, limit int) {
 		limit = ListSize
 	}
 	kept, omitted, hash := bounded(list, limit)
-	e[key] = quoteAll(nil, kept)
+	e[key] = jose.QuoteAll(nil, kept)
 	if omitted > 0 {
 		e.SetInt(key+suffixOmitted, int64(omitted))
 		e.SetString(key+suffixHash, hash)
@@ -132,12 +133,12 @@ func Warnings(list []string, limit int) (kept []string, omitted int, hash string
 func bounded(list []string, limit int) (kept []string, omitted int, hash string) {
 	size := len("[]")
 	for i, entry := range list {
-		size += len(quote(nil, entry))
+		size += len(jose.Quote(nil, entry))
 		if i > 0 {
 			size++
 		}
 		if size > limit {
-			return slices.Clone(list[:i]), len(list) - i, Hash(quoteAll(nil, list))
+			return slices.Clone(list[:i]), len(list) - i, Hash(jose.QuoteAll(nil, list))
 		}
 	}
 	return slices.Clone(list), 0, ""
@@ -156,62 +157,8 @@ func (e Ext) appendTo(dst []byte) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(quote(dst, key), ':')
+		dst = append(jose.Quote(dst, key), ':')
 		dst = append(dst, e[key]...)
 	}
 	return append(dst, '}')
-}
-
-// quote appends a JSON string. Broken UTF-8 becomes U+FFFD.
-func quote[T ~string](dst []byte, text T) []byte {
-	dst, _ = jsontext.AppendQuote(dst, text)
-	return dst
-}
-
-func quoteAll[T ~string](dst []byte, list []T) []byte {
-	dst = append(dst, '[')
-	for i, text := range list {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = quote(dst, text)
-	}
-	return append(dst, ']')
-}
-
-// unquote reads a JSON string. Whatever else is no string: absent values too.
-func unquote(raw json.RawMessage) (string, bool) {
-	if len(raw) < 2 || raw[0] != '"' {
-		return "", false
-	}
-	text, err := plain(raw)
-	return string(text), err == nil
-}
-
-// unquoteAll reads an array of strings.
-func unquoteAll[T ~string](s *scanner, raw json.RawMessage) ([]T, bool) {
-	list := []T{}
-	if len(raw) == 0 || raw[0] != '[' {
-		return nil, false
-	}
-	if string(raw) == "[]" {
-		return list, true
-	}
-	dec := s.open(raw)
-	if _, err := dec.ReadToken(); err != nil {
-		return nil, false
-	}
-	for dec.PeekKind() == '"' {
-		quoted, err := dec.ReadValue()
-		if err != nil {
-			return nil, false
-		}
-		text, err := plain(quoted)
-		if err != nil {
-			return nil, false
-		}
-		list = append(list, T(text))
-	}
-	tok, err := dec.ReadToken()
-	return list, err == nil && tok.Kind() == ']'
 }

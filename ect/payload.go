@@ -1,7 +1,6 @@
 package ect
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -10,12 +9,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/aepb/aepb-gateway/ect/internal/jose"
 )
 
-const (
-	maxParents = 100
-	maxTime    = 253402300799 // the last second of the year 9999
-)
+const maxParents = 100
 
 // members is a payload with its values unread. pred and ect_ext are what later
 // drafts call par and ext.
@@ -58,9 +56,25 @@ func (m *members) where(name []byte) *json.RawMessage {
 	return nil
 }
 
+// parents is the list of parents under whichever name it goes; nil: neither.
+func (m *members) parents() json.RawMessage {
+	if m.par != nil {
+		return m.par
+	}
+	return m.pred
+}
+
+// extension is the extension object likewise, the longer text of two.
+func (m *members) extension() json.RawMessage {
+	if len(m.ectExt) > len(m.ext) {
+		return m.ectExt
+	}
+	return m.ext
+}
+
 // missing is the first required claim that is not there. Without a signature
 // nobody's name is worth demanding, so L1 needs neither iss nor aud.
-func (m *members) missing(level Level) *fault {
+func (m *members) missing(level Level, lenient Lenient) *fault {
 	for _, required := range [...]struct {
 		claim string
 		raw   json.RawMessage
@@ -72,8 +86,11 @@ func (m *members) missing(level Level) *fault {
 		{"exp", m.exp, L1},
 		{"jti", m.jti, L1},
 		{"exec_act", m.act, L1},
-		{"par", m.par, L1},
+		{"par", m.parents(), L1},
 	} {
+		if required.claim == "par" && lenient.NoParents {
+			continue
+		}
 		if required.raw == nil && level >= required.from {
 			return &fault{ReasonMissingClaim, required.claim}
 		}
@@ -83,13 +100,14 @@ func (m *members) missing(level Level) *fault {
 
 // readPayload fills the claims as far as they can be read, for finding the
 // key, and keeps the first fault for later. Its error is about the JSON.
-func (p *parsed) readPayload(s *scanner, raw []byte) error {
+func (p *parsed) readPayload(s *jose.Scanner, raw []byte, lenient Lenient) error {
 	var m members
-	if err := s.object(raw, "payload", m.where); err != nil {
+	if err := s.Object(raw, "payload", m.where); err != nil {
 		return err
 	}
-	p.fault = m.missing(p.level)
-	r := reader{s, &p.fault}
+	p.dialect = dialectOf(jose.MediaType(p.header.Type) == mediaWIMSE, &m)
+	p.fault = m.missing(p.level, lenient)
+	r := reader{s, &p.fault, lenient}
 	c := &p.claims
 	c.Issuer = Identity(r.text("iss", m.iss))
 	c.Audience = r.audience(m.aud)
@@ -100,11 +118,11 @@ func (p *parsed) readPayload(s *scanner, raw []byte) error {
 	c.Workflow = r.text("wid", m.wid)
 	c.Act = Act(r.text("exec_act", m.act))
 	c.Parents = r.parents(m.par, m.pred)
-	c.InputHash = r.text("inp_hash", m.inp)
-	c.OutputHash = r.text("out_hash", m.out)
+	c.InputHash = r.hash("inp_hash", m.inp)
+	c.OutputHash = r.hash("out_hash", m.out)
 	c.Ext = r.ext(m.ext, m.ectExt)
 	if p.fault == nil {
-		p.fault = c.fault(p.level, m.ext)
+		p.fault = c.fault(p.level, m.extension())
 	}
 	return nil
 }
@@ -112,8 +130,9 @@ func (p *parsed) readPayload(s *scanner, raw []byte) error {
 // reader turns raw values into typed ones; the first that has the wrong type
 // is the fault. An absent value is nobody's fault here.
 type reader struct {
-	scan  *scanner
-	fault **fault
+	scan    *jose.Scanner
+	fault   **fault
+	lenient Lenient
 }
 
 func (r reader) fail(reason Reason, claim string) {
@@ -124,22 +143,31 @@ func (r reader) fail(reason Reason, claim string) {
 
 // text reads a string. A claim that is there is never empty.
 func (r reader) text(claim string, raw json.RawMessage) string {
-	text, ok := unquote(raw)
+	text, ok := jose.Unquote(raw)
 	if raw != nil && (!ok || text == "") {
 		r.fail(ReasonInvalidClaim, claim)
 	}
 	return text
 }
 
+// hash reads a hash; that it is one is judged with all the others.
+func (r reader) hash(claim string, raw json.RawMessage) string {
+	text := r.text(claim, raw)
+	if !r.lenient.HashPrefix {
+		return text
+	}
+	bare, prefixed := strings.CutPrefix(text, "sha-256:")
+	if prefixed && bare == "" { // not the same as no hash
+		r.fail(ReasonInvalidClaim, claim)
+	}
+	return bare
+}
+
 // time reads a NumericDate in whole seconds: a fraction or exponent is refused.
 func (r reader) time(claim string, raw json.RawMessage) int64 {
-	if raw == nil {
-		return 0
-	}
-	seconds, err := strconv.ParseInt(string(raw), 10, 64)
-	if err != nil || seconds <= 0 || seconds > maxTime {
+	seconds, ok := jose.Time(raw)
+	if raw != nil && !ok {
 		r.fail(ReasonInvalidClaim, claim)
-		return 0
 	}
 	return seconds
 }
@@ -149,87 +177,61 @@ func (r reader) audience(raw json.RawMessage) []string {
 	if raw == nil {
 		return nil
 	}
-	if one, ok := unquote(raw); ok {
+	if one, ok := jose.Unquote(raw); ok {
 		return []string{one}
 	}
-	many, ok := unquoteAll[string](r.scan, raw)
+	many, ok := jose.UnquoteAll[string](r.scan, raw)
 	if !ok {
 		r.fail(ReasonInvalidClaim, "aud")
 	}
 	return many
 }
 
-// parents reads par. A token written for readers of every draft repeats it as
-// pred; two different lists have no one meaning.
+// parents reads par, or pred as later revisions call it. A token written for
+// readers of all of them has both; two different lists have no one meaning.
 func (r reader) parents(par, pred json.RawMessage) []ID {
+	claim, raw, twin := "par", par, pred
 	if par == nil {
-		return nil
+		claim, raw, twin = "pred", pred, nil
 	}
-	list, ok := unquoteAll[ID](r.scan, par)
+	if raw == nil {
+		return []ID{}
+	}
+	list, ok := jose.UnquoteAll[ID](r.scan, raw)
 	if !ok {
-		r.fail(ReasonInvalidClaim, "par")
+		r.fail(ReasonInvalidClaim, claim)
 		return nil
 	}
-	if pred == nil {
+	if twin == nil {
 		return list
 	}
-	if again, ok := unquoteAll[ID](r.scan, pred); !ok || !slices.Equal(list, again) {
+	if again, ok := jose.UnquoteAll[ID](r.scan, twin); !ok || !slices.Equal(list, again) {
 		r.fail(ReasonConflictingParents, "pred")
 	}
 	return list
 }
 
-// ext reads the extension object, likewise. One under the later name alone is
-// refused rather than overlooked: it may hold what the reader must obey.
+// ext reads the extension object, or ect_ext, likewise.
 func (r reader) ext(ext, ectExt json.RawMessage) Ext {
-	switch {
-	case ext == nil && ectExt == nil:
+	claim, raw, twin := "ext", ext, ectExt
+	if ext == nil {
+		claim, raw, twin = "ect_ext", ectExt, nil
+	}
+	if raw == nil {
 		return nil
-	case ext == nil:
-		r.fail(ReasonInvalidClaim, "ect_ext")
-		return nil
-	case ectExt != nil && !sameJSON(ext, ectExt):
+	}
+	if twin != nil && !jose.Same(raw, twin) {
 		r.fail(ReasonConflictingExt, "ect_ext")
 	}
-	object, ok := readExt(r.scan, ext)
-	if !ok {
-		r.fail(ReasonInvalidClaim, "ext")
+	if raw[0] != '{' {
+		r.fail(ReasonInvalidClaim, claim)
+		return nil
+	}
+	object, err := r.scan.Members(raw, claim) // slices of the payload, which nobody writes to
+	if err != nil {
+		r.fail(ReasonInvalidClaim, claim)
 	}
 	return object
-}
-
-// readExt keeps the values as slices of the payload, which nobody writes to.
-func readExt(s *scanner, raw json.RawMessage) (Ext, bool) {
-	if raw[0] != '{' {
-		return nil, false
-	}
-	object := Ext{}
-	var name string
-	var value json.RawMessage
-	keep := func() {
-		if value != nil {
-			object[name] = value
-		}
-	}
-	err := s.object(raw, "ext", func(next []byte) *json.RawMessage {
-		keep()
-		name = string(next)
-		return &value
-	})
-	keep()
-	return object, err == nil
-}
-
-// sameJSON compares without regard to white space, string escapes and the
-// order of members; numbers must be spelled alike, so that none is rounded.
-func sameJSON(a, b json.RawMessage) bool {
-	return bytes.Equal(a, b) || bytes.Equal(ordered(a), ordered(b))
-}
-
-func ordered(raw json.RawMessage) []byte {
-	value := jsontext.Value(bytes.Clone(raw))
-	_ = value.Compact(jsontext.ReorderRawObjects(true), jsontext.PreserveRawStrings(false)) // passed the scan
-	return value
 }
 
 // fault judges the values of claims, whether just read or about to be signed.
@@ -242,15 +244,15 @@ func (c *Claims) fault(level Level, ext json.RawMessage) *fault {
 	}{
 		{"iss", !signed && c.Issuer == "" || isText(c.Issuer)},
 		{"aud", !signed && len(c.Audience) == 0 || isAudience(c.Audience)},
-		{"iat", c.IssuedAt > 0 && c.IssuedAt <= maxTime},
-		{"exp", c.Expires > c.IssuedAt && c.Expires <= maxTime},
+		{"iat", c.IssuedAt > 0 && c.IssuedAt <= jose.MaxTime},
+		{"exp", c.Expires > c.IssuedAt && c.Expires <= jose.MaxTime},
 		{"jti", isUUID(string(c.ID))},
 		{"wid", c.Workflow == "" || isUUID(c.Workflow)},
 		{"exec_act", isText(c.Act)},
 		{"par", isLineage(c.Parents, c.ID)},
 		{"inp_hash", c.InputHash == "" || isHash(c.InputHash)},
 		{"out_hash", c.OutputHash == "" || isHash(c.OutputHash)},
-		{"ext", len(ext) <= MaxExtSize && !deeper(ext, MaxExtDepth)},
+		{"ext", len(ext) <= MaxExtSize && !jose.Deeper(ext, MaxExtDepth)},
 	} {
 		if !check.ok {
 			return &fault{ReasonInvalidClaim, check.claim}
@@ -288,42 +290,34 @@ func isLineage(parents []ID, own ID) bool {
 	return true
 }
 
-// selfAsserted judges an unsigned token. The connection is the only proof of
-// who made it, so a name in it must be the peer's; and no translation is
-// believed without a signature (AEPB, "Gateway Requirements" 7).
-func (p *parsed) selfAsserted(peer Peer) error {
-	if p.fault != nil {
-		return nil // reported by the caller, as for a signed token
-	}
-	if p.claims.Act.Translation() {
-		return p.invalid(ReasonLevelTooLow, "exec_act")
-	}
-	if p.claims.Issuer != "" && p.claims.Issuer != peer.ID {
-		return p.invalid(ReasonIssuerMismatch, "iss")
-	}
-	return nil
-}
-
-// appendTo writes the payload in the seed dialect. ext is the extension object
-// as marshal made it; nil: none.
-func (c *Claims) appendTo(dst []byte, ext json.RawMessage) []byte {
-	dst = quote(append(dst, `{"iss":`...), c.Issuer)
+// appendTo writes the payload in a dialect's spelling. ext is the extension
+// object as marshal made it; nil: none. What goes by two names is made once.
+func (c *Claims) appendTo(dst []byte, ext json.RawMessage, as spelling) []byte {
+	dst = jose.Quote(append(dst, `{"iss":`...), c.Issuer)
 	dst = append(dst, `,"aud":`...)
 	if len(c.Audience) == 1 {
-		dst = quote(dst, c.Audience[0])
+		dst = jose.Quote(dst, c.Audience[0])
 	} else {
-		dst = quoteAll(dst, c.Audience)
+		dst = jose.QuoteAll(dst, c.Audience)
 	}
 	dst = strconv.AppendInt(append(dst, `,"iat":`...), c.IssuedAt, 10)
 	dst = strconv.AppendInt(append(dst, `,"exp":`...), c.Expires, 10)
-	dst = quote(append(dst, `,"jti":`...), c.ID)
+	dst = jose.Quote(append(dst, `,"jti":`...), c.ID)
 	dst = appendOptional(dst, `,"wid":`, c.Workflow)
-	dst = quote(append(dst, `,"exec_act":`...), c.Act)
-	dst = quoteAll(append(dst, `,"par":`...), c.Parents)
+	dst = jose.Quote(append(dst, `,"exec_act":`...), c.Act)
+	dst = append(dst, as.parents[0]...)
+	parents := len(dst)
+	dst = jose.QuoteAll(dst, c.Parents)
+	if twin := as.parents[1]; twin != "" {
+		list := dst[parents:]
+		dst = append(append(dst, twin...), list...)
+	}
 	dst = appendOptional(dst, `,"inp_hash":`, c.InputHash)
 	dst = appendOptional(dst, `,"out_hash":`, c.OutputHash)
-	if ext != nil {
-		dst = append(append(dst, `,"ext":`...), ext...)
+	for _, name := range as.ext {
+		if ext != nil && name != "" {
+			dst = append(append(dst, name...), ext...)
+		}
 	}
 	return append(dst, '}')
 }
@@ -332,7 +326,7 @@ func appendOptional(dst []byte, name, value string) []byte {
 	if value == "" {
 		return dst
 	}
-	return quote(append(dst, name...), value)
+	return jose.Quote(append(dst, name...), value)
 }
 
 // marshal serialises the extension object; nil if it is empty. Every value must

@@ -2,16 +2,16 @@ package ect
 
 import (
 	"crypto"
-	"crypto/ecdsa"
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
+	"github.com/aepb/aepb-gateway/ect/internal/jose"
 )
 
 // DefaultLifetime is exp minus iat of our tokens.
@@ -19,7 +19,7 @@ const DefaultLifetime = 600 * time.Second
 
 // SignerDeps is what a Signer needs.
 type SignerDeps struct {
-	Key          crypto.Signer       // required: an *ecdsa.PrivateKey on P-256
+	Key          crypto.Signer       // required: an *ecdsa.PrivateKey on P-256 (ES256) or an ed25519.PrivateKey (EdDSA)
 	Chain        []*x509.Certificate // sent as x5c, leaf first; empty: no x5c
 	Issuer       Identity            // required; if it is a SPIFFE id the leaf must carry it
 	AgentVersion string              // put into every token as aepb.agent_version; empty: not
@@ -27,41 +27,48 @@ type SignerDeps struct {
 	MaxToken     int                 // octets; 0: the default of Limits.Token
 	Now          func() time.Time    // nil: time.Now
 	NewID        func() ID           // nil: NewID
+	UnsignedFor  []string            // audiences that may be sent unsigned tokens; empty: nobody
 }
 
-// Signer makes the tokens of one identity, in the dialect of the AEPB draft:
-// typ exec+jwt, parents in par, extension in ext, ES256.
+// Signer makes the tokens of one identity.
 type Signer struct {
-	key      *ecdsa.PrivateKey
+	key      crypto.Signer
+	alg      string
 	issuer   Identity
 	version  string
-	header   string // the encoded header and its dot: the same for every token
+	headers  [types]string // the encoded header and its dot, by typ: the same for every token
 	lifetime int64
 	maxToken int
 	now      func() time.Time
 	newID    func() ID
+	unsigned []string
 }
 
 // NewSigner checks that key, chain and issuer belong together.
 func NewSigner(d SignerDeps) (*Signer, error) {
-	key, ok := d.Key.(*ecdsa.PrivateKey)
-	if !ok || key == nil {
-		return nil, errNotP256
+	alg, err := jose.CheckSigner(d.Key)
+	if err != nil {
+		return nil, errKeyType
 	}
-	kid, err := Thumbprint(&key.PublicKey)
+	kid, err := Thumbprint(d.Key.Public())
 	if err != nil {
 		return nil, err
 	}
 	if d.Issuer == "" {
 		return nil, errors.New("ect: a signer needs an issuer")
 	}
-	if err := checkLeaf(key, d.Chain, d.Issuer); err != nil {
+	if err := checkLeaf(d.Key, d.Chain, d.Issuer); err != nil {
 		return nil, err
 	}
 	s := &Signer{
-		key: key, issuer: d.Issuer, version: d.AgentVersion, header: encodeHeader(kid, d.Chain),
+		key: d.Key, alg: alg, issuer: d.Issuer, version: d.AgentVersion,
+		headers: [types]string{
+			typeExec:  encodeHeader(alg, mediaExec, kid, d.Chain),
+			typeWIMSE: encodeHeader(alg, mediaWIMSE, kid, d.Chain),
+		},
 		lifetime: int64(orDefault(d.Lifetime, DefaultLifetime) / time.Second),
 		maxToken: orDefault(d.MaxToken, defaultToken), now: d.Now, newID: d.NewID,
+		unsigned: slices.Clone(d.UnsignedFor),
 	}
 	if s.lifetime < 1 {
 		return nil, errors.New("ect: a lifetime is a second or more")
@@ -76,12 +83,13 @@ func NewSigner(d SignerDeps) (*Signer, error) {
 }
 
 // checkLeaf finds a mixed-up configuration at start rather than at the first peer.
-func checkLeaf(key *ecdsa.PrivateKey, chain []*x509.Certificate, issuer Identity) error {
+func checkLeaf(key crypto.Signer, chain []*x509.Certificate, issuer Identity) error {
 	if len(chain) == 0 {
 		return nil
 	}
 	leaf := chain[0]
-	if !key.PublicKey.Equal(leaf.PublicKey) {
+	own, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
+	if !ok || !own.Equal(leaf.PublicKey) {
 		return errors.New("ect: the leaf certificate is not of the signing key")
 	}
 	if !strings.HasPrefix(string(issuer), "spiffe://") {
@@ -95,15 +103,16 @@ func checkLeaf(key *ecdsa.PrivateKey, chain []*x509.Certificate, issuer Identity
 	return errors.New("ect: the leaf certificate does not carry the issuer")
 }
 
-func encodeHeader(kid string, chain []*x509.Certificate) string {
-	h := append(make([]byte, 0, 256), `{"alg":"ES256","typ":"exec+jwt","kid":`...)
-	h = quote(h, kid)
+func encodeHeader(alg, typ, kid string, chain []*x509.Certificate) string {
+	h := jose.Quote(append(make([]byte, 0, 256), `{"alg":`...), alg)
+	h = jose.Quote(append(h, `,"typ":`...), typ)
+	h = jose.Quote(append(h, `,"kid":`...), kid)
 	if len(chain) > 0 {
 		certs := make([]string, len(chain))
 		for i, c := range chain {
 			certs[i] = base64.StdEncoding.EncodeToString(c.Raw)
 		}
-		h = quoteAll(append(h, `,"x5c":`...), certs)
+		h = jose.QuoteAll(append(h, `,"x5c":`...), certs)
 	}
 	return base64.RawURLEncoding.EncodeToString(append(h, '}')) + "."
 }
@@ -111,26 +120,70 @@ func encodeHeader(kid string, chain []*x509.Certificate) string {
 // Issuer is the identity that this signer signs as.
 func (s *Signer) Issuer() Identity { return s.issuer }
 
-// Sign makes a token. It fills iss, iat, exp and jti where they are zero, and
-// signs nothing that Verify would refuse: such claims, and a token beyond
-// MaxToken, are ErrUnsignable.
-func (s *Signer) Sign(c Claims) (Token, error) {
+// Sign makes a token in DialectSeed. It fills iss, iat, exp and jti where they
+// are zero, and signs nothing that Verify would refuse: such claims, and a token
+// beyond MaxToken, are ErrUnsignable.
+func (s *Signer) Sign(c Claims) (Token, error) { return s.SignAs(DialectSeed, c) }
+
+// SignAs is Sign in a dialect of the reader's. More extension than the dialect
+// can carry (see Dialect.MaxExt) is ErrUnsignable too.
+func (s *Signer) SignAs(d Dialect, c Claims) (Token, error) {
 	c = s.complete(c)
+	payload, as, err := s.payload(d, c)
+	if err != nil {
+		return Token{}, err
+	}
+	compact, err := s.sign(s.headers[as.typ], payload)
+	if err != nil {
+		return Token{}, err
+	}
+	return Token{compact: compact, claims: c, dialect: orDefault(d, DialectSeed)}, nil
+}
+
+// Assert writes an unsigned token (L1), which proves nothing and is no Token:
+// nothing that demands evidence takes it. It is for audiences of UnsignedFor
+// alone, and never for an act of a gateway; anything else is ErrUnsignable.
+func (s *Signer) Assert(d Dialect, c Claims) (Assertion, error) {
+	c = s.complete(c)
+	for _, id := range c.Audience {
+		if !slices.Contains(s.unsigned, id) {
+			return Assertion{}, fmt.Errorf("%w: somebody it is for wants a signature", ErrUnsignable)
+		}
+	}
+	if c.Act.needsSignature() {
+		return Assertion{}, fmt.Errorf("%w: such an act is always signed", ErrUnsignable)
+	}
+	payload, _, err := s.payload(d, c)
+	if err != nil {
+		return Assertion{}, err
+	}
+	compact := base64.RawURLEncoding.EncodeToString(payload)
+	if len(compact) > s.maxToken {
+		return Assertion{}, s.tooLarge()
+	}
+	return Assertion{compact: compact, id: c.ID}, nil
+}
+
+// payload judges claims and writes them down.
+func (s *Signer) payload(d Dialect, c Claims) ([]byte, spelling, error) {
+	as, ok := d.spelling()
+	if !ok {
+		return nil, as, fmt.Errorf("%w: %w", ErrUnsignable, errDialect)
+	}
 	if c.Issuer != s.issuer {
-		return Token{}, fmt.Errorf("%w: the issuer is somebody else", ErrUnsignable)
+		return nil, as, fmt.Errorf("%w: the issuer is somebody else", ErrUnsignable)
 	}
 	ext, err := c.Ext.marshal()
 	if err != nil {
-		return Token{}, err
+		return nil, as, err
 	}
 	if f := c.fault(L2, ext); f != nil {
-		return Token{}, fmt.Errorf("%w: %s %s", ErrUnsignable, f.reason, f.claim)
+		return nil, as, fmt.Errorf("%w: %s %s", ErrUnsignable, f.reason, f.claim)
 	}
-	compact, err := s.sign(c.appendTo(make([]byte, 0, 512+len(ext)), ext))
-	if err != nil {
-		return Token{}, err
+	if len(ext) > d.MaxExt() {
+		return nil, as, fmt.Errorf("%w: more than %d octets of extension", ErrUnsignable, d.MaxExt())
 	}
-	return Token{compact: compact, claims: c}, nil
+	return c.appendTo(make([]byte, 0, 512+len(ext)), ext, as), as, nil
 }
 
 // complete works on a copy: the caller's slices and map stay the caller's.
@@ -157,26 +210,31 @@ func (s *Signer) complete(c Claims) Claims {
 	return c
 }
 
-func (s *Signer) sign(payload []byte) (string, error) {
+func (s *Signer) sign(header string, payload []byte) (string, error) {
 	enc := base64.RawURLEncoding
-	size := len(s.header) + enc.EncodedLen(len(payload))
-	const signature = 1 + 86 // a dot and 64 octets
+	size := len(header) + enc.EncodedLen(len(payload))
+	const signature = 1 + 86 // a dot and 64 octets, with either algorithm
 	if size+signature > s.maxToken {
-		return "", fmt.Errorf("%w: the token would exceed %d octets", ErrUnsignable, s.maxToken)
+		return "", s.tooLarge()
 	}
-	out := append(make([]byte, 0, size+signature), s.header...)
+	out := append(make([]byte, 0, size+signature), header...)
 	out = enc.AppendEncode(out, payload)
-	sig, err := jwt.SigningMethodES256.Sign(string(out), s.key)
+	sig, err := jose.Sign(s.alg, s.key, string(out))
 	if err != nil {
 		return "", fmt.Errorf("ect: sign: %w", err)
 	}
 	return string(enc.AppendEncode(append(out, '.'), sig)), nil
 }
 
+func (s *Signer) tooLarge() error {
+	return fmt.Errorf("%w: the token would exceed %d octets", ErrUnsignable, s.maxToken)
+}
+
 // Token is a token of ours. Only Sign makes one.
 type Token struct {
 	compact string
 	claims  Claims
+	dialect Dialect
 }
 
 // Compact is the token's bytes: what is sent, hashed and stored.
@@ -188,6 +246,9 @@ func (t Token) Claims() Claims { return t.claims.clone() }
 // ID is the token's jti.
 func (t Token) ID() ID { return t.claims.ID }
 
+// Dialect is the spelling it was signed in.
+func (t Token) Dialect() Dialect { return t.dialect }
+
 // LogValue prints the jti; a token is never logged.
 func (t Token) LogValue() slog.Value { return slog.StringValue(string(t.claims.ID)) }
 
@@ -196,6 +257,27 @@ func (t Token) String() string { return string(t.claims.ID) }
 
 // GoString does the same for %#v.
 func (t Token) GoString() string { return "ect.Token(" + string(t.claims.ID) + ")" }
+
+// Assertion is an unsigned token of ours. Only Assert makes one.
+type Assertion struct {
+	compact string
+	id      ID
+}
+
+// Compact is the token's bytes.
+func (a Assertion) Compact() string { return a.compact }
+
+// ID is the token's jti.
+func (a Assertion) ID() ID { return a.id }
+
+// LogValue prints the jti; a token is never logged.
+func (a Assertion) LogValue() slog.Value { return slog.StringValue(string(a.id)) }
+
+// String prints the jti, so that no format verb prints the token.
+func (a Assertion) String() string { return string(a.id) }
+
+// GoString does the same for %#v.
+func (a Assertion) GoString() string { return "ect.Assertion(" + string(a.id) + ")" }
 
 // orDefault reads zero as "not set".
 func orDefault[T comparable](value, fallback T) T {

@@ -2,17 +2,17 @@ package ect_test
 
 import (
 	"bytes"
-	"crypto"
 	"crypto/ecdsa"
-	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -209,15 +209,20 @@ func TestNewSigner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, ed, err := ed25519.GenerateKey(rand.Reader)
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
 	}
+	one, two := ecttest.NewEdwardsParty(t, s.From.ID).Edwards, ecttest.NewEdwardsParty(t, s.From.ID).Edwards
+	mixed := slices.Concat(one[:32], two[32:])
 	for name, change := range map[string]func(*ect.SignerDeps){
 		"no key":                func(d *ect.SignerDeps) { d.Key = nil },
 		"a nil key":             func(d *ect.SignerDeps) { d.Key = (*ecdsa.PrivateKey)(nil) },
 		"another curve":         func(d *ect.SignerDeps) { d.Key, d.Chain = p384, nil },
-		"another kind of key":   func(d *ect.SignerDeps) { d.Key, d.Chain = crypto.Signer(ed), nil },
+		"another kind of key":   func(d *ect.SignerDeps) { d.Key, d.Chain = rsaKey, nil },
+		"half an Ed25519 key":   func(d *ect.SignerDeps) { d.Key, d.Chain = one[:32], nil },
+		"two halves of two":     func(d *ect.SignerDeps) { d.Key, d.Chain = mixed, nil },
+		"an Ed25519 key's leaf": func(d *ect.SignerDeps) { d.Key = one },
 		"somebody else's leaf":  func(d *ect.SignerDeps) { d.Chain = ecttest.NewParty(t, s.From.ID).Chain },
 		"a leaf of another id":  func(d *ect.SignerDeps) { d.Issuer = s.Other.ID },
 		"no issuer":             func(d *ect.SignerDeps) { d.Issuer = "" },

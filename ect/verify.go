@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
+	"github.com/aepb/aepb-gateway/ect/internal/jose"
 )
 
 // Defaults of a Verifier.
@@ -50,9 +50,20 @@ type VerifierDeps struct {
 	Skew        time.Duration    // tolerance for every clock comparison; 0: DefaultSkew
 	MaxLifetime time.Duration    // of exp minus iat; 0: DefaultMaxLifetime
 	MinLevel    Level            // L1 or L2; 0: L2. L3 is a matter of receipts, which no token shows
+	Algorithms  []string         // of ES256 and EdDSA; empty: both
+	Lenient     Lenient          // zero: nothing is overlooked
 	MaxToken    int              // octets; 0: the default of Limits.Token
 	Now         func() time.Time // nil: time.Now
+
+	// MinLevelOf is the minimum for what one authenticated peer presents; nil, or
+	// no level as its answer: MinLevel. It is asked with the peer of the connection,
+	// never with a name out of a token, and not for nobody. What it puts above
+	// L2 no token reaches.
+	MinLevelOf func(Identity) Level
 }
+
+// algorithms are those that we verify.
+var algorithms = []string{jose.ES256, jose.EdDSA}
 
 var errParentsOnly = errors.New("ect: this verifier has no replay cache and judges ancestors only")
 
@@ -65,6 +76,9 @@ type Verifier struct {
 	skew        int64
 	maxLifetime int64
 	minLevel    Level
+	minLevelOf  func(Identity) Level
+	algorithms  []string
+	lenient     Lenient
 	maxToken    int
 	now         func() time.Time
 }
@@ -77,11 +91,17 @@ func NewVerifier(d VerifierDeps) (*Verifier, error) {
 		skew:        int64(orDefault(d.Skew, DefaultSkew) / time.Second),
 		maxLifetime: int64(orDefault(d.MaxLifetime, DefaultMaxLifetime) / time.Second),
 		minLevel:    orDefault(d.MinLevel, L2),
+		minLevelOf:  d.MinLevelOf,
+		algorithms:  slices.Clone(d.Algorithms),
+		lenient:     d.Lenient,
 		maxToken:    orDefault(d.MaxToken, defaultToken),
 		now:         d.Now,
 	}
 	if v.now == nil {
 		v.now = time.Now
+	}
+	if len(v.algorithms) == 0 {
+		v.algorithms = algorithms
 	}
 	switch {
 	case v.keys == nil:
@@ -92,6 +112,8 @@ func NewVerifier(d VerifierDeps) (*Verifier, error) {
 		return nil, errors.New("ect: a verifier's bounds are not negative")
 	case v.minLevel != L1 && v.minLevel != L2:
 		return nil, errors.New("ect: a verifier's minimum level is L1 or L2")
+	case slices.ContainsFunc(v.algorithms, func(alg string) bool { return !slices.Contains(algorithms, alg) }):
+		return nil, errors.New("ect: a verifier's algorithms are ES256 and EdDSA")
 	}
 	return v, nil
 }
@@ -105,7 +127,7 @@ func (v *Verifier) Verify(ctx context.Context, compact string, c Check) (Verifie
 	if c.Purpose != Parent && v.replay == nil {
 		return Verified{}, errParentsOnly
 	}
-	p, err := parse(compact, v.maxToken)
+	p, err := parse(compact, v.maxToken, v.lenient)
 	if err != nil {
 		return Verified{}, err
 	}
@@ -127,29 +149,56 @@ func (v *Verifier) Verify(ctx context.Context, compact string, c Check) (Verifie
 // authentic settles who made the token: level, type, algorithm, key,
 // signature, and that the key's owner is the issuer.
 func (v *Verifier) authentic(ctx context.Context, p *parsed, peer Peer) error {
-	if p.level < v.minLevel {
+	if p.level < v.required(peer) {
 		return p.invalid(ReasonLevelTooLow, "")
 	}
 	if p.level == L1 {
 		return p.selfAsserted(peer)
 	}
-	if f := p.headerFault(); f != nil {
+	if f := p.headerFault(v.algorithms); f != nil {
 		return p.invalid(f.reason, f.claim)
 	}
 	owner, err := v.resolve(ctx, p, peer)
 	if err != nil {
 		return err
 	}
-	key, err := p256(owner.Key)
-	if err != nil {
+	if !jose.Fits(p.header.Algorithm, owner.Key) {
 		return p.invalid(ReasonUnsupportedAlg, "alg")
 	}
-	if jwt.SigningMethodES256.Verify(p.signed, p.signature, key) != nil {
+	if !jose.Verify(p.header.Algorithm, owner.Key, p.signed, p.signature) {
 		return p.invalid(ReasonInvalidSignature, "")
 	}
 	if p.fault == nil && (owner.ID == "" || owner.ID != p.claims.Issuer) {
 		return p.invalid(ReasonIssuerMismatch, "iss")
 	}
+	return nil
+}
+
+// required is the minimum level for what a peer presents: the token has no say.
+func (v *Verifier) required(peer Peer) Level {
+	if v.minLevelOf == nil || peer.ID == "" {
+		return v.minLevel
+	}
+	if level := v.minLevelOf(peer.ID); level >= L1 {
+		return level
+	}
+	return v.minLevel
+}
+
+// selfAsserted judges an unsigned token. The connection is the only proof of
+// who made it: somebody must be there, and a name in the token must be theirs.
+// Without a name it is theirs too, so that nobody uses up an id of others.
+func (p *parsed) selfAsserted(peer Peer) error {
+	if p.fault != nil {
+		return nil // reported by the caller, as for a signed token
+	}
+	if p.claims.Act.needsSignature() {
+		return p.invalid(ReasonLevelTooLow, "exec_act")
+	}
+	if peer.ID == "" || p.claims.Issuer != "" && p.claims.Issuer != peer.ID {
+		return p.invalid(ReasonIssuerMismatch, "iss")
+	}
+	p.claims.Issuer = peer.ID
 	return nil
 }
 
@@ -237,9 +286,11 @@ type Verified struct {
 	claims  Claims
 	header  Header
 	level   Level
+	dialect Dialect
 }
 
-// Claims is a copy of what the token says.
+// Claims is a copy of what the token says. The issuer of an unsigned token
+// without iss is the peer who presented it.
 func (v Verified) Claims() Claims { return v.claims.clone() }
 
 // Header is a copy of the token's JOSE header; zero at L1.
@@ -253,6 +304,9 @@ func (v Verified) ID() ID { return v.claims.ID }
 
 // Level is L1 for an unsigned token, else L2; L3 shows only in a ledger.
 func (v Verified) Level() Level { return v.level }
+
+// Dialect is the spelling it was read in.
+func (v Verified) Dialect() Dialect { return v.dialect }
 
 // LogValue prints the jti; a token is never logged.
 func (v Verified) LogValue() slog.Value { return slog.StringValue(string(v.claims.ID)) }

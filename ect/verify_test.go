@@ -342,6 +342,8 @@ func TestNewVerifier(t *testing.T) {
 		"an empty audience":     func(d *ect.VerifierDeps) { d.Audience = []string{self, ""} },
 		"a negative age":        func(d *ect.VerifierDeps) { d.MaxAge = -time.Second },
 		"a level it cannot see": func(d *ect.VerifierDeps) { d.MinLevel = ect.L3 },
+		"an algorithm of RSA":   func(d *ect.VerifierDeps) { d.Algorithms = []string{"ES256", "RS256"} },
+		"no algorithm":          func(d *ect.VerifierDeps) { d.Algorithms = []string{"none"} },
 	} {
 		d := s.deps()
 		change(&d)

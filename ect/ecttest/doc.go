@@ -2,6 +2,7 @@
 // context tokens.
 //
 //   - [NewParty] is somebody with a key: it signs, and [KeysOf] finds its key.
+//     [NewEdwardsParty] signs with EdDSA.
 //   - [Mint] makes any token at all, and [Vectors] a table of tokens that must be
 //     refused, each with its reason. Whatever takes tokens from outside should
 //     refuse every one of them.

@@ -2,6 +2,7 @@ package ecttest
 
 import (
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -22,13 +23,13 @@ type Raw map[string]string
 // Recipe says how to make a token, right or wrong.
 type Recipe struct {
 	Claims  ect.Claims // iss, aud, iat, exp, jti and exec_act are filled where zero
-	Header  Raw        // over {"alg":"ES256","typ":"exec+jwt","kid":…,"x5c":…}
+	Header  Raw        // over {"alg":"ES256","typ":"exec+jwt","kid":…,"x5c":…}; EdDSA with an Ed25519 key
 	Payload Raw        // over Claims
 
 	RawHeader  string // the whole header, instead of the above
 	RawPayload string // the whole payload
 
-	Sign Sign                        // nil: ES256 with the party's key
+	Sign Sign                        // nil: properly, with the party's key
 	Edit func(compact string) string // the last word; nil: none
 }
 
@@ -50,6 +51,11 @@ func SignES256(key *ecdsa.PrivateKey) Sign {
 		s.FillBytes(sig[size:])
 		return sig
 	}
+}
+
+// SignEdDSA signs properly, with any key.
+func SignEdDSA(key ed25519.PrivateKey) Sign {
+	return func(_ testing.TB, input string) []byte { return ed25519.Sign(key, []byte(input)) }
 }
 
 // SignHS256 signs with a shared secret, as in the attack that takes a public
@@ -77,6 +83,9 @@ func Mint(tb testing.TB, from *Party, r Recipe) string {
 	}
 	if r.Sign == nil {
 		r.Sign = SignES256(from.Key)
+		if from.Edwards != nil {
+			r.Sign = SignEdDSA(from.Edwards)
+		}
 	}
 	input := Encode(header) + "." + Encode(payload)
 	compact := input + "." + Encode(string(r.Sign(tb, input)))
@@ -104,8 +113,12 @@ func headerOf(p *Party) Raw {
 	for i, c := range p.Chain {
 		chain[i] = base64.StdEncoding.EncodeToString(c.Raw)
 	}
+	alg := `"ES256"`
+	if p.Edwards != nil {
+		alg = `"EdDSA"`
+	}
 	return Raw{
-		"alg": `"ES256"`, "typ": `"exec+jwt"`, "kid": `"` + p.KeyID + `"`,
+		"alg": alg, "typ": `"exec+jwt"`, "kid": `"` + p.KeyID + `"`,
 		"x5c": `["` + strings.Join(chain, `","`) + `"]`,
 	}
 }

@@ -2,7 +2,9 @@ package ecttest
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
@@ -19,10 +21,11 @@ import (
 // Party is somebody who signs: an identity, its key, and a certificate that it
 // made for itself.
 type Party struct {
-	ID    ect.Identity
-	Key   *ecdsa.PrivateKey
-	Chain []*x509.Certificate // one self-signed leaf that carries ID as its URI, valid 1999 to 2099
-	KeyID string              // the key's thumbprint
+	ID      ect.Identity
+	Key     *ecdsa.PrivateKey   // nil for a party of NewEdwardsParty
+	Edwards ed25519.PrivateKey  // nil for a party of NewParty
+	Chain   []*x509.Certificate // one self-signed leaf that carries ID as its URI, valid 1999 to 2099
+	KeyID   string              // the key's thumbprint
 }
 
 // NewParty makes a party with a new key.
@@ -32,14 +35,29 @@ func NewParty(tb testing.TB, id ect.Identity) *Party {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	kid, err := ect.Thumbprint(&key.PublicKey)
+	return &Party{ID: id, Key: key, Chain: selfSigned(tb, id, key), KeyID: thumbprint(tb, key)}
+}
+
+// NewEdwardsParty makes a party that signs with EdDSA.
+func NewEdwardsParty(tb testing.TB, id ect.Identity) *Party {
+	tb.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &Party{ID: id, Key: key, Chain: selfSigned(tb, id, key), KeyID: kid}
+	return &Party{ID: id, Edwards: key, Chain: selfSigned(tb, id, key), KeyID: thumbprint(tb, key)}
 }
 
-func selfSigned(tb testing.TB, id ect.Identity, key *ecdsa.PrivateKey) []*x509.Certificate {
+func thumbprint(tb testing.TB, key crypto.Signer) string {
+	tb.Helper()
+	kid, err := ect.Thumbprint(key.Public())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return kid
+}
+
+func selfSigned(tb testing.TB, id ect.Identity, key crypto.Signer) []*x509.Certificate {
 	tb.Helper()
 	uri, err := url.Parse(string(id))
 	if err != nil {
@@ -50,7 +68,7 @@ func selfSigned(tb testing.TB, id ect.Identity, key *ecdsa.PrivateKey) []*x509.C
 		NotBefore: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC),
 		KeyUsage: x509.KeyUsageDigitalSignature, BasicConstraintsValid: true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -61,13 +79,20 @@ func selfSigned(tb testing.TB, id ect.Identity, key *ecdsa.PrivateKey) []*x509.C
 	return []*x509.Certificate{leaf}
 }
 
+func (p *Party) key() crypto.Signer {
+	if p.Edwards != nil {
+		return p.Edwards
+	}
+	return p.Key
+}
+
 // Peer is the party as an authenticated connection shows it.
-func (p *Party) Peer() ect.Peer { return ect.Peer{ID: p.ID, Key: &p.Key.PublicKey} }
+func (p *Party) Peer() ect.Peer { return ect.Peer{ID: p.ID, Key: p.key().Public()} }
 
 // Signer signs as the party, with its chain. now may be nil: the real clock.
 func (p *Party) Signer(tb testing.TB, now func() time.Time) *ect.Signer {
 	tb.Helper()
-	signer, err := ect.NewSigner(ect.SignerDeps{Key: p.Key, Chain: p.Chain, Issuer: p.ID, Now: now})
+	signer, err := ect.NewSigner(ect.SignerDeps{Key: p.key(), Chain: p.Chain, Issuer: p.ID, Now: now})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -52,7 +52,7 @@ type SVIDRequest struct {
 	DNSNames []string      // for clients that judge by host name
 	IPs      []net.IP      // the same, for addresses
 	TTL      time.Duration // 0: DefaultTTL; never beyond the authority's own end
-	Key      crypto.Signer // nil: a new one; ECDSA P-256
+	Key      crypto.Signer // nil: a new one, ECDSA on P-256; also Ed25519
 }
 
 // NewAuthority makes an authority with a new key and an anchor valid for a year.
@@ -163,7 +163,7 @@ func requestedKey(key crypto.Signer) (crypto.Signer, error) {
 	if key == nil {
 		return newKey()
 	}
-	if !onP256(key.Public()) {
+	if !signsECT(key) {
 		return nil, errKeyType
 	}
 	return key, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,9 @@ type Bundle struct {
 	home    spiffeid.TrustDomain
 	set     *x509bundle.Set
 	changes atomic.Uint64 // counts changes, so that nothing judged before is believed after
+
+	mu     sync.RWMutex
+	tokens map[spiffeid.TrustDomain]*KeySet // keys that sign JWT-SVIDs
 }
 
 // NewBundle makes a bundle of one trust domain ("example.org") from its anchors.
@@ -76,8 +80,36 @@ func (b *Bundle) Anchors() []*x509.Certificate {
 func (b *Bundle) Trust(other *Bundle) {
 	for _, bundle := range other.set.Bundles() {
 		b.set.Add(bundle.Clone())
+		b.setTokenKeys(bundle.TrustDomain(), other.tokenKeys(bundle.TrustDomain()))
 	}
 	b.changes.Add(1)
+}
+
+// TokenKeys are the keys that sign a trust domain's JWT-SVIDs; false if it has
+// none that we know. Only a bundle document brings any (ParseBundle).
+func (b *Bundle) TokenKeys(trustDomain string) (*KeySet, bool) {
+	domain, err := spiffeid.TrustDomainFromString(trustDomain)
+	if err != nil {
+		return nil, false
+	}
+	keys := b.tokenKeys(domain)
+	return keys, keys != nil
+}
+
+func (b *Bundle) tokenKeys(domain spiffeid.TrustDomain) *KeySet {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.tokens[domain]
+}
+
+// setTokenKeys replaces a domain's keys; nil: it has none any more.
+func (b *Bundle) setTokenKeys(domain spiffeid.TrustDomain, keys *KeySet) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.tokens == nil {
+		b.tokens = map[spiffeid.TrustDomain]*KeySet{}
+	}
+	b.tokens[domain] = keys
 }
 
 // verify judges a chain, leaf first, as of an instant: bounded, leading to an

@@ -48,3 +48,55 @@ func claimsWorkload(cert *x509.Certificate) bool {
 	}
 	return false
 }
+
+// CredentialReason says in one word why a credential was refused. The words are
+// those of the WIMSE conformance vectors where they have one, and of package ect
+// where that has.
+type CredentialReason string
+
+// The reasons.
+const (
+	CredentialMissing                 CredentialReason = "missing_credential"  // one of two fields that belong together
+	CredentialRepeated                CredentialReason = "repeated_credential" // a field that may be there once
+	CredentialMalformed               CredentialReason = "malformed_token"
+	CredentialTooLong                 CredentialReason = "token_too_long"
+	CredentialInvalidEncoding         CredentialReason = "invalid_encoding"
+	CredentialWrongType               CredentialReason = "wrong_type"
+	CredentialUnsupportedAlg          CredentialReason = "unsupported_alg"
+	CredentialUnsupportedCritical     CredentialReason = "unsupported_critical"
+	CredentialUnknownKey              CredentialReason = "unknown_key" // of a trust domain or kid that nobody configured
+	CredentialInvalidSignature        CredentialReason = "invalid_signature"
+	CredentialIssuerMismatch          CredentialReason = "issuer_mismatch"
+	CredentialMissingClaim            CredentialReason = "missing_claim"
+	CredentialInvalidClaim            CredentialReason = "invalid_claim"
+	CredentialAudienceMismatch        CredentialReason = "audience_mismatch"
+	CredentialExpired                 CredentialReason = "expired"
+	CredentialIssuedInFuture          CredentialReason = "issued_in_future"
+	CredentialLifetimeTooLong         CredentialReason = "lifetime_too_long"
+	CredentialMissingConfirmation     CredentialReason = "missing_confirmation_alg"
+	CredentialForbiddenConfirmation   CredentialReason = "forbidden_confirmation_alg"
+	CredentialUnsupportedConfirmation CredentialReason = "unsupported_confirmation_alg"
+	CredentialInvalidKey              CredentialReason = "invalid_key"
+	CredentialIdentityBinding         CredentialReason = "wit_binding_mismatch" //nolint:gosec // a word for logs, no secret
+	CredentialAccessBinding           CredentialReason = "access_token_binding_mismatch"
+	CredentialTransactionBinding      CredentialReason = "transaction_token_binding_mismatch"
+	CredentialOtherBinding            CredentialReason = "other_token_binding_mismatch"
+	CredentialUnknownBinding          CredentialReason = "unknown_token_binding"
+	CredentialReplay                  CredentialReason = "replay"
+)
+
+// CredentialError refuses what a caller showed to say who it is. WIMSE wants
+// status 400 for it: no challenge would help (workload-creds, "Error Conditions").
+type CredentialError struct {
+	Credential string // "workload identity token", "workload proof token" or "JWT-SVID"
+	Reason     CredentialReason
+	Claim      string // the claim, header parameter or field at fault, if one is; never foreign text
+}
+
+func (e *CredentialError) Error() string {
+	text := e.Credential + " refused: " + string(e.Reason)
+	if e.Claim != "" {
+		text += " (" + e.Claim + ")"
+	}
+	return text
+}

@@ -12,6 +12,11 @@
 //   - source.go: server and client TLS configurations
 //   - caller.go: from a finished handshake to the peer's identity
 //   - keyring.go, cache.go: the key of an ECT's issuer ([ect.KeySource])
+//   - keyset.go: the same from JWK sets that the operator configured; several
+//     sources in a row
+//
+// Callers without a client certificate are the business of package credential
+// below; its refusals ([CredentialError]) are here, beside [Caller].
 //
 // # Rules
 //
@@ -26,12 +31,14 @@
 //
 // # Alternatives considered
 //
-// go-spiffe's spiffebundle also writes JWK sets, but brings a second JOSE
-// library with it for sixty lines of JSON; jwks.go writes those, and a test
-// holds them to the SPIFFE document's rules. go-spiffe's tlsconfig judges in
-// VerifyPeerCertificate, which a resumed session skips, always requires a
-// client certificate, and has no injectable clock; we use its verifier
-// (x509svid.Verify) from VerifyConnection instead.
+// go-spiffe's spiffebundle and jwtbundle also know JWK sets, but bring a second
+// JOSE library with them for sixty lines of JSON; jwks.go writes those, and a
+// test holds them to the SPIFFE document's rules. Fetching a key set whose URL
+// stands in a token would let its issuer choose whom we call and whom we trust.
+//
+// go-spiffe's tlsconfig judges in VerifyPeerCertificate, which a resumed session
+// skips, always requires a client certificate, and has no injectable clock; we
+// use its verifier (x509svid.Verify) from VerifyConnection instead.
 //
 // crypto/tls's own VerifyClientCertIfGiven would tell clients our anchors'
 // names, and a client whose certificate comes from elsewhere would then send

@@ -3,7 +3,6 @@ package identity
 import (
 	"bytes"
 	"crypto"
-	"crypto/ecdsa"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -194,8 +193,8 @@ func readKey(file string) (crypto.Signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("identity: %s: %w", file, err)
 	}
-	key, ok := parsed.(*ecdsa.PrivateKey)
-	if !ok || !onP256(key.Public()) {
+	key, ok := parsed.(crypto.Signer)
+	if !ok || !signsECT(key) {
 		return nil, errKeyType
 	}
 	return key, nil
@@ -218,6 +217,6 @@ func encodeCertificates(certs []*x509.Certificate) []byte {
 }
 
 func sameKey(key crypto.Signer, cert *x509.Certificate) bool {
-	public, ok := key.Public().(*ecdsa.PublicKey)
+	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
 	return ok && public.Equal(cert.PublicKey)
 }

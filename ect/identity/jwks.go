@@ -17,8 +17,11 @@ const maxBundle = 1 << 20
 // refreshHint is how often a reader of our bundle should look again, seconds.
 const refreshHint = 300
 
-// useX509 marks the keys that vouch for X.509 SVIDs; other uses are not ours.
-const useX509 = "x509-svid"
+// What a bundle's keys vouch for: X.509 SVIDs, or JWT-SVIDs. Others are not ours.
+const (
+	useX509 = "x509-svid"
+	useJWT  = "jwt-svid"
+)
 
 // Why a bundle document is refused.
 var (
@@ -61,30 +64,51 @@ func (b *Bundle) MarshalJWKS() ([]byte, error) {
 }
 
 // ParseBundle reads a SPIFFE bundle of the trust domain it is known to be from
-// (the document itself does not say). Keys of other uses are passed over; at
-// least one x509-svid key is required.
+// (the document itself does not say). Its jwt-svid keys are for TokenKeys, keys
+// of other uses are passed over; at least one x509-svid key is required.
 func ParseBundle(trustDomain string, jwks []byte) (*Bundle, error) {
 	if len(jwks) > maxBundle {
 		return nil, errBundleSize
 	}
 	var set struct {
-		Keys []webKey `json:"keys"`
+		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(jwks, &set); err != nil {
 		return nil, fmt.Errorf("identity: bundle document: %w", err)
 	}
 	var anchors []*x509.Certificate
-	for _, key := range set.Keys {
-		if key.Use != useX509 {
-			continue
-		}
-		anchor, err := key.anchor()
+	tokens := &KeySet{}
+	for _, raw := range set.Keys {
+		anchor, err := readBundleKey(raw, tokens)
 		if err != nil {
 			return nil, err
 		}
-		anchors = append(anchors, anchor)
+		if anchor != nil {
+			anchors = append(anchors, anchor)
+		}
 	}
-	return NewBundle(trustDomain, anchors...)
+	b, err := NewBundle(trustDomain, anchors...)
+	if err == nil && len(tokens.keys) > 0 {
+		b.setTokenKeys(b.home, tokens)
+	}
+	return b, err
+}
+
+// readBundleKey gives the anchor that a key stands for, or puts the key with
+// the tokens', or does neither.
+func readBundleKey(raw json.RawMessage, tokens *KeySet) (*x509.Certificate, error) {
+	var key webKey
+	if err := json.Unmarshal(raw, &key); err != nil {
+		return nil, fmt.Errorf("identity: bundle document: %w", err)
+	}
+	switch key.Use {
+	case useX509:
+		return key.anchor()
+	case useJWT:
+		return nil, tokens.add(raw)
+	default:
+		return nil, nil //nolint:nilnil // a key of another use is no error
+	}
 }
 
 // anchor is the certificate that a key stands for.

@@ -26,7 +26,8 @@ var _ ect.KeySource = (*KeyRing)(nil)
 //  2. the leaf of the x5c chain, verified against the bundle as of iat (R4);
 //     a kid, if present, must name the leaf's key.
 //
-// A kid names a key by its RFC 7638 thumbprint. The chain, and so the id that
+// A kid names a key by its RFC 7638 thumbprint, or as the peer's own credential
+// calls it (the cnf.jwk.kid of a workload identity token). The chain, and so the id that
 // is bound to the key, is trusted only if the bundle says so; a URL in a token
 // is never followed. Safe for concurrent use.
 type KeyRing struct {
@@ -82,7 +83,7 @@ func ownKey(request ect.KeyRequest) bool {
 	if header.KeyID == "" {
 		return len(header.Chain) == 0
 	}
-	return header.KeyID == thumbprint(peer.Key)
+	return header.KeyID == peer.KeyID || header.KeyID == thumbprint(peer.Key)
 }
 
 // judge verifies a chain, or remembers that it did. A remembered chain counts

@@ -2,8 +2,6 @@ package identity
 
 import (
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -14,13 +12,15 @@ import (
 	"github.com/spiffe/go-spiffe/v2/svid/x509svid"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/internal/jose"
 )
 
-// errKeyType: ECTs are signed with ES256, so a workload key is ECDSA on P-256.
-var errKeyType = errors.New("identity: the key must be ECDSA on P-256")
+// errKeyType: ECTs are signed with ES256 or EdDSA, and so with a workload's key.
+var errKeyType = errors.New("identity: the key must be ECDSA on P-256, or Ed25519")
 
 // SVID is a workload's own identity: its SPIFFE id, the certificate chain that
-// proves it (leaf first, without the anchor) and the leaf's key, ECDSA P-256.
+// proves it (leaf first, without the anchor) and the leaf's key, ECDSA on P-256
+// or Ed25519.
 type SVID struct {
 	ID    ect.Identity
 	Chain []*x509.Certificate
@@ -35,7 +35,7 @@ func LoadSVID(certFile, keyFile string) (*SVID, error) {
 	if err != nil {
 		return nil, fmt.Errorf("identity: load SVID: %w", err)
 	}
-	if !onP256(read.PrivateKey.Public()) {
+	if !signsECT(read.PrivateKey) {
 		return nil, errKeyType
 	}
 	return &SVID{ID: ect.Identity(read.ID.String()), Chain: read.Certificates, Key: read.PrivateKey}, nil
@@ -76,7 +76,7 @@ func stale(cert *x509.Certificate, now time.Time) bool {
 	return now.After(cert.NotAfter.Add(-life / 3))
 }
 
-func onP256(key crypto.PublicKey) bool {
-	ec, ok := key.(*ecdsa.PublicKey)
-	return ok && ec.Curve == elliptic.P256()
+func signsECT(key crypto.Signer) bool {
+	_, err := jose.CheckSigner(key)
+	return err == nil
 }

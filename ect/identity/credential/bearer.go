@@ -1,0 +1,120 @@
+package credential
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/ect/internal/jose"
+)
+
+const bearerToken = "JWT-SVID"
+
+// bearerAlgorithms are those of a JWT-SVID (SPIFFE JWT-SVID section 2.1).
+var bearerAlgorithms = []string{"RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512"}
+
+// BearerDeps is what a Bearer needs.
+type BearerDeps struct {
+	Bundle   *identity.Bundle // whose TokenKeys sign JWT-SVIDs; required
+	Audience []string         // our own ids; required
+	Skew     time.Duration    // tolerance for clocks, whole seconds; 0: DefaultSkew
+	MaxToken int              // octets; 0: DefaultMaxToken
+	Now      func() time.Time // nil: time.Now
+}
+
+// Bearer finds out who shows a JWT-SVID. It is safe for concurrent use.
+type Bearer struct {
+	bundle   *identity.Bundle
+	audience []string
+	skew     int64
+	maxToken int
+	now      func() time.Time
+}
+
+// NewBearer checks its dependencies.
+func NewBearer(d BearerDeps) (*Bearer, error) {
+	b := &Bearer{
+		bundle: d.Bundle, audience: slices.Clone(d.Audience), skew: int64(orDefault(d.Skew, DefaultSkew) / time.Second),
+		maxToken: orDefault(d.MaxToken, DefaultMaxToken), now: d.Now,
+	}
+	if b.now == nil {
+		b.now = time.Now
+	}
+	switch {
+	case b.bundle == nil:
+		return nil, errors.New("credential: JWT-SVIDs cannot be judged without a bundle")
+	case len(b.audience) == 0 || slices.Contains(b.audience, ""):
+		return nil, errors.New("credential: whoever accepts JWT-SVIDs has a name")
+	case b.skew < 0 || b.maxToken < 0:
+		return nil, errors.New("credential: a bound is negative")
+	}
+	return b, nil
+}
+
+// Caller is who sent a request; false if its Authorization shows no bearer
+// token. The caller has no key: it proved to have a token, which anybody on its
+// way could have. Its error is *identity.CredentialError.
+func (b *Bearer) Caller(r Request) (identity.Caller, bool, error) {
+	value, shown, err := r.single(authorizationField, bearerToken)
+	if err != nil || !shown {
+		return identity.Caller{}, false, err
+	}
+	scheme, token, _ := strings.Cut(value, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return identity.Caller{}, false, nil
+	}
+	id, err := b.verify(strings.TrimLeft(token, " "))
+	if err != nil {
+		return identity.Caller{}, false, err
+	}
+	return identity.Caller{Peer: ect.Peer{ID: id}}, true, nil
+}
+
+// verify judges a JWT-SVID (SPIFFE JWT-SVID sections 2 to 4).
+func (b *Bearer) verify(compact string) (ect.Identity, error) {
+	j := judge{bearerToken, b.now().Unix(), b.skew}
+	token, err := j.parse(compact, b.maxToken, "", "jwt", "jose")
+	if err != nil {
+		return "", err
+	}
+	if !slices.Contains(bearerAlgorithms, token.Algorithm) {
+		return "", j.refuse(identity.CredentialUnsupportedAlg, "alg")
+	}
+	claims := token.Claims
+	claims.Demand("sub")
+	id, domain, ok := workload(claims.Text("sub"))
+	if !ok || !strings.HasPrefix(string(id), "spiffe://") {
+		claims.Fail("sub")
+		return "", j.well(claims)
+	}
+	if err := b.signed(token, domain, j); err != nil {
+		return "", err
+	}
+	claims.Demand("aud", "exp")
+	audience := claims.Texts("aud")
+	if err := j.timely(claims); err != nil {
+		return "", err
+	}
+	if !slices.ContainsFunc(audience, func(aud string) bool { return slices.Contains(b.audience, aud) }) {
+		return "", j.refuse(identity.CredentialAudienceMismatch, "aud")
+	}
+	return id, nil
+}
+
+func (b *Bearer) signed(token *jose.JWT, domain string, j judge) error {
+	keys, known := b.bundle.TokenKeys(domain)
+	if !known {
+		return j.refuse(identity.CredentialUnknownKey, "sub")
+	}
+	key, known := keys.Find(token.Algorithm, token.KeyID)
+	switch {
+	case !known:
+		return j.refuse(identity.CredentialUnknownKey, "kid")
+	case !token.Verify(key):
+		return j.refuse(identity.CredentialInvalidSignature, "")
+	}
+	return nil
+}

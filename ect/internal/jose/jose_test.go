@@ -1,0 +1,258 @@
+package jose
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+)
+
+// RFC 8037 appendix A.4 and RFC 7515 appendix A.3, as published.
+func TestPublishedSignatures(t *testing.T) {
+	t.Parallel()
+	for alg, tc := range map[string]struct{ key, compact string }{
+		EdDSA: {
+			`{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}`,
+			"eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc.hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg",
+		},
+		ES256: {
+			`{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}`,
+			"eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ." +
+				"DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q",
+		},
+	} {
+		key, err := ParseKey(&Scanner{}, json.RawMessage(tc.key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cut := strings.LastIndexByte(tc.compact, '.')
+		sig, err := Decode(tc.compact[cut+1:], "signature")
+		if err != nil || !Verify(alg, key.Public, tc.compact[:cut], sig) {
+			t.Errorf("%s: the published signature does not verify: %v", alg, err)
+		}
+		sig[0]++
+		if Verify(alg, key.Public, tc.compact[:cut], sig) {
+			t.Errorf("%s: another signature verifies", alg)
+		}
+	}
+}
+
+// Each of the points lets anybody sign: R of order one and S zero verify for
+// one message in at most eight, without any private key.
+func TestSmallPointsAreThoseThatAnybodySignsFor(t *testing.T) {
+	t.Parallel()
+	forged := make([]byte, ed25519.SignatureSize)
+	forged[0] = 1
+	weak := func(key ed25519.PublicKey) bool {
+		for i := range uint32(200) {
+			if ed25519.Verify(key, binary.BigEndian.AppendUint32(nil, i), forged) {
+				return true
+			}
+		}
+		return false
+	}
+	for i, point := range smallPoints {
+		for _, sign := range []byte{0, 0x80} {
+			key := ed25519.PublicKey(bytes.Clone(point))
+			key[31] |= sign
+			if !smallOrder(key) || Fits(EdDSA, key) {
+				t.Errorf("point %d, sign %d: not recognised", i, sign)
+			}
+			if sign == 0 && !weak(key) {
+				t.Errorf("point %d is not weak at all", i)
+			}
+		}
+	}
+	for range 20 {
+		key, _, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if smallOrder(key) || weak(key) {
+			t.Error("an ordinary key is taken for a weak one")
+		}
+	}
+}
+
+func TestWhichKeyFitsWhat(t *testing.T) {
+	t.Parallel()
+	p256, p384 := newEC(t, elliptic.P256()), newEC(t, elliptic.P384())
+	_, ed, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	strong, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edPublic, _ := ed.Public().(ed25519.PublicKey)
+	for name, tc := range map[string]struct {
+		key  crypto.PublicKey
+		want string // algorithms of all that fit
+	}{
+		"P-256": {&p256.PublicKey, "ES256"}, "P-384": {&p384.PublicKey, "ES384"}, "P-521": {&newEC(t, elliptic.P521()).PublicKey, "ES512"},
+		"Ed25519": {edPublic, "EdDSA"}, "RSA": {&strong.PublicKey, "RS256 RS384 RS512 PS256 PS384 PS512"},
+		"private EC": {p256, ""}, "private Ed25519": {ed, ""}, "private RSA": {strong, ""}, "Ed25519 cut": {edPublic[:31], ""},
+		"nil": {nil, ""}, "nil EC": {(*ecdsa.PublicKey)(nil), ""}, "nil RSA": {(*rsa.PublicKey)(nil), ""}, "empty RSA": {&rsa.PublicKey{}, ""},
+		"EC by value": {p256.PublicKey, ""}, "a secret": {[]byte("secret"), ""}, "a text": {"secret", ""},
+	} {
+		for _, alg := range []string{"ES256", "ES384", "ES512", "EdDSA", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "none", "HS256", "", "es256", "ES256K"} {
+			if want := alg != "" && strings.Contains(tc.want, alg); Fits(alg, tc.key) != want {
+				t.Errorf("%s, %s: want %v", name, alg, want)
+			}
+			if Verify(alg, tc.key, "a.b", nil) || Verify(alg, tc.key, "a.b", make([]byte, 64)) {
+				t.Errorf("%s, %s: nothing is a signature", name, alg)
+			}
+		}
+	}
+}
+
+func newEC(t *testing.T, curve elliptic.Curve) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(curve, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func TestSign(t *testing.T) {
+	t.Parallel()
+	_, ed, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []crypto.Signer{newEC(t, elliptic.P256()), ed} {
+		alg, err := CheckSigner(key)
+		if err != nil || alg != AlgorithmOf(key.Public()) {
+			t.Fatal(alg, err)
+		}
+		sig, err := Sign(alg, key, "a.b")
+		if err != nil || len(sig) != 64 || !Verify(alg, key.Public(), "a.b", sig) {
+			t.Errorf("%s: %d octets, %v", alg, len(sig), err)
+		}
+	}
+	_, other, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, key := range map[string]crypto.Signer{
+		"nil": nil, "nil EC": (*ecdsa.PrivateKey)(nil), "empty": ed25519.PrivateKey(nil), "short": ed[:32],
+		"two halves": ed25519.PrivateKey(append(bytes.Clone(ed[:32]), other[32:]...)), "another curve": newEC(t, elliptic.P384()),
+	} {
+		if alg, err := CheckSigner(key); !errors.Is(err, ErrKey) || alg != "" {
+			t.Errorf("%s: %q, %v", name, alg, err)
+		}
+	}
+	if _, err := Sign("HS256", ed, "a.b"); err == nil {
+		t.Error("signed with a secret")
+	}
+}
+
+func TestParseJWT(t *testing.T) {
+	t.Parallel()
+	encode := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	whole := encode(`{"typ":"Application/X+jwt","alg":"ES256","kid":"k","crit":[],"jku":"x"}`) + "." + encode(`{"a":"b"}`) + ".AA"
+	token, err := ParseJWT(whole, len(whole))
+	if err != nil || token.Type != "x+jwt" || token.Algorithm != "ES256" || token.KeyID != "k" || !token.Critical || token.Claims.Text("a") != "b" {
+		t.Fatalf("%+v, %v", token, err)
+	}
+	const limit = 1024
+	for name, tc := range map[string]struct {
+		text string
+		want Kind
+	}{
+		"too long":       {whole + strings.Repeat("A", limit-len(whole)+1), Size},
+		"two parts":      {encode(`{}`) + "." + encode(`{}`), Shape},
+		"four parts":     {"A.A.A.A", Shape},
+		"empty parts":    {"..", Encoding},
+		"header":         {encode(`[]`) + "." + encode(`{}`) + ".", Encoding},
+		"payload":        {encode(`{}`) + "." + encode(`1`) + ".", Encoding},
+		"signature":      {encode(`{}`) + "." + encode(`{}`) + ".=", Encoding},
+		"stray bits":     {encode(`{}`) + "." + encode(`{}`) + ".AB", Encoding},
+		"a line break":   {encode(`{}`) + "." + encode(`{}`) + ".AA\n", Encoding},
+		"typ a number":   {encode(`{"typ":1}`) + "." + encode(`{}`) + ".", Encoding},
+		"alg null":       {encode(`{"alg":null}`) + "." + encode(`{}`) + ".", Encoding},
+		"a member twice": {encode(`{"alg":"a","\u0061lg":"b"}`) + "." + encode(`{}`) + ".", Encoding},
+		"too deep":       {encode(`{}`) + "." + encode(`{"a":`+strings.Repeat("[", 200)+strings.Repeat("]", 200)+`}`) + ".", Encoding},
+	} {
+		_, err := ParseJWT(tc.text, limit)
+		if kind, reason, ok := Unreadable(err); !ok || kind != tc.want || reason == "" {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	text := `{"text":"x","empty":"","time":1,"fraction":1.5,"late":253402300800,"texts":["x","y"],"none":[],"holes":["x",""],"mixed":["x",1],"object":{"a":"b"},"null":null}`
+	read := func() *Claims {
+		c, err := ParseClaims(&Scanner{}, []byte(text), "claims")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	c := read()
+	if c.Text("text") != "x" || c.Time("time") != 1 || len(c.Texts("texts")) != 2 || c.Texts("text")[0] != "x" || c.Object("object").Text("a") != "b" {
+		t.Error("not what is written")
+	}
+	if c.Text("absent") != "" || c.Time("absent") != 0 || c.Texts("absent") != nil || c.Object("absent") != nil || c.Fault() != nil {
+		t.Errorf("what is not there is a fault: %v", c.Fault())
+	}
+	for name, ask := range map[string]func(*Claims){
+		"empty":    func(c *Claims) { c.Text("empty") },
+		"fraction": func(c *Claims) { c.Time("fraction") },
+		"late":     func(c *Claims) { c.Time("late") },
+		"time":     func(c *Claims) { c.Text("time") },
+		"none":     func(c *Claims) { c.Texts("none") },
+		"holes":    func(c *Claims) { c.Texts("holes") },
+		"mixed":    func(c *Claims) { c.Texts("mixed") },
+		"text":     func(c *Claims) { c.Object("text") },
+		"null":     func(c *Claims) { c.Text("null") },
+		"texts":    func(c *Claims) { c.Time("texts"); c.Text("null") },
+	} {
+		c := read()
+		ask(c)
+		if f := c.Fault(); f == nil || f.Missing || f.Claim != name {
+			t.Errorf("%s: got %+v", name, f)
+		}
+	}
+	c.Demand("text", "absent", "gone")
+	if f := c.Fault(); f == nil || !f.Missing || f.Claim != "absent" {
+		t.Errorf("got %+v", f)
+	}
+}
+
+func FuzzParseKey(f *testing.F) {
+	f.Add([]byte(`{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","kid":"k","alg":"EdDSA"}`))
+	f.Add([]byte(`{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}`))
+	f.Add([]byte(`{"kty":"RSA","n":"AQ","e":"AQAB","key_ops":["verify"]}`))
+	f.Add([]byte(`{"kty":"oct","k":"AA"}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		key, err := ParseKey(&Scanner{}, text)
+		if err != nil {
+			if !errors.Is(err, ErrKey) || key.Public != nil {
+				t.Errorf("got %v", err)
+			}
+			return
+		}
+		fits := false
+		for alg := range methods {
+			fits = fits || Fits(alg, key.Public)
+		}
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(text, &members); err != nil || !fits || members["d"] != nil || members["k"] != nil {
+			t.Errorf("accepted %T: %v", key.Public, err)
+		}
+	})
+}
