@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -35,6 +36,7 @@ var table = rows(
 	say[*QueryError](CodeMalformed),
 	say[*MediaTypeError](CodeMediaType),
 	say[*IdentityError](CodeIdentityInvalid),
+	as(func(e *identity.CredentialError) Problem { return of(CodeIdentityInvalid, string(e.Reason)) }),
 	as(func(e *MethodError) Problem {
 		p := of(CodeNotFound, e.Error())
 		p.Status, p.Title, p.Allow = http.StatusMethodNotAllowed, "The method is not allowed", e.Allow
@@ -93,6 +95,7 @@ var table = rows(
 		return of(CodePolicyViolation, "egress policy does not allow this destination")
 	}),
 	say[*directory.InvalidAgentError](CodeMalformed),
+	as(func(e *state.UnavailableError) Problem { return unavailable("evidence cannot be kept now", e.RetryAfter) }),
 	as(func(e *state.FullError) Problem {
 		return unavailable("there is no room for new evidence", e.RetryAfter)
 	}),

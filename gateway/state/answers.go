@@ -20,10 +20,10 @@ type Answers struct {
 	blobs *expiring[digest, []byte]
 }
 
-func newAnswers(config Config, now func() time.Time) *Answers {
+func newAnswers(config Config, deps Deps) *Answers {
 	return &Answers{
-		now: now, largest: config.MaxAnswerBytes,
-		blobs: newExpiring[digest, []byte](config.MaxAnswers, config.MaxAnswersBytes),
+		now: deps.Now, largest: config.MaxAnswerBytes,
+		blobs: newExpiring[digest, []byte](KindAnswer, config.MaxAnswers, config.MaxAnswersBytes, deps.Journal),
 	}
 }
 
@@ -38,7 +38,7 @@ func (a *Answers) Finish(_ context.Context, key ect.ReplayKey, answer []byte, un
 	own := bytes.Clone(answer)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.blobs.add(k, own, int64(len(own)+bookkeeping), until, a.now(), true)
+	a.blobs.add(k, own, answerSize(own), until, a.now(), true)
 }
 
 // Load finds a stored answer; false: there is none, or not yet. The octets are
@@ -59,4 +59,18 @@ func (a *Answers) Usage() Usage {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return a.blobs.usage()
+}
+
+func answerSize(answer []byte) int64 { return int64(len(answer) + bookkeeping) }
+
+func (a *Answers) restore(e *entry[digest, []byte]) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(e.value) <= a.largest && a.blobs.restore(e, a.now(), true)
+}
+
+func (a *Answers) sweep(most int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.blobs.clean(a.now(), most)
 }

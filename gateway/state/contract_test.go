@@ -2,18 +2,22 @@ package state_test
 
 import (
 	"testing"
+	"time"
 
-	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/state/statetest"
 )
 
-func TestStoreContract(t *testing.T) {
+func TestContract(t *testing.T) {
 	t.Parallel()
-	ecttest.StoreSuite(t, func() ect.Store { return open(t, state.Config{}) })
-}
-
-func TestReplayContract(t *testing.T) {
-	t.Parallel()
-	ecttest.ReplaySuite(t, func() ect.ReplayCache { return open(t, state.Config{}) })
+	statetest.Run(t, statetest.Harness{
+		Open: func(t testing.TB, config state.Config) statetest.Driver {
+			t.Helper()
+			m, err := state.New(config, state.Deps{Epoch: time.Now()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m
+		},
+	})
 }

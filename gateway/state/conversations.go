@@ -25,10 +25,10 @@ type turn struct {
 	id       ect.ID
 }
 
-func newConversations(config Config, now func() time.Time) *Conversations {
+func newConversations(config Config, deps Deps) *Conversations {
 	return &Conversations{
-		now: now, lifetime: config.ConversationLifetime,
-		turns: newExpiring[digest, turn](config.MaxConversations, 0),
+		now: deps.Now, lifetime: config.ConversationLifetime,
+		turns: newExpiring[digest, turn](KindConversation, config.MaxConversations, 0, deps.Journal),
 	}
 }
 
@@ -65,4 +65,16 @@ func (c *Conversations) Usage() Usage {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.turns.usage()
+}
+
+func (c *Conversations) restore(e *entry[digest, turn]) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.turns.restore(e, c.now(), true)
+}
+
+func (c *Conversations) sweep(most int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.turns.clean(c.now(), most)
 }

@@ -1,5 +1,6 @@
 // Package state keeps what the pillars ask to be kept, behind the small
 // interfaces that they declare. This is the driver for one process: memory.
+// Package bolt is the same with a file behind it.
 //
 // There is one type per kind of state, each with bounds of its own, so that a
 // flood of one kind cannot push out another:
@@ -15,7 +16,9 @@
 //
 // Read expiring.go first: the bounded, expiring map under all four. It sweeps
 // a few expired entries with every write, so nothing needs a goroutine and no
-// write ever pays for a long sweep.
+// write ever pays for a long sweep. journal.go is what a driver needs that keeps
+// the memory somewhere safer: it is told of every change, and can restore one;
+// codec.go is how entries are written.
 //
 // statetest holds the contract of what is declared nowhere else; every driver
 // has to pass it, and the suites of package ect/ecttest.

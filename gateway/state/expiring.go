@@ -12,25 +12,34 @@ const sweep = 4
 // expiring is a map whose entries end at an instant of their own, bounded in
 // number and octets. It is not safe for concurrent use: its owner has the lock.
 type expiring[K comparable, V any] struct {
+	kind       Kind
 	maxEntries int
 	maxBytes   int64 // 0: unbounded
 	bytes      int64
 	byKey      map[K]*entry[K, V]
 	ending     ending[K, V]
+	serial     uint64             // of the latest entry
 	dropped    func(*entry[K, V]) // called for everything that leaves; may be nil
+	journal    Journal            // told of everything that comes and leaves; may be nil
 	evicted    uint64             // entries that had to leave before their end
 }
 
+// entry is never changed once it is in the map, its place in the heap apart: a
+// journal may read it at any time.
 type entry[K comparable, V any] struct {
-	key   K
-	value V
-	size  int64
-	until time.Time // alive up to and including this instant
-	place int       // in the heap
+	key    K
+	value  V
+	size   int64
+	serial uint64
+	until  time.Time // alive up to and including this instant
+	place  int       // in the heap
 }
 
-func newExpiring[K comparable, V any](maxEntries int, maxBytes int64) *expiring[K, V] {
-	return &expiring[K, V]{maxEntries: maxEntries, maxBytes: maxBytes, byKey: make(map[K]*entry[K, V])}
+func newExpiring[K comparable, V any](kind Kind, maxEntries int, maxBytes int64, journal Journal) *expiring[K, V] {
+	return &expiring[K, V]{
+		kind: kind, maxEntries: maxEntries, maxBytes: maxBytes, journal: journal,
+		byKey: make(map[K]*entry[K, V]),
+	}
 }
 
 // get finds an entry that is alive.
@@ -42,18 +51,49 @@ func (x *expiring[K, V]) get(key K, now time.Time) (*entry[K, V], bool) {
 	return e, true
 }
 
-// add puts in a new entry; the key must not be there alive. If live entries
-// leave no room, it makes some when evict is true, else it is false and the
-// map unchanged. An entry larger than the whole map is never taken.
+// add puts in a new entry, in place of an old one with its key. If live
+// entries leave no room, it makes some when evict is true, else it is false and
+// the map unchanged. An entry larger than the whole map is never taken.
 func (x *expiring[K, V]) add(key K, value V, size int64, until, now time.Time, evict bool) bool {
-	x.clean(now)
-	if x.maxBytes > 0 && size > x.maxBytes {
+	e := &entry[K, V]{key: key, value: value, size: size, serial: x.serial + 1, until: until}
+	x.clean(now, sweep)
+	old := x.byKey[key]
+	if !x.insert(e, now, evict) {
 		return false
 	}
-	if old, ok := x.byKey[key]; ok {
-		x.drop(old)
+	x.serial++
+	x.note(e, e)
+	if old != nil {
+		x.note(old, nil) // after its heir: a journal cut short between the two still has one
 	}
-	for len(x.byKey) >= x.maxEntries || (x.maxBytes > 0 && x.bytes+size > x.maxBytes) {
+	return true
+}
+
+// restore puts back an entry that a journal was told of, with the serial it
+// had. Whatever comes of it, later entries have larger serials.
+func (x *expiring[K, V]) restore(e *entry[K, V], now time.Time, evict bool) bool {
+	x.serial = max(x.serial, e.serial)
+	if e.until.Before(now) {
+		return false
+	}
+	old := x.byKey[e.key]
+	if !x.insert(e, now, evict) {
+		return false
+	}
+	if old != nil {
+		x.note(old, nil)
+	}
+	return true
+}
+
+func (x *expiring[K, V]) insert(e *entry[K, V], now time.Time, evict bool) bool {
+	if x.maxBytes > 0 && e.size > x.maxBytes {
+		return false
+	}
+	if old, ok := x.byKey[e.key]; ok {
+		x.remove(old)
+	}
+	for len(x.byKey) >= x.maxEntries || (x.maxBytes > 0 && x.bytes+e.size > x.maxBytes) {
 		first := x.ending[0]
 		if expired := first.until.Before(now); !expired && !evict {
 			return false
@@ -62,15 +102,15 @@ func (x *expiring[K, V]) add(key K, value V, size int64, until, now time.Time, e
 		}
 		x.drop(first)
 	}
-	e := &entry[K, V]{key: key, value: value, size: size, until: until}
-	x.byKey[key] = e
-	x.bytes += size
+	x.byKey[e.key] = e
+	x.bytes += e.size
 	heap.Push(&x.ending, e)
 	return true
 }
 
-func (x *expiring[K, V]) clean(now time.Time) {
-	for range sweep {
+// clean drops the entries that have expired, but no more than most of them.
+func (x *expiring[K, V]) clean(now time.Time, most int) {
+	for range most {
 		if len(x.ending) == 0 || !x.ending[0].until.Before(now) {
 			return
 		}
@@ -79,12 +119,29 @@ func (x *expiring[K, V]) clean(now time.Time) {
 }
 
 func (x *expiring[K, V]) drop(e *entry[K, V]) {
+	x.remove(e)
+	x.note(e, nil)
+}
+
+func (x *expiring[K, V]) remove(e *entry[K, V]) {
 	heap.Remove(&x.ending, e.place)
 	delete(x.byKey, e.key)
 	x.bytes -= e.size
 	if x.dropped != nil {
 		x.dropped(e)
 	}
+}
+
+// note tells the journal that an entry came (and what it holds), or left.
+func (x *expiring[K, V]) note(e *entry[K, V], content any) {
+	if x.journal == nil {
+		return
+	}
+	c := Change{Kind: x.kind, Serial: e.serial, entry: content}
+	if content != nil {
+		c.Size = int(e.size) + overhead
+	}
+	x.journal.Note(c)
 }
 
 // usage says how full the map is.

@@ -69,6 +69,9 @@ type Deps struct {
 	// tokens issued before it are unknown (R6). Zero: nothing was ever used
 	// before, as in a gateway that was just set up.
 	Epoch time.Time
+	// Journal is told of every change, for a driver that keeps it somewhere
+	// safer. Nil: nobody is.
+	Journal Journal
 }
 
 // Memory is all state of one process, in memory: each kind with its own bounds
@@ -91,16 +94,42 @@ func New(config Config, deps Deps) (*Memory, error) {
 		deps.Now = time.Now
 	}
 	return &Memory{
-		Tokens:        newTokens(config, deps.Now),
+		Tokens:        newTokens(config, deps),
 		Replays:       newReplays(config, deps),
-		Answers:       newAnswers(config, deps.Now),
-		Conversations: newConversations(config, deps.Now),
+		Answers:       newAnswers(config, deps),
+		Conversations: newConversations(config, deps),
 		epoch:         deps.Epoch,
 	}, nil
 }
 
 // Epoch is since when every use of a token was seen; zero: always.
 func (m *Memory) Epoch() time.Time { return m.epoch }
+
+// UsageOf says how full one kind of state is; zero for an unknown kind.
+func (m *Memory) UsageOf(kind Kind) Usage {
+	switch kind {
+	case KindToken:
+		return m.Tokens.Usage()
+	case KindReplay:
+		return m.Replays.Usage()
+	case KindAnswer:
+		return m.Answers.Usage()
+	case KindConversation:
+		return m.Conversations.Usage()
+	default:
+		return Usage{}
+	}
+}
+
+// Sweep drops expired entries, at most as many of each kind as it is told, the
+// longest expired first. Nobody can find them before either; writing sweeps a
+// few, and Sweep is for times without writes.
+func (m *Memory) Sweep(most int) {
+	m.Tokens.sweep(most)
+	m.Replays.sweep(most)
+	m.Answers.sweep(most)
+	m.Conversations.sweep(most)
+}
 
 // FullError: there is no room left that could be made without forgetting what
 // must be remembered. It passes with time.
@@ -112,3 +141,15 @@ type FullError struct {
 func (e *FullError) Error() string {
 	return "state: no room for " + e.What
 }
+
+// UnavailableError: what has to be kept cannot be kept now, so nothing may
+// happen that depends on it. The message can be sent again later.
+type UnavailableError struct {
+	Err        error         // why; for logs, never shown
+	RetryAfter time.Duration // when to try again
+}
+
+func (e *UnavailableError) Error() string { return "state: nothing can be kept now" }
+
+// Unwrap gives the cause.
+func (e *UnavailableError) Unwrap() error { return e.Err }

@@ -27,7 +27,10 @@ var _ ect.ReplayCache = (*Replays)(nil)
 type digest [sha256.Size / 2]byte
 
 func newReplays(config Config, deps Deps) *Replays {
-	return &Replays{now: deps.Now, epoch: deps.Epoch, uses: newExpiring[digest, digest](config.MaxReplays, 0)}
+	return &Replays{
+		now: deps.Now, epoch: deps.Epoch,
+		uses: newExpiring[digest, digest](KindReplay, config.MaxReplays, 0, deps.Journal),
+	}
 }
 
 // Claim notes the use of a token. When live uses leave no room it refuses with
@@ -48,9 +51,31 @@ func (r *Replays) Claim(_ context.Context, key ect.ReplayKey, use ect.ReplayUse)
 		return ect.ReplayUnknown, nil
 	}
 	if !r.uses.add(k, u, 0, use.Until, now, false) {
-		return ect.ReplayUnknown, &FullError{What: "uses of tokens", RetryAfter: r.uses.ending[0].until.Sub(now)}
+		return ect.ReplayUnknown, r.full(now)
 	}
 	return ect.ReplayFresh, nil
+}
+
+func (r *Replays) full(now time.Time) *FullError {
+	return &FullError{What: "uses of tokens", RetryAfter: r.uses.ending[0].until.Sub(now)}
+}
+
+// restore is true for a use that is remembered again. One that would have to
+// be forgotten for lack of room is a [FullError].
+func (r *Replays) restore(e *entry[digest, digest]) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.now()
+	if kept := r.uses.restore(e, now, false); kept || e.until.Before(now) {
+		return kept, nil
+	}
+	return false, r.full(now)
+}
+
+func (r *Replays) sweep(most int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.uses.clean(r.now(), most)
 }
 
 // Usage says how full the cache is.

@@ -16,24 +16,17 @@ type Tokens struct {
 	now func() time.Time
 
 	mu         sync.RWMutex
-	records    *expiring[ect.ID, stored]
-	byWorkflow map[string]map[ect.ID]*entry[ect.ID, stored]
-	count      uint64
-}
-
-// stored is a record and its place in the order of arrival.
-type stored struct {
-	record ect.Record
-	number uint64
+	records    *expiring[ect.ID, ect.Record]
+	byWorkflow map[string]map[ect.ID]*entry[ect.ID, ect.Record]
 }
 
 var _ ect.Store = (*Tokens)(nil)
 
-func newTokens(config Config, now func() time.Time) *Tokens {
+func newTokens(config Config, deps Deps) *Tokens {
 	t := &Tokens{
-		now:        now,
-		records:    newExpiring[ect.ID, stored](config.MaxTokens, config.MaxTokenBytes),
-		byWorkflow: make(map[string]map[ect.ID]*entry[ect.ID, stored]),
+		now:        deps.Now,
+		records:    newExpiring[ect.ID, ect.Record](KindToken, config.MaxTokens, config.MaxTokenBytes, deps.Journal),
+		byWorkflow: make(map[string]map[ect.ID]*entry[ect.ID, ect.Record]),
 	}
 	t.records.dropped = t.unlist
 	return t
@@ -49,15 +42,14 @@ func (t *Tokens) Put(_ context.Context, r ect.Record) error {
 	defer t.mu.Unlock()
 	now := t.now()
 	if old, ok := t.records.get(r.ID, now); ok {
-		if old.value.record.Compact != r.Compact {
+		if old.value.Compact != r.Compact {
 			return &ect.ConflictError{ID: r.ID}
 		}
 		if !r.Until.After(old.until) {
 			return nil
 		}
 	}
-	t.count++
-	if !t.records.add(r.ID, stored{record: r, number: t.count}, recordSize(r), r.Until, now, true) {
+	if !t.records.add(r.ID, r, recordSize(r), r.Until, now, true) {
 		return &FullError{What: "an execution context token"}
 	}
 	t.list(r)
@@ -72,28 +64,28 @@ func (t *Tokens) Get(_ context.Context, id ect.ID) (ect.Record, bool, error) {
 	if !ok {
 		return ect.Record{}, false, nil
 	}
-	return clone(e.value.record), true, nil
+	return clone(e.value), true, nil
 }
 
 // Workflow lists the records of a workflow in the order in which they came.
 func (t *Tokens) Workflow(_ context.Context, wid string) ([]ect.Record, error) {
 	found := t.members(wid)
-	slices.SortFunc(found, func(a, b stored) int { return cmp.Compare(a.number, b.number) })
+	slices.SortFunc(found, func(a, b *entry[ect.ID, ect.Record]) int { return cmp.Compare(a.serial, b.serial) })
 	records := make([]ect.Record, len(found))
-	for i, s := range found {
-		records[i] = clone(s.record)
+	for i, e := range found {
+		records[i] = clone(e.value)
 	}
 	return records, nil
 }
 
-func (t *Tokens) members(wid string) []stored {
+func (t *Tokens) members(wid string) []*entry[ect.ID, ect.Record] {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	now := t.now()
-	var found []stored
+	var found []*entry[ect.ID, ect.Record]
 	for _, e := range t.byWorkflow[wid] {
 		if !e.until.Before(now) {
-			found = append(found, e.value)
+			found = append(found, e)
 		}
 	}
 	return found
@@ -106,20 +98,36 @@ func (t *Tokens) Usage() Usage {
 	return t.records.usage()
 }
 
+func (t *Tokens) restore(e *entry[ect.ID, ect.Record]) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	kept := t.records.restore(e, t.now(), true)
+	if kept {
+		t.list(e.value)
+	}
+	return kept
+}
+
+func (t *Tokens) sweep(most int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.records.clean(t.now(), most)
+}
+
 func (t *Tokens) list(r ect.Record) {
 	if r.Workflow == "" {
 		return
 	}
 	members := t.byWorkflow[r.Workflow]
 	if members == nil {
-		members = make(map[ect.ID]*entry[ect.ID, stored], 4)
+		members = make(map[ect.ID]*entry[ect.ID, ect.Record], 4)
 		t.byWorkflow[r.Workflow] = members
 	}
 	members[r.ID] = t.records.byKey[r.ID]
 }
 
-func (t *Tokens) unlist(e *entry[ect.ID, stored]) {
-	wid := e.value.record.Workflow
+func (t *Tokens) unlist(e *entry[ect.ID, ect.Record]) {
+	wid := e.value.Workflow
 	members := t.byWorkflow[wid]
 	delete(members, e.key)
 	if len(members) == 0 {

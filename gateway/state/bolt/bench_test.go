@@ -1,0 +1,143 @@
+package bolt_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/state/bolt"
+)
+
+// store is what is measured, with memory alone and with a file.
+type store interface {
+	ect.Store
+	ect.ReplayCache
+}
+
+// operation is one write that changes something.
+type operation func(b *testing.B, s store, n int64)
+
+func claimOne(b *testing.B, s store, n int64) {
+	b.Helper()
+	id := ect.ID(fmt.Sprintf("6f0a1c52-6a83-4d6f-9f6e-%012d", n))
+	_, err := s.Claim(context.Background(), ect.ReplayKey{Issuer: "spiffe://a.test/agents/alice", Workflow: "6f0a1c52-6a83-4d6f-9f6e-0d2f3a4b5c6d", ID: id},
+		ect.ReplayUse{
+			Token: "ZpAMVq0oZL4tsrRLY0M2Lw6B9y5nWlH7N1m8Yc0n3sE", Body: "ZpAMVq0oZL4tsrRLY0M2Lw6B9y5nWlH7N1m8Yc0n3sE",
+			Issued: time.Unix(4_000_000_000, 0), Until: time.Unix(4_000_000_000, 0),
+		})
+	if err != nil {
+		b.Error(err)
+	}
+}
+
+func putOne() operation {
+	compact := string(make([]byte, 2048))
+	return func(b *testing.B, s store, n int64) {
+		b.Helper()
+		err := s.Put(context.Background(), ect.Record{
+			Compact: compact, ID: ect.ID(strconv.FormatInt(n, 10)), Workflow: strconv.FormatInt(n/4, 10), Until: time.Unix(4_000_000_000, 0),
+			Audience: []string{"spiffe://b.test/b"}, Parents: []ect.ID{"parent"},
+		})
+		if err != nil {
+			b.Error(err)
+		}
+	}
+}
+
+func benchConfig(b *testing.B) bolt.Config {
+	b.Helper()
+	return bolt.Config{Path: filePath(b), Bounds: state.Config{MaxReplays: 1 << 24}}
+}
+
+func memory(b *testing.B) *state.Memory {
+	b.Helper()
+	m, err := state.New(state.Config{MaxReplays: 1 << 24}, state.Deps{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return m
+}
+
+// BenchmarkRoad is what a caller pays as long as the disk keeps up: writes in
+// groups of four thousand, with the commits between them and not counted.
+func BenchmarkRoad(b *testing.B) {
+	for name, do := range map[string]operation{"claim": claimOne, "put": putOne()} {
+		b.Run(name+"/memory", func(b *testing.B) { inGroups(b, memory(b), do, func() {}) })
+		b.Run(name+"/bolt", func(b *testing.B) {
+			s := open(b, benchConfig(b))
+			inGroups(b, s, do, func() { flush(b, s) })
+		})
+	}
+}
+
+func inGroups(b *testing.B, s store, do operation, between func()) {
+	b.Helper()
+	b.ReportAllocs()
+	for n := range int64(b.N) {
+		if n%4000 == 0 {
+			b.StopTimer()
+			between()
+			b.StartTimer()
+		}
+		do(b, s, n)
+	}
+}
+
+// BenchmarkSaturated is how much the file takes when nobody does anything but
+// write, from all cores; writers wait for it.
+func BenchmarkSaturated(b *testing.B) {
+	for name, do := range map[string]operation{"claim": claimOne, "put": putOne()} {
+		b.Run(name+"/memory", func(b *testing.B) { fromAllCores(b, memory(b), do) })
+		b.Run(name+"/bolt", func(b *testing.B) {
+			s := open(b, benchConfig(b))
+			fromAllCores(b, s, do)
+			flush(b, s)
+			stats := s.Stats()
+			b.ReportMetric(float64(stats.Waits)/float64(b.N), "waits/op")
+			b.ReportMetric(float64(stats.Slowest.Milliseconds()), "ms-slowest-commit")
+		})
+	}
+}
+
+func fromAllCores(b *testing.B, s store, do operation) {
+	b.Helper()
+	var next atomic.Int64
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			do(b, s, next.Add(1))
+		}
+	})
+}
+
+// BenchmarkPaced is what a caller pays at 20 000 writes a second, with the
+// commits beside it: the median, and the worst of a thousand.
+func BenchmarkPaced(b *testing.B) {
+	const pause = 50 * time.Microsecond
+	paced := func(b *testing.B, s store, do operation) {
+		b.Helper()
+		took := make([]time.Duration, b.N)
+		start := time.Now()
+		for n := range b.N {
+			for time.Since(start) < time.Duration(n)*pause {
+				<-time.After(0) // others may run
+			}
+			began := time.Now()
+			do(b, s, int64(n))
+			took[n] = time.Since(began)
+		}
+		slices.Sort(took)
+		b.ReportMetric(float64(took[len(took)/2]), "ns-p50")
+		b.ReportMetric(float64(took[len(took)*999/1000]), "ns-p99.9")
+	}
+	for name, do := range map[string]operation{"claim": claimOne, "put": putOne()} {
+		b.Run(name+"/memory", func(b *testing.B) { paced(b, memory(b), do) })
+		b.Run(name+"/bolt", func(b *testing.B) { paced(b, open(b, benchConfig(b)), do) })
+	}
+}

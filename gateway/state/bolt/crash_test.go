@@ -1,0 +1,171 @@
+package bolt_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/state/bolt"
+)
+
+const (
+	crashFile = "AEPB_TEST_CRASH_FILE"
+	crashFrom = "AEPB_TEST_CRASH_FROM"
+	crashKeys = 50 // conversations in turn
+)
+
+// crashing writes until it is killed. A line says up to which number all is flushed.
+func crashing(path string, out io.Writer) int {
+	s, err := bolt.Open(bolt.Config{Path: path, FlushEvery: 3 * time.Millisecond, Queue: 256}, bolt.Deps{})
+	if err != nil {
+		fmt.Fprintln(out, "open:", err)
+		return 1
+	}
+	from, _ := strconv.Atoi(os.Getenv(crashFrom))
+	for n := from; ; n++ {
+		if err := crashWrite(s, n); err != nil {
+			fmt.Fprintln(out, "write:", err)
+			return 1
+		}
+		if n%17 != 0 {
+			continue
+		}
+		if err := s.Flush(context.Background()); err != nil {
+			fmt.Fprintln(out, "flush:", err)
+			return 1
+		}
+		fmt.Fprintln(out, n)
+	}
+}
+
+func crashWrite(s *bolt.Store, n int) error {
+	ctx, until := context.Background(), time.Now().Add(time.Hour)
+	if n%5 == 0 { // some expire at once, so that there is something to delete
+		until = time.Now().Add(10 * time.Millisecond)
+	}
+	u := use(time.Now())
+	u.Until = until
+	if _, err := s.Claim(ctx, replayKey(n), u); err != nil {
+		return err
+	}
+	r := record(n)
+	r.Until = until
+	if err := s.Put(ctx, r); err != nil {
+		return err
+	}
+	s.Finish(ctx, replayKey(n), fmt.Appendf(nil, "answer %d", n), until)
+	s.Remember(ctx, strconv.Itoa(n%crashKeys), "w", ect.ID(strconv.Itoa(n)))
+	return nil
+}
+
+// written is what one process said it had flushed, from the first to the last number.
+type written struct{ from, to int }
+
+// TestCrash kills a writing process at random moments, over and over on one
+// file. Whatever it said was flushed is there, the file is sound, and the epoch
+// is the new start.
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	rounds, path := 25, filePath(t)
+	if testing.Short() {
+		rounds = 3
+	}
+	var all []written
+	next := 0
+	for round := range rounds {
+		w := crashOnce(t, path, next)
+		all, next = append(all, w), w.to+100_000 // more than it can have written since
+		onDisk(t, path)
+		before := time.Now()
+		s := open(t, bolt.Config{Path: path})
+		if !s.Unclean() || s.Epoch().Before(before) {
+			t.Fatalf("round %d: unclean %v, epoch %v, started at %v", round, s.Unclean(), s.Epoch(), before)
+		}
+		for _, w := range all {
+			wantWritten(t, s, w)
+		}
+		wantTurns(t, s, w)
+		if round%2 == 0 { // the next process finds a clean end, else an unclean one
+			closed(t, s)
+		} else if err := os.Rename(powerCut(t, path), path); err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Close()
+	}
+	t.Logf("%d rounds: %v", rounds, all)
+}
+
+// crashOnce runs the writer and kills it.
+func crashOnce(t *testing.T, path string, from int) written {
+	t.Helper()
+	child := exec.CommandContext(t.Context(), os.Args[0])
+	child.Env = append(os.Environ(), crashFile+"="+path, crashFrom+"="+strconv.Itoa(from))
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines, w := bufio.NewScanner(out), written{from: from, to: from - 1}
+	var killer *time.Timer
+	for lines.Scan() {
+		n, err := strconv.Atoi(lines.Text())
+		if err != nil {
+			t.Errorf("the child says: %s", lines.Text())
+			break
+		}
+		w.to = n
+		if killer == nil {
+			killer = time.AfterFunc(time.Duration(rand.IntN(60_000))*time.Microsecond, func() { _ = child.Process.Kill() })
+		}
+	}
+	if killer == nil {
+		_ = child.Process.Kill()
+		t.Error("the child ended by itself")
+	} else {
+		killer.Stop()
+	}
+	if err := child.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("the child ended: %v", err)
+	}
+	return w
+}
+
+func wantWritten(t *testing.T, s *bolt.Store, w written) {
+	t.Helper()
+	for n := w.from; n <= w.to; n++ {
+		if n%5 == 0 {
+			continue // expired long ago
+		}
+		if got, ok, _ := s.Get(t.Context(), record(n).ID); !ok || got.Compact != record(n).Compact {
+			t.Fatalf("record %d of %v is lost", n, w)
+		}
+		if got, err := s.Claim(t.Context(), replayKey(n), use(time.Now())); got != ect.ReplaySame || err != nil {
+			t.Fatalf("use %d of %v is lost: %d, %v", n, w, got, err)
+		}
+		if got, ok := s.Load(t.Context(), replayKey(n)); !ok || string(got) != fmt.Sprintf("answer %d", n) {
+			t.Fatalf("answer %d of %v is lost", n, w)
+		}
+	}
+}
+
+// wantTurns: every conversation stands where the last flush left it, or later.
+func wantTurns(t *testing.T, s *bolt.Store, w written) {
+	t.Helper()
+	for n := max(w.from, w.to-crashKeys+1); n <= w.to; n++ {
+		_, id, ok := s.Last(t.Context(), strconv.Itoa(n%crashKeys))
+		if at, err := strconv.Atoi(string(id)); !ok || err != nil || at < n {
+			t.Fatalf("a conversation stands at %q, not at %d", id, n)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+// Package bolt is the driver of gateway/state for one process that outlives a
+// restart: memory, written behind to a bbolt file (architecture section 6, R20).
+//
+// Everything is read from and decided in [state.Memory], under its bounds. Its
+// journal fills a bounded queue, and one goroutine writes what is queued in one
+// transaction, at the latest half a second later (Config.FlushEvery, never more
+// than a second), or when the queue is half full. Nobody on the road waits for a
+// disk, unless the queue is full: then writers wait until it is taken, because
+// the alternative would be to lose something. [Store.Stats] counts the waits.
+//
+// # What is promised
+//
+// A record, a use of a token, an answer or a turn is accepted when it is in
+// memory and queued; that is what the L2 store of the evidence means by "on
+// record". It is on disk after the next group commit, and [Store.Flush] waits
+// for that. Whoever needs more has L3, the ledger.
+//
+// When a commit fails (disk full, file gone) the store is [Store.Failing]:
+// nothing that was accepted is given up, the same changes are tried again every
+// second, and until that works Put and Claim are refused with a
+// [state.UnavailableError], so that no more evidence is taken in that may never
+// be durable. Finish and Remember have nobody to tell; while the store fails
+// they keep nothing (the repetition is refused as in progress, the next turn
+// continues from the turn before). Reading goes on.
+//
+// [Store.Close] writes what is queued and the mark of a clean end in one
+// transaction. [Open] takes the mark away before anything else happens. If it
+// was there, all uses of tokens since the stored epoch are known and the epoch
+// stays. If it was not, up to the last second of the process before is missing:
+// what is there is restored, and the epoch is the start, so that tokens issued
+// earlier are refused (R6). An instant within a second counts: tokens carry whole
+// seconds, so those of the second of the start are refused with the earlier
+// ones. A new file has the epoch of its start, too: that nothing is known does
+// not mean that nothing happened. The mark says nothing of a file that was
+// replaced by an older copy of itself; to restore a backup, delete the mark with
+// it, or the replay window is open.
+//
+// # The file
+//
+// One bucket per kind of state. Keys are serials, so that new entries are
+// appended at one end and expire roughly at the other; with hashes for keys, a
+// commit of a thousand entries would rewrite a thousand pages. Values have a
+// checksum before them, which bbolt has for its two meta pages alone. What has
+// expired is deleted in the same group commits, a bounded number each time; the
+// file does not shrink, what is free in it is used again.
+//
+// bbolt trusts its pages: a page that points to itself is read for ever, one
+// beyond the end of the file is a fault of the process. So Open reads the
+// structure of the whole file first (check.go) and refuses it with an
+// [OpenError] instead.
+//
+// # How to read it
+//
+// store.go is what callers see, owner.go the goroutine that writes, queue.go
+// what lies between them; file.go is everything about bbolt.
+//
+// # Alternatives considered
+//
+// bbolt's own Batch waits up to 10 ms for company at one caller, and Update for
+// the disk (R20). Keeping everything on disk and caching it would put page
+// reads, and decoding, on the road, to save memory that is bounded anyway. A log
+// file of our own would be smaller and faster; and it would be a storage engine
+// to maintain. Writing expiry into an index on disk would double the writes;
+// the memory is that index.
+package bolt

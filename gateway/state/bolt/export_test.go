@@ -1,0 +1,26 @@
+package bolt
+
+import (
+	"os"
+
+	"go.etcd.io/bbolt"
+)
+
+// Handle is the file that bbolt writes to.
+func (s *Store) Handle() *os.File { return s.owner.file.handle }
+
+// DB is the database below.
+func (s *Store) DB() *bbolt.DB { return s.owner.file.db }
+
+// What tests of time need to know.
+const (
+	RetryEvery = retryEvery
+	LockWait   = lockWait
+	PageSize   = pageSize
+)
+
+// Seal writes a value as the file has it.
+func Seal(key string, content []byte) []byte { return seal([]byte(key), content) }
+
+// ErrBroken is the cause when bbolt gave up.
+var ErrBroken = errBroken

@@ -1,0 +1,277 @@
+package bolt
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/aepb/aepb-gateway/gateway/state"
+)
+
+// pageSize of new files. A record with its certificates has some 2 KiB: of
+// pages of 4 KiB half would stay empty, and half of all writing would be for nothing.
+const pageSize = 16 << 10
+
+// lockWait is how long Open waits for another process to let go of the file.
+const lockWait = 2 * time.Second
+
+// The bucket of what is said about the others, and its keys.
+const (
+	metaBucket = "meta"
+	keyFormat  = "format" // one octet
+	keyEpoch   = "epoch"  // an instant
+	keyClean   = "clean"  // there after a clean end, and empty
+)
+
+// kinds is how many kinds of state there are.
+const kinds = 4
+
+var _ [kinds]state.Kind = state.Kinds()
+
+// format is the number of this layout and of the entries' (gateway/state, codec.go).
+const format = 1
+
+// mark names an entry on disk.
+type mark struct {
+	kind   state.Kind
+	serial uint64
+}
+
+// meta is what the process before said about the file.
+type meta struct {
+	known bool // there was a process before
+	clean bool // it ended in good order
+	epoch time.Time
+}
+
+// file is a bbolt file of ours. It is not safe for concurrent use.
+type file struct {
+	path   string
+	db     *bbolt.DB
+	handle *os.File // the one that bbolt writes to
+	broken bool     // bbolt gave up in the middle, with its locks held
+	known  bool     // there was a process before
+	latest [kinds]uint64
+	unsure bool // the last commit failed, and parts of it may be there all the same
+	arena  arena
+}
+
+// openFile opens the file, or makes it, after a look at its pages.
+func openFile(path string) (*file, error) {
+	f := &file{path: path}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, f.openError(err)
+	case !info.Mode().IsRegular():
+		return nil, f.openError(errors.New("not a regular file"))
+	case info.Size() > 0:
+		if err := f.inspect(); err != nil {
+			return nil, f.openError(err)
+		}
+	}
+	if err := f.open(false); err != nil {
+		return nil, f.openError(err)
+	}
+	return f, nil
+}
+
+// inspect reads the structure of the file under a shared lock, while nobody
+// writes. Opened like this, bbolt reads no more than the meta pages.
+func (f *file) inspect() error {
+	if err := f.open(true); err != nil {
+		return damage(err)
+	}
+	return errors.Join(damage(inspect(f.handle)), f.close())
+}
+
+// damage is what an error in reading means, unless another process or the
+// system says otherwise: the file is not as it was written.
+func damage(err error) error {
+	var path *fs.PathError
+	var number syscall.Errno
+	switch {
+	case err == nil, errors.As(err, &path), errors.As(err, &number),
+		errors.Is(err, berrors.ErrTimeout), errors.Is(err, berrors.ErrVersionMismatch), errors.Is(err, errCorrupt):
+		return err
+	default:
+		return fmt.Errorf("%w: %w", errCorrupt, err)
+	}
+}
+
+func (f *file) open(readOnly bool) error {
+	err := guard(func() (err error) {
+		f.db, err = bbolt.Open(f.path, 0o600, &bbolt.Options{
+			PageSize: pageSize, Timeout: lockWait, ReadOnly: readOnly, FreelistType: bbolt.FreelistMapType, NoStatistics: true,
+			OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
+				opened, err := os.OpenFile(name, flag, perm)
+				f.handle = opened
+				return opened, err
+			},
+		})
+		return err
+	})
+	if errors.Is(err, errBroken) && f.handle != nil {
+		return errors.Join(err, f.handle.Close()) // and with it the lock
+	}
+	return err
+}
+
+// openError says to whom a failure belongs.
+func (f *file) openError(err error) error {
+	reason := ReasonInaccessible
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		reason = ReasonLocked
+	case errors.Is(err, errNotOurs), errors.Is(err, berrors.ErrVersionMismatch):
+		reason = ReasonFormat
+	case errors.Is(err, errCorrupt), errors.Is(err, errBroken):
+		reason = ReasonCorrupt
+	}
+	return &OpenError{Path: f.path, Reason: reason, Err: err}
+}
+
+// guard makes errors of bbolt's panics, and of the fault that follows when a
+// file is cut short under its mapping. What it guarded is not used again.
+func guard(do func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("%w: %v", errBroken, cause)
+		}
+	}()
+	return do()
+}
+
+// readMeta reads what the process before said. A file without a single bucket
+// is new: it was made, and then nothing came of it.
+func (f *file) readMeta() (m meta, err error) {
+	err = f.view(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte(metaBucket))
+		if b == nil {
+			if first, _ := tx.Cursor().First(); first != nil {
+				return errNotOurs
+			}
+			return nil
+		}
+		number, err := unseal([]byte(keyFormat), b.Get([]byte(keyFormat)))
+		if err != nil {
+			return err
+		}
+		if len(number) != 1 || number[0] != format {
+			return fmt.Errorf("%w: format %x, not %d", errNotOurs, number, format)
+		}
+		epoch, err := unseal([]byte(keyEpoch), b.Get([]byte(keyEpoch)))
+		if err != nil {
+			return err
+		}
+		if ended := b.Get([]byte(keyClean)); ended != nil {
+			m.clean = true
+			_, err = unseal([]byte(keyClean), ended)
+		}
+		m.known, f.known = true, true
+		return errors.Join(err, m.epoch.UnmarshalBinary(epoch))
+	})
+	return m, err
+}
+
+// load passes all entries on, of each kind in the order of their serials. The
+// octets are bbolt's.
+func (f *file) load(each func(mark, []byte) error) error {
+	return f.view(func(tx *bbolt.Tx) error {
+		for _, kind := range state.Kinds() {
+			b := tx.Bucket([]byte(kind.String()))
+			if b == nil && !f.known {
+				continue
+			}
+			if b == nil {
+				return corrupt("there are no %s", kind)
+			}
+			if err := f.loadKind(kind, b, each); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (f *file) loadKind(kind state.Kind, b *bbolt.Bucket, each func(mark, []byte) error) error {
+	var last uint64
+	err := b.ForEach(func(key, value []byte) error {
+		if len(key) != 8 || value == nil {
+			return corrupt("%s: a key of %d octets", kind, len(key))
+		}
+		serial := binary.BigEndian.Uint64(key)
+		if serial <= last {
+			return corrupt("%s: %d after %d", kind, serial, last)
+		}
+		last = serial
+		content, err := unseal(key, value)
+		if err != nil {
+			return fmt.Errorf("%s %d: %w", kind, serial, err)
+		}
+		return each(mark{kind: kind, serial: serial}, content)
+	})
+	f.latest[kind] = last
+	return err
+}
+
+// begin takes the mark of a clean end away, before anything else happens.
+func (f *file) begin(epoch time.Time) error {
+	instant, err := epoch.UTC().MarshalBinary()
+	if err != nil {
+		return err
+	}
+	return f.update(func(tx *bbolt.Tx) error {
+		for _, kind := range state.Kinds() {
+			if _, err := tx.CreateBucketIfNotExists([]byte(kind.String())); err != nil {
+				return err
+			}
+		}
+		b, err := tx.CreateBucketIfNotExists([]byte(metaBucket))
+		if err != nil {
+			return err
+		}
+		return errors.Join(
+			b.Put([]byte(keyFormat), seal([]byte(keyFormat), []byte{format})),
+			b.Put([]byte(keyEpoch), seal([]byte(keyEpoch), instant)),
+			b.Delete([]byte(keyClean)),
+		)
+	})
+}
+
+func (f *file) view(do func(*bbolt.Tx) error) error {
+	return f.run(func() error { return f.db.View(do) })
+}
+
+func (f *file) update(do func(*bbolt.Tx) error) error {
+	return f.run(func() error { return f.db.Update(do) })
+}
+
+// run runs a transaction. If bbolt gives up in its middle, it may hold its
+// locks for ever, so that it must not be asked again.
+func (f *file) run(transaction func() error) error {
+	if f.broken {
+		return errBroken
+	}
+	err := guard(transaction)
+	f.broken = errors.Is(err, errBroken)
+	return err
+}
+
+// close lets go of the file.
+func (f *file) close() error {
+	if f.broken {
+		return f.handle.Close()
+	}
+	return f.db.Close()
+}

@@ -1,0 +1,243 @@
+package bolt_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/state/bolt"
+)
+
+func wantOpenError(t *testing.T, path string, want bolt.Reason) {
+	t.Helper()
+	s, err := bolt.Open(bolt.Config{Path: path}, bolt.Deps{})
+	if err == nil {
+		_ = s.Close()
+	}
+	var failed *bolt.OpenError
+	if !errors.As(err, &failed) || failed.Reason != want || failed.Path != path {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestLocked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := filePath(t)
+		s := open(t, bolt.Config{Path: path})
+		put(t, s, 1)
+		began := time.Now()
+		wantOpenError(t, path, bolt.ReasonLocked)
+		if waited := time.Since(began); waited > bolt.LockWait {
+			t.Errorf("waited %v", waited)
+		}
+		flush(t, s) // the one who has it is not disturbed
+		closed(t, s)
+		if !has(t, open(t, bolt.Config{Path: path}), 1) {
+			t.Error("the file was damaged")
+		}
+	})
+}
+
+// The process before may still be closing.
+func TestLockedForAMoment(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := filePath(t)
+		first := open(t, bolt.Config{Path: path})
+		time.AfterFunc(bolt.LockWait/2, func() { _ = first.Close() })
+		if open(t, bolt.Config{Path: path}).Unclean() {
+			t.Error("opened before the first was closed")
+		}
+	})
+}
+
+func TestInaccessible(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	plain := filepath.Join(dir, "plain")
+	if err := os.WriteFile(plain, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{
+		dir, filepath.Join(dir, "none", "state.db"), filepath.Join(plain, "state.db"), "/dev/null",
+		filepath.Join(dir, strings.Repeat("x", 300)), filepath.Join(dir, "\x00"),
+	} {
+		wantOpenError(t, path, bolt.ReasonInaccessible)
+	}
+}
+
+func TestNotOurs(t *testing.T) {
+	t.Parallel()
+	path := filePath(t)
+	change := func(do func(*bbolt.Tx) error) {
+		t.Helper()
+		db, err := bbolt.Open(path, 0o600, nil)
+		if err == nil {
+			err = errors.Join(db.Update(do), db.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(func(tx *bbolt.Tx) error {
+		_, err := tx.CreateBucket([]byte("somebody's"))
+		return err
+	})
+	wantOpenError(t, path, bolt.ReasonFormat)
+	change(func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("somebody's")) })
+	closed(t, open(t, bolt.Config{Path: path})) // a file without a bucket is a new one
+	change(func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte("meta")).Put([]byte("format"), []byte{0x35, 0xb5, 0x25, 0x10, 2})
+	})
+	wantOpenError(t, path, bolt.ReasonCorrupt) // a format with a wrong checksum
+	change(func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte("meta")).Put([]byte("format"), bolt.Seal("format", []byte{2}))
+	})
+	wantOpenError(t, path, bolt.ReasonFormat)
+	change(func(tx *bbolt.Tx) error {
+		return errors.Join(tx.DeleteBucket([]byte("replays")), tx.Bucket([]byte("meta")).Put([]byte("format"), bolt.Seal("format", []byte{1})))
+	})
+	wantOpenError(t, path, bolt.ReasonCorrupt) // all uses would be forgotten in silence
+}
+
+func TestNoDatabase(t *testing.T) {
+	t.Parallel()
+	for name, content := range map[string][]byte{
+		"an octet": {0}, "text": []byte(strings.Repeat("not a database\n", 2000)),
+		"zeros": make([]byte, 1<<16), "a page of zeros": make([]byte, 4096), "a page of ours": make([]byte, bolt.PageSize),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filePath(t)
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			wantOpenError(t, path, bolt.ReasonCorrupt)
+		})
+	}
+}
+
+// filled is the content of a file with branches, leaves, long values and free pages.
+func filled(t *testing.T) []byte {
+	t.Helper()
+	path := filePath(t)
+	s := open(t, bolt.Config{Path: path, Bounds: state.Config{MaxTokens: 300}})
+	for n := range 600 {
+		put(t, s, n)
+		wantClaim(t, s, n, time.Now(), ect.ReplayFresh)
+		if n%100 == 0 {
+			s.Finish(t.Context(), replayKey(n), make([]byte, 9000), time.Now().Add(time.Hour))
+			s.Remember(t.Context(), string(replayKey(n).ID), "w", "1")
+			flush(t, s)
+		}
+	}
+	closed(t, s)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// tryDamaged opens a damaged file: it works, or it is an OpenError, and when it
+// works it can be written and closed.
+func tryDamaged(t *testing.T, content []byte, what string, at int) bool {
+	t.Helper()
+	path := filePath(t)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := bolt.Open(bolt.Config{Path: path}, bolt.Deps{})
+	if err != nil {
+		if failed := (*bolt.OpenError)(nil); !errors.As(err, &failed) {
+			t.Errorf("%s at %d: %v", what, at, err)
+		}
+		return false
+	}
+	_ = s.Put(t.Context(), record(10_000))
+	if err := s.Close(); err != nil {
+		t.Errorf("%s at %d: found good, and then: %v", what, at, err)
+	}
+	return true
+}
+
+// Damage of all sorts: never a panic, a fault or an endless loop.
+func TestDamaged(t *testing.T) {
+	t.Parallel()
+	content := filled(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	good := 0
+	for range 300 {
+		at, damaged := random.IntN(len(content)), append([]byte{}, content...)
+		damaged[at] ^= 1 << random.IntN(8)
+		if tryDamaged(t, damaged, "a bit", at) {
+			good++
+		}
+	}
+	t.Logf("%d of 300 flipped bits were where nothing is", good)
+	for range 100 { // a page that was never written, or is an earlier one, or another
+		to, damaged := random.IntN(len(content)/bolt.PageSize)*bolt.PageSize, append([]byte{}, content...)
+		from := random.IntN(len(content)/bolt.PageSize) * 4096
+		copy(damaged[to:to+bolt.PageSize], content[from:])
+		tryDamaged(t, damaged, "a page of another place", to)
+		clear(damaged[to : to+bolt.PageSize])
+		tryDamaged(t, damaged, "a page of zeros", to)
+	}
+	for range 50 {
+		size := random.IntN(len(content))
+		tryDamaged(t, content[:size], "cut off", size)
+	}
+}
+
+// Every reference of every branch and bucket, bent back to where it comes from:
+// what a reader who trusts pages would follow for ever.
+func TestLoops(t *testing.T) {
+	t.Parallel()
+	content := filled(t)
+	loops := 0
+	for page := 2; page < len(content)/bolt.PageSize; page++ {
+		header := content[page*bolt.PageSize:]
+		if flags, number := binary.NativeEndian.Uint16(header[8:]), binary.NativeEndian.Uint64(header); flags != 1 || int(number) != page {
+			continue
+		}
+		for element := range int(binary.NativeEndian.Uint16(header[10:])) {
+			damaged := append([]byte{}, content...)
+			binary.NativeEndian.PutUint64(damaged[page*bolt.PageSize+16+element*16+8:], uint64(page))
+			tryDamaged(t, damaged, "a loop", page)
+			loops++
+		}
+	}
+	if loops == 0 {
+		t.Error("there is no branch in the file")
+	}
+}
+
+// A flipped bit in a value, which bbolt itself would hand out as it is.
+func TestDamagedValue(t *testing.T) {
+	t.Parallel()
+	path := filePath(t)
+	s := open(t, bolt.Config{Path: path})
+	put(t, s, 1)
+	closed(t, s)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := strings.Index(string(content), "header.payload-1")
+	content[at] ^= 1
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantOpenError(t, path, bolt.ReasonCorrupt)
+}

@@ -1,0 +1,203 @@
+package bolt
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/state"
+)
+
+// longestWait bounds how long a writer waits for room, whatever its context
+// says: a disk that hangs must not hang the road.
+const longestWait = 5 * time.Second
+
+// queue holds changes between the memory, which notes them, and the owner of
+// the file, who takes them all at once. Writers ask admit first and are held
+// there when it is full. The bound is that of a gate, not of a vessel: those
+// whom it let in at the same moment, and what their writes push out of the
+// memory, may exceed it by a change or two each.
+type queue struct {
+	maxChanges int
+	maxBytes   int64
+	kick       chan struct{} // tells the owner not to wait any longer
+
+	busy atomic.Bool // full, failing or sealed: look closer
+
+	mu      sync.Mutex
+	changes []state.Change
+	bytes   int64
+	kicked  bool
+	failed  error         // why the last commit failed; nil: it did not
+	sealed  bool          // nothing is taken any more
+	news    chan struct{} // closed when what writers wait for may have come; nil: nobody waits
+	waits   uint64
+	waited  time.Duration
+}
+
+var _ state.Journal = (*queue)(nil)
+
+func newQueue(maxChanges int, maxBytes int64) *queue {
+	return &queue{
+		maxChanges: maxChanges, maxBytes: maxBytes, kick: make(chan struct{}, 1),
+		changes: make([]state.Change, 0, min(maxChanges, DefaultQueue)),
+	}
+}
+
+// Note queues a change. After the queue was sealed it is dropped, and kept
+// tells the writer so.
+func (q *queue) Note(c state.Change) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.sealed {
+		return
+	}
+	q.changes = append(q.changes, c)
+	q.bytes += int64(c.Size)
+	if !q.kicked && (len(q.changes) >= q.maxChanges/2 || q.bytes >= q.maxBytes/2) {
+		q.kicked = true
+		select {
+		case q.kick <- struct{}{}:
+		default:
+		}
+	}
+	if q.full() {
+		q.busy.Store(true)
+	}
+}
+
+// admit lets a writer in: at once, or when there is room. The error is a
+// [state.UnavailableError], or the context's.
+func (q *queue) admit(ctx context.Context) error {
+	if !q.busy.Load() {
+		return nil
+	}
+	news, err := q.look()
+	if news == nil {
+		return err
+	}
+	return q.wait(ctx, news)
+}
+
+// look is the news to wait for when the queue is full, else nil with the answer.
+func (q *queue) look() (<-chan struct{}, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.sealed:
+		return nil, unavailable(ErrClosed)
+	case q.failed != nil:
+		return nil, unavailable(q.failed)
+	case !q.full():
+		return nil, nil
+	}
+	if q.news == nil {
+		q.news = make(chan struct{})
+	}
+	return q.news, nil
+}
+
+func (q *queue) wait(ctx context.Context, news <-chan struct{}) (err error) {
+	began := time.Now()
+	defer func() { q.count(time.Since(began)) }()
+	limit := time.NewTimer(longestWait)
+	defer limit.Stop()
+	for news != nil {
+		select {
+		case <-news:
+		case <-limit.C:
+			return unavailable(errNoRoom)
+		case <-ctx.Done():
+			return fmt.Errorf("state: waiting for the disk: %w", ctx.Err())
+		}
+		if news, err = q.look(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (q *queue) count(waited time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waits++
+	q.waited += waited
+}
+
+// kept tells a writer, after its write, whether the queue was open all the
+// while, so that the write is noted.
+func (q *queue) kept() error {
+	if !q.busy.Load() {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.sealed {
+		return unavailable(ErrClosed)
+	}
+	return nil
+}
+
+// take empties the queue: its changes follow those that are left from a commit
+// that failed. The slice is lent until the next take.
+func (q *queue) take(left []state.Change) []state.Change {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(left) == 0 {
+		left, q.changes = q.changes, left
+	} else {
+		left = append(left, q.changes...)
+		clear(q.changes)
+		q.changes = q.changes[:0]
+	}
+	q.bytes, q.kicked = 0, false
+	q.turn()
+	return left
+}
+
+// settle notes how a commit ended.
+func (q *queue) settle(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.failed = err
+	q.turn()
+}
+
+// seal ends the queue: whatever is noted from now on is dropped.
+func (q *queue) seal() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.sealed = true
+	q.turn()
+}
+
+// turn is called, locked, whenever something changed that writers look at.
+func (q *queue) turn() {
+	q.busy.Store(q.sealed || q.failed != nil || q.full())
+	if q.news != nil {
+		close(q.news)
+		q.news = nil
+	}
+}
+
+func (q *queue) full() bool { return len(q.changes) >= q.maxChanges || q.bytes >= q.maxBytes }
+
+func (q *queue) failing() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.failed
+}
+
+// fill adds to s what the queue knows.
+func (q *queue) fill(s *Stats) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s.Queued, s.QueuedBytes = len(q.changes), q.bytes
+	s.Waits, s.Waited = q.waits, q.waited
+}
+
+func unavailable(cause error) *state.UnavailableError {
+	return &state.UnavailableError{Err: cause, RetryAfter: retryEvery}
+}

@@ -1,0 +1,291 @@
+package bolt
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/state"
+)
+
+// Config is where state is kept, and how much of it. A zero field takes its
+// default; Path has none.
+type Config struct {
+	Path       string        // the file; its folder exists. Read and written by its owner alone
+	FlushEvery time.Duration // how long an accepted change may be in memory only, at most; up to a second
+	Queue      int           // changes that may wait for the disk before writers do
+	QueueBytes int64         // the same in octets, about
+	Bounds     state.Config  // what is kept
+}
+
+// Defaults of a Config, and the most that FlushEvery may be (architecture section 6).
+const (
+	DefaultFlushEvery = 500 * time.Millisecond
+	MaxFlushEvery     = time.Second
+	DefaultQueue      = 1 << 14
+	DefaultQueueBytes = 32 << 20
+)
+
+// WithDefaults fills the zero fields.
+func (c Config) WithDefaults() Config {
+	if c.FlushEvery == 0 {
+		c.FlushEvery = DefaultFlushEvery
+	}
+	if c.Queue == 0 {
+		c.Queue = DefaultQueue
+	}
+	if c.QueueBytes == 0 {
+		c.QueueBytes = DefaultQueueBytes
+	}
+	c.Bounds = c.Bounds.WithDefaults()
+	return c
+}
+
+// Validate refuses what cannot be meant.
+func (c Config) Validate() error {
+	switch {
+	case c.Path == "":
+		return errors.New("state: a file needs a path")
+	case c.FlushEvery < 0 || c.FlushEvery > MaxFlushEvery:
+		return errors.New("state: changes are flushed at least every second")
+	case c.Queue < 0 || c.QueueBytes < 0:
+		return errors.New("state: a queue must not be negative")
+	default:
+		return c.Bounds.Validate()
+	}
+}
+
+// Deps is what a Store needs.
+type Deps struct {
+	Now    func() time.Time // nil: time.Now
+	Logger *slog.Logger     // nil: silence
+}
+
+// Store is state in memory that a file follows. Reading is the memory's own.
+// It is safe for concurrent use.
+type Store struct {
+	*state.Memory
+	queue   *queue
+	owner   *owner
+	unclean bool
+	group   sync.WaitGroup
+	closing sync.Once
+}
+
+var (
+	_ ect.Store       = (*Store)(nil)
+	_ ect.ReplayCache = (*Store)(nil)
+)
+
+// Open reads the file, or makes it, and starts writing to it. An [OpenError]
+// says why it cannot; it waits two seconds for the process before to let go of
+// the file. The Store must be closed.
+func Open(config Config, deps Deps) (*Store, error) {
+	config = config.WithDefaults()
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	if deps.Logger == nil {
+		deps.Logger = slog.New(slog.DiscardHandler)
+	}
+	f, err := openFile(config.Path)
+	if err != nil {
+		return nil, err
+	}
+	s, err := start(config, deps, f)
+	if err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	s.group.Go(s.owner.run)
+	return s, nil
+}
+
+// start restores the memory and begins a new life of the file.
+func start(config Config, deps Deps, f *file) (*Store, error) {
+	last, err := f.readMeta()
+	if err != nil {
+		return nil, f.openError(err)
+	}
+	epoch := epochAfter(last, deps.Now())
+	s := &Store{unclean: last.known && !last.clean}
+	stale, complete, err := s.restore(config, deps, f, epoch)
+	if err == nil && !complete { // bounds that are smaller than before
+		s.unclean, epoch = true, deps.Now()
+		stale, _, err = s.restore(config, deps, f, epoch)
+	}
+	if err == nil {
+		err = f.begin(epoch)
+	}
+	if err != nil {
+		return nil, f.openError(err)
+	}
+	s.owner = newOwner(config, deps.Logger, s.Memory, s.queue, f, stale)
+	s.owner.greet(s.unclean, epoch, s.Memory)
+	return s, nil
+}
+
+// epochAfter is since when all uses of tokens are known. iat has whole seconds,
+// so the first second of a new file is whole; after an unclean end it is not,
+// because tokens of that second may have been used before the end.
+func epochAfter(last meta, now time.Time) time.Time {
+	switch {
+	case !last.known:
+		return now.Truncate(time.Second)
+	case last.clean:
+		return last.epoch
+	case last.epoch.After(now): // the clock went back
+		return last.epoch
+	default:
+		return now
+	}
+}
+
+// restore fills a new memory from the file. stale is what can be deleted there;
+// complete is false if a use of a token had no room.
+func (s *Store) restore(config Config, deps Deps, f *file, epoch time.Time) (stale []mark, complete bool, err error) {
+	s.queue = newQueue(config.Queue, config.QueueBytes)
+	s.Memory, err = state.New(config.Bounds, state.Deps{Now: deps.Now, Epoch: epoch, Journal: s.queue})
+	if err != nil {
+		return nil, false, err
+	}
+	complete = true
+	err = f.load(func(m mark, data []byte) error {
+		kept, err := s.Memory.Restore(m.kind, m.serial, data)
+		if full := (*state.FullError)(nil); errors.As(err, &full) {
+			complete = false
+		} else if err != nil {
+			return corrupt("%s %d: %v", m.kind, m.serial, err)
+		}
+		if !kept {
+			stale = append(stale, m)
+		}
+		return nil
+	})
+	return stale, complete, err
+}
+
+// Put keeps a record, as [state.Tokens.Put] does. [state.UnavailableError]: it
+// cannot be written down, so it was not taken.
+func (s *Store) Put(ctx context.Context, r ect.Record) error {
+	if err := s.queue.admit(ctx); err != nil {
+		return err
+	}
+	if err := s.Memory.Put(ctx, r); err != nil {
+		return err
+	}
+	return s.queue.kept()
+}
+
+// Claim notes the use of a token, as [state.Replays.Claim] does.
+// [state.UnavailableError]: it cannot be written down, so nobody may use it.
+func (s *Store) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUse) (ect.ReplayState, error) {
+	if err := s.queue.admit(ctx); err != nil {
+		return ect.ReplayUnknown, err
+	}
+	found, err := s.Memory.Claim(ctx, key, use)
+	if err == nil {
+		err = s.queue.kept()
+	}
+	if err != nil {
+		return ect.ReplayUnknown, err
+	}
+	return found, nil
+}
+
+// Finish stores an answer, as [state.Answers.Finish] does; when it cannot be
+// written down it is not kept.
+func (s *Store) Finish(ctx context.Context, key ect.ReplayKey, answer []byte, until time.Time) {
+	if s.admitted(ctx) {
+		s.Memory.Finish(ctx, key, answer, until)
+	}
+}
+
+// Remember notes the last ECT of a conversation, as
+// [state.Conversations.Remember] does; when it cannot be written down, the
+// conversation stands where it stood.
+func (s *Store) Remember(ctx context.Context, key, workflow string, id ect.ID) {
+	if s.admitted(ctx) {
+		s.Memory.Remember(ctx, key, workflow, id)
+	}
+}
+
+func (s *Store) admitted(ctx context.Context) bool {
+	if err := s.queue.admit(ctx); err != nil {
+		s.owner.skipped.Add(1)
+		return false
+	}
+	return true
+}
+
+// Flush waits until everything that was accepted before is on disk. It tries
+// at once, also while the store fails. [state.UnavailableError]: it did not
+// work, and is tried again; else the context's error.
+func (s *Store) Flush(ctx context.Context) error {
+	reply := make(chan error, 1)
+	select {
+	case s.owner.flushes <- reply:
+	case <-s.owner.done:
+		return unavailable(ErrClosed)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-reply:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Close writes what is queued and marks the end as clean, once; writes that
+// come later are refused, reading goes on. An error means that the end is not
+// clean and the next start will know.
+func (s *Store) Close() error {
+	s.closing.Do(func() { close(s.owner.stop) })
+	s.group.Wait()
+	return s.owner.ended
+}
+
+// Failing is why the last commit failed; nil when it did not.
+func (s *Store) Failing() error { return s.queue.failing() }
+
+// Unclean is true if uses of tokens may be unknown: the process before ended
+// without closing the file, or left more than there is room for now.
+func (s *Store) Unclean() bool { return s.unclean }
+
+// Stats counts what happened since Open.
+type Stats struct {
+	Queued      int           // changes that wait for the next commit
+	QueuedBytes int64         // the same in octets, about
+	Waits       uint64        // writers that found the queue full
+	Waited      time.Duration // how long they waited in all
+	Commits     uint64        // transactions on disk
+	Failures    uint64        // transactions that failed
+	Written     uint64        // entries on disk
+	Deleted     uint64        // entries deleted there
+	Skipped     uint64        // answers and turns that could not be kept
+	Slowest     time.Duration // the longest commit
+}
+
+// Stats is a snapshot.
+func (s *Store) Stats() Stats {
+	out := Stats{
+		Commits: s.owner.commits.Load(), Failures: s.owner.failures.Load(), Skipped: s.owner.skipped.Load(),
+		Written: s.owner.written.Load(), Deleted: s.owner.deleted.Load(), Slowest: time.Duration(s.owner.slowest.Load()),
+	}
+	s.queue.fill(&out)
+	return out
+}
+
+// counters are the owner's; anybody may read them.
+type counters struct {
+	commits, failures, written, deleted, skipped atomic.Uint64
+	slowest                                      atomic.Int64
+}

@@ -1,0 +1,164 @@
+package state
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+)
+
+// Entries are written as their end, then their fields: an instant is 8 octets of
+// seconds and 4 of nanoseconds, a text has its length before it, a list its
+// length plus one (0: there is none, which is not the same as an empty one).
+// Files are full of this: a change of it is a change of format.
+
+func appendToken(b []byte, e *entry[ect.ID, ect.Record]) []byte {
+	r := &e.value
+	b = appendInstant(b, e.until)
+	b = appendText(b, r.Compact)
+	b = appendText(b, r.ID)
+	b = appendText(b, r.Workflow)
+	b = appendText(b, r.Issuer)
+	b = appendText(b, r.Act)
+	b = appendList(b, r.Audience)
+	return appendList(b, r.Parents)
+}
+
+func appendReplay(b []byte, e *entry[digest, digest]) []byte {
+	b = appendInstant(b, e.until)
+	b = append(b, e.key[:]...)
+	return append(b, e.value[:]...)
+}
+
+func appendAnswer(b []byte, e *entry[digest, []byte]) []byte {
+	b = appendInstant(b, e.until)
+	b = append(b, e.key[:]...)
+	return append(b, e.value...)
+}
+
+func appendTurn(b []byte, e *entry[digest, turn]) []byte {
+	b = appendInstant(b, e.until)
+	b = append(b, e.key[:]...)
+	b = appendText(b, e.value.workflow)
+	return appendText(b, e.value.id)
+}
+
+func appendInstant(b []byte, t time.Time) []byte {
+	b = binary.BigEndian.AppendUint64(b, uint64(t.Unix()))          //nolint:gosec // two's complement, there and back
+	return binary.BigEndian.AppendUint32(b, uint32(t.Nanosecond())) //nolint:gosec // below 10^9
+}
+
+func appendText[T ~string](b []byte, text T) []byte {
+	b = binary.AppendUvarint(b, uint64(len(text)))
+	return append(b, text...)
+}
+
+func appendList[T ~string](b []byte, list []T) []byte {
+	if list == nil {
+		return binary.AppendUvarint(b, 0)
+	}
+	b = binary.AppendUvarint(b, uint64(len(list))+1)
+	for _, text := range list {
+		b = appendText(b, text)
+	}
+	return b
+}
+
+func readToken(r *reader, serial uint64) *entry[ect.ID, ect.Record] {
+	until := r.instant()
+	record := ect.Record{
+		Compact: r.text(), ID: ect.ID(r.text()), Workflow: r.text(),
+		Issuer: ect.Identity(r.text()), Act: ect.Act(r.text()),
+		Audience: readList[string](r), Parents: readList[ect.ID](r), Until: until,
+	}
+	return &entry[ect.ID, ect.Record]{
+		key: record.ID, value: record, size: recordSize(record), serial: serial, until: until,
+	}
+}
+
+func readReplay(r *reader, serial uint64) *entry[digest, digest] {
+	return &entry[digest, digest]{until: r.instant(), key: r.digest(), value: r.digest(), serial: serial}
+}
+
+func readAnswer(r *reader, serial uint64) *entry[digest, []byte] {
+	e := &entry[digest, []byte]{until: r.instant(), key: r.digest(), serial: serial}
+	e.value = []byte(r.take(uint64(len(r.data))))
+	e.size = answerSize(e.value)
+	return e
+}
+
+func readTurn(r *reader, serial uint64) *entry[digest, turn] {
+	return &entry[digest, turn]{
+		until: r.instant(), key: r.digest(), value: turn{workflow: r.text(), id: ect.ID(r.text())}, serial: serial,
+	}
+}
+
+// reader takes fields from the front of what is left. Once something is
+// missing everything is: whoever reads asks done at the end.
+type reader struct {
+	data string
+	bad  bool
+}
+
+// done is true when everything was there, and nothing more.
+func (r *reader) done() bool { return !r.bad && r.data == "" }
+
+func (r *reader) take(n uint64) string {
+	if r.bad || n > uint64(len(r.data)) {
+		r.bad = true
+		return ""
+	}
+	head := r.data[:n]
+	r.data = r.data[n:]
+	return head
+}
+
+func (r *reader) instant() time.Time {
+	octets := r.take(12)
+	if r.bad {
+		return time.Time{}
+	}
+	sec := binary.BigEndian.Uint64([]byte(octets[:8]))
+	nsec := binary.BigEndian.Uint32([]byte(octets[8:]))
+	if nsec >= uint32(time.Second) {
+		r.bad = true
+	}
+	return time.Unix(int64(sec), int64(nsec)) //nolint:gosec // two's complement, there and back
+}
+
+func (r *reader) digest() (d digest) {
+	copy(d[:], r.take(uint64(len(d))))
+	return d
+}
+
+func (r *reader) length() uint64 {
+	n, size := binary.Uvarint([]byte(r.data[:min(len(r.data), binary.MaxVarintLen64)]))
+	if size <= 0 {
+		r.bad = true
+		return 0
+	}
+	r.data = r.data[size:]
+	return n
+}
+
+func (r *reader) text() string { return r.take(r.length()) }
+
+// readList trusts a length no further than octets are left: each text has at
+// least one, its own length.
+func readList[T ~string](r *reader) []T {
+	n := r.length()
+	if n == 0 {
+		return nil
+	}
+	n--
+	if n > uint64(len(r.data)) || n > math.MaxInt32 {
+		r.bad = true
+		return nil
+	}
+	list := make([]T, 0, n)
+	for range n {
+		list = append(list, T(r.text()))
+	}
+	return list
+}

@@ -1,0 +1,283 @@
+package state_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/state"
+)
+
+// notes is a journal that keeps everything.
+type notes struct {
+	mu   sync.Mutex
+	list []state.Change
+}
+
+func (n *notes) Note(c state.Change) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.list = append(n.list, c)
+}
+
+// read is what was noted since the last call, in short.
+func (n *notes) read() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []string
+	for _, c := range n.list {
+		sign := "+"
+		if c.Gone() {
+			sign = "-"
+		}
+		out = append(out, fmt.Sprintf("%s%s %d", sign, c.Kind, c.Serial))
+	}
+	n.list = nil
+	return out
+}
+
+func (n *notes) want(t *testing.T, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, n.read()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func journaled(tb testing.TB, config state.Config) (*state.Memory, *notes) {
+	tb.Helper()
+	journal := &notes{}
+	m, err := state.New(config, state.Deps{Journal: journal})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m, journal
+}
+
+func record(n int, lives time.Duration) ect.Record {
+	return ect.Record{
+		Compact: fmt.Sprintf("token-%d", n), ID: ect.ID(fmt.Sprintf("id-%d", n)), Workflow: "w",
+		Audience: []string{"a", ""}, Parents: []ect.ID{}, Until: time.Now().Add(lives),
+	}
+}
+
+func TestJournalIsToldEverything(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, key := t.Context(), ect.ReplayKey{ID: "1"}
+		m, journal := journaled(t, state.Config{MaxTokens: 2, MaxAnswerBytes: 10})
+		use := ect.ReplayUse{Token: "t", Until: time.Now().Add(time.Minute)}
+
+		_, _ = m.Claim(ctx, key, use)
+		_, _ = m.Claim(ctx, key, use) // nothing changes
+		journal.want(t, "+replays 1")
+
+		_ = m.Put(ctx, record(1, time.Hour))
+		_ = m.Put(ctx, record(1, time.Hour)) // nothing changes
+		_ = m.Put(ctx, record(1, 2*time.Hour))
+		journal.want(t, "+tokens 1", "+tokens 2", "-tokens 1")
+		_ = m.Put(ctx, record(2, time.Hour))
+		_ = m.Put(ctx, record(3, time.Hour))
+		journal.want(t, "+tokens 3", "-tokens 3", "+tokens 4")
+		conflicting := record(3, time.Hour)
+		conflicting.Compact = "other"
+		_ = m.Put(ctx, conflicting)
+		journal.want(t)
+
+		m.Finish(ctx, key, []byte("answer"), use.Until)
+		m.Finish(ctx, key, []byte("later"), use.Until)
+		m.Finish(ctx, key, make([]byte, 11), use.Until)
+		journal.want(t, "+answers 1", "+answers 2", "-answers 1")
+		m.Remember(ctx, "", "w", "1")
+		m.Remember(ctx, "a", "w", "1")
+		journal.want(t, "+conversations 1")
+
+		time.Sleep(48 * time.Hour)
+		m.Sweep(1)
+		journal.want(t, "-tokens 4", "-replays 1", "-answers 2", "-conversations 1")
+		m.Sweep(100)
+		journal.want(t, "-tokens 2")
+		m.Sweep(100)
+		journal.want(t)
+	})
+}
+
+// fill makes one entry of each kind.
+func fill(tb testing.TB, m *state.Memory, until time.Time) {
+	tb.Helper()
+	r, key := record(1, 0), ect.ReplayKey{ID: "1"}
+	r.Until = until
+	if err := m.Put(tb.Context(), r); err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := m.Claim(tb.Context(), key, ect.ReplayUse{Token: "t", Until: until}); err != nil {
+		tb.Fatal(err)
+	}
+	m.Finish(tb.Context(), key, []byte("answer"), until)
+	m.Remember(tb.Context(), "a", "w", "1")
+}
+
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		until := time.Now().Add(time.Hour)
+		source, journal := journaled(t, state.Config{})
+		fill(t, source, until)
+		m, silent := journaled(t, state.Config{})
+		for _, c := range journal.list {
+			data, err := c.AppendBinary([]byte("before"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			data = slices.Clone(data[len("before"):])
+			if kept, err := m.Restore(c.Kind, 7, data); !kept || err != nil {
+				t.Errorf("%s: %v, %v", c.Kind, kept, err)
+			}
+			clear(data) // the memory keeps no part of it
+			if diff := cmp.Diff(source.UsageOf(c.Kind), m.UsageOf(c.Kind)); diff != "" {
+				t.Errorf("%s: %s", c.Kind, diff)
+			}
+		}
+		silent.want(t)
+		want := record(1, 0)
+		want.Until = until
+		got, _, _ := m.Get(t.Context(), "id-1")
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		if blob, _ := m.Load(t.Context(), ect.ReplayKey{ID: "1"}); string(blob) != "answer" {
+			t.Errorf("answer %q", blob)
+		}
+		if wid, id, _ := m.Last(t.Context(), "a"); wid != "w" || id != "1" {
+			t.Errorf("turn %q %q", wid, id)
+		}
+		m.Remember(t.Context(), "b", "w", "1")
+		silent.want(t, "+conversations 8") // serials go on where they were
+	})
+}
+
+func TestRestoreForgets(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source, journal := journaled(t, state.Config{ConversationLifetime: time.Minute})
+		fill(t, source, time.Now().Add(time.Minute))
+		time.Sleep(time.Hour)
+		m, notes := journaled(t, state.Config{})
+		for _, c := range journal.list {
+			data, _ := c.AppendBinary(nil)
+			if kept, err := m.Restore(c.Kind, 9, data); kept || err != nil {
+				t.Errorf("%s has expired: %v, %v", c.Kind, kept, err)
+			}
+		}
+		_ = m.Put(t.Context(), record(2, time.Hour))
+		notes.want(t, "+tokens 10") // the serial of what is forgotten is not given again
+	})
+}
+
+// Of two entries with one key the later one is the truth, and the journal is
+// told that the earlier one left.
+func TestRestoreReplaces(t *testing.T) {
+	t.Parallel()
+	source, journal := journaled(t, state.Config{})
+	source.Remember(t.Context(), "a", "w", "1")
+	source.Remember(t.Context(), "a", "w", "2")
+	m, notes := journaled(t, state.Config{})
+	for _, c := range journal.list {
+		if data, err := c.AppendBinary(nil); err == nil {
+			_, _ = m.Restore(c.Kind, c.Serial, data)
+		} else if !c.Gone() {
+			t.Error(err)
+		}
+	}
+	if _, id, _ := m.Last(t.Context(), "a"); id != "2" {
+		t.Errorf("last turn %q", id)
+	}
+	notes.want(t, "-conversations 1")
+}
+
+// Bounds that are smaller than before: evidence makes room, uses of tokens
+// must not be forgotten in silence.
+func TestRestoreIntoLess(t *testing.T) {
+	t.Parallel()
+	source, journal := journaled(t, state.Config{})
+	for n := range 3 {
+		_ = source.Put(t.Context(), record(n, time.Hour+time.Duration(n)))
+		_, _ = source.Claim(t.Context(), ect.ReplayKey{ID: ect.ID(fmt.Sprint(n))}, ect.ReplayUse{Until: time.Now().Add(time.Hour)})
+		source.Finish(t.Context(), ect.ReplayKey{ID: "1"}, make([]byte, 10*(n+1)), time.Now().Add(time.Hour))
+	}
+	m, notes := journaled(t, state.Config{MaxTokens: 2, MaxReplays: 2, MaxAnswerBytes: 20})
+	var full *state.FullError
+	refused := 0
+	for _, c := range journal.list {
+		data, err := c.AppendBinary(nil)
+		if err != nil {
+			continue
+		}
+		kept, err := m.Restore(c.Kind, c.Serial, data)
+		switch {
+		case errors.As(err, &full) && c.Kind == state.KindReplay && c.Serial == 3:
+			refused++
+		case err != nil, !kept && c.Kind != state.KindAnswer:
+			t.Errorf("%s %d: %v, %v", c.Kind, c.Serial, kept, err)
+		}
+	}
+	if refused != 1 {
+		t.Error("a use of a token was forgotten")
+	}
+	notes.want(t, "-answers 1", "-tokens 1")
+	if got, _ := m.Load(t.Context(), ect.ReplayKey{ID: "1"}); len(got) != 20 {
+		t.Errorf("an answer of %d octets", len(got))
+	}
+}
+
+func TestRestoreRefuses(t *testing.T) {
+	t.Parallel()
+	source, journal := journaled(t, state.Config{})
+	fill(t, source, time.Now().Add(time.Hour))
+	m, notes := journaled(t, state.Config{})
+	for _, c := range journal.list {
+		data, _ := c.AppendBinary(nil)
+		for end := range data {
+			if c.Kind == state.KindAnswer && end >= 28 {
+				break // an answer may be any octets, and none
+			}
+			if kept, err := m.Restore(c.Kind, 1, data[:end]); kept || !errors.Is(err, state.ErrUnreadable) {
+				t.Errorf("%s cut off at %d: %v, %v", c.Kind, end, kept, err)
+			}
+		}
+		if _, err := m.Restore(c.Kind, 1, append(data, 0)); c.Kind != state.KindAnswer && !errors.Is(err, state.ErrUnreadable) {
+			t.Errorf("%s with an octet more: %v", c.Kind, err)
+		}
+		if _, err := m.Restore(state.Kind(99), 1, data); !errors.Is(err, state.ErrUnreadable) {
+			t.Errorf("an unknown kind: %v", err)
+		}
+	}
+	notes.want(t)
+}
+
+// FuzzRestore: whatever a file holds, reading it ends, and what is read can be
+// written again.
+func FuzzRestore(f *testing.F) {
+	source, journal := journaled(f, state.Config{})
+	fill(f, source, time.Unix(4_000_000_000, 0))
+	for _, c := range journal.list {
+		data, _ := c.AppendBinary(nil)
+		f.Add(uint8(c.Kind), data)
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, data []byte) {
+		m, _ := journaled(t, state.Config{})
+		kept, err := m.Restore(state.Kind(kind), 1, data)
+		if kept && err != nil {
+			t.Error("kept and refused")
+		}
+		if u := m.UsageOf(state.Kind(kind)); (u.Entries == 1) != kept {
+			t.Errorf("kept %v, usage %+v", kept, u)
+		}
+	})
+}
