@@ -67,6 +67,9 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 		return errors.Join(err, public.Close())
 	}
 	at := addresses{Public: "https://" + public.Addr().String(), Admin: "https://" + admin.Addr().String()}
+	if extra.State.Path == "" {
+		extra.State.Path = filepath.Join(flags.dir, "state.db")
+	}
 	s, err := devSettings(material, extra, at, token, stderr)
 	if err != nil {
 		return errors.Join(err, public.Close(), admin.Close())

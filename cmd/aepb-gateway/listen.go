@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -65,8 +66,14 @@ func (out *service) stop(ctx context.Context, servers []*http.Server) error {
 			errs = append(errs, err, server.Close())
 		}
 	}
-	for _, closing := range out.close {
-		closing()
+	return errors.Join(append(errs, out.shut())...)
+}
+
+// shut closes what was opened, the last first.
+func (out *service) shut() error {
+	var errs []error
+	for _, closing := range slices.Backward(out.close) {
+		errs = append(errs, closing())
 	}
 	return errors.Join(errs...)
 }

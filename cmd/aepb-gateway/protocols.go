@@ -19,7 +19,7 @@ type protocol struct {
 		transport.Dialer
 		transport.Describer
 	}
-	close func()
+	close func() error
 }
 
 func protocols(guard *egress.Guard) ([]protocol, error) {
@@ -33,7 +33,7 @@ func protocols(guard *egress.Guard) ([]protocol, error) {
 		return nil, err
 	}
 	return []protocol{
-		{form: a2aForm, dialer: a2aDialer, close: func() {}},
-		{form: mcpForm, dialer: mcpDialer, close: mcpDialer.Close},
+		{form: a2aForm, dialer: a2aDialer, close: func() error { return nil }},
+		{form: mcpForm, dialer: mcpDialer, close: func() error { mcpDialer.Close(); return nil }},
 	}, nil
 }

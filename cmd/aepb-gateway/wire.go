@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,7 +17,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
-	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	ta2a "github.com/aepb/aepb-gateway/gateway/transport/a2a"
@@ -51,19 +51,26 @@ type service struct {
 	road          *gateway.Gateway
 	metrics       *telemetry.Metrics
 	logger        *slog.Logger
-	settings      settings // in force; only reload changes them
-	watch         *watcher // nil: the configuration cannot change
+	settings      settings     // in force; only reload changes them
+	watch         *watcher     // nil: the configuration cannot change
+	failing       func() error // why state cannot be kept now; nil: it can
 	stopping      atomic.Bool
-	close         []func()
+	close         []func() error // in order, once nobody is served any more
 }
 
-// wire is the composition root.
-func wire(s settings) (*service, error) {
+// wire is the composition root. On an error nothing stays open.
+func wire(s settings) (built *service, err error) {
 	out := &service{settings: s, logger: s.logger, tls: s.source.ServerConfig()}
-	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now, Epoch: time.Now().Truncate(time.Second)})
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, out.shut())
+		}
+	}()
+	kept, err := openState(s)
 	if err != nil {
 		return nil, err
 	}
+	out.close, out.failing = append(out.close, kept.close), kept.failing
 	guard, err := egress.New(egress.Deps{
 		TLS:    s.source,
 		Config: egress.Config{AllowLoopbackHTTP: s.dev},
@@ -82,7 +89,7 @@ func wire(s settings) (*service, error) {
 	for _, p := range list {
 		out.close = append(out.close, p.close)
 	}
-	out.close = append(out.close, guard.CloseIdle)
+	out.close = append(out.close, func() error { guard.CloseIdle(); return nil })
 	out.directory, err = directory.New(directory.Deps{
 		Describers: describers, Egress: guard, PlainLoopback: s.dev, Now: time.Now, Logger: s.logger,
 	})
@@ -95,10 +102,10 @@ func wire(s settings) (*service, error) {
 	if out.limiter, err = limit.New(s.limits(), limit.Deps{}); err != nil {
 		return nil, err
 	}
-	if out.road, err = out.build(registry, dialers, memory); err != nil {
+	if out.road, err = out.build(registry, dialers, kept); err != nil {
 		return nil, err
 	}
-	if err := out.surfaces(s, out.road, registry, memory, out.metrics); err != nil {
+	if err := out.surfaces(s, out.road, registry, kept, out.metrics); err != nil {
 		return nil, err
 	}
 	for _, agent := range s.config.Directory(s.dev) {
@@ -123,7 +130,7 @@ func index(list []protocol) (*translators.Registry, map[canonical.Binding]transp
 
 // build makes the road and the evidence that it needs.
 func (out *service) build(
-	registry *translators.Registry, dialers map[canonical.Binding]transport.Dialer, memory *state.Memory,
+	registry *translators.Registry, dialers map[canonical.Binding]transport.Dialer, kept kept,
 ) (*gateway.Gateway, error) {
 	s := out.settings
 	signer, err := ect.NewSigner(ect.SignerDeps{Key: s.svid.Key, Chain: s.svid.Chain, Issuer: s.svid.ID, Now: time.Now})
@@ -135,19 +142,19 @@ func (out *service) build(
 		return nil, err
 	}
 	verifier, err := ect.NewVerifier(ect.VerifierDeps{
-		Keys: keys, Replay: memory, Audience: []string{string(s.svid.ID)}, Now: time.Now,
+		Keys: keys, Replay: kept.replay, Audience: []string{string(s.svid.ID)}, Now: time.Now,
 	})
 	if err != nil {
 		return nil, err
 	}
-	recorder, err := ect.NewRecorder(ect.RecorderDeps{Store: memory})
+	recorder, err := ect.NewRecorder(ect.RecorderDeps{Store: kept.evidence})
 	if err != nil {
 		return nil, err
 	}
 	return gateway.New(s.road(), gateway.Deps{
 		Registry: registry, Directory: out.directory, Dialers: dialers,
-		Signer: signer, Verifier: verifier, Recorder: recorder, Evidence: memory,
-		Answers: memory, Conversations: memory, Limiter: out.limiter, Metrics: out.metrics,
+		Signer: signer, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
+		Answers: kept.answers, Conversations: kept.conversations, Limiter: out.limiter, Metrics: out.metrics,
 		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
 	})
 }
@@ -164,7 +171,7 @@ func (s settings) limits() limit.Config {
 	return limits
 }
 
-func (out *service) surfaces(s settings, road *gateway.Gateway, registry *translators.Registry, memory *state.Memory, metrics *telemetry.Metrics) error {
+func (out *service) surfaces(s settings, road *gateway.Gateway, registry *translators.Registry, kept kept, metrics *telemetry.Metrics) error {
 	a2aForm, _ := registry.Translator(a2a.Binding)
 	mcpForm, _ := registry.Translator(mcp.Binding)
 	a2aDoor, err := ta2a.NewDoor(ta2a.DoorDeps{Form: a2aForm, BaseURL: s.agentURL})
@@ -180,7 +187,7 @@ func (out *service) surfaces(s settings, road *gateway.Gateway, registry *transl
 		anonymous = identity.Anonymous(s.bundle.TrustDomain()).ID
 	}
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
-		Exchanger: road, Registry: registry, Evidence: memory, Self: s.svid.ID, Anonymous: anonymous,
+		Exchanger: road, Registry: registry, Evidence: kept.evidence, Self: s.svid.ID, Anonymous: anonymous,
 		Doors:   httpapi.Doors{A2A: a2aDoor.Handler(road), Card: a2aDoor.CardHandler(road), MCP: mcpDoor.Handler(road)},
 		Version: version, BaseURL: s.baseURL, Logger: s.logger,
 	})
@@ -188,7 +195,7 @@ func (out *service) surfaces(s settings, road *gateway.Gateway, registry *transl
 		return err
 	}
 	out.admin, err = httpapi.Admin(httpapi.AdminDeps{
-		Directory: out.directory, Metrics: metrics.Handler(), Ready: func() bool { return !out.stopping.Load() },
+		Directory: out.directory, Metrics: metrics.Handler(), Ready: func() bool { return !out.stopping.Load() && out.failing() == nil },
 		Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Logger: s.logger,
 	})
 	return err

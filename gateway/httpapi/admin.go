@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
@@ -161,13 +162,13 @@ func (a admin) read(c *gin.Context) (directory.Agent, error) {
 	if err != nil {
 		return directory.Agent{}, problem.Reading(err)
 	}
-	decoder := json.NewDecoder(strings.NewReader(string(body)))
+	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&doc); err != nil {
+	if err := decoder.Decode(&doc); err != nil || decoder.InputOffset() != int64(len(bytes.TrimRight(body, " \t\r\n"))) {
 		return directory.Agent{}, &problem.QueryError{Reason: "the body is no agent document"}
 	}
 	agent := directory.Agent{
-		Name: doc.Name, ID: ect.Identity(doc.ID), Timeout: time.Duration(doc.TimeoutSeconds) * time.Second,
+		Name: doc.Name, ID: ect.Identity(doc.ID), Timeout: seconds(doc.TimeoutSeconds),
 		Rules: policy.Rules{Callers: doc.Callers, RequireECT: doc.RequireECT, Open: a.deps.Open && len(doc.Callers) == 0},
 	}
 	for _, e := range doc.Endpoints {
@@ -176,6 +177,11 @@ func (a admin) read(c *gin.Context) (directory.Agent, error) {
 		})
 	}
 	return agent, nil
+}
+
+// seconds keeps what no duration can hold out of range, for the directory to refuse.
+func seconds(n int) time.Duration {
+	return time.Duration(max(-1, min(n, int(directory.MaxTimeout/time.Second)+1))) * time.Second
 }
 
 func (a admin) remove(c *gin.Context) {

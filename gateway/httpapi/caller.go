@@ -49,10 +49,16 @@ func known(c *gin.Context) {
 	}
 }
 
-// mount hands a gin route to a door, which knows the agent by path value.
+// mount hands a gin route to a door, which knows the agent by path value. To
+// the router an empty segment is a name too; to a door it would be no agent.
 func mount(h http.Handler) gin.HandlerFunc {
 	return func(c *gin.Context) {
+		if c.Param("agent") == "" {
+			problem.Write(c.Writer, c.Request, &problem.NotFoundError{What: "resource"})
+			return
+		}
 		c.Request.SetPathValue("agent", c.Param("agent"))
+		c.Request.SetPathValue("rest", c.Param("rest"))
 		h.ServeHTTP(c.Writer, c.Request)
 	}
 }

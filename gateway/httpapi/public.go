@@ -64,7 +64,7 @@ func Public(deps PublicDeps) (http.Handler, error) {
 func native(group *gin.RouterGroup, doors Doors) {
 	const card = "/.well-known/agent-card.json"
 	for path, door := range map[string]http.Handler{
-		"/a2a": doors.A2A, "/a2a/": doors.A2A, "/a2a" + card: doors.Card, card: doors.Card,
+		"/a2a": doors.A2A, "/a2a/*rest": doors.A2A, card: doors.Card,
 		"/mcp": doors.MCP, "/mcp/": doors.MCP,
 	} {
 		if door != nil {
