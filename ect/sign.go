@@ -217,13 +217,24 @@ func (s *Signer) sign(header string, payload []byte) (string, error) {
 	if size+signature > s.maxToken {
 		return "", s.tooLarge()
 	}
-	out := append(make([]byte, 0, size+signature), header...)
-	out = enc.AppendEncode(out, payload)
-	sig, err := jose.Sign(s.alg, s.key, string(out))
+	// A builder gives out what it holds and goes on: the token is written once,
+	// and what is signed is its beginning, not a copy.
+	var out strings.Builder
+	out.Grow(size + signature)
+	out.WriteString(header)
+	var chunk [768]byte // of base64 at a time; a multiple of 4, from a multiple of 3
+	for len(payload) > 0 {
+		n := min(len(payload), len(chunk)/4*3)
+		out.Write(enc.AppendEncode(chunk[:0], payload[:n]))
+		payload = payload[n:]
+	}
+	sig, err := jose.Sign(s.alg, s.key, out.String())
 	if err != nil {
 		return "", fmt.Errorf("ect: sign: %w", err)
 	}
-	return string(enc.AppendEncode(append(out, '.'), sig)), nil
+	out.WriteByte('.')
+	out.Write(enc.AppendEncode(chunk[:0], sig))
+	return out.String(), nil
 }
 
 func (s *Signer) tooLarge() error {

@@ -17,7 +17,7 @@ type Tokens struct {
 
 	mu         sync.RWMutex
 	records    *expiring[ect.ID, ect.Record]
-	byWorkflow map[string]map[ect.ID]*entry[ect.ID, ect.Record]
+	byWorkflow map[string][]*entry[ect.ID, ect.Record] // most workflows are a handful: a slice costs a tenth of a map
 }
 
 var _ ect.Store = (*Tokens)(nil)
@@ -26,7 +26,7 @@ func newTokens(config Config, deps Deps) *Tokens {
 	t := &Tokens{
 		now:        deps.Now,
 		records:    newExpiring[ect.ID, ect.Record](KindToken, config.MaxTokens, config.MaxTokenBytes, deps.Journal),
-		byWorkflow: make(map[string]map[ect.ID]*entry[ect.ID, ect.Record]),
+		byWorkflow: make(map[string][]*entry[ect.ID, ect.Record]),
 	}
 	t.records.dropped = t.unlist
 	return t
@@ -118,20 +118,23 @@ func (t *Tokens) list(r ect.Record) {
 	if r.Workflow == "" {
 		return
 	}
-	members := t.byWorkflow[r.Workflow]
-	if members == nil {
-		members = make(map[ect.ID]*entry[ect.ID, ect.Record], 4)
-		t.byWorkflow[r.Workflow] = members
-	}
-	members[r.ID] = t.records.byKey[r.ID]
+	t.byWorkflow[r.Workflow] = append(t.byWorkflow[r.Workflow], t.records.byKey[r.ID])
 }
 
+// unlist is asked for the oldest first, as a rule.
 func (t *Tokens) unlist(e *entry[ect.ID, ect.Record]) {
 	wid := e.value.Workflow
 	members := t.byWorkflow[wid]
-	delete(members, e.key)
-	if len(members) == 0 {
+	switch i := slices.Index(members, e); {
+	case i < 0:
+		return
+	case len(members) == 1:
 		delete(t.byWorkflow, wid)
+	case i == 0:
+		members[0] = nil
+		t.byWorkflow[wid] = members[1:]
+	default:
+		t.byWorkflow[wid] = slices.Delete(members, i, i+1)
 	}
 }
 
