@@ -16,7 +16,7 @@ import (
 func Wrap(canon json.RawMessage, ext canonical.Extensions, own canonical.Binding) json.RawMessage {
 	b := rawjson.NewBuilder()
 	b.Raw(CanonKey, Merge(canon, ext[CanonKey]))
-	for _, binding := range slices.Sorted(maps.Keys(ext)) {
+	for _, binding := range bindings(ext) {
 		if binding != own && binding != CanonKey {
 			b.Raw(string(binding), ext[binding])
 		}
@@ -103,7 +103,7 @@ func (c Carried) Extensions(own canonical.Binding, leftovers json.RawMessage) ca
 // path is the level's place in the canonical message.
 func ForeignLosses(ext canonical.Extensions, own canonical.Binding, path string) []canonical.Loss {
 	var losses []canonical.Loss
-	for _, binding := range slices.Sorted(maps.Keys(ext)) {
+	for _, binding := range bindings(ext) {
 		if binding == own {
 			continue
 		}
@@ -125,4 +125,12 @@ func ForeignLosses(ext canonical.Extensions, own canonical.Binding, path string)
 		}
 	}
 	return losses
+}
+
+// bindings lists the keys in order. Most levels have no extensions at all.
+func bindings(ext canonical.Extensions) []canonical.Binding {
+	if len(ext) == 0 {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(ext))
 }

@@ -3,7 +3,6 @@ package profile
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 
@@ -223,7 +222,7 @@ func readContent(raw json.RawMessage) (c canonical.Content, ok bool) {
 // writeExt writes the extensions of every binding; nil: none.
 func writeExt(ext canonical.Extensions) json.RawMessage {
 	b := rawjson.NewBuilder()
-	for _, binding := range slices.Sorted(maps.Keys(ext)) {
+	for _, binding := range bindings(ext) {
 		b.Raw(string(binding), ext[binding])
 	}
 	return b.Object()

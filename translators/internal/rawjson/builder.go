@@ -11,7 +11,9 @@ import (
 type Builder struct{ buf []byte }
 
 // NewBuilder starts an object.
-func NewBuilder() *Builder { return &Builder{buf: []byte{'{'}} }
+// It has room for a small one at once: growing from nothing costs more than
+// the writing.
+func NewBuilder() *Builder { return &Builder{buf: append(make([]byte, 0, 192), '{')} }
 
 func (b *Builder) name(name string) {
 	if len(b.buf) > 1 {
