@@ -35,6 +35,7 @@ type Namer interface {
 type Wire struct {
 	Binding canonical.Binding
 	Version string       // protocol version; on Decode empty means "what header and body show"
+	Form    string       // which of a protocol's wire forms Body has, by the name that agents' cards give it ("HTTP+JSON"); empty: the first
 	Media   string       // media type of Body
 	Header  http.Header  // only the fields that belong to the message (protocol version, method mirror, trace); may be nil
 	Body    []byte       // never retained by Encode's caller beyond the call it was made for
@@ -45,6 +46,7 @@ type Wire struct {
 // Target is what an encoder is told beyond the message.
 type Target struct {
 	Version    string                // the chosen protocol version; empty: the newest
+	Form       string                // the chosen wire form (Wire.Form); empty: the first
 	Capability *canonical.Capability // the tool or skill that is called, or whose result this is; nil: none chosen
 }
 

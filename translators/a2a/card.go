@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a/internal/a2a03"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/profile"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
@@ -34,8 +35,16 @@ func (t *Translator) decodeCard(w translators.Wire) (*canonical.Message, error) 
 	}
 	m := arrived(w)
 	m.Op, m.Phase = canonical.OpDescribe, canonical.PhaseResponse
+	card := json.RawMessage(w.Body)
+	if a2a03.IsCard(card) {
+		raised, err := a2a03.RaiseCard(card)
+		if err != nil {
+			return m, err
+		}
+		card, m.Origin.Version = raised, Version03
+	}
 	d := &decoder{}
-	description, err := d.card(w.Body)
+	description, err := d.card(card)
 	if err != nil {
 		return m, err
 	}
@@ -45,9 +54,6 @@ func (t *Translator) decodeCard(w translators.Wire) (*canonical.Message, error) 
 
 func (d *decoder) card(body []byte) (*canonical.Description, error) {
 	r := d.open(body, "", cardMembers)
-	if d.err == nil && !r.Has("supportedInterfaces") && (r.Has("url") || r.Has("protocolVersion")) {
-		return nil, unsupportedVersion()
-	}
 	c := &canonical.Description{
 		Name: r.text("name"), Version: r.text("version"), Description: r.text("description"),
 		DocumentationURL: r.text("documentationUrl"), IconURL: r.text("iconUrl"),
@@ -147,8 +153,8 @@ func writeInterfaces(list []canonical.Interface) []json.RawMessage {
 func versionsOf(list []canonical.Interface) []string {
 	var versions []string
 	for _, f := range list {
-		if f.Version != "" && !slices.Contains(versions, f.Version) {
-			versions = append(versions, f.Version)
+		if v := Spoken(f.Version); v != "" && !slices.Contains(versions, v) {
+			versions = append(versions, v)
 		}
 	}
 	return versions
@@ -367,16 +373,24 @@ func (e *encoder) declareEnvelope() {
 // nowhere else, without the agent's own security, transports and signatures,
 // and without members whose meaning here is unknown. Extensions that the agent
 // declares stay, because its callers must know them.
+//
+// Its card is the union of both versions (R9): a client of 0.3 finds the
+// members that it looks for beside those of 1.0.
 func Served(d *canonical.Description, url string) *canonical.Description {
 	out := *d
-	out.Interfaces = []canonical.Interface{{URL: url, Transport: TransportJSONRPC, Version: Version}}
-	out.Versions = []string{Version}
-	out.Extensions = servedExtensions(d.Extensions)
+	out.Interfaces = []canonical.Interface{
+		{URL: url, Transport: TransportJSONRPC, Version: Version},
+		{URL: url, Transport: FormHTTP, Version: Version},
+		{URL: url, Transport: TransportJSONRPC, Version: Version03},
+	}
+	out.Versions = []string{Version, Version03}
+	out.Extensions = servedExtensions(d.Extensions, a2a03.Union(url))
 	out.Capabilities = slices.Clone(d.Capabilities)
 	for i := range out.Capabilities {
 		c := &out.Capabilities[i]
 		if own := c.Extensions[Binding]; own != nil {
-			c.Extensions = replaced(c.Extensions, without(rawjson.Parse(own, ""), "securityRequirements"))
+			left := without(rawjson.Parse(own, ""), "securityRequirements")
+			c.Extensions = replaced(c.Extensions, without(rawjson.Parse(orEmpty(left), ""), "security"))
 		}
 	}
 	return &out
@@ -385,18 +399,15 @@ func Served(d *canonical.Description, url string) *canonical.Description {
 // TransportJSONRPC is the name of the JSON-RPC binding on a card.
 const TransportJSONRPC = "JSONRPC"
 
-// servedExtensions keeps of the card's own leftovers the declared extensions.
-func servedExtensions(ext canonical.Extensions) canonical.Extensions {
-	own := ext[Binding]
-	if own == nil {
-		return ext
+// servedExtensions keeps of the card's own leftovers the declared extensions,
+// and adds the members of 0.3.
+func servedExtensions(ext canonical.Extensions, union json.RawMessage) canonical.Extensions {
+	b := rawjson.NewBuilder().Merge(union)
+	capabilities := rawjson.Parse(orEmpty(ext[Binding]), "").Take("capabilities")
+	if isObject(capabilities) {
+		b.Raw("capabilities", rawjson.NewBuilder().Raw("extensions", rawjson.Parse(capabilities, "").Take("extensions")).Object())
 	}
-	capabilities := rawjson.Parse(own, "").Take("capabilities")
-	if !isObject(capabilities) {
-		return replaced(ext, nil)
-	}
-	declared := rawjson.NewBuilder().Raw("extensions", rawjson.Parse(capabilities, "").Take("extensions")).Bytes()
-	return replaced(ext, rawjson.NewBuilder().Raw("capabilities", declared).Bytes())
+	return replaced(ext, b.Bytes())
 }
 
 // replaced is a copy of ext with another object of our own; nil: none.

@@ -116,7 +116,10 @@ func foreigners() []*canonical.Message {
 func tools() *canonical.Description {
 	return &canonical.Description{
 		Name: "calc", Title: "Calculator", Version: "3", Instructions: "Add.", Versions: []string{"2026-07-28"},
-		Interfaces: []canonical.Interface{{URL: "https://gw.example/agents/calc/a2a", Transport: TransportJSONRPC, Version: Version}},
+		Interfaces: []canonical.Interface{
+			{URL: "https://gw.example/agents/calc/a2a", Transport: TransportJSONRPC, Version: Version},
+			{URL: "https://gw.example/agents/calc/a2a", Transport: TransportJSONRPC, Version: Version03},
+		},
 		Capabilities: []canonical.Capability{
 			{
 				ID: "add", Profile: canonical.ProfileTyped, InputSchema: raw(`{"type":"object","properties":{"a":{"type":"number"}}}`), OutputSchema: raw(`{"type":"object"}`),
@@ -128,21 +131,57 @@ func tools() *canonical.Description {
 	}
 }
 
+// pinned is the codec in one version and form, whatever the laws ask for.
+type pinned struct {
+	*Translator
+	version, form string
+}
+
+func (p pinned) Info() translators.Info {
+	info := p.Translator.Info()
+	info.Versions = []string{p.version}
+	return info
+}
+
+func (p pinned) Decode(w translators.Wire) (*canonical.Message, error) {
+	w.Form = p.form
+	return p.Translator.Decode(w)
+}
+
+func (p pinned) Encode(m *canonical.Message, target translators.Target) (translators.Wire, []canonical.Loss, error) {
+	if target.Form = p.form; target.Version == "" {
+		target.Version = p.version
+	}
+	return p.Translator.Encode(m, target)
+}
+
+// TestContract holds every version and form to the laws.
 func TestContract(t *testing.T) {
 	t.Parallel()
-	s := translatortest.Samples{Foreign: foreigners(), Target: func(m *canonical.Message) translators.Target {
-		if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Call != nil && invoke.Call.Name == "ask" {
-			return translators.Target{Capability: &canonical.Capability{ID: "ask", Profile: canonical.ProfileMessage}}
-		}
-		return translators.Target{}
-	}}
-	for _, v := range vectors(t, "identity") {
-		s.Wires = append(s.Wires, v.wire)
+	for name, tr := range map[string]pinned{
+		"1.0": {version: Version}, "0.3": {version: Version03}, "HTTP": {version: Version, form: FormHTTP},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr.Translator = New(translators.Config{})
+			s := translatortest.Samples{Foreign: foreigners(), Target: func(m *canonical.Message) translators.Target {
+				if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Call != nil && invoke.Call.Name == "ask" {
+					return translators.Target{Capability: &canonical.Capability{ID: "ask", Profile: canonical.ProfileMessage}}
+				}
+				return translators.Target{}
+			}}
+			for _, v := range vectors(t, "identity") {
+				m, err := tr.Translator.Decode(v.wire)
+				if v.wire.Form == tr.form && err == nil && (m.Origin.Version == tr.version || m.Phase == canonical.PhaseError) {
+					s.Wires = append(s.Wires, v.wire)
+				}
+			}
+			for _, v := range vectors(t, "refused") {
+				if v.want == "malformed" && v.wire.Re == "" && v.wire.Form == tr.form {
+					s.Malformed = append(s.Malformed, v.wire.Body)
+				}
+			}
+			translatortest.Run(t, tr, s)
+		})
 	}
-	for _, v := range vectors(t, "refused") {
-		if v.want == "malformed" && v.wire.Re == "" {
-			s.Malformed = append(s.Malformed, v.wire.Body)
-		}
-	}
-	translatortest.Run(t, New(translators.Config{}), s)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a/internal/a2a03"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
 	"github.com/aepb/aepb-gateway/translators/internal/profile"
@@ -20,7 +21,7 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 	if len(w.Body) <= t.cfg.BodyLimit && w.Re == canonical.OpDescribe && !isEnvelope(w.Body) {
 		return t.decodeCard(w)
 	}
-	env, err := jsonrpc.Parse(w.Body, t.cfg)
+	env, err := t.envelope(w)
 	var malformed *translators.MalformedError
 	if errors.As(err, &malformed) && (malformed.Syntax || env.ID == nil) {
 		return nil, err
@@ -28,7 +29,7 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 	m := arrived(w)
 	m.Correlation.WireID = env.ID
 	if err == nil {
-		err = version(w)
+		m.Origin.Version, err = spoken(w, env)
 	}
 	if err != nil {
 		return m, err
@@ -41,8 +42,8 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 		err = &translators.MalformedError{Reason: "a reply, and no request is known"}
 	case env.Error != nil:
 		m.Phase, m.Op = canonical.PhaseError, w.Re
-		decodeError(m, env.Error, w.Status)
-		if !rawjson.Equal(jsonrpc.Failure(env.ID, *env.Error), w.Body) {
+		decodeError(m, env.Error, statusOf(w))
+		if !rawjson.Equal(sayFailure(w.Form, env.ID, *env.Error), w.Body) {
 			m.Losses = []canonical.Loss{{Code: canonical.LossBytes, Path: "/body", Fate: canonical.Dropped}} // id or message was absent
 		}
 	default:
@@ -65,40 +66,30 @@ func arrived(w translators.Wire) *canonical.Message {
 	return m
 }
 
-// version checks what header and caller say. Without either, the names in the
-// body decide: 0.3 has others.
-func version(w translators.Wire) error {
-	for _, v := range []string{w.Header.Get(HeaderVersion), w.Version} {
-		if v != "" && v != "1" && !strings.HasPrefix(v, "1.") {
-			return unsupportedVersion()
-		}
-	}
-	return nil
-}
-
-func unsupportedVersion() *canonical.Error {
-	return &canonical.Error{Code: canonical.CodeUnsupportedVersion, Message: "this agent speaks A2A " + Version}
-}
-
 func decodeRequest(m *canonical.Message, w translators.Wire, env jsonrpc.Message) error {
-	if code, known := refusals[env.Method]; known {
-		if code == canonical.CodeUnsupportedVersion {
-			return unsupportedVersion()
-		}
+	send, refused := methodSend, refusals
+	if m.Origin.Version == Version03 {
+		send, refused = methodSend03, refusals03
+	}
+	if code, known := refused[env.Method]; known {
 		return &canonical.Error{Code: code, Message: "this agent does not serve that method"}
 	}
-	if env.Method != methodSend {
+	if env.Method != send {
 		return &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such method"}
 	}
-	if env.ID == nil {
+	if env.ID == nil && w.Form != FormHTTP {
 		return &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "a request needs an id"}
 	}
 	m.Op = canonical.OpInvoke
 	if env.Params == nil {
 		return badParams(&translators.MalformedError{Path: "/params", Reason: "required"})
 	}
-	d := &decoder{selects: true}
-	d.request(m, env.Params)
+	params, raised, err := raise(m, env.Params, "/params", a2a03.RaiseRequest)
+	if err != nil {
+		return badParams(err)
+	}
+	d := &decoder{selects: true, losses: raised}
+	d.request(m, params)
 	m.Losses = d.losses
 	extensionsHeader(m, w)
 	return badParams(d.err)
@@ -124,7 +115,7 @@ func badParams(err error) error {
 // extensionsHeader keeps the list of activated extensions: a member of the
 // message that stands in a header.
 func extensionsHeader(m *canonical.Message, w translators.Wire) {
-	value := joined(w.Header, HeaderExtensions)
+	value := joined(w.Header, extensionsField(m.Origin.Version))
 	if value == "" {
 		return
 	}

@@ -1,4 +1,14 @@
-// Package a2a is the form of the Agent2Agent protocol 1.0, JSON-RPC binding.
+// Package a2a is the form of the Agent2Agent protocol: 1.0 over JSON-RPC and
+// over HTTP alone, and 0.3 over JSON-RPC.
+//
+// There is one reading of the protocol, that of 1.0. A message of 0.3 is raised
+// to it before it is read and lowered to 0.3 after it was written (package
+// internal/a2a03); the HTTP form is the same message without JSON-RPC around it
+// (http.go). Both are read and written here and not at a door, because hashes
+// cover the octets on the wire.
+//
+// A request is of the version that its header or its carrier says, else of the
+// one that has its method's name; who says one and writes the other is refused.
 //
 // # What becomes of what
 //
@@ -15,6 +25,8 @@
 //	JSON-RPC error                    Error, by the table in errors.go
 //	agent card, skills                Description, Capability
 //	A2A-Version, trace headers        Origin.Version, Trace
+//	message/send of 0.3, its result   the same
+//	google.rpc.Status over HTTP       Error, by its reason
 //
 // Carried as extension, under metadata["urn:aepb:translation:1"] of the same
 // level (of capabilities.extensions[].params on a card, of a typed object in
@@ -36,14 +48,21 @@
 // because what one reader ignores and the next obeys is a way around policy.
 // A name in the proto's snake case is read and leaves in camel case (loss L21).
 //
+// Lost on the way to 0.3: what it has no member for and nothing to carry it in,
+// unknown members under a name that 0.3 reads as its own, and the difference
+// between absent and empty where 0.3 demands a value. Lost over HTTP: the id,
+// since the connection pairs request and reply. The HTTP form of 0.3 is not
+// spoken: it encodes bytes twice and has the wish to wait the other way around.
+//
 // The caller's principal (From.ID) is not said in the message: it travels in
 // the execution context token.
 //
 // # How to read it
 //
-// wire.go has the names and numbers; members.go how one object is read and
-// written; then decode.go and encode.go with parts.go, task.go, output.go,
-// errors.go and card.go for what they carry.
+// wire.go has the names and numbers, and how versions are told; members.go how
+// one object is read and written; then decode.go and encode.go with parts.go,
+// task.go, output.go, errors.go and card.go for what they carry, and http.go
+// for the form without JSON-RPC.
 //
 // # Alternatives considered
 //

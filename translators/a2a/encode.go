@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a/internal/a2a03"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
 	"github.com/aepb/aepb-gateway/translators/internal/profile"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
@@ -24,15 +24,18 @@ type encoder struct {
 
 // Encode writes a message for an A2A peer. It fails with a *canonical.Error.
 func (t *Translator) Encode(m *canonical.Message, target translators.Target) (translators.Wire, []canonical.Loss, error) {
-	if target.Version != "" && target.Version != Version {
-		return translators.Wire{}, nil, &canonical.Error{Code: canonical.CodeUnsupportedVersion, Message: "A2A " + Version + " is the only version spoken"}
+	if target.Version == "" {
+		target.Version = Version
+	}
+	if err := spoke(target); err != nil {
+		return translators.Wire{}, nil, err
 	}
 	e := &encoder{m: m, target: target, home: m.Origin.Binding == Binding}
 	wire, err := e.wire()
 	if err != nil {
 		return translators.Wire{}, nil, err
 	}
-	wire.Binding, wire.Version, wire.Media = Binding, Version, Media
+	wire.Binding, wire.Version, wire.Form, wire.Media = Binding, target.Version, target.Form, Media
 	wire.Header = e.header()
 	return wire, e.losses, nil
 }
@@ -42,18 +45,27 @@ func (e *encoder) wire() (translators.Wire, error) {
 	switch body := e.m.Body.(type) {
 	case *canonical.Error:
 		failure, status := e.failure(body)
-		return translators.Wire{Body: jsonrpc.Failure(id, failure), Re: e.m.Op, Status: status}, nil
+		return e.sayError(id, failure, status), nil
 	case *canonical.Invoke:
 		params, err := e.request(body)
-		if err == nil && id == nil {
+		if err == nil && id == nil && e.target.Form != FormHTTP {
 			err = unstamped("request id")
 		}
-		return translators.Wire{Body: jsonrpc.Request(id, methodSend, params)}, err
+		if err != nil {
+			return translators.Wire{}, err
+		}
+		return e.sayRequest(id, e.lower(params, a2a03.LowerRequest)), nil
 	case *canonical.Result:
 		result, err := e.response(body)
-		return translators.Wire{Body: jsonrpc.Result(id, result), Re: canonical.OpInvoke}, err
+		if err != nil {
+			return translators.Wire{}, err
+		}
+		return e.sayResult(id, e.lower(result, a2a03.LowerResult)), nil
 	case *canonical.Description:
 		card, err := e.card(body)
+		if err == nil {
+			card, err = e.versioned(body, card)
+		}
 		return translators.Wire{Body: card, Re: canonical.OpDescribe}, err
 	default:
 		return translators.Wire{}, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "A2A has no counterpart of " + string(e.m.Op)}
@@ -113,9 +125,11 @@ func (e *encoder) carry(canon *rawjson.Builder, fields []profile.Field) {
 
 func (e *encoder) header() http.Header {
 	h := http.Header{}
-	h.Set(HeaderVersion, Version)
+	if e.target.Version == Version {
+		h.Set(HeaderVersion, Version)
+	}
 	for _, uri := range e.activated() {
-		h.Add(HeaderExtensions, uri)
+		h.Add(extensionsField(e.target.Version), uri)
 	}
 	trace := e.m.Trace
 	for i, f := range traceFields(&trace) {

@@ -132,8 +132,14 @@ func TestEncodeRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}
-	if _, _, err := New(translators.Config{}).Encode(from(call("a", "{}"), nil), translators.Target{Version: "0.3"}); err == nil {
-		t.Error("0.3 was written")
+	for _, target := range []translators.Target{
+		{Version: "0.2"}, {Version: "2.0"}, {Form: "GRPC"}, {Version: Version03, Form: FormHTTP},
+	} {
+		_, _, err := New(translators.Config{}).Encode(from(call("a", "{}"), nil), target)
+		var said *canonical.Error
+		if !errors.As(err, &said) || said.Code != canonical.CodeUnsupportedVersion {
+			t.Errorf("%+v: %v", target, err)
+		}
 	}
 }
 

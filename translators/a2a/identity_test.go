@@ -43,6 +43,8 @@ func vectors(t testing.TB, folder string) []vector {
 			switch text := strings.TrimSpace(string(f.Data)); f.Name {
 			case "body.json":
 				v.wire.Body = []byte(text)
+			case "form":
+				v.wire.Form = text
 			case "re":
 				v.wire.Re = canonical.Op(text)
 			case "want":
@@ -92,7 +94,7 @@ func roundTrip(t testing.TB, tr *Translator, wire translators.Wire) translators.
 		t.Fatalf("Decode: %v", err)
 	}
 	m.Origin.Raw = nil
-	home, losses, err := tr.Encode(m, translators.Target{})
+	home, losses, err := tr.Encode(m, translators.Target{Version: m.Origin.Version, Form: wire.Form})
 	if err != nil {
 		t.Fatalf("Encode: %v", err)
 	}
@@ -130,25 +132,57 @@ func TestRefused(t *testing.T) {
 				}
 			case !errors.As(err, &said) || string(said.Code) != v.want:
 				t.Fatalf("%s\ngot %v, want %s", v.rule, err, v.want)
-			case v.wire.Re == "" && v.name != "no-id" && (m == nil || string(m.Correlation.WireID) != `"i"`):
+			case v.wire.Re == "" && v.name != "no-id" && v.wire.Form == "" && (m == nil || string(m.Correlation.WireID) != `"i"`):
 				t.Fatal("the id of the request is not known to who must answer it")
 			}
 		})
 	}
 }
 
-func TestVersionHeader(t *testing.T) {
+// TestVersionOfARequest: header and carrier say it; else the method's name does.
+func TestVersionOfARequest(t *testing.T) {
 	t.Parallel()
-	body := []byte(`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"a"}]}}}`)
-	for header, ok := range map[string]bool{"": true, "1.0": true, "1.1": true, "1": true, "0.3": false, "2.0": false, "10.0": false, "x": false} {
-		wire := translators.Wire{Body: body, Header: http.Header{}}
-		if header != "" {
-			wire.Header.Set(HeaderVersion, header)
+	const (
+		message   = `"params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"a"}]}}}`
+		message03 = `"params":{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"a"}]}}}`
+		send      = `{"jsonrpc":"2.0","id":1,"method":"SendMessage",` + message
+		send03    = `{"jsonrpc":"2.0","id":1,"method":"message/send",` + message03
+	)
+	for _, tc := range []struct{ header, carrier, body, want string }{
+		{"", "", send, Version},
+		{"1.0", "", send, Version},
+		{"1.1", "", send, Version},
+		{"1", "", send, Version},
+		{"", "1.0", send, Version},
+		{"", "", send03, Version03},
+		{"0.3", "", send03, Version03},
+		{"0.3.0", "", send03, Version03},
+		{"", "0.3", send03, Version03},
+		{"0.3", "0.3", send03, Version03},
+		{"0.3", "", send, string(canonical.CodeUnsupportedVersion)},
+		{"", "0.3", send, string(canonical.CodeUnsupportedVersion)},
+		{"1.0", "", send03, string(canonical.CodeUnsupportedVersion)},
+		{"", "1.0", send03, string(canonical.CodeUnsupportedVersion)},
+		{"1.0", "0.3", send03, string(canonical.CodeHeaderMismatch)},
+		{"0.3", "1.0", send, string(canonical.CodeHeaderMismatch)},
+		{"2.0", "", send, string(canonical.CodeUnsupportedVersion)},
+		{"10.0", "", send, string(canonical.CodeUnsupportedVersion)},
+		{"0.2", "", send03, string(canonical.CodeUnsupportedVersion)},
+		{"0.30", "", send03, string(canonical.CodeUnsupportedVersion)},
+		{"x", "", send, string(canonical.CodeUnsupportedVersion)},
+		{"", "2.0", send, string(canonical.CodeUnsupportedVersion)},
+	} {
+		wire := translators.Wire{Body: []byte(tc.body), Header: http.Header{}, Version: tc.carrier}
+		if tc.header != "" {
+			wire.Header.Set(HeaderVersion, tc.header)
 		}
-		_, err := New(translators.Config{}).Decode(wire)
-		var said *canonical.Error
-		if (err == nil) != ok || (!ok && (!errors.As(err, &said) || said.Code != canonical.CodeUnsupportedVersion)) {
-			t.Errorf("version %q: %v", header, err)
+		m, err := New(translators.Config{}).Decode(wire)
+		got := m.Origin.Version
+		if said, ok := errors.AsType[*canonical.Error](err); ok {
+			got = string(said.Code)
+		}
+		if got != tc.want {
+			t.Errorf("header %q, carrier %q, %.60s: got %s (%v), want %s", tc.header, tc.carrier, tc.body, got, err, tc.want)
 		}
 	}
 }

@@ -64,6 +64,96 @@ func schemas(t *testing.T) *jsonschema.Compiler {
 	return c
 }
 
+// schema03 compiles a definition of the published schema of 0.3; nil: it is not here.
+func schema03(t *testing.T, name string) *jsonschema.Schema {
+	t.Helper()
+	data := published(t, "a2a", "schema-0.3.json")
+	if data == nil {
+		return nil
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource(schemaBase+"0.3", doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile(schemaBase + "0.3#/definitions/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func valid(t *testing.T, s *jsonschema.Schema, value []byte) error {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Validate(doc)
+}
+
+// TestEmitted03IsValid: the same for 0.3, envelopes and errors included.
+func TestEmitted03IsValid(t *testing.T) {
+	t.Parallel()
+	request, response, card := schema03(t, "SendMessageRequest"), schema03(t, "SendMessageResponse"), schema03(t, "AgentCard")
+	if request == nil {
+		return
+	}
+	checked := 0
+	for i, m := range foreigners() {
+		m.Extensions, m.Body = clean(m.Extensions), cleaned(m.Body)
+		wire, _, err := New(translators.Config{}).Encode(m, translators.Target{Version: Version03})
+		if err != nil {
+			continue
+		}
+		s := map[canonical.Phase]*jsonschema.Schema{canonical.PhaseRequest: request, canonical.PhaseResponse: response, canonical.PhaseError: response}[m.Phase]
+		if m.Op == canonical.OpDescribe {
+			s = card
+		}
+		if err := valid(t, s, wire.Body); err != nil {
+			t.Errorf("message %d: %v\n%s", i, err, indent(wire.Body))
+		}
+		checked++
+	}
+	if checked < 13 {
+		t.Errorf("only %d messages were checked", checked)
+	}
+	if valid(t, request, []byte(`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"messageId":"m","role":"user","parts":[]}}}`)) == nil {
+		t.Error("the schema finds nothing")
+	}
+}
+
+// TestUnionCard: the card that a gateway serves is, for a client of either
+// version, one of its own.
+func TestUnionCard(t *testing.T) {
+	t.Parallel()
+	old, c := schema03(t, "AgentCard"), schemas(t)
+	if old == nil || c == nil {
+		return
+	}
+	for _, name := range []string{"card", "03-card", "card-union"} {
+		m := readCard(t, name)
+		served := Served(m.Body.(*canonical.Description), "https://gw.example/agents/w/a2a")
+		text, _ := encodeCard(t, &canonical.Message{Op: canonical.OpDescribe, Phase: canonical.PhaseResponse, Body: served})
+		if err := valid(t, old, []byte(text)); err != nil {
+			t.Errorf("%s for 0.3: %v", name, err)
+		}
+		o := rawjson.Parse(raw(text), "")
+		for _, member := range []string{"url", "preferredTransport", "protocolVersion"} {
+			if o.Take(member) == nil {
+				t.Errorf("%s: no %s", name, member)
+			}
+		}
+		o.Take("skills") // the samples' have members of later versions
+		if err := valid(t, schema(t, c, "AgentCard"), o.Rest()); err != nil {
+			t.Errorf("%s for 1.0: %v", name, err)
+		}
+	}
+}
+
 func schema(t *testing.T, c *jsonschema.Compiler, name string) *jsonschema.Schema {
 	t.Helper()
 	s, err := c.Compile(schemaBase + "lf.a2a.v1." + name + ".jsonschema.json")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a/internal/a2a03"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/profile"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
@@ -30,7 +31,11 @@ func decodeResponse(m *canonical.Message, w translators.Wire, result json.RawMes
 	if m.Op != canonical.OpInvoke {
 		return &translators.MalformedError{Path: "/result", Reason: "A2A has no such operation"}
 	}
-	d := &decoder{}
+	result, raised, err := raise(m, result, "/result", a2a03.RaiseResult)
+	if err != nil {
+		return err
+	}
+	d := &decoder{losses: raised}
 	d.response(m, result)
 	m.Losses = d.losses
 	extensionsHeader(m, w)

@@ -1,30 +1,43 @@
 package a2a
 
 import (
+	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a/internal/a2a03"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
 // Binding is the registered identifier of A2A (AEPB, IANA Considerations).
 const Binding canonical.Binding = "a2a-v1"
 
-// Version is the protocol version that this package speaks.
-const Version = "1.0"
-
-// Media is the media type of a JSON-RPC body.
-const Media = "application/json"
-
-// The header fields of the protocol (A2A 3.2.6).
+// The protocol versions that this package speaks, newest first.
 const (
-	HeaderVersion    = "A2A-Version"
-	HeaderExtensions = "A2A-Extensions"
+	Version   = "1.0"
+	Version03 = "0.3"
 )
 
-// methodSend is the one method that this package serves.
-const methodSend = "SendMessage"
+// Media is the media type of a body. The HTTP form has one of its own besides.
+const Media = "application/json"
+
+// The header fields of the protocol (A2A 3.2.6). 0.3 names no version, and has
+// another name for the extensions.
+const (
+	HeaderVersion      = "A2A-Version"
+	HeaderExtensions   = "A2A-Extensions"
+	HeaderExtensions03 = "X-A2A-Extensions"
+)
+
+// methodSend is the one method that this package serves, and its name in 0.3.
+const (
+	methodSend   = "SendMessage"
+	methodSend03 = "message/send"
+)
 
 // Translator is the codec. It is immutable.
 type Translator struct{ cfg translators.Config }
@@ -37,7 +50,7 @@ func New(cfg translators.Config) *Translator { return &Translator{cfg: cfg.WithD
 // Info describes the protocol.
 func (t *Translator) Info() translators.Info {
 	return translators.Info{
-		Binding: Binding, Name: "A2A", Versions: []string{Version}, Media: []string{Media},
+		Binding: Binding, Name: "A2A", Versions: []string{Version, Version03}, Media: []string{Media},
 		BodyLimit: t.cfg.BodyLimit, Depth: t.cfg.Depth,
 	}
 }
@@ -54,17 +67,19 @@ var refusals = map[string]canonical.Code{
 	"ListTaskPushNotificationConfigs":  canonical.CodePushUnsupported,
 	"DeleteTaskPushNotificationConfig": canonical.CodePushUnsupported,
 	"GetExtendedAgentCard":             canonical.CodeCardUnavailable,
-	// A2A 0.3
-	"message/send":                        canonical.CodeUnsupportedVersion,
-	"message/stream":                      canonical.CodeUnsupportedVersion,
-	"tasks/get":                           canonical.CodeUnsupportedVersion,
-	"tasks/cancel":                        canonical.CodeUnsupportedVersion,
-	"tasks/resubscribe":                   canonical.CodeUnsupportedVersion,
-	"tasks/pushNotificationConfig/set":    canonical.CodeUnsupportedVersion,
-	"tasks/pushNotificationConfig/get":    canonical.CodeUnsupportedVersion,
-	"tasks/pushNotificationConfig/list":   canonical.CodeUnsupportedVersion,
-	"tasks/pushNotificationConfig/delete": canonical.CodeUnsupportedVersion,
-	"agent/getAuthenticatedExtendedCard":  canonical.CodeUnsupportedVersion,
+}
+
+// refusals03 are those of 0.3.
+var refusals03 = map[string]canonical.Code{
+	"message/stream":                      canonical.CodeUnsupportedOp,
+	"tasks/get":                           canonical.CodeUnsupportedOp,
+	"tasks/cancel":                        canonical.CodeUnsupportedOp,
+	"tasks/resubscribe":                   canonical.CodeUnsupportedOp,
+	"tasks/pushNotificationConfig/set":    canonical.CodePushUnsupported,
+	"tasks/pushNotificationConfig/get":    canonical.CodePushUnsupported,
+	"tasks/pushNotificationConfig/list":   canonical.CodePushUnsupported,
+	"tasks/pushNotificationConfig/delete": canonical.CodePushUnsupported,
+	"agent/getAuthenticatedExtendedCard":  canonical.CodeCardUnavailable,
 }
 
 // The members of each object (specification/a2a.proto of 1.0).
@@ -128,4 +143,133 @@ func sayable(text string) bool {
 		}
 	}
 	return text != ""
+}
+
+// Spoken is the version of this package that a peer means by version: "1.0" by
+// 1, 1.0 and any 1.x, "0.3" by 0.3 and any 0.3.x. Empty: none.
+func Spoken(version string) string {
+	switch {
+	case version == "1", strings.HasPrefix(version, "1."):
+		return Version
+	case a2a03.Speaks(version):
+		return Version03
+	default:
+		return ""
+	}
+}
+
+// spoken is the version of a message: what its header or its carrier says; else
+// what its method's name or its result shows, because peers of 0.3 say nothing.
+func spoken(w translators.Wire, env jsonrpc.Message) (string, error) {
+	said, header := Spoken(w.Version), Spoken(w.Header.Get(HeaderVersion))
+	if (w.Version != "" && said == "") || (w.Header.Get(HeaderVersion) != "" && header == "") {
+		return Version, unsupportedVersion()
+	}
+	if env.Method != "" && said != "" && header != "" && said != header {
+		return said, &canonical.Error{Code: canonical.CodeHeaderMismatch, Message: "the message is of one version, its header of another"}
+	}
+	if said == "" {
+		said = header
+	}
+	shown := shows(env)
+	switch {
+	case said == "" && shown == "":
+		return Version, nil
+	case said == "":
+		return shown, nil
+	case env.Method != "" && shown != "" && shown != said, w.Form == FormHTTP && said != Version:
+		return said, unsupportedVersion()
+	default:
+		return said, nil
+	}
+}
+
+func unsupportedVersion() *canonical.Error {
+	return &canonical.Error{Code: canonical.CodeUnsupportedVersion, Message: "this agent speaks A2A 1.0, and 0.3 over JSON-RPC, each in its own words"}
+}
+
+// shows is the version that a message belongs to by its looks; empty: either.
+func shows(env jsonrpc.Message) string {
+	_, newer := refusals[env.Method]
+	_, older := refusals03[env.Method]
+	switch {
+	case newer, env.Method == methodSend:
+		return Version
+	case older, env.Method == methodSend03:
+		return Version03
+	case isObject(env.Result) && rawjson.Parse(env.Result, "").Has("kind"):
+		return Version03
+	default:
+		return ""
+	}
+}
+
+// spoke refuses targets that cannot be spoken.
+func spoke(target translators.Target) error {
+	switch {
+	case target.Version != Version && target.Version != Version03:
+		return unsupportedVersion()
+	case !slices.Contains([]string{"", TransportJSONRPC, FormHTTP}, target.Form), target.Form == FormHTTP && target.Version != Version:
+		return unsupportedVersion()
+	default:
+		return nil
+	}
+}
+
+// extensionsField is the header field of the extensions.
+func extensionsField(version string) string {
+	if version == Version03 {
+		return HeaderExtensions03
+	}
+	return HeaderExtensions
+}
+
+// raise turns what a message of 0.3 says into the words of 1.0.
+func raise(
+	m *canonical.Message, raw json.RawMessage, path string,
+	up func(json.RawMessage, string) (json.RawMessage, []canonical.Loss, error),
+) (json.RawMessage, []canonical.Loss, error) {
+	if m.Origin.Version != Version03 {
+		return raw, nil, nil
+	}
+	return up(raw, path)
+}
+
+// lower turns what was written into the words of 0.3, if that is the target.
+func (e *encoder) lower(raw json.RawMessage, down func(json.RawMessage) (json.RawMessage, []canonical.Loss)) json.RawMessage {
+	if e.target.Version != Version03 {
+		return raw
+	}
+	raw, losses := down(raw)
+	e.between(losses)
+	return raw
+}
+
+// between takes over losses between versions. A message that was born in 0.3
+// carries nothing there that it did not carry before.
+func (e *encoder) between(losses []canonical.Loss) {
+	native := e.home && e.m.Origin.Version == Version03
+	for _, loss := range losses {
+		if loss.Fate == canonical.Dropped || !native {
+			e.losses = append(e.losses, loss)
+		}
+	}
+}
+
+// versioned is a card in the words of the target's version.
+func (e *encoder) versioned(c *canonical.Description, card json.RawMessage) (json.RawMessage, error) {
+	var losses []canonical.Loss
+	var err error
+	switch {
+	case e.target.Version == Version03:
+		card, losses, err = a2a03.LowerCard(card)
+	case e.home && e.m.Origin.Version == Version03:
+		card, losses = a2a03.Unsecured(card)
+	}
+	e.between(losses)
+	fewer := func(l canonical.Loss) bool { return l.Path == a2a03.PlaceInterfaces }
+	if slices.ContainsFunc(losses, fewer) && slices.Equal(c.Versions, versionsOf(c.Interfaces)) {
+		e.drop(canonical.LossPeerInfo, "/body/versions") // they go without saying only with the interfaces
+	}
+	return card, err
 }

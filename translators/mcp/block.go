@@ -13,25 +13,29 @@ import (
 
 // Marks inside a block's "canon".
 const (
-	markKind    = "kind"    // "data": the text is the JSON of a data part
+	markKind    = "kind"    // "data": the text is the JSON of a data part; "link": it names a link
 	markDerived = "derived" // members that the block must have and the part had not
 )
 
-// decodeBlock reads one content block (2026-07-28, ContentBlock).
-func decodeBlock(raw json.RawMessage, at string) (canonical.Part, error) {
+// decodeBlock reads one content block (2026-07-28, ContentBlock); meta is its
+// _meta where the revision has no place for one.
+func decodeBlock(raw json.RawMessage, at, version string, meta json.RawMessage) (canonical.Part, error) {
 	var p canonical.Part
-	r, err := read(raw, at)
+	r, err := readIn(raw, at, version, levelBlock, meta)
 	if err != nil {
 		return p, err
 	}
 	kind := r.Required("type")
-	p.Annotations = r.RawObject("annotations")
+	p.Annotations = r.annotations()
 	switch kind {
 	case "text":
 		decodeText(r, &p)
 	case "image", "audio":
 		decodeMedia(r, &p, canonical.Form(kind))
-	case "resource_link":
+	case typeLink:
+		if lacks(version, levelBlock, typeLink) {
+			r.place(typeLink)
+		}
 		decodeLink(r, &p)
 	case "resource":
 		decodeResource(r, &p)
@@ -49,10 +53,27 @@ func decodeText(r *reader, p *canonical.Part) {
 	p.Text = requiredText(r.Object, "text")
 	canon := r.carried.Canon
 	profile.RestorePart(canon, p, textFields()...)
-	if mark, _ := rawjson.Unquote(canon.Peek(markKind)); mark == "data" && isJSON(p.Text) {
+	switch mark, _ := rawjson.Unquote(canon.Peek(markKind)); {
+	case mark == "data" && isJSON(p.Text):
 		canon.Take(markKind)
 		p.Kind, p.Data, p.Text = canonical.KindData, json.RawMessage(p.Text), ""
+	case mark == "link" && lacks(r.version, levelBlock, typeLink) && p.Text == linkText(p):
+		canon.Take(markKind)
+		p.Kind, p.Text = canonical.KindRef, ""
+		profile.RestorePart(canon, p, profile.PartForm)
 	}
+}
+
+// linkText is what a reader of a revision without links sees of one.
+func linkText(p *canonical.Part) string {
+	label := p.Title
+	if label == "" {
+		label = p.Name
+	}
+	if label == "" {
+		return p.URI
+	}
+	return label + ": " + p.URI
 }
 
 func textFields() []profile.PartField {
@@ -111,6 +132,7 @@ func decodeResource(r *reader, p *canonical.Part) {
 		r.Fail("resource", "required")
 		return
 	}
+	r.nested(in, levelContents, canonContents)
 	p.URI, p.Form = requiredText(in, "uri"), canonical.FormEmbedded
 	takeText(in, "mimeType", &p.Media)
 	switch {
@@ -168,44 +190,58 @@ func number(o *rawjson.Object, name string) json.RawMessage {
 	return raw
 }
 
-// encodeBlock writes a part as a content block; at is the part's place in the
-// canonical message, empty for a sentence of our own.
-func (e *encoder) encodeBlock(p *canonical.Part, at string) (json.RawMessage, error) {
-	w := write(p.Extensions)
+// encodeBlock writes a part as a content block, and its _meta apart where a
+// block has no place for one; at is the part's place in the canonical message,
+// empty for a sentence of our own.
+func (e *encoder) encodeBlock(p *canonical.Part, at string) (block, meta json.RawMessage, err error) {
+	w := e.write(p.Extensions, levelBlock)
 	var losses []canonical.Loss
 	switch {
 	case p.Kind == canonical.KindText && p.Form == canonical.FormEmbedded:
-		losses = encodeResource(w, p, at)
+		losses = e.encodeResource(w, p, at)
 	case p.Kind == canonical.KindText:
 		w.need("type", "text")
 		w.need("text", p.Text)
 		losses = profile.CarryPart(w.canon, p, at, textFields()...)
 	case p.Kind == canonical.KindData:
 		if p.Data == nil {
-			return nil, refuse(canonical.CodeInvalidRequest, "a data part without data")
+			return nil, nil, refuse(canonical.CodeInvalidRequest, "a data part without data")
 		}
 		w.need("type", "text")
 		w.need("text", string(p.Data))
 		w.canon.String(markKind, "data")
 		losses = profile.CarryPart(w.canon, p, at, textFields()...)
+	case p.Kind == canonical.KindRef && w.lacks(typeLink):
+		losses = encodeLinkText(w, p, at)
 	case p.Kind == canonical.KindRef:
 		losses = encodeLink(w, p, at)
 	case p.Kind == canonical.KindFile:
-		losses = encodeFile(w, p, at)
+		losses = e.encodeFile(w, p, at)
 	default:
-		return nil, refuse(canonical.CodeInvalidRequest, "a part of no known kind")
+		return nil, nil, refuse(canonical.CodeInvalidRequest, "a part of no known kind")
 	}
-	w.raw("annotations", p.Annotations)
+	losses = append(losses, w.annotations(p.Annotations, p, at)...)
 	if (p.Kind == canonical.KindText && p.Form != canonical.FormEmbedded || p.Kind == canonical.KindData) && p.Form != canonical.FormNone {
 		e.lose(canonical.LossAnnotations, canonical.Dropped, at+"/form")
 	}
 	e.losses = append(e.losses, losses...)
 	e.losses = append(e.losses, foreign(p.Extensions, at)...)
-	return w.bytes(), nil
+	block = w.bytes()
+	e.declare(w, canonical.LossAnnotations, at, "", nil)
+	return block, w.hoisted, nil
+}
+
+// encodeLinkText writes a link as a text that names it.
+func encodeLinkText(w *writer, p *canonical.Part, at string) []canonical.Loss {
+	w.need("type", "text")
+	w.need("text", linkText(p))
+	w.canon.String(markKind, "link")
+	losses := []canonical.Loss{{Code: canonical.LossAnnotations, Path: at + "/kind", Fate: canonical.Carried}}
+	return append(losses, profile.CarryPart(w.canon, p, at, append(textFields(), profile.PartForm)...)...)
 }
 
 func encodeLink(w *writer, p *canonical.Part, at string) []canonical.Loss {
-	w.need("type", "resource_link")
+	w.need("type", typeLink)
 	w.need("uri", p.URI)
 	switch {
 	case p.Name != "":
@@ -232,13 +268,13 @@ func baseName(uri string) string {
 	return name
 }
 
-func encodeFile(w *writer, p *canonical.Part, at string) []canonical.Loss {
+func (e *encoder) encodeFile(w *writer, p *canonical.Part, at string) []canonical.Loss {
 	form := p.Form
 	if form == canonical.FormNone {
 		form = profile.NaturalForm(p.Media)
 	}
 	if form != canonical.FormImage && form != canonical.FormAudio {
-		return encodeResource(w, p, at)
+		return e.encodeResource(w, p, at)
 	}
 	w.need("type", string(form))
 	w.raw("data", quoteBase64(p.Bytes))
@@ -251,12 +287,9 @@ func quoteBase64(data []byte) json.RawMessage {
 	return b[len(`{"b":`) : len(b)-1]
 }
 
-func encodeResource(w *writer, p *canonical.Part, at string) []canonical.Loss {
+func (e *encoder) encodeResource(w *writer, p *canonical.Part, at string) []canonical.Loss {
 	w.need("type", "resource")
-	in := write(nil)
-	if left := w.own.Peek("resource"); len(left) > 0 && left[0] == '{' {
-		in.own = rawjson.Parse(left, "")
-	}
+	in := e.nested(w.own.Peek("resource"), levelContents)
 	uri := p.URI
 	if p.URI == "" && p.Form != canonical.FormEmbedded {
 		uri = embeddedURI(p.Name)
@@ -269,7 +302,8 @@ func encodeResource(w *writer, p *canonical.Part, at string) []canonical.Loss {
 	} else {
 		in.raw("blob", quoteBase64(p.Bytes))
 	}
-	w.raw("resource", in.bytes())
+	w.raw("resource", w.fit(in, canonContents))
+	e.declare(in, canonical.LossAnnotations, at, "/resource", nil)
 	return profile.CarryPart(w.canon, p, at, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize)
 }
 

@@ -25,7 +25,7 @@ func decodeCall(m *canonical.Message, r *reader) error {
 	m.Body = &canonical.Invoke{Call: call}
 	m.Conversation = profile.ConversationOf(call)
 	fields := append(carriedFields(), profile.FieldContextID, profile.FieldTaskID, profile.FieldSkill)
-	if m.Origin.Version == Legacy {
+	if m.Origin.Version != Modern {
 		fields = append(fields, legacyFields(m.Op)...)
 	}
 	profile.RestoreMessage(r.carried.Canon, m, fields...)
@@ -42,8 +42,12 @@ func (e *encoder) call(body *canonical.Invoke) (*canonical.Call, json.RawMessage
 		return nil, nil, err
 	}
 	if !e.native {
-		w.forget("arguments", "inputResponses", "requestState", "task")
+		w.forget("arguments")
 	}
+	// Nobody was ever asked for input or offered a task here. A state that is
+	// sent all the same was to change what is done; a wish for a task was not.
+	e.forget(w, canonical.LossRequestState, "inputResponses", "requestState")
+	e.forget(w, canonical.LossCaching, "task")
 	w.need("name", call.Name)
 	w.raw("arguments", call.Args)
 	e.requestMeta(w)

@@ -26,6 +26,17 @@ func published(t testing.TB) string {
 type schemas struct {
 	compiler *jsonschema.Compiler
 	url      string
+	place    string // of the definitions
+}
+
+// closed lists the definitions of which we write no member that the revision
+// does not have. The schemas themselves allow any.
+func closed() []string {
+	return []string{
+		"Tool", "TextContent", "ImageContent", "AudioContent", "EmbeddedResource", "ResourceLink",
+		"TextResourceContents", "BlobResourceContents", "Implementation", "Annotations", "ToolAnnotations",
+		"CallToolResult", "ListToolsResult", "InitializeResult", "DiscoverResult",
+	}
 }
 
 func loadSchemas(t testing.TB, version string) *schemas {
@@ -42,7 +53,17 @@ func loadSchemas(t testing.TB, version string) *schemas {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &schemas{compiler: jsonschema.NewCompiler(), url: "mem:///" + version + ".json"}
+	s := &schemas{compiler: jsonschema.NewCompiler(), url: "mem:///" + version + ".json", place: "$defs"}
+	root, _ := doc.(map[string]any)
+	if root[s.place] == nil {
+		s.place = "definitions"
+	}
+	definitions, _ := root[s.place].(map[string]any)
+	for _, name := range closed() {
+		if definition, ok := definitions[name].(map[string]any); ok && definition["additionalProperties"] == nil {
+			definition["additionalProperties"] = false
+		}
+	}
 	if err := s.compiler.AddResource(s.url, doc); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +76,7 @@ func (s *schemas) check(t testing.TB, definition string, body []byte) {
 	if s == nil {
 		return
 	}
-	schema, err := s.compiler.Compile(s.url + "#/$defs/" + definition)
+	schema, err := s.compiler.Compile(s.url + "#/" + s.place + "/" + definition)
 	if err != nil {
 		t.Fatal(err)
 	}

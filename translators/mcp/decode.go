@@ -8,6 +8,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
@@ -74,17 +75,26 @@ func decodeMethod(env jsonrpc.Message, m *canonical.Message, r *reader) error {
 		m.Op = canonical.OpCapabilities
 		page := &canonical.Page{}
 		takeText(r.Object, "cursor", &page.Cursor)
+		restoreAsker(m, r)
 		page.Extensions = requestExtensions(env, r)
 		m.Body = page
 	case env.Method == MethodDiscover && modern, env.Method == MethodInitialize && !modern:
 		return decodeDescribe(env, m, r)
 	case env.Method == MethodPing && !modern:
 		m.Op = canonical.OpPing
+		restoreAsker(m, r)
 		m.Extensions = requestExtensions(env, r)
 	default:
 		return refuse(canonical.CodeNoMethod, "this method is not served here")
 	}
 	return r.err()
+}
+
+// restoreAsker gives a legacy request back what only a modern one says in _meta.
+func restoreAsker(m *canonical.Message, r *reader) {
+	if m.Origin.Version != Modern {
+		profile.RestoreMessage(r.carried.Canon, m, legacyFields(m.Op)...)
+	}
 }
 
 // requestExtensions keeps params: {} apart from no params at all.
@@ -113,7 +123,10 @@ func requestVersion(w translators.Wire, method string, r *reader, notice bool) (
 	if r.meta != nil {
 		body, _ = rawjson.Unquote(r.meta.Peek(metaVersion))
 	}
-	version := Legacy
+	if method == MethodInitialize && IsLegacy(header) {
+		header = "" // whoever begins a session has no version yet
+	}
+	version := assumed(w, method, r)
 	for _, named := range []string{w.Version, header, body} {
 		if named != "" {
 			version = named
@@ -131,6 +144,22 @@ func requestVersion(w translators.Wire, method string, r *reader, notice bool) (
 		return version, refuse(canonical.CodeBadParams, "_meta lacks "+metaVersion)
 	}
 	return version, nil
+}
+
+// assumed is the version of a request that does not name one: initialize asks
+// for it, and among requests that came with header fields only those of
+// 2025-03-26 have none for it (2025-06-18, Streamable HTTP).
+func assumed(w translators.Wire, method string, r *reader) string {
+	if method == MethodInitialize {
+		if asked, _ := rawjson.Unquote(r.Peek("protocolVersion")); IsLegacy(asked) {
+			return asked
+		}
+		return Legacy
+	}
+	if w.Header != nil {
+		return LegacyMarch
+	}
+	return Legacy
 }
 
 // either is the version in which to say that two disagree: the modern one if it
@@ -173,7 +202,7 @@ func decodeRequestMeta(m *canonical.Message, r *reader) error {
 	case rawjson.Equal(info, ourselves()):
 		r.meta.Take(metaClientInfo)
 	default:
-		takeInfo(r.meta, metaClientInfo, &m.From)
+		takeInfo(r, r.meta, metaClientInfo, &m.From)
 	}
 	return r.meta.Err()
 }
@@ -200,11 +229,12 @@ func absent() json.RawMessage { return json.RawMessage("null") }
 
 // takeInfo takes name and version out of an Implementation; what is left of it
 // stays under its name.
-func takeInfo(o *rawjson.Object, name string, to *canonical.Party) {
+func takeInfo(r *reader, o *rawjson.Object, name string, to *canonical.Party) {
 	info := o.Object(name)
 	if info == nil {
 		return
 	}
+	r.nested(info, levelParty, name)
 	takeText(info, "name", &to.Name)
 	takeText(info, "version", &to.Version)
 	if info.Err() != nil {
@@ -276,6 +306,9 @@ func replyVersion(w translators.Wire, resultType json.RawMessage) string {
 // an unknown type is invalid (2026-07-28, resultType).
 func decodeResultHead(m *canonical.Message, r *reader) error {
 	if m.Origin.Version != Modern {
+		if m.Op != canonical.OpDescribe {
+			profile.RestoreMessage(r.carried.Canon, m, profile.FieldFromName, profile.FieldFromVersion)
+		}
 		return nil
 	}
 	switch raw := r.Take("resultType"); string(raw) {
@@ -286,7 +319,7 @@ func decodeResultHead(m *canonical.Message, r *reader) error {
 		return refuse(canonical.CodeBadUpstream, "the result is of a type that was not asked for")
 	}
 	if r.meta != nil && m.Op != canonical.OpDescribe {
-		takeInfo(r.meta, metaServerInfo, &m.From)
+		takeInfo(r, r.meta, metaServerInfo, &m.From)
 		return r.meta.Err()
 	}
 	return nil

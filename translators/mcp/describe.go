@@ -16,15 +16,17 @@ import (
 func decodeDescribe(env jsonrpc.Message, m *canonical.Message, r *reader) error {
 	m.Op = canonical.OpDescribe
 	body := &canonical.DescribeRequest{Versions: []string{Modern}}
-	if m.Origin.Version == Legacy {
+	if m.Origin.Version != Modern {
 		body.Versions = []string{r.Required("protocolVersion")}
-		takeInfo(r.Object, "clientInfo", &m.From)
+		r.at(m.Origin.Version, "")
+		takeInfo(r, r.Object, "clientInfo", &m.From)
 		if raw := r.RawObject("capabilities"); raw != nil && !rawjson.Equal(raw, []byte("{}")) {
 			r.Put("capabilities", raw)
 		} else if raw == nil {
 			r.Fail("capabilities", "required")
 		}
 	}
+	restoreAsker(m, r)
 	body.Client = m.From
 	body.Extensions = requestExtensions(env, r)
 	m.Body = body
@@ -51,10 +53,11 @@ func (e *encoder) describe(body *canonical.DescribeRequest) (string, json.RawMes
 	}
 	e.requestMeta(w)
 	w.need("protocolVersion", asked)
-	if !e.native || !w.has("capabilities") {
+	e.forget(w, canonical.LossPeerInfo, "capabilities")
+	if !w.has("capabilities") {
 		w.raw("capabilities", json.RawMessage("{}"))
 	}
-	w.raw("clientInfo", e.info(w.own.Peek("clientInfo"), who))
+	w.raw("clientInfo", e.info(w, "clientInfo", w.own.Peek("clientInfo"), who))
 	return MethodInitialize, w.bytes()
 }
 
@@ -87,11 +90,12 @@ func decodeDescription(m *canonical.Message, r *reader) error {
 			r.Fail("supportedVersions", "required")
 		}
 		if r.meta != nil {
-			takeServer(r.meta, metaServerInfo, d)
+			takeServer(r, r.meta, metaServerInfo, d)
 		}
 	} else {
 		d.Versions = []string{r.Required("protocolVersion")}
-		takeServer(r.Object, "serverInfo", d)
+		r.at(m.Origin.Version, "")
+		takeServer(r, r.Object, "serverInfo", d)
 	}
 	d.Extensions = r.extensions()
 	m.Body = d
@@ -99,11 +103,12 @@ func decodeDescription(m *canonical.Message, r *reader) error {
 }
 
 // takeServer takes what a Description has fields for out of an Implementation.
-func takeServer(o *rawjson.Object, name string, d *canonical.Description) {
+func takeServer(r *reader, o *rawjson.Object, name string, d *canonical.Description) {
 	info := o.Object(name)
 	if info == nil {
 		return
 	}
+	r.nested(info, levelParty, name)
 	for _, f := range serverFields(d) {
 		takeText(info, f.name, f.value)
 	}
@@ -151,11 +156,11 @@ func (e *encoder) description(d *canonical.Description) json.RawMessage {
 	w.text("instructions", d.Instructions)
 	if e.modern {
 		if left := w.metaLeft(metaServerInfo); left != nil || d.Name != "" || !e.native {
-			w.metaRaw(metaServerInfo, e.server(left, d))
+			w.metaRaw(metaServerInfo, e.server(w, metaServerInfo, left, d))
 		}
 	} else {
 		if left := w.own.Peek("serverInfo"); left != nil || d.Name != "" || !e.native {
-			w.raw("serverInfo", e.server(left, d))
+			w.raw("serverInfo", e.server(w, "serverInfo", left, d))
 		}
 	}
 	e.caching(w)
@@ -190,11 +195,8 @@ func (e *encoder) descriptionVersions(w *writer, d *canonical.Description) {
 }
 
 // server writes the Implementation of an agent.
-func (e *encoder) server(left json.RawMessage, d *canonical.Description) json.RawMessage {
-	w := write(nil)
-	if len(left) > 0 && left[0] == '{' {
-		w.own = rawjson.Parse(left, "")
-	}
+func (e *encoder) server(level *writer, name string, left json.RawMessage, d *canonical.Description) json.RawMessage {
+	w := e.nested(left, levelParty)
 	for _, f := range serverFields(d) {
 		w.text(f.name, *f.value)
 	}
@@ -206,7 +208,9 @@ func (e *encoder) server(left json.RawMessage, d *canonical.Description) json.Ra
 	if d.IconURL != "" && !w.has("icons") {
 		w.raw("icons", rawArray([]json.RawMessage{rawjson.NewBuilder().String("src", d.IconURL).Bytes()}))
 	}
-	return w.bytes()
+	out := level.fit(w, name)
+	e.declare(w, canonical.LossPeerInfo, "/body", "/"+name, map[string]string{"websiteUrl": "documentationURL", "icons": "iconURL"})
+	return out
 }
 
 // descriptionLosses: MCP lists tools by another request, and has no place at
@@ -235,8 +239,9 @@ func decodeList(m *canonical.Message, r *reader) error {
 	if !ok {
 		r.Fail("tools", "required")
 	}
+	metas := r.hoisted(canonTools, m.Origin.Version, levelTool, tools)
 	for i, raw := range tools {
-		capability, err := decodeTool(raw, "/result/tools/"+strconv.Itoa(i))
+		capability, err := decodeTool(raw, "/result/tools/"+strconv.Itoa(i), m.Origin.Version, metas[i])
 		if err != nil {
 			return err
 		}
@@ -259,9 +264,9 @@ const (
 	canonID           = "id"
 )
 
-func decodeTool(raw json.RawMessage, at string) (canonical.Capability, error) {
+func decodeTool(raw json.RawMessage, at, version string, meta json.RawMessage) (canonical.Capability, error) {
 	c := canonical.Capability{Profile: canonical.ProfileTyped}
-	r, err := read(raw, at)
+	r, err := readIn(raw, at, version, levelTool, meta)
 	if err != nil {
 		return c, err
 	}
@@ -272,6 +277,12 @@ func decodeTool(raw json.RawMessage, at string) (canonical.Capability, error) {
 		r.Fail("inputSchema", "required")
 	}
 	c.OutputSchema = r.RawObject("outputSchema")
+	if c.InputSchema != nil && !isObjectSchema(c.InputSchema) {
+		r.place("inputSchema")
+	}
+	if c.OutputSchema != nil && version != Modern && !isObjectSchema(c.OutputSchema) {
+		r.place("outputSchema")
+	}
 	c.Annotations = r.RawObject("annotations")
 	if rawjson.Equal(c.InputSchema, profile.MessageInputSchema()) {
 		c.Profile = canonical.ProfileMessage
@@ -352,19 +363,21 @@ func (e *encoder) list(body *canonical.CapabilityList) json.RawMessage {
 	if !e.native {
 		names = (*Translator)(nil).CapabilityNames(body.Capabilities)
 	}
-	tools := make([]json.RawMessage, len(body.Capabilities))
+	tools, metas := make([]json.RawMessage, len(names)), make([]json.RawMessage, len(names))
 	for i := range body.Capabilities {
-		tools[i] = e.tool(&body.Capabilities[i], names[i], "/body/capabilities/"+strconv.Itoa(i))
+		tools[i], metas[i] = e.tool(&body.Capabilities[i], names[i], "/body/capabilities/"+strconv.Itoa(i))
 	}
 	w.raw("tools", rawArray(tools))
+	w.hoist(canonTools, metas)
 	w.text("nextCursor", body.Next)
 	e.resultHead(w)
 	e.caching(w)
 	return w.bytes()
 }
 
-func (e *encoder) tool(c *canonical.Capability, name, at string) json.RawMessage {
-	w := write(c.Extensions)
+// tool writes one tool, and its _meta apart where a tool has no place for one.
+func (e *encoder) tool(c *canonical.Capability, name, at string) (tool, meta json.RawMessage) {
+	w := e.write(c.Extensions, levelTool)
 	w.need("name", name)
 	if name != c.ID {
 		w.canon.String(canonID, c.ID)
@@ -385,7 +398,9 @@ func (e *encoder) tool(c *canonical.Capability, name, at string) json.RawMessage
 		e.lose(canonical.LossModes, canonical.Carried, at+"/examples")
 	}
 	e.losses = append(e.losses, foreign(c.Extensions, at)...)
-	return w.bytes()
+	tool = w.bytes()
+	e.declare(w, canonical.LossSchemas, at, "", nil)
+	return tool, w.hoisted
 }
 
 // annotations: an agent reaches into an open world; that is all that a skill
@@ -404,16 +419,16 @@ func (e *encoder) schemas(w *writer, c *canonical.Capability, at string) {
 		in = anyObject()
 	case in == nil:
 		in = profile.MessageInputSchema()
-		if out == nil {
+		if out == nil && !w.lacks("outputSchema") {
 			out = profile.MessageOutputSchema()
 		}
-	case !isObjectSchema(in):
+	case !isObjectSchema(in) && !w.isPlaced("inputSchema"):
 		w.canon.Raw(canonInputSchema, in)
 		e.lose(canonical.LossSchemas, canonical.Carried, at+"/inputSchema")
 		in = anyObject()
 	}
 	w.raw("inputSchema", in)
-	if out != nil && !e.modern && !isObjectSchema(out) {
+	if out != nil && !e.modern && !isObjectSchema(out) && !w.isPlaced("outputSchema") {
 		w.canon.Raw(canonOutputSchema, out)
 		e.lose(canonical.LossSchemas, canonical.Carried, at+"/outputSchema")
 		out = nil

@@ -1,5 +1,6 @@
-// Package mcp is the form of the Model Context Protocol: revisions 2026-07-28
-// (modern, stateless) and 2025-11-25 (legacy, with initialize), unary.
+// Package mcp is the form of the Model Context Protocol: revision 2026-07-28
+// (modern, stateless) and the legacy ones, which begin with initialize:
+// 2025-11-25, 2025-06-18 and 2025-03-26; unary.
 //
 //	what                        here
 //	tools/call                  Invoke.Call <-> name, arguments; a turn as profile P1, P2 or P3
@@ -13,7 +14,20 @@
 //	input_required, task        refused in replies (bad_upstream): never asked for
 //	prompts, resources, completion, sampling, roots, tasks, subscriptions   refused (no_method)
 //
-// Read mcp.go for the entry, decode.go and encode.go for what becomes of a
+// What a revision lacks, by the table in revision.go:
+//
+//	structured content, any value   before 2026-07-28: a text that says it, and the mark of that (L17)
+//	structured content at all       in 2025-03-26: likewise
+//	resource_link                   in 2025-03-26: a text with title and URI; the rest is carried (L11)
+//	title, outputSchema of a tool   in 2025-03-26: carried (L10)
+//	_meta of tools, blocks, contents in 2025-03-26: carried in the _meta of the result, by index
+//	lastModified of annotations     in 2025-03-26: carried (L11)
+//	icons, websiteUrl, description  before 2025-11-25: carried (L10, L11, L19)
+//
+// A peer that says in an older revision what only newer ones have is understood
+// all the same, and a message of its own goes home as it came.
+//
+// Read mcp.go for the entry, revision.go for what a revision lacks, decode.go and encode.go for what becomes of a
 // message, level.go for how one JSON object with its _meta is taken apart and
 // put together, and then call.go, result.go, block.go, describe.go, tools.go
 // and errors.go, one for each kind of thing; each holds both directions.

@@ -174,7 +174,7 @@ func (e *encoder) clientInfo(w *writer) {
 	case nobody && (left == nil || string(left) == "null"):
 		w.metaRaw(metaClientInfo, ourselves())
 	default:
-		w.metaRaw(metaClientInfo, e.info(left, e.m.From))
+		w.metaRaw(metaClientInfo, e.info(w, metaClientInfo, left, e.m.From))
 	}
 }
 
@@ -202,11 +202,8 @@ func legacyFields(op canonical.Op) []profile.Field {
 }
 
 // info writes an Implementation over what was left of one.
-func (e *encoder) info(left json.RawMessage, who canonical.Party) json.RawMessage {
-	w := write(nil)
-	if len(left) > 0 && left[0] == '{' {
-		w.own = rawjson.Parse(left, "")
-	}
+func (e *encoder) info(level *writer, name string, left json.RawMessage, who canonical.Party) json.RawMessage {
+	w := e.nested(left, levelParty)
 	w.text("name", who.Name)
 	w.text("version", who.Version)
 	if !e.native && who.Name == "" && !w.has("name") {
@@ -215,7 +212,9 @@ func (e *encoder) info(left json.RawMessage, who canonical.Party) json.RawMessag
 	if !e.native && who.Version == "" && !w.has("version") {
 		w.need("version", "")
 	}
-	return w.bytes()
+	out := level.fit(w, name)
+	e.declare(w, canonical.LossPeerInfo, "/body", "/"+name, nil)
+	return out
 }
 
 // gatewayName is who asks when the message does not say.
@@ -251,22 +250,36 @@ func (e *encoder) response() (translators.Wire, error) {
 func (e *encoder) resultHead(w *writer) {
 	e.resultType(w)
 	if !e.modern {
+		e.losses = append(e.losses, profile.CarryMessage(w.canon, e.m, profile.FieldFromName, profile.FieldFromVersion)...)
 		return
 	}
 	if left := w.metaLeft(metaServerInfo); left != nil || e.m.From.Name != "" {
-		w.metaRaw(metaServerInfo, e.info(left, e.m.From))
+		w.metaRaw(metaServerInfo, e.info(w, metaServerInfo, left, e.m.From))
 	}
 }
 
 func (e *encoder) resultType(w *writer) {
-	left := string(w.own.Peek("resultType"))
+	const name = "resultType"
+	left := string(w.own.Peek(name))
+	if left == "null" && (e.native || !e.modern) {
+		w.forget(name)
+	}
+	e.forget(w, canonical.LossExtension, name)
 	switch {
-	case e.modern && e.native && left == "null":
-		w.forget("resultType")
-	case e.modern:
-		w.raw("resultType", json.RawMessage(`"complete"`))
-	case !e.native:
-		w.forget("resultType", "ttlMs", "cacheScope")
+	case !e.modern:
+		e.forget(w, canonical.LossCaching, "ttlMs", "cacheScope")
+	case left != "null" || !e.native:
+		w.raw(name, json.RawMessage(`"complete"`))
+	}
+}
+
+// forget drops leftovers that only their own revision may say.
+func (e *encoder) forget(w *writer, code canonical.LossCode, names ...string) {
+	for _, name := range names {
+		if left := w.own.Peek(name); left != nil && !e.native {
+			w.forget(name)
+			e.lose(code, canonical.Dropped, "/body/extensions/"+string(Binding)+"/"+name)
+		}
 	}
 }
 

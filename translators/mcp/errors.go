@@ -59,10 +59,10 @@ func nativeCode(code canonical.Code, version string) int64 {
 }
 
 func byEra(version string, modern, legacy int64) int64 {
-	if version == Legacy {
-		return legacy
+	if version == Modern {
+		return modern
 	}
-	return modern
+	return legacy
 }
 
 // codeOf reads MCP's numbers.
@@ -80,9 +80,9 @@ func codeOf(native int64, version string) canonical.Code {
 		return canonical.CodeInternal
 	}
 	switch {
-	case version == Legacy && native == codeResourceNotFound:
+	case version != Modern && native == codeResourceNotFound:
 		return canonical.CodeResourceNotFound
-	case version == Legacy:
+	case version != Modern:
 		return canonical.CodeOther
 	case native == codeHeaderMismatch:
 		return canonical.CodeHeaderMismatch
@@ -110,6 +110,10 @@ func decodeError(m *canonical.Message, in *jsonrpc.Error) error {
 		Native: &canonical.NativeError{Binding: Binding, Code: in.Code, Data: in.Data},
 	}
 	m.Body = e
+	if in.Rest != nil {
+		e.Extensions = canonical.Extensions{Binding: in.Rest}
+		return nil // no gateway writes an error like that
+	}
 	if len(in.Data) == 0 || in.Data[0] != '{' {
 		return nil
 	}
@@ -163,7 +167,11 @@ func (e *encoder) failure() (translators.Wire, error) {
 	if !ok {
 		return translators.Wire{}, refuse(canonical.CodeInternal, "an error without an error")
 	}
-	return translators.Wire{Status: e.status(body.Code), Body: failureBody(e.m.Correlation.WireID, e.errorOf(body))}, nil
+	said := e.errorOf(body)
+	if body.Native != nil && body.Native.Binding == Binding {
+		said.Rest = body.Extensions[Binding]
+	}
+	return translators.Wire{Status: e.status(body.Code), Body: failureBody(e.m.Correlation.WireID, said)}, nil
 }
 
 func (e *encoder) errorOf(body *canonical.Error) jsonrpc.Error {
@@ -186,7 +194,7 @@ func (e *encoder) errorOf(body *canonical.Error) jsonrpc.Error {
 // failureBody leaves an unknown id out: MCP has no null ids.
 func failureBody(id json.RawMessage, e jsonrpc.Error) []byte {
 	inner := rawjson.NewBuilder().Raw("code", json.RawMessage(strconv.FormatInt(e.Code, 10))).
-		String("message", e.Message).Raw("data", e.Data).Bytes()
+		String("message", e.Message).Raw("data", e.Data).Merge(e.Rest).Bytes()
 	return rawjson.NewBuilder().String("jsonrpc", "2.0").Raw("id", id).Raw("error", inner).Bytes()
 }
 

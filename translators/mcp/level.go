@@ -17,6 +17,10 @@ type reader struct {
 	meta    *rawjson.Object // nil: no _meta
 	empty   bool            // _meta stood there and was empty
 	carried profile.Carried
+
+	version string // see at, in revision.go; empty: the level is the same in all
+	level   level
+	placed  []string
 }
 
 // read opens an object. A nil raw is an absent object.
@@ -24,7 +28,33 @@ func read(raw json.RawMessage, path string) (*reader, error) {
 	if raw == nil {
 		raw = json.RawMessage("{}")
 	}
-	r := &reader{Object: rawjson.Parse(raw, path)}
+	return open(rawjson.Parse(raw, path), path)
+}
+
+// readIn opens an object of a revision; meta is the _meta that was carried for
+// it elsewhere, nil if none was.
+func readIn(raw json.RawMessage, path, version string, at level, meta json.RawMessage) (*reader, error) {
+	o := rawjson.Parse(raw, path)
+	placed := o.Has("_meta") && lacks(version, at, "_meta")
+	if meta != nil {
+		o.Put("_meta", meta)
+	}
+	r, err := open(o, path)
+	if err != nil {
+		return nil, err
+	}
+	if placed {
+		r.place("_meta")
+	}
+	r.at(version, at)
+	return r, nil
+}
+
+func open(o *rawjson.Object, path string) (*reader, error) {
+	r := &reader{Object: o}
+	if r.Has(placedKey) {
+		r.Fail(placedKey, "a reserved member")
+	}
 	r.meta = r.Object.Object("_meta")
 	var carried json.RawMessage
 	if r.meta != nil {
@@ -78,6 +108,7 @@ func (r *reader) leftovers() json.RawMessage {
 		}
 		b.Raw("_meta", rest)
 	}
+	b.Strings(placedKey, r.placed, false)
 	return b.Object()
 }
 
@@ -96,6 +127,15 @@ type writer struct {
 	written []string
 	canon   *rawjson.Builder
 	ext     canonical.Extensions
+
+	version   string // see lacks, in revision.go; empty: the level is the same in all
+	level     level
+	marks     []string // the leftovers' word about placed members
+	placed    []string // those of marks that hold here
+	inner     bool     // an object inside a level
+	elsewhere *rawjson.Builder
+	moved     []moved
+	hoisted   json.RawMessage // the _meta, where there is no place for it
 }
 
 // write opens a level with what its extensions hold.
@@ -103,10 +143,12 @@ func write(ext canonical.Extensions) *writer {
 	w := &writer{
 		own:     rawjson.Parse([]byte("{}"), ""),
 		members: rawjson.NewBuilder(), meta: rawjson.NewBuilder(), canon: rawjson.NewBuilder(), ext: ext,
+		elsewhere: rawjson.NewBuilder(),
 	}
 	if raw := ext[Binding]; raw != nil {
 		w.own = rawjson.Parse(raw, "")
 	}
+	w.marks = takeMarks(w.own)
 	if raw := w.own.Take("_meta"); len(raw) > 0 && raw[0] == '{' {
 		w.left = rawjson.Parse(raw, "")
 		w.left.Take(profile.ExtKey)
@@ -122,10 +164,15 @@ func (w *writer) forget(names ...string) {
 }
 
 func (w *writer) raw(name string, value json.RawMessage) {
-	if value != nil {
-		w.members.Raw(name, value)
-		w.written = append(w.written, name)
+	if value == nil {
+		return
 	}
+	w.written = append(w.written, name)
+	if w.lacks(name) {
+		w.move(name, value, false)
+		return
+	}
+	w.members.Raw(name, value)
 }
 
 func (w *writer) text(name, value string) {
@@ -170,16 +217,29 @@ func (w *writer) object() json.RawMessage {
 }
 
 func (w *writer) finish() {
-	w.metaRaw(profile.ExtKey, profile.Wrap(w.canon.Object(), w.ext, Binding))
 	for _, m := range w.own.Members() {
-		if !slices.Contains(w.written, m.Name) {
+		switch {
+		case slices.Contains(w.written, m.Name):
+		case w.lacks(m.Name):
+			w.move(m.Name, m.Value, true)
+		default:
 			w.members.Raw(m.Name, m.Value)
 		}
 	}
-	if w.left != nil {
-		w.meta.Merge(w.left.Rest())
-		w.members.Raw("_meta", w.meta.Bytes())
+	if w.inner {
 		return
 	}
-	w.members.Raw("_meta", w.meta.Object())
+	w.canon.Raw(canonMembers, w.elsewhere.Object())
+	w.metaRaw(profile.ExtKey, profile.Wrap(w.canon.Object(), w.ext, Binding))
+	var meta json.RawMessage
+	if w.left != nil {
+		meta = w.meta.Merge(w.left.Rest()).Bytes()
+	} else {
+		meta = w.meta.Object()
+	}
+	if w.lacks("_meta") {
+		w.hoisted = meta
+		return
+	}
+	w.members.Raw("_meta", meta)
 }

@@ -13,13 +13,6 @@ import (
 // Binding is MCP's protocol binding identifier.
 const Binding canonical.Binding = "mcp-v1"
 
-// The two eras: modern is stateless and describes itself in _meta on every
-// request, legacy begins with initialize.
-const (
-	Modern = "2026-07-28"
-	Legacy = "2025-11-25"
-)
-
 // The methods that the codec reads and writes.
 const (
 	MethodCall       = "tools/call"
@@ -49,8 +42,6 @@ func (t *Translator) Info() translators.Info {
 		BodyLimit: t.cfg.BodyLimit, Depth: t.cfg.Depth,
 	}
 }
-
-func versions() []string { return []string{Modern, Legacy} }
 
 // CapabilityNames gives each skill the tool name under which MCP clients see
 // it: its id, with every character outside [A-Za-z0-9_.-] replaced by "_", at

@@ -71,6 +71,7 @@ func TestRefused(t *testing.T) {
 		"tools are missing":         {re: canonical.OpCapabilities, body: result(`{}`)},
 		"tool without schema":       {re: canonical.OpCapabilities, body: result(`{"tools":[{"name":"t"}]}`)},
 		"no capabilities":           {re: canonical.OpDescribe, body: result(`{"protocolVersion":"2025-11-25","serverInfo":{"name":"n","version":"v"}}`)},
+		"error without a message":   {re: canonical.OpInvoke, body: `{"jsonrpc":"2.0","id":1,"error":{"code":1}}`, noID: true},
 		"reply to nothing":          {re: canonical.OpNotice, body: result(`{}`), code: canonical.CodeBadUpstream},
 		"unknown reply version":     {version: "2020-01-01", re: canonical.OpInvoke, body: result(`{"content":[]}`), code: canonical.CodeUnsupportedVersion},
 	} {
@@ -106,7 +107,7 @@ func TestUnsupportedVersionSaysWhich(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2026-07-28","2025-11-25"],"requested":"1900-01-01"}}}`
+	want := `{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26"],"requested":"1900-01-01"}}}`
 	if string(w.Body) != want || w.Status != http.StatusBadRequest {
 		t.Errorf("got %d %s", w.Status, w.Body)
 	}
@@ -128,7 +129,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		home(t, tr, w)
-		for _, other := range []string{mcp.Modern, mcp.Legacy} {
+		for _, other := range tr.Info().Versions {
 			_, _, _ = tr.Encode(m, translators.Target{Version: other})
 		}
 	})

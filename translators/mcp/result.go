@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -9,9 +10,13 @@ import (
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
-// canonStructured carries structured content that a legacy result, which wants
-// an object, cannot hold.
-const canonStructured = "structured"
+// canonStructured says which block is the copy of structured content that the
+// revision cannot hold: its index, or that it was appended for that purpose.
+// Only the newest revision holds any value, and the oldest none.
+const (
+	canonStructured = "structured"
+	appended        = "appended"
+)
 
 // decodeResult reads a CallToolResult.
 func decodeResult(m *canonical.Message, r *reader) error {
@@ -20,22 +25,23 @@ func decodeResult(m *canonical.Message, r *reader) error {
 	if !ok {
 		r.Fail("content", "required")
 	}
+	r.at(m.Origin.Version, levelResult)
+	metas := r.hoisted(canonBlocks, m.Origin.Version, levelBlock, blocks)
 	for i, raw := range blocks {
-		part, err := decodeBlock(raw, "/result/content/"+strconv.Itoa(i))
+		part, err := decodeBlock(raw, "/result/content/"+strconv.Itoa(i), m.Origin.Version, metas[i])
 		if err != nil {
 			return err
 		}
 		out.Parts = append(out.Parts, part)
 	}
-	out.Structured = r.Take("structuredContent")
+	if out.Structured = r.Take("structuredContent"); out.Structured == nil {
+		followCopy(r, out)
+	} else if !holds(m.Origin.Version, out.Structured) {
+		r.place("structuredContent")
+	}
 	// An explicit false stays among the leftovers: absence means the same.
 	if raw := r.Peek("isError"); raw != nil && string(raw) != "false" {
 		out.Failed, _ = r.Bool("isError")
-	}
-	if m.Origin.Version == Legacy && out.Structured == nil {
-		if raw := r.carried.Canon.Peek(canonStructured); raw != nil && raw[0] != '{' {
-			out.Structured = r.carried.Canon.Take(canonStructured)
-		}
 	}
 	result := &canonical.Result{Output: out, Extensions: r.extensions()}
 	m.Body = result
@@ -43,13 +49,63 @@ func decodeResult(m *canonical.Message, r *reader) error {
 	return r.err()
 }
 
+// holds reports whether a revision has a place for this structured content.
+func holds(version string, value json.RawMessage) bool {
+	return version == Modern || !lacks(version, levelResult, "structuredContent") && value[0] == '{'
+}
+
+// followCopy finds structured content by its copy, if we would have copied it so.
+func followCopy(r *reader, out *canonical.Output) {
+	mark := r.carried.Canon.Peek(canonStructured)
+	last := len(out.Parts) - 1
+	at, err := strconv.Atoi(string(mark))
+	added := string(mark) == `"`+appended+`"`
+	if added {
+		at, err = last, nil
+	}
+	if err != nil || at < 0 || at > last || (!added && strconv.Itoa(at) != string(mark)) {
+		return
+	}
+	value := json.RawMessage(textOf(&out.Parts[at]))
+	plain := canonical.Part{Kind: canonical.KindText, Text: string(value)}
+	if !isJSON(string(value)) || holds(r.version, value) || copyOf(out.Parts, value) != at ||
+		(added && !profile.SamePart(&out.Parts[at], &plain)) {
+		return
+	}
+	r.carried.Canon.Take(canonStructured)
+	if out.Structured = value; added {
+		out.Parts = out.Parts[:at]
+	}
+}
+
+// textOf is the text of the block that a part becomes, if it becomes a text.
+func textOf(p *canonical.Part) string {
+	switch {
+	case p.Kind == canonical.KindData:
+		return string(p.Data)
+	case p.Kind == canonical.KindText && p.Form != canonical.FormEmbedded:
+		return p.Text
+	default:
+		return ""
+	}
+}
+
+// copyOf finds the first part that says a value as text; -1: none.
+func copyOf(parts []canonical.Part, value json.RawMessage) int {
+	return slices.IndexFunc(parts, func(p canonical.Part) bool {
+		text := textOf(&p)
+		return isJSON(text) && rawjson.Equal(json.RawMessage(text), value)
+	})
+}
+
 // result writes a CallToolResult.
 func (e *encoder) result(body *canonical.Result) (json.RawMessage, error) {
-	w := write(body.Extensions)
+	w := e.write(body.Extensions, levelResult)
 	if left := w.own.Peek("isError"); left != nil && string(left) != "false" {
 		w.forget("isError")
 	}
-	w.forget("structuredContent", "inputRequests", "requestState", "task")
+	w.forget("structuredContent")
+	e.forget(w, canonical.LossRequestState, "inputRequests", "requestState", "task")
 	e.resultHead(w)
 	var err error
 	switch {
@@ -72,10 +128,10 @@ func (e *encoder) output(w *writer, o *canonical.Output) error {
 	for i := range paths {
 		paths[i] = "/body/output/parts/" + strconv.Itoa(i)
 	}
-	if err := e.content(w, o.Parts, paths); err != nil {
+	parts, paths := e.structured(w, o.Structured, o.Parts, paths, "/body/output/structured")
+	if err := e.content(w, parts, paths); err != nil {
 		return err
 	}
-	e.structured(w, o.Structured)
 	if o.Failed {
 		w.raw("isError", json.RawMessage("true"))
 	}
@@ -85,29 +141,36 @@ func (e *encoder) output(w *writer, o *canonical.Output) error {
 	return nil
 }
 
-// structured writes structured content where the revision can hold it.
-func (e *encoder) structured(w *writer, value json.RawMessage) {
+// structured writes structured content where the revision can hold it. Where
+// not, a text says it, appended to the parts unless one of them does already.
+func (e *encoder) structured(w *writer, value json.RawMessage, parts []canonical.Part, paths []string, at string) ([]canonical.Part, []string) {
 	if value == nil {
-		return
+		return parts, paths
 	}
-	if e.modern || value[0] == '{' {
+	if holds(e.version, value) || w.isPlaced("structuredContent") {
 		w.raw("structuredContent", value)
-		return
+		return parts, paths
 	}
-	w.canon.Raw(canonStructured, value)
-	e.lose(canonical.LossStructured, canonical.Carried, "/body/output/structured")
+	e.lose(canonical.LossStructured, canonical.Carried, at)
+	if i := copyOf(parts, value); i >= 0 {
+		w.canon.Raw(canonStructured, json.RawMessage(strconv.Itoa(i)))
+		return parts, paths
+	}
+	w.canon.String(canonStructured, appended)
+	text := canonical.Part{Kind: canonical.KindText, Text: string(value)}
+	return append(slices.Clip(parts), text), append(slices.Clip(paths), "")
 }
 
 func (e *encoder) content(w *writer, parts []canonical.Part, paths []string) error {
-	blocks := make([]json.RawMessage, len(parts))
+	blocks, metas := make([]json.RawMessage, len(parts)), make([]json.RawMessage, len(parts))
 	for i := range parts {
-		block, err := e.encodeBlock(&parts[i], paths[i])
-		if err != nil {
+		var err error
+		if blocks[i], metas[i], err = e.encodeBlock(&parts[i], paths[i]); err != nil {
 			return err
 		}
-		blocks[i] = block
 	}
 	w.raw("content", rawArray(blocks))
+	w.hoist(canonBlocks, metas)
 	return nil
 }
 
@@ -120,15 +183,16 @@ func rawArray(values []json.RawMessage) json.RawMessage {
 func (e *encoder) flat(w *writer, body *canonical.Result) error {
 	message := e.capability == nil || e.capability.Profile != canonical.ProfileTyped
 	f := profile.Flatten(body, e.m.Conversation, message)
-	if err := e.content(w, f.Parts, f.Paths); err != nil {
-		return err
-	}
 	structure := f.Structure
 	if !message && !f.Failed {
-		structure = profile.SoleData(f.Parts)
+		// The parts say it already; what does not fit is no loss.
+		if structure = profile.SoleData(f.Parts); structure != nil && !holds(e.version, structure) {
+			structure = nil
+		}
 	}
-	if structure != nil && (e.modern || structure[0] == '{') {
-		w.raw("structuredContent", structure)
+	parts, paths := e.structured(w, structure, f.Parts, f.Paths, place(body))
+	if err := e.content(w, parts, paths); err != nil {
+		return err
 	}
 	if f.Failed {
 		w.raw("isError", json.RawMessage("true"))
@@ -139,6 +203,14 @@ func (e *encoder) flat(w *writer, body *canonical.Result) error {
 		e.forgetConversation(canonical.Conversation{ContextID: t.ContextID, TaskID: t.ID})
 	}
 	return nil
+}
+
+// place is where a flattened result stands in the canonical message.
+func place(body *canonical.Result) string {
+	if body.Task != nil {
+		return "/body/task"
+	}
+	return "/body/turn"
 }
 
 // forgetConversation declares ids beside a result that the result itself does

@@ -95,8 +95,8 @@ func checkMirror(w translators.Wire, version, method string, r *reader) error {
 // header builds the fields that travel with a request.
 func header(m *canonical.Message, version, method, name string) http.Header {
 	h := http.Header{}
-	if method != MethodInitialize {
-		h.Set(headerVersion, version)
+	if method != MethodInitialize && version != LegacyMarch {
+		h.Set(headerVersion, version) // which came with 2025-06-18
 	}
 	if version == Modern {
 		h.Set(headerMethod, method)

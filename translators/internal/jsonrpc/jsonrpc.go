@@ -102,7 +102,7 @@ func readError(o, e *rawjson.Object) *Error {
 		o.Fail("error/code", "not an integer")
 	}
 	out.Code = code
-	out.Message, _ = e.String("message")
+	out.Message = e.Required("message")
 	out.Data = e.Take("data")
 	out.Rest = e.Rest()
 	if e.Err() != nil {

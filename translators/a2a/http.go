@@ -1,0 +1,263 @@
+package a2a
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// FormHTTP is the form of A2A 1.0 without JSON-RPC around it (A2A 11), by the
+// name that cards give it: the body is the request or the response itself, and
+// an error is a google.rpc.Status. Pairing is the connection's; there is no id.
+const FormHTTP = "HTTP+JSON"
+
+// MediaHTTP is the media type that the HTTP form has of its own. What this
+// package writes is application/json all the same: the official Go client
+// reads an error in nothing else.
+const MediaHTTP = "application/a2a+json"
+
+// keyHTTP is the member of an error, toward JSON-RPC, that keeps what its HTTP
+// form said otherwise than this package would; typeRPC is the detail, toward
+// HTTP, that keeps the code and data of a JSON-RPC error which its HTTP form
+// would not tell.
+const (
+	keyHTTP = profile.ExtensionURI + "#http"
+	typeRPC = profile.ExtensionURI + "#JSONRPCError"
+)
+
+// httpRow is what a code is over HTTP (A2A 5.4 as of 1.0.1).
+type httpRow struct {
+	status int
+	name   string // of google.rpc.Code
+}
+
+var httpRows = map[canonical.Code]httpRow{
+	canonical.CodeParse:              {http.StatusBadRequest, "INVALID_ARGUMENT"},
+	canonical.CodeInvalidRequest:     {http.StatusBadRequest, "INVALID_ARGUMENT"},
+	canonical.CodeHeaderMismatch:     {http.StatusBadRequest, "INVALID_ARGUMENT"},
+	canonical.CodeBadParams:          {http.StatusBadRequest, "INVALID_ARGUMENT"},
+	canonical.CodeSkillNotFound:      {http.StatusBadRequest, "INVALID_ARGUMENT"},
+	canonical.CodeUnsupportedMedia:   {http.StatusBadRequest, "INVALID_ARGUMENT"},
+	canonical.CodeNoMethod:           {http.StatusNotFound, "NOT_FOUND"},
+	canonical.CodeResourceNotFound:   {http.StatusNotFound, "NOT_FOUND"},
+	canonical.CodeTaskNotFound:       {http.StatusNotFound, "NOT_FOUND"},
+	canonical.CodeNotCancelable:      {http.StatusBadRequest, "FAILED_PRECONDITION"},
+	canonical.CodePushUnsupported:    {http.StatusBadRequest, "FAILED_PRECONDITION"},
+	canonical.CodeUnsupportedOp:      {http.StatusBadRequest, "FAILED_PRECONDITION"},
+	canonical.CodeCardUnavailable:    {http.StatusBadRequest, "FAILED_PRECONDITION"},
+	canonical.CodeCapabilityRequired: {http.StatusBadRequest, "FAILED_PRECONDITION"},
+	canonical.CodeUnsupportedVersion: {http.StatusBadRequest, "FAILED_PRECONDITION"},
+	canonical.CodeUnauthenticated:    {http.StatusUnauthorized, "UNAUTHENTICATED"},
+	canonical.CodeForbidden:          {http.StatusForbidden, "PERMISSION_DENIED"},
+	canonical.CodeTimeout:            {http.StatusGatewayTimeout, "DEADLINE_EXCEEDED"},
+	canonical.CodeRateLimited:        {http.StatusTooManyRequests, "RESOURCE_EXHAUSTED"},
+	canonical.CodeUnavailable:        {http.StatusServiceUnavailable, "UNAVAILABLE"},
+	canonical.CodeInternal:           {http.StatusInternalServerError, "INTERNAL"},
+	canonical.CodeBadUpstream:        {http.StatusInternalServerError, "INTERNAL"},
+	canonical.CodeOther:              {http.StatusInternalServerError, "INTERNAL"},
+}
+
+// envelope reads the frame of a message in its form.
+func (t *Translator) envelope(w translators.Wire) (jsonrpc.Message, error) {
+	switch w.Form {
+	case "", TransportJSONRPC:
+		return jsonrpc.Parse(w.Body, t.cfg)
+	case FormHTTP:
+		if err := rawjson.Check(w.Body, t.cfg.BodyLimit, t.cfg.Depth); err != nil {
+			return jsonrpc.Message{}, err
+		}
+		return readHTTP(w)
+	default:
+		return jsonrpc.Message{}, unsupportedVersion()
+	}
+}
+
+// readHTTP reads a body as what JSON-RPC would have around it.
+func readHTTP(w translators.Wire) (jsonrpc.Message, error) {
+	o := rawjson.Parse(w.Body, "")
+	switch {
+	case o.Err() != nil:
+		return jsonrpc.Message{}, o.Err()
+	case w.Re == "":
+		return jsonrpc.Message{Method: methodSend, Params: w.Body}, nil
+	case !o.Has("error"):
+		return jsonrpc.Message{Result: w.Body}, nil
+	}
+	status := o.Object("error")
+	if o.Err() != nil {
+		return jsonrpc.Message{}, o.Err()
+	}
+	said, failure := httpRow{status: statusOf(w)}, &jsonrpc.Error{}
+	said.name, _ = rawjson.Unquote(status.Peek("status"))
+	failure.Message, _ = status.String("message")
+	said.unwrap(failure, status.Take("details"))
+	if rowOfHTTP(failure) == said && status.Has("code") {
+		status.Take("code")
+		status.Take("status")
+	}
+	if rest := status.Rest(); rest != nil {
+		failure.Rest = rawjson.NewBuilder().Raw(keyHTTP, rest).Bytes()
+	}
+	return jsonrpc.Message{Error: failure}, status.Err()
+}
+
+// statusOf is the HTTP status of a reply; an error of the HTTP form says its own.
+func statusOf(w translators.Wire) int {
+	if w.Form != FormHTTP {
+		return w.Status
+	}
+	status := rawjson.Parse(w.Body, "").Peek("error")
+	code, err := strconv.Atoi(string(rawjson.Parse(orEmptyObject(status), "").Peek("code")))
+	if err != nil {
+		return w.Status
+	}
+	return code
+}
+
+// number is the error's in JSON-RPC: by its reason, since an HTTP status stands
+// for many errors; else by what is left to go by.
+func (said httpRow) number(reason string) int64 {
+	for _, row := range errorTable {
+		if row.reason == reason {
+			return row.number
+		}
+	}
+	switch {
+	case said.name == "INVALID_ARGUMENT":
+		return jsonrpc.CodeBadParams
+	case said.name == "UNIMPLEMENTED":
+		return jsonrpc.CodeNoMethod
+	case said.name == "FAILED_PRECONDITION":
+		return rowOf(canonical.CodeUnsupportedOp).number
+	case said.status == http.StatusUnauthorized:
+		return rowOf(canonical.CodeUnauthenticated).number
+	case said.status == http.StatusForbidden:
+		return rowOf(canonical.CodeForbidden).number
+	default:
+		return jsonrpc.CodeInternal
+	}
+}
+
+func rowOfHTTP(failure *jsonrpc.Error) httpRow {
+	own, _ := readDetails(failure.Data)
+	return httpRows[codeOf(failure.Code, own.reason, 0)]
+}
+
+// unwrap reads details: those of the error, or what wrap kept.
+func (said httpRow) unwrap(failure *jsonrpc.Error, details json.RawMessage) {
+	failure.Data = details
+	own, rest := readDetails(details)
+	failure.Code = said.number(own.reason)
+	if len(rest) != 1 || !isObject(rest[0]) {
+		return
+	}
+	o := rawjson.Parse(rest[0], "")
+	kind, _ := rawjson.Unquote(o.Peek("@type"))
+	if code, err := strconv.ParseInt(string(o.Peek("code")), 10, 64); kind == typeRPC && err == nil {
+		failure.Code, failure.Data = code, o.Peek("data")
+	}
+}
+
+// wrap gives details to an error whose data is no list, or whose code the HTTP
+// form would not tell; nil: there is no need.
+func (said httpRow) wrap(failure *jsonrpc.Error) json.RawMessage {
+	own, _ := readDetails(failure.Data)
+	if said.number(own.reason) == failure.Code && (failure.Data == nil || isList(failure.Data)) {
+		return nil
+	}
+	row := rowOf(codeOf(failure.Code, own.reason, 0))
+	info := rawjson.NewBuilder().String("@type", typeErrorInfo).String("reason", row.reason).String("domain", row.domain).Bytes()
+	kept := rawjson.NewBuilder().String("@type", typeRPC).
+		Raw("code", json.RawMessage(strconv.FormatInt(failure.Code, 10))).Raw("data", failure.Data).Bytes()
+	return arrayOf([]json.RawMessage{info, kept})
+}
+
+func isList(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '[' }
+
+// sayHTTP writes an error and names its status; wrapped: its code and data are carried.
+func sayHTTP(failure jsonrpc.Error) (body []byte, status int, wrapped bool) {
+	row := rowOfHTTP(&failure)
+	rest := rawjson.Parse(orEmpty(failure.Rest), "")
+	b, kept := rawjson.NewBuilder(), rawjson.Parse(orEmptyObject(rest.Take(keyHTTP)), "")
+	if !kept.Has("code") && !kept.Has("status") {
+		b.Raw("code", json.RawMessage(strconv.Itoa(row.status))).String("status", row.name)
+	} else {
+		row.name, _ = rawjson.Unquote(kept.Peek("status"))
+		if code, err := strconv.Atoi(string(kept.Peek("code"))); err == nil && code >= 400 && code < 600 {
+			row.status = code
+		}
+	}
+	details := row.wrap(&failure)
+	if wrapped = details != nil; !wrapped {
+		details = failure.Data
+	}
+	b.String("message", failure.Message).Raw("details", details)
+	for _, m := range kept.Members() {
+		if m.Name != "message" && m.Name != "details" {
+			b.Raw(m.Name, m.Value)
+		}
+	}
+	return rawjson.NewBuilder().Raw("error", b.Bytes()).Bytes(), row.status, wrapped
+}
+
+func orEmptyObject(raw json.RawMessage) json.RawMessage {
+	if isObject(raw) {
+		return raw
+	}
+	return json.RawMessage("{}")
+}
+
+// sayFailure writes an error in a form.
+func sayFailure(form string, id json.RawMessage, failure jsonrpc.Error) []byte {
+	if form == FormHTTP {
+		body, _, _ := sayHTTP(failure)
+		return body
+	}
+	return jsonrpc.Failure(id, failure)
+}
+
+// sayError frames an error reply; status is what goes with it in JSON-RPC.
+func (e *encoder) sayError(id json.RawMessage, failure jsonrpc.Error, status int) translators.Wire {
+	if e.target.Form != FormHTTP {
+		return translators.Wire{Body: jsonrpc.Failure(id, failure), Re: e.m.Op, Status: status}
+	}
+	e.unpaired(id)
+	body, status, wrapped := sayHTTP(failure)
+	if wrapped {
+		e.losses = append(e.losses, canonical.Loss{Code: canonical.LossErrorDetail, Path: "/body/native", Fate: canonical.Carried})
+	}
+	return translators.Wire{Body: body, Re: e.m.Op, Status: status}
+}
+
+func (e *encoder) sayRequest(id, params json.RawMessage) translators.Wire {
+	method := methodSend
+	switch {
+	case e.target.Form == FormHTTP:
+		e.unpaired(id)
+		return translators.Wire{Body: params}
+	case e.target.Version == Version03:
+		method = methodSend03
+	}
+	return translators.Wire{Body: jsonrpc.Request(id, method, params)}
+}
+
+func (e *encoder) sayResult(id, result json.RawMessage) translators.Wire {
+	if e.target.Form == FormHTTP {
+		e.unpaired(id)
+		return translators.Wire{Body: result, Re: canonical.OpInvoke}
+	}
+	return translators.Wire{Body: jsonrpc.Result(id, result), Re: canonical.OpInvoke}
+}
+
+// unpaired declares an id that the HTTP form has no place for.
+func (e *encoder) unpaired(id json.RawMessage) {
+	if id != nil {
+		e.drop(canonical.LossIDs, "/correlation/wireID")
+	}
+}

@@ -1,0 +1,81 @@
+package a2a03
+
+import (
+	"encoding/json"
+
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// pack writes members into the canon of metadata. ok is false where something
+// of somebody else's stands in the way.
+func pack(metadata json.RawMessage, members []rawjson.Member) (out json.RawMessage, ok bool) {
+	if len(members) == 0 {
+		return metadata, true
+	}
+	m := orEmpty(metadata)
+	ext, mine := within(m, profile.ExtensionURI)
+	canon, free := within(ext, profile.CanonKey)
+	if !mine || !free {
+		return metadata, false
+	}
+	for _, member := range members {
+		if canon.Has(member.Name) {
+			return metadata, false
+		}
+		canon.Put(member.Name, member.Value)
+	}
+	ext.Put(profile.CanonKey, canon.Rest())
+	m.Put(profile.ExtensionURI, ext.Rest())
+	return m.Rest(), true
+}
+
+// unpack takes those of the names out of the canon of metadata whose value pack
+// could have written: a string, or null. Levels that become empty go.
+func unpack(metadata json.RawMessage, names ...string) (json.RawMessage, []rawjson.Member) {
+	if !isObject(metadata) {
+		return metadata, nil
+	}
+	m := rawjson.Parse(metadata, "")
+	ext, mine := within(m, profile.ExtensionURI)
+	canon, found := within(ext, profile.CanonKey)
+	if !mine || !found {
+		return metadata, nil
+	}
+	var members []rawjson.Member
+	for _, name := range names {
+		if value := canon.Peek(name); isText(value) || isNull(value) {
+			members = append(members, rawjson.Member{Name: name, Value: canon.Take(name)})
+		}
+	}
+	if len(members) == 0 {
+		return metadata, nil
+	}
+	for _, level := range []struct {
+		in, of *rawjson.Object
+		name   string
+	}{{canon, ext, profile.CanonKey}, {ext, m, profile.ExtensionURI}} {
+		if rest := level.in.Rest(); rest != nil {
+			level.of.Put(level.name, rest)
+		}
+	}
+	return m.Rest(), members
+}
+
+// within takes the object that stands under a name; an empty one if nothing
+// does. false: something else does.
+func within(o *rawjson.Object, name string) (*rawjson.Object, bool) {
+	raw := o.Peek(name)
+	if raw != nil && !isObject(raw) {
+		return orEmpty(nil), false
+	}
+	return orEmpty(o.Take(name)), true
+}
+
+// orEmpty reads an object; anything else is taken for an empty one.
+func orEmpty(raw json.RawMessage) *rawjson.Object {
+	if !isObject(raw) {
+		raw = json.RawMessage("{}")
+	}
+	return rawjson.Parse(raw, "")
+}

@@ -1,0 +1,189 @@
+package a2a03
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// PlainVersion is what a card of 0.3 says that it is, and what one is that does not.
+const PlainVersion = "0.3.0"
+
+// jsonRPC is the transport of a card that names none.
+const jsonRPC = "JSONRPC"
+
+// IsCard reports whether a card is one of 0.3 alone: it says where the agent
+// is, and not in the words of 1.0.
+func IsCard(card json.RawMessage) bool {
+	o := rawjson.Parse(card, "")
+	return !o.Has("supportedInterfaces") && (o.Has("url") || o.Has("protocolVersion"))
+}
+
+// Speaks reports whether a protocol version, as cards name it, is 0.3.
+func Speaks(version string) bool { return version == "0.3" || strings.HasPrefix(version, "0.3.") }
+
+// RaiseCard adds to a card of 0.3 the list of interfaces that 1.0 reads. All
+// else stays: what 0.3 said is then an unknown member of the card.
+func RaiseCard(card json.RawMessage) (json.RawMessage, error) {
+	o := rawjson.Parse(card, "")
+	list, err := interfaces(o)
+	if err != nil {
+		return nil, err
+	}
+	return rawjson.NewBuilder().Merge(card).Array("supportedInterfaces", list).Bytes(), nil
+}
+
+// interfaces are those that url, preferredTransport and additionalInterfaces name.
+func interfaces(o *rawjson.Object) ([]json.RawMessage, error) {
+	said := func(name, otherwise string) string {
+		raw := o.Peek(name)
+		text, ok := rawjson.Unquote(raw)
+		if raw != nil && !ok {
+			o.Fail(name, "not a string")
+		}
+		if text == "" {
+			return otherwise
+		}
+		return text
+	}
+	version := said("protocolVersion", PlainVersion)
+	if !Speaks(version) {
+		o.Fail("protocolVersion", "not 0.3")
+	}
+	first := address(said("url", ""), said("preferredTransport", jsonRPC), version)
+	list := []json.RawMessage{first}
+	elements, ok := rawjson.Elements(orArray(o.Peek("additionalInterfaces")))
+	if !ok {
+		o.Fail("additionalInterfaces", "not an array")
+	}
+	for i, element := range elements {
+		a := rawjson.Parse(element, "/additionalInterfaces/"+strconv.Itoa(i))
+		other := address(a.Required("url"), a.Required("transport"), version)
+		if a.Err() != nil {
+			return nil, a.Err()
+		}
+		if string(other) != string(first) {
+			list = append(list, other)
+		}
+	}
+	return list, o.Err()
+}
+
+func orArray(raw json.RawMessage) json.RawMessage {
+	if raw == nil || isNull(raw) {
+		return json.RawMessage("[]")
+	}
+	return raw
+}
+
+func address(url, transport, version string) json.RawMessage {
+	return rawjson.NewBuilder().String("url", url).String("protocolBinding", transport).
+		String("protocolVersion", version).Bytes()
+}
+
+// LowerCard writes a card of 1.0, as the codec writes it, as one of 0.3. A card
+// that was raised gets back what it said; another one loses the interfaces of
+// other versions, its signatures and what it demands of its callers, which 0.3
+// says in other words. The error is a *canonical.Error: no interface of 0.3.
+func LowerCard(card json.RawMessage) (json.RawMessage, []canonical.Loss, error) {
+	o := rawjson.Parse(card, "")
+	supported := o.Take("supportedInterfaces")
+	if IsCard(o.Rest()) {
+		if list, err := interfaces(o); err == nil && rawjson.Equal(array(list), supported) {
+			return o.Rest(), nil, nil
+		}
+	}
+	for _, name := range cardOld {
+		o.Take(name)
+	}
+	l := &lowerer{}
+	b := rawjson.NewBuilder()
+	if !l.interfaces(b, supported) {
+		return nil, nil, &canonical.Error{Code: canonical.CodeCardUnavailable, Message: "the agent names no interface of A2A 0.3"}
+	}
+	rest, losses := Unsecured(o.Rest())
+	return b.Merge(rest).Bytes(), append(l.losses, losses...), nil
+}
+
+// PlaceInterfaces is where lost interfaces are declared.
+const PlaceInterfaces = "/body/interfaces"
+
+// cardOld are the members that say in 0.3 where the agent is.
+var cardOld = []string{"url", "preferredTransport", "additionalInterfaces", "protocolVersion"}
+
+// interfaces writes those of 0.3; false: there is none.
+func (l *lowerer) interfaces(b *rawjson.Builder, supported json.RawMessage) bool {
+	elements, _ := rawjson.Elements(supported)
+	var others []json.RawMessage
+	found, gone := false, false
+	for i, element := range elements {
+		said := rawjson.Parse(element, "")
+		text := func(name string) string { value, _ := rawjson.Unquote(said.Peek(name)); return value }
+		url, transport := text("url"), text("protocolBinding")
+		switch {
+		case !Speaks(text("protocolVersion")):
+			gone = true
+			continue
+		case said.Has("tenant"):
+			l.drop(canonical.LossIDs, "/body/interfaces/"+strconv.Itoa(i)+"/tenant")
+		}
+		if found {
+			others = append(others, rawjson.NewBuilder().String("transport", transport).String("url", url).Bytes())
+			continue
+		}
+		found = true
+		b.String("protocolVersion", PlainVersion).String("url", url).String("preferredTransport", transport)
+	}
+	if len(others) > 0 {
+		b.Array("additionalInterfaces", others)
+	}
+	if gone {
+		l.drop(canonical.LossPeerInfo, PlaceInterfaces)
+	}
+	return found
+}
+
+// Unsecured is a card without what each version says in other words: how
+// callers prove who they are, and signatures over the card.
+func Unsecured(card json.RawMessage) (json.RawMessage, []canonical.Loss) {
+	l := &lowerer{}
+	const place = "/body/extensions/a2a-v1/"
+	o := rawjson.Parse(card, "")
+	b := rawjson.NewBuilder()
+	for _, m := range o.Members() {
+		switch m.Name {
+		case "securitySchemes", "securityRequirements", "security", "supportsAuthenticatedExtendedCard":
+			l.drop(canonical.LossModes, place+m.Name)
+		case "signatures":
+			l.drop(canonical.LossSignature, place+m.Name)
+		case "skills":
+			b.Raw(m.Name, l.list(m.Value, "/body/capabilities", l.skill))
+		default:
+			b.Raw(m.Name, m.Value)
+		}
+	}
+	return b.Bytes(), l.losses
+}
+
+func (l *lowerer) skill(raw json.RawMessage, path string) json.RawMessage {
+	o := rawjson.Parse(raw, "")
+	b := rawjson.NewBuilder()
+	for _, m := range o.Members() {
+		if m.Name == "securityRequirements" || m.Name == "security" {
+			l.drop(canonical.LossModes, path+"/extensions/a2a-v1/"+m.Name)
+			continue
+		}
+		b.Raw(m.Name, m.Value)
+	}
+	return b.Bytes()
+}
+
+// Union are the members by which a card of 1.0 is one of 0.3 as well: the
+// agent is reached at url, over JSON-RPC.
+func Union(url string) json.RawMessage {
+	return rawjson.NewBuilder().String("url", url).String("preferredTransport", jsonRPC).
+		String("protocolVersion", PlainVersion).Bytes()
+}

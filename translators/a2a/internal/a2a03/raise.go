@@ -1,0 +1,345 @@
+package a2a03
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// raiser turns one message of 0.3 into one of 1.0. The first failure stays.
+type raiser struct {
+	err    error
+	losses []canonical.Loss
+}
+
+// RaiseRequest raises the params of message/send to those of SendMessage. path
+// is their place, for errors: *translators.MalformedError.
+func RaiseRequest(params json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
+	r := &raiser{}
+	o := r.open(params, path, nil, paramsNew)
+	metadata, carried := unpack(o.Peek("metadata"), "tenant")
+	b := rawjson.NewBuilder()
+	for _, m := range carried {
+		b.Raw(m.Name, m.Value)
+	}
+	for _, m := range o.Members() {
+		switch m.Name {
+		case "message":
+			b.Raw(m.Name, r.message(m.Value, o.Path(m.Name)))
+		case "configuration":
+			b.Raw(m.Name, r.configuration(m.Value, o.Path(m.Name)))
+		case "metadata":
+			b.Raw(m.Name, metadata)
+		default:
+			b.Raw(m.Name, m.Value)
+		}
+	}
+	return b.Bytes(), r.losses, r.err
+}
+
+// RaiseResult raises the result of message/send, a task or a message, to the
+// object that holds either in 1.0.
+func RaiseResult(result json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
+	r := &raiser{}
+	o := r.open(result, path, taskOld, nil)
+	kind, _ := rawjson.Unquote(o.Peek("kind"))
+	b := rawjson.NewBuilder()
+	switch {
+	case kind == kindTask, kind == "" && o.Has("status"):
+		b.Raw("task", r.task(result, path))
+	case kind == kindMessage, kind == "" && o.Has("parts"):
+		b.Raw("message", r.message(result, path))
+	default:
+		o.Fail("kind", "neither a task nor a message")
+		r.check(o)
+	}
+	return b.Bytes(), r.losses, r.err
+}
+
+func (r *raiser) check(o *rawjson.Object) {
+	if r.err == nil {
+		r.err = o.Err()
+	}
+}
+
+// open reads an object and refuses members that a careless reader takes for
+// those in old, and all that 1.0 takes for those in newer.
+func (r *raiser) open(raw json.RawMessage, path string, old, newer []string) *rawjson.Object {
+	o := rawjson.Parse(raw, path)
+	for _, m := range o.Members() {
+		if n, found := like(m.Name, old); found && n != m.Name {
+			o.Fail(n, "given twice or misspelt")
+		}
+		if n, found := like(m.Name, newer); found {
+			o.Fail(n, "a member of another version")
+		}
+	}
+	r.check(o)
+	return o
+}
+
+// formed declares that something which 0.3 demands was not there and will be.
+func (r *raiser) formed() {
+	r.losses = append(r.losses, canonical.Loss{Code: canonical.LossBytes, Path: "/body", Fate: canonical.Dropped})
+}
+
+// kind takes the discriminator of an object that can be only one thing.
+func (r *raiser) kind(o *rawjson.Object, want string) {
+	switch raw := o.Take("kind"); {
+	case raw == nil:
+		r.formed()
+	case string(raw) != `"`+want+`"`:
+		o.Fail("kind", "not "+want)
+		r.check(o)
+	}
+}
+
+// list raises every element of an array; what is none is left to the reader of 1.0.
+func (r *raiser) list(raw json.RawMessage, path string, each func(json.RawMessage, string) json.RawMessage) json.RawMessage {
+	elements, ok := rawjson.Elements(raw)
+	if !ok || len(elements) == 0 {
+		return raw
+	}
+	out := make([]json.RawMessage, len(elements))
+	for i, element := range elements {
+		out[i] = each(element, path+"/"+strconv.Itoa(i))
+	}
+	return array(out)
+}
+
+func array(values []json.RawMessage) json.RawMessage {
+	return rawjson.Parse(rawjson.NewBuilder().Array("v", values).Bytes(), "").Take("v")
+}
+
+// enum gives a value its name in 1.0. 0.3 will have no others.
+func (r *raiser) enum(o *rawjson.Object, member string, raw json.RawMessage, table []name) json.RawMessage {
+	text, _ := rawjson.Unquote(raw)
+	for _, n := range table {
+		if n.old == text {
+			return quote(n.newer)
+		}
+	}
+	if !isNull(raw) {
+		o.Fail(member, "no value of this version")
+		r.check(o)
+	}
+	return raw
+}
+
+func (r *raiser) message(raw json.RawMessage, path string) json.RawMessage {
+	if isNull(raw) {
+		return raw
+	}
+	o := r.open(raw, path, messageOld, nil)
+	r.kind(o, kindMessage)
+	b := rawjson.NewBuilder()
+	for _, m := range o.Members() {
+		switch m.Name {
+		case "role":
+			b.Raw(m.Name, r.enum(o, m.Name, m.Value, roles))
+		case "parts":
+			b.Raw(m.Name, r.list(m.Value, o.Path(m.Name), r.part))
+		default:
+			b.Raw(m.Name, m.Value)
+		}
+	}
+	return b.Bytes()
+}
+
+func (r *raiser) task(raw json.RawMessage, path string) json.RawMessage {
+	o := r.open(raw, path, taskOld, nil)
+	r.kind(o, kindTask)
+	switch context := o.Peek("contextId"); {
+	case context == nil:
+		r.formed()
+	case string(context) == `""`: // what a task without a context says
+		o.Take("contextId")
+	}
+	b := rawjson.NewBuilder()
+	for _, m := range o.Members() {
+		switch m.Name {
+		case "status":
+			b.Raw(m.Name, r.status(m.Value, o.Path(m.Name)))
+		case "artifacts":
+			b.Raw(m.Name, r.list(m.Value, o.Path(m.Name), r.artifact))
+		case "history":
+			b.Raw(m.Name, r.list(m.Value, o.Path(m.Name), r.message))
+		default:
+			b.Raw(m.Name, m.Value)
+		}
+	}
+	return b.Bytes()
+}
+
+func (r *raiser) status(raw json.RawMessage, path string) json.RawMessage {
+	if isNull(raw) {
+		return raw
+	}
+	o := r.open(raw, path, nil, nil)
+	b := rawjson.NewBuilder()
+	for _, m := range o.Members() {
+		switch m.Name {
+		case "state":
+			b.Raw(m.Name, r.enum(o, m.Name, m.Value, states))
+		case "message":
+			b.Raw(m.Name, r.message(m.Value, o.Path(m.Name)))
+		default:
+			b.Raw(m.Name, m.Value)
+		}
+	}
+	return b.Bytes()
+}
+
+func (r *raiser) artifact(raw json.RawMessage, path string) json.RawMessage {
+	o := r.open(raw, path, nil, nil)
+	b := rawjson.NewBuilder()
+	for _, m := range o.Members() {
+		if m.Name == "parts" {
+			m.Value = r.list(m.Value, o.Path(m.Name), r.part)
+		}
+		b.Raw(m.Name, m.Value)
+	}
+	return b.Bytes()
+}
+
+// configuration turns the wish to wait around: blocking that is not said means
+// to wait, as returnImmediately that is not said does.
+func (r *raiser) configuration(raw json.RawMessage, path string) json.RawMessage {
+	if isNull(raw) {
+		return raw
+	}
+	o := r.open(raw, path, configOld, configNew)
+	b := rawjson.NewBuilder()
+	for _, m := range o.Members() {
+		switch m.Name {
+		case "blocking":
+			b.Raw("returnImmediately", opposite(m.Value))
+		case "pushNotificationConfig":
+			b.Raw("taskPushNotificationConfig", m.Value)
+		default:
+			b.Raw(m.Name, m.Value)
+		}
+	}
+	return b.Bytes()
+}
+
+// opposite of a boolean; what is none stays.
+func opposite(raw json.RawMessage) json.RawMessage {
+	switch string(raw) {
+	case "true":
+		return json.RawMessage("false")
+	case "false":
+		return json.RawMessage("true")
+	default:
+		return raw
+	}
+}
+
+func (r *raiser) part(raw json.RawMessage, path string) json.RawMessage {
+	o := r.open(raw, path, partOld, partNew)
+	kind := r.partKind(o)
+	metadata, b := o.Take("metadata"), rawjson.NewBuilder()
+	switch kind {
+	case kindFile:
+		r.file(b, o)
+	case kindData:
+		metadata = r.data(b, o, metadata)
+	default:
+		if !isText(o.Peek("text")) {
+			o.Fail("text", "not a string")
+		}
+	}
+	if kind != kindFile {
+		if file := o.Peek("file"); file != nil && !isNull(file) {
+			o.Fail("file", "not in a part of another kind")
+		}
+		var carried []rawjson.Member
+		metadata, carried = unpack(metadata, carriedPart[0].canon, carriedPart[1].canon)
+		for _, m := range carried {
+			b.Raw(memberOf(m.Name), m.Value)
+		}
+	}
+	r.check(o)
+	b.Raw("metadata", metadata)
+	for _, m := range o.Members() {
+		b.Raw(m.Name, m.Value)
+	}
+	return b.Bytes()
+}
+
+func memberOf(canon string) string {
+	for _, c := range carriedPart {
+		if c.canon == canon {
+			return c.member
+		}
+	}
+	return canon
+}
+
+// partKind takes the kind of a part; one that says none is what its content is.
+func (r *raiser) partKind(o *rawjson.Object) string {
+	raw := o.Take("kind")
+	kind, _ := rawjson.Unquote(raw)
+	if raw == nil {
+		r.formed()
+		for _, k := range []string{kindText, kindFile, kindData} {
+			if o.Has(k) {
+				return k
+			}
+		}
+	}
+	if kind != kindText && kind != kindData && kind != kindFile {
+		o.Fail("kind", "no kind of part")
+	}
+	return kind
+}
+
+// data takes an object, or the value that was wrapped in one.
+func (r *raiser) data(b *rawjson.Builder, o *rawjson.Object, metadata json.RawMessage) json.RawMessage {
+	value := o.Take("data")
+	if !isObject(value) {
+		o.Fail("data", "not an object")
+		return metadata
+	}
+	if inner, wrapped := unwrapped(value, metadata); wrapped {
+		value, metadata = inner, unmarked(metadata)
+	}
+	b.Raw("data", value)
+	return metadata
+}
+
+// unwrapped finds data that is no object inside the one it was wrapped in.
+func unwrapped(value, metadata json.RawMessage) (json.RawMessage, bool) {
+	if string(orEmpty(metadata).Peek(keyCompat)) != "true" {
+		return nil, false
+	}
+	members := rawjson.Parse(value, "").Members()
+	if len(members) != 1 || members[0].Name != keyValue || isObject(members[0].Value) {
+		return nil, false
+	}
+	return members[0].Value, true
+}
+
+// unmarked is metadata without the mark of wrapped data.
+func unmarked(metadata json.RawMessage) json.RawMessage {
+	m := orEmpty(metadata)
+	m.Take(keyCompat)
+	return m.Rest()
+}
+
+// file takes the content of a file part. What it says beyond 1.0 stays under
+// its own name.
+func (r *raiser) file(b *rawjson.Builder, o *rawjson.Object) {
+	file := r.open(o.Take("file"), o.Path("file"), fileOld, nil)
+	for _, pair := range filePairs {
+		b.Raw(pair.member, file.Take(pair.file))
+	}
+	b.Raw("file", file.Rest())
+}
+
+// filePairs are the members of a file, and those of the part in 1.0.
+var filePairs = []struct{ file, member string }{
+	{"bytes", "raw"}, {"uri", "url"}, {"name", "filename"}, {"mimeType", "mediaType"},
+}
