@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -29,8 +30,11 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if x.endpoint, err = asked(endpoint, x.call, description, listed.Version); err != nil {
-		return err
+	x.endpoint = endpoint
+	if version := x.call.ToVersion; version != "" && version != endpoint.Version {
+		if x.endpoint, err = g.asked(ctx, x, listed, description); err != nil {
+			return err
+		}
 	}
 	if x.relay() {
 		return nil // the caller and the agent agree about names already
@@ -39,18 +43,18 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 	return err
 }
 
-// asked is the endpoint in the version that the caller asked for, if any: one
-// that the agent speaks and that its operator did not rule out (R8).
-func asked(e transport.Endpoint, call transport.Call, d *canonical.Description, fixed string) (transport.Endpoint, error) {
-	version := call.ToVersion
-	if version == "" || version == e.Version {
-		return e, nil
+// asked is the endpoint in the version that the caller asked for: one that the
+// agent speaks and that its operator did not rule out (R8). It may be another
+// place than that of the version which the agent prefers.
+func (g *Gateway) asked(ctx context.Context, x *exchange, listed directory.Endpoint, d *canonical.Description) (transport.Endpoint, error) {
+	if listed.Version != "" || !slices.Contains(d.Versions, x.call.ToVersion) {
+		return transport.Endpoint{}, &problem.NoPathError{
+			From: string(x.call.Wire.Binding), To: string(listed.Binding), Detail: "unsupported_version",
+		}
 	}
-	if fixed != "" || !slices.Contains(d.Versions, version) {
-		return e, &problem.NoPathError{From: string(call.Wire.Binding), To: string(e.Binding), Detail: "unsupported_version"}
-	}
-	e.Version = version
-	return e, nil
+	listed.Version = x.call.ToVersion
+	_, endpoint, err := g.Directory.Describe(ctx, x.agent, listed, x.call.Caller.ID)
+	return endpoint, err
 }
 
 // capability finds what the message names: a call's name, the skill that its

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
@@ -47,5 +48,32 @@ func TestCPATEvidence(t *testing.T) {
 	}
 	if last := claims(t, answer.Evidence[0]); last.Act != ect.ActTranslateError {
 		t.Errorf("failure: got %s", last.Act)
+	}
+}
+
+// Each leg is written in the dialect of who reads it: the configured one, else
+// the reader's own.
+func TestDialects(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true}) // the agent is configured to read 01
+	own, err := b.caller.Signer(t, nil).SignAs(ect.Dialect00, ect.Claims{
+		Audience: []string{string(b.self.ID)}, Act: "send_task", OutputHash: ect.Hash([]byte(addBody)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := b.Exchange(t.Context(), b.call(addBody, own.Compact()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifier, err := ect.NewVerifier(ect.VerifierDeps{Keys: ecttest.KeysOf(b.self)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []ect.Dialect{ect.Dialect01, ect.Dialect00} {
+		v, err := verifier.Verify(t.Context(), answer.Evidence[i], ect.Check{Purpose: ect.Parent})
+		if err != nil || v.Dialect() != want {
+			t.Errorf("leg %d: got dialect %s (%v), want %s", i+1, v.Dialect(), err, want)
+		}
 	}
 }

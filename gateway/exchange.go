@@ -39,6 +39,15 @@ type exchange struct {
 	replyContext       string // the dialogue that the reply belongs to
 }
 
+// reader is whoever leg 1 is for: the agent, else the caller who asked for a
+// translation only.
+func (x *exchange) reader() ect.Identity {
+	if x.call.Agent == "" {
+		return x.call.Caller.ID
+	}
+	return x.agent.ID
+}
+
 // relay: both sides speak one protocol.
 func (x *exchange) relay() bool { return x.source.Info().Binding == x.dest.Info().Binding }
 
@@ -98,9 +107,9 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 	stampRequest(message, id, x.relay())
 	wire, receipt, err := g.leg(ctx, x, leg{
 		name: legRequest, id: id, message: message, from: x.call.Wire.Body,
-		encoder: x.dest, target: translators.Target{Version: x.endpoint.Version, Capability: x.chosen},
+		encoder: x.dest, target: translators.Target{Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.chosen},
 		source: x.source.Info().Binding, dest: x.dest.Info().Binding,
-		parents: x.parents, audience: g.audience(x),
+		parents: x.parents, audience: g.audience(x), reader: x.reader(),
 	})
 	if err != nil || x.call.Agent == "" {
 		return transport.Sealed{}, wire, err
@@ -138,9 +147,9 @@ func (g *Gateway) reply(ctx context.Context, x *exchange, reply transport.Reply)
 	g.stampReply(x, message)
 	wire, _, err := g.leg(ctx, x, leg{
 		name: legReply, id: ect.ID(g.NewID()), message: message, from: reply.Wire.Body,
-		encoder: x.source, target: translators.Target{Version: x.message.Origin.Version, Capability: x.chosen},
+		encoder: x.source, target: translators.Target{Version: x.message.Origin.Version, Form: x.call.Wire.Form, Capability: x.chosen},
 		source: x.dest.Info().Binding, dest: x.source.Info().Binding,
-		parents: parents, audience: []string{string(x.call.Caller.ID)},
+		parents: parents, audience: []string{string(x.call.Caller.ID)}, reader: x.call.Caller.ID,
 	})
 	return wire, err
 }

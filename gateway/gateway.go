@@ -40,6 +40,7 @@ type Deps struct {
 	Directory     *directory.Directory
 	Dialers       map[canonical.Binding]transport.Dialer
 	Signer        *ect.Signer
+	Dialects      *ect.Dialects // how each peer writes tokens
 	Verifier      *ect.Verifier
 	Recorder      *ect.Recorder
 	Evidence      ect.Store
@@ -63,7 +64,7 @@ var _ transport.Exchanger = (*Gateway)(nil)
 // New builds the road.
 func New(settings Settings, deps Deps) (*Gateway, error) {
 	for _, missing := range []bool{
-		deps.Registry == nil, deps.Directory == nil, deps.Dialers == nil, deps.Signer == nil,
+		deps.Registry == nil, deps.Directory == nil, deps.Dialers == nil, deps.Signer == nil, deps.Dialects == nil,
 		deps.Verifier == nil, deps.Recorder == nil, deps.Evidence == nil, deps.Answers == nil,
 		deps.Conversations == nil, deps.Limiter == nil, deps.Metrics == nil, deps.Logger == nil,
 		deps.Now == nil, deps.NewID == nil,

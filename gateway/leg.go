@@ -30,6 +30,7 @@ type leg struct {
 	source, dest canonical.Binding
 	parents      []ect.ID
 	audience     []string
+	reader       ect.Identity // the peer in whose dialect the token is written
 }
 
 // leg encodes, judges, signs and records one translation. Nothing may be
@@ -45,11 +46,11 @@ func (g *Gateway) leg(ctx context.Context, x *exchange, l leg) (translators.Wire
 	if err := x.permit.Judge(judged(losses)); err != nil {
 		return translators.Wire{}, ect.Receipt{}, err
 	}
-	words := wordsOf(x.call.Entrance)
-	token, err := g.Signer.Sign(ect.Claims{
+	words, dialect := wordsOf(x.call.Entrance), g.Dialects.For(l.reader)
+	token, err := g.Signer.SignAs(dialect, ect.Claims{
 		ID: l.id, Act: words.act, Audience: l.audience, Workflow: x.workflow, Parents: l.parents,
 		InputHash: ect.Hash(l.from), OutputHash: ect.Hash(wire.Body),
-		Ext: g.translationExt(x, words, l, losses),
+		Ext: g.translationExt(x, words, dialect, l, losses),
 	})
 	if err != nil {
 		return translators.Wire{}, ect.Receipt{}, err
@@ -88,7 +89,7 @@ func wordsOf(entrance transport.Entrance) words {
 
 // translationExt is the ext claim of a translation ECT, with what R1, R3 and
 // R10 add.
-func (g *Gateway) translationExt(x *exchange, words words, l leg, losses []canonical.Loss) ect.Ext {
+func (g *Gateway) translationExt(x *exchange, words words, dialect ect.Dialect, l leg, losses []canonical.Loss) ect.Ext {
 	warnings := make([]string, len(losses))
 	for i, loss := range losses {
 		warnings[i] = loss.String()
@@ -98,7 +99,7 @@ func (g *Gateway) translationExt(x *exchange, words words, l leg, losses []canon
 	ext.SetString(words.dest, string(l.dest))
 	ext.SetString(words.gateway, string(g.Self()))
 	ext.SetString(ect.ExtLeg, l.name)
-	ext.SetList(words.warnings, warnings, ect.WarningsSize)
+	ext.SetList(words.warnings, warnings, min(ect.WarningsSize, dialect.MaxExt()/2))
 	return ext
 }
 

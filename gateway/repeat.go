@@ -20,6 +20,7 @@ type stored struct {
 	Evidence []ect.ID          `json:",omitempty"`
 	Binding  canonical.Binding `json:",omitempty"`
 	Version  string            `json:",omitempty"`
+	Form     string            `json:",omitempty"`
 	Media    string            `json:",omitempty"`
 	Header   http.Header       `json:",omitempty"`
 	Body     []byte            `json:",omitempty"`
@@ -35,7 +36,7 @@ func (g *Gateway) store(ctx context.Context, x *exchange, answer transport.Answe
 		return
 	}
 	s := stored{
-		Evidence: x.issuedIDs, Binding: answer.Wire.Binding, Version: answer.Wire.Version,
+		Evidence: x.issuedIDs, Binding: answer.Wire.Binding, Version: answer.Wire.Version, Form: answer.Wire.Form,
 		Media: answer.Wire.Media, Header: answer.Wire.Header, Body: answer.Wire.Body, Status: answer.Wire.Status,
 	}
 	if cause != nil {
@@ -64,7 +65,7 @@ func (g *Gateway) repeat(ctx context.Context, key ect.ReplayKey) (transport.Answ
 		return transport.Answer{}, true, errUnreadable
 	}
 	answer := transport.Answer{Wire: translators.Wire{
-		Binding: s.Binding, Version: s.Version, Media: s.Media, Header: s.Header, Body: s.Body, Status: s.Status,
+		Binding: s.Binding, Version: s.Version, Form: s.Form, Media: s.Media, Header: s.Header, Body: s.Body, Status: s.Status,
 	}}
 	for _, id := range s.Evidence {
 		record, ok, err := g.Evidence.Get(ctx, id)

@@ -147,9 +147,11 @@ func newBed(t testing.TB, settings gateway.Settings, rules policy.Rules) *bed {
 	must(err)
 	metrics, err := telemetry.New(telemetry.Deps{Bindings: registry.Bindings()})
 	must(err)
+	dialects, err := ect.NewDialects(ect.DialectsDeps{Configured: map[ect.Identity]ect.Dialect{b.server.ID: ect.Dialect01}})
+	must(err)
 	b.Gateway, err = gateway.New(settings, gateway.Deps{
 		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{mcp.Binding: b.agent},
-		Signer: b.self.Signer(t, clock), Verifier: verifier, Recorder: recorder, Evidence: memory, Answers: memory,
+		Signer: b.self.Signer(t, clock), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: memory, Answers: memory,
 		Conversations: memory, Limiter: limiter, Metrics: metrics, Logger: logger, Now: clock,
 		NewID: func() string { return string(ect.NewID()) },
 	})

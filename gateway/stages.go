@@ -114,6 +114,7 @@ func (g *Gateway) verify(ctx context.Context, x *exchange) (answer transport.Ans
 			return answer, false, err
 		}
 		g.Metrics.Verified(v.Level(), telemetry.VerifyResult(nil))
+		g.Dialects.Learn(v)
 		if s.source {
 			x.evidence.sources = append(x.evidence.sources, v)
 		} else {
@@ -147,6 +148,7 @@ func (g *Gateway) replyEvidence(ctx context.Context, x *exchange, reply transpor
 			return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "its ECT does not verify"}
 		}
 		g.Metrics.Verified(v.Level(), telemetry.VerifyResult(nil))
+		g.Dialects.Learn(v)
 		if err := g.Recorder.Keep(ctx, v); err != nil {
 			return nil, recording(err)
 		}

@@ -12,7 +12,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -108,7 +110,11 @@ func readConfig(file string) (config.Config, error) {
 	if err != nil {
 		return config.Config{}, err
 	}
-	return config.Parse(data)
+	c, err := config.Parse(data)
+	if err != nil {
+		return config.Config{}, fmt.Errorf("%s: %w", file, err)
+	}
+	return c, nil
 }
 
 // addresses is where a development gateway listens; aepbctl --dir reads them.
@@ -126,11 +132,22 @@ func (a addresses) save(dir string) error {
 }
 
 func (a addresses) announce(w io.Writer, dir string) {
-	file := func(name string) string { return filepath.Join(dir, name) }
+	file := func(name string) string { return shellWord(filepath.Join(dir, name)) }
 	fmt.Fprintf(w, "ready public %s\nready admin %s\n", a.Public, a.Admin)
 	fmt.Fprintf(w, "try: curl --cacert %s --cert %s --key %s %s/.well-known/aepb\n",
 		file("ca.pem"), file("client.pem"), file("client-key.pem"), a.Public)
-	fmt.Fprintf(w, "try: go run ./cmd/aepbctl --dir %s agents list\n", dir)
+	fmt.Fprintf(w, "try: go run ./cmd/aepbctl --dir %s agents list\n", shellWord(dir))
+}
+
+// shellWord writes a path so that a shell reads it as one word.
+func shellWord(path string) string {
+	plain := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("/._-+,:@%", r)
+	}
+	if strings.IndexFunc(path, func(r rune) bool { return !plain(r) }) < 0 {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
 // adminToken reads the token that the admin API demands, or makes one (R17).

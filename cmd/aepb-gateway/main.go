@@ -16,6 +16,12 @@ import (
 // its capability document and in every ECT that it signs.
 const version = "0.1.0"
 
+// Exit codes other than 0.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
 // collectAt is how much the heap grows between collections, in percent. What
 // stays on it is evidence, which lives long and grows with use: collecting half
 // as often saves about a twentieth of the work per call (make bench) and costs
@@ -27,23 +33,41 @@ func main() {
 		debug.SetGCPercent(collectAt)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	err := command().ExecuteContext(ctx)
+	started := false
+	err := command(&started).ExecuteContext(ctx)
 	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "aepb-gateway:", err)
-		os.Exit(1)
+	if err == nil {
+		return
 	}
+	fmt.Fprintln(os.Stderr, "aepb-gateway:", err)
+	if !started {
+		fmt.Fprintln(os.Stderr, "see aepb-gateway --help")
+		os.Exit(exitUsage)
+	}
+	os.Exit(exitFailed)
 }
 
-func command() *cobra.Command {
+// command builds the tree. started becomes true when a command begins its work:
+// what fails before is misuse.
+func command(started *bool) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "aepb-gateway",
 		Short:         "Translate between agent protocols and leave signed proof of every translation",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
+		// Without it, cobra takes the name of a command that does not exist for
+		// a question.
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(serveCommand(), checkConfigCommand(), devCommand(), demoCommand(), versionCommand())
+	for _, cmd := range root.Commands() {
+		work := cmd.RunE
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			*started = true
+			return work(cmd, args)
+		}
+	}
 	return root
 }
 

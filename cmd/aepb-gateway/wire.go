@@ -137,12 +137,17 @@ func (out *service) build(
 	if err != nil {
 		return nil, err
 	}
-	keys, err := identity.NewKeyRing(identity.KeyRingDeps{Bundle: s.bundle})
+	keys, err := s.keys()
+	if err != nil {
+		return nil, err
+	}
+	dialects, err := s.dialects()
 	if err != nil {
 		return nil, err
 	}
 	verifier, err := ect.NewVerifier(ect.VerifierDeps{
 		Keys: keys, Replay: kept.replay, Audience: []string{string(s.svid.ID)}, Now: time.Now,
+		MinLevelOf: s.minLevel,
 	})
 	if err != nil {
 		return nil, err
@@ -153,7 +158,7 @@ func (out *service) build(
 	}
 	return gateway.New(s.road(), gateway.Deps{
 		Registry: registry, Directory: out.directory, Dialers: dialers,
-		Signer: signer, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
+		Signer: signer, Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
 		Answers: kept.answers, Conversations: kept.conversations, Limiter: out.limiter, Metrics: out.metrics,
 		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
 	})
@@ -186,8 +191,13 @@ func (out *service) surfaces(s settings, road *gateway.Gateway, registry *transl
 	if s.dev {
 		anonymous = identity.Anonymous(s.bundle.TrustDomain()).ID
 	}
+	authenticators, err := s.authenticators(kept.replay)
+	if err != nil {
+		return err
+	}
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
-		Exchanger: road, Registry: registry, Evidence: kept.evidence, Self: s.svid.ID, Anonymous: anonymous,
+		Authenticators: authenticators,
+		Exchanger:      road, Registry: registry, Evidence: kept.evidence, Self: s.svid.ID, Anonymous: anonymous,
 		Doors:   httpapi.Doors{A2A: a2aDoor.Handler(road), Card: a2aDoor.CardHandler(road), MCP: mcpDoor.Handler(road)},
 		Version: version, BaseURL: s.baseURL, Logger: s.logger,
 	})

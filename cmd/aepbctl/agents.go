@@ -39,7 +39,7 @@ type summary struct {
 }
 
 func agentsCommand(t *target) *cobra.Command {
-	cmd := &cobra.Command{Use: "agents", Short: "The agents that the gateway knows"}
+	cmd := &cobra.Command{Use: "agents", Short: "The agents that the gateway knows", Args: cobra.NoArgs, RunE: help}
 	cmd.AddCommand(agentsList(t), agentsAdd(t), agentsRemove(t), agentsShow(t))
 	return cmd
 }
@@ -111,6 +111,10 @@ func agentsAdd(t *target) *cobra.Command {
 }
 
 func (t *target) add(cmd *cobra.Command, a agent) error {
+	base, err := t.base(t.gateway, "public")
+	if err != nil {
+		return err
+	}
 	body, err := json.Marshal(a)
 	if err != nil {
 		return err
@@ -121,10 +125,6 @@ func (t *target) add(cmd *cobra.Command, a agent) error {
 	}
 	if got.status != http.StatusCreated {
 		return got.refusal()
-	}
-	base, err := t.base(t.gateway, "public")
-	if err != nil {
-		return err
 	}
 	return t.show(cmd, json.RawMessage(got.body), func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "%s is listed; reach it as\n  an A2A agent  %[2]s/agents/%[1]s/a2a\n  an MCP server %[2]s/agents/%[1]s/mcp\n", a.Name, base)

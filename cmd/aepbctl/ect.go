@@ -44,7 +44,7 @@ func view(claims ect.Claims, compact string) tokenView {
 }
 
 func ectCommand(t *target) *cobra.Command {
-	cmd := &cobra.Command{Use: "ect", Short: "Execution context tokens"}
+	cmd := &cobra.Command{Use: "ect", Short: "Execution context tokens", Args: cobra.NoArgs, RunE: help}
 	cmd.AddCommand(ectSign(t), ectShow(t), ectVerify(t))
 	return cmd
 }
@@ -81,8 +81,10 @@ func ectSign(t *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), token.Compact())
-			return err
+			return t.show(cmd, view(token.Claims(), token.Compact()), func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, token.Compact())
+				return err
+			})
 		},
 	}
 	flags := cmd.Flags()
@@ -143,6 +145,7 @@ func ectVerify(t *target) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&bundleFile, "bundle", "", "a SPIFFE bundle (JSON) instead of the CA file; needs --trust-domain")
 	cmd.Flags().StringVar(&domain, "trust-domain", "", "the trust domain of --bundle")
+	cmd.MarkFlagsRequiredTogether("bundle", "trust-domain")
 	return cmd
 }
 
@@ -247,8 +250,10 @@ func printChain(w io.Writer, views []tokenView) error {
 		}
 		route := ""
 		if from, ok := v.Ext.String(ect.ExtSourceProtocol); ok {
-			to, _ := v.Ext.String(ect.ExtDestProtocol)
-			route = " " + from + " → " + to
+			route = " " + from
+			if to, _ := v.Ext.String(ect.ExtDestProtocol); to != "" {
+				route += " → " + to
+			}
 		}
 		if _, err := fmt.Fprintf(w, "%s%s %s%s by %s, %s\n", strings.Repeat("  ", level), v.ID, v.Act, route, v.Issuer, state); err != nil {
 			return err

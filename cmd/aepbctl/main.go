@@ -53,6 +53,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 }
 
+// command builds the tree. started becomes true when a command begins its work:
+// what fails before is misuse.
 func command(started *bool) *cobra.Command {
 	var t target
 	root := &cobra.Command{
@@ -64,9 +66,10 @@ func command(started *bool) *cobra.Command {
 			if t.output != "text" && t.output != "json" {
 				return fmt.Errorf("-o is text or json, not %q", t.output)
 			}
-			*started = true
 			return nil
 		},
+		Args: cobra.NoArgs,
+		RunE: help,
 	}
 	flags := root.PersistentFlags()
 	flags.StringVar(&t.dir, "dir", ".aepb", "folder of a development gateway")
@@ -77,5 +80,24 @@ func command(started *bool) *cobra.Command {
 	flags.StringVar(&t.ca, "ca", "", "trust anchors, PEM (default: ca.pem in --dir)")
 	flags.StringVarP(&t.output, "output", "o", "text", "text or json")
 	root.AddCommand(agentsCommand(&t), sendCommand(&t), translateCommand(&t), ectCommand(&t), dagCommand(&t))
+	mark(root, started)
 	return root
 }
+
+// mark has every command below cmd tell when it begins its work. PreRunE and
+// the flag rules of cobra come before that, PersistentPreRunE before those.
+func mark(cmd *cobra.Command, started *bool) {
+	for _, sub := range cmd.Commands() {
+		mark(sub, started)
+	}
+	if work := cmd.RunE; work != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			*started = true
+			return work(cmd, args)
+		}
+	}
+}
+
+// help is what a command does that only holds others. Without it, cobra takes
+// the name of a command that does not exist for a question.
+func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }

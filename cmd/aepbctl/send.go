@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -30,16 +31,11 @@ type delivery struct {
 func sendCommand(t *target) *cobra.Command {
 	var s sending
 	cmd := &cobra.Command{
-		Use:   "send --to AGENT (--text TEXT | --tool NAME --args JSON | --file FILE)",
-		Short: "Send one message through the gateway, with an ECT of our own",
-		Args:  cobra.NoArgs,
-		PreRunE: func(*cobra.Command, []string) error {
-			if s.dest == "" || (s.text == "" && s.tool == "" && s.file == "") {
-				return errors.New("name the agent with --to and the message with --text, --tool or --file")
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return t.send(cmd, s) },
+		Use:     "send --to AGENT (--text TEXT | --tool NAME --args JSON | --file FILE)",
+		Short:   "Send one message through the gateway, with an ECT of our own",
+		Args:    cobra.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error { return s.check() },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return t.send(cmd, s) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&s.from, "from", string(a2a.Binding), "the protocol we speak")
@@ -49,7 +45,22 @@ func sendCommand(t *target) *cobra.Command {
 	flags.StringVar(&s.text, "text", "", "a text message")
 	flags.StringVar(&s.tool, "tool", "", "the tool or skill to call")
 	flags.StringVar(&s.args, "args", "", "its arguments, a JSON object")
+	cmd.MarkFlagsMutuallyExclusive("text", "tool", "file")
+	cmd.MarkFlagsMutuallyExclusive("args", "text")
+	cmd.MarkFlagsMutuallyExclusive("args", "file")
 	return cmd
+}
+
+// check finds what the flags lack.
+func (s sending) check() error {
+	if s.dest == "" || (s.text == "" && s.tool == "" && s.file == "") {
+		return errors.New("name the agent with --to and the message with --text, --tool or --file")
+	}
+	var object map[string]json.RawMessage
+	if s.args != "" && (json.Unmarshal([]byte(s.args), &object) != nil || object == nil) {
+		return errors.New("--args is a JSON object")
+	}
+	return nil
 }
 
 func (t *target) send(cmd *cobra.Command, s sending) error {
@@ -82,12 +93,31 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 	if err != nil {
 		return err
 	}
-	if got.status != http.StatusOK {
-		_ = t.show(cmd, delivery{Reply: asJSON(got.body), ECTs: views}, func(w io.Writer) error { return printChain(w, views) })
-		return got.refusal()
-	}
 	d := delivery{Reply: asJSON(got.body), Losses: losses(views), ECTs: views}
-	return t.show(cmd, d, d.print)
+	if got.status != http.StatusOK {
+		return errors.Join(got.refusal(), t.show(cmd, d, func(w io.Writer) error { return printChain(w, views) }))
+	}
+	return errors.Join(t.show(cmd, d, d.print), covers(views, body, got.body))
+}
+
+// covers says whether the proof is good and about this very exchange: a token
+// below ours for what we sent, and one for what came back. The first view is ours.
+func covers(views []tokenView, sent, got []byte) error {
+	for _, v := range views {
+		if !v.Verified {
+			return fmt.Errorf("the proof does not hold: %s", v.Problem)
+		}
+	}
+	ours := views[0].ID
+	if !slices.ContainsFunc(views, func(v tokenView) bool {
+		return slices.Contains(v.Parents, ours) && v.Input == ect.Hash(sent)
+	}) {
+		return errors.New("no proof that the message was translated as it was sent")
+	}
+	if !slices.ContainsFunc(views, func(v tokenView) bool { return v.Output == ect.Hash(got) }) {
+		return errors.New("no proof that the reply came back as it is")
+	}
+	return nil
 }
 
 // source mints the ECT of the message that we are about to send: it is ours,

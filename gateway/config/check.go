@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
@@ -43,6 +44,15 @@ func (c Config) check(s source) error {
 	for i, id := range c.Policy.Gateways {
 		if err := (policy.Rules{Callers: []string{id}}).Validate(); err != nil {
 			say("$.policy.gateways["+strconv.Itoa(i)+"]", err.Error())
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.Peers)) {
+		path := "$.peers.'" + id + "'"
+		if _, err := ect.ParseDialect(c.Peers[id].Dialect); c.Peers[id].Dialect != "" && err != nil {
+			say(path+".dialect", "a dialect is seed, 00, 01 or dual")
+		}
+		if level := c.Peers[id].MinLevel; level != "" && level != "L1" && level != "L2" {
+			say(path+".min_level", "a minimum level is L1 or L2")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {

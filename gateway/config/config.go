@@ -22,6 +22,7 @@ type Config struct {
 	Limits    Limits           `yaml:"limits"`
 	Policy    Policy           `yaml:"policy"`
 	ECT       ECT              `yaml:"ect"`
+	Peers     map[string]Peer  `yaml:"peers"`   // what is special about a peer, by its SPIFFE id
 	Timeout   Duration         `yaml:"timeout"` // of one call to an agent; default 60s
 	Agents    map[string]Agent `yaml:"agents"`  // by name: 1 to 63 of a-z 0-9 - _ .
 }
@@ -38,6 +39,8 @@ type Identity struct {
 	Certificate string `yaml:"certificate"`  // X.509-SVID with its chain, PEM
 	Key         string `yaml:"key"`          // its private key, PEM (PKCS #8)
 	Bundle      string `yaml:"bundle"`       // trust anchors: PEM, or a SPIFFE bundle in JSON
+
+	Issuers map[string]string `yaml:"issuers"` // files with the JWK sets of identity servers whose workload identity tokens are taken, by trust domain
 }
 
 // TLS is what callers see who judge by host name instead of SPIFFE id.
@@ -81,6 +84,13 @@ type Policy struct {
 // ECT says what evidence callers must bring.
 type ECT struct {
 	Require bool `yaml:"require"` // refuse unattested messages at native doors too (R3)
+}
+
+// Peer is what is special about somebody who sends or reads ECTs.
+type Peer struct {
+	Dialect  string `yaml:"dialect"`   // seed (default), 00, 01 or dual; default: as the peer writes itself
+	MinLevel string `yaml:"min_level"` // L1 or L2 (default): the lowest level of its own ECTs; a translation is never L1
+	Keys     string `yaml:"keys"`      // file with a JWK set that its ECTs may be signed with, besides its certificates
 }
 
 // Agent is one agent.

@@ -92,6 +92,8 @@ func TestMistakes(t *testing.T) {
 		"no endpoint":       {"agents:\n  a-b:\n    id: spiffe://x/y\n", "at least one endpoint"},
 		"bad log level":     {"log: {level: loud}\n", "[1:14]"},
 		"bad limits":        {"limits: {rate: -1}\n", "limits: limit: rate"},
+		"bad dialect":       {"peers:\n  spiffe://x/y: {dialect: new}\n", "a dialect is"},
+		"bad level":         {"peers:\n  spiffe://x/y: {min_level: L3}\n", "a minimum level is"},
 		"two mistakes":      {"log: {level: loud}\npolicy: {hop_scope: all}\n", "[2:21]"},
 		"not YAML":          {"a: [", "config:"},
 		"too large":         {strings.Repeat("#", config.MaxSize+1), "longer than"},

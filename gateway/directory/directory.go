@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -46,7 +47,7 @@ type Directory struct {
 
 	mu     sync.RWMutex
 	agents map[string]Agent
-	known  map[string]knowledge // by name and binding
+	known  map[string]knowledge // by name, binding and version
 }
 
 // knowledge is what one endpoint said about itself, or why it could not.
@@ -105,8 +106,8 @@ func (d *Directory) drop(name string) {
 		return
 	}
 	delete(d.agents, name)
+	maps.DeleteFunc(d.known, func(k string, _ knowledge) bool { return strings.HasPrefix(k, name+" ") })
 	for _, e := range agent.Endpoints {
-		delete(d.known, key(name, e.Binding))
 		if !d.uses(hostport(e.URL)) {
 			d.deps.Egress.Disallow(hostport(e.URL))
 		}
@@ -154,10 +155,11 @@ func (d *Directory) Find(dest string) (Agent, bool) {
 }
 
 // Describe is what an agent says about itself over one of its endpoints,
-// cleaned, and the endpoint with its version negotiated. The result is shared:
-// it must not be changed.
+// cleaned, and the endpoint with its version negotiated; an endpoint that names
+// a version is kept to it, though its operator leaves it open. The result is
+// shared: it must not be changed.
 func (d *Directory) Describe(ctx context.Context, agent Agent, e Endpoint, caller ect.Identity) (*canonical.Description, transport.Endpoint, error) {
-	name := key(agent.Name, e.Binding)
+	name := key(agent.Name, e)
 	d.mu.RLock()
 	k, ok := d.known[name]
 	d.mu.RUnlock()
@@ -178,7 +180,7 @@ func (d *Directory) learn(ctx context.Context, name string, agent Agent, e Endpo
 		k := d.fetch(ctx, agent, e, caller)
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if current, ok := d.agents[agent.Name]; ok && slices.Contains(current.Endpoints, e) {
+		if current, ok := d.agents[agent.Name]; ok && lists(current, e) {
 			d.known[name] = k
 		}
 		return k, nil
@@ -220,7 +222,17 @@ func (d *Directory) fetch(ctx context.Context, agent Agent, e Endpoint, caller e
 	return knowledge{description: &clean, endpoint: target, until: d.deps.Now().Add(freshFor)}
 }
 
-func key(name string, binding canonical.Binding) string { return name + " " + string(binding) }
+// lists reports whether an endpoint is one of an agent's as they are now.
+func lists(agent Agent, e Endpoint) bool {
+	return slices.ContainsFunc(agent.Endpoints, func(listed Endpoint) bool {
+		if listed.Version == "" {
+			listed.Version = e.Version
+		}
+		return listed == e
+	})
+}
+
+func key(name string, e Endpoint) string { return name + " " + string(e.Binding) + " " + e.Version }
 
 func hostport(text string) string {
 	u, err := url.Parse(text)

@@ -40,7 +40,9 @@ func (a *agentSays) Describe(ctx context.Context, e transport.Endpoint) (*canoni
 	if a.fails.Load() {
 		return nil, e, &transport.UnreachableError{Agent: e.Agent}
 	}
-	e.Version = "1"
+	if e.Version == "" {
+		e.Version = "1"
+	}
 	return &canonical.Description{Name: "toy", Description: a.text}, e, nil
 }
 
@@ -197,6 +199,43 @@ func TestDescribeIsCachedAndShared(t *testing.T) {
 			t.Fatal(err)
 		}
 		check("replaced", 3)
+	})
+}
+
+// TestDescribeInAVersion: each version that is asked for is a question of its
+// own, remembered by itself, and forgotten with the agent.
+func TestDescribeInAVersion(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		says := &agentSays{}
+		d := newDirectory(t, says, &gate{}, false)
+		a := agent("a", "https://a.example")
+		if err := d.Put(a); err != nil {
+			t.Fatal(err)
+		}
+		check := func(version string, want int32) {
+			t.Helper()
+			e := a.Endpoints[0]
+			e.Version = version
+			_, endpoint, err := d.Describe(t.Context(), a, e, "c")
+			if got := says.asked.Load(); err != nil || got != want || (version != "" && endpoint.Version != version) {
+				t.Errorf("version %q: %v, in %s, asked %d times, want %d", version, err, endpoint.Version, got, want)
+			}
+		}
+		check("", 1)
+		check("0.3", 2)
+		check("0.3", 2)
+		check("", 2)
+		if err := d.Put(a); err != nil {
+			t.Fatal(err)
+		}
+		check("0.3", 3)
+		a.Endpoints[0].Version = "1.0"
+		if err := d.Put(a); err != nil {
+			t.Fatal(err)
+		}
+		check("0.3", 4) // which the operator rules out: it is not kept
+		check("0.3", 5)
 	})
 }
 

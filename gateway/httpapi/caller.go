@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net"
 	"net/http"
 
@@ -8,28 +9,56 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/ect/identity/credential"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 )
 
-// identify is step 2: the transport identity only. A client certificate was
-// verified in the handshake whenever one was given (R3). Callers without one
-// are anonymous where the operator lets them be, else unauthenticated.
-func identify(anonymous ect.Identity) gin.HandlerFunc {
+// Authenticator finds out who sent a request from its header fields; false if
+// it shows no credential of that kind.
+type Authenticator func(context.Context, credential.Request) (identity.Caller, bool, error)
+
+// identify is step 2: the identity of the caller only. A client certificate was
+// verified in the handshake whenever one was given (R3); a token may stand in
+// for it, and beside it must name the same workload. Callers without either are
+// anonymous where the operator lets them be, else unauthenticated.
+func identify(deps PublicDeps) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		address, _, err := net.SplitHostPort(c.Request.RemoteAddr)
 		if err != nil {
 			address = c.Request.RemoteAddr
 		}
-		var caller identity.Caller
-		if peer, ok := identity.PeerOf(c.Request.TLS); ok {
-			caller.Peer = peer
-		} else if anonymous != "" {
-			caller = identity.Caller{Peer: ect.Peer{ID: anonymous}, Anonymous: true}
+		caller, err := whoIs(c.Request, deps)
+		if err != nil {
+			problem.Write(c.Writer, c.Request, err)
+			c.Abort()
+			return
+		}
+		if caller.ID == "" && deps.Anonymous != "" {
+			caller = identity.Caller{Peer: ect.Peer{ID: deps.Anonymous}, Anonymous: true}
 		}
 		c.Request = c.Request.WithContext(transport.WithCaller(c.Request.Context(), caller, address))
 		c.Next()
 	}
+}
+
+// whoIs is the caller by certificate, by token, or by both if they agree; the
+// zero Caller: nobody.
+func whoIs(r *http.Request, deps PublicDeps) (identity.Caller, error) {
+	peer, certified := identity.PeerOf(r.TLS)
+	request := credential.Request{Fields: r.Header.Values, Target: deps.BaseURL(r) + r.URL.EscapedPath()}
+	for _, authenticate := range deps.Authenticators {
+		caller, ok, err := authenticate(r.Context(), request)
+		switch {
+		case err != nil:
+			return identity.Caller{}, err
+		case ok && certified && caller.ID != peer.ID:
+			return identity.Caller{}, &problem.IdentityError{Reason: "the certificate and the token name different workloads"}
+		case ok:
+			return caller, nil
+		}
+	}
+	return identity.Caller{Peer: peer}, nil
 }
 
 // authenticated refuses callers without an identity of their own.

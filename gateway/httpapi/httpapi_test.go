@@ -19,6 +19,8 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/ect/identity/credential"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/problem"
@@ -57,7 +59,7 @@ type surface struct {
 	store   *ecttest.Store
 }
 
-func newSurface(t *testing.T, anonymous ect.Identity) *surface {
+func newSurface(t *testing.T, anonymous ect.Identity, authenticators ...httpapi.Authenticator) *surface {
 	t.Helper()
 	registry, err := translators.NewRegistry(a2a.New(translators.Config{}), mcp.New(translators.Config{}))
 	if err != nil {
@@ -71,7 +73,8 @@ func newSurface(t *testing.T, anonymous ect.Identity) *surface {
 	})
 	s.handler, err = httpapi.Public(httpapi.PublicDeps{
 		Exchanger: s.road, Registry: registry, Evidence: s.store, Self: "spiffe://example.com/gateway", Anonymous: anonymous,
-		Doors: httpapi.Doors{A2A: door, Card: door, MCP: door}, Version: "1.2.3",
+		Authenticators: authenticators,
+		Doors:          httpapi.Doors{A2A: door, Card: door, MCP: door}, Version: "1.2.3",
 		BaseURL: func(*http.Request) string { return "https://gw.example" }, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -244,10 +247,47 @@ func TestRefusals(t *testing.T) {
 func TestDoorsKnowAgentAndCaller(t *testing.T) {
 	t.Parallel()
 	s := newSurface(t, "spiffe://example.com/anonymous")
-	for _, path := range []string{"/a2a", "/a2a/", "/a2a/.well-known/agent-card.json", "/.well-known/agent-card.json", "/mcp", "/mcp/"} {
+	for _, path := range []string{"/a2a", "/a2a/", "/a2a/.well-known/agent-card.json", "/a2a/message:send", "/a2a/tasks/t:cancel", "/.well-known/agent-card.json", "/mcp", "/mcp/"} {
 		w := s.do(http.MethodGet, "/agents/pricing"+path, "", nil, nil)
 		if got, want := w.Body.String(), "pricing spiffe://example.com/anonymous 192.0.2.7"; got != want {
 			t.Errorf("%s: got %q, want %q", path, got, want)
+		}
+	}
+}
+
+// A token stands in for a certificate; beside one it must agree; a broken one
+// is refused whoever shows it.
+func TestCallersByToken(t *testing.T) {
+	t.Parallel()
+	holder, other := ecttest.NewParty(t, "spiffe://example.com/holder"), ecttest.NewParty(t, "spiffe://example.com/other")
+	s := newSurface(t, "spiffe://example.com/anonymous", func(_ context.Context, r credential.Request) (identity.Caller, bool, error) {
+		switch shown := strings.Join(r.Fields("Workload-Identity-Token"), ","); {
+		case shown == "":
+			return identity.Caller{}, false, nil
+		case shown == "good" && r.Target == "https://gw.example/agents/x/a2a":
+			return identity.Caller{Peer: holder.Peer()}, true, nil
+		default:
+			return identity.Caller{}, false, &identity.CredentialError{Credential: "workload identity token"}
+		}
+	})
+	good := http.Header{"Workload-Identity-Token": {"good"}}
+	for name, tc := range map[string]struct {
+		as     *ecttest.Party
+		header http.Header
+		status int
+		says   string
+	}{
+		"token alone":           {nil, good, 200, "spiffe://example.com/holder"},
+		"certificate that fits": {holder, good, 200, "spiffe://example.com/holder"},
+		"certificate of other":  {other, good, 400, "identity_invalid"},
+		"broken token":          {nil, http.Header{"Workload-Identity-Token": {"bad"}}, 400, "identity_invalid"},
+		"broken beside a good":  {holder, http.Header{"Workload-Identity-Token": {"bad"}}, 400, "identity_invalid"},
+		"certificate alone":     {other, nil, 200, "spiffe://example.com/other"},
+		"nothing":               {nil, nil, 200, "spiffe://example.com/anonymous"},
+	} {
+		w := s.do(http.MethodPost, "/agents/x/a2a", "", tc.as, tc.header)
+		if w.Code != tc.status || !strings.Contains(w.Body.String(), tc.says) {
+			t.Errorf("%s: got %d %s, want %d %s", name, w.Code, w.Body, tc.status, tc.says)
 		}
 	}
 }

@@ -30,9 +30,11 @@ type PublicDeps struct {
 	// Anonymous is the identity of callers without credentials at native doors;
 	// empty: they are refused (R3).
 	Anonymous ect.Identity
-	Version   string
-	BaseURL   func(*http.Request) string // where callers reach us, no trailing slash
-	Logger    *slog.Logger
+	// Authenticators are tried in order for callers that show a token.
+	Authenticators []Authenticator
+	Version        string
+	BaseURL        func(*http.Request) string // where callers reach us, no trailing slash
+	Logger         *slog.Logger
 }
 
 // Quiet stops gin from printing its routes. Call it once, before any surface is built.
@@ -44,7 +46,7 @@ func Public(deps PublicDeps) (http.Handler, error) {
 		return nil, errors.New("httpapi: incomplete PublicDeps")
 	}
 	engine := surface(deps.Logger)
-	engine.Use(identify(deps.Anonymous))
+	engine.Use(identify(deps))
 	for names, entrance := range map[names]transport.Entrance{
 		aepbNames(): transport.Translate, cpatNames(): transport.TranslateCPAT,
 	} {

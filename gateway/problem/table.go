@@ -95,7 +95,9 @@ var table = rows(
 		return of(CodePolicyViolation, "egress policy does not allow this destination")
 	}),
 	say[*directory.InvalidAgentError](CodeMalformed),
-	as(func(e *state.UnavailableError) Problem { return unavailable("evidence cannot be kept now", e.RetryAfter) }),
+	as(func(e *state.UnavailableError) Problem {
+		return unavailable("evidence cannot be kept now", e.RetryAfter)
+	}),
 	as(func(e *state.FullError) Problem {
 		return unavailable("there is no room for new evidence", e.RetryAfter)
 	}),

@@ -71,6 +71,7 @@ type Endpoint struct {
 	ID      ect.Identity      // the agent's SPIFFE id; empty: judged by its TLS name
 	Binding canonical.Binding // the protocol spoken there
 	Version string            // protocol version; empty: not yet probed
+	Form    string            // wire form spoken at URL (translators.Wire.Form); empty: the protocol's first
 	URL     string
 	Caller  ect.Identity // whose work this is: legacy sessions are keyed (agent, caller) (R8)
 	Timeout time.Duration
@@ -90,7 +91,8 @@ type Dialer interface {
 }
 
 // Describer asks an agent who it is: card, server/discover or initialize, and
-// the list of what it can do. The Endpoint that it returns has Version filled.
+// the list of what it can do. The Endpoint that it returns has Version and Form filled;
+// a Version that the given one names is kept to.
 type Describer interface {
 	Describe(context.Context, Endpoint) (*canonical.Description, Endpoint, error)
 }

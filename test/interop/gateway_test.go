@@ -19,6 +19,9 @@ func TestThroughGateway(t *testing.T) {
 	g := startGateway(t)
 	t.Run("A2A client to MCP server", func(t *testing.T) { a2aToMCP(t, g) })
 	t.Run("MCP client to A2A agent", func(t *testing.T) { mcpToA2A(t, g) })
+	t.Run("MCP revisions", func(t *testing.T) { mcpRevisions(t, g) })
+	t.Run("A2A without JSON-RPC", func(t *testing.T) { a2aOverHTTP(t, g) })
+	t.Run("A2A 0.3", func(t *testing.T) { a2aOld(t, g) })
 }
 
 // stopTimeout is what the gateway and its peers get to end in.

@@ -64,6 +64,8 @@ func TestDialerAgainstTheSDKServer(t *testing.T) {
 		"stateful":         {&mcp.StreamableHTTPOptions{}, form.Legacy},
 		"stateful, JSON":   {&mcp.StreamableHTTPOptions{JSONResponse: true}, form.Legacy},
 		"asked for legacy": {&mcp.StreamableHTTPOptions{Stateless: true}, form.Legacy},
+		"asked for June":   {&mcp.StreamableHTTPOptions{}, form.LegacyJune},
+		"asked for March":  {&mcp.StreamableHTTPOptions{JSONResponse: true}, form.LegacyMarch},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -76,8 +78,8 @@ func TestDialerAgainstTheSDKServer(t *testing.T) {
 			}
 			t.Cleanup(dialer.Close)
 			ep := transport.Endpoint{Agent: "sdk", Binding: form.Binding, URL: server.URL, Caller: "spiffe://td/alice", Timeout: 10 * time.Second}
-			if name == "asked for legacy" {
-				ep.Version = form.Legacy
+			if strings.HasPrefix(name, "asked for") {
+				ep.Version = tc.version
 			}
 			description, ep, err := dialer.Describe(t.Context(), ep)
 			if err != nil {
@@ -186,7 +188,7 @@ func TestSDKClientAtOurDoor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, version := range []string{form.Modern, form.Legacy} {
+	for _, version := range []string{form.Modern, form.Legacy, form.LegacyJune, form.LegacyMarch} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			road := &parrot{}

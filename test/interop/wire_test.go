@@ -76,10 +76,11 @@ func (r *recorder) exchanges() []exchange {
 // the gateway answers without evidence of their own.
 func works(body []byte) bool {
 	var envelope struct {
-		Method string `json:"method"`
+		Method  string          `json:"method"`
+		Message json.RawMessage `json:"message"` // A2A without JSON-RPC
 	}
 	return json.Unmarshal(body, &envelope) == nil &&
-		(envelope.Method == "SendMessage" || envelope.Method == "tools/call")
+		(envelope.Message != nil || slices.Contains([]string{"SendMessage", "message/send", "tools/call"}, envelope.Method))
 }
 
 // payload is the JSON-RPC message in a response: the body, or the last event of

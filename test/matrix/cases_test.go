@@ -2,6 +2,7 @@ package matrix_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -28,8 +29,13 @@ func typedTool() *canonical.Capability {
 }
 
 func cases(from side) []testCase {
-	if from.name == "a2a@1.0" {
+	switch from.name {
+	case "a2a@1.0":
 		return append(a2aRequests(), a2aReplies()...)
+	case "a2a@1.0+http":
+		return bare(append(a2aRequests(), a2aReplies()...))
+	case "a2a@0.3":
+		return append(a2aOldRequests(), a2aOldReplies()...)
 	}
 	return append(mcpRequests(from.version), mcpReplies(from.version)...)
 }
@@ -104,7 +110,11 @@ func mcpReplies(version string) []testCase {
 	}
 	blocks := `{"type":"text","text":"a","annotations":{"priority":0.5}},{"type":"text","text":""},{"type":"image","data":"AP8=","mimeType":"image/png"},{"type":"audio","data":"AA==","mimeType":"audio/wav","_meta":{"x":1}},` +
 		`{"type":"resource_link","uri":"file:///a","name":"a","title":"t","size":5},{"type":"resource","resource":{"uri":"file:///b","mimeType":"text/x-go","text":"package x"}},{"type":"resource","resource":{"uri":"file:///c","blob":"AA=="}}`
-	return []testCase{
+	if version == mcp.LegacyMarch { // neither links nor structured content, and no _meta in a block
+		blocks = strings.Replace(blocks, `,"_meta":{"x":1}`, "", 1)
+		blocks = strings.Replace(blocks, `{"type":"resource_link","uri":"file:///a","name":"a","title":"t","size":5},`, "", 1)
+	}
+	replies := []testCase{
 		{name: "output-ok", re: canonical.OpInvoke, body: result(`"content":[` + blocks + `],"isError":false`), capability: typedTool()},
 		{name: "output-empty", re: canonical.OpInvoke, body: result(`"content":[]`), capability: typedTool()},
 		{name: "output-failed", re: canonical.OpInvoke, body: result(`"content":[{"type":"text","text":"no"}],"isError":true`), capability: typedTool()},
@@ -114,4 +124,7 @@ func mcpReplies(version string) []testCase {
 		{name: "error", re: canonical.OpInvoke, body: `{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"Unknown tool: x","data":{"name":"x"}}}`, capability: typedTool()},
 		{name: "own-error", re: canonical.OpInvoke, body: `{"jsonrpc":"2.0","id":7,"error":{"code":1234,"message":"odd"}}`, capability: typedTool()},
 	}
+	return slices.DeleteFunc(replies, func(c testCase) bool {
+		return version == mcp.LegacyMarch && strings.Contains(c.name, "structured")
+	})
 }

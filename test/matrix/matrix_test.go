@@ -18,18 +18,23 @@ import (
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
-// side is one protocol in one version.
+// side is one protocol in one version and form.
 type side struct {
 	name, version string
 	codec         translators.Translator
+	form          string
 }
 
 func sides() []side {
 	a, m := a2a.New(translators.Config{}), mcp.New(translators.Config{})
 	return []side{
-		{"a2a@1.0", "1.0", a},
-		{"mcp@2026-07-28", mcp.Modern, m},
-		{"mcp@2025-11-25", mcp.Legacy, m},
+		{"a2a@1.0", a2a.Version, a, ""},
+		{"a2a@1.0+http", a2a.Version, a, a2a.FormHTTP},
+		{"a2a@0.3", a2a.Version03, a, ""},
+		{"mcp@2026-07-28", mcp.Modern, m, ""},
+		{"mcp@2025-11-25", mcp.Legacy, m, ""},
+		{"mcp@2025-06-18", mcp.LegacyJune, m, ""},
+		{"mcp@2025-03-26", mcp.LegacyMarch, m, ""},
 	}
 }
 
@@ -78,13 +83,13 @@ func TestMatrix(t *testing.T) {
 // way there; the way back may lose nothing more.
 func travel(t *testing.T, from, to side, c testCase) []string {
 	t.Helper()
-	w := translators.Wire{Version: from.version, Body: []byte(c.body), Re: c.re}
+	w := translators.Wire{Version: from.version, Form: from.form, Body: []byte(c.body), Re: c.re}
 	m, err := from.codec.Decode(w)
 	if err != nil {
 		t.Fatalf("Decode: %v", err)
 	}
 	stamp(m)
-	there, losses, err := to.codec.Encode(m, translators.Target{Version: to.version, Capability: c.capability})
+	there, losses, err := to.codec.Encode(m, translators.Target{Version: to.version, Form: to.form, Capability: c.capability})
 	if err != nil {
 		t.Fatalf("Encode: %v", err)
 	}
@@ -94,7 +99,10 @@ func travel(t *testing.T, from, to side, c testCase) []string {
 		t.Fatalf("Decode there: %v\n%s", err, there.Body)
 	}
 	unstamp(back)
-	target := translators.Target{Version: from.version}
+	if to.form == a2a.FormHTTP {
+		back.Correlation.WireID = m.Correlation.WireID // the connection pairs them, not the message
+	}
+	target := translators.Target{Version: from.version, Form: from.form}
 	if from.codec.Info().Binding == mcp.Binding {
 		target.Capability = c.capability // a call names its tool; a turn that named none must not begin to
 	}
@@ -102,7 +110,9 @@ func travel(t *testing.T, from, to side, c testCase) []string {
 	if err != nil {
 		t.Fatalf("Encode home: %v\n%s", err, there.Body)
 	}
-	dropped := slices.DeleteFunc(slices.Concat(losses, more), func(l canonical.Loss) bool { return l.Fate == canonical.Carried })
+	dropped := slices.DeleteFunc(slices.Concat(losses, more), func(l canonical.Loss) bool {
+		return l.Fate == canonical.Carried || l.Path == "/correlation/wireID"
+	})
 	if len(dropped) == 0 {
 		if diff := cmp.Diff(value(t, c.body), withoutCarriage(value(t, string(home.Body)))); diff != "" {
 			t.Errorf("what comes home differs (-left +home):\n%s\nthere: %s", diff, there.Body)
@@ -117,6 +127,9 @@ func travel(t *testing.T, from, to side, c testCase) []string {
 
 // stamp gives a message what the roof mints before it is encoded.
 func stamp(m *canonical.Message) {
+	if m.Correlation.WireID == nil {
+		m.Correlation.WireID = json.RawMessage(`"` + stamped + `"`)
+	}
 	if m.Correlation.MessageID == "" && m.Op == canonical.OpInvoke && m.Phase == canonical.PhaseRequest {
 		m.Correlation.MessageID = stamped
 	}
@@ -129,6 +142,9 @@ const stamped = "stamped-by-the-roof"
 
 // unstamp takes it away again: the way home is the same message's, not a new one's.
 func unstamp(m *canonical.Message) {
+	if string(m.Correlation.WireID) == `"`+stamped+`"` {
+		m.Correlation.WireID = nil
+	}
 	if m.Correlation.MessageID == stamped {
 		m.Correlation.MessageID = ""
 		if invoke, ok := m.Body.(*canonical.Invoke); ok {

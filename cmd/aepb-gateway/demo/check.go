@@ -60,8 +60,8 @@ func (t *tape) RoundTrip(r *http.Request) (*http.Response, error) {
 // octets that were on the wire.
 func (s *Stage) check(ctx context.Context, x Exchange, t *tape) (Exchange, error) {
 	x.Request, x.Reply, x.ECTs, x.Losses = t.request, t.reply, t.evidence, []string{}
-	if !json.Valid(x.Request) || !json.Valid(x.Translated) || !json.Valid(x.Reply) || len(x.ECTs) != 2 {
-		return x, fmt.Errorf("expected three messages and two ECTs, got %d ECTs", len(x.ECTs))
+	if !exact(x.Request) || !exact(x.Translated) || !exact(x.Reply) || len(x.ECTs) != 2 {
+		return x, fmt.Errorf("expected three messages without space between tokens and two ECTs, got %d ECTs", len(x.ECTs))
 	}
 	legs, err := s.verify(ctx, x.ECTs)
 	if err != nil {
@@ -83,6 +83,13 @@ func (s *Stage) check(ctx context.Context, x Exchange, t *tape) (Exchange, error
 		return x, errors.New("the second ECT does not descend from the first")
 	}
 	return x, nil
+}
+
+// exact says that a message is JSON which the report keeps octet for octet, so
+// that whoever reads the report can hash it: encoding/json takes out white space.
+func exact(message []byte) bool {
+	var compact bytes.Buffer
+	return json.Compact(&compact, message) == nil && bytes.Equal(compact.Bytes(), message)
 }
 
 func (s *Stage) verify(ctx context.Context, tokens []string) ([]ect.Claims, error) {

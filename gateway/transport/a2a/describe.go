@@ -16,7 +16,9 @@ import (
 
 // Describe reads an agent's card. The endpoint's URL may be the agent's base
 // URL, its JSON-RPC URL or that of the card itself; the endpoint that comes
-// back has the JSON-RPC URL, as the card names it, if that is at the same origin.
+// back has the URL, version and form of the interface that suits us best, as
+// the card names it, if that is at the same origin. An endpoint that names a
+// version is kept to it.
 func (d *Dialer) Describe(ctx context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
 	base, err := url.Parse(e.URL)
 	if err != nil || base.Host == "" {
@@ -57,6 +59,9 @@ func (d *Dialer) read(ctx context.Context, e transport.Endpoint, place string) (
 	if err != nil {
 		return nil, &transport.UnreachableError{Agent: e.Agent, Err: err}
 	}
+	if e.Version != form.Version03 {
+		request.Header.Set(form.HeaderVersion, form.Version)
+	}
 	got, err := d.fetch(e, request)
 	if err != nil {
 		return nil, err
@@ -79,26 +84,36 @@ func (d *Dialer) read(ctx context.Context, e transport.Endpoint, place string) (
 	return description, nil
 }
 
-// reached finds out where the agent takes calls. A card is a claim: an
+// preferred are the interfaces that a Dialer can use, best first.
+var preferred = []struct{ version, transport, form string }{
+	{form.Version, form.TransportJSONRPC, ""},
+	{form.Version, form.FormHTTP, form.FormHTTP},
+	{form.Version03, form.TransportJSONRPC, ""},
+}
+
+// reached finds out where and how the agent takes calls. A card is a claim: an
 // interface elsewhere than at the configured origin is not taken.
 func (d *Dialer) reached(e transport.Endpoint, base *url.URL, description *canonical.Description) (*canonical.Description, transport.Endpoint, error) {
-	e.Version = form.Version
-	spoken := false
-	for _, f := range description.Interfaces {
-		if !strings.EqualFold(f.Transport, form.TransportJSONRPC) || !strings.HasPrefix(f.Version+".", "1.") {
-			continue
-		}
-		spoken = true
-		if u, err := url.Parse(f.URL); err == nil && u.User == nil && u.Fragment == "" && sameOrigin(base, u) {
-			e.URL = f.URL
-			return description, e, nil
+	spoken, asked := false, e.Version
+	for _, p := range preferred {
+		for _, f := range description.Interfaces {
+			if !strings.EqualFold(f.Transport, p.transport) || form.Spoken(f.Version) != p.version || (asked != "" && asked != p.version) {
+				continue
+			}
+			if !spoken {
+				spoken, e.Version, e.Form = true, p.version, p.form
+			}
+			if u, err := url.Parse(f.URL); err == nil && u.User == nil && u.Fragment == "" && sameOrigin(base, u) {
+				e.URL, e.Version, e.Form = f.URL, p.version, p.form
+				return description, e, nil
+			}
 		}
 	}
 	switch {
 	case !spoken:
-		return nil, e, &transport.BadReplyError{Agent: e.Agent, Reason: "its card names no JSON-RPC interface of A2A 1.x"}
+		return nil, e, &transport.BadReplyError{Agent: e.Agent, Reason: "its card names no interface of A2A over JSON-RPC or HTTP in a version that is spoken here"}
 	case isCard(base):
-		return nil, e, &transport.BadReplyError{Agent: e.Agent, Reason: "its card names a JSON-RPC interface at another origin only"}
+		return nil, e, &transport.BadReplyError{Agent: e.Agent, Reason: "its card names an interface at another origin only"}
 	}
 	return description, e, nil
 }

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -55,12 +57,15 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 	if err != nil {
 		return transport.Reply{}, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL, bytes.NewReader(wire.Body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target(e), bytes.NewReader(wire.Body))
 	if err != nil {
 		return transport.Reply{}, &transport.UnreachableError{Agent: e.Agent, Err: err}
 	}
 	request.Header = pick(wire.Header)
 	request.Header.Set("Content-Type", form.Media)
+	if wire.Version != form.Version03 { // which has no such field
+		request.Header.Set(form.HeaderVersion, form.Version)
+	}
 	for _, token := range evidence {
 		request.Header.Add(ect.HeaderName, token)
 	}
@@ -68,7 +73,7 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 	if err != nil {
 		return transport.Reply{}, err
 	}
-	if reason := misfit(wire.Body, got); reason != "" {
+	if reason := misfit(wire, got); reason != "" {
 		return transport.Reply{}, &transport.BadReplyError{Agent: e.Agent, Reason: reason}
 	}
 	tokens, err := ect.ParseHeader(got.header.Values(ect.HeaderName), d.deps.Limits)
@@ -76,9 +81,21 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 		return transport.Reply{}, &transport.BadReplyError{Agent: e.Agent, Reason: "its execution context is malformed or too large"}
 	}
 	return transport.Reply{Evidence: tokens, Wire: translators.Wire{
-		Binding: form.Binding, Version: form.Version, Media: form.Media, Header: pick(got.header),
+		Binding: form.Binding, Version: wire.Version, Form: wire.Form, Media: form.Media, Header: pick(got.header),
 		Body: got.body, Re: canonical.OpInvoke, Status: got.status,
 	}}, nil
+}
+
+// target is where a message goes: the HTTP form has a place below for each operation.
+func target(e transport.Endpoint) string {
+	if e.Form != form.FormHTTP {
+		return e.URL
+	}
+	u, err := url.Parse(e.URL)
+	if err != nil {
+		return e.URL // it cannot be requested either
+	}
+	return u.JoinPath(routeSend).String()
 }
 
 // fetched is an HTTP response, read to its end.
@@ -91,7 +108,9 @@ type fetched struct {
 // fetch sends a request and reads the response within bounds.
 func (d *Dialer) fetch(e transport.Endpoint, request *http.Request) (fetched, error) {
 	request.Header.Set("Accept", form.Media)
-	request.Header.Set(form.HeaderVersion, form.Version)
+	if e.Form == form.FormHTTP {
+		request.Header.Set("Accept", form.Media+", "+form.MediaHTTP)
+	}
 	response, err := d.deps.Client.DoAs(request, e.ID)
 	if err != nil {
 		return fetched{}, failure(request.Context(), e, err)
@@ -99,6 +118,11 @@ func (d *Dialer) fetch(e transport.Endpoint, request *http.Request) (fetched, er
 	limit := d.deps.Form.Info().BodyLimit
 	body, err := io.ReadAll(io.LimitReader(response.Body, int64(limit)+1))
 	closed := response.Body.Close()
+	if err == nil {
+		// At the deadline the connection is closed, which the server hears: it may
+		// end its half answer properly, and the half would pass for the whole.
+		err = request.Context().Err()
+	}
 	switch {
 	case err != nil:
 		return fetched{}, failure(request.Context(), e, err)
@@ -130,11 +154,29 @@ func failure(ctx context.Context, e transport.Endpoint, err error) error {
 }
 
 // misfit says why a response is no reply to the request; "": it is one. An
-// error status with a JSON-RPC reply in it is a reply.
-func misfit(request []byte, got fetched) string {
+// error status with a reply in it is a reply.
+func misfit(sent translators.Wire, got fetched) string {
 	if reason := unreadable(got); reason != "" {
 		return reason
 	}
+	if sent.Form == form.FormHTTP {
+		return misfitHTTP(got)
+	}
+	return misfitRPC(sent.Body, got)
+}
+
+// misfitHTTP: there is no id, and a status tells an error from an answer.
+func misfitHTTP(got fetched) string {
+	var answered map[string]json.RawMessage
+	err := json.Unmarshal(got.body, &answered)
+	_, failed := answered["error"]
+	if err != nil || failed != (got.status >= http.StatusBadRequest) {
+		return "HTTP status " + strconv.Itoa(got.status) + " and no reply that goes with it"
+	}
+	return ""
+}
+
+func misfitRPC(request []byte, got fetched) string {
 	var sent, answered struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`
@@ -153,6 +195,10 @@ func misfit(request []byte, got fetched) string {
 	return ""
 }
 
+// medias are the media types of a reply: those of the protocol, and that of the
+// problem document which the HTTP form took its errors for in earlier drafts.
+var medias = []string{form.Media, form.MediaHTTP, "application/problem+json"}
+
 // unreadable says why a response has no JSON to read.
 func unreadable(got fetched) string {
 	switch {
@@ -160,7 +206,7 @@ func unreadable(got fetched) string {
 		return "a redirect (HTTP status " + strconv.Itoa(got.status) + "), which is not followed"
 	case got.header.Get("Content-Encoding") != "":
 		return "compressed, although nobody asked for that"
-	case media(got.header) != form.Media:
+	case !slices.Contains(medias, media(got.header)):
 		return "HTTP status " + strconv.Itoa(got.status) + " and not " + form.Media
 	case len(bytes.TrimSpace(got.body)) == 0:
 		return "HTTP status " + strconv.Itoa(got.status) + " and an empty body"

@@ -51,11 +51,23 @@ func serve(t *testing.T, h http.HandlerFunc) (*Dialer, transport.Endpoint, *wire
 	return newDialer(t, client), transport.Endpoint{Agent: "bob", ID: "spiffe://example.com/bob", URL: server.URL, Timeout: time.Minute}, client
 }
 
+func sealWire(t *testing.T, wire translators.Wire) transport.Sealed {
+	t.Helper()
+	sealed, _ := sealAny(t, wire)
+	return sealed
+}
+
 func seal(t *testing.T, body string, ancestors ...string) (transport.Sealed, string) {
+	t.Helper()
+	wire := translators.Wire{Binding: form.Binding, Version: form.Version, Media: form.Media, Body: []byte(body), Header: http.Header{"Traceparent": {"00-1-2-01"}, "Cookie": {"no"}}}
+	return sealAny(t, wire, ancestors...)
+}
+
+func sealAny(t *testing.T, wire translators.Wire, ancestors ...string) (transport.Sealed, string) {
 	t.Helper()
 	party := ecttest.NewParty(t, "spiffe://example.com/gateway")
 	token, err := party.Signer(t, time.Now).Sign(ect.Claims{
-		Act: ect.ActTranslate, Audience: []string{"spiffe://example.com/bob"}, Workflow: string(ect.NewID()), OutputHash: ect.Hash([]byte(body)),
+		Act: ect.ActTranslate, Audience: []string{"spiffe://example.com/bob"}, Workflow: string(ect.NewID()), OutputHash: ect.Hash(wire.Body),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +80,6 @@ func seal(t *testing.T, body string, ancestors ...string) (transport.Sealed, str
 	if err != nil {
 		t.Fatal(err)
 	}
-	wire := translators.Wire{Binding: form.Binding, Version: form.Version, Media: form.Media, Body: []byte(body), Header: http.Header{"Traceparent": {"00-1-2-01"}, "Cookie": {"no"}}}
 	sealed, err := transport.Seal(receipt, wire, ancestors...)
 	if err != nil {
 		t.Fatal(err)
@@ -256,28 +267,36 @@ func TestDescribe(t *testing.T) {
 		at         string // where the card is
 		interfaces string // HERE is the server
 		want       string // path, or the error
+		how        string // version and form; empty: 1.0
 	}{
-		"base URL":                     {"", CardPath, iface("HERE/rpc", "JSONRPC", "1.0"), "/rpc"},
-		"base URL with a slash":        {"/", CardPath, iface("HERE/rpc", "JSONRPC", "1.0"), "/rpc"},
-		"below the JSON-RPC URL":       {"/agents/bob/a2a", "/agents/bob/a2a" + CardPath, iface("HERE/agents/bob/a2a", "JSONRPC", "1.0"), "/agents/bob/a2a"},
-		"JSON-RPC URL, card at origin": {"/rpc", CardPath, iface("HERE/rpc", "JSONRPC", "1.0"), "/rpc"},
-		"card URL":                     {"/x/agent-card.json", "/x/agent-card.json", iface("HERE/rpc", "JSONRPC", "1.0"), "/rpc"},
-		"the first that is spoken":     {"", CardPath, iface("HERE/grpc", "GRPC", "1.0") + "," + iface("HERE/old", "JSONRPC", "0.3") + "," + iface("HERE/rpc", "JSONRPC", "1.1"), "/rpc"},
-		"another host":                 {"/rpc", CardPath, iface("https://evil.example/rpc", "JSONRPC", "1.0"), "/rpc"},
-		"another port":                 {"/rpc", CardPath, iface("https://127.0.0.1:1/rpc", "JSONRPC", "1.0"), "/rpc"},
-		"another scheme":               {"/rpc", CardPath, iface("HTTP/rpc", "JSONRPC", "1.0"), "/rpc"},
-		"credentials in the URL":       {"/rpc", CardPath, iface("USER/x", "JSONRPC", "1.0"), "/rpc"},
-		"card URL and another host":    {"/agent-card.json", "/agent-card.json", iface("https://evil.example/rpc", "JSONRPC", "1.0"), "another origin"},
-		"nothing that is spoken":       {"", CardPath, iface("HERE/grpc", "GRPC", "1.0"), "no JSON-RPC interface"},
-		"version 10":                   {"", CardPath, iface("HERE/rpc", "JSONRPC", "10.0"), "no JSON-RPC interface"},
-		"no card":                      {"", "/elsewhere", "", "HTTP status 404"},
+		"base URL":                     {"", CardPath, iface("HERE/rpc", "JSONRPC", "1.0"), "/rpc", ""},
+		"base URL with a slash":        {"/", CardPath, iface("HERE/rpc", "JSONRPC", "1.0"), "/rpc", ""},
+		"below the JSON-RPC URL":       {"/agents/bob/a2a", "/agents/bob/a2a" + CardPath, iface("HERE/agents/bob/a2a", "JSONRPC", "1.0"), "/agents/bob/a2a", ""},
+		"JSON-RPC URL, card at origin": {"/rpc", CardPath, iface("HERE/rpc", "JSONRPC", "1.0"), "/rpc", ""},
+		"card URL":                     {"/x/agent-card.json", "/x/agent-card.json", iface("HERE/rpc", "JSONRPC", "1.0"), "/rpc", ""},
+		"the first that is spoken":     {"", CardPath, iface("HERE/grpc", "GRPC", "1.0") + "," + iface("HERE/old", "JSONRPC", "0.3") + "," + iface("HERE/rpc", "JSONRPC", "1.1"), "/rpc", ""},
+		"another host":                 {"/rpc", CardPath, iface("https://evil.example/rpc", "JSONRPC", "1.0"), "/rpc", ""},
+		"another port":                 {"/rpc", CardPath, iface("https://127.0.0.1:1/rpc", "JSONRPC", "1.0"), "/rpc", ""},
+		"another scheme":               {"/rpc", CardPath, iface("HTTP/rpc", "JSONRPC", "1.0"), "/rpc", ""},
+		"credentials in the URL":       {"/rpc", CardPath, iface("USER/x", "JSONRPC", "1.0"), "/rpc", ""},
+		"card URL and another host":    {"/agent-card.json", "/agent-card.json", iface("https://evil.example/rpc", "JSONRPC", "1.0"), "another origin", ""},
+		"nothing that is spoken":       {"", CardPath, iface("HERE/grpc", "GRPC", "1.0"), "no interface of A2A", ""},
+		"version 10":                   {"", CardPath, iface("HERE/rpc", "JSONRPC", "10.0"), "no interface of A2A", ""},
+		"no card":                      {"", "/elsewhere", "", "HTTP status 404", ""},
+		"HTTP only":                    {"", CardPath, iface("HERE/rest", "HTTP+JSON", "1.0"), "/rest", "1.0 HTTP+JSON"},
+		"1.0 over HTTP before 0.3":     {"", CardPath, iface("HERE/old", "JSONRPC", "0.3.0") + "," + iface("HERE/rest", "HTTP+JSON", "1.0"), "/rest", "1.0 HTTP+JSON"},
+		"0.3 only":                     {"", CardPath, iface("HERE/resting", "HTTP+JSON", "0.3") + "," + iface("HERE/old", "JSONRPC", "0.3.0"), "/old", "0.3 "},
+		"0.3 HTTP only":                {"", CardPath, iface("HERE/old", "HTTP+JSON", "0.3"), "no interface of A2A", ""},
+		"0.3 asked for":                {"/0.3", CardPath, iface("HERE/rpc", "JSONRPC", "1.0") + "," + iface("HERE/old", "JSONRPC", "0.3"), "/old", "0.3 "},
+		"0.3 asked for, not there":     {"/0.3", CardPath, iface("HERE/rpc", "JSONRPC", "1.0"), "no interface of A2A", ""},
+		"the best one is elsewhere":    {"/rpc", CardPath, iface("https://evil.example/rpc", "JSONRPC", "1.0") + "," + iface("HERE/old", "JSONRPC", "0.3"), "/old", "0.3 "},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			here := ""
 			d, e, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path != c.at || r.Method != http.MethodGet || r.Header.Get(form.HeaderVersion) != "1.0" {
+				if r.URL.Path != c.at || r.Method != http.MethodGet || (r.Header.Get(form.HeaderVersion) != "1.0" && c.configured != "/0.3") {
 					http.NotFound(w, r)
 					return
 				}
@@ -286,7 +305,12 @@ func TestDescribe(t *testing.T) {
 				_, _ = io.WriteString(w, card(strings.NewReplacer("HERE", here, "HTTP/", "http://"+host+"/", "USER/", "https://u:p@"+host+"/").Replace(c.interfaces)))
 			})
 			here = e.URL
-			e.URL += c.configured
+			if e.URL += c.configured; c.configured == "/0.3" {
+				e.Version = "0.3"
+			}
+			if c.how == "" {
+				c.how = "1.0 "
+			}
 			got, reached, err := d.Describe(t.Context(), e)
 			if err != nil {
 				var bad *transport.BadReplyError
@@ -295,8 +319,8 @@ func TestDescribe(t *testing.T) {
 				}
 				return
 			}
-			if got.Name != "Bob" || reached.Version != "1.0" || reached.URL != here+c.want {
-				t.Errorf("%s reached at %s in %s, want %s", got.Name, reached.URL, reached.Version, c.want)
+			if got.Name != "Bob" || reached.Version+" "+reached.Form != c.how || reached.URL != here+c.want {
+				t.Errorf("%s reached at %s in %s %s, want %s in %s", got.Name, reached.URL, reached.Version, reached.Form, c.want, c.how)
 			}
 		})
 	}
@@ -308,7 +332,7 @@ func TestDescribeFailures(t *testing.T) {
 	d, e, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		asked++
 		w.Header().Set("Content-Type", form.Media)
-		_, _ = io.WriteString(w, []string{`{"name":`, `{"name":"n","url":"https://x","protocolVersion":"0.3.0","skills":[]}`}[asked-1])
+		_, _ = io.WriteString(w, []string{`{"name":`, `{"name":"n","url":"https://x","protocolVersion":"0.2.0","skills":[]}`}[asked-1])
 	})
 	e.URL += "/rpc"
 	var bad *transport.BadReplyError
@@ -323,6 +347,71 @@ func TestDescribeFailures(t *testing.T) {
 	}
 	if _, _, err := d.Describe(t.Context(), transport.Endpoint{URL: "::"}); !errors.As(err, &unreachable) {
 		t.Errorf("no URL: %v", err)
+	}
+}
+
+// TestDescribeAnOldCard: a card that knows nothing of 1.0.
+func TestDescribeAnOldCard(t *testing.T) {
+	t.Parallel()
+	here := ""
+	d, e, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", form.Media)
+		_, _ = io.WriteString(w, `{"protocolVersion":"0.3.0","name":"Bob","description":"d","version":"1","url":"`+here+`/rpc","capabilities":{},`+
+			`"defaultInputModes":["text/plain"],"defaultOutputModes":["text/plain"],"skills":[{"id":"s","name":"S","description":"d","tags":["t"]}]}`)
+	})
+	here = e.URL
+	got, reached, err := d.Describe(t.Context(), e)
+	if err != nil || reached.Version != form.Version03 || reached.Form != "" || reached.URL != here+"/rpc" || len(got.Capabilities) != 1 {
+		t.Errorf("%+v at %+v: %v", got, reached, err)
+	}
+}
+
+const (
+	helloHTTP  = `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}`
+	answerHTTP = `{"task":{"id":"t","status":{"state":"TASK_STATE_COMPLETED"}}}`
+	noHTTP     = `{"error":{"code":404,"status":"NOT_FOUND","message":"no"}}`
+)
+
+// TestDialInOtherForms: the place below, the headers, and what is a reply there.
+func TestDialInOtherForms(t *testing.T) {
+	t.Parallel()
+	old := translators.Wire{Binding: form.Binding, Version: form.Version03, Body: []byte(`{"jsonrpc":"2.0","id":"q1","method":"message/send","params":{}}`)}
+	rest := translators.Wire{Binding: form.Binding, Version: form.Version, Form: form.FormHTTP, Body: []byte(helloHTTP)}
+	for name, c := range map[string]struct {
+		wire               translators.Wire
+		path, version      string
+		status             int
+		media, reply, want string
+	}{
+		"0.3":                 {old, "/a", "", 200, form.Media, `{"jsonrpc":"2.0","id":"q1","result":{"kind":"task"}}`, ""},
+		"HTTP":                {rest, "/a/message:send", "1.0", 200, form.MediaHTTP, answerHTTP, ""},
+		"HTTP error":          {rest, "/a/message:send", "1.0", 404, form.Media, noHTTP, ""},
+		"HTTP problem":        {rest, "/a/message:send", "1.0", 400, "application/problem+json", noHTTP, ""},
+		"HTTP false error":    {rest, "/a/message:send", "1.0", 200, form.Media, noHTTP, "no reply that goes with it"},
+		"HTTP false answer":   {rest, "/a/message:send", "1.0", 500, form.Media, answerHTTP, "no reply that goes with it"},
+		"HTTP page":           {rest, "/a/message:send", "1.0", 502, "text/html", "<html>", "not application/json"},
+		"HTTP without answer": {rest, "/a/message:send", "1.0", 200, form.Media, "[]", "no reply that goes with it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, e, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != c.path || r.Header.Get(form.HeaderVersion) != c.version || r.Header.Get("Content-Type") != form.Media {
+					t.Errorf("asked at %s in %q as %s", r.URL.Path, r.Header.Get(form.HeaderVersion), r.Header.Get("Content-Type"))
+				}
+				w.Header().Set("Content-Type", c.media)
+				w.WriteHeader(c.status)
+				_, _ = io.WriteString(w, c.reply)
+			})
+			e.URL, e.Version, e.Form = e.URL+"/a", c.wire.Version, c.wire.Form
+			reply, err := d.Dial(t.Context(), e, sealWire(t, c.wire))
+			var bad *transport.BadReplyError
+			switch {
+			case c.want != "" && (!errors.As(err, &bad) || !strings.Contains(bad.Reason, c.want)):
+				t.Errorf("got %v, want %s", err, c.want)
+			case c.want == "" && (err != nil || reply.Wire.Version != c.wire.Version || reply.Wire.Form != c.wire.Form || reply.Wire.Status != c.status):
+				t.Errorf("got %+v: %v", reply.Wire, err)
+			}
+		})
 	}
 }
 

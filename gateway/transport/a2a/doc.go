@@ -1,13 +1,18 @@
-// Package a2a is the wire of the Agent2Agent protocol: JSON-RPC over HTTP.
+// Package a2a is the wire of the Agent2Agent protocol: 1.0 over JSON-RPC and over
+// HTTP alone, and 0.3 over JSON-RPC.
 //
-// serve.go is the [Door]: POST with one JSON-RPC message at /agents/{agent}/a2a,
-// and the agent card beside it (card.go). It authenticates nothing and decides
-// nothing. What the road refuses is said in the protocol's own words: a
-// JSON-RPC error, with the HTTP status of the refusal where a client acts on
-// it (limits, credentials, an unknown agent, evidence, size) and 200 elsewhere.
+// serve.go is the [Door]: POST with one JSON-RPC message of either version at
+// /agents/{agent}/a2a; below it the places of the HTTP form (rest.go) and the
+// agent card (card.go), one document for clients of both versions. It
+// authenticates nothing and decides nothing. What the road refuses is said in
+// the protocol's own words: a JSON-RPC error, with the HTTP status of the
+// refusal where a client acts on it (limits, credentials, an unknown agent,
+// evidence, size) and 200 elsewhere; in the HTTP form a google.rpc.Status under
+// a status that fits it.
 //
 // dial.go is the [Dialer]: it carries a sealed message to an agent and judges
-// whether what comes back is a reply to it. describe.go reads an agent's card.
+// whether what comes back is a reply to it. describe.go reads an agent's card
+// and picks the interface: the newest version first, JSON-RPC before HTTP.
 // A card is somebody's claim: it may name a path on the host that the operator
 // configured, and never another host, or a card could send the gateway, and
 // whoever trusts it, anywhere.

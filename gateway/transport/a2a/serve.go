@@ -6,7 +6,9 @@ import (
 	"maps"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
@@ -39,41 +41,66 @@ func NewDoor(deps DoorDeps) (*Door, error) {
 }
 
 // messageFields are the header fields that belong to a message.
-var messageFields = []string{form.HeaderVersion, form.HeaderExtensions, "Traceparent", "Tracestate", "Baggage"}
+var messageFields = []string{form.HeaderVersion, form.HeaderExtensions, form.HeaderExtensions03, "Traceparent", "Tracestate", "Baggage"}
 
-// Handler serves JSON-RPC. The agent's name is the path value "agent".
+// Handler serves the door and what is below it (R9). The agent's name is the
+// path value "agent", and what follows the door's own path is "rest": nothing
+// or a slash is JSON-RPC, the rest is card.go's and rest.go's.
 func (d *Door) Handler(road transport.Exchanger) http.Handler {
+	card := d.CardHandler(road)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		call, err := d.receive(w, r)
-		if err != nil {
-			d.refuse(w, call.Wire, err)
-			return
+		switch rest := strings.TrimSuffix(r.PathValue("rest"), "/"); rest {
+		case "":
+			d.serve(w, r, road, "")
+		case CardPath:
+			card.ServeHTTP(w, r)
+		case routeSend:
+			d.serve(w, r, road, form.FormHTTP)
+		default:
+			d.refuse(w, translators.Wire{Form: form.FormHTTP, Media: media(r.Header)}, unserved(rest))
 		}
-		answer, err := road.Exchange(r.Context(), call)
-		for _, token := range answer.Evidence {
-			w.Header().Add(ect.HeaderName, token)
-		}
-		if err != nil {
-			d.refuse(w, call.Wire, err)
-			return
-		}
-		write(w, answer.Wire, http.StatusOK)
 	})
 }
 
+func (d *Door) serve(w http.ResponseWriter, r *http.Request, road transport.Exchanger, wireForm string) {
+	call, err := d.receive(w, r, wireForm)
+	if err != nil {
+		d.refuse(w, call.Wire, err)
+		return
+	}
+	answer, err := road.Exchange(r.Context(), call)
+	for _, token := range answer.Evidence {
+		w.Header().Add(ect.HeaderName, token)
+	}
+	if err != nil {
+		d.refuse(w, call.Wire, err)
+		return
+	}
+	status := http.StatusOK
+	if wireForm == form.FormHTTP && answer.Wire.Status != 0 {
+		status = answer.Wire.Status
+	}
+	write(w, answer.Wire, call.Wire.Media, status)
+}
+
 // receive reads a request as far as a door may: method, type, size, evidence.
-func (d *Door) receive(w http.ResponseWriter, r *http.Request) (transport.Call, error) {
+func (d *Door) receive(w http.ResponseWriter, r *http.Request, wireForm string) (transport.Call, error) {
 	call := transport.Call{
 		Entrance: transport.Native, Agent: r.PathValue("agent"),
-		Wire:   translators.Wire{Binding: form.Binding, Media: form.Media, Header: fields(r)},
+		Wire:   translators.Wire{Binding: form.Binding, Form: wireForm, Media: form.Media, Header: fields(r)},
 		Caller: transport.CallerFrom(r.Context()), Address: transport.AddressFrom(r.Context()),
 	}
 	if r.Method != http.MethodPost {
 		return call, &problem.MethodError{Allow: http.MethodPost}
 	}
-	if media(r.Header) != form.Media || r.Header.Get("Content-Encoding") != "" {
-		return call, &problem.MediaTypeError{Want: []string{form.Media}}
+	want := []string{form.Media}
+	if wireForm == form.FormHTTP {
+		want = append(want, form.MediaHTTP)
 	}
+	if !slices.Contains(want, media(r.Header)) || r.Header.Get("Content-Encoding") != "" {
+		return call, &problem.MediaTypeError{Want: want}
+	}
+	call.Wire.Media = media(r.Header)
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(d.deps.Form.Info().BodyLimit)))
 	if err != nil {
 		return call, problem.Reading(err)
@@ -112,21 +139,29 @@ func media(h http.Header) string {
 	return name
 }
 
-// refuse answers with the error as a JSON-RPC error, under the caller's id as
-// far as it could be read.
+// refuse answers with the error in the words of the request: its form, its
+// version, and its id as far as they could be read.
 func (d *Door) refuse(w http.ResponseWriter, request translators.Wire, cause error) {
 	p := problem.From(cause)
 	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.Native(cause)}
+	target := translators.Target{Form: request.Form}
 	if decoded, _ := d.deps.Form.Decode(request); decoded != nil {
-		m.Correlation.WireID = decoded.Correlation.WireID
+		m.Correlation.WireID, target.Version = decoded.Correlation.WireID, decoded.Origin.Version
 	}
-	wire, _, err := d.deps.Form.Encode(m, translators.Target{})
+	if target.Form == form.FormHTTP {
+		target.Version = form.Version // the only one that has it
+	}
+	wire, _, err := d.deps.Form.Encode(m, target)
 	if err != nil { // an error can always be said
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
 	p.Advise(w.Header())
-	write(w, wire, statusOf(p))
+	status := statusOf(p)
+	if status == http.StatusOK && target.Form == form.FormHTTP {
+		status = wire.Status
+	}
+	write(w, wire, request.Media, status)
 }
 
 // statusOf keeps the HTTP statuses that a client acts on before it reads a
@@ -145,10 +180,15 @@ func statusOf(p problem.Problem) int {
 	return http.StatusOK
 }
 
-func write(w http.ResponseWriter, wire translators.Wire, status int) {
+// write sends a message in the media type that its request had, if that is one
+// of the protocol's.
+func write(w http.ResponseWriter, wire translators.Wire, media string, status int) {
+	if media != form.MediaHTTP {
+		media = form.Media
+	}
 	h := w.Header()
 	maps.Copy(h, pick(wire.Header))
-	h.Set("Content-Type", form.Media)
+	h.Set("Content-Type", media)
 	h.Set("Content-Length", strconv.Itoa(len(wire.Body)))
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"errors"
 	"mime"
 	"net/http"
 	"net/netip"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
@@ -35,7 +37,7 @@ func (v *visit) admit() error {
 	switch {
 	case !sameOrigin(v.r):
 		return &admissionError{http.StatusForbidden, &canonical.Error{Code: canonical.CodeForbidden, Message: "requests from this origin are not taken"}}
-	case media(v.r.Header.Get("Content-Type")) != mediaJSON:
+	case media(v.r.Header.Get("Content-Type")) != mediaJSON || v.r.Header.Get("Content-Encoding") != "":
 		return &problem.MediaTypeError{Want: []string{mediaJSON}}
 	case !accepts(v.r.Header.Values("Accept"), mediaJSON):
 		return &admissionError{http.StatusNotAcceptable, &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "the answer is application/json, which Accept does not admit"}}
@@ -91,6 +93,16 @@ func accepts(values []string, wanted string) bool {
 		}
 	}
 	return !seen && strings.Trim(strings.Join(values, ""), " \t") == ""
+}
+
+// badParams makes what is wrong inside params the error that JSON-RPC has for
+// it; to the codec all of it is a malformed message.
+func badParams(err error) error {
+	var malformed *translators.MalformedError
+	if !errors.As(err, &malformed) || !strings.HasPrefix(malformed.Path, "/params/") {
+		return err
+	}
+	return &canonical.Error{Code: canonical.CodeBadParams, Message: malformed.Path + ": " + malformed.Reason}
 }
 
 // mirrored adds to what the codec found the one thing that only the door

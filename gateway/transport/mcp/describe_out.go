@@ -21,12 +21,14 @@ const (
 
 // Describe asks a server who it is and what tools it has: in the modern
 // revision first, by initialize if it does not know that one (MCP, versioning).
-// An endpoint that names its version is asked in that one alone. The Version
-// of the Endpoint that comes back is the one that messages are to be written
-// in; a legacy server of an older revision gets its own in the header.
+// An endpoint that names its version is asked in that one alone, and must speak
+// it. The Version of the Endpoint that comes back is the one that messages are
+// to be written in.
 func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
 	l := &line{d: d, ep: ep}
-	if ep.Version != mcp.Legacy {
+	asked := ep.Version
+	if !mcp.IsLegacy(asked) {
+		asked = mcp.Legacy
 		description, err := d.discover(ctx, l)
 		if err == nil {
 			ep.Version = mcp.Modern
@@ -37,11 +39,14 @@ func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonica
 			return nil, ep, err
 		}
 	}
-	_, description, err := d.session(ctx, ep)
+	s, description, err := d.session(ctx, ep, asked)
 	if err != nil {
 		return nil, ep, err
 	}
-	ep.Version = mcp.Legacy
+	if mcp.IsLegacy(ep.Version) && s.version != ep.Version {
+		return nil, ep, l.bad("it does not speak " + ep.Version)
+	}
+	ep.Version = s.version
 	return d.withTools(ctx, l, ep, description)
 }
 
@@ -146,7 +151,7 @@ func (d *Dialer) page(ctx context.Context, l *line, page canonical.Page, version
 		return nil, err
 	}
 	var reply transport.Reply
-	if version == mcp.Legacy {
+	if version != mcp.Modern {
 		reply, err = d.inSession(ctx, l, wire, canonical.OpCapabilities)
 	} else {
 		reply, err = l.ask(ctx, wire, session{}, canonical.OpCapabilities)

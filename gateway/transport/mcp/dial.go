@@ -66,24 +66,28 @@ func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transpo
 		return transport.Reply{}, err
 	}
 	l := &line{d: d, ep: ep, evidence: evidence}
-	if wire.Version != mcp.Legacy {
+	if wire.Version == mcp.Modern {
 		return l.ask(ctx, wire, session{}, canonical.OpInvoke)
 	}
 	return d.inSession(ctx, l, wire, canonical.OpInvoke)
 }
 
-// inSession asks a legacy server, in the session of this agent and caller.
+// inSession asks a legacy server, in the session of this agent and caller that
+// speaks the revision of the message.
 func (d *Dialer) inSession(ctx context.Context, l *line, wire translators.Wire, re canonical.Op) (transport.Reply, error) {
 	for again := false; ; again = true {
-		s, _, err := d.session(ctx, l.ep)
+		s, _, err := d.session(ctx, l.ep, wire.Version)
 		if err != nil {
 			return transport.Reply{}, err
+		}
+		if s.version != wire.Version {
+			return transport.Reply{}, l.bad("it does not speak " + wire.Version + " any more")
 		}
 		reply, err := l.ask(ctx, wire, s, re)
 		if _, gone := errors.AsType[*goneError](err); !gone {
 			return reply, err
 		}
-		d.sessions.forget(keyOf(l.ep), s)
+		d.sessions.forget(keyOf(l.ep, wire.Version), s)
 		if again {
 			return transport.Reply{}, l.bad("the session is gone as soon as it is begun")
 		}
@@ -134,7 +138,7 @@ func (l *line) ask(ctx context.Context, wire translators.Wire, s session, re can
 	if s.id != "" && response.StatusCode == http.StatusNotFound {
 		return transport.Reply{}, &goneError{}
 	}
-	body, err := l.read(ctx, response, requestID(wire.Body))
+	body, err := l.read(ctx, response, wire)
 	if err != nil {
 		return transport.Reply{}, err
 	}

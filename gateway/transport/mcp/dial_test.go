@@ -42,6 +42,7 @@ func (d *direct) DoAs(r *http.Request, expected ect.Identity) (*http.Response, e
 	if err != nil {
 		return nil, err
 	}
+	r.Close = true // other tests' servers close idle connections when they end
 	return http.DefaultTransport.RoundTrip(r)
 }
 
@@ -62,7 +63,8 @@ type incoming struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params struct {
-		Cursor string `json:"cursor"`
+		Cursor          string `json:"cursor"`
+		ProtocolVersion string `json:"protocolVersion"`
 	} `json:"params"`
 }
 
@@ -338,8 +340,8 @@ type legacy struct {
 	mu      sync.Mutex
 	begun   int
 	valid   map[string]bool
-	version string
-	noID    bool // it keeps no session
+	version string // the only one that it speaks; empty: whatever it is asked for
+	noID    bool   // it keeps no session
 }
 
 func (l *legacy) serve(w http.ResponseWriter, r *http.Request, in incoming) {
@@ -357,7 +359,11 @@ func (l *legacy) serve(w http.ResponseWriter, r *http.Request, in incoming) {
 			l.valid[id] = true
 			w.Header().Set("Mcp-Session-Id", id)
 		}
-		result(w, in, `{"protocolVersion":"`+l.version+`","capabilities":{"tools":{}},"serverInfo":{"name":"old","version":"1"}}`)
+		agreed := l.version
+		if agreed == "" {
+			agreed = in.Params.ProtocolVersion
+		}
+		result(w, in, `{"protocolVersion":"`+agreed+`","capabilities":{"tools":{}},"serverInfo":{"name":"old","version":"1"}}`)
 	case in.Method == "server/discover":
 		failure(w, http.StatusBadRequest, "", "-32000")
 	case !l.noID && !l.valid[id]:
@@ -380,14 +386,14 @@ func TestLegacySessions(t *testing.T) {
 	now := time.Now()
 	d := newDialer(t, &direct{}, func() time.Time { return now })
 	description, ep, err := d.Describe(t.Context(), endpoint(p, ""))
-	if err != nil || ep.Version != mcp.Legacy || description.Name != "old" || len(description.Capabilities) != 1 {
+	if err != nil || ep.Version != mcp.LegacyJune || description.Name != "old" || len(description.Capabilities) != 1 {
 		t.Fatalf("got %+v %+v %v", description, ep, err)
 	}
 	call := func(caller ect.Identity, id string) seen {
 		t.Helper()
 		at := ep
 		at.Caller = caller
-		if _, err := d.Dial(t.Context(), at, seal(t, mcp.Legacy, id)); err != nil {
+		if _, err := d.Dial(t.Context(), at, seal(t, mcp.LegacyJune, id)); err != nil {
 			t.Fatal(err)
 		}
 		return p.last()

@@ -1,16 +1,24 @@
 // Package mcp is the wire of the Model Context Protocol: Streamable HTTP.
 //
 // serve.go is the door: one URL per agent for the modern revision (2026-07-28,
-// stateless) and the legacy one (2025-11-25, which begins with initialize).
-// Which of them a request is, the codec tells from header and body; the door
-// adds what only HTTP knows, checks.go, and answers from the directory what is
-// no delegation, describe.go. No session is ever assigned: a legacy client that
-// is given none sends none.
+// stateless) and the legacy ones (2025-11-25, 2025-06-18 and 2025-03-26, which
+// begin with initialize). Which of them a request is, the codec tells from
+// header and body; the door adds what only HTTP knows, checks.go, and answers
+// from the directory what is no delegation, describe.go.
+//
+// No session is ever assigned, which a server may do: a legacy client that is
+// given none sends none. So the door does not remember what initialize agreed
+// on. Since 2025-06-18 every request names its revision in the header; one that
+// does not, and does not show itself to be modern or an initialize, is taken
+// for 2025-03-26, as that revision's successors demand. The batches of that
+// revision batch.go takes apart: one exchange and ECT each, one after the other,
+// at most 64, and the answers in order in one array.
 //
 // dial.go carries messages out and describe_out.go asks servers who they are:
 // modern first, then initialize; reply.go reads the answer, JSON or an event
-// stream; session.go keeps the sessions of legacy servers, one for each agent
-// and caller, so that no caller ever rides in another's (R8).
+// stream; session.go keeps the sessions of legacy servers, one for each agent,
+// caller and revision, so that no caller ever rides in another's (R8). A server
+// gets its messages in the revision that it agreed to.
 //
 // Alternatives considered: the official SDK as server and client (its method
 // table is closed, its client rounds numbers, and its server cannot say 401 to

@@ -10,6 +10,8 @@ import (
 	"strconv"
 
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
 const (
@@ -17,20 +19,23 @@ const (
 	maxEvents   = 4096 // events of one reply's stream, the reply included
 )
 
-// read finds the reply to the request with this id in a response.
-func (l *line) read(ctx context.Context, response *http.Response, id json.RawMessage) ([]byte, error) {
+// read finds the reply to a request in a response.
+func (l *line) read(ctx context.Context, response *http.Response, request translators.Wire) ([]byte, error) {
 	code := response.StatusCode
-	if code >= http.StatusMultipleChoices && code < http.StatusBadRequest {
+	switch {
+	case code >= http.StatusMultipleChoices && code < http.StatusBadRequest:
 		return nil, l.bad("a redirect, which is not followed")
+	case response.Header.Get("Content-Encoding") != "":
+		return nil, l.bad("compressed, although nobody asked for that")
 	}
 	switch media(response.Header.Get("Content-Type")) {
 	case mediaJSON:
-		return l.readJSON(ctx, response, id)
+		return l.readJSON(ctx, response, request)
 	case mediaEvents:
 		if code != http.StatusOK {
 			return nil, l.bad("an event stream with HTTP status " + strconv.Itoa(code))
 		}
-		return l.readEvents(ctx, response.Body, id)
+		return l.readEvents(ctx, response.Body, request)
 	}
 	switch {
 	case code != http.StatusOK && code != http.StatusAccepted && code != http.StatusNoContent:
@@ -44,8 +49,13 @@ func (l *line) read(ctx context.Context, response *http.Response, id json.RawMes
 
 func (l *line) limit() int { return l.d.deps.Form.Info().BodyLimit }
 
-func (l *line) readJSON(ctx context.Context, response *http.Response, id json.RawMessage) ([]byte, error) {
+func (l *line) readJSON(ctx context.Context, response *http.Response, request translators.Wire) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(response.Body, int64(l.limit())+1))
+	if err == nil {
+		// At the deadline the connection is closed, which the server hears: it may
+		// end its half answer properly, and the half would pass for the whole.
+		err = ctx.Err()
+	}
 	switch {
 	case err != nil:
 		return nil, l.failed(ctx, err)
@@ -54,6 +64,8 @@ func (l *line) readJSON(ctx context.Context, response *http.Response, id json.Ra
 	case len(bytes.TrimSpace(body)) == 0:
 		return nil, l.bad("an empty reply with HTTP status " + strconv.Itoa(response.StatusCode))
 	}
+	id := requestID(request.Body)
+	body = outOfBatch(body, request.Version, id)
 	answer, err := parse(body)
 	switch {
 	case err != nil && response.StatusCode != http.StatusOK:
@@ -70,24 +82,45 @@ func (l *line) readJSON(ctx context.Context, response *http.Response, id json.Ra
 
 // readEvents reads until the reply. What else a server says meanwhile, its
 // notifications and its own requests, was not asked for and is passed over.
-func (l *line) readEvents(ctx context.Context, body io.Reader, id json.RawMessage) ([]byte, error) {
+func (l *line) readEvents(ctx context.Context, body io.Reader, request translators.Wire) ([]byte, error) {
+	id := requestID(request.Body)
 	events := sse.NewReader(body, sse.Limits{Event: l.limit(), Events: maxEvents, Total: 2 * l.limit()})
 	for {
 		event, err := events.Next()
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) && ctx.Err() == nil {
 			return nil, l.bad("its event stream ended without a reply")
 		}
 		if err != nil {
 			return nil, l.failed(ctx, err)
 		}
-		answer, err := parse(event.Data)
+		data := outOfBatch(event.Data, request.Version, id)
+		answer, err := parse(data)
 		if err != nil {
 			return nil, l.bad("an event that is no JSON-RPC message")
 		}
 		if answer.Method == "" && answer.answers(id) {
-			return event.Data, nil
+			return data, nil
 		}
 	}
+}
+
+// outOfBatch is the reply to the request with this id if it came in a batch,
+// as a server of 2025-03-26 may send it; else another message of the batch, or
+// the body as it is.
+func outOfBatch(body []byte, version string, id json.RawMessage) []byte {
+	if version != mcp.LegacyMarch || !isBatch(body) {
+		return body
+	}
+	var messages []json.RawMessage
+	if json.Unmarshal(body, &messages) != nil || len(messages) == 0 || len(messages) > maxEvents {
+		return body
+	}
+	for _, message := range messages {
+		if answer, err := parse(message); err == nil && answer.answers(id) {
+			return message
+		}
+	}
+	return messages[0]
 }
 
 // envelope is what tells a reply from other messages. The codec judges the rest.

@@ -57,6 +57,7 @@ type visit struct {
 	evidence []string // submitted
 	issued   []string // ours, to go back
 	message  *canonical.Message
+	version  string // in which to fail while the message does not say; empty: the modern one
 }
 
 func (v *visit) serve(ctx context.Context) {
@@ -77,8 +78,12 @@ func (v *visit) serve(ctx context.Context) {
 		v.fail(err)
 		return
 	}
+	if isBatch(wire.Body) {
+		v.batch(ctx, wire)
+		return
+	}
 	v.message, err = v.door.deps.Form.Decode(wire)
-	if err := v.mirrored(err); err != nil {
+	if err := v.mirrored(badParams(err)); err != nil {
 		v.fail(err)
 		return
 	}
@@ -158,7 +163,10 @@ func (v *visit) reply(body canonical.Body) {
 // it could be read.
 func (v *visit) fail(err error) {
 	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.Native(err)}
-	version := mcp.Modern
+	version := v.version
+	if version == "" {
+		version = mcp.Modern
+	}
 	if v.message != nil {
 		m.Correlation.WireID = v.message.Correlation.WireID
 		if v.message.Origin.Version != "" {

@@ -82,13 +82,22 @@ func newDoor(t testing.TB, r transport.Exchanger) http.Handler {
 	return door.Handler(r)
 }
 
-func knock(t testing.TB, r *road, method string, h http.Header, body string) *httptest.ResponseRecorder {
+func knock(t testing.TB, r transport.Exchanger, method string, h http.Header, body string) *httptest.ResponseRecorder {
 	t.Helper()
-	request := httptest.NewRequest(method, "https://gw.example/agents/chef/mcp", strings.NewReader(body))
+	return answerTo(t, r, newKnock(t.Context(), method, h, body))
+}
+
+func newKnock(ctx context.Context, method string, h http.Header, body string) *http.Request {
+	caller := identity.Caller{Peer: ect.Peer{ID: "spiffe://td/caller"}}
+	ctx = transport.WithCaller(ctx, caller, "192.0.2.1")
+	request := httptest.NewRequestWithContext(ctx, method, "https://gw.example/agents/chef/mcp", strings.NewReader(body))
 	request.SetPathValue("agent", "chef")
 	request.Header = h
-	caller := identity.Caller{Peer: ect.Peer{ID: "spiffe://td/caller"}}
-	request = request.WithContext(transport.WithCaller(request.Context(), caller, "192.0.2.1"))
+	return request
+}
+
+func answerTo(t testing.TB, r transport.Exchanger, request *http.Request) *httptest.ResponseRecorder {
+	t.Helper()
 	recorder := httptest.NewRecorder()
 	newDoor(t, r).ServeHTTP(recorder, request)
 	return recorder
@@ -101,8 +110,11 @@ func TestCallGoesDownTheRoad(t *testing.T) {
 		body    string
 		version string
 	}{
-		"modern": {modernHeader("tools/call", "echo"), callBody, mcp.Modern},
-		"legacy": {legacyHeader(), `{"jsonrpc":"2.0","id":"c1","method":"tools/call","params":{"name":"echo"}}`, mcp.Legacy},
+		"modern":             {modernHeader("tools/call", "echo"), callBody, mcp.Modern},
+		"no version":         {legacyHeader(), `{"jsonrpc":"2.0","id":"c1","method":"tools/call","params":{"name":"echo"}}`, mcp.LegacyMarch},
+		"2025-11-25":         {with(legacyHeader(), "Mcp-Protocol-Version", mcp.Legacy), `{"jsonrpc":"2.0","id":"c1","method":"tools/call","params":{"name":"echo"}}`, mcp.Legacy},
+		"2025-06-18":         {with(legacyHeader(), "Mcp-Protocol-Version", mcp.LegacyJune), `{"jsonrpc":"2.0","id":"c1","method":"tools/call","params":{"name":"echo"}}`, mcp.LegacyJune},
+		"2025-03-26, saying": {with(legacyHeader(), "Mcp-Protocol-Version", mcp.LegacyMarch), `{"jsonrpc":"2.0","id":"c1","method":"tools/call","params":{"name":"echo"}}`, mcp.LegacyMarch},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -153,7 +165,7 @@ func TestAnsweredFromTheDirectory(t *testing.T) {
 	}{
 		"discover": {
 			modernHeader("server/discover", ""), `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + meta + `}}`,
-			[]string{`"supportedVersions":["2026-07-28","2025-11-25"]`, `"name":"Chef"`, `"capabilities":{"tools":{}}`, `"resultType":"complete"`, `"instructions":"cooks"`},
+			[]string{`"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26"]`, `"name":"Chef"`, `"capabilities":{"tools":{}}`, `"resultType":"complete"`, `"instructions":"cooks"`},
 		},
 		"initialize": {
 			legacyHeader(), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
@@ -161,8 +173,22 @@ func TestAnsweredFromTheDirectory(t *testing.T) {
 		},
 		"initialize, older": {
 			legacyHeader(), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+			[]string{`"protocolVersion":"2025-03-26"`, `"serverInfo":{"name":"Chef","version":"9"}`},
+		},
+		"initialize, June": {
+			legacyHeader(), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+			[]string{`"protocolVersion":"2025-06-18"`},
+		},
+		"initialize, too old": {
+			legacyHeader(), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
 			[]string{`"protocolVersion":"2025-11-25"`},
 		},
+		"initialize, too new": {
+			legacyHeader(), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2026-07-28","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+			[]string{`"protocolVersion":"2025-11-25"`},
+		},
+		"June list":  {with(legacyHeader(), "Mcp-Protocol-Version", mcp.LegacyJune), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, []string{`"title":"Cook"`, `"outputSchema":`}},
+		"March list": {legacyHeader(), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, []string{`"tools":[{"name":"cook_a_meal","description":"d","inputSchema":`}},
 		"modern list": {
 			modernHeader("tools/list", ""), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta + `}}`,
 			[]string{`"name":"cook_a_meal"`, `"ttlMs":`, `"cacheScope":"private"`, `"required":["message"]`},
@@ -229,6 +255,8 @@ func TestRefused(t *testing.T) {
 		"another name header":     {header: modernHeader("tools/call", "ECHO"), body: callBody, status: 400, code: -32020, id: `"c1"`},
 		"another version header":  {header: with(modernHeader("tools/call", "echo"), "Mcp-Protocol-Version", mcp.Legacy), body: callBody, status: 400, code: -32020, id: `"c1"`},
 		"unknown version":         {header: with(modernHeader("tools/call", "echo"), "Mcp-Protocol-Version", "1900-01-01"), body: callBody, status: 400, code: -32022, id: `"c1"`},
+		"unknown version, legacy": {header: with(legacyHeader(), "Mcp-Protocol-Version", "2024-11-05"), body: `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`, status: 400, code: -32022, id: "7"},
+		"unknown version, notice": {header: with(legacyHeader(), "Mcp-Protocol-Version", "x"), body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`, status: 400, code: -32022},
 		"unknown modern method":   {header: modernHeader("prompts/list", ""), body: `{"jsonrpc":"2.0","id":7,"method":"prompts/list","params":{` + meta + `}}`, status: 404, code: -32601, id: "7"},
 		"unknown legacy method":   {header: legacyHeader(), body: `{"jsonrpc":"2.0","id":7,"method":"prompts/list"}`, status: 200, code: -32601, id: "7"},
 		"cursor of somebody else": {header: legacyHeader(), body: `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"cursor":"x"}}`, status: 200, code: -32602, id: "7"},

@@ -2,8 +2,8 @@ package mcp
 
 import (
 	"context"
+	"maps"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -20,18 +20,16 @@ const (
 	closeWithin = 2 * time.Second
 )
 
-// olderVersions are legacy revisions whose tool calls are those of the one that
-// we write; only the version header differs.
-var olderVersions = [...]string{mcp.Legacy, "2025-06-18", "2025-03-26"}
-
 // session is a legacy server's answer to initialize.
 type session struct {
 	id      string // Mcp-Session-Id; empty: the server keeps none
 	version string // as negotiated
 }
 
+// mark says in the header which session a request belongs to, and since
+// 2025-06-18 in which revision it is.
 func (s session) mark(h http.Header) {
-	if s.version != "" {
+	if s.version != "" && s.version != mcp.LegacyMarch {
 		h.Set(headerVersion, s.version)
 	}
 	if s.id != "" {
@@ -39,14 +37,18 @@ func (s session) mark(h http.Header) {
 	}
 }
 
-// sessionKey: a session belongs to one caller at one agent (R8).
+// sessionKey: a session belongs to one caller at one agent (R8), and speaks one
+// revision: the one that was asked for, and the one that was agreed on.
 type sessionKey struct {
-	url    string
-	server ect.Identity
-	caller ect.Identity
+	url     string
+	server  ect.Identity
+	caller  ect.Identity
+	version string
 }
 
-func keyOf(ep transport.Endpoint) sessionKey { return sessionKey{ep.URL, ep.ID, ep.Caller} }
+func keyOf(ep transport.Endpoint, version string) sessionKey {
+	return sessionKey{ep.URL, ep.ID, ep.Caller, version}
+}
 
 // sessions is the bounded table of what was begun.
 type sessions struct {
@@ -108,15 +110,23 @@ func (s *sessions) evict(now time.Time) {
 func (s *sessions) forget(key sessionKey, gone session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if found, ok := s.table[key]; ok && found.begun && found.held == gone {
-		delete(s.table, key)
+	found, ok := s.table[key]
+	if !ok || !found.begun || found.held != gone {
+		return
 	}
+	maps.DeleteFunc(s.table, func(_ sessionKey, one *slot) bool { return one == found })
 }
 
-func (s *sessions) begin(one *slot, held session, who *canonical.Description) {
+// begin fills a slot. Whoever wants the revision that was agreed on, not the
+// one that was asked for, finds it as well.
+func (s *sessions) begin(key sessionKey, one *slot, held session, who *canonical.Description) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one.held, one.who, one.begun = held, who, true
+	key.version = held.version
+	if _, taken := s.table[key]; !taken && len(s.table) < maxSessions {
+		s.table[key] = one
+	}
 }
 
 func (s *sessions) held(one *slot) (session, *canonical.Description, bool) {
@@ -132,6 +142,7 @@ func (s *sessions) drain() map[sessionKey]session {
 	out := map[sessionKey]session{}
 	for key, one := range s.table {
 		if one.begun && one.held.id != "" {
+			key.version = one.held.version // a slot may stand there twice
 			out[key] = one.held
 		}
 	}
@@ -139,11 +150,12 @@ func (s *sessions) drain() map[sessionKey]session {
 	return out
 }
 
-// session gives the session of an agent and caller, begun if need be, and who
-// the server said it was. Several that need the same one wait for whoever came
-// first.
-func (d *Dialer) session(ctx context.Context, ep transport.Endpoint) (session, *canonical.Description, error) {
-	one := d.sessions.get(keyOf(ep))
+// session gives the session of an agent and caller for which this legacy
+// revision was asked, begun if need be, and who the server said it was. Several
+// that need the same one wait for whoever came first.
+func (d *Dialer) session(ctx context.Context, ep transport.Endpoint, version string) (session, *canonical.Description, error) {
+	key := keyOf(ep, version)
+	one := d.sessions.get(key)
 	if held, who, ok := d.sessions.held(one); ok {
 		return held, who, nil
 	}
@@ -157,17 +169,19 @@ func (d *Dialer) session(ctx context.Context, ep transport.Endpoint) (session, *
 	if held, who, ok := d.sessions.held(one); ok {
 		return held, who, nil
 	}
-	held, who, err := d.initialize(ctx, l)
+	held, who, err := d.initialize(ctx, l, version)
 	if err != nil {
 		return session{}, nil, err
 	}
-	d.sessions.begin(one, held, who)
+	d.sessions.begin(key, one, held, who)
 	return held, who, nil
 }
 
-// initialize begins a session and reads who the server is.
-func (d *Dialer) initialize(ctx context.Context, l *line) (session, *canonical.Description, error) {
-	wire, err := d.encode(&canonical.DescribeRequest{}, canonical.OpDescribe, mcp.Legacy)
+// initialize begins a session and reads who the server is. It may offer an
+// older revision than the one that is asked for. Which one its answer is of, the
+// answer alone says: it is read in the newest words.
+func (d *Dialer) initialize(ctx context.Context, l *line, version string) (session, *canonical.Description, error) {
+	wire, err := d.encode(&canonical.DescribeRequest{}, canonical.OpDescribe, version)
 	if err != nil {
 		return session{}, nil, err
 	}
@@ -176,7 +190,7 @@ func (d *Dialer) initialize(ctx context.Context, l *line) (session, *canonical.D
 		return session{}, nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, err := l.read(ctx, response, requestID(wire.Body))
+	body, err := l.read(ctx, response, wire)
 	if err != nil {
 		return session{}, nil, err
 	}
@@ -184,7 +198,7 @@ func (d *Dialer) initialize(ctx context.Context, l *line) (session, *canonical.D
 	if err != nil {
 		return session{}, nil, err
 	}
-	if len(description.Versions) != 1 || !slices.Contains(olderVersions[:], description.Versions[0]) {
+	if len(description.Versions) != 1 || !mcp.IsLegacy(description.Versions[0]) {
 		return session{}, nil, l.bad("it speaks no revision that is spoken here")
 	}
 	s := session{id: response.Header.Get(headerSession), version: description.Versions[0]}

@@ -142,6 +142,27 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Output is the tail of what the process printed to stdout and stderr.
 func (p *Process) Output() string { return p.out.String() }
 
+// Await returns when the process has printed text, which is looked for in what
+// Output keeps.
+func (p *Process) Await(ctx context.Context, text string) error {
+	for {
+		printed, more := p.out.look()
+		if strings.Contains(printed, text) {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-p.ended:
+			if strings.Contains(p.Output(), text) {
+				return nil
+			}
+			return fmt.Errorf("devgateway: ended without printing %q\n%s", text, p.Output())
+		case <-ctx.Done():
+			return fmt.Errorf("devgateway: %q not printed: %w\n%s", text, ctx.Err(), p.Output())
+		}
+	}
+}
+
 // Stop sends SIGTERM and waits. It returns an error unless the process ends with
 // exit code 0 before ctx does; at the latest then the process is killed.
 func (p *Process) Stop(ctx context.Context) error {
@@ -172,6 +193,7 @@ func (p *Process) kill() error {
 type output struct {
 	mu   sync.Mutex
 	tail []byte
+	more chan struct{} // closed by the next Write; nil: nobody waits
 }
 
 // Write keeps b and forgets the oldest octets beyond the bound.
@@ -182,7 +204,21 @@ func (o *output) Write(b []byte) (int, error) {
 	if extra := len(o.tail) - keptOutput; extra > 0 {
 		o.tail = o.tail[extra:]
 	}
+	if o.more != nil {
+		close(o.more)
+		o.more = nil
+	}
 	return len(b), nil
+}
+
+// look returns what is kept and a channel that is closed when there is more.
+func (o *output) look() (string, <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.more == nil {
+		o.more = make(chan struct{})
+	}
+	return string(o.tail), o.more
 }
 
 func (o *output) String() string {

@@ -101,6 +101,33 @@ func TestStartReadsAndStopWaits(t *testing.T) {
 	}
 }
 
+func TestAwaitReturnsWhenItIsPrinted(t *testing.T) {
+	t.Parallel()
+	p, err := Start(t.Context(), impostor(t, "trap 'echo bye; exit 0' TERM\n"+ready+"echo welcome\n"+linger))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := p.Await(ctx, "welcome"); err != nil {
+		t.Error(err)
+	}
+	over, end := context.WithCancel(ctx)
+	end()
+	if err := p.Await(over, "bye"); !errors.Is(err, context.Canceled) {
+		t.Errorf("before it is printed: %v", err)
+	}
+	if err := p.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := p.Await(ctx, "bye"); err != nil {
+		t.Error(err)
+	}
+	if err := p.Await(ctx, "good morning"); err == nil || ctx.Err() != nil {
+		t.Errorf("what can no more be printed: %v", err)
+	}
+}
+
 func TestStopReportsABadEnd(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{

@@ -31,12 +31,26 @@ type A2AAgent struct {
 // NewA2AAgent starts the agent on a free loopback port. Its card is at
 // /.well-known/agent-card.json; JSON-RPC is served at the root.
 func NewA2AAgent(ctx context.Context, d Deps) (*A2AAgent, error) {
+	return newA2AAgent(ctx, d, a2a.TransportProtocolJSONRPC)
+}
+
+// NewA2ARESTAgent starts the same agent without JSON-RPC: only HTTP+JSON is
+// served, below the root, and the card names nothing else.
+func NewA2ARESTAgent(ctx context.Context, d Deps) (*A2AAgent, error) {
+	return newA2AAgent(ctx, d, a2a.TransportProtocolHTTPJSON)
+}
+
+func newA2AAgent(ctx context.Context, d Deps, binding a2a.TransportProtocol) (*A2AAgent, error) {
 	a := &A2AAgent{}
 	err := a.server.listen(ctx, d, func(base string) http.Handler {
 		requests := a2asrv.NewHandler(concierge{}, a2asrv.WithLogger(d.logger()))
+		door := a2asrv.NewJSONRPCHandler(requests)
+		if binding == a2a.TransportProtocolHTTPJSON {
+			door = a2asrv.NewRESTHandler(requests)
+		}
 		mux := http.NewServeMux()
-		mux.Handle(a2asrv.WellKnownAgentCardPath, a2asrv.NewStaticAgentCardHandler(conciergeCard(base)))
-		mux.Handle("/", a2asrv.NewJSONRPCHandler(requests))
+		mux.Handle(a2asrv.WellKnownAgentCardPath, a2asrv.NewStaticAgentCardHandler(conciergeCard(base, binding)))
+		mux.Handle("/", door)
 		return mux
 	})
 	if err != nil {
@@ -54,13 +68,13 @@ func (a *A2AAgent) Received() []Received { return a.server.journal.snapshot() }
 // Stop ends the agent, giving running requests until ctx ends, and waits for it.
 func (a *A2AAgent) Stop(ctx context.Context) error { return a.server.stop(ctx) }
 
-func conciergeCard(base string) *a2a.AgentCard {
+func conciergeCard(base string, binding a2a.TransportProtocol) *a2a.AgentCard {
 	return &a2a.AgentCard{
 		Name:        "Concierge",
 		Description: "Answers politely and gives back what it was handed.",
 		Version:     "1.0.0",
 		SupportedInterfaces: []*a2a.AgentInterface{
-			a2a.NewAgentInterface(base, a2a.TransportProtocolJSONRPC),
+			a2a.NewAgentInterface(base, binding),
 		},
 		Capabilities:       a2a.AgentCapabilities{Streaming: true},
 		DefaultInputModes:  []string{"text/plain", "application/json"},

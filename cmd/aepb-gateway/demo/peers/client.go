@@ -60,12 +60,16 @@ func (r A2AReply) Text() string {
 // A2ACall does what any user of the A2A Go SDK does: it resolves the card below
 // baseURL, picks an interface from it and sends one message.
 func A2ACall(ctx context.Context, client *http.Client, baseURL string, message *a2a.Message) (A2AReply, error) {
+	return A2ACallOver(ctx, client, baseURL, message, a2aclient.WithJSONRPCTransport(client), a2aclient.WithRESTTransport(client))
+}
+
+// A2ACallOver is A2ACall by a client that has only the given transports.
+func A2ACallOver(ctx context.Context, client *http.Client, baseURL string, message *a2a.Message, transports ...a2aclient.FactoryOption) (A2AReply, error) {
 	card, err := agentcard.NewResolver(client).Resolve(ctx, baseURL)
 	if err != nil {
 		return A2AReply{}, fmt.Errorf("peers: card: %w", err)
 	}
-	agent, err := a2aclient.NewFromCard(ctx, card,
-		a2aclient.WithJSONRPCTransport(client), a2aclient.WithRESTTransport(client))
+	agent, err := a2aclient.NewFromCard(ctx, card, append([]a2aclient.FactoryOption{a2aclient.WithDefaultsDisabled()}, transports...)...)
 	if err != nil {
 		return A2AReply{Card: card}, fmt.Errorf("peers: connect: %w", err)
 	}

@@ -39,6 +39,8 @@ type MCPDeps struct {
 	Stateless bool
 	// Tools names the tools to offer; empty: all of them.
 	Tools []string
+	// Revisions are the ones that the server admits to; empty: all that the SDK has.
+	Revisions []string
 }
 
 // MCPServer is a running MCP server with up to four tools:
@@ -116,7 +118,10 @@ func tools() []tool {
 func toolbox(d MCPDeps) *mcp.Server {
 	s := mcp.NewServer(
 		&mcp.Implementation{Name: "toolbox", Title: "Toolbox", Version: "1.0.0"},
-		&mcp.ServerOptions{Logger: d.logger(), Instructions: "Small tools that do exactly what they say."},
+		&mcp.ServerOptions{
+			Logger: d.logger(), Instructions: "Small tools that do exactly what they say.",
+			SupportedProtocolVersions: d.Revisions,
+		},
 	)
 	for _, t := range tools() {
 		if len(d.Tools) == 0 || slices.Contains(d.Tools, t.Name) {

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/ect"
+)
+
+// sending sends a letter and does not wait.
+func (b *bed) sending(t *testing.T, l letter) <-chan reply {
+	t.Helper()
+	answer := make(chan reply, 1)
+	request := b.request(t, l)
+	go func() {
+		defer close(answer)
+		if got, err := receive(b.client, request); err == nil {
+			answer <- got
+		} else {
+			t.Errorf("no answer: %v", err)
+		}
+	}()
+	return answer
+}
+
+// The same message while it is being worked on: to come again, not to be worked
+// on twice (R6).
+func TestSameMessageMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	entered, release := make(chan struct{}, 1), make(chan struct{})
+	f := &fake{conduct: held(entered, release)}
+	b.serve(t, "slow", "mcp-v1", f, host{})
+	l := b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=slow", body: addBody(b.number())})
+	first := b.sending(t, l)
+	<-entered
+	busy := want{status: 409, code: "in_progress", reason: "received before", header: map[string]string{"Retry-After": "1"}}
+	b.refused(t, l, b.send(t, l), busy)
+	door := letter{at: "/agents/slow/a2a", body: l.body, tokens: l.tokens}
+	native := busy
+	native.status, native.rpc = http.StatusOK, -32603
+	b.refused(t, door, b.send(t, door), native)
+	spoilt := l
+	spoilt.body += " "
+	b.refused(t, spoilt, b.send(t, spoilt), invalid(ect.ReasonHashMismatch, "out_hash"))
+	b.works(t)
+	close(release)
+	answer := <-first
+	b.right(t, answer, "done")
+	sameAnswer(t, answer, b.send(t, l))
+	if calls := f.calls.Load(); calls != 1 {
+		t.Errorf("the agent was called %d times", calls)
+	}
+}
+
+// A stop lets what is in flight finish and takes nothing new (R16).
+func TestStopWhileWorking(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	entered, release := make(chan struct{}, 1), make(chan struct{})
+	b.serve(t, "slow", "mcp-v1", &fake{conduct: held(entered, release)}, host{})
+	first := b.sending(t, b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=slow", body: addBody(b.number())}))
+	<-entered
+	b.end()
+	stranger := b.caller(t, b.svid(t, "/late"))
+	for { // until the public listener is closed
+		if _, err := b.try(t, letter{via: stranger, method: "GET", at: "/.well-known/aepb"}); err != nil {
+			break
+		}
+		stranger.CloseIdleConnections()
+	}
+	if got := b.send(t, b.operator("GET", "/readyz", "", nil)); got.status != http.StatusServiceUnavailable || !strings.Contains(string(got.body), "stopping") {
+		t.Errorf("ready while stopping: %d %s", got.status, got.body)
+	}
+	close(release)
+	b.right(t, <-first, "done")
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/config"
+)
+
+// operated is a folder as an operator of serve has it: files and a configuration.
+func operated(t *testing.T, extra string) (dir, file string) {
+	t.Helper()
+	dir = t.TempDir()
+	_, err := identity.LoadOrCreate(dir, devTrustDomain, time.Now)
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "admin-token"), []byte("the-operators-own-token-26-x\n"), 0o600))
+	file = filepath.Join(dir, "gateway.yaml")
+	must(t, os.WriteFile(file, []byte(strings.ReplaceAll(`
+public_url: https://127.0.0.1:8443
+listen: {public: "127.0.0.1:0", admin: "127.0.0.1:0"}
+identity: {trust_domain: aepb.dev, certificate: DIR/gateway.pem, key: DIR/gateway-key.pem, bundle: DIR/trust-bundle.json}
+admin: {token: DIR/admin-token}
+`, "DIR", dir)+extra), 0o600))
+	return dir, file
+}
+
+// A bad configuration never listens, and every file that it names is looked at.
+func TestProductionRefuses(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ old, new, says string }{
+		"good":             {"", "", ""},
+		"no such key":      {"gateway-key.pem", "lost.pem", "identity"},
+		"key of another":   {"gateway-key.pem", "client-key.pem", "identity"},
+		"no such bundle":   {"trust-bundle.json", "lost.json", "identity.bundle"},
+		"PEM bundle":       {"trust-bundle.json", "ca.pem", ""},
+		"no such token":    {"/admin-token", "/lost", "admin.token"},
+		"short token":      {"/admin-token", "/short", "shorter than"},
+		"plain public URL": {"https://127.0.0.1:8443", "http://127.0.0.1:8443", "public_url"},
+		"public URL path":  {"https://127.0.0.1:8443", "https://127.0.0.1/x", "public_url"},
+		"lost certificate": {"\nadmin:", "\ntls: {certificate: /lost.pem, key: /lost.pem}\nadmin:", "tls"},
+	} {
+		dir, file := operated(t, "")
+		must(t, os.WriteFile(filepath.Join(dir, "short"), []byte("secret\n"), 0o600))
+		data, err := os.ReadFile(file)
+		must(t, err)
+		c, err := config.Parse(bytes.Replace(data, []byte(tc.old), []byte(tc.new), 1))
+		must(t, err)
+		_, err = production(c, io.Discard)
+		if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: got %v, want it to say %q", name, err, tc.says)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: a secret stands in the error", name)
+		}
+	}
+}
+
+func TestServeEndsInOrder(t *testing.T) {
+	t.Parallel()
+	_, file := operated(t, "")
+	ctx, stop := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- serve(ctx, file, in, io.Discard) }()
+	buffer := make([]byte, 256)
+	n, err := out.Read(buffer)
+	must(t, err)
+	if !strings.HasPrefix(string(buffer[:n]), "ready public https://127.0.0.1:") {
+		t.Errorf("got %q", buffer[:n])
+	}
+	stop()
+	must(t, <-done)
+}
+
+// A new file changes agents, limits and policy of a running gateway; a bad one
+// changes nothing.
+func TestReload(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	file := filepath.Join(b.dir, "extra.yaml")
+	w := b.watcher(file)
+	write := func(text string) {
+		must(t, os.WriteFile(file, []byte(text), 0o600))
+		w.look(t.Context(), false)
+	}
+	listed := func(name string) bool {
+		_, ok := b.directory.Find(name)
+		return ok
+	}
+	base := b.settings.config
+	write("agents: {other: {endpoints: [{binding: mcp-v1, url: \"https://127.0.0.1:1/mcp\"}]}}\n")
+	if !listed("other") || listed("calculator") {
+		t.Error("the agents are not those of the new file")
+	}
+	for name, bad := range map[string]string{
+		"not YAML":    "agents: [",
+		"unknown key": "agent: {}",
+		"bad agent":   "agents: {other: {endpoints: [{binding: nothing-v1, url: \"https://127.0.0.1:1\"}]}}",
+		"bad limit":   "limits: {rate: -1}",
+	} {
+		write(bad)
+		if !listed("other") {
+			t.Errorf("%s: the old configuration is gone", name)
+		}
+	}
+	must(t, b.reload(t.Context(), base))
+	if !listed("calculator") || listed("other") {
+		t.Error("the agents of the first file are not back")
+	}
+	b.works(t)
+	strict := base
+	strict.ECT.Require = true
+	must(t, b.reload(t.Context(), strict))
+	got := b.send(t, letter{at: doorA2A, body: addBody(1)})
+	if got.status != http.StatusForbidden {
+		t.Errorf("ect.require is not in force: got %d %s", got.status, got.body)
+	}
+	text := b.send(t, letter{at: b.at.Admin + "/metrics", method: http.MethodGet})
+	for _, want := range []string{`aepb_config_reloads_total{result="applied"} 1`, `aepb_config_reloads_total{result="refused"} 4`} {
+		if !strings.Contains(string(text.body), want) {
+			t.Errorf("%s is not among the metrics", want)
+		}
+	}
+}

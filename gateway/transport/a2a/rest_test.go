@@ -1,0 +1,110 @@
+package a2a
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	form "github.com/aepb/aepb-gateway/translators/a2a"
+)
+
+// below is a request to a place below the door.
+func below(method, rest, body string) *http.Request {
+	r := httptest.NewRequest(method, "/agents/bob/a2a"+rest, strings.NewReader(body))
+	r.SetPathValue("rest", rest)
+	r.Header.Set("Content-Type", form.MediaHTTP)
+	return r
+}
+
+func TestDoorOverHTTP(t *testing.T) {
+	t.Parallel()
+	for _, media := range []string{form.Media, form.MediaHTTP} {
+		fake := &road{answer: transport.Answer{Wire: translators.Wire{Body: []byte(noHTTP), Status: 404}, Evidence: []string{"a.b.c"}}}
+		r := below(http.MethodPost, routeSend, helloHTTP)
+		r.Header.Set("Content-Type", media)
+		r.Header.Set("A2A-Version", "1.0")
+		w := ask(newDoor(t, 0).Handler(fake), r)
+		want := translators.Wire{
+			Binding: form.Binding, Form: form.FormHTTP, Media: media, Body: []byte(helloHTTP),
+			Header: http.Header{"A2a-Version": {"1.0"}},
+		}
+		if diff := cmp.Diff(want, fake.call.Wire); diff != "" || fake.call.Agent != "bob" {
+			t.Errorf("the call: %s", diff)
+		}
+		if w.Code != http.StatusNotFound || w.Body.String() != noHTTP || w.Header().Get("Content-Type") != media || w.Header().Get("Execution-Context") != "a.b.c" {
+			t.Errorf("answered %d %v %s", w.Code, w.Header(), w.Body)
+		}
+	}
+}
+
+func TestDoorOverHTTPRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		request *http.Request
+		err     error
+		status  int
+		reason  string
+	}{
+		"get":                 {below(http.MethodGet, routeSend, ""), nil, 405, "INVALID_REQUEST"},
+		"too large":           {below(http.MethodPost, routeSend, strings.Repeat(" ", 2000)), nil, 413, "INVALID_REQUEST"},
+		"unknown agent":       {below(http.MethodPost, routeSend, helloHTTP), &problem.UnknownAgentError{Agent: "bob"}, 404, "SKILL_NOT_FOUND"},
+		"no path":             {below(http.MethodPost, routeSend, helloHTTP), &problem.NoPathError{}, 400, "UNSUPPORTED_OPERATION"},
+		"bad reply":           {below(http.MethodPost, routeSend, helloHTTP), &transport.BadReplyError{Agent: "bob"}, 500, "INVALID_AGENT_RESPONSE"},
+		"timeout":             {below(http.MethodPost, routeSend, helloHTTP), &transport.TimeoutError{Agent: "bob"}, 504, "TIMEOUT"},
+		"no JSON":             {below(http.MethodPost, routeSend, "{"), &translators.MalformedError{Syntax: true, Reason: "truncated"}, 400, "PARSE"},
+		"a stream":            {below(http.MethodPost, "/message:stream", helloHTTP), nil, 400, "UNSUPPORTED_OPERATION"},
+		"the tasks":           {below(http.MethodGet, "/tasks", ""), nil, 400, "UNSUPPORTED_OPERATION"},
+		"a task":              {below(http.MethodGet, "/tasks/t", ""), nil, 400, "UNSUPPORTED_OPERATION"},
+		"to cancel":           {below(http.MethodPost, "/tasks/t:cancel", ""), nil, 400, "UNSUPPORTED_OPERATION"},
+		"push":                {below(http.MethodPost, "/tasks/t/pushNotificationConfigs", ""), nil, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"},
+		"another card":        {below(http.MethodGet, "/extendedAgentCard", ""), nil, 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"},
+		"0.3":                 {below(http.MethodPost, "/v1/message:send", ""), nil, 400, "VERSION_NOT_SUPPORTED"},
+		"the card of 0.3":     {below(http.MethodGet, "/v1/card", ""), nil, 400, "VERSION_NOT_SUPPORTED"},
+		"nothing of the sort": {below(http.MethodGet, "/tasksmith", ""), nil, 404, "METHOD_NOT_FOUND"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fake := &road{err: c.err}
+			w := ask(newDoor(t, 1000).Handler(fake), c.request)
+			body := w.Body.String()
+			if w.Code != c.status || !strings.Contains(body, `"reason":"`+c.reason+`"`) || !strings.HasPrefix(body, `{"error":{"code":`) {
+				t.Errorf("%d %s, want %d with %s", w.Code, body, c.status, c.reason)
+			}
+			if (c.err == nil) != (fake.call.Agent == "") {
+				t.Error("the road was asked, or not")
+			}
+		})
+	}
+	r := below(http.MethodPost, routeSend, helloHTTP)
+	r.Header.Set("Content-Type", "text/plain")
+	if w := ask(newDoor(t, 0).Handler(&road{}), r); w.Code != http.StatusUnsupportedMediaType || w.Header().Get("Content-Type") != form.Media {
+		t.Errorf("another type: %d %v", w.Code, w.Header())
+	}
+}
+
+// TestDoorAnswersIn03: what is refused is said in the version of the request.
+func TestDoorAnswersIn03(t *testing.T) {
+	t.Parallel()
+	old := `{"jsonrpc":"2.0","id":"q1","method":"message/send","params":{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"hi"}]}}}`
+	w := ask(newDoor(t, 0).Handler(&road{err: &problem.NoPathError{}}), post(old))
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"id":"q1","error":{"code":-32004`) || w.Header().Get("A2A-Version") != "" {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+}
+
+// TestDoorHasTheCardBelow: clients look for it there as well.
+func TestDoorHasTheCardBelow(t *testing.T) {
+	t.Parallel()
+	w := ask(newDoor(t, 0).Handler(&road{description: description()}), below(http.MethodGet, CardPath, ""))
+	for _, want := range []string{`"protocolBinding":"HTTP+JSON"`, `"protocolVersion":"0.3"`, `"preferredTransport":"JSONRPC"`, `"url":"https://gw.example/agents/bob/a2a"`} {
+		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%d %s lacks %s", w.Code, w.Body, want)
+		}
+	}
+}

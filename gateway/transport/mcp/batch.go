@@ -1,0 +1,198 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// Bounds of a batch. What all its answers together weigh is bounded like a body.
+const (
+	maxBatch         = 64       // messages
+	maxBatchEvidence = 12 << 10 // octets of tokens on one response: some clients refuse headers of 16 KiB (R4)
+)
+
+// isBatch: JSON-RPC batches are arrays, all other messages objects.
+func isBatch(body []byte) bool {
+	trimmed := bytes.TrimLeft(body, " \t\r\n")
+	return len(trimmed) > 0 && trimmed[0] == '['
+}
+
+// batch answers a JSON-RPC batch, which only 2025-03-26 has (R8): one exchange
+// and ECT for each message, one after the other, so that a later one sees what
+// an earlier one did; the answers go back in the order of the requests.
+func (v *visit) batch(ctx context.Context, wire translators.Wire) {
+	messages, err := v.split(wire)
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	wire.Version = mcp.LegacyMarch
+	var answers collection
+	for _, message := range messages {
+		one := &note{header: http.Header{}}
+		wire.Body = message
+		(&visit{door: v.door, road: v.road, w: one, r: v.r}).member(ctx, wire, answers.size)
+		if ctx.Err() != nil {
+			return // the caller went away
+		}
+		answers.add(one)
+	}
+	answers.write(v.w)
+}
+
+// split judges a batch as a whole and gives its messages.
+func (v *visit) split(wire translators.Wire) ([]json.RawMessage, error) {
+	if version := wire.Header.Get(headerVersion); version != "" && version != mcp.LegacyMarch {
+		return nil, v.noBatches(wire.Header)
+	}
+	v.version = mcp.LegacyMarch
+	if len(v.evidence) > 0 {
+		return nil, batchError("an ECT testifies to one message: send that one by itself")
+	}
+	in := json.NewDecoder(bytes.NewReader(wire.Body))
+	if _, err := in.Token(); err != nil {
+		return nil, syntax()
+	}
+	var messages []json.RawMessage
+	for in.More() {
+		var message json.RawMessage
+		if err := in.Decode(&message); err != nil {
+			return nil, syntax()
+		}
+		if messages = append(messages, message); len(messages) > maxBatch {
+			return nil, batchError("a batch has at most " + strconv.Itoa(maxBatch) + " messages")
+		}
+	}
+	if _, err := in.Token(); err != nil || isMore(wire.Body[in.InputOffset():]) {
+		return nil, syntax()
+	}
+	if len(messages) == 0 {
+		return nil, batchError("the batch is empty")
+	}
+	return messages, nil
+}
+
+func isMore(rest []byte) bool { return len(bytes.TrimLeft(rest, " \t\r\n")) > 0 }
+
+func syntax() error {
+	return &admissionError{http.StatusBadRequest, &translators.MalformedError{Reason: "not valid JSON", Syntax: true}}
+}
+
+func batchError(reason string) error {
+	return &admissionError{http.StatusBadRequest, &canonical.Error{Code: canonical.CodeInvalidRequest, Message: reason}}
+}
+
+// noBatches refuses a batch of another revision than the one that has them, in
+// the words of that revision. Whether it is one at all, the codec knows.
+func (v *visit) noBatches(h http.Header) error {
+	probe := translators.Wire{Binding: mcp.Binding, Header: h, Body: []byte(`{"jsonrpc":"2.0","id":0,"method":"` + mcp.MethodList + `"}`)}
+	_, err := v.door.deps.Form.Decode(probe)
+	var said *canonical.Error
+	if errors.As(err, &said) && said.Code == canonical.CodeUnsupportedVersion {
+		return said
+	}
+	v.version = h.Get(headerVersion)
+	return batchError("batches were removed from the protocol with " + mcp.LegacyJune)
+}
+
+// member answers one message of a batch; spent is what the answers before it weigh.
+func (v *visit) member(ctx context.Context, wire translators.Wire, spent int) {
+	v.version = mcp.LegacyMarch
+	var err error
+	v.message, err = v.door.deps.Form.Decode(wire)
+	switch err := badParams(err); {
+	case err != nil:
+		v.fail(err)
+	case v.message.Op == canonical.OpDescribe:
+		v.fail(&canonical.Error{Code: canonical.CodeInvalidRequest, Message: "initialize is never part of a batch"})
+	case spent > v.door.deps.Form.Info().BodyLimit && v.message.Op != canonical.OpNotice:
+		v.fail(&canonical.Error{Code: canonical.CodeUnavailable, Message: "not done: the answers before this one fill the batch's reply"})
+	default:
+		v.answer(ctx, wire)
+	}
+}
+
+// note takes down the answer to one message of a batch.
+type note struct {
+	header http.Header
+	code   int
+	body   []byte
+}
+
+var _ http.ResponseWriter = (*note)(nil)
+
+func (n *note) Header() http.Header { return n.header }
+
+func (n *note) WriteHeader(code int) { n.code = code }
+
+func (n *note) Write(data []byte) (int, error) {
+	n.body = append(n.body, data...)
+	return len(data), nil
+}
+
+// collection is the answers to a batch so far.
+type collection struct {
+	notes []*note // of requests; a notification has no answer
+	size  int     // octets
+}
+
+func (c *collection) add(n *note) {
+	if len(n.body) > 0 {
+		c.notes = append(c.notes, n)
+		c.size += len(n.body)
+	}
+}
+
+// write sends the answers as one array. A failure that HTTP clients act on
+// keeps its status if all of them failed so. The evidence of those answers that
+// do not fit into the header any more stays with the gateway.
+func (c *collection) write(w http.ResponseWriter) {
+	if len(c.notes) == 0 {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", mediaJSON)
+	code, room := c.notes[0].code, maxBatchEvidence
+	bodies := make([][]byte, len(c.notes))
+	for i, n := range c.notes {
+		bodies[i] = n.body
+		if n.code != code {
+			code = http.StatusOK
+		}
+		tokens := n.header.Values(ect.HeaderName)
+		if room -= weight(tokens); room >= 0 {
+			for _, token := range tokens {
+				h.Add(ect.HeaderName, token)
+			}
+		}
+	}
+	if code != http.StatusOK {
+		for _, name := range []string{"Retry-After", "Www-Authenticate"} {
+			if value := c.notes[0].header.Get(name); value != "" {
+				h.Set(name, value)
+			}
+		}
+	}
+	w.WriteHeader(code)
+	// A caller that went away needs no answer.
+	_, _ = w.Write(slices.Concat([]byte("["), bytes.Join(bodies, []byte(",")), []byte("]")))
+}
+
+func weight(tokens []string) int {
+	octets := 0
+	for _, token := range tokens {
+		octets += len(token)
+	}
+	return octets
+}

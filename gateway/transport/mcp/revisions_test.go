@@ -1,0 +1,124 @@
+package mcp_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// TestEachLegacyRevision: a server gets its own revision, and since 2025-06-18
+// it is told so in the header.
+func TestEachLegacyRevision(t *testing.T) {
+	t.Parallel()
+	for version, header := range map[string]string{mcp.Legacy: mcp.Legacy, mcp.LegacyJune: mcp.LegacyJune, mcp.LegacyMarch: ""} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			p := newPeer(t, newLegacy(version).serve)
+			d := newDialer(t, &direct{}, nil)
+			description, ep, err := d.Describe(t.Context(), endpoint(p, ""))
+			if err != nil || ep.Version != version || len(description.Capabilities) != 1 {
+				t.Fatalf("got %+v %+v %v", description, ep, err)
+			}
+			reply, err := d.Dial(t.Context(), ep, seal(t, version, "id-1"))
+			if err != nil || reply.Wire.Version != version {
+				t.Fatalf("got %+v %v", reply.Wire, err)
+			}
+			got := p.last()
+			_, there := got.header["Mcp-Protocol-Version"]
+			if got.header.Get("Mcp-Protocol-Version") != header || there != (header != "") || got.header.Get("Mcp-Session-Id") != "s1" || got.header.Get("Mcp-Method") != "" {
+				t.Errorf("header: %v", got.header)
+			}
+			want := []string{"server/discover", "initialize", "notifications/initialized", "tools/list", "tools/call"}
+			if diff := cmp.Diff(want, p.methods()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestFixedRevision: an endpoint that names its revision is asked for that one.
+func TestFixedRevision(t *testing.T) {
+	t.Parallel()
+	server := newLegacy("")
+	p := newPeer(t, server.serve)
+	d := newDialer(t, &direct{}, nil)
+	for i, version := range []string{mcp.LegacyMarch, mcp.LegacyJune, mcp.Legacy} {
+		_, ep, err := d.Describe(t.Context(), endpoint(p, version))
+		if err != nil || ep.Version != version {
+			t.Fatalf("%s: got %+v %v", version, ep, err)
+		}
+		if _, err := d.Dial(t.Context(), ep, seal(t, version, "id-1")); err != nil {
+			t.Fatal(err)
+		}
+		if server.begun != i+1 {
+			t.Errorf("%d sessions after %d revisions", server.begun, i+1)
+		}
+	}
+	older := newPeer(t, newLegacy(mcp.LegacyMarch).serve)
+	var bad *transport.BadReplyError
+	if _, _, err := d.Describe(t.Context(), endpoint(older, mcp.Legacy)); !errors.As(err, &bad) || !strings.Contains(bad.Reason, "does not speak") {
+		t.Errorf("a server that is older: got %v", err)
+	}
+	d.Close()
+	if len(server.valid) != 0 {
+		t.Errorf("%d sessions are left", len(server.valid))
+	}
+}
+
+// TestRevisionNoLongerSpoken: what is written in one revision is never sent in
+// a session of another.
+func TestRevisionNoLongerSpoken(t *testing.T) {
+	t.Parallel()
+	p := newPeer(t, newLegacy(mcp.LegacyMarch).serve)
+	var bad *transport.BadReplyError
+	_, err := newDialer(t, &direct{}, nil).Dial(t.Context(), endpoint(p, mcp.Legacy), seal(t, mcp.Legacy, "id-1"))
+	if !errors.As(err, &bad) || !strings.Contains(bad.Reason, "any more") {
+		t.Errorf("got %v", err)
+	}
+	if diff := cmp.Diff([]string{"initialize", "notifications/initialized"}, p.methods()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestBatchedReplies: a server of 2025-03-26 may put its reply into a batch.
+func TestBatchedReplies(t *testing.T) {
+	t.Parallel()
+	reply := `{"jsonrpc":"2.0","id":"id-1","result":` + content + `}`
+	notice := `{"jsonrpc":"2.0","method":"notifications/progress"}`
+	for name, tc := range map[string]struct {
+		version, media, text string
+		ok                   bool
+	}{
+		"JSON":               {mcp.LegacyMarch, "application/json", "[" + reply + "]", true},
+		"among others":       {mcp.LegacyMarch, "text/event-stream", "data: [" + notice + "," + notice + "]\n\ndata: [" + notice + "," + reply + "]\n\n", true},
+		"without the reply":  {mcp.LegacyMarch, "application/json", "[" + notice + "]", false},
+		"empty":              {mcp.LegacyMarch, "application/json", "[]", false},
+		"of a later time":    {mcp.LegacyJune, "application/json", "[" + reply + "]", false},
+		"nothing of a batch": {mcp.LegacyMarch, "application/json", "[" + reply, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := newLegacy(tc.version)
+			p := newPeer(t, func(w http.ResponseWriter, r *http.Request, in incoming) {
+				if in.Method != "tools/call" {
+					server.serve(w, r, in)
+					return
+				}
+				w.Header().Set("Content-Type", tc.media)
+				_, _ = io.WriteString(w, tc.text)
+			})
+			got, err := newDialer(t, &direct{}, nil).Dial(t.Context(), endpoint(p, tc.version), seal(t, tc.version, "id-1"))
+			var bad *transport.BadReplyError
+			if tc.ok && (err != nil || string(got.Wire.Body) != reply) || !tc.ok && !errors.As(err, &bad) {
+				t.Errorf("got %s, %v", got.Wire.Body, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,69 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+)
+
+// storyLimit bounds what the stories execute, all together.
+const storyLimit = 5 * time.Minute
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestPrograms builds both programs once and runs everything with them.
+func TestPrograms(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := build(t, root)
+	t.Run("story", func(t *testing.T) { tell(t, root, bin) })
+	t.Run("demo --json", func(t *testing.T) { demoPrintsProof(t, bin) })
+	t.Run("demo --keep", func(t *testing.T) { demoKeepsRunning(t, root, bin) })
+}
+
+// build compiles the programs, with the race detector if the test has it: then a
+// race in them is a bad exit code.
+func build(t *testing.T, root string) string {
+	t.Helper()
+	bin := t.TempDir()
+	args := []string{"build", "-o", bin + string(filepath.Separator)}
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		args = append(args, "-race")
+	}
+	cmd := exec.CommandContext(t.Context(), "go", append(args, "./cmd/...")...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return bin
+}
+
+// tell runs the scripts of testdata and the one that the README is.
+func tell(t *testing.T, root, bin string) {
+	t.Helper()
+	stories, err := filepath.Glob(filepath.Join("testdata", "*.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme := filepath.Join(t.TempDir(), "readme.txtar")
+	if err := os.WriteFile(readme, []byte(readmeStory(t, filepath.Join(root, "README.md"))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Files:              append(stories, readme),
+		Setup:              func(env *testscript.Env) error { return enter(env, root, bin) },
+		Cmds:               commands(),
+		RequireUniqueNames: true,
+		Deadline:           time.Now().Add(storyLimit),
+	})
+}

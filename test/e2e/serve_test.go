@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/aepb/aepb-gateway/test/interop/devgateway"
+)
+
+// startDomain plays the SPIFFE provider of a production gateway: who is who, as
+// files.
+func startDomain(_ context.Context, w *world, ts *testscript.TestScript, args []string) error {
+	trust, err := devgateway.NewTrust(args[0])
+	if err != nil {
+		return err
+	}
+	gateway, err := trust.PeerTLS("gateway")
+	if err != nil {
+		return err
+	}
+	w.trust = trust
+	dir := ts.MkAbs(args[1])
+	return errors.Join(
+		os.MkdirAll(dir, 0o700),
+		os.WriteFile(filepath.Join(dir, "bundle.pem"), trust.RootsPEM(), 0o600),
+		os.WriteFile(filepath.Join(dir, "admin-token"), []byte(rand.Text()), 0o600),
+		writePair(dir, "cert.pem", "key.pem", gateway.Certificates[0]),
+		writePair(dir, "client.pem", "client-key.pem", trust.ClientSVID()),
+	)
+}
+
+func writePair(dir, certFile, keyFile string, pair tls.Certificate) error {
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		return err
+	}
+	block := func(name, kind string, der []byte) error {
+		return os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
+	}
+	return errors.Join(block(certFile, "CERTIFICATE", pair.Certificate[0]), block(keyFile, "PRIVATE KEY", key))
+}
+
+func expandFile(_ context.Context, _ *world, ts *testscript.TestScript, args []string) error {
+	return os.WriteFile(ts.MkAbs(args[0]), []byte(os.Expand(ts.ReadFile(args[0]), ts.Getenv)), 0o600)
+}
+
+// serving is a running `aepb-gateway serve`.
+type serving struct {
+	cmd  *exec.Cmd
+	logs bytes.Buffer // not to be read before the process has ended
+}
+
+func startServe(ctx context.Context, w *world, ts *testscript.TestScript, args []string) error {
+	s := &serving{cmd: exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(w.bin, "aepb-gateway"), append([]string{"serve"}, args...)...)}
+	s.cmd.Dir, s.cmd.Stderr = ts.MkAbs("."), &s.logs
+	stdout, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = s.cmd.Process.Kill() })() // then the next read ends
+	lines := bufio.NewScanner(stdout)
+	for _, name := range []string{"PUBLIC", "ADMIN"} {
+		lines.Scan()
+		url, ok := strings.CutPrefix(lines.Text(), "ready "+strings.ToLower(name)+" ")
+		if !ok {
+			return fmt.Errorf("not ready but %q: %w\n%s", lines.Text(), errors.Join(lines.Err(), s.cmd.Wait()), s.logs.String())
+		}
+		ts.Setenv(name, url)
+	}
+	w.serving = s
+	return nil
+}
+
+// end stops the process, which must end with 0.
+func (s *serving) end(ctx context.Context) error {
+	if s == nil || s.cmd.ProcessState != nil {
+		return nil
+	}
+	defer context.AfterFunc(ctx, func() { _ = s.cmd.Process.Kill() })()
+	if err := errors.Join(s.cmd.Process.Signal(syscall.SIGTERM), s.cmd.Wait()); err != nil {
+		return fmt.Errorf("serve: %w\n%s", err, s.logs.String())
+	}
+	return nil
+}
+
+func awaitServed(ctx context.Context, w *world, ts *testscript.TestScript, _ []string) error {
+	if err := w.serving.end(ctx); err != nil {
+		return err
+	}
+	_, err := ts.Stderr().Write(w.serving.logs.Bytes())
+	return err
+}
