@@ -14,6 +14,10 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
+// messageTool is what a plain message is called in a protocol of calls when
+// nobody named a skill (R8).
+const messageTool = "message"
+
 // choose finds the endpoint and, across protocols, the capability that the
 // message is for. Without a destination the message becomes one for a tool
 // named "message" (R8); the encoder knows that by the absence of a capability.
@@ -65,11 +69,11 @@ func capability(source translators.Translator, d *canonical.Description, m *cano
 	if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Call != nil {
 		name = invoke.Call.Name
 	}
-	if name == "" && len(d.Capabilities) == 1 {
-		return &d.Capabilities[0], nil
-	}
 	if found := named(source, d, name); found != nil {
 		return found, nil
+	}
+	if len(d.Capabilities) == 1 && (name == "" || name == messageTool) {
+		return &d.Capabilities[0], nil
 	}
 	if name == "" {
 		return nil, &canonical.Error{

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"slices"
 
@@ -15,7 +16,8 @@ import (
 // found, as if there were none (R2).
 type evidence struct{ deps PublicDeps }
 
-// token serves one ECT to its issuer and audience.
+// token serves one ECT to its issuer and audience, and to the other members of
+// its workflow.
 func (e evidence) token(c *gin.Context) {
 	ctx := c.Request.Context()
 	record, ok, err := e.deps.Evidence.Get(ctx, ect.ID(c.Param("jti")))
@@ -23,7 +25,8 @@ func (e evidence) token(c *gin.Context) {
 		problem.Write(c.Writer, c.Request, &problem.RecordingError{Err: err})
 		return
 	}
-	if !ok || !concerns(record, transport.CallerFrom(ctx).ID) {
+	caller := transport.CallerFrom(ctx).ID
+	if !ok || !concerns(record, caller) && !e.member(ctx, record.Workflow, caller) {
 		problem.Write(c.Writer, c.Request, &problem.NotFoundError{What: "ECT"})
 		return
 	}
@@ -51,6 +54,16 @@ func (e evidence) workflow(c *gin.Context) {
 	}
 	c.Header("Cache-Control", "private, no-store")
 	c.JSON(http.StatusOK, map[string]any{"wid": c.Param("wid"), "ects": tokens})
+}
+
+// member reports whether a caller belongs to a workflow. A token without one
+// concerns nobody but its parties.
+func (e evidence) member(ctx context.Context, workflow string, caller ect.Identity) bool {
+	if workflow == "" {
+		return false
+	}
+	records, err := e.deps.Evidence.Workflow(ctx, workflow)
+	return err == nil && slices.ContainsFunc(records, func(r ect.Record) bool { return concerns(r, caller) })
 }
 
 func concerns(record ect.Record, id ect.Identity) bool {

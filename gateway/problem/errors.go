@@ -18,7 +18,10 @@ type NoPathError struct {
 }
 
 func (e *NoPathError) Error() string {
-	text := "from " + e.From + " to " + e.To
+	text := "from " + e.From
+	if e.To != "" {
+		text += " to " + e.To
+	}
 	if e.Detail != "" {
 		text += ": " + e.Detail
 	}
