@@ -1,14 +1,20 @@
 package gateway_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
@@ -65,5 +71,67 @@ func TestOldA2AAtTheTranslateEndpoint(t *testing.T) {
 	lies := translators.Wire{Binding: a2a.Binding, Version: a2a.Version03, Body: []byte(addBody)}
 	if _, err := b.Exchange(t.Context(), b.revised(t, "", lies, mcp.Binding, "")); err == nil {
 		t.Error("1.0 was taken for 0.3")
+	}
+}
+
+// twoPlaces is an agent that speaks 1.0 over HTTP at one place and 0.3 at
+// another. It keeps where and how it was called.
+type twoPlaces struct{ at, sent string }
+
+func (*twoPlaces) Describe(_ context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
+	if e.Version == a2a.Version03 {
+		e.URL += "/old"
+	} else {
+		e.URL, e.Version, e.Form = e.URL+"/http", a2a.Version, a2a.FormHTTP
+	}
+	return &canonical.Description{
+		Name: "two", Versions: []string{a2a.Version, a2a.Version03},
+		Capabilities: []canonical.Capability{{ID: "add", Profile: canonical.ProfileMessage}},
+	}, e, nil
+}
+
+func (p *twoPlaces) Dial(_ context.Context, e transport.Endpoint, sealed transport.Sealed) (transport.Reply, error) {
+	wire, _, err := sealed.Open()
+	p.at, p.sent = e.URL, string(wire.Body)
+	return transport.Reply{}, errors.Join(err, &transport.UnreachableError{Agent: e.Agent})
+}
+
+// TestPlaceAndWordsGoTogether: the version that is asked for decides where an
+// agent is called, and the form of the place how.
+func TestPlaceAndWordsGoTogether(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gateway.Settings{}, policy.Rules{})
+	agent, deps := &twoPlaces{}, b.Deps
+	list, err := directory.New(directory.Deps{
+		Describers: map[canonical.Binding]transport.Describer{a2a.Binding: agent}, Egress: closed{}, Now: deps.Now, Logger: deps.Logger,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, version := range map[string]string{"two": "", "new-only": a2a.Version} {
+		if err := list.Put(directory.Agent{Name: name, Rules: policy.Rules{Open: true}, Endpoints: []directory.Endpoint{
+			{Binding: a2a.Binding, Version: version, URL: "https://two.example"},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deps.Directory, deps.Dialers = list, map[canonical.Binding]transport.Dialer{a2a.Binding: agent}
+	if b.Gateway, err = gateway.New(gateway.Settings{}, deps); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ agent, version, at, sent string }{
+		{"two", "", "https://two.example/http", `{"message":`},
+		{"two", a2a.Version, "https://two.example/http", `{"message":`},
+		{"two", a2a.Version03, "https://two.example/old", `{"jsonrpc":"2.0","id":`},
+		{"new-only", a2a.Version03, "", ""},
+	} {
+		*agent = twoPlaces{}
+		_, err := b.Exchange(t.Context(), b.revised(t, c.agent, translators.Wire{Binding: a2a.Binding, Body: []byte(addBody)}, a2a.Binding, c.version))
+		if agent.at != c.at || !strings.HasPrefix(agent.sent, c.sent) {
+			t.Errorf("%s in %q: called at %q with %s (%v)", c.agent, c.version, agent.at, agent.sent, err)
+		}
+		if noPath, ok := errors.AsType[*problem.NoPathError](err); (c.at == "") != ok || (ok && noPath.Detail != "unsupported_version") {
+			t.Errorf("%s in %q: %v", c.agent, c.version, err)
+		}
 	}
 }

@@ -38,7 +38,7 @@ func TestReferenceIsTrue(t *testing.T) {
 	}
 	want := before + referenceBegin + reference(t) + referenceEnd + after
 	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil { //nolint:gosec // a README is for everybody
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return

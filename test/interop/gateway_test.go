@@ -22,6 +22,7 @@ func TestThroughGateway(t *testing.T) {
 	t.Run("MCP revisions", func(t *testing.T) { mcpRevisions(t, g) })
 	t.Run("A2A without JSON-RPC", func(t *testing.T) { a2aOverHTTP(t, g) })
 	t.Run("A2A 0.3", func(t *testing.T) { a2aOld(t, g) })
+	t.Run("A2A 0.3 SDK", func(t *testing.T) { a2aOldSDK(t, g) })
 }
 
 // stopTimeout is what the gateway and its peers get to end in.
