@@ -104,8 +104,12 @@ func decodeMedia(r *reader, p *canonical.Part, form canonical.Form) {
 func decodeLink(r *reader, p *canonical.Part) {
 	p.Kind = canonical.KindRef
 	p.URI = requiredText(r.Object, "uri")
+	named := r.Has("name")
 	takeText(r.Object, "name", &p.Name)
-	if r.derived("name", p.Name == baseName(p.URI)) {
+	if !named {
+		r.Put("name", absent())
+	}
+	if r.derived("name", p.Name != "" && p.Name == baseName(p.URI)) {
 		p.Name = ""
 	}
 	takeText(r.Object, "title", &p.Title)
@@ -211,10 +215,8 @@ func (e *encoder) encodeBlock(p *canonical.Part, at string) (block, meta json.Ra
 		w.need("text", string(p.Data))
 		w.canon.String(markKind, "data")
 		losses = profile.CarryPart(w.canon, p, at, textFields()...)
-	case p.Kind == canonical.KindRef && w.lacks(typeLink):
-		losses = encodeLinkText(w, p, at)
 	case p.Kind == canonical.KindRef:
-		losses = encodeLink(w, p, at)
+		losses = e.encodeRef(w, p, at)
 	case p.Kind == canonical.KindFile:
 		losses = e.encodeFile(w, p, at)
 	default:
@@ -231,6 +233,19 @@ func (e *encoder) encodeBlock(p *canonical.Part, at string) (block, meta json.Ra
 	return block, w.hoisted, nil
 }
 
+// encodeRef writes a link in the way that its revision has. One that came
+// without a name goes home without.
+func (e *encoder) encodeRef(w *writer, p *canonical.Part, at string) []canonical.Loss {
+	nameless := string(w.own.Peek("name")) == "null"
+	if nameless {
+		w.forget("name")
+	}
+	if w.lacks(typeLink) {
+		return encodeLinkText(w, p, at)
+	}
+	return encodeLink(w, p, at, !nameless || !e.native)
+}
+
 // encodeLinkText writes a link as a text that names it.
 func encodeLinkText(w *writer, p *canonical.Part, at string) []canonical.Loss {
 	w.need("type", "text")
@@ -240,13 +255,14 @@ func encodeLinkText(w *writer, p *canonical.Part, at string) []canonical.Loss {
 	return append(losses, profile.CarryPart(w.canon, p, at, append(textFields(), profile.PartForm)...)...)
 }
 
-func encodeLink(w *writer, p *canonical.Part, at string) []canonical.Loss {
+// encodeLink writes a link; named says that it must have a name.
+func encodeLink(w *writer, p *canonical.Part, at string, named bool) []canonical.Loss {
 	w.need("type", typeLink)
 	w.need("uri", p.URI)
 	switch {
 	case p.Name != "":
 		w.need("name", p.Name)
-	case !w.has("name"):
+	case named && !w.has("name"):
 		w.need("name", baseName(p.URI))
 		w.canon.String(markDerived, "name")
 	}

@@ -57,7 +57,9 @@ func (e *encoder) describe(body *canonical.DescribeRequest) (string, json.RawMes
 	if !w.has("capabilities") {
 		w.raw("capabilities", json.RawMessage("{}"))
 	}
-	w.raw("clientInfo", e.info(w, "clientInfo", w.own.Peek("clientInfo"), who))
+	if left := w.own.Peek("clientInfo"); !e.native || left != nil || who.Name != "" || who.Version != "" {
+		w.raw("clientInfo", e.info(w, "clientInfo", left, who))
+	}
 	return MethodInitialize, w.bytes()
 }
 

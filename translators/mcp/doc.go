@@ -27,10 +27,11 @@
 // A peer that says in an older revision what only newer ones have is understood
 // all the same, and a message of its own goes home as it came.
 //
-// Read mcp.go for the entry, revision.go for what a revision lacks, decode.go and encode.go for what becomes of a
+// Read mcp.go for the entry, decode.go and encode.go for what becomes of a
 // message, level.go for how one JSON object with its _meta is taken apart and
-// put together, and then call.go, result.go, block.go, describe.go, tools.go
-// and errors.go, one for each kind of thing; each holds both directions.
+// put together, revision.go for how it is cut to a revision, and then call.go,
+// result.go, block.go, describe.go and errors.go, one for each kind of thing;
+// each holds both directions.
 //
 // Two rules keep a message whole. What a decoder does not know stays, member by
 // member, in the extensions of its level and is written again. And what is

@@ -121,7 +121,7 @@ func ordinary(t *testing.T, tr *mcp.Translator, s sample) *canonical.Message {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, special := range []string{`"aepb.gateway/`, `"_meta":{}`, `"params":{}`, `"capabilities":{}`} {
+	for _, special := range []string{`"aepb.gateway/`, `"_meta":{}`, `"params":{}`, `"capabilities":{}`, `"name":null`} {
 		if bytes.Contains(said, []byte(special)) || strings.Contains(s.body, special) {
 			return nil
 		}
@@ -281,7 +281,10 @@ func TestDowngradeTools(t *testing.T) {
 		Op: canonical.OpCapabilities, Phase: canonical.PhaseResponse, Correlation: canonical.Correlation{WireID: json.RawMessage("1")},
 		Body: &canonical.CapabilityList{Capabilities: []canonical.Capability{
 			{ID: "p1", Title: "T", Profile: canonical.ProfileMessage, Tags: []string{"x"}},
-			{ID: "p2", Profile: canonical.ProfileTyped, InputSchema: json.RawMessage(`{"type":"object"}`), OutputSchema: json.RawMessage(`{"type":"object"}`)},
+			{
+				ID: "p2", Profile: canonical.ProfileTyped, InputSchema: json.RawMessage(`{"type":"object"}`), OutputSchema: json.RawMessage(`{"type":"object"}`),
+				Extensions: canonical.Extensions{mcp.Binding: json.RawMessage(`{"execution":{"taskSupport":"optional"}}`)},
+			},
 		}},
 	}
 	w, losses, err := tr.Encode(m, translators.Target{Version: mcp.LegacyMarch})
@@ -295,7 +298,7 @@ func TestDowngradeTools(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, tool := range got.Tools {
-		for _, name := range []string{"title", "outputSchema", "_meta"} {
+		for _, name := range []string{"title", "outputSchema", "_meta", "execution"} {
 			if tool[name] != nil {
 				t.Errorf("tool %d has %s", i, name)
 			}
@@ -305,6 +308,7 @@ func TestDowngradeTools(t *testing.T) {
 		{Code: canonical.LossSchemas, Path: "/body/capabilities/0/title", Fate: canonical.Carried},
 		{Code: canonical.LossModes, Path: "/body/capabilities/0/tags", Fate: canonical.Carried},
 		{Code: canonical.LossSchemas, Path: "/body/capabilities/1/outputSchema", Fate: canonical.Carried},
+		{Code: canonical.LossSchemas, Path: "/body/capabilities/1/extensions/mcp-v1/execution", Fate: canonical.Carried},
 	}
 	less := func(a, b canonical.Loss) int { return strings.Compare(a.String(), b.String()) }
 	slices.SortFunc(want, less)
