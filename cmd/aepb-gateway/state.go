@@ -23,14 +23,15 @@ type kept struct {
 // what was used before this start is then unknown, and ECTs from before it are
 // refused (R6).
 func openState(s settings) (kept, error) {
+	bounds := state.Config{MaxTokenBytes: int64(s.config.State.EvidenceMiB) << 20}
 	if path := s.config.State.Path; path != "" {
-		store, err := bolt.Open(bolt.Config{Path: path}, bolt.Deps{Now: time.Now, Logger: s.logger})
+		store, err := bolt.Open(bolt.Config{Path: path, Bounds: bounds}, bolt.Deps{Now: time.Now, Logger: s.logger})
 		if err != nil {
 			return kept{}, err
 		}
 		return kept{store, store, store, store, store.Failing, store.Close}, nil
 	}
-	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now, Epoch: time.Now().Truncate(time.Second)})
+	memory, err := state.New(bounds, state.Deps{Now: time.Now, Epoch: time.Now().Truncate(time.Second)})
 	if err != nil {
 		return kept{}, err
 	}

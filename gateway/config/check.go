@@ -16,6 +16,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
+// maxEvidenceMiB is more than any machine should give to evidence in memory.
+const maxEvidenceMiB = 65536
+
 // check finds every mistake that the types do not.
 func (c Config) check(s source) error {
 	var errs []error
@@ -23,6 +26,9 @@ func (c Config) check(s source) error {
 	var level slog.Level
 	if c.Log.Level != "" && level.UnmarshalText([]byte(c.Log.Level)) != nil {
 		say("$.log.level", "not debug, info, warn or error")
+	}
+	if c.State.EvidenceMiB < 0 || c.State.EvidenceMiB > maxEvidenceMiB {
+		say("$.state.evidence_mib", "between 1 and 65536")
 	}
 	if c.Limits != (Limits{}) {
 		limits := limit.Config{Rate: c.Limits.Rate, Burst: c.Limits.Burst}.WithDefaults()

@@ -57,7 +57,8 @@ type Admin struct {
 
 // State is where state is kept.
 type State struct {
-	Path string `yaml:"path"` // bbolt file; default: in memory, gone with the process
+	Path        string `yaml:"path"`         // bbolt file; default: in memory, gone with the process
+	EvidenceMiB int    `yaml:"evidence_mib"` // of ECTs kept for GET /ects and /workflows, the soonest to end go first; default 128
 }
 
 // Log says what is logged, as JSON on standard error.

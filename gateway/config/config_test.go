@@ -94,6 +94,7 @@ func TestMistakes(t *testing.T) {
 		"bad limits":        {"limits: {rate: -1}\n", "limits: limit: rate"},
 		"bad dialect":       {"peers:\n  spiffe://x/y: {dialect: new}\n", "a dialect is"},
 		"bad level":         {"peers:\n  spiffe://x/y: {min_level: L3}\n", "a minimum level is"},
+		"evidence":          {"state: {evidence_mib: -1}\n", "[1:23]"},
 		"two mistakes":      {"log: {level: loud}\npolicy: {hop_scope: all}\n", "[2:21]"},
 		"not YAML":          {"a: [", "config:"},
 		"too large":         {strings.Repeat("#", config.MaxSize+1), "longer than"},

@@ -17,10 +17,10 @@ type Config struct {
 	ConversationLifetime time.Duration // after the last turn
 }
 
-// Defaults of a Config. Together they keep a process under about 1 GiB.
+// Defaults of a Config. Together they keep a process under about 600 MiB.
 const (
 	DefaultMaxTokens            = 1 << 18
-	DefaultMaxTokenBytes        = 512 << 20
+	DefaultMaxTokenBytes        = 128 << 20
 	DefaultMaxReplays           = 1 << 21
 	DefaultMaxAnswers           = 1 << 16
 	DefaultMaxAnswersBytes      = 128 << 20
