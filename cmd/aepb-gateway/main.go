@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -22,16 +21,7 @@ const (
 	exitUsage  = 2
 )
 
-// collectAt is how much the heap grows between collections, in percent. What
-// stays on it is evidence, which lives long and grows with use: collecting half
-// as often saves about a twentieth of the work per call (make bench) and costs
-// little where little is kept. GOGC overrides it.
-const collectAt = 200
-
 func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collectAt)
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	started := false
 	err := command(&started).ExecuteContext(ctx)

@@ -17,13 +17,14 @@ type Config struct {
 	ConversationLifetime time.Duration // after the last turn
 }
 
-// Defaults of a Config. Together they keep a process under about 600 MiB.
+// Defaults of a Config. Full, they hold about 300 MiB, for which the collector
+// takes up to twice that.
 const (
 	DefaultMaxTokens            = 1 << 18
 	DefaultMaxTokenBytes        = 128 << 20
 	DefaultMaxReplays           = 1 << 21
 	DefaultMaxAnswers           = 1 << 16
-	DefaultMaxAnswersBytes      = 128 << 20
+	DefaultMaxAnswersBytes      = 64 << 20
 	DefaultMaxAnswerBytes       = 1 << 20
 	DefaultMaxConversations     = 1 << 17
 	DefaultConversationLifetime = 24 * time.Hour
