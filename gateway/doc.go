@@ -2,8 +2,10 @@
 //
 // Read exchange.go first; it is the whole way of one message on one screen.
 // stages.go holds the steps before translation (limit, evidence, destination,
-// policy), leg.go one leg of translation (decode, stamp, encode, judge, sign,
-// record), failure.go what is left behind when it goes wrong.
+// policy), choose.go what a message is for and which dialogue it belongs to,
+// leg.go one leg of translation (decode, stamp, encode, judge, sign, record),
+// repeat.go the same answer to the same message, failure.go what is left behind
+// when it goes wrong.
 //
 // Data moves forward only. Order is kept by proof-carrying values rather than
 // by care: a leg demands a policy.Permit, which only policy.Evaluate mints from

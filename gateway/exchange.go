@@ -7,6 +7,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators"
@@ -129,7 +130,9 @@ func (g *Gateway) send(ctx context.Context, x *exchange, sealed transport.Sealed
 	defer cancel()
 	began := g.Now()
 	reply, err := g.Dialers[x.endpoint.Binding].Dial(ctx, x.endpoint, sealed)
-	g.Metrics.Upstream(x.agent.Name, string(x.endpoint.Binding), g.Now().Sub(began))
+	took := g.Now().Sub(began)
+	g.Metrics.Upstream(x.agent.Name, string(x.endpoint.Binding), took)
+	g.Metrics.Took(string(x.call.Wire.Binding), string(x.endpoint.Binding), telemetry.StageSend, took)
 	return reply, err
 }
 

@@ -46,7 +46,7 @@ func (s set) label(value string) string {
 
 // The closed sets.
 var (
-	stages  = setOf(StageVerify, StageDecode, StageEncode, StageSign, StageRecord, StageSend, StageTotal)
+	stages  = setOf(StageSend, StageTotal)
 	results = setOf(append(problem.Codes(), resultOK)...)
 	fates   = setOf(canonical.Carried, canonical.Dropped)
 	acts    = setOf(ect.ActTranslate, ect.ActTranslateError, ect.ActCPATTranslate)

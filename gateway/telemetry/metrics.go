@@ -20,15 +20,11 @@ const namespace = "aepb"
 // Stage is a part of the road whose time is measured.
 type Stage string
 
-// The stages. StageTotal is the whole exchange, the agent's own time included.
+// The stages. StageTotal is the whole exchange, StageSend included, which is the
+// agent's own time and the way there and back.
 const (
-	StageVerify Stage = "verify"
-	StageDecode Stage = "decode"
-	StageEncode Stage = "encode"
-	StageSign   Stage = "sign"
-	StageRecord Stage = "record"
-	StageSend   Stage = "send"
-	StageTotal  Stage = "total"
+	StageSend  Stage = "send"
+	StageTotal Stage = "total"
 )
 
 // Deps is what Metrics need.

@@ -43,7 +43,7 @@ func scrape(t *testing.T, m *telemetry.Metrics) string {
 func touch(m *telemetry.Metrics) {
 	m.Enter()
 	m.Translated("a2a-v1", "mcp-v1", "ok", 3*time.Millisecond)
-	m.Took("a2a-v1", "mcp-v1", telemetry.StageSign, time.Millisecond)
+	m.Took("a2a-v1", "mcp-v1", telemetry.StageSend, time.Millisecond)
 	m.Lost("a2a-v1", "mcp-v1", "L01", "carried")
 	m.Verified(ect.L2, "ok")
 	m.Issued(string(ect.ActTranslate), ect.L2)
@@ -62,7 +62,7 @@ func TestContract(t *testing.T) {
 		`aepb_translations_total{from="a2a-v1",result="ok",to="mcp-v1"} 1`,
 		`aepb_translation_duration_seconds_count{from="a2a-v1",stage="total",to="mcp-v1"} 1`,
 		`aepb_translation_duration_seconds_sum{from="a2a-v1",stage="total",to="mcp-v1"} 0.003`,
-		`aepb_translation_duration_seconds_count{from="a2a-v1",stage="sign",to="mcp-v1"} 1`,
+		`aepb_translation_duration_seconds_count{from="a2a-v1",stage="send",to="mcp-v1"} 1`,
 		`aepb_translation_losses_total{code="L01",fate="carried",from="a2a-v1",to="mcp-v1"} 1`,
 		`aepb_ects_verified_total{level="L2",result="ok"} 1`,
 		`aepb_ects_issued_total{act="aepb:translate",level="L2"} 1`,

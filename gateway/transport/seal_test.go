@@ -1,0 +1,56 @@
+package transport_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+)
+
+// Only the very octets that a recorded token covers can be sealed, and only
+// what was sealed can be opened.
+func TestSeal(t *testing.T) {
+	t.Parallel()
+	body := []byte(`{"jsonrpc":"2.0"}`)
+	token, err := ecttest.NewParty(t, "spiffe://example.com/gateway").Signer(t, nil).Sign(ect.Claims{
+		Act: ect.ActTranslate, Audience: []string{"spiffe://example.com/agent"}, OutputHash: ect.Hash(body),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder, err := ect.NewRecorder(ect.RecorderDeps{Store: ecttest.NewStore()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	receipt, err := recorder.Record(t.Context(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		receipt ect.Receipt
+		body    []byte
+		ok      bool
+	}{
+		"covered":          {receipt, body, true},
+		"one octet more":   {receipt, append(slices.Clone(body), ' '), false},
+		"nothing":          {receipt, nil, false},
+		"without receipt":  {ect.Receipt{}, body, false},
+		"nothing and none": {ect.Receipt{}, nil, false},
+	} {
+		sealed, err := transport.Seal(tc.receipt, translators.Wire{Body: tc.body}, "ancestor")
+		if tc.ok != (err == nil) || !tc.ok && !errors.Is(err, transport.ErrUnsealed) {
+			t.Errorf("%s: got %v", name, err)
+		}
+		wire, tokens, err := sealed.Open()
+		if tc.ok != (err == nil) {
+			t.Errorf("%s: opened with %v", name, err)
+		}
+		if tc.ok && (string(wire.Body) != string(body) || !slices.Equal(tokens, []string{token.Compact(), "ancestor"})) {
+			t.Errorf("%s: got %q with %d tokens", name, wire.Body, len(tokens))
+		}
+	}
+}
