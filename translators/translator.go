@@ -40,7 +40,21 @@ type Wire struct {
 	Header  http.Header  // only the fields that belong to the message (protocol version, method mirror, trace); may be nil
 	Body    []byte       // never retained by Encode's caller beyond the call it was made for
 	Re      canonical.Op // the operation that a reply answers; empty: this is a request
+	Event   bool         // an event of the stream that answers Re; the message that ends it may be an event or a reply
 	Status  int          // HTTP status that the protocol wants or had for this message; 0: 200
+
+	// Verb and Path say, in a form where the operation is not in the body, what
+	// is asked: the HTTP method, and the path below the agent's URL with its query.
+	Verb, Path string
+}
+
+// Octets are what evidence hashes of a message: its body, and of a request
+// without one its path and query (R5).
+func (w Wire) Octets() []byte {
+	if len(w.Body) == 0 && w.Path != "" {
+		return []byte(w.Path)
+	}
+	return w.Body
 }
 
 // Target is what an encoder is told beyond the message.
@@ -48,6 +62,7 @@ type Target struct {
 	Version    string                // the chosen protocol version; empty: the newest
 	Form       string                // the chosen wire form (Wire.Form); empty: the first
 	Capability *canonical.Capability // the tool or skill that is called, or whose result this is; nil: none chosen
+	Stream     bool                  // a request: ask for a stream of events; otherwise: this stands in one
 }
 
 // Info describes a protocol.
@@ -58,7 +73,21 @@ type Info struct {
 	Media     []string // media types that Decode takes, preferred first
 	BodyLimit int      // largest body in octets
 	Depth     int      // deepest JSON nesting
+	Streams   Streams
 }
+
+// Streams is how a protocol streams.
+type Streams string
+
+// The ways of streaming.
+const (
+	// StreamsNone: one request, one reply.
+	StreamsNone Streams = ""
+	// StreamsTask: a stream is a task, then its changes; the last change ends it (A2A).
+	StreamsTask Streams = "task"
+	// StreamsReply: events are notices on the way; a reply ends the stream (MCP).
+	StreamsReply Streams = "reply"
+)
 
 // Limits of one message (R11). They are the defaults; a constructor's Config
 // may lower them.

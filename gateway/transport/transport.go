@@ -38,13 +38,33 @@ type Call struct {
 	Caller    identity.Caller
 	Address   string   // remote address without port: the limit key of anonymous callers
 	Evidence  []string // the ECTs submitted, compact
+	Session   string   // the session at the door that the message belongs to; empty: none
+	Detached  bool     // the work goes on although the caller's connection is gone (A2A; MCP before 2026-07-28)
 }
 
-// Answer is what goes back to the caller.
+// Answer is what goes back to the caller: one message, or a stream.
 type Answer struct {
 	Wire     translators.Wire // in the caller's protocol; translate only: in the destination's
+	Events   Events           // not nil: a stream in place of Wire; the door closes it
 	Evidence []string         // our ECTs, compact, oldest first
 	Losses   []canonical.Loss // of both legs
+}
+
+// Event is one message of a stream.
+type Event struct {
+	Wire     translators.Wire // without a body only in the last one, which may hold nothing but evidence
+	Evidence []string         // compact; toward a caller only in the last one: the ECT that closes the stream
+}
+
+// Events is a stream of messages in order. It holds no more of them than its
+// reader is behind: whoever does not read stops whoever writes.
+type Events interface {
+	// Next waits for the next message. io.EOF: the one before was the last. Any
+	// other error says that the stream broke off; it never ends silently.
+	Next(ctx context.Context) (Event, error)
+	// Close ends the stream early and gives back what it holds. It may be called
+	// at any time and more than once.
+	Close() error
 }
 
 // Inquiry asks who an agent is, in no protocol's words.
@@ -74,12 +94,14 @@ type Endpoint struct {
 	Form    string            // wire form spoken at URL (translators.Wire.Form); empty: the protocol's first
 	URL     string
 	Caller  ect.Identity // whose work this is: legacy sessions are keyed (agent, caller) (R8)
+	Session string       // the caller's own session, where one protocol is relayed: it is mirrored toward the agent
 	Timeout time.Duration
 }
 
-// Reply is what an agent answered.
+// Reply is what an agent answered: one message, or a stream.
 type Reply struct {
 	Wire     translators.Wire
+	Events   Events   // not nil: a stream in place of Wire; the road closes it
 	Evidence []string // the agent's own ECTs, compact, unverified
 }
 
@@ -88,6 +110,15 @@ type Reply struct {
 // *TimeoutError, *BadReplyError or *egress.DeniedError.
 type Dialer interface {
 	Dial(context.Context, Endpoint, Sealed) (Reply, error)
+}
+
+// Framer is implemented by a Door or Dialer with a form whose octets on the wire
+// are not what its codec reads and writes (A2A over gRPC). Evidence hashes what
+// travels, so the road frames a message before it hashes it and unframes it
+// before it decodes it.
+type Framer interface {
+	Frame(translators.Wire) (translators.Wire, error)
+	Unframe(translators.Wire) (translators.Wire, error)
 }
 
 // Describer asks an agent who it is: card, server/discover or initialize, and

@@ -10,6 +10,16 @@ import (
 //	OpInvoke       request *Invoke           response *Result
 //	OpDescribe     request *DescribeRequest  response *Description
 //	OpCapabilities request *Page             response *CapabilityList
+//	OpTaskGet, OpTaskCancel, OpTaskResult
+//	               request *TaskQuery        response *Result, or *Done where the protocol only acknowledges
+//	OpTaskSubscribe request *TaskQuery       response none, or *Result
+//	OpTaskAnswer   request *TaskQuery        response *Done
+//	OpTaskList     request *TaskFilter       response *TaskList
+//	OpPush         request *PushRequest      response *PushConfig, *PushList or *Done
+//	OpAnswer       request *Reply            no response
+//	OpAbort        request *Abort            no response
+//	OpNative       request *Native           response *Native
+//	any            event   *Event
 //	any            error   *Error
 type Body interface{ body() }
 
@@ -20,6 +30,17 @@ func (*Description) body()     {}
 func (*Page) body()            {}
 func (*CapabilityList) body()  {}
 func (*Error) body()           {}
+func (*TaskQuery) body()       {}
+func (*TaskFilter) body()      {}
+func (*TaskList) body()        {}
+func (*PushRequest) body()     {}
+func (*PushConfig) body()      {}
+func (*PushList) body()        {}
+func (*Done) body()            {}
+func (*Reply) body()           {}
+func (*Abort) body()           {}
+func (*Native) body()          {}
+func (*Event) body()           {}
 
 // Invoke asks an agent to do something: a turn of content, a structured call,
 // or both views of the same thing.
@@ -30,7 +51,11 @@ func (*Error) body()           {}
 type Invoke struct {
 	Turn       Content
 	Call       *Call
-	Extensions Extensions // request-level leftovers, distinct from the turn's
+	Answers    []Answer       // to what an earlier Result with Pending asked (MCP inputResponses)
+	State      string         // Pending.State, echoed (MCP requestState)
+	Push       *PushConfig    // settings that come with the request
+	TTL        *time.Duration // how long a task that may come of it should be kept; nil: not said
+	Extensions Extensions     // request-level leftovers, distinct from the turn's
 }
 
 // Call is a structured invocation.
@@ -39,11 +64,12 @@ type Call struct {
 	Args json.RawMessage // a JSON object; nil: absent, which is not {}
 }
 
-// Result answers an Invoke. Exactly one of Turn, Task and Output is set.
+// Result answers an Invoke. Exactly one of Turn, Task, Output and Pending is set.
 type Result struct {
 	Turn       *Content // a direct reply without a task (A2A Message)
-	Task       *Task    // a task snapshot (A2A Task)
+	Task       *Task    // a task snapshot (A2A Task, MCP CreateTaskResult)
 	Output     *Output  // a call's direct output (MCP CallToolResult)
+	Pending    *Pending // questions to answer first, where there is no task (MCP input_required)
 	Extensions Extensions
 }
 
@@ -86,6 +112,12 @@ type Task struct {
 	Status        Status
 	Artifacts     []Artifact
 	History       []Content
+	Inputs        []Input        // what it asks, in StateInputRequired and StateAuthRequired
+	Output        *Output        // its result, where the protocol keeps results of calls (MCP tasks); then there are no Artifacts
+	Failure       *Error         // why it failed, where the protocol keeps an error (MCP tasks)
+	Created       time.Time      // zero: not said
+	TTL           *time.Duration // how long it is kept; nil: not said
+	Poll          time.Duration  // how long to wait between two looks; zero: not said
 	Extensions    Extensions
 }
 
@@ -120,6 +152,7 @@ type Description struct {
 	Versions                                        []string    // protocol versions it speaks, best first
 	InputModes, OutputModes                         []string
 	Capabilities                                    []Capability
+	Streams, Pushes, Tasks                          bool // it can stream its work, push changes, and answer a call with a task
 	Extensions                                      Extensions
 }
 

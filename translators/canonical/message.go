@@ -20,14 +20,27 @@ const (
 	OpCapabilities Op = "capabilities" // list tools or skills
 	OpPing         Op = "ping"         // is the peer there
 	OpNotice       Op = "notice"       // a notification; nobody answers it
+
+	OpTaskGet       Op = "task.get"       // how far is a piece of work
+	OpTaskList      Op = "task.list"      // which pieces of work are there
+	OpTaskCancel    Op = "task.cancel"    // end the work itself
+	OpTaskSubscribe Op = "task.subscribe" // tell every change from now on
+	OpTaskAnswer    Op = "task.answer"    // answer what a task asks (MCP tasks/update)
+	OpTaskResult    Op = "task.result"    // wait for a task's result (MCP 2025-11-25 tasks/result)
+	OpPush          Op = "push"           // push notification settings; the verb is in the body
+	OpAnswer        Op = "answer"         // the caller's reply to what it was asked within a stream
+	OpAbort         Op = "abort"          // stop one request, not the work behind it (MCP notifications/cancelled)
+	OpNative        Op = "native"         // a method that only this protocol has; it goes no further than to another version of it
 )
 
 // Phase says where in an exchange a message stands.
 type Phase string
 
-// An exchange is one request and one response or error.
+// An exchange is one request, any number of events, and one response or error.
+// A protocol whose last event says that the work is done needs no response.
 const (
 	PhaseRequest  Phase = "request"
+	PhaseEvent    Phase = "event"
 	PhaseResponse Phase = "response"
 	PhaseError    Phase = "error"
 )
@@ -74,7 +87,9 @@ type Party struct {
 // Preferences are the sender's wishes; none of them changes what is asked.
 type Preferences struct {
 	Stream        bool
-	NoWait        bool // answer with a task at once (A2A returnImmediately)
+	NoWait        bool   // answer with a task at once (A2A returnImmediately)
+	TaskOK        bool   // a task may come in place of the result (MCP tasks, declared on this request)
+	CanAnswer     []Mode // what the sender can be asked while it waits; nil: nothing
 	AcceptMedia   []string
 	HistoryLength *int
 	LogLevel      string

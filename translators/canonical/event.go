@@ -1,0 +1,38 @@
+package canonical
+
+import "encoding/json"
+
+// Event is something that happened while a request is worked on. Exactly one
+// member is set.
+type Event struct {
+	Task       *Task           // a snapshot of everything so far
+	Turn       *Content        // a message; the whole stream where there is no task
+	Status     *Status         // the task's state changed
+	Artifact   *ArtifactUpdate // a result, or a piece of one, is there
+	Progress   *Progress       // how far, for whoever shows a bar
+	Log        *Log            // something for the records
+	Ask        *Ask            // a question; the stream waits
+	Native     *Native         // a notification that only one protocol has
+	Extensions Extensions      // of the event itself
+}
+
+// ArtifactUpdate is an artifact, or the next piece of one.
+type ArtifactUpdate struct {
+	Artifact Artifact
+	Append   bool // its parts come after those that the artifact already has
+	Last     bool // nothing more comes to this artifact
+}
+
+// Progress is a position on the way. Numbers are raw.
+type Progress struct {
+	Token   json.RawMessage // which request it is about, as that one said
+	Value   json.RawMessage
+	Total   json.RawMessage // nil: not known
+	Message string
+}
+
+// Log is one line for the records.
+type Log struct {
+	Level, Logger string
+	Data          json.RawMessage
+}
