@@ -36,10 +36,11 @@ type Call struct {
 	To        canonical.Binding // Translate: the binding to translate to; Native: empty
 	ToVersion string            // Translate: its version, empty: the newest mutual one
 	Caller    identity.Caller
-	Address   string   // remote address without port: the limit key of anonymous callers
-	Evidence  []string // the ECTs submitted, compact
-	Session   string   // the session at the door that the message belongs to; empty: none
-	Detached  bool     // the work goes on although the caller's connection is gone (A2A; MCP before 2026-07-28)
+	Address   string           // remote address without port: the limit key of anonymous callers
+	Evidence  []string         // the ECTs submitted, compact
+	Session   string           // the session at the door that the message belongs to; empty: none
+	CanAnswer []canonical.Mode // what the caller can be asked in this session, where the message itself does not say; nil: nothing
+	Detached  bool             // the work goes on although the caller's connection is gone (A2A; MCP before 2026-07-28)
 }
 
 // Answer is what goes back to the caller: one message, or a stream.
