@@ -94,8 +94,9 @@ type Endpoint struct {
 	Version string            // protocol version; empty: not yet probed
 	Form    string            // wire form spoken at URL (translators.Wire.Form); empty: the protocol's first
 	URL     string
-	Caller  ect.Identity // whose work this is: legacy sessions are keyed (agent, caller) (R8)
-	Session string       // the caller's own session, where one protocol is relayed: it is mirrored toward the agent
+	Caller  ect.Identity     // whose work this is: legacy sessions are keyed (agent, caller) (R8)
+	Asked   []canonical.Mode // what the agent may ask, because this caller can answer it
+	Session string           // the caller's own session, where one protocol is relayed: it is mirrored toward the agent
 	Timeout time.Duration
 }
 

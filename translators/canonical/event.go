@@ -3,7 +3,7 @@ package canonical
 import "encoding/json"
 
 // Event is something that happened while a request is worked on. Exactly one
-// member is set.
+// member is set, besides Inputs and Extensions.
 type Event struct {
 	Task       *Task           // a snapshot of everything so far
 	Turn       *Content        // a message; the whole stream where there is no task
@@ -13,6 +13,7 @@ type Event struct {
 	Log        *Log            // something for the records
 	Ask        *Ask            // a question; the stream waits
 	Native     *Native         // a notification that only one protocol has
+	Inputs     []Input         // with Status: what the task asks
 	Extensions Extensions      // of the event itself
 }
 

@@ -1,0 +1,137 @@
+package stream
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// Bounds of what a stream may add up to (R11).
+const (
+	MaxArtifacts = 1024
+	MaxParts     = 16 << 10 // of all artifacts
+	MaxOctets    = 16 << 20 // of all content
+)
+
+// ErrTooMuch: the stream adds up to more than is kept.
+var ErrTooMuch = errors.New("stream: the events add up to too much")
+
+// Folder adds the events of one stream up. Its zero value is empty.
+type Folder struct {
+	task  *canonical.Task
+	turn  *canonical.Content
+	parts int
+	size  int
+}
+
+// Add takes the next event; where it belongs stands in the conversation that
+// came with it. ErrTooMuch: it would not fit any more, and was not taken.
+func (f *Folder) Add(e *canonical.Event, at canonical.Conversation) error {
+	parts, size := weigh(e)
+	if f.parts+parts > MaxParts || f.size+size > MaxOctets || f.artifacts() >= MaxArtifacts && e.Artifact != nil {
+		return ErrTooMuch
+	}
+	f.parts, f.size = f.parts+parts, f.size+size
+	switch {
+	case e.Task != nil:
+		task := *e.Task
+		task.Artifacts = slices.Clone(task.Artifacts)
+		f.task = &task
+	case e.Turn != nil:
+		f.turn = e.Turn
+	case e.Status != nil:
+		f.open(at)
+		f.task.Status, f.task.Inputs = *e.Status, e.Inputs
+	case e.Artifact != nil:
+		f.open(at)
+		f.artifact(e.Artifact)
+	}
+	return nil
+}
+
+func (f *Folder) artifacts() int {
+	if f.task == nil {
+		return 0
+	}
+	return len(f.task.Artifacts)
+}
+
+// open makes the task of a stream that did not begin with one.
+func (f *Folder) open(at canonical.Conversation) {
+	if f.task == nil {
+		f.task = &canonical.Task{ID: at.TaskID, ContextID: at.ContextID, Status: canonical.Status{State: canonical.StateWorking}}
+	}
+}
+
+func (f *Folder) artifact(u *canonical.ArtifactUpdate) {
+	at := slices.IndexFunc(f.task.Artifacts, func(a canonical.Artifact) bool { return a.ID == u.Artifact.ID })
+	switch {
+	case at < 0:
+		f.task.Artifacts = append(f.task.Artifacts, u.Artifact)
+	case u.Append:
+		whole := f.task.Artifacts[at]
+		whole.Parts = slices.Concat(whole.Parts, u.Artifact.Parts)
+		f.task.Artifacts[at] = whole
+	default:
+		f.task.Artifacts[at] = u.Artifact
+	}
+}
+
+// Task is how the task stands; nil: the stream has shown none. It is the
+// caller's own but for what lies below its artifacts.
+func (f *Folder) Task() *canonical.Task {
+	if f.task == nil {
+		return nil
+	}
+	task := *f.task
+	task.Artifacts = slices.Clone(f.task.Artifacts)
+	return &task
+}
+
+// Result is what a caller who waited gets; nil: nothing has come yet.
+func (f *Folder) Result() *canonical.Result {
+	switch {
+	case f.task != nil:
+		return &canonical.Result{Task: f.Task()}
+	case f.turn != nil:
+		return &canonical.Result{Turn: f.turn}
+	default:
+		return nil
+	}
+}
+
+// Settled reports whether nothing more comes unless somebody acts: the task is
+// done or asks, or the stream was a message (A2A 3.1.2, 11.7).
+func (f *Folder) Settled() bool {
+	if f.task != nil {
+		return Settled(f.task.Status.State)
+	}
+	return f.turn != nil
+}
+
+// Settled reports whether a task in this state waits for nobody but its caller.
+func Settled(s canonical.State) bool {
+	return s.Terminal() || s == canonical.StateInputRequired || s == canonical.StateAuthRequired
+}
+
+// weigh counts the parts and the octets of an event.
+func weigh(e *canonical.Event) (parts, octets int) {
+	count := func(list []canonical.Part) {
+		parts += len(list)
+		for i := range list {
+			octets += len(list[i].Text) + len(list[i].Data) + len(list[i].Bytes) + len(list[i].URI)
+		}
+	}
+	switch {
+	case e.Artifact != nil:
+		count(e.Artifact.Artifact.Parts)
+	case e.Turn != nil:
+		count(e.Turn.Parts)
+	case e.Task != nil:
+		for i := range e.Task.Artifacts {
+			count(e.Task.Artifacts[i].Parts)
+		}
+	}
+	return parts, octets
+}

@@ -1,0 +1,183 @@
+package stream
+
+import (
+	"encoding/json"
+	"math/big"
+	"strconv"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// Shape says between which ways a [Shaper] stands, and for whom.
+type Shape struct {
+	From, To translators.Streams
+	// TaskID and ContextID are those of the task that a stream of tasks begins
+	// with if the source shows none.
+	TaskID, ContextID string
+	// Token is what the reader of a stream with a reply wants progress under;
+	// nil: it wants none.
+	Token json.RawMessage
+}
+
+// Shaper tells the events of one stream in the way of another.
+type Shaper struct {
+	shape Shape
+	begun bool
+	last  *big.Rat // the greatest progress said so far
+}
+
+// NewShaper begins a stream.
+func NewShaper(s Shape) *Shaper { return &Shaper{shape: s} }
+
+// Event tells one event. What it leaves out on purpose is among the losses.
+func (s *Shaper) Event(e *canonical.Event) ([]canonical.Event, []canonical.Loss) {
+	switch {
+	case s.shape.From == s.shape.To:
+		return []canonical.Event{*e}, nil
+	case s.shape.To == translators.StreamsTask:
+		return s.toTask(e)
+	case s.shape.To == translators.StreamsReply:
+		return s.toReply(e)
+	default:
+		return nil, nil
+	}
+}
+
+// toTask: notices become changes of a task, which has to be there first.
+func (s *Shaper) toTask(e *canonical.Event) ([]canonical.Event, []canonical.Loss) {
+	switch {
+	case e.Task != nil, e.Turn != nil:
+		s.begun = true
+		return []canonical.Event{*e}, nil
+	case e.Ask != nil:
+		status := canonical.Status{State: canonical.StateInputRequired}
+		return s.begin(canonical.Event{Status: &status, Inputs: []canonical.Input{e.Ask.Input}}), nil
+	case e.Native != nil:
+		return nil, lost(canonical.LossPrompts, "/body/native")
+	case e.Log != nil:
+		return nil, lost(canonical.LossProgress, "/body/log")
+	case e.Progress != nil:
+		e.Progress = &canonical.Progress{Value: e.Progress.Value, Total: e.Progress.Total, Message: e.Progress.Message}
+	}
+	return s.begin(*e), nil
+}
+
+// begin puts the task in front of its first change.
+func (s *Shaper) begin(e canonical.Event) []canonical.Event {
+	if s.begun {
+		return []canonical.Event{e}
+	}
+	s.begun = true
+	return []canonical.Event{{Task: s.opened()}, e}
+}
+
+func (s *Shaper) opened() *canonical.Task {
+	return &canonical.Task{
+		ID: s.shape.TaskID, ContextID: s.shape.ContextID, Status: canonical.Status{State: canonical.StateWorking},
+	}
+}
+
+// Begin is what a stream of tasks says before anything has happened.
+func (s *Shaper) Begin() []canonical.Event {
+	if s.begun || s.shape.To != translators.StreamsTask {
+		return nil
+	}
+	s.begun = true
+	return []canonical.Event{{Task: s.opened()}}
+}
+
+// toReply: changes become progress, for those who asked for it. Artifacts are
+// in the reply.
+func (s *Shaper) toReply(e *canonical.Event) ([]canonical.Event, []canonical.Loss) {
+	switch {
+	case e.Artifact != nil && (e.Artifact.Append || !e.Artifact.Last):
+		return nil, lost(canonical.LossChunks, "/body/artifact")
+	case e.Status != nil && !Settled(e.Status.State):
+		text := textOf(e.Status.Message)
+		if s.shape.Token == nil || text == "" {
+			return nil, lost(canonical.LossStatusUpdates, "/body/status")
+		}
+		return s.progress(&canonical.Progress{Message: text}), nil
+	case e.Progress != nil && s.shape.Token != nil:
+		return s.progress(e.Progress), nil
+	case e.Progress != nil:
+		return nil, lost(canonical.LossProgress, "/body/progress")
+	default:
+		return nil, nil
+	}
+}
+
+// progress keeps the value strictly increasing (MCP, progress).
+func (s *Shaper) progress(p *canonical.Progress) []canonical.Event {
+	said := *p
+	said.Token = s.shape.Token
+	value, ok := number(p.Value)
+	if !ok || s.last != nil && value.Cmp(s.last) <= 0 {
+		value = s.next()
+		said.Value = json.RawMessage(strings.TrimSuffix(value.FloatString(0), "."))
+		said.Total = nil
+	}
+	s.last = value
+	return []canonical.Event{{Progress: &said}}
+}
+
+// next is the next whole number.
+func (s *Shaper) next() *big.Rat {
+	if s.last == nil {
+		return big.NewRat(1, 1)
+	}
+	whole := new(big.Int).Quo(s.last.Num(), s.last.Denom())
+	return new(big.Rat).SetInt(whole.Add(whole, big.NewInt(1)))
+}
+
+// number reads a JSON number exactly; one of more than 32 characters is none,
+// and neither is one with a large exponent.
+func number(raw json.RawMessage) (*big.Rat, bool) {
+	const longest, farthest = 32, 64
+	if len(raw) == 0 || len(raw) > longest {
+		return nil, false
+	}
+	if _, exp, ok := strings.Cut(strings.ToLower(string(raw)), "e"); ok {
+		if n, err := strconv.Atoi(exp); err != nil || n > farthest || n < -farthest {
+			return nil, false
+		}
+	}
+	return new(big.Rat).SetString(string(raw))
+}
+
+// End tells the reply of the source, where it has one: in events, or as the
+// reply that it is. What a stream of tasks adds up to is the reply for those who
+// want one, and nothing new for others: it is not told here.
+func (s *Shaper) End(result *canonical.Result) ([]canonical.Event, *canonical.Result) {
+	switch {
+	case s.shape.To != translators.StreamsTask:
+		return nil, result
+	case result.Task != nil && !s.begun:
+		s.begun = true
+		return []canonical.Event{{Task: result.Task}}, nil
+	case result.Turn != nil && !s.begun:
+		s.begun = true
+		return []canonical.Event{{Turn: result.Turn}}, nil
+	default:
+		return append(s.Begin(), Unfold(result)...), nil
+	}
+}
+
+func textOf(c *canonical.Content) string {
+	if c == nil {
+		return ""
+	}
+	var texts []string
+	for i := range c.Parts {
+		if c.Parts[i].Kind == canonical.KindText {
+			texts = append(texts, c.Parts[i].Text)
+		}
+	}
+	return strings.Join(texts, "\n\n")
+}
+
+func lost(code canonical.LossCode, path string) []canonical.Loss {
+	return []canonical.Loss{{Code: code, Path: path, Fate: canonical.Dropped}}
+}
