@@ -44,6 +44,14 @@ func appendTurn(b []byte, e *entry[digest, turn]) []byte {
 	return appendText(b, e.value.id)
 }
 
+func appendEntry(b []byte, e *entry[EntryKey, []byte]) []byte {
+	b = appendInstant(b, e.until)
+	b = appendText(b, e.key.Kind)
+	b = appendText(b, e.key.Group)
+	b = appendText(b, e.key.ID)
+	return append(b, e.value...)
+}
+
 func appendInstant(b []byte, t time.Time) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(t.Unix()))          //nolint:gosec // two's complement, there and back
 	return binary.BigEndian.AppendUint32(b, uint32(t.Nanosecond())) //nolint:gosec // below 10^9
@@ -92,6 +100,15 @@ func readTurn(r *reader, serial uint64) *entry[digest, turn] {
 	return &entry[digest, turn]{
 		until: r.instant(), key: r.digest(), value: turn{workflow: r.text(), id: ect.ID(r.text())}, serial: serial,
 	}
+}
+
+func readEntry(r *reader, serial uint64) *entry[EntryKey, []byte] {
+	e := &entry[EntryKey, []byte]{
+		until: r.instant(), key: EntryKey{Kind: r.text(), Group: r.text(), ID: r.text()}.own(), serial: serial,
+	}
+	e.value = []byte(r.take(uint64(len(r.data))))
+	e.size = e.key.size(e.value)
+	return e
 }
 
 // reader takes fields from the front of what is left. Once something is

@@ -13,8 +13,11 @@
 //     used twice.
 //   - [Answers] holds what was answered, for byte-identical repetitions (R6).
 //   - [Conversations] remembers where each conversation stands (R3).
+//   - [Entries] holds small records that are changed by compare-and-swap and
+//     outlive a request: tasks, native sessions, continuations, push configs.
+//     Full, it refuses.
 //
-// Read expiring.go first: the bounded, expiring map under all four. It sweeps
+// Read expiring.go first: the bounded, expiring map under all of them. It sweeps
 // a few expired entries with every write, so nothing needs a goroutine and no
 // write ever pays for a long sweep. journal.go is what a driver needs that keeps
 // the memory somewhere safer: it is told of every change, and can restore one;

@@ -108,6 +108,24 @@ func (x *expiring[K, V]) insert(e *entry[K, V], now time.Time, evict bool) bool 
 	return true
 }
 
+// fits is true if an entry of this key and size has room, after as much of what
+// has expired was dropped as needed. Nothing alive has to leave for it.
+func (x *expiring[K, V]) fits(key K, size int64, now time.Time) bool {
+	for {
+		entries, bytes := len(x.byKey)+1, x.bytes+size
+		if old, ok := x.byKey[key]; ok {
+			entries, bytes = entries-1, bytes-old.size
+		}
+		if entries <= x.maxEntries && (x.maxBytes == 0 || bytes <= x.maxBytes) {
+			return true
+		}
+		if len(x.ending) == 0 || !x.ending[0].until.Before(now) {
+			return false
+		}
+		x.drop(x.ending[0])
+	}
+}
+
 // clean drops the entries that have expired, but no more than most of them.
 func (x *expiring[K, V]) clean(now time.Time, most int) {
 	for range most {

@@ -15,10 +15,13 @@ const (
 	KindReplay
 	KindAnswer
 	KindConversation
+	KindEntry
 )
 
 // Kinds lists all kinds.
-func Kinds() [4]Kind { return [...]Kind{KindToken, KindReplay, KindAnswer, KindConversation} }
+func Kinds() [5]Kind {
+	return [...]Kind{KindToken, KindReplay, KindAnswer, KindConversation, KindEntry}
+}
 
 // String is the kind's name for files, metrics and logs.
 func (k Kind) String() string {
@@ -31,6 +34,8 @@ func (k Kind) String() string {
 		return "answers"
 	case KindConversation:
 		return "conversations"
+	case KindEntry:
+		return "entries"
 	default:
 		return "unknown"
 	}
@@ -70,6 +75,8 @@ func (c Change) AppendBinary(b []byte) ([]byte, error) {
 		return appendAnswer(b, e), nil
 	case *entry[digest, turn]:
 		return appendTurn(b, e), nil
+	case *entry[EntryKey, []byte]:
+		return appendEntry(b, e), nil
 	default:
 		return b, errors.New("state: what is gone has no content")
 	}
@@ -102,6 +109,10 @@ func (m *Memory) Restore(kind Kind, serial uint64, data []byte) (bool, error) {
 	case KindConversation:
 		if e := readTurn(&r, serial); r.done() {
 			return m.Conversations.restore(e), nil
+		}
+	case KindEntry:
+		if e := readEntry(&r, serial); r.done() {
+			return m.entries.restore(e), nil
 		}
 	}
 	return false, ErrUnreadable

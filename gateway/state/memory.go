@@ -15,9 +15,13 @@ type Config struct {
 	MaxAnswerBytes       int           // octets of one stored answer; larger ones are not kept
 	MaxConversations     int           // conversations
 	ConversationLifetime time.Duration // after the last turn
+	MaxEntries           int           // entries
+	MaxEntriesBytes      int64         // octets of entries in all, bookkeeping included
+	MaxEntriesPerGroup   int           // entries of one kind and group
+	MaxEntryBytes        int           // octets of one entry's value
 }
 
-// Defaults of a Config. Full, they hold about 300 MiB, for which the collector
+// Defaults of a Config. Full, they hold about 370 MiB, for which the collector
 // takes up to twice that.
 const (
 	DefaultMaxTokens            = 1 << 18
@@ -28,6 +32,10 @@ const (
 	DefaultMaxAnswerBytes       = 1 << 20
 	DefaultMaxConversations     = 1 << 17
 	DefaultConversationLifetime = 24 * time.Hour
+	DefaultMaxEntries           = 1 << 16
+	DefaultMaxEntriesBytes      = 64 << 20
+	DefaultMaxEntriesPerGroup   = 1 << 12
+	DefaultMaxEntryBytes        = 1 << 20
 )
 
 // WithDefaults fills the zero fields.
@@ -40,6 +48,10 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.MaxAnswerBytes, DefaultMaxAnswerBytes)
 	orDefault(&c.MaxConversations, DefaultMaxConversations)
 	orDefault(&c.ConversationLifetime, DefaultConversationLifetime)
+	orDefault(&c.MaxEntries, DefaultMaxEntries)
+	orDefault(&c.MaxEntriesBytes, DefaultMaxEntriesBytes)
+	orDefault(&c.MaxEntriesPerGroup, DefaultMaxEntriesPerGroup)
+	orDefault(&c.MaxEntryBytes, DefaultMaxEntryBytes)
 	return c
 }
 
@@ -55,6 +67,7 @@ func (c Config) Validate() error {
 	for _, bound := range []int64{
 		int64(c.MaxTokens), c.MaxTokenBytes, int64(c.MaxReplays), int64(c.MaxAnswers),
 		c.MaxAnswersBytes, int64(c.MaxAnswerBytes), int64(c.MaxConversations), int64(c.ConversationLifetime),
+		int64(c.MaxEntries), c.MaxEntriesBytes, int64(c.MaxEntriesPerGroup), int64(c.MaxEntryBytes),
 	} {
 		if bound < 0 {
 			return errors.New("state: a bound must not be negative")
@@ -82,7 +95,8 @@ type Memory struct {
 	*Replays
 	*Answers
 	*Conversations
-	epoch time.Time
+	entries *Entries
+	epoch   time.Time
 }
 
 // New makes empty state.
@@ -99,12 +113,16 @@ func New(config Config, deps Deps) (*Memory, error) {
 		Replays:       newReplays(config, deps),
 		Answers:       newAnswers(config, deps),
 		Conversations: newConversations(config, deps),
+		entries:       newEntries(config, deps),
 		epoch:         deps.Epoch,
 	}, nil
 }
 
 // Epoch is since when every use of a token was seen; zero: always.
 func (m *Memory) Epoch() time.Time { return m.epoch }
+
+// Entries are kept beside the rest: their methods have names of their own kind.
+func (m *Memory) Entries() *Entries { return m.entries }
 
 // UsageOf says how full one kind of state is; zero for an unknown kind.
 func (m *Memory) UsageOf(kind Kind) Usage {
@@ -117,6 +135,8 @@ func (m *Memory) UsageOf(kind Kind) Usage {
 		return m.Answers.Usage()
 	case KindConversation:
 		return m.Conversations.Usage()
+	case KindEntry:
+		return m.entries.Usage()
 	default:
 		return Usage{}
 	}
@@ -130,6 +150,7 @@ func (m *Memory) Sweep(most int) {
 	m.Replays.sweep(most)
 	m.Answers.sweep(most)
 	m.Conversations.sweep(most)
+	m.entries.sweep(most)
 }
 
 // FullError: there is no room left that could be made without forgetting what

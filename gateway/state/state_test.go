@@ -50,7 +50,7 @@ func TestKinds(t *testing.T) {
 		}
 		names[kind.String()] = true
 	}
-	if beyond := state.Kind(4); len(names) != 4 || names[beyond.String()] || open(t, state.Config{}).UsageOf(beyond) != (state.Usage{}) {
+	if beyond := state.Kind(5); len(names) != 5 || names[beyond.String()] || open(t, state.Config{}).UsageOf(beyond) != (state.Usage{}) {
 		t.Errorf("names %v", names)
 	}
 }

@@ -207,7 +207,7 @@ func TestSmallerBounds(t *testing.T) {
 			wantClaim(t, s, n, issued, want)
 		}
 		closed(t, s)
-		if diff := cmp.Diff(map[string]int{"tokens": 2, "replays": 3, "answers": 0, "conversations": 0}, onDisk(t, path)); diff != "" {
+		if diff := cmp.Diff(map[string]int{"tokens": 2, "replays": 3, "answers": 0, "conversations": 0, "entries": 0}, onDisk(t, path)); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -226,10 +226,13 @@ func TestExpiredLeavesTheDisk(t *testing.T) {
 				wantClaim(t, s, n, time.Now(), ect.ReplayFresh)
 				s.Finish(t.Context(), replayKey(n), []byte("answer"), time.Now().Add(time.Hour))
 				s.Remember(t.Context(), fmt.Sprint(n), "w", "1")
+				if _, ok, err := s.Memory.Entries().Swap(t.Context(), entryKey(n), 0, nil, time.Now().Add(time.Hour)); !ok || err != nil {
+					t.Fatal(ok, err)
+				}
 			}
 		}
 		all := func(n int) map[string]int {
-			return map[string]int{"tokens": n, "replays": n, "answers": n, "conversations": n}
+			return map[string]int{"tokens": n, "replays": n, "answers": n, "conversations": n, "entries": n}
 		}
 		fill(0, 100)
 		flush(t, s)
@@ -254,7 +257,7 @@ func TestExpiredLeavesTheDisk(t *testing.T) {
 		if diff := cmp.Diff(all(1), onDisk(t, powerCut(t, path))); diff != "" {
 			t.Error(diff)
 		}
-		if got := s.Stats(); got.Deleted != 400 || got.Commits != 1 {
+		if got := s.Stats(); got.Deleted != 500 || got.Commits != 1 {
 			t.Errorf("stats %+v", got)
 		}
 	})

@@ -32,12 +32,17 @@ const (
 )
 
 // kinds is how many kinds of state there are.
-const kinds = 4
+const kinds = 5
 
 var _ [kinds]state.Kind = state.Kinds()
 
-// format is the number of this layout and of the entries' (gateway/state, codec.go).
-const format = 1
+// format is the number of this layout and of what is kept (gateway/state,
+// codec.go). Format 1 is the same without a bucket of entries; it is read, and
+// made this one.
+const (
+	format          = 2
+	formatNoEntries = 1
+)
 
 // mark names an entry on disk.
 type mark struct {
@@ -59,9 +64,11 @@ type file struct {
 	handle *os.File // the one that bbolt writes to
 	broken bool     // bbolt gave up in the middle, with its locks held
 	known  bool     // there was a process before
-	latest [kinds]uint64
-	unsure bool // the last commit failed, and parts of it may be there all the same
-	arena  arena
+	// entries: its file has a bucket of entries
+	entries bool
+	latest  [kinds]uint64
+	unsure  bool // the last commit failed, and parts of it may be there all the same
+	arena   arena
 }
 
 // openFile opens the file, or makes it, after a look at its pages.
@@ -167,9 +174,10 @@ func (f *file) readMeta() (m meta, err error) {
 		if err != nil {
 			return err
 		}
-		if len(number) != 1 || number[0] != format {
+		if len(number) != 1 || (number[0] != format && number[0] != formatNoEntries) {
 			return fmt.Errorf("%w: format %x, not %d", errNotOurs, number, format)
 		}
+		f.entries = number[0] != formatNoEntries
 		epoch, err := unseal([]byte(keyEpoch), b.Get([]byte(keyEpoch)))
 		if err != nil {
 			return err
@@ -190,7 +198,7 @@ func (f *file) load(each func(mark, []byte) error) error {
 	return f.view(func(tx *bbolt.Tx) error {
 		for _, kind := range state.Kinds() {
 			b := tx.Bucket([]byte(kind.String()))
-			if b == nil && !f.known {
+			if b == nil && (!f.known || kind == state.KindEntry && !f.entries) {
 				continue
 			}
 			if b == nil {

@@ -127,6 +127,7 @@ func start(config Config, deps Deps, f *file) (*Store, error) {
 		return nil, f.openError(err)
 	}
 	s.owner = newOwner(config, deps.Logger, s.Memory, s.queue, f, stale)
+	s.owner.settled.Store(f.latest[state.KindEntry])
 	s.owner.greet(s.unclean, epoch, s.Memory)
 	return s, nil
 }
@@ -288,4 +289,5 @@ func (s *Store) Stats() Stats {
 type counters struct {
 	commits, failures, written, deleted, skipped atomic.Uint64
 	slowest                                      atomic.Int64
+	settled                                      atomic.Uint64 // up to this revision all entries are on disk
 }

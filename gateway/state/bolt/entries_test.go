@@ -1,0 +1,122 @@
+package bolt_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/state/bolt"
+	"github.com/aepb/aepb-gateway/gateway/state/statetest"
+)
+
+// entries knows how to be opened again.
+type entries struct {
+	*bolt.Entries
+	store  *bolt.Store
+	config bolt.Config
+}
+
+func openEntries(t testing.TB, config bolt.Config) entries {
+	t.Helper()
+	s := open(t, config)
+	return entries{s.Entries(), s, config}
+}
+
+func TestEntries(t *testing.T) {
+	t.Parallel()
+	statetest.RunEntries(t, statetest.EntriesHarness{
+		Open: func(t testing.TB, bounds state.Config) statetest.Entries {
+			t.Helper()
+			return openEntries(t, bolt.Config{Path: filePath(t), Bounds: bounds})
+		},
+		Reopen: func(t testing.TB, e statetest.Entries) statetest.Entries {
+			t.Helper()
+			before, ok := e.(entries)
+			if !ok {
+				t.Fatal("not what was opened")
+			}
+			closed(t, before.store)
+			return openEntries(t, before.config)
+		},
+	})
+}
+
+func entryKey(n int) state.EntryKey {
+	return state.EntryKey{Kind: "task", Group: fmt.Sprint(n % 7), ID: fmt.Sprint(n)}
+}
+
+// A swap that was acknowledged survives a power cut at that moment, and so does
+// whatever anybody was told of it.
+func TestEntriesAreOnDiskWhenAcknowledged(t *testing.T) {
+	t.Parallel()
+	path := filePath(t)
+	s := open(t, bolt.Config{Path: path, FlushEvery: time.Second})
+	e := s.Entries()
+	revision, ok, err := e.Swap(t.Context(), entryKey(1), 0, []byte("one"), time.Now().Add(time.Hour))
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	wantEntryLeft(t, powerCut(t, path), revision)
+	// Written, and not yet acknowledged to the writer: nobody reads it before it is on disk.
+	revision, _, err = s.Memory.Entries().Swap(t.Context(), entryKey(1), revision, []byte("two"), time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, ok, err := e.Get(t.Context(), entryKey(1)); !ok || err != nil || got.Revision != revision {
+		t.Fatal(got, ok, err)
+	}
+	wantEntryLeft(t, powerCut(t, path), revision)
+	if err := e.Delete(t.Context(), entryKey(1)); err != nil {
+		t.Fatal(err)
+	}
+	wantEntryLeft(t, powerCut(t, path), 0)
+}
+
+func wantEntryLeft(t *testing.T, path string, revision uint64) {
+	t.Helper()
+	left := open(t, bolt.Config{Path: path})
+	if got, _, err := left.Entries().Get(t.Context(), entryKey(1)); err != nil || got.Revision != revision {
+		t.Errorf("left is %+v, %v, want revision %d", got, err, revision)
+	}
+}
+
+// A file from before there were entries is read; one that lost them is not.
+func TestFileWithoutEntries(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		format byte
+		ok     bool
+	}{"before": {1, true}, "lost": {2, false}} {
+		path := filePath(t)
+		s := open(t, bolt.Config{Path: path})
+		put(t, s, 1)
+		closed(t, s)
+		db, err := bbolt.Open(path, 0o600, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = db.Update(func(tx *bbolt.Tx) error {
+			if err := tx.DeleteBucket([]byte("entries")); err != nil {
+				return err
+			}
+			return tx.Bucket([]byte("meta")).Put([]byte("format"), bolt.Seal("format", []byte{tc.format}))
+		})
+		if err != nil || db.Close() != nil {
+			t.Fatal(err)
+		}
+		if !tc.ok {
+			wantOpenError(t, path, bolt.ReasonCorrupt)
+			continue
+		}
+		for range 2 { // as it was, and as it is then
+			s = open(t, bolt.Config{Path: path})
+			if !has(t, s, 1) || s.Unclean() {
+				t.Errorf("%s: the rest of the file is gone", name)
+			}
+			closed(t, s)
+		}
+	}
+}

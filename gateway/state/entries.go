@@ -1,0 +1,280 @@
+package state
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// EntryKey names an [Entry]. Entries of one kind and group are listed together.
+type EntryKey struct {
+	Kind  string // what it is: a constant of the gateway's
+	Group string // whose it is
+	ID    string // unique within kind and group
+}
+
+// Entry is a small record that outlives a request.
+type Entry struct {
+	Key      EntryKey
+	Revision uint64 // grows with every write, also when the entry was gone in between
+	Value    []byte
+	Until    time.Time // alive up to and including this instant
+}
+
+// group is what is listed together.
+type group struct{ kind, name string }
+
+func (k EntryKey) group() group { return group{k.Kind, k.Group} }
+
+// size is the octets that an entry is accounted with.
+func (k EntryKey) size(value []byte) int64 {
+	return int64(bookkeeping + 2*len(k.Kind) + 2*len(k.Group) + 3*len(k.ID) + len(value))
+}
+
+// own shares nothing with a larger text of the caller's.
+func (k EntryKey) own() EntryKey {
+	return EntryKey{strings.Clone(k.Kind), strings.Clone(k.Group), strings.Clone(k.ID)}
+}
+
+// Entries keeps small records that outlive a request: tasks, native sessions,
+// continuations, push configs. Full, it refuses with a [FullError]; nothing is
+// forgotten before its end. It is safe for concurrent use.
+type Entries struct {
+	now      func() time.Time
+	largest  int
+	perGroup int
+
+	mu      sync.RWMutex
+	records *expiring[EntryKey, []byte]
+	groups  map[group][]string // ids in order
+	watches map[EntryKey]*watch
+}
+
+// watch is what those wait on who wait for one entry.
+type watch struct {
+	news    chan struct{} // closed by the next change
+	waiting int
+}
+
+func newEntries(config Config, deps Deps) *Entries {
+	s := &Entries{
+		now: deps.Now, largest: config.MaxEntryBytes, perGroup: config.MaxEntriesPerGroup,
+		records: newExpiring[EntryKey, []byte](KindEntry, config.MaxEntries, config.MaxEntriesBytes, deps.Journal),
+		groups:  make(map[group][]string), watches: make(map[EntryKey]*watch),
+	}
+	s.records.dropped = s.left
+	// Revisions begin with the clock: whoever holds one from before a restart
+	// does not meet it again on something else.
+	s.records.serial = uint64(max(0, deps.Now().UnixMicro()))
+	return s
+}
+
+// Get finds an entry; false: there is none, or none any more.
+func (s *Entries) Get(_ context.Context, key EntryKey) (Entry, bool, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	e, ok := s.records.get(key, s.now())
+	if !ok {
+		return Entry{}, false, nil
+	}
+	return entryOf(e), true, nil
+}
+
+// Swap writes value if the entry is still at revision old (0: there must be
+// none), and returns the new revision; false: somebody else was first.
+// [FullError]: the value is too large, or there is no room.
+func (s *Entries) Swap(_ context.Context, key EntryKey, old uint64, value []byte, until time.Time) (revision uint64, ok bool, err error) {
+	if len(value) > s.largest {
+		return 0, false, &FullError{What: "an entry of this size"}
+	}
+	key, value = key.own(), bytes.Clone(value)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	var at uint64
+	before, found := s.records.get(key, now)
+	if found {
+		at = before.serial
+	}
+	if at != old {
+		return 0, false, nil
+	}
+	if err := s.room(key, value, now); err != nil {
+		return 0, false, err
+	}
+	s.records.add(key, value, key.size(value), until, now, false)
+	s.came(key)
+	return s.records.serial, true, nil
+}
+
+// room is nil if the entry fits, after what has expired was dropped.
+func (s *Entries) room(key EntryKey, value []byte, now time.Time) error {
+	if _, known := s.records.byKey[key]; !known && len(s.groups[key.group()]) >= s.perGroup {
+		if first := s.cleanGroup(key.group(), now); len(s.groups[key.group()]) >= s.perGroup {
+			return &FullError{What: "entries of one owner", RetryAfter: first.Sub(now)}
+		}
+	}
+	if !s.records.fits(key, key.size(value), now) {
+		retry := time.Second
+		if len(s.records.ending) > 0 {
+			retry = s.records.ending[0].until.Sub(now)
+		}
+		return &FullError{What: "entries", RetryAfter: retry}
+	}
+	return nil
+}
+
+// cleanGroup drops what has expired of a group, and tells when the next will.
+func (s *Entries) cleanGroup(g group, now time.Time) (next time.Time) {
+	for _, id := range slices.Clone(s.groups[g]) {
+		e := s.records.byKey[EntryKey{g.kind, g.name, id}]
+		switch {
+		case e.until.Before(now):
+			s.records.drop(e)
+		case next.IsZero() || e.until.Before(next):
+			next = e.until
+		}
+	}
+	return next
+}
+
+// Delete removes an entry; one that is not there is no error.
+func (s *Entries) Delete(_ context.Context, key EntryKey) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, ok := s.records.byKey[key]; ok {
+		s.records.drop(e)
+	}
+	return nil
+}
+
+// List returns up to limit entries of one group in order of ID, after the given
+// id, values included.
+func (s *Entries) List(_ context.Context, kind, groupName, after string, limit int) ([]Entry, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	now := s.now()
+	ids := s.groups[group{kind, groupName}]
+	at, exact := slices.BinarySearch(ids, after)
+	if exact {
+		at++
+	}
+	var found []Entry
+	for _, id := range ids[at:] {
+		if len(found) >= limit {
+			break
+		}
+		if e, ok := s.records.get(EntryKey{kind, groupName, id}, now); ok {
+			found = append(found, entryOf(e))
+		}
+	}
+	return found, nil
+}
+
+// Await returns as soon as the entry's revision is greater than after, or it
+// is gone (false), or ctx ends.
+func (s *Entries) Await(ctx context.Context, key EntryKey, after uint64) (Entry, bool, error) {
+	for {
+		found, ok, news := s.look(key, after)
+		if news == nil {
+			return found, ok, nil
+		}
+		end := time.NewTimer(found.Until.Sub(s.now()) + 1)
+		select {
+		case <-news.news:
+		case <-end.C:
+			s.leave(key, news)
+		case <-ctx.Done():
+			end.Stop()
+			s.leave(key, news)
+			return Entry{}, false, ctx.Err()
+		}
+		end.Stop()
+	}
+}
+
+// look is what Await returns, or, with what is there now, what to wait for.
+func (s *Entries) look(key EntryKey, after uint64) (found Entry, ok bool, news *watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.records.get(key, s.now())
+	switch {
+	case !ok:
+		return Entry{}, false, nil
+	case e.serial > after:
+		return entryOf(e), true, nil
+	}
+	w := s.watches[key]
+	if w == nil {
+		w = &watch{news: make(chan struct{})}
+		s.watches[e.key] = w
+	}
+	w.waiting++
+	return Entry{Until: e.until}, true, w
+}
+
+// leave ends a wait that brought no news.
+func (s *Entries) leave(key EntryKey, w *watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.waiting--; w.waiting == 0 && s.watches[key] == w {
+		delete(s.watches, key)
+	}
+}
+
+// Usage says how full the store is.
+func (s *Entries) Usage() Usage {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.records.usage()
+}
+
+func (s *Entries) restore(e *entry[EntryKey, []byte]) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := len(e.value) <= s.largest && s.records.restore(e, s.now(), true)
+	if kept {
+		s.came(e.key)
+	}
+	return kept
+}
+
+func (s *Entries) sweep(most int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.records.clean(s.now(), most)
+}
+
+func (s *Entries) came(key EntryKey) {
+	g := key.group()
+	if at, there := slices.BinarySearch(s.groups[g], key.ID); !there {
+		s.groups[g] = slices.Insert(s.groups[g], at, key.ID)
+	}
+	s.wake(key)
+}
+
+// left is told of everything that leaves; what is replaced comes again.
+func (s *Entries) left(e *entry[EntryKey, []byte]) {
+	g := e.key.group()
+	if at, there := slices.BinarySearch(s.groups[g], e.key.ID); there {
+		s.groups[g] = slices.Delete(s.groups[g], at, at+1)
+	}
+	if len(s.groups[g]) == 0 {
+		delete(s.groups, g)
+	}
+	s.wake(e.key)
+}
+
+func (s *Entries) wake(key EntryKey) {
+	if w, ok := s.watches[key]; ok {
+		close(w.news)
+		delete(s.watches, key)
+	}
+}
+
+func entryOf(e *entry[EntryKey, []byte]) Entry {
+	return Entry{Key: e.key, Revision: e.serial, Value: bytes.Clone(e.value), Until: e.until}
+}
