@@ -38,6 +38,8 @@ const (
 	ExtLeg              = "aepb.leg"               // "request" or "reply"; absent means request
 	ExtCaller           = "aepb.caller"            // the authenticated caller
 	ExtSourceUnattested = "aepb.source_unattested" // true: the caller sent no ECT
+	ExtStream           = "aepb.stream"            // "open" or "close": the reply is a stream; absent: it is one message
+	ExtEvents           = "aepb.events"            // with "close": how many messages the hashes cover, [in, out]
 	ExtHashForm         = "aepb.hash_form"         // how the hashes were taken, where it is not the whole body
 )
 

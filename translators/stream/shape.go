@@ -160,9 +160,10 @@ func (s *Shaper) End(result *canonical.Result) ([]canonical.Event, *canonical.Re
 	case result.Turn != nil && !s.begun:
 		s.begun = true
 		return []canonical.Event{{Turn: result.Turn}}, nil
-	default:
-		return append(s.Begin(), Unfold(result)...), nil
+	case result.Turn != nil: // in a stream with a task, what is said belongs to it
+		result = &canonical.Result{Output: &canonical.Output{Parts: result.Turn.Parts}, Extensions: result.Extensions}
 	}
+	return append(s.Begin(), Unfold(result)...), nil
 }
 
 func textOf(c *canonical.Content) string {
