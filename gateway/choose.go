@@ -34,13 +34,20 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.endpoint = endpoint
+	x.endpoint, x.described = endpoint, description
+	x.endpoint.Asked = x.askable()
+	if x.endpoint.Timeout <= 0 {
+		x.endpoint.Timeout = x.settings.Timeout
+	}
+	if x.relay() {
+		x.endpoint.Session = x.call.Session
+	}
 	if version := x.call.ToVersion; version != "" && version != endpoint.Version {
 		if x.endpoint, err = g.asked(ctx, x, listed, description); err != nil {
 			return err
 		}
 	}
-	if x.relay() {
+	if x.relay() || x.message.Op != canonical.OpInvoke {
 		return nil // the caller and the agent agree about names already
 	}
 	x.chosen, err = capability(x.source, description, x.message)
@@ -144,11 +151,12 @@ func conversation(x *exchange, contextID string) string {
 }
 
 // stampRequest gives a message bound for an agent what only the roof can mint:
-// its id on the wire is the id of the ECT that testifies to it. A relay within
-// one protocol has every other id that it needs.
-func stampRequest(m *canonical.Message, id ect.ID, relay bool) {
-	m.Correlation.WireID = json.RawMessage(`"` + string(id) + `"`)
-	if relay {
+// its id on the wire is the id of the ECT that testifies to it, and so is the
+// name of its progress. A relay within one protocol has every other id that it needs.
+func (g *Gateway) stampRequest(x *exchange, id ect.ID) {
+	m := x.message
+	m.Correlation.WireID = quoted(string(id))
+	if x.relay() || m.Op != canonical.OpInvoke {
 		return
 	}
 	if m.Correlation.MessageID == "" {
@@ -157,7 +165,12 @@ func stampRequest(m *canonical.Message, id ect.ID, relay bool) {
 	if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Turn.ID == "" {
 		invoke.Turn.ID = m.Correlation.MessageID
 	}
+	if x.dest.Info().Streams == translators.StreamsReply && x.call.Agent != "" && m.Correlation.Progress == nil && x.lasts() {
+		m.Correlation.Progress = m.Correlation.WireID
+	}
 }
+
+func quoted(id string) json.RawMessage { return json.RawMessage(`"` + id + `"`) }
 
 // stampReply gives a reply bound for the caller its own request's id, and ids
 // to results that came without: an A2A task must have both.
@@ -174,7 +187,9 @@ func (g *Gateway) stampReply(x *exchange, m *canonical.Message) {
 		if m.Conversation.ContextID == "" {
 			m.Conversation.ContextID = g.NewID()
 		}
-		m.Conversation.TaskID = g.NewID()
+		if m.Conversation.TaskID == "" {
+			m.Conversation.TaskID = g.NewID()
+		}
 	}
 	x.replyContext = m.Conversation.ContextID
 }

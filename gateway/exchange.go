@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -25,6 +26,7 @@ type exchange struct {
 	evidence  evidence
 	agent     directory.Agent // zero: translate only
 	endpoint  transport.Endpoint
+	described *canonical.Description // the agent, as it is known
 	permit    policy.Permit
 	message   *canonical.Message    // the request as decoded
 	chosen    *canonical.Capability // what is called
@@ -38,6 +40,13 @@ type exchange struct {
 
 	requestID, replyID ect.ID // of the ECTs of the two legs, once recorded
 	replyContext       string // the dialogue that the reply belongs to
+
+	record *record   // the work that the message is about, once it is known; nil: none is kept
+	leave  func()    // counts the message out
+	once   sync.Once // the books are settled once
+
+	stopped context.Context    //nolint:containedctx // ends when the caller stops its request
+	forget  context.CancelFunc // gives back what that takes
 }
 
 // reader is whoever leg 1 is for: the agent, else the caller who asked for a
@@ -52,18 +61,21 @@ func (x *exchange) reader() ect.Identity {
 // relay: both sides speak one protocol.
 func (x *exchange) relay() bool { return x.source.Info().Binding == x.dest.Info().Binding }
 
+// verbatim: both sides speak one version of it in one form, and what one says
+// goes to the other octet by octet.
+func (x *exchange) verbatim() bool {
+	return x.relay() && x.endpoint.Version == x.message.Origin.Version && x.endpoint.Form == x.call.Wire.Form &&
+		!x.endpoint.Rewritten()
+}
+
 // Exchange carries one message to its destination and the reply back.
 func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer transport.Answer, err error) {
-	x := &exchange{call: call, settings: g.settings.Load(), began: g.Now()}
-	defer g.Metrics.Enter()()
+	x := &exchange{call: call, settings: g.settings.Load(), began: g.Now(), leave: g.Metrics.Enter()}
 	defer func() {
-		if err != nil {
-			answer = g.fail(ctx, x, answer, err)
+		if answer.Events == nil { // a stream is settled at its end
+			answer = g.settle(ctx, x, answer, err)
 		}
-		g.store(ctx, x, answer, err)
-		g.finish(ctx, x, err)
 	}()
-
 	if err := g.limit(call.Caller, call.Address); err != nil {
 		return answer, err
 	}
@@ -76,42 +88,90 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 	if err := g.permit(x); err != nil {
 		return answer, err
 	}
+	if x.message, err = g.decodeRequest(x); err != nil {
+		return answer, err
+	}
+	return g.carry(ctx, x)
+}
+
+// settle closes the books of a message: the evidence of a failure, the answer
+// for a repetition, the counters.
+func (g *Gateway) settle(ctx context.Context, x *exchange, answer transport.Answer, err error) transport.Answer {
+	if err != nil {
+		answer = g.fail(ctx, x, answer, err)
+	}
+	g.store(ctx, x, answer, err)
+	g.finishRun(ctx, x, err)
+	return answer
+}
+
+// carry does what the message asks for.
+func (g *Gateway) carry(ctx context.Context, x *exchange) (transport.Answer, error) {
+	switch x.message.Op {
+	case canonical.OpInvoke:
+		return g.invoke(ctx, x)
+	case canonical.OpNative, canonical.OpAnswer, canonical.OpAbort:
+		return g.pass(ctx, x)
+	case canonical.OpPush:
+		return g.push(ctx, x)
+	default:
+		return g.task(ctx, x)
+	}
+}
+
+// invoke asks an agent to do something.
+func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, error) {
+	if answered, answer, err := g.resume(ctx, x); answered || err != nil {
+		return answer, err
+	}
 	sealed, wire, err := g.request(ctx, x)
-	if err != nil || call.Agent == "" {
+	if question := g.bindable(x, err); question != nil {
+		return g.ask(ctx, x, question)
+	}
+	if err != nil || x.call.Agent == "" {
 		return g.answer(x, wire), err
 	}
-	reply, err := g.send(ctx, x, sealed)
-	if err != nil {
-		return answer, err
+	ctx, leave := g.inflight.enter(x.lifetime(ctx), x.call.Session, x.wireID)
+	x.stopped, x.forget = ctx, leave
+	if x.lasts() {
+		return g.begin(x, sealed).answer(ctx)
 	}
-	wire, err = g.reply(ctx, x, reply)
+	within, cancel := x.patience(ctx)
+	defer cancel()
+	reply, err := g.send(within, x, sealed)
 	if err != nil {
-		return answer, err
+		return transport.Answer{}, err
 	}
-	answer = g.answer(x, wire)
-	g.remember(ctx, x)
-	return answer, nil
+	message, parents, err := g.hear(ctx, x, reply)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	if message == nil || !x.final(message) {
+		return g.goOn(x, reply, message, parents).answer(ctx)
+	}
+	return g.reply(ctx, x, reply.Wire, message, parents)
 }
 
 // request is leg 1: the caller's message in the destination's words.
 func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, translators.Wire, error) {
-	message, err := g.decodeRequest(x)
-	if err != nil {
-		return transport.Sealed{}, translators.Wire{}, err
-	}
-	x.message = message
 	if err := g.choose(ctx, x); err != nil {
 		return transport.Sealed{}, translators.Wire{}, err
 	}
 	g.lineage(ctx, x)
 	id := ect.ID(g.NewID())
-	stampRequest(message, id, x.relay())
-	wire, receipt, err := g.leg(ctx, x, leg{
-		name: legRequest, id: id, message: message, from: x.call.Wire.Body,
-		encoder: x.dest, target: translators.Target{Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.chosen},
-		source: x.source.Info().Binding, dest: x.dest.Info().Binding,
+	l := leg{
+		name: legRequest, id: id, message: x.message, input: ect.Hash(x.call.Wire.Octets()),
+		encoder: x.dest, source: x.source.Info().Binding, dest: x.dest.Info().Binding,
+		target:  translators.Target{Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.chosen, Stream: x.streams()},
 		parents: x.parents, audience: g.audience(x), reader: x.reader(),
-	})
+	}
+	if x.call.Agent != "" && x.verbatim() {
+		wire := x.call.Wire
+		l.verbatim = &wire
+	} else {
+		g.stampRequest(x, id)
+	}
+	wire, receipt, err := g.leg(ctx, x, l)
 	if err != nil || x.call.Agent == "" {
 		return transport.Sealed{}, wire, err
 	}
@@ -121,13 +181,6 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 
 // send carries the sealed request out.
 func (g *Gateway) send(ctx context.Context, x *exchange, sealed transport.Sealed) (transport.Reply, error) {
-	timeout := x.endpoint.Timeout
-	if timeout <= 0 {
-		timeout = x.settings.Timeout
-	}
-	x.endpoint.Timeout = timeout
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	began := g.Now()
 	reply, err := g.Dialers[x.endpoint.Binding].Dial(ctx, x.endpoint, sealed)
 	took := g.Now().Sub(began)
@@ -136,25 +189,44 @@ func (g *Gateway) send(ctx context.Context, x *exchange, sealed transport.Sealed
 	return reply, err
 }
 
-// reply is leg 2: the agent's answer in the caller's words. An agent's error
-// is a message like any other.
-func (g *Gateway) reply(ctx context.Context, x *exchange, reply transport.Reply) (translators.Wire, error) {
+// hear reads the reply to the request: its evidence, and its message where it
+// is one and no stream. An agent's error is a message like any other.
+func (g *Gateway) hear(ctx context.Context, x *exchange, reply transport.Reply) (*canonical.Message, []ect.ID, error) {
 	parents, err := g.replyEvidence(ctx, x, reply)
-	if err != nil {
-		return translators.Wire{}, err
+	if err != nil || reply.Events != nil {
+		return nil, parents, err
 	}
-	message, err := decodeReply(x, reply)
-	if err != nil {
-		return translators.Wire{}, err
+	message, err := g.decodeReply(x, reply.Wire, x.message.Op)
+	return message, parents, err
+}
+
+// reply is leg 2: the agent's answer in the caller's words.
+func (g *Gateway) reply(ctx context.Context, x *exchange, heard translators.Wire, message *canonical.Message, parents []ect.ID) (transport.Answer, error) {
+	l := g.toCaller(x, message, parents)
+	l.input = ect.Hash(heard.Octets())
+	if x.verbatim() {
+		l.verbatim = &heard
+		x.replyContext = message.Conversation.ContextID
+	} else {
+		g.stampReply(x, message)
 	}
-	g.stampReply(x, message)
-	wire, _, err := g.leg(ctx, x, leg{
-		name: legReply, id: ect.ID(g.NewID()), message: message, from: reply.Wire.Body,
-		encoder: x.source, target: translators.Target{Version: x.message.Origin.Version, Form: x.call.Wire.Form, Capability: x.chosen},
+	wire, _, err := g.leg(ctx, x, l)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	g.remember(ctx, x)
+	g.keepReply(ctx, x, message, wire)
+	return g.answer(x, wire), nil
+}
+
+// toCaller is a leg of the reply.
+func (g *Gateway) toCaller(x *exchange, message *canonical.Message, parents []ect.ID) leg {
+	return leg{
+		name: legReply, id: ect.ID(g.NewID()), message: message, encoder: x.source,
+		target: translators.Target{Version: x.message.Origin.Version, Form: x.call.Wire.Form, Capability: x.chosen},
 		source: x.dest.Info().Binding, dest: x.source.Info().Binding,
 		parents: parents, audience: []string{string(x.call.Caller.ID)}, reader: x.call.Caller.ID,
-	})
-	return wire, err
+	}
 }
 
 func (g *Gateway) answer(x *exchange, wire translators.Wire) transport.Answer {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,11 +35,12 @@ type Settings struct {
 	Version     string             // of this gateway: aepb.agent_version
 }
 
-// Deps is what a Gateway is built from. Every field is required.
+// Deps is what a Gateway is built from. Every field is required but Pushers.
 type Deps struct {
 	Registry      *translators.Registry
 	Directory     *directory.Directory
 	Dialers       map[canonical.Binding]transport.Dialer
+	Pushers       map[canonical.Binding]transport.Pusher // by the protocol of whoever wants to be told; may be empty
 	Signer        *ect.Signer
 	Dialects      *ect.Dialects // how each peer writes tokens
 	Verifier      *ect.Verifier
@@ -46,6 +48,7 @@ type Deps struct {
 	Evidence      ect.Store
 	Answers       Answers
 	Conversations Conversations
+	Entries       Entries
 	Limiter       *limit.Limiter
 	Metrics       *telemetry.Metrics
 	Logger        *slog.Logger
@@ -57,6 +60,10 @@ type Deps struct {
 type Gateway struct {
 	Deps
 	settings atomic.Pointer[Settings]
+	instance string // names this process among the replicas
+	crew     *crew
+	inflight inflight
+	heart    sync.Once // says that this process is alive, once somebody needs to know
 }
 
 var _ transport.Exchanger = (*Gateway)(nil)
@@ -66,16 +73,23 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	for _, missing := range []bool{
 		deps.Registry == nil, deps.Directory == nil, deps.Dialers == nil, deps.Signer == nil, deps.Dialects == nil,
 		deps.Verifier == nil, deps.Recorder == nil, deps.Evidence == nil, deps.Answers == nil,
-		deps.Conversations == nil, deps.Limiter == nil, deps.Metrics == nil, deps.Logger == nil,
+		deps.Conversations == nil, deps.Entries == nil, deps.Limiter == nil, deps.Metrics == nil, deps.Logger == nil,
 		deps.Now == nil, deps.NewID == nil,
 	} {
 		if missing {
 			return nil, errors.New("gateway: incomplete Deps")
 		}
 	}
-	g := &Gateway{Deps: deps}
+	g := &Gateway{Deps: deps, instance: deps.NewID(), crew: newCrew()}
 	g.Apply(settings)
 	return g, nil
+}
+
+// Close ends the work that goes on in the background, and waits for that. What
+// it was about says so on record.
+func (g *Gateway) Close() error {
+	g.crew.close()
+	return nil
 }
 
 // Apply puts new settings in force. A message that is on its way keeps those

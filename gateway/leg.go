@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -24,7 +25,10 @@ type leg struct {
 	name         string
 	id           ect.ID // of the token that this leg signs
 	message      *canonical.Message
-	from         []byte // the octets that were decoded
+	input        string            // hash of what was decoded; empty: nothing was, the message is our own
+	verbatim     *translators.Wire // goes on as it came: nothing is encoded; nil: is encoded
+	ext          ect.Ext           // what else the token says
+	aside        bool              // a message of our own about the work: the caller is not told of its token
 	encoder      translators.Translator
 	target       translators.Target
 	source, dest canonical.Binding
@@ -37,19 +41,14 @@ type leg struct {
 // forwarded or answered without the receipt that it returns (AEPB, Gateway
 // Requirements item 3).
 func (g *Gateway) leg(ctx context.Context, x *exchange, l leg) (translators.Wire, ect.Receipt, error) {
-	wire, added, err := l.encoder.Encode(l.message, l.target)
+	wire, losses, err := g.say(x, l)
 	if err != nil {
-		return translators.Wire{}, ect.Receipt{}, err
-	}
-	losses := slices.Concat(l.message.Losses, added)
-	g.countLosses(l, losses)
-	if err := x.permit.Judge(judged(losses)); err != nil {
 		return translators.Wire{}, ect.Receipt{}, err
 	}
 	words, dialect := wordsOf(x.call.Entrance), g.Dialects.For(l.reader)
 	token, err := g.Signer.SignAs(dialect, ect.Claims{
 		ID: l.id, Act: words.act, Audience: l.audience, Workflow: x.workflow, Parents: l.parents,
-		InputHash: ect.Hash(l.from), OutputHash: ect.Hash(wire.Body),
+		InputHash: l.input, OutputHash: ect.Hash(wire.Octets()),
 		Ext: g.translationExt(x, words, dialect, l, losses),
 	})
 	if err != nil {
@@ -60,6 +59,9 @@ func (g *Gateway) leg(ctx context.Context, x *exchange, l leg) (translators.Wire
 		return translators.Wire{}, ect.Receipt{}, &problem.RecordingError{Err: err}
 	}
 	g.Metrics.Issued(string(words.act), ect.L2)
+	if l.aside {
+		return wire, receipt, nil
+	}
 	if l.name == legRequest {
 		x.requestID = l.id
 	} else {
@@ -68,6 +70,40 @@ func (g *Gateway) leg(ctx context.Context, x *exchange, l leg) (translators.Wire
 	x.issued, x.issuedIDs = append(x.issued, token.Compact()), append(x.issuedIDs, token.ID())
 	x.losses = append(x.losses, losses...)
 	return wire, receipt, nil
+}
+
+// say encodes a message and judges what that loses.
+func (g *Gateway) say(x *exchange, l leg) (translators.Wire, []canonical.Loss, error) {
+	if l.verbatim != nil {
+		return *l.verbatim, nil, nil
+	}
+	wire, added, err := l.encoder.Encode(l.message, l.target)
+	if err != nil {
+		return translators.Wire{}, nil, err
+	}
+	losses := slices.Concat(l.message.Losses, added)
+	g.countLosses(l, losses)
+	if err := x.permit.Judge(judged(losses)); err != nil {
+		return translators.Wire{}, nil, err
+	}
+	wire, err = g.frame(l.dest, wire)
+	return wire, losses, err
+}
+
+// frame gives a message the octets that travel, where those are others than the codec's.
+func (g *Gateway) frame(binding canonical.Binding, wire translators.Wire) (translators.Wire, error) {
+	if framer, ok := g.Dialers[binding].(transport.Framer); ok {
+		return framer.Frame(wire)
+	}
+	return wire, nil
+}
+
+// unframe gives a message the octets that the codec reads.
+func (g *Gateway) unframe(binding canonical.Binding, wire translators.Wire) (translators.Wire, error) {
+	if framer, ok := g.Dialers[binding].(transport.Framer); ok {
+		return framer.Unframe(wire)
+	}
+	return wire, nil
 }
 
 // words are the names of a translation ECT. They follow the endpoint that was
@@ -100,6 +136,7 @@ func (g *Gateway) translationExt(x *exchange, words words, dialect ect.Dialect, 
 	ext.SetString(words.gateway, string(g.Self()))
 	ext.SetString(ect.ExtLeg, l.name)
 	ext.SetList(words.warnings, warnings, min(ect.WarningsSize, dialect.MaxExt()/2))
+	maps.Copy(ext, l.ext)
 	return ext
 }
 
@@ -127,25 +164,46 @@ func (g *Gateway) countLosses(l leg, losses []canonical.Loss) {
 	}
 }
 
-// decodeRequest reads the caller's message. The road carries invocations; what
-// has no counterpart in the other protocol is semantic_loss (R7).
+// decodeRequest reads the caller's message. What no agent is asked on the road
+// has no counterpart in the other protocol: that is semantic_loss (R7).
 func (g *Gateway) decodeRequest(x *exchange) (*canonical.Message, error) {
-	message, err := x.source.Decode(x.call.Wire)
+	wire, err := g.unframe(x.call.Wire.Binding, x.call.Wire)
 	if err != nil {
 		return nil, err
 	}
-	if message.Op != canonical.OpInvoke || message.Phase != canonical.PhaseRequest {
+	message, err := x.source.Decode(wire)
+	if err != nil {
+		return nil, err
+	}
+	if !carried(message.Op) || message.Phase != canonical.PhaseRequest {
 		loss := canonical.Loss{Code: canonical.LossOperation, Path: "/" + string(message.Op), Fate: canonical.Dropped}
 		return nil, x.permit.Judge(judged([]canonical.Loss{loss}))
 	}
 	x.wireID = message.Correlation.WireID
 	message.From = canonical.Party{ID: string(x.call.Caller.ID), Name: message.From.Name, Version: message.From.Version}
+	if message.Preferences.CanAnswer == nil {
+		message.Preferences.CanAnswer = x.call.CanAnswer
+	}
 	return message, nil
 }
 
-func decodeReply(x *exchange, reply transport.Reply) (*canonical.Message, error) {
-	wire := reply.Wire
-	wire.Binding, wire.Version, wire.Re = x.dest.Info().Binding, x.endpoint.Version, canonical.OpInvoke
+// carried: discovery is answered from the directory (R8), and nobody answers a notice.
+func carried(op canonical.Op) bool {
+	switch op {
+	case canonical.OpDescribe, canonical.OpCapabilities, canonical.OpPing, canonical.OpNotice:
+		return false
+	default:
+		return true
+	}
+}
+
+// decodeReply reads what an agent said: a reply, or an event of a stream.
+func (g *Gateway) decodeReply(x *exchange, wire translators.Wire, re canonical.Op) (*canonical.Message, error) {
+	wire.Binding, wire.Version, wire.Re = x.dest.Info().Binding, x.endpoint.Version, re
+	wire, err := g.unframe(wire.Binding, wire)
+	if err != nil {
+		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "not a reply of " + string(wire.Binding)}
+	}
 	message, err := x.dest.Decode(wire)
 	if err != nil {
 		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "not a reply of " + string(wire.Binding)}

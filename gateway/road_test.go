@@ -152,7 +152,7 @@ func newBed(t testing.TB, settings gateway.Settings, rules policy.Rules) *bed {
 	b.Gateway, err = gateway.New(settings, gateway.Deps{
 		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{mcp.Binding: b.agent},
 		Signer: b.self.Signer(t, clock), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: memory, Answers: memory,
-		Conversations: memory, Limiter: limiter, Metrics: metrics, Logger: logger, Now: clock,
+		Conversations: memory, Entries: memory.Entries(), Limiter: limiter, Metrics: metrics, Logger: logger, Now: clock,
 		NewID: func() string { return string(ect.NewID()) },
 	})
 	must(err)

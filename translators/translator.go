@@ -31,6 +31,28 @@ type Namer interface {
 	CapabilityNames([]canonical.Capability) []string
 }
 
+// Asking is how an agent's question reaches a peer of a protocol.
+type Asking string
+
+// The ways of asking.
+const (
+	// AskNone: it cannot be asked.
+	AskNone Asking = ""
+	// AskTask: a task says that it needs input, and the next message to it is the answer (A2A).
+	AskTask Asking = "task"
+	// AskReply: the reply is the question, and the call comes again with the answer (MCP 2026-07-28).
+	AskReply Asking = "reply"
+	// AskStream: the question comes in the middle of a stream that waits for the answer (MCP before).
+	AskStream Asking = "stream"
+)
+
+// Asker is implemented by a translator whose peers can be asked while they
+// wait for a result.
+type Asker interface {
+	// Asks says how a peer of that version is asked.
+	Asks(version string) Asking
+}
+
 // Wire is one native message.
 type Wire struct {
 	Binding canonical.Binding

@@ -15,6 +15,7 @@ type kept struct {
 	replay        ect.ReplayCache
 	answers       gateway.Answers
 	conversations gateway.Conversations
+	entries       gateway.Entries
 	failing       func() error
 	close         func() error
 }
@@ -29,12 +30,12 @@ func openState(s settings) (kept, error) {
 		if err != nil {
 			return kept{}, err
 		}
-		return kept{store, store, store, store, store.Failing, store.Close}, nil
+		return kept{store, store, store, store, store.Entries(), store.Failing, store.Close}, nil
 	}
 	memory, err := state.New(bounds, state.Deps{Now: time.Now, Epoch: time.Now().Truncate(time.Second)})
 	if err != nil {
 		return kept{}, err
 	}
 	healthy := func() error { return nil }
-	return kept{memory, memory, memory, memory, healthy, healthy}, nil
+	return kept{memory, memory, memory, memory, memory.Entries(), healthy, healthy}, nil
 }

@@ -105,6 +105,7 @@ func wire(s settings) (built *service, err error) {
 	if out.road, err = out.build(registry, dialers, kept); err != nil {
 		return nil, err
 	}
+	out.close = slices.Insert(out.close, 0, out.road.Close)
 	if err := out.surfaces(s, out.road, registry, kept, out.metrics); err != nil {
 		return nil, err
 	}
@@ -159,7 +160,7 @@ func (out *service) build(
 	return gateway.New(s.road(), gateway.Deps{
 		Registry: registry, Directory: out.directory, Dialers: dialers,
 		Signer: signer, Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
-		Answers: kept.answers, Conversations: kept.conversations, Limiter: out.limiter, Metrics: out.metrics,
+		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, Limiter: out.limiter, Metrics: out.metrics,
 		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
 	})
 }

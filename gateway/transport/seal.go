@@ -19,9 +19,9 @@ type Sealed struct {
 }
 
 // Seal binds a message to the receipt of its ECT. The receipt's out_hash must
-// be the hash of the body. ancestors travel along behind our own token.
+// be the hash of its octets. ancestors travel along behind our own token.
 func Seal(receipt ect.Receipt, wire translators.Wire, ancestors ...string) (Sealed, error) {
-	if receipt.ID() == "" || receipt.OutputHash() != ect.Hash(wire.Body) {
+	if receipt.ID() == "" || receipt.OutputHash() != ect.Hash(wire.Octets()) {
 		return Sealed{}, ErrUnsealed
 	}
 	evidence := append([]string{receipt.Compact()}, ancestors...)

@@ -100,6 +100,10 @@ type Endpoint struct {
 	Timeout time.Duration
 }
 
+// Rewritten reports whether what is sent there must say something that the
+// caller's message does not.
+func (e Endpoint) Rewritten() bool { return false }
+
 // Reply is what an agent answered: one message, or a stream.
 type Reply struct {
 	Wire     translators.Wire
@@ -121,6 +125,16 @@ type Dialer interface {
 type Framer interface {
 	Frame(translators.Wire) (translators.Wire, error)
 	Unframe(translators.Wire) (translators.Wire, error)
+}
+
+// Pusher posts the changes of a task to a webhook that a caller named.
+type Pusher interface {
+	// Form is the wire form in which changes are posted.
+	Form() string
+	// Check judges a URL before it is kept: *egress.DeniedError.
+	Check(url string) error
+	// Push posts one change, several times if need be.
+	Push(context.Context, canonical.PushConfig, translators.Wire) error
 }
 
 // Describer asks an agent who it is: card, server/discover or initialize, and

@@ -51,7 +51,7 @@ func New(cfg translators.Config) *Translator { return &Translator{cfg: cfg.WithD
 func (t *Translator) Info() translators.Info {
 	return translators.Info{
 		Binding: Binding, Name: "A2A", Versions: []string{Version, Version03}, Media: []string{Media},
-		BodyLimit: t.cfg.BodyLimit, Depth: t.cfg.Depth,
+		BodyLimit: t.cfg.BodyLimit, Depth: t.cfg.Depth, Streams: translators.StreamsTask,
 	}
 }
 

@@ -39,7 +39,7 @@ func New(cfg translators.Config) *Translator { return &Translator{cfg.WithDefaul
 func (t *Translator) Info() translators.Info {
 	return translators.Info{
 		Binding: Binding, Name: "MCP", Versions: versions(), Media: []string{"application/json"},
-		BodyLimit: t.cfg.BodyLimit, Depth: t.cfg.Depth,
+		BodyLimit: t.cfg.BodyLimit, Depth: t.cfg.Depth, Streams: translators.StreamsReply,
 	}
 }
 

@@ -89,6 +89,13 @@ func (f *Folder) Task() *canonical.Task {
 	return &task
 }
 
+// Resume sets a task that asked to work again: somebody has answered.
+func (f *Folder) Resume() {
+	if f.task != nil {
+		f.task.Status, f.task.Inputs = canonical.Status{State: canonical.StateWorking}, nil
+	}
+}
+
 // Result is what a caller who waited gets; nil: nothing has come yet.
 func (f *Folder) Result() *canonical.Result {
 	switch {

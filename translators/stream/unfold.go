@@ -89,3 +89,33 @@ func Diff(before, after *canonical.Task) []canonical.Event {
 	}
 	return events
 }
+
+// Settle is a task whose output, or failure, stands where other protocols keep
+// it: in artifacts and in the message of its status.
+func Settle(t *canonical.Task) *canonical.Task {
+	settled := *t
+	settled.Output = nil
+	for _, e := range ofOutput(&canonical.Result{Output: t.Output}) {
+		switch {
+		case e.Artifact != nil:
+			settled.Artifacts = append(settled.Artifacts[:len(settled.Artifacts):len(settled.Artifacts)], e.Artifact.Artifact)
+		case e.Status.State == canonical.StateFailed:
+			settled.Status.State, settled.Status.Message = e.Status.State, e.Status.Message
+		}
+	}
+	return &settled
+}
+
+// Failed is the task of work that ended in an error.
+func Failed(at canonical.Conversation, e *canonical.Error) *canonical.Task {
+	text := "The task failed."
+	if e != nil && e.Message != "" {
+		text = e.Message
+	}
+	return &canonical.Task{
+		ID: at.TaskID, ContextID: at.ContextID, Failure: e,
+		Status: canonical.Status{State: canonical.StateFailed, Message: &canonical.Content{
+			Role: canonical.RoleAgent, Parts: []canonical.Part{{Kind: canonical.KindText, Text: text}},
+		}},
+	}
+}

@@ -1,0 +1,129 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+const (
+	maxBroken    = 3 // requests in a row that may break off before the agent counts as lost
+	pollInterval = time.Second
+	minPoll      = 100 * time.Millisecond
+	maxPoll      = time.Minute
+	abortWithin  = 5 * time.Second
+)
+
+// follow goes on after the agent has ended its answer, or it broke off: an agent
+// that has a task of its own can be asked about it.
+func (r *run) follow(ctx context.Context, cause error) error {
+	r.pump.stop()
+	quiet := errors.Is(cause, io.EOF) || errors.Is(cause, errSilent)
+	if r.x.verbatim() && quiet && r.complete() {
+		r.over = true
+		return nil
+	}
+	if !quiet {
+		r.broken++
+	}
+	if r.x.verbatim() || r.agent.TaskID == "" || r.broken > maxBroken {
+		if quiet {
+			return &transport.BadReplyError{Agent: r.x.agent.Name, Reason: "its stream ended before its last event"}
+		}
+		return cause
+	}
+	return r.look(ctx)
+}
+
+// complete: what was heard is a whole answer.
+func (r *run) complete() bool { return r.result != nil || r.failure != nil || r.fold.Settled() }
+
+// look asks how the agent's task stands: to be told every change, where it can,
+// else again and again.
+func (r *run) look(ctx context.Context) error {
+	op, wait := canonical.OpTaskGet, r.interval()
+	if !r.blind && r.x.described != nil && r.x.described.Streams && r.x.dest.Info().Streams == translators.StreamsTask {
+		op, wait = canonical.OpTaskSubscribe, 0
+		if r.broken > 0 {
+			wait = minPoll << r.broken
+		}
+	}
+	sealed, err := r.g.inquire(ctx, r.x, op, &canonical.TaskQuery{ID: r.agent.TaskID})
+	if err != nil {
+		return err
+	}
+	r.op, r.began = op, false
+	r.pump = startPump(context.Background(), func(ctx context.Context) (transport.Reply, error) {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return r.g.send(ctx, r.x, sealed)
+		case <-ctx.Done():
+			return transport.Reply{}, ctx.Err()
+		}
+	})
+	return nil
+}
+
+// interval is how long to wait between two looks: what the agent says, within reason.
+func (r *run) interval() time.Duration {
+	if task := r.fold.Task(); task != nil && task.Poll > 0 {
+		return min(max(task.Poll, minPoll), maxPoll)
+	}
+	return pollInterval
+}
+
+// inquire seals a message of our own about the work: an evidence of its own,
+// behind that of the request.
+func (g *Gateway) inquire(ctx context.Context, x *exchange, op canonical.Op, body canonical.Body) (transport.Sealed, error) {
+	m := &canonical.Message{Op: op, Phase: canonical.PhaseRequest, Body: body, Trace: x.message.Trace}
+	m.Preferences.CanAnswer = x.endpoint.Asked
+	return g.sealOwn(ctx, x, m, leg{})
+}
+
+// sealOwn seals a message that the caller did not send in these words.
+func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message, l leg) (transport.Sealed, error) {
+	l.name, l.id, l.message, l.aside = legRequest, ect.ID(g.NewID()), m, true
+	l.encoder, l.source, l.dest = x.dest, x.source.Info().Binding, x.dest.Info().Binding
+	l.target = translators.Target{
+		Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.chosen,
+		Stream: m.Op == canonical.OpTaskSubscribe || m.Op == canonical.OpInvoke && x.streams(),
+	}
+	if l.parents = []ect.ID{x.requestID}; x.requestID == "" {
+		l.parents = x.parents
+	}
+	l.audience, l.reader = g.audience(x), x.reader()
+	m.Correlation.WireID = quoted(string(l.id))
+	wire, receipt, err := g.leg(ctx, x, l)
+	if err != nil {
+		return transport.Sealed{}, err
+	}
+	return transport.Seal(receipt, wire)
+}
+
+// abort ends the work at the agent, because nobody wants it any more. It is
+// done in the background, and only as well as it can be.
+func (r *run) abort() {
+	r.pump.stop()
+	if r.agent.TaskID == "" || r.complete() || r.x.dest.Info().Streams != translators.StreamsTask {
+		return // closing the stream has said it
+	}
+	_ = r.g.crew.run(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, abortWithin)
+		defer cancel()
+		sealed, err := r.g.inquire(ctx, r.x, canonical.OpTaskCancel, &canonical.TaskQuery{ID: r.agent.TaskID})
+		if err == nil {
+			_, err = r.g.send(ctx, r.x, sealed)
+		}
+		if err != nil {
+			r.g.Logger.WarnContext(ctx, "the agent could not be told to stop", "agent", r.x.agent.Name, "error", err)
+		}
+	})
+}

@@ -1,0 +1,58 @@
+package gateway
+
+import (
+	"context"
+
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// pass carries what only one protocol has, and what answers or stops what is
+// under way there. Across protocols it has no counterpart (R7, L13, L14).
+func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, error) {
+	if reply, ok := x.message.Body.(*canonical.Reply); ok {
+		if done, err := g.answerQuestion(ctx, x, reply); done || err != nil {
+			return transport.Answer{}, err
+		}
+	}
+	if abort, ok := x.message.Body.(*canonical.Abort); ok && g.inflight.stop(x.call.Session, abort.Request) {
+		return transport.Answer{}, nil
+	}
+	if !x.relay() {
+		return transport.Answer{}, g.noCounterpart(x)
+	}
+	sealed, wire, err := g.request(ctx, x)
+	if err != nil || x.call.Agent == "" {
+		return g.answer(x, wire), err
+	}
+	ctx, cancel := x.patience(x.lifetime(ctx))
+	defer cancel()
+	reply, err := g.send(ctx, x, sealed)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	if x.message.Op != canonical.OpNative {
+		return transport.Answer{Evidence: x.issued}, nil
+	}
+	message, parents, err := g.hear(ctx, x, reply)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	if message == nil {
+		return g.goOn(x, reply, message, parents).answer(ctx)
+	}
+	return g.reply(ctx, x, reply.Wire, message, parents)
+}
+
+// noCounterpart: an agent of another protocol has no such method. What nobody
+// waits for is dropped without a word.
+func (g *Gateway) noCounterpart(x *exchange) error {
+	if x.message.Op != canonical.OpNative {
+		return nil
+	}
+	if x.call.Entrance.Native() {
+		return &canonical.Error{Code: canonical.CodeNoMethod, Message: "the agent speaks a protocol without this method"}
+	}
+	loss := canonical.Loss{Code: canonical.LossPrompts, Path: "/" + string(x.message.Op), Fate: canonical.Dropped}
+	return x.permit.Judge(judged([]canonical.Loss{loss}))
+}

@@ -1,0 +1,315 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/stream"
+)
+
+// resume goes on with work that an earlier message began, if this message names
+// it. True: the message is answered; false: it goes on down the road, which may
+// now be another message than came.
+func (g *Gateway) resume(ctx context.Context, x *exchange) (bool, transport.Answer, error) {
+	invoke, ok := x.message.Body.(*canonical.Invoke)
+	if !ok || x.call.Agent == "" {
+		return false, transport.Answer{}, nil
+	}
+	id := invoke.State
+	if id == "" {
+		id = x.message.Conversation.TaskID
+	}
+	if id == "" {
+		return false, transport.Answer{}, nil
+	}
+	rec, err := g.load(ctx, g.keyOf(x, id))
+	switch {
+	case err != nil:
+		return false, transport.Answer{}, err
+	case rec == nil && x.relay() && invoke.State != "":
+		return false, transport.Answer{}, nil // the agent's own state
+	case rec == nil && invoke.State != "":
+		return false, transport.Answer{}, &canonical.Error{Code: canonical.CodeBadParams, Message: "nothing waits for this request state"}
+	case rec == nil:
+		return false, transport.Answer{}, &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
+	}
+	x.record, x.workflow = rec, rec.Workflow
+	return g.goOnWith(ctx, x, rec, invoke)
+}
+
+func (g *Gateway) goOnWith(ctx context.Context, x *exchange, rec *record, invoke *canonical.Invoke) (bool, transport.Answer, error) {
+	none := transport.Answer{}
+	if err := g.settleLost(ctx, rec); err != nil {
+		return false, none, err
+	}
+	switch {
+	case x.relay() && rec.Waits == waitsTask, x.relay() && rec.TaskID == rec.Task.ID && rec.Waits == waitsNot:
+		return false, none, nil // the agent knows best what may be said to its task
+	case rec.Task.Status.State.Terminal():
+		return false, none, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task has ended"}
+	case rec.Waits == waitsNot && rec.TaskID == "":
+		return false, none, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task is at work and asks nothing"}
+	}
+	answers, err := stream.Answers(stream.Inputs(&rec.Task), invoke)
+	if err != nil && rec.Waits != waitsTask && rec.Waits != waitsNot {
+		return false, none, err
+	}
+	if rec.Waits == waitsOpen {
+		answer, err := g.answerOpen(ctx, x, rec, answers)
+		return true, answer, err
+	}
+	if err := g.rewrite(x, rec, invoke, answers); err != nil {
+		return false, none, err
+	}
+	rec.Waits, rec.State, rec.Task.Inputs = waitsNot, "", nil
+	rec.Task.Status = canonical.Status{State: canonical.StateWorking}
+	if ok, err := g.save(ctx, rec); err != nil || !ok {
+		return false, none, errors.Join(err, &problem.ConflictError{Reason: "the question was answered by somebody else"})
+	}
+	return false, none, nil
+}
+
+// rewrite makes the message what the agent is to be told.
+func (g *Gateway) rewrite(x *exchange, rec *record, invoke *canonical.Invoke, answers []canonical.Answer) error {
+	next := *invoke
+	next.State = ""
+	switch rec.Waits {
+	case waitsState, waitsArgs:
+		first, err := x.source.Decode(rec.Call.wire(x.source.Info().Binding, ""))
+		if err != nil {
+			return errRecord
+		}
+		again, ok := first.Body.(*canonical.Invoke)
+		if !ok {
+			return errRecord
+		}
+		next = *again
+		if rec.Waits == waitsState {
+			next.Answers, next.State = stream.FreeText(rec.Task.Inputs, answers), rec.State
+		} else {
+			next.Call = &canonical.Call{Name: rec.Skill, Args: answers[0].Value}
+			next.Turn = canonical.Content{ID: invoke.Turn.ID, Role: canonical.RoleCaller}
+		}
+		x.message.To, x.message.Conversation = first.To, first.Conversation
+	default:
+		x.message.Conversation.TaskID, x.message.Conversation.ContextID = rec.TaskID, rec.Context
+		if len(invoke.Answers) > 0 {
+			next.Answers = stream.FreeText(stream.Inputs(&rec.Task), invoke.Answers)
+			next.Turn, next.Call = stream.Turn(next.Answers), nil
+		}
+	}
+	x.message.Body = &next
+	return nil
+}
+
+// answerOpen gives the answer to whoever holds the agent's stream, wherever
+// that is, and waits for what comes of it.
+func (g *Gateway) answerOpen(ctx context.Context, x *exchange, rec *record, answers []canonical.Answer) (transport.Answer, error) {
+	if err := g.choose(ctx, x); err != nil {
+		return transport.Answer{}, err
+	}
+	x.parents = append(x.parents, rec.Last)
+	if err := g.post(ctx, rec.key, letter{Answers: answers}); err != nil {
+		return transport.Answer{}, err
+	}
+	return g.watch(ctx, x, rec, x.message.Preferences.Stream)
+}
+
+// bindable is the question that a message in plain text leaves open to a
+// protocol of calls (profile P3): the arguments. Only whoever can be asked by a
+// task is asked; nil: the error stands.
+func (g *Gateway) bindable(x *exchange, err error) *canonical.Input {
+	missing, ok := errors.AsType[*canonical.Error](err)
+	if !ok || missing.Code != canonical.CodeBadParams || missing.Schema == nil || x.call.Agent == "" ||
+		x.chosen == nil || x.asking() != translators.AskTask || x.message.Body.(*canonical.Invoke).Call != nil {
+		return nil
+	}
+	return &canonical.Input{
+		Key: "arguments", Mode: canonical.ModeForm, Schema: missing.Schema,
+		Prompt: []canonical.Part{{Kind: canonical.KindText, Text: "Which arguments? Answer with a data part that matches the schema of " + x.chosen.ID + "."}},
+	}
+}
+
+// ask answers a message with a question of our own.
+func (g *Gateway) ask(ctx context.Context, x *exchange, question *canonical.Input) (transport.Answer, error) {
+	r := g.newRun(x, x.parents)
+	task := &canonical.Task{ID: r.own.TaskID, ContextID: r.own.ContextID, Inputs: []canonical.Input{*question}, Status: canonical.Status{
+		State: canonical.StateInputRequired, Message: &canonical.Content{ID: g.NewID(), Role: canonical.RoleAgent, Parts: question.Prompt},
+	}}
+	if x.record == nil {
+		x.record = g.newRecord(x, task)
+	}
+	x.record.Task, x.record.Waits, x.record.Skill = *task, waitsArgs, x.chosen.ID
+	if len(x.parents) > 0 {
+		x.record.Last = x.parents[0]
+	}
+	ok, err := g.save(ctx, x.record)
+	if err == nil && !ok {
+		err = &problem.ConflictError{Reason: "the task was changed by somebody else"}
+	}
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	return g.tellRecord(ctx, x, x.record, x.message.Preferences.Stream)
+}
+
+// give carries answers to the agent and goes on hearing it.
+func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
+	answers = stream.FreeText(r.inputs(), answers)
+	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, To: r.x.message.To, Trace: r.x.message.Trace}
+	m.Preferences = r.x.message.Preferences
+	switch r.waits() {
+	case waitsOpen:
+		reply := &canonical.Reply{ID: r.ask.ID}
+		if len(answers) > 0 {
+			reply.Answer = answers[0]
+		}
+		m.Op, m.Body = canonical.OpAnswer, reply
+		sealed, err := r.g.sealOwn(ctx, r.x, m, leg{})
+		if err != nil {
+			return err
+		}
+		r.ask = nil
+		_, err = r.g.send(ctx, r.x, sealed)
+		return err
+	case waitsState:
+		again := *r.x.message.Body.(*canonical.Invoke)
+		again.Answers, again.State = answers, r.result.Pending.State
+		m.Body, m.Conversation = &again, r.x.message.Conversation
+	default:
+		m.Body = &canonical.Invoke{Turn: stream.Turn(answers), Answers: answers}
+		m.Conversation = r.agent
+	}
+	m.Correlation.MessageID = r.g.NewID()
+	if invoke := m.Body.(*canonical.Invoke); invoke.Turn.ID == "" {
+		invoke.Turn.ID = m.Correlation.MessageID
+	}
+	sealed, err := r.g.sealOwn(ctx, r.x, m, leg{})
+	if err != nil {
+		return err
+	}
+	r.pump.stop()
+	r.result = nil
+	r.fold.Resume()
+	r.send(sealed)
+	return nil
+}
+
+// asked is what a telling waits for.
+type asked struct {
+	ids  map[string]string // of the questions in the stream, to the keys of their inputs
+	got  []canonical.Answer
+	want int
+	till time.Time
+}
+
+// inquire asks the caller in the middle of its stream.
+func (t *telling) inquire(ctx context.Context) error {
+	r := t.run
+	if t.waits != nil {
+		return t.await(ctx)
+	}
+	if r.own.TaskID == "" {
+		r.own.TaskID = r.g.NewID()
+	}
+	if err := r.keep(ctx, true); err != nil {
+		return err
+	}
+	if t.mail == nil {
+		inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		t.mail, t.dismiss = r.g.mailbox(inner, r.x.record.key), cancel
+	}
+	inputs := stream.Forms(r.inputs())
+	t.waits = &asked{ids: map[string]string{}, want: len(inputs), till: r.g.Now().Add(answerLimit)}
+	for _, in := range inputs {
+		id := r.g.NewID()
+		if err := r.g.question(ctx, r.x, id, in.Key); err != nil {
+			return err
+		}
+		if err := t.say([]canonical.Event{{Ask: &canonical.Ask{ID: quoted(id), Input: in}}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await waits until everything is answered, and tells the agent.
+func (t *telling) await(ctx context.Context) error {
+	r := t.run
+	timer := time.NewTimer(t.waits.till.Sub(r.g.Now()))
+	defer timer.Stop()
+	for len(t.waits.got) < t.waits.want {
+		select {
+		case l := <-t.mail.letters:
+			t.waits.got = append(t.waits.got, l.Answers...)
+		case <-t.mail.canceled.Done():
+			return errCanceled
+		case <-timer.C:
+			for _, in := range r.inputs()[min(len(t.waits.got), len(r.inputs())):] {
+				t.waits.got = append(t.waits.got, canonical.Answer{Key: in.Key, Action: canonical.Cancel})
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	answers := t.waits.got
+	t.waits = nil
+	return r.give(ctx, answers)
+}
+
+// openQuestion is what is kept of a question in a session.
+type openQuestion struct {
+	Task EntryKey
+	Key  string
+}
+
+func questionKey(session, id string) EntryKey {
+	return EntryKey{Kind: entryQuestion, Group: session, ID: id}
+}
+
+func (g *Gateway) question(ctx context.Context, x *exchange, id, key string) error {
+	value, err := json.Marshal(openQuestion{Task: x.record.key, Key: key})
+	if err != nil {
+		return errRecord
+	}
+	_, _, err = g.Entries.Swap(ctx, questionKey(x.call.Session, id), 0, value, g.Now().Add(answerLimit))
+	if err != nil {
+		return &problem.RecordingError{Err: err}
+	}
+	return nil
+}
+
+// answerQuestion gives the answer of a session's client to whoever asked, if it
+// was we who asked.
+func (g *Gateway) answerQuestion(ctx context.Context, x *exchange, reply *canonical.Reply) (bool, error) {
+	var id string
+	if json.Unmarshal(reply.ID, &id) != nil || id == "" || x.call.Session == "" {
+		return false, nil
+	}
+	key := questionKey(x.call.Session, id)
+	entry, ok, err := g.Entries.Get(ctx, key)
+	if err != nil {
+		return false, &problem.RecordingError{Err: err}
+	}
+	if !ok {
+		return false, nil
+	}
+	var open openQuestion
+	if json.Unmarshal(entry.Value, &open) != nil {
+		return false, errRecord
+	}
+	answer := reply.Answer
+	if answer.Key = open.Key; reply.Failure != nil {
+		answer.Action = canonical.Cancel
+	}
+	if err := g.Entries.Delete(ctx, key); err != nil {
+		return false, &problem.RecordingError{Err: err}
+	}
+	return true, g.post(ctx, open.Task, letter{Answers: []canonical.Answer{answer}})
+}

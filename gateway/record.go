@@ -1,0 +1,188 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/stream"
+)
+
+// The kinds of entry that the road keeps.
+const (
+	entryTask     = "task"     // a record
+	entryMail     = "mail"     // what somebody else wants of whoever works on it
+	entryQuestion = "question" // which work a question in a session belongs to
+	entryRunner   = "runner"   // who is alive
+	entryPush     = "push"     // where changes are posted to
+)
+
+const (
+	recordLife = time.Hour // after its last change
+	recordForm = 1         // of its JSON
+)
+
+// waiting says what it takes to go on with work that asks.
+type waiting string
+
+const (
+	waitsNot   waiting = ""
+	waitsTask  waiting = "task"  // a message to the agent's task
+	waitsState waiting = "state" // the call again, with the answers
+	waitsOpen  waiting = "open"  // the answers, to whoever holds the agent's stream
+	waitsArgs  waiting = "args"  // arguments that the caller did not give (profile P3)
+)
+
+// record is a piece of work as it is kept for its caller, who alone may ask
+// about it (R2). Its task is as the caller was told.
+type record struct {
+	Form     int
+	Task     canonical.Task
+	Said     *said  `json:",omitempty"` // the task as it was answered, in place of Task
+	Agent    string // directory name
+	Binding  canonical.Binding
+	TaskID   string `json:",omitempty"` // the agent's own, where it has one
+	Context  string `json:",omitempty"`
+	Workflow string
+	Last     ect.ID            // of the ECT that testifies to it
+	Heard    string            `json:",omitempty"` // hash of what the agent said
+	Runner   string            `json:",omitempty"` // which process works on it; empty: none does
+	Waits    waiting           `json:",omitempty"`
+	State    string            `json:",omitempty"` // with waitsState: the agent's
+	Call     *said             `json:",omitempty"` // the request, to be said again
+	Skill    string            `json:",omitempty"` // with waitsArgs: what is called
+	Source   canonical.Binding // the caller's protocol
+	Pushes   bool              `json:",omitempty"` // somebody wants to be told of changes
+	Changed  time.Time
+
+	key      EntryKey
+	revision uint64
+}
+
+// said is a message in the caller's words.
+type said struct {
+	Version, Form string
+	Body          []byte
+}
+
+func (s *said) wire(binding canonical.Binding, re canonical.Op) translators.Wire {
+	return translators.Wire{Binding: binding, Version: s.Version, Form: s.Form, Media: "application/json", Body: s.Body, Re: re}
+}
+
+func (r *record) own() canonical.Conversation {
+	return canonical.Conversation{TaskID: r.Task.ID, ContextID: r.Task.ContextID}
+}
+
+func (r *record) agent() canonical.Conversation {
+	return canonical.Conversation{TaskID: r.TaskID, ContextID: r.Context}
+}
+
+// taskKey names a record: it belongs to its caller and its agent.
+func taskKey(caller identity.Caller, address, agent, id string) EntryKey {
+	return EntryKey{Kind: entryTask, Group: owner(caller, address) + "\x00" + agent, ID: id}
+}
+
+// owner is whose work it is: callers without a name are told apart by address.
+func owner(caller identity.Caller, address string) string {
+	if caller.Anonymous {
+		return string(caller.ID) + "@" + address
+	}
+	return string(caller.ID)
+}
+
+func (g *Gateway) keyOf(x *exchange, id string) EntryKey {
+	return taskKey(x.call.Caller, x.call.Address, x.agent.Name, id)
+}
+
+// mail is the entry in which others say what they want of a record's runner.
+func mailKey(task EntryKey) EntryKey {
+	return EntryKey{Kind: entryMail, Group: task.Group, ID: task.ID}
+}
+
+// newRecord begins the record of this exchange's work.
+func (g *Gateway) newRecord(x *exchange, task *canonical.Task) *record {
+	rec := &record{
+		Form: recordForm, Task: *task, Agent: x.agent.Name, Binding: x.dest.Info().Binding, Source: x.source.Info().Binding,
+		Workflow: x.workflow, Last: x.requestID, key: g.keyOf(x, task.ID),
+	}
+	rec.Call = &said{Version: x.message.Origin.Version, Form: x.call.Wire.Form, Body: x.call.Wire.Body}
+	return rec
+}
+
+// load finds a record of this caller's; nil: it has none of that name.
+func (g *Gateway) load(ctx context.Context, key EntryKey) (*record, error) {
+	if key.ID == "" || strings.ContainsRune(key.ID, 0) || len(key.ID) > maxTaskID {
+		return nil, nil
+	}
+	entry, ok, err := g.Entries.Get(ctx, key)
+	if err != nil {
+		return nil, &problem.RecordingError{Err: err}
+	}
+	if !ok {
+		return g.loadReply(ctx, key), nil
+	}
+	return g.readRecord(entry)
+}
+
+// maxTaskID bounds, in octets, the id of a task that a caller may name.
+const maxTaskID = 256
+
+var errRecord = errors.New("gateway: a record of work is unreadable")
+
+func (g *Gateway) readRecord(entry Entry) (*record, error) {
+	rec := &record{}
+	if err := json.Unmarshal(entry.Value, rec); err != nil || rec.Form != recordForm {
+		return nil, errRecord
+	}
+	rec.key, rec.revision = entry.Key, entry.Revision
+	return rec, nil
+}
+
+// save writes a record; it is then known to every replica. False: somebody else
+// has changed it meanwhile.
+func (g *Gateway) save(ctx context.Context, rec *record) (bool, error) {
+	rec.Changed = g.Now()
+	var value bytes.Buffer
+	encoder := json.NewEncoder(&value)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(rec); err != nil {
+		return false, errRecord
+	}
+	revision, ok, err := g.Entries.Swap(ctx, rec.key, rec.revision, value.Bytes(), rec.Changed.Add(recordLife))
+	if err != nil {
+		return false, &problem.RecordingError{Err: err}
+	}
+	if ok {
+		rec.revision = revision
+	}
+	return ok, nil
+}
+
+// present is the record's task as it stands.
+func (g *Gateway) present(x *exchange, rec *record) (*canonical.Task, error) {
+	if rec.Said == nil {
+		task := rec.Task
+		return &task, nil
+	}
+	m, err := x.source.Decode(rec.Said.wire(x.source.Info().Binding, canonical.OpInvoke))
+	if err != nil {
+		return nil, errRecord
+	}
+	result, ok := m.Body.(*canonical.Result)
+	switch {
+	case !ok:
+		return nil, errRecord
+	case result.Task != nil:
+		return result.Task, nil
+	default:
+		return stream.TaskOf(rec.Task.ID, rec.Task.ContextID, result), nil
+	}
+}

@@ -1,0 +1,298 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/stream"
+)
+
+// run is the work on one request from when it was sealed until it is settled,
+// however many messages that takes. It hears the agent; waiting.go and
+// telling.go are how its caller hears of it. One goroutine uses it at a time.
+type run struct {
+	g    *Gateway
+	x    *exchange
+	pump *pump
+	op   canonical.Op // what the messages that are heard answer
+
+	fold    stream.Folder
+	said    ect.StreamHash         // everything that the agent said
+	sole    string                 // the hash of that if it was one message and no stream
+	parents []ect.ID               // the evidence for it
+	agent   canonical.Conversation // the work's ids in the agent's words
+	own     canonical.Conversation // in the caller's
+
+	began   bool               // the present request has been answered
+	over    bool               // verbatim: the agent has ended its stream, and properly
+	result  *canonical.Result  // the reply that ended it
+	failure *canonical.Message // the error that did
+	ask     *canonical.Ask     // what the agent's open stream waits for
+	broken  int                // requests that broke off since anything was heard
+	blind   bool               // it cannot be subscribed to
+	keeping bool               // its record follows it
+	saved   time.Time
+}
+
+// begin sends a request whose work may last.
+func (g *Gateway) begin(x *exchange, sealed transport.Sealed) *run {
+	r := g.newRun(x, []ect.ID{x.requestID})
+	r.send(sealed)
+	return r
+}
+
+// goOn takes over a request that was answered, but not for good.
+func (g *Gateway) goOn(x *exchange, reply transport.Reply, message *canonical.Message, parents []ect.ID) *run {
+	r := g.newRun(x, parents)
+	silent := reply.Events == nil
+	r.pump = startPump(context.Background(), func(context.Context) (transport.Reply, error) {
+		if silent {
+			return transport.Reply{}, errSilent
+		}
+		return transport.Reply{Events: reply.Events}, nil
+	})
+	if silent {
+		r.hash(reply.Wire)
+		_, _ = r.absorb(message) // one message fits
+	}
+	return r
+}
+
+func (g *Gateway) newRun(x *exchange, parents []ect.ID) *run {
+	r := &run{g: g, x: x, op: x.message.Op, parents: parents}
+	switch {
+	case x.record != nil:
+		r.own, r.agent = x.record.own(), x.record.agent()
+		r.keeping = true
+	case !x.relay() && x.source.Info().Streams == translators.StreamsTask && x.dest.Info().Streams != translators.StreamsTask:
+		r.own = canonical.Conversation{TaskID: g.NewID(), ContextID: x.message.Conversation.ContextID}
+		if r.own.ContextID == "" {
+			r.own.ContextID = g.NewID()
+		}
+	}
+	return r
+}
+
+// errSilent: nothing more comes of its own accord.
+var errSilent = errors.New("gateway: the answer was no stream")
+
+// send asks the agent. What it says is heard by the next steps.
+func (r *run) send(sealed transport.Sealed) {
+	r.op, r.began = canonical.OpInvoke, false
+	r.pump = startPump(context.Background(), func(ctx context.Context) (transport.Reply, error) {
+		return r.g.send(ctx, r.x, sealed)
+	})
+}
+
+// step is what came of one thing that the agent said.
+type step struct {
+	events []canonical.Event // in the agent's way of streaming, under the caller's ids
+	wire   *translators.Wire // the event as it came; nil: it was no event
+	losses []canonical.Loss  // of reading it
+}
+
+// settled: nothing more comes unless somebody acts.
+func (r *run) settled() bool {
+	if r.x.verbatim() {
+		return r.over
+	}
+	return r.result != nil || r.failure != nil || r.ask != nil || r.fold.Settled()
+}
+
+// step waits for the next thing. io.EOF: the work is settled. errPatience:
+// nothing came in time, and the agent may be waited for again.
+func (r *run) step(ctx context.Context, patience time.Duration) (step, error) {
+	for !r.settled() {
+		h, err := r.pump.next(ctx, patience)
+		switch {
+		case errors.Is(err, errPatience), ctx.Err() != nil:
+			return step{}, err
+		case err != nil:
+			if err := r.follow(ctx, err); err != nil {
+				return step{}, err
+			}
+			continue
+		}
+		if s, heard, err := r.hear(ctx, h); heard || err != nil {
+			return s, err
+		}
+	}
+	return step{}, io.EOF
+}
+
+// hear takes one thing; false: it was not a message.
+func (r *run) hear(ctx context.Context, h heard) (step, bool, error) {
+	wire, event := h.reply.Wire, false
+	switch {
+	case h.event == nil:
+		parents, err := r.g.replyEvidence(ctx, r.x, h.reply)
+		if err != nil {
+			return step{}, false, err
+		}
+		r.parents, r.began = append(r.parents, parents...), true
+		if h.reply.Events != nil {
+			return step{}, false, nil
+		}
+	case len(h.event.Wire.Body) == 0:
+		return step{}, false, nil // evidence that closes a stream: on record where it was made
+	default:
+		wire, event = h.event.Wire, true
+	}
+	wire.Event = event
+	message, err := r.g.decodeReply(r.x, wire, r.op)
+	if err != nil {
+		return step{}, false, err
+	}
+	r.hash(wire)
+	r.broken = 0
+	events, err := r.absorb(message)
+	s := step{events: events, losses: message.Losses}
+	if event {
+		s.wire = &wire
+	} else {
+		r.over = true
+	}
+	return s, true, err
+}
+
+func (r *run) hash(wire translators.Wire) {
+	if r.said.Add(wire.Octets()); r.said.Count() == 1 && !wire.Event {
+		r.sole = ect.Hash(wire.Octets())
+	} else {
+		r.sole = ""
+	}
+}
+
+// input is the hash of what the agent said, and what else the token must say
+// about it.
+func (r *run) input() (string, ect.Ext) {
+	if r.sole != "" {
+		return r.sole, nil
+	}
+	return r.said.Sum(), countExt(r.said.Count(), 1)
+}
+
+// absorb adds up what a message says.
+func (r *run) absorb(m *canonical.Message) ([]canonical.Event, error) {
+	r.learn(m)
+	switch body := m.Body.(type) {
+	case *canonical.Event:
+		if body.Ask != nil && !r.x.verbatim() {
+			r.ask = body.Ask
+		}
+		r.rename(body.Task)
+		return []canonical.Event{*body}, r.fold.Add(body, r.own)
+	case *canonical.Result:
+		return r.conclude(body)
+	default:
+		if m.Phase == canonical.PhaseError && r.op == canonical.OpTaskSubscribe {
+			r.blind = true // then it is asked again and again
+			return nil, nil
+		}
+		if m.Phase == canonical.PhaseError {
+			r.failure = m
+		}
+		return nil, nil
+	}
+}
+
+// learn keeps the agent's names for the work.
+func (r *run) learn(m *canonical.Message) {
+	at := m.Conversation
+	switch body := m.Body.(type) {
+	case *canonical.Event:
+		if body.Task != nil {
+			at.TaskID, at.ContextID = body.Task.ID, body.Task.ContextID
+		}
+	case *canonical.Result:
+		if body.Task != nil {
+			at.TaskID, at.ContextID = body.Task.ID, body.Task.ContextID
+		}
+	}
+	if at.TaskID != "" {
+		r.agent.TaskID = at.TaskID
+	}
+	if at.ContextID != "" {
+		r.agent.ContextID = at.ContextID
+	}
+	if r.own.TaskID == "" {
+		r.own.TaskID = r.agent.TaskID
+	}
+	if r.own.ContextID == "" {
+		r.own.ContextID = r.agent.ContextID
+	}
+	m.Conversation.TaskID, m.Conversation.ContextID = r.own.TaskID, r.own.ContextID
+}
+
+func (r *run) rename(t *canonical.Task) {
+	if t != nil {
+		t.ID, t.ContextID = r.own.TaskID, r.own.ContextID
+	}
+}
+
+// conclude takes a reply. One with a task that is still at work is not the end.
+func (r *run) conclude(result *canonical.Result) ([]canonical.Event, error) {
+	if result.Task == nil || r.x.relay() && r.op == canonical.OpInvoke {
+		r.result = result
+		return nil, nil
+	}
+	if result.Task.Output != nil {
+		result = &canonical.Result{Task: stream.Settle(result.Task)}
+	}
+	r.rename(result.Task)
+	event := canonical.Event{Task: result.Task}
+	before := r.fold.Task()
+	if err := r.fold.Add(&event, r.own); err != nil {
+		return nil, err
+	}
+	if before == nil {
+		return []canonical.Event{event}, nil
+	}
+	return stream.Diff(before, result.Task), nil
+}
+
+// final is the reply to a caller who waited, as far as it has come.
+func (r *run) final() *canonical.Result {
+	if r.result != nil {
+		return r.result
+	}
+	if result := r.fold.Result(); result != nil {
+		return result
+	}
+	return &canonical.Result{Task: &canonical.Task{
+		ID: r.own.TaskID, ContextID: r.own.ContextID, Status: canonical.Status{State: canonical.StateWorking},
+	}}
+}
+
+// snapshot is the work as a task.
+func (r *run) snapshot() *canonical.Task {
+	var task *canonical.Task
+	switch {
+	case r.failure != nil:
+		failed, _ := r.failure.Body.(*canonical.Error)
+		task = stream.Failed(r.own, failed)
+	case r.result != nil && r.result.Task == nil:
+		task = stream.TaskOf(r.own.TaskID, r.own.ContextID, r.result)
+		task.Output = r.result.Output
+	default:
+		task = r.final().Task
+		if task == nil {
+			task = stream.TaskOf(r.own.TaskID, r.own.ContextID, r.final())
+		}
+	}
+	if r.ask != nil {
+		asked := *task
+		asked.Status, asked.Inputs = canonical.Status{State: canonical.StateInputRequired}, []canonical.Input{r.ask.Input}
+		task = &asked
+	}
+	return task
+}
+
+// stop ends the asking.
+func (r *run) stop() { r.pump.stop() }

@@ -1,0 +1,245 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+const (
+	maxPage    = 100
+	cancelWait = 5 * time.Second
+)
+
+// task asks about work: of the agent, if the task is the agent's own, else of
+// what is on record. Nobody is told of work that is not theirs (R2).
+func (g *Gateway) task(ctx context.Context, x *exchange) (transport.Answer, error) {
+	if filter, ok := x.message.Body.(*canonical.TaskFilter); ok {
+		return g.list(ctx, x, filter)
+	}
+	query, ok := x.message.Body.(*canonical.TaskQuery)
+	if !ok {
+		return transport.Answer{}, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "this cannot be asked about a task"}
+	}
+	if x.call.Agent == "" {
+		_, wire, err := g.request(ctx, x)
+		return g.answer(x, wire), err
+	}
+	rec, err := g.load(ctx, g.keyOf(x, query.ID))
+	if err == nil && rec == nil {
+		err = &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
+	}
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	x.record, x.workflow = rec, rec.Workflow
+	if rec.TaskID != "" && !rec.Task.Status.State.Terminal() || x.relay() && rec.TaskID != "" {
+		return g.askAgent(ctx, x, rec, query)
+	}
+	if err := g.settleLost(ctx, rec); err != nil {
+		return transport.Answer{}, err
+	}
+	return g.fromRecord(ctx, x, rec, query)
+}
+
+// askAgent asks the agent about its own task, under its own name for it.
+func (g *Gateway) askAgent(ctx context.Context, x *exchange, rec *record, query *canonical.TaskQuery) (transport.Answer, error) {
+	if x.message.Op == canonical.OpTaskAnswer && !x.relay() {
+		return g.answerTask(ctx, x, rec, query)
+	}
+	named := *query
+	named.ID = rec.TaskID
+	x.message.Body = &named
+	if !x.relay() && x.message.Op == canonical.OpTaskResult {
+		x.message.Op = canonical.OpTaskGet
+	}
+	sealed, _, err := g.request(ctx, x)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	if x.message.Op == canonical.OpTaskSubscribe {
+		r := g.newRun(x, []ect.ID{x.requestID})
+		r.send(sealed)
+		r.op = canonical.OpTaskSubscribe
+		return r.tell(ctx)
+	}
+	ctx, cancel := x.patience(x.lifetime(ctx))
+	defer cancel()
+	reply, err := g.send(ctx, x, sealed)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	message, parents, err := g.hear(ctx, x, reply)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	if message == nil {
+		return g.goOn(x, reply, message, parents).answer(ctx)
+	}
+	return g.reply(ctx, x, reply.Wire, message, parents)
+}
+
+// fromRecord answers about work that is ours to answer for.
+func (g *Gateway) fromRecord(ctx context.Context, x *exchange, rec *record, query *canonical.TaskQuery) (transport.Answer, error) {
+	done := rec.Task.Status.State.Terminal()
+	switch x.message.Op {
+	case canonical.OpTaskCancel:
+		if done {
+			return g.refuseCancel(ctx, x, rec)
+		}
+		return g.cancel(ctx, x, rec)
+	case canonical.OpTaskSubscribe:
+		if done {
+			return transport.Answer{}, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task has ended"}
+		}
+		return g.watch(ctx, x, rec, true)
+	case canonical.OpTaskResult:
+		return g.watch(ctx, x, rec, false)
+	case canonical.OpTaskAnswer:
+		return g.answerTask(ctx, x, rec, query)
+	default:
+		return g.tellRecord(ctx, x, rec, false)
+	}
+}
+
+// refuseCancel: what has ended cannot be canceled; a protocol that only
+// acknowledges does so (reference, task, poll, cancel).
+func (g *Gateway) refuseCancel(ctx context.Context, x *exchange, rec *record) (transport.Answer, error) {
+	if x.source.Info().Streams == translators.StreamsTask {
+		return transport.Answer{}, &canonical.Error{Code: canonical.CodeNotCancelable, Message: "the task has ended"}
+	}
+	return g.tellRecord(ctx, x, rec, false)
+}
+
+// cancel tells whoever works on it to stop, and waits a little for that.
+func (g *Gateway) cancel(ctx context.Context, x *exchange, rec *record) (transport.Answer, error) {
+	if rec.Runner == "" { // it only waits for its caller
+		rec.Task.Status, rec.Task.Inputs = canonical.Status{State: canonical.StateCanceled, At: g.Now()}, nil
+		rec.Waits, rec.Said = waitsNot, nil
+		if ok, err := g.save(ctx, rec); err != nil || !ok {
+			return transport.Answer{}, conflict(err)
+		}
+		return g.tellRecord(ctx, x, rec, false)
+	}
+	if err := g.post(ctx, rec.key, letter{Cancel: true}); err != nil {
+		return transport.Answer{}, err
+	}
+	for end := time.Now().Add(cancelWait); !rec.Task.Status.State.Terminal(); {
+		next, err := g.changed(ctx, rec, time.Until(end))
+		if err != nil {
+			return transport.Answer{}, err
+		}
+		if next == nil {
+			break
+		}
+		rec = next
+	}
+	return g.tellRecord(ctx, x, rec, false)
+}
+
+func conflict(err error) error {
+	if err != nil {
+		return err
+	}
+	return &problem.ConflictError{Reason: "the task was changed by somebody else"}
+}
+
+// answerTask takes the answers to what a task asks (MCP tasks/update) and goes
+// on with it in the background.
+func (g *Gateway) answerTask(ctx context.Context, x *exchange, rec *record, query *canonical.TaskQuery) (transport.Answer, error) {
+	if rec.Waits == waitsNot {
+		return transport.Answer{}, &canonical.Error{Code: canonical.CodeBadParams, Message: "the task asks nothing"}
+	}
+	if rec.Waits == waitsOpen {
+		if err := g.post(ctx, rec.key, letter{Answers: query.Answers}); err != nil {
+			return transport.Answer{}, err
+		}
+		return g.done(ctx, x, rec)
+	}
+	asking := x.again()
+	asking.message = &canonical.Message{
+		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: &canonical.Invoke{Answers: query.Answers},
+		Correlation: x.message.Correlation, Preferences: x.message.Preferences, Origin: x.message.Origin, Trace: x.message.Trace,
+	}
+	asking.message.Correlation.MessageID = g.NewID()
+	_, _, err := g.goOnWith(ctx, asking, rec, asking.message.Body.(*canonical.Invoke))
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	sealed, _, err := g.request(ctx, asking)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	r := g.begin(asking, sealed)
+	if err := r.keep(ctx, true); err != nil {
+		r.abort()
+		return transport.Answer{}, err
+	}
+	r.handOver()
+	return g.done(ctx, x, rec)
+}
+
+// done acknowledges.
+func (g *Gateway) done(ctx context.Context, x *exchange, rec *record) (transport.Answer, error) {
+	m := &canonical.Message{
+		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: &canonical.Done{}, Correlation: canonical.Correlation{WireID: x.wireID},
+	}
+	wire, _, err := g.leg(ctx, x, g.toCaller(x, m, []ect.ID{rec.Last}))
+	return g.answer(x, wire), err
+}
+
+// list answers from the record, because the agent takes all of us for one
+// caller: it would tell one of our callers of another's work.
+func (g *Gateway) list(ctx context.Context, x *exchange, f *canonical.TaskFilter) (transport.Answer, error) {
+	size := f.Size
+	if size <= 0 || size > maxPage {
+		size = maxPage
+	}
+	page := &canonical.TaskList{Size: size, Tasks: []canonical.Task{}}
+	group := g.keyOf(x, "").Group
+	for after := f.Cursor; len(page.Tasks) < size; {
+		entries, err := g.Entries.List(ctx, entryTask, group, after, maxPage)
+		if err != nil {
+			return transport.Answer{}, &problem.RecordingError{Err: err}
+		}
+		for _, entry := range entries {
+			after = entry.Key.ID
+			if task := g.listed(x, entry, f); task != nil {
+				page.Tasks = append(page.Tasks, *task)
+			}
+			if len(page.Tasks) == size {
+				page.Next = after
+				break
+			}
+		}
+		if len(entries) < maxPage {
+			break
+		}
+	}
+	m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: page, Correlation: canonical.Correlation{WireID: x.wireID}}
+	g.lineage(ctx, x)
+	wire, _, err := g.leg(ctx, x, g.toCaller(x, m, x.parents))
+	return g.answer(x, wire), err
+}
+
+// listed is the task of an entry if it matches; nil: it does not.
+func (g *Gateway) listed(x *exchange, entry Entry, f *canonical.TaskFilter) *canonical.Task {
+	rec, err := g.readRecord(entry)
+	if err != nil || f.ContextID != "" && rec.Task.ContextID != f.ContextID ||
+		f.State != "" && rec.Task.Status.State != f.State || !f.After.IsZero() && !rec.Changed.After(f.After) {
+		return nil
+	}
+	task, err := g.present(x, rec)
+	if err != nil {
+		return nil
+	}
+	if task.Output = nil; f.IncludeArtifacts == nil || !*f.IncludeArtifacts {
+		task.Artifacts = nil
+	}
+	return task
+}

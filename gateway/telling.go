@@ -1,0 +1,310 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/stream"
+)
+
+// telling is a run as its caller is told of it, event by event: one ECT opens
+// the stream and one closes it (architecture section 5).
+type telling struct {
+	run     *run
+	shape   *stream.Shaper
+	told    ect.StreamHash
+	queue   []transport.Event
+	opening ect.ID
+	losses  []canonical.Loss
+	mail    *mailbox
+	waits   *asked
+	dismiss context.CancelFunc // ends the mailbox
+	over    bool               // nothing more will be queued
+	closed  bool
+}
+
+var _ transport.Events = (*telling)(nil)
+
+// tell begins the caller's stream. What fails at once is no stream but a refusal.
+func (r *run) tell(ctx context.Context) (transport.Answer, error) {
+	first, err := r.step(ctx, grace)
+	if err != nil && !errors.Is(err, errPatience) && !errors.Is(err, io.EOF) {
+		r.abort()
+		return transport.Answer{}, err
+	}
+	x := r.x
+	if x.relay() && err == io.EOF && r.single() {
+		return r.close(ctx) // the agent has answered without a stream, and so do we
+	}
+	t := &telling{run: r, shape: stream.NewShaper(stream.Shape{
+		From: x.dest.Info().Streams, To: x.source.Info().Streams,
+		TaskID: r.own.TaskID, ContextID: r.own.ContextID, Token: x.message.Correlation.Progress,
+	}), dismiss: func() {}}
+	if err := t.open(ctx); err != nil {
+		r.abort()
+		return transport.Answer{}, err
+	}
+	if err == nil {
+		err = t.take(ctx, first)
+	} else if errors.Is(err, errPatience) {
+		err = t.say(t.shape.Begin())
+	} else {
+		err = nil
+	}
+	if err != nil {
+		t.fail(ctx, err)
+	}
+	return transport.Answer{Events: t, Evidence: x.issued, Losses: x.losses}, nil
+}
+
+// single: what ended the work was one reply in the words of the caller's protocol.
+func (r *run) single() bool { return r.said.Count() == 1 && r.sole != "" }
+
+// open signs the ECT that opens the stream, and puts the work on record.
+func (t *telling) open(ctx context.Context) error {
+	r := t.run
+	if r.x.source.Info().Streams == translators.StreamsTask && r.own.TaskID != "" {
+		if err := r.keep(ctx, true); err != nil {
+			return err
+		}
+		inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		t.mail, t.dismiss = r.g.mailbox(inner, r.x.record.key), cancel
+	}
+	id, err := r.g.mark(ctx, r.x, marked{state: "open", parents: r.parents})
+	t.opening = id
+	return err
+}
+
+// Next is the caller's next event.
+func (t *telling) Next(ctx context.Context) (transport.Event, error) {
+	for len(t.queue) == 0 {
+		if t.over {
+			return transport.Event{}, io.EOF
+		}
+		if err := t.more(ctx); err != nil {
+			return transport.Event{}, err
+		}
+	}
+	event := t.queue[0]
+	t.queue = t.queue[1:]
+	return event, nil
+}
+
+// more queues what comes next. An error is the caller's own: it does not wait.
+func (t *telling) more(ctx context.Context) error {
+	s, err := t.run.stepOr(ctx, t.mail)
+	switch {
+	case errors.Is(err, io.EOF):
+		err = t.end(ctx)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err == nil:
+		err = t.take(ctx, s)
+	}
+	if err != nil {
+		t.fail(ctx, err)
+	}
+	return nil
+}
+
+// take tells what the agent said.
+func (t *telling) take(ctx context.Context, s step) error {
+	r := t.run
+	r.note(ctx, s)
+	if r.x.verbatim() {
+		if s.wire != nil {
+			t.queued(*s.wire)
+		}
+		return nil
+	}
+	t.losses = append(t.losses, s.losses...)
+	for i := range s.events {
+		if s.events[i].Ask != nil {
+			continue // asked at the end of what is there
+		}
+		events, losses := t.shape.Event(&s.events[i])
+		t.losses = append(t.losses, losses...)
+		if err := t.say(events); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// say encodes events for the caller.
+func (t *telling) say(events []canonical.Event) error {
+	x := t.run.x
+	for i := range events {
+		m := &canonical.Message{
+			Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Body: &events[i],
+			Correlation: canonical.Correlation{WireID: x.wireID}, Conversation: t.run.own, Origin: t.origin(),
+		}
+		if err := t.encode(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// origin is where what is told came from.
+func (t *telling) origin() canonical.Origin {
+	x := t.run.x
+	return canonical.Origin{Binding: x.dest.Info().Binding, Version: x.endpoint.Version}
+}
+
+func (t *telling) encode(m *canonical.Message) error {
+	r := t.run
+	l := r.g.toCaller(r.x, m, nil)
+	l.target.Stream = true
+	wire, losses, err := r.g.say(r.x, l)
+	if err != nil {
+		return err
+	}
+	t.losses = append(t.losses, losses...)
+	t.queued(wire)
+	return nil
+}
+
+func (t *telling) queued(wire translators.Wire) {
+	t.told.Add(wire.Octets())
+	t.queue = append(t.queue, transport.Event{Wire: wire})
+}
+
+// end tells how the work is settled, or asks what it waits for.
+func (t *telling) end(ctx context.Context) error {
+	r := t.run
+	if r.asked() && r.x.asking() == translators.AskStream {
+		return t.inquire(ctx)
+	}
+	r.note(ctx, step{})
+	if !r.x.verbatim() {
+		m, err := r.outcome(ctx)
+		if err == nil {
+			err = t.last(m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	t.finish(ctx, nil)
+	if r.ask != nil {
+		r.handOver() // the agent's stream waits for the answer
+	} else {
+		r.stop()
+	}
+	return nil
+}
+
+// last tells the reply, in the caller's way of streaming.
+func (t *telling) last(m *canonical.Message) error {
+	r := t.run
+	m.Correlation.WireID = r.x.wireID
+	result, ok := m.Body.(*canonical.Result)
+	if !ok {
+		return t.encode(m)
+	}
+	if r.x.source.Info().Streams == translators.StreamsTask {
+		events, _ := t.shape.End(result)
+		if r.told(result) {
+			events = t.unsaid()
+		}
+		return t.say(events)
+	}
+	m.Conversation, m.Origin = r.own, t.origin()
+	return t.encode(m)
+}
+
+// told: the result is no more than what the events have said.
+func (r *run) told(result *canonical.Result) bool { return r.result == nil && result.Pending == nil }
+
+// unsaid is the question of an open stream, which is no change of the agent's.
+func (t *telling) unsaid() []canonical.Event {
+	if t.run.ask == nil {
+		return nil
+	}
+	events, _ := t.shape.Event(&canonical.Event{Ask: t.run.ask})
+	return events
+}
+
+// finish signs the ECT that closes the stream and settles the books.
+func (t *telling) finish(ctx context.Context, cause error) {
+	r := t.run
+	ctx = context.WithoutCancel(ctx)
+	t.over = true
+	t.dismiss()
+	var evidence []string
+	if cause == nil {
+		before := len(r.x.issued)
+		input, _ := r.input()
+		id, err := r.g.mark(ctx, r.x, marked{
+			state: "close", parents: append([]ect.ID{t.opening}, r.parents...), losses: t.losses,
+			input: input, output: t.told.Sum(), in: r.said.Count(), out: t.told.Count(),
+		})
+		if err != nil {
+			t.fail(ctx, err)
+			return
+		}
+		r.x.replyID, r.x.replyContext = id, r.own.ContextID
+		r.g.remember(ctx, r.x)
+		evidence = r.x.issued[before:]
+	} else {
+		before := len(r.x.issued)
+		evidence = r.g.fail(ctx, r.x, transport.Answer{}, cause).Evidence
+		evidence = evidence[min(before, len(evidence)):]
+	}
+	t.queue = append(t.queue, transport.Event{Evidence: evidence})
+	r.g.finishRun(ctx, r.x, cause)
+}
+
+// fail ends the stream with an error in the caller's words: never silently.
+func (t *telling) fail(ctx context.Context, cause error) {
+	r := t.run
+	ctx = context.WithoutCancel(ctx)
+	m := &canonical.Message{
+		Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.Native(cause),
+		Correlation: canonical.Correlation{WireID: r.x.wireID},
+	}
+	l := r.g.toCaller(r.x, m, nil)
+	l.target.Stream = true
+	if wire, _, err := l.encoder.Encode(m, l.target); err == nil {
+		if wire, err = r.g.frame(l.dest, wire); err == nil {
+			t.queued(wire)
+		}
+	}
+	if r.keeping {
+		if errors.Is(cause, errCanceled) {
+			r.mark(ctx, canonical.StateCanceled, "")
+		} else if r.agent.TaskID == "" {
+			r.fail(ctx, problem.Native(cause).Message)
+		}
+	}
+	t.finish(ctx, cause)
+	r.abort()
+}
+
+// Close ends the telling. Work that does not belong to the connection goes on.
+func (t *telling) Close() error {
+	if t.closed {
+		return nil
+	}
+	t.closed = true
+	t.dismiss()
+	if t.over {
+		return nil
+	}
+	t.over = true
+	r := t.run
+	if r.x.call.Detached && r.keeping {
+		r.handOver()
+	} else {
+		r.abort()
+	}
+	r.g.finishRun(context.Background(), r.x, context.Canceled)
+	return nil
+}

@@ -1,0 +1,184 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/stream"
+)
+
+// answer tells the caller what it asked to be told: everything, that there is a
+// task, or how it ended.
+func (r *run) answer(ctx context.Context) (transport.Answer, error) {
+	p := r.x.message.Preferences
+	switch {
+	case p.Stream, r.x.relay():
+		return r.tell(ctx)
+	case p.NoWait, p.TaskOK:
+		return r.promise(ctx)
+	default:
+		return r.wait(ctx)
+	}
+}
+
+// wait answers once the work is settled.
+func (r *run) wait(ctx context.Context) (transport.Answer, error) {
+	err := r.settle(ctx, r.x.endpoint.Timeout)
+	switch {
+	case err == nil && r.asked() && r.x.asking() == translators.AskStream:
+		return r.tell(ctx)
+	case err == nil:
+		return r.close(ctx)
+	case errors.Is(err, errPatience) && r.agent.TaskID != "" && r.x.asking() != translators.AskTask:
+		return r.close(ctx) // it goes on at the agent, and can be asked about
+	}
+	r.abort()
+	return transport.Answer{}, r.late(err)
+}
+
+// late says whose fault it is that nothing came.
+func (r *run) late(err error) error {
+	if errors.Is(err, errPatience) {
+		return &transport.TimeoutError{Agent: r.x.agent.Name, After: r.x.endpoint.Timeout}
+	}
+	return err
+}
+
+// settle hears the agent until the work is settled, at most for this long.
+func (r *run) settle(ctx context.Context, limit time.Duration) error {
+	end := time.Now().Add(limit)
+	for {
+		_, err := r.step(ctx, max(time.Until(end), 0))
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// promise answers with the result if it is there at once, else with the task.
+func (r *run) promise(ctx context.Context) (transport.Answer, error) {
+	err := r.settle(ctx, grace)
+	if err == nil {
+		return r.close(ctx)
+	}
+	if !errors.Is(err, errPatience) {
+		r.stop()
+		return transport.Answer{}, err
+	}
+	if r.own.TaskID == "" {
+		r.own = canonical.Conversation{TaskID: r.g.NewID(), ContextID: r.x.message.Conversation.ContextID}
+	}
+	if err := r.keep(ctx, true); err != nil {
+		r.abort()
+		return transport.Answer{}, err
+	}
+	r.handOver()
+	working := &canonical.Result{Task: &r.x.record.Task}
+	return r.reply(ctx, &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Body: working})
+}
+
+// close answers with how the work stands.
+func (r *run) close(ctx context.Context) (transport.Answer, error) {
+	m, err := r.outcome(ctx)
+	if err != nil {
+		r.stop()
+		return transport.Answer{}, err
+	}
+	answer, err := r.reply(ctx, m)
+	if r.ask != nil && err == nil {
+		r.handOver() // the agent's stream waits for the answer
+		return answer, nil
+	}
+	r.stop()
+	return answer, err
+}
+
+// outcome is the reply, with what has to be kept for it kept.
+func (r *run) outcome(ctx context.Context) (*canonical.Message, error) {
+	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Conversation: r.own}
+	switch {
+	case r.failure != nil:
+		m = r.failure
+	case !r.asked():
+		m.Body = r.final()
+	default:
+		if r.own.TaskID == "" {
+			r.own.TaskID = r.g.NewID()
+			m.Conversation.TaskID = r.own.TaskID
+		}
+		if err := r.keep(ctx, true); err != nil {
+			return nil, err
+		}
+		m.Body = r.question()
+	}
+	return m, nil
+}
+
+// asked: the work waits for an answer.
+func (r *run) asked() bool {
+	if r.x.verbatim() {
+		return false
+	}
+	if r.ask != nil || r.result != nil && r.result.Pending != nil {
+		return true
+	}
+	task := r.fold.Task()
+	if r.result != nil {
+		task = r.result.Task
+	}
+	return task != nil && stream.Settled(task.Status.State) && !task.Status.State.Terminal()
+}
+
+// inputs are the questions that are open.
+func (r *run) inputs() []canonical.Input {
+	switch {
+	case r.ask != nil:
+		return []canonical.Input{r.ask.Input}
+	case r.result != nil && r.result.Pending != nil:
+		return r.result.Pending.Inputs
+	default:
+		return stream.Inputs(r.snapshot())
+	}
+}
+
+// question is the reply that asks: the question itself where the caller knows
+// such, else the task that waits.
+func (r *run) question() *canonical.Result {
+	if r.x.asking() == translators.AskReply && !r.x.message.Preferences.TaskOK {
+		return &canonical.Result{Pending: &canonical.Pending{Inputs: stream.Forms(r.inputs()), State: r.own.TaskID}}
+	}
+	return &canonical.Result{Task: r.snapshot()}
+}
+
+// reply is leg 2 of a run.
+func (r *run) reply(ctx context.Context, m *canonical.Message) (transport.Answer, error) {
+	g, x := r.g, r.x
+	l := g.toCaller(x, m, r.parents)
+	l.input, l.ext = r.input()
+	m.Conversation = r.own
+	g.stampReply(x, m)
+	wire, _, err := g.leg(ctx, x, l)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	g.remember(ctx, x)
+	if x.record == nil {
+		g.keepReply(ctx, x, m, wire)
+	}
+	return g.answer(x, wire), nil
+}
+
+func countExt(in, out int) ect.Ext {
+	ext := ect.Ext{}
+	ext[ect.ExtEvents] = counts(in, out)
+	return ext
+}

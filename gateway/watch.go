@@ -1,0 +1,226 @@
+package gateway
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/stream"
+)
+
+// watch tells a caller of work that goes on elsewhere: in another process, or
+// behind another connection. It is told from its record.
+func (g *Gateway) watch(ctx context.Context, x *exchange, rec *record, streaming bool) (transport.Answer, error) {
+	if streaming {
+		return g.tellRecord(ctx, x, rec, true)
+	}
+	end := time.Now().Add(x.timeout())
+	for rec.Runner != "" && time.Until(end) > 0 {
+		next, err := g.changed(ctx, rec, time.Until(end))
+		if err != nil {
+			return transport.Answer{}, err
+		}
+		if next == nil {
+			break
+		}
+		if rec = next; rec.Waits != waitsNot || rec.Task.Status.State.Terminal() {
+			break
+		}
+	}
+	return g.tellRecord(ctx, x, rec, false)
+}
+
+// timeout is how long a caller waits for what does not come.
+func (x *exchange) timeout() time.Duration {
+	if x.endpoint.Timeout > 0 {
+		return x.endpoint.Timeout
+	}
+	return x.settings.Timeout
+}
+
+// changed waits for the next change of a record, but not for ever; nil: there
+// was none. Work whose process is gone is settled on the way.
+func (g *Gateway) changed(ctx context.Context, rec *record, limit time.Duration) (*record, error) {
+	if err := g.settleLost(ctx, rec); err != nil {
+		return nil, err
+	}
+	within, cancel := context.WithTimeout(ctx, min(limit, runnerLife))
+	defer cancel()
+	entry, ok, err := g.Entries.Await(within, rec.key, rec.revision)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case within.Err() != nil && limit <= runnerLife:
+		return nil, nil
+	case within.Err() != nil:
+		return rec, nil
+	case err != nil:
+		return nil, err
+	case !ok:
+		return nil, &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
+	}
+	return g.readRecord(entry)
+}
+
+// tellRecord answers with how work stands on record: as one reply, or as a
+// stream of what changes.
+func (g *Gateway) tellRecord(ctx context.Context, x *exchange, rec *record, streaming bool) (transport.Answer, error) {
+	parents := []ect.ID{rec.Last}
+	if rec.Last == "" {
+		parents = x.parents
+	}
+	if !streaming {
+		m := &canonical.Message{
+			Op: x.message.Op, Phase: canonical.PhaseResponse, Conversation: rec.own(),
+			Correlation: canonical.Correlation{WireID: x.wireID},
+		}
+		result, err := g.resultOf(x, rec)
+		if err != nil {
+			return transport.Answer{}, err
+		}
+		m.Body = result
+		l := g.toCaller(x, m, parents)
+		l.input = rec.Heard
+		wire, _, err := g.leg(ctx, x, l)
+		return g.answer(x, wire), err
+	}
+	w := &watching{g: g, x: x, rec: rec}
+	opening, err := g.mark(ctx, x, marked{state: "open", parents: parents})
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	w.opening = opening
+	if err := w.first(); err != nil {
+		return transport.Answer{}, err
+	}
+	return transport.Answer{Events: w, Evidence: x.issued, Losses: x.losses}, nil
+}
+
+// resultOf is what a record says, as its caller wants to hear it: the task, or
+// for a caller of calls the outcome of the call.
+func (g *Gateway) resultOf(x *exchange, rec *record) (*canonical.Result, error) {
+	task, err := g.present(x, rec)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case x.source.Info().Streams == translators.StreamsTask:
+		task.Output = nil
+		return &canonical.Result{Task: task}, nil
+	case x.message.Op == canonical.OpInvoke || x.message.Op == canonical.OpTaskResult:
+		if task.Output != nil && task.Status.State.Terminal() {
+			return &canonical.Result{Output: task.Output}, nil
+		}
+		if stream.Settled(task.Status.State) && !task.Status.State.Terminal() && x.asking() == translators.AskReply {
+			return &canonical.Result{Pending: &canonical.Pending{Inputs: stream.Forms(stream.Inputs(task)), State: rec.Task.ID}}, nil
+		}
+	}
+	return &canonical.Result{Task: task}, nil
+}
+
+// watching is a record as its caller is told of it, change by change. Any
+// number of callers may watch one record.
+type watching struct {
+	g       *Gateway
+	x       *exchange
+	rec     *record
+	known   *canonical.Task
+	told    ect.StreamHash
+	queue   []transport.Event
+	opening ect.ID
+	over    bool
+}
+
+var _ transport.Events = (*watching)(nil)
+
+// first queues the whole task.
+func (w *watching) first() error {
+	task, err := w.g.present(w.x, w.rec)
+	if err != nil {
+		return err
+	}
+	task.Output = nil
+	w.known = task
+	return w.say([]canonical.Event{{Task: task}})
+}
+
+func (w *watching) say(events []canonical.Event) error {
+	for i := range events {
+		m := &canonical.Message{
+			Op: w.x.message.Op, Phase: canonical.PhaseEvent, Body: &events[i],
+			Correlation: canonical.Correlation{WireID: w.x.wireID}, Conversation: w.rec.own(),
+		}
+		l := w.g.toCaller(w.x, m, nil)
+		l.target.Stream = true
+		wire, losses, err := w.g.say(w.x, l)
+		if err != nil {
+			return err
+		}
+		w.x.losses = append(w.x.losses, losses...)
+		w.told.Add(wire.Octets())
+		w.queue = append(w.queue, transport.Event{Wire: wire})
+	}
+	return nil
+}
+
+// Next is the next change.
+func (w *watching) Next(ctx context.Context) (transport.Event, error) {
+	for len(w.queue) == 0 {
+		if w.over {
+			return transport.Event{}, io.EOF
+		}
+		if stream.Settled(w.known.Status.State) {
+			if err := w.end(ctx); err != nil {
+				return transport.Event{}, err
+			}
+			continue
+		}
+		if err := w.more(ctx); err != nil {
+			return transport.Event{}, err
+		}
+	}
+	event := w.queue[0]
+	w.queue = w.queue[1:]
+	return event, nil
+}
+
+func (w *watching) more(ctx context.Context) error {
+	rec, err := w.g.changed(ctx, w.rec, 2*runnerLife)
+	if err != nil || rec == nil {
+		return err
+	}
+	w.rec = rec
+	task, err := w.g.present(w.x, rec)
+	if err != nil {
+		return err
+	}
+	task.Output = nil
+	events := stream.Diff(w.known, task)
+	w.known = task
+	return w.say(events)
+}
+
+func (w *watching) end(ctx context.Context) error {
+	w.over = true
+	before := len(w.x.issued)
+	_, err := w.g.mark(ctx, w.x, marked{
+		state: "close", parents: []ect.ID{w.opening}, output: w.told.Sum(), in: 0, out: w.told.Count(), losses: nil,
+	})
+	if err != nil {
+		return err
+	}
+	w.queue = append(w.queue, transport.Event{Evidence: w.x.issued[before:]})
+	w.g.finishRun(ctx, w.x, nil)
+	return nil
+}
+
+// Close ends the watching; the work goes on.
+func (w *watching) Close() error {
+	w.over, w.queue = true, nil
+	w.g.finishRun(context.Background(), w.x, nil)
+	return nil
+}
