@@ -34,6 +34,8 @@ func cases(from side) []testCase {
 		return append(a2aRequests(), a2aReplies()...)
 	case "a2a@1.0+http":
 		return bare(append(a2aRequests(), a2aReplies()...))
+	case "a2a@0.3+http":
+		return append(a2aOldHTTPRequests(), a2aOldHTTPReplies()...)
 	case "a2a@0.3":
 		return append(a2aOldRequests(), a2aOldReplies()...)
 	}

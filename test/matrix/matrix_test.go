@@ -31,6 +31,7 @@ func sides() []side {
 		{"a2a@1.0", a2a.Version, a, ""},
 		{"a2a@1.0+http", a2a.Version, a, a2a.FormHTTP},
 		{"a2a@0.3", a2a.Version03, a, ""},
+		{"a2a@0.3+http", a2a.Version03, a, a2a.FormHTTP},
 		{"mcp@2026-07-28", mcp.Modern, m, ""},
 		{"mcp@2025-11-25", mcp.Legacy, m, ""},
 		{"mcp@2025-06-18", mcp.LegacyJune, m, ""},

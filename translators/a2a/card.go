@@ -382,6 +382,7 @@ func Served(d *canonical.Description, url string) *canonical.Description {
 		{URL: url, Transport: TransportJSONRPC, Version: Version},
 		{URL: url, Transport: FormHTTP, Version: Version},
 		{URL: url, Transport: TransportJSONRPC, Version: Version03},
+		{URL: url, Transport: FormHTTP, Version: Version03},
 	}
 	out.Versions = []string{Version, Version03}
 	out.Extensions = servedExtensions(d.Extensions, a2a03.Union(url))

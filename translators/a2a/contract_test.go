@@ -145,6 +145,9 @@ func (p pinned) Info() translators.Info {
 
 func (p pinned) Decode(w translators.Wire) (*canonical.Message, error) {
 	w.Form = p.form
+	if p.form == FormHTTP { // whose messages do not show it
+		w.Version = p.version
+	}
 	return p.Translator.Decode(w)
 }
 
@@ -160,6 +163,7 @@ func TestContract(t *testing.T) {
 	t.Parallel()
 	for name, tr := range map[string]pinned{
 		"1.0": {version: Version}, "0.3": {version: Version03}, "HTTP": {version: Version, form: FormHTTP},
+		"0.3 over HTTP": {version: Version03, form: FormHTTP},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -177,7 +181,7 @@ func TestContract(t *testing.T) {
 				}
 			}
 			for _, v := range vectors(t, "refused") {
-				if v.want == "malformed" && v.wire.Re == "" && v.wire.Form == tr.form {
+				if v.want == "malformed" && v.wire.Re == "" && v.wire.Form == tr.form && v.wire.Version == "" {
 					s.Malformed = append(s.Malformed, v.wire.Body)
 				}
 			}

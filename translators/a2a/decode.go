@@ -84,7 +84,7 @@ func decodeRequest(m *canonical.Message, w translators.Wire, env jsonrpc.Message
 	if env.Params == nil {
 		return badParams(&translators.MalformedError{Path: "/params", Reason: "required"})
 	}
-	params, raised, err := raise(m, env.Params, "/params", a2a03.RaiseRequest)
+	params, raised, err := raise(m, env.Params, "/params", inForm(w.Form, a2a03.RaiseRequest, a2a03.RaiseRequestHTTP))
 	if err != nil {
 		return badParams(err)
 	}

@@ -1,5 +1,5 @@
-// Package a2a is the form of the Agent2Agent protocol: 1.0 over JSON-RPC and
-// over HTTP alone, and 0.3 over JSON-RPC.
+// Package a2a is the form of the Agent2Agent protocol: 1.0 and 0.3, over
+// JSON-RPC and over HTTP alone.
 //
 // There is one reading of the protocol, that of 1.0. A message of 0.3 is raised
 // to it before it is read and lowered to 0.3 after it was written (package
@@ -9,6 +9,8 @@
 //
 // A request is of the version that its header or its carrier says, else of the
 // one that has its method's name; who says one and writes the other is refused.
+// Over HTTP there is no method's name, and the two versions have places of their
+// own: there the carrier says 0.3, and who says nothing means 1.0.
 //
 // # What becomes of what
 //
@@ -51,11 +53,27 @@
 // Lost on the way to 0.3: what it has no member for and nothing to carry it in,
 // unknown members under a name that 0.3 reads as its own, and the difference
 // between absent and empty where 0.3 demands a value. Lost over HTTP: the id,
-// since the connection pairs request and reply. The HTTP form of 0.3 is not
-// spoken: it encodes bytes twice and has the wish to wait the other way around.
+// since the connection pairs request and reply.
 //
 // The caller's principal (From.ID) is not said in the message: it travels in
 // the execution context token.
+//
+// # 0.3 over HTTP
+//
+// It is the JSON of the proto of 0.3, not that of JSON-RPC, and it is read and
+// written as the official peers do it (the 0.3 side of a2a-go 2.4):
+//
+//   - A message has content and not parts; an artifact has parts. The canceled
+//     state has two l. Enumerations go by name, never by number.
+//   - A file's bytes are encoded twice: the proto has a field of bytes, and
+//     peers put the base64 text into it. Bytes encoded once are refused, unless
+//     they happen to be base64 themselves, which nobody can tell.
+//   - Without a configuration the caller waits. In one, blocking that is not
+//     said is false. Written is always what is meant.
+//   - A history length of 0 is none said; a wish for no history is lost (L02).
+//   - Data that is no object, which peers send and the proto forbids, is read,
+//     and leaves wrapped as over JSON-RPC.
+//   - An error is that of the HTTP form of 1.0, in application/json.
 //
 // # How to read it
 //

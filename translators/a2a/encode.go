@@ -54,13 +54,13 @@ func (e *encoder) wire() (translators.Wire, error) {
 		if err != nil {
 			return translators.Wire{}, err
 		}
-		return e.sayRequest(id, e.lower(params, a2a03.LowerRequest)), nil
+		return e.sayRequest(id, e.lower(params, inForm(e.target.Form, a2a03.LowerRequest, a2a03.LowerRequestHTTP))), nil
 	case *canonical.Result:
 		result, err := e.response(body)
 		if err != nil {
 			return translators.Wire{}, err
 		}
-		return e.sayResult(id, e.lower(result, a2a03.LowerResult)), nil
+		return e.sayResult(id, e.lower(result, inForm(e.target.Form, a2a03.LowerResult, a2a03.LowerResultHTTP))), nil
 	case *canonical.Description:
 		card, err := e.card(body)
 		if err == nil {

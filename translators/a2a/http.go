@@ -12,9 +12,10 @@ import (
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
-// FormHTTP is the form of A2A 1.0 without JSON-RPC around it (A2A 11), by the
-// name that cards give it: the body is the request or the response itself, and
-// an error is a google.rpc.Status. Pairing is the connection's; there is no id.
+// FormHTTP is the form of A2A without JSON-RPC around it (A2A 11), by the name
+// that cards give it: the body is the request or the response itself, and an
+// error is a google.rpc.Status. Pairing is the connection's; there is no id.
+// In 0.3 the body has the words of its proto, and not those of JSON-RPC.
 const FormHTTP = "HTTP+JSON"
 
 // MediaHTTP is the media type that the HTTP form has of its own. What this
@@ -84,6 +85,8 @@ func readHTTP(w translators.Wire) (jsonrpc.Message, error) {
 	switch {
 	case o.Err() != nil:
 		return jsonrpc.Message{}, o.Err()
+	case w.Re == "" && Spoken(w.Version) == Version03: // which its own place says, and no header
+		return jsonrpc.Message{Method: methodSend03, Params: w.Body}, nil
 	case w.Re == "":
 		return jsonrpc.Message{Method: methodSend, Params: w.Body}, nil
 	case !o.Has("error"):

@@ -45,6 +45,8 @@ func vectors(t testing.TB, folder string) []vector {
 				v.wire.Body = []byte(text)
 			case "form":
 				v.wire.Form = text
+			case "version":
+				v.wire.Version = text
 			case "re":
 				v.wire.Re = canonical.Op(text)
 			case "want":

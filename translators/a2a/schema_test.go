@@ -142,7 +142,7 @@ func TestUnionCard(t *testing.T) {
 			t.Errorf("%s for 0.3: %v", name, err)
 		}
 		o := rawjson.Parse(raw(text), "")
-		for _, member := range []string{"url", "preferredTransport", "protocolVersion"} {
+		for _, member := range []string{"url", "preferredTransport", "additionalInterfaces", "protocolVersion"} {
 			if o.Take(member) == nil {
 				t.Errorf("%s: no %s", name, member)
 			}

@@ -31,7 +31,7 @@ func decodeResponse(m *canonical.Message, w translators.Wire, result json.RawMes
 	if m.Op != canonical.OpInvoke {
 		return &translators.MalformedError{Path: "/result", Reason: "A2A has no such operation"}
 	}
-	result, raised, err := raise(m, result, "/result", a2a03.RaiseResult)
+	result, raised, err := raise(m, result, "/result", inForm(w.Form, a2a03.RaiseResult, a2a03.RaiseResultHTTP))
 	if err != nil {
 		return err
 	}

@@ -177,7 +177,7 @@ func spoken(w translators.Wire, env jsonrpc.Message) (string, error) {
 		return Version, nil
 	case said == "":
 		return shown, nil
-	case env.Method != "" && shown != "" && shown != said, w.Form == FormHTTP && said != Version:
+	case env.Method != "" && shown != "" && shown != said:
 		return said, unsupportedVersion()
 	default:
 		return said, nil
@@ -185,7 +185,7 @@ func spoken(w translators.Wire, env jsonrpc.Message) (string, error) {
 }
 
 func unsupportedVersion() *canonical.Error {
-	return &canonical.Error{Code: canonical.CodeUnsupportedVersion, Message: "this agent speaks A2A 1.0, and 0.3 over JSON-RPC, each in its own words"}
+	return &canonical.Error{Code: canonical.CodeUnsupportedVersion, Message: "this agent speaks A2A 1.0 and 0.3, each in its own words"}
 }
 
 // shows is the version that a message belongs to by its looks; empty: either.
@@ -209,7 +209,7 @@ func spoke(target translators.Target) error {
 	switch {
 	case target.Version != Version && target.Version != Version03:
 		return unsupportedVersion()
-	case !slices.Contains([]string{"", TransportJSONRPC, FormHTTP}, target.Form), target.Form == FormHTTP && target.Version != Version:
+	case !slices.Contains([]string{"", TransportJSONRPC, FormHTTP}, target.Form):
 		return unsupportedVersion()
 	default:
 		return nil
@@ -222,6 +222,14 @@ func extensionsField(version string) string {
 		return HeaderExtensions03
 	}
 	return HeaderExtensions
+}
+
+// inForm is what belongs to a form.
+func inForm[F any](form string, rpc, http F) F {
+	if form == FormHTTP {
+		return http
+	}
+	return rpc
 }
 
 // raise turns what a message of 0.3 says into the words of 1.0.

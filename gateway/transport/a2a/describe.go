@@ -89,6 +89,7 @@ var preferred = []struct{ version, transport, form string }{
 	{form.Version, form.TransportJSONRPC, ""},
 	{form.Version, form.FormHTTP, form.FormHTTP},
 	{form.Version03, form.TransportJSONRPC, ""},
+	{form.Version03, form.FormHTTP, form.FormHTTP},
 }
 
 // reached finds out where and how the agent takes calls. A card is a claim: an

@@ -95,6 +95,9 @@ func target(e transport.Endpoint) string {
 	if err != nil {
 		return e.URL // it cannot be requested either
 	}
+	if e.Version == form.Version03 {
+		return u.JoinPath(places03, routeSend).String()
+	}
 	return u.JoinPath(routeSend).String()
 }
 
@@ -108,7 +111,7 @@ type fetched struct {
 // fetch sends a request and reads the response within bounds.
 func (d *Dialer) fetch(e transport.Endpoint, request *http.Request) (fetched, error) {
 	request.Header.Set("Accept", form.Media)
-	if e.Form == form.FormHTTP {
+	if e.Form == form.FormHTTP && e.Version != form.Version03 {
 		request.Header.Set("Accept", form.Media+", "+form.MediaHTTP)
 	}
 	response, err := d.deps.Client.DoAs(request, e.ID)

@@ -286,7 +286,7 @@ func TestDescribe(t *testing.T) {
 		"HTTP only":                    {"", CardPath, iface("HERE/rest", "HTTP+JSON", "1.0"), "/rest", "1.0 HTTP+JSON"},
 		"1.0 over HTTP before 0.3":     {"", CardPath, iface("HERE/old", "JSONRPC", "0.3.0") + "," + iface("HERE/rest", "HTTP+JSON", "1.0"), "/rest", "1.0 HTTP+JSON"},
 		"0.3 only":                     {"", CardPath, iface("HERE/resting", "HTTP+JSON", "0.3") + "," + iface("HERE/old", "JSONRPC", "0.3.0"), "/old", "0.3 "},
-		"0.3 HTTP only":                {"", CardPath, iface("HERE/old", "HTTP+JSON", "0.3"), "no interface of A2A", ""},
+		"0.3 HTTP only":                {"", CardPath, iface("HERE/old", "HTTP+JSON", "0.3"), "/old", "0.3 HTTP+JSON"},
 		"0.3 asked for":                {"/0.3", CardPath, iface("HERE/rpc", "JSONRPC", "1.0") + "," + iface("HERE/old", "JSONRPC", "0.3"), "/old", "0.3 "},
 		"0.3 asked for, not there":     {"/0.3", CardPath, iface("HERE/rpc", "JSONRPC", "1.0"), "no interface of A2A", ""},
 		"the best one is elsewhere":    {"/rpc", CardPath, iface("https://evil.example/rpc", "JSONRPC", "1.0") + "," + iface("HERE/old", "JSONRPC", "0.3"), "/old", "0.3 "},
@@ -350,26 +350,37 @@ func TestDescribeFailures(t *testing.T) {
 	}
 }
 
-// TestDescribeAnOldCard: a card that knows nothing of 1.0.
+// TestDescribeAnOldCard: cards that know nothing of 1.0.
 func TestDescribeAnOldCard(t *testing.T) {
 	t.Parallel()
-	here := ""
-	d, e, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", form.Media)
-		_, _ = io.WriteString(w, `{"protocolVersion":"0.3.0","name":"Bob","description":"d","version":"1","url":"`+here+`/rpc","capabilities":{},`+
-			`"defaultInputModes":["text/plain"],"defaultOutputModes":["text/plain"],"skills":[{"id":"s","name":"S","description":"d","tags":["t"]}]}`)
-	})
-	here = e.URL
-	got, reached, err := d.Describe(t.Context(), e)
-	if err != nil || reached.Version != form.Version03 || reached.Form != "" || reached.URL != here+"/rpc" || len(got.Capabilities) != 1 {
-		t.Errorf("%+v at %+v: %v", got, reached, err)
+	for name, c := range map[string]struct{ says, at, form string }{
+		"nothing of transports": {`"url":"HERE/rpc"`, "/rpc", ""},
+		"HTTP":                  {`"url":"HERE/rest","preferredTransport":"HTTP+JSON"`, "/rest", form.FormHTTP},
+		"HTTP besides":          {`"url":"HERE/grpc","preferredTransport":"GRPC","additionalInterfaces":[{"transport":"HTTP+JSON","url":"HERE/rest"}]`, "/rest", form.FormHTTP},
+		"both":                  {`"url":"HERE/x","preferredTransport":"HTTP+JSON","additionalInterfaces":[{"transport":"JSONRPC","url":"HERE/x"}]`, "/x", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			here := ""
+			d, e, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", form.Media)
+				_, _ = io.WriteString(w, `{"protocolVersion":"0.3.0","name":"Bob","description":"d","version":"1",`+strings.ReplaceAll(c.says, "HERE", here)+`,"capabilities":{},`+
+					`"defaultInputModes":["text/plain"],"defaultOutputModes":["text/plain"],"skills":[{"id":"s","name":"S","description":"d","tags":["t"]}]}`)
+			})
+			here = e.URL
+			got, reached, err := d.Describe(t.Context(), e)
+			if err != nil || reached.Version != form.Version03 || reached.Form != c.form || reached.URL != here+c.at || len(got.Capabilities) != 1 {
+				t.Errorf("%+v at %+v: %v", got, reached, err)
+			}
+		})
 	}
 }
 
 const (
-	helloHTTP  = `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}`
-	answerHTTP = `{"task":{"id":"t","status":{"state":"TASK_STATE_COMPLETED"}}}`
-	noHTTP     = `{"error":{"code":404,"status":"NOT_FOUND","message":"no"}}`
+	helloHTTP   = `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}`
+	answerHTTP  = `{"task":{"id":"t","status":{"state":"TASK_STATE_COMPLETED"}}}`
+	hello03HTTP = `{"message":{"messageId":"m","role":"ROLE_USER","content":[{"text":"hi"}]}}`
+	noHTTP      = `{"error":{"code":404,"status":"NOT_FOUND","message":"no"}}`
 )
 
 // TestDialInOtherForms: the place below, the headers, and what is a reply there.
@@ -377,6 +388,7 @@ func TestDialInOtherForms(t *testing.T) {
 	t.Parallel()
 	old := translators.Wire{Binding: form.Binding, Version: form.Version03, Body: []byte(`{"jsonrpc":"2.0","id":"q1","method":"message/send","params":{}}`)}
 	rest := translators.Wire{Binding: form.Binding, Version: form.Version, Form: form.FormHTTP, Body: []byte(helloHTTP)}
+	rest03 := translators.Wire{Binding: form.Binding, Version: form.Version03, Form: form.FormHTTP, Body: []byte(hello03HTTP)}
 	for name, c := range map[string]struct {
 		wire               translators.Wire
 		path, version      string
@@ -384,6 +396,8 @@ func TestDialInOtherForms(t *testing.T) {
 		media, reply, want string
 	}{
 		"0.3":                 {old, "/a", "", 200, form.Media, `{"jsonrpc":"2.0","id":"q1","result":{"kind":"task"}}`, ""},
+		"0.3 HTTP":            {rest03, "/a/v1/message:send", "", 200, form.Media, answerHTTP, ""},
+		"0.3 HTTP error":      {rest03, "/a/v1/message:send", "", 404, form.Media, noHTTP, ""},
 		"HTTP":                {rest, "/a/message:send", "1.0", 200, form.MediaHTTP, answerHTTP, ""},
 		"HTTP error":          {rest, "/a/message:send", "1.0", 404, form.Media, noHTTP, ""},
 		"HTTP problem":        {rest, "/a/message:send", "1.0", 400, "application/problem+json", noHTTP, ""},

@@ -64,8 +64,18 @@ func TestDoorOverHTTPRefuses(t *testing.T) {
 		"to cancel":           {below(http.MethodPost, "/tasks/t:cancel", ""), nil, 400, "UNSUPPORTED_OPERATION"},
 		"push":                {below(http.MethodPost, "/tasks/t/pushNotificationConfigs", ""), nil, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"},
 		"another card":        {below(http.MethodGet, "/extendedAgentCard", ""), nil, 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"},
-		"0.3":                 {below(http.MethodPost, "/v1/message:send", ""), nil, 400, "VERSION_NOT_SUPPORTED"},
-		"the card of 0.3":     {below(http.MethodGet, "/v1/card", ""), nil, 400, "VERSION_NOT_SUPPORTED"},
+		"get in 0.3":          {below(http.MethodGet, "/v1/message:send", ""), nil, 405, "INVALID_REQUEST"},
+		"the type of 1.0":     {below(http.MethodPost, "/v1/message:send", helloHTTP), nil, 415, "CONTENT_TYPE_NOT_SUPPORTED"},
+		"a stream of 0.3":     {below(http.MethodPost, "/v1/message:stream", helloHTTP), nil, 400, "UNSUPPORTED_OPERATION"},
+		"a task of 0.3":       {below(http.MethodGet, "/v1/tasks/t", ""), nil, 400, "UNSUPPORTED_OPERATION"},
+		"to cancel in 0.3":    {below(http.MethodPost, "/v1/tasks/t:cancel", ""), nil, 400, "UNSUPPORTED_OPERATION"},
+		"push in 0.3":         {below(http.MethodPost, "/v1/tasks/t/pushNotificationConfigs", ""), nil, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"},
+		"the card of 0.3":     {below(http.MethodGet, "/v1/card", ""), nil, 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"},
+		"that of 1.0 in 0.3":  {below(http.MethodGet, "/v1/extendedAgentCard", ""), nil, 404, "METHOD_NOT_FOUND"},
+		"that of 0.3 in 1.0":  {below(http.MethodGet, "/card", ""), nil, 404, "METHOD_NOT_FOUND"},
+		"the place of 0.3":    {below(http.MethodPost, "/v1", ""), nil, 404, "METHOD_NOT_FOUND"},
+		"another version":     {below(http.MethodPost, "/v2/message:send", ""), nil, 404, "METHOD_NOT_FOUND"},
+		"no version":          {below(http.MethodPost, "/v1message:send", ""), nil, 404, "METHOD_NOT_FOUND"},
 		"nothing of the sort": {below(http.MethodGet, "/tasksmith", ""), nil, 404, "METHOD_NOT_FOUND"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,6 +98,27 @@ func TestDoorOverHTTPRefuses(t *testing.T) {
 	}
 }
 
+// TestDoorOverHTTPIn03: the place says the version, in the question and in what
+// is refused.
+func TestDoorOverHTTPIn03(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{nil, &problem.NoPathError{}} {
+		fake := &road{err: err, answer: transport.Answer{Wire: translators.Wire{Body: []byte(answerHTTP), Status: 200}}}
+		r := below(http.MethodPost, "/v1/message:send/", hello03HTTP)
+		r.Header.Set("Content-Type", form.Media+"; charset=utf-8")
+		w := ask(newDoor(t, 0).Handler(fake), r)
+		want := translators.Wire{
+			Binding: form.Binding, Version: form.Version03, Form: form.FormHTTP, Media: form.Media, Body: []byte(hello03HTTP), Header: http.Header{},
+		}
+		if diff := cmp.Diff(want, fake.call.Wire); diff != "" {
+			t.Errorf("the call: %s", diff)
+		}
+		if w.Header().Get("Content-Type") != form.Media || w.Header().Get("A2A-Version") != "" || (w.Code == 200) != (err == nil) {
+			t.Errorf("answered %d %v %s", w.Code, w.Header(), w.Body)
+		}
+	}
+}
+
 // TestDoorAnswersIn03: what is refused is said in the version of the request.
 func TestDoorAnswersIn03(t *testing.T) {
 	t.Parallel()
@@ -102,7 +133,7 @@ func TestDoorAnswersIn03(t *testing.T) {
 func TestDoorHasTheCardBelow(t *testing.T) {
 	t.Parallel()
 	w := ask(newDoor(t, 0).Handler(&road{description: description()}), below(http.MethodGet, CardPath, ""))
-	for _, want := range []string{`"protocolBinding":"HTTP+JSON"`, `"protocolVersion":"0.3"`, `"preferredTransport":"JSONRPC"`, `"url":"https://gw.example/agents/bob/a2a"`} {
+	for _, want := range []string{`"protocolBinding":"HTTP+JSON"`, `"protocolVersion":"0.3"`, `"preferredTransport":"JSONRPC"`, `"additionalInterfaces":[{"transport":"HTTP+JSON"`, `"url":"https://gw.example/agents/bob/a2a"`} {
 		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%d %s lacks %s", w.Code, w.Body, want)
 		}

@@ -49,21 +49,25 @@ var messageFields = []string{form.HeaderVersion, form.HeaderExtensions, form.Hea
 func (d *Door) Handler(road transport.Exchanger) http.Handler {
 	card := d.CardHandler(road)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch rest := strings.TrimSuffix(r.PathValue("rest"), "/"); rest {
-		case "":
-			d.serve(w, r, road, "")
-		case CardPath:
+		route, version := place(strings.TrimSuffix(r.PathValue("rest"), "/"))
+		wire := translators.Wire{Binding: form.Binding, Version: version, Form: form.FormHTTP, Media: form.Media}
+		switch {
+		case route == "":
+			wire.Form = ""
+			d.serve(w, r, road, wire)
+		case route == CardPath && version == "":
 			card.ServeHTTP(w, r)
-		case routeSend:
-			d.serve(w, r, road, form.FormHTTP)
+		case route == routeSend:
+			d.serve(w, r, road, wire)
 		default:
-			d.refuse(w, translators.Wire{Form: form.FormHTTP, Media: media(r.Header)}, unserved(rest))
+			wire.Media = media(r.Header)
+			d.refuse(w, wire, unserved(route, version))
 		}
 	})
 }
 
-func (d *Door) serve(w http.ResponseWriter, r *http.Request, road transport.Exchanger, wireForm string) {
-	call, err := d.receive(w, r, wireForm)
+func (d *Door) serve(w http.ResponseWriter, r *http.Request, road transport.Exchanger, wire translators.Wire) {
+	call, err := d.receive(w, r, wire)
 	if err != nil {
 		d.refuse(w, call.Wire, err)
 		return
@@ -77,24 +81,24 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, road transport.Exch
 		return
 	}
 	status := http.StatusOK
-	if wireForm == form.FormHTTP && answer.Wire.Status != 0 {
+	if wire.Form == form.FormHTTP && answer.Wire.Status != 0 {
 		status = answer.Wire.Status
 	}
-	write(w, answer.Wire, call.Wire.Media, status)
+	write(w, answer.Wire, answerMedia(call.Wire), status)
 }
 
 // receive reads a request as far as a door may: method, type, size, evidence.
-func (d *Door) receive(w http.ResponseWriter, r *http.Request, wireForm string) (transport.Call, error) {
+func (d *Door) receive(w http.ResponseWriter, r *http.Request, wire translators.Wire) (transport.Call, error) {
+	wire.Header = fields(r)
 	call := transport.Call{
-		Entrance: transport.Native, Agent: r.PathValue("agent"),
-		Wire:   translators.Wire{Binding: form.Binding, Form: wireForm, Media: form.Media, Header: fields(r)},
+		Entrance: transport.Native, Agent: r.PathValue("agent"), Wire: wire,
 		Caller: transport.CallerFrom(r.Context()), Address: transport.AddressFrom(r.Context()),
 	}
 	if r.Method != http.MethodPost {
 		return call, &problem.MethodError{Allow: http.MethodPost}
 	}
 	want := []string{form.Media}
-	if wireForm == form.FormHTTP {
+	if wire.Form == form.FormHTTP && wire.Version == "" { // which is of 1.0
 		want = append(want, form.MediaHTTP)
 	}
 	if !slices.Contains(want, media(r.Header)) || r.Header.Get("Content-Encoding") != "" {
@@ -149,7 +153,7 @@ func (d *Door) refuse(w http.ResponseWriter, request translators.Wire, cause err
 		m.Correlation.WireID, target.Version = decoded.Correlation.WireID, decoded.Origin.Version
 	}
 	if target.Form == form.FormHTTP {
-		target.Version = form.Version // the only one that has it
+		target.Version = request.Version // its place says it, whatever else does
 	}
 	wire, _, err := d.deps.Form.Encode(m, target)
 	if err != nil { // an error can always be said
@@ -161,7 +165,7 @@ func (d *Door) refuse(w http.ResponseWriter, request translators.Wire, cause err
 	if status == http.StatusOK && target.Form == form.FormHTTP {
 		status = wire.Status
 	}
-	write(w, wire, request.Media, status)
+	write(w, wire, answerMedia(request), status)
 }
 
 // statusOf keeps the HTTP statuses that a client acts on before it reads a
@@ -180,12 +184,15 @@ func statusOf(p problem.Problem) int {
 	return http.StatusOK
 }
 
-// write sends a message in the media type that its request had, if that is one
-// of the protocol's.
-func write(w http.ResponseWriter, wire translators.Wire, media string, status int) {
-	if media != form.MediaHTTP {
-		media = form.Media
+// answerMedia is the media type that the request had, if that is one of its version's.
+func answerMedia(request translators.Wire) string {
+	if request.Media == form.MediaHTTP && request.Version == "" {
+		return form.MediaHTTP
 	}
+	return form.Media
+}
+
+func write(w http.ResponseWriter, wire translators.Wire, media string, status int) {
 	h := w.Header()
 	maps.Copy(h, pick(wire.Header))
 	h.Set("Content-Type", media)

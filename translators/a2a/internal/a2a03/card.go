@@ -12,8 +12,12 @@ import (
 // PlainVersion is what a card of 0.3 says that it is, and what one is that does not.
 const PlainVersion = "0.3.0"
 
-// jsonRPC is the transport of a card that names none.
-const jsonRPC = "JSONRPC"
+// The transports by the names that cards give them; a card that names none has
+// the first.
+const (
+	jsonRPC  = "JSONRPC"
+	httpJSON = "HTTP+JSON"
+)
 
 // IsCard reports whether a card is one of 0.3 alone: it says where the agent
 // is, and not in the words of 1.0.
@@ -182,8 +186,9 @@ func (l *lowerer) skill(raw json.RawMessage, path string) json.RawMessage {
 }
 
 // Union are the members by which a card of 1.0 is one of 0.3 as well: the
-// agent is reached at url, over JSON-RPC.
+// agent is reached at url, over JSON-RPC and over HTTP alone.
 func Union(url string) json.RawMessage {
+	other := rawjson.NewBuilder().String("transport", httpJSON).String("url", url).Bytes()
 	return rawjson.NewBuilder().String("url", url).String("preferredTransport", jsonRPC).
-		String("protocolVersion", PlainVersion).Bytes()
+		Array("additionalInterfaces", []json.RawMessage{other}).String("protocolVersion", PlainVersion).Bytes()
 }

@@ -16,8 +16,12 @@
 // refused in 0.3: what one reader ignores and the next obeys is a way around
 // policy.
 //
+// The HTTP form of 0.3, which has the words of a proto, is turned into those of
+// JSON-RPC on its way up, and out of them on its way down: what the version
+// lacks is carried in one way.
+//
 // Read names.go for the tables, raise.go and lower.go for messages and tasks,
-// card.go for agent cards.
+// httpraise.go and httplower.go for their HTTP form, card.go for agent cards.
 //
 // # Alternatives considered
 //

@@ -15,6 +15,11 @@ type lowerer struct{ losses []canonical.Loss }
 // LowerRequest lowers the params of SendMessage to those of message/send.
 func LowerRequest(params json.RawMessage) (json.RawMessage, []canonical.Loss) {
 	l := &lowerer{}
+	out := l.request(params)
+	return out, l.losses
+}
+
+func (l *lowerer) request(params json.RawMessage) json.RawMessage {
 	o := rawjson.Parse(params, "")
 	const place = "/conversation/tenant"
 	metadata := l.clear(o.Take("metadata"), "/body", "tenant")
@@ -26,7 +31,7 @@ func LowerRequest(params json.RawMessage) (json.RawMessage, []canonical.Loss) {
 	b.Raw("configuration", l.configuration(o.Take("configuration")))
 	b.Raw("metadata", metadata)
 	l.rest(b, o, paramsNew, "/body")
-	return b.Bytes(), l.losses
+	return b.Bytes()
 }
 
 // LowerResult lowers the result of SendMessage to the task or message itself.

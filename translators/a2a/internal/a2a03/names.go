@@ -56,6 +56,31 @@ var (
 	paramsNew  = []string{"tenant"}
 )
 
+// The names by which the HTTP form differs from JSON-RPC.
+const (
+	contentHTTP   = "content"
+	bytesHTTP     = "fileWithBytes"
+	uriHTTP       = "fileWithUri"
+	pushHTTP      = "pushNotification"
+	cancelledHTTP = "TASK_STATE_CANCELLED"
+	canceledNew   = "TASK_STATE_CANCELED"
+)
+
+// The members of the HTTP form, level by level, and those of JSON-RPC that must
+// not stand there.
+var (
+	responseHTTP = []string{kindTask, kindMessage}
+	messageHTTP  = []string{contentHTTP}
+	messageRPC   = []string{"kind", "parts"}
+	contents     = []string{kindText, kindFile, kindData}
+	kindOnly     = []string{"kind"}
+	dataHTTP     = []string{kindData}
+	fileHTTP     = []string{bytesHTTP, uriHTTP, "name", "mimeType"}
+	fileRPC      = []string{"bytes", "uri"}
+	configHTTP   = []string{"blocking", pushHTTP}
+	configRPC    = []string{"pushNotificationConfig"}
+)
+
 // carriedPart are the members of 1.0 parts that texts and data of 0.3 carry in
 // canon, with their names there.
 var carriedPart = []struct{ member, canon string }{{"mediaType", "media"}, {"filename", "name"}}

@@ -18,6 +18,11 @@ type raiser struct {
 // is their place, for errors: *translators.MalformedError.
 func RaiseRequest(params json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
 	r := &raiser{}
+	out := r.request(params, path)
+	return out, r.losses, r.err
+}
+
+func (r *raiser) request(params json.RawMessage, path string) json.RawMessage {
 	o := r.open(params, path, nil, paramsNew)
 	metadata, carried := unpack(o.Peek("metadata"), "tenant")
 	b := rawjson.NewBuilder()
@@ -36,7 +41,7 @@ func RaiseRequest(params json.RawMessage, path string) (json.RawMessage, []canon
 			b.Raw(m.Name, m.Value)
 		}
 	}
-	return b.Bytes(), r.losses, r.err
+	return b.Bytes()
 }
 
 // RaiseResult raises the result of message/send, a task or a message, to the

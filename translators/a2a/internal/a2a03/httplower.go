@@ -1,0 +1,163 @@
+package a2a03
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// toHTTP turns what JSON-RPC says in 0.3 into the HTTP form.
+type toHTTP struct{ *lowerer }
+
+// LowerRequestHTTP lowers the params of SendMessage to the body of /v1/message:send.
+func LowerRequestHTTP(params json.RawMessage) (json.RawMessage, []canonical.Loss) {
+	h := &toHTTP{&lowerer{}}
+	o := rawjson.Parse(h.request(params), "")
+	b := rawjson.NewBuilder().Raw("message", h.message(o.Take("message"), "/body/turn"))
+	b.Raw("configuration", h.configuration(o.Take("configuration")))
+	return b.Merge(object(o)).Bytes(), h.losses
+}
+
+// LowerResultHTTP lowers the result of SendMessage to the answer.
+func LowerResultHTTP(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
+	h := &toHTTP{&lowerer{}}
+	out := members(rawjson.NewBuilder(), rawjson.Parse(result, ""), func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
+		switch {
+		case !isObject(value):
+		case name == kindTask:
+			value = h.task(h.lowerer.task(value))
+		case name == kindMessage:
+			value = h.message(h.lowerer.message(value, "/body/turn"), "/body/turn")
+		}
+		return name, value
+	})
+	return out, h.losses
+}
+
+// configuration always says whether to wait: the proto has the opposite by
+// silence, and not every peer takes silence so.
+func (h *toHTTP) configuration(raw json.RawMessage) json.RawMessage {
+	const place = "/preferences"
+	o := orEmpty(raw)
+	if raw != nil && len(o.Members()) == 0 {
+		h.drop(canonical.LossEmpty, place)
+	}
+	b := rawjson.NewBuilder()
+	switch wait := o.Take("blocking"); {
+	case string(wait) == "false":
+		b.Raw("blocking", wait)
+	default:
+		b.Raw("blocking", json.RawMessage("true"))
+		if wait != nil {
+			h.drop(canonical.LossEmpty, place+"/noWait")
+		}
+	}
+	if isZero(o.Peek("historyLength")) { // which would be none at all
+		o.Take("historyLength")
+		h.drop(canonical.LossHistory, place+"/historyLength")
+	}
+	b.Raw(pushHTTP, o.Take("pushNotificationConfig"))
+	h.rest(b, o, configHTTP, place)
+	return b.Bytes()
+}
+
+func (h *toHTTP) message(raw json.RawMessage, path string) json.RawMessage {
+	if !isObject(raw) {
+		return raw
+	}
+	o := rawjson.Parse(raw, "")
+	o.Take("kind")
+	b := rawjson.NewBuilder().Raw("role", named(o.Take("role"), roles))
+	b.Raw(contentHTTP, h.list(o.Take("parts"), path+"/parts", h.part))
+	h.rest(b, o, messageHTTP, path)
+	return b.Bytes()
+}
+
+// named gives a value of JSON-RPC its name in the proto.
+func named(raw json.RawMessage, table []name) json.RawMessage {
+	text, _ := rawjson.Unquote(raw)
+	i := slices.IndexFunc(table, func(n name) bool { return n.old == text })
+	switch {
+	case i < 0:
+		return raw // null, or nothing
+	case table[i].newer == canceledNew:
+		return quote(cancelledHTTP)
+	default:
+		return quote(table[i].newer)
+	}
+}
+
+func (h *toHTTP) task(raw json.RawMessage) json.RawMessage {
+	const path = "/body/task"
+	o := rawjson.Parse(raw, "")
+	o.Take("kind")
+	if string(o.Peek("contextId")) == `""` {
+		o.Take("contextId")
+	}
+	return members(rawjson.NewBuilder(), o, func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
+		switch name {
+		case "status":
+			value = h.status(value, path+"/status")
+		case "artifacts":
+			value = h.list(value, path+"/artifacts", h.artifact)
+		case "history":
+			value = h.list(value, path+"/history", h.message)
+		}
+		return name, value
+	})
+}
+
+func (h *toHTTP) status(raw json.RawMessage, path string) json.RawMessage {
+	if !isObject(raw) {
+		return raw
+	}
+	return members(rawjson.NewBuilder(), rawjson.Parse(raw, ""), func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
+		switch name {
+		case "state":
+			value = named(value, states)
+		case "message":
+			value = h.message(value, path+"/message")
+		}
+		return name, value
+	})
+}
+
+func (h *toHTTP) artifact(raw json.RawMessage, path string) json.RawMessage {
+	return members(rawjson.NewBuilder(), rawjson.Parse(raw, ""), func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
+		if name == "parts" {
+			value = h.list(value, path+"/parts", h.part)
+		}
+		return name, value
+	})
+}
+
+func (h *toHTTP) part(raw json.RawMessage, path string) json.RawMessage {
+	o := rawjson.Parse(raw, "")
+	kind, _ := rawjson.Unquote(o.Take("kind"))
+	b, value := rawjson.NewBuilder(), o.Take(kind)
+	switch kind {
+	case kindFile:
+		value = h.file(value, path)
+	case kindData:
+		value = rawjson.NewBuilder().Raw(kindData, value).Bytes()
+	}
+	b.Raw(kind, value)
+	h.rest(b, o, contents, path)
+	return b.Bytes()
+}
+
+func (h *toHTTP) file(raw json.RawMessage, path string) json.RawMessage {
+	o := rawjson.Parse(raw, "")
+	b := rawjson.NewBuilder()
+	data := o.Take("bytes")
+	if text, ok := rawjson.Unquote(data); ok {
+		data = quote(base64.StdEncoding.EncodeToString([]byte(text)))
+	}
+	b.Raw(bytesHTTP, data).Raw(uriHTTP, o.Take("uri"))
+	b.Raw("name", o.Take("name")).Raw("mimeType", o.Take("mimeType"))
+	h.rest(b, o, fileHTTP, path)
+	return b.Bytes()
+}

@@ -1,0 +1,295 @@
+package a2a03
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"unicode/utf8"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// fromHTTP turns the HTTP form of 0.3 into what JSON-RPC says in 0.3.
+type fromHTTP struct{ *raiser }
+
+// RaiseRequestHTTP raises the body of /v1/message:send to the params of
+// SendMessage. path is their place, for errors: *translators.MalformedError.
+func RaiseRequestHTTP(body json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
+	f := &fromHTTP{&raiser{}}
+	params := f.body(body, path)
+	if f.err != nil {
+		return nil, nil, f.err
+	}
+	out := f.request(params, path)
+	return out, f.losses, f.err
+}
+
+// RaiseResultHTTP raises the answer to it. The object that holds a task or a
+// message is that of 1.0.
+func RaiseResultHTTP(body json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
+	f := &fromHTTP{&raiser{}}
+	o := f.open(body, path, responseHTTP, nil)
+	out := members(rawjson.NewBuilder(), o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
+		if !isObject(value) {
+			return name, value
+		}
+		switch name {
+		case kindTask:
+			value = f.raiser.task(f.task(value, place), place)
+		case kindMessage:
+			value = f.raiser.message(f.message(value, place), place)
+		}
+		return name, value
+	})
+	return out, f.losses, f.err
+}
+
+// members writes the members of an object as change has them; one without a
+// value is left out.
+func members(b *rawjson.Builder, o *rawjson.Object, change func(name string, value json.RawMessage, place string) (string, json.RawMessage)) json.RawMessage {
+	for _, m := range o.Members() {
+		b.Raw(change(m.Name, m.Value, o.Path(m.Name)))
+	}
+	return b.Bytes()
+}
+
+// body takes the wish to wait, which JSON-RPC has by silence, from who says
+// nothing at all: peers take a request without configuration so.
+func (f *fromHTTP) body(raw json.RawMessage, path string) json.RawMessage {
+	o := f.open(raw, path, nil, nil)
+	if config := o.Peek("configuration"); config == nil || isNull(config) {
+		o.Take("configuration")
+		f.formed()
+	}
+	return members(rawjson.NewBuilder(), o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
+		switch name {
+		case "message":
+			value = f.message(value, place)
+		case "configuration":
+			value = f.configuration(value, place)
+		}
+		return name, value
+	})
+}
+
+// configuration: a flag that is not said is false, and a number that is 0 is
+// not said, as proto3 has it.
+func (f *fromHTTP) configuration(raw json.RawMessage, path string) json.RawMessage {
+	o := f.open(raw, path, configHTTP, configRPC)
+	b := rawjson.NewBuilder()
+	switch wait := o.Take("blocking"); {
+	case wait == nil, isNull(wait):
+		b.Raw("blocking", json.RawMessage("false"))
+		f.formed()
+	case string(wait) != "true":
+		b.Raw("blocking", wait)
+	}
+	if isZero(o.Peek("historyLength")) {
+		o.Take("historyLength")
+		f.formed()
+	}
+	config := members(b, o, func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
+		if name == pushHTTP {
+			name = "pushNotificationConfig"
+		}
+		return name, value
+	})
+	if string(config) == "{}" {
+		return nil
+	}
+	return config
+}
+
+func isZero(raw json.RawMessage) bool { return string(raw) == "0" || string(raw) == `"0"` }
+
+func (f *fromHTTP) message(raw json.RawMessage, path string) json.RawMessage {
+	if isNull(raw) {
+		return raw
+	}
+	o := f.open(raw, path, messageHTTP, messageRPC)
+	return members(rawjson.NewBuilder().String("kind", kindMessage), o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
+		switch name {
+		case "role":
+			value = f.named(o, name, value, roles)
+		case contentHTTP:
+			name, value = "parts", f.list(value, place, f.part)
+		}
+		return name, value
+	})
+}
+
+// named gives a value of the proto its name in JSON-RPC.
+func (f *fromHTTP) named(o *rawjson.Object, member string, raw json.RawMessage, table []name) json.RawMessage {
+	text, _ := rawjson.Unquote(raw)
+	switch text {
+	case cancelledHTTP:
+		text = canceledNew
+	case canceledNew: // which peers read as well
+		f.formed()
+	}
+	for _, n := range table {
+		if n.newer == text {
+			return quote(n.old)
+		}
+	}
+	if !isNull(raw) {
+		o.Fail(member, "no value of this version")
+		f.check(o)
+	}
+	return raw
+}
+
+func (f *fromHTTP) task(raw json.RawMessage, path string) json.RawMessage {
+	o := f.open(raw, path, nil, taskOld)
+	b := rawjson.NewBuilder().String("kind", kindTask)
+	switch context := o.Peek("contextId"); {
+	case context == nil:
+		b.String("contextId", "")
+	case string(context) == `""`:
+		f.formed()
+	}
+	return members(b, o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
+		switch name {
+		case "status":
+			value = f.status(value, place)
+		case "artifacts":
+			value = f.list(value, place, f.artifact)
+		case "history":
+			value = f.list(value, place, f.message)
+		}
+		return name, value
+	})
+}
+
+func (f *fromHTTP) status(raw json.RawMessage, path string) json.RawMessage {
+	if isNull(raw) {
+		return raw
+	}
+	o := f.open(raw, path, nil, nil)
+	return members(rawjson.NewBuilder(), o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
+		switch name {
+		case "state":
+			value = f.named(o, name, value, states)
+		case "message":
+			value = f.message(value, place)
+		}
+		return name, value
+	})
+}
+
+func (f *fromHTTP) artifact(raw json.RawMessage, path string) json.RawMessage {
+	return members(rawjson.NewBuilder(), f.open(raw, path, nil, nil), func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
+		if name == "parts" {
+			value = f.list(value, place, f.part)
+		}
+		return name, value
+	})
+}
+
+func (f *fromHTTP) part(raw json.RawMessage, path string) json.RawMessage {
+	o := f.open(raw, path, contents, kindOnly)
+	b := rawjson.NewBuilder()
+	switch kind := f.content(o); kind {
+	case kindFile:
+		b.String("kind", kind).Raw(kind, f.file(o.Take(kind), o.Path(kind)))
+	case kindData:
+		b.String("kind", kind).Raw(kind, f.data(o))
+	default:
+		b.String("kind", kindText).Raw(kindText, o.Take(kindText))
+	}
+	f.check(o)
+	return b.Merge(object(o)).Bytes()
+}
+
+// content is the one content that a part has. Another one may be null.
+func (f *fromHTTP) content(o *rawjson.Object) string {
+	found := ""
+	for _, kind := range contents {
+		switch value := o.Peek(kind); {
+		case value == nil:
+		case isNull(value):
+			o.Take(kind)
+			f.formed()
+		case found != "":
+			o.Fail(kind, "a part has one content")
+		default:
+			found = kind
+		}
+	}
+	if found == "" {
+		o.Fail("", "a part needs a content")
+	}
+	return found
+}
+
+// data takes the value out of the object that is around it. One that is no
+// object itself, which the proto does not allow and peers send, is wrapped.
+func (f *fromHTTP) data(part *rawjson.Object) json.RawMessage {
+	o := f.open(part.Take(kindData), part.Path(kindData), dataHTTP, nil)
+	value := o.Take(kindData)
+	if o.Rest() != nil {
+		f.losses = append(f.losses, canonical.Loss{Code: canonical.LossExtension, Path: "/body", Fate: canonical.Dropped})
+	}
+	metadata := part.Peek("metadata")
+	switch {
+	case value == nil, isNull(value):
+		o.Fail(kindData, "required")
+		f.check(o)
+	case !isObject(value) && (metadata == nil || isNull(metadata) || isObject(metadata)):
+		f.formed()
+		m := orEmpty(part.Take("metadata"))
+		m.Take(keyCompat)
+		m.Put(keyCompat, json.RawMessage("true"))
+		part.Put("metadata", m.Rest())
+		value = rawjson.NewBuilder().Raw(keyValue, value).Bytes()
+	}
+	return value
+}
+
+// file takes bytes out of their second base64. Peers put the text that JSON-RPC
+// has into a field of bytes, which ProtoJSON encodes once more.
+func (f *fromHTTP) file(raw json.RawMessage, path string) json.RawMessage {
+	o := f.open(raw, path, fileHTTP, fileRPC)
+	return members(rawjson.NewBuilder(), o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
+		switch name {
+		case bytesHTTP:
+			name, value = "bytes", f.inner(value, place)
+		case uriHTTP:
+			name = "uri"
+		}
+		return name, value
+	})
+}
+
+// inner is the text that was encoded. What it says must be base64 again.
+func (f *fromHTTP) inner(raw json.RawMessage, place string) json.RawMessage {
+	if !isText(raw) {
+		return raw // null, or what the reader of 1.0 refuses
+	}
+	text, ok := unbase64(raw)
+	if ok {
+		_, ok = unbase64(quote(string(text)))
+	}
+	if !ok || !utf8.Valid(text) {
+		o := rawjson.Parse([]byte("{}"), place)
+		o.Fail("", "not base64 of base64")
+		f.check(o)
+	}
+	if string(quote(base64.StdEncoding.EncodeToString(text))) != string(raw) {
+		f.formed()
+	}
+	return quote(string(text))
+}
+
+// unbase64 takes both alphabets, padded or not, as ProtoJSON readers do.
+func unbase64(raw json.RawMessage) ([]byte, bool) {
+	return rawjson.Parse(rawjson.NewBuilder().Raw("b", raw).Bytes(), "").Base64("b")
+}
+
+// object is what is left of an object.
+func object(o *rawjson.Object) json.RawMessage {
+	if rest := o.Rest(); rest != nil {
+		return rest
+	}
+	return json.RawMessage("{}")
+}
