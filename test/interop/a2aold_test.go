@@ -62,9 +62,9 @@ func a2aOldClient(t *testing.T, g *gw) {
 	if !bytes.Contains(answer, []byte(`"code":-32004`)) {
 		t.Errorf("tasks/get: %s", answer)
 	}
-	status, answer = post(t, g.authenticated(t), g.agentURL("for-old")+"/a2a/v1/message:send", `{}`)
-	if status != http.StatusBadRequest || !bytes.Contains(answer, []byte("VERSION_NOT_SUPPORTED")) {
-		t.Errorf("0.3 over HTTP: %d %s", status, answer)
+	status, answer = post(t, g.authenticated(t), g.agentURL("for-old")+"/a2a/v1/message:send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"hi"}]}}`)
+	if status != http.StatusBadRequest || !bytes.Contains(answer, []byte("INVALID_PARAMS")) {
+		t.Errorf("the words of JSON-RPC over HTTP: %d %s", status, answer)
 	}
 }
 

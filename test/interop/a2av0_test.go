@@ -25,7 +25,7 @@ func a2aOldSDK(t *testing.T, g *gw) {
 }
 
 // oldSDKCall reads the gateway's card as a client of 0.3 does and sends one message.
-func oldSDKCall(t *testing.T, who caller, url string, message *a2a.Message) (a2a.SendMessageResult, error) {
+func oldSDKCall(t *testing.T, who caller, url string, message *a2a.Message, over a2aclient.FactoryOption) (a2a.SendMessageResult, error) {
 	t.Helper()
 	resolver := agentcard.Resolver{Client: who.client, CardParser: func(b []byte) (*a2a.AgentCard, error) {
 		card, err := a2av0.NewAgentCardParser()(b)
@@ -38,13 +38,21 @@ func oldSDKCall(t *testing.T, who caller, url string, message *a2a.Message) (a2a
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := a2aclient.NewFromCard(t.Context(), card, a2aclient.WithDefaultsDisabled(),
-		a2av0.WithJSONRPCTransport(a2av0.JSONRPCTransportConfig{Client: who.client}))
+	client, err := a2aclient.NewFromCard(t.Context(), card, a2aclient.WithDefaultsDisabled(), over)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { check(t, client.Destroy()) }()
 	return client.SendMessage(t.Context(), &a2a.SendMessageRequest{Message: message})
+}
+
+// oldRPC and oldREST are the transports of 0.3.
+func oldRPC(who caller) a2aclient.FactoryOption {
+	return a2av0.WithJSONRPCTransport(a2av0.JSONRPCTransportConfig{Client: who.client})
+}
+
+func oldREST(who caller) a2aclient.FactoryOption {
+	return a2av0.WithRESTTransport(a2av0.RESTTransportConfig{Client: who.client})
 }
 
 func oldOnly(all []*a2a.AgentInterface) []*a2a.AgentInterface {
@@ -70,7 +78,7 @@ func a2aOldSDKClient(t *testing.T, g *gw) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			who := g.authenticated(t)
-			got, err := oldSDKCall(t, who, g.agentURL("for-old-sdk"), typed(tt.skill, tt.input))
+			got, err := oldSDKCall(t, who, g.agentURL("for-old-sdk"), typed(tt.skill, tt.input), oldRPC(who))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,7 +92,7 @@ func a2aOldSDKClient(t *testing.T, g *gw) {
 	}
 	t.Run("an unknown tool is an error", func(t *testing.T) {
 		who := g.anonymous(t)
-		if got, err := oldSDKCall(t, who, g.agentURL("for-old-sdk"), typed("nonesuch", `{}`)); err == nil {
+		if got, err := oldSDKCall(t, who, g.agentURL("for-old-sdk"), typed("nonesuch", `{}`), oldRPC(who)); err == nil {
 			t.Fatalf("got %+v", got)
 		}
 		check(t, g.auditor().refused(only(t, who.wire.exchanges())))
@@ -108,16 +116,16 @@ func (repeater) Cancel(context.Context, *a2asrv.ExecutorContext) iter.Seq2[a2a.E
 	return func(func(a2a.Event, error) bool) {}
 }
 
-// a2aOldSDKAgent is an SDK agent behind the SDK's own 0.3 handler.
-func a2aOldSDKAgent(t *testing.T, g *gw) {
+// repeats starts an agent of 0.3 that is reached in one way, at /agent.
+func repeats(t *testing.T, g *gw, name string, over a2a.TransportProtocol, door http.Handler) (url string) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)
-	server.TLS = g.peerTLS(t, "old-sdk")
+	server.TLS = g.peerTLS(t, name)
 	mux := http.NewServeMux()
 	server.Config.Handler = mux
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	iface := a2a.NewAgentInterface(server.URL+"/rpc", a2a.TransportProtocolJSONRPC)
+	iface := a2a.NewAgentInterface(server.URL+"/agent", over)
 	iface.ProtocolVersion = a2av0.Version
 	card := &a2a.AgentCard{
 		Name: "Repeater", Description: "Repeats", Version: "1", SupportedInterfaces: []*a2a.AgentInterface{iface},
@@ -125,8 +133,15 @@ func a2aOldSDKAgent(t *testing.T, g *gw) {
 		Skills: []a2a.AgentSkill{{ID: "repeat", Name: "Repeat", Description: "Repeats", Tags: []string{"t"}}},
 	}
 	mux.Handle(a2asrv.WellKnownAgentCardPath, a2asrv.NewAgentCardHandler(a2av0.NewStaticAgentCardProducer(card)))
-	mux.Handle("/rpc", a2av0.NewJSONRPCHandler(a2asrv.NewHandler(repeater{})))
-	g.list(t, "old-sdk", "a2a-v1", server.URL)
+	mux.Handle("/agent", door)
+	mux.Handle("/agent/", http.StripPrefix("/agent", door))
+	return server.URL
+}
+
+// a2aOldSDKAgent is an SDK agent behind the SDK's own 0.3 handler.
+func a2aOldSDKAgent(t *testing.T, g *gw) {
+	t.Helper()
+	g.list(t, "old-sdk", "a2a-v1", repeats(t, g, "old-sdk", a2a.TransportProtocolJSONRPC, a2av0.NewJSONRPCHandler(a2asrv.NewHandler(repeater{}))))
 
 	t.Run("MCP", func(t *testing.T) {
 		who := g.authenticated(t)
@@ -155,7 +170,7 @@ func a2aOldSDKAgent(t *testing.T, g *gw) {
 	})
 	t.Run("A2A 0.3", func(t *testing.T) {
 		who := g.authenticated(t)
-		got, err := oldSDKCall(t, who, g.agentURL("old-sdk"), said("good evening"))
+		got, err := oldSDKCall(t, who, g.agentURL("old-sdk"), said("good evening"), oldRPC(who))
 		if err != nil {
 			t.Fatal(err)
 		}

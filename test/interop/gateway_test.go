@@ -23,6 +23,7 @@ func TestThroughGateway(t *testing.T) {
 	t.Run("A2A without JSON-RPC", func(t *testing.T) { a2aOverHTTP(t, g) })
 	t.Run("A2A 0.3", func(t *testing.T) { a2aOld(t, g) })
 	t.Run("A2A 0.3 SDK", func(t *testing.T) { a2aOldSDK(t, g) })
+	t.Run("A2A 0.3 SDK without JSON-RPC", func(t *testing.T) { a2aOldOverHTTP(t, g) })
 }
 
 // stopTimeout is what the gateway and its peers get to end in.

@@ -57,7 +57,7 @@ func members(b *rawjson.Builder, o *rawjson.Object, change func(name string, val
 // nothing at all: peers take a request without configuration so.
 func (f *fromHTTP) body(raw json.RawMessage, path string) json.RawMessage {
 	o := f.open(raw, path, nil, nil)
-	if config := o.Peek("configuration"); config == nil || isNull(config) {
+	if !said(o.Peek("configuration")) {
 		o.Take("configuration")
 		f.formed()
 	}
@@ -78,11 +78,14 @@ func (f *fromHTTP) configuration(raw json.RawMessage, path string) json.RawMessa
 	o := f.open(raw, path, configHTTP, configRPC)
 	b := rawjson.NewBuilder()
 	switch wait := o.Take("blocking"); {
-	case wait == nil, isNull(wait):
+	case !said(wait):
 		b.Raw("blocking", json.RawMessage("false"))
 		f.formed()
-	case string(wait) != "true":
+	case string(wait) == "false":
 		b.Raw("blocking", wait)
+	case string(wait) != "true":
+		o.Fail("blocking", "not a boolean")
+		f.check(o)
 	}
 	if isZero(o.Peek("historyLength")) {
 		o.Take("historyLength")
@@ -232,7 +235,7 @@ func (f *fromHTTP) data(part *rawjson.Object) json.RawMessage {
 	}
 	metadata := part.Peek("metadata")
 	switch {
-	case value == nil, isNull(value):
+	case !said(value):
 		o.Fail(kindData, "required")
 		f.check(o)
 	case !isObject(value) && (metadata == nil || isNull(metadata) || isObject(metadata)):
@@ -250,12 +253,19 @@ func (f *fromHTTP) data(part *rawjson.Object) json.RawMessage {
 // has into a field of bytes, which ProtoJSON encodes once more.
 func (f *fromHTTP) file(raw json.RawMessage, path string) json.RawMessage {
 	o := f.open(raw, path, fileHTTP, fileRPC)
+	if said(o.Peek(bytesHTTP)) == said(o.Peek(uriHTTP)) {
+		o.Fail("", "a file needs exactly one of "+bytesHTTP+" and "+uriHTTP)
+		f.check(o)
+	}
 	return members(rawjson.NewBuilder(), o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
 		switch name {
 		case bytesHTTP:
 			name, value = "bytes", f.inner(value, place)
 		case uriHTTP:
 			name = "uri"
+			if !isText(value) && !isNull(value) {
+				f.fail(place, "not a string")
+			}
 		}
 		return name, value
 	})
@@ -263,22 +273,28 @@ func (f *fromHTTP) file(raw json.RawMessage, path string) json.RawMessage {
 
 // inner is the text that was encoded. What it says must be base64 again.
 func (f *fromHTTP) inner(raw json.RawMessage, place string) json.RawMessage {
-	if !isText(raw) {
-		return raw // null, or what the reader of 1.0 refuses
+	if isNull(raw) {
+		return raw
 	}
 	text, ok := unbase64(raw)
 	if ok {
 		_, ok = unbase64(quote(string(text)))
 	}
 	if !ok || !utf8.Valid(text) {
-		o := rawjson.Parse([]byte("{}"), place)
-		o.Fail("", "not base64 of base64")
-		f.check(o)
+		f.fail(place, "not base64 of base64")
 	}
 	if string(quote(base64.StdEncoding.EncodeToString(text))) != string(raw) {
 		f.formed()
 	}
 	return quote(string(text))
+}
+
+func said(raw json.RawMessage) bool { return raw != nil && !isNull(raw) }
+
+func (f *fromHTTP) fail(path, reason string) {
+	o := rawjson.Parse([]byte("{}"), path)
+	o.Fail("", reason)
+	f.check(o)
 }
 
 // unbase64 takes both alphabets, padded or not, as ProtoJSON readers do.
