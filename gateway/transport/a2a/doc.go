@@ -1,12 +1,12 @@
-// Package a2a is the wire of the Agent2Agent protocol: 1.0 over JSON-RPC and over
-// HTTP alone, and 0.3 over JSON-RPC.
+// Package a2a is the wire of the Agent2Agent protocol: 1.0 and 0.3, over JSON-RPC
+// and over HTTP alone.
 //
 // serve.go is the [Door]: POST with one JSON-RPC message of either version at
-// /agents/{agent}/a2a; below it the places of the HTTP form (rest.go) and the
-// agent card (card.go), one document for clients of both versions. It
-// authenticates nothing and decides nothing. What the road refuses is said in
-// the protocol's own words: a JSON-RPC error, with the HTTP status of the
-// refusal where a client acts on it (limits, credentials, an unknown agent,
+// /agents/{agent}/a2a; below it the places of the HTTP form (rest.go), those of
+// 0.3 under /v1, and the agent card (card.go), one document for clients of both
+// versions. It authenticates nothing and decides nothing. What the road refuses
+// is said in the protocol's own words: a JSON-RPC error, with the HTTP status of
+// the refusal where a client acts on it (limits, credentials, an unknown agent,
 // evidence, size) and 200 elsewhere; in the HTTP form a google.rpc.Status under
 // a status that fits it.
 //
