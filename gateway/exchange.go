@@ -134,7 +134,7 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 	ctx, leave := g.inflight.enter(x.lifetime(ctx), x.call.Session, x.wireID)
 	x.stopped, x.forget = ctx, leave
 	if x.lasts() {
-		return g.begin(x, sealed).answer(ctx)
+		return g.begin(ctx, x, sealed).answer(ctx)
 	}
 	within, cancel := x.patience(ctx)
 	defer cancel()
@@ -147,7 +147,7 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 		return transport.Answer{}, err
 	}
 	if message == nil || !x.final(message) {
-		return g.goOn(x, reply, message, parents).answer(ctx)
+		return g.goOn(ctx, x, reply, message, parents).answer(ctx)
 	}
 	return g.reply(ctx, x, reply.Wire, message, parents)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -59,7 +60,7 @@ func (r *run) look(ctx context.Context) error {
 		return err
 	}
 	r.op, r.began = op, false
-	r.pump = startPump(context.Background(), func(ctx context.Context) (transport.Reply, error) {
+	r.pump = startPump(context.WithoutCancel(ctx), func(ctx context.Context) (transport.Reply, error) {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
@@ -123,7 +124,7 @@ func (r *run) abort() {
 			_, err = r.g.send(ctx, r.x, sealed)
 		}
 		if err != nil {
-			r.g.Logger.WarnContext(ctx, "the agent could not be told to stop", "agent", r.x.agent.Name, "error", err)
+			r.g.Logger.WarnContext(ctx, "the agent could not be told to stop", slog.String("agent", r.x.agent.Name), slog.Any("error", err))
 		}
 	})
 }

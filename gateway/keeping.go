@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -90,7 +91,7 @@ func (r *run) note(ctx context.Context, s step) {
 		return
 	}
 	if err := r.keep(context.WithoutCancel(ctx), false); err != nil {
-		r.g.Logger.WarnContext(ctx, "the state of a task is not kept", "task", r.own.TaskID, "error", err)
+		r.g.Logger.WarnContext(ctx, "the state of a task is not kept", slog.String("task", r.own.TaskID), slog.Any("error", err))
 		return
 	}
 	r.g.pushes(ctx, r.x.record, s.events)
@@ -98,10 +99,10 @@ func (r *run) note(ctx context.Context, s step) {
 
 // handOver lets the work go on without its caller. If there is no room for it,
 // it ends, and its record says so.
-func (r *run) handOver() {
+func (r *run) handOver(ctx context.Context) {
 	r.x.stopped = nil // from now on only letters say so
 	if err := r.g.crew.run(r.drive); err != nil {
-		r.fail(context.Background(), "the gateway is too busy to go on with it")
+		r.fail(context.WithoutCancel(ctx), "the gateway is too busy to go on with it")
 		r.abort()
 	}
 }
@@ -142,12 +143,12 @@ func (r *run) stepOr(ctx context.Context, mail *mailbox) (step, error) {
 	defer cancel()
 	stopped := func() bool { return false }
 	if mail != nil {
-		defer context.AfterFunc(mail.canceled, cancel)()
+		defer context.AfterFunc(mail.canceled, cancel)() //nolint:contextcheck // a signal
 		stopped = func() bool { return mail.canceled.Err() != nil }
 	}
 	byClient := r.x.stopped
 	if byClient != nil {
-		defer context.AfterFunc(byClient, cancel)()
+		defer context.AfterFunc(byClient, cancel)() //nolint:contextcheck // a signal
 	}
 	s, err := r.step(within, r.x.endpoint.Timeout)
 	if ctx.Err() == nil && (stopped() || byClient != nil && byClient.Err() != nil) {
@@ -185,7 +186,7 @@ func (r *run) mark(ctx context.Context, state canonical.State, why string) {
 	}
 	rec.Task, rec.Said, rec.Runner, rec.Waits = task, nil, "", waitsNot
 	if _, err := r.g.save(ctx, rec); err != nil {
-		r.g.Logger.WarnContext(ctx, "the end of a task is not kept", "task", r.own.TaskID, "error", err)
+		r.g.Logger.WarnContext(ctx, "the end of a task is not kept", slog.String("task", r.own.TaskID), slog.Any("error", err))
 	}
 	r.g.pushes(ctx, rec, []canonical.Event{{Status: &task.Status}})
 }
@@ -205,7 +206,7 @@ func (g *Gateway) alive(ctx context.Context) error {
 					return
 				case <-ticker.C:
 					if err := g.beat(ctx); err != nil {
-						g.Logger.WarnContext(ctx, "this process cannot say that it is alive", "error", err)
+						g.Logger.WarnContext(ctx, "this process cannot say that it is alive", slog.Any("error", err))
 					}
 				}
 			}

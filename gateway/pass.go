@@ -39,7 +39,7 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 		return transport.Answer{}, err
 	}
 	if message == nil {
-		return g.goOn(x, reply, message, parents).answer(ctx)
+		return g.goOn(ctx, x, reply, message, parents).answer(ctx)
 	}
 	return g.reply(ctx, x, reply.Wire, message, parents)
 }

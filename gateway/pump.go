@@ -34,11 +34,6 @@ func startPump(ctx context.Context, ask func(context.Context) (transport.Reply, 
 	return p
 }
 
-// pumpReply hands on a reply that has begun.
-func pumpReply(ctx context.Context, reply transport.Reply) *pump {
-	return startPump(ctx, func(context.Context) (transport.Reply, error) { return reply, nil })
-}
-
 func (p *pump) work(ctx context.Context, ask func(context.Context) (transport.Reply, error)) {
 	defer close(p.out)
 	reply, err := ask(ctx)

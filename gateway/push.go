@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
@@ -116,12 +117,12 @@ func (g *Gateway) attend(ctx context.Context, x *exchange, rec *record) {
 	following.parents, following.requestID, following.record = []ect.ID{rec.Last}, rec.Last, rec
 	following.call.Wire.Body = nil // what was said is on record
 	if err := g.choose(ctx, following); err != nil {
-		g.Logger.WarnContext(ctx, "a task cannot be followed", "agent", x.agent.Name, "error", err)
+		g.Logger.WarnContext(ctx, "a task cannot be followed", slog.String("agent", x.agent.Name), slog.Any("error", err))
 		return
 	}
 	r := g.newRun(following, nil)
 	if err := r.look(ctx); err == nil {
-		r.handOver()
+		r.handOver(ctx)
 	}
 }
 
@@ -171,7 +172,7 @@ func (g *Gateway) pushes(ctx context.Context, rec *record, events []canonical.Ev
 			}
 			for _, config := range configs {
 				if err := pusher.Push(ctx, config, wire); err != nil {
-					g.Logger.WarnContext(ctx, "a push notification was not taken", "task", own.TaskID, "error", err)
+					g.Logger.WarnContext(ctx, "a push notification was not taken", slog.String("task", own.TaskID), slog.Any("error", err))
 				}
 			}
 		}

@@ -197,7 +197,7 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 	r.pump.stop()
 	r.result = nil
 	r.fold.Resume()
-	r.send(sealed)
+	r.send(ctx, sealed)
 	return nil
 }
 
@@ -288,9 +288,9 @@ func (g *Gateway) question(ctx context.Context, x *exchange, id, key string) err
 // answerQuestion gives the answer of a session's client to whoever asked, if it
 // was we who asked.
 func (g *Gateway) answerQuestion(ctx context.Context, x *exchange, reply *canonical.Reply) (bool, error) {
-	var id string
-	if json.Unmarshal(reply.ID, &id) != nil || id == "" || x.call.Session == "" {
-		return false, nil
+	id := unquoted(reply.ID)
+	if id == "" || x.call.Session == "" {
+		return false, nil // not one of ours
 	}
 	key := questionKey(x.call.Session, id)
 	entry, ok, err := g.Entries.Get(ctx, key)
@@ -312,4 +312,13 @@ func (g *Gateway) answerQuestion(ctx context.Context, x *exchange, reply *canoni
 		return false, &problem.RecordingError{Err: err}
 	}
 	return true, g.post(ctx, open.Task, letter{Answers: []canonical.Answer{answer}})
+}
+
+// unquoted reads an id that is a text; "": it is something else.
+func unquoted(raw json.RawMessage) string {
+	var id string
+	if err := json.Unmarshal(raw, &id); err != nil {
+		return ""
+	}
+	return id
 }

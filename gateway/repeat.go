@@ -2,8 +2,10 @@ package gateway
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -78,4 +80,120 @@ func (g *Gateway) repeat(ctx context.Context, key ect.ReplayKey) (transport.Answ
 		return answer, true, &problem.StoredError{Problem: *s.Problem}
 	}
 	return answer, true, nil
+}
+
+// replyLife is how long a task that was answered with its end can be asked for.
+const replyLife = 10 * time.Minute
+
+// maxReplyText bounds, in octets, one text of a kept reply.
+const maxReplyText = 1 << 30
+
+// again is the same caller's exchange with the same agent, about to say
+// something else.
+func (x *exchange) again() *exchange {
+	return &exchange{
+		call: x.call, settings: x.settings, began: x.began, source: x.source, dest: x.dest, evidence: x.evidence, agent: x.agent,
+		endpoint: x.endpoint, described: x.described, permit: x.permit, message: x.message, wireID: x.wireID, workflow: x.workflow,
+		parents: x.parents, admitted: x.admitted, record: x.record, leave: func() {},
+	}
+}
+
+// keepReply keeps what was answered, if its caller may ask for it again. Most
+// tasks end with the answer to the message that began them: they are kept like
+// answers, which costs next to nothing. One that goes on is put on record.
+func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Message, wire translators.Wire) {
+	result, ok := m.Body.(*canonical.Result)
+	if !ok || x.call.Agent == "" {
+		return
+	}
+	task := taskOfReply(x, m, result)
+	if task == nil || len(task.ID) > maxTaskID {
+		return
+	}
+	rec := g.newRecord(x, &canonical.Task{ID: task.ID, ContextID: task.ContextID, Status: canonical.Status{State: task.Status.State}})
+	rec.Call, rec.Last = nil, x.replyID
+	if x.source.Info().Streams == translators.StreamsTask {
+		rec.Said = &said{Version: x.message.Origin.Version, Form: x.call.Wire.Form, Body: wire.Body}
+	} else {
+		rec.Task = *task
+	}
+	if result.Task != nil {
+		rec.TaskID, rec.Context = task.ID, task.ContextID
+		if x.record != nil {
+			rec.TaskID, rec.Context = x.record.TaskID, x.record.Context
+		}
+	}
+	if rec.Said != nil && x.record == nil && task.Status.State.Terminal() {
+		g.Answers.Finish(ctx, replyKey(rec.key), rec.appendReply(nil), g.Now().Add(replyLife))
+		return
+	}
+	if !task.Status.State.Terminal() && result.Task != nil {
+		rec.Waits = waitsTask
+	}
+	if x.record != nil {
+		rec.revision, rec.key, rec.Pushes, rec.Call = x.record.revision, x.record.key, x.record.Pushes, x.record.Call
+	} else if old, ok, err := g.Entries.Get(ctx, rec.key); err == nil && ok {
+		rec.revision = old.Revision
+	}
+	if _, err := g.save(ctx, rec); err != nil {
+		g.Logger.WarnContext(ctx, "work is not kept", slog.String("task", task.ID), slog.Any("error", err))
+	}
+}
+
+// taskOfReply is the task that a caller may ask about after this reply; nil: none.
+func taskOfReply(x *exchange, m *canonical.Message, result *canonical.Result) *canonical.Task {
+	asks := x.source.Info().Streams == translators.StreamsTask
+	switch {
+	case result.Task != nil && (asks || !result.Task.Status.State.Terminal() || x.record != nil):
+		return result.Task
+	case result.Output != nil && asks && !x.relay():
+		state := canonical.StateCompleted
+		if result.Output.Failed {
+			state = canonical.StateFailed
+		}
+		return &canonical.Task{ID: m.Conversation.TaskID, ContextID: m.Conversation.ContextID, Status: canonical.Status{State: state}}
+	default:
+		return nil
+	}
+}
+
+// replyKey is where a reply is kept among the answers: no issuer of tokens has
+// such a name.
+func replyKey(task EntryKey) ect.ReplayKey {
+	return ect.ReplayKey{Issuer: ect.Identity("task\x00" + task.Group), ID: ect.ID(task.ID)}
+}
+
+// appendReply writes what loadReply reads.
+func (r *record) appendReply(b []byte) []byte {
+	for _, text := range []string{
+		string(r.Binding), string(r.Source), r.TaskID, r.Context, r.Task.ContextID, string(r.Task.Status.State), r.Workflow,
+		string(r.Last), r.Said.Version, r.Said.Form, string(r.Said.Body),
+	} {
+		b = binary.AppendUvarint(b, uint64(len(text)))
+		b = append(b, text...)
+	}
+	return b
+}
+
+// loadReply finds a task that was answered with its end; nil: there is none.
+func (g *Gateway) loadReply(ctx context.Context, key EntryKey) *record {
+	blob, ok := g.Answers.Load(ctx, replyKey(key))
+	if !ok {
+		return nil
+	}
+	rec := &record{Form: recordForm, Said: &said{}, key: key}
+	var binding, source, state, last, body string
+	for _, to := range []*string{
+		&binding, &source, &rec.TaskID, &rec.Context, &rec.Task.ContextID, &state, &rec.Workflow,
+		&last, &rec.Said.Version, &rec.Said.Form, &body,
+	} {
+		size, n := binary.Uvarint(blob)
+		if n <= 0 || size > maxReplyText || int(size) > len(blob)-n {
+			return nil
+		}
+		*to, blob = string(blob[n:n+int(size)]), blob[n+int(size):]
+	}
+	rec.Binding, rec.Source, rec.Last = canonical.Binding(binding), canonical.Binding(source), ect.ID(last)
+	rec.Task.ID, rec.Task.Status.State, rec.Said.Body = key.ID, canonical.State(state), []byte(body)
+	return rec
 }

@@ -41,17 +41,17 @@ type run struct {
 }
 
 // begin sends a request whose work may last.
-func (g *Gateway) begin(x *exchange, sealed transport.Sealed) *run {
+func (g *Gateway) begin(ctx context.Context, x *exchange, sealed transport.Sealed) *run {
 	r := g.newRun(x, []ect.ID{x.requestID})
-	r.send(sealed)
+	r.send(ctx, sealed)
 	return r
 }
 
 // goOn takes over a request that was answered, but not for good.
-func (g *Gateway) goOn(x *exchange, reply transport.Reply, message *canonical.Message, parents []ect.ID) *run {
+func (g *Gateway) goOn(ctx context.Context, x *exchange, reply transport.Reply, message *canonical.Message, parents []ect.ID) *run {
 	r := g.newRun(x, parents)
 	silent := reply.Events == nil
-	r.pump = startPump(context.Background(), func(context.Context) (transport.Reply, error) {
+	r.pump = startPump(context.WithoutCancel(ctx), func(context.Context) (transport.Reply, error) {
 		if silent {
 			return transport.Reply{}, errSilent
 		}
@@ -83,9 +83,9 @@ func (g *Gateway) newRun(x *exchange, parents []ect.ID) *run {
 var errSilent = errors.New("gateway: the answer was no stream")
 
 // send asks the agent. What it says is heard by the next steps.
-func (r *run) send(sealed transport.Sealed) {
+func (r *run) send(ctx context.Context, sealed transport.Sealed) {
 	r.op, r.began = canonical.OpInvoke, false
-	r.pump = startPump(context.Background(), func(ctx context.Context) (transport.Reply, error) {
+	r.pump = startPump(context.WithoutCancel(ctx), func(ctx context.Context) (transport.Reply, error) {
 		return r.g.send(ctx, r.x, sealed)
 	})
 }

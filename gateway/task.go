@@ -64,7 +64,7 @@ func (g *Gateway) askAgent(ctx context.Context, x *exchange, rec *record, query 
 	}
 	if x.message.Op == canonical.OpTaskSubscribe {
 		r := g.newRun(x, []ect.ID{x.requestID})
-		r.send(sealed)
+		r.send(ctx, sealed)
 		r.op = canonical.OpTaskSubscribe
 		return r.tell(ctx)
 	}
@@ -79,7 +79,7 @@ func (g *Gateway) askAgent(ctx context.Context, x *exchange, rec *record, query 
 		return transport.Answer{}, err
 	}
 	if message == nil {
-		return g.goOn(x, reply, message, parents).answer(ctx)
+		return g.goOn(ctx, x, reply, message, parents).answer(ctx)
 	}
 	return g.reply(ctx, x, reply.Wire, message, parents)
 }
@@ -175,12 +175,12 @@ func (g *Gateway) answerTask(ctx context.Context, x *exchange, rec *record, quer
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	r := g.begin(asking, sealed)
+	r := g.begin(ctx, asking, sealed)
 	if err := r.keep(ctx, true); err != nil {
 		r.abort()
 		return transport.Answer{}, err
 	}
-	r.handOver()
+	r.handOver(ctx)
 	return g.done(ctx, x, rec)
 }
 

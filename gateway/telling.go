@@ -39,7 +39,7 @@ func (r *run) tell(ctx context.Context) (transport.Answer, error) {
 		return transport.Answer{}, err
 	}
 	x := r.x
-	if x.relay() && err == io.EOF && r.single() {
+	if x.relay() && errors.Is(err, io.EOF) && r.single() {
 		return r.close(ctx) // the agent has answered without a stream, and so do we
 	}
 	t := &telling{run: r, shape: stream.NewShaper(stream.Shape{
@@ -194,7 +194,7 @@ func (t *telling) end(ctx context.Context) error {
 	}
 	t.finish(ctx, nil)
 	if r.ask != nil {
-		r.handOver() // the agent's stream waits for the answer
+		r.handOver(ctx) // the agent's stream waits for the answer
 	} else {
 		r.stop()
 	}
@@ -300,11 +300,12 @@ func (t *telling) Close() error {
 	}
 	t.over = true
 	r := t.run
+	ctx := context.Background() // the caller's has ended
 	if r.x.call.Detached && r.keeping {
-		r.handOver()
+		r.handOver(ctx)
 	} else {
 		r.abort()
 	}
-	r.g.finishRun(context.Background(), r.x, context.Canceled)
+	r.g.finishRun(ctx, r.x, context.Canceled)
 	return nil
 }

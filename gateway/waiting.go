@@ -81,7 +81,7 @@ func (r *run) promise(ctx context.Context) (transport.Answer, error) {
 		r.abort()
 		return transport.Answer{}, err
 	}
-	r.handOver()
+	r.handOver(ctx)
 	working := &canonical.Result{Task: &r.x.record.Task}
 	return r.reply(ctx, &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Body: working})
 }
@@ -95,7 +95,7 @@ func (r *run) close(ctx context.Context) (transport.Answer, error) {
 	}
 	answer, err := r.reply(ctx, m)
 	if r.ask != nil && err == nil {
-		r.handOver() // the agent's stream waits for the answer
+		r.handOver(ctx) // the agent's stream waits for the answer
 		return answer, nil
 	}
 	r.stop()

@@ -281,3 +281,8 @@ func (e *encoder) versioned(c *canonical.Description, card json.RawMessage) (jso
 	}
 	return card, err
 }
+
+var _ translators.Asker = (*Translator)(nil)
+
+// Asks: a task of any version can say that it needs input.
+func (t *Translator) Asks(string) translators.Asking { return translators.AskTask }

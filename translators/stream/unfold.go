@@ -2,6 +2,7 @@ package stream
 
 import (
 	"reflect"
+	"slices"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -98,7 +99,7 @@ func Settle(t *canonical.Task) *canonical.Task {
 	for _, e := range ofOutput(&canonical.Result{Output: t.Output}) {
 		switch {
 		case e.Artifact != nil:
-			settled.Artifacts = append(settled.Artifacts[:len(settled.Artifacts):len(settled.Artifacts)], e.Artifact.Artifact)
+			settled.Artifacts = append(slices.Clip(settled.Artifacts), e.Artifact.Artifact)
 		case e.Status.State == canonical.StateFailed:
 			settled.Status.State, settled.Status.Message = e.Status.State, e.Status.Message
 		}
