@@ -1,0 +1,278 @@
+package stream_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/stream"
+)
+
+func text(s string) canonical.Part { return canonical.Part{Kind: canonical.KindText, Text: s} }
+
+func said(s string) *canonical.Content {
+	return &canonical.Content{Role: canonical.RoleAgent, Parts: []canonical.Part{text(s)}}
+}
+
+func status(state canonical.State, words ...string) canonical.Event {
+	e := canonical.Event{Status: &canonical.Status{State: state}}
+	if len(words) > 0 {
+		e.Status.Message = said(words[0])
+	}
+	return e
+}
+
+func artifact(id string, add, last bool, texts ...string) canonical.Event {
+	a := canonical.Artifact{ID: id}
+	for _, t := range texts {
+		a.Parts = append(a.Parts, text(t))
+	}
+	return canonical.Event{Artifact: &canonical.ArtifactUpdate{Artifact: a, Append: add, Last: last}}
+}
+
+var at = canonical.Conversation{TaskID: "t", ContextID: "c"}
+
+// story is a stream of tasks from its first event to its last.
+func story() []canonical.Event {
+	return []canonical.Event{
+		{Task: &canonical.Task{ID: "t", ContextID: "c", Status: canonical.Status{State: canonical.StateSubmitted}}},
+		status(canonical.StateWorking, "reading"),
+		artifact("a", false, false, "one"),
+		artifact("b", false, true, "beside"),
+		artifact("a", true, true, "two"),
+		status(canonical.StateCompleted),
+	}
+}
+
+func TestEventsAddUpToTheTask(t *testing.T) {
+	var f stream.Folder
+	for i, e := range story() {
+		if f.Settled() {
+			t.Errorf("settled before event %d", i)
+		}
+		if err := f.Add(&e, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := &canonical.Task{ID: "t", ContextID: "c", Status: canonical.Status{State: canonical.StateCompleted}, Artifacts: []canonical.Artifact{
+		{ID: "a", Parts: []canonical.Part{text("one"), text("two")}}, {ID: "b", Parts: []canonical.Part{text("beside")}},
+	}}
+	if diff := cmp.Diff(want, f.Task()); diff != "" || !f.Settled() {
+		t.Errorf("settled %v, -want +got:\n%s", f.Settled(), diff)
+	}
+	f.Task().Artifacts[0] = canonical.Artifact{}
+	if diff := cmp.Diff(want, f.Result().Task); diff != "" {
+		t.Errorf("a task that was given away changes the folder:\n%s", diff)
+	}
+}
+
+func TestAStreamWithoutATaskInFront(t *testing.T) {
+	var f stream.Folder
+	e := status(canonical.StateInputRequired, "which?")
+	e.Inputs = []canonical.Input{{Key: "k"}}
+	if err := f.Add(&e, at); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.Task(); got.ID != "t" || got.ContextID != "c" || len(got.Inputs) != 1 || !f.Settled() {
+		t.Errorf("the task is %+v", got)
+	}
+	f.Resume()
+	if got := f.Task(); got.Status.State != canonical.StateWorking || got.Inputs != nil || f.Settled() {
+		t.Errorf("after the answer the task is %+v", got)
+	}
+	var m stream.Folder
+	_ = m.Add(&canonical.Event{Turn: said("hello")}, at)
+	if r := m.Result(); !m.Settled() || r.Turn == nil || m.Task() != nil {
+		t.Error("a message is the whole of its stream")
+	}
+}
+
+func TestWhatIsTooMuchIsNotTaken(t *testing.T) {
+	var parts, octets, artifacts stream.Folder
+	many := canonical.Event{Artifact: &canonical.ArtifactUpdate{Artifact: canonical.Artifact{ID: "a", Parts: make([]canonical.Part, stream.MaxParts)}}}
+	large := canonical.Event{Artifact: &canonical.ArtifactUpdate{Artifact: canonical.Artifact{ID: "a", Parts: []canonical.Part{
+		{Kind: canonical.KindFile, Bytes: make([]byte, stream.MaxOctets)},
+	}}}}
+	one := artifact("b", false, false, "x")
+	for name, f := range map[string]*stream.Folder{"parts": &parts, "octets": &octets} {
+		first := many
+		if name == "octets" {
+			first = large
+		}
+		if err := f.Add(&first, at); err != nil {
+			t.Errorf("%s: what just fits is refused: %v", name, err)
+		}
+		if err := f.Add(&one, at); !errors.Is(err, stream.ErrTooMuch) || len(f.Task().Artifacts) != 1 {
+			t.Errorf("%s: one more: %v", name, err)
+		}
+	}
+	for i := range stream.MaxArtifacts {
+		e := artifact(strconv.Itoa(i), false, true)
+		if err := artifacts.Add(&e, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := artifacts.Add(&one, at); !errors.Is(err, stream.ErrTooMuch) {
+		t.Errorf("one artifact more: %v", err)
+	}
+}
+
+func TestTheChangesBetweenTwoLooksLeadFromOneToTheOther(t *testing.T) {
+	var whole stream.Folder
+	var looks []*canonical.Task
+	for _, e := range story() {
+		_ = whole.Add(&e, at)
+		looks = append(looks, whole.Task())
+	}
+	for i, before := range looks {
+		for j := i; j < len(looks); j++ {
+			var f stream.Folder
+			_ = f.Add(&canonical.Event{Task: before}, at)
+			for _, e := range stream.Diff(before, looks[j]) {
+				_ = f.Add(&e, at)
+			}
+			if diff := cmp.Diff(looks[j], f.Task()); diff != "" {
+				t.Errorf("from look %d to look %d:\n%s", i, j, diff)
+			}
+		}
+	}
+	if events := stream.Diff(looks[2], looks[4]); len(events) != 2 || !events[0].Artifact.Append {
+		t.Errorf("a piece that came is told as %+v", events)
+	}
+}
+
+// tell shapes a stream of one way for a reader of another.
+func tell(s *stream.Shaper, events []canonical.Event) (out []canonical.Event, codes []canonical.LossCode) {
+	for _, e := range events {
+		got, losses := s.Event(&e)
+		out = append(out, got...)
+		for _, l := range losses {
+			codes = append(codes, l.Code)
+		}
+	}
+	return out, codes
+}
+
+func TestATaskToldToWhoeverWantsAReply(t *testing.T) {
+	shape := stream.Shape{From: translators.StreamsTask, To: translators.StreamsReply, Token: json.RawMessage(`"p"`)}
+	got, losses := tell(stream.NewShaper(shape), story())
+	want := []canonical.Event{{Progress: &canonical.Progress{Token: json.RawMessage(`"p"`), Value: json.RawMessage("1"), Message: "reading"}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]canonical.LossCode{canonical.LossChunks, canonical.LossChunks}, losses); diff != "" {
+		t.Errorf("losses: %s", diff)
+	}
+	shape.Token = nil
+	got, losses = tell(stream.NewShaper(shape), story())
+	if len(got) != 0 || losses[0] != canonical.LossStatusUpdates {
+		t.Errorf("without a token: %+v, losing %v", got, losses)
+	}
+	result := &canonical.Result{Turn: said("x")}
+	if events, reply := stream.NewShaper(shape).End(result); events != nil || reply != result {
+		t.Error("the reply of a stream with a reply is the reply")
+	}
+}
+
+func TestProgressOnlyGrows(t *testing.T) {
+	s := stream.NewShaper(stream.Shape{From: translators.StreamsTask, To: translators.StreamsReply, Token: json.RawMessage("1")})
+	var values []string
+	for _, v := range []string{"0.5", "0.25", "", "1e99999", "7", "7.5", "7.25", "123456789012345678901234567890"} {
+		got, _ := s.Event(&canonical.Event{Progress: &canonical.Progress{Value: json.RawMessage(v)}})
+		values = append(values, string(got[0].Progress.Value))
+	}
+	want := []string{"0.5", "1", "2", "3", "7", "7.5", "8", "123456789012345678901234567890"}
+	if diff := cmp.Diff(want, values); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestAReplyToldAsATask(t *testing.T) {
+	shape := stream.Shape{From: translators.StreamsReply, To: translators.StreamsTask, TaskID: "t", ContextID: "c"}
+	s := stream.NewShaper(shape)
+	events, losses := tell(s, []canonical.Event{
+		{Progress: &canonical.Progress{Token: json.RawMessage("9"), Value: json.RawMessage("3")}},
+		{Log: &canonical.Log{Level: "info"}},
+		{Native: &canonical.Native{Method: "notifications/x"}},
+	})
+	more, reply := s.End(&canonical.Result{Output: &canonical.Output{Parts: []canonical.Part{text("done")}, Structured: json.RawMessage(`{"n":1}`)}})
+	if reply != nil {
+		t.Error("a stream of tasks has no reply")
+	}
+	var f stream.Folder
+	for i, e := range append(events, more...) {
+		if (i == 0) != (e.Task != nil) {
+			t.Errorf("event %d is %+v: the task comes first, and once", i, e)
+		}
+		_ = f.Add(&e, at)
+	}
+	task := f.Task()
+	if task.Status.State != canonical.StateCompleted || len(task.Artifacts) != 1 || len(task.Artifacts[0].Parts) != 2 || task.ID != "t" {
+		t.Errorf("it adds up to %+v", task)
+	}
+	if events[1].Progress.Token != nil || len(losses) != 2 {
+		t.Errorf("the agent's token is not the caller's: %+v, losing %v", events[1].Progress, losses)
+	}
+	failed, _ := stream.NewShaper(shape).End(&canonical.Result{Output: &canonical.Output{Failed: true, Parts: []canonical.Part{text("no")}}})
+	if last := failed[len(failed)-1]; last.Status == nil || last.Status.State != canonical.StateFailed || last.Status.Message.Parts[0].Text != "no" {
+		t.Errorf("a failure ends in %+v", last)
+	}
+	if asked, _ := stream.NewShaper(shape).End(&canonical.Result{Pending: &canonical.Pending{Inputs: []canonical.Input{{Key: "k"}}}}); len(asked) != 2 ||
+		asked[1].Status.State != canonical.StateInputRequired || asked[1].Inputs[0].Key != "k" {
+		t.Errorf("a question is told as %+v", asked)
+	}
+	for _, r := range []*canonical.Result{{Turn: said("hi")}, {Task: &canonical.Task{ID: "x"}}} {
+		if events, _ := stream.NewShaper(shape).End(r); len(events) != 1 {
+			t.Errorf("%+v is told in %d events", r, len(events))
+		}
+	}
+	late := stream.NewShaper(shape)
+	_ = late.Begin()
+	if events, _ := late.End(&canonical.Result{Turn: said("hi")}); len(events) != 2 || events[0].Artifact == nil || events[1].Status.State != canonical.StateCompleted {
+		t.Errorf("what is said after a task has begun belongs to it: %+v", events)
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	form := canonical.Input{Key: "f", Mode: canonical.ModeForm, Schema: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`)}
+	wide := canonical.Input{Key: "w", Mode: canonical.ModeForm, Schema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}`)}
+	free := canonical.Input{Key: "q", Mode: canonical.ModeText}
+	words := &canonical.Invoke{Turn: canonical.Content{Parts: []canonical.Part{text("Rome")}}}
+	data := &canonical.Invoke{Turn: canonical.Content{Parts: []canonical.Part{{Kind: canonical.KindData, Data: json.RawMessage(`{"a":1}`)}}}}
+	if got, err := stream.Answers([]canonical.Input{form}, words); err != nil || string(got[0].Value) != `{"city":"Rome"}` || got[0].Key != "f" {
+		t.Errorf("text for a form of one text: %+v, %v", got, err)
+	}
+	if got, err := stream.Answers([]canonical.Input{wide}, data); err != nil || string(got[0].Value) != `{"a":1}` {
+		t.Errorf("data for a form: %+v, %v", got, err)
+	}
+	var bad *canonical.Error
+	if _, err := stream.Answers([]canonical.Input{wide}, words); !errors.As(err, &bad) || bad.Schema == nil {
+		t.Errorf("text for a form of numbers: %v", err)
+	}
+	if _, err := stream.Answers([]canonical.Input{form, free}, words); !errors.As(err, &bad) {
+		t.Errorf("one text for two questions: %v", err)
+	}
+	forms := stream.Forms([]canonical.Input{free, form})
+	if forms[0].Mode != canonical.ModeForm || forms[0].Schema == nil || cmp.Diff(forms[1], form) != "" {
+		t.Errorf("forms: %+v", forms)
+	}
+	back := stream.FreeText([]canonical.Input{free}, []canonical.Answer{{Key: "q", Action: canonical.Accept, Value: json.RawMessage(`{"reply":"yes"}`)}})
+	if len(back[0].Parts) != 1 || back[0].Parts[0].Text != "yes" || back[0].Value != nil {
+		t.Errorf("free text comes back as %+v", back)
+	}
+	turn := stream.Turn([]canonical.Answer{back[0], {Action: canonical.Decline}, {Action: canonical.Accept, Value: json.RawMessage(`{}`)}})
+	if len(turn.Parts) != 3 || turn.Parts[1].Text != "declined" || turn.Parts[2].Kind != canonical.KindData {
+		t.Errorf("for an agent that only talks: %+v", turn.Parts)
+	}
+	login := &canonical.Task{Status: canonical.Status{State: canonical.StateAuthRequired, Message: &canonical.Content{Parts: []canonical.Part{
+		text("log in"), {Kind: canonical.KindRef, URI: "https://id.example/"},
+	}}}}
+	if got := stream.Inputs(login); got[0].Mode != canonical.ModeURL || got[0].URL != "https://id.example/" {
+		t.Errorf("a login is asked as %+v", got)
+	}
+}
