@@ -10,6 +10,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -52,6 +53,15 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 	}
 	x.chosen, err = capability(x.source, description, x.message)
 	return err
+}
+
+// securityOf is how the way to the destination is protected. Callers come over
+// TLS 1.3 or not at all; and so do answers when nothing is forwarded.
+func securityOf(x *exchange) policy.Security {
+	if x.call.Agent == "" || strings.HasPrefix(x.endpoint.URL, "https://") {
+		return policy.SecurityTLS13
+	}
+	return policy.SecurityNone
 }
 
 // asked is the endpoint in the version that the caller asked for: one that the

@@ -157,6 +157,10 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 	if err := g.choose(ctx, x); err != nil {
 		return transport.Sealed{}, translators.Wire{}, err
 	}
+	if err := x.permit.Carry(securityOf(x)); err != nil {
+		g.countDenied(err)
+		return transport.Sealed{}, translators.Wire{}, err
+	}
 	g.lineage(ctx, x)
 	id := ect.ID(g.NewID())
 	l := leg{

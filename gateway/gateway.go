@@ -20,15 +20,13 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// operationInvoke is what the road carries, as callers lists name it (R2).
-const operationInvoke = string(canonical.OpInvoke)
-
 // DefaultTimeout is how long an agent may take to answer.
 const DefaultTimeout = 60 * time.Second
 
 // Settings is what an operator decides about the road.
 type Settings struct {
 	Constraints policy.Constraints // translation policy (AEPB, Translation Policy)
+	Document    policy.Document    // narrows it for every message
 	Gateways    []ect.Identity     // peers that may carry other agents' ECTs (R2)
 	RequireECT  bool               // no unattested message at native doors either (R3)
 	Timeout     time.Duration      // zero: DefaultTimeout
@@ -98,6 +96,7 @@ func (g *Gateway) Apply(settings Settings) {
 	if settings.Timeout <= 0 {
 		settings.Timeout = DefaultTimeout
 	}
+	settings.Constraints = settings.Document.Narrow(settings.Constraints, g.Self())
 	g.settings.Store(&settings)
 }
 
@@ -126,5 +125,5 @@ func admit(caller identity.Caller, rules policy.Rules) error {
 	if caller.Anonymous && !rules.Open {
 		return &policy.Forbidden{Constraint: policy.ConstraintCallers}
 	}
-	return policy.Admit(caller.ID, rules, operationInvoke)
+	return policy.Admit(caller.ID, rules)
 }

@@ -58,7 +58,7 @@ func (g *Gateway) leg(ctx context.Context, x *exchange, l leg) (translators.Wire
 	if err != nil {
 		return translators.Wire{}, ect.Receipt{}, &problem.RecordingError{Err: err}
 	}
-	g.Metrics.Issued(string(words.act), ect.L2)
+	g.Metrics.Issued(string(words.act), x.permit.Level())
 	if l.aside {
 		return wire, receipt, nil
 	}
@@ -178,6 +178,9 @@ func (g *Gateway) decodeRequest(x *exchange) (*canonical.Message, error) {
 	if !carried(message.Op) || message.Phase != canonical.PhaseRequest {
 		loss := canonical.Loss{Code: canonical.LossOperation, Path: "/" + string(message.Op), Fate: canonical.Dropped}
 		return nil, x.permit.Judge(judged([]canonical.Loss{loss}))
+	}
+	if err := x.permit.Perform(string(message.Op)); err != nil {
+		return nil, err
 	}
 	x.wireID = message.Correlation.WireID
 	message.From = canonical.Party{ID: string(x.call.Caller.ID), Name: message.From.Name, Version: message.From.Version}

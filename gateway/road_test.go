@@ -126,7 +126,7 @@ func newBed(t testing.TB, settings gateway.Settings, rules policy.Rules) *bed {
 	registry, err := translators.NewRegistry(a2a.New(translators.Config{}), mcp.New(translators.Config{}))
 	must(err)
 	list, err := directory.New(directory.Deps{
-		Describers: map[canonical.Binding]transport.Describer{mcp.Binding: b.agent}, Egress: closed{}, Now: clock, Logger: logger,
+		Describers: map[canonical.Binding]transport.Describer{mcp.Binding: b.agent}, Egress: closed{}, PlainLoopback: true, Now: clock, Logger: logger,
 	})
 	must(err)
 	must(list.Put(directory.Agent{

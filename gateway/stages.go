@@ -226,7 +226,8 @@ func recording(err error) error {
 	return &problem.RecordingError{Err: err}
 }
 
-// permit is step 5.
+// permit is step 5. What is asked of the agent shows when the message is
+// decoded; the permit judges it then.
 func (g *Gateway) permit(x *exchange) error {
 	x.admitted = true
 	rules := x.agent.Rules
@@ -240,18 +241,35 @@ func (g *Gateway) permit(x *exchange) error {
 	}
 	permit, err := policy.Evaluate(policy.Request{
 		Caller: x.call.Caller.ID, Anonymous: x.call.Caller.Anonymous, Native: x.call.Entrance.Native(),
-		Agent: x.agent.Name, Rules: rules, Gateways: x.settings.Gateways, Operation: operationInvoke,
+		Agent: x.agent.Name, Rules: rules, Gateways: x.settings.Gateways,
+		SourceLevel: g.levelOf(x.call.Caller), DestLevel: x.agent.AssuranceLevel,
 		Source: string(x.source.Info().Binding), Dest: destination,
 		Evidence: x.evidence.sources, Path: x.evidence.path, Ancestry: x.evidence.ancestry, Self: g.Self(), Constraints: x.settings.Constraints,
 	})
 	if x.call.Agent != "" && x.agent.Name == "" && !errors.Is(err, ect.ErrRequired) {
 		return g.unknown(x)
 	}
+	g.countDenied(err)
+	x.permit = permit
+	return err
+}
+
+// levelOf is what the directory knows of a caller's declared level.
+func (g *Gateway) levelOf(caller identity.Caller) ect.Level {
+	if caller.Anonymous {
+		return 0
+	}
+	agent, _ := g.Directory.Find(string(caller.ID))
+	return agent.AssuranceLevel
+}
+
+func (g *Gateway) countDenied(err error) {
 	if denied, ok := errors.AsType[*policy.Denied](err); ok {
 		g.Metrics.Denied(denied.Constraint)
 	}
-	x.permit = permit
-	return err
+	if _, ok := errors.AsType[*policy.LevelError](err); ok {
+		g.Metrics.Denied(policy.ConstraintLevel)
+	}
 }
 
 // unknown is a destination that nobody listed: at a translate endpoint there

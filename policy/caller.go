@@ -29,10 +29,11 @@ func (r Rules) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Admit judges only who may ask what of an agent: for questions that carry no
-// message, such as discovery. Its error is a *[Forbidden].
-func Admit(caller ect.Identity, rules Rules, operation string) error {
-	return callerMayCall(Request{Caller: caller, Native: true, Operation: operation, Rules: rules})
+// Admit judges only who may approach an agent: for questions that we answer in
+// its stead, such as discovery. Whoever may ask any operation of an agent must
+// be able to find out how. Its error is a *[Forbidden].
+func Admit(caller ect.Identity, rules Rules) error {
+	return callerMayCall(Request{Caller: caller, Native: true, Rules: rules})
 }
 
 // callerMayCall is the first question of all (R2).
@@ -52,12 +53,37 @@ func callerMayCall(r Request) error {
 		if err != nil || !p.matches(r.Caller) {
 			continue
 		}
-		if p.operation == "" || p.operation == r.Operation {
+		if p.operation == "" || r.Operation == "" || p.operation == r.Operation {
 			return nil
 		}
 		refusal.Constraint = ConstraintOperation
 	}
 	return refusal
+}
+
+// operations are those that the patterns for a caller name; nil: all of them.
+func operations(r Request) []string {
+	if r.Rules.Open {
+		return nil
+	}
+	out := []string{}
+	for _, text := range r.Rules.Callers {
+		p, err := parsePattern(text)
+		switch {
+		case err != nil || !p.matches(r.Caller):
+		case p.operation == "":
+			return nil
+		default:
+			out = append(out, p.operation)
+		}
+	}
+	return out
+}
+
+// Operation is the operation that a pattern is limited to; empty: none.
+func Operation(pattern string) string {
+	_, operation, _ := strings.Cut(pattern, "#")
+	return operation
 }
 
 // listed matches an identity against ids and prefixes.

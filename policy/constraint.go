@@ -27,6 +27,7 @@ type Constraints struct {
 	RestrictDest   bool     // likewise
 	MaxHops        int      // translations on a path, the one about to be made included; 0: DefaultMaxHops, negative: none at all
 	HopScope       HopScope
+	MinSecurity    Security // of every connection that carries the message
 	AllowLosses    []string // codes of losses that may happen although they change the meaning (R7)
 }
 
@@ -54,6 +55,14 @@ func (c Constraints) maxHops() int {
 	return max(c.MaxHops, 0)
 }
 
+// atMost is the constraints with a maximum number of hops, if that is less than theirs.
+func (c Constraints) atMost(hops int) Constraints {
+	if c.MaxHops = min(c.maxHops(), hops); c.MaxHops == 0 {
+		c.MaxHops = -1 // zero would be the default
+	}
+	return c
+}
+
 // Constraint names the rule that refused. The names are a closed set, and so
 // fit for a metric label.
 type Constraint string
@@ -65,6 +74,8 @@ const (
 	ConstraintSourceProtocols Constraint = "aepb.allowed_source_protocols"
 	ConstraintDestProtocols   Constraint = "aepb.allowed_dest_protocols"
 	ConstraintHops            Constraint = "aepb.max_translation_hops"
+	ConstraintSecurity        Constraint = "aepb.min_protocol_security"
+	ConstraintLevel           Constraint = "ect_assurance_level"
 	ConstraintLoop            Constraint = "loop"
 	ConstraintLineage         Constraint = "lineage" // an ancestor that cannot be resolved
 )
@@ -73,6 +84,6 @@ const (
 func AllConstraints() []Constraint {
 	return []Constraint{
 		ConstraintCallers, ConstraintOperation, ConstraintSourceProtocols, ConstraintDestProtocols,
-		ConstraintHops, ConstraintLoop, ConstraintLineage,
+		ConstraintHops, ConstraintSecurity, ConstraintLevel, ConstraintLoop, ConstraintLineage,
 	}
 }

@@ -2,7 +2,10 @@ package policy
 
 import (
 	"errors"
+	"strconv"
 	"strings"
+
+	"github.com/aepb/aepb-gateway/ect"
 )
 
 // ErrNoPermit: a permit was used that no evaluation granted.
@@ -33,6 +36,14 @@ type Denied struct {
 }
 
 func (e *Denied) Error() string { return "refused by constraint " + string(e.Constraint) }
+
+// LevelError: an agent demands evidence of a level that this gateway cannot
+// produce (CPAT, Assurance Level Inheritance).
+type LevelError struct{ Required ect.Level }
+
+func (e *LevelError) Error() string {
+	return "evidence of level L" + strconv.Itoa(int(e.Required)) + " is demanded, and this gateway has no audit ledger for it"
+}
 
 // SemanticLossError: the translation would change what the message means.
 type SemanticLossError struct {

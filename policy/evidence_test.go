@@ -74,12 +74,17 @@ func (w world) verify(t *testing.T, compact string) ect.Verified {
 // token is a verified token of an issuer, so many seconds after issued.
 func (w world) token(t *testing.T, issuer ect.Identity, act ect.Act, after int64) ect.Verified {
 	t.Helper()
+	return w.tokenWith(t, issuer, act, after, nil)
+}
+
+func (w world) tokenWith(t *testing.T, issuer ect.Identity, act ect.Act, after int64, ext ect.Ext) ect.Verified {
+	t.Helper()
 	signer, err := ect.NewSigner(ect.SignerDeps{Key: w.keys[issuer], Issuer: issuer})
 	if err != nil {
 		t.Fatal(err)
 	}
 	token, err := signer.Sign(ect.Claims{
-		Audience: []string{string(self)}, IssuedAt: issued.Unix() + after, Workflow: wid, Act: act, Parents: []ect.ID{},
+		Audience: []string{string(self)}, IssuedAt: issued.Unix() + after, Workflow: wid, Act: act, Parents: []ect.ID{}, Ext: ext,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -13,12 +13,16 @@ type Permit struct {
 	caller      ect.Identity
 	agent       string
 	allowLosses []string
+	level       ect.Level
+	minSecurity Security
+	operations  []string // those that may be asked; nil: all
 }
 
 func mint(r Request) Permit {
 	return Permit{
 		valid: true, caller: r.Caller, agent: r.Agent,
 		allowLosses: slices.Clone(r.Constraints.AllowLosses),
+		level:       required(r), minSecurity: r.Constraints.MinSecurity, operations: operations(r),
 	}
 }
 
@@ -30,6 +34,36 @@ func (p Permit) Caller() ect.Identity { return p.caller }
 
 // Agent is the agent that may be called; empty: translate only.
 func (p Permit) Agent() string { return p.agent }
+
+// Level is that of the evidence which we sign under this permit.
+func (p Permit) Level() ect.Level { return p.level }
+
+// Perform refuses an operation that the caller may not ask of the agent (R2).
+// Its errors are *[Forbidden], and [ErrNoPermit] for a permit that is not valid.
+func (p Permit) Perform(operation string) error {
+	switch {
+	case !p.valid:
+		return ErrNoPermit
+	case p.operations == nil || slices.Contains(p.operations, operation):
+		return nil
+	default:
+		return &Forbidden{Agent: p.agent, Constraint: ConstraintOperation}
+	}
+}
+
+// Carry refuses a connection that is protected less well than
+// aepb.min_protocol_security demands (AEPB, Protocol Downgrade Prevention). Its
+// errors are *[Denied], and [ErrNoPermit] for a permit that is not valid.
+func (p Permit) Carry(s Security) error {
+	switch {
+	case !p.valid:
+		return ErrNoPermit
+	case s < p.minSecurity:
+		return &Denied{Constraint: ConstraintSecurity}
+	default:
+		return nil
+	}
+}
 
 // Loss is what policy has to know about a loss of a translation.
 type Loss struct {

@@ -14,12 +14,20 @@ type Request struct {
 	Anonymous bool         // the caller showed no credentials (R3: dev, native doors only)
 	Native    bool         // the message came through a native door, not the translate endpoint
 
-	Agent     string // directory name of the destination; empty: translate only
-	Operation string // what is asked of the agent ("invoke"); the word after # in Rules.Callers
+	Agent string // directory name of the destination; empty: translate only
+	// Operation is what is asked of the agent ("invoke"), the word after # in
+	// Rules.Callers. Empty: not known yet; whoever holds the permit asks
+	// [Permit.Perform] once it is.
+	Operation string
 	Rules     Rules
 	Gateways  []ect.Identity // peers that may carry other parties' ECTs (R2), as ids or prefixes
 
 	Source, Dest string // binding ids; an empty one is not judged
+
+	// SourceLevel and DestLevel are what the agents at both ends declare as
+	// their ect_assurance_level (CPAT, Protocol Capability Advertisement); 0:
+	// nothing. Ours is the higher of them and at least L2.
+	SourceLevel, DestLevel ect.Level
 
 	Evidence []ect.Verified // the source ECTs (R4)
 	Path     dag.Path       // the translation path of the evidence (R1)
@@ -30,13 +38,21 @@ type Request struct {
 }
 
 // Evaluate answers a request. Its errors are *[Forbidden], *[Denied],
-// *ect.InvalidError and errors that match ect.ErrRequired.
+// *[LevelError], *ect.InvalidError and errors that match ect.ErrRequired.
 //
-// The order: callers, ECT required, the ECT's issuer, protocols, hops, loop.
+// The order: callers, ECT required, the ECT's issuer, what its constraints say,
+// level, protocols, hops, loop.
 func Evaluate(r Request) (Permit, error) {
-	for _, question := range []func(Request) error{
-		callerMayCall, evidenceSuffices, issuerIsCaller, protocolsAllowed, pathAllowed,
-	} {
+	for _, question := range []func(Request) error{callerMayCall, evidenceSuffices, issuerIsCaller} {
+		if err := question(r); err != nil {
+			return Permit{}, err
+		}
+	}
+	var err error
+	if r.Constraints, err = narrowed(r); err != nil {
+		return Permit{}, err
+	}
+	for _, question := range []func(Request) error{levelSuffices, protocolsAllowed, pathAllowed} {
 		if err := question(r); err != nil {
 			return Permit{}, err
 		}
@@ -78,6 +94,29 @@ func issuerIsCaller(r Request) error {
 	}
 	return &ect.InvalidError{Reason: ect.ReasonIssuerMismatch, ID: newest.ID, Claim: "iss"}
 }
+
+// Highest is the highest level of which this gateway can sign evidence.
+const Highest = ect.L2
+
+// levelSuffices: our evidence is at the higher of both agents' levels, and what
+// the sender brought is at least what the destination demands of those who
+// interact with it (CPAT, Protocol Capability Advertisement and Assurance Level
+// Inheritance).
+func levelSuffices(r Request) error {
+	if level := required(r); level > Highest {
+		return &LevelError{Required: level}
+	}
+	for _, v := range r.Evidence {
+		if v.Level() < r.DestLevel {
+			return &ect.InvalidError{Reason: ect.ReasonLevelTooLow, ID: v.ID()}
+		}
+	}
+	return nil
+}
+
+// required is the level of our evidence. Translations are never below L2 (AEPB,
+// Gateway Requirements item 7).
+func required(r Request) ect.Level { return max(ect.L2, r.SourceLevel, r.DestLevel) }
 
 // protocolsAllowed judges aepb.allowed_source_protocols and
 // aepb.allowed_dest_protocols (AEPB, Translation Policy; CPAT likewise).

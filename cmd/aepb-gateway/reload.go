@@ -84,6 +84,11 @@ func (out *service) reload(ctx context.Context, c config.Config) error {
 	}
 	next := out.settings
 	next.config = c
+	document, err := loadPolicy(c.Policy.Document)
+	if err != nil {
+		return err
+	}
+	next.document = document
 	for _, agent := range c.Directory(next.dev) {
 		if err := out.directory.Check(agent); err != nil {
 			return err
@@ -111,7 +116,7 @@ func (out *service) reload(ctx context.Context, c config.Config) error {
 // road is the settings in the words of the road.
 func (s settings) road() gateway.Settings {
 	return gateway.Settings{
-		Constraints: s.config.Constraints(), Gateways: s.config.Gateways(), RequireECT: s.config.ECT.Require,
+		Constraints: s.config.Constraints(), Document: s.document, Gateways: s.config.Gateways(), RequireECT: s.config.ECT.Require,
 		Timeout: time.Duration(s.config.Timeout), Version: version,
 	}
 }

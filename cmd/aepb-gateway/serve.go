@@ -17,6 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
+	"github.com/aepb/aepb-gateway/policy"
 )
 
 // Where serve listens when the file does not say.
@@ -110,6 +111,8 @@ func production(c config.Config, logs io.Writer) (settings, error) {
 	note("admin.token", err)
 	public, err := loadPublic(c.TLS)
 	note("tls", err)
+	s.document, err = loadPolicy(c.Policy.Document)
+	note("policy.document", err)
 	s.hosts, err = hosts(c)
 	note("public_url", err)
 	if len(errs) == 0 {
@@ -141,6 +144,18 @@ func loadToken(file string) (string, error) {
 		return "", fmt.Errorf("shorter than %d characters", minToken)
 	}
 	return token, nil
+}
+
+// loadPolicy reads a policy document; without a file there is none.
+func loadPolicy(file string) (policy.Document, error) {
+	if file == "" {
+		return policy.Document{}, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return policy.Document{}, err
+	}
+	return policy.ParseDocument(data)
 }
 
 func loadPublic(c config.TLS) (*tls.Certificate, error) {

@@ -22,6 +22,7 @@ import (
 	ta2a "github.com/aepb/aepb-gateway/gateway/transport/a2a"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	tmcp "github.com/aepb/aepb-gateway/gateway/transport/mcp"
+	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
@@ -35,7 +36,8 @@ type settings struct {
 	svid       *identity.SVID
 	bundle     *identity.Bundle
 	config     config.Config
-	publicURL  string // where callers reach us when their Host header is none of ours
+	document   policy.Document // of config.Policy.Document
+	publicURL  string          // where callers reach us when their Host header is none of ours
 	hosts      []string
 	adminToken string
 	dev        bool

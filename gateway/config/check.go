@@ -19,6 +19,17 @@ import (
 // maxEvidenceMiB is more than any machine should give to evidence in memory.
 const maxEvidenceMiB = 65536
 
+// operations are what may follow # in a caller pattern: those that reach an
+// agent. What we answer in its stead is open to whoever may ask any of them.
+var operations = []string{
+	string(canonical.OpInvoke), string(canonical.OpDescribe), string(canonical.OpTaskGet), string(canonical.OpTaskList),
+	string(canonical.OpTaskCancel), string(canonical.OpTaskSubscribe), string(canonical.OpTaskAnswer),
+	string(canonical.OpTaskResult), string(canonical.OpPush), string(canonical.OpAnswer), string(canonical.OpAbort), string(canonical.OpNative),
+}
+
+// levels are the words for assurance levels; none is none declared.
+var levels = map[string]ect.Level{"": 0, "L1": ect.L1, "L2": ect.L2, "L3": ect.L3}
+
 // check finds every mistake that the types do not.
 func (c Config) check(s source) error {
 	var errs []error
@@ -43,6 +54,9 @@ func (c Config) check(s source) error {
 	}
 	if c.Policy.HopScope != "" && (policy.Constraints{HopScope: policy.HopScope(c.Policy.HopScope)}).Validate() != nil {
 		say("$.policy.hop_scope", "hop scope is path or ancestry")
+	}
+	if _, ok := policy.ParseSecurity(c.Policy.MinSecurity); c.Policy.MinSecurity != "" && !ok {
+		say("$.policy.min_protocol_security", "a minimum is tls-1.3")
 	}
 	if c.Policy.MaxHops != nil && *c.Policy.MaxHops < 0 {
 		say("$.policy.max_translation_hops", "not negative")
@@ -69,9 +83,15 @@ func (c Config) check(s source) error {
 
 func (a Agent) check(path string, say func(path, reason string)) {
 	for i, caller := range a.Callers {
+		at := path + ".callers[" + strconv.Itoa(i) + "]"
 		if err := (policy.Rules{Callers: []string{caller}}).Validate(); err != nil {
-			say(path+".callers["+strconv.Itoa(i)+"]", err.Error())
+			say(at, err.Error())
+		} else if operation := policy.Operation(caller); operation != "" && !slices.Contains(operations, operation) {
+			say(at, "no operation "+strconv.Quote(operation)+"; there are "+strings.Join(operations, ", "))
 		}
+	}
+	if _, ok := levels[a.Level]; !ok {
+		say(path+".ect_assurance_level", "a level is L1, L2 or L3")
 	}
 	if len(a.Endpoints) == 0 {
 		say(path, "at least one endpoint is required")

@@ -74,6 +74,8 @@ type Limits struct {
 
 // Policy is the translation policy (AEPB, Translation Policy).
 type Policy struct {
+	Document      string    `yaml:"document"`                 // file with a policy document (JSON, constraints and DAG nodes as the drafts have them); it narrows what stands here
+	MinSecurity   string    `yaml:"min_protocol_security"`    // tls-1.3; default: plain HTTP to loopback in dev, else tls-1.3 anyway
 	MaxHops       *int      `yaml:"max_translation_hops"`     // default 3; 0: none
 	HopScope      string    `yaml:"hop_scope"`                // path (default) or ancestry (R1)
 	AllowedSource *[]string `yaml:"allowed_source_protocols"` // absent: all; empty: none
@@ -96,11 +98,12 @@ type Peer struct {
 
 // Agent is one agent.
 type Agent struct {
-	ID         string     `yaml:"id"`          // its SPIFFE id; its TLS certificate must carry it
-	Endpoints  []Endpoint `yaml:"endpoints"`   // at least one, one per binding
-	Callers    []string   `yaml:"callers"`     // SPIFFE ids, or prefixes ending in /*; none: nobody, in dev everybody (R2)
-	RequireECT bool       `yaml:"require_ect"` // refuse unattested messages for this agent (R3)
-	Timeout    Duration   `yaml:"timeout"`     // of one call; default: the gateway's
+	ID         string     `yaml:"id"`                  // its SPIFFE id; its TLS certificate must carry it
+	Endpoints  []Endpoint `yaml:"endpoints"`           // at least one, one per binding
+	Callers    []string   `yaml:"callers"`             // SPIFFE ids, or prefixes ending in /*, each for one operation only if #invoke, #task.get and the like follows; none: nobody, in dev everybody (R2)
+	Level      string     `yaml:"ect_assurance_level"` // L1, L2 or L3: the lowest level of evidence that it takes; default: as translations always are, L2
+	RequireECT bool       `yaml:"require_ect"`         // refuse unattested messages for this agent (R3)
+	Timeout    Duration   `yaml:"timeout"`             // of one call; default: the gateway's
 }
 
 // Endpoint is one way to reach an agent.
@@ -114,6 +117,7 @@ type Endpoint struct {
 // Constraints is the policy in the words of package policy.
 func (c Config) Constraints() policy.Constraints {
 	out := policy.Constraints{HopScope: policy.HopScope(c.Policy.HopScope), AllowLosses: c.Policy.AllowLosses}
+	out.MinSecurity, _ = policy.ParseSecurity(c.Policy.MinSecurity)
 	if c.Policy.MaxHops != nil {
 		out.MaxHops = *c.Policy.MaxHops
 		if out.MaxHops == 0 {
@@ -149,7 +153,7 @@ func (c Config) Directory(dev bool) []directory.Agent {
 	var out []directory.Agent
 	for name, a := range c.Agents {
 		agent := directory.Agent{
-			Name: name, ID: ect.Identity(a.ID), Timeout: time.Duration(a.Timeout),
+			Name: name, ID: ect.Identity(a.ID), Timeout: time.Duration(a.Timeout), AssuranceLevel: levels[a.Level],
 			Rules: policy.Rules{Callers: a.Callers, RequireECT: a.RequireECT, Open: dev && len(a.Callers) == 0},
 		}
 		for _, e := range a.Endpoints {

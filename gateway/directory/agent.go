@@ -29,7 +29,11 @@ type Agent struct {
 	ID        ect.Identity // its SPIFFE id; empty: judged by its TLS name
 	Endpoints []Endpoint   // at least one, one per binding
 	Rules     policy.Rules
-	Timeout   time.Duration // of one call; zero: the gateway's default
+	// AssuranceLevel is its ect_assurance_level: the lowest level of evidence
+	// that it takes and that others produce for it (CPAT, Protocol Capability
+	// Advertisement); 0: it declares none.
+	AssuranceLevel ect.Level
+	Timeout        time.Duration // of one call; zero: the gateway's default
 }
 
 // Endpoint is one way to reach an agent.
@@ -90,6 +94,8 @@ func (a Agent) validate(speaks func(canonical.Binding) bool, plainLoopback bool)
 		return fail(err.Error())
 	case a.ID != "" && !validID(a.ID):
 		return fail("the id is no SPIFFE id of a workload")
+	case a.AssuranceLevel < 0 || a.AssuranceLevel > ect.L3:
+		return fail("an assurance level is L1, L2 or L3")
 	case a.Timeout < 0 || a.Timeout > MaxTimeout:
 		return fail("the time limit is 0 to " + MaxTimeout.String())
 	case len(a.Endpoints) == 0:

@@ -64,6 +64,8 @@ var golden = []struct {
 	{"ECT required", fmt.Errorf("here: %w", ect.ErrRequired), 403, "ect_required", "internal_error", canonical.CodeForbidden, 0},
 	{"forbidden", &policy.Forbidden{Constraint: policy.ConstraintCallers}, 403, "forbidden", "internal_error", canonical.CodeForbidden, 0},
 	{"denied", &policy.Denied{Constraint: policy.ConstraintHops}, 403, "policy_violation", "policy_violation", canonical.CodeForbidden, 0},
+	{"level", &policy.LevelError{Required: ect.L3}, 403, "policy_violation", "policy_violation", canonical.CodeForbidden, 0},
+	{"policy document", &policy.DocumentError{Reason: "no"}, 403, "policy_violation", "policy_violation", canonical.CodeForbidden, 0},
 	{"loss of content", &policy.SemanticLossError{Codes: []string{"L33"}}, 422, "semantic_loss", "semantic_loss", canonical.CodeBadParams, 0},
 	{"loss of an operation", &policy.SemanticLossError{Codes: []string{"L33", "L36"}}, 422, "semantic_loss", "semantic_loss", canonical.CodeUnsupportedOp, 0},
 	{"rate", &limit.ExceededError{Scope: limit.ScopeIdentity, RetryAfter: 3 * time.Second}, 429, "rate_limited", "internal_error", canonical.CodeRateLimited, 3 * time.Second},

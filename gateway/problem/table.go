@@ -76,6 +76,8 @@ var table = rows(
 	// Permission.
 	say[*policy.Forbidden](CodeForbidden),
 	say[*policy.Denied](CodePolicyViolation),
+	say[*policy.LevelError](CodePolicyViolation),
+	say[*policy.DocumentError](CodePolicyViolation),
 	as(semanticLoss),
 	as(func(e *limit.ExceededError) Problem {
 		return retry(of(CodeRateLimited, "more requests than this caller may make"), e.RetryAfter, retrySoon)

@@ -1,0 +1,300 @@
+package policy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/ect"
+)
+
+// Bounds of a policy document.
+const (
+	MaxDocument = 64 << 10 // octets
+	maxNodes    = 256
+	maxListed   = 256 // entries of one list
+	maxHopLimit = 1 << 20
+)
+
+// DocumentError says what is wrong with a policy document. It quotes names of
+// members only.
+type DocumentError struct{ Reason string }
+
+func (e *DocumentError) Error() string { return "policy document: " + e.Reason }
+
+// Document is the part of an ACP-DAG-HITL policy that concerns translation:
+// constraints that hold everywhere (AEPB, Translation Policy) and those of the
+// nodes of its DAG (CPAT, Policy Integration). The zero value restricts nothing.
+type Document struct {
+	all   []rule
+	nodes []node
+}
+
+// rule is one constraint, as a set of constraints in which only it is set.
+type rule func(*Constraints)
+
+type node struct {
+	agent ect.Identity // empty: whoever fulfils the node
+	rules []rule
+}
+
+// Empty reports whether the document restricts nothing at all.
+func (d Document) Empty() bool { return len(d.all) == 0 && len(d.nodes) == 0 }
+
+// Narrow is base with everything that the document demands of us. It never
+// allows what base forbids; where several nodes are ours, all of them hold.
+func (d Document) Narrow(base Constraints, self ect.Identity) Constraints {
+	for _, r := range d.all {
+		r(&base)
+	}
+	for _, n := range d.nodes {
+		if n.agent != "" && n.agent != self {
+			continue
+		}
+		for _, r := range n.rules {
+			r(&base)
+		}
+	}
+	return base
+}
+
+// ParseDocument reads a policy document. A value that cannot be understood, a
+// member that stands twice and a constraint in our name space that no draft
+// knows are errors, since to ignore them would be to allow what somebody meant
+// to forbid. Constraints of other name spaces are their modules' business. Its
+// error is a *[DocumentError].
+func ParseDocument(data []byte) (Document, error) {
+	if len(data) > MaxDocument {
+		return Document{}, &DocumentError{Reason: fmt.Sprintf("longer than %d octets", MaxDocument)}
+	}
+	top, err := members(data, "the document")
+	if err != nil {
+		return Document{}, err
+	}
+	var d Document
+	if raw, ok := find(top, "constraints"); ok {
+		if d.all, err = constraints(raw, false); err != nil {
+			return Document{}, err
+		}
+	}
+	raw, ok := find(top, "dag")
+	if !ok {
+		return d, nil
+	}
+	dag, err := members(raw, "dag")
+	if err != nil {
+		return Document{}, err
+	}
+	list, _ := find(dag, "nodes")
+	d.nodes, err = nodes(list)
+	return d, err
+}
+
+func nodes(raw json.RawMessage) ([]node, error) {
+	var list []json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil || len(list) == 0 || len(list) > maxNodes {
+		return nil, &DocumentError{Reason: fmt.Sprintf("dag.nodes is an array of 1 to %d nodes", maxNodes)}
+	}
+	var out []node
+	for _, raw := range list {
+		fields, err := members(raw, "a node")
+		if err != nil {
+			return nil, err
+		}
+		kind, typed := text(fields, "type")
+		agent, named := text(fields, "agent")
+		if !typed || !named {
+			return nil, &DocumentError{Reason: "type and agent of a node are strings"}
+		}
+		raw, ok := find(fields, "constraints")
+		if !ok {
+			continue
+		}
+		rules, err := constraints(raw, kind == string(ect.ActCPATTranslate))
+		if err != nil {
+			return nil, err
+		}
+		if len(rules) > 0 {
+			out = append(out, node{agent: ect.Identity(agent), rules: rules})
+		}
+	}
+	return out, nil
+}
+
+// constraints reads a constraints object. CPAT's names have no prefix and mean
+// something in a cpat:translate node only; beside AEPB's names both hold, which
+// is the stricter of the two.
+func constraints(raw json.RawMessage, bare bool) ([]rule, error) {
+	fields, err := members(raw, "constraints")
+	if err != nil {
+		return nil, err
+	}
+	var out []rule
+	for _, f := range fields {
+		name := Constraint(f.name)
+		if bare && slices.Contains(bareNames(), f.name) {
+			name = Constraint("aepb." + f.name)
+		}
+		r, known, ok := ruleOf(name, f.value)
+		switch {
+		case known && ok:
+			out = append(out, r)
+		case known:
+			return nil, &DocumentError{Reason: f.name + " has a value that nobody can follow"}
+		case strings.HasPrefix(f.name, "aepb.") || strings.HasPrefix(f.name, "cpat."):
+			return nil, &DocumentError{Reason: "a constraint that no draft knows, in a name space of ours"}
+		}
+	}
+	return out, nil
+}
+
+// bareNames are the constraints that CPAT has, as it writes them.
+func bareNames() []string {
+	return []string{"allowed_source_protocols", "allowed_dest_protocols", "max_translation_hops"}
+}
+
+// ruleOf reads one constraint. known is false for a name that is none of ours,
+// ok for a value that makes no sense.
+func ruleOf(name Constraint, value json.RawMessage) (r rule, known, ok bool) {
+	switch name {
+	case ConstraintHops:
+		hops, ok := integer(value)
+		return func(c *Constraints) { *c = c.atMost(hops) }, true, ok
+	case ConstraintSourceProtocols:
+		list, ok := texts(value)
+		return func(c *Constraints) {
+			c.RestrictSource, c.AllowedSource = true, common(c.RestrictSource, c.AllowedSource, list)
+		}, true, ok
+	case ConstraintDestProtocols:
+		list, ok := texts(value)
+		return func(c *Constraints) {
+			c.RestrictDest, c.AllowedDest = true, common(c.RestrictDest, c.AllowedDest, list)
+		}, true, ok
+	case ConstraintSecurity:
+		word, isText := unquote(value)
+		least, ok := ParseSecurity(word)
+		return func(c *Constraints) { c.MinSecurity = max(c.MinSecurity, least) }, true, isText && ok
+	default:
+		return nil, false, false
+	}
+}
+
+// narrowed is a request's constraints with those that its source ECTs carry
+// under AEPB's names: whoever sends a message may ask for less than the
+// operator allows, never for more.
+func narrowed(r Request) (Constraints, error) {
+	c := r.Constraints
+	for _, v := range r.Evidence {
+		ext := v.Claims().Ext
+		for _, name := range [...]Constraint{ConstraintHops, ConstraintSourceProtocols, ConstraintDestProtocols, ConstraintSecurity} {
+			value, there := ext[string(name)]
+			if !there {
+				continue
+			}
+			apply, _, ok := ruleOf(name, value)
+			if !ok {
+				return c, &Denied{Constraint: name}
+			}
+			apply(&c)
+		}
+	}
+	return c, nil
+}
+
+// common is what both lists allow; the first counts only if it restricts.
+func common(restricts bool, list, by []string) []string {
+	if !restricts {
+		return by
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(id string) bool { return !slices.Contains(by, id) })
+}
+
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// members reads an object in which no name stands twice.
+func members(data []byte, what string) ([]member, error) {
+	fail := func(reason string) error { return &DocumentError{Reason: what + " " + reason} }
+	in := json.NewDecoder(bytes.NewReader(data))
+	if open, err := in.Token(); err != nil || open != json.Delim('{') {
+		return nil, fail("is no JSON object")
+	}
+	var out []member
+	seen := map[string]bool{}
+	for in.More() {
+		token, err := in.Token()
+		name, isText := token.(string)
+		if err != nil || !isText {
+			return nil, fail("is no JSON object")
+		}
+		var value json.RawMessage
+		if err := in.Decode(&value); err != nil {
+			return nil, fail("is no JSON object")
+		}
+		if seen[name] {
+			return nil, fail("names one member twice")
+		}
+		seen[name] = true
+		out = append(out, member{name, value})
+	}
+	if _, err := in.Token(); err != nil || len(bytes.TrimSpace(data[in.InputOffset():])) > 0 {
+		return nil, fail("is no JSON object")
+	}
+	return out, nil
+}
+
+func find(list []member, name string) (json.RawMessage, bool) {
+	i := slices.IndexFunc(list, func(m member) bool { return m.name == name })
+	if i < 0 {
+		return nil, false
+	}
+	return list[i].value, true
+}
+
+// text reads a string member; one that is missing is empty.
+func text(list []member, name string) (value string, ok bool) {
+	raw, there := find(list, name)
+	if !there {
+		return "", true
+	}
+	return unquote(raw)
+}
+
+func unquote(raw json.RawMessage) (string, bool) {
+	var value *string
+	err := json.Unmarshal(raw, &value)
+	if err != nil || value == nil {
+		return "", false
+	}
+	return *value, true
+}
+
+// integer reads a whole number that can be a number of hops.
+func integer(raw json.RawMessage) (int, bool) {
+	var value *int
+	err := json.Unmarshal(raw, &value)
+	if err != nil || value == nil || *value < 0 || *value > maxHopLimit {
+		return 0, false
+	}
+	return *value, true
+}
+
+func texts(raw json.RawMessage) ([]string, bool) {
+	var list []*string
+	err := json.Unmarshal(raw, &list)
+	if err != nil || list == nil || len(list) > maxListed {
+		return nil, false
+	}
+	out := make([]string, len(list))
+	for i, value := range list {
+		if value == nil {
+			return nil, false
+		}
+		out[i] = *value
+	}
+	return out, true
+}
