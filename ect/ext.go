@@ -41,6 +41,9 @@ const (
 	ExtStream           = "aepb.stream"            // "open" or "close": the reply is a stream; absent: it is one message
 	ExtEvents           = "aepb.events"            // with "close": how many messages the hashes cover, [in, out]
 	ExtHashForm         = "aepb.hash_form"         // how the hashes were taken, where it is not the whole body
+	ExtRefusal          = "aepb.refusal"           // of sampled refusals: the code of all of them
+	ExtRefusals         = "aepb.refusals"          // how many there were since the last such token for this source
+	ExtRefusedSince     = "aepb.refused_since"     // NumericDate of the first of them
 )
 
 // The extension keys of CPAT, which its endpoint writes instead of AEPB's.

@@ -76,7 +76,7 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 			answer = g.settle(ctx, x, answer, err)
 		}
 	}()
-	if err := g.limit(call.Caller, call.Address); err != nil {
+	if err := g.limited(ctx, call); err != nil {
 		return answer, err
 	}
 	if err := g.protocols(x); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/sample"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
@@ -62,6 +63,7 @@ type Gateway struct {
 	crew     *crew
 	inflight inflight
 	heart    sync.Once // says that this process is alive, once somebody needs to know
+	refusals *sample.Sampler // those that leave no ECT each
 }
 
 var _ transport.Exchanger = (*Gateway)(nil)
@@ -78,7 +80,11 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 			return nil, errors.New("gateway: incomplete Deps")
 		}
 	}
-	g := &Gateway{Deps: deps, instance: deps.NewID(), crew: newCrew()}
+	refusals, err := sample.New(sample.Config{}, sample.Deps{Now: deps.Now})
+	if err != nil {
+		return nil, err
+	}
+	g := &Gateway{Deps: deps, refusals: refusals, instance: deps.NewID(), crew: newCrew()}
 	g.Apply(settings)
 	return g, nil
 }
@@ -103,16 +109,31 @@ func (g *Gateway) Apply(settings Settings) {
 // Self is the gateway's own identity.
 func (g *Gateway) Self() ect.Identity { return g.Signer.Issuer() }
 
-// Describe answers discovery from the directory (R8), to those who may call.
-func (g *Gateway) Describe(ctx context.Context, q transport.Inquiry) (*canonical.Description, error) {
-	if err := g.limit(q.Caller, q.Address); err != nil {
-		return nil, err
+// Admit judges whoever asks what a door answers by itself: as a caller of the
+// agent in whose name it does.
+func (g *Gateway) Admit(ctx context.Context, q transport.Inquiry) error {
+	_, err := g.approach(ctx, q)
+	return err
+}
+
+// approach finds an agent for those who may call it.
+func (g *Gateway) approach(ctx context.Context, q transport.Inquiry) (directory.Agent, error) {
+	if !q.Limited {
+		if err := g.Limit(ctx, q); err != nil {
+			return directory.Agent{}, err
+		}
 	}
 	agent, ok := g.Directory.Find(q.Agent)
 	if !ok {
-		return nil, &problem.UnknownAgentError{Agent: q.Agent}
+		return directory.Agent{}, &problem.UnknownAgentError{Agent: q.Agent}
 	}
-	if err := admit(q.Caller, agent.Rules); err != nil {
+	return agent, admit(q.Caller, agent.Rules)
+}
+
+// Describe answers discovery from the directory (R8), to those who may call.
+func (g *Gateway) Describe(ctx context.Context, q transport.Inquiry) (*canonical.Description, error) {
+	agent, err := g.approach(ctx, q)
+	if err != nil {
 		return nil, err
 	}
 	description, _, err := g.Directory.Describe(ctx, agent, agent.Endpoint(q.Binding), q.Caller.ID)

@@ -12,7 +12,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
-	"github.com/aepb/aepb-gateway/policy/limit"
 )
 
 // maxSignatures bounds the uncached signatures checked per message
@@ -49,20 +48,6 @@ func (e evidence) ancestors() []string {
 		}
 	}
 	return out
-}
-
-// limit is step 3: per source, keyed by the verified identity, or by address
-// for callers who have none (AEPB, Gateway Requirements item 6).
-func (g *Gateway) limit(caller identity.Caller, address string) error {
-	key := limit.Identity(string(caller.ID))
-	if caller.Anonymous || caller.ID == "" {
-		key = limit.Address(address)
-	}
-	d := g.Limiter.Allow(key)
-	if !d.OK {
-		g.Metrics.RateLimited(d.Scope)
-	}
-	return d.Err()
 }
 
 // protocols finds both translators and the destination. An unknown agent is

@@ -62,7 +62,7 @@ func TestRefusedCallers(t *testing.T) {
 		at("no certificate at an agent for members, card", letter{via: b.nobody, method: "GET", at: "/agents/members/a2a/.well-known/agent-card.json"}, quiet(forbidden)),
 		at("no certificate at the translate endpoint", letter{via: b.nobody, body: body}, unknown),
 		at("a bearer token of nobody", letter{via: b.nobody, body: body, header: map[string]string{"Authorization": "Bearer abc"}}, unknown),
-		at("a bearer token of nobody at a native door", letter{via: b.nobody, at: doorA2A, body: body, header: map[string]string{"Authorization": "Bearer abc"}}, unknown),
+		at("a bearer token of nobody at a native door", letter{via: b.nobody, at: doorA2A, body: body, header: map[string]string{"Authorization": "Bearer abc"}}, rpc(unknown, -31401)),
 		at("a bearer token of nobody beside a certificate", letter{body: body, header: map[string]string{"Authorization": "Bearer abc"}}, unknown),
 		at("an ECT as a bearer token", letter{via: b.nobody, body: body, header: map[string]string{"Authorization": "Bearer " + ours[0]}}, unknown),
 		at("another scheme", letter{via: b.nobody, body: body, header: map[string]string{"Authorization": "Basic YTpi"}}, unknown),
@@ -93,13 +93,17 @@ func TestServeRefuses(t *testing.T) {
 	unlisted := plan{serve: true}
 	b := newBed(t, unlisted)
 	unknown := want{status: 401, code: "unauthenticated", header: challenge}
+	rpc := func(w want, number int64) want {
+		w.rpc = number
+		return w
+	}
 	forbidden := want{status: 403, code: "forbidden", proof: "internal_error"}
 	members := "/aepb/translate?from=a2a-v1&dest=members"
 	cases := []refusal{
-		sent("no certificate at the A2A door", letter{via: b.nobody, at: "/agents/members/a2a", body: addBody(1)}, unknown),
-		sent("no certificate at the MCP door", letter{via: b.nobody, at: "/agents/members/mcp", body: callBody("echo", "x"), header: mirror("tools/call", "echo")}, unknown),
+		sent("no certificate at the A2A door", letter{via: b.nobody, at: "/agents/members/a2a", body: addBody(1)}, rpc(unknown, -31401)),
+		sent("no certificate at the MCP door", letter{via: b.nobody, at: "/agents/members/mcp", body: callBody("echo", "x"), header: mirror("tools/call", "echo")}, rpc(unknown, -32600)),
 		sent("no certificate at a card", letter{via: b.nobody, method: "GET", at: "/agents/members/.well-known/agent-card.json"}, unknown),
-		sent("no certificate at an agent that there is not", letter{via: b.nobody, at: "/agents/nobody/a2a", body: addBody(1)}, unknown),
+		sent("no certificate at an agent that there is not", letter{via: b.nobody, at: "/agents/nobody/a2a", body: addBody(1)}, rpc(unknown, -31401)),
 		sent("no certificate at the translate endpoint", letter{via: b.nobody, at: members, body: addBody(1)}, unknown),
 		posted("an agent without callers", letter{body: addBody(1)}, forbidden),
 		sent("an agent without callers, at its door", letter{at: doorA2A, body: addBody(1)}, want{status: 403, code: "forbidden", rpc: -31403, proof: "internal_error"}),
@@ -284,15 +288,20 @@ func TestRateLimits(t *testing.T) {
 		t.Errorf("a nameless flood got %v", floods)
 	}
 	limited := want{status: 429, code: "rate_limited", reason: "more requests than this caller may make"}
+	// The body of a refused request was not read: the answer cannot know its id.
 	rpc := limited
 	rpc.rpc = -32603
 	call := letter{at: doorMCP, body: callBody("concierge", secret), header: mirror("tools/call", "concierge")}
 	for name, via := range map[string]*http.Client{"with a certificate": client, "without": b.nobody} {
 		for _, c := range []refusal{
-			sent("A2A", letter{at: doorA2A, body: addBody(1)}, answering(rpc, `"1"`)),
-			sent("MCP", call, answering(rpc, "1")),
-			sent("MCP tools", letter{at: doorMCP, body: mcpBody("tools/list", ""), header: mirror("tools/list", "")}, answering(rpc, "1")),
-			sent("MCP discovery", letter{at: doorMCP, body: mcpBody("server/discover", ""), header: mirror("server/discover", "")}, answering(rpc, "1")),
+			sent("A2A", letter{at: doorA2A, body: addBody(1)}, answering(rpc, "null")),
+			sent("MCP", call, rpc),
+			sent("MCP tools", letter{at: doorMCP, body: mcpBody("tools/list", ""), header: mirror("tools/list", "")}, rpc),
+			sent("MCP discovery", letter{at: doorMCP, body: mcpBody("server/discover", ""), header: mirror("server/discover", "")}, rpc),
+			sent("MCP ping", letter{at: doorMCP, body: mcpBody("ping", ""), header: mirror("ping", "")}, rpc),
+			sent("MCP notification", letter{at: doorMCP, body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`}, rpc),
+			sent("MCP initialize", letter{at: doorMCP, body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`}, rpc),
+			sent("not even JSON", letter{at: doorMCP, body: "{"}, rpc),
 			sent("card", letter{method: "GET", at: "/agents/calculator/.well-known/agent-card.json"}, limited),
 			sent("unknown agent", letter{at: "/agents/nobody/a2a", body: addBody(1)}, rpc),
 		} {

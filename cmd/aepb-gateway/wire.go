@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"log/slog"
@@ -108,6 +109,7 @@ func wire(s settings) (built *service, err error) {
 		return nil, err
 	}
 	out.close = slices.Insert(out.close, 0, out.road.Close)
+	out.close = append(out.close, func() error { return out.road.Flush(context.Background()) })
 	if err := out.surfaces(s, out.road, registry, kept, out.metrics); err != nil {
 		return nil, err
 	}

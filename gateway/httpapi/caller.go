@@ -12,32 +12,38 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
 // Authenticator finds out who sent a request from its header fields; false if
 // it shows no credential of that kind.
 type Authenticator func(context.Context, credential.Request) (identity.Caller, bool, error)
 
-// identify is step 2: the identity of the caller only. A client certificate was
-// verified in the handshake whenever one was given (R3); a token may stand in
-// for it, and beside it must name the same workload. Callers without either are
-// anonymous where the operator lets them be, else unauthenticated.
+// identify finds out who the caller is. A client certificate was verified in the
+// handshake whenever one was given (R3); a token may stand in for it, and beside
+// it must name the same workload. Callers without either are anonymous where the
+// operator lets them be, else unauthenticated. Whoever cannot be identified is
+// refused by what is asked (step 2), after that has judged the request's form.
 func identify(deps PublicDeps) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		address, _, err := net.SplitHostPort(c.Request.RemoteAddr)
 		if err != nil {
 			address = c.Request.RemoteAddr
 		}
+		ctx := c.Request.Context()
 		caller, err := whoIs(c.Request, deps)
-		if err != nil {
-			problem.Write(c.Writer, c.Request, err)
-			c.Abort()
-			return
+		switch {
+		case err == nil && caller.ID != "":
+			ctx = transport.WithCaller(ctx, caller, address)
+		case err == nil && deps.Anonymous != "":
+			ctx = transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: deps.Anonymous}, Anonymous: true}, address)
+		case err == nil:
+			ctx = transport.WithStranger(ctx, &problem.UnauthenticatedError{}, address)
+		default:
+			ctx = transport.WithStranger(ctx, err, address)
+			c.Set(brokenCredential, err)
 		}
-		if caller.ID == "" && deps.Anonymous != "" {
-			caller = identity.Caller{Peer: ect.Peer{ID: deps.Anonymous}, Anonymous: true}
-		}
-		c.Request = c.Request.WithContext(transport.WithCaller(c.Request.Context(), caller, address))
+		c.Request = c.Request.WithContext(ctx)
 		c.Next()
 	}
 }
@@ -61,19 +67,36 @@ func whoIs(r *http.Request, deps PublicDeps) (identity.Caller, error) {
 	return identity.Caller{Peer: peer}, nil
 }
 
-// authenticated refuses callers without an identity of their own.
-func authenticated(c *gin.Context) {
-	caller := transport.CallerFrom(c.Request.Context())
-	if caller.ID == "" || caller.Anonymous {
-		problem.Write(c.Writer, c.Request, &problem.UnauthenticatedError{})
-		c.Abort()
+// admitted lets a caller with an identity of its own pass, within its limit.
+func admitted(deps PublicDeps) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		if err := admit(c.Request.Context(), deps.Exchanger, ""); err != nil {
+			problem.Write(c.Writer, c.Request, err)
+			c.Abort()
+		}
 	}
 }
 
-// known refuses callers without any identity; anonymous is one where it is allowed.
-func known(c *gin.Context) {
-	if transport.CallerFrom(c.Request.Context()).ID == "" {
-		problem.Write(c.Writer, c.Request, &problem.UnauthenticatedError{})
+// admit is steps 2 and 3 where nobody is anonymous.
+func admit(ctx context.Context, road transport.Exchanger, binding canonical.Binding) error {
+	if err := transport.Refusal(ctx); err != nil {
+		return err
+	}
+	caller := transport.CallerFrom(ctx)
+	if caller.ID == "" || caller.Anonymous {
+		return &problem.UnauthenticatedError{}
+	}
+	return road.Limit(ctx, transport.Asking(ctx, "", binding))
+}
+
+// brokenCredential marks a request whose credential is no good.
+const brokenCredential = "broken credential"
+
+// identified refuses a credential that is broken where none is needed, so that
+// nobody takes it for a good one.
+func identified(c *gin.Context) {
+	if _, broken := c.Get(brokenCredential); broken {
+		problem.Write(c.Writer, c.Request, transport.Refusal(c.Request.Context()))
 		c.Abort()
 	}
 }

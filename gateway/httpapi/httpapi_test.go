@@ -39,7 +39,19 @@ type road struct {
 	answer transport.Answer
 	err    error
 	panics bool
+	full   error // what Limit says
+	limits int   // how often it was asked
 }
+
+func (r *road) Limit(ctx context.Context, _ transport.Inquiry) error {
+	if err := transport.Refusal(ctx); err != nil {
+		return err
+	}
+	r.limits++
+	return r.full
+}
+
+func (r *road) Admit(ctx context.Context, q transport.Inquiry) error { return r.Limit(ctx, q) }
 
 func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
 	r.call = call
@@ -69,6 +81,10 @@ func newSurface(t *testing.T, anonymous ect.Identity, authenticators ...httpapi.
 		Wire: translators.Wire{Media: "application/json", Body: []byte(`{"ok":true}`)}, Evidence: []string{"one", "two"},
 	}}, store: ecttest.NewStore()}
 	door := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.road.Limit(r.Context(), transport.Inquiry{}); err != nil { // as every door does
+			problem.Write(w, r, err)
+			return
+		}
 		_, _ = io.WriteString(w, r.PathValue("agent")+" "+string(transport.CallerFrom(r.Context()).ID)+" "+transport.AddressFrom(r.Context()))
 	})
 	s.handler, err = httpapi.Public(httpapi.PublicDeps{

@@ -51,13 +51,13 @@ func Public(deps PublicDeps) (http.Handler, error) {
 		aepbNames(): transport.Translate, cpatNames(): transport.TranslateCPAT,
 	} {
 		w := wellKnown{deps, names}
-		engine.GET(names.wellKnown, w.document)
-		engine.GET(names.wellKnown+"/gateway", w.gateway)
-		engine.POST(names.translate, authenticated, translate{deps, entrance}.serve)
+		engine.GET(names.wellKnown, identified, w.document)
+		engine.GET(names.wellKnown+"/gateway", identified, w.gateway)
+		engine.POST(names.translate, translate{deps, entrance}.serve)
 	}
-	engine.GET("/ects/:jti", authenticated, evidence{deps}.token)
-	engine.GET("/workflows/:wid", authenticated, evidence{deps}.workflow)
-	native(engine.Group("/agents/:agent", known), deps.Doors)
+	engine.GET("/ects/:jti", admitted(deps), evidence{deps}.token)
+	engine.GET("/workflows/:wid", admitted(deps), evidence{deps}.workflow)
+	native(engine.Group("/agents/:agent"), deps.Doors)
 	return engine, nil
 }
 

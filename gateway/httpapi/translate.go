@@ -54,19 +54,25 @@ func (t translate) read(c *gin.Context) (transport.Call, error) {
 	if !slices.Contains(info.Media, mediaType(c.Request)) || c.GetHeader("Content-Encoding") != "" {
 		return transport.Call{}, &problem.MediaTypeError{Want: info.Media}
 	}
+	ctx, most := c.Request.Context(), int64(info.BodyLimit)
+	if c.Request.ContentLength > most {
+		return transport.Call{}, problem.Reading(&http.MaxBytesError{Limit: most})
+	}
+	if err := admit(ctx, t.deps.Exchanger, info.Binding); err != nil {
+		return transport.Call{}, err
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, most))
+	if err != nil {
+		return transport.Call{}, problem.Reading(err)
+	}
 	evidence, err := ect.ParseHeader(c.Request.Header.Values(ect.HeaderName), ect.Limits{})
 	if err != nil {
 		return transport.Call{}, err
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, int64(info.BodyLimit)))
-	if err != nil {
-		return transport.Call{}, problem.Reading(err)
-	}
-	ctx := c.Request.Context()
 	return transport.Call{
 		Entrance: t.entrance, Agent: c.Query("dest"),
 		To: canonical.Binding(to), ToVersion: toVersion,
-		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Evidence: evidence,
+		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Evidence: evidence, Limited: true,
 		Wire: translators.Wire{
 			Binding: info.Binding, Version: fromVersion, Media: mediaType(c.Request), Header: c.Request.Header, Body: body,
 		},

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
 type callerKey struct{}
@@ -11,12 +12,30 @@ type callerKey struct{}
 type arrival struct {
 	caller  identity.Caller
 	address string
+	refusal error
 }
 
 // WithCaller marks a request's context with the authenticated caller and its
 // remote address. Only the listener that authenticated it calls this.
 func WithCaller(ctx context.Context, caller identity.Caller, address string) context.Context {
-	return context.WithValue(ctx, callerKey{}, arrival{caller, address})
+	return context.WithValue(ctx, callerKey{}, arrival{caller: caller, address: address})
+}
+
+// WithStranger marks a request's context as that of somebody whose identity is
+// unknown or broken, and why. Whoever needs an identity refuses with that.
+func WithStranger(ctx context.Context, refusal error, address string) context.Context {
+	return context.WithValue(ctx, callerKey{}, arrival{refusal: refusal, address: address})
+}
+
+// Refusal is why there is no caller; nil: there is one, or nobody looked.
+func Refusal(ctx context.Context) error {
+	a, _ := ctx.Value(callerKey{}).(arrival)
+	return a.refusal
+}
+
+// Asking is the inquiry of a request at a door.
+func Asking(ctx context.Context, agent string, door canonical.Binding) Inquiry {
+	return Inquiry{Agent: agent, Binding: door, Caller: CallerFrom(ctx), Address: AddressFrom(ctx)}
 }
 
 // CallerFrom is the authenticated caller; the zero Caller: nobody.

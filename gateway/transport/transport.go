@@ -37,6 +37,7 @@ type Call struct {
 	ToVersion string            // Translate: its version, empty: the newest mutual one
 	Caller    identity.Caller
 	Address   string           // remote address without port: the limit key of anonymous callers
+	Limited   bool             // the door has asked [Exchanger.Limit] for this very message; else the road does
 	Evidence  []string         // the ECTs submitted, compact
 	Session   string           // the session at the door that the message belongs to; empty: none
 	CanAnswer []canonical.Mode // what the caller can be asked in this session, where the message itself does not say; nil: nothing
@@ -74,11 +75,18 @@ type Inquiry struct {
 	Caller  identity.Caller
 	Address string
 	Binding canonical.Binding // the door that asks
+	Limited bool              // the door has asked [Exchanger.Limit] for this very request; else the road does
 }
 
 // Exchanger is the road, as a door sees it. Errors are typed; package problem
 // says what each becomes on the wire.
 type Exchanger interface {
+	// Limit settles who the caller is and takes one request from its share
+	// (architecture section 5, steps 2 and 3). A door asks as soon as it has judged
+	// the header of a request, before it reads the body.
+	Limit(context.Context, Inquiry) error
+	// Admit judges whoever asks what a door answers by itself, such as a ping.
+	Admit(context.Context, Inquiry) error
 	// Exchange carries one message there and its reply back. A failure after
 	// evidence was written comes with an Answer that holds only that evidence.
 	Exchange(context.Context, Call) (Answer, error)

@@ -3,6 +3,7 @@ package limit
 import (
 	"crypto/sha256"
 	"net/netip"
+	"strings"
 )
 
 const (
@@ -18,6 +19,13 @@ func Identity(id string) string {
 		id = "#" + string(sum[:])
 	}
 	return identityPrefix + id
+}
+
+// IdentityOf is the identity of a key; false for an address, and for an identity
+// so long that its key does not hold it.
+func IdentityOf(key string) (string, bool) {
+	id, ok := strings.CutPrefix(key, identityPrefix)
+	return id, ok && !strings.HasPrefix(id, "#")
 }
 
 // Address is the key of a caller without an identity: its IPv4 address, or its

@@ -53,9 +53,7 @@ func (d *Door) card(r *http.Request, road transport.Exchanger) ([]byte, error) {
 		return nil, &problem.MethodError{Allow: "GET, HEAD"}
 	}
 	agent := r.PathValue("agent")
-	description, err := road.Describe(r.Context(), transport.Inquiry{
-		Agent: agent, Caller: transport.CallerFrom(r.Context()), Address: transport.AddressFrom(r.Context()), Binding: form.Binding,
-	})
+	description, err := road.Describe(r.Context(), transport.Asking(r.Context(), agent, form.Binding))
 	if err != nil {
 		return nil, err
 	}

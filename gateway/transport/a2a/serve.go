@@ -67,7 +67,7 @@ func (d *Door) Handler(road transport.Exchanger) http.Handler {
 }
 
 func (d *Door) serve(w http.ResponseWriter, r *http.Request, road transport.Exchanger, wire translators.Wire) {
-	call, err := d.receive(w, r, wire)
+	call, err := d.receive(w, r, road, wire)
 	if err != nil {
 		d.refuse(w, call.Wire, err)
 		return
@@ -87,8 +87,9 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, road transport.Exch
 	write(w, answer.Wire, answerMedia(call.Wire), status)
 }
 
-// receive reads a request as far as a door may: method, type, size, evidence.
-func (d *Door) receive(w http.ResponseWriter, r *http.Request, wire translators.Wire) (transport.Call, error) {
+// receive reads a request as far as a door may: method, type, declared size,
+// then, once the limit is asked, body and evidence.
+func (d *Door) receive(w http.ResponseWriter, r *http.Request, road transport.Exchanger, wire translators.Wire) (transport.Call, error) {
 	wire.Header = fields(r)
 	call := transport.Call{
 		Entrance: transport.Native, Agent: r.PathValue("agent"), Wire: wire,
@@ -105,7 +106,15 @@ func (d *Door) receive(w http.ResponseWriter, r *http.Request, wire translators.
 		return call, &problem.MediaTypeError{Want: want}
 	}
 	call.Wire.Media = media(r.Header)
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(d.deps.Form.Info().BodyLimit)))
+	most := int64(d.deps.Form.Info().BodyLimit)
+	if r.ContentLength > most {
+		return call, problem.Reading(&http.MaxBytesError{Limit: most})
+	}
+	if err := road.Limit(r.Context(), transport.Asking(r.Context(), call.Agent, form.Binding)); err != nil {
+		return call, err
+	}
+	call.Limited = true
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err != nil {
 		return call, problem.Reading(err)
 	}

@@ -33,7 +33,15 @@ type road struct {
 	answer      transport.Answer
 	description *canonical.Description
 	err         error
+	full        error // what Limit says
 }
+
+func (r *road) Limit(_ context.Context, q transport.Inquiry) error {
+	r.inquiry = q
+	return r.full
+}
+
+func (r *road) Admit(context.Context, transport.Inquiry) error { return r.err }
 
 func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
 	r.call = call
@@ -91,7 +99,7 @@ func TestDoorPassesACallOn(t *testing.T) {
 
 	want := transport.Call{
 		Entrance: transport.Native, Agent: "bob", Caller: caller, Address: "192.0.2.1",
-		Evidence: []string{"aa.bb.cc", "dd.ee.ff", "gg.hh.ii"},
+		Limited: true, Evidence: []string{"aa.bb.cc", "dd.ee.ff", "gg.hh.ii"},
 		Wire: translators.Wire{
 			Binding: form.Binding, Media: form.Media, Body: []byte(hello),
 			Header: http.Header{"A2a-Version": {"1.0"}, "A2a-Extensions": {"urn:x"}, "Traceparent": {"00-1-2-01"}},

@@ -38,10 +38,11 @@ func (v *visit) batch(ctx context.Context, wire translators.Wire) {
 	}
 	wire.Version = mcp.LegacyMarch
 	var answers collection
-	for _, message := range messages {
+	for i, message := range messages {
 		one := &note{header: http.Header{}}
 		wire.Body = message
-		(&visit{door: v.door, road: v.road, w: one, r: v.r}).member(ctx, wire, answers.size)
+		// The limit was asked for the request as a whole; that was the first message.
+		(&visit{door: v.door, road: v.road, w: one, r: v.r, limited: v.limited && i == 0}).member(ctx, wire, answers.size)
 		if ctx.Err() != nil {
 			return // the caller went away
 		}

@@ -4,17 +4,13 @@ import (
 	"context"
 	"slices"
 
-	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
 // inquire asks the directory who the agent is (R8: no ECT, no forwarding).
 func (v *visit) inquire(ctx context.Context) (*canonical.Description, error) {
-	return v.road.Describe(ctx, transport.Inquiry{
-		Agent: v.r.PathValue("agent"), Binding: mcp.Binding,
-		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
-	})
+	return v.road.Describe(ctx, v.asking(ctx))
 }
 
 // describe answers server/discover and initialize.

@@ -57,6 +57,7 @@ type visit struct {
 	evidence []string // submitted
 	issued   []string // ours, to go back
 	message  *canonical.Message
+	limited  bool   // the limit was asked for what is answered next
 	version  string // in which to fail while the message does not say; empty: the modern one
 }
 
@@ -73,7 +74,7 @@ func (v *visit) serve(ctx context.Context) {
 		v.fail(refused)
 		return
 	}
-	wire, err := v.read()
+	wire, err := v.read(ctx)
 	if err != nil {
 		v.fail(err)
 		return
@@ -90,15 +91,22 @@ func (v *visit) serve(ctx context.Context) {
 	v.answer(ctx, wire)
 }
 
-// read takes the evidence and the body.
-func (v *visit) read() (translators.Wire, error) {
-	var err error
-	if v.evidence, err = ect.ParseHeader(v.r.Header.Values(ect.HeaderName), v.door.deps.Limits); err != nil {
+// read asks the limit, then takes the body and the evidence.
+func (v *visit) read(ctx context.Context) (translators.Wire, error) {
+	most := int64(v.door.deps.Form.Info().BodyLimit)
+	if v.r.ContentLength > most {
+		return translators.Wire{}, problem.Reading(&http.MaxBytesError{Limit: most})
+	}
+	if err := v.road.Limit(ctx, v.asking(ctx)); err != nil {
 		return translators.Wire{}, err
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(v.w, v.r.Body, int64(v.door.deps.Form.Info().BodyLimit)))
+	v.limited = true
+	body, err := io.ReadAll(http.MaxBytesReader(v.w, v.r.Body, most))
 	if err != nil {
 		return translators.Wire{}, problem.Reading(err)
+	}
+	if v.evidence, err = ect.ParseHeader(v.r.Header.Values(ect.HeaderName), v.door.deps.Limits); err != nil {
+		return translators.Wire{}, err
 	}
 	return translators.Wire{Binding: mcp.Binding, Media: mediaJSON, Header: messageHeader(v.r.Header), Body: body}, nil
 }
@@ -117,10 +125,8 @@ func messageHeader(h http.Header) http.Header {
 // answer does what the message asks.
 func (v *visit) answer(ctx context.Context, wire translators.Wire) {
 	switch v.message.Op {
-	case canonical.OpNotice:
-		v.w.WriteHeader(http.StatusAccepted)
-	case canonical.OpPing:
-		v.reply(nil)
+	case canonical.OpNotice, canonical.OpPing:
+		v.acknowledge(ctx)
 	case canonical.OpDescribe:
 		v.describe(ctx)
 	case canonical.OpCapabilities:
@@ -130,12 +136,31 @@ func (v *visit) answer(ctx context.Context, wire translators.Wire) {
 	}
 }
 
+// acknowledge answers what needs no agent, to those who may call it.
+func (v *visit) acknowledge(ctx context.Context) {
+	switch err := v.road.Admit(ctx, v.asking(ctx)); {
+	case err != nil:
+		v.fail(err)
+	case v.message.Op == canonical.OpNotice:
+		v.w.WriteHeader(http.StatusAccepted)
+	default:
+		v.reply(nil)
+	}
+}
+
+// asking is what the road needs to know of whoever asks.
+func (v *visit) asking(ctx context.Context) transport.Inquiry {
+	q := transport.Asking(ctx, v.r.PathValue("agent"), mcp.Binding)
+	q.Limited = v.limited
+	return q
+}
+
 // exchange sends a call down the road.
 func (v *visit) exchange(ctx context.Context, wire translators.Wire) {
 	wire.Version = v.message.Origin.Version
 	answer, err := v.road.Exchange(ctx, transport.Call{
 		Entrance: transport.Native, Agent: v.r.PathValue("agent"), Wire: wire, Evidence: v.evidence,
-		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
+		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Limited: v.limited,
 	})
 	v.issued = answer.Evidence
 	if err != nil {

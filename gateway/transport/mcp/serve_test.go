@@ -31,6 +31,20 @@ type road struct {
 	err         error
 	calls       []transport.Call
 	inquiries   []transport.Inquiry
+	full        error               // what Limit says
+	stranger    error               // what Admit says
+	limits      []transport.Inquiry // what Limit was asked
+	admissions  []transport.Inquiry // what Admit was asked
+}
+
+func (r *road) Limit(_ context.Context, i transport.Inquiry) error {
+	r.limits = append(r.limits, i)
+	return r.full
+}
+
+func (r *road) Admit(_ context.Context, i transport.Inquiry) error {
+	r.admissions = append(r.admissions, i)
+	return r.stranger
 }
 
 func (r *road) Exchange(_ context.Context, c transport.Call) (transport.Answer, error) {
