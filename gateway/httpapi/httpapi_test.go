@@ -25,6 +25,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -406,5 +407,54 @@ func TestAdmin(t *testing.T) {
 	ready = false
 	if w := s.do("GET", "https://127.0.0.1:9443/readyz", "", nil, nil); w.Code != 503 {
 		t.Errorf("stopping: got %d", w.Code)
+	}
+}
+
+// untouched is a body that nobody may read.
+type untouched struct{ t *testing.T }
+
+func (u untouched) Read([]byte) (int, error) {
+	u.t.Error("the body was read")
+	return 0, io.ErrUnexpectedEOF
+}
+
+// The limit is asked before a body is read, and once, wherever there is work to do.
+func TestLimitBeforeWork(t *testing.T) {
+	t.Parallel()
+	caller := ecttest.NewParty(t, "spiffe://example.com/client")
+	s := newSurface(t, "")
+	s.road.full = &limit.ExceededError{}
+	for i, target := range []string{"POST /aepb/translate?from=a2a-v1&to=mcp-v1", "GET /ects/x", "GET /workflows/x"} {
+		method, path, _ := strings.Cut(target, " ")
+		r := httptest.NewRequestWithContext(t.Context(), method, path, untouched{t})
+		r.Header.Set("Content-Type", "application/json")
+		r.TLS = &tls.ConnectionState{HandshakeComplete: true, PeerCertificates: caller.Chain}
+		w := httptest.NewRecorder()
+		s.handler.ServeHTTP(w, r)
+		if w.Code != http.StatusTooManyRequests || s.road.limits != i+1 {
+			t.Errorf("%s: got %d, asked %d times", target, w.Code, s.road.limits)
+		}
+	}
+	s.road.full = nil
+	s.do(http.MethodPost, "/aepb/translate?from=a2a-v1&to=mcp-v1", "{}", caller, jsonBody())
+	if !s.road.call.Limited {
+		t.Error("the road asks the limit again")
+	}
+}
+
+// A broken credential is refused even where none is needed.
+func TestBrokenCredentialAtDocuments(t *testing.T) {
+	t.Parallel()
+	s := newSurface(t, "", func(_ context.Context, r credential.Request) (identity.Caller, bool, error) {
+		if len(r.Fields("Workload-Identity-Token")) == 0 {
+			return identity.Caller{}, false, nil
+		}
+		return identity.Caller{}, false, &identity.CredentialError{Credential: "workload identity token"}
+	})
+	if w := s.do(http.MethodGet, "/.well-known/aepb", "", nil, nil); w.Code != http.StatusOK {
+		t.Errorf("nobody: got %d", w.Code)
+	}
+	if w := s.do(http.MethodGet, "/.well-known/aepb", "", nil, http.Header{"Workload-Identity-Token": {"bad"}}); code(w) != "identity_invalid" {
+		t.Errorf("a broken credential: got %d %s", w.Code, w.Body)
 	}
 }

@@ -51,13 +51,14 @@ func (t translate) read(c *gin.Context) (transport.Call, error) {
 	if fromVersion != "" && !slices.Contains(info.Versions, fromVersion) {
 		return transport.Call{}, &problem.NoPathError{From: from, To: to, Detail: "unsupported_version"}
 	}
-	if !slices.Contains(info.Media, mediaType(c.Request)) || c.GetHeader("Content-Encoding") != "" {
-		return transport.Call{}, &problem.MediaTypeError{Want: info.Media}
-	}
-	ctx, most := c.Request.Context(), int64(info.BodyLimit)
+	most := int64(info.BodyLimit)
 	if c.Request.ContentLength > most {
 		return transport.Call{}, problem.Reading(&http.MaxBytesError{Limit: most})
 	}
+	if !slices.Contains(info.Media, mediaType(c.Request)) || c.GetHeader("Content-Encoding") != "" {
+		return transport.Call{}, &problem.MediaTypeError{Want: info.Media}
+	}
+	ctx := c.Request.Context()
 	if err := admit(ctx, t.deps.Exchanger, info.Binding); err != nil {
 		return transport.Call{}, err
 	}

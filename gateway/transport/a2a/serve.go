@@ -87,7 +87,7 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, road transport.Exch
 	write(w, answer.Wire, answerMedia(call.Wire), status)
 }
 
-// receive reads a request as far as a door may: method, type, declared size,
+// receive reads a request as far as a door may: method, declared size, type,
 // then, once the limit is asked, body and evidence.
 func (d *Door) receive(w http.ResponseWriter, r *http.Request, road transport.Exchanger, wire translators.Wire) (transport.Call, error) {
 	wire.Header = fields(r)
@@ -98,6 +98,10 @@ func (d *Door) receive(w http.ResponseWriter, r *http.Request, road transport.Ex
 	if r.Method != http.MethodPost {
 		return call, &problem.MethodError{Allow: http.MethodPost}
 	}
+	most := int64(d.deps.Form.Info().BodyLimit)
+	if r.ContentLength > most {
+		return call, problem.Reading(&http.MaxBytesError{Limit: most})
+	}
 	want := []string{form.Media}
 	if wire.Form == form.FormHTTP && wire.Version == "" { // which is of 1.0
 		want = append(want, form.MediaHTTP)
@@ -106,10 +110,6 @@ func (d *Door) receive(w http.ResponseWriter, r *http.Request, road transport.Ex
 		return call, &problem.MediaTypeError{Want: want}
 	}
 	call.Wire.Media = media(r.Header)
-	most := int64(d.deps.Form.Info().BodyLimit)
-	if r.ContentLength > most {
-		return call, problem.Reading(&http.MaxBytesError{Limit: most})
-	}
 	if err := road.Limit(r.Context(), transport.Asking(r.Context(), call.Agent, form.Binding)); err != nil {
 		return call, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -262,5 +263,25 @@ func TestIncompleteDeps(t *testing.T) {
 	}
 	if _, err := NewDialer(DialerDeps{}); err == nil {
 		t.Error("a dialer without anything")
+	}
+}
+
+// untouched is a body that nobody may read.
+type untouched struct{ t *testing.T }
+
+func (u untouched) Read([]byte) (int, error) {
+	u.t.Error("the body was read")
+	return 0, io.ErrUnexpectedEOF
+}
+
+// Whoever asks too often gets no work done, not even the reading of a body.
+func TestLimitBeforeBody(t *testing.T) {
+	t.Parallel()
+	fake := &road{full: &limit.ExceededError{}}
+	r := post(hello)
+	r.Body = io.NopCloser(untouched{t})
+	w := ask(newDoor(t, 0).Handler(fake), r)
+	if w.Code != http.StatusTooManyRequests || fake.call.Agent != "" || fake.inquiry.Agent != "bob" || fake.inquiry.Caller.ID != caller.ID {
+		t.Errorf("got %d %s, asked for %+v", w.Code, w.Body, fake.inquiry)
 	}
 }

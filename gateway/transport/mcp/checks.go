@@ -34,7 +34,10 @@ func (e *admissionError) Unwrap() error { return e.reason }
 
 // admit judges a request by its header alone.
 func (v *visit) admit() error {
+	most := int64(v.door.deps.Form.Info().BodyLimit)
 	switch {
+	case v.r.ContentLength > most:
+		return problem.Reading(&http.MaxBytesError{Limit: most})
 	case !sameOrigin(v.r):
 		return &admissionError{http.StatusForbidden, &canonical.Error{Code: canonical.CodeForbidden, Message: "requests from this origin are not taken"}}
 	case media(v.r.Header.Get("Content-Type")) != mediaJSON || v.r.Header.Get("Content-Encoding") != "":

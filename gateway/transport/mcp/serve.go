@@ -85,23 +85,28 @@ func (v *visit) serve(ctx context.Context) {
 	}
 	v.message, err = v.door.deps.Form.Decode(wire)
 	if err := v.mirrored(badParams(err)); err != nil {
-		v.fail(err)
+		v.fail(v.first(ctx, err))
 		return
 	}
 	v.answer(ctx, wire)
 }
 
+// first is what to say of a message that cannot be read: those who may not call
+// the agent hear that instead (architecture section 5, policy before form).
+func (v *visit) first(ctx context.Context, unreadable error) error {
+	if err := v.road.Admit(ctx, v.asking(ctx)); err != nil {
+		return err
+	}
+	return unreadable
+}
+
 // read asks the limit, then takes the body and the evidence.
 func (v *visit) read(ctx context.Context) (translators.Wire, error) {
-	most := int64(v.door.deps.Form.Info().BodyLimit)
-	if v.r.ContentLength > most {
-		return translators.Wire{}, problem.Reading(&http.MaxBytesError{Limit: most})
-	}
 	if err := v.road.Limit(ctx, v.asking(ctx)); err != nil {
 		return translators.Wire{}, err
 	}
 	v.limited = true
-	body, err := io.ReadAll(http.MaxBytesReader(v.w, v.r.Body, most))
+	body, err := io.ReadAll(http.MaxBytesReader(v.w, v.r.Body, int64(v.door.deps.Form.Info().BodyLimit)))
 	if err != nil {
 		return translators.Wire{}, problem.Reading(err)
 	}

@@ -1,0 +1,236 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/limit"
+)
+
+// watched is a store that remembers what was recorded, and can fail.
+type watched struct {
+	ect.Store
+	fail   error
+	tokens []ect.Claims
+}
+
+func (w *watched) Put(ctx context.Context, r ect.Record) error {
+	if w.fail != nil {
+		return w.fail
+	}
+	c, _, err := ect.ParseUnverified(r.Compact)
+	if err == nil && c.Act == ect.ActTranslateError {
+		w.tokens = append(w.tokens, c)
+	}
+	return errors.Join(err, w.Store.Put(ctx, r))
+}
+
+// newWatched is a bed whose recorder writes to a watched store.
+func newWatched(t *testing.T) (*bed, *watched) {
+	t.Helper()
+	b := newBed(t, gateway.Settings{Version: "1.2.3"}, policy.Rules{Open: true})
+	w := &watched{Store: b.memory}
+	deps := b.Deps
+	var err error
+	if deps.Recorder, err = ect.NewRecorder(ect.RecorderDeps{Store: w}); err != nil {
+		t.Fatal(err)
+	}
+	if b.Gateway, err = gateway.New(gateway.Settings{Version: "1.2.3"}, deps); err != nil {
+		t.Fatal(err)
+	}
+	return b, w
+}
+
+// exhaust takes what the limit of a bed lets through.
+func (b *bed) exhaust(t *testing.T, q transport.Inquiry) {
+	t.Helper()
+	for range 100 {
+		if err := b.Limit(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// flood is refused n times.
+func (b *bed) flood(t *testing.T, q transport.Inquiry, n int) {
+	t.Helper()
+	for range n {
+		var exceeded *limit.ExceededError
+		if err := b.Limit(t.Context(), q); !errors.As(err, &exceeded) {
+			t.Fatalf("got %v", err)
+		}
+	}
+}
+
+// refusals adds up what the tokens say for a caller.
+func (w *watched) refusals(t *testing.T, caller ect.Identity) (sum int) {
+	t.Helper()
+	for _, c := range w.tokens {
+		if said, _ := c.Ext.String(ect.ExtCaller); said != string(caller) {
+			continue
+		}
+		n, err := strconv.Atoi(string(c.Ext[ect.ExtRefusals]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
+}
+
+// A flood leaves one ECT a second with how many were refused; the rest is told
+// at the end. The metric counts each (architecture section 5).
+func TestRefusalsBySample(t *testing.T) {
+	t.Parallel()
+	b, w := newWatched(t)
+	q := transport.Inquiry{Agent: "calculator", Caller: identity.Caller{Peer: b.caller.Peer()}, Address: "192.0.2.1"}
+	b.exhaust(t, q)
+	b.flood(t, q, 500)
+	if len(w.tokens) != 1 || w.refusals(t, b.caller.ID) != 1 {
+		t.Fatalf("the first second: %d tokens", len(w.tokens))
+	}
+	began := b.now
+	b.now = b.now.Add(time.Second)
+	b.exhaust(t, q) // a second's worth
+	b.flood(t, q, 7)
+	if len(w.tokens) != 2 || w.refusals(t, b.caller.ID) != 501 {
+		t.Fatalf("the second second: %d tokens, %d refusals", len(w.tokens), w.refusals(t, b.caller.ID))
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.tokens) != 3 || w.refusals(t, b.caller.ID) != 507 {
+		t.Fatalf("in all: %d tokens, %d refusals", len(w.tokens), w.refusals(t, b.caller.ID))
+	}
+	c := w.tokens[1]
+	for key, want := range map[string]string{
+		ect.ExtRefusal: `"rate_limited"`, ect.ExtError: `"internal_error"`, ect.ExtRefusedSince: strconv.FormatInt(began.Unix(), 10),
+		ect.ExtAgentVersion: `"1.2.3"`, ect.ExtGatewayID: `"` + string(b.self.ID) + `"`,
+	} {
+		if got := string(c.Ext[key]); got != want {
+			t.Errorf("%s: got %s, want %s", key, got, want)
+		}
+	}
+	if len(c.Parents) > 0 || c.InputHash != "" || c.Workflow != "" || len(c.Audience) != 2 {
+		t.Errorf("a sample testifies to no message: %+v", c)
+	}
+	metrics := httptest.NewRecorder()
+	b.Metrics.Handler().ServeHTTP(metrics, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
+	for _, line := range []string{
+		`aepb_rate_limited_total{scope="identity"} 507`, `aepb_ects_issued_total{act="aepb:translate_error",level="L2"} 3`,
+	} {
+		if !strings.Contains(metrics.Body.String(), line) {
+			t.Errorf("no %s", line)
+		}
+	}
+}
+
+// Whoever has no identity is counted by address, which no token names.
+func TestRefusalsOfTheNameless(t *testing.T) {
+	t.Parallel()
+	b, w := newWatched(t)
+	q := transport.Inquiry{Caller: identity.Caller{Peer: ect.Peer{ID: "spiffe://example.com/anonymous"}, Anonymous: true}, Address: "192.0.2.77"}
+	b.exhaust(t, q)
+	b.flood(t, q, 3)
+	if len(w.tokens) != 1 || len(w.tokens[0].Audience) != 1 {
+		t.Fatalf("%+v", w.tokens)
+	}
+	for key, value := range w.tokens[0].Ext {
+		if strings.Contains(string(value), "192.0.2.77") || key == ect.ExtCaller {
+			t.Errorf("%s: %s", key, value)
+		}
+	}
+}
+
+// A count that cannot be recorded waits for the next sample.
+func TestRefusalsAreNotLost(t *testing.T) {
+	t.Parallel()
+	b, w := newWatched(t)
+	q := transport.Inquiry{Caller: identity.Caller{Peer: b.caller.Peer()}}
+	b.exhaust(t, q)
+	w.fail = errors.New("full")
+	b.flood(t, q, 5)
+	if err := b.Close(t.Context()); err == nil {
+		t.Error("a failed end was not reported")
+	}
+	w.fail = nil
+	if err := b.Close(t.Context()); err != nil || w.refusals(t, b.caller.ID) != 5 {
+		t.Errorf("%d refusals, %v", w.refusals(t, b.caller.ID), err)
+	}
+}
+
+// The road asks the limit for whatever its door did not, and only then.
+func TestLimitIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	ask := func(limited bool) (errs [3]error) {
+		call := b.call(`{`)
+		q := transport.Inquiry{Agent: "calculator", Caller: call.Caller, Limited: limited}
+		call.Limited = limited
+		_, errs[0] = b.Exchange(t.Context(), call)
+		_, errs[1] = b.Describe(t.Context(), q)
+		errs[2] = b.Admit(t.Context(), q)
+		return errs
+	}
+	b.exhaust(t, transport.Inquiry{Caller: b.call("").Caller})
+	for i, err := range ask(false) {
+		if p := problem.From(err); p.Code != "rate_limited" {
+			t.Errorf("%d, not asked before: %v", i, err)
+		}
+	}
+	for i, err := range ask(true) {
+		if err != nil && problem.From(err).Code == "rate_limited" {
+			t.Errorf("%d, asked before: %v", i, err)
+		}
+	}
+}
+
+// Whoever is not identified is nobody's caller, whatever door forgot to look.
+func TestStrangersAreRefused(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	ctx := transport.WithStranger(t.Context(), &problem.UnauthenticatedError{}, "192.0.2.1")
+	call := b.call(addBody)
+	call.Caller = transport.CallerFrom(ctx)
+	q := transport.Asking(ctx, "calculator", "a2a-v1")
+	_, exchanged := b.Exchange(ctx, call)
+	_, described := b.Describe(ctx, q)
+	for name, err := range map[string]error{"exchange": exchanged, "describe": described, "admit": b.Admit(ctx, q), "limit": b.Limit(ctx, q)} {
+		if problem.From(err).Code != "unauthenticated" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	call.Limited = true
+	if _, err := b.Exchange(ctx, call); problem.From(err).Code != "forbidden" {
+		t.Errorf("a door that says it asked: %v", err)
+	}
+}
+
+// Admit is for callers of the agent.
+func TestAdmit(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gateway.Settings{}, policy.Rules{Callers: []string{"spiffe://example.com/client#task.get"}})
+	for name, tc := range map[string]struct {
+		caller, agent, code string
+	}{
+		"a caller":         {"spiffe://example.com/client", "calculator", ""},
+		"somebody":         {"spiffe://example.com/else", "calculator", "forbidden"},
+		"an unknown agent": {"spiffe://example.com/client", "nobody", "unknown_agent"},
+	} {
+		q := transport.Inquiry{Agent: tc.agent, Caller: identity.Caller{Peer: ect.Peer{ID: ect.Identity(tc.caller)}}}
+		if err := b.Admit(t.Context(), q); (err == nil) != (tc.code == "") || err != nil && problem.From(err).Code != tc.code {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
