@@ -134,7 +134,7 @@ func TestUncleanEnd(t *testing.T) {
 		time.Sleep(time.Minute + time.Millisecond)
 
 		s = open(t, bolt.Config{Path: path})
-		start := time.Now()
+		start := time.Now().Add(ect.DefaultSkew) // since when no use can be unknown
 		if !s.Unclean() || !s.Epoch().Equal(start) {
 			t.Errorf("unclean %v, epoch %v, want %v", s.Unclean(), s.Epoch(), start)
 		}
@@ -153,6 +153,40 @@ func TestUncleanEnd(t *testing.T) {
 			t.Errorf("unclean %v, epoch %v, want %v", s.Unclean(), s.Epoch(), start)
 		}
 		wantClaim(t, s, 2, lost, ect.ReplayUnknown)
+	})
+}
+
+// A sender's clock may be ahead by as much as a verifier lets pass: a token with
+// that date may have been used in the last moment before an unclean end, the
+// next one not. A second end moves the epoch on, never back.
+func TestSkewAfterUncleanEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := filePath(t)
+		open(t, bolt.Config{Path: path})
+		path = powerCut(t, path)
+		start := time.Now() // a whole second, and the earliest in which the process before was gone
+		s := open(t, bolt.Config{Path: path})
+		for n, tc := range map[int]struct {
+			issued time.Duration // after the start
+			want   ect.ReplayState
+		}{
+			1: {-time.Second, ect.ReplayUnknown},
+			2: {0, ect.ReplayUnknown},
+			3: {ect.DefaultSkew - time.Second, ect.ReplayUnknown},
+			4: {ect.DefaultSkew, ect.ReplayFresh},
+			5: {ect.DefaultSkew + time.Second, ect.ReplayFresh},
+		} {
+			wantClaim(t, s, n, start.Add(tc.issued), tc.want)
+		}
+		flush(t, s)
+		time.Sleep(10 * time.Second)
+		s = open(t, bolt.Config{Path: powerCut(t, path)})
+		if want := start.Add(10*time.Second + ect.DefaultSkew); !s.Epoch().Equal(want) {
+			t.Errorf("epoch %v, want %v", s.Epoch(), want)
+		}
+		wantClaim(t, s, 4, start.Add(ect.DefaultSkew), ect.ReplaySame) // it is known
+		wantClaim(t, s, 6, start.Add(ect.DefaultSkew), ect.ReplayUnknown)
 	})
 }
 
@@ -200,7 +234,7 @@ func TestSmallerBounds(t *testing.T) {
 		closed(t, s)
 		time.Sleep(time.Minute)
 		s = open(t, bolt.Config{Path: path, Bounds: state.Config{MaxReplays: 3, MaxTokens: 2}})
-		if !s.Unclean() || !s.Epoch().Equal(time.Now()) {
+		if !s.Unclean() || !s.Epoch().Equal(time.Now().Add(ect.DefaultSkew)) {
 			t.Errorf("unclean %v, epoch %v", s.Unclean(), s.Epoch())
 		}
 		for n, want := range []ect.ReplayState{ect.ReplaySame, ect.ReplaySame, ect.ReplaySame, ect.ReplayUnknown, ect.ReplayUnknown} {

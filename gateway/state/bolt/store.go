@@ -117,7 +117,7 @@ func start(config Config, deps Deps, f *file) (*Store, error) {
 	s := &Store{unclean: last.known && !last.clean}
 	stale, complete, err := s.restore(config, deps, f, epoch)
 	if err == nil && !complete { // bounds that are smaller than before
-		s.unclean, epoch = true, deps.Now()
+		s.unclean, epoch = true, unknownUntil(deps.Now())
 		stale, _, err = s.restore(config, deps, f, epoch)
 	}
 	if err == nil {
@@ -135,18 +135,25 @@ func start(config Config, deps Deps, f *file) (*Store, error) {
 // epochAfter is since when all uses of tokens are known. iat has whole seconds,
 // so the first second of a new file is whole; after an unclean end it is not,
 // because tokens of that second may have been used before the end.
+// Two unclean ends in a row keep the later of both.
 func epochAfter(last meta, now time.Time) time.Time {
 	switch {
 	case !last.known:
 		return now.Truncate(time.Second)
 	case last.clean:
 		return last.epoch
-	case last.epoch.After(now): // the clock went back
+	case last.epoch.After(unknownUntil(now)): // the clock went back
 		return last.epoch
 	default:
-		return now
+		return unknownUntil(now)
 	}
 }
+
+// unknownUntil is the latest date of a token that may have been used before an
+// unclean end, which was before now: whoever made it may have a clock that is
+// ahead of ours, by as much as a verifier lets pass. It is the safe side: for
+// that long after the start, callers whose clocks are right are refused too.
+func unknownUntil(now time.Time) time.Time { return now.Add(ect.DefaultSkew) }
 
 // restore fills a new memory from the file. stale is what can be deleted there;
 // complete is false if a use of a token had no room.
