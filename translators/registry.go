@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -51,6 +52,64 @@ func (r *Registry) Pairs() []Pair {
 		for _, to := range r.order {
 			if from != to {
 				pairs = append(pairs, Pair{from, to})
+			}
+		}
+	}
+	return pairs
+}
+
+// Side is one side of a translation: a binding, and a version of it if one was
+// named.
+type Side struct {
+	Binding canonical.Binding
+	Version string
+}
+
+// ParseSide reads "a2a-v1" or "a2a-v1@0.3".
+func ParseSide(text string) Side {
+	binding, version, _ := strings.Cut(text, "@")
+	return Side{canonical.Binding(binding), version}
+}
+
+// String is the side as ParseSide reads it.
+func (s Side) String() string {
+	if s.Version == "" {
+		return string(s.Binding)
+	}
+	return string(s.Binding) + "@" + s.Version
+}
+
+// Serves reports whether anything is translated from one side to the other: two
+// protocols, or two versions of one.
+func (r *Registry) Serves(from, to Side) bool {
+	if !r.speaks(from) || !r.speaks(to) {
+		return false
+	}
+	switch {
+	case from.Binding != to.Binding:
+		return true
+	case from.Version != "" && to.Version != "":
+		return from.Version != to.Version
+	default:
+		return len(r.byID[from.Binding].Info().Versions) > 1
+	}
+}
+
+func (r *Registry) speaks(s Side) bool {
+	t, ok := r.byID[s.Binding]
+	return ok && (s.Version == "" || slices.Contains(t.Info().Versions, s.Version))
+}
+
+// VersionPairs lists every ordered pair of different versions of one protocol.
+func (r *Registry) VersionPairs() [][2]Side {
+	var pairs [][2]Side
+	for _, id := range r.order {
+		versions := r.byID[id].Info().Versions
+		for _, from := range versions {
+			for _, to := range versions {
+				if from != to {
+					pairs = append(pairs, [2]Side{{id, from}, {id, to}})
+				}
 			}
 		}
 	}

@@ -106,3 +106,38 @@ func TestConfigWithDefaults(t *testing.T) {
 		}
 	}
 }
+
+// What is served from where to where, by name and version (R8). named has one
+// version, so that nothing is translated between its own.
+func TestServes(t *testing.T) {
+	t.Parallel()
+	r, err := translators.NewRegistry(named("a"), versions{named("b"), []string{"2", "1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pair, want := range map[string]bool{
+		"a b": true, "b a": true, "a b@1": true, "b@2 a": true, "b b": true, "b b@1": true, "b@1 b@2": true,
+		"a a": false, "b@1 b@1": false, "b@3 a": false, "a b@3": false, "a c": false, "c c": false, " ": false, "a ": false,
+	} {
+		from, to, _ := strings.Cut(pair, " ")
+		if got := r.Serves(translators.ParseSide(from), translators.ParseSide(to)); got != want {
+			t.Errorf("%s: got %v", pair, got)
+		}
+	}
+	want := [][2]translators.Side{{{"b", "2"}, {"b", "1"}}, {{"b", "1"}, {"b", "2"}}}
+	if diff := cmp.Diff(want, r.VersionPairs()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// versions is a translator of several versions.
+type versions struct {
+	translators.Translator
+	list []string
+}
+
+func (v versions) Info() translators.Info {
+	info := v.Translator.Info()
+	info.Versions = v.list
+	return info
+}

@@ -172,16 +172,27 @@ func TestCPATDocuments(t *testing.T) {
 
 func TestPairQueries(t *testing.T) {
 	t.Parallel()
-	s := newSurface(t, "")
+	s, caller := newSurface(t, ""), ecttest.NewParty(t, "spiffe://example.com/client")
 	for query, want := range map[string]int{
 		"":                         200,
 		"?from=a2a-v1&to=mcp-v1":   200,
 		"?from=mcp-v1&to=a2a-v1":   200,
 		"?from=a2a-v1&to=slim-v1":  404,
-		"?from=a2a-v1&to=a2a-v1":   404,
 		"?from=unknown&to=unknown": 404,
 		"?from=a2a-v1":             400,
 		"?to=a2a-v1":               400,
+
+		"?from=a2a-v1&to=a2a-v1":                       200,
+		"?from=a2a-v1@0.3&to=a2a-v1@1.0":               200,
+		"?from=a2a-v1@1.0&to=a2a-v1@0.3":               200,
+		"?from=a2a-v1&to=a2a-v1@0.3":                   200,
+		"?from=a2a-v1@1.0&to=a2a-v1@1.0":               404,
+		"?from=a2a-v1@0.2&to=a2a-v1@1.0":               404,
+		"?from=a2a-v1@1.0&to=a2a-v1@2.0":               404,
+		"?from=mcp-v1@2025-06-18&to=mcp-v1@2026-07-28": 200,
+		"?from=a2a-v1@0.3&to=mcp-v1@2025-11-25":        200,
+		"?from=a2a-v1@0.3&to=mcp-v1@1.0":               404,
+		"?from=slim-v1@1&to=slim-v1@2":                 404,
 	} {
 		w := s.do(http.MethodGet, "/.well-known/aepb/gateway"+query, "", nil, nil)
 		if w.Code != want {
@@ -189,6 +200,14 @@ func TestPairQueries(t *testing.T) {
 		}
 		if want != 400 && w.Header().Get("Cache-Control") != "max-age=3600" {
 			t.Errorf("%s: Cache-Control %q", query, w.Header().Get("Cache-Control"))
+		}
+		if want == 400 || query == "" {
+			continue
+		}
+		// The translate endpoint does what the answer says.
+		w = s.do(http.MethodPost, "/aepb/translate"+query, "{}", caller, jsonBody())
+		if (w.Code == 200) != (want == 200) || want == 404 && code(w) != "no_translation_path" {
+			t.Errorf("POST %s: got %d %s, the query said %d", query, w.Code, w.Body, want)
 		}
 	}
 }

@@ -51,6 +51,9 @@ func (t translate) read(c *gin.Context) (transport.Call, error) {
 	if fromVersion != "" && !slices.Contains(info.Versions, fromVersion) {
 		return transport.Call{}, &problem.NoPathError{From: from, To: to, Detail: "unsupported_version"}
 	}
+	if c.Query("dest") == "" && !t.deps.Registry.Serves(translators.ParseSide(c.Query("from")), translators.ParseSide(c.Query("to"))) {
+		return transport.Call{}, &problem.NoPathError{From: from, To: to}
+	}
 	most := int64(info.BodyLimit)
 	if c.Request.ContentLength > most {
 		return transport.Call{}, problem.Reading(&http.MaxBytesError{Limit: most})

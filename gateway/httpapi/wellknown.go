@@ -9,7 +9,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
-	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators"
 )
 
 // cacheFor is the default freshness of capability documents and of answers to
@@ -113,17 +113,30 @@ func (w wellKnown) gateway(c *gin.Context) {
 		problem.Write(c.Writer, c.Request, &problem.QueryError{Reason: "from and to go together"})
 		return
 	}
-	for _, p := range w.deps.Registry.Pairs() {
-		if from == "" || (p.From == canonical.Binding(from) && p.To == canonical.Binding(to)) {
-			doc.Pairs = append(doc.Pairs, pairName{string(p.From), string(p.To)})
-		}
-	}
-	if len(doc.Pairs) == 0 {
+	switch {
+	case from == "":
+		doc.Pairs = w.pairs()
+	case w.deps.Registry.Serves(translators.ParseSide(from), translators.ParseSide(to)):
+		doc.Pairs = []pairName{{translators.ParseSide(from).String(), translators.ParseSide(to).String()}}
+	default:
 		c.Header("Cache-Control", cacheFor)
 		problem.Write(c.Writer, c.Request, &problem.NoPathError{From: from, To: to})
 		return
 	}
 	w.serve(c, doc)
+}
+
+// pairs is everything that is translated: between protocols, and between the
+// versions of one, which are named then (R8).
+func (w wellKnown) pairs() []pairName {
+	var out []pairName
+	for _, p := range w.deps.Registry.Pairs() {
+		out = append(out, pairName{string(p.From), string(p.To)})
+	}
+	for _, p := range w.deps.Registry.VersionPairs() {
+		out = append(out, pairName{p[0].String(), p[1].String()})
+	}
+	return out
 }
 
 func (w wellKnown) serve(c *gin.Context, document any) {
