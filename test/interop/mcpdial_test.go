@@ -176,6 +176,10 @@ func (p *parrot) Exchange(_ context.Context, c transport.Call) (transport.Answer
 	return transport.Answer{Wire: wire}, err
 }
 
+func (*parrot) Limit(context.Context, transport.Inquiry) error { return nil }
+
+func (*parrot) Admit(context.Context, transport.Inquiry) error { return nil }
+
 func (*parrot) Describe(context.Context, transport.Inquiry) (*canonical.Description, error) {
 	return &canonical.Description{Name: "Parrot", Description: "repeats", Capabilities: []canonical.Capability{
 		{ID: "repeat after me", Profile: canonical.ProfileMessage, Title: "Repeat", Examples: []string{"say hello"}},
