@@ -52,7 +52,11 @@ func (t translate) read(c *gin.Context) (transport.Call, error) {
 		return transport.Call{}, &problem.NoPathError{From: from, To: to, Detail: "unsupported_version"}
 	}
 	if c.Query("dest") == "" && !t.deps.Registry.Serves(translators.ParseSide(c.Query("from")), translators.ParseSide(c.Query("to"))) {
-		return transport.Call{}, &problem.NoPathError{From: from, To: to}
+		refusal := &problem.NoPathError{From: from, To: to}
+		if _, known := t.deps.Registry.Translator(canonical.Binding(to)); known && toVersion != "" {
+			refusal.Detail = "unsupported_version"
+		}
+		return transport.Call{}, refusal
 	}
 	most := int64(info.BodyLimit)
 	if c.Request.ContentLength > most {

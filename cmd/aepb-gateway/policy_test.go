@@ -1,0 +1,55 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/gateway/config"
+)
+
+// A policy document holds from the start, changes with a reload, and a bad one
+// leaves the old in force.
+func TestPolicyDocument(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "policy.json")
+	write := func(text string) { must(t, os.WriteFile(file, []byte(text), 0o600)) }
+	write(`{"constraints":{"aepb.allowed_dest_protocols":["slim-v1"]}}`)
+	b := newBed(t, plan{config: config.Config{Policy: config.Policy{Document: file}}})
+	status := func() int { return b.send(t, b.sealed(t, letter{body: addBody(b.number())})).status }
+	if got := status(); got != http.StatusForbidden {
+		t.Errorf("at the start: got %d", got)
+	}
+	write(`{"constraints":{"aepb.max_translation_hops":"many"}}`)
+	if err := b.reload(t.Context(), b.settings.config); err == nil || !strings.Contains(err.Error(), "aepb.max_translation_hops") {
+		t.Errorf("a bad document: %v", err)
+	}
+	if got := status(); got != http.StatusForbidden {
+		t.Errorf("after a bad one: got %d", got)
+	}
+	write(`{"constraints":{"aepb.allowed_dest_protocols":["mcp-v1"]}}`)
+	must(t, b.reload(t.Context(), b.settings.config))
+	if got := status(); got != http.StatusOK {
+		t.Errorf("after a good one: got %d", got)
+	}
+	for name, path := range map[string]string{"none": filepath.Join(t.TempDir(), "none"), "empty": os.DevNull} {
+		if _, err := loadPolicy(path); err == nil {
+			t.Errorf("%s was taken for a document", name)
+		}
+	}
+}
+
+// What was refused and not told yet is told when the service stops.
+func TestRefusalsAreToldAtTheEnd(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: config.Config{Limits: config.Limits{Rate: 0.001, Burst: 1}}})
+	b.flood(t, letter{at: "/agents/nobody/a2a", body: addBody(1)}, 20)
+	must(t, b.close[len(b.close)-1]()) // what happens first at the end, while there is still a store
+	b.logs.mu.Lock()
+	defer b.logs.mu.Unlock()
+	if logged := b.logs.text.String(); strings.Count(logged, `"reason":"rate_limited"`) != 2 {
+		t.Errorf("%d samples: %s", strings.Count(logged, `"reason":"rate_limited"`), logged)
+	}
+}
