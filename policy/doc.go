@@ -8,7 +8,9 @@
 // package ect say which evidence.
 //
 // Read policy.go for the order of questions, caller.go for who may call (R2),
-// path.go for hops and loops (R1), permit.go for losses (R7). The road asks
+// path.go for hops and loops (R1), permit.go for losses (R7), document.go for
+// what a policy document or a source ECT narrows, under AEPB's names and CPAT's,
+// security.go for the order of protection. The road asks
 // cheap questions first; the caller rules are the first of all, so that a
 // stranger learns nothing else about an agent.
 //
