@@ -107,7 +107,7 @@ func TestRefusalsBySample(t *testing.T) {
 	if len(w.tokens) != 2 || w.refusals(t, b.caller.ID) != 501 {
 		t.Fatalf("the second second: %d tokens, %d refusals", len(w.tokens), w.refusals(t, b.caller.ID))
 	}
-	if err := b.Close(t.Context()); err != nil {
+	if err := b.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if len(w.tokens) != 3 || w.refusals(t, b.caller.ID) != 507 {
@@ -161,11 +161,11 @@ func TestRefusalsAreNotLost(t *testing.T) {
 	b.exhaust(t, q)
 	w.fail = errors.New("full")
 	b.flood(t, q, 5)
-	if err := b.Close(t.Context()); err == nil {
+	if err := b.Flush(t.Context()); err == nil {
 		t.Error("a failed end was not reported")
 	}
 	w.fail = nil
-	if err := b.Close(t.Context()); err != nil || w.refusals(t, b.caller.ID) != 5 {
+	if err := b.Flush(t.Context()); err != nil || w.refusals(t, b.caller.ID) != 5 {
 		t.Errorf("%d refusals, %v", w.refusals(t, b.caller.ID), err)
 	}
 }
