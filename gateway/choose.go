@@ -36,18 +36,12 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 		return err
 	}
 	x.endpoint, x.described = endpoint, description
-	x.endpoint.Asked = x.askable()
-	if x.endpoint.Timeout <= 0 {
-		x.endpoint.Timeout = x.settings.Timeout
-	}
-	if x.relay() {
-		x.endpoint.Session = x.call.Session
-	}
 	if version := x.call.ToVersion; version != "" && version != endpoint.Version {
 		if x.endpoint, err = g.asked(ctx, x, listed, description); err != nil {
 			return err
 		}
 	}
+	x.dress()
 	if x.relay() || x.message.Op != canonical.OpInvoke {
 		return nil // the caller and the agent agree about names already
 	}
@@ -62,6 +56,17 @@ func securityOf(x *exchange) policy.Security {
 		return policy.SecurityTLS13
 	}
 	return policy.SecurityNone
+}
+
+// dress tells the dialer on whose behalf it asks.
+func (x *exchange) dress() {
+	x.endpoint.Asked = x.askable()
+	if x.endpoint.Timeout <= 0 {
+		x.endpoint.Timeout = x.settings.Timeout
+	}
+	if x.relay() {
+		x.endpoint.Session = x.call.Session
+	}
 }
 
 // asked is the endpoint in the version that the caller asked for: one that the

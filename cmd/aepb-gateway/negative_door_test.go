@@ -130,21 +130,18 @@ func TestA2ADoorRefuses(t *testing.T) {
 		sent("card of nobody below its door", letter{method: "GET", at: "/agents/nobody/a2a/.well-known/agent-card.json"}, want{status: 404, code: "unknown_agent"}),
 		sent("HEAD the card of nobody", letter{method: "HEAD", at: "/agents/nobody/.well-known/agent-card.json"}, want{status: 404, code: "unknown_agent"}),
 	})
-	t.Run("text for a typed tool gets its schema", b.toldTheSchema)
+	t.Run("text for a typed tool is answered with a question", b.asksForArguments)
 }
 
-// toldTheSchema: a caller that sends text to a tool with arguments is told what
-// the tool wants, so that it can try again.
-func (b *bed) toldTheSchema(t *testing.T) {
-	l := letter{at: "/agents/forecast/a2a", body: textBody(secret)}
-	got := b.send(t, l)
-	b.refused(t, l, got, with(answering(native(-32602, "this tool takes arguments"), `"t"`), "internal_error"))
-	var doc rpcError
-	jsonIn(t, got.body, &doc)
-	for _, part := range []string{`"urn:aepb:translation:1#InputSchema"`, `"required":["city","day"]`, `"INVALID_PARAMS"`} {
-		if !strings.Contains(string(doc.Error.Data), part) {
-			t.Errorf("no %s in the details: %s", part, doc.Error.Data)
-		}
+// asksForArguments: a caller that sends text to a tool with arguments is asked
+// for them (profile P3), and neither the agent nor an error hears of it.
+func (b *bed) asksForArguments(t *testing.T) {
+	got := b.send(t, letter{at: "/agents/forecast/a2a", body: textBody(secret)})
+	if got.status != 200 || !strings.Contains(string(got.body), `"TASK_STATE_INPUT_REQUIRED"`) {
+		t.Errorf("HTTP %d: %s", got.status, got.body)
+	}
+	if strings.Contains(string(got.body), secret) {
+		t.Error("the question quotes the message")
 	}
 }
 

@@ -156,7 +156,6 @@ func TestUnsayableMessages(t *testing.T) {
 		method("DoEverything", because(lossy, "no such method")),
 		a2a("unknown skill", `"add"`, `"divide"`, want{status: 404, code: "not_found", reason: "no such skill or tool; this agent has add", proof: "internal_error"}),
 		posted("text for an agent with several tools", letter{body: textBody(secret)}, because(broken, "this agent has several skills")),
-		posted("text for a tool with several arguments", letter{at: "/aepb/translate?from=a2a-v1&dest=forecast", body: textBody(secret)}, because(broken, "this tool takes arguments")),
 		mcp("tools/list", "tools/list", "", because(lossy, "L36")),
 		mcp("server/discover", "server/discover", "", because(lossy, "L36")),
 		mcp("resources/read", "resources/read", `"uri":"file:///x",`, because(lossy, "not served here")),

@@ -108,8 +108,7 @@ func wire(s settings) (built *service, err error) {
 	if out.road, err = out.build(registry, dialers, kept); err != nil {
 		return nil, err
 	}
-	out.close = slices.Insert(out.close, 0, out.road.Close)
-	out.close = append(out.close, func() error { return out.road.Flush(context.Background()) })
+	out.close = append(out.close, out.road.Close, func() error { return out.road.Flush(context.Background()) })
 	if err := out.surfaces(s, out.road, registry, kept, out.metrics); err != nil {
 		return nil, err
 	}
