@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -140,9 +141,26 @@ admin: {token: token}
 	}
 }
 
+// FuzzParse: a file is understood, and then every question about it has an
+// answer, or each mistake in it has a place.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("limits: {rate: 1}\n"))
 	f.Add([]byte("agents: {a: {endpoints: [{binding: a2a-v1, url: x}]}}"))
 	f.Add([]byte("a: &a [*a]"))
-	f.Fuzz(func(_ *testing.T, data []byte) { _, _ = config.Parse(data) })
+	f.Add([]byte("policy: {hop_scope: sideways, gateways: [x]}\npeers: {\"a'b\": {dialect: 9}}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := config.Parse(data)
+		if err != nil {
+			var mistake *config.Error
+			if !errors.As(err, &mistake) || mistake.Line < 0 || mistake.Line > 1+strings.Count(string(data), "\n")+strings.Count(string(data), "\r") {
+				t.Errorf("a mistake without a place: %v", err)
+			}
+			return
+		}
+		_ = c.Serve()
+		_, _, _, _ = c.Constraints(), c.Gateways(), c.LogLevel(), c.Limit()
+		if len(c.Directory(true)) != len(c.Agents) {
+			t.Error("agents got lost")
+		}
+	})
 }
