@@ -74,8 +74,8 @@ func (w *watcher) look(ctx context.Context, anyway bool) {
 	}
 }
 
-// reload puts in force what can change while running: agents, limits, policy.
-// Agents that were added through the admin API stay. On an error nothing changes.
+// reload puts in force what can change while running: agents, limits, policy,
+// operators. Agents that were added through the admin API stay. On an error nothing changes.
 func (out *service) reload(ctx context.Context, c config.Config) error {
 	if !out.settings.dev {
 		if err := c.Serve(); err != nil {
@@ -103,6 +103,7 @@ func (out *service) reload(ctx context.Context, c config.Config) error {
 		}
 	}
 	out.road.Apply(next.road())
+	out.operate(c)
 	out.settings = next
 	out.logger.InfoContext(ctx, "configuration reloaded", slog.Int("agents", len(c.Agents)))
 	return nil

@@ -23,7 +23,6 @@ import (
 const (
 	defaultPublic = ":8443"
 	defaultAdmin  = "127.0.0.1:9443"
-	minToken      = 26 // characters of an admin token: 128 bits in base 32
 )
 
 func serveCommand() *cobra.Command {
@@ -106,8 +105,6 @@ func production(c config.Config, logs io.Writer) (settings, error) {
 	note("identity", err)
 	s.bundle, err = loadBundle(c.Identity)
 	note("identity.bundle", err)
-	s.adminToken, err = loadToken(c.Admin.Token)
-	note("admin.token", err)
 	public, err := loadPublic(c.TLS)
 	note("tls", err)
 	s.hosts, err = hosts(c)
@@ -129,18 +126,6 @@ func loadBundle(c config.Identity) (*identity.Bundle, error) {
 		return identity.ParseBundle(c.TrustDomain, data)
 	}
 	return identity.LoadBundle(c.Bundle, c.TrustDomain)
-}
-
-func loadToken(file string) (string, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	token := string(bytes.TrimSpace(data))
-	if len(token) < minToken {
-		return "", fmt.Errorf("shorter than %d characters", minToken)
-	}
-	return token, nil
 }
 
 func loadPublic(c config.TLS) (*tls.Certificate, error) {

@@ -22,6 +22,7 @@ import (
 	ta2a "github.com/aepb/aepb-gateway/gateway/transport/a2a"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	tmcp "github.com/aepb/aepb-gateway/gateway/transport/mcp"
+	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
@@ -37,7 +38,7 @@ type settings struct {
 	config     config.Config
 	publicURL  string // where callers reach us when their Host header is none of ours
 	hosts      []string
-	adminToken string
+	adminToken string // of dev and demo; empty: operators show certificates
 	dev        bool
 	logger     *slog.Logger
 }
@@ -54,6 +55,7 @@ type service struct {
 	settings      settings     // in force; only reload changes them
 	watch         *watcher     // nil: the configuration cannot change
 	failing       func() error // why state cannot be kept now; nil: it can
+	operators     atomic.Pointer[map[ect.Identity]policy.Operator]
 	stopping      atomic.Bool
 	close         []func() error // in order, once nobody is served any more
 }
@@ -61,6 +63,7 @@ type service struct {
 // wire is the composition root. On an error nothing stays open.
 func wire(s settings) (built *service, err error) {
 	out := &service{settings: s, logger: s.logger, tls: s.source.ServerConfig()}
+	out.operate(s.config)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, out.shut())
@@ -207,9 +210,20 @@ func (out *service) surfaces(s settings, road *gateway.Gateway, registry *transl
 	}
 	out.admin, err = httpapi.Admin(httpapi.AdminDeps{
 		Directory: out.directory, Metrics: metrics.Handler(), Ready: func() bool { return !out.stopping.Load() && out.failing() == nil },
-		Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Logger: s.logger,
+		Operators: out.operator, Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Logger: s.logger,
 	})
 	return err
+}
+
+// operate puts the configured operators in force.
+func (out *service) operate(c config.Config) {
+	operators := c.Operators()
+	out.operators.Store(&operators)
+}
+
+func (out *service) operator(id ect.Identity) (policy.Operator, bool) {
+	who, ok := (*out.operators.Load())[id]
+	return who, ok
 }
 
 // baseURL is where this caller reaches us: its own Host header if that is one

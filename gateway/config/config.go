@@ -51,8 +51,14 @@ type TLS struct {
 
 // Admin guards the admin listener (R17).
 type Admin struct {
-	Token string   `yaml:"token"` // file with the bearer token of /api, 26 characters or more
-	Hosts []string `yaml:"hosts"` // names that may stand in Host, besides localhost and loopback addresses
+	Operators map[string]Operator `yaml:"operators"` // who may use /api, by name; at least one under serve, in dev also who has the token file
+	Hosts     []string            `yaml:"hosts"`     // names that may stand in Host, besides localhost and loopback addresses
+}
+
+// Operator is somebody who operates the gateway.
+type Operator struct {
+	ID    string   `yaml:"id"`    // the SPIFFE id of its client certificate
+	Roles []string `yaml:"roles"` // viewer, operator, approver, auditor: at least one; each may look
 }
 
 // State is where state is kept.
@@ -125,6 +131,23 @@ func (c Config) Constraints() policy.Constraints {
 	}
 	if c.Policy.AllowedDest != nil {
 		out.RestrictDest, out.AllowedDest = true, *c.Policy.AllowedDest
+	}
+	return out
+}
+
+// Operators are the operators in the words of package policy, by id.
+func (c Config) Operators() map[ect.Identity]policy.Operator {
+	out := make(map[ect.Identity]policy.Operator, len(c.Admin.Operators))
+	for name, o := range c.Admin.Operators {
+		out[ect.Identity(o.ID)] = o.as(name)
+	}
+	return out
+}
+
+func (o Operator) as(name string) policy.Operator {
+	out := policy.Operator{Name: name, ID: ect.Identity(o.ID)}
+	for _, role := range o.Roles {
+		out.Roles = append(out.Roles, policy.Role(role))
 	}
 	return out
 }

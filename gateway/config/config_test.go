@@ -95,6 +95,10 @@ func TestMistakes(t *testing.T) {
 		"bad limits":        {"limits: {rate: -1}\n", "limits: limit: rate"},
 		"bad dialect":       {"peers:\n  spiffe://x/y: {dialect: new}\n", "a dialect is"},
 		"bad level":         {"peers:\n  spiffe://x/y: {min_level: L3}\n", "a minimum level is"},
+		"operator's id":     {"admin:\n  operators:\n    ann: {id: spiffe://x/*, roles: [viewer]}\n", "[3:10] admin.operators.'ann': policy: operator: \"spiffe://x/*\" is no exact"},
+		"operator's role":   {"admin:\n  operators:\n    ann: {id: spiffe://x/y, roles: [root]}\n", "is no role"},
+		"two in one":        {"admin:\n  operators:\n    ann: {id: spiffe://x/y, roles: [viewer]}\n    bob: {id: spiffe://x/y, roles: [viewer]}\n", "[4:15] admin.operators.'bob'.id"},
+		"token in a file":   {"admin: {token: x}\n", "[1:9]"},
 		"evidence":          {"state: {evidence_mib: -1}\n", "[1:23]"},
 		"two mistakes":      {"log: {level: loud}\npolicy: {hop_scope: all}\n", "[2:21]"},
 		"not YAML":          {"a: [", "config:"},
@@ -113,14 +117,14 @@ func TestServe(t *testing.T) {
 	const whole = `
 public_url: https://gw.example
 identity: {trust_domain: example.com, certificate: a.pem, key: b.pem, bundle: c.pem}
-admin: {token: token}
+admin: {operators: {ann: {id: spiffe://example.com/ann, roles: [viewer]}}}
 `
 	for name, tc := range map[string]struct {
 		text string
 		says []string
 	}{
 		"whole":      {whole, nil},
-		"nothing":    {"", []string{"identity.certificate", "identity.key", "identity.bundle", "identity.trust_domain", "admin.token", "public_url"}},
+		"nothing":    {"", []string{"identity.certificate", "identity.key", "identity.bundle", "identity.trust_domain", "admin.operators", "public_url"}},
 		"half a TLS": {whole + "tls: {key: x}\n", []string{"certificate and key go together"}},
 		"plain http": {whole + `agents: {a: {endpoints: [{binding: a2a-v1, url: "http://127.0.0.1"}]}}`, []string{"https"}},
 		"a bad name": {whole + `agents: {A: {endpoints: [{binding: a2a-v1, url: "https://a.example"}]}}`, []string{"a name is"}},
