@@ -95,25 +95,19 @@ func production(c config.Config, logs io.Writer) (settings, error) {
 		return s, err
 	}
 	var errs []error
-	note := func(what string, err error) {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("config: %s: %w", what, err))
-		}
-	}
 	var err error
-	s.svid, err = identity.LoadSVID(c.Identity.Certificate, c.Identity.Key)
-	note("identity", err)
-	s.bundle, err = loadBundle(c.Identity)
-	note("identity.bundle", err)
-	public, err := loadPublic(c.TLS)
-	note("tls", err)
-	s.hosts, err = hosts(c)
-	note("public_url", err)
-	if len(errs) == 0 {
-		s.source, err = identity.NewSourceFrom(identity.SourceDeps{SVID: s.svid, Bundle: s.bundle, Public: public, SystemRoots: true})
-		note("identity", err)
+	if s.files, err = read(c); err != nil {
+		errs = append(errs, err)
 	}
-	return s, errors.Join(errs...)
+	if s.hosts, err = hosts(c); err != nil {
+		errs = append(errs, fmt.Errorf("config: public_url: %w", err))
+	}
+	if len(errs) > 0 {
+		return s, errors.Join(errs...)
+	}
+	s.svid, s.bundle = s.files.svid, s.files.bundle
+	s.source, err = identity.NewSourceFrom(identity.SourceDeps{SVID: s.svid, Bundle: s.bundle, Public: s.files.public, SystemRoots: true})
+	return s, err
 }
 
 // loadBundle reads trust anchors in PEM or as a SPIFFE bundle.

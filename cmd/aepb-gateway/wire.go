@@ -13,6 +13,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/ect/identity/credential"
 	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/directory"
@@ -32,6 +33,7 @@ import (
 
 // settings is what a way of running the gateway decides.
 type settings struct {
+	files      papers // as they were at the start
 	source     *identity.Source
 	svid       *identity.SVID
 	bundle     *identity.Bundle
@@ -55,6 +57,11 @@ type service struct {
 	settings      settings     // in force; only reload changes them
 	watch         *watcher     // nil: the configuration cannot change
 	failing       func() error // why state cannot be kept now; nil: it can
+	guard         *egress.Guard
+	signer        *ect.Signer
+	keys          *identity.JWKSource
+	wimse         atomic.Pointer[credential.WIMSE] // nil: no issuers
+	replay        ect.ReplayCache
 	operators     atomic.Pointer[map[ect.Identity]policy.Operator]
 	stopping      atomic.Bool
 	close         []func() error // in order, once nobody is served any more
@@ -73,7 +80,7 @@ func wire(s settings) (built *service, err error) {
 	if err != nil {
 		return nil, err
 	}
-	out.close, out.failing = append(out.close, kept.close), kept.failing
+	out.close, out.failing, out.replay = append(out.close, kept.close), kept.failing, kept.replay
 	guard, err := egress.New(egress.Deps{
 		TLS:    s.source,
 		Config: egress.Config{AllowLoopbackHTTP: s.dev},
@@ -81,6 +88,7 @@ func wire(s settings) (built *service, err error) {
 	if err != nil {
 		return nil, err
 	}
+	out.guard = guard
 	list, err := protocols(guard)
 	if err != nil {
 		return nil, err
@@ -137,11 +145,12 @@ func (out *service) build(
 	registry *translators.Registry, dialers map[canonical.Binding]transport.Dialer, kept kept,
 ) (*gateway.Gateway, error) {
 	s := out.settings
-	signer, err := ect.NewSigner(ect.SignerDeps{Key: s.svid.Key, Chain: s.svid.Chain, Issuer: s.svid.ID, Now: time.Now})
+	var err error
+	out.signer, err = ect.NewSigner(ect.SignerDeps{Key: s.svid.Key, Chain: s.svid.Chain, Issuer: s.svid.ID, Now: time.Now})
 	if err != nil {
 		return nil, err
 	}
-	keys, err := s.keys()
+	keys, err := out.sources(s)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +171,7 @@ func (out *service) build(
 	}
 	return gateway.New(s.road(), gateway.Deps{
 		Registry: registry, Directory: out.directory, Dialers: dialers,
-		Signer: signer, Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
+		Signer: out.signer, Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
 		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, Limiter: out.limiter, Metrics: out.metrics,
 		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
 	})
@@ -195,7 +204,7 @@ func (out *service) surfaces(s settings, road *gateway.Gateway, registry *transl
 	if s.dev {
 		anonymous = identity.Anonymous(s.bundle.TrustDomain()).ID
 	}
-	authenticators, err := s.authenticators(kept.replay)
+	authenticators, err := out.authenticators(s)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -33,7 +35,8 @@ type Listen struct {
 	Admin  string `yaml:"admin"`  // default 127.0.0.1:9443
 }
 
-// Identity is who the gateway is (AEPB, Gateway Trust): files, read at start.
+// Identity is who the gateway is (AEPB, Gateway Trust): files, read at start and
+// whenever they change.
 type Identity struct {
 	TrustDomain string `yaml:"trust_domain"` // such as example.com
 	Certificate string `yaml:"certificate"`  // X.509-SVID with its chain, PEM
@@ -133,6 +136,18 @@ func (c Config) Constraints() policy.Constraints {
 		out.RestrictDest, out.AllowedDest = true, *c.Policy.AllowedDest
 	}
 	return out
+}
+
+// Files are those that the configuration names and that may change while the
+// gateway runs, sorted.
+func (c Config) Files() []string {
+	all := []string{c.Identity.Certificate, c.Identity.Key, c.Identity.Bundle, c.TLS.Certificate, c.TLS.Key}
+	all = slices.AppendSeq(all, maps.Values(c.Identity.Issuers))
+	for _, peer := range c.Peers {
+		all = append(all, peer.Keys)
+	}
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(file string) bool { return file == "" })
 }
 
 // Operators are the operators in the words of package policy, by id.
