@@ -317,7 +317,7 @@ func TestRenew(t *testing.T) {
 	}
 	header := func() string {
 		t.Helper()
-		token, err := signer.Sign(ect.Claims{Act: ect.ActTranslate, Audience: []string{"a"}, Workflow: "w"})
+		token, err := signer.Sign(ect.Claims{Act: ect.ActTranslate, Audience: []string{"a"}, Workflow: string(ect.NewID())})
 		if err != nil {
 			t.Fatal(err)
 		}
