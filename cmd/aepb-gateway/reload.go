@@ -24,7 +24,8 @@ const lookEvery = 2 * time.Second
 // one that it names. Whatever is bad leaves the old configuration in force.
 type watcher struct {
 	file   string
-	named  []string // by the last file that could be read, also if it was refused
+	named  []string        // by the last file that could be read, also if it was refused
+	pushed <-chan struct{} // the Workload API has something new; nil: never
 	apply  func(context.Context, config.Config) error
 	count  func(applied bool)
 	logger *slog.Logger
@@ -32,10 +33,14 @@ type watcher struct {
 }
 
 func (out *service) watcher(file string) *watcher {
-	return &watcher{
+	w := &watcher{
 		file: file, named: out.settings.config.Files(),
 		apply: out.reload, count: out.metrics.Reloaded, logger: out.logger,
 	}
+	if out.settings.workload != nil {
+		w.pushed = out.settings.workload.Changed()
+	}
+	return w
 }
 
 // run watches until ctx ends.
@@ -51,6 +56,8 @@ func (w *watcher) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-hangup:
+			w.look(ctx, true)
+		case <-w.pushed:
 			w.look(ctx, true)
 		case <-tick.C:
 			w.look(ctx, false)

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +25,9 @@ const (
 	defaultPublic = ":8443"
 	defaultAdmin  = "127.0.0.1:9443"
 )
+
+// workloadPatience is how long a start waits for the Workload API.
+const workloadPatience = 30 * time.Second
 
 func serveCommand() *cobra.Command {
 	var file string
@@ -50,7 +54,7 @@ func checkConfigCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := readConfig(args[0])
 			if err == nil {
-				_, err = production(c, io.Discard)
+				_, err = production(c, nil, io.Discard)
 			}
 			if err == nil {
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), "ok")
@@ -60,13 +64,20 @@ func checkConfigCommand() *cobra.Command {
 	}
 }
 
-func serve(ctx context.Context, file string, stdout, stderr io.Writer) error {
+func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err error) {
 	httpapi.Quiet()
 	c, err := readConfig(file)
 	if err != nil {
 		return err
 	}
-	s, err := production(c, stderr)
+	workload, err := openWorkload(ctx, c.Identity)
+	if err != nil {
+		return err
+	}
+	if workload != nil {
+		defer func() { err = errors.Join(err, workload.Close()) }()
+	}
+	s, err := production(c, workload, stderr)
 	if err != nil {
 		return err
 	}
@@ -89,25 +100,35 @@ func serve(ctx context.Context, file string, stdout, stderr io.Writer) error {
 
 // production reads everything that the configuration names, and so finds every
 // mistake before anything listens.
-func production(c config.Config, logs io.Writer) (settings, error) {
-	s := settings{config: c, publicURL: c.PublicURL, logger: telemetry.NewLogger(logs, c.LogLevel())}
+func production(c config.Config, workload *identity.Workload, logs io.Writer) (settings, error) {
+	s := settings{config: c, workload: workload, publicURL: c.PublicURL, logger: telemetry.NewLogger(logs, c.LogLevel())}
 	if err := c.Serve(); err != nil {
 		return s, err
 	}
 	var errs []error
 	var err error
-	if s.files, err = read(c); err != nil {
+	if s.files, err = read(c, workload); err != nil {
 		errs = append(errs, err)
 	}
 	if s.hosts, err = hosts(c); err != nil {
 		errs = append(errs, fmt.Errorf("config: public_url: %w", err))
 	}
-	if len(errs) > 0 {
+	if len(errs) > 0 || s.files.svid == nil {
 		return s, errors.Join(errs...)
 	}
 	s.svid, s.bundle = s.files.svid, s.files.bundle
 	s.source, err = identity.NewSourceFrom(identity.SourceDeps{SVID: s.svid, Bundle: s.bundle, Public: s.files.public, SystemRoots: true})
 	return s, err
+}
+
+// openWorkload asks the Workload API who we are, if that is configured.
+func openWorkload(ctx context.Context, c config.Identity) (*identity.Workload, error) {
+	if c.WorkloadAPI == "" {
+		return nil, nil //nolint:nilnil // files say it
+	}
+	ctx, cancel := context.WithTimeout(ctx, workloadPatience)
+	defer cancel()
+	return identity.OpenWorkload(ctx, c.WorkloadAPI)
 }
 
 // loadBundle reads trust anchors in PEM or as a SPIFFE bundle.

@@ -42,14 +42,15 @@ func TestProductionRefuses(t *testing.T) {
 		"PEM bundle":       {"trust-bundle.json", "ca.pem", ""},
 		"plain public URL": {"https://127.0.0.1:8443", "http://127.0.0.1:8443", "public_url"},
 		"public URL path":  {"https://127.0.0.1:8443", "https://127.0.0.1/x", "public_url"},
+		"Workload API":     {"certificate: DIR/gateway.pem, key: DIR/gateway-key.pem, bundle: DIR/trust-bundle.json", `workload_api: "unix:///nonesuch.sock"`, ""},
 		"lost certificate": {"\nadmin:", "\ntls: {certificate: /lost.pem, key: /lost.pem}\nadmin:", "tls"},
 	} {
-		_, file := operated(t, "")
+		dir, file := operated(t, "")
 		data, err := os.ReadFile(file)
 		must(t, err)
-		c, err := config.Parse(bytes.Replace(data, []byte(tc.old), []byte(tc.new), 1))
+		c, err := config.Parse(bytes.Replace(data, []byte(strings.ReplaceAll(tc.old, "DIR", dir)), []byte(tc.new), 1))
 		must(t, err)
-		_, err = production(c, io.Discard)
+		_, err = production(c, nil, io.Discard)
 		if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: got %v, want it to say %q", name, err, tc.says)
 		}

@@ -26,8 +26,9 @@ type papers struct {
 }
 
 // read reads every file that the configuration names. Its error joins one for
-// each that will not do.
-func read(c config.Config) (papers, error) {
+// each that will not do. Without a Workload API that is configured, who we are
+// stays open: check-config asks nobody.
+func read(c config.Config, workload *identity.Workload) (papers, error) {
 	var m papers
 	var errs []error
 	note := func(what string, err error) {
@@ -36,11 +37,20 @@ func read(c config.Config) (papers, error) {
 		}
 	}
 	var err error
-	m.svid, err = identity.LoadSVID(c.Identity.Certificate, c.Identity.Key)
-	note("identity", err)
-	m.bundle, err = loadBundle(c.Identity)
-	note("identity.bundle", err)
-	if len(errs) == 0 {
+	switch {
+	case workload != nil:
+		m.svid, m.bundle, err = workload.Current()
+		if err == nil && m.bundle.TrustDomain() != c.Identity.TrustDomain {
+			err = fmt.Errorf("the Workload API is of the trust domain %q", m.bundle.TrustDomain())
+		}
+		note("identity.workload_api", err)
+	case c.Identity.WorkloadAPI == "":
+		m.svid, err = identity.LoadSVID(c.Identity.Certificate, c.Identity.Key)
+		note("identity", err)
+		m.bundle, err = loadBundle(c.Identity)
+		note("identity.bundle", err)
+	}
+	if len(errs) == 0 && m.svid != nil {
 		note("identity", m.bundle.Vouches(m.svid, time.Now()))
 	}
 	m.public, err = loadPublic(c.TLS)
@@ -77,7 +87,7 @@ func (m *papers) readKeys(c config.Config) error {
 
 // errRestart: whom callers address and ledgers name does not change while
 // somebody waits for an answer.
-var errRestart = errors.New("identity: another SPIFFE id or trust domain needs a restart")
+var errRestart = errors.New("identity: another SPIFFE id, trust domain or Workload API needs a restart")
 
 // reread is what a running gateway may put in force in place of what it has.
 func (out *service) reread(c config.Config) (papers, error) {
@@ -85,8 +95,8 @@ func (out *service) reread(c config.Config) (papers, error) {
 		var m papers
 		return m, m.readKeys(c)
 	}
-	m, err := read(c)
-	if err == nil && (m.svid.ID != out.settings.svid.ID || m.bundle.TrustDomain() != out.settings.bundle.TrustDomain()) {
+	m, err := read(c, out.settings.workload)
+	if err == nil && (m.svid == nil || c.Identity.WorkloadAPI != out.settings.config.Identity.WorkloadAPI || m.svid.ID != out.settings.svid.ID || m.bundle.TrustDomain() != out.settings.bundle.TrustDomain()) {
 		err = errRestart
 	}
 	return m, err

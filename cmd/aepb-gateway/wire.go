@@ -33,7 +33,8 @@ import (
 
 // settings is what a way of running the gateway decides.
 type settings struct {
-	files      papers // as they were at the start
+	files      papers             // as they were at the start
+	workload   *identity.Workload // nil: files say who we are
 	source     *identity.Source
 	svid       *identity.SVID
 	bundle     *identity.Bundle

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
@@ -61,11 +62,24 @@ func (c Config) check(s source) error {
 			say(path+".min_level", "a minimum level is L1 or L2")
 		}
 	}
+	c.Identity.check(say)
 	c.Admin.check(say)
 	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
 		c.Agents[name].check("$.agents.'"+name+"'", say)
 	}
 	return errors.Join(errs...)
+}
+
+func (i Identity) check(say func(path, reason string)) {
+	if i.WorkloadAPI == "" {
+		return
+	}
+	if err := identity.CheckWorkloadAddress(i.WorkloadAPI); err != nil {
+		say("$.identity.workload_api", err.Error())
+	}
+	if i.Certificate != "" || i.Key != "" || i.Bundle != "" {
+		say("$.identity.workload_api", "stands instead of certificate, key and bundle")
+	}
 }
 
 // check: a certificate is one operator's, and everybody has a role.
@@ -108,7 +122,8 @@ func (c Config) Serve() error {
 		"identity.key": c.Identity.Key, "identity.bundle": c.Identity.Bundle,
 		"public_url": c.PublicURL,
 	} {
-		if value == "" {
+		pushed := c.Identity.WorkloadAPI != "" && strings.HasPrefix(path, "identity.") && path != "identity.trust_domain"
+		if value == "" && !pushed {
 			errs = append(errs, &Error{Reason: path + ": required by serve"})
 		}
 	}

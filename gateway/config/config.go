@@ -43,6 +43,8 @@ type Identity struct {
 	Key         string `yaml:"key"`          // its private key, PEM (PKCS #8)
 	Bundle      string `yaml:"bundle"`       // trust anchors: PEM, or a SPIFFE bundle in JSON
 
+	WorkloadAPI string `yaml:"workload_api"` // address of the SPIFFE Workload API, such as unix:///run/spire/agent.sock, instead of certificate, key and bundle
+
 	Issuers map[string]string `yaml:"issuers"` // files with the JWK sets of identity servers whose workload identity tokens are taken, by trust domain
 }
 

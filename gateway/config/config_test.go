@@ -99,6 +99,8 @@ func TestMistakes(t *testing.T) {
 		"operator's role":   {"admin:\n  operators:\n    ann: {id: spiffe://x/y, roles: [root]}\n", "is no role"},
 		"two in one":        {"admin:\n  operators:\n    ann: {id: spiffe://x/y, roles: [viewer]}\n    bob: {id: spiffe://x/y, roles: [viewer]}\n", "[4:15] admin.operators.'bob'.id"},
 		"token in a file":   {"admin: {token: x}\n", "[1:9]"},
+		"workload API":      {"identity: {workload_api: \"tcp://10.0.0.1:1\"}\n", "[1:26] identity.workload_api: identity: the address"},
+		"two identities":    {"identity: {key: k, workload_api: \"unix:///a.sock\"}\n", "[1:34] identity.workload_api: stands instead"},
 		"evidence":          {"state: {evidence_mib: -1}\n", "[1:23]"},
 		"two mistakes":      {"log: {level: loud}\npolicy: {hop_scope: all}\n", "[2:21]"},
 		"not YAML":          {"a: [", "config:"},
@@ -125,6 +127,7 @@ admin: {operators: {ann: {id: spiffe://example.com/ann, roles: [viewer]}}}
 	}{
 		"whole":      {whole, nil},
 		"nothing":    {"", []string{"identity.certificate", "identity.key", "identity.bundle", "identity.trust_domain", "admin.operators", "public_url"}},
+		"pushed":     {strings.Replace(whole, "certificate: a.pem, key: b.pem, bundle: c.pem", `workload_api: "unix:///a.sock"`, 1), nil},
 		"half a TLS": {whole + "tls: {key: x}\n", []string{"certificate and key go together"}},
 		"plain http": {whole + `agents: {a: {endpoints: [{binding: a2a-v1, url: "http://127.0.0.1"}]}}`, []string{"https"}},
 		"a bad name": {whole + `agents: {A: {endpoints: [{binding: a2a-v1, url: "https://a.example"}]}}`, []string{"a name is"}},

@@ -88,7 +88,7 @@ var rooms = []room{
 	{"github.com/prometheus", []string{"gateway/telemetry"}, false, "every metric name stands in one file"},
 	{"golang.org/x/time", []string{"policy/limit"}, false, "limits are counted in one place"},
 	{"github.com/transparency-dev", []string{"ect/ledger"}, false, "the ledger is one implementation of an interface of ect"},
-	{"google.golang.org/grpc", []string{"gateway/transport/slim", "gateway/transport/a2a"}, false, "two wires speak it, nobody else"},
+	{"google.golang.org/grpc", []string{"gateway/transport/slim", "gateway/transport/a2a", "ect/identity/workloadtest"}, false, "two wires speak it, and who plays a SPIFFE agent"},
 	{"google.golang.org/protobuf", []string{"gateway/transport/slim", "gateway/transport/a2a"}, false, "a protobuf Struct rounds numbers; it stays at the wire that needs it"},
 	{"github.com/goccy/go-yaml", []string{"gateway/config"}, true, "configuration is read in one place; a test may check that a shipped file is valid"},
 	{"github.com/spf13", []string{"cmd"}, false, "flags are the door's"},
