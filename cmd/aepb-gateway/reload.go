@@ -129,7 +129,7 @@ func (out *service) reload(ctx context.Context, c config.Config) error {
 	if err := out.limiter.Reconfigure(next.limits()); err != nil {
 		return err
 	}
-	if err := out.renew(ctx, files); err != nil {
+	if err := out.renew(ctx, c, files); err != nil {
 		return err
 	}
 	for name := range out.settings.config.Agents {

@@ -158,7 +158,7 @@ func TestTrustRotates(t *testing.T) {
 		t.Errorf("who has the new anchor is refused: %v", err)
 	}
 	keys := filepath.Join(b.dir, "keys.json")
-	c.Peers = map[string]config.Peer{"spiffe://other.example/a": {Keys: keys}}
+	c.Peers = map[string]config.Peer{"spiffe://other.example/a": {Keys: keys, Dialect: "01", MinLevel: "L1"}}
 	c.Identity.Issuers = map[string]string{"other.example": keys}
 	if err := b.reload(t.Context(), c); err == nil || !strings.Contains(err.Error(), "peers.") || !strings.Contains(err.Error(), "identity.issuers.") {
 		t.Errorf("keys that are not there: %v", err)
@@ -169,9 +169,12 @@ func TestTrustRotates(t *testing.T) {
 	if _, err := b.keys.Resolve(t.Context(), request); err != nil || b.wimse.Load() == nil {
 		t.Errorf("the new keys are not in force: %v", err)
 	}
+	if b.dialects.For(request.Issuer) != ect.Dialect01 || b.minLevel(request.Issuer) != ect.L1 {
+		t.Error("what is special about the peer is not in force")
+	}
 	c.Peers, c.Identity.Issuers = nil, nil
 	must(t, b.reload(t.Context(), c))
-	if _, err := b.keys.Resolve(t.Context(), request); err == nil || b.wimse.Load() != nil {
+	if _, err := b.keys.Resolve(t.Context(), request); err == nil || b.wimse.Load() != nil || b.dialects.For(request.Issuer) != ect.DialectSeed || b.minLevel(request.Issuer) != ect.L2 {
 		t.Error("withdrawn keys are still in force")
 	}
 }

@@ -104,8 +104,11 @@ func (out *service) reread(c config.Config) (papers, error) {
 
 // renew puts it in force: for the next handshake, the next token signed and the
 // next one verified. Connections stay. On an error nothing has changed.
-func (out *service) renew(ctx context.Context, m papers) error {
+func (out *service) renew(ctx context.Context, c config.Config, m papers) error {
 	wimse, err := out.settings.wimse(m.issuers, out.replay)
+	if err == nil {
+		err = out.dialects.Configure(dialects(c))
+	}
 	if err != nil {
 		return err
 	}
@@ -123,6 +126,7 @@ func (out *service) renew(ctx context.Context, m papers) error {
 			slog.String("serial", m.svid.Chain[0].SerialNumber.Text(16)), slog.Time("expires", m.svid.Expires()))
 	}
 	out.wimse.Store(wimse)
+	out.peers.Store(&c.Peers)
 	return out.keys.Replace(m.keys)
 }
 
@@ -137,20 +141,20 @@ func (out *service) sources(s settings) (ect.KeySource, error) {
 	return identity.KeySources{out.keys, ring}, err
 }
 
-// dialects are how peers write and read ECTs.
-func (s settings) dialects() (*ect.Dialects, error) {
+// dialects are how the configuration says that peers write and read ECTs.
+func dialects(c config.Config) map[ect.Identity]ect.Dialect {
 	configured := map[ect.Identity]ect.Dialect{}
-	for id, peer := range s.config.Peers {
+	for id, peer := range c.Peers {
 		if peer.Dialect != "" {
 			configured[ect.Identity(id)] = ect.Dialect(peer.Dialect)
 		}
 	}
-	return ect.NewDialects(ect.DialectsDeps{Configured: configured})
+	return configured
 }
 
 // minLevel is the lowest level that a peer's own ECTs may have.
-func (s settings) minLevel(id ect.Identity) ect.Level {
-	if s.config.Peers[string(id)].MinLevel == "L1" {
+func (out *service) minLevel(id ect.Identity) ect.Level {
+	if (*out.peers.Load())[string(id)].MinLevel == "L1" {
 		return ect.L1
 	}
 	return ect.L2

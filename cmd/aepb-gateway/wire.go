@@ -63,6 +63,8 @@ type service struct {
 	keys          *identity.JWKSource
 	wimse         atomic.Pointer[credential.WIMSE] // nil: no issuers
 	replay        ect.ReplayCache
+	dialects      *ect.Dialects
+	peers         atomic.Pointer[map[string]config.Peer]
 	operators     atomic.Pointer[map[ect.Identity]policy.Operator]
 	stopping      atomic.Bool
 	close         []func() error // in order, once nobody is served any more
@@ -72,6 +74,7 @@ type service struct {
 func wire(s settings) (built *service, err error) {
 	out := &service{settings: s, logger: s.logger, tls: s.source.ServerConfig()}
 	out.operate(s.config)
+	out.peers.Store(&s.config.Peers)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, out.shut())
@@ -155,13 +158,13 @@ func (out *service) build(
 	if err != nil {
 		return nil, err
 	}
-	dialects, err := s.dialects()
+	out.dialects, err = ect.NewDialects(ect.DialectsDeps{Configured: dialects(s.config)})
 	if err != nil {
 		return nil, err
 	}
 	verifier, err := ect.NewVerifier(ect.VerifierDeps{
 		Keys: keys, Replay: kept.replay, Audience: []string{string(s.svid.ID)}, Now: time.Now,
-		MinLevelOf: s.minLevel,
+		MinLevelOf: out.minLevel,
 	})
 	if err != nil {
 		return nil, err
@@ -172,7 +175,7 @@ func (out *service) build(
 	}
 	return gateway.New(s.road(), gateway.Deps{
 		Registry: registry, Directory: out.directory, Dialers: dialers,
-		Signer: out.signer, Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
+		Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
 		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, Limiter: out.limiter, Metrics: out.metrics,
 		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
 	})
