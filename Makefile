@@ -65,6 +65,11 @@ clean-tree: # nothing that a run made or changed is left behind
 bench: ## what a translation costs
 	$(if $(wildcard test/bench/*.go),$(GO) run ./test/bench,$(GO) test -run '^$$' -bench . -benchmem $(PKG))
 
+.PHONY: soak
+soak: T = 1h
+soak: ## an hour of mixed load, T=1h: memory, goroutines and files stay flat
+	$(GO) run ./test/soak --time $(T)
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for T=60s each
 	@dirs=$$($(call with,^func Fuzz)); \

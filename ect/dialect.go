@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // Dialect is a spelling of tokens. The revisions of the ECT draft say the same
@@ -124,7 +125,7 @@ type DialectsDeps struct {
 // that of its newest verified token, else DialectSeed. It remembers the peers
 // heard last and is safe for concurrent use.
 type Dialects struct {
-	configured map[Identity]Dialect
+	configured atomic.Pointer[map[Identity]Dialect]
 	limit      int
 
 	mu    sync.Mutex
@@ -143,23 +144,33 @@ func NewDialects(d DialectsDeps) (*Dialects, error) {
 	if d.Limit < 0 {
 		return nil, errors.New("ect: a limit is not negative")
 	}
-	configured := make(map[Identity]Dialect, len(d.Configured))
-	for peer, dialect := range d.Configured {
+	out := &Dialects{
+		limit: orDefault(d.Limit, DefaultDialects), order: list.New(), peers: make(map[Identity]*list.Element),
+	}
+	if err := out.Configure(d.Configured); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Configure puts other dialects in place of all that were configured. What was
+// heard of other peers stays; on an error nothing changes.
+func (d *Dialects) Configure(by map[Identity]Dialect) error {
+	configured := make(map[Identity]Dialect, len(by))
+	for peer, dialect := range by {
 		known, err := ParseDialect(string(dialect))
 		if err != nil || peer == "" {
-			return nil, fmt.Errorf("%w; for %q", errDialect, peer)
+			return fmt.Errorf("%w; for %q", errDialect, peer)
 		}
 		configured[peer] = known
 	}
-	return &Dialects{
-		configured: configured, limit: orDefault(d.Limit, DefaultDialects),
-		order: list.New(), peers: make(map[Identity]*list.Element),
-	}, nil
+	d.configured.Store(&configured)
+	return nil
 }
 
 // For is the dialect to write to a peer.
 func (d *Dialects) For(peer Identity) Dialect {
-	if dialect, ok := d.configured[peer]; ok {
+	if dialect, ok := (*d.configured.Load())[peer]; ok {
 		return dialect
 	}
 	d.mu.Lock()
@@ -177,7 +188,7 @@ func (d *Dialects) Learn(v Verified) {
 	if v.level < L2 || v.claims.Issuer == "" {
 		return
 	}
-	if _, fixed := d.configured[v.claims.Issuer]; fixed {
+	if _, fixed := (*d.configured.Load())[v.claims.Issuer]; fixed {
 		return
 	}
 	next := &heard{peer: v.claims.Issuer, dialect: v.dialect, issued: v.claims.IssuedAt}

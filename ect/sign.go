@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect/internal/jose"
@@ -32,11 +33,9 @@ type SignerDeps struct {
 
 // Signer makes the tokens of one identity.
 type Signer struct {
-	key      crypto.Signer
-	alg      string
+	own      atomic.Pointer[signing]
 	issuer   Identity
 	version  string
-	headers  [types]string // the encoded header and its dot, by typ: the same for every token
 	lifetime int64
 	maxToken int
 	now      func() time.Time
@@ -44,28 +43,20 @@ type Signer struct {
 	unsigned []string
 }
 
+// signing is what changes when a key is rotated.
+type signing struct {
+	key     crypto.Signer
+	alg     string
+	headers [types]string // the encoded header and its dot, by typ: the same for every token
+}
+
 // NewSigner checks that key, chain and issuer belong together.
 func NewSigner(d SignerDeps) (*Signer, error) {
-	alg, err := jose.CheckSigner(d.Key)
-	if err != nil {
-		return nil, errKeyType
-	}
-	kid, err := Thumbprint(d.Key.Public())
-	if err != nil {
-		return nil, err
-	}
 	if d.Issuer == "" {
 		return nil, errors.New("ect: a signer needs an issuer")
 	}
-	if err := checkLeaf(d.Key, d.Chain, d.Issuer); err != nil {
-		return nil, err
-	}
 	s := &Signer{
-		key: d.Key, alg: alg, issuer: d.Issuer, version: d.AgentVersion,
-		headers: [types]string{
-			typeExec:  encodeHeader(alg, mediaExec, kid, d.Chain),
-			typeWIMSE: encodeHeader(alg, mediaWIMSE, kid, d.Chain),
-		},
+		issuer: d.Issuer, version: d.AgentVersion,
 		lifetime: int64(orDefault(d.Lifetime, DefaultLifetime) / time.Second),
 		maxToken: orDefault(d.MaxToken, defaultToken), now: d.Now, newID: d.NewID,
 		unsigned: slices.Clone(d.UnsignedFor),
@@ -79,7 +70,31 @@ func NewSigner(d SignerDeps) (*Signer, error) {
 	if s.newID == nil {
 		s.newID = NewID
 	}
+	if err := s.Renew(d.Key, d.Chain); err != nil {
+		return nil, err
+	}
 	return s, nil
+}
+
+// Renew signs with another key and chain of the same issuer, from the next token
+// on. On an error the old ones stay.
+func (s *Signer) Renew(key crypto.Signer, chain []*x509.Certificate) error {
+	alg, err := jose.CheckSigner(key)
+	if err != nil {
+		return errKeyType
+	}
+	kid, err := Thumbprint(key.Public())
+	if err != nil {
+		return err
+	}
+	if err := checkLeaf(key, chain, s.issuer); err != nil {
+		return err
+	}
+	s.own.Store(&signing{key: key, alg: alg, headers: [types]string{
+		typeExec:  encodeHeader(alg, mediaExec, kid, chain),
+		typeWIMSE: encodeHeader(alg, mediaWIMSE, kid, chain),
+	}})
+	return nil
 }
 
 // checkLeaf finds a mixed-up configuration at start rather than at the first peer.
@@ -133,7 +148,7 @@ func (s *Signer) SignAs(d Dialect, c Claims) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
-	compact, err := s.sign(s.headers[as.typ], payload)
+	compact, err := s.sign(s.own.Load(), as, payload)
 	if err != nil {
 		return Token{}, err
 	}
@@ -210,7 +225,8 @@ func (s *Signer) complete(c Claims) Claims {
 	return c
 }
 
-func (s *Signer) sign(header string, payload []byte) (string, error) {
+func (s *Signer) sign(own *signing, as spelling, payload []byte) (string, error) {
+	header := own.headers[as.typ]
 	enc := base64.RawURLEncoding
 	size := len(header) + enc.EncodedLen(len(payload))
 	const signature = 1 + 86 // a dot and 64 octets, with either algorithm
@@ -228,7 +244,7 @@ func (s *Signer) sign(header string, payload []byte) (string, error) {
 		out.Write(enc.AppendEncode(chunk[:0], payload[:n]))
 		payload = payload[n:]
 	}
-	sig, err := jose.Sign(s.alg, s.key, out.String())
+	sig, err := jose.Sign(own.alg, own.key, out.String())
 	if err != nil {
 		return "", fmt.Errorf("ect: sign: %w", err)
 	}

@@ -306,3 +306,39 @@ func TestNewID(t *testing.T) {
 		seen[id] = true
 	}
 }
+
+// TestRenew: a signer's key and chain change under its name, not the name.
+func TestRenew(t *testing.T) {
+	t.Parallel()
+	p, next := ecttest.NewParty(t, "spiffe://example.com/gateway"), ecttest.NewParty(t, "spiffe://example.com/gateway")
+	signer, err := ect.NewSigner(ect.SignerDeps{Key: p.Key, Chain: p.Chain, Issuer: p.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := func() string {
+		t.Helper()
+		token, err := signer.Sign(ect.Claims{Act: ect.ActTranslate, Audience: []string{"a"}, Workflow: string(ect.NewID())})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, _, _ := strings.Cut(token.Compact(), ".")
+		return h
+	}
+	before := header()
+	stranger := ecttest.NewParty(t, "spiffe://example.com/stranger")
+	if err := signer.Renew(stranger.Key, stranger.Chain); err == nil {
+		t.Error("the chain of somebody else is accepted")
+	}
+	if err := signer.Renew(next.Key, p.Chain); err == nil {
+		t.Error("a chain of another key is accepted")
+	}
+	if err := signer.Renew(nil, nil); err == nil {
+		t.Error("no key is accepted")
+	}
+	if header() != before {
+		t.Error("what was refused is in force")
+	}
+	if err := signer.Renew(next.Key, next.Chain); err != nil || header() == before {
+		t.Errorf("the new key is not in force: %v", err)
+	}
+}

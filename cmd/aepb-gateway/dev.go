@@ -99,8 +99,12 @@ func devSettings(material *identity.Development, extra config.Config, at address
 	if err != nil {
 		return settings{}, fmt.Errorf("config: policy.document: %w", err)
 	}
+	var files papers
+	if err := files.readKeys(extra); err != nil {
+		return settings{}, err
+	}
 	return settings{
-		source: source, svid: material.Gateway, bundle: material.Bundle, config: extra, document: document,
+		files: files, source: source, svid: material.Gateway, bundle: material.Bundle, config: extra, document: document,
 		publicURL: at.Public, hosts: []string{"localhost", "127.0.0.1", "::1"},
 		adminToken: token, dev: true, logger: telemetry.NewLogger(logs, 0),
 	}, nil

@@ -64,6 +64,8 @@ type bed struct {
 type plan struct {
 	config config.Config // agents besides the good ones, limits, policy
 	serve  bool          // as serve would run it, not dev: nobody is anonymous, no plain HTTP
+
+	noToken bool // operators show certificates
 }
 
 func newBed(t *testing.T, p plan) *bed {
@@ -147,6 +149,9 @@ func (b *bed) start(t *testing.T, p plan) {
 	s, err := devSettings(b.dev, p.config, b.at, b.adminToken, b.logs)
 	must(t, err)
 	s.dev = !p.serve
+	if p.noToken {
+		s.adminToken = ""
+	}
 	b.service, err = wire(s)
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -256,6 +261,12 @@ func (j *journal) Write(line []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.Write(line)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
 }
 
 // inspect: no request made a handler panic, and no log quotes a message or a

@@ -1,11 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -13,22 +15,32 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/config"
 )
 
-// lookEvery is how often a file is looked at. Looking is a read of a small
-// file; it also sees what notifications miss, such as a swapped symbolic link.
+// lookEvery is how often the files are looked at. Looking is a read of a few
+// small files; it also sees what notifications miss, such as a swapped symbolic
+// link.
 const lookEvery = 2 * time.Second
 
-// watcher applies a changed configuration file, on SIGHUP and by itself. A bad
-// file leaves the old configuration in force.
+// watcher applies a changed configuration, on SIGHUP and by itself: the file, or
+// one that it names. Whatever is bad leaves the old configuration in force.
 type watcher struct {
 	file   string
+	named  []string        // by the last file that could be read, also if it was refused
+	pushed <-chan struct{} // the Workload API has something new; nil: never
 	apply  func(context.Context, config.Config) error
 	count  func(applied bool)
 	logger *slog.Logger
-	seen   []byte
+	seen   [sha256.Size]byte
 }
 
 func (out *service) watcher(file string) *watcher {
-	return &watcher{file: file, apply: out.reload, count: out.metrics.Reloaded, logger: out.logger}
+	w := &watcher{
+		file: file, named: out.settings.config.Files(),
+		apply: out.reload, count: out.metrics.Reloaded, logger: out.logger,
+	}
+	if out.settings.workload != nil {
+		w.pushed = out.settings.workload.Changed()
+	}
+	return w
 }
 
 // run watches until ctx ends.
@@ -38,12 +50,14 @@ func (w *watcher) run(ctx context.Context) error {
 	defer signal.Stop(hangup)
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	w.seen, _ = os.ReadFile(w.file)
+	w.seen, _, _ = w.print()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-hangup:
+			w.look(ctx, true)
+		case <-w.pushed:
 			w.look(ctx, true)
 		case <-tick.C:
 			w.look(ctx, false)
@@ -51,21 +65,40 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 }
 
-// look applies the file if it changed, or anyway.
+// print is the fingerprint of all files, and the configuration itself. A named
+// file that is not there is a state like any other.
+func (w *watcher) print() (sum [sha256.Size]byte, data []byte, err error) {
+	all := sha256.New()
+	data, err = os.ReadFile(w.file)
+	all.Write(data)
+	for _, file := range w.named {
+		content, err := os.ReadFile(file)
+		one := sha256.Sum256(content)
+		all.Write(one[:])
+		fmt.Fprintf(all, "%t %q", err == nil, file)
+	}
+	return [sha256.Size]byte(all.Sum(nil)), data, err
+}
+
+// look applies the configuration if a file changed, or anyway.
 func (w *watcher) look(ctx context.Context, anyway bool) {
-	data, err := os.ReadFile(w.file)
-	if err == nil && !anyway && bytes.Equal(data, w.seen) {
+	now, data, err := w.print()
+	if err == nil && !anyway && now == w.seen {
 		return
 	}
 	if err != nil && !anyway {
 		return // it may be on its way; the next look sees it
 	}
-	w.seen = data
+	w.seen = now
 	var c config.Config
 	if err == nil {
 		c, err = config.Parse(data)
 	}
 	if err == nil {
+		if named := c.Files(); !slices.Equal(named, w.named) {
+			w.named = named
+			w.seen, _, _ = w.print()
+		}
 		err = w.apply(ctx, c)
 	}
 	w.count(err == nil)
@@ -74,8 +107,8 @@ func (w *watcher) look(ctx context.Context, anyway bool) {
 	}
 }
 
-// reload puts in force what can change while running: agents, limits, policy.
-// Agents that were added through the admin API stay. On an error nothing changes.
+// reload puts in force what can change while running: agents, limits, policy,
+// operators, and who we are and whom we trust. Agents that were added through the admin API stay. On an error nothing changes.
 func (out *service) reload(ctx context.Context, c config.Config) error {
 	if !out.settings.dev {
 		if err := c.Serve(); err != nil {
@@ -94,7 +127,14 @@ func (out *service) reload(ctx context.Context, c config.Config) error {
 			return err
 		}
 	}
+	files, err := out.reread(c)
+	if err != nil {
+		return err
+	}
 	if err := out.limiter.Reconfigure(next.limits()); err != nil {
+		return err
+	}
+	if err := out.renew(ctx, c, files); err != nil {
 		return err
 	}
 	for name := range out.settings.config.Agents {
@@ -108,6 +148,7 @@ func (out *service) reload(ctx context.Context, c config.Config) error {
 		}
 	}
 	out.road.Apply(next.road())
+	out.operate(c)
 	out.settings = next
 	out.logger.InfoContext(ctx, "configuration reloaded", slog.Int("agents", len(c.Agents)))
 	return nil

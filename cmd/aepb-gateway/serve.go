@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,8 +25,10 @@ import (
 const (
 	defaultPublic = ":8443"
 	defaultAdmin  = "127.0.0.1:9443"
-	minToken      = 26 // characters of an admin token: 128 bits in base 32
 )
+
+// workloadPatience is how long a start waits for the Workload API.
+const workloadPatience = 30 * time.Second
 
 func serveCommand() *cobra.Command {
 	var file string
@@ -52,7 +55,7 @@ func checkConfigCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := readConfig(args[0])
 			if err == nil {
-				_, err = production(c, io.Discard)
+				_, err = production(c, nil, io.Discard)
 			}
 			if err == nil {
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), "ok")
@@ -62,13 +65,20 @@ func checkConfigCommand() *cobra.Command {
 	}
 }
 
-func serve(ctx context.Context, file string, stdout, stderr io.Writer) error {
+func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err error) {
 	httpapi.Quiet()
 	c, err := readConfig(file)
 	if err != nil {
 		return err
 	}
-	s, err := production(c, stderr)
+	workload, err := openWorkload(ctx, c.Identity)
+	if err != nil {
+		return err
+	}
+	if workload != nil {
+		defer func() { err = errors.Join(err, workload.Close()) }()
+	}
+	s, err := production(c, workload, stderr)
 	if err != nil {
 		return err
 	}
@@ -91,35 +101,38 @@ func serve(ctx context.Context, file string, stdout, stderr io.Writer) error {
 
 // production reads everything that the configuration names, and so finds every
 // mistake before anything listens.
-func production(c config.Config, logs io.Writer) (settings, error) {
-	s := settings{config: c, publicURL: c.PublicURL, logger: telemetry.NewLogger(logs, c.LogLevel())}
+func production(c config.Config, workload *identity.Workload, logs io.Writer) (settings, error) {
+	s := settings{config: c, workload: workload, publicURL: c.PublicURL, logger: telemetry.NewLogger(logs, c.LogLevel())}
 	if err := c.Serve(); err != nil {
 		return s, err
 	}
 	var errs []error
-	note := func(what string, err error) {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("config: %s: %w", what, err))
-		}
-	}
 	var err error
-	s.svid, err = identity.LoadSVID(c.Identity.Certificate, c.Identity.Key)
-	note("identity", err)
-	s.bundle, err = loadBundle(c.Identity)
-	note("identity.bundle", err)
-	s.adminToken, err = loadToken(c.Admin.Token)
-	note("admin.token", err)
-	public, err := loadPublic(c.TLS)
-	note("tls", err)
-	s.document, err = loadPolicy(c.Policy.Document)
-	note("policy.document", err)
-	s.hosts, err = hosts(c)
-	note("public_url", err)
-	if len(errs) == 0 {
-		s.source, err = identity.NewSourceFrom(identity.SourceDeps{SVID: s.svid, Bundle: s.bundle, Public: public, SystemRoots: true})
-		note("identity", err)
+	if s.files, err = read(c, workload); err != nil {
+		errs = append(errs, err)
 	}
-	return s, errors.Join(errs...)
+	if s.document, err = loadPolicy(c.Policy.Document); err != nil {
+		errs = append(errs, fmt.Errorf("config: policy.document: %w", err))
+	}
+	if s.hosts, err = hosts(c); err != nil {
+		errs = append(errs, fmt.Errorf("config: public_url: %w", err))
+	}
+	if len(errs) > 0 || s.files.svid == nil {
+		return s, errors.Join(errs...)
+	}
+	s.svid, s.bundle = s.files.svid, s.files.bundle
+	s.source, err = identity.NewSourceFrom(identity.SourceDeps{SVID: s.svid, Bundle: s.bundle, Public: s.files.public, SystemRoots: true})
+	return s, err
+}
+
+// openWorkload asks the Workload API who we are, if that is configured.
+func openWorkload(ctx context.Context, c config.Identity) (*identity.Workload, error) {
+	if c.WorkloadAPI == "" {
+		return nil, nil //nolint:nilnil // files say it
+	}
+	ctx, cancel := context.WithTimeout(ctx, workloadPatience)
+	defer cancel()
+	return identity.OpenWorkload(ctx, c.WorkloadAPI)
 }
 
 // loadBundle reads trust anchors in PEM or as a SPIFFE bundle.
@@ -132,18 +145,6 @@ func loadBundle(c config.Identity) (*identity.Bundle, error) {
 		return identity.ParseBundle(c.TrustDomain, data)
 	}
 	return identity.LoadBundle(c.Bundle, c.TrustDomain)
-}
-
-func loadToken(file string) (string, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	token := string(bytes.TrimSpace(data))
-	if len(token) < minToken {
-		return "", fmt.Errorf("shorter than %d characters", minToken)
-	}
-	return token, nil
 }
 
 // loadPolicy reads a policy document; without a file there is none.

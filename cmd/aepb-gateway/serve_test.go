@@ -21,13 +21,12 @@ func operated(t *testing.T, extra string) (dir, file string) {
 	dir = t.TempDir()
 	_, err := identity.LoadOrCreate(dir, devTrustDomain, time.Now)
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(dir, "admin-token"), []byte("the-operators-own-token-26-x\n"), 0o600))
 	file = filepath.Join(dir, "gateway.yaml")
 	must(t, os.WriteFile(file, []byte(strings.ReplaceAll(`
 public_url: https://127.0.0.1:8443
 listen: {public: "127.0.0.1:0", admin: "127.0.0.1:0"}
 identity: {trust_domain: aepb.dev, certificate: DIR/gateway.pem, key: DIR/gateway-key.pem, bundle: DIR/trust-bundle.json}
-admin: {token: DIR/admin-token}
+admin: {operators: {ann: {id: "spiffe://aepb.dev/client", roles: [operator]}}}
 `, "DIR", dir)+extra), 0o600))
 	return dir, file
 }
@@ -41,19 +40,17 @@ func TestProductionRefuses(t *testing.T) {
 		"key of another":   {"gateway-key.pem", "client-key.pem", "identity"},
 		"no such bundle":   {"trust-bundle.json", "lost.json", "identity.bundle"},
 		"PEM bundle":       {"trust-bundle.json", "ca.pem", ""},
-		"no such token":    {"/admin-token", "/lost", "admin.token"},
-		"short token":      {"/admin-token", "/short", "shorter than"},
 		"plain public URL": {"https://127.0.0.1:8443", "http://127.0.0.1:8443", "public_url"},
 		"public URL path":  {"https://127.0.0.1:8443", "https://127.0.0.1/x", "public_url"},
+		"Workload API":     {"certificate: DIR/gateway.pem, key: DIR/gateway-key.pem, bundle: DIR/trust-bundle.json", `workload_api: "unix:///nonesuch.sock"`, ""},
 		"lost certificate": {"\nadmin:", "\ntls: {certificate: /lost.pem, key: /lost.pem}\nadmin:", "tls"},
 	} {
 		dir, file := operated(t, "")
-		must(t, os.WriteFile(filepath.Join(dir, "short"), []byte("secret\n"), 0o600))
 		data, err := os.ReadFile(file)
 		must(t, err)
-		c, err := config.Parse(bytes.Replace(data, []byte(tc.old), []byte(tc.new), 1))
+		c, err := config.Parse(bytes.Replace(data, []byte(strings.ReplaceAll(tc.old, "DIR", dir)), []byte(tc.new), 1))
 		must(t, err)
-		_, err = production(c, io.Discard)
+		_, err = production(c, nil, io.Discard)
 		if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: got %v, want it to say %q", name, err, tc.says)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/ect/identity/credential"
 	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/directory"
@@ -33,6 +34,8 @@ import (
 
 // settings is what a way of running the gateway decides.
 type settings struct {
+	files      papers             // as they were at the start
+	workload   *identity.Workload // nil: files say who we are
 	source     *identity.Source
 	svid       *identity.SVID
 	bundle     *identity.Bundle
@@ -40,7 +43,7 @@ type settings struct {
 	document   policy.Document // of config.Policy.Document
 	publicURL  string          // where callers reach us when their Host header is none of ours
 	hosts      []string
-	adminToken string
+	adminToken string // of dev and demo; empty: operators show certificates
 	dev        bool
 	logger     *slog.Logger
 }
@@ -57,6 +60,14 @@ type service struct {
 	settings      settings     // in force; only reload changes them
 	watch         *watcher     // nil: the configuration cannot change
 	failing       func() error // why state cannot be kept now; nil: it can
+	guard         *egress.Guard
+	signer        *ect.Signer
+	keys          *identity.JWKSource
+	wimse         atomic.Pointer[credential.WIMSE] // nil: no issuers
+	replay        ect.ReplayCache
+	dialects      *ect.Dialects
+	peers         atomic.Pointer[map[string]config.Peer]
+	operators     atomic.Pointer[map[ect.Identity]policy.Operator]
 	stopping      atomic.Bool
 	close         []func() error // in order, once nobody is served any more
 }
@@ -64,6 +75,8 @@ type service struct {
 // wire is the composition root. On an error nothing stays open.
 func wire(s settings) (built *service, err error) {
 	out := &service{settings: s, logger: s.logger, tls: s.source.ServerConfig()}
+	out.operate(s.config)
+	out.peers.Store(&s.config.Peers)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, out.shut())
@@ -73,7 +86,7 @@ func wire(s settings) (built *service, err error) {
 	if err != nil {
 		return nil, err
 	}
-	out.close, out.failing = append(out.close, kept.close), kept.failing
+	out.close, out.failing, out.replay = append(out.close, kept.close), kept.failing, kept.replay
 	guard, err := egress.New(egress.Deps{
 		TLS:    s.source,
 		Config: egress.Config{AllowLoopbackHTTP: s.dev},
@@ -81,6 +94,7 @@ func wire(s settings) (built *service, err error) {
 	if err != nil {
 		return nil, err
 	}
+	out.guard = guard
 	list, err := protocols(guard)
 	if err != nil {
 		return nil, err
@@ -137,21 +151,22 @@ func (out *service) build(
 	registry *translators.Registry, dialers map[canonical.Binding]transport.Dialer, kept kept,
 ) (*gateway.Gateway, error) {
 	s := out.settings
-	signer, err := ect.NewSigner(ect.SignerDeps{Key: s.svid.Key, Chain: s.svid.Chain, Issuer: s.svid.ID, Now: time.Now})
+	var err error
+	out.signer, err = ect.NewSigner(ect.SignerDeps{Key: s.svid.Key, Chain: s.svid.Chain, Issuer: s.svid.ID, Now: time.Now})
 	if err != nil {
 		return nil, err
 	}
-	keys, err := s.keys()
+	keys, err := out.sources(s)
 	if err != nil {
 		return nil, err
 	}
-	dialects, err := s.dialects()
+	out.dialects, err = ect.NewDialects(ect.DialectsDeps{Configured: dialects(s.config)})
 	if err != nil {
 		return nil, err
 	}
 	verifier, err := ect.NewVerifier(ect.VerifierDeps{
 		Keys: keys, Replay: kept.replay, Audience: []string{string(s.svid.ID)}, Now: time.Now,
-		MinLevelOf: s.minLevel,
+		MinLevelOf: out.minLevel,
 	})
 	if err != nil {
 		return nil, err
@@ -162,7 +177,7 @@ func (out *service) build(
 	}
 	return gateway.New(s.road(), gateway.Deps{
 		Registry: registry, Directory: out.directory, Dialers: dialers,
-		Signer: signer, Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
+		Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
 		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, Limiter: out.limiter, Metrics: out.metrics,
 		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
 	})
@@ -195,7 +210,7 @@ func (out *service) surfaces(s settings, road *gateway.Gateway, registry *transl
 	if s.dev {
 		anonymous = identity.Anonymous(s.bundle.TrustDomain()).ID
 	}
-	authenticators, err := s.authenticators(kept.replay)
+	authenticators, err := out.authenticators(s)
 	if err != nil {
 		return err
 	}
@@ -210,9 +225,20 @@ func (out *service) surfaces(s settings, road *gateway.Gateway, registry *transl
 	}
 	out.admin, err = httpapi.Admin(httpapi.AdminDeps{
 		Directory: out.directory, Metrics: metrics.Handler(), Ready: func() bool { return !out.stopping.Load() && out.failing() == nil },
-		Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Logger: s.logger,
+		Operators: out.operator, Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Logger: s.logger,
 	})
 	return err
+}
+
+// operate puts the configured operators in force.
+func (out *service) operate(c config.Config) {
+	operators := c.Operators()
+	out.operators.Store(&operators)
+}
+
+func (out *service) operator(id ect.Identity) (policy.Operator, bool) {
+	who, ok := (*out.operators.Load())[id]
+	return who, ok
 }
 
 // baseURL is where this caller reaches us: its own Host header if that is one

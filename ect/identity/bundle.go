@@ -112,6 +112,14 @@ func (b *Bundle) setTokenKeys(domain spiffeid.TrustDomain, keys *KeySet) {
 	b.tokens[domain] = keys
 }
 
+// Vouches says that an SVID is one of ours at an instant: not expired, and from
+// an anchor of its trust domain. Who puts an SVID to use asks this first, rather
+// than have every peer refuse it.
+func (b *Bundle) Vouches(svid *SVID, at time.Time) error {
+	_, _, err := b.verify(svid.Chain, at)
+	return err
+}
+
 // verify judges a chain, leaf first, as of an instant: bounded, leading to an
 // anchor of the leaf's own trust domain, and a leaf that names one workload,
 // may sign and is no authority (SPIFFE X509-SVID sections 2, 4 and 5).

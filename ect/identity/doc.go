@@ -9,6 +9,7 @@
 //     that judges a chain (verify) and the SPIFFE form of a bundle
 //   - authority.go, files.go: a certificate authority for development, and the
 //     folder that it lives in
+//   - workload.go: who we are by the SPIFFE Workload API instead of files
 //   - source.go: server and client TLS configurations
 //   - caller.go: from a finished handshake to the peer's identity
 //   - keyring.go, cache.go: the key of an ECT's issuer ([ect.KeySource])

@@ -36,6 +36,7 @@ type SourceDeps struct {
 type Source struct {
 	deps SourceDeps
 	own  atomic.Pointer[tls.Certificate]
+	show atomic.Pointer[tls.Certificate] // to callers that judge by host name; nil: own
 }
 
 // NewSource makes a Source that uses nothing but an SVID and a bundle.
@@ -52,8 +53,13 @@ func NewSourceFrom(deps SourceDeps) (*Source, error) {
 		deps.Now = time.Now
 	}
 	s := &Source{deps: deps}
+	s.Show(deps.Public)
 	return s, s.Renew(deps.SVID)
 }
+
+// Show puts another certificate in place of SourceDeps.Public, from the next
+// handshake on; nil: the SVID.
+func (s *Source) Show(public *tls.Certificate) { s.show.Store(public) }
 
 // Renew puts a new SVID in use, from the next handshake on.
 func (s *Source) Renew(svid *SVID) error {
@@ -103,8 +109,8 @@ func (s *Source) ClientConfig(expected ect.Identity, roots ...*x509.Certificate)
 
 // public is the certificate that servers show.
 func (s *Source) public() *tls.Certificate {
-	if s.deps.Public != nil {
-		return s.deps.Public
+	if public := s.show.Load(); public != nil {
+		return public
 	}
 	return s.own.Load()
 }

@@ -286,6 +286,15 @@ func TestRenew(t *testing.T) {
 	if out := shake(t, server, p.agent.ClientConfig("spiffe://example.org/gateway2")); !out.ok() {
 		t.Error(out.clientErr)
 	}
+	web := craft(t, p.foreign.anchors[0], p.foreign.key, func(c *x509.Certificate) { c.URIs, c.DNSNames = nil, []string{"public.example"} }).Certificate()
+	p.gateway.Show(&web)
+	if out := shake(t, server, named(p.agent.ClientConfig("", p.foreign.anchors...), "public.example")); !out.ok() {
+		t.Error("the public certificate is not shown:", out.clientErr)
+	}
+	p.gateway.Show(nil)
+	if out := shake(t, server, p.agent.ClientConfig("spiffe://example.org/gateway2")); !out.ok() {
+		t.Error("the SVID is not shown again:", out.clientErr)
+	}
 	if p.gateway.Renew(nil) == nil || p.gateway.Renew(&SVID{}) == nil {
 		t.Error("renewed to nothing")
 	}

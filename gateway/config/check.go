@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
@@ -75,10 +76,39 @@ func (c Config) check(s source) error {
 			say(path+".min_level", "a minimum level is L1 or L2")
 		}
 	}
+	c.Identity.check(say)
+	c.Admin.check(say)
 	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
 		c.Agents[name].check("$.agents.'"+name+"'", say)
 	}
 	return errors.Join(errs...)
+}
+
+func (i Identity) check(say func(path, reason string)) {
+	if i.WorkloadAPI == "" {
+		return
+	}
+	if err := identity.CheckWorkloadAddress(i.WorkloadAPI); err != nil {
+		say("$.identity.workload_api", err.Error())
+	}
+	if i.Certificate != "" || i.Key != "" || i.Bundle != "" {
+		say("$.identity.workload_api", "stands instead of certificate, key and bundle")
+	}
+}
+
+// check: a certificate is one operator's, and everybody has a role.
+func (a Admin) check(say func(path, reason string)) {
+	names := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(a.Operators)) {
+		o, path := a.Operators[name], "$.admin.operators.'"+name+"'"
+		if err := o.as(name).Validate(); err != nil {
+			say(path, err.Error())
+		}
+		if other, taken := names[o.ID]; taken {
+			say(path+".id", "is also the id of "+strconv.Quote(other))
+		}
+		names[o.ID] = name
+	}
 }
 
 func (a Agent) check(path string, say func(path, reason string)) {
@@ -103,18 +133,22 @@ func (a Agent) check(path string, say func(path, reason string)) {
 	}
 }
 
-// Serve says what production needs besides: an identity, an admin token, a
-// public URL and no plain HTTP. Its error joins an *Error for each.
+// Serve says what production needs besides: an identity, an operator, a public
+// URL and no plain HTTP. Its error joins an *Error for each.
 func (c Config) Serve() error {
 	var errs []error
 	for path, value := range map[string]string{
 		"identity.trust_domain": c.Identity.TrustDomain, "identity.certificate": c.Identity.Certificate,
 		"identity.key": c.Identity.Key, "identity.bundle": c.Identity.Bundle,
-		"admin.token": c.Admin.Token, "public_url": c.PublicURL,
+		"public_url": c.PublicURL,
 	} {
-		if value == "" {
+		pushed := c.Identity.WorkloadAPI != "" && strings.HasPrefix(path, "identity.") && path != "identity.trust_domain"
+		if value == "" && !pushed {
 			errs = append(errs, &Error{Reason: path + ": required by serve"})
 		}
+	}
+	if len(c.Admin.Operators) == 0 {
+		errs = append(errs, &Error{Reason: "admin.operators: at least one required by serve"})
 	}
 	if (c.TLS.Certificate == "") != (c.TLS.Key == "") {
 		errs = append(errs, &Error{Reason: "tls: certificate and key go together"})

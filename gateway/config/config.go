@@ -1,6 +1,8 @@
 package config
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -33,12 +35,15 @@ type Listen struct {
 	Admin  string `yaml:"admin"`  // default 127.0.0.1:9443
 }
 
-// Identity is who the gateway is (AEPB, Gateway Trust): files, read at start.
+// Identity is who the gateway is (AEPB, Gateway Trust): files, read at start and
+// whenever they change.
 type Identity struct {
 	TrustDomain string `yaml:"trust_domain"` // such as example.com
 	Certificate string `yaml:"certificate"`  // X.509-SVID with its chain, PEM
 	Key         string `yaml:"key"`          // its private key, PEM (PKCS #8)
 	Bundle      string `yaml:"bundle"`       // trust anchors: PEM, or a SPIFFE bundle in JSON
+
+	WorkloadAPI string `yaml:"workload_api"` // address of the SPIFFE Workload API, such as unix:///run/spire/agent.sock, instead of certificate, key and bundle
 
 	Issuers map[string]string `yaml:"issuers"` // files with the JWK sets of identity servers whose workload identity tokens are taken, by trust domain
 }
@@ -51,8 +56,14 @@ type TLS struct {
 
 // Admin guards the admin listener (R17).
 type Admin struct {
-	Token string   `yaml:"token"` // file with the bearer token of /api, 26 characters or more
-	Hosts []string `yaml:"hosts"` // names that may stand in Host, besides localhost and loopback addresses
+	Operators map[string]Operator `yaml:"operators"` // who may use /api, by name; at least one under serve, in dev also who has the token file
+	Hosts     []string            `yaml:"hosts"`     // names that may stand in Host, besides localhost and loopback addresses
+}
+
+// Operator is somebody who operates the gateway.
+type Operator struct {
+	ID    string   `yaml:"id"`    // the SPIFFE id of its client certificate
+	Roles []string `yaml:"roles"` // viewer, operator, approver, auditor: at least one; each may look
 }
 
 // State is where state is kept.
@@ -129,6 +140,35 @@ func (c Config) Constraints() policy.Constraints {
 	}
 	if c.Policy.AllowedDest != nil {
 		out.RestrictDest, out.AllowedDest = true, *c.Policy.AllowedDest
+	}
+	return out
+}
+
+// Files are those that the configuration names and that may change while the
+// gateway runs, sorted.
+func (c Config) Files() []string {
+	all := []string{c.Identity.Certificate, c.Identity.Key, c.Identity.Bundle, c.TLS.Certificate, c.TLS.Key}
+	all = slices.AppendSeq(all, maps.Values(c.Identity.Issuers))
+	for _, peer := range c.Peers {
+		all = append(all, peer.Keys)
+	}
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(file string) bool { return file == "" })
+}
+
+// Operators are the operators in the words of package policy, by id.
+func (c Config) Operators() map[ect.Identity]policy.Operator {
+	out := make(map[ect.Identity]policy.Operator, len(c.Admin.Operators))
+	for name, o := range c.Admin.Operators {
+		out[ect.Identity(o.ID)] = o.as(name)
+	}
+	return out
+}
+
+func (o Operator) as(name string) policy.Operator {
+	out := policy.Operator{Name: name, ID: ect.Identity(o.ID)}
+	for _, role := range o.Roles {
+		out.Roles = append(out.Roles, policy.Role(role))
 	}
 	return out
 }

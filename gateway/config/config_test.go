@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +100,12 @@ func TestMistakes(t *testing.T) {
 		"bad limits":        {"limits: {rate: -1}\n", "limits: limit: rate"},
 		"bad dialect":       {"peers:\n  spiffe://x/y: {dialect: new}\n", "a dialect is"},
 		"bad level":         {"peers:\n  spiffe://x/y: {min_level: L3}\n", "a minimum level is"},
+		"operator's id":     {"admin:\n  operators:\n    ann: {id: spiffe://x/*, roles: [viewer]}\n", "[3:10] admin.operators.'ann': policy: operator: \"spiffe://x/*\" is no exact"},
+		"operator's role":   {"admin:\n  operators:\n    ann: {id: spiffe://x/y, roles: [root]}\n", "is no role"},
+		"two in one":        {"admin:\n  operators:\n    ann: {id: spiffe://x/y, roles: [viewer]}\n    bob: {id: spiffe://x/y, roles: [viewer]}\n", "[4:15] admin.operators.'bob'.id"},
+		"token in a file":   {"admin: {token: x}\n", "[1:9]"},
+		"workload API":      {"identity: {workload_api: \"tcp://10.0.0.1:1\"}\n", "[1:26] identity.workload_api: identity: the address"},
+		"two identities":    {"identity: {key: k, workload_api: \"unix:///a.sock\"}\n", "[1:34] identity.workload_api: stands instead"},
 		"evidence":          {"state: {evidence_mib: -1}\n", "[1:23]"},
 		"two mistakes":      {"log: {level: loud}\npolicy: {hop_scope: all}\n", "[2:21]"},
 		"not YAML":          {"a: [", "config:"},
@@ -117,14 +124,15 @@ func TestServe(t *testing.T) {
 	const whole = `
 public_url: https://gw.example
 identity: {trust_domain: example.com, certificate: a.pem, key: b.pem, bundle: c.pem}
-admin: {token: token}
+admin: {operators: {ann: {id: spiffe://example.com/ann, roles: [viewer]}}}
 `
 	for name, tc := range map[string]struct {
 		text string
 		says []string
 	}{
 		"whole":      {whole, nil},
-		"nothing":    {"", []string{"identity.certificate", "identity.key", "identity.bundle", "identity.trust_domain", "admin.token", "public_url"}},
+		"nothing":    {"", []string{"identity.certificate", "identity.key", "identity.bundle", "identity.trust_domain", "admin.operators", "public_url"}},
+		"pushed":     {strings.Replace(whole, "certificate: a.pem, key: b.pem, bundle: c.pem", `workload_api: "unix:///a.sock"`, 1), nil},
 		"half a TLS": {whole + "tls: {key: x}\n", []string{"certificate and key go together"}},
 		"plain http": {whole + `agents: {a: {endpoints: [{binding: a2a-v1, url: "http://127.0.0.1"}]}}`, []string{"https"}},
 		"a bad name": {whole + `agents: {A: {endpoints: [{binding: a2a-v1, url: "https://a.example"}]}}`, []string{"a name is"}},
@@ -145,9 +153,26 @@ admin: {token: token}
 	}
 }
 
+// FuzzParse: a file is understood, and then every question about it has an
+// answer, or each mistake in it has a place.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("limits: {rate: 1}\n"))
 	f.Add([]byte("agents: {a: {endpoints: [{binding: a2a-v1, url: x}]}}"))
 	f.Add([]byte("a: &a [*a]"))
-	f.Fuzz(func(_ *testing.T, data []byte) { _, _ = config.Parse(data) })
+	f.Add([]byte("policy: {hop_scope: sideways, gateways: [x]}\npeers: {\"a'b\": {dialect: 9}}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := config.Parse(data)
+		if err != nil {
+			var mistake *config.Error
+			if !errors.As(err, &mistake) || mistake.Line < 0 || mistake.Line > 1+strings.Count(string(data), "\n")+strings.Count(string(data), "\r") {
+				t.Errorf("a mistake without a place: %v", err)
+			}
+			return
+		}
+		_ = c.Serve()
+		_, _, _, _ = c.Constraints(), c.Gateways(), c.LogLevel(), c.Limit()
+		if len(c.Directory(true)) != len(c.Agents) {
+			t.Error("agents got lost")
+		}
+	})
 }

@@ -1,9 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
-	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -14,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/go-json-experiment/json"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/directory"
@@ -30,7 +28,9 @@ type AdminDeps struct {
 	Directory *directory.Directory
 	Metrics   http.Handler
 	Ready     func() bool
-	// Token is what /api demands as a bearer token: loopback is no identity (R17).
+	// Operators are who may use /api, by client certificate: loopback is no identity (R17).
+	Operators Operators
+	// Token makes its bearer an operator with every role: dev has one. Empty: none does.
 	Token  string
 	Hosts  []string // host names, without port, that may stand in Host (R17)
 	Open   bool     // a development gateway: agents without callers are open to everybody (R2)
@@ -39,7 +39,7 @@ type AdminDeps struct {
 
 // Admin builds the admin surface.
 func Admin(deps AdminDeps) (http.Handler, error) {
-	if deps.Directory == nil || deps.Metrics == nil || deps.Ready == nil || deps.Token == "" || deps.Logger == nil {
+	if deps.Directory == nil || deps.Metrics == nil || deps.Ready == nil || (deps.Token == "" && deps.Operators == nil) || deps.Logger == nil {
 		return nil, errors.New("httpapi: incomplete AdminDeps")
 	}
 	engine := surface(deps.Logger)
@@ -68,14 +68,6 @@ func (a admin) host(c *gin.Context) {
 	origin := c.GetHeader("Origin")
 	if !slices.Contains(a.deps.Hosts, strings.Trim(name, "[]")) || (origin != "" && origin != "https://"+c.Request.Host) {
 		problem.Write(c.Writer, c.Request, &policy.Forbidden{Constraint: policy.ConstraintCallers})
-		c.Abort()
-	}
-}
-
-func (a admin) operator(c *gin.Context) {
-	scheme, token, _ := strings.Cut(c.GetHeader("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare([]byte(token), []byte(a.deps.Token)) != 1 {
-		problem.Write(c.Writer, c.Request, &problem.UnauthenticatedError{Scheme: "Bearer"})
 		c.Abort()
 	}
 }
@@ -162,9 +154,7 @@ func (a admin) read(c *gin.Context) (directory.Agent, error) {
 	if err != nil {
 		return directory.Agent{}, problem.Reading(err)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&doc); err != nil || decoder.InputOffset() != int64(len(bytes.TrimRight(body, " \t\r\n"))) {
+	if json.Unmarshal(body, &doc, json.RejectUnknownMembers(true)) != nil {
 		return directory.Agent{}, &problem.QueryError{Reason: "the body is no agent document"}
 	}
 	agent := directory.Agent{

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -37,7 +36,6 @@ func startDomain(_ context.Context, w *world, ts *testscript.TestScript, args []
 	return errors.Join(
 		os.MkdirAll(dir, 0o700),
 		os.WriteFile(filepath.Join(dir, "bundle.pem"), trust.RootsPEM(), 0o600),
-		os.WriteFile(filepath.Join(dir, "admin-token"), []byte(rand.Text()), 0o600),
 		writePair(dir, "cert.pem", "key.pem", gateway.Certificates[0]),
 		writePair(dir, "client.pem", "client-key.pem", trust.ClientSVID()),
 	)

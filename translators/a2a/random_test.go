@@ -339,3 +339,34 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// FuzzCard: cards of every version. What is understood is a description within
+// the bounds for foreign text, and its projections to both versions are read
+// again.
+func FuzzCard(f *testing.F) {
+	for _, v := range vectors(f, "identity") {
+		if v.wire.Re == canonical.OpDescribe {
+			f.Add(v.wire.Body)
+		}
+	}
+	f.Add([]byte(`{"name":"n\u202e","description":"\u0000","skills":[{"id":"a b"},{"id":"a b"}]}`))
+	tr := New(translators.Config{BodyLimit: 1 << 16, Depth: 32})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		m, err := tr.Decode(translators.Wire{Body: body, Re: canonical.OpDescribe})
+		if err != nil {
+			return
+		}
+		if _, ok := m.Body.(*canonical.Description); !ok {
+			t.Fatalf("a card became a %T", m.Body)
+		}
+		for _, version := range tr.Info().Versions {
+			out, _, err := tr.Encode(m, translators.Target{Version: version})
+			if err != nil {
+				continue
+			}
+			if _, err := tr.Decode(translators.Wire{Body: out.Body, Re: canonical.OpDescribe, Version: version}); err != nil {
+				t.Fatalf("%s: not read again: %v\n%s", version, err, out.Body)
+			}
+		}
+	})
+}

@@ -154,8 +154,7 @@ func TestOfficialExamples(t *testing.T) {
 		served++
 		t.Run(filepath.Base(file), func(t *testing.T) { home(t, tr, w) })
 	}
-	t.Logf("of %d complete official messages %d are about tools, discovery, errors and notices: re-encoded equal; the others are refused", complete, whole)
-	t.Logf("of %d other official examples %d are parts of such messages: re-encoded equal", len(files)-complete, served-whole)
+	t.Logf("official MCP messages: %d complete, %d re-encoded equal, %d refused with a reason; %d of %d parts re-encoded equal", complete, whole, complete-whole, served-whole, len(files)-complete)
 	if complete != 32 || whole != 17 || served-whole < 29 {
 		t.Errorf("%d complete messages, %d of them served, %d parts", complete, whole, served-whole)
 	}

@@ -134,3 +134,34 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// FuzzDescription: what a server says about itself and its tools, in every
+// revision. What is understood comes home, and is read again in the others.
+func FuzzDescription(f *testing.F) {
+	for _, s := range samples() {
+		if s.re == canonical.OpDescribe || s.re == canonical.OpCapabilities {
+			f.Add(s.version, s.re == canonical.OpDescribe, []byte(s.body))
+		}
+	}
+	tr := mcp.New(translators.Config{BodyLimit: 1 << 16, Depth: 32})
+	f.Fuzz(func(t *testing.T, version string, who bool, body []byte) {
+		w := translators.Wire{Version: version, Re: canonical.OpCapabilities, Body: body}
+		if who {
+			w.Re = canonical.OpDescribe
+		}
+		m, err := tr.Decode(w)
+		if err != nil {
+			return
+		}
+		home(t, tr, w)
+		for _, other := range tr.Info().Versions {
+			out, _, err := tr.Encode(m, translators.Target{Version: other})
+			if err != nil {
+				continue
+			}
+			if _, err := tr.Decode(translators.Wire{Version: other, Re: w.Re, Body: out.Body}); err != nil {
+				t.Errorf("%s: not read again: %v\n%s", other, err, out.Body)
+			}
+		}
+	})
+}

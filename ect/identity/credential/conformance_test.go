@@ -32,6 +32,12 @@ type vector struct {
 	Proof     string `json:"proof"`
 	Audience  string `json:"audience"`
 
+	Request struct {
+		Authority string      `json:"authority"`
+		Path      string      `json:"path"`
+		Headers   [][2]string `json:"headers"`
+	} `json:"request"`
+
 	Expect   string            `json:"expect"`
 	Negative []json.RawMessage `json:"negative"`
 }
@@ -120,6 +126,7 @@ func TestPublishedIdentityTokens(t *testing.T) {
 	}
 	_, err := v.wimse(t, false).identity(v.Token, v.Now)
 	wantCode(t, "strictly", err, "missing_confirmation_alg")
+	t.Logf("wimse: identity tokens: 1 positive, %d negative", len(v.Negative)+1)
 }
 
 func TestPublishedProofs(t *testing.T) {
@@ -136,6 +143,29 @@ func TestPublishedProofs(t *testing.T) {
 			t.Errorf("%s: found %q", name, who.ID)
 		}
 	}
+	t.Logf("wimse: proofs: 1 positive, %d negative", len(v.Negative))
+}
+
+// TestPublishedSignatures: HTTP message signatures are no credential here. An
+// identity token with one, and without a proof, makes nobody of its bearer.
+func TestPublishedSignatures(t *testing.T) {
+	t.Parallel()
+	v, ok := published(t, filepath.Join("httpsig", "sign-basic.json"))
+	if !ok {
+		return
+	}
+	fields := http.Header{}
+	for _, field := range v.Request.Headers {
+		fields.Add(field[0], field[1])
+	}
+	if fields.Get(IdentityField) == "" {
+		t.Fatal("the vector has no identity token")
+	}
+	who, found, err := v.wimse(t, true).Caller(t.Context(), Request{Fields: fields.Values, Target: "https://" + v.Request.Authority + v.Request.Path})
+	if err == nil || found {
+		t.Errorf("taken for %q, %v", who.ID, err)
+	}
+	t.Log("wimse: HTTP signatures: not a credential here; its identity token alone is refused")
 }
 
 // publicOf derives the issuer's key, which the vector gives as a seed.

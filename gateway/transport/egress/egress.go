@@ -123,6 +123,11 @@ func (g *Guard) Disallow(hostport string) {
 	}
 }
 
+// Renew has every new connection use the TLS configuration as it is now: trust
+// anchors for host names are read when a pool is made. Requests in flight end in
+// peace.
+func (g *Guard) Renew() { g.dropPools() }
+
 // CloseIdle closes the connections that are not in use.
 func (g *Guard) CloseIdle() {
 	if g.plain != nil {

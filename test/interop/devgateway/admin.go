@@ -30,6 +30,12 @@ func (p *Process) AddAgent(ctx context.Context, name, binding, url string) error
 	return err
 }
 
+// RemoveAgent takes an agent out of the gateway's directory.
+func (p *Process) RemoveAgent(ctx context.Context, name string) error {
+	_, err := p.admin(ctx, http.MethodDelete, "/api/agents/"+name, nil)
+	return err
+}
+
 // Metrics is the gateway's metrics page in the Prometheus text format.
 func (p *Process) Metrics(ctx context.Context) (string, error) {
 	page, err := p.admin(ctx, http.MethodGet, "/metrics", nil)

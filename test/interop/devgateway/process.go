@@ -139,6 +139,14 @@ func (p *Process) CAFile() string { return filepath.Join(p.Dir, "ca.pem") }
 // PID is the process id, for its CPU time and memory.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
+// Hangup sends SIGHUP: the gateway reads its configuration again.
+func (p *Process) Hangup() error {
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		return fmt.Errorf("devgateway: %w", err)
+	}
+	return nil
+}
+
 // Output is the tail of what the process printed to stdout and stderr.
 func (p *Process) Output() string { return p.out.String() }
 

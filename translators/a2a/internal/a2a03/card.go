@@ -95,9 +95,10 @@ func address(url, transport, version string) json.RawMessage {
 func LowerCard(card json.RawMessage) (json.RawMessage, []canonical.Loss, error) {
 	o := rawjson.Parse(card, "")
 	supported := o.Take("supportedInterfaces")
-	if IsCard(o.Rest()) {
-		if list, err := interfaces(o); err == nil && rawjson.Equal(array(list), supported) {
-			return o.Rest(), nil, nil
+	if rest := o.Rest(); IsCard(rest) {
+		// What cannot be read fails a copy: o is still to be written.
+		if list, err := interfaces(rawjson.Parse(rest, "")); err == nil && rawjson.Equal(array(list), supported) {
+			return rest, nil, nil
 		}
 	}
 	for _, name := range cardOld {

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/config"
+)
+
+// staff is a gateway whose operators have one role each.
+func staff() config.Config {
+	operators := map[string]config.Operator{}
+	for _, role := range []string{"viewer", "operator", "approver", "auditor"} {
+		operators["the "+role] = config.Operator{ID: "spiffe://" + devTrustDomain + "/staff/" + role, Roles: []string{role}}
+	}
+	return config.Config{Admin: config.Admin{Operators: operators}}
+}
+
+// as is a client with the certificate of one of them, or of a stranger.
+func (b *bed) as(t *testing.T, path string) *http.Client {
+	t.Helper()
+	svid, err := b.dev.Authority.Issue(path, identity.SVIDRequest{})
+	must(t, err)
+	return b.caller(t, svid)
+}
+
+// Operators are known by certificate and may what their role says (R17).
+func TestOperatorsByCertificate(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: staff(), noToken: true})
+	document := agentJSON("visitor", "mcp-v1", "https://visitor.example/mcp")
+	certified := func(path, method, at, body string) letter {
+		return letter{via: b.as(t, path), method: method, at: b.at.Admin + at, body: body}
+	}
+	forbidden := want{status: 403, code: "forbidden"}
+	var cases []refusal
+	for _, role := range []string{"viewer", "approver", "auditor"} {
+		cases = append(cases,
+			sent(role+" adds", certified("/staff/"+role, "POST", "/api/agents", document), forbidden),
+			sent(role+" removes", certified("/staff/"+role, "DELETE", "/api/agents/calculator", ""), forbidden))
+	}
+	cases = append(cases,
+		sent("a stranger looks", certified("/client", "GET", "/api/agents", ""), forbidden),
+		sent("an operator of a lower path", certified("/staff/operator/x", "GET", "/api/agents", ""), forbidden),
+		sent("nobody looks", letter{via: b.nobody, method: "GET", at: b.at.Admin + "/api/agents"}, forbidden),
+		sent("a token where there is none", b.operator("GET", "/api/agents", "", nil), forbidden),
+	)
+	withToken := certified("/staff/operator", "GET", "/api/agents", "")
+	withToken.header = map[string]string{"Authorization": "Bearer " + b.adminToken}
+	cases = append(cases, sent("an operator with a token besides", withToken, forbidden))
+	fromElsewhere := certified("/staff/operator", "POST", "/api/agents", document)
+	fromElsewhere.header = map[string]string{"Origin": "https://evil.example"}
+	cases = append(cases, sent("a browser of an operator on a foreign page", fromElsewhere, forbidden))
+	refusals(t, b, cases)
+
+	for _, role := range []string{"viewer", "operator", "approver", "auditor"} {
+		if got := b.send(t, certified("/staff/"+role, "GET", "/api/agents", "")); got.status != http.StatusOK || strings.Contains(string(got.body), "visitor") {
+			t.Errorf("%s: got %d %s", role, got.status, got.body)
+		}
+	}
+	if got := b.send(t, certified("/staff/operator", "POST", "/api/agents", document)); got.status != http.StatusCreated {
+		t.Errorf("the operator may not add: %d %s", got.status, got.body)
+	}
+	if got := b.send(t, certified("/staff/operator", "DELETE", "/api/agents/visitor", "")); got.status != http.StatusNoContent {
+		t.Errorf("the operator may not remove: %d %s", got.status, got.body)
+	}
+	logs := b.logs.String()
+	for _, say := range []string{`"operator":"the operator"`, `"result":"done"`, `"result":"refused"`, `"path":"/api/agents/visitor"`} {
+		if !strings.Contains(logs, say) {
+			t.Errorf("%s is not in the log", say)
+		}
+	}
+}
+
+// Operators come and go while the gateway runs.
+func TestOperatorsReload(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: staff(), noToken: true})
+	look := func() int {
+		return b.send(t, letter{via: b.as(t, "/staff/viewer"), method: "GET", at: b.at.Admin + "/api/agents"}).status
+	}
+	if got := look(); got != http.StatusOK {
+		t.Errorf("got %d", got)
+	}
+	next := b.settings.config
+	next.Admin = config.Admin{}
+	must(t, b.reload(t.Context(), next))
+	if got := look(); got != http.StatusForbidden {
+		t.Errorf("who is no operator any more still looks: %d", got)
+	}
+}

@@ -1,0 +1,112 @@
+// Package workloadtest plays a SPIFFE agent: a Workload API on a socket of this
+// machine that says what a test wants, and says it again when that changes.
+//
+// Alternatives considered: a SPIRE server and agent, which are two more programs
+// to install, and whose certificates no test can spoil; go-spiffe's own fake is
+// internal to it.
+package workloadtest
+
+import (
+	"crypto"
+	"crypto/x509"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/spiffe/go-spiffe/v2/proto/spiffe/workload"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// Agent tells every caller the same. It says nothing before the first Say.
+type Agent struct {
+	workload.UnimplementedSpiffeWorkloadAPIServer
+
+	Address string // unix:///…
+
+	mu   sync.Mutex
+	says *workload.X509SVIDResponse
+	news chan struct{} // closed when says changes
+}
+
+// Identity is what an agent says.
+type Identity struct {
+	ID        string // SPIFFE id
+	Chain     []*x509.Certificate
+	Key       crypto.Signer
+	Anchors   []*x509.Certificate            // of its trust domain
+	Federated map[string][]*x509.Certificate // of others, by the id of the trust domain
+}
+
+// NewAgent serves until the test ends.
+func NewAgent(tb testing.TB) *Agent {
+	tb.Helper()
+	socket := filepath.Join(tb.TempDir(), "a.sock")
+	a := &Agent{Address: "unix://" + socket, news: make(chan struct{})}
+	var lc net.ListenConfig
+	listener, err := lc.Listen(tb.Context(), "unix", socket)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	server := grpc.NewServer()
+	workload.RegisterSpiffeWorkloadAPIServer(server, a)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) })
+	tb.Cleanup(func() { server.Stop(); serving.Wait() })
+	return a
+}
+
+// Say tells everybody, those who come later too.
+func (a *Agent) Say(tb testing.TB, who Identity) {
+	tb.Helper()
+	key, err := x509.MarshalPKCS8PrivateKey(who.Key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	response := &workload.X509SVIDResponse{
+		Svids: []*workload.X509SVID{{
+			SpiffeId: who.ID, X509Svid: der(who.Chain), X509SvidKey: key, Bundle: der(who.Anchors),
+		}},
+		FederatedBundles: map[string][]byte{},
+	}
+	for domain, anchors := range who.Federated {
+		response.FederatedBundles[domain] = der(anchors)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.says = response
+	close(a.news)
+	a.news = make(chan struct{})
+}
+
+func der(certs []*x509.Certificate) (all []byte) {
+	for _, cert := range certs {
+		all = append(all, cert.Raw...)
+	}
+	return all
+}
+
+// FetchX509SVID is the Workload API's (SPIFFE Workload API, section 5.2.1).
+func (a *Agent) FetchX509SVID(_ *workload.X509SVIDRequest, stream grpc.ServerStreamingServer[workload.X509SVIDResponse]) error {
+	if md, _ := metadata.FromIncomingContext(stream.Context()); len(md.Get("workload.spiffe.io")) != 1 {
+		return status.Error(codes.InvalidArgument, "security header missing")
+	}
+	for {
+		a.mu.Lock()
+		says, news := a.says, a.news
+		a.mu.Unlock()
+		if says != nil {
+			if err := stream.Send(says); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		case <-news:
+		}
+	}
+}

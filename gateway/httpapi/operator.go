@@ -1,0 +1,108 @@
+package httpapi
+
+import (
+	"crypto/subtle"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/policy"
+)
+
+// Operators finds an operator by the SPIFFE id of its certificate; false: nobody
+// of ours.
+type Operators func(ect.Identity) (policy.Operator, bool)
+
+// tokenHolder is who shows the token of a development gateway.
+func tokenHolder() policy.Operator {
+	return policy.Operator{Name: "developer", Roles: policy.Roles()}
+}
+
+// right is who may look at and who may change what lies below a path. The first
+// row that holds a path decides.
+type right struct {
+	below        string
+	look, change policy.Role
+}
+
+// rights has a last row for everything: a route that nobody thought of is for
+// operators.
+var rights = []right{
+	{"/api/approvals", policy.RoleViewer, policy.RoleApprover},
+	{"/api/ledger", policy.RoleAuditor, policy.RoleAuditor},
+	{"/", policy.RoleViewer, policy.RoleOperator},
+}
+
+func roleFor(method, path string) policy.Role {
+	for _, row := range rights {
+		if path != row.below && !strings.HasPrefix(path, strings.TrimSuffix(row.below, "/")+"/") {
+			continue
+		}
+		if method == http.MethodGet || method == http.MethodHead {
+			return row.look
+		}
+		return row.change
+	}
+	return policy.RoleOperator
+}
+
+// operator lets operators in whose role allows the request, and writes down who
+// changed what (R17).
+func (a admin) operator(c *gin.Context) {
+	who, err := a.whoOperates(c.Request)
+	need := roleFor(c.Request.Method, c.FullPath())
+	if err == nil && !who.May(need) {
+		err = &policy.Forbidden{Reason: "this operator lacks the role " + string(need)}
+	}
+	if err != nil {
+		a.audit(c, who, "refused")
+		problem.Write(c.Writer, c.Request, err)
+		c.Abort()
+		return
+	}
+	c.Next()
+	if c.Request.Method != http.MethodGet && c.Request.Method != http.MethodHead {
+		a.audit(c, who, "done")
+	}
+}
+
+// whoOperates is who a client certificate, or in dev the token, says it is. A
+// token that is given is judged: a certificate does not mend it.
+func (a admin) whoOperates(r *http.Request) (policy.Operator, error) {
+	given := r.Header.Get("Authorization") != ""
+	if given && a.deps.Token == "" {
+		return policy.Operator{}, &policy.Forbidden{Reason: "operators show a client certificate, nothing else"}
+	}
+	if given {
+		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare([]byte(token), []byte(a.deps.Token)) != 1 {
+			return policy.Operator{}, &problem.UnauthenticatedError{Scheme: "Bearer"}
+		}
+		return tokenHolder(), nil
+	}
+	peer, certified := identity.PeerOf(r.TLS)
+	if certified && a.deps.Operators != nil {
+		if who, ok := a.deps.Operators(peer.ID); ok {
+			return who, nil
+		}
+	}
+	switch {
+	case a.deps.Token != "":
+		return policy.Operator{}, &problem.UnauthenticatedError{Scheme: "Bearer"}
+	case certified:
+		return policy.Operator{ID: peer.ID}, &policy.Forbidden{Reason: "the client certificate is no operator's"}
+	default:
+		return policy.Operator{}, &policy.Forbidden{Reason: "operators show a client certificate"}
+	}
+}
+
+func (a admin) audit(c *gin.Context, who policy.Operator, result string) {
+	a.deps.Logger.InfoContext(c.Request.Context(), "operator", slog.String("result", result),
+		slog.String("operator", who.Name), slog.String("id", string(who.ID)),
+		slog.String("method", c.Request.Method), slog.String("path", c.Request.URL.Path), slog.Int("status", c.Writer.Status()))
+}

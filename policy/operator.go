@@ -1,0 +1,59 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/ect"
+)
+
+// errNoRole: an operator who may do nothing.
+var errNoRole = errors.New("policy: operator: at least one role is required")
+
+// Role is what an operator may do (R17).
+type Role string
+
+// The roles. Whoever has any may look.
+const (
+	RoleViewer   Role = "viewer"   // look
+	RoleOperator Role = "operator" // change the directory, breakers, lifecycle
+	RoleApprover Role = "approver" // decide what waits for a human
+	RoleAuditor  Role = "auditor"  // read what operators and agents have done
+)
+
+// Roles lists them all.
+func Roles() []Role { return []Role{RoleViewer, RoleOperator, RoleApprover, RoleAuditor} }
+
+// Operator is a person or a program that operates the gateway.
+type Operator struct {
+	Name  string
+	ID    ect.Identity // SPIFFE id, exact; empty: known by a token (dev)
+	Roles []Role
+}
+
+// Validate says what is wrong with an operator: the id is one exact SPIFFE id and
+// there is at least one role.
+func (o Operator) Validate() error {
+	p, err := parsePattern(string(o.ID))
+	switch {
+	case err != nil || p.prefix || p.operation != "":
+		return fmt.Errorf("policy: operator: %q is no exact SPIFFE id", o.ID)
+	case strings.HasSuffix(string(o.ID), "/"+anonymous):
+		return fmt.Errorf("policy: operator: %q is nobody", o.ID)
+	case len(o.Roles) == 0:
+		return errNoRole
+	}
+	for _, role := range o.Roles {
+		if !slices.Contains(Roles(), role) {
+			return fmt.Errorf("policy: operator: %q is no role; there are viewer, operator, approver and auditor", role)
+		}
+	}
+	return nil
+}
+
+// May says whether the operator has a role.
+func (o Operator) May(role Role) bool {
+	return slices.Contains(o.Roles, role) || role == RoleViewer && len(o.Roles) > 0
+}

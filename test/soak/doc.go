@@ -1,0 +1,24 @@
+// Command soak runs the real gateway under mixed load for an hour and says
+// whether its memory, goroutines and file descriptors stay flat. It ends with 1
+// when one of them does not, and when any answer is not exactly the expected one.
+//
+//	go run ./test/soak --time 1h
+//
+// The load is everything that callers do: A2A 1.0 over JSON-RPC and REST, A2A
+// 0.3, MCP of 2026-07-28 and of 2025-11-25, the translate endpoint with and
+// without a destination, discovery, evidence, and what bad callers do, whose
+// refusals are expected word by word; meanwhile the configuration is reloaded by
+// SIGHUP, also a bad one, and agents are listed and removed.
+//
+// What the gateway keeps on purpose reaches its bound in the warm-up, or it would
+// look like a leak: evidence is bounded to a few MiB, tokens live for seconds,
+// and conversations are few.
+//
+// How to read it: main.go are the flags; cast.go starts everybody, agents.go are
+// the agents behind the gateway; calls.go, abuse.go and operator.go are the load,
+// load.go the callers; meter.go samples and judge.go decides.
+//
+// Alternatives considered: comparing first and last sample, which any collection
+// decides; a fitted line, which a single spike bends. Medians of quarters and the
+// median of all slopes (Theil and Sen) forgive both and no leak.
+package main

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+var (
+	errUsage   = errors.New("soak: usage")
+	errNotFlat = errors.New("soak: not flat")
+)
+
+// shortest run: below it the warm-up would eat the samples.
+const shortest = 30 * time.Second
+
+// options are the flags.
+type options struct {
+	time time.Duration
+	pace time.Duration
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	_, err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, errUsage):
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	default:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.DurationVar(&o.time, "time", time.Hour, "how long the load lasts")
+	flags.DurationVar(&o.pace, "pace", 200*time.Millisecond, "between two calls of one caller")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return o, err
+		}
+		return o, fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if o.time < shortest || o.pace <= 0 || flags.NArg() > 0 {
+		return o, fmt.Errorf("%w: --time is at least %s, --pace positive, and there are no arguments", errUsage, shortest)
+	}
+	return o, nil
+}
+
+// warm is how much of the beginning is not judged: time for connections, caches
+// and everything with a bound to be full.
+func (o options) warm() time.Duration { return max(min(o.time/3, 10*time.Minute), shortest/2) }
+
+// every is the distance of samples.
+func (o options) every() time.Duration { return min(5*time.Second, o.time/100) }
+
+// lifetime of ECTs: what is kept until they end is full well within the warm-up.
+func (o options) lifetime() time.Duration { return max(10*time.Second, o.warm()/4) }
+
+// summary is the line that a machine reads.
+type summary struct {
+	Seconds   float64          `json:"seconds"`
+	Turns     map[string]int64 `json:"turns"`
+	Samples   int              `json:"samples"`
+	Resources []finding        `json:"resources"`
+	Flat      bool             `json:"flat"`
+	Error     string           `json:"error,omitempty"`
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (summary, error) {
+	o, err := parse(args, stderr)
+	if err != nil {
+		return summary{}, err
+	}
+	s, err := soak(ctx, o)
+	if err != nil {
+		s.Error = err.Error()
+	}
+	line, wrong := json.Marshal(s)
+	fmt.Fprintf(stdout, "%s\n", line)
+	return s, errors.Join(table(stdout, s.Resources), err, wrong)
+}
+
+func soak(ctx context.Context, o options) (s summary, err error) {
+	dir, err := os.MkdirTemp("", "aepb-soak-")
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	r, err := assemble(ctx, dir, o.lifetime())
+	defer func() { err = errors.Join(err, r.stop(ctx)) }()
+	if err != nil {
+		return s, err
+	}
+	samples, counts, err := r.endure(ctx, o)
+	s = summary{Seconds: o.time.Seconds(), Turns: map[string]int64{}, Samples: len(samples)}
+	for name, count := range counts {
+		s.Turns[name] = count.Load()
+		if s.Turns[name] == 0 && err == nil {
+			err = fmt.Errorf("soak: %s never happened", name)
+		}
+	}
+	if err != nil {
+		return s, err
+	}
+	if s.Resources, err = judge(samples, o.warm()); err != nil {
+		return s, err
+	}
+	s.Flat = true
+	for _, f := range s.Resources {
+		s.Flat = s.Flat && f.Flat
+	}
+	if !s.Flat {
+		err = errNotFlat
+	}
+	return s, errors.Join(err, r.reloaded(ctx))
+}
+
+// endure loads and samples at the same time.
+func (r *rig) endure(ctx context.Context, o options) (samples []sample, counts tally, err error) {
+	loading, enough := context.WithCancel(ctx)
+	defer enough()
+	group, loading := errgroup.WithContext(loading)
+	group.Go(func() (err error) {
+		counts, err = load(loading, r.parts(o.pace, o.time/20))
+		return err
+	})
+	group.Go(func() (err error) {
+		defer enough()
+		samples, err = r.measure(loading, o.every(), o.time)
+		return err
+	})
+	err = group.Wait()
+	return samples, counts, errors.Join(err, ctx.Err())
+}
