@@ -37,6 +37,7 @@ type Signer struct {
 	issuer   Identity
 	version  string
 	headers  [types]string // the encoded header and its dot, by typ: the same for every token
+	notes    string        // the encoded header and its dot of a Statement
 	lifetime int64
 	maxToken int
 	now      func() time.Time
@@ -66,6 +67,7 @@ func NewSigner(d SignerDeps) (*Signer, error) {
 			typeExec:  encodeHeader(alg, mediaExec, kid, d.Chain),
 			typeWIMSE: encodeHeader(alg, mediaWIMSE, kid, d.Chain),
 		},
+		notes:    encodeHeader(alg, "JWT", kid, d.Chain),
 		lifetime: int64(orDefault(d.Lifetime, DefaultLifetime) / time.Second),
 		maxToken: orDefault(d.MaxToken, defaultToken), now: d.Now, newID: d.NewID,
 		unsigned: slices.Clone(d.UnsignedFor),
@@ -298,3 +300,9 @@ func orDefault[T comparable](value, fallback T) T {
 	}
 	return value
 }
+
+// Statement signs claims that are no ECT, such as a capability document (AEPB,
+// Capability Document Integrity), as a JWT in compact form. Its type is JWT, so
+// that nobody takes it for an ECT; kid and x5c are those of our ECTs. claims is
+// a JSON object, written as it is. A result beyond MaxToken is ErrUnsignable.
+func (s *Signer) Statement(claims []byte) (string, error) { return s.sign(s.notes, claims) }

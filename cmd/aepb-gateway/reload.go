@@ -107,6 +107,9 @@ func (out *service) reload(ctx context.Context, c config.Config) error {
 			return err
 		}
 	}
+	if err := out.directory.AllowDocuments(c.VisitorRules(next.dev)); err != nil {
+		return err // never: config.Parse has judged them
+	}
 	out.road.Apply(next.road())
 	out.settings = next
 	out.logger.InfoContext(ctx, "configuration reloaded", slog.Int("agents", len(c.Agents)))
