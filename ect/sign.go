@@ -48,6 +48,7 @@ type signing struct {
 	key     crypto.Signer
 	alg     string
 	headers [types]string // the encoded header and its dot, by typ: the same for every token
+	notes   string        // the encoded header and its dot of a Statement
 }
 
 // NewSigner checks that key, chain and issuer belong together.
@@ -90,7 +91,7 @@ func (s *Signer) Renew(key crypto.Signer, chain []*x509.Certificate) error {
 	if err := checkLeaf(key, chain, s.issuer); err != nil {
 		return err
 	}
-	s.own.Store(&signing{key: key, alg: alg, headers: [types]string{
+	s.own.Store(&signing{key: key, alg: alg, notes: encodeHeader(alg, "JWT", kid, chain), headers: [types]string{
 		typeExec:  encodeHeader(alg, mediaExec, kid, chain),
 		typeWIMSE: encodeHeader(alg, mediaWIMSE, kid, chain),
 	}})
@@ -148,7 +149,8 @@ func (s *Signer) SignAs(d Dialect, c Claims) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
-	compact, err := s.sign(s.own.Load(), as, payload)
+	own := s.own.Load()
+	compact, err := s.sign(own, own.headers[as.typ], payload)
 	if err != nil {
 		return Token{}, err
 	}
@@ -225,8 +227,7 @@ func (s *Signer) complete(c Claims) Claims {
 	return c
 }
 
-func (s *Signer) sign(own *signing, as spelling, payload []byte) (string, error) {
-	header := own.headers[as.typ]
+func (s *Signer) sign(own *signing, header string, payload []byte) (string, error) {
 	enc := base64.RawURLEncoding
 	size := len(header) + enc.EncodedLen(len(payload))
 	const signature = 1 + 86 // a dot and 64 octets, with either algorithm
@@ -313,4 +314,13 @@ func orDefault[T comparable](value, fallback T) T {
 		return fallback
 	}
 	return value
+}
+
+// Statement signs claims that are no ECT, such as a capability document (AEPB,
+// Capability Document Integrity), as a JWT in compact form. Its type is JWT, so
+// that nobody takes it for an ECT; kid and x5c are those of our ECTs. claims is
+// a JSON object, written as it is. A result beyond MaxToken is ErrUnsignable.
+func (s *Signer) Statement(claims []byte) (string, error) {
+	own := s.own.Load()
+	return s.sign(own, own.notes, claims)
 }

@@ -42,11 +42,13 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 		}
 	}
 	x.dress()
-	if x.relay() || x.message.Op != canonical.OpInvoke {
-		return nil // the caller and the agent agree about names already
+	if x.relay() || x.message.Op != canonical.OpInvoke { // the caller and the agent agree about names already
+		return g.Directory.Admits(x.agent, listed, called(x.message))
 	}
-	x.chosen, err = capability(x.source, description, x.message)
-	return err
+	if x.chosen, err = capability(x.source, description, x.message); err != nil {
+		return err
+	}
+	return g.Directory.Admits(x.agent, listed, x.chosen.ID)
 }
 
 // securityOf is how the way to the destination is protected. Callers come over
@@ -87,10 +89,7 @@ func (g *Gateway) asked(ctx context.Context, x *exchange, listed directory.Endpo
 // sender selected, else the only one there is. A caller may know it by the
 // name that its own protocol allows (R9).
 func capability(source translators.Translator, d *canonical.Description, m *canonical.Message) (*canonical.Capability, error) {
-	name := m.To.Skill
-	if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Call != nil {
-		name = invoke.Call.Name
-	}
+	name := called(m)
 	if found := named(source, d, name); found != nil {
 		return found, nil
 	}
@@ -104,6 +103,14 @@ func capability(source translators.Translator, d *canonical.Description, m *cano
 		}
 	}
 	return nil, &canonical.Error{Code: canonical.CodeSkillNotFound, Message: "no such skill or tool; this agent has " + names(d)}
+}
+
+// called is what a message names: the tool that it calls, else a skill.
+func called(m *canonical.Message) string {
+	if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Call != nil {
+		return invoke.Call.Name
+	}
+	return m.To.Skill
 }
 
 func named(source translators.Translator, d *canonical.Description, name string) *canonical.Capability {

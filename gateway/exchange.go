@@ -25,6 +25,7 @@ type exchange struct {
 	dest      translators.Translator
 	evidence  evidence
 	agent     directory.Agent // zero: translate only
+	lost      error           // why the agent cannot be reached, for those who may know it
 	endpoint  transport.Endpoint
 	described *canonical.Description // the agent, as it is known
 	permit    policy.Permit
@@ -84,6 +85,9 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 	}
 	if stored, done, err := g.verify(ctx, x); done || err != nil {
 		return stored, err
+	}
+	if err := g.reach(ctx, x); err != nil {
+		return answer, err
 	}
 	if err := g.permit(x); err != nil {
 		return answer, err
@@ -169,6 +173,9 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 		target:  translators.Target{Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.chosen, Stream: x.streams()},
 		parents: x.parents, audience: g.audience(x), reader: x.reader(),
 	}
+	if x.endpoint.Tenant != "" {
+		x.message.Conversation.Tenant = x.endpoint.Tenant
+	}
 	if x.call.Agent != "" && x.verbatim() {
 		wire := x.call.Wire
 		l.verbatim = &wire
@@ -188,7 +195,7 @@ func (g *Gateway) send(ctx context.Context, x *exchange, sealed transport.Sealed
 	began := g.Now()
 	reply, err := g.Dialers[x.endpoint.Binding].Dial(ctx, x.endpoint, sealed)
 	took := g.Now().Sub(began)
-	g.Metrics.Upstream(x.agent.Name, string(x.endpoint.Binding), took)
+	g.Metrics.Upstream(label(x.agent), string(x.endpoint.Binding), took)
 	g.Metrics.Took(string(x.call.Wire.Binding), string(x.endpoint.Binding), telemetry.StageSend, took)
 	return reply, err
 }
@@ -234,5 +241,5 @@ func (g *Gateway) toCaller(x *exchange, message *canonical.Message, parents []ec
 }
 
 func (g *Gateway) answer(x *exchange, wire translators.Wire) transport.Answer {
-	return transport.Answer{Wire: wire, Evidence: x.issued, Losses: x.losses}
+	return transport.Answer{Wire: wire, Evidence: x.issued, Losses: x.losses, Notice: notice(x.agent.Lifecycle)}
 }

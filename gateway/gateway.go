@@ -136,7 +136,18 @@ func (g *Gateway) Describe(ctx context.Context, q transport.Inquiry) (*canonical
 	if err != nil {
 		return nil, err
 	}
-	description, _, err := g.Directory.Describe(ctx, agent, agent.Endpoint(q.Binding), q.Caller.ID)
+	agent, err = g.Directory.Reach(ctx, agent)
+	if err != nil {
+		return nil, err
+	}
+	if err := admit(q.Caller, agent.Rules); err != nil { // a successor has rules of its own
+		return nil, err
+	}
+	endpoint := agent.Endpoint(q.Binding)
+	if endpoint.Binding == "" {
+		return nil, &problem.NoPathError{From: string(q.Binding)}
+	}
+	description, _, err := g.Directory.Describe(ctx, agent, endpoint, q.Caller.ID)
 	return description, err
 }
 

@@ -58,13 +58,19 @@ func (g *Gateway) protocols(x *exchange) error {
 		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(x.call.To)}
 	}
 	x.source = source
-	to := x.call.To
 	if agent, ok := g.Directory.Find(x.call.Agent); ok {
 		x.agent = agent
-		if to == "" {
-			to = agent.Endpoint(source.Info().Binding).Binding
-		}
 	}
+	return g.destine(x)
+}
+
+// destine finds the destination's protocol, as far as the destination is known.
+func (g *Gateway) destine(x *exchange) error {
+	source, to := x.source, x.call.To
+	if to == "" {
+		to = x.agent.Endpoint(source.Info().Binding).Binding
+	}
+	var ok bool
 	if x.dest, ok = g.Registry.Translator(to); !ok && (to != "" || x.call.Agent == "") {
 		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(to)}
 	}
@@ -231,6 +237,9 @@ func (g *Gateway) permit(x *exchange) error {
 		Source: string(x.source.Info().Binding), Dest: destination,
 		Evidence: x.evidence.sources, Path: x.evidence.path, Ancestry: x.evidence.ancestry, Self: g.Self(), Constraints: x.settings.Constraints,
 	})
+	if x.lost != nil && x.mayKnow(err) {
+		return x.lost
+	}
 	if x.call.Agent != "" && x.agent.Name == "" && !errors.Is(err, ect.ErrRequired) {
 		return g.unknown(x)
 	}

@@ -60,7 +60,7 @@ func (r *run) tell(ctx context.Context) (transport.Answer, error) {
 	if err != nil {
 		t.fail(ctx, err)
 	}
-	return transport.Answer{Events: t, Evidence: x.issued, Losses: x.losses}, nil
+	return transport.Answer{Events: t, Evidence: x.issued, Losses: x.losses, Notice: notice(x.agent.Lifecycle)}, nil
 }
 
 // single: what ended the work was one reply in the words of the caller's protocol.

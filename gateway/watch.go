@@ -97,7 +97,7 @@ func (g *Gateway) tellRecord(ctx context.Context, x *exchange, rec *record, stre
 	if err := w.first(); err != nil {
 		return transport.Answer{}, err
 	}
-	return transport.Answer{Events: w, Evidence: x.issued, Losses: x.losses}, nil
+	return transport.Answer{Events: w, Evidence: x.issued, Losses: x.losses, Notice: notice(x.agent.Lifecycle)}, nil
 }
 
 // resultOf is what a record says, as its caller wants to hear it: the task, or

@@ -218,7 +218,7 @@ func TestWrongWays(t *testing.T) {
 		to("a protocol that the agent does not speak", "?from=a2a-v1&to=a2a-v1&dest=calculator", late(noPath)),
 		to("unknown agent", "?from=a2a-v1&dest=nobody", late(because(noPath, "unknown_agent"))),
 		to("unknown SPIFFE id", "?from=a2a-v1&dest=spiffe%3A%2F%2Faepb.dev%2Fnobody", late(because(noPath, "unknown_agent"))),
-		to("address of a cloud's metadata", "?from=a2a-v1&dest=http%3A%2F%2F169.254.169.254%2Flatest", late(because(noPath, "unknown_agent"))),
+		to("address of a cloud's metadata", "?from=a2a-v1&dest=http%3A%2F%2F169.254.169.254%2Flatest", want{status: 403, code: "policy_violation", reason: "egress policy", proof: "policy_violation"}),
 		to("name with a line break", "?from=a2a-v1&dest=a%0d%0ab", late(because(noPath, "unknown_agent"))),
 		sent("unknown pair at the pair query", letter{method: "GET", at: "/.well-known/aepb/gateway?from=a2a-v1&to=slim-v1"}, noPath),
 		sent("half a pair", letter{method: "GET", at: "/.well-known/aepb/gateway?from=a2a-v1"}, want{status: 400, code: "malformed_message", reason: "go together"}),

@@ -147,6 +147,9 @@ func (out *service) reload(ctx context.Context, c config.Config) error {
 			return err
 		}
 	}
+	if err := out.directory.AllowDocuments(c.VisitorRules(next.dev)); err != nil {
+		return err // never: config.Parse has judged them
+	}
 	out.road.Apply(next.road())
 	out.operate(c)
 	out.settings = next

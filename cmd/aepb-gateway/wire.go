@@ -107,13 +107,15 @@ func wire(s settings) (built *service, err error) {
 		out.close = append(out.close, p.close)
 	}
 	out.close = append(out.close, func() error { guard.CloseIdle(); return nil })
-	out.directory, err = directory.New(directory.Deps{
-		Describers: describers, Egress: guard, PlainLoopback: s.dev, Now: time.Now, Logger: s.logger,
-	})
-	if err != nil {
+	if out.metrics, err = telemetry.New(telemetry.Deps{Bindings: registry.Bindings()}); err != nil {
 		return nil, err
 	}
-	if out.metrics, err = telemetry.New(telemetry.Deps{Bindings: registry.Bindings()}); err != nil {
+	out.directory, err = directory.New(directory.Deps{
+		Describers: describers, Egress: guard, Client: guard, Changed: out.metrics.DescriptionChanged,
+		Pins:          pins{entries: kept.entries, now: time.Now},
+		PlainLoopback: s.dev, Now: time.Now, Logger: s.logger,
+	})
+	if err != nil {
 		return nil, err
 	}
 	if out.limiter, err = limit.New(s.limits(), limit.Deps{}); err != nil {
@@ -124,6 +126,9 @@ func wire(s settings) (built *service, err error) {
 	}
 	out.close = append(out.close, out.road.Close, func() error { return out.road.Flush(context.Background()) })
 	if err := out.surfaces(s, out.road, registry, kept, out.metrics); err != nil {
+		return nil, err
+	}
+	if err := out.directory.AllowDocuments(s.config.VisitorRules(s.dev)); err != nil {
 		return nil, err
 	}
 	for _, agent := range s.config.Directory(s.dev) {
@@ -216,7 +221,7 @@ func (out *service) surfaces(s settings, road *gateway.Gateway, registry *transl
 	}
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
 		Authenticators: authenticators,
-		Exchanger:      road, Registry: registry, Evidence: kept.evidence, Self: s.svid.ID, Anonymous: anonymous,
+		Exchanger:      road, Registry: registry, Evidence: kept.evidence, Self: s.svid.ID, Signer: road.Signer, Anonymous: anonymous,
 		Doors:   httpapi.Doors{A2A: a2aDoor.Handler(road), Card: a2aDoor.CardHandler(road), MCP: mcpDoor.Handler(road)},
 		Version: version, BaseURL: s.baseURL, Logger: s.logger,
 	})
@@ -224,7 +229,8 @@ func (out *service) surfaces(s settings, road *gateway.Gateway, registry *transl
 		return err
 	}
 	out.admin, err = httpapi.Admin(httpapi.AdminDeps{
-		Directory: out.directory, Metrics: metrics.Handler(), Ready: func() bool { return !out.stopping.Load() && out.failing() == nil },
+		Registry: registry, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Metrics: metrics.Handler(),
+		Ready:     func() bool { return !out.stopping.Load() && out.failing() == nil },
 		Operators: out.operator, Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Logger: s.logger,
 	})
 	return err

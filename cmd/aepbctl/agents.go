@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -16,11 +17,41 @@ import (
 type agent struct {
 	Name           string     `json:"name"`
 	ID             string     `json:"id,omitempty"`
+	Capability     string     `json:"capability,omitempty"`
+	Pin            bool       `json:"pin,omitempty"`
 	Endpoints      []endpoint `json:"endpoints"`
 	Callers        []string   `json:"callers,omitempty"`
 	RequireECT     bool       `json:"require_ect,omitempty"`
 	TimeoutSeconds int        `json:"timeout_seconds,omitempty"`
 	Description    *summary   `json:"description,omitempty"`
+	Lifecycle      *lifecycle `json:"lifecycle,omitempty"`
+	Descriptions   []pin      `json:"descriptions,omitempty"`
+}
+
+type lifecycle struct {
+	Status       string  `json:"status"`
+	Version      string  `json:"version"`
+	DeprecatedAt *string `json:"deprecated_at"`
+	SunsetAt     *string `json:"sunset_at"`
+	Successor    *string `json:"successor"`
+}
+
+// pin is the description of an endpoint that counts, and what waits.
+type pin struct {
+	Binding string `json:"binding"`
+	Hash    string `json:"sha256"`
+	Pending *struct {
+		Hash    string   `json:"sha256"`
+		Changes []change `json:"changes"`
+	} `json:"pending,omitempty"`
+}
+
+type change struct {
+	Capability string   `json:"capability,omitempty"`
+	Kind       string   `json:"kind"`
+	Members    []string `json:"members,omitempty"`
+	Was        string   `json:"was,omitempty"`
+	Is         string   `json:"is,omitempty"`
 }
 
 type endpoint struct {
@@ -40,7 +71,7 @@ type summary struct {
 
 func agentsCommand(t *target) *cobra.Command {
 	cmd := &cobra.Command{Use: "agents", Short: "The agents that the gateway knows", Args: cobra.NoArgs, RunE: help}
-	cmd.AddCommand(agentsList(t), agentsAdd(t), agentsRemove(t), agentsShow(t))
+	cmd.AddCommand(agentsList(t), agentsAdd(t), agentsRemove(t), agentsShow(t), agentsAccept(t))
 	return cmd
 }
 
@@ -60,6 +91,9 @@ func agentsList(t *target) *cobra.Command {
 				for _, a := range list.Agents {
 					for _, e := range a.Endpoints {
 						fmt.Fprintf(table, "%s\t%s\t%s\n", a.Name, e.Binding, e.URL)
+					}
+					if a.Capability != "" {
+						fmt.Fprintf(table, "%s\tdocument\t%s\n", a.Name, a.Capability)
 					}
 				}
 				return table.Flush()
@@ -83,10 +117,10 @@ func agentsAdd(t *target) *cobra.Command {
 	var a agent
 	var a2a, mcp string
 	cmd := &cobra.Command{
-		Use: "add NAME (--a2a URL | --mcp URL)", Short: "List an agent", Args: cobra.ExactArgs(1),
+		Use: "add NAME (--capability URL | --a2a URL | --mcp URL)", Short: "List an agent", Args: cobra.ExactArgs(1),
 		PreRunE: func(*cobra.Command, []string) error {
-			if a2a == "" && mcp == "" {
-				return errors.New("name at least one endpoint with --a2a or --mcp")
+			if a2a == "" && mcp == "" && a.Capability == "" {
+				return errors.New("name the capability document with --capability, or an endpoint with --a2a or --mcp")
 			}
 			return nil
 		},
@@ -101,6 +135,8 @@ func agentsAdd(t *target) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
+	flags.StringVar(&a.Capability, "capability", "", "URL of the agent's capability document, which says the rest")
+	flags.BoolVar(&a.Pin, "pin", false, "hold changes of what it says about itself until they are accepted")
 	flags.StringVar(&a2a, "a2a", "", "A2A endpoint: the agent's base URL or its JSON-RPC URL")
 	flags.StringVar(&mcp, "mcp", "", "MCP endpoint (Streamable HTTP)")
 	flags.StringVar(&a.ID, "id", "", "the agent's SPIFFE id; its TLS certificate must carry it")
@@ -163,13 +199,70 @@ func agentsShow(t *target) *cobra.Command {
 
 func (a agent) print(w io.Writer) error {
 	fmt.Fprintln(w, a.Name, a.ID)
+	if a.Capability != "" {
+		fmt.Fprintln(w, "  described at", a.Capability)
+	}
 	for _, e := range a.Endpoints {
 		fmt.Fprintln(w, " ", e.Binding, e.Version, e.URL)
+	}
+	if l := a.Lifecycle; l != nil {
+		fmt.Fprintln(w, "  is", l.Status)
+		if l.Successor != nil {
+			fmt.Fprintln(w, "  its successor is described at", *l.Successor)
+		}
 	}
 	if d := a.Description; d != nil && d.Error != "" {
 		fmt.Fprintln(w, "  cannot be asked:", d.Error)
 	} else if d != nil {
 		fmt.Fprintf(w, "  says it is %s %s, speaks %s\n  can: %s\n", d.Name, d.Version, d.Protocol, strings.Join(d.Capabilities, ", "))
 	}
+	for _, p := range a.Descriptions {
+		p.print(w, a)
+	}
 	return nil
+}
+
+func (p pin) print(w io.Writer, a agent) {
+	fmt.Fprintf(w, "  description over %s: sha256 %s\n", p.Binding, p.Hash)
+	if p.Pending == nil {
+		return
+	}
+	fmt.Fprintf(w, "  a change waits: sha256 %s\n", p.Pending.Hash)
+	for _, c := range p.Pending.Changes {
+		name := c.Capability
+		if name == "" {
+			name = "the agent itself"
+		}
+		fmt.Fprintf(w, "    %s %s %s\n", c.Kind, name, strings.Join(c.Members, ", "))
+		if c.Was != "" {
+			fmt.Fprintf(w, "      - %s\n", strconv.Quote(c.Was))
+		}
+		if c.Is != "" {
+			fmt.Fprintf(w, "      + %s\n", strconv.Quote(c.Is))
+		}
+	}
+	fmt.Fprintf(w, "  accept it with: aepbctl agents accept %s --sha256 %s\n", a.Name, p.Pending.Hash)
+}
+
+func agentsAccept(t *target) *cobra.Command {
+	var hash string
+	cmd := &cobra.Command{
+		Use: "accept NAME", Short: "Accept what a pinned agent now says about itself", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := "/agents/" + url.PathEscape(args[0]) + "/accept"
+			if hash != "" {
+				path += "?sha256=" + url.QueryEscape(hash)
+			}
+			got, err := t.operate(cmd.Context(), http.MethodPost, path, nil)
+			if err != nil {
+				return err
+			}
+			if got.status != http.StatusNoContent {
+				return got.refusal()
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&hash, "sha256", "", "accept only the description with this hash, as shown")
+	return cmd
 }

@@ -78,6 +78,9 @@ func (c Config) check(s source) error {
 	}
 	c.Identity.check(say)
 	c.Admin.check(say)
+	if err := directory.ValidateDocuments(c.VisitorRules(false)); err != nil {
+		say("$.documents", err.Error())
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
 		c.Agents[name].check("$.agents.'"+name+"'", say)
 	}
@@ -123,8 +126,11 @@ func (a Agent) check(path string, say func(path, reason string)) {
 	if _, ok := levels[a.Level]; !ok {
 		say(path+".ect_assurance_level", "a level is L1, L2 or L3")
 	}
-	if len(a.Endpoints) == 0 {
-		say(path, "at least one endpoint is required")
+	if len(a.Endpoints) == 0 && a.Capability == "" {
+		say(path, "at least one endpoint is required, or a capability document")
+	}
+	if len(a.Endpoints) > 0 && a.Capability != "" {
+		say(path+".capability", "its endpoints are in its capability document: name one or the other")
 	}
 	for i, e := range a.Endpoints {
 		if e.Priority < 0 {

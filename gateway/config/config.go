@@ -24,9 +24,10 @@ type Config struct {
 	Limits    Limits           `yaml:"limits"`
 	Policy    Policy           `yaml:"policy"`
 	ECT       ECT              `yaml:"ect"`
-	Peers     map[string]Peer  `yaml:"peers"`   // what is special about a peer, by its SPIFFE id
-	Timeout   Duration         `yaml:"timeout"` // of one call to an agent; default 60s
-	Agents    map[string]Agent `yaml:"agents"`  // by name: 1 to 63 of a-z 0-9 - _ .
+	Peers     map[string]Peer  `yaml:"peers"`     // what is special about a peer, by its SPIFFE id
+	Documents Documents        `yaml:"documents"` // capability documents that callers may name as destination
+	Timeout   Duration         `yaml:"timeout"`   // of one call to an agent; default 60s
+	Agents    map[string]Agent `yaml:"agents"`    // by name: 1 to 63 of a-z 0-9 - _ .
 }
 
 // Listen is where the listeners are. serve takes it; dev has flags.
@@ -95,6 +96,13 @@ type Policy struct {
 	Gateways      []string  `yaml:"gateways"`                 // peers that may carry others' ECTs (R2)
 }
 
+// Documents are the capability documents that callers may name as destination
+// at the translate endpoint, instead of an agent (R8).
+type Documents struct {
+	Hosts   []string `yaml:"hosts"`   // host, host:port or *.domain; none: no document. Private addresses only by exact name
+	Callers []string `yaml:"callers"` // SPIFFE ids, or prefixes ending in /*; none: nobody, in dev everybody (R2)
+}
+
 // ECT says what evidence callers must bring.
 type ECT struct {
 	Require bool `yaml:"require"` // refuse unattested messages at native doors too (R3)
@@ -110,7 +118,9 @@ type Peer struct {
 // Agent is one agent.
 type Agent struct {
 	ID         string     `yaml:"id"`                  // its SPIFFE id; its TLS certificate must carry it
-	Endpoints  []Endpoint `yaml:"endpoints"`           // at least one, one per binding
+	Endpoints  []Endpoint `yaml:"endpoints"`           // at least one, one per binding; none with capability
+	Capability string     `yaml:"capability"`          // URL of its capability document, which says its endpoints
+	Pin        bool       `yaml:"pin"`                 // a changed description of itself waits for aepbctl agents accept (R9)
 	Callers    []string   `yaml:"callers"`             // SPIFFE ids, or prefixes ending in /*, each for one operation only if #invoke, #task.get and the like follows; none: nobody, in dev everybody (R2)
 	Level      string     `yaml:"ect_assurance_level"` // L1, L2 or L3: the lowest level of evidence that it takes; default: as translations always are, L2
 	RequireECT bool       `yaml:"require_ect"`         // refuse unattested messages for this agent (R3)
@@ -187,6 +197,12 @@ func (c Config) Limit() limit.Config {
 	return limit.Config{Rate: c.Limits.Rate, Burst: c.Limits.Burst}
 }
 
+// VisitorRules are the documents in the words of package directory.
+func (c Config) VisitorRules(dev bool) directory.Documents {
+	d := c.Documents
+	return directory.Documents{Hosts: d.Hosts, Rules: policy.Rules{Callers: d.Callers, Open: dev && len(d.Callers) == 0}}
+}
+
 // Directory lists the agents. In a development gateway an agent without a list
 // of callers is open to everybody (R2).
 func (c Config) Directory(dev bool) []directory.Agent {
@@ -194,6 +210,7 @@ func (c Config) Directory(dev bool) []directory.Agent {
 	for name, a := range c.Agents {
 		agent := directory.Agent{
 			Name: name, ID: ect.Identity(a.ID), Timeout: time.Duration(a.Timeout), AssuranceLevel: levels[a.Level],
+			Capability: a.Capability, Pin: a.Pin,
 			Rules: policy.Rules{Callers: a.Callers, RequireECT: a.RequireECT, Open: dev && len(a.Callers) == 0},
 		}
 		for _, e := range a.Endpoints {

@@ -1,11 +1,9 @@
 package directory
 
 import (
-	"cmp"
 	"fmt"
 	"net"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +15,10 @@ import (
 // DefaultPriority is that of an endpoint that names none (R8).
 const DefaultPriority = 100
 
+// Foremost is the priority 0 that a capability document wrote; a zero Priority
+// is one that nobody wrote.
+const Foremost = -1
+
 // MaxAgents bounds the directory.
 const MaxAgents = 10_000
 
@@ -27,14 +29,25 @@ const MaxTimeout = 24 * time.Hour
 type Agent struct {
 	Name      string       // 1 to 63 of a-z 0-9 - _ . ; starts with a letter or digit
 	ID        ect.Identity // its SPIFFE id; empty: judged by its TLS name
-	Endpoints []Endpoint   // at least one, one per binding
+	Endpoints []Endpoint   // at least one, one per binding; none where Capability says them
 	Rules     policy.Rules
 	// AssuranceLevel is its ect_assurance_level: the lowest level of evidence
 	// that it takes and that others produce for it (CPAT, Protocol Capability
-	// Advertisement); 0: it declares none.
+	// Advertisement); 0: it declares none. The higher of operator and document.
 	AssuranceLevel ect.Level
 	Timeout        time.Duration // of one call; zero: the gateway's default
+
+	Capability string // URL of its capability document; empty: the operator described it
+	Pin        bool   // a changed description waits for an operator (R9)
+
+	// From the capability document; zero without one.
+	Lifecycle Lifecycle
+	Gateways  []string // translate endpoints that it can be reached through
 }
+
+// Listed reports whether an operator gave the agent its name. Those that a
+// caller found by their capability document have its URL instead.
+func (a Agent) Listed() bool { return !strings.Contains(a.Name, "/") }
 
 // Endpoint is one way to reach an agent.
 type Endpoint struct {
@@ -53,18 +66,25 @@ func (e *InvalidAgentError) Error() string {
 
 // Endpoint picks where to send a message that arrived in binding from: the
 // agent's own endpoint of that binding, else the lowest priority, ties by
-// binding id (R8).
+// binding id (R8). Zero: the agent has none.
 func (a Agent) Endpoint(from canonical.Binding) Endpoint {
-	ordered := slices.Clone(a.Endpoints)
-	slices.SortFunc(ordered, func(x, y Endpoint) int {
-		return cmp.Or(cmp.Compare(x.priority(), y.priority()), strings.Compare(string(x.Binding), string(y.Binding)))
-	})
-	for _, e := range ordered {
+	var best Endpoint
+	for i, e := range a.Endpoints {
 		if e.Binding == from {
 			return e
 		}
+		if i == 0 || e.before(best) {
+			best = e
+		}
 	}
-	return ordered[0]
+	return best
+}
+
+func (e Endpoint) before(other Endpoint) bool {
+	if x, y := e.priority(), other.priority(); x != y {
+		return x < y
+	}
+	return e.Binding < other.Binding
 }
 
 // EndpointOf finds the endpoint of one binding.
@@ -78,10 +98,14 @@ func (a Agent) EndpointOf(binding canonical.Binding) (Endpoint, bool) {
 }
 
 func (e Endpoint) priority() int {
-	if e.Priority == 0 {
+	switch e.Priority {
+	case 0:
 		return DefaultPriority
+	case Foremost:
+		return 0
+	default:
+		return e.Priority
 	}
-	return e.Priority
 }
 
 func (a Agent) validate(speaks func(canonical.Binding) bool, plainLoopback bool) error {
@@ -98,8 +122,12 @@ func (a Agent) validate(speaks func(canonical.Binding) bool, plainLoopback bool)
 		return fail("an assurance level is L1, L2 or L3")
 	case a.Timeout < 0 || a.Timeout > MaxTimeout:
 		return fail("the time limit is 0 to " + MaxTimeout.String())
-	case len(a.Endpoints) == 0:
-		return fail("at least one endpoint is required")
+	case a.Capability != "" && len(a.Endpoints) > 0:
+		return fail("its endpoints are in its capability document: name one or the other")
+	case a.Capability != "" && !documentURL(a.Capability, plainLoopback):
+		return fail("the capability document must have an https URL")
+	case a.Capability == "" && len(a.Endpoints) == 0:
+		return fail("at least one endpoint is required, or a capability document")
 	}
 	seen := map[canonical.Binding]bool{}
 	for _, e := range a.Endpoints {
@@ -162,3 +190,6 @@ func loopback(host string) bool {
 func Validate(a Agent, plainLoopback bool) error {
 	return a.validate(func(canonical.Binding) bool { return true }, plainLoopback)
 }
+
+// Rank is the priority that counts: the default where nobody wrote one.
+func (e Endpoint) Rank() int { return e.priority() }

@@ -35,6 +35,9 @@ type Allower interface {
 type Deps struct {
 	Describers    map[canonical.Binding]transport.Describer
 	Egress        Allower
+	Client        Client             // fetches capability documents; nil: no agent can have one
+	Pins          Pins               // nil: in memory
+	Changed       func(agent string) // counts changed descriptions; nil: nobody does
 	PlainLoopback bool
 	Now           func() time.Time
 	Logger        *slog.Logger
@@ -45,9 +48,15 @@ type Directory struct {
 	deps   Deps
 	flight singleflight.Group
 
-	mu     sync.RWMutex
-	agents map[string]Agent
-	known  map[string]knowledge // by name, binding and version
+	mu        sync.RWMutex
+	agents    map[string]Agent           // as their operators describe them
+	known     map[string]knowledge       // by name, binding and version
+	granted   map[string][]string        // what egress was opened to, by name
+	documents map[string]fetchedDocument // by URL and expected id
+	resolved  map[string]resolved        // by name: agents as their documents describe them
+	visitors  map[string]Agent           // found by callers, by URL
+	order     []string                   // of visitors, the oldest first
+	policy    Documents
 }
 
 // knowledge is what one endpoint said about itself, or why it could not.
@@ -56,6 +65,7 @@ type knowledge struct {
 	endpoint    transport.Endpoint
 	err         error
 	until       time.Time
+	held        map[string]bool // capabilities whose change waits for an operator (R9)
 }
 
 // New makes an empty directory.
@@ -63,12 +73,24 @@ func New(deps Deps) (*Directory, error) {
 	if deps.Describers == nil || deps.Egress == nil || deps.Now == nil || deps.Logger == nil {
 		return nil, errors.New("directory: incomplete Deps")
 	}
-	return &Directory{deps: deps, agents: map[string]Agent{}, known: map[string]knowledge{}}, nil
+	if deps.Pins == nil {
+		deps.Pins = &memoryPins{pins: map[string]Pin{}}
+	}
+	if deps.Changed == nil {
+		deps.Changed = func(string) {}
+	}
+	return &Directory{
+		deps: deps, agents: map[string]Agent{}, known: map[string]knowledge{}, granted: map[string][]string{},
+		documents: map[string]fetchedDocument{}, resolved: map[string]resolved{}, visitors: map[string]Agent{},
+	}, nil
 }
 
 // Check says what Put would say of an agent itself.
 func (d *Directory) Check(agent Agent) error {
 	speaks := func(b canonical.Binding) bool { return d.deps.Describers[b] != nil }
+	if agent.Capability != "" && d.deps.Client == nil {
+		return &InvalidAgentError{Name: agent.Name, Reason: "this gateway fetches no capability documents"}
+	}
 	return agent.validate(speaks, d.deps.PlainLoopback)
 }
 
@@ -85,10 +107,27 @@ func (d *Directory) Put(agent Agent) error {
 	d.drop(agent.Name)
 	agent.Endpoints = slices.Clone(agent.Endpoints)
 	d.agents[agent.Name] = agent
+	if agent.Capability != "" { // an operator who lists an agent again wants it asked again
+		document := agent.Capability + " " + string(agent.ID)
+		if old, ok := d.documents[document]; ok {
+			old.until = time.Time{}
+			d.documents[document] = old
+		}
+		d.grant(agent.Name, agent.Capability)
+	}
 	for _, e := range agent.Endpoints {
-		d.deps.Egress.Allow(hostport(e.URL))
+		d.grant(agent.Name, e.URL)
 	}
 	return nil
+}
+
+// grant opens egress to a URL on behalf of an agent, until it is dropped.
+func (d *Directory) grant(name, address string) {
+	at := hostport(address)
+	if !slices.Contains(d.granted[name], at) {
+		d.granted[name] = append(d.granted[name], at)
+		d.deps.Egress.Allow(at)
+	}
 }
 
 // Remove takes an agent out; false: there was none of that name.
@@ -101,28 +140,18 @@ func (d *Directory) Remove(name string) bool {
 }
 
 func (d *Directory) drop(name string) {
-	agent, ok := d.agents[name]
-	if !ok {
-		return
-	}
 	delete(d.agents, name)
-	maps.DeleteFunc(d.known, func(k string, _ knowledge) bool { return strings.HasPrefix(k, name+" ") })
-	for _, e := range agent.Endpoints {
-		if !d.uses(hostport(e.URL)) {
-			d.deps.Egress.Disallow(hostport(e.URL))
-		}
+	d.forget(name)
+	for _, at := range d.granted[name] {
+		d.deps.Egress.Disallow(at)
 	}
+	delete(d.granted, name)
 }
 
-func (d *Directory) uses(address string) bool {
-	for _, agent := range d.agents {
-		for _, e := range agent.Endpoints {
-			if hostport(e.URL) == address {
-				return true
-			}
-		}
-	}
-	return false
+// forget what the agent said, not who it is.
+func (d *Directory) forget(name string) {
+	delete(d.resolved, name)
+	maps.DeleteFunc(d.known, func(k string, _ knowledge) bool { return strings.HasPrefix(k, name+" ") })
 }
 
 // List returns the agents in order of name.
@@ -147,6 +176,11 @@ func (d *Directory) Find(dest string) (Agent, bool) {
 	if strings.Contains(dest, "://") {
 		for _, agent := range d.agents {
 			if agent.ID != "" && agent.ID == ect.Identity(dest) {
+				return agent, true
+			}
+		}
+		for name, r := range d.resolved {
+			if agent, listed := d.agents[name]; listed && r.err == nil && r.agent.ID == ect.Identity(dest) {
 				return agent, true
 			}
 		}
@@ -180,7 +214,7 @@ func (d *Directory) learn(ctx context.Context, name string, agent Agent, e Endpo
 		k := d.fetch(ctx, agent, e, caller)
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if current, ok := d.agents[agent.Name]; ok && lists(current, e) {
+		if current, ok := d.current(agent.Name); ok && lists(current, e) {
 			d.known[name] = k
 		}
 		return k, nil
@@ -214,12 +248,21 @@ func (d *Directory) fetch(ctx context.Context, agent Agent, e Endpoint, caller e
 			slog.String("agent", agent.Name), slog.String("binding", string(e.Binding)), slog.Any("error", err))
 		return knowledge{err: err, endpoint: target, until: d.deps.Now().Add(retryAfter)}
 	}
+	return d.pin(ctx, agent, e, target, description)
+}
+
+// pin cleans a description and compares it with the one that was seen before.
+func (d *Directory) pin(ctx context.Context, agent Agent, e Endpoint, target transport.Endpoint, description *canonical.Description) knowledge {
 	clean, removed := Clean(*description)
 	if removed {
 		d.deps.Logger.WarnContext(ctx, "hidden characters or excess length removed from an agent's description",
 			slog.String("agent", agent.Name), slog.String("loss", string(canonical.LossText)))
 	}
-	return knowledge{description: &clean, endpoint: target, until: d.deps.Now().Add(freshFor)}
+	served, held, err := d.compare(ctx, agent, e, clean)
+	if err != nil {
+		return knowledge{err: err, endpoint: target, until: d.deps.Now().Add(retryAfter)}
+	}
+	return knowledge{description: served, endpoint: target, until: d.deps.Now().Add(freshFor), held: held}
 }
 
 // lists reports whether an endpoint is one of an agent's as they are now.
@@ -233,6 +276,8 @@ func lists(agent Agent, e Endpoint) bool {
 }
 
 func key(name string, e Endpoint) string { return name + " " + string(e.Binding) + " " + e.Version }
+
+func logError(err error) slog.Attr { return slog.Any("error", err) }
 
 func hostport(text string) string {
 	u, err := url.Parse(text)

@@ -48,18 +48,24 @@ func (a *agentSays) Describe(ctx context.Context, e transport.Endpoint) (*canoni
 
 type gate struct {
 	mu   sync.Mutex
-	open map[string]bool
+	open map[string]int // counted, as egress counts
 }
 
-func (g *gate) Allow(address string)    { g.set(address, true) }
-func (g *gate) Disallow(address string) { g.set(address, false) }
-func (g *gate) set(address string, open bool) {
+func (g *gate) Allow(address string)    { g.add(address, 1) }
+func (g *gate) Disallow(address string) { g.add(address, -1) }
+func (g *gate) add(address string, n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.open == nil {
-		g.open = map[string]bool{}
+		g.open = map[string]int{}
 	}
-	g.open[address] = open
+	g.open[address] += n
+}
+
+func (g *gate) opened(address string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.open[address]
 }
 
 func newDirectory(t *testing.T, says *agentSays, egress *gate, plain bool) *directory.Directory {
@@ -139,11 +145,11 @@ func TestFindAndRemove(t *testing.T) {
 	if !d.Remove("pricing") || d.Remove("pricing") {
 		t.Error("Remove must be true once")
 	}
-	if !egress.open["pricing.example:443"] {
+	if egress.opened("pricing.example:443") != 1 {
 		t.Error("egress was closed although another agent lives there")
 	}
 	d.Remove("same-host")
-	if egress.open["pricing.example:443"] {
+	if egress.opened("pricing.example:443") != 0 {
 		t.Error("egress stays open for a host that nobody lists")
 	}
 }

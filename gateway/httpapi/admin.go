@@ -16,7 +16,9 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -26,6 +28,9 @@ const maxAdminBody = 64 << 10
 // AdminDeps is what the admin surface is built from.
 type AdminDeps struct {
 	Directory *directory.Directory
+	Registry  *translators.Registry // for negotiation
+	Self      ect.Identity
+	PublicURL string
 	Metrics   http.Handler
 	Ready     func() bool
 	// Operators are who may use /api, by client certificate: loopback is no identity (R17).
@@ -39,7 +44,8 @@ type AdminDeps struct {
 
 // Admin builds the admin surface.
 func Admin(deps AdminDeps) (http.Handler, error) {
-	if deps.Directory == nil || deps.Metrics == nil || deps.Ready == nil || (deps.Token == "" && deps.Operators == nil) || deps.Logger == nil {
+	if deps.Directory == nil || deps.Registry == nil || deps.Metrics == nil || deps.Ready == nil ||
+		(deps.Token == "" && deps.Operators == nil) || deps.Logger == nil {
 		return nil, errors.New("httpapi: incomplete AdminDeps")
 	}
 	engine := surface(deps.Logger)
@@ -53,6 +59,8 @@ func Admin(deps AdminDeps) (http.Handler, error) {
 	api.POST("/agents", a.put)
 	api.GET("/agents/:name", a.show)
 	api.DELETE("/agents/:name", a.remove)
+	api.POST("/agents/:name/accept", a.accept)
+	api.GET("/agents/:name/negotiation", a.negotiation)
 	return engine, nil
 }
 
@@ -84,11 +92,15 @@ func (a admin) ready(c *gin.Context) {
 type agentDocument struct {
 	Name           string             `json:"name"`
 	ID             string             `json:"id,omitempty"`
+	Capability     string             `json:"capability,omitempty"`
+	Pin            bool               `json:"pin,omitempty"`
 	Endpoints      []endpointDocument `json:"endpoints"`
 	Callers        []string           `json:"callers,omitempty"`
 	RequireECT     bool               `json:"require_ect,omitempty"`
 	TimeoutSeconds int                `json:"timeout_seconds,omitempty"`
 	Description    *summary           `json:"description,omitempty"`
+	Lifecycle      *lifecycle         `json:"lifecycle,omitempty"`
+	Descriptions   []pinDocument      `json:"descriptions,omitempty"`
 }
 
 type endpointDocument struct {
@@ -121,9 +133,17 @@ func (a admin) show(c *gin.Context) {
 		problem.Write(c.Writer, c.Request, &problem.UnknownAgentError{Agent: c.Param("name")})
 		return
 	}
+	agent, err := a.deps.Directory.Resolve(c.Request.Context(), agent)
 	doc := document(agent)
-	first := agent.Endpoints[0]
-	description, endpoint, err := a.deps.Directory.Describe(c.Request.Context(), agent, first, "")
+	var description *canonical.Description
+	var endpoint transport.Endpoint
+	if err == nil && len(agent.Endpoints) == 0 {
+		err = &problem.NoPathError{From: "any", To: agent.Name, Detail: "no protocol in common"}
+	}
+	if err == nil {
+		description, endpoint, err = a.deps.Directory.Describe(c.Request.Context(), agent, agent.Endpoints[0], "")
+		doc.Descriptions = a.pins(c, agent)
+	}
 	if err != nil {
 		doc.Description = &summary{Error: problem.From(err).Detail}
 	} else {
@@ -158,7 +178,7 @@ func (a admin) read(c *gin.Context) (directory.Agent, error) {
 		return directory.Agent{}, &problem.QueryError{Reason: "the body is no agent document"}
 	}
 	agent := directory.Agent{
-		Name: doc.Name, ID: ect.Identity(doc.ID), Timeout: seconds(doc.TimeoutSeconds),
+		Name: doc.Name, ID: ect.Identity(doc.ID), Timeout: seconds(doc.TimeoutSeconds), Capability: doc.Capability, Pin: doc.Pin,
 		Rules: policy.Rules{Callers: doc.Callers, RequireECT: doc.RequireECT, Open: a.deps.Open && len(doc.Callers) == 0},
 	}
 	for _, e := range doc.Endpoints {
@@ -186,10 +206,12 @@ func document(agent directory.Agent) agentDocument {
 	doc := agentDocument{
 		Name: agent.Name, ID: string(agent.ID), Callers: agent.Rules.Callers,
 		RequireECT: agent.Rules.RequireECT, TimeoutSeconds: int(agent.Timeout / time.Second),
+		Capability: agent.Capability, Pin: agent.Pin, Lifecycle: lifecycleOf(agent.Lifecycle),
+		Endpoints: []endpointDocument{},
 	}
 	for _, e := range agent.Endpoints {
 		doc.Endpoints = append(doc.Endpoints, endpointDocument{
-			Binding: string(e.Binding), Version: e.Version, URL: e.URL, Priority: e.Priority,
+			Binding: string(e.Binding), Version: e.Version, URL: e.URL, Priority: max(0, e.Priority),
 		})
 	}
 	return doc

@@ -2,13 +2,17 @@ package httpapi_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -70,6 +74,8 @@ type surface struct {
 	handler http.Handler
 	road    *road
 	store   *ecttest.Store
+	self    *ecttest.Party
+	now     time.Time // of the surface; zero: a time long ago
 }
 
 func newSurface(t *testing.T, anonymous ect.Identity, authenticators ...httpapi.Authenticator) *surface {
@@ -88,7 +94,14 @@ func newSurface(t *testing.T, anonymous ect.Identity, authenticators ...httpapi.
 		}
 		_, _ = io.WriteString(w, r.PathValue("agent")+" "+string(transport.CallerFrom(r.Context()).ID)+" "+transport.AddressFrom(r.Context()))
 	})
+	self := ecttest.NewParty(t, "spiffe://example.com/gateway")
+	signer, err := ect.NewSigner(ect.SignerDeps{Key: self.Key, Chain: self.Chain, Issuer: self.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.self = self
 	s.handler, err = httpapi.Public(httpapi.PublicDeps{
+		Signer: signer, Now: func() time.Time { return s.now },
 		Exchanger: s.road, Registry: registry, Evidence: s.store, Self: "spiffe://example.com/gateway", Anonymous: anonymous,
 		Authenticators: authenticators,
 		Doors:          httpapi.Doors{A2A: door, Card: door, MCP: door}, Version: "1.2.3",
@@ -149,6 +162,75 @@ func TestCapabilityDocument(t *testing.T) {
 	if w := s.do(http.MethodGet, "/.well-known/aepb", "", nil, etag); w.Code != http.StatusNotModified {
 		t.Errorf("conditional: got %d", w.Code)
 	}
+}
+
+// TestSignedCapabilityDocument (AEPB, Capability Document Integrity).
+func TestSignedCapabilityDocument(t *testing.T) {
+	t.Parallel()
+	s := newSurface(t, "")
+	s.now = time.Now()
+	for path, version := range map[string]string{"/.well-known/aepb": "aepb_version", "/.well-known/cpat": "cpat_version"} {
+		plain := s.do(http.MethodGet, path, "", nil, nil)
+		w := s.do(http.MethodGet, path, "", nil, http.Header{"Accept": {"application/jwt, application/json;q=0.5"}})
+		if w.Code != 200 || w.Header().Get("Content-Type") != "application/jwt" || w.Header().Get("Cache-Control") != "max-age=3600" ||
+			w.Header().Get("Vary") != "Accept" || plain.Header().Get("Vary") != "Accept" || w.Header().Get("ETag") == plain.Header().Get("ETag") {
+			t.Fatalf("%s: got %d %v", path, w.Code, w.Header())
+		}
+		claims := s.verified(t, w.Body.String())
+		var document, signed map[string]json.RawMessage
+		if json.Unmarshal(plain.Body.Bytes(), &document) != nil || json.Unmarshal(claims, &signed) != nil || string(signed[version]) != `"1.0"` {
+			t.Fatalf("%s: %s", path, claims)
+		}
+		for name, value := range document {
+			if string(signed[name]) != string(value) {
+				t.Errorf("%s: %s is signed as %s, is %s", path, name, signed[name], value)
+			}
+		}
+		if len(signed) != len(document)+4 || string(signed["iss"]) != `"spiffe://example.com/gateway"` {
+			t.Errorf("%s: %s", path, claims)
+		}
+		again := s.do(http.MethodGet, path, "", nil, http.Header{"Accept": {"application/jwt"}, "If-None-Match": {`"x", W/` + w.Header().Get("ETag")}})
+		if again.Code != http.StatusNotModified {
+			t.Errorf("%s: conditional: got %d", path, again.Code)
+		}
+		if w := s.do(http.MethodGet, path, "", nil, http.Header{"Accept": {"text/html"}}); w.Code != http.StatusNotAcceptable || w.Header().Get("Vary") != "Accept" {
+			t.Errorf("%s: got %d for text/html", path, w.Code)
+		}
+		before := w.Body.String()
+		s.now = s.now.Add(23 * time.Hour)
+		if w := s.do(http.MethodGet, path, "", nil, http.Header{"Accept": {"application/jwt"}}); w.Body.String() == before {
+			t.Errorf("%s: handed out until it has expired", path)
+		}
+	}
+}
+
+// verified are the claims of a JWT that our key has signed.
+func (s *surface) verified(t *testing.T, compact string) []byte {
+	t.Helper()
+	parts := strings.Split(compact, ".")
+	if len(parts) != 3 {
+		t.Fatalf("no JWT: %s", compact)
+	}
+	var decoded [3][]byte
+	for i, part := range parts {
+		var err error
+		if decoded[i], err = base64.RawURLEncoding.DecodeString(part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var header struct {
+		Alg, Typ, Kid string
+		X5C           []string
+	}
+	if err := json.Unmarshal(decoded[0], &header); err != nil || header.Alg != "ES256" || header.Typ != "JWT" || header.Kid != s.self.KeyID || len(header.X5C) != 1 {
+		t.Errorf("header %s", decoded[0])
+	}
+	sum := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
+	r, v := new(big.Int).SetBytes(decoded[2][:32]), new(big.Int).SetBytes(decoded[2][32:])
+	if !ecdsa.Verify(&s.self.Key.PublicKey, sum[:], r, v) {
+		t.Error("the signature is not of our key")
+	}
+	return decoded[1]
 }
 
 func TestCPATDocuments(t *testing.T) {
@@ -386,8 +468,13 @@ func TestAdmin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	registry, err := translators.NewRegistry(a2a.New(translators.Config{}), mcp.New(translators.Config{}))
+	if err != nil {
+		t.Fatal(err)
+	}
 	ready := true
 	handler, err := httpapi.Admin(httpapi.AdminDeps{
+		Registry: registry, Self: "spiffe://gw.example/aepb", PublicURL: "https://gw.example",
 		Directory: agents, Metrics: http.NotFoundHandler(), Ready: func() bool { return ready }, Token: "right",
 		Hosts: []string{"127.0.0.1", "::1"}, Logger: slog.New(slog.DiscardHandler),
 	})
@@ -411,6 +498,16 @@ func TestAdmin(t *testing.T) {
 		{"list by IPv6", "GET", "https://[::1]:9443/api/agents", "", right, 200},
 		{"add", "POST", "https://127.0.0.1:9443/api/agents", good, right, 201},
 		{"show", "GET", "https://127.0.0.1:9443/api/agents/pricing", "", right, 200},
+		{"negotiate", "GET", "https://127.0.0.1:9443/api/agents/pricing/negotiation", "", right, 200},
+		{"negotiate through us", "GET", "https://127.0.0.1:9443/api/agents/pricing/negotiation?speaks=mcp-v1:5", "", right, 200},
+		{"no path", "GET", "https://127.0.0.1:9443/api/agents/pricing/negotiation?speaks=slim-v1", "", right, 404},
+		{"bad offer", "GET", "https://127.0.0.1:9443/api/agents/pricing/negotiation?speaks=a2a-v1:x", "", right, 400},
+		{"endless offer", "GET", "https://127.0.0.1:9443/api/agents/pricing/negotiation?speaks=" + strings.Repeat("a,", 99), "", right, 400},
+		{"negotiate with nobody", "GET", "https://127.0.0.1:9443/api/agents/nobody/negotiation", "", right, 404},
+		{"negotiate without token", "GET", "https://127.0.0.1:9443/api/agents/pricing/negotiation", "", nil, 401},
+		{"nothing to accept", "POST", "https://127.0.0.1:9443/api/agents/pricing/accept", "", right, 409},
+		{"accept nobody", "POST", "https://127.0.0.1:9443/api/agents/nobody/accept", "", right, 404},
+		{"accept without token", "POST", "https://127.0.0.1:9443/api/agents/pricing/accept", "", nil, 401},
 		{"unknown member", "POST", "https://127.0.0.1:9443/api/agents", `{"nome":"x"}`, right, 400},
 		{"plain http", "POST", "https://127.0.0.1:9443/api/agents", strings.Replace(good, "https", "http", 1), right, 400},
 		{"remove", "DELETE", "https://127.0.0.1:9443/api/agents/pricing", "", right, 204},

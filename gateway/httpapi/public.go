@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -27,6 +28,8 @@ type PublicDeps struct {
 	Doors     Doors
 	Evidence  ect.Store
 	Self      ect.Identity
+	Signer    *ect.Signer      // signs the capability document; nil: it is served unsigned
+	Now       func() time.Time // nil: time.Now
 	// Anonymous is the identity of callers without credentials at native doors;
 	// empty: they are refused (R3).
 	Anonymous ect.Identity
@@ -45,12 +48,15 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	if deps.Exchanger == nil || deps.Registry == nil || deps.Evidence == nil || deps.BaseURL == nil || deps.Logger == nil {
 		return nil, errors.New("httpapi: incomplete PublicDeps")
 	}
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
 	engine := surface(deps.Logger)
 	engine.Use(identify(deps))
 	for names, entrance := range map[names]transport.Entrance{
 		aepbNames(): transport.Translate, cpatNames(): transport.TranslateCPAT,
 	} {
-		w := wellKnown{deps, names}
+		w := wellKnown{deps, names, &statements{kept: map[string]statement{}}}
 		engine.GET(names.wellKnown, identified, w.document)
 		engine.GET(names.wellKnown+"/gateway", identified, w.gateway)
 		engine.POST(names.translate, translate{deps, entrance}.serve)

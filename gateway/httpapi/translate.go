@@ -29,6 +29,7 @@ func (t translate) serve(c *gin.Context) {
 		return
 	}
 	answer, err := t.deps.Exchanger.Exchange(c.Request.Context(), call)
+	answer.Notice.Announce(c.Writer.Header())
 	for _, token := range answer.Evidence {
 		c.Writer.Header().Add(ect.HeaderName, token)
 	}

@@ -5,6 +5,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -75,9 +78,62 @@ type pairName struct {
 	To   string `json:"to"`
 }
 
+const (
+	mediaJSON = "application/json"
+	mediaJWT  = "application/jwt"
+)
+
+// wellKnown serves one draft's documents.
 type wellKnown struct {
-	deps  PublicDeps
-	names names
+	deps   PublicDeps
+	names  names
+	signed *statements
+}
+
+// signedDocument is a capability document as the claims of a JWT (AEPB,
+// Capability Document Integrity).
+type signedDocument struct {
+	Issuer   string `json:"iss"`
+	Subject  string `json:"sub"`
+	IssuedAt int64  `json:"iat"`
+	Expires  int64  `json:"exp"`
+	capabilityDocument
+}
+
+// statements keeps signed documents, so that a client's copy stays valid and
+// asking often is cheap. It holds as many as there are names to reach us by.
+type statements struct {
+	mu   sync.Mutex
+	kept map[string]statement // by the unsigned document
+}
+
+type statement struct {
+	token string
+	until time.Time
+}
+
+// How long a signed document holds, and how long it is handed out.
+const (
+	signedFor     = 24 * time.Hour
+	handedOut     = signedFor - 2*time.Hour
+	maxStatements = 16
+)
+
+func (s *statements) of(now time.Time, plain string, sign func() (string, error)) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old, ok := s.kept[plain]; ok && now.Before(old.until) {
+		return old.token, nil
+	}
+	token, err := sign()
+	if err != nil {
+		return "", err
+	}
+	if len(s.kept) >= maxStatements {
+		clear(s.kept)
+	}
+	s.kept[plain] = statement{token, now.Add(handedOut)}
+	return token, nil
 }
 
 // document serves the gateway's own capability document: one protocol entry
@@ -98,7 +154,45 @@ func (w wellKnown) document(c *gin.Context) {
 			ID: string(id), Version: t.Info().Versions[0], Endpoint: endpoint + "?from=" + string(id), Priority: 10 * (i + 1),
 		})
 	}
-	w.serve(c, doc)
+	c.Header("Vary", "Accept")
+	switch preferred(c.Request.Header.Values("Accept"), w.forms()...) {
+	case mediaJSON:
+		w.serve(c, doc)
+	case mediaJWT:
+		w.serveSigned(c, doc)
+	default:
+		problem.Write(c.Writer, c.Request, &problem.NotAcceptableError{Have: strings.Join(w.forms(), ", ")})
+	}
+}
+
+func (w wellKnown) forms() []string {
+	if w.deps.Signer == nil {
+		return []string{mediaJSON}
+	}
+	return []string{mediaJSON, mediaJWT}
+}
+
+func (w wellKnown) serveSigned(c *gin.Context, doc capabilityDocument) {
+	plain, err := json.Marshal(doc)
+	if err != nil {
+		problem.Write(c.Writer, c.Request, err)
+		return
+	}
+	now := w.deps.Now()
+	token, err := w.signed.of(now, string(plain), func() (string, error) {
+		claims, err := json.Marshal(signedDocument{
+			Issuer: doc.AgentID, Subject: doc.AgentID, IssuedAt: now.Unix(), Expires: now.Add(signedFor).Unix(), capabilityDocument: doc,
+		})
+		if err != nil {
+			return "", err
+		}
+		return w.deps.Signer.Statement(claims)
+	})
+	if err != nil {
+		problem.Write(c.Writer, c.Request, err)
+		return
+	}
+	w.write(c, mediaJWT, []byte(token))
 }
 
 // gateway serves the pair list, or answers a pair query with 200 or 404
@@ -145,13 +239,17 @@ func (w wellKnown) serve(c *gin.Context, document any) {
 		problem.Write(c.Writer, c.Request, err)
 		return
 	}
+	w.write(c, mediaJSON, body)
+}
+
+func (w wellKnown) write(c *gin.Context, media string, body []byte) {
 	sum := sha256.Sum256(body)
 	etag := `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 	c.Header("Cache-Control", cacheFor)
 	c.Header("ETag", etag)
-	if c.GetHeader("If-None-Match") == etag {
+	if matches(c.Request.Header.Values("If-None-Match"), etag) {
 		c.Status(http.StatusNotModified)
 		return
 	}
-	c.Data(http.StatusOK, "application/json", body)
+	c.Data(http.StatusOK, media, body)
 }

@@ -43,6 +43,11 @@ type QueryError struct{ Reason string }
 
 func (e *QueryError) Error() string { return e.Reason }
 
+// NotAcceptableError: there is no form of the answer that the client would take.
+type NotAcceptableError struct{ Have string } // media types, comma separated
+
+func (e *NotAcceptableError) Error() string { return "available as " + e.Have }
+
 // MethodError: nothing here answers to this method.
 type MethodError struct{ Allow string } // methods that would do, comma separated
 

@@ -35,6 +35,11 @@ var table = rows(
 	say[*ConflictError](CodeConflict),
 	say[*QueryError](CodeMalformed),
 	say[*MediaTypeError](CodeMediaType),
+	as(func(e *NotAcceptableError) Problem {
+		p := status(of(CodeMediaType, e.Error()), http.StatusNotAcceptable)
+		p.Title = "No form of the answer is acceptable"
+		return p
+	}),
 	say[*IdentityError](CodeIdentityInvalid),
 	as(func(e *identity.CredentialError) Problem { return of(CodeIdentityInvalid, string(e.Reason)) }),
 	as(func(e *MethodError) Problem {
@@ -97,6 +102,19 @@ var table = rows(
 		return of(CodePolicyViolation, "egress policy does not allow this destination")
 	}),
 	say[*directory.InvalidAgentError](CodeMalformed),
+	as(func(e *directory.DocumentError) Problem { return fault(of(CodeBadReply, e.Error())) }),
+	as(func(*directory.PinError) Problem { return unavailable("descriptions cannot be compared now", 0) }),
+	say[*directory.ChangedError](CodePolicyViolation),
+	as(func(e *directory.EndedError) Problem {
+		if e.Status == directory.Retired {
+			p := of(CodeRetired, e.Error())
+			p.Successor = e.Successor
+			return p
+		}
+		p := retry(of(CodeDraining, e.Error()), 0, retryDrain)
+		p.Location = e.Successor
+		return p
+	}),
 	as(func(e *state.UnavailableError) Problem {
 		return unavailable("evidence cannot be kept now", e.RetryAfter)
 	}),

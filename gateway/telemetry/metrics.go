@@ -49,6 +49,7 @@ type Metrics struct {
 	inflight     prometheus.Gauge
 	upstream     *prometheus.HistogramVec
 	reloads      *prometheus.CounterVec
+	changes      *prometheus.CounterVec
 }
 
 // New registers every metric.
@@ -62,7 +63,7 @@ func New(deps Deps) (*Metrics, error) {
 	}
 	m.define()
 	for _, c := range []prometheus.Collector{
-		m.translations, m.duration, m.losses, m.verified, m.issued, m.limited, m.denied, m.inflight, m.upstream, m.reloads,
+		m.translations, m.duration, m.losses, m.verified, m.issued, m.limited, m.denied, m.inflight, m.upstream, m.reloads, m.changes,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(),
 	} {
@@ -96,6 +97,8 @@ func (m *Metrics) define() {
 	m.upstream = histogram("upstream_request_duration_seconds",
 		"Time until an agent had answered, or failed to.",
 		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}, "agent", "protocol")
+	m.changes = counter("description_changes_total",
+		"Times that an agent described itself otherwise than before.", "agent")
 	m.reloads = counter("config_reloads_total",
 		"Times that a changed configuration was read, by outcome: applied, or refused with the old one left in force.", "result")
 }
@@ -163,6 +166,11 @@ func (m *Metrics) Denied(constraint policy.Constraint) {
 // Upstream notes how long an agent took.
 func (m *Metrics) Upstream(agent, protocol string, took time.Duration) {
 	m.upstream.WithLabelValues(m.agents.label(agent), m.binding(protocol)).Observe(took.Seconds())
+}
+
+// DescriptionChanged counts an agent that described itself otherwise than before (R9).
+func (m *Metrics) DescriptionChanged(agent string) {
+	m.changes.WithLabelValues(m.agents.label(agent)).Inc()
 }
 
 func (m *Metrics) binding(id string) string { return m.bindings.label(id) }

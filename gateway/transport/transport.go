@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -50,6 +51,30 @@ type Answer struct {
 	Events   Events           // not nil: a stream in place of Wire; the door closes it
 	Evidence []string         // our ECTs, compact, oldest first
 	Losses   []canonical.Loss // of both legs
+	Notice   Notice
+}
+
+// Notice is what callers should know of an agent's future (AEPB, Lifecycle
+// States). The zero Notice is nothing.
+type Notice struct {
+	Deprecated time.Time // since when; zero: it is not
+	Sunset     time.Time // when it ends; zero: unknown
+	Successor  string    // URL of its successor's capability document; empty: none
+}
+
+// Announce puts a notice into the fields of a response: Deprecation (RFC 9745),
+// Sunset (RFC 8594) and a link to the successor (RFC 5829).
+func (n Notice) Announce(h http.Header) {
+	if n.Deprecated.IsZero() {
+		return
+	}
+	h.Set("Deprecation", "@"+strconv.FormatInt(n.Deprecated.Unix(), 10))
+	if !n.Sunset.IsZero() {
+		h.Set("Sunset", n.Sunset.UTC().Format(http.TimeFormat))
+	}
+	if n.Successor != "" {
+		h.Add("Link", "<"+n.Successor+`>; rel="successor-version"`)
+	}
 }
 
 // Event is one message of a stream.
@@ -102,6 +127,7 @@ type Endpoint struct {
 	Version string            // protocol version; empty: not yet probed
 	Form    string            // wire form spoken at URL (translators.Wire.Form); empty: the protocol's first
 	URL     string
+	Tenant  string           // that the agent's card wants named in every request (A2A 1.0); empty: none
 	Caller  ect.Identity     // whose work this is: legacy sessions are keyed (agent, caller) (R8)
 	Asked   []canonical.Mode // what the agent may ask, because this caller can answer it
 	Session string           // the caller's own session, where one protocol is relayed: it is mirrored toward the agent
@@ -110,7 +136,7 @@ type Endpoint struct {
 
 // Rewritten reports whether what is sent there must say something that the
 // caller's message does not.
-func (e Endpoint) Rewritten() bool { return false }
+func (e Endpoint) Rewritten() bool { return e.Tenant != "" }
 
 // Reply is what an agent answered: one message, or a stream.
 type Reply struct {

@@ -92,7 +92,7 @@ var rooms = []room{
 	{"google.golang.org/protobuf", []string{"gateway/transport/slim", "gateway/transport/a2a"}, false, "a protobuf Struct rounds numbers; it stays at the wire that needs it"},
 	{"github.com/goccy/go-yaml", []string{"gateway/config"}, true, "configuration is read in one place; a test may check that a shipped file is valid"},
 	{"github.com/spf13", []string{"cmd"}, false, "flags are the door's"},
-	{"github.com/go-json-experiment/json", []string{"translators", "ect", "gateway/httpapi"}, true, "exact reading of what others send: messages, tokens, operators' documents"},
+	{"github.com/go-json-experiment/json", []string{"translators", "ect", "gateway/httpapi", "gateway/directory"}, true, "exact reading of what others send: messages, tokens, capability documents, operators' documents"},
 	{"golang.org/x/sync", []string{"gateway", "cmd"}, false, "goroutines with an owner are the roof's"},
 	{"github.com/gowebpki/jcs", []string{"ect"}, true, "canonical bytes are for hashing evidence; in translators it would round numbers"},
 	{"github.com/google/uuid", []string{"ect", "gateway", "cmd"}, true, "whoever stamps ids; a translator never does"},

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -72,8 +73,9 @@ func startFront(_ context.Context, w *world, ts *testscript.TestScript, args []s
 	client := w.trust.Client()
 	g := &gate{}
 	proxy := &httputil.ReverseProxy{
-		Transport: client.Transport,
-		Rewrite:   func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host },
+		Transport:      client.Transport,
+		Rewrite:        func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host },
+		ModifyResponse: g.reword,
 	}
 	server := httptest.NewServer(g.before(proxy))
 	w.put(ts, args[0], &agent{url: server.URL + target.Path, gate: g, stop: func(context.Context) error {
@@ -155,6 +157,71 @@ type gate struct {
 	mu      sync.Mutex
 	closed  chan struct{} // closed when the gate opens; nil: it is open
 	arrived chan struct{}
+
+	old, now string // what is said otherwise
+}
+
+// reword changes what the agent says.
+func (g *gate) reword(r *http.Response) error {
+	g.mu.Lock()
+	old, now := g.old, g.now
+	g.mu.Unlock()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
+	}
+	if old != "" {
+		body = bytes.ReplaceAll(body, []byte(old), []byte(now))
+	}
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	r.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	return nil
+}
+
+func rewordFront(_ context.Context, w *world, _ *testscript.TestScript, args []string) error {
+	g, err := w.gate(args[0])
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.old, g.now = "", ""
+	if len(args) > 2 {
+		g.old, g.now = args[1], args[2]
+	}
+	return nil
+}
+
+// startLibrary serves a file as a capability document; one that begins with
+// "410 " is what a retired agent's server says, with a link to the rest.
+func startLibrary(_ context.Context, w *world, ts *testscript.TestScript, args []string) error {
+	conf, err := w.trust.PeerTLS(args[0])
+	if err != nil {
+		return err
+	}
+	file := ts.MkAbs(args[1])
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			out.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		if link, gone := strings.CutPrefix(strings.TrimSpace(string(data)), "410 "); gone {
+			out.Header().Set("Link", "<"+link+`>; rel="successor-version"`)
+			out.WriteHeader(http.StatusGone)
+			return
+		}
+		out.Header().Set("Content-Type", "application/json")
+		out.Header().Set("Cache-Control", "no-store")
+		_, _ = out.Write(data)
+	}))
+	server.TLS = conf
+	server.StartTLS()
+	w.put(ts, args[0], &agent{url: server.URL + "/.well-known/aepb", stop: func(context.Context) error {
+		server.Close()
+		return nil
+	}})
+	return nil
 }
 
 func (g *gate) before(next http.Handler) http.Handler {

@@ -119,6 +119,8 @@ func commands() map[string]func(*testscript.TestScript, bool, []string) {
 		"served":    {0, awaitServed},  // SIGTERM; waits until serve has ended, with 0; what it logged is stderr
 		"agent":     {2, startAgent},   // agent a2a|mcp NAME: sets $NAME to its URL
 		"front":     {2, startFront},   // front NAME OF: plain HTTP in front of an MCP agent; sets $NAME
+		"library":   {2, startLibrary}, // library NAME FILE: serves FILE as a capability document, as it is when asked; sets $NAME
+		"reword":    {2, rewordFront},  // reword NAME OLD [NEW]: this front says NEW where its agent says OLD; without NEW no longer
 		"between":   {2, startBetween}, // between NAME request|reply|evidence: somebody between us and the gateway who changes that; sets $NAME
 		"hold":      {1, holdCalls},    // hold NAME: calls wait in this front
 		"arrived":   {1, awaitCall},    // arrived NAME: waits until one does

@@ -106,6 +106,9 @@ func (d *Dialer) reached(e transport.Endpoint, base *url.URL, description *canon
 			}
 			if u, err := url.Parse(f.URL); err == nil && u.User == nil && u.Fragment == "" && sameOrigin(base, u) {
 				e.URL, e.Version, e.Form = f.URL, p.version, p.form
+				if p.version == form.Version { // 0.3 has none
+					e.Tenant = f.Tenant
+				}
 				return description, e, nil
 			}
 		}

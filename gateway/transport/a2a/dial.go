@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -98,7 +99,19 @@ func target(e transport.Endpoint) string {
 	if e.Version == form.Version03 {
 		return u.JoinPath(places03, routeSend).String()
 	}
+	if e.Tenant != "" { // one segment, whatever it holds
+		return u.JoinPath(escapeTenant(e.Tenant), routeSend).String()
+	}
 	return u.JoinPath(routeSend).String()
+}
+
+// escapeTenant makes one path segment of a tenant. Dots alone would be a step
+// in the path rather than a name.
+func escapeTenant(tenant string) string {
+	if strings.Trim(tenant, ".") == "" {
+		return strings.ReplaceAll(tenant, ".", "%2E")
+	}
+	return url.PathEscape(tenant)
 }
 
 // fetched is an HTTP response, read to its end.

@@ -73,6 +73,7 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, road transport.Exch
 		return
 	}
 	answer, err := road.Exchange(r.Context(), call)
+	answer.Notice.Announce(w.Header())
 	for _, token := range answer.Evidence {
 		w.Header().Add(ect.HeaderName, token)
 	}

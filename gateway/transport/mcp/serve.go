@@ -168,6 +168,7 @@ func (v *visit) exchange(ctx context.Context, wire translators.Wire) {
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Limited: v.limited,
 	})
 	v.issued = answer.Evidence
+	answer.Notice.Announce(v.w.Header())
 	if err != nil {
 		v.fail(err)
 		return

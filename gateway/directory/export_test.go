@@ -1,0 +1,8 @@
+package directory
+
+// Visitors is how many agents callers have named that are remembered.
+func (d *Directory) Visitors() int {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return max(len(d.visitors), len(d.order), len(d.resolved))
+}

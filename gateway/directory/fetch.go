@@ -1,0 +1,220 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+)
+
+// How long a capability document is kept (AEPB, Capability Document Caching).
+const (
+	documentAge    = time.Hour      // where its server says nothing
+	maxDocumentAge = 24 * time.Hour // whatever its server says
+	goneAge        = time.Minute    // of HTTP 410, at most: a successor may be named later
+	documentStale  = time.Hour      // beyond that, while its server cannot be reached
+	documentLimit  = 10 * time.Second
+)
+
+// Client is the one door to the network: *egress.Guard is one. It sends a
+// request to a server that must prove the expected SPIFFE id (empty: its host
+// name) and hands redirects back as they are.
+type Client interface {
+	DoAs(request *http.Request, expected ect.Identity) (*http.Response, error)
+}
+
+var _ Client = (*egress.Guard)(nil)
+
+// fetchedDocument is a capability document as it was fetched, and until when it is good.
+type fetchedDocument struct {
+	document Document
+	err      error // instead of a document
+	etag     string
+	until    time.Time // fresh
+	stale    time.Time // usable while the server fails
+	gone     bool      // HTTP 410: document.Lifecycle says the rest
+}
+
+// fetchDocument asks for a document, or whether the old one still holds. It
+// never fails otherwise than in the result's err.
+func (d *Directory) fetchDocument(ctx context.Context, address string, expected ect.Identity, old fetchedDocument) fetchedDocument {
+	ctx, cancel := context.WithTimeout(ctx, documentLimit)
+	defer cancel()
+	now := d.deps.Now()
+	got, err := d.request(ctx, address, expected, old, now)
+	if err == nil {
+		return got
+	}
+	var denied *egress.DeniedError
+	if old.err == nil && !old.gone && old.document.AgentID != "" && now.Before(old.stale) && !errors.As(err, &denied) {
+		d.deps.Logger.WarnContext(ctx, "capability document could not be renewed, the old one is used", logError(err))
+		old.until = now.Add(retryAfter)
+		return old
+	}
+	return fetchedDocument{err: err, until: now.Add(retryAfter)}
+}
+
+func (d *Directory) request(ctx context.Context, address string, expected ect.Identity, old fetchedDocument, now time.Time) (fetchedDocument, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return fetchedDocument{}, invalid("its URL is none")
+	}
+	request.Header.Set("Accept", "application/json")
+	if old.etag != "" && old.err == nil && !old.gone {
+		request.Header.Set("If-None-Match", old.etag)
+	}
+	response, err := d.deps.Client.DoAs(request, expected)
+	if err != nil {
+		return fetchedDocument{}, unfetched(ctx, err)
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, MaxDocument+1))
+	if closed := response.Body.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = ctx.Err() // a server that hears of the deadline may end its half answer properly
+	}
+	if err != nil {
+		return fetchedDocument{}, unfetched(ctx, err)
+	}
+	return d.judge(response, body, old, now)
+}
+
+// unfetched sorts out why there is no response.
+func unfetched(ctx context.Context, err error) error {
+	var denied *egress.DeniedError
+	switch {
+	case errors.As(err, &denied):
+		return denied
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &transport.TimeoutError{Agent: "capability document", After: documentLimit}
+	default:
+		return &transport.UnreachableError{Agent: "capability document", Err: err}
+	}
+}
+
+// judge reads a response. A redirect is not followed: whoever could answer for
+// the old place would choose the new one.
+func (d *Directory) judge(response *http.Response, body []byte, old fetchedDocument, now time.Time) (fetchedDocument, error) {
+	age := freshness(response.Header)
+	out := fetchedDocument{etag: response.Header.Get("ETag"), until: now.Add(age), stale: now.Add(age + documentStale)}
+	if age == 0 {
+		out.stale = now
+	}
+	switch status := response.StatusCode; {
+	case status == http.StatusNotModified && old.etag != "" && old.document.AgentID != "":
+		out.document = old.document
+		if out.etag == "" {
+			out.etag = old.etag
+		}
+		return out, nil
+	case status == http.StatusGone:
+		out.until = now.Add(min(age, goneAge))
+		out.gone, out.document = true, old.document // whose level its successor must have
+		out.document.Lifecycle = Lifecycle{Status: Retired, Successor: successorLink(response.Header, d.deps.PlainLoopback)}
+		return out, nil
+	case status >= 300 && status < 400 && status != http.StatusNotModified:
+		return out, invalid("a redirect (HTTP status %d), which is not followed", status)
+	case status != http.StatusOK:
+		return out, invalid("HTTP status %d", status)
+	case response.Header.Get("Content-Encoding") != "":
+		return out, invalid("compressed, although nobody asked for that")
+	case !jsonMedia(response.Header.Get("Content-Type")):
+		return out, invalid("not application/json")
+	}
+	var err error
+	out.document, err = ParseDocument(body, d.deps.PlainLoopback)
+	return out, err
+}
+
+func jsonMedia(field string) bool {
+	media, _, err := mime.ParseMediaType(field)
+	return err == nil && (media == "application/json" || (strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")))
+}
+
+// freshness is how long a response may be used without asking again (RFC 9111,
+// sections 4.2 and 5.2.2), as a private cache reckons. Zero: not at all.
+func freshness(h http.Header) time.Duration {
+	age, said := documentAge, false
+	for _, field := range h.Values("Cache-Control") {
+		for directive := range strings.SplitSeq(field, ",") {
+			name, value, _ := strings.Cut(strings.TrimSpace(directive), "=")
+			switch strings.ToLower(name) {
+			case "no-store", "no-cache":
+				return 0
+			case "max-age":
+				age, said = min(seconds(strings.Trim(value, `"`)), maxDocumentAge), true
+			}
+		}
+	}
+	if expires := h.Get("Expires"); !said && expires != "" {
+		end, err := http.ParseTime(expires)
+		begin, dated := http.ParseTime(h.Get("Date"))
+		if err != nil || dated != nil {
+			return 0 // what cannot be read has expired (RFC 9111, section 5.3)
+		}
+		age = min(end.Sub(begin), maxDocumentAge)
+	}
+	return max(0, age-seconds(h.Get("Age")))
+}
+
+// seconds reads delta-seconds; what is none is 0, what is too much a day.
+func seconds(text string) time.Duration {
+	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 32)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return maxDocumentAge
+	case err != nil:
+		return 0
+	}
+	return time.Duration(n) * time.Second
+}
+
+// successorLink finds the link that a retired agent's server answers with
+// (AEPB, Lifecycle States).
+func successorLink(h http.Header, plainLoopback bool) string {
+	for _, field := range h.Values("Link") {
+		for link := range strings.SplitSeq(field, ",") {
+			target, params, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(link), "<"), ">")
+			rel := strings.ReplaceAll(strings.ReplaceAll(strings.ToLower(params), `"`, ""), " ", "")
+			if ok && strings.Contains(rel+";", ";rel=successor-version;") && documentURL(target, plainLoopback) {
+				return target
+			}
+		}
+	}
+	return ""
+}
+
+// Serves asks another gateway whether it translates a pair: 200 yes, all else
+// no (AEPB, Protocol Negotiation step 3). endpoint is its translate endpoint.
+func (d *Directory) Serves(ctx context.Context, endpoint string, from, to string) bool {
+	ctx, cancel := context.WithTimeout(ctx, documentLimit)
+	defer cancel()
+	u, err := url.Parse(endpoint)
+	if err != nil || d.deps.Client == nil {
+		return false
+	}
+	wellKnown := "/.well-known/aepb/gateway"
+	if strings.HasSuffix(u.Path, "/cpat/translate") {
+		wellKnown = "/.well-known/cpat/gateway"
+	}
+	asked := url.URL{Scheme: u.Scheme, Host: u.Host, Path: wellKnown, RawQuery: url.Values{"from": {from}, "to": {to}}.Encode()}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, asked.String(), http.NoBody)
+	if err != nil {
+		return false
+	}
+	response, err := d.deps.Client.DoAs(request, "")
+	if err != nil {
+		return false
+	}
+	return response.Body.Close() == nil && response.StatusCode == http.StatusOK
+}

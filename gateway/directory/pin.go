@@ -1,0 +1,255 @@
+package directory
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// Pin is the description of an agent that counts (R9), by its SHA-256 over the
+// cleaned form, and a newer one that an operator has not accepted.
+type Pin struct {
+	Hash        string
+	Description canonical.Description
+	Pending     *Pin // nil: none waits. It has no Pending of its own
+}
+
+// Pins keeps pins. A key names an agent, a binding and a version. Both may be
+// called by many at once; an error leaves the pin as it was.
+type Pins interface {
+	Pinned(ctx context.Context, key string) (Pin, bool, error)
+	KeepPin(ctx context.Context, key string, pin Pin) error
+}
+
+// memoryPins is Pins that end with the process.
+type memoryPins struct {
+	mu   sync.Mutex
+	pins map[string]Pin
+}
+
+func (m *memoryPins) Pinned(_ context.Context, key string) (Pin, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	pin, ok := m.pins[key]
+	return pin, ok, nil
+}
+
+func (m *memoryPins) KeepPin(_ context.Context, key string, pin Pin) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, replaces := m.pins[key]; !replaces && len(m.pins) >= 4*MaxAgents {
+		m.pins = map[string]Pin{} // only names that came and went make so many
+	}
+	m.pins[key] = pin
+	return nil
+}
+
+// ChangedError: what a tool or skill says of itself has changed, and an
+// operator has not accepted that (R9).
+type ChangedError struct{ Capability string }
+
+func (e *ChangedError) Error() string {
+	return "the description of " + e.Capability + " has changed and waits for an operator to accept it"
+}
+
+// PinError: the pins cannot be read or kept now.
+type PinError struct{ Err error }
+
+func (e *PinError) Error() string { return "pinned descriptions are out of reach: " + e.Err.Error() }
+func (e *PinError) Unwrap() error { return e.Err }
+
+// compare pins a cleaned description. It returns the one to serve, and what may
+// not be called until an operator has accepted the other. An agent with Pin is
+// not served while that cannot be told: its error is a *PinError.
+func (d *Directory) compare(ctx context.Context, agent Agent, e Endpoint, now canonical.Description) (*canonical.Description, map[string]bool, error) {
+	if !agent.Listed() {
+		return &now, nil, nil
+	}
+	served, held, err := d.compared(ctx, agent, e, now)
+	if err == nil {
+		return served, held, nil
+	}
+	d.deps.Logger.ErrorContext(ctx, "an agent's description cannot be compared", slog.String("agent", agent.Name), logError(err))
+	if agent.Pin {
+		return nil, nil, &PinError{Err: err}
+	}
+	return &now, nil, nil
+}
+
+func (d *Directory) compared(ctx context.Context, agent Agent, e Endpoint, now canonical.Description) (*canonical.Description, map[string]bool, error) {
+	name, hash := key(agent.Name, e), hashOf(now)
+	pin, known, err := d.deps.Pins.Pinned(ctx, name)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case known && pin.Hash == hash && pin.Pending == nil:
+		return &now, nil, nil
+	case known && pin.Hash == hash: // it went back to what it was
+		pin.Pending = nil
+	case !known, !agent.Pin:
+		pin = Pin{Hash: hash, Description: now}
+	case pin.Pending != nil && pin.Pending.Hash == hash:
+		return &pin.Description, heldBy(pin), nil
+	default:
+		pin.Pending = &Pin{Hash: hash, Description: now}
+	}
+	if known {
+		d.deps.Changed(agent.Name)
+		d.deps.Logger.WarnContext(ctx, "an agent's description has changed", slog.String("agent", agent.Name),
+			slog.String("binding", string(e.Binding)), slog.String("sha256", hash), slog.Bool("held", pin.Pending != nil))
+	}
+	return &pin.Description, heldBy(pin), d.deps.Pins.KeepPin(ctx, name, pin)
+}
+
+// hashOf is over the JSON of the cleaned description, whose members have one order.
+func hashOf(d canonical.Description) string {
+	data, err := json.Marshal(d)
+	if err != nil {
+		return "" // raw members are JSON already; what is not equals nothing pinned
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// Change is one difference between two descriptions.
+type Change struct {
+	Capability string // empty: the agent's own description
+	Kind       string // added, removed or changed
+	Members    []string
+	Was, Is    string // of the description, shortened
+}
+
+// Changes compares what was accepted with what waits.
+func (p Pin) Changes() []Change {
+	if p.Pending == nil {
+		return nil
+	}
+	var out []Change
+	was, is := p.Description, p.Pending.Description
+	a, b := was, is
+	a.Capabilities, b.Capabilities = nil, nil
+	if hashOf(a) != hashOf(b) {
+		out = append(out, Change{Kind: "changed", Was: short(was.Description), Is: short(is.Description), Members: differing(
+			"name", was.Name, is.Name, "title", was.Title, is.Title, "version", was.Version, is.Version,
+			"description", was.Description, is.Description, "instructions", was.Instructions, is.Instructions)})
+	}
+	for _, old := range was.Capabilities {
+		i := slices.IndexFunc(is.Capabilities, func(c canonical.Capability) bool { return c.ID == old.ID })
+		if i < 0 {
+			out = append(out, Change{Capability: old.ID, Kind: "removed", Was: short(old.Description)})
+		} else if c := is.Capabilities[i]; hashOfCapability(old) != hashOfCapability(c) {
+			out = append(out, Change{Capability: old.ID, Kind: "changed", Was: short(old.Description), Is: short(c.Description), Members: differing(
+				"title", old.Title, c.Title, "description", old.Description, c.Description,
+				"tags", strings.Join(old.Tags, " "), strings.Join(c.Tags, " "),
+				"input", string(old.InputSchema), string(c.InputSchema), "output", string(old.OutputSchema), string(c.OutputSchema))})
+		}
+	}
+	for _, c := range is.Capabilities {
+		if !slices.ContainsFunc(was.Capabilities, func(old canonical.Capability) bool { return c.ID == old.ID }) {
+			out = append(out, Change{Capability: c.ID, Kind: "added", Is: short(c.Description)})
+		}
+	}
+	return out
+}
+
+func hashOfCapability(c canonical.Capability) string {
+	return hashOf(canonical.Description{Capabilities: []canonical.Capability{c}})
+}
+
+// differing names the members, given as name, old, new, that differ.
+func differing(triples ...string) []string {
+	var out []string
+	for i := 0; i+2 < len(triples); i += 3 {
+		if triples[i+1] != triples[i+2] {
+			out = append(out, triples[i])
+		}
+	}
+	if out == nil {
+		out = []string{"other members"}
+	}
+	return out
+}
+
+func short(text string) string {
+	const most = 160
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+// heldBy are the capabilities that may not be called: what changed, and what is new.
+func heldBy(p Pin) map[string]bool {
+	var held map[string]bool
+	for _, change := range p.Changes() {
+		if held == nil {
+			held = map[string]bool{}
+		}
+		held[change.Capability] = true
+	}
+	return held
+}
+
+// Admits says whether a capability of an agent may be called: a *ChangedError
+// if its description waits for an operator. A change of the agent's own
+// description holds no call back: it names none.
+func (d *Directory) Admits(agent Agent, e Endpoint, capability string) error {
+	if !agent.Pin || capability == "" {
+		return nil
+	}
+	d.mu.RLock()
+	held := d.known[key(agent.Name, e)].held[capability]
+	d.mu.RUnlock()
+	if held {
+		return &ChangedError{Capability: capability}
+	}
+	return nil
+}
+
+// Pinned is the pin of an agent's endpoint; false: it was never described.
+func (d *Directory) Pinned(ctx context.Context, agent Agent, e Endpoint) (Pin, bool, error) {
+	return d.deps.Pins.Pinned(ctx, key(agent.Name, e))
+}
+
+// Accept makes what waits of an agent the description that counts. With a hash
+// only that one: an operator accepts what was read. It says whether anything was.
+func (d *Directory) Accept(ctx context.Context, agent Agent, hash string) (bool, error) {
+	var keys []string
+	d.mu.RLock()
+	for name := range d.known {
+		if strings.HasPrefix(name, agent.Name+" ") {
+			keys = append(keys, name)
+		}
+	}
+	d.mu.RUnlock()
+	for _, e := range agent.Endpoints {
+		keys = append(keys, key(agent.Name, e))
+	}
+	accepted := false
+	for _, name := range keys {
+		pin, known, err := d.deps.Pins.Pinned(ctx, name)
+		if err != nil {
+			return accepted, err
+		}
+		if !known || pin.Pending == nil || (hash != "" && pin.Pending.Hash != hash) {
+			continue
+		}
+		if err := d.deps.Pins.KeepPin(ctx, name, *pin.Pending); err != nil {
+			return accepted, err
+		}
+		accepted = true
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, name := range keys {
+		delete(d.known, name)
+	}
+	return accepted, nil
+}

@@ -1,0 +1,267 @@
+package httpapi
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// maxSpeaks bounds the protocols that an operator may name for a caller.
+const maxSpeaks = 16
+
+// negotiationDocument is both sides and what they come to (AEPB, Protocol Negotiation).
+type negotiationDocument struct {
+	Agent   string             `json:"agent"`
+	Ours    capabilityDocument `json:"ours"`
+	Theirs  capabilityDocument `json:"theirs"`
+	Outcome outcomeDocument    `json:"outcome"`
+}
+
+type outcomeDocument struct {
+	Path       string              `json:"path"` // direct or gateway
+	Protocol   string              `json:"protocol"`
+	From       string              `json:"from"`
+	Endpoint   string              `json:"endpoint"`
+	Gateway    string              `json:"gateway,omitempty"`
+	Reason     string              `json:"reason"`
+	Candidates []candidateDocument `json:"candidates"`
+}
+
+type candidateDocument struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	Sum  int    `json:"priority_sum"`
+}
+
+// negotiation says how an agent is reached by somebody who speaks what we
+// speak, or the protocols that the query names: speaks=a2a-v1:10,mcp-v1.
+func (a admin) negotiation(c *gin.Context) {
+	ctx := c.Request.Context()
+	agent, ok := a.deps.Directory.Find(c.Param("name"))
+	if !ok {
+		problem.Write(c.Writer, c.Request, &problem.UnknownAgentError{Agent: c.Param("name")})
+		return
+	}
+	agent, err := a.deps.Directory.Reach(ctx, agent)
+	if err != nil {
+		problem.Write(c.Writer, c.Request, err)
+		return
+	}
+	ours, err := a.ours(c.Query("speaks"))
+	if err != nil {
+		problem.Write(c.Writer, c.Request, err)
+		return
+	}
+	theirs := directory.Offer{Protocols: agent.Endpoints, Gateways: agent.Gateways}
+	own := ours.Gateways[0]
+	outcome, ok := directory.Negotiate(ours, theirs, func(gateway string, from, to canonical.Binding) bool {
+		if gateway == own {
+			return a.translates(from, to)
+		}
+		return a.deps.Directory.Serves(ctx, gateway, string(from), string(to))
+	})
+	if !ok {
+		problem.Write(c.Writer, c.Request, noPath(ours, theirs))
+		return
+	}
+	c.JSON(http.StatusOK, negotiationDocument{
+		Agent: agent.Name, Ours: a.offer(a.deps.Self, ours, directory.Agent{}), Theirs: a.offer(agent.ID, theirs, agent),
+		Outcome: describeOutcome(outcome, agent, own),
+	})
+}
+
+func noPath(ours, theirs directory.Offer) error {
+	e := &problem.NoPathError{From: "none", To: "none"}
+	if len(ours.Protocols) > 0 {
+		e.From = string(ours.Protocols[0].Binding)
+	}
+	if len(theirs.Protocols) > 0 {
+		e.To = string(theirs.Protocols[0].Binding)
+	}
+	return e
+}
+
+func (a admin) translates(from, to canonical.Binding) bool {
+	for _, p := range a.deps.Registry.Pairs() {
+		if p.From == from && p.To == to {
+			return true
+		}
+	}
+	return false
+}
+
+// ours is our own offer, or that of a caller who speaks what the query names.
+func (a admin) ours(speaks string) (directory.Offer, error) {
+	translate := a.deps.PublicURL + aepbNames().translate
+	offer := directory.Offer{Gateways: []string{translate}}
+	if speaks == "" {
+		for i, id := range a.deps.Registry.Bindings() {
+			t, _ := a.deps.Registry.Translator(id)
+			offer.Protocols = append(offer.Protocols, directory.Endpoint{
+				Binding: id, Version: t.Info().Versions[0], URL: translate + "?from=" + string(id), Priority: 10 * (i + 1),
+			})
+		}
+		return offer, nil
+	}
+	names := strings.Split(speaks, ",")
+	if len(names) > maxSpeaks {
+		return offer, &problem.QueryError{Reason: "speaks names too many protocols"}
+	}
+	for _, entry := range names {
+		id, text, ranked := strings.Cut(strings.TrimSpace(entry), ":")
+		e := directory.Endpoint{Binding: canonical.Binding(id)}
+		if ranked {
+			n, err := strconv.ParseUint(text, 10, 16)
+			if err != nil {
+				return offer, &problem.QueryError{Reason: "speaks is a list of protocol or protocol:priority"}
+			}
+			if e.Priority = int(n); n == 0 {
+				e.Priority = directory.Foremost
+			}
+		}
+		if id == "" || len(id) > 64 {
+			return offer, &problem.QueryError{Reason: "speaks is a list of protocol or protocol:priority"}
+		}
+		offer.Protocols = append(offer.Protocols, e)
+	}
+	return offer, nil
+}
+
+// offer is a side as a capability document.
+func (a admin) offer(id ect.Identity, side directory.Offer, agent directory.Agent) capabilityDocument {
+	doc := capabilityDocument{
+		versions: aepbNames().versions(), AgentID: string(id), TranslationGateways: side.Gateways,
+		AssuranceLevel: "L2", Lifecycle: lifecycleOf(agent.Lifecycle),
+	}
+	if agent.AssuranceLevel != 0 {
+		doc.AssuranceLevel = "L" + strconv.Itoa(int(agent.AssuranceLevel))
+	}
+	if doc.TranslationGateways == nil {
+		doc.TranslationGateways = []string{}
+	}
+	for _, e := range side.Protocols {
+		doc.Protocols = append(doc.Protocols, protocolEntry{ID: string(e.Binding), Version: e.Version, Endpoint: e.URL, Priority: e.Rank()})
+	}
+	return doc
+}
+
+func describeOutcome(o directory.Outcome, agent directory.Agent, own string) outcomeDocument {
+	doc := outcomeDocument{
+		Path: "direct", Protocol: string(o.Chosen.To), From: string(o.Chosen.From), Endpoint: o.Endpoint.URL,
+		Reason: fmt.Sprintf("both sides speak %s, with the lowest sum of priorities (%d) of %d", o.Chosen.To, o.Chosen.Sum, len(o.Candidates)),
+	}
+	if !o.Direct() {
+		doc.Path, doc.Gateway = "gateway", o.Chosen.Gateway
+		if o.Chosen.Gateway == own {
+			doc.Gateway += "?from=" + doc.From + "&to=" + doc.Protocol + "&dest=" + agent.Name
+		}
+		doc.Reason = fmt.Sprintf("no protocol in common; the gateway translates %s to %s, the lowest sum of priorities (%d) of %d pairs",
+			o.Chosen.From, o.Chosen.To, o.Chosen.Sum, len(o.Candidates))
+	}
+	if l := agent.Lifecycle; l.Status == directory.Deprecated {
+		doc.Reason += "; the agent is deprecated"
+		if l.Successor != "" {
+			doc.Reason += ", its successor is described at " + l.Successor
+		}
+	}
+	for _, c := range o.Candidates {
+		doc.Candidates = append(doc.Candidates, candidateDocument{From: string(c.From), To: string(c.To), Sum: c.Sum})
+	}
+	return doc
+}
+
+// lifecycleOf is nil for an agent whose document says nothing of it.
+func lifecycleOf(l directory.Lifecycle) *lifecycle {
+	if l.Status == "" {
+		return nil
+	}
+	out := &lifecycle{Status: string(l.Status), Version: l.Version, DeprecatedAt: instant(l.DeprecatedAt), SunsetAt: instant(l.SunsetAt)}
+	if l.Successor != "" {
+		out.Successor = &l.Successor
+	}
+	return out
+}
+
+func instant(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	text := t.UTC().Format(time.RFC3339)
+	return &text
+}
+
+// pinDocument is the description of an endpoint that counts, and what waits.
+type pinDocument struct {
+	Binding string           `json:"binding"`
+	Hash    string           `json:"sha256"`
+	Pending *pendingDocument `json:"pending,omitempty"`
+}
+
+type pendingDocument struct {
+	Hash    string           `json:"sha256"`
+	Changes []changeDocument `json:"changes"`
+}
+
+type changeDocument struct {
+	Capability string   `json:"capability,omitempty"` // absent: the agent itself
+	Kind       string   `json:"kind"`
+	Members    []string `json:"members,omitempty"`
+	Was        string   `json:"was,omitempty"`
+	Is         string   `json:"is,omitempty"`
+}
+
+func (a admin) pins(c *gin.Context, agent directory.Agent) []pinDocument {
+	var out []pinDocument
+	for _, e := range agent.Endpoints {
+		pin, ok, err := a.deps.Directory.Pinned(c.Request.Context(), agent, e)
+		if err != nil || !ok {
+			continue
+		}
+		doc := pinDocument{Binding: string(e.Binding), Hash: pin.Hash}
+		if pin.Pending != nil {
+			doc.Pending = &pendingDocument{Hash: pin.Pending.Hash}
+			for _, change := range pin.Changes() {
+				doc.Pending.Changes = append(doc.Pending.Changes, changeDocument{
+					Capability: change.Capability, Kind: change.Kind, Members: change.Members, Was: change.Was, Is: change.Is,
+				})
+			}
+		}
+		out = append(out, doc)
+	}
+	return out
+}
+
+// accept makes what waits the description that counts (R9). With sha256 only
+// the one that the operator has read.
+func (a admin) accept(c *gin.Context) {
+	ctx := c.Request.Context()
+	agent, ok := a.deps.Directory.Find(c.Param("name"))
+	if !ok {
+		problem.Write(c.Writer, c.Request, &problem.UnknownAgentError{Agent: c.Param("name")})
+		return
+	}
+	agent, err := a.deps.Directory.Resolve(ctx, agent)
+	accepted := false
+	if err == nil {
+		accepted, err = a.deps.Directory.Accept(ctx, agent, c.Query("sha256"))
+	}
+	switch {
+	case err != nil:
+		problem.Write(c.Writer, c.Request, err)
+	case !accepted:
+		problem.Write(c.Writer, c.Request, &problem.ConflictError{Reason: "no change of this agent waits under that hash"})
+	default:
+		a.deps.Logger.InfoContext(ctx, "changed description accepted", slog.String("agent", agent.Name))
+		c.Status(http.StatusNoContent)
+	}
+}

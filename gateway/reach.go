@@ -1,0 +1,77 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy"
+)
+
+// reach finds out who an agent is that describes itself in a capability
+// document: one that is listed, or one whose document the caller named as
+// destination (R8). Nobody is asked on behalf of a caller who may not call;
+// what went wrong is kept until policy has spoken.
+func (g *Gateway) reach(ctx context.Context, x *exchange) error {
+	if x.call.Agent == "" || (x.agent.Name != "" && x.agent.Capability == "") {
+		return nil
+	}
+	if x.agent.Name == "" {
+		if x.call.Entrance.Native() || len(x.evidence.sources) == 0 {
+			return nil
+		}
+		visitor, ok, err := g.Directory.Visitor(x.call.Agent)
+		if !ok {
+			x.lost = err
+			return nil
+		}
+		x.agent = visitor
+	}
+	if !mayAsk(x) {
+		return nil
+	}
+	x.agent, x.lost = g.Directory.Reach(ctx, x.agent)
+	if x.lost == nil {
+		return g.bound(x)
+	}
+	return nil
+}
+
+func mayAsk(x *exchange) bool { return admit(x.call.Caller, x.agent.Rules) == nil }
+
+// bound finds the protocol toward an agent that was found.
+func (g *Gateway) bound(x *exchange) error {
+	if err := g.destine(x); err != nil {
+		return err
+	}
+	if x.dest == nil { // its document names no protocol that is spoken here
+		x.lost = &problem.NoPathError{From: string(x.source.Info().Binding), To: string(x.call.To)}
+	}
+	return nil
+}
+
+// mayKnow: a caller whom policy refuses learns nothing about an agent. That the
+// operator allows no such document is nothing about an agent.
+func (x *exchange) mayKnow(refusal error) bool {
+	var forbidden *policy.Forbidden
+	return !errors.Is(refusal, ect.ErrRequired) && (x.agent.Name == "" || !errors.As(refusal, &forbidden))
+}
+
+// notice is what an agent's capability document says of its future.
+func notice(l directory.Lifecycle) transport.Notice {
+	if l.Status != directory.Deprecated {
+		return transport.Notice{}
+	}
+	return transport.Notice{Deprecated: l.DeprecatedAt, Sunset: l.SunsetAt, Successor: l.Successor}
+}
+
+// label is an agent in metrics: callers can name documents without end.
+func label(a directory.Agent) string {
+	if a.Name != "" && !a.Listed() {
+		return "document"
+	}
+	return a.Name
+}
