@@ -1,0 +1,92 @@
+package redis_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/state/redis"
+	"github.com/aepb/aepb-gateway/gateway/state/statetest"
+)
+
+// shared knows with which words it was opened.
+type shared struct {
+	*redis.Entries
+	config redis.Config
+}
+
+func contract(t *testing.T, config redis.Config) {
+	t.Helper()
+	t.Run("ect.Store", func(t *testing.T) {
+		t.Parallel()
+		ecttest.StoreSuite(t, func() ect.Store { return open(t, apart(config)) })
+	})
+	t.Run("ect.ReplayCache", func(t *testing.T) {
+		t.Parallel()
+		ecttest.ReplaySuite(t, func() ect.ReplayCache { return open(t, apart(config)) })
+	})
+	another := func(t testing.TB, config redis.Config) statetest.Entries {
+		t.Helper()
+		return shared{open(t, config).Entries(), config}
+	}
+	again := func(t testing.TB, e statetest.Entries) statetest.Entries {
+		t.Helper()
+		before, ok := e.(shared)
+		if !ok {
+			t.Fatal("not what was opened")
+		}
+		return another(t, before.config)
+	}
+	statetest.RunEntries(t, statetest.EntriesHarness{
+		Open: func(t testing.TB, bounds state.Config) statetest.Entries {
+			t.Helper()
+			own := apart(config)
+			own.Bounds = bounds
+			return another(t, own)
+		},
+		Reopen: again, Replica: again, Elsewhere: true,
+	})
+}
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	contract(t, redis.Config{Addresses: []string{s.address}, Timeout: 5 * time.Second})
+}
+
+// Every write of an entry waits for a replica here.
+func TestContractOfACluster(t *testing.T) {
+	t.Parallel()
+	contract(t, redis.Config{Addresses: addresses(cluster(t)), Wait: 1, Timeout: 5 * time.Second})
+}
+
+func TestAnswersAndConversations(t *testing.T) {
+	t.Parallel()
+	config := redis.Config{Addresses: []string{serve(t).address}, Bounds: state.Config{MaxAnswerBytes: 10, ConversationLifetime: 300 * time.Millisecond}}
+	a, b := open(t, config), open(t, config)
+	key := ect.ReplayKey{Issuer: "i", Workflow: "w", ID: "1"}
+	a.Finish(t.Context(), key, []byte("answer\x00\xff"), time.Now().Add(300*time.Millisecond))
+	if got, ok := b.Load(t.Context(), key); !ok || string(got) != "answer\x00\xff" {
+		t.Errorf("got %q, %v", got, ok)
+	}
+	a.Finish(t.Context(), ect.ReplayKey{ID: "2"}, make([]byte, 11), time.Now().Add(time.Minute))
+	if _, ok := b.Load(t.Context(), ect.ReplayKey{ID: "2"}); ok {
+		t.Error("an answer beyond the bound was kept")
+	}
+	a.Remember(t.Context(), "c", "w", "one")
+	a.Remember(t.Context(), "c", "w", "two")
+	a.Remember(t.Context(), "", "w", "none")
+	if workflow, id, ok := b.Last(t.Context(), "c"); workflow != "w" || id != "two" || !ok {
+		t.Errorf("got %q, %q, %v", workflow, id, ok)
+	}
+	if _, _, ok := b.Last(t.Context(), ""); ok {
+		t.Error("the empty key was remembered")
+	}
+	eventually(t, 2*time.Second, "both end", func() bool {
+		_, answered := b.Load(t.Context(), key)
+		_, _, known := b.Last(t.Context(), "c")
+		return !answered && !known
+	})
+}
