@@ -16,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
+	"github.com/aepb/aepb-gateway/gateway/state/redis"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/policy"
 )
@@ -64,6 +65,7 @@ func checkConfigCommand() *cobra.Command {
 
 func serve(ctx context.Context, file string, stdout, stderr io.Writer) error {
 	httpapi.Quiet()
+	redis.Quiet()
 	c, err := readConfig(file)
 	if err != nil {
 		return err
@@ -109,6 +111,8 @@ func production(c config.Config, logs io.Writer) (settings, error) {
 	note("identity.bundle", err)
 	s.adminToken, err = loadToken(c.Admin.Token)
 	note("admin.token", err)
+	s.redis, err = loadRedis(c.State.Redis)
+	note("state.redis", err)
 	public, err := loadPublic(c.TLS)
 	note("tls", err)
 	s.document, err = loadPolicy(c.Policy.Document)

@@ -18,6 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
+	"github.com/aepb/aepb-gateway/gateway/state/redis"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	ta2a "github.com/aepb/aepb-gateway/gateway/transport/a2a"
@@ -41,6 +42,7 @@ type settings struct {
 	publicURL  string          // where callers reach us when their Host header is none of ours
 	hosts      []string
 	adminToken string
+	redis      *redis.Config // nil: state is kept elsewhere
 	dev        bool
 	logger     *slog.Logger
 }
@@ -99,10 +101,12 @@ func wire(s settings) (built *service, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if out.metrics, err = telemetry.New(telemetry.Deps{Bindings: registry.Bindings()}); err != nil {
+	if out.metrics, err = telemetry.New(telemetry.Deps{
+		Bindings: registry.Bindings(), Backend: kept.backend, BackendUp: func() bool { return kept.failing() == nil },
+	}); err != nil {
 		return nil, err
 	}
-	if out.limiter, err = limit.New(s.limits(), limit.Deps{}); err != nil {
+	if out.limiter, err = limit.New(s.limits(), limit.Deps{Bucket: kept.limits}); err != nil {
 		return nil, err
 	}
 	if out.road, err = out.build(registry, dialers, kept); err != nil {

@@ -138,9 +138,8 @@ func (s *Store) channel() string { return s.config.Prefix + "changes" }
 // listen passes on what other replicas announce, until the store is closed.
 func (e *Entries) listen() {
 	s := e.store
-	subscription := s.client.Subscribe(s.ctx, s.channel())
 	for s.ctx.Err() == nil {
-		message, err := subscription.ReceiveTimeout(s.ctx, pingEvery)
+		message, err := s.changes.ReceiveTimeout(s.ctx, pingEvery)
 		switch m := message.(type) {
 		case *goredis.Subscription:
 			e.watches.heard(true)
@@ -150,13 +149,12 @@ func (e *Entries) listen() {
 		if err == nil {
 			continue
 		}
-		if timeout := (interface{ Timeout() bool })(nil); errors.As(err, &timeout) && timeout.Timeout() && subscription.Ping(s.ctx) == nil {
+		if timeout := (interface{ Timeout() bool })(nil); errors.As(err, &timeout) && timeout.Timeout() && s.changes.Ping(s.ctx) == nil {
 			continue // only silent
 		}
 		e.watches.heard(false)
 		s.rest(pollDeaf)
 	}
-	_ = subscription.Close() // nobody listens any more
 }
 
 // rest waits, but not beyond Close.

@@ -22,7 +22,10 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state/redis"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	redis.Quiet()
+	goleak.VerifyTestMain(m)
+}
 
 // server is a real redis-server in a folder of its own.
 type server struct {

@@ -21,6 +21,7 @@ type Store struct {
 	logger  *slog.Logger
 	client  goredis.UniversalClient
 	entries *Entries
+	changes *goredis.PubSub // what other replicas announce
 
 	trouble atomic.Pointer[trouble] // nil: none
 	ctx     context.Context         //nolint:containedctx // ends what runs beside callers, at Close
@@ -55,6 +56,7 @@ func Open(config Config, deps Deps) (*Store, error) {
 	s := &Store{config: config, now: deps.Now, logger: deps.Logger, client: goredis.NewUniversalClient(config.options())}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.entries = newEntries(s)
+	s.changes = s.client.Subscribe(s.ctx, s.channel())
 	ctx, cancel := context.WithTimeout(s.ctx, startWait)
 	defer cancel()
 	if err := s.inspect(ctx); err != nil {
@@ -72,6 +74,7 @@ const startWait = 5 * time.Second
 // comes later is refused.
 func (s *Store) Close() error {
 	s.stop()
+	_ = s.changes.Close() // ends a read that waits; it may be closed already
 	s.group.Wait()
 	if err := s.client.Close(); err != nil && !errors.Is(err, goredis.ErrClosed) {
 		return err
@@ -123,3 +126,12 @@ func (s *Store) run(ctx context.Context, what string, script *goredis.Script, ke
 	}
 	return reply, nil
 }
+
+// Quiet keeps the client from writing to standard error by itself: what it says
+// there comes back as errors, too. It is for the start of a process, before any
+// Store is opened.
+func Quiet() { goredis.SetLogger(quiet{}) }
+
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
