@@ -16,7 +16,6 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
-	"github.com/aepb/aepb-gateway/gateway/state/redis"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/policy"
 )
@@ -65,7 +64,6 @@ func checkConfigCommand() *cobra.Command {
 
 func serve(ctx context.Context, file string, stdout, stderr io.Writer) error {
 	httpapi.Quiet()
-	redis.Quiet()
 	c, err := readConfig(file)
 	if err != nil {
 		return err

@@ -71,6 +71,8 @@ func (s *shared) allow(from *source) (ok bool, wait time.Duration, known bool) {
 	return s.renew(from.key, l, now)
 }
 
+// renew asks with a deadline of its own: a caller that goes away must not make
+// the bucket look absent to the others who wait for the same answer.
 func (s *shared) renew(key string, l *lease, now time.Time) (ok bool, wait time.Duration, known bool) {
 	t := s.terms.Load()
 	ctx, cancel := context.WithTimeout(context.Background(), leaseWait)

@@ -90,3 +90,34 @@ func TestAnswersAndConversations(t *testing.T) {
 		return !answered && !known
 	})
 }
+
+// What one replica keeps, all know.
+func TestReplicasShare(t *testing.T) {
+	t.Parallel()
+	config := redis.Config{Addresses: []string{serve(t).address}}
+	a, b := open(t, config), open(t, config)
+	issued := time.Now().Add(time.Second)
+	if got, err := claim(a, "1", issued); got != ect.ReplayFresh || err != nil {
+		t.Error(got, err)
+	}
+	if got, err := claim(b, "1", issued); got != ect.ReplaySame || err != nil {
+		t.Error("a token can be used once per replica:", got, err)
+	}
+	r := ect.Record{Compact: "h.p.s", ID: "1", Workflow: "w", Parents: []ect.ID{}, Until: time.Now().Add(300 * time.Millisecond)}
+	if err := a.Put(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	r.Until = r.Until.Add(300 * time.Millisecond)
+	if err := b.Put(t.Context(), r); err != nil { // prolonged
+		t.Fatal(err)
+	}
+	<-time.After(400 * time.Millisecond)
+	if found, err := a.Workflow(t.Context(), "w"); err != nil || len(found) != 1 || !found[0].Until.Equal(r.Until) || found[0].Parents == nil {
+		t.Errorf("got %+v, %v", found, err)
+	}
+	eventually(t, 2*time.Second, "it ends", func() bool {
+		_, ok, err := a.Get(t.Context(), "1")
+		found, _ := a.Workflow(t.Context(), "w")
+		return err == nil && !ok && len(found) == 0
+	})
+}

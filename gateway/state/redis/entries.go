@@ -132,7 +132,7 @@ func (e *Entries) Swap(ctx context.Context, key state.EntryKey, old uint64, valu
 func between(from, to string) time.Duration {
 	a, _ := strconv.ParseInt(from, 10, 64)
 	b, _ := strconv.ParseFloat(to, 64)
-	return max(time.Duration(int64(b)-a), 1) * time.Millisecond
+	return time.UnixMilli(max(int64(b), a+1)).Sub(time.UnixMilli(a))
 }
 
 // Delete removes an entry; one that is not there is no error.

@@ -49,7 +49,7 @@ func (s *Store) inspect(ctx context.Context) error {
 	if err == nil {
 		err = s.touchEpochs(ctx)
 	}
-	s.report(err, fatal)
+	s.report(ctx, err, fatal)
 	return err
 }
 
@@ -93,23 +93,21 @@ func (s *Store) fit(text string) error {
 }
 
 // report notes how a look ended, and says when trouble begins and when it ends.
-func (s *Store) report(err error, fatal bool) {
+func (s *Store) report(ctx context.Context, err error, fatal bool) {
 	before := s.trouble.Load()
 	if s.ctx.Err() != nil {
 		return
 	}
-	ctx := context.Background()
-	switch {
-	case err == nil:
-		s.trouble.Store(nil)
-		if before != nil {
-			s.logger.InfoContext(ctx, "redis is back")
-			s.entries.watches.wakeAll()
-		}
-	default:
+	if err != nil {
 		s.trouble.Store(&trouble{err: err, fatal: fatal})
 		if before == nil {
 			s.logger.ErrorContext(ctx, "redis cannot be used: what depends on it is refused until it can", slog.Any("error", err))
 		}
+		return
+	}
+	s.trouble.Store(nil)
+	if before != nil {
+		s.logger.InfoContext(ctx, "redis is back")
+		s.entries.watches.wakeAll()
 	}
 }
