@@ -18,8 +18,9 @@
 //
 // Uses of tokens (R6) are known since an epoch, which is kept beside them and
 // begins anew whenever a master was restarted, replaced or emptied: then uses may
-// have been lost, and tokens from before are refused. It costs callers up to one
-// lifetime of an ECT and needs nobody's attention.
+// have been lost, and tokens from before are refused, and those dated up to
+// ect.DefaultSkew later: their makers' clocks may be ahead. It costs callers up to
+// one lifetime of an ECT and needs nobody's attention.
 //
 // [Open] refuses a Redis that evicts keys or does not write to disk; it is looked
 // at again every second, and one that has become unfit is as good as away.

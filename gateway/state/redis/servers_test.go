@@ -136,12 +136,13 @@ func eventually(tb testing.TB, within time.Duration, what string, done func() bo
 }
 
 // cluster is three masters with one replica each.
-func cluster(tb testing.TB) []*server {
+func cluster(tb testing.TB, more ...string) []*server {
 	tb.Helper()
 	nodes := make([]*server, 6)
 	args := []string{"--cluster", "create"}
+	more = append(more, "--cluster-enabled", "yes", "--cluster-node-timeout", "1500", "--cluster-replica-validity-factor", "0")
 	for i := range nodes {
-		nodes[i] = serve(tb, "--cluster-enabled", "yes", "--cluster-node-timeout", "1500", "--cluster-replica-validity-factor", "0")
+		nodes[i] = serve(tb, more...)
 		args = append(args, nodes[i].address)
 	}
 	args = append(args, "--cluster-replicas", "1", "--cluster-yes")

@@ -24,6 +24,7 @@ type Store struct {
 	changes *goredis.PubSub // what other replicas announce
 
 	trouble atomic.Pointer[trouble] // nil: none
+	began   atomic.Bool             // every slot has an epoch since we came
 	ctx     context.Context         //nolint:containedctx // ends what runs beside callers, at Close
 	stop    context.CancelFunc
 	group   sync.WaitGroup
