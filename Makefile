@@ -1,6 +1,7 @@
 # Everything a contributor or a machine does here has a name below; `make help`
 # lists them. Tools are pinned and live in .tmp/bin; nothing is installed
-# outside this folder.
+# outside this folder, but for the Redis that the tests start, which is the
+# system's.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -35,8 +36,17 @@ build: ## both programs, into bin/
 	$(GO) build -trimpath -o bin/ ./cmd/...
 
 .PHONY: test
-test: $(JS_READY) ## every test, with the race detector; installs what it needs
+test: $(JS_READY) redis ## every test, with the race detector; installs what it needs
 	$(GO) test -race -count=1 -timeout 20m $(PKG)
+
+.PHONY: redis
+redis: # the servers that tests of shared state start and stop
+	@command -v redis-server >/dev/null && command -v redis-cli >/dev/null && exit; \
+	sudo=; [[ $$(id -u) == 0 ]] || sudo=sudo; \
+	command -v apt-get >/dev/null || { echo "redis-server and redis-cli are needed for the tests of shared state"; exit 1; }; \
+	echo "installing redis-server and redis-cli with apt-get, for the tests of shared state"; \
+	$$sudo apt-get update -qq; \
+	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server
 
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint, as .golangci.yml says and why
@@ -96,7 +106,7 @@ cover: ## coverage of all packages by all tests, as coverage.out and a total
 	$(GO) tool cover -func=coverage.out | tail -1
 
 .PHONY: tools
-tools: $(GOLANGCI) $(JS_READY) ## the pinned tools and test clients
+tools: $(GOLANGCI) $(JS_READY) redis ## the pinned tools and test clients
 
 .PHONY: clean
 clean: ## remove what the targets made

@@ -69,7 +69,7 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 		return errors.Join(err, public.Close())
 	}
 	at := addresses{Public: "https://" + public.Addr().String(), Admin: "https://" + admin.Addr().String()}
-	if extra.State.Path == "" {
+	if extra.State.Path == "" && !extra.State.Redis.Used() {
 		extra.State.Path = filepath.Join(flags.dir, "state.db")
 	}
 	s, err := devSettings(material, extra, at, token, stderr)
@@ -99,12 +99,16 @@ func devSettings(material *identity.Development, extra config.Config, at address
 	if err != nil {
 		return settings{}, fmt.Errorf("config: policy.document: %w", err)
 	}
+	shared, err := loadRedis(extra.State.Redis)
+	if err != nil {
+		return settings{}, fmt.Errorf("config: state.redis: %w", err)
+	}
 	var files papers
 	if err := files.readKeys(extra); err != nil {
 		return settings{}, err
 	}
 	return settings{
-		files: files, source: source, svid: material.Gateway, bundle: material.Bundle, config: extra, document: document,
+		files: files, source: source, svid: material.Gateway, bundle: material.Bundle, config: extra, document: document, redis: shared,
 		publicURL: at.Public, hosts: []string{"localhost", "127.0.0.1", "::1"},
 		adminToken: token, dev: true, logger: telemetry.NewLogger(logs, 0),
 	}, nil

@@ -25,10 +25,12 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
+	"github.com/aepb/aepb-gateway/gateway/state/redis"
 )
 
 func TestMain(m *testing.M) {
 	httpapi.Quiet()
+	redis.Quiet()
 	goleak.VerifyTestMain(m)
 }
 

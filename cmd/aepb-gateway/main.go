@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/aepb/aepb-gateway/gateway/state/redis"
 )
 
 // version is the gateway's semantic version (AEPB, Versioning). It stands in
@@ -23,6 +25,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	redis.Quiet()
 	started := false
 	err := command(&started).ExecuteContext(ctx)
 	stop()

@@ -111,6 +111,9 @@ func production(c config.Config, workload *identity.Workload, logs io.Writer) (s
 	if s.files, err = read(c, workload); err != nil {
 		errs = append(errs, err)
 	}
+	if s.redis, err = loadRedis(c.State.Redis); err != nil {
+		errs = append(errs, fmt.Errorf("config: state.redis: %w", err))
+	}
 	if s.document, err = loadPolicy(c.Policy.Document); err != nil {
 		errs = append(errs, fmt.Errorf("config: policy.document: %w", err))
 	}

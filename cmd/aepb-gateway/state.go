@@ -1,41 +1,127 @@
 package main
 
 import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/state/bolt"
+	"github.com/aepb/aepb-gateway/gateway/state/redis"
+	"github.com/aepb/aepb-gateway/policy/limit"
 )
 
 // kept is state, whoever keeps it.
 type kept struct {
+	backend       string // memory, bolt or redis
 	evidence      ect.Store
 	replay        ect.ReplayCache
 	answers       gateway.Answers
 	conversations gateway.Conversations
 	entries       gateway.Entries
+	limits        limit.Bucket // nil: every process has its own
 	failing       func() error
 	close         func() error
 }
 
-// openState opens the file that the operator named, or keeps state in memory:
-// what was used before this start is then unknown, and ECTs from before it are
-// refused (R6).
+// openState opens what the operator named, or keeps state in memory: what was
+// used before this start is then unknown, and ECTs from before it are refused (R6).
 func openState(s settings) (kept, error) {
 	bounds := state.Config{MaxTokenBytes: int64(s.config.State.EvidenceMiB) << 20}
-	if path := s.config.State.Path; path != "" {
+	switch path := s.config.State.Path; {
+	case s.redis != nil:
+		store, err := redis.Open(*s.redis, redis.Deps{Now: time.Now, Logger: s.logger})
+		if err != nil {
+			return kept{}, err
+		}
+		return kept{"redis", store, store, store, store, store.Entries(), store, store.Failing, store.Close}, nil
+	case path != "":
 		store, err := bolt.Open(bolt.Config{Path: path, Bounds: bounds}, bolt.Deps{Now: time.Now, Logger: s.logger})
 		if err != nil {
 			return kept{}, err
 		}
-		return kept{store, store, store, store, store.Entries(), store.Failing, store.Close}, nil
+		return kept{"bolt", store, store, store, store, store.Entries(), nil, store.Failing, store.Close}, nil
 	}
 	memory, err := state.New(bounds, state.Deps{Now: time.Now, Epoch: time.Now().Truncate(time.Second)})
 	if err != nil {
 		return kept{}, err
 	}
 	healthy := func() error { return nil }
-	return kept{memory, memory, memory, memory, memory.Entries(), healthy, healthy}, nil
+	return kept{"memory", memory, memory, memory, memory, memory.Entries(), nil, healthy, healthy}, nil
+}
+
+// loadRedis reads the files that state.redis names; nil: there is no Redis.
+func loadRedis(c config.Redis) (*redis.Config, error) {
+	if !c.Used() {
+		return nil, nil //nolint:nilnil // state is kept elsewhere
+	}
+	out := redis.Config{
+		Addresses: c.Addresses, Cluster: c.Cluster, Master: c.Master, Wait: c.Wait,
+		Timeout: time.Duration(c.Timeout), Assert: c.Durability == "asserted", Prefix: c.Prefix,
+	}
+	var errs []error
+	for _, secret := range []struct {
+		file string
+		to   *string
+	}{
+		{c.UsernameFile, &out.Username},
+		{c.PasswordFile, &out.Password},
+		{c.SentinelUsernameFile, &out.SentinelUsername},
+		{c.SentinelPasswordFile, &out.SentinelPassword},
+	} {
+		var err error
+		*secret.to, err = loadSecret(secret.file)
+		errs = append(errs, err)
+	}
+	if c.Plaintext == "" {
+		var err error
+		out.TLS, err = redisTLS(c.TLS)
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return &out, out.WithDefaults().Validate()
+}
+
+// loadSecret reads a file of one line; no file, no secret.
+func loadSecret(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	secret := string(bytes.TrimSpace(text))
+	if secret == "" {
+		return "", fmt.Errorf("%s is empty", file)
+	}
+	return secret, nil
+}
+
+func redisTLS(c config.RedisTLS) (*tls.Config, error) {
+	out := &tls.Config{MinVersion: tls.VersionTLS13, ServerName: c.ServerName}
+	if c.CA != "" {
+		text, err := os.ReadFile(c.CA)
+		if err != nil {
+			return nil, err
+		}
+		if out.RootCAs = x509.NewCertPool(); !out.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("%s holds no certificate", c.CA)
+		}
+	}
+	if c.Certificate == "" {
+		return out, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.Certificate, c.Key)
+	out.Certificates = []tls.Certificate{pair}
+	return out, err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
+	"github.com/aepb/aepb-gateway/gateway/state/redis"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	ta2a "github.com/aepb/aepb-gateway/gateway/transport/a2a"
@@ -43,7 +44,8 @@ type settings struct {
 	document   policy.Document // of config.Policy.Document
 	publicURL  string          // where callers reach us when their Host header is none of ours
 	hosts      []string
-	adminToken string // of dev and demo; empty: operators show certificates
+	adminToken string        // of dev and demo; empty: operators show certificates
+	redis      *redis.Config // nil: state is kept elsewhere
 	dev        bool
 	logger     *slog.Logger
 }
@@ -107,7 +109,9 @@ func wire(s settings) (built *service, err error) {
 		out.close = append(out.close, p.close)
 	}
 	out.close = append(out.close, func() error { guard.CloseIdle(); return nil })
-	if out.metrics, err = telemetry.New(telemetry.Deps{Bindings: registry.Bindings()}); err != nil {
+	if out.metrics, err = telemetry.New(telemetry.Deps{
+		Bindings: registry.Bindings(), Backend: kept.backend, BackendUp: func() bool { return kept.failing() == nil },
+	}); err != nil {
 		return nil, err
 	}
 	out.directory, err = directory.New(directory.Deps{
@@ -118,7 +122,7 @@ func wire(s settings) (built *service, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if out.limiter, err = limit.New(s.limits(), limit.Deps{}); err != nil {
+	if out.limiter, err = limit.New(s.limits(), limit.Deps{Bucket: kept.limits}); err != nil {
 		return nil, err
 	}
 	if out.road, err = out.build(registry, dialers, kept); err != nil {

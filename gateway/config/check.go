@@ -42,6 +42,7 @@ func (c Config) check(s source) error {
 	if c.State.EvidenceMiB < 0 || c.State.EvidenceMiB > maxEvidenceMiB {
 		say("$.state.evidence_mib", "between 1 and 65536")
 	}
+	c.State.check(say)
 	if c.Limits != (Limits{}) {
 		limits := limit.Config{Rate: c.Limits.Rate, Burst: c.Limits.Burst}.WithDefaults()
 		if err := limits.Validate(); err != nil {

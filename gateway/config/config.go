@@ -71,6 +71,34 @@ type Operator struct {
 type State struct {
 	Path        string `yaml:"path"`         // bbolt file; default: in memory, gone with the process
 	EvidenceMiB int    `yaml:"evidence_mib"` // of ECTs kept for GET /ects and /workflows, the soonest to end go first; default 128
+	Redis       Redis  `yaml:"redis"`        // shared by several replicas; instead of path
+}
+
+// Redis keeps the state of several replicas (R18, R19).
+type Redis struct {
+	Addresses  []string `yaml:"addresses"`    // host:port of a server, of two or more nodes of a cluster, or of Sentinels; none: no Redis
+	Cluster    bool     `yaml:"cluster"`      // the one address is a cluster's
+	Master     string   `yaml:"master"`       // what the Sentinels at the addresses call the master
+	Wait       int      `yaml:"wait"`         // replicas of Redis that must have a task before it counts; default 0
+	Durability string   `yaml:"durability"`   // asserted: a server without appendonly is taken, because something else makes it durable
+	Replicas   int      `yaml:"max_replicas"` // of this gateway; each one's part of the limits; default 3
+	Timeout    Duration `yaml:"timeout"`      // of one operation, 10ms to 10s; default 1s
+	Prefix     string   `yaml:"prefix"`       // of every key; default aepb:
+	Plaintext  string   `yaml:"plaintext"`    // loopback: no TLS, and loopback addresses alone
+
+	UsernameFile         string   `yaml:"username_file"`          // file with the name to log in with
+	PasswordFile         string   `yaml:"password_file"`          // file with its password
+	SentinelUsernameFile string   `yaml:"sentinel_username_file"` // the same for the Sentinels
+	SentinelPasswordFile string   `yaml:"sentinel_password_file"`
+	TLS                  RedisTLS `yaml:"tls"` // 1.3
+}
+
+// RedisTLS is how Redis is known, and how it knows us.
+type RedisTLS struct {
+	CA          string `yaml:"ca"`          // PEM of who signs its certificate; default: the system's
+	Certificate string `yaml:"certificate"` // ours, PEM with its chain
+	Key         string `yaml:"key"`         // its private key, PEM
+	ServerName  string `yaml:"server_name"` // in its certificate; default: the address
 }
 
 // Log says what is logged, as JSON on standard error.
@@ -194,7 +222,7 @@ func (c Config) Gateways() []ect.Identity {
 
 // Limit is the limits in the words of package limit.
 func (c Config) Limit() limit.Config {
-	return limit.Config{Rate: c.Limits.Rate, Burst: c.Limits.Burst}
+	return limit.Config{Rate: c.Limits.Rate, Burst: c.Limits.Burst, Replicas: c.State.Redis.replicas()}
 }
 
 // VisitorRules are the documents in the words of package directory.

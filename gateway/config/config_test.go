@@ -107,6 +107,21 @@ func TestMistakes(t *testing.T) {
 		"workload API":      {"identity: {workload_api: \"tcp://10.0.0.1:1\"}\n", "[1:26] identity.workload_api: identity: the address"},
 		"two identities":    {"identity: {key: k, workload_api: \"unix:///a.sock\"}\n", "[1:34] identity.workload_api: stands instead"},
 		"evidence":          {"state: {evidence_mib: -1}\n", "[1:23]"},
+		"redis and a file":  {"state:\n  path: a.db\n  redis: {addresses: [\"127.0.0.1:1\"], plaintext: loopback}\n", "[2:9] state.path"},
+		"redis nowhere":     {"state: {redis: {wait: 1}}\n", "nothing without addresses"},
+		"redis address":     {"state: {redis: {addresses: [nowhere]}}\n", "[1:29] state.redis.addresses[0]: not host:port"},
+		"redis far":         {"state: {redis: {plaintext: loopback, addresses: [\"192.0.2.1:6379\"]}}\n", "so it needs TLS"},
+		"redis by name":     {"state: {redis: {plaintext: loopback, addresses: [\"redis.example:6379\"]}}\n", "so it needs TLS"},
+		"redis plaintext":   {"state: {redis: {plaintext: everywhere, addresses: [\"127.0.0.1:1\"]}}\n", "[1:28] state.redis.plaintext"},
+		"redis and TLS":     {"state: {redis: {plaintext: loopback, tls: {ca: a.pem}, addresses: [\"127.0.0.1:1\"]}}\n", "plaintext has none"},
+		"redis half a TLS":  {"state: {redis: {tls: {key: a.pem}, addresses: [\"127.0.0.1:1\"]}}\n", "go together"},
+		"redis wait":        {"state: {redis: {wait: -1, addresses: [\"127.0.0.1:1\"]}}\n", "[1:23] state.redis.wait"},
+		"redis durability":  {"state: {redis: {durability: hoped, addresses: [\"127.0.0.1:1\"]}}\n", "[1:29] state.redis.durability"},
+		"redis replicas":    {"state: {redis: {max_replicas: 1001, addresses: [\"127.0.0.1:1\"]}}\n", "[1:31] state.redis.max_replicas"},
+		"redis timeout":     {"state: {redis: {timeout: 1m, addresses: [\"127.0.0.1:1\"]}}\n", "[1:26] state.redis.timeout"},
+		"redis two ways":    {"state: {redis: {cluster: true, master: m, addresses: [\"127.0.0.1:1\"]}}\n", "[1:26] state.redis.cluster"},
+		"redis username":    {"state: {redis: {username_file: u, addresses: [\"127.0.0.1:1\"]}}\n", "without a password"},
+		"redis key":         {"state:\n  redis:\n    host: x\n", "[3:5]"},
 		"two mistakes":      {"log: {level: loud}\npolicy: {hop_scope: all}\n", "[2:21]"},
 		"not YAML":          {"a: [", "config:"},
 		"too large":         {strings.Repeat("#", config.MaxSize+1), "longer than"},
@@ -149,6 +164,21 @@ admin: {operators: {ann: {id: spiffe://example.com/ann, roles: [viewer]}}}
 			if err != nil && !strings.Contains(err.Error(), say) {
 				t.Errorf("%s: %q is not in %v", name, say, err)
 			}
+		}
+	}
+}
+
+// Whoever shares limits knows among how many.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{
+		"": 1,
+		"state: {redis: {addresses: [\"redis.example:6379\"]}}":                  3,
+		"state: {redis: {addresses: [\"redis.example:6379\"], max_replicas: 7}}": 7,
+	} {
+		c, err := config.Parse([]byte(text))
+		if got := c.Limit().Replicas; err != nil || got != want {
+			t.Errorf("%s: got %d, %v, want %d", text, got, err, want)
 		}
 	}
 }

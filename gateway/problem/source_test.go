@@ -18,8 +18,9 @@ const module = "github.com/aepb/aepb-gateway/"
 
 // exempt are exported error types that never meet a caller, each with the reason.
 var exempt = map[string]string{
-	"github.com/aepb/aepb-gateway/gateway/config.Error":         "met at the start or a reload, by the operator",
-	"github.com/aepb/aepb-gateway/gateway/state/bolt.OpenError": "met at the start, by the operator",
+	"github.com/aepb/aepb-gateway/gateway/config.Error":          "met at the start or a reload, by the operator",
+	"github.com/aepb/aepb-gateway/gateway/state/bolt.OpenError":  "met at the start, by the operator",
+	"github.com/aepb/aepb-gateway/gateway/state/redis.OpenError": "met at the start, by the operator",
 }
 
 // Every exported error type of the project has a row in the table

@@ -30,6 +30,10 @@ const (
 // Deps is what Metrics need.
 type Deps struct {
 	Bindings []canonical.Binding // the protocols spoken here; others are "other"
+	// Backend is what keeps the state, and BackendUp tells whether it can now.
+	// Empty: nothing is told of it.
+	Backend   string
+	BackendUp func() bool
 }
 
 // Metrics is every metric of one gateway, on a registry of its own. It is safe
@@ -71,7 +75,23 @@ func New(deps Deps) (*Metrics, error) {
 			return nil, err
 		}
 	}
-	return m, nil
+	if deps.Backend == "" {
+		return m, nil
+	}
+	return m, m.registry.Register(backendUp(deps))
+}
+
+// backendUp is asked when somebody looks.
+func backendUp(deps Deps) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "state_backend_up", Help: "1 while what keeps the state can be used.",
+		ConstLabels: prometheus.Labels{"backend": deps.Backend},
+	}, func() float64 {
+		if deps.BackendUp() {
+			return 1
+		}
+		return 0
+	})
 }
 
 // define names every metric (contract section 3).

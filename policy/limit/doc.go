@@ -13,6 +13,12 @@
 // addresses have tables of their own, because addresses are cheap to come by
 // and identities are not.
 //
+// Replicas of a gateway share their buckets (R19, shared.go): each leases a tenth
+// of a second's worth of requests at a time, so that a busy source costs a round
+// trip per lease and not per request. Over any T seconds all replicas admit at most
+// rate×T + burst + replicas×batch. While the shared buckets are away each replica
+// admits its share, the rate divided by the number of replicas.
+//
 // Alternatives considered: a fixed window (lets twice the rate through at its
 // border); refusing new sources when the table is full (a stranger could lock
 // out a caller with an identity); forgetting the oldest source whatever its

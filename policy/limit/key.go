@@ -9,7 +9,8 @@ import (
 const (
 	identityPrefix = "id:"
 	addressPrefix  = "ip:"
-	longestKey     = 256 // octets; beyond: a hash, so that memory stays bounded
+	overflowKey    = "overflow" // of the bucket that sources share which found no room
+	longestKey     = 256        // octets; beyond: a hash, so that memory stays bounded
 )
 
 // Identity is the key of a caller whose identity was verified.

@@ -25,6 +25,7 @@ type Config struct {
 	Burst      int           // requests that one source may make at once
 	MaxSources int           // sources remembered: identities and addresses each
 	Idle       time.Duration // a source is forgotten after this long, never before its bucket is full again
+	Replicas   int           // replicas that share the buckets, at most; default 1
 }
 
 // WithDefaults fills the zero fields.
@@ -40,6 +41,9 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.Idle == 0 {
 		c.Idle = DefaultIdle
+	}
+	if c.Replicas == 0 {
+		c.Replicas = 1
 	}
 	return c
 }
@@ -59,8 +63,13 @@ func (c Config) Validate() error {
 	if c.Idle < 0 {
 		errs = append(errs, errors.New("limit: idle must not be negative"))
 	}
+	if c.Replicas < 1 || c.Replicas > maxReplicas {
+		errs = append(errs, fmt.Errorf("limit: between 1 and %d replicas share a bucket", maxReplicas))
+	}
 	return errors.Join(errs...)
 }
+
+const maxReplicas = 1000
 
 // A slower rate would need buckets that take months to fill, a faster one is
 // no limit on any machine.
@@ -81,6 +90,8 @@ const maxIdle = 366 * 24 * time.Hour
 // Deps is what a Limiter needs.
 type Deps struct {
 	Now func() time.Time // nil: time.Now
+	// Bucket is shared with other replicas. Nil: there are none.
+	Bucket Bucket
 }
 
 // Scope says which bucket decided. It is bounded, and so fit for a metric label.
@@ -123,14 +134,15 @@ func (e *ExceededError) Error() string {
 
 // Limiter decides per source. It is safe for concurrent use and starts no goroutine.
 type Limiter struct {
-	now   func() time.Time
-	rate  rate.Limit
-	burst int
+	now    func() time.Time
+	shared *shared // nil: the buckets are our own
+	rate   rate.Limit
+	burst  int
 
 	mu         sync.Mutex // guards the tables and makes every decision exact
 	identities *table
 	addresses  *table
-	overflow   *rate.Limiter
+	overflow   *source
 }
 
 // New makes a limiter.
@@ -142,10 +154,14 @@ func New(config Config, deps Deps) (*Limiter, error) {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
-	l := &Limiter{now: deps.Now, rate: rate.Limit(config.Rate), burst: config.Burst}
+	l := &Limiter{now: deps.Now}
+	if deps.Bucket != nil {
+		l.shared = &shared{bucket: deps.Bucket, now: deps.Now}
+	}
+	l.set(config)
 	l.identities = newTable(config.MaxSources, config.idle(), l.bucket)
 	l.addresses = newTable(config.MaxSources, config.idle(), l.bucket)
-	l.overflow = l.bucket()
+	l.overflow = &source{key: overflowKey, bucket: l.bucket()}
 	return l, nil
 }
 
@@ -159,7 +175,7 @@ func (l *Limiter) Reconfigure(config Config) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.rate, l.burst = rate.Limit(config.Rate), config.Burst
+	l.set(config)
 	now := l.now()
 	change := func(bucket *rate.Limiter) {
 		bucket.SetLimitAt(now, l.rate)
@@ -169,30 +185,64 @@ func (l *Limiter) Reconfigure(config Config) error {
 		t.idle = config.idle()
 		t.each(change)
 	}
-	change(l.overflow)
+	change(l.overflow.bucket)
 	return nil
+}
+
+// set takes rate and burst: those of one replica's share if the buckets are shared.
+func (l *Limiter) set(config Config) {
+	l.rate, l.burst = rate.Limit(config.Rate), config.Burst
+	if l.shared != nil {
+		l.shared.set(config)
+		l.rate, l.burst = l.rate/rate.Limit(config.Replicas), max(1, config.Burst/config.Replicas)
+	}
 }
 
 func (l *Limiter) bucket() *rate.Limiter { return rate.NewLimiter(l.rate, l.burst) }
 
 // Allow takes one request from the bucket of a source, whose key comes from
-// [Identity] or [Address]. It never blocks.
+// [Identity] or [Address]. It never blocks, unless buckets are shared: then it
+// waits for at most a tenth of a second when the lease is used up.
 func (l *Limiter) Allow(key string) Decision {
+	if l.shared == nil {
+		return l.allowOwn(key)
+	}
+	s, scope := l.find(key)
+	ok, wait, known := l.shared.allow(s)
+	if !known {
+		return l.allowOwn(key)
+	}
+	return Decision{OK: ok, RetryAfter: wait, Scope: scope}
+}
+
+func (l *Limiter) find(key string) (*source, Scope) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.now()
+	return l.sourceOf(key, l.now())
+}
+
+// sourceOf is called locked.
+func (l *Limiter) sourceOf(key string, now time.Time) (*source, Scope) {
 	sources, scope := l.identities, ScopeIdentity
 	if strings.HasPrefix(key, addressPrefix) {
 		sources, scope = l.addresses, ScopeAddress
 	}
-	bucket, ok := sources.find(key, now)
-	if !ok {
-		bucket, scope = l.overflow, ScopeOverflow
+	if s, ok := sources.find(key, now); ok {
+		return s, scope
 	}
-	if bucket.AllowN(now, 1) {
+	return l.overflow, ScopeOverflow
+}
+
+// allowOwn takes from the bucket that is this process's own.
+func (l *Limiter) allowOwn(key string) Decision {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	s, scope := l.sourceOf(key, now)
+	if s.bucket.AllowN(now, 1) {
 		return Decision{OK: true, Scope: scope}
 	}
-	return Decision{Scope: scope, RetryAfter: l.wait(bucket, now)}
+	return Decision{Scope: scope, RetryAfter: l.wait(s.bucket, now)}
 }
 
 // wait is the time until one token is there.

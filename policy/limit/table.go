@@ -20,6 +20,7 @@ type table struct {
 type source struct {
 	key    string
 	bucket *rate.Limiter
+	lease  lease // of a shared bucket
 	seen   time.Time
 }
 
@@ -27,14 +28,14 @@ func newTable(size int, idle time.Duration, fresh func() *rate.Limiter) *table {
 	return &table{max: size, idle: idle, fresh: fresh, byKey: make(map[string]*list.Element), recent: list.New()}
 }
 
-// find gives the bucket of a source, making room by forgetting an idle one. It
+// find gives a source, making room by forgetting an idle one. It
 // is false when every remembered source is active.
-func (t *table) find(key string, now time.Time) (*rate.Limiter, bool) {
+func (t *table) find(key string, now time.Time) (*source, bool) {
 	if found, ok := t.byKey[key]; ok {
 		t.recent.MoveToFront(found)
 		s := found.Value.(*source)
 		s.seen = now
-		return s.bucket, true
+		return s, true
 	}
 	t.forget(now)
 	if t.recent.Len() >= t.max {
@@ -42,7 +43,7 @@ func (t *table) find(key string, now time.Time) (*rate.Limiter, bool) {
 	}
 	s := &source{key: key, bucket: t.fresh(), seen: now}
 	t.byKey[key] = t.recent.PushFront(s)
-	return s.bucket, true
+	return s, true
 }
 
 // forget drops up to two idle sources. Two for every new one: the table

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway/config"
+)
+
+// redisServer is a real one; kill ends it, run starts it again over what it left.
+type redisServer struct {
+	address string
+	run     func()
+	kill    func()
+}
+
+func newRedis(t *testing.T) *redisServer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	s := &redisServer{address: l.Addr().String()}
+	must(t, l.Close())
+	_, port, _ := strings.Cut(s.address, ":")
+	dir := t.TempDir()
+	var process *exec.Cmd
+	s.run = func() {
+		process = exec.CommandContext(context.WithoutCancel(t.Context()), "redis-server", "--port", port, "--bind", "127.0.0.1",
+			"--dir", dir, "--save", "", "--appendonly", "yes")
+		must(t, process.Start())
+		within(t, 10*time.Second, "redis listens", func() bool {
+			conn, err := net.Dial("tcp", s.address)
+			return err == nil && conn.Close() == nil
+		})
+	}
+	s.kill = func() {
+		if process.ProcessState == nil {
+			_ = process.Process.Kill()
+			_ = process.Wait()
+		}
+	}
+	s.run()
+	t.Cleanup(s.kill)
+	return s
+}
+
+func within(t *testing.T, limit time.Duration, what string, done func() bool) {
+	t.Helper()
+	end := time.After(limit)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("not within %v: %s", limit, what)
+		}
+	}
+}
+
+// With state in Redis the gateway works; without Redis it refuses what it cannot
+// remember, says so, and comes back by itself (architecture section 6).
+func TestStateInRedis(t *testing.T) {
+	t.Parallel()
+	server := newRedis(t)
+	b := newBed(t, plan{config: config.Config{
+		State: config.State{Redis: config.Redis{Addresses: []string{server.address}, Plaintext: "loopback"}},
+	}})
+	ready := func() bool { return b.send(t, b.operator("GET", "/readyz", "", nil)).status == http.StatusOK }
+	metric := func(value string) bool {
+		got := b.send(t, letter{at: b.at.Admin + "/metrics", method: http.MethodGet})
+		return strings.Contains(string(got.body), `aepb_state_backend_up{backend="redis"} `+value)
+	}
+	if !ready() || !metric("1") {
+		t.Fatal("not ready with a Redis that is there")
+	}
+	call := func() reply {
+		body := addBody(1)
+		return b.send(t, letter{body: body, tokens: []string{ecttest.Mint(t, b.me, b.recipe(body))}})
+	}
+	// Tokens from before the start of the epoch are refused, and iat has whole seconds.
+	within(t, 5*time.Second, "the first translation", func() bool { return call().status == http.StatusOK })
+	b.works(t)
+	server.kill()
+	within(t, 5*time.Second, "not ready without Redis", func() bool { return !ready() })
+	began := time.Now()
+	got := call()
+	if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" || time.Since(began) > 2*time.Second {
+		t.Errorf("without Redis: got %d, Retry-After %q after %v: %s", got.status, got.header.Get("Retry-After"), time.Since(began), got.body)
+	}
+	if !metric("0") {
+		t.Error("the metric does not show it")
+	}
+	server.run()
+	within(t, 10*time.Second, "ready again", ready)
+	// Uses of tokens may be lost, so ECTs of before are refused for a while (R6);
+	// what comes without one is translated at once.
+	if got := call(); got.status != http.StatusForbidden {
+		t.Errorf("an ECT whose use may be forgotten: got %d %s", got.status, got.body)
+	}
+	got = b.send(t, letter{at: doorA2A, body: addBody(1), header: map[string]string{"A2A-Version": "1.0"}})
+	b.right(t, got, `"sum":2`)
+}
+
+// A Redis that is not there ends serve with a reason, and check-config does not ask.
+func TestNoRedis(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ redis, says string }{
+		"nobody there": {`{addresses: ["127.0.0.1:1"], plaintext: loopback}`, "redis cannot be used"},
+		"lost CA":      {`{addresses: ["127.0.0.1:1"], tls: {ca: /lost.pem}}`, "state.redis"},
+		"lost secret":  {`{addresses: ["127.0.0.1:1"], plaintext: loopback, password_file: /lost}`, "state.redis"},
+	} {
+		_, file := operated(t, "state: {redis: "+tc.redis+"}\n")
+		err := serve(t.Context(), file, &journal{}, &journal{})
+		if err == nil || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: got %v, want it to say %q", name, err, tc.says)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/aepb/aepb-gateway/gateway/state"
+)
+
+// Config is where Redis is, and what is asked of it. A zero field takes its
+// default; Addresses has none.
+type Config struct {
+	Addresses []string // host:port of a server, of nodes of a cluster, or of Sentinels
+	Cluster   bool     // the one address is a cluster's; several are one anyway
+	Master    string   // what the Sentinels call the master; empty: the addresses are no Sentinels
+	Username  string
+	Password  string
+
+	SentinelUsername string
+	SentinelPassword string
+
+	TLS      *tls.Config   // nil: in the clear, which is good for loopback addresses alone
+	Wait     int           // replicas that must have a durable entry before it counts (R18); never discovered
+	Timeout  time.Duration // of one operation
+	Assert   bool          // the operator vouches for durability: a master without appendonly is taken
+	Fleeting []string      // kinds of entries that need not outlive a master: no waiting for replicas
+	Prefix   string        // of every key and channel
+	Bounds   state.Config  // what is kept; bounds in all are Redis's own (maxmemory)
+}
+
+// Defaults of a Config.
+const (
+	DefaultTimeout = time.Second
+	MaxTimeout     = 10 * time.Second
+	MaxWait        = 16
+	DefaultPrefix  = "aepb:"
+)
+
+// WithDefaults fills the zero fields.
+func (c Config) WithDefaults() Config {
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.Prefix == "" {
+		c.Prefix = DefaultPrefix
+	}
+	c.Bounds = c.Bounds.WithDefaults()
+	return c
+}
+
+// Validate refuses what cannot be meant.
+func (c Config) Validate() error {
+	switch {
+	case len(c.Addresses) == 0:
+		return errors.New("state: redis needs an address")
+	case c.Master != "" && c.Cluster:
+		return errors.New("state: redis is found through Sentinels or is a cluster, not both")
+	case c.Wait < 0 || c.Wait > MaxWait:
+		return fmt.Errorf("state: redis: between 0 and %d replicas can be waited for", MaxWait)
+	case c.Timeout < 10*time.Millisecond || c.Timeout > MaxTimeout:
+		return fmt.Errorf("state: redis: an operation has between 10ms and %s", MaxTimeout)
+	}
+	for _, address := range c.Addresses {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return fmt.Errorf("state: redis: %w", err)
+		}
+		if c.TLS == nil && !loopback(address) {
+			return fmt.Errorf("state: redis: %s is not a loopback address, so it needs TLS", address)
+		}
+	}
+	return c.Bounds.Validate()
+}
+
+// loopback is true for an address of this very machine. Names are not looked up.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// options are the client's. It never waits longer than an operation may.
+func (c Config) options() *goredis.UniversalOptions {
+	o := &goredis.UniversalOptions{
+		Addrs: slices.Clone(c.Addresses), IsClusterMode: c.Cluster, MasterName: c.Master,
+		Username: c.Username, Password: c.Password,
+		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword,
+		DialTimeout: c.Timeout, ReadTimeout: c.Timeout, WriteTimeout: c.Timeout, PoolTimeout: c.Timeout,
+		DialerRetries: 1, DialerRetryTimeout: time.Millisecond,
+		MaxRetries: 2, MinRetryBackoff: 5 * time.Millisecond, MaxRetryBackoff: 50 * time.Millisecond,
+		ContextTimeoutEnabled: true, DisableIdentity: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	if c.TLS != nil {
+		o.TLSConfig = c.TLS.Clone()
+		o.TLSConfig.MinVersion = tls.VersionTLS13
+		return o
+	}
+	plain := goredis.NewDialer(&goredis.Options{DialTimeout: c.Timeout})
+	o.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if !loopback(address) { // told by a cluster or a Sentinel
+			return nil, fmt.Errorf("state: redis: %s is not a loopback address, so it needs TLS", address)
+		}
+		return plain(ctx, network, address)
+	}
+	return o
+}
+
+// Deps is what a Store needs.
+type Deps struct {
+	Now    func() time.Time // nil: time.Now
+	Logger *slog.Logger     // nil: silence
+}

@@ -1,0 +1,123 @@
+package redis_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/state/redis"
+	"github.com/aepb/aepb-gateway/gateway/state/statetest"
+)
+
+// shared knows with which words it was opened.
+type shared struct {
+	*redis.Entries
+	config redis.Config
+}
+
+func contract(t *testing.T, config redis.Config) {
+	t.Helper()
+	t.Run("ect.Store", func(t *testing.T) {
+		t.Parallel()
+		ecttest.StoreSuite(t, func() ect.Store { return open(t, apart(config)) })
+	})
+	t.Run("ect.ReplayCache", func(t *testing.T) {
+		t.Parallel()
+		ecttest.ReplaySuite(t, func() ect.ReplayCache { return open(t, apart(config)) })
+	})
+	another := func(t testing.TB, config redis.Config) statetest.Entries {
+		t.Helper()
+		return shared{open(t, config).Entries(), config}
+	}
+	again := func(t testing.TB, e statetest.Entries) statetest.Entries {
+		t.Helper()
+		before, ok := e.(shared)
+		if !ok {
+			t.Fatal("not what was opened")
+		}
+		return another(t, before.config)
+	}
+	statetest.RunEntries(t, statetest.EntriesHarness{
+		Open: func(t testing.TB, bounds state.Config) statetest.Entries {
+			t.Helper()
+			own := apart(config)
+			own.Bounds = bounds
+			return another(t, own)
+		},
+		Reopen: again, Replica: again, Elsewhere: true,
+	})
+}
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "--appendfsync", "everysec") // many tests on one disk, and some look at the clock
+	contract(t, redis.Config{Addresses: []string{s.address}, Timeout: 5 * time.Second})
+}
+
+// Every write of an entry waits for a replica here.
+func TestContractOfACluster(t *testing.T) {
+	t.Parallel()
+	contract(t, redis.Config{Addresses: addresses(cluster(t, "--appendfsync", "everysec")), Wait: 1, Timeout: 5 * time.Second})
+}
+
+func TestAnswersAndConversations(t *testing.T) {
+	t.Parallel()
+	config := redis.Config{Addresses: []string{serve(t).address}, Bounds: state.Config{MaxAnswerBytes: 10, ConversationLifetime: 300 * time.Millisecond}}
+	a, b := open(t, config), open(t, config)
+	key := ect.ReplayKey{Issuer: "i", Workflow: "w", ID: "1"}
+	a.Finish(t.Context(), key, []byte("answer\x00\xff"), time.Now().Add(300*time.Millisecond))
+	if got, ok := b.Load(t.Context(), key); !ok || string(got) != "answer\x00\xff" {
+		t.Errorf("got %q, %v", got, ok)
+	}
+	a.Finish(t.Context(), ect.ReplayKey{ID: "2"}, make([]byte, 11), time.Now().Add(time.Minute))
+	if _, ok := b.Load(t.Context(), ect.ReplayKey{ID: "2"}); ok {
+		t.Error("an answer beyond the bound was kept")
+	}
+	a.Remember(t.Context(), "c", "w", "one")
+	a.Remember(t.Context(), "c", "w", "two")
+	a.Remember(t.Context(), "", "w", "none")
+	if workflow, id, ok := b.Last(t.Context(), "c"); workflow != "w" || id != "two" || !ok {
+		t.Errorf("got %q, %q, %v", workflow, id, ok)
+	}
+	if _, _, ok := b.Last(t.Context(), ""); ok {
+		t.Error("the empty key was remembered")
+	}
+	eventually(t, 2*time.Second, "both end", func() bool {
+		_, answered := b.Load(t.Context(), key)
+		_, _, known := b.Last(t.Context(), "c")
+		return !answered && !known
+	})
+}
+
+// What one replica keeps, all know.
+func TestReplicasShare(t *testing.T) {
+	t.Parallel()
+	config := redis.Config{Addresses: []string{serve(t).address}}
+	a, b := open(t, config), open(t, config)
+	issued := time.Now().Add(time.Second)
+	if got, err := claim(a, "1", issued); got != ect.ReplayFresh || err != nil {
+		t.Error(got, err)
+	}
+	if got, err := claim(b, "1", issued); got != ect.ReplaySame || err != nil {
+		t.Error("a token can be used once per replica:", got, err)
+	}
+	r := ect.Record{Compact: "h.p.s", ID: "1", Workflow: "w", Parents: []ect.ID{}, Until: time.Now().Add(300 * time.Millisecond)}
+	if err := a.Put(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	r.Until = r.Until.Add(300 * time.Millisecond)
+	if err := b.Put(t.Context(), r); err != nil { // prolonged
+		t.Fatal(err)
+	}
+	<-time.After(400 * time.Millisecond)
+	if found, err := a.Workflow(t.Context(), "w"); err != nil || len(found) != 1 || !found[0].Until.Equal(r.Until) || found[0].Parents == nil {
+		t.Errorf("got %+v, %v", found, err)
+	}
+	eventually(t, 2*time.Second, "it ends", func() bool {
+		_, ok, err := a.Get(t.Context(), "1")
+		found, _ := a.Workflow(t.Context(), "w")
+		return err == nil && !ok && len(found) == 0
+	})
+}

@@ -1,0 +1,291 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/aepb/aepb-gateway/gateway/state"
+)
+
+// swapLua: KEYS entry, ids in order, ids by their end; ARGV old, value, until
+// (ms), until (ns), nonce, id, most of a group, channel or nothing. Revisions
+// follow the server's clock, so that one never comes back after a deletion.
+const swapLua = `
+local known = redis.call('HMGET', KEYS[1], 'revision', 'by')
+if known[2] == ARGV[5] then return {'ok', known[1]} end
+local at = known[1] or '0'
+if at ~= ARGV[1] then return {'lost'} end
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+if not known[1] then
+  local over = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, 1000)
+  if #over > 0 then
+    redis.call('ZREM', KEYS[2], unpack(over))
+    redis.call('ZREM', KEYS[3], unpack(over))
+  end
+  if redis.call('ZCARD', KEYS[2]) >= tonumber(ARGV[7]) and not redis.call('ZSCORE', KEYS[2], ARGV[6]) then
+    return {'full', redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2], string.format('%.0f', now)}
+  end
+end
+local revision = string.format('%.0f', math.max(tonumber(at) + 1, t[1] * 1000000 + t[2]))
+redis.call('HSET', KEYS[1], 'revision', revision, 'value', ARGV[2], 'until', ARGV[4], 'by', ARGV[5])
+redis.call('PEXPIREAT', KEYS[1], ARGV[3])
+redis.call('ZADD', KEYS[2], 0, ARGV[6])
+redis.call('ZADD', KEYS[3], ARGV[3], ARGV[6])
+local left = redis.call('PTTL', KEYS[3])
+if left < 0 or left < tonumber(ARGV[3]) - now then
+  redis.call('PEXPIREAT', KEYS[2], ARGV[3])
+  redis.call('PEXPIREAT', KEYS[3], ARGV[3])
+end
+if ARGV[8] ~= '' then redis.call('PUBLISH', ARGV[8], KEYS[1]) end
+return {'ok', revision}
+`
+
+// deleteLua: KEYS as in swapLua; ARGV id, channel or nothing.
+const deleteLua = `
+redis.call('DEL', KEYS[1])
+redis.call('ZREM', KEYS[2], ARGV[1])
+redis.call('ZREM', KEYS[3], ARGV[1])
+if ARGV[2] ~= '' then redis.call('PUBLISH', ARGV[2], KEYS[1]) end
+return {'ok'}
+`
+
+// Entries are [state.Entries] that every replica sees. A Swap or Delete of a
+// durable kind counts when as many replicas of Redis as configured have it
+// (R18); [state.UnavailableError] with [ErrUnconfirmed]: fewer have, nobody was
+// told, and it may come to be or not.
+type Entries struct {
+	store   *Store
+	watches watches
+}
+
+func newEntries(s *Store) *Entries {
+	return &Entries{store: s, watches: watches{byKey: map[string]*watch{}}}
+}
+
+// Get finds an entry; false: there is none, or none any more.
+func (e *Entries) Get(ctx context.Context, key state.EntryKey) (state.Entry, bool, error) {
+	bounded, cancel, err := e.store.begin(ctx)
+	if err != nil {
+		return state.Entry{}, false, err
+	}
+	defer cancel()
+	fields, err := e.store.client.HMGet(bounded, e.keys(key)[0], "revision", "value", "until").Result()
+	if err != nil {
+		return state.Entry{}, false, failure(ctx, "", err)
+	}
+	return entryOf(key, fields)
+}
+
+func entryOf(key state.EntryKey, fields []any) (state.Entry, bool, error) {
+	if len(fields) != 3 || fields[0] == nil {
+		return state.Entry{}, false, nil
+	}
+	revision, err := strconv.ParseUint(word(fields, 0), 10, 64)
+	until, err2 := strconv.ParseInt(word(fields, 2), 10, 64)
+	if err = errors.Join(err, err2); err != nil {
+		return state.Entry{}, false, unavailable(errReply)
+	}
+	return state.Entry{Key: key, Revision: revision, Value: []byte(word(fields, 1)), Until: time.Unix(0, until)}, true, nil
+}
+
+// Swap writes an entry, as [state.Entries.Swap] does, for all replicas at once.
+func (e *Entries) Swap(ctx context.Context, key state.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
+	bounds := e.store.config.Bounds
+	if len(value) > bounds.MaxEntryBytes {
+		return 0, false, &state.FullError{What: "an entry of this size"}
+	}
+	keys := e.keys(key)
+	reply, err := e.write(ctx, key, script(swapLua), keys, func(channel string) []any {
+		return []any{
+			strconv.FormatUint(old, 10), value, milliseconds(until), until.UnixNano(), nonce(), key.ID,
+			bounds.MaxEntriesPerGroup, channel,
+		}
+	})
+	if err != nil {
+		return 0, false, err
+	}
+	switch word(reply, 0) {
+	case "ok":
+		revision, err := strconv.ParseUint(word(reply, 1), 10, 64)
+		if err != nil {
+			return 0, false, unavailable(errReply)
+		}
+		return revision, true, nil
+	case "lost":
+		return 0, false, nil
+	case "full":
+		return 0, false, &state.FullError{What: "entries of one owner", RetryAfter: between(word(reply, 2), word(reply, 1))}
+	default:
+		return 0, false, unavailable(errReply)
+	}
+}
+
+// between is the time from one millisecond to another, at least one.
+func between(from, to string) time.Duration {
+	a, _ := strconv.ParseInt(from, 10, 64)
+	b, _ := strconv.ParseFloat(to, 64)
+	return time.UnixMilli(max(int64(b), a+1)).Sub(time.UnixMilli(a))
+}
+
+// Delete removes an entry; one that is not there is no error.
+func (e *Entries) Delete(ctx context.Context, key state.EntryKey) error {
+	_, err := e.write(ctx, key, script(deleteLua), e.keys(key), func(channel string) []any {
+		return []any{key.ID, channel}
+	})
+	return err
+}
+
+// write runs a script that changes an entry, waits for replicas if it has to,
+// and then tells whoever waits.
+func (e *Entries) write(ctx context.Context, key state.EntryKey, lua *goredis.Script, keys []string, args func(channel string) []any) ([]any, error) {
+	s := e.store
+	if s.config.Wait == 0 || slices.Contains(s.config.Fleeting, key.Kind) {
+		reply, err := s.run(ctx, "entries", lua, keys, args(s.channel())...)
+		if err == nil && word(reply, 0) == "ok" {
+			e.watches.wake(keys[0])
+		}
+		return reply, err
+	}
+	bounded, cancel, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	reply, err := s.confirmed(bounded, lua, keys, args(""))
+	if err != nil {
+		return nil, failure(ctx, "entries", err)
+	}
+	if word(reply, 0) == "ok" {
+		e.watches.wake(keys[0])
+		_ = s.client.Publish(bounded, s.channel(), keys[0]).Err() // those who wait also look by themselves
+	}
+	return reply, nil
+}
+
+// List lists entries of one group, as [state.Entries.List] does.
+func (e *Entries) List(ctx context.Context, kind, group, after string, limit int) ([]state.Entry, error) {
+	bounded, cancel, err := e.store.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	var found []state.Entry
+	for len(found) < limit {
+		most := min(limit-len(found), listAtOnce)
+		ids, page, err := e.page(bounded, kind, group, after, most)
+		if err != nil {
+			return nil, failure(ctx, "", err)
+		}
+		found = append(found, page...)
+		if len(ids) < most {
+			break
+		}
+		after = ids[len(ids)-1]
+	}
+	return found, nil
+}
+
+const listAtOnce = 256
+
+// page is what is alive of the next ids.
+func (e *Entries) page(ctx context.Context, kind, group, after string, most int) (ids []string, found []state.Entry, err error) {
+	keys := e.keys(state.EntryKey{Kind: kind, Group: group})
+	ids, err = e.store.client.ZRangeByLex(ctx, keys[1], &goredis.ZRangeBy{Min: "(" + after, Max: "+", Count: int64(most)}).Result()
+	if err != nil || len(ids) == 0 {
+		return nil, nil, err
+	}
+	values := make([]*goredis.SliceCmd, len(ids))
+	_, err = e.store.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
+		for i, id := range ids {
+			values[i] = p.HMGet(ctx, keys[0]+id, "revision", "value", "until")
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, id := range ids {
+		one, ok, err := entryOf(state.EntryKey{Kind: kind, Group: group, ID: id}, values[i].Val())
+		if err != nil {
+			return nil, nil, err
+		}
+		if ok {
+			found = append(found, one)
+		}
+	}
+	return ids, found, nil
+}
+
+// keys are those of an entry and of its group's two lists, all in one slot.
+func (e *Entries) keys(key state.EntryKey) []string {
+	tag := "{" + digest(key.Kind, key.Group).hex() + "}:"
+	prefix := e.store.config.Prefix
+	return []string{prefix + "e:" + tag + key.ID, prefix + "i:" + tag, prefix + "x:" + tag}
+}
+
+// confirmed runs a script and waits for replicas on one and the same connection
+// to the master of its keys: WAIT speaks of what its own connection wrote.
+func (s *Store) confirmed(ctx context.Context, lua *goredis.Script, keys []string, args []any) ([]any, error) {
+	for attempt := 0; ; attempt++ {
+		reply, err := s.onMaster(ctx, keys[0], func(conn *goredis.Conn) ([]any, error) {
+			return s.writeAndWait(ctx, conn, lua, keys, args)
+		})
+		if err == nil || attempt == 3 || !moved(err) {
+			return reply, err
+		}
+		if cluster, ok := s.client.(*goredis.ClusterClient); ok {
+			cluster.ReloadState(ctx)
+		}
+	}
+}
+
+func (s *Store) onMaster(ctx context.Context, key string, do func(*goredis.Conn) ([]any, error)) (reply []any, err error) {
+	var node *goredis.Client
+	switch c := s.client.(type) {
+	case *goredis.ClusterClient:
+		if node, err = c.MasterForKey(ctx, key); err != nil {
+			return nil, err
+		}
+	case *goredis.Client:
+		node = c
+	default:
+		return nil, errUnsafe
+	}
+	conn := node.Conn()
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	return do(conn)
+}
+
+func (s *Store) writeAndWait(ctx context.Context, conn *goredis.Conn, lua *goredis.Script, keys []string, args []any) ([]any, error) {
+	reply, err := lua.Run(ctx, conn, keys, args...).Slice()
+	if err != nil || word(reply, 0) != "ok" {
+		return reply, err
+	}
+	// Half of what is left: the answer must be here before the deadline.
+	limit := s.config.Timeout / 2
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = max(time.Until(deadline)/2, time.Millisecond)
+	}
+	have, err := conn.Wait(ctx, s.config.Wait, limit).Result()
+	if err != nil {
+		return nil, err
+	}
+	if have < int64(s.config.Wait) {
+		return nil, fmt.Errorf("%w: %d of %d", ErrUnconfirmed, have, s.config.Wait)
+	}
+	return reply, nil
+}
+
+// moved: another node has the slot now, and nothing was written.
+func moved(err error) bool {
+	text := err.Error()
+	return strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "ASK ") || strings.HasPrefix(text, "TRYAGAIN ")
+}

@@ -1,0 +1,296 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/state/redis"
+)
+
+func entryKey(id string) state.EntryKey { return state.EntryKey{Kind: "task", Group: "g", ID: id} }
+
+func hence() time.Time { return time.Now().Add(time.Hour) }
+
+// wantUnavailable: refused, in time, and to be tried again.
+func wantUnavailable(t *testing.T, within time.Duration, do func() error) {
+	t.Helper()
+	began := time.Now()
+	err := do()
+	gone := (*state.UnavailableError)(nil)
+	if !errors.As(err, &gone) || gone.RetryAfter <= 0 {
+		t.Errorf("got %v, want an UnavailableError", err)
+	}
+	if took := time.Since(began); took > within {
+		t.Errorf("refused after %v", took)
+	}
+}
+
+func swapOne(s *redis.Store, id string) error {
+	got, _, err := s.Entries().Get(context.Background(), entryKey(id))
+	if err != nil {
+		return err
+	}
+	_, _, err = s.Entries().Swap(context.Background(), entryKey(id), got.Revision, []byte("x"), hence())
+	return err
+}
+
+func claim(s *redis.Store, id string, issued time.Time) (ect.ReplayState, error) {
+	return s.Claim(context.Background(), ect.ReplayKey{ID: ect.ID(id)}, ect.ReplayUse{Token: "t", Issued: issued, Until: hence()})
+}
+
+// writer counts up one entry until it is told to stop: what it says was
+// acknowledged may not be lost.
+type writer struct {
+	store *redis.Store
+	stop  chan struct{}
+	group sync.WaitGroup
+	said  int // highest number acknowledged
+	fails int
+}
+
+func write(t *testing.T, s *redis.Store, id string) *writer {
+	t.Helper()
+	w := &writer{store: s, stop: make(chan struct{})}
+	w.group.Go(func() {
+		for n := 1; ; n++ {
+			select {
+			case <-w.stop:
+				return
+			default:
+			}
+			w.once(id, n)
+		}
+	})
+	return w
+}
+
+func (w *writer) once(id string, n int) {
+	ctx := context.Background()
+	before, _, err := w.store.Entries().Get(ctx, entryKey(id))
+	if err != nil {
+		w.fails++
+		<-time.After(5 * time.Millisecond)
+		return
+	}
+	_, ok, err := w.store.Entries().Swap(ctx, entryKey(id), before.Revision, []byte(strconv.Itoa(n)), hence())
+	if err != nil || !ok {
+		w.fails++
+		return
+	}
+	w.said = n
+}
+
+// end stops the writer, and gives what it was told last.
+func (w *writer) end() (said, fails int) {
+	close(w.stop)
+	w.group.Wait()
+	return w.said, w.fails
+}
+
+func wantCount(t *testing.T, s *redis.Store, id string, said int) {
+	t.Helper()
+	got, ok, err := s.Entries().Get(t.Context(), entryKey(id))
+	if at, _ := strconv.Atoi(string(got.Value)); err != nil || !ok || at < said {
+		t.Errorf("stands at %q, %v, %v; %d was acknowledged", got.Value, ok, err, said)
+	}
+}
+
+// The server is killed and comes back with what it had on disk.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	server := serve(t)
+	s := open(t, redis.Config{Addresses: []string{server.address}})
+	issued := time.Now().Add(time.Second) // of a token from after the epoch
+	if got, err := claim(s, "before", issued); got != ect.ReplayFresh || err != nil {
+		t.Fatal(got, err)
+	}
+	w := write(t, s, "1")
+	<-time.After(300 * time.Millisecond)
+	server.kill()
+	eventually(t, 5*time.Second, "it is noticed", func() bool { return s.Failing() != nil })
+	wantUnavailable(t, 100*time.Millisecond, func() error { return swapOne(s, "2") })
+	wantUnavailable(t, 100*time.Millisecond, func() error { _, err := claim(s, "x", hence()); return err })
+	server.start()
+	eventually(t, 10*time.Second, "it recovers by itself", func() bool { return swapOne(s, "2") == nil })
+	said, fails := w.end()
+	if said == 0 || fails == 0 {
+		t.Errorf("%d writes, %d failures: nothing was tried", said, fails)
+	}
+	wantCount(t, s, "1", said)
+	if s.Failing() != nil {
+		t.Error(s.Failing())
+	}
+	// R6: uses may have been lost, so what was issued before is unknown, and what
+	// was used is still known.
+	if got, err := claim(s, "before", issued); got != ect.ReplaySame || err != nil {
+		t.Error("a use that was kept is forgotten:", got, err)
+	}
+	if got, err := claim(s, "other", issued.Add(-time.Second)); got != ect.ReplayUnknown || err != nil {
+		t.Error("a token from before the restart:", got, err)
+	}
+	if got, err := claim(s, "ahead", time.Now().Add(ect.DefaultSkew/2)); got != ect.ReplayUnknown || err != nil {
+		t.Error("a token of a clock that is ahead:", got, err)
+	}
+	if got, err := claim(s, "new", time.Now().Add(ect.DefaultSkew+time.Second)); got != ect.ReplayFresh || err != nil {
+		t.Error("a new token:", got, err)
+	}
+}
+
+// A server that hangs makes nobody hang.
+func TestHangs(t *testing.T) {
+	t.Parallel()
+	server := serve(t)
+	s := open(t, redis.Config{Addresses: []string{server.address}, Timeout: 300 * time.Millisecond})
+	if err := swapOne(s, "1"); err != nil {
+		t.Fatal(err)
+	}
+	server.signal(syscall.SIGSTOP)
+	wantUnavailable(t, 800*time.Millisecond, func() error { return swapOne(s, "1") })
+	eventually(t, 5*time.Second, "it is noticed", func() bool { return s.Failing() != nil })
+	wantUnavailable(t, 50*time.Millisecond, func() error { return swapOne(s, "1") })
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, _, err := s.Entries().Await(ctx, entryKey("1"), 0); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("waiting: %v", err)
+	}
+	server.signal(syscall.SIGCONT)
+	eventually(t, 5*time.Second, "it recovers by itself", func() bool { return swapOne(s, "1") == nil })
+}
+
+// The master of a key is killed: its replica takes over, and nothing that a
+// replica had acknowledged is lost (R18).
+func TestClusterFailover(t *testing.T) {
+	t.Parallel()
+	nodes := cluster(t)
+	config := redis.Config{Addresses: addresses(nodes), Wait: 1}
+	s := open(t, config)
+	w := write(t, s, "1")
+	eventually(t, 5*time.Second, "writes", func() bool { return swapOne(s, "2") == nil })
+	waiting := make(chan error, 1)
+	got, _, err := s.Entries().Get(t.Context(), entryKey("2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		_, _, err := s.Entries().Await(t.Context(), entryKey("2"), got.Revision)
+		waiting <- err
+	})
+	defer group.Wait()
+	master := masterOf(t, nodes)
+	master.kill()
+	eventually(t, 5*time.Second, "it is noticed", func() bool { return s.Failing() != nil })
+	eventually(t, 30*time.Second, "the replica takes over", func() bool { return s.Failing() == nil })
+	said, _ := w.end()
+	if said == 0 {
+		t.Error("nothing was acknowledged")
+	}
+	wantCount(t, s, "1", said)
+	master.start()
+	eventually(t, 30*time.Second, "entries are confirmed again", func() bool { return swapOne(s, "2") == nil })
+	select {
+	case err := <-waiting:
+		if err != nil {
+			t.Error("who waited:", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("who waited was not told")
+	}
+}
+
+// masterOf is the server that has the slot of the entries of these tests.
+func masterOf(t *testing.T, nodes []*server) *server {
+	t.Helper()
+	for _, node := range nodes {
+		c := node.client(goredis.Options{})
+		role, err := c.Info(t.Context(), "replication").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys, err := c.Keys(t.Context(), "aepb:e:*").Result()
+		if err == nil && len(keys) > 0 && strings.Contains(role, "role:master") {
+			return node
+		}
+	}
+	t.Fatal("nobody has it")
+	return nil
+}
+
+// R18: too few replicas, and nothing is acknowledged or announced.
+func TestUnconfirmed(t *testing.T) {
+	t.Parallel()
+	server := serve(t)
+	config := redis.Config{Addresses: []string{server.address}, Wait: 1, Timeout: 300 * time.Millisecond, Fleeting: []string{"lease"}}
+	s := open(t, config)
+	wantUnavailable(t, time.Second, func() error {
+		_, ok, err := s.Entries().Swap(t.Context(), entryKey("1"), 0, nil, hence())
+		if ok || !errors.Is(err, redis.ErrUnconfirmed) {
+			t.Errorf("got %v, %v", ok, err)
+		}
+		return err
+	})
+	wantUnavailable(t, time.Second, func() error { return s.Entries().Delete(t.Context(), entryKey("1")) })
+	if _, ok, err := s.Entries().Swap(t.Context(), state.EntryKey{Kind: "lease"}, 0, nil, hence()); !ok || err != nil {
+		t.Errorf("of a kind that need not last: %v, %v", ok, err)
+	}
+}
+
+// A full server refuses what must not be forgotten, and forgets nothing.
+func TestFull(t *testing.T) {
+	t.Parallel()
+	server := serve(t, "--maxmemory", "3mb")
+	s := open(t, redis.Config{Addresses: []string{server.address}})
+	var full *state.FullError
+	var err error
+	for n := 0; n < 100 && err == nil; n++ {
+		_, _, err = s.Entries().Swap(t.Context(), entryKey(strconv.Itoa(n)), 0, make([]byte, 100_000), hence())
+	}
+	if !errors.As(err, &full) {
+		t.Errorf("entries: %v", err)
+	}
+	full = nil
+	for n, err := 0, error(nil); !errors.As(err, &full); n++ { // until the last octets are gone, too
+		if _, err = claim(s, strconv.Itoa(n), hence()); n == 10_000 || err != nil && !errors.As(err, &full) {
+			t.Fatalf("uses of tokens: %v", err)
+		}
+	}
+	if _, ok, err := s.Entries().Get(t.Context(), entryKey("0")); !ok || err != nil {
+		t.Error("reading a full server:", ok, err)
+	}
+}
+
+// R6: a cache that was emptied has forgotten uses.
+func TestEmptied(t *testing.T) {
+	t.Parallel()
+	server := serve(t)
+	s := open(t, redis.Config{Addresses: []string{server.address}})
+	issued := time.Now().Add(5 * time.Second) // by a clock that is ahead
+	if got, err := claim(s, "1", issued); got != ect.ReplayFresh || err != nil {
+		t.Fatal(got, err)
+	}
+	if err := server.client(goredis.Options{}).FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := claim(s, "1", issued); got != ect.ReplayUnknown || err != nil {
+		t.Errorf("got %v, %v: a token can be used twice", got, err)
+	}
+}
+
+func TestClosed(t *testing.T) {
+	t.Parallel()
+	s := open(t, redis.Config{Addresses: []string{serve(t).address}})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantUnavailable(t, 50*time.Millisecond, func() error { return swapOne(s, "1") })
+}

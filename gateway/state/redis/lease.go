@@ -1,0 +1,47 @@
+package redis
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/aepb/aepb-gateway/policy/limit"
+)
+
+// leaseLua: KEYS bucket; ARGV rate per second, burst, want. Tokens leave the
+// bucket here, by the server's clock (R19).
+const leaseLua = `
+local t = redis.call('TIME')
+local now = t[1] + t[2] / 1000000
+local rate, burst = tonumber(ARGV[1]), tonumber(ARGV[2])
+local kept = redis.call('HMGET', KEYS[1], 'tokens', 'at')
+local tokens = burst
+if kept[1] then
+  tokens = math.min(burst, tonumber(kept[1]) + math.max(0, now - tonumber(kept[2])) * rate)
+end
+local granted = math.min(tonumber(ARGV[3]), math.floor(tokens + 0.000000001))
+tokens = math.max(0, tokens - granted)
+redis.call('HSET', KEYS[1], 'tokens', string.format('%.9f', tokens), 'at', string.format('%.6f', now))
+redis.call('PEXPIRE', KEYS[1], math.ceil(math.min(burst / rate, 31622400) * 1000) + 1000)
+local wait = 0
+if granted == 0 then wait = math.ceil((1 - tokens) / rate * 1000000) end
+return {granted, string.format('%.0f', wait)}
+`
+
+var _ limit.Bucket = (*Store)(nil)
+
+// Lease takes up to want requests out of a source's shared bucket, as
+// [limit.Bucket] says.
+func (s *Store) Lease(ctx context.Context, source string, rate float64, burst, want int) (granted int, wait time.Duration, err error) {
+	reply, err := s.run(ctx, "limits", script(leaseLua), []string{s.config.Prefix + "l:" + digest(source).hex()},
+		strconv.FormatFloat(rate, 'g', -1, 64), burst, want)
+	if err != nil {
+		return 0, 0, err
+	}
+	granted, err = strconv.Atoi(word(reply, 0))
+	micros, err2 := strconv.ParseInt(word(reply, 1), 10, 64)
+	if err != nil || err2 != nil {
+		return 0, 0, unavailable(errReply)
+	}
+	return granted, time.Duration(micros) * time.Microsecond, nil
+}

@@ -1,0 +1,153 @@
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/aepb/aepb-gateway/ect"
+)
+
+// replayShards is over how many slots uses of tokens are spread. Each has an
+// epoch of its own, beside its uses.
+const replayShards = 64
+
+// epochLua is the beginning of every script that works with an epoch: since when,
+// in microseconds of the server's clock, uses are known in this slot (R6). The
+// epoch is kept with the id of the replication history that it was made in, which
+// is another after every restart and every failover, when uses may be lost. ARGV
+// begins with how far ahead (µs) the clocks may be of those who made the tokens
+// that were used: after a history, and when there is none.
+const epochLua = `
+local t = redis.call('TIME')
+local now = t[1] * 1000000 + t[2]
+local history = string.match(redis.call('INFO', 'replication'), 'master_replid:(%w+)')
+local kept = redis.call('HMGET', KEYS[1], 'history', 'epoch')
+local epoch = tonumber(kept[2])
+if kept[1] ~= history then
+  epoch = math.max(epoch or 0, now + tonumber(kept[1] and ARGV[1] or ARGV[2]))
+  redis.call('HSET', KEYS[1], 'history', history, 'epoch', string.format('%.0f', epoch))
+end
+`
+
+// claimLua: KEYS epoch, use; ARGV of the epoch, what for, nonce, issued (µs), until (ms).
+// A use that carries our own nonce is this very call, sent again after its
+// answer was lost.
+const claimLua = epochLua + `
+local known = redis.call('HMGET', KEYS[2], 'for', 'by')
+if known[1] then
+  if known[1] ~= ARGV[3] then return {'conflict'} end
+  if known[2] == ARGV[4] then return {'fresh'} end
+  return {'same'}
+end
+if tonumber(ARGV[5]) < epoch then return {'unknown'} end
+redis.call('HSET', KEYS[2], 'for', ARGV[3], 'by', ARGV[4])
+redis.call('PEXPIREAT', KEYS[2], ARGV[6])
+return {'fresh'}
+`
+
+// script is a script by its text: the server knows it by its hash.
+func script(lua string) *goredis.Script { return goredis.NewScript(lua) }
+
+// Claim notes the use of a token, as [state.Replays.Claim] does, for all
+// replicas at once. [state.UnavailableError]: Redis is away, so nobody may use it.
+func (s *Store) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUse) (ect.ReplayState, error) {
+	name := digest(string(key.Issuer), key.Workflow, string(key.ID))
+	shard := int(name[0]) % replayShards
+	reply, err := s.run(ctx, "uses of tokens", script(claimLua),
+		[]string{s.epochKey(shard), s.config.Prefix + "r:" + shardTag(shard) + ":" + name.hex()},
+		aheadMicros, s.aheadAnew(), digest(use.Token, use.Body).hex(), nonce(), use.Issued.UnixMicro(), milliseconds(use.Until))
+	if err != nil {
+		return ect.ReplayUnknown, err
+	}
+	switch word(reply, 0) {
+	case "fresh":
+		return ect.ReplayFresh, nil
+	case "same":
+		return ect.ReplaySame, nil
+	case "conflict":
+		return ect.ReplayConflict, nil
+	case "unknown":
+		return ect.ReplayUnknown, nil
+	default:
+		return ect.ReplayUnknown, unavailable(errReply)
+	}
+}
+
+// touchEpochs lets every slot notice a new history soon after it began, and not
+// only with the first token that is refused for it.
+func (s *Store) touchEpochs(ctx context.Context) error {
+	_, err := s.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
+		for shard := range replayShards {
+			p.Eval(ctx, epochLua+"return {'ok'}", []string{s.epochKey(shard)}, aheadMicros, s.aheadAnew())
+		}
+		return nil
+	})
+	if err == nil {
+		s.began.Store(true)
+	}
+	return err
+}
+
+// aheadMicros is by how much a verifier lets clocks be ahead.
+const aheadMicros = int64(ect.DefaultSkew / time.Microsecond)
+
+// aheadAnew is what to allow for in a slot that knows nothing: nothing if it is
+// new to us, too, but not if it was emptied before our eyes.
+func (s *Store) aheadAnew() int64 {
+	if s.began.Load() {
+		return aheadMicros
+	}
+	return 0
+}
+
+func (s *Store) epochKey(shard int) string { return s.config.Prefix + "epoch:" + shardTag(shard) }
+
+func shardTag(shard int) string { return "{r" + strconv.Itoa(shard) + "}" }
+
+// name stands for a list of texts in a key: 128 bits of SHA-256.
+type name [16]byte
+
+func (n name) hex() string { return hex.EncodeToString(n[:]) }
+
+// digest hashes texts with their lengths, so that no two lists of texts are the
+// same octets.
+func digest(texts ...string) name {
+	var buffer []byte
+	for _, text := range texts {
+		buffer = binary.BigEndian.AppendUint64(buffer, uint64(len(text)))
+		buffer = append(buffer, text...)
+	}
+	sum := sha256.Sum256(buffer)
+	return name(sum[:16])
+}
+
+// nonce names one call, however often it is sent.
+func nonce() string { return rand.Text() }
+
+// milliseconds is the first one that is not before t: nothing ends early.
+func milliseconds(t time.Time) int64 { return t.Add(time.Millisecond - 1).UnixMilli() }
+
+// word is a text of a reply.
+func word(reply []any, at int) string {
+	if at >= len(reply) {
+		return ""
+	}
+	switch v := reply[at].(type) {
+	case string:
+		return v
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case nil:
+		return ""
+	default:
+		return fmt.Sprint(v)
+	}
+}

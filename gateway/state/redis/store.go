@@ -1,0 +1,138 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/aepb/aepb-gateway/ect"
+)
+
+// Store is state that every replica of the gateway shares. It is safe for
+// concurrent use.
+type Store struct {
+	config  Config
+	now     func() time.Time
+	logger  *slog.Logger
+	client  goredis.UniversalClient
+	entries *Entries
+	changes *goredis.PubSub // what other replicas announce
+
+	trouble atomic.Pointer[trouble] // nil: none
+	began   atomic.Bool             // every slot has an epoch since we came
+	ctx     context.Context         //nolint:containedctx // ends what runs beside callers, at Close
+	stop    context.CancelFunc
+	group   sync.WaitGroup
+}
+
+// trouble is why the last look at Redis failed.
+type trouble struct {
+	err   error
+	fatal bool // nothing may be written: Redis is there, and not fit
+}
+
+var (
+	_ ect.Store       = (*Store)(nil)
+	_ ect.ReplayCache = (*Store)(nil)
+)
+
+// Open connects, and refuses with an [OpenError] what cannot be reached or is
+// not fit to keep state (R18). The Store must be closed.
+func Open(config Config, deps Deps) (*Store, error) {
+	config = config.WithDefaults()
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	if deps.Logger == nil {
+		deps.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Store{config: config, now: deps.Now, logger: deps.Logger, client: goredis.NewUniversalClient(config.options())}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.entries = newEntries(s)
+	s.changes = s.client.Subscribe(s.ctx, s.channel())
+	ctx, cancel := context.WithTimeout(s.ctx, startWait)
+	defer cancel()
+	if err := s.inspect(ctx); err != nil {
+		return nil, errors.Join(&OpenError{Err: err}, s.Close())
+	}
+	s.group.Go(s.watch)
+	s.group.Go(s.entries.listen)
+	return s, nil
+}
+
+// startWait is how long Open looks for Redis.
+const startWait = 5 * time.Second
+
+// Close ends what runs beside callers and lets go of all connections; whoever
+// comes later is refused.
+func (s *Store) Close() error {
+	s.stop()
+	_ = s.changes.Close() // ends a read that waits; it may be closed already
+	s.group.Wait()
+	if err := s.client.Close(); err != nil && !errors.Is(err, goredis.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// Failing is why Redis cannot be used now; nil: it can, as of a second ago.
+func (s *Store) Failing() error {
+	if t := s.trouble.Load(); t != nil {
+		return t.err
+	}
+	return nil
+}
+
+// Entries are kept beside the rest: their methods have names of their own kind.
+func (s *Store) Entries() *Entries { return s.entries }
+
+// begin bounds an operation. While Redis is known to be away it fails at once,
+// so that nobody queues for what is not there.
+func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if s.ctx.Err() != nil {
+		return nil, nil, unavailable(ErrClosed)
+	}
+	t := s.trouble.Load()
+	if t != nil && (t.fatal || !s.sharded()) {
+		return nil, nil, unavailable(t.err)
+	}
+	bounded, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	return bounded, cancel, nil
+}
+
+// sharded: when one master is away, others go on.
+func (s *Store) sharded() bool {
+	_, cluster := s.client.(*goredis.ClusterClient)
+	return cluster
+}
+
+// run runs a script on the master of its keys.
+func (s *Store) run(ctx context.Context, what string, script *goredis.Script, keys []string, args ...any) ([]any, error) {
+	bounded, cancel, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	reply, err := script.Run(bounded, s.client, keys, args...).Slice()
+	if err != nil {
+		return nil, failure(ctx, what, err)
+	}
+	return reply, nil
+}
+
+// Quiet keeps the client from writing to standard error by itself: what it says
+// there comes back as errors, too. It is for the start of a process, before any
+// Store is opened.
+func Quiet() { goredis.SetLogger(quiet{}) }
+
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}

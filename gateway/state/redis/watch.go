@@ -1,0 +1,113 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// watchEvery is how often every master is looked at.
+const watchEvery = time.Second
+
+// watch looks at Redis until the store is closed, so that readiness is true and
+// a failover is noticed also while nobody writes.
+func (s *Store) watch() {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		ctx, cancel := context.WithTimeout(s.ctx, 2*s.config.Timeout)
+		_ = s.inspect(ctx) // Failing tells
+		cancel()
+	}
+}
+
+// inspect looks at every master, and notes what it finds.
+func (s *Store) inspect(ctx context.Context) error {
+	fatal := false
+	err := s.masters(ctx, func(ctx context.Context, c *goredis.Client) error {
+		text, err := c.Info(ctx).Result()
+		if err != nil {
+			return err
+		}
+		if err := s.fit(text); err != nil {
+			fatal = true
+			return err
+		}
+		return nil
+	})
+	if err == nil {
+		err = s.touchEpochs(ctx)
+	}
+	s.report(ctx, err, fatal)
+	return err
+}
+
+// masters visits every master; of several at a time, one at a time.
+func (s *Store) masters(ctx context.Context, visit func(context.Context, *goredis.Client) error) error {
+	switch c := s.client.(type) {
+	case *goredis.ClusterClient:
+		var one sync.Mutex
+		return c.ForEachMaster(ctx, func(ctx context.Context, node *goredis.Client) error {
+			one.Lock()
+			defer one.Unlock()
+			return visit(ctx, node)
+		})
+	case *goredis.Client:
+		return visit(ctx, c)
+	default:
+		return fmt.Errorf("%w: a client of another kind", errUnsafe)
+	}
+}
+
+// fit is nil for a master that forgets nothing by itself (R18).
+func (s *Store) fit(text string) error {
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[name] = value
+		}
+	}
+	cluster := info["cluster_enabled"] == "1"
+	switch {
+	case info["role"] != "master":
+		return fmt.Errorf("%w: its role is %.20q, not master", errUnsafe, info["role"])
+	case info["maxmemory_policy"] != "noeviction":
+		return fmt.Errorf("%w: maxmemory-policy is %.20q, not noeviction", errUnsafe, info["maxmemory_policy"])
+	case info["aof_enabled"] != "1" && !s.config.Assert:
+		return fmt.Errorf("%w: appendonly is off (state.redis.durability: asserted, if something else makes it durable)", errUnsafe)
+	case cluster != s.sharded():
+		return fmt.Errorf("%w: cluster_enabled is %s, against the configuration", errUnsafe, strconv.FormatBool(cluster))
+	}
+	return nil
+}
+
+// report notes how a look ended, and says when trouble begins and when it ends.
+func (s *Store) report(ctx context.Context, err error, fatal bool) {
+	before := s.trouble.Load()
+	if s.ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		s.trouble.Store(&trouble{err: err, fatal: fatal})
+		if before == nil {
+			s.logger.ErrorContext(ctx, "redis cannot be used: what depends on it is refused until it can", slog.Any("error", err))
+		}
+		return
+	}
+	s.trouble.Store(nil)
+	if before != nil {
+		s.logger.InfoContext(ctx, "redis is back")
+		s.entries.watches.wakeAll()
+	}
+}

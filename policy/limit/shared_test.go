@@ -1,0 +1,233 @@
+package limit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/aepb/aepb-gateway/policy/limit"
+)
+
+// bucket is a fake of the shared buckets, on the clock of package time.
+type bucket struct {
+	mu      sync.Mutex
+	sources map[string]*rate.Limiter
+	asked   atomic.Int64
+	away    atomic.Bool
+	slow    atomic.Int64 // how long it takes, in nanoseconds
+}
+
+func (b *bucket) Lease(ctx context.Context, source string, perSecond float64, burst, want int) (int, time.Duration, error) {
+	b.asked.Add(1)
+	if slow := time.Duration(b.slow.Load()); slow > 0 {
+		select {
+		case <-time.After(slow):
+		case <-ctx.Done():
+			return 0, 0, ctx.Err()
+		}
+	}
+	if b.away.Load() {
+		return 0, 0, errors.New("away")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sources == nil {
+		b.sources = map[string]*rate.Limiter{}
+	}
+	l := b.sources[source]
+	if l == nil {
+		l = rate.NewLimiter(rate.Limit(perSecond), burst)
+		b.sources[source] = l
+	}
+	for n := want; n > 0; n-- {
+		if l.AllowN(time.Now(), n) {
+			return n, 0, nil
+		}
+	}
+	return 0, time.Duration((1 - l.Tokens()) / perSecond * float64(time.Second)), nil
+}
+
+func replicas(t testing.TB, b limit.Bucket, n int, config limit.Config) []*limit.Limiter {
+	t.Helper()
+	config.Replicas = n
+	all := make([]*limit.Limiter, n)
+	for i := range all {
+		l, err := limit.New(config, limit.Deps{Bucket: b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[i] = l
+	}
+	return all
+}
+
+// R19: over any T seconds all replicas admit at most rate×T + burst + replicas×batch,
+// and not much less when all of it is asked for.
+func TestReplicasShareABucket(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		rate            float64
+		burst, replicas int
+	}{{1000, 100, 3}, {300, 10, 5}, {5, 2, 3}, {10, 1, 2}} {
+		t.Run(fmt.Sprintf("%v per second, %d replicas", tc.rate, tc.replicas), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const seconds = 10
+				all := replicas(t, &bucket{}, tc.replicas, limit.Config{Rate: tc.rate, Burst: tc.burst})
+				key := limit.Identity("spiffe://a.test/x")
+				total, steps := 0, seconds*200
+				perSecond := make([]int, seconds)
+				for step := range steps {
+					got := take(all[step%tc.replicas], key, int(tc.rate/50)+2)
+					total += got
+					perSecond[step/200] += got
+					time.Sleep(time.Second / 200)
+				}
+				batch := max(1, int(tc.rate*0.1/float64(tc.replicas)))
+				bound := func(seconds float64) int { return int(tc.rate*seconds) + tc.burst + tc.replicas*batch }
+				if total > bound(seconds) || float64(total) < tc.rate*seconds*0.9 {
+					t.Errorf("%d admitted in %d s, want at most %d", total, seconds, bound(seconds))
+				}
+				for i, got := range perSecond {
+					if got > bound(1) {
+						t.Errorf("%d admitted in second %d, want at most %d", got, i, bound(1))
+					}
+				}
+			})
+		})
+	}
+}
+
+// The road asks once per lease, and not at all while the bucket is known to be empty.
+func TestLeasesSaveRoundTrips(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bucket{}
+		l := replicas(t, b, 2, limit.Config{Rate: 1000, Burst: 1000})[0] // batches of 50
+		key := limit.Identity("spiffe://a.test/x")
+		if got := take(l, key, 100); got != 100 || b.asked.Load() != 2 {
+			t.Errorf("%d passed with %d questions, want 100 with 2", got, b.asked.Load())
+		}
+		take(l, key, 5000)
+		if asked := b.asked.Load(); asked > 22 {
+			t.Errorf("a source that floods an empty bucket asked %d times", asked)
+		}
+		if d := l.Allow(key); d.OK || d.RetryAfter <= 0 || d.Scope != limit.ScopeIdentity {
+			t.Errorf("got %+v", d)
+		}
+	})
+}
+
+func TestLeasesLapse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bucket{}
+		l := replicas(t, b, 1, limit.Config{Rate: 100, Burst: 100})[0] // batches of 10
+		key := limit.Identity("spiffe://a.test/x")
+		take(l, key, 1)
+		time.Sleep(999 * time.Millisecond)
+		take(l, key, 1)
+		if b.asked.Load() != 1 {
+			t.Error("a lease did not last")
+		}
+		time.Sleep(time.Millisecond)
+		take(l, key, 1)
+		if b.asked.Load() != 2 {
+			t.Error("a lease outlived its second")
+		}
+	})
+}
+
+// Without the shared buckets each replica admits its share, and a bucket that
+// hangs costs the road a tenth of a second once a second.
+func TestLocalShare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bucket{}
+		b.slow.Store(int64(time.Hour))
+		all := replicas(t, b, 4, limit.Config{Rate: 40, Burst: 8})
+		key := limit.Identity("spiffe://a.test/x")
+		began := time.Now()
+		passed := take(all[0], key, 50)
+		if took := time.Since(began); passed != 2 || took != 100*time.Millisecond {
+			t.Errorf("%d passed in %v, want 2 in 100ms", passed, took)
+		}
+		b.slow.Store(0)
+		b.away.Store(true)
+		passed = 0
+		for range 100 { // ten seconds
+			for _, l := range all {
+				passed += take(l, key, 5)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if passed < 380 || passed > 408 {
+			t.Errorf("%d admitted in 10 s by all replicas, want about 400", passed)
+		}
+		b.away.Store(false)
+		time.Sleep(time.Second)
+		before := b.asked.Load()
+		if take(all[0], key, 1); b.asked.Load() == before {
+			t.Error("buckets that are back are not asked again")
+		}
+	})
+}
+
+func TestReconfigureShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := replicas(t, &bucket{}, 1, limit.Config{Rate: 1, Burst: 1})[0]
+		if err := l.Reconfigure(limit.Config{Rate: 1000, Burst: 10, Replicas: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if got := take(l, limit.Identity("spiffe://a.test/x"), 20); got != 10 {
+			t.Errorf("%d passed, want the new burst of 10", got)
+		}
+	})
+	if err := (limit.Config{Replicas: -1}).WithDefaults().Validate(); err == nil {
+		t.Error("fewer than one replica")
+	}
+}
+
+// Sources without a table of their own share one bucket, and so do their replicas.
+func TestSharedOverflow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all := replicas(t, &bucket{}, 2, limit.Config{Rate: 1, Burst: 3, MaxSources: 1})
+		passed := 0
+		for i, l := range all {
+			l.Allow(limit.Address("192.0.2.1"))
+			for n := range 20 {
+				d := l.Allow(limit.Address(fmt.Sprintf("198.51.100.%d", i*20+n)))
+				if d.Scope != limit.ScopeOverflow {
+					t.Fatalf("scope %s", d.Scope)
+				}
+				if d.OK {
+					passed++
+				}
+			}
+		}
+		if passed != 3 {
+			t.Errorf("invented sources got %d through two replicas, want one burst of 3", passed)
+		}
+	})
+}
+
+// BenchmarkShared is BenchmarkAllow with a lease that is seldom used up.
+func BenchmarkShared(b *testing.B) {
+	l := replicas(b, &bucket{}, 3, limit.Config{Rate: 1e8, Burst: 1 << 30})[0]
+	key := limit.Identity("spiffe://a.test/agent")
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			l.Allow(key)
+		}
+	})
+}
