@@ -302,6 +302,18 @@ func (v Verified) Compact() string { return v.compact }
 // ID is the token's jti.
 func (v Verified) ID() ID { return v.claims.ID }
 
+// Issuer is who made the token, as in Claims.
+func (v Verified) Issuer() Identity { return v.claims.Issuer }
+
+// Workflow is the token's wid; empty: none.
+func (v Verified) Workflow() string { return v.claims.Workflow }
+
+// IssuedAt is the token's iat, seconds since 1970.
+func (v Verified) IssuedAt() int64 { return v.claims.IssuedAt }
+
+// Expires is the token's exp, likewise.
+func (v Verified) Expires() int64 { return v.claims.Expires }
+
 // Level is L1 for an unsigned token, else L2; L3 shows only in a ledger.
 func (v Verified) Level() Level { return v.level }
 

@@ -50,8 +50,8 @@ func (g *Gateway) store(ctx context.Context, x *exchange, answer transport.Answe
 		return
 	}
 	for _, v := range x.evidence.sources {
-		c := v.Claims()
-		g.Answers.Finish(ctx, ect.ReplayKey{Issuer: c.Issuer, Workflow: c.Workflow, ID: c.ID}, blob, time.Unix(c.Expires, 0))
+		key := ect.ReplayKey{Issuer: v.Issuer(), Workflow: v.Workflow(), ID: v.ID()}
+		g.Answers.Finish(ctx, key, blob, time.Unix(v.Expires(), 0))
 	}
 }
 
