@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"hash"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -73,16 +72,34 @@ type Claims struct {
 func (c Claims) clone() Claims {
 	c.Audience = slices.Clone(c.Audience)
 	c.Parents = slices.Clone(c.Parents)
-	c.Ext = maps.Clone(c.Ext)
-	for key, value := range c.Ext {
-		c.Ext[key] = slices.Clone(value)
-	}
+	c.Ext = c.Ext.clone()
 	return c
 }
 
 // Ext is the extension object of a token, each value as raw JSON. A token
 // holds at most MaxExtSize octets of it, nested at most MaxExtDepth deep.
 type Ext map[string]json.RawMessage
+
+// clone copies all values into one piece.
+func (e Ext) clone() Ext {
+	if e == nil {
+		return nil
+	}
+	size := 0
+	for _, value := range e {
+		size += len(value)
+	}
+	octets := make([]byte, 0, size)
+	out := make(Ext, len(e))
+	for key, value := range e {
+		if start := len(octets); value != nil {
+			octets = append(octets, value...)
+			value = octets[start:len(octets):len(octets)]
+		}
+		out[key] = value
+	}
+	return out
+}
 
 // Hash is base64url(SHA-256(octets)) without padding, 43 characters: the form
 // of inp_hash and out_hash (ECT draft, "Data Integrity Claims"). What is hashed

@@ -38,7 +38,7 @@ type parsed struct {
 // nothing in its result is evidence. It overlooks whatever some verifier may
 // (see Lenient). Errors as of Verify.
 func ParseUnverified(compact string) (Claims, Header, error) {
-	p, err := parse(compact, maxUnverified, Lenient{HashPrefix: true, NoParents: true})
+	p, err := parse(&jose.Scanner{}, compact, maxUnverified, Lenient{HashPrefix: true, NoParents: true})
 	if err != nil {
 		return Claims{}, Header{}, err
 	}
@@ -55,12 +55,12 @@ func ParseUnverified(compact string) (Claims, Header, error) {
 
 // parse tells the two forms apart by their dots. A token that looks signed and
 // is not is never tried as an unsigned one: the level is not the sender's choice.
-func parse(compact string, limit int, lenient Lenient) (*parsed, error) {
+func parse(s *jose.Scanner, compact string, limit int, lenient Lenient) (*parsed, error) {
 	if err := checkShape(compact, limit); err != nil {
 		return nil, err
 	}
 	p := &parsed{compact: compact, level: L1}
-	if err := p.read(&jose.Scanner{}, lenient); err != nil {
+	if err := p.read(s, lenient); err != nil {
 		return nil, malformed(err)
 	}
 	return p, nil

@@ -29,7 +29,7 @@ func (r Record) LogValue() slog.Value { return slog.StringValue(string(r.ID)) }
 // Store keeps the tokens that were signed or verified here. What it returns is
 // the caller's to change.
 type Store interface {
-	// Put keeps a record. The same id with the same bytes is no error; the same
+	// Put keeps a copy of a record, and changes nothing in it. The same id with the same bytes is no error; the same
 	// id with other bytes is a *ConflictError and changes nothing.
 	Put(context.Context, Record) error
 	// Get finds a record by id.
@@ -86,11 +86,10 @@ func (r *Recorder) Keep(ctx context.Context, v Verified) error {
 }
 
 func (r *Recorder) put(ctx context.Context, compact string, c *Claims) error {
-	own := c.clone()
 	err := r.store.Put(ctx, Record{
-		Compact: compact, ID: own.ID, Workflow: own.Workflow, Issuer: own.Issuer,
-		Audience: own.Audience, Act: own.Act, Parents: own.Parents,
-		Until: time.Unix(own.Expires, 0).Add(r.retention),
+		Compact: compact, ID: c.ID, Workflow: c.Workflow, Issuer: c.Issuer,
+		Audience: c.Audience, Act: c.Act, Parents: c.Parents,
+		Until: time.Unix(c.Expires, 0).Add(r.retention),
 	})
 	if err != nil {
 		return fmt.Errorf("ect: record: %w", err)

@@ -146,7 +146,7 @@ func (g *Gateway) lineage(ctx context.Context, x *exchange) {
 	for _, v := range x.evidence.sources {
 		x.parents = append(x.parents, v.ID())
 		if x.workflow == "" {
-			x.workflow = v.Claims().Workflow
+			x.workflow = v.Workflow()
 		}
 	}
 	if len(x.evidence.sources) > 0 {

@@ -49,7 +49,7 @@ func (g *Gateway) failedWorkflow(x *exchange) string {
 	case x.workflow != "":
 		return x.workflow
 	case len(x.evidence.sources) > 0:
-		return x.evidence.sources[0].Claims().Workflow
+		return x.evidence.sources[0].Workflow()
 	default:
 		return g.NewID()
 	}

@@ -1,12 +1,14 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -16,8 +18,8 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// stored is an answer as it is kept for a repetition (R6). Its ECTs are on
-// record anyway, so their ids suffice.
+// stored is an answer as it is kept for a repetition (R6): as JSON on one line,
+// and its body behind that. Its ECTs are on record anyway, so their ids suffice.
 type stored struct {
 	Evidence []ect.ID          `json:",omitempty"`
 	Binding  canonical.Binding `json:",omitempty"`
@@ -25,10 +27,13 @@ type stored struct {
 	Form     string            `json:",omitempty"`
 	Media    string            `json:",omitempty"`
 	Header   http.Header       `json:",omitempty"`
-	Body     []byte            `json:",omitempty"`
+	Body     []byte            `json:"-"`
 	Status   int               `json:",omitempty"`
 	Problem  *problem.Problem  `json:",omitempty"`
 }
+
+// endOfHead ends the line: what package json writes has no line break in it.
+const endOfHead = '\n'
 
 var errUnreadable = errors.New("gateway: a stored answer is unreadable")
 
@@ -45,13 +50,14 @@ func (g *Gateway) store(ctx context.Context, x *exchange, answer transport.Answe
 		p := problem.From(cause)
 		s.Problem = &p
 	}
-	blob, err := json.Marshal(s)
+	head, err := json.Marshal(s)
 	if err != nil {
 		return
 	}
+	blob := slices.Concat(head, []byte{endOfHead}, s.Body)
 	for _, v := range x.evidence.sources {
-		c := v.Claims()
-		g.Answers.Finish(ctx, ect.ReplayKey{Issuer: c.Issuer, Workflow: c.Workflow, ID: c.ID}, blob, time.Unix(c.Expires, 0))
+		key := ect.ReplayKey{Issuer: v.Issuer(), Workflow: v.Workflow(), ID: v.ID()}
+		g.Answers.Finish(ctx, key, blob, time.Unix(v.Expires(), 0))
 	}
 }
 
@@ -63,9 +69,11 @@ func (g *Gateway) repeat(ctx context.Context, key ect.ReplayKey) (transport.Answ
 		return transport.Answer{}, true, &problem.InProgressError{}
 	}
 	var s stored
-	if err := json.Unmarshal(blob, &s); err != nil {
+	head, body, whole := bytes.Cut(blob, []byte{endOfHead})
+	if err := json.Unmarshal(head, &s); err != nil || !whole {
 		return transport.Answer{}, true, errUnreadable
 	}
+	s.Body = body
 	answer := transport.Answer{Wire: translators.Wire{
 		Binding: s.Binding, Version: s.Version, Form: s.Form, Media: s.Media, Header: s.Header, Body: s.Body, Status: s.Status,
 	}}

@@ -78,21 +78,20 @@ func issuerIsCaller(r Request) error {
 	if len(r.Evidence) == 0 || (!r.Anonymous && listed(r.Gateways, r.Caller)) {
 		return nil
 	}
-	var newest ect.Claims
+	var newest ect.Verified
 	own := false
 	for i, v := range r.Evidence {
-		claims := v.Claims()
-		if i == 0 || claims.IssuedAt > newest.IssuedAt {
-			newest, own = claims, false
+		if i == 0 || v.IssuedAt() > newest.IssuedAt() {
+			newest, own = v, false
 		}
-		if claims.IssuedAt == newest.IssuedAt {
-			own = own || (claims.Issuer == r.Caller && !r.Anonymous)
+		if v.IssuedAt() == newest.IssuedAt() {
+			own = own || (v.Issuer() == r.Caller && !r.Anonymous)
 		}
 	}
 	if own {
 		return nil
 	}
-	return &ect.InvalidError{Reason: ect.ReasonIssuerMismatch, ID: newest.ID, Claim: "iss"}
+	return &ect.InvalidError{Reason: ect.ReasonIssuerMismatch, ID: newest.ID(), Claim: "iss"}
 }
 
 // Highest is the highest level of which this gateway can sign evidence.

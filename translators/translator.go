@@ -87,7 +87,8 @@ type Target struct {
 	Stream     bool                  // a request: ask for a stream of events; otherwise: this stands in one
 }
 
-// Info describes a protocol.
+// Info describes a protocol. Its lists are shared by all who ask: nobody
+// changes them.
 type Info struct {
 	Binding   canonical.Binding
 	Name      string   // as its community writes it

@@ -13,9 +13,38 @@ import (
 // length plus one (0: there is none, which is not the same as an empty one).
 // Files are full of this: a change of it is a change of format.
 
-func appendToken(b []byte, e *entry[ect.ID, ect.Record]) []byte {
-	r := &e.value
-	b = appendInstant(b, e.until)
+// written is a record as it is kept, in memory as on disk: one text without
+// pointers in it, where the record itself would have the collector follow a
+// dozen for each token, at every collection.
+type written string
+
+func write(r *ect.Record) written {
+	var scratch [4 << 10]byte
+	return written(appendToken(scratch[:0], r))
+}
+
+// record reads what was written; its texts are pieces of the whole.
+func (w written) record() ect.Record {
+	r := reader{data: string(w)}
+	return readRecord(&r)
+}
+
+func (w written) compact() string  { return w.text(0) }
+func (w written) id() ect.ID       { return ect.ID(w.text(1)) }
+func (w written) workflow() string { return w.text(2) }
+
+// text is one of the first texts, in the order of appendToken.
+func (w written) text(n int) string {
+	r := reader{data: string(w)}
+	r.instant()
+	for range n {
+		r.take(r.length())
+	}
+	return r.text()
+}
+
+func appendToken(b []byte, r *ect.Record) []byte {
+	b = appendInstant(b, r.Until)
 	b = appendText(b, r.Compact)
 	b = appendText(b, r.ID)
 	b = appendText(b, r.Workflow)
@@ -73,15 +102,20 @@ func appendList[T ~string](b []byte, list []T) []byte {
 	return b
 }
 
-func readToken(r *reader, serial uint64) *entry[ect.ID, ect.Record] {
+func readToken(r *reader, serial uint64) *entry[ect.ID, written] {
+	whole := written(r.data)
+	record := readRecord(r)
+	return &entry[ect.ID, written]{
+		key: record.ID, value: whole, size: recordSize(whole), serial: serial, until: record.Until,
+	}
+}
+
+func readRecord(r *reader) ect.Record {
 	until := r.instant()
-	record := ect.Record{
+	return ect.Record{
 		Compact: r.text(), ID: ect.ID(r.text()), Workflow: r.text(),
 		Issuer: ect.Identity(r.text()), Act: ect.Act(r.text()),
 		Audience: readList[string](r), Parents: readList[ect.ID](r), Until: until,
-	}
-	return &entry[ect.ID, ect.Record]{
-		key: record.ID, value: record, size: recordSize(record), serial: serial, until: until,
 	}
 }
 

@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
@@ -53,7 +52,8 @@ func (c *Conversations) Remember(_ context.Context, key, workflow string, id ect
 		return
 	}
 	k := digestOf(key)
-	own := turn{workflow: strings.Clone(workflow), id: ect.ID(strings.Clone(string(id)))}
+	both := workflow + string(id) // in one piece: there are many of them
+	own := turn{workflow: both[:len(workflow)], id: ect.ID(both[len(workflow):])}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()

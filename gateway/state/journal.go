@@ -67,8 +67,8 @@ func (c Change) Gone() bool { return c.entry == nil }
 // called from any goroutine, at any time after Note. It fails for what is gone.
 func (c Change) AppendBinary(b []byte) ([]byte, error) {
 	switch e := c.entry.(type) {
-	case *entry[ect.ID, ect.Record]:
-		return appendToken(b, e), nil
+	case *entry[ect.ID, written]:
+		return append(b, e.value...), nil
 	case *entry[digest, digest]:
 		return appendReplay(b, e), nil
 	case *entry[digest, []byte]:

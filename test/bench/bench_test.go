@@ -39,6 +39,9 @@ func TestRunWithoutTheGateway(t *testing.T) {
 	if want := 3 * len(concurrencies()) * 2; len(got.Runs) != want {
 		t.Fatalf("%d runs, want %d", len(got.Runs), want)
 	}
+	if len(got.Idle) != 3 || got.Idle[0].RSS <= 0 {
+		t.Errorf("at idle: %+v", got.Idle)
+	}
 	for _, r := range got.Runs {
 		if r.Name != exchangeName || r.RPS <= 0 || r.P50 <= 0 || r.P99 < r.P50 || r.CPU < 0 || r.RSS <= 0 || r.Allocs == nil {
 			t.Errorf("run %+v", r)
@@ -205,7 +208,8 @@ func TestMediansAndRatios(t *testing.T) {
 		t.Error(diff)
 	}
 	var out bytes.Buffer
-	if err := table(&out, runs); err != nil || !strings.Contains(out.String(), "n/a") {
+	d := document{Idle: []idle{{"gateway", 4711}}, Runs: runs}
+	if err := table(&out, d); err != nil || !strings.Contains(out.String(), "n/a") || !strings.Contains(out.String(), "gateway 4711") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }

@@ -25,7 +25,8 @@
 // The columns: rps, p50_us and p99_us are seen by the client; cpu_us_per_call
 // and allocs_per_call are those of the case's own process (in direct the MCP
 // server's, in the others not); rss_kb is that process's resident memory after
-// the slice. allocs_per_call is absent where a process does not tell.
+// the slice. allocs_per_call is absent where a process does not tell. Before all
+// else stands the resident memory of each process that nobody has called yet.
 //
 // How to read it: main.go parses the flags, cast.go starts the servers, rounds.go
 // takes turns, load.go is the client and calls.go what it sends; child.go is

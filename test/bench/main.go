@@ -96,14 +96,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.limit())
 	defer cancel()
-	runs, err := measure(ctx, o, stderr)
+	d, err := measure(ctx, o, stderr)
 	if err != nil {
 		return err
 	}
 	if o.json {
-		return json.NewEncoder(stdout).Encode(document{Runs: runs})
+		return json.NewEncoder(stdout).Encode(d)
 	}
-	return table(stdout, runs)
+	return table(stdout, d)
 }
 
 // limit is far more than a run can need: minting ECTs takes about as long as
@@ -113,16 +113,20 @@ func (o options) limit() time.Duration {
 	return 5*time.Minute + time.Duration(4*loaded*float64(time.Second))
 }
 
-func measure(ctx context.Context, o options, progress io.Writer) (runs []result, err error) {
+func measure(ctx context.Context, o options, progress io.Writer) (d document, err error) {
 	dir, err := os.MkdirTemp("", "aepb-bench-")
 	if err != nil {
-		return nil, err
+		return d, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	c, err := assemble(ctx, dir, o.cases)
 	defer func() { err = errors.Join(err, c.stop(ctx)) }()
 	if err != nil {
-		return nil, err
+		return d, err
 	}
-	return c.rounds(ctx, o, progress)
+	if d.Idle, err = c.idle(); err != nil {
+		return d, err
+	}
+	d.Runs, err = c.rounds(ctx, o, progress)
+	return d, err
 }

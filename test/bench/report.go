@@ -10,6 +10,7 @@ import (
 
 // document is what --json prints.
 type document struct {
+	Idle []idle   `json:"idle"`
 	Runs []result `json:"runs"`
 }
 
@@ -42,12 +43,26 @@ func columns() []column {
 	}
 }
 
-// table prints the medians, and the medians of the per-round ratios to floor.
-func table(w io.Writer, runs []result) error {
-	if err := block(w, "medians", "%.0f", runs, medianOf); err != nil {
+// table prints what the processes take at idle, the medians, and the medians of
+// the per-round ratios to floor.
+func table(w io.Writer, d document) error {
+	if err := atRest(w, d.Idle); err != nil {
 		return err
 	}
-	return block(w, "medians of the per-round ratios to "+baseline, "%.2f", runs, medianRatio)
+	if err := block(w, "medians", "%.0f", d.Runs, medianOf); err != nil {
+		return err
+	}
+	return block(w, "medians of the per-round ratios to "+baseline, "%.2f", d.Runs, medianRatio)
+}
+
+func atRest(w io.Writer, all []idle) error {
+	var text strings.Builder
+	text.WriteString("resident memory at idle, KiB:")
+	for _, one := range all {
+		fmt.Fprintf(&text, "  %s %d", one.Case, one.RSS)
+	}
+	_, err := io.WriteString(w, text.String()+"\n\n")
+	return err
 }
 
 func block(w io.Writer, title, format string, runs []result, value func([]result, string, int, column) (float64, bool)) error {

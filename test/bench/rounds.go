@@ -27,6 +27,24 @@ type result struct {
 	RSS         int      `json:"rss_kb"`
 }
 
+// idle is a case's process before anybody called it.
+type idle struct {
+	Case string `json:"case"`
+	RSS  int    `json:"rss_kb"`
+}
+
+func (c *cast) idle() ([]idle, error) {
+	all := make([]idle, len(c.subjects))
+	for i, s := range c.subjects {
+		memory, err := resident(s.process.pid)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = idle{s.name, memory}
+	}
+	return all, nil
+}
+
 // rounds lets the cases take turns. Who begins changes from round to round, so
 // that a machine that grows slower or faster favours nobody.
 func (c *cast) rounds(ctx context.Context, o options, progress io.Writer) ([]result, error) {

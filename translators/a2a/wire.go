@@ -40,20 +40,24 @@ const (
 )
 
 // Translator is the codec. It is immutable.
-type Translator struct{ cfg translators.Config }
+type Translator struct {
+	cfg  translators.Config
+	info translators.Info
+}
 
 var _ translators.Translator = (*Translator)(nil)
 
 // New returns a codec with the given bounds.
-func New(cfg translators.Config) *Translator { return &Translator{cfg: cfg.WithDefaults()} }
+func New(cfg translators.Config) *Translator {
+	cfg = cfg.WithDefaults()
+	return &Translator{cfg, translators.Info{
+		Binding: Binding, Name: "A2A", Versions: []string{Version, Version03}, Media: []string{Media},
+		BodyLimit: cfg.BodyLimit, Depth: cfg.Depth, Streams: translators.StreamsTask,
+	}}
+}
 
 // Info describes the protocol.
-func (t *Translator) Info() translators.Info {
-	return translators.Info{
-		Binding: Binding, Name: "A2A", Versions: []string{Version, Version03}, Media: []string{Media},
-		BodyLimit: t.cfg.BodyLimit, Depth: t.cfg.Depth, Streams: translators.StreamsTask,
-	}
-}
+func (t *Translator) Info() translators.Info { return t.info }
 
 // refusals are the methods that exist and are not served.
 var refusals = map[string]canonical.Code{

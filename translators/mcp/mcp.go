@@ -8,6 +8,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
 )
 
 // Binding is MCP's protocol binding identifier.
@@ -25,7 +26,10 @@ const (
 )
 
 // Translator is the codec. It is immutable and safe for concurrent use.
-type Translator struct{ cfg translators.Config }
+type Translator struct {
+	cfg  translators.Config
+	info translators.Info
+}
 
 var (
 	_ translators.Translator = (*Translator)(nil)
@@ -33,15 +37,24 @@ var (
 )
 
 // New builds a codec with the given bounds; zero fields take their defaults.
-func New(cfg translators.Config) *Translator { return &Translator{cfg.WithDefaults()} }
+func New(cfg translators.Config) *Translator {
+	cfg = cfg.WithDefaults()
+	return &Translator{cfg, translators.Info{
+		Binding: Binding, Name: "MCP", Versions: versions(), Media: []string{"application/json"},
+		BodyLimit: cfg.BodyLimit, Depth: cfg.Depth, Streams: translators.StreamsReply,
+	}}
+}
 
 // Info describes the protocol.
-func (t *Translator) Info() translators.Info {
-	return translators.Info{
-		Binding: Binding, Name: "MCP", Versions: versions(), Media: []string{"application/json"},
-		BodyLimit: t.cfg.BodyLimit, Depth: t.cfg.Depth, Streams: translators.StreamsReply,
-	}
-}
+func (t *Translator) Info() translators.Info { return t.info }
+
+// Envelope is the outermost level of a message, unjudged.
+type Envelope = jsonrpc.Envelope
+
+// Skim reads the envelope of a body that is valid JSON, for whoever carries
+// messages and has to tell one from another; false: it is no object, or its
+// version or method is no string. Decode judges the rest.
+func Skim(body []byte) (Envelope, bool) { return jsonrpc.Skim(body) }
 
 // CapabilityNames gives each skill the tool name under which MCP clients see
 // it: its id, with every character outside [A-Za-z0-9_.-] replaced by "_", at

@@ -40,8 +40,9 @@ func NewDoor(deps DoorDeps) (*Door, error) {
 	return &Door{deps}, nil
 }
 
-// messageFields are the header fields that belong to a message.
-var messageFields = []string{form.HeaderVersion, form.HeaderExtensions, form.HeaderExtensions03, "Traceparent", "Tracestate", "Baggage"}
+// messageFields are the header fields that belong to a message, by their names
+// in an http.Header.
+var messageFields = []string{"A2a-Version", "A2a-Extensions", "X-A2a-Extensions", "Traceparent", "Tracestate", "Baggage"}
 
 // Handler serves the door and what is below it (R9). The agent's name is the
 // path value "agent", and what follows the door's own path is "rest": nothing
@@ -128,6 +129,9 @@ func (d *Door) receive(w http.ResponseWriter, r *http.Request, road transport.Ex
 // cannot set a header may say the version in the query (A2A 3.6.1).
 func fields(r *http.Request) http.Header {
 	h := pick(r.Header)
+	if r.URL.RawQuery == "" {
+		return h
+	}
 	if version := r.URL.Query().Get(form.HeaderVersion); version != "" && h.Get(form.HeaderVersion) == "" {
 		h.Set(form.HeaderVersion, version)
 	}
@@ -137,8 +141,8 @@ func fields(r *http.Request) http.Header {
 func pick(from http.Header) http.Header {
 	h := http.Header{}
 	for _, name := range messageFields {
-		for _, value := range from.Values(name) {
-			h.Add(name, value)
+		if values := from[name]; len(values) > 0 {
+			h[name] = slices.Clone(values)
 		}
 	}
 	return h

@@ -28,6 +28,10 @@ type Config struct {
 // maxResponseHeader bounds a response's header, octets.
 const maxResponseHeader = 32 << 10
 
+// bufferSize is the room of a connection in each direction, octets: a request
+// with its ECTs takes one write, where the default of 4 KiB makes it two.
+const bufferSize = 16 << 10
+
 // Liveness of HTTP/2 connections: a ping after so long a silence, and so long
 // for its answer, so that a dead connection does not swallow requests.
 const (

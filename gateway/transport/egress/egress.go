@@ -253,6 +253,8 @@ func (g *Guard) newTransport(config *tls.Config) *http.Transport {
 		TLSHandshakeTimeout:    g.config.HandshakeTimeout,
 		ResponseHeaderTimeout:  g.config.HeaderTimeout,
 		MaxResponseHeaderBytes: maxResponseHeader,
+		WriteBufferSize:        bufferSize,
+		ReadBufferSize:         bufferSize,
 		IdleConnTimeout:        g.config.IdleTimeout,
 		MaxIdleConns:           g.config.MaxIdle,
 		MaxIdleConnsPerHost:    g.config.MaxIdlePerHost,

@@ -152,11 +152,8 @@ func (l *line) ask(ctx context.Context, wire translators.Wire, s session, re can
 }
 
 func requestID(body []byte) json.RawMessage {
-	var env struct {
-		ID json.RawMessage `json:"id"`
-	}
-	_ = json.Unmarshal(body, &env) // our own codec wrote it
-	return env.ID
+	e, _ := mcp.Skim(body) // our own codec wrote it
+	return e.ID
 }
 
 func (l *line) bad(reason string) error {

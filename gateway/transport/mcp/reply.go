@@ -50,7 +50,7 @@ func (l *line) read(ctx context.Context, response *http.Response, request transl
 func (l *line) limit() int { return l.d.deps.Form.Info().BodyLimit }
 
 func (l *line) readJSON(ctx context.Context, response *http.Response, request translators.Wire) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(response.Body, int64(l.limit())+1))
+	body, err := readAll(response, int64(l.limit()))
 	if err == nil {
 		// At the deadline the connection is closed, which the server hears: it may
 		// end its half answer properly, and the half would pass for the whole.
@@ -78,6 +78,15 @@ func (l *line) readJSON(ctx context.Context, response *http.Response, request tr
 		return nil, l.bad("not the reply to this request")
 	}
 	return body, nil
+}
+
+// readAll reads a body to its end, or one octet beyond the limit. A length that
+// was announced is made room for at once, a large one piece by piece all the same.
+func readAll(response *http.Response, limit int64) ([]byte, error) {
+	const most = 64 << 10
+	body := bytes.NewBuffer(make([]byte, 0, min(max(response.ContentLength, 0), limit, most)+bytes.MinRead))
+	_, err := body.ReadFrom(io.LimitReader(response.Body, limit+1))
+	return body.Bytes(), err
 }
 
 // readEvents reads until the reply. What else a server says meanwhile, its
@@ -124,23 +133,17 @@ func outOfBatch(body []byte, version string, id json.RawMessage) []byte {
 }
 
 // envelope is what tells a reply from other messages. The codec judges the rest.
-type envelope struct {
-	Version string          `json:"jsonrpc"`
-	ID      json.RawMessage `json:"id"`
-	Method  string          `json:"method"`
-	Result  json.RawMessage `json:"result"`
-	Error   json.RawMessage `json:"error"`
-}
+type envelope mcp.Envelope
 
 func parse(body []byte) (envelope, error) {
-	var e envelope
-	if err := json.Unmarshal(body, &e); err != nil {
-		return e, err
+	if !json.Valid(body) {
+		return envelope{}, errors.New("not JSON")
 	}
-	if e.Version != "2.0" {
-		return e, errors.New("not JSON-RPC 2.0")
+	e, ok := mcp.Skim(body)
+	if !ok || e.Version != "2.0" {
+		return envelope(e), errors.New("not JSON-RPC 2.0")
 	}
-	return e, nil
+	return envelope(e), nil
 }
 
 // answers reports whether this is the reply to the request with this id. An

@@ -111,6 +111,24 @@ func readError(o, e *rawjson.Object) *Error {
 	return &out
 }
 
+// Envelope is the outermost level of a message, as whoever carries it must see
+// it: nothing in it is judged but that it is an object.
+type Envelope struct {
+	Version, Method   string
+	ID, Result, Error json.RawMessage // nil: absent
+}
+
+// Skim reads the envelope of a body that is valid JSON; false: it is no object,
+// or its version or method is no string. Parse judges the rest.
+func Skim(body []byte) (Envelope, bool) {
+	o := rawjson.Parse(body, "")
+	var e Envelope
+	e.Version, _ = o.String("jsonrpc")
+	e.Method, _ = o.String("method")
+	e.ID, e.Result, e.Error = o.Take("id"), o.Take("result"), o.Take("error")
+	return e, o.Err() == nil
+}
+
 // Request writes a request, or a notification when id is nil.
 func Request(id json.RawMessage, method string, params json.RawMessage) []byte {
 	return rawjson.NewBuilder().String("jsonrpc", "2.0").Raw("id", id).

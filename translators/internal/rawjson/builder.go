@@ -10,13 +10,16 @@ import (
 // Builder writes one JSON object, member by member, in the order of the calls.
 type Builder struct{ buf []byte }
 
-// NewBuilder starts an object.
-// It has room for a small one at once: growing from nothing costs more than
-// the writing.
-func NewBuilder() *Builder { return &Builder{buf: append(make([]byte, 0, 192), '{')} }
+// NewBuilder starts an object. Most extensions stay empty, so it takes no room
+// before there is a member.
+func NewBuilder() *Builder { return &Builder{} }
 
-func (b *Builder) name(name string) {
-	if len(b.buf) > 1 {
+// name begins a member of about so many octets. There is room for a small
+// object at once: growing from nothing costs more than the writing.
+func (b *Builder) name(name string, size int) {
+	if b.Empty() {
+		b.buf = append(make([]byte, 0, max(192, size+64)), '{')
+	} else {
 		b.buf = append(b.buf, ',')
 	}
 	b.buf, _ = jsontext.AppendQuote(b.buf, name)
@@ -26,7 +29,7 @@ func (b *Builder) name(name string) {
 // Raw adds a member whose value is JSON already; nil adds nothing.
 func (b *Builder) Raw(name string, value json.RawMessage) *Builder {
 	if value != nil {
-		b.name(name)
+		b.name(name, len(value))
 		b.buf = append(b.buf, value...)
 	}
 	return b
@@ -34,7 +37,7 @@ func (b *Builder) Raw(name string, value json.RawMessage) *Builder {
 
 // String adds a string, the empty one too.
 func (b *Builder) String(name, value string) *Builder {
-	b.name(name)
+	b.name(name, len(value))
 	b.buf, _ = jsontext.AppendQuote(b.buf, value)
 	return b
 }
@@ -57,7 +60,7 @@ func (b *Builder) Bool(name string, value bool) *Builder {
 
 // Base64 adds octets as standard padded base64.
 func (b *Builder) Base64(name string, value []byte) *Builder {
-	b.name(name)
+	b.name(name, base64.StdEncoding.EncodedLen(len(value)))
 	b.buf = append(b.buf, '"')
 	b.buf = base64.StdEncoding.AppendEncode(b.buf, value)
 	b.buf = append(b.buf, '"')
@@ -69,7 +72,7 @@ func (b *Builder) Strings(name string, values []string, always bool) *Builder {
 	if len(values) == 0 && !always {
 		return b
 	}
-	b.name(name)
+	b.name(name, 0)
 	b.buf = append(b.buf, '[')
 	for i, value := range values {
 		if i > 0 {
@@ -83,7 +86,11 @@ func (b *Builder) Strings(name string, values []string, always bool) *Builder {
 
 // Array adds an array of raw values, the empty one too.
 func (b *Builder) Array(name string, values []json.RawMessage) *Builder {
-	b.name(name)
+	size := len(values)
+	for _, value := range values {
+		size += len(value)
+	}
+	b.name(name, size)
 	b.buf = append(b.buf, '[')
 	for i, value := range values {
 		if i > 0 {
@@ -108,10 +115,13 @@ func (b *Builder) Merge(object json.RawMessage) *Builder {
 }
 
 // Empty reports whether nothing was added.
-func (b *Builder) Empty() bool { return len(b.buf) == 1 }
+func (b *Builder) Empty() bool { return len(b.buf) == 0 }
 
 // Bytes closes the object. The builder is done after it.
 func (b *Builder) Bytes() json.RawMessage {
+	if b.Empty() {
+		return json.RawMessage("{}")
+	}
 	b.buf = append(b.buf, '}')
 	return b.buf
 }

@@ -25,6 +25,10 @@ type Object struct {
 	err     error
 }
 
+// usual is how many members are made room for at once: growing to four from
+// nothing takes three pieces.
+const usual = 4
+
 // Parse reads the members of data, which must have passed Check as part of a
 // larger value or on its own. path is where the object stands, for errors. The
 // values are slices of data: neither may be changed.
@@ -49,6 +53,9 @@ func Parse(data []byte, path string) *Object {
 		i = space(data, i+1)
 		end = value(data, i)
 		if end > 0 {
+			if o.members == nil {
+				o.members = make([]Member, 0, usual)
+			}
 			o.members = append(o.members, Member{Name: name, Value: slice(data, i, end)})
 		}
 		return end
