@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/aepb/aepb-gateway/translators"
-	"github.com/aepb/aepb-gateway/translators/a2a/internal/a2a03"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
 	"github.com/aepb/aepb-gateway/translators/internal/profile"
@@ -48,7 +47,7 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 		}
 	default:
 		m.Phase, m.Op = canonical.PhaseResponse, w.Re
-		err = decodeResponse(m, w, env.Result)
+		err = decodeAnswer(m, w, env.Result)
 	}
 	return m, err
 }
@@ -67,29 +66,35 @@ func arrived(w translators.Wire) *canonical.Message {
 }
 
 func decodeRequest(m *canonical.Message, w translators.Wire, env jsonrpc.Message) error {
-	send, refused := methodSend, refusals
-	if m.Origin.Version == Version03 {
-		send, refused = methodSend03, refusals03
+	asked := operationOf(env.Method, m.Origin.Version)
+	if asked == nil && w.Form == FormHTTP && env.Method == methodList03 {
+		asked = operationOf(methodList, Version)
 	}
-	if code, known := refused[env.Method]; known {
-		return &canonical.Error{Code: code, Message: "this agent does not serve that method"}
-	}
-	if env.Method != send {
+	if asked == nil {
 		return &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such method"}
 	}
 	if env.ID == nil && w.Form != FormHTTP {
 		return &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "a request needs an id"}
 	}
-	m.Op = canonical.OpInvoke
-	if env.Params == nil {
-		return badParams(&translators.MalformedError{Path: "/params", Reason: "required"})
+	m.Op, m.Preferences.Stream = asked.op, asked.stream
+	params := env.Params
+	if params == nil {
+		if asked.op != canonical.OpNative && asked.op != canonical.OpTaskList {
+			return badParams(&translators.MalformedError{Path: "/params", Reason: "required"})
+		}
+		params = json.RawMessage("{}")
 	}
-	params, raised, err := raise(m, env.Params, "/params", inForm(w.Form, a2a03.RaiseRequest, a2a03.RaiseRequestHTTP))
+	if asked.op == canonical.OpNative {
+		m.Body = &canonical.Native{Method: env.Method, Params: env.Params}
+		extensionsHeader(m, w)
+		return nil
+	}
+	params, raised, err := raise(m, params, "/params", asked.params.raiser(w.Form))
 	if err != nil {
 		return badParams(err)
 	}
 	d := &decoder{selects: true, losses: raised}
-	d.request(m, params)
+	asked.read(d, m, d.open(params, "/params", asked.members))
 	m.Losses = d.losses
 	extensionsHeader(m, w)
 	return badParams(d.err)
@@ -131,16 +136,16 @@ var carriedRequest = []profile.Field{
 	profile.FieldFromName, profile.FieldFromVersion, profile.FieldArgsAbsent, profile.FieldMessageExt,
 }
 
-func (d *decoder) request(m *canonical.Message, params json.RawMessage) {
-	r := d.open(params, "/params", requestMembers)
+// readSend reads a message to an agent.
+func readSend(d *decoder, m *canonical.Message, r *reader) {
 	m.Conversation.Tenant = r.text("tenant")
-	d.configuration(&m.Preferences, r)
+	push := d.configuration(&m.Preferences, r)
 	raw := r.value("message")
 	if raw == nil {
 		r.fail("message", "required")
 		return
 	}
-	invoke := &canonical.Invoke{}
+	invoke := &canonical.Invoke{Push: push}
 	m.Body = invoke
 	var skill string
 	tenant := m.Conversation.Tenant
@@ -150,11 +155,17 @@ func (d *decoder) request(m *canonical.Message, params json.RawMessage) {
 	if call, _, ok := profile.TypedTurn(invoke.Turn.Parts); ok && invoke.Turn.Role == canonical.RoleCaller {
 		invoke.Call = call
 	}
+	invoke.Answers = answersIn(&invoke.Turn)
 	c, stray := r.carried()
 	if stray != "" {
 		r.fail("metadata", "a skill is chosen by a message")
 	}
 	profile.RestoreMessage(c.Canon, m, carriedRequest...)
+	restoreAnswers(c.Canon, invoke)
+	if ttl, ok := durationIn(c.Canon.Peek(keyTTL)); ok {
+		c.Canon.Take(keyTTL)
+		invoke.TTL = &ttl
+	}
 	invoke.Extensions = remains{c, r.leftover()}.extensions()
 }
 
@@ -173,25 +184,29 @@ func (d *decoder) turn(raw json.RawMessage, path string, conv *canonical.Convers
 	return content, skill
 }
 
-func (d *decoder) configuration(p *canonical.Preferences, r *reader) {
+// configuration reads the sender's wishes; push notification settings among
+// them are for whoever answers, and go no further.
+func (d *decoder) configuration(p *canonical.Preferences, r *reader) *canonical.PushConfig {
 	raw := r.value("configuration")
 	if raw == nil {
-		return
+		return nil
 	}
 	c := d.open(raw, r.Path("configuration"), configMembers)
 	p.AcceptMedia = c.texts("acceptedOutputModes")
 	p.HistoryLength = c.integer("historyLength")
 	p.NoWait = c.flag("returnImmediately")
-	if push := c.value("taskPushNotificationConfig"); push != nil {
-		d.check(&canonical.Error{Code: canonical.CodePushUnsupported, Message: "this agent sends no push notifications"})
+	var push *canonical.PushConfig
+	if raw := c.value("taskPushNotificationConfig"); raw != nil {
+		push = d.push(raw, c.Path("taskPushNotificationConfig"))
 	}
 	rest := c.leftover()
-	if rest == nil && p.AcceptMedia == nil && p.HistoryLength == nil && !p.NoWait {
+	if rest == nil && p.AcceptMedia == nil && p.HistoryLength == nil && !p.NoWait && push == nil {
 		rest = json.RawMessage("{}")
 	}
 	if rest != nil {
 		r.keep("configuration", rest)
 	}
+	return push
 }
 
 // integer takes an int32, as number or, as ProtoJSON allows, as string.

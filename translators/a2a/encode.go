@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/aepb/aepb-gateway/translators"
-	"github.com/aepb/aepb-gateway/translators/a2a/internal/a2a03"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/profile"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
@@ -41,34 +40,88 @@ func (t *Translator) Encode(m *canonical.Message, target translators.Target) (tr
 }
 
 func (e *encoder) wire() (translators.Wire, error) {
-	id := e.m.Correlation.WireID
 	switch body := e.m.Body.(type) {
 	case *canonical.Error:
 		failure, status := e.failure(body)
-		return e.sayError(id, failure, status), nil
-	case *canonical.Invoke:
-		params, err := e.request(body)
-		if err == nil && id == nil && e.target.Form != FormHTTP {
-			err = unstamped("request id")
-		}
-		if err != nil {
-			return translators.Wire{}, err
-		}
-		return e.sayRequest(id, e.lower(params, inForm(e.target.Form, a2a03.LowerRequest, a2a03.LowerRequestHTTP))), nil
-	case *canonical.Result:
-		result, err := e.response(body)
-		if err != nil {
-			return translators.Wire{}, err
-		}
-		return e.sayResult(id, e.lower(result, inForm(e.target.Form, a2a03.LowerResult, a2a03.LowerResultHTTP))), nil
+		wire := e.sayError(e.m.Correlation.WireID, failure, status)
+		wire.Event = e.target.Stream
+		return wire, nil
 	case *canonical.Description:
 		card, err := e.card(body)
 		if err == nil {
 			card, err = e.versioned(body, card)
 		}
 		return translators.Wire{Body: card, Re: canonical.OpDescribe}, err
+	case *canonical.Native:
+		return e.native(body)
+	}
+	if e.m.Phase == canonical.PhaseRequest {
+		return e.asked()
+	}
+	result, err := e.answered()
+	if err != nil {
+		return translators.Wire{}, err
+	}
+	bridge := answers(e.m.Op, e.m.Phase == canonical.PhaseEvent)
+	return e.sayResult(e.lower(result, bridge.lowerer(e.target.Form))), nil
+}
+
+// asked writes a request.
+func (e *encoder) asked() (translators.Wire, error) {
+	o := asks(e.m, e.target.Stream || e.home && e.m.Preferences.Stream)
+	if o == nil {
+		return translators.Wire{}, noCounterpart(e.m)
+	}
+	var params json.RawMessage
+	var err error
+	switch body := e.m.Body.(type) {
+	case *canonical.Invoke:
+		params, err = e.request(body)
+	case *canonical.TaskQuery:
+		params, err = e.query(body)
+	case *canonical.TaskFilter:
+		params = e.filter(body)
+	case *canonical.PushRequest:
+		params, err = e.pushRequest(body)
 	default:
-		return translators.Wire{}, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "A2A has no counterpart of " + string(e.m.Op)}
+		err = noCounterpart(e.m)
+	}
+	if err == nil && e.m.Correlation.WireID == nil && e.target.Form != FormHTTP {
+		err = unstamped("request id")
+	}
+	if err != nil {
+		return translators.Wire{}, err
+	}
+	return e.sayRequest(o, e.lower(params, o.params.lowerer(e.target.Form)))
+}
+
+// answered writes a reply, or one event of it.
+func (e *encoder) answered() (json.RawMessage, error) {
+	bare := e.m.Op == canonical.OpTaskGet || e.m.Op == canonical.OpTaskCancel || e.m.Op == canonical.OpTaskResult
+	switch body := e.m.Body.(type) {
+	case *canonical.Event:
+		return e.event(body)
+	case *canonical.Result:
+		raw, err := e.response(body)
+		if err != nil || !bare {
+			return raw, err
+		}
+		task := rawjson.Parse(raw, "").Peek("task")
+		if task == nil {
+			return nil, &canonical.Error{Code: canonical.CodeBadUpstream, Message: "a message in place of a task"}
+		}
+		return task, nil
+	case *canonical.TaskList:
+		return e.taskList(body), nil
+	case *canonical.PushConfig:
+		return e.config(body, e.m.Conversation.Tenant, "/body"), nil
+	case *canonical.PushList:
+		return e.pushList(body), nil
+	case *canonical.Done:
+		e.dropQuery(body.Extensions)
+		return newWriter(body.Extensions[Binding], nil).bytes(), nil
+	default:
+		return nil, noCounterpart(e.m)
 	}
 }
 
@@ -185,7 +238,7 @@ func (e *encoder) request(invoke *canonical.Invoke) (json.RawMessage, error) {
 		return nil, unstamped("message id")
 	case id == "":
 		id = turn.Content.ID
-	case len(turn.Content.Parts) == 0:
+	case len(turn.Content.Parts) == 0 && len(invoke.Answers) == 0:
 		return nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "the message has no content"}
 	}
 	e.add(turn.Losses)
@@ -193,9 +246,16 @@ func (e *encoder) request(invoke *canonical.Invoke) (json.RawMessage, error) {
 	w.selects = true
 	w.text("tenant", e.m.Conversation.Tenant)
 	w.b.Raw("configuration", e.configuration(w.form("configuration")))
-	w.b.Raw("message", e.turn(&turn, id))
 	canon := rawjson.NewBuilder()
+	e.answers(invoke, &turn.Content, canon)
+	w.b.Raw("message", e.turn(&turn, id))
 	e.carry(canon, carriedRequest)
+	if invoke.TTL != nil {
+		e.span(canon, keyTTL, *invoke.TTL, "/body/ttl")
+	}
+	if invoke.Push != nil {
+		e.drop(canonical.LossCredentials, "/body/push")
+	}
 	w.metadata(e.wrap(canon, turn.Extensions, "/body"))
 	return w.bytes(), nil
 }
@@ -222,7 +282,7 @@ func (e *encoder) turn(turn *profile.Turn, id string) json.RawMessage {
 		ours = profile.Merge(ours, rawjson.NewBuilder().String("skill", skill).Bytes())
 	}
 	w.metadata(ours)
-	if e.m.Preferences.Stream {
+	if e.m.Preferences.Stream && !e.home && !e.target.Stream {
 		e.drop(canonical.LossStatusUpdates, "/preferences/stream")
 	}
 	return w.bytes()
@@ -256,7 +316,9 @@ func (e *encoder) configuration(leftover json.RawMessage) json.RawMessage {
 	w.texts("acceptedOutputModes", p.AcceptMedia)
 	w.integer("historyLength", p.HistoryLength)
 	w.flag("returnImmediately", p.NoWait)
-	w.nulls("taskPushNotificationConfig")
+	if push := w.form("taskPushNotificationConfig"); string(push) == "null" {
+		w.b.Raw("taskPushNotificationConfig", push)
+	}
 	if raw := w.bytes(); leftover != nil || string(raw) != "{}" {
 		return raw
 	}
@@ -303,12 +365,14 @@ func (e *encoder) response(r *canonical.Result) (json.RawMessage, error) {
 			task.ContextID = conv.ContextID
 		}
 		e.carry(canon, carriedTask)
-		w.b.Raw("task", e.task(&task, canon))
+		w.b.Raw("task", e.task(&task, canon, "/body/task"))
 		w.raw("message", nil)
 	case r.Turn != nil:
 		e.carry(canon, carriedMessage)
 		w.raw("task", nil)
 		w.b.Raw("message", e.answer(r.Turn, &conv, canon))
+	case r.Pending != nil:
+		return nil, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "a question without a task has no counterpart in A2A"}
 	default:
 		return nil, &canonical.Error{Code: canonical.CodeInternal, Message: "the result says nothing"}
 	}

@@ -70,8 +70,10 @@ func (t *Translator) envelope(w translators.Wire) (jsonrpc.Message, error) {
 	case "", TransportJSONRPC:
 		return jsonrpc.Parse(w.Body, t.cfg)
 	case FormHTTP:
-		if err := rawjson.Check(w.Body, t.cfg.BodyLimit, t.cfg.Depth); err != nil {
-			return jsonrpc.Message{}, err
+		if len(w.Body) > 0 || w.Re == "" && w.Verb == "" {
+			if err := rawjson.Check(w.Body, t.cfg.BodyLimit, t.cfg.Depth); err != nil {
+				return jsonrpc.Message{}, err
+			}
 		}
 		return readHTTP(w)
 	default:
@@ -81,14 +83,16 @@ func (t *Translator) envelope(w translators.Wire) (jsonrpc.Message, error) {
 
 // readHTTP reads a body as what JSON-RPC would have around it.
 func readHTTP(w translators.Wire) (jsonrpc.Message, error) {
+	if w.Re == "" {
+		return placed(w)
+	}
+	if len(w.Body) == 0 { // which says that it is done
+		w.Body = []byte("{}")
+	}
 	o := rawjson.Parse(w.Body, "")
 	switch {
 	case o.Err() != nil:
 		return jsonrpc.Message{}, o.Err()
-	case w.Re == "" && Spoken(w.Version) == Version03: // which its own place says, and no header
-		return jsonrpc.Message{Method: methodSend03, Params: w.Body}, nil
-	case w.Re == "":
-		return jsonrpc.Message{Method: methodSend, Params: w.Body}, nil
 	case !o.Has("error"):
 		return jsonrpc.Message{Result: w.Body}, nil
 	}
@@ -238,24 +242,29 @@ func (e *encoder) sayError(id json.RawMessage, failure jsonrpc.Error, status int
 	return translators.Wire{Body: body, Re: e.m.Op, Status: status}
 }
 
-func (e *encoder) sayRequest(id, params json.RawMessage) translators.Wire {
-	method := methodSend
-	switch {
-	case e.target.Form == FormHTTP:
-		e.unpaired(id)
-		return translators.Wire{Body: params}
-	case e.target.Version == Version03:
-		method = methodSend03
-	}
-	return translators.Wire{Body: jsonrpc.Request(id, method, params)}
-}
-
-func (e *encoder) sayResult(id, result json.RawMessage) translators.Wire {
+// sayRequest frames a request.
+func (e *encoder) sayRequest(o *operation, params json.RawMessage) (translators.Wire, error) {
+	id := e.m.Correlation.WireID
 	if e.target.Form == FormHTTP {
 		e.unpaired(id)
-		return translators.Wire{Body: result, Re: canonical.OpInvoke}
+		return place(o, e.target.Version, params)
 	}
-	return translators.Wire{Body: jsonrpc.Result(id, result), Re: canonical.OpInvoke}
+	method := o.nameIn(e.target.Version)
+	if method == "" {
+		return translators.Wire{}, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "A2A " + e.target.Version + " has no " + o.name}
+	}
+	return translators.Wire{Body: jsonrpc.Request(id, method, params)}, nil
+}
+
+// sayResult frames a reply, or one event of it.
+func (e *encoder) sayResult(result json.RawMessage) translators.Wire {
+	wire := translators.Wire{Re: e.m.Op, Event: e.m.Phase == canonical.PhaseEvent, Body: result}
+	if e.target.Form == FormHTTP {
+		e.unpaired(e.m.Correlation.WireID)
+	} else {
+		wire.Body = jsonrpc.Result(e.m.Correlation.WireID, result)
+	}
+	return wire
 }
 
 // unpaired declares an id that the HTTP form has no place for.

@@ -47,6 +47,12 @@ func vectors(t testing.TB, folder string) []vector {
 				v.wire.Form = text
 			case "version":
 				v.wire.Version = text
+			case "verb":
+				v.wire.Verb = text
+			case "path":
+				v.wire.Path = text
+			case "event":
+				v.wire.Event = text == "true"
 			case "re":
 				v.wire.Re = canonical.Op(text)
 			case "want":
@@ -96,12 +102,21 @@ func roundTrip(t testing.TB, tr *Translator, wire translators.Wire) translators.
 		t.Fatalf("Decode: %v", err)
 	}
 	m.Origin.Raw = nil
-	home, losses, err := tr.Encode(m, translators.Target{Version: m.Origin.Version, Form: wire.Form})
+	home, losses, err := tr.Encode(m, translators.Target{Version: m.Origin.Version, Form: wire.Form, Stream: wire.Event})
 	if err != nil {
 		t.Fatalf("Encode: %v", err)
 	}
 	if all := append(m.Losses, losses...); len(all) > 0 {
 		t.Errorf("losses: %v", all)
+	}
+	if wire.Verb != "" && (home.Verb != wire.Verb || home.Path != wire.Path) {
+		t.Errorf("%s %s went to %s %s", wire.Verb, wire.Path, home.Verb, home.Path)
+	}
+	if home.Event != wire.Event && m.Phase == canonical.PhaseEvent {
+		t.Error("an event came home as none")
+	}
+	if len(wire.Body) == 0 && len(home.Body) == 0 {
+		return home
 	}
 	if !rawjson.Equal(wire.Body, home.Body) {
 		t.Errorf("another value came home:\n%s", cmp.Diff(indent(wire.Body), indent(home.Body)))

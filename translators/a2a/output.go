@@ -35,7 +35,7 @@ func (e *encoder) output(o *canonical.Output, ext canonical.Extensions) (json.Ra
 	w := newWriter(nil, taskMembers)
 	w.text("id", conv.TaskID)
 	w.text("contextId", conv.ContextID)
-	parts := e.outputParts(o)
+	parts := e.outputParts(o, "/body/output")
 	status := rawjson.NewBuilder()
 	if o.Failed {
 		status.String("state", "TASK_STATE_FAILED").Raw("message", failed(conv, parts))
@@ -68,8 +68,8 @@ func failed(conv canonical.Conversation, parts []json.RawMessage) json.RawMessag
 
 // outputParts writes the blocks in order. A text of the same value as the
 // structured content becomes the data part; otherwise the data part comes last.
-func (e *encoder) outputParts(o *canonical.Output) []json.RawMessage {
-	const path = "/body/output/parts"
+func (e *encoder) outputParts(o *canonical.Output, place string) []json.RawMessage {
+	path := place + "/parts"
 	var out []json.RawMessage
 	structured := o.Structured
 	for i := range o.Parts {
@@ -77,7 +77,7 @@ func (e *encoder) outputParts(o *canonical.Output) []json.RawMessage {
 		if structured != nil && p.Kind == canonical.KindText && sameValue(p.Text, structured) {
 			markCopy(canon, p.Text, structured)
 			p.Kind, p.Data = canonical.KindData, structured
-			e.lose(canonical.LossStructured, "/body/output/structured")
+			e.lose(canonical.LossStructured, place+"/structured")
 			structured = nil
 		}
 		if raw := e.part(&p, at(path, i), canon); raw != nil {
@@ -88,8 +88,8 @@ func (e *encoder) outputParts(o *canonical.Output) []json.RawMessage {
 	}
 	if structured != nil {
 		p := canonical.Part{Kind: canonical.KindData, Data: structured, Media: profile.TypedMedia}
-		out = append(out, e.part(&p, "/body/output/structured", rawjson.NewBuilder().Bool(keyStructured, true)))
-		e.lose(canonical.LossStructured, "/body/output/structured")
+		out = append(out, e.part(&p, place+"/structured", rawjson.NewBuilder().Bool(keyStructured, true)))
+		e.lose(canonical.LossStructured, place+"/structured")
 	}
 	return out
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/translators"
-	"github.com/aepb/aepb-gateway/translators/a2a/internal/a2a03"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/profile"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
@@ -27,22 +26,42 @@ var carriedMessage = append([]profile.Field{profile.FieldTenant}, carriedReply..
 // task or message: A2A gives metadata to those, and none to the result.
 const keyResult = "result"
 
-func decodeResponse(m *canonical.Message, w translators.Wire, result json.RawMessage) error {
-	if m.Op != canonical.OpInvoke {
-		return &translators.MalformedError{Path: "/result", Reason: "A2A has no such operation"}
+// decodeAnswer reads the reply to an operation, or one event of it.
+func decodeAnswer(m *canonical.Message, w translators.Wire, result json.RawMessage) error {
+	if m.Op == canonical.OpNative {
+		m.Body = &canonical.Native{Result: result}
+		extensionsHeader(m, w)
+		return nil
 	}
-	result, raised, err := raise(m, result, "/result", inForm(w.Form, a2a03.RaiseResult, a2a03.RaiseResultHTTP))
+	result, raised, err := raise(m, result, "/result", answers(w.Re, w.Event).raiser(w.Form))
 	if err != nil {
 		return err
 	}
 	d := &decoder{losses: raised}
-	d.response(m, result)
-	m.Losses = d.losses
+	d.answer(m, w.Event, result)
+	m.Losses = append(d.losses, m.Losses...)
 	extensionsHeader(m, w)
-	if d.err != nil {
-		return d.err
+	return d.err
+}
+
+func (d *decoder) answer(m *canonical.Message, event bool, raw json.RawMessage) {
+	switch {
+	case event:
+		m.Phase = canonical.PhaseEvent
+		d.event(m, raw)
+	case m.Op == canonical.OpInvoke, m.Op == canonical.OpTaskSubscribe:
+		d.response(m, raw)
+	case m.Op == canonical.OpTaskGet, m.Op == canonical.OpTaskCancel, m.Op == canonical.OpTaskResult:
+		body := &canonical.Result{}
+		m.Body = body
+		d.task(m, body, raw, "/result")
+	case m.Op == canonical.OpTaskList:
+		d.tasks(m, raw)
+	case m.Op == canonical.OpPush:
+		d.pushResult(m, raw)
+	default:
+		d.check(unsaid("A2A has no such operation"))
 	}
-	return nil
 }
 
 func (d *decoder) response(m *canonical.Message, raw json.RawMessage) {
@@ -123,10 +142,15 @@ func (d *decoder) task(m *canonical.Message, body *canonical.Result, raw json.Ra
 		task.History = append(task.History, d.said(element, at(r.Path("history"), i)))
 	}
 	m.Conversation.TaskID, m.Conversation.ContextID = task.ID, task.ContextID
+	task.Inputs = inputsIn(&task.Status)
 	c, _ := r.carried()
 	profile.RestoreMessage(c.Canon, m, carriedTask...)
 	body.Extensions = takeResult(c.Canon)
+	d.moreOf(task, c.Canon, raw)
 	task.Extensions = remains{c, r.leftover()}.extensions()
+	if d.err == nil {
+		yielded(m, task, c.Canon, raw)
+	}
 	return string(c.Canon.Peek(keyOutput)) == "true"
 }
 
@@ -205,16 +229,27 @@ func (d *decoder) artifact(raw json.RawMessage, path string) canonical.Artifact 
 	return a
 }
 
-// task writes a task. ours is what the gateway adds to its metadata.
-func (e *encoder) task(task *canonical.Task, canon *rawjson.Builder) json.RawMessage {
-	const path = "/body/task"
+// task writes a task. canon is what the gateway adds to its metadata.
+func (e *encoder) task(task *canonical.Task, canon *rawjson.Builder, path string) json.RawMessage {
 	w := newWriter(task.Extensions[Binding], taskMembers)
 	w.text("id", task.ID)
 	w.text("contextId", task.ContextID)
-	w.b.Raw("status", e.status(&task.Status, w.form("status"), path+"/status", task.ID))
-	artifacts := make([]json.RawMessage, len(task.Artifacts))
-	for i := range task.Artifacts {
-		artifacts[i] = e.artifact(&task.Artifacts[i], at(path+"/artifacts", i))
+	e.more(task, canon, path)
+	said := e.sayableTask(task, canon, path)
+	yields := said.Output != nil && len(said.Artifacts) == 0 && (!said.Output.Failed || said.Status.Message == nil)
+	var artifacts []json.RawMessage
+	var words json.RawMessage
+	if yields {
+		artifacts, words = e.yield(said, path)
+	}
+	if words != nil {
+		said.Status.State = canonical.StateFailed
+		w.b.Raw("status", e.failedStatus(&said.Status, w.form("status"), words, path+"/status"))
+	} else {
+		w.b.Raw("status", e.status(&said.Status, w.form("status"), path+"/status", task.ID))
+	}
+	for i := range said.Artifacts {
+		artifacts = append(artifacts, e.artifact(&said.Artifacts[i], at(path+"/artifacts", i)))
 	}
 	w.list("artifacts", artifacts)
 	history := make([]json.RawMessage, len(task.History))
@@ -224,6 +259,14 @@ func (e *encoder) task(task *canonical.Task, canon *rawjson.Builder) json.RawMes
 	w.list("history", history)
 	w.metadata(e.wrap(canon, task.Extensions, path))
 	return w.bytes()
+}
+
+// failedStatus is a status whose message is written already.
+func (e *encoder) failedStatus(s *canonical.Status, leftover, words json.RawMessage, path string) json.RawMessage {
+	bare := *s
+	bare.Message = nil
+	raw := e.status(&bare, leftover, path, "")
+	return rawjson.NewBuilder().Merge(without(rawjson.Parse(raw, ""), "message")).Raw("message", words).Bytes()
 }
 
 func (e *encoder) status(s *canonical.Status, leftover json.RawMessage, path, id string) json.RawMessage {

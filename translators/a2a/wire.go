@@ -33,12 +33,6 @@ const (
 	HeaderExtensions03 = "X-A2A-Extensions"
 )
 
-// methodSend is the one method that this package serves, and its name in 0.3.
-const (
-	methodSend   = "SendMessage"
-	methodSend03 = "message/send"
-)
-
 // Translator is the codec. It is immutable.
 type Translator struct {
 	cfg  translators.Config
@@ -59,33 +53,6 @@ func New(cfg translators.Config) *Translator {
 // Info describes the protocol.
 func (t *Translator) Info() translators.Info { return t.info }
 
-// refusals are the methods that exist and are not served.
-var refusals = map[string]canonical.Code{
-	"SendStreamingMessage":             canonical.CodeUnsupportedOp,
-	"GetTask":                          canonical.CodeUnsupportedOp,
-	"ListTasks":                        canonical.CodeUnsupportedOp,
-	"CancelTask":                       canonical.CodeUnsupportedOp,
-	"SubscribeToTask":                  canonical.CodeUnsupportedOp,
-	"CreateTaskPushNotificationConfig": canonical.CodePushUnsupported,
-	"GetTaskPushNotificationConfig":    canonical.CodePushUnsupported,
-	"ListTaskPushNotificationConfigs":  canonical.CodePushUnsupported,
-	"DeleteTaskPushNotificationConfig": canonical.CodePushUnsupported,
-	"GetExtendedAgentCard":             canonical.CodeCardUnavailable,
-}
-
-// refusals03 are those of 0.3.
-var refusals03 = map[string]canonical.Code{
-	"message/stream":                      canonical.CodeUnsupportedOp,
-	"tasks/get":                           canonical.CodeUnsupportedOp,
-	"tasks/cancel":                        canonical.CodeUnsupportedOp,
-	"tasks/resubscribe":                   canonical.CodeUnsupportedOp,
-	"tasks/pushNotificationConfig/set":    canonical.CodePushUnsupported,
-	"tasks/pushNotificationConfig/get":    canonical.CodePushUnsupported,
-	"tasks/pushNotificationConfig/list":   canonical.CodePushUnsupported,
-	"tasks/pushNotificationConfig/delete": canonical.CodePushUnsupported,
-	"agent/getAuthenticatedExtendedCard":  canonical.CodeCardUnavailable,
-}
-
 // The members of each object (specification/a2a.proto of 1.0).
 var (
 	requestMembers   = []string{"tenant", "message", "configuration", "metadata"}
@@ -101,6 +68,16 @@ var (
 	skillMembers     = []string{"id", "name", "description", "tags", "examples", "inputModes", "outputModes", "securityRequirements"}
 	interfaceMembers = []string{"url", "protocolBinding", "tenant", "protocolVersion"}
 	providerMembers  = []string{"organization", "url"}
+	queryMembers     = []string{"tenant", "id", "historyLength", "metadata"}
+	filterMembers    = []string{"tenant", "contextId", "status", "pageSize", "pageToken", "historyLength", "statusTimestampAfter", "includeArtifacts"}
+	listMembers      = []string{"tasks", "nextPageToken", "pageSize", "totalSize"}
+	pushMembers      = []string{"tenant", "id", "taskId", "url", "token", "authentication"}
+	pushListMembers  = []string{"tenant", "taskId", "pageSize", "pageToken"}
+	pushesMembers    = []string{"configs", "nextPageToken"}
+	authMembers      = []string{"scheme", "credentials"}
+	eventMembers     = []string{"task", "message", "statusUpdate", "artifactUpdate"}
+	statusEvent      = []string{"taskId", "contextId", "status", "metadata"}
+	artifactEvent    = []string{"taskId", "contextId", "artifact", "append", "lastChunk", "metadata"}
 )
 
 // enum is a canonical value with its name and number in the protocol.
@@ -194,12 +171,10 @@ func unsupportedVersion() *canonical.Error {
 
 // shows is the version that a message belongs to by its looks; empty: either.
 func shows(env jsonrpc.Message) string {
-	_, newer := refusals[env.Method]
-	_, older := refusals03[env.Method]
 	switch {
-	case newer, env.Method == methodSend:
+	case operationOf(env.Method, Version) != nil:
 		return Version
-	case older, env.Method == methodSend03:
+	case operationOf(env.Method, Version03) != nil:
 		return Version03
 	case isObject(env.Result) && rawjson.Parse(env.Result, "").Has("kind"):
 		return Version03

@@ -1,0 +1,231 @@
+package a2a03
+
+import (
+	"encoding/json"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// The kinds of updates, and the members of 1.0 that hold them.
+const (
+	kindStatus     = "status-update"
+	kindArtifact   = "artifact-update"
+	statusUpdate   = "statusUpdate"
+	artifactUpdate = "artifactUpdate"
+)
+
+// final is what 0.3 says of an update and 1.0 leaves to the state.
+const final = "final"
+
+// settled are the states after which a stream says no more.
+var settled = []string{"completed", "failed", "canceled", "rejected", "input-required", "auth-required"}
+
+var updateOld = []string{"kind", final}
+
+// RaiseEvent raises one item of a stream to the object of 1.0 that holds it.
+func RaiseEvent(result json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
+	r := &raiser{}
+	o := r.open(result, path, taskOld, nil)
+	kind, _ := rawjson.Unquote(o.Peek("kind"))
+	b := rawjson.NewBuilder()
+	switch kind {
+	case kindStatus:
+		b.Raw(statusUpdate, r.statusUpdate(result, path))
+	case kindArtifact:
+		b.Raw(artifactUpdate, r.artifactUpdate(result, path))
+	default:
+		return RaiseResult(result, path)
+	}
+	return b.Bytes(), r.losses, r.err
+}
+
+func (r *raiser) statusUpdate(raw json.RawMessage, path string) json.RawMessage {
+	o := r.open(raw, path, updateOld, nil)
+	r.kind(o, kindStatus)
+	r.final(o, rawText(o.Peek("status"), "state"))
+	b := rawjson.NewBuilder()
+	for _, m := range o.Members() {
+		if m.Name == "status" {
+			m.Value = r.status(m.Value, o.Path(m.Name))
+		}
+		b.Raw(m.Name, m.Value)
+	}
+	return b.Bytes()
+}
+
+// final takes what the state says anyway; one that says otherwise stays.
+func (r *raiser) final(o *rawjson.Object, state string) {
+	switch raw := o.Peek(final); {
+	case raw == nil:
+		r.formed()
+	case string(raw) != "true" && string(raw) != "false":
+		o.Fail(final, "not a boolean")
+		r.check(o)
+	case (string(raw) == "true") == ends(state):
+		o.Take(final)
+	}
+}
+
+func ends(state string) bool {
+	for _, s := range settled {
+		if s == state {
+			return true
+		}
+	}
+	return false
+}
+
+// rawText is a text member of an object; "": there is none.
+func rawText(object json.RawMessage, name string) string {
+	text, _ := rawjson.Unquote(orEmpty(object).Peek(name))
+	return text
+}
+
+func (r *raiser) artifactUpdate(raw json.RawMessage, path string) json.RawMessage {
+	o := r.open(raw, path, messageOld, nil)
+	r.kind(o, kindArtifact)
+	b := rawjson.NewBuilder()
+	for _, m := range o.Members() {
+		if m.Name == "artifact" && isObject(m.Value) {
+			m.Value = r.artifact(m.Value, o.Path(m.Name))
+		}
+		b.Raw(m.Name, m.Value)
+	}
+	return b.Bytes()
+}
+
+// RaiseEventHTTP raises one item of a stream over HTTP.
+func RaiseEventHTTP(body json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
+	f := &fromHTTP{&raiser{}}
+	o := f.open(body, path, []string{kindTask, kindMessage, statusUpdate, artifactUpdate}, nil)
+	out := members(rawjson.NewBuilder(), o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
+		if !isObject(value) {
+			return name, value
+		}
+		switch name {
+		case kindTask:
+			value = f.raiser.task(f.task(value, place), place)
+		case kindMessage:
+			value = f.raiser.message(f.message(value, place), place)
+		case statusUpdate:
+			value = f.raiser.statusUpdate(f.update(value, place, kindStatus), place)
+		case artifactUpdate:
+			value = f.raiser.artifactUpdate(f.update(value, place, kindArtifact), place)
+		}
+		return name, value
+	})
+	return out, f.losses, f.err
+}
+
+// update gives an update the words of JSON-RPC.
+func (f *fromHTTP) update(raw json.RawMessage, path, kind string) json.RawMessage {
+	o := f.open(raw, path, updateOld, messageOld)
+	b := rawjson.NewBuilder().String("kind", kind)
+	if kind == kindStatus && !o.Has(final) { // a flag that is not said is false
+		b.Raw(final, json.RawMessage("false"))
+		f.formed()
+	}
+	return members(b, o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
+		switch {
+		case name == "status":
+			value = f.status(value, place)
+		case name == "artifact" && isObject(value):
+			value = f.artifact(value, place)
+		}
+		return name, value
+	})
+}
+
+// LowerEvent lowers one item of a stream.
+func LowerEvent(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
+	l := &lowerer{}
+	o := rawjson.Parse(result, "")
+	for name, lower := range map[string]func(json.RawMessage) json.RawMessage{statusUpdate: l.statusUpdate, artifactUpdate: l.artifactUpdate} {
+		if value := o.Peek(name); isObject(value) {
+			o.Take(name)
+			out := lower(value)
+			for _, m := range o.Members() {
+				l.around(m)
+			}
+			return out, l.losses
+		}
+	}
+	return LowerResult(result)
+}
+
+// around declares what stands around an item: 0.3 has nothing there.
+func (l *lowerer) around(m rawjson.Member) {
+	code := canonical.LossExtension
+	if isNull(m.Value) {
+		code = canonical.LossEmpty
+	}
+	l.drop(code, "/body/extensions/a2a-v1/"+m.Name)
+}
+
+func (l *lowerer) statusUpdate(raw json.RawMessage) json.RawMessage {
+	o := rawjson.Parse(raw, "")
+	b := rawjson.NewBuilder().String("kind", kindStatus)
+	l.place(b, o)
+	status := l.status(o.Take("status"), "/body/status")
+	b.Raw("status", status)
+	switch said := o.Take(final); string(said) {
+	case "true", "false":
+		b.Raw(final, said)
+	default:
+		b.Bool(final, ends(rawText(status, "state")))
+	}
+	l.rest(b, o, updateOld, "/body")
+	return b.Bytes()
+}
+
+func (l *lowerer) artifactUpdate(raw json.RawMessage) json.RawMessage {
+	o := rawjson.Parse(raw, "")
+	b := rawjson.NewBuilder().String("kind", kindArtifact)
+	l.place(b, o)
+	b.Raw("artifact", l.artifact(o.Take("artifact"), "/body/artifact/artifact"))
+	l.rest(b, o, messageOld, "/body")
+	return b.Bytes()
+}
+
+// place says which task an update is of; 0.3 demands a context.
+func (l *lowerer) place(b *rawjson.Builder, o *rawjson.Object) {
+	b.Raw("taskId", l.required(o.Take("taskId"), "", "/conversation/taskID"))
+	b.Raw("contextId", l.required(o.Take("contextId"), "", "/conversation/contextID"))
+}
+
+// LowerEventHTTP lowers one item of a stream to the HTTP form.
+func LowerEventHTTP(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
+	h := &toHTTP{&lowerer{}}
+	out := members(rawjson.NewBuilder(), rawjson.Parse(result, ""), func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
+		if !isObject(value) {
+			return name, value
+		}
+		switch name {
+		case kindTask:
+			value = h.task(h.lowerer.task(value))
+		case kindMessage:
+			value = h.message(h.lowerer.message(value, "/body/turn"), "/body/turn")
+		case statusUpdate:
+			value = h.update(h.lowerer.statusUpdate(value))
+		case artifactUpdate:
+			value = h.update(h.lowerer.artifactUpdate(value))
+		}
+		return name, value
+	})
+	return out, h.losses
+}
+
+func (h *toHTTP) update(raw json.RawMessage) json.RawMessage {
+	o := rawjson.Parse(raw, "")
+	o.Take("kind")
+	return members(rawjson.NewBuilder(), o, func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
+		switch {
+		case name == "status":
+			value = h.status(value, "/body/status")
+		case name == "artifact" && isObject(value):
+			value = h.artifact(value, "/body/artifact/artifact")
+		}
+		return name, value
+	})
+}

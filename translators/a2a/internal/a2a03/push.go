@@ -1,0 +1,193 @@
+package a2a03
+
+import (
+	"encoding/json"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// The names of 0.3 for push notification settings.
+const (
+	pushConfig   = "pushNotificationConfig"
+	pushConfigID = "pushNotificationConfigId"
+)
+
+var (
+	pushOld    = []string{"taskId", pushConfig}
+	settingNew = []string{"tenant", "taskId"}
+	queryOld   = []string{"id", pushConfigID}
+)
+
+// RaisePush raises settings with the task that they are for.
+func RaisePush(params json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
+	r := &raiser{}
+	out := r.push(params, path)
+	return out, r.losses, r.err
+}
+
+func (r *raiser) push(raw json.RawMessage, path string) json.RawMessage {
+	o := r.open(raw, path, pushOld, paramsNew)
+	inner := o.Take(pushConfig)
+	if !isObject(inner) {
+		o.Fail(pushConfig, "required")
+		r.check(o)
+		return nil
+	}
+	b := rawjson.NewBuilder().Raw("taskId", o.Take("taskId")).Raw(keyOuter, o.Rest())
+	return b.Merge(r.config(inner, o.Path(pushConfig))).Bytes()
+}
+
+// config raises settings by themselves.
+func (r *raiser) config(raw json.RawMessage, path string) json.RawMessage {
+	if !isObject(raw) {
+		return raw
+	}
+	o := r.open(raw, path, nil, settingNew)
+	return members(rawjson.NewBuilder(), o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
+		if name == "authentication" && isObject(value) {
+			value = r.authentication(value, place)
+		}
+		return name, value
+	})
+}
+
+// authentication takes the one scheme that 1.0 has; a list that says more stays.
+func (r *raiser) authentication(raw json.RawMessage, path string) json.RawMessage {
+	o := r.open(raw, path, []string{"schemes"}, []string{"scheme"})
+	schemes := o.Take("schemes")
+	elements, ok := rawjson.Elements(schemes)
+	if schemes != nil && !ok {
+		o.Fail("schemes", "not an array")
+		r.check(o)
+	}
+	b := rawjson.NewBuilder()
+	if len(elements) > 0 {
+		b.Raw("scheme", elements[0])
+	}
+	if len(elements) != 1 {
+		b.Raw("schemes", schemes)
+	}
+	return b.Merge(object(o)).Bytes()
+}
+
+// LowerPush lowers settings with the task that they are for.
+func LowerPush(params json.RawMessage) (json.RawMessage, []canonical.Loss) {
+	l := &lowerer{}
+	out := l.push(params)
+	return out, l.losses
+}
+
+func (l *lowerer) push(raw json.RawMessage) json.RawMessage {
+	o := rawjson.Parse(raw, "")
+	if o.Take("tenant") != nil {
+		l.drop(canonical.LossIDs, "/conversation/tenant")
+	}
+	task, outer := o.Take("taskId"), o.Take(keyOuter)
+	b := rawjson.NewBuilder().Raw("taskId", task).Raw(pushConfig, l.config(object(o)))
+	if isObject(outer) {
+		l.rest(b, rawjson.Parse(outer, ""), pushOld, "/body")
+	}
+	return b.Bytes()
+}
+
+func (l *lowerer) config(raw json.RawMessage) json.RawMessage {
+	return members(rawjson.NewBuilder(), rawjson.Parse(raw, ""), func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
+		if name == "authentication" && isObject(value) {
+			value = l.authentication(value)
+		}
+		return name, value
+	})
+}
+
+func (l *lowerer) authentication(raw json.RawMessage) json.RawMessage {
+	o := rawjson.Parse(raw, "")
+	scheme, schemes := o.Take("scheme"), o.Take("schemes")
+	elements, _ := rawjson.Elements(schemes)
+	switch {
+	case len(elements) > 0 && scheme != nil && rawjson.Equal(elements[0], scheme):
+	case scheme == nil && schemes != nil && len(elements) == 0:
+	case scheme != nil:
+		schemes = array([]json.RawMessage{scheme})
+	default:
+		schemes = array(nil)
+	}
+	return rawjson.NewBuilder().Raw("schemes", schemes).Merge(object(o)).Bytes()
+}
+
+// RaisePushQuery raises which settings are meant.
+func RaisePushQuery(params json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
+	raised, losses, err := RaiseParams(params, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := &raiser{losses: losses}
+	o := r.open(raised, path, queryOld, []string{"taskId"})
+	b := rawjson.NewBuilder().Raw("taskId", o.Take("id")).Raw("id", o.Take(pushConfigID))
+	return b.Merge(object(o)).Bytes(), r.losses, r.err
+}
+
+// LowerPushQuery lowers it. 0.3 has no pages.
+func LowerPushQuery(params json.RawMessage) (json.RawMessage, []canonical.Loss) {
+	l := &lowerer{}
+	return l.pushQuery(params, func(o *rawjson.Object) json.RawMessage { return l.params(o) }), l.losses
+}
+
+// LowerPushQueryHTTP lowers it to a path.
+func LowerPushQueryHTTP(params json.RawMessage) (json.RawMessage, []canonical.Loss) {
+	l := &lowerer{}
+	return l.pushQuery(params, func(o *rawjson.Object) json.RawMessage { l.unplaced(o); return object(o) }), l.losses
+}
+
+func (l *lowerer) pushQuery(params json.RawMessage, rest func(*rawjson.Object) json.RawMessage) json.RawMessage {
+	o := rawjson.Parse(params, "")
+	b := rawjson.NewBuilder().Raw("id", o.Take("taskId")).Raw(pushConfigID, o.Take("id"))
+	if o.Take("pageSize") != nil {
+		l.drop(canonical.LossPush, "/body/size")
+	}
+	if o.Take("pageToken") != nil {
+		l.drop(canonical.LossPush, "/body/cursor")
+	}
+	return b.Merge(rest(o)).Bytes()
+}
+
+// RaisePushResult raises what was answered: settings, a list of them, or nothing.
+func RaisePushResult(result json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
+	r := &raiser{}
+	if elements, ok := rawjson.Elements(result); ok {
+		out := rawjson.NewBuilder().Raw("configs", r.list(array(elements), path, r.push)).Bytes()
+		return out, r.losses, r.err
+	}
+	if isNull(result) {
+		return json.RawMessage("{}"), nil, nil
+	}
+	if o := rawjson.Parse(result, path); o.Err() != nil || !o.Has(pushConfig) {
+		return result, nil, o.Err()
+	}
+	out := r.push(result, path)
+	return out, r.losses, r.err
+}
+
+// LowerPushResult lowers it.
+func LowerPushResult(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
+	l := &lowerer{}
+	o := rawjson.Parse(result, "")
+	switch {
+	case o.Has("configs"):
+		list := l.list(o.Take("configs"), "/body/configs", func(raw json.RawMessage, _ string) json.RawMessage { return l.push(raw) })
+		if string(o.Take("nextPageToken")) > `""` {
+			l.drop(canonical.LossPush, "/body/next")
+		}
+		for _, m := range o.Members() {
+			l.around(m)
+		}
+		return list, l.losses
+	case o.Has("url"):
+		return l.push(result), l.losses
+	default:
+		for _, m := range o.Members() {
+			l.around(m)
+		}
+		return json.RawMessage("null"), l.losses
+	}
+}

@@ -1,0 +1,143 @@
+package a2a03
+
+import (
+	"encoding/json"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// RaiseParams raises the params of a question about tasks, which differ by the
+// tenant alone.
+func RaiseParams(params json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
+	r := &raiser{}
+	o := r.open(params, path, nil, paramsNew)
+	metadata, carried := unpack(o.Peek("metadata"), "tenant")
+	b := rawjson.NewBuilder()
+	for _, m := range carried {
+		b.Raw(m.Name, m.Value)
+	}
+	for _, m := range o.Members() {
+		if m.Name == "metadata" {
+			m.Value = metadata
+		}
+		b.Raw(m.Name, m.Value)
+	}
+	return b.Bytes(), r.losses, r.err
+}
+
+// LowerParams lowers them.
+func LowerParams(params json.RawMessage) (json.RawMessage, []canonical.Loss) {
+	l := &lowerer{}
+	o := rawjson.Parse(params, "")
+	return l.params(o), l.losses
+}
+
+func (l *lowerer) params(o *rawjson.Object) json.RawMessage {
+	metadata := l.clear(o.Take("metadata"), "/body", "tenant")
+	if tenant := o.Take("tenant"); tenant != nil {
+		metadata = l.carry(metadata, []rawjson.Member{{Name: "tenant", Value: tenant}}, canonical.LossIDs, "/conversation/tenant")
+	}
+	b := rawjson.NewBuilder()
+	l.rest(b, o, paramsNew, "/body")
+	return b.Raw("metadata", metadata).Bytes()
+}
+
+// LowerParamsHTTP lowers those that stand in a path and a query: there is no
+// room for a tenant or metadata.
+func LowerParamsHTTP(params json.RawMessage) (json.RawMessage, []canonical.Loss) {
+	l := &lowerer{}
+	o := rawjson.Parse(params, "")
+	l.unplaced(o)
+	return object(o), l.losses
+}
+
+func (l *lowerer) unplaced(o *rawjson.Object) {
+	if o.Take("tenant") != nil {
+		l.drop(canonical.LossIDs, "/conversation/tenant")
+	}
+	if o.Take("metadata") != nil {
+		l.drop(canonical.LossMetadata, "/body/extensions")
+	}
+}
+
+// RaiseTask raises a task that stands alone.
+func RaiseTask(result json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
+	r := &raiser{}
+	out := r.task(result, path)
+	return out, r.losses, r.err
+}
+
+// RaiseTaskHTTP raises one of the HTTP form.
+func RaiseTaskHTTP(result json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
+	f := &fromHTTP{&raiser{}}
+	out := f.raiser.task(f.task(result, path), path)
+	return out, f.losses, f.err
+}
+
+// LowerTask lowers a task that stands alone.
+func LowerTask(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
+	l := &lowerer{}
+	out := l.task(result)
+	return out, l.losses
+}
+
+// LowerTaskHTTP lowers one to the HTTP form.
+func LowerTaskHTTP(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
+	h := &toHTTP{&lowerer{}}
+	out := h.task(h.lowerer.task(result))
+	return out, h.losses
+}
+
+// RaiseTasks raises one page of tasks.
+func RaiseTasks(result json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
+	r := &raiser{}
+	out := r.page(result, path, "tasks", r.task)
+	return out, r.losses, r.err
+}
+
+// RaiseTasksHTTP raises one of the HTTP form.
+func RaiseTasksHTTP(result json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
+	f := &fromHTTP{&raiser{}}
+	out := f.page(result, path, "tasks", func(raw json.RawMessage, path string) json.RawMessage {
+		return f.raiser.task(f.task(raw, path), path)
+	})
+	return out, f.losses, f.err
+}
+
+// page raises every element of one member.
+func (r *raiser) page(raw json.RawMessage, path, list string, each func(json.RawMessage, string) json.RawMessage) json.RawMessage {
+	return members(rawjson.NewBuilder(), r.open(raw, path, nil, nil), func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
+		if name == list {
+			value = r.list(value, place, each)
+		}
+		return name, value
+	})
+}
+
+// LowerTasks lowers one page of tasks.
+func LowerTasks(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
+	l := &lowerer{}
+	out := l.page(result, "tasks", func(raw json.RawMessage, _ string) json.RawMessage { return l.task(raw) })
+	return out, l.losses
+}
+
+// LowerTasksHTTP lowers one to the HTTP form.
+func LowerTasksHTTP(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
+	h := &toHTTP{&lowerer{}}
+	out := h.page(result, "tasks", func(raw json.RawMessage, _ string) json.RawMessage { return h.task(h.lowerer.task(raw)) })
+	return out, h.losses
+}
+
+func (l *lowerer) page(raw json.RawMessage, list string, each func(json.RawMessage, string) json.RawMessage) json.RawMessage {
+	return members(rawjson.NewBuilder(), rawjson.Parse(raw, ""), func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
+		if name == list {
+			value = l.list(value, "/body/"+list, each)
+		}
+		return name, value
+	})
+}
+
+// keyOuter is the member that keeps what stood around settings of 0.3.
+const keyOuter = profile.ExtensionURI + "#outer"

@@ -1,0 +1,217 @@
+package a2a
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// A question with more than words stands in the message of a status as a data
+// part {"elicitation": {"key", "mode", "schema", "url"}}, after the words; its
+// answer in a message as {"elicitation": {"key", "action", "content"}}. Who
+// knows nothing of it reads the words (reference, input required).
+const keyElicitation = "elicitation"
+
+// keyAnswers and keyState are the members of canon with answers that the words
+// of a message do not give in full, and with what a question wants back.
+const (
+	keyAnswers = "answers"
+	keyState   = "requestState"
+)
+
+// soleKey names a question or an answer that names itself not, being the only one.
+const soleKey = "reply"
+
+// elicitation finds such a part.
+func elicitation(p *canonical.Part) *rawjson.Object {
+	if p.Kind != canonical.KindData || !isObject(p.Data) {
+		return nil
+	}
+	o := rawjson.Parse(p.Data, "")
+	inner := o.Take(keyElicitation)
+	if !isObject(inner) || o.Rest() != nil {
+		return nil
+	}
+	return rawjson.Parse(inner, "")
+}
+
+func memberText(o *rawjson.Object, name, otherwise string) string {
+	if text, ok := rawjson.Unquote(o.Peek(name)); ok && text != "" {
+		return text
+	}
+	return otherwise
+}
+
+// inputsIn are the questions that a status asks in our words. What it says in
+// words alone is a question in free text, which needs no more than that.
+func inputsIn(s *canonical.Status) []canonical.Input {
+	if s.Message == nil || s.State != canonical.StateInputRequired && s.State != canonical.StateAuthRequired {
+		return nil
+	}
+	var inputs []canonical.Input
+	var prompt []canonical.Part
+	for i := range s.Message.Parts {
+		p := &s.Message.Parts[i]
+		o := elicitation(p)
+		if o == nil {
+			prompt = append(prompt, *p)
+			continue
+		}
+		input := canonical.Input{Key: memberText(o, "key", soleKey), Prompt: prompt, Schema: o.Peek("schema"), URL: memberText(o, "url", "")}
+		prompt = nil
+		switch mode := canonical.Mode(memberText(o, "mode", "")); {
+		case mode == canonical.ModeURL && input.URL != "", mode == "" && input.URL != "":
+			input.Mode = canonical.ModeURL
+		case isObject(input.Schema):
+			input.Mode = canonical.ModeForm
+		default:
+			input.Mode, input.Schema = canonical.ModeText, nil
+		}
+		inputs = append(inputs, input)
+	}
+	return inputs
+}
+
+// asking is a status with the questions in its message. Those that it asks
+// already, because it came from A2A, are not asked twice.
+func (e *encoder) asking(s *canonical.Status, inputs []canonical.Input, path, id string) *canonical.Status {
+	asked := inputsIn(s)
+	var parts []canonical.Part
+	for i := range inputs {
+		in := &inputs[i]
+		if slices.ContainsFunc(asked, func(other canonical.Input) bool { return other.Key == in.Key }) {
+			continue
+		}
+		if s.Message == nil {
+			parts = append(parts, in.Prompt...)
+		}
+		place := at(path+"/inputs", i)
+		if in.Mode == canonical.ModeNative {
+			e.drop(canonical.LossSampling, place)
+			continue
+		}
+		if in.Mode == canonical.ModeText && len(inputs) == 1 && in.Key == soleKey {
+			e.drop(canonical.LossElicitation, place)
+			continue
+		}
+		e.lose(canonical.LossElicitation, place)
+		for binding := range in.Extensions {
+			e.drop(canonical.LossExtension, place+"/extensions/"+string(binding))
+		}
+		parts = append(parts, canonical.Part{Kind: canonical.KindData, Media: profile.TypedMedia, Data: question(in)})
+	}
+	if len(parts) == 0 {
+		return s
+	}
+	out, message := *s, canonical.Content{Role: canonical.RoleAgent}
+	if s.Message != nil {
+		message = *s.Message
+	}
+	if message.ID == "" && !e.home {
+		message.ID = e.mint(id + "/status")
+	}
+	message.Parts = slices.Concat(message.Parts, parts)
+	if !slices.Contains(message.ExtensionURIs, profile.ExtensionURI) {
+		message.ExtensionURIs = append(slices.Clone(message.ExtensionURIs), profile.ExtensionURI)
+	}
+	out.Message = &message
+	return &out
+}
+
+func question(in *canonical.Input) json.RawMessage {
+	inner := rawjson.NewBuilder().String("key", in.Key).String("mode", string(in.Mode)).
+		Raw("schema", in.Schema).Optional("url", in.URL).Bytes()
+	return rawjson.NewBuilder().Raw(keyElicitation, inner).Bytes()
+}
+
+// answersIn are the answers that a message gives in our words.
+func answersIn(turn *canonical.Content) []canonical.Answer {
+	var answers []canonical.Answer
+	for i := range turn.Parts {
+		o := elicitation(&turn.Parts[i])
+		if o == nil {
+			continue
+		}
+		if answer, ok := readAnswer(o); ok {
+			answers = append(answers, answer)
+		}
+	}
+	return answers
+}
+
+func readAnswer(o *rawjson.Object) (canonical.Answer, bool) {
+	a := canonical.Answer{Key: memberText(o, "key", soleKey), Action: canonical.Action(memberText(o, "action", string(canonical.Accept)))}
+	if content := o.Peek("content"); content != nil && a.Action == canonical.Accept {
+		a.Value = content
+	}
+	return a, a.Action == canonical.Accept || a.Action == canonical.Decline || a.Action == canonical.Cancel
+}
+
+func sayAnswer(a *canonical.Answer) json.RawMessage {
+	return rawjson.NewBuilder().String("key", a.Key).String("action", string(a.Action)).Raw("content", a.Value).Bytes()
+}
+
+// answers says answers that the message does not: in parts where it has none,
+// else beside its words, which are for agents that know words only.
+func (e *encoder) answers(invoke *canonical.Invoke, turn *canonical.Content, canon *rawjson.Builder) {
+	said := answersIn(turn)
+	var beside []json.RawMessage
+	silent := len(turn.Parts) == 0
+	for i := range invoke.Answers {
+		a, place := &invoke.Answers[i], at("/body/answers", i)
+		if slices.ContainsFunc(said, func(other canonical.Answer) bool { return other.Key == a.Key }) {
+			continue
+		}
+		for binding := range a.Extensions {
+			e.drop(canonical.LossExtension, place+"/extensions/"+string(binding))
+		}
+		if len(a.Parts) > 0 {
+			e.drop(canonical.LossElicitation, place)
+			if silent {
+				turn.Parts = append(turn.Parts, a.Parts...)
+			}
+			continue
+		}
+		e.lose(canonical.LossElicitation, place)
+		if silent {
+			data := rawjson.NewBuilder().Raw(keyElicitation, sayAnswer(a)).Bytes()
+			turn.Parts = append(turn.Parts, canonical.Part{Kind: canonical.KindData, Media: profile.TypedMedia, Data: data})
+		} else {
+			beside = append(beside, sayAnswer(a))
+		}
+	}
+	if len(beside) > 0 {
+		canon.Array(keyAnswers, beside)
+	}
+	if invoke.State != "" {
+		canon.String(keyState, invoke.State)
+		e.lose(canonical.LossRequestState, "/body/state")
+	}
+}
+
+// restoreAnswers takes out of canon what answers wrote there.
+func restoreAnswers(canon *rawjson.Object, invoke *canonical.Invoke) {
+	if state, ok := rawjson.Unquote(canon.Peek(keyState)); ok && state != "" {
+		canon.Take(keyState)
+		invoke.State = state
+	}
+	elements, ok := rawjson.Elements(canon.Peek(keyAnswers))
+	var answers []canonical.Answer
+	for _, element := range elements {
+		if !isObject(element) {
+			return
+		}
+		answer, known := readAnswer(rawjson.Parse(element, ""))
+		if !known || !rawjson.Equal(sayAnswer(&answer), element) {
+			return
+		}
+		answers = append(answers, answer)
+	}
+	if ok && len(answers) > 0 {
+		canon.Take(keyAnswers)
+		invoke.Answers = append(invoke.Answers, answers...)
+	}
+}
