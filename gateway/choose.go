@@ -202,6 +202,12 @@ func (g *Gateway) stampReply(x *exchange, m *canonical.Message) {
 		x.replyContext = m.Conversation.ContextID
 		return
 	}
+	if x.record != nil { // the work has names already
+		m.Conversation = x.record.own()
+		if result, ok := m.Body.(*canonical.Result); ok && result.Task != nil {
+			result.Task.ID, result.Task.ContextID = m.Conversation.TaskID, m.Conversation.ContextID
+		}
+	}
 	if m.Conversation.ContextID == "" {
 		m.Conversation.ContextID = x.message.Conversation.ContextID
 	}

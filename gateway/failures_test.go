@@ -40,7 +40,7 @@ func TestFailuresLeaveEvidence(t *testing.T) {
 		"agent talks nonsense":  {body: addBody, agent: func(a *agent) { a.result = `{"content":7}` }, code: "bad_upstream_reply", value: "internal_error", called: true},
 		"agent asks back":       {body: addBody, agent: func(a *agent) { a.result = `{"resultType":"input_required","inputRequests":{}}` }, code: "bad_upstream_reply", value: "internal_error", called: true},
 		"not JSON":              {body: `{`, code: "malformed_message", value: "internal_error"},
-		"listing has no pair":   {body: `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}`, code: "semantic_loss", value: "semantic_loss"},
+		"nobody's task":         {body: `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}`, code: "not_found", value: "internal_error"},
 		"unknown agent":         {body: addBody, dest: "nobody", code: "no_translation_path", value: "internal_error"},
 		"source not allowed":    {body: addBody, settings: gateway.Settings{Constraints: policy.Constraints{RestrictSource: true}}, code: "policy_violation", value: "policy_violation"},
 		"no hops left":          {body: addBody, settings: gateway.Settings{Constraints: policy.Constraints{MaxHops: -1}}, code: "policy_violation", value: "policy_violation"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -135,7 +136,12 @@ func (r *run) hear(ctx context.Context, h heard) (step, bool, error) {
 		if err != nil {
 			return step{}, false, err
 		}
-		r.parents, r.began = append(r.parents, parents...), true
+		for _, id := range parents {
+			if !slices.Contains(r.parents, id) {
+				r.parents = append(r.parents, id)
+			}
+		}
+		r.began = true
 		if h.reply.Events != nil {
 			return step{}, false, nil
 		}
