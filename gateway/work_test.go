@@ -91,6 +91,7 @@ func (b *bed) stateOf(t *testing.T, id string) string {
 
 // slow is a bed whose agent answers when the gate opens.
 func slow(t *testing.T) *bed {
+	t.Helper()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	b.agent.gate, b.agent.entered = make(chan struct{}), make(chan struct{}, 8)
 	return b
