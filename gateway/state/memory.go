@@ -9,7 +9,7 @@ import (
 type Config struct {
 	MaxTokens            int           // evidence records
 	MaxTokenBytes        int64         // octets of evidence, bookkeeping included
-	MaxReplays           int           // uses of tokens; about 150 octets each
+	MaxReplays           int           // uses of tokens; about 80 octets each
 	MaxAnswers           int           // stored answers
 	MaxAnswersBytes      int64         // octets of stored answers in all
 	MaxAnswerBytes       int           // octets of one stored answer; larger ones are not kept

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +19,7 @@ type Replays struct {
 	epoch time.Time
 
 	mu   sync.Mutex
-	uses *expiring[digest, digest]
+	uses *uses
 }
 
 var _ ect.ReplayCache = (*Replays)(nil)
@@ -27,10 +29,7 @@ var _ ect.ReplayCache = (*Replays)(nil)
 type digest [sha256.Size / 2]byte
 
 func newReplays(config Config, deps Deps) *Replays {
-	return &Replays{
-		now: deps.Now, epoch: deps.Epoch,
-		uses: newExpiring[digest, digest](KindReplay, config.MaxReplays, 0, deps.Journal),
-	}
+	return &Replays{now: deps.Now, epoch: deps.Epoch, uses: newUses(config.MaxReplays, deps.Journal)}
 }
 
 // Claim notes the use of a token. When live uses leave no room it refuses with
@@ -42,7 +41,7 @@ func (r *Replays) Claim(_ context.Context, key ect.ReplayKey, use ect.ReplayUse)
 	defer r.mu.Unlock()
 	now := r.now()
 	if earlier, ok := r.uses.get(k, now); ok {
-		if earlier.value == u {
+		if earlier == u {
 			return ect.ReplaySame, nil
 		}
 		return ect.ReplayConflict, nil
@@ -50,14 +49,14 @@ func (r *Replays) Claim(_ context.Context, key ect.ReplayKey, use ect.ReplayUse)
 	if use.Issued.Before(r.epoch) {
 		return ect.ReplayUnknown, nil
 	}
-	if !r.uses.add(k, u, 0, use.Until, now, false) {
+	if !r.uses.add(k, u, use.Until, now) {
 		return ect.ReplayUnknown, r.full(now)
 	}
 	return ect.ReplayFresh, nil
 }
 
 func (r *Replays) full(now time.Time) *FullError {
-	return &FullError{What: "uses of tokens", RetryAfter: r.uses.ending[0].until.Sub(now)}
+	return &FullError{What: "uses of tokens", RetryAfter: r.uses.first().Sub(now)}
 }
 
 // restore is true for a use that is remembered again. One that would have to
@@ -66,7 +65,7 @@ func (r *Replays) restore(e *entry[digest, digest]) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
-	if kept := r.uses.restore(e, now, false); kept || e.until.Before(now) {
+	if kept := r.uses.restore(e, now); kept || e.until.Before(now) {
 		return kept, nil
 	}
 	return false, r.full(now)
@@ -82,7 +81,140 @@ func (r *Replays) sweep(most int) {
 func (r *Replays) Usage() Usage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.uses.usage()
+	return Usage{Entries: len(r.uses.byKey)}
+}
+
+// uses is a map whose entries end at an instant of their own, like expiring,
+// for what there is by far the most of. Nothing in it is a pointer, so that the
+// collector never looks at it; and since tokens live about equally long, uses
+// that end in the same second are swept together, without a heap.
+type uses struct {
+	most    int
+	byKey   map[digest]usage
+	ends    map[int64][]digest // by the second in which they end, rounded up
+	seconds []int64            // of ends, in order
+	serial  uint64             // of the latest entry
+	journal Journal            // may be nil
+}
+
+type usage struct {
+	use    digest
+	until  int64 // Unix time in nanoseconds, that instant included
+	serial uint64
+}
+
+func newUses(most int, journal Journal) *uses {
+	return &uses{most: most, byKey: map[digest]usage{}, ends: map[int64][]digest{}, journal: journal}
+}
+
+func (x *uses) get(key digest, now time.Time) (digest, bool) {
+	u, ok := x.byKey[key]
+	return u.use, ok && u.until >= nanos(now)
+}
+
+// add notes a new use; false: there is no room.
+func (x *uses) add(key, use digest, until, now time.Time) bool {
+	x.clean(now, sweep)
+	old, replaced := x.byKey[key]
+	if !x.insert(key, usage{use, nanos(until), x.serial + 1}, now) {
+		return false
+	}
+	x.serial++
+	if x.journal == nil {
+		return true
+	}
+	come := &entry[digest, digest]{key: key, value: use, serial: x.serial, until: until}
+	x.journal.Note(Change{Kind: KindReplay, Serial: x.serial, Size: overhead, entry: come})
+	if replaced {
+		x.left(old)
+	}
+	return true
+}
+
+// restore puts back what a journal was told of; false: it has ended, or there
+// is no room.
+func (x *uses) restore(e *entry[digest, digest], now time.Time) bool {
+	x.serial = max(x.serial, e.serial)
+	if e.until.Before(now) {
+		return false
+	}
+	old, replaced := x.byKey[e.key]
+	if !x.insert(e.key, usage{e.value, nanos(e.until), e.serial}, now) {
+		return false
+	}
+	if replaced {
+		x.left(old)
+	}
+	return true
+}
+
+func (x *uses) insert(key digest, u usage, now time.Time) bool {
+	if _, ok := x.byKey[key]; !ok {
+		for len(x.byKey) >= x.most {
+			if !x.clean(now, sweep) {
+				return false
+			}
+		}
+	}
+	x.byKey[key] = u
+	second := ceil(u.until)
+	list, ok := x.ends[second]
+	if !ok {
+		at, _ := slices.BinarySearch(x.seconds, second)
+		x.seconds = slices.Insert(x.seconds, at, second)
+	}
+	x.ends[second] = append(list, key)
+	return true
+}
+
+// clean drops uses that have ended, about as many as it is told; false: there
+// was none.
+func (x *uses) clean(now time.Time, most int) bool {
+	some := false
+	for most > 0 && len(x.seconds) > 0 && x.seconds[0]*int64(time.Second) < nanos(now) {
+		second := x.seconds[0]
+		list := x.ends[second]
+		for ; most > 0 && len(list) > 0; most-- {
+			key := list[len(list)-1]
+			list = list[:len(list)-1]
+			if u, ok := x.byKey[key]; ok && ceil(u.until) == second {
+				delete(x.byKey, key)
+				x.left(u)
+				some = true
+			}
+		}
+		if x.ends[second] = list; len(list) == 0 {
+			delete(x.ends, second)
+			x.seconds = x.seconds[1:]
+		}
+	}
+	return some
+}
+
+func (x *uses) left(u usage) {
+	if x.journal != nil {
+		x.journal.Note(Change{Kind: KindReplay, Serial: u.serial})
+	}
+}
+
+// first is when there will be room again.
+func (x *uses) first() time.Time { return time.Unix(x.seconds[0], 0) }
+
+// nanos clamps an instant to what Unix nanoseconds can say.
+func nanos(t time.Time) int64 {
+	const latest = math.MaxInt64 / int64(time.Second)
+	if seconds := t.Unix(); seconds >= latest || seconds <= -latest {
+		return max(min(seconds, latest), -latest) * int64(time.Second)
+	}
+	return t.UnixNano()
+}
+
+func ceil(nanos int64) int64 {
+	const second = int64(time.Second)
+	if nanos > 0 && nanos%second != 0 {
+		return nanos/second + 1
+	}
+	return nanos / second
 }
 
 // digestOf hashes texts with their lengths, so that no two lists of texts are
