@@ -2,6 +2,7 @@ package translators
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -85,6 +86,16 @@ type Target struct {
 	Form       string                // the chosen wire form (Wire.Form); empty: the first
 	Capability *canonical.Capability // the tool or skill that is called, or whose result this is; nil: none chosen
 	Stream     bool                  // a request: ask for a stream of events; otherwise: this stands in one
+	Stamp      Stamp                 // for protocols whose messages say who sends them to whom, and when
+}
+
+// Stamp is what only the roof knows about a message that is about to leave. A
+// protocol that needs none of it ignores it; one that does refuses a message
+// of another protocol without it.
+type Stamp struct {
+	From string    // how this gateway names itself in the protocol: an AINP DID
+	To   string    // how the protocol names the receiver; empty: it is not said
+	At   time.Time // when the message is sent; zero: not stamped
 }
 
 // Info describes a protocol. Its lists are shared by all who ask: nobody
