@@ -83,9 +83,9 @@ func foreign() map[string]*canonical.Message {
 	bound.Correlation.WireID = json.RawMessage(typedID)
 	unbound := request(&canonical.Invoke{Turn: turn})
 	unbound.Correlation.WireID = json.RawMessage(typedID)
-	sole := response(&canonical.Result{Task: &canonical.Task{ID: "t", ContextID: "c", Status: canonical.Status{State: canonical.StateCompleted}, Artifacts: []canonical.Artifact{{ID: "a", Parts: []canonical.Part{{Kind: canonical.KindData, Data: json.RawMessage(`{"x":1}`)}}}}}})
+	sole := response(&canonical.Result{Task: &canonical.Task{ID: "task-7", ContextID: "context-7", Status: canonical.Status{State: canonical.StateCompleted}, Artifacts: []canonical.Artifact{{ID: "artifact-7", Parts: []canonical.Part{{Kind: canonical.KindData, Data: json.RawMessage(`{"x":1}`)}}}}}})
 	sole.Correlation.WireID = json.RawMessage(typedID)
-	list := response(&canonical.Result{Task: &canonical.Task{ID: "t", Status: canonical.Status{State: canonical.StateCompleted}, Artifacts: []canonical.Artifact{{ID: "a", Parts: []canonical.Part{{Kind: canonical.KindData, Data: json.RawMessage(`[1]`)}}}}}})
+	list := response(&canonical.Result{Task: &canonical.Task{ID: "task-7", Status: canonical.Status{State: canonical.StateCompleted}, Artifacts: []canonical.Artifact{{ID: "artifact-7", Parts: []canonical.Part{{Kind: canonical.KindData, Data: json.RawMessage(`[1]`)}}}}}})
 	list.Correlation.WireID = json.RawMessage(typedID)
 	out := map[string]*canonical.Message{
 		"sole list": list,
@@ -97,7 +97,7 @@ func foreign() map[string]*canonical.Message {
 			return m
 		}(),
 		"output":   response(&canonical.Result{Output: &canonical.Output{Parts: everyPart(), Structured: json.RawMessage(`[1]`), Failed: true}}),
-		"no words": response(&canonical.Result{Task: &canonical.Task{ID: "t", Status: canonical.Status{State: canonical.StateFailed}}}),
+		"no words": response(&canonical.Result{Task: &canonical.Task{ID: "task-7", Status: canonical.Status{State: canonical.StateFailed}}}),
 		"description": {Op: canonical.OpDescribe, Phase: canonical.PhaseResponse, Correlation: id, Body: &canonical.Description{
 			Name: "n", Title: "t", Version: "v", Description: "d", Instructions: "i", DocumentationURL: "https://d.example", IconURL: "https://i.example",
 			Provider: &canonical.Provider{Organization: "o", URL: "u"}, Interfaces: []canonical.Interface{{URL: "u"}}, Versions: []string{"1.0"},

@@ -25,8 +25,7 @@ func turn(m *canonical.Message) *canonical.Content {
 func bodyFields(own canonical.Binding) []field {
 	list := []field{
 		turnText("turn_id", canonical.LossIDs, "/body/turn/id", func(c *canonical.Content) *string { return &c.ID }),
-		among(turnText("role", canonical.LossHistory, "/body/turn/role", func(c *canonical.Content) *string { return (*string)(&c.Role) }),
-			canonical.RoleCaller, canonical.RoleAgent),
+		role(),
 		texts("extensions", canonical.LossMetadata, "/body/turn/extensionURIs", func(m *canonical.Message) *[]string {
 			if c := turn(m); c != nil {
 				return &c.ExtensionURIs
@@ -47,6 +46,23 @@ func bodyFields(own canonical.Binding) []field {
 	}
 	list = append(list, describeFields()...)
 	return append(list, errorFields()...)
+}
+
+// role is a loss only where it is not the one that goes without saying.
+func role() field {
+	f := turnText("role", canonical.LossHistory, "/body/turn/role", func(c *canonical.Content) *string { return (*string)(&c.Role) })
+	declared := f.losses
+	f.losses = func(m *canonical.Message) []canonical.Loss {
+		implied := canonical.RoleCaller
+		if _, reply := m.Body.(*canonical.Result); reply {
+			implied = canonical.RoleAgent
+		}
+		if turn(m).Role == implied {
+			return nil
+		}
+		return declared(m)
+	}
+	return among(f, canonical.RoleCaller, canonical.RoleAgent)
 }
 
 func turnText(name string, code canonical.LossCode, path string, at func(*canonical.Content) *string) field {

@@ -67,12 +67,12 @@ func Write(m, view *canonical.Message, own canonical.Binding) Difference {
 func alike(m, view *canonical.Message, b *rawjson.Builder) *canonical.Message {
 	said, ok := m.Body.(*canonical.Result)
 	seen, also := view.Body.(*canonical.Result)
-	if !ok || !also || kindOf(said) == kindOf(seen) {
+	if !ok || !also || KindOf(said) == KindOf(seen) {
 		return view
 	}
-	b.String(kindMember, kindOf(said))
+	b.String(kindMember, KindOf(said))
 	out := *view
-	out.Body = recast(seen, kindOf(said))
+	out.Body = recast(seen, KindOf(said))
 	return &out
 }
 

@@ -19,7 +19,8 @@ const (
 
 func known(kind string) bool { return kind == kindTurn || kind == kindTask || kind == kindOutput }
 
-func kindOf(r *canonical.Result) string {
+// KindOf names the kind of a result, as the member "kind" does.
+func KindOf(r *canonical.Result) string {
 	switch {
 	case r.Task != nil:
 		return kindTask
@@ -32,6 +33,9 @@ func kindOf(r *canonical.Result) string {
 
 // recast says a result as another kind: the same words, and whether it failed.
 func recast(r *canonical.Result, kind string) *canonical.Result {
+	if KindOf(r) == kind {
+		return r
+	}
 	parts, state := words(r)
 	out := &canonical.Result{Extensions: r.Extensions}
 	switch kind {
