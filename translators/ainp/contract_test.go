@@ -1,7 +1,6 @@
 package ainp_test
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 
@@ -119,5 +118,3 @@ func TestContract(t *testing.T) {
 	}
 	translatortest.Run(t, ainp.New(translators.Config{}), s)
 }
-
-var _ = json.Valid

@@ -26,7 +26,7 @@ func TestKnownAnswers(t *testing.T) {
 		"C++ 0x43":        {uacp.Frame{Verb: uacp.Ask, QoS: 1, Code: 0x43, ID: 42, Payload: []byte("No handler for topic")}, "650c0000a80000004e6f2068616e646c657220666f7220746f706963"},
 		"Python 0x00":     {uacp.Frame{Verb: uacp.Ask, QoS: 1, ID: 1_000_042, Options: []uacp.Option{topic("sensors/temp"), option(uacp.OptContentType, typeJSON), option(uacp.OptCorrelation, "\x00\x00\x00\x2a")}, Payload: []byte("{}")}, "64003d09a80c0000030c73656e736f72732f74656d7004040000000102040000002a7b7d"},
 		"OBSERVE":         {uacp.Frame{Verb: uacp.Observe, QoS: 1, ID: 7, Options: []uacp.Option{topic("alerts/#")}}, "740000001c0400000308616c657274732f23"},
-		"C++ test_basic":  {uacp.Frame{Verb: uacp.Tell, QoS: 1, ID: 12345}, "54000000c0e40000"},
+		"C++ test_basic":  {uacp.Frame{Verb: uacp.Tell, QoS: 1, ID: 12345}, "540000c0e4000000"},
 		"a code is whole": {uacp.Frame{Verb: uacp.Ask, Code: 0xC7, ID: 1}, "631c000004000000"},
 	} {
 		data, err := tc.frame.Bytes()
