@@ -32,8 +32,8 @@ func outcome(err error) string {
 // TestDecodeNegative: what is refused, and as what.
 func TestDecodeNegative(t *testing.T) {
 	t.Parallel()
-	edit := func(old, new string) string {
-		return strings.Replace(string(letter("INTENT", requestID, `{"@type":"FreeformNote","semantics":{"body":"hi"}}`)), old, new, 1)
+	edit := func(before, after string) string {
+		return strings.Replace(string(letter("INTENT", requestID, `{"@type":"FreeformNote","semantics":{"body":"hi"}}`)), before, after, 1)
 	}
 	request := func(kind, payload string) string { return string(letter(kind, requestID, payload)) }
 	intent := func(kind, semantics string) string {

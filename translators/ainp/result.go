@@ -107,6 +107,7 @@ func native(r *canonical.Result, parts []canonical.Part) json.RawMessage {
 			texts = append(texts, parts[i].Text)
 		case canonical.KindData:
 			data = append(data, parts[i].Data)
+		default: // files and references have no place in a value
 		}
 	}
 	switch {

@@ -127,7 +127,7 @@ func (t *Translator) native(f Frame, c content, re canonical.Op) (*canonical.Mes
 func hexOptions(options []Option) string {
 	var raw []byte
 	for _, o := range options {
-		raw = append(append(raw, o.Type, byte(len(o.Value))), o.Value...)
+		raw = append(append(raw, o.Type, size(o)), o.Value...)
 	}
 	return hex.EncodeToString(raw)
 }
@@ -347,7 +347,7 @@ func (t *Translator) result(f Frame, c content, m *canonical.Message) error {
 	m.Body = body
 	if env, ok := t.rpc(&c); ok && env.ID != nil {
 		m.Correlation.WireID = envelope.Array([]json.RawMessage{m.Correlation.WireID, env.ID})
-		return rpcResult(env, m, body)
+		return rpcResult(env, body)
 	}
 	out := &canonical.Output{Failed: f.Code >= codeErrors}
 	if c.kind == contentJSON && !c.empty {
@@ -373,7 +373,7 @@ func underWay(parts []canonical.Part) *canonical.Task {
 
 // rpcResult reads a CallToolResult as the bridge passes it on: texts as texts,
 // any other block as it is.
-func rpcResult(env jsonrpc.Message, m *canonical.Message, body *canonical.Result) error {
+func rpcResult(env jsonrpc.Message, body *canonical.Result) error {
 	if env.Error != nil {
 		return refuse(canonical.CodeInvalidRequest, "an error under a status of success")
 	}

@@ -175,7 +175,7 @@ func (e *encoder) bytes(b built) ([]byte, error) {
 	if b.options != nil {
 		b.f.Options = b.options
 	} else if kind != contentNone {
-		b.f.Options = append(b.f.Options, Option{OptContentType, quad(uint32(kind))})
+		b.f.Options = append(b.f.Options, Option{OptContentType, quad(kind)})
 	}
 	data, err := e.t.framing.bytes(b.f)
 	if err != nil {
@@ -227,7 +227,8 @@ func (e *encoder) frame() (built, error) {
 	} else {
 		b.f.Options = b.options
 	}
-	return b, e.replyHead(&b)
+	e.replyHead(&b)
+	return b, nil
 }
 
 // cameWith gives a message of our own its options back, if it had some.
@@ -284,9 +285,9 @@ func conversationID(id string) []byte {
 }
 
 // replyHead writes verb, code and id of a reply that came from here.
-func (e *encoder) replyHead(b *built) error {
+func (e *encoder) replyHead(b *built) {
 	if e.m.Phase == canonical.PhaseRequest {
-		return nil
+		return
 	}
 	if named, ok := b.f.Correlation(); ok && named != b.f.ID {
 		// Home, but to another request than the one that it came for.
@@ -296,12 +297,11 @@ func (e *encoder) replyHead(b *built) error {
 		b.f.ID = n
 	}
 	if n, ok := small(e.left.Peek(leftVerb), uint32(Observe)); ok {
-		b.f.Verb = Verb(n)
+		b.f.Verb = Verb(n & uint32(Observe))
 	}
 	if n, ok := small(e.left.Peek(leftCode), 255); ok && e.m.Phase == canonical.PhaseResponse {
-		b.f.Code = uint8(n)
+		b.f.Code = uint8(n & 255)
 	}
-	return nil
 }
 
 // renamed is options with another request in Correlation-ID, as long as it was.

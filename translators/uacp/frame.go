@@ -27,11 +27,11 @@ const (
 
 // The values of a content type.
 const (
-	contentCBOR     = 0
-	contentJSON     = 1
-	contentProtobuf = 2
-	contentText     = 3
-	contentNone     = -1 // the option is absent
+	contentCBOR     uint32 = 0
+	contentJSON     uint32 = 1
+	contentProtobuf uint32 = 2
+	contentText     uint32 = 3
+	contentNone     uint32 = 1 << 31 // the option is absent
 )
 
 // Limits of a frame in octets.
@@ -134,13 +134,16 @@ func (miuacp) bytes(f Frame) ([]byte, error) {
 		if len(o.Value) > maxOption {
 			return nil, malformed("an option is longer than 255 octets")
 		}
-		out = append(append(out, o.Type, byte(len(o.Value))), o.Value...)
+		out = append(append(out, o.Type, size(o)), o.Value...)
 	}
 	if out = append(out, f.Payload...); len(out) > MaxFrame {
 		return nil, &translators.MalformedError{Reason: "longer than 65535 octets", Large: true}
 	}
 	return out, nil
 }
+
+// size is the length octet of an option that was found short enough.
+func size(o Option) byte { return byte(len(o.Value) & maxOption) }
 
 func malformed(reason string) error { return &translators.MalformedError{Reason: reason} }
 
@@ -184,13 +187,13 @@ func bigEndian(value []byte) uint32 {
 }
 
 // contentType reads 1 to 4 octets; contentNone: there is none that can be read.
-func (f Frame) contentType() int {
+func (f Frame) contentType() uint32 {
 	value := f.Option(OptContentType)
 	if len(value) == 0 || len(value) > 4 {
 		return contentNone
 	}
 	if n := bigEndian(value); n <= contentText {
-		return int(n)
+		return n
 	}
 	return contentNone
 }
@@ -220,10 +223,10 @@ func (f Frame) Answers(request uint32) Match {
 		}
 		return MatchNone
 	}
-	switch {
-	case f.ID == request:
+	switch f.ID {
+	case request:
 		return MatchID
-	case f.ID == (request+pythonShift)&maxID:
+	case (request + pythonShift) & maxID:
 		return MatchShifted
 	default:
 		return MatchNone

@@ -19,7 +19,7 @@ const (
 
 // content is what a payload says, in either form of carriage.
 type content struct {
-	kind   int // a content type; contentNone: octets of no declared type
+	kind   uint32 // a content type; contentNone: octets of no declared type
 	text   string
 	json   json.RawMessage
 	octets []byte
@@ -89,7 +89,7 @@ func (c *content) parts() []canonical.Part {
 	}
 }
 
-func mediaOf(kind int) string {
+func mediaOf(kind uint32) string {
 	switch kind {
 	case contentCBOR:
 		return mediaCBOR
@@ -145,7 +145,7 @@ func sayPart(p *canonical.Part, bare bool) (content, bool) {
 	}
 }
 
-func kindOf(media string) int {
+func kindOf(media string) uint32 {
 	switch media {
 	case mediaCBOR:
 		return contentCBOR
@@ -171,7 +171,7 @@ func (c *content) value() json.RawMessage {
 }
 
 // payload writes the content in its own form of carriage, and says its type.
-func (c *content) payload() ([]byte, int) {
+func (c *content) payload() ([]byte, uint32) {
 	if c.enveloped {
 		object := c.aepb
 		if object == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
-func described(name string, code canonical.LossCode, path string, at func(*canonical.Description) *string) field {
-	return text(name, code, path, func(m *canonical.Message) *string {
+func described(name, path string, at func(*canonical.Description) *string) field {
+	return text(name, canonical.LossPeerInfo, path, func(m *canonical.Message) *string {
 		if d, ok := m.Body.(*canonical.Description); ok {
 			return at(d)
 		}
@@ -28,13 +28,13 @@ func describedList(name string, code canonical.LossCode, path string, at func(*c
 
 func describeFields() []field {
 	return []field{
-		described("name", canonical.LossPeerInfo, "/body/name", func(d *canonical.Description) *string { return &d.Name }),
-		described("title", canonical.LossPeerInfo, "/body/title", func(d *canonical.Description) *string { return &d.Title }),
-		described("version", canonical.LossPeerInfo, "/body/version", func(d *canonical.Description) *string { return &d.Version }),
-		described("description", canonical.LossPeerInfo, "/body/description", func(d *canonical.Description) *string { return &d.Description }),
-		described("instructions", canonical.LossPeerInfo, "/body/instructions", func(d *canonical.Description) *string { return &d.Instructions }),
-		described("documentation_url", canonical.LossPeerInfo, "/body/documentationURL", func(d *canonical.Description) *string { return &d.DocumentationURL }),
-		described("icon_url", canonical.LossPeerInfo, "/body/iconURL", func(d *canonical.Description) *string { return &d.IconURL }),
+		described("name", "/body/name", func(d *canonical.Description) *string { return &d.Name }),
+		described("title", "/body/title", func(d *canonical.Description) *string { return &d.Title }),
+		described("version", "/body/version", func(d *canonical.Description) *string { return &d.Version }),
+		described("description", "/body/description", func(d *canonical.Description) *string { return &d.Description }),
+		described("instructions", "/body/instructions", func(d *canonical.Description) *string { return &d.Instructions }),
+		described("documentation_url", "/body/documentationURL", func(d *canonical.Description) *string { return &d.DocumentationURL }),
+		described("icon_url", "/body/iconURL", func(d *canonical.Description) *string { return &d.IconURL }),
 		{"provider", getProvider, setProvider, one(canonical.LossPeerInfo, "/body/provider")},
 		{"interfaces", getInterfaces, setInterfaces, one(canonical.LossPeerInfo, "/body/interfaces")},
 		describedList("versions", canonical.LossPeerInfo, "/body/versions", func(d *canonical.Description) *[]string { return &d.Versions }),
