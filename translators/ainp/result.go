@@ -60,7 +60,7 @@ func partial(out *canonical.Output) *canonical.Task {
 
 // result writes what came of an intent.
 func (e *encoder) result(r *canonical.Result) (json.RawMessage, error) {
-	if r.Task == nil && r.Turn == nil && r.Output == nil {
+	if r.Task == nil && r.Turn == nil && r.Output == nil && r.Pending == nil {
 		return nil, refuse(canonical.CodeInternal, "the result says nothing")
 	}
 	b := rawjson.NewBuilder()

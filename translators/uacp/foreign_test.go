@@ -119,6 +119,9 @@ func foreign() map[string]*canonical.Message {
 			Code: canonical.CodeBadParams, Message: "m", Schema: json.RawMessage(`{"type":"object"}`),
 		}},
 	}
+	for name, m := range asked() {
+		out[name] = m
+	}
 	for _, state := range []canonical.State{
 		canonical.StateCompleted, canonical.StateFailed, canonical.StateRejected, canonical.StateCanceled, canonical.StateInputRequired,
 		canonical.StateAuthRequired, canonical.StateSubmitted, canonical.StateWorking, canonical.StateUnknown,
@@ -129,4 +132,48 @@ func foreign() map[string]*canonical.Message {
 		out["typed task "+string(state)] = typedOne
 	}
 	return out
+}
+
+// asked is what is about questions, and about tasks that are kept.
+func asked() map[string]*canonical.Message {
+	id := canonical.Correlation{WireID: json.RawMessage(`"id-1"`)}
+	hour := time.Hour
+	prompt := []canonical.Part{{Kind: canonical.KindText, Text: "which colour is it to be"}}
+	questions := []canonical.Input{
+		{Key: "colour-key", Mode: canonical.ModeForm, Prompt: prompt, Schema: json.RawMessage(`{"type":"object"}`)},
+		{Key: "url-key", Mode: canonical.ModeURL, URL: "https://x.example/act", Extensions: canonical.Extensions{"mcp-v1": json.RawMessage(`{"elicitationId":"e"}`)}},
+		{Key: "native-key", Mode: canonical.ModeNative, Native: &canonical.Native{Method: "sampling/createMessage", Params: json.RawMessage(`{"maxTokens":10}`)}},
+	}
+	again := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Correlation: id, Body: &canonical.Invoke{
+		Call: &canonical.Call{Name: "paint", Args: json.RawMessage(`{"what":"door"}`)}, State: "opaque-state", TTL: &hour,
+		Push: &canonical.PushConfig{URL: "https://hook.example", Token: "hook-token"},
+		Answers: []canonical.Answer{
+			{Key: "colour-key", Action: canonical.Accept, Value: json.RawMessage(`{"colour":"blue"}`)},
+			{Key: "url-key", Action: canonical.Decline, Parts: prompt},
+		},
+	}}
+	again.Preferences = canonical.Preferences{TaskOK: true, CanAnswer: []canonical.Mode{canonical.ModeForm, canonical.ModeURL}}
+	task := &canonical.Task{
+		ID: "task-77", Status: canonical.Status{State: canonical.StateInputRequired}, Inputs: questions,
+		Created: time.Date(2026, 7, 28, 1, 2, 3, 0, time.UTC), TTL: &hour, Poll: time.Second,
+	}
+	kept := &canonical.Task{
+		ID: "task-78", Status: canonical.Status{State: canonical.StateCompleted},
+		Output: &canonical.Output{Parts: prompt, Structured: json.RawMessage(`{"done":[1.50]}`)},
+	}
+	broken := &canonical.Task{
+		ID: "task-79", Status: canonical.Status{State: canonical.StateFailed},
+		Failure: &canonical.Error{Code: canonical.CodeTimeout, Message: "too late for that", Native: &canonical.NativeError{Binding: "mcp-v1", Code: -32000}},
+	}
+	response := func(r *canonical.Result) *canonical.Message {
+		return &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Correlation: id, Body: r}
+	}
+	return map[string]*canonical.Message{
+		"again": again, "task that asks": response(&canonical.Result{Task: task}), "task with output": response(&canonical.Result{Task: kept}),
+		"task with failure": response(&canonical.Result{Task: broken}),
+		"pending":           response(&canonical.Result{Pending: &canonical.Pending{Inputs: questions, State: "opaque-state"}}),
+		"able": {Op: canonical.OpDescribe, Phase: canonical.PhaseResponse, Correlation: id, Body: &canonical.Description{
+			Name: "able", Streams: true, Pushes: true, Tasks: true,
+		}},
+	}
 }

@@ -170,7 +170,7 @@ func (e *encoder) page(b *built, body *canonical.Page, ref reference) {
 }
 
 func (e *encoder) result(b *built, r *canonical.Result, ref reference) error {
-	if r.Task == nil && r.Turn == nil && r.Output == nil {
+	if r.Task == nil && r.Turn == nil && r.Output == nil && r.Pending == nil {
 		return refuse(canonical.CodeInternal, "the result says nothing")
 	}
 	parts, state := envelope.Words(r)
@@ -180,6 +180,8 @@ func (e *encoder) result(b *built, r *canonical.Result, ref reference) error {
 	}
 	bare := e.form == FormBare
 	switch {
+	case r.Pending != nil && bare:
+		return refuse(canonical.CodeCapabilityRequired, "a bare µACP peer cannot be asked")
 	case state == canonical.StateCompleted:
 	case state.Terminal() && bare:
 		// It would arrive as an error and no longer as an answer.

@@ -60,6 +60,7 @@ func Write(m, view *canonical.Message, own canonical.Binding) Difference {
 		d.Losses = append(d.Losses, f.losses(m)...)
 	}
 	d.Members = b.Object()
+	d.Losses = append(d.Losses, unsayable(m)...)
 	return d
 }
 

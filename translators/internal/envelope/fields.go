@@ -25,6 +25,7 @@ type field struct {
 func fields(own canonical.Binding) []field {
 	list := messageFields(own)
 	list = append(list, bodyFields(own)...)
+	list = append(list, questionFields()...)
 	return append(list, resultFields(own)...)
 }
 

@@ -12,12 +12,15 @@ import (
 
 // The kinds of result.
 const (
-	kindTurn   = "turn"
-	kindTask   = "task"
-	kindOutput = "output"
+	kindTurn    = "turn"
+	kindTask    = "task"
+	kindOutput  = "output"
+	kindPending = "pending"
 )
 
-func known(kind string) bool { return kind == kindTurn || kind == kindTask || kind == kindOutput }
+func known(kind string) bool {
+	return kind == kindTurn || kind == kindTask || kind == kindOutput || kind == kindPending
+}
 
 // KindOf names the kind of a result, as the member "kind" does.
 func KindOf(r *canonical.Result) string {
@@ -26,6 +29,8 @@ func KindOf(r *canonical.Result) string {
 		return kindTask
 	case r.Turn != nil:
 		return kindTurn
+	case r.Pending != nil:
+		return kindPending
 	default:
 		return kindOutput
 	}
@@ -46,6 +51,8 @@ func recast(r *canonical.Result, kind string) *canonical.Result {
 		if len(parts) > 0 {
 			out.Task.Artifacts = []canonical.Artifact{{Parts: parts}}
 		}
+	case kindPending:
+		out.Pending = &canonical.Pending{}
 	default:
 		out.Output = &canonical.Output{Parts: parts, Failed: state == canonical.StateFailed}
 	}
@@ -55,7 +62,10 @@ func recast(r *canonical.Result, kind string) *canonical.Result {
 // Words is what a result says, as one list of parts, in the order in which a
 // reader wants them, and how its work stands.
 func Words(r *canonical.Result) ([]canonical.Part, canonical.State) {
-	if r.Task == nil {
+	switch {
+	case r.Pending != nil:
+		return prompts(r.Pending.Inputs), canonical.StateInputRequired
+	case r.Task == nil:
 		return words(r)
 	}
 	var parts []canonical.Part
@@ -65,7 +75,20 @@ func Words(r *canonical.Result) ([]canonical.Part, canonical.State) {
 	for i := range r.Task.Artifacts {
 		parts = append(parts, r.Task.Artifacts[i].Parts...)
 	}
-	return parts, r.Task.Status.State
+	if out := r.Task.Output; out != nil {
+		said, _ := words(&canonical.Result{Output: out})
+		parts = append(parts, said...)
+	}
+	return append(parts, prompts(r.Task.Inputs)...), r.Task.Status.State
+}
+
+// prompts is what is asked.
+func prompts(inputs []canonical.Input) []canonical.Part {
+	var parts []canonical.Part
+	for i := range inputs {
+		parts = append(parts, inputs[i].Prompt...)
+	}
+	return parts
 }
 
 func words(r *canonical.Result) ([]canonical.Part, canonical.State) {
