@@ -2,6 +2,7 @@ package uacp_test
 
 import (
 	"encoding/json"
+	"maps"
 	"time"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -119,9 +120,7 @@ func foreign() map[string]*canonical.Message {
 			Code: canonical.CodeBadParams, Message: "m", Schema: json.RawMessage(`{"type":"object"}`),
 		}},
 	}
-	for name, m := range asked() {
-		out[name] = m
-	}
+	maps.Copy(out, asked())
 	for _, state := range []canonical.State{
 		canonical.StateCompleted, canonical.StateFailed, canonical.StateRejected, canonical.StateCanceled, canonical.StateInputRequired,
 		canonical.StateAuthRequired, canonical.StateSubmitted, canonical.StateWorking, canonical.StateUnknown,
