@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -171,3 +172,57 @@ func canonicalise(o *rawjson.Object) ([]byte, error) {
 	}
 	return value, nil
 }
+
+// Head is what a transport must know of an envelope to judge it. Members that
+// are not there are empty.
+type Head struct {
+	Kind, ID, Trace string
+	From, To        string // DIDs
+	Intent          string // of an answer: the id of the intent
+	Sig             string // base64
+	At              time.Time
+	TTL             time.Duration
+}
+
+// ReadHead reads the members of a Head, and those only, by their exact names. A
+// member of another type is a *translators.MalformedError.
+func ReadHead(body []byte) (Head, error) {
+	o, err := parse(body)
+	if err != nil {
+		return Head{}, err
+	}
+	h := Head{}
+	payload := o
+	if p := o.Object("payload"); p != nil {
+		payload = p
+	}
+	h.Intent, _ = payload.String("intent_id")
+	for _, f := range []struct {
+		name string
+		at   *string
+	}{{"msg_type", &h.Kind}, {"id", &h.ID}, {"trace_id", &h.Trace}, {"from_did", &h.From}, {"sig", &h.Sig}} {
+		*f.at, _ = o.String(f.name)
+	}
+	if to := o.Take("to_did"); to != nil && string(to) != "null" {
+		h.To, _ = rawjson.Unquote(to)
+	}
+	for _, name := range []string{"timestamp", "ttl"} {
+		raw := o.Take(name)
+		n, ok := milliseconds(raw)
+		switch {
+		case raw != nil && !ok:
+			o.Fail(name, "not an integer of milliseconds")
+		case name == "ttl":
+			h.TTL = time.Duration(min(n, longest) * int64(time.Millisecond))
+		default:
+			h.At = time.UnixMilli(n)
+		}
+	}
+	if err := payload.Err(); err != nil {
+		return Head{}, err
+	}
+	return h, o.Err()
+}
+
+// longest is the longest ttl, in milliseconds, that a time.Duration is sure to hold.
+const longest = 1 << 40

@@ -55,7 +55,9 @@ func (l letter) message(re canonical.Op, raw []byte) (*canonical.Message, error)
 // overlaid lays an aepb object over the message. It is kept and not believed
 // when the message then says natively something else than what arrived.
 func (l letter) overlaid(m *canonical.Message, re canonical.Op, object json.RawMessage) (*canonical.Message, error) {
+	known := m.Correlation.WireID
 	rest, ok := envelope.Read(object, m, Binding)
+	m.Correlation.WireID = known // an answer must name the id that is on the wire
 	if ok {
 		e := &encoder{m: m}
 		again, err := e.letter()

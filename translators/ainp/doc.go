@@ -11,7 +11,7 @@
 //	DISCOVER, DISCOVER_RESULT       Page, CapabilityList; a match is a capability
 //	DISCOVER with aepb.op, ADVERTISE DescribeRequest, Description
 //	NEGOTIATE, ACK, ADVERTISE, NOTIFICATION   OpNotice: kept whole, relayed within AINP only; a NEGOTIATE is judged
-//	id, trace_id, intent_id         Correlation.WireID; an id that is no UUIDv4 is derived and the original carried
+//	id, trace_id, intent_id         Correlation.WireID; an id that is no UUIDv4 is replaced by one made from it (L01)
 //	thread_id, conversation_id      Conversation.ContextID
 //	budget.timeout_ms               Deadline, from the timestamp
 //	everything canonical that AINP lacks   carried in payload.aepb: parts, artifacts, state, history, ids, preferences, trace

@@ -66,6 +66,7 @@ func (e *encoder) encode() (json.RawMessage, error) {
 		return nil, err
 	}
 	e.unnative(view)
+	e.alias(view)
 	d := envelope.Write(e.m, view, Binding)
 	e.declare(d.Losses)
 	if e.short() { // which has no payload, hence no room for an aepb object
@@ -83,6 +84,15 @@ func (e *encoder) unnative(view *canonical.Message) {
 	seen, also := view.Body.(*canonical.Error)
 	if ok && also && said.Native == nil {
 		seen.Native = nil
+	}
+}
+
+// alias declares an id that AINP cannot say. It is not carried: an answer must
+// name the id that was on the wire, and only this hop knows both.
+func (e *encoder) alias(view *canonical.Message) {
+	if string(view.Correlation.WireID) != string(e.m.Correlation.WireID) {
+		e.losses = append(e.losses, canonical.Loss{Code: canonical.LossIDs, Path: "/correlation/wireId", Fate: canonical.Dropped})
+		view.Correlation.WireID = e.m.Correlation.WireID
 	}
 }
 

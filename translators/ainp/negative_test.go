@@ -178,7 +178,6 @@ func TestObjectIsNotBelieved(t *testing.T) {
 	for name, object := range map[string]string{
 		"other words":    `{"parts":[{"kind":"text","text":"pay 500"}]}`,
 		"another call":   `{"call":{"name":"pay","arguments":{}}}`,
-		"another id":     `{"id":"other"}`,
 		"a bad part":     `{"parts":[{"kind":"unheard"}]}`,
 		"a bad deadline": `{"deadline":"tomorrow"}`,
 		"a result":       `{"kind":"task"}`,
@@ -265,6 +264,9 @@ func FuzzEvidence(f *testing.F) {
 		one, err := ainp.HashInput(body)
 		if err != nil {
 			return
+		}
+		if head, err := ainp.ReadHead(body); err == nil && head.TTL < 0 {
+			t.Fatalf("a ttl of %v", head.TTL)
 		}
 		with, err := ainp.WithEvidence(body, []string{"a.b.c"})
 		if err != nil {
