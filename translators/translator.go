@@ -54,6 +54,19 @@ type Asker interface {
 	Asks(version string) Asking
 }
 
+// Hasher is implemented by a translator whose messages hold evidence inside:
+// their hash is taken over another form than the octets on the wire (R5).
+type Hasher interface {
+	// HashForm names the form, as aepb.hash_form does.
+	HashForm() string
+	// HashInput is that form of a body. It is the same before evidence is put
+	// into the body and after.
+	HashInput(body []byte) ([]byte, error)
+}
+
+// HashWithoutECT is the HashForm of protocols whose canonical form is RFC 8785.
+const HashWithoutECT = "jcs-without-ect"
+
 // Wire is one native message.
 type Wire struct {
 	Binding canonical.Binding

@@ -23,7 +23,10 @@ const headRoom = 64 << 10
 // Translator is the codec. It is immutable and safe for concurrent use.
 type Translator struct{ cfg translators.Config }
 
-var _ translators.Translator = (*Translator)(nil)
+var (
+	_ translators.Translator = (*Translator)(nil)
+	_ translators.Hasher     = (*Translator)(nil)
+)
 
 // New builds a codec with the given bounds; zero fields take their defaults.
 // A body is never longer than AINP allows.
@@ -40,6 +43,12 @@ func (t *Translator) Info() translators.Info {
 		BodyLimit: t.cfg.BodyLimit, Depth: t.cfg.Depth,
 	}
 }
+
+// HashForm names what HashInput gives.
+func (t *Translator) HashForm() string { return translators.HashWithoutECT }
+
+// HashInput is the package's HashInput.
+func (t *Translator) HashInput(body []byte) ([]byte, error) { return HashInput(body) }
 
 func refuse(code canonical.Code, message string) error {
 	return &canonical.Error{Code: code, Message: message}

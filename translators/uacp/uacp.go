@@ -41,6 +41,7 @@ type Translator struct {
 
 var (
 	_ translators.Translator = (*Translator)(nil)
+	_ translators.Hasher     = (*Translator)(nil)
 	_ framing                = miuacp{}
 )
 
@@ -59,6 +60,12 @@ func (t *Translator) Info() translators.Info {
 		BodyLimit: t.cfg.BodyLimit, Depth: t.cfg.Depth,
 	}
 }
+
+// HashForm names what HashInput gives.
+func (t *Translator) HashForm() string { return translators.HashWithoutECT }
+
+// HashInput is the package's HashInput.
+func (t *Translator) HashInput(body []byte) ([]byte, error) { return HashInput(body) }
 
 func refuse(code canonical.Code, message string) error {
 	return &canonical.Error{Code: code, Message: message}

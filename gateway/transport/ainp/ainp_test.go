@@ -20,6 +20,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	wire "github.com/aepb/aepb-gateway/gateway/transport/ainp"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
@@ -70,6 +71,8 @@ type road struct {
 	mu       sync.Mutex
 	calls    []transport.Call
 	exchange func(transport.Call) (transport.Answer, error)
+	limit    func(transport.Inquiry) error
+	refusal  error // of Admit
 }
 
 func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
@@ -84,6 +87,20 @@ func (r *road) Describe(context.Context, transport.Inquiry) (*canonical.Descript
 		Name: "chef", Capabilities: []canonical.Capability{{ID: "cook", Description: "cooks"}},
 		Extensions: canonical.Extensions{"a2a-v1": json.RawMessage(`{"secret":1}`)},
 	}, nil
+}
+
+func (r *road) Limit(ctx context.Context, q transport.Inquiry) error {
+	if r.limit == nil {
+		return transport.Refusal(ctx)
+	}
+	return r.limit(q)
+}
+
+func (r *road) Admit(_ context.Context, q transport.Inquiry) error {
+	if !q.Limited {
+		return errors.New("the limit was not asked")
+	}
+	return r.refusal
 }
 
 func (r *road) seen() []transport.Call {
@@ -578,4 +595,47 @@ func FuzzResolve(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestWhoMayAsk: the limit comes before the body, permission before the form,
+// and a connection that proved nothing is refused unless the message does.
+func TestWhoMayAsk(t *testing.T) {
+	t.Parallel()
+	a, stranger := party("alice"), party("stranger")
+	limited := func(transport.Inquiry) error {
+		return &canonical.Error{Code: canonical.CodeRateLimited, Message: "slow down"}
+	}
+	forbidden := &canonical.Error{Code: canonical.CodeForbidden, Message: "no"}
+	notice := strings.Replace(note(a), "FreeformNote", "NOTIFICATION", 1)
+	for name, tc := range map[string]struct {
+		road   *road
+		body   []byte
+		status int
+		code   string
+	}{
+		"limited":                {&road{limit: limited}, []byte("{"), 429, "RATE_LIMIT_EXCEEDED"},
+		"unreadable, forbidden":  {&road{refusal: forbidden}, []byte("{"), 403, "UNAUTHORIZED"},
+		"notice":                 {&road{}, sign(t, a, []byte(notice), form.SigDraft), 202, ""},
+		"notice, forbidden":      {&road{refusal: forbidden}, sign(t, a, []byte(notice), form.SigDraft), 403, "UNAUTHORIZED"},
+		"a DID in place of mTLS": {&road{exchange: echo}, sign(t, a, []byte(note(a)), form.SigDraft), 200, ""},
+	} {
+		got := post(newDoor(t, nil).Handler(tc.road), tc.body, nobody())
+		if got.Code != tc.status || !strings.Contains(got.Body.String(), tc.code) {
+			t.Errorf("%s: got %d %s", name, got.Code, got.Body)
+		}
+	}
+	for name, tc := range map[string]struct {
+		who    wire.Identity
+		status int
+	}{"known": {a, 200}, "unknown": {stranger, 401}} {
+		r := &road{exchange: echo}
+		request := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(string(sign(t, tc.who, []byte(note(tc.who)), form.SigDraft))))
+		request.Header.Set("Content-Type", form.Media)
+		ctx := transport.WithStranger(request.Context(), &problem.UnauthenticatedError{}, "192.0.2.1")
+		got := httptest.NewRecorder()
+		newDoor(t, nil).Handler(r).ServeHTTP(got, request.WithContext(ctx))
+		if got.Code != tc.status || tc.status == 200 && r.seen()[0].Caller.ID != alice {
+			t.Errorf("%s: got %d %s", name, got.Code, got.Body)
+		}
+	}
 }

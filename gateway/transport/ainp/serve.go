@@ -67,77 +67,116 @@ type visit struct {
 }
 
 func (v *visit) serve(ctx context.Context) {
-	caller, evidence, err := v.admit(ctx)
+	ctx, evidence, err := v.admit(ctx)
 	if err != nil {
 		v.fail(err, nil)
 		return
 	}
 	switch v.message.Op {
 	case canonical.OpNotice:
+		if err := v.road.Admit(ctx, v.asking(ctx)); err != nil {
+			v.fail(err, nil)
+			return
+		}
 		v.w.WriteHeader(http.StatusAccepted)
 	case canonical.OpDescribe, canonical.OpCapabilities:
-		v.describe(ctx, caller)
+		v.describe(ctx)
 	default:
-		v.exchange(ctx, caller, evidence)
+		v.exchange(ctx, evidence)
 	}
 }
 
-// admit reads, verifies and decodes, the cheap things first.
-func (v *visit) admit(ctx context.Context) (identity.Caller, []string, error) {
-	caller := transport.CallerFrom(ctx)
+// asking is what the road needs to know of whoever asks. The limit was asked.
+func (v *visit) asking(ctx context.Context) transport.Inquiry {
+	q := transport.Asking(ctx, v.r.PathValue("agent"), ainp.Binding)
+	q.Limited = true
+	return q
+}
+
+// admit reads, verifies and decodes, the cheap things first. The context that
+// it answers with knows the caller.
+func (v *visit) admit(ctx context.Context) (context.Context, []string, error) {
 	if v.r.Method != http.MethodPost {
-		return caller, nil, &problem.MethodError{Allow: http.MethodPost}
+		return ctx, nil, &problem.MethodError{Allow: http.MethodPost}
 	}
 	if kind, _, err := mime.ParseMediaType(v.r.Header.Get("Content-Type")); err != nil || kind != ainp.Media || v.r.Header.Get("Content-Encoding") != "" {
-		return caller, nil, &problem.MediaTypeError{Want: []string{ainp.Media}}
+		return ctx, nil, &problem.MediaTypeError{Want: []string{ainp.Media}}
+	}
+	// A connection that proved nothing may bring a message that does: until then
+	// its address pays.
+	known := transport.WithCaller(ctx, transport.CallerFrom(ctx), transport.AddressFrom(ctx))
+	if err := v.road.Limit(known, transport.Asking(known, v.r.PathValue("agent"), ainp.Binding)); err != nil {
+		return ctx, nil, err
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(v.w, v.r.Body, int64(v.d.deps.Form.Info().BodyLimit)))
 	if err != nil {
-		return caller, nil, problem.Reading(err)
+		return ctx, nil, problem.Reading(err)
 	}
 	v.wire = translators.Wire{Binding: ainp.Binding, Version: ainp.Version, Media: ainp.Media, Body: body}
 	if v.message, err = v.d.deps.Form.Decode(v.wire); err != nil {
-		return caller, nil, err
+		return ctx, nil, v.first(ctx, err)
 	}
 	judge := verifier{v.d.deps.Keys, v.d.deps.Now}
 	seen, err := judge.verify(ctx, body)
 	if err != nil {
-		return caller, nil, err
+		return ctx, nil, err
 	}
 	v.sender, v.profile = seen.From, seen.profile
-	if caller, err = v.identify(caller); err != nil {
-		return caller, nil, err
+	if ctx, err = v.identify(ctx); err != nil {
+		return ctx, nil, err
 	}
 	evidence, err := v.evidence(body)
 	if err != nil {
-		return caller, nil, err
+		return ctx, nil, err
 	}
+	return ctx, evidence, v.remember(ctx, seen)
+}
+
+// first is what to say of a message that cannot be read: those who may not call
+// the agent hear that instead (architecture section 5, policy before form).
+func (v *visit) first(ctx context.Context, unreadable error) error {
+	if err := transport.Refusal(ctx); err != nil {
+		return err
+	}
+	if err := v.road.Admit(ctx, v.asking(ctx)); err != nil {
+		return err
+	}
+	return unreadable
+}
+
+// remember takes a message once.
+func (v *visit) remember(ctx context.Context, seen verified) error {
 	first, err := v.d.deps.Replays.First(ctx, seen.key(), seen.until())
 	switch {
 	case err != nil:
-		return caller, nil, &problem.RecordingError{Err: err}
+		return &problem.RecordingError{Err: err}
 	case !first:
-		return caller, nil, repeated()
+		return repeated()
 	default:
-		return caller, evidence, nil
+		return nil
 	}
 }
 
-// identify finds out whom the DID stands for. A connection that proved another
-// identity contradicts it.
-func (v *visit) identify(caller identity.Caller) (identity.Caller, error) {
-	if v.d.deps.Identity == nil {
-		return caller, nil
+// identify finds out whom the DID stands for, and takes the message from their
+// share. A connection that proved another identity contradicts it; one that
+// proved nothing where something is needed is refused.
+func (v *visit) identify(ctx context.Context) (context.Context, error) {
+	var id ect.Identity
+	ok := false
+	if v.d.deps.Identity != nil {
+		id, ok = v.d.deps.Identity(v.sender)
 	}
-	id, ok := v.d.deps.Identity(v.sender)
+	caller := transport.CallerFrom(ctx)
 	switch {
-	case !ok || !caller.Anonymous && caller.ID == id:
-		return caller, nil
+	case !ok:
+		return ctx, transport.Refusal(ctx)
+	case caller.ID == id && !caller.Anonymous:
+		return ctx, nil
 	case caller.ID != "" && !caller.Anonymous:
-		return caller, &problem.IdentityError{Reason: "the certificate and the DID name different workloads"}
-	default:
-		return identity.Caller{Peer: ect.Peer{ID: id}}, nil
+		return ctx, &problem.IdentityError{Reason: "the certificate and the DID name different workloads"}
 	}
+	ctx = transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: id}}, transport.AddressFrom(ctx))
+	return ctx, v.road.Limit(ctx, transport.Asking(ctx, v.r.PathValue("agent"), ainp.Binding))
 }
 
 // evidence is what the envelope holds; a header stands in for it on a direct
@@ -153,10 +192,10 @@ func (v *visit) evidence(body []byte) ([]string, error) {
 	return ect.ParseHeader(tokens, v.d.deps.Limits)
 }
 
-func (v *visit) exchange(ctx context.Context, caller identity.Caller, evidence []string) {
+func (v *visit) exchange(ctx context.Context, evidence []string) {
 	answer, err := v.road.Exchange(ctx, transport.Call{
 		Entrance: transport.Native, Agent: v.r.PathValue("agent"), Wire: v.wire, Evidence: evidence,
-		Caller: caller, Address: transport.AddressFrom(ctx),
+		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Limited: true,
 	})
 	if err == nil && answer.Events != nil {
 		err = errors.Join(&canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "AINP streams are not served here"}, answer.Events.Close())
@@ -169,10 +208,8 @@ func (v *visit) exchange(ctx context.Context, caller identity.Caller, evidence [
 }
 
 // describe answers from the directory (R8: no ECT, no forwarding).
-func (v *visit) describe(ctx context.Context, caller identity.Caller) {
-	d, err := v.road.Describe(ctx, transport.Inquiry{
-		Agent: v.r.PathValue("agent"), Binding: ainp.Binding, Caller: caller, Address: transport.AddressFrom(ctx),
-	})
+func (v *visit) describe(ctx context.Context) {
+	d, err := v.road.Describe(ctx, v.asking(ctx))
 	if err != nil {
 		v.fail(err, nil)
 		return

@@ -115,19 +115,21 @@ func (l *Listener) connection(ctx context.Context, road transport.Exchanger, pla
 	if conn.HandshakeContext(greet) != nil {
 		return
 	}
-	g := &guest{l: l, road: road, conn: conn, caller: l.caller(conn), address: address(plain)}
-	g.listen(ctx)
+	g := &guest{l: l, road: road, conn: conn}
+	g.listen(l.arrived(ctx, conn, address(plain)))
 }
 
-func (l *Listener) caller(conn *tls.Conn) identity.Caller {
+// arrived marks a connection's context with who is at its other end.
+func (l *Listener) arrived(ctx context.Context, conn *tls.Conn, address string) context.Context {
 	state := conn.ConnectionState()
-	if peer, ok := identity.PeerOf(&state); ok {
-		return identity.Caller{Peer: peer}
+	switch peer, ok := identity.PeerOf(&state); {
+	case ok:
+		return transport.WithCaller(ctx, identity.Caller{Peer: peer}, address)
+	case l.deps.Anonymous != "":
+		return transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: l.deps.Anonymous}, Anonymous: true}, address)
+	default:
+		return transport.WithStranger(ctx, &problem.UnauthenticatedError{}, address)
 	}
-	if l.deps.Anonymous == "" {
-		return identity.Caller{}
-	}
-	return identity.Caller{Peer: ect.Peer{ID: l.deps.Anonymous}, Anonymous: true}
 }
 
 func address(conn net.Conn) string {
@@ -143,8 +145,6 @@ type guest struct {
 	l       *Listener
 	road    transport.Exchanger
 	conn    *tls.Conn
-	caller  identity.Caller
-	address string
 	writing sync.Mutex
 }
 
@@ -177,6 +177,7 @@ func (g *guest) listen(ctx context.Context) {
 func (g *guest) answer(ctx context.Context, body []byte) {
 	ctx = context.WithoutCancel(ctx) // a request that was taken is finished
 	wire := translators.Wire{Binding: form.Binding, Form: form.FormOf(body), Media: form.Media, Body: body}
+	limited := g.road.Limit(ctx, transport.Asking(ctx, g.l.deps.Agent, form.Binding))
 	m, err := g.l.deps.Form.Decode(wire)
 	if m == nil {
 		_ = g.conn.Close()
@@ -185,6 +186,15 @@ func (g *guest) answer(ctx context.Context, body []byte) {
 	var evidence []string
 	if err == nil {
 		evidence, err = g.evidence(body)
+	}
+	switch {
+	case limited != nil:
+		err = limited
+	case err != nil, m.Op == canonical.OpNotice, m.Op == canonical.OpPing:
+		// Those who may not call the agent hear that first (architecture section 5).
+		if refused := g.road.Admit(ctx, g.asking(ctx)); refused != nil {
+			err = refused
+		}
 	}
 	if err != nil {
 		g.fail(wire, m, err, nil)
@@ -202,6 +212,13 @@ func (g *guest) answer(ctx context.Context, body []byte) {
 	}
 }
 
+// asking is what the road needs to know of whoever asks. The limit was asked.
+func (g *guest) asking(ctx context.Context) transport.Inquiry {
+	q := transport.Asking(ctx, g.l.deps.Agent, form.Binding)
+	q.Limited = true
+	return q
+}
+
 func (g *guest) evidence(body []byte) ([]string, error) {
 	tokens, err := form.Evidence(body)
 	if err != nil || len(tokens) == 0 {
@@ -212,7 +229,8 @@ func (g *guest) evidence(body []byte) ([]string, error) {
 
 func (g *guest) exchange(ctx context.Context, wire translators.Wire, m *canonical.Message, evidence []string) {
 	answer, err := g.road.Exchange(ctx, transport.Call{
-		Entrance: transport.Native, Agent: g.l.deps.Agent, Wire: wire, Evidence: evidence, Caller: g.caller, Address: g.address,
+		Entrance: transport.Native, Agent: g.l.deps.Agent, Wire: wire, Evidence: evidence, Limited: true,
+		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
 	})
 	if err == nil && answer.Events != nil {
 		err = errors.Join(&canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "µACP streams are not served here"}, answer.Events.Close())
@@ -226,7 +244,7 @@ func (g *guest) exchange(ctx context.Context, wire translators.Wire, m *canonica
 
 // describe answers from the directory (R8: no ECT, no forwarding).
 func (g *guest) describe(ctx context.Context, wire translators.Wire, m *canonical.Message) {
-	d, err := g.road.Describe(ctx, transport.Inquiry{Agent: g.l.deps.Agent, Binding: form.Binding, Caller: g.caller, Address: g.address})
+	d, err := g.road.Describe(ctx, g.asking(ctx))
 	switch {
 	case err != nil:
 		g.fail(wire, m, err, nil)

@@ -77,6 +77,8 @@ type road struct {
 	mu       sync.Mutex
 	calls    []transport.Call
 	exchange func(transport.Call) (transport.Answer, error)
+	limit    func(transport.Inquiry) error
+	refusal  error // of Admit
 	err      error
 }
 
@@ -92,6 +94,20 @@ func (r *road) Describe(context.Context, transport.Inquiry) (*canonical.Descript
 		Name: "chef", Version: "1", Capabilities: []canonical.Capability{{ID: "cook", Description: "cooks"}},
 		Extensions: canonical.Extensions{"a2a-v1": json.RawMessage(`{"secret":1}`)},
 	}, r.err
+}
+
+func (r *road) Limit(ctx context.Context, q transport.Inquiry) error {
+	if r.limit == nil {
+		return transport.Refusal(ctx)
+	}
+	return r.limit(q)
+}
+
+func (r *road) Admit(_ context.Context, q transport.Inquiry) error {
+	if !q.Limited {
+		return errors.New("the limit was not asked")
+	}
+	return r.refusal
 }
 
 func (r *road) seen() []transport.Call {
@@ -530,5 +546,57 @@ func TestIncompleteDeps(t *testing.T) {
 	}
 	if _, err := dialer(t, network{}).Dial(t.Context(), transport.Endpoint{}, transport.Sealed{}); !errors.Is(err, transport.ErrUnsealed) {
 		t.Errorf("unsealed: got %v", err)
+	}
+}
+
+// TestWhoMayAsk: the limit first, then permission, then form.
+func TestWhoMayAsk(t *testing.T) {
+	t.Parallel()
+	limited := func(transport.Inquiry) error {
+		return &canonical.Error{Code: canonical.CodeRateLimited, Message: "slow down"}
+	}
+	forbidden := &canonical.Error{Code: canonical.CodeForbidden, Message: "no"}
+	ping := form.Frame{ID: 5}
+	unserved := form.Frame{Verb: form.Ask, ID: 5, Options: topic("/a2a/tasks/get")}
+	for name, tc := range map[string]struct {
+		road  *road
+		frame form.Frame
+		code  uint8
+	}{
+		"limited":               {&road{limit: limited}, ping, 0x83},
+		"ping, forbidden":       {&road{refusal: forbidden}, ping, 0x42},
+		"unreadable, forbidden": {&road{refusal: forbidden}, unserved, 0x42},
+		"unreadable":            {&road{}, unserved, 0x44},
+	} {
+		l := connect(t, open(t, tc.road, wire.Config{}))
+		l.send(octets(t, tc.frame))
+		if got, err := l.receive(); err != nil || got.Code != tc.code {
+			t.Errorf("%s: got code %x, %v; want %x", name, got.Code, err, tc.code)
+		}
+	}
+}
+
+// TestStranger: without a certificate, where the nameless are not let in.
+func TestStranger(t *testing.T) {
+	t.Parallel()
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := wire.NewListener(wire.ListenerDeps{Form: form.New(translators.Config{}), TLS: serverTLS(t), Net: plain, Agent: "chef"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- l.Serve(ctx, &road{exchange: echo}) }()
+	c := connect(t, plain.Addr().String())
+	c.send(octets(t, form.Frame{Verb: form.Ask, ID: 5, Options: topic(form.TopicSend), Payload: []byte("hi")}))
+	if got, err := c.receive(); err != nil || got.Code != 0x41 {
+		t.Errorf("got code %x, %v; want 41", got.Code, err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Serve: %v", err)
 	}
 }
