@@ -2,6 +2,7 @@ package translators
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -53,6 +54,19 @@ type Asker interface {
 	Asks(version string) Asking
 }
 
+// Hasher is implemented by a translator whose messages hold evidence inside:
+// their hash is taken over another form than the octets on the wire (R5).
+type Hasher interface {
+	// HashForm names the form, as aepb.hash_form does.
+	HashForm() string
+	// HashInput is that form of a body. It is the same before evidence is put
+	// into the body and after.
+	HashInput(body []byte) ([]byte, error)
+}
+
+// HashWithoutECT is the HashForm of protocols whose canonical form is RFC 8785.
+const HashWithoutECT = "jcs-without-ect"
+
 // Wire is one native message.
 type Wire struct {
 	Binding canonical.Binding
@@ -85,6 +99,16 @@ type Target struct {
 	Form       string                // the chosen wire form (Wire.Form); empty: the first
 	Capability *canonical.Capability // the tool or skill that is called, or whose result this is; nil: none chosen
 	Stream     bool                  // a request: ask for a stream of events; otherwise: this stands in one
+	Stamp      Stamp                 // for protocols whose messages say who sends them to whom, and when
+}
+
+// Stamp is what only the roof knows about a message that is about to leave. A
+// protocol that needs none of it ignores it; one that does refuses a message
+// of another protocol without it.
+type Stamp struct {
+	From string    // how this gateway names itself in the protocol: an AINP DID
+	To   string    // how the protocol names the receiver; empty: it is not said
+	At   time.Time // when the message is sent; zero: not stamped
 }
 
 // Info describes a protocol. Its lists are shared by all who ask: nobody

@@ -182,3 +182,9 @@ type Describer interface {
 type Door interface {
 	Handler(Exchanger) http.Handler
 }
+
+// Listener is a protocol's face that is not HTTP. Serve takes messages in until
+// its context ends, waits for those that it is working on, and then answers nil.
+type Listener interface {
+	Serve(context.Context, Exchanger) error
+}

@@ -74,7 +74,7 @@ var catalogue = [...]Entry{
 	{LossState, WeightContent, Carried, "a task state that the destination does not tell apart"},
 	{LossPush, WeightContent, Dropped, "push notification settings"},
 	{LossModes, WeightMeta, Carried, "accepted output modes, skill tags, modes, examples, security"},
-	{LossSignature, WeightMeta, Dropped, "the signature of a card that had to be rewritten"},
+	{LossSignature, WeightMeta, Dropped, "the signature of a card or an envelope that had to be rewritten"},
 	{LossSchemas, WeightMeta, Carried, "tool schemas, annotations, icons toward a protocol without them"},
 	{LossAnnotations, WeightMeta, Carried, "content annotations, block metadata, resource title and size"},
 	{LossProgress, WeightMeta, Dropped, "progress token, progress values, log level and log messages"},

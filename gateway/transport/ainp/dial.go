@@ -1,0 +1,200 @@
+package ainp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/ainp"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// Peer is what the operator says about one agent.
+type Peer struct {
+	DID      string          // whose signature its answers must have; empty: any DID's
+	Profile  ainp.SigProfile // empty: the draft's
+	Unsigned bool            // its answers need no signature; for agents that cannot sign
+}
+
+// DialerDeps is what a Dialer needs.
+type DialerDeps struct {
+	Client Client
+	Form   translators.Translator // the AINP codec
+	Self   Identity
+	Keys   *Keys
+	Peer   func(agent string) Peer // nil: nothing is said about anybody
+	Limits ect.Limits              // of the evidence on replies; zero: the defaults
+	Now    func() time.Time        // nil: the real clock
+}
+
+// Dialer carries messages to AINP agents. It is safe for concurrent use.
+type Dialer struct{ deps DialerDeps }
+
+var (
+	_ transport.Dialer    = (*Dialer)(nil)
+	_ transport.Describer = (*Dialer)(nil)
+)
+
+// NewDialer checks its dependencies.
+func NewDialer(deps DialerDeps) (*Dialer, error) {
+	if deps.Client == nil || deps.Form == nil || deps.Form.Info().Binding != ainp.Binding || !deps.Self.complete() || deps.Keys == nil {
+		return nil, errors.New("ainp: incomplete DialerDeps")
+	}
+	if deps.Peer == nil {
+		deps.Peer = func(string) Peer { return Peer{} }
+	}
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	return &Dialer{deps}, nil
+}
+
+// Dial signs a sealed message, carries it out and its answer back. It is sent once.
+func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transport.Sealed) (transport.Reply, error) {
+	wire, evidence, err := sealed.Open()
+	if err != nil {
+		return transport.Reply{}, err
+	}
+	return d.ask(ctx, ep, wire.Body, evidence, canonical.OpInvoke)
+}
+
+func (d *Dialer) ask(ctx context.Context, ep transport.Endpoint, body []byte, evidence []string, re canonical.Op) (transport.Reply, error) {
+	if ep.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, ep.Timeout)
+		defer cancel()
+	}
+	peer := d.deps.Peer(ep.Agent)
+	signed, err := d.deps.Self.finish(body, evidence, peer.Profile)
+	if err != nil {
+		return transport.Reply{}, err
+	}
+	answer, status, err := d.post(ctx, ep, signed, evidence)
+	if err != nil {
+		return transport.Reply{}, failed(ctx, ep, err)
+	}
+	if err := d.judge(ctx, peer, signed, answer); err != nil {
+		return transport.Reply{}, &transport.BadReplyError{Agent: ep.Agent, Reason: err.Error()}
+	}
+	tokens, err := ainp.Evidence(answer)
+	if err == nil && len(tokens) > 0 {
+		tokens, err = ect.ParseHeader(tokens, d.deps.Limits)
+	}
+	if err != nil {
+		return transport.Reply{}, &transport.BadReplyError{Agent: ep.Agent, Reason: "its evidence is malformed or too large"}
+	}
+	return transport.Reply{Evidence: tokens, Wire: translators.Wire{
+		Binding: ainp.Binding, Version: ainp.Version, Media: ainp.Media, Body: answer, Re: re, Status: status,
+	}}, nil
+}
+
+func (d *Dialer) post(ctx context.Context, ep transport.Endpoint, body []byte, evidence []string) ([]byte, int, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, ep.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, 0, err
+	}
+	request.Header.Set("Content-Type", ainp.Media)
+	request.Header.Set("Accept", ainp.Media)
+	for _, token := range evidence {
+		request.Header.Add(ect.HeaderName, token)
+	}
+	response, err := d.deps.Client.DoAs(request, ep.ID)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	limit := int64(d.deps.Form.Info().BodyLimit)
+	answer, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
+	if err == nil && int64(len(answer)) > limit {
+		err = &transport.BadReplyError{Agent: ep.Agent, Reason: "longer than an envelope"}
+	}
+	return answer, response.StatusCode, err
+}
+
+// The ways in which an answer is none. Their texts are for BadReplyError.
+var (
+	errNoEnvelope = errors.New("no AINP envelope; an agent behind a broker that answers later cannot be waited for")
+	errOther      = errors.New("an answer to another message")
+	errSender     = errors.New("signed by somebody else")
+	errSignature  = errors.New("the signature does not hold, or the message is too old")
+)
+
+// judge checks that an answer answers what was sent and is its sender's. A
+// repeated answer can only be one to the same message, which was sent once.
+func (d *Dialer) judge(ctx context.Context, peer Peer, sent, answer []byte) error {
+	asked, err := ainp.ReadHead(sent)
+	if err != nil {
+		return errNoEnvelope
+	}
+	said, err := ainp.ReadHead(answer)
+	switch {
+	case err != nil || said.Kind == "":
+		return errNoEnvelope
+	case said.Intent != "" && said.Intent != asked.ID:
+		return errOther
+	case said.Intent == "" && said.Trace != "" && said.Trace != asked.Trace:
+		return errOther
+	case peer.DID != "" && said.From != peer.DID:
+		return errSender
+	case peer.Unsigned:
+		return nil
+	}
+	if _, err := (&verifier{d.deps.Keys, d.deps.Now}).verify(ctx, answer); err != nil {
+		return errSignature
+	}
+	return nil
+}
+
+// failed says what it means that a request or its answer broke off.
+func failed(ctx context.Context, ep transport.Endpoint, err error) error {
+	var denied *egress.DeniedError
+	var bad *transport.BadReplyError
+	switch {
+	case errors.As(err, &denied), errors.As(err, &bad):
+		return err
+	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return &transport.TimeoutError{Agent: ep.Agent, After: ep.Timeout}
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		return &transport.UnreachableError{Agent: ep.Agent, Err: err}
+	}
+}
+
+// Describe asks an agent who it is and what it can do.
+func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
+	ep.Version = ainp.Version
+	// Nobody else's message: the time makes it one of a kind.
+	id, err := json.Marshal("describe " + ep.Agent + " " + d.deps.Now().Format(time.RFC3339Nano))
+	if err != nil {
+		return nil, ep, err
+	}
+	wire, _, err := d.deps.Form.Encode(&canonical.Message{
+		Op: canonical.OpDescribe, Phase: canonical.PhaseRequest, Body: &canonical.DescribeRequest{},
+		Correlation: canonical.Correlation{WireID: id},
+	}, translators.Target{Stamp: translators.Stamp{From: d.deps.Self.DID, To: d.deps.Peer(ep.Agent).DID, At: d.deps.Now()}})
+	if err != nil {
+		return nil, ep, err
+	}
+	reply, err := d.ask(ctx, ep, wire.Body, nil, canonical.OpDescribe)
+	if err != nil {
+		return nil, ep, err
+	}
+	m, err := d.deps.Form.Decode(reply.Wire)
+	if err != nil {
+		return nil, ep, &transport.BadReplyError{Agent: ep.Agent, Reason: "not a description"}
+	}
+	said, ok := m.Body.(*canonical.Description)
+	if !ok {
+		return nil, ep, &transport.BadReplyError{Agent: ep.Agent, Reason: "it does not say who it is"}
+	}
+	return said, ep, nil
+}

@@ -1,0 +1,217 @@
+package ainp
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/big"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+)
+
+// ErrDID: a DID that names no Ed25519 key which can be found.
+var ErrDID = errors.New("ainp: the DID names no Ed25519 key that can be found")
+
+// Client sends a request to a server that must prove the expected SPIFFE id,
+// or its host name when that is empty. *egress.Guard is one.
+type Client interface {
+	DoAs(request *http.Request, expected ect.Identity) (*http.Response, error)
+}
+
+const (
+	documentLimit = 64 << 10 // octets of a DID document
+	keysLimit     = 16       // keys taken from one
+	cacheLimit    = 1024     // DIDs
+	cacheFor      = 5 * time.Minute
+	fetchFor      = 5 * time.Second
+	maxDID        = 512 // octets
+)
+
+// Keys finds the keys of DIDs. It is safe for concurrent use.
+type Keys struct {
+	client Client
+	now    func() time.Time
+	mu     sync.Mutex
+	cache  map[string]cached
+}
+
+type cached struct {
+	keys  []ed25519.PublicKey
+	until time.Time
+}
+
+// NewKeys makes a resolver. Without a client only did:key can be resolved; a
+// nil clock is the real one.
+func NewKeys(client Client, now func() time.Time) *Keys {
+	if now == nil {
+		now = time.Now
+	}
+	return &Keys{client: client, now: now, cache: map[string]cached{}}
+}
+
+// Resolve lists the Ed25519 keys of a DID. It fails with ErrDID, or with what
+// the network said.
+func (k *Keys) Resolve(ctx context.Context, did string) ([]ed25519.PublicKey, error) {
+	switch {
+	case len(did) > maxDID:
+		return nil, ErrDID
+	case strings.HasPrefix(did, "did:key:"):
+		key, ok := parseMultibase(strings.TrimPrefix(did, "did:key:"))
+		if !ok {
+			return nil, ErrDID
+		}
+		return []ed25519.PublicKey{key}, nil
+	case strings.HasPrefix(did, "did:web:") && k.client != nil:
+		return k.web(ctx, did)
+	default:
+		return nil, ErrDID
+	}
+}
+
+func (k *Keys) web(ctx context.Context, did string) ([]ed25519.PublicKey, error) {
+	k.mu.Lock()
+	known, ok := k.cache[did]
+	k.mu.Unlock()
+	if ok && k.now().Before(known.until) {
+		return known.keys, nil
+	}
+	keys, err := k.fetch(ctx, did)
+	if err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.cache) >= cacheLimit {
+		clear(k.cache) // whoever fills it with strangers' names pays by fetching again
+	}
+	k.cache[did] = cached{keys, k.now().Add(cacheFor)}
+	return keys, nil
+}
+
+func (k *Keys) fetch(ctx context.Context, did string) ([]ed25519.PublicKey, error) {
+	address, ok := webAddress(did)
+	if !ok {
+		return nil, ErrDID
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchFor)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, ErrDID
+	}
+	request.Header.Set("Accept", "application/did+json, application/json")
+	response, err := k.client.DoAs(request, "")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, documentLimit+1))
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK || len(body) > documentLimit {
+		return nil, ErrDID
+	}
+	return parseDocument(did, body)
+}
+
+// webAddress is where the document of a did:web is (did:web method, Read).
+func webAddress(did string) (string, bool) {
+	segments := strings.Split(strings.TrimPrefix(did, "did:web:"), ":")
+	for i, segment := range segments {
+		text, err := url.PathUnescape(segment)
+		if err != nil || text == "" || text == "." || text == ".." || strings.ContainsAny(text, "/\\?#@% \t\r\n") {
+			return "", false
+		}
+		segments[i] = text
+	}
+	path := "/.well-known"
+	if len(segments) > 1 {
+		path = "/" + strings.Join(segments[1:], "/")
+	}
+	return (&url.URL{Scheme: "https", Host: segments[0], Path: path + "/did.json"}).String(), true
+}
+
+type document struct {
+	ID      string `json:"id"`
+	Methods []struct {
+		Multibase string `json:"publicKeyMultibase"`
+		JWK       *struct {
+			Type  string `json:"kty"`
+			Curve string `json:"crv"`
+			X     string `json:"x"`
+		} `json:"publicKeyJwk"`
+	} `json:"verificationMethod"`
+}
+
+func parseDocument(did string, body []byte) ([]ed25519.PublicKey, error) {
+	var d document
+	if json.Unmarshal(body, &d) != nil || d.ID != did {
+		return nil, ErrDID
+	}
+	var keys []ed25519.PublicKey
+	for _, method := range d.Methods {
+		if len(keys) == keysLimit {
+			break
+		}
+		if key, ok := parseMultibase(method.Multibase); ok {
+			keys = append(keys, key)
+		} else if jwk := method.JWK; jwk != nil && jwk.Type == "OKP" && jwk.Curve == "Ed25519" {
+			if x, err := base64.RawURLEncoding.DecodeString(jwk.X); err == nil && len(x) == ed25519.PublicKeySize {
+				keys = append(keys, x)
+			}
+		}
+	}
+	if len(keys) == 0 {
+		return nil, ErrDID
+	}
+	return keys, nil
+}
+
+// The multicodec of an Ed25519 public key, and the alphabet of base58btc.
+const (
+	codecHigh = 0xed
+	codecLow  = 0x01
+	alphabet  = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+)
+
+// parseMultibase reads an Ed25519 key in base58btc with its multicodec.
+func parseMultibase(text string) (ed25519.PublicKey, bool) {
+	const longest = 64 // characters; 34 octets take 46 or 47
+	digits, ok := strings.CutPrefix(text, "z")
+	if !ok || digits == "" || len(digits) > longest {
+		return nil, false
+	}
+	n, base := new(big.Int), big.NewInt(int64(len(alphabet)))
+	for i := range len(digits) {
+		digit := strings.IndexByte(alphabet, digits[i])
+		if digit < 0 {
+			return nil, false
+		}
+		n.Mul(n, base).Add(n, big.NewInt(int64(digit)))
+	}
+	raw := n.Bytes()
+	if digits[0] == alphabet[0] || len(raw) != ed25519.PublicKeySize+2 || raw[0] != codecHigh || raw[1] != codecLow {
+		return nil, false
+	}
+	return raw[2:], true
+}
+
+// KeyDID is the did:key of an Ed25519 key.
+func KeyDID(key ed25519.PublicKey) string {
+	n, base, digit := new(big.Int).SetBytes(append([]byte{codecHigh, codecLow}, key...)), big.NewInt(int64(len(alphabet))), new(big.Int)
+	var digits []byte
+	for n.Sign() > 0 {
+		n.DivMod(n, base, digit)
+		digits = append([]byte{alphabet[digit.Int64()]}, digits...)
+	}
+	return "did:key:z" + string(digits)
+}

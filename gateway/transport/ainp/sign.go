@@ -1,0 +1,32 @@
+package ainp
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+
+	"github.com/aepb/aepb-gateway/translators/ainp"
+)
+
+// Identity is who we are in AINP.
+type Identity struct {
+	DID string
+	Key ed25519.PrivateKey
+}
+
+func (i Identity) complete() bool { return i.DID != "" && len(i.Key) == ed25519.PrivateKeySize }
+
+// finish puts evidence and then the signature into an envelope: what is hashed
+// does not cover the evidence, what is signed does.
+func (i Identity) finish(body []byte, evidence []string, profile ainp.SigProfile) ([]byte, error) {
+	if len(evidence) > 0 {
+		var err error
+		if body, err = ainp.WithEvidence(body, evidence); err != nil {
+			return nil, err
+		}
+	}
+	input, err := ainp.SigningInput(body, profile)
+	if err != nil {
+		return nil, err
+	}
+	return ainp.WithSignature(body, base64.StdEncoding.EncodeToString(ed25519.Sign(i.Key, input)))
+}

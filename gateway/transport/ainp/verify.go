@@ -1,0 +1,149 @@
+package ainp
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/aepb/aepb-gateway/translators/ainp"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// Skew is how far clocks may differ (draft-ainp-protocol-00).
+const Skew = time.Minute
+
+// MaxTTL is the longest ttl that is taken: an id must be remembered for it.
+const MaxTTL = time.Hour
+
+// Replays remembers which messages have been taken.
+type Replays interface {
+	// First reports whether key is new, and keeps it until then. A store that
+	// cannot tell answers with an error.
+	First(ctx context.Context, key string, until time.Time) (bool, error)
+}
+
+// Memory is a Replays for one process. When it is full of what may still come
+// again it refuses, rather than forgets.
+type Memory struct {
+	now  func() time.Time
+	size int
+	mu   sync.Mutex
+	seen map[string]time.Time
+}
+
+// errFull: there is no room to remember one more message.
+var errFull = errors.New("ainp: too many messages to remember")
+
+// NewMemory makes a Memory for so many ids; a nil clock is the real one.
+func NewMemory(size int, now func() time.Time) *Memory {
+	if now == nil {
+		now = time.Now
+	}
+	return &Memory{now: now, size: size, seen: map[string]time.Time{}}
+}
+
+// First is Replays.First.
+func (m *Memory) First(_ context.Context, key string, until time.Time) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.now()
+	if kept, ok := m.seen[key]; ok && now.Before(kept) {
+		return false, nil
+	}
+	if len(m.seen) >= m.size {
+		for k, end := range m.seen {
+			if !now.Before(end) {
+				delete(m.seen, k)
+			}
+		}
+	}
+	if len(m.seen) >= m.size {
+		return false, errFull
+	}
+	m.seen[key] = until
+	return true, nil
+}
+
+// verified is an envelope whose signature holds.
+type verified struct {
+	ainp.Head
+	profile ainp.SigProfile
+}
+
+// verifier judges envelopes.
+type verifier struct {
+	keys *Keys
+	now  func() time.Time
+}
+
+// The refusals, in AINP's own words.
+func unsigned() error {
+	return &canonical.Error{Code: canonical.CodeUnauthenticated, Message: "the signature does not hold"}
+}
+
+func stale(message string) error {
+	return &canonical.Error{Code: canonical.CodeInvalidRequest, Message: message}
+}
+
+func repeated() error {
+	return &canonical.Error{
+		Code: canonical.CodeInvalidRequest, Message: "this message was taken before",
+		Native: &canonical.NativeError{Binding: ainp.Binding, Data: json.RawMessage(`"DUPLICATE_INTENT"`)},
+	}
+}
+
+// verify judges freshness and signature. It fails with a *canonical.Error.
+func (v *verifier) verify(ctx context.Context, body []byte) (verified, error) {
+	head, err := ainp.ReadHead(body)
+	out := verified{Head: head}
+	if err != nil {
+		return out, stale("not an envelope")
+	}
+	if err := out.fresh(v.now()); err != nil {
+		return out, err
+	}
+	sig, err := base64.StdEncoding.DecodeString(out.Sig)
+	if err != nil || len(sig) != ed25519.SignatureSize {
+		return out, unsigned()
+	}
+	keys, err := v.keys.Resolve(ctx, out.From)
+	if err != nil {
+		return out, unsigned()
+	}
+	for _, profile := range []ainp.SigProfile{ainp.SigDraft, ainp.SigRaw} {
+		input, err := ainp.SigningInput(body, profile)
+		if err != nil {
+			return out, stale("not an envelope")
+		}
+		for _, key := range keys {
+			if ed25519.Verify(key, input, sig) {
+				out.profile = profile
+				return out, nil
+			}
+		}
+	}
+	return out, unsigned()
+}
+
+func (v verified) fresh(now time.Time) error {
+	switch {
+	case v.TTL > MaxTTL:
+		return stale("the ttl is out of range")
+	case v.At.After(now.Add(Skew)):
+		return stale("the message is from the future")
+	case now.After(v.until()):
+		return stale("the message has expired")
+	default:
+		return nil
+	}
+}
+
+// until is how long the message can still be taken.
+func (v verified) until() time.Time { return v.At.Add(v.TTL + Skew) }
+
+// key names a message among all of them.
+func (v verified) key() string { return v.From + "\x00" + v.ID }

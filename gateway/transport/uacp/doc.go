@@ -1,0 +1,20 @@
+// Package uacp carries µACP frames over TLS 1.3 connections, each frame behind
+// its length in two octets, big-endian.
+//
+// µACP's own carrier is the datagram, protected by OSCORE. AEPB demands TLS 1.3
+// of every conforming binding (Protocol Downgrade Prevention), so frames travel
+// in a stream here; a datagram carrier would not conform and is not offered.
+//
+// serve.go is the listener: one agent at one address, several requests at once
+// on a connection, each answered under its own id when it is ready. dial.go is
+// the way out: a connection per request, through the guarded dialer. frame.go
+// is the framing that both share.
+//
+// Evidence travels inside the payload where the peer speaks envelopes, and by
+// reference where it does not (package translators/uacp).
+//
+// Alternatives considered: WebSocket (another handshake for nothing, as long as
+// no browser speaks µACP), and one connection for many requests toward agents
+// (the reference codes do not agree on how replies are paired, so a stray reply
+// could be taken for another request's).
+package uacp

@@ -1,0 +1,297 @@
+package uacp
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	form "github.com/aepb/aepb-gateway/translators/uacp"
+)
+
+// Config bounds a listener. A zero field takes its default.
+type Config struct {
+	Handshake   time.Duration // for TLS; 10 s
+	Idle        time.Duration // without a whole frame; 2 min
+	Write       time.Duration // for one reply; 10 s
+	Connections int           // at once; 1024. More are closed unheard
+	InFlight    int           // requests at once on a connection; 16. More wait unread
+}
+
+func (c Config) withDefaults() Config {
+	for _, d := range []struct {
+		value *time.Duration
+		is    time.Duration
+	}{{&c.Handshake, 10 * time.Second}, {&c.Idle, 2 * time.Minute}, {&c.Write, 10 * time.Second}} {
+		if *d.value <= 0 {
+			*d.value = d.is
+		}
+	}
+	if c.Connections <= 0 {
+		c.Connections = 1024
+	}
+	if c.InFlight <= 0 {
+		c.InFlight = 16
+	}
+	return c
+}
+
+// ListenerDeps is what a Listener needs.
+type ListenerDeps struct {
+	Form      translators.Translator // the µACP codec
+	TLS       *tls.Config            // the service's own; TLS 1.3 is demanded whatever it says
+	Net       net.Listener           // plain TCP; Serve closes it
+	Agent     string                 // directory name of the agent that is served here
+	Anonymous ect.Identity           // who callers without a certificate are; empty: nobody
+	Limits    ect.Limits             // of the evidence of one request; zero: the defaults
+	Config    Config
+}
+
+// Listener takes µACP traffic in for one agent.
+type Listener struct {
+	deps  ListenerDeps
+	slots chan struct{}
+}
+
+var _ transport.Listener = (*Listener)(nil)
+
+// NewListener checks its dependencies.
+func NewListener(deps ListenerDeps) (*Listener, error) {
+	if deps.Form == nil || deps.Form.Info().Binding != form.Binding || deps.TLS == nil || deps.Net == nil || deps.Agent == "" {
+		return nil, errors.New("uacp: incomplete ListenerDeps")
+	}
+	deps.Config = deps.Config.withDefaults()
+	deps.TLS = deps.TLS.Clone()
+	deps.TLS.MinVersion, deps.TLS.MaxVersion = tls.VersionTLS13, 0
+	deps.TLS.NextProtos = []string{Protocol}
+	return &Listener{deps: deps, slots: make(chan struct{}, deps.Config.Connections)}, nil
+}
+
+// Serve accepts connections until ctx ends. It answers with the listener's own
+// error if that ends first.
+func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
+	stop := context.AfterFunc(ctx, func() { _ = l.deps.Net.Close() })
+	defer stop()
+	var group sync.WaitGroup
+	defer group.Wait()
+	for {
+		conn, err := l.deps.Net.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		select {
+		case l.slots <- struct{}{}:
+		default:
+			_ = conn.Close()
+			continue
+		}
+		group.Go(func() {
+			defer func() { <-l.slots }()
+			l.connection(ctx, road, conn)
+		})
+	}
+}
+
+// connection serves one connection until it ends, or is idle, or ctx ends.
+func (l *Listener) connection(ctx context.Context, road transport.Exchanger, plain net.Conn) {
+	conn := tls.Server(plain, l.deps.TLS)
+	defer func() { _ = conn.Close() }()
+	// Reading stops when ctx ends; what is being answered is answered.
+	stop := context.AfterFunc(ctx, func() { _ = plain.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	greet, cancel := context.WithTimeout(ctx, l.deps.Config.Handshake)
+	defer cancel()
+	if conn.HandshakeContext(greet) != nil {
+		return
+	}
+	g := &guest{l: l, road: road, conn: conn}
+	g.listen(l.arrived(ctx, conn, address(plain)))
+}
+
+// arrived marks a connection's context with who is at its other end.
+func (l *Listener) arrived(ctx context.Context, conn *tls.Conn, address string) context.Context {
+	state := conn.ConnectionState()
+	switch peer, ok := identity.PeerOf(&state); {
+	case ok:
+		return transport.WithCaller(ctx, identity.Caller{Peer: peer}, address)
+	case l.deps.Anonymous != "":
+		return transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: l.deps.Anonymous}, Anonymous: true}, address)
+	default:
+		return transport.WithStranger(ctx, &problem.UnauthenticatedError{}, address)
+	}
+}
+
+func address(conn net.Conn) string {
+	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
+	if err != nil {
+		return conn.RemoteAddr().String()
+	}
+	return host
+}
+
+// guest is one connection's peer.
+type guest struct {
+	l       *Listener
+	road    transport.Exchanger
+	conn    *tls.Conn
+	writing sync.Mutex
+}
+
+func (g *guest) listen(ctx context.Context) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	busy := make(chan struct{}, g.l.deps.Config.InFlight)
+	for ctx.Err() == nil {
+		if g.conn.SetReadDeadline(time.Now().Add(g.l.deps.Config.Idle)) != nil || ctx.Err() != nil {
+			return
+		}
+		body, err := readFrame(g.conn)
+		if err != nil {
+			return
+		}
+		select {
+		case busy <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		group.Go(func() {
+			defer func() { <-busy }()
+			g.answer(ctx, body)
+		})
+	}
+}
+
+// answer does what one frame asks. What cannot be read has no id that could be
+// answered, so the connection ends.
+func (g *guest) answer(ctx context.Context, body []byte) {
+	ctx = context.WithoutCancel(ctx) // a request that was taken is finished
+	wire := translators.Wire{Binding: form.Binding, Form: form.FormOf(body), Media: form.Media, Body: body}
+	limited := g.road.Limit(ctx, transport.Asking(ctx, g.l.deps.Agent, form.Binding))
+	m, err := g.l.deps.Form.Decode(wire)
+	if m == nil {
+		_ = g.conn.Close()
+		return
+	}
+	var evidence []string
+	if err == nil {
+		evidence, err = g.evidence(body)
+	}
+	switch {
+	case limited != nil:
+		err = limited
+	case err != nil, m.Op == canonical.OpNotice, m.Op == canonical.OpPing:
+		// Those who may not call the agent hear that first (architecture section 5).
+		if refused := g.road.Admit(ctx, g.asking(ctx)); refused != nil {
+			err = refused
+		}
+	}
+	if err != nil {
+		g.fail(wire, m, err, nil)
+		return
+	}
+	wire.Version = m.Origin.Version
+	switch m.Op {
+	case canonical.OpNotice: // nobody answers it
+	case canonical.OpPing:
+		g.reply(wire, m, nil)
+	case canonical.OpDescribe, canonical.OpCapabilities:
+		g.describe(ctx, wire, m)
+	default:
+		g.exchange(ctx, wire, m, evidence)
+	}
+}
+
+// asking is what the road needs to know of whoever asks. The limit was asked.
+func (g *guest) asking(ctx context.Context) transport.Inquiry {
+	q := transport.Asking(ctx, g.l.deps.Agent, form.Binding)
+	q.Limited = true
+	return q
+}
+
+func (g *guest) evidence(body []byte) ([]string, error) {
+	tokens, err := form.Evidence(body)
+	if err != nil || len(tokens) == 0 {
+		return nil, err
+	}
+	return ect.ParseHeader(tokens, g.l.deps.Limits)
+}
+
+func (g *guest) exchange(ctx context.Context, wire translators.Wire, m *canonical.Message, evidence []string) {
+	answer, err := g.road.Exchange(ctx, transport.Call{
+		Entrance: transport.Native, Agent: g.l.deps.Agent, Wire: wire, Evidence: evidence, Limited: true,
+		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
+	})
+	if err == nil && answer.Events != nil {
+		err = errors.Join(&canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "µACP streams are not served here"}, answer.Events.Close())
+	}
+	if err != nil {
+		g.fail(wire, m, err, answer.Evidence)
+		return
+	}
+	g.write(answer.Wire.Body, answer.Evidence)
+}
+
+// describe answers from the directory (R8: no ECT, no forwarding).
+func (g *guest) describe(ctx context.Context, wire translators.Wire, m *canonical.Message) {
+	d, err := g.road.Describe(ctx, g.asking(ctx))
+	switch {
+	case err != nil:
+		g.fail(wire, m, err, nil)
+	case m.Op == canonical.OpDescribe:
+		said := *d
+		said.Extensions = nil // what another protocol said about an agent is not for our callers
+		g.reply(wire, m, &said)
+	default:
+		tools := make([]canonical.Capability, len(d.Capabilities))
+		copy(tools, d.Capabilities)
+		for i := range tools {
+			tools[i].Extensions = nil
+		}
+		g.reply(wire, m, &canonical.CapabilityList{Capabilities: tools})
+	}
+}
+
+func (g *guest) reply(wire translators.Wire, m *canonical.Message, body canonical.Body) {
+	g.say(wire, &canonical.Message{
+		Op: m.Op, Phase: canonical.PhaseResponse, Body: body,
+		Correlation: canonical.Correlation{WireID: m.Correlation.WireID},
+	}, nil)
+}
+
+func (g *guest) fail(wire translators.Wire, m *canonical.Message, err error, evidence []string) {
+	if m.Correlation.WireID == nil {
+		return
+	}
+	g.say(wire, &canonical.Message{
+		Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.Native(err),
+		Correlation: canonical.Correlation{WireID: m.Correlation.WireID},
+	}, evidence)
+}
+
+func (g *guest) say(wire translators.Wire, m *canonical.Message, evidence []string) {
+	out, _, err := g.l.deps.Form.Encode(m, translators.Target{Form: wire.Form})
+	if err != nil {
+		_ = g.conn.Close() // nothing is worse than a caller who waits for ever
+		return
+	}
+	g.write(out.Body, evidence)
+}
+
+func (g *guest) write(body []byte, evidence []string) {
+	g.writing.Lock()
+	defer g.writing.Unlock()
+	if g.conn.SetWriteDeadline(time.Now().Add(g.l.deps.Config.Write)) != nil || writeFrame(g.conn, withEvidence(body, evidence)) != nil {
+		_ = g.conn.Close()
+	}
+}

@@ -1,0 +1,602 @@
+package uacp_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	wire "github.com/aepb/aepb-gateway/gateway/transport/uacp"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	form "github.com/aepb/aepb-gateway/translators/uacp"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const anonymous = "spiffe://td/anonymous"
+
+func certificate(t testing.TB) tls.Certificate {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "agent"}, NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}
+}
+
+func serverTLS(t testing.TB) *tls.Config {
+	t.Helper()
+	return &tls.Config{Certificates: []tls.Certificate{certificate(t)}, MinVersion: tls.VersionTLS13}
+}
+
+// network is egress without its rules.
+type network struct {
+	version uint16
+	err     error
+}
+
+func (n network) DialTLS(ctx context.Context, hostport string, _ ect.Identity, protocols ...string) (*tls.Conn, error) {
+	if n.err != nil {
+		return nil, n.err
+	}
+	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: protocols, MaxVersion: n.version}}
+	conn, err := d.DialContext(ctx, "tcp", hostport)
+	if err != nil {
+		return nil, err
+	}
+	return conn.(*tls.Conn), nil
+}
+
+// road answers what a test says.
+type road struct {
+	mu       sync.Mutex
+	calls    []transport.Call
+	exchange func(transport.Call) (transport.Answer, error)
+	limit    func(transport.Inquiry) error
+	refusal  error // of Admit
+	err      error
+}
+
+func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
+	r.mu.Lock()
+	r.calls = append(r.calls, call)
+	r.mu.Unlock()
+	return r.exchange(call)
+}
+
+func (r *road) Describe(context.Context, transport.Inquiry) (*canonical.Description, error) {
+	return &canonical.Description{
+		Name: "chef", Version: "1", Capabilities: []canonical.Capability{{ID: "cook", Description: "cooks"}},
+		Extensions: canonical.Extensions{"a2a-v1": json.RawMessage(`{"secret":1}`)},
+	}, r.err
+}
+
+func (r *road) Limit(ctx context.Context, q transport.Inquiry) error {
+	if r.limit == nil {
+		return transport.Refusal(ctx)
+	}
+	return r.limit(q)
+}
+
+func (r *road) Admit(_ context.Context, q transport.Inquiry) error {
+	if !q.Limited {
+		return errors.New("the limit was not asked")
+	}
+	return r.refusal
+}
+
+func (r *road) seen() []transport.Call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]transport.Call(nil), r.calls...)
+}
+
+// echo answers a message with its own words, enveloped or bare as it came.
+func echo(call transport.Call) (transport.Answer, error) {
+	tr := form.New(translators.Config{})
+	m, err := tr.Decode(call.Wire)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	reply := &canonical.Message{
+		Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Correlation: m.Correlation,
+		Body: &canonical.Result{Output: &canonical.Output{Parts: m.Body.(*canonical.Invoke).Turn.Parts}},
+	}
+	w, _, err := tr.Encode(reply, translators.Target{Form: call.Wire.Form})
+	return transport.Answer{Wire: w, Evidence: []string{"our.own.token", "an.older.one"}}, err
+}
+
+// open starts a listener and gives its address.
+func open(t testing.TB, r *road, config wire.Config) string {
+	t.Helper()
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := wire.NewListener(wire.ListenerDeps{
+		Form: form.New(translators.Config{}), TLS: serverTLS(t), Net: plain, Agent: "chef", Anonymous: anonymous, Config: config,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- l.Serve(ctx, r) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return plain.Addr().String()
+}
+
+func dialer(t testing.TB, n wire.Network) *wire.Dialer {
+	t.Helper()
+	d, err := wire.NewDialer(wire.DialerDeps{Network: n, Form: form.New(translators.Config{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func endpoint(address string) transport.Endpoint {
+	return transport.Endpoint{Agent: "chef", Binding: form.Binding, URL: "uacps://" + address, Timeout: 5 * time.Second}
+}
+
+func message(carriage string) translators.Wire {
+	w, _, err := form.New(translators.Config{}).Encode(&canonical.Message{
+		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Correlation: canonical.Correlation{WireID: json.RawMessage(`"0195a8b2-1c3d-4e5f-8a9b-0c1d2e3f4a5b"`)},
+		Body: &canonical.Invoke{Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "hi"}}}},
+	}, translators.Target{Form: carriage})
+	if err != nil {
+		return translators.Wire{}
+	}
+	return w
+}
+
+// seal makes a recorded message, as the road does.
+func seal(t testing.TB, w translators.Wire) (transport.Sealed, string) {
+	t.Helper()
+	recorder, err := ect.NewRecorder(ect.RecorderDeps{Store: ecttest.NewStore(), Retention: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := ecttest.NewParty(t, "spiffe://td/gw").Signer(t, time.Now).Sign(ect.Claims{
+		Act: ect.ActTranslate, Audience: []string{"x"}, Workflow: "6f1f8f3c-9a37-4b6e-9c55-0a4a0b7b7f10", OutputHash: ect.Hash(w.Body),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	receipt, err := recorder.Record(t.Context(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := transport.Seal(receipt, w, "an.cest.or")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sealed, token.Compact()
+}
+
+// TestThereAndBack: both faces against each other, in both forms of carriage.
+func TestThereAndBack(t *testing.T) {
+	t.Parallel()
+	for _, carriage := range []string{form.FormEnveloped, form.FormBare} {
+		r := &road{exchange: echo}
+		address := open(t, r, wire.Config{})
+		sealed, token := seal(t, message(carriage))
+		reply, err := dialer(t, network{}).Dial(t.Context(), endpoint(address), sealed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := form.New(translators.Config{}).Decode(reply.Wire)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if parts := m.Body.(*canonical.Result).Output.Parts; len(parts) != 1 || parts[0].Text != "hi" || reply.Wire.Form != carriage {
+			t.Errorf("%s: got %+v as %s", carriage, parts, reply.Wire.Form)
+		}
+		call := r.seen()[0]
+		var sent, back []string
+		if carriage == form.FormEnveloped {
+			sent, back = []string{token, "an.cest.or"}, []string{"our.own.token", "an.older.one"}
+		}
+		if diff := cmp.Diff(sent, call.Evidence); diff != "" {
+			t.Errorf("%s: evidence that arrived (-want +got):\n%s", carriage, diff)
+		}
+		if diff := cmp.Diff(back, reply.Evidence); diff != "" {
+			t.Errorf("%s: evidence that came back (-want +got):\n%s", carriage, diff)
+		}
+		if call.Agent != "chef" || call.Caller.ID != anonymous || !call.Caller.Anonymous || call.Address != "127.0.0.1" || call.Wire.Form != carriage {
+			t.Errorf("%s: got %+v", carriage, call)
+		}
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	r := &road{}
+	d, ep, err := dialer(t, network{}).Describe(t.Context(), endpoint(open(t, r, wire.Config{})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Name != "chef" || d.Version != "1" || len(d.Capabilities) != 1 || d.Capabilities[0].ID != "cook" || ep.Version != form.Profile {
+		t.Errorf("got %+v, %+v", d, ep)
+	}
+	if len(r.seen()) != 0 {
+		t.Error("a question about the agent went down the road")
+	}
+}
+
+// line is a raw connection to a listener.
+type line struct {
+	t    testing.TB
+	conn *tls.Conn
+}
+
+func connect(t testing.TB, address string) line {
+	t.Helper()
+	conn, err := network{}.DialTLS(t.Context(), address, "", wire.Protocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	return line{t, conn}
+}
+
+func (l line) send(data []byte) {
+	l.t.Helper()
+	if _, err := l.conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(data))), data...)); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l line) receive() (form.Frame, error) {
+	var head [2]byte
+	if _, err := io.ReadFull(l.conn, head[:]); err != nil {
+		return form.Frame{}, err
+	}
+	body := make([]byte, binary.BigEndian.Uint16(head[:]))
+	if _, err := io.ReadFull(l.conn, body); err != nil {
+		return form.Frame{}, err
+	}
+	return form.ParseFrame(body)
+}
+
+func octets(t testing.TB, f form.Frame) []byte {
+	t.Helper()
+	data, err := f.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func topic(text string) []form.Option {
+	return []form.Option{{Type: form.OptTopic, Value: []byte(text)}}
+}
+
+// TestAtTheDoor: what a frame gets, by its verb and what is wrong with it.
+func TestAtTheDoor(t *testing.T) {
+	t.Parallel()
+	refuse := func(transport.Call) (transport.Answer, error) {
+		return transport.Answer{}, &canonical.Error{Code: canonical.CodeForbidden, Message: "no"}
+	}
+	address := open(t, &road{exchange: refuse}, wire.Config{})
+	for name, tc := range map[string]struct {
+		frame form.Frame
+		code  uint8
+	}{
+		"ping":                {form.Frame{ID: 5}, 0},
+		"refused by the road": {form.Frame{Verb: form.Ask, ID: 5, Options: topic(form.TopicSend), Payload: []byte("hi")}, 0x42},
+		"observe":             {form.Frame{Verb: form.Observe, ID: 5, Options: topic("a/#")}, 0x81},
+		"exactly once":        {form.Frame{Verb: form.Ask, QoS: 2, ID: 5, Options: topic("a")}, 0x81},
+		"unserved topic":      {form.Frame{Verb: form.Ask, ID: 5, Options: topic("/a2a/tasks/get")}, 0x44},
+		"no topic":            {form.Frame{Verb: form.Ask, ID: 5}, 0x40},
+		"evidence of numbers": {form.Frame{Verb: form.Ask, ID: 5, Options: append(topic(form.TopicSend), form.Option{Type: form.OptContentType, Value: []byte{0, 0, 0, 1}}), Payload: []byte(`{"body":"x","aepb":{"ect":[1]}}`)}, 0x40},
+	} {
+		l := connect(t, address)
+		l.send(octets(t, tc.frame))
+		got, err := l.receive()
+		if err != nil || got.Code != tc.code || got.Answers(5) == form.MatchNone {
+			t.Errorf("%s: got code %x, %v; want %x", name, got.Code, err, tc.code)
+		}
+	}
+}
+
+// TestEndsTheConnection: what has no id to answer under.
+func TestEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	address := open(t, &road{exchange: echo}, wire.Config{})
+	for name, data := range map[string][]byte{
+		"length zero":    {0, 0},
+		"no frame":       {0, 3, 1, 2, 3},
+		"the other uACP": append([]byte{0, 8}, 1, 0, 0, 0, 42, 0, 0, 1),
+	} {
+		l := connect(t, address)
+		if _, err := l.conn.Write(data); err != nil {
+			t.Fatal(err)
+		}
+		if f, err := l.receive(); err == nil {
+			t.Errorf("%s: answered %+v", name, f)
+		}
+	}
+}
+
+// TestSeveralAtOnce: a slow request does not hold up a fast one, and a notice
+// gets no answer.
+func TestSeveralAtOnce(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	r := &road{exchange: func(call transport.Call) (transport.Answer, error) {
+		if strings.HasSuffix(string(call.Wire.Body), "slow") {
+			<-release
+		}
+		return echo(call)
+	}}
+	l := connect(t, open(t, r, wire.Config{}))
+	ask := func(id uint32, text string) {
+		l.send(octets(t, form.Frame{Verb: form.Ask, ID: id, Options: topic(form.TopicSend), Payload: []byte(text)}))
+	}
+	ask(1, "slow")
+	l.send(octets(t, form.Frame{Verb: form.Tell, ID: 9, Options: topic("a"), Payload: []byte("notice")}))
+	ask(2, "fast")
+	if got, err := l.receive(); err != nil || got.Answers(2) == form.MatchNone {
+		t.Errorf("first: %+v %v", got, err)
+	}
+	close(release)
+	if got, err := l.receive(); err != nil || got.Answers(1) == form.MatchNone {
+		t.Errorf("second: %+v %v", got, err)
+	}
+}
+
+// TestOnlyTLS13: nothing older, and nothing without the protocol's name.
+func TestOnlyTLS13(t *testing.T) {
+	t.Parallel()
+	address := open(t, &road{exchange: echo}, wire.Config{})
+	if conn, err := (network{version: tls.VersionTLS12}).DialTLS(t.Context(), address, "", wire.Protocol); err == nil {
+		_ = conn.Close()
+		t.Error("TLS 1.2 was accepted")
+	}
+	if conn, err := (network{}).DialTLS(t.Context(), address, "", "h2"); err == nil {
+		_ = conn.Close()
+		t.Error("another protocol was accepted")
+	}
+}
+
+// TestTooManyConnections: one more than allowed is closed unheard.
+func TestTooManyConnections(t *testing.T) {
+	t.Parallel()
+	address := open(t, &road{exchange: echo}, wire.Config{Connections: 1})
+	first := connect(t, address)
+	first.send(octets(t, form.Frame{ID: 5}))
+	if _, err := first.receive(); err != nil {
+		t.Fatal(err)
+	}
+	if conn, err := (network{}).DialTLS(t.Context(), address, "", wire.Protocol); err == nil {
+		_ = conn.Close()
+		t.Error("the second connection was served")
+	}
+}
+
+// agent is a peer that answers a frame as a test says; nil closes.
+func agent(t testing.TB, answers func(form.Frame) [][]byte) string {
+	t.Helper()
+	config := serverTLS(t)
+	config.NextProtos = []string{wire.Protocol}
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			group.Go(func() {
+				defer func() { _ = conn.Close() }()
+				l := line{t, conn.(*tls.Conn)}
+				f, err := l.receive()
+				if err != nil {
+					return
+				}
+				for _, answer := range answers(f) {
+					_, _ = conn.Write(answer)
+				}
+				_, _ = io.Copy(io.Discard, conn)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		group.Wait()
+	})
+	return listener.Addr().String()
+}
+
+func framed(data []byte) []byte {
+	return append(binary.BigEndian.AppendUint16(nil, uint16(len(data))), data...)
+}
+
+// TestDialFailures: what each way of not answering is.
+func TestDialFailures(t *testing.T) {
+	t.Parallel()
+	bad, late := as[*transport.BadReplyError], as[*transport.TimeoutError]
+	gone, denied := as[*transport.UnreachableError], as[*egress.DeniedError]
+	stray := framed(octets(t, form.Frame{Verb: form.Ask, ID: 99}))
+	many := make([][]byte, 20)
+	for i := range many {
+		many[i] = stray
+	}
+	for name, tc := range map[string]struct {
+		answers [][]byte
+		url     string
+		network network
+		is      func(error) bool
+	}{
+		"no frame":         {answers: [][]byte{{0, 3, 1, 2, 3}}, is: bad},
+		"length zero":      {answers: [][]byte{{0, 0}}, is: bad},
+		"only strays":      {answers: many, is: bad},
+		"silence":          {is: late},
+		"strays, silence":  {answers: [][]byte{stray}, is: late},
+		"half a frame":     {answers: [][]byte{{0, 20, 0x64}}, is: late},
+		"bad evidence":     {answers: [][]byte{evil(t)}, is: bad},
+		"not reached":      {network: network{err: errors.New("refused")}, is: gone},
+		"refused outright": {network: network{err: &egress.DeniedError{Host: "x", Reason: egress.ReasonNotListed}}, is: denied},
+		"another scheme":   {url: "https://127.0.0.1:1", is: denied},
+		"with credentials": {url: "uacps://user@127.0.0.1:1", is: denied},
+		"with a path":      {url: "uacps://127.0.0.1:1/agent", is: denied},
+		"no host":          {url: "uacps://", is: denied},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ep := endpoint(agent(t, func(form.Frame) [][]byte { return tc.answers }))
+			ep.Timeout = 300 * time.Millisecond
+			if tc.url != "" {
+				ep.URL = tc.url
+			}
+			sealed, _ := seal(t, message(form.FormBare))
+			_, err := dialer(t, tc.network).Dial(t.Context(), ep, sealed)
+			if !tc.is(err) {
+				t.Errorf("got %T %v", err, err)
+			}
+		})
+	}
+}
+
+// as reports whether an error is of a type.
+func as[T error](err error) bool {
+	_, ok := errors.AsType[T](err)
+	return ok
+}
+
+// evil answers the request of message with evidence that is none.
+func evil(t testing.TB) []byte {
+	t.Helper()
+	request, err := form.ParseFrame(message(form.FormBare).Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return framed(octets(t, form.Frame{
+		Verb: form.Ask, ID: request.ID, Options: []form.Option{{Type: form.OptContentType, Value: []byte{0, 0, 0, 1}}},
+		Payload: []byte(`{"body":"x","aepb":{"ect":"a.b.c"}}`),
+	}))
+}
+
+// TestReferences: replies as both reference implementations pair them.
+func TestReferences(t *testing.T) {
+	t.Parallel()
+	for name, reply := range map[string]func(form.Frame) form.Frame{
+		"C++": func(f form.Frame) form.Frame {
+			return form.Frame{Verb: f.Verb, QoS: f.QoS, ID: f.ID, Payload: []byte("ok")}
+		},
+		"Python": func(f form.Frame) form.Frame {
+			options := append(f.Options, form.Option{Type: form.OptCorrelation, Value: binary.BigEndian.AppendUint32(nil, f.ID)})
+			return form.Frame{Verb: f.Verb, QoS: f.QoS, ID: (f.ID + 1_000_000) & (1<<24 - 1), Options: options, Payload: []byte("ok")}
+		},
+		"a tell, correlated": func(f form.Frame) form.Frame {
+			return form.Frame{Verb: form.Tell, ID: 1, Payload: []byte("ok"), Options: []form.Option{{Type: form.OptCorrelation, Value: binary.BigEndian.AppendUint32(nil, f.ID)}}}
+		},
+	} {
+		address := agent(t, func(f form.Frame) [][]byte { return [][]byte{framed(octets(t, reply(f)))} })
+		sealed, _ := seal(t, message(form.FormBare))
+		got, err := dialer(t, network{}).Dial(t.Context(), endpoint(address), sealed)
+		if err != nil || !strings.HasSuffix(string(got.Wire.Body), "ok") {
+			t.Errorf("%s: got %q, %v", name, got.Wire.Body, err)
+		}
+	}
+}
+
+func TestIncompleteDeps(t *testing.T) {
+	t.Parallel()
+	if _, err := wire.NewListener(wire.ListenerDeps{}); err == nil {
+		t.Error("a listener of nothing")
+	}
+	if _, err := wire.NewDialer(wire.DialerDeps{}); err == nil {
+		t.Error("a dialer of nothing")
+	}
+	if _, err := dialer(t, network{}).Dial(t.Context(), transport.Endpoint{}, transport.Sealed{}); !errors.Is(err, transport.ErrUnsealed) {
+		t.Errorf("unsealed: got %v", err)
+	}
+}
+
+// TestWhoMayAsk: the limit first, then permission, then form.
+func TestWhoMayAsk(t *testing.T) {
+	t.Parallel()
+	limited := func(transport.Inquiry) error {
+		return &canonical.Error{Code: canonical.CodeRateLimited, Message: "slow down"}
+	}
+	forbidden := &canonical.Error{Code: canonical.CodeForbidden, Message: "no"}
+	ping := form.Frame{ID: 5}
+	unserved := form.Frame{Verb: form.Ask, ID: 5, Options: topic("/a2a/tasks/get")}
+	for name, tc := range map[string]struct {
+		road  *road
+		frame form.Frame
+		code  uint8
+	}{
+		"limited":               {&road{limit: limited}, ping, 0x83},
+		"ping, forbidden":       {&road{refusal: forbidden}, ping, 0x42},
+		"unreadable, forbidden": {&road{refusal: forbidden}, unserved, 0x42},
+		"unreadable":            {&road{}, unserved, 0x44},
+	} {
+		l := connect(t, open(t, tc.road, wire.Config{}))
+		l.send(octets(t, tc.frame))
+		if got, err := l.receive(); err != nil || got.Code != tc.code {
+			t.Errorf("%s: got code %x, %v; want %x", name, got.Code, err, tc.code)
+		}
+	}
+}
+
+// TestStranger: without a certificate, where the nameless are not let in.
+func TestStranger(t *testing.T) {
+	t.Parallel()
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := wire.NewListener(wire.ListenerDeps{Form: form.New(translators.Config{}), TLS: serverTLS(t), Net: plain, Agent: "chef"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- l.Serve(ctx, &road{exchange: echo}) }()
+	c := connect(t, plain.Addr().String())
+	c.send(octets(t, form.Frame{Verb: form.Ask, ID: 5, Options: topic(form.TopicSend), Payload: []byte("hi")}))
+	if got, err := c.receive(); err != nil || got.Code != 0x41 {
+		t.Errorf("got code %x, %v; want 41", got.Code, err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+}

@@ -1,0 +1,60 @@
+package ainp
+
+import (
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// Binding is AINP's protocol binding identifier.
+const Binding canonical.Binding = "ainp-v1"
+
+// Version is the protocol version that every envelope states.
+const Version = "0.1.0"
+
+// Media is the media type of an envelope.
+const Media = "application/json"
+
+// PayloadLimit is how large a payload may be, in octets (draft-ainp-protocol-00).
+const PayloadLimit = 1 << 20
+
+// headRoom is what an envelope may have beside its payload, in octets.
+const headRoom = 64 << 10
+
+// Translator is the codec. It is immutable and safe for concurrent use.
+type Translator struct{ cfg translators.Config }
+
+var (
+	_ translators.Translator = (*Translator)(nil)
+	_ translators.Hasher     = (*Translator)(nil)
+)
+
+// New builds a codec with the given bounds; zero fields take their defaults.
+// A body is never longer than AINP allows.
+func New(cfg translators.Config) *Translator {
+	cfg = cfg.WithDefaults()
+	cfg.BodyLimit = min(cfg.BodyLimit, PayloadLimit+headRoom)
+	return &Translator{cfg}
+}
+
+// Info describes the protocol.
+func (t *Translator) Info() translators.Info {
+	return translators.Info{
+		Binding: Binding, Name: "AINP", Versions: []string{Version}, Media: []string{Media},
+		BodyLimit: t.cfg.BodyLimit, Depth: t.cfg.Depth,
+	}
+}
+
+// HashForm names what HashInput gives.
+func (t *Translator) HashForm() string { return translators.HashWithoutECT }
+
+// HashInput is the package's HashInput.
+func (t *Translator) HashInput(body []byte) ([]byte, error) { return HashInput(body) }
+
+func refuse(code canonical.Code, message string) error {
+	return &canonical.Error{Code: code, Message: message}
+}
+
+// unstamped is the error for a message without something that only the roof knows.
+func unstamped(what string) error {
+	return refuse(canonical.CodeInternal, "the "+what+" was not stamped")
+}

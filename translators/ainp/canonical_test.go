@@ -1,0 +1,159 @@
+package ainp_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"math/big"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/ainp"
+)
+
+// The known answer: the key is test-caller of the reference repository's fixtures.
+const (
+	callerDID = "did:key:z6MkoSJvBnjUzXHyqUTmRQsNRVNoqAmZ6V5kQC7EiwsFiKWs"
+
+	known = `{"from_did":"did:key:z6MkoSJvBnjUzXHyqUTmRQsNRVNoqAmZ6V5kQC7EiwsFiKWs","id":"770e8400-e29b-41d4-a716-446655440002","msg_type":"INTENT","payload":{"@context":"https://ainp.dev/contexts/freeform/v1","@type":"FreeformNote","budget":{"max_credits":1,"max_rounds":1,"timeout_ms":10000},"semantics":{"body":"hi","format":"text"},"version":"1.0.0"},"qos":{"bid":0,"ethicalWeight":0.5,"importance":0.5,"novelty":0.5,"urgency":0.5},"schema":"https://ainp.dev/schemas/intents/freeform-note/v1","timestamp":1728259400000,"to_did":"did:key:z6MkoZEkdRmntcgza19hqCvbzZ7di4ttojSgs6FW59sFNqA3","trace_id":"trace-ghi789","ttl":30000,"version":"0.1.0"}`
+
+	// The same message with members in another order, numbers in other forms,
+	// white space, escapes, and a signature.
+	spoken = `{ "version":"0.1.0", "msg_type":"INTENT","id":"770e8400-e29b-41d4-a716-446655440002","timestamp":1.7282594e12,"ttl":30000.0,` +
+		`"trace_id":"trace-ghi\u0037\u00389","from_did":"did:key:z6MkoSJvBnjUzXHyqUTmRQsNRVNoqAmZ6V5kQC7EiwsFiKWs","to_did":"did:key:z6MkoZEkdRmntcgza19hqCvbzZ7di4ttojSgs6FW59sFNqA3",` +
+		`"schema":"https:\/\/ainp.dev/schemas/intents/freeform-note/v1","qos":{"urgency":0.50,"importance":5e-1,"novelty":0.5,"ethicalWeight":0.5,"bid":-0},` +
+		`"payload":{"version":"1.0.0","@type":"FreeformNote","@context":"https://ainp.dev/contexts/freeform/v1","semantics":{"format":"text","body":"hi"},"budget":{"timeout_ms":1e4,"max_rounds":1,"max_credits":1}},"sig":"x"}`
+
+	digest   = "6740ab48bb52f2f38214ffc594ae47378b90f8738aaa873b6d5df3c57b8b1dc9"
+	sigDraft = "EJeC8DAXsyTqYMclYR9vFHynMinwWTcrc/qpL36svIa+FxqPOxzEUXNAnxYNE6jvEfgias0H3jnolS/doC/uAg=="
+	sigRaw   = "98qoxsZ30JT6zjg2y9+fMihoFVG7Hz/wroRUzOyRYvkdorqj/hj2ICXww9L4muUmZ4OMHw8bqGmcGFbZlQXZDA=="
+)
+
+// publicKey reads an Ed25519 did:key: base58 of the multicodec 0xed01 and the key.
+func publicKey(t *testing.T, did string) ed25519.PublicKey {
+	t.Helper()
+	const alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+	n := new(big.Int)
+	for _, c := range strings.TrimPrefix(did, "did:key:z") {
+		n.Mul(n, big.NewInt(58)).Add(n, big.NewInt(int64(strings.IndexRune(alphabet, c))))
+	}
+	raw := n.Bytes()
+	if len(raw) != 34 || raw[0] != 0xed || raw[1] != 0x01 {
+		t.Fatalf("%s is no Ed25519 key: %x", did, raw)
+	}
+	return raw[2:]
+}
+
+func TestKnownAnswers(t *testing.T) {
+	t.Parallel()
+	key := publicKey(t, callerDID)
+	for name, body := range map[string]string{"canonical": known, "as spoken": spoken} {
+		text, err := ainp.Canonical([]byte(body))
+		if err != nil || string(text) != known || len(text) != 634 {
+			t.Errorf("%s: %d octets, %v:\n%s", name, len(text), err, text)
+		}
+		for profile, sig := range map[ainp.SigProfile]string{ainp.SigDraft: sigDraft, ainp.SigRaw: sigRaw} {
+			input, err := ainp.SigningInput([]byte(body), profile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			signature, err := base64.StdEncoding.DecodeString(sig)
+			if err != nil || !ed25519.Verify(key, input, signature) {
+				t.Errorf("%s: the %s signature does not verify", name, profile)
+			}
+		}
+		input, err := ainp.SigningInput([]byte(body), ainp.SigDraft)
+		if err != nil || hex.EncodeToString(input) != digest {
+			t.Errorf("%s: digest %x, %v", name, input, err)
+		}
+		hashed, err := ainp.HashInput([]byte(body))
+		if err != nil || string(hashed) != known {
+			t.Errorf("%s: hash input %s, %v", name, hashed, err)
+		}
+	}
+}
+
+// TestEvidence: what is inserted can be read, and neither it nor the signature
+// changes what is hashed.
+func TestEvidence(t *testing.T) {
+	t.Parallel()
+	tokens := []string{"a.b.c", "d.e.f"}
+	for name, payload := range map[string]string{
+		"plain":              `{"@type":"X"}`,
+		"empty":              `{}`,
+		"with an object":     `{"@type":"X","aepb":{"task_id":"t"}}`,
+		"with an empty one":  `{"aepb":{}}`,
+		"with attestations":  `{"attestations":["vc:1",{"an":"object"}]}`,
+		"with an empty list": `{"attestations":[]}`,
+		"with old evidence":  `{"aepb":{"ect":["x.y.z"],"hitl_callback":"https://x.example"},"attestations":["x.y.z","vc:1"]}`,
+		"with an empty slot": `{"aepb":{"ect":[]}}`,
+	} {
+		body := letter("INTENT", requestID, payload)
+		with, err := ainp.WithEvidence(body, tokens)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		got, err := ainp.Evidence(with)
+		if diff := cmp.Diff(tokens, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+		if bytes.Contains(with, []byte(`"sig"`)) || bytes.Contains(with, []byte("x.y.z")) {
+			t.Errorf("%s: something old is left: %s", name, with)
+		}
+		signed, err := ainp.WithSignature(with, "c2ln")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if one, two := hashOf(t, body), hashOf(t, signed); one != two {
+			t.Errorf("%s: the evidence changes the hash", name)
+		}
+		m, err := ainp.New(translators.Config{}).Decode(translators.Wire{Body: signed})
+		if err == nil && strings.Contains(string(m.Extensions[ainp.Binding]), "a.b.c") {
+			t.Errorf("%s: a token became part of the message", name)
+		}
+	}
+	if hashOf(t, letter("INTENT", requestID, `{"a":1}`)) == hashOf(t, letter("INTENT", requestID, `{"a":2}`)) {
+		t.Error("two messages, one hash")
+	}
+}
+
+func hashOf(t *testing.T, body []byte) string {
+	t.Helper()
+	input, err := ainp.HashInput(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(input)
+	return hex.EncodeToString(sum[:])
+}
+
+func TestEvidenceRefuses(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"no JSON":         `{`,
+		"a list":          `[]`,
+		"a member twice":  `{"payload":{"a":1,"a":2}}`,
+		"payload a list":  `{"payload":[]}`,
+		"object a list":   `{"payload":{"aepb":[]}}`,
+		"slot a string":   `{"payload":{"aepb":{"ect":"a.b.c"}}}`,
+		"slot of numbers": `{"payload":{"aepb":{"ect":[1]}}}`,
+	} {
+		if _, err := ainp.Evidence([]byte(body)); !errors.Is(err, translators.ErrMalformed) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	for name, body := range map[string]string{
+		"payload a list": `{"payload":[]}`, "attestations an object": `{"payload":{"attestations":{}}}`, "not JSON": `x`,
+	} {
+		if _, err := ainp.WithEvidence([]byte(body), []string{"a.b.c"}); !errors.Is(err, translators.ErrMalformed) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}

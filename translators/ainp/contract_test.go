@@ -1,0 +1,120 @@
+package ainp_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/ainp"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/translatortest"
+)
+
+const (
+	gatewayDID = "did:web:gateway.example"
+	peerDID    = "did:key:z6MkoZEkdRmntcgza19hqCvbzZ7di4ttojSgs6FW59sFNqA3"
+	requestID  = "770e8400-e29b-41d4-a716-446655440002"
+	replyID    = "880e8400-e29b-41d4-a716-446655440003"
+)
+
+func stamp() translators.Stamp {
+	return translators.Stamp{From: gatewayDID, To: peerDID, At: time.UnixMilli(1728259400000)}
+}
+
+func head(kind, id string) string {
+	return `"version":"0.1.0","msg_type":"` + kind + `","id":"` + id + `","timestamp":1728259400000,"ttl":30000,"trace_id":"trace-1",` +
+		`"from_did":"` + peerDID + `","to_did":"` + gatewayDID + `","schema":"https://ainp.dev/schemas/x/v1","qos":{"urgency":0.50,"bid":0},"sig":"c2ln"`
+}
+
+func letter(kind, id, payload string) []byte {
+	return []byte(`{` + head(kind, id) + `,"payload":` + payload + `}`)
+}
+
+// wires are messages of every kind that AINP has.
+func wires() map[string]translators.Wire {
+	request := func(kind, payload string) translators.Wire {
+		return translators.Wire{Binding: ainp.Binding, Version: ainp.Version, Media: ainp.Media, Body: letter(kind, requestID, payload)}
+	}
+	reply := func(re canonical.Op, kind, payload string) translators.Wire {
+		w := request(kind, payload)
+		w.Re, w.Body = re, letter(kind, replyID, payload)
+		return w
+	}
+	intent := func(kind, more string) translators.Wire {
+		return request("INTENT", `{"@context":"https://ainp.dev/contexts/x/v1","@type":"`+kind+`","version":"1.0.0","budget":{"max_credits":1,"max_rounds":1,"timeout_ms":10000}`+more+`}`)
+	}
+	plain := intent("FreeformNote", `,"semantics":{"body":"hi"}`)
+	plain.Body = []byte(`{"version":"0.1.0","msg_type":"INTENT","id":"` + requestID + `","timestamp":1,"ttl":0,"from_did":"did:web:a","payload":{"@type":"FreeformNote","semantics":{"body":"hi"}}}`)
+	return map[string]translators.Wire{
+		"note":          intent("FreeformNote", `,"embedding":{"b64":"AA==","dim":1536,"dtype":"f32"},"semantics":{"subject":"s","body":"hi","format":"text","attachments":[{"url":"https://x.example/f","mime_type":"a/b","size_bytes":9007199254740993,"hash":"h"}],"thread_id":"th-1","in_reply_to":"x"}`),
+		"plain note":    plain,
+		"empty note":    intent("FreeformNote", `,"semantics":{}`),
+		"bare note":     intent("FreeformNote", ``),
+		"odd note":      intent("FreeformNote", `,"semantics":{"body":"","attachments":[],"thread_id":""}`),
+		"chat":          intent("CHAT_MESSAGE", `,"semantics":{"conversation_id":"c-1","participants":["did:web:a"],"content":"hi","content_type":"text/markdown","attachments":[{"filename":"f","mime_type":"a/b","size_bytes":1,"content_hash":"h","url":"https://x.example/f"}],"labels":["l"]}`),
+		"service":       intent("RequestService", `,"semantics":{"service_type":"search","geo":"x","details":{"q":"x","n":12345678901234567890}}`),
+		"service alone": intent("RequestService", `,"semantics":{"service_type":"search"}`),
+		"approval":      intent("ApprovalRequest", `,"semantics":{"request_type":"spend","amount":1.50,"approvers":["did:web:a"],"threshold":1,"deadline":"2026-12-01"}`),
+		"invoice":       intent("Invoice", `,"semantics":{"invoice_id":"i","amount":1e2}`),
+		"submit":        intent("SubmitInfo", `,"semantics":{"data_type":"d","payload":{"a":null}}`),
+		"custom":        intent("https://x.example/Custom", `,"semantics":{"a":1}`),
+		"custom bare":   intent("Custom", ``),
+		"notification":  intent("NOTIFICATION", `,"semantics":{"content":"x"}`),
+		"discover":      {Body: []byte(`{` + head("DISCOVER", requestID) + `,"to_query":{"description":"d","tags":["a"],"min_trust":0.7}}`)},
+		"discover with": request("DISCOVER", `{}`),
+		"describe":      request("DISCOVER", `{"aepb":{"op":"describe"}}`),
+		"negotiate":     request("NEGOTIATE", `{"negotiation_id":"n","round":1,"phase":"OFFER","proposal":{"price":1.0},"constraints":{"max_rounds":10}}`),
+		"ack":           request("ACK", `{"of":"x"}`),
+		"advertise":     request("ADVERTISE", `{"address":"x","ttl_minutes":5}`),
+
+		"success":        reply(canonical.OpInvoke, "RESULT", `{"intent_id":"`+requestID+`","status":"success","result":{"a":[1.0,null]},"attestations":["vc"],"metadata":{"m":1}}`),
+		"success text":   reply(canonical.OpInvoke, "RESULT", `{"intent_id":"`+requestID+`","status":"success","result":"done"}`),
+		"success bare":   reply(canonical.OpInvoke, "RESULT", `{"status":"success"}`),
+		"success null":   reply(canonical.OpInvoke, "RESULT", `{"status":"success","result":null}`),
+		"failed":         reply(canonical.OpInvoke, "RESULT", `{"intent_id":"x","status":"failed","result":"why"}`),
+		"partial":        reply(canonical.OpInvoke, "RESULT", `{"intent_id":"x","status":"partial","result":{"p":50}}`),
+		"partial text":   reply(canonical.OpInvoke, "RESULT", `{"intent_id":"x","status":"partial","result":"so far"}`),
+		"error":          reply(canonical.OpInvoke, "ERROR", `{"error_code":"RATE_LIMIT_EXCEEDED","error_message":"slow down","intent_id":"`+requestID+`","retry_after_ms":5000,"queued":false}`),
+		"error offline":  reply(canonical.OpInvoke, "ERROR", `{"error_code":"AGENT_OFFLINE","error_message":"later","intent_id":"i","queued":true,"expires_at":1}`),
+		"error custom":   reply(canonical.OpInvoke, "ERROR", `{"error_code":"ESCROW_REQUIRED","error_message":""}`),
+		"short error":    {Re: canonical.OpInvoke, Body: []byte(`{"version":"0.1.0","msg_type":"ERROR","error_code":"TIMEOUT","error_message":"too late","intent_id":"i"}`)},
+		"found":          reply(canonical.OpCapabilities, "DISCOVER_RESULT", `{"intent_id":"x","matches":[{"did":"did:web:a","score":0.9,"description":"d","tags":["t"],"estLatencyMs":5},{"did":"did:web:b","tags":[]}],"took":1}`),
+		"found by code":  reply(canonical.OpCapabilities, "DISCOVER_RESULT", `{"results":[{"did":"did:web:a"}]}`),
+		"found nothing":  reply(canonical.OpCapabilities, "DISCOVER_RESULT", `{"matches":[]}`),
+		"advertised":     reply(canonical.OpDescribe, "ADVERTISE", `{"capabilities":[{"description":"d","embedding":"AA==","tags":["t"],"version":"1"}],"trust":{"score":0.5},"credentials":[]}`),
+		"advertised too": reply(canonical.OpDescribe, "ADVERTISE", `{"address":"https://a.example","ttl_minutes":5}`),
+	}
+}
+
+func malformed() [][]byte {
+	var out [][]byte
+	for _, text := range []string{``, `null`, `[]`, `{`, `{}`, `{"msg_type":"INTENT"}`, `{"a":1,"a":2}`, `"x"`} {
+		out = append(out, []byte(text))
+	}
+	return append(out,
+		[]byte(`{"version":"0.1.0","msg_type":"INTENT","id":"`+requestID+`","timestamp":1.5,"ttl":1,"from_did":"did:web:a"}`),
+		letter("INTENT", "not-a-uuid", `{}`), letter("INTENT", requestID, `[]`), letter("UNHEARD", requestID, `{}`))
+}
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	s := translatortest.Samples{
+		Malformed: malformed(),
+		Target: func(m *canonical.Message) translators.Target {
+			if string(m.Correlation.WireID) == typedID {
+				return translators.Target{Capability: typedTool(), Stamp: stamp()}
+			}
+			if m.Origin.Binding == ainp.Binding {
+				return translators.Target{}
+			}
+			return translators.Target{Stamp: stamp()}
+		},
+	}
+	for _, w := range wires() {
+		s.Wires = append(s.Wires, w)
+	}
+	for _, m := range foreign() {
+		s.Foreign = append(s.Foreign, m)
+	}
+	translatortest.Run(t, ainp.New(translators.Config{}), s)
+}

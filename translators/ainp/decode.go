@@ -1,0 +1,201 @@
+package ainp
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/envelope"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// Decode reads one envelope: a request, or with Wire.Re the answer to one. When
+// the envelope could be read, a refusal comes with a message that holds the
+// wire id. The signature is the transport's business and not looked at.
+func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
+	if err := rawjson.Check(w.Body, t.cfg.BodyLimit, t.cfg.Depth); err != nil {
+		return nil, err
+	}
+	l, err := open(w.Body)
+	if err != nil {
+		return nil, err
+	}
+	m, err := l.message(w.Re, w.Body)
+	if err != nil {
+		blank := &canonical.Message{Correlation: canonical.Correlation{WireID: wireID(l.id, true, l.trace, l.traced)}}
+		blank.Origin = canonical.Origin{Binding: Binding, Version: Version, Raw: w.Body}
+		return blank, err
+	}
+	return m, nil
+}
+
+// message is the whole reading: the native members, and over them what a
+// gateway said beside them, if it fits.
+func (l letter) message(re canonical.Op, raw []byte) (*canonical.Message, error) {
+	m, err := l.native(re)
+	if err != nil {
+		return nil, err
+	}
+	object := l.aepb
+	if l.op() != "" {
+		o := rawjson.Parse(object, "")
+		o.Take(opMember)
+		object = o.Rest()
+	}
+	if object != nil {
+		if m, err = l.overlaid(m, re, object); err != nil {
+			return nil, err
+		}
+	}
+	m.Origin.Raw = raw
+	return m, nil
+}
+
+// overlaid lays an aepb object over the message. It is kept and not believed
+// when the message then says natively something else than what arrived.
+func (l letter) overlaid(m *canonical.Message, re canonical.Op, object json.RawMessage) (*canonical.Message, error) {
+	known := m.Correlation.WireID
+	rest, ok := envelope.Read(object, m, Binding)
+	m.Correlation.WireID = known // an answer must name the id that is on the wire
+	if ok {
+		e := &encoder{m: m}
+		again, err := e.letter()
+		ok = err == nil && again.kind == l.kind && again.id == l.id && again.trace == l.trace &&
+			again.traced == l.traced && rawjson.Equal(again.payload, l.payload)
+	}
+	if !ok {
+		var err error
+		if m, err = l.native(re); err != nil {
+			return nil, err
+		}
+		rest = object
+	}
+	if rest != nil {
+		left := rawjson.NewBuilder().Merge(m.Extensions[Binding]).Raw(envelope.Key, rest).Bytes()
+		m.Extensions = extended(m.Extensions, left)
+	}
+	return m, nil
+}
+
+// opMember is the member of an aepb object that tells who-are-you from
+// what-can-you-do: AINP has one DISCOVER for both.
+const (
+	opMember   = "op"
+	opDescribe = "describe"
+)
+
+func (l letter) op() string {
+	if l.aepb == nil {
+		return ""
+	}
+	op, _ := rawjson.Unquote(rawjson.Parse(l.aepb, "").Peek(opMember))
+	if op != opDescribe {
+		return ""
+	}
+	return op
+}
+
+// native reads what AINP's own members say.
+func (l letter) native(re canonical.Op) (*canonical.Message, error) {
+	m := &canonical.Message{Origin: canonical.Origin{Binding: Binding, Version: Version}}
+	m.Extensions = extended(nil, l.rest)
+	if re == "" {
+		return m, l.request(m)
+	}
+	return m, l.reply(m, re)
+}
+
+// extended sets the binding's own extension, if there is one.
+func extended(ext canonical.Extensions, own json.RawMessage) canonical.Extensions {
+	if own == nil {
+		return ext
+	}
+	if ext == nil {
+		ext = canonical.Extensions{}
+	}
+	ext[Binding] = own
+	return ext
+}
+
+func (l letter) request(m *canonical.Message) error {
+	m.Phase = canonical.PhaseRequest
+	m.Correlation.WireID = wireID(l.id, true, l.trace, l.traced)
+	switch l.kind {
+	case TypeIntent:
+		return l.intent(m)
+	case TypeDiscover:
+		l.discover(m)
+		return nil
+	case TypeNegotiate:
+		if _, err := ParseNegotiation(l.payload); err != nil {
+			return err
+		}
+		l.notice(m)
+		return nil
+	case TypeAdvertise, TypeAck:
+		l.notice(m)
+		return nil
+	case TypeResult, TypeError, TypeDiscoverResult:
+		return refuse(canonical.CodeInvalidRequest, "an answer where a request belongs")
+	default:
+		return refuse(canonical.CodeNoMethod, "no such message type")
+	}
+}
+
+// notice keeps a message whole that nobody answers and that has no counterpart
+// elsewhere.
+func (l letter) notice(m *canonical.Message) {
+	m.Op, m.Correlation.WireID = canonical.OpNotice, nil
+	b := rawjson.NewBuilder().Merge(l.rest).String("msg_type", l.kind).String("id", l.id)
+	if l.traced {
+		b.String("trace_id", l.trace)
+	}
+	m.Extensions = extended(nil, b.Raw("payload", l.payload).Bytes())
+}
+
+func (l letter) reply(m *canonical.Message, re canonical.Op) error {
+	m.Op, m.Phase = re, canonical.PhaseResponse
+	if l.id != "" {
+		left := rawjson.NewBuilder().Merge(l.rest).String("id", l.id).Bytes()
+		m.Extensions = extended(m.Extensions, left)
+	}
+	p := rawjson.Parse(l.payloadOrEmpty(), "/payload")
+	switch {
+	case l.kind == TypeError:
+		return l.failed(m, p)
+	case l.kind == TypeResult && re == canonical.OpInvoke:
+		return l.result(m, p)
+	case l.kind == TypeDiscoverResult && re == canonical.OpCapabilities:
+		return l.found(m, p)
+	case l.kind == TypeAdvertise && re == canonical.OpDescribe:
+		return l.advertised(m, p)
+	default:
+		return refuse(canonical.CodeInvalidRequest, "not an answer to that request")
+	}
+}
+
+func (l letter) payloadOrEmpty() json.RawMessage {
+	if l.payload == nil {
+		return json.RawMessage("{}")
+	}
+	return l.payload
+}
+
+// answers takes what a reply says about its request.
+func (l letter) answers(m *canonical.Message, p *rawjson.Object) {
+	id, has := p.String("intent_id")
+	m.Correlation.WireID = wireID(id, has, l.trace, l.traced)
+}
+
+// budgeted is the deadline that an intent's budget and timestamp set; zero: none.
+func (l letter) budgeted(budget json.RawMessage) time.Time {
+	if len(budget) == 0 || budget[0] != '{' {
+		return time.Time{}
+	}
+	n, ok := milliseconds(rawjson.Parse(budget, "").Peek("timeout_ms"))
+	if !ok || n == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(l.at + n).UTC()
+}

@@ -1,0 +1,43 @@
+// Package ainp is the form of the AI-Native Network Protocol, version 0.1.0
+// (draft-ainp-protocol-00, with what its reference code adds); unary.
+//
+//	what                            here
+//	INTENT FreeformNote, MESSAGE    Invoke.Turn <-> body or content, attachments by URL
+//	INTENT RequestService           Invoke.Call <-> service_type, details
+//	INTENT of any other type        Invoke.Call <-> the type, its semantics; ApprovalRequest is one of them
+//	RESULT success, failed          Result.Output <-> a text, or any JSON value
+//	RESULT partial                  Result.Task, working
+//	ERROR, also shortened           Error, by the table in errors.go
+//	DISCOVER, DISCOVER_RESULT       Page, CapabilityList; a match is a capability
+//	DISCOVER with aepb.op, ADVERTISE DescribeRequest, Description
+//	NEGOTIATE, ACK, ADVERTISE, NOTIFICATION   OpNotice: kept whole, relayed within AINP only; a NEGOTIATE is judged
+//	id, trace_id, intent_id         Correlation.WireID; an id that is no UUIDv4 is replaced by one made from it (L01)
+//	thread_id, conversation_id      Conversation.ContextID
+//	budget.timeout_ms               Deadline, from the timestamp
+//	everything canonical that AINP lacks   carried in payload.aepb: parts, artifacts, state, history, ids, preferences, trace
+//	everything of AINP that others lack    carried in Extensions["ainp-v1"]: qos, embedding, budget, trust, to_query, attestations
+//	embedding of our own intents    left out: there is no model here
+//	the signature                   dropped when the envelope changes (L09); the transport signs
+//	payload.aepb.ect, parent_jti, hitl_callback   the transport's: see Evidence and WithEvidence
+//	TaskQuery, TaskCancel, AtdRollbackRequest     refused (unsupported_op)
+//	ping                            refused: AINP has none
+//	more than 1 MiB of payload      refused
+//
+// Read ainp.go for the entry, wire.go for the envelope, decode.go and encode.go
+// for what becomes of a message, then intent.go, result.go, discover.go and
+// errors.go, each with both directions, and canonical.go for what is hashed and
+// signed.
+//
+// An encoder says a message natively, reads that back as a peer would that
+// knows nothing of gateways, and puts the difference into payload.aepb (package
+// envelope). A decoder believes such an object only if the message then says
+// natively what arrived.
+//
+// The codec signs nothing and knows no clock: sender, receiver and time come in
+// Target.Stamp, replay and ttl are judged by the transport. Events of a stream
+// will be RESULTs with status partial; result.go already reads one.
+//
+// Alternatives considered: an intent type of our own for everything (a peer
+// without gateway could then understand nothing), and trace_id as the
+// conversation (several agents start a new trace for each intent).
+package ainp

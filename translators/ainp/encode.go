@@ -1,0 +1,349 @@
+package ainp
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/envelope"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// encoder writes one message.
+type encoder struct {
+	m          *canonical.Message
+	capability *canonical.Capability
+	stamp      translators.Stamp
+	losses     []canonical.Loss
+}
+
+// home: the message was born in AINP, so nothing is added to what it says.
+func (e *encoder) home() bool { return e.m.Origin.Binding == Binding }
+
+// Encode writes one envelope, unsigned unless it goes home unstamped. A message
+// of another protocol needs Target.Stamp with From and At: the envelope is
+// signed, hashed and judged by them.
+func (t *Translator) Encode(m *canonical.Message, target translators.Target) (translators.Wire, []canonical.Loss, error) {
+	if target.Version != "" && target.Version != Version {
+		return translators.Wire{}, nil, refuse(canonical.CodeUnsupportedVersion, "only AINP "+Version+" is spoken here")
+	}
+	e := &encoder{m: m, capability: target.Capability, stamp: target.Stamp}
+	body, err := e.encode()
+	if err != nil {
+		return translators.Wire{}, nil, err
+	}
+	if len(body) > t.cfg.BodyLimit {
+		return translators.Wire{}, nil, refuse(canonical.CodeBadParams, "the message does not fit an AINP envelope")
+	}
+	wire := translators.Wire{Binding: Binding, Version: Version, Media: Media, Body: body}
+	if m.Phase != canonical.PhaseRequest {
+		wire.Re = m.Op
+	}
+	return wire, e.losses, nil
+}
+
+func (e *encoder) encode() (json.RawMessage, error) {
+	l, err := e.letter()
+	if err != nil || e.m.Op == canonical.OpNotice {
+		return l.bytes(nil), err
+	}
+	if len(l.payload) > PayloadLimit {
+		return nil, refuse(canonical.CodeBadParams, "the message does not fit an AINP payload of 1 MiB")
+	}
+	// The view is read from octets, as a peer reads them.
+	seen, err := open(l.bytes(e.op()))
+	if err != nil {
+		return nil, refuse(canonical.CodeInternal, "the message cannot be said in AINP")
+	}
+	re := e.m.Op
+	if e.m.Phase == canonical.PhaseRequest {
+		re = ""
+	}
+	view, err := seen.native(re)
+	if err != nil {
+		return nil, err
+	}
+	e.unnative(view)
+	e.alias(view)
+	d := envelope.Write(e.m, view, Binding)
+	e.declare(d.Losses)
+	if e.short() { // which has no payload, hence no room for an aepb object
+		for _, loss := range d.Losses {
+			e.losses = append(e.losses, canonical.Loss{Code: loss.Code, Path: loss.Path, Fate: canonical.Dropped})
+		}
+	}
+	object := join(e.op(), d.Members, objectOr(e.m.Extensions[Binding]))
+	return l.bytes(object), nil
+}
+
+// unnative takes out of the view what only says that it was AINP.
+func (e *encoder) unnative(view *canonical.Message) {
+	said, ok := e.m.Body.(*canonical.Error)
+	seen, also := view.Body.(*canonical.Error)
+	if ok && also && said.Native == nil {
+		seen.Native = nil
+	}
+}
+
+// alias declares an id that AINP cannot say. It is not carried: an answer must
+// name the id that was on the wire, and only this hop knows both.
+func (e *encoder) alias(view *canonical.Message) {
+	if string(view.Correlation.WireID) != string(e.m.Correlation.WireID) {
+		e.losses = append(e.losses, canonical.Loss{Code: canonical.LossIDs, Path: "/correlation/wireId", Fate: canonical.Dropped})
+		view.Correlation.WireID = e.m.Correlation.WireID
+	}
+}
+
+// join joins the parts of an aepb object; the first word wins.
+func join(op, members, left json.RawMessage) json.RawMessage {
+	if left != nil {
+		left = rawjson.Parse(left, "").RawObject(envelope.Key)
+	}
+	b, names := rawjson.NewBuilder(), []string{}
+	for _, object := range []json.RawMessage{op, members, left} {
+		if object == nil {
+			continue
+		}
+		for _, member := range rawjson.Parse(object, "").Members() {
+			if !slices.Contains(names, member.Name) {
+				b.Raw(member.Name, member.Value)
+				names = append(names, member.Name)
+			}
+		}
+	}
+	return b.Object()
+}
+
+func (e *encoder) op() json.RawMessage {
+	if e.m.Op == canonical.OpDescribe && e.m.Phase == canonical.PhaseRequest {
+		return rawjson.NewBuilder().String(opMember, opDescribe).Bytes()
+	}
+	return nil
+}
+
+// declare takes over what became carried. A message that was born here carries
+// nothing that it did not carry before.
+func (e *encoder) declare(losses []canonical.Loss) {
+	for _, loss := range losses {
+		if !e.home() || loss.Fate == canonical.Dropped {
+			e.losses = append(e.losses, loss)
+		}
+	}
+}
+
+// letter says the message natively.
+func (e *encoder) letter() (letter, error) {
+	if e.m.Op == canonical.OpNotice {
+		return e.notice()
+	}
+	l := letter{}
+	var err error
+	switch body := e.m.Body.(type) {
+	case *canonical.Invoke:
+		l.kind = TypeIntent
+		l.payload, err = e.intent(body)
+	case *canonical.DescribeRequest:
+		l.kind, l.payload = TypeDiscover, rest(body.Extensions[Binding], envelope.Key)
+		l.payload = same(l.payload, body.Extensions[Binding])
+	case *canonical.Page:
+		l.kind, l.payload = TypeDiscover, rest(body.Extensions[Binding], envelope.Key)
+		l.payload = same(l.payload, body.Extensions[Binding])
+	case *canonical.Result:
+		l.kind = TypeResult
+		l.payload, err = e.result(body)
+	case *canonical.CapabilityList:
+		l.kind, l.payload = TypeDiscoverResult, e.found(body)
+	case *canonical.Description:
+		l.kind, l.payload = TypeAdvertise, e.advertised(body)
+	case *canonical.Error:
+		l.kind, l.payload = TypeError, e.failure(body)
+	default:
+		err = refuse(canonical.CodeUnsupportedOp, "AINP has no counterpart of "+string(e.m.Op))
+	}
+	if err == nil {
+		err = e.phase()
+	}
+	if err != nil {
+		return l, err
+	}
+	return l, e.head(&l)
+}
+
+// same keeps an empty payload apart from none.
+func same(payload, was json.RawMessage) json.RawMessage {
+	if payload == nil && len(was) > 0 && was[0] == '{' {
+		return json.RawMessage("{}")
+	}
+	return payload
+}
+
+// phase checks that body, operation and phase belong together.
+func (e *encoder) phase() error {
+	phase, op := canonical.PhaseResponse, canonical.OpInvoke
+	switch e.m.Body.(type) {
+	case *canonical.Invoke:
+		phase = canonical.PhaseRequest
+	case *canonical.DescribeRequest:
+		phase, op = canonical.PhaseRequest, canonical.OpDescribe
+	case *canonical.Page:
+		phase, op = canonical.PhaseRequest, canonical.OpCapabilities
+	case *canonical.CapabilityList:
+		op = canonical.OpCapabilities
+	case *canonical.Description:
+		op = canonical.OpDescribe
+	case *canonical.Error:
+		phase, op = canonical.PhaseError, e.m.Op
+	}
+	if e.m.Phase != phase || e.m.Op != op {
+		return refuse(canonical.CodeUnsupportedOp, "AINP has no such message")
+	}
+	return nil
+}
+
+// notice goes home as it came; nobody else's has a counterpart.
+func (e *encoder) notice() (letter, error) {
+	o := rawjson.Parse(objectOr(e.m.Extensions[Binding]), "")
+	l := letter{kind: o.Required("msg_type"), id: o.Required("id")}
+	l.trace, l.traced = o.String("trace_id")
+	l.payload = o.RawObject("payload")
+	if o.Err() != nil {
+		return l, refuse(canonical.CodeUnsupportedOp, "AINP has no such notification")
+	}
+	l.rest = e.stamped(o)
+	return l, nil
+}
+
+// head writes what stands around the payload.
+func (e *encoder) head(l *letter) error {
+	o := rawjson.Parse(objectOr(e.m.Extensions[Binding]), "")
+	own, hasOwn := o.String("id")
+	short := e.short()
+	ref := reference{}
+	if e.m.Correlation.WireID != nil {
+		ref = refer(e.m.Correlation.WireID)
+	}
+	l.trace, l.traced = ref.trace, ref.traced
+	switch {
+	case e.m.Phase == canonical.PhaseRequest:
+		if e.m.Correlation.WireID == nil {
+			return unstamped("id")
+		}
+		if l.id = ref.id; !isUUID4(l.id) {
+			l.id = deriveUUID(e.m.Correlation.WireID)
+		}
+		if l.traced && ref.trace == ref.id {
+			l.trace = l.id
+		}
+	case hasOwn && e.stamp.At.IsZero():
+		l.id = own
+	case !short:
+		l.id = deriveUUID([]byte(l.kind), e.m.Correlation.WireID, []byte(e.m.Correlation.MessageID), l.payload)
+	}
+	o.Take("msg_type")
+	o.Take("trace_id")
+	o.Take("payload")
+	o.Take(envelope.Key)
+	known := short || o.Has("timestamp") && o.Has("from_did")
+	if e.stamp.At.IsZero() && !known || !e.stamp.At.IsZero() && e.stamp.From == "" {
+		return unstamped("sender or time")
+	}
+	l.rest = e.stamped(o)
+	return nil
+}
+
+// short: an error that came in the shortened form goes home in it.
+func (e *encoder) short() bool {
+	body, ok := e.m.Body.(*canonical.Error)
+	if !ok || !e.stamp.At.IsZero() {
+		return false
+	}
+	return string(rawjson.Parse(objectOr(body.Extensions[Binding]), "").Peek(shortMark)) == "true"
+}
+
+// defaultTTL is how long a message of ours may be under way, in milliseconds.
+const defaultTTL = 60_000
+
+// stamped writes the members of the head that the roof knows over what was
+// there. A signature over something else is gone.
+func (e *encoder) stamped(o *rawjson.Object) json.RawMessage {
+	if e.stamp.At.IsZero() {
+		return o.Rest()
+	}
+	b := rawjson.NewBuilder().String("version", Version).
+		Raw("timestamp", integer(e.stamp.At.UnixMilli())).Raw("ttl", integer(e.ttl())).
+		String("from_did", e.stamp.From).Optional("to_did", e.stamp.To)
+	names := []string{"version", "timestamp", "ttl", "from_did", "id"}
+	if e.stamp.To != "" {
+		names = append(names, "to_did")
+	}
+	if o.Has("sig") {
+		names = append(names, "sig")
+		e.losses = append(e.losses, canonical.Loss{
+			Code: canonical.LossSignature, Path: "/extensions/" + string(Binding) + "/sig", Fate: canonical.Dropped,
+		})
+	}
+	for _, name := range names {
+		o.Take(name)
+	}
+	if !e.home() && !o.Has("schema") {
+		b.String("schema", schemaOf(e.m))
+	}
+	if !e.home() && !o.Has("qos") {
+		b.Raw("qos", json.RawMessage(neutral))
+	}
+	return b.Merge(o.Rest()).Bytes()
+}
+
+// neutral is the quality of service of a message whose sender did not ask for any.
+const neutral = `{"bid":0,"ethicalWeight":0.5,"importance":0.5,"novelty":0.5,"urgency":0.5}`
+
+func schemaOf(m *canonical.Message) string {
+	const base = "https://ainp.dev/schemas/"
+	switch body := m.Body.(type) {
+	case *canonical.Invoke:
+		if body.Call != nil {
+			return base + "intents/request-service/v1"
+		}
+		return base + "intents/freeform-note/v1"
+	case *canonical.Error:
+		return base + "messages/error/v1"
+	case *canonical.Result:
+		return base + "messages/result/v1"
+	default:
+		return base + "messages/discover/v1"
+	}
+}
+
+func (e *encoder) ttl() int64 {
+	if e.m.Deadline.IsZero() {
+		return defaultTTL
+	}
+	return min(defaultTTL, e.remaining())
+}
+
+func integer(n int64) json.RawMessage { return json.RawMessage(strconv.FormatInt(n, 10)) }
+
+// bytes puts an envelope together, with an aepb object in its payload.
+func (l letter) bytes(object json.RawMessage) json.RawMessage {
+	b := rawjson.NewBuilder().String("msg_type", l.kind)
+	if l.id != "" {
+		b.String("id", l.id)
+	}
+	if l.traced {
+		b.String("trace_id", l.trace)
+	}
+	b.Merge(l.rest)
+	payload := l.payload
+	if l.kind == TypeError && payload != nil {
+		if o := rawjson.Parse(payload, ""); o.Has(shortMark) {
+			o.Take(shortMark)
+			return b.Merge(o.Rest()).Bytes()
+		}
+	}
+	if object != nil {
+		payload = rawjson.NewBuilder().Merge(payload).Raw(envelope.Key, object).Bytes()
+	}
+	return b.Raw("payload", payload).Bytes()
+}

@@ -1,0 +1,178 @@
+package ainp_test
+
+import (
+	"encoding/json"
+	"maps"
+	"time"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
+)
+
+// typedID marks the messages that are for a typed tool.
+const typedID = `"typed"`
+
+func typedTool() *canonical.Capability {
+	return &canonical.Capability{
+		ID: "typed", Profile: canonical.ProfileTyped,
+		InputSchema: json.RawMessage(`{"type":"object","properties":{"q":{"type":"string"}},"required":["q"]}`),
+	}
+}
+
+func everyPart() []canonical.Part {
+	return []canonical.Part{
+		{Kind: canonical.KindText, Text: "one"},
+		{Kind: canonical.KindText, Text: "", Media: "text/markdown", Name: "a.md", Extensions: canonical.Extensions{"a2a-v1": json.RawMessage(`{"metadata":{"k":9007199254740993}}`)}},
+		{Kind: canonical.KindData, Data: json.RawMessage(`{"a":[1.50,null]}`), Media: "application/json"},
+		{Kind: canonical.KindData, Data: json.RawMessage(`"second"`)},
+		{Kind: canonical.KindFile, Bytes: []byte{0, 255}, Media: "image/png", Name: "p.png"},
+		{Kind: canonical.KindFile, Bytes: []byte("x"), Media: "text/plain"},
+		{Kind: canonical.KindFile, Bytes: []byte("y"), Name: "ä b", Title: "title", Size: json.RawMessage("1")},
+		{Kind: canonical.KindRef, URI: "https://example.com/d/f.pdf?x#y", Media: "application/pdf", Description: "d"},
+	}
+}
+
+// foreign is what other protocols would ask and answer.
+func foreign() map[string]*canonical.Message {
+	id := canonical.Correlation{WireID: json.RawMessage(`"id-1"`)}
+	seven := 7
+	turn := canonical.Content{
+		ID: "m-1", Role: canonical.RoleCaller, Parts: everyPart(), ExtensionURIs: []string{"urn:x"},
+		Extensions: canonical.Extensions{"a2a-v1": json.RawMessage(`{"metadata":{"m":1},"other":2}`)},
+	}
+	typed := &canonical.Call{Name: "typed", Args: json.RawMessage(`{"q":"x"}`)}
+	at := time.Date(2026, 7, 28, 1, 2, 3, 4000, time.UTC)
+	task := func(state canonical.State) *canonical.Task {
+		return &canonical.Task{
+			ID: "t-1", ContextID: "c-1",
+			Status: canonical.Status{State: state, At: at, Message: &canonical.Content{
+				ID: "m-2", Role: canonical.RoleAgent, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "said"}},
+				Extensions: canonical.Extensions{"a2a-v1": json.RawMessage(`{"metadata":{"s":1}}`)},
+			}},
+			Artifacts: []canonical.Artifact{
+				{ID: "a-1", Name: "first", Description: "d", Parts: everyPart(), ExtensionURIs: []string{"urn:y"}},
+				{ID: "a-2", Parts: []canonical.Part{{Kind: canonical.KindText, Text: "two"}}, Extensions: canonical.Extensions{"a2a-v1": json.RawMessage(`{"metadata":{"z":null}}`)}},
+			},
+			History:    []canonical.Content{turn},
+			Extensions: canonical.Extensions{"a2a-v1": json.RawMessage(`{"metadata":{"t":1}}`)},
+		}
+	}
+	request := func(i *canonical.Invoke) *canonical.Message {
+		return &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Correlation: id, Body: i}
+	}
+	response := func(r *canonical.Result) *canonical.Message {
+		return &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Correlation: id, Body: r}
+	}
+	full := request(&canonical.Invoke{Turn: turn, Extensions: canonical.Extensions{"a2a-v1": json.RawMessage(`{"metadata":{"r":1}}`)}})
+	full.Correlation.MessageID = "m-1"
+	full.Conversation = canonical.Conversation{ContextID: "c", TaskID: "t", ReferenceTasks: []string{"r"}, Tenant: "ten"}
+	full.Preferences = canonical.Preferences{Stream: true, NoWait: true, AcceptMedia: []string{"a/b"}, HistoryLength: &seven}
+	full.Deadline = at
+	full.Trace = canonical.Trace{Parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", State: "a=b", Baggage: "k=v"}
+	full.From = canonical.Party{Name: "n", Version: "v"}
+	full.Extensions = canonical.Extensions{"a2a-v1": json.RawMessage(`{"envelope":1}`)}
+
+	p2 := request(&canonical.Invoke{
+		Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{
+			{Kind: canonical.KindText, Text: "please"},
+			{Kind: canonical.KindData, Data: profile.TypedData(typed), Media: "application/json"},
+		}},
+		Call: typed,
+	})
+	p2.Conversation.ContextID = "c"
+	bound := request(&canonical.Invoke{Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "a"}, {Kind: canonical.KindText, Text: "b"}}}})
+	bound.Correlation.WireID = json.RawMessage(typedID)
+	unbound := request(&canonical.Invoke{Turn: turn})
+	unbound.Correlation.WireID = json.RawMessage(typedID)
+	sole := response(&canonical.Result{Task: &canonical.Task{ID: "task-7", ContextID: "context-7", Status: canonical.Status{State: canonical.StateCompleted}, Artifacts: []canonical.Artifact{{ID: "artifact-7", Parts: []canonical.Part{{Kind: canonical.KindData, Data: json.RawMessage(`{"x":1}`)}}}}}})
+	sole.Correlation.WireID = json.RawMessage(typedID)
+	list := response(&canonical.Result{Task: &canonical.Task{ID: "task-7", Status: canonical.Status{State: canonical.StateCompleted}, Artifacts: []canonical.Artifact{{ID: "artifact-7", Parts: []canonical.Part{{Kind: canonical.KindData, Data: json.RawMessage(`[1]`)}}}}}})
+	list.Correlation.WireID = json.RawMessage(typedID)
+	out := map[string]*canonical.Message{
+		"sole list": list,
+		"full turn": full, "typed": p2, "bound": bound, "unbound": unbound, "sole data": sole,
+		"plain": request(&canonical.Invoke{Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "hi"}}}}),
+		"message reply": func() *canonical.Message {
+			m := response(&canonical.Result{Turn: &canonical.Content{ID: "r-1", Role: canonical.RoleAgent, Parts: everyPart(), ExtensionURIs: []string{"urn:z"}}})
+			m.Conversation = canonical.Conversation{ContextID: "c-1", TaskID: "t-9"}
+			return m
+		}(),
+		"output":   response(&canonical.Result{Output: &canonical.Output{Parts: everyPart(), Structured: json.RawMessage(`[1]`), Failed: true}}),
+		"no words": response(&canonical.Result{Task: &canonical.Task{ID: "task-7", Status: canonical.Status{State: canonical.StateFailed}}}),
+		"description": {Op: canonical.OpDescribe, Phase: canonical.PhaseResponse, Correlation: id, Body: &canonical.Description{
+			Name: "n", Title: "t", Version: "v", Description: "d", Instructions: "i", DocumentationURL: "https://d.example", IconURL: "https://i.example",
+			Provider: &canonical.Provider{Organization: "o", URL: "u"}, Interfaces: []canonical.Interface{{URL: "u"}}, Versions: []string{"1.0"},
+			InputModes: []string{"a/b"}, OutputModes: []string{"c/d"}, Capabilities: []canonical.Capability{{ID: "x"}},
+			Extensions: canonical.Extensions{"a2a-v1": json.RawMessage(`{"securitySchemes":{}}`)},
+		}},
+		"skills": {Op: canonical.OpCapabilities, Phase: canonical.PhaseResponse, Correlation: id, Body: &canonical.CapabilityList{Next: "n", Capabilities: []canonical.Capability{
+			{ID: "a skill!", Title: "T", Description: "D", Profile: canonical.ProfileMessage, Tags: []string{"t"}, Examples: []string{"e1", "e2"}, InputModes: []string{"i"}, OutputModes: []string{"o"}},
+			{ID: "a_skill_", Profile: canonical.ProfileTyped, InputSchema: json.RawMessage(`{"oneOf":[]}`), OutputSchema: json.RawMessage(`{"type":"array"}`), Annotations: json.RawMessage(`{"readOnlyHint":true}`)},
+			{ID: "a?skill_", Profile: canonical.ProfileTyped},
+		}}},
+		"ask who":  {Op: canonical.OpDescribe, Phase: canonical.PhaseRequest, Correlation: id, Body: &canonical.DescribeRequest{Client: canonical.Party{Name: "x"}}},
+		"ask what": {Op: canonical.OpCapabilities, Phase: canonical.PhaseRequest, Correlation: id, Body: &canonical.Page{Cursor: "c"}},
+		"error": {Op: canonical.OpInvoke, Phase: canonical.PhaseError, Correlation: id, Body: &canonical.Error{
+			Code: canonical.CodeTaskNotFound, Message: "m", RetryAfter: 3 * time.Second, Details: []json.RawMessage{json.RawMessage(`{"@type":"x"}`)},
+			Native: &canonical.NativeError{Binding: "a2a-v1", Code: -32001, Data: json.RawMessage(`[{"a":1}]`)},
+		}},
+		"bad params": {Op: canonical.OpInvoke, Phase: canonical.PhaseError, Correlation: id, Body: &canonical.Error{
+			Code: canonical.CodeBadParams, Message: "m", Schema: json.RawMessage(`{"type":"object"}`),
+		}},
+	}
+	maps.Copy(out, asked())
+	for _, state := range []canonical.State{
+		canonical.StateCompleted, canonical.StateFailed, canonical.StateRejected, canonical.StateCanceled, canonical.StateInputRequired,
+		canonical.StateAuthRequired, canonical.StateSubmitted, canonical.StateWorking, canonical.StateUnknown,
+	} {
+		out["task "+string(state)] = response(&canonical.Result{Task: task(state)})
+		typedOne := response(&canonical.Result{Task: task(state)})
+		typedOne.Correlation.WireID = json.RawMessage(typedID)
+		out["typed task "+string(state)] = typedOne
+	}
+	return out
+}
+
+// asked is what is about questions, and about tasks that are kept.
+func asked() map[string]*canonical.Message {
+	id := canonical.Correlation{WireID: json.RawMessage(`"id-1"`)}
+	hour := time.Hour
+	prompt := []canonical.Part{{Kind: canonical.KindText, Text: "which colour is it to be"}}
+	questions := []canonical.Input{
+		{Key: "colour-key", Mode: canonical.ModeForm, Prompt: prompt, Schema: json.RawMessage(`{"type":"object"}`)},
+		{Key: "url-key", Mode: canonical.ModeURL, URL: "https://x.example/act", Extensions: canonical.Extensions{"mcp-v1": json.RawMessage(`{"elicitationId":"e"}`)}},
+		{Key: "native-key", Mode: canonical.ModeNative, Native: &canonical.Native{Method: "sampling/createMessage", Params: json.RawMessage(`{"maxTokens":10}`)}},
+	}
+	again := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Correlation: id, Body: &canonical.Invoke{
+		Call: &canonical.Call{Name: "paint", Args: json.RawMessage(`{"what":"door"}`)}, State: "opaque-state", TTL: &hour,
+		Push: &canonical.PushConfig{URL: "https://hook.example", Token: "hook-token"},
+		Answers: []canonical.Answer{
+			{Key: "colour-key", Action: canonical.Accept, Value: json.RawMessage(`{"colour":"blue"}`)},
+			{Key: "url-key", Action: canonical.Decline, Parts: prompt},
+		},
+	}}
+	again.Preferences = canonical.Preferences{TaskOK: true, CanAnswer: []canonical.Mode{canonical.ModeForm, canonical.ModeURL}}
+	task := &canonical.Task{
+		ID: "task-77", Status: canonical.Status{State: canonical.StateInputRequired}, Inputs: questions,
+		Created: time.Date(2026, 7, 28, 1, 2, 3, 0, time.UTC), TTL: &hour, Poll: time.Second,
+	}
+	kept := &canonical.Task{
+		ID: "task-78", Status: canonical.Status{State: canonical.StateCompleted},
+		Output: &canonical.Output{Parts: prompt, Structured: json.RawMessage(`{"done":[1.50]}`)},
+	}
+	broken := &canonical.Task{
+		ID: "task-79", Status: canonical.Status{State: canonical.StateFailed},
+		Failure: &canonical.Error{Code: canonical.CodeTimeout, Message: "too late for that", Native: &canonical.NativeError{Binding: "mcp-v1", Code: -32000}},
+	}
+	response := func(r *canonical.Result) *canonical.Message {
+		return &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Correlation: id, Body: r}
+	}
+	return map[string]*canonical.Message{
+		"again": again, "task that asks": response(&canonical.Result{Task: task}), "task with output": response(&canonical.Result{Task: kept}),
+		"task with failure": response(&canonical.Result{Task: broken}),
+		"pending":           response(&canonical.Result{Pending: &canonical.Pending{Inputs: questions, State: "opaque-state"}}),
+		"able": {Op: canonical.OpDescribe, Phase: canonical.PhaseResponse, Correlation: id, Body: &canonical.Description{
+			Name: "able", Streams: true, Pushes: true, Tasks: true,
+		}},
+	}
+}

@@ -1,0 +1,118 @@
+package envelope
+
+import (
+	"encoding/json"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// Key is the member that holds the object.
+const Key = "aepb"
+
+// The members that are the gateway's evidence and callbacks, and no part of the
+// message: codecs take them out before Read and never write them.
+const (
+	SlotECT    = "ect"           // array of compact JWS
+	SlotParent = "parent_jti"    // for peers that cannot read a token
+	SlotHITL   = "hitl_callback" // URI for the decision of a human
+)
+
+// kindMember says which kind of result the message has.
+const kindMember = "kind"
+
+// Strip takes the slots out of an aepb object. The rest is nil when nothing is left.
+func Strip(object json.RawMessage) json.RawMessage {
+	if len(object) == 0 || object[0] != '{' {
+		return object
+	}
+	o := rawjson.Parse(object, "")
+	for _, slot := range []string{SlotECT, SlotParent, SlotHITL} {
+		o.Take(slot)
+	}
+	return o.Rest()
+}
+
+// Difference is what a message says beyond a view of it.
+type Difference struct {
+	Members json.RawMessage // of an aepb object; nil: nothing
+	Losses  []canonical.Loss
+}
+
+// Write finds out what m says beyond view, which must have a body of the same
+// type. own is the binding whose extensions the native members hold. Neither
+// message is changed.
+func Write(m, view *canonical.Message, own canonical.Binding) Difference {
+	var d Difference
+	b := rawjson.NewBuilder()
+	view = alike(m, view, b)
+	for _, f := range fields(own) {
+		said, seen := f.get(m), f.get(view)
+		if (said == nil) == (seen == nil) && (said == nil || rawjson.Equal(said, seen)) {
+			continue
+		}
+		if said == nil {
+			b.Raw(f.name, json.RawMessage("null"))
+			continue
+		}
+		b.Raw(f.name, said)
+		d.Losses = append(d.Losses, f.losses(m)...)
+	}
+	d.Members = b.Object()
+	d.Losses = append(d.Losses, unsayable(m)...)
+	return d
+}
+
+// alike recasts the view's result to the kind that m has, and says so.
+func alike(m, view *canonical.Message, b *rawjson.Builder) *canonical.Message {
+	said, ok := m.Body.(*canonical.Result)
+	seen, also := view.Body.(*canonical.Result)
+	if !ok || !also || KindOf(said) == KindOf(seen) {
+		return view
+	}
+	b.String(kindMember, KindOf(said))
+	out := *view
+	out.Body = recast(seen, KindOf(said))
+	return &out
+}
+
+// Read lays the members of an aepb object over m, which was read from native
+// members and belongs to the caller alone. rest is what Write never writes.
+// When ok is false the object is not one of Write's, and m is spoilt.
+func Read(object json.RawMessage, m *canonical.Message, own canonical.Binding) (rest json.RawMessage, ok bool) {
+	if len(object) == 0 || object[0] != '{' {
+		return nil, false
+	}
+	o := rawjson.Parse(object, "")
+	if kind, said := o.String(kindMember); said {
+		result, isResult := m.Body.(*canonical.Result)
+		if !isResult || !known(kind) {
+			return nil, false
+		}
+		m.Body = recast(result, kind)
+	}
+	for _, f := range fields(own) {
+		raw := o.Take(f.name)
+		if raw == nil {
+			continue
+		}
+		if string(raw) == "null" {
+			raw = nil
+		}
+		if !f.set(m, raw) {
+			return nil, false
+		}
+	}
+	return o.Rest(), o.Err() == nil
+}
+
+// HasKind reports whether an object says that its message is a result.
+func HasKind(object json.RawMessage) bool {
+	return len(object) > 0 && object[0] == '{' && rawjson.Parse(object, "").Has(kindMember)
+}
+
+// foreign declares what an extension level carries for other protocols.
+func foreign(ext canonical.Extensions, own canonical.Binding, path string) []canonical.Loss {
+	return profile.ForeignLosses(ext, own, path)
+}

@@ -1,0 +1,270 @@
+package envelope
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// field is one canonical member that the object can hold. get answers nil where
+// the message does not say it, set takes nil for "not said"; set answers false
+// for a value that get would not give, or where the message has no such member.
+type field struct {
+	name   string
+	get    func(*canonical.Message) json.RawMessage
+	set    func(*canonical.Message, json.RawMessage) bool
+	losses func(*canonical.Message) []canonical.Loss
+}
+
+// fields lists every field, in the order in which they are written.
+func fields(own canonical.Binding) []field {
+	list := messageFields(own)
+	list = append(list, bodyFields(own)...)
+	list = append(list, questionFields()...)
+	return append(list, resultFields(own)...)
+}
+
+// one is the losses of a field with one place.
+func one(code canonical.LossCode, path string) func(*canonical.Message) []canonical.Loss {
+	return func(*canonical.Message) []canonical.Loss {
+		return []canonical.Loss{{Code: code, Path: path, Fate: canonical.Carried}}
+	}
+}
+
+// text is a string member; at answers nil where the message has no such member.
+func text(name string, code canonical.LossCode, path string, at func(*canonical.Message) *string) field {
+	return field{
+		name: name, losses: one(code, path),
+		get: func(m *canonical.Message) json.RawMessage {
+			if p := at(m); p != nil && *p != "" {
+				return rawjson.Quote(*p)
+			}
+			return nil
+		},
+		set: func(m *canonical.Message, raw json.RawMessage) bool {
+			p := at(m)
+			if p == nil {
+				return false
+			}
+			if raw == nil {
+				*p = ""
+				return true
+			}
+			value, ok := rawjson.Unquote(raw)
+			*p = value
+			return ok && value != ""
+		},
+	}
+}
+
+// texts is a list of strings.
+func texts(name string, code canonical.LossCode, path string, at func(*canonical.Message) *[]string) field {
+	return field{
+		name: name, losses: one(code, path),
+		get: func(m *canonical.Message) json.RawMessage {
+			if p := at(m); p != nil && len(*p) > 0 {
+				return stringList(*p)
+			}
+			return nil
+		},
+		set: func(m *canonical.Message, raw json.RawMessage) bool {
+			p := at(m)
+			if p == nil {
+				return false
+			}
+			values, ok := readStrings(raw)
+			*p = values
+			return ok
+		},
+	}
+}
+
+// among narrows a text field to values that exist.
+func among[T ~string](f field, values ...T) field {
+	set := f.set
+	f.set = func(m *canonical.Message, raw json.RawMessage) bool {
+		said, _ := rawjson.Unquote(raw)
+		return (raw == nil || slices.Contains(values, T(said))) && set(m, raw)
+	}
+	return f
+}
+
+func stringList(values []string) json.RawMessage {
+	list := make([]json.RawMessage, len(values))
+	for i, value := range values {
+		list[i] = rawjson.Quote(value)
+	}
+	return Array(list)
+}
+
+func readStrings(raw json.RawMessage) (values []string, ok bool) {
+	if raw == nil {
+		return nil, true
+	}
+	elements, ok := rawjson.Elements(raw)
+	for _, element := range elements {
+		value, isString := rawjson.Unquote(element)
+		ok = ok && isString
+		values = append(values, value)
+	}
+	return values, ok
+}
+
+// Array is a JSON array of raw values.
+func Array(values []json.RawMessage) json.RawMessage {
+	b := rawjson.NewBuilder().Array("", values).Bytes()
+	return b[len(`{"":`) : len(b)-1]
+}
+
+// raws is a member that is JSON already.
+func raws(name string, code canonical.LossCode, path string, at func(*canonical.Message) *json.RawMessage) field {
+	return field{
+		name: name, losses: one(code, path),
+		get: func(m *canonical.Message) json.RawMessage {
+			if p := at(m); p != nil {
+				return *p
+			}
+			return nil
+		},
+		set: func(m *canonical.Message, raw json.RawMessage) bool {
+			p := at(m)
+			if p != nil {
+				*p = raw
+			}
+			return p != nil
+		},
+	}
+}
+
+// flag is a boolean.
+func flag(name string, code canonical.LossCode, path string, at func(*canonical.Message) *bool) field {
+	return field{
+		name: name, losses: one(code, path),
+		get: func(m *canonical.Message) json.RawMessage {
+			if p := at(m); p != nil && *p {
+				return json.RawMessage("true")
+			}
+			return nil
+		},
+		set: func(m *canonical.Message, raw json.RawMessage) bool {
+			p := at(m)
+			if p != nil {
+				*p = raw != nil
+			}
+			return p != nil && (raw == nil || string(raw) == "true")
+		},
+	}
+}
+
+// moment is a time in RFC 3339.
+func moment(name string, code canonical.LossCode, path string, at func(*canonical.Message) *time.Time) field {
+	return field{
+		name: name, losses: one(code, path),
+		get: func(m *canonical.Message) json.RawMessage {
+			if p := at(m); p != nil && !p.IsZero() {
+				return rawjson.Quote(p.UTC().Format(time.RFC3339Nano))
+			}
+			return nil
+		},
+		set: func(m *canonical.Message, raw json.RawMessage) bool {
+			p := at(m)
+			if p == nil {
+				return false
+			}
+			*p = time.Time{}
+			if raw == nil {
+				return true
+			}
+			said, _ := rawjson.Unquote(raw)
+			when, err := time.Parse(time.RFC3339Nano, said)
+			*p = when.UTC()
+			return err == nil && !when.IsZero()
+		},
+	}
+}
+
+// exts is the extensions of one level, for other bindings than own.
+func exts(name, path string, own canonical.Binding, at func(*canonical.Message) *canonical.Extensions) field {
+	return field{
+		name: name,
+		losses: func(m *canonical.Message) []canonical.Loss {
+			return foreign(*at(m), own, path)
+		},
+		get: func(m *canonical.Message) json.RawMessage {
+			if p := at(m); p != nil {
+				return profile.WriteExt(*p, own)
+			}
+			return nil
+		},
+		set: func(m *canonical.Message, raw json.RawMessage) bool {
+			p := at(m)
+			if p == nil {
+				return false
+			}
+			ext := canonical.Extensions{}
+			if raw != nil {
+				var ok bool
+				if ext, ok = profile.ReadExt(raw, own); !ok {
+					return false
+				}
+			}
+			if ours := (*p)[own]; ours != nil {
+				ext[own] = ours
+			}
+			*p = ext
+			return true
+		},
+	}
+}
+
+func messageFields(own canonical.Binding) []field {
+	return []field{
+		raws("id", canonical.LossIDs, "/correlation/wireId", func(m *canonical.Message) *json.RawMessage { return &m.Correlation.WireID }),
+		text("message_id", canonical.LossIDs, "/correlation/messageId", func(m *canonical.Message) *string { return &m.Correlation.MessageID }),
+		raws("progress", canonical.LossProgress, "/correlation/progress", func(m *canonical.Message) *json.RawMessage { return &m.Correlation.Progress }),
+		text("context_id", canonical.LossIDs, "/conversation/contextId", func(m *canonical.Message) *string { return &m.Conversation.ContextID }),
+		text("task_id", canonical.LossIDs, "/conversation/taskId", func(m *canonical.Message) *string { return &m.Conversation.TaskID }),
+		texts("references", canonical.LossIDs, "/conversation/referenceTasks", func(m *canonical.Message) *[]string { return &m.Conversation.ReferenceTasks }),
+		text("tenant", canonical.LossIDs, "/conversation/tenant", func(m *canonical.Message) *string { return &m.Conversation.Tenant }),
+		text("sender", canonical.LossPeerInfo, "/from/id", func(m *canonical.Message) *string { return &m.From.ID }),
+		text("sender_name", canonical.LossPeerInfo, "/from/name", func(m *canonical.Message) *string { return &m.From.Name }),
+		text("sender_version", canonical.LossPeerInfo, "/from/version", func(m *canonical.Message) *string { return &m.From.Version }),
+		text("sender_skill", canonical.LossIDs, "/from/skill", func(m *canonical.Message) *string { return &m.From.Skill }),
+		text("recipient", canonical.LossPeerInfo, "/to/id", func(m *canonical.Message) *string { return &m.To.ID }),
+		text("recipient_name", canonical.LossPeerInfo, "/to/name", func(m *canonical.Message) *string { return &m.To.Name }),
+		text("recipient_version", canonical.LossPeerInfo, "/to/version", func(m *canonical.Message) *string { return &m.To.Version }),
+		text("skill", canonical.LossIDs, "/to/skill", func(m *canonical.Message) *string { return &m.To.Skill }),
+		flag("streaming", canonical.LossStatusUpdates, "/preferences/stream", func(m *canonical.Message) *bool { return &m.Preferences.Stream }),
+		flag("no_wait", canonical.LossWait, "/preferences/noWait", func(m *canonical.Message) *bool { return &m.Preferences.NoWait }),
+		texts("accept", canonical.LossModes, "/preferences/acceptMedia", func(m *canonical.Message) *[]string { return &m.Preferences.AcceptMedia }),
+		{"history_length", getHistory, setHistory, one(canonical.LossHistory, "/preferences/historyLength")},
+		text("log_level", canonical.LossProgress, "/preferences/logLevel", func(m *canonical.Message) *string { return &m.Preferences.LogLevel }),
+		moment("deadline", canonical.LossDeadline, "/deadline", func(m *canonical.Message) *time.Time { return &m.Deadline }),
+		text("traceparent", canonical.LossTrace, "/trace/parent", func(m *canonical.Message) *string { return &m.Trace.Parent }),
+		text("tracestate", canonical.LossTrace, "/trace/state", func(m *canonical.Message) *string { return &m.Trace.State }),
+		text("baggage", canonical.LossTrace, "/trace/baggage", func(m *canonical.Message) *string { return &m.Trace.Baggage }),
+		exts("ext", "", own, func(m *canonical.Message) *canonical.Extensions { return &m.Extensions }),
+	}
+}
+
+func getHistory(m *canonical.Message) json.RawMessage {
+	if m.Preferences.HistoryLength == nil {
+		return nil
+	}
+	return json.RawMessage(strconv.Itoa(*m.Preferences.HistoryLength))
+}
+
+func setHistory(m *canonical.Message, raw json.RawMessage) bool {
+	m.Preferences.HistoryLength = nil
+	if raw == nil {
+		return true
+	}
+	n, err := strconv.Atoi(string(raw))
+	m.Preferences.HistoryLength = &n
+	return err == nil && strconv.Itoa(n) == string(raw)
+}

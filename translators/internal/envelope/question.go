@@ -1,0 +1,339 @@
+package envelope
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+func modes() []canonical.Mode {
+	return []canonical.Mode{canonical.ModeText, canonical.ModeForm, canonical.ModeURL, canonical.ModeNative}
+}
+
+func invoke(m *canonical.Message) *canonical.Invoke {
+	i, _ := m.Body.(*canonical.Invoke)
+	return i
+}
+
+func pending(m *canonical.Message) *canonical.Pending {
+	if r, ok := m.Body.(*canonical.Result); ok {
+		return r.Pending
+	}
+	return nil
+}
+
+// questionFields are about what an agent asks and what is answered, and how
+// long work is kept.
+func questionFields() []field {
+	return []field{
+		flag("task_ok", canonical.LossWait, "/preferences/taskOK", func(m *canonical.Message) *bool { return &m.Preferences.TaskOK }),
+		{"can_answer", getCanAnswer, setCanAnswer, one(canonical.LossElicitation, "/preferences/canAnswer")},
+		inputs("asks", "/body/task/inputs", func(m *canonical.Message) *[]canonical.Input {
+			if t := task(m); t != nil {
+				return &t.Inputs
+			}
+			return nil
+		}),
+		inputs("pending", "/body/pending/inputs", func(m *canonical.Message) *[]canonical.Input {
+			if p := pending(m); p != nil {
+				return &p.Inputs
+			}
+			return nil
+		}),
+		text("pending_state", canonical.LossRequestState, "/body/pending/state", func(m *canonical.Message) *string {
+			if p := pending(m); p != nil {
+				return &p.State
+			}
+			return nil
+		}),
+		text("request_state", canonical.LossRequestState, "/body/state", func(m *canonical.Message) *string {
+			if i := invoke(m); i != nil {
+				return &i.State
+			}
+			return nil
+		}),
+		{"answers", getAnswers, setAnswers, one(canonical.LossElicitation, "/body/answers")},
+		{"ttl_ns", getTTL, setTTL, one(canonical.LossCaching, "/body/ttl")},
+		moment("created", canonical.LossHistory, "/body/task/created", func(m *canonical.Message) *time.Time {
+			if t := task(m); t != nil {
+				return &t.Created
+			}
+			return nil
+		}),
+		{"task_ttl_ns", getTaskTTL, setTaskTTL, one(canonical.LossCaching, "/body/task/ttl")},
+		{"poll_ns", getPoll, setPoll, one(canonical.LossCaching, "/body/task/poll")},
+		{"task_output", getTaskOutput, setTaskOutput, one(canonical.LossContent, "/body/task/output")},
+		{"task_failure", getFailure, setFailure, one(canonical.LossErrorDetail, "/body/task/failure")},
+		canDo("streams", "/body/streams", func(d *canonical.Description) *bool { return &d.Streams }),
+		canDo("pushes", "/body/pushes", func(d *canonical.Description) *bool { return &d.Pushes }),
+		canDo("tasks", "/body/tasks", func(d *canonical.Description) *bool { return &d.Tasks }),
+	}
+}
+
+// unsayable declares what no envelope carries: where changes are posted to is
+// between the caller and us.
+func unsayable(m *canonical.Message) []canonical.Loss {
+	if i := invoke(m); i != nil && i.Push != nil {
+		return []canonical.Loss{{Code: canonical.LossPush, Path: "/body/push", Fate: canonical.Dropped}}
+	}
+	return nil
+}
+
+func canDo(name, path string, at func(*canonical.Description) *bool) field {
+	return flag(name, canonical.LossPeerInfo, path, func(m *canonical.Message) *bool {
+		if d, ok := m.Body.(*canonical.Description); ok {
+			return at(d)
+		}
+		return nil
+	})
+}
+
+func getCanAnswer(m *canonical.Message) json.RawMessage {
+	if len(m.Preferences.CanAnswer) == 0 {
+		return nil
+	}
+	values := make([]string, len(m.Preferences.CanAnswer))
+	for i, mode := range m.Preferences.CanAnswer {
+		values[i] = string(mode)
+	}
+	return stringList(values)
+}
+
+func setCanAnswer(m *canonical.Message, raw json.RawMessage) bool {
+	values, ok := readStrings(raw)
+	m.Preferences.CanAnswer = nil
+	for _, value := range values {
+		mode := canonical.Mode(value)
+		ok = ok && slices.Contains(modes(), mode)
+		m.Preferences.CanAnswer = append(m.Preferences.CanAnswer, mode)
+	}
+	return ok
+}
+
+func inputs(name, path string, at func(*canonical.Message) *[]canonical.Input) field {
+	return field{
+		name: name, losses: one(canonical.LossElicitation, path),
+		get: func(m *canonical.Message) json.RawMessage {
+			p := at(m)
+			if p == nil || len(*p) == 0 {
+				return nil
+			}
+			list := make([]json.RawMessage, len(*p))
+			for i := range *p {
+				list[i] = writeInput(&(*p)[i])
+			}
+			return Array(list)
+		},
+		set: func(m *canonical.Message, raw json.RawMessage) bool {
+			p := at(m)
+			if p == nil {
+				return false
+			}
+			*p = nil
+			elements, ok := elementsOf(raw)
+			for _, element := range elements {
+				in, fits := readInput(element)
+				ok = ok && fits
+				*p = append(*p, in)
+			}
+			return ok
+		},
+	}
+}
+
+func writeInput(in *canonical.Input) json.RawMessage {
+	b := rawjson.NewBuilder().String("key", in.Key).String("mode", string(in.Mode)).Raw("prompt", writeParts(in.Prompt)).
+		Raw("schema", in.Schema).Optional("url", in.URL).Raw("ext", profile.WriteExt(in.Extensions, ""))
+	if n := in.Native; n != nil {
+		b.Raw("native", rawjson.NewBuilder().String("method", n.Method).Raw("params", n.Params).Raw("result", n.Result).Bytes())
+	}
+	return b.Bytes()
+}
+
+func readInput(raw json.RawMessage) (in canonical.Input, ok bool) {
+	o := rawjson.Parse(raw, "")
+	in.Key = o.Required("key")
+	in.Mode = canonical.Mode(o.Required("mode"))
+	ok = readParts(o.Take("prompt"), &in.Prompt) && (in.Mode == "" || slices.Contains(modes(), in.Mode))
+	in.Schema = o.Take("schema")
+	in.URL, _ = o.String("url")
+	in.Extensions, ok = takeExt(o, ok)
+	if n := o.Object("native"); n != nil {
+		in.Native = &canonical.Native{Method: n.Required("method"), Params: n.Take("params"), Result: n.Take("result")}
+		ok = ok && n.Err() == nil && len(n.Members()) == 0
+	}
+	return in, ok && o.Err() == nil && len(o.Members()) == 0
+}
+
+func takeExt(o *rawjson.Object, ok bool) (canonical.Extensions, bool) {
+	raw := o.Take("ext")
+	if raw == nil {
+		return nil, ok
+	}
+	ext, fits := profile.ReadExt(raw, "")
+	return ext, ok && fits
+}
+
+func getAnswers(m *canonical.Message) json.RawMessage {
+	i := invoke(m)
+	if i == nil || len(i.Answers) == 0 {
+		return nil
+	}
+	list := make([]json.RawMessage, len(i.Answers))
+	for n := range i.Answers {
+		a := &i.Answers[n]
+		list[n] = rawjson.NewBuilder().String("key", a.Key).String("action", string(a.Action)).Raw("value", a.Value).
+			Raw("parts", writeParts(a.Parts)).Raw("ext", profile.WriteExt(a.Extensions, "")).Bytes()
+	}
+	return Array(list)
+}
+
+func setAnswers(m *canonical.Message, raw json.RawMessage) bool {
+	i := invoke(m)
+	if i == nil {
+		return false
+	}
+	i.Answers = nil
+	elements, ok := elementsOf(raw)
+	for _, element := range elements {
+		o := rawjson.Parse(element, "")
+		a := canonical.Answer{Key: o.Required("key"), Action: canonical.Action(o.Required("action")), Value: o.Take("value")}
+		known := slices.Contains([]canonical.Action{"", canonical.Accept, canonical.Decline, canonical.Cancel}, a.Action)
+		ok = ok && known && readParts(o.Take("parts"), &a.Parts)
+		a.Extensions, ok = takeExt(o, ok)
+		ok = ok && o.Err() == nil && len(o.Members()) == 0
+		i.Answers = append(i.Answers, a)
+	}
+	return ok
+}
+
+func writeDuration(d *time.Duration) json.RawMessage {
+	if d == nil {
+		return nil
+	}
+	return json.RawMessage(strconv.FormatInt(int64(*d), 10))
+}
+
+func readDuration(raw json.RawMessage) (*time.Duration, bool) {
+	if raw == nil {
+		return nil, true
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	d := time.Duration(n)
+	return &d, err == nil && strconv.FormatInt(n, 10) == string(raw)
+}
+
+func getTTL(m *canonical.Message) json.RawMessage {
+	if i := invoke(m); i != nil {
+		return writeDuration(i.TTL)
+	}
+	return nil
+}
+
+func setTTL(m *canonical.Message, raw json.RawMessage) (ok bool) {
+	if i := invoke(m); i != nil {
+		i.TTL, ok = readDuration(raw)
+	}
+	return ok
+}
+
+func getTaskTTL(m *canonical.Message) json.RawMessage {
+	if t := task(m); t != nil {
+		return writeDuration(t.TTL)
+	}
+	return nil
+}
+
+func setTaskTTL(m *canonical.Message, raw json.RawMessage) (ok bool) {
+	if t := task(m); t != nil {
+		t.TTL, ok = readDuration(raw)
+	}
+	return ok
+}
+
+func getPoll(m *canonical.Message) json.RawMessage {
+	if t := task(m); t != nil && t.Poll != 0 {
+		return writeDuration(&t.Poll)
+	}
+	return nil
+}
+
+func setPoll(m *canonical.Message, raw json.RawMessage) bool {
+	t := task(m)
+	d, ok := readDuration(raw)
+	if t == nil || !ok {
+		return false
+	}
+	t.Poll = 0
+	if d != nil {
+		t.Poll = *d
+	}
+	return true
+}
+
+func getTaskOutput(m *canonical.Message) json.RawMessage {
+	t := task(m)
+	if t == nil || t.Output == nil {
+		return nil
+	}
+	return rawjson.NewBuilder().Raw("parts", writeParts(t.Output.Parts)).Raw("structured", t.Output.Structured).
+		Bool("failed", t.Output.Failed).Bytes()
+}
+
+func setTaskOutput(m *canonical.Message, raw json.RawMessage) bool {
+	t := task(m)
+	if t == nil {
+		return false
+	}
+	t.Output = nil
+	if raw == nil {
+		return true
+	}
+	o := rawjson.Parse(raw, "")
+	out := &canonical.Output{Structured: o.Take("structured")}
+	ok := readParts(o.Take("parts"), &out.Parts)
+	out.Failed, _ = o.Bool("failed")
+	t.Output = out
+	return ok && o.Err() == nil && len(o.Members()) == 0
+}
+
+// getFailure and setFailure use the fields of an error that is a body.
+func getFailure(m *canonical.Message) json.RawMessage {
+	t := task(m)
+	if t == nil || t.Failure == nil {
+		return nil
+	}
+	inner := &canonical.Message{Body: t.Failure}
+	b := rawjson.NewBuilder()
+	for _, f := range errorFields() {
+		b.Raw(f.name, f.get(inner))
+	}
+	return b.Raw("ext", profile.WriteExt(t.Failure.Extensions, "")).Bytes()
+}
+
+func setFailure(m *canonical.Message, raw json.RawMessage) bool {
+	t := task(m)
+	if t == nil {
+		return false
+	}
+	t.Failure = nil
+	if raw == nil {
+		return true
+	}
+	o := rawjson.Parse(raw, "")
+	e := &canonical.Error{}
+	inner, ok := &canonical.Message{Body: e}, true
+	for _, f := range errorFields() {
+		if value := o.Take(f.name); value != nil {
+			ok = ok && f.set(inner, value)
+		}
+	}
+	e.Extensions, ok = takeExt(o, ok)
+	t.Failure = e
+	return ok && o.Err() == nil && len(o.Members()) == 0
+}

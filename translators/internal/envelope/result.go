@@ -1,0 +1,288 @@
+package envelope
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// The kinds of result.
+const (
+	kindTurn    = "turn"
+	kindTask    = "task"
+	kindOutput  = "output"
+	kindPending = "pending"
+)
+
+func known(kind string) bool {
+	return kind == kindTurn || kind == kindTask || kind == kindOutput || kind == kindPending
+}
+
+// KindOf names the kind of a result, as the member "kind" does.
+func KindOf(r *canonical.Result) string {
+	switch {
+	case r.Task != nil:
+		return kindTask
+	case r.Turn != nil:
+		return kindTurn
+	case r.Pending != nil:
+		return kindPending
+	default:
+		return kindOutput
+	}
+}
+
+// recast says a result as another kind: the same words, and whether it failed.
+func recast(r *canonical.Result, kind string) *canonical.Result {
+	if KindOf(r) == kind {
+		return r
+	}
+	parts, state := words(r)
+	out := &canonical.Result{Extensions: r.Extensions}
+	switch kind {
+	case kindTurn:
+		out.Turn = &canonical.Content{Role: canonical.RoleAgent, Parts: parts}
+	case kindTask:
+		out.Task = &canonical.Task{Status: canonical.Status{State: state}}
+		if len(parts) > 0 {
+			out.Task.Artifacts = []canonical.Artifact{{Parts: parts}}
+		}
+	case kindPending:
+		out.Pending = &canonical.Pending{}
+	default:
+		out.Output = &canonical.Output{Parts: parts, Failed: state == canonical.StateFailed}
+	}
+	return out
+}
+
+// Words is what a result says, as one list of parts, in the order in which a
+// reader wants them, and how its work stands.
+func Words(r *canonical.Result) ([]canonical.Part, canonical.State) {
+	switch {
+	case r.Pending != nil:
+		return prompts(r.Pending.Inputs), canonical.StateInputRequired
+	case r.Task == nil:
+		return words(r)
+	}
+	var parts []canonical.Part
+	if m := r.Task.Status.Message; m != nil {
+		parts = append(parts, m.Parts...)
+	}
+	for i := range r.Task.Artifacts {
+		parts = append(parts, r.Task.Artifacts[i].Parts...)
+	}
+	if out := r.Task.Output; out != nil {
+		said, _ := words(&canonical.Result{Output: out})
+		parts = append(parts, said...)
+	}
+	return append(parts, prompts(r.Task.Inputs)...), r.Task.Status.State
+}
+
+// prompts is what is asked.
+func prompts(inputs []canonical.Input) []canonical.Part {
+	var parts []canonical.Part
+	for i := range inputs {
+		parts = append(parts, inputs[i].Prompt...)
+	}
+	return parts
+}
+
+func words(r *canonical.Result) ([]canonical.Part, canonical.State) {
+	switch {
+	case r.Task != nil:
+		var parts []canonical.Part
+		for i := range r.Task.Artifacts {
+			parts = append(parts, r.Task.Artifacts[i].Parts...)
+		}
+		return parts, r.Task.Status.State
+	case r.Turn != nil:
+		return r.Turn.Parts, canonical.StateCompleted
+	case r.Output == nil:
+		return nil, canonical.StateCompleted
+	}
+	state, parts := canonical.StateCompleted, slices.Clip(r.Output.Parts)
+	if r.Output.Failed {
+		state = canonical.StateFailed
+	}
+	if r.Output.Structured != nil {
+		parts = append(parts, canonical.Part{Kind: canonical.KindData, Data: r.Output.Structured})
+	}
+	return parts, state
+}
+
+func output(m *canonical.Message) *canonical.Output {
+	if r, ok := m.Body.(*canonical.Result); ok {
+		return r.Output
+	}
+	return nil
+}
+
+func task(m *canonical.Message) *canonical.Task {
+	if r, ok := m.Body.(*canonical.Result); ok {
+		return r.Task
+	}
+	return nil
+}
+
+func resultFields(own canonical.Binding) []field {
+	return []field{
+		raws("structured", canonical.LossStructured, "/body/output/structured", func(m *canonical.Message) *json.RawMessage {
+			if o := output(m); o != nil {
+				return &o.Structured
+			}
+			return nil
+		}),
+		flag("failed", canonical.LossState, "/body/output/failed", func(m *canonical.Message) *bool {
+			if o := output(m); o != nil {
+				return &o.Failed
+			}
+			return nil
+		}),
+		{"outputs", getOutputs, setOutputs, one(canonical.LossContent, "/body/output/parts")},
+		taskText("result_task_id", canonical.LossIDs, "/body/task/id", func(t *canonical.Task) *string { return &t.ID }),
+		taskText("result_context_id", canonical.LossIDs, "/body/task/contextId", func(t *canonical.Task) *string { return &t.ContextID }),
+		among(taskText("state", canonical.LossState, "/body/task/status/state", func(t *canonical.Task) *string { return (*string)(&t.Status.State) }),
+			canonical.StateUnknown, canonical.StateSubmitted, canonical.StateWorking, canonical.StateInputRequired, canonical.StateAuthRequired,
+			canonical.StateCompleted, canonical.StateFailed, canonical.StateRejected, canonical.StateCanceled),
+		moment("state_at", canonical.LossHistory, "/body/task/status/at", func(m *canonical.Message) *time.Time {
+			if t := task(m); t != nil {
+				return &t.Status.At
+			}
+			return nil
+		}),
+		{"state_message", getStatusMessage, setStatusMessage, one(canonical.LossPartBoundaries, "/body/task/status/message")},
+		{"artifacts", getArtifacts, setArtifacts, one(canonical.LossArtifacts, "/body/task/artifacts")},
+		{"history", getTaskHistory, setTaskHistory, one(canonical.LossHistory, "/body/task/history")},
+		exts("task_ext", "/body/task", own, func(m *canonical.Message) *canonical.Extensions {
+			if t := task(m); t != nil {
+				return &t.Extensions
+			}
+			return nil
+		}),
+	}
+}
+
+func taskText(name string, code canonical.LossCode, path string, at func(*canonical.Task) *string) field {
+	return text(name, code, path, func(m *canonical.Message) *string {
+		if t := task(m); t != nil {
+			return at(t)
+		}
+		return nil
+	})
+}
+
+func getOutputs(m *canonical.Message) json.RawMessage {
+	if o := output(m); o != nil {
+		return writeParts(o.Parts)
+	}
+	return nil
+}
+
+func setOutputs(m *canonical.Message, raw json.RawMessage) bool {
+	o := output(m)
+	return o != nil && readParts(raw, &o.Parts)
+}
+
+func getStatusMessage(m *canonical.Message) json.RawMessage {
+	if t := task(m); t != nil && t.Status.Message != nil {
+		return profile.WriteContent(t.Status.Message)
+	}
+	return nil
+}
+
+func setStatusMessage(m *canonical.Message, raw json.RawMessage) bool {
+	t := task(m)
+	if t == nil {
+		return false
+	}
+	t.Status.Message = nil
+	if raw == nil {
+		return true
+	}
+	c, ok := profile.ReadContent(raw)
+	t.Status.Message = &c
+	return ok
+}
+
+func getTaskHistory(m *canonical.Message) json.RawMessage {
+	t := task(m)
+	if t == nil || len(t.History) == 0 {
+		return nil
+	}
+	list := make([]json.RawMessage, len(t.History))
+	for i := range t.History {
+		list[i] = profile.WriteContent(&t.History[i])
+	}
+	return Array(list)
+}
+
+func setTaskHistory(m *canonical.Message, raw json.RawMessage) bool {
+	t := task(m)
+	if t == nil {
+		return false
+	}
+	t.History = nil
+	elements, ok := elementsOf(raw)
+	for _, element := range elements {
+		c, fits := profile.ReadContent(element)
+		ok = ok && fits
+		t.History = append(t.History, c)
+	}
+	return ok
+}
+
+func elementsOf(raw json.RawMessage) ([]json.RawMessage, bool) {
+	if raw == nil {
+		return nil, true
+	}
+	return rawjson.Elements(raw)
+}
+
+func getArtifacts(m *canonical.Message) json.RawMessage {
+	t := task(m)
+	if t == nil || len(t.Artifacts) == 0 {
+		return nil
+	}
+	list := make([]json.RawMessage, len(t.Artifacts))
+	for i := range t.Artifacts {
+		a := &t.Artifacts[i]
+		b := rawjson.NewBuilder().Optional("id", a.ID).Optional("name", a.Name).Optional("description", a.Description).
+			Strings("extensions", a.ExtensionURIs, false).Raw("ext", profile.WriteExt(a.Extensions, ""))
+		list[i] = b.Raw("parts", writeParts(a.Parts)).Bytes()
+	}
+	return Array(list)
+}
+
+func setArtifacts(m *canonical.Message, raw json.RawMessage) bool {
+	t := task(m)
+	if t == nil {
+		return false
+	}
+	t.Artifacts = nil
+	elements, ok := elementsOf(raw)
+	for _, element := range elements {
+		a, fits := readArtifact(element)
+		ok = ok && fits
+		t.Artifacts = append(t.Artifacts, a)
+	}
+	return ok
+}
+
+func readArtifact(raw json.RawMessage) (a canonical.Artifact, ok bool) {
+	o := rawjson.Parse(raw, "")
+	a.ID, _ = o.String("id")
+	a.Name, _ = o.String("name")
+	a.Description, _ = o.String("description")
+	a.ExtensionURIs, _ = o.Strings("extensions")
+	ok = readParts(o.Take("parts"), &a.Parts)
+	if ext := o.Take("ext"); ext != nil {
+		var fits bool
+		a.Extensions, fits = profile.ReadExt(ext, "")
+		ok = ok && fits
+	}
+	return a, ok && o.Err() == nil && len(o.Members()) == 0
+}

@@ -1,0 +1,145 @@
+package uacp_test
+
+import (
+	"testing"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/translatortest"
+	"github.com/aepb/aepb-gateway/translators/uacp"
+)
+
+func option(kind uint8, value string) uacp.Option {
+	return uacp.Option{Type: kind, Value: []byte(value)}
+}
+
+const (
+	typeJSON = "\x00\x00\x00\x01"
+	typeText = "\x00\x00\x00\x03"
+)
+
+// octets writes a frame that must be one.
+func octets(f uacp.Frame) []byte {
+	data, err := f.Bytes()
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+// wires are frames of every kind that is understood.
+func wires() map[string]translators.Wire {
+	out := map[string]translators.Wire{}
+	add := func(name string, re canonical.Op, f uacp.Frame) {
+		out[name] = translators.Wire{Binding: uacp.Binding, Version: uacp.Profile, Media: uacp.Media, Re: re, Body: octets(f)}
+	}
+	ask := func(name, topic, kind, payload string, more ...uacp.Option) {
+		options := append([]uacp.Option{option(uacp.OptTopic, topic)}, more...)
+		if kind != "" {
+			options = append(options, option(uacp.OptContentType, kind))
+		}
+		add(name, "", uacp.Frame{Verb: uacp.Ask, QoS: 1, ID: 42, Options: options, Payload: []byte(payload)})
+	}
+	reply := func(name string, re canonical.Op, code uint8, kind, payload string, more ...uacp.Option) {
+		options := more
+		if kind != "" {
+			options = append(options, option(uacp.OptContentType, kind))
+		}
+		add(name, re, uacp.Frame{Verb: uacp.Ask, QoS: 1, Code: code, ID: 42, Options: options, Payload: []byte(payload)})
+	}
+	correlated := option(uacp.OptCorrelation, "\x00\x00\x00\x2a")
+
+	add("ping", "", uacp.Frame{ID: 1})
+	add("ping that says something", "", uacp.Frame{ID: 1, QoS: 1, Payload: []byte("hello")})
+	add("pong", canonical.OpPing, uacp.Frame{ID: 1, Payload: []byte("pong")})
+	add("tell", "", uacp.Frame{Verb: uacp.Tell, ID: 0x010203, Options: []uacp.Option{option(uacp.OptTopic, "a/b")}, Payload: []byte("hi")})
+	ask("sensor", "sensors/temp", typeJSON, "{}")
+	ask("text", uacp.TopicSend, typeText, "hi", option(uacp.OptConversation, "conv-0001"))
+	ask("no type", uacp.TopicSend, "", "hi")
+	ask("short type", uacp.TopicSend, "\x01", `{"a":9007199254740993}`)
+	ask("nothing", uacp.TopicSend, "", "")
+	ask("octets", uacp.TopicSend, "", "\x00\xff")
+	ask("cbor", uacp.TopicSend, "\x00\x00\x00\x00", "\xa0")
+	ask("protobuf", uacp.TopicSend, "\x00\x00\x00\x02", "\x08\x01")
+	ask("unknown and repeated options", "sensors/temp", typeJSON, "[1.50]", option(0x3f, "x"), option(uacp.OptTopic, "again"), option(0x09, "\x07"), option(uacp.OptConversation, "\xff\xfe0123456789abcd"))
+	ask("call", uacp.TopicCall, typeJSON, `{"jsonrpc":"2.0","id":"r-1","method":"tools/call","params":{"name":"search","arguments":{"q":"x"},"_meta":{"a":1}}}`)
+	ask("call with nothing", uacp.TopicCall, typeJSON, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"search"}}`)
+	ask("list", uacp.TopicList, typeJSON, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"c"}}`)
+	ask("list without a word", uacp.TopicList, "", "")
+	ask("list with empty parameters", uacp.TopicList, typeJSON, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`)
+	ask("describe", uacp.TopicDescribe, "", "")
+	ask("enveloped", uacp.TopicSend, typeJSON, `{"body":"hi","aepb":{"context_id":"c","sender":"spiffe://x/y"}}`)
+	ask("enveloped parts", uacp.TopicSend, typeJSON, `{"aepb":{"parts":[{"kind":"text","text":"a"},{"kind":"file","bytes":"AP8=","media":"image/png"}],"com.example":{"k":1}}}`)
+	ask("enveloped and nothing beside", uacp.TopicSend, typeJSON, `{"body":{"a":1},"aepb":{}}`)
+
+	reply("text reply", canonical.OpInvoke, 0, typeText, "done", correlated)
+	reply("json reply", canonical.OpInvoke, 0, typeJSON, `{"a":[1.0,null]}`, correlated)
+	reply("reply of the C++ reference", canonical.OpInvoke, 0, "", "ok")
+	reply("created", canonical.OpInvoke, 1, "", "")
+	reply("accepted", canonical.OpInvoke, 2, typeText, "soon", correlated)
+	reply("tool result", canonical.OpInvoke, 0, typeJSON, `{"jsonrpc":"2.0","id":"r-1","result":{"content":[{"type":"text","text":"x"},{"type":"image","data":"AA==","mimeType":"image/png"}],"structuredContent":{"a":1},"isError":true,"_meta":{"m":1}}}`, correlated)
+	reply("empty tool result", canonical.OpInvoke, 0, typeJSON, `{"jsonrpc":"2.0","id":7,"result":{"content":[]}}`, correlated)
+	reply("enveloped failure", canonical.OpInvoke, 0x80, typeJSON, `{"body":"no","aepb":{"kind":"task","result_task_id":"t-1"}}`, correlated)
+	reply("no handler", canonical.OpInvoke, 0x43, "", "No handler for topic")
+	reply("silent error", canonical.OpInvoke, 0x84, "", "", correlated)
+	reply("error with data", canonical.OpInvoke, 0x4A, typeJSON, `{"limit":1}`, correlated)
+	reply("error of the bridge", canonical.OpInvoke, 0x80, typeJSON, `{"jsonrpc":"2.0","id":"r-1","error":{"code":-32000,"message":"m","data":{"d":1}}}`, correlated)
+	reply("error in octets", canonical.OpInvoke, 0x80, "", "\xff\x00")
+	reply("tools", canonical.OpCapabilities, 0, typeJSON, `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"search","title":"T","description":"d","inputSchema":{"type":"object"},"icons":[]}],"nextCursor":"n"}}`, correlated)
+	reply("description", canonical.OpDescribe, 0, typeJSON, `{"name":"n","version":"1","description":"d","more":[1]}`, correlated)
+	add("shifted reply of the Python reference", canonical.OpInvoke, uacp.Frame{
+		Verb: uacp.Ask, QoS: 1, ID: 42 + 1_000_000, Payload: []byte("{}"),
+		Options: []uacp.Option{option(uacp.OptTopic, "sensors/temp"), option(uacp.OptContentType, typeJSON), correlated},
+	})
+	add("correlation of three octets", canonical.OpInvoke, uacp.Frame{Verb: uacp.Ask, ID: 7, Options: []uacp.Option{option(uacp.OptCorrelation, "\x00\x00\x2a")}})
+	add("a tell that answers", canonical.OpInvoke, uacp.Frame{Verb: uacp.Tell, ID: 42, Payload: []byte("x"), Options: []uacp.Option{correlated}})
+	return out
+}
+
+func malformed() [][]byte {
+	return [][]byte{
+		nil, []byte("x"), []byte("{}"), make([]byte, 8),
+		{0x01, 0, 0, 0, 0x2a, 0, 0, 1}, // the other uACP
+		{0x64, 0, 0, 0, 0xa8, 8, 0, 0}, // two options, and none there
+		{0x64, 0, 0, 0, 0xa8, 0, 0, 1}, // unused bits
+		octets(uacp.Frame{Verb: uacp.Ask, Options: []uacp.Option{option(uacp.OptTopic, uacp.TopicSend), option(uacp.OptContentType, typeJSON)}, Payload: []byte(`{"a":1,"a":2}`)}),
+	}
+}
+
+func samples() translatortest.Samples {
+	s := translatortest.Samples{Malformed: malformed()}
+	for _, w := range wires() {
+		s.Wires = append(s.Wires, w)
+	}
+	for _, m := range foreign() {
+		s.Foreign = append(s.Foreign, m)
+	}
+	return s
+}
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	s := samples()
+	s.Target = func(m *canonical.Message) translators.Target {
+		if string(m.Correlation.WireID) == typedID {
+			return translators.Target{Capability: typedTool()}
+		}
+		return translators.Target{}
+	}
+	translatortest.Run(t, uacp.New(translators.Config{}), s)
+}
+
+// TestBareContract: a peer that knows no gateways is told what fits, and all
+// that does not is declared dropped.
+func TestBareContract(t *testing.T) {
+	t.Parallel()
+	s := samples()
+	s.Target = func(m *canonical.Message) translators.Target {
+		to := translators.Target{Form: uacp.FormBare}
+		if string(m.Correlation.WireID) == typedID {
+			to.Capability = typedTool()
+		}
+		return to
+	}
+	translatortest.Run(t, uacp.New(translators.Config{}), s)
+}

@@ -1,0 +1,459 @@
+package uacp
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/envelope"
+	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// The message-level leftovers of a frame.
+const (
+	leftOptions   = "options"   // the options as they stood there, in hex
+	leftQoS       = "qos"       // other than 1
+	leftVerb      = "verb"      // other than the usual one
+	leftCode      = "code"      // other than the usual one
+	leftID        = "id"        // a reply's own, other than its request's
+	leftEnveloped = "enveloped" // the payload was an envelope
+	leftFrame     = "frame"     // a whole frame, in hex: of a notice
+)
+
+// Decode reads one frame: a request, or with Wire.Re the answer to one. When
+// the frame could be read, a refusal comes with a message that holds the wire id.
+func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
+	f, err := t.parse(w.Body)
+	if err != nil {
+		return nil, err
+	}
+	m, err := t.message(f, w.Re)
+	if err != nil {
+		m = &canonical.Message{Origin: canonical.Origin{Binding: Binding, Version: t.framing.name()}}
+		m.Correlation.WireID = number(f.ID)
+	}
+	m.Origin.Raw = w.Body
+	return m, err
+}
+
+func (t *Translator) parse(body []byte) (Frame, error) {
+	if len(body) > t.cfg.BodyLimit {
+		return Frame{}, &translators.MalformedError{Reason: "longer than " + strconv.Itoa(t.cfg.BodyLimit) + " octets", Large: true}
+	}
+	return t.framing.parse(body)
+}
+
+// message is the whole reading: what µACP says itself, and over it what a
+// gateway said beside, if it fits.
+func (t *Translator) message(f Frame, re canonical.Op) (*canonical.Message, error) {
+	c, err := t.readContent(f)
+	if err != nil {
+		return nil, err
+	}
+	m, err := t.native(f, c, re)
+	if err != nil || c.aepb == nil || m.Op == canonical.OpNotice || m.Op == canonical.OpPing {
+		return m, err
+	}
+	known := m.Correlation.WireID
+	rest, ok := envelope.Read(c.aepb, m, Binding)
+	if ok {
+		// A hop may have given the frame another id than the alias of the original.
+		if refer(m.Correlation.WireID).id != refer(known).id {
+			m.Correlation.WireID = known
+		}
+		e := &encoder{t: t, m: m, form: FormEnveloped}
+		again, err := e.frame()
+		ok = err == nil && again.f.Verb == f.Verb && again.f.Code == f.Code &&
+			again.f.Topic() == f.Topic() && rawjson.Equal(again.c.value(), c.value())
+	}
+	if !ok {
+		if m, err = t.native(f, c, re); err != nil {
+			return nil, err
+		}
+		rest = c.aepb
+	}
+	if rest != nil {
+		left := rawjson.NewBuilder().Merge(m.Extensions[Binding]).Raw(envelope.Key, rest).Bytes()
+		if m.Extensions == nil {
+			m.Extensions = canonical.Extensions{}
+		}
+		m.Extensions[Binding] = left
+	}
+	return m, nil
+}
+
+// number writes an id.
+func number(n uint32) json.RawMessage { return json.RawMessage(strconv.FormatUint(uint64(n), 10)) }
+
+// native reads what the frame itself says.
+func (t *Translator) native(f Frame, c content, re canonical.Op) (*canonical.Message, error) {
+	m := &canonical.Message{
+		Origin:      canonical.Origin{Binding: Binding, Version: t.framing.name()},
+		Correlation: canonical.Correlation{WireID: number(f.ID)},
+		Phase:       canonical.PhaseRequest,
+	}
+	if f.QoS > 1 {
+		return m, refuse(canonical.CodeUnsupportedOp, "exactly once is not served here")
+	}
+	m.Conversation.ContextID = conversation(f.Option(OptConversation))
+	left := rawjson.NewBuilder()
+	if len(f.Options) > 0 {
+		left.String(leftOptions, hexOptions(f.Options))
+	}
+	if f.QoS != 1 {
+		left.Raw(leftQoS, number(uint32(f.QoS)))
+	}
+	if c.enveloped {
+		left.Bool(leftEnveloped, true)
+	}
+	var err error
+	if re == "" {
+		err = t.request(f, c, m, left)
+	} else {
+		err = t.reply(f, c, m, re, left)
+	}
+	if raw := left.Object(); raw != nil {
+		m.Extensions = canonical.Extensions{Binding: raw}
+	}
+	return m, err
+}
+
+func hexOptions(options []Option) string {
+	var raw []byte
+	for _, o := range options {
+		raw = append(append(raw, o.Type, size(o)), o.Value...)
+	}
+	return hex.EncodeToString(raw)
+}
+
+// conversation reads a Conversation-ID: text as it is, other octets in hex.
+func conversation(value []byte) string {
+	if len(value) == 0 || (utf8.Valid(value) && !strings.HasPrefix(string(value), hexPrefix)) {
+		return string(value)
+	}
+	return hexPrefix + hex.EncodeToString(value)
+}
+
+const hexPrefix = "0x"
+
+func (t *Translator) request(f Frame, c content, m *canonical.Message, left *rawjson.Builder) error {
+	switch {
+	case f.Code != 0:
+		return refuse(canonical.CodeInvalidRequest, "a reply where a request belongs")
+	case f.Verb == Ping:
+		m.Op = canonical.OpPing
+		left.Raw(leftFrame, payloadHex(f))
+		return nil
+	case f.Verb == Tell:
+		raw, err := t.framing.bytes(f)
+		m.Op, m.Correlation.WireID = canonical.OpNotice, nil
+		left.String(leftFrame, hex.EncodeToString(raw))
+		return err
+	case f.Verb == Observe:
+		return refuse(canonical.CodeUnsupportedOp, "observing is not served here")
+	}
+	topic := f.Topic()
+	switch topic {
+	case "":
+		return refuse(canonical.CodeInvalidRequest, "the topic is missing")
+	case TopicCall:
+		return t.call(c, m)
+	case TopicList:
+		return t.list(c, m)
+	case TopicDescribe:
+		m.Op = canonical.OpDescribe
+		m.Body = &canonical.DescribeRequest{Extensions: said(c)}
+		return nil
+	}
+	if !utf8.ValidString(topic) {
+		return refuse(canonical.CodeInvalidRequest, "the topic is not UTF-8")
+	}
+	if topic != TopicSend {
+		if slices.ContainsFunc(reserved(), func(prefix string) bool { return strings.HasPrefix(topic, prefix) }) {
+			return refuse(canonical.CodeNoMethod, "this topic is not served here")
+		}
+		m.To.Skill = topic
+	}
+	m.Op = canonical.OpInvoke
+	m.Body = &canonical.Invoke{Turn: canonical.Content{Role: canonical.RoleCaller, Parts: c.parts()}}
+	return nil
+}
+
+func payloadHex(f Frame) json.RawMessage {
+	if len(f.Payload) == 0 {
+		return nil
+	}
+	return rawjson.Quote(hex.EncodeToString(f.Payload))
+}
+
+// said keeps a payload that no canonical member holds.
+func said(c content) canonical.Extensions {
+	if v := c.value(); v != nil {
+		return canonical.Extensions{Binding: rawjson.NewBuilder().Raw(bodyMember, v).Bytes()}
+	}
+	return nil
+}
+
+// rpcID is the wire id of a JSON-RPC message in a frame: both ids.
+func rpcID(id uint32, rpc json.RawMessage) json.RawMessage {
+	return envelope.Array([]json.RawMessage{number(id), rpc})
+}
+
+func (t *Translator) rpcRequest(c content, m *canonical.Message, method string) (*rawjson.Object, error) {
+	env, ok := t.rpc(&c)
+	if !ok || env.Method != method || env.ID == nil {
+		return nil, refuse(canonical.CodeInvalidRequest, "the payload is not the JSON-RPC request of this topic")
+	}
+	m.Correlation.WireID = envelope.Array([]json.RawMessage{m.Correlation.WireID, env.ID})
+	if env.Params == nil {
+		return rawjson.Parse([]byte("{}"), "/params"), nil
+	}
+	return rawjson.Parse(env.Params, "/params"), nil
+}
+
+func own(raw json.RawMessage) canonical.Extensions {
+	if raw == nil {
+		return nil
+	}
+	return canonical.Extensions{Binding: raw}
+}
+
+func (t *Translator) call(c content, m *canonical.Message) error {
+	p, err := t.rpcRequest(c, m, methodCall)
+	if err != nil {
+		return err
+	}
+	m.Op = canonical.OpInvoke
+	call := &canonical.Call{Name: p.Required("name"), Args: p.RawObject("arguments")}
+	m.Body = &canonical.Invoke{Call: call, Extensions: own(p.Rest())}
+	if p.Err() != nil || call.Name == "" {
+		return refuse(canonical.CodeBadParams, "a call needs a name, and arguments that are an object")
+	}
+	return nil
+}
+
+func (t *Translator) list(c content, m *canonical.Message) error {
+	m.Op = canonical.OpCapabilities
+	if c.empty {
+		m.Body = &canonical.Page{}
+		return nil
+	}
+	env, _ := t.rpc(&c)
+	p, err := t.rpcRequest(c, m, methodList)
+	if err != nil {
+		return err
+	}
+	page := &canonical.Page{Cursor: takeText(p, "cursor")}
+	left := p.Rest()
+	if left == nil && env.Params != nil {
+		left = json.RawMessage("{}")
+	}
+	page.Extensions = own(left)
+	m.Body = page
+	if p.Err() != nil {
+		return refuse(canonical.CodeBadParams, "not the parameters of a list")
+	}
+	return nil
+}
+
+// takeText takes a string that says something.
+func takeText(o *rawjson.Object, name string) string {
+	if raw := o.Peek(name); len(raw) < 3 {
+		return ""
+	}
+	text, _ := o.String(name)
+	return text
+}
+
+const (
+	methodCall = "tools/call"
+	methodList = "tools/list"
+)
+
+func (t *Translator) reply(f Frame, c content, m *canonical.Message, re canonical.Op, left *rawjson.Builder) error {
+	m.Op, m.Phase = re, canonical.PhaseResponse
+	if to, ok := f.Correlation(); ok {
+		m.Correlation.WireID = number(to)
+		if f.ID != to {
+			left.Raw(leftID, number(f.ID))
+		}
+	}
+	if usual := verbOf(re); f.Verb != usual {
+		if f.Verb != Tell { // one reference demo answers an ASK with a TELL
+			return refuse(canonical.CodeInvalidRequest, "a reply to another verb")
+		}
+		left.Raw(leftVerb, number(uint32(f.Verb)))
+	}
+	if f.Code >= codeErrors && !envelope.HasKind(c.aepb) {
+		t.failed(f, c, m)
+		return nil
+	}
+	if f.Code != codeOK {
+		left.Raw(leftCode, number(uint32(f.Code)))
+	}
+	switch re {
+	case canonical.OpPing:
+		left.Raw(leftFrame, payloadHex(f))
+		return nil
+	case canonical.OpInvoke:
+		return t.result(f, c, m)
+	case canonical.OpCapabilities:
+		return t.listed(c, m)
+	case canonical.OpDescribe:
+		return t.described(c, m)
+	default:
+		return refuse(canonical.CodeInvalidRequest, "not an answer to that request")
+	}
+}
+
+func verbOf(op canonical.Op) Verb {
+	if op == canonical.OpPing {
+		return Ping
+	}
+	return Ask
+}
+
+// failed reads a status that is an error, and the words beside it.
+func (t *Translator) failed(f Frame, c content, m *canonical.Message) {
+	m.Phase = canonical.PhaseError
+	e := &canonical.Error{Code: codeOf(f.Code), Native: &canonical.NativeError{Binding: Binding, Code: int64(f.Code)}}
+	m.Body = e
+	if env, ok := t.rpc(&c); ok && env.Error != nil && env.ID != nil {
+		m.Correlation.WireID = envelope.Array([]json.RawMessage{m.Correlation.WireID, env.ID})
+		e.Message = env.Error.Message
+		e.Extensions = own(rawjson.NewBuilder().Raw("code", json.RawMessage(strconv.FormatInt(env.Error.Code, 10))).
+			Raw("data", env.Error.Data).Merge(env.Error.Rest).Bytes())
+		return
+	}
+	switch {
+	case c.empty:
+	case c.kind == contentText && c.text != "":
+		e.Message = c.text
+	case c.value() != nil:
+		e.Extensions = said(c)
+	default:
+		e.Extensions = own(rawjson.NewBuilder().String(leftFrame, hex.EncodeToString(c.octets)).Bytes())
+	}
+}
+
+func (t *Translator) result(f Frame, c content, m *canonical.Message) error {
+	body := &canonical.Result{}
+	m.Body = body
+	if env, ok := t.rpc(&c); ok && env.ID != nil {
+		m.Correlation.WireID = envelope.Array([]json.RawMessage{m.Correlation.WireID, env.ID})
+		return rpcResult(env, body)
+	}
+	out := &canonical.Output{Failed: f.Code >= codeErrors}
+	if c.kind == contentJSON && !c.empty {
+		out.Structured = c.json
+	} else {
+		out.Parts = c.parts()
+	}
+	body.Output = out
+	if f.Code == codeAccepted {
+		body.Output, body.Task = nil, underWay(c.parts())
+	}
+	return nil
+}
+
+// underWay is work that was accepted and is not finished.
+func underWay(parts []canonical.Part) *canonical.Task {
+	t := &canonical.Task{Status: canonical.Status{State: canonical.StateWorking}}
+	if len(parts) > 0 {
+		t.Artifacts = []canonical.Artifact{{Parts: parts}}
+	}
+	return t
+}
+
+// rpcResult reads a CallToolResult as the bridge passes it on: texts as texts,
+// any other block as it is.
+func rpcResult(env jsonrpc.Message, body *canonical.Result) error {
+	if env.Error != nil {
+		return refuse(canonical.CodeInvalidRequest, "an error under a status of success")
+	}
+	if len(env.Result) == 0 || env.Result[0] != '{' {
+		return &translators.MalformedError{Path: "/result", Reason: "not an object"}
+	}
+	o := rawjson.Parse(env.Result, "/result")
+	out := &canonical.Output{Structured: o.Take("structuredContent")}
+	blocks, has := o.Array("content")
+	for _, block := range blocks {
+		out.Parts = append(out.Parts, readBlock(block))
+	}
+	if string(o.Peek("isError")) == "true" {
+		o.Take("isError")
+		out.Failed = true
+	}
+	body.Output = out
+	left := o.Rest()
+	if has && len(blocks) == 0 {
+		left = rawjson.NewBuilder().Merge(left).Array("content", nil).Bytes()
+	}
+	body.Extensions = own(left)
+	return o.Err()
+}
+
+func readBlock(raw json.RawMessage) canonical.Part {
+	if len(raw) > 0 && raw[0] == '{' {
+		o := rawjson.Parse(raw, "")
+		kind, _ := o.String("type")
+		text, ok := o.String("text")
+		if kind == "text" && ok && o.Err() == nil && len(o.Members()) == 0 {
+			return canonical.Part{Kind: canonical.KindText, Text: text}
+		}
+	}
+	return canonical.Part{Kind: canonical.KindData, Data: raw}
+}
+
+func (t *Translator) listed(c content, m *canonical.Message) error {
+	env, ok := t.rpc(&c)
+	if !ok || env.Result == nil || env.Result[0] != '{' {
+		return &translators.MalformedError{Reason: "not a list of tools"}
+	}
+	m.Correlation.WireID = envelope.Array([]json.RawMessage{m.Correlation.WireID, env.ID})
+	o := rawjson.Parse(env.Result, "/result")
+	list := &canonical.CapabilityList{Next: takeText(o, "nextCursor")}
+	tools, has := o.Array("tools")
+	for _, raw := range tools {
+		tool := rawjson.Parse(raw, "/result/tools")
+		capability := canonical.Capability{
+			ID: tool.Required("name"), Profile: canonical.ProfileTyped,
+			Title: takeText(tool, "title"), Description: takeText(tool, "description"),
+			InputSchema: tool.RawObject("inputSchema"), OutputSchema: tool.RawObject("outputSchema"), Annotations: tool.RawObject("annotations"),
+		}
+		capability.Extensions = own(tool.Rest())
+		if err := tool.Err(); err != nil {
+			return err
+		}
+		list.Capabilities = append(list.Capabilities, capability)
+	}
+	if !has {
+		o.Fail("tools", "required")
+	}
+	list.Extensions = own(o.Rest())
+	m.Body = list
+	return o.Err()
+}
+
+func (t *Translator) described(c content, m *canonical.Message) error {
+	if c.empty || c.kind != contentJSON || c.json[0] != '{' {
+		return &translators.MalformedError{Reason: "not a description"}
+	}
+	o := rawjson.Parse(c.json, "")
+	d := &canonical.Description{
+		Name: takeText(o, "name"), Version: takeText(o, "version"), Description: takeText(o, "description"),
+	}
+	left := o.Rest()
+	if left == nil {
+		left = json.RawMessage("{}")
+	}
+	d.Extensions = own(left)
+	m.Body = d
+	return o.Err()
+}

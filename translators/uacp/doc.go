@@ -1,0 +1,43 @@
+// Package uacp is the form of µACP, in the bit layout of its author's reference
+// implementation (profile miuacp; the draft's own layout may differ); unary.
+//
+//	what                                 here
+//	ASK /a2a/message/send                Invoke.Turn <-> the payload: one text, one JSON value, one file
+//	ASK any topic of an agent's own      the same; the topic is To.Skill
+//	ASK /mcp/tools/call                  Invoke.Call <-> a JSON-RPC tools/call, as the reference bridge has it
+//	ASK /mcp/tools/list                  Page, CapabilityList <-> JSON-RPC tools/list
+//	ASK /.well-known/aepb                DescribeRequest, Description
+//	reply, code below 40                 Result: Output, or a JSON-RPC result; ACCEPTED is a Task at work
+//	reply, code from 40                  Error, by the table in codes.go; with aepb.kind a Result that failed
+//	PING                                 OpPing
+//	TELL                                 OpNotice: kept whole, relayed within µACP only
+//	message id, Correlation-ID           Correlation.WireID; an id of another protocol gets a 24-bit alias
+//	Conversation-ID                      Conversation.ContextID; a longer one is hashed and carried
+//	what µACP cannot say                 enveloped: carried in {"body": …, "aepb": …}; bare: dropped, by code
+//	CBOR and Protobuf payloads           a file of that media type, unread
+//	other options                        kept, octet by octet, for the way home
+//	aepb.ect, parent_jti, hitl_callback  the transport's: see Evidence and WithEvidence
+//	OBSERVE, QoS 2                       refused (unsupported_op); frames of both can be read and written
+//	other topics below /mcp /a2a /aepb /.well-known   refused (no_method)
+//	more than 65535 octets, the other protocol named uACP   refused
+//
+// Read uacp.go for the entry, frame.go for the octets, decode.go, then encode.go
+// and say.go for what becomes of a message, payload.go for what a payload says,
+// codes.go for statuses and evidence.go for what is hashed.
+//
+// The two reference codes disagree on replies, correlation and unknown options
+// (the tests name which does what). What arrives is read as either means it.
+// What leaves is what both read: content type and correlation of four octets,
+// an ASCII conversation id, each option once, nothing above type 09.
+//
+// An encoder says a message natively, reads that back as a plain peer would,
+// and carries the difference (package envelope). A decoder believes an envelope
+// only if the message then says natively what arrived.
+//
+// Events of a stream will be TELLs with the topic that was observed; they fit
+// beside the cases of decode.go's request.
+//
+// Alternatives considered: CBOR envelopes (half the size, and no library that
+// keeps numbers exact), and the token's hash in vendor options (unread by every
+// peer that exists, and the Python reference breaks on them).
+package uacp

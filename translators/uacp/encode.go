@@ -1,0 +1,355 @@
+package uacp
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/envelope"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// encoder writes one message.
+type encoder struct {
+	t          *Translator
+	m          *canonical.Message
+	form       string
+	capability *canonical.Capability
+	left       *rawjson.Object // message-level leftovers; empty unless born here
+	losses     []canonical.Loss
+}
+
+// built is a frame and what its payload says.
+type built struct {
+	f       Frame
+	c       content
+	options []Option // as they stood there; nil: to be written
+}
+
+// home: the message was born in µACP, so nothing is added to what it says.
+func (e *encoder) home() bool { return e.m.Origin.Binding == Binding }
+
+// Encode writes one frame, in the form of carriage that the target names. It
+// fails with a *canonical.Error where the message cannot be said in 64 KiB, or
+// a bare peer cannot be told what was said.
+func (t *Translator) Encode(m *canonical.Message, target translators.Target) (translators.Wire, []canonical.Loss, error) {
+	if target.Version != "" && target.Version != t.framing.name() {
+		return translators.Wire{}, nil, refuse(canonical.CodeUnsupportedVersion, "no such µACP profile is spoken here")
+	}
+	e := &encoder{t: t, m: m, form: target.Form, capability: target.Capability}
+	body, err := e.encode()
+	if err != nil {
+		return translators.Wire{}, nil, err
+	}
+	wire := translators.Wire{Binding: Binding, Version: t.framing.name(), Form: e.form, Media: Media, Body: body}
+	if m.Phase != canonical.PhaseRequest {
+		wire.Re = m.Op
+	}
+	return wire, e.losses, nil
+}
+
+func (e *encoder) encode() ([]byte, error) {
+	if err := e.choose(); err != nil {
+		return nil, err
+	}
+	if e.m.Op == canonical.OpNotice {
+		return e.notice()
+	}
+	b, err := e.frame()
+	if err != nil {
+		return nil, err
+	}
+	data, err := e.bytes(b)
+	if err != nil {
+		return nil, err
+	}
+	view, err := e.view(data)
+	if err != nil {
+		return nil, err
+	}
+	d := envelope.Write(e.m, view, Binding)
+	e.declare(d.Losses)
+	if !b.c.enveloped {
+		return data, nil
+	}
+	b.c.aepb = join(b.c.aepb, d.Members, e.left.Peek(envelope.Key))
+	return e.bytes(b)
+}
+
+// choose settles the form: the target's, else the one it came in, else the first.
+func (e *encoder) choose() error {
+	e.leftovers()
+	switch {
+	case e.form == FormEnveloped || e.form == FormBare:
+	case e.form != "":
+		return refuse(canonical.CodeUnsupportedMedia, "µACP has no such form of carriage")
+	case e.home() && string(e.left.Peek(leftEnveloped)) != "true":
+		e.form = FormBare
+	default:
+		e.form = FormEnveloped
+	}
+	if e.m.Op == canonical.OpPing {
+		e.form = FormBare // a PING has no room
+	}
+	return nil
+}
+
+func (e *encoder) leftovers() {
+	raw := e.m.Extensions[Binding]
+	if !e.home() || len(raw) == 0 || raw[0] != '{' {
+		if raw != nil && !e.home() {
+			e.losses = append(e.losses, canonical.Loss{Code: canonical.LossExtension, Path: "/extensions/" + string(Binding), Fate: canonical.Dropped})
+		}
+		raw = json.RawMessage("{}")
+	}
+	e.left = rawjson.Parse(raw, "")
+}
+
+// view reads a frame back as a peer would that knows of no gateways.
+func (e *encoder) view(data []byte) (*canonical.Message, error) {
+	f, err := e.t.framing.parse(data)
+	if err != nil {
+		return nil, refuse(canonical.CodeInternal, "the message cannot be said in µACP")
+	}
+	c, err := e.t.readContent(f)
+	if err != nil {
+		return nil, refuse(canonical.CodeInternal, "the message cannot be said in µACP")
+	}
+	re := e.m.Op
+	if e.m.Phase == canonical.PhaseRequest {
+		re = ""
+	}
+	view, err := e.t.native(f, c, re)
+	if err != nil {
+		return nil, err
+	}
+	said, ok := e.m.Body.(*canonical.Error)
+	if seen, also := view.Body.(*canonical.Error); ok && also && said.Native == nil {
+		seen.Native = nil
+	}
+	return view, nil
+}
+
+// declare takes over what is carried, or dropped where there is no envelope.
+func (e *encoder) declare(losses []canonical.Loss) {
+	for _, loss := range losses {
+		if e.form == FormBare {
+			loss.Fate = canonical.Dropped
+		} else if e.home() {
+			continue
+		}
+		e.losses = append(e.losses, loss)
+	}
+}
+
+// join joins the parts of an aepb object; the first word wins.
+func join(objects ...json.RawMessage) json.RawMessage {
+	b, names := rawjson.NewBuilder(), []string{}
+	for _, object := range objects {
+		if len(object) == 0 || object[0] != '{' {
+			continue
+		}
+		for _, member := range rawjson.Parse(object, "").Members() {
+			if !slices.Contains(names, member.Name) {
+				b.Raw(member.Name, member.Value)
+				names = append(names, member.Name)
+			}
+		}
+	}
+	return b.Object()
+}
+
+func (e *encoder) bytes(b built) ([]byte, error) {
+	payload, kind := b.c.payload()
+	if len(payload) > MaxPayload {
+		return nil, refuse(canonical.CodeBadParams, "the message does not fit a µACP payload of 65527 octets")
+	}
+	b.f.Payload = payload
+	if b.options != nil {
+		b.f.Options = b.options
+	} else if kind != contentNone {
+		b.f.Options = append(b.f.Options, Option{OptContentType, quad(kind)})
+	}
+	data, err := e.t.framing.bytes(b.f)
+	if err != nil {
+		return nil, refuse(canonical.CodeBadParams, "the message does not fit a µACP frame")
+	}
+	return data, nil
+}
+
+func quad(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
+
+// notice goes home as it came; nobody else's has a counterpart.
+func (e *encoder) notice() ([]byte, error) {
+	text, _ := rawjson.Unquote(e.left.Peek(leftFrame))
+	data, err := hex.DecodeString(text)
+	if err == nil && len(data) > 0 {
+		_, err = e.t.framing.parse(data)
+	}
+	if err != nil || len(data) == 0 {
+		return nil, refuse(canonical.CodeUnsupportedOp, "µACP has no such notification")
+	}
+	return data, nil
+}
+
+// frame says the message natively.
+func (e *encoder) frame() (built, error) {
+	if e.left == nil {
+		e.leftovers()
+	}
+	b := built{f: Frame{QoS: 1}}
+	if raw := e.left.Peek(leftQoS); string(raw) == "0" {
+		b.f.QoS = 0
+	}
+	if e.m.Correlation.WireID == nil {
+		return b, refuse(canonical.CodeInternal, "the message id was not stamped")
+	}
+	ref := refer(e.m.Correlation.WireID)
+	b.f.ID = ref.id
+	topic, err := e.say(&b, ref)
+	if err != nil {
+		return b, err
+	}
+	b.c.enveloped = e.form == FormEnveloped
+	if len(topic) > maxOption {
+		return b, refuse(canonical.CodeBadParams, "the topic is longer than 255 octets")
+	}
+	b.options = e.cameWith()
+	if b.options == nil {
+		b.f.Options = e.options(topic, ref)
+	} else {
+		b.f.Options = b.options
+	}
+	e.replyHead(&b)
+	return b, nil
+}
+
+// cameWith gives a message of our own its options back, if it had some.
+func (e *encoder) cameWith() []Option {
+	text, ok := rawjson.Unquote(e.left.Peek(leftOptions))
+	if !ok {
+		if e.home() {
+			return []Option{}
+		}
+		return nil
+	}
+	raw, err := hex.DecodeString(text)
+	options := []Option{}
+	for err == nil && len(raw) >= 2 && len(raw) >= 2+int(raw[1]) {
+		end := 2 + int(raw[1])
+		options = append(options, Option{raw[0], raw[2:end]})
+		raw = raw[end:]
+	}
+	return options
+}
+
+func (e *encoder) options(topic string, ref reference) []Option {
+	var options []Option
+	if id := e.m.Conversation.ContextID; id != "" {
+		options = append(options, Option{OptConversation, conversationID(id)})
+	}
+	if e.m.Phase != canonical.PhaseRequest && e.m.Op != canonical.OpPing {
+		options = append(options, Option{OptCorrelation, quad(ref.id)})
+	}
+	if topic != "" {
+		options = append(options, Option{OptTopic, []byte(topic)})
+	}
+	return options
+}
+
+// conversationID says a conversation in 8 to 16 octets: as it is where it fits
+// and is ASCII, octets that were shown in hex as octets, anything else as the
+// first 12 octets of its SHA-256 in base64url. The Python reference refuses
+// what is not UTF-8.
+func conversationID(id string) []byte {
+	const least, most = 8, 16
+	if text, ok := strings.CutPrefix(id, hexPrefix); ok {
+		raw, err := hex.DecodeString(text)
+		if err == nil && len(raw) >= least && len(raw) <= most {
+			return raw
+		}
+	}
+	ascii := strings.IndexFunc(id, func(r rune) bool { return r < 0x21 || r > 0x7e }) < 0
+	if ascii && len(id) >= least && len(id) <= most && !strings.HasPrefix(id, hexPrefix) {
+		return []byte(id)
+	}
+	sum := sha256.Sum256([]byte(id))
+	return []byte(base64.RawURLEncoding.EncodeToString(sum[:12]))
+}
+
+// replyHead writes verb, code and id of a reply that came from here.
+func (e *encoder) replyHead(b *built) {
+	if e.m.Phase == canonical.PhaseRequest {
+		return
+	}
+	if named, ok := b.f.Correlation(); ok && named != b.f.ID {
+		// Home, but to another request than the one that it came for.
+		b.options = e.renamed(b.options, b.f.ID)
+		b.f.Options = b.options
+	} else if n, ok := small(e.left.Peek(leftID), maxID); ok {
+		b.f.ID = n
+	}
+	if n, ok := small(e.left.Peek(leftVerb), uint32(Observe)); ok {
+		b.f.Verb = Verb(n & uint32(Observe))
+	}
+	if n, ok := small(e.left.Peek(leftCode), 255); ok && e.m.Phase == canonical.PhaseResponse {
+		b.f.Code = uint8(n & 255)
+	}
+}
+
+// renamed is options with another request in Correlation-ID, as long as it was.
+func (e *encoder) renamed(options []Option, id uint32) []Option {
+	out := slices.Clone(options)
+	for i := range out {
+		if out[i].Type == OptCorrelation {
+			value := quad(id)
+			out[i].Value = value[len(value)-min(len(out[i].Value), len(value)):]
+			break
+		}
+	}
+	return out
+}
+
+func small(raw json.RawMessage, most uint32) (uint32, bool) {
+	n, err := strconv.ParseUint(string(raw), 10, 32)
+	return uint32(n), err == nil && uint32(n) <= most
+}
+
+// reference is a wire id taken apart.
+type reference struct {
+	id  uint32
+	rpc json.RawMessage // the id of the JSON-RPC message inside; nil: none
+}
+
+// refer reads a wire id. An id that is no message id gets an alias: the first
+// three octets of its SHA-256. A transport may give a frame another one, which
+// changes nothing that is hashed.
+func refer(raw json.RawMessage) reference {
+	if n, ok := small(raw, maxID); ok && string(raw) == string(number(n)) {
+		return reference{id: n}
+	}
+	if elements, ok := rawjson.Elements(raw); ok && len(elements) == 2 {
+		n, fits := small(elements[0], maxID)
+		rpc := elements[1]
+		if fits && len(rpc) > 0 && string(raw) == string(rpcID(n, rpc)) && isRPCID(rpc) {
+			return reference{id: n, rpc: rpc}
+		}
+	}
+	sum := sha256.Sum256(raw)
+	return reference{id: bigEndian(sum[:3])}
+}
+
+// isRPCID: a string or an integer.
+func isRPCID(raw json.RawMessage) bool {
+	if raw[0] == '"' {
+		return true
+	}
+	return strings.Trim(strings.TrimPrefix(string(raw), "-"), "0123456789") == "" && string(raw) != "-"
+}

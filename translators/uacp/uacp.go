@@ -1,0 +1,72 @@
+package uacp
+
+import (
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// Binding is µACP's protocol binding identifier.
+const Binding canonical.Binding = "uacp-v1"
+
+// Media is the media type of a frame.
+const Media = "application/octet-stream"
+
+// The forms of carriage.
+const (
+	// FormEnveloped puts what was said and what µACP cannot say into one JSON
+	// payload: {"body": …, "aepb": {…}}. It is the first form.
+	FormEnveloped = "enveloped"
+	// FormBare leaves the payload to what was said, for peers that know no gateways.
+	FormBare = "bare"
+)
+
+// The topics of requests. Those below /mcp are the reference bridge's; their
+// payloads are JSON-RPC.
+const (
+	TopicCall     = "/mcp/tools/call"
+	TopicList     = "/mcp/tools/list"
+	TopicSend     = "/a2a/message/send"
+	TopicDescribe = "/.well-known/aepb"
+)
+
+// reserved are the prefixes of topics that are ours or the bridge's: a topic
+// below them that is not served is refused, any other one is an agent's own.
+func reserved() []string { return []string{"/mcp/", "/a2a/", "/aepb/", "/.well-known/"} }
+
+// Translator is the codec. It is immutable and safe for concurrent use.
+type Translator struct {
+	cfg     translators.Config
+	framing framing
+}
+
+var (
+	_ translators.Translator = (*Translator)(nil)
+	_ translators.Hasher     = (*Translator)(nil)
+	_ framing                = miuacp{}
+)
+
+// New builds a codec with the given bounds; zero fields take their defaults.
+// A body is never longer than a frame.
+func New(cfg translators.Config) *Translator {
+	cfg = cfg.WithDefaults()
+	cfg.BodyLimit = min(cfg.BodyLimit, MaxFrame)
+	return &Translator{cfg, miuacp{}}
+}
+
+// Info describes the protocol.
+func (t *Translator) Info() translators.Info {
+	return translators.Info{
+		Binding: Binding, Name: "µACP", Versions: []string{t.framing.name()}, Media: []string{Media},
+		BodyLimit: t.cfg.BodyLimit, Depth: t.cfg.Depth,
+	}
+}
+
+// HashForm names what HashInput gives.
+func (t *Translator) HashForm() string { return translators.HashWithoutECT }
+
+// HashInput is the package's HashInput.
+func (t *Translator) HashInput(body []byte) ([]byte, error) { return HashInput(body) }
+
+func refuse(code canonical.Code, message string) error {
+	return &canonical.Error{Code: code, Message: message}
+}
