@@ -14,7 +14,6 @@ slim.initializeWithDefaults();
 const service = slim.getGlobalService();
 const apps = new Map();
 const sessions = new Map();
-let servers = 0;
 
 function sessionConfig(job) {
   return {
@@ -61,7 +60,6 @@ function serve(app, name) {
     server.registerUnaryUnary(a2a, "GetTask", { handle: async (request) => bytes(a2a + " " + string(request)) });
   }
   server.serveAsync().catch((e) => process.stderr.write(String(e) + "\n"));
-  servers++;
 }
 
 const jobs = {
@@ -73,8 +71,10 @@ const jobs = {
     await service.runServerAsync(config);
     return {};
   },
-  async app({ endpoint, name, secret, rpc }) {
-    const conn = await service.connectAsync(slim.newInsecureClientConfig(endpoint));
+  async app({ endpoint, ca, name, secret, rpc }) {
+    const config = ca === undefined ? slim.newInsecureClientConfig(endpoint) : slim.newSecureClientConfig(endpoint);
+    if (ca !== undefined) config.tls.caSource = new slim.CaSource.Pem({ data: ca });
+    const conn = await service.connectAsync(config);
     const n = slim.Name.fromString(name);
     const app = service.createAppWithSecret(n, secret);
     await app.subscribeAsync(app.name(), conn);

@@ -324,4 +324,8 @@ func (a *App) offer(s *Session) {
 	})
 }
 
-func (a *App) refuse(f frame.Frame) { a.emit(refusal(a.self, f)) }
+func (a *App) refuse(f frame.Frame) {
+	for _, message := range refusal(a.self, f) {
+		a.emit(message)
+	}
+}

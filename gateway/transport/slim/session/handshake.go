@@ -147,9 +147,25 @@ func (m *machine) farewell(now time.Time, f frame.Frame) {
 	m.end(now, "")
 }
 
-// refusal answers a request for a session that we will not have.
-func refusal(self name.Name, f frame.Frame) *dataplane.Message {
-	return frame.Control(frame.Route{From: self, To: f.From, Session: f.Session, Message: f.Message, Group: f.Group}, frame.Decline(), nil)
+// refusal answers a request for a session that we will not have. SLIM's own
+// software takes no notice of a refusal and asks until it is tired, so one who
+// asks for an encrypted conversation of two is told otherwise: we come in,
+// without the keys that would be needed, and leave, which ends it at once. In a
+// group the same would stop its moderator.
+func refusal(self name.Name, f frame.Frame) []*dataplane.Message {
+	route := frame.Route{From: self, To: f.From, Session: f.Session, Message: f.Message, Group: f.Group}
+	if f.Group || f.Command.GetJoinRequest().GetMlsSettings() == nil {
+		return []*dataplane.Message{frame.Control(route, frame.Decline(), nil)}
+	}
+	leave := route
+	leave.Message ^= 1 << 31
+	if leave.Message == 0 {
+		leave.Message = 1
+	}
+	return []*dataplane.Message{
+		frame.Control(route, frame.Joined(self.Encode()), nil),
+		frame.Control(leave, frame.Leave(), map[string]string{flagLeaving: flagSet}),
+	}
 }
 
 // goodbye is the answer to one.
