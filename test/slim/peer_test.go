@@ -73,7 +73,9 @@ type peerError struct {
 	Message string `json:"message"`
 }
 
-func (e *peerError) Error() string { return fmt.Sprintf("%s %s %d %s", e.Name, e.Tag, e.Code, e.Message) }
+func (e *peerError) Error() string {
+	return fmt.Sprintf("%s %s %d %s", e.Name, e.Tag, e.Code, e.Message)
+}
 
 func startPeer(t *testing.T) *peer {
 	t.Helper()

@@ -142,7 +142,7 @@ func TestTheGreatestMessage(t *testing.T) {
 	if len(got.Body) != len(blob) {
 		t.Errorf("%d octets came", len(got.Body))
 	}
-	theirs.do(t, job{"job": "publish", "session": id, "size": 4 << 20 - 16<<10}, nil)
+	theirs.do(t, job{"job": "publish", "session": id, "size": 4<<20 - 16<<10}, nil)
 	if m, err := s.Receive(ctx); err != nil || len(m.Blob) != len(blob) {
 		t.Errorf("%d octets, %v", len(m.Blob), err)
 	}
