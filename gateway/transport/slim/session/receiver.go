@@ -89,7 +89,7 @@ func (m *machine) data(now time.Time, f frame.Frame) {
 	case frame.MsgAck:
 		m.acknowledged(f.Message, f.From.Key())
 	case frame.RtxRequest:
-		m.requested(f)
+		m.requested(now, f)
 	case frame.Msg:
 		m.message(now, f)
 	case frame.RtxReply:
@@ -153,6 +153,7 @@ func (m *machine) arrange(now time.Time, f frame.Frame) bool {
 		}
 		r.early[f.Message] = f
 		r.earlyBytes += weight(f)
+		delete(r.wanted, f.Message)
 	}
 	m.request(now, r, f)
 	return true

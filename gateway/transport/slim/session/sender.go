@@ -14,7 +14,7 @@ import (
 const (
 	windowCount = 64       // unacknowledged messages
 	windowBytes = 16 << 20 // and their octets
-	keptCount   = 256      // messages for those who missed one
+	keptCount   = 512      // messages for those who missed one
 	keptBytes   = 16 << 20
 	ids         = 1 << 31 // ids of data: a ring from 0, beginning at 1
 )
@@ -133,10 +133,16 @@ func (m *machine) resend(now time.Time) {
 	}
 }
 
-// requested: somebody misses one of our messages.
-func (m *machine) requested(f frame.Frame) {
-	m.acknowledged(f.Message, f.From.Key())
-	if message, ok := m.kept[f.Message]; ok {
+// requested: somebody misses one of our messages. It is not acknowledged by
+// that, or the window would move on without it; but somebody is there, so our
+// patience begins again.
+func (m *machine) requested(now time.Time, f frame.Frame) {
+	message, ok := m.kept[f.Message]
+	if p, under := m.pending[f.Message]; under {
+		p.due, p.left = now.Add(m.timing.Retry), m.timing.Retries
+		message, ok = p.message, true
+	}
+	if ok {
 		m.out = append(m.out, frame.Redirect(message, f.From.Encode(), frame.RtxReply))
 		return
 	}

@@ -84,9 +84,11 @@ func (n *Node) Send(m *dataplane.Message) error {
 }
 
 func (n *Node) carry(octets []byte, delay time.Duration) {
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	<-timer.C
+	if delay > 0 {
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		<-timer.C
+	}
 	m := new(dataplane.Message)
 	if proto.Unmarshal(octets, m) != nil {
 		return
