@@ -119,7 +119,7 @@ func ParseAddress(text string) (Address, error) {
 	if err != nil {
 		return Address{}, err
 	}
-	if n.ID != name.AnyID {
+	if n.ID != name.AnyID() {
 		return Address{}, &name.Error{Reason: "an address has no id in it"}
 	}
 	if node == "" {

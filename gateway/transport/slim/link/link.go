@@ -200,7 +200,7 @@ func (l *Link) receive(m *dataplane.Message) {
 	}
 	l.mu.Lock()
 	sub, ok := l.subscribers[to]
-	if !ok && to.ID == name.AnyID {
+	if !ok && to.ID == name.AnyID() {
 		sub, ok = l.instance(to)
 	}
 	l.mu.Unlock()

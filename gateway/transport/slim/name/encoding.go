@@ -24,7 +24,7 @@ func (n Name) Key() Key { return Key{Hash(n.Org), Hash(n.Namespace), Hash(n.Serv
 
 // Any is the key of any instance.
 func (k Key) Any() Key {
-	k.ID = AnyID
+	k.ID = AnyID()
 	return k
 }
 

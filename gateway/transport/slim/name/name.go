@@ -22,7 +22,7 @@ const reserved = 50
 type ID struct{ High, Low uint64 }
 
 // AnyID is the id that means none: all bits set.
-var AnyID = ID{math.MaxUint64, math.MaxUint64}
+func AnyID() ID { return ID{math.MaxUint64, math.MaxUint64} }
 
 // NewID makes a random id outside the reserved ones. It fails when the system
 // has no randomness to give.
@@ -63,7 +63,7 @@ func (e *Error) Error() string { return "slim name: " + e.Reason }
 
 // New is the name of any instance. Errors: *Error.
 func New(org, namespace, service string) (Name, error) {
-	n := Name{Org: org, Namespace: namespace, Service: service, ID: AnyID}
+	n := Name{Org: org, Namespace: namespace, Service: service, ID: AnyID()}
 	for _, word := range n.words() {
 		if reason := unfit(word); reason != "" {
 			return Name{}, &Error{reason}
@@ -88,7 +88,7 @@ func Parse(text string) (Name, error) {
 		return Name{}, &Error{"the id is no UUID"}
 	}
 	n.ID = ID{binary.BigEndian.Uint64(u[:8]), binary.BigEndian.Uint64(u[8:])}
-	if n.ID != AnyID && n.ID.Reserved() {
+	if n.ID != AnyID() && n.ID.Reserved() {
 		return Name{}, &Error{"the id is a reserved one"}
 	}
 	return n, nil
@@ -113,7 +113,7 @@ func unfit(word string) string {
 func (n Name) words() [3]string { return [3]string{n.Org, n.Namespace, n.Service} }
 
 // Any is the name of any instance.
-func (n Name) Any() Name { return n.With(AnyID) }
+func (n Name) Any() Name { return n.With(AnyID()) }
 
 // With is the name of one instance.
 func (n Name) With(id ID) Name {
@@ -126,7 +126,7 @@ func (n Name) Base() string { return n.Org + "/" + n.Namespace + "/" + n.Service
 
 // String is the text that Parse reads.
 func (n Name) String() string {
-	if n.ID == AnyID {
+	if n.ID == AnyID() {
 		return n.Base()
 	}
 	return n.Base() + "/" + n.ID.String()

@@ -29,15 +29,15 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 	const id = "00000000-0000-0001-0000-000000000002"
 	for text, want := range map[string]Name{
-		"org/ns/alice":       {"org", "ns", "alice", AnyID},
+		"org/ns/alice":       {"org", "ns", "alice", AnyID()},
 		"org/ns/alice/" + id: {"org", "ns", "alice", ID{1, 2}},
-		"org/ns/alice/ffffffff-ffff-ffff-ffff-ffffffffffff": {"org", "ns", "alice", AnyID},
-		"agntcy/demo/ünï": {"agntcy", "demo", "ünï", AnyID},
-		strings.Repeat("a", MaxWord) + "/b/c": {strings.Repeat("a", MaxWord), "b", "c", AnyID},
-		"": {}, "org": {}, "org/ns": {}, "org/ns/": {}, "/ns/a": {}, "org/ns/a/b/c": {}, "org//a": {},
+		"org/ns/alice/ffffffff-ffff-ffff-ffff-ffffffffffff": {"org", "ns", "alice", AnyID()},
+		"agntcy/demo/ünï":                     {"agntcy", "demo", "ünï", AnyID()},
+		strings.Repeat("a", MaxWord) + "/b/c": {strings.Repeat("a", MaxWord), "b", "c", AnyID()},
+		"":                                    {}, "org": {}, "org/ns": {}, "org/ns/": {}, "/ns/a": {}, "org/ns/a/b/c": {}, "org//a": {},
 		"org/ns/a b": {}, "org/ns/a\n": {}, "org/ns/\x00": {}, "org/ns/\xff": {},
 		strings.Repeat("a", MaxWord+1) + "/b/c": {},
-		"org/ns/a/1": {}, "org/ns/a/{" + id + "}": {}, "org/ns/a/" + strings.ReplaceAll(id, "-", ""): {},
+		"org/ns/a/1":                            {}, "org/ns/a/{" + id + "}": {}, "org/ns/a/" + strings.ReplaceAll(id, "-", ""): {},
 		"org/ns/a/ffffffff-ffff-ffff-ffff-fffffffffffe": {},
 	} {
 		got, err := Parse(text)
@@ -64,7 +64,7 @@ func TestNewID(t *testing.T) {
 		t.Errorf("%v %v %v", one, two, err)
 	}
 	for id, reserved := range map[ID]bool{
-		AnyID: true, {math.MaxUint64, math.MaxUint64 - 49}: true, {math.MaxUint64, math.MaxUint64 - 50}: false, {0, math.MaxUint64}: false,
+		AnyID(): true, {math.MaxUint64, math.MaxUint64 - 49}: true, {math.MaxUint64, math.MaxUint64 - 50}: false, {0, math.MaxUint64}: false,
 	} {
 		if id.Reserved() != reserved {
 			t.Errorf("%v reserved: %v", id, !reserved)

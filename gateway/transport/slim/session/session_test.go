@@ -91,10 +91,12 @@ func kindOf(m *dataplane.Message) frame.Kind {
 func TestABadRoad(t *testing.T) {
 	t.Parallel()
 	roads := map[string]func(*rand.Rand) nodetest.Fate{
-		"good":      func(*rand.Rand) nodetest.Fate { return nodetest.Fate{} },
-		"losing":    func(r *rand.Rand) nodetest.Fate { return nodetest.Fate{Lost: r.IntN(4) == 0} },
-		"doubling":  func(r *rand.Rand) nodetest.Fate { return nodetest.Fate{Copies: r.IntN(3)} },
-		"unorderly": func(r *rand.Rand) nodetest.Fate { return nodetest.Fate{Delay: time.Duration(r.IntN(900)) * time.Millisecond} },
+		"good":     func(*rand.Rand) nodetest.Fate { return nodetest.Fate{} },
+		"losing":   func(r *rand.Rand) nodetest.Fate { return nodetest.Fate{Lost: r.IntN(4) == 0} },
+		"doubling": func(r *rand.Rand) nodetest.Fate { return nodetest.Fate{Copies: r.IntN(3)} },
+		"unorderly": func(r *rand.Rand) nodetest.Fate {
+			return nodetest.Fate{Delay: time.Duration(r.IntN(900)) * time.Millisecond}
+		},
 		"all of it": func(r *rand.Rand) nodetest.Fate {
 			return nodetest.Fate{Lost: r.IntN(6) == 0, Copies: r.IntN(2), Delay: time.Duration(r.IntN(500)) * time.Millisecond}
 		},
@@ -255,7 +257,7 @@ func TestASlowReader(t *testing.T) {
 		theirs.mu.Lock()
 		waiting := len(theirs.m.inbox.messages)
 		theirs.mu.Unlock()
-		if waiting > inboxCount+windowCount { // what came early comes with what was missing
+		if waiting > inboxCount+reach { // what came early comes with what was missing
 			t.Errorf("%d messages wait", waiting)
 		}
 		receiveAll(t, theirs, inboxCount+200)

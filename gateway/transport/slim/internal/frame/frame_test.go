@@ -138,7 +138,7 @@ func TestFits(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	from, to := name.Name{Org: "org", Namespace: "ns", Service: "a", ID: name.ID{High: 1, Low: 2}}, name.Name{Org: "org", Namespace: "ns", Service: "b", ID: name.AnyID}
+	from, to := name.Name{Org: "org", Namespace: "ns", Service: "a", ID: name.ID{High: 1, Low: 2}}, name.Name{Org: "org", Namespace: "ns", Service: "b", ID: name.AnyID()}
 	route := Route{From: from, To: to, Session: 7, Message: 9}
 	for _, m := range []*dataplane.Message{
 		Control(route, Join(1000, 10), map[string]string{"k": "v"}), Control(route, Welcome(Member(from.Encode())), nil),
