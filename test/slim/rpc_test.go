@@ -74,7 +74,7 @@ func TestWeCallARealServer(t *testing.T) {
 				t.Fatalf("%d: %q %v", i, f.Body, err)
 			}
 		}
-		if _, err := stream.Next(ctx); err != io.EOF {
+		if _, err := stream.Next(ctx); !errors.Is(err, io.EOF) {
 			t.Errorf("at the end: %v", err)
 		}
 	})

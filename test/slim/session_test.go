@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -30,9 +31,7 @@ type handle struct {
 func open(t *testing.T, theirs *peer, as string, us ours, more job) (string, *session.Session) {
 	t.Helper()
 	what := job{"job": "open", "app": as, "to": us.app.Name().Base()}
-	for key, value := range more {
-		what[key] = value
-	}
+	maps.Copy(what, more)
 	var h handle
 	wait := theirs.begin(t, what)
 	s, err := us.app.Accept(limited(t, 20*time.Second))
@@ -80,7 +79,7 @@ func TestARealApplicationTalksToUs(t *testing.T) {
 		t.Error(err)
 	}
 	theirs.do(t, job{"job": "close", "app": "org/ns/alice", "session": id}, nil)
-	if _, err := s.Receive(ctx); err != io.EOF {
+	if _, err := s.Receive(ctx); !errors.Is(err, io.EOF) {
 		t.Errorf("after the close: %v", err)
 	}
 }
@@ -221,7 +220,7 @@ func TestAGroup(t *testing.T) {
 		t.Errorf("delivered: %v", err)
 	}
 	moderator.do(t, job{"job": "close", "app": "org/ns/alice", "session": group.Session}, nil)
-	if _, err := s.Receive(ctx); err != io.EOF {
+	if _, err := s.Receive(ctx); !errors.Is(err, io.EOF) {
 		t.Errorf("after the close: %v", err)
 	}
 }

@@ -45,7 +45,7 @@ type Identity struct {
 
 // Check verifies a signature over the octets of a message. Errors: *Error.
 func (i Identity) Check(message, signature []byte) error {
-	valid := false
+	var valid bool
 	switch key := i.Key.(type) {
 	case *ecdsa.PublicKey:
 		digest := sha256.Sum256(message)
@@ -117,5 +117,9 @@ func compressed(octets []byte) (crypto.PublicKey, error) {
 	if x == nil {
 		return nil, &Error{Reason: "the public key is no point of its curve"}
 	}
-	return &ecdsa.PublicKey{Curve: elliptic.P256(), X: x, Y: y}, nil
+	point := make([]byte, 65)
+	point[0] = 4
+	x.FillBytes(point[1:33])
+	y.FillBytes(point[33:])
+	return ecdsa.ParseUncompressedPublicKey(elliptic.P256(), point)
 }

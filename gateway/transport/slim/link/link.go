@@ -93,7 +93,8 @@ func (l *Link) Run(ctx context.Context) error {
 		if time.Since(began) > backoffLast {
 			wait = backoffFirst
 		}
-		l.deps.Logger.WarnContext(ctx, "no connection to the SLIM node", "node", l.deps.Node, "error", err, "again_in", wait)
+		l.deps.Logger.WarnContext(ctx, "no connection to the SLIM node",
+			slog.String("node", l.deps.Node), slog.Any("error", err), slog.Duration("again_in", wait))
 		if !pause(ctx, wait) {
 			return context.Cause(ctx)
 		}
@@ -104,7 +105,7 @@ func (l *Link) Run(ctx context.Context) error {
 // pause waits about so long, so that many who lost one node do not return to it
 // in one moment; false: the context ended.
 func pause(ctx context.Context, about time.Duration) bool {
-	timer := time.NewTimer(about/2 + rand.N(about))
+	timer := time.NewTimer(about/2 + rand.N(about)) //nolint:gosec // spreads load, keeps no secret
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -136,9 +137,9 @@ func (l *Link) announce(ctx context.Context, s *stream) error {
 		}
 		known[sub.name.Key()] = true
 		err := s.subscribe(ctx, sub)
-		var refused *RefusedError
-		if errors.As(err, &refused) {
-			l.deps.Logger.WarnContext(ctx, "the SLIM node refuses a name", "name", sub.name, "reason", refused.Reason)
+		if refused, ok := errors.AsType[*RefusedError](err); ok {
+			l.deps.Logger.WarnContext(ctx, "the SLIM node refuses a name",
+				slog.String("name", sub.name.String()), slog.String("reason", refused.Reason))
 		} else if err != nil {
 			return err
 		}
@@ -146,7 +147,7 @@ func (l *Link) announce(ctx context.Context, s *stream) error {
 	for _, sub := range l.all() {
 		sub.to.Connected(true)
 	}
-	l.deps.Logger.InfoContext(ctx, "connected to the SLIM node", "node", l.deps.Node)
+	l.deps.Logger.InfoContext(ctx, "connected to the SLIM node", slog.String("node", l.deps.Node))
 	return nil
 }
 
@@ -262,7 +263,7 @@ func (l *Link) Unsubscribe(ctx context.Context, n name.Name) {
 		err = s.send(frame.UnsubscribeFrom(n, token))
 	}
 	if err != nil {
-		l.deps.Logger.DebugContext(ctx, "a name could not be taken back", "error", err)
+		l.deps.Logger.DebugContext(ctx, "a name could not be taken back", slog.Any("error", err))
 	}
 }
 

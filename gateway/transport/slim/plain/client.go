@@ -125,7 +125,7 @@ func (c *Conversation) read(ctx context.Context) {
 }
 
 func (c *Conversation) finish(err error) {
-	if err == io.EOF || errors.Is(err, context.Canceled) {
+	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
 		err = session.ErrClosed
 	}
 	c.mu.Lock()

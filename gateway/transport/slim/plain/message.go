@@ -23,7 +23,6 @@ func peek(body []byte) (envelope, bool) {
 	return e, e.ID != nil || e.Method != nil
 }
 
-func (e envelope) request() bool      { return e.Method != nil && e.ID != nil }
 func (e envelope) notification() bool { return e.Method != nil && e.ID == nil }
 func (e envelope) response() bool     { return e.Method == nil && e.ID != nil }
 

@@ -32,7 +32,7 @@ func ServeSession(ctx context.Context, s *session.Session, first session.Message
 			calls.Go(func() {
 				defer func() { <-slots }()
 				if err := handler.Serve(ctx, call, responder{s}); err != nil {
-					logger.WarnContext(ctx, "a SLIM message failed", "error", err)
+					logger.WarnContext(ctx, "a SLIM message failed", slog.Any("error", err))
 				}
 			})
 		}

@@ -102,17 +102,17 @@ func (c *Client) Unary(ctx context.Context, to name.Name, r Request) (Frame, err
 	}
 	defer s.Close()
 	first, err := s.Next(ctx)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return Frame{Metadata: map[string]string{}}, nil
 	}
 	if err != nil {
 		return Frame{}, err
 	}
 	_, err = s.Next(ctx)
-	switch err {
-	case io.EOF:
+	switch {
+	case errors.Is(err, io.EOF):
 		return first, nil
-	case nil:
+	case err == nil:
 		return Frame{}, &StatusError{Internal, "more than one response"}
 	default:
 		return Frame{}, err
@@ -184,7 +184,7 @@ func (ch *channel) live() {
 
 // finish ends all calls: a session that ends before them has failed them.
 func (ch *channel) finish(err error) {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = &StatusError{Unavailable, "the session was ended"}
 	}
 	ch.mu.Lock()

@@ -133,7 +133,7 @@ func (v *server) serve(ctx context.Context, id string, call Call, deadline time.
 	case errors.Is(limited.Err(), context.DeadlineExceeded):
 		status = &StatusError{DeadlineExceeded, "the deadline has passed"}
 	default:
-		v.logger.WarnContext(ctx, "a SLIM call failed", "error", err)
+		v.logger.WarnContext(ctx, "a SLIM call failed", slog.Any("error", err))
 		status = &StatusError{Internal, "internal error"}
 	}
 	v.reply(ctx, ending(id, status))
@@ -141,7 +141,7 @@ func (v *server) serve(ctx context.Context, id string, call Call, deadline time.
 
 func (v *server) reply(ctx context.Context, m session.Message) {
 	if err := v.session.Send(ctx, m); err != nil {
-		v.logger.DebugContext(ctx, "the end of a SLIM call could not be sent", "error", err)
+		v.logger.DebugContext(ctx, "the end of a SLIM call could not be sent", slog.Any("error", err))
 	}
 }
 

@@ -132,7 +132,7 @@ func (a *App) all() []*Session {
 // context's.
 func (a *App) Open(ctx context.Context, to name.Name, metadata map[string]string) (*Session, error) {
 	now := time.Now()
-	m := newMachine(a.self, to, rand.Uint32N(maxSessionID), a.deps.Timing, now)
+	m := newMachine(a.self, to, rand.Uint32N(maxSessionID), a.deps.Timing, now) //nolint:gosec // not a secret: tokens are what counts
 	m.metadata = maps.Clone(metadata)
 	s := newSession(a, m)
 	if err := a.add(s); err != nil {
@@ -188,6 +188,7 @@ func (a *App) spawn(work func()) {
 	}
 }
 
+//nolint:contextcheck,nolintlint // it cleans up after the context
 func (a *App) remove(s *Session) {
 	a.mu.Lock()
 	list := slices.DeleteFunc(a.sessions[s.m.id], func(other *Session) bool { return other == s })
@@ -218,7 +219,10 @@ func (a *App) Connected(up bool) {
 	}
 }
 
-// emit gives a message its token, and its signature if it needs one, and sends it.
+// emit gives a message its token, and its signature if it needs one, and sends
+// it. Goodbyes are sent when every context has ended, so it has one of its own.
+//
+//nolint:contextcheck,nolintlint // see above
 func (a *App) emit(m *dataplane.Message) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), tokenLimit)
 	defer cancel()
@@ -228,7 +232,7 @@ func (a *App) emit(m *dataplane.Message) {
 		err = a.deps.Node.Send(sealed)
 	}
 	if err != nil {
-		a.deps.Logger.DebugContext(ctx, "a SLIM message is sent later", "error", err)
+		a.deps.Logger.DebugContext(ctx, "a SLIM message is sent later", slog.Any("error", err))
 	}
 }
 
@@ -245,7 +249,7 @@ func (a *App) Receive(wire *dataplane.Message) {
 			return
 		}
 	}
-	a.deps.Logger.DebugContext(a.ctx, "a SLIM message is dropped", "error", err)
+	a.deps.Logger.DebugContext(a.ctx, "a SLIM message is dropped", slog.Any("error", err))
 }
 
 // dispatch finds the session of a message.
@@ -273,7 +277,7 @@ func (a *App) dispatch(f frame.Frame, subject string) {
 // invited begins a session that somebody asks for, or refuses.
 func (a *App) invited(f frame.Frame, subject string) {
 	if f.Command.GetJoinRequest().GetMlsSettings() != nil {
-		a.deps.Logger.InfoContext(a.ctx, "a SLIM session with end-to-end encryption (MLS) is refused", "from", f.From)
+		a.deps.Logger.InfoContext(a.ctx, "a SLIM session with end-to-end encryption (MLS) is refused", slog.String("from", f.From.String()))
 		a.refuse(f)
 		return
 	}
@@ -301,7 +305,7 @@ func (a *App) enter(s *Session, f frame.Frame) {
 	defer cancel()
 	for _, n := range s.names() {
 		if err := a.deps.Node.Subscribe(ctx, n, a); err != nil {
-			a.deps.Logger.WarnContext(ctx, "a SLIM group cannot be joined", "error", err)
+			a.deps.Logger.WarnContext(ctx, "a SLIM group cannot be joined", slog.Any("error", err))
 			s.Close()
 			a.refuse(f)
 			return

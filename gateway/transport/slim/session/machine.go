@@ -112,7 +112,7 @@ func (m *machine) route(to name.Name, message uint32) frame.Route {
 // controlID is random, as the protocol wants the ids of control messages.
 func (m *machine) controlID() uint32 {
 	for {
-		id := rand.Uint32()
+		id := rand.Uint32() //nolint:gosec // unique, not secret
 		if _, taken := m.requests[id]; id != 0 && !taken {
 			return id
 		}

@@ -72,14 +72,12 @@ func pair(t *testing.T, a, b *App) (*Session, *Session) {
 	return mine, theirs
 }
 
-// bubble runs a test in a bubble with a node in it.
-func bubble(t *testing.T, fate func(*dataplane.Message) nodetest.Fate, test func(t *testing.T, node *nodetest.Node)) {
+// newNode makes a node in the test's bubble.
+func newNode(t *testing.T, fate func(*dataplane.Message) nodetest.Fate) *nodetest.Node {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		node := nodetest.New(fate)
-		t.Cleanup(node.Close)
-		test(t, node)
-	})
+	node := nodetest.New(fate)
+	t.Cleanup(node.Close)
+	return node
 }
 
 func kindOf(m *dataplane.Message) frame.Kind {
@@ -105,7 +103,8 @@ func TestABadRoad(t *testing.T) {
 		t.Run(road, func(t *testing.T) {
 			t.Parallel()
 			chance := rand.New(rand.NewPCG(1, 2))
-			bubble(t, func(*dataplane.Message) nodetest.Fate { return fate(chance) }, func(t *testing.T, node *nodetest.Node) {
+			synctest.Test(t, func(t *testing.T) {
+				node := newNode(t, func(*dataplane.Message) nodetest.Fate { return fate(chance) })
 				mine, theirs := pair(t, start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret))
 				if theirs.Metadata()["k"] != "v" || theirs.Subject() != "org/ns/alice" || mine.Subject() != "org/ns/bob" {
 					t.Errorf("%v, %v to %v", theirs.Metadata(), theirs.Subject(), mine.Subject())
@@ -150,7 +149,8 @@ func TestClosing(t *testing.T) {
 	for _, closer := range []string{"who began it", "who was asked"} {
 		t.Run(closer, func(t *testing.T) {
 			t.Parallel()
-			bubble(t, nil, func(t *testing.T, node *nodetest.Node) {
+			synctest.Test(t, func(t *testing.T) {
+				node := newNode(t, nil)
 				a, b := start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret)
 				one, other := pair(t, a, b)
 				if closer == "who was asked" {
@@ -162,7 +162,7 @@ func TestClosing(t *testing.T) {
 				one.Close()
 				synctest.Wait()
 				receiveAll(t, other, 3)
-				if _, err := other.Receive(t.Context()); err != io.EOF {
+				if _, err := other.Receive(t.Context()); !errors.Is(err, io.EOF) {
 					t.Errorf("the other end: %v", err)
 				}
 				if err := other.Send(t.Context(), Message{}); !errors.Is(err, ErrClosed) {
@@ -183,7 +183,8 @@ func TestClosing(t *testing.T) {
 // TestIdleSessionsLive: by heartbeats, for a quarter of an hour.
 func TestIdleSessionsLive(t *testing.T) {
 	t.Parallel()
-	bubble(t, nil, func(t *testing.T, node *nodetest.Node) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newNode(t, nil)
 		mine, theirs := pair(t, start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret))
 		time.Sleep(15 * time.Minute)
 		if err := sendAll(t.Context(), mine, 1); err != nil {
@@ -198,7 +199,8 @@ func TestSilence(t *testing.T) {
 	t.Parallel()
 	var mute atomic.Bool
 	fate := func(*dataplane.Message) nodetest.Fate { return nodetest.Fate{Lost: mute.Load()} }
-	bubble(t, fate, func(t *testing.T, node *nodetest.Node) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newNode(t, fate)
 		mine, theirs := pair(t, start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret))
 		mute.Store(true)
 		began := time.Now()
@@ -218,7 +220,8 @@ func TestSilence(t *testing.T) {
 func TestUndelivered(t *testing.T) {
 	t.Parallel()
 	fate := func(m *dataplane.Message) nodetest.Fate { return nodetest.Fate{Lost: kindOf(m) == frame.Msg} }
-	bubble(t, fate, func(t *testing.T, node *nodetest.Node) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newNode(t, fate)
 		mine, _ := pair(t, start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret))
 		var broken *BrokenError
 		if err := sendAll(t.Context(), mine, 1); !errors.As(err, &broken) || broken.Fault != FaultLost {
@@ -231,7 +234,8 @@ func TestUndelivered(t *testing.T) {
 // against anybody, and nothing is lost.
 func TestTheConnectionIsAway(t *testing.T) {
 	t.Parallel()
-	bubble(t, nil, func(t *testing.T, node *nodetest.Node) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newNode(t, nil)
 		mine, theirs := pair(t, start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret))
 		node.Cut(true)
 		done := make(chan error, 1)
@@ -249,7 +253,8 @@ func TestTheConnectionIsAway(t *testing.T) {
 // that it was promised.
 func TestASlowReader(t *testing.T) {
 	t.Parallel()
-	bubble(t, nil, func(t *testing.T, node *nodetest.Node) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newNode(t, nil)
 		mine, theirs := pair(t, start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret))
 		done := make(chan error, 1)
 		go func() { done <- sendAll(t.Context(), mine, inboxCount+200) }()
@@ -270,7 +275,8 @@ func TestASlowReader(t *testing.T) {
 // TestNobodyAnswers, in time.
 func TestNobodyAnswers(t *testing.T) {
 	t.Parallel()
-	bubble(t, nil, func(t *testing.T, node *nodetest.Node) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newNode(t, nil)
 		a := start(t, node, "org/ns/alice", secret)
 		began := time.Now()
 		var broken *BrokenError
@@ -287,7 +293,8 @@ func TestNobodyAnswers(t *testing.T) {
 // message to one in the middle of a session of others.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
-	bubble(t, nil, func(t *testing.T, node *nodetest.Node) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newNode(t, nil)
 		a, b := start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret)
 		eve := start(t, node, "org/ns/eve", strings.Repeat("another secret ", 4))
 		var broken *BrokenError
@@ -319,7 +326,8 @@ func TestRefusals(t *testing.T) {
 		heard = append(heard, kindOf(m))
 		return nodetest.Fate{}
 	}
-	bubble(t, fate, func(t *testing.T, node *nodetest.Node) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newNode(t, fate)
 		a, b := start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret)
 		mine, _ := pair(t, a, b)
 		var large *TooLargeError
@@ -344,7 +352,8 @@ func TestRefusals(t *testing.T) {
 // TestHalfASession that nobody welcomes us to is given up.
 func TestHalfASession(t *testing.T) {
 	t.Parallel()
-	bubble(t, nil, func(t *testing.T, node *nodetest.Node) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newNode(t, nil)
 		a, b := start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret)
 		a.emit(frame.Control(frame.Route{From: a.Name(), To: b.Name(), Session: 99, Message: 5}, frame.Join(1000, 10), nil))
 		synctest.Wait()
@@ -361,12 +370,13 @@ func TestHalfASession(t *testing.T) {
 // TestTheEndOfAnApplication is the end of its sessions, which hear of it.
 func TestTheEndOfAnApplication(t *testing.T) {
 	t.Parallel()
-	bubble(t, nil, func(t *testing.T, node *nodetest.Node) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newNode(t, nil)
 		b := start(t, node, "org/ns/bob", secret)
 		a := start(t, node, "org/ns/alice", secret)
 		mine, theirs := pair(t, a, b)
 		a.stop()
-		if _, err := theirs.Receive(t.Context()); err != io.EOF {
+		if _, err := theirs.Receive(t.Context()); !errors.Is(err, io.EOF) {
 			t.Errorf("the other end: %v", err)
 		}
 		if err := mine.Send(t.Context(), Message{}); !errors.Is(err, ErrClosed) {
