@@ -132,13 +132,18 @@ func ParseAddress(text string) (Address, error) {
 	return Address{Node: node, Name: n}, err
 }
 
+// foreign says which characters no host is written with.
+func foreign(r rune) bool {
+	return r <= ' ' || r > '~' || strings.ContainsRune(`@?#\%"<>`, r)
+}
+
 // hostport completes and checks a node's address.
 func hostport(node string) (string, error) {
 	if !strings.Contains(node, ":") || strings.HasPrefix(node, "[") && strings.HasSuffix(node, "]") {
 		node += ":" + DefaultPort
 	}
 	host, port, err := net.SplitHostPort(node)
-	if err != nil || host == "" {
+	if err != nil || host == "" || strings.ContainsFunc(host, foreign) {
 		return "", &name.Error{Reason: "the node is no host and port"}
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {

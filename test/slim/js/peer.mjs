@@ -30,7 +30,7 @@ function rpcError(code, message) {
 }
 
 // handlers is what every SLIMRPC server of this file serves.
-function serve(app, name) {
+function serve(app, name, services) {
   const server = new slim.Server(app, name);
   const svc = "test.Echo";
   server.registerUnaryUnary(svc, "Echo", { handle: async (request) => request });
@@ -55,9 +55,8 @@ function serve(app, name) {
       await sink.closeAsync();
     },
   });
-  for (const a2a of ["lf.a2a.v1.A2AService", "a2a.v1.A2AService"]) {
-    if (a2a.startsWith("lf.") && process.env.A2A_OLD) continue;
-    server.registerUnaryUnary(a2a, "GetTask", { handle: async (request) => bytes(a2a + " " + string(request)) });
+  for (const known of services ?? []) {
+    server.registerUnaryUnary(known, "GetTask", { handle: async (request) => bytes(known + " " + string(request)) });
   }
   server.serveAsync().catch((e) => process.stderr.write(String(e) + "\n"));
 }
@@ -71,7 +70,7 @@ const jobs = {
     await service.runServerAsync(config);
     return {};
   },
-  async app({ endpoint, ca, name, secret, rpc }) {
+  async app({ endpoint, ca, name, secret, rpc, services }) {
     const config = ca === undefined ? slim.newInsecureClientConfig(endpoint) : slim.newSecureClientConfig(endpoint);
     if (ca !== undefined) config.tls.caSource = new slim.CaSource.Pem({ data: ca });
     const conn = await service.connectAsync(config);
@@ -79,7 +78,7 @@ const jobs = {
     const app = service.createAppWithSecret(n, secret);
     await app.subscribeAsync(app.name(), conn);
     apps.set(name, { app, conn });
-    if (rpc) serve(app, n);
+    if (rpc) serve(app, n, services);
     return { name: app.name().toString(), version: slim.getVersion() };
   },
   async open({ app, to, ...rest }) {
