@@ -52,6 +52,9 @@ func (a agent) Serve(ctx context.Context, call rpc.Call, out rpc.Responder) erro
 	if m.ID == nil || m.Method == "" {
 		return nil
 	}
+	if m.Method == "slow" {
+		time.Sleep(time.Second)
+	}
 	for i := range 3 {
 		if err := out.Send(ctx, rpc.Frame{Body: fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/progress","params":%d}`, i)}); err != nil {
 			return err
@@ -157,6 +160,22 @@ func TestConversation(t *testing.T) {
 				t.Errorf("%s: %v", id, err)
 			}
 			stream.Close()
+		}
+		slow, err := c.Call(t.Context(), []byte(`{"jsonrpc":"2.0","id":"slow","method":"slow"}`), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer slow.Close()
+		if _, err := c.Call(t.Context(), []byte(`{"jsonrpc":"2.0","id":"\u0073low","method":"slow"}`), nil); !errors.Is(err, plain.ErrID) {
+			t.Errorf("an id twice: %v", err)
+		}
+		fast, err := c.Call(t.Context(), []byte(`{"jsonrpc":"2.0","id":2,"method":"fast"}`), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer fast.Close()
+		if f, err := fast.Next(t.Context()); err != nil || !strings.Contains(string(f.Body), `"result":"fast"`) {
+			t.Errorf("%s %v", f.Body, err)
 		}
 		told, err := c.Call(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
 		if err != nil {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -54,6 +55,40 @@ func TestMachinesAcrossTheRing(t *testing.T) {
 	exchange(t, now, a, b)
 	if len(b.inbox.messages) != 6 || len(a.pending) != 0 || a.last != 3 {
 		t.Errorf("%d came, %d are pending, the last is %d", len(b.inbox.messages), len(a.pending), a.last)
+	}
+}
+
+// TestAGap is asked for, once, and what came early is given out when it is filled.
+func TestAGap(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	a, b := opened(t, now)
+	for range 4 {
+		if err := a.send(now, frame.Payload{}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sent := a.out
+	a.out = nil
+	for _, i := range []int{0, 3, 3} {
+		f, err := frame.Read(sent[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.receive(now, f, "")
+	}
+	var asked []uint32
+	for _, m := range b.out {
+		if session := m.GetPublish().GetSession(); session.GetSessionMessageType() == frame.RtxRequest {
+			asked = append(asked, session.GetMessageId())
+		}
+	}
+	if !slices.Equal(asked, []uint32{2, 3}) || len(b.inbox.messages) != 1 {
+		t.Errorf("asked for %v, %d to read", asked, len(b.inbox.messages))
+	}
+	exchange(t, now, a, b)
+	if len(b.inbox.messages) != 4 || len(a.pending) != 0 {
+		t.Errorf("%d to read, %d under way", len(b.inbox.messages), len(a.pending))
 	}
 }
 

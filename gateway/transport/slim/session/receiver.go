@@ -111,8 +111,12 @@ func (m *machine) message(now time.Time, f frame.Frame) {
 		return
 	}
 	if m.arrange(now, f) {
-		m.out = append(m.out, frame.Data(m.route(f.From, f.Message), frame.MsgAck, frame.Payload{}, nil))
+		m.acknowledge(f, nil)
 	}
+}
+
+func (m *machine) acknowledge(f frame.Frame, metadata map[string]string) {
+	m.out = append(m.out, frame.Data(m.route(f.From, f.Message), frame.MsgAck, frame.Payload{}, metadata))
 }
 
 // direct: a message to us alone, which has no place in the group's sequence.
@@ -123,7 +127,7 @@ func (m *machine) direct(f frame.Frame) {
 	if m.receiver(f.From).direct.add(f.Message) {
 		m.inbox.put(f)
 	}
-	m.out = append(m.out, frame.Data(m.route(f.From, f.Message), frame.MsgAck, frame.Payload{}, map[string]string{flagTo: flagSet}))
+	m.acknowledge(f, map[string]string{flagTo: flagSet})
 }
 
 // arrange puts a message in its place; false: there is no room for it yet.
@@ -220,6 +224,7 @@ func (m *machine) repaired(now time.Time, f frame.Frame) {
 	}
 	if m.arrange(now, f) {
 		delete(r.wanted, f.Message)
+		m.acknowledge(f, nil)
 	}
 }
 

@@ -257,7 +257,7 @@ func TestASlowReader(t *testing.T) {
 		node := newNode(t, nil)
 		mine, theirs := pair(t, start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret))
 		done := make(chan error, 1)
-		go func() { done <- sendAll(t.Context(), mine, inboxCount+200) }()
+		go func() { done <- sendAll(t.Context(), mine, inboxCount+600) }()
 		time.Sleep(5 * time.Second) // its sender has patience for ten
 		theirs.mu.Lock()
 		waiting := len(theirs.m.inbox.messages)
@@ -265,7 +265,7 @@ func TestASlowReader(t *testing.T) {
 		if waiting > inboxCount+reach { // what came early comes with what was missing
 			t.Errorf("%d messages wait", waiting)
 		}
-		receiveAll(t, theirs, inboxCount+200)
+		receiveAll(t, theirs, inboxCount+600)
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -333,6 +333,9 @@ func TestRefusals(t *testing.T) {
 		var large *TooLargeError
 		if err := mine.Send(t.Context(), Message{Blob: make([]byte, 4<<20)}); !errors.As(err, &large) {
 			t.Errorf("4 MiB: %v", err)
+		}
+		if err := mine.Send(t.Context(), Message{Blob: make([]byte, frame.MaxMessage-1024)}); !errors.As(err, &large) {
+			t.Errorf("without room for a token: %v", err)
 		}
 		heard = nil
 		join := frame.Join(1000, 10)
