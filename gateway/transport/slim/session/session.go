@@ -132,9 +132,15 @@ func (s *Session) Delivered(ctx context.Context) error {
 	})
 }
 
-// opened waits for the session to begin.
+// opened waits for the session to begin. One that the other end has ended by
+// then was never wanted.
 func (s *Session) opened(ctx context.Context) error {
-	return s.until(ctx, func() (bool, error) { return s.m.state == open, s.closedError() })
+	return s.until(ctx, func() (bool, error) {
+		if s.m.byPeer {
+			return false, &BrokenError{FaultRefused}
+		}
+		return s.m.state == open, s.closedError()
+	})
 }
 
 // until waits for something to be true of the session.

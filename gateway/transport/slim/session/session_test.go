@@ -90,13 +90,13 @@ func TestABadRoad(t *testing.T) {
 	t.Parallel()
 	roads := map[string]func(*rand.Rand) nodetest.Fate{
 		"good":     func(*rand.Rand) nodetest.Fate { return nodetest.Fate{} },
-		"losing":   func(r *rand.Rand) nodetest.Fate { return nodetest.Fate{Lost: r.IntN(4) == 0} },
+		"losing":   func(r *rand.Rand) nodetest.Fate { return nodetest.Fate{Lost: r.IntN(8) == 0} },
 		"doubling": func(r *rand.Rand) nodetest.Fate { return nodetest.Fate{Copies: r.IntN(3)} },
 		"unorderly": func(r *rand.Rand) nodetest.Fate {
 			return nodetest.Fate{Delay: time.Duration(r.IntN(900)) * time.Millisecond}
 		},
 		"all of it": func(r *rand.Rand) nodetest.Fate {
-			return nodetest.Fate{Lost: r.IntN(6) == 0, Copies: r.IntN(2), Delay: time.Duration(r.IntN(500)) * time.Millisecond}
+			return nodetest.Fate{Lost: r.IntN(10) == 0, Copies: r.IntN(2), Delay: time.Duration(r.IntN(500)) * time.Millisecond}
 		},
 	}
 	for road, fate := range roads {
