@@ -58,12 +58,14 @@ func wait(t *testing.T, long time.Duration) {
 	}
 }
 
-// TestTheNodeRestarts: the link comes back, says again who is here, and calls
-// work again without anybody's doing.
+// TestTheNodeRestarts: the link comes back and says again who is here, so that
+// others find us; and the session with an agent that had to be started anew is
+// replaced by one with the new instance, without anybody's doing. The real
+// application is started anew because it does not always come back by itself.
 func TestTheNodeRestarts(t *testing.T) {
 	t.Parallel()
 	node, at := startNode(t)
-	startApp(t, at, "org/ns/rpcsrv", true)
+	theirs := startApp(t, at, "org/ns/rpcsrv", true)
 	us := join(t, at, "org/ns/gogate", plaintext(at))
 	client, to := us.client(t), parse(t, "org/ns/rpcsrv")
 	call := rpc.Request{Service: "test.Echo", Method: "Echo", Body: []byte("hello")}
@@ -71,21 +73,18 @@ func TestTheNodeRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	node.stop()
-	again := startPeer(t)
-	again.do(t, job{"job": "node", "endpoint": at}, nil)
-	if err := us.link.Up(limited(t, 30*time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	limit := limited(t, 90*time.Second) // the real server has to come back too
-	for {
+	theirs.stop()
+	startPeer(t).do(t, job{"job": "node", "endpoint": at}, nil)
+	startApp(t, at, "org/ns/rpcsrv", true)
+	limit := limited(t, 90*time.Second)
+	for again := true; again; {
 		ctx, cancel := context.WithTimeout(limit, 5*time.Second)
 		got, err := client.Unary(ctx, to, call)
 		cancel()
-		if err == nil && string(got.Body) == "hello" {
-			return
-		}
+		again = err != nil || string(got.Body) != "hello"
 		if limit.Err() != nil {
 			t.Fatalf("no call succeeds after the restart: %v", err)
 		}
 	}
+	open(t, startApp(t, at, "org/ns/alice", false), "org/ns/alice", us, nil)
 }

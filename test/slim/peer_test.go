@@ -47,12 +47,30 @@ func install(t *testing.T) {
 	}
 }
 
+// journal keeps what a process prints.
+type journal struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (j *journal) Write(octets []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.buf.Write(octets)
+}
+
+func (j *journal) text() []byte {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return bytes.Clone(j.buf.Bytes())
+}
+
 // peer is a process with real SLIM software in it.
 type peer struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	done  chan struct{}
-	log   *bytes.Buffer
+	log   *journal
 
 	mu      sync.Mutex
 	next    int
@@ -84,7 +102,7 @@ func startPeer(t *testing.T) *peer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &peer{cmd: exec.Command(node, "peer.mjs"), done: make(chan struct{}), log: new(bytes.Buffer), answers: map[int]chan answer{}}
+	p := &peer{cmd: exec.Command(node, "peer.mjs"), done: make(chan struct{}), log: new(journal), answers: map[int]chan answer{}}
 	p.cmd.Dir, p.cmd.Stderr = "js", p.log
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -100,7 +118,7 @@ func startPeer(t *testing.T) *peer {
 	t.Cleanup(func() {
 		p.stop()
 		if t.Failed() {
-			t.Logf("the peer wrote:\n%s", p.log.Bytes())
+			t.Logf("the peer wrote:\n%s", p.log.text())
 		}
 	})
 	return p
@@ -114,6 +132,7 @@ func (p *peer) read(out io.Reader) {
 	for lines.Scan() {
 		var a answer
 		if json.Unmarshal(lines.Bytes(), &a) != nil || a.ID == 0 {
+			_, _ = p.log.Write(append(lines.Bytes(), '\n'))
 			continue
 		}
 		p.mu.Lock()
