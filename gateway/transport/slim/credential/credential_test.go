@@ -147,6 +147,7 @@ func TestParsePublic(t *testing.T) {
 // issuer mints unsigned tokens, and believes them.
 type issuer struct {
 	minted int
+	judged int
 	place  string
 }
 
@@ -168,6 +169,7 @@ func (i *issuer) Mint(_ context.Context, r TokenRequest) (string, time.Time, err
 }
 
 func (i *issuer) Judge(_ context.Context, token string) (string, error) {
+	i.judged++
 	if !strings.HasSuffix(token, ".c2ln") {
 		return "", errors.New("a bad signature")
 	}
@@ -196,6 +198,15 @@ func TestIssued(t *testing.T) {
 		signature, err := mine.Sign([]byte("m"))
 		if err != nil || who.Check([]byte("m"), signature) != nil {
 			t.Errorf("%s: %v", place, err)
+		}
+		for range 3 {
+			if again, err := mine.Verify(t.Context(), token); err != nil || again.Subject != who.Subject || i.judged != 1 {
+				t.Errorf("%s: judged %d times, %v", place, i.judged, err)
+			}
+		}
+		now = now.Add(verdictsHold)
+		if _, err := mine.Verify(t.Context(), token); err != nil || i.judged != 2 {
+			t.Errorf("%s: judged %d times, %v", place, i.judged, err)
 		}
 		now = time.Unix(969, 0)
 		if _, err := mine.Token(t.Context()); err != nil || i.minted != 1 {

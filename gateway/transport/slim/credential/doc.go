@@ -6,6 +6,11 @@
 //   - secret.go: tokens of everybody who knows one secret
 //   - issued.go: JWTs and SPIFFE JWT-SVIDs that somebody else mints and judges
 //
+// A token is shown to every receiver and to every node on the way, and a message
+// with data has nothing else: whoever has seen one can send data in its name
+// until it ends. Only control messages are bound to their key. Within a session
+// the rest is the nodes' honesty, which their TLS vouches for.
+//
 // A shared secret proves membership and not identity: any member may sign as
 // any other, which is why its subject is never a caller of ours. Tokens of
 // issuers come from outside this package: JWT libraries and the Workload API

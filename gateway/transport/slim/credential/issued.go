@@ -30,7 +30,8 @@ type TokenSource interface {
 }
 
 // TokenJudge decides about a compact JWT: signature, issuer, audience, times.
-// It answers with the subject that it vouches for.
+// It answers with the subject that it vouches for. The connection waits for it,
+// with all that comes over it: keys are to be at hand.
 type TokenJudge interface {
 	Judge(ctx context.Context, token string) (subject string, err error)
 }
@@ -51,7 +52,21 @@ type Issued struct {
 	mu      sync.Mutex
 	token   string
 	renewAt time.Time
+	judged  map[string]verdict
 }
+
+// verdict is a judgement that holds for a while: senders use one token for many
+// messages.
+type verdict struct {
+	who   Identity
+	until time.Time
+}
+
+// Bounds of the judgements that are remembered.
+const (
+	verdictsHold = 30 * time.Second
+	verdictsKept = 1024
+)
 
 var (
 	_ Provider = (*Issued)(nil)
@@ -76,7 +91,7 @@ func NewIssued(deps IssuedDeps) (*Issued, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Issued{deps: deps, key: key}, nil
+	return &Issued{deps: deps, key: key, judged: map[string]verdict{}}, nil
 }
 
 // Token is the present token; a new one is minted when it is nearly over.
@@ -116,13 +131,17 @@ func (i *Issued) request() (TokenRequest, error) {
 // Sign signs with the key that the tokens name.
 func (i *Issued) Sign(message []byte) ([]byte, error) { return i.key.Sign(message) }
 
-// Verify has the token judged and reads its key.
+// Verify has the token judged and reads its key. A token that was good is
+// believed for another 30 s.
 func (i *Issued) Verify(ctx context.Context, token string) (Identity, error) {
 	if i.deps.Judge == nil {
 		return Identity{}, &Error{Reason: "there is no judge of tokens"}
 	}
 	if len(token) > MaxToken {
 		return Identity{}, &Error{Reason: "the token is too long"}
+	}
+	if who, ok := i.remembered(token); ok {
+		return who, nil
 	}
 	subject, err := i.deps.Judge.Judge(ctx, token)
 	if err != nil {
@@ -132,7 +151,25 @@ func (i *Issued) Verify(ctx context.Context, token string) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	return Identity{Subject: subject, Key: key}, nil
+	who := Identity{Subject: subject, Key: key}
+	i.remember(token, who)
+	return who, nil
+}
+
+func (i *Issued) remembered(token string) (Identity, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	v, ok := i.judged[token]
+	return v.who, ok && i.deps.Now().Before(v.until)
+}
+
+func (i *Issued) remember(token string, who Identity) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if len(i.judged) >= verdictsKept { // few senders have so many tokens: begin again
+		clear(i.judged)
+	}
+	i.judged[token] = verdict{who, i.deps.Now().Add(verdictsHold)}
 }
 
 // issuedKey finds the public key in a JWT that was judged already: in the claim

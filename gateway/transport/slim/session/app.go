@@ -19,6 +19,7 @@ import (
 // Bounds of an application.
 const (
 	maxSessions   = 4096
+	maxGuest      = 256             // of them for one subject
 	maxWaiting    = 256             // sessions that nobody has accepted yet
 	tokenLimit    = 5 * time.Second // to mint or judge a token
 	maxSessionID  = 1<<32 - 1001
@@ -60,6 +61,7 @@ type App struct {
 
 	mu       sync.Mutex
 	sessions map[uint32][]*Session
+	guests   map[string]int // sessions that a subject asked for
 	count    int
 	up       bool
 	over     bool
@@ -82,7 +84,7 @@ func NewApp(deps Deps) (*App, error) {
 	deps.Timing = deps.Timing.withDefaults()
 	a := &App{
 		deps: deps, self: deps.Name.With(id), up: true,
-		sessions: map[uint32][]*Session{}, arrivals: make(chan *Session, maxWaiting),
+		sessions: map[uint32][]*Session{}, guests: map[string]int{}, arrivals: make(chan *Session, maxWaiting),
 	}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	return a, nil
@@ -166,8 +168,11 @@ func (a *App) add(s *Session) error {
 	switch {
 	case a.over:
 		return ErrClosed
-	case a.count >= maxSessions:
+	case a.count >= maxSessions, s.guest != "" && a.guests[s.guest] >= maxGuest:
 		return errFull
+	}
+	if s.guest != "" {
+		a.guests[s.guest]++
 	}
 	s.m.up = a.up
 	a.sessions[s.m.id] = append(a.sessions[s.m.id], s)
@@ -196,6 +201,9 @@ func (a *App) remove(s *Session) {
 		delete(a.sessions, s.m.id)
 	}
 	a.count--
+	if a.guests[s.guest]--; a.guests[s.guest] <= 0 {
+		delete(a.guests, s.guest)
+	}
 	a.mu.Unlock()
 	for _, n := range s.names() {
 		a.deps.Node.Unsubscribe(context.WithoutCancel(a.ctx), n)
@@ -287,6 +295,7 @@ func (a *App) invited(f frame.Frame, subject string) {
 		return
 	}
 	s := newSession(a, m)
+	s.guest = subject
 	if err := a.add(s); err != nil {
 		a.refuse(f)
 		return

@@ -14,7 +14,8 @@ import (
 // Session is a conversation. Safe for concurrent use. It ends with Close, by
 // the other end, or with the application; whoever has one closes it.
 type Session struct {
-	app *App
+	app   *App
+	guest string // the subject who asked for it; empty: we did
 
 	mu      sync.Mutex
 	m       *machine

@@ -370,6 +370,29 @@ func TestHalfASession(t *testing.T) {
 	})
 }
 
+// TestOneGuestOfMany: one member may not take all the sessions there are.
+func TestOneGuestOfMany(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		node := newNode(t, nil)
+		a, b, c := start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret), start(t, node, "org/ns/carol", secret)
+		for i := range uint32(maxGuest + 10) {
+			a.emit(frame.Control(frame.Route{From: a.Name(), To: b.Name(), Session: 1000 + i, Message: 5}, frame.Join(1000, 10), nil))
+		}
+		synctest.Wait()
+		if got := len(b.all()); got != maxGuest {
+			t.Errorf("%d sessions", got)
+		}
+		if _, err := c.Open(t.Context(), b.Name().Any(), nil); err != nil {
+			t.Errorf("another member: %v", err)
+		}
+		time.Sleep(joinLimit + linger + time.Second)
+		if got := len(b.all()); got != 1 || len(b.guests) != 1 {
+			t.Errorf("%d sessions of %v", got, b.guests)
+		}
+	})
+}
+
 // TestTheEndOfAnApplication is the end of its sessions, which hear of it.
 func TestTheEndOfAnApplication(t *testing.T) {
 	t.Parallel()
