@@ -19,6 +19,7 @@ const (
 	bufferBytes = 32 << 20
 	maxCalls    = 4096 // on one session
 	maxNames    = 1024 // sessions
+	maxUnheard  = 3    // calls in a row that were given up before anything came
 )
 
 // Errors of calls out.
@@ -158,6 +159,7 @@ type channel struct {
 	mu      sync.Mutex
 	over    error // why there is no session any more
 	streams map[string]*Stream
+	unheard int // calls in a row that were given up before anything came
 }
 
 // live begins the session and hands out its messages until it ends. A channel
@@ -176,10 +178,37 @@ func (ch *channel) live() {
 	if ch.session != nil {
 		ch.session.Close()
 	}
-	ch.client.mu.Lock()
-	delete(ch.client.channels, ch.to)
-	ch.client.mu.Unlock()
+	ch.forget()
 	ch.finish(err)
+}
+
+// forget makes the next call begin another session.
+func (ch *channel) forget() {
+	ch.client.mu.Lock()
+	defer ch.client.mu.Unlock()
+	if ch.client.channels[ch.to] == ch {
+		delete(ch.client.channels, ch.to)
+	}
+}
+
+// release takes a call off the channel. A server that took us for gone goes on
+// acknowledging and answers no more: a channel on which nothing is heard is not
+// used for new calls, and ends with its last one.
+func (ch *channel) release(s *Stream, unheard bool) {
+	ch.mu.Lock()
+	delete(ch.streams, s.id)
+	if unheard {
+		ch.unheard++
+	}
+	stale := ch.unheard >= maxUnheard
+	idle := len(ch.streams) == 0
+	ch.mu.Unlock()
+	if stale {
+		ch.forget()
+	}
+	if stale && idle {
+		ch.session.Close()
+	}
 }
 
 // finish ends all calls: a session that ends before them has failed them.
@@ -216,6 +245,9 @@ func (ch *channel) deliver(m session.Message) {
 	}
 	ch.mu.Lock()
 	s := ch.streams[m.Metadata[keyID]]
+	if s != nil {
+		ch.unheard = 0
+	}
 	ch.mu.Unlock()
 	if s != nil {
 		s.deliver(m)
@@ -230,6 +262,7 @@ type Stream struct {
 	mu      sync.Mutex
 	frames  []Frame
 	bytes   int
+	heard   bool
 	err     error // after the frames
 	changed chan struct{}
 }
@@ -238,6 +271,7 @@ func (s *Stream) deliver(m session.Message) {
 	last, err := ended(m)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.heard = true
 	switch {
 	case s.err != nil:
 		return
@@ -304,8 +338,9 @@ func (s *Stream) tryNext() (Frame, <-chan struct{}, error) {
 // Close gives the call up: what still comes is dropped. SLIMRPC has no way to
 // tell the server.
 func (s *Stream) Close() {
-	s.channel.mu.Lock()
-	delete(s.channel.streams, s.id)
-	s.channel.mu.Unlock()
+	s.mu.Lock()
+	unheard := !s.heard && s.err == nil
+	s.mu.Unlock()
+	s.channel.release(s, unheard)
 	s.end(session.ErrClosed)
 }

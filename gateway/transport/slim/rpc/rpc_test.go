@@ -254,6 +254,40 @@ func TestAnotherSession(t *testing.T) {
 	})
 }
 
+// TestASilentSession is left after some calls that nobody answered; those that
+// run on it are let be.
+func TestASilentSession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, to := world(t)
+		runs, err := client.Call(t.Context(), to, Request{Service: "s", Method: "Wait"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range maxUnheard {
+			if client.channels[to] != runs.channel {
+				t.Fatal("left too early")
+			}
+			stream, err := client.Call(t.Context(), to, Request{Service: "s", Method: "Wait"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			stream.Close()
+		}
+		if client.channels[to] != nil {
+			t.Error("not left")
+		}
+		synctest.Wait()
+		if err := runs.channel.session.Delivered(t.Context()); err != nil {
+			t.Errorf("the call that runs: %v", err)
+		}
+		runs.Close()
+		if err := runs.channel.session.Delivered(t.Context()); !errors.Is(err, session.ErrClosed) {
+			t.Errorf("the session that is left: %v", err)
+		}
+	})
+}
+
 // TestEnds: the one rule that reads old servers and new ones.
 func TestEnds(t *testing.T) {
 	t.Parallel()
