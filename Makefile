@@ -20,9 +20,10 @@ BIN := $(TMP)/bin
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(BIN)/golangci-lint-$(GOLANGCI_VERSION)
 
-# The JavaScript SDK clients of the interop tests, present once installed.
-JS := test/interop/js
-JS_READY := $(if $(wildcard $(JS)/package.json),$(JS)/node_modules/.package-lock.json)
+# The JavaScript SDK clients of the interop tests and the real SLIM software,
+# present once installed.
+JS := $(patsubst %/package.json,%,$(wildcard test/interop/js/package.json test/slim/js/package.json))
+JS_READY := $(JS:%=%/node_modules/.package-lock.json)
 
 # The folders with a test file that has a line like this.
 with = { grep -rl --include='*_test.go' --exclude-dir=node_modules --exclude-dir=$(TMP) '$(1)' . || true; } | xargs -r -n1 dirname | sort -u
@@ -110,16 +111,16 @@ tools: $(GOLANGCI) $(JS_READY) redis ## the pinned tools and test clients
 
 .PHONY: clean
 clean: ## remove what the targets made
-	rm -rf bin $(TMP) coverage.out $(JS)/node_modules
+	rm -rf bin $(TMP) coverage.out $(JS:%=%/node_modules)
 
 $(GOLANGCI):
 	@mkdir -p $(BIN)
 	GOBIN=$(abspath $(BIN)) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	@mv $(BIN)/golangci-lint $@
 
-# Among the clients is a Node of the version they need, for machines with an
-# older one; the tests choose it themselves.
-$(JS)/node_modules/.package-lock.json: $(JS)/package-lock.json
-	@command -v npm >/dev/null || { echo "npm is needed for the JavaScript SDK clients in $(JS)"; exit 1; }
-	cd $(JS) && npm ci --no-audit --no-fund
+# Among the packages is a Node of the version they need, for machines with an
+# older one; the tests choose it themselves. No package may run a script here.
+$(JS_READY): %/node_modules/.package-lock.json: %/package-lock.json
+	@command -v npm >/dev/null || { echo "npm is needed for the JavaScript packages in $*"; exit 1; }
+	cd $* && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@

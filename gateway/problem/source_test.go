@@ -21,6 +21,14 @@ var exempt = map[string]string{
 	"github.com/aepb/aepb-gateway/gateway/config.Error":          "met at the start or a reload, by the operator",
 	"github.com/aepb/aepb-gateway/gateway/state/bolt.OpenError":  "met at the start, by the operator",
 	"github.com/aepb/aepb-gateway/gateway/state/redis.OpenError": "met at the start, by the operator",
+
+	module + "gateway/transport/slim/name.Error":                   "an operator's or a card's name: whoever reads those says where it stands",
+	module + "gateway/transport/slim/credential.Error":             "a stranger's message is dropped; ours are met at the start",
+	module + "gateway/transport/slim/internal/frame.Error":         "a stranger's message is dropped; of ours the dialer says that it cannot be sent",
+	module + "gateway/transport/slim/internal/frame.TooLargeError": "the dialer says it in transport's words",
+	module + "gateway/transport/slim/link.RefusedError":            "met by the link itself, and by the operator at the start",
+	module + "gateway/transport/slim/session.BrokenError":          "the dialer says it in transport's words: unreachable, or no answer in time",
+	module + "gateway/transport/slim/rpc.StatusError":              "an agent's failure is a reply, not an error of ours",
 }
 
 // Every exported error type of the project has a row in the table

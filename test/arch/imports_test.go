@@ -90,6 +90,7 @@ var rooms = []room{
 	{"github.com/transparency-dev", []string{"ect/ledger"}, false, "the ledger is one implementation of an interface of ect"},
 	{"google.golang.org/grpc", []string{"gateway/transport/slim", "gateway/transport/a2a", "ect/identity/workloadtest"}, false, "two wires speak it, and who plays a SPIFFE agent"},
 	{"google.golang.org/protobuf", []string{"gateway/transport/slim", "gateway/transport/a2a"}, false, "a protobuf Struct rounds numbers; it stays at the wire that needs it"},
+	{"github.com/cespare/xxhash", []string{"gateway/transport/slim"}, false, "SLIM's nodes route by it; it is no hash for evidence"},
 	{"github.com/goccy/go-yaml", []string{"gateway/config"}, true, "configuration is read in one place; a test may check that a shipped file is valid"},
 	{"github.com/spf13", []string{"cmd"}, false, "flags are the door's"},
 	{"github.com/go-json-experiment/json", []string{"translators", "ect", "gateway/httpapi", "gateway/directory"}, true, "exact reading of what others send: messages, tokens, capability documents, operators' documents"},

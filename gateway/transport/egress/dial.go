@@ -42,6 +42,17 @@ func (g *Guard) DialTLS(ctx context.Context, hostport string, expected ect.Ident
 	return g.handshake(ctx, tls.Client(plain, config), len(protocols) > 0)
 }
 
+// DialLoopback opens a connection without TLS, for bindings that are not HTTP,
+// in development: AllowLoopbackHTTP must be set, and every address of the host
+// be a loopback one that may be called. The caller closes the connection.
+// Errors: *DeniedError, or the network's own.
+func (g *Guard) DialLoopback(ctx context.Context, hostport string) (net.Conn, error) {
+	if !g.config.AllowLoopbackHTTP {
+		return nil, &DeniedError{Host: hostport, Reason: ReasonScheme}
+	}
+	return g.dialer(true)(ctx, "tcp", hostport)
+}
+
 func (g *Guard) handshake(ctx context.Context, conn *tls.Conn, agreed bool) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.config.HandshakeTimeout)
 	defer cancel()

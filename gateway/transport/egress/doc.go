@@ -17,7 +17,8 @@
 //
 // # Rules
 //
-// TLS is 1.3 only. There is no proxy, whatever the environment says: a proxy
+// TLS is 1.3 only, and without TLS nothing is reached but loopback, in
+// development. There is no proxy, whatever the environment says: a proxy
 // would resolve names for itself. Redirects are answers like any other and are
 // handed back. A name is resolved once per connection and the connection goes
 // to an address out of that very answer, so a second answer cannot be smuggled

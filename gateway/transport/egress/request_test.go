@@ -291,6 +291,34 @@ func TestLoopbackHTTP(t *testing.T) {
 	}
 }
 
+// TestDialLoopback: without TLS nothing is dialled but loopback, in development.
+func TestDialLoopback(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	at := strings.TrimPrefix(w.serve(t, nil, nil).URL, "http://")
+	conn, err := w.near(t, Config{AllowLoopbackHTTP: true}).DialLoopback(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, row := range []struct {
+		at     string
+		config Config
+		want   Reason
+	}{
+		{at, Config{}, ReasonScheme},
+		{"93.184.215.14:80", Config{AllowLoopbackHTTP: true}, ReasonScheme},
+		{"10.0.0.1:80", Config{AllowLoopbackHTTP: true, AllowPrivate: []string{"10.0.0.1"}}, ReasonScheme},
+		{"nowhere", Config{AllowLoopbackHTTP: true}, ReasonURL},
+	} {
+		if _, err := w.near(t, row.config).DialLoopback(t.Context(), row.at); reasonOf(err) != row.want {
+			t.Errorf("%s: %v", row.at, err)
+		}
+	}
+}
+
 func TestNoProxy(t *testing.T) {
 	w := newWorld(t, nil)
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")

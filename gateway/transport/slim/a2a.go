@@ -1,0 +1,153 @@
+package slim
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
+)
+
+// The services that A2A goes by on SLIMRPC. The binding's document knows the
+// second, the libraries that are out use the first for A2A 1.0 and the second
+// for 0.3, so servers of ours answer to both.
+const (
+	ServiceA2A    = "lf.a2a.v1.A2AService"
+	ServiceA2AOld = "a2a.v1.A2AService"
+)
+
+// IsA2A reports whether a service is A2A by one of its names.
+func IsA2A(service string) bool { return service == ServiceA2A || service == ServiceA2AOld }
+
+// Caller makes calls; *Peer is one.
+type Caller interface {
+	Call(ctx context.Context, to name.Name, r rpc.Request) (*rpc.Stream, error)
+}
+
+var _ Caller = (*Peer)(nil)
+
+// Responses is what comes back from a call.
+type Responses interface {
+	// Next gives the next response; io.EOF after the last.
+	Next(ctx context.Context) (rpc.Frame, error)
+	// Close gives the call up.
+	Close()
+}
+
+// CallA2A calls a method of A2A. Service is the name to try first; if there is
+// nothing of that name, the other one is tried: such a call was never begun, so
+// nothing is done twice. The responses' service is the one that answered.
+// Errors: those of Call; a failure of the agent comes from Next.
+func CallA2A(ctx context.Context, caller Caller, to name.Name, r rpc.Request) (Responses, string, error) {
+	if r.Service == "" {
+		r.Service = ServiceA2A
+	}
+	first, err := opened(ctx, caller, to, r)
+	if err != nil || !first.unknown() {
+		return first, r.Service, err
+	}
+	other := r
+	if other.Service = ServiceA2A; r.Service == ServiceA2A {
+		other.Service = ServiceA2AOld
+	}
+	second, err := opened(ctx, caller, to, other)
+	if err != nil || second.unknown() { // the agent itself does not know the method
+		if second != nil {
+			second.Close()
+		}
+		return first, r.Service, nil
+	}
+	first.Close()
+	return second, other.Service, nil
+}
+
+// responses are those of a call whose first one was looked at.
+type responses struct {
+	*rpc.Stream
+	frame rpc.Frame
+	err   error
+	read  bool
+}
+
+func opened(ctx context.Context, caller Caller, to name.Name, r rpc.Request) (*responses, error) {
+	stream, err := caller.Call(ctx, to, r)
+	if err != nil {
+		return nil, err
+	}
+	s := &responses{Stream: stream}
+	s.frame, s.err = stream.Next(ctx)
+	return s, nil
+}
+
+func (s *responses) unknown() bool {
+	var status *rpc.StatusError
+	return errors.As(s.err, &status) && status.Code == rpc.Unimplemented
+}
+
+// Next gives the one that was looked at, and then the others.
+func (s *responses) Next(ctx context.Context) (rpc.Frame, error) {
+	if s.read {
+		return s.Stream.Next(ctx)
+	}
+	s.read = true
+	return s.frame, s.err
+}
+
+// Address is where an agent card, or an operator, says that an agent is.
+type Address struct {
+	Node string // host:port; empty: the node that we are on
+	Name name.Name
+}
+
+// DefaultPort is that of nodes.
+const DefaultPort = "46357"
+
+const scheme = "slim://"
+
+// ParseAddress reads org/namespace/service, or slim://[node[:port]/] before it.
+// Errors: *name.Error.
+func ParseAddress(text string) (Address, error) {
+	rest, isURL := strings.CutPrefix(text, scheme)
+	var node string
+	if isURL && strings.Count(rest, "/") == 3 {
+		node, rest, _ = strings.Cut(rest, "/")
+	}
+	n, err := name.Parse(rest)
+	if err != nil {
+		return Address{}, err
+	}
+	if n.ID != name.AnyID() {
+		return Address{}, &name.Error{Reason: "an address has no id in it"}
+	}
+	if node == "" {
+		if isURL && strings.HasPrefix(text, scheme+"/") {
+			return Address{}, &name.Error{Reason: "the node is empty"}
+		}
+		return Address{Name: n}, nil
+	}
+	node, err = hostport(node)
+	return Address{Node: node, Name: n}, err
+}
+
+// foreign says which characters no host is written with.
+func foreign(r rune) bool {
+	return r <= ' ' || r > '~' || strings.ContainsRune(`@?#\%"<>`, r)
+}
+
+// hostport completes and checks a node's address.
+func hostport(node string) (string, error) {
+	if !strings.Contains(node, ":") || strings.HasPrefix(node, "[") && strings.HasSuffix(node, "]") {
+		node += ":" + DefaultPort
+	}
+	host, port, err := net.SplitHostPort(node)
+	if err != nil || host == "" || strings.ContainsFunc(host, foreign) {
+		return "", &name.Error{Reason: "the node is no host and port"}
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", &name.Error{Reason: "the node's port is no port"}
+	}
+	return net.JoinHostPort(host, port), nil
+}

@@ -1,0 +1,18 @@
+// Package credential is how SLIM applications tell each other who they are:
+// every message carries a token, and every control message a signature by the
+// key that the token names. Nodes check neither; the other end does.
+//
+//   - credential.go: what a session needs of it, and the keys
+//   - secret.go: tokens of everybody who knows one secret
+//   - issued.go: JWTs and SPIFFE JWT-SVIDs that somebody else mints and judges
+//
+// A token is shown to every receiver and to every node on the way, and a message
+// with data has nothing else: whoever has seen one can send data in its name
+// until it ends. Only control messages are bound to their key. Within a session
+// the rest is the nodes' honesty, which their TLS vouches for.
+//
+// A shared secret proves membership and not identity: any member may sign as
+// any other, which is why its subject is never a caller of ours. Tokens of
+// issuers come from outside this package: JWT libraries and the Workload API
+// have their own room.
+package credential

@@ -1,0 +1,20 @@
+// Package link keeps the connection to one SLIM node.
+//
+// A node is a router: it knows which names are reached over which connection
+// and forgets all of it when the connection ends. So the link's work is to
+// connect again and say again who is here, for as long as it runs; sessions
+// above it live on, and repair what was lost meanwhile.
+//
+//   - link.go: the link, its life and its subscriptions
+//   - stream.go: one connection: greeting, sending, receiving
+//
+// The network is the caller's (Dial): TLS 1.3 and the rules of who may be
+// called are settled before a connection gets here. Nodes answer TLS without
+// agreeing on a protocol (ALPN), so none is asked for, and gRPC is told nothing
+// of TLS.
+//
+// # Sending
+//
+// Send never waits: what finds no room is refused, and the session above sends
+// again by its timers. So one slow node holds up nobody who serves several.
+package link

@@ -1,0 +1,207 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/dataplane"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/frame"
+)
+
+// method is the one that nodes have.
+const method = "/dataplane.proto.v1.DataPlaneService/OpenChannel"
+
+// headroom is what nodes may add to a message of the greatest size.
+const headroom = 64 << 10
+
+// RefusedError: the node will not have a name here.
+type RefusedError struct{ Reason string } // the node's words, for logs only
+
+func (e *RefusedError) Error() string { return "slim link: the node refuses the subscription" }
+
+// stream is one connection.
+type stream struct {
+	conn   *grpc.ClientConn
+	peer   grpc.ClientStream
+	linkID string
+	queue  chan *dataplane.Message
+	done   chan struct{} // closed when the connection ends
+
+	mu   sync.Mutex
+	acks map[uint64]chan *dataplane.SubscriptionAck
+}
+
+// open connects and opens the stream, whose life is the context's.
+func open(ctx context.Context, deps Deps) (*stream, error) {
+	conn, err := grpc.NewClient("passthrough:///"+deps.Node,
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return deps.Dial(ctx) }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // TLS is the dialer's
+		grpc.WithAuthority(deps.Node), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingLimit, PermitWithoutStream: true}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(frame.MaxMessage+headroom), grpc.MaxCallSendMsgSize(frame.MaxMessage)),
+	)
+	if err != nil {
+		return nil, err
+	}
+	peer, err := conn.NewStream(ctx, &grpc.StreamDesc{StreamName: "OpenChannel", ServerStreams: true, ClientStreams: true}, method)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return &stream{
+		conn: conn, peer: peer, linkID: uuid.NewString(), queue: make(chan *dataplane.Message, queueLength),
+		done: make(chan struct{}), acks: map[uint64]chan *dataplane.SubscriptionAck{},
+	}, nil
+}
+
+// run greets the node, has the names announced, and then sends and receives
+// until something fails; it returns when nothing of the connection is left.
+func (s *stream) run(ctx context.Context, announce func(context.Context) error, receive func(*dataplane.Message)) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { // whatever ends first ends the reader, who waits in the connection
+		<-ctx.Done()
+		close(s.done)
+		return s.conn.Close()
+	})
+	greeted := make(chan struct{})
+	group.Go(func() error { return s.read(greeted, receive) })
+	group.Go(func() error { return s.write(ctx) })
+	group.Go(func() error { return s.setUp(ctx, greeted, announce) })
+	return group.Wait()
+}
+
+func (s *stream) setUp(ctx context.Context, greeted <-chan struct{}, announce func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, setUpLimit)
+	defer cancel()
+	if err := s.send(frame.Greeting(s.linkID)); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-greeted:
+		return announce(ctx)
+	}
+}
+
+func (s *stream) write(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case m := <-s.queue:
+			if err := s.peer.SendMsg(m); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (s *stream) read(greeted chan<- struct{}, receive func(*dataplane.Message)) error {
+	met := false
+	for {
+		m := new(dataplane.Message)
+		if err := s.peer.RecvMsg(m); err != nil {
+			return err
+		}
+		switch {
+		case m.GetPublish() != nil:
+			receive(m)
+		case m.GetSubscriptionAck() != nil:
+			s.acked(m.GetSubscriptionAck())
+		case m.GetLink().GetLinkNegotiation().GetIsReply() && !met:
+			if err := s.meet(m.GetLink().GetLinkNegotiation()); err != nil {
+				return err
+			}
+			met = true
+			close(greeted)
+		}
+	}
+}
+
+// meet judges the node's greeting: SLIM 1 has other field numbers.
+func (s *stream) meet(reply *dataplane.LinkNegotiationPayload) error {
+	if reply.GetLinkId() != s.linkID {
+		return errors.New("slim link: the node answers another greeting")
+	}
+	if !strings.HasPrefix(reply.GetSlimVersion(), "2.") {
+		return ErrVersion
+	}
+	return nil
+}
+
+func (s *stream) send(m *dataplane.Message) error {
+	select {
+	case <-s.done:
+		return ErrDown
+	default:
+	}
+	select {
+	case s.queue <- m:
+		return nil
+	default:
+		return ErrBusy
+	}
+}
+
+// subscribe waits for the node's word.
+func (s *stream) subscribe(ctx context.Context, sub subscription) error {
+	token, err := sub.to.Token(ctx)
+	if err != nil {
+		return err
+	}
+	id, answer := s.expect()
+	defer s.forget(id)
+	if err := s.send(frame.SubscribeTo(sub.name, id, token)); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.done:
+		return ErrDown
+	case ack := <-answer:
+		if !ack.GetSuccess() {
+			return &RefusedError{ack.GetError()}
+		}
+		return nil
+	}
+}
+
+func (s *stream) expect() (uint64, <-chan *dataplane.SubscriptionAck) {
+	answer := make(chan *dataplane.SubscriptionAck, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		id := rand.Uint64() //nolint:gosec // tells our own requests apart
+		if _, taken := s.acks[id]; id != 0 && !taken {
+			s.acks[id] = answer
+			return id, answer
+		}
+	}
+}
+
+func (s *stream) forget(id uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.acks, id)
+}
+
+func (s *stream) acked(ack *dataplane.SubscriptionAck) {
+	s.mu.Lock()
+	answer, ok := s.acks[ack.GetSubscriptionId()]
+	delete(s.acks, ack.GetSubscriptionId())
+	s.mu.Unlock()
+	if ok {
+		answer <- ack
+	}
+}

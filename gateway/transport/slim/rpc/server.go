@@ -1,0 +1,158 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/session"
+)
+
+// maxRunning is how many calls one session may have running.
+const maxRunning = 256
+
+// Call is a request that came in.
+type Call struct {
+	Request
+	From    name.Name // of the caller's instance
+	Subject string    // whom its token speaks for
+}
+
+// Responder takes the responses of a call.
+type Responder interface {
+	// Send waits until there is room for the response. Errors: the session's,
+	// the context's.
+	Send(ctx context.Context, f Frame) error
+}
+
+// Handler answers calls. Safe for concurrent use.
+type Handler interface {
+	// Serve sends any number of responses and returns. A *StatusError tells the
+	// caller how the call failed; of any other error it learns nothing but that
+	// it is internal. The context ends at the call's deadline, or with its session.
+	Serve(ctx context.Context, call Call, out Responder) error
+}
+
+// ServeSession answers the calls on one session until it ends, and closes it.
+// first was read from it already. Errors: the session's, the context's.
+func ServeSession(ctx context.Context, s *session.Session, first session.Message, handler Handler, logger *slog.Logger) error {
+	ctx, cancel := context.WithCancel(ctx)
+	v := &server{session: s, handler: handler, logger: logger, running: map[string]bool{}}
+	defer v.calls.Wait()
+	defer cancel()
+	defer s.Close()
+	for m := first; ; {
+		v.receive(ctx, m)
+		var err error
+		if m, err = s.Receive(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// server is one session's calls.
+type server struct {
+	session *session.Session
+	handler Handler
+	logger  *slog.Logger
+	calls   sync.WaitGroup
+
+	mu      sync.Mutex
+	running map[string]bool
+}
+
+// receive begins a call, if a message is the first of one. More requests of a
+// call that has begun are not for methods with one request.
+func (v *server) receive(ctx context.Context, m session.Message) {
+	id := m.Metadata[keyID]
+	call := Call{
+		Request: Request{Service: m.Metadata[keyService], Method: m.Metadata[keyMethod], Metadata: visible(m.Metadata), Body: m.Blob},
+		From:    m.From, Subject: v.session.Subject(),
+	}
+	if id == "" || len(id) > maxID || call.Service == "" || call.Method == "" || m.Metadata[keyDirection] != request {
+		return
+	}
+	taken, status := v.begin(id, call)
+	if status != nil {
+		v.reply(ctx, ending(id, status)) // who floods us waits for itself
+	}
+	if !taken {
+		return
+	}
+	deadline, ok := parseDeadline(m.Metadata[keyTimeout], time.Now())
+	v.calls.Go(func() {
+		defer v.finished(id)
+		if !ok {
+			v.reply(ctx, ending(id, &StatusError{InvalidArgument, "the deadline is no time"}))
+			return
+		}
+		v.serve(ctx, id, call, deadline)
+	})
+}
+
+// begin takes a call on; a status says why not. A call that runs already is not
+// begun again, nor told anything: the answer would be taken for its own.
+func (v *server) begin(id string, call Call) (bool, *StatusError) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case len(call.Service) > maxText || len(call.Method) > maxText:
+		return false, &StatusError{InvalidArgument, "the method's name is too long"}
+	case v.running[id]:
+		return false, nil
+	case len(v.running) >= maxRunning:
+		return false, &StatusError{ResourceExhausted, "too many calls at once"}
+	}
+	v.running[id] = true
+	return true, nil
+}
+
+func (v *server) finished(id string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.running, id)
+}
+
+func (v *server) serve(ctx context.Context, id string, call Call, deadline time.Time) {
+	limited, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	err := limited.Err()
+	if err == nil {
+		err = v.handler.Serve(limited, call, responder{v.session, id})
+	}
+	status := &StatusError{}
+	switch {
+	case err == nil:
+	case errors.As(err, &status):
+		if status.Code == OK {
+			status = &StatusError{Unknown, status.Message}
+		}
+	case errors.Is(limited.Err(), context.DeadlineExceeded):
+		status = &StatusError{DeadlineExceeded, "the deadline has passed"}
+	default:
+		v.logger.WarnContext(ctx, "a SLIM call failed", slog.Any("error", err))
+		status = &StatusError{Internal, "internal error"}
+	}
+	v.reply(ctx, ending(id, status))
+}
+
+func (v *server) reply(ctx context.Context, m session.Message) {
+	if err := v.session.Send(ctx, m); err != nil {
+		v.logger.DebugContext(ctx, "the end of a SLIM call could not be sent", slog.Any("error", err))
+	}
+}
+
+type responder struct {
+	session *session.Session
+	id      string
+}
+
+func (r responder) Send(ctx context.Context, f Frame) error {
+	return r.session.Send(ctx, response(r.id, f))
+}
+
+// Calls reports whether a session's first message is one of SLIMRPC.
+func Calls(first session.Message) bool { return first.Metadata[keyID] != "" }

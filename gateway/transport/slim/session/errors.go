@@ -1,0 +1,38 @@
+package session
+
+import (
+	"errors"
+
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/frame"
+)
+
+// Errors of sessions.
+var (
+	// ErrClosed: the session or the application was closed here.
+	ErrClosed = errors.New("slim session: closed")
+	errDeps   = errors.New("slim session: incomplete Deps")
+	errFull   = errors.New("slim session: there are too many sessions")
+)
+
+// Fault says what broke a session.
+type Fault string
+
+// The faults.
+const (
+	FaultSilent  Fault = "nobody answers"                          // perhaps nobody is there: nodes do not say
+	FaultRefused Fault = "the other end refuses"                   // a refusal was received
+	FaultLost    Fault = "a message was lost and cannot be had"    // ours or theirs
+	FaultRemoved Fault = "the moderator removed us from the group" // groups only
+)
+
+// BrokenError: the session ended otherwise than by a close.
+type BrokenError struct{ Fault Fault }
+
+func (e *BrokenError) Error() string { return "slim session: " + string(e.Fault) }
+
+// TooLargeError: the message is larger than a node accepts, and was not sent: it
+// would have ended the connection for everybody.
+type TooLargeError = frame.TooLargeError
+
+// MessageError: the message cannot be sent as it is, because of its metadata.
+type MessageError = frame.Error

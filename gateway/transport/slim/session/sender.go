@@ -1,0 +1,150 @@
+package session
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/dataplane"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/frame"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
+)
+
+// Bounds of what a session keeps of its own messages.
+const (
+	windowCount = 64       // unacknowledged messages
+	windowBytes = 16 << 20 // and their octets
+	keptCount   = 512      // messages for those who missed one
+	keptBytes   = 16 << 20
+	ids         = 1 << 31 // ids of data: a ring from 0, beginning at 1
+)
+
+// sender is the way out of a session's data.
+type sender struct {
+	last         uint32
+	pending      map[uint32]*outgoing
+	pendingBytes int
+	kept         map[uint32]*dataplane.Message
+	keptOrder    []uint32
+	keptBytes    int
+}
+
+// outgoing is a message that not everybody has acknowledged.
+type outgoing struct {
+	message *dataplane.Message
+	missing map[name.Key]name.Name
+	size    int
+	due     time.Time
+	left    int
+}
+
+func newSender() sender {
+	return sender{pending: map[uint32]*outgoing{}, kept: map[uint32]*dataplane.Message{}}
+}
+
+// room reports whether one more message may be under way.
+func (s *sender) room() bool {
+	return len(s.pending) < windowCount && s.pendingBytes < windowBytes
+}
+
+// send sends data. Errors: *frame.TooLargeError, *frame.Error, and then nothing
+// was sent.
+func (m *machine) send(now time.Time, payload frame.Payload, metadata map[string]string) error {
+	id := following(m.last)
+	route := m.route(m.peer, id)
+	if m.group {
+		route.To, route.Everybody = m.channel, true
+	}
+	message := frame.Data(route, frame.Msg, payload, metadata)
+	size := proto.Size(message) + tokenRoom
+	if err := frame.Fits(message); err != nil {
+		return err
+	}
+	if size > frame.MaxMessage {
+		return &frame.TooLargeError{Size: size, Limit: frame.MaxMessage}
+	}
+	m.last = id
+	m.out = append(m.out, message)
+	if m.reliable {
+		m.pending[id] = &outgoing{message, m.audience(), size, now.Add(m.timing.Retry), m.timing.Retries}
+		m.pendingBytes += size
+		m.keep(id, message, size)
+	}
+	return nil
+}
+
+func following(id uint32) uint32 { return (id + 1) % ids }
+
+// tokenRoom is what a token, not there yet, will add to a message.
+const tokenRoom = 8 << 10
+
+func (s *sender) keep(id uint32, message *dataplane.Message, size int) {
+	s.kept[id] = message
+	s.keptOrder = append(s.keptOrder, id)
+	s.keptBytes += size
+	for len(s.keptOrder) > keptCount || s.keptBytes > keptBytes && len(s.keptOrder) > 1 {
+		oldest := s.keptOrder[0]
+		s.keptBytes -= proto.Size(s.kept[oldest]) + tokenRoom
+		delete(s.kept, oldest)
+		s.keptOrder = s.keptOrder[1:]
+	}
+}
+
+// acknowledged takes note of who has a message.
+func (s *sender) acknowledged(id uint32, who name.Key) {
+	p, ok := s.pending[id]
+	if !ok {
+		return
+	}
+	delete(p.missing, who)
+	s.settle(id, p)
+}
+
+func (s *sender) settle(id uint32, p *outgoing) {
+	if len(p.missing) == 0 {
+		s.pendingBytes -= p.size
+		delete(s.pending, id)
+	}
+}
+
+// forgive waits no more for a member's acknowledgements.
+func (s *sender) forgive(who name.Key) {
+	for id, p := range s.pending {
+		delete(p.missing, who)
+		s.settle(id, p)
+	}
+}
+
+// resend sends what nobody, or not everybody, has acknowledged.
+func (m *machine) resend(now time.Time) {
+	for _, p := range m.pending {
+		if now.Before(p.due) {
+			continue
+		}
+		if p.left == 0 {
+			m.end(now, FaultLost)
+			return
+		}
+		p.left--
+		p.due = now.Add(m.timing.Retry)
+		for _, to := range p.missing {
+			m.out = append(m.out, frame.Redirect(p.message, to.Encode(), frame.Msg))
+		}
+	}
+}
+
+// requested: somebody misses one of our messages. It is not acknowledged by
+// that, or the window would move on without it; but somebody is there, so our
+// patience begins again.
+func (m *machine) requested(now time.Time, f frame.Frame) {
+	message, ok := m.kept[f.Message]
+	if p, under := m.pending[f.Message]; under {
+		p.due, p.left = now.Add(m.timing.Retry), m.timing.Retries
+		message, ok = p.message, true
+	}
+	if ok {
+		m.out = append(m.out, frame.Redirect(message, f.From.Encode(), frame.RtxReply))
+		return
+	}
+	m.out = append(m.out, frame.Lost(m.route(f.From, f.Message)))
+}

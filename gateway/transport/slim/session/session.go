@@ -1,0 +1,269 @@
+package session
+
+import (
+	"context"
+	"io"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/frame"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
+)
+
+// Session is a conversation. Safe for concurrent use. It ends with Close, by
+// the other end, or with the application; whoever has one closes it.
+type Session struct {
+	app   *App
+	guest string // the subject who asked for it; empty: we did
+
+	mu      sync.Mutex
+	m       *machine
+	changed chan struct{} // closed and replaced when something happened
+	wake    chan struct{} // the next deadline may be sooner
+}
+
+func newSession(app *App, m *machine) *Session {
+	return &Session{app: app, m: m, changed: make(chan struct{}), wake: make(chan struct{}, 1)}
+}
+
+// Peer is the other end; of a group: its moderator.
+func (s *Session) Peer() name.Name {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.m.peer
+}
+
+// Subject is whom the peer's tokens speak for, as their verifier vouches for it.
+func (s *Session) Subject() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.m.subject
+}
+
+// Group reports whether there may be more than two members.
+func (s *Session) Group() bool { return s.m.group }
+
+// Metadata is what the session was asked for with.
+func (s *Session) Metadata() map[string]string { return maps.Clone(s.m.metadata) }
+
+// Send sends a message when there is room for one more under way; it does not
+// wait for its delivery. Errors: *TooLargeError and *MessageError, for this
+// message; *BrokenError, ErrClosed; the context's.
+func (s *Session) Send(ctx context.Context, message Message) error {
+	for {
+		changed, sent, err := s.trySend(message)
+		if sent || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+func (s *Session) trySend(message Message) (<-chan struct{}, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.closedError(); err != nil {
+		return nil, false, err
+	}
+	if s.m.state != open || !s.m.room() {
+		return s.changed, false, nil
+	}
+	err := s.m.send(time.Now(), frame.Payload{Type: message.Type, Blob: message.Blob}, message.Metadata)
+	s.flush()
+	return nil, err == nil, err
+}
+
+// closedError says that there will be no more sending; nil: there may be.
+func (s *Session) closedError() error {
+	switch {
+	case s.m.state == closed && s.m.fault != "":
+		return &BrokenError{s.m.fault}
+	case s.m.state >= leaving:
+		return ErrClosed
+	default:
+		return nil
+	}
+}
+
+// Receive gives the next message, in the order in which its sender sent it.
+// Errors: io.EOF when the other end ended the session properly, *BrokenError,
+// ErrClosed, the context's.
+func (s *Session) Receive(ctx context.Context) (Message, error) {
+	for {
+		message, changed, err := s.tryReceive()
+		if changed == nil {
+			return message, err
+		}
+		select {
+		case <-ctx.Done():
+			return Message{}, ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+func (s *Session) tryReceive() (Message, <-chan struct{}, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	message, ok := s.m.inbox.take()
+	switch {
+	case ok:
+		return message, nil, nil
+	case s.m.state == closed && s.m.fault != "":
+		return Message{}, nil, &BrokenError{s.m.fault}
+	case s.m.state == closed && s.m.byPeer:
+		return Message{}, nil, io.EOF
+	case s.m.state >= leaving:
+		return Message{}, nil, ErrClosed
+	default:
+		return Message{}, s.changed, nil
+	}
+}
+
+// Delivered waits until everything that was sent is acknowledged. Errors:
+// *BrokenError, ErrClosed, the context's.
+func (s *Session) Delivered(ctx context.Context) error {
+	return s.until(ctx, func() (bool, error) {
+		return len(s.m.pending) == 0 && s.m.state == open, s.closedError()
+	})
+}
+
+// opened waits for the session to begin. One that the other end has ended by
+// then was never wanted.
+func (s *Session) opened(ctx context.Context) error {
+	return s.until(ctx, func() (bool, error) {
+		if s.m.byPeer {
+			return false, &BrokenError{FaultRefused}
+		}
+		return s.m.state == open, s.closedError()
+	})
+}
+
+// until waits for something to be true of the session.
+func (s *Session) until(ctx context.Context, holds func() (bool, error)) error {
+	for {
+		s.mu.Lock()
+		yes, err := holds()
+		changed := s.changed
+		s.mu.Unlock()
+		if yes || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+// Close ends the session. What was sent and not delivered yet may be lost:
+// Delivered waits for it. The goodbye is repeated behind the caller's back
+// until it is answered, or nobody can be expected to.
+func (s *Session) Close() {
+	s.do(func(now time.Time) { s.m.leave(now) })
+}
+
+// do runs something on the machine and sends what comes out of it.
+func (s *Session) do(step func(now time.Time)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	step(time.Now())
+	s.flush()
+}
+
+// flush sends what the machine has to say, in order, and tells everybody who
+// waits for a change. A message that cannot be sent now is sent again later.
+func (s *Session) flush() {
+	for _, message := range s.m.out {
+		s.app.emit(message)
+	}
+	clear(s.m.out)
+	s.m.out = s.m.out[:0]
+	close(s.changed)
+	s.changed = make(chan struct{})
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// receive takes in a message for this session.
+func (s *Session) receive(f frame.Frame, subject string) {
+	s.do(func(now time.Time) { s.m.receive(now, f, subject) })
+}
+
+// claims reports whether a message belongs to this session.
+func (s *Session) claims(f frame.Frame) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.m.group != f.Group {
+		return false
+	}
+	if s.m.state == discovering {
+		return f.From.Any() == s.m.peer.Any()
+	}
+	_, isMember := s.m.members[f.From.Key()]
+	return f.From == s.m.peer || isMember
+}
+
+// live does what time asks for, until the session has been over for a while.
+func (s *Session) live(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			s.do(func(now time.Time) { s.m.end(now, "") })
+			return
+		case <-s.wake:
+		case <-timer.C:
+		}
+		over := s.pass(timer)
+		if over {
+			return
+		}
+	}
+}
+
+// pass ticks when something is due and sets the timer for what is next.
+func (s *Session) pass(timer *time.Timer) (over bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	due := s.m.next()
+	if !now.Before(due) {
+		if s.m.state == closed {
+			return true
+		}
+		before := s.m.state
+		s.m.tick(now)
+		if len(s.m.out) > 0 || s.m.state != before {
+			s.flush()
+		}
+		due = s.m.next()
+	}
+	timer.Reset(max(due.Sub(now), time.Millisecond))
+	return false
+}
+
+// connected tells the machine about the connection.
+func (s *Session) connected(up bool) {
+	s.do(func(now time.Time) {
+		s.m.up = up
+		s.m.postpone(now)
+	})
+}
+
+// names are those that exist for this session alone.
+func (s *Session) names() []name.Name {
+	if !s.m.group {
+		return nil
+	}
+	return []name.Name{s.m.channel, s.m.control}
+}
