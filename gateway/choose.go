@@ -145,11 +145,15 @@ func names(d *canonical.Description) string {
 func (g *Gateway) lineage(ctx context.Context, x *exchange) {
 	for _, v := range x.evidence.sources {
 		x.parents = append(x.parents, v.ID())
-		if x.workflow == "" {
-			x.workflow = v.Workflow()
-		}
 	}
 	if len(x.evidence.sources) > 0 {
+		x.workflow = x.evidence.sources[0].Workflow()
+	}
+	if len(x.evidence.sources) > 0 {
+		return
+	}
+	if x.record != nil { // more about the same work
+		x.workflow, x.parents = x.record.Workflow, x.behind(x.record)
 		return
 	}
 	if workflow, last, ok := g.Conversations.Last(ctx, conversation(x, x.message.Conversation.ContextID)); ok {

@@ -43,6 +43,8 @@ type exchange struct {
 	replyContext       string // the dialogue that the reply belongs to
 
 	record *record   // the work that the message is about, once it is known; nil: none is kept
+	prior  *record   // as it was before this message answered what it asked; nil: it answered nothing
+	unseen bool      // nobody is told: what is heard is only kept
 	leave  func()    // counts the message out
 	once   sync.Once // the books are settled once
 
@@ -65,7 +67,7 @@ func (x *exchange) relay() bool { return x.source.Info().Binding == x.dest.Info(
 // verbatim: both sides speak one version of it in one form, and what one says
 // goes to the other octet by octet.
 func (x *exchange) verbatim() bool {
-	return x.relay() && x.endpoint.Version == x.message.Origin.Version && x.endpoint.Form == x.call.Wire.Form &&
+	return !x.unseen && x.relay() && x.endpoint.Version == x.message.Origin.Version && x.endpoint.Form == x.call.Wire.Form &&
 		!x.endpoint.Rewritten()
 }
 
@@ -102,6 +104,7 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 // for a repetition, the counters.
 func (g *Gateway) settle(ctx context.Context, x *exchange, answer transport.Answer, err error) transport.Answer {
 	if err != nil {
+		g.restore(ctx, x)
 		answer = g.fail(ctx, x, answer, err)
 	}
 	g.store(ctx, x, answer, err)
@@ -111,6 +114,10 @@ func (g *Gateway) settle(ctx context.Context, x *exchange, answer transport.Answ
 
 // carry does what the message asks for.
 func (g *Gateway) carry(ctx context.Context, x *exchange) (transport.Answer, error) {
+	if x.call.Agent == "" { // translate only
+		_, wire, err := g.request(ctx, x)
+		return g.answer(x, wire), err
+	}
 	switch x.message.Op {
 	case canonical.OpInvoke:
 		return g.invoke(ctx, x)
@@ -132,28 +139,47 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 	if question := g.bindable(x, err); question != nil {
 		return g.ask(ctx, x, question)
 	}
-	if err != nil || x.call.Agent == "" {
+	if err != nil {
 		return g.answer(x, wire), err
+	}
+	if err := g.claim(ctx, x); err != nil {
+		return transport.Answer{}, err
 	}
 	ctx, leave := g.inflight.enter(x.lifetime(ctx), x.call.Session, x.wireID)
 	x.stopped, x.forget = ctx, leave
 	if x.lasts() {
 		return g.begin(ctx, x, sealed).answer(ctx)
 	}
-	within, cancel := x.patience(ctx)
-	defer cancel()
-	reply, err := g.send(within, x, sealed)
+	return g.converse(ctx, x, sealed)
+}
+
+// converse sends the request and passes the reply on. What is more than one
+// reply becomes a run.
+func (g *Gateway) converse(ctx context.Context, x *exchange, sealed transport.Sealed) (transport.Answer, error) {
+	life := x.patience(ctx)
+	reply, err := g.send(life.ctx, x, sealed)
 	if err != nil {
-		return transport.Answer{}, err
+		life.close()
+		return transport.Answer{}, life.judge(x, err)
 	}
 	message, parents, err := g.hear(ctx, x, reply)
 	if err != nil {
+		closeReply(reply)
+		life.close()
 		return transport.Answer{}, err
 	}
 	if message == nil || !x.final(message) {
-		return g.goOn(ctx, x, reply, message, parents).answer(ctx)
+		return g.goOn(ctx, x, reply, message, parents, life).answer(ctx)
 	}
+	life.close()
 	return g.reply(ctx, x, reply.Wire, message, parents)
+}
+
+// closeReply gives back a reply that nobody reads.
+func closeReply(reply transport.Reply) {
+	if reply.Events != nil {
+		_ = reply.Events.Close()
+	}
 }
 
 // request is leg 1: the caller's message in the destination's words.
@@ -232,6 +258,7 @@ func (g *Gateway) reply(ctx context.Context, x *exchange, heard translators.Wire
 
 // toCaller is a leg of the reply.
 func (g *Gateway) toCaller(x *exchange, message *canonical.Message, parents []ect.ID) leg {
+	x.brief(message)
 	return leg{
 		name: legReply, id: ect.ID(g.NewID()), message: message, encoder: x.source,
 		target: translators.Target{Version: x.message.Origin.Version, Form: x.call.Wire.Form, Capability: x.chosen},

@@ -30,8 +30,11 @@ func (r *run) follow(ctx context.Context, cause error) error {
 		r.over = true
 		return nil
 	}
-	if !quiet {
+	if !quiet || r.op == canonical.OpTaskSubscribe {
 		r.broken++
+	}
+	if r.op == canonical.OpTaskSubscribe && r.broken > 1 {
+		r.blind = true // its subscriptions lead nowhere
 	}
 	if r.x.verbatim() || r.agent.TaskID == "" || r.broken > maxBroken {
 		if quiet {
@@ -42,24 +45,19 @@ func (r *run) follow(ctx context.Context, cause error) error {
 	return r.look(ctx)
 }
 
-// complete: what was heard is a whole answer.
-func (r *run) complete() bool { return r.result != nil || r.failure != nil || r.fold.Settled() }
-
 // look asks how the agent's task stands: to be told every change, where it can,
 // else again and again.
 func (r *run) look(ctx context.Context) error {
 	op, wait := canonical.OpTaskGet, r.interval()
 	if !r.blind && r.x.described != nil && r.x.described.Streams && r.x.dest.Info().Streams == translators.StreamsTask {
-		op, wait = canonical.OpTaskSubscribe, 0
-		if r.broken > 0 {
-			wait = minPoll << r.broken
-		}
+		op = canonical.OpTaskSubscribe
+		wait = minPoll << r.broken
 	}
 	sealed, err := r.g.inquire(ctx, r.x, op, &canonical.TaskQuery{ID: r.agent.TaskID})
 	if err != nil {
 		return err
 	}
-	r.op, r.began = op, false
+	r.op, r.began, r.fresh = op, false, op == canonical.OpTaskSubscribe
 	r.pump = startPump(context.WithoutCancel(ctx), func(ctx context.Context) (transport.Reply, error) {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
@@ -112,8 +110,8 @@ func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message
 // abort ends the work at the agent, because nobody wants it any more. It is
 // done in the background, and only as well as it can be.
 func (r *run) abort() {
-	r.pump.stop()
-	if r.agent.TaskID == "" || r.complete() || r.x.dest.Info().Streams != translators.StreamsTask {
+	r.stop()
+	if r.guest || r.agent.TaskID == "" || r.complete() || r.x.dest.Info().Streams != translators.StreamsTask {
 		return // closing the stream has said it
 	}
 	_ = r.g.crew.run(func(ctx context.Context) {
@@ -121,7 +119,9 @@ func (r *run) abort() {
 		defer cancel()
 		sealed, err := r.g.inquire(ctx, r.x, canonical.OpTaskCancel, &canonical.TaskQuery{ID: r.agent.TaskID})
 		if err == nil {
-			_, err = r.g.send(ctx, r.x, sealed)
+			var reply transport.Reply
+			reply, err = r.g.send(ctx, r.x, sealed)
+			closeReply(reply)
 		}
 		if err != nil {
 			r.g.Logger.WarnContext(ctx, "the agent could not be told to stop", slog.String("agent", r.x.agent.Name), slog.Any("error", err))

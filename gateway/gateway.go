@@ -62,6 +62,7 @@ type Gateway struct {
 	instance string // names this process among the replicas
 	crew     *crew
 	inflight inflight
+	outbox   outbox
 	heart    sync.Once       // says that this process is alive, once somebody needs to know
 	refusals *sample.Sampler // those that leave no ECT each
 }

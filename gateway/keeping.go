@@ -25,6 +25,36 @@ func counts(in, out int) json.RawMessage {
 	return json.RawMessage("[" + strconv.Itoa(in) + "," + strconv.Itoa(out) + "]")
 }
 
+// errEnded: the record says that the work has ended already.
+var errEnded = errors.New("gateway: the task has ended on record")
+
+// put writes what a run knows over what others have written meanwhile; they
+// write about other things, unless they have ended the work: errEnded.
+func (g *Gateway) put(ctx context.Context, rec *record) error {
+	for range 8 {
+		ok, err := g.save(ctx, rec)
+		if err != nil || ok {
+			return err
+		}
+		entry, found, err := g.Entries.Get(ctx, rec.key)
+		if err != nil {
+			return &problem.RecordingError{Err: err}
+		}
+		if rec.revision = 0; !found {
+			continue
+		}
+		now, err := g.readRecord(entry)
+		if err != nil {
+			return err
+		}
+		if now.Task.Status.State.Terminal() {
+			return errEnded
+		}
+		rec.revision, rec.Pushes = now.revision, rec.Pushes || now.Pushes
+	}
+	return &problem.ConflictError{Reason: "the task was changed by somebody else"}
+}
+
 // keep writes the run's record, so that its caller can ask about it from now
 // on. durable: it must be on record before the caller hears of it.
 func (r *run) keep(ctx context.Context, durable bool) error {
@@ -34,24 +64,40 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 		x.record = g.newRecord(x, task)
 	}
 	rec := x.record
-	rec.Task, rec.Said = *task, nil
+	rec.Task, rec.Said, rec.Re = *task, nil, ""
 	rec.TaskID, rec.Context = r.agent.TaskID, r.agent.ContextID
 	rec.Heard, _ = r.input()
 	rec.Runner, rec.Waits, rec.State = g.runnerOf(r), r.waits(), ""
+	if rec.Follower = g.instance; r.settled() && r.ask == nil {
+		rec.Follower = ""
+	}
 	if rec.Waits == waitsState {
 		rec.State = r.result.Pending.State
+		rec.asksAgain(x)
 	}
-	if rec.Runner != "" {
+	if rec.Runner != "" || rec.Follower != "" {
 		if err := g.alive(ctx); err != nil && durable {
 			return err
 		}
 	}
-	ok, err := g.save(ctx, rec)
-	if err == nil && !ok {
-		err = &problem.ConflictError{Reason: "the task was changed by somebody else"}
+	if rec.Runner != "" {
+		r.listen()
 	}
-	r.keeping, r.saved = err == nil, g.Now()
+	err := g.put(ctx, rec)
+	r.keeping, r.saved = true, g.Now()
+	if r.posted == nil {
+		r.posted = task
+	}
 	return err
+}
+
+// listen opens the mailbox of a run that others may want something of. Its
+// name has to be kept then.
+func (r *run) listen() {
+	if r.mail == nil {
+		r.x.record.Box = r.g.NewID()
+		r.mail = r.g.mailbox(r.x.record.mailKey())
+	}
 }
 
 // runnerOf is who must be alive for the work to go on: this process, unless the
@@ -78,7 +124,7 @@ func (r *run) waits() waiting {
 }
 
 // note keeps up with what happened, if the run is on record: every change of
-// state, and else now and then. What cannot be kept is logged: the work goes on.
+// state, and else now and then.
 func (r *run) note(ctx context.Context, s step) {
 	if !r.keeping || r.x.record == nil {
 		return
@@ -87,14 +133,33 @@ func (r *run) note(ctx context.Context, s step) {
 	for i := range s.events {
 		urgent = urgent || s.events[i].Status != nil
 	}
-	if !urgent && r.g.Now().Sub(r.saved) < saveEvery {
+	if urgent || r.g.Now().Sub(r.saved) >= saveEvery {
+		r.keepUp(ctx)
+	}
+}
+
+// keepUp writes how things stand, and posts what has changed. What cannot be
+// kept is logged: the work goes on.
+func (r *run) keepUp(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
+	if err := r.keep(ctx, false); err != nil {
+		r.unkept(ctx, err)
 		return
 	}
-	if err := r.keep(context.WithoutCancel(ctx), false); err != nil {
+	r.tellOthers(ctx)
+}
+
+func (r *run) unkept(ctx context.Context, err error) {
+	if !errors.Is(err, errEnded) {
 		r.g.Logger.WarnContext(ctx, "the state of a task is not kept", slog.String("task", r.own.TaskID), slog.Any("error", err))
-		return
 	}
-	r.g.pushes(ctx, r.x.record, s.events)
+}
+
+// tellOthers posts what has changed since it was last told.
+func (r *run) tellOthers(ctx context.Context) {
+	task := r.x.record.Task
+	r.g.pushes(ctx, r.x.record, stream.Diff(r.posted, &task))
+	r.posted = &task
 }
 
 // handOver lets the work go on without its caller. If there is no room for it,
@@ -102,7 +167,7 @@ func (r *run) note(ctx context.Context, s step) {
 func (r *run) handOver(ctx context.Context) {
 	r.x.stopped = nil // from now on only letters say so
 	if err := r.g.crew.run(r.drive); err != nil {
-		r.fail(context.WithoutCancel(ctx), "the gateway is too busy to go on with it")
+		r.lose(context.WithoutCancel(ctx), "the gateway could not go on with it; whether the agent has finished is not known")
 		r.abort()
 	}
 }
@@ -113,10 +178,9 @@ func (r *run) drive(ctx context.Context) {
 	defer r.stop()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	mail := r.g.mailbox(ctx, r.x.record.key)
 	for {
 		for !r.settled() {
-			s, err := r.stepOr(ctx, mail)
+			s, err := r.stepOr(ctx)
 			if errors.Is(err, io.EOF) {
 				break
 			}
@@ -126,8 +190,8 @@ func (r *run) drive(ctx context.Context) {
 			}
 			r.note(ctx, s)
 		}
-		r.note(ctx, step{})
-		if r.ask == nil || !r.answered(ctx, mail) {
+		r.keepUp(ctx)
+		if r.ask == nil || !r.answered(ctx) {
 			return
 		}
 	}
@@ -136,25 +200,50 @@ func (r *run) drive(ctx context.Context) {
 // errCanceled: the caller wants the work ended.
 var errCanceled = errors.New("gateway: the work was canceled by its caller")
 
-// stepOr is step, unless somebody says to stop: a letter, or the client of a
-// session.
-func (r *run) stepOr(ctx context.Context, mail *mailbox) (step, error) {
+// errStopped: this process ends.
+var errStopped = &canonical.Error{
+	Code: canonical.CodeUnavailable, Message: "the gateway was stopped; whether the agent has finished is not known",
+}
+
+// stepOr is step, unless somebody says to stop: a letter, the client of a
+// session, or whoever closes the gateway. An agent that has a task of its own
+// may be silent: it is asked about it.
+func (r *run) stepOr(ctx context.Context) (step, error) {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stopped := func() bool { return false }
-	if mail != nil {
-		defer context.AfterFunc(mail.canceled, cancel)() //nolint:contextcheck // a signal
-		stopped = func() bool { return mail.canceled.Err() != nil }
-	}
-	byClient := r.x.stopped
-	if byClient != nil {
-		defer context.AfterFunc(byClient, cancel)() //nolint:contextcheck // a signal
+	defer context.AfterFunc(r.g.crew.ctx, cancel)() //nolint:contextcheck // a signal
+	stops := r.stops()
+	for _, stop := range stops {
+		defer context.AfterFunc(stop, cancel)() //nolint:contextcheck // a signal
 	}
 	s, err := r.step(within, r.x.endpoint.Timeout)
-	if ctx.Err() == nil && (stopped() || byClient != nil && byClient.Err() != nil) {
-		return s, errCanceled
+	if err == nil || errors.Is(err, io.EOF) || ctx.Err() != nil {
+		return s, err
+	}
+	if r.g.crew.ctx.Err() != nil {
+		return s, errStopped
+	}
+	for _, stop := range stops {
+		if stop.Err() != nil {
+			return s, errCanceled
+		}
+	}
+	if errors.Is(err, errPatience) && r.agent.TaskID != "" && !r.x.verbatim() {
+		err = r.follow(within, err)
 	}
 	return s, r.late(err)
+}
+
+// stops are the signals that the caller wants the work ended.
+func (r *run) stops() []context.Context {
+	var stops []context.Context
+	if r.mail != nil {
+		stops = append(stops, r.mail.canceled)
+	}
+	if r.x.stopped != nil {
+		stops = append(stops, r.x.stopped)
+	}
+	return stops
 }
 
 // ended writes why the work ended before it was settled.
@@ -164,11 +253,27 @@ func (r *run) ended(ctx context.Context, cause error) {
 		r.abort()
 		r.mark(ctx, canonical.StateCanceled, "")
 	case ctx.Err() != nil:
-		r.fail(context.WithoutCancel(ctx), "the gateway was stopped; whether the agent has finished is not known")
+		r.lose(context.WithoutCancel(ctx), errStopped.Message)
 	default:
-		r.fail(ctx, problem.Native(cause).Message)
+		r.lose(ctx, problem.Native(cause).Message)
 	}
 	r.g.finishRun(ctx, r.x, cause)
+}
+
+// lose writes that it is not known how the work ended. An agent that has a task
+// of its own can still be asked, so nothing is said about that.
+func (r *run) lose(ctx context.Context, why string) {
+	if r.agent.TaskID == "" {
+		r.fail(ctx, why)
+		return
+	}
+	if r.x.record == nil {
+		return
+	}
+	r.x.record.Follower, r.x.record.Runner = "", ""
+	if err := r.g.put(ctx, r.x.record); err != nil {
+		r.unkept(ctx, err)
+	}
 }
 
 func (r *run) fail(ctx context.Context, why string) { r.mark(ctx, canonical.StateFailed, why) }
@@ -184,11 +289,12 @@ func (r *run) mark(ctx context.Context, state canonical.State, why string) {
 	if why != "" {
 		task.Status.Message = stream.Failed(r.own, &canonical.Error{Message: why}).Status.Message
 	}
-	rec.Task, rec.Said, rec.Runner, rec.Waits = task, nil, "", waitsNot
-	if _, err := r.g.save(ctx, rec); err != nil {
-		r.g.Logger.WarnContext(ctx, "the end of a task is not kept", slog.String("task", r.own.TaskID), slog.Any("error", err))
+	rec.Task, rec.Said, rec.Re, rec.Runner, rec.Follower, rec.Waits = task, nil, "", "", "", waitsNot
+	if err := r.g.put(ctx, rec); err != nil {
+		r.unkept(ctx, err)
+		return
 	}
-	r.g.pushes(ctx, rec, []canonical.Event{{Status: &task.Status}})
+	r.tellOthers(ctx)
 }
 
 // alive says that this process works on something, and goes on saying it.
@@ -235,15 +341,34 @@ func (g *Gateway) lost(ctx context.Context, rec *record) (bool, error) {
 }
 
 // settleLost says of work whose process is gone that it is lost: exactly once,
-// whichever replica notices first.
+// whichever replica notices first. The record is then as it stands.
 func (g *Gateway) settleLost(ctx context.Context, rec *record) error {
 	gone, err := g.lost(ctx, rec)
-	if err != nil || !gone {
-		return err
+	if err != nil {
+		return &problem.RecordingError{Err: err}
 	}
+	if !gone {
+		return nil
+	}
+	before := rec.Task
 	why := &canonical.Error{Message: "the gateway that worked on it was lost; whether the agent has finished is not known"}
 	rec.Task.Status, rec.Task.Inputs = stream.Failed(rec.own(), why).Status, nil
-	rec.Said, rec.Runner, rec.Waits = nil, "", waitsNot
-	_, err = g.save(ctx, rec)
-	return err
+	rec.Said, rec.Runner, rec.Follower, rec.Waits = nil, "", "", waitsNot
+	ok, err := g.save(ctx, rec)
+	if err != nil {
+		return err
+	}
+	if ok {
+		g.pushes(ctx, rec, stream.Diff(&before, &rec.Task))
+		return nil
+	}
+	now, err := g.load(ctx, rec.key) // somebody else was first
+	if err != nil {
+		return err
+	}
+	if now == nil {
+		return &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
+	}
+	*rec = *now
+	return nil
 }

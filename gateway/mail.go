@@ -9,38 +9,35 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// letter is what somebody wants of whoever works on a task.
+// letter is what others want of whoever works on a task: all that they ever
+// wanted, so that no two of them overwrite each other.
 type letter struct {
 	Cancel  bool               `json:",omitempty"`
 	Answers []canonical.Answer `json:",omitempty"`
 }
 
-// mailbox is where a runner reads its letters.
+// maxAnswers bounds the answers that one run is ever given.
+const maxAnswers = 256
+
+// mailbox is where one run reads what others want of it. Each run has its own,
+// named in the record, so that nothing that was meant for another is read.
 type mailbox struct {
 	canceled context.Context //nolint:containedctx // a signal, not a lifetime
-	letters  chan letter
+	letters  chan []canonical.Answer
+	end      context.CancelFunc
 }
 
-// mailbox begins to read letters; it ends with ctx.
-func (g *Gateway) mailbox(ctx context.Context, task EntryKey) *mailbox {
-	canceled, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	box := &mailbox{canceled: canceled, letters: make(chan letter)}
-	started := g.crew.run(func(context.Context) {
-		defer func() { _ = g.Entries.Delete(context.WithoutCancel(ctx), mailKey(task)) }()
-		for seen := uint64(0); ctx.Err() == nil; {
-			var l letter
-			if l, seen = g.collect(ctx, mailKey(task), seen); l.Cancel {
-				cancel()
-				return
-			}
-			if l.Answers == nil {
-				continue
-			}
-			select {
-			case box.letters <- l:
-			case <-ctx.Done():
-			}
-		}
+// mailbox begins to read letters, until it is closed.
+func (g *Gateway) mailbox(key EntryKey) *mailbox {
+	canceled, cancel := context.WithCancel(context.Background())
+	life, end := context.WithCancel(context.Background())
+	box := &mailbox{canceled: canceled, letters: make(chan []canonical.Answer), end: end}
+	started := g.crew.run(func(ctx context.Context) {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		defer context.AfterFunc(life, stop)() //nolint:contextcheck // a signal
+		defer func() { _ = g.Entries.Delete(context.WithoutCancel(ctx), key) }()
+		box.read(ctx, g, key, cancel)
 	})
 	if started != nil {
 		cancel() // nobody could tell it to stop, so it does not begin
@@ -48,14 +45,41 @@ func (g *Gateway) mailbox(ctx context.Context, task EntryKey) *mailbox {
 	return box
 }
 
+func (b *mailbox) read(ctx context.Context, g *Gateway, key EntryKey, cancel context.CancelFunc) {
+	taken := 0
+	for seen := uint64(0); ctx.Err() == nil; {
+		var l letter
+		if l, seen = g.collect(ctx, key, seen); l.Cancel {
+			cancel()
+			return
+		}
+		if len(l.Answers) <= taken {
+			continue
+		}
+		select {
+		case b.letters <- l.Answers[taken:]:
+			taken = len(l.Answers)
+		case <-ctx.Done():
+		}
+	}
+}
+
+// close ends the reading. Nobody may be there to close.
+func (b *mailbox) close() {
+	if b != nil {
+		b.end()
+	}
+}
+
 // collect waits for the next letter. An empty one says to go on waiting.
 func (g *Gateway) collect(ctx context.Context, key EntryKey, seen uint64) (letter, uint64) {
 	entry, ok, err := g.Entries.Await(ctx, key, seen)
 	if err == nil && !ok { // a box, so that there is something to wait for
-		seen, _, err = g.Entries.Swap(ctx, key, 0, []byte("{}"), g.Now().Add(recordLife))
-		if err == nil {
+		seen, ok, err = g.Entries.Swap(ctx, key, 0, []byte("{}"), g.Now().Add(recordLife))
+		if err == nil && ok {
 			return letter{}, seen
 		}
+		seen = 0 // somebody has written meanwhile
 	}
 	if err != nil {
 		pause(ctx, runnerBeats)
@@ -65,7 +89,7 @@ func (g *Gateway) collect(ctx context.Context, key EntryKey, seen uint64) (lette
 	if json.Unmarshal(entry.Value, &l) != nil {
 		l = letter{}
 	}
-	return l, entry.Revision
+	return l, max(entry.Revision, seen)
 }
 
 // pause waits; false: ctx has ended.
@@ -80,19 +104,24 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// post leaves a letter for whoever works on a task, over any that was not read.
-func (g *Gateway) post(ctx context.Context, task EntryKey, l letter) error {
-	value, err := json.Marshal(l)
-	if err != nil {
-		return errRecord
-	}
-	key := mailKey(task)
+// post leaves a letter for whoever works on a task, beside those that are there.
+func (g *Gateway) post(ctx context.Context, key EntryKey, l letter) error {
 	for range 8 {
 		entry, _, err := g.Entries.Get(ctx, key)
 		if err != nil {
 			return &problem.RecordingError{Err: err}
 		}
-		_, ok, err := g.Entries.Swap(ctx, key, entry.Revision, value, g.Now().Add(answerLimit))
+		var all letter
+		_ = json.Unmarshal(entry.Value, &all) // an empty box is one
+		all.Cancel, all.Answers = all.Cancel || l.Cancel, append(all.Answers, l.Answers...)
+		if len(all.Answers) > maxAnswers {
+			break
+		}
+		value, err := json.Marshal(all)
+		if err != nil {
+			return errRecord
+		}
+		_, ok, err := g.Entries.Swap(ctx, key, entry.Revision, value, g.Now().Add(recordLife))
 		if err != nil {
 			return &problem.RecordingError{Err: err}
 		}
@@ -105,15 +134,14 @@ func (g *Gateway) post(ctx context.Context, task EntryKey, l letter) error {
 
 // answered waits for the answer to what the open stream asks, and gives it to
 // the agent. False: the work has ended.
-func (r *run) answered(ctx context.Context, mail *mailbox) bool {
+func (r *run) answered(ctx context.Context) bool {
 	timer := time.NewTimer(answerLimit)
 	defer timer.Stop()
 	answers := []canonical.Answer{{Key: r.ask.Input.Key, Action: canonical.Cancel}}
 	select {
-	case l := <-mail.letters:
-		answers = l.Answers
+	case answers = <-r.mail.letters:
 	case <-timer.C:
-	case <-mail.canceled.Done():
+	case <-r.mail.canceled.Done():
 		r.ended(ctx, errCanceled)
 		return false
 	case <-ctx.Done():
@@ -124,6 +152,6 @@ func (r *run) answered(ctx context.Context, mail *mailbox) bool {
 		r.ended(ctx, err)
 		return false
 	}
-	r.note(ctx, step{events: []canonical.Event{{Status: &canonical.Status{State: canonical.StateWorking}}}})
+	r.keepUp(ctx)
 	return true
 }

@@ -21,27 +21,20 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 	if !x.relay() {
 		return transport.Answer{}, g.noCounterpart(x)
 	}
-	sealed, wire, err := g.request(ctx, x)
-	if err != nil || x.call.Agent == "" {
-		return g.answer(x, wire), err
-	}
-	ctx, cancel := x.patience(x.lifetime(ctx))
-	defer cancel()
-	reply, err := g.send(ctx, x, sealed)
+	sealed, _, err := g.request(ctx, x)
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	if x.message.Op != canonical.OpNative {
-		return transport.Answer{Evidence: x.issued}, nil
+	ctx, leave := g.inflight.enter(x.lifetime(ctx), x.call.Session, x.wireID)
+	x.stopped, x.forget = ctx, leave
+	if x.message.Op == canonical.OpNative {
+		return g.converse(ctx, x, sealed)
 	}
-	message, parents, err := g.hear(ctx, x, reply)
-	if err != nil {
-		return transport.Answer{}, err
-	}
-	if message == nil {
-		return g.goOn(ctx, x, reply, message, parents).answer(ctx)
-	}
-	return g.reply(ctx, x, reply.Wire, message, parents)
+	life := x.patience(ctx)
+	defer life.close()
+	reply, err := g.send(life.ctx, x, sealed)
+	closeReply(reply)
+	return transport.Answer{Evidence: x.issued}, life.judge(x, err)
 }
 
 // noCounterpart: an agent of another protocol has no such method. What nobody

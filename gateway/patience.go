@@ -2,8 +2,11 @@ package gateway
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"time"
 
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/stream"
@@ -14,10 +17,56 @@ import (
 // answered with its result.
 const grace = 250 * time.Millisecond
 
-// patience is the context in which an agent is asked: it ends with the agent's
-// time limit.
-func (x *exchange) patience(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, x.endpoint.Timeout)
+// life is that of one request to an agent: it ends with the agent's time limit,
+// or with whoever waits. A reply that turns out to be a stream is kept beyond
+// both.
+type life struct {
+	ctx    context.Context //nolint:containedctx // what it is the life of
+	end    context.CancelFunc
+	unlink func() bool
+	timer  *time.Timer
+	late   atomic.Bool
+}
+
+// limited tells a dialer its time limit, so that it can share it out.
+type limited struct {
+	context.Context //nolint:containedctx // this is one
+	end             time.Time
+}
+
+// Deadline implements context.Context.
+func (l limited) Deadline() (time.Time, bool) { return l.end, true }
+
+// patience begins the life of a request.
+func (x *exchange) patience(ctx context.Context) *life {
+	l := &life{}
+	inner, end := context.WithCancel(context.WithoutCancel(ctx))
+	l.ctx, l.end = limited{inner, time.Now().Add(x.endpoint.Timeout)}, end
+	l.unlink = context.AfterFunc(ctx, l.end)
+	l.timer = time.AfterFunc(x.endpoint.Timeout, func() {
+		l.late.Store(true)
+		l.end()
+	})
+	return l
+}
+
+// keep lets it go on until it is closed.
+func (l *life) keep() {
+	l.timer.Stop()
+	l.unlink()
+}
+
+func (l *life) close() {
+	l.keep()
+	l.end()
+}
+
+// judge says why a request failed.
+func (l *life) judge(x *exchange, err error) error {
+	if l.late.Load() && errors.Is(err, context.Canceled) {
+		return &transport.TimeoutError{Agent: x.agent.Name, After: x.endpoint.Timeout}
+	}
+	return err
 }
 
 // lifetime is how long the work goes on: it ends with the caller's connection
@@ -56,7 +105,7 @@ func (x *exchange) streams() bool {
 func (x *exchange) final(m *canonical.Message) bool {
 	result, ok := m.Body.(*canonical.Result)
 	switch {
-	case !ok || x.verbatim():
+	case !ok || x.verbatim() || x.message.Op != canonical.OpInvoke:
 		return true
 	case result.Pending != nil:
 		return x.relay() && x.asking() == translators.AskReply
@@ -91,5 +140,34 @@ func (x *exchange) askable() []canonical.Mode {
 		return []canonical.Mode{canonical.ModeForm, canonical.ModeURL}
 	default:
 		return x.message.Preferences.CanAnswer
+	}
+}
+
+// brief leaves out the history of a task that its caller did not ask for (A2A,
+// historyLength).
+func (x *exchange) brief(m *canonical.Message) {
+	most := x.message.Preferences.HistoryLength
+	if most == nil || *most < 0 || x.verbatim() {
+		return
+	}
+	shorten := func(t *canonical.Task) *canonical.Task {
+		if t == nil || len(t.History) <= *most {
+			return t
+		}
+		short := *t
+		short.History = t.History[len(t.History)-*most:]
+		return &short
+	}
+	switch body := m.Body.(type) {
+	case *canonical.Result:
+		short := *body
+		short.Task, m.Body = shorten(body.Task), &short
+	case *canonical.Event:
+		short := *body
+		short.Task, m.Body = shorten(body.Task), &short
+	case *canonical.TaskList:
+		for i := range body.Tasks {
+			body.Tasks[i] = *shorten(&body.Tasks[i])
+		}
 	}
 }

@@ -85,6 +85,9 @@ func (p *pump) next(ctx context.Context, patience time.Duration) (heard, error) 
 
 // stop ends the asking and waits until it has ended.
 func (p *pump) stop() {
+	if p == nil {
+		return
+	}
 	p.cancel()
 	p.done.Wait()
 }

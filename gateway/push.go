@@ -3,7 +3,10 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
+	"slices"
+	"sync"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
@@ -35,7 +38,7 @@ func (g *Gateway) push(ctx context.Context, x *exchange) (transport.Answer, erro
 		return transport.Answer{}, err
 	}
 	m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: body, Correlation: canonical.Correlation{WireID: x.wireID}}
-	wire, _, err := g.leg(ctx, x, g.toCaller(x, m, []ect.ID{rec.Last}))
+	wire, _, err := g.leg(ctx, x, g.toCaller(x, m, x.behind(rec)))
 	return g.answer(x, wire), err
 }
 
@@ -75,7 +78,8 @@ func (g *Gateway) pushTo(ctx context.Context, x *exchange, rec *record, config c
 	if err != nil {
 		return nil, err
 	}
-	if len(configs) >= maxPushes {
+	known := slices.ContainsFunc(configs, func(c canonical.PushConfig) bool { return c.ID == config.ID })
+	if len(configs) >= maxPushes && !known {
 		return nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "the task has too many push notification settings"}
 	}
 	if config.ID == "" {
@@ -96,8 +100,8 @@ func (g *Gateway) pushTo(ctx context.Context, x *exchange, rec *record, config c
 	}
 	if !rec.Pushes {
 		rec.Pushes = true
-		if ok, err := g.save(ctx, rec); err != nil || !ok {
-			return nil, conflict(err)
+		if err := g.put(ctx, rec); err != nil && !errors.Is(err, errEnded) {
+			return nil, err
 		}
 	}
 	g.attend(ctx, x, rec)
@@ -107,23 +111,44 @@ func (g *Gateway) pushTo(ctx context.Context, x *exchange, rec *record, config c
 // attend follows an agent's own task that nobody else here follows, so that its
 // changes are noticed.
 func (g *Gateway) attend(ctx context.Context, x *exchange, rec *record) {
-	if rec.TaskID == "" || rec.Runner != "" || rec.Task.Status.State.Terminal() {
+	if rec.TaskID == "" || rec.Runner != "" || rec.Task.Status.State.Terminal() || g.followed(ctx, rec) {
 		return
 	}
 	following := x.again()
 	following.message = &canonical.Message{
 		Op: canonical.OpInvoke, Origin: x.message.Origin, Body: &canonical.Invoke{}, Trace: x.message.Trace,
 	}
-	following.parents, following.requestID, following.record = []ect.ID{rec.Last}, rec.Last, rec
-	following.call.Wire.Body = nil // what was said is on record
+	own := *rec
+	following.parents, following.requestID, following.record = []ect.ID{rec.Last}, rec.Last, &own
+	following.unseen = true
 	if err := g.choose(ctx, following); err != nil {
 		g.Logger.WarnContext(ctx, "a task cannot be followed", slog.String("agent", x.agent.Name), slog.Any("error", err))
 		return
 	}
 	r := g.newRun(following, nil)
-	if err := r.look(ctx); err == nil {
-		r.handOver(ctx)
+	task := rec.Task
+	if err := r.fold.Add(&canonical.Event{Task: &task}, r.own); err != nil || r.settled() {
+		return // it waits for its caller
 	}
+	err := r.look(ctx)
+	if err == nil {
+		err = r.keep(ctx, true)
+	}
+	if err != nil {
+		r.stop()
+		g.Logger.WarnContext(ctx, "a task cannot be followed", slog.String("agent", x.agent.Name), slog.Any("error", err))
+		return
+	}
+	r.handOver(ctx)
+}
+
+// followed: a process that is alive hears of every change.
+func (g *Gateway) followed(ctx context.Context, rec *record) bool {
+	if rec.Follower == "" || rec.Follower == g.instance {
+		return rec.Follower != ""
+	}
+	_, alive, err := g.Entries.Get(ctx, EntryKey{Kind: entryRunner, Group: rec.Follower, ID: rec.Follower})
+	return alive || err != nil
 }
 
 func (g *Gateway) pushConfigs(ctx context.Context, task EntryKey) ([]canonical.PushConfig, error) {
@@ -150,31 +175,102 @@ func readPush(entry Entry) (*canonical.PushConfig, error) {
 	return config, nil
 }
 
-// pushes posts what happened to those who want to be told.
+// pushes posts what happened to those who want to be told, one after the other.
 func (g *Gateway) pushes(ctx context.Context, rec *record, events []canonical.Event) {
-	if !rec.Pushes || len(events) == 0 {
+	if !rec.Pushes || len(events) == 0 || g.Pushers[rec.Source] == nil {
 		return
 	}
-	binding := rec.Source
-	form, ok := g.Registry.Translator(binding)
-	pusher := g.Pushers[binding]
-	configs, err := g.pushConfigs(ctx, rec.key)
-	if !ok || pusher == nil || err != nil || len(configs) == 0 {
-		return
+	if !g.outbox.add(rec.key, posting{rec: *rec, events: events}) {
+		return // whoever posts already comes to it
 	}
-	own := rec.own()
-	_ = g.crew.run(func(ctx context.Context) {
-		for i := range events {
-			m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Body: &events[i], Conversation: own}
-			wire, _, err := form.Encode(m, translators.Target{Form: pusher.Form(), Stream: true})
-			if err != nil {
-				continue // what cannot be said there is said when the task is asked for
-			}
-			for _, config := range configs {
-				if err := pusher.Push(ctx, config, wire); err != nil {
-					g.Logger.WarnContext(ctx, "a push notification was not taken", slog.String("task", own.TaskID), slog.Any("error", err))
-				}
-			}
+	if err := g.crew.run(func(ctx context.Context) { g.deliver(ctx, rec.key) }); err != nil {
+		g.outbox.clear(rec.key)
+		g.Logger.WarnContext(ctx, "changes of a task are not posted", slog.String("task", rec.Task.ID), slog.Any("error", err))
+	}
+}
+
+// deliver posts what there is about one task.
+func (g *Gateway) deliver(ctx context.Context, key EntryKey) {
+	for {
+		next, ok := g.outbox.next(key)
+		if !ok {
+			return
 		}
-	})
+		configs, err := g.pushConfigs(ctx, key)
+		if err != nil {
+			g.Logger.WarnContext(ctx, "changes of a task are not posted", slog.String("task", key.ID), slog.Any("error", err))
+			continue
+		}
+		for i := range next.events {
+			g.postEvent(ctx, &next, &next.events[i], configs)
+		}
+	}
+}
+
+func (g *Gateway) postEvent(ctx context.Context, p *posting, event *canonical.Event, configs []canonical.PushConfig) {
+	form, ok := g.Registry.Translator(p.rec.Source)
+	if !ok {
+		return
+	}
+	pusher := g.Pushers[p.rec.Source]
+	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Body: event, Conversation: p.rec.own()}
+	wire, _, err := form.Encode(m, translators.Target{Form: pusher.Form(), Stream: true})
+	if err != nil {
+		return // what cannot be said there is said when the task is asked for
+	}
+	for _, config := range configs {
+		if err := pusher.Push(ctx, config, wire); err != nil {
+			g.Logger.WarnContext(ctx, "a push notification was not taken", slog.String("task", p.rec.Task.ID), slog.Any("error", err))
+		}
+	}
+}
+
+// posting is what happened to a task, and is still to be posted.
+type posting struct {
+	rec    record
+	events []canonical.Event
+}
+
+// maxPostings bounds what waits to be posted about one task. Of what is too
+// much, the oldest is not posted: the task itself can be asked for.
+const maxPostings = 64
+
+// outbox is what is still to be posted, in order for each task.
+type outbox struct {
+	mu      sync.Mutex
+	waiting map[EntryKey][]posting // with an entry, if empty, while somebody posts
+}
+
+// add reports whether somebody has to begin posting.
+func (o *outbox) add(key EntryKey, p posting) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.waiting == nil {
+		o.waiting = map[EntryKey][]posting{}
+	}
+	list, busy := o.waiting[key]
+	if list = append(list, p); len(list) > maxPostings {
+		list = list[1:]
+	}
+	o.waiting[key] = list
+	return !busy
+}
+
+// next is the oldest; false: there is none, and whoever posts has finished.
+func (o *outbox) next(key EntryKey) (posting, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	list := o.waiting[key]
+	if len(list) == 0 {
+		delete(o.waiting, key)
+		return posting{}, false
+	}
+	o.waiting[key] = list[1:]
+	return list[0], true
+}
+
+func (o *outbox) clear(key EntryKey) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.waiting, key)
 }

@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
@@ -53,7 +55,7 @@ func (g *Gateway) goOnWith(ctx context.Context, x *exchange, rec *record, invoke
 		return false, none, nil // the agent knows best what may be said to its task
 	case rec.Task.Status.State.Terminal():
 		return false, none, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task has ended"}
-	case rec.Waits == waitsNot && rec.TaskID == "":
+	case rec.Waits == waitsNot && (rec.TaskID == "" || invoke.State != ""):
 		return false, none, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task is at work and asks nothing"}
 	}
 	answers, err := stream.Answers(stream.Inputs(&rec.Task), invoke)
@@ -64,30 +66,94 @@ func (g *Gateway) goOnWith(ctx context.Context, x *exchange, rec *record, invoke
 		answer, err := g.answerOpen(ctx, x, rec, answers)
 		return true, answer, err
 	}
-	if err := g.rewrite(x, rec, invoke, answers); err != nil {
+	if err := g.rewrite(rec, x.message, invoke, answers); err != nil {
 		return false, none, err
 	}
-	rec.Waits, rec.State, rec.Task.Inputs = waitsNot, "", nil
-	rec.Task.Status = canonical.Status{State: canonical.StateWorking}
-	if ok, err := g.save(ctx, rec); err != nil || !ok {
-		return false, none, errors.Join(err, &problem.ConflictError{Reason: "the question was answered by somebody else"})
-	}
+	prior := *rec
+	x.prior = &prior
 	return false, none, nil
 }
 
+// claim takes the question that this message answers off the record: whoever
+// comes second answers nothing. It is done last, so that an answer that cannot
+// be said leaves the question open.
+func (g *Gateway) claim(ctx context.Context, x *exchange) error {
+	if x.prior == nil {
+		return nil
+	}
+	rec := x.record
+	rec.Waits, rec.State, rec.Task.Inputs, rec.Said, rec.Last = waitsNot, "", nil, nil, x.requestID
+	rec.Task.Status = canonical.Status{State: canonical.StateWorking}
+	ok, err := g.save(ctx, rec)
+	if err == nil && !ok {
+		err = &problem.ConflictError{Reason: "the question was answered by somebody else"}
+	}
+	if err != nil {
+		x.prior = nil // it is not ours to put back
+		return err
+	}
+	x.prior.revision = rec.revision
+	return nil
+}
+
+// restore puts a question back that was answered in vain, if nothing has come of
+// the answer since.
+func (g *Gateway) restore(ctx context.Context, x *exchange) {
+	if x.prior == nil || x.prior.revision != x.record.revision {
+		return
+	}
+	if _, err := g.save(context.WithoutCancel(ctx), x.prior); err != nil {
+		g.Logger.WarnContext(ctx, "a question is not put back", slog.String("task", x.prior.Task.ID), slog.Any("error", err))
+	}
+}
+
+// first is the request that began the work.
+func (g *Gateway) first(rec *record) (*canonical.Message, *canonical.Invoke, error) {
+	form, ok := g.Registry.Translator(rec.Source)
+	if !ok || rec.Call == nil {
+		return nil, nil, errRecord
+	}
+	first, err := form.Decode(rec.Call.wire(rec.Source, ""))
+	if err != nil {
+		return nil, nil, errRecord
+	}
+	invoke, ok := first.Body.(*canonical.Invoke)
+	if !ok {
+		return nil, nil, errRecord
+	}
+	return first, invoke, nil
+}
+
+// sameCall: whoever answers by calling again calls the same (MCP, requestState).
+func sameCall(a, b *canonical.Call) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Name == b.Name && bytes.Equal(compact(a.Args), compact(b.Args))
+}
+
+func compact(raw json.RawMessage) []byte {
+	var out bytes.Buffer
+	if json.Compact(&out, raw) != nil {
+		return raw
+	}
+	return out.Bytes()
+}
+
 // rewrite makes the message what the agent is to be told.
-func (g *Gateway) rewrite(x *exchange, rec *record, invoke *canonical.Invoke, answers []canonical.Answer) error {
+func (g *Gateway) rewrite(rec *record, m *canonical.Message, invoke *canonical.Invoke, answers []canonical.Answer) error {
 	next := *invoke
 	next.State = ""
+	if invoke.State != "" && invoke.Call != nil && rec.Call != nil {
+		if _, began, err := g.first(rec); err != nil || !sameCall(began.Call, invoke.Call) {
+			return &canonical.Error{Code: canonical.CodeBadParams, Message: "the request state belongs to another call"}
+		}
+	}
 	switch rec.Waits {
 	case waitsState, waitsArgs:
-		first, err := x.source.Decode(rec.Call.wire(x.source.Info().Binding, ""))
+		first, again, err := g.first(rec)
 		if err != nil {
-			return errRecord
-		}
-		again, ok := first.Body.(*canonical.Invoke)
-		if !ok {
-			return errRecord
+			return err
 		}
 		next = *again
 		if rec.Waits == waitsState {
@@ -96,15 +162,15 @@ func (g *Gateway) rewrite(x *exchange, rec *record, invoke *canonical.Invoke, an
 			next.Call = &canonical.Call{Name: rec.Skill, Args: answers[0].Value}
 			next.Turn = canonical.Content{ID: invoke.Turn.ID, Role: canonical.RoleCaller}
 		}
-		x.message.To, x.message.Conversation = first.To, first.Conversation
+		m.To, m.Conversation = first.To, first.Conversation
 	default:
-		x.message.Conversation.TaskID, x.message.Conversation.ContextID = rec.TaskID, rec.Context
+		m.Conversation.TaskID, m.Conversation.ContextID = rec.TaskID, rec.Context
 		if len(invoke.Answers) > 0 {
 			next.Answers = stream.FreeText(stream.Inputs(&rec.Task), invoke.Answers)
 			next.Turn, next.Call = stream.Turn(next.Answers), nil
 		}
 	}
-	x.message.Body = &next
+	m.Body = &next
 	return nil
 }
 
@@ -114,8 +180,7 @@ func (g *Gateway) answerOpen(ctx context.Context, x *exchange, rec *record, answ
 	if err := g.choose(ctx, x); err != nil {
 		return transport.Answer{}, err
 	}
-	x.parents = append(x.parents, rec.Last)
-	if err := g.post(ctx, rec.key, letter{Answers: answers}); err != nil {
+	if err := g.post(ctx, rec.mailKey(), letter{Answers: answers}); err != nil {
 		return transport.Answer{}, err
 	}
 	return g.watch(ctx, x, rec, x.message.Preferences.Stream)
@@ -145,7 +210,8 @@ func (g *Gateway) ask(ctx context.Context, x *exchange, question *canonical.Inpu
 	if x.record == nil {
 		x.record = g.newRecord(x, task)
 	}
-	x.record.Task, x.record.Waits, x.record.Skill = *task, waitsArgs, x.chosen.ID
+	x.record.Task, x.record.Said, x.record.Waits, x.record.Skill = *task, nil, waitsArgs, x.chosen.ID
+	x.record.asksAgain(x)
 	if len(x.parents) > 0 {
 		x.record.Last = x.parents[0]
 	}
@@ -176,8 +242,11 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 			return err
 		}
 		r.ask = nil
-		_, err = r.g.send(ctx, r.x, sealed)
-		return err
+		life := r.x.patience(ctx)
+		defer life.close()
+		taken, err := r.g.send(life.ctx, r.x, sealed)
+		closeReply(taken)
+		return life.judge(r.x, err)
 	case waitsState:
 		again := *r.x.message.Body.(*canonical.Invoke)
 		again.Answers, again.State = answers, r.result.Pending.State
@@ -203,9 +272,7 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 
 // asked is what a telling waits for.
 type asked struct {
-	ids  map[string]string // of the questions in the stream, to the keys of their inputs
-	got  []canonical.Answer
-	want int
+	got  map[string]canonical.Answer // by the keys of the inputs
 	till time.Time
 }
 
@@ -218,16 +285,15 @@ func (t *telling) inquire(ctx context.Context) error {
 	if r.own.TaskID == "" {
 		r.own.TaskID = r.g.NewID()
 	}
+	if r.x.record == nil {
+		r.x.record = r.g.newRecord(r.x, r.snapshot())
+	}
+	r.listen()
 	if err := r.keep(ctx, true); err != nil {
 		return err
 	}
-	if t.mail == nil {
-		inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		t.mail, t.dismiss = r.g.mailbox(inner, r.x.record.key), cancel
-	}
-	inputs := stream.Forms(r.inputs())
-	t.waits = &asked{ids: map[string]string{}, want: len(inputs), till: r.g.Now().Add(answerLimit)}
-	for _, in := range inputs {
+	t.waits = &asked{got: map[string]canonical.Answer{}, till: r.g.Now().Add(answerLimit)}
+	for _, in := range stream.Forms(r.inputs()) {
 		id := r.g.NewID()
 		if err := r.g.question(ctx, r.x, id, in.Key); err != nil {
 			return err
@@ -239,34 +305,69 @@ func (t *telling) inquire(ctx context.Context) error {
 	return nil
 }
 
-// await waits until everything is answered, and tells the agent.
+// await waits until everything is answered, and tells the agent. What is not
+// answered in time is answered with that.
 func (t *telling) await(ctx context.Context) error {
 	r := t.run
 	timer := time.NewTimer(t.waits.till.Sub(r.g.Now()))
 	defer timer.Stop()
-	for len(t.waits.got) < t.waits.want {
+	stopped := ctx.Done()
+	if r.x.stopped != nil {
+		stopped = r.x.stopped.Done()
+	}
+	inputs := r.inputs()
+	for late := false; !late && !t.waits.all(inputs); {
 		select {
-		case l := <-t.mail.letters:
-			t.waits.got = append(t.waits.got, l.Answers...)
-		case <-t.mail.canceled.Done():
-			return errCanceled
-		case <-timer.C:
-			for _, in := range r.inputs()[min(len(t.waits.got), len(r.inputs())):] {
-				t.waits.got = append(t.waits.got, canonical.Answer{Key: in.Key, Action: canonical.Cancel})
+		case answers := <-r.mail.letters:
+			for _, a := range answers {
+				t.waits.got[a.Key] = a
 			}
+		case <-r.mail.canceled.Done():
+			return errCanceled
+		case <-r.g.crew.ctx.Done():
+			return errStopped
+		case <-timer.C:
+			late = true
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-stopped:
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return errCanceled
 		}
 	}
-	answers := t.waits.got
+	answers := t.waits.answers(inputs)
 	t.waits = nil
 	return r.give(ctx, answers)
 }
 
+// all: every question is answered.
+func (a *asked) all(inputs []canonical.Input) bool {
+	for i := range inputs {
+		if _, ok := a.got[inputs[i].Key]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (a *asked) answers(inputs []canonical.Input) []canonical.Answer {
+	answers := make([]canonical.Answer, 0, len(inputs))
+	for i := range inputs {
+		answer, ok := a.got[inputs[i].Key]
+		if !ok {
+			answer = canonical.Answer{Key: inputs[i].Key, Action: canonical.Cancel}
+		}
+		answers = append(answers, answer)
+	}
+	return answers
+}
+
 // openQuestion is what is kept of a question in a session.
 type openQuestion struct {
-	Task EntryKey
-	Key  string
+	Box EntryKey
+	Key string
 }
 
 func questionKey(session, id string) EntryKey {
@@ -274,7 +375,7 @@ func questionKey(session, id string) EntryKey {
 }
 
 func (g *Gateway) question(ctx context.Context, x *exchange, id, key string) error {
-	value, err := json.Marshal(openQuestion{Task: x.record.key, Key: key})
+	value, err := json.Marshal(openQuestion{Box: x.record.mailKey(), Key: key})
 	if err != nil {
 		return errRecord
 	}
@@ -311,7 +412,7 @@ func (g *Gateway) answerQuestion(ctx context.Context, x *exchange, reply *canoni
 	if err := g.Entries.Delete(ctx, key); err != nil {
 		return false, &problem.RecordingError{Err: err}
 	}
-	return true, g.post(ctx, open.Task, letter{Answers: []canonical.Answer{answer}})
+	return true, g.post(ctx, open.Box, letter{Answers: []canonical.Answer{answer}})
 }
 
 // unquoted reads an id that is a text; "": it is something else.

@@ -46,8 +46,9 @@ const (
 type record struct {
 	Form     int
 	Task     canonical.Task
-	Said     *said  `json:",omitempty"` // the task as it was answered, in place of Task
-	Agent    string // directory name
+	Said     *said        `json:",omitempty"` // the task as it was answered, in place of Task
+	Re       canonical.Op `json:",omitempty"` // what that answered; empty: OpInvoke
+	Agent    string       // directory name
 	Binding  canonical.Binding
 	TaskID   string `json:",omitempty"` // the agent's own, where it has one
 	Context  string `json:",omitempty"`
@@ -55,6 +56,8 @@ type record struct {
 	Last     ect.ID            // of the ECT that testifies to it
 	Heard    string            `json:",omitempty"` // hash of what the agent said
 	Runner   string            `json:",omitempty"` // which process works on it; empty: none does
+	Follower string            `json:",omitempty"` // which process hears of every change; empty: none does
+	Box      string            `json:",omitempty"` // the mailbox of whoever works on it
 	Waits    waiting           `json:",omitempty"`
 	State    string            `json:",omitempty"` // with waitsState: the agent's
 	Call     *said             `json:",omitempty"` // the request, to be said again
@@ -65,6 +68,13 @@ type record struct {
 
 	key      EntryKey
 	revision uint64
+}
+
+func (r *record) saidTo() canonical.Op {
+	if r.Re == "" {
+		return canonical.OpInvoke
+	}
+	return r.Re
 }
 
 // said is a message in the caller's words.
@@ -102,9 +112,9 @@ func (g *Gateway) keyOf(x *exchange, id string) EntryKey {
 	return taskKey(x.call.Caller, x.call.Address, x.agent.Name, id)
 }
 
-// mail is the entry in which others say what they want of a record's runner.
-func mailKey(task EntryKey) EntryKey {
-	return EntryKey{Kind: entryMail, Group: task.Group, ID: task.ID}
+// mailKey is the entry in which others say what they want of a record's runner.
+func (r *record) mailKey() EntryKey {
+	return EntryKey{Kind: entryMail, Group: r.key.Group, ID: r.Box}
 }
 
 // newRecord begins the record of this exchange's work.
@@ -113,8 +123,15 @@ func (g *Gateway) newRecord(x *exchange, task *canonical.Task) *record {
 		Form: recordForm, Task: *task, Agent: x.agent.Name, Binding: x.dest.Info().Binding, Source: x.source.Info().Binding,
 		Workflow: x.workflow, Last: x.requestID, key: g.keyOf(x, task.ID),
 	}
-	rec.Call = &said{Version: x.message.Origin.Version, Form: x.call.Wire.Form, Body: x.call.Wire.Body}
 	return rec
+}
+
+// asksAgain keeps the caller's request, which is to be said again with what it
+// answers. What it said first stays.
+func (r *record) asksAgain(x *exchange) {
+	if r.Call == nil {
+		r.Call = &said{Version: x.message.Origin.Version, Form: x.call.Wire.Form, Body: x.call.Wire.Body}
+	}
 }
 
 // load finds a record of this caller's; nil: it has none of that name.
@@ -167,12 +184,16 @@ func (g *Gateway) save(ctx context.Context, rec *record) (bool, error) {
 }
 
 // present is the record's task as it stands.
-func (g *Gateway) present(x *exchange, rec *record) (*canonical.Task, error) {
+func (g *Gateway) present(rec *record) (*canonical.Task, error) {
 	if rec.Said == nil {
 		task := rec.Task
 		return &task, nil
 	}
-	m, err := x.source.Decode(rec.Said.wire(x.source.Info().Binding, canonical.OpInvoke))
+	form, ok := g.Registry.Translator(rec.Source)
+	if !ok {
+		return nil, errRecord
+	}
+	m, err := form.Decode(rec.Said.wire(rec.Source, rec.saidTo()))
 	if err != nil {
 		return nil, errRecord
 	}

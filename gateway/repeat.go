@@ -16,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
 // stored is an answer as it is kept for a repetition (R6): as JSON on one line,
@@ -118,34 +119,43 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 	if task == nil || len(task.ID) > maxTaskID {
 		return
 	}
-	rec := g.newRecord(x, &canonical.Task{ID: task.ID, ContextID: task.ContextID, Status: canonical.Status{State: task.Status.State}})
-	rec.Call, rec.Last = nil, x.replyID
+	rec := g.recordOf(x, task)
+	rec.Last = x.replyID
 	if x.source.Info().Streams == translators.StreamsTask {
-		rec.Said = &said{Version: x.message.Origin.Version, Form: x.call.Wire.Form, Body: wire.Body}
+		rec.Said, rec.Re = &said{Version: x.message.Origin.Version, Form: x.call.Wire.Form, Body: wire.Body}, x.message.Op
 	} else {
-		rec.Task = *task
-	}
-	if result.Task != nil {
-		rec.TaskID, rec.Context = task.ID, task.ContextID
-		if x.record != nil {
-			rec.TaskID, rec.Context = x.record.TaskID, x.record.Context
-		}
+		rec.Task, rec.Said = *task, nil
 	}
 	if rec.Said != nil && x.record == nil && task.Status.State.Terminal() {
 		g.Answers.Finish(ctx, replyKey(rec.key), rec.appendReply(nil), g.Now().Add(replyLife))
 		return
 	}
-	if !task.Status.State.Terminal() && result.Task != nil {
+	if rec.Waits = waitsNot; result.Task != nil && stream.Settled(task.Status.State) && !task.Status.State.Terminal() {
 		rec.Waits = waitsTask
 	}
-	if x.record != nil {
-		rec.revision, rec.key, rec.Pushes, rec.Call = x.record.revision, x.record.key, x.record.Pushes, x.record.Call
-	} else if old, ok, err := g.Entries.Get(ctx, rec.key); err == nil && ok {
+	if old, ok, err := g.Entries.Get(ctx, rec.key); x.record == nil && err == nil && ok {
 		rec.revision = old.Revision
 	}
 	if _, err := g.save(ctx, rec); err != nil {
 		g.Logger.WarnContext(ctx, "work is not kept", slog.String("task", task.ID), slog.Any("error", err))
 	}
+}
+
+// recordOf is the record of a task that was answered. What only its run knows
+// stays as it is.
+func (g *Gateway) recordOf(x *exchange, task *canonical.Task) *record {
+	brief := canonical.Task{ID: task.ID, ContextID: task.ContextID, Status: canonical.Status{State: task.Status.State}}
+	if x.record != nil {
+		rec := *x.record
+		rec.Task, rec.Workflow = brief, x.workflow
+		rec.Task.ID, rec.Task.ContextID = x.record.Task.ID, x.record.Task.ContextID
+		return &rec
+	}
+	rec := g.newRecord(x, &brief)
+	if task.ID != "" && x.dest.Info().Streams == translators.StreamsTask {
+		rec.TaskID, rec.Context = task.ID, task.ContextID
+	}
+	return rec
 }
 
 // taskOfReply is the task that a caller may ask about after this reply; nil: none.

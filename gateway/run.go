@@ -33,12 +33,19 @@ type run struct {
 	began   bool               // the present request has been answered
 	over    bool               // verbatim: the agent has ended its stream, and properly
 	result  *canonical.Result  // the reply that ended it
+	other   *canonical.Message // the reply that ended it, if it was no result
+	whole   *translators.Wire  // the reply itself, if it was one message and no stream
+	message *canonical.Message // and what it says
 	failure *canonical.Message // the error that did
 	ask     *canonical.Ask     // what the agent's open stream waits for
-	broken  int                // requests that broke off since anything was heard
+	broken  int                // requests that broke off since anything new was heard
+	fresh   bool               // a subscription has not said anything but how things stand
 	blind   bool               // it cannot be subscribed to
+	guest   bool               // its caller only asks about the work, which is another message's
 	keeping bool               // its record follows it
 	saved   time.Time
+	posted  *canonical.Task // as those who have changes posted to them know it
+	mail    *mailbox        // what others want of it; nil: nobody knows of it
 }
 
 // begin sends a request whose work may last.
@@ -49,16 +56,19 @@ func (g *Gateway) begin(ctx context.Context, x *exchange, sealed transport.Seale
 }
 
 // goOn takes over a request that was answered, but not for good.
-func (g *Gateway) goOn(ctx context.Context, x *exchange, reply transport.Reply, message *canonical.Message, parents []ect.ID) *run {
+func (g *Gateway) goOn(
+	ctx context.Context, x *exchange, reply transport.Reply, message *canonical.Message, parents []ect.ID, life *life,
+) *run {
 	r := g.newRun(x, parents)
-	silent := reply.Events == nil
-	r.pump = startPump(context.WithoutCancel(ctx), func(context.Context) (transport.Reply, error) {
-		if silent {
+	life.keep()
+	r.pump = startPump(context.WithoutCancel(ctx), func(ctx context.Context) (transport.Reply, error) {
+		context.AfterFunc(ctx, life.end) // as long as it is heard
+		if reply.Events == nil {
 			return transport.Reply{}, errSilent
 		}
 		return transport.Reply{Events: reply.Events}, nil
 	})
-	if silent {
+	if reply.Events == nil {
 		r.hash(reply.Wire)
 		_, _ = r.absorb(message) // one message fits
 	}
@@ -66,11 +76,12 @@ func (g *Gateway) goOn(ctx context.Context, x *exchange, reply transport.Reply, 
 }
 
 func (g *Gateway) newRun(x *exchange, parents []ect.ID) *run {
-	r := &run{g: g, x: x, op: x.message.Op, parents: parents}
+	r := &run{g: g, x: x, op: x.message.Op, parents: parents, guest: x.message.Op != canonical.OpInvoke}
 	switch {
 	case x.record != nil:
 		r.own, r.agent = x.record.own(), x.record.agent()
-		r.keeping = true
+		task := x.record.Task
+		r.keeping, r.posted = !r.guest, &task
 	case !x.relay() && x.source.Info().Streams == translators.StreamsTask && x.dest.Info().Streams != translators.StreamsTask:
 		r.own = canonical.Conversation{TaskID: g.NewID(), ContextID: x.message.Conversation.ContextID}
 		if r.own.ContextID == "" {
@@ -103,7 +114,12 @@ func (r *run) settled() bool {
 	if r.x.verbatim() {
 		return r.over
 	}
-	return r.result != nil || r.failure != nil || r.ask != nil || r.fold.Settled()
+	return r.ask != nil || r.complete()
+}
+
+// complete: what was heard is a whole answer.
+func (r *run) complete() bool {
+	return r.result != nil || r.other != nil || r.failure != nil || r.fold.Settled()
 }
 
 // step waits for the next thing. io.EOF: the work is settled. errPatience:
@@ -112,9 +128,10 @@ func (r *run) step(ctx context.Context, patience time.Duration) (step, error) {
 	for !r.settled() {
 		h, err := r.pump.next(ctx, patience)
 		switch {
+		case err == nil: // what was taken is not lost, even if nobody waits any more
 		case errors.Is(err, errPatience), ctx.Err() != nil:
 			return step{}, err
-		case err != nil:
+		default:
 			if err := r.follow(ctx, err); err != nil {
 				return step{}, err
 			}
@@ -136,11 +153,7 @@ func (r *run) hear(ctx context.Context, h heard) (step, bool, error) {
 		if err != nil {
 			return step{}, false, err
 		}
-		for _, id := range parents {
-			if !slices.Contains(r.parents, id) {
-				r.parents = append(r.parents, id)
-			}
-		}
+		r.follows(parents)
 		r.began = true
 		if h.reply.Events != nil {
 			return step{}, false, nil
@@ -156,15 +169,33 @@ func (r *run) hear(ctx context.Context, h heard) (step, bool, error) {
 		return step{}, false, err
 	}
 	r.hash(wire)
-	r.broken = 0
+	if !r.fresh && message.Phase != canonical.PhaseError {
+		r.broken = 0
+	}
+	r.fresh = false
 	events, err := r.absorb(message)
 	s := step{events: events, losses: message.Losses}
 	if event {
 		s.wire = &wire
 	} else {
-		r.over = true
+		r.over, r.whole, r.message = true, &wire, message
 	}
 	return s, true, err
+}
+
+// maxParents bounds what one token names: the first, and the newest.
+const maxParents = 8
+
+// follows adds the evidence of a reply to what the run is proven by.
+func (r *run) follows(parents []ect.ID) {
+	for _, id := range parents {
+		if !slices.Contains(r.parents, id) {
+			r.parents = append(r.parents, id)
+		}
+	}
+	if extra := len(r.parents) - maxParents; extra > 0 {
+		r.parents = slices.Delete(slices.Clone(r.parents), 1, 1+extra)
+	}
 }
 
 func (r *run) hash(wire translators.Wire) {
@@ -193,18 +224,41 @@ func (r *run) absorb(m *canonical.Message) ([]canonical.Event, error) {
 			r.ask = body.Ask
 		}
 		r.rename(body.Task)
-		return []canonical.Event{*body}, r.fold.Add(body, r.own)
+		before := r.fold.Task()
+		if err := r.fold.Add(body, r.own); err != nil || body.Task == nil || before == nil {
+			return []canonical.Event{*body}, err
+		}
+		return stream.Diff(before, body.Task), nil // it has been told how things stood
 	case *canonical.Result:
 		return r.conclude(body)
+	case *canonical.Error:
+		r.refused(m, body)
 	default:
-		if m.Phase == canonical.PhaseError && r.op == canonical.OpTaskSubscribe {
-			r.blind = true // then it is asked again and again
-			return nil, nil
-		}
-		if m.Phase == canonical.PhaseError {
-			r.failure = m
-		}
-		return nil, nil
+		r.other = m
+	}
+	return nil, nil
+}
+
+// refused takes an error. One that answers a question of ours about the work is
+// not the end of the work itself.
+func (r *run) refused(m *canonical.Message, e *canonical.Error) {
+	switch {
+	case r.op == canonical.OpTaskSubscribe && !r.x.verbatim():
+		r.blind = true // then it is asked again and again
+	case r.op == canonical.OpTaskGet && r.op != r.x.message.Op && passing(e.Code) && r.broken < maxBroken:
+		r.broken++
+	default:
+		r.failure = m
+	}
+}
+
+// passing: what is refused for such a reason may be granted later.
+func passing(code canonical.Code) bool {
+	switch code {
+	case canonical.CodeRateLimited, canonical.CodeUnavailable, canonical.CodeTimeout, canonical.CodeInternal, canonical.CodeBadUpstream:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -300,5 +354,8 @@ func (r *run) snapshot() *canonical.Task {
 	return task
 }
 
-// stop ends the asking.
-func (r *run) stop() { r.pump.stop() }
+// stop ends the run: it neither hears anybody any more nor is heard.
+func (r *run) stop() {
+	r.pump.stop()
+	r.mail.close()
+}

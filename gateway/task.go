@@ -9,6 +9,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
 const (
@@ -25,10 +26,6 @@ func (g *Gateway) task(ctx context.Context, x *exchange) (transport.Answer, erro
 	query, ok := x.message.Body.(*canonical.TaskQuery)
 	if !ok {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "this cannot be asked about a task"}
-	}
-	if x.call.Agent == "" {
-		_, wire, err := g.request(ctx, x)
-		return g.answer(x, wire), err
 	}
 	rec, err := g.load(ctx, g.keyOf(x, query.ID))
 	if err == nil && rec == nil {
@@ -63,25 +60,11 @@ func (g *Gateway) askAgent(ctx context.Context, x *exchange, rec *record, query 
 		return transport.Answer{}, err
 	}
 	if x.message.Op == canonical.OpTaskSubscribe {
-		r := g.newRun(x, []ect.ID{x.requestID})
-		r.send(ctx, sealed)
+		r := g.begin(ctx, x, sealed)
 		r.op = canonical.OpTaskSubscribe
 		return r.tell(ctx)
 	}
-	ctx, cancel := x.patience(x.lifetime(ctx))
-	defer cancel()
-	reply, err := g.send(ctx, x, sealed)
-	if err != nil {
-		return transport.Answer{}, err
-	}
-	message, parents, err := g.hear(ctx, x, reply)
-	if err != nil {
-		return transport.Answer{}, err
-	}
-	if message == nil {
-		return g.goOn(ctx, x, reply, message, parents).answer(ctx)
-	}
-	return g.reply(ctx, x, reply.Wire, message, parents)
+	return g.converse(x.lifetime(ctx), x, sealed)
 }
 
 // fromRecord answers about work that is ours to answer for.
@@ -119,14 +102,16 @@ func (g *Gateway) refuseCancel(ctx context.Context, x *exchange, rec *record) (t
 // cancel tells whoever works on it to stop, and waits a little for that.
 func (g *Gateway) cancel(ctx context.Context, x *exchange, rec *record) (transport.Answer, error) {
 	if rec.Runner == "" { // it only waits for its caller
+		before := rec.Task
 		rec.Task.Status, rec.Task.Inputs = canonical.Status{State: canonical.StateCanceled, At: g.Now()}, nil
 		rec.Waits, rec.Said = waitsNot, nil
 		if ok, err := g.save(ctx, rec); err != nil || !ok {
 			return transport.Answer{}, conflict(err)
 		}
+		g.pushes(ctx, rec, stream.Diff(&before, &rec.Task))
 		return g.tellRecord(ctx, x, rec, false)
 	}
-	if err := g.post(ctx, rec.key, letter{Cancel: true}); err != nil {
+	if err := g.post(ctx, rec.mailKey(), letter{Cancel: true}); err != nil {
 		return transport.Answer{}, err
 	}
 	for end := time.Now().Add(cancelWait); !rec.Task.Status.State.Terminal(); {
@@ -156,7 +141,7 @@ func (g *Gateway) answerTask(ctx context.Context, x *exchange, rec *record, quer
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeBadParams, Message: "the task asks nothing"}
 	}
 	if rec.Waits == waitsOpen {
-		if err := g.post(ctx, rec.key, letter{Answers: query.Answers}); err != nil {
+		if err := g.post(ctx, rec.mailKey(), letter{Answers: query.Answers}); err != nil {
 			return transport.Answer{}, err
 		}
 		return g.done(ctx, x, rec)
@@ -172,16 +157,21 @@ func (g *Gateway) answerTask(ctx context.Context, x *exchange, rec *record, quer
 		return transport.Answer{}, err
 	}
 	sealed, _, err := g.request(ctx, asking)
+	if err == nil {
+		err = g.claim(ctx, asking)
+	}
 	if err != nil {
 		return transport.Answer{}, err
 	}
 	r := g.begin(ctx, asking, sealed)
 	if err := r.keep(ctx, true); err != nil {
 		r.abort()
+		g.restore(ctx, asking)
 		return transport.Answer{}, err
 	}
+	answer, err := g.done(ctx, x, rec)
 	r.handOver(ctx)
-	return g.done(ctx, x, rec)
+	return answer, err
 }
 
 // done acknowledges.
@@ -189,8 +179,20 @@ func (g *Gateway) done(ctx context.Context, x *exchange, rec *record) (transport
 	m := &canonical.Message{
 		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: &canonical.Done{}, Correlation: canonical.Correlation{WireID: x.wireID},
 	}
-	wire, _, err := g.leg(ctx, x, g.toCaller(x, m, []ect.ID{rec.Last}))
+	wire, _, err := g.leg(ctx, x, g.toCaller(x, m, x.behind(rec)))
 	return g.answer(x, wire), err
+}
+
+// behind is what testifies to a record, and to the question about it.
+func (x *exchange) behind(rec *record) []ect.ID {
+	var parents []ect.ID
+	for _, v := range x.evidence.sources {
+		parents = append(parents, v.ID())
+	}
+	if rec.Last != "" {
+		parents = append(parents, rec.Last)
+	}
+	return parents
 }
 
 // list answers from the record, because the agent takes all of us for one
@@ -234,7 +236,7 @@ func (g *Gateway) listed(x *exchange, entry Entry, f *canonical.TaskFilter) *can
 		f.State != "" && rec.Task.Status.State != f.State || !f.After.IsZero() && !rec.Changed.After(f.After) {
 		return nil
 	}
-	task, err := g.present(x, rec)
+	task, err := g.present(rec)
 	if err != nil {
 		return nil
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
+	"sync"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
@@ -22,11 +24,12 @@ type telling struct {
 	queue   []transport.Event
 	opening ect.ID
 	losses  []canonical.Loss
-	mail    *mailbox
 	waits   *asked
-	dismiss context.CancelFunc // ends the mailbox
-	over    bool               // nothing more will be queued
-	closed  bool
+	over    bool // nothing more will be queued
+
+	mu     sync.Mutex         // whoever holds it has the run
+	left   context.Context    //nolint:containedctx // a signal: the caller has left
+	depart context.CancelFunc // gives it
 }
 
 var _ transport.Events = (*telling)(nil)
@@ -39,50 +42,64 @@ func (r *run) tell(ctx context.Context) (transport.Answer, error) {
 		return transport.Answer{}, err
 	}
 	x := r.x
-	if x.relay() && errors.Is(err, io.EOF) && r.single() {
+	if r.settled() && r.single() && (x.relay() || r.failure != nil) {
 		return r.close(ctx) // the agent has answered without a stream, and so do we
 	}
 	t := &telling{run: r, shape: stream.NewShaper(stream.Shape{
 		From: x.dest.Info().Streams, To: x.source.Info().Streams,
 		TaskID: r.own.TaskID, ContextID: r.own.ContextID, Token: x.message.Correlation.Progress,
-	}), dismiss: func() {}}
+	})}
 	if err := t.open(ctx); err != nil {
 		r.abort()
 		return transport.Answer{}, err
 	}
-	if err == nil {
+	t.left, t.depart = context.WithCancel(context.Background())
+	answer := transport.Answer{Events: t, Evidence: x.issued, Losses: slices.Clone(x.losses), Notice: notice(x.agent.Lifecycle)}
+	switch {
+	case err == nil:
 		err = t.take(ctx, first)
-	} else if errors.Is(err, errPatience) {
+	case errors.Is(err, errPatience):
 		err = t.say(t.shape.Begin())
-	} else {
+	default:
 		err = nil
 	}
 	if err != nil {
 		t.fail(ctx, err)
 	}
-	return transport.Answer{Events: t, Evidence: x.issued, Losses: x.losses, Notice: notice(x.agent.Lifecycle)}, nil
+	return answer, nil
 }
 
 // single: what ended the work was one reply in the words of the caller's protocol.
-func (r *run) single() bool { return r.said.Count() == 1 && r.sole != "" }
+func (r *run) single() bool { return r.said.Count() == 1 && r.whole != nil }
 
 // open signs the ECT that opens the stream, and puts the work on record.
 func (t *telling) open(ctx context.Context) error {
 	r := t.run
-	if r.x.source.Info().Streams == translators.StreamsTask && r.own.TaskID != "" {
-		if err := r.keep(ctx, true); err != nil {
-			return err
-		}
-		inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		t.mail, t.dismiss = r.g.mailbox(inner, r.x.record.key), cancel
+	if err := t.enroll(ctx); err != nil {
+		return err
 	}
 	id, err := r.g.mark(ctx, r.x, marked{state: "open", parents: r.parents})
 	t.opening = id
 	return err
 }
 
+// enroll puts the work on record as soon as it has a name: before its caller
+// hears that, and may ask about it.
+func (t *telling) enroll(ctx context.Context) error {
+	r := t.run
+	if r.guest || r.keeping || r.own.TaskID == "" || r.x.source.Info().Streams != translators.StreamsTask {
+		return nil
+	}
+	return r.keep(ctx, true)
+}
+
 // Next is the caller's next event.
 func (t *telling) Next(ctx context.Context) (transport.Event, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(t.left, cancel)() //nolint:contextcheck // a signal
 	for len(t.queue) == 0 {
 		if t.over {
 			return transport.Event{}, io.EOF
@@ -98,24 +115,36 @@ func (t *telling) Next(ctx context.Context) (transport.Event, error) {
 
 // more queues what comes next. An error is the caller's own: it does not wait.
 func (t *telling) more(ctx context.Context) error {
-	s, err := t.run.stepOr(ctx, t.mail)
+	s, err := t.run.stepOr(ctx)
+	whole := context.WithoutCancel(ctx) // what was heard is told, or fails, as a whole
 	switch {
+	case errors.Is(err, io.EOF) && t.inquires():
+		err = t.inquire(ctx)
 	case errors.Is(err, io.EOF):
-		err = t.end(ctx)
-	case ctx.Err() != nil:
-		return ctx.Err()
+		err = t.end(whole)
 	case err == nil:
-		err = t.take(ctx, s)
+		err = t.take(whole, s)
+	}
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return err
 	}
 	if err != nil {
-		t.fail(ctx, err)
+		t.fail(whole, err)
 	}
 	return nil
+}
+
+// inquires: the caller is asked while its stream is open.
+func (t *telling) inquires() bool {
+	return t.run.asked() && t.run.x.asking() == translators.AskStream
 }
 
 // take tells what the agent said.
 func (t *telling) take(ctx context.Context, s step) error {
 	r := t.run
+	if err := t.enroll(ctx); err != nil {
+		return err
+	}
 	r.note(ctx, s)
 	if r.x.verbatim() {
 		if s.wire != nil {
@@ -123,13 +152,13 @@ func (t *telling) take(ctx context.Context, s step) error {
 		}
 		return nil
 	}
-	t.losses = append(t.losses, s.losses...)
+	t.losses = merge(t.losses, s.losses)
 	for i := range s.events {
 		if s.events[i].Ask != nil {
 			continue // asked at the end of what is there
 		}
 		events, losses := t.shape.Event(&s.events[i])
-		t.losses = append(t.losses, losses...)
+		t.losses = merge(t.losses, losses)
 		if err := t.say(events); err != nil {
 			return err
 		}
@@ -143,7 +172,7 @@ func (t *telling) say(events []canonical.Event) error {
 	for i := range events {
 		m := &canonical.Message{
 			Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Body: &events[i],
-			Correlation: canonical.Correlation{WireID: x.wireID}, Conversation: t.run.own, Origin: t.origin(),
+			Correlation: canonical.Correlation{WireID: x.wireID}, Conversation: t.run.own, Origin: x.from(),
 		}
 		if err := t.encode(m); err != nil {
 			return err
@@ -152,10 +181,22 @@ func (t *telling) say(events []canonical.Event) error {
 	return nil
 }
 
-// origin is where what is told came from.
-func (t *telling) origin() canonical.Origin {
-	x := t.run.x
+// from is where what the caller is told came from.
+func (x *exchange) from() canonical.Origin {
 	return canonical.Origin{Binding: x.dest.Info().Binding, Version: x.endpoint.Version}
+}
+
+// maxLosses bounds those that a stream's token tells of.
+const maxLosses = 1024
+
+// merge adds losses that are not there yet: what every event loses is said once.
+func merge(known, more []canonical.Loss) []canonical.Loss {
+	for _, loss := range more {
+		if len(known) < maxLosses && !slices.Contains(known, loss) {
+			known = append(known, loss)
+		}
+	}
+	return known
 }
 
 func (t *telling) encode(m *canonical.Message) error {
@@ -166,7 +207,7 @@ func (t *telling) encode(m *canonical.Message) error {
 	if err != nil {
 		return err
 	}
-	t.losses = append(t.losses, losses...)
+	t.losses = merge(t.losses, losses)
 	t.queued(wire)
 	return nil
 }
@@ -176,12 +217,9 @@ func (t *telling) queued(wire translators.Wire) {
 	t.queue = append(t.queue, transport.Event{Wire: wire})
 }
 
-// end tells how the work is settled, or asks what it waits for.
+// end tells how the work is settled.
 func (t *telling) end(ctx context.Context) error {
 	r := t.run
-	if r.asked() && r.x.asking() == translators.AskStream {
-		return t.inquire(ctx)
-	}
 	r.note(ctx, step{})
 	if !r.x.verbatim() {
 		m, err := r.outcome(ctx)
@@ -216,7 +254,7 @@ func (t *telling) last(m *canonical.Message) error {
 		}
 		return t.say(events)
 	}
-	m.Conversation, m.Origin = r.own, t.origin()
+	m.Conversation, m.Origin = r.own, r.x.from()
 	return t.encode(m)
 }
 
@@ -237,7 +275,6 @@ func (t *telling) finish(ctx context.Context, cause error) {
 	r := t.run
 	ctx = context.WithoutCancel(ctx)
 	t.over = true
-	t.dismiss()
 	var evidence []string
 	if cause == nil {
 		before := len(r.x.issued)
@@ -266,46 +303,52 @@ func (t *telling) finish(ctx context.Context, cause error) {
 func (t *telling) fail(ctx context.Context, cause error) {
 	r := t.run
 	ctx = context.WithoutCancel(ctx)
-	m := &canonical.Message{
-		Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.Native(cause),
-		Correlation: canonical.Correlation{WireID: r.x.wireID},
-	}
-	l := r.g.toCaller(r.x, m, nil)
-	l.target.Stream = true
-	if wire, _, err := l.encoder.Encode(m, l.target); err == nil {
-		if wire, err = r.g.frame(l.dest, wire); err == nil {
-			t.queued(wire)
-		}
+	if wire, err := r.g.refusal(r.x, cause); err == nil {
+		t.queued(wire)
 	}
 	if r.keeping {
 		if errors.Is(cause, errCanceled) {
 			r.mark(ctx, canonical.StateCanceled, "")
-		} else if r.agent.TaskID == "" {
-			r.fail(ctx, problem.Native(cause).Message)
+		} else {
+			r.lose(ctx, problem.Native(cause).Message)
 		}
 	}
 	t.finish(ctx, cause)
 	r.abort()
 }
 
+// refusal is an error in the middle of a stream, in the caller's words.
+func (g *Gateway) refusal(x *exchange, cause error) (translators.Wire, error) {
+	m := &canonical.Message{
+		Op: x.message.Op, Phase: canonical.PhaseError, Body: problem.Native(cause),
+		Correlation: canonical.Correlation{WireID: x.wireID},
+	}
+	l := g.toCaller(x, m, nil)
+	l.target.Stream = true
+	wire, _, err := l.encoder.Encode(m, l.target)
+	if err != nil {
+		return translators.Wire{}, err
+	}
+	return g.frame(l.dest, wire)
+}
+
 // Close ends the telling. Work that does not belong to the connection goes on.
 func (t *telling) Close() error {
-	if t.closed {
-		return nil
-	}
-	t.closed = true
-	t.dismiss()
+	t.depart()
+	t.mu.Lock() // Next has noticed
+	defer t.mu.Unlock()
+	t.queue = nil
 	if t.over {
 		return nil
 	}
 	t.over = true
 	r := t.run
 	ctx := context.Background() // the caller's has ended
+	r.g.finishRun(ctx, r.x, context.Canceled)
 	if r.x.call.Detached && r.keeping {
 		r.handOver(ctx)
 	} else {
 		r.abort()
 	}
-	r.g.finishRun(ctx, r.x, context.Canceled)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -71,7 +72,7 @@ func (r *run) promise(ctx context.Context) (transport.Answer, error) {
 		return r.close(ctx)
 	}
 	if !errors.Is(err, errPatience) {
-		r.stop()
+		r.abort()
 		return transport.Answer{}, err
 	}
 	if r.own.TaskID == "" {
@@ -81,13 +82,25 @@ func (r *run) promise(ctx context.Context) (transport.Answer, error) {
 		r.abort()
 		return transport.Answer{}, err
 	}
-	r.handOver(ctx)
-	working := &canonical.Result{Task: &r.x.record.Task}
-	return r.reply(ctx, &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Body: working})
+	working := r.x.record.Task
+	answer, err := r.reply(ctx, &canonical.Message{
+		Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Body: &canonical.Result{Task: &working},
+	})
+	if err != nil {
+		r.mark(ctx, canonical.StateFailed, problem.Native(err).Message)
+		r.abort()
+		return transport.Answer{}, err
+	}
+	r.handOver(ctx) // from here on the run is another's
+	return answer, nil
 }
 
 // close answers with how the work stands.
 func (r *run) close(ctx context.Context) (transport.Answer, error) {
+	if r.x.verbatim() && r.whole != nil {
+		r.stop()
+		return r.g.reply(ctx, r.x, *r.whole, r.message, r.parents)
+	}
 	m, err := r.outcome(ctx)
 	if err != nil {
 		r.stop()
@@ -104,23 +117,44 @@ func (r *run) close(ctx context.Context) (transport.Answer, error) {
 
 // outcome is the reply, with what has to be kept for it kept.
 func (r *run) outcome(ctx context.Context) (*canonical.Message, error) {
-	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Conversation: r.own}
+	if r.asked() && r.own.TaskID == "" {
+		r.own.TaskID = r.g.NewID()
+	}
+	if err := r.settledOnRecord(ctx); err != nil {
+		return nil, err
+	}
+	m := &canonical.Message{Op: r.x.message.Op, Phase: canonical.PhaseResponse, Conversation: r.own}
 	switch {
 	case r.failure != nil:
 		m = r.failure
-	case !r.asked():
-		m.Body = r.final()
-	default:
-		if r.own.TaskID == "" {
-			r.own.TaskID = r.g.NewID()
-			m.Conversation.TaskID = r.own.TaskID
-		}
-		if err := r.keep(ctx, true); err != nil {
-			return nil, err
-		}
+	case r.other != nil:
+		m = r.other
+	case r.asked():
 		m.Body = r.question()
+	default:
+		m.Body = r.final()
 	}
 	return m, nil
+}
+
+// settledOnRecord: what goes on, or waits for its caller, is on record before
+// its caller hears of it; what has ended is put there if it was there before.
+func (r *run) settledOnRecord(ctx context.Context) error {
+	lasting := r.x.message.Op == canonical.OpInvoke && (r.asked() || !r.complete())
+	if !lasting && !r.keeping {
+		return nil
+	}
+	err := r.keep(ctx, lasting)
+	if err == nil {
+		r.tellOthers(ctx)
+	}
+	if lasting {
+		return err
+	}
+	if err != nil {
+		r.unkept(ctx, err)
+	}
+	return nil
 }
 
 // asked: the work waits for an answer.
@@ -164,14 +198,14 @@ func (r *run) reply(ctx context.Context, m *canonical.Message) (transport.Answer
 	g, x := r.g, r.x
 	l := g.toCaller(x, m, r.parents)
 	l.input, l.ext = r.input()
-	m.Conversation = r.own
+	m.Conversation, m.Origin = r.own, x.from()
 	g.stampReply(x, m)
 	wire, _, err := g.leg(ctx, x, l)
 	if err != nil {
 		return transport.Answer{}, err
 	}
 	g.remember(ctx, x)
-	if x.record == nil {
+	if !r.keeping {
 		g.keepReply(ctx, x, m, wire)
 	}
 	return g.answer(x, wire), nil

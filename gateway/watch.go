@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -45,8 +46,9 @@ func (x *exchange) timeout() time.Duration {
 // changed waits for the next change of a record, but not for ever; nil: there
 // was none. Work whose process is gone is settled on the way.
 func (g *Gateway) changed(ctx context.Context, rec *record, limit time.Duration) (*record, error) {
-	if err := g.settleLost(ctx, rec); err != nil {
-		return nil, err
+	revision := rec.revision
+	if err := g.settleLost(ctx, rec); err != nil || rec.revision != revision {
+		return rec, err
 	}
 	within, cancel := context.WithTimeout(ctx, min(limit, runnerLife))
 	defer cancel()
@@ -69,8 +71,8 @@ func (g *Gateway) changed(ctx context.Context, rec *record, limit time.Duration)
 // tellRecord answers with how work stands on record: as one reply, or as a
 // stream of what changes.
 func (g *Gateway) tellRecord(ctx context.Context, x *exchange, rec *record, streaming bool) (transport.Answer, error) {
-	parents := []ect.ID{rec.Last}
-	if rec.Last == "" {
+	parents := x.behind(rec)
+	if len(parents) == 0 {
 		parents = x.parents
 	}
 	if !streaming {
@@ -89,6 +91,7 @@ func (g *Gateway) tellRecord(ctx context.Context, x *exchange, rec *record, stre
 		return g.answer(x, wire), err
 	}
 	w := &watching{g: g, x: x, rec: rec}
+	w.left, w.depart = context.WithCancel(context.Background())
 	opening, err := g.mark(ctx, x, marked{state: "open", parents: parents})
 	if err != nil {
 		return transport.Answer{}, err
@@ -103,7 +106,7 @@ func (g *Gateway) tellRecord(ctx context.Context, x *exchange, rec *record, stre
 // resultOf is what a record says, as its caller wants to hear it: the task, or
 // for a caller of calls the outcome of the call.
 func (g *Gateway) resultOf(x *exchange, rec *record) (*canonical.Result, error) {
-	task, err := g.present(x, rec)
+	task, err := g.present(rec)
 	if err != nil {
 		return nil, err
 	}
@@ -132,14 +135,19 @@ type watching struct {
 	told    ect.StreamHash
 	queue   []transport.Event
 	opening ect.ID
+	losses  []canonical.Loss
 	over    bool
+
+	mu     sync.Mutex
+	left   context.Context    //nolint:containedctx // a signal: the caller has left
+	depart context.CancelFunc // gives it
 }
 
 var _ transport.Events = (*watching)(nil)
 
 // first queues the whole task.
 func (w *watching) first() error {
-	task, err := w.g.present(w.x, w.rec)
+	task, err := w.g.present(w.rec)
 	if err != nil {
 		return err
 	}
@@ -160,7 +168,7 @@ func (w *watching) say(events []canonical.Event) error {
 		if err != nil {
 			return err
 		}
-		w.x.losses = append(w.x.losses, losses...)
+		w.losses = merge(w.losses, losses)
 		w.told.Add(wire.Octets())
 		w.queue = append(w.queue, transport.Event{Wire: wire})
 	}
@@ -169,15 +177,15 @@ func (w *watching) say(events []canonical.Event) error {
 
 // Next is the next change.
 func (w *watching) Next(ctx context.Context) (transport.Event, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(w.left, cancel)()       //nolint:contextcheck // a signal
+	defer context.AfterFunc(w.g.crew.ctx, cancel)() //nolint:contextcheck // a signal
 	for len(w.queue) == 0 {
 		if w.over {
 			return transport.Event{}, io.EOF
-		}
-		if stream.Settled(w.known.Status.State) {
-			if err := w.end(ctx); err != nil {
-				return transport.Event{}, err
-			}
-			continue
 		}
 		if err := w.more(ctx); err != nil {
 			return transport.Event{}, err
@@ -188,13 +196,31 @@ func (w *watching) Next(ctx context.Context) (transport.Event, error) {
 	return event, nil
 }
 
+// more queues what comes next. An error is the caller's own: it does not wait.
 func (w *watching) more(ctx context.Context) error {
+	err := w.change(ctx)
+	switch {
+	case err == nil:
+	case w.g.crew.ctx.Err() != nil:
+		w.fail(ctx, errStopped)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		w.fail(ctx, err)
+	}
+	return nil
+}
+
+func (w *watching) change(ctx context.Context) error {
+	if stream.Settled(w.known.Status.State) {
+		return w.end(ctx)
+	}
 	rec, err := w.g.changed(ctx, w.rec, 2*runnerLife)
 	if err != nil || rec == nil {
 		return err
 	}
 	w.rec = rec
-	task, err := w.g.present(w.x, rec)
+	task, err := w.g.present(rec)
 	if err != nil {
 		return err
 	}
@@ -205,22 +231,39 @@ func (w *watching) more(ctx context.Context) error {
 }
 
 func (w *watching) end(ctx context.Context) error {
-	w.over = true
 	before := len(w.x.issued)
 	_, err := w.g.mark(ctx, w.x, marked{
-		state: "close", parents: []ect.ID{w.opening}, output: w.told.Sum(), in: 0, out: w.told.Count(), losses: nil,
+		state: "close", parents: []ect.ID{w.opening}, output: w.told.Sum(), in: 0, out: w.told.Count(), losses: w.losses,
 	})
 	if err != nil {
 		return err
 	}
+	w.over = true
 	w.queue = append(w.queue, transport.Event{Evidence: w.x.issued[before:]})
 	w.g.finishRun(ctx, w.x, nil)
 	return nil
 }
 
+// fail ends the stream with an error in the caller's words. The work goes on.
+func (w *watching) fail(ctx context.Context, cause error) {
+	ctx = context.WithoutCancel(ctx)
+	if wire, err := w.g.refusal(w.x, cause); err == nil {
+		w.told.Add(wire.Octets())
+		w.queue = append(w.queue, transport.Event{Wire: wire})
+	}
+	w.over = true
+	before := len(w.x.issued)
+	evidence := w.g.fail(ctx, w.x, transport.Answer{}, cause).Evidence
+	w.queue = append(w.queue, transport.Event{Evidence: evidence[min(before, len(evidence)):]})
+	w.g.finishRun(ctx, w.x, cause)
+}
+
 // Close ends the watching; the work goes on.
 func (w *watching) Close() error {
+	w.depart()
+	w.mu.Lock() // Next has noticed
+	defer w.mu.Unlock()
 	w.over, w.queue = true, nil
-	w.g.finishRun(context.Background(), w.x, nil)
+	w.g.finishRun(context.Background(), w.x, context.Canceled)
 	return nil
 }

@@ -29,10 +29,14 @@ type Folder struct {
 // came with it. ErrTooMuch: it would not fit any more, and was not taken.
 func (f *Folder) Add(e *canonical.Event, at canonical.Conversation) error {
 	parts, size := weigh(e)
-	if f.parts+parts > MaxParts || f.size+size > MaxOctets || f.artifacts() >= MaxArtifacts && e.Artifact != nil {
+	if e.Task == nil { // which takes the place of all that was there
+		oldParts, oldSize := f.replaced(e.Artifact)
+		parts, size = f.parts+parts-oldParts, f.size+size-oldSize
+	}
+	if parts > MaxParts || size > MaxOctets || f.artifacts(e) > MaxArtifacts {
 		return ErrTooMuch
 	}
-	f.parts, f.size = f.parts+parts, f.size+size
+	f.parts, f.size = parts, size
 	switch {
 	case e.Task != nil:
 		task := *e.Task
@@ -50,11 +54,32 @@ func (f *Folder) Add(e *canonical.Event, at canonical.Conversation) error {
 	return nil
 }
 
-func (f *Folder) artifacts() int {
-	if f.task == nil {
-		return 0
+// artifacts is how many there are with this event.
+func (f *Folder) artifacts(e *canonical.Event) int {
+	switch {
+	case e.Task != nil:
+		return len(e.Task.Artifacts)
+	case e.Artifact != nil && f.task != nil && f.find(e.Artifact) < 0:
+		return len(f.task.Artifacts) + 1
+	default:
+		return 0 // no more than before
 	}
-	return len(f.task.Artifacts)
+}
+
+// replaced weighs the artifact that an update takes the place of.
+func (f *Folder) replaced(u *canonical.ArtifactUpdate) (parts, octets int) {
+	if u == nil || u.Append || f.task == nil {
+		return 0, 0
+	}
+	at := f.find(u)
+	if at < 0 {
+		return 0, 0
+	}
+	return weigh(&canonical.Event{Artifact: &canonical.ArtifactUpdate{Artifact: f.task.Artifacts[at]}})
+}
+
+func (f *Folder) find(u *canonical.ArtifactUpdate) int {
+	return slices.IndexFunc(f.task.Artifacts, func(a canonical.Artifact) bool { return a.ID == u.Artifact.ID })
 }
 
 // open makes the task of a stream that did not begin with one.
@@ -65,7 +90,7 @@ func (f *Folder) open(at canonical.Conversation) {
 }
 
 func (f *Folder) artifact(u *canonical.ArtifactUpdate) {
-	at := slices.IndexFunc(f.task.Artifacts, func(a canonical.Artifact) bool { return a.ID == u.Artifact.ID })
+	at := f.find(u)
 	switch {
 	case at < 0:
 		f.task.Artifacts = append(f.task.Artifacts, u.Artifact)
@@ -138,6 +163,9 @@ func weigh(e *canonical.Event) (parts, octets int) {
 	case e.Task != nil:
 		for i := range e.Task.Artifacts {
 			count(e.Task.Artifacts[i].Parts)
+		}
+		for i := range e.Task.History {
+			count(e.Task.History[i].Parts)
 		}
 	}
 	return parts, octets

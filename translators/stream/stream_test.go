@@ -276,3 +276,22 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("a login is asked as %+v", got)
 	}
 }
+
+func TestASnapshotTakesThePlaceOfWhatWasThere(t *testing.T) {
+	t.Parallel()
+	var f stream.Folder
+	large := canonical.Part{Kind: canonical.KindText, Text: strings.Repeat("x", stream.MaxOctets/2+1)}
+	whole := func() *canonical.Event {
+		return &canonical.Event{Task: &canonical.Task{Artifacts: []canonical.Artifact{{ID: "a", Parts: []canonical.Part{large}}}}}
+	}
+	again := &canonical.Event{Artifact: &canonical.ArtifactUpdate{Artifact: canonical.Artifact{ID: "a", Parts: []canonical.Part{large}}}}
+	for i, e := range []*canonical.Event{whole(), whole(), again, whole(), again} {
+		if err := f.Add(e, canonical.Conversation{}); err != nil {
+			t.Errorf("event %d: %v", i, err)
+		}
+	}
+	again.Artifact.Append = true
+	if err := f.Add(again, canonical.Conversation{}); !errors.Is(err, stream.ErrTooMuch) {
+		t.Errorf("what does not fit: %v", err)
+	}
+}
