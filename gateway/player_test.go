@@ -1,0 +1,292 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/telemetry"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// scene is what an agent says to one request. ID stands for the request's id.
+type scene struct {
+	reply  string   // one reply
+	events []string // or a stream, if there are any
+	end    error    // of the stream; nil: it stays open
+	fail   error    // in place of everything
+}
+
+var errBroken = &transport.UnreachableError{Agent: "writer"} // the connection breaks off
+
+// player is an A2A agent that plays scenes: for each method the next one, and
+// the last again and again.
+type player struct {
+	t       *testing.T
+	mu      sync.Mutex
+	scenes  map[string][]scene
+	asked   []string // the methods, in order
+	bodies  []string
+	open    int // streams that are open
+	blind   bool
+	version string
+}
+
+func (p *player) Describe(_ context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
+	e.Version = p.version
+	return &canonical.Description{
+		Name: "writer", Versions: []string{p.version}, Streams: !p.blind,
+		Capabilities: []canonical.Capability{{ID: "write", Profile: canonical.ProfileMessage}},
+	}, e, nil
+}
+
+func (p *player) Dial(_ context.Context, _ transport.Endpoint, sealed transport.Sealed) (transport.Reply, error) {
+	wire, _, err := sealed.Open()
+	if err != nil {
+		return transport.Reply{}, err
+	}
+	var request struct {
+		ID     json.RawMessage
+		Method string
+	}
+	if err := json.Unmarshal(wire.Body, &request); err != nil {
+		return transport.Reply{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked, p.bodies = append(p.asked, request.Method), append(p.bodies, string(wire.Body))
+	list := p.scenes[request.Method]
+	if len(list) == 0 {
+		p.t.Errorf("nobody expected %s", wire.Body)
+		return transport.Reply{}, errBroken
+	}
+	now := list[0]
+	if len(list) > 1 {
+		p.scenes[request.Method] = list[1:]
+	}
+	say := func(text string) translators.Wire {
+		return translators.Wire{Media: "application/json", Body: []byte(strings.ReplaceAll(text, "ID", string(request.ID)))}
+	}
+	switch {
+	case now.fail != nil:
+		return transport.Reply{}, now.fail
+	case now.events == nil:
+		return transport.Reply{Wire: say(now.reply)}, nil
+	}
+	p.open++
+	events := &played{player: p, end: now.end}
+	for _, text := range now.events {
+		events.queue = append(events.queue, transport.Event{Wire: say(text)})
+	}
+	return transport.Reply{Events: events}, nil
+}
+
+func (p *player) was() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Join(p.asked, " ")
+}
+
+type played struct {
+	player *player
+	queue  []transport.Event
+	end    error
+	closed bool
+}
+
+func (e *played) Next(ctx context.Context) (transport.Event, error) {
+	if len(e.queue) > 0 {
+		next := e.queue[0]
+		e.queue = e.queue[1:]
+		return next, nil
+	}
+	if e.end == nil {
+		<-ctx.Done()
+		return transport.Event{}, ctx.Err()
+	}
+	return transport.Event{}, e.end
+}
+
+func (e *played) Close() error {
+	e.player.mu.Lock()
+	defer e.player.mu.Unlock()
+	if !e.closed {
+		e.closed = true
+		e.player.open--
+	}
+	return nil
+}
+
+// mailman keeps what is posted to webhooks.
+type mailman struct {
+	mu    sync.Mutex
+	taken []string
+}
+
+func (*mailman) Form() string       { return "" }
+func (*mailman) Check(string) error { return nil }
+
+func (m *mailman) Push(_ context.Context, c canonical.PushConfig, w translators.Wire) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.taken = append(m.taken, c.URL+" "+string(w.Body))
+	return nil
+}
+
+// stage is a road with a playing agent and one caller.
+type stage struct {
+	*gateway.Gateway
+	agent  *player
+	caller *ecttest.Party
+	self   *ecttest.Party
+	memory *state.Memory
+	posts  *mailman
+}
+
+// newStage builds one. A test closes it inside its bubble.
+func newStage(t *testing.T, scenes map[string][]scene) *stage {
+	t.Helper()
+	s := &stage{
+		agent: &player{t: t, scenes: scenes, version: a2a.Version}, posts: &mailman{},
+		caller: ecttest.NewParty(t, "spiffe://example.com/client"), self: ecttest.NewParty(t, "spiffe://example.com/gateway"),
+	}
+	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.memory = memory
+	s.Gateway = s.replica(t)
+	return s
+}
+
+// replica is one more gateway on the same state.
+func (s *stage) replica(t *testing.T) *gateway.Gateway {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	logger := slog.New(slog.DiscardHandler)
+	registry, err := translators.NewRegistry(a2a.New(translators.Config{}), mcp.New(translators.Config{}))
+	must(err)
+	list, err := directory.New(directory.Deps{
+		Describers: map[canonical.Binding]transport.Describer{a2a.Binding: s.agent}, Egress: closed{}, PlainLoopback: true, Now: time.Now, Logger: logger,
+	})
+	must(err)
+	must(list.Put(directory.Agent{
+		Name: "writer", ID: "spiffe://example.com/agents/writer", Rules: policy.Rules{Open: true},
+		Endpoints: []directory.Endpoint{{Binding: a2a.Binding, URL: "https://writer.example/a2a"}},
+	}))
+	verifier, err := ect.NewVerifier(ect.VerifierDeps{
+		Keys: ecttest.KeysOf(s.caller, s.self), Replay: s.memory, Audience: []string{string(s.self.ID)}, Now: time.Now,
+	})
+	must(err)
+	recorder, err := ect.NewRecorder(ect.RecorderDeps{Store: s.memory})
+	must(err)
+	limiter, err := limit.New(limit.Config{Rate: 1000, Burst: 1000}, limit.Deps{Now: time.Now})
+	must(err)
+	metrics, err := telemetry.New(telemetry.Deps{Bindings: registry.Bindings()})
+	must(err)
+	dialects, err := ect.NewDialects(ect.DialectsDeps{})
+	must(err)
+	road, err := gateway.New(gateway.Settings{}, gateway.Deps{
+		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{a2a.Binding: s.agent},
+		Pushers: map[canonical.Binding]transport.Pusher{a2a.Binding: s.posts},
+		Signer:  s.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: s.memory, Answers: s.memory,
+		Conversations: s.memory, Entries: s.memory.Entries(), Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
+		NewID: func() string { return string(ect.NewID()) },
+	})
+	must(err)
+	return road
+}
+
+func (s *stage) by(binding canonical.Binding, version, body string) transport.Call {
+	return transport.Call{
+		Agent: "writer", Caller: identity.Caller{Peer: s.caller.Peer()}, Address: "127.0.0.1", Detached: binding == a2a.Binding,
+		Wire: translators.Wire{Binding: binding, Version: version, Media: "application/json", Body: []byte(body)},
+	}
+}
+
+// a2a is a message of an A2A client.
+func (s *stage) a2a(method, params string) transport.Call {
+	return s.by(a2a.Binding, a2a.Version, `{"jsonrpc":"2.0","id":7,"method":"`+method+`","params":`+params+`}`)
+}
+
+// tool is a call of an MCP client.
+func (s *stage) tool(args string) transport.Call {
+	return s.by(mcp.Binding, mcp.Modern, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"write","arguments":`+args+
+		`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"C","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`)
+}
+
+func (s *stage) ask(t *testing.T, g transport.Exchanger, call transport.Call) transport.Answer {
+	t.Helper()
+	answer, err := g.Exchange(t.Context(), call)
+	if err != nil {
+		t.Fatalf("%s: %v", call.Wire.Body, err)
+	}
+	return answer
+}
+
+// structured is the structured content of an MCP answer.
+func structured(t *testing.T, answer transport.Answer) (out struct {
+	State, Text string
+	TaskID      string `json:"task_id"`
+}) {
+	t.Helper()
+	var env struct {
+		Result struct{ StructuredContent json.RawMessage }
+	}
+	if err := json.Unmarshal(answer.Wire.Body, &env); err != nil || json.Unmarshal(env.Result.StructuredContent, &out) != nil {
+		t.Fatalf("%v: %s", err, answer.Wire.Body)
+	}
+	return out
+}
+
+// What the agent says, in A2A 1.0.
+func result(inner string) string { return `{"jsonrpc":"2.0","id":ID,"result":` + inner + `}` }
+
+func failure(code string) string {
+	return `{"jsonrpc":"2.0","id":ID,"error":{"code":` + code + `,"message":"no"}}`
+}
+
+func taskOf(state, more string) string {
+	return `{"id":"t1","contextId":"c1","status":{"state":"TASK_STATE_` + state + `"}` + more + `}`
+}
+
+func wholeTask(state, more string) string { return result(`{"task":` + taskOf(state, more) + `}`) }
+
+func status(state, text string) string {
+	message := ""
+	if text != "" {
+		message = `,"message":{"messageId":"s1","role":"ROLE_AGENT","parts":[{"text":"` + text + `"}]}`
+	}
+	return result(`{"statusUpdate":{"taskId":"t1","contextId":"c1","status":{"state":"TASK_STATE_` + state + `"` + message + `}}}`)
+}
+
+func artifact(text string) string {
+	return result(`{"artifactUpdate":{"taskId":"t1","contextId":"c1","lastChunk":true,"artifact":{"artifactId":"a1","parts":[{"text":"` + text + `"}]}}}`)
+}
+
+const (
+	saying   = `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"hi"}]}}`
+	askingHi = `{"message":"hi"}`
+	oneArt   = `,"artifacts":[{"artifactId":"a1","parts":[{"text":"done it"}]}]`
+)
