@@ -157,7 +157,7 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 // reply becomes a run.
 func (g *Gateway) converse(ctx context.Context, x *exchange, sealed transport.Sealed) (transport.Answer, error) {
 	life := x.patience(ctx)
-	reply, err := g.send(life.ctx, x, sealed)
+	reply, err := g.send(life.ctx, x, sealed) //nolint:contextcheck // it may outlive who waits
 	if err != nil {
 		life.close()
 		return transport.Answer{}, life.judge(x, err)

@@ -20,11 +20,11 @@ import (
 
 // play runs a test on a stage of its own, in a bubble; at the end no stream to
 // the agent may be open.
-func play(t *testing.T, scenes map[string][]scene, test func(*testing.T, *stage)) {
+func play(t *testing.T, scenes map[string][]scene, test func(*stage)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, scenes)
-		test(t, s)
+		test(s)
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
@@ -46,7 +46,8 @@ const (
 func TestAStreamIsRelayedOctetByOctet(t *testing.T) {
 	t.Parallel()
 	events := []string{wholeTask("SUBMITTED", ""), status("WORKING", " odd   spaces "), artifact("done"), status("COMPLETED", "")}
-	play(t, map[string][]scene{streaming: {{events: events, end: io.EOF}}}, func(t *testing.T, s *stage) {
+	play(t, map[string][]scene{streaming: {{events: events, end: io.EOF}}}, func(s *stage) {
+		t := s.t
 		call := s.a2a(streaming, saying)
 		bodies, closing := read(t, s.ask(t, s, call).Events)
 		if got, want := strings.Join(bodies, "\n"), strings.ReplaceAll(strings.Join(events, "\n"), "ID", "7"); got != want {
@@ -70,7 +71,8 @@ func TestAStreamThatIsNoStream(t *testing.T) {
 	for name, reply := range map[string]string{"refused": failure("-32004"), "answered": wholeTask("COMPLETED", "")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			play(t, map[string][]scene{streaming: {{reply: reply}}}, func(t *testing.T, s *stage) {
+			play(t, map[string][]scene{streaming: {{reply: reply}}}, func(s *stage) {
+				t := s.t
 				answer := s.ask(t, s, s.a2a(streaming, saying))
 				if answer.Events != nil || string(answer.Wire.Body) != strings.ReplaceAll(reply, "ID", "7") {
 					t.Errorf("the caller heard %s", answer.Wire.Body)
@@ -84,7 +86,8 @@ func TestOlderCallersHearTheStreamInTheirWords(t *testing.T) {
 	t.Parallel()
 	scenes := map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", ""), artifact("done it")}, end: errBroken}},
 		following: {{events: []string{wholeTask("WORKING", oneArt), status("COMPLETED", "")}, end: io.EOF}}}
-	play(t, scenes, func(t *testing.T, s *stage) {
+	play(t, scenes, func(s *stage) {
+		t := s.t
 		call := s.by(a2a.Binding, a2a.Version03, `{"jsonrpc":"2.0","id":7,"method":"message/stream","params":{"message":{"kind":"message","messageId":"m1","role":"user","parts":[{"kind":"text","text":"hi"}]}}}`)
 		bodies, _ := read(t, s.ask(t, s, call).Events)
 		if len(bodies) != 3 || !strings.Contains(bodies[1], `"artifact-update"`) || !strings.Contains(bodies[2], `"final":true`) {
@@ -119,7 +122,8 @@ func TestACallIsFollowedToItsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			play(t, c.scenes, func(t *testing.T, s *stage) {
+			play(t, c.scenes, func(s *stage) {
+				t := s.t
 				answer := s.ask(t, s, s.tool(askingHi))
 				if got := structured(t, answer); got.State != "completed" || !strings.Contains(string(answer.Wire.Body), "done it") {
 					t.Errorf("the caller heard %s", answer.Wire.Body)
@@ -137,7 +141,8 @@ func TestAStreamWithoutAnEndIsAnError(t *testing.T) {
 	nothing := scene{events: []string{}, end: io.EOF}
 	t.Run("a call", func(t *testing.T) {
 		t.Parallel()
-		play(t, map[string][]scene{streaming: {nothing}}, func(t *testing.T, s *stage) {
+		play(t, map[string][]scene{streaming: {nothing}}, func(s *stage) {
+			t := s.t
 			answer, err := s.Exchange(t.Context(), s.tool(askingHi))
 			var bad *transport.BadReplyError
 			if !errors.As(err, &bad) || len(answer.Evidence) == 0 || claims(t, answer.Evidence[len(answer.Evidence)-1]).Act != ect.ActTranslateError {
@@ -147,7 +152,8 @@ func TestAStreamWithoutAnEndIsAnError(t *testing.T) {
 	})
 	t.Run("a relay", func(t *testing.T) {
 		t.Parallel()
-		play(t, map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", "")}, end: io.EOF}}, canceling: {{reply: result(taskOf("CANCELED", ""))}}}, func(t *testing.T, s *stage) {
+		play(t, map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", "")}, end: io.EOF}}, canceling: {{reply: result(taskOf("CANCELED", ""))}}}, func(s *stage) {
+			t := s.t
 			bodies, evidence := read(t, s.ask(t, s, s.a2a(streaming, saying)).Events)
 			if last := bodies[len(bodies)-1]; !strings.Contains(last, `"error"`) || claims(t, evidence[0]).Act != ect.ActTranslateError {
 				t.Errorf("the caller heard %s", last)
@@ -161,7 +167,8 @@ func TestWhatEndsBadlyIsToldSo(t *testing.T) {
 	for state, want := range map[string]string{"FAILED": "failed", "REJECTED": "rejected", "CANCELED": "canceled"} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
-			play(t, map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", ""), status(state, "why")}, end: io.EOF}}}, func(t *testing.T, s *stage) {
+			play(t, map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", ""), status(state, "why")}, end: io.EOF}}}, func(s *stage) {
+				t := s.t
 				answer := s.ask(t, s, s.tool(askingHi))
 				if got := structured(t, answer); got.State != want || !strings.Contains(string(answer.Wire.Body), `"isError":true`) {
 					t.Errorf("the caller heard %s", answer.Wire.Body)
@@ -177,7 +184,8 @@ func TestAQuestionToWhoeverCannotBeAsked(t *testing.T) {
 		{events: []string{wholeTask("INPUT_REQUIRED", ""), status("INPUT_REQUIRED", "how long?")}, end: io.EOF},
 		{events: []string{status("WORKING", ""), artifact("done it"), status("COMPLETED", "")}, end: io.EOF},
 	}}
-	play(t, scenes, func(t *testing.T, s *stage) {
+	play(t, scenes, func(s *stage) {
+		t := s.t
 		asked := structured(t, s.ask(t, s, s.tool(askingHi)))
 		if asked.State != "input-required" || asked.TaskID != "t1" {
 			t.Fatalf("the caller is asked %+v", asked)
@@ -203,7 +211,8 @@ func TestAnAnswerInVainLeavesTheQuestion(t *testing.T) {
 	play(t, map[string][]scene{streaming: {
 		{events: []string{wholeTask("INPUT_REQUIRED", "")}, end: io.EOF}, {fail: errBroken},
 		{events: []string{status("COMPLETED", "")}, end: io.EOF},
-	}}, func(t *testing.T, s *stage) {
+	}}, func(s *stage) {
+		t := s.t
 		s.ask(t, s, s.tool(askingHi))
 		again := s.tool(`{"message":"short","task_id":"t1"}`)
 		if _, err := s.Exchange(t.Context(), again); err == nil {
@@ -220,7 +229,8 @@ func TestATimeLimitLeavesTheTask(t *testing.T) {
 	play(t, map[string][]scene{
 		streaming: {{events: []string{wholeTask("WORKING", "")}}}, canceling: {{reply: result(taskOf("CANCELED", ""))}},
 		looking: {{reply: result(taskOf("COMPLETED", oneArt))}},
-	}, func(t *testing.T, s *stage) {
+	}, func(s *stage) {
+		t := s.t
 		began := time.Now()
 		got := structured(t, s.ask(t, s, s.tool(askingHi)))
 		if got.State != "working" || got.TaskID != "t1" || time.Since(began) != time.Minute {
@@ -237,7 +247,8 @@ func TestACallerWhoStopsEndsTheTask(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{
 		streaming: {{events: []string{wholeTask("WORKING", "")}}}, canceling: {{reply: result(taskOf("CANCELED", ""))}},
-	}, func(t *testing.T, s *stage) {
+	}, func(s *stage) {
+		t := s.t
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		if _, err := s.Exchange(ctx, s.tool(askingHi)); err == nil {
@@ -255,7 +266,8 @@ func TestASubscriberWhoLeavesEndsNothing(t *testing.T) {
 	play(t, map[string][]scene{
 		streaming: {{events: []string{wholeTask("WORKING", "")}}}, following: {{events: []string{wholeTask("WORKING", "")}}},
 		looking: {{reply: result(taskOf("WORKING", ""))}},
-	}, func(t *testing.T, s *stage) {
+	}, func(s *stage) {
+		t := s.t
 		first := s.ask(t, s, s.a2a(streaming, saying)).Events
 		if _, err := first.Next(t.Context()); err != nil {
 			t.Fatal(err)
@@ -280,7 +292,8 @@ func TestASubscriberWhoLeavesEndsNothing(t *testing.T) {
 
 func TestClosingWhileSomebodyWaits(t *testing.T) {
 	t.Parallel()
-	play(t, map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", "")}}}}, func(t *testing.T, s *stage) {
+	play(t, map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", "")}}}}, func(s *stage) {
+		t := s.t
 		events := s.ask(t, s, s.a2a(streaming, saying)).Events
 		if _, err := events.Next(t.Context()); err != nil {
 			t.Fatal(err)
@@ -302,7 +315,8 @@ func TestClosingWhileSomebodyWaits(t *testing.T) {
 
 func TestClosingTheGatewayEndsStreams(t *testing.T) {
 	t.Parallel()
-	play(t, map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", "")}}}}, func(t *testing.T, s *stage) {
+	play(t, map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", "")}}}}, func(s *stage) {
+		t := s.t
 		heard := make(chan []string, 1)
 		events := s.ask(t, s, s.a2a(streaming, saying)).Events
 		go func() {
@@ -324,7 +338,8 @@ func TestPushNotificationsOfAnAgentsTask(t *testing.T) {
 	play(t, map[string][]scene{
 		invoking: {{reply: wholeTask("WORKING", "")}}, following: {{reply: failure("-32004")}},
 		looking: {{reply: result(taskOf("WORKING", ""))}, {reply: result(taskOf("WORKING", ""))}, {reply: result(taskOf("COMPLETED", oneArt))}},
-	}, func(t *testing.T, s *stage) {
+	}, func(s *stage) {
+		t := s.t
 		s.ask(t, s, s.a2a(invoking, saying))
 		for i := range 2 {
 			set := s.ask(t, s, s.a2a("CreateTaskPushNotificationConfig", fmt.Sprintf(`{"taskId":"t1","id":"p%d","url":"https://hook.example/%d"}`, i, i)))

@@ -81,7 +81,7 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 		}
 	}
 	if rec.Runner != "" {
-		r.listen()
+		r.listen() //nolint:contextcheck // it lives as long as the run
 	}
 	err := g.put(ctx, rec)
 	r.keeping, r.saved = true, g.Now()

@@ -35,7 +35,7 @@ func (g *Gateway) mailbox(key EntryKey) *mailbox {
 	started := g.crew.run(func(ctx context.Context) {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
-		defer context.AfterFunc(life, stop)() //nolint:contextcheck // a signal
+		defer context.AfterFunc(life, stop)()
 		defer func() { _ = g.Entries.Delete(context.WithoutCancel(ctx), key) }()
 		box.read(ctx, g, key, cancel)
 	})

@@ -32,7 +32,7 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 	}
 	life := x.patience(ctx)
 	defer life.close()
-	reply, err := g.send(life.ctx, x, sealed)
+	reply, err := g.send(life.ctx, x, sealed) //nolint:contextcheck // it may outlive who waits
 	closeReply(reply)
 	return transport.Answer{Evidence: x.issued}, life.judge(x, err)
 }

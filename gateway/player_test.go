@@ -152,18 +152,22 @@ func (m *mailman) Push(_ context.Context, c canonical.PushConfig, w translators.
 // stage is a road with a playing agent and one caller.
 type stage struct {
 	*gateway.Gateway
+	t      *testing.T // of the bubble
 	agent  *player
+	tools  *agent // an MCP server beside it
 	caller *ecttest.Party
 	self   *ecttest.Party
 	memory *state.Memory
 	posts  *mailman
+	ids    []string // of the replicas
 }
 
 // newStage builds one. A test closes it inside its bubble.
 func newStage(t *testing.T, scenes map[string][]scene) *stage {
 	t.Helper()
 	s := &stage{
-		agent: &player{t: t, scenes: scenes, version: a2a.Version}, posts: &mailman{},
+		t:     t,
+		agent: &player{t: t, scenes: scenes, version: a2a.Version}, posts: &mailman{}, tools: &agent{gate: make(chan struct{}), entered: make(chan struct{}, 64)},
 		caller: ecttest.NewParty(t, "spiffe://example.com/client"), self: ecttest.NewParty(t, "spiffe://example.com/gateway"),
 	}
 	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
@@ -188,12 +192,16 @@ func (s *stage) replica(t *testing.T) *gateway.Gateway {
 	registry, err := translators.NewRegistry(a2a.New(translators.Config{}), mcp.New(translators.Config{}))
 	must(err)
 	list, err := directory.New(directory.Deps{
-		Describers: map[canonical.Binding]transport.Describer{a2a.Binding: s.agent}, Egress: closed{}, PlainLoopback: true, Now: time.Now, Logger: logger,
+		Describers: map[canonical.Binding]transport.Describer{a2a.Binding: s.agent, mcp.Binding: s.tools}, Egress: closed{}, PlainLoopback: true, Now: time.Now, Logger: logger,
 	})
 	must(err)
 	must(list.Put(directory.Agent{
 		Name: "writer", ID: "spiffe://example.com/agents/writer", Rules: policy.Rules{Open: true},
 		Endpoints: []directory.Endpoint{{Binding: a2a.Binding, URL: "https://writer.example/a2a"}},
+	}))
+	must(list.Put(directory.Agent{
+		Name: "calculator", ID: "spiffe://example.com/agents/calculator", Rules: policy.Rules{Open: true},
+		Endpoints: []directory.Endpoint{{Binding: mcp.Binding, URL: "https://calculator.example/mcp"}},
 	}))
 	verifier, err := ect.NewVerifier(ect.VerifierDeps{
 		Keys: ecttest.KeysOf(s.caller, s.self), Replay: s.memory, Audience: []string{string(s.self.ID)}, Now: time.Now,
@@ -207,12 +215,19 @@ func (s *stage) replica(t *testing.T) *gateway.Gateway {
 	must(err)
 	dialects, err := ect.NewDialects(ect.DialectsDeps{})
 	must(err)
+	first := true
 	road, err := gateway.New(gateway.Settings{}, gateway.Deps{
-		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{a2a.Binding: s.agent},
+		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{a2a.Binding: s.agent, mcp.Binding: s.tools},
 		Pushers: map[canonical.Binding]transport.Pusher{a2a.Binding: s.posts},
 		Signer:  s.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: s.memory, Answers: s.memory,
 		Conversations: s.memory, Entries: s.memory.Entries(), Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
-		NewID: func() string { return string(ect.NewID()) },
+		NewID: func() string {
+			id := string(ect.NewID())
+			if first { // it names itself first
+				first, s.ids = false, append(s.ids, id)
+			}
+			return id
+		},
 	})
 	must(err)
 	return road
@@ -228,6 +243,13 @@ func (s *stage) by(binding canonical.Binding, version, body string) transport.Ca
 // a2a is a message of an A2A client.
 func (s *stage) a2a(method, params string) transport.Call {
 	return s.by(a2a.Binding, a2a.Version, `{"jsonrpc":"2.0","id":7,"method":"`+method+`","params":`+params+`}`)
+}
+
+// adds is a message of an A2A client to the MCP server.
+func (s *stage) adds(method, params string) transport.Call {
+	call := s.a2a(method, params)
+	call.Agent = "calculator"
+	return call
 }
 
 // tool is a call of an MCP client.

@@ -244,7 +244,7 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 		r.ask = nil
 		life := r.x.patience(ctx)
 		defer life.close()
-		taken, err := r.g.send(life.ctx, r.x, sealed)
+		taken, err := r.g.send(life.ctx, r.x, sealed) //nolint:contextcheck // it may outlive who waits
 		closeReply(taken)
 		return life.judge(r.x, err)
 	case waitsState:
@@ -288,7 +288,7 @@ func (t *telling) inquire(ctx context.Context) error {
 	if r.x.record == nil {
 		r.x.record = r.g.newRecord(r.x, r.snapshot())
 	}
-	r.listen()
+	r.listen() //nolint:contextcheck // it lives as long as the run
 	if err := r.keep(ctx, true); err != nil {
 		return err
 	}

@@ -211,7 +211,7 @@ func (g *Gateway) list(ctx context.Context, x *exchange, f *canonical.TaskFilter
 		}
 		for _, entry := range entries {
 			after = entry.Key.ID
-			if task := g.listed(x, entry, f); task != nil {
+			if task := g.listed(entry, f); task != nil {
 				page.Tasks = append(page.Tasks, *task)
 			}
 			if len(page.Tasks) == size {
@@ -230,7 +230,7 @@ func (g *Gateway) list(ctx context.Context, x *exchange, f *canonical.TaskFilter
 }
 
 // listed is the task of an entry if it matches; nil: it does not.
-func (g *Gateway) listed(x *exchange, entry Entry, f *canonical.TaskFilter) *canonical.Task {
+func (g *Gateway) listed(entry Entry, f *canonical.TaskFilter) *canonical.Task {
 	rec, err := g.readRecord(entry)
 	if err != nil || f.ContextID != "" && rec.Task.ContextID != f.ContextID ||
 		f.State != "" && rec.Task.Status.State != f.State || !f.After.IsZero() && !rec.Changed.After(f.After) {

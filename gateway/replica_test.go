@@ -1,0 +1,175 @@
+package gateway_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway"
+)
+
+const addingLater = `{"configuration":{"returnImmediately":true},"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"add","input":{"a":1,"b":2}}}]}}`
+
+// begin begins work that nobody waits for.
+func (s *stage) begin(g *gateway.Gateway) (id string) {
+	s.t.Helper()
+	id, state := taskIn(s.t, s.ask(s.t, g, s.adds(invoking, addingLater)).Wire.Body)
+	if state != "TASK_STATE_WORKING" {
+		s.t.Fatalf("it begins as %s", state)
+	}
+	return id
+}
+
+func (s *stage) state(g *gateway.Gateway, id string) string {
+	s.t.Helper()
+	_, state := taskIn(s.t, s.ask(s.t, g, s.adds(looking, `{"id":"`+id+`"}`)).Wire.Body)
+	return strings.TrimPrefix(state, "TASK_STATE_")
+}
+
+func TestAnyReplicaKnowsOfTheWork(t *testing.T) {
+	t.Parallel()
+	play(t, nil, func(s *stage) {
+		t := s.t
+		other := s.replica(t)
+		id := s.begin(s.Gateway)
+		if got := s.state(other, id); got != "WORKING" {
+			t.Errorf("the other replica says %s", got)
+		}
+		heard := make(chan string, 4)
+		for _, g := range []*gateway.Gateway{s.Gateway, other, s.Gateway, other} {
+			events := s.ask(t, g, s.adds(following, `{"id":"`+id+`"}`)).Events
+			go func() {
+				bodies, _ := read(t, events)
+				heard <- strings.Join(bodies, "\n")
+			}()
+		}
+		synctest.Wait()
+		close(s.tools.gate)
+		for range 4 {
+			if got := <-heard; !strings.Contains(got, `"sum":3`) || !strings.Contains(got, "COMPLETED") || strings.Count(got, "artifactUpdate") != 1 {
+				t.Errorf("a subscriber heard %s", got)
+			}
+		}
+		_ = other.Close()
+	})
+}
+
+func TestAnyReplicaCancels(t *testing.T) {
+	t.Parallel()
+	play(t, nil, func(s *stage) {
+		t := s.t
+		other := s.replica(t)
+		id := s.begin(s.Gateway)
+		if _, state := taskIn(t, s.ask(t, other, s.adds(canceling, `{"id":"`+id+`"}`)).Wire.Body); state != "TASK_STATE_CANCELED" {
+			t.Errorf("canceling it gives %s", state)
+		}
+		for _, g := range []*gateway.Gateway{s.Gateway, other} {
+			if got := s.state(g, id); got != "CANCELED" {
+				t.Errorf("afterwards it is %s", got)
+			}
+		}
+		_ = other.Close()
+	})
+}
+
+func TestALostReplicaIsToldOfOnce(t *testing.T) {
+	t.Parallel()
+	play(t, nil, func(s *stage) {
+		t := s.t
+		others := []*gateway.Gateway{s.replica(t), s.replica(t)}
+		id := s.begin(s.Gateway)
+		s.ask(t, s, s.adds("CreateTaskPushNotificationConfig", `{"taskId":"`+id+`","url":"https://hook.example/"}`))
+		if err := s.memory.Entries().Delete(t.Context(), gateway.EntryKey{Kind: "runner", Group: s.ids[0], ID: s.ids[0]}); err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				if got := s.state(others[i%2], id); got != "FAILED" {
+					t.Errorf("a replica says %s", got)
+				}
+			})
+		}
+		all.Wait()
+		close(s.tools.gate) // the lost one was only slow
+		<-time.After(time.Second)
+		if got := s.state(others[0], id); got != "FAILED" {
+			t.Errorf("what was told is taken back: %s", got)
+		}
+		s.posts.mu.Lock()
+		defer s.posts.mu.Unlock()
+		if len(s.posts.taken) != 1 || !strings.Contains(s.posts.taken[0], "FAILED") {
+			t.Errorf("posted was %s", s.posts.taken)
+		}
+		for _, g := range others {
+			_ = g.Close()
+		}
+	})
+}
+
+func TestPushNotificationsOfACall(t *testing.T) {
+	t.Parallel()
+	play(t, nil, func(s *stage) {
+		t := s.t
+		id := s.begin(s.Gateway)
+		s.ask(t, s, s.adds("CreateTaskPushNotificationConfig", `{"taskId":"`+id+`","url":"https://hook.example/"}`))
+		close(s.tools.gate)
+		synctest.Wait()
+		s.posts.mu.Lock()
+		defer s.posts.mu.Unlock()
+		if all := strings.Join(s.posts.taken, "\n"); len(s.posts.taken) != 2 || !strings.Contains(s.posts.taken[0], `"sum":3`) || !strings.Contains(s.posts.taken[1], "COMPLETED") {
+			t.Errorf("posted was %s", all)
+		}
+	})
+}
+
+func TestAListInPages(t *testing.T) {
+	t.Parallel()
+	play(t, nil, func(s *stage) {
+		t := s.t
+		want := map[string]bool{}
+		for range 5 {
+			want[s.begin(s.Gateway)] = true
+		}
+		cursor, pages := "", 0
+		for pages < 9 {
+			body := string(s.ask(t, s, s.adds("ListTasks", fmt.Sprintf(`{"pageSize":2,"pageToken":%q}`, cursor))).Wire.Body)
+			pages++
+			for id := range want {
+				if strings.Contains(body, `"id":"`+id+`"`) {
+					delete(want, id)
+				}
+			}
+			_, rest, _ := strings.Cut(body, `"nextPageToken":"`)
+			if cursor, _, _ = strings.Cut(rest, `"`); cursor == "" {
+				break
+			}
+		}
+		if len(want) != 0 || pages != 3 {
+			t.Errorf("%d pages, without %v", pages, want)
+		}
+		if done := string(s.ask(t, s, s.adds("ListTasks", `{"status":"TASK_STATE_COMPLETED"}`)).Wire.Body); strings.Contains(done, `"id":"`+"t") || strings.Contains(done, "WORKING") {
+			t.Errorf("of those that are done there are %s", done)
+		}
+	})
+}
+
+func TestHistoryAsLongAsAsked(t *testing.T) {
+	t.Parallel()
+	history := `,"history":[{"messageId":"h1","role":"ROLE_USER","parts":[{"text":"one"}]},{"messageId":"h2","role":"ROLE_AGENT","parts":[{"text":"two"}]}]`
+	for length, want := range map[string]int{"0": 0, "1": 1, "2": 2} {
+		t.Run(length, func(t *testing.T) {
+			t.Parallel()
+			play(t, map[string][]scene{invoking: {{reply: wholeTask("INPUT_REQUIRED", history)}}}, func(s *stage) {
+				answer := s.ask(s.t, s, s.by("a2a-v1", "0.3", `{"jsonrpc":"2.0","id":7,"method":"message/send","params":{"configuration":{"historyLength":`+length+
+					`,"blocking":true},"message":{"kind":"message","messageId":"m1","role":"user","parts":[{"kind":"text","text":"hi"}]}}}`))
+				if got := strings.Count(string(answer.Wire.Body), `"messageId":"h`); got != want {
+					s.t.Errorf("there are %d: %s", got, answer.Wire.Body)
+				}
+			})
+		})
+	}
+}
