@@ -90,6 +90,9 @@ func (r *route) match(path, version string) (tenant, id, config string, ok bool)
 	if extra < 0 || version == Version03 && extra > 0 || have[0] != "" {
 		return "", "", "", false
 	}
+	if slices.ContainsFunc(have[1:], steps) {
+		return "", "", "", false
+	}
 	tenant = strings.Join(have[1:1+extra], "/")
 	have = have[1+extra:]
 	for i, segment := range want[1:] {
@@ -113,6 +116,9 @@ func (r *route) match(path, version string) (tenant, id, config string, ok bool)
 	}
 	return tenant, id, config, !strings.Contains(segmentOf(pattern), "{config}") || config != ""
 }
+
+// steps reports whether a segment is none of a name, but a step in the path.
+func steps(segment string) bool { return segment == "" || segment == "." || segment == ".." }
 
 func segmentOf(pattern string) string { return pattern[strings.LastIndexByte(pattern, '/'):] }
 
@@ -269,7 +275,7 @@ func place(o *operation, version string, params json.RawMessage) (translators.Wi
 		if value == "" {
 			return translators.Wire{}, unstamped("name of what is asked about")
 		}
-		path = strings.Replace(path, slot[0], url.PathEscape(value), 1)
+		path = strings.Replace(path, slot[0], segmentFor(value), 1)
 	}
 	if tenant, ok := rawjson.Unquote(said.Peek("tenant")); ok && tenant != "" && version != Version03 {
 		path = "/" + escapedPath(tenant) + path
@@ -291,9 +297,18 @@ func place(o *operation, version string, params json.RawMessage) (translators.Wi
 func escapedPath(tenant string) string {
 	segments := strings.Split(tenant, "/")
 	for i, segment := range segments {
-		segments[i] = url.PathEscape(segment)
+		segments[i] = segmentFor(segment)
 	}
 	return strings.Join(segments, "/")
+}
+
+// segmentFor makes one segment of a path. Dots alone would be a step in the path
+// rather than a name.
+func segmentFor(text string) string {
+	if strings.Trim(text, ".") == "" {
+		return strings.ReplaceAll(text, ".", "%2E")
+	}
+	return url.PathEscape(text)
 }
 
 // queryOf says members as parameters of a query. What is no plain value has no
