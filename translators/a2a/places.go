@@ -87,7 +87,7 @@ func (r *route) match(path, version string) (tenant, id, config string, ok bool)
 	}
 	want, have := strings.Split(pattern, "/"), strings.Split(path, "/")
 	extra := len(have) - len(want)
-	if extra < 0 || version == Version03 && extra > 0 || have[0] != "" {
+	if extra < 0 || extra > 1 || version == Version03 && extra > 0 || have[0] != "" {
 		return "", "", "", false
 	}
 	if slices.ContainsFunc(have[1:], steps) {
@@ -278,7 +278,7 @@ func place(o *operation, version string, params json.RawMessage) (translators.Wi
 		path = strings.Replace(path, slot[0], segmentFor(value), 1)
 	}
 	if tenant, ok := rawjson.Unquote(said.Peek("tenant")); ok && tenant != "" && version != Version03 {
-		path = "/" + escapedPath(tenant) + path
+		path = "/" + segmentFor(tenant) + path
 		if !r.body { // bodies say it as well, as peers send it
 			said.Take("tenant")
 		}
@@ -292,14 +292,6 @@ func place(o *operation, version string, params json.RawMessage) (translators.Wi
 		wire.Path += "?" + query
 	}
 	return wire, nil
-}
-
-func escapedPath(tenant string) string {
-	segments := strings.Split(tenant, "/")
-	for i, segment := range segments {
-		segments[i] = segmentFor(segment)
-	}
-	return strings.Join(segments, "/")
 }
 
 // segmentFor makes one segment of a path. Dots alone would be a step in the path

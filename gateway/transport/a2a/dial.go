@@ -15,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -80,7 +81,7 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 		_ = response.Body.Close()
 		return transport.Reply{}, &transport.BadReplyError{Agent: e.Agent, Reason: "its execution context is malformed or too large"}
 	}
-	if response.StatusCode == http.StatusOK && media(response.Header) == mediaStream && response.Header.Get("Content-Encoding") == "" {
+	if response.StatusCode == http.StatusOK && media(response.Header) == sse.Media && response.Header.Get("Content-Encoding") == "" {
 		keep = release()
 		return transport.Reply{Evidence: tokens, Events: d.listen(e, wire, response, cancel)}, nil
 	}
@@ -128,7 +129,7 @@ func (d *Dialer) request(ctx context.Context, e transport.Endpoint, wire transla
 		accept += ", " + form.MediaHTTP
 	}
 	if streaming(d.deps.Form, wire) {
-		accept = mediaStream + ", " + accept
+		accept = sse.Media + ", " + accept
 	}
 	request.Header.Set("Accept", accept)
 	for _, token := range evidence {

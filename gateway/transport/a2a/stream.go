@@ -6,22 +6,15 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
-
-// mediaStream is the media type of a stream of events.
-const mediaStream = "text/event-stream"
-
-// writeLimit is how long a caller may take to take one event. One that takes
-// longer is gone.
-const writeLimit = 30 * time.Second
 
 // streamHints are what a request that is answered with a stream must hold
 // somewhere, in its body or its path.
@@ -45,7 +38,7 @@ func streaming(codec translators.Translator, wire translators.Wire) bool {
 // the last was taken. It ends with the evidence for all of it in a trailer.
 func (d *Door) tell(w http.ResponseWriter, r *http.Request, call transport.Call, events transport.Events) {
 	defer func() { _ = events.Close() }()
-	s := newStream(w)
+	s := sse.NewWriter(w, ect.HeaderName)
 	for {
 		event, err := events.Next(r.Context())
 		switch {
@@ -55,64 +48,24 @@ func (d *Door) tell(w http.ResponseWriter, r *http.Request, call transport.Call,
 			return // nobody listens any more
 		case err != nil:
 			wire, _, _ := d.failure(call.Wire, err)
-			_ = s.send(wire)
+			_ = s.Send(wire.Body)
 			return
 		}
 		if len(event.Evidence) > 0 {
-			s.close(event.Evidence)
+			s.Close(event.Evidence)
 		}
 		if len(event.Wire.Body) == 0 {
 			continue
 		}
-		if s.send(event.Wire) != nil {
+		if s.Send(event.Wire.Body) != nil {
 			return
 		}
 	}
 }
 
-// stream writes events to one caller.
-type stream struct {
-	w    http.ResponseWriter
-	gate *http.ResponseController
-}
-
-// newStream begins one. The deadline for reading the request does not count any
-// more: it would end a stream that is longer.
-func newStream(w http.ResponseWriter) *stream {
-	s := &stream{w: w, gate: http.NewResponseController(w)}
-	_ = s.gate.SetReadDeadline(time.Time{})
-	h := w.Header()
-	h.Set("Content-Type", mediaStream)
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Accel-Buffering", "no")
-	h.Set("Trailer", ect.HeaderName)
-	w.WriteHeader(http.StatusOK)
-	_ = s.gate.Flush()
-	return s
-}
-
-// close puts the evidence that closes the stream into its trailer.
-func (s *stream) close(evidence []string) { s.w.Header()[ect.HeaderName] = evidence }
-
-// send writes one event. Its body is the data, line by line.
-func (s *stream) send(wire translators.Wire) error {
-	_ = s.gate.SetWriteDeadline(time.Now().Add(writeLimit)) // where the connection knows no deadlines, its own end is one
-	out := make([]byte, 0, len(wire.Body)+16)
-	for line := range bytes.Lines(wire.Body) {
-		out = append(append(append(out, "data: "...), bytes.TrimRight(line, "\r\n")...), '\n')
-	}
-	if _, err := s.w.Write(append(out, '\n')); err != nil {
-		return err
-	}
-	err := s.gate.Flush()
-	_ = s.gate.SetWriteDeadline(time.Time{})
-	return err
-}
-
 // single answers a request for a stream with the one message that there is.
 func single(w http.ResponseWriter, wire translators.Wire) {
-	_ = newStream(w).send(wire)
+	_ = sse.NewWriter(w, ect.HeaderName).Send(wire.Body)
 }
 
 // extended answers the question for the extended card with the one card that there
