@@ -90,7 +90,7 @@ func (r *route) match(path, version string) (tenant, id, config string, ok bool)
 	if extra < 0 || extra > 1 || version == Version03 && extra > 0 || have[0] != "" {
 		return "", "", "", false
 	}
-	if slices.ContainsFunc(have[1:], steps) {
+	if slices.ContainsFunc(have[1:], steps) || extra == 1 && isVersion(have[1]) {
 		return "", "", "", false
 	}
 	tenant = strings.Join(have[1:1+extra], "/")
@@ -117,6 +117,13 @@ func (r *route) match(path, version string) (tenant, id, config string, ok bool)
 	return tenant, id, config, !strings.Contains(segmentOf(pattern), "{config}") || config != ""
 }
 
+// isVersion reports whether a segment looks like the places of a version: of one
+// that is not spoken here, and not of a tenant.
+func isVersion(segment string) bool {
+	digits, ok := strings.CutPrefix(segment, "v")
+	return ok && digits != "" && strings.Trim(digits, "0123456789") == ""
+}
+
 // steps reports whether a segment is none of a name, but a step in the path.
 func steps(segment string) bool { return segment == "" || segment == "." || segment == ".." }
 
@@ -137,6 +144,9 @@ func placed(w translators.Wire) (jsonrpc.Message, error) {
 		r := &routes[i]
 		tenant, id, config, ok := r.match(path, version)
 		if ok && (r.verb == w.Verb || r.other == w.Verb) {
+			if err := objectError(orEmpty(w.Body)); len(w.Body) > 0 && err != nil {
+				return jsonrpc.Message{}, err
+			}
 			m, err := r.read(w, version, query, [3]string{tenant, id, config})
 			return m, badParams(err)
 		}
