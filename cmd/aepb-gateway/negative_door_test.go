@@ -58,36 +58,28 @@ func TestA2ADoorRefuses(t *testing.T) {
 	problem := func(status int, code string, rpc int64) want { return want{status: status, code: code, rpc: rpc} }
 	refusals(t, b, []refusal{
 		older("message/send"),
-		older("message/stream"),
 		older("tasks/get"),
 		older("tasks/pushNotificationConfig/set"),
 		older("agent/getAuthenticatedExtendedCard"),
-		method("message/stream", -32004),
-		method("tasks/get", -32004),
-		method("tasks/cancel", -32004),
-		method("tasks/resubscribe", -32004),
-		method("tasks/pushNotificationConfig/set", -32003),
-		method("agent/getAuthenticatedExtendedCard", -32007),
+		method("tasks/get", -32602), // whose params are others
+		method("tasks/cancel", -32602), // whose params are others
+		method("tasks/pushNotificationConfig/set", -32602), // whose params are others
 		edit("message/send in the words of 1.0", `"SendMessage"`, `"message/send"`, late(answering(native(-32602, "/params/message/role"), `"5"`))),
 		version("0.3"),
 		version("0.2.5"),
 		version("2.0"),
 		version("latest"),
 		at("A2A-Version 0.3 in the query", letter{at: doorA2A + "?A2A-Version=0.3", body: addBody(5)}, late(native(-32009, ""))),
-		method("SendStreamingMessage", -32004),
-		method("GetTask", -32004),
-		method("ListTasks", -32004),
-		method("CancelTask", -32004),
-		method("SubscribeToTask", -32004),
-		method("CreateTaskPushNotificationConfig", -32003),
-		method("GetTaskPushNotificationConfig", -32003),
-		method("ListTaskPushNotificationConfigs", -32003),
-		method("DeleteTaskPushNotificationConfig", -32003),
-		method("GetExtendedAgentCard", -32007),
+		method("GetTask", -32602), // whose params are others
+		method("CancelTask", -32602), // whose params are others
+		method("CreateTaskPushNotificationConfig", -32602), // whose params are others
+		method("GetTaskPushNotificationConfig", -32602), // whose params are others
+		method("ListTaskPushNotificationConfigs", -32602), // whose params are others
+		method("DeleteTaskPushNotificationConfig", -32602), // whose params are others
 		method("DoEverything", -32601),
 		method("sendMessage", -32601),
 		method("tools/call", -32601),
-		edit("push notifications asked for", `"message":{`, `"configuration":{"taskPushNotificationConfig":{"url":"https://hook.example"}},"message":{`, with(answering(native(-32003, "push"), `"5"`), "semantic_loss")),
+		at("an unknown task", letter{body: `{"jsonrpc":"2.0","id":"5","method":"GetTask","params":{"id":"none"}}`}, late(answering(native(-32001, "no such task"), `"5"`))),
 		edit("no message", `"message"`, `"massage"`, late(answering(native(-32602, "/params/message"), `"5"`))),
 		edit("parts is a string", `"parts":[{"text":"`+secret+`"},`, `"parts":"none","x":[`, late(answering(native(-32602, "/params/message/parts"), `"5"`))),
 		edit("no parts", `"parts":[{"text":"`+secret+`"},`, `"parts":[],"x":[`, late(answering(native(-32602, "/params/message/parts"), `"5"`))),

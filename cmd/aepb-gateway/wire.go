@@ -125,7 +125,11 @@ func wire(s settings) (built *service, err error) {
 	if out.limiter, err = limit.New(s.limits(), limit.Deps{Bucket: kept.limits}); err != nil {
 		return nil, err
 	}
-	if out.road, err = out.build(registry, dialers, kept); err != nil {
+	pushers, err := out.pushers(s)
+	if err != nil {
+		return nil, err
+	}
+	if out.road, err = out.build(registry, dialers, pushers, kept); err != nil {
 		return nil, err
 	}
 	out.close = append(out.close, out.road.Close, func() error { return out.road.Flush(context.Background()) })
@@ -155,9 +159,26 @@ func index(list []protocol) (*translators.Registry, map[canonical.Binding]transp
 	return registry, dialers, describers, err
 }
 
+// pushers post to webhooks, which callers name: through a door of their own,
+// since what the operator opens toward agents is not open to them.
+func (out *service) pushers(s settings) (map[canonical.Binding]transport.Pusher, error) {
+	settings := egress.Config{AllowLoopbackHTTP: s.dev}
+	if s.dev {
+		settings.AllowPrivate = []string{"127.0.0.0/8", "::1/128"}
+	}
+	guard, err := egress.New(egress.Deps{TLS: s.source, Config: settings})
+	if err != nil {
+		return nil, err
+	}
+	out.close = append(out.close, func() error { guard.CloseIdle(); return nil })
+	pusher, err := ta2a.NewPusher(ta2a.PusherDeps{Client: guard})
+	return map[canonical.Binding]transport.Pusher{a2a.Binding: pusher}, err
+}
+
 // build makes the road and the evidence that it needs.
 func (out *service) build(
-	registry *translators.Registry, dialers map[canonical.Binding]transport.Dialer, kept kept,
+	registry *translators.Registry, dialers map[canonical.Binding]transport.Dialer,
+	pushers map[canonical.Binding]transport.Pusher, kept kept,
 ) (*gateway.Gateway, error) {
 	s := out.settings
 	var err error
@@ -185,7 +206,7 @@ func (out *service) build(
 		return nil, err
 	}
 	return gateway.New(s.road(), gateway.Deps{
-		Registry: registry, Directory: out.directory, Dialers: dialers,
+		Registry: registry, Directory: out.directory, Dialers: dialers, Pushers: pushers,
 		Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
 		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, Limiter: out.limiter, Metrics: out.metrics,
 		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -37,8 +39,35 @@ func (t translate) serve(c *gin.Context) {
 		problem.Write(c.Writer, c.Request, err)
 		return
 	}
+	if answer.Events != nil {
+		tell(c, answer.Events)
+		return
+	}
 	maps.Copy(c.Writer.Header(), answer.Wire.Header)
 	c.Data(http.StatusOK, answer.Wire.Media, answer.Wire.Body)
+}
+
+// tell answers with a stream, in the words of the protocol that was asked for;
+// a stream that breaks off ends with the problem.
+func tell(c *gin.Context, events transport.Events) {
+	defer func() { _ = events.Close() }()
+	w, ctx := sse.NewWriter(c.Writer, ect.HeaderName), c.Request.Context()
+	for {
+		event, err := events.Next(ctx)
+		switch {
+		case errors.Is(err, io.EOF), ctx.Err() != nil:
+			return
+		case err != nil:
+			_ = w.Send(problem.Document(err))
+			return
+		}
+		if len(event.Evidence) > 0 {
+			w.Close(event.Evidence)
+		}
+		if len(event.Wire.Body) > 0 && w.Send(event.Wire.Body) != nil {
+			return
+		}
+	}
 }
 
 func (t translate) read(c *gin.Context) (transport.Call, error) {

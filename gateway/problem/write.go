@@ -42,6 +42,17 @@ func Write(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
+// Document is the problem that err is, where there is no response of its own to
+// write it as: in the middle of a stream.
+func Document(err error) []byte {
+	p := From(err)
+	body, err := json.Marshal(document{Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.Detail})
+	if err != nil { // a struct of strings always can be
+		return nil
+	}
+	return body
+}
+
 func (p Problem) setHeaders(h http.Header) {
 	h.Set("Content-Type", MediaType)
 	if h.Get("Cache-Control") == "" { // the answer to a pair query may be kept, also the 404

@@ -68,6 +68,7 @@ func (d *decoder) card(body []byte) (*canonical.Description, error) {
 	for i, element := range r.list("skills") {
 		c.Capabilities = append(c.Capabilities, d.capability(element, at("/skills", i), c.Capabilities))
 	}
+	d.flags(r, c)
 	params := d.params(r)
 	for i := range c.Capabilities {
 		params.skill(&c.Capabilities[i])
@@ -385,6 +386,7 @@ func Served(d *canonical.Description, url string) *canonical.Description {
 		{URL: url, Transport: FormHTTP, Version: Version03},
 	}
 	out.Versions = []string{Version, Version03}
+	out.Streams, out.Pushes = true, true // whatever the agent can, its doors can
 	out.Extensions = servedExtensions(d.Extensions, a2a03.Union(url))
 	out.Capabilities = slices.Clone(d.Capabilities)
 	for i := range out.Capabilities {

@@ -94,12 +94,12 @@ func TestServed(t *testing.T) {
 	before, _ := encodeCard(t, m)
 	served := Served(m.Body.(*canonical.Description), "https://gw.example/agents/w/a2a")
 	card, losses := encodeCard(t, &canonical.Message{Op: canonical.OpDescribe, Phase: canonical.PhaseResponse, Origin: m.Origin, Body: served})
-	for _, gone := range []string{"a.example", "security", "signatures", "streaming", "pushNotifications", `"later":{"a":1}`} {
+	for _, gone := range []string{"a.example", "security", "signatures", `"later":{"a":1}`} {
 		if strings.Contains(card, gone) {
 			t.Errorf("still says %s: %s", gone, card)
 		}
 	}
-	for _, kept := range []string{"https://example.com/e", `"required":true`, `"inputSchema"`, "https://gw.example/agents/w/a2a", "Forecast"} {
+	for _, kept := range []string{`"streaming":true`, `"pushNotifications":true`, "https://example.com/e", `"required":true`, `"inputSchema"`, "https://gw.example/agents/w/a2a", "Forecast"} {
 		if !strings.Contains(card, kept) {
 			t.Errorf("says no more %s: %s", kept, card)
 		}

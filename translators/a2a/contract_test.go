@@ -112,6 +112,67 @@ func foreigners() []*canonical.Message {
 	}
 }
 
+// tasksOfOthers are tasks, events, questions and settings of other protocols.
+func tasksOfOthers() []*canonical.Message {
+	about := func(op canonical.Op, phase canonical.Phase) func(*canonical.Message) {
+		return func(m *canonical.Message) { m.Op, m.Phase = op, phase }
+	}
+	event := func(e canonical.Event) *canonical.Message {
+		return from(&e, func(m *canonical.Message) {
+			m.Phase, m.Conversation = canonical.PhaseEvent, canonical.Conversation{TaskID: "task-1", ContextID: "context-1"}
+		})
+	}
+	ttl, yes := 90*time.Second, true
+	form := canonical.Input{Key: "k", Mode: canonical.ModeForm, Prompt: []canonical.Part{text("Which?")}, Schema: raw(`{"type":"object","properties":{"a":{"type":"string"}}}`)}
+	asks := canonical.Status{State: canonical.StateInputRequired}
+	return []*canonical.Message{
+		from(&canonical.TaskQuery{ID: "t-1"}, about(canonical.OpTaskGet, canonical.PhaseRequest)),
+		from(&canonical.TaskQuery{ID: "t-1", Extensions: canonical.Extensions{"mcp-v1": raw(`{"_meta":{"a":1}}`)}}, about(canonical.OpTaskCancel, canonical.PhaseRequest)),
+		from(&canonical.TaskQuery{ID: "t-1", Extensions: canonical.Extensions{"mcp-v1": raw(`{"x":1}`)}}, func(m *canonical.Message) {
+			m.Op, m.Phase, m.From.Name, m.Deadline = canonical.OpTaskSubscribe, canonical.PhaseRequest, "client", time.Unix(1800000000, 0).UTC()
+		}),
+		from(&canonical.TaskFilter{ContextID: "c", State: canonical.StateFailed, After: time.Unix(1700000000, 0).UTC(), Cursor: "p", Size: 3, IncludeArtifacts: &yes}, about(canonical.OpTaskList, canonical.PhaseRequest)),
+		from(&canonical.TaskList{Tasks: []canonical.Task{{ID: "t", Status: canonical.Status{State: canonical.StateCompleted}}}, Next: "n", Size: 1, Total: 2}, about(canonical.OpTaskList, canonical.PhaseResponse)),
+		from(&canonical.TaskList{Tasks: []canonical.Task{}}, about(canonical.OpTaskList, canonical.PhaseResponse)),
+		from(&canonical.Result{Task: &canonical.Task{
+			ID: "task-1", ContextID: "context-1", Status: canonical.Status{State: canonical.StateCompleted}, TTL: &ttl, Poll: 1500 * time.Millisecond,
+			Created: time.Unix(1700000000, 7).UTC(), Output: &canonical.Output{Parts: []canonical.Part{text("out")}, Structured: raw(`{"n":1.0}`)},
+		}}, about(canonical.OpTaskGet, canonical.PhaseResponse)),
+		from(&canonical.Result{Task: &canonical.Task{
+			ID: "task-1", ContextID: "context-1", Status: canonical.Status{State: canonical.StateCompleted}, Output: &canonical.Output{Failed: true, Parts: []canonical.Part{text("no")}},
+		}}, about(canonical.OpTaskGet, canonical.PhaseResponse)),
+		from(&canonical.Result{Task: &canonical.Task{
+			ID: "task-1", ContextID: "context-1", Status: canonical.Status{State: canonical.StateFailed}, Failure: &canonical.Error{
+				Code: canonical.CodeInternal, Message: "broke", Native: &canonical.NativeError{Binding: "mcp-v1", Code: -32603, Data: raw(`{"d":1}`)},
+				Extensions: canonical.Extensions{"mcp-v1": raw(`{"e":1}`)},
+			},
+		}}, about(canonical.OpTaskGet, canonical.PhaseResponse)),
+		from(&canonical.Result{Task: &canonical.Task{ID: "task-1", ContextID: "context-1", Status: asks, Inputs: []canonical.Input{form}}}, about(canonical.OpTaskGet, canonical.PhaseResponse)),
+		from(&canonical.Result{Task: &canonical.Task{ID: "task-1", ContextID: "context-1", Status: asks, Inputs: []canonical.Input{
+			form, {Key: "u", Mode: canonical.ModeURL, URL: "https://a.example/login", Prompt: []canonical.Part{text("Log in.")}}, {Key: "n", Mode: canonical.ModeNative, Native: &canonical.Native{Method: "sampling/createMessage"}},
+		}}}, about(canonical.OpTaskGet, canonical.PhaseResponse)),
+		from(&canonical.Invoke{Answers: []canonical.Answer{{Key: "k", Action: canonical.Accept, Value: raw(`{"a":"b"}`)}, {Key: "l", Action: canonical.Decline}}}, nil),
+		from(&canonical.Invoke{
+			Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{text("declined")}}, TTL: &ttl,
+			Answers: []canonical.Answer{{Key: "k", Action: canonical.Decline}}, Push: &canonical.PushConfig{URL: "https://h.example", Token: "secret"},
+		}, nil),
+		event(canonical.Event{Task: &canonical.Task{ID: "task-1", ContextID: "context-1", Status: canonical.Status{State: canonical.StateWorking}}}),
+		event(canonical.Event{Turn: &canonical.Content{ID: "m", Role: canonical.RoleAgent, Parts: []canonical.Part{text("x")}}}),
+		event(canonical.Event{Status: &canonical.Status{State: canonical.StateWorking, Message: &canonical.Content{ID: "w", Role: canonical.RoleAgent, Parts: []canonical.Part{text("at it")}}}, Extensions: canonical.Extensions{"mcp-v1": raw(`{"k":1}`)}}),
+		event(canonical.Event{Status: &asks, Inputs: []canonical.Input{form}}),
+		event(canonical.Event{Artifact: &canonical.ArtifactUpdate{Artifact: canonical.Artifact{ID: "a", Parts: []canonical.Part{text("x")}}, Append: true, Last: true}}),
+		event(canonical.Event{Progress: &canonical.Progress{Value: raw("0.5"), Total: raw("1"), Message: "half"}}),
+		event(canonical.Event{Progress: &canonical.Progress{Token: raw(`"p"`), Value: raw("3")}}),
+		event(canonical.Event{Log: &canonical.Log{Level: "info", Data: raw(`1`)}}),
+		from(&canonical.PushRequest{Verb: canonical.VerbCreate, Config: canonical.PushConfig{TaskID: "t", URL: "https://h.example", Credentials: "secret"}}, about(canonical.OpPush, canonical.PhaseRequest)),
+		from(&canonical.PushRequest{Verb: canonical.VerbGet, Config: canonical.PushConfig{TaskID: "t", ID: "c"}}, about(canonical.OpPush, canonical.PhaseRequest)),
+		from(&canonical.PushConfig{TaskID: "t", ID: "c", URL: "https://h.example", Scheme: "Bearer", Credentials: "k"}, about(canonical.OpPush, canonical.PhaseResponse)),
+		from(&canonical.PushList{Configs: []canonical.PushConfig{{TaskID: "t", ID: "c", URL: "https://h.example"}}}, about(canonical.OpPush, canonical.PhaseResponse)),
+		from(&canonical.Done{}, about(canonical.OpPush, canonical.PhaseResponse)),
+		from(&canonical.Native{Method: "prompts/get"}, about(canonical.OpNative, canonical.PhaseRequest)),
+	}
+}
+
 // tools describes an MCP server.
 func tools() *canonical.Description {
 	return &canonical.Description{
@@ -168,7 +229,7 @@ func TestContract(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tr.Translator = New(translators.Config{})
-			s := translatortest.Samples{Foreign: foreigners(), Target: func(m *canonical.Message) translators.Target {
+			s := translatortest.Samples{Foreign: append(foreigners(), tasksOfOthers()...), Target: func(m *canonical.Message) translators.Target {
 				if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Call != nil && invoke.Call.Name == "ask" {
 					return translators.Target{Capability: &canonical.Capability{ID: "ask", Profile: canonical.ProfileMessage}}
 				}

@@ -150,11 +150,48 @@ func (p params) card(c *canonical.Description) {
 	}
 }
 
+// flagsOf are the capabilities of an agent that are flags.
+func flagsOf(c *canonical.Description) []struct {
+	name string
+	at   *bool
+} {
+	return []struct {
+		name string
+		at   *bool
+	}{{"streaming", &c.Streams}, {"pushNotifications", &c.Pushes}}
+}
+
+// flags reads them.
+func (d *decoder) flags(r *reader, c *canonical.Description) {
+	raw := r.Peek("capabilities")
+	if !isObject(raw) {
+		return
+	}
+	for _, f := range flagsOf(c) {
+		*f.at = string(rawjson.Parse(raw, "").Peek(f.name)) == "true"
+	}
+}
+
+// flagged lays flags over the capabilities that there were. What says false
+// already, or says nothing, stays as it is.
+func flagged(left json.RawMessage, c *canonical.Description) json.RawMessage {
+	o := rawjson.Parse(left, "")
+	b := rawjson.NewBuilder()
+	for _, f := range flagsOf(c) {
+		if was := string(o.Peek(f.name)) == "true"; was != *f.at {
+			o.Take(f.name)
+			b.Bool(f.name, *f.at)
+		}
+	}
+	return b.Merge(orEmpty(o.Rest())).Bytes()
+}
+
 // cardCapabilities lays our entry over the capabilities that the card had.
 func (e *encoder) cardCapabilities(c *canonical.Description, left json.RawMessage) json.RawMessage {
 	if !isObject(left) {
 		left = json.RawMessage("{}")
 	}
+	left = flagged(left, c)
 	o := rawjson.Parse(left, "")
 	before := o.Peek("extensions")
 	elements, _ := rawjson.Elements(before)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -70,7 +71,7 @@ func (t *Translator) envelope(w translators.Wire) (jsonrpc.Message, error) {
 	case "", TransportJSONRPC:
 		return jsonrpc.Parse(w.Body, t.cfg)
 	case FormHTTP:
-		if len(w.Body) > 0 || w.Re == "" && w.Verb == "" {
+		if len(w.Body) > 0 || w.Re == "" && (w.Verb == "" || strings.Contains(w.Path, "/message:")) {
 			if err := rawjson.Check(w.Body, t.cfg.BodyLimit, t.cfg.Depth); err != nil {
 				return jsonrpc.Message{}, err
 			}

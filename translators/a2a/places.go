@@ -87,7 +87,10 @@ func (r *route) match(path, version string) (tenant, id, config string, ok bool)
 	}
 	want, have := strings.Split(pattern, "/"), strings.Split(path, "/")
 	extra := len(have) - len(want)
-	if extra < 0 || version == Version03 && extra > 0 || have[0] != "" {
+	if extra < 0 || extra > 1 || version == Version03 && extra > 0 || have[0] != "" {
+		return "", "", "", false
+	}
+	if slices.ContainsFunc(have[1:], steps) || extra == 1 && isVersion(have[1]) {
 		return "", "", "", false
 	}
 	tenant = strings.Join(have[1:1+extra], "/")
@@ -114,6 +117,16 @@ func (r *route) match(path, version string) (tenant, id, config string, ok bool)
 	return tenant, id, config, !strings.Contains(segmentOf(pattern), "{config}") || config != ""
 }
 
+// isVersion reports whether a segment looks like the places of a version: of one
+// that is not spoken here, and not of a tenant.
+func isVersion(segment string) bool {
+	digits, ok := strings.CutPrefix(segment, "v")
+	return ok && digits != "" && strings.Trim(digits, "0123456789") == ""
+}
+
+// steps reports whether a segment is none of a name, but a step in the path.
+func steps(segment string) bool { return segment == "" || segment == "." || segment == ".." }
+
 func segmentOf(pattern string) string { return pattern[strings.LastIndexByte(pattern, '/'):] }
 
 // placed reads a request as what JSON-RPC would have around it. One that says
@@ -131,6 +144,9 @@ func placed(w translators.Wire) (jsonrpc.Message, error) {
 		r := &routes[i]
 		tenant, id, config, ok := r.match(path, version)
 		if ok && (r.verb == w.Verb || r.other == w.Verb) {
+			if err := objectError(orEmpty(w.Body)); len(w.Body) > 0 && err != nil {
+				return jsonrpc.Message{}, err
+			}
 			m, err := r.read(w, version, query, [3]string{tenant, id, config})
 			return m, badParams(err)
 		}
@@ -269,10 +285,10 @@ func place(o *operation, version string, params json.RawMessage) (translators.Wi
 		if value == "" {
 			return translators.Wire{}, unstamped("name of what is asked about")
 		}
-		path = strings.Replace(path, slot[0], url.PathEscape(value), 1)
+		path = strings.Replace(path, slot[0], segmentFor(value), 1)
 	}
 	if tenant, ok := rawjson.Unquote(said.Peek("tenant")); ok && tenant != "" && version != Version03 {
-		path = "/" + escapedPath(tenant) + path
+		path = "/" + segmentFor(tenant) + path
 		if !r.body { // bodies say it as well, as peers send it
 			said.Take("tenant")
 		}
@@ -288,12 +304,13 @@ func place(o *operation, version string, params json.RawMessage) (translators.Wi
 	return wire, nil
 }
 
-func escapedPath(tenant string) string {
-	segments := strings.Split(tenant, "/")
-	for i, segment := range segments {
-		segments[i] = url.PathEscape(segment)
+// segmentFor makes one segment of a path. Dots alone would be a step in the path
+// rather than a name.
+func segmentFor(text string) string {
+	if strings.Trim(text, ".") == "" {
+		return strings.ReplaceAll(text, ".", "%2E")
 	}
-	return strings.Join(segments, "/")
+	return url.PathEscape(text)
 }
 
 // queryOf says members as parameters of a query. What is no plain value has no

@@ -41,6 +41,12 @@ func identical(tr translators.Translator, wire translators.Wire) []string {
 	if what, same := sameBody(wire.Body, home.Body); !same {
 		failures = append(failures, "the body differs: "+what)
 	}
+	if wire.Verb != "" && (wire.Verb != home.Verb || wire.Path != home.Path) {
+		failures = append(failures, fmt.Sprintf("%s %s went to %s %s", wire.Verb, wire.Path, home.Verb, home.Path))
+	}
+	if home.Event != (m.Phase == canonical.PhaseEvent) {
+		failures = append(failures, "an event came home as none, or another message as one")
+	}
 	back, err := again(tr, home, m)
 	if err != nil {
 		return append(failures, fmt.Sprintf("Decode of what came home: %v", err))

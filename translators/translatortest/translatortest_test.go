@@ -93,6 +93,7 @@ func TestMutantsAreCaught(t *testing.T) {
 	}{
 		"liar declares nothing":          {law: "honesty", tr: relosing(func([]canonical.Loss) []canonical.Loss { return nil })},
 		"forgetter drops the context":    {law: "honesty", tr: forgetter()},
+		"announcer calls a reply an event":    {law: "identity", tr: announcer()},
 		"promiser carries nothing":       {law: "honesty", tr: relosing(promise)},
 		"boaster drops what arrives":     {law: "honesty", tr: relosing(boast)},
 		"excuser declares everything":    {law: "honesty", tr: relosing(excuse)},
@@ -193,6 +194,10 @@ func before(change func(*canonical.Message)) mutant {
 
 func forgetter() mutant {
 	return before(func(m *canonical.Message) { m.Conversation.ContextID = "" })
+}
+
+func announcer() mutant {
+	return after(func(_ *canonical.Message, w *translators.Wire, _ *[]canonical.Loss) { w.Event = true })
 }
 
 func grumbler() mutant {

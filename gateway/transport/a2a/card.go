@@ -52,8 +52,14 @@ func (d *Door) card(r *http.Request, road transport.Exchanger) ([]byte, error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil, &problem.MethodError{Allow: "GET, HEAD"}
 	}
-	agent := r.PathValue("agent")
-	description, err := road.Describe(r.Context(), transport.Asking(r.Context(), agent, form.Binding))
+	return d.described(r, road, r.PathValue("agent"), false)
+}
+
+// described writes the agent's card. limited: the limit has been asked.
+func (d *Door) described(r *http.Request, road transport.Exchanger, agent string, limited bool) ([]byte, error) {
+	inquiry := transport.Asking(r.Context(), agent, form.Binding)
+	inquiry.Limited = limited
+	description, err := road.Describe(r.Context(), inquiry)
 	if err != nil {
 		return nil, err
 	}

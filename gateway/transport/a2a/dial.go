@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -58,60 +58,107 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 	if err != nil {
 		return transport.Reply{}, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target(e), bytes.NewReader(wire.Body))
+	asked := ctx
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a stream outlives the wait for its beginning
+	release := context.AfterFunc(asked, cancel)
+	keep := false
+	defer func() {
+		if !keep {
+			release()
+			cancel()
+		}
+	}()
+	request, err := d.request(ctx, e, wire, evidence)
 	if err != nil {
-		return transport.Reply{}, &transport.UnreachableError{Agent: e.Agent, Err: err}
+		return transport.Reply{}, err
 	}
-	request.Header = pick(wire.Header)
-	request.Header.Set("Content-Type", form.Media)
-	if wire.Version != form.Version03 { // which has no such field
-		request.Header.Set(form.HeaderVersion, form.Version)
+	response, err := d.deps.Client.DoAs(request, e.ID)
+	if err != nil {
+		return transport.Reply{}, failure(asked, e, err)
 	}
-	for _, token := range evidence {
-		request.Header.Add(ect.HeaderName, token)
+	tokens, err := ect.ParseHeader(response.Header.Values(ect.HeaderName), d.deps.Limits)
+	if err != nil {
+		_ = response.Body.Close()
+		return transport.Reply{}, &transport.BadReplyError{Agent: e.Agent, Reason: "its execution context is malformed or too large"}
 	}
-	got, err := d.fetch(e, request)
+	if response.StatusCode == http.StatusOK && media(response.Header) == sse.Media && response.Header.Get("Content-Encoding") == "" {
+		keep = release()
+		return transport.Reply{Evidence: tokens, Events: d.listen(e, wire, response, cancel)}, nil
+	}
+	got, err := d.whole(asked, e, response)
 	if err != nil {
 		return transport.Reply{}, err
 	}
 	if reason := misfit(wire, got); reason != "" {
 		return transport.Reply{}, &transport.BadReplyError{Agent: e.Agent, Reason: reason}
 	}
-	tokens, err := ect.ParseHeader(got.header.Values(ect.HeaderName), d.deps.Limits)
-	if err != nil {
-		return transport.Reply{}, &transport.BadReplyError{Agent: e.Agent, Reason: "its execution context is malformed or too large"}
-	}
-	return transport.Reply{Evidence: tokens, Wire: translators.Wire{
-		Binding: form.Binding, Version: wire.Version, Form: wire.Form, Media: form.Media, Header: pick(got.header),
-		Body: got.body, Re: canonical.OpInvoke, Status: got.status,
-	}}, nil
+	return transport.Reply{Evidence: tokens, Wire: d.heard(wire, got.header, got.body, got.status)}, nil
 }
 
-// target is where a message goes: the HTTP form has a place below for each operation.
-func target(e transport.Endpoint) string {
+// heard is a message of an agent.
+func (d *Dialer) heard(sent translators.Wire, header http.Header, body []byte, status int) translators.Wire {
+	return translators.Wire{
+		Binding: form.Binding, Version: sent.Version, Form: sent.Form, Media: form.Media, Header: pick(header),
+		Body: body, Re: canonical.OpInvoke, Status: status,
+	}
+}
+
+// request is a message on its way out.
+func (d *Dialer) request(ctx context.Context, e transport.Endpoint, wire translators.Wire, evidence []string) (*http.Request, error) {
+	verb := http.MethodPost
+	if wire.Verb != "" {
+		verb = wire.Verb
+	}
+	var body io.Reader = http.NoBody
+	if len(wire.Body) > 0 {
+		body = bytes.NewReader(wire.Body)
+	}
+	request, err := http.NewRequestWithContext(ctx, verb, target(e, wire), body)
+	if err != nil {
+		return nil, &transport.UnreachableError{Agent: e.Agent, Err: err}
+	}
+	request.Header = pick(wire.Header)
+	if len(wire.Body) > 0 {
+		request.Header.Set("Content-Type", form.Media)
+	}
+	if wire.Version != form.Version03 { // which has no such field
+		request.Header.Set(form.HeaderVersion, form.Version)
+	}
+	accept := form.Media
+	if e.Form == form.FormHTTP && e.Version != form.Version03 {
+		accept += ", " + form.MediaHTTP
+	}
+	if streaming(d.deps.Form, wire) {
+		accept = sse.Media + ", " + accept
+	}
+	request.Header.Set("Accept", accept)
+	for _, token := range evidence {
+		request.Header.Add(ect.HeaderName, token)
+	}
+	return request, nil
+}
+
+// target is where a message goes: the HTTP form has a place below for each
+// operation, which the message names.
+func target(e transport.Endpoint, wire translators.Wire) string {
 	if e.Form != form.FormHTTP {
 		return e.URL
 	}
-	u, err := url.Parse(e.URL)
-	if err != nil {
-		return e.URL // it cannot be requested either
+	path := wire.Path
+	if path == "" {
+		if path = routeSend; e.Version == form.Version03 {
+			path = form.Places03 + routeSend
+		}
 	}
-	if e.Version == form.Version03 {
-		return u.JoinPath(places03, routeSend).String()
+	base, query, _ := strings.Cut(e.URL, "?")
+	path = strings.TrimSuffix(base, "/") + path
+	if query == "" {
+		return path
 	}
-	if e.Tenant != "" { // one segment, whatever it holds
-		return u.JoinPath(escapeTenant(e.Tenant), routeSend).String()
+	if strings.Contains(path, "?") {
+		return path + "&" + query
 	}
-	return u.JoinPath(routeSend).String()
-}
-
-// escapeTenant makes one path segment of a tenant. Dots alone would be a step
-// in the path rather than a name.
-func escapeTenant(tenant string) string {
-	if strings.Trim(tenant, ".") == "" {
-		return strings.ReplaceAll(tenant, ".", "%2E")
-	}
-	return url.PathEscape(tenant)
+	return path + "?" + query
 }
 
 // fetched is an HTTP response, read to its end.
@@ -124,28 +171,30 @@ type fetched struct {
 // fetch sends a request and reads the response within bounds.
 func (d *Dialer) fetch(e transport.Endpoint, request *http.Request) (fetched, error) {
 	request.Header.Set("Accept", form.Media)
-	if e.Form == form.FormHTTP && e.Version != form.Version03 {
-		request.Header.Set("Accept", form.Media+", "+form.MediaHTTP)
-	}
 	response, err := d.deps.Client.DoAs(request, e.ID)
 	if err != nil {
 		return fetched{}, failure(request.Context(), e, err)
 	}
+	return d.whole(request.Context(), e, response)
+}
+
+// whole reads a response to its end.
+func (d *Dialer) whole(ctx context.Context, e transport.Endpoint, response *http.Response) (fetched, error) {
 	limit := d.deps.Form.Info().BodyLimit
 	body, err := io.ReadAll(io.LimitReader(response.Body, int64(limit)+1))
 	closed := response.Body.Close()
 	if err == nil {
 		// At the deadline the connection is closed, which the server hears: it may
 		// end its half answer properly, and the half would pass for the whole.
-		err = request.Context().Err()
+		err = ctx.Err()
 	}
 	switch {
 	case err != nil:
-		return fetched{}, failure(request.Context(), e, err)
+		return fetched{}, failure(ctx, e, err)
 	case len(body) > limit:
 		return fetched{}, &transport.BadReplyError{Agent: e.Agent, Reason: "longer than " + strconv.Itoa(limit) + " octets"}
 	case closed != nil:
-		return fetched{}, failure(request.Context(), e, closed)
+		return fetched{}, failure(ctx, e, closed)
 	}
 	return fetched{response.StatusCode, response.Header, body}, nil
 }
@@ -172,6 +221,9 @@ func failure(ctx context.Context, e transport.Endpoint, err error) error {
 // misfit says why a response is no reply to the request; "": it is one. An
 // error status with a reply in it is a reply.
 func misfit(sent translators.Wire, got fetched) string {
+	if sent.Verb == http.MethodDelete && got.status < 300 && len(got.body) == 0 {
+		return "" // there is nothing to say
+	}
 	if reason := unreadable(got); reason != "" {
 		return reason
 	}

@@ -67,7 +67,7 @@ func sealAny(t *testing.T, wire translators.Wire, ancestors ...string) (transpor
 	t.Helper()
 	party := ecttest.NewParty(t, "spiffe://example.com/gateway")
 	token, err := party.Signer(t, time.Now).Sign(ect.Claims{
-		Act: ect.ActTranslate, Audience: []string{"spiffe://example.com/bob"}, Workflow: string(ect.NewID()), OutputHash: ect.Hash(wire.Body),
+		Act: ect.ActTranslate, Audience: []string{"spiffe://example.com/bob"}, Workflow: string(ect.NewID()), OutputHash: ect.Hash(wire.Octets()),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestDialJudgesReplies(t *testing.T) {
 		"an error with another id":   {200, form.Media, strings.Replace(failure, `"q1"`, `1`, 1), nil, "another request"},
 		"empty":                      {200, form.Media, " ", nil, "empty"},
 		"no content":                 {204, form.Media, "", nil, "empty"},
-		"another type":               {200, "text/event-stream", answer, nil, "not application/json"},
+		"another type":               {200, "text/html", answer, nil, "not application/json"},
 		"no type":                    {200, "", answer, nil, "not application/json"},
 		"not found":                  {404, "text/html", "<html>", nil, "HTTP status 404"},
 		"failed":                     {503, form.Media, `{"error":"busy"}`, nil, "HTTP status 503"},

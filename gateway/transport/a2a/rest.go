@@ -1,47 +1,83 @@
 package a2a
 
 import (
+	"net/http"
+	"net/url"
 	"strings"
 
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
-	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// routeSend is the place of the one operation that is served over HTTP (A2A
-// 5.3); in 0.3 all places are below another.
+// routeMessage begins the places of messages, routeSend is that of one which is
+// answered once; in 0.3 all places are below another.
 const (
-	routeSend = "/message:send"
-	places03  = "/v1"
+	routeMessage = "/message:"
+	routeSend    = "/message:send"
 )
 
-// place tells the versions of the HTTP form apart by where a request goes.
-// version is empty for 1.0, which a header may say as well.
-func place(rest string) (route, version string) {
-	if route, old := strings.CutPrefix(rest, places03); old && strings.HasPrefix(route, "/") {
-		return route, form.Version03
+// spot is what stands at a place below the door.
+type spot int
+
+const (
+	atNothing spot = iota
+	atRPC
+	atCard
+	atOperation
+)
+
+// locate finds out what a request is for by its place: nothing or a slash is
+// JSON-RPC, places below are the HTTP form's, and tell its versions apart. The
+// version of a wire is empty for 1.0, which a header may say as well.
+func (d *Door) locate(r *http.Request) (translators.Wire, spot) {
+	wire := translators.Wire{Binding: form.Binding, Form: form.FormHTTP, Media: form.Media}
+	path := strings.TrimSuffix(rest(r), "/")
+	if strings.HasPrefix(path, form.Places03+"/") {
+		wire.Version = form.Version03
 	}
-	return rest, ""
+	switch {
+	case path == "":
+		wire.Form = ""
+		return wire, atRPC
+	case path == CardPath:
+		return wire, atCard
+	}
+	if _, _, found := form.Route(r.Method, path, wire.Version); !found {
+		return wire, atNothing
+	}
+	wire.Verb, wire.Path = r.Method, path
+	if r.URL.RawQuery != "" {
+		wire.Path += "?" + r.URL.RawQuery
+	}
+	return wire, atOperation
 }
 
-// unserved says what an operation is that has a place in the HTTP form and is
-// not served there. Any other place is none.
-func unserved(route, version string) *canonical.Error {
-	say := func(code canonical.Code, message string) *canonical.Error {
-		return &canonical.Error{Code: code, Message: message}
+// rest is what stands below the door's own path, as it was escaped: a name of a
+// task may hold a slash.
+func rest(r *http.Request) string {
+	if r.URL.RawPath == "" {
+		return (&url.URL{Path: r.PathValue("rest")}).EscapedPath()
 	}
-	another := "/extendedAgentCard"
-	if version == form.Version03 {
-		another = "/card"
+	const above = 4 // "", agents, the agent, the door
+	segments := strings.SplitN(r.URL.RawPath, "/", above+1)
+	if len(segments) <= above {
+		return ""
 	}
-	task, isTask := strings.CutPrefix(route, "/tasks")
-	switch {
-	case isTask && strings.Contains(task, "/pushNotificationConfigs"):
-		return say(canonical.CodePushUnsupported, "this agent sends no push notifications")
-	case isTask && (task == "" || task[0] == '/'), route == "/message:stream":
-		return say(canonical.CodeUnsupportedOp, "this agent does not serve that operation")
-	case route == another:
-		return say(canonical.CodeCardUnavailable, "this agent has no other card")
-	default:
-		return say(canonical.CodeNoMethod, "no such operation")
+	return "/" + segments[above]
+}
+
+// allowed judges the method of a request at its place.
+func allowed(r *http.Request, wire translators.Wire) error {
+	if wire.Path == "" {
+		if r.Method != http.MethodPost {
+			return &problem.MethodError{Allow: http.MethodPost}
+		}
+		return nil
 	}
+	path, _, _ := strings.Cut(wire.Path, "?")
+	if allow, _, _ := form.Route(r.Method, path, wire.Version); len(allow) > 0 {
+		return &problem.MethodError{Allow: strings.Join(allow, ", ")}
+	}
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
 // below is a request to a place below the door.
@@ -31,7 +32,7 @@ func TestDoorOverHTTP(t *testing.T) {
 		r.Header.Set("A2A-Version", "1.0")
 		w := ask(newDoor(t, 0).Handler(fake), r)
 		want := translators.Wire{
-			Binding: form.Binding, Form: form.FormHTTP, Media: media, Body: []byte(helloHTTP),
+			Binding: form.Binding, Form: form.FormHTTP, Media: media, Body: []byte(helloHTTP), Verb: http.MethodPost, Path: routeSend,
 			Header: http.Header{"A2a-Version": {"1.0"}},
 		}
 		if diff := cmp.Diff(want, fake.call.Wire); diff != "" || fake.call.Agent != "bob" {
@@ -58,23 +59,17 @@ func TestDoorOverHTTPRefuses(t *testing.T) {
 		"bad reply":           {below(http.MethodPost, routeSend, helloHTTP), &transport.BadReplyError{Agent: "bob"}, 500, "INVALID_AGENT_RESPONSE"},
 		"timeout":             {below(http.MethodPost, routeSend, helloHTTP), &transport.TimeoutError{Agent: "bob"}, 504, "TIMEOUT"},
 		"no JSON":             {below(http.MethodPost, routeSend, "{"), &translators.MalformedError{Syntax: true, Reason: "truncated"}, 400, "PARSE"},
-		"a stream":            {below(http.MethodPost, "/message:stream", helloHTTP), nil, 400, "UNSUPPORTED_OPERATION"},
-		"the tasks":           {below(http.MethodGet, "/tasks", ""), nil, 400, "UNSUPPORTED_OPERATION"},
-		"a task":              {below(http.MethodGet, "/tasks/t", ""), nil, 400, "UNSUPPORTED_OPERATION"},
-		"to cancel":           {below(http.MethodPost, "/tasks/t:cancel", ""), nil, 400, "UNSUPPORTED_OPERATION"},
-		"push":                {below(http.MethodPost, "/tasks/t/pushNotificationConfigs", ""), nil, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"},
-		"another card":        {below(http.MethodGet, "/extendedAgentCard", ""), nil, 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"},
+		"delete a task":       {below(http.MethodDelete, "/tasks/t", ""), nil, 405, "INVALID_REQUEST"},
+		"get to cancel":       {below(http.MethodGet, "/tasks/t:cancel", ""), nil, 405, "INVALID_REQUEST"},
+		"steps in the path":   {below(http.MethodGet, "/tasks/..", ""), nil, 404, "METHOD_NOT_FOUND"},
+		"an unknown task":     {below(http.MethodGet, "/tasks/t", ""), &canonical.Error{Code: canonical.CodeTaskNotFound}, 404, "TASK_NOT_FOUND"},
+		"a stream, refused":   {below(http.MethodPost, "/message:stream", helloHTTP), &canonical.Error{Code: canonical.CodeUnsupportedOp}, 400, "UNSUPPORTED_OPERATION"},
 		"get in 0.3":          {below(http.MethodGet, "/v1/message:send", ""), nil, 405, "INVALID_REQUEST"},
 		"the type of 1.0":     {below(http.MethodPost, "/v1/message:send", helloHTTP), nil, 415, "CONTENT_TYPE_NOT_SUPPORTED"},
-		"a stream of 0.3":     {below(http.MethodPost, "/v1/message:stream", helloHTTP), nil, 400, "UNSUPPORTED_OPERATION"},
-		"a task of 0.3":       {below(http.MethodGet, "/v1/tasks/t", ""), nil, 400, "UNSUPPORTED_OPERATION"},
-		"to cancel in 0.3":    {below(http.MethodPost, "/v1/tasks/t:cancel", ""), nil, 400, "UNSUPPORTED_OPERATION"},
-		"push in 0.3":         {below(http.MethodPost, "/v1/tasks/t/pushNotificationConfigs", ""), nil, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"},
-		"the card of 0.3":     {below(http.MethodGet, "/v1/card", ""), nil, 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"},
+		"a tenant in 0.3":     {below(http.MethodGet, "/v1/a/tasks/t", ""), nil, 404, "METHOD_NOT_FOUND"},
 		"that of 1.0 in 0.3":  {below(http.MethodGet, "/v1/extendedAgentCard", ""), nil, 404, "METHOD_NOT_FOUND"},
 		"that of 0.3 in 1.0":  {below(http.MethodGet, "/card", ""), nil, 404, "METHOD_NOT_FOUND"},
 		"the place of 0.3":    {below(http.MethodPost, "/v1", ""), nil, 404, "METHOD_NOT_FOUND"},
-		"another version":     {below(http.MethodPost, "/v2/message:send", ""), nil, 404, "METHOD_NOT_FOUND"},
 		"no version":          {below(http.MethodPost, "/v1message:send", ""), nil, 404, "METHOD_NOT_FOUND"},
 		"nothing of the sort": {below(http.MethodGet, "/tasksmith", ""), nil, 404, "METHOD_NOT_FOUND"},
 	} {
@@ -109,6 +104,7 @@ func TestDoorOverHTTPIn03(t *testing.T) {
 		w := ask(newDoor(t, 0).Handler(fake), r)
 		want := translators.Wire{
 			Binding: form.Binding, Version: form.Version03, Form: form.FormHTTP, Media: form.Media, Body: []byte(hello03HTTP), Header: http.Header{},
+			Verb: http.MethodPost, Path: "/v1/message:send",
 		}
 		if diff := cmp.Diff(want, fake.call.Wire); diff != "" {
 			t.Errorf("the call: %s", diff)

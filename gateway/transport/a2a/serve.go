@@ -50,19 +50,15 @@ var messageFields = []string{"A2a-Version", "A2a-Extensions", "X-A2a-Extensions"
 func (d *Door) Handler(road transport.Exchanger) http.Handler {
 	card := d.CardHandler(road)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		route, version := place(strings.TrimSuffix(r.PathValue("rest"), "/"))
-		wire := translators.Wire{Binding: form.Binding, Version: version, Form: form.FormHTTP, Media: form.Media}
-		switch {
-		case route == "":
-			wire.Form = ""
-			d.serve(w, r, road, wire)
-		case route == CardPath && version == "":
+		wire, kind := d.locate(r)
+		switch kind {
+		case atCard:
 			card.ServeHTTP(w, r)
-		case route == routeSend:
-			d.serve(w, r, road, wire)
-		default:
+		case atNothing:
 			wire.Media = media(r.Header)
-			d.refuse(w, wire, unserved(route, version))
+			d.refuse(w, wire, &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such operation"})
+		default:
+			d.serve(w, r, road, wire)
 		}
 	})
 }
@@ -73,20 +69,38 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, road transport.Exch
 		d.refuse(w, call.Wire, err)
 		return
 	}
+	if asksCard(d.deps.Form, call.Wire) {
+		d.extended(w, r, road, call)
+		return
+	}
 	answer, err := road.Exchange(r.Context(), call)
 	answer.Notice.Announce(w.Header())
 	for _, token := range answer.Evidence {
 		w.Header().Add(ect.HeaderName, token)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		d.refuse(w, call.Wire, err)
-		return
+	case answer.Events != nil:
+		d.tell(w, r, call, answer.Events)
+	case wire.Form != form.FormHTTP && streaming(d.deps.Form, call.Wire):
+		single(w, answer.Wire)
+	default:
+		d.answer(w, call, answer.Wire)
 	}
+}
+
+// answer writes one message. The HTTP form has no way to say nothing but an
+// empty object.
+func (d *Door) answer(w http.ResponseWriter, call transport.Call, wire translators.Wire) {
 	status := http.StatusOK
-	if wire.Form == form.FormHTTP && answer.Wire.Status != 0 {
-		status = answer.Wire.Status
+	if call.Wire.Form == form.FormHTTP && wire.Status != 0 {
+		status = wire.Status
 	}
-	write(w, answer.Wire, answerMedia(call.Wire), status)
+	if len(wire.Body) == 0 {
+		wire.Body = []byte("{}")
+	}
+	write(w, wire, answerMedia(call.Wire), status)
 }
 
 // receive reads a request as far as a door may: method, declared size, type,
@@ -95,10 +109,10 @@ func (d *Door) receive(w http.ResponseWriter, r *http.Request, road transport.Ex
 	wire.Header = fields(r)
 	call := transport.Call{
 		Entrance: transport.Native, Agent: r.PathValue("agent"), Wire: wire,
-		Caller: transport.CallerFrom(r.Context()), Address: transport.AddressFrom(r.Context()),
+		Caller: transport.CallerFrom(r.Context()), Address: transport.AddressFrom(r.Context()), Detached: true,
 	}
-	if r.Method != http.MethodPost {
-		return call, &problem.MethodError{Allow: http.MethodPost}
+	if err := allowed(r, wire); err != nil {
+		return call, err
 	}
 	most := int64(d.deps.Form.Info().BodyLimit)
 	if r.ContentLength > most {
@@ -108,7 +122,8 @@ func (d *Door) receive(w http.ResponseWriter, r *http.Request, road transport.Ex
 	if wire.Form == form.FormHTTP && wire.Version == "" { // which is of 1.0
 		want = append(want, form.MediaHTTP)
 	}
-	if !slices.Contains(want, media(r.Header)) || r.Header.Get("Content-Encoding") != "" {
+	bodied := wire.Path == "" || strings.HasPrefix(wire.Path, routeMessage) || r.ContentLength != 0
+	if bodied && !slices.Contains(want, media(r.Header)) || r.Header.Get("Content-Encoding") != "" {
 		return call, &problem.MediaTypeError{Want: want}
 	}
 	call.Wire.Media = media(r.Header)
@@ -157,27 +172,22 @@ func media(h http.Header) string {
 	return name
 }
 
-// refuse answers with the error in the words of the request: its form, its
-// version, and its id as far as they could be read.
+// refuse answers with the error in the words of the request. Who asked for a
+// stream over JSON-RPC reads nothing but events where the status is 200.
 func (d *Door) refuse(w http.ResponseWriter, request translators.Wire, cause error) {
-	p := problem.From(cause)
-	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.Native(cause)}
-	target := translators.Target{Form: request.Form}
-	if decoded, _ := d.deps.Form.Decode(request); decoded != nil {
-		m.Correlation.WireID, target.Version = decoded.Correlation.WireID, decoded.Origin.Version
-	}
-	if target.Form == form.FormHTTP {
-		target.Version = request.Version // its place says it, whatever else does
-	}
-	wire, _, err := d.deps.Form.Encode(m, target)
+	wire, p, err := d.failure(request, cause)
 	if err != nil { // an error can always be said
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
 	p.Advise(w.Header())
 	status := statusOf(p)
-	if status == http.StatusOK && target.Form == form.FormHTTP {
+	switch {
+	case request.Form == form.FormHTTP && status == http.StatusOK:
 		status = wire.Status
+	case status == http.StatusOK && streaming(d.deps.Form, request):
+		single(w, wire)
+		return
 	}
 	write(w, wire, answerMedia(request), status)
 }

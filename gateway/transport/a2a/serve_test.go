@@ -99,7 +99,7 @@ func TestDoorPassesACallOn(t *testing.T) {
 	w := ask(newDoor(t, 0).Handler(fake), r)
 
 	want := transport.Call{
-		Entrance: transport.Native, Agent: "bob", Caller: caller, Address: "192.0.2.1",
+		Entrance: transport.Native, Agent: "bob", Caller: caller, Detached: true, Address: "192.0.2.1",
 		Limited: true, Evidence: []string{"aa.bb.cc", "dd.ee.ff", "gg.hh.ii"},
 		Wire: translators.Wire{
 			Binding: form.Binding, Media: form.Media, Body: []byte(hello),

@@ -1,0 +1,135 @@
+package a2a
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/translators"
+	form "github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// headerToken is the field of a notification with its receiver's own token
+// (A2A 4.3.3).
+const headerToken = "A2A-Notification-Token" //nolint:gosec // the field's name
+
+const (
+	pushTries   = 4                // of one notification, at most
+	pushWithin  = 10 * time.Second // for one try
+	pushPause   = 500 * time.Millisecond
+	pushBackoff = 4        // times as long after each try
+	pushAnswer  = 64 << 10 // octets of an answer that are read so that the connection can be used again
+)
+
+// Teller is the one door to the network for those who are told and not asked:
+// *egress.Guard is one.
+type Teller interface {
+	// Judge says whether a URL may be called at all: *egress.DeniedError.
+	Judge(url string) error
+	// Tell sends a request with the credentials for just this server.
+	Tell(request *http.Request, authorization string) (*http.Response, error)
+}
+
+// PusherDeps is what a Pusher needs.
+type PusherDeps struct {
+	Client Teller // not the one of agents: what is open to those is not open to what callers name
+}
+
+// Pusher posts the changes of tasks to webhooks (A2A 4.3.3): at least once, as
+// far as a few tries go. It keeps nothing. Safe for concurrent use.
+type Pusher struct{ deps PusherDeps }
+
+var (
+	_ transport.Pusher = (*Pusher)(nil)
+	_ Teller           = (*egress.Guard)(nil)
+)
+
+// NewPusher checks its dependencies.
+func NewPusher(deps PusherDeps) (*Pusher, error) {
+	if deps.Client == nil {
+		return nil, errors.New("transport/a2a: incomplete PusherDeps")
+	}
+	return &Pusher{deps}, nil
+}
+
+// Form is that over HTTP, whatever the caller spoke.
+func (p *Pusher) Form() string { return form.FormHTTP }
+
+// Check judges a webhook before it is kept.
+func (p *Pusher) Check(url string) error { return p.deps.Client.Judge(url) }
+
+// Push posts one change. An error says why it was not taken: *egress.DeniedError,
+// *transport.BadReplyError, *transport.UnreachableError.
+func (p *Pusher) Push(ctx context.Context, config canonical.PushConfig, wire translators.Wire) error {
+	authorization, err := authorization(config)
+	if err != nil {
+		return err
+	}
+	pause := pushPause
+	for try := 1; ; try++ {
+		again, err := p.try(ctx, config, authorization, wire)
+		if !again || try == pushTries {
+			return err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+		pause *= pushBackoff
+	}
+}
+
+// try posts it once, and says whether it is worth while to try again.
+func (p *Pusher) try(ctx context.Context, config canonical.PushConfig, authorization string, wire translators.Wire) (again bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pushWithin)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, config.URL, bytes.NewReader(wire.Body))
+	if err != nil {
+		return false, &egress.DeniedError{Reason: egress.ReasonURL}
+	}
+	request.Header.Set("Content-Type", form.MediaHTTP)
+	request.Header.Set(form.HeaderVersion, form.Version)
+	if config.Token != "" {
+		request.Header.Set(headerToken, config.Token)
+	}
+	response, err := p.deps.Client.Tell(request, authorization)
+	if denied, ok := errors.AsType[*egress.DeniedError](err); ok {
+		return false, denied
+	}
+	if err != nil {
+		return true, &transport.UnreachableError{Agent: request.URL.Host, Err: err}
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, pushAnswer))
+	_ = response.Body.Close()
+	if response.StatusCode >= 200 && response.StatusCode < 300 {
+		return false, nil
+	}
+	return passing(response.StatusCode), &transport.BadReplyError{Agent: request.URL.Host, Reason: "HTTP status " + strconv.Itoa(response.StatusCode)}
+}
+
+// passing: the webhook may take it later.
+func passing(status int) bool {
+	return status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout
+}
+
+// authorization is the field with the credentials of a webhook; empty: it has none.
+func authorization(config canonical.PushConfig) (string, error) {
+	if strings.ContainsFunc(config.Scheme+config.Credentials+config.Token, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return "", &canonical.Error{Code: canonical.CodeBadParams, Message: "credentials that no header field can hold"}
+	}
+	if config.Scheme == "" || config.Credentials == "" {
+		return "", nil
+	}
+	return config.Scheme + " " + config.Credentials, nil
+}

@@ -1,0 +1,111 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// hook is a webhook that answers as it is told, one answer after the other.
+type hook struct {
+	answers []any // a status, or an error
+	got     []*http.Request
+	bodies  []string
+	given   []string
+	at      []time.Time
+}
+
+func (h *hook) Judge(string) error { return &egress.DeniedError{Reason: egress.ReasonScheme} }
+
+func (h *hook) Tell(r *http.Request, authorization string) (*http.Response, error) {
+	body, _ := io.ReadAll(r.Body)
+	h.got, h.bodies, h.given, h.at = append(h.got, r), append(h.bodies, string(body)), append(h.given, authorization), append(h.at, time.Now())
+	answer := h.answers[0]
+	h.answers = h.answers[1:]
+	if err, ok := answer.(error); ok {
+		return nil, err
+	}
+	return &http.Response{StatusCode: answer.(int), Body: io.NopCloser(strings.NewReader("x"))}, nil
+}
+
+// TestPush: what passes is tried again, a few times and later each time; what
+// does not pass is not.
+func TestPush(t *testing.T) {
+	t.Parallel()
+	lost := errors.New("lost")
+	for name, c := range map[string]struct {
+		answers []any
+		tries   int
+		want    any // nil: it was taken
+	}{
+		"taken":        {[]any{204}, 1, nil},
+		"taken later":  {[]any{503, lost, 429, 200}, 4, nil},
+		"never":        {[]any{500, 500, 500, 500}, 4, new(*transport.BadReplyError)},
+		"out of reach": {[]any{lost, lost, lost, lost}, 4, new(*transport.UnreachableError)},
+		"refused":      {[]any{404}, 1, new(*transport.BadReplyError)},
+		"elsewhere":    {[]any{307}, 1, new(*transport.BadReplyError)},
+		"denied":       {[]any{&egress.DeniedError{}}, 1, new(*egress.DeniedError)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				h := &hook{answers: c.answers}
+				p, err := NewPusher(PusherDeps{Client: h})
+				if err != nil {
+					t.Fatal(err)
+				}
+				config := canonical.PushConfig{URL: "https://h.example/x", Token: "tok", Scheme: "Bearer", Credentials: "secret"}
+				err = p.Push(t.Context(), config, translators.Wire{Body: []byte(`{"task":{}}`)})
+				if c.want == nil && err != nil || c.want != nil && !errors.As(err, c.want) {
+					t.Errorf("got %v", err)
+				}
+				if len(h.got) != c.tries {
+					t.Fatalf("%d tries", len(h.got))
+				}
+				for i, r := range h.got {
+					if r.Method != http.MethodPost || h.given[i] != "Bearer secret" || h.bodies[i] != `{"task":{}}` ||
+						r.Header.Get("Content-Type") != "application/a2a+json" || r.Header.Get("A2A-Notification-Token") != "tok" {
+						t.Errorf("%s %v %s %s", r.Method, r.Header, h.bodies[i], h.given[i])
+					}
+					if i > 1 && h.at[i].Sub(h.at[i-1]) <= h.at[i-1].Sub(h.at[i-2]) {
+						t.Error("the pauses do not grow")
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestPushStops(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p, _ := NewPusher(PusherDeps{Client: &hook{answers: []any{500, 500}}})
+	if err := p.Push(ctx, canonical.PushConfig{URL: "https://h.example"}, translators.Wire{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPushChecks(t *testing.T) {
+	t.Parallel()
+	if _, err := NewPusher(PusherDeps{}); err == nil {
+		t.Error("made of nothing")
+	}
+	p, _ := NewPusher(PusherDeps{Client: &hook{}})
+	if err := p.Check("http://h.example"); !errors.As(err, new(*egress.DeniedError)) || p.Form() != "HTTP+JSON" {
+		t.Errorf("got %v, %s", err, p.Form())
+	}
+	if err := p.Push(t.Context(), canonical.PushConfig{URL: "https://h", Scheme: "Bearer", Credentials: "a\r\nX: y"}, translators.Wire{}); !errors.As(err, new(*canonical.Error)) {
+		t.Errorf("got %v", err)
+	}
+}

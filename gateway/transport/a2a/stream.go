@@ -1,0 +1,125 @@
+package a2a
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/sse"
+	"github.com/aepb/aepb-gateway/translators"
+	form "github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// streamHints are what a request that is answered with a stream must hold
+// somewhere, in its body or its path.
+var streamHints = []string{"SendStreamingMessage", "SubscribeToTask", "message/stream", "tasks/resubscribe", ":stream", ":subscribe"}
+
+// streaming reports whether a request asks for a stream. Most do not, and are
+// not read for it.
+func streaming(codec translators.Translator, wire translators.Wire) bool {
+	hinted := false
+	for _, hint := range streamHints {
+		hinted = hinted || strings.Contains(wire.Path, hint) || wire.Form != form.FormHTTP && bytes.Contains(wire.Body, []byte(hint))
+	}
+	if !hinted {
+		return false
+	}
+	m, _ := codec.Decode(wire)
+	return m != nil && m.Phase == canonical.PhaseRequest && (m.Preferences.Stream || m.Op == canonical.OpTaskSubscribe)
+}
+
+// tell answers with a stream: one event at a time, the next one asked for when
+// the last was taken. It ends with the evidence for all of it in a trailer.
+func (d *Door) tell(w http.ResponseWriter, r *http.Request, call transport.Call, events transport.Events) {
+	defer func() { _ = events.Close() }()
+	s := sse.NewWriter(w, ect.HeaderName)
+	for {
+		event, err := events.Next(r.Context())
+		switch {
+		case errors.Is(err, io.EOF):
+			return
+		case r.Context().Err() != nil:
+			return // nobody listens any more
+		case err != nil:
+			wire, _, _ := d.failure(call.Wire, err)
+			_ = s.Send(wire.Body)
+			return
+		}
+		if len(event.Evidence) > 0 {
+			s.Close(event.Evidence)
+		}
+		if len(event.Wire.Body) == 0 {
+			continue
+		}
+		if s.Send(event.Wire.Body) != nil {
+			return
+		}
+	}
+}
+
+// single answers a request for a stream with the one message that there is.
+func single(w http.ResponseWriter, wire translators.Wire) {
+	_ = sse.NewWriter(w, ect.HeaderName).Send(wire.Body)
+}
+
+// extended answers the question for the extended card with the one card that there
+// is: what the agent has behind it names places that are not ours.
+func (d *Door) extended(w http.ResponseWriter, r *http.Request, road transport.Exchanger, call transport.Call) {
+	asked, err := d.deps.Form.Decode(call.Wire)
+	if err != nil {
+		d.refuse(w, call.Wire, err)
+		return
+	}
+	card, err := d.described(r, road, call.Agent, true)
+	if err != nil {
+		d.refuse(w, call.Wire, err)
+		return
+	}
+	wire, _, err := d.deps.Form.Encode(&canonical.Message{
+		Op: canonical.OpNative, Phase: canonical.PhaseResponse, Body: &canonical.Native{Result: card},
+		Correlation: asked.Correlation, Origin: canonical.Origin{Binding: form.Binding},
+	}, translators.Target{Version: asked.Origin.Version, Form: call.Wire.Form})
+	if err != nil {
+		d.refuse(w, call.Wire, err)
+		return
+	}
+	write(w, wire, answerMedia(call.Wire), http.StatusOK)
+}
+
+// cardHints are what a question for the extended card must hold.
+var cardHints = []string{"ExtendedAgentCard", "ExtendedCard", "/extendedAgentCard", "/v1/card"}
+
+// asksCard reports whether a request asks for the extended card.
+func asksCard(codec translators.Translator, wire translators.Wire) bool {
+	hinted := false
+	for _, hint := range cardHints {
+		hinted = hinted || strings.Contains(wire.Path, hint) || wire.Form != form.FormHTTP && bytes.Contains(wire.Body, []byte(hint))
+	}
+	if !hinted {
+		return false
+	}
+	m, err := codec.Decode(wire)
+	return err == nil && m.Op == canonical.OpNative
+}
+
+// failure is an error in the words of the request: its form, its version, and
+// its id as far as they could be read.
+func (d *Door) failure(request translators.Wire, cause error) (translators.Wire, problem.Problem, error) {
+	p := problem.From(cause)
+	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.Native(cause)}
+	target := translators.Target{Form: request.Form}
+	if decoded, _ := d.deps.Form.Decode(request); decoded != nil {
+		m.Correlation.WireID, target.Version = decoded.Correlation.WireID, decoded.Origin.Version
+	}
+	if target.Form == form.FormHTTP {
+		target.Version = request.Version // its place says it, whatever else does
+	}
+	wire, _, err := d.deps.Form.Encode(m, target)
+	return wire, p, err
+}

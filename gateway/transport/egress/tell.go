@@ -1,0 +1,44 @@
+package egress
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+)
+
+// Judge says whether a URL may be called at all, as far as that can be said
+// without asking for its addresses: *DeniedError.
+func (g *Guard) Judge(place string) error {
+	u, err := url.Parse(place)
+	if err != nil {
+		return &DeniedError{Reason: ReasonURL}
+	}
+	if _, err := g.admit(&http.Request{URL: u}, ""); err != nil {
+		return err
+	}
+	at, _ := newTarget(u.Hostname(), portOf(u.Port(), u.Scheme))
+	if at.address.IsValid() {
+		if reason := g.grants.judge(at, at.address); reason != "" {
+			return at.denied(reason)
+		}
+	}
+	return nil
+}
+
+// Tell sends a request to a server that is judged by its host name, with the
+// credentials that the server's own user has given for it. They are the only
+// ones that ever go out; empty: none.
+func (g *Guard) Tell(request *http.Request, authorization string) (*http.Response, error) {
+	transport, err := g.admit(request, "")
+	if err != nil {
+		if request.Body != nil {
+			err = errors.Join(err, request.Body.Close())
+		}
+		return nil, err
+	}
+	out := bare(request)
+	if authorization != "" {
+		out.Header.Set("Authorization", authorization)
+	}
+	return transport.RoundTrip(out)
+}
