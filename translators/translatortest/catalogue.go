@@ -91,6 +91,10 @@ func bodies() []reflect.Type {
 		reflect.TypeFor[canonical.Invoke](), reflect.TypeFor[canonical.Result](),
 		reflect.TypeFor[canonical.DescribeRequest](), reflect.TypeFor[canonical.Description](),
 		reflect.TypeFor[canonical.Page](), reflect.TypeFor[canonical.CapabilityList](),
-		reflect.TypeFor[canonical.Error](),
+		reflect.TypeFor[canonical.Error](), reflect.TypeFor[canonical.Event](),
+		reflect.TypeFor[canonical.TaskQuery](), reflect.TypeFor[canonical.TaskFilter](), reflect.TypeFor[canonical.TaskList](),
+		reflect.TypeFor[canonical.PushRequest](), reflect.TypeFor[canonical.PushConfig](), reflect.TypeFor[canonical.PushList](),
+		reflect.TypeFor[canonical.Done](), reflect.TypeFor[canonical.Reply](), reflect.TypeFor[canonical.Abort](),
+		reflect.TypeFor[canonical.Native](),
 	}
 }
