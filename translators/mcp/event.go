@@ -97,7 +97,7 @@ func (e *encoder) event() (translators.Wire, error) {
 		return translators.Wire{}, refuse(canonical.CodeInternal, "an event without an event")
 	}
 	w := write(body.Extensions)
-	method := ""
+	var method string
 	switch {
 	case body.Progress != nil:
 		p := body.Progress
