@@ -211,6 +211,9 @@ func (g *Gateway) decodeReply(x *exchange, wire translators.Wire, re canonical.O
 	if err != nil {
 		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "not a reply of " + string(wire.Binding)}
 	}
+	if result, ok := message.Body.(*canonical.Result); ok && result.Pending != nil && len(result.Pending.Inputs) == 0 && result.Pending.State == "" {
+		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "it waits for an answer and asks nothing"}
+	}
 	return message, nil
 }
 

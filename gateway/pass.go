@@ -40,12 +40,16 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 // noCounterpart: an agent of another protocol has no such method. What nobody
 // waits for is dropped without a word.
 func (g *Gateway) noCounterpart(x *exchange) error {
-	if x.message.Op != canonical.OpNative {
+	if x.call.Entrance.Native() && x.message.Op != canonical.OpNative {
 		return nil
 	}
 	if x.call.Entrance.Native() {
 		return &canonical.Error{Code: canonical.CodeNoMethod, Message: "the agent speaks a protocol without this method"}
 	}
-	loss := canonical.Loss{Code: canonical.LossPrompts, Path: "/" + string(x.message.Op), Fate: canonical.Dropped}
+	code := canonical.LossOperation
+	if x.message.Op == canonical.OpNative {
+		code = canonical.LossPrompts
+	}
+	loss := canonical.Loss{Code: code, Path: "/" + string(x.message.Op), Fate: canonical.Dropped}
 	return x.permit.Judge(judged([]canonical.Loss{loss}))
 }

@@ -57,6 +57,7 @@ func (out *service) server(handler http.Handler) *http.Server {
 // the admin one, so that a scraper sees the end.
 func (out *service) stop(ctx context.Context, servers []*http.Server) error {
 	out.stopping.Store(true)
+	out.drain()
 	out.logger.InfoContext(ctx, "stopping", slog.Duration("grace", shutdownGrace))
 	ctx, cancel := context.WithTimeout(ctx, shutdownGrace)
 	defer cancel()

@@ -22,13 +22,13 @@ type protocol struct {
 	close func() error
 }
 
-func protocols(guard *egress.Guard) ([]protocol, error) {
+func protocols(guard *egress.Guard, sessions tmcp.Keeper) ([]protocol, error) {
 	a2aForm, mcpForm := a2a.New(translators.Config{}), mcp.New(translators.Config{})
 	a2aDialer, err := ta2a.NewDialer(ta2a.DialerDeps{Client: guard, Form: a2aForm})
 	if err != nil {
 		return nil, err
 	}
-	mcpDialer, err := tmcp.NewDialer(tmcp.DialerDeps{Client: guard, Form: mcpForm})
+	mcpDialer, err := tmcp.NewDialer(tmcp.DialerDeps{Client: guard, Form: mcpForm, Keeper: sessions})
 	if err != nil {
 		return nil, err
 	}

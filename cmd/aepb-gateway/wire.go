@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -63,6 +64,7 @@ type service struct {
 	watch         *watcher     // nil: the configuration cannot change
 	failing       func() error // why state cannot be kept now; nil: it can
 	guard         *egress.Guard
+	drain         func() // ends the streams on which nothing is said
 	signer        *ect.Signer
 	keys          *identity.JWKSource
 	wimse         atomic.Pointer[credential.WIMSE] // nil: no issuers
@@ -97,7 +99,7 @@ func wire(s settings) (built *service, err error) {
 		return nil, err
 	}
 	out.guard = guard
-	list, err := protocols(guard)
+	list, err := protocols(guard, keeper{kept.entries})
 	if err != nil {
 		return nil, err
 	}
@@ -232,10 +234,11 @@ func (out *service) surfaces(s settings, road *gateway.Gateway, registry *transl
 	if err != nil {
 		return err
 	}
-	mcpDoor, err := tmcp.NewDoor(tmcp.DoorDeps{Form: mcpForm, Version: version})
+	mcpDoor, err := tmcp.NewDoor(tmcp.DoorDeps{Form: mcpForm, Version: version, Keeper: keeper{kept.entries}, Ours: s.ours})
 	if err != nil {
 		return err
 	}
+	out.drain = mcpDoor.Close
 	anonymous := ect.Identity("")
 	if s.dev {
 		anonymous = identity.Anonymous(s.bundle.TrustDomain()).ID
@@ -283,6 +286,12 @@ func (s settings) baseURL(r *http.Request) string {
 		return "https://" + r.Host
 	}
 	return s.publicURL
+}
+
+// ours reports whether a host name, without its port, is one of our names.
+func (s settings) ours(name string) bool {
+	public, err := url.Parse(s.publicURL)
+	return slices.Contains(s.hosts, name) || err == nil && name != "" && strings.EqualFold(public.Hostname(), name)
 }
 
 func (s settings) agentURL(r *http.Request, agent string) string {

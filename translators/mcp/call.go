@@ -5,15 +5,21 @@ import (
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/profile"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
 // carriedFields are the fields of an invocation that MCP has no place for.
-// returned as a fresh slice: tables of package level are read-only.
-func carriedFields() []profile.Field {
-	return []profile.Field{
+// returned as a fresh slice: tables of package level are read-only. Whoever
+// names its progress wants a stream; nothing else says so.
+func carriedFields(m *canonical.Message) []profile.Field {
+	fields := []profile.Field{
 		profile.FieldMessageID, profile.FieldReferences, profile.FieldTenant, profile.FieldAccept,
-		profile.FieldHistory, profile.FieldNoWait, profile.FieldStream, profile.FieldDeadline, profile.FieldMessageExt,
+		profile.FieldHistory, profile.FieldNoWait, profile.FieldDeadline, profile.FieldMessageExt,
 	}
+	if m.Correlation.Progress == nil {
+		fields = append(fields, profile.FieldStream)
+	}
+	return fields
 }
 
 func decodeCall(m *canonical.Message, r *reader) error {
@@ -24,13 +30,80 @@ func decodeCall(m *canonical.Message, r *reader) error {
 	}
 	m.Body = &canonical.Invoke{Call: call}
 	m.Conversation = profile.ConversationOf(call)
-	fields := append(carriedFields(), profile.FieldContextID, profile.FieldTaskID, profile.FieldSkill)
+	fields := append(carriedFields(m), profile.FieldContextID, profile.FieldTaskID, profile.FieldSkill)
 	if m.Origin.Version != Modern {
 		fields = append(fields, legacyFields(m.Op)...)
 	}
 	profile.RestoreMessage(r.carried.Canon, m, fields...)
-	m.Body = &canonical.Invoke{Call: call, Extensions: r.extensions()}
+	body := &canonical.Invoke{Call: call}
+	if err := decodeRetry(m, r, body); err != nil {
+		return err
+	}
+	wantTask(m, r, body)
+	body.Extensions = r.extensions()
+	m.Body = body
 	return r.err()
+}
+
+// decodeRetry reads what makes a call the answer to a question (2026-07-28).
+func decodeRetry(m *canonical.Message, r *reader, body *canonical.Invoke) error {
+	if m.Origin.Version != Modern {
+		return nil
+	}
+	raw := r.RawObject("inputResponses")
+	var err error
+	if body.Answers, err = decodeAnswers(orEmpty(raw), "/params/inputResponses"); err != nil {
+		return err
+	}
+	if raw != nil && body.Answers == nil {
+		r.Put("inputResponses", raw)
+	}
+	takeText(r.Object, "requestState", &body.State)
+	return nil
+}
+
+// wantTask reads the wish that a task may answer (2025-11-25, experimental).
+func wantTask(m *canonical.Message, r *reader, body *canonical.Invoke) {
+	raw := r.Peek("task")
+	if m.Origin.Version != Legacy || !isObject(raw) {
+		return
+	}
+	m.Preferences.TaskOK = true
+	task := rawjson.Parse(raw, "")
+	takeMillis(task, "ttl", &body.TTL)
+	if len(task.Members()) == 0 {
+		r.Take("task")
+	}
+}
+
+// retry writes what makes a call the answer to a question, and the wish for a task.
+func (e *encoder) retry(w *writer, body *canonical.Invoke) error {
+	switch {
+	case e.modern && len(body.Answers) > 0:
+		answers, err := e.answers(body.Answers, "/body/answers")
+		if err != nil {
+			return err
+		}
+		w.raw("inputResponses", answers)
+	case len(body.Answers) > 0:
+		e.lose(canonical.LossRequestState, canonical.Dropped, "/body/answers")
+	}
+	switch {
+	case e.modern:
+		w.text("requestState", body.State)
+	case body.State != "":
+		e.lose(canonical.LossRequestState, canonical.Dropped, "/body/state")
+	}
+	switch {
+	case e.version == Legacy && e.m.Preferences.TaskOK && !w.has("task"):
+		w.raw("task", rawjson.NewBuilder().Raw("ttl", millis(body.TTL)).Bytes())
+	case e.version != Legacy && body.TTL != nil:
+		e.lose(canonical.LossCaching, canonical.Dropped, "/body/ttl")
+	}
+	if e.version < Legacy && e.m.Preferences.TaskOK {
+		e.lose(canonical.LossCaching, canonical.Dropped, "/preferences/taskOK")
+	}
+	return nil
 }
 
 // call writes an invocation. The call that it answers with is what was
@@ -44,8 +117,10 @@ func (e *encoder) call(body *canonical.Invoke) (*canonical.Call, json.RawMessage
 	if !e.native {
 		w.forget("arguments")
 	}
-	// Nobody was ever asked for input or offered a task here. A state that is
-	// sent all the same was to change what is done; a wish for a task was not.
+	if err := e.retry(w, body); err != nil {
+		return nil, nil, err
+	}
+	// What another revision left of them is a word without a meaning here.
 	e.forget(w, canonical.LossRequestState, "inputResponses", "requestState")
 	e.forget(w, canonical.LossCaching, "task")
 	w.need("name", call.Name)
@@ -59,7 +134,7 @@ func (e *encoder) call(body *canonical.Invoke) (*canonical.Call, json.RawMessage
 	} else if body.Turn.ID != "" && body.Turn.ID != e.m.Correlation.MessageID {
 		e.lose(canonical.LossIDs, canonical.Dropped, "/body/turn/id")
 	}
-	e.losses = append(e.losses, profile.CarryMessage(w.canon, e.m, carriedFields()...)...)
+	e.losses = append(e.losses, profile.CarryMessage(w.canon, e.m, carriedFields(e.m)...)...)
 	e.losses = append(e.losses, foreign(body.Extensions, "/body")...)
 	return call, w.bytes(), nil
 }

@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/aepb/aepb-gateway/translators"
@@ -24,9 +23,14 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 		Correlation: canonical.Correlation{WireID: env.ID},
 		Origin:      canonical.Origin{Binding: Binding, Raw: w.Body},
 	}
-	if w.Re == "" {
+	switch {
+	case w.Re == "" && env.Method == "":
+		err = decodeReplyTo(w, env, m)
+	case w.Re == "":
 		err = decodeRequest(w, env, m)
-	} else {
+	case w.Event && env.Method != "":
+		err = decodeEvent(w, env, m)
+	default:
 		err = decodeReply(w, env, m)
 	}
 	if err != nil {
@@ -36,9 +40,6 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 }
 
 func decodeRequest(w translators.Wire, env jsonrpc.Message, m *canonical.Message) error {
-	if env.Method == "" {
-		return refuse(canonical.CodeInvalidRequest, "a reply where a request belongs")
-	}
 	m.Phase = canonical.PhaseRequest
 	r, err := read(env.Params, "/params")
 	if err != nil {
@@ -51,6 +52,8 @@ func decodeRequest(w translators.Wire, env jsonrpc.Message, m *canonical.Message
 	switch {
 	case notice && env.ID != nil:
 		return refuse(canonical.CodeInvalidRequest, "a notification has no id")
+	case env.Method == noticeCancelled:
+		return decodeAbort(m, r)
 	case notice:
 		return decodeNotice(env, m)
 	case env.ID == nil:
@@ -67,8 +70,9 @@ func decodeRequest(w translators.Wire, env jsonrpc.Message, m *canonical.Message
 }
 
 func decodeMethod(env jsonrpc.Message, m *canonical.Message, r *reader) error {
-	modern := m.Origin.Version == Modern
 	switch {
+	case !serves(m.Origin.Version, env.Method):
+		return refuse(canonical.CodeNoMethod, "this method is not served here")
 	case env.Method == MethodCall:
 		return decodeCall(m, r)
 	case env.Method == MethodList:
@@ -78,14 +82,15 @@ func decodeMethod(env jsonrpc.Message, m *canonical.Message, r *reader) error {
 		restoreAsker(m, r)
 		page.Extensions = requestExtensions(env, r)
 		m.Body = page
-	case env.Method == MethodDiscover && modern, env.Method == MethodInitialize && !modern:
+	case env.Method == MethodDiscover, env.Method == MethodInitialize:
 		return decodeDescribe(env, m, r)
-	case env.Method == MethodPing && !modern:
+	case env.Method == MethodPing:
 		m.Op = canonical.OpPing
 		restoreAsker(m, r)
 		m.Extensions = requestExtensions(env, r)
 	default:
-		return refuse(canonical.CodeNoMethod, "this method is not served here")
+		m.Op, m.Body = canonical.OpNative, &canonical.Native{Method: env.Method, Params: env.Params}
+		restoreAsker(m, r)
 	}
 	return r.err()
 }
@@ -134,7 +139,7 @@ func requestVersion(w translators.Wire, method string, r *reader, notice bool) (
 		}
 	}
 	switch {
-	case !slices.Contains(versions(), version):
+	case !known(version):
 		return "", unsupportedVersion(version)
 	case header != "" && header != version:
 		return either(header, version), refuse(canonical.CodeHeaderMismatch, "the MCP-Protocol-Version header names another version")
@@ -180,7 +185,7 @@ func decodeRequestMeta(m *canonical.Message, r *reader) error {
 		if token[0] != '"' && token[0] != '-' && (token[0] < '0' || token[0] > '9') {
 			r.meta.Fail("progressToken", "neither a string nor a number")
 		}
-		m.Correlation.Progress = token
+		m.Correlation.Progress, m.Preferences.Stream = token, true
 	}
 	if m.Origin.Version != Modern {
 		return r.meta.Err()
@@ -194,6 +199,8 @@ func decodeRequestMeta(m *canonical.Message, r *reader) error {
 		r.meta.Fail(metaCapabilities, "not an object")
 	case rawjson.Equal(capabilities, []byte("{}")):
 		r.meta.Take(metaCapabilities)
+	default:
+		m.Preferences.CanAnswer, m.Preferences.TaskOK = declared(capabilities, Modern)
 	}
 	r.takeMeta(metaLogLevel, &m.Preferences.LogLevel)
 	switch info := r.meta.Peek(metaClientInfo); {
@@ -255,22 +262,29 @@ func decodeReply(w translators.Wire, env jsonrpc.Message, m *canonical.Message) 
 	}
 	m.Op = w.Re
 	if env.Error != nil {
-		if m.Origin.Version = replyVersion(w, nil); !slices.Contains(versions(), m.Origin.Version) {
+		if m.Origin.Version = replyVersion(w, nil); !known(m.Origin.Version) {
 			return unsupportedVersion(m.Origin.Version)
 		}
 		return decodeError(m, env.Error)
 	}
 	m.Phase = canonical.PhaseResponse
+	if w.Re == canonical.OpNative {
+		return decodeNative(w, env, m)
+	}
 	r, err := read(env.Result, "/result")
 	if err != nil {
 		return err
 	}
 	m.Origin.Version = replyVersion(w, r.Peek("resultType"))
-	if !slices.Contains(versions(), m.Origin.Version) {
+	if !known(m.Origin.Version) {
 		return unsupportedVersion(m.Origin.Version)
 	}
-	if err := decodeResultHead(m, r); err != nil {
+	kind, err := decodeResultHead(m, r)
+	if err != nil {
 		return err
+	}
+	if kind == resultAsks {
+		return decodePending(m, r)
 	}
 	switch w.Re {
 	case canonical.OpInvoke:
@@ -287,6 +301,19 @@ func decodeReply(w translators.Wire, env jsonrpc.Message, m *canonical.Message) 
 	}
 }
 
+// decodeNative keeps the result of a method that only MCP has.
+func decodeNative(w translators.Wire, env jsonrpc.Message, m *canonical.Message) error {
+	if !isObject(env.Result) {
+		return refuse(canonical.CodeBadUpstream, "the result is no object")
+	}
+	m.Origin.Version = replyVersion(w, rawjson.Parse(env.Result, "").Peek("resultType"))
+	if !known(m.Origin.Version) {
+		return unsupportedVersion(m.Origin.Version)
+	}
+	m.Body = &canonical.Native{Result: env.Result}
+	return nil
+}
+
 // replyVersion: a reply does not name its version, but only the modern one has
 // a result type.
 func replyVersion(w translators.Wire, resultType json.RawMessage) string {
@@ -301,26 +328,34 @@ func replyVersion(w translators.Wire, resultType json.RawMessage) string {
 	return Legacy
 }
 
-// decodeResultHead judges the result type. Only complete results are taken:
-// input_required and task answer to capabilities that are never declared, and
-// an unknown type is invalid (2026-07-28, resultType).
-func decodeResultHead(m *canonical.Message, r *reader) error {
+// The result types of 2026-07-28 and its extension for tasks.
+const (
+	resultDone = "complete"
+	resultAsks = "input_required"
+	resultTask = "task"
+)
+
+// decodeResultHead reads the result type. An unknown one is invalid
+// (2026-07-28, resultType), and so is one that does not answer to what was asked.
+func decodeResultHead(m *canonical.Message, r *reader) (kind string, err error) {
 	if m.Origin.Version != Modern {
 		if m.Op != canonical.OpDescribe {
 			profile.RestoreMessage(r.carried.Canon, m, profile.FieldFromName, profile.FieldFromVersion)
 		}
-		return nil
+		return resultDone, nil
 	}
-	switch raw := r.Take("resultType"); string(raw) {
-	case `"complete"`:
-	case "":
+	raw := r.Take("resultType")
+	switch kind, _ = rawjson.Unquote(raw); {
+	case raw == nil:
+		kind = resultDone
 		r.Put("resultType", absent())
+	case kind == resultDone, (kind == resultAsks || kind == resultTask) && m.Op == canonical.OpInvoke:
 	default:
-		return refuse(canonical.CodeBadUpstream, "the result is of a type that was not asked for")
+		return "", refuse(canonical.CodeBadUpstream, "the result is of a type that was not asked for")
 	}
 	if r.meta != nil && m.Op != canonical.OpDescribe {
 		takeInfo(r, r.meta, metaServerInfo, &m.From)
-		return r.meta.Err()
+		return kind, r.meta.Err()
 	}
-	return nil
+	return kind, nil
 }

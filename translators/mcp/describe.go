@@ -20,6 +20,7 @@ func decodeDescribe(env jsonrpc.Message, m *canonical.Message, r *reader) error 
 		body.Versions = []string{r.Required("protocolVersion")}
 		r.at(m.Origin.Version, "")
 		takeInfo(r, r.Object, "clientInfo", &m.From)
+		m.Preferences.CanAnswer, _ = declared(r.Peek("capabilities"), m.Origin.Version)
 		if raw := r.RawObject("capabilities"); raw != nil && !rawjson.Equal(raw, []byte("{}")) {
 			r.Put("capabilities", raw)
 		} else if raw == nil {
@@ -55,7 +56,11 @@ func (e *encoder) describe(body *canonical.DescribeRequest) (string, json.RawMes
 	w.need("protocolVersion", asked)
 	e.forget(w, canonical.LossPeerInfo, "capabilities")
 	if !w.has("capabilities") {
-		w.raw("capabilities", json.RawMessage("{}"))
+		said := declaring(e.m.Preferences.CanAnswer, false, e.version)
+		if left, _ := declared(said, e.version); !slices.Equal(left, e.m.Preferences.CanAnswer) {
+			e.lose(canonical.LossPeerInfo, canonical.Dropped, "/preferences/canAnswer")
+		}
+		w.raw("capabilities", said)
 	}
 	if left := w.own.Peek("clientInfo"); !e.native || left != nil || who.Name != "" || who.Version != "" {
 		w.raw("clientInfo", e.info(w, "clientInfo", left, who))
@@ -82,9 +87,11 @@ func (e *encoder) page(body *canonical.Page) json.RawMessage {
 // decodeDescription reads DiscoverResult and InitializeResult.
 func decodeDescription(m *canonical.Message, r *reader) error {
 	d := &canonical.Description{}
-	if raw := r.Peek("capabilities"); raw == nil || raw[0] != '{' {
+	capabilities := r.Peek("capabilities")
+	if !isObject(capabilities) {
 		r.Fail("capabilities", "required")
 	}
+	d.Tasks = tasksOffered(capabilities, m.Origin.Version)
 	takeText(r.Object, "instructions", &d.Instructions)
 	if m.Origin.Version == Modern {
 		d.Versions, _ = r.Strings("supportedVersions")
@@ -148,10 +155,7 @@ func (e *encoder) description(d *canonical.Description) json.RawMessage {
 	w := write(d.Extensions)
 	e.losses = append(e.losses, foreign(d.Extensions, "/body")...)
 	if !e.native {
-		if w.has("capabilities") {
-			e.lose(canonical.LossPrompts, canonical.Dropped, "/body/extensions/mcp-v1/capabilities")
-		}
-		w.raw("capabilities", json.RawMessage(`{"tools":{}}`))
+		w.raw("capabilities", e.offers(w.own.Peek("capabilities"), d.Tasks))
 	}
 	e.descriptionVersions(w, d)
 	e.resultType(w)

@@ -56,6 +56,10 @@ func (e *encoder) encode() (translators.Wire, error) {
 	switch e.m.Phase {
 	case canonical.PhaseRequest:
 		return e.request()
+	case canonical.PhaseEvent:
+		wire, err := e.event()
+		wire.Event = true
+		return wire, err
 	case canonical.PhaseResponse:
 		return e.response()
 	case canonical.PhaseError:
@@ -70,6 +74,12 @@ func (e *encoder) lose(code canonical.LossCode, fate canonical.Fate, path string
 }
 
 func (e *encoder) request() (translators.Wire, error) {
+	switch body := e.m.Body.(type) {
+	case *canonical.Reply:
+		return e.replyTo(body)
+	case *canonical.Abort:
+		return e.abort(body), nil
+	}
 	if e.m.Op == canonical.OpNotice {
 		return e.notice()
 	}
@@ -98,6 +108,9 @@ func (e *encoder) request() (translators.Wire, error) {
 		method, params = MethodList, e.page(body)
 	case *canonical.DescribeRequest:
 		method, params = e.describe(body)
+	case *canonical.Native:
+		method = body.Method
+		name, params, err = e.nativeRequest(body)
 	default:
 		if e.m.Op != canonical.OpPing || e.modern {
 			return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "MCP "+e.version+" has no such request")
@@ -106,10 +119,23 @@ func (e *encoder) request() (translators.Wire, error) {
 		e.requestMeta(w)
 		method, params = MethodPing, e.params(w, e.m.Extensions)
 	}
+	if err != nil {
+		return translators.Wire{}, err
+	}
 	if h == nil {
 		h = header(e.m, e.version, method, name)
 	}
 	return translators.Wire{Header: h, Body: jsonrpc.Request(e.m.Correlation.WireID, method, params)}, nil
+}
+
+// tasking: whoever asks about a task declares that it knows of tasks.
+func tasking(op canonical.Op) bool {
+	switch op {
+	case canonical.OpTaskGet, canonical.OpTaskCancel, canonical.OpTaskAnswer:
+		return true
+	default:
+		return false
+	}
 }
 
 // params closes a level that may be absent altogether.
@@ -152,15 +178,24 @@ func (e *encoder) requestMeta(w *writer) {
 	}
 	w.metaRaw(metaVersion, rawjson.Quote(e.version))
 	if left := w.metaLeft(metaCapabilities); left == nil || !e.native {
-		if left != nil {
-			e.lose(canonical.LossPeerInfo, canonical.Dropped, "/body/extensions/mcp-v1/_meta")
+		said := declaring(e.m.Preferences.CanAnswer, e.m.Preferences.TaskOK || tasking(e.m.Op), e.version)
+		if left != nil && !rawjson.Equal(left, said) {
+			e.lose(canonical.LossPeerInfo, canonical.Dropped, e.metaPath())
 		}
-		w.metaRaw(metaCapabilities, json.RawMessage("{}"))
+		w.metaRaw(metaCapabilities, said)
 	}
 	if e.m.Preferences.LogLevel != "" {
 		w.metaRaw(metaLogLevel, rawjson.Quote(e.m.Preferences.LogLevel))
 	}
 	e.clientInfo(w)
+}
+
+// metaPath is where a request's _meta stands in the canonical message.
+func (e *encoder) metaPath() string {
+	if e.m.Op == canonical.OpNative {
+		return "/body/params/_meta"
+	}
+	return "/body/extensions/mcp-v1/_meta"
 }
 
 // clientInfo: who asks; this gateway when nobody else is known. A message that
@@ -188,10 +223,13 @@ func (e *encoder) legacyMeta(w *writer) {
 	for _, name := range []string{metaVersion, metaCapabilities, metaClientInfo} {
 		if !e.native && w.metaLeft(name) != nil {
 			w.left.Take(name)
-			e.lose(canonical.LossPeerInfo, canonical.Dropped, "/body/extensions/mcp-v1/_meta")
+			e.lose(canonical.LossPeerInfo, canonical.Dropped, e.metaPath())
 		}
 	}
 	e.losses = append(e.losses, profile.CarryMessage(w.canon, e.m, legacyFields(e.m.Op)...)...)
+	if e.m.Preferences.CanAnswer != nil && e.m.Op != canonical.OpDescribe {
+		e.lose(canonical.LossPeerInfo, canonical.Dropped, "/preferences/canAnswer") // said when the session begins
+	}
 }
 
 func legacyFields(op canonical.Op) []profile.Field {
@@ -232,6 +270,8 @@ func (e *encoder) response() (translators.Wire, error) {
 		result = e.list(body)
 	case *canonical.Description:
 		result = e.description(body)
+	case *canonical.Native:
+		return e.nativeResponse(body)
 	default:
 		if e.m.Op != canonical.OpPing {
 			return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "MCP has no such reply")
@@ -247,8 +287,10 @@ func (e *encoder) response() (translators.Wire, error) {
 }
 
 // resultHead writes what every modern result says about itself.
-func (e *encoder) resultHead(w *writer) {
-	e.resultType(w)
+func (e *encoder) resultHead(w *writer) { e.head(w, resultDone) }
+
+func (e *encoder) head(w *writer, kind string) {
+	e.resultKind(w, kind)
 	if !e.modern {
 		e.losses = append(e.losses, profile.CarryMessage(w.canon, e.m, profile.FieldFromName, profile.FieldFromVersion)...)
 		return
@@ -258,7 +300,9 @@ func (e *encoder) resultHead(w *writer) {
 	}
 }
 
-func (e *encoder) resultType(w *writer) {
+func (e *encoder) resultType(w *writer) { e.resultKind(w, resultDone) }
+
+func (e *encoder) resultKind(w *writer, kind string) {
 	const name = "resultType"
 	left := string(w.own.Peek(name))
 	if left == "null" && (e.native || !e.modern) {
@@ -269,7 +313,7 @@ func (e *encoder) resultType(w *writer) {
 	case !e.modern:
 		e.forget(w, canonical.LossCaching, "ttlMs", "cacheScope")
 	case left != "null" || !e.native:
-		w.raw(name, json.RawMessage(`"complete"`))
+		w.need(name, kind)
 	}
 }
 

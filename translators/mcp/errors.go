@@ -104,18 +104,21 @@ const (
 )
 
 func decodeError(m *canonical.Message, in *jsonrpc.Error) error {
-	m.Phase = canonical.PhaseError
+	m.Phase, m.Body = canonical.PhaseError, errorBody(in, m.Origin.Version)
+	return nil
+}
+
+func errorBody(in *jsonrpc.Error, version string) *canonical.Error {
 	e := &canonical.Error{
-		Code: codeOf(in.Code, m.Origin.Version), Message: in.Message,
+		Code: codeOf(in.Code, version), Message: in.Message,
 		Native: &canonical.NativeError{Binding: Binding, Code: in.Code, Data: in.Data},
 	}
-	m.Body = e
 	if in.Rest != nil {
 		e.Extensions = canonical.Extensions{Binding: in.Rest}
-		return nil // no gateway writes an error like that
+		return e // no gateway writes an error like that
 	}
-	if len(in.Data) == 0 || in.Data[0] != '{' {
-		return nil
+	if !isObject(in.Data) {
+		return e
 	}
 	data := rawjson.Parse(in.Data, "/error/data")
 	if raw := data.Peek("schema"); len(raw) > 0 && raw[0] == '{' && e.Code == canonical.CodeBadParams {
@@ -123,20 +126,20 @@ func decodeError(m *canonical.Message, in *jsonrpc.Error) error {
 	}
 	carried := data.Peek(profile.ExtKey)
 	if carried == nil {
-		return nil
+		return e
 	}
 	c, err := profile.Unwrap(carried, "/error/data", Binding)
 	if err != nil {
-		return nil //nolint:nilerr // data is anybody's; what is no carriage of ours is just data
+		return e // data is anybody's; what is no carriage of ours is just data
 	}
 	restored := *e
 	restoreError(&restored, c)
 	// Kept, not believed: only what we would say in these very words.
-	again := (&encoder{version: m.Origin.Version, modern: m.Origin.Version == Modern}).errorOf(&restored)
+	again := (&encoder{version: version, modern: version == Modern}).errorOf(&restored)
 	if again.Code == in.Code && rawjson.Equal(again.Data, in.Data) {
-		m.Body = &restored
+		return &restored
 	}
-	return nil
+	return e
 }
 
 // restoreError gives a carried error its own words back. The native view is

@@ -111,6 +111,8 @@ func withHash(name, id string) string {
 	return name[:keep] + "_" + hex.EncodeToString(sum[:])[:hashSize]
 }
 
+func known(version string) bool { return slices.Contains(versions(), version) }
+
 // choose is the version that Encode writes.
 func choose(target translators.Target) (string, error) {
 	if target.Version == "" {

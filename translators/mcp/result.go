@@ -106,9 +106,15 @@ func (e *encoder) result(body *canonical.Result) (json.RawMessage, error) {
 	}
 	w.forget("structuredContent")
 	e.forget(w, canonical.LossRequestState, "inputRequests", "requestState", "task")
-	e.resultHead(w)
+	if body.Pending != nil {
+		e.head(w, resultAsks)
+	} else {
+		e.resultHead(w)
+	}
 	var err error
 	switch {
+	case body.Pending != nil:
+		err = e.pending(w, body.Pending)
 	case body.Output != nil:
 		err = e.output(w, body.Output)
 	case body.Turn != nil || body.Task != nil:

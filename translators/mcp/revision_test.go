@@ -164,6 +164,13 @@ func TestOfficialExamplesInOlderRevisions(t *testing.T) {
 			if err != nil || m.Phase != canonical.PhaseResponse {
 				continue
 			}
+			definition := definitions[w.Re]
+			if w.Re == canonical.OpNative {
+				definition = strings.TrimSuffix(filepath.Base(filepath.Dir(file)), "Response")
+			}
+			if result, ok := m.Body.(*canonical.Result); ok && result.Pending != nil || definition == "SubscriptionsListenResult" {
+				continue // what no older revision has
+			}
 			n++
 			t.Run(version+" "+filepath.Base(file), func(t *testing.T) {
 				m.Correlation.WireID = json.RawMessage("1")
@@ -171,7 +178,7 @@ func TestOfficialExamplesInOlderRevisions(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				official.check(t, definitions[w.Re], resultOf(t, old.Body))
+				official.check(t, definition, resultOf(t, old.Body))
 			})
 		}
 		if n < 20 {

@@ -80,14 +80,14 @@ func checkMirror(w translators.Wire, version, method string, r *reader) error {
 	if h := w.Header.Get(headerMethod); h != "" && h != method {
 		return refuse(canonical.CodeHeaderMismatch, "the Mcp-Method header names another method")
 	}
-	h := w.Header.Get(headerName)
-	if h == "" || method != MethodCall {
+	h, member := w.Header.Get(headerName), nameMember(method)
+	if h == "" || member == "" {
 		return nil
 	}
-	name, _ := rawjson.Unquote(r.Peek("name"))
+	name, _ := rawjson.Unquote(r.Peek(member))
 	// Some clients send the name as it is even if it looks like a sentinel.
 	if decoded, ok := DecodeHeaderValue(h); h != name && (!ok || decoded != name) {
-		return refuse(canonical.CodeHeaderMismatch, "the Mcp-Name header names another tool")
+		return refuse(canonical.CodeHeaderMismatch, "the Mcp-Name header names something else")
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func bodies() []reflect.Type {
 		reflect.TypeFor[canonical.Error](), reflect.TypeFor[canonical.Event](),
 		reflect.TypeFor[canonical.TaskQuery](), reflect.TypeFor[canonical.TaskFilter](), reflect.TypeFor[canonical.TaskList](),
 		reflect.TypeFor[canonical.PushRequest](), reflect.TypeFor[canonical.PushConfig](), reflect.TypeFor[canonical.PushList](),
-		reflect.TypeFor[canonical.Reply](), reflect.TypeFor[canonical.Abort](),
-		reflect.TypeFor[canonical.Done](),
+		reflect.TypeFor[canonical.Done](), reflect.TypeFor[canonical.Reply](), reflect.TypeFor[canonical.Abort](),
+		reflect.TypeFor[canonical.Native](),
 	}
 }

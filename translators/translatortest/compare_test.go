@@ -137,7 +137,7 @@ func TestPlaces(t *testing.T) {
 		"/native/data/0":                      true,
 		"/deadline":                           true,
 		"/deadline/sec":                       false,
-		"/params/_meta":                       false,
+		"/arguments/_meta":                    false,
 		"/body/turn/parts/first":              false,
 		"/body/turn/parts/0/media/subtype":    false,
 		"body/turn":                           false,

@@ -38,8 +38,8 @@ func (v *visit) admit() error {
 	switch {
 	case v.r.ContentLength > most:
 		return problem.Reading(&http.MaxBytesError{Limit: most})
-	case !sameOrigin(v.r):
-		return &admissionError{http.StatusForbidden, &canonical.Error{Code: canonical.CodeForbidden, Message: "requests from this origin are not taken"}}
+	case !v.sameOrigin():
+		return foreignOrigin()
 	case media(v.r.Header.Get("Content-Type")) != mediaJSON || v.r.Header.Get("Content-Encoding") != "":
 		return &problem.MediaTypeError{Want: []string{mediaJSON}}
 	case !accepts(v.r.Header.Values("Accept"), mediaJSON):
@@ -48,11 +48,15 @@ func (v *visit) admit() error {
 	return nil
 }
 
+func foreignOrigin() error {
+	return &admissionError{http.StatusForbidden, &canonical.Error{Code: canonical.CodeForbidden, Message: "requests from this origin are not taken"}}
+}
+
 // sameOrigin: a browser may speak to us from our own pages and from this very
 // machine, so that no web site reaches a gateway by rebinding a name (MCP,
 // Streamable HTTP, security warning). Other clients send no Origin.
-func sameOrigin(r *http.Request) bool {
-	values := r.Header.Values("Origin")
+func (v *visit) sameOrigin() bool {
+	values := v.r.Header.Values("Origin")
 	if len(values) == 0 {
 		return true
 	}
@@ -60,7 +64,8 @@ func sameOrigin(r *http.Request) bool {
 	if err != nil || len(values) > 1 || origin.Host == "" {
 		return false
 	}
-	return strings.EqualFold(origin.Host, r.Host) || loopback(origin.Hostname())
+	ours := v.door.deps.Ours
+	return strings.EqualFold(origin.Host, v.r.Host) && (ours == nil || ours(origin.Hostname())) || loopback(origin.Hostname())
 }
 
 func loopback(host string) bool {
@@ -116,8 +121,11 @@ func (v *visit) mirrored(err error) error {
 	if m == nil || m.Origin.Version != mcp.Modern {
 		return err
 	}
+	if said, ok := errors.AsType[*canonical.Error](err); ok && said.Code == canonical.CodeBadParams && !strings.HasPrefix(said.Message, "/params/") {
+		return &admissionError{http.StatusBadRequest, said} // what every request must say about itself
+	}
 	needed := []string{headerVersion, headerMethod}
-	if m.Op == canonical.OpInvoke {
+	if named(m) {
 		needed = append(needed, headerName)
 	}
 	for _, name := range needed {
@@ -126,4 +134,17 @@ func (v *visit) mirrored(err error) error {
 		}
 	}
 	return err
+}
+
+// named: the request names something that its header repeats.
+func named(m *canonical.Message) bool {
+	switch m.Op {
+	case canonical.OpInvoke, canonical.OpTaskGet, canonical.OpTaskCancel, canonical.OpTaskAnswer:
+		return true
+	case canonical.OpNative:
+		native, _ := m.Body.(*canonical.Native)
+		return native != nil && (native.Method == "prompts/get" || native.Method == "resources/read")
+	default:
+		return false
+	}
 }

@@ -20,6 +20,10 @@ func (v *visit) describe(ctx context.Context) {
 		v.fail(err)
 		return
 	}
+	if err := v.welcome(ctx); err != nil {
+		v.fail(err)
+		return
+	}
 	said := *d
 	if said.Name == "" {
 		said.Name = v.r.PathValue("agent")

@@ -57,7 +57,7 @@ func (d *Dialer) discover(ctx context.Context, l *line) (*canonical.Description,
 	if err != nil {
 		return nil, err
 	}
-	reply, err := l.ask(ctx, wire, session{}, canonical.OpDescribe)
+	reply, err := l.askAlone(ctx, wire, session{}, canonical.OpDescribe)
 	if err != nil {
 		return nil, err
 	}
@@ -70,10 +70,15 @@ func (d *Dialer) discover(ctx context.Context, l *line) (*canonical.Description,
 
 // encode writes a request of our own.
 func (d *Dialer) encode(body canonical.Body, op canonical.Op, version string) (translators.Wire, error) {
+	return d.encodeFor(nil, body, op, version)
+}
+
+func (d *Dialer) encodeFor(asked []canonical.Mode, body canonical.Body, op canonical.Op, version string) (translators.Wire, error) {
 	id := `"aepb-` + strconv.FormatUint(d.serial.Add(1), 10) + `"`
 	wire, _, err := d.deps.Form.Encode(&canonical.Message{
 		Op: op, Phase: canonical.PhaseRequest, Body: body,
 		Correlation: canonical.Correlation{WireID: json.RawMessage(id)},
+		Preferences: canonical.Preferences{CanAnswer: asked},
 	}, translators.Target{Version: version})
 	return wire, err
 }
@@ -153,8 +158,9 @@ func (d *Dialer) page(ctx context.Context, l *line, page canonical.Page, version
 	var reply transport.Reply
 	if version != mcp.Modern {
 		reply, err = d.inSession(ctx, l, wire, canonical.OpCapabilities)
+		reply, err = l.settled(ctx, reply, err)
 	} else {
-		reply, err = l.ask(ctx, wire, session{}, canonical.OpCapabilities)
+		reply, err = l.askAlone(ctx, wire, session{}, canonical.OpCapabilities)
 	}
 	if err != nil {
 		return nil, err

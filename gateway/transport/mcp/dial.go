@@ -31,6 +31,7 @@ type DialerDeps struct {
 	Form   translators.Translator // the MCP codec
 	Now    func() time.Time       // nil: the real clock
 	Limits ect.Limits             // of the evidence on replies; zero: the defaults (R11)
+	Keeper Keeper                 // keeps the sessions that mirror a caller's own for every replica; nil: this process alone
 }
 
 // Dialer carries messages to MCP servers. It is safe for concurrent use. Close
@@ -57,19 +58,48 @@ func NewDialer(deps DialerDeps) (*Dialer, error) {
 	return &Dialer{deps: deps, sessions: newSessions(deps.Now)}, nil
 }
 
-// Dial carries a sealed message out and its reply back. It is sent once; a
-// second time only to a legacy server that said, with 404, that it no longer
-// knows the session and hence did not take the message.
+// Dial carries a sealed message out and its reply back: one message, or a stream
+// if the server says anything before the reply. An answer to the server's own
+// request, and a notification, have no reply. It is sent once; a second time
+// only to a legacy server that said, with 404, that it no longer knows the
+// session and hence did not take the message. A stream outlives ctx: it ends
+// with its last event or when it is closed.
 func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transport.Sealed) (transport.Reply, error) {
 	wire, evidence, err := sealed.Open()
 	if err != nil {
 		return transport.Reply{}, err
 	}
 	l := &line{d: d, ep: ep, evidence: evidence}
-	if wire.Version == mcp.Modern {
+	switch env, err := parse(wire.Body); {
+	case err != nil:
+		return transport.Reply{}, err // our own codec wrote it
+	case env.Method == "" || len(env.ID) == 0:
+		return transport.Reply{}, d.tell(ctx, l, wire)
+	case wire.Version == mcp.Modern:
 		return l.ask(ctx, wire, session{}, canonical.OpInvoke)
+	default:
+		return d.inSession(ctx, l, wire, canonical.OpInvoke)
 	}
-	return d.inSession(ctx, l, wire, canonical.OpInvoke)
+}
+
+// tell sends what has no reply, in the session where it was asked for.
+func (d *Dialer) tell(ctx context.Context, l *line, wire translators.Wire) error {
+	var s session
+	if wire.Version != mcp.Modern {
+		var err error
+		if s, _, err = d.session(ctx, l.ep, wire.Version); err != nil {
+			return err
+		}
+	}
+	response, err := l.post(ctx, wire, s)
+	if err != nil {
+		return l.failed(ctx, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode >= http.StatusMultipleChoices {
+		return l.bad("it does not take the message: HTTP status " + strconv.Itoa(response.StatusCode))
+	}
+	return nil
 }
 
 // inSession asks a legacy server, in the session of this agent and caller that
@@ -88,6 +118,7 @@ func (d *Dialer) inSession(ctx context.Context, l *line, wire translators.Wire, 
 			return reply, err
 		}
 		d.sessions.forget(keyOf(l.ep, wire.Version), s)
+		d.unkeep(ctx, l.ep, wire.Version)
 		if again {
 			return transport.Reply{}, l.bad("the session is gone as soon as it is begun")
 		}
@@ -121,34 +152,53 @@ func (l *line) post(ctx context.Context, wire translators.Wire, s session) (*htt
 	for _, token := range l.evidence {
 		request.Header.Add(ect.HeaderName, token)
 	}
-	response, err := l.d.deps.Client.DoAs(request, l.ep.ID)
-	if err != nil {
-		return nil, l.failed(ctx, err)
-	}
-	return response, nil
+	return l.d.deps.Client.DoAs(request, l.ep.ID)
 }
 
-// ask sends a request and reads its reply.
+// ask sends a request and reads its reply, or what comes before it.
 func (l *line) ask(ctx context.Context, wire translators.Wire, s session, re canonical.Op) (transport.Reply, error) {
-	response, err := l.post(ctx, wire, s)
-	if err != nil {
-		return transport.Reply{}, err
+	// What was opened lives on as a stream, so ctx ends it only until then.
+	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, cancel)()
+	reply, err := l.open(ctx, inner, wire, s, re)
+	if err != nil || reply.Events == nil {
+		cancel()
+		return reply, err
 	}
-	defer func() { _ = response.Body.Close() }()
+	reply.Events.(*flow).cancel = cancel
+	return reply, nil
+}
+
+// open sends a request within inner; ctx is whose end it means when that breaks off.
+func (l *line) open(ctx, inner context.Context, wire translators.Wire, s session, re canonical.Op) (transport.Reply, error) {
+	response, err := l.post(inner, wire, s)
+	if err != nil {
+		return transport.Reply{}, l.failed(ctx, err)
+	}
 	if s.id != "" && response.StatusCode == http.StatusNotFound {
+		_ = response.Body.Close()
 		return transport.Reply{}, &goneError{}
-	}
-	body, err := l.read(ctx, response, wire)
-	if err != nil {
-		return transport.Reply{}, err
 	}
 	evidence, err := ect.ParseHeader(response.Header.Values(ect.HeaderName), l.d.deps.Limits)
 	if err != nil {
+		_ = response.Body.Close()
 		return transport.Reply{}, l.bad("its Execution-Context header is malformed or too large")
 	}
-	return transport.Reply{Evidence: evidence, Wire: translators.Wire{
-		Binding: mcp.Binding, Version: wire.Version, Media: mediaJSON, Body: body, Re: re, Status: response.StatusCode,
-	}}, nil
+	out := translators.Wire{Binding: mcp.Binding, Version: wire.Version, Media: mediaJSON, Re: re, Status: response.StatusCode}
+	if !streaming(response) {
+		defer func() { _ = response.Body.Close() }()
+		out.Body, err = l.read(ctx, response, wire)
+		return transport.Reply{Evidence: evidence, Wire: out}, err
+	}
+	f := l.flow(inner, response, wire, s)
+	first, err := f.next(ctx)
+	if err != nil || f.over {
+		_ = response.Body.Close()
+		out.Body = first
+		return transport.Reply{Evidence: evidence, Wire: out}, err
+	}
+	f.first, f.wire = first, out
+	return transport.Reply{Evidence: evidence, Events: f}, nil
 }
 
 func requestID(body []byte) json.RawMessage {

@@ -220,8 +220,11 @@ func TestReplies(t *testing.T) {
 			events(w, "id: 1\ndata:\n\nevent: message\ndata: "+reply+"\n\n")
 		}, `"text":"hi"`, ""},
 		"events, talking": {func(w http.ResponseWriter, _ incoming) {
-			events(w, `data: {"jsonrpc":"2.0","method":"notifications/progress"}`+"\n\n"+`data: {"jsonrpc":"2.0","id":"id-1","method":"roots/list"}`+"\n\n"+`data: {"jsonrpc":"2.0","id":"other","result":{}}`+"\n\ndata: "+reply+"\n\n")
+			events(w, `data: {"jsonrpc":"2.0","method":"notifications/progress"}`+"\n\n"+`data: {"jsonrpc":"2.0","id":"id-1","method":"roots/list"}`+"\n\n"+"data: "+reply+"\n\n")
 		}, `"text":"hi"`, ""},
+		"events, another id": {func(w http.ResponseWriter, _ incoming) {
+			events(w, `data: {"jsonrpc":"2.0","id":"other","result":{}}`+"\n\ndata: "+reply+"\n\n")
+		}, "", "not the reply"},
 		"error":          {func(w http.ResponseWriter, _ incoming) { failure(w, 200, `"id":"id-1",`, "-32602") }, `-32602`, ""},
 		"error at 400":   {func(w http.ResponseWriter, _ incoming) { failure(w, 400, `"id":"id-1",`, "-32020") }, `-32020`, ""},
 		"error, no id":   {func(w http.ResponseWriter, _ incoming) { failure(w, 404, ``, "-32601") }, `-32601`, ""},
@@ -280,6 +283,12 @@ func TestReplies(t *testing.T) {
 			p := newPeer(t, func(w http.ResponseWriter, _ *http.Request, in incoming) { tc.serve(w, in) })
 			reply, err := newDialer(t, &direct{}, nil).Dial(t.Context(), endpoint(p, mcp.Modern), seal(t, mcp.Modern, "id-1"))
 			if tc.want != "" {
+				if reply.Events != nil {
+					said, failed := drain(t, reply.Events)
+					if reply.Wire.Body, err = said[len(said)-1].Body, failed; len(said) < 2 {
+						t.Errorf("a stream of %d", len(said))
+					}
+				}
 				if err != nil || !strings.Contains(string(reply.Wire.Body), tc.want) {
 					t.Errorf("got %s, %v", reply.Wire.Body, err)
 				}
@@ -290,6 +299,23 @@ func TestReplies(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tc.bad)
 			}
 		})
+	}
+}
+
+// drain reads a stream to its end.
+func drain(t *testing.T, stream transport.Events) ([]translators.Wire, error) {
+	t.Helper()
+	defer func() { _ = stream.Close() }()
+	var said []translators.Wire
+	for {
+		event, err := stream.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			return said, nil
+		}
+		if err != nil {
+			return said, err
+		}
+		said = append(said, event.Wire)
 	}
 }
 

@@ -9,14 +9,13 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
 const (
 	mediaEvents = "text/event-stream"
-	maxEvents   = 4096 // events of one reply's stream, the reply included
+	maxEvents   = 4096 // messages of one batch
 )
 
 // read finds the reply to a request in a response.
@@ -35,7 +34,13 @@ func (l *line) read(ctx context.Context, response *http.Response, request transl
 		if code != http.StatusOK {
 			return nil, l.bad("an event stream with HTTP status " + strconv.Itoa(code))
 		}
-		return l.readEvents(ctx, response.Body, request)
+		f := l.flow(ctx, response, request, session{})
+		for {
+			body, err := f.next(ctx)
+			if err != nil || f.over {
+				return body, err
+			}
+		}
 	}
 	switch {
 	case code != http.StatusOK && code != http.StatusAccepted && code != http.StatusNoContent:
@@ -87,30 +92,6 @@ func readAll(response *http.Response, limit int64) ([]byte, error) {
 	body := bytes.NewBuffer(make([]byte, 0, min(max(response.ContentLength, 0), limit, most)+bytes.MinRead))
 	_, err := body.ReadFrom(io.LimitReader(response.Body, limit+1))
 	return body.Bytes(), err
-}
-
-// readEvents reads until the reply. What else a server says meanwhile, its
-// notifications and its own requests, was not asked for and is passed over.
-func (l *line) readEvents(ctx context.Context, body io.Reader, request translators.Wire) ([]byte, error) {
-	id := requestID(request.Body)
-	events := sse.NewReader(body, sse.Limits{Event: l.limit(), Events: maxEvents, Total: 2 * l.limit()})
-	for {
-		event, err := events.Next()
-		if errors.Is(err, io.EOF) && ctx.Err() == nil {
-			return nil, l.bad("its event stream ended without a reply")
-		}
-		if err != nil {
-			return nil, l.failed(ctx, err)
-		}
-		data := outOfBatch(event.Data, request.Version, id)
-		answer, err := parse(data)
-		if err != nil {
-			return nil, l.bad("an event that is no JSON-RPC message")
-		}
-		if answer.Method == "" && answer.answers(id) {
-			return data, nil
-		}
-	}
 }
 
 // outOfBatch is the reply to the request with this id if it came in a batch,

@@ -115,6 +115,12 @@ func TestBatchedReplies(t *testing.T) {
 				_, _ = io.WriteString(w, tc.text)
 			})
 			got, err := newDialer(t, &direct{}, nil).Dial(t.Context(), endpoint(p, tc.version), seal(t, tc.version, "id-1"))
+			if got.Events != nil {
+				said, failed := drain(t, got.Events)
+				if err, got.Wire = failed, said[len(said)-1]; len(said) != 4 {
+					t.Errorf("a stream of %d", len(said))
+				}
+			}
 			var bad *transport.BadReplyError
 			if tc.ok && (err != nil || string(got.Wire.Body) != reply) || !tc.ok && !errors.As(err, &bad) {
 				t.Errorf("got %s, %v", got.Wire.Body, err)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
@@ -21,10 +23,20 @@ type DoorDeps struct {
 	Form    translators.Translator // the MCP codec
 	Version string                 // of the gateway; stands for agents that do not say theirs
 	Limits  ect.Limits             // of submitted evidence; zero: the defaults (R11)
+	Keeper  Keeper                 // of the sessions of legacy clients; nil: none is given out
+	Now     func() time.Time       // nil: the real clock
+	// Ours reports whether a host name is one of this gateway's: a page that was
+	// loaded under any other came from elsewhere, whatever Host says. nil: all are.
+	Ours func(host string) bool
 }
 
 // Door serves agents to MCP clients. It is safe for concurrent use.
-type Door struct{ deps DoorDeps }
+type Door struct {
+	deps     DoorDeps
+	standing chan struct{} // open streams on which nothing is said
+	closing  chan struct{}
+	close    func()
+}
 
 var _ transport.Door = (*Door)(nil)
 
@@ -36,8 +48,16 @@ func NewDoor(deps DoorDeps) (*Door, error) {
 	if deps.Version == "" {
 		deps.Version = "dev"
 	}
-	return &Door{deps: deps}, nil
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	d := &Door{deps: deps, standing: make(chan struct{}, maxStanding), closing: make(chan struct{})}
+	d.close = sync.OnceFunc(func() { close(d.closing) })
+	return d, nil
 }
+
+// Close ends the streams on which nothing is said, so that a server can drain.
+func (d *Door) Close() { d.close() }
 
 // Handler serves the agent named by the path value "agent" over road. The
 // caller is in the request's context.
@@ -59,13 +79,24 @@ type visit struct {
 	message  *canonical.Message
 	limited  bool   // the limit was asked for what is answered next
 	version  string // in which to fail while the message does not say; empty: the modern one
+	session  string // that the request belongs to; empty: none
+	guest    guest  // what is known of it
+	quiet    bool   // whoever writes the answer down takes no streams
 }
 
 func (v *visit) serve(ctx context.Context) {
 	h := v.w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	if v.r.Method != http.MethodPost {
+	switch {
+	case v.r.Method == http.MethodPost:
+	case v.r.Method == http.MethodGet && v.mayStay():
+		v.stand(ctx)
+		return
+	case v.r.Method == http.MethodDelete && v.mayStay():
+		v.leave(ctx)
+		return
+	default:
 		h.Set("Allow", http.MethodPost)
 		v.w.WriteHeader(http.StatusMethodNotAllowed)
 		return
@@ -113,7 +144,14 @@ func (v *visit) read(ctx context.Context) (translators.Wire, error) {
 	if v.evidence, err = ect.ParseHeader(v.r.Header.Values(ect.HeaderName), v.door.deps.Limits); err != nil {
 		return translators.Wire{}, err
 	}
-	return translators.Wire{Binding: mcp.Binding, Media: mediaJSON, Header: messageHeader(v.r.Header), Body: body}, nil
+	if err := v.recognise(ctx); err != nil {
+		return translators.Wire{}, v.first(ctx, err)
+	}
+	wire := translators.Wire{Binding: mcp.Binding, Media: mediaJSON, Header: messageHeader(v.r.Header), Body: body}
+	if v.session != "" && wire.Header.Get(headerVersion) == "" {
+		wire.Version = v.guest.Version
+	}
+	return wire, nil
 }
 
 // messageHeader is the part of the header that belongs to the message.
@@ -162,18 +200,22 @@ func (v *visit) asking(ctx context.Context) transport.Inquiry {
 
 // exchange sends a call down the road.
 func (v *visit) exchange(ctx context.Context, wire translators.Wire) {
+	call := v.call(ctx)
 	wire.Version = v.message.Origin.Version
-	answer, err := v.road.Exchange(ctx, transport.Call{
-		Entrance: transport.Native, Agent: v.r.PathValue("agent"), Wire: wire, Evidence: v.evidence,
-		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Limited: v.limited,
-	})
+	call.Wire = wire
+	answer, err := v.road.Exchange(ctx, call)
 	v.issued = answer.Evidence
 	answer.Notice.Announce(v.w.Header())
-	if err != nil {
+	switch {
+	case err != nil:
 		v.fail(err)
-		return
+	case answer.Events != nil:
+		v.tell(ctx, answer)
+	case v.message.Op == canonical.OpAnswer || v.message.Op == canonical.OpAbort:
+		v.w.WriteHeader(http.StatusAccepted)
+	default:
+		v.write(answer.Wire, answer.Wire.Status)
 	}
-	v.write(answer.Wire, answer.Wire.Status)
 }
 
 // reply answers the message with a body of our own.
@@ -193,7 +235,18 @@ func (v *visit) reply(body canonical.Body) {
 // fail answers with the error in MCP's words, under the caller's own id where
 // it could be read.
 func (v *visit) fail(err error) {
-	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.Native(err)}
+	wire, encodeErr := v.encodeFailure(problem.Native(err))
+	if encodeErr != nil {
+		v.w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	p := problem.From(err)
+	p.Advise(v.w.Header())
+	v.write(wire, status(err, p, wire.Status))
+}
+
+func (v *visit) encodeFailure(said *canonical.Error) (translators.Wire, error) {
+	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: said}
 	version := v.version
 	if version == "" {
 		version = mcp.Modern
@@ -204,14 +257,8 @@ func (v *visit) fail(err error) {
 			version = v.message.Origin.Version
 		}
 	}
-	wire, _, encodeErr := v.door.deps.Form.Encode(m, translators.Target{Version: version})
-	if encodeErr != nil {
-		v.w.WriteHeader(http.StatusInternalServerError)
-		return
-	}
-	p := problem.From(err)
-	p.Advise(v.w.Header())
-	v.write(wire, status(err, p, wire.Status))
+	wire, _, err := v.door.deps.Form.Encode(m, translators.Target{Version: version})
+	return wire, err
 }
 
 // status keeps the HTTP status where HTTP clients act on it. Everything else

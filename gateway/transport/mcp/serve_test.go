@@ -271,8 +271,8 @@ func TestRefused(t *testing.T) {
 		"unknown version":         {header: with(modernHeader("tools/call", "echo"), "Mcp-Protocol-Version", "1900-01-01"), body: callBody, status: 400, code: -32022, id: `"c1"`},
 		"unknown version, legacy": {header: with(legacyHeader(), "Mcp-Protocol-Version", "2024-11-05"), body: `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`, status: 400, code: -32022, id: "7"},
 		"unknown version, notice": {header: with(legacyHeader(), "Mcp-Protocol-Version", "x"), body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`, status: 400, code: -32022},
-		"unknown modern method":   {header: modernHeader("prompts/list", ""), body: `{"jsonrpc":"2.0","id":7,"method":"prompts/list","params":{` + meta + `}}`, status: 404, code: -32601, id: "7"},
-		"unknown legacy method":   {header: legacyHeader(), body: `{"jsonrpc":"2.0","id":7,"method":"prompts/list"}`, status: 200, code: -32601, id: "7"},
+		"unknown modern method":   {header: modernHeader("ping", ""), body: `{"jsonrpc":"2.0","id":7,"method":"ping","params":{` + meta + `}}`, status: 404, code: -32601, id: "7"},
+		"unknown legacy method":   {header: legacyHeader(), body: `{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen"}`, status: 200, code: -32601, id: "7"},
 		"cursor of somebody else": {header: legacyHeader(), body: `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"cursor":"x"}}`, status: 200, code: -32602, id: "7"},
 	}
 	for name, tc := range cases {

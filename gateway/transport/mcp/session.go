@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,10 +45,16 @@ type sessionKey struct {
 	server  ect.Identity
 	caller  ect.Identity
 	version string
+	asked   string // what the server may ask, as it was told when the session began
+	mirrors string // the caller's own session; empty: none
 }
 
 func keyOf(ep transport.Endpoint, version string) sessionKey {
-	return sessionKey{ep.URL, ep.ID, ep.Caller, version}
+	asked := make([]string, len(ep.Asked))
+	for i, mode := range ep.Asked {
+		asked[i] = string(mode)
+	}
+	return sessionKey{ep.URL, ep.ID, ep.Caller, version, strings.Join(asked, " "), ep.Session}
 }
 
 // sessions is the bounded table of what was begun.
@@ -135,13 +142,14 @@ func (s *sessions) held(one *slot) (session, *canonical.Description, bool) {
 	return one.held, one.who, one.begun
 }
 
-// drain empties the table.
-func (s *sessions) drain() map[sessionKey]session {
+// drain empties the table. Sessions that are shared with other replicas are not
+// ours to end.
+func (s *sessions) drain(shared bool) map[sessionKey]session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := map[sessionKey]session{}
 	for key, one := range s.table {
-		if one.begun && one.held.id != "" {
+		if one.begun && one.held.id != "" && (key.mirrors == "" || !shared) {
 			key.version = one.held.version // a slot may stand there twice
 			out[key] = one.held
 		}
@@ -169,8 +177,19 @@ func (d *Dialer) session(ctx context.Context, ep transport.Endpoint, version str
 	if held, who, ok := d.sessions.held(one); ok {
 		return held, who, nil
 	}
+	held, ok, err := d.kept(ctx, ep, version)
+	if err != nil {
+		return session{}, nil, err
+	}
+	if ok {
+		d.sessions.begin(key, one, held, nil)
+		return held, nil, nil
+	}
 	held, who, err := d.initialize(ctx, l, version)
 	if err != nil {
+		return session{}, nil, err
+	}
+	if held, err = d.keep(ctx, ep, version, held); err != nil {
 		return session{}, nil, err
 	}
 	d.sessions.begin(key, one, held, who)
@@ -181,13 +200,13 @@ func (d *Dialer) session(ctx context.Context, ep transport.Endpoint, version str
 // older revision than the one that is asked for. Which one its answer is of, the
 // answer alone says: it is read in the newest words.
 func (d *Dialer) initialize(ctx context.Context, l *line, version string) (session, *canonical.Description, error) {
-	wire, err := d.encode(&canonical.DescribeRequest{}, canonical.OpDescribe, version)
+	wire, err := d.encodeFor(l.ep.Asked, &canonical.DescribeRequest{}, canonical.OpDescribe, version)
 	if err != nil {
 		return session{}, nil, err
 	}
 	response, err := l.post(ctx, wire, session{})
 	if err != nil {
-		return session{}, nil, err
+		return session{}, nil, l.failed(ctx, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := l.read(ctx, response, wire)
@@ -210,7 +229,7 @@ func (d *Dialer) initialized(ctx context.Context, l *line, s session) error {
 	wire := translators.Wire{Body: []byte(`{"jsonrpc":"2.0","method":"` + mcp.MethodInitialized + `"}`)}
 	response, err := l.post(ctx, wire, s)
 	if err != nil {
-		return err
+		return l.failed(ctx, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode >= http.StatusMultipleChoices {
@@ -224,7 +243,7 @@ func (d *Dialer) initialized(ctx context.Context, l *line, s session) error {
 func (d *Dialer) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
-	for key, s := range d.sessions.drain() {
+	for key, s := range d.sessions.drain(d.deps.Keeper != nil) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodDelete, key.url, http.NoBody)
 		if err != nil {
 			continue

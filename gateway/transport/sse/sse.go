@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"io"
 	"strconv"
+	"time"
 )
 
 // Limits bounds a stream. A field of zero or less takes its default.
@@ -55,7 +56,15 @@ type Reader struct {
 	first  bool  // the next line is the first one: a BOM may stand before it
 	sawCR  bool  // the last line ended in CR: a LF that follows belongs to it
 	err    error // what ended the stream
+
+	last  string        // id of the last event, of one without data too
+	retry time.Duration // what the server wants one to wait before coming back; zero: it did not say
 }
+
+// Resume is where the stream can be taken up again: the id of the last event,
+// those without data included, and how long to wait before. An empty id: the
+// server gave none.
+func (r *Reader) Resume() (id string, wait time.Duration) { return r.last, r.retry }
 
 // NewReader reads from r until its end.
 func NewReader(r io.Reader, limits Limits) *Reader {
@@ -77,10 +86,17 @@ func (r *Reader) Next() (Event, error) {
 		}
 		size += len(line)
 		if len(line) > 0 {
-			if name, value, ok := field(line); ok && e.take(name, value) {
+			name, value, ok := field(line)
+			if ok && string(name) == "retry" {
+				r.wait(value)
+			}
+			if ok && e.take(name, value) {
 				data = append(append(data, value...), '\n')
 			}
 			continue
+		}
+		if e.ID != "" {
+			r.last = e.ID
 		}
 		if len(data) > 1 {
 			return r.dispatch(e, data)
@@ -97,6 +113,14 @@ func (r *Reader) dispatch(e Event, data []byte) (Event, error) {
 	}
 	e.Data = data[:len(data)-1]
 	return e, nil
+}
+
+// wait takes a whole number of milliseconds, up to an hour.
+func (r *Reader) wait(value []byte) {
+	const longest = 3_600_000
+	if ms, err := strconv.Atoi(string(value)); err == nil && ms >= 0 && ms <= longest {
+		r.retry = time.Duration(ms) * time.Millisecond
+	}
 }
 
 // field splits a line at its first colon; a comment is none.

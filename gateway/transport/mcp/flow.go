@@ -1,0 +1,226 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/sse"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// Bounds of the stream that answers one request. One event is held at a time.
+const (
+	maxStream   = 1 << 20         // events
+	maxOctets   = 256 << 20       // of the whole stream
+	maxResumes  = 3               // broken connections in a row, with nothing said between
+	longestWait = 5 * time.Second // before a stream is taken up again
+)
+
+// streaming reports whether a response is an event stream.
+func streaming(response *http.Response) bool {
+	return response.StatusCode == http.StatusOK && response.Header.Get("Content-Encoding") == "" &&
+		media(response.Header.Get("Content-Type")) == mediaEvents
+}
+
+// flow is what a server says until its reply, the reply included. A legacy
+// stream whose events have ids is taken up again when its connection ends.
+type flow struct {
+	l       *line
+	request translators.Wire
+	session session
+	id      json.RawMessage
+	wire    translators.Wire // all but the body of what is said
+	inner   context.Context  //nolint:containedctx // the connection's, which is longer than the caller's
+	cancel  context.CancelFunc
+
+	in      *sse.Reader
+	queue   []json.RawMessage // the rest of a batch
+	first   json.RawMessage   // read before anybody asked
+	over    bool              // the reply was given
+	resumes int
+
+	mu     sync.Mutex
+	body   io.Closer
+	closed bool
+}
+
+var _ transport.Events = (*flow)(nil)
+
+func (l *line) flow(inner context.Context, response *http.Response, request translators.Wire, s session) *flow {
+	f := &flow{l: l, request: request, session: s, id: requestID(request.Body), inner: inner, cancel: func() {}}
+	f.read(response)
+	return f
+}
+
+// read goes on with another response.
+func (f *flow) read(response *http.Response) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.body = response.Body
+	f.in = sse.NewReader(response.Body, sse.Limits{Event: f.l.limit(), Events: maxStream, Total: max(maxOctets, 2*f.l.limit())})
+	if f.closed {
+		_ = response.Body.Close()
+	}
+}
+
+// Next waits for the next message.
+func (f *flow) Next(ctx context.Context) (transport.Event, error) {
+	body := f.first
+	if f.first = nil; body == nil {
+		if f.over {
+			return transport.Event{}, io.EOF
+		}
+		defer context.AfterFunc(ctx, f.cancel)()
+		var err error
+		if body, err = f.next(ctx); err != nil {
+			return transport.Event{}, err
+		}
+	}
+	wire := f.wire
+	wire.Body, wire.Event = body, true
+	return transport.Event{Wire: wire}, nil
+}
+
+// Close gives the connection back.
+func (f *flow) Close() error {
+	f.cancel()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	return f.body.Close()
+}
+
+// next reads one message; over is then set if it is the reply.
+func (f *flow) next(ctx context.Context) (json.RawMessage, error) {
+	for {
+		message, err := f.message(ctx)
+		if err != nil {
+			return nil, err
+		}
+		env, err := parse(message)
+		switch {
+		case err != nil:
+			return nil, f.l.bad("an event that is no JSON-RPC message")
+		case env.Method == "" && !env.answers(f.id):
+			return nil, f.l.bad("an event that is not the reply to this request")
+		case env.Method == mcp.MethodPing && len(env.ID) > 0 && f.request.Version != mcp.Modern:
+			if err := f.pong(ctx, env.ID); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		f.over, f.resumes = env.Method == "", 0
+		return message, nil
+	}
+}
+
+// message is the next message of the stream, whatever it is.
+func (f *flow) message(ctx context.Context) (json.RawMessage, error) {
+	for len(f.queue) == 0 {
+		event, err := f.in.Next()
+		switch {
+		case err == nil:
+			f.queue = f.messages(event.Data)
+		case errors.Is(ctx.Err(), context.Canceled), errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return nil, f.l.failed(ctx, err)
+		default:
+			if err := f.resume(ctx, err); err != nil {
+				return nil, err
+			}
+		}
+	}
+	next := f.queue[0]
+	f.queue = f.queue[1:]
+	return next, nil
+}
+
+// messages takes a batch apart, which a server of 2025-03-26 may send.
+func (f *flow) messages(data []byte) []json.RawMessage {
+	var batch []json.RawMessage
+	if f.request.Version == mcp.LegacyMarch && isBatch(data) && json.Unmarshal(data, &batch) == nil && len(batch) <= maxEvents {
+		return batch
+	}
+	return []json.RawMessage{data}
+}
+
+// resume takes the stream up where it broke off, if the server keeps it
+// (legacy, resumability).
+func (f *flow) resume(ctx context.Context, cause error) error {
+	last, wait := f.in.Resume()
+	var limit *sse.LimitError
+	if last == "" || f.request.Version == mcp.Modern || f.resumes >= maxResumes || errors.As(cause, &limit) {
+		if errors.Is(cause, io.EOF) {
+			return f.l.bad("its event stream ended without a reply")
+		}
+		return f.l.failed(ctx, cause)
+	}
+	f.resumes++
+	timer := time.NewTimer(min(wait, longestWait))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-f.inner.Done():
+		return f.l.failed(ctx, f.inner.Err())
+	}
+	request, err := http.NewRequestWithContext(f.inner, http.MethodGet, f.l.ep.URL, http.NoBody)
+	if err != nil {
+		return f.l.failed(ctx, err)
+	}
+	request.Header.Set("Accept", mediaEvents)
+	request.Header.Set("Last-Event-ID", last)
+	f.session.mark(request.Header)
+	response, err := f.l.d.deps.Client.DoAs(request, f.l.ep.ID)
+	if err != nil {
+		return f.l.failed(ctx, err)
+	}
+	if !streaming(response) {
+		_ = response.Body.Close()
+		return f.l.bad("its event stream ended without a reply, and cannot be taken up again")
+	}
+	f.mu.Lock()
+	_ = f.body.Close()
+	f.mu.Unlock()
+	f.read(response)
+	return nil
+}
+
+// pong answers a server that wants to know whether anybody is there.
+func (f *flow) pong(ctx context.Context, id json.RawMessage) error {
+	body := bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"result":{}}`)}, nil)
+	response, err := f.l.post(f.inner, translators.Wire{Body: body}, f.session)
+	if err != nil {
+		return f.l.failed(ctx, err)
+	}
+	return response.Body.Close()
+}
+
+// settled waits for the reply of a request of our own: what comes before it is
+// nobody's business.
+func (l *line) settled(ctx context.Context, reply transport.Reply, err error) (transport.Reply, error) {
+	if err != nil || reply.Events == nil {
+		return reply, err
+	}
+	f, _ := reply.Events.(*flow)
+	defer func() { _ = f.Close() }()
+	for {
+		event, err := f.Next(ctx)
+		if err != nil || f.over {
+			return transport.Reply{Wire: event.Wire, Evidence: reply.Evidence}, err
+		}
+	}
+}
+
+// askAlone asks something of our own.
+func (l *line) askAlone(ctx context.Context, wire translators.Wire, s session, re canonical.Op) (transport.Reply, error) {
+	reply, err := l.ask(ctx, wire, s, re)
+	return l.settled(ctx, reply, err)
+}

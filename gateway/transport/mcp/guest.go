@@ -1,0 +1,177 @@
+package mcp
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// Bounds of the sessions of legacy clients.
+const (
+	maxGuests  = 256             // sessions of one caller at one agent
+	maxSession = 64              // octets of a session's id that is looked up
+	touchAfter = 5 * time.Minute // a session's life is renewed when it was not for so long
+)
+
+// guest is what is kept of a legacy client's session. It belongs to its caller
+// and its agent: nobody else finds it.
+type guest struct {
+	Version string
+	Asked   []canonical.Mode `json:",omitempty"` // what the client can be asked
+	Used    time.Time
+}
+
+// group is whose sessions are kept together.
+func (v *visit) group(ctx context.Context) string {
+	q := v.asking(ctx)
+	who := string(q.Caller.ID)
+	if q.Caller.Anonymous {
+		who += "@" + q.Address
+	}
+	return "guest " + who + "\x00" + q.Agent
+}
+
+// welcome begins the session of a client that initializes. What it can be asked
+// is known only then, so everything that a stream may ask needs a session.
+func (v *visit) welcome(ctx context.Context) error {
+	keeper := v.door.deps.Keeper
+	if keeper == nil || v.message.Origin.Version == mcp.Modern {
+		return nil
+	}
+	group := v.group(ctx)
+	n, err := keeper.Count(ctx, group, maxGuests)
+	if err != nil {
+		return &problem.RecordingError{Err: err}
+	}
+	if n >= maxGuests {
+		return &canonical.Error{Code: canonical.CodeRateLimited, Message: "too many sessions: end one of them", RetryAfter: touchAfter}
+	}
+	now := v.door.deps.Now()
+	value, err := json.Marshal(guest{Version: v.message.Origin.Version, Asked: v.message.Preferences.CanAnswer, Used: now})
+	if err != nil {
+		return err
+	}
+	id := rand.Text()
+	if _, err := keeper.Swap(ctx, group, id, 0, value, now.Add(sessionLife)); err != nil {
+		return &problem.RecordingError{Err: err}
+	}
+	v.w.Header().Set(headerSession, id)
+	return nil
+}
+
+// mayStay: the request says that it belongs to a session. A modern one never
+// does, whatever it says.
+func (v *visit) mayStay() bool {
+	return v.door.deps.Keeper != nil && v.r.Header.Get(headerSession) != "" && v.r.Header.Get(headerVersion) != mcp.Modern
+}
+
+// recognise finds the session that a request names. One that is not known any
+// more is 404, and the client begins again (legacy, session management).
+func (v *visit) recognise(ctx context.Context) error {
+	id, keeper := v.r.Header.Get(headerSession), v.door.deps.Keeper
+	if !v.mayStay() {
+		return nil
+	}
+	gone := &admissionError{http.StatusNotFound, &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "the session is not known: initialize again"}}
+	if len(id) > maxSession {
+		return gone
+	}
+	group := v.group(ctx)
+	value, revision, ok, err := keeper.Get(ctx, group, id)
+	if err != nil {
+		return &problem.RecordingError{Err: err}
+	}
+	var g guest
+	if !ok || json.Unmarshal(value, &g) != nil {
+		return gone
+	}
+	v.session, v.guest, v.version = id, g, g.Version
+	if now := v.door.deps.Now(); now.Sub(g.Used) > touchAfter {
+		g.Used = now
+		if value, err := json.Marshal(g); err == nil {
+			_, _ = keeper.Swap(ctx, group, id, revision, value, now.Add(sessionLife)) // else the next request does it
+		}
+	}
+	return nil
+}
+
+// leave ends a session.
+func (v *visit) leave(ctx context.Context) {
+	if err := v.known(ctx); err != nil {
+		v.fail(err)
+		return
+	}
+	if err := v.door.deps.Keeper.Delete(ctx, v.group(ctx), v.session); err != nil {
+		v.fail(&problem.RecordingError{Err: err})
+		return
+	}
+	v.w.WriteHeader(http.StatusNoContent)
+}
+
+// known admits the request of a session that has no body.
+func (v *visit) known(ctx context.Context) error {
+	if !v.sameOrigin() {
+		return foreignOrigin()
+	}
+	if err := v.road.Limit(ctx, v.asking(ctx)); err != nil {
+		return err
+	}
+	v.limited = true
+	if err := v.road.Admit(ctx, v.asking(ctx)); err != nil {
+		return err
+	}
+	if err := v.recognise(ctx); err != nil {
+		return err
+	}
+	if v.session == "" {
+		return &admissionError{http.StatusBadRequest, &canonical.Error{Code: canonical.CodeInvalidRequest, Message: headerSession + " is missing"}}
+	}
+	return nil
+}
+
+// stand keeps the stream open on which a server of a legacy revision may speak
+// without being asked. Nothing is said on it here.
+func (v *visit) stand(ctx context.Context) {
+	if err := v.known(ctx); err != nil {
+		v.fail(err)
+		return
+	}
+	if !accepts(v.r.Header.Values("Accept"), mediaEvents) {
+		v.fail(&admissionError{http.StatusNotAcceptable, &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "the answer is " + mediaEvents + ", which Accept does not admit"}})
+		return
+	}
+	select {
+	case v.door.standing <- struct{}{}:
+		defer func() { <-v.door.standing }()
+	default:
+		v.fail(&canonical.Error{Code: canonical.CodeUnavailable, Message: "too many open streams", RetryAfter: time.Minute})
+		return
+	}
+	out := v.events()
+	if err := out.open(nil, false); err != nil {
+		return
+	}
+	timer := time.NewTimer(longestStand)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C: // the client comes back if it still wants to hear
+	case <-v.door.closing:
+	}
+}
+
+// call is a message as the road takes it, with what the door knows of its session.
+func (v *visit) call(ctx context.Context) transport.Call {
+	return transport.Call{
+		Entrance: transport.Native, Agent: v.r.PathValue("agent"), Evidence: v.evidence,
+		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Limited: v.limited,
+		Session: v.session, CanAnswer: v.guest.Asked, Detached: v.message.Origin.Version != mcp.Modern,
+	}
+}

@@ -1,0 +1,135 @@
+package mcp
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// extTasks is the extension of 2026-07-28 that lets a task stand in place of a
+// result; a client declares it on each request.
+const extTasks = "io.modelcontextprotocol/tasks"
+
+// declared reads from a client's capabilities what it can be asked, and whether
+// a task may answer it.
+func declared(raw json.RawMessage, version string) (asked []canonical.Mode, taskOK bool) {
+	if len(raw) == 0 || raw[0] != '{' {
+		return nil, false
+	}
+	o := rawjson.Parse(raw, "")
+	if form, url := elicits(o.Peek("elicitation"), version); form || url {
+		if form {
+			asked = append(asked, canonical.ModeForm)
+		}
+		if url {
+			asked = append(asked, canonical.ModeURL)
+		}
+	}
+	if isObject(o.Peek("sampling")) || isObject(o.Peek("roots")) {
+		asked = append(asked, canonical.ModeNative)
+	}
+	extensions := o.Peek("extensions")
+	return asked, version == Modern && isObject(extensions) && isObject(rawjson.Parse(extensions, "").Peek(extTasks))
+}
+
+// elicits: an empty capability means forms, which were all there was before
+// 2025-11-25.
+func elicits(raw json.RawMessage, version string) (form, url bool) {
+	if !isObject(raw) || version == LegacyMarch {
+		return false, false
+	}
+	if version == LegacyJune {
+		return true, false
+	}
+	o := rawjson.Parse(raw, "")
+	url = isObject(o.Peek("url"))
+	return isObject(o.Peek("form")) || !url, url
+}
+
+func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
+
+// declaring writes a client's capabilities in the words of a revision.
+func declaring(asked []canonical.Mode, taskOK bool, version string) json.RawMessage {
+	none := json.RawMessage("{}")
+	b := rawjson.NewBuilder()
+	form := slices.Contains(asked, canonical.ModeForm) || slices.Contains(asked, canonical.ModeText)
+	url := slices.Contains(asked, canonical.ModeURL) && version >= Legacy
+	switch {
+	case version == LegacyMarch:
+	case version == LegacyJune && form:
+		b.Raw("elicitation", none)
+	case form || url:
+		modes := rawjson.NewBuilder()
+		if form {
+			modes.Raw("form", none)
+		}
+		if url {
+			modes.Raw("url", none)
+		}
+		b.Raw("elicitation", modes.Bytes())
+	}
+	if slices.Contains(asked, canonical.ModeNative) {
+		b.Raw("sampling", none).Raw("roots", none)
+	}
+	if taskOK && version == Modern {
+		b.Raw("extensions", rawjson.NewBuilder().Raw(extTasks, none).Bytes())
+	}
+	return b.Bytes()
+}
+
+// tasksOffered reports whether a server's capabilities say that it keeps tasks.
+func tasksOffered(raw json.RawMessage, version string) bool {
+	if !isObject(raw) {
+		return false
+	}
+	o := rawjson.Parse(raw, "")
+	if version == Modern {
+		extensions := o.Peek("extensions")
+		return isObject(extensions) && isObject(rawjson.Parse(extensions, "").Peek(extTasks))
+	}
+	return version == Legacy && isObject(o.Peek("tasks"))
+}
+
+// offers writes a server's capabilities in the words of a revision: its own, as
+// far as the revision has them, else those of an agent that has skills only.
+func (e *encoder) offers(own json.RawMessage, tasks bool) json.RawMessage {
+	if !isObject(own) {
+		own = json.RawMessage(`{"tools":{}}`)
+	}
+	b := rawjson.NewBuilder()
+	var extensions json.RawMessage
+	for _, m := range rawjson.Parse(own, "").Members() {
+		switch m.Name {
+		case "tasks": // written below, in the words of the revision
+		case "extensions":
+			extensions = m.Value
+		default:
+			b.Raw(m.Name, m.Value)
+		}
+	}
+	if tasks && e.version == Legacy {
+		b.Raw("tasks", json.RawMessage(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`))
+	}
+	if e.modern {
+		b.Raw("extensions", withTasks(extensions, tasks))
+	}
+	return b.Bytes()
+}
+
+// withTasks is a set of extensions with the one for tasks, or without it.
+func withTasks(extensions json.RawMessage, tasks bool) json.RawMessage {
+	b := rawjson.NewBuilder()
+	if isObject(extensions) {
+		for _, m := range rawjson.Parse(extensions, "").Members() {
+			if m.Name != extTasks {
+				b.Raw(m.Name, m.Value)
+			}
+		}
+	}
+	if tasks {
+		b.Raw(extTasks, json.RawMessage("{}"))
+	}
+	return b.Object()
+}

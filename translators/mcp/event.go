@@ -1,0 +1,240 @@
+package mcp
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+func indexed(at string, i int) string { return at + "/" + strconv.Itoa(i) }
+
+// decodeEvent reads what a server says before it replies: a notification, or,
+// in a legacy revision, a request of its own.
+func decodeEvent(w translators.Wire, env jsonrpc.Message, m *canonical.Message) error {
+	m.Op, m.Phase = w.Re, canonical.PhaseEvent
+	m.Correlation.WireID = nil // an event answers nothing by itself
+	if m.Origin.Version = replyVersion(w, nil); !known(m.Origin.Version) {
+		return unsupportedVersion(m.Origin.Version)
+	}
+	event := &canonical.Event{}
+	m.Body = event
+	notice := strings.HasPrefix(env.Method, "notifications/")
+	switch {
+	case env.ID != nil && notice:
+		return refuse(canonical.CodeBadUpstream, "a notification has no id")
+	case env.ID != nil:
+		return decodeAsk(env, m, event)
+	case !notice:
+		return refuse(canonical.CodeBadUpstream, "a request without an id")
+	case env.Method == noticeProgress:
+		return decodeProgress(env, event)
+	case env.Method == noticeMessage:
+		return decodeLog(env, event)
+	default:
+		event.Native = &canonical.Native{Method: env.Method, Params: env.Params}
+		return nil
+	}
+}
+
+func decodeAsk(env jsonrpc.Message, m *canonical.Message, event *canonical.Event) error {
+	if m.Origin.Version == Modern {
+		return refuse(canonical.CodeBadUpstream, "a server of "+Modern+" makes no requests")
+	}
+	in, err := decodeInput(askKey, env.Method, env.Params, nil, "")
+	event.Ask = &canonical.Ask{ID: env.ID, Input: in}
+	return err
+}
+
+func decodeProgress(env jsonrpc.Message, event *canonical.Event) error {
+	r, err := read(env.Params, "/params")
+	if err != nil {
+		return err
+	}
+	p := &canonical.Progress{Token: r.Take("progressToken"), Value: r.Take("progress"), Total: r.Take("total")}
+	if !isTokenValue(p.Token) {
+		r.Fail("progressToken", "neither a string nor a number")
+	}
+	if !isNumber(p.Value) {
+		r.Fail("progress", "not a number")
+	}
+	if p.Total != nil && !isNumber(p.Total) {
+		r.Fail("total", "not a number")
+	}
+	takeText(r.Object, "message", &p.Message)
+	event.Progress, event.Extensions = p, r.extensions()
+	return r.err()
+}
+
+func isNumber(raw json.RawMessage) bool {
+	return len(raw) > 0 && (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9')
+}
+
+func isTokenValue(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '"' || isNumber(raw) }
+
+func decodeLog(env jsonrpc.Message, event *canonical.Event) error {
+	r, err := read(env.Params, "/params")
+	if err != nil {
+		return err
+	}
+	l := &canonical.Log{Level: r.Required("level"), Data: r.Take("data")}
+	if l.Data == nil {
+		r.Fail("data", "required")
+	}
+	takeText(r.Object, "logger", &l.Logger)
+	event.Log, event.Extensions = l, r.extensions()
+	return r.err()
+}
+
+// event writes one message of a stream.
+func (e *encoder) event() (translators.Wire, error) {
+	body, ok := e.m.Body.(*canonical.Event)
+	if !ok {
+		return translators.Wire{}, refuse(canonical.CodeInternal, "an event without an event")
+	}
+	w := write(body.Extensions)
+	var method string
+	switch {
+	case body.Progress != nil:
+		p := body.Progress
+		if !isTokenValue(p.Token) {
+			return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "nobody asked for progress")
+		}
+		method = noticeProgress
+		w.raw("progressToken", p.Token)
+		w.raw("progress", orZero(p.Value))
+		w.raw("total", p.Total)
+		w.text("message", p.Message)
+	case body.Log != nil:
+		method = noticeMessage
+		w.need("level", body.Log.Level)
+		w.text("logger", body.Log.Logger)
+		w.raw("data", orAbsent(body.Log.Data))
+	case body.Ask != nil:
+		return e.ask(body.Ask)
+	case body.Native != nil:
+		return e.noticeOf(body.Native)
+	default:
+		return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "MCP has no such event")
+	}
+	e.losses = append(e.losses, foreign(body.Extensions, "/body")...)
+	return translators.Wire{Body: jsonrpc.Request(nil, method, w.bytes())}, nil
+}
+
+func orZero(raw json.RawMessage) json.RawMessage {
+	if raw == nil {
+		return json.RawMessage("0")
+	}
+	return raw
+}
+
+func orAbsent(raw json.RawMessage) json.RawMessage {
+	if raw == nil {
+		return absent()
+	}
+	return raw
+}
+
+// ask writes a request of the server's.
+func (e *encoder) ask(a *canonical.Ask) (translators.Wire, error) {
+	if e.modern {
+		return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "a server of "+Modern+" makes no requests")
+	}
+	if a.ID == nil {
+		return translators.Wire{}, refuse(canonical.CodeInternal, "the question has no id yet")
+	}
+	id, ok := rawjson.Unquote(a.ID)
+	if !ok {
+		id = string(a.ID)
+	}
+	said, err := e.input(&a.Input, id, "/body/ask/input")
+	return translators.Wire{Body: jsonrpc.Request(a.ID, said.method, said.params)}, err
+}
+
+// noticeOf writes a notification that only MCP has.
+func (e *encoder) noticeOf(n *canonical.Native) (translators.Wire, error) {
+	if e.m.Origin.Binding != Binding || !notifies(e.version, n.Method) || !strings.HasPrefix(n.Method, "notifications/") {
+		return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "MCP "+e.version+" has no such notification")
+	}
+	return translators.Wire{Body: jsonrpc.Request(nil, n.Method, n.Params)}, nil
+}
+
+// decodeReplyTo reads a client's response to a request of the server's.
+func decodeReplyTo(w translators.Wire, env jsonrpc.Message, m *canonical.Message) error {
+	version, err := requestVersion(w, "", &reader{Object: rawjson.Parse([]byte("{}"), "")}, true)
+	if m.Origin.Version = version; err != nil {
+		return err
+	}
+	if version == Modern {
+		return refuse(canonical.CodeInvalidRequest, "a reply where a request belongs")
+	}
+	if env.ID == nil || string(env.ID) == "null" {
+		return refuse(canonical.CodeInvalidRequest, "a reply without an id")
+	}
+	m.Op, m.Phase, m.Correlation.WireID = canonical.OpAnswer, canonical.PhaseRequest, nil
+	reply := &canonical.Reply{ID: env.ID}
+	m.Body = reply
+	if env.Error != nil {
+		reply.Failure = errorBody(env.Error, version)
+		return nil
+	}
+	if !isObject(env.Result) {
+		return refuse(canonical.CodeInvalidRequest, "the result is no object")
+	}
+	reply.Answer = decodeAnswer(env.Result)
+	return nil
+}
+
+// replyTo writes a client's response.
+func (e *encoder) replyTo(body *canonical.Reply) (translators.Wire, error) {
+	if e.modern {
+		return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "a server of "+Modern+" makes no requests")
+	}
+	if body.ID == nil {
+		return translators.Wire{}, refuse(canonical.CodeInternal, "the answer does not say to what")
+	}
+	w := translators.Wire{Header: header(e.m, e.version, "", "")}
+	if body.Failure != nil {
+		said := e.errorOf(body.Failure)
+		if n := body.Failure.Native; n != nil && n.Binding == Binding {
+			said.Rest = body.Failure.Extensions[Binding]
+		}
+		w.Body = jsonrpc.Failure(body.ID, said)
+		return w, nil
+	}
+	result, err := e.answer(&body.Answer, "/body/answer")
+	if err != nil {
+		return translators.Wire{}, err
+	}
+	e.losses = append(e.losses, foreign(body.Extensions, "/body")...)
+	w.Body = jsonrpc.Result(body.ID, result)
+	return w, nil
+}
+
+// decodeAbort reads the wish that a request be stopped.
+func decodeAbort(m *canonical.Message, r *reader) error {
+	m.Op = canonical.OpAbort
+	body := &canonical.Abort{Request: r.Take("requestId")}
+	if body.Request != nil && body.Request[0] != '"' && !isNumber(body.Request) {
+		r.Fail("requestId", "neither a string nor an integer")
+	}
+	takeText(r.Object, "reason", &body.Reason)
+	body.Extensions = r.extensions()
+	m.Body = body
+	return r.err()
+}
+
+func (e *encoder) abort(body *canonical.Abort) translators.Wire {
+	w := write(body.Extensions)
+	w.raw("requestId", body.Request)
+	w.text("reason", body.Reason)
+	e.losses = append(e.losses, foreign(body.Extensions, "/body")...)
+	return translators.Wire{
+		Header: header(e.m, e.version, noticeCancelled, ""),
+		Body:   jsonrpc.Request(nil, noticeCancelled, w.object()),
+	}
+}

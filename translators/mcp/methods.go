@@ -1,0 +1,88 @@
+package mcp
+
+// The methods of servers and clients beside those in mcp.go.
+const (
+	methodPromptsGet    = "prompts/get"
+	methodResourcesRead = "resources/read"
+	methodTaskGet       = "tasks/get"
+	methodTaskList      = "tasks/list"
+	methodTaskCancel    = "tasks/cancel"
+	methodTaskResult    = "tasks/result"
+	methodTaskUpdate    = "tasks/update"
+	methodElicit        = "elicitation/create"
+
+	noticeProgress  = "notifications/progress"
+	noticeMessage   = "notifications/message"
+	noticeCancelled = "notifications/cancelled"
+)
+
+// methods lists what a client may ask a server, by revision, from the official
+// schemas; since and until are the first and the last revision that have it. A
+// server asks its client the last three.
+var methods = [...]struct{ name, since, until string }{
+	{MethodCall, LegacyMarch, Modern},
+	{MethodList, LegacyMarch, Modern},
+	{MethodDiscover, Modern, Modern},
+	{MethodInitialize, LegacyMarch, Legacy},
+	{MethodPing, LegacyMarch, Legacy},
+	{"prompts/list", LegacyMarch, Modern},
+	{methodPromptsGet, LegacyMarch, Modern},
+	{"resources/list", LegacyMarch, Modern},
+	{"resources/templates/list", LegacyMarch, Modern},
+	{methodResourcesRead, LegacyMarch, Modern},
+	{"completion/complete", LegacyMarch, Modern},
+	{"logging/setLevel", LegacyMarch, Legacy},
+	{"resources/subscribe", LegacyMarch, Legacy},
+	{"resources/unsubscribe", LegacyMarch, Legacy},
+	{"subscriptions/listen", Modern, Modern},
+	{methodTaskGet, Legacy, Modern},
+	{methodTaskCancel, Legacy, Modern},
+	{methodTaskList, Legacy, Legacy},
+	{methodTaskResult, Legacy, Legacy},
+	{methodTaskUpdate, Modern, Modern},
+	{methodElicit, "", ""},
+	{"sampling/createMessage", "", ""},
+	{"roots/list", "", ""},
+}
+
+// serves reports whether a revision has a method. One that no revision knows is
+// somebody's own, and may be known to the agent.
+func serves(version, method string) bool {
+	for _, m := range methods {
+		if m.name == method {
+			return m.since != "" && m.since <= version && version <= m.until
+		}
+	}
+	return method != ""
+}
+
+// notices lists the notifications of a server that not every revision has.
+var notices = [...]struct{ name, since, until string }{
+	{"notifications/elicitation/complete", Legacy, Legacy},
+	{"notifications/tasks/status", Legacy, Legacy},
+	{"notifications/tasks", Modern, Modern},
+	{"notifications/subscriptions/acknowledged", Modern, Modern},
+}
+
+func notifies(version, method string) bool {
+	for _, n := range notices {
+		if n.name == method {
+			return n.since <= version && version <= n.until
+		}
+	}
+	return true
+}
+
+// nameMember is the parameter that a modern request repeats in Mcp-Name; empty: none.
+func nameMember(method string) string {
+	switch method {
+	case MethodCall, methodPromptsGet:
+		return "name"
+	case methodResourcesRead:
+		return "uri"
+	case methodTaskGet, methodTaskCancel, methodTaskUpdate:
+		return "taskId"
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,340 @@
+package mcp
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// askKey names the only question of a request that a server makes.
+const askKey = "ask"
+
+// replyForm is the form that a question in free text becomes.
+const replyForm = `{"type":"object","properties":{"reply":{"type":"string"}},"required":["reply"]}`
+
+// decodeInput reads one question: an elicitation, or another request of a
+// server, which stays as it is. rest is what stood beside method and params.
+func decodeInput(key, method string, params, rest json.RawMessage, path string) (canonical.Input, error) {
+	in := canonical.Input{Key: key}
+	if method == methodElicit && params == nil {
+		params = json.RawMessage("{}")
+	}
+	var left json.RawMessage
+	if p := elicitation(method, params, path); p != nil {
+		in.Prompt = []canonical.Part{{Kind: canonical.KindText, Text: p.Required("message")}}
+		if string(p.Peek("mode")) == `"url"` {
+			p.Take("mode")
+			in.Mode, in.URL = canonical.ModeURL, p.Required("url")
+		} else {
+			in.Mode, in.Schema = canonical.ModeForm, p.RawObject("requestedSchema")
+			if in.Schema == nil {
+				p.Fail("requestedSchema", "required")
+			}
+		}
+		if p.Err() != nil {
+			return in, p.Err()
+		}
+		left = p.Rest()
+	} else {
+		in.Mode, in.Native = canonical.ModeNative, &canonical.Native{Method: method, Params: params}
+	}
+	if ext := rawjson.NewBuilder().Raw("params", left).Merge(rest).Object(); ext != nil {
+		in.Extensions = canonical.Extensions{Binding: ext}
+	}
+	return in, nil
+}
+
+// elicitation opens the parameters of an elicitation in a mode that is known;
+// nil: it is something else.
+func elicitation(method string, params json.RawMessage, path string) *rawjson.Object {
+	if method != methodElicit {
+		return nil
+	}
+	p := rawjson.Parse(params, path+"/params")
+	switch string(p.Peek("mode")) {
+	case "", `"form"`, `"url"`:
+		return p
+	default:
+		return nil
+	}
+}
+
+// inputRequest is a question as a request of a server.
+type inputRequest struct {
+	method       string
+	params, rest json.RawMessage
+}
+
+// input writes one question. id is a name for it that is nobody else's.
+func (e *encoder) input(in *canonical.Input, id, at string) (inputRequest, error) {
+	left := rawjson.Parse([]byte("{}"), "")
+	if raw := in.Extensions[Binding]; isObject(raw) {
+		left = rawjson.Parse(raw, "")
+	}
+	params := left.Take("params")
+	out := inputRequest{rest: left.Rest()}
+	if in.Mode == canonical.ModeNative {
+		if in.Native == nil || in.Native.Method == "" {
+			return out, refuse(canonical.CodeInternal, "a question without words")
+		}
+		out.method, out.params = in.Native.Method, in.Native.Params
+		return out, nil
+	}
+	if e.version == LegacyMarch {
+		return out, refuse(canonical.CodeUnsupportedOp, "MCP "+e.version+" has no elicitation")
+	}
+	out.method = methodElicit
+	out.params = e.elicit(in, params, id, at)
+	return out, nil
+}
+
+func (e *encoder) elicit(in *canonical.Input, left json.RawMessage, id, at string) json.RawMessage {
+	text := e.prompt(in.Prompt, at+"/prompt")
+	b := rawjson.NewBuilder()
+	switch {
+	case in.Mode == canonical.ModeURL && e.version != LegacyJune:
+		b.String("message", text).String("mode", "url").String("url", in.URL)
+		if e.version == Legacy && !(isObject(left) && rawjson.Parse(left, "").Has("elicitationId")) {
+			b.String("elicitationId", id)
+		}
+	case in.Mode == canonical.ModeURL: // a form without fields: to accept it is to have been there
+		e.lose(canonical.LossSchemas, canonical.Dropped, at)
+		b.String("message", join(text, in.URL)).Raw("requestedSchema", json.RawMessage(`{"type":"object","properties":{}}`))
+	case in.Mode == canonical.ModeForm && (e.native || flat(in.Schema)):
+		b.String("message", text).Raw("requestedSchema", in.Schema)
+	case in.Mode == canonical.ModeForm:
+		e.lose(canonical.LossSchemas, canonical.Dropped, at+"/schema")
+		b.String("message", join(text, string(in.Schema))).Raw("requestedSchema", json.RawMessage(replyForm))
+	default:
+		b.String("message", text).Raw("requestedSchema", json.RawMessage(replyForm))
+	}
+	if isObject(left) {
+		for _, m := range rawjson.Parse(left, "").Members() {
+			if m.Name == "mode" && e.version == LegacyJune && !e.native {
+				continue // there was only one
+			}
+			b.Raw(m.Name, m.Value)
+		}
+	}
+	return b.Bytes()
+}
+
+// prompt is what a question says, in text.
+func (e *encoder) prompt(parts []canonical.Part, at string) string {
+	if len(parts) != 1 || parts[0].Kind != canonical.KindText {
+		e.lose(canonical.LossPartBoundaries, canonical.Dropped, at)
+	}
+	var texts []string
+	for i := range parts {
+		switch p := &parts[i]; p.Kind {
+		case canonical.KindText:
+			texts = append(texts, p.Text)
+		case canonical.KindData:
+			texts = append(texts, string(p.Data))
+		case canonical.KindRef:
+			texts = append(texts, p.URI)
+		default:
+			e.lose(canonical.LossContent, canonical.Dropped, at)
+		}
+	}
+	return strings.Join(texts, "\n\n")
+}
+
+func join(text, more string) string {
+	if text == "" {
+		return more
+	}
+	return text + "\n\n" + more
+}
+
+// flat reports whether a schema is one that an elicitation may have: an object
+// of strings, numbers, booleans and choices.
+func flat(schema json.RawMessage) bool {
+	if !isObjectSchema(schema) {
+		return false
+	}
+	properties := rawjson.Parse(schema, "").Peek("properties")
+	if !isObject(properties) {
+		return false
+	}
+	for _, p := range rawjson.Parse(properties, "").Members() {
+		if !isObject(p.Value) {
+			return false
+		}
+		one := rawjson.Parse(p.Value, "")
+		switch kind, _ := rawjson.Unquote(one.Peek("type")); kind {
+		case "string", "number", "integer", "boolean":
+		case "array":
+			items := one.Peek("items")
+			if !isObject(items) || !rawjson.Parse(items, "").Has("enum") && !rawjson.Parse(items, "").Has("anyOf") {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// decodeInputs reads a map of questions.
+func decodeInputs(raw json.RawMessage, path string) ([]canonical.Input, error) {
+	var inputs []canonical.Input
+	o := rawjson.Parse(raw, path)
+	for _, m := range o.Members() {
+		if !isObject(m.Value) {
+			o.Fail(m.Name, "not an object")
+			return nil, o.Err()
+		}
+		request := rawjson.Parse(m.Value, o.Path(m.Name))
+		method := request.Required("method")
+		params := request.RawObject("params")
+		if request.Err() != nil {
+			return nil, request.Err()
+		}
+		in, err := decodeInput(m.Name, method, params, request.Rest(), o.Path(m.Name))
+		if err != nil {
+			return nil, err
+		}
+		inputs = append(inputs, in)
+	}
+	return inputs, nil
+}
+
+// inputs writes a map of questions.
+func (e *encoder) inputs(inputs []canonical.Input, at string) (json.RawMessage, error) {
+	b := rawjson.NewBuilder()
+	var seen []string
+	for i := range inputs {
+		key := inputs[i].Key
+		if slices.Contains(seen, key) {
+			return nil, refuse(canonical.CodeInternal, "two questions under one key")
+		}
+		seen = append(seen, key)
+		said, err := e.input(&inputs[i], key, indexed(at, i))
+		if err != nil {
+			return nil, err
+		}
+		b.Raw(key, rawjson.NewBuilder().String("method", said.method).Raw("params", said.params).Merge(said.rest).Bytes())
+	}
+	return b.Bytes(), nil
+}
+
+// decodePending reads a result that asks.
+func decodePending(m *canonical.Message, r *reader) error {
+	pending := &canonical.Pending{}
+	asked := r.RawObject("inputRequests")
+	if asked != nil {
+		var err error
+		if pending.Inputs, err = decodeInputs(asked, "/result/inputRequests"); err != nil {
+			return err
+		}
+		if pending.Inputs == nil {
+			r.Put("inputRequests", asked)
+		}
+	}
+	stated := r.Has("requestState")
+	takeText(r.Object, "requestState", &pending.State)
+	if r.Err() == nil && asked == nil && !stated {
+		return refuse(canonical.CodeBadUpstream, "the result asks for input and does not say for which")
+	}
+	m.Body = &canonical.Result{Pending: pending, Extensions: r.extensions()}
+	return r.err()
+}
+
+// pending writes a result that asks.
+func (e *encoder) pending(w *writer, p *canonical.Pending) error {
+	if !e.modern {
+		return refuse(canonical.CodeCapabilityRequired, "the agent asks for what this client cannot be asked")
+	}
+	if len(p.Inputs) > 0 {
+		asked, err := e.inputs(p.Inputs, "/body/pending/inputs")
+		if err != nil {
+			return err
+		}
+		w.raw("inputRequests", asked)
+	}
+	w.text("requestState", p.State)
+	return nil
+}
+
+// decodeAnswers reads a map of answers.
+func decodeAnswers(raw json.RawMessage, path string) ([]canonical.Answer, error) {
+	var answers []canonical.Answer
+	o := rawjson.Parse(raw, path)
+	for _, m := range o.Members() {
+		if !isObject(m.Value) {
+			o.Fail(m.Name, "not an object")
+			return nil, o.Err()
+		}
+		answer := decodeAnswer(m.Value)
+		answer.Key = m.Name
+		answers = append(answers, answer)
+	}
+	return answers, nil
+}
+
+// decodeAnswer reads one answer. The result of a request that is no elicitation
+// is its own word: it has no action.
+func decodeAnswer(raw json.RawMessage) canonical.Answer {
+	o := rawjson.Parse(raw, "")
+	action, _ := rawjson.Unquote(o.Peek("action"))
+	switch a := canonical.Action(action); a {
+	case canonical.Accept, canonical.Decline, canonical.Cancel:
+		if o.Has("content") && !isObject(o.Peek("content")) {
+			break
+		}
+		o.Take("action")
+		answer := canonical.Answer{Action: a, Value: o.Take("content")}
+		if rest := o.Rest(); rest != nil {
+			answer.Extensions = canonical.Extensions{Binding: rest}
+		}
+		return answer
+	}
+	return canonical.Answer{Value: raw}
+}
+
+// answer writes one answer.
+func (e *encoder) answer(a *canonical.Answer, at string) (json.RawMessage, error) {
+	if a.Action == "" {
+		if !isObject(a.Value) {
+			return json.RawMessage("{}"), nil
+		}
+		return a.Value, nil
+	}
+	content := a.Value
+	if content == nil && len(a.Parts) > 0 {
+		text := e.prompt(a.Parts, at+"/parts")
+		content = rawjson.NewBuilder().String("reply", text).Bytes()
+	}
+	if content != nil && !isObject(content) {
+		return nil, refuse(canonical.CodeBadParams, "the answer to a form is no object")
+	}
+	b := rawjson.NewBuilder().String("action", string(a.Action)).Raw("content", content)
+	for binding := range a.Extensions {
+		if binding != Binding {
+			e.lose(canonical.LossExtension, canonical.Dropped, at+"/extensions/"+string(binding))
+		}
+	}
+	return b.Merge(a.Extensions[Binding]).Bytes(), nil
+}
+
+// answers writes a map of answers.
+func (e *encoder) answers(answers []canonical.Answer, at string) (json.RawMessage, error) {
+	b := rawjson.NewBuilder()
+	var seen []string
+	for i := range answers {
+		if slices.Contains(seen, answers[i].Key) {
+			return nil, refuse(canonical.CodeBadParams, "two answers to one question")
+		}
+		seen = append(seen, answers[i].Key)
+		said, err := e.answer(&answers[i], indexed(at, i))
+		if err != nil {
+			return nil, err
+		}
+		b.Raw(answers[i].Key, said)
+	}
+	return b.Bytes(), nil
+}
