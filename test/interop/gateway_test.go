@@ -21,6 +21,7 @@ func TestThroughGateway(t *testing.T) {
 	t.Run("MCP client to A2A agent", func(t *testing.T) { mcpToA2A(t, g) })
 	t.Run("MCP revisions", func(t *testing.T) { mcpRevisions(t, g) })
 	t.Run("A2A without JSON-RPC", func(t *testing.T) { a2aOverHTTP(t, g) })
+	t.Run("A2A streams", func(t *testing.T) { a2aStreams(t, g) })
 	t.Run("A2A 0.3", func(t *testing.T) { a2aOld(t, g) })
 	t.Run("A2A 0.3 SDK", func(t *testing.T) { a2aOldSDK(t, g) })
 	t.Run("A2A 0.3 SDK without JSON-RPC", func(t *testing.T) { a2aOldOverHTTP(t, g) })

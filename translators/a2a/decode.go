@@ -89,7 +89,7 @@ func decodeRequest(m *canonical.Message, w translators.Wire, env jsonrpc.Message
 		extensionsHeader(m, w)
 		return nil
 	}
-	params, raised, err := raise(m, params, "/params", asked.params.raiser(w.Form))
+	params, raised, err := raise(m, params, "/params", asked.params.bridge().raiser(w.Form))
 	if err != nil {
 		return badParams(err)
 	}

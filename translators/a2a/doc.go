@@ -26,6 +26,14 @@
 //	result.message, result.task       Result.Turn, Result.Task
 //	JSON-RPC error                    Error, by the table in errors.go
 //	agent card, skills                Description, Capability
+//	a stream's task, message, status
+//	  and artifact updates            Event.Task, .Turn, .Status, .Artifact
+//	GetTask, CancelTask, SubscribeToTask  TaskQuery
+//	ListTasks and its page            TaskFilter, TaskList
+//	push notification settings        PushRequest, PushConfig, PushList, Done
+//	capabilities.streaming,
+//	  pushNotifications               Description.Streams, .Pushes
+//	GetExtendedAgentCard              Native
 //	A2A-Version, trace headers        Origin.Version, Trace
 //	message/send of 0.3, its result   the same
 //	google.rpc.Status over HTTP       Error, by its reason
@@ -43,8 +51,17 @@
 // (null or "" for absent, an enum as number, URL-safe base64), so that a
 // message which stays in A2A is the same JSON value afterwards.
 //
-// Refused: every other method; push notification settings, because the
-// gateway delivers none and a webhook's credentials never travel; a request
+// A question with more than words is a data part {"elicitation": {"key", "mode",
+// "schema", "url"}} in the message of the status that asks; its answer is one
+// {"elicitation": {"key", "action", "content"}} in a message. They are read in
+// addition to the parts that they are. A progress of another protocol is a
+// status of work with its numbers in metadata; a task's direct output is its
+// artifact "result", and its failure the words of its status.
+//
+// Push notification settings that come with a message are read for whoever
+// answers, and are never written: a webhook's credentials go to no agent.
+//
+// Refused: methods that a version does not have; a request
 // without an id, messageId, role or parts; a part with no content or with two;
 // members that a careless reader takes for known ones (taskid for taskId),
 // because what one reader ignores and the next obeys is a way around policy.
@@ -77,10 +94,11 @@
 //
 // # How to read it
 //
-// wire.go has the names and numbers, and how versions are told; members.go how
-// one object is read and written; then decode.go and encode.go with parts.go,
-// task.go, output.go, errors.go and card.go for what they carry, and http.go
-// for the form without JSON-RPC.
+// wire.go has the names and numbers, and how versions are told; operations.go
+// what a peer can be asked; members.go how one object is read and written; then
+// decode.go and encode.go with parts.go, task.go, event.go, question.go, query.go,
+// push.go, output.go, more.go, errors.go and card.go for what they carry, and
+// http.go and places.go for the form without JSON-RPC.
 //
 // # Alternatives considered
 //

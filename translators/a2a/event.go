@@ -16,9 +16,6 @@ const (
 	keyProgress = "progress"
 )
 
-// carriedUpdate are the canonical members of an update that A2A has no place for.
-var carriedUpdate = carriedTask
-
 // event reads one item of a stream.
 func (d *decoder) event(m *canonical.Message, raw json.RawMessage) {
 	r := d.open(raw, "/result", eventMembers)
@@ -59,7 +56,7 @@ func (d *decoder) statusUpdate(m *canonical.Message, event *canonical.Event, raw
 	event.Status = &status
 	event.Inputs = inputsIn(&status)
 	c, _ := r.carried()
-	profile.RestoreMessage(c.Canon, m, carriedUpdate...)
+	profile.RestoreMessage(c.Canon, m, carriedTask...)
 	around = aroundOf(r.leftover(), around)
 	if p := progressOf(&status, c.Canon); p != nil {
 		event.Status, event.Inputs, event.Progress = nil, nil, p
@@ -79,7 +76,7 @@ func (d *decoder) artifactUpdate(m *canonical.Message, event *canonical.Event, r
 		Artifact: d.artifact(artifact, r.Path("artifact")), Append: r.flag("append"), Last: r.flag("lastChunk"),
 	}
 	c, _ := r.carried()
-	profile.RestoreMessage(c.Canon, m, carriedUpdate...)
+	profile.RestoreMessage(c.Canon, m, carriedTask...)
 	event.Extensions = remains{c, aroundOf(r.leftover(), around)}.extensions()
 }
 
@@ -176,7 +173,7 @@ func (e *encoder) statusUpdate(event *canonical.Event, s *canonical.Status, left
 	w.place(conv)
 	asked := e.asking(s, event.Inputs, "/body", conv.TaskID)
 	w.b.Raw("status", e.status(asked, w.form("status"), "/body/status", conv.TaskID))
-	e.carry(canon, carriedUpdate)
+	e.carry(canon, carriedTask)
 	w.metadata(e.wrap(canon, event.Extensions, "/body"))
 	return w.bytes()
 }
@@ -209,7 +206,7 @@ func (e *encoder) artifactUpdate(event *canonical.Event, left json.RawMessage, c
 	w.flag("append", u.Append)
 	w.flag("lastChunk", u.Last)
 	canon := rawjson.NewBuilder()
-	e.carry(canon, carriedUpdate)
+	e.carry(canon, carriedTask)
 	w.metadata(e.wrap(canon, event.Extensions, "/body"))
 	return w.bytes()
 }

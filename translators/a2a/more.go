@@ -23,7 +23,7 @@ const (
 )
 
 // moreOf takes the members out of canon that more wrote.
-func (d *decoder) moreOf(t *canonical.Task, canon *rawjson.Object, raw json.RawMessage) {
+func moreOf(t *canonical.Task, canon *rawjson.Object) {
 	if at, ok := timeIn(canon.Peek(keyCreated)); ok {
 		canon.Take(keyCreated)
 		t.Created = at
@@ -126,7 +126,7 @@ func failureIn(raw json.RawMessage) *canonical.Error {
 	return f
 }
 
-// sayable is a task in the members that A2A has: its questions and its failure
+// sayableTask is a task in the members that A2A has: its questions and its failure
 // are in its status, its output is an artifact, or the words of a failure.
 func (e *encoder) sayableTask(t *canonical.Task, canon *rawjson.Builder, path string) *canonical.Task {
 	out := *t

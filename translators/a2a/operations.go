@@ -2,7 +2,6 @@ package a2a
 
 import (
 	"encoding/json"
-	"slices"
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a/internal/a2a03"
@@ -18,7 +17,7 @@ type operation struct {
 	name, old string
 	members   []string // of its request
 	read      func(*decoder, *canonical.Message, *reader)
-	params    bridge // between the versions
+	params    words // that it is asked in
 }
 
 // bridge turns what a peer says between the versions; each way has its own for
@@ -28,18 +27,44 @@ type bridge struct {
 	down, downHTTP func(json.RawMessage) (json.RawMessage, []canonical.Loss)
 }
 
-var (
-	sending = bridge{a2a03.RaiseRequest, a2a03.RaiseRequestHTTP, a2a03.LowerRequest, a2a03.LowerRequestHTTP}
-	asked   = bridge{a2a03.RaiseParams, a2a03.RaiseParams, a2a03.LowerParams, a2a03.LowerParamsHTTP}
-	setting = bridge{a2a03.RaisePush, a2a03.RaisePushHTTP, a2a03.LowerPush, a2a03.LowerPushHTTP}
-	finding = bridge{a2a03.RaisePushQuery, a2a03.RaisePushQuery, a2a03.LowerPushQuery, a2a03.LowerPushQueryHTTP}
+// words are what is said differently in the versions.
+type words int
 
-	sent   = bridge{a2a03.RaiseResult, a2a03.RaiseResultHTTP, a2a03.LowerResult, a2a03.LowerResultHTTP}
-	told   = bridge{a2a03.RaiseEvent, a2a03.RaiseEventHTTP, a2a03.LowerEvent, a2a03.LowerEventHTTP}
-	tasked = bridge{a2a03.RaiseTask, a2a03.RaiseTaskHTTP, a2a03.LowerTask, a2a03.LowerTaskHTTP}
-	listed = bridge{a2a03.RaiseTasks, a2a03.RaiseTasksHTTP, a2a03.LowerTasks, a2a03.LowerTasksHTTP}
-	pushed = bridge{a2a03.RaisePushResult, a2a03.RaisePushResultHTTP, a2a03.LowerPushResult, a2a03.LowerPushResultHTTP}
+const (
+	sending words = iota // a message
+	asked                // a question about tasks
+	setting              // settings to keep
+	finding              // which settings
+	sent                 // the reply to a message
+	told                 // an event
+	tasked               // a task that stands alone
+	listed               // a page of tasks
+	pushed               // what was answered about settings
 )
+
+// bridge is how words are turned.
+func (w words) bridge() bridge {
+	switch w {
+	case sending:
+		return bridge{a2a03.RaiseRequest, a2a03.RaiseRequestHTTP, a2a03.LowerRequest, a2a03.LowerRequestHTTP}
+	case asked:
+		return bridge{a2a03.RaiseParams, a2a03.RaiseParams, a2a03.LowerParams, a2a03.LowerParamsHTTP}
+	case setting:
+		return bridge{a2a03.RaisePush, a2a03.RaisePushHTTP, a2a03.LowerPush, a2a03.LowerPushHTTP}
+	case finding:
+		return bridge{a2a03.RaisePushQuery, a2a03.RaisePushQuery, a2a03.LowerPushQuery, a2a03.LowerPushQueryHTTP}
+	case told:
+		return bridge{a2a03.RaiseEvent, a2a03.RaiseEventHTTP, a2a03.LowerEvent, a2a03.LowerEventHTTP}
+	case tasked:
+		return bridge{a2a03.RaiseTask, a2a03.RaiseTaskHTTP, a2a03.LowerTask, a2a03.LowerTaskHTTP}
+	case listed:
+		return bridge{a2a03.RaiseTasks, a2a03.RaiseTasksHTTP, a2a03.LowerTasks, a2a03.LowerTasksHTTP}
+	case pushed:
+		return bridge{a2a03.RaisePushResult, a2a03.RaisePushResultHTTP, a2a03.LowerPushResult, a2a03.LowerPushResultHTTP}
+	default:
+		return bridge{a2a03.RaiseResult, a2a03.RaiseResultHTTP, a2a03.LowerResult, a2a03.LowerResultHTTP}
+	}
+}
 
 // The names of the operations, in 1.0 and in 0.3.
 const (
@@ -51,9 +76,7 @@ const (
 	methodSubscribe = "SubscribeToTask"
 )
 
-// operations lists all that there is.
-func operations() []operation { return operationTable[:] }
-
+// operationTable lists all that there is.
 var operationTable = [...]operation{
 	{canonical.OpInvoke, "", false, methodSend, methodSend03, requestMembers, readSend, sending},
 	{canonical.OpInvoke, "", true, "SendStreamingMessage", "message/stream", requestMembers, readSend, sending},
@@ -78,9 +101,9 @@ func (o *operation) nameIn(version string) string {
 
 // operationOf finds an operation by its name in a version; nil: there is none.
 func operationOf(method, version string) *operation {
-	for i := range operationTable {
-		if o := &operationTable[i]; method != "" && o.nameIn(version) == method {
-			return o
+	for _, o := range operationTable {
+		if method != "" && o.nameIn(version) == method {
+			return &o
 		}
 	}
 	return nil
@@ -88,14 +111,13 @@ func operationOf(method, version string) *operation {
 
 // asks finds the operation that a message asks for; nil: A2A has none.
 func asks(m *canonical.Message, stream bool) *operation {
-	i := slices.IndexFunc(operations(), func(o operation) bool {
-		push, _ := m.Body.(*canonical.PushRequest)
-		return o.op == m.Op && (o.op != canonical.OpInvoke || o.stream == stream) && (push == nil || o.verb == push.Verb)
-	})
-	if i < 0 {
-		return nil
+	push, _ := m.Body.(*canonical.PushRequest)
+	for _, o := range operationTable {
+		if o.op == m.Op && (o.op != canonical.OpInvoke || o.stream == stream) && (push == nil || o.verb == push.Verb) {
+			return &o
+		}
 	}
-	return &operationTable[i]
+	return nil
 }
 
 // raiser of a form.
@@ -109,7 +131,7 @@ func (b bridge) lowerer(form string) func(json.RawMessage) (json.RawMessage, []c
 }
 
 // answers is how the reply to an operation differs between the versions.
-func answers(re canonical.Op, event bool) bridge {
+func answers(re canonical.Op, event bool) words {
 	switch {
 	case event:
 		return told

@@ -60,8 +60,7 @@ func (r *route) names(version string) (id, config string) {
 // and without query, and whether it is asked for by that verb. tenant is what
 // stands before the place in 1.0. found is false if nothing has its place there.
 func Route(verb, path, version string) (allow []string, stream, found bool) {
-	for i := range routes {
-		r := &routes[i]
+	for _, r := range routes {
 		if _, _, _, ok := r.match(path, version); !ok {
 			continue
 		}
@@ -140,8 +139,7 @@ func placed(w translators.Wire) (jsonrpc.Message, error) {
 		return jsonrpc.Message{Method: methodSend, Params: w.Body}, objectError(w.Body)
 	}
 	path, query, _ := strings.Cut(w.Path, "?")
-	for i := range routes {
-		r := &routes[i]
+	for _, r := range routes {
 		tenant, id, config, ok := r.match(path, version)
 		if ok && (r.verb == w.Verb || r.other == w.Verb) {
 			if err := objectError(orEmpty(w.Body)); len(w.Body) > 0 && err != nil {
@@ -266,8 +264,12 @@ func isInteger(text string) bool {
 
 // place is a request at its place: what the path says is not said again.
 func place(o *operation, version string, params json.RawMessage) (translators.Wire, error) {
-	i := slices.IndexFunc(routes[:], func(r route) bool { return r.method == o.name })
-	r := &routes[i]
+	var r route
+	for _, other := range routes {
+		if other.method == o.name {
+			r = other
+		}
+	}
 	said := rawjson.Parse(orEmpty(params), "")
 	path := r.path
 	if version == Version03 {

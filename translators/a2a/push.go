@@ -70,11 +70,11 @@ func readPushCreate(d *decoder, m *canonical.Message, r *reader) {
 	}
 }
 
-func readPushGet(d *decoder, m *canonical.Message, r *reader) {
+func readPushGet(_ *decoder, m *canonical.Message, r *reader) {
 	readPushOne(m, r, canonical.VerbGet)
 }
 
-func readPushDelete(d *decoder, m *canonical.Message, r *reader) {
+func readPushDelete(_ *decoder, m *canonical.Message, r *reader) {
 	readPushOne(m, r, canonical.VerbDelete)
 }
 
@@ -93,7 +93,7 @@ func readPushOne(m *canonical.Message, r *reader, verb canonical.Verb) {
 	request.Extensions = result(nil, r.leftover())
 }
 
-func readPushList(d *decoder, m *canonical.Message, r *reader) {
+func readPushList(_ *decoder, m *canonical.Message, r *reader) {
 	m.Conversation.Tenant = r.text("tenant")
 	request := &canonical.PushRequest{Verb: canonical.VerbList, Cursor: r.text("pageToken"), Size: r.count("pageSize")}
 	m.Body = request

@@ -13,7 +13,7 @@ import (
 // has no place for. Only CancelTask has metadata to carry them in.
 var carriedQuery = append([]profile.Field{profile.FieldMessageID, profile.FieldContextID}, carriedReply...)
 
-func readQuery(d *decoder, m *canonical.Message, r *reader) {
+func readQuery(_ *decoder, m *canonical.Message, r *reader) {
 	query := &canonical.TaskQuery{}
 	m.Body = query
 	m.Conversation.Tenant = r.text("tenant")
@@ -109,7 +109,7 @@ func foreignOnly(ext canonical.Extensions) canonical.Extensions {
 	return replaced(ext, nil)
 }
 
-func readFilter(d *decoder, m *canonical.Message, r *reader) {
+func readFilter(_ *decoder, m *canonical.Message, r *reader) {
 	f := &canonical.TaskFilter{}
 	m.Body = f
 	m.Conversation.Tenant = r.text("tenant")

@@ -206,6 +206,49 @@ func TestEmittedIsValid(t *testing.T) {
 	}
 }
 
+// TestEmittedTasksAreValid: so is what they said of tasks, events and settings.
+func TestEmittedTasksAreValid(t *testing.T) {
+	t.Parallel()
+	c := schemas(t)
+	if c == nil {
+		return
+	}
+	checked := 0
+	for i, m := range tasksOfOthers() {
+		name := map[string]string{
+			"task.get request": "GetTaskRequest", "task.get response": "Task", "task.cancel request": "CancelTaskRequest",
+			"task.subscribe request": "SubscribeToTaskRequest", "task.list request": "ListTasksRequest", "task.list response": "ListTasksResponse",
+			"invoke event": "StreamResponse", "invoke request": "SendMessageRequest",
+		}[string(m.Op)+" "+string(m.Phase)]
+		switch m.Body.(type) {
+		case *canonical.PushConfig:
+			name = "TaskPushNotificationConfig"
+		case *canonical.PushList:
+			name = "ListTaskPushNotificationConfigsResponse"
+		}
+		wire, _, err := New(translators.Config{}).Encode(m, translators.Target{})
+		if err != nil || name == "" {
+			continue
+		}
+		env := rawjson.Parse(wire.Body, "")
+		value := env.Take("result")
+		if m.Phase == canonical.PhaseRequest {
+			value = env.Take("params")
+		}
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema(t, c, name).Validate(doc); err != nil {
+			t.Errorf("message %d: %v\n%s", i, err, indent(value))
+		}
+		checked++
+	}
+	if checked < 20 {
+		t.Errorf("only %d messages were checked", checked)
+	}
+}
+
 // clean takes away what says of itself that it is A2A of another version.
 func clean(ext canonical.Extensions) canonical.Extensions {
 	delete(ext, Binding)

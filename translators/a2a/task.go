@@ -33,7 +33,7 @@ func decodeAnswer(m *canonical.Message, w translators.Wire, result json.RawMessa
 		extensionsHeader(m, w)
 		return nil
 	}
-	result, raised, err := raise(m, result, "/result", answers(w.Re, w.Event).raiser(w.Form))
+	result, raised, err := raise(m, result, "/result", answers(w.Re, w.Event).bridge().raiser(w.Form))
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (d *decoder) task(m *canonical.Message, body *canonical.Result, raw json.Ra
 	c, _ := r.carried()
 	profile.RestoreMessage(c.Canon, m, carriedTask...)
 	body.Extensions = takeResult(c.Canon)
-	d.moreOf(task, c.Canon, raw)
+	moreOf(task, c.Canon)
 	task.Extensions = remains{c, r.leftover()}.extensions()
 	if d.err == nil {
 		yielded(m, task, c.Canon, raw)

@@ -10,6 +10,14 @@
 // evidence, size) and 200 elsewhere; in the HTTP form a google.rpc.Status under
 // a status that fits it.
 //
+// A stream is answered as one of server-sent events (stream.go), the next one
+// asked for when the last was written; over JSON-RPC what is refused is an event
+// too, because a client that asked for a stream reads nothing else. The extended
+// card is the card that everybody gets: the agent's own names places that are
+// not ours.
+//
+// push.go is the [Pusher], which posts changes of tasks to webhooks.
+//
 // dial.go is the [Dialer]: it carries a sealed message to an agent and judges
 // whether what comes back is a reply to it. describe.go reads an agent's card
 // and picks the interface: the newest version first, JSON-RPC before HTTP.

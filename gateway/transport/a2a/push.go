@@ -19,7 +19,7 @@ import (
 
 // headerToken is the field of a notification with its receiver's own token
 // (A2A 4.3.3).
-const headerToken = "A2A-Notification-Token" //nolint:gosec // the field's name
+const headerToken = "A2A-Notification-Token"
 
 const (
 	pushTries   = 4                // of one notification, at most

@@ -36,11 +36,11 @@ func (d *Door) locate(r *http.Request) (translators.Wire, spot) {
 	if strings.HasPrefix(path, form.Places03+"/") {
 		wire.Version = form.Version03
 	}
-	switch {
-	case path == "":
+	switch path {
+	case "":
 		wire.Form = ""
 		return wire, atRPC
-	case path == CardPath:
+	case CardPath:
 		return wire, atCard
 	}
 	if _, _, found := form.Route(r.Method, path, wire.Version); !found {

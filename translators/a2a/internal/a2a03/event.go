@@ -2,6 +2,7 @@ package a2a03
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
@@ -67,14 +68,7 @@ func (r *raiser) final(o *rawjson.Object, state string) {
 	}
 }
 
-func ends(state string) bool {
-	for _, s := range settled {
-		if s == state {
-			return true
-		}
-	}
-	return false
-}
+func ends(state string) bool { return slices.Contains(settled, state) }
 
 // rawText is a text member of an object; "": there is none.
 func rawText(object json.RawMessage, name string) string {
