@@ -155,7 +155,7 @@ func streams() []misconduct {
 				f.wait(r)
 			}
 		}, func(*testing.T, *bed) host { return host{timeout: time.Second} }, late},
-		{"asks back", always(replacing(`"resultType":"complete"`, `"resultType":"input_required","inputRequests":{}`)), nil, nonsense},
+		{"asks back", always(replacing(`"resultType":"complete"`, `"resultType":"input_required"`)), nil, nonsense},
 		{"becomes a task", always(replacing(`"resultType":"complete"`, `"resultType":"task","taskId":"1"`)), nil, nonsense},
 		{"content that is no list", always(replacing(`"content":[`, `"content":{"a":1},"x":[`)), nil, nonsense},
 		{"a block of no kind", always(replacing(`"type":"text"`, `"type":7`)), nil, nonsense},

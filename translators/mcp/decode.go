@@ -84,6 +84,8 @@ func decodeMethod(env jsonrpc.Message, m *canonical.Message, r *reader) error {
 		m.Body = page
 	case env.Method == MethodDiscover, env.Method == MethodInitialize:
 		return decodeDescribe(env, m, r)
+	case taskOp(env.Method) != "":
+		return decodeTaskOp(env, m, r)
 	case env.Method == MethodPing:
 		m.Op = canonical.OpPing
 		restoreAsker(m, r)
@@ -283,8 +285,13 @@ func decodeReply(w translators.Wire, env jsonrpc.Message, m *canonical.Message) 
 	if err != nil {
 		return err
 	}
-	if kind == resultAsks {
+	switch {
+	case kind == resultAsks:
 		return decodePending(m, r)
+	case kind == resultTask, m.Op == canonical.OpInvoke && m.Origin.Version == Legacy && isObject(r.Peek("task")) && !r.Has("content"):
+		return decodeCreated(m, r)
+	case taskMethod(m.Op) != "":
+		return decodeTaskReply(m, r)
 	}
 	switch w.Re {
 	case canonical.OpInvoke:

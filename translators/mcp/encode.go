@@ -108,6 +108,11 @@ func (e *encoder) request() (translators.Wire, error) {
 		method, params = MethodList, e.page(body)
 	case *canonical.DescribeRequest:
 		method, params = e.describe(body)
+	case *canonical.TaskQuery:
+		name = body.ID
+		method, params, err = e.taskQuery(body)
+	case *canonical.TaskFilter:
+		method, params, err = e.taskFilter(body)
 	case *canonical.Native:
 		method = body.Method
 		name, params, err = e.nativeRequest(body)
@@ -178,7 +183,7 @@ func (e *encoder) requestMeta(w *writer) {
 	}
 	w.metaRaw(metaVersion, rawjson.Quote(e.version))
 	if left := w.metaLeft(metaCapabilities); left == nil || !e.native {
-		said := declaring(e.m.Preferences.CanAnswer, e.m.Preferences.TaskOK || tasking(e.m.Op), e.version)
+		said := declaring(e.m.Preferences.CanAnswer, e.m.Preferences.TaskOK || tasking(e.m.Op) && !e.native, e.version)
 		if left != nil && !rawjson.Equal(left, said) {
 			e.lose(canonical.LossPeerInfo, canonical.Dropped, e.metaPath())
 		}
@@ -265,7 +270,15 @@ func (e *encoder) response() (translators.Wire, error) {
 	)
 	switch body := e.m.Body.(type) {
 	case *canonical.Result:
-		result, err = e.result(body)
+		if body.Task != nil && (e.m.Op == canonical.OpTaskGet || e.m.Op == canonical.OpTaskCancel) {
+			result, err = e.taskReply(body)
+		} else {
+			result, err = e.result(body)
+		}
+	case *canonical.TaskList:
+		result, err = e.taskList(body)
+	case *canonical.Done:
+		result, err = e.done(body)
 	case *canonical.CapabilityList:
 		result = e.list(body)
 	case *canonical.Description:

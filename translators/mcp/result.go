@@ -106,13 +106,21 @@ func (e *encoder) result(body *canonical.Result) (json.RawMessage, error) {
 	}
 	w.forget("structuredContent")
 	e.forget(w, canonical.LossRequestState, "inputRequests", "requestState", "task")
-	if body.Pending != nil {
+	switch {
+	case body.Pending != nil:
 		e.head(w, resultAsks)
-	} else {
+	case e.asTask(body):
+		e.head(w, resultTask)
+	default:
 		e.resultHead(w)
+	}
+	if id := e.m.Conversation.TaskID; e.m.Op == canonical.OpTaskResult && id != "" && w.metaLeft(metaRelated) == nil && !e.native {
+		w.metaRaw(metaRelated, rawjson.NewBuilder().String("taskId", id).Bytes())
 	}
 	var err error
 	switch {
+	case e.asTask(body):
+		e.created(w, body.Task)
 	case body.Pending != nil:
 		err = e.pending(w, body.Pending)
 	case body.Output != nil:
@@ -206,6 +214,7 @@ func (e *encoder) flat(w *writer, body *canonical.Result) error {
 	w.canon.Raw(f.Name, f.Outline)
 	e.losses = append(e.losses, f.Losses...)
 	if t := body.Task; t != nil {
+		e.forgetKeeping(t)
 		e.forgetConversation(canonical.Conversation{ContextID: t.ContextID, TaskID: t.ID})
 	}
 	return nil
