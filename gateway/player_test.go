@@ -27,10 +27,11 @@ import (
 
 // scene is what an agent says to one request. ID stands for the request's id.
 type scene struct {
-	reply  string   // one reply
-	events []string // or a stream, if there are any
-	end    error    // of the stream; nil: it stays open
-	fail   error    // in place of everything
+	reply  string        // one reply
+	events []string      // or a stream, if there are any
+	end    error         // of the stream; nil: it stays open
+	fail   error         // in place of everything
+	after  time.Duration // how long the agent thinks about its stream
 }
 
 var errBroken = &transport.UnreachableError{Agent: "writer"} // the connection breaks off
@@ -90,7 +91,7 @@ func (p *player) Dial(_ context.Context, _ transport.Endpoint, sealed transport.
 		return transport.Reply{Wire: say(now.reply)}, nil
 	}
 	p.open++
-	events := &played{player: p, end: now.end}
+	events := &played{player: p, end: now.end, after: now.after}
 	for _, text := range now.events {
 		events.queue = append(events.queue, transport.Event{Wire: say(text)})
 	}
@@ -106,11 +107,16 @@ func (p *player) was() string {
 type played struct {
 	player *player
 	queue  []transport.Event
+	after  time.Duration
 	end    error
 	closed bool
 }
 
 func (e *played) Next(ctx context.Context) (transport.Event, error) {
+	if e.after > 0 {
+		<-time.After(e.after)
+		e.after = 0
+	}
 	if len(e.queue) > 0 {
 		next := e.queue[0]
 		e.queue = e.queue[1:]
@@ -271,7 +277,8 @@ func (s *stage) ask(t *testing.T, g transport.Exchanger, call transport.Call) tr
 func structured(t *testing.T, answer transport.Answer) (out struct {
 	State, Text string
 	TaskID      string `json:"task_id"`
-}) {
+},
+) {
 	t.Helper()
 	var env struct {
 		Result struct{ StructuredContent json.RawMessage }
