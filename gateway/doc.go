@@ -1,11 +1,41 @@
 // Package gateway is the roof: the road that every message takes.
 //
 // Read exchange.go first; it is the whole way of one message on one screen.
-// stages.go holds the steps before translation (limit, evidence, destination,
-// policy), choose.go what a message is for and which dialogue it belongs to,
-// leg.go one leg of translation (decode, stamp, encode, judge, sign, record),
-// repeat.go the same answer to the same message, failure.go what is left behind
-// when it goes wrong.
+// Then, in the order of the road:
+//
+//	limit.go, stages.go, reach.go   what comes before translation: limit, evidence, destination, policy
+//	choose.go                       what a message is for, and which dialogue it belongs to
+//	leg.go                          one leg: decode, stamp, encode, judge, sign, record
+//	repeat.go                       the same answer to the same message; replies that may be asked for again
+//	failure.go                      what is left behind when it goes wrong
+//
+// Most messages are answered with one reply, and that is all of it. Where more
+// comes than that, exchange.go hands over to a run:
+//
+//	patience.go   how long an agent is waited for, and how its caller may be told
+//	pump.go       asks an agent, and hands on what it says one thing at a time
+//	run.go        hears that, adds it up, and knows when it is settled
+//	follow.go     goes on when the agent's answer ends early: subscribes, asks again, cancels
+//	waiting.go    a run for a caller who wants one answer
+//	telling.go    a run for a caller who wants a stream
+//	keeping.go    a run on record, and without its caller; replicas that are lost
+//	crew.go       what goes on in the background; Close waits for it
+//
+// And where a message is about work that an earlier one began:
+//
+//	record.go     the work as it is kept for its caller, who alone may ask (R2)
+//	task.go       get, list, cancel, subscribe: told from the record, or by the agent that has the task
+//	watch.go      work of another process, or connection, told from its record
+//	question.go   what an agent asks, and the message that answers it
+//	mail.go       what one process wants of another that works on a task
+//	push.go       webhooks that are told of changes
+//	pass.go       what only one protocol has
+//
+// A run belongs to one goroutine at a time. Its caller's has it first: inside
+// Exchange, and then inside Next and Close of the stream that Exchange returned,
+// which take turns by a lock. handOver gives it to the crew, and is the last
+// thing that the giver does with it. Others never touch a run: they write to its
+// mailbox, and read its record, which every writer swaps by revision.
 //
 // Data moves forward only. Order is kept by proof-carrying values rather than
 // by care: a leg demands a policy.Permit, which only policy.Evaluate mints from

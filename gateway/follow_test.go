@@ -84,8 +84,10 @@ func TestAStreamThatIsNoStream(t *testing.T) {
 
 func TestOlderCallersHearTheStreamInTheirWords(t *testing.T) {
 	t.Parallel()
-	scenes := map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", ""), artifact("done it")}, end: errBroken}},
-		following: {{events: []string{wholeTask("WORKING", oneArt), status("COMPLETED", "")}, end: io.EOF}}}
+	scenes := map[string][]scene{
+		streaming: {{events: []string{wholeTask("WORKING", ""), artifact("done it")}, end: errBroken}},
+		following: {{events: []string{wholeTask("WORKING", oneArt), status("COMPLETED", "")}, end: io.EOF}},
+	}
 	play(t, scenes, func(s *stage) {
 		t := s.t
 		call := s.by(a2a.Binding, a2a.Version03, `{"jsonrpc":"2.0","id":7,"method":"message/stream","params":{"message":{"kind":"message","messageId":"m1","role":"user","parts":[{"kind":"text","text":"hi"}]}}}`)
@@ -209,7 +211,8 @@ func TestAQuestionToWhoeverCannotBeAsked(t *testing.T) {
 func TestAnAnswerInVainLeavesTheQuestion(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{streaming: {
-		{events: []string{wholeTask("INPUT_REQUIRED", "")}, end: io.EOF}, {fail: errBroken},
+		{events: []string{wholeTask("INPUT_REQUIRED", "")}, end: io.EOF},
+		{fail: errBroken},
 		{events: []string{status("COMPLETED", "")}, end: io.EOF},
 	}}, func(s *stage) {
 		t := s.t
@@ -280,6 +283,11 @@ func TestASubscriberWhoLeavesEndsNothing(t *testing.T) {
 			}
 			_ = events.Close()
 			s.ask(t, g, s.a2a(looking, `{"id":"t1"}`))
+		}
+		s.agent.scenes[following] = []scene{{events: []string{wholeTask("WORKING", "")}, end: io.EOF}}
+		bodies, _ := read(t, s.ask(t, s, s.a2a(following, `{"id":"t1"}`)).Events)
+		if last := bodies[len(bodies)-1]; !strings.Contains(last, `"error"`) {
+			t.Errorf("a subscription that broke off ended with %s", last)
 		}
 		_ = first.Close() // its caller has left, but the work goes on here
 		synctest.Wait()
@@ -359,10 +367,29 @@ func TestPushNotificationsOfAnAgentsTask(t *testing.T) {
 		}
 		<-time.After(10 * time.Second)
 		synctest.Wait()
+		if strings.Count(s.agent.was(), following) != 1 {
+			t.Errorf("the agent was asked %s", s.agent.was())
+		}
 		s.posts.mu.Lock()
 		defer s.posts.mu.Unlock()
 		if all := strings.Join(s.posts.taken, "\n"); len(s.posts.taken) != 2 || !strings.Contains(all, "done it") || !strings.Contains(all, "COMPLETED") {
 			t.Errorf("posted was %s", all)
 		}
+	})
+}
+
+func TestALateStreamIsOnRecord(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{
+		streaming: {{events: []string{wholeTask("WORKING", "")}, after: time.Second}}, looking: {{reply: result(taskOf("WORKING", ""))}},
+	}, func(s *stage) {
+		t := s.t
+		events := s.ask(t, s, s.a2a(streaming, saying)).Events
+		if _, err := events.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.ask(t, s, s.a2a(looking, `{"id":"t1"}`))
+		_ = events.Close()
+		s.ask(t, s, s.a2a(looking, `{"id":"t1"}`))
 	})
 }

@@ -27,10 +27,11 @@ import (
 
 // scene is what an agent says to one request. ID stands for the request's id.
 type scene struct {
-	reply  string   // one reply
-	events []string // or a stream, if there are any
-	end    error    // of the stream; nil: it stays open
-	fail   error    // in place of everything
+	reply  string        // one reply
+	events []string      // or a stream, if there are any
+	end    error         // of the stream; nil: it stays open
+	fail   error         // in place of everything
+	after  time.Duration // how long the agent thinks about its stream
 }
 
 var errBroken = &transport.UnreachableError{Agent: "writer"} // the connection breaks off
@@ -46,10 +47,17 @@ type player struct {
 	open    int // streams that are open
 	blind   bool
 	version string
+	typed   string        // schema of its only skill; empty: it takes messages
+	resume  chan struct{} // an event without text waits for it
 }
 
 func (p *player) Describe(_ context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
 	e.Version = p.version
+	if p.typed != "" {
+		return &canonical.Description{Name: "asker", Versions: []string{p.version}, Capabilities: []canonical.Capability{
+			{ID: "ask", Profile: canonical.ProfileTyped, InputSchema: json.RawMessage(p.typed)},
+		}}, e, nil
+	}
 	return &canonical.Description{
 		Name: "writer", Versions: []string{p.version}, Streams: !p.blind,
 		Capabilities: []canonical.Capability{{ID: "write", Profile: canonical.ProfileMessage}},
@@ -90,7 +98,7 @@ func (p *player) Dial(_ context.Context, _ transport.Endpoint, sealed transport.
 		return transport.Reply{Wire: say(now.reply)}, nil
 	}
 	p.open++
-	events := &played{player: p, end: now.end}
+	events := &played{player: p, end: now.end, after: now.after}
 	for _, text := range now.events {
 		events.queue = append(events.queue, transport.Event{Wire: say(text)})
 	}
@@ -106,15 +114,28 @@ func (p *player) was() string {
 type played struct {
 	player *player
 	queue  []transport.Event
+	after  time.Duration
 	end    error
 	closed bool
 }
 
 func (e *played) Next(ctx context.Context) (transport.Event, error) {
+	if e.after > 0 {
+		<-time.After(e.after)
+		e.after = 0
+	}
 	if len(e.queue) > 0 {
 		next := e.queue[0]
 		e.queue = e.queue[1:]
-		return next, nil
+		if len(next.Wire.Body) > 0 {
+			return next, nil
+		}
+		select {
+		case <-e.player.resume:
+			return e.Next(ctx)
+		case <-ctx.Done():
+			return transport.Event{}, ctx.Err()
+		}
 	}
 	if e.end == nil {
 		<-ctx.Done()
@@ -154,7 +175,8 @@ type stage struct {
 	*gateway.Gateway
 	t      *testing.T // of the bubble
 	agent  *player
-	tools  *agent // an MCP server beside it
+	tools  *agent  // an MCP server beside it
+	asker  *player // and one that plays scenes
 	caller *ecttest.Party
 	self   *ecttest.Party
 	memory *state.Memory
@@ -179,6 +201,23 @@ func newStage(t *testing.T, scenes map[string][]scene) *stage {
 	return s
 }
 
+// servers are the two MCP servers.
+type servers struct{ *stage }
+
+func (s servers) Describe(ctx context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
+	if e.Agent == "asker" {
+		return s.asker.Describe(ctx, e)
+	}
+	return s.tools.Describe(ctx, e)
+}
+
+func (s servers) Dial(ctx context.Context, e transport.Endpoint, sealed transport.Sealed) (transport.Reply, error) {
+	if e.Agent == "asker" {
+		return s.asker.Dial(ctx, e, sealed)
+	}
+	return s.tools.Dial(ctx, e, sealed)
+}
+
 // replica is one more gateway on the same state.
 func (s *stage) replica(t *testing.T) *gateway.Gateway {
 	t.Helper()
@@ -192,12 +231,16 @@ func (s *stage) replica(t *testing.T) *gateway.Gateway {
 	registry, err := translators.NewRegistry(a2a.New(translators.Config{}), mcp.New(translators.Config{}))
 	must(err)
 	list, err := directory.New(directory.Deps{
-		Describers: map[canonical.Binding]transport.Describer{a2a.Binding: s.agent, mcp.Binding: s.tools}, Egress: closed{}, PlainLoopback: true, Now: time.Now, Logger: logger,
+		Describers: map[canonical.Binding]transport.Describer{a2a.Binding: s.agent, mcp.Binding: servers{s}}, Egress: closed{}, PlainLoopback: true, Now: time.Now, Logger: logger,
 	})
 	must(err)
 	must(list.Put(directory.Agent{
 		Name: "writer", ID: "spiffe://example.com/agents/writer", Rules: policy.Rules{Open: true},
 		Endpoints: []directory.Endpoint{{Binding: a2a.Binding, URL: "https://writer.example/a2a"}},
+	}))
+	must(list.Put(directory.Agent{
+		Name: "asker", ID: "spiffe://example.com/agents/asker", Rules: policy.Rules{Open: true},
+		Endpoints: []directory.Endpoint{{Binding: mcp.Binding, URL: "https://asker.example/mcp"}},
 	}))
 	must(list.Put(directory.Agent{
 		Name: "calculator", ID: "spiffe://example.com/agents/calculator", Rules: policy.Rules{Open: true},
@@ -217,7 +260,7 @@ func (s *stage) replica(t *testing.T) *gateway.Gateway {
 	must(err)
 	first := true
 	road, err := gateway.New(gateway.Settings{}, gateway.Deps{
-		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{a2a.Binding: s.agent, mcp.Binding: s.tools},
+		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{a2a.Binding: s.agent, mcp.Binding: servers{s}},
 		Pushers: map[canonical.Binding]transport.Pusher{a2a.Binding: s.posts},
 		Signer:  s.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: s.memory, Answers: s.memory,
 		Conversations: s.memory, Entries: s.memory.Entries(), Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
@@ -271,7 +314,8 @@ func (s *stage) ask(t *testing.T, g transport.Exchanger, call transport.Call) tr
 func structured(t *testing.T, answer transport.Answer) (out struct {
 	State, Text string
 	TaskID      string `json:"task_id"`
-}) {
+},
+) {
 	t.Helper()
 	var env struct {
 		Result struct{ StructuredContent json.RawMessage }

@@ -39,6 +39,7 @@ type run struct {
 	failure *canonical.Message // the error that did
 	ask     *canonical.Ask     // what the agent's open stream waits for
 	broken  int                // requests that broke off since anything new was heard
+	repeats int                // of the call, for an agent that asked nothing
 	fresh   bool               // a subscription has not said anything but how things stand
 	blind   bool               // it cannot be subscribed to
 	guest   bool               // its caller only asks about the work, which is another message's
@@ -125,7 +126,13 @@ func (r *run) complete() bool {
 // step waits for the next thing. io.EOF: the work is settled. errPatience:
 // nothing came in time, and the agent may be waited for again.
 func (r *run) step(ctx context.Context, patience time.Duration) (step, error) {
-	for !r.settled() {
+	for {
+		if err := r.again(ctx); err != nil {
+			return step{}, err
+		}
+		if r.settled() {
+			return step{}, io.EOF
+		}
 		h, err := r.pump.next(ctx, patience)
 		switch {
 		case err == nil: // what was taken is not lost, even if nobody waits any more
@@ -141,7 +148,21 @@ func (r *run) step(ctx context.Context, patience time.Duration) (step, error) {
 			return s, err
 		}
 	}
-	return step{}, io.EOF
+}
+
+// maxAgain bounds how often an agent may have a call made again for nothing.
+const maxAgain = 8
+
+// again makes the call again for an agent that wants no more than that: its
+// reply asks nothing, but has a state (MCP, input_required).
+func (r *run) again(ctx context.Context) error {
+	if r.result == nil || r.result.Pending == nil || len(r.result.Pending.Inputs) > 0 || r.x.relay() {
+		return nil
+	}
+	if r.repeats++; r.result.Pending.State == "" || r.repeats > maxAgain {
+		return &transport.BadReplyError{Agent: r.x.agent.Name, Reason: "it asks for nothing"}
+	}
+	return r.give(ctx, nil)
 }
 
 // hear takes one thing; false: it was not a message.

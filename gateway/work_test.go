@@ -339,6 +339,11 @@ func TestTextForATypedToolIsAnsweredWithAQuestion(t *testing.T) {
 	if state != "TASK_STATE_INPUT_REQUIRED" || !strings.Contains(string(asked.Wire.Body), `"integer"`) || len(b.agent.bodies) != 0 {
 		t.Fatalf("it is asked %s, and the agent was called %d times", asked.Wire.Body, len(b.agent.bodies))
 	}
+	b.agent.fail = &transport.UnreachableError{Agent: "calculator"}
+	if _, err := b.Exchange(t.Context(), b.a2aCall("SendMessage", `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"a":1,"b":2}}]}}`)); err == nil {
+		t.Error("nobody was there, and it succeeded")
+	}
+	b.agent.fail = nil
 	again := b.exchange(t, b.a2aCall("SendMessage", `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"a":1,"b":2}}]}}`))
 	if done, state := taskIn(t, again.Wire.Body); done != id || state != "TASK_STATE_COMPLETED" || !strings.Contains(string(again.Wire.Body), `"sum":3`) {
 		t.Errorf("the answer is answered with %s", again.Wire.Body)

@@ -79,9 +79,10 @@ func (s *Shaper) opened() *canonical.Task {
 	}
 }
 
-// Begin is what a stream of tasks says before anything has happened.
+// Begin is what a stream of tasks says before anything has happened. One that
+// comes from a stream of tasks begins by itself.
 func (s *Shaper) Begin() []canonical.Event {
-	if s.begun || s.shape.To != translators.StreamsTask {
+	if s.begun || s.shape.To != translators.StreamsTask || s.shape.From == s.shape.To {
 		return nil
 	}
 	s.begun = true
