@@ -68,7 +68,16 @@ func (x *exchange) relay() bool { return x.source.Info().Binding == x.dest.Info(
 // goes to the other octet by octet.
 func (x *exchange) verbatim() bool {
 	return !x.unseen && x.relay() && x.endpoint.Version == x.message.Origin.Version && x.endpoint.Form == x.call.Wire.Form &&
-		!x.endpoint.Rewritten()
+		!x.endpoint.Rewritten() && !x.webhooked()
+}
+
+// webhooked: the message names a webhook, whose credentials go to no agent (R2).
+func (x *exchange) webhooked() bool {
+	if x.message == nil {
+		return false
+	}
+	invoke, ok := x.message.Body.(*canonical.Invoke)
+	return ok && invoke.Push != nil
 }
 
 // Exchange carries one message to its destination and the reply back.

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/policy"
+)
+
+// TestWebhooksGoToNoAgent: the credentials that a caller gives for its webhook
+// stay here, although everything else goes on as it came.
+func TestWebhooksGoToNoAgent(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	var heard string
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodGet {
+			_, _ = io.WriteString(w, `{"name":"T","description":"d","version":"1","capabilities":{},"defaultInputModes":["text/plain"],"defaultOutputModes":["text/plain"],`+
+				`"supportedInterfaces":[{"url":"https://`+r.Host+`/","protocolBinding":"JSONRPC","protocolVersion":"1.0"}],"skills":[{"id":"s","name":"S","description":"d","tags":["x"]}]}`)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		heard = string(body)
+		_, id, _ := strings.Cut(heard, `"id":`)
+		id, _, _ = strings.Cut(id, ",")
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":`+id+`,"result":{"message":{"messageId":"r","role":"ROLE_AGENT","parts":[{"text":"done"}]}}}`)
+	}))
+	server.TLS = serving(b.svid(t, "/hooked"))
+	server.StartTLS()
+	defer server.Close()
+	must(t, b.directory.Put(directory.Agent{
+		Name: "hooked", Rules: policy.Rules{Open: true}, Endpoints: []directory.Endpoint{{Binding: "a2a-v1", URL: server.URL}},
+	}))
+	body := `{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]},` +
+		`"configuration":{"taskPushNotificationConfig":{"url":"https://hook.example","token":"mine","authentication":{"scheme":"Bearer","credentials":"secret"}}}}}`
+	got := b.send(t, letter{at: "/agents/hooked/a2a", body: body, header: map[string]string{"A2A-Version": "1.0"}})
+	if got.status != http.StatusOK || !strings.Contains(string(got.body), "done") || !strings.Contains(heard, `"hi"`) ||
+		strings.Contains(heard, "secret") || strings.Contains(heard, "mine") || strings.Contains(heard, "hook.example") {
+		t.Errorf("%d %s; the agent got %s", got.status, got.body, heard)
+	}
+}
