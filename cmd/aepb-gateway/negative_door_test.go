@@ -61,21 +61,21 @@ func TestA2ADoorRefuses(t *testing.T) {
 		older("tasks/get"),
 		older("tasks/pushNotificationConfig/set"),
 		older("agent/getAuthenticatedExtendedCard"),
-		method("tasks/get", -32602), // whose params are others
-		method("tasks/cancel", -32602), // whose params are others
-		method("tasks/pushNotificationConfig/set", -32602), // whose params are others
+		method("tasks/get", -32602),
+		method("tasks/cancel", -32602),
+		method("tasks/pushNotificationConfig/set", -32602),
 		edit("message/send in the words of 1.0", `"SendMessage"`, `"message/send"`, late(answering(native(-32602, "/params/message/role"), `"5"`))),
 		version("0.3"),
 		version("0.2.5"),
 		version("2.0"),
 		version("latest"),
 		at("A2A-Version 0.3 in the query", letter{at: doorA2A + "?A2A-Version=0.3", body: addBody(5)}, late(native(-32009, ""))),
-		method("GetTask", -32602), // whose params are others
-		method("CancelTask", -32602), // whose params are others
-		method("CreateTaskPushNotificationConfig", -32602), // whose params are others
-		method("GetTaskPushNotificationConfig", -32602), // whose params are others
-		method("ListTaskPushNotificationConfigs", -32602), // whose params are others
-		method("DeleteTaskPushNotificationConfig", -32602), // whose params are others
+		method("GetTask", -32602),
+		method("CancelTask", -32602),
+		method("CreateTaskPushNotificationConfig", -32602),
+		method("GetTaskPushNotificationConfig", -32602),
+		method("ListTaskPushNotificationConfigs", -32602),
+		method("DeleteTaskPushNotificationConfig", -32602),
 		method("DoEverything", -32601),
 		method("sendMessage", -32601),
 		method("tools/call", -32601),
