@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
@@ -73,6 +74,8 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 	}
 	if rec.Waits == waitsState {
 		rec.State = r.result.Pending.State
+	}
+	if rec.Waits == waitsState || rec.Waits != waitsNot && x.asking() == translators.AskReply {
 		rec.asksAgain(x)
 	}
 	if rec.Runner != "" || rec.Follower != "" {

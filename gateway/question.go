@@ -166,12 +166,21 @@ func (g *Gateway) rewrite(rec *record, m *canonical.Message, invoke *canonical.I
 	default:
 		m.Conversation.TaskID, m.Conversation.ContextID = rec.TaskID, rec.Context
 		if len(invoke.Answers) > 0 {
-			next.Answers = stream.FreeText(stream.Inputs(&rec.Task), invoke.Answers)
-			next.Turn, next.Call = stream.Turn(next.Answers), nil
+			given := stream.FreeText(stream.Inputs(&rec.Task), invoke.Answers)
+			next.Turn, next.Call, next.Answers = stream.Turn(given), nil, spoken(&rec.Task, given)
 		}
 	}
 	m.Body = &next
 	return nil
+}
+
+// spoken are the answers that an agent hears as such: one that only talks is
+// told in the turn, and nowhere else.
+func spoken(task *canonical.Task, answers []canonical.Answer) []canonical.Answer {
+	if len(task.Inputs) == 0 {
+		return nil
+	}
+	return answers
 }
 
 // answerOpen gives the answer to whoever holds the agent's stream, wherever
@@ -252,7 +261,7 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 		again.Answers, again.State = answers, r.result.Pending.State
 		m.Body, m.Conversation = &again, r.x.message.Conversation
 	default:
-		m.Body = &canonical.Invoke{Turn: stream.Turn(answers), Answers: answers}
+		m.Body = &canonical.Invoke{Turn: stream.Turn(answers), Answers: spoken(r.snapshot(), answers)}
 		m.Conversation = r.agent
 	}
 	m.Correlation.MessageID = r.g.NewID()
