@@ -111,7 +111,7 @@ func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message
 // done in the background, and only as well as it can be.
 func (r *run) abort() {
 	r.stop()
-	if r.guest || r.agent.TaskID == "" || r.complete() || r.x.dest.Info().Streams != translators.StreamsTask {
+	if r.guest || r.agent.TaskID == "" || r.complete() && !r.asked() || r.x.dest.Info().Streams != translators.StreamsTask {
 		return // closing the stream has said it
 	}
 	_ = r.g.crew.run(func(ctx context.Context) {

@@ -111,6 +111,13 @@ func (p *player) was() string {
 	return strings.Join(p.asked, " ")
 }
 
+// last is what it heard last.
+func (p *player) last() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.bodies[len(p.bodies)-1]
+}
+
 type played struct {
 	player *player
 	queue  []transport.Event

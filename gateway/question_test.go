@@ -1,0 +1,231 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+const calling = "tools/call"
+
+// asks is a message of an A2A client to the MCP server that plays scenes.
+func (s *stage) asks(method, params string) transport.Call {
+	call := s.a2a(method, params)
+	call.Agent = "asker"
+	return call
+}
+
+const called = `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"ask","input":{}}}]}}`
+
+const (
+	wantsName = `{"method":"elicitation/create","params":{"mode":"form","message":"who?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}}`
+	pending   = `{"resultType":"input_required","inputRequests":{"k":` + wantsName + `},"requestState":"s-1"}`
+	complete  = `{"resultType":"complete","content":[{"type":"text","text":"hello Ada"}]}`
+)
+
+func (s *stage) asked(t *testing.T, answer transport.Answer) string {
+	t.Helper()
+	id, state := taskIn(t, answer.Wire.Body)
+	if state != "TASK_STATE_INPUT_REQUIRED" || !strings.Contains(string(answer.Wire.Body), "who?") {
+		t.Fatalf("it is asked %s", answer.Wire.Body)
+	}
+	return id
+}
+
+func TestAQuestionInAReplyToATask(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{calling: {{reply: result(pending)}, {reply: result(complete)}}}, func(s *stage) {
+		t := s.t
+		id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
+		done := s.ask(t, s, s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"name":"Ada"}}]}}`))
+		if same, state := taskIn(t, done.Wire.Body); same != id || state != "TASK_STATE_COMPLETED" || !strings.Contains(string(done.Wire.Body), "hello Ada") {
+			t.Errorf("the answer leads to %s", done.Wire.Body)
+		}
+		if last := s.asker.bodies[1]; !strings.Contains(last, `"requestState":"s-1"`) || !strings.Contains(last, `"content":{"name":"Ada"}`) {
+			t.Errorf("the agent heard %s", last)
+		}
+	})
+}
+
+func TestACallThatHasToBeMadeAgain(t *testing.T) {
+	t.Parallel()
+	again := scene{reply: result(`{"resultType":"input_required","inputRequests":{},"requestState":"s-1"}`)}
+	t.Run("once", func(t *testing.T) {
+		t.Parallel()
+		play(t, map[string][]scene{calling: {again, {reply: result(complete)}}}, func(s *stage) {
+			if answer := s.ask(s.t, s, s.asks(invoking, called)); !strings.Contains(string(answer.Wire.Body), "hello Ada") {
+				s.t.Errorf("it leads to %s", answer.Wire.Body)
+			}
+		})
+	})
+	t.Run("for ever", func(t *testing.T) {
+		t.Parallel()
+		play(t, map[string][]scene{calling: {again}}, func(s *stage) {
+			var bad *transport.BadReplyError
+			if _, err := s.Exchange(s.t.Context(), s.asks(invoking, called)); !errors.As(err, &bad) || len(s.asker.bodies) > 10 {
+				s.t.Errorf("after %d calls: %v", len(s.asker.bodies), err)
+			}
+		})
+	})
+}
+
+func TestAQuestionInAStreamToATask(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{invoking, streaming} {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			play(t, map[string][]scene{
+				calling: {{events: []string{`{"jsonrpc":"2.0","id":3,` + wantsName[1:], "", `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"hello Ada"}]}}`}, end: errBroken}},
+				"":      {{}},
+			}, func(s *stage) {
+				t := s.t
+				s.asker.version = mcp.Legacy
+				answer := s.ask(t, s, s.asks(method, called))
+				if answer.Events != nil {
+					bodies, _ := read(t, answer.Events)
+					answer.Wire.Body = []byte(strings.Replace(bodies[len(bodies)-1], `"taskId"`, `"id"`, 1))
+					var env struct {
+						Result struct{ StatusUpdate json.RawMessage }
+					}
+					if err := json.Unmarshal(answer.Wire.Body, &env); err != nil {
+						t.Fatal(err)
+					}
+					answer.Wire.Body = []byte(`{"result":` + string(env.Result.StatusUpdate) + `}`)
+				}
+				id := s.asked(t, answer)
+				heard := make(chan transport.Answer, 1)
+				go func() {
+					heard <- s.ask(t, s, s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"name":"Ada"}}]}}`))
+				}()
+				synctest.Wait()
+				close(s.asker.resume)
+				if done := <-heard; !strings.Contains(string(done.Wire.Body), "hello Ada") || !strings.Contains(string(done.Wire.Body), "COMPLETED") {
+					t.Errorf("the answer leads to %s", done.Wire.Body)
+				}
+				if last := s.asker.last(); !strings.Contains(last, `"id":3`) || !strings.Contains(last, `"content":{"name":"Ada"}`) {
+					t.Errorf("the agent heard %s", last)
+				}
+			})
+		})
+	}
+}
+
+func TestProgressOfAToolInATask(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{calling: {{events: []string{
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":ID,"progress":1,"total":2,"message":"half"}}`, result(complete),
+	}, end: io.EOF}}}, func(s *stage) {
+		bodies, _ := read(s.t, s.ask(s.t, s, s.asks(streaming, called)).Events)
+		if all := strings.Join(bodies, "\n"); len(bodies) != 4 || !strings.Contains(bodies[1], "half") || !strings.Contains(bodies[2], "hello Ada") {
+			s.t.Errorf("the caller heard %s", all)
+		}
+	})
+}
+
+// canAnswer is a call of an MCP client that can fill in forms.
+func (s *stage) canAnswer(more string) transport.Call {
+	return s.by(mcp.Binding, mcp.Modern, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"write","arguments":`+askingHi+more+
+		`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"C","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}}}`)
+}
+
+func whatWriterAsks() map[string][]scene {
+	return map[string][]scene{streaming: {
+		{events: []string{wholeTask("WORKING", ""), status("INPUT_REQUIRED", "how long?")}, end: io.EOF},
+		{events: []string{status("WORKING", ""), artifact("done it"), status("COMPLETED", "")}, end: io.EOF},
+	}}
+}
+
+func TestAQuestionOfATaskInAReply(t *testing.T) {
+	t.Parallel()
+	play(t, whatWriterAsks(), func(s *stage) {
+		t := s.t
+		asked := s.ask(t, s, s.canAnswer(""))
+		var env struct {
+			Result struct{ RequestState, ResultType string }
+		}
+		if err := json.Unmarshal(asked.Wire.Body, &env); err != nil || env.Result.ResultType != "input_required" || !strings.Contains(string(asked.Wire.Body), "how long?") {
+			t.Fatalf("the caller is asked %s", asked.Wire.Body)
+		}
+		answering := `,"requestState":"` + env.Result.RequestState + `","inputResponses":{"reply":{"action":"accept","content":{"reply":"short"}}}`
+		var refused *canonical.Error
+		other := s.canAnswer(answering)
+		other.Wire.Body = []byte(strings.Replace(string(other.Wire.Body), askingHi, `{"message":"else"}`, 1))
+		if _, err := s.Exchange(t.Context(), other); !errors.As(err, &refused) || refused.Code != canonical.CodeBadParams {
+			t.Errorf("another call with that state: %v", err)
+		}
+		if done := s.ask(t, s, s.canAnswer(answering)); !strings.Contains(string(done.Wire.Body), "done it") {
+			t.Errorf("the answer leads to %s", done.Wire.Body)
+		}
+		if last := s.agent.bodies[1]; !strings.Contains(last, `"short"`) || !strings.Contains(last, `"taskId":"t1"`) {
+			t.Errorf("the agent heard %s", last)
+		}
+		if _, err := s.Exchange(t.Context(), s.canAnswer(answering)); !errors.As(err, &refused) {
+			t.Errorf("the state again: %v", err)
+		}
+	})
+}
+
+// legacy is a message of an MCP client of 2025-11-25 in its session.
+func (s *stage) legacy(body string) transport.Call {
+	call := s.by(mcp.Binding, mcp.Legacy, body)
+	call.Session, call.CanAnswer, call.Detached = "session", []canonical.Mode{canonical.ModeForm}, true
+	return call
+}
+
+func TestAQuestionOfATaskInAStream(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ answer, agentHears, callerHears string }{
+		"accepted":      {`"result":{"action":"accept","content":{"reply":"short"}}`, `"short"`, "done it"},
+		"declined":      {`"result":{"action":"decline"}`, `"declined"`, "done it"},
+		"refused":       {`"error":{"code":-1,"message":"no"}`, `"cancelled"`, "done it"},
+		"not answered":  {"", `"cancelled"`, "done it"},
+		"request ended": {"stop", canceling, `"error"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			scenes := whatWriterAsks()
+			scenes[canceling] = []scene{{reply: result(taskOf("CANCELED", ""))}}
+			play(t, scenes, func(s *stage) {
+				t := s.t
+				answer := s.ask(t, s, s.legacy(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"write","arguments":`+askingHi+`}}`))
+				event, err := answer.Events.Next(t.Context())
+				var question struct {
+					ID     json.RawMessage
+					Method string
+				}
+				if err != nil || json.Unmarshal(event.Wire.Body, &question) != nil || question.Method != "elicitation/create" {
+					t.Fatalf("the caller is asked %s, %v", event.Wire.Body, err)
+				}
+				heard := make(chan []string, 1)
+				go func() {
+					bodies, _ := read(t, answer.Events)
+					heard <- bodies
+				}()
+				synctest.Wait()
+				switch c.answer {
+				case "":
+				case "stop":
+					s.ask(t, s, s.legacy(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`))
+				default:
+					s.ask(t, s, s.legacy(`{"jsonrpc":"2.0","id":`+string(question.ID)+`,`+c.answer+`}`))
+				}
+				bodies := <-heard
+				if last := bodies[len(bodies)-1]; !strings.Contains(last, c.callerHears) {
+					t.Errorf("the caller heard %s", last)
+				}
+				<-time.After(time.Second)
+				if last := s.agent.last(); !strings.Contains(last, c.agentHears) {
+					t.Errorf("the agent heard %s", last)
+				}
+			})
+		})
+	}
+}
