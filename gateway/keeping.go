@@ -68,6 +68,7 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 	rec.Task, rec.Said, rec.Re = *task, nil, ""
 	rec.TaskID, rec.Context = r.agent.TaskID, r.agent.ContextID
 	rec.Heard, _ = r.input()
+	rec.Round = r.round
 	rec.Runner, rec.Waits, rec.State = g.runnerOf(r), r.waits(), ""
 	if rec.Follower = g.instance; r.settled() && r.ask == nil {
 		rec.Follower = ""

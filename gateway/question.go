@@ -237,6 +237,7 @@ func (g *Gateway) ask(ctx context.Context, x *exchange, question *canonical.Inpu
 // give carries answers to the agent and goes on hearing it.
 func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 	answers = stream.FreeText(r.inputs(), answers)
+	r.round++
 	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, To: r.x.message.To, Trace: r.x.message.Trace}
 	m.Preferences = r.x.message.Preferences
 	switch r.waits() {

@@ -59,6 +59,7 @@ type record struct {
 	Follower string            `json:",omitempty"` // which process hears of every change; empty: none does
 	Box      string            `json:",omitempty"` // the mailbox of whoever works on it
 	Waits    waiting           `json:",omitempty"`
+	Round    int               `json:",omitempty"` // how many questions were answered
 	State    string            `json:",omitempty"` // with waitsState: the agent's
 	Call     *said             `json:",omitempty"` // the request, to be said again
 	Skill    string            `json:",omitempty"` // with waitsArgs: what is called

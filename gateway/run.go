@@ -39,6 +39,7 @@ type run struct {
 	failure *canonical.Message // the error that did
 	ask     *canonical.Ask     // what the agent's open stream waits for
 	broken  int                // requests that broke off since anything new was heard
+	round   int                // how many questions were answered
 	repeats int                // of the call, for an agent that asked nothing
 	fresh   bool               // a subscription has not said anything but how things stand
 	blind   bool               // it cannot be subscribed to
@@ -82,7 +83,7 @@ func (g *Gateway) newRun(x *exchange, parents []ect.ID) *run {
 	case x.record != nil:
 		r.own, r.agent = x.record.own(), x.record.agent()
 		task := x.record.Task
-		r.keeping, r.posted = !r.guest, &task
+		r.keeping, r.posted, r.round = !r.guest, &task, x.record.Round
 	case !x.relay() && x.source.Info().Streams == translators.StreamsTask && x.dest.Info().Streams != translators.StreamsTask:
 		r.own = canonical.Conversation{TaskID: g.NewID(), ContextID: x.message.Conversation.ContextID}
 		if r.own.ContextID == "" {

@@ -19,6 +19,7 @@ func (g *Gateway) watch(ctx context.Context, x *exchange, rec *record, streaming
 	if streaming {
 		return g.tellRecord(ctx, x, rec, true)
 	}
+	answered, round := rec.Waits == waitsOpen && x.message.Op == canonical.OpInvoke, rec.Round
 	end := time.Now().Add(x.timeout())
 	for rec.Runner != "" && time.Until(end) > 0 {
 		next, err := g.changed(ctx, rec, time.Until(end))
@@ -28,7 +29,7 @@ func (g *Gateway) watch(ctx context.Context, x *exchange, rec *record, streaming
 		if next == nil {
 			break
 		}
-		if rec = next; rec.Waits != waitsNot || rec.Task.Status.State.Terminal() {
+		if rec = next; rec.Waits != waitsNot && !(answered && rec.Round == round) || rec.Task.Status.State.Terminal() {
 			break
 		}
 	}
@@ -132,6 +133,7 @@ type watching struct {
 	x       *exchange
 	rec     *record
 	known   *canonical.Task
+	round   int // of the question that the caller has answered; -1: none
 	told    ect.StreamHash
 	queue   []transport.Event
 	opening ect.ID
@@ -151,7 +153,10 @@ func (w *watching) first() error {
 	if err != nil {
 		return err
 	}
-	task.Output = nil
+	task.Output, w.round = nil, -1
+	if w.rec.Waits == waitsOpen && w.x.message.Op == canonical.OpInvoke { // that is answered by now
+		task.Status, task.Inputs, w.round = canonical.Status{State: canonical.StateWorking}, nil, w.rec.Round
+	}
 	w.known = task
 	return w.say([]canonical.Event{{Task: task}})
 }
@@ -220,6 +225,9 @@ func (w *watching) change(ctx context.Context) error {
 		return err
 	}
 	w.rec = rec
+	if rec.Waits == waitsOpen && rec.Round == w.round {
+		return nil // the answer is on its way
+	}
 	task, err := w.g.present(rec)
 	if err != nil {
 		return err
