@@ -171,3 +171,18 @@ func (x *exchange) brief(m *canonical.Message) {
 		}
 	}
 }
+
+// pose says what a task asks in the way of a caller who is asked in forms.
+func (x *exchange) pose(m *canonical.Message) {
+	result, ok := m.Body.(*canonical.Result)
+	if !ok || result.Task == nil || x.relay() || x.asking() == translators.AskNone || x.asking() == translators.AskTask {
+		return
+	}
+	state := result.Task.Status.State
+	if !stream.Settled(state) || state.Terminal() {
+		return
+	}
+	asks, asking := *result, *result.Task
+	asking.Inputs = stream.Forms(stream.Inputs(&asking))
+	asks.Task, m.Body = &asking, &asks
+}

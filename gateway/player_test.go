@@ -196,7 +196,7 @@ func newStage(t *testing.T, scenes map[string][]scene) *stage {
 	t.Helper()
 	s := &stage{
 		t: t, asker: &player{t: t, scenes: scenes, version: mcp.Modern, typed: `{"type":"object"}`, resume: make(chan struct{})},
-		agent: &player{t: t, scenes: scenes, version: a2a.Version}, posts: &mailman{}, tools: &agent{gate: make(chan struct{}), entered: make(chan struct{}, 64)},
+		agent: &player{t: t, scenes: scenes, version: a2a.Version, resume: make(chan struct{})}, posts: &mailman{}, tools: &agent{gate: make(chan struct{}), entered: make(chan struct{}, 64)},
 		caller: ecttest.NewParty(t, "spiffe://example.com/client"), self: ecttest.NewParty(t, "spiffe://example.com/gateway"),
 	}
 	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})

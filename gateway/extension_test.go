@@ -1,0 +1,99 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// extended is a request of an MCP client that knows the tasks extension.
+func (s *stage) extended(method, params string) transport.Call {
+	return s.by(mcp.Binding, mcp.Modern, `{"jsonrpc":"2.0","id":7,"method":"`+method+`","params":{`+params+
+		`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"C","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}}}}`)
+}
+
+// TestACallThatBecomesATask: an MCP client that takes a task for an answer.
+func TestACallThatBecomesATask(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{
+		streaming: {{events: []string{wholeTask("WORKING", "")}}}, looking: {{reply: result(taskOf("WORKING", ""))}, {reply: result(taskOf("COMPLETED", oneArt))}},
+		canceling: {{reply: result(taskOf("CANCELED", ""))}},
+	}, func(s *stage) {
+		t := s.t
+		begun := s.ask(t, s, s.extended("tools/call", `"name":"write","arguments":`+askingHi))
+		var env struct {
+			Result struct{ TaskID, Status, ResultType string }
+		}
+		if err := json.Unmarshal(begun.Wire.Body, &env); err != nil || env.Result.TaskID == "" || env.Result.Status != "working" {
+			t.Fatalf("it begins as %s", begun.Wire.Body)
+		}
+		for _, want := range []string{`"working"`, "done it"} {
+			if got := s.ask(t, s, s.extended("tasks/get", `"taskId":"`+env.Result.TaskID+`"`)); !strings.Contains(string(got.Wire.Body), want) {
+				t.Errorf("%s is not in %s", want, got.Wire.Body)
+			}
+		}
+		synctest.Wait()
+	})
+}
+
+// TestATaskOfAToolBehindATask: an MCP server that answers with a task.
+func TestATaskOfAToolBehindATask(t *testing.T) {
+	t.Parallel()
+	inner := `"taskId":"u1","createdAt":"2026-07-28T01:02:03Z","lastUpdatedAt":"2026-07-28T01:02:03Z","ttlMs":60000,"pollIntervalMs":500`
+	play(t, map[string][]scene{
+		calling: {{reply: result(`{"resultType":"task","status":"working",` + inner + `}`)}},
+		"tasks/get": {
+			{reply: result(`{"resultType":"complete","status":"working",` + inner + `}`)},
+			{reply: result(`{"resultType":"complete","status":"completed",` + inner + `,"result":` + complete + `}`)},
+		},
+	}, func(s *stage) {
+		t := s.t
+		done := s.ask(t, s, s.asks(invoking, called))
+		if _, state := taskIn(t, done.Wire.Body); state != "TASK_STATE_COMPLETED" || !strings.Contains(string(done.Wire.Body), "hello Ada") {
+			t.Errorf("the caller heard %s", done.Wire.Body)
+		}
+		if got := s.asker.was(); got != "tools/call tasks/get tasks/get" {
+			t.Errorf("the agent was asked %s", got)
+		}
+	})
+}
+
+func TestATaskThatIsAnsweredAndCanceled(t *testing.T) {
+	t.Parallel()
+	asking := scene{events: []string{wholeTask("WORKING", ""), "", status("INPUT_REQUIRED", "how long?")}, end: errBroken}
+	for name, c := range map[string]struct {
+		method, more string
+		heard, state string
+	}{
+		"answered": {"tasks/update", `,"inputResponses":{"reply":{"action":"accept","content":{"reply":"short"}}}`, `"short"`, "done it"},
+		"canceled": {"tasks/cancel", "", canceling, `"cancelled"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, map[string][]scene{
+				streaming: {asking, {events: []string{status("WORKING", ""), artifact("done it"), status("COMPLETED", "")}, end: errBroken}},
+				looking:   {{reply: result(taskOf("INPUT_REQUIRED", ""))}}, canceling: {{reply: result(taskOf("CANCELED", ""))}},
+			}, func(s *stage) {
+				t := s.t
+				s.ask(t, s, s.extended("tools/call", `"name":"write","arguments":`+askingHi))
+				close(s.agent.resume)
+				synctest.Wait()
+				if got := s.ask(t, s, s.extended("tasks/get", `"taskId":"t1"`)); !strings.Contains(string(got.Wire.Body), `"input_required"`) {
+					t.Fatalf("it asks %s", got.Wire.Body)
+				}
+				s.ask(t, s, s.extended(c.method, `"taskId":"t1"`+c.more))
+				synctest.Wait()
+				if !strings.Contains(s.agent.last(), c.heard) {
+					t.Errorf("the agent heard %s", s.agent.last())
+				}
+				if got := s.ask(t, s, s.extended("tasks/get", `"taskId":"t1"`)); !strings.Contains(string(got.Wire.Body), c.state) {
+					t.Errorf("it ends as %s", got.Wire.Body)
+				}
+			})
+		})
+	}
+}
