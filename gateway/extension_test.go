@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -92,6 +93,33 @@ func TestATaskThatIsAnsweredAndCanceled(t *testing.T) {
 				}
 				if got := s.ask(t, s, s.extended("tasks/get", `"taskId":"t1"`)); !strings.Contains(string(got.Wire.Body), c.state) {
 					t.Errorf("it ends as %s", got.Wire.Body)
+				}
+			})
+		})
+	}
+}
+
+// TestAServerThatStreamsUnasked: MCP servers may answer any request in a stream.
+func TestAServerThatStreamsUnasked(t *testing.T) {
+	t.Parallel()
+	notice := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`
+	for name, c := range map[string]struct{ method, params, end string }{
+		"a call":                {"tools/call", `"name":"ask","arguments":{}`, complete},
+		"what only MCP has":     {"prompts/get", `"name":"p"`, `{"resultType":"complete","messages":[]}`},
+		"in another revision":   {"prompts/get", `"name":"p"`, `{"messages":[]}`},
+		"a call in another one": {"tools/call", `"name":"ask","arguments":{}`, `{"content":[{"type":"text","text":"hello Ada"}]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, map[string][]scene{c.method: {{events: []string{notice, result(c.end)}, end: io.EOF}}}, func(s *stage) {
+				if strings.Contains(name, "another") {
+					s.asker.version = mcp.Legacy
+				}
+				call := s.extended(c.method, c.params)
+				call.Agent = "asker"
+				bodies, evidence := read(s.t, s.ask(s.t, s, call).Events)
+				if last := bodies[len(bodies)-1]; strings.Contains(last, `"error"`) || !strings.Contains(last, `"id":7`) || len(evidence) != 1 {
+					s.t.Errorf("the caller heard %s", bodies)
 				}
 			})
 		})

@@ -64,7 +64,7 @@ func (p *player) Describe(_ context.Context, e transport.Endpoint) (*canonical.D
 	}, e, nil
 }
 
-func (p *player) Dial(_ context.Context, _ transport.Endpoint, sealed transport.Sealed) (transport.Reply, error) {
+func (p *player) Dial(ctx context.Context, _ transport.Endpoint, sealed transport.Sealed) (transport.Reply, error) {
 	wire, _, err := sealed.Open()
 	if err != nil {
 		return transport.Reply{}, err
@@ -98,7 +98,7 @@ func (p *player) Dial(_ context.Context, _ transport.Endpoint, sealed transport.
 		return transport.Reply{Wire: say(now.reply)}, nil
 	}
 	p.open++
-	events := &played{player: p, end: now.end, after: now.after}
+	events := &played{dialed: ctx.Done(), player: p, end: now.end, after: now.after}
 	for _, text := range now.events {
 		events.queue = append(events.queue, transport.Event{Wire: say(text)})
 	}
@@ -119,6 +119,7 @@ func (p *player) last() string {
 }
 
 type played struct {
+	dialed <-chan struct{} // the end of the request
 	player *player
 	queue  []transport.Event
 	after  time.Duration
@@ -127,6 +128,11 @@ type played struct {
 }
 
 func (e *played) Next(ctx context.Context) (transport.Event, error) {
+	select {
+	case <-e.dialed:
+		return transport.Event{}, context.Canceled
+	default:
+	}
 	if e.after > 0 {
 		<-time.After(e.after)
 		e.after = 0
