@@ -168,6 +168,9 @@ func (g *Gateway) converse(ctx context.Context, x *exchange, sealed transport.Se
 	life := x.patience(ctx)
 	reply, err := g.send(life.ctx, x, sealed) //nolint:contextcheck // it may outlive who waits
 	if err != nil {
+		if life.ctx.Err() != nil {
+			g.abandon(x)
+		}
 		life.close()
 		return transport.Answer{}, life.judge(x, err)
 	}

@@ -111,20 +111,42 @@ func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message
 // done in the background, and only as well as it can be.
 func (r *run) abort() {
 	r.stop()
-	if r.guest || r.agent.TaskID == "" || r.complete() && !r.asked() || r.x.dest.Info().Streams != translators.StreamsTask {
-		return // closing the stream has said it
+	switch {
+	case r.guest, r.complete() && !r.asked():
+	case r.x.dest.Info().Streams != translators.StreamsTask:
+		r.g.abandon(r.x)
+	case r.agent.TaskID != "":
+		r.g.tellAgent(r.x, canonical.OpTaskCancel, &canonical.TaskQuery{ID: r.agent.TaskID})
 	}
-	_ = r.g.crew.run(func(ctx context.Context) {
+}
+
+// abandon tells an agent that nobody waits for its answer any more, where the
+// end of the connection does not say so (MCP before 2026-07-28).
+func (g *Gateway) abandon(x *exchange) {
+	asker, ok := x.dest.(translators.Asker)
+	if !ok || x.dest.Info().Streams != translators.StreamsReply || asker.Asks(x.endpoint.Version) == translators.AskReply {
+		return
+	}
+	id := quoted(string(x.requestID))
+	if x.verbatim() {
+		id = x.wireID
+	}
+	g.tellAgent(x, canonical.OpAbort, &canonical.Abort{Request: id})
+}
+
+// tellAgent sends a message of our own in the background.
+func (g *Gateway) tellAgent(x *exchange, op canonical.Op, body canonical.Body) {
+	_ = g.crew.run(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, abortWithin)
 		defer cancel()
-		sealed, err := r.g.inquire(ctx, r.x, canonical.OpTaskCancel, &canonical.TaskQuery{ID: r.agent.TaskID})
+		sealed, err := g.inquire(ctx, x, op, body)
 		if err == nil {
 			var reply transport.Reply
-			reply, err = r.g.send(ctx, r.x, sealed)
+			reply, err = g.send(ctx, x, sealed)
 			closeReply(reply)
 		}
 		if err != nil {
-			r.g.Logger.WarnContext(ctx, "the agent could not be told to stop", slog.String("agent", r.x.agent.Name), slog.Any("error", err))
+			g.Logger.WarnContext(ctx, "the agent could not be told to stop", slog.String("agent", x.agent.Name), slog.Any("error", err))
 		}
 	})
 }

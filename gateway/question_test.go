@@ -229,3 +229,23 @@ func TestAQuestionOfATaskInAStream(t *testing.T) {
 		})
 	}
 }
+
+func TestAnOlderServerIsToldThatNobodyWaits(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{
+		calling: {{events: []string{`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`, ""}}}, "notifications/cancelled": {{}},
+	}, func(s *stage) {
+		t := s.t
+		s.asker.version = mcp.Legacy
+		begun := s.ask(t, s, s.asks(invoking, strings.Replace(called, `{"message"`, `{"configuration":{"returnImmediately":true},"message"`, 1)))
+		id, _ := taskIn(t, begun.Wire.Body)
+		if _, state := taskIn(t, s.ask(t, s, s.asks(canceling, `{"id":"`+id+`"}`)).Wire.Body); state != "TASK_STATE_CANCELED" {
+			t.Errorf("canceling it gives %s", state)
+		}
+		synctest.Wait()
+		var first struct{ ID string }
+		if err := json.Unmarshal([]byte(s.asker.bodies[0]), &first); err != nil || !strings.Contains(s.asker.last(), `"requestId":"`+first.ID+`"`) {
+			t.Errorf("the agent heard %s", s.asker.last())
+		}
+	})
+}
