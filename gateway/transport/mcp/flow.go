@@ -20,7 +20,7 @@ import (
 // Bounds of the stream that answers one request. One event is held at a time.
 const (
 	maxStream   = 1 << 20         // events
-	maxOctets   = 256 << 20       // of the whole stream
+	maxOctets   = 64 << 20        // of the whole stream
 	maxResumes  = 3               // broken connections in a row, with nothing said between
 	longestWait = 5 * time.Second // before a stream is taken up again
 )

@@ -103,7 +103,12 @@ func (s *script) Next(context.Context) (transport.Event, error) {
 	return transport.Event{}, io.EOF
 }
 
-func (s *script) Close() error { s.road.mu.Lock(); defer s.road.mu.Unlock(); s.road.closed++; return nil }
+func (s *script) Close() error {
+	s.road.mu.Lock()
+	defer s.road.mu.Unlock()
+	s.road.closed++
+	return nil
+}
 
 // house is a door over a real connection.
 type house struct {
