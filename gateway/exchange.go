@@ -268,6 +268,7 @@ func (g *Gateway) reply(ctx context.Context, x *exchange, heard translators.Wire
 // toCaller is a leg of the reply.
 func (g *Gateway) toCaller(x *exchange, message *canonical.Message, parents []ect.ID) leg {
 	x.brief(message)
+	message.Preferences.TaskOK = x.message.Preferences.TaskOK // says in which form a task is understood
 	return leg{
 		name: legReply, id: ect.ID(g.NewID()), message: message, encoder: x.source,
 		target: translators.Target{Version: x.message.Origin.Version, Form: x.call.Wire.Form, Capability: x.chosen},
