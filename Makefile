@@ -22,7 +22,7 @@ GOLANGCI := $(BIN)/golangci-lint-$(GOLANGCI_VERSION)
 
 # The JavaScript SDK clients of the interop tests and the real SLIM software,
 # present once installed.
-JS := $(patsubst %/package.json,%,$(wildcard test/interop/js/package.json test/slim/js/package.json))
+JS := $(patsubst %/package.json,%,$(wildcard test/interop/js/package.json test/slim/js/package.json test/conformance/package.json))
 JS_READY := $(JS:%=%/node_modules/.package-lock.json)
 
 # The folders with a test file that has a line like this.

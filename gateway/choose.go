@@ -182,6 +182,9 @@ func conversation(x *exchange, contextID string) string {
 func (g *Gateway) stampRequest(x *exchange, id ect.ID) {
 	m := x.message
 	m.Correlation.WireID = quoted(string(id))
+	if m.Preferences.CanAnswer == nil {
+		m.Preferences.CanAnswer = x.endpoint.Asked // in a protocol where every request says so
+	}
 	if x.relay() || m.Op != canonical.OpInvoke {
 		return
 	}

@@ -272,7 +272,7 @@ func (g *Gateway) reply(ctx context.Context, x *exchange, heard translators.Wire
 func (g *Gateway) toCaller(x *exchange, message *canonical.Message, parents []ect.ID) leg {
 	x.brief(message)
 	x.pose(message)
-	message.Preferences.TaskOK = x.message.Preferences.TaskOK // or a task stands in for its result
+	message.Preferences.TaskOK = x.message.Preferences.TaskOK // says in which form a task is understood
 	return leg{
 		name: legReply, id: ect.ID(g.NewID()), message: message, encoder: x.source,
 		target: translators.Target{Version: x.message.Origin.Version, Form: x.call.Wire.Form, Capability: x.chosen},

@@ -130,11 +130,16 @@ func newDialer(t testing.TB, client wire.Client, now func() time.Time) *wire.Dia
 // seal makes a recorded message of a call, as the road does.
 func seal(t testing.TB, version, id string) transport.Sealed {
 	t.Helper()
-	form := mcp.New(translators.Config{})
-	w, _, err := form.Encode(&canonical.Message{
+	return sealed(t, version, &canonical.Message{
 		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + id + `"`)},
 		Body: &canonical.Invoke{Call: &canonical.Call{Name: "echo", Args: json.RawMessage(`{}`)}},
-	}, translators.Target{Version: version})
+	})
+}
+
+// sealed makes a recorded message of any kind.
+func sealed(t testing.TB, version string, m *canonical.Message) transport.Sealed {
+	t.Helper()
+	w, _, err := mcp.New(translators.Config{}).Encode(m, translators.Target{Version: version})
 	if err != nil {
 		t.Fatal(err)
 	}

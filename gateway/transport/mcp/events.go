@@ -109,7 +109,7 @@ func (v *visit) broken(ctx context.Context, out *events, cause error, replied bo
 			return
 		}
 	}
-	panic(http.ErrAbortHandler) //nolint:forbidigo // the one way to end a response visibly
+	panic(http.ErrAbortHandler) // the one way to end a response visibly
 }
 
 // last waits for the reply of a stream.

@@ -49,10 +49,8 @@ func (d *Dialer) kept(ctx context.Context, ep transport.Endpoint, version string
 		return session{}, false, err
 	}
 	var u upstream
-	if json.Unmarshal(value, &u) != nil || !mcp.IsLegacy(u.Version) {
-		return session{}, false, nil
-	}
-	return session{id: u.ID, version: u.Version}, true, nil
+	readable := json.Unmarshal(value, &u) == nil && mcp.IsLegacy(u.Version) // else a new one is begun
+	return session{id: u.ID, version: u.Version}, readable, nil
 }
 
 // keep puts a session where every replica finds it. If another replica was

@@ -1,0 +1,327 @@
+package mcp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	tmcp "github.com/aepb/aepb-gateway/gateway/transport/mcp"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// kept is a keeper over the real entries.
+type kept struct{ *state.Entries }
+
+func newKept(t testing.TB, now func() time.Time) kept {
+	t.Helper()
+	memory, err := state.New(state.Config{}, state.Deps{Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kept{memory.Entries()}
+}
+
+func (k kept) Get(ctx context.Context, group, id string) ([]byte, uint64, bool, error) {
+	e, ok, err := k.Entries.Get(ctx, state.EntryKey{Kind: "session", Group: group, ID: id})
+	return e.Value, e.Revision, ok, err
+}
+
+func (k kept) Swap(ctx context.Context, group, id string, old uint64, value []byte, until time.Time) (bool, error) {
+	_, ok, err := k.Entries.Swap(ctx, state.EntryKey{Kind: "session", Group: group, ID: id}, old, value, until)
+	return ok, err
+}
+
+func (k kept) Delete(ctx context.Context, group, id string) error {
+	return k.Entries.Delete(ctx, state.EntryKey{Kind: "session", Group: group, ID: id})
+}
+
+func (k kept) Count(ctx context.Context, group string, limit int) (int, error) {
+	entries, err := k.List(ctx, "session", group, "", limit)
+	return len(entries), err
+}
+
+// clock is set by hand.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) time() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.now }
+
+func (c *clock) add(d time.Duration) { c.mu.Lock(); defer c.mu.Unlock(); c.now = c.now.Add(d) }
+
+// telling is a road that answers with a stream.
+type telling struct {
+	road
+	mu     sync.Mutex
+	calls  []transport.Call
+	says   []string
+	broken error
+	closed int
+}
+
+func (r *telling) Exchange(_ context.Context, c transport.Call) (transport.Answer, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, c)
+	if len(r.says) == 0 {
+		return transport.Answer{}, nil
+	}
+	return transport.Answer{Events: &script{road: r}, Evidence: []string{"open.e.s"}}, nil
+}
+
+type script struct {
+	road *telling
+	at   int
+}
+
+func (s *script) Next(context.Context) (transport.Event, error) {
+	s.at++
+	switch {
+	case s.at <= len(s.road.says):
+		return transport.Event{Wire: translators.Wire{Event: true, Body: []byte(s.road.says[s.at-1])}}, nil
+	case s.road.broken != nil:
+		return transport.Event{}, s.road.broken
+	case s.at == len(s.road.says)+1:
+		return transport.Event{Evidence: []string{"close.e.s"}}, nil
+	}
+	return transport.Event{}, io.EOF
+}
+
+func (s *script) Close() error {
+	s.road.mu.Lock()
+	defer s.road.mu.Unlock()
+	s.road.closed++
+	return nil
+}
+
+// house is a door over a real connection.
+type house struct {
+	*httptest.Server
+	door  *tmcp.Door
+	clock *clock
+}
+
+func newHouse(t *testing.T, r transport.Exchanger) *house {
+	t.Helper()
+	c := &clock{now: time.Unix(1_000_000, 0)}
+	door, err := tmcp.NewDoor(tmcp.DoorDeps{Form: mcp.New(translators.Config{}), Keeper: newKept(t, c.time), Now: c.time})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/agents/{agent}/mcp", door.Handler(r))
+	h := &house{httptest.NewServer(mux), door, c}
+	t.Cleanup(h.Close)
+	return h
+}
+
+func (h *house) do(t *testing.T, method, session, body string, more ...string) (*http.Response, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, h.URL+"/agents/chef/mcp", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json, text/event-stream")
+	if session != "" {
+		request.Header.Set("Mcp-Session-Id", session)
+	}
+	for i := 0; i < len(more); i += 2 {
+		request.Header.Set(more[i], more[i+1])
+	}
+	response, err := h.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	said, err := io.ReadAll(response.Body)
+	if err != nil {
+		said = append(said, "BROKEN"...)
+	}
+	return response, string(said)
+}
+
+const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}}`
+
+func TestSessionsOfGuests(t *testing.T) {
+	t.Parallel()
+	r := &telling{road: road{description: chef()}, says: []string{`{"jsonrpc":"2.0","id":2,"result":{"content":[]}}`}}
+	h := newHouse(t, r)
+	first, _ := h.do(t, http.MethodPost, "", hello)
+	id := first.Header.Get("Mcp-Session-Id")
+	if first.StatusCode != http.StatusOK || len(id) < 20 {
+		t.Fatalf("got %d, session %q", first.StatusCode, id)
+	}
+	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}`
+	if got, said := h.do(t, http.MethodPost, id, call); got.StatusCode != http.StatusOK {
+		t.Fatalf("got %d %s", got.StatusCode, said)
+	}
+	c := r.calls[0]
+	if c.Session != id || !c.Detached || c.Wire.Version != mcp.Legacy || !slices.Equal(c.CanAnswer, []canonical.Mode{canonical.ModeForm}) {
+		t.Errorf("the call: %+v", c)
+	}
+	if got, _ := h.do(t, http.MethodPost, id, `{"jsonrpc":"2.0","id":"q","result":{"action":"accept"}}`); got.StatusCode != http.StatusOK && got.StatusCode != http.StatusAccepted {
+		t.Errorf("an answer: %d", got.StatusCode)
+	}
+	if len(r.calls) != 2 || r.calls[1].Session != id {
+		t.Errorf("the answer did not pass: %+v", r.calls)
+	}
+	for range 5 { // used, it lives on
+		h.clock.add(20 * time.Minute)
+		if got, said := h.do(t, http.MethodPost, id, `{"jsonrpc":"2.0","id":3,"method":"ping"}`); got.StatusCode != http.StatusOK {
+			t.Fatalf("got %d %s", got.StatusCode, said)
+		}
+	}
+	for name, status := range map[string]int{"unknown": 404, strings.Repeat("x", 100): 404} {
+		if got, _ := h.do(t, http.MethodPost, name, call); got.StatusCode != status {
+			t.Errorf("session %s: got %d", name, got.StatusCode)
+		}
+	}
+	if got, _ := h.do(t, http.MethodDelete, id, "", "Origin", "https://evil.example"); got.StatusCode != http.StatusForbidden {
+		t.Errorf("from elsewhere: %d", got.StatusCode)
+	}
+	if got, _ := h.do(t, http.MethodDelete, id, ""); got.StatusCode != http.StatusNoContent {
+		t.Errorf("DELETE: %d", got.StatusCode)
+	}
+	if got, _ := h.do(t, http.MethodPost, id, call); got.StatusCode != http.StatusNotFound {
+		t.Errorf("after its end: %d", got.StatusCode)
+	}
+	second, _ := h.do(t, http.MethodPost, "", hello)
+	h.clock.add(31 * time.Minute)
+	if got, _ := h.do(t, http.MethodPost, second.Header.Get("Mcp-Session-Id"), call); got.StatusCode != http.StatusNotFound {
+		t.Errorf("idle: %d", got.StatusCode)
+	}
+	modern, _ := h.do(t, http.MethodGet, id, "", "Mcp-Protocol-Version", mcp.Modern)
+	if modern.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("modern GET: %d", modern.StatusCode)
+	}
+}
+
+func TestTooManyGuests(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, &telling{road: road{description: chef()}})
+	for i := range 300 {
+		got, said := h.do(t, http.MethodPost, "", hello)
+		if got.Header.Get("Mcp-Session-Id") != "" {
+			continue
+		}
+		if i != 256 || !strings.Contains(said, "too many sessions") {
+			t.Errorf("after %d: %d %s", i, got.StatusCode, said)
+		}
+		return
+	}
+	t.Error("there is no end to them")
+}
+
+// TestTold: a stream at the door, its end, and what else can become of it.
+func TestTold(t *testing.T) {
+	t.Parallel()
+	progress, reply := `{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`, "{\"jsonrpc\":\"2.0\",\r\n\"id\":1,\"result\":{}}"
+	for name, tc := range map[string]struct {
+		says    []string
+		broken  error
+		accept  string
+		want    string
+		trailer string
+	}{
+		"whole":          {[]string{progress, reply}, nil, "", "event: message\ndata: " + progress + "\n\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\ndata: \"id\":1,\"result\":{}}\n\n", "close.e.s"},
+		"no streams":     {[]string{progress, reply}, nil, "application/json", reply, ""},
+		"breaks off":     {[]string{progress}, errors.New("x"), "", "event: message\ndata: " + progress + "\n\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":7,\"error\":", ""},
+		"after its end":  {[]string{reply}, errors.New("x"), "", "BROKEN", ""},
+		"ends too early": {[]string{progress}, nil, "application/json", `"error"`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &telling{road: road{description: chef()}, says: tc.says, broken: tc.broken}
+			h := newHouse(t, r)
+			var more []string
+			if tc.accept != "" {
+				more = []string{"Accept", tc.accept}
+			}
+			got, said := h.do(t, http.MethodPost, "", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}}`, more...)
+			if !strings.Contains(said, tc.want) {
+				t.Errorf("got %q, want %q", said, tc.want)
+			}
+			if tc.trailer != "" {
+				if diff := cmp.Diff([]string{tc.trailer}, got.Trailer.Values("Execution-Context")); diff != "" || got.Header.Get("Execution-Context") != "open.e.s" {
+					t.Errorf("evidence: %s, %v", diff, got.Header)
+				}
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if r.closed != 1 {
+				t.Errorf("closed %d times", r.closed)
+			}
+		})
+	}
+}
+
+// TestStanding: a stream on which nothing is said ends with the door.
+func TestStanding(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, &telling{road: road{description: chef()}})
+	first, _ := h.do(t, http.MethodPost, "", hello)
+	id := first.Header.Get("Mcp-Session-Id")
+	if got, _ := h.do(t, http.MethodGet, id, "", "Accept", "application/json"); got.StatusCode != http.StatusNotAcceptable {
+		t.Errorf("got %d", got.StatusCode)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.URL+"/agents/chef/mcp", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Mcp-Session-Id", id)
+	request.Header.Set("Accept", "text/event-stream")
+	response, err := h.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "text/event-stream" {
+		t.Errorf("got %d %s", response.StatusCode, response.Header)
+	}
+	h.door.Close()
+	if said, err := io.ReadAll(response.Body); err != nil || len(said) > 0 {
+		t.Errorf("got %q, %v", said, err)
+	}
+}
+
+// BenchmarkIdleSessions measures what a session costs that nobody uses.
+func BenchmarkIdleSessions(b *testing.B) {
+	const guests = 10_000
+	for range b.N {
+		entries := newKept(b, time.Now)
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		for i := range guests {
+			value := []byte(`{"Version":"2025-11-25","Asked":["form","url","native"],"Used":"2026-07-28T01:02:03.123456789Z"}`)
+			if _, err := entries.Swap(b.Context(), fmt.Sprintf("guest spiffe://aepb.dev/caller-%d\x00chef", i), fmt.Sprintf("%026d", i), 0, value, time.Now().Add(time.Hour)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		each := (after.HeapAlloc - before.HeapAlloc) / guests
+		b.ReportMetric(float64(each), "B/session")
+		if each > 4<<10 {
+			b.Errorf("%d octets each", each)
+		}
+		runtime.KeepAlive(entries)
+	}
+}

@@ -1,0 +1,134 @@
+package conformance
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+const suiteTimeout = 5 * time.Minute
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestSuite runs every scenario that a revision requires.
+func TestSuite(t *testing.T) {
+	t.Parallel()
+	tools := prepare(t)
+	for set, least := range map[string]int{"2025-11-25": 30, "2026-07-28": 37} {
+		t.Run(set, func(t *testing.T) {
+			t.Parallel()
+			url := tools.stage(t, set)
+			out := tools.suite(t, set, url)
+			results := scored(out)
+			if len(results) < least {
+				t.Fatalf("only %d scenarios were scored:\n%s", len(results), out)
+			}
+			excepted := baseline(t, set)
+			for name, passed := range results {
+				switch reason, listed := excepted[name]; {
+				case !passed && !listed:
+					t.Errorf("%s does not pass", name)
+				case passed && listed:
+					t.Errorf("%s passes, although baseline.txt excepts it: %s", name, reason)
+				}
+			}
+			for name := range excepted {
+				if _, ran := results[name]; !ran {
+					t.Errorf("%s is in baseline.txt and is not scored", name)
+				}
+			}
+			if t.Failed() {
+				t.Logf("%s", out)
+			}
+		})
+	}
+}
+
+var (
+	summaryLine = regexp.MustCompile(`^([✓✗]) ([a-z0-9-]+): \d+ passed, \d+ failed$`)
+	unscored    = regexp.MustCompile(`^  [✓✗] ([a-z0-9-]+) \(`)
+)
+
+// scored reads which of the scored scenarios passed out of what the suite prints.
+func scored(out []byte) map[string]bool {
+	results := map[string]bool{}
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	for lines.Scan() {
+		if m := summaryLine.FindStringSubmatch(lines.Text()); m != nil {
+			results[m[2]] = m[1] == "✓"
+		}
+		if m := unscored.FindStringSubmatch(lines.Text()); m != nil {
+			delete(results, m[1])
+		}
+	}
+	return results
+}
+
+// baseline reads the exceptions of one set.
+func baseline(t *testing.T, set string) map[string]string {
+	t.Helper()
+	data, err := os.ReadFile("baseline.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exceptions(t, data, set)
+}
+
+func exceptions(t *testing.T, data []byte, set string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		fields := strings.SplitN(line, " ", 3)
+		if len(fields) < 3 {
+			t.Errorf("an exception without a reason: %s", line)
+			continue
+		}
+		if fields[0] == set {
+			out[fields[1]] = fields[2]
+		}
+	}
+	return out
+}
+
+// TestScored: what is read out of the suite's words.
+func TestScored(t *testing.T) {
+	t.Parallel()
+	got := scored([]byte("=== SUMMARY ===\n✓ ping: 2 passed, 0 failed\n✗ tools-list: 1 passed, 1 failed\n✗ pending-one: 0 passed, 1 failed\n\nTotal: 3 passed, 2 failed\n\nNot scored for x: 1 scenario(s) run, 1 failing.\n  ✗ pending-one (pending)\n"))
+	if len(got) != 2 || !got["ping"] || got["tools-list"] {
+		t.Errorf("got %v", got)
+	}
+	excepted := exceptions(t, []byte("# x\n\na ping why not\nb tools-list because\n"), "a")
+	if len(excepted) != 1 || excepted["ping"] != "why not" {
+		t.Errorf("got %v", excepted)
+	}
+}
+
+// suite runs the official suite and gives what it prints. That scenarios fail
+// is for the caller to judge; that it does not run at all is a failure.
+func (tools tools) suite(t *testing.T, set, url string) []byte {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
+	defer cancel()
+	script := filepath.Join("node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js")
+	cmd := exec.CommandContext(ctx, tools.node, script, "server", "--url", url, "--requirements", set, "-o", t.TempDir())
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "NODE_OPTIONS=") })
+	out, err := cmd.CombinedOutput()
+	if !bytes.Contains(out, []byte("=== SUMMARY ===")) {
+		t.Fatalf("the suite did not run: %v\n%s", err, out)
+	}
+	return out
+}
