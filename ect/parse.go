@@ -22,9 +22,10 @@ type fault struct {
 // parsed is a token taken apart, not yet believed.
 type parsed struct {
 	compact   string
+	octets    []byte // of compact, for hashing
 	level     Level
 	dialect   Dialect
-	signed    string // header and payload as received, which the signature covers
+	signed    []byte // header and payload as received, which the signature covers
 	signature []byte
 	header    Header
 	critical  bool
@@ -59,7 +60,7 @@ func parse(s *jose.Scanner, compact string, limit int, lenient Lenient) (*parsed
 	if err := checkShape(compact, limit); err != nil {
 		return nil, err
 	}
-	p := &parsed{compact: compact, level: L1}
+	p := &parsed{compact: compact, octets: []byte(compact), level: L1}
 	if err := p.read(s, lenient); err != nil {
 		return nil, malformed(err)
 	}
@@ -71,7 +72,7 @@ func (p *parsed) read(s *jose.Scanner, lenient Lenient) error {
 	if header, rest, signed := strings.Cut(p.compact, "."); signed {
 		var signature string
 		payload, signature, _ = strings.Cut(rest, ".")
-		p.level, p.signed = L2, p.compact[:len(header)+1+len(payload)]
+		p.level, p.signed = L2, p.octets[:len(header)+1+len(payload)]
 		raw, err := jose.Decode(header, "header")
 		if err != nil {
 			return err

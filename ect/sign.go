@@ -234,24 +234,14 @@ func (s *Signer) sign(own *signing, header string, payload []byte) (string, erro
 	if size+signature > s.maxToken {
 		return "", s.tooLarge()
 	}
-	// A builder gives out what it holds and goes on: the token is written once,
-	// and what is signed is its beginning, not a copy.
-	var out strings.Builder
-	out.Grow(size + signature)
-	out.WriteString(header)
-	var chunk [768]byte // of base64 at a time; a multiple of 4, from a multiple of 3
-	for len(payload) > 0 {
-		n := min(len(payload), len(chunk)/4*3)
-		out.Write(enc.AppendEncode(chunk[:0], payload[:n]))
-		payload = payload[n:]
-	}
-	sig, err := jose.Sign(own.alg, own.key, out.String())
+	out := append(make([]byte, 0, size+signature), header...)
+	out = enc.AppendEncode(out, payload)
+	sig, err := jose.Sign(own.alg, own.key, out)
 	if err != nil {
 		return "", fmt.Errorf("ect: sign: %w", err)
 	}
-	out.WriteByte('.')
-	out.Write(enc.AppendEncode(chunk[:0], sig))
-	return out.String(), nil
+	out = append(out, '.')
+	return string(enc.AppendEncode(out, sig)), nil
 }
 
 func (s *Signer) tooLarge() error {

@@ -270,7 +270,7 @@ func (v *Verifier) untimely(p *parsed) (Reason, string) {
 func (v *Verifier) claim(ctx context.Context, p *parsed, c Check) (Verified, error) {
 	key := ReplayKey{Issuer: p.claims.Issuer, Workflow: p.claims.Workflow, ID: p.claims.ID}
 	state, err := v.replay.Claim(ctx, key, ReplayUse{
-		Token: Hash([]byte(p.compact)), Body: c.Body,
+		Token: Hash(p.octets), Body: c.Body,
 		Issued: time.Unix(p.claims.IssuedAt, 0), Until: v.useless(p),
 	})
 	switch {
