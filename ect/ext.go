@@ -152,12 +152,14 @@ func bounded(list []string, limit int) (kept []string, omitted int, hash string)
 // appendTo serialises the object with its keys in order, so that equal
 // extensions have equal bytes.
 func (e Ext) appendTo(dst []byte) []byte {
-	keys := make([]string, 0, len(e))
-	for key := range e {
+	var room [16]string
+	keys, size := room[:0], len("{}")
+	for key, value := range e {
 		keys = append(keys, key)
+		size += len(key) + len(value) + len(`"":,`)
 	}
 	slices.Sort(keys)
-	dst = append(dst, '{')
+	dst = append(slices.Grow(dst, size), '{')
 	for i, key := range keys {
 		if i > 0 {
 			dst = append(dst, ',')

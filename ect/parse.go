@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/aepb/aepb-gateway/ect/internal/jose"
 )
@@ -22,9 +23,11 @@ type fault struct {
 // parsed is a token taken apart, not yet believed.
 type parsed struct {
 	compact   string
+	octets    []byte // of compact, for hashing
 	level     Level
 	dialect   Dialect
-	signed    string // header and payload as received, which the signature covers
+	signed    []byte // header and payload as received, which the signature covers
+	encoded   string // the header as received; empty: it is a known one, or there is none
 	signature []byte
 	header    Header
 	critical  bool
@@ -38,7 +41,7 @@ type parsed struct {
 // nothing in its result is evidence. It overlooks whatever some verifier may
 // (see Lenient). Errors as of Verify.
 func ParseUnverified(compact string) (Claims, Header, error) {
-	p, err := parse(&jose.Scanner{}, compact, maxUnverified, Lenient{HashPrefix: true, NoParents: true})
+	p, err := parse(&jose.Scanner{}, nil, compact, maxUnverified, Lenient{HashPrefix: true, NoParents: true})
 	if err != nil {
 		return Claims{}, Header{}, err
 	}
@@ -55,28 +58,25 @@ func ParseUnverified(compact string) (Claims, Header, error) {
 
 // parse tells the two forms apart by their dots. A token that looks signed and
 // is not is never tried as an unsigned one: the level is not the sender's choice.
-func parse(s *jose.Scanner, compact string, limit int, lenient Lenient) (*parsed, error) {
+func parse(s *jose.Scanner, known *headers, compact string, limit int, lenient Lenient) (*parsed, error) {
 	if err := checkShape(compact, limit); err != nil {
 		return nil, err
 	}
-	p := &parsed{compact: compact, level: L1}
-	if err := p.read(s, lenient); err != nil {
+	p := &parsed{compact: compact, octets: []byte(compact), level: L1}
+	if err := p.read(s, known, lenient); err != nil {
 		return nil, malformed(err)
 	}
 	return p, nil
 }
 
-func (p *parsed) read(s *jose.Scanner, lenient Lenient) error {
+func (p *parsed) read(s *jose.Scanner, known *headers, lenient Lenient) error {
 	payload := p.compact
 	if header, rest, signed := strings.Cut(p.compact, "."); signed {
 		var signature string
 		payload, signature, _ = strings.Cut(rest, ".")
-		p.level, p.signed = L2, p.compact[:len(header)+1+len(payload)]
-		raw, err := jose.Decode(header, "header")
-		if err != nil {
-			return err
-		}
-		if err := p.readHeader(s, raw); err != nil {
+		p.level, p.signed = L2, p.octets[:len(header)+1+len(payload)]
+		var err error
+		if err := p.openHeader(s, known, header); err != nil {
 			return err
 		}
 		if p.signature, err = jose.Decode(signature, "signature"); err != nil {
@@ -109,6 +109,57 @@ func (p *parsed) invalid(reason Reason, claim string) *InvalidError {
 
 func (p *parsed) verified() Verified {
 	return Verified{compact: p.compact, claims: p.claims, header: p.header, level: p.level, dialect: p.dialect}
+}
+
+// openHeader reads a header, unless it is a known one.
+func (p *parsed) openHeader(s *jose.Scanner, known *headers, encoded string) error {
+	if header, ok := known.find(encoded); ok {
+		p.header = header
+		return nil
+	}
+	p.encoded = encoded
+	raw, err := jose.Decode(encoded, "header")
+	if err != nil {
+		return err
+	}
+	return p.readHeader(s, raw)
+}
+
+// maxHeaders bounds what is remembered; each is smaller than a token.
+const maxHeaders = 256
+
+// headers remembers what the headers of verified tokens say. Whoever signs puts
+// the same one, certificates and all, before each of its tokens: to read it
+// again costs more than to read the rest. Only a good signature makes a header
+// known, so nobody fills this with inventions. It is safe for concurrent use.
+type headers struct {
+	mu    sync.RWMutex
+	known map[string]Header // by their encoded form; nobody writes to what they hold
+}
+
+// find is false for nil, which knows none.
+func (h *headers) find(encoded string) (Header, bool) {
+	if h == nil {
+		return Header{}, false
+	}
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	header, ok := h.known[encoded]
+	return header, ok
+}
+
+// learn is told of an authentic token. When there is no room it forgets all:
+// those in use are known again with the next token.
+func (h *headers) learn(p *parsed) {
+	if p.encoded == "" {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.known == nil || len(h.known) >= maxHeaders {
+		h.known = make(map[string]Header)
+	}
+	h.known[strings.Clone(p.encoded)] = p.header
 }
 
 // readHeader keeps a typ or alg that is no string empty: headerFault refuses both.

@@ -1,12 +1,15 @@
 package ect
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -145,16 +148,17 @@ func (s *Signer) Sign(c Claims) (Token, error) { return s.SignAs(DialectSeed, c)
 // can carry (see Dialect.MaxExt) is ErrUnsignable too.
 func (s *Signer) SignAs(d Dialect, c Claims) (Token, error) {
 	c = s.complete(c)
-	payload, as, err := s.payload(d, c)
+	payload, ext, as, err := s.payload(d, &c)
 	if err != nil {
 		return Token{}, err
 	}
+	c.Ext = nil // the caller's: what was signed of it is in ext
 	own := s.own.Load()
 	compact, err := s.sign(own, own.headers[as.typ], payload)
 	if err != nil {
 		return Token{}, err
 	}
-	return Token{compact: compact, claims: c, dialect: orDefault(d, DialectSeed)}, nil
+	return Token{compact: compact, claims: c, ext: ext, dialect: orDefault(d, DialectSeed)}, nil
 }
 
 // Assert writes an unsigned token (L1), which proves nothing and is no Token:
@@ -170,7 +174,7 @@ func (s *Signer) Assert(d Dialect, c Claims) (Assertion, error) {
 	if c.Act.needsSignature() {
 		return Assertion{}, fmt.Errorf("%w: such an act is always signed", ErrUnsignable)
 	}
-	payload, _, err := s.payload(d, c)
+	payload, _, _, err := s.payload(d, &c)
 	if err != nil {
 		return Assertion{}, err
 	}
@@ -181,31 +185,31 @@ func (s *Signer) Assert(d Dialect, c Claims) (Assertion, error) {
 	return Assertion{compact: compact, id: c.ID}, nil
 }
 
-// payload judges claims and writes them down.
-func (s *Signer) payload(d Dialect, c Claims) ([]byte, spelling, error) {
+// payload judges claims and writes them down; ext is the extension as it stands in it.
+func (s *Signer) payload(d Dialect, c *Claims) (payload []byte, ext json.RawMessage, as spelling, err error) {
 	as, ok := d.spelling()
 	if !ok {
-		return nil, as, fmt.Errorf("%w: %w", ErrUnsignable, errDialect)
+		return nil, nil, as, fmt.Errorf("%w: %w", ErrUnsignable, errDialect)
 	}
 	if c.Issuer != s.issuer {
-		return nil, as, fmt.Errorf("%w: the issuer is somebody else", ErrUnsignable)
+		return nil, nil, as, fmt.Errorf("%w: the issuer is somebody else", ErrUnsignable)
 	}
-	ext, err := c.Ext.marshal()
-	if err != nil {
-		return nil, as, err
+	if ext, err = c.Ext.marshal(); err != nil {
+		return nil, nil, as, err
 	}
 	if f := c.fault(L2, ext); f != nil {
-		return nil, as, fmt.Errorf("%w: %s %s", ErrUnsignable, f.reason, f.claim)
+		return nil, nil, as, fmt.Errorf("%w: %s %s", ErrUnsignable, f.reason, f.claim)
 	}
 	if len(ext) > d.MaxExt() {
-		return nil, as, fmt.Errorf("%w: more than %d octets of extension", ErrUnsignable, d.MaxExt())
+		return nil, nil, as, fmt.Errorf("%w: more than %d octets of extension", ErrUnsignable, d.MaxExt())
 	}
-	return c.appendTo(make([]byte, 0, 512+len(ext)), ext, as), as, nil
+	return c.appendTo(make([]byte, 0, 512+len(ext)), ext, as), ext, as, nil
 }
 
-// complete works on a copy: the caller's slices and map stay the caller's.
+// complete works on a copy: the caller's slices and map stay the caller's. Its
+// Ext is the caller's own as long as nothing is missing in it, to be read only.
 func (s *Signer) complete(c Claims) Claims {
-	c = c.clone()
+	c.Audience, c.Parents = slices.Clone(c.Audience), slices.Clone(c.Parents)
 	if c.Issuer == "" {
 		c.Issuer = s.issuer
 	}
@@ -219,7 +223,7 @@ func (s *Signer) complete(c Claims) Claims {
 		c.ID = s.newID()
 	}
 	if s.version != "" && c.Ext[ExtAgentVersion] == nil {
-		if c.Ext == nil {
+		if c.Ext = maps.Clone(c.Ext); c.Ext == nil {
 			c.Ext = Ext{}
 		}
 		c.Ext.SetString(ExtAgentVersion, s.version)
@@ -234,24 +238,14 @@ func (s *Signer) sign(own *signing, header string, payload []byte) (string, erro
 	if size+signature > s.maxToken {
 		return "", s.tooLarge()
 	}
-	// A builder gives out what it holds and goes on: the token is written once,
-	// and what is signed is its beginning, not a copy.
-	var out strings.Builder
-	out.Grow(size + signature)
-	out.WriteString(header)
-	var chunk [768]byte // of base64 at a time; a multiple of 4, from a multiple of 3
-	for len(payload) > 0 {
-		n := min(len(payload), len(chunk)/4*3)
-		out.Write(enc.AppendEncode(chunk[:0], payload[:n]))
-		payload = payload[n:]
-	}
-	sig, err := jose.Sign(own.alg, own.key, out.String())
+	out := append(make([]byte, 0, size+signature), header...)
+	out = enc.AppendEncode(out, payload)
+	sig, err := jose.Sign(own.alg, own.key, out)
 	if err != nil {
 		return "", fmt.Errorf("ect: sign: %w", err)
 	}
-	out.WriteByte('.')
-	out.Write(enc.AppendEncode(chunk[:0], sig))
-	return out.String(), nil
+	out = append(out, '.')
+	return string(enc.AppendEncode(out, sig)), nil
 }
 
 func (s *Signer) tooLarge() error {
@@ -261,7 +255,8 @@ func (s *Signer) tooLarge() error {
 // Token is a token of ours. Only Sign makes one.
 type Token struct {
 	compact string
-	claims  Claims
+	claims  Claims          // without Ext
+	ext     json.RawMessage // the extension as it was signed; nil: none
 	dialect Dialect
 }
 
@@ -269,7 +264,13 @@ type Token struct {
 func (t Token) Compact() string { return t.compact }
 
 // Claims is a copy of what was signed.
-func (t Token) Claims() Claims { return t.claims.clone() }
+func (t Token) Claims() Claims {
+	c := t.claims.clone()
+	if t.ext != nil {
+		c.Ext, _ = (&jose.Scanner{}).Members(bytes.Clone(t.ext), "ext") // we wrote it
+	}
+	return c
+}
 
 // ID is the token's jti.
 func (t Token) ID() ID { return t.claims.ID }

@@ -83,6 +83,7 @@ type Verifier struct {
 	maxToken    int
 	now         func() time.Time
 	scanners    sync.Pool // of *jose.Scanner
+	headers     headers
 }
 
 // NewVerifier checks its dependencies.
@@ -156,7 +157,7 @@ func (v *Verifier) parse(compact string) (*parsed, error) {
 		s = &jose.Scanner{}
 	}
 	defer v.scanners.Put(s)
-	return parse(s, compact, v.maxToken, v.lenient)
+	return parse(s, &v.headers, compact, v.maxToken, v.lenient)
 }
 
 // authentic settles who made the token: level, type, algorithm, key,
@@ -181,6 +182,7 @@ func (v *Verifier) authentic(ctx context.Context, p *parsed, peer Peer) error {
 	if !jose.Verify(p.header.Algorithm, owner.Key, p.signed, p.signature) {
 		return p.invalid(ReasonInvalidSignature, "")
 	}
+	v.headers.learn(p)
 	if p.fault == nil && (owner.ID == "" || owner.ID != p.claims.Issuer) {
 		return p.invalid(ReasonIssuerMismatch, "iss")
 	}
@@ -270,7 +272,7 @@ func (v *Verifier) untimely(p *parsed) (Reason, string) {
 func (v *Verifier) claim(ctx context.Context, p *parsed, c Check) (Verified, error) {
 	key := ReplayKey{Issuer: p.claims.Issuer, Workflow: p.claims.Workflow, ID: p.claims.ID}
 	state, err := v.replay.Claim(ctx, key, ReplayUse{
-		Token: Hash([]byte(p.compact)), Body: c.Body,
+		Token: Hash(p.octets), Body: c.Body,
 		Issued: time.Unix(p.claims.IssuedAt, 0), Until: v.useless(p),
 	})
 	switch {

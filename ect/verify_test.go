@@ -211,6 +211,31 @@ func TestOnlyGoodTokensUseUpTheirID(t *testing.T) {
 	}
 }
 
+// That a header is known proves nothing of a token, and what it says stays the same.
+func TestAKnownHeaderProvesNothing(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	d := s.deps()
+	d.Replay = fixedReplay{state: ect.ReplayFresh}
+	verifier, signer := verifierOf(t, d), s.From.Signer(t, s.clock)
+	var first, second ect.Verified
+	for _, into := range []*ect.Verified{&first, &second} {
+		token, err := signer.Sign(s.Claims())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *into, err = verifier.Verify(t.Context(), token.Compact(), s.source()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(first.Header(), second.Header()); diff != "" {
+		t.Error("the same header says something else:", diff)
+	}
+	a, b := strings.Split(first.Compact(), "."), strings.Split(second.Compact(), ".")
+	_, err := verifier.Verify(t.Context(), a[0]+"."+a[1]+"."+b[2], s.source())
+	wantReason(t, err, ect.ReasonInvalidSignature)
+}
+
 func TestAHashIsNeverLeftUncompared(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -19,43 +18,101 @@ import (
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
-// stored is an answer as it is kept for a repetition (R6): as JSON on one line,
-// and its body behind that. Its ECTs are on record anyway, so their ids suffice.
+// stored is an answer as it is kept for a repetition (R6). Its ECTs are on
+// record anyway, so their ids suffice.
 type stored struct {
-	Evidence []ect.ID          `json:",omitempty"`
-	Binding  canonical.Binding `json:",omitempty"`
-	Version  string            `json:",omitempty"`
-	Form     string            `json:",omitempty"`
-	Media    string            `json:",omitempty"`
-	Header   http.Header       `json:",omitempty"`
-	Body     []byte            `json:"-"`
-	Status   int               `json:",omitempty"`
-	Problem  *problem.Problem  `json:",omitempty"`
+	wire     translators.Wire
+	evidence []ect.ID
+	rare     rare
 }
 
-// endOfHead ends the line: what package json writes has no line break in it.
-const endOfHead = '\n'
+// rare is what most answers do not have.
+type rare struct {
+	Header  http.Header      `json:",omitempty"`
+	Status  int              `json:",omitempty"`
+	Problem *problem.Problem `json:",omitempty"`
+}
+
+func (r rare) none() bool { return len(r.Header) == 0 && r.Status == 0 && r.Problem == nil }
 
 var errUnreadable = errors.New("gateway: a stored answer is unreadable")
+
+// pack writes what unpack reads: texts with their lengths, then the body.
+func (s *stored) pack() ([]byte, error) {
+	var seldom []byte
+	if !s.rare.none() {
+		var err error
+		if seldom, err = json.Marshal(s.rare); err != nil {
+			return nil, err
+		}
+	}
+	b := make([]byte, 0, 128+len(seldom)+len(s.evidence)*64+len(s.wire.Body))
+	b = appendTexts(b, string(s.wire.Binding), s.wire.Version, s.wire.Form, s.wire.Media, string(seldom))
+	b = binary.AppendUvarint(b, uint64(len(s.evidence)))
+	for _, id := range s.evidence {
+		b = appendTexts(b, string(id))
+	}
+	return append(b, s.wire.Body...), nil
+}
+
+func unpack(blob []byte) (s stored, err error) {
+	var binding, seldom string
+	blob, whole := readTexts(blob, &binding, &s.wire.Version, &s.wire.Form, &s.wire.Media, &seldom)
+	count, n := binary.Uvarint(blob)
+	if !whole || n <= 0 || count > uint64(len(blob)) {
+		return stored{}, errUnreadable
+	}
+	blob = blob[n:]
+	for range count {
+		var id string
+		if blob, whole = readTexts(blob, &id); !whole {
+			return stored{}, errUnreadable
+		}
+		s.evidence = append(s.evidence, ect.ID(id))
+	}
+	if seldom != "" && json.Unmarshal([]byte(seldom), &s.rare) != nil {
+		return stored{}, errUnreadable
+	}
+	s.wire.Binding, s.wire.Header, s.wire.Status, s.wire.Body = canonical.Binding(binding), s.rare.Header, s.rare.Status, blob
+	return s, nil
+}
+
+// appendTexts writes each text behind its length.
+func appendTexts(b []byte, texts ...string) []byte {
+	for _, text := range texts {
+		b = binary.AppendUvarint(b, uint64(len(text)))
+		b = append(b, text...)
+	}
+	return b
+}
+
+// readTexts reads what appendTexts wrote, and returns what is behind it; false:
+// there is not as much.
+func readTexts(b []byte, into ...*string) (rest []byte, whole bool) {
+	for _, to := range into {
+		size, n := binary.Uvarint(b)
+		if n <= 0 || size > maxText || int(size) > len(b)-n {
+			return nil, false
+		}
+		*to, b = string(b[n:n+int(size)]), b[n+int(size):]
+	}
+	return b, true
+}
 
 // store keeps an answer, or how the message failed, under each source's key.
 func (g *Gateway) store(ctx context.Context, x *exchange, answer transport.Answer, cause error) {
 	if len(x.evidence.sources) == 0 {
 		return
 	}
-	s := stored{
-		Evidence: x.issuedIDs, Binding: answer.Wire.Binding, Version: answer.Wire.Version, Form: answer.Wire.Form,
-		Media: answer.Wire.Media, Header: answer.Wire.Header, Body: answer.Wire.Body, Status: answer.Wire.Status,
-	}
+	s := stored{wire: answer.Wire, evidence: x.issuedIDs, rare: rare{Header: answer.Wire.Header, Status: answer.Wire.Status}}
 	if cause != nil {
 		p := problem.From(cause)
-		s.Problem = &p
+		s.rare.Problem = &p
 	}
-	head, err := json.Marshal(s)
+	blob, err := s.pack()
 	if err != nil {
 		return
 	}
-	blob := slices.Concat(head, []byte{endOfHead}, s.Body)
 	for _, v := range x.evidence.sources {
 		key := ect.ReplayKey{Issuer: v.Issuer(), Workflow: v.Workflow(), ID: v.ID()}
 		g.Answers.Finish(ctx, key, blob, time.Unix(v.Expires(), 0))
@@ -69,24 +126,20 @@ func (g *Gateway) repeat(ctx context.Context, key ect.ReplayKey) (transport.Answ
 	if !ok {
 		return transport.Answer{}, true, &problem.InProgressError{}
 	}
-	var s stored
-	head, body, whole := bytes.Cut(blob, []byte{endOfHead})
-	if err := json.Unmarshal(head, &s); err != nil || !whole {
-		return transport.Answer{}, true, errUnreadable
+	s, err := unpack(blob)
+	if err != nil {
+		return transport.Answer{}, true, err
 	}
-	s.Body = body
-	answer := transport.Answer{Wire: translators.Wire{
-		Binding: s.Binding, Version: s.Version, Form: s.Form, Media: s.Media, Header: s.Header, Body: s.Body, Status: s.Status,
-	}}
-	for _, id := range s.Evidence {
+	answer := transport.Answer{Wire: s.wire}
+	for _, id := range s.evidence {
 		record, ok, err := g.Evidence.Get(ctx, id)
 		if err != nil || !ok {
 			return transport.Answer{}, true, &problem.RecordingError{Err: err}
 		}
 		answer.Evidence = append(answer.Evidence, record.Compact)
 	}
-	if s.Problem != nil {
-		return answer, true, &problem.StoredError{Problem: *s.Problem}
+	if s.rare.Problem != nil {
+		return answer, true, &problem.StoredError{Problem: *s.rare.Problem}
 	}
 	return answer, true, nil
 }
@@ -94,8 +147,8 @@ func (g *Gateway) repeat(ctx context.Context, key ect.ReplayKey) (transport.Answ
 // replyLife is how long a task that was answered with its end can be asked for.
 const replyLife = 10 * time.Minute
 
-// maxReplyText bounds, in octets, one text of a kept reply.
-const maxReplyText = 1 << 30
+// maxText bounds, in octets, one text of what is kept.
+const maxText = 1 << 30
 
 // again is the same caller's exchange with the same agent, about to say
 // something else.
@@ -183,14 +236,9 @@ func replyKey(task EntryKey) ect.ReplayKey {
 
 // appendReply writes what loadReply reads.
 func (r *record) appendReply(b []byte) []byte {
-	for _, text := range []string{
+	return appendTexts(slices.Grow(b, 384+len(r.Said.Body)),
 		string(r.Binding), string(r.Source), r.TaskID, r.Context, r.Task.ContextID, string(r.Task.Status.State), r.Workflow,
-		string(r.Last), r.Said.Version, r.Said.Form, string(r.Said.Body),
-	} {
-		b = binary.AppendUvarint(b, uint64(len(text)))
-		b = append(b, text...)
-	}
-	return b
+		string(r.Last), r.Said.Version, r.Said.Form, string(r.Said.Body))
 }
 
 // loadReply finds a task that was answered with its end; nil: there is none.
@@ -201,15 +249,11 @@ func (g *Gateway) loadReply(ctx context.Context, key EntryKey) *record {
 	}
 	rec := &record{Form: recordForm, Said: &said{}, key: key}
 	var binding, source, state, last, body string
-	for _, to := range []*string{
+	if _, whole := readTexts(blob,
 		&binding, &source, &rec.TaskID, &rec.Context, &rec.Task.ContextID, &state, &rec.Workflow,
 		&last, &rec.Said.Version, &rec.Said.Form, &body,
-	} {
-		size, n := binary.Uvarint(blob)
-		if n <= 0 || size > maxReplyText || int(size) > len(blob)-n {
-			return nil
-		}
-		*to, blob = string(blob[n:n+int(size)]), blob[n+int(size):]
+	); !whole {
+		return nil
 	}
 	rec.Binding, rec.Source, rec.Last = canonical.Binding(binding), canonical.Binding(source), ect.ID(last)
 	rec.Task.ID, rec.Task.Status.State, rec.Said.Body = key.ID, canonical.State(state), []byte(body)

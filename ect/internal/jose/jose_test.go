@@ -36,11 +36,11 @@ func TestPublishedSignatures(t *testing.T) {
 		}
 		cut := strings.LastIndexByte(tc.compact, '.')
 		sig, err := Decode(tc.compact[cut+1:], "signature")
-		if err != nil || !Verify(alg, key.Public, tc.compact[:cut], sig) {
+		if err != nil || !Verify(alg, key.Public, []byte(tc.compact[:cut]), sig) {
 			t.Errorf("%s: the published signature does not verify: %v", alg, err)
 		}
 		sig[0]++
-		if Verify(alg, key.Public, tc.compact[:cut], sig) {
+		if Verify(alg, key.Public, []byte(tc.compact[:cut]), sig) {
 			t.Errorf("%s: another signature verifies", alg)
 		}
 	}
@@ -109,7 +109,7 @@ func TestWhichKeyFitsWhat(t *testing.T) {
 			if want := alg != "" && strings.Contains(tc.want, alg); Fits(alg, tc.key) != want {
 				t.Errorf("%s, %s: want %v", name, alg, want)
 			}
-			if Verify(alg, tc.key, "a.b", nil) || Verify(alg, tc.key, "a.b", make([]byte, 64)) {
+			if Verify(alg, tc.key, []byte("a.b"), nil) || Verify(alg, tc.key, []byte("a.b"), make([]byte, 64)) {
 				t.Errorf("%s, %s: nothing is a signature", name, alg)
 			}
 		}
@@ -136,8 +136,8 @@ func TestSign(t *testing.T) {
 		if err != nil || alg != AlgorithmOf(key.Public()) {
 			t.Fatal(alg, err)
 		}
-		sig, err := Sign(alg, key, "a.b")
-		if err != nil || len(sig) != 64 || !Verify(alg, key.Public(), "a.b", sig) {
+		sig, err := Sign(alg, key, []byte("a.b"))
+		if err != nil || len(sig) != 64 || !Verify(alg, key.Public(), []byte("a.b"), sig) {
 			t.Errorf("%s: %d octets, %v", alg, len(sig), err)
 		}
 	}
@@ -153,7 +153,7 @@ func TestSign(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, alg, err)
 		}
 	}
-	if _, err := Sign("HS256", ed, "a.b"); err == nil {
+	if _, err := Sign("HS256", ed, []byte("a.b")); err == nil {
 		t.Error("signed with a secret")
 	}
 }
