@@ -53,7 +53,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.SetOutput(stderr)
 	flags.DurationVar(&o.time, "time", 5*time.Minute, "how long the load of each act lasts")
 	flags.StringVar(&o.act, "act", "", "play only this one: replicas, redis or cluster")
-	flags.BoolVar(&o.log, "log", false, "print what the gateways say at the end")
+	flags.BoolVar(&o.log, "log", false, "print every call that did not end right, and what the gateways say")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return o, err
@@ -104,7 +104,7 @@ func perform(ctx context.Context, a act, binary, dir string, o options, stdout i
 	shown := rep.table(stdout)
 	fmt.Fprintf(stdout, "%s\n", line)
 	if o.log {
-		fmt.Fprintf(stdout, "%s\n", rep.Log)
+		rep.details(stdout)
 	}
 	return errors.Join(err, shown, wrong)
 }

@@ -75,7 +75,7 @@ func play(ctx context.Context, a act, binary, dir string, lasts time.Duration) (
 	rep.Kinds, rep.Lies = judge(evidence{
 		outcomes: outcomes, sights: r.seek(ctx, outcomes), runs: r.journal.all(), streams: r.witness.streams(),
 	})
-	rep.Log = r.output()
+	rep.Log, rep.calls = r.output(), outcomes
 	return rep, ctx.Err()
 }
 

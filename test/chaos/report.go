@@ -15,6 +15,18 @@ type report struct {
 	Honest  bool    `json:"honest"`
 	Error   string  `json:"error,omitempty"`
 	Log     string  `json:"-"` // of the gateways
+
+	calls []outcome
+}
+
+// details tell how each call ended that did not end right.
+func (r report) details(w io.Writer) {
+	for _, o := range r.calls {
+		if o.end != endRight {
+			fmt.Fprintf(w, "%s %s %s %s: %s\n", o.kind, o.key, o.end, o.task, cut(o.why))
+		}
+	}
+	fmt.Fprintf(w, "%s\n", r.Log)
 }
 
 // maxLies is how many are printed of an act.
