@@ -61,22 +61,24 @@ func block(ctx context.Context, c *caller, agent, key string) outcome {
 	if err != nil {
 		return failed(err)
 	}
-	return sent(client.SendMessage(ctx, request(agent, "quick", key, false))).of(agent)
+	o := sent(client.SendMessage(ctx, request(agent, "quick", key, false))).of(agent)
+	o.atOnce = o.end == endRight
+	return o
 }
 
 // sent is the end of a call that was answered with this.
 func sent(result a2a.SendMessageResult, err error) outcome {
+	if err != nil {
+		return failed(err)
+	}
 	switch r := result.(type) {
 	case *a2a.Task:
-		if err == nil {
-			return taskEnd(r)
-		}
+		return taskEnd(r)
 	case *a2a.Message:
-		if err == nil {
-			return outcome{end: endRight, said: answerIn(peers.A2AReply{Message: r}.Text())}
-		}
+		return outcome{end: endRight, said: answerIn(peers.A2AReply{Message: r}.Text())}
+	default:
+		return failed(errNothing)
 	}
-	return failed(errors.Join(err, errNothing))
 }
 
 var errNothing = errors.New("chaos: neither a task nor a message")

@@ -31,6 +31,7 @@ type outcome struct {
 	end         end
 	said        string // with endRight: the answer
 	agent, task string // accepted work, and whose; empty: none was
+	atOnce      bool   // the first answer told the end: nothing was left to ask about
 	why         string
 }
 
@@ -59,6 +60,7 @@ type count struct {
 	Error    int    `json:"error"`
 	Broken   int    `json:"broken"`
 	Lost     int    `json:"lost"`
+	Forgot   int    `json:"forgotten"` // told at once, and then not known to some replica any more
 }
 
 // lie is something that must not happen.
@@ -97,6 +99,9 @@ func judge(e evidence) ([]count, []lie) {
 			lies = append(lies, lie{what, o.kind, o.key, cut(o.why + e.seen(o))})
 		}
 		c.add(e.settled(o), len(e.runs[o.key]) > 0)
+		if slices.ContainsFunc(e.sights[o.task], func(s sight) bool { return s.end == endGone }) {
+			c.Forgot++
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(e.runs)) {
 		if times := len(e.runs[key]); times > 1 {
@@ -150,6 +155,7 @@ func (e evidence) lies(o outcome) []string {
 	}
 	for _, s := range seen {
 		switch {
+		case s.end == endGone && o.atOnce:
 		case s.end == endGone:
 			say(lieGone)
 		case s.end == endRight && !e.given(o.key, s.said):
@@ -157,7 +163,7 @@ func (e evidence) lies(o outcome) []string {
 		case s.end == endOpen, s.end == endBroken:
 			say(lieOpen)
 		}
-		if s.end != seen[0].end || s.said != seen[0].said {
+		if !o.atOnce && (s.end != seen[0].end || s.said != seen[0].said) {
 			say(lieQuarrel)
 		}
 	}
@@ -236,9 +242,9 @@ const maxLies = 20
 
 func (r report) table(w io.Writer) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(out, "%s\tcalls\taccepted\tright\terror\tbroken\tlost\t\n", r.Act)
+	fmt.Fprintf(out, "%s\tcalls\taccepted\tright\terror\tbroken\tlost\tforgotten\t\n", r.Act)
 	for _, c := range r.Kinds {
-		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t\n", c.Kind, c.Calls, c.Accepted, c.Right, c.Error, c.Broken, c.Lost)
+		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", c.Kind, c.Calls, c.Accepted, c.Right, c.Error, c.Broken, c.Lost, c.Forgot)
 	}
 	err := out.Flush()
 	fmt.Fprintf(w, "%d lies\n", len(r.Lies))

@@ -20,13 +20,16 @@ func plain() evidence {
 			{kind: "task", key: "d", end: endLost, agent: "x", task: "D"},
 			{kind: "task", key: "e", end: endAsks, agent: "x", task: "E"},
 			{kind: "task", key: "f", end: endBroken, agent: "x", task: "F"},
+			{kind: "task", key: "g", end: endRight, said: "done g 1", agent: "x", task: "G", atOnce: true},
 		},
 		sights: map[string][]sight{
 			"C": alike(sight{end: endRight, said: "done c 1"}), "D": alike(sight{end: endLost}),
 			"E": alike(sight{end: endAsks}), "F": alike(sight{end: endRight, said: "done f 1"}),
+			"G": {{end: endRight, said: "done g 1"}, {end: endGone}, {end: endGone}},
 		},
 		runs: map[string][]string{
 			"a": {"done a 1"}, "b": {"done b 1"}, "c": {"done c 1"}, "d": {"done d 1"}, "e": {"done e 1"}, "f": {"done f 1"},
+			"g": {"done g 1"},
 		},
 	}
 }
@@ -39,7 +42,7 @@ func TestNoLies(t *testing.T) {
 	}
 	want := []count{
 		{Kind: "call", Calls: 3, Accepted: 2, Right: 1, Error: 1, Broken: 1},
-		{Kind: "task", Calls: 4, Accepted: 4, Right: 2, Error: 1, Lost: 1},
+		{Kind: "task", Calls: 5, Accepted: 5, Right: 3, Error: 1, Lost: 1, Forgot: 1},
 	}
 	if diff := cmp.Diff(want, counts); diff != "" {
 		t.Error(diff)
@@ -62,6 +65,7 @@ func TestPlantedLies(t *testing.T) {
 		"no replica knows it":               {replace("D", sight{end: endGone}), lieGone},
 		"nobody was asked":                  {func(e *evidence) { delete(e.sights, "D") }, lieGone},
 		"gone while its caller watched":     {func(e *evidence) { e.outcomes[4].end = endGone }, lieGone},
+		"another answer, told at once":      {replace("G", sight{end: endRight, said: "done c 1"}), lieFalse},
 		"at work for ever":                  {replace("D", sight{end: endOpen}), lieOpen},
 		"no replica answers":                {replace("D", sight{end: endBroken}), lieOpen},
 		"an answer that says: still open":   {func(e *evidence) { e.outcomes[1].end = endOpen }, lieOpen},
