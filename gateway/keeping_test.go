@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
@@ -115,6 +117,27 @@ func TestAnEndAfterSomebodyElseWrote(t *testing.T) {
 		}
 		if entry, _, err = b.memory.Entries().Get(t.Context(), key); err != nil || !strings.Contains(string(entry.Value), `"Pushes":true`) {
 			t.Errorf("nobody is told any more: %s, %v", entry.Value, err)
+		}
+	})
+}
+
+// A caller does not hear of work that goes on and that it could never ask about.
+func TestATaskThatCannotBeKeptIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{
+		invoking: {{reply: wholeTask("INPUT_REQUIRED", "")}}, looking: {{reply: result(taskOf("INPUT_REQUIRED", ""))}},
+	}, func(s *stage) {
+		t := s.t
+		call := s.a2a(invoking, `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"hi"}]}}`)
+		s.broken.Store(true)
+		var away *problem.RecordingError
+		if answer, err := s.Exchange(t.Context(), call); !errors.As(err, &away) {
+			t.Errorf("got %s, %v", answer.Wire.Body, err)
+		}
+		s.broken.Store(false)
+		s.ask(t, s, call)
+		if _, got := taskIn(t, s.ask(t, s, s.a2a(looking, `{"id":"t1"}`)).Wire.Body); got != "TASK_STATE_INPUT_REQUIRED" {
+			t.Errorf("then it is %s", got)
 		}
 	})
 }
