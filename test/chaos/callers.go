@@ -95,6 +95,8 @@ func failed(err error) outcome { return outcome{end: howFailed(err), why: err.Er
 func howFailed(err error) end {
 	var network net.Error
 	switch {
+	case strings.Contains(err.Error(), "terminated without response"): // the MCP SDK's word for it
+		return endBroken
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.As(err, &network),
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return endBroken
