@@ -14,6 +14,8 @@ GO ?= go
 T ?= 60s
 # Packages to test, lint and cover.
 PKG ?= ./...
+# 1: what can be short is.
+SHORT ?=
 
 TMP := .tmp
 BIN := $(TMP)/bin
@@ -80,6 +82,10 @@ bench: ## what a translation costs
 soak: T = 1h
 soak: ## an hour of mixed load, T=1h: memory, goroutines and files stay flat
 	$(GO) run ./test/soak --time $(T)
+
+.PHONY: chaos
+chaos: redis ## three replicas under load while things die: nobody is told a lie; SHORT=1
+	$(GO) run ./test/chaos $(if $(SHORT),--time 20s)
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for T=60s each

@@ -264,7 +264,9 @@ func (g *Gateway) reply(ctx context.Context, x *exchange, heard translators.Wire
 		return transport.Answer{}, err
 	}
 	g.remember(ctx, x)
-	g.keepReply(ctx, x, message, wire)
+	if err := g.keepReply(ctx, x, message, wire); err != nil {
+		return transport.Answer{}, err
+	}
 	return g.answer(x, wire), nil
 }
 

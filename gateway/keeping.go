@@ -143,19 +143,48 @@ func (r *run) note(ctx context.Context, s step) {
 }
 
 // keepUp writes how things stand, and posts what has changed. What cannot be
-// kept is logged: the work goes on.
-func (r *run) keepUp(ctx context.Context) {
+// kept is logged: the work goes on. False: it may be kept later.
+func (r *run) keepUp(ctx context.Context) bool {
 	ctx = context.WithoutCancel(ctx)
 	if err := r.keep(ctx, false); err != nil {
-		r.unkept(ctx, err)
-		return
+		return r.unkept(ctx, err)
 	}
 	r.tellOthers(ctx)
+	return true
 }
 
-func (r *run) unkept(ctx context.Context, err error) {
-	if !errors.Is(err, errEnded) {
-		r.g.Logger.WarnContext(ctx, "the state of a task is not kept", slog.String("task", r.own.TaskID), slog.Any("error", err))
+// unkept deals with what could not be kept. An end is, as soon as that can be: else
+// the record would say that the work goes on for as long as this process lives.
+func (r *run) unkept(ctx context.Context, err error) bool {
+	if errors.Is(err, errEnded) {
+		return true
+	}
+	r.g.Logger.WarnContext(ctx, "the state of a task is not kept", slog.String("task", r.own.TaskID), slog.Any("error", err))
+	if _, away := errors.AsType[*problem.RecordingError](err); !away {
+		return true
+	}
+	if r.x.record.Task.Status.State.Terminal() {
+		r.g.insist(ctx, *r.x.record, r.posted)
+	}
+	return false
+}
+
+// insist writes an end until it is on record, and posts it then.
+func (g *Gateway) insist(ctx context.Context, rec record, posted *canonical.Task) {
+	over := g.Now().Add(recordLife)
+	err := g.crew.run(func(ctx context.Context) {
+		for wait := saveEvery; g.Now().Before(over) && pause(ctx, wait); wait = min(2*wait, runnerBeats) {
+			err := g.put(ctx, &rec)
+			if err == nil {
+				g.pushes(ctx, &rec, stream.Diff(posted, &rec.Task))
+			}
+			if _, away := errors.AsType[*problem.RecordingError](err); !away {
+				return
+			}
+		}
+	})
+	if err != nil {
+		g.Logger.WarnContext(ctx, "the end of a task is not kept", slog.String("task", rec.Task.ID), slog.Any("error", err))
 	}
 }
 
@@ -194,7 +223,9 @@ func (r *run) drive(ctx context.Context) {
 			}
 			r.note(ctx, s)
 		}
-		r.keepUp(ctx)
+		for !r.keepUp(ctx) && r.ask != nil && pause(ctx, saveEvery) {
+			continue // until then nobody is asked
+		}
 		if r.ask == nil || !r.answered(ctx) {
 			return
 		}

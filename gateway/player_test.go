@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -193,6 +194,7 @@ type stage struct {
 	caller *ecttest.Party
 	self   *ecttest.Party
 	memory *state.Memory
+	broken atomic.Bool // nothing can be kept
 	posts  *mailman
 	ids    []string // of the replicas
 }
@@ -276,7 +278,7 @@ func (s *stage) replica(t *testing.T) *gateway.Gateway {
 		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{a2a.Binding: s.agent, mcp.Binding: servers{s}},
 		Pushers: map[canonical.Binding]transport.Pusher{a2a.Binding: s.posts},
 		Signer:  s.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: s.memory, Answers: s.memory,
-		Conversations: s.memory, Entries: s.memory.Entries(), Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
+		Conversations: s.memory, Entries: &entries{s.memory.Entries(), &s.broken}, Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
 		NewID: func() string {
 			id := string(ect.NewID())
 			if first { // it names itself first

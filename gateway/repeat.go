@@ -162,15 +162,16 @@ func (x *exchange) again() *exchange {
 
 // keepReply keeps what was answered, if its caller may ask for it again. Most
 // tasks end with the answer to the message that began them: they are kept like
-// answers, which costs next to nothing. One that goes on is put on record.
-func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Message, wire translators.Wire) {
+// answers, which costs next to nothing. One that goes on is put on record, before
+// its caller hears of it: else it could never be asked about.
+func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Message, wire translators.Wire) error {
 	result, ok := m.Body.(*canonical.Result)
 	if !ok || x.call.Agent == "" {
-		return
+		return nil
 	}
 	task := taskOfReply(x, m, result)
 	if task == nil || len(task.ID) > maxTaskID {
-		return
+		return nil
 	}
 	rec := g.recordOf(x, task)
 	rec.Last = x.replyID
@@ -181,7 +182,7 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 	}
 	if rec.Said != nil && x.record == nil && task.Status.State.Terminal() {
 		g.Answers.Finish(ctx, replyKey(rec.key), rec.appendReply(nil), g.Now().Add(replyLife))
-		return
+		return nil
 	}
 	if rec.Waits = waitsNot; result.Task != nil && stream.Settled(task.Status.State) && !task.Status.State.Terminal() {
 		rec.Waits = waitsTask
@@ -190,8 +191,12 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 		rec.revision = old.Revision
 	}
 	if _, err := g.save(ctx, rec); err != nil {
+		if x.record == nil && !task.Status.State.Terminal() {
+			return err
+		}
 		g.Logger.WarnContext(ctx, "work is not kept", slog.String("task", task.ID), slog.Any("error", err))
 	}
+	return nil
 }
 
 // recordOf is the record of a task that was answered. What only its run knows

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,6 +102,7 @@ type bed struct {
 	self   *ecttest.Party
 	server *ecttest.Party
 	memory *state.Memory
+	broken atomic.Bool // nothing can be kept
 	now    time.Time
 }
 
@@ -152,7 +154,7 @@ func newBed(t testing.TB, settings gateway.Settings, rules policy.Rules) *bed {
 	b.Gateway, err = gateway.New(settings, gateway.Deps{
 		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{mcp.Binding: b.agent},
 		Signer: b.self.Signer(t, clock), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: memory, Answers: memory,
-		Conversations: memory, Entries: memory.Entries(), Limiter: limiter, Metrics: metrics, Logger: logger, Now: clock,
+		Conversations: memory, Entries: &entries{memory.Entries(), &b.broken}, Limiter: limiter, Metrics: metrics, Logger: logger, Now: clock,
 		NewID: func() string { return string(ect.NewID()) },
 	})
 	must(err)

@@ -206,7 +206,9 @@ func (r *run) reply(ctx context.Context, m *canonical.Message) (transport.Answer
 	}
 	g.remember(ctx, x)
 	if !r.keeping {
-		g.keepReply(ctx, x, m, wire)
+		if err := g.keepReply(ctx, x, m, wire); err != nil {
+			return transport.Answer{}, err
+		}
 	}
 	return g.answer(x, wire), nil
 }

@@ -71,7 +71,7 @@ func (r *rig) malformed(ctx context.Context, n int) error {
 func (r *rig) replayed(ctx context.Context, n int) error {
 	said := word()
 	body, path := a2aBody(n, said), "/aepb/translate?from=a2a-v1&dest=tool"
-	token, err := r.minter.mint(r.gateway.GatewayID(), body, uuid.NewString(), r.lifetime)
+	token, err := r.minter.Mint(body, uuid.NewString(), r.lifetime)
 	if err != nil {
 		return err
 	}

@@ -98,7 +98,7 @@ func (r *rig) finish(l *letter) (err error) {
 	}
 	if l.wid != "" {
 		var token string
-		token, err = r.minter.mint(r.gateway.GatewayID(), l.body, l.wid, r.lifetime)
+		token, err = r.minter.Mint(l.body, l.wid, r.lifetime)
 		l.tokens = append(l.tokens, token)
 	}
 	return err

@@ -2,19 +2,12 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/sha256"
-	"crypto/tls"
-	"encoding/base64"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/golang-jwt/jwt/v5"
-	"github.com/google/uuid"
 
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
@@ -34,7 +27,7 @@ type rig struct {
 	gateway  *devgateway.Process
 	agents   *httptest.Server
 	config   string
-	minter   *minter
+	minter   *devgateway.Minter
 	lifetime time.Duration // of ECTs
 
 	self, nobody *http.Client // with the development client's certificate, and without one
@@ -60,7 +53,7 @@ func assemble(ctx context.Context, dir string, lifetime time.Duration) (*rig, er
 	}
 	svid := r.gateway.ClientSVID()
 	r.self, r.nobody = r.gateway.Client(svid), r.gateway.Client()
-	if r.minter, err = newMinter(svid); err != nil {
+	if r.minter, err = r.gateway.NewMinter(); err != nil {
 		return r, err
 	}
 	return r, errors.Join(
@@ -85,46 +78,4 @@ func (r *rig) stop(ctx context.Context) error {
 		r.agents.Close()
 	}
 	return err
-}
-
-// minter signs ECTs for one identity.
-type minter struct {
-	issuer, kid string
-	key         *ecdsa.PrivateKey
-	chain       []string
-}
-
-type claims struct {
-	jwt.RegisteredClaims
-	Workflow   string   `json:"wid"`
-	Act        string   `json:"exec_act"`
-	Parents    []string `json:"par"`
-	OutputHash string   `json:"out_hash"`
-}
-
-func newMinter(svid tls.Certificate) (*minter, error) {
-	key, ok := svid.PrivateKey.(*ecdsa.PrivateKey)
-	if !ok || len(svid.Leaf.URIs) != 1 {
-		return nil, errors.New("soak: the client's SVID is not one")
-	}
-	kid, err := devgateway.Thumbprint(&key.PublicKey)
-	m := &minter{issuer: svid.Leaf.URIs[0].String(), kid: kid, key: key}
-	for _, der := range svid.Certificate {
-		m.chain = append(m.chain, base64.StdEncoding.EncodeToString(der))
-	}
-	return m, err
-}
-
-// mint signs an ECT for a body.
-func (m *minter) mint(audience, body, workflow string, lifetime time.Duration) (string, error) {
-	now, sum := time.Now(), sha256.Sum256([]byte(body))
-	token := jwt.NewWithClaims(jwt.SigningMethodES256, claims{
-		RegisteredClaims: jwt.RegisteredClaims{
-			Issuer: m.issuer, ID: uuid.NewString(), Audience: jwt.ClaimStrings{audience},
-			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(lifetime)),
-		},
-		Workflow: workflow, Act: "send_task", Parents: []string{}, OutputHash: base64.RawURLEncoding.EncodeToString(sum[:]),
-	})
-	token.Header["typ"], token.Header["kid"], token.Header["x5c"] = "exec+jwt", m.kid, m.chain
-	return token.SignedString(m.key)
 }

@@ -202,6 +202,30 @@ func Thumbprint(key *ecdsa.PublicKey) (string, error) {
 	return coordinate(sum[:]), nil
 }
 
+// Replica writes what one of several gateways needs into dir: a certificate of
+// its own for the identity that they share, gateway.pem with gateway-key.pem, and
+// the trust anchor ca.pem.
+func (t *Trust) Replica(dir string) error {
+	svid, err := t.issue("gateway")
+	if err != nil {
+		return err
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(svid.PrivateKey)
+	if err != nil {
+		return fmt.Errorf("devgateway: %w", err)
+	}
+	for name, text := range map[string][]byte{
+		"gateway.pem":     pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: svid.Certificate[0]}),
+		"gateway-key.pem": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+		"ca.pem":          t.RootsPEM(),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			return fmt.Errorf("devgateway: %w", err)
+		}
+	}
+	return nil
+}
+
 // RootsPEM is the development CA's certificate.
 func (t *Trust) RootsPEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: t.ca.Raw})

@@ -42,11 +42,11 @@ type Deps struct {
 	Args   []string // more arguments of the dev command
 }
 
-// Process is a running `aepb-gateway dev`.
+// Process is a running gateway, of dev or of serve.
 type Process struct {
 	Public, Admin string // https://127.0.0.1:PORT
 	Dir           string
-	*Trust        // read from Dir
+	*Trust        // of dev read from Dir
 
 	token string
 	cmd   *exec.Cmd
@@ -56,31 +56,36 @@ type Process struct {
 }
 
 // Start runs the gateway and returns when it is ready. The process outlives ctx:
-// only Stop ends it.
+// only Stop and Kill end it.
 func Start(ctx context.Context, d Deps) (*Process, error) {
+	p := &Process{Dir: d.Dir}
 	args := append([]string{"dev", "--addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--dir", d.Dir}, d.Args...)
-	p := &Process{
-		Dir:   d.Dir,
-		cmd:   exec.CommandContext(context.WithoutCancel(ctx), d.Binary, args...),
-		ended: make(chan struct{}),
+	if err := p.launch(ctx, d.Binary, args); err != nil {
+		return nil, err
 	}
+	if err := p.read(); err != nil {
+		return nil, errors.Join(err, p.Kill())
+	}
+	return p, nil
+}
+
+// launch starts the program and waits until it is ready.
+func (p *Process) launch(ctx context.Context, binary string, args []string) error {
+	p.cmd, p.ended = exec.CommandContext(context.WithoutCancel(ctx), binary, args...), make(chan struct{})
 	p.cmd.Stderr = &p.out
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
-		return nil, fmt.Errorf("devgateway: %w", err)
+		return fmt.Errorf("devgateway: %w", err)
 	}
 	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("devgateway: %w", err)
+		return fmt.Errorf("devgateway: %w", err)
 	}
 	ready := make(chan [2]string, 1)
 	go p.watch(stdout, ready) // owned by the process: it ends when the process does, and Stop waits for it
 	if err := p.await(ctx, ready); err != nil {
-		return nil, errors.Join(err, p.kill())
+		return errors.Join(err, p.Kill())
 	}
-	if err := p.read(); err != nil {
-		return nil, errors.Join(err, p.kill())
-	}
-	return p, nil
+	return nil
 }
 
 // watch reads the ready lines, keeps the rest and reaps the process.
@@ -175,7 +180,7 @@ func (p *Process) Await(ctx context.Context, text string) error {
 // exit code 0 before ctx does; at the latest then the process is killed.
 func (p *Process) Stop(ctx context.Context) error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return errors.Join(fmt.Errorf("devgateway: %w", err), p.kill())
+		return errors.Join(fmt.Errorf("devgateway: %w", err), p.Kill())
 	}
 	select {
 	case <-p.ended:
@@ -184,11 +189,12 @@ func (p *Process) Stop(ctx context.Context) error {
 		}
 		return nil
 	case <-ctx.Done():
-		return errors.Join(fmt.Errorf("devgateway: did not stop: %w\n%s", ctx.Err(), p.Output()), p.kill())
+		return errors.Join(fmt.Errorf("devgateway: did not stop: %w\n%s", ctx.Err(), p.Output()), p.Kill())
 	}
 }
 
-func (p *Process) kill() error {
+// Kill sends SIGKILL and waits: nothing of the process is tidied up.
+func (p *Process) Kill() error {
 	err := p.cmd.Process.Kill()
 	<-p.ended
 	if errors.Is(err, os.ErrProcessDone) {

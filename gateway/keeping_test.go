@@ -1,0 +1,143 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/state"
+)
+
+// entries are those of the memory, while nothing is broken.
+type entries struct {
+	gateway.Entries
+	broken *atomic.Bool
+}
+
+func (e *entries) Swap(ctx context.Context, key gateway.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
+	if e.broken.Load() {
+		return 0, false, &state.UnavailableError{}
+	}
+	return e.Entries.Swap(ctx, key, old, value, until)
+}
+
+// unattended is a task that nobody waits for.
+func (b *bed) unattended(t *testing.T) string {
+	t.Helper()
+	answer := b.exchange(t, b.a2aCall("SendMessage", strings.Replace(adding, `{"message"`, `{"configuration":{"returnImmediately":true},"message"`, 1)))
+	id, state := taskIn(t, answer.Wire.Body)
+	if state != "TASK_STATE_WORKING" {
+		t.Fatalf("the answer is %s", answer.Wire.Body)
+	}
+	return id
+}
+
+// A task that ends while nothing can be kept is on record as ended as soon as
+// something can: else it would seem to go on as long as this process lives.
+func TestAnEndThatCannotBeKeptAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]bool{"a result": false, "a failure": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := slow(t)
+				defer func() { _ = b.Close() }()
+				id, want := b.unattended(t), "TASK_STATE_COMPLETED"
+				if fail {
+					b.agent.fail, want = context.DeadlineExceeded, "TASK_STATE_FAILED"
+				}
+				b.broken.Store(true)
+				close(b.agent.gate)
+				time.Sleep(3 * time.Second)
+				if got := b.stateOf(t, id); got != "TASK_STATE_WORKING" {
+					t.Errorf("while nothing can be kept it is %s", got)
+				}
+				b.broken.Store(false)
+				time.Sleep(10 * time.Second)
+				if got := b.stateOf(t, id); got != want {
+					t.Errorf("afterwards it is %s, want %s", got, want)
+				}
+			})
+		})
+	}
+}
+
+// The same for a task whose caller hears of it as it goes.
+func TestAStreamsEndThatCannotBeKeptAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := slow(t)
+		defer func() { _ = b.Close() }()
+		answer := b.exchange(t, b.a2aCall("SendStreamingMessage", adding))
+		first, err := answer.Events.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, _ := taskIn(t, first.Wire.Body)
+		b.broken.Store(true)
+		close(b.agent.gate)
+		if bodies, _ := read(t, answer.Events); !strings.Contains(bodies[len(bodies)-1], "TASK_STATE_COMPLETED") {
+			t.Errorf("the stream ends with %s", bodies)
+		}
+		b.broken.Store(false)
+		time.Sleep(10 * time.Second)
+		if got := b.stateOf(t, id); got != "TASK_STATE_COMPLETED" {
+			t.Errorf("afterwards it is %s", got)
+		}
+	})
+}
+
+// Somebody else writes to the record, because it wants to be told of changes: the
+// end is kept all the same.
+func TestAnEndAfterSomebodyElseWrote(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := slow(t)
+		defer func() { _ = b.Close() }()
+		id := b.unattended(t)
+		key := gateway.EntryKey{Kind: "task", Group: string(b.caller.ID) + "\x00calculator", ID: id}
+		entry, found, err := b.memory.Entries().Get(t.Context(), key)
+		if err != nil || !found {
+			t.Fatalf("there is no record: %v", err)
+		}
+		value := []byte(strings.Replace(string(entry.Value), `{"Form":1`, `{"Form":1,"Pushes":true`, 1))
+		if _, ok, err := b.memory.Entries().Swap(t.Context(), key, entry.Revision, value, b.now.Add(time.Hour)); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		close(b.agent.gate)
+		synctest.Wait()
+		if got := b.stateOf(t, id); got != "TASK_STATE_COMPLETED" {
+			t.Errorf("afterwards it is %s", got)
+		}
+		if entry, _, err = b.memory.Entries().Get(t.Context(), key); err != nil || !strings.Contains(string(entry.Value), `"Pushes":true`) {
+			t.Errorf("nobody is told any more: %s, %v", entry.Value, err)
+		}
+	})
+}
+
+// A caller does not hear of work that goes on and that it could never ask about.
+func TestATaskThatCannotBeKeptIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{
+		invoking: {{reply: wholeTask("INPUT_REQUIRED", "")}}, looking: {{reply: result(taskOf("INPUT_REQUIRED", ""))}},
+	}, func(s *stage) {
+		t := s.t
+		call := s.a2a(invoking, `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"hi"}]}}`)
+		s.broken.Store(true)
+		var away *problem.RecordingError
+		if answer, err := s.Exchange(t.Context(), call); !errors.As(err, &away) {
+			t.Errorf("got %s, %v", answer.Wire.Body, err)
+		}
+		s.broken.Store(false)
+		s.ask(t, s, call)
+		if _, got := taskIn(t, s.ask(t, s, s.a2a(looking, `{"id":"t1"}`)).Wire.Body); got != "TASK_STATE_INPUT_REQUIRED" {
+			t.Errorf("then it is %s", got)
+		}
+	})
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// act is one way in which things go wrong.
+type act struct {
+	name  string
+	state func(ctx context.Context, dir string) ([]*redis, error)
+	// harm goes wrong until ctx ends; then everybody is up again.
+	harm func(ctx context.Context, r *rig, nodes []*redis) error
+}
+
+func acts() []act {
+	return []act{
+		{"replicas", single, killReplicas},
+		{"redis", single, restartRedis},
+		{"cluster", cluster, loseMaster},
+	}
+}
+
+func single(ctx context.Context, dir string) ([]*redis, error) {
+	s, err := startRedis(ctx, dir)
+	if s == nil {
+		return nil, err
+	}
+	return []*redis{s}, err
+}
+
+// stateConfig names the servers to the gateways.
+func stateConfig(nodes []*redis) string {
+	var all []string
+	for _, n := range nodes {
+		all = append(all, `"`+n.address+`"`)
+	}
+	text := "addresses: [" + strings.Join(all, ", ") + "]"
+	if len(nodes) > 1 {
+		text += ", cluster: true, wait: 1" // what a lost master had acknowledged, its replica has
+	}
+	return text
+}
+
+// play plays one act for as long as it is told, and judges it.
+func play(ctx context.Context, a act, binary, dir string, lasts time.Duration) (rep report, err error) {
+	rep = report{Act: a.name, Seconds: lasts.Seconds()}
+	nodes, err := a.state(ctx, filepath.Join(dir, "redis"))
+	defer func() { err = errors.Join(err, endAll(nodes)) }()
+	if err != nil {
+		return rep, err
+	}
+	r, err := assemble(ctx, binary, dir, stateConfig(nodes))
+	defer func() { err = errors.Join(err, r.stop()) }()
+	if err != nil {
+		return rep, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	harming, enough := context.WithTimeout(ctx, lasts)
+	defer enough()
+	var outcomes []outcome
+	var both errgroup.Group
+	both.Go(func() error { outcomes = r.load(harming); return nil })
+	both.Go(func() error { defer enough(); return a.harm(harming, r, nodes) })
+	if err := both.Wait(); err != nil {
+		return rep, errors.Join(err, errors.New(r.output()))
+	}
+	rep.Kinds, rep.Lies = judge(evidence{
+		outcomes: outcomes, sights: r.seek(ctx, outcomes), runs: r.journal.all(), streams: r.witness.streams(),
+	})
+	rep.Log, rep.calls = r.output(), outcomes
+	return rep, ctx.Err()
+}
+
+const (
+	killEvery = 4 * time.Second
+	downFor   = 700 * time.Millisecond
+)
+
+// killReplicas kills one gateway after the other, each in the middle of its work.
+func killReplicas(ctx context.Context, r *rig, _ []*redis) error {
+	for n := 0; pause(ctx, killEvery); n++ {
+		g := r.gateways[n%len(r.gateways)]
+		if err := g.kill(); err != nil {
+			return err
+		}
+		pause(ctx, downFor)
+		if err := r.start(context.WithoutCancel(ctx), g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// third waits for a third of what is left of ctx.
+func third(ctx context.Context) {
+	end, _ := ctx.Deadline()
+	pause(ctx, time.Until(end)/3)
+}
+
+// restartRedis ends Redis in order, and starts it again over what it wrote.
+func restartRedis(ctx context.Context, _ *rig, nodes []*redis) error {
+	third(ctx)
+	if err := nodes[0].end(syscall.SIGTERM); err != nil {
+		return err
+	}
+	pause(ctx, 2*time.Second)
+	if err := nodes[0].start(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// loseMaster kills a master, whose replica takes over, and brings it back.
+func loseMaster(ctx context.Context, _ *rig, nodes []*redis) error {
+	third(ctx)
+	for _, n := range nodes {
+		if !n.master(ctx) {
+			continue
+		}
+		if err := n.end(syscall.SIGKILL); err != nil {
+			return err
+		}
+		third(ctx)
+		if err := n.start(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+		break
+	}
+	<-ctx.Done()
+	return nil
+}
