@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -54,7 +55,7 @@ type writer struct {
 	store *redis.Store
 	stop  chan struct{}
 	group sync.WaitGroup
-	said  int // highest number acknowledged
+	said  atomic.Int64 // highest number acknowledged
 	fails int
 }
 
@@ -87,14 +88,14 @@ func (w *writer) once(id string, n int) {
 		w.fails++
 		return
 	}
-	w.said = n
+	w.said.Store(int64(n))
 }
 
 // end stops the writer, and gives what it was told last.
 func (w *writer) end() (said, fails int) {
 	close(w.stop)
 	w.group.Wait()
-	return w.said, w.fails
+	return int(w.said.Load()), w.fails
 }
 
 func wantCount(t *testing.T, s *redis.Store, id string, said int) {
