@@ -117,7 +117,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		"coarsener forgets the code":       {law: "errors", tr: coarsener()},
 		"silencer forgets the text":        {law: "errors", tr: silencer()},
 		"outlaw has a code of its own":     {law: "catalogue", tr: relosing(recode("X99", "/trace", canonical.Dropped))},
-		"drifter has no place":             {law: "catalogue", tr: relosing(recode("L30", "/params/_meta", canonical.Dropped))},
+		"drifter has no place":             {law: "catalogue", tr: relosing(recode("L30", "/arguments/_meta", canonical.Dropped))},
 		"fatalist knows a third fate":      {law: "catalogue", tr: relosing(recode("L30", "/trace", "misplaced"))},
 		"idler brings nothing malformed":   {law: "samples", tr: newToy(), spoil: func(s *translatortest.Samples) { s.Malformed = nil }},
 		"idler brings no errors":           {law: "samples", tr: newToy(), spoil: func(s *translatortest.Samples) { s.Wires = s.Wires[:3] }},
