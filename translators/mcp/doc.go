@@ -1,6 +1,6 @@
 // Package mcp is the form of the Model Context Protocol: revision 2026-07-28
 // (modern, stateless) and the legacy ones, which begin with initialize:
-// 2025-11-25, 2025-06-18 and 2025-03-26; unary.
+// 2025-11-25, 2025-06-18 and 2025-03-26.
 //
 //	what                        here
 //	tools/call                  Invoke.Call <-> name, arguments; a turn as profile P1, P2 or P3
@@ -11,8 +11,13 @@
 //	errors                      Error, by the table in errors.go
 //	content blocks              Part: text, image, audio, resource_link, resource
 //	everything else             carried in Extensions["mcp-v1"] of its level, or in _meta["aepb.gateway/ext"]
-//	input_required, task        refused in replies (bad_upstream): never asked for
-//	prompts, resources, completion, sampling, roots, tasks, subscriptions   refused (no_method)
+//	input_required, its answers Result.Pending, Invoke.Answers and State (modern)
+//	requests of a server        Event.Ask, and OpAnswer back (legacy)
+//	progress, log messages      Event.Progress, Event.Log; other notifications Event.Native
+//	task, tasks/*               Result.Task and the operations on tasks, of 2025-11-25 and of the extension
+//	notifications/cancelled     OpAbort
+//	client capabilities         Preferences.CanAnswer and TaskOK
+//	prompts, resources, completion, subscriptions, anybody's own methods   OpNative, in their own words
 //
 // What a revision lacks, by the table in revision.go:
 //
@@ -30,8 +35,9 @@
 // Read mcp.go for the entry, decode.go and encode.go for what becomes of a
 // message, level.go for how one JSON object with its _meta is taken apart and
 // put together, revision.go for how it is cut to a revision, and then call.go,
-// result.go, block.go, describe.go and errors.go, one for each kind of thing;
-// each holds both directions.
+// result.go, block.go, describe.go, errors.go, question.go, event.go, task.go and
+// native.go, one for each kind of thing; each holds both directions. methods.go
+// says which revision has which method.
 //
 // Two rules keep a message whole. What a decoder does not know stays, member by
 // member, in the extensions of its level and is written again. And what is

@@ -6,22 +6,23 @@
 // header and body; the door adds what only HTTP knows, checks.go, and answers
 // from the directory what is no delegation, describe.go.
 //
-// No session is ever assigned, which a server may do: a legacy client that is
-// given none sends none. So the door does not remember what initialize agreed
-// on. Since 2025-06-18 every request names its revision in the header; one that
+// A legacy client gets a session when it initializes, guest.go: what it can be
+// asked, and in which revision, is kept among the entries, where every replica
+// finds it, for the caller that began it alone. A request without one is
+// answered all the same, but nothing can be asked on the way. events.go writes
+// streams. Since 2025-06-18 every request names its revision in the header; one that
 // does not, and does not show itself to be modern or an initialize, is taken
 // for 2025-03-26, as that revision's successors demand. The batches of that
 // revision batch.go takes apart: one exchange and ECT each, one after the other,
 // at most 64, and the answers in order in one array.
 //
 // dial.go carries messages out and describe_out.go asks servers who they are:
-// modern first, then initialize; reply.go reads the answer, JSON or an event
-// stream; session.go keeps the sessions of legacy servers, one for each agent,
+// modern first, then initialize; reply.go reads an answer in JSON, flow.go an
+// event stream, which it takes up again where a legacy server lets it; session.go keeps the sessions of legacy servers, one for each agent,
 // caller and revision, so that no caller ever rides in another's (R8). A server
 // gets its messages in the revision that it agreed to.
 //
 // Alternatives considered: the official SDK as server and client (its method
 // table is closed, its client rounds numbers, and its server cannot say 401 to
-// one call), and a session table for legacy callers too (state that nothing
-// here would read).
+// one call).
 package mcp

@@ -171,7 +171,7 @@ func (f *flow) resume(ctx context.Context, cause error) error {
 	case <-f.inner.Done():
 		return f.l.failed(ctx, f.inner.Err())
 	}
-	request, err := http.NewRequestWithContext(f.inner, http.MethodGet, f.l.ep.URL, http.NoBody) //nolint:gosec // its operator says where an agent is, and package egress guards it
+	request, err := http.NewRequestWithContext(f.inner, http.MethodGet, f.l.ep.URL, http.NoBody) //nolint:gosec,contextcheck // the operator says where an agent is, egress guards it; the connection has a context of its own
 	if err != nil {
 		return f.l.failed(ctx, err)
 	}
