@@ -42,11 +42,13 @@ type exchange struct {
 	requestID, replyID ect.ID // of the ECTs of the two legs, once recorded
 	replyContext       string // the dialogue that the reply belongs to
 
-	record *record   // the work that the message is about, once it is known; nil: none is kept
-	prior  *record   // as it was before this message answered what it asked; nil: it answered nothing
-	unseen bool      // nobody is told: what is heard is only kept
-	leave  func()    // counts the message out
-	once   sync.Once // the books are settled once
+	webhook *canonical.PushConfig // who is to be told of changes of the work; nil: the message names nobody
+	hooked  bool                  // that has been kept
+	record  *record               // the work that the message is about, once it is known; nil: none is kept
+	prior   *record               // as it was before this message answered what it asked; nil: it answered nothing
+	unseen  bool                  // nobody is told: what is heard is only kept
+	leave   func()                // counts the message out
+	once    sync.Once             // the books are settled once
 
 	stopped context.Context    //nolint:containedctx // ends when the caller stops its request
 	forget  context.CancelFunc // gives back what that takes
@@ -68,16 +70,7 @@ func (x *exchange) relay() bool { return x.source.Info().Binding == x.dest.Info(
 // goes to the other octet by octet.
 func (x *exchange) verbatim() bool {
 	return !x.unseen && x.relay() && x.endpoint.Version == x.message.Origin.Version && x.endpoint.Form == x.call.Wire.Form &&
-		!x.endpoint.Rewritten() && !x.webhooked()
-}
-
-// webhooked: the message names a webhook, whose credentials go to no agent (R2).
-func (x *exchange) webhooked() bool {
-	if x.message == nil {
-		return false
-	}
-	invoke, ok := x.message.Body.(*canonical.Invoke)
-	return ok && invoke.Push != nil
+		!x.endpoint.Rewritten() && x.webhook == nil
 }
 
 // Exchange carries one message to its destination and the reply back.
@@ -141,6 +134,9 @@ func (g *Gateway) carry(ctx context.Context, x *exchange) (transport.Answer, err
 
 // invoke asks an agent to do something.
 func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, error) {
+	if err := g.webhook(x); err != nil {
+		return transport.Answer{}, err
+	}
 	if answered, answer, err := g.resume(ctx, x); answered || err != nil {
 		return answer, err
 	}

@@ -42,6 +42,38 @@ func (g *Gateway) push(ctx context.Context, x *exchange) (transport.Answer, erro
 	return g.answer(x, wire), err
 }
 
+// webhook takes the settings out of a message: they are kept here once there is
+// a task, and never go to an agent, because of the credentials in them (R2).
+func (g *Gateway) webhook(x *exchange) error {
+	invoke, ok := x.message.Body.(*canonical.Invoke)
+	if !ok || invoke.Push == nil || x.call.Agent == "" {
+		return nil
+	}
+	pusher := g.Pushers[x.source.Info().Binding]
+	if pusher == nil {
+		return &canonical.Error{Code: canonical.CodePushUnsupported, Message: "no push notifications are sent here"}
+	}
+	x.webhook, invoke.Push = invoke.Push, nil
+	return pusher.Check(x.webhook.URL)
+}
+
+// hook keeps the settings that came with a message. follow: nobody else here
+// hears of the task's changes.
+func (g *Gateway) hook(ctx context.Context, x *exchange, rec *record, follow bool) error {
+	if x.webhook == nil || x.hooked {
+		return nil
+	}
+	x.hooked = true
+	config := *x.webhook
+	if err := g.keepPush(ctx, rec, &config); err != nil {
+		return err
+	}
+	if follow {
+		g.attend(ctx, x, rec)
+	}
+	return nil
+}
+
 func pushGroup(task EntryKey) string { return task.Group + "\x00" + task.ID }
 
 func (g *Gateway) pushed(ctx context.Context, x *exchange, rec *record, request *canonical.PushRequest) (canonical.Body, error) {
@@ -74,13 +106,22 @@ func (g *Gateway) pushTo(ctx context.Context, x *exchange, rec *record, config c
 	if err := g.Pushers[x.source.Info().Binding].Check(config.URL); err != nil {
 		return nil, err
 	}
+	if err := g.keepPush(ctx, rec, &config); err != nil {
+		return nil, err
+	}
+	g.attend(ctx, x, rec)
+	return &config, nil
+}
+
+// keepPush writes settings down.
+func (g *Gateway) keepPush(ctx context.Context, rec *record, config *canonical.PushConfig) error {
 	configs, err := g.pushConfigs(ctx, rec.key)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	known := slices.ContainsFunc(configs, func(c canonical.PushConfig) bool { return c.ID == config.ID })
 	if len(configs) >= maxPushes && !known {
-		return nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "the task has too many push notification settings"}
+		return &canonical.Error{Code: canonical.CodeBadParams, Message: "the task has too many push notification settings"}
 	}
 	if config.ID == "" {
 		config.ID = g.NewID()
@@ -88,7 +129,7 @@ func (g *Gateway) pushTo(ctx context.Context, x *exchange, rec *record, config c
 	config.TaskID = rec.Task.ID
 	value, err := json.Marshal(config)
 	if err != nil {
-		return nil, errRecord
+		return errRecord
 	}
 	key := EntryKey{Kind: entryPush, Group: pushGroup(rec.key), ID: config.ID}
 	old, _, err := g.Entries.Get(ctx, key)
@@ -96,16 +137,16 @@ func (g *Gateway) pushTo(ctx context.Context, x *exchange, rec *record, config c
 		_, _, err = g.Entries.Swap(ctx, key, old.Revision, value, g.Now().Add(recordLife))
 	}
 	if err != nil {
-		return nil, &problem.RecordingError{Err: err}
+		return &problem.RecordingError{Err: err}
 	}
-	if !rec.Pushes {
-		rec.Pushes = true
-		if err := g.put(ctx, rec); err != nil && !errors.Is(err, errEnded) {
-			return nil, err
-		}
+	if rec.Pushes {
+		return nil
 	}
-	g.attend(ctx, x, rec)
-	return &config, nil
+	rec.Pushes = true
+	if err := g.put(ctx, rec); err != nil && !errors.Is(err, errEnded) {
+		return err
+	}
+	return nil
 }
 
 // attend follows an agent's own task that nobody else here follows, so that its

@@ -196,7 +196,10 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 		}
 		g.Logger.WarnContext(ctx, "work is not kept", slog.String("task", task.ID), slog.Any("error", err))
 	}
-	return nil
+	if task.Status.State.Terminal() {
+		return nil
+	}
+	return g.hook(ctx, x, rec, true)
 }
 
 // recordOf is the record of a task that was answered. What only its run knows

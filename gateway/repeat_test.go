@@ -45,8 +45,10 @@ func TestAnswersArePacked(t *testing.T) {
 		}
 	}
 	for _, blob := range [][]byte{
-		nil, []byte(`{"Media":"application/json"}`), {0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1},
-		{0, 0, 0, 0, 1, '{', 0}, {255, 255, 255, 255, 255, 255, 255, 255, 255, 1},
+		nil, []byte(`{"Media":"application/json"}`),
+		{0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1},
+		{0, 0, 0, 0, 1, '{', 0},
+		{255, 255, 255, 255, 255, 255, 255, 255, 255, 1},
 	} {
 		if s, err := unpack(blob); err == nil {
 			t.Errorf("%q is read as %+v", blob, s)

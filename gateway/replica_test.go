@@ -126,6 +126,34 @@ func TestPushNotificationsOfACall(t *testing.T) {
 	})
 }
 
+// Settings that come with the message are kept before anything can change, and
+// the agent never sees them.
+func TestAMessageThatNamesAWebhook(t *testing.T) {
+	t.Parallel()
+	play(t, nil, func(s *stage) {
+		t := s.t
+		const config = `{"configuration":{"returnImmediately":true,"taskPushNotificationConfig":{"url":"https://hook.example/","token":"secret"}},"message"`
+		answer := s.ask(t, s, s.adds("SendMessage", strings.Replace(adding, `{"message"`, config, 1)))
+		id, _ := taskIn(t, answer.Wire.Body)
+		list := string(s.ask(t, s, s.adds("ListTaskPushNotificationConfigs", `{"taskId":"`+id+`"}`)).Wire.Body)
+		if !strings.Contains(list, "https://hook.example/") {
+			t.Errorf("the settings are %s", list)
+		}
+		close(s.tools.gate)
+		synctest.Wait()
+		s.posts.mu.Lock()
+		defer s.posts.mu.Unlock()
+		if len(s.posts.taken) != 2 || !strings.Contains(s.posts.taken[1], "COMPLETED") {
+			t.Errorf("posted was %s", s.posts.taken)
+		}
+		for _, body := range s.tools.bodies {
+			if strings.Contains(string(body), "secret") {
+				t.Errorf("the agent was told %s", body)
+			}
+		}
+	})
+}
+
 func TestAListInPages(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {

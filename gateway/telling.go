@@ -90,7 +90,10 @@ func (t *telling) enroll(ctx context.Context) error {
 	if r.guest || r.keeping || r.own.TaskID == "" || r.x.source.Info().Streams != translators.StreamsTask {
 		return nil
 	}
-	return r.keep(ctx, true)
+	if err := r.keep(ctx, true); err != nil {
+		return err
+	}
+	return r.g.hook(ctx, r.x, r.x.record, false)
 }
 
 // Next is the caller's next event.

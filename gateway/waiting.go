@@ -82,6 +82,11 @@ func (r *run) promise(ctx context.Context) (transport.Answer, error) {
 		r.abort()
 		return transport.Answer{}, err
 	}
+	if err := r.g.hook(ctx, r.x, r.x.record, false); err != nil {
+		r.mark(ctx, canonical.StateFailed, problem.Native(err).Message)
+		r.abort()
+		return transport.Answer{}, err
+	}
 	working := r.x.record.Task
 	answer, err := r.reply(ctx, &canonical.Message{
 		Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Body: &canonical.Result{Task: &working},
