@@ -135,7 +135,8 @@ func (r *run) note(ctx context.Context, s step) {
 	}
 	urgent := r.settled()
 	for i := range s.events {
-		urgent = urgent || s.events[i].Status != nil
+		status := s.events[i].Status
+		urgent = urgent || status != nil && status.State != r.x.record.Task.Status.State
 	}
 	if urgent || r.g.Now().Sub(r.saved) >= saveEvery {
 		r.keepUp(ctx)

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,12 +18,16 @@ import (
 // entries are those of the memory, while nothing is broken.
 type entries struct {
 	gateway.Entries
-	broken *atomic.Bool
+	broken atomic.Bool  // nothing can be kept
+	tasks  atomic.Int64 // writes of records
 }
 
 func (e *entries) Swap(ctx context.Context, key gateway.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
 	if e.broken.Load() {
 		return 0, false, &state.UnavailableError{}
+	}
+	if key.Kind == "task" {
+		e.tasks.Add(1)
 	}
 	return e.Entries.Swap(ctx, key, old, value, until)
 }
@@ -52,13 +57,13 @@ func TestAnEndThatCannotBeKeptAtOnce(t *testing.T) {
 				if fail {
 					b.agent.fail, want = context.DeadlineExceeded, "TASK_STATE_FAILED"
 				}
-				b.broken.Store(true)
+				b.entries.broken.Store(true)
 				close(b.agent.gate)
 				time.Sleep(3 * time.Second)
 				if got := b.stateOf(t, id); got != "TASK_STATE_WORKING" {
 					t.Errorf("while nothing can be kept it is %s", got)
 				}
-				b.broken.Store(false)
+				b.entries.broken.Store(false)
 				time.Sleep(10 * time.Second)
 				if got := b.stateOf(t, id); got != want {
 					t.Errorf("afterwards it is %s, want %s", got, want)
@@ -80,12 +85,12 @@ func TestAStreamsEndThatCannotBeKeptAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		id, _ := taskIn(t, first.Wire.Body)
-		b.broken.Store(true)
+		b.entries.broken.Store(true)
 		close(b.agent.gate)
 		if bodies, _ := read(t, answer.Events); !strings.Contains(bodies[len(bodies)-1], "TASK_STATE_COMPLETED") {
 			t.Errorf("the stream ends with %s", bodies)
 		}
-		b.broken.Store(false)
+		b.entries.broken.Store(false)
 		time.Sleep(10 * time.Second)
 		if got := b.stateOf(t, id); got != "TASK_STATE_COMPLETED" {
 			t.Errorf("afterwards it is %s", got)
@@ -129,15 +134,37 @@ func TestATaskThatCannotBeKeptIsNotAnswered(t *testing.T) {
 	}, func(s *stage) {
 		t := s.t
 		call := s.a2a(invoking, `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"hi"}]}}`)
-		s.broken.Store(true)
+		s.entries.broken.Store(true)
 		var away *problem.RecordingError
 		if answer, err := s.Exchange(t.Context(), call); !errors.As(err, &away) {
 			t.Errorf("got %s, %v", answer.Wire.Body, err)
 		}
-		s.broken.Store(false)
+		s.entries.broken.Store(false)
 		s.ask(t, s, call)
 		if _, got := taskIn(t, s.ask(t, s, s.a2a(looking, `{"id":"t1"}`)).Wire.Body); got != "TASK_STATE_INPUT_REQUIRED" {
 			t.Errorf("then it is %s", got)
+		}
+	})
+}
+
+// What changes no state is on record now and then: a write for every word of a
+// long answer would cost more than to carry it.
+func TestWordsAreNotKeptOneByOne(t *testing.T) {
+	t.Parallel()
+	const words = 500
+	events := []string{wholeTask("WORKING", "")}
+	for range words {
+		events = append(events, status("WORKING", "a word"))
+	}
+	events = append(events, status("COMPLETED", ""))
+	play(t, map[string][]scene{streaming: {{events: events, end: io.EOF}}}, func(s *stage) {
+		t := s.t
+		answer := s.ask(t, s, s.a2a(streaming, `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"hi"}]}}`))
+		if bodies, _ := read(t, answer.Events); len(bodies) != words+2 {
+			t.Errorf("%d events", len(bodies))
+		}
+		if writes := s.entries.tasks.Load(); writes == 0 || writes > 10 {
+			t.Errorf("the record was written %d times", writes)
 		}
 	})
 }

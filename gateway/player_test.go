@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -187,16 +186,16 @@ func (m *mailman) Push(_ context.Context, c canonical.PushConfig, w translators.
 // stage is a road with a playing agent and one caller.
 type stage struct {
 	*gateway.Gateway
-	t      *testing.T // of the bubble
-	agent  *player
-	tools  *agent  // an MCP server beside it
-	asker  *player // and one that plays scenes
-	caller *ecttest.Party
-	self   *ecttest.Party
-	memory *state.Memory
-	broken atomic.Bool // nothing can be kept
-	posts  *mailman
-	ids    []string // of the replicas
+	t       *testing.T // of the bubble
+	agent   *player
+	tools   *agent  // an MCP server beside it
+	asker   *player // and one that plays scenes
+	caller  *ecttest.Party
+	self    *ecttest.Party
+	memory  *state.Memory
+	entries entries
+	posts   *mailman
+	ids     []string // of the replicas
 }
 
 // newStage builds one. A test closes it inside its bubble.
@@ -211,7 +210,7 @@ func newStage(t *testing.T, scenes map[string][]scene) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.memory = memory
+	s.memory, s.entries.Entries = memory, memory.Entries()
 	s.Gateway = s.replica(t)
 	return s
 }
@@ -278,7 +277,7 @@ func (s *stage) replica(t *testing.T) *gateway.Gateway {
 		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{a2a.Binding: s.agent, mcp.Binding: servers{s}},
 		Pushers: map[canonical.Binding]transport.Pusher{a2a.Binding: s.posts},
 		Signer:  s.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: s.memory, Answers: s.memory,
-		Conversations: s.memory, Entries: &entries{s.memory.Entries(), &s.broken}, Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
+		Conversations: s.memory, Entries: &s.entries, Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
 		NewID: func() string {
 			id := string(ect.NewID())
 			if first { // it names itself first

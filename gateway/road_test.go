@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,13 +96,13 @@ func (closed) Disallow(string) {}
 // bed is a road with one caller and one agent.
 type bed struct {
 	*gateway.Gateway
-	agent  *agent
-	caller *ecttest.Party
-	self   *ecttest.Party
-	server *ecttest.Party
-	memory *state.Memory
-	broken atomic.Bool // nothing can be kept
-	now    time.Time
+	agent   *agent
+	caller  *ecttest.Party
+	self    *ecttest.Party
+	server  *ecttest.Party
+	memory  *state.Memory
+	entries entries
+	now     time.Time
 }
 
 func newBed(t testing.TB, settings gateway.Settings, rules policy.Rules) *bed {
@@ -124,7 +123,7 @@ func newBed(t testing.TB, settings gateway.Settings, rules policy.Rules) *bed {
 	logger := slog.New(slog.DiscardHandler)
 	memory, err := state.New(state.Config{}, state.Deps{Now: clock})
 	must(err)
-	b.memory = memory
+	b.memory, b.entries.Entries = memory, memory.Entries()
 	registry, err := translators.NewRegistry(a2a.New(translators.Config{}), mcp.New(translators.Config{}))
 	must(err)
 	list, err := directory.New(directory.Deps{
@@ -154,7 +153,7 @@ func newBed(t testing.TB, settings gateway.Settings, rules policy.Rules) *bed {
 	b.Gateway, err = gateway.New(settings, gateway.Deps{
 		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{mcp.Binding: b.agent},
 		Signer: b.self.Signer(t, clock), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: memory, Answers: memory,
-		Conversations: memory, Entries: &entries{memory.Entries(), &b.broken}, Limiter: limiter, Metrics: metrics, Logger: logger, Now: clock,
+		Conversations: memory, Entries: &b.entries, Limiter: limiter, Metrics: metrics, Logger: logger, Now: clock,
 		NewID: func() string { return string(ect.NewID()) },
 	})
 	must(err)

@@ -22,6 +22,9 @@
 // factor of two between runs, so what counts is the median over the rounds of
 // the ratio to floor within the same round.
 //
+// What lasts longer than a call is measured by package lasting: --only stream,
+// sessions, streams or limits.
+//
 // The columns: rps, p50_us and p99_us are seen by the client; cpu_us_per_call
 // and allocs_per_call are those of the case's own process (in direct the MCP
 // server's, in the others not); rss_kb is that process's resident memory after

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/aepb/aepb-gateway/test/bench/lasting"
 )
 
 // childVariable holds the role of a process that the benchmark started itself.
@@ -64,7 +66,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.BoolVar(&o.json, "json", false, "print the runs as one JSON document")
-	flags.StringVar(&o.only, "only", "", "measure only this exchange ("+exchangeName+")")
+	flags.StringVar(&o.only, "only", "", "measure only this: "+strings.Join(names(), ", "))
 	flags.Float64Var(&o.seconds, "seconds", 10, "seconds per case and concurrency, over all rounds")
 	flags.IntVar(&o.rounds, "rounds", 7, "rounds; fewer than 7 compare nothing")
 	flags.StringVar(&cases, "cases", strings.Join(caseNames(), ","), "cases to run")
@@ -80,14 +82,17 @@ func parse(args []string, stderr io.Writer) (options, error) {
 			return o, fmt.Errorf("%w: no case %q", errUsage, name)
 		}
 	}
-	if o.only != "" && o.only != exchangeName {
-		return o, fmt.Errorf("%w: no exchange %q; there is %q", errUsage, o.only, exchangeName)
+	if o.only != "" && !slices.Contains(names(), o.only) {
+		return o, fmt.Errorf("%w: no measurement %q; there are %q", errUsage, o.only, names())
 	}
 	if o.seconds <= 0 || o.rounds < 1 || flags.NArg() > 0 {
 		return o, fmt.Errorf("%w: --seconds and --rounds must be positive, and there are no arguments", errUsage)
 	}
 	return o, nil
 }
+
+// names are all measurements.
+func names() []string { return append([]string{exchangeName}, lasting.Names()...) }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args, stderr)
@@ -96,8 +101,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.limit())
 	defer cancel()
-	d, err := measure(ctx, o, stderr)
-	if err != nil {
+	var d document
+	if o.only == "" || o.only == exchangeName {
+		if d, err = measure(ctx, o, stderr); err != nil {
+			return err
+		}
+	}
+	chosen := slices.DeleteFunc(lasting.Names(), func(name string) bool { return o.only != "" && o.only != name })
+	if d.Lasting, err = lasting.Run(ctx, chosen, lasting.Full()); err != nil {
 		return err
 	}
 	if o.json {

@@ -1,17 +1,22 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/aepb/aepb-gateway/test/bench/lasting"
 )
 
 // document is what --json prints.
 type document struct {
 	Idle []idle   `json:"idle"`
 	Runs []result `json:"runs"`
+
+	Lasting []lasting.Figure `json:"lasting,omitempty"`
 }
 
 // baseline is the case that the others are compared to.
@@ -45,7 +50,13 @@ func columns() []column {
 
 // table prints what the processes take at idle, the medians, and the medians of
 // the per-round ratios to floor.
-func table(w io.Writer, d document) error {
+func table(w io.Writer, d document) (err error) {
+	if len(d.Lasting) > 0 {
+		defer func() { err = errors.Join(err, lasting.Table(w, d.Lasting)) }()
+	}
+	if len(d.Runs) == 0 {
+		return nil
+	}
 	if err := atRest(w, d.Idle); err != nil {
 		return err
 	}

@@ -199,17 +199,20 @@ func ask(ctx context.Context, c *caller, key string) outcome {
 	return next.of("worker")
 }
 
-// seekTime is how long work may go on after the load: the agents' time, and that
-// until a gateway that died is known to be dead.
+// seekTime is how long one piece of work may go on after the load: the agents'
+// time, and that until a gateway that died is known to be dead.
 const seekTime = 60 * time.Second
 
 // seekers ask at once.
-const seekers = 8
+const seekers = 16
 
 // seek asks every replica about all accepted work, until it has ended.
 func (r *rig) seek(ctx context.Context, outcomes []outcome) map[string][]sight {
-	ctx, cancel := context.WithTimeout(ctx, seekTime)
-	defer cancel()
+	asking := make([]*caller, len(r.gateways))
+	for i, g := range r.gateways {
+		asking[i] = r.keeping(g.address)
+		defer asking[i].http.CloseIdleConnections()
+	}
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	found := map[string][]sight{}
@@ -221,7 +224,10 @@ func (r *rig) seek(ctx context.Context, outcomes []outcome) map[string][]sight {
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
-			sights := r.look(ctx, o)
+			var sights []sight
+			for _, c := range asking {
+				sights = append(sights, c.sight(ctx, o))
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			found[o.task] = sights
@@ -231,18 +237,12 @@ func (r *rig) seek(ctx context.Context, outcomes []outcome) map[string][]sight {
 	return found
 }
 
-// look asks each replica about one task.
-func (r *rig) look(ctx context.Context, o outcome) []sight {
-	var sights []sight
-	for _, g := range r.gateways {
-		sights = append(sights, r.sight(ctx, g.address, o))
-	}
-	return sights
-}
-
-func (r *rig) sight(ctx context.Context, address string, o outcome) sight {
+// sight is what one replica says of work when that has ended.
+func (c *caller) sight(ctx context.Context, o outcome) sight {
+	ctx, cancel := context.WithTimeout(ctx, seekTime)
+	defer cancel()
 	o.end, o.said = endBroken, ""
-	client, err := r.caller(address).agent(ctx, o.agent)
+	client, err := c.agent(ctx, o.agent)
 	if err != nil {
 		return sight{end: endBroken, why: err.Error()}
 	}

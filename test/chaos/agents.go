@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -210,6 +211,7 @@ func serveAgents(trust *devgateway.Trust, j *journal) (*agents, error) {
 			&mcp.StreamableHTTPOptions{Stateless: stateless}))
 	}
 	a.Config.Handler, a.TLS = mux, conf
+	a.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // gateways die in the middle
 	a.StartTLS()
 	return a, nil
 }

@@ -33,16 +33,25 @@ type kind struct {
 type caller struct {
 	rig  *rig
 	base string       // of the balancer, or of one replica
-	http *http.Client // no connection is used twice: the next call may go elsewhere
+	http *http.Client
 	kept *session     // of MCP
 }
 
+// caller uses no connection twice: the next call may go elsewhere.
 func (r *rig) caller(address string) *caller {
-	transport := r.trust.Client(r.trust.ClientSVID()).Transport
-	if t, ok := transport.(*http.Transport); ok {
-		t.DisableKeepAlives = true
+	c := r.keeping(address)
+	if v, ok := c.http.Transport.(*via); ok {
+		if t, ok := v.next.(*http.Transport); ok {
+			t.DisableKeepAlives = true
+		}
 	}
-	return &caller{rig: r, base: "https://" + address, http: &http.Client{Transport: &via{transport, r.witness}}}
+	return c
+}
+
+// keeping keeps its connections.
+func (r *rig) keeping(address string) *caller {
+	next := r.trust.Client(r.trust.ClientSVID()).Transport
+	return &caller{rig: r, base: "https://" + address, http: &http.Client{Transport: &via{next, r.witness}}}
 }
 
 // ledger collects what callers lived through.

@@ -42,6 +42,13 @@ func (v *via) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+// CloseIdleConnections passes it on.
+func (v *via) CloseIdleConnections() {
+	if idle, ok := v.next.(interface{ CloseIdleConnections() }); ok {
+		idle.CloseIdleConnections()
+	}
+}
+
 func (w *witness) note(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
