@@ -67,9 +67,10 @@ func (x *exchange) reader() ect.Identity {
 func (x *exchange) relay() bool { return x.source.Info().Binding == x.dest.Info().Binding }
 
 // verbatim: both sides speak one version of it in one form, and what one says
-// goes to the other octet by octet.
+// goes to the other octet by octet. At the translate endpoint a message comes
+// without the fields of its protocol's header, so there it is said anew.
 func (x *exchange) verbatim() bool {
-	return !x.unseen && x.relay() && x.endpoint.Version == x.message.Origin.Version && x.endpoint.Form == x.call.Wire.Form &&
+	return !x.unseen && x.call.Entrance.Native() && x.relay() && x.endpoint.Version == x.message.Origin.Version && x.endpoint.Form == x.call.Wire.Form &&
 		!x.endpoint.Rewritten() && x.webhook == nil
 }
 
