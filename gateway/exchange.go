@@ -213,6 +213,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 	}
 	if x.call.Agent != "" && x.verbatim() {
 		wire := x.call.Wire
+		wire.Version = x.message.Origin.Version
 		l.verbatim = &wire
 	} else {
 		g.stampRequest(x, id)

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -125,10 +126,16 @@ func (x *exchange) asking() translators.Asking {
 		return translators.AskNone
 	}
 	way := asker.Asks(x.message.Origin.Version)
-	if way != translators.AskTask && len(x.message.Preferences.CanAnswer) == 0 {
-		return translators.AskNone
+	if way == translators.AskTask || slices.ContainsFunc(x.message.Preferences.CanAnswer, x.understood) {
+		return way
 	}
-	return way
+	return translators.AskNone
+}
+
+// understood: what an agent of the same protocol asks in its own words needs no
+// form; across protocols there is nothing else.
+func (x *exchange) understood(mode canonical.Mode) bool {
+	return mode != canonical.ModeNative || x.relay()
 }
 
 // askable is what the agent may ask, because this caller can answer it.

@@ -59,7 +59,7 @@ func a2aOldClient(t *testing.T, g *gw) {
 	check(t, g.auditor().answered(only(t, who.wire.exchanges()), who.id, server.Received()))
 
 	_, answer = post(t, g.authenticated(t), g.agentURL("for-old")+"/a2a/", `{"jsonrpc":"2.0","id":"q","method":"tasks/get","params":{"id":"t"}}`)
-	if !bytes.Contains(answer, []byte(`"code":-32004`)) {
+	if !bytes.Contains(answer, []byte(`"code":-32001`)) {
 		t.Errorf("tasks/get: %s", answer)
 	}
 	status, answer = post(t, g.authenticated(t), g.agentURL("for-old")+"/a2a/v1/message:send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"hi"}]}}`)
