@@ -38,7 +38,25 @@ func Parse(data []byte, path string) *Object {
 		o.fail("", "not an object")
 		return o
 	}
-	whole := items(data, '{', '}', func(i int) int {
+	whole := Walk(data, func(quoted, value json.RawMessage) bool {
+		name, ok := Unquote(quoted)
+		if o.members == nil {
+			o.members = make([]Member, 0, usual)
+		}
+		o.members = append(o.members, Member{Name: name, Value: value})
+		return ok
+	})
+	if !whole {
+		o.fail("", "not valid JSON")
+	}
+	return o
+}
+
+// Walk hands over the members of an object, each name in its quotes, until each
+// says no; false: it did, or the data ends before the object. It is for those
+// who want few members of many; for data see [Parse].
+func Walk(data []byte, each func(name, value json.RawMessage) bool) bool {
+	return items(data, '{', '}', func(i int) int {
 		if data[i] != '"' {
 			return -1
 		}
@@ -46,24 +64,16 @@ func Parse(data []byte, path string) *Object {
 		if end < 0 {
 			return -1
 		}
-		name, ok := Unquote(slice(data, i, end))
-		if i = space(data, end); !ok || i >= len(data) || data[i] != ':' {
+		name := slice(data, i, end)
+		if i = space(data, end); i >= len(data) || data[i] != ':' {
 			return -1
 		}
 		i = space(data, i+1)
-		end = value(data, i)
-		if end > 0 {
-			if o.members == nil {
-				o.members = make([]Member, 0, usual)
-			}
-			o.members = append(o.members, Member{Name: name, Value: slice(data, i, end)})
+		if end = value(data, i); end > 0 && !each(name, slice(data, i, end)) {
+			return -1
 		}
 		return end
 	})
-	if !whole {
-		o.fail("", "not valid JSON")
-	}
-	return o
 }
 
 // Err is the first failure.
