@@ -140,10 +140,11 @@ type writer struct {
 
 // write opens a level with what its extensions hold.
 func write(ext canonical.Extensions) *writer {
+	var builders [4]rawjson.Builder
 	w := &writer{
 		own:     rawjson.Parse([]byte("{}"), ""),
-		members: rawjson.NewBuilder(), meta: rawjson.NewBuilder(), canon: rawjson.NewBuilder(), ext: ext,
-		elsewhere: rawjson.NewBuilder(),
+		members: &builders[0], meta: &builders[1], canon: &builders[2], ext: ext,
+		elsewhere: &builders[3],
 	}
 	if raw := ext[Binding]; raw != nil {
 		w.own = rawjson.Parse(raw, "")

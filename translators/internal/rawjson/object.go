@@ -25,24 +25,31 @@ type Object struct {
 	err     error
 }
 
-// usual is how many members are made room for at once: growing to four from
-// nothing takes three pieces.
+// usual is how many members are made room for at once, in one piece with the
+// object: growing to four from nothing takes three pieces.
 const usual = 4
 
 // Parse reads the members of data, which must have passed Check as part of a
 // larger value or on its own. path is where the object stands, for errors. The
 // values are slices of data: neither may be changed.
 func Parse(data []byte, path string) *Object {
-	o := &Object{path: path}
-	if i := space(data, 0); i >= len(data) || data[i] != '{' {
+	i := space(data, 0)
+	if i >= len(data) || data[i] != '{' {
+		o := &Object{path: path}
 		o.fail("", "not an object")
 		return o
 	}
+	if i = space(data, i+1); i < len(data) && data[i] == '}' && space(data, i+1) == len(data) {
+		return &Object{path: path}
+	}
+	roomy := &struct {
+		Object
+		room [usual]Member
+	}{Object: Object{path: path}}
+	o := &roomy.Object
+	o.members = roomy.room[:0]
 	whole := Walk(data, func(quoted, value json.RawMessage) bool {
 		name, ok := Unquote(quoted)
-		if o.members == nil {
-			o.members = make([]Member, 0, usual)
-		}
 		o.members = append(o.members, Member{Name: name, Value: value})
 		return ok
 	})
@@ -285,6 +292,5 @@ func Unquote(raw json.RawMessage) (string, bool) {
 // Quote encodes a JSON string. Text that is not valid UTF-8 cannot come from a
 // checked message; its broken bytes become U+FFFD.
 func Quote(text string) json.RawMessage {
-	quoted, _ := jsontext.AppendQuote(nil, text)
-	return quoted
+	return appendQuote(make([]byte, 0, len(text)+2), text)
 }
