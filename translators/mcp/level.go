@@ -64,8 +64,11 @@ func open(o *rawjson.Object, path string) (*reader, error) {
 			return nil, err
 		}
 	}
+	if carried != nil {
+		path += "/_meta/" + profile.ExtKey
+	}
 	var err error
-	r.carried, err = profile.Unwrap(carried, path+"/_meta/"+profile.ExtKey, Binding)
+	r.carried, err = profile.Unwrap(carried, path, Binding)
 	if err == nil {
 		err = r.Err()
 	}
@@ -142,7 +145,7 @@ type writer struct {
 func write(ext canonical.Extensions) *writer {
 	var builders [4]rawjson.Builder
 	w := &writer{
-		own:     rawjson.Parse([]byte("{}"), ""),
+		own:     rawjson.Empty(),
 		members: &builders[0], meta: &builders[1], canon: &builders[2], ext: ext,
 		elsewhere: &builders[3],
 	}

@@ -59,6 +59,9 @@ func Parse(data []byte, path string) *Object {
 	return o
 }
 
+// Empty is an object without members, for whoever expects one that is not there.
+func Empty() *Object { return &Object{} }
+
 // Walk hands over the members of an object, each name in its quotes, until each
 // says no; false: it did, or the data ends before the object. It is for those
 // who want few members of many; for data see [Parse].
