@@ -106,7 +106,9 @@ func (e Ext) clone() Ext {
 // are the octets of a message body as received or sent, never a re-encoding.
 func Hash(octets []byte) string {
 	sum := sha256.Sum256(octets)
-	return base64.RawURLEncoding.EncodeToString(sum[:])
+	var text [43]byte
+	base64.RawURLEncoding.Encode(text[:], sum[:])
+	return string(text[:])
 }
 
 // NewID makes a random UUID (version 4), for a jti or a wid.
@@ -115,15 +117,14 @@ func NewID() ID {
 	_, _ = rand.Read(b[:]) // documented never to fail
 	b[6] = b[6]&0x0f | 0x40
 	b[8] = b[8]&0x3f | 0x80
-	text := make([]byte, 0, 36)
-	for i, cut := range [...]int{4, 6, 8, 10, 16} {
-		if i > 0 {
-			text = append(text, '-')
-		}
-		start := [...]int{0, 4, 6, 8, 10}[i]
-		text = hex.AppendEncode(text, b[start:cut])
-	}
-	return ID(text)
+	var text [36]byte
+	hex.Encode(text[0:8], b[0:4])
+	hex.Encode(text[9:13], b[4:6])
+	hex.Encode(text[14:18], b[6:8])
+	hex.Encode(text[19:23], b[8:10])
+	hex.Encode(text[24:36], b[10:16])
+	text[8], text[13], text[18], text[23] = '-', '-', '-', '-'
+	return ID(text[:])
 }
 
 // isUUID accepts the 8-4-4-4-12 form in either case, of any version.

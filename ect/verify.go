@@ -323,6 +323,15 @@ func (v Verified) Issuer() Identity { return v.claims.Issuer }
 // Workflow is the token's wid; empty: none.
 func (v Verified) Workflow() string { return v.claims.Workflow }
 
+// Act is the token's exec_act.
+func (v Verified) Act() Act { return v.claims.Act }
+
+// Parents is a copy of the token's par.
+func (v Verified) Parents() []ID { return slices.Clone(v.claims.Parents) }
+
+// Extension is a text of the token's extension; false if there is none.
+func (v Verified) Extension(key string) (string, bool) { return v.claims.Ext.String(key) }
+
 // IssuedAt is the token's iat, seconds since 1970.
 func (v Verified) IssuedAt() int64 { return v.claims.IssuedAt }
 

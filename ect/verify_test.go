@@ -132,6 +132,14 @@ func TestVerifiedSaysWhatTheTokenSays(t *testing.T) {
 	if diff := cmp.Diff(want, v.Claims()); diff != "" {
 		t.Errorf("claims (-want +got):\n%s", diff)
 	}
+	text, isText := v.Extension("n")
+	if _, number := v.Extension("k"); v.Act() != want.Act || !isText || text != "\u2028" || number {
+		t.Errorf("got act %q, extension %q", v.Act(), text)
+	}
+	v.Parents()[0] = "changed"
+	if diff := cmp.Diff(want.Parents, v.Parents()); diff != "" {
+		t.Errorf("parents (-want +got):\n%s", diff)
+	}
 	h := v.Header()
 	if v.Compact() != compact || h.KeyID != s.From.KeyID || h.Type != "exec+jwt" || h.Algorithm != "ES256" {
 		t.Errorf("got header %+v", h)

@@ -28,12 +28,11 @@ type stored struct {
 
 // rare is what most answers do not have.
 type rare struct {
-	Header  http.Header      `json:",omitempty"`
 	Status  int              `json:",omitempty"`
 	Problem *problem.Problem `json:",omitempty"`
 }
 
-func (r rare) none() bool { return len(r.Header) == 0 && r.Status == 0 && r.Problem == nil }
+func (r rare) none() bool { return r.Status == 0 && r.Problem == nil }
 
 var errUnreadable = errors.New("gateway: a stored answer is unreadable")
 
@@ -52,29 +51,50 @@ func (s *stored) pack() ([]byte, error) {
 	for _, id := range s.evidence {
 		b = appendTexts(b, string(id))
 	}
+	lines := 0
+	for _, values := range s.wire.Header {
+		lines += len(values)
+	}
+	b = binary.AppendUvarint(b, uint64(lines))
+	for name, values := range s.wire.Header {
+		for _, value := range values {
+			b = appendTexts(b, name, value)
+		}
+	}
 	return append(b, s.wire.Body...), nil
 }
 
 func unpack(blob []byte) (s stored, err error) {
-	var binding, seldom string
+	var binding, seldom, name, value string
 	blob, whole := readTexts(blob, &binding, &s.wire.Version, &s.wire.Form, &s.wire.Media, &seldom)
-	count, n := binary.Uvarint(blob)
-	if !whole || n <= 0 || count > uint64(len(blob)) {
-		return stored{}, errUnreadable
+	blob, count := readCount(blob)
+	for ; count > 0; count-- {
+		blob, whole = readTexts(blob, &name)
+		s.evidence = append(s.evidence, ect.ID(name))
 	}
-	blob = blob[n:]
-	for range count {
-		var id string
-		if blob, whole = readTexts(blob, &id); !whole {
-			return stored{}, errUnreadable
+	blob, count = readCount(blob)
+	for ; count > 0; count-- {
+		blob, whole = readTexts(blob, &name, &value)
+		if s.wire.Header == nil {
+			s.wire.Header = http.Header{}
 		}
-		s.evidence = append(s.evidence, ect.ID(id))
+		s.wire.Header[name] = append(s.wire.Header[name], value)
 	}
-	if seldom != "" && json.Unmarshal([]byte(seldom), &s.rare) != nil {
+	if !whole || count < 0 || seldom != "" && json.Unmarshal([]byte(seldom), &s.rare) != nil {
 		return stored{}, errUnreadable
 	}
-	s.wire.Binding, s.wire.Header, s.wire.Status, s.wire.Body = canonical.Binding(binding), s.rare.Header, s.rare.Status, blob
+	s.wire.Binding, s.wire.Status, s.wire.Body = canonical.Binding(binding), s.rare.Status, blob
 	return s, nil
+}
+
+// readCount reads how many items follow, each of an octet at least; negative:
+// there cannot be as many.
+func readCount(b []byte) (rest []byte, count int) {
+	size, n := binary.Uvarint(b)
+	if n <= 0 || size > uint64(len(b)-n) {
+		return nil, -1
+	}
+	return b[n:], int(size) //nolint:gosec // at most len(b)
 }
 
 // appendTexts writes each text behind its length.
@@ -104,7 +124,7 @@ func (g *Gateway) store(ctx context.Context, x *exchange, answer transport.Answe
 	if len(x.evidence.sources) == 0 {
 		return
 	}
-	s := stored{wire: answer.Wire, evidence: x.issuedIDs, rare: rare{Header: answer.Wire.Header, Status: answer.Wire.Status}}
+	s := stored{wire: answer.Wire, evidence: x.issuedIDs, rare: rare{Status: answer.Wire.Status}}
 	if cause != nil {
 		p := problem.From(cause)
 		s.rare.Problem = &p

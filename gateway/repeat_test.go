@@ -24,7 +24,7 @@ func TestAnswersArePacked(t *testing.T) {
 		},
 		"rare": {
 			wire: translators.Wire{Binding: "a2a-v1", Header: header, Status: 418, Body: []byte{0, 255}},
-			rare: rare{Header: header, Status: 418, Problem: &problem.Problem{Code: "broken", Status: 500}},
+			rare: rare{Status: 418, Problem: &problem.Problem{Code: "broken", Status: 500}},
 		},
 	} {
 		blob, err := want.pack()

@@ -180,20 +180,21 @@ func (g *Gateway) open(tokens []string) ([]submission, error) {
 
 // keep records what was verified and walks the translation path (R1).
 func (g *Gateway) keep(ctx context.Context, x *exchange) error {
-	all := slices.Concat(x.evidence.sources, x.evidence.parents)
-	nodes := make([]dag.Node, len(all))
-	inline := make(map[ect.ID]dag.Node, len(all))
-	for i, v := range all {
-		nodes[i] = dag.NodeOf(v)
-		inline[v.ID()] = nodes[i]
-		if err := g.Recorder.Keep(ctx, v); err != nil {
-			return recording(err)
+	nodes := make([]dag.Node, 0, len(x.evidence.sources)+len(x.evidence.parents))
+	for _, tokens := range [...][]ect.Verified{x.evidence.sources, x.evidence.parents} {
+		for _, v := range tokens {
+			nodes = append(nodes, dag.NodeOf(v))
+			if err := g.Recorder.Keep(ctx, v); err != nil {
+				return recording(err)
+			}
 		}
 	}
 	start := nodes[:len(x.evidence.sources)]
 	find := func(ctx context.Context, id ect.ID) (dag.Node, bool, error) {
-		if node, ok := inline[id]; ok {
-			return node, true, nil
+		for i := range nodes { // maxSignatures at most
+			if nodes[i].ID == id {
+				return nodes[i], true, nil
+			}
 		}
 		record, ok, err := g.Evidence.Get(ctx, id)
 		return dag.NodeOfRecord(record), ok, err

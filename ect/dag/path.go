@@ -29,7 +29,10 @@ type Node struct {
 }
 
 // NodeOf makes the node of a verified token.
-func NodeOf(v ect.Verified) Node { return nodeOf(v.Claims()) }
+func NodeOf(v ect.Verified) Node {
+	leg, _ := v.Extension(ect.ExtLeg)
+	return Node{ID: v.ID(), Issuer: v.Issuer(), Act: v.Act(), Parents: v.Parents(), Leg: legOf(leg)}
+}
 
 // NodeOfToken makes the node of a token of ours.
 func NodeOfToken(t ect.Token) Node { return nodeOf(t.Claims()) }
@@ -42,19 +45,20 @@ func NodeOfRecord(r ect.Record) Node {
 		return n // only a translation has a leg
 	}
 	if c, _, err := ect.ParseUnverified(r.Compact); err == nil {
-		n.Leg = legOf(c.Ext)
+		n.Leg = nodeOf(c).Leg
 	}
 	return n
 }
 
 func nodeOf(c ect.Claims) Node {
-	return Node{ID: c.ID, Issuer: c.Issuer, Act: c.Act, Parents: c.Parents, Leg: legOf(c.Ext)}
+	leg, _ := c.Ext.String(ect.ExtLeg)
+	return Node{ID: c.ID, Issuer: c.Issuer, Act: c.Act, Parents: c.Parents, Leg: legOf(leg)}
 }
 
 // legOf takes every leg that is not a reply for a request: nobody shortens the
 // path of a request by inventing a third leg.
-func legOf(e ect.Ext) Leg {
-	if leg, _ := e.String(ect.ExtLeg); Leg(leg) == Reply {
+func legOf(leg string) Leg {
+	if Leg(leg) == Reply {
 		return Reply
 	}
 	return Request

@@ -95,13 +95,14 @@ func levelLabel(level ect.Level) string {
 
 // VerifyResult is the result label for what verification answered.
 func VerifyResult(err error) string {
+	if err == nil { // before there is anything to allocate
+		return resultOK
+	}
 	var invalid *ect.InvalidError
 	var malformed *ect.MalformedError
 	var tooLarge *ect.TooLargeError
 	var repeated *ect.ReplayedError
 	switch {
-	case err == nil:
-		return resultOK
 	case errors.As(err, &invalid):
 		return string(invalid.Reason)
 	case errors.As(err, &malformed):

@@ -179,7 +179,7 @@ func (e *encoder) carry(canon *rawjson.Builder, fields []profile.Field) {
 func (e *encoder) header() http.Header {
 	h := http.Header{}
 	if e.target.Version == Version {
-		h.Set(HeaderVersion, Version)
+		h.Set(fieldVersion, Version)
 	}
 	for _, uri := range e.activated() {
 		h.Add(extensionsField(e.target.Version), uri)

@@ -58,8 +58,12 @@ func (d *decoder) open(raw json.RawMessage, path string, known []string) *reader
 
 // lookalike finds the known member that a careless reader takes name for.
 func lookalike(name string, known []string) (string, bool) {
+	if slices.Contains(known, name) {
+		return "", false
+	}
+	plain := strings.ReplaceAll(name, "_", "")
 	for _, k := range known {
-		if name != k && strings.EqualFold(strings.ReplaceAll(name, "_", ""), k) {
+		if strings.EqualFold(plain, k) {
 			return k, true
 		}
 	}

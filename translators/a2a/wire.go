@@ -33,6 +33,10 @@ const (
 	HeaderExtensions03 = "X-A2A-Extensions"
 )
 
+// fieldVersion is HeaderVersion by its name in an http.Header: any other costs a
+// copy each time.
+const fieldVersion = "A2a-Version"
+
 // Translator is the codec. It is immutable.
 type Translator struct {
 	cfg  translators.Config
@@ -142,8 +146,8 @@ func Spoken(version string) string {
 // spoken is the version of a message: what its header or its carrier says; else
 // what its method's name or its result shows, because peers of 0.3 say nothing.
 func spoken(w translators.Wire, env jsonrpc.Message) (string, error) {
-	said, header := Spoken(w.Version), Spoken(w.Header.Get(HeaderVersion))
-	if (w.Version != "" && said == "") || (w.Header.Get(HeaderVersion) != "" && header == "") {
+	said, header := Spoken(w.Version), Spoken(w.Header.Get(fieldVersion))
+	if (w.Version != "" && said == "") || (w.Header.Get(fieldVersion) != "" && header == "") {
 		return Version, unsupportedVersion()
 	}
 	if env.Method != "" && said != "" && header != "" && said != header {

@@ -64,8 +64,11 @@ func open(o *rawjson.Object, path string) (*reader, error) {
 			return nil, err
 		}
 	}
+	if carried != nil {
+		path += "/_meta/" + profile.ExtKey
+	}
 	var err error
-	r.carried, err = profile.Unwrap(carried, path+"/_meta/"+profile.ExtKey, Binding)
+	r.carried, err = profile.Unwrap(carried, path, Binding)
 	if err == nil {
 		err = r.Err()
 	}
@@ -140,10 +143,11 @@ type writer struct {
 
 // write opens a level with what its extensions hold.
 func write(ext canonical.Extensions) *writer {
+	var builders [4]rawjson.Builder
 	w := &writer{
-		own:     rawjson.Parse([]byte("{}"), ""),
-		members: rawjson.NewBuilder(), meta: rawjson.NewBuilder(), canon: rawjson.NewBuilder(), ext: ext,
-		elsewhere: rawjson.NewBuilder(),
+		own:     rawjson.Empty(),
+		members: &builders[0], meta: &builders[1], canon: &builders[2], ext: ext,
+		elsewhere: &builders[3],
 	}
 	if raw := ext[Binding]; raw != nil {
 		w.own = rawjson.Parse(raw, "")

@@ -51,7 +51,7 @@ func (t *Translator) Info() translators.Info { return t.info }
 // Envelope is the outermost level of a message, unjudged.
 type Envelope = jsonrpc.Envelope
 
-// Skim reads the envelope of a body that is valid JSON, for whoever carries
+// Skim reads the envelope of a body, valid JSON or not, for whoever carries
 // messages and has to tell one from another; false: it is no object, or its
 // version or method is no string. Decode judges the rest.
 func Skim(body []byte) (Envelope, bool) { return jsonrpc.Skim(body) }

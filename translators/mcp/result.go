@@ -20,8 +20,8 @@ const (
 
 // decodeResult reads a CallToolResult.
 func decodeResult(m *canonical.Message, r *reader) error {
-	out := &canonical.Output{Parts: []canonical.Part{}}
 	blocks, ok := r.Array("content")
+	out := &canonical.Output{Parts: make([]canonical.Part, 0, len(blocks))}
 	if !ok {
 		r.Fail("content", "required")
 	}
@@ -57,6 +57,9 @@ func holds(version string, value json.RawMessage) bool {
 // followCopy finds structured content by its copy, if we would have copied it so.
 func followCopy(r *reader, out *canonical.Output) {
 	mark := r.carried.Canon.Peek(canonStructured)
+	if mark == nil {
+		return
+	}
 	last := len(out.Parts) - 1
 	at, err := strconv.Atoi(string(mark))
 	added := string(mark) == `"`+appended+`"`

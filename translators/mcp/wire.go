@@ -12,9 +12,10 @@ import (
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
-// The header fields of a modern request (2026-07-28, Streamable HTTP).
+// The header fields of a modern request (2026-07-28, Streamable HTTP), by their
+// names in an http.Header.
 const (
-	headerVersion = "MCP-Protocol-Version"
+	headerVersion = "Mcp-Protocol-Version"
 	headerMethod  = "Mcp-Method"
 	headerName    = "Mcp-Name"
 	headerParam   = "Mcp-Param-"

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -148,10 +149,24 @@ func Deeper(data []byte, limit int) bool {
 	return false
 }
 
-// Quote appends a JSON string. Broken UTF-8 becomes U+FFFD.
+// Quote appends a JSON string. Broken UTF-8 becomes U+FFFD. Most texts have
+// nothing in them that needs an escape: they are copied as a whole.
 func Quote[T ~string](dst []byte, text T) []byte {
+	if unescaped(string(text)) {
+		dst = append(append(slices.Grow(dst, len(text)+2), '"'), text...)
+		return append(dst, '"')
+	}
 	dst, _ = jsontext.AppendQuote(dst, text)
 	return dst
+}
+
+func unescaped(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // QuoteAll appends an array of JSON strings.

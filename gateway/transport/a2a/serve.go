@@ -165,7 +165,11 @@ func pick(from http.Header) http.Header {
 
 // media is a Content-Type without parameters; "": none, or a broken one.
 func media(h http.Header) string {
-	name, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	written := h.Get("Content-Type")
+	if written == form.Media { // as nearly everybody writes it
+		return written
+	}
+	name, _, err := mime.ParseMediaType(written)
 	if err != nil {
 		return ""
 	}

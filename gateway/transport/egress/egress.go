@@ -192,9 +192,12 @@ func bare(request *http.Request) *http.Request {
 }
 
 func credential(name string) bool {
-	name = strings.ToLower(name)
-	return name == "authorization" || name == "cookie" ||
-		strings.HasPrefix(name, "proxy-") || strings.HasPrefix(name, "workload-")
+	return strings.EqualFold(name, "authorization") || strings.EqualFold(name, "cookie") ||
+		begins(name, "proxy-") || begins(name, "workload-")
+}
+
+func begins(name, prefix string) bool {
+	return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
 }
 
 // transport is the pool for an expected identity, made when there is none; the

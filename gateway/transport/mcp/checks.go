@@ -77,6 +77,9 @@ func loopback(host string) bool {
 }
 
 func media(contentType string) string {
+	if contentType == mediaJSON { // as nearly everybody writes it
+		return contentType
+	}
 	parsed, _, err := mime.ParseMediaType(contentType)
 	if err != nil {
 		return ""

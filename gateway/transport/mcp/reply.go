@@ -116,10 +116,8 @@ func outOfBatch(body []byte, version string, id json.RawMessage) []byte {
 // envelope is what tells a reply from other messages. The codec judges the rest.
 type envelope mcp.Envelope
 
+// parse sees to the envelope alone: that all of it is JSON is the codec's to judge.
 func parse(body []byte) (envelope, error) {
-	if !json.Valid(body) {
-		return envelope{}, errors.New("not JSON")
-	}
 	e, ok := mcp.Skim(body)
 	if !ok || e.Version != "2.0" {
 		return envelope(e), errors.New("not JSON-RPC 2.0")

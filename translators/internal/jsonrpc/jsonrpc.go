@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
 
@@ -118,15 +119,44 @@ type Envelope struct {
 	ID, Result, Error json.RawMessage // nil: absent
 }
 
-// Skim reads the envelope of a body that is valid JSON; false: it is no object,
-// or its version or method is no string. Parse judges the rest.
+// Skim reads the envelope of a body; false: it is no object, or its version or
+// method is no string. What is in the envelope may be anything: Parse judges
+// that, and the members that are none of these. Of two of a name the first
+// counts; Parse refuses both.
 func Skim(body []byte) (Envelope, bool) {
-	o := rawjson.Parse(body, "")
 	var e Envelope
-	e.Version, _ = o.String("jsonrpc")
-	e.Method, _ = o.String("method")
-	e.ID, e.Result, e.Error = o.Take("id"), o.Take("result"), o.Take("error")
-	return e, o.Err() == nil
+	var version, method json.RawMessage
+	whole := rawjson.Walk(body, func(name, value json.RawMessage) bool {
+		if bytes.IndexByte(name, '\\') >= 0 { // a letter written in a roundabout way
+			plain, _ := rawjson.Unquote(name)
+			name = rawjson.Quote(plain)
+		}
+		var into *json.RawMessage
+		switch string(name) {
+		case `"jsonrpc"`:
+			into = &version
+		case `"method"`:
+			into = &method
+		case `"id"`:
+			into = &e.ID
+		case `"result"`:
+			into = &e.Result
+		case `"error"`:
+			into = &e.Error
+		}
+		if into != nil && *into == nil {
+			*into = value
+		}
+		return true
+	})
+	isVersion, isMethod := version == nil, method == nil
+	if !isVersion {
+		e.Version, isVersion = rawjson.Unquote(version)
+	}
+	if !isMethod {
+		e.Method, isMethod = rawjson.Unquote(method)
+	}
+	return e, whole && isVersion && isMethod
 }
 
 // Request writes a request, or a notification when id is nil.

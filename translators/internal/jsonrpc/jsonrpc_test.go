@@ -177,3 +177,41 @@ func write(m jsonrpc.Message) []byte {
 		return jsonrpc.Result(m.ID, m.Result)
 	}
 }
+
+// Skim sees what Parse sees of an envelope, and gives up only on what Parse
+// refuses.
+func TestSkim(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]bool{
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}}`: true, `{"\u006asonrpc":"2.0","\u0069d":"1","result":{}}`: true,
+		` { "jsonrpc" : "2.0" , "error":{"code":1,"message":"x"} } `: true, `{"jsonrpc":"2.0","id":1,"result":{"a":tru}}`: true,
+		`{}`: true, `{"id":1,"id":2,"result":1}`: true, `{"jsonrpc":2}`: false, `{"jsonrpc":"2.0","method":null}`: false,
+		`[]`: false, ``: false, `{"id":1`: false, `{"id":1} x`: false, `{"id"}`: false, `{id:1}`: false, `{"jsonrpc":"2.0","id":}`: false,
+	} {
+		got, ok := jsonrpc.Skim([]byte(in))
+		if ok != want {
+			t.Errorf("%s: %v", in, ok)
+		}
+		m, err := jsonrpc.Parse([]byte(in), limits())
+		if err != nil {
+			continue
+		}
+		if !ok || got.Version != "2.0" || got.Method != m.Method || string(got.ID) != string(m.ID) ||
+			string(got.Result) != string(m.Result) || (got.Error != nil) != (m.Error != nil) {
+			t.Errorf("%s: skimmed as %+v, parsed as %+v", in, got, m)
+		}
+	}
+	if e, _ := jsonrpc.Skim([]byte(`{"id":1,"id":2}`)); string(e.ID) != "1" {
+		t.Errorf("the first counts: %s", e.ID)
+	}
+}
+
+func BenchmarkSkim(b *testing.B) {
+	body := []byte(`{"jsonrpc":"2.0","id":"6a2f41a3-c54c-4b21-8e2e-000000000000","result":{"content":[{"type":"text","text":"5"}],"isError":false}}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, ok := jsonrpc.Skim(body); !ok {
+			b.Fatal("no envelope")
+		}
+	}
+}

@@ -52,7 +52,7 @@ type Carried struct {
 // Carried. It refuses anything but objects, and the reader's own binding,
 // which nobody carries to itself. *translators.MalformedError.
 func Unwrap(raw json.RawMessage, path string, own canonical.Binding) (Carried, error) {
-	c := Carried{Canon: rawjson.Parse([]byte("{}"), path+"/"+CanonKey)}
+	c := Carried{Canon: rawjson.Empty()}
 	if raw == nil {
 		return c, nil
 	}

@@ -97,12 +97,7 @@ func typedContent(call *canonical.Call, capability *canonical.Capability) canoni
 // are content that the tool does not see; they are carried with it.
 func OutlineTyped(turn *canonical.Content, call *canonical.Call) (outline json.RawMessage, losses []canonical.Loss) {
 	_, at, ok := TypedTurn(turn.Parts)
-	plain := typedContent(call, nil)
-	head := rawjson.NewBuilder()
-	writeHead(head, turn, canonical.RoleCaller)
-	expected := rawjson.NewBuilder()
-	writeHead(expected, &plain, canonical.RoleCaller)
-	if ok && sameParts(plain.Parts, turn.Parts) && rawjson.Equal(head.Bytes(), expected.Bytes()) {
+	if ok && plainHead(turn) && sameParts(typedContent(call, nil).Parts, turn.Parts) {
 		return nil, nil
 	}
 	w := argsWriter{}
@@ -111,6 +106,12 @@ func OutlineTyped(turn *canonical.Content, call *canonical.Call) (outline json.R
 	}
 	outline = rawjson.NewBuilder().Merge(closed(turn)).Array("parts", w.entries).Bytes()
 	return outline, append(w.losses, typedHeadLosses(turn)...)
+}
+
+// plainHead: all of the turn but its parts is as in typedContent.
+func plainHead(turn *canonical.Content) bool {
+	return (turn.Role == "" || turn.Role == canonical.RoleCaller) && len(turn.Extensions) == 0 &&
+		len(turn.ExtensionURIs) == 1 && turn.ExtensionURIs[0] == ExtensionURI
 }
 
 func closed(turn *canonical.Content) json.RawMessage {
@@ -170,6 +171,15 @@ func BindTurn(turn *canonical.Content, schema json.RawMessage) (args, outline js
 // ConversationOf gives the ids that a call names, if it has the arguments of P1.
 func ConversationOf(call *canonical.Call) canonical.Conversation {
 	if call == nil {
+		return canonical.Conversation{}
+	}
+	names := false
+	rawjson.Walk(call.Args, func(quoted, _ json.RawMessage) bool {
+		name, _ := rawjson.Unquote(quoted)
+		names = names || name == "context_id" || name == "task_id"
+		return true
+	})
+	if !names { // most arguments are a tool's own, and to say why they are not ours is no use here
 		return canonical.Conversation{}
 	}
 	a, err := readArgs(call.Args)

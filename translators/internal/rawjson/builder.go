@@ -22,7 +22,7 @@ func (b *Builder) name(name string, size int) {
 	} else {
 		b.buf = append(b.buf, ',')
 	}
-	b.buf, _ = jsontext.AppendQuote(b.buf, name)
+	b.buf = appendQuote(b.buf, name)
 	b.buf = append(b.buf, ':')
 }
 
@@ -38,7 +38,7 @@ func (b *Builder) Raw(name string, value json.RawMessage) *Builder {
 // String adds a string, the empty one too.
 func (b *Builder) String(name, value string) *Builder {
 	b.name(name, len(value))
-	b.buf, _ = jsontext.AppendQuote(b.buf, value)
+	b.buf = appendQuote(b.buf, value)
 	return b
 }
 
@@ -78,7 +78,7 @@ func (b *Builder) Strings(name string, values []string, always bool) *Builder {
 		if i > 0 {
 			b.buf = append(b.buf, ',')
 		}
-		b.buf, _ = jsontext.AppendQuote(b.buf, value)
+		b.buf = appendQuote(b.buf, value)
 	}
 	b.buf = append(b.buf, ']')
 	return b
@@ -132,4 +132,17 @@ func (b *Builder) Object() json.RawMessage {
 		return nil
 	}
 	return b.Bytes()
+}
+
+// appendQuote writes a string. Most have nothing in them that needs an escape:
+// they are copied as a whole.
+func appendQuote(dst []byte, text string) []byte {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			dst, _ = jsontext.AppendQuote(dst, text)
+			return dst
+		}
+	}
+	dst = append(append(dst, '"'), text...)
+	return append(dst, '"')
 }

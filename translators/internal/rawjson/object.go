@@ -25,20 +25,48 @@ type Object struct {
 	err     error
 }
 
-// usual is how many members are made room for at once: growing to four from
-// nothing takes three pieces.
+// usual is how many members are made room for at once, in one piece with the
+// object: growing to four from nothing takes three pieces.
 const usual = 4
 
 // Parse reads the members of data, which must have passed Check as part of a
 // larger value or on its own. path is where the object stands, for errors. The
 // values are slices of data: neither may be changed.
 func Parse(data []byte, path string) *Object {
-	o := &Object{path: path}
-	if i := space(data, 0); i >= len(data) || data[i] != '{' {
+	i := space(data, 0)
+	if i >= len(data) || data[i] != '{' {
+		o := &Object{path: path}
 		o.fail("", "not an object")
 		return o
 	}
-	whole := items(data, '{', '}', func(i int) int {
+	if i = space(data, i+1); i < len(data) && data[i] == '}' && space(data, i+1) == len(data) {
+		return &Object{path: path}
+	}
+	roomy := &struct {
+		Object
+		room [usual]Member
+	}{Object: Object{path: path}}
+	o := &roomy.Object
+	o.members = roomy.room[:0]
+	whole := Walk(data, func(quoted, value json.RawMessage) bool {
+		name, ok := Unquote(quoted)
+		o.members = append(o.members, Member{Name: name, Value: value})
+		return ok
+	})
+	if !whole {
+		o.fail("", "not valid JSON")
+	}
+	return o
+}
+
+// Empty is an object without members, for whoever expects one that is not there.
+func Empty() *Object { return &Object{} }
+
+// Walk hands over the members of an object, each name in its quotes, until each
+// says no; false: it did, or the data ends before the object. It is for those
+// who want few members of many; for data see [Parse].
+func Walk(data []byte, each func(name, value json.RawMessage) bool) bool {
+	return items(data, '{', '}', func(i int) int {
 		if data[i] != '"' {
 			return -1
 		}
@@ -46,24 +74,16 @@ func Parse(data []byte, path string) *Object {
 		if end < 0 {
 			return -1
 		}
-		name, ok := Unquote(slice(data, i, end))
-		if i = space(data, end); !ok || i >= len(data) || data[i] != ':' {
+		name := slice(data, i, end)
+		if i = space(data, end); i >= len(data) || data[i] != ':' {
 			return -1
 		}
 		i = space(data, i+1)
-		end = value(data, i)
-		if end > 0 {
-			if o.members == nil {
-				o.members = make([]Member, 0, usual)
-			}
-			o.members = append(o.members, Member{Name: name, Value: slice(data, i, end)})
+		if end = value(data, i); end > 0 && !each(name, slice(data, i, end)) {
+			return -1
 		}
 		return end
 	})
-	if !whole {
-		o.fail("", "not valid JSON")
-	}
-	return o
 }
 
 // Err is the first failure.
@@ -275,6 +295,5 @@ func Unquote(raw json.RawMessage) (string, bool) {
 // Quote encodes a JSON string. Text that is not valid UTF-8 cannot come from a
 // checked message; its broken bytes become U+FFFD.
 func Quote(text string) json.RawMessage {
-	quoted, _ := jsontext.AppendQuote(nil, text)
-	return quoted
+	return appendQuote(make([]byte, 0, len(text)+2), text)
 }
