@@ -25,6 +25,8 @@ func kinds() []kind {
 	all := []kind{
 		{"translate", translate},
 		{"a2a ask > worker", ask},
+		{"mcp modern ask > worker", func(ctx context.Context, c *caller, key string) outcome { return elicited(ctx, c, key, false) }},
+		{"mcp legacy ask > worker", func(ctx context.Context, c *caller, key string) outcome { return elicited(ctx, c, key, true) }},
 	}
 	for _, agent := range []string{"worker", "tools", "classic"} {
 		all = append(all,

@@ -203,7 +203,7 @@ func serveAgents(trust *devgateway.Trust, j *journal) (*agents, error) {
 	base := "https://" + a.Listener.Addr().String()
 	mux := http.NewServeMux()
 	mux.Handle(a2asrv.WellKnownAgentCardPath, a2asrv.NewStaticAgentCardHandler(workerCard(base)))
-	mux.Handle("/", a2asrv.NewJSONRPCHandler(a2asrv.NewHandler(worker{j})))
+	mux.Handle("/", a2asrv.NewJSONRPCHandler(a2asrv.NewHandler(worker{j}, a2asrv.WithLogger(slog.New(slog.DiscardHandler)))))
 	for path, stateless := range map[string]bool{"/modern": true, "/legacy": false} {
 		server := tools(j)
 		a.servers = append(a.servers, server)

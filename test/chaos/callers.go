@@ -32,9 +32,9 @@ type kind struct {
 // caller makes the calls of one kind, one after the other.
 type caller struct {
 	rig  *rig
-	base string       // of the balancer, or of one replica
+	base string // of the balancer, or of one replica
 	http *http.Client
-	kept *session     // of MCP
+	kept *session // of MCP
 }
 
 // caller uses no connection twice: the next call may go elsewhere.

@@ -118,9 +118,9 @@ type bed struct {
 	client *http.Client
 }
 
-// newBed starts a gateway; more is added to its configuration. What it returns
-// must be stopped, also when it comes with an error.
-func newBed(ctx context.Context, binary, dir, more string) (*bed, error) {
+// newBed starts a gateway; more is added to its configuration, and env to its
+// environment. What it returns must be stopped, also when it comes with an error.
+func newBed(ctx context.Context, binary, dir, more string, env ...string) (*bed, error) {
 	b := &bed{binary: binary, dir: dir, agent: &talker{end: make(chan struct{})}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return b, err
@@ -131,7 +131,9 @@ func newBed(ctx context.Context, binary, dir, more string) (*bed, error) {
 		return b, err
 	}
 	var err error
-	b.Process, err = devgateway.Start(ctx, devgateway.Deps{Binary: binary, Dir: filepath.Join(dir, ".aepb"), Args: []string{"--config", config}})
+	b.Process, err = devgateway.Start(ctx, devgateway.Deps{
+		Binary: binary, Dir: filepath.Join(dir, ".aepb"), Args: []string{"--config", config}, Env: env,
+	})
 	if err != nil {
 		return b, err
 	}

@@ -40,6 +40,7 @@ type Deps struct {
 	Binary string   // from Build
 	Dir    string   // its --dir; created by the gateway
 	Args   []string // more arguments of the dev command
+	Env    []string // more variables of its environment
 }
 
 // Process is a running gateway, of dev or of serve.
@@ -49,6 +50,7 @@ type Process struct {
 	*Trust        // of dev read from Dir
 
 	token string
+	env   []string
 	cmd   *exec.Cmd
 	out   output
 	ended chan struct{} // closed when the process is gone and exit is set
@@ -58,7 +60,7 @@ type Process struct {
 // Start runs the gateway and returns when it is ready. The process outlives ctx:
 // only Stop and Kill end it.
 func Start(ctx context.Context, d Deps) (*Process, error) {
-	p := &Process{Dir: d.Dir}
+	p := &Process{Dir: d.Dir, env: d.Env}
 	args := append([]string{"dev", "--addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--dir", d.Dir}, d.Args...)
 	if err := p.launch(ctx, d.Binary, args); err != nil {
 		return nil, err
@@ -72,7 +74,7 @@ func Start(ctx context.Context, d Deps) (*Process, error) {
 // launch starts the program and waits until it is ready.
 func (p *Process) launch(ctx context.Context, binary string, args []string) error {
 	p.cmd, p.ended = exec.CommandContext(context.WithoutCancel(ctx), binary, args...), make(chan struct{})
-	p.cmd.Stderr = &p.out
+	p.cmd.Stderr, p.cmd.Env = &p.out, append(os.Environ(), p.env...)
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
 		return fmt.Errorf("devgateway: %w", err)
