@@ -63,6 +63,39 @@ func TestATaskOfAToolBehindATask(t *testing.T) {
 	})
 }
 
+// TestATaskInARelay: between two sides of MCP the server itself is asked how its
+// task stands, and under its own name for it.
+func TestATaskInARelay(t *testing.T) {
+	t.Parallel()
+	inner := `"taskId":"u1","createdAt":"2026-07-28T01:02:03Z","lastUpdatedAt":"2026-07-28T01:02:03Z","ttlMs":60000,"pollIntervalMs":500`
+	asks := result(`{"resultType":"complete","status":"input_required",` + inner + `,"inputRequests":{"k":` + wantsName + `}}`)
+	ends := result(`{"resultType":"complete","status":"completed",` + inner + `,"result":` + complete + `}`)
+	done := scene{reply: result(`{"resultType":"complete"}`)}
+	play(t, map[string][]scene{
+		calling:     {{reply: result(`{"resultType":"task","status":"working",` + inner + `}`)}},
+		"tasks/get": {{reply: asks}, {reply: ends}, {reply: ends}}, "tasks/update": {done}, "tasks/cancel": {done},
+	}, func(s *stage) {
+		t := s.t
+		for _, step := range []struct{ method, params, want string }{
+			{calling, `"name":"ask","arguments":{}`, `"taskId":"u1"`},
+			{"tasks/get", `"taskId":"u1"`, `"who?"`},
+			{"tasks/update", `"taskId":"u1","inputResponses":{"k":{"action":"accept","content":{"name":"Ada"}}}`, `"complete"`},
+			{"tasks/get", `"taskId":"u1"`, "hello Ada"},
+			{"tasks/cancel", `"taskId":"u1"`, `"complete"`}, // which is no error after the end
+			{"tasks/get", `"taskId":"u1"`, "hello Ada"},
+		} {
+			call := s.extended(step.method, step.params)
+			call.Agent = "asker"
+			if got := s.ask(t, s, call); !strings.Contains(string(got.Wire.Body), step.want) {
+				t.Errorf("%s is answered with %s", step.method, got.Wire.Body)
+			}
+		}
+		if got := s.asker.was(); got != "tools/call tasks/get tasks/update tasks/get tasks/cancel tasks/get" {
+			t.Errorf("the agent was asked %s", got)
+		}
+	})
+}
+
 func TestATaskThatIsAnsweredAndCanceled(t *testing.T) {
 	t.Parallel()
 	asking := scene{events: []string{wholeTask("WORKING", ""), "", status("INPUT_REQUIRED", "how long?")}, end: errBroken}

@@ -233,7 +233,7 @@ func (g *Gateway) recordOf(x *exchange, task *canonical.Task) *record {
 		return &rec
 	}
 	rec := g.newRecord(x, &brief)
-	if task.ID != "" && x.dest.Info().Streams == translators.StreamsTask {
+	if task.ID != "" && (x.relay() || x.dest.Info().Streams == translators.StreamsTask) {
 		rec.TaskID, rec.Context = task.ID, task.ContextID
 	}
 	return rec

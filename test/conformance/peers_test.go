@@ -71,9 +71,16 @@ func install(t *testing.T) {
 }
 
 // stage puts the test server behind a gateway and answers with the URL at which
-// the suite finds it. The suite speaks plain HTTP in some scenarios, so a
-// terminator stands in front; Host and Origin pass as they are.
+// the suite finds it.
 func (tools tools) stage(t *testing.T, set string) string {
+	t.Helper()
+	return tools.front(t, "everything", "mcp-v1", tools.serve(t, set)) + "/agents/everything/mcp"
+}
+
+// front starts a gateway with one agent and answers with its URL. The suite
+// speaks plain HTTP in some scenarios, so a terminator stands in front; Host and
+// Origin pass as they are.
+func (tools tools) front(t *testing.T, agent, binding, at string) string {
 	t.Helper()
 	gateway, err := devgateway.Start(t.Context(), devgateway.Deps{Binary: tools.gateway, Dir: filepath.Join(t.TempDir(), "gateway")})
 	if err != nil {
@@ -84,7 +91,7 @@ func (tools tools) stage(t *testing.T, set string) string {
 			t.Error(err)
 		}
 	})
-	if err := gateway.AddAgent(t.Context(), "everything", "mcp-v1", tools.serve(t, set)); err != nil {
+	if err := gateway.AddAgent(t.Context(), agent, binding, at); err != nil {
 		t.Fatal(err)
 	}
 	target, err := url.Parse(gateway.Public)
@@ -100,7 +107,7 @@ func (tools tools) stage(t *testing.T, set string) string {
 		},
 	})
 	t.Cleanup(func() { front.CloseClientConnections(); front.Close(); client.CloseIdleConnections() })
-	return front.URL + "/agents/everything/mcp"
+	return front.URL
 }
 
 // serve starts the SDK's test server in the way that a revision needs.

@@ -125,10 +125,15 @@ func (tools tools) suite(t *testing.T, set, url string) []byte {
 	defer cancel()
 	script := filepath.Join("node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js")
 	cmd := exec.CommandContext(ctx, tools.node, script, "server", "--url", url, "--requirements", set, "-o", t.TempDir())
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "NODE_OPTIONS=") })
+	cmd.Env = environment()
 	out, err := cmd.CombinedOutput()
 	if !bytes.Contains(out, []byte("=== SUMMARY ===")) {
 		t.Fatalf("the suite did not run: %v\n%s", err, out)
 	}
 	return out
+}
+
+// environment is ours, without what changes how node runs.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "NODE_OPTIONS=") })
 }

@@ -48,6 +48,9 @@ func taskFieldsOf() []profile.Field {
 // decodeTaskOp reads what is asked about tasks.
 func decodeTaskOp(env jsonrpc.Message, m *canonical.Message, r *reader) error {
 	m.Op = taskOp(env.Method)
+	if m.Origin.Version == Modern && !m.Preferences.TaskOK {
+		return undeclared()
+	}
 	restoreAsker(m, r)
 	profile.RestoreMessage(r.carried.Canon, m, taskFieldsOf()...)
 	if m.Op == canonical.OpTaskList {
@@ -72,6 +75,18 @@ func decodeTaskOp(env jsonrpc.Message, m *canonical.Message, r *reader) error {
 	query.Extensions = r.extensions()
 	m.Body = query
 	return r.err()
+}
+
+// undeclared: whoever asks about tasks has to declare the extension, on every
+// request (SEP-2663, required capabilities).
+func undeclared() error {
+	return &canonical.Error{
+		Code: canonical.CodeCapabilityRequired, Message: "the client has not declared " + extTasks,
+		Native: &canonical.NativeError{
+			Binding: Binding, Code: codeCapabilityRequired,
+			Data: json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + extTasks + `":{}}}}`),
+		},
+	}
 }
 
 // taskQuery writes what is asked about a task.

@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,6 +17,9 @@ import (
 func workSamples() []sample {
 	modern := func(method, params string) string {
 		return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + params + modernMeta + `}}}`
+	}
+	tasking := func(method, params string) string {
+		return strings.Replace(modern(method, params), `Capabilities":{}`, `Capabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, 1)
 	}
 	return []sample{
 		{"asks", mcp.Modern, canonical.OpInvoke, `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"form","message":"","requestedSchema":{"type":"object","properties":{"n":{"type":"string"}}},"x":1}},"b":{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://x.example"},"y":{}},"c":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5}},"d":{"method":"roots/list"},"e":{"method":"elicitation/create","params":{"mode":"dance"}}},"requestState":"s","z":1,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}}}`},
@@ -46,10 +50,10 @@ func workSamples() []sample {
 		{"task created", mcp.Modern, canonical.OpInvoke, `{"jsonrpc":"2.0","id":1,"result":{"resultType":"task","taskId":"t","status":"working","statusMessage":"m","createdAt":"2026-07-28T01:02:03Z","lastUpdatedAt":"2026-07-28T01:02:03.500+02:00","ttlMs":60000,"pollIntervalMs":500,"x":1,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}}}`},
 		{"task created, odd", mcp.Modern, canonical.OpInvoke, `{"jsonrpc":"2.0","id":1,"result":{"resultType":"task","taskId":"","status":"input_required","statusMessage":"","createdAt":"yesterday","lastUpdatedAt":"2026-07-28T01:02:03Z","ttlMs":null,"pollIntervalMs":0}}`},
 		{"legacy task created", mcp.Legacy, canonical.OpInvoke, `{"jsonrpc":"2.0","id":1,"result":{"task":{"taskId":"t","status":"working","createdAt":"2026-07-28T01:02:03Z","lastUpdatedAt":"2026-07-28T01:02:03Z","ttl":6e4,"pollInterval":500,"x":1},"_meta":{"a/b":1}}}`},
-		{"task get", mcp.Modern, "", modern("tasks/get", `"taskId":"t","x":1,`)},
-		{"task update", mcp.Modern, "", modern("tasks/update", `"taskId":"t","inputResponses":{"k":{"action":"accept","content":{}}},`)},
-		{"task update, nothing", mcp.Modern, "", modern("tasks/update", `"taskId":"t","inputResponses":{},`)},
-		{"task cancel", mcp.Modern, "", modern("tasks/cancel", `"taskId":"t",`)},
+		{"task get", mcp.Modern, "", tasking("tasks/get", `"taskId":"t","x":1,`)},
+		{"task update", mcp.Modern, "", tasking("tasks/update", `"taskId":"t","inputResponses":{"k":{"action":"accept","content":{}}},`)},
+		{"task update, nothing", mcp.Modern, "", tasking("tasks/update", `"taskId":"t","inputResponses":{},`)},
+		{"task cancel", mcp.Modern, "", tasking("tasks/cancel", `"taskId":"t",`)},
 		{"legacy task get", mcp.Legacy, "", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"t"}}`},
 		{"legacy task result", mcp.Legacy, "", `{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"taskId":"t","_meta":{}}}`},
 		{"legacy task list", mcp.Legacy, "", `{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`},
