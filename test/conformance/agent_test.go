@@ -30,7 +30,7 @@ const asksName = `{"type":"object","properties":{"name":{"type":"string"}},"requ
 // asks, then its end.
 type performance struct {
 	steps  []string        // said on the way
-	asks   []question      // what it wants to know before it ends
+	rounds []question      // what it wants to know before it ends, one thing after the other
 	parts  []*a2a.Part     // of its artifact
 	failed string          // why there is none
 	schema json.RawMessage // of its input; nil: an object
@@ -42,6 +42,7 @@ type question struct{ key, prompt, schema string }
 // A2A has words for it.
 func performances() map[string]performance {
 	name := []question{{"user_name", "What is your name?", asksName}}
+	color := question{"step2", "Step 2: What is your favorite color?", `{"type":"object","properties":{"color":{"type":"string"}},"required":["color"]}`}
 	form := func(schema string) []question { return []question{{"form", "Please fill this in.", schema}} }
 	return map[string]performance{
 		"test_simple_text":       {parts: []*a2a.Part{a2a.NewTextPart("This is a simple text response for testing.")}},
@@ -55,25 +56,26 @@ func performances() map[string]performance {
 		"test_tool_with_logging":  {steps: []string{"begun", "half", "nearly"}, parts: []*a2a.Part{a2a.NewTextPart("done")}},
 		"test_error_handling":     {failed: "This tool intentionally returns an error for testing"},
 		"test_elicitation": {
-			asks:  form(`{"type":"object","properties":{"username":{"type":"string","description":"User's response"},"email":{"type":"string","description":"User's email address"}},"required":["username","email"]}`),
-			parts: []*a2a.Part{a2a.NewTextPart("User response")},
+			rounds: form(`{"type":"object","properties":{"username":{"type":"string","description":"User's response"},"email":{"type":"string","description":"User's email address"}},"required":["username","email"]}`),
+			parts:  []*a2a.Part{a2a.NewTextPart("User response")},
 		},
 		"test_elicitation_sep1034_defaults": {
-			asks: form(`{"type":"object","properties":{"name":{"type":"string","default":"John Doe"},"age":{"type":"integer","default":30},"score":{"type":"number","default":95.5},` +
+			rounds: form(`{"type":"object","properties":{"name":{"type":"string","default":"John Doe"},"age":{"type":"integer","default":30},"score":{"type":"number","default":95.5},` +
 				`"status":{"type":"string","enum":["active","inactive","pending"],"default":"active"},"verified":{"type":"boolean","default":true}}}`),
 			parts: []*a2a.Part{a2a.NewTextPart("Elicitation completed")},
 		},
 		"test_elicitation_sep1330_enums": {
-			asks: form(`{"type":"object","properties":{"untitledSingle":{"type":"string","enum":["option1","option2","option3"]},` +
+			rounds: form(`{"type":"object","properties":{"untitledSingle":{"type":"string","enum":["option1","option2","option3"]},` +
 				`"titledSingle":{"type":"string","oneOf":[{"const":"value1","title":"First Option"},{"const":"value2","title":"Second Option"},{"const":"value3","title":"Third Option"}]},` +
 				`"legacyEnum":{"type":"string","enum":["opt1","opt2","opt3"],"enumNames":["Option One","Option Two","Option Three"]},` +
 				`"untitledMulti":{"type":"array","items":{"type":"string","enum":["option1","option2","option3"]}},` +
 				`"titledMulti":{"type":"array","items":{"anyOf":[{"const":"value1","title":"First Choice"},{"const":"value2","title":"Second Choice"},{"const":"value3","title":"Third Choice"}]}}}}`),
 			parts: []*a2a.Part{a2a.NewTextPart("Elicitation completed")},
 		},
-		"test_input_required_result_elicitation":    {asks: name, parts: []*a2a.Part{a2a.NewTextPart("Hello!")}},
-		"test_input_required_result_request_state":  {asks: []question{{"confirm", "Please confirm", `{"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"]}`}}, parts: []*a2a.Part{a2a.NewTextPart("state-ok")}},
-		"test_input_required_result_tampered_state": {asks: name, parts: []*a2a.Part{a2a.NewTextPart("state-ok")}},
+		"test_input_required_result_elicitation":    {rounds: name, parts: []*a2a.Part{a2a.NewTextPart("Hello!")}},
+		"test_input_required_result_request_state":  {rounds: []question{{"confirm", "Please confirm", `{"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"]}`}}, parts: []*a2a.Part{a2a.NewTextPart("state-ok")}},
+		"test_input_required_result_tampered_state": {rounds: name, parts: []*a2a.Part{a2a.NewTextPart("state-ok")}},
+		"test_input_required_result_multi_round":    {rounds: []question{{"step1", "Step 1: What is your name?", asksName}, color}, parts: []*a2a.Part{a2a.NewTextPart("Thank you")}},
 		"json_schema_2020_12_tool": {
 			parts: []*a2a.Part{a2a.NewTextPart("valid")},
 			schema: json.RawMessage(`{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","$defs":{"address":{"$anchor":"addressDef","type":"object","properties":{"street":{"type":"string"},"city":{"type":"string"}}}},` +
@@ -130,14 +132,9 @@ func (a agent) events(ec *a2asrv.ExecutorContext) []a2a.Event {
 		return append(events, a2a.NewStatusUpdateEvent(ec, a2a.TaskStateRejected, said(a2a.NewTextPart("no such skill"))))
 	case p.failed != "":
 		return append(events, a2a.NewStatusUpdateEvent(ec, a2a.TaskStateFailed, said(a2a.NewTextPart(p.failed))))
-	case len(p.asks) > 0 && ec.StoredTask == nil:
-		var parts []*a2a.Part
-		for _, q := range p.asks {
-			parts = append(parts, a2a.NewTextPart(q.prompt), a2a.NewDataPart(map[string]any{
-				"elicitation": map[string]any{"key": q.key, "mode": "form", "schema": json.RawMessage(q.schema)},
-			}))
-		}
-		return append(events, a2a.NewStatusUpdateEvent(ec, a2a.TaskStateInputRequired, said(parts...)))
+	}
+	if next := p.next(ec.StoredTask); next != nil {
+		return append(events, a2a.NewStatusUpdateEvent(ec, a2a.TaskStateInputRequired, said(next.parts()...)))
 	}
 	for _, step := range p.steps {
 		events = append(events, a2a.NewStatusUpdateEvent(ec, a2a.TaskStateWorking, said(a2a.NewTextPart(step))))
@@ -145,6 +142,28 @@ func (a agent) events(ec *a2asrv.ExecutorContext) []a2a.Event {
 	artifact := a2a.NewArtifactEvent(ec, p.parts...)
 	artifact.LastChunk = true
 	return append(events, artifact, a2a.NewStatusUpdateEvent(ec, a2a.TaskStateCompleted, nil))
+}
+
+// next is what the agent asks next; nil: it knows everything.
+func (p performance) next(task *a2a.Task) *question {
+	at := 0
+	if task != nil && task.Status.Message != nil && len(task.Status.Message.Parts) > 0 {
+		at = 1 + slices.IndexFunc(p.rounds, func(q question) bool { return q.prompt == task.Status.Message.Parts[0].Text() })
+	}
+	if at >= len(p.rounds) {
+		return nil
+	}
+	return &p.rounds[at]
+}
+
+// parts are the words of a question, and its form.
+func (q question) parts() []*a2a.Part {
+	var schema any // the SDK keeps no raw JSON
+	if err := json.Unmarshal([]byte(q.schema), &schema); err != nil {
+		return []*a2a.Part{a2a.NewTextPart(err.Error())}
+	}
+	form := map[string]any{"key": q.key, "mode": "form", "schema": schema}
+	return []*a2a.Part{a2a.NewTextPart(q.prompt), a2a.NewDataPart(map[string]any{"elicitation": form})}
 }
 
 // skillOf is what a message calls.
