@@ -62,7 +62,7 @@ type record struct {
 	Round    int               `json:",omitempty"` // how many questions were answered
 	State    string            `json:",omitempty"` // with waitsState: the agent's
 	Call     *said             `json:",omitempty"` // the request, to be said again
-	Skill    string            `json:",omitempty"` // with waitsArgs: what is called
+	Skill    string            `json:",omitempty"` // what is called
 	Source   canonical.Binding // the caller's protocol
 	Pushes   bool              `json:",omitempty"` // somebody wants to be told of changes
 	Changed  time.Time
@@ -123,6 +123,9 @@ func (g *Gateway) newRecord(x *exchange, task *canonical.Task) *record {
 	rec := &record{
 		Form: recordForm, Task: *task, Agent: x.agent.Name, Binding: x.dest.Info().Binding, Source: x.source.Info().Binding,
 		Workflow: x.workflow, Last: x.requestID, key: g.keyOf(x, task.ID),
+	}
+	if x.chosen != nil {
+		rec.Skill = x.chosen.ID
 	}
 	return rec
 }
