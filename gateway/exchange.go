@@ -68,7 +68,7 @@ func (x *exchange) relay() bool { return x.source.Info().Binding == x.dest.Info(
 // goes to the other octet by octet.
 func (x *exchange) verbatim() bool {
 	return !x.unseen && x.relay() && x.endpoint.Version == x.message.Origin.Version && x.endpoint.Form == x.call.Wire.Form &&
-		!x.endpoint.Rewritten() && !x.webhooked()
+		!x.endpoint.Rewritten() && !x.call.Tenanted && !x.webhooked()
 }
 
 // webhooked: the message names a webhook, whose credentials go to no agent (R2).

@@ -34,6 +34,9 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 			return nil
 		})
 	}
+	if out.grpc != nil {
+		group.Go(func() error { return out.grpc.Serve(ctx, out.road) })
+	}
 	if out.watch != nil {
 		group.Go(func() error { return out.watch.run(ctx) })
 	}

@@ -70,6 +70,8 @@ func (t *Translator) envelope(w translators.Wire) (jsonrpc.Message, error) {
 	switch w.Form {
 	case "", TransportJSONRPC:
 		return jsonrpc.Parse(w.Body, t.cfg)
+	case FormGRPC:
+		return readGRPC(w, t.cfg)
 	case FormHTTP:
 		if len(w.Body) > 0 || w.Re == "" && (w.Verb == "" || strings.Contains(w.Path, "/message:")) {
 			if err := rawjson.Check(w.Body, t.cfg.BodyLimit, t.cfg.Depth); err != nil {
@@ -117,7 +119,7 @@ func readHTTP(w translators.Wire) (jsonrpc.Message, error) {
 
 // statusOf is the HTTP status of a reply; an error of the HTTP form says its own.
 func statusOf(w translators.Wire) int {
-	if w.Form != FormHTTP {
+	if !unpaired(w.Form) {
 		return w.Status
 	}
 	status := rawjson.Parse(w.Body, "").Peek("error")
@@ -223,7 +225,7 @@ func orEmptyObject(raw json.RawMessage) json.RawMessage {
 
 // sayFailure writes an error in a form.
 func sayFailure(form string, id json.RawMessage, failure jsonrpc.Error) []byte {
-	if form == FormHTTP {
+	if unpaired(form) {
 		body, _, _ := sayHTTP(failure)
 		return body
 	}
@@ -232,7 +234,7 @@ func sayFailure(form string, id json.RawMessage, failure jsonrpc.Error) []byte {
 
 // sayError frames an error reply; status is what goes with it in JSON-RPC.
 func (e *encoder) sayError(id json.RawMessage, failure jsonrpc.Error, status int) translators.Wire {
-	if e.target.Form != FormHTTP {
+	if !unpaired(e.target.Form) {
 		return translators.Wire{Body: jsonrpc.Failure(id, failure), Re: e.m.Op, Status: status}
 	}
 	e.unpaired(id)
@@ -246,9 +248,13 @@ func (e *encoder) sayError(id json.RawMessage, failure jsonrpc.Error, status int
 // sayRequest frames a request.
 func (e *encoder) sayRequest(o *operation, params json.RawMessage) (translators.Wire, error) {
 	id := e.m.Correlation.WireID
-	if e.target.Form == FormHTTP {
+	switch e.target.Form {
+	case FormHTTP:
 		e.unpaired(id)
 		return place(o, e.target.Version, params)
+	case FormGRPC:
+		e.unpaired(id)
+		return translators.Wire{Path: ServiceGRPC + o.name, Body: orEmpty(params)}, nil
 	}
 	method := o.nameIn(e.target.Version)
 	if method == "" {
@@ -260,7 +266,7 @@ func (e *encoder) sayRequest(o *operation, params json.RawMessage) (translators.
 // sayResult frames a reply, or one event of it.
 func (e *encoder) sayResult(result json.RawMessage) translators.Wire {
 	wire := translators.Wire{Re: e.m.Op, Event: e.m.Phase == canonical.PhaseEvent, Body: result}
-	if e.target.Form == FormHTTP {
+	if unpaired(e.target.Form) {
 		e.unpaired(e.m.Correlation.WireID)
 	} else {
 		wire.Body = jsonrpc.Result(e.m.Correlation.WireID, result)
@@ -268,7 +274,7 @@ func (e *encoder) sayResult(result json.RawMessage) translators.Wire {
 	return wire
 }
 
-// unpaired declares an id that the HTTP form has no place for.
+// unpaired declares an id that a form without JSON-RPC has no place for.
 func (e *encoder) unpaired(id json.RawMessage) {
 	if id != nil {
 		e.drop(canonical.LossIDs, "/correlation/wireID")
