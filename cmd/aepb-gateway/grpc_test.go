@@ -2,138 +2,60 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"strings"
 	"testing"
 
-	"github.com/a2aproject/a2a-go/v2/a2a"
-	"github.com/a2aproject/a2a-go/v2/a2aclient"
-	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
-	a2agrpc "github.com/a2aproject/a2a-go/v2/a2agrpc/v1"
-	"github.com/a2aproject/a2a-go/v2/a2apb/v1"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/structpb"
-
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/policy"
 )
 
-// official is the A2A SDK's own client of an agent, over gRPC alone, as anybody
-// makes it from the card.
-func (b *bed) official(t *testing.T, agent string) *a2aclient.Client {
+// remote is a caller over gRPC, as the development client or with other settings.
+func (b *bed) remote(t *testing.T, conf *tls.Config) *peers.Caller {
 	t.Helper()
-	card, err := agentcard.NewResolver(b.client).Resolve(t.Context(), b.at.Public+"/agents/"+agent)
+	c, err := peers.NewCaller(b.rpc, conf)
 	must(t, err)
-	client, err := a2aclient.NewFromCard(t.Context(), card, a2aclient.WithDefaultsDisabled(),
-		a2agrpc.WithGRPCTransport(grpc.WithTransportCredentials(credentials.NewTLS(b.clientTLS(t, b.dev.Client)))))
-	must(t, err)
-	t.Cleanup(func() { must(t, client.Destroy()) })
-	return client
-}
-
-// dial is a connection as nobody's library makes it, to see each octet.
-func (b *bed) dial(t *testing.T) a2apb.A2AServiceClient {
-	t.Helper()
-	conn, err := grpc.NewClient(b.rpc, grpc.WithTransportCredentials(credentials.NewTLS(b.clientTLS(t, b.dev.Client))))
-	must(t, err)
-	t.Cleanup(func() { must(t, conn.Close()) })
-	return a2apb.NewA2AServiceClient(conn)
+	t.Cleanup(func() { must(t, c.Close()) })
+	return c
 }
 
 // overGRPC starts an agent that speaks gRPC alone and lists it as "caller".
-func (b *bed) overGRPC(t *testing.T) {
+func (b *bed) overGRPC(t *testing.T) *peers.A2AAgent {
 	t.Helper()
-	agent, err := peers.NewA2AGRPCAgent(t.Context(), peers.Deps{TLS: serving(b.svid(t, "/caller"))})
+	who := b.svid(t, "/caller")
+	agent, err := peers.NewA2AGRPCAgent(t.Context(), peers.Deps{TLS: serving(who)})
 	must(t, err)
 	t.Cleanup(func() { stopWithin(t, agent.Stop) })
 	must(t, b.directory.Put(directory.Agent{
-		Name: "caller", ID: b.svid(t, "/caller").ID, Rules: policy.Rules{Open: true},
+		Name: "caller", ID: who.ID, Rules: policy.Rules{Open: true},
 		Endpoints: []directory.Endpoint{{Binding: "a2a-v1", URL: agent.URL(), GRPC: agent.GRPC()}},
 	}))
+	return agent
 }
 
-func data(t *testing.T, value map[string]any) *a2apb.Part {
+// request serialises a request for an agent.
+func request(t *testing.T, method, text string) []byte {
 	t.Helper()
-	v, err := structpb.NewValue(value)
+	octets, err := peers.Request(method, text)
 	must(t, err)
-	return &a2apb.Part{Content: &a2apb.Part_Data{Data: v}}
+	return octets
 }
 
-func adding(t *testing.T, tenant string, n float64) *a2apb.SendMessageRequest {
-	t.Helper()
-	return &a2apb.SendMessageRequest{Tenant: tenant, Message: &a2apb.Message{
-		MessageId: "m1", Role: a2apb.Role_ROLE_USER,
-		Parts: []*a2apb.Part{data(t, map[string]any{"skill": "add", "input": map[string]any{"a": n, "b": 1}})},
-	}}
+// messageTo is a text to an agent, in JSON.
+func messageTo(agent, text string) string {
+	return `{"tenant":"` + agent + `","message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"` + text + `"}]}}`
 }
 
-func TestGRPCDoor(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, plan{})
-	b.overGRPC(t)
-	t.Run("to MCP, with evidence for the octets that travelled", func(t *testing.T) {
-		request := adding(t, "calculator", 41)
-		sent, err := proto.Marshal(request)
-		must(t, err)
-		var header metadata.MD
-		ctx := metadata.AppendToOutgoingContext(t.Context(), ect.HeaderName, b.token(t, string(sent)))
-		got, err := b.dial(t).SendMessage(ctx, request, grpc.Header(&header))
-		must(t, err)
-		said, err := proto.MarshalOptions{Deterministic: true}.Marshal(got)
-		must(t, err)
-		if !strings.Contains(got.String(), "42") {
-			t.Errorf("no sum in %v", got)
-		}
-		b.hashes(t, header.Get(ect.HeaderName), ect.Hash(sent), ect.Hash(said))
-	})
-	for _, agent := range []string{"concierge", "caller"} {
-		t.Run("to A2A: "+agent, func(t *testing.T) { talks(t, b.official(t, agent)) })
-	}
-	t.Run("a stream's evidence is in its trailer", func(t *testing.T) {
-		request := &a2apb.SendMessageRequest{Tenant: "concierge", Message: &a2apb.Message{
-			MessageId: "m2", Role: a2apb.Role_ROLE_USER, Parts: []*a2apb.Part{{Content: &a2apb.Part_Text{Text: "good evening"}}},
-		}}
-		stream, err := b.dial(t).SendStreamingMessage(t.Context(), request)
-		must(t, err)
-		var told ect.StreamHash
-		for {
-			event, err := stream.Recv()
-			if err != nil {
-				break
-			}
-			octets, err := proto.MarshalOptions{Deterministic: true}.Marshal(event)
-			must(t, err)
-			told.Add(octets)
-		}
-		header, err := stream.Header()
-		must(t, err)
-		if len(header.Get(ect.HeaderName)) == 0 || told.Count() < 2 {
-			t.Errorf("%d events, opened with %v", told.Count(), header)
-		}
-		b.hashes(t, stream.Trailer().Get(ect.HeaderName), "", told.Sum())
-	})
-	t.Run("the agent by metadata", func(t *testing.T) {
-		ctx := metadata.AppendToOutgoingContext(t.Context(), "aepb-agent", "calculator")
-		if _, err := b.dial(t).SendMessage(ctx, adding(t, "", 1)); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Run("from MCP to gRPC", func(t *testing.T) {
-		got := b.send(t, letter{at: "/agents/caller/mcp", body: callBody("concierge", "hello"), header: mirror("tools/call", "concierge")})
-		b.right(t, got, "You said: hello")
-	})
-	b.works(t)
-}
+const addTo = `{"tenant":"calculator","message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"` + secret + `"},{"data":{"skill":"add","input":{"a":41,"b":1}}}]}}`
 
-// hashes demands tokens of ours, among them one for what came in and one for
+// proven demands tokens of ours, among them one for what came in and one for
 // what went out.
-func (b *bed) hashes(t *testing.T, tokens []string, in, out string) {
+func (b *bed) proven(t *testing.T, tokens []string, in, out string) {
 	t.Helper()
-	sawIn, sawOut := in == "", false
+	sawIn, sawOut := in == "", out == ""
 	for _, compact := range tokens {
 		v, err := b.judge.Verify(context.WithoutCancel(t.Context()), compact, ect.Check{Purpose: ect.Parent})
 		if err != nil {
@@ -143,63 +65,170 @@ func (b *bed) hashes(t *testing.T, tokens []string, in, out string) {
 		sawIn = sawIn || v.Claims().InputHash == in
 		sawOut = sawOut || v.Claims().OutputHash == out
 	}
-	if !sawIn || !sawOut {
+	if !sawIn || !sawOut || len(tokens) == 0 {
 		t.Errorf("%d tokens: one for the request %t, one for the reply %t", len(tokens), sawIn, sawOut)
 	}
 }
 
-// talks has the official client send, stream, ask and be refused.
-func talks(t *testing.T, client *a2aclient.Client) {
-	t.Helper()
-	said := func(text string) *a2a.SendMessageRequest {
-		return &a2a.SendMessageRequest{Message: a2a.NewMessage(a2a.MessageRoleUser, a2a.NewTextPart(text))}
-	}
-	got, err := client.SendMessage(t.Context(), said("hello"))
-	must(t, err)
-	task, ok := got.(*a2a.Task)
-	if !ok || task.Status.State != a2a.TaskStateCompleted {
-		t.Fatalf("got %+v", got)
-	}
-	var state a2a.TaskState
-	var id a2a.TaskID
-	artifacts := 0
-	for event, err := range client.SendStreamingMessage(t.Context(), said("good evening")) {
-		must(t, err)
-		switch e := event.(type) {
-		case *a2a.Task:
-			id, state = e.ID, e.Status.State
-		case *a2a.TaskStatusUpdateEvent:
-			state = e.Status.State
-		case *a2a.TaskArtifactUpdateEvent:
-			artifacts++
+// headerECT is the metadata with evidence.
+const headerECT = "execution-context"
+
+func TestGRPCDoor(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	b.overGRPC(t)
+	c := b.remote(t, b.clientTLS(t, b.dev.Client))
+	call := func(t *testing.T, method string, octets []byte, fields ...string) peers.Heard {
+		t.Helper()
+		got := c.Call(t.Context(), method, [][]byte{octets}, fields...)
+		if got.Code != "OK" || len(got.Messages) == 0 {
+			t.Fatalf("%s: %s", got.Code, got.Details)
 		}
+		return got
 	}
-	if state != a2a.TaskStateCompleted || artifacts == 0 {
-		t.Errorf("the stream ended at %s with %d artifacts", state, artifacts)
+	t.Run("to MCP, with evidence for the octets that travelled", func(t *testing.T) {
+		sent := request(t, "SendMessage", addTo)
+		got := call(t, "SendMessage", sent, headerECT, b.token(t, string(sent)))
+		if len(got.Messages) != 1 || !strings.Contains(string(got.Messages[0]), "sum\x12\x09\x11\x00\x00\x00\x00\x00\x00E@") /* 42 as a double */ {
+			t.Errorf("no sum in %q", got.Messages)
+		}
+		b.proven(t, got.Header[headerECT], ect.Hash(sent), ect.Hash(got.Messages[0]))
+	})
+	for name, agent := range map[string]string{"JSON-RPC": "concierge", "gRPC": "caller"} {
+		t.Run("to A2A over "+name, func(t *testing.T) {
+			sent := request(t, "SendMessage", messageTo(agent, "hello"))
+			got := call(t, "SendMessage", sent)
+			if !strings.Contains(string(got.Messages[0]), "You said: hello") {
+				t.Errorf("got %q", got.Messages)
+			}
+			b.proven(t, got.Header[headerECT], ect.Hash(sent), ect.Hash(got.Messages[0]))
+		})
+		t.Run("a stream from A2A over "+name, func(t *testing.T) {
+			got := call(t, "SendStreamingMessage", request(t, "SendStreamingMessage", messageTo(agent, "good evening")))
+			var told ect.StreamHash
+			for _, message := range got.Messages {
+				told.Add(message)
+			}
+			if told.Count() < 2 {
+				t.Errorf("%d events", told.Count())
+			}
+			b.proven(t, got.Header[headerECT], "", "")
+			b.proven(t, got.Trailer[headerECT], "", told.Sum())
+		})
 	}
-	again, err := client.GetTask(t.Context(), &a2a.GetTaskRequest{ID: id})
-	if err != nil || again.ID != id || again.Status.State != a2a.TaskStateCompleted {
-		t.Errorf("asked again: %+v %v", again, err)
+	t.Run("the agent by metadata", func(t *testing.T) {
+		call(t, "SendMessage", request(t, "SendMessage", strings.Replace(addTo, `"tenant":"calculator",`, "", 1)), "aepb-agent", "calculator")
+	})
+	t.Run("from MCP to gRPC", func(t *testing.T) {
+		got := b.send(t, letter{at: "/agents/caller/mcp", body: callBody("concierge", "hello"), header: mirror("tools/call", "concierge")})
+		b.right(t, got, "You said: hello")
+	})
+	t.Run("from JSON-RPC to gRPC", func(t *testing.T) {
+		b.right(t, b.send(t, letter{at: "/agents/caller/a2a", body: textBody("hello"), header: map[string]string{"A2A-Version": "1.0"}}), "You said: hello")
+	})
+	b.works(t)
+}
+
+// What the door over gRPC refuses, with its exact code and reason.
+func TestGRPCDoorRefuses(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	b.overGRPC(t)
+	send := func(text string) []byte { return request(t, "SendMessage", text) }
+	good := send(addTo)
+	token := b.token(t, string(good))
+	deep := strings.Repeat(`[`, 200) + strings.Repeat(`]`, 200)
+	cases := map[string]struct {
+		method       string
+		messages     [][]byte
+		fields       []string
+		code, reason string
+		rest         string // in what else is said
+	}{
+		"no such method":         {"Sing", [][]byte{good}, nil, "UNIMPLEMENTED", "METHOD_NOT_FOUND", ""},
+		"no such service":        {"/a2a.v1.A2AService/SendMessage", [][]byte{good}, nil, "UNIMPLEMENTED", "METHOD_NOT_FOUND", ""},
+		"no message":             {"SendMessage", nil, nil, "INVALID_ARGUMENT", "INVALID_REQUEST", "no message"},
+		"two messages":           {"SendMessage", [][]byte{good, good}, nil, "INVALID_ARGUMENT", "INVALID_REQUEST", "a second message"},
+		"nobody is named":        {"SendMessage", [][]byte{send(strings.Replace(addTo, `"tenant":"calculator",`, "", 1))}, nil, "INVALID_ARGUMENT", "INVALID_PARAMS", "name the agent"},
+		"named twice":            {"SendMessage", [][]byte{good}, []string{"aepb-agent", "a", "aepb-agent", "b"}, "INVALID_ARGUMENT", "INVALID_REQUEST", "twice"},
+		"an unknown agent":       {"SendMessage", [][]byte{send(messageTo("nobody", "x"))}, nil, "NOT_FOUND", "SKILL_NOT_FOUND", "unknown_agent"},
+		"a closed agent":         {"SendMessage", [][]byte{send(messageTo("closed", "x"))}, nil, "PERMISSION_DENIED", "FORBIDDEN", ""},
+		"an agent that wants it": {"SendMessage", [][]byte{send(messageTo("strict", "x"))}, nil, "PERMISSION_DENIED", "FORBIDDEN", "ect_required"},
+		"not protobuf":           {"SendMessage", [][]byte{[]byte(`{"tenant":"calculator"}`)}, []string{"aepb-agent", "calculator"}, "INVALID_ARGUMENT", "PARSE", ""},
+		"cut off":                {"SendMessage", [][]byte{good[:len(good)-3]}, []string{"aepb-agent", "calculator"}, "INVALID_ARGUMENT", "PARSE", ""},
+		"text that is none":      {"SendMessage", [][]byte{[]byte("\x0a\x02\xff\xfe")}, []string{"aepb-agent", "calculator"}, "INVALID_ARGUMENT", "PARSE", ""},
+		"nothing in it":          {"SendMessage", [][]byte{{}}, []string{"aepb-agent", "calculator"}, "INVALID_ARGUMENT", "INVALID_PARAMS", "/params/message"},
+		"a part without content": {"SendMessage", [][]byte{send(`{"tenant":"calculator","message":{"messageId":"m","role":"ROLE_USER","parts":[{}]}}`)}, nil, "INVALID_ARGUMENT", "INVALID_PARAMS", "exactly one of"},
+		"no role":                {"SendMessage", [][]byte{send(`{"tenant":"calculator","message":{"messageId":"m","parts":[{"text":"x"}]}}`)}, nil, "INVALID_ARGUMENT", "INVALID_PARAMS", "role"},
+		"too deep":               {"SendMessage", [][]byte{send(`{"tenant":"calculator","message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":` + deep + `}]}}`)}, nil, "INVALID_ARGUMENT", "PARSE", ""},
+		"too many values":        {"SendMessage", [][]byte{many(300_000)}, []string{"aepb-agent", "calculator"}, "INVALID_ARGUMENT", "PARSE", "too many"},
+		"16 MiB and one octet":   {"SendMessage", [][]byte{make([]byte, 16<<20+1)}, nil, "RESOURCE_EXHAUSTED", "", "larger than max"},
+		"an unknown skill":       {"SendMessage", [][]byte{send(strings.Replace(addTo, `"add"`, `"divide"`, 1))}, nil, "INVALID_ARGUMENT", "SKILL_NOT_FOUND", ""},
+		"another version":        {"SendMessage", [][]byte{good}, []string{"a2a-version", "0.3"}, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED", ""},
+		"a broken token":         {"SendMessage", [][]byte{good}, []string{headerECT, "a.b"}, "INVALID_ARGUMENT", "FORBIDDEN", "ect_invalid"},
+		"a token for another":    {"SendMessage", [][]byte{send(messageTo("calculator", "x"))}, []string{headerECT, token}, "PERMISSION_DENIED", "FORBIDDEN", "ect_invalid"},
+		"too many tokens":        {"SendMessage", [][]byte{good}, strings.Split(strings.Repeat(headerECT+" "+token+" ", 40), " ")[:80], "RESOURCE_EXHAUSTED", "FORBIDDEN", ""},
+		"a task of nobody":       {"GetTask", [][]byte{request(t, "GetTask", `{"tenant":"concierge","id":"nobody's"}`)}, nil, "NOT_FOUND", "TASK_NOT_FOUND", ""},
+		"a task of nobody there": {"GetTask", [][]byte{request(t, "GetTask", `{"tenant":"caller","id":"nobody's"}`)}, nil, "NOT_FOUND", "TASK_NOT_FOUND", ""},
+		"a stream of nobody's":   {"SubscribeToTask", [][]byte{request(t, "SubscribeToTask", `{"tenant":"concierge","id":"nobody's"}`)}, nil, "NOT_FOUND", "TASK_NOT_FOUND", ""},
+		"no id":                  {"CancelTask", [][]byte{request(t, "CancelTask", `{"tenant":"concierge"}`)}, nil, "INVALID_ARGUMENT", "INVALID_PARAMS", ""},
 	}
-	waits, err := client.SendMessage(t.Context(), said("ask: which?"))
-	must(t, err)
-	open, ok := waits.(*a2a.Task)
-	if !ok || open.Status.State != a2a.TaskStateInputRequired {
-		t.Fatalf("got %+v", waits)
+	c := b.remote(t, b.clientTLS(t, b.dev.Client))
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := c.Call(t.Context(), tc.method, tc.messages, tc.fields...)
+			if got.Code != tc.code || got.Reason != tc.reason || !strings.Contains(got.Details, tc.rest) || len(got.Messages) > 0 {
+				t.Errorf("%d messages, %s %s: %s", len(got.Messages), got.Code, got.Reason, got.Details)
+			}
+			if strings.Contains(got.Details, secret) {
+				t.Error("the refusal quotes the message")
+			}
+		})
 	}
-	ended, err := client.CancelTask(t.Context(), &a2a.CancelTaskRequest{ID: open.ID})
-	if err != nil || ended.Status.State != a2a.TaskStateCanceled {
-		t.Errorf("cancel: %+v %v", ended, err)
+	b.works(t)
+}
+
+// many is a request with so many empty parts.
+func many(parts int) []byte {
+	inner := []byte(strings.Repeat("\x2a\x00", parts))
+	n := len(inner)
+	return append([]byte{0x12, byte(n&0x7f | 0x80), byte(n>>7&0x7f | 0x80), byte(n >> 14)}, inner...)
+}
+
+func TestGRPCDoorKnowsItsCallers(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true})
+	good := [][]byte{request(t, "SendMessage", strings.Replace(addTo, "calculator", "members", 1))}
+	t.Run("nobody", func(t *testing.T) {
+		got := b.remote(t, b.clientTLS(t, nil)).Call(t.Context(), "SendMessage", good)
+		if got.Code != "UNAUTHENTICATED" || got.Reason != "UNAUTHENTICATED" {
+			t.Errorf("%s %s", got.Code, got.Details)
+		}
+	})
+	t.Run("somebody", func(t *testing.T) {
+		got := b.remote(t, b.clientTLS(t, b.dev.Client)).Call(t.Context(), "SendMessage", good)
+		if got.Code != "OK" {
+			t.Errorf("%s %s", got.Code, got.Details)
+		}
+	})
+	t.Run("TLS 1.2", func(t *testing.T) {
+		conf := b.clientTLS(t, b.dev.Client)
+		conf.MinVersion, conf.MaxVersion = tls.VersionTLS12, tls.VersionTLS12 //nolint:gosec // to be refused
+		if got := b.remote(t, conf).Call(t.Context(), "SendMessage", good); got.Code != "UNAVAILABLE" {
+			t.Errorf("%s %s", got.Code, got.Details)
+		}
+	})
+}
+
+func TestGRPCDoorLimits(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: config.Config{Limits: config.Limits{Rate: 0.001, Burst: 2}}})
+	c := b.remote(t, b.clientTLS(t, b.dev.Client))
+	var last peers.Heard
+	for range 4 {
+		last = c.Call(t.Context(), "SendMessage", [][]byte{[]byte("no message at all")})
 	}
-	if _, err := client.GetTask(t.Context(), &a2a.GetTaskRequest{ID: "nobody's"}); err == nil || !strings.Contains(err.Error(), "task") {
-		t.Errorf("a task that nobody began: %v", err)
-	}
-	page, err := client.ListTasks(t.Context(), &a2a.ListTasksRequest{})
-	if err != nil {
-		t.Errorf("list: %+v %v", page, err)
-	}
-	card, err := client.GetExtendedAgentCard(t.Context(), &a2a.GetExtendedAgentCardRequest{})
-	if err == nil && len(card.Skills) == 0 {
-		t.Errorf("card: %+v", card)
+	if last.Code != "RESOURCE_EXHAUSTED" || !strings.Contains(last.Details, "rate_limited") {
+		t.Errorf("%s %s", last.Code, last.Details)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/a2a/frame"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 	"github.com/aepb/aepb-gateway/translators"
@@ -37,7 +38,7 @@ type DialerDeps struct {
 
 // Dialer carries messages to A2A agents. Safe for concurrent use; it keeps nothing.
 type Dialer struct {
-	Framing
+	frame.Framer
 	deps DialerDeps
 }
 

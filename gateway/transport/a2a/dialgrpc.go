@@ -18,6 +18,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/a2a/frame"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
 )
@@ -63,7 +64,7 @@ func (d *Dialer) requestGRPC(ctx context.Context, e transport.Endpoint, wire tra
 
 // streams reports whether a method is answered with a stream.
 func streams(wire translators.Wire) bool {
-	method := methodOf(wire.Path)
+	method := frame.Method(wire.Path)
 	return method != nil && method.IsStreamingServer()
 }
 
@@ -133,7 +134,7 @@ func (in *incoming) foreign() string {
 	switch {
 	case r.StatusCode >= 300 && r.StatusCode < 400:
 		return "a redirect (HTTP status " + strconv.Itoa(r.StatusCode) + "), which is not followed"
-	case r.ProtoMajor != 2, kind != mediaGRPC && kind != MediaGRPC:
+	case r.ProtoMajor != 2, kind != mediaGRPC && kind != frame.Media:
 		return "HTTP status " + strconv.Itoa(r.StatusCode) + " and no gRPC"
 	case r.StatusCode != http.StatusOK:
 		return "HTTP status " + strconv.Itoa(r.StatusCode)
@@ -213,7 +214,7 @@ func (in *incoming) broken(err error) error {
 // heard is a message of the agent.
 func (in *incoming) heard(body []byte) translators.Wire {
 	wire := in.d.heard(in.sent, in.response.Header, body, http.StatusOK)
-	wire.Media, wire.Path = MediaGRPC, in.sent.Path
+	wire.Media, wire.Path = frame.Media, in.sent.Path
 	return wire
 }
 
@@ -232,14 +233,14 @@ func (in *incoming) failure(h http.Header) (translators.Wire, error) {
 	if err != nil {
 		message = h.Get(fieldMessage)
 	}
-	body := bareStatus(code, message)
+	body := frame.Status(code, message)
 	if details := h.Get(fieldDetails); details != "" {
 		if body, err = base64.RawStdEncoding.DecodeString(strings.TrimRight(details, "=")); err != nil {
 			return translators.Wire{}, in.bad("the details of its status are unreadable")
 		}
 	}
 	wire := in.heard(body)
-	wire.Status = httpStatus(code)
+	wire.Status = frame.HTTPStatus(code)
 	return wire, nil
 }
 

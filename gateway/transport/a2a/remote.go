@@ -18,6 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/a2a/frame"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -37,10 +38,10 @@ type remote struct {
 }
 
 func (c *remote) serve(path string) error {
-	method := methodOf(path)
+	method := frame.Method(path)
 	call := transport.Call{
 		Entrance: transport.Native, Caller: transport.CallerFrom(c.ctx), Address: transport.AddressFrom(c.ctx), Detached: true,
-		Wire: translators.Wire{Binding: form.Binding, Form: form.FormGRPC, Media: MediaGRPC, Path: path, Header: c.header()},
+		Wire: translators.Wire{Binding: form.Binding, Form: form.FormGRPC, Media: frame.Media, Path: path, Header: c.header()},
 	}
 	if err := c.receive(method, &call); err != nil {
 		return c.refuse(err)
@@ -80,7 +81,7 @@ func (c *remote) receive(method protoreflect.MethodDescriptor, call *transport.C
 		return err
 	}
 	if call.Agent == "" {
-		call.Agent, call.Tenanted = tenantOf(method, call.Wire.Body), true
+		call.Agent, call.Tenanted = frame.Tenant(method, call.Wire.Body), true
 	}
 	if call.Agent == "" {
 		return &canonical.Error{Code: canonical.CodeBadParams, Message: "name the agent as the tenant of the request, or in the metadata " + fieldAgent}
@@ -205,7 +206,7 @@ func (c *remote) card(call transport.Call) error {
 	if err != nil {
 		return c.refuse(err)
 	}
-	wire, _, err := Framing{}.Frame(translators.Wire{Form: form.FormGRPC, Path: call.Wire.Path, Re: canonical.OpNative, Body: body})
+	wire, _, err := frame.Framer{}.Frame(translators.Wire{Form: form.FormGRPC, Path: call.Wire.Path, Re: canonical.OpNative, Body: body})
 	if err != nil {
 		return c.refuse(err)
 	}
@@ -224,7 +225,7 @@ func (c *remote) refuse(cause error) error {
 	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.Native(cause)}
 	wire, _, err := c.deps.Form.Encode(m, translators.Target{Version: form.Version, Form: form.FormGRPC})
 	if err == nil {
-		wire, _, err = Framing{}.Frame(wire)
+		wire, _, err = frame.Framer{}.Frame(wire)
 	}
 	said := &spb.Status{}
 	if err != nil || proto.Unmarshal(wire.Body, said) != nil {

@@ -1,4 +1,4 @@
-package a2a
+package frame
 
 import (
 	"google.golang.org/protobuf/encoding/protowire"
@@ -40,9 +40,9 @@ func countable(kind protoreflect.MessageDescriptor, body []byte, depth int, left
 	return true
 }
 
-// tenantOf is the tenant that a request names; the last one counts, as it does
+// Tenant is the tenant that a request names; the last one counts, as it does
 // for every reader of protobuf.
-func tenantOf(method protoreflect.MethodDescriptor, body []byte) string {
+func Tenant(method protoreflect.MethodDescriptor, body []byte) string {
 	field := method.Input().Fields().ByName("tenant")
 	tenant := ""
 	for field != nil && len(body) > 0 {

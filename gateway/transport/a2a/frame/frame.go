@@ -1,4 +1,4 @@
-package a2a
+package frame
 
 import (
 	"encoding/json"
@@ -15,8 +15,8 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// MediaGRPC is the content type of gRPC with messages in protobuf's own form.
-const MediaGRPC = "application/grpc+proto"
+// Media is the content type of gRPC with messages in protobuf's own form.
+const Media = "application/grpc+proto"
 
 // Bounds of a message in protobuf's form: a few octets there may be a large
 // value here. JSON of depth n is up to three messages deep for each level.
@@ -25,17 +25,17 @@ const (
 	maxMessages = 1 << 18
 )
 
-// Framing turns the JSON that the codec reads and writes into the octets that
+// Framer turns the JSON that the codec reads and writes into the octets that
 // travel over gRPC, and back. Wires of other forms pass as they are.
-type Framing struct{}
+type Framer struct{}
 
 // Frame serialises a message. What protobuf cannot hold is a loss: numbers that
 // a double rounds (L16), members that the published schema lacks (L29).
-func (Framing) Frame(wire translators.Wire) (translators.Wire, []canonical.Loss, error) {
+func (Framer) Frame(wire translators.Wire) (translators.Wire, []canonical.Loss, error) {
 	if wire.Form != form.FormGRPC {
 		return wire, nil, nil
 	}
-	wire.Media = MediaGRPC
+	wire.Media = Media
 	if wire.Re != "" && isFailure(wire.Body) {
 		body, losses, err := frameStatus(wire.Body)
 		wire.Body = body
@@ -69,7 +69,7 @@ func parse(body []byte, message proto.Message) ([]canonical.Loss, error) {
 
 // Unframe gives a message the JSON that the codec reads. Its error is a
 // *translators.MalformedError.
-func (Framing) Unframe(wire translators.Wire) (translators.Wire, error) {
+func (Framer) Unframe(wire translators.Wire) (translators.Wire, error) {
 	if wire.Form != form.FormGRPC {
 		return wire, nil
 	}
@@ -152,7 +152,7 @@ func decode(body []byte, message proto.Message) error {
 // kindOf is the full name of a wire's message: a request's by its method, a
 // reply's by its method where that is known, else by what it answers.
 func kindOf(wire translators.Wire) protoreflect.FullName {
-	method := methodOf(wire.Path)
+	method := Method(wire.Path)
 	switch {
 	case wire.Re == "" && method != nil:
 		return method.Input().FullName()
@@ -191,8 +191,8 @@ func pushKind(body []byte) protoreflect.FullName {
 	return "lf.a2a.v1.ListTaskPushNotificationConfigsResponse" // an empty one is any empty message
 }
 
-// methodOf finds a method by its path; nil: there is none.
-func methodOf(path string) protoreflect.MethodDescriptor {
+// Method finds a method by its path; nil: there is none.
+func Method(path string) protoreflect.MethodDescriptor {
 	name, ok := strings.CutPrefix(path, form.ServiceGRPC)
 	if !ok {
 		return nil

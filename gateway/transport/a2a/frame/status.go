@@ -1,4 +1,4 @@
-package a2a
+package frame
 
 import (
 	"encoding/base64"
@@ -51,11 +51,9 @@ const (
 )
 
 const (
-	typePrefix    = "type.googleapis.com/"
-	reasonNoCall  = "METHOD_NOT_FOUND"
-	domainA2A     = "a2a-protocol.org"
-	detailType    = "@type"
-	typeErrorInfo = typePrefix + "google.rpc.ErrorInfo"
+	typePrefix   = "type.googleapis.com/"
+	reasonNoCall = "METHOD_NOT_FOUND"
+	detailType   = "@type"
 )
 
 // failed is an error as the HTTP form has it (A2A 11.6).
@@ -93,8 +91,8 @@ func frameStatus(body []byte) ([]byte, []canonical.Loss, error) {
 // method is a code of its own over gRPC.
 func codeNamed(f failed) codes.Code {
 	for _, raw := range f.Details {
-		var info struct{ Reason, Domain string }
-		if json.Unmarshal(raw, &info) == nil && info.Reason == reasonNoCall && info.Domain == domainA2A {
+		var info struct{ Reason string }
+		if json.Unmarshal(raw, &info) == nil && info.Reason == reasonNoCall {
 			return codes.Unimplemented
 		}
 	}
@@ -170,8 +168,8 @@ func known(detail *anypb.Any) bool {
 	}, detail.MessageIs)
 }
 
-// bareStatus is the status of an answer that has no details.
-func bareStatus(code codes.Code, message string) []byte {
+// Status is the status of an answer that has no details.
+func Status(code codes.Code, message string) []byte {
 	if len(message) > maxStatusText {
 		message = message[:maxStatusText]
 	}
@@ -182,8 +180,8 @@ func bareStatus(code codes.Code, message string) []byte {
 	return body
 }
 
-// httpStatus is the HTTP status that stands for a code.
-func httpStatus(code codes.Code) int {
+// HTTPStatus is the HTTP status that stands for a code.
+func HTTPStatus(code codes.Code) int {
 	if int(code) < len(canonicalCodes) {
 		return canonicalCodes[code].status
 	}
