@@ -113,7 +113,7 @@ func (g *Gateway) first(rec *record) (*canonical.Message, *canonical.Invoke, err
 	if !ok || rec.Call == nil {
 		return nil, nil, errRecord
 	}
-	first, err := form.Decode(rec.Call.wire(rec.Source, ""))
+	first, err := g.read(form, rec.Call.wire(rec.Source, ""))
 	if err != nil {
 		return nil, nil, errRecord
 	}
@@ -162,7 +162,9 @@ func (g *Gateway) rewrite(rec *record, m *canonical.Message, invoke *canonical.I
 			next.Call = &canonical.Call{Name: rec.Skill, Args: answers[0].Value}
 			next.Turn = canonical.Content{ID: invoke.Turn.ID, Role: canonical.RoleCaller}
 		}
+		tenant := m.Conversation.Tenant // of this call; the first may have named it in another way
 		m.To, m.Conversation = first.To, first.Conversation
+		m.Conversation.Tenant = tenant
 	default:
 		m.Conversation.TaskID, m.Conversation.ContextID = rec.TaskID, rec.Context
 		if len(invoke.Answers) > 0 {

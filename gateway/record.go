@@ -197,7 +197,7 @@ func (g *Gateway) present(rec *record) (*canonical.Task, error) {
 	if !ok {
 		return nil, errRecord
 	}
-	m, err := form.Decode(rec.Said.wire(rec.Source, rec.saidTo()))
+	m, err := g.read(form, rec.Said.wire(rec.Source, rec.saidTo()))
 	if err != nil {
 		return nil, errRecord
 	}

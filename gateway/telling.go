@@ -332,7 +332,8 @@ func (g *Gateway) refusal(x *exchange, cause error) (translators.Wire, error) {
 	if err != nil {
 		return translators.Wire{}, err
 	}
-	return g.frame(l.dest, wire)
+	wire, _, err = g.frame(l.dest, wire)
+	return wire, err
 }
 
 // Close ends the telling. Work that does not belong to the connection goes on.

@@ -84,10 +84,10 @@ type Wire struct {
 	Verb, Path string
 }
 
-// Octets are what evidence hashes of a message: its body, and of a request
+// Octets are what evidence hashes of a message: its body, and of an HTTP request
 // without one its path and query (R5).
 func (w Wire) Octets() []byte {
-	if len(w.Body) == 0 && w.Path != "" {
+	if len(w.Body) == 0 && w.Verb != "" {
 		return []byte(w.Path)
 	}
 	return w.Body

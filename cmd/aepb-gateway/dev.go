@@ -76,17 +76,21 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 	if err != nil {
 		return errors.Join(err, public.Close(), admin.Close())
 	}
+	if s.grpc, err = listenGRPC(extra); err != nil {
+		return errors.Join(err, public.Close(), admin.Close())
+	}
 	service, err := wire(s)
 	if err == nil {
 		err = at.save(flags.dir)
 	}
 	if err != nil {
-		return errors.Join(err, public.Close(), admin.Close())
+		return errors.Join(err, public.Close(), admin.Close(), closing(s.grpc))
 	}
 	if flags.config != "" {
 		service.watch = service.watcher(flags.config)
 	}
 	at.announce(stdout, flags.dir)
+	announceGRPC(stdout, s.grpc)
 	return service.run(ctx, public, admin)
 }
 

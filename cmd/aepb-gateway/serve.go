@@ -82,19 +82,23 @@ func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
+	if s.grpc, err = listenGRPC(c); err != nil {
+		return err
+	}
 	service, err := wire(s)
 	if err != nil {
-		return err
+		return errors.Join(err, closing(s.grpc))
 	}
 	public, err := net.Listen("tcp", orDefault(c.Listen.Public, defaultPublic))
 	if err != nil {
-		return err
+		return errors.Join(err, closing(s.grpc))
 	}
 	admin, err := net.Listen("tcp", orDefault(c.Listen.Admin, defaultAdmin))
 	if err != nil {
-		return errors.Join(err, public.Close())
+		return errors.Join(err, public.Close(), closing(s.grpc))
 	}
 	fmt.Fprintf(stdout, "ready public https://%s\nready admin https://%s\n", public.Addr(), admin.Addr())
+	announceGRPC(stdout, s.grpc)
 	service.watch = service.watcher(file)
 	return service.run(ctx, public, admin)
 }

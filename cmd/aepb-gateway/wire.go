@@ -46,6 +46,7 @@ type settings struct {
 	publicURL  string          // where callers reach us when their Host header is none of ours
 	hosts      []string
 	adminToken string        // of dev and demo; empty: operators show certificates
+	grpc       net.Listener  // nil: A2A is not served over gRPC
 	redis      *redis.Config // nil: state is kept elsewhere
 	dev        bool
 	logger     *slog.Logger
@@ -55,6 +56,7 @@ type settings struct {
 type service struct {
 	public, admin http.Handler
 	tls           *tls.Config
+	grpc          transport.Listener // nil: there is none
 	directory     *directory.Directory
 	limiter       *limit.Limiter
 	road          *gateway.Gateway
@@ -230,7 +232,7 @@ func (s settings) limits() limit.Config {
 func (out *service) surfaces(s settings, road *gateway.Gateway, registry *translators.Registry, kept kept, metrics *telemetry.Metrics) error {
 	a2aForm, _ := registry.Translator(a2a.Binding)
 	mcpForm, _ := registry.Translator(mcp.Binding)
-	a2aDoor, err := ta2a.NewDoor(ta2a.DoorDeps{Form: a2aForm, BaseURL: s.agentURL})
+	a2aDoor, err := ta2a.NewDoor(ta2a.DoorDeps{Form: a2aForm, BaseURL: s.agentURL, GRPC: s.publicGRPC()})
 	if err != nil {
 		return err
 	}
@@ -245,6 +247,9 @@ func (out *service) surfaces(s settings, road *gateway.Gateway, registry *transl
 	}
 	authenticators, err := out.authenticators(s)
 	if err != nil {
+		return err
+	}
+	if err := out.overGRPC(s, a2aForm, httpapi.Callers{Authenticators: authenticators, Anonymous: anonymous}); err != nil {
 		return err
 	}
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
