@@ -15,7 +15,7 @@ import (
 
 // a2aRun is one run of an A2A caller.
 type a2aRun struct {
-	run
+	*run
 	client *a2aclient.Client
 }
 
@@ -43,7 +43,7 @@ func byA2A(way string, do func(*testing.T, *a2aRun)) func(*testing.T, *run) {
 			t.Fatal(err)
 		}
 		defer func() { check(t, client.Destroy()) }()
-		do(t, &a2aRun{run: *r, client: client})
+		do(t, &a2aRun{run: r, client: client})
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 // mcpRun is one run of an MCP caller.
 type mcpRun struct {
-	run
+	*run
 	version string
 	session *mcp.ClientSession
 
@@ -30,7 +30,7 @@ type user func(*mcp.ElicitParams) *mcp.ElicitResult
 func byMCP(version string, answer user, do func(*testing.T, *mcpRun)) func(*testing.T, *run) {
 	return func(t *testing.T, r *run) {
 		t.Helper()
-		m := &mcpRun{run: *r, version: version}
+		m := &mcpRun{run: r, version: version}
 		options := &mcp.ClientOptions{
 			Capabilities: &mcp.ClientCapabilities{},
 			ProgressNotificationHandler: func(_ context.Context, n *mcp.ProgressNotificationClientRequest) {
@@ -101,6 +101,11 @@ func mcpStreaming(t *testing.T, m *mcpRun) {
 	p := m.want("stream")
 	p.SetProgressToken("bar")
 	expectResult(t, m.call(t, p), false, "half whole")
+	until(t, func() bool { // the SDK has handlers of their own pace
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return len(m.steps) == 2
+	})
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !slices.Equal(m.steps, []string{"one", "two"}) || !slices.IsSorted(m.progress) {
@@ -122,6 +127,7 @@ func mcpCanceling(t *testing.T, m *mcpRun) {
 		t.Error("a canceled call has a result")
 	}
 	await(t, m.at.job(m.job).stopped)
+	m.silent = true // whoever leaves may have heard nothing at all
 }
 
 // fill answers the one thing that a form wants.

@@ -17,6 +17,8 @@ type run struct {
 	at   *callee
 	job  string // names the work of this run
 	from string // what the caller speaks
+
+	silent bool // nothing may have come back
 }
 
 // scenario is something that a callee does and its caller must see.
@@ -135,7 +137,7 @@ func (g *gw) fidelityRun(t *testing.T, at *callee) *run {
 func (r *run) audit(t *testing.T) {
 	t.Helper()
 	takes := r.tape.takes()
-	if len(takes) == 0 && !t.Failed() {
+	if len(takes) == 0 && !r.silent && !t.Failed() {
 		t.Error("nothing was recorded")
 	}
 	for _, take := range takes {
