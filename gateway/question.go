@@ -69,6 +69,7 @@ func (g *Gateway) goOnWith(ctx context.Context, x *exchange, rec *record, invoke
 	if err := g.rewrite(rec, x.message, invoke, answers); err != nil {
 		return false, none, err
 	}
+	rec.address(x)
 	prior := *rec
 	x.prior = &prior
 	return false, none, nil
@@ -188,13 +189,14 @@ func spoken(task *canonical.Task, answers []canonical.Answer) []canonical.Answer
 // answerOpen gives the answer to whoever holds the agent's stream, wherever
 // that is, and waits for what comes of it.
 func (g *Gateway) answerOpen(ctx context.Context, x *exchange, rec *record, answers []canonical.Answer) (transport.Answer, error) {
+	rec.address(x)
 	if err := g.choose(ctx, x); err != nil {
 		return transport.Answer{}, err
 	}
 	if err := g.post(ctx, rec.mailKey(), letter{Answers: answers}); err != nil {
 		return transport.Answer{}, err
 	}
-	return g.watch(ctx, x, rec, x.message.Preferences.Stream)
+	return g.watch(ctx, x, rec, x.message.Preferences.Stream, rec.Given+1)
 }
 
 // bindable is the question that a message in plain text leaves open to a
@@ -254,6 +256,7 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 			return err
 		}
 		r.ask = nil
+		r.given++
 		life := r.x.patience(ctx)
 		defer life.close()
 		taken, err := r.g.send(life.ctx, r.x, sealed) //nolint:contextcheck // it may outlive who waits

@@ -62,7 +62,8 @@ type record struct {
 	Round    int               `json:",omitempty"` // how many questions were answered
 	State    string            `json:",omitempty"` // with waitsState: the agent's
 	Call     *said             `json:",omitempty"` // the request, to be said again
-	Skill    string            `json:",omitempty"` // what is called
+	Skill    string            `json:",omitempty"` // what is called; empty: the caller's and the agent's names are the same
+	Given    int               `json:",omitempty"` // answers that were given to who holds the agent's stream
 	Source   canonical.Binding // the caller's protocol
 	Pushes   bool              `json:",omitempty"` // somebody wants to be told of changes
 	Changed  time.Time
@@ -128,6 +129,13 @@ func (g *Gateway) newRecord(x *exchange, task *canonical.Task) *record {
 		rec.Skill = x.chosen.ID
 	}
 	return rec
+}
+
+// address says of an answer what it is an answer to, which it need not say again.
+func (r *record) address(x *exchange) {
+	if invoke, ok := x.message.Body.(*canonical.Invoke); ok && !x.relay() && invoke.Call == nil && x.message.To.Skill == "" {
+		x.message.To.Skill = r.Skill
+	}
 }
 
 // asksAgain keeps the caller's request, which is to be said again with what it

@@ -280,6 +280,10 @@ func misfitRPC(request []byte, got fetched) string {
 // problem document which the HTTP form took its errors for in earlier drafts.
 var medias = []string{form.Media, form.MediaHTTP, "application/problem+json"}
 
+// mediaText is what some servers say of their errors, because they leave the
+// field to their HTTP library (a2a-go 2.4 where it speaks 0.3).
+const mediaText = "text/plain"
+
 // unreadable says why a response has no JSON to read.
 func unreadable(got fetched) string {
 	switch {
@@ -287,7 +291,7 @@ func unreadable(got fetched) string {
 		return "a redirect (HTTP status " + strconv.Itoa(got.status) + "), which is not followed"
 	case got.header.Get("Content-Encoding") != "":
 		return "compressed, although nobody asked for that"
-	case !slices.Contains(medias, media(got.header)):
+	case !slices.Contains(medias, media(got.header)) && (media(got.header) != mediaText || !json.Valid(got.body)):
 		return "HTTP status " + strconv.Itoa(got.status) + " and not " + form.Media
 	case len(bytes.TrimSpace(got.body)) == 0:
 		return "HTTP status " + strconv.Itoa(got.status) + " and an empty body"
