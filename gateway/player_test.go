@@ -47,8 +47,9 @@ type player struct {
 	open    int // streams that are open
 	blind   bool
 	version string
-	typed   string        // schema of its only skill; empty: it takes messages
-	resume  chan struct{} // an event without text waits for it
+	typed   string                 // schema of its only skill; empty: it takes messages
+	skills  []canonical.Capability // more than the one that it has
+	resume  chan struct{}          // an event without text waits for it
 }
 
 func (p *player) Describe(_ context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
@@ -60,7 +61,7 @@ func (p *player) Describe(_ context.Context, e transport.Endpoint) (*canonical.D
 	}
 	return &canonical.Description{
 		Name: "writer", Versions: []string{p.version}, Streams: !p.blind,
-		Capabilities: []canonical.Capability{{ID: "write", Profile: canonical.ProfileMessage}},
+		Capabilities: append([]canonical.Capability{{ID: "write", Profile: canonical.ProfileMessage}}, p.skills...),
 	}, e, nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
@@ -23,11 +25,11 @@ func (g *Gateway) resume(ctx context.Context, x *exchange) (bool, transport.Answ
 	if !ok || x.call.Agent == "" {
 		return false, transport.Answer{}, nil
 	}
-	id := invoke.State
-	if id == "" {
+	round, id := readState(invoke.State)
+	if invoke.State == "" {
 		id = x.message.Conversation.TaskID
 	}
-	if id == "" {
+	if id == "" && invoke.State == "" {
 		return false, transport.Answer{}, nil
 	}
 	rec, err := g.load(ctx, g.keyOf(x, id))
@@ -40,9 +42,25 @@ func (g *Gateway) resume(ctx context.Context, x *exchange) (bool, transport.Answ
 		return false, transport.Answer{}, &canonical.Error{Code: canonical.CodeBadParams, Message: "nothing waits for this request state"}
 	case rec == nil:
 		return false, transport.Answer{}, &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
+	case invoke.State != "" && round != rec.Round:
+		return false, transport.Answer{}, &canonical.Error{Code: canonical.CodeBadParams, Message: "the request state belongs to a question that was answered"}
 	}
 	x.record, x.workflow = rec, rec.Workflow
 	return g.goOnWith(ctx, x, rec, invoke)
+}
+
+// stateOf is what an answer to this question must bring back: a question is
+// answered once, so that the answer to an earlier one is not taken for its own.
+func stateOf(round int, task string) string { return strconv.Itoa(round) + ":" + task }
+
+// readState reads what stateOf wrote; "": it is nobody's of ours.
+func readState(state string) (round int, task string) {
+	number, task, ok := strings.Cut(state, ":")
+	round, err := strconv.Atoi(number)
+	if !ok || err != nil {
+		return 0, ""
+	}
+	return round, task
 }
 
 func (g *Gateway) goOnWith(ctx context.Context, x *exchange, rec *record, invoke *canonical.Invoke) (bool, transport.Answer, error) {
@@ -84,6 +102,7 @@ func (g *Gateway) claim(ctx context.Context, x *exchange) error {
 	}
 	rec := x.record
 	rec.Waits, rec.State, rec.Task.Inputs, rec.Said, rec.Last = waitsNot, "", nil, nil, x.requestID
+	rec.Round++
 	rec.Task.Status = canonical.Status{State: canonical.StateWorking}
 	ok, err := g.save(ctx, rec)
 	if err == nil && !ok {

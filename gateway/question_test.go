@@ -77,6 +77,43 @@ func TestACallThatHasToBeMadeAgain(t *testing.T) {
 	})
 }
 
+// TestAnAnswerToAnEarlierQuestion: an MCP client is asked twice by an agent with
+// several skills, which its answers do not name. The state of the first question
+// does not answer the second.
+func TestAnAnswerToAnEarlierQuestion(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{
+		streaming: {
+			{events: []string{wholeTask("WORKING", ""), status("INPUT_REQUIRED", "how long?")}, end: io.EOF},
+			{events: []string{status("INPUT_REQUIRED", "and how?")}, end: io.EOF},
+			{events: []string{artifact("done it"), status("COMPLETED", "")}, end: io.EOF},
+		},
+	}, func(s *stage) {
+		t := s.t
+		s.agent.skills = []canonical.Capability{{ID: "paint", Profile: canonical.ProfileMessage}}
+		state := func(answer transport.Answer) string {
+			var env struct {
+				Result struct{ RequestState string }
+			}
+			if err := json.Unmarshal(answer.Wire.Body, &env); err != nil || env.Result.RequestState == "" {
+				t.Fatalf("it is asked %s", answer.Wire.Body)
+			}
+			return env.Result.RequestState
+		}
+		answering := func(state string) transport.Call {
+			return s.canAnswer(`,"inputResponses":{"reply":{"action":"accept","content":{"reply":"so"}}},"requestState":"` + state + `"`)
+		}
+		first := state(s.ask(t, s, s.canAnswer("")))
+		second := state(s.ask(t, s, answering(first)))
+		if _, err := s.Exchange(t.Context(), answering(first)); err == nil || first == second {
+			t.Errorf("%q answers the question of %q", first, second)
+		}
+		if done := s.ask(t, s, answering(second)); !strings.Contains(string(done.Wire.Body), "done it") {
+			t.Errorf("the answer leads to %s", done.Wire.Body)
+		}
+	})
+}
+
 func TestAQuestionInAStreamToATask(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{invoking, streaming} {

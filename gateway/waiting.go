@@ -196,7 +196,7 @@ func (r *run) inputs() []canonical.Input {
 // such, else the task that waits.
 func (r *run) question() *canonical.Result {
 	if r.x.asking() == translators.AskReply && !r.x.message.Preferences.TaskOK {
-		return &canonical.Result{Pending: &canonical.Pending{Inputs: stream.Forms(r.inputs()), State: r.own.TaskID}}
+		return &canonical.Result{Pending: &canonical.Pending{Inputs: stream.Forms(r.inputs()), State: stateOf(r.round, r.own.TaskID)}}
 	}
 	return &canonical.Result{Task: r.snapshot()}
 }

@@ -121,7 +121,7 @@ func (g *Gateway) resultOf(x *exchange, rec *record) (*canonical.Result, error) 
 			return &canonical.Result{Output: task.Output}, nil
 		}
 		if stream.Settled(task.Status.State) && !task.Status.State.Terminal() && x.asking() == translators.AskReply {
-			return &canonical.Result{Pending: &canonical.Pending{Inputs: stream.Forms(stream.Inputs(task)), State: rec.Task.ID}}, nil
+			return &canonical.Result{Pending: &canonical.Pending{Inputs: stream.Forms(stream.Inputs(task)), State: stateOf(rec.Round, rec.Task.ID)}}, nil
 		}
 	}
 	return &canonical.Result{Task: task}, nil

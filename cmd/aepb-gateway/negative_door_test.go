@@ -172,6 +172,7 @@ func TestMCPDoorRefuses(t *testing.T) {
 	both := func(v string) letter {
 		return letter{body: strings.Replace(call, "2026-07-28", v, 1), header: header("Mcp-Protocol-Version", v)}
 	}
+	tasked := strings.Replace(mcpBody("tasks/get", `"taskId":"1",`), `Capabilities":{`, `Capabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}`, 1)
 	refusals(t, b, []refusal{
 		at("no MCP-Protocol-Version", letter{body: call, header: header("Mcp-Protocol-Version", "")}, one(bad(-32020, "Mcp-Protocol-Version"))),
 		at("no Mcp-Method", letter{body: call, header: header("Mcp-Method", "")}, one(bad(-32020, "Mcp-Method"))),
@@ -186,7 +187,8 @@ func TestMCPDoorRefuses(t *testing.T) {
 		at("unknown revision in the header alone", letter{body: call, header: header("Mcp-Protocol-Version", "1999-01-01")}, one(bad(-32022, "Unsupported protocol version"))),
 		request("prompts/list", "prompts/list", "", one(want{status: 404, rpc: -32601, proof: "semantic_loss"})),
 		request("resources/read without its name", "resources/read", `"uri":"file:///etc/passwd",`, one(bad(-32020, "Mcp-Name"))),
-		request("tasks/get without its name", "tasks/get", `"taskId":"1",`, one(bad(-32020, "Mcp-Name"))),
+		at("tasks/get without its name", letter{body: tasked, header: mirror("tasks/get", "")}, one(bad(-32020, "Mcp-Name"))),
+		request("tasks/get without its extension", "tasks/get", `"taskId":"1",`, one(bad(-32021, "io.modelcontextprotocol/tasks"))),
 		request("ping, which is legacy", "ping", "", one(want{status: 404, rpc: -32601})),
 		request("initialize, which is legacy", "initialize", "", one(want{status: 404, rpc: -32601})),
 		request("a method of A2A", "SendMessage", "", one(want{status: 404, rpc: -32601, proof: "semantic_loss"})),

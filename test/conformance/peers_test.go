@@ -82,15 +82,7 @@ func (tools tools) stage(t *testing.T, set string) string {
 // Origin pass as they are.
 func (tools tools) front(t *testing.T, agent, binding, at string) string {
 	t.Helper()
-	gateway, err := devgateway.Start(t.Context(), devgateway.Deps{Binary: tools.gateway, Dir: filepath.Join(t.TempDir(), "gateway")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := gateway.Stop(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
+	gateway := start(t, tools.gateway)
 	if err := gateway.AddAgent(t.Context(), agent, binding, at); err != nil {
 		t.Fatal(err)
 	}
@@ -108,6 +100,21 @@ func (tools tools) front(t *testing.T, agent, binding, at string) string {
 	})
 	t.Cleanup(func() { front.CloseClientConnections(); front.Close(); client.CloseIdleConnections() })
 	return front.URL
+}
+
+// start runs a gateway as long as the test.
+func start(t *testing.T, binary string) *devgateway.Process {
+	t.Helper()
+	gateway, err := devgateway.Start(t.Context(), devgateway.Deps{Binary: binary, Dir: filepath.Join(t.TempDir(), "gateway")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := gateway.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return gateway
 }
 
 // serve starts the SDK's test server in the way that a revision needs.

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
 const suiteTimeout = 5 * time.Minute
@@ -103,13 +105,16 @@ func exceptions(t *testing.T, data []byte, set string) map[string]string {
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		fields := strings.SplitN(line, " ", 4)
-		if len(fields) < 4 {
-			t.Errorf("an exception without a reason: %s", line)
+		fields := strings.SplitN(line, " ", 5)
+		if len(fields) < 5 {
+			t.Errorf("an exception without a loss and a reason: %s", line)
 			continue
 		}
+		if _, known := canonical.Lookup(canonical.LossCode(fields[3])); !known {
+			t.Errorf("%s is no loss: %s", fields[3], line)
+		}
 		if fields[0]+" "+fields[1] == set {
-			out[fields[2]] = fields[3]
+			out[fields[2]] = fields[3] + " " + fields[4]
 		}
 	}
 	return out
@@ -122,8 +127,8 @@ func TestScored(t *testing.T) {
 	if len(got) != 2 || !got["ping"] || got["tools-list"] {
 		t.Errorf("got %v", got)
 	}
-	excepted := exceptions(t, []byte("# x\n\nmcp a ping why not\nmcp b tools-list because\na2a a tools-list because\n"), "mcp a")
-	if len(excepted) != 1 || excepted["ping"] != "why not" {
+	excepted := exceptions(t, []byte("# x\n\nmcp a ping L01 why not\nmcp b tools-list L01 because\na2a a tools-list L01 because\n"), "mcp a")
+	if len(excepted) != 1 || excepted["ping"] != "L01 why not" {
 		t.Errorf("got %v", excepted)
 	}
 }

@@ -3,7 +3,6 @@ package tasked
 import (
 	"context"
 	"encoding/json"
-	"strings"
 	"time"
 )
 
@@ -117,8 +116,8 @@ func (s *Server) named(req *request) (any, error) {
 			Name string `json:"name"`
 		} `json:"content"`
 	}
-	given := req.Params.Responses["user_name"]
-	if given == nil || json.Unmarshal(given, &answer) != nil || !strings.HasPrefix(req.Params.State, "asked") {
+	err := json.Unmarshal(req.Params.Responses["user_name"], &answer)
+	if asked := err == nil && req.Params.State == "asked"; !asked {
 		return json.RawMessage(`{"resultType":"input_required","inputRequests":{"user_name":` + string(form("What is your name?", "name", "string")) + `},"requestState":"asked"}`), nil
 	}
 	return s.begin(0, nil, says("Hello, "+answer.Content.Name+", from a task", false)).brief("task"), nil
