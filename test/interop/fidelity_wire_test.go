@@ -128,7 +128,7 @@ func framed(messages []string) string {
 		var length [8]byte
 		binary.BigEndian.PutUint64(length[:], uint64(len(m)))
 		h.Write(length[:])
-		io.WriteString(h, m)
+		_, _ = io.WriteString(h, m)
 	}
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
