@@ -425,7 +425,8 @@ func TestABrokenStreamEndsVisibly(t *testing.T) {
 	s := newSurface(t, "")
 	s.road.panics = http.ErrAbortHandler
 	defer func() {
-		if r := recover(); r != http.ErrAbortHandler {
+		r := recover()
+		if err, ok := r.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
 			t.Errorf("the connection is not aborted, but ended with %v", r)
 		}
 	}()

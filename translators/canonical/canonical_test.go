@@ -59,8 +59,11 @@ func TestKeptAsJSON(t *testing.T) {
 			Call   canonical.Call
 		}
 		was := all{
-			canonical.Part{Data: data, Size: data, Annotations: data}, canonical.Output{Structured: data},
-			canonical.Input{Schema: data}, canonical.Answer{Value: data}, canonical.Call{Args: data},
+			canonical.Part{Data: data, Size: data, Annotations: data},
+			canonical.Output{Structured: data},
+			canonical.Input{Schema: data},
+			canonical.Answer{Value: data},
+			canonical.Call{Args: data},
 		}
 		kept, err := json.Marshal(was)
 		if err != nil {
