@@ -215,7 +215,7 @@ func (g *Gateway) answerOpen(ctx context.Context, x *exchange, rec *record, answ
 	if err := g.post(ctx, rec.mailKey(), letter{Answers: answers}); err != nil {
 		return transport.Answer{}, err
 	}
-	return g.watch(ctx, x, rec, x.message.Preferences.Stream, rec.Given+1)
+	return g.watch(ctx, x, rec, x.message.Preferences.Stream)
 }
 
 // bindable is the question that a message in plain text leaves open to a
@@ -275,7 +275,6 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 			return err
 		}
 		r.ask = nil
-		r.given++
 		life := r.x.patience(ctx)
 		defer life.close()
 		taken, err := r.g.send(life.ctx, r.x, sealed) //nolint:contextcheck // it may outlive who waits

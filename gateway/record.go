@@ -63,7 +63,6 @@ type record struct {
 	State    string            `json:",omitempty"` // with waitsState: the agent's
 	Call     *said             `json:",omitempty"` // the request, to be said again
 	Skill    string            `json:",omitempty"` // what is called; empty: the caller's and the agent's names are the same
-	Given    int               `json:",omitempty"` // answers that were given to who holds the agent's stream
 	Source   canonical.Binding // the caller's protocol
 	Pushes   bool              `json:",omitempty"` // somebody wants to be told of changes
 	Changed  time.Time

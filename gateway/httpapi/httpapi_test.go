@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -43,7 +44,7 @@ type road struct {
 	call   transport.Call
 	answer transport.Answer
 	err    error
-	panics bool
+	panics any
 	full   error // what Limit says
 	limits int   // how often it was asked
 }
@@ -60,8 +61,8 @@ func (r *road) Admit(ctx context.Context, q transport.Inquiry) error { return r.
 
 func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
 	r.call = call
-	if r.panics {
-		panic("a secret in a panic") // what a handler must survive
+	if r.panics != nil {
+		panic(r.panics) // what a handler must survive
 	}
 	return r.answer, r.err
 }
@@ -413,11 +414,24 @@ func TestCallersByToken(t *testing.T) {
 func TestPanicStaysInTheLog(t *testing.T) {
 	t.Parallel()
 	s := newSurface(t, "")
-	s.road.panics = true
+	s.road.panics = "a secret in a panic"
 	w := s.do(http.MethodPost, "/aepb/translate?from=a2a-v1&to=mcp-v1", "{}", ecttest.NewParty(t, "spiffe://example.com/client"), jsonBody())
 	if w.Code != 500 || code(w) != "internal_error" || strings.Contains(w.Body.String(), "secret") {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
+}
+
+func TestABrokenStreamEndsVisibly(t *testing.T) {
+	t.Parallel()
+	s := newSurface(t, "")
+	s.road.panics = http.ErrAbortHandler
+	defer func() {
+		r := recover()
+		if err, ok := r.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
+			t.Errorf("the connection is not aborted, but ended with %v", r)
+		}
+	}()
+	s.do(http.MethodPost, "/aepb/translate?from=a2a-v1&to=mcp-v1", "{}", ecttest.NewParty(t, "spiffe://example.com/client"), jsonBody())
 }
 
 func TestECTsGoToWhomTheyConcern(t *testing.T) {

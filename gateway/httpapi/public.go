@@ -101,11 +101,15 @@ func surface(logger *slog.Logger) *gin.Engine {
 	return engine
 }
 
-// recovery turns a panic into a problem document; its text stays in the log.
+// recovery turns a panic into a problem document; its text stays in the log. The
+// one that ends a stream that broke off goes on to net/http: the client must see it.
 func recovery(logger *slog.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		defer func() {
 			if r := recover(); r != nil {
+				if err, ok := r.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+					panic(http.ErrAbortHandler)
+				}
 				logger.ErrorContext(c.Request.Context(), "panic in a handler",
 					slog.Any("panic", r), slog.String("stack", string(debug.Stack())))
 				if !c.Writer.Written() {

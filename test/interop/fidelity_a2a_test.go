@@ -137,11 +137,11 @@ func (v *viewed) see(event a2a.Event) {
 }
 
 func (v *viewed) text() string {
-	text := ""
+	var text strings.Builder
 	for _, id := range slices.Sorted(maps.Keys(v.artifacts)) {
-		text += textOf(v.artifacts[id])
+		text.WriteString(textOf(v.artifacts[id]))
 	}
-	return text
+	return text.String()
 }
 
 func a2aStreaming(t *testing.T, r *a2aRun) {

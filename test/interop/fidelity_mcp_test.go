@@ -117,11 +117,20 @@ func mcpCanceling(t *testing.T, m *mcpRun) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	failed := make(chan error, 1)
+	p := m.want("hold")
+	p.SetProgressToken("bar")
 	go func() { // waited for below
-		_, err := m.session.CallTool(ctx, m.want("hold"))
+		_, err := m.session.CallTool(ctx, p)
 		failed <- err
 	}()
 	await(t, m.at.job(m.job).begun)
+	if !m.at.mcp { // a worker that has said something has a task by then
+		until(t, func() bool {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return len(m.steps) > 0
+		})
+	}
 	cancel()
 	if err := <-failed; err == nil {
 		t.Error("a canceled call has a result")

@@ -39,7 +39,12 @@ import (
 const png = "\x89PNG\r\n\x1a\n\x00\xff"
 
 // job is one piece of work that a test watches and lets go on.
-type job struct{ begun, free, stopped chan struct{} }
+type job struct {
+	begun, free, stopped chan struct{}
+	once                 sync.Once
+}
+
+func (j *job) stop() { j.once.Do(func() { close(j.stopped) }) }
 
 // desk has the jobs, by the name that their request gives.
 type desk struct {
@@ -74,7 +79,7 @@ func (d *desk) await(ctx context.Context, name string) bool {
 	case <-j.stopped:
 	case <-d.over:
 	case <-ctx.Done():
-		close(j.stopped)
+		j.stop()
 	}
 	return false
 }
@@ -227,7 +232,7 @@ func (w worker) Cancel(_ context.Context, ec *a2asrv.ExecutorContext) iter.Seq2[
 		name, ok := w.tasks[ec.TaskID]
 		w.mu.Unlock()
 		if yield(a2a.NewStatusUpdateEvent(ec, a2a.TaskStateCanceled, nil), nil) && ok {
-			close(w.job(name).stopped)
+			w.job(name).stop()
 		}
 	}
 }
@@ -259,14 +264,14 @@ func (w worker) Execute(ctx context.Context, ec *a2asrv.ExecutorContext) iter.Se
 }
 
 func split(parts []*a2a.Part) (text string, rest []*a2a.Part) {
+	var said strings.Builder
 	for _, p := range parts {
-		if p.Text() != "" {
-			text += p.Text()
-		} else {
+		said.WriteString(p.Text())
+		if p.Text() == "" {
 			rest = append(rest, p)
 		}
 	}
-	return text, rest
+	return said.String(), rest
 }
 
 func (w worker) work(ctx context.Context, ec *a2asrv.ExecutorContext, word, rest, text string, files []*a2a.Part, answering bool) iter.Seq[a2a.Event] {

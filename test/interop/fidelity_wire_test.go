@@ -72,7 +72,7 @@ func (l *reel) Read(b []byte) (int, error) {
 	l.tape.mu.Lock()
 	defer l.tape.mu.Unlock()
 	l.text.Write(b[:n])
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) && l.response.Request.Context().Err() == nil { // else it is the end of who read it
 		l.whole, l.closing = true, strings.Join(l.response.Trailer.Values("Execution-Context"), ", ")
 	}
 	return n, err
@@ -128,7 +128,7 @@ func framed(messages []string) string {
 		var length [8]byte
 		binary.BigEndian.PutUint64(length[:], uint64(len(m)))
 		h.Write(length[:])
-		io.WriteString(h, m)
+		_, _ = io.WriteString(h, m)
 	}
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }

@@ -1,10 +1,12 @@
 package canonical_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"reflect"
 	"slices"
 	"strconv"
 	"testing"
@@ -45,6 +47,35 @@ func constants(t *testing.T, file, typeName string) []string {
 
 // TestCatalogueIsCompleteAndInOrder: codes stand in signed evidence. A gap, a
 // repetition or a constant without a row would make old evidence unreadable.
+// TestKeptAsJSON: what is kept as JSON, as records of work are, comes back as it was.
+func TestKeptAsJSON(t *testing.T) {
+	t.Parallel()
+	for name, data := range map[string]json.RawMessage{"absent": nil, "null": json.RawMessage("null"), "a value": json.RawMessage(`{"a":1}`)} {
+		type all struct {
+			Part   canonical.Part
+			Output canonical.Output
+			Input  canonical.Input
+			Answer canonical.Answer
+			Call   canonical.Call
+		}
+		was := all{
+			canonical.Part{Data: data, Size: data, Annotations: data},
+			canonical.Output{Structured: data},
+			canonical.Input{Schema: data},
+			canonical.Answer{Value: data},
+			canonical.Call{Args: data},
+		}
+		kept, err := json.Marshal(was)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var is all
+		if err := json.Unmarshal(kept, &is); err != nil || !reflect.DeepEqual(is, was) {
+			t.Errorf("%s: it was %+v and is %+v (%v)", name, was, is, err)
+		}
+	}
+}
+
 func TestCatalogueIsCompleteAndInOrder(t *testing.T) {
 	t.Parallel()
 	var rows []string

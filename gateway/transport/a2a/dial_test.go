@@ -156,6 +156,8 @@ func TestDialJudgesReplies(t *testing.T) {
 		"no content":                 {204, form.Media, "", nil, "empty"},
 		"another type":               {200, "text/html", answer, nil, "not application/json"},
 		"no type":                    {200, "", answer, nil, "not application/json"},
+		"an error as plain text":     {200, "text/plain; charset=utf-8", failure, nil, ""},
+		"a plain text":               {200, "text/plain", "no", nil, "not application/json"},
 		"not found":                  {404, "text/html", "<html>", nil, "HTTP status 404"},
 		"failed":                     {503, form.Media, `{"error":"busy"}`, nil, "HTTP status 503"},
 		"no JSON":                    {200, form.Media, `{"jsonrpc":`, nil, "no JSON-RPC"},
