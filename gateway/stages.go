@@ -12,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/translators"
 )
 
 // maxSignatures bounds the uncached signatures checked per message
@@ -58,6 +59,7 @@ func (g *Gateway) protocols(x *exchange) error {
 		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(x.call.To)}
 	}
 	x.source = source
+	x.call.Wire.Hasher = translators.HasherOf(source)
 	if agent, ok := g.Directory.Find(x.call.Agent); ok {
 		x.agent = agent
 	}

@@ -68,6 +68,8 @@ type plan struct {
 	serve  bool          // as serve would run it, not dev: nobody is anonymous, no plain HTTP
 
 	noToken bool // operators show certificates
+
+	also []speaker // protocols beside the known
 }
 
 func newBed(t *testing.T, p plan) *bed {
@@ -151,6 +153,10 @@ func (b *bed) start(t *testing.T, p plan) {
 	s, err := devSettings(b.dev, p.config, b.at, b.adminToken, b.logs)
 	must(t, err)
 	s.dev = !p.serve
+	s.ainp, err = developmentAINP(config.AINP{}, b.dir)
+	must(t, err)
+	s.uacp, s.also = listen(t), p.also
+	b.at.UACP = "uacps://" + s.uacp.Addr().String()
 	if p.noToken {
 		s.adminToken = ""
 	}

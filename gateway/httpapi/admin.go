@@ -108,6 +108,10 @@ type endpointDocument struct {
 	Version  string `json:"version,omitempty"`
 	URL      string `json:"url"`
 	Priority int    `json:"priority,omitempty"`
+
+	Form      string `json:"form,omitempty"`
+	DID       string `json:"did,omitempty"`
+	Signature string `json:"signature,omitempty"`
 }
 
 // summary is what an agent says about itself, or why it could not be asked.
@@ -184,6 +188,7 @@ func (a admin) read(c *gin.Context) (directory.Agent, error) {
 	for _, e := range doc.Endpoints {
 		agent.Endpoints = append(agent.Endpoints, directory.Endpoint{
 			Binding: canonical.Binding(e.Binding), Version: e.Version, URL: e.URL, Priority: e.Priority,
+			Form: e.Form, DID: e.DID, Signature: e.Signature,
 		})
 	}
 	return agent, nil
@@ -212,6 +217,7 @@ func document(agent directory.Agent) agentDocument {
 	for _, e := range agent.Endpoints {
 		doc.Endpoints = append(doc.Endpoints, endpointDocument{
 			Binding: string(e.Binding), Version: e.Version, URL: e.URL, Priority: max(0, e.Priority),
+			Form: e.Form, DID: e.DID, Signature: e.Signature,
 		})
 	}
 	return doc
