@@ -64,7 +64,9 @@ func performed(body *canonical.Invoke) *canonical.Output {
 		case canonical.KindText:
 			out.Parts = append(out.Parts, canonical.Part{Kind: canonical.KindText, Text: "You said: " + part.Text})
 		case canonical.KindData:
-			raw = part.Data
+			if body.Call == nil {
+				raw = part.Data
+			}
 		default:
 		}
 	}
