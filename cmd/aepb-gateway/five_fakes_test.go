@@ -325,3 +325,12 @@ func telling(text string) *canonical.Invoke {
 		ID: "m1", Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: text}},
 	}}
 }
+
+// tokensIn are those inside an envelope, newest first; nil: it cannot be read.
+func tokensIn(body []byte) []string {
+	tokens, err := ainp.Evidence(body)
+	if err != nil {
+		return nil
+	}
+	return tokens
+}
