@@ -23,7 +23,7 @@ type speech struct {
 	hash        translators.Hasher // of its messages; nil: the octets
 }
 
-func speeches(t *testing.T, b *bed) []speech {
+func speeches(t *testing.T) []speech {
 	t.Helper()
 	legacy := func(n int64) string {
 		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":` + strconv.FormatInt(n, 10) + `,"b":1}}}`
@@ -73,7 +73,7 @@ func five(t *testing.T) *bed {
 func TestEveryPair(t *testing.T) {
 	t.Parallel()
 	b := five(t)
-	for _, s := range speeches(t, b) {
+	for _, s := range speeches(t) {
 		for _, dest := range []string{"calculator", "abacus", "beads", "scribe", "clerk"} {
 			n := b.number()
 			body := s.add(n)
