@@ -45,7 +45,7 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 	if x.relay() || x.message.Op != canonical.OpInvoke { // the caller and the agent agree about names already
 		return g.Directory.Admits(x.agent, listed, called(x.message))
 	}
-	if x.chosen, err = capability(x.source, description, x.message); err != nil {
+	if x.chosen, err = x.capability(description); err != nil {
 		return err
 	}
 	return g.Directory.Admits(x.agent, listed, x.chosen.ID)
@@ -83,6 +83,17 @@ func (g *Gateway) asked(ctx context.Context, x *exchange, listed directory.Endpo
 	listed.Version = x.call.ToVersion
 	_, endpoint, err := g.Directory.Describe(ctx, x.agent, listed, x.call.Caller.ID)
 	return endpoint, err
+}
+
+// capability is what the message is for. One that goes on with work need not
+// name what the work was begun with.
+func (x *exchange) capability(d *canonical.Description) (*canonical.Capability, error) {
+	if x.record != nil && called(x.message) == "" {
+		if begun := named(x.source, d, x.record.Skill); begun != nil {
+			return begun, nil
+		}
+	}
+	return capability(x.source, d, x.message)
 }
 
 // capability finds what the message names: a call's name, the skill that its

@@ -71,7 +71,7 @@ func (x *exchange) relay() bool { return x.source.Info().Binding == x.dest.Info(
 // without the fields of its protocol's header, so there it is said anew.
 func (x *exchange) verbatim() bool {
 	return !x.unseen && x.call.Entrance.Native() && x.relay() && x.endpoint.Version == x.message.Origin.Version && x.endpoint.Form == x.call.Wire.Form &&
-		!x.endpoint.Rewritten() && x.webhook == nil
+		!x.endpoint.Rewritten() && !x.call.Tenanted && x.webhook == nil
 }
 
 // Exchange carries one message to its destination and the reply back.

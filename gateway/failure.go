@@ -99,16 +99,22 @@ func (g *Gateway) finish(ctx context.Context, x *exchange, err error) {
 	if err != nil {
 		result = problem.From(err).Code
 	}
-	g.Metrics.Translated(string(x.call.Wire.Binding), string(destination(x)), result, g.Now().Sub(x.began))
+	took := g.Now().Sub(x.began)
+	g.Metrics.Translated(string(x.call.Wire.Binding), string(destination(x)), result, took)
+	level := slog.LevelDebug
+	if err != nil {
+		level = slog.LevelWarn
+	}
+	if !g.Logger.Enabled(ctx, level) { // as a rule, and the attributes are not for nothing
+		return
+	}
 	attrs := []slog.Attr{
 		slog.String("from", string(x.call.Wire.Binding)), slog.String("to", string(destination(x))),
 		slog.String("agent", x.agent.Name), slog.String("caller", string(x.call.Caller.ID)),
 		slog.String("result", result), slog.String("wid", x.workflow), slog.Int("losses", len(x.losses)),
-		slog.Duration("took", g.Now().Sub(x.began)),
+		slog.Duration("took", took),
 	}
-	level := slog.LevelDebug
 	if err != nil {
-		level = slog.LevelWarn
 		attrs = append(attrs, slog.Any("error", err))
 	}
 	g.Logger.LogAttrs(ctx, level, "exchange", attrs...)

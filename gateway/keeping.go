@@ -66,7 +66,7 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 	}
 	rec := x.record
 	rec.Task, rec.Said, rec.Re = *task, nil, ""
-	rec.TaskID, rec.Context = r.agent.TaskID, r.agent.ContextID
+	rec.TaskID, rec.Context, rec.Given = r.agent.TaskID, r.agent.ContextID, r.given
 	rec.Heard, _ = r.input()
 	rec.Round = r.round
 	rec.Runner, rec.Waits, rec.State = g.runnerOf(r), r.waits(), ""

@@ -82,14 +82,17 @@ func (g *Gateway) say(x *exchange, l leg) (translators.Wire, []canonical.Loss, e
 	if err != nil {
 		return translators.Wire{}, nil, err
 	}
-	losses := slices.Concat(l.message.Losses, added)
+	wire, unheld, err := g.frame(l.dest, wire)
+	if err != nil {
+		return translators.Wire{}, nil, err
+	}
+	losses := slices.Concat(l.message.Losses, added, unheld)
 	g.countLosses(l, losses)
 	if err := x.permit.Judge(judged(losses)); err != nil {
 		return translators.Wire{}, nil, err
 	}
-	wire, err = g.frame(l.dest, wire)
 	wire.Hasher = translators.HasherOf(l.encoder)
-	return wire, losses, err
+	return wire, losses, nil
 }
 
 // stamp is what only we know of a message in a protocol that says who sends it
@@ -107,11 +110,11 @@ func (g *Gateway) stamp(x *exchange, l leg) translators.Stamp {
 }
 
 // frame gives a message the octets that travel, where those are others than the codec's.
-func (g *Gateway) frame(binding canonical.Binding, wire translators.Wire) (translators.Wire, error) {
+func (g *Gateway) frame(binding canonical.Binding, wire translators.Wire) (translators.Wire, []canonical.Loss, error) {
 	if framer, ok := g.Dialers[binding].(transport.Framer); ok {
 		return framer.Frame(wire)
 	}
-	return wire, nil
+	return wire, nil, nil
 }
 
 // unframe gives a message the octets that the codec reads.
@@ -120,6 +123,15 @@ func (g *Gateway) unframe(binding canonical.Binding, wire translators.Wire) (tra
 		return framer.Unframe(wire)
 	}
 	return wire, nil
+}
+
+// read decodes what was kept as it travelled.
+func (g *Gateway) read(form translators.Translator, wire translators.Wire) (*canonical.Message, error) {
+	wire, err := g.unframe(wire.Binding, wire)
+	if err != nil {
+		return nil, err
+	}
+	return form.Decode(wire)
 }
 
 // words are the names of a translation ECT. They follow the endpoint that was
@@ -215,6 +227,9 @@ func (g *Gateway) decodeRequest(x *exchange) (*canonical.Message, error) {
 		return nil, err
 	}
 	x.wireID = message.Correlation.WireID
+	if x.call.Tenanted {
+		message.Conversation.Tenant = ""
+	}
 	message.From = canonical.Party{ID: string(x.call.Caller.ID), Name: message.From.Name, Version: message.From.Version}
 	if message.Preferences.CanAnswer == nil {
 		message.Preferences.CanAnswer = x.call.CanAnswer

@@ -69,6 +69,7 @@ func (g *Gateway) goOnWith(ctx context.Context, x *exchange, rec *record, invoke
 	if err := g.rewrite(rec, x.message, invoke, answers); err != nil {
 		return false, none, err
 	}
+	rec.address(x)
 	prior := *rec
 	x.prior = &prior
 	return false, none, nil
@@ -113,7 +114,7 @@ func (g *Gateway) first(rec *record) (*canonical.Message, *canonical.Invoke, err
 	if !ok || rec.Call == nil {
 		return nil, nil, errRecord
 	}
-	first, err := form.Decode(rec.Call.wire(rec.Source, ""))
+	first, err := g.read(form, rec.Call.wire(rec.Source, ""))
 	if err != nil {
 		return nil, nil, errRecord
 	}
@@ -162,7 +163,9 @@ func (g *Gateway) rewrite(rec *record, m *canonical.Message, invoke *canonical.I
 			next.Call = &canonical.Call{Name: rec.Skill, Args: answers[0].Value}
 			next.Turn = canonical.Content{ID: invoke.Turn.ID, Role: canonical.RoleCaller}
 		}
+		tenant := m.Conversation.Tenant // of this call; the first may have named it in another way
 		m.To, m.Conversation = first.To, first.Conversation
+		m.Conversation.Tenant = tenant
 	default:
 		m.Conversation.TaskID, m.Conversation.ContextID = rec.TaskID, rec.Context
 		if len(invoke.Answers) > 0 {
@@ -186,13 +189,14 @@ func spoken(task *canonical.Task, answers []canonical.Answer) []canonical.Answer
 // answerOpen gives the answer to whoever holds the agent's stream, wherever
 // that is, and waits for what comes of it.
 func (g *Gateway) answerOpen(ctx context.Context, x *exchange, rec *record, answers []canonical.Answer) (transport.Answer, error) {
+	rec.address(x)
 	if err := g.choose(ctx, x); err != nil {
 		return transport.Answer{}, err
 	}
 	if err := g.post(ctx, rec.mailKey(), letter{Answers: answers}); err != nil {
 		return transport.Answer{}, err
 	}
-	return g.watch(ctx, x, rec, x.message.Preferences.Stream)
+	return g.watch(ctx, x, rec, x.message.Preferences.Stream, rec.Given+1)
 }
 
 // bindable is the question that a message in plain text leaves open to a
@@ -252,6 +256,7 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 			return err
 		}
 		r.ask = nil
+		r.given++
 		life := r.x.patience(ctx)
 		defer life.close()
 		taken, err := r.g.send(life.ctx, r.x, sealed) //nolint:contextcheck // it may outlive who waits

@@ -62,7 +62,8 @@ type record struct {
 	Round    int               `json:",omitempty"` // how many questions were answered
 	State    string            `json:",omitempty"` // with waitsState: the agent's
 	Call     *said             `json:",omitempty"` // the request, to be said again
-	Skill    string            `json:",omitempty"` // with waitsArgs: what is called
+	Skill    string            `json:",omitempty"` // what is called; empty: the caller's and the agent's names are the same
+	Given    int               `json:",omitempty"` // answers that were given to who holds the agent's stream
 	Source   canonical.Binding // the caller's protocol
 	Pushes   bool              `json:",omitempty"` // somebody wants to be told of changes
 	Changed  time.Time
@@ -124,7 +125,17 @@ func (g *Gateway) newRecord(x *exchange, task *canonical.Task) *record {
 		Form: recordForm, Task: *task, Agent: x.agent.Name, Binding: x.dest.Info().Binding, Source: x.source.Info().Binding,
 		Workflow: x.workflow, Last: x.requestID, key: g.keyOf(x, task.ID),
 	}
+	if x.chosen != nil {
+		rec.Skill = x.chosen.ID
+	}
 	return rec
+}
+
+// address says of an answer what it is an answer to, which it need not say again.
+func (r *record) address(x *exchange) {
+	if invoke, ok := x.message.Body.(*canonical.Invoke); ok && !x.relay() && invoke.Call == nil && x.message.To.Skill == "" {
+		x.message.To.Skill = r.Skill
+	}
 }
 
 // asksAgain keeps the caller's request, which is to be said again with what it
@@ -194,7 +205,7 @@ func (g *Gateway) present(rec *record) (*canonical.Task, error) {
 	if !ok {
 		return nil, errRecord
 	}
-	m, err := form.Decode(rec.Said.wire(rec.Source, rec.saidTo()))
+	m, err := g.read(form, rec.Said.wire(rec.Source, rec.saidTo()))
 	if err != nil {
 		return nil, errRecord
 	}

@@ -91,7 +91,7 @@ func unpack(blob []byte) (s stored, err error) {
 // there cannot be as many.
 func readCount(b []byte) (rest []byte, count int) {
 	size, n := binary.Uvarint(b)
-	if n <= 0 || size > uint64(len(b)-n) {
+	if n <= 0 || size > uint64(len(b)-n) { //nolint:gosec // n is at most len(b)
 		return nil, -1
 	}
 	return b[n:], int(size) //nolint:gosec // at most len(b)

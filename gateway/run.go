@@ -40,6 +40,7 @@ type run struct {
 	ask     *canonical.Ask     // what the agent's open stream waits for
 	broken  int                // requests that broke off since anything new was heard
 	round   int                // how many questions were answered
+	given   int                // answers that it has carried into the agent's open stream
 	repeats int                // of the call, for an agent that asked nothing
 	fresh   bool               // a subscription has not said anything but how things stand
 	blind   bool               // it cannot be subscribed to
@@ -81,7 +82,7 @@ func (g *Gateway) newRun(x *exchange, parents []ect.ID) *run {
 	r := &run{g: g, x: x, op: x.message.Op, parents: parents, guest: x.message.Op != canonical.OpInvoke}
 	switch {
 	case x.record != nil:
-		r.own, r.agent = x.record.own(), x.record.agent()
+		r.own, r.agent, r.given = x.record.own(), x.record.agent(), x.record.Given
 		task := x.record.Task
 		r.keeping, r.posted, r.round = !r.guest, &task, x.record.Round
 	case !x.relay() && x.source.Info().Streams == translators.StreamsTask && x.dest.Info().Streams != translators.StreamsTask:

@@ -80,9 +80,9 @@ func (g *Gateway) fromRecord(ctx context.Context, x *exchange, rec *record, quer
 		if done {
 			return transport.Answer{}, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task has ended"}
 		}
-		return g.watch(ctx, x, rec, true)
+		return g.watch(ctx, x, rec, true, rec.Given)
 	case canonical.OpTaskResult:
-		return g.watch(ctx, x, rec, false)
+		return g.watch(ctx, x, rec, false, rec.Given)
 	case canonical.OpTaskAnswer:
 		return g.answerTask(ctx, x, rec, query)
 	default:

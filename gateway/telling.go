@@ -306,18 +306,29 @@ func (t *telling) finish(ctx context.Context, cause error) {
 func (t *telling) fail(ctx context.Context, cause error) {
 	r := t.run
 	ctx = context.WithoutCancel(ctx)
-	if wire, err := r.g.refusal(r.x, cause); err == nil {
-		t.queued(wire)
+	canceled := errors.Is(cause, errCanceled)
+	switch {
+	case r.keeping && canceled:
+		r.mark(ctx, canonical.StateCanceled, "")
+	case r.keeping:
+		r.lose(ctx, problem.Native(cause).Message)
 	}
-	if r.keeping {
-		if errors.Is(cause, errCanceled) {
-			r.mark(ctx, canonical.StateCanceled, "")
-		} else {
-			r.lose(ctx, problem.Native(cause).Message)
-		}
+	if canceled && t.canceled() == nil {
+		cause = nil // it is what its caller wanted
+	} else if wire, err := r.g.refusal(r.x, cause); err == nil {
+		t.queued(wire)
 	}
 	t.finish(ctx, cause)
 	r.abort()
+}
+
+// canceled ends a stream of tasks as its caller wanted.
+func (t *telling) canceled() error {
+	if t.run.x.source.Info().Streams != translators.StreamsTask {
+		return errCanceled
+	}
+	status := canonical.Status{State: canonical.StateCanceled, At: t.run.g.Now()}
+	return t.say(append(t.shape.Begin(), canonical.Event{Status: &status}))
 }
 
 // refusal is an error in the middle of a stream, in the caller's words.
@@ -332,7 +343,8 @@ func (g *Gateway) refusal(x *exchange, cause error) (translators.Wire, error) {
 	if err != nil {
 		return translators.Wire{}, err
 	}
-	return g.frame(l.dest, wire)
+	wire, _, err = g.frame(l.dest, wire)
+	return wire, err
 }
 
 // Close ends the telling. Work that does not belong to the connection goes on.

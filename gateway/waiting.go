@@ -122,6 +122,9 @@ func (r *run) close(ctx context.Context) (transport.Answer, error) {
 
 // outcome is the reply, with what has to be kept for it kept.
 func (r *run) outcome(ctx context.Context) (*canonical.Message, error) {
+	if r.asked() && r.x.relay() && r.x.asking() == translators.AskNone && r.result != nil && r.result.Pending != nil {
+		return nil, &transport.BadReplyError{Agent: r.x.agent.Name, Reason: "it asks a caller who said that nobody can be asked"}
+	}
 	if r.asked() && r.own.TaskID == "" {
 		r.own.TaskID = r.g.NewID()
 	}

@@ -14,8 +14,9 @@ import (
 )
 
 // watch tells a caller of work that goes on elsewhere: in another process, or
-// behind another connection. It is told from its record.
-func (g *Gateway) watch(ctx context.Context, x *exchange, rec *record, streaming bool) (transport.Answer, error) {
+// behind another connection. It is told from its record, as it stands once this
+// many answers were given: what waits for one of them still is not news.
+func (g *Gateway) watch(ctx context.Context, x *exchange, rec *record, streaming bool, given int) (transport.Answer, error) {
 	if streaming {
 		return g.tellRecord(ctx, x, rec, true)
 	}

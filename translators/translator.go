@@ -94,7 +94,7 @@ type Wire struct {
 }
 
 // Octets are what evidence hashes of a message: its body, of one that holds
-// evidence inside the form without it, and of a request without a body its path
+// evidence inside the form without it, and of an HTTP request without a body its path
 // and query (R5). What has no such form has only its body.
 func (w Wire) Octets() []byte {
 	if w.Hasher != nil {
@@ -103,7 +103,7 @@ func (w Wire) Octets() []byte {
 		}
 		return w.Body
 	}
-	if len(w.Body) == 0 && w.Path != "" {
+	if len(w.Body) == 0 && w.Verb != "" {
 		return []byte(w.Path)
 	}
 	return w.Body

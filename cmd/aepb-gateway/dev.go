@@ -76,17 +76,21 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 		return errors.Join(err, ports.close())
 	}
 	s.uacp = ports.uacp
+	if s.grpc, err = listenGRPC(extra); err != nil {
+		return errors.Join(err, ports.close())
+	}
 	service, err := wire(s)
 	if err == nil {
 		err = at.save(flags.dir)
 	}
 	if err != nil {
-		return errors.Join(err, ports.close())
+		return errors.Join(err, ports.close(), closing(s.grpc))
 	}
 	if flags.config != "" {
 		service.watch = service.watcher(flags.config)
 	}
 	at.announce(stdout, flags.dir)
+	announceGRPC(stdout, s.grpc)
 	return service.run(ctx, ports.public, ports.admin)
 }
 

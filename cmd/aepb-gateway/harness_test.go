@@ -48,6 +48,7 @@ type bed struct {
 	dev        *identity.Development
 	dir        string // of dev
 	at         addresses
+	rpc        string // where A2A is served over gRPC
 	adminToken string
 	logs       *journal
 	end        context.CancelFunc // begins the stop of the service
@@ -153,6 +154,8 @@ func (b *bed) start(t *testing.T, p plan) {
 	s, err := devSettings(b.dev, p.config, b.at, b.adminToken, b.logs)
 	must(t, err)
 	s.dev = !p.serve
+	s.grpc = listen(t)
+	b.rpc = s.grpc.Addr().String()
 	s.ainp, err = developmentAINP(config.AINP{}, b.dir)
 	must(t, err)
 	s.uacp, s.also = listen(t), p.also

@@ -44,7 +44,7 @@ func speakA2A(out *service) (protocol, error) {
 	if err != nil {
 		return protocol{}, err
 	}
-	door, err := ta2a.NewDoor(ta2a.DoorDeps{Form: form, BaseURL: out.settings.agentURL})
+	door, err := ta2a.NewDoor(ta2a.DoorDeps{Form: form, BaseURL: out.settings.agentURL, GRPC: out.settings.publicGRPC()})
 	if err != nil {
 		return protocol{}, err
 	}

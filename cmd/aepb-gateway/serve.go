@@ -86,11 +86,15 @@ func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	s.uacp = ports.uacp
-	service, err := wire(s)
-	if err != nil {
+	if s.grpc, err = listenGRPC(c); err != nil {
 		return errors.Join(err, ports.close())
 	}
+	service, err := wire(s)
+	if err != nil {
+		return errors.Join(err, ports.close(), closing(s.grpc))
+	}
 	ports.addresses().ready(stdout)
+	announceGRPC(stdout, s.grpc)
 	service.watch = service.watcher(file)
 	return service.run(ctx, ports.public, ports.admin)
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -45,6 +46,7 @@ type settings struct {
 	publicURL  string          // where callers reach us when their Host header is none of ours
 	hosts      []string
 	adminToken string        // of dev and demo; empty: operators show certificates
+	grpc       net.Listener  // nil: A2A is not served over gRPC
 	redis      *redis.Config // nil: state is kept elsewhere
 	dev        bool
 	logger     *slog.Logger
@@ -58,6 +60,7 @@ type settings struct {
 type service struct {
 	public, admin http.Handler
 	tls           *tls.Config
+	grpc          transport.Listener // nil: there is none
 	directory     *directory.Directory
 	limiter       *limit.Limiter
 	road          *gateway.Gateway
@@ -272,6 +275,10 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	}
 	authenticators, err := out.authenticators(s)
 	if err != nil {
+		return err
+	}
+	form, _ := registry.Translator(a2a.Binding)
+	if err := out.overGRPC(s, form, httpapi.Callers{Authenticators: authenticators, Anonymous: s.anonymous()}); err != nil {
 		return err
 	}
 	out.public, err = httpapi.Public(httpapi.PublicDeps{

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -158,7 +159,16 @@ func (a Agent) check(path string, say func(path, reason string)) {
 		if e.Priority < 0 {
 			say(path+".endpoints["+strconv.Itoa(i)+"].priority", "not negative")
 		}
+		if e.GRPC != "" && !hostport(e.GRPC) {
+			say(path+".endpoints["+strconv.Itoa(i)+"].grpc", "not host:port")
+		}
 	}
+}
+
+func hostport(text string) bool {
+	host, port, err := net.SplitHostPort(text)
+	number, bad := strconv.ParseUint(port, 10, 16)
+	return err == nil && bad == nil && number > 0 && host != "" && !strings.ContainsAny(host, "/@?#% ")
 }
 
 // Serve says what production needs besides: an identity, an operator, a public

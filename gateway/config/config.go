@@ -15,7 +15,8 @@ import (
 // Config is the file. Every key may be left out.
 type Config struct {
 	Listen    Listen           `yaml:"listen"`
-	PublicURL string           `yaml:"public_url"` // where callers reach us, such as https://gw.example.com; needed by serve
+	PublicURL string           `yaml:"public_url"`  // where callers reach us, such as https://gw.example.com; needed by serve
+	PublicRPC string           `yaml:"public_grpc"` // where callers reach listen.grpc, host:port, for agents' cards; default: the host of public_url and the port listened at
 	Identity  Identity         `yaml:"identity"`
 	TLS       TLS              `yaml:"tls"`
 	Admin     Admin            `yaml:"admin"`
@@ -34,6 +35,7 @@ type Config struct {
 // Listen is where the listeners are. serve takes it; dev has flags.
 type Listen struct {
 	Public string `yaml:"public"` // default :8443
+	GRPC   string `yaml:"grpc"`   // A2A over gRPC, also in dev; default: not served
 	Admin  string `yaml:"admin"`  // default 127.0.0.1:9443
 
 	UACP      string `yaml:"uacp"`       // for µACP over TLS, such as :8888; default: none. The first label of the TLS server name is the agent's name
@@ -172,6 +174,7 @@ type Endpoint struct {
 	Version  string `yaml:"version"`  // default: negotiated
 	URL      string `yaml:"url"`      // https; in dev also http to loopback; for uacp-v1 uacps://host:port
 	Priority int    `yaml:"priority"` // lower is preferred; default 100
+	GRPC     string `yaml:"grpc"`     // host:port where it is to be reached with A2A over gRPC; url is then that of its card alone; default: as its card says, JSON-RPC before HTTP before gRPC
 
 	Form      string `yaml:"form"`      // uacp-v1: enveloped (default), or bare for agents that know no gateways
 	DID       string `yaml:"did"`       // ainp-v1: whose signature its answers must bear; default: anybody's
@@ -267,7 +270,7 @@ func (c Config) Directory(dev bool) []directory.Agent {
 		}
 		for _, e := range a.Endpoints {
 			agent.Endpoints = append(agent.Endpoints, directory.Endpoint{
-				Binding: canonical.Binding(e.Binding), Version: e.Version, URL: e.URL, Priority: e.Priority,
+				Binding: canonical.Binding(e.Binding), Version: e.Version, URL: e.URL, Priority: e.Priority, GRPC: e.GRPC,
 				Form: e.Form, DID: e.DID, Signature: e.Signature,
 			})
 		}

@@ -55,6 +55,7 @@ type Endpoint struct {
 	Version  string // empty: negotiated
 	URL      string // absolute https URL; http only where the directory allows loopback
 	Priority int    // lower is preferred (AEPB, Capability Document Format); zero: DefaultPriority
+	GRPC     string // host:port where it takes A2A over gRPC, which is then spoken; empty: as its card says
 
 	// What an operator says where a protocol leaves it open; empty: as the
 	// protocol prefers.
@@ -173,6 +174,11 @@ func (a Agent) validate(speaks func(canonical.Binding) bool, plainLoopback bool)
 		}
 		if reason := e.special(); reason != "" {
 			return fail(reason)
+		}
+		if e.GRPC != "" {
+			if _, _, err := net.SplitHostPort(e.GRPC); err != nil || checkURL("https://"+e.GRPC, false) != "" {
+				return fail("the place for gRPC is no host:port")
+			}
 		}
 	}
 	return nil

@@ -108,6 +108,7 @@ type endpointDocument struct {
 	Version  string `json:"version,omitempty"`
 	URL      string `json:"url"`
 	Priority int    `json:"priority,omitempty"`
+	GRPC     string `json:"grpc,omitempty"`
 
 	Form      string `json:"form,omitempty"`
 	DID       string `json:"did,omitempty"`
@@ -187,7 +188,7 @@ func (a admin) read(c *gin.Context) (directory.Agent, error) {
 	}
 	for _, e := range doc.Endpoints {
 		agent.Endpoints = append(agent.Endpoints, directory.Endpoint{
-			Binding: canonical.Binding(e.Binding), Version: e.Version, URL: e.URL, Priority: e.Priority,
+			Binding: canonical.Binding(e.Binding), Version: e.Version, URL: e.URL, Priority: e.Priority, GRPC: e.GRPC,
 			Form: e.Form, DID: e.DID, Signature: e.Signature,
 		})
 	}
@@ -216,7 +217,7 @@ func document(agent directory.Agent) agentDocument {
 	}
 	for _, e := range agent.Endpoints {
 		doc.Endpoints = append(doc.Endpoints, endpointDocument{
-			Binding: string(e.Binding), Version: e.Version, URL: e.URL, Priority: max(0, e.Priority),
+			Binding: string(e.Binding), Version: e.Version, URL: e.URL, Priority: max(0, e.Priority), GRPC: e.GRPC,
 			Form: e.Form, DID: e.DID, Signature: e.Signature,
 		})
 	}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 
@@ -19,28 +20,45 @@ import (
 // it shows no credential of that kind.
 type Authenticator func(context.Context, credential.Request) (identity.Caller, bool, error)
 
+// Callers is how callers are known.
+type Callers struct {
+	Authenticators []Authenticator // tried in order for callers that show a token
+	Anonymous      ect.Identity    // of callers without credentials; empty: they are refused (R3)
+}
+
+// Identify marks the context of a request with who makes it. state is what the
+// handshake has verified, remote the address of the other end. broken: it shows
+// a credential that is no good.
+func (who Callers) Identify(ctx context.Context, state *tls.ConnectionState, remote string, r credential.Request) (marked context.Context, broken error) {
+	address, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		address = remote
+	}
+	caller, err := who.whoIs(ctx, state, r)
+	switch {
+	case err == nil && caller.ID != "":
+		return transport.WithCaller(ctx, caller, address), nil
+	case err == nil && who.Anonymous != "":
+		return transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: who.Anonymous}, Anonymous: true}, address), nil
+	case err == nil:
+		return transport.WithStranger(ctx, &problem.UnauthenticatedError{}, address), nil
+	default:
+		return transport.WithStranger(ctx, err, address), err
+	}
+}
+
 // identify finds out who the caller is. A client certificate was verified in the
 // handshake whenever one was given (R3); a token may stand in for it, and beside
 // it must name the same workload. Callers without either are anonymous where the
 // operator lets them be, else unauthenticated. Whoever cannot be identified is
 // refused by what is asked (step 2), after that has judged the request's form.
 func identify(deps PublicDeps) gin.HandlerFunc {
+	who := Callers{Authenticators: deps.Authenticators, Anonymous: deps.Anonymous}
 	return func(c *gin.Context) {
-		address, _, err := net.SplitHostPort(c.Request.RemoteAddr)
+		ctx, err := who.Identify(c.Request.Context(), c.Request.TLS, c.Request.RemoteAddr, credential.Request{
+			Fields: c.Request.Header.Values, Target: deps.BaseURL(c.Request) + c.Request.URL.EscapedPath(),
+		})
 		if err != nil {
-			address = c.Request.RemoteAddr
-		}
-		ctx := c.Request.Context()
-		caller, err := whoIs(c.Request, deps)
-		switch {
-		case err == nil && caller.ID != "":
-			ctx = transport.WithCaller(ctx, caller, address)
-		case err == nil && deps.Anonymous != "":
-			ctx = transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: deps.Anonymous}, Anonymous: true}, address)
-		case err == nil:
-			ctx = transport.WithStranger(ctx, &problem.UnauthenticatedError{}, address)
-		default:
-			ctx = transport.WithStranger(ctx, err, address)
 			c.Set(brokenCredential, err)
 		}
 		c.Request = c.Request.WithContext(ctx)
@@ -50,11 +68,10 @@ func identify(deps PublicDeps) gin.HandlerFunc {
 
 // whoIs is the caller by certificate, by token, or by both if they agree; the
 // zero Caller: nobody.
-func whoIs(r *http.Request, deps PublicDeps) (identity.Caller, error) {
-	peer, certified := identity.PeerOf(r.TLS)
-	request := credential.Request{Fields: r.Header.Values, Target: deps.BaseURL(r) + r.URL.EscapedPath()}
-	for _, authenticate := range deps.Authenticators {
-		caller, ok, err := authenticate(r.Context(), request)
+func (who Callers) whoIs(ctx context.Context, state *tls.ConnectionState, r credential.Request) (identity.Caller, error) {
+	peer, certified := identity.PeerOf(state)
+	for _, authenticate := range who.Authenticators {
+		caller, ok, err := authenticate(ctx, r)
 		switch {
 		case err != nil:
 			return identity.Caller{}, err

@@ -43,6 +43,7 @@ type Call struct {
 	Sender    string           // how the caller names itself in its protocol, if the protocol has it (AINP: its DID)
 	Session   string           // the session at the door that the message belongs to; empty: none
 	CanAnswer []canonical.Mode // what the caller can be asked in this session, where the message itself does not say; nil: nothing
+	Tenanted  bool             // Agent is what the message names as its tenant, which says nothing to the agent
 	Detached  bool             // the work goes on although the caller's connection is gone (A2A; MCP before 2026-07-28)
 }
 
@@ -128,6 +129,7 @@ type Endpoint struct {
 	Version string            // protocol version; empty: not yet probed
 	Form    string            // wire form spoken at URL (translators.Wire.Form); empty: the protocol's first
 	URL     string
+	GRPC    string           // host:port where its operator wants it reached over gRPC; empty: as its card says
 	Signed  bool             // what is sent there bears our signature: nothing goes on as it came
 	Tenant  string           // that the agent's card wants named in every request (A2A 1.0); empty: none
 	Caller  ect.Identity     // whose work this is: legacy sessions are keyed (agent, caller) (R8)
@@ -169,7 +171,8 @@ type Stamper interface {
 // travels, so the road frames a message before it hashes it and unframes it
 // before it decodes it.
 type Framer interface {
-	Frame(translators.Wire) (translators.Wire, error)
+	// Frame says also what the octets cannot hold.
+	Frame(translators.Wire) (translators.Wire, []canonical.Loss, error)
 	Unframe(translators.Wire) (translators.Wire, error)
 }
 

@@ -51,7 +51,7 @@ func (r *rig) caller(address string) *caller {
 // keeping keeps its connections.
 func (r *rig) keeping(address string) *caller {
 	next := r.trust.Client(r.trust.ClientSVID()).Transport
-	return &caller{rig: r, base: "https://" + address, http: &http.Client{Transport: &via{next, r.witness}}}
+	return &caller{rig: r, base: "https://" + address, http: &http.Client{Transport: &via{next: next, witness: r.witness}}}
 }
 
 // ledger collects what callers lived through.
@@ -89,10 +89,15 @@ func (c *caller) once(ctx context.Context, k kind) outcome {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	key := uuid.NewString()
+	v, _ := c.http.Transport.(*via)
+	v.refused.Store(false)
 	o := k.call(ctx, c, key)
 	o.kind, o.key = k.name, key
 	if o.end == endBroken && ctx.Err() != nil {
-		o.end = endHung
+		// Whoever was refused when answering a question knows why nothing comes.
+		if o.end = endHung; v.refused.Load() {
+			o.end = endError
+		}
 	}
 	return o
 }

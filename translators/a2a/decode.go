@@ -73,7 +73,7 @@ func decodeRequest(m *canonical.Message, w translators.Wire, env jsonrpc.Message
 	if asked == nil {
 		return &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such method"}
 	}
-	if env.ID == nil && w.Form != FormHTTP {
+	if env.ID == nil && !unpaired(w.Form) {
 		return &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "a request needs an id"}
 	}
 	m.Op, m.Preferences.Stream = asked.op, asked.stream

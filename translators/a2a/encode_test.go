@@ -133,7 +133,7 @@ func TestEncodeRefuses(t *testing.T) {
 		}
 	}
 	for _, target := range []translators.Target{
-		{Version: "0.2"}, {Version: "2.0"}, {Form: "GRPC"}, {Version: Version03, Form: "GRPC"},
+		{Version: "0.2"}, {Version: "2.0"}, {Form: "SOAP"}, {Version: Version03, Form: "GRPC"},
 	} {
 		_, _, err := New(translators.Config{}).Encode(from(call("a", "{}"), nil), target)
 		var said *canonical.Error

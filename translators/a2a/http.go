@@ -70,6 +70,8 @@ func (t *Translator) envelope(w translators.Wire) (jsonrpc.Message, error) {
 	switch w.Form {
 	case "", TransportJSONRPC:
 		return jsonrpc.Parse(w.Body, t.cfg)
+	case FormGRPC:
+		return readGRPC(w, t.cfg)
 	case FormHTTP:
 		if len(w.Body) > 0 || w.Re == "" && (w.Verb == "" || strings.Contains(w.Path, "/message:")) {
 			if err := rawjson.Check(w.Body, t.cfg.BodyLimit, t.cfg.Depth); err != nil {
@@ -117,7 +119,7 @@ func readHTTP(w translators.Wire) (jsonrpc.Message, error) {
 
 // statusOf is the HTTP status of a reply; an error of the HTTP form says its own.
 func statusOf(w translators.Wire) int {
-	if w.Form != FormHTTP {
+	if !unpaired(w.Form) {
 		return w.Status
 	}
 	status := rawjson.Parse(w.Body, "").Peek("error")
@@ -223,7 +225,7 @@ func orEmptyObject(raw json.RawMessage) json.RawMessage {
 
 // sayFailure writes an error in a form.
 func sayFailure(form string, id json.RawMessage, failure jsonrpc.Error) []byte {
-	if form == FormHTTP {
+	if unpaired(form) {
 		body, _, _ := sayHTTP(failure)
 		return body
 	}
@@ -232,7 +234,7 @@ func sayFailure(form string, id json.RawMessage, failure jsonrpc.Error) []byte {
 
 // sayError frames an error reply; status is what goes with it in JSON-RPC.
 func (e *encoder) sayError(id json.RawMessage, failure jsonrpc.Error, status int) translators.Wire {
-	if e.target.Form != FormHTTP {
+	if !unpaired(e.target.Form) {
 		return translators.Wire{Body: jsonrpc.Failure(id, failure), Re: e.m.Op, Status: status}
 	}
 	e.unpaired(id)
@@ -246,9 +248,13 @@ func (e *encoder) sayError(id json.RawMessage, failure jsonrpc.Error, status int
 // sayRequest frames a request.
 func (e *encoder) sayRequest(o *operation, params json.RawMessage) (translators.Wire, error) {
 	id := e.m.Correlation.WireID
-	if e.target.Form == FormHTTP {
+	switch e.target.Form {
+	case FormHTTP:
 		e.unpaired(id)
 		return place(o, e.target.Version, params)
+	case FormGRPC:
+		e.unpaired(id)
+		return translators.Wire{Path: ServiceGRPC + o.name, Body: orEmpty(params)}, nil
 	}
 	method := o.nameIn(e.target.Version)
 	if method == "" {
@@ -260,7 +266,7 @@ func (e *encoder) sayRequest(o *operation, params json.RawMessage) (translators.
 // sayResult frames a reply, or one event of it.
 func (e *encoder) sayResult(result json.RawMessage) translators.Wire {
 	wire := translators.Wire{Re: e.m.Op, Event: e.m.Phase == canonical.PhaseEvent, Body: result}
-	if e.target.Form == FormHTTP {
+	if unpaired(e.target.Form) {
 		e.unpaired(e.m.Correlation.WireID)
 	} else {
 		wire.Body = jsonrpc.Result(e.m.Correlation.WireID, result)
@@ -268,9 +274,47 @@ func (e *encoder) sayResult(result json.RawMessage) translators.Wire {
 	return wire
 }
 
-// unpaired declares an id that the HTTP form has no place for.
+// unpaired declares an id that a form without JSON-RPC has no place for.
 func (e *encoder) unpaired(id json.RawMessage) {
 	if id != nil {
 		e.drop(canonical.LossIDs, "/correlation/wireID")
 	}
+}
+
+// FormGRPC is the form of A2A 1.0 over gRPC (A2A 10), by the name that cards
+// give it. Read and written here is the JSON of its messages; whoever holds the
+// connection turns that into the octets that travel (gateway/transport.Framer).
+// A request's method is its Path, and an error is that of the HTTP form.
+const FormGRPC = "GRPC"
+
+// ServiceGRPC is what every method's path begins with.
+const ServiceGRPC = "/lf.a2a.v1.A2AService/"
+
+// unpaired reports whether a form has no ids, since the connection pairs
+// request and reply.
+func unpaired(form string) bool { return form == FormHTTP || form == FormGRPC }
+
+// readGRPC reads a message as what JSON-RPC would have around it. A request
+// that says no method is a message, as in the HTTP form.
+func readGRPC(w translators.Wire, cfg translators.Config) (jsonrpc.Message, error) {
+	if Spoken(w.Version) != Version && w.Version != "" {
+		return jsonrpc.Message{}, unsupportedVersion()
+	}
+	if len(w.Body) > 0 || w.Re == "" {
+		if err := rawjson.Check(w.Body, cfg.BodyLimit, cfg.Depth); err != nil {
+			return jsonrpc.Message{}, err
+		}
+	}
+	if w.Re != "" {
+		return readHTTP(w)
+	}
+	method := methodSend
+	if w.Path != "" {
+		name, ok := strings.CutPrefix(w.Path, ServiceGRPC)
+		if !ok || operationOf(name, Version) == nil {
+			return jsonrpc.Message{}, &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such operation"}
+		}
+		method = name
+	}
+	return jsonrpc.Message{Method: method, Params: w.Body}, objectError(w.Body)
 }

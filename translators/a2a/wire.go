@@ -192,7 +192,7 @@ func spoke(target translators.Target) error {
 	switch {
 	case target.Version != Version && target.Version != Version03:
 		return unsupportedVersion()
-	case !slices.Contains([]string{"", TransportJSONRPC, FormHTTP}, target.Form):
+	case !slices.Contains([]string{"", TransportJSONRPC, FormHTTP, FormGRPC}, target.Form), target.Form == FormGRPC && target.Version != Version:
 		return unsupportedVersion()
 	default:
 		return nil

@@ -61,7 +61,7 @@ type Invoke struct {
 // Call is a structured invocation.
 type Call struct {
 	Name string
-	Args json.RawMessage // a JSON object; nil: absent, which is not {}
+	Args json.RawMessage `json:",omitempty"` // a JSON object; nil: absent, which is not {}
 }
 
 // Result answers an Invoke. Exactly one of Turn, Task, Output and Pending is set.
@@ -76,7 +76,7 @@ type Result struct {
 // Output is what a tool returned.
 type Output struct {
 	Parts      []Part
-	Structured json.RawMessage // any JSON value; nil: absent, which is not null
+	Structured json.RawMessage `json:",omitempty"` // any JSON value; nil: absent, which is not null
 	Failed     bool            // MCP isError
 }
 
@@ -192,9 +192,9 @@ type Capability struct {
 	ID                 string // the owner's own name for it: tool name or skill id
 	Title, Description string
 	Profile            Profile
-	InputSchema        json.RawMessage // nil: none declared
-	OutputSchema       json.RawMessage // nil: none declared
-	Annotations        json.RawMessage // MCP tool annotations: hints, never trusted
+	InputSchema        json.RawMessage `json:",omitempty"` // nil: none declared
+	OutputSchema       json.RawMessage `json:",omitempty"` // nil: none declared
+	Annotations        json.RawMessage `json:",omitempty"` // MCP tool annotations: hints, never trusted
 	Tags, Examples     []string
 	InputModes         []string
 	OutputModes        []string

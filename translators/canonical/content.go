@@ -48,15 +48,15 @@ const (
 type Part struct {
 	Kind        Kind
 	Text        string
-	Data        json.RawMessage
+	Data        json.RawMessage `json:",omitempty"`
 	Bytes       []byte
 	URI         string
 	Media       string // media type; empty: not said
 	Name        string // file name
 	Title       string
 	Description string
-	Size        json.RawMessage // declared size in octets, raw number; nil: not said
+	Size        json.RawMessage `json:",omitempty"` // declared size in octets, raw number; nil: not said
 	Form        Form
-	Annotations json.RawMessage // MCP annotations, raw; nil: none
+	Annotations json.RawMessage `json:",omitempty"` // MCP annotations, raw; nil: none
 	Extensions  Extensions
 }

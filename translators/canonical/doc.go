@@ -12,6 +12,8 @@
 //     2^53 or a 40-digit decimal leaves as it came.
 //   - Ids are opaque; a JSON-RPC id keeps its raw form because 1 and "1" differ.
 //   - The zero value of a field means "absent" unless its comment says otherwise.
+//   - What is kept as JSON comes back as it was: a raw value that is absent is
+//     left out, because null is a value.
 //   - A Message is data. Nothing here has behaviour beyond describing itself,
 //     and nothing here imports another package of ours.
 //

@@ -26,14 +26,14 @@ type ArtifactUpdate struct {
 
 // Progress is a position on the way. Numbers are raw.
 type Progress struct {
-	Token   json.RawMessage // which request it is about, as that one said
-	Value   json.RawMessage
-	Total   json.RawMessage // nil: not known
+	Token   json.RawMessage `json:",omitempty"` // which request it is about, as that one said
+	Value   json.RawMessage `json:",omitempty"`
+	Total   json.RawMessage `json:",omitempty"` // nil: not known
 	Message string
 }
 
 // Log is one line for the records.
 type Log struct {
 	Level, Logger string
-	Data          json.RawMessage
+	Data          json.RawMessage `json:",omitempty"`
 }

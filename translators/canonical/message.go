@@ -63,9 +63,9 @@ type Message struct {
 
 // Correlation pairs requests with replies.
 type Correlation struct {
-	WireID    json.RawMessage // JSON-RPC id, raw; nil: a notification or not yet stamped
+	WireID    json.RawMessage `json:",omitempty"` // JSON-RPC id, raw; nil: a notification or not yet stamped
 	MessageID string          // the sender's idempotency id (A2A messageId)
-	Progress  json.RawMessage // MCP progressToken, raw
+	Progress  json.RawMessage `json:",omitempty"` // MCP progressToken, raw
 }
 
 // Conversation says which dialogue and which piece of work a message belongs to.

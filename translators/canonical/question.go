@@ -18,7 +18,7 @@ type Input struct {
 	Key        string // names it among the questions asked at once
 	Mode       Mode
 	Prompt     []Part
-	Schema     json.RawMessage // ModeForm: a flat object schema, raw
+	Schema     json.RawMessage `json:",omitempty"` // ModeForm: a flat object schema, raw
 	URL        string          // ModeURL
 	Native     *Native         // ModeNative
 	Extensions Extensions
@@ -38,7 +38,7 @@ const (
 type Answer struct {
 	Key        string
 	Action     Action
-	Value      json.RawMessage // ModeForm: an object; ModeNative: the result
+	Value      json.RawMessage `json:",omitempty"` // ModeForm: an object; ModeNative: the result
 	Parts      []Part          // ModeText
 	Extensions Extensions
 }
@@ -52,13 +52,13 @@ type Pending struct {
 // Ask is a question in the middle of a stream, which stays open for the answer
 // (a request of a legacy MCP server).
 type Ask struct {
-	ID    json.RawMessage // under which the answer is awaited, raw
+	ID    json.RawMessage `json:",omitempty"` // under which the answer is awaited, raw
 	Input Input
 }
 
 // Reply answers an Ask.
 type Reply struct {
-	ID         json.RawMessage // Ask.ID
+	ID         json.RawMessage `json:",omitempty"` // Ask.ID
 	Answer     Answer
 	Failure    *Error // in place of an answer
 	Extensions Extensions

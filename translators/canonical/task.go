@@ -37,7 +37,7 @@ type Done struct{ Extensions Extensions }
 
 // Abort stops one request.
 type Abort struct {
-	Request    json.RawMessage // its id on the wire, raw
+	Request    json.RawMessage `json:",omitempty"` // its id on the wire, raw
 	Reason     string
 	Extensions Extensions
 }
@@ -85,6 +85,6 @@ type PushList struct {
 // request Params is set, in a response Result, in a notification Method and Params.
 type Native struct {
 	Method string
-	Params json.RawMessage // nil: absent
-	Result json.RawMessage
+	Params json.RawMessage `json:",omitempty"` // nil: absent
+	Result json.RawMessage `json:",omitempty"`
 }

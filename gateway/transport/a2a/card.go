@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -52,22 +53,34 @@ func (d *Door) card(r *http.Request, road transport.Exchanger) ([]byte, error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil, &problem.MethodError{Allow: "GET, HEAD"}
 	}
-	return d.described(r, road, r.PathValue("agent"), false)
+	agent := r.PathValue("agent")
+	return d.deps.faces(d.deps.BaseURL(r, agent)).card(r.Context(), d.deps.Form, road, agent, false)
 }
 
-// described writes the agent's card. limited: the limit has been asked.
-func (d *Door) described(r *http.Request, road transport.Exchanger, agent string, limited bool) ([]byte, error) {
-	inquiry := transport.Asking(r.Context(), agent, form.Binding)
+// faces is where an agent is reached through us.
+type faces struct {
+	url  string // of the agent, over HTTP; the door is below it
+	grpc string // host:port of the door over gRPC; empty: there is none
+}
+
+func (d DoorDeps) faces(url string) faces { return faces{url, d.GRPC} }
+
+// card writes an agent's card. limited: the limit has been asked.
+func (f faces) card(ctx context.Context, codec translators.Translator, road transport.Exchanger, agent string, limited bool) ([]byte, error) {
+	inquiry := transport.Asking(ctx, agent, form.Binding)
 	inquiry.Limited = limited
-	description, err := road.Describe(r.Context(), inquiry)
+	description, err := road.Describe(ctx, inquiry)
 	if err != nil {
 		return nil, err
 	}
-	m := &canonical.Message{
-		Op: canonical.OpDescribe, Phase: canonical.PhaseResponse,
-		Body: form.Served(description, d.deps.BaseURL(r, agent)+doorPath),
+	served := form.Served(description, f.url+doorPath)
+	if f.grpc != "" {
+		served.Interfaces = append(served.Interfaces, canonical.Interface{
+			URL: f.grpc, Transport: form.FormGRPC, Version: form.Version, Tenant: agent,
+		})
 	}
-	wire, _, err := d.deps.Form.Encode(m, translators.Target{})
+	m := &canonical.Message{Op: canonical.OpDescribe, Phase: canonical.PhaseResponse, Body: served}
+	wire, _, err := codec.Encode(m, translators.Target{})
 	var unsaid *canonical.Error
 	if errors.As(err, &unsaid) && unsaid.Code == canonical.CodeCardUnavailable {
 		return nil, &problem.NotFoundError{What: "agent card: the agent names nothing that it can do"}

@@ -88,6 +88,7 @@ func (d *Dialer) read(ctx context.Context, e transport.Endpoint, place string) (
 var preferred = []struct{ version, transport, form string }{
 	{form.Version, form.TransportJSONRPC, ""},
 	{form.Version, form.FormHTTP, form.FormHTTP},
+	{form.Version, form.FormGRPC, form.FormGRPC},
 	{form.Version03, form.TransportJSONRPC, ""},
 	{form.Version03, form.FormHTTP, form.FormHTTP},
 }
@@ -96,6 +97,13 @@ var preferred = []struct{ version, transport, form string }{
 // interface elsewhere than at the configured origin is not taken.
 func (d *Dialer) reached(e transport.Endpoint, base *url.URL, description *canonical.Description) (*canonical.Description, transport.Endpoint, error) {
 	spoken, asked := false, e.Version
+	if e.GRPC != "" { // its operator's word
+		if e.URL, e.Version, e.Form = PlaceGRPC(e.GRPC, base.Scheme), form.Version, form.FormGRPC; e.URL == "" || asked != "" && asked != form.Version {
+			return nil, e, &transport.UnreachableError{Agent: e.Agent, Err: errors.New("no gRPC at the configured place in this version")}
+		}
+		e.Tenant = tenantAt(description, base.Scheme, e.URL)
+		return description, e, nil
+	}
 	for _, p := range preferred {
 		for _, f := range description.Interfaces {
 			if !strings.EqualFold(f.Transport, p.transport) || form.Spoken(f.Version) != p.version || (asked != "" && asked != p.version) {
@@ -104,8 +112,8 @@ func (d *Dialer) reached(e transport.Endpoint, base *url.URL, description *canon
 			if !spoken {
 				spoken, e.Version, e.Form = true, p.version, p.form
 			}
-			if u, err := url.Parse(f.URL); err == nil && u.User == nil && u.Fragment == "" && sameOrigin(base, u) {
-				e.URL, e.Version, e.Form = f.URL, p.version, p.form
+			if place := taken(base, f, p.form); place != "" {
+				e.URL, e.Version, e.Form = place, p.version, p.form
 				if p.version == form.Version { // 0.3 has none
 					e.Tenant = f.Tenant
 				}
@@ -120,6 +128,58 @@ func (d *Dialer) reached(e transport.Endpoint, base *url.URL, description *canon
 		return nil, e, &transport.BadReplyError{Agent: e.Agent, Reason: "its card names an interface at another origin only"}
 	}
 	return description, e, nil
+}
+
+// tenantAt is the tenant that the card wants named at a place over gRPC; empty: none.
+func tenantAt(description *canonical.Description, scheme, place string) string {
+	for _, f := range description.Interfaces {
+		if strings.EqualFold(f.Transport, form.FormGRPC) && PlaceGRPC(f.URL, scheme) == place {
+			return f.Tenant
+		}
+	}
+	return ""
+}
+
+// taken is the place of an interface if it is at the configured origin; empty:
+// it is not. gRPC has a port of its own, on the same host.
+func taken(base *url.URL, f canonical.Interface, wireForm string) string {
+	if wireForm == form.FormGRPC {
+		at := PlaceGRPC(f.URL, base.Scheme)
+		u, err := url.Parse(at)
+		if err != nil || at == "" || !strings.EqualFold(base.Hostname(), u.Hostname()) {
+			return ""
+		}
+		return at
+	}
+	u, err := url.Parse(f.URL)
+	if err != nil || u.User != nil || u.Fragment != "" || !sameOrigin(base, u) {
+		return ""
+	}
+	return f.URL
+}
+
+// PlaceGRPC reads where a card, or an operator, says that gRPC is spoken:
+// host:port, as gRPC's own libraries take it, or a URL. What comes back is a
+// URL without a path; empty: it is no such place. Without TLS is what says so
+// and what the scheme of the agent's own place says, and no other.
+func PlaceGRPC(text, scheme string) string {
+	said, rest, isURL := strings.Cut(text, "://")
+	if !isURL {
+		said, rest = scheme, text
+	}
+	switch said {
+	case "dns": // no server of names but our own is asked
+		said, rest = scheme, strings.TrimPrefix(rest, "/")
+	case "grpc":
+		said = scheme
+	case "grpcs":
+		said = "https"
+	}
+	u, err := url.Parse(said + "://" + strings.TrimSuffix(rest, "/"))
+	if err != nil || said != "https" && (said != "http" || scheme != "http") || u.Hostname() == "" || u.User != nil || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
+		return ""
+	}
+	return u.String()
 }
 
 func sameOrigin(a, b *url.URL) bool {

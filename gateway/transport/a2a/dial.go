@@ -14,6 +14,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/a2a/frame"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 	"github.com/aepb/aepb-gateway/translators"
@@ -36,11 +37,15 @@ type DialerDeps struct {
 }
 
 // Dialer carries messages to A2A agents. Safe for concurrent use; it keeps nothing.
-type Dialer struct{ deps DialerDeps }
+type Dialer struct {
+	frame.Framer
+	deps DialerDeps
+}
 
 var (
 	_ transport.Dialer    = (*Dialer)(nil)
 	_ transport.Describer = (*Dialer)(nil)
+	_ transport.Framer    = (*Dialer)(nil)
 	_ Client              = (*egress.Guard)(nil)
 )
 
@@ -49,7 +54,7 @@ func NewDialer(deps DialerDeps) (*Dialer, error) {
 	if deps.Client == nil || deps.Form == nil {
 		return nil, errors.New("transport/a2a: incomplete DialerDeps")
 	}
-	return &Dialer{deps}, nil
+	return &Dialer{deps: deps}, nil
 }
 
 // Dial posts a sealed message and reads the reply to it.
@@ -75,6 +80,11 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 	response, err := d.deps.Client.DoAs(request, e.ID)
 	if err != nil {
 		return transport.Reply{}, failure(asked, e, err)
+	}
+	if wire.Form == form.FormGRPC {
+		reply, err := d.answered(asked, &incoming{d: d, e: e, sent: wire, response: response, cancel: cancel})
+		keep = err == nil && reply.Events != nil && release()
+		return reply, err
 	}
 	tokens, err := ect.ParseHeader(response.Header.Values(ect.HeaderName), d.deps.Limits)
 	if err != nil {
@@ -105,6 +115,9 @@ func (d *Dialer) heard(sent translators.Wire, header http.Header, body []byte, s
 
 // request is a message on its way out.
 func (d *Dialer) request(ctx context.Context, e transport.Endpoint, wire translators.Wire, evidence []string) (*http.Request, error) {
+	if wire.Form == form.FormGRPC {
+		return d.requestGRPC(ctx, e, wire, evidence)
+	}
 	verb := http.MethodPost
 	if wire.Verb != "" {
 		verb = wire.Verb
@@ -267,6 +280,10 @@ func misfitRPC(request []byte, got fetched) string {
 // problem document which the HTTP form took its errors for in earlier drafts.
 var medias = []string{form.Media, form.MediaHTTP, "application/problem+json"}
 
+// mediaText is what some servers say of their errors, because they leave the
+// field to their HTTP library (a2a-go 2.4 where it speaks 0.3).
+const mediaText = "text/plain"
+
 // unreadable says why a response has no JSON to read.
 func unreadable(got fetched) string {
 	switch {
@@ -274,7 +291,7 @@ func unreadable(got fetched) string {
 		return "a redirect (HTTP status " + strconv.Itoa(got.status) + "), which is not followed"
 	case got.header.Get("Content-Encoding") != "":
 		return "compressed, although nobody asked for that"
-	case !slices.Contains(medias, media(got.header)):
+	case !slices.Contains(medias, media(got.header)) && (media(got.header) != mediaText || !json.Valid(got.body)):
 		return "HTTP status " + strconv.Itoa(got.status) + " and not " + form.Media
 	case len(bytes.TrimSpace(got.body)) == 0:
 		return "HTTP status " + strconv.Itoa(got.status) + " and an empty body"

@@ -280,7 +280,7 @@ func TestDescribe(t *testing.T) {
 		"another scheme":               {"/rpc", CardPath, iface("HTTP/rpc", "JSONRPC", "1.0"), "/rpc", ""},
 		"credentials in the URL":       {"/rpc", CardPath, iface("USER/x", "JSONRPC", "1.0"), "/rpc", ""},
 		"card URL and another host":    {"/agent-card.json", "/agent-card.json", iface("https://evil.example/rpc", "JSONRPC", "1.0"), "another origin", ""},
-		"nothing that is spoken":       {"", CardPath, iface("HERE/grpc", "GRPC", "1.0"), "no interface of A2A", ""},
+		"nothing that is spoken":       {"", CardPath, iface("HERE/loft", "PIGEON", "1.0"), "no interface of A2A", ""},
 		"version 10":                   {"", CardPath, iface("HERE/rpc", "JSONRPC", "10.0"), "no interface of A2A", ""},
 		"no card":                      {"", "/elsewhere", "", "HTTP status 404", ""},
 		"HTTP only":                    {"", CardPath, iface("HERE/rest", "HTTP+JSON", "1.0"), "/rest", "1.0 HTTP+JSON"},

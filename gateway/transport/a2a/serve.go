@@ -24,6 +24,7 @@ type DoorDeps struct {
 	// BaseURL is where a caller finds an agent, without a trailing slash; the
 	// door is below it.
 	BaseURL func(r *http.Request, agent string) string
+	GRPC    string     // host:port where callers reach the door over gRPC, for cards; empty: there is none
 	Limits  ect.Limits // of the evidence of one request; zero: the defaults
 }
 

@@ -76,7 +76,7 @@ func (d *Door) extended(w http.ResponseWriter, r *http.Request, road transport.E
 		d.refuse(w, call.Wire, err)
 		return
 	}
-	card, err := d.described(r, road, call.Agent, true)
+	card, err := d.deps.faces(d.deps.BaseURL(r, call.Agent)).card(r.Context(), d.deps.Form, road, call.Agent, true)
 	if err != nil {
 		d.refuse(w, call.Wire, err)
 		return

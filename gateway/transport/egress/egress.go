@@ -42,6 +42,7 @@ type Guard struct {
 	resolver Resolver
 	network  func(ctx context.Context, network, address string) (net.Conn, error)
 	plain    *http.Transport // http toward loopback; nil: refused
+	plain2   *http.Transport // the same in HTTP/2 alone
 
 	mu    sync.Mutex
 	clock uint64 // counts uses, to find the pool used least recently
@@ -72,7 +73,9 @@ func New(deps Deps) (*Guard, error) {
 		g.resolver = net.DefaultResolver
 	}
 	if g.config.AllowLoopbackHTTP {
-		g.plain = g.newTransport(nil)
+		g.plain, g.plain2 = g.newTransport(nil), g.newTransport(nil)
+		g.plain2.Protocols = new(http.Protocols)
+		g.plain2.Protocols.SetUnencryptedHTTP2(true)
 	}
 	return g, nil
 }
@@ -82,7 +85,8 @@ func (g *Guard) Do(request *http.Request) (*http.Response, error) { return g.DoA
 
 // DoAs sends a request to a server that must prove the expected SPIFFE id;
 // empty: its host name. The request is not changed: a copy without credentials
-// is sent. A redirect comes back as it is. Errors: *DeniedError, when nothing
+// is sent. One of HTTP/2 (ProtoMajor) without TLS is sent in that and no other;
+// with TLS the server decides. A redirect comes back as it is. Errors: *DeniedError, when nothing
 // was sent; the request's context's; identity.ErrUnexpectedPeer; the network's
 // own. The caller closes the response's body.
 func (g *Guard) DoAs(request *http.Request, expected ect.Identity) (*http.Response, error) {
@@ -130,9 +134,7 @@ func (g *Guard) Renew() { g.dropPools() }
 
 // CloseIdle closes the connections that are not in use.
 func (g *Guard) CloseIdle() {
-	if g.plain != nil {
-		g.plain.CloseIdleConnections()
-	}
+	g.closePlain()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, p := range g.pools {
@@ -158,6 +160,9 @@ func (g *Guard) admit(request *http.Request, expected ect.Identity) (*http.Trans
 	case url.Scheme == "https":
 		return g.transport(expected), nil
 	case url.Scheme == "http" && g.plain != nil && loopbackHost(at) && expected == "":
+		if request.ProtoMajor == 2 {
+			return g.plain2, nil
+		}
 		return g.plain, nil // dial sees to it that the address is loopback
 	}
 	return nil, at.denied(ReasonScheme)
@@ -239,8 +244,13 @@ func (g *Guard) dropPools() {
 	for _, p := range old {
 		p.transport.CloseIdleConnections()
 	}
+	g.closePlain()
+}
+
+func (g *Guard) closePlain() {
 	if g.plain != nil {
 		g.plain.CloseIdleConnections()
+		g.plain2.CloseIdleConnections()
 	}
 }
 

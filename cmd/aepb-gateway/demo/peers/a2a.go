@@ -26,6 +26,7 @@ const ConciergeSkill = "concierge"
 // part that was not text, as the SDK read it.
 type A2AAgent struct {
 	server server
+	calls  *calls // over gRPC; nil: it does not speak that
 }
 
 // NewA2AAgent starts the agent on a free loopback port. Its card is at
@@ -66,7 +67,12 @@ func (a *A2AAgent) URL() string { return a.server.base }
 func (a *A2AAgent) Received() []Received { return a.server.journal.snapshot() }
 
 // Stop ends the agent, giving running requests until ctx ends, and waits for it.
-func (a *A2AAgent) Stop(ctx context.Context) error { return a.server.stop(ctx) }
+func (a *A2AAgent) Stop(ctx context.Context) error {
+	if a.calls != nil {
+		a.calls.stop()
+	}
+	return a.server.stop(ctx)
+}
 
 func conciergeCard(base string, binding a2a.TransportProtocol) *a2a.AgentCard {
 	return &a2a.AgentCard{

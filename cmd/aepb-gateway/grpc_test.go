@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"strings"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/policy"
+)
+
+// remote is a caller over gRPC, as the development client or with other settings.
+func (b *bed) remote(t *testing.T, conf *tls.Config) *peers.Caller {
+	t.Helper()
+	c, err := peers.NewCaller(b.rpc, conf)
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Close()) })
+	return c
+}
+
+// overGRPC starts an agent that speaks gRPC alone and lists it as "caller".
+func (b *bed) overGRPC(t *testing.T) *peers.A2AAgent {
+	t.Helper()
+	who := b.svid(t, "/caller")
+	agent, err := peers.NewA2AGRPCAgent(t.Context(), peers.Deps{TLS: serving(who)})
+	must(t, err)
+	t.Cleanup(func() { stopWithin(t, agent.Stop) })
+	must(t, b.directory.Put(directory.Agent{
+		Name: "caller", ID: who.ID, Rules: policy.Rules{Open: true},
+		Endpoints: []directory.Endpoint{{Binding: "a2a-v1", URL: agent.URL(), GRPC: agent.GRPC()}},
+	}))
+	return agent
+}
+
+// request serialises a request for an agent.
+func request(t *testing.T, method, text string) []byte {
+	t.Helper()
+	octets, err := peers.Request(method, text)
+	must(t, err)
+	return octets
+}
+
+// messageTo is a text to an agent, in JSON.
+func messageTo(agent, text string) string {
+	return `{"tenant":"` + agent + `","message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"` + text + `"}]}}`
+}
+
+const addTo = `{"tenant":"calculator","message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"` + secret + `"},{"data":{"skill":"add","input":{"a":41,"b":1}}}]}}`
+
+// proven demands tokens of ours, among them one for what came in and one for
+// what went out.
+func (b *bed) proven(t *testing.T, tokens []string, in, out string) {
+	t.Helper()
+	sawIn, sawOut := in == "", out == ""
+	for _, compact := range tokens {
+		v, err := b.judge.Verify(context.WithoutCancel(t.Context()), compact, ect.Check{Purpose: ect.Parent})
+		if err != nil {
+			t.Errorf("an ECT does not verify: %v", err)
+			continue
+		}
+		sawIn = sawIn || v.Claims().InputHash == in
+		sawOut = sawOut || v.Claims().OutputHash == out
+	}
+	if !sawIn || !sawOut || len(tokens) == 0 {
+		t.Errorf("%d tokens: one for the request %t, one for the reply %t", len(tokens), sawIn, sawOut)
+	}
+}
+
+// headerECT is the metadata with evidence.
+const headerECT = "execution-context"
+
+func TestGRPCDoor(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	b.overGRPC(t)
+	c := b.remote(t, b.clientTLS(t, b.dev.Client))
+	call := func(t *testing.T, method string, octets []byte, fields ...string) peers.Heard {
+		t.Helper()
+		got := c.Call(t.Context(), method, [][]byte{octets}, fields...)
+		if got.Code != "OK" || len(got.Messages) == 0 {
+			t.Fatalf("%s: %s", got.Code, got.Details)
+		}
+		return got
+	}
+	t.Run("to MCP, with evidence for the octets that travelled", func(t *testing.T) {
+		sent := request(t, "SendMessage", addTo)
+		got := call(t, "SendMessage", sent, headerECT, b.token(t, string(sent)))
+		if len(got.Messages) != 1 || !strings.Contains(string(got.Messages[0]), "sum\x12\x09\x11\x00\x00\x00\x00\x00\x00E@") /* 42 as a double */ {
+			t.Errorf("no sum in %q", got.Messages)
+		}
+		b.proven(t, got.Header[headerECT], ect.Hash(sent), ect.Hash(got.Messages[0]))
+	})
+	for name, agent := range map[string]string{"JSON-RPC": "concierge", "gRPC": "caller"} {
+		t.Run("to A2A over "+name, func(t *testing.T) {
+			sent := request(t, "SendMessage", messageTo(agent, "hello"))
+			got := call(t, "SendMessage", sent)
+			if !strings.Contains(string(got.Messages[0]), "You said: hello") {
+				t.Errorf("got %q", got.Messages)
+			}
+			b.proven(t, got.Header[headerECT], ect.Hash(sent), ect.Hash(got.Messages[0]))
+		})
+		t.Run("a stream from A2A over "+name, func(t *testing.T) {
+			got := call(t, "SendStreamingMessage", request(t, "SendStreamingMessage", messageTo(agent, "good evening")))
+			var told ect.StreamHash
+			for _, message := range got.Messages {
+				told.Add(message)
+			}
+			if told.Count() < 2 {
+				t.Errorf("%d events", told.Count())
+			}
+			b.proven(t, got.Header[headerECT], "", "")
+			b.proven(t, got.Trailer[headerECT], "", told.Sum())
+		})
+	}
+	t.Run("the agent by metadata", func(t *testing.T) {
+		call(t, "SendMessage", request(t, "SendMessage", strings.Replace(addTo, `"tenant":"calculator",`, "", 1)), "aepb-agent", "calculator")
+	})
+	t.Run("from MCP to gRPC", func(t *testing.T) {
+		got := b.send(t, letter{at: "/agents/caller/mcp", body: callBody("concierge", "hello"), header: mirror("tools/call", "concierge")})
+		b.right(t, got, "You said: hello")
+	})
+	t.Run("from JSON-RPC to gRPC", func(t *testing.T) {
+		b.right(t, b.send(t, letter{at: "/agents/caller/a2a", body: textBody("hello"), header: map[string]string{"A2A-Version": "1.0"}}), "You said: hello")
+	})
+	b.works(t)
+}
+
+// What the door over gRPC refuses, with its exact code and reason.
+func TestGRPCDoorRefuses(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	b.overGRPC(t)
+	send := func(text string) []byte { return request(t, "SendMessage", text) }
+	good := send(addTo)
+	token := b.token(t, string(good))
+	deep := strings.Repeat(`[`, 200) + strings.Repeat(`]`, 200)
+	cases := map[string]struct {
+		method       string
+		messages     [][]byte
+		fields       []string
+		code, reason string
+		rest         string // in what else is said
+	}{
+		"no such method":         {"Sing", [][]byte{good}, nil, "UNIMPLEMENTED", "METHOD_NOT_FOUND", ""},
+		"no such service":        {"/a2a.v1.A2AService/SendMessage", [][]byte{good}, nil, "UNIMPLEMENTED", "METHOD_NOT_FOUND", ""},
+		"no message":             {"SendMessage", nil, nil, "INVALID_ARGUMENT", "INVALID_REQUEST", "no message"},
+		"two messages":           {"SendMessage", [][]byte{good, good}, nil, "INVALID_ARGUMENT", "INVALID_REQUEST", "a second message"},
+		"nobody is named":        {"SendMessage", [][]byte{send(strings.Replace(addTo, `"tenant":"calculator",`, "", 1))}, nil, "INVALID_ARGUMENT", "INVALID_PARAMS", "name the agent"},
+		"named twice":            {"SendMessage", [][]byte{good}, []string{"aepb-agent", "a", "aepb-agent", "b"}, "INVALID_ARGUMENT", "INVALID_REQUEST", "twice"},
+		"an unknown agent":       {"SendMessage", [][]byte{send(messageTo("nobody", "x"))}, nil, "NOT_FOUND", "SKILL_NOT_FOUND", "unknown_agent"},
+		"a closed agent":         {"SendMessage", [][]byte{send(messageTo("closed", "x"))}, nil, "PERMISSION_DENIED", "FORBIDDEN", ""},
+		"an agent that wants it": {"SendMessage", [][]byte{send(messageTo("strict", "x"))}, nil, "PERMISSION_DENIED", "FORBIDDEN", "ect_required"},
+		"not protobuf":           {"SendMessage", [][]byte{[]byte(`{"tenant":"calculator"}`)}, []string{"aepb-agent", "calculator"}, "INVALID_ARGUMENT", "PARSE", ""},
+		"cut off":                {"SendMessage", [][]byte{good[:len(good)-3]}, []string{"aepb-agent", "calculator"}, "INVALID_ARGUMENT", "PARSE", ""},
+		"text that is none":      {"SendMessage", [][]byte{[]byte("\x0a\x02\xff\xfe")}, []string{"aepb-agent", "calculator"}, "INVALID_ARGUMENT", "PARSE", ""},
+		"nothing in it":          {"SendMessage", [][]byte{{}}, []string{"aepb-agent", "calculator"}, "INVALID_ARGUMENT", "INVALID_PARAMS", "/params/message"},
+		"a part without content": {"SendMessage", [][]byte{send(`{"tenant":"calculator","message":{"messageId":"m","role":"ROLE_USER","parts":[{}]}}`)}, nil, "INVALID_ARGUMENT", "INVALID_PARAMS", "exactly one of"},
+		"no role":                {"SendMessage", [][]byte{send(`{"tenant":"calculator","message":{"messageId":"m","parts":[{"text":"x"}]}}`)}, nil, "INVALID_ARGUMENT", "INVALID_PARAMS", "role"},
+		"too deep":               {"SendMessage", [][]byte{send(`{"tenant":"calculator","message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":` + deep + `}]}}`)}, nil, "INVALID_ARGUMENT", "PARSE", ""},
+		"too many values":        {"SendMessage", [][]byte{many(300_000)}, []string{"aepb-agent", "calculator"}, "INVALID_ARGUMENT", "PARSE", "too many"},
+		"16 MiB and one octet":   {"SendMessage", [][]byte{make([]byte, 16<<20+1)}, nil, "RESOURCE_EXHAUSTED", "", "larger than max"},
+		"an unknown skill":       {"SendMessage", [][]byte{send(strings.Replace(addTo, `"add"`, `"divide"`, 1))}, nil, "INVALID_ARGUMENT", "SKILL_NOT_FOUND", ""},
+		"another version":        {"SendMessage", [][]byte{good}, []string{"a2a-version", "0.3"}, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED", ""},
+		"a broken token":         {"SendMessage", [][]byte{good}, []string{headerECT, "a.b"}, "INVALID_ARGUMENT", "FORBIDDEN", "ect_invalid"},
+		"a token for another":    {"SendMessage", [][]byte{send(messageTo("calculator", "x"))}, []string{headerECT, token}, "PERMISSION_DENIED", "FORBIDDEN", "ect_invalid"},
+		"too many tokens":        {"SendMessage", [][]byte{good}, strings.Split(strings.Repeat(headerECT+" "+token+" ", 40), " ")[:80], "RESOURCE_EXHAUSTED", "FORBIDDEN", ""},
+		"a task of nobody":       {"GetTask", [][]byte{request(t, "GetTask", `{"tenant":"concierge","id":"nobody's"}`)}, nil, "NOT_FOUND", "TASK_NOT_FOUND", ""},
+		"a task of nobody there": {"GetTask", [][]byte{request(t, "GetTask", `{"tenant":"caller","id":"nobody's"}`)}, nil, "NOT_FOUND", "TASK_NOT_FOUND", ""},
+		"a stream of nobody's":   {"SubscribeToTask", [][]byte{request(t, "SubscribeToTask", `{"tenant":"concierge","id":"nobody's"}`)}, nil, "NOT_FOUND", "TASK_NOT_FOUND", ""},
+		"no id":                  {"CancelTask", [][]byte{request(t, "CancelTask", `{"tenant":"concierge"}`)}, nil, "INVALID_ARGUMENT", "INVALID_PARAMS", ""},
+	}
+	c := b.remote(t, b.clientTLS(t, b.dev.Client))
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := c.Call(t.Context(), tc.method, tc.messages, tc.fields...)
+			if got.Code != tc.code || got.Reason != tc.reason || !strings.Contains(got.Details, tc.rest) || len(got.Messages) > 0 {
+				t.Errorf("%d messages, %s %s: %s", len(got.Messages), got.Code, got.Reason, got.Details)
+			}
+			if strings.Contains(got.Details, secret) {
+				t.Error("the refusal quotes the message")
+			}
+		})
+	}
+	b.works(t)
+}
+
+// many is a request with so many empty parts.
+func many(parts int) []byte {
+	inner := []byte(strings.Repeat("\x2a\x00", parts))
+	n := len(inner)
+	return append([]byte{0x12, byte(n&0x7f | 0x80), byte(n>>7&0x7f | 0x80), byte(n >> 14)}, inner...)
+}
+
+func TestGRPCDoorKnowsItsCallers(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true})
+	good := [][]byte{request(t, "SendMessage", strings.Replace(addTo, "calculator", "members", 1))}
+	t.Run("nobody", func(t *testing.T) {
+		got := b.remote(t, b.clientTLS(t, nil)).Call(t.Context(), "SendMessage", good)
+		if got.Code != "UNAUTHENTICATED" || got.Reason != "UNAUTHENTICATED" {
+			t.Errorf("%s %s", got.Code, got.Details)
+		}
+	})
+	t.Run("somebody", func(t *testing.T) {
+		got := b.remote(t, b.clientTLS(t, b.dev.Client)).Call(t.Context(), "SendMessage", good)
+		if got.Code != "OK" {
+			t.Errorf("%s %s", got.Code, got.Details)
+		}
+	})
+	t.Run("TLS 1.2", func(t *testing.T) {
+		conf := b.clientTLS(t, b.dev.Client)
+		conf.MinVersion, conf.MaxVersion = tls.VersionTLS12, tls.VersionTLS12 //nolint:gosec // to be refused
+		if got := b.remote(t, conf).Call(t.Context(), "SendMessage", good); got.Code != "UNAVAILABLE" {
+			t.Errorf("%s %s", got.Code, got.Details)
+		}
+	})
+}
+
+func TestGRPCDoorLimits(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: config.Config{Limits: config.Limits{Rate: 0.001, Burst: 2}}})
+	c := b.remote(t, b.clientTLS(t, b.dev.Client))
+	var last peers.Heard
+	for range 4 {
+		last = c.Call(t.Context(), "SendMessage", [][]byte{[]byte("no message at all")})
+	}
+	if last.Code != "RESOURCE_EXHAUSTED" || !strings.Contains(last.Details, "rate_limited") {
+		t.Errorf("%s %s", last.Code, last.Details)
+	}
+}

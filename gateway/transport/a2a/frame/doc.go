@@ -1,0 +1,18 @@
+// Package frame is what A2A 1.0 is over gRPC: messages of the published schema
+// in protobuf's own form, and a google.rpc.Status for an error.
+//
+// The codec reads and writes the JSON of these messages. A [Framer] turns that
+// into the octets that travel, and back: evidence hashes the serialised message
+// without its five-octet frame, and of an error the serialised status. What
+// protobuf cannot hold is declared as a loss: its numbers are doubles (L16),
+// and members that the schema lacks are gone (L29).
+//
+// Octets of a peer are counted before anything is made of them (count.go).
+//
+// # Alternatives considered
+//
+// Reading protobuf in the codec: translators have no protobuf, because a Struct
+// rounds numbers, and all other forms keep them. The conversions of the
+// protocol's SDK: they go through types of its own, which refuse what the
+// schema allows and drop what it has besides.
+package frame

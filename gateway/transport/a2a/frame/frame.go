@@ -1,0 +1,210 @@
+package frame
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/a2aproject/a2a-go/v2/a2apb/v1"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/aepb/aepb-gateway/translators"
+	form "github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// Media is the content type of gRPC with messages in protobuf's own form.
+const Media = "application/grpc+proto"
+
+// Bounds of a message in protobuf's form: a few octets there may be a large
+// value here. JSON of depth n is up to three messages deep for each level.
+const (
+	maxNested   = 3*translators.DefaultDepth + 16
+	maxMessages = 1 << 18
+)
+
+// Framer turns the JSON that the codec reads and writes into the octets that
+// travel over gRPC, and back. Wires of other forms pass as they are.
+type Framer struct{}
+
+// Frame serialises a message. What protobuf cannot hold is a loss: numbers that
+// a double rounds (L16), members that the published schema lacks (L29).
+func (Framer) Frame(wire translators.Wire) (translators.Wire, []canonical.Loss, error) {
+	if wire.Form != form.FormGRPC {
+		return wire, nil, nil
+	}
+	wire.Media = Media
+	if wire.Re != "" && isFailure(wire.Body) {
+		body, losses, err := frameStatus(wire.Body)
+		wire.Body = body
+		return wire, losses, err
+	}
+	message, err := blank(kindOf(wire))
+	if err != nil {
+		return wire, nil, err
+	}
+	losses, err := parse(wire.Body, message)
+	if err != nil {
+		return wire, nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "this cannot be said over gRPC"}
+	}
+	wire.Body, err = proto.MarshalOptions{Deterministic: true}.Marshal(message)
+	return wire, losses, err
+}
+
+// parse reads JSON into a protobuf message, and says what that loses.
+func parse(body []byte, message proto.Message) ([]canonical.Loss, error) {
+	var losses []canonical.Loss
+	if !form.ExactNumbers(body) {
+		losses = append(losses, canonical.Loss{Code: canonical.LossNumbers, Path: "/body", Fate: canonical.Dropped})
+	}
+	if protojson.Unmarshal(body, message) == nil {
+		return losses, nil
+	}
+	proto.Reset(message)
+	losses = append(losses, canonical.Loss{Code: canonical.LossExtension, Path: "/body", Fate: canonical.Dropped})
+	return losses, protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(body, message)
+}
+
+// Unframe gives a message the JSON that the codec reads. Its error is a
+// *translators.MalformedError.
+func (Framer) Unframe(wire translators.Wire) (translators.Wire, error) {
+	if wire.Form != form.FormGRPC {
+		return wire, nil
+	}
+	wire.Media = form.Media
+	if wire.Re != "" && wire.Status >= 400 {
+		body, err := unframeStatus(wire.Body)
+		wire.Body = body
+		return wire, err
+	}
+	message, err := blank(kindOf(wire))
+	if err != nil {
+		return wire, err
+	}
+	if err := decode(wire.Body, message); err != nil {
+		return wire, err
+	}
+	body, err := protojson.Marshal(message)
+	if err != nil {
+		return wire, unreadableProto()
+	}
+	wire.Body = whole(message, body)
+	return wire, nil
+}
+
+// whole adds the members that a reply must have in JSON, and that protobuf does
+// not say where they are empty.
+func whole(message proto.Message, body []byte) []byte {
+	switch m := message.(type) {
+	case *a2apb.ListTasksResponse:
+		page, err := protojson.MarshalOptions{EmitUnpopulated: true}.Marshal(&a2apb.ListTasksResponse{
+			NextPageToken: m.GetNextPageToken(), PageSize: m.GetPageSize(), TotalSize: m.GetTotalSize(),
+		})
+		if err == nil {
+			return joined(page, body)
+		}
+	case *a2apb.ListTaskPushNotificationConfigsResponse:
+		if len(m.GetConfigs()) == 0 && m.GetNextPageToken() == "" {
+			return []byte(`{"configs":[]}`)
+		}
+	}
+	return body
+}
+
+// joined are the members of both objects; the second one's stand.
+func joined(first, second []byte) []byte {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(first, &all) != nil || json.Unmarshal(second, &all) != nil {
+		return second
+	}
+	out, err := json.Marshal(all)
+	if err != nil {
+		return second
+	}
+	return out
+}
+
+func isFailure(body []byte) bool {
+	var said struct {
+		Error json.RawMessage `json:"error"`
+	}
+	return json.Unmarshal(body, &said) == nil && len(said.Error) > 0 && said.Error[0] == '{'
+}
+
+func unreadableProto() error {
+	return &translators.MalformedError{Syntax: true, Reason: "no message of this method in protobuf's form"}
+}
+
+// decode reads octets of a peer within bounds.
+func decode(body []byte, message proto.Message) error {
+	left := maxMessages
+	if !countable(message.ProtoReflect().Descriptor(), body, maxNested, &left) {
+		return &translators.MalformedError{Syntax: true, Reason: "nested too deep, or too many values"}
+	}
+	if (proto.UnmarshalOptions{RecursionLimit: maxNested}).Unmarshal(body, message) != nil {
+		return unreadableProto()
+	}
+	return nil
+}
+
+// kindOf is the full name of a wire's message: a request's by its method, a
+// reply's by its method where that is known, else by what it answers.
+func kindOf(wire translators.Wire) protoreflect.FullName {
+	method := Method(wire.Path)
+	switch {
+	case wire.Re == "" && method != nil:
+		return method.Input().FullName()
+	case wire.Re == "":
+		return "lf.a2a.v1.SendMessageRequest"
+	case wire.Event:
+		return "lf.a2a.v1.StreamResponse"
+	case method != nil:
+		return method.Output().FullName()
+	default:
+		return answerKind(wire)
+	}
+}
+
+func answerKind(wire translators.Wire) protoreflect.FullName {
+	switch wire.Re {
+	case canonical.OpTaskGet, canonical.OpTaskCancel, canonical.OpTaskResult:
+		return "lf.a2a.v1.Task"
+	case canonical.OpTaskList:
+		return "lf.a2a.v1.ListTasksResponse"
+	case canonical.OpNative:
+		return "lf.a2a.v1.AgentCard"
+	case canonical.OpPush:
+		return pushKind(wire.Body)
+	default:
+		return "lf.a2a.v1.SendMessageResponse"
+	}
+}
+
+// pushKind tells the answers about push notification settings apart.
+func pushKind(body []byte) protoreflect.FullName {
+	var said map[string]json.RawMessage
+	if json.Unmarshal(body, &said) == nil && len(said) > 0 && said["configs"] == nil {
+		return "lf.a2a.v1.TaskPushNotificationConfig"
+	}
+	return "lf.a2a.v1.ListTaskPushNotificationConfigsResponse" // an empty one is any empty message
+}
+
+// Method finds a method by its path; nil: there is none.
+func Method(path string) protoreflect.MethodDescriptor {
+	name, ok := strings.CutPrefix(path, form.ServiceGRPC)
+	if !ok {
+		return nil
+	}
+	service := a2apb.File_a2av1_proto.Services().ByName("A2AService")
+	return service.Methods().ByName(protoreflect.Name(name))
+}
+
+func blank(kind protoreflect.FullName) (proto.Message, error) {
+	found, err := protoregistry.GlobalTypes.FindMessageByName(kind)
+	if err != nil {
+		return nil, err
+	}
+	return found.New().Interface(), nil
+}

@@ -1,0 +1,184 @@
+package a2a
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+)
+
+// Bounds of one connection over gRPC, and of one stream of it.
+const (
+	maxStreams    = 256      // at once on a connection
+	maxMetadata   = 64 << 10 // octets of a request's metadata
+	connectWithin = 5 * time.Second
+	idleFor       = 2 * time.Minute  // a connection without streams is closed
+	pingAfter     = 30 * time.Second // of silence
+	pingWithin    = 10 * time.Second
+	pingsApart    = 10 * time.Second // of a caller; one that pings more often is cut off
+	defaultRead   = 60 * time.Second // for a request to arrive as a whole
+	defaultGrace  = 30 * time.Second
+)
+
+// Arrival is what is known of whoever makes a call over gRPC.
+type Arrival struct {
+	Remote string                     // address, with its port
+	TLS    *tls.ConnectionState       // nil: unknown
+	Fields func(name string) []string // its metadata
+	Method string                     // full name, with a slash in front
+}
+
+// ListenerDeps is what a Listener needs.
+type ListenerDeps struct {
+	Form   translators.Translator // of this protocol
+	Accept net.Listener           // where callers connect; Serve closes it
+	TLS    *tls.Config
+	// Identify marks a call's context with who makes it (transport.WithCaller, WithStranger).
+	Identify func(context.Context, Arrival) context.Context
+	AgentURL func(agent string) string // where an agent is reached over HTTP, for its card
+	GRPC     string                    // and over gRPC: host:port
+	Limits   ect.Limits                // of the evidence of one request; zero: the defaults
+	Read     time.Duration             // for a request to arrive; zero: one minute
+	Grace    time.Duration             // for what runs when Serve is to end; zero: 30 s
+	Logger   *slog.Logger
+}
+
+// Listener takes native traffic in over gRPC.
+type Listener struct{ deps ListenerDeps }
+
+var _ transport.Listener = (*Listener)(nil)
+
+// NewListener checks its dependencies.
+func NewListener(deps ListenerDeps) (*Listener, error) {
+	if deps.Form == nil || deps.Accept == nil || deps.TLS == nil || deps.Identify == nil || deps.AgentURL == nil || deps.Logger == nil {
+		return nil, errors.New("transport/a2a: incomplete ListenerDeps")
+	}
+	if deps.Read <= 0 {
+		deps.Read = defaultRead
+	}
+	if deps.Grace <= 0 {
+		deps.Grace = defaultGrace
+	}
+	return &Listener{deps}, nil
+}
+
+// Serve takes calls in until its context ends, then lets those under way finish
+// within the grace period.
+func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
+	server := grpc.NewServer(l.options(road)...)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		if err := server.Serve(l.deps.Accept); !errors.Is(err, grpc.ErrServerStopped) {
+			return err
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		cut := time.AfterFunc(l.deps.Grace, server.Stop)
+		defer cut.Stop()
+		server.GracefulStop()
+		return nil
+	})
+	return group.Wait()
+}
+
+func (l *Listener) options(road transport.Exchanger) []grpc.ServerOption {
+	conf := l.deps.TLS.Clone()
+	conf.NextProtos = []string{"h2"}
+	most := l.deps.Form.Info().BodyLimit
+	return []grpc.ServerOption{
+		grpc.Creds(credentials.NewTLS(conf)), grpc.ForceServerCodecV2(octets{}), grpc.WaitForHandlers(true),
+		grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error { return l.call(s, road) }),
+		grpc.InTapHandle(l.limitReading),
+		grpc.MaxRecvMsgSize(most), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxMetadata),
+		grpc.ConnectionTimeout(connectWithin),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleFor, Time: pingAfter, Timeout: pingWithin}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingsApart, PermitWithoutStream: true}),
+	}
+}
+
+// errSlow: the request did not arrive in time.
+var errSlow = errors.New("transport/a2a: the request did not arrive in time")
+
+type readingKey struct{}
+
+// limitReading cuts a call off whose request does not arrive. The call's
+// handler calls it off when it has.
+func (l *Listener) limitReading(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(l.deps.Read, func() { cancel(errSlow) })
+	return context.WithValue(ctx, readingKey{}, sync.OnceFunc(func() { timer.Stop() })), nil
+}
+
+func arrived(ctx context.Context) {
+	if stop, ok := ctx.Value(readingKey{}).(func()); ok {
+		stop()
+	}
+}
+
+// call serves one call, whatever happens in it.
+func (l *Listener) call(s grpc.ServerStream, road transport.Exchanger) (err error) {
+	defer arrived(s.Context())
+	defer func() {
+		if r := recover(); r != nil {
+			l.deps.Logger.ErrorContext(s.Context(), "panic in a handler", slog.Any("panic", r), slog.String("stack", string(debug.Stack())))
+			err = status.Error(codes.Internal, "the gateway failed")
+		}
+	}()
+	method, _ := grpc.MethodFromServerStream(s)
+	fields, _ := metadata.FromIncomingContext(s.Context())
+	arrival := Arrival{Fields: fields.Get, Method: method}
+	if from, ok := peer.FromContext(s.Context()); ok {
+		arrival.Remote = from.Addr.String()
+		if info, ok := from.AuthInfo.(credentials.TLSInfo); ok {
+			arrival.TLS = &info.State
+		}
+	}
+	c := &remote{Listener: l, road: road, stream: s, fields: fields, ctx: l.deps.Identify(s.Context(), arrival)}
+	return c.serve(method)
+}
+
+// octets is the codec of messages that are read and written as they travel.
+type octets struct{}
+
+// Name is that of protobuf's own form, which the octets are in.
+func (octets) Name() string { return "proto" }
+
+// Marshal takes []byte.
+func (octets) Marshal(v any) (mem.BufferSlice, error) {
+	body, ok := v.([]byte)
+	if !ok {
+		return nil, errors.New("transport/a2a: not octets")
+	}
+	return mem.BufferSlice{mem.SliceBuffer(body)}, nil
+}
+
+// Unmarshal fills a *[]byte.
+func (octets) Unmarshal(data mem.BufferSlice, v any) error {
+	body, ok := v.(*[]byte)
+	if !ok {
+		return errors.New("transport/a2a: not octets")
+	}
+	*body = data.Materialize()
+	return nil
+}

@@ -1,0 +1,270 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/a2a/frame"
+	"github.com/aepb/aepb-gateway/translators"
+	form "github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// fieldAgent is the metadata with an agent's name; without it the tenant of the
+// request is the name.
+const fieldAgent = "aepb-agent"
+
+// remote is one call over gRPC.
+type remote struct {
+	*Listener
+	road   transport.Exchanger
+	stream grpc.ServerStream
+	fields metadata.MD
+	ctx    context.Context //nolint:containedctx // the call's own, with its caller
+}
+
+func (c *remote) serve(path string) error {
+	method := frame.Method(path)
+	call := transport.Call{
+		Entrance: transport.Native, Caller: transport.CallerFrom(c.ctx), Address: transport.AddressFrom(c.ctx), Detached: true,
+		Wire: translators.Wire{Binding: form.Binding, Form: form.FormGRPC, Media: frame.Media, Path: path, Header: c.header()},
+	}
+	if err := c.receive(method, &call); err != nil {
+		return c.refuse(err)
+	}
+	arrived(c.stream.Context())
+	if method.Name() == "GetExtendedAgentCard" {
+		return c.card(call)
+	}
+	answer, err := c.road.Exchange(c.ctx, call)
+	c.announce(answer)
+	switch {
+	case err != nil:
+		return c.refuse(err)
+	case answer.Events != nil:
+		return c.tell(answer.Events)
+	default:
+		return c.say(answer.Wire)
+	}
+}
+
+// receive reads a request as far as a door may: metadata, then, once the limit
+// is asked, the message and its evidence.
+func (c *remote) receive(method protoreflect.MethodDescriptor, call *transport.Call) (err error) {
+	if method == nil {
+		return &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such method"}
+	}
+	names := c.fields.Get(fieldAgent)
+	if len(names) > 1 {
+		return &canonical.Error{Code: canonical.CodeInvalidRequest, Message: fieldAgent + " is given twice"}
+	}
+	call.Agent = strings.Join(names, "")
+	if err := c.road.Limit(c.ctx, transport.Asking(c.ctx, call.Agent, form.Binding)); err != nil {
+		return err
+	}
+	call.Limited = true
+	if call.Wire.Body, err = c.read(); err != nil {
+		return err
+	}
+	if call.Agent == "" {
+		call.Agent, call.Tenanted = frame.Tenant(method, call.Wire.Body), true
+	}
+	if call.Agent == "" {
+		return &canonical.Error{Code: canonical.CodeBadParams, Message: "name the agent as the tenant of the request, or in the metadata " + fieldAgent}
+	}
+	call.Evidence, err = ect.ParseHeader(c.fields.Get(ect.HeaderName), c.deps.Limits)
+	return err
+}
+
+// read reads the one message of a request, to its end.
+func (c *remote) read() ([]byte, error) {
+	var body, more []byte
+	err := c.stream.RecvMsg(&body)
+	if err == nil {
+		if err = c.stream.RecvMsg(&more); err == nil {
+			return nil, &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "a second message where one belongs"}
+		}
+		if errors.Is(err, io.EOF) {
+			return body, nil
+		}
+	}
+	switch {
+	case errors.Is(context.Cause(c.stream.Context()), errSlow):
+		return nil, &canonical.Error{Code: canonical.CodeTimeout, Message: "the request did not arrive in time"}
+	case errors.Is(err, io.EOF):
+		return nil, &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "no message"}
+	case status.Code(err) == codes.ResourceExhausted:
+		return nil, problem.Reading(&http.MaxBytesError{Limit: int64(c.deps.Form.Info().BodyLimit)})
+	default:
+		return nil, err
+	}
+}
+
+// header picks the metadata that belong to the message.
+func (c *remote) header() http.Header {
+	h := http.Header{}
+	for _, name := range messageFields {
+		for _, value := range c.fields.Get(name) {
+			h.Add(name, value)
+		}
+	}
+	return h
+}
+
+// announce puts into the initial metadata what comes with an answer: the
+// evidence, and what callers should know of the agent's future.
+func (c *remote) announce(answer transport.Answer) {
+	h := pick(answer.Wire.Header)
+	answer.Notice.Announce(h)
+	fields := metadata.MD{}
+	for name, values := range h {
+		fields.Append(name, values...)
+	}
+	fields.Append(ect.HeaderName, answer.Evidence...)
+	_ = c.stream.SetHeader(fields) // it fails after the first message alone
+}
+
+// say answers with one message, or with the error that it is.
+func (c *remote) say(wire translators.Wire) error {
+	if wire.Status >= http.StatusBadRequest {
+		return statusIn(wire.Body)
+	}
+	body := wire.Body
+	if body == nil {
+		body = []byte{}
+	}
+	return c.stream.SendMsg(body)
+}
+
+// tell answers with a stream: one event at a time, the next one asked for when
+// the last was taken. It ends with the evidence for all of it in the trailer.
+func (c *remote) tell(events transport.Events) error {
+	defer func() { _ = events.Close() }()
+	if err := c.stream.SendHeader(nil); err != nil {
+		return err
+	}
+	for {
+		event, err := events.Next(c.ctx)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case c.ctx.Err() != nil:
+			return status.FromContextError(c.ctx.Err()).Err() // nobody listens any more
+		case err != nil:
+			return c.refuse(err)
+		}
+		if len(event.Evidence) > 0 {
+			trailer := metadata.MD{}
+			trailer.Append(ect.HeaderName, event.Evidence...)
+			c.stream.SetTrailer(trailer)
+		}
+		if len(event.Wire.Body) == 0 {
+			continue
+		}
+		if event.Wire.Status >= http.StatusBadRequest {
+			return c.fail(events, event.Wire)
+		}
+		if err := c.stream.SendMsg(event.Wire.Body); err != nil {
+			return err
+		}
+	}
+}
+
+// fail ends a stream with the error that its last event is; the evidence may
+// still come.
+func (c *remote) fail(events transport.Events, wire translators.Wire) error {
+	for {
+		event, err := events.Next(c.ctx)
+		if err != nil {
+			return statusIn(wire.Body)
+		}
+		if len(event.Evidence) > 0 {
+			trailer := metadata.MD{}
+			trailer.Append(ect.HeaderName, event.Evidence...)
+			c.stream.SetTrailer(trailer)
+		}
+	}
+}
+
+// card answers the question for the extended card with the one card that there is.
+func (c *remote) card(call transport.Call) error {
+	body, err := faces{c.deps.AgentURL(call.Agent), c.deps.GRPC}.card(c.ctx, c.deps.Form, c.road, call.Agent, true)
+	if err != nil {
+		return c.refuse(err)
+	}
+	wire, _, err := frame.Framer{}.Frame(translators.Wire{Form: form.FormGRPC, Path: call.Wire.Path, Re: canonical.OpNative, Body: body})
+	if err != nil {
+		return c.refuse(err)
+	}
+	return c.say(wire)
+}
+
+// refuse is an error as gRPC says it (A2A 10.6): a status with an ErrorInfo.
+func (c *remote) refuse(cause error) error {
+	if ended := c.stream.Context().Err(); ended != nil && !errors.Is(context.Cause(c.stream.Context()), errSlow) {
+		return status.FromContextError(ended).Err()
+	}
+	if said, ok := status.FromError(cause); ok {
+		return said.Err() // gRPC's own: a compressed message, say
+	}
+	p := problem.From(cause)
+	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.Native(cause)}
+	wire, _, err := c.deps.Form.Encode(m, translators.Target{Version: form.Version, Form: form.FormGRPC})
+	if err == nil {
+		wire, _, err = frame.Framer{}.Frame(wire)
+	}
+	said := &spb.Status{}
+	if err != nil || proto.Unmarshal(wire.Body, said) != nil {
+		return status.Error(codes.Internal, p.Title)
+	}
+	if code, ok := codeOf(p); ok {
+		said.Code = int32(code) //nolint:gosec // small
+	}
+	return status.FromProto(said).Err()
+}
+
+// codeOf is the code where a client acts on it before it reads the details: as
+// statusOf, in gRPC's words.
+func codeOf(p problem.Problem) (codes.Code, bool) {
+	switch statusOf(p) {
+	case http.StatusOK:
+		return 0, false
+	case http.StatusUnauthorized:
+		return codes.Unauthenticated, true
+	case http.StatusForbidden:
+		return codes.PermissionDenied, true
+	case http.StatusNotFound:
+		return codes.NotFound, true
+	case http.StatusRequestEntityTooLarge, http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge:
+		return codes.ResourceExhausted, true
+	case http.StatusServiceUnavailable:
+		return codes.Unavailable, true
+	case http.StatusGatewayTimeout:
+		return codes.DeadlineExceeded, true
+	default:
+		return codes.InvalidArgument, true
+	}
+}
+
+// statusIn is the status that octets are.
+func statusIn(body []byte) error {
+	said := &spb.Status{}
+	if proto.Unmarshal(body, said) != nil || said.GetCode() == 0 {
+		return status.Error(codes.Internal, "the agent failed")
+	}
+	return status.FromProto(said).Err()
+}
