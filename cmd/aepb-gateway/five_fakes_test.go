@@ -197,7 +197,8 @@ func (f *ainpFake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	head, err := ainp.ReadHead(body)
-	if err != nil {
+	if err != nil || !holds(r.Context(), head, body, f.profile) {
+		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
 	wire, _, err := form.Encode(&canonical.Message{
@@ -222,6 +223,20 @@ func (f *ainpFake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(f.status)
 	}
 	_, _ = w.Write(reply)
+}
+
+// holds: the signature is that of the sender named.
+func holds(ctx context.Context, head ainp.Head, body []byte, profile ainp.SigProfile) bool {
+	keys, err := tainp.NewKeys(nil, nil).Resolve(ctx, head.From)
+	if err != nil || len(keys) != 1 {
+		return false
+	}
+	input, err := ainp.SigningInput(body, profile)
+	if err != nil {
+		return false
+	}
+	sig, err := base64.StdEncoding.DecodeString(head.Sig)
+	return err == nil && ed25519.Verify(keys[0], input, sig)
 }
 
 // signed signs an envelope; one that cannot be signed stays as it is.

@@ -212,3 +212,36 @@ func TestAINPCaller(t *testing.T) {
 	}
 	b.works(t)
 }
+
+// TestEvidenceOfTheAgentInside: an ECT that an agent puts into its answer is
+// judged by the answer without it, and becomes the parent of our reply's.
+func TestEvidenceOfTheAgentInside(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	minted := make(chan ect.ID, 1)
+	b.ainpAgent(t, "scribe", &ainpFake{spoil: func(good []byte) []byte {
+		input, err := ainp.HashInput(good)
+		if err != nil {
+			return nil
+		}
+		recipe := b.recipe("")
+		recipe.Claims.OutputHash = ect.Hash(input)
+		token := ecttest.Mint(t, b.me, recipe)
+		if claims, _, err := ect.ParseUnverified(token); err == nil {
+			minted <- claims.ID
+		}
+		with, err := ainp.WithEvidence(good, []string{token})
+		if err != nil {
+			return nil
+		}
+		return signed(did("scribe"), with, ainp.SigDraft)
+	}}, directory.Endpoint{})
+	n := b.number()
+	got := b.send(t, b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=scribe", body: addBody(n)}))
+	if got.status != http.StatusOK {
+		t.Fatalf("got %d %s", got.status, short(got.body))
+	}
+	if legs := b.proofs(t, got); len(legs) != 2 || !slices.Equal(legs[1].Parents, []ect.ID{<-minted}) {
+		t.Errorf("%d ECTs; the reply's parent is not the agent's", len(legs))
+	}
+}
