@@ -54,10 +54,10 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 // securityOf is how the way to the destination is protected. Callers come over
 // TLS 1.3 or not at all; and so do answers when nothing is forwarded.
 func securityOf(x *exchange) policy.Security {
-	if x.call.Agent == "" || strings.HasPrefix(x.endpoint.URL, "https://") {
-		return policy.SecurityTLS13
+	if x.call.Agent != "" && strings.HasPrefix(x.endpoint.URL, "http://") {
+		return policy.SecurityNone // the directory lists no other scheme without TLS
 	}
-	return policy.SecurityNone
+	return policy.SecurityTLS13
 }
 
 // dress tells the dialer on whose behalf it asks.

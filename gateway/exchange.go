@@ -230,6 +230,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 func (g *Gateway) send(ctx context.Context, x *exchange, sealed transport.Sealed) (transport.Reply, error) {
 	began := g.Now()
 	reply, err := g.Dialers[x.endpoint.Binding].Dial(ctx, x.endpoint, sealed)
+	reply.Wire.Hasher = translators.HasherOf(x.dest)
 	took := g.Now().Sub(began)
 	g.Metrics.Upstream(label(x.agent), string(x.endpoint.Binding), took)
 	g.Metrics.Took(string(x.call.Wire.Binding), string(x.endpoint.Binding), telemetry.StageSend, took)

@@ -27,6 +27,9 @@ func (g *Gateway) fail(ctx context.Context, x *exchange, answer transport.Answer
 	ext.SetString(ect.ExtSourceProtocol, string(x.call.Wire.Binding))
 	ext.SetString(ect.ExtDestProtocol, string(destination(x)))
 	ext.SetString(ect.ExtError, p.ECTError)
+	if h := x.call.Wire.Hasher; h != nil {
+		ext.SetString(ect.ExtHashForm, h.HashForm())
+	}
 	ext.SetString(ect.ExtDescription, bounded(p.Detail, maxDescription))
 	token, err := g.Signer.Sign(ect.Claims{
 		Act: ect.ActTranslateError, Audience: []string{string(x.call.Caller.ID), string(g.Self())},

@@ -77,6 +77,7 @@ func (g *Gateway) say(x *exchange, l leg) (translators.Wire, []canonical.Loss, e
 	if l.verbatim != nil {
 		return *l.verbatim, nil, nil
 	}
+	l.target.Stamp = g.stamp(x, l)
 	wire, added, err := l.encoder.Encode(l.message, l.target)
 	if err != nil {
 		return translators.Wire{}, nil, err
@@ -90,7 +91,22 @@ func (g *Gateway) say(x *exchange, l leg) (translators.Wire, []canonical.Loss, e
 	if err := x.permit.Judge(judged(losses)); err != nil {
 		return translators.Wire{}, nil, err
 	}
+	wire.Hasher = translators.HasherOf(l.encoder)
 	return wire, losses, nil
+}
+
+// stamp is what only we know of a message in a protocol that says who sends it
+// to whom, and when; zero: it says no such thing.
+func (g *Gateway) stamp(x *exchange, l leg) translators.Stamp {
+	stamper, ok := g.Dialers[l.dest].(transport.Stamper)
+	if !ok {
+		return translators.Stamp{}
+	}
+	out := translators.Stamp{From: stamper.Self(), To: x.call.Sender, At: g.Now()}
+	if l.name == legRequest {
+		out.To = stamper.Receiver(x.agent.Name)
+	}
+	return out
 }
 
 // frame gives a message the octets that travel, where those are others than the codec's.
@@ -147,6 +163,9 @@ func (g *Gateway) translationExt(x *exchange, words words, dialect ect.Dialect, 
 	ext.SetString(words.dest, string(l.dest))
 	ext.SetString(words.gateway, string(g.Self()))
 	ext.SetString(ect.ExtLeg, l.name)
+	if form := hashForm(x); form != "" {
+		ext.SetString(ect.ExtHashForm, form)
+	}
 	ext.SetList(words.warnings, warnings, min(ect.WarningsSize, dialect.MaxExt()/2))
 	maps.Copy(ext, l.ext)
 	return ext
@@ -160,6 +179,19 @@ func (g *Gateway) commonExt(x *exchange) ect.Ext {
 		ext[ect.ExtSourceUnattested] = json.RawMessage("true")
 	}
 	return ext
+}
+
+// hashForm names how the messages of the two protocols were hashed, where it is
+// not octet by octet (R5). It is said of the protocol that has evidence inside
+// its messages; the other one's are hashed as they are.
+func hashForm(x *exchange) string {
+	if h := translators.HasherOf(x.source); h != nil {
+		return h.HashForm()
+	}
+	if h := translators.HasherOf(x.dest); h != nil {
+		return h.HashForm()
+	}
+	return ""
 }
 
 func judged(losses []canonical.Loss) []policy.Loss {

@@ -12,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/translators"
 )
 
 // maxSignatures bounds the uncached signatures checked per message
@@ -29,7 +30,9 @@ type evidence struct {
 
 // ancestors travel along behind our own token, newest first, as many as fit
 // with it in 8 KiB (R4): the sources, which a next gateway must resolve to see
-// where the translation path begins (R1), and the path's translate ECTs.
+// where the translation path begins (R1), and the path's translate ECTs with
+// what they were made of: the path ends where that is no translation, and who
+// cannot see that must refuse.
 func (e evidence) ancestors() []string {
 	const budget = 8<<10 - 2<<10 // our own token takes up to 2 KiB
 	var out []string
@@ -43,7 +46,7 @@ func (e evidence) ancestors() []string {
 		add(v.Compact())
 	}
 	for _, v := range e.parents {
-		if slices.ContainsFunc(e.path.Nodes, func(n dag.Node) bool { return n.ID == v.ID() }) {
+		if slices.ContainsFunc(e.path.Nodes, func(n dag.Node) bool { return n.ID == v.ID() || slices.Contains(n.Parents, v.ID()) }) {
 			add(v.Compact())
 		}
 	}
@@ -58,6 +61,7 @@ func (g *Gateway) protocols(x *exchange) error {
 		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(x.call.To)}
 	}
 	x.source = source
+	x.call.Wire.Hasher = translators.HasherOf(source)
 	if agent, ok := g.Directory.Find(x.call.Agent); ok {
 		x.agent = agent
 	}
@@ -129,6 +133,9 @@ func (g *Gateway) replyEvidence(ctx context.Context, x *exchange, reply transpor
 	}
 	parents = nil
 	for _, s := range submitted {
+		if s.source && len(submitted) > 1 && onward(s.compact) {
+			s.source = false
+		}
 		check := ect.Check{Purpose: ect.Parent}
 		if s.source && reply.Events == nil { // of a stream, no token can have seen all
 			check = ect.Check{Purpose: ect.Reply, Body: ect.Hash(reply.Wire.Octets())}
@@ -147,7 +154,19 @@ func (g *Gateway) replyEvidence(ctx context.Context, x *exchange, reply transpor
 			parents = append(parents, v.ID())
 		}
 	}
+	if len(parents) == 0 {
+		parents = []ect.ID{x.requestID}
+	}
 	return parents, nil
+}
+
+// onward tells a next gateway's token of the way there, unverified: it testifies
+// to the request that was passed on, not to the reply that it comes with, and
+// what joins the two may be known only further on.
+func onward(compact string) bool {
+	claims, _, err := ect.ParseUnverified(compact)
+	leg, said := claims.Ext.String(ect.ExtLeg)
+	return err == nil && said && leg == legRequest
 }
 
 type submission struct {

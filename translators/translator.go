@@ -64,6 +64,13 @@ type Hasher interface {
 	HashInput(body []byte) ([]byte, error)
 }
 
+// Former is implemented by a translator whose messages show which of its forms
+// they are in.
+type Former interface {
+	// FormOf names the form of a body (Wire.Form).
+	FormOf(body []byte) string
+}
+
 // HashWithoutECT is the HashForm of protocols whose canonical form is RFC 8785.
 const HashWithoutECT = "jcs-without-ect"
 
@@ -82,15 +89,30 @@ type Wire struct {
 	// Verb and Path say, in a form where the operation is not in the body, what
 	// is asked: the HTTP method, and the path below the agent's URL with its query.
 	Verb, Path string
+
+	Hasher Hasher // of a message with a place for evidence in it, what evidence hashes of it; nil: its octets
 }
 
-// Octets are what evidence hashes of a message: its body, and of an HTTP request
-// without one its path and query (R5).
+// Octets are what evidence hashes of a message: its body, of one that holds
+// evidence inside the form without it, and of an HTTP request without a body its path
+// and query (R5). What has no such form has only its body.
 func (w Wire) Octets() []byte {
+	if w.Hasher != nil {
+		if input, err := w.Hasher.HashInput(w.Body); err == nil {
+			return input
+		}
+		return w.Body
+	}
 	if len(w.Body) == 0 && w.Verb != "" {
 		return []byte(w.Path)
 	}
 	return w.Body
+}
+
+// HasherOf is what hashes the messages of a protocol; nil: their octets are.
+func HasherOf(t Translator) Hasher {
+	h, _ := t.(Hasher)
+	return h
 }
 
 // Target is what an encoder is told beyond the message.

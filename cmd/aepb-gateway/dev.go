@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,7 +26,7 @@ import (
 // devTrustDomain is the throw-away trust domain of development gateways.
 const devTrustDomain = "aepb.dev"
 
-type devFlags struct{ addr, adminAddr, dir, config string }
+type devFlags struct{ addr, adminAddr, uacpAddr, dir, config string }
 
 func devCommand() *cobra.Command {
 	var flags devFlags
@@ -41,6 +40,7 @@ func devCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&flags.addr, "addr", "127.0.0.1:8443", "public listener")
 	cmd.Flags().StringVar(&flags.adminAddr, "admin-addr", "127.0.0.1:9443", "admin listener")
+	cmd.Flags().StringVar(&flags.uacpAddr, "uacp-addr", "127.0.0.1:0", "µACP listener")
 	cmd.Flags().StringVar(&flags.dir, "dir", ".aepb", "where certificates, keys and state are kept")
 	cmd.Flags().StringVar(&flags.config, "config", "", "extra configuration (YAML)")
 	return cmd
@@ -60,38 +60,38 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	public, err := net.Listen("tcp", flags.addr)
+	ports, err := open(flags.addr, flags.adminAddr, flags.uacpAddr)
 	if err != nil {
 		return err
 	}
-	admin, err := net.Listen("tcp", flags.adminAddr)
-	if err != nil {
-		return errors.Join(err, public.Close())
-	}
-	at := addresses{Public: "https://" + public.Addr().String(), Admin: "https://" + admin.Addr().String()}
+	at := ports.addresses()
 	if extra.State.Path == "" && !extra.State.Redis.Used() {
 		extra.State.Path = filepath.Join(flags.dir, "state.db")
 	}
 	s, err := devSettings(material, extra, at, token, stderr)
-	if err != nil {
-		return errors.Join(err, public.Close(), admin.Close())
+	if err == nil {
+		s.ainp, err = developmentAINP(extra.AINP, flags.dir)
 	}
+	if err != nil {
+		return errors.Join(err, ports.close())
+	}
+	s.uacp = ports.uacp
 	if s.grpc, err = listenGRPC(extra); err != nil {
-		return errors.Join(err, public.Close(), admin.Close())
+		return errors.Join(err, ports.close())
 	}
 	service, err := wire(s)
 	if err == nil {
 		err = at.save(flags.dir)
 	}
 	if err != nil {
-		return errors.Join(err, public.Close(), admin.Close(), closing(s.grpc))
+		return errors.Join(err, ports.close(), closing(s.grpc))
 	}
 	if flags.config != "" {
 		service.watch = service.watcher(flags.config)
 	}
 	at.announce(stdout, flags.dir)
 	announceGRPC(stdout, s.grpc)
-	return service.run(ctx, public, admin)
+	return service.run(ctx, ports.public, ports.admin)
 }
 
 func devSettings(material *identity.Development, extra config.Config, at addresses, token string, logs io.Writer) (settings, error) {
@@ -137,6 +137,7 @@ func readConfig(file string) (config.Config, error) {
 type addresses struct {
 	Public string `json:"public"`
 	Admin  string `json:"admin"`
+	UACP   string `json:"uacp,omitempty"`
 }
 
 func (a addresses) save(dir string) error {
@@ -149,10 +150,17 @@ func (a addresses) save(dir string) error {
 
 func (a addresses) announce(w io.Writer, dir string) {
 	file := func(name string) string { return shellWord(filepath.Join(dir, name)) }
-	fmt.Fprintf(w, "ready public %s\nready admin %s\n", a.Public, a.Admin)
+	a.ready(w)
 	fmt.Fprintf(w, "try: curl --cacert %s --cert %s --key %s %s/.well-known/aepb\n",
 		file("ca.pem"), file("client.pem"), file("client-key.pem"), a.Public)
 	fmt.Fprintf(w, "try: go run ./cmd/aepbctl --dir %s agents list\n", shellWord(dir))
+}
+
+func (a addresses) ready(w io.Writer) {
+	fmt.Fprintf(w, "ready public %s\nready admin %s\n", a.Public, a.Admin)
+	if a.UACP != "" {
+		fmt.Fprintf(w, "ready uacp %s\n", a.UACP)
+	}
 }
 
 // shellWord writes a path so that a shell reads it as one word.

@@ -69,6 +69,8 @@ type plan struct {
 	serve  bool          // as serve would run it, not dev: nobody is anonymous, no plain HTTP
 
 	noToken bool // operators show certificates
+
+	also []speaker // protocols beside the known
 }
 
 func newBed(t *testing.T, p plan) *bed {
@@ -154,6 +156,10 @@ func (b *bed) start(t *testing.T, p plan) {
 	s.dev = !p.serve
 	s.grpc = listen(t)
 	b.rpc = s.grpc.Addr().String()
+	s.ainp, err = developmentAINP(config.AINP{}, b.dir)
+	must(t, err)
+	s.uacp, s.also = listen(t), p.also
+	b.at.UACP = "uacps://" + s.uacp.Addr().String()
 	if p.noToken {
 		s.adminToken = ""
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	ta2a "github.com/aepb/aepb-gateway/gateway/transport/a2a"
+	tuacp "github.com/aepb/aepb-gateway/gateway/transport/uacp"
 	"github.com/aepb/aepb-gateway/translators"
 )
 
@@ -29,6 +30,44 @@ const (
 	maxHeaderBytes    = 64 << 10
 	shutdownGrace     = 30 * time.Second // R16
 )
+
+// ports are what a gateway listens on.
+type ports struct{ public, admin, uacp net.Listener }
+
+// open listens; an empty µACP address is none. On an error nothing stays open.
+func open(public, admin, uacp string) (p ports, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	if p.public, err = net.Listen("tcp", public); err != nil {
+		return p, err
+	}
+	if p.admin, err = net.Listen("tcp", admin); err != nil || uacp == "" {
+		return p, err
+	}
+	p.uacp, err = net.Listen("tcp", uacp)
+	return p, err
+}
+
+func (p ports) close() error {
+	var errs []error
+	for _, l := range []net.Listener{p.public, p.admin, p.uacp} {
+		if l != nil {
+			errs = append(errs, l.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p ports) addresses() addresses {
+	a := addresses{Public: "https://" + p.public.Addr().String(), Admin: "https://" + p.admin.Addr().String()}
+	if p.uacp != nil {
+		a.UACP = tuacp.Scheme + "://" + p.uacp.Addr().String()
+	}
+	return a
+}
 
 // run serves both listeners until ctx ends, then lets what is in flight finish
 // within the grace period.
@@ -45,6 +84,13 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 	}
 	if out.grpc != nil {
 		group.Go(func() error { return out.grpc.Serve(ctx, out.road) })
+	}
+	for _, listener := range out.listeners {
+		out.listening.Add(1)
+		group.Go(func() error {
+			defer out.listening.Done()
+			return listener.Serve(ctx, out.road)
+		})
 	}
 	if out.watch != nil {
 		group.Go(func() error { return out.watch.run(ctx) })
@@ -69,7 +115,9 @@ func (out *service) server(handler http.Handler) *http.Server {
 // the admin one, so that a scraper sees the end.
 func (out *service) stop(ctx context.Context, servers []*http.Server) error {
 	out.stopping.Store(true)
-	out.drain()
+	for _, drain := range out.drain {
+		drain()
+	}
 	out.logger.InfoContext(ctx, "stopping", slog.Duration("grace", shutdownGrace))
 	ctx, cancel := context.WithTimeout(ctx, shutdownGrace)
 	defer cancel()
@@ -79,6 +127,7 @@ func (out *service) stop(ctx context.Context, servers []*http.Server) error {
 			errs = append(errs, err, server.Close())
 		}
 	}
+	out.listening.Wait()
 	return errors.Join(append(errs, out.shut())...)
 }
 

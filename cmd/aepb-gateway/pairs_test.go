@@ -4,6 +4,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/ainp"
+	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
 // Every pair that the gateway lists is one that it translates, between versions
@@ -18,7 +24,7 @@ func TestListedPairsAreServed(t *testing.T) {
 		Pairs     []struct{ From, To string }
 	}
 	jsonIn(t, b.send(t, letter{method: http.MethodGet, at: "/.well-known/aepb/gateway"}).body, &doc)
-	if len(doc.Pairs) < 2+2+12 {
+	if len(doc.Pairs) < 12+2+12 {
 		t.Fatalf("%d pairs", len(doc.Pairs))
 	}
 	const old = `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"hello"}]}}}`
@@ -26,7 +32,12 @@ func TestListedPairsAreServed(t *testing.T) {
 	for _, pair := range doc.Pairs {
 		l := letter{at: "/aepb/translate?from=" + pair.From + "&to=" + pair.To}
 		binding, version, _ := strings.Cut(pair.From, "@")
+		var hash translators.Hasher
 		switch {
+		case binding == "uacp-v1":
+			l.media, l.body, hash = uacp.Media, string(frameOf(t, uacp.FormEnveloped, telling("hello"))), uacp.New(translators.Config{})
+		case binding == "ainp-v1":
+			l.body, hash = string(envelopeOf(t, did("alice"), telling("hello"))), ainp.New(translators.Config{})
 		case pair.From == "a2a-v1@0.3":
 			l.body = old
 		case binding == "a2a-v1":
@@ -36,7 +47,10 @@ func TestListedPairsAreServed(t *testing.T) {
 		default:
 			l.body, l.header = legacy, map[string]string{"Mcp-Protocol-Version": version}
 		}
-		if got := b.send(t, b.sealed(t, l)); got.status != http.StatusOK || !strings.Contains(string(got.body), "hello") {
+		recipe := b.recipe(l.body)
+		recipe.Claims.OutputHash = ect.Hash(translators.Wire{Body: []byte(l.body), Hasher: hash}.Octets())
+		l.tokens = []string{ecttest.Mint(t, b.me, recipe)}
+		if got := b.send(t, l); got.status != http.StatusOK || !strings.Contains(string(got.body), "hello") {
 			t.Errorf("%s to %s: got %d %s", pair.From, pair.To, got.status, short(got.body))
 		}
 	}

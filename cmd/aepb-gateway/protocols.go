@@ -1,39 +1,113 @@
 package main
 
 import (
+	"net/http"
+
+	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	ta2a "github.com/aepb/aepb-gateway/gateway/transport/a2a"
-	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
 	tmcp "github.com/aepb/aepb-gateway/gateway/transport/mcp"
+	tuacp "github.com/aepb/aepb-gateway/gateway/transport/uacp"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/mcp"
+	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
 // protocol is all that the gateway needs of one protocol: its form and the two
-// faces of its wire. This file is the explicit list; a protocol that is not
-// here does not exist.
+// faces of its wire.
 type protocol struct {
 	form   translators.Translator
 	dialer interface {
 		transport.Dialer
 		transport.Describer
 	}
-	close func() error
+	doors    func(transport.Exchanger) httpapi.Doors // nil: it has none over HTTP
+	listener transport.Listener                      // nil: it has none of its own
+	pusher   transport.Pusher                        // nil: it posts to no webhooks
+	drain    func()                                  // ends the streams on which nothing is said; nil: it has none
+	close    func() error                            // nil: nothing to close
 }
 
-func protocols(guard *egress.Guard, sessions tmcp.Keeper) ([]protocol, error) {
-	a2aForm, mcpForm := a2a.New(translators.Config{}), mcp.New(translators.Config{})
-	a2aDialer, err := ta2a.NewDialer(ta2a.DialerDeps{Client: guard, Form: a2aForm})
+// speaker makes a protocol for a service; one without a form is not spoken,
+// because the configuration lacks what it needs.
+type speaker func(*service) (protocol, error)
+
+// spoken is the explicit list of protocols: one that is not here does not exist.
+func spoken() []speaker { return []speaker{speakA2A, speakMCP, speakUACP, speakAINP} }
+
+func speakA2A(out *service) (protocol, error) {
+	form := a2a.New(translators.Config{})
+	dialer, err := ta2a.NewDialer(ta2a.DialerDeps{Client: out.guard, Form: form})
 	if err != nil {
-		return nil, err
+		return protocol{}, err
 	}
-	mcpDialer, err := tmcp.NewDialer(tmcp.DialerDeps{Client: guard, Form: mcpForm, Keeper: sessions})
+	door, err := ta2a.NewDoor(ta2a.DoorDeps{Form: form, BaseURL: out.settings.agentURL, GRPC: out.settings.publicGRPC()})
 	if err != nil {
-		return nil, err
+		return protocol{}, err
 	}
-	return []protocol{
-		{form: a2aForm, dialer: a2aDialer, close: func() error { return nil }},
-		{form: mcpForm, dialer: mcpDialer, close: func() error { mcpDialer.Close(); return nil }},
-	}, nil
+	hooks, err := out.webhooks()
+	if err != nil {
+		return protocol{}, err
+	}
+	pusher, err := ta2a.NewPusher(ta2a.PusherDeps{Client: hooks})
+	return protocol{form: form, dialer: dialer, pusher: pusher, doors: func(road transport.Exchanger) httpapi.Doors {
+		messages := door.Handler(road)
+		return httpapi.Doors{"/a2a": messages, "/a2a/*rest": messages, "/.well-known/agent-card.json": door.CardHandler(road)}
+	}}, err
+}
+
+func speakMCP(out *service) (protocol, error) {
+	form := mcp.New(translators.Config{})
+	dialer, err := tmcp.NewDialer(tmcp.DialerDeps{Client: out.guard, Form: form, Keeper: keeper{out.entries}})
+	if err != nil {
+		return protocol{}, err
+	}
+	door, err := tmcp.NewDoor(tmcp.DoorDeps{Form: form, Version: version, Keeper: keeper{out.entries}, Ours: out.settings.ours})
+	if err != nil {
+		dialer.Close()
+		return protocol{}, err
+	}
+	return protocol{
+		form: form, dialer: dialer, drain: door.Close, doors: func(road transport.Exchanger) httpapi.Doors { return at("/mcp", door.Handler(road)) },
+		close: func() error { dialer.Close(); return nil },
+	}, err
+}
+
+// at is a door at a path, with a trailing slash and without.
+func at(path string, door http.Handler) httpapi.Doors {
+	return httpapi.Doors{path: door, path + "/": door}
+}
+
+func speakUACP(out *service) (protocol, error) {
+	form := uacp.New(translators.Config{})
+	dialer, err := tuacp.NewDialer(tuacp.DialerDeps{Network: out.guard, Form: form})
+	if err != nil || out.settings.uacp == nil {
+		return protocol{form: form, dialer: dialer}, err
+	}
+	listener, err := tuacp.NewListener(tuacp.ListenerDeps{
+		Form: form, TLS: out.tls, Net: out.settings.uacp, Agent: out.settings.config.Listen.UACPAgent, Anonymous: out.settings.anonymous(),
+	})
+	return protocol{form: form, dialer: dialer, listener: listener}, err
+}
+
+func speakAINP(out *service) (protocol, error) {
+	if out.settings.ainp.Key == nil {
+		return protocol{}, nil
+	}
+	form, keys := ainp.New(translators.Config{}), tainp.NewKeys(out.guard, nil)
+	dialer, err := tainp.NewDialer(tainp.DialerDeps{
+		Client: out.guard, Form: form, Self: out.settings.ainp, Keys: keys, Peer: out.ainpPeer,
+	})
+	if err != nil {
+		return protocol{}, err
+	}
+	door, err := tainp.NewDoor(tainp.DoorDeps{
+		Form: form, Self: out.settings.ainp, Keys: keys, Replays: ainpReplays{out.replay}, Identity: out.ainpCaller,
+	})
+	return protocol{
+		form: form, dialer: dialer, doors: func(road transport.Exchanger) httpapi.Doors { return at("/ainp", door.Handler(road)) },
+	}, err
 }

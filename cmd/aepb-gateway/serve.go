@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"os"
 	"time"
@@ -82,25 +81,22 @@ func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	if s.grpc, err = listenGRPC(c); err != nil {
+	ports, err := open(orDefault(c.Listen.Public, defaultPublic), orDefault(c.Listen.Admin, defaultAdmin), c.Listen.UACP)
+	if err != nil {
 		return err
+	}
+	s.uacp = ports.uacp
+	if s.grpc, err = listenGRPC(c); err != nil {
+		return errors.Join(err, ports.close())
 	}
 	service, err := wire(s)
 	if err != nil {
-		return errors.Join(err, closing(s.grpc))
+		return errors.Join(err, ports.close(), closing(s.grpc))
 	}
-	public, err := net.Listen("tcp", orDefault(c.Listen.Public, defaultPublic))
-	if err != nil {
-		return errors.Join(err, closing(s.grpc))
-	}
-	admin, err := net.Listen("tcp", orDefault(c.Listen.Admin, defaultAdmin))
-	if err != nil {
-		return errors.Join(err, public.Close(), closing(s.grpc))
-	}
-	fmt.Fprintf(stdout, "ready public https://%s\nready admin https://%s\n", public.Addr(), admin.Addr())
+	ports.addresses().ready(stdout)
 	announceGRPC(stdout, s.grpc)
 	service.watch = service.watcher(file)
-	return service.run(ctx, public, admin)
+	return service.run(ctx, ports.public, ports.admin)
 }
 
 // production reads everything that the configuration names, and so finds every
@@ -120,6 +116,9 @@ func production(c config.Config, workload *identity.Workload, logs io.Writer) (s
 	}
 	if s.document, err = loadPolicy(c.Policy.Document); err != nil {
 		errs = append(errs, fmt.Errorf("config: policy.document: %w", err))
+	}
+	if s.ainp, err = ainpIdentity(c.AINP); err != nil {
+		errs = append(errs, fmt.Errorf("config: ainp: %w", err))
 	}
 	if s.hosts, err = hosts(c); err != nil {
 		errs = append(errs, fmt.Errorf("config: public_url: %w", err))

@@ -5,11 +5,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,15 +25,13 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state/redis"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
-	ta2a "github.com/aepb/aepb-gateway/gateway/transport/a2a"
+	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
-	tmcp "github.com/aepb/aepb-gateway/gateway/transport/mcp"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
 // settings is what a way of running the gateway decides.
@@ -50,6 +50,10 @@ type settings struct {
 	redis      *redis.Config // nil: state is kept elsewhere
 	dev        bool
 	logger     *slog.Logger
+
+	ainp tainp.Identity // who we are in AINP; zero: we do not speak it
+	uacp net.Listener   // nil: µACP callers cannot come in
+	also []speaker      // protocols beside those that everybody speaks
 }
 
 // service is everything that was built, ready to be served.
@@ -66,7 +70,9 @@ type service struct {
 	watch         *watcher     // nil: the configuration cannot change
 	failing       func() error // why state cannot be kept now; nil: it can
 	guard         *egress.Guard
-	drain         func() // ends the streams on which nothing is said
+	drain         []func() // end the streams on which nothing is said
+	entries       gateway.Entries
+	listening     sync.WaitGroup // listeners
 	signer        *ect.Signer
 	keys          *identity.JWKSource
 	wimse         atomic.Pointer[credential.WIMSE] // nil: no issuers
@@ -74,6 +80,8 @@ type service struct {
 	dialects      *ect.Dialects
 	peers         atomic.Pointer[map[string]config.Peer]
 	operators     atomic.Pointer[map[ect.Identity]policy.Operator]
+	dids          atomic.Pointer[map[string]ect.Identity]
+	listeners     []transport.Listener // that are not HTTP
 	stopping      atomic.Bool
 	close         []func() error // in order, once nobody is served any more
 }
@@ -93,6 +101,7 @@ func wire(s settings) (built *service, err error) {
 		return nil, err
 	}
 	out.close, out.failing, out.replay = append(out.close, kept.close), kept.failing, kept.replay
+	out.entries = kept.entries
 	guard, err := egress.New(egress.Deps{
 		TLS:    s.source,
 		Config: egress.Config{AllowLoopbackHTTP: s.dev},
@@ -101,16 +110,13 @@ func wire(s settings) (built *service, err error) {
 		return nil, err
 	}
 	out.guard = guard
-	list, err := protocols(guard, keeper{kept.entries})
+	list, err := out.speak()
 	if err != nil {
 		return nil, err
 	}
 	registry, dialers, describers, err := index(list)
 	if err != nil {
 		return nil, err
-	}
-	for _, p := range list {
-		out.close = append(out.close, p.close)
 	}
 	out.close = append(out.close, func() error { guard.CloseIdle(); return nil })
 	if out.metrics, err = telemetry.New(telemetry.Deps{
@@ -129,15 +135,11 @@ func wire(s settings) (built *service, err error) {
 	if out.limiter, err = limit.New(s.limits(), limit.Deps{Bucket: kept.limits}); err != nil {
 		return nil, err
 	}
-	pushers, err := out.pushers(s)
-	if err != nil {
-		return nil, err
-	}
-	if out.road, err = out.build(registry, dialers, pushers, kept); err != nil {
+	if out.road, err = out.build(registry, dialers, pushers(list), kept); err != nil {
 		return nil, err
 	}
 	out.close = append(out.close, out.road.Close, func() error { return out.road.Flush(context.Background()) })
-	if err := out.surfaces(s, out.road, registry, kept, out.metrics); err != nil {
+	if err := out.surfaces(s, list, registry, kept); err != nil {
 		return nil, err
 	}
 	if err := out.directory.AllowDocuments(s.config.VisitorRules(s.dev)); err != nil {
@@ -149,6 +151,41 @@ func wire(s settings) (built *service, err error) {
 		}
 	}
 	return out, nil
+}
+
+// pushers are those of the protocols that have one.
+func pushers(list []protocol) map[canonical.Binding]transport.Pusher {
+	out := map[canonical.Binding]transport.Pusher{}
+	for _, p := range list {
+		if p.pusher != nil {
+			out[p.form.Info().Binding] = p.pusher
+		}
+	}
+	return out
+}
+
+// speak makes every protocol that the configuration has what it takes for.
+func (out *service) speak() ([]protocol, error) {
+	var list []protocol
+	for _, make := range append(spoken(), out.settings.also...) {
+		p, err := make(out)
+		if p.close != nil {
+			out.close = append(out.close, p.close)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if p.form != nil {
+			list = append(list, p)
+		}
+		if p.drain != nil {
+			out.drain = append(out.drain, p.drain)
+		}
+		if p.listener != nil {
+			out.listeners = append(out.listeners, p.listener)
+		}
+	}
+	return list, nil
 }
 
 func index(list []protocol) (*translators.Registry, map[canonical.Binding]transport.Dialer, map[canonical.Binding]transport.Describer, error) {
@@ -163,9 +200,10 @@ func index(list []protocol) (*translators.Registry, map[canonical.Binding]transp
 	return registry, dialers, describers, err
 }
 
-// pushers post to webhooks, which callers name: through a door of their own,
+// webhooks are named by callers: what is posted to them goes through a door of their own,
 // since what the operator opens toward agents is not open to them.
-func (out *service) pushers(s settings) (map[canonical.Binding]transport.Pusher, error) {
+func (out *service) webhooks() (*egress.Guard, error) {
+	s := out.settings
 	settings := egress.Config{AllowLoopbackHTTP: s.dev}
 	if s.dev {
 		settings.AllowPrivate = []string{"127.0.0.0/8", "::1/128"}
@@ -175,8 +213,7 @@ func (out *service) pushers(s settings) (map[canonical.Binding]transport.Pusher,
 		return nil, err
 	}
 	out.close = append(out.close, func() error { guard.CloseIdle(); return nil })
-	pusher, err := ta2a.NewPusher(ta2a.PusherDeps{Client: guard})
-	return map[canonical.Binding]transport.Pusher{a2a.Binding: pusher}, err
+	return guard, nil
 }
 
 // build makes the road and the evidence that it needs.
@@ -229,50 +266,52 @@ func (s settings) limits() limit.Config {
 	return limits
 }
 
-func (out *service) surfaces(s settings, road *gateway.Gateway, registry *translators.Registry, kept kept, metrics *telemetry.Metrics) error {
-	a2aForm, _ := registry.Translator(a2a.Binding)
-	mcpForm, _ := registry.Translator(mcp.Binding)
-	a2aDoor, err := ta2a.NewDoor(ta2a.DoorDeps{Form: a2aForm, BaseURL: s.agentURL, GRPC: s.publicGRPC()})
-	if err != nil {
-		return err
-	}
-	mcpDoor, err := tmcp.NewDoor(tmcp.DoorDeps{Form: mcpForm, Version: version, Keeper: keeper{kept.entries}, Ours: s.ours})
-	if err != nil {
-		return err
-	}
-	out.drain = mcpDoor.Close
-	anonymous := ect.Identity("")
-	if s.dev {
-		anonymous = identity.Anonymous(s.bundle.TrustDomain()).ID
+func (out *service) surfaces(s settings, list []protocol, registry *translators.Registry, kept kept) error {
+	road, doors := out.road, httpapi.Doors{}
+	for _, p := range list {
+		if p.doors != nil {
+			maps.Copy(doors, p.doors(road))
+		}
 	}
 	authenticators, err := out.authenticators(s)
 	if err != nil {
 		return err
 	}
-	if err := out.overGRPC(s, a2aForm, httpapi.Callers{Authenticators: authenticators, Anonymous: anonymous}); err != nil {
+	form, _ := registry.Translator(a2a.Binding)
+	if err := out.overGRPC(s, form, httpapi.Callers{Authenticators: authenticators, Anonymous: s.anonymous()}); err != nil {
 		return err
 	}
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
 		Authenticators: authenticators,
-		Exchanger:      road, Registry: registry, Evidence: kept.evidence, Self: s.svid.ID, Signer: road.Signer, Anonymous: anonymous,
-		Doors:   httpapi.Doors{A2A: a2aDoor.Handler(road), Card: a2aDoor.CardHandler(road), MCP: mcpDoor.Handler(road)},
+		Exchanger:      road, Registry: registry, Evidence: kept.evidence, Self: s.svid.ID, Signer: road.Signer, Anonymous: s.anonymous(),
+		Doors:   doors,
 		Version: version, BaseURL: s.baseURL, Logger: s.logger,
 	})
 	if err != nil {
 		return err
 	}
 	out.admin, err = httpapi.Admin(httpapi.AdminDeps{
-		Registry: registry, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Metrics: metrics.Handler(),
+		Registry: registry, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Metrics: out.metrics.Handler(),
 		Ready:     func() bool { return !out.stopping.Load() && out.failing() == nil },
 		Operators: out.operator, Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Logger: s.logger,
 	})
 	return err
 }
 
-// operate puts the configured operators in force.
+// operate puts the configured operators, and the names of callers, in force.
 func (out *service) operate(c config.Config) {
 	operators := c.Operators()
 	out.operators.Store(&operators)
+	dids := c.DIDs()
+	out.dids.Store(&dids)
+}
+
+// anonymous is who callers without credentials are; empty: they are refused (R3).
+func (s settings) anonymous() ect.Identity {
+	if !s.dev {
+		return ""
+	}
+	return identity.Anonymous(s.bundle.TrustDomain()).ID
 }
 
 func (out *service) operator(id ect.Identity) (policy.Operator, bool) {

@@ -59,6 +59,10 @@ type endpoint struct {
 	Version  string `json:"version,omitempty"`
 	URL      string `json:"url"`
 	Priority int    `json:"priority,omitempty"`
+
+	Form      string `json:"form,omitempty"`
+	DID       string `json:"did,omitempty"`
+	Signature string `json:"signature,omitempty"`
 }
 
 type summary struct {
@@ -116,17 +120,24 @@ func (t *target) fetch(cmd *cobra.Command, path string, into any) error {
 func agentsAdd(t *target) *cobra.Command {
 	var a agent
 	var a2a, mcp string
+	uacp, ainp := endpoint{Binding: "uacp-v1"}, endpoint{Binding: "ainp-v1"}
 	cmd := &cobra.Command{
-		Use: "add NAME (--capability URL | --a2a URL | --mcp URL)", Short: "List an agent", Args: cobra.ExactArgs(1),
+		Use: "add NAME (--capability URL | --a2a URL | --mcp URL | --uacp HOST:PORT | --ainp URL [--did DID])", Short: "List an agent", Args: cobra.ExactArgs(1),
 		PreRunE: func(*cobra.Command, []string) error {
-			if a2a == "" && mcp == "" && a.Capability == "" {
-				return errors.New("name the capability document with --capability, or an endpoint with --a2a or --mcp")
+			if a2a == "" && mcp == "" && uacp.URL == "" && ainp.URL == "" && a.Capability == "" {
+				return errors.New("name the capability document with --capability, or an endpoint with --a2a, --mcp, --uacp or --ainp")
+			}
+			if ainp.URL == "" && (ainp.DID != "" || ainp.Signature != "") || uacp.URL == "" && uacp.Form != "" {
+				return errors.New("--did and --signature say something about --ainp, --form about --uacp")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.Name = args[0]
-			for _, e := range []endpoint{{Binding: "a2a-v1", URL: a2a}, {Binding: "mcp-v1", URL: mcp}} {
+			if uacp.URL != "" && !strings.Contains(uacp.URL, "://") {
+				uacp.URL = "uacps://" + uacp.URL
+			}
+			for _, e := range []endpoint{{Binding: "a2a-v1", URL: a2a}, {Binding: "mcp-v1", URL: mcp}, uacp, ainp} {
 				if e.URL != "" {
 					a.Endpoints = append(a.Endpoints, e)
 				}
@@ -139,6 +150,11 @@ func agentsAdd(t *target) *cobra.Command {
 	flags.BoolVar(&a.Pin, "pin", false, "hold changes of what it says about itself until they are accepted")
 	flags.StringVar(&a2a, "a2a", "", "A2A endpoint: the agent's base URL or its JSON-RPC URL")
 	flags.StringVar(&mcp, "mcp", "", "MCP endpoint (Streamable HTTP)")
+	flags.StringVar(&uacp.URL, "uacp", "", "µACP endpoint over TLS: HOST:PORT")
+	flags.StringVar(&uacp.Form, "form", "", "how µACP messages are carried: enveloped, or bare for an agent that knows no gateways")
+	flags.StringVar(&ainp.URL, "ainp", "", "AINP endpoint (HTTPS)")
+	flags.StringVar(&ainp.DID, "did", "", "the DID whose signature its AINP answers must bear (default: anybody's)")
+	flags.StringVar(&ainp.Signature, "signature", "", "what AINP signatures cover: draft, jcs-raw, or none for an agent that cannot sign")
 	flags.StringVar(&a.ID, "id", "", "the agent's SPIFFE id; its TLS certificate must carry it")
 	flags.StringSliceVar(&a.Callers, "caller", nil, "who may call: a SPIFFE id or a prefix ending in /* (repeatable)")
 	flags.BoolVar(&a.RequireECT, "require-ect", false, "refuse messages without an ECT")
@@ -163,7 +179,7 @@ func (t *target) add(cmd *cobra.Command, a agent) error {
 		return got.refusal()
 	}
 	return t.show(cmd, json.RawMessage(got.body), func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s is listed; reach it as\n  an A2A agent  %[2]s/agents/%[1]s/a2a\n  an MCP server %[2]s/agents/%[1]s/mcp\n", a.Name, base)
+		_, err := fmt.Fprintf(w, "%s is listed; reach it as\n  an A2A agent  %[2]s/agents/%[1]s/a2a\n  an MCP server %[2]s/agents/%[1]s/mcp\n  an AINP agent %[2]s/agents/%[1]s/ainp\n", a.Name, base)
 		return err
 	})
 }

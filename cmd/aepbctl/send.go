@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,7 +73,14 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 	if err != nil {
 		return err
 	}
-	token, err := t.source(cmd, base, body)
+	form, _, err := protocol(s.from)
+	if err != nil {
+		return err
+	}
+	octets := func(body []byte) []byte {
+		return translators.Wire{Body: body, Hasher: translators.HasherOf(form)}.Octets()
+	}
+	token, err := t.source(cmd, base, octets(body))
 	if err != nil {
 		return err
 	}
@@ -80,7 +88,7 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 	if s.to != "" {
 		query.Set("to", s.to)
 	}
-	header := http.Header{"Content-Type": {"application/json"}, ect.HeaderName: {token.Compact()}}
+	header := http.Header{"Content-Type": {form.Info().Media[0]}, ect.HeaderName: {token.Compact()}}
 	got, err := t.call(cmd.Context(), http.MethodPost, base+"/aepb/translate?"+query.Encode(), header, body)
 	if err != nil {
 		return err
@@ -97,7 +105,7 @@ func (t *target) send(cmd *cobra.Command, s sending) error {
 	if got.status != http.StatusOK {
 		return errors.Join(got.refusal(), t.show(cmd, d, func(w io.Writer) error { return printChain(w, views) }))
 	}
-	return errors.Join(t.show(cmd, d, d.print), covers(views, body, got.body))
+	return errors.Join(t.show(cmd, d, d.print), covers(views, octets(body), octets(got.body)))
 }
 
 // covers says whether the proof is good and about this very exchange: a token
@@ -168,15 +176,17 @@ func (s sending) message(stdin io.Reader) ([]byte, error) {
 	wire, _, err := form.Encode(&canonical.Message{
 		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: invoke,
 		Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + id + `"`), MessageID: id},
-	}, translators.Target{Version: version, Capability: capability})
+	}, translators.Target{Version: version, Capability: capability, Stamp: nobody()})
 	return wire.Body, err
 }
 
+// asJSON is a message as a JSON value: itself if it is one, else its octets in
+// hexadecimal digits.
 func asJSON(body []byte) json.RawMessage {
 	if json.Valid(body) {
 		return body
 	}
-	quoted, _ := json.Marshal(string(body))
+	quoted, _ := json.Marshal(hex.EncodeToString(body))
 	return quoted
 }
 

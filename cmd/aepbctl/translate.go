@@ -6,19 +6,24 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
+	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
 // forms are the protocols that this tool knows without a gateway.
 func forms() (*translators.Registry, error) {
-	return translators.NewRegistry(a2a.New(translators.Config{}), mcp.New(translators.Config{}))
+	return translators.NewRegistry(
+		a2a.New(translators.Config{}), mcp.New(translators.Config{}), uacp.New(translators.Config{}), ainp.New(translators.Config{}),
+	)
 }
 
 // translation is a message in other words.
@@ -76,15 +81,24 @@ func translateOffline(from, to string, body []byte) (translation, error) {
 	if message.Correlation.MessageID == "" {
 		message.Correlation.MessageID = string(ect.NewID())
 	}
-	wire, added, err := dest.Encode(message, translators.Target{Version: destVersion})
+	if message.Correlation.WireID == nil {
+		message.Correlation.WireID = json.RawMessage(`"` + string(ect.NewID()) + `"`)
+	}
+	wire, added, err := dest.Encode(message, translators.Target{Version: destVersion, Stamp: nobody()})
 	if err != nil {
 		return translation{}, err
 	}
-	out := translation{Message: wire.Body, Header: wire.Header, Losses: []string{}}
+	out := translation{Message: asJSON(wire.Body), Header: wire.Header, Losses: []string{}}
 	for _, loss := range slices.Concat(message.Losses, added) {
 		out.Losses = append(out.Losses, loss.String())
 	}
 	return out, nil
+}
+
+// nobody stands for the gateway that would send a message, where its protocol
+// names the sender: a DID of no key, so that nobody takes it for a real one.
+func nobody() translators.Stamp {
+	return translators.Stamp{From: "did:web:gateway.invalid", At: time.Now()}
 }
 
 func protocol(text string) (translators.Translator, string, error) {

@@ -79,6 +79,7 @@ func (c Config) check(s source) error {
 		}
 	}
 	c.Identity.check(say)
+	c.AINP.check(say)
 	c.Admin.check(say)
 	if c.PublicRPC != "" && !hostport(c.PublicRPC) {
 		say("$.public_grpc", "not host:port")
@@ -90,6 +91,26 @@ func (c Config) check(s source) error {
 		c.Agents[name].check("$.agents.'"+name+"'", say)
 	}
 	return errors.Join(errs...)
+}
+
+// check: a DID stands for one workload, and not for a group.
+func (a AINP) check(say func(path, reason string)) {
+	if a.DID != "" && !did(a.DID) {
+		say("$.ainp.did", "a DID is a did:key or a did:web")
+	}
+	for _, who := range slices.Sorted(maps.Keys(a.Callers)) {
+		path := "$.ainp.callers.'" + who + "'"
+		id := a.Callers[who]
+		if !did(who) {
+			say(path, "a DID is a did:key or a did:web")
+		} else if (policy.Rules{Callers: []string{id}}).Validate() != nil || strings.ContainsAny(id, "*#") {
+			say(path, "the id is no SPIFFE id of a workload")
+		}
+	}
+}
+
+func did(text string) bool {
+	return strings.HasPrefix(text, "did:key:") || strings.HasPrefix(text, "did:web:")
 }
 
 func (i Identity) check(say func(path, reason string)) {

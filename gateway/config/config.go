@@ -28,7 +28,8 @@ type Config struct {
 	Peers     map[string]Peer  `yaml:"peers"`     // what is special about a peer, by its SPIFFE id
 	Documents Documents        `yaml:"documents"` // capability documents that callers may name as destination
 	Timeout   Duration         `yaml:"timeout"`   // of one call to an agent; default 60s
-	Agents    map[string]Agent `yaml:"agents"`    // by name: 1 to 63 of a-z 0-9 - _ .
+	AINP      AINP             `yaml:"ainp"`
+	Agents    map[string]Agent `yaml:"agents"` // by name: 1 to 63 of a-z 0-9 - _ .
 }
 
 // Listen is where the listeners are. serve takes it; dev has flags.
@@ -36,6 +37,16 @@ type Listen struct {
 	Public string `yaml:"public"` // default :8443
 	GRPC   string `yaml:"grpc"`   // A2A over gRPC, also in dev; default: not served
 	Admin  string `yaml:"admin"`  // default 127.0.0.1:9443
+
+	UACP      string `yaml:"uacp"`       // for µACP over TLS, such as :8888; default: none. The first label of the TLS server name is the agent's name
+	UACPAgent string `yaml:"uacp_agent"` // whom µACP callers reach who give no such name
+}
+
+// AINP is who the gateway is in AINP.
+type AINP struct {
+	Key     string            `yaml:"key"`     // file with its Ed25519 key, PEM (PKCS #8); without it serve does not speak AINP, dev makes one
+	DID     string            `yaml:"did"`     // default: the did:key of the key
+	Callers map[string]string `yaml:"callers"` // the SPIFFE ids that callers' DIDs stand for, by DID
 }
 
 // Identity is who the gateway is (AEPB, Gateway Trust): files, read at start and
@@ -159,11 +170,15 @@ type Agent struct {
 
 // Endpoint is one way to reach an agent.
 type Endpoint struct {
-	Binding  string `yaml:"binding"`  // a2a-v1 or mcp-v1
+	Binding  string `yaml:"binding"`  // a2a-v1, mcp-v1, uacp-v1 or ainp-v1
 	Version  string `yaml:"version"`  // default: negotiated
-	URL      string `yaml:"url"`      // https; in dev also http to loopback
+	URL      string `yaml:"url"`      // https; in dev also http to loopback; for uacp-v1 uacps://host:port
 	Priority int    `yaml:"priority"` // lower is preferred; default 100
 	GRPC     string `yaml:"grpc"`     // host:port where it is to be reached with A2A over gRPC; url is then that of its card alone; default: as its card says, JSON-RPC before HTTP before gRPC
+
+	Form      string `yaml:"form"`      // uacp-v1: enveloped (default), or bare for agents that know no gateways
+	DID       string `yaml:"did"`       // ainp-v1: whose signature its answers must bear; default: anybody's
+	Signature string `yaml:"signature"` // ainp-v1: what signatures cover: draft (default), jcs-raw as the reference code does, or none for agents that cannot sign
 }
 
 // Constraints is the policy in the words of package policy.
@@ -214,6 +229,15 @@ func (o Operator) as(name string) policy.Operator {
 	return out
 }
 
+// DIDs are the callers of AINP by their DIDs.
+func (c Config) DIDs() map[string]ect.Identity {
+	out := make(map[string]ect.Identity, len(c.AINP.Callers))
+	for did, id := range c.AINP.Callers {
+		out[did] = ect.Identity(id)
+	}
+	return out
+}
+
 // Gateways are the peers that may carry other agents' ECTs.
 func (c Config) Gateways() []ect.Identity {
 	out := make([]ect.Identity, len(c.Policy.Gateways))
@@ -247,6 +271,7 @@ func (c Config) Directory(dev bool) []directory.Agent {
 		for _, e := range a.Endpoints {
 			agent.Endpoints = append(agent.Endpoints, directory.Endpoint{
 				Binding: canonical.Binding(e.Binding), Version: e.Version, URL: e.URL, Priority: e.Priority, GRPC: e.GRPC,
+				Form: e.Form, DID: e.DID, Signature: e.Signature,
 			})
 		}
 		out = append(out, agent)

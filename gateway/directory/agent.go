@@ -56,6 +56,36 @@ type Endpoint struct {
 	URL      string // absolute https URL; http only where the directory allows loopback
 	Priority int    // lower is preferred (AEPB, Capability Document Format); zero: DefaultPriority
 	GRPC     string // host:port where it takes A2A over gRPC, which is then spoken; empty: as its card says
+
+	// What an operator says where a protocol leaves it open; empty: as the
+	// protocol prefers.
+	Form      string // of carriage: bare, for µACP agents that know no gateways
+	DID       string // whose signature the agent's answers bear (AINP)
+	Signature string // what an AINP signature covers: SignatureDraft, SignatureRaw or SignatureNone
+}
+
+// What Endpoint.Signature may say. SignatureNone is for agents that cannot sign.
+const (
+	SignatureDraft = "draft"
+	SignatureRaw   = "jcs-raw"
+	SignatureNone  = "none"
+)
+
+// special judges what only some protocols leave open.
+func (e Endpoint) special() string {
+	switch {
+	case e.Form != "" && e.Binding != "uacp-v1":
+		return "a form is chosen for uacp-v1 alone"
+	case e.Form != "" && e.Form != "bare" && e.Form != "enveloped":
+		return "a form is bare or enveloped"
+	case (e.DID != "" || e.Signature != "") && e.Binding != "ainp-v1":
+		return "a DID and a signature are ainp-v1's"
+	case e.DID != "" && !strings.HasPrefix(e.DID, "did:key:") && !strings.HasPrefix(e.DID, "did:web:"):
+		return "a DID is a did:key or a did:web"
+	case e.Signature != "" && e.Signature != SignatureDraft && e.Signature != SignatureRaw && e.Signature != SignatureNone:
+		return "a signature is draft, jcs-raw or none"
+	}
+	return ""
 }
 
 // InvalidAgentError says why an agent cannot be listed.
@@ -139,7 +169,10 @@ func (a Agent) validate(speaks func(canonical.Binding) bool, plainLoopback bool)
 			return fail("two endpoints for " + string(e.Binding))
 		}
 		seen[e.Binding] = true
-		if reason := checkURL(e.URL, plainLoopback); reason != "" {
+		if reason := e.checkURL(plainLoopback); reason != "" {
+			return fail(reason)
+		}
+		if reason := e.special(); reason != "" {
 			return fail(reason)
 		}
 		if e.GRPC != "" {
@@ -164,6 +197,23 @@ func validID(id ect.Identity) bool {
 	rest, ok := strings.CutPrefix(string(id), "spiffe://")
 	domain, path, _ := strings.Cut(rest, "/")
 	return ok && domain != "" && path != "" && !strings.ContainsAny(rest, "?#%*@: \\")
+}
+
+// checkURL: an endpoint that is not HTTP has its protocol's own scheme, with
+// the s of TLS, a port, and nothing else: uacps://host:port for uacp-v1.
+func (e Endpoint) checkURL(plainLoopback bool) string {
+	name, _, _ := strings.Cut(string(e.Binding), "-")
+	u, err := url.Parse(e.URL)
+	if err != nil || u.Scheme != name+"s" {
+		if name == "uacp" {
+			return "the endpoint must be " + name + "s://host:port"
+		}
+		return checkURL(e.URL, plainLoopback)
+	}
+	if u.Hostname() == "" || u.Port() == "" || u.User != nil || (u.Path != "" && u.Path != "/") || u.RawQuery != "" || u.Fragment != "" {
+		return "the endpoint must be " + name + "s://host:port"
+	}
+	return ""
 }
 
 // checkURL demands TLS (AEPB, Protocol Downgrade Prevention); only a

@@ -242,7 +242,7 @@ func patience(agent Agent) time.Duration {
 func (d *Directory) fetch(ctx context.Context, agent Agent, e Endpoint, caller ect.Identity) knowledge {
 	target := transport.Endpoint{
 		Agent: agent.Name, ID: agent.ID, Binding: e.Binding, Version: e.Version,
-		URL: e.URL, GRPC: e.GRPC, Caller: caller, Timeout: patience(agent),
+		URL: e.URL, GRPC: e.GRPC, Form: e.Form, Caller: caller, Timeout: patience(agent),
 	}
 	description, target, err := d.deps.Describers[e.Binding].Describe(ctx, target)
 	target.Timeout = agent.Timeout

@@ -152,7 +152,7 @@ func protocolsOf(list []wireProtocol, plainLoopback bool) ([]Endpoint, error) {
 			return nil, invalid("protocol %d stands twice", i)
 		}
 		seen[[2]string{p.ID, p.Version}] = true
-		if known(e.Binding) && checkURL(e.URL, plainLoopback) != "" {
+		if known(e.Binding) && e.checkURL(plainLoopback) != "" {
 			continue
 		}
 		if j, twice := at[e.Binding]; !twice {
@@ -168,8 +168,10 @@ func protocolsOf(list []wireProtocol, plainLoopback bool) ([]Endpoint, error) {
 }
 
 // known: the endpoint of a protocol that nobody here has heard of may have any
-// form (CPAT: ids come from a registry); only those over HTTP are judged.
-func known(id canonical.Binding) bool { return id == "a2a-v1" || id == "mcp-v1" || id == "ainp-v1" }
+// form (CPAT: ids come from a registry); only those that are known are judged.
+func known(id canonical.Binding) bool {
+	return id == "a2a-v1" || id == "mcp-v1" || id == "ainp-v1" || id == "uacp-v1"
+}
 
 func protocolOf(i int, p wireProtocol) (Endpoint, error) {
 	switch {

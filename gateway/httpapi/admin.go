@@ -109,6 +109,10 @@ type endpointDocument struct {
 	URL      string `json:"url"`
 	Priority int    `json:"priority,omitempty"`
 	GRPC     string `json:"grpc,omitempty"`
+
+	Form      string `json:"form,omitempty"`
+	DID       string `json:"did,omitempty"`
+	Signature string `json:"signature,omitempty"`
 }
 
 // summary is what an agent says about itself, or why it could not be asked.
@@ -185,6 +189,7 @@ func (a admin) read(c *gin.Context) (directory.Agent, error) {
 	for _, e := range doc.Endpoints {
 		agent.Endpoints = append(agent.Endpoints, directory.Endpoint{
 			Binding: canonical.Binding(e.Binding), Version: e.Version, URL: e.URL, Priority: e.Priority, GRPC: e.GRPC,
+			Form: e.Form, DID: e.DID, Signature: e.Signature,
 		})
 	}
 	return agent, nil
@@ -213,6 +218,7 @@ func document(agent directory.Agent) agentDocument {
 	for _, e := range agent.Endpoints {
 		doc.Endpoints = append(doc.Endpoints, endpointDocument{
 			Binding: string(e.Binding), Version: e.Version, URL: e.URL, Priority: max(0, e.Priority), GRPC: e.GRPC,
+			Form: e.Form, DID: e.DID, Signature: e.Signature,
 		})
 	}
 	return doc

@@ -105,7 +105,7 @@ func newSurface(t *testing.T, anonymous ect.Identity, authenticators ...httpapi.
 		Signer: signer, Now: func() time.Time { return s.now },
 		Exchanger: s.road, Registry: registry, Evidence: s.store, Self: "spiffe://example.com/gateway", Anonymous: anonymous,
 		Authenticators: authenticators,
-		Doors:          httpapi.Doors{A2A: door, Card: door, MCP: door}, Version: "1.2.3",
+		Doors:          httpapi.Doors{"/a2a": door, "/a2a/*rest": door, "/.well-known/agent-card.json": door, "/mcp": door, "/mcp/": door}, Version: "1.2.3",
 		BaseURL: func(*http.Request) string { return "https://gw.example" }, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

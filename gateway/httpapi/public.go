@@ -16,10 +16,9 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 )
 
-// Doors are the native HTTP doors, by what follows /agents/{agent}/.
-type Doors struct {
-	A2A, Card, MCP http.Handler
-}
+// Doors are the native HTTP doors, by the path that follows /agents/{agent}; a
+// path that ends in /*rest is everything below it too.
+type Doors map[string]http.Handler
 
 // PublicDeps is what the public surface is built from.
 type PublicDeps struct {
@@ -70,14 +69,8 @@ func Public(deps PublicDeps) (http.Handler, error) {
 // native mounts the doors (R9). Every method reaches a door, which knows what
 // its protocol says to the wrong one.
 func native(group *gin.RouterGroup, doors Doors) {
-	const card = "/.well-known/agent-card.json"
-	for path, door := range map[string]http.Handler{
-		"/a2a": doors.A2A, "/a2a/*rest": doors.A2A, card: doors.Card,
-		"/mcp": doors.MCP, "/mcp/": doors.MCP,
-	} {
-		if door != nil {
-			group.Any(path, mount(door))
-		}
+	for path, door := range doors {
+		group.Any(path, mount(door))
 	}
 }
 

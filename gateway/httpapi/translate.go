@@ -107,12 +107,16 @@ func (t translate) read(c *gin.Context) (transport.Call, error) {
 	if err != nil {
 		return transport.Call{}, err
 	}
+	form := ""
+	if former, ok := source.(translators.Former); ok {
+		form = former.FormOf(body)
+	}
 	return transport.Call{
 		Entrance: t.entrance, Agent: c.Query("dest"),
 		To: canonical.Binding(to), ToVersion: toVersion,
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Evidence: evidence, Limited: true,
 		Wire: translators.Wire{
-			Binding: info.Binding, Version: fromVersion, Media: mediaType(c.Request), Header: c.Request.Header, Body: body,
+			Binding: info.Binding, Version: fromVersion, Form: form, Media: mediaType(c.Request), Header: c.Request.Header, Body: body,
 		},
 	}, nil
 }

@@ -40,6 +40,7 @@ type Call struct {
 	Address   string           // remote address without port: the limit key of anonymous callers
 	Limited   bool             // the door has asked [Exchanger.Limit] for this very message; else the road does
 	Evidence  []string         // the ECTs submitted, compact
+	Sender    string           // how the caller names itself in its protocol, if the protocol has it (AINP: its DID)
 	Session   string           // the session at the door that the message belongs to; empty: none
 	CanAnswer []canonical.Mode // what the caller can be asked in this session, where the message itself does not say; nil: nothing
 	Tenanted  bool             // Agent is what the message names as its tenant, which says nothing to the agent
@@ -129,6 +130,7 @@ type Endpoint struct {
 	Form    string            // wire form spoken at URL (translators.Wire.Form); empty: the protocol's first
 	URL     string
 	GRPC    string           // host:port where its operator wants it reached over gRPC; empty: as its card says
+	Signed  bool             // what is sent there bears our signature: nothing goes on as it came
 	Tenant  string           // that the agent's card wants named in every request (A2A 1.0); empty: none
 	Caller  ect.Identity     // whose work this is: legacy sessions are keyed (agent, caller) (R8)
 	Asked   []canonical.Mode // what the agent may ask, because this caller can answer it
@@ -138,7 +140,7 @@ type Endpoint struct {
 
 // Rewritten reports whether what is sent there must say something that the
 // caller's message does not.
-func (e Endpoint) Rewritten() bool { return e.Tenant != "" }
+func (e Endpoint) Rewritten() bool { return e.Tenant != "" || e.Signed }
 
 // Reply is what an agent answered: one message, or a stream.
 type Reply struct {
@@ -152,6 +154,16 @@ type Reply struct {
 // *TimeoutError, *BadReplyError or *egress.DeniedError.
 type Dialer interface {
 	Dial(context.Context, Endpoint, Sealed) (Reply, error)
+}
+
+// Stamper is implemented by a Dialer whose protocol's messages say who sends
+// them to whom.
+type Stamper interface {
+	// Self is how this gateway names itself there.
+	Self() string
+	// Receiver is how an agent, by its directory name, is named there; empty:
+	// nobody knows.
+	Receiver(agent string) string
 }
 
 // Framer is implemented by a Door or Dialer with a form whose octets on the wire

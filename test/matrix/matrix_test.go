@@ -9,14 +9,17 @@ import (
 	"sort"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/aepb/aepb-gateway/gateway/transport/a2a/frame"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
+	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
 // side is one protocol in one version and form.
@@ -38,6 +41,8 @@ func sides() []side {
 		{"mcp@2025-11-25", mcp.Legacy, m, ""},
 		{"mcp@2025-06-18", mcp.LegacyJune, m, ""},
 		{"mcp@2025-03-26", mcp.LegacyMarch, m, ""},
+		{"uacp@enveloped", "", uacp.New(translators.Config{}), uacp.FormEnveloped},
+		{"ainp", ainp.Version, ainp.New(translators.Config{}), ""},
 	}
 }
 
@@ -92,7 +97,7 @@ func travel(t *testing.T, from, to side, c testCase) []string {
 		t.Fatalf("Decode: %v", err)
 	}
 	stamp(m)
-	there, losses, err := to.codec.Encode(m, translators.Target{Version: to.version, Form: to.form, Capability: c.capability})
+	there, losses, err := to.codec.Encode(m, translators.Target{Version: to.version, Form: to.form, Capability: c.capability, Stamp: roof()})
 	if err != nil {
 		t.Fatalf("Encode: %v", err)
 	}
@@ -107,6 +112,7 @@ func travel(t *testing.T, from, to side, c testCase) []string {
 		t.Fatalf("Decode there: %v\n%s", err, there.Body)
 	}
 	unstamp(back)
+	withoutEnvelope(back, to)
 	if to.form == a2a.FormHTTP || to.form == a2a.FormGRPC {
 		back.Correlation.WireID = m.Correlation.WireID // the connection pairs them, not the message
 	}
@@ -172,6 +178,11 @@ func member(v any, name string) any {
 	return object[name]
 }
 
+// roof is what the roof says of every message that leaves.
+func roof() translators.Stamp {
+	return translators.Stamp{From: "did:web:gateway.example", At: time.Date(2026, 7, 28, 1, 2, 3, 0, time.UTC)}
+}
+
 // stamp gives a message what the roof mints before it is encoded.
 func stamp(m *canonical.Message) {
 	if m.Correlation.WireID == nil {
@@ -200,6 +211,28 @@ func unstamp(m *canonical.Message) {
 	}
 	if m.Conversation.TaskID == stamped {
 		m.Conversation = canonical.Conversation{}
+	}
+}
+
+// withoutEnvelope takes out what µACP and AINP say around a message, which a
+// gateway carries home for them: it was no part of the message that left.
+func withoutEnvelope(m *canonical.Message, to side) {
+	id := to.codec.Info().Binding
+	if id != uacp.Binding && id != ainp.Binding {
+		return
+	}
+	delete(m.Extensions, id)
+	switch body := m.Body.(type) {
+	case *canonical.Invoke:
+		delete(body.Extensions, id)
+		delete(body.Turn.Extensions, id)
+	case *canonical.Result:
+		delete(body.Extensions, id)
+	case *canonical.Error:
+		delete(body.Extensions, id)
+		if body.Native != nil && body.Native.Binding == id {
+			body.Native = nil
+		}
 	}
 }
 

@@ -42,6 +42,7 @@ type Translator struct {
 var (
 	_ translators.Translator = (*Translator)(nil)
 	_ translators.Hasher     = (*Translator)(nil)
+	_ translators.Former     = (*Translator)(nil)
 	_ framing                = miuacp{}
 )
 
@@ -63,6 +64,9 @@ func (t *Translator) Info() translators.Info {
 
 // HashForm names what HashInput gives.
 func (t *Translator) HashForm() string { return translators.HashWithoutECT }
+
+// FormOf is the package's FormOf.
+func (t *Translator) FormOf(body []byte) string { return FormOf(body) }
 
 // HashInput is the package's HashInput.
 func (t *Translator) HashInput(body []byte) ([]byte, error) { return HashInput(body) }

@@ -287,7 +287,7 @@ func TestMemoryForgetsInTime(t *testing.T) {
 	at := now()
 	m := wire.NewMemory(1, func() time.Time { return at })
 	first := func(key string) bool {
-		ok, err := m.First(t.Context(), key, at.Add(time.Minute))
+		ok, err := m.First(t.Context(), key, time.Time{}, at.Add(time.Minute))
 		return ok && err == nil
 	}
 	if !first("a") || first("a") || first("b") {

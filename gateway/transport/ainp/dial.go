@@ -41,6 +41,7 @@ type Dialer struct{ deps DialerDeps }
 var (
 	_ transport.Dialer    = (*Dialer)(nil)
 	_ transport.Describer = (*Dialer)(nil)
+	_ transport.Stamper   = (*Dialer)(nil)
 )
 
 // NewDialer checks its dependencies.
@@ -56,6 +57,12 @@ func NewDialer(deps DialerDeps) (*Dialer, error) {
 	}
 	return &Dialer{deps}, nil
 }
+
+// Self is our DID.
+func (d *Dialer) Self() string { return d.deps.Self.DID }
+
+// Receiver is an agent's DID, where its operator said it.
+func (d *Dialer) Receiver(agent string) string { return d.deps.Peer(agent).DID }
 
 // Dial signs a sealed message, carries it out and its answer back. It is sent once.
 func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transport.Sealed) (transport.Reply, error) {
@@ -171,7 +178,7 @@ func failed(ctx context.Context, ep transport.Endpoint, err error) error {
 
 // Describe asks an agent who it is and what it can do.
 func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
-	ep.Version = ainp.Version
+	ep.Version, ep.Signed = ainp.Version, true
 	// Nobody else's message: the time makes it one of a kind.
 	id, err := json.Marshal("describe " + ep.Agent + " " + d.deps.Now().Format(time.RFC3339Nano))
 	if err != nil {

@@ -146,7 +146,7 @@ func (v *visit) first(ctx context.Context, unreadable error) error {
 
 // remember takes a message once.
 func (v *visit) remember(ctx context.Context, seen verified) error {
-	first, err := v.d.deps.Replays.First(ctx, seen.key(), seen.until())
+	first, err := v.d.deps.Replays.First(ctx, seen.key(), seen.At, seen.until())
 	switch {
 	case err != nil:
 		return &problem.RecordingError{Err: err}
@@ -194,7 +194,7 @@ func (v *visit) evidence(body []byte) ([]string, error) {
 
 func (v *visit) exchange(ctx context.Context, evidence []string) {
 	answer, err := v.road.Exchange(ctx, transport.Call{
-		Entrance: transport.Native, Agent: v.r.PathValue("agent"), Wire: v.wire, Evidence: evidence,
+		Entrance: transport.Native, Agent: v.r.PathValue("agent"), Wire: v.wire, Evidence: evidence, Sender: v.sender,
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Limited: true,
 	})
 	if err == nil && answer.Events != nil {

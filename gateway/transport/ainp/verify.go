@@ -21,9 +21,9 @@ const MaxTTL = time.Hour
 
 // Replays remembers which messages have been taken.
 type Replays interface {
-	// First reports whether key is new, and keeps it until then. A store that
-	// cannot tell answers with an error.
-	First(ctx context.Context, key string, until time.Time) (bool, error)
+	// First reports whether key, of a message sent at that time, is new, and
+	// keeps it until then. A store that cannot tell answers with an error.
+	First(ctx context.Context, key string, at, until time.Time) (bool, error)
 }
 
 // Memory is a Replays for one process. When it is full of what may still come
@@ -47,7 +47,7 @@ func NewMemory(size int, now func() time.Time) *Memory {
 }
 
 // First is Replays.First.
-func (m *Memory) First(_ context.Context, key string, until time.Time) (bool, error) {
+func (m *Memory) First(_ context.Context, key string, _, until time.Time) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()

@@ -5,7 +5,7 @@
 // of every conforming binding (Protocol Downgrade Prevention), so frames travel
 // in a stream here; a datagram carrier would not conform and is not offered.
 //
-// serve.go is the listener: one agent at one address, several requests at once
+// serve.go is the listener: agents known apart by the TLS server name, several requests at once
 // on a connection, each answered under its own id when it is ready. dial.go is
 // the way out: a connection per request, through the guarded dialer. frame.go
 // is the framing that both share.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,7 +50,7 @@ type ListenerDeps struct {
 	Form      translators.Translator // the µACP codec
 	TLS       *tls.Config            // the service's own; TLS 1.3 is demanded whatever it says
 	Net       net.Listener           // plain TCP; Serve closes it
-	Agent     string                 // directory name of the agent that is served here
+	Agent     string                 // directory name of whom callers reach who name nobody (guest.named); empty: nobody
 	Anonymous ect.Identity           // who callers without a certificate are; empty: nobody
 	Limits    ect.Limits             // of the evidence of one request; zero: the defaults
 	Config    Config
@@ -65,7 +66,7 @@ var _ transport.Listener = (*Listener)(nil)
 
 // NewListener checks its dependencies.
 func NewListener(deps ListenerDeps) (*Listener, error) {
-	if deps.Form == nil || deps.Form.Info().Binding != form.Binding || deps.TLS == nil || deps.Net == nil || deps.Agent == "" {
+	if deps.Form == nil || deps.Form.Info().Binding != form.Binding || deps.TLS == nil || deps.Net == nil {
 		return nil, errors.New("uacp: incomplete ListenerDeps")
 	}
 	deps.Config = deps.Config.withDefaults()
@@ -115,8 +116,18 @@ func (l *Listener) connection(ctx context.Context, road transport.Exchanger, pla
 	if conn.HandshakeContext(greet) != nil {
 		return
 	}
-	g := &guest{l: l, road: road, conn: conn}
+	g := &guest{l: l, road: road, conn: conn, agent: l.named(conn.ConnectionState().ServerName)}
 	g.listen(l.arrived(ctx, conn, address(plain)))
+}
+
+// named is whom a caller reaches: µACP has no recipient, so the first label of
+// the TLS server name is the agent's, at any name with at least two.
+func (l *Listener) named(server string) string {
+	agent, domain, _ := strings.Cut(server, ".")
+	if agent == "" || domain == "" {
+		return l.deps.Agent
+	}
+	return agent
 }
 
 // arrived marks a connection's context with who is at its other end.
@@ -145,6 +156,7 @@ type guest struct {
 	l       *Listener
 	road    transport.Exchanger
 	conn    *tls.Conn
+	agent   string // directory name; empty: nobody's
 	writing sync.Mutex
 }
 
@@ -177,7 +189,7 @@ func (g *guest) listen(ctx context.Context) {
 func (g *guest) answer(ctx context.Context, body []byte) {
 	ctx = context.WithoutCancel(ctx) // a request that was taken is finished
 	wire := translators.Wire{Binding: form.Binding, Form: form.FormOf(body), Media: form.Media, Body: body}
-	limited := g.road.Limit(ctx, transport.Asking(ctx, g.l.deps.Agent, form.Binding))
+	limited := g.road.Limit(ctx, transport.Asking(ctx, g.agent, form.Binding))
 	m, err := g.l.deps.Form.Decode(wire)
 	if m == nil {
 		_ = g.conn.Close()
@@ -214,7 +226,7 @@ func (g *guest) answer(ctx context.Context, body []byte) {
 
 // asking is what the road needs to know of whoever asks. The limit was asked.
 func (g *guest) asking(ctx context.Context) transport.Inquiry {
-	q := transport.Asking(ctx, g.l.deps.Agent, form.Binding)
+	q := transport.Asking(ctx, g.agent, form.Binding)
 	q.Limited = true
 	return q
 }
@@ -229,7 +241,7 @@ func (g *guest) evidence(body []byte) ([]string, error) {
 
 func (g *guest) exchange(ctx context.Context, wire translators.Wire, m *canonical.Message, evidence []string) {
 	answer, err := g.road.Exchange(ctx, transport.Call{
-		Entrance: transport.Native, Agent: g.l.deps.Agent, Wire: wire, Evidence: evidence, Limited: true,
+		Entrance: transport.Native, Agent: g.agent, Wire: wire, Evidence: evidence, Limited: true,
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
 	})
 	if err == nil && answer.Events != nil {

@@ -38,7 +38,7 @@ func bodyFields(own canonical.Binding) []field {
 			}
 			return nil
 		}),
-		{"parts", getTurnParts, setTurnParts, one(canonical.LossContent, "/body/turn/parts")},
+		{"parts", getTurnParts, setTurnParts, partsLosses},
 		{"call", getCall, setCall, one(canonical.LossContent, "/body/call")},
 		exts("body_ext", "/body", own, bodyExtensions),
 		text("cursor", canonical.LossOperation, "/body/cursor", cursor),
@@ -72,6 +72,21 @@ func turnText(name string, code canonical.LossCode, path string, at func(*canoni
 		}
 		return nil
 	})
+}
+
+// partsLosses: the turn of a call is the call in other words (profile P2), with
+// texts beside it that whoever is called does not see.
+func partsLosses(m *canonical.Message) []canonical.Loss {
+	const path = "/body/turn/parts"
+	invoke, ok := m.Body.(*canonical.Invoke)
+	if !ok || invoke.Call == nil {
+		return one(canonical.LossContent, path)(m)
+	}
+	call, _, ok := profile.TypedTurn(invoke.Turn.Parts)
+	if !ok || call.Name != invoke.Call.Name || !rawjson.Equal(call.Args, invoke.Call.Args) {
+		return one(canonical.LossContent, path)(m)
+	}
+	return one(canonical.LossPartBoundaries, path)(m)
 }
 
 func getTurnParts(m *canonical.Message) json.RawMessage {

@@ -31,8 +31,8 @@ func pending(m *canonical.Message) *canonical.Pending {
 // long work is kept.
 func questionFields() []field {
 	return []field{
-		flag("task_ok", canonical.LossWait, "/preferences/taskOK", func(m *canonical.Message) *bool { return &m.Preferences.TaskOK }),
-		{"can_answer", getCanAnswer, setCanAnswer, one(canonical.LossElicitation, "/preferences/canAnswer")},
+		flag("task_ok", canonical.LossPeerInfo, "/preferences/taskOK", func(m *canonical.Message) *bool { return &m.Preferences.TaskOK }),
+		{"can_answer", getCanAnswer, setCanAnswer, one(canonical.LossPeerInfo, "/preferences/canAnswer")},
 		inputs("asks", "/body/task/inputs", func(m *canonical.Message) *[]canonical.Input {
 			if t := task(m); t != nil {
 				return &t.Inputs

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
+	"github.com/aepb/aepb-gateway/translators/ainp"
+)
+
+// ainpKeyFile is the AINP key of a development gateway.
+const ainpKeyFile = "ainp-key.pem"
+
+const pemKey = "PRIVATE KEY"
+
+// ainpIdentity is who we are in AINP; without a key, nobody.
+func ainpIdentity(c config.AINP) (tainp.Identity, error) {
+	if c.Key == "" {
+		if c.DID != "" {
+			return tainp.Identity{}, errors.New("a DID needs a key")
+		}
+		return tainp.Identity{}, nil
+	}
+	text, err := os.ReadFile(c.Key)
+	if err != nil {
+		return tainp.Identity{}, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != pemKey {
+		return tainp.Identity{}, fmt.Errorf("%s holds no private key in PEM", c.Key)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return tainp.Identity{}, fmt.Errorf("%s holds no PKCS #8 key", c.Key)
+	}
+	key, ok := parsed.(ed25519.PrivateKey)
+	if !ok {
+		return tainp.Identity{}, fmt.Errorf("%s holds no Ed25519 key", c.Key)
+	}
+	did := c.DID
+	if did == "" {
+		public, _ := key.Public().(ed25519.PublicKey)
+		did = tainp.KeyDID(public)
+	}
+	return tainp.Identity{DID: did, Key: key}, nil
+}
+
+// developmentAINP makes the key of a development gateway, once.
+func developmentAINP(c config.AINP, dir string) (tainp.Identity, error) {
+	if c.Key != "" {
+		return ainpIdentity(c)
+	}
+	c.Key = filepath.Join(dir, ainpKeyFile)
+	if _, err := os.Stat(c.Key); !errors.Is(err, fs.ErrNotExist) {
+		return ainpIdentity(c)
+	}
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return tainp.Identity{}, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return tainp.Identity{}, err
+	}
+	if err := os.WriteFile(c.Key, pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der}), 0o600); err != nil {
+		return tainp.Identity{}, err
+	}
+	return ainpIdentity(c)
+}
+
+// ainpPeer is what the operator says about an agent's signatures.
+func (out *service) ainpPeer(name string) tainp.Peer {
+	agent, _ := out.directory.Find(name)
+	e, _ := agent.EndpointOf(ainp.Binding)
+	peer := tainp.Peer{DID: e.DID, Unsigned: e.Signature == directory.SignatureNone}
+	if e.Signature == directory.SignatureRaw {
+		peer.Profile = ainp.SigRaw
+	}
+	return peer
+}
+
+// ainpCaller is the workload that a DID stands for.
+func (out *service) ainpCaller(did string) (ect.Identity, bool) {
+	id, ok := (*out.dids.Load())[did]
+	return id, ok
+}
+
+// ainpReplays remembers AINP's messages where the uses of tokens are: that is
+// shared by all replicas, and knows what it cannot know any more (R6).
+type ainpReplays struct{ cache ect.ReplayCache }
+
+// First: no issuer of tokens is called ainp.
+func (r ainpReplays) First(ctx context.Context, key string, at, until time.Time) (bool, error) {
+	name := ect.Hash([]byte(key))
+	state, err := r.cache.Claim(ctx, ect.ReplayKey{Issuer: "ainp", ID: ect.ID(name)}, ect.ReplayUse{Token: name, Issued: at, Until: until})
+	return state == ect.ReplayFresh, err
+}

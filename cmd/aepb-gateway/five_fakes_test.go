@@ -1,0 +1,351 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
+	tuacp "github.com/aepb/aepb-gateway/gateway/transport/uacp"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/ainp"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/uacp"
+)
+
+// Agents of µACP and AINP do not exist as software that runs here, so these are
+// fakes. They read and write with the codecs, which are tested against the
+// known answers of the reference codes; what they do with a message is their own.
+
+// perform is what both can: add two numbers, and repeat what they are told.
+func perform(m *canonical.Message) canonical.Body {
+	add := canonical.Capability{
+		ID: "add", Title: "Add", Description: "Adds two integers.", Profile: canonical.ProfileTyped,
+		InputSchema: json.RawMessage(`{"type":"object"}`),
+	}
+	switch body := m.Body.(type) {
+	case *canonical.DescribeRequest:
+		return &canonical.Description{Name: "abacus", Version: "1", Capabilities: []canonical.Capability{add}}
+	case *canonical.Page:
+		return &canonical.CapabilityList{Capabilities: []canonical.Capability{add}}
+	case *canonical.Invoke:
+		return &canonical.Result{Output: performed(body)}
+	default:
+		return &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such thing"}
+	}
+}
+
+func performed(body *canonical.Invoke) *canonical.Output {
+	out := &canonical.Output{}
+	var args struct{ A, B json.Number }
+	raw := json.RawMessage(nil)
+	if body.Call != nil {
+		raw = body.Call.Args
+	}
+	for _, part := range body.Turn.Parts {
+		switch part.Kind {
+		case canonical.KindText:
+			out.Parts = append(out.Parts, canonical.Part{Kind: canonical.KindText, Text: "You said: " + part.Text})
+		case canonical.KindData:
+			if body.Call == nil {
+				raw = part.Data
+			}
+		default:
+		}
+	}
+	if raw != nil && json.Unmarshal(raw, &args) == nil && args.A != "" {
+		a, _ := args.A.Int64()
+		b, _ := args.B.Int64()
+		out.Structured = json.RawMessage(`{"sum":` + strconv.FormatInt(a+b, 10) + `}`)
+	}
+	return out
+}
+
+// spoil changes what a fake is about to answer to an invocation; nil: nothing is.
+type spoil func(good []byte) []byte
+
+// uacpFake is a µACP agent over TLS.
+type uacpFake struct {
+	form  *uacp.Translator
+	spoil spoil
+	calls atomic.Int32
+	seen  func(body []byte) // told of every invocation; nil: nobody is
+}
+
+// answer is the frame that answers one; nil: none.
+func (f *uacpFake) answer(body []byte) []byte {
+	m, err := f.form.Decode(translators.Wire{Binding: uacp.Binding, Body: body})
+	if err != nil || m.Op == canonical.OpNotice {
+		return nil
+	}
+	reply := &canonical.Message{Op: m.Op, Phase: canonical.PhaseResponse, Correlation: m.Correlation, Body: perform(m)}
+	if _, failed := reply.Body.(*canonical.Error); failed {
+		reply.Phase = canonical.PhaseError
+	}
+	wire, _, err := f.form.Encode(reply, translators.Target{Form: uacp.FormOf(body)})
+	if err != nil {
+		return nil
+	}
+	if m.Op == canonical.OpInvoke {
+		f.calls.Add(1)
+		if f.seen != nil {
+			f.seen(body)
+		}
+		if f.spoil != nil {
+			return f.spoil(wire.Body)
+		}
+	}
+	return wire.Body
+}
+
+func (f *uacpFake) serve(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	for {
+		body, err := readFrameOf(conn)
+		if err != nil {
+			return
+		}
+		if reply := f.answer(body); reply == nil {
+			return
+		} else if writeFrameTo(conn, reply) != nil {
+			return
+		}
+	}
+}
+
+func readFrameOf(r io.Reader) ([]byte, error) {
+	var head [2]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	body := make([]byte, binary.BigEndian.Uint16(head[:]))
+	_, err := io.ReadFull(r, body)
+	return body, err
+}
+
+func writeFrameTo(w io.Writer, body []byte) error {
+	_, err := w.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(body))), body...))
+	return err
+}
+
+// uacpAgent starts a µACP fake and lists it.
+func (b *bed) uacpAgent(t *testing.T, name string, f *uacpFake, carriage string) {
+	t.Helper()
+	f.form = uacp.New(translators.Config{})
+	svid := b.svid(t, "/"+name)
+	config := serving(svid)
+	config.NextProtos = []string{tuacp.Protocol}
+	plain := listen(t)
+	var group sync.WaitGroup
+	group.Go(func() {
+		for {
+			conn, err := plain.Accept()
+			if err != nil {
+				return
+			}
+			group.Go(func() { f.serve(tls.Server(conn, config)) })
+		}
+	})
+	t.Cleanup(group.Wait)
+	t.Cleanup(func() { _ = plain.Close() })
+	b.listAs(t, name, svid.ID, directory.Endpoint{Binding: uacp.Binding, URL: tuacp.Scheme + "://" + plain.Addr().String(), Form: carriage})
+}
+
+func (b *bed) listAs(t *testing.T, name string, id ect.Identity, e directory.Endpoint) {
+	t.Helper()
+	must(t, b.directory.Put(directory.Agent{
+		Name: name, ID: id, Timeout: 5 * time.Second, Rules: policy.Rules{Open: true}, Endpoints: []directory.Endpoint{e},
+	}))
+}
+
+// ainpFake is an AINP agent over HTTPS.
+type ainpFake struct {
+	who     tainp.Identity
+	profile ainp.SigProfile
+	spoil   spoil
+	calls   atomic.Int32
+	seen    func(body []byte)
+	status  int
+}
+
+func (f *ainpFake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	form := ainp.New(translators.Config{})
+	m, err := form.Decode(translators.Wire{Binding: ainp.Binding, Body: body})
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	head, err := ainp.ReadHead(body)
+	if err != nil || !holds(r.Context(), head, body, f.profile) {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	wire, _, err := form.Encode(&canonical.Message{
+		Op: m.Op, Phase: canonical.PhaseResponse, Correlation: m.Correlation, Body: perform(m),
+	}, translators.Target{Stamp: translators.Stamp{From: f.who.DID, To: head.From, At: time.Now()}})
+	if err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	reply := signed(f.who, wire.Body, f.profile)
+	if m.Op == canonical.OpInvoke {
+		f.calls.Add(1)
+		if f.seen != nil {
+			f.seen(body)
+		}
+		if f.spoil != nil {
+			reply = f.spoil(reply)
+		}
+	}
+	w.Header().Set("Content-Type", ainp.Media)
+	if f.status != 0 && m.Op == canonical.OpInvoke {
+		w.WriteHeader(f.status)
+	}
+	_, _ = w.Write(reply)
+}
+
+// holds: the signature is that of the sender named.
+func holds(ctx context.Context, head ainp.Head, body []byte, profile ainp.SigProfile) bool {
+	keys, err := tainp.NewKeys(nil, nil).Resolve(ctx, head.From)
+	if err != nil || len(keys) != 1 {
+		return false
+	}
+	input, err := ainp.SigningInput(body, profile)
+	if err != nil {
+		return false
+	}
+	sig, err := base64.StdEncoding.DecodeString(head.Sig)
+	return err == nil && ed25519.Verify(keys[0], input, sig)
+}
+
+// signed signs an envelope; one that cannot be signed stays as it is.
+func signed(who tainp.Identity, body []byte, profile ainp.SigProfile) []byte {
+	input, err := ainp.SigningInput(body, profile)
+	if err != nil {
+		return body
+	}
+	out, err := ainp.WithSignature(body, base64.StdEncoding.EncodeToString(ed25519.Sign(who.Key, input)))
+	if err != nil {
+		return body
+	}
+	return out
+}
+
+// did is somebody in AINP, the same for the same name.
+func did(name string) tainp.Identity {
+	seed := make([]byte, ed25519.SeedSize)
+	copy(seed, name)
+	key := ed25519.NewKeyFromSeed(seed)
+	public, _ := key.Public().(ed25519.PublicKey)
+	return tainp.Identity{DID: tainp.KeyDID(public), Key: key}
+}
+
+// ainpAgent starts an AINP fake and lists it; want is the DID that its operator expects.
+func (b *bed) ainpAgent(t *testing.T, name string, f *ainpFake, e directory.Endpoint) {
+	t.Helper()
+	svid := b.svid(t, "/"+name)
+	if f.who.Key == nil {
+		f.who = did(name)
+	}
+	server := httptest.NewUnstartedServer(f)
+	server.TLS = serving(svid)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	e.Binding, e.URL = ainp.Binding, server.URL+"/ainp"
+	b.listAs(t, name, svid.ID, e)
+}
+
+// dialUACP opens a connection to the gateway's µACP listener as somebody, toward an agent.
+func (b *bed) dialUACP(t *testing.T, agent string, who *identity.SVID) *tls.Conn {
+	t.Helper()
+	conf := b.clientTLS(t, who)
+	conf.NextProtos = []string{tuacp.Protocol}
+	conf.ServerName = "127.0.0.1"
+	if agent != "" {
+		conf.ServerName = agent + ".localhost"
+		conf.InsecureSkipVerify = true // the test asks for agents by names that no certificate has
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	conn, err := (&tls.Dialer{Config: conf}).DialContext(ctx, "tcp", strings.TrimPrefix(b.at.UACP, tuacp.Scheme+"://"))
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	out, ok := conn.(*tls.Conn)
+	if !ok {
+		t.Fatal("no TLS")
+	}
+	must(t, out.SetDeadline(time.Now().Add(patience)))
+	return out
+}
+
+// askUACP sends one frame and reads one.
+func (b *bed) askUACP(t *testing.T, agent string, frame []byte) []byte {
+	t.Helper()
+	conn := b.dialUACP(t, agent, b.dev.Client)
+	must(t, writeFrameTo(conn, frame))
+	reply, err := readFrameOf(conn)
+	must(t, err)
+	return reply
+}
+
+// frameOf is a call of add, or a text, in µACP.
+func frameOf(t *testing.T, carriage string, invoke *canonical.Invoke) []byte {
+	t.Helper()
+	wire, _, err := uacp.New(translators.Config{}).Encode(&canonical.Message{
+		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: invoke,
+		Correlation: canonical.Correlation{WireID: json.RawMessage(`42`)},
+	}, translators.Target{Form: carriage})
+	must(t, err)
+	return wire.Body
+}
+
+// envelopeOf is the same in AINP, unsigned.
+func envelopeOf(t *testing.T, who tainp.Identity, invoke *canonical.Invoke) []byte {
+	t.Helper()
+	wire, _, err := ainp.New(translators.Config{}).Encode(&canonical.Message{
+		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: invoke,
+		Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + string(ect.NewID()) + `"`)},
+	}, translators.Target{Stamp: translators.Stamp{From: who.DID, At: time.Now()}})
+	must(t, err)
+	return wire.Body
+}
+
+func addition(n int64) *canonical.Invoke {
+	return &canonical.Invoke{Call: &canonical.Call{Name: "add", Args: json.RawMessage(`{"a":` + strconv.FormatInt(n, 10) + `,"b":1}`)}}
+}
+
+func telling(text string) *canonical.Invoke {
+	return &canonical.Invoke{Turn: canonical.Content{
+		ID: "m1", Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: text}},
+	}}
+}
+
+// tokensIn are those inside an envelope, newest first; nil: it cannot be read.
+func tokensIn(body []byte) []string {
+	tokens, err := ainp.Evidence(body)
+	if err != nil {
+		return nil
+	}
+	return tokens
+}

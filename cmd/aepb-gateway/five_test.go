@@ -1,0 +1,247 @@
+package main
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/ainp"
+	"github.com/aepb/aepb-gateway/translators/uacp"
+)
+
+// speech is a way to ask: one protocol in one version and form.
+type speech struct {
+	from, media string
+	header      map[string]string
+	add         func(n int64) string
+	hash        translators.Hasher // of its messages; nil: the octets
+}
+
+func speeches(t *testing.T) []speech {
+	t.Helper()
+	legacy := func(n int64) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":` + strconv.FormatInt(n, 10) + `,"b":1}}}`
+	}
+	old := func(n int64) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","messageId":"m","role":"user",` +
+			`"parts":[{"kind":"data","data":{"skill":"add","input":{"a":` + strconv.FormatInt(n, 10) + `,"b":1}}}]}}}`
+	}
+	modern := func(n int64) string {
+		return strings.Replace(legacy(n), `"b":1}}`, `"b":1},`+modernMeta+`}`, 1)
+	}
+	frames := uacp.New(translators.Config{})
+	framed := func(carriage string) func(int64) string {
+		return func(n int64) string { return string(frameOf(t, carriage, addition(n))) }
+	}
+	list := []speech{
+		{from: "a2a-v1@1.0", add: addBody},
+		{from: "a2a-v1@0.3", add: old},
+		{from: "mcp-v1@2026-07-28", add: modern, header: mirror("tools/call", "add")},
+		{from: "uacp-v1", media: uacp.Media, add: framed(uacp.FormEnveloped), hash: frames},
+		{from: "uacp-v1", media: uacp.Media, add: framed(uacp.FormBare), hash: frames},
+		{from: "ainp-v1", hash: ainp.New(translators.Config{}), add: func(n int64) string {
+			who := did("alice")
+			return string(signed(who, envelopeOf(t, who, addition(n)), ainp.SigDraft))
+		}},
+	}
+	for _, version := range []string{"2025-11-25", "2025-06-18", "2025-03-26"} {
+		list = append(list, speech{from: "mcp-v1@" + version, add: legacy, header: map[string]string{"Mcp-Protocol-Version": version}})
+	}
+	return list
+}
+
+// five is a gateway with agents of every protocol behind it.
+func five(t *testing.T) *bed {
+	t.Helper()
+	b := newBed(t, plan{})
+	b.uacpAgent(t, "abacus", &uacpFake{}, "")
+	b.uacpAgent(t, "beads", &uacpFake{}, uacp.FormBare)
+	b.ainpAgent(t, "scribe", &ainpFake{}, directory.Endpoint{DID: did("scribe").DID})
+	b.ainpAgent(t, "clerk", &ainpFake{profile: ainp.SigRaw}, directory.Endpoint{Signature: directory.SignatureRaw})
+	return b
+}
+
+// TestEveryPair: every protocol's callers reach every protocol's agents, and the
+// evidence covers what was sent and what came back, octet by octet or, where it
+// stands inside the message, in the form that it names (R5).
+func TestEveryPair(t *testing.T) {
+	t.Parallel()
+	b := five(t)
+	for _, s := range speeches(t) {
+		for _, dest := range []string{"calculator", "abacus", "beads", "scribe", "clerk"} {
+			n := b.number()
+			body := s.add(n)
+			recipe := b.recipe(body)
+			octets := translators.Wire{Body: []byte(body), Hasher: s.hash}.Octets()
+			recipe.Claims.OutputHash = ect.Hash(octets)
+			got := b.send(t, letter{
+				at: "/aepb/translate?from=" + s.from + "&dest=" + dest, media: s.media, header: s.header, body: body,
+				tokens: []string{ecttest.Mint(t, b.me, recipe)},
+			})
+			if got.status != http.StatusOK || !strings.Contains(string(got.body), strconv.FormatInt(n+1, 10)) {
+				t.Errorf("%s to %s: got %d %s", s.from, dest, got.status, short(got.body))
+				continue
+			}
+			legs := b.proofs(t, got)
+			if len(legs) != 2 {
+				t.Errorf("%s to %s: %d ECTs", s.from, dest, len(legs))
+				continue
+			}
+			home := translators.Wire{Body: got.body, Hasher: s.hash}.Octets()
+			if legs[0].InputHash != ect.Hash(octets) || legs[1].OutputHash != ect.Hash(home) || !slices.Contains(legs[1].Parents, legs[0].ID) {
+				t.Errorf("%s to %s: the evidence is about something else", s.from, dest)
+			}
+			form, said := legs[0].Ext.String(ect.ExtHashForm)
+			if inside := s.hash != nil || dest != "calculator"; said != inside || inside && form != translators.HashWithoutECT {
+				t.Errorf("%s to %s: hash form %q", s.from, dest, form)
+			}
+		}
+	}
+}
+
+// TestEvidenceInside: an agent of these protocols finds our ECT, and those that
+// came along, in the message itself, and its out_hash is that of what arrived.
+func TestEvidenceInside(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	arrived := make(chan []byte, 2)
+	seen := func(body []byte) { arrived <- body }
+	b.uacpAgent(t, "abacus", &uacpFake{seen: seen}, "")
+	b.ainpAgent(t, "scribe", &ainpFake{seen: seen}, directory.Endpoint{})
+	for dest, inside := range map[string]struct {
+		tokens func([]byte) ([]string, error)
+		hash   func([]byte) ([]byte, error)
+	}{"abacus": {uacp.Evidence, uacp.HashInput}, "scribe": {ainp.Evidence, ainp.HashInput}} {
+		n := b.number()
+		body := addBody(n)
+		source := b.token(t, body)
+		got := b.send(t, letter{at: "/aepb/translate?from=a2a-v1&dest=" + dest, body: body, tokens: []string{source}})
+		b.right(t, got, strconv.FormatInt(n+1, 10))
+		message := <-arrived
+		tokens, err := inside.tokens(message)
+		must(t, err)
+		ours := got.header.Values(ect.HeaderName)[0]
+		if len(tokens) != 2 || tokens[0] != ours || tokens[1] != source {
+			t.Errorf("%s: it finds %d tokens, and not ours with the source's behind it", dest, len(tokens))
+		}
+		input, err := inside.hash(message)
+		must(t, err)
+		if legs := b.proofs(t, got); legs[0].OutputHash != ect.Hash(input) {
+			t.Errorf("%s: out_hash is not that of what arrived", dest)
+		}
+	}
+}
+
+// TestUACPCaller and TestAINPCaller: the native doors.
+func TestUACPCaller(t *testing.T) {
+	t.Parallel()
+	b := five(t)
+	for _, carriage := range []string{uacp.FormEnveloped, uacp.FormBare} {
+		for _, dest := range []string{"calculator", "abacus", "beads", "scribe"} {
+			n := b.number()
+			frame := frameOf(t, carriage, addition(n))
+			reply := b.askUACP(t, dest, frame)
+			if !strings.Contains(string(reply), strconv.FormatInt(n+1, 10)) || uacp.FormOf(reply) != carriage {
+				t.Errorf("%s, %s: got %q", dest, carriage, short(reply))
+			}
+			b.coversUACP(t, reply, carriage)
+		}
+		reply := b.askUACP(t, "concierge", frameOf(t, carriage, telling("good day")))
+		if !strings.Contains(string(reply), "You said: good day") {
+			t.Errorf("concierge, %s: got %q", carriage, short(reply))
+		}
+	}
+	b.works(t)
+}
+
+// coversUACP verifies what came in an enveloped reply, the newest first.
+func (b *bed) coversUACP(t *testing.T, reply []byte, carriage string) {
+	t.Helper()
+	tokens, err := uacp.Evidence(reply)
+	must(t, err)
+	input, err := uacp.HashInput(reply)
+	must(t, err)
+	b.coversReply(t, tokens, input, carriage == uacp.FormEnveloped)
+}
+
+func (b *bed) coversReply(t *testing.T, tokens []string, input []byte, inside bool) {
+	t.Helper()
+	if !inside {
+		if len(tokens) != 0 {
+			t.Errorf("%d tokens where there is no place for any", len(tokens))
+		}
+		return
+	}
+	covered := false
+	for _, compact := range tokens {
+		v, err := b.judge.Verify(t.Context(), compact, ect.Check{Purpose: ect.Parent})
+		must(t, err)
+		covered = covered || v.Claims().OutputHash == ect.Hash(input)
+	}
+	if len(tokens) != 2 || !covered {
+		t.Errorf("%d tokens, covering the reply: %t", len(tokens), covered)
+	}
+}
+
+func TestAINPCaller(t *testing.T) {
+	t.Parallel()
+	b := five(t)
+	alice := did("alice")
+	for _, profile := range []ainp.SigProfile{ainp.SigDraft, ainp.SigRaw} {
+		for _, dest := range []string{"calculator", "abacus", "beads", "scribe", "clerk"} {
+			n := b.number()
+			got := b.send(t, letter{at: "/agents/" + dest + "/ainp", body: string(signed(alice, envelopeOf(t, alice, addition(n)), profile))})
+			b.right(t, got, strconv.FormatInt(n+1, 10))
+			tokens, err := ainp.Evidence(got.body)
+			must(t, err)
+			input, err := ainp.HashInput(got.body)
+			must(t, err)
+			b.coversReply(t, tokens, input, true)
+			if head, err := ainp.ReadHead(got.body); err != nil || head.To != alice.DID || head.From == "" || head.Sig == "" {
+				t.Errorf("%s: the answer is from %q to %q, signed %t", dest, head.From, head.To, head.Sig != "")
+			}
+		}
+		got := b.send(t, letter{at: "/agents/concierge/ainp", body: string(signed(alice, envelopeOf(t, alice, telling("good day")), profile))})
+		b.right(t, got, "You said: good day")
+	}
+	b.works(t)
+}
+
+// TestEvidenceOfTheAgentInside: an ECT that an agent puts into its answer is
+// judged by the answer without it, and becomes the parent of our reply's.
+func TestEvidenceOfTheAgentInside(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	minted := make(chan ect.ID, 1)
+	b.ainpAgent(t, "scribe", &ainpFake{spoil: func(good []byte) []byte {
+		input, err := ainp.HashInput(good)
+		if err != nil {
+			return nil
+		}
+		recipe := b.recipe("")
+		recipe.Claims.OutputHash = ect.Hash(input)
+		token := ecttest.Mint(t, b.me, recipe)
+		if claims, _, err := ect.ParseUnverified(token); err == nil {
+			minted <- claims.ID
+		}
+		with, err := ainp.WithEvidence(good, []string{token})
+		if err != nil {
+			return nil
+		}
+		return signed(did("scribe"), with, ainp.SigDraft)
+	}}, directory.Endpoint{})
+	n := b.number()
+	got := b.send(t, b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=scribe", body: addBody(n)}))
+	if got.status != http.StatusOK {
+		t.Fatalf("got %d %s", got.status, short(got.body))
+	}
+	if legs := b.proofs(t, got); len(legs) != 2 || !slices.Equal(legs[1].Parents, []ect.ID{<-minted}) {
+		t.Errorf("%d ECTs; the reply's parent is not the agent's", len(legs))
+	}
+}

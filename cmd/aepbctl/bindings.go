@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+// binding is what one protocol binding has of what AEPB demands of it
+// (Conforming Protocol Binding Requirements).
+type binding struct {
+	ID           string        `json:"id"`
+	Requirements []requirement `json:"requirements"`
+}
+
+// requirement is one of the demands. Where nothing meets it yet, it says so.
+type requirement struct {
+	Name string `json:"requirement"`
+	Met  bool   `json:"met"`
+	How  string `json:"how"`
+	Test string `json:"test,omitempty"` // FILE:FUNCTION, below the source tree; none: not met
+}
+
+// The requirements, in the draft's order; how hashes are taken is ours (R5).
+const (
+	needCarriage = "ect_carriage"
+	needParent   = "parent_reference"
+	needRollback = "rollback_signal"
+	needHITL     = "hitl_callback"
+	needTLS      = "transport_security"
+	needHash     = "hash_form"
+)
+
+const (
+	testLegs      = "gateway/road_test.go:TestBothLegsAreProven"
+	testHandshake = "cmd/aepb-gateway/negative_caller_test.go:TestRefusedHandshakes"
+	testInside    = "cmd/aepb-gateway/five_test.go:TestEvidenceInside"
+	testEveryPair = "cmd/aepb-gateway/five_test.go:TestEveryPair"
+)
+
+// conformance is the table. A cell that is met names the test that fails when it
+// no longer is.
+func conformance() []binding {
+	notYet := func(name string) requirement { return requirement{Name: name, How: "not yet"} }
+	overHTTP := func(id string) binding {
+		return binding{id, []requirement{
+			{needCarriage, true, "HTTP field Execution-Context", testLegs},
+			{needParent, true, "par of the ECT in Execution-Context", testLegs},
+			notYet(needRollback), notYet(needHITL),
+			{needTLS, true, "HTTPS with TLS 1.3", testHandshake},
+			{needHash, true, "the octets of the body", testEveryPair},
+		}}
+	}
+	return []binding{
+		overHTTP("a2a-v1"), overHTTP("mcp-v1"),
+		{"slim-v1", []requirement{
+			notYet(needCarriage), notYet(needParent), notYet(needRollback), notYet(needHITL), notYet(needTLS), notYet(needHash),
+		}},
+		{"uacp-v1", []requirement{
+			{needCarriage, true, "member aepb.ect of an enveloped payload; a bare peer gets none", testInside},
+			{needParent, true, "par of the ECT in the envelope", testInside},
+			notYet(needRollback), notYet(needHITL),
+			{needTLS, true, "frames over TLS 1.3; no datagrams", "cmd/aepb-gateway/negative_uacp_test.go:TestUACPHandshake"},
+			{needHash, true, "jcs-without-ect: RFC 8785 of the envelope without aepb.ect; of a bare frame, its payload", testEveryPair},
+		}},
+		{"ainp-v1", []requirement{
+			{needCarriage, true, "payload.aepb.ect and attestations of the envelope", testInside},
+			{needParent, true, "par of the ECT in the envelope", testInside},
+			notYet(needRollback), notYet(needHITL),
+			{needTLS, true, "HTTPS with TLS 1.3", testHandshake},
+			{needHash, true, "jcs-without-ect: RFC 8785 of the envelope without sig and payload.aepb.ect", testEveryPair},
+		}},
+	}
+}
+
+func bindingsCommand(t *target) *cobra.Command {
+	return &cobra.Command{
+		Use: "bindings", Short: "What each protocol binding has of AEPB's requirements, and the test of each", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			table := map[string][]binding{"bindings": conformance()}
+			return t.show(cmd, table, func(w io.Writer) error { return printBindings(w, table["bindings"]) })
+		},
+	}
+}
+
+func printBindings(w io.Writer, list []binding) error {
+	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(table, "BINDING\tREQUIREMENT\tMET\tHOW\tTEST")
+	for _, b := range list {
+		for _, r := range b.Requirements {
+			met := "no"
+			if r.Met {
+				met = "yes"
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", b.ID, r.Name, met, r.How, r.Test)
+		}
+	}
+	return table.Flush()
+}
