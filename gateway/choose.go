@@ -42,7 +42,7 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 		}
 	}
 	x.dress()
-	if x.relay() || x.message.Op != canonical.OpInvoke { // the caller and the agent agree about names already
+	if x.kin() || x.message.Op != canonical.OpInvoke { // the caller and the agent agree about names already
 		return g.Directory.Admits(x.agent, listed, called(x.message))
 	}
 	if x.chosen, err = x.capability(description); err != nil {
@@ -51,11 +51,24 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 	return g.Directory.Admits(x.agent, listed, x.chosen.ID)
 }
 
+// kin: both sides use the words of one protocol, whoever carries them.
+func (x *exchange) kin() bool {
+	return spokenBy(x.source, x.message.Origin.Version) == spokenBy(x.dest, x.endpoint.Version)
+}
+
+func spokenBy(t translators.Translator, version string) canonical.Binding {
+	if c, ok := t.(translators.Carrier); ok {
+		return c.Carries(version)
+	}
+	return t.Info().Binding
+}
+
 // securityOf is how the way to the destination is protected. Callers come over
 // TLS 1.3 or not at all; and so do answers when nothing is forwarded.
 func securityOf(x *exchange) policy.Security {
-	if x.call.Agent != "" && strings.HasPrefix(x.endpoint.URL, "http://") {
-		return policy.SecurityNone // the directory lists no other scheme without TLS
+	scheme, _, _ := strings.Cut(x.endpoint.URL, "://")
+	if x.call.Agent != "" && (scheme == "http" || scheme == "slim") {
+		return policy.SecurityNone // what is known to be reached over TLS on SLIM has another scheme
 	}
 	return policy.SecurityTLS13
 }

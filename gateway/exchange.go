@@ -64,7 +64,13 @@ func (x *exchange) reader() ect.Identity {
 }
 
 // relay: both sides speak one protocol.
-func (x *exchange) relay() bool { return x.source.Info().Binding == x.dest.Info().Binding }
+// SLIM is two if its agents use the words of different ones.
+func (x *exchange) relay() bool {
+	if x.source.Info().Binding != x.dest.Info().Binding {
+		return false
+	}
+	return x.message == nil || x.kin()
+}
 
 // verbatim: both sides speak one version of it in one form, and what one says
 // goes to the other octet by octet. At the translate endpoint a message comes

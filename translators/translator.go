@@ -54,6 +54,12 @@ type Asker interface {
 	Asks(version string) Asking
 }
 
+// Carrier is implemented by a translator whose protocol has no words of its own.
+type Carrier interface {
+	// Carries is the protocol whose words a version uses.
+	Carries(version string) canonical.Binding
+}
+
 // Hasher is implemented by a translator whose messages hold evidence inside:
 // their hash is taken over another form than the octets on the wire (R5).
 type Hasher interface {

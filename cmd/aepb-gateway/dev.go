@@ -72,6 +72,9 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 	if err == nil {
 		s.ainp, err = developmentAINP(extra.AINP, flags.dir)
 	}
+	if err == nil {
+		s.slim, err = readSecrets(extra.SLIM)
+	}
 	if err != nil {
 		return errors.Join(err, ports.close())
 	}

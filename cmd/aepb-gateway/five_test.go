@@ -43,6 +43,10 @@ func speeches(t *testing.T) []speech {
 		{from: "a2a-v1@1.0", add: addBody},
 		{from: "a2a-v1@0.3", add: old},
 		{from: "mcp-v1@2026-07-28", add: modern, header: mirror("tools/call", "add")},
+		{from: "slim-v1", add: addBody},
+		{from: "slim-v1@a2a-1.0", add: addBody},
+		{from: "slim-v1", add: legacy},
+		{from: "slim-v1@mcp-2026-07-28", add: modern},
 		{from: "uacp-v1", media: uacp.Media, add: framed(uacp.FormEnveloped), hash: frames},
 		{from: "uacp-v1", media: uacp.Media, add: framed(uacp.FormBare), hash: frames},
 		{from: "ainp-v1", hash: ainp.New(translators.Config{}), add: func(n int64) string {

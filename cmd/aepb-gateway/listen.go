@@ -85,19 +85,21 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 	if out.grpc != nil {
 		group.Go(func() error { return out.grpc.Serve(ctx, out.road) })
 	}
+	if out.watch != nil {
+		group.Go(func() error { return out.watch.run(ctx) })
+	}
+	// The other doors close last: calls that came in here go out there.
+	doors, closeDoors := context.WithCancel(context.WithoutCancel(ctx))
 	for _, listener := range out.listeners {
 		out.listening.Add(1)
 		group.Go(func() error {
 			defer out.listening.Done()
-			return listener.Serve(ctx, out.road)
+			return listener.Serve(doors, out.road)
 		})
-	}
-	if out.watch != nil {
-		group.Go(func() error { return out.watch.run(ctx) })
 	}
 	group.Go(func() error {
 		<-ctx.Done()
-		return out.stop(context.WithoutCancel(ctx), servers)
+		return out.stop(context.WithoutCancel(ctx), servers, closeDoors)
 	})
 	return group.Wait()
 }
@@ -113,7 +115,7 @@ func (out *service) server(handler http.Handler) *http.Server {
 
 // stop fails readiness first, then drains the public listener, and only then
 // the admin one, so that a scraper sees the end.
-func (out *service) stop(ctx context.Context, servers []*http.Server) error {
+func (out *service) stop(ctx context.Context, servers []*http.Server, closeDoors func()) error {
 	out.stopping.Store(true)
 	for _, drain := range out.drain {
 		drain()
@@ -127,6 +129,7 @@ func (out *service) stop(ctx context.Context, servers []*http.Server) error {
 			errs = append(errs, err, server.Close())
 		}
 	}
+	closeDoors()
 	out.listening.Wait()
 	return errors.Join(append(errs, out.shut())...)
 }

@@ -172,7 +172,7 @@ func TestDocumentsThatAreBad(t *testing.T) {
 		"endpoint proves no id":  {serve: page(strings.Replace(good, "/calculator", "/concierge", 1)), code: "upstream_unreachable"},
 		"endpoint in metadata":   {serve: page(strings.Replace(good, b.tools.URL(), "https://169.254.169.254/mcp", 1)), code: "policy_violation"},
 		"endpoint in private":    {serve: page(strings.Replace(good, b.tools.URL(), "https://10.1.2.3/mcp", 1)), code: "policy_violation"},
-		"no protocol in common":  {serve: page(strings.Replace(good, `"mcp-v1"`, `"slim-v1"`, 1)), code: "no_translation_path"},
+		"no protocol in common":  {serve: page(strings.Replace(good, `"mcp-v1"`, `"none-v1"`, 1)), code: "no_translation_path"},
 		"only without TLS":       {serve: page(strings.Replace(good, b.tools.URL(), "http://agent.example/mcp", 1)), code: "bad_upstream_reply"},
 		"endpoint elsewhere":     {serve: page(strings.Replace(good, b.tools.URL(), "https://localhost:1/mcp", 1)), code: "policy_violation"},
 		"a lifecycle of nobody":  {serve: page(strings.Replace(good, `"active"`, `"asleep"`, 1)), code: "bad_upstream_reply"},

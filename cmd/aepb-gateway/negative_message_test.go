@@ -207,8 +207,8 @@ func TestWrongWays(t *testing.T) {
 		to("no destination", "?from=a2a-v1", noPath),
 		to("nothing at all", "", noPath),
 		to("unknown source protocol", "?from=soap-v1&dest=calculator", noPath),
-		to("unknown destination protocol", "?from=a2a-v1&to=slim-v1", noPath),
-		to("unknown destination protocol of an agent", "?from=a2a-v1&to=slim-v1&dest=calculator", noPath),
+		to("unknown destination protocol", "?from=a2a-v1&to=none-v1", noPath),
+		to("unknown destination protocol of an agent", "?from=a2a-v1&to=none-v1&dest=calculator", noPath),
 		to("protocol in another case", "?from=A2A-V1&dest=calculator", noPath),
 		to("unknown version of the source", "?from=a2a-v1@0.1&dest=calculator", because(noPath, "unsupported_version")),
 		to("unknown version of the destination", "?from=a2a-v1&to=mcp-v1@1999-01-01", because(noPath, "unsupported_version")),
@@ -218,7 +218,7 @@ func TestWrongWays(t *testing.T) {
 		to("unknown SPIFFE id", "?from=a2a-v1&dest=spiffe%3A%2F%2Faepb.dev%2Fnobody", late(because(noPath, "unknown_agent"))),
 		to("address of a cloud's metadata", "?from=a2a-v1&dest=http%3A%2F%2F169.254.169.254%2Flatest", want{status: 403, code: "policy_violation", reason: "egress policy", proof: "policy_violation"}),
 		to("name with a line break", "?from=a2a-v1&dest=a%0d%0ab", late(because(noPath, "unknown_agent"))),
-		sent("unknown pair at the pair query", letter{method: "GET", at: "/.well-known/aepb/gateway?from=a2a-v1&to=slim-v1"}, noPath),
+		sent("unknown pair at the pair query", letter{method: "GET", at: "/.well-known/aepb/gateway?from=a2a-v1&to=none-v1"}, noPath),
 		sent("half a pair", letter{method: "GET", at: "/.well-known/aepb/gateway?from=a2a-v1"}, want{status: 400, code: "malformed_message", reason: "go together"}),
 	})
 	t.Run("128 KiB of header", b.refusesHugeHeader)
@@ -242,8 +242,8 @@ func TestCPATRefuses(t *testing.T) {
 		posted("an operation without a counterpart", letter{at: door, body: strings.Replace(known, "SendMessage", "GetExtendedAgentCard", 1)}, lossy),
 		posted("unknown agent", letter{at: at("&dest=nobody"), body: known}, with(because(noPath, "unknown_agent"), "internal_error")),
 		posted("an agent for others", letter{at: at("&dest=closed"), body: known}, want{status: 403, code: "forbidden", proof: "internal_error"}),
-		posted("unknown pair", letter{at: at("&to=slim-v1"), body: known}, noPath),
-		sent("unknown pair at the pair query", letter{method: "GET", at: "/.well-known/cpat/gateway?from=a2a-v1&to=slim-v1"}, noPath),
+		posted("unknown pair", letter{at: at("&to=none-v1"), body: known}, noPath),
+		sent("unknown pair at the pair query", letter{method: "GET", at: "/.well-known/cpat/gateway?from=a2a-v1&to=none-v1"}, noPath),
 	})
 }
 

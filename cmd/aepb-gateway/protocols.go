@@ -36,7 +36,7 @@ type protocol struct {
 type speaker func(*service) (protocol, error)
 
 // spoken is the explicit list of protocols: one that is not here does not exist.
-func spoken() []speaker { return []speaker{speakA2A, speakMCP, speakUACP, speakAINP} }
+func spoken() []speaker { return []speaker{speakA2A, speakMCP, speakSLIM, speakUACP, speakAINP} }
 
 func speakA2A(out *service) (protocol, error) {
 	form := a2a.New(translators.Config{})

@@ -119,25 +119,30 @@ func (t *target) fetch(cmd *cobra.Command, path string, into any) error {
 
 func agentsAdd(t *target) *cobra.Command {
 	var a agent
-	var a2a, mcp string
+	var a2a, mcp, slim string
 	uacp, ainp := endpoint{Binding: "uacp-v1"}, endpoint{Binding: "ainp-v1"}
 	cmd := &cobra.Command{
-		Use: "add NAME (--capability URL | --a2a URL | --mcp URL | --uacp HOST:PORT | --ainp URL [--did DID])", Short: "List an agent", Args: cobra.ExactArgs(1),
+		Use: "add NAME (--capability URL | --a2a URL | --mcp URL | --slim ORG/NS/SVC@NODE | --uacp HOST:PORT | --ainp URL [--did DID])", Short: "List an agent", Args: cobra.ExactArgs(1),
 		PreRunE: func(*cobra.Command, []string) error {
-			if a2a == "" && mcp == "" && uacp.URL == "" && ainp.URL == "" && a.Capability == "" {
-				return errors.New("name the capability document with --capability, or an endpoint with --a2a, --mcp, --uacp or --ainp")
+			if a2a == "" && mcp == "" && slim == "" && uacp.URL == "" && ainp.URL == "" && a.Capability == "" {
+				return errors.New("name the capability document with --capability, or an endpoint with --a2a, --mcp, --slim, --uacp or --ainp")
 			}
 			if ainp.URL == "" && (ainp.DID != "" || ainp.Signature != "") || uacp.URL == "" && uacp.Form != "" {
 				return errors.New("--did and --signature say something about --ainp, --form about --uacp")
 			}
-			return nil
+			if slim == "" {
+				return nil
+			}
+			var err error
+			slim, err = slimURL(slim)
+			return err
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.Name = args[0]
 			if uacp.URL != "" && !strings.Contains(uacp.URL, "://") {
 				uacp.URL = "uacps://" + uacp.URL
 			}
-			for _, e := range []endpoint{{Binding: "a2a-v1", URL: a2a}, {Binding: "mcp-v1", URL: mcp}, uacp, ainp} {
+			for _, e := range []endpoint{{Binding: "a2a-v1", URL: a2a}, {Binding: "mcp-v1", URL: mcp}, {Binding: "slim-v1", URL: slim}, uacp, ainp} {
 				if e.URL != "" {
 					a.Endpoints = append(a.Endpoints, e)
 				}
@@ -150,6 +155,7 @@ func agentsAdd(t *target) *cobra.Command {
 	flags.BoolVar(&a.Pin, "pin", false, "hold changes of what it says about itself until they are accepted")
 	flags.StringVar(&a2a, "a2a", "", "A2A endpoint: the agent's base URL or its JSON-RPC URL")
 	flags.StringVar(&mcp, "mcp", "", "MCP endpoint (Streamable HTTP)")
+	flags.StringVar(&slim, "slim", "", "SLIM name and one of the gateway's nodes: ORG/NS/SVC@HOST:PORT")
 	flags.StringVar(&uacp.URL, "uacp", "", "µACP endpoint over TLS: HOST:PORT")
 	flags.StringVar(&uacp.Form, "form", "", "how µACP messages are carried: enveloped, or bare for an agent that knows no gateways")
 	flags.StringVar(&ainp.URL, "ainp", "", "AINP endpoint (HTTPS)")
@@ -160,6 +166,15 @@ func agentsAdd(t *target) *cobra.Command {
 	flags.BoolVar(&a.RequireECT, "require-ect", false, "refuse messages without an ECT")
 	flags.IntVar(&a.TimeoutSeconds, "timeout", 0, "seconds that one call may take (0: the gateway's default)")
 	return cmd
+}
+
+// slimURL is an endpoint on SLIM as the directory has it.
+func slimURL(text string) (string, error) {
+	name, node, ok := strings.Cut(text, "@")
+	if !ok || node == "" || strings.Count(name, "/") != 2 || strings.ContainsAny(node, "/@") {
+		return "", errors.New("an agent on SLIM is ORG/NS/SVC@HOST:PORT")
+	}
+	return "slim://" + node + "/" + name, nil
 }
 
 func (t *target) add(cmd *cobra.Command, a agent) error {

@@ -37,6 +37,8 @@ const (
 	testLegs      = "gateway/road_test.go:TestBothLegsAreProven"
 	testHandshake = "cmd/aepb-gateway/negative_caller_test.go:TestRefusedHandshakes"
 	testInside    = "cmd/aepb-gateway/five_test.go:TestEvidenceInside"
+	testNode      = "test/slim/gateway_test.go:TestAnOfficialServerBehindTheGateway"
+	testChain     = "test/slim/chain_test.go:TestTwoGatewaysAndANode"
 	testEveryPair = "cmd/aepb-gateway/five_test.go:TestEveryPair"
 )
 
@@ -56,7 +58,11 @@ func conformance() []binding {
 	return []binding{
 		overHTTP("a2a-v1"), overHTTP("mcp-v1"),
 		{"slim-v1", []requirement{
-			notYet(needCarriage), notYet(needParent), notYet(needRollback), notYet(needHITL), notYet(needTLS), notYet(needHash),
+			{needCarriage, true, "metadata key execution-context", testNode},
+			{needParent, true, "par of the ECT in execution-context", testChain},
+			notYet(needRollback), notYet(needHITL),
+			{needTLS, true, "TLS 1.3 to the node", "test/slim/tls_test.go:TestANodeWithTLS"},
+			{needHash, true, "the octets of the payload: a message in protobuf, or JSON-RPC", testNode},
 		}},
 		{"uacp-v1", []requirement{
 			{needCarriage, true, "member aepb.ect of an enveloped payload; a bare peer gets none", testInside},

@@ -84,6 +84,7 @@ func (c Config) check(s source) error {
 	if c.PublicRPC != "" && !hostport(c.PublicRPC) {
 		say("$.public_grpc", "not host:port")
 	}
+	c.SLIM.check(say)
 	if err := directory.ValidateDocuments(c.VisitorRules(false)); err != nil {
 		say("$.documents", err.Error())
 	}
@@ -194,6 +195,7 @@ func (c Config) Serve() error {
 	if (c.TLS.Certificate == "") != (c.TLS.Key == "") {
 		errs = append(errs, &Error{Reason: "tls: certificate and key go together"})
 	}
+	errs = append(errs, c.SLIM.serve()...)
 	for _, agent := range c.Directory(false) {
 		if err := directory.Validate(agent, false); err != nil {
 			errs = append(errs, &Error{Reason: fmt.Sprintf("agents: %v", err)})

@@ -28,6 +28,7 @@ type Config struct {
 	Peers     map[string]Peer  `yaml:"peers"`     // what is special about a peer, by its SPIFFE id
 	Documents Documents        `yaml:"documents"` // capability documents that callers may name as destination
 	Timeout   Duration         `yaml:"timeout"`   // of one call to an agent; default 60s
+	SLIM      SLIM             `yaml:"slim"`
 	AINP      AINP             `yaml:"ainp"`
 	Agents    map[string]Agent `yaml:"agents"` // by name: 1 to 63 of a-z 0-9 - _ .
 }
@@ -170,9 +171,9 @@ type Agent struct {
 
 // Endpoint is one way to reach an agent.
 type Endpoint struct {
-	Binding  string `yaml:"binding"`  // a2a-v1, mcp-v1, uacp-v1 or ainp-v1
+	Binding  string `yaml:"binding"`  // a2a-v1, mcp-v1, slim-v1, uacp-v1 or ainp-v1
 	Version  string `yaml:"version"`  // default: negotiated
-	URL      string `yaml:"url"`      // https; in dev also http to loopback; for uacp-v1 uacps://host:port
+	URL      string `yaml:"url"`      // https; in dev also http to loopback; for uacp-v1 uacps://host:port, for slim-v1 slim://node/org/namespace/service
 	Priority int    `yaml:"priority"` // lower is preferred; default 100
 	GRPC     string `yaml:"grpc"`     // host:port where it is to be reached with A2A over gRPC; url is then that of its card alone; default: as its card says, JSON-RPC before HTTP before gRPC
 

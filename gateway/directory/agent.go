@@ -203,6 +203,9 @@ func validID(id ect.Identity) bool {
 // the s of TLS, a port, and nothing else: uacps://host:port for uacp-v1.
 func (e Endpoint) checkURL(plainLoopback bool) string {
 	name, _, _ := strings.Cut(string(e.Binding), "-")
+	if name == "slim" {
+		return checkSLIM(e.URL)
+	}
 	u, err := url.Parse(e.URL)
 	if err != nil || u.Scheme != name+"s" {
 		if name == "uacp" {
@@ -212,6 +215,17 @@ func (e Endpoint) checkURL(plainLoopback bool) string {
 	}
 	if u.Hostname() == "" || u.Port() == "" || u.User != nil || (u.Path != "" && u.Path != "/") || u.RawQuery != "" || u.Fragment != "" {
 		return "the endpoint must be " + name + "s://host:port"
+	}
+	return ""
+}
+
+// checkSLIM: SLIM is reached through nodes that the operator connects us to, and
+// whether the way there is protected is judged there.
+func checkSLIM(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "slim" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
+		strings.Count(u.Path, "/") != 3 || strings.Contains(u.Path+"/", "//") {
+		return "an endpoint on SLIM is slim://NODE/ORG/NAMESPACE/SERVICE"
 	}
 	return ""
 }

@@ -20,6 +20,7 @@ func clock(s *source, failures *[]string) func(n ast.Node, pkg, name string) {
 // generated files are written by a tool, whose style is its own.
 var generated = map[string]string{
 	"gateway/transport/slim/internal/dataplane/dataplane.pb.go": "protoc-gen-go: the messages of SLIM's nodes",
+	"gateway/transport/slim/internal/a2aproto/a2aproto.pb.go":   "protoc-gen-go: the messages of A2A that SLIMRPC carries",
 }
 
 // noInit: an init function runs because of an import, in an order nobody reads.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
+	"github.com/aepb/aepb-gateway/translators/slim"
 )
 
 // testCase is one native message and the capability that the roof chose.
@@ -30,7 +31,7 @@ func typedTool() *canonical.Capability {
 
 func cases(from side) []testCase {
 	switch from.name {
-	case "a2a@1.0":
+	case "a2a@1.0", "slim@a2a-1.0", "slim@a2a-1.0+slimrpc":
 		return append(a2aRequests(), a2aReplies()...)
 	case "a2a@1.0+http", "a2a@1.0+grpc":
 		return bare(append(a2aRequests(), a2aReplies()...))
@@ -39,7 +40,11 @@ func cases(from side) []testCase {
 	case "a2a@0.3":
 		return append(a2aOldRequests(), a2aOldReplies()...)
 	}
-	if from.codec.Info().Binding != mcp.Binding {
+	revision, inside := slim.Revision(from.version)
+	switch {
+	case inside:
+		return append(mcpRequests(revision), mcpReplies(revision)...)
+	case from.codec.Info().Binding != mcp.Binding:
 		return nil // the messages of µACP and AINP take the whole road in cmd/aepb-gateway
 	}
 	return append(mcpRequests(from.version), mcpReplies(from.version)...)

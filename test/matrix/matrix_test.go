@@ -19,6 +19,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
+	"github.com/aepb/aepb-gateway/translators/slim"
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
@@ -31,6 +32,7 @@ type side struct {
 
 func sides() []side {
 	a, m := a2a.New(translators.Config{}), mcp.New(translators.Config{})
+	l := slim.New(translators.Config{})
 	return []side{
 		{"a2a@1.0", a2a.Version, a, ""},
 		{"a2a@1.0+http", a2a.Version, a, a2a.FormHTTP},
@@ -43,6 +45,9 @@ func sides() []side {
 		{"mcp@2025-03-26", mcp.LegacyMarch, m, ""},
 		{"uacp@enveloped", "", uacp.New(translators.Config{}), uacp.FormEnveloped},
 		{"ainp", ainp.Version, ainp.New(translators.Config{}), ""},
+		{"slim@a2a-1.0", slim.VersionA2A, l, ""},
+		{"slim@a2a-1.0+slimrpc", slim.VersionA2A, l, slim.FormRPC},
+		{"slim@mcp-2026-07-28", slim.VersionMCP(mcp.Modern), l, ""},
 	}
 }
 
@@ -117,7 +122,7 @@ func travel(t *testing.T, from, to side, c testCase) []string {
 		back.Correlation.WireID = m.Correlation.WireID // the connection pairs them, not the message
 	}
 	target := translators.Target{Version: from.version, Form: from.form}
-	if from.codec.Info().Binding == mcp.Binding {
+	if _, inside := slim.Revision(from.version); inside || from.codec.Info().Binding == mcp.Binding {
 		target.Capability = c.capability // a call names its tool; a turn that named none must not begin to
 	}
 	home, more, err := from.codec.Encode(back, target)

@@ -6,6 +6,8 @@ import { createInterface } from "node:readline";
 
 const text = new TextEncoder();
 const bytes = (s) => text.encode(s).buffer;
+const octets = (s) => new Uint8Array(Buffer.from(s, "base64")).buffer;
+const seen = []; // what A2A servers were asked
 const string = (b) => Buffer.from(b).toString("utf8");
 const plainMap = (m) => Object.fromEntries(m ?? []);
 const mapOf = (o) => new Map(Object.entries(o ?? {}));
@@ -30,7 +32,7 @@ function rpcError(code, message) {
 }
 
 // handlers is what every SLIMRPC server of this file serves.
-function serve(app, name, services) {
+function serve(app, name, services, a2a) {
   const server = new slim.Server(app, name);
   const svc = "test.Echo";
   server.registerUnaryUnary(svc, "Echo", { handle: async (request) => request });
@@ -58,6 +60,27 @@ function serve(app, name, services) {
   for (const known of services ?? []) {
     server.registerUnaryUnary(known, "GetTask", { handle: async (request) => bytes(known + " " + string(request)) });
   }
+  for (const [method, answer] of Object.entries(a2a?.methods ?? {})) {
+    const keep = (request, context) => seen.push({ method, body: Buffer.from(request).toString("base64"), metadata: plainMap(context.metadata()) });
+    if (answer.stream) {
+      server.registerUnaryStream(a2a.service, method, {
+        handle: async (request, context, sink) => {
+          keep(request, context);
+          for (const item of answer.stream) await sink.sendAsync(octets(item));
+          if (answer.code) await sink.sendErrorAsync(rpcError(answer.code, answer.message));
+          else await sink.closeAsync();
+        },
+      });
+      continue;
+    }
+    server.registerUnaryUnary(a2a.service, method, {
+      handle: async (request, context) => {
+        keep(request, context);
+        if (answer.code) throw rpcError(answer.code, answer.message);
+        return octets(answer.body);
+      },
+    });
+  }
   server.serveAsync().catch((e) => process.stderr.write(String(e) + "\n"));
 }
 
@@ -70,7 +93,7 @@ const jobs = {
     await service.runServerAsync(config);
     return {};
   },
-  async app({ endpoint, ca, name, secret, rpc, services }) {
+  async app({ endpoint, ca, name, secret, rpc, services, a2a }) {
     const config = ca === undefined ? slim.newInsecureClientConfig(endpoint) : slim.newSecureClientConfig(endpoint);
     if (ca !== undefined) config.tls.caSource = new slim.CaSource.Pem({ data: ca });
     const conn = await service.connectAsync(config);
@@ -78,7 +101,7 @@ const jobs = {
     const app = service.createAppWithSecret(n, secret);
     await app.subscribeAsync(app.name(), conn);
     apps.set(name, { app, conn });
-    if (rpc) serve(app, n, services);
+    if (rpc || a2a) serve(app, n, services, a2a);
     return { name: app.name().toString(), version: slim.getVersion() };
   },
   async open({ app, to, ...rest }) {
@@ -123,6 +146,9 @@ const jobs = {
     const channel = slim.Channel.newWithConnection(a, dest, conn);
     const reply = await channel.callUnaryAsync(svc, method, bytes(body), timeout, mapOf(metadata));
     return { body: string(reply) };
+  },
+  async seen() {
+    return { calls: seen };
   },
   async quit() {
     setTimeout(() => process.exit(0), 10);

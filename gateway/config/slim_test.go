@@ -1,0 +1,63 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/gateway/config"
+)
+
+const goodNode = `{url: "https://slim.example", organization: org, namespace: ns, shared_secret_file: /s, caller: spiffe://example.com/gw, id: spiffe://example.com/node}`
+
+func TestSLIMNodes(t *testing.T) {
+	t.Parallel()
+	c, err := config.Parse([]byte("slim: {nodes: [" + goodNode + `, {url: "http://127.0.0.1:1234", organization: o, namespace: n, shared_secret_file: s}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"slim.example:46357", "127.0.0.1:1234"} {
+		if address, plain := c.SLIM.Nodes[i].Address(); address != want || plain != (i == 1) {
+			t.Errorf("%s %v", address, plain)
+		}
+	}
+	if err := c.Serve(); err == nil || !strings.Contains(err.Error(), "slim.nodes[1].url: a node without TLS is for dev") || strings.Contains(err.Error(), "nodes[0]") {
+		t.Error(err)
+	}
+}
+
+// TestSLIMMistakes: each is said where it stands.
+func TestSLIMMistakes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ from, to, want string }{
+		"no URL":                {`url: "https://slim.example"`, `url: ""`, "a node is https://HOST:PORT"},
+		"another scheme":        {"https://slim.example", "ws://slim.example", "a node is https://HOST:PORT"},
+		"a path":                {"https://slim.example", "https://slim.example/x", "a node is https://HOST:PORT"},
+		"credentials":           {"https://slim.example", "https://u:p@slim.example", "a node is https://HOST:PORT"},
+		"a query":               {"https://slim.example", "https://slim.example?x", "a node is https://HOST:PORT"},
+		"port zero":             {"https://slim.example", "https://slim.example:0", "its port is no port"},
+		"port too high":         {"https://slim.example", "https://slim.example:70000", "its port is no port"},
+		"plain to somewhere":    {"https://slim.example", "http://slim.example", "a node without TLS is on loopback"},
+		"plain to an address":   {"https://slim.example", "http://10.0.0.1", "a node without TLS is on loopback"},
+		"no organization":       {"organization: org, ", "", "required: 1 to 63 of"},
+		"a slash in a name":     {"organization: org", "organization: o/x", "required: 1 to 63 of"},
+		"a space in a name":     {"namespace: ns", `namespace: "n s"`, "required: 1 to 63 of"},
+		"a name too long":       {"namespace: ns", "namespace: " + strings.Repeat("n", 64), "required: 1 to 63 of"},
+		"no secret":             {"shared_secret_file: /s, ", "", "shared_secret_file: required"},
+		"the secret itself":     {"shared_secret_file: /s", "shared_secret: hush", "unknown field"},
+		"a caller without path": {"spiffe://example.com/gw", "spiffe://example.com", "no SPIFFE id of a workload"},
+		"a caller of no kind":   {"spiffe://example.com/gw", "alice", "no SPIFFE id of a workload"},
+		"a pattern as a caller": {"spiffe://example.com/gw", `"spiffe://example.com/*"`, "no SPIFFE id of a workload"},
+		"a node's id":           {"spiffe://example.com/node", "node", "no SPIFFE id of a workload"},
+		"twice":                 {goodNode, goodNode + ", " + goodNode, "the node is there already"},
+		"too many":              {goodNode, strings.Repeat(goodNode+", ", 16) + goodNode, "more than 16"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text := strings.Replace("slim: {nodes: ["+goodNode+"]}", c.from, c.to, 1)
+			_, err := config.Parse([]byte(text))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,237 @@
+package slim
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/a2aproto"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	form "github.com/aepb/aepb-gateway/translators/slim"
+)
+
+// MediaProto is the media type of a message as SLIMRPC carries it.
+const MediaProto = "application/protobuf"
+
+// rpcID is the id that a message of SLIMRPC has in JSON-RPC: what pairs calls
+// and their answers there is not part of the message.
+const rpcID = `"slimrpc"`
+
+// envelope is a JSON-RPC message, checked by whoever made it.
+type jsonEnvelope struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id,omitempty"`
+	Method  string          `json:"method,omitempty"`
+	Params  json.RawMessage `json:"params,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   *jsonError      `json:"error,omitempty"`
+}
+
+// Frame turns a message of SLIMRPC into the octets that travel; others it
+// leaves alone. A request's method is in Path then; a failure's code is in
+// Status and its text in Body. Numbers are doubles there: others are rounded, and
+// that is a loss. Errors: *canonical.Error for what protobuf has no place for.
+func Frame(w translators.Wire) (translators.Wire, []canonical.Loss, error) {
+	if w.Form != form.FormRPC || w.Media == MediaProto {
+		return w, nil, nil
+	}
+	var e jsonEnvelope
+	if err := json.Unmarshal(w.Body, &e); err != nil {
+		return w, nil, unsayable(err)
+	}
+	var losses []canonical.Loss
+	if !a2a.ExactNumbers(e.Params) || !a2a.ExactNumbers(e.Result) {
+		losses = []canonical.Loss{{Code: canonical.LossNumbers, Path: "/body", Fate: canonical.Dropped}}
+	}
+	var err error
+	switch {
+	case e.Error != nil:
+		w.Status, w.Body = e.Error.status()
+	case e.Method != "":
+		w.Path = "/" + ServiceA2A + "/" + e.Method
+		w.Body, err = pack(requestOf(e.Method), e.Params)
+	case e.Version == "": // a card, which its own form has without an envelope
+		w.Body, err = pack(outputOf(methodCard), w.Body)
+	default:
+		w.Body, err = pack(replyTo(w, e.Result), e.Result)
+	}
+	w.Media = MediaProto
+	return w, losses, err
+}
+
+// Unframe is its inverse. Errors match translators.ErrMalformed.
+func Unframe(w translators.Wire) (translators.Wire, error) {
+	if w.Form != form.FormRPC || w.Media != MediaProto {
+		return w, nil
+	}
+	out := jsonEnvelope{Version: "2.0", ID: json.RawMessage(rpcID)}
+	var err error
+	switch {
+	case w.Status > 0 && w.Status <= lastStatus:
+		out.Error = failureOf(w.Status, string(w.Body))
+	case w.Re == "":
+		out.Method = methodIn(w.Path)
+		out.Params, err = unpack(requestOf(out.Method), w.Body)
+	default:
+		out.Result, err = unpack(replyTo(w, nil), w.Body)
+	}
+	if err != nil {
+		return w, err
+	}
+	w.Status, w.Path, w.Media = 0, "", form.Media
+	if w.Re == canonical.OpDescribe && out.Error == nil { // a card has no envelope
+		w.Body = out.Result
+		return w, nil
+	}
+	w.Body, err = json.Marshal(out)
+	return w, err
+}
+
+const methodCard = "GetExtendedAgentCard"
+
+// method finds a method of A2A; nil: there is none.
+func method(called string) protoreflect.MethodDescriptor {
+	return a2aproto.File_a2aproto_proto.Services().ByName("A2AService").Methods().ByName(protoreflect.Name(called))
+}
+
+// methodIn is the last part of /service/method.
+func methodIn(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
+// streams reports whether a method is answered with a stream.
+func streams(called string) bool {
+	m := method(called)
+	return m != nil && m.IsStreamingServer()
+}
+
+func requestOf(called string) protoreflect.MessageDescriptor {
+	if m := method(called); m != nil {
+		return m.Input()
+	}
+	return nil
+}
+
+func outputOf(called string) protoreflect.MessageDescriptor {
+	if m := method(called); m != nil {
+		return m.Output()
+	}
+	return nil
+}
+
+// methodsOf are methods that are answered as an operation is.
+var methodsOf = map[canonical.Op]string{
+	canonical.OpInvoke: "SendMessage", canonical.OpTaskGet: "GetTask", canonical.OpTaskList: "ListTasks",
+	canonical.OpTaskCancel: "CancelTask", canonical.OpTaskSubscribe: "SubscribeToTask",
+	canonical.OpNative: methodCard, canonical.OpDescribe: methodCard,
+}
+
+// replyTo is the message that a reply is. Settings of push notifications are
+// told apart by what they have, for an operation alone does not say it.
+func replyTo(w translators.Wire, result json.RawMessage) protoreflect.MessageDescriptor {
+	if w.Path != "" {
+		return outputOf(methodIn(w.Path))
+	}
+	if w.Event {
+		return outputOf("SubscribeToTask")
+	}
+	if w.Re != canonical.OpPush {
+		return outputOf(methodsOf[w.Re])
+	}
+	var list struct {
+		Configs json.RawMessage `json:"configs"`
+		URL     *string         `json:"url"`
+	}
+	switch err := json.Unmarshal(result, &list); {
+	case err == nil && list.Configs != nil:
+		return outputOf("ListTaskPushNotificationConfigs")
+	case err == nil && list.URL == nil:
+		return outputOf("DeleteTaskPushNotificationConfig")
+	default:
+		return outputOf("CreateTaskPushNotificationConfig")
+	}
+}
+
+// errNoMessage: there is no such method, so there is no such message.
+var errNoMessage = errors.New("slim: A2A has no such method")
+
+// instance makes an empty message.
+func instance(of protoreflect.MessageDescriptor) (proto.Message, error) {
+	if of == nil {
+		return nil, errNoMessage
+	}
+	kind, err := protoregistry.GlobalTypes.FindMessageByName(of.FullName())
+	if err != nil {
+		return nil, err
+	}
+	return kind.New().Interface(), nil
+}
+
+func pack(of protoreflect.MessageDescriptor, text json.RawMessage) ([]byte, error) {
+	m, err := instance(of)
+	if err == nil && len(text) > 0 {
+		err = protojson.Unmarshal(text, m)
+	}
+	if err != nil {
+		return nil, unsayable(err)
+	}
+	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
+}
+
+// unsayable: A2A's JSON may have members that its protobuf has not. Cutting
+// them off would be a loss that nobody declared.
+func unsayable(err error) error {
+	if errors.Is(err, errNoMessage) {
+		return &canonical.Error{Code: canonical.CodeNoMethod, Message: "A2A over SLIM has no such method"}
+	}
+	return &canonical.Error{Code: canonical.CodeBadParams, Message: "this message has members that A2A has no place for in protobuf"}
+}
+
+func unpack(of protoreflect.MessageDescriptor, octets []byte) (json.RawMessage, error) {
+	m, err := instance(of)
+	if errors.Is(err, errNoMessage) {
+		return nil, &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such method"}
+	}
+	if err == nil {
+		err = proto.UnmarshalOptions{RecursionLimit: translators.DefaultDepth}.Unmarshal(octets, m)
+	}
+	if err != nil {
+		return nil, &translators.MalformedError{Reason: "not the message of its method in protobuf", Syntax: true}
+	}
+	if unknown(m.ProtoReflect()) {
+		return nil, &translators.MalformedError{Reason: "it has fields that A2A 1.0 does not define", Syntax: true}
+	}
+	text, err := protojson.Marshal(m)
+	if err != nil {
+		return nil, &translators.MalformedError{Reason: "it has no form in JSON", Syntax: true}
+	}
+	return text, nil
+}
+
+// unknown reports whether a message holds fields that nobody here knows: they
+// could not be passed on, and leaving them out would be a loss untold.
+func unknown(m protoreflect.Message) bool {
+	found := len(m.GetUnknown()) > 0
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.IsMap() && f.MapValue().Message() != nil:
+			v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
+				found = found || unknown(v.Message())
+				return !found
+			})
+		case f.IsList() && f.Message() != nil:
+			for i := range v.List().Len() {
+				found = found || unknown(v.List().Get(i).Message())
+			}
+		case !f.IsMap() && !f.IsList() && f.Message() != nil:
+			found = found || unknown(v.Message())
+		}
+		return !found
+	})
+	return found
+}

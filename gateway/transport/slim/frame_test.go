@@ -1,0 +1,249 @@
+package slim
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	form "github.com/aepb/aepb-gateway/translators/slim"
+)
+
+func rpcWire(re canonical.Op, body string) translators.Wire {
+	return translators.Wire{Binding: form.Binding, Version: form.VersionA2A, Form: form.FormRPC, Media: form.Media, Re: re, Body: []byte(body)}
+}
+
+// TestFrameAndBack: what is framed reads the same again, whatever it is.
+func TestFrameAndBack(t *testing.T) {
+	t.Parallel()
+	request := func(method, params string) translators.Wire {
+		return rpcWire("", `{"jsonrpc":"2.0","id":"slimrpc","method":"`+method+`","params":`+params+`}`)
+	}
+	reply := func(re canonical.Op, result string) translators.Wire {
+		return rpcWire(re, `{"jsonrpc":"2.0","id":"slimrpc","result":`+result+`}`)
+	}
+	event := reply(canonical.OpInvoke, `{"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}`)
+	event.Event = true
+	task := `{"id":"t","contextId":"c","status":{"state":"TASK_STATE_COMPLETED","timestamp":"2026-05-01T00:00:00Z"},"metadata":{"k":[1,null]}}`
+	for name, w := range map[string]translators.Wire{
+		"send":        request("SendMessage", `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"},{"raw":"AAE=","mediaType":"a/b"},{"data":{"a":1.5}},{"url":"https://x"}]},"configuration":{"historyLength":0}}`),
+		"get":         request("GetTask", `{"id":"t"}`),
+		"list":        request("ListTasks", `{"pageSize":5,"status":"TASK_STATE_WORKING"}`),
+		"nothing":     request("ListTasks", `{}`),
+		"push":        request("CreateTaskPushNotificationConfig", `{"taskId":"t","url":"https://x","authentication":{"scheme":"Bearer","credentials":"y"}}`),
+		"message":     reply(canonical.OpInvoke, `{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"ü"}]}}`),
+		"task":        reply(canonical.OpTaskGet, task),
+		"tasks":       reply(canonical.OpTaskList, `{"tasks":[`+task+`],"pageSize":1,"totalSize":1}`),
+		"event":       event,
+		"config":      reply(canonical.OpPush, `{"taskId":"t","id":"p","url":"https://x"}`),
+		"card":        rpcWire(canonical.OpDescribe, `{"name":"n","skills":[{"id":"s","name":"S"}]}`),
+		"failure":     rpcWire(canonical.OpTaskGet, `{"jsonrpc":"2.0","id":"slimrpc","error":{"code":-32001,"message":"gone","data":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","domain":"a2a-protocol.org","reason":"TASK_NOT_FOUND"}]}}`),
+		"rate limits": rpcWire(canonical.OpTaskGet, `{"jsonrpc":"2.0","id":"slimrpc","error":{"code":-32603,"message":"later","data":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","domain":"urn:aepb:translation:1","reason":"RATE_LIMITED"}]}}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			framed, _, err := Frame(w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if framed.Media != MediaProto || bytes.HasPrefix(framed.Body, []byte("{")) {
+				t.Errorf("not framed: %+v", framed)
+			}
+			back, err := Unframe(framed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if same(t, w.Body) != same(t, back.Body) || back.Media != form.Media || back.Status != 0 {
+				t.Errorf("%s\n%s", w.Body, back.Body)
+			}
+		})
+	}
+}
+
+// same is a JSON value in one way of writing it.
+func same(t *testing.T, text []byte) string {
+	t.Helper()
+	var value any
+	if err := json.Unmarshal(text, &value); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	out, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// TestRounding: a number that is no double is rounded, and that is said.
+func TestRounding(t *testing.T) {
+	t.Parallel()
+	for number, lost := range map[string]bool{"9007199254740993": true, "0.12345678901234567890": true, "1.5": false, "9007199254740992": false} {
+		w := rpcWire("", `{"jsonrpc":"2.0","id":123456789012345678901234567890,"method":"SendMessage","params":{"metadata":{"n":`+number+`}}}`)
+		_, losses, err := Frame(w)
+		if err != nil || (len(losses) == 1) != lost {
+			t.Errorf("%s: %v %v", number, losses, err)
+		}
+	}
+}
+
+// TestPlainMessagesAreLeftAlone by both.
+func TestPlainMessagesAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	w := translators.Wire{Binding: form.Binding, Media: form.Media, Body: []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)}
+	framed, _, err := Frame(w)
+	if err != nil || !bytes.Equal(framed.Body, w.Body) || framed.Path != "" {
+		t.Errorf("%+v %v", framed, err)
+	}
+	if back, err := Unframe(w); err != nil || !bytes.Equal(back.Body, w.Body) {
+		t.Errorf("%+v %v", back, err)
+	}
+}
+
+// TestFrameRefuses what protobuf has no place for, in place of cutting it off.
+func TestFrameRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		w    translators.Wire
+		want canonical.Code
+	}{
+		"member of nobody":       {rpcWire("", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","later":1}}}`), canonical.CodeBadParams},
+		"member above":           {rpcWire("", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t","later":1}}`), canonical.CodeBadParams},
+		"enum of nobody":         {rpcWire("", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"role":"ROLE_KING"}}}`), canonical.CodeBadParams},
+		"number beyond doubles":  {rpcWire("", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"metadata":{"n":1e400}}}`), canonical.CodeBadParams},
+		"octets that are none":   {rpcWire("", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"parts":[{"raw":"!"}]}}}`), canonical.CodeBadParams},
+		"time that is none":      {rpcWire(canonical.OpTaskGet, `{"jsonrpc":"2.0","id":1,"result":{"status":{"timestamp":"soon"}}}`), canonical.CodeBadParams},
+		"method of nobody":       {rpcWire("", `{"jsonrpc":"2.0","id":1,"method":"Nothing","params":{}}`), canonical.CodeNoMethod},
+		"reply to nobody":        {rpcWire(canonical.OpPing, `{"jsonrpc":"2.0","id":1,"result":{}}`), canonical.CodeNoMethod},
+		"a card that is a list":  {rpcWire(canonical.OpDescribe, `{"skills":[1]}`), canonical.CodeBadParams},
+		"reply that is no reply": {rpcWire(canonical.OpTaskGet, `{"jsonrpc":"2.0","id":1,"result":[1]}`), canonical.CodeBadParams},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, _, err := Frame(c.w)
+			refused, ok := errors.AsType[*canonical.Error](err)
+			if !ok || refused.Code != c.want {
+				t.Errorf("%v, want %s", err, c.want)
+			}
+		})
+	}
+}
+
+// TestUnframeRefuses what is no message, and what holds more than we know of.
+func TestUnframeRefuses(t *testing.T) {
+	t.Parallel()
+	deep := []byte{}
+	for range 400 { // a value in a list in a value…
+		deep = append([]byte{0x32}, lengthened(append([]byte{0x0a}, lengthened(deep)...))...)
+	}
+	for name, c := range map[string]struct {
+		path, body string
+		re         canonical.Op
+		want       string
+	}{
+		"cut off":             {"/x/SendMessage", "\x0a\x05ab", "", "not the message"},
+		"no tag":              {"/x/SendMessage", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "", "not the message"},
+		"field zero":          {"/x/GetTask", "\x00\x01", "", "not the message"},
+		"another wire type":   {"/x/GetTask", "\x12\x05\x01", "", "not the message"},
+		"text that is none":   {"/x/GetTask", "\x12\x02\xff\xfe", "", "not the message"},
+		"unknown field":       {"/x/GetTask", "\xa2\x06\x01x", "", "does not define"},
+		"unknown field below": {"/x/SendMessage", "\x12\x04\xa2\x06\x01x", "", "does not define"},
+		"a group":             {"/x/GetTask", "\x13", "", "not the message"},
+		"no method":           {"/x/Nothing", "", "", "no such method"},
+		"no path":             {"", "", "", "no such method"},
+		"reply cut off":       {"/x/GetTask", "\x0a\x05ab", canonical.OpTaskGet, "not the message"},
+		"time out of range":   {"/x/GetTask", "\x1a\x0e\x1a\x0c\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x10\x00", canonical.OpTaskGet, "in JSON"},
+		"too deep":            {"/x/SendMessage", "\x12" + string(lengthened(append([]byte{0x2a}, lengthened(append([]byte{0x22}, lengthened(deep)...))...))), "", "not the message"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := rpcWire(c.re, c.body)
+			w.Media, w.Path = MediaProto, c.path
+			_, err := Unframe(w)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func lengthened(octets []byte) []byte {
+	var out []byte
+	n := len(octets)
+	for ; n >= 0x80; n >>= 7 {
+		out = append(out, byte(n)|0x80)
+	}
+	return append(append(out, byte(n)), octets...)
+}
+
+// TestFailuresOfStrangers: a code and a text of somebody else's are an error
+// of A2A's in any case.
+func TestFailuresOfStrangers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status int
+		text   string
+		number int64
+		said   string
+	}{
+		"named":               {5, "TaskNotFoundError: gone", -32001, "gone"},
+		"a name for another":  {3, "TaskNotFoundError: gone", -32602, "TaskNotFoundError: gone"},
+		"no name":             {12, "nothing", -32601, "nothing"},
+		"no text":             {14, "", -32603, ""},
+		"unknown":             {2, "x", -32603, "x"},
+		"of no meaning to us": {15, "x: y", -32603, "x: y"},
+		"no UTF-8":            {13, "\xff", -32603, "the agent failed"},
+	} {
+		got := failureOf(c.status, c.text)
+		if got.Code != c.number || got.Message != c.said || !json.Valid(got.Data) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// FuzzUnframe: whatever comes, it is read or refused, and what is read can be
+// framed again to the same value.
+func FuzzUnframe(f *testing.F) {
+	for _, name := range []string{"SendMessage", "GetTask", "ListTasks", "GetExtendedAgentCard"} {
+		f.Add("/x/"+name, []byte("\x0a\x01x"), true)
+		f.Add("/x/"+name, []byte{}, false)
+	}
+	f.Fuzz(func(t *testing.T, path string, body []byte, asked bool) {
+		w := rpcWire("", "")
+		w.Media, w.Path, w.Body = MediaProto, path, body
+		if !asked {
+			w.Re = canonical.OpInvoke
+		}
+		got, err := Unframe(w)
+		if err != nil {
+			return
+		}
+		if !json.Valid(got.Body) {
+			t.Fatalf("%q", got.Body)
+		}
+		if !asked {
+			return
+		}
+		again, _, err := Frame(got)
+		if err != nil {
+			t.Fatalf("%v: %s", err, got.Body)
+		}
+		a, b := instanceOf(t, path), instanceOf(t, path)
+		if proto.Unmarshal(body, a) != nil || proto.Unmarshal(again.Body, b) != nil {
+			t.Fatal("unreadable")
+		}
+	})
+}
+
+func instanceOf(t *testing.T, path string) proto.Message {
+	t.Helper()
+	m, err := instance(requestOf(methodIn(path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}

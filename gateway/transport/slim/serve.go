@@ -1,0 +1,362 @@
+package slim
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	form "github.com/aepb/aepb-gateway/translators/slim"
+)
+
+// Keys of metadata.
+const (
+	keyEvidence = "execution-context" // ECTs, compact, joined by commas
+	keyVersion  = "a2a-version"
+)
+
+// ListenerDeps is what a Listener needs.
+type ListenerDeps struct {
+	Network   *Network
+	Form      translators.Translator // the SLIM codec
+	Agents    func() []string        // directory names of those who are exposed; asked every second
+	Anonymous ect.Identity           // who callers on a node without Caller are; empty: nobody
+	Version   string                 // of this gateway, for agents that name none
+	Limits    ect.Limits             // of the evidence of one request; zero: the defaults
+}
+
+// grace is how long calls that run may go on after the end was announced (R16).
+const grace = 25 * time.Second
+
+// Listener exposes agents on every node, as org/namespace/agent.
+type Listener struct {
+	deps ListenerDeps
+
+	mu       sync.Mutex
+	draining bool
+	calls    sync.WaitGroup
+}
+
+var _ transport.Listener = (*Listener)(nil)
+
+// NewListener checks its dependencies.
+func NewListener(deps ListenerDeps) (*Listener, error) {
+	if deps.Network == nil || deps.Form == nil || deps.Form.Info().Binding != form.Binding || deps.Agents == nil {
+		return nil, errors.New("slim: incomplete ListenerDeps")
+	}
+	return &Listener{deps: deps}, nil
+}
+
+// Serve keeps the network connected and takes calls until ctx ends. Those that
+// run then have another 25 s; new ones are refused.
+func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	stop := context.AfterFunc(ctx, func() { l.drain(end) })
+	defer stop()
+	group, within := errgroup.WithContext(life)
+	group.Go(func() error { return l.deps.Network.Run(within) })
+	for _, n := range l.deps.Network.nodes {
+		group.Go(func() error { return l.expose(within, n, road) })
+	}
+	if err := group.Wait(); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// drain takes no more calls and waits for those that run, within reason: they
+// end with their sessions after that.
+func (l *Listener) drain(end context.CancelFunc) {
+	l.mu.Lock()
+	l.draining = true
+	l.mu.Unlock()
+	late := time.AfterFunc(grace, end)
+	defer late.Stop()
+	l.calls.Wait()
+	end()
+}
+
+// enter counts a call in; false: it comes too late.
+func (l *Listener) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.draining {
+		return false
+	}
+	l.calls.Add(1)
+	return true
+}
+
+// expose keeps one application for each agent that is listed.
+func (l *Listener) expose(ctx context.Context, n *node, road transport.Exchanger) error {
+	var lives sync.WaitGroup
+	defer lives.Wait()
+	running := map[string]context.CancelFunc{}
+	over := make(chan string)
+	look := time.NewTicker(agentsEvery)
+	defer look.Stop()
+	for {
+		listed := l.deps.Agents()
+		for agent, stop := range running {
+			if !slices.Contains(listed, agent) {
+				stop()
+			}
+		}
+		for _, agent := range listed {
+			if running[agent] != nil {
+				continue
+			}
+			within, stop := context.WithCancel(ctx)
+			running[agent] = stop
+			lives.Go(func() {
+				defer stop()
+				l.serveAs(within, n, agent, road)
+				select {
+				case over <- agent:
+				case <-ctx.Done():
+				}
+			})
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case agent := <-over:
+			delete(running, agent)
+			select { // not again at once: the node may have refused the name
+			case <-ctx.Done():
+			case <-look.C:
+			}
+		case <-look.C:
+		}
+	}
+}
+
+// serveAs is one agent on one node.
+func (l *Listener) serveAs(ctx context.Context, n *node, agent string, road transport.Exchanger) {
+	peer, err := n.as(agent, &door{l: l, node: n, agent: agent, road: road, revisions: map[string]string{}})
+	if err == nil {
+		err = peer.Run(ctx)
+	}
+	if err != nil && ctx.Err() == nil {
+		n.deps.Logger.WarnContext(ctx, "an agent cannot be exposed on a SLIM node",
+			slog.String("agent", agent), slog.String("node", n.Address), slog.Any("error", err))
+	}
+}
+
+// door is one agent as callers on one node see it.
+type door struct {
+	l     *Listener
+	node  *node
+	agent string
+	road  transport.Exchanger
+
+	mu        sync.Mutex
+	revisions map[string]string // the revision of MCP that a caller's session agreed on
+}
+
+var _ rpc.Handler = (*door)(nil)
+
+// arrived marks a call's context with who makes it. The shared secret proves
+// that a caller knows it, and not which of those who do it is.
+func (d *door) arrived(ctx context.Context, call rpc.Call) context.Context {
+	address := "slim:" + call.From.Base()
+	switch anonymous := d.l.deps.Anonymous; {
+	case d.node.Caller != "":
+		return transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: d.node.Caller}}, address)
+	case anonymous != "":
+		return transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: anonymous}, Anonymous: true}, address)
+	default:
+		return transport.WithStranger(ctx, &problem.UnauthenticatedError{}, address)
+	}
+}
+
+func (d *door) asking(ctx context.Context) transport.Inquiry {
+	q := transport.Asking(ctx, d.agent, form.Binding)
+	q.Limited = true
+	return q
+}
+
+// Serve answers one call.
+func (d *door) Serve(ctx context.Context, call rpc.Call, out rpc.Responder) error {
+	if !d.l.enter() {
+		return &rpc.StatusError{Code: rpc.Unavailable, Message: "UnavailableError: this gateway is about to stop"}
+	}
+	defer d.l.calls.Done()
+	ctx = d.arrived(ctx, call)
+	v := &visit{door: d, call: call, out: out}
+	if call.Service != "" {
+		v.wire = translators.Wire{
+			Binding: form.Binding, Version: form.VersionA2A, Form: form.FormRPC, Media: MediaProto,
+			Path: "/" + call.Service + "/" + call.Method, Body: call.Body,
+		}
+		return v.rpc(ctx)
+	}
+	v.wire = translators.Wire{Binding: form.Binding, Media: form.Media, Body: call.Body}
+	return v.plain(ctx)
+}
+
+// visit is one call at the door.
+type visit struct {
+	door    *door
+	call    rpc.Call
+	out     rpc.Responder
+	wire    translators.Wire
+	message *canonical.Message // plain sessions: as far as it could be read
+}
+
+// admit judges what needs no body: who calls, and how often.
+func (v *visit) admit(ctx context.Context) ([]string, error) {
+	if err := v.door.road.Limit(ctx, transport.Asking(ctx, v.door.agent, form.Binding)); err != nil {
+		return nil, err
+	}
+	if err := transport.Refusal(ctx); err != nil {
+		return nil, err
+	}
+	if tokens := v.call.Metadata[keyEvidence]; tokens != "" {
+		return ect.ParseHeader([]string{tokens}, v.door.l.deps.Limits)
+	}
+	return nil, nil
+}
+
+// rpc answers a call of A2A's service.
+func (v *visit) rpc(ctx context.Context) error {
+	evidence, err := v.admit(ctx)
+	switch said := v.call.Metadata[keyVersion]; {
+	case err != nil:
+	case !IsA2A(v.call.Service):
+		return &rpc.StatusError{Code: rpc.Unimplemented, Message: "no such service"}
+	case said != "" && said != "1" && !strings.HasPrefix(said, "1."):
+		err = &canonical.Error{Code: canonical.CodeUnsupportedVersion, Message: "over SLIM this agent speaks A2A 1.0"}
+	case v.call.Method == methodCard:
+		return v.card(ctx)
+	default:
+		return v.exchange(ctx, evidence)
+	}
+	return v.refuse(ctx, err)
+}
+
+// exchange lets the road do the work.
+func (v *visit) exchange(ctx context.Context, evidence []string) error {
+	answer, err := v.door.road.Exchange(ctx, transport.Call{
+		Entrance: transport.Native, Agent: v.door.agent, Wire: v.wire, Evidence: evidence, Limited: true, Detached: true,
+		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
+	})
+	switch {
+	case err != nil:
+		return v.refuse(ctx, err)
+	case answer.Events != nil:
+		return v.stream(ctx, answer)
+	default:
+		return v.say(ctx, answer.Wire, answer.Evidence)
+	}
+}
+
+// say sends a message; a failure ends the call.
+func (v *visit) say(ctx context.Context, w translators.Wire, evidence []string) error {
+	if w.Form == form.FormRPC && w.Status > 0 && w.Status <= lastStatus {
+		return &rpc.StatusError{Code: rpc.Code(uint32(w.Status)), Message: string(w.Body)}
+	}
+	f := rpc.Frame{Body: w.Body}
+	if len(evidence) > 0 {
+		f.Metadata = map[string]string{keyEvidence: strings.Join(evidence, ",")}
+	}
+	return v.out.Send(ctx, f)
+}
+
+// stream sends each event when it comes. What closes the evidence of a stream
+// follows the last one, for those who showed that they know evidence.
+func (v *visit) stream(ctx context.Context, answer transport.Answer) error {
+	defer func() { _ = answer.Events.Close() }()
+	evidence := answer.Evidence
+	for {
+		event, err := answer.Events.Next(ctx)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return v.refuse(ctx, err)
+		}
+		if evidence = append(evidence, event.Evidence...); len(event.Wire.Body) == 0 && v.call.Metadata[keyEvidence] == "" {
+			continue
+		}
+		if err := v.say(ctx, event.Wire, evidence); err != nil {
+			return err
+		}
+		evidence = nil
+	}
+}
+
+// refuse says an error of ours in the words that the caller uses.
+func (v *visit) refuse(ctx context.Context, err error) error {
+	return v.express(ctx, &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.Native(err)}, true)
+}
+
+// express encodes a message of our own, and sends it.
+func (v *visit) express(ctx context.Context, m *canonical.Message, failed bool) error {
+	target := translators.Target{Version: v.wire.Version, Form: v.wire.Form}
+	if v.message != nil {
+		m.Correlation.WireID, target.Version = v.message.Correlation.WireID, v.message.Origin.Version
+	}
+	wire, _, err := v.door.l.deps.Form.Encode(m, target)
+	if err == nil {
+		wire, _, err = Frame(wire)
+	}
+	if err != nil {
+		return err
+	}
+	if failed && v.wire.Form != form.FormRPC && m.Correlation.WireID == nil {
+		return nil // nobody waits for an answer
+	}
+	return v.say(ctx, wire, nil)
+}
+
+// card answers from the directory (R8: no ECT, no forwarding).
+func (v *visit) card(ctx context.Context) error {
+	said, err := v.described(ctx)
+	if err != nil {
+		return v.refuse(ctx, err)
+	}
+	at := v.door.node.scheme() + v.door.node.Address + "/" + v.door.node.Org + "/" + v.door.node.Namespace + "/" + v.door.agent
+	said.Interfaces = []canonical.Interface{{URL: at, Transport: BindingURI, Version: "1.0"}}
+	said.Versions, said.Streams = []string{"1.0"}, true
+	return v.express(ctx, &canonical.Message{Op: canonical.OpDescribe, Phase: canonical.PhaseResponse, Body: said}, false)
+}
+
+// BindingURI is what agent cards call SLIMRPC.
+const BindingURI = "https://a2a-protocol.org/bindings/experimental-slimrpc"
+
+// described is the agent as its callers may know it: what another protocol
+// says of it is not for them.
+func (v *visit) described(ctx context.Context) (*canonical.Description, error) {
+	d, err := v.door.road.Describe(ctx, v.door.asking(ctx))
+	if err != nil {
+		return nil, err
+	}
+	said := *d
+	said.Extensions = nil
+	said.Capabilities = slices.Clone(said.Capabilities)
+	for i := range said.Capabilities {
+		said.Capabilities[i].Extensions = nil
+	}
+	if said.Name == "" {
+		said.Name = v.door.agent
+	}
+	if said.Version == "" {
+		said.Version = v.door.l.deps.Version
+	}
+	return &said, nil
+}

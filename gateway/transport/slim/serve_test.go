@@ -1,0 +1,272 @@
+package slim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+	form "github.com/aepb/aepb-gateway/translators/slim"
+)
+
+// script is a road that does as it is told.
+type script struct {
+	refuse, limit error
+	answer        transport.Answer
+	calls         []transport.Call
+}
+
+func (s *script) Limit(context.Context, transport.Inquiry) error { return s.limit }
+
+func (s *script) Admit(context.Context, transport.Inquiry) error { return s.refuse }
+
+func (s *script) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
+	s.calls = append(s.calls, call)
+	return s.answer, s.refuse
+}
+
+func (s *script) Describe(context.Context, transport.Inquiry) (*canonical.Description, error) {
+	return &canonical.Description{Capabilities: []canonical.Capability{{ID: "add", Extensions: canonical.Extensions{"mcp-v1": json.RawMessage(`{"secret":1}`)}}}}, s.refuse
+}
+
+// told keeps what a caller is told.
+type told struct{ frames []rpc.Frame }
+
+func (o *told) Send(_ context.Context, f rpc.Frame) error {
+	o.frames = append(o.frames, f)
+	return nil
+}
+
+// doorFor is a door whose callers are who.
+func doorFor(road transport.Exchanger, who, anonymous ect.Identity) *door {
+	l := &Listener{deps: ListenerDeps{Form: form.New(translators.Config{}), Anonymous: anonymous, Version: "9"}}
+	return &door{l: l, node: &node{NodeConfig: NodeConfig{Address: "n:1", Org: "org", Namespace: "ns", Caller: who}}, agent: "a", road: road, revisions: map[string]string{}}
+}
+
+func callOf(service, method, body string, metadata map[string]string) rpc.Call {
+	return rpc.Call{
+		Request: rpc.Request{Service: service, Method: method, Body: []byte(body), Metadata: metadata},
+		From:    name.Name{Org: "org", Namespace: "ns", Service: "alice"},
+	}
+}
+
+// TestDoorRefuses says how each call that is not served is answered, exactly.
+func TestDoorRefuses(t *testing.T) {
+	t.Parallel()
+	const me = "spiffe://x/alice"
+	evidence := func(value string) map[string]string { return map[string]string{keyEvidence: value} }
+	for name, c := range map[string]struct {
+		road            *script
+		who             ect.Identity
+		service, method string
+		metadata        map[string]string
+		code            rpc.Code
+		text            string
+		reached         bool // the road
+	}{
+		"no such service":         {&script{}, me, "x.Service", "SendMessage", nil, rpc.Unimplemented, "no such service", false},
+		"another version":         {&script{}, me, ServiceA2A, "SendMessage", map[string]string{keyVersion: "0.3"}, rpc.Unimplemented, "VersionNotSupportedError: over SLIM this agent speaks A2A 1.0", false},
+		"nobody":                  {&script{}, "", ServiceA2A, "SendMessage", nil, 16, "UnauthenticatedError: ", false},
+		"nobody asks for a card":  {&script{}, "", ServiceA2A, methodCard, nil, 16, "UnauthenticatedError: ", false},
+		"too often":               {&script{limit: &canonical.Error{Code: canonical.CodeRateLimited, Message: "slower"}}, me, ServiceA2A, "SendMessage", nil, rpc.ResourceExhausted, "RateLimitedError: slower", false},
+		"evidence too long":       {&script{}, me, ServiceA2A, "SendMessage", evidence(strings.Repeat("x", 9<<10)), 7, "ForbiddenError: ", false},
+		"the road: unknown":       {&script{refuse: &problem.UnknownAgentError{Agent: "a"}}, me, ServiceA2A, "SendMessage", nil, rpc.NotFound, "", true},
+		"the road: unreachable":   {&script{refuse: &transport.UnreachableError{Agent: "a"}}, me, ServiceA2A, "SendMessage", nil, rpc.Unavailable, "UnavailableError: ", true},
+		"the road: too slow":      {&script{refuse: &transport.TimeoutError{Agent: "a"}}, me, ServiceA2A, "SendMessage", nil, rpc.DeadlineExceeded, "TimeoutError: ", true},
+		"the road: bad reply":     {&script{refuse: &transport.BadReplyError{Agent: "a", Reason: "no"}}, me, ServiceA2A, "SendMessage", nil, rpc.Internal, "InvalidAgentResponseError: ", true},
+		"the road: no method":     {&script{refuse: &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such method"}}, me, ServiceA2A, "Nothing", nil, rpc.Unimplemented, "MethodNotFoundError: no such method", true},
+		"the road: bad params":    {&script{refuse: &canonical.Error{Code: canonical.CodeBadParams, Message: "x: y"}}, me, ServiceA2A, "SendMessage", nil, rpc.InvalidArgument, "InvalidParamsError: x: y", true},
+		"the road: malformed":     {&script{refuse: &translators.MalformedError{Reason: "no"}}, me, ServiceA2A, "SendMessage", nil, rpc.InvalidArgument, "InvalidRequestError: ", true},
+		"the road: too large":     {&script{refuse: &http.MaxBytesError{Limit: 1}}, me, ServiceA2A, "SendMessage", nil, rpc.InvalidArgument, "InvalidRequestError: ", true},
+		"the road: forbidden":     {&script{refuse: &canonical.Error{Code: canonical.CodeForbidden, Message: "no"}}, me, ServiceA2A, "SendMessage", nil, 7, "ForbiddenError: no", true},
+		"the road: secret":        {&script{refuse: errors.New("a secret")}, me, ServiceA2A, "SendMessage", nil, rpc.Internal, "InternalError: ", true},
+		"the directory: no entry": {&script{refuse: &problem.UnknownAgentError{Agent: "a"}}, me, ServiceA2A, methodCard, nil, rpc.NotFound, "", false},
+		"the agent itself fails":  {&script{answer: transport.Answer{Wire: translators.Wire{Form: form.FormRPC, Status: 5, Body: []byte("TaskNotFoundError: gone")}}}, me, ServiceA2AOld, "GetTask", nil, rpc.NotFound, "TaskNotFoundError: gone", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out := &told{}
+			err := doorFor(c.road, c.who, "").Serve(t.Context(), callOf(c.service, c.method, "", c.metadata), out)
+			status, ok := errors.AsType[*rpc.StatusError](err)
+			if !ok || status.Code != c.code || !strings.HasPrefix(status.Message, c.text) || strings.Contains(status.Message, "secret") {
+				t.Errorf("%v %+v, want %d %s", err, status, c.code, c.text)
+			}
+			if len(out.frames) != 0 || (len(c.road.calls) > 0) != c.reached {
+				t.Errorf("%d frames, %d calls", len(out.frames), len(c.road.calls))
+			}
+		})
+	}
+}
+
+// TestDoorPassesOn what the road needs to know, and the road's answer.
+func TestDoorPassesOn(t *testing.T) {
+	t.Parallel()
+	road := &script{answer: transport.Answer{Wire: translators.Wire{Form: form.FormRPC, Body: []byte("answer")}, Evidence: []string{"one", "two"}}}
+	out := &told{}
+	err := doorFor(road, "", "spiffe://x/anonymous").Serve(t.Context(), callOf(ServiceA2AOld, "SendMessage", "asked", map[string]string{keyVersion: "1.0"}), out)
+	if err != nil || len(out.frames) != 1 || string(out.frames[0].Body) != "answer" || out.frames[0].Metadata[keyEvidence] != "one,two" {
+		t.Fatalf("%v %+v", err, out.frames)
+	}
+	call := road.calls[0]
+	if call.Caller.ID != "spiffe://x/anonymous" || !call.Caller.Anonymous || call.Address != "slim:org/ns/alice" || call.Agent != "a" || !call.Limited || !call.Detached {
+		t.Errorf("%+v", call)
+	}
+	if w := call.Wire; w.Form != form.FormRPC || w.Media != MediaProto || w.Path != "/"+ServiceA2AOld+"/SendMessage" || string(w.Body) != "asked" {
+		t.Errorf("%+v", w)
+	}
+}
+
+// events of a script.
+type scripted struct {
+	list   []transport.Event
+	err    error
+	closed bool
+}
+
+func (s *scripted) Next(context.Context) (transport.Event, error) {
+	if len(s.list) == 0 {
+		return transport.Event{}, s.err
+	}
+	event := s.list[0]
+	s.list = s.list[1:]
+	return event, nil
+}
+
+func (s *scripted) Close() error {
+	s.closed = true
+	return nil
+}
+
+// TestDoorStreams: each event is a response; the evidence that closes a stream
+// comes last, for those who know evidence; a stream that breaks off says so.
+func TestDoorStreams(t *testing.T) {
+	t.Parallel()
+	event := func(body string) transport.Event {
+		return transport.Event{Wire: translators.Wire{Form: form.FormRPC, Body: []byte(body)}}
+	}
+	token := "eyJhbGciOiJFUzI1NiJ9.e30.AA"
+	for name, c := range map[string]struct {
+		metadata map[string]string
+		err      error
+		frames   int
+		code     rpc.Code
+	}{
+		"to its end":             {nil, io.EOF, 2, rpc.OK},
+		"with closing evidence":  {map[string]string{keyEvidence: token}, io.EOF, 3, rpc.OK},
+		"broken off":             {nil, &transport.BadReplyError{Agent: "a", Reason: "it ended before its last event"}, 2, rpc.Internal},
+		"broken off and unknown": {nil, io.ErrUnexpectedEOF, 2, rpc.Internal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stream := &scripted{list: []transport.Event{event("1"), event("2"), {Evidence: []string{"closing"}}}, err: c.err}
+			out := &told{}
+			err := doorFor(&script{answer: transport.Answer{Events: stream, Evidence: []string{"opening"}}}, "spiffe://x/y", "").
+				Serve(t.Context(), callOf(ServiceA2A, "SendStreamingMessage", "", c.metadata), out)
+			status := &rpc.StatusError{}
+			if errors.As(err, &status); status.Code != c.code || len(out.frames) != c.frames || !stream.closed {
+				t.Fatalf("%v, %d frames", err, len(out.frames))
+			}
+			if out.frames[0].Metadata[keyEvidence] != "opening" || out.frames[1].Metadata[keyEvidence] != "" {
+				t.Errorf("%+v", out.frames)
+			}
+			if c.frames == 3 && out.frames[2].Metadata[keyEvidence] != "closing" {
+				t.Errorf("%+v", out.frames[2])
+			}
+		})
+	}
+}
+
+// TestPlainDoor says how each JSON-RPC message is answered; "": not at all.
+func TestPlainDoor(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		who        ect.Identity
+		body, want string
+		reached    bool
+	}{
+		"ping":              {"spiffe://x/y", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, false},
+		"tools":             {"spiffe://x/y", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `"name":"add"`, false},
+		"initialize":        {"spiffe://x/y", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`, `"protocolVersion":"2025-03-26"`, false},
+		"notification":      {"spiffe://x/y", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "", false},
+		"call":              {"spiffe://x/y", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add"}}`, "answer", true},
+		"A2A":               {"spiffe://x/y", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}}`, "answer", true},
+		"A2A stream":        {"spiffe://x/y", `{"jsonrpc":"2.0","id":1,"method":"SendStreamingMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}}`, `"code":-32004`, false},
+		"A2A no method":     {"spiffe://x/y", `{"jsonrpc":"2.0","id":1,"method":"Nothing","params":{}}`, `"code":-32601`, false},
+		"A2A bad params":    {"spiffe://x/y", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{}}`, `"code":-32602`, false},
+		"no name of a tool": {"spiffe://x/y", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`, `"code":-32600`, false},
+		"a method twice":    {"spiffe://x/y", `{"jsonrpc":"2.0","id":1,"method":"ping","method":"ping"}`, "", false},
+		"nobody":            {"", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `"error"`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			road := &script{answer: transport.Answer{Wire: translators.Wire{Body: []byte("answer")}}}
+			out := &told{}
+			if err := doorFor(road, c.who, "").Serve(t.Context(), callOf("", "", c.body, nil), out); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if len(out.frames) > 0 {
+				got = string(out.frames[0].Body)
+			}
+			if (c.want == "") != (got == "") || !strings.Contains(got, c.want) || strings.Contains(got, "secret") || (len(road.calls) > 0) != c.reached {
+				t.Errorf("%q, want %q; %d calls", got, c.want, len(road.calls))
+			}
+		})
+	}
+}
+
+// TestRevisionOfASession: who agreed on a revision is answered in it.
+func TestRevisionOfASession(t *testing.T) {
+	t.Parallel()
+	d := doorFor(&script{}, "spiffe://x/y", "")
+	for _, body := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"add"}}`,
+	} {
+		if err := d.Serve(t.Context(), callOf("", "", body, nil), &told{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	road, _ := d.road.(*script)
+	if got := road.calls[0].Wire.Version; got != form.VersionMCP(mcp.LegacyMarch) {
+		t.Error(got)
+	}
+}
+
+// TestDrain: what runs is waited for, and nothing new begins.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	d := doorFor(&script{}, "spiffe://x/y", "")
+	if !d.l.enter() {
+		t.Fatal("closed from the start")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	drained := make(chan struct{})
+	go func() { d.l.drain(cancel); close(drained) }()
+	for d.l.enter() {
+		d.l.calls.Done()
+	}
+	if ctx.Err() != nil {
+		t.Error("a call was not waited for")
+	}
+	d.l.calls.Done()
+	<-drained
+	if ctx.Err() == nil {
+		t.Error("the end was not told")
+	}
+	err := d.Serve(t.Context(), callOf(ServiceA2A, "SendMessage", "", nil), &told{})
+	if status, ok := errors.AsType[*rpc.StatusError](err); !ok || status.Code != rpc.Unavailable {
+		t.Error(err)
+	}
+}

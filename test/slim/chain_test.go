@@ -1,0 +1,125 @@
+package slim_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
+)
+
+// typed is the message that calls a tool.
+func typed(skill, input string) *a2a.Message {
+	part := a2a.NewDataPart(map[string]any{"skill": skill, "input": json.RawMessage(input)})
+	part.MediaType = "application/json"
+	return a2a.NewMessage(a2a.MessageRoleUser, part)
+}
+
+// TestTwoGatewaysAndANode: an A2A client, a gateway, a real SLIM node, another
+// gateway and an MCP server, all of them processes of their own. The whole
+// chain of evidence is there and verified; too many hops and a way that comes
+// back are refused.
+func TestTwoGatewaysAndANode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, toolbox := w.toolbox(t)
+	w.gateway(t, "second", w.on("second", id("first"))+`
+agents:
+  toolbox: `+toolbox+`
+  back: `+w.far("org/first/toolbox", id("first"), ""))
+	w.gateway(t, "strict", w.on("strict", id("first"))+`
+policy: {max_translation_hops: 1}
+agents: {toolbox: `+toolbox+`}`)
+	first := w.gateway(t, "first", w.on("first", id("second"))+`
+agents:
+  far: `+w.far("org/second/toolbox", id("second"), "")+`
+  strict: `+w.far("org/strict/toolbox", id("strict"), "")+`
+  round: `+w.far("org/second/back", id("second"), "")+`
+  toolbox: `+toolbox)
+
+	t.Run("through", func(t *testing.T) {
+		client, record := w.recorded(t)
+		got, err := peers.A2ACall(t.Context(), client, first.public+"/agents/far", typed("echo", `{"message":"good evening"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.State() != a2a.TaskStateCompleted || got.Text() != "good evening" || !strings.Contains(jsonOf(t, got.Card), `"echo"`) {
+			t.Errorf("state %s, text %q, card %s", got.State(), got.Text(), jsonOf(t, got.Card))
+		}
+		tree := first.ctl(t, "dag", workflow(t, record.evidence()))
+		for _, leg := range []string{
+			"aepb:translate a2a-v1 → slim-v1 by " + id("first") + ", verified",
+			"aepb:translate slim-v1 → mcp-v1 by " + id("second") + ", verified",
+			"aepb:translate mcp-v1 → slim-v1 by " + id("second") + ", verified",
+			"aepb:translate slim-v1 → a2a-v1 by " + id("first") + ", verified",
+		} {
+			if strings.Count(tree, leg) != 1 {
+				t.Errorf("%q is not there once:\n%s", leg, tree)
+			}
+		}
+		if lines := strings.Count(strings.TrimSpace(tree), "\n") + 1; lines != 4 {
+			t.Errorf("%d nodes:\n%s", lines, tree)
+		}
+	})
+	for name, why := range map[string]string{"strict": "aepb.max_translation_hops", "round": "loop"} {
+		t.Run(name, func(t *testing.T) {
+			client, _ := w.recorded(t)
+			_, err := peers.A2ACall(t.Context(), client, first.public+"/agents/"+name, typed("echo", `{"message":"x"}`))
+			if err == nil || !strings.HasSuffix(err.Error(), "Policy does not allow this: refused by constraint "+why) {
+				t.Errorf("%v, want %s", err, why)
+			}
+		})
+	}
+}
+
+// recorded is the client, and what it got.
+func (w *world) recorded(t *testing.T) (*http.Client, *keeper) {
+	t.Helper()
+	client := w.client(t)
+	record := &keeper{next: client.Transport}
+	client.Transport = record
+	return client, record
+}
+
+// keeper keeps the evidence of the last response.
+type keeper struct {
+	next http.RoundTripper
+	mu   sync.Mutex
+	last []string
+}
+
+// RoundTrip is http.RoundTripper's.
+func (k *keeper) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := k.next.RoundTrip(r)
+	if err == nil {
+		k.mu.Lock()
+		k.last = response.Header.Values("Execution-Context")
+		k.mu.Unlock()
+	}
+	return response, err
+}
+
+func (k *keeper) evidence() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.last
+}
+
+// workflow is what the evidence belongs to.
+func workflow(t *testing.T, tokens []string) string {
+	t.Helper()
+	if len(tokens) == 0 {
+		t.Fatal("no evidence")
+	}
+	claims := jwt.MapClaims{}
+	if _, _, err := jwt.NewParser().ParseUnverified(tokens[0], claims); err != nil {
+		t.Fatal(err)
+	}
+	wid, _ := claims["wid"].(string)
+	return wid
+}

@@ -1,0 +1,55 @@
+package slim
+
+import (
+	"net/http"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// methodOf is the method of a JSON-RPC request; empty: it is none.
+func methodOf(body []byte, depth int) string {
+	if rawjson.Check(body, len(body), depth) != nil {
+		return ""
+	}
+	envelope, _ := jsonrpc.Skim(body)
+	return envelope.Method
+}
+
+// Decode reads a request, or with Wire.Re the reply to one. A refusal comes
+// with as much of the message as its own codec gives.
+func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
+	by, ok := t.of(w.Version)
+	switch {
+	case w.Version == "":
+		by = t.shown(w)
+	case !ok:
+		return nil, unsupportedVersion()
+	}
+	inner := w
+	inner.Binding, inner.Version, inner.Form, inner.Status = by.binding, by.version, "", 0
+	// What header fields say elsewhere, SLIM has no place for: a door's own
+	// fields are not the message's.
+	inner.Header = http.Header(nil)
+	m, err := by.codec.Decode(inner)
+	if m != nil {
+		t.arrived(m, by)
+	}
+	return m, err
+}
+
+// arrived says where a message came from. It was born in the words that it uses:
+// to a peer who uses them too, SLIM or not, nothing about it is foreign.
+func (t *Translator) arrived(m *canonical.Message, by words) {
+	version := m.Origin.Version
+	if version == "" {
+		version = by.codec.Info().Versions[0]
+	}
+	m.Origin.Binding, m.Origin.Version = by.binding, by.prefix+version
+	if by.prefix == prefixMCP && m.Phase == canonical.PhaseRequest && m.Preferences.Stream {
+		m.Preferences.Stream = false // notices on the way are for another day: nothing pairs them with their call
+		m.Losses = append(m.Losses, canonical.Loss{Code: canonical.LossProgress, Path: "/correlation/progress", Fate: canonical.Dropped})
+	}
+}
