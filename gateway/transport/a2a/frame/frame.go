@@ -185,7 +185,7 @@ func answerKind(wire translators.Wire) protoreflect.FullName {
 // pushKind tells the answers about push notification settings apart.
 func pushKind(body []byte) protoreflect.FullName {
 	var said map[string]json.RawMessage
-	if json.Unmarshal(body, &said) == nil && len(said) > 0 && said["configs"] == nil {
+	if json.Unmarshal(body, &said) == nil && len(said) > 0 && said["configs"] == nil && said["nextPageToken"] == nil {
 		return "lf.a2a.v1.TaskPushNotificationConfig"
 	}
 	return "lf.a2a.v1.ListTaskPushNotificationConfigsResponse" // an empty one is any empty message

@@ -154,8 +154,12 @@ func unframeDetail(detail *anypb.Any) (json.RawMessage, error) {
 	if known(detail) {
 		return protojson.Marshal(detail)
 	}
+	kind := detail.GetTypeUrl()
+	if kind == "" {
+		kind = "about:blank"
+	}
 	return json.Marshal(map[string]string{ // what nobody here can read
-		detailType: detail.GetTypeUrl(), "value": base64.StdEncoding.EncodeToString(detail.GetValue()),
+		detailType: kind, "value": base64.StdEncoding.EncodeToString(detail.GetValue()),
 	})
 }
 
