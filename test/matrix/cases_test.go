@@ -32,7 +32,7 @@ func cases(from side) []testCase {
 	switch from.name {
 	case "a2a@1.0":
 		return append(a2aRequests(), a2aReplies()...)
-	case "a2a@1.0+http":
+	case "a2a@1.0+http", "a2a@1.0+grpc":
 		return bare(append(a2aRequests(), a2aReplies()...))
 	case "a2a@0.3+http":
 		return append(a2aOldHTTPRequests(), a2aOldHTTPReplies()...)

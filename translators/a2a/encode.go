@@ -396,7 +396,7 @@ func (e *encoder) answer(c *canonical.Content, conv *canonical.Conversation, can
 // numbers declares a number that a double cannot hold: it is sent digit for
 // digit, and a peer that reads protobuf values rounds it.
 func (e *encoder) numbers(raw json.RawMessage, path string) {
-	if ExactNumbers(raw) {
+	if exactNumbers(raw) {
 		return
 	}
 	if invoke, ok := e.m.Body.(*canonical.Invoke); ok && len(invoke.Turn.Parts) == 0 {
@@ -405,10 +405,10 @@ func (e *encoder) numbers(raw json.RawMessage, path string) {
 	e.lose(canonical.LossNumbers, path)
 }
 
-// ExactNumbers reports whether a double can hold every number of a JSON value.
-// Up to 15 significant digits and a small exponent survive a double; so do integers up
+// exactNumbers looks at the numbers of a JSON value, outside strings. Up to 15
+// significant digits and a small exponent survive a double; so do integers up
 // to 2^53.
-func ExactNumbers(raw json.RawMessage) bool {
+func exactNumbers(raw json.RawMessage) bool {
 	for i := 0; i < len(raw); i++ {
 		switch c := raw[i]; {
 		case c == '"':

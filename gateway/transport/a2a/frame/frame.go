@@ -1,6 +1,7 @@
 package frame
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 
@@ -56,7 +57,7 @@ func (Framer) Frame(wire translators.Wire) (translators.Wire, []canonical.Loss, 
 // parse reads JSON into a protobuf message, and says what that loses.
 func parse(body []byte, message proto.Message) ([]canonical.Loss, error) {
 	var losses []canonical.Loss
-	if !form.ExactNumbers(body) {
+	if !doubles(body) {
 		losses = append(losses, canonical.Loss{Code: canonical.LossNumbers, Path: "/body", Fate: canonical.Dropped})
 	}
 	if protojson.Unmarshal(body, message) == nil {
@@ -65,6 +66,30 @@ func parse(body []byte, message proto.Message) ([]canonical.Loss, error) {
 	proto.Reset(message)
 	losses = append(losses, canonical.Loss{Code: canonical.LossExtension, Path: "/body", Fate: canonical.Dropped})
 	return losses, protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(body, message)
+}
+
+// doubles reports whether every number is written as a double is: others, 1.50
+// and 2^53+1, come back as other digits.
+func doubles(body []byte) bool {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return true // its end, or what the reader refuses
+		}
+		number, ok := token.(json.Number)
+		if !ok {
+			continue
+		}
+		double, err := number.Float64()
+		if err != nil {
+			return false
+		}
+		if text, err := json.Marshal(double); err != nil || string(text) != number.String() {
+			return false
+		}
+	}
 }
 
 // Unframe gives a message the JSON that the codec reads. Its error is a
