@@ -213,7 +213,7 @@ func TestGRPCDoorKnowsItsCallers(t *testing.T) {
 	})
 	t.Run("TLS 1.2", func(t *testing.T) {
 		conf := b.clientTLS(t, b.dev.Client)
-		conf.MinVersion, conf.MaxVersion = tls.VersionTLS12, tls.VersionTLS12 //nolint:gosec // to be refused
+		conf.MinVersion, conf.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
 		if got := b.remote(t, conf).Call(t.Context(), "SendMessage", good); got.Code != "UNAVAILABLE" {
 			t.Errorf("%s %s", got.Code, got.Details)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net/http"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ func TestThroughGateway(t *testing.T) {
 	t.Run("MCP revisions", func(t *testing.T) { mcpRevisions(t, g) })
 	t.Run("A2A without JSON-RPC", func(t *testing.T) { a2aOverHTTP(t, g) })
 	t.Run("A2A streams", func(t *testing.T) { a2aStreams(t, g) })
+	t.Run("A2A over gRPC", func(t *testing.T) { a2aOverGRPC(t, g) })
 	t.Run("A2A 0.3", func(t *testing.T) { a2aOld(t, g) })
 	t.Run("A2A 0.3 SDK", func(t *testing.T) { a2aOldSDK(t, g) })
 	t.Run("A2A 0.3 SDK without JSON-RPC", func(t *testing.T) { a2aOldOverHTTP(t, g) })
@@ -42,7 +44,13 @@ func startGateway(t *testing.T) *gw {
 	if err != nil {
 		t.Fatal(err)
 	}
-	process, err := devgateway.Start(t.Context(), devgateway.Deps{Binary: binary, Dir: filepath.Join(dir, ".aepb")})
+	config := filepath.Join(dir, "gateway.yaml")
+	if err := os.WriteFile(config, []byte("listen:\n  grpc: 127.0.0.1:0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	process, err := devgateway.Start(t.Context(), devgateway.Deps{
+		Binary: binary, Dir: filepath.Join(dir, ".aepb"), Args: []string{"--config", config},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -113,7 +113,7 @@ func (in *incoming) begin(ctx context.Context) (transport.Reply, error) {
 		reply.Events = in
 		return reply, nil
 	}
-	reply.Wire, err = in.sole()
+	reply.Wire, err = in.sole(ctx)
 	if err == nil {
 		tokens, err = in.tokens(in.response.Trailer)
 	}
@@ -158,10 +158,10 @@ func (in *incoming) tokens(h http.Header) ([]string, error) {
 }
 
 // sole is the one message of a unary method.
-func (in *incoming) sole() (translators.Wire, error) {
-	body, err := in.frame()
+func (in *incoming) sole(ctx context.Context) (translators.Wire, error) {
+	body, err := in.frame(ctx)
 	if err == nil {
-		_, err = in.frame()
+		_, err = in.frame(ctx)
 		if err == nil {
 			return translators.Wire{}, in.bad("two messages where one belongs")
 		}
@@ -179,12 +179,12 @@ func (in *incoming) sole() (translators.Wire, error) {
 }
 
 // frame reads one message; io.EOF: there is none.
-func (in *incoming) frame() ([]byte, error) {
+func (in *incoming) frame(ctx context.Context) ([]byte, error) {
 	var head [frameHead]byte
 	if _, err := io.ReadFull(in.response.Body, head[:]); errors.Is(err, io.EOF) {
 		return nil, io.EOF
 	} else if err != nil {
-		return nil, in.broken(err)
+		return nil, failure(ctx, in.e, err)
 	}
 	limit := in.d.deps.Form.Info().BodyLimit
 	size := binary.BigEndian.Uint32(head[1:])
@@ -199,16 +199,12 @@ func (in *incoming) frame() ([]byte, error) {
 		if errors.Is(err, io.EOF) && n < int64(size) {
 			err = io.ErrUnexpectedEOF
 		}
-		return nil, in.broken(err)
+		return nil, failure(ctx, in.e, err)
 	}
 	if body.Len() == 0 {
 		return []byte{}, nil
 	}
 	return body.Bytes(), nil
-}
-
-func (in *incoming) broken(err error) error {
-	return failure(in.response.Request.Context(), in.e, err)
 }
 
 // heard is a message of the agent.
@@ -250,7 +246,7 @@ func (in *incoming) Next(ctx context.Context) (transport.Event, error) {
 		return transport.Event{}, in.err
 	}
 	stop := context.AfterFunc(ctx, in.cancel)
-	body, err := in.frame()
+	body, err := in.frame(ctx)
 	alive := stop()
 	in.events, in.total = in.events+1, in.total+len(body)
 	switch {

@@ -84,7 +84,7 @@ func NewListener(deps ListenerDeps) (*Listener, error) {
 // Serve takes calls in until its context ends, then lets those under way finish
 // within the grace period.
 func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
-	server := grpc.NewServer(l.options(road)...)
+	server := grpc.NewServer(l.options(road)...) //nolint:contextcheck // every call has its own
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		if err := server.Serve(l.deps.Accept); !errors.Is(err, grpc.ErrServerStopped) {

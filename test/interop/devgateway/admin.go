@@ -13,6 +13,7 @@ import (
 type endpoint struct {
 	Binding string `json:"binding"`
 	URL     string `json:"url"`
+	GRPC    string `json:"grpc,omitempty"`
 }
 
 type agent struct {
@@ -22,7 +23,12 @@ type agent struct {
 
 // AddAgent puts an agent with one endpoint into the gateway's directory.
 func (p *Process) AddAgent(ctx context.Context, name, binding, url string) error {
-	body, err := json.Marshal(agent{Name: name, Endpoints: []endpoint{{Binding: binding, URL: url}}})
+	return p.AddAgentAt(ctx, name, binding, url, "")
+}
+
+// AddAgentAt is AddAgent for one that is reached over gRPC at host:port.
+func (p *Process) AddAgentAt(ctx context.Context, name, binding, url, grpc string) error {
+	body, err := json.Marshal(agent{Name: name, Endpoints: []endpoint{{Binding: binding, URL: url, GRPC: grpc}}})
 	if err != nil {
 		return fmt.Errorf("devgateway: %w", err)
 	}

@@ -109,11 +109,13 @@ func TestWhatProtobufCannotHold(t *testing.T) {
 	}{
 		"a number": {
 			`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":9007199254740993}]}}`,
-			`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":9007199254740992}]}}`, []string{"L16 dropped /body"},
+			`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":9007199254740992}]}}`,
+			[]string{"L16 dropped /body"},
 		},
 		"a member of tomorrow": {
 			`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}],"later":1}}`,
-			`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}`, []string{"L29 dropped /body"},
+			`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}`,
+			[]string{"L29 dropped /body"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -232,8 +234,14 @@ func FuzzUnframe(f *testing.F) {
 	f.Add(frame.Status(codes.NotFound, "x"), byte(1))
 	f.Add([]byte{}, byte(2))
 	kinds := []translators.Wire{
-		{Path: send}, {Re: canonical.OpInvoke, Status: 500}, {Re: canonical.OpTaskList}, {Re: canonical.OpInvoke, Event: true},
-		{Path: a2a.ServiceGRPC + "ListTasks"}, {Re: canonical.OpPush}, {Re: canonical.OpTaskGet}, {Re: canonical.OpNative},
+		{Path: send},
+		{Re: canonical.OpInvoke, Status: 500},
+		{Re: canonical.OpTaskList},
+		{Re: canonical.OpInvoke, Event: true},
+		{Path: a2a.ServiceGRPC + "ListTasks"},
+		{Re: canonical.OpPush},
+		{Re: canonical.OpTaskGet},
+		{Re: canonical.OpNative},
 	}
 	f.Fuzz(func(t *testing.T, body []byte, which byte) {
 		w := kinds[int(which)%len(kinds)]

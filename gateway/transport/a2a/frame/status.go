@@ -73,7 +73,7 @@ func frameStatus(body []byte) ([]byte, []canonical.Loss, error) {
 	if err := json.Unmarshal(body, &said); err != nil {
 		return nil, nil, err
 	}
-	out := &spb.Status{Code: int32(codeNamed(said.Error)), Message: strings.ToValidUTF8(said.Error.Message, "\uFFFD")}
+	out := &spb.Status{Code: int32(codeNamed(said.Error)), Message: strings.ToValidUTF8(said.Error.Message, "\uFFFD")} //nolint:gosec // small
 	var losses []canonical.Loss
 	for _, raw := range said.Error.Details {
 		detail, err := frameDetail(raw)
@@ -98,7 +98,7 @@ func codeNamed(f failed) codes.Code {
 	}
 	for code, row := range canonicalCodes {
 		if row.name == f.Status && code != 0 {
-			return codes.Code(code) //nolint:gosec // an index of the table
+			return codes.Code(code)
 		}
 	}
 	return codes.Internal
