@@ -27,7 +27,9 @@ func a2aOverGRPC(t *testing.T, g *gw) {
 		t.Run("to "+name, func(t *testing.T) { a2aGRPCTalks(t, overGRPC(t, g, name)) })
 	}
 	t.Run("to MCP", func(t *testing.T) {
-		got, err := overGRPC(t, g, "grpc-tools").SendMessage(t.Context(), &a2a.SendMessageRequest{Message: typed("add", `{"a":41,"b":1}`)})
+		got, err := overGRPC(t, g, "grpc-tools").SendMessage(t.Context(), &a2a.SendMessageRequest{
+			Message: a2a.NewMessage(a2a.MessageRoleUser, a2a.NewDataPart(map[string]any{"skill": "add", "input": map[string]any{"a": 41, "b": 1}})),
+		})
 		task, ok := got.(*a2a.Task)
 		if err != nil || !ok || task.Status.State != a2a.TaskStateCompleted {
 			t.Fatalf("%+v %v", got, err)

@@ -1,5 +1,5 @@
 // Package a2a is the wire of the Agent2Agent protocol: 1.0 and 0.3, over JSON-RPC
-// and over HTTP alone.
+// and over HTTP alone, and 1.0 over gRPC.
 //
 // serve.go is the [Door]: POST with one JSON-RPC message of either version at
 // /agents/{agent}/a2a; below it the places of the HTTP form (rest.go), those of
@@ -16,11 +16,20 @@
 // card is the card that everybody gets: the agent's own names places that are
 // not ours.
 //
+// listener.go is the [Listener], the door over gRPC on a port of its own, and
+// remote.go one call of it. The agent is the tenant that the request names,
+// which then says nothing to the agent, or the metadata aepb-agent. Evidence is
+// in the metadata: that of the request in the initial, ours in the initial and,
+// of a whole stream, in the trailer. A refusal is a status with an ErrorInfo.
+// Messages are kept as they travel; package frame says what they mean.
+//
 // push.go is the [Pusher], which posts changes of tasks to webhooks.
 //
 // dial.go is the [Dialer]: it carries a sealed message to an agent and judges
-// whether what comes back is a reply to it. describe.go reads an agent's card
-// and picks the interface: the newest version first, JSON-RPC before HTTP.
+// whether what comes back is a reply to it; dialgrpc.go does so over gRPC, which
+// goes the way of all other requests. describe.go reads an agent's card
+// and picks the interface: the newest version first, JSON-RPC before HTTP before
+// gRPC, unless its operator named a place for gRPC.
 // A card is somebody's claim: it may name a path on the host that the operator
 // configured, and never another host, or a card could send the gateway, and
 // whoever trusts it, anywhere.
@@ -30,5 +39,7 @@
 // The protocol's own server and client: they decode into Go types, which
 // changes bytes that were hashed, and they follow redirects and retry by
 // themselves, which sends messages that no receipt covers. One handler for
-// card and calls: they differ in everything, methods, caching, errors.
+// card and calls: they differ in everything, methods, caching, errors. The
+// client of gRPC's library: it resolves, dials, balances and retries by itself,
+// past the guard; two calls of HTTP/2 are all that is needed of it.
 package a2a

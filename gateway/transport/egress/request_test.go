@@ -291,6 +291,43 @@ func TestLoopbackHTTP(t *testing.T) {
 	}
 }
 
+// TestLoopbackHTTP2: a request of HTTP/2 without TLS is one, and goes nowhere
+// else than its like.
+func TestLoopbackHTTP2(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	major := make(chan int, 1)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { major <- r.ProtoMajor }))
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	t.Cleanup(server.Close)
+	at := strings.TrimPrefix(server.URL, "http://")
+	ask := func(g *Guard, url string) error {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.ProtoMajor = 2
+		response, err := g.DoAs(request, "")
+		if err == nil {
+			err = response.Body.Close()
+		}
+		return err
+	}
+	g := w.near(t, Config{AllowLoopbackHTTP: true, AllowPrivate: []string{at}})
+	if err := ask(g, server.URL); err != nil || <-major != 2 {
+		t.Errorf("got %v", err)
+	}
+	if got := reasonOf(ask(g, "http://93.184.215.14/")); got != ReasonScheme {
+		t.Errorf("elsewhere: %q", got)
+	}
+	if got := reasonOf(ask(w.near(t, Config{}), server.URL)); got != ReasonScheme {
+		t.Errorf("outside development: %q", got)
+	}
+	g.CloseIdle()
+}
+
 // TestDialLoopback: without TLS nothing is dialled but loopback, in development.
 func TestDialLoopback(t *testing.T) {
 	t.Parallel()
