@@ -80,6 +80,9 @@ func (c Config) check(s source) error {
 	}
 	c.Identity.check(say)
 	c.Admin.check(say)
+	if c.PublicRPC != "" && !hostport(c.PublicRPC) {
+		say("$.public_grpc", "not host:port")
+	}
 	if err := directory.ValidateDocuments(c.VisitorRules(false)); err != nil {
 		say("$.documents", err.Error())
 	}

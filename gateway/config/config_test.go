@@ -206,3 +206,24 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestGRPCPlaces(t *testing.T) {
+	t.Parallel()
+	const text = "public_grpc: PUBLIC\nagents:\n  a:\n    endpoints:\n      - {binding: a2a-v1, url: https://a.example, grpc: PLACE}\n"
+	parse := func(public, place string) (config.Config, error) {
+		return config.Parse([]byte(strings.NewReplacer("PUBLIC", `"`+public+`"`, "PLACE", `"`+place+`"`).Replace(text)))
+	}
+	c, err := parse("gw.example:8444", "a.example:50051")
+	if err != nil || c.PublicRPC != "gw.example:8444" || c.Directory(false)[0].Endpoints[0].GRPC != "a.example:50051" {
+		t.Errorf("got %+v %v", c, err)
+	}
+	for _, bad := range []string{"a.example", "a.example:0", "a.example:99999", ":1", "https://a.example:1", "a.example:1/x", "u@a.example:1"} {
+		var said *config.Error
+		if _, err := parse("gw.example:1", bad); !errors.As(err, &said) || !strings.Contains(err.Error(), "grpc") {
+			t.Errorf("agent at %q: %v", bad, err)
+		}
+		if _, err := parse(bad, "a.example:1"); !errors.As(err, &said) || !strings.Contains(err.Error(), "public_grpc") {
+			t.Errorf("we at %q: %v", bad, err)
+		}
+	}
+}

@@ -39,7 +39,9 @@ func overTLS(t *testing.T, r transport.Exchanger, edit func(*ListenerDeps)) *grp
 	}
 	deps := ListenerDeps{
 		Form: form.New(translators.Config{BodyLimit: 4096}), Accept: accept, TLS: borrowed.TLS, Logger: slog.New(slog.DiscardHandler),
-		Identify: func(ctx context.Context, _ Arrival) context.Context { return transport.WithCaller(ctx, caller, "192.0.2.1") },
+		Identify: func(ctx context.Context, _ Arrival) context.Context {
+			return transport.WithCaller(ctx, caller, "192.0.2.1")
+		},
 		AgentURL: func(agent string) string { return "https://gw.example/agents/" + agent }, GRPC: "gw.example:1",
 	}
 	if edit != nil {
