@@ -116,6 +116,20 @@ func TestGRPCDoor(t *testing.T) {
 			b.proven(t, got.Trailer[headerECT], "", told.Sum())
 		})
 	}
+	t.Run("our name for the agent is not told to it", func(t *testing.T) {
+		for _, said := range b.talker.Received() {
+			if strings.Contains(string(said.Body), "tenant") {
+				t.Errorf("the agent was told %s", said.Body)
+			}
+		}
+	})
+	t.Run("a tenant beside our name is", func(t *testing.T) {
+		call(t, "SendMessage", request(t, "SendMessage", messageTo("floor-7", "hello")), "aepb-agent", "concierge")
+		heard := b.talker.Received()
+		if last := heard[len(heard)-1]; !strings.Contains(string(last.Body), `"tenant":"floor-7"`) {
+			t.Errorf("the agent was told %s", last.Body)
+		}
+	})
 	t.Run("the agent by metadata", func(t *testing.T) {
 		call(t, "SendMessage", request(t, "SendMessage", strings.Replace(addTo, `"tenant":"calculator",`, "", 1)), "aepb-agent", "calculator")
 	})
