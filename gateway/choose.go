@@ -223,6 +223,18 @@ func (g *Gateway) stampRequest(x *exchange, id ect.ID) {
 	}
 }
 
+// tasked is a message as an agent hears it that may answer a call with a task:
+// that its caller would rather wait is our business and not the agent's.
+func (x *exchange) tasked(m *canonical.Message) *canonical.Message {
+	if m.Op != canonical.OpInvoke || x.relay() || x.call.Agent == "" || x.described == nil || !x.described.Tasks ||
+		x.dest.Info().Streams == translators.StreamsTask || m.Preferences.TaskOK {
+		return m
+	}
+	out := *m
+	out.Preferences.TaskOK = true
+	return &out
+}
+
 func quoted(id string) json.RawMessage { return json.RawMessage(`"` + id + `"`) }
 
 // stampReply gives a reply bound for the caller its own request's id, and ids

@@ -223,6 +223,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 		l.verbatim = &wire
 	} else {
 		g.stampRequest(x, id)
+		l.message = x.tasked(x.message)
 	}
 	wire, receipt, err := g.leg(ctx, x, l)
 	if err != nil || x.call.Agent == "" {

@@ -96,6 +96,27 @@ func TestATaskInARelay(t *testing.T) {
 	})
 }
 
+// TestTheResultOfATask: an older client waits for it, however often the agent has
+// to be asked.
+func TestTheResultOfATask(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{
+		invoking: {{reply: wholeTask("WORKING", "")}},
+		looking:  {{reply: result(taskOf("WORKING", ""))}, {reply: result(taskOf("WORKING", ""))}, {reply: result(taskOf("COMPLETED", oneArt))}},
+	}, func(s *stage) {
+		t := s.t
+		s.agent.blind = true
+		older := func(method, params string) transport.Call {
+			return s.by(mcp.Binding, mcp.Legacy, `{"jsonrpc":"2.0","id":7,"method":"`+method+`","params":{`+params+`}}`)
+		}
+		s.ask(t, s, older("tools/call", `"name":"write","arguments":`+askingHi+`,"task":{"ttl":60000}`))
+		if got := s.ask(t, s, older("tasks/result", `"taskId":"t1"`)); !strings.Contains(string(got.Wire.Body), "done it") {
+			t.Errorf("it comes to %s", got.Wire.Body)
+		}
+		synctest.Wait()
+	})
+}
+
 func TestATaskThatIsAnsweredAndCanceled(t *testing.T) {
 	t.Parallel()
 	asking := scene{events: []string{wholeTask("WORKING", ""), "", status("INPUT_REQUIRED", "how long?")}, end: errBroken}

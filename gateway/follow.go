@@ -89,7 +89,7 @@ func (g *Gateway) inquire(ctx context.Context, x *exchange, op canonical.Op, bod
 
 // sealOwn seals a message that the caller did not send in these words.
 func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message, l leg) (transport.Sealed, error) {
-	l.name, l.id, l.message, l.aside = legRequest, ect.ID(g.NewID()), m, true
+	l.name, l.id, l.message, l.aside = legRequest, ect.ID(g.NewID()), x.tasked(m), true
 	l.encoder, l.source, l.dest = x.dest, x.source.Info().Binding, x.dest.Info().Binding
 	l.target = translators.Target{
 		Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.chosen,

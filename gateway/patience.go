@@ -112,11 +112,21 @@ func (x *exchange) final(m *canonical.Message) bool {
 		return x.relay() && x.asking() == translators.AskReply
 	case result.Task == nil || x.relay():
 		return true
+	case x.promised(result.Task):
+		return false
 	case result.Task.Status.State.Terminal():
 		return true
 	default:
 		return stream.Settled(result.Task.Status.State) && (x.asking() == translators.AskNone || x.asking() == translators.AskTask)
 	}
+}
+
+// promised: the task stands in place of a result. Whatever its state, what it
+// asks and what came of it the agent says when it is asked about it (MCP,
+// CreateTaskResult).
+func (x *exchange) promised(t *canonical.Task) bool {
+	return x.dest.Info().Streams == translators.StreamsReply && t.Output == nil && t.Failure == nil && len(t.Inputs) == 0 &&
+		len(t.Artifacts) == 0 && t.Status.State != canonical.StateCanceled
 }
 
 // asking is how this caller can be asked.

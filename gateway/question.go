@@ -84,6 +84,10 @@ func (g *Gateway) goOnWith(ctx context.Context, x *exchange, rec *record, invoke
 		answer, err := g.answerOpen(ctx, x, rec, answers)
 		return true, answer, err
 	}
+	if rec.Waits == waitsTask && !x.relay() && x.dest.Info().Streams != translators.StreamsTask {
+		answer, err := g.update(ctx, x, rec, answers)
+		return true, answer, err
+	}
 	if err := g.rewrite(rec, x.message, invoke, answers); err != nil {
 		return false, none, err
 	}

@@ -327,6 +327,11 @@ func (r *run) conclude(result *canonical.Result) ([]canonical.Event, error) {
 	if result.Task.Output != nil {
 		result = &canonical.Result{Task: stream.Settle(result.Task)}
 	}
+	if r.op == canonical.OpInvoke && r.x.promised(result.Task) {
+		begun := *result.Task
+		begun.Status = canonical.Status{State: canonical.StateWorking, At: begun.Status.At}
+		result = &canonical.Result{Task: &begun}
+	}
 	r.rename(result.Task)
 	event := canonical.Event{Task: result.Task}
 	before := r.fold.Task()

@@ -52,12 +52,27 @@ func (g *Gateway) askAgent(ctx context.Context, x *exchange, rec *record, query 
 	named := *query
 	named.ID = rec.TaskID
 	x.message.Body = &named
-	if !x.relay() && x.message.Op == canonical.OpTaskResult {
+	if apart := x.source.Info().Streams == translators.StreamsTask && x.dest.Info().Streams != translators.StreamsTask; apart {
+		switch x.message.Op {
+		case canonical.OpTaskCancel:
+			return g.cancelApart(ctx, x)
+		case canonical.OpTaskSubscribe:
+			return g.watch(ctx, x, rec, true) // whoever keeps the record follows it
+		default:
+		}
+	}
+	waits := !x.relay() && x.message.Op == canonical.OpTaskResult // until there is one
+	if waits {
 		x.message.Op = canonical.OpTaskGet
 	}
 	sealed, _, err := g.request(ctx, x)
 	if err != nil {
 		return transport.Answer{}, err
+	}
+	if waits {
+		r := g.begin(ctx, x, sealed)
+		r.op, x.message.Op = canonical.OpTaskGet, canonical.OpTaskResult
+		return r.wait(ctx)
 	}
 	if x.message.Op == canonical.OpTaskSubscribe {
 		r := g.begin(ctx, x, sealed)
@@ -65,6 +80,73 @@ func (g *Gateway) askAgent(ctx context.Context, x *exchange, rec *record, query 
 		return r.tell(ctx)
 	}
 	return g.converse(x.lifetime(ctx), x, sealed)
+}
+
+// cancelApart cancels a task of an agent that only acknowledges that, and answers
+// with how the task stands then (reference, task, poll, cancel).
+func (g *Gateway) cancelApart(ctx context.Context, x *exchange) (transport.Answer, error) {
+	sealed, _, err := g.request(ctx, x)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	if _, err := g.acknowledged(ctx, x, sealed); err != nil {
+		return transport.Answer{}, err
+	}
+	x.message.Op = canonical.OpTaskGet
+	sealed, err = g.inquire(ctx, x, x.message.Op, x.message.Body)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	return g.converse(x.lifetime(ctx), x, sealed)
+}
+
+// acknowledged sends what is only acknowledged; an error of the agent is one
+// here. What it returns is what testifies to the acknowledgement.
+func (g *Gateway) acknowledged(ctx context.Context, x *exchange, sealed transport.Sealed) ([]ect.ID, error) {
+	life := x.patience(ctx)
+	defer life.close()
+	reply, err := g.send(life.ctx, x, sealed) //nolint:contextcheck // it may outlive who waits
+	defer closeReply(reply)
+	if err != nil {
+		return nil, life.judge(x, err)
+	}
+	m, parents, err := g.hear(ctx, x, reply)
+	if err != nil {
+		return nil, err
+	}
+	if m == nil {
+		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "it answers with a stream"}
+	}
+	if refused, ok := m.Body.(*canonical.Error); ok {
+		return nil, refused
+	}
+	return parents, nil
+}
+
+// update gives answers to an agent's task that takes them apart from calls (MCP,
+// tasks/update), and goes on with the task.
+func (g *Gateway) update(ctx context.Context, x *exchange, rec *record, answers []canonical.Answer) (transport.Answer, error) {
+	prior, asked, said := *rec, x.message, *x.message
+	said.Op, said.To.Skill = canonical.OpTaskAnswer, rec.Skill
+	said.Body = &canonical.TaskQuery{ID: rec.TaskID, Answers: stream.FreeText(stream.Inputs(&rec.Task), answers)}
+	x.message, x.prior = &said, &prior
+	sealed, _, err := g.request(ctx, x)
+	if err == nil {
+		err = g.claim(ctx, x)
+	}
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	parents, err := g.acknowledged(ctx, x, sealed)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	x.message = asked
+	r := g.newRun(x, parents)
+	if err := r.look(ctx); err != nil {
+		return transport.Answer{}, err
+	}
+	return r.answer(ctx)
 }
 
 // fromRecord answers about work that is ours to answer for.

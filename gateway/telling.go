@@ -177,11 +177,20 @@ func (t *telling) say(events []canonical.Event) error {
 			Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Body: &events[i],
 			Correlation: canonical.Correlation{WireID: x.wireID}, Conversation: t.run.own, Origin: x.from(),
 		}
-		if err := t.encode(m); err != nil {
+		if err := t.encode(m); unsayable(&events[i], err) {
+			t.losses = merge(t.losses, []canonical.Loss{{Code: canonical.LossStatusUpdates, Path: "/body/event", Fate: canonical.Dropped}})
+		} else if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// unsayable: the caller's protocol has no words for an event. It is lost, and the
+// stream goes on; but not without a question, or the end.
+func unsayable(event *canonical.Event, err error) bool {
+	said, ok := errors.AsType[*canonical.Error](err)
+	return ok && said.Code == canonical.CodeUnsupportedOp && event.Ask == nil && (event.Status == nil || !stream.Settled(event.Status.State))
 }
 
 // from is where what the caller is told came from.

@@ -17,7 +17,7 @@ import (
 // behind another connection. It is told
 // from its record.
 func (g *Gateway) watch(ctx context.Context, x *exchange, rec *record, streaming bool) (transport.Answer, error) {
-	if streaming {
+	if streaming && x.source.Info().Streams == translators.StreamsTask { // others have no words for a task in a stream
 		return g.tellRecord(ctx, x, rec, true)
 	}
 	answered, round := rec.Waits == waitsOpen && x.message.Op == canonical.OpInvoke, rec.Round
@@ -171,6 +171,10 @@ func (w *watching) say(events []canonical.Event) error {
 		l := w.g.toCaller(w.x, m, nil)
 		l.target.Stream = true
 		wire, losses, err := w.g.say(w.x, l)
+		if unsayable(&events[i], err) {
+			w.losses = merge(w.losses, []canonical.Loss{{Code: canonical.LossStatusUpdates, Path: "/body/event", Fate: canonical.Dropped}})
+			continue
+		}
 		if err != nil {
 			return err
 		}

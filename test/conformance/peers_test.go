@@ -113,6 +113,9 @@ func start(t *testing.T, binary string) *devgateway.Process {
 		if err := gateway.Stop(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
+		if t.Failed() {
+			t.Logf("gateway:\n%s", gateway.Output())
+		}
 	})
 	return gateway
 }

@@ -74,6 +74,9 @@ func (f faces) card(ctx context.Context, codec translators.Translator, road tran
 		return nil, err
 	}
 	served := form.Served(description, f.url+doorPath)
+	if served.Name == "" {
+		served.Name = agent // an MCP server need not say who it is
+	}
 	if f.grpc != "" {
 		served.Interfaces = append(served.Interfaces, canonical.Interface{
 			URL: f.grpc, Transport: form.FormGRPC, Version: form.Version, Tenant: agent,

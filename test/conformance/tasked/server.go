@@ -164,7 +164,7 @@ func (s *Server) answer(r *http.Request, req *request) (any, error) {
 	switch req.Method {
 	case "server/discover":
 		return json.RawMessage(`{"resultType":"complete","supportedVersions":["` + version + `"],"capabilities":{"tools":{},"extensions":{"` +
-			extension + `":{}}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"tasked","version":"1.0.0"}},"ttlMs":0,"cacheScope":"private"}`), nil
+			extension + `":{}}},"ttlMs":0,"cacheScope":"private"}`), nil
 	case "tools/list":
 		return json.RawMessage(`{"resultType":"complete","tools":` + tools + `,"ttlMs":0,"cacheScope":"private"}`), nil
 	case "tools/call":
