@@ -192,8 +192,9 @@ func (g *Gateway) rewrite(rec *record, m *canonical.Message, invoke *canonical.I
 	default:
 		m.Conversation.TaskID, m.Conversation.ContextID = rec.TaskID, rec.Context
 		if len(invoke.Answers) > 0 {
-			given := stream.FreeText(stream.Inputs(&rec.Task), invoke.Answers)
-			next.Turn, next.Call, next.Answers = stream.Turn(given), nil, spoken(&rec.Task, given)
+			asked := stream.Plain(stream.Inputs(&rec.Task))
+			given := stream.FreeText(asked, invoke.Answers)
+			next.Turn, next.Call, next.Answers = stream.Turn(given), nil, spoken(asked, given)
 		}
 	}
 	m.Body = &next
@@ -202,8 +203,8 @@ func (g *Gateway) rewrite(rec *record, m *canonical.Message, invoke *canonical.I
 
 // spoken are the answers that an agent hears as such: one that only talks is
 // told in the turn, and nowhere else.
-func spoken(task *canonical.Task, answers []canonical.Answer) []canonical.Answer {
-	if len(task.Inputs) == 0 {
+func spoken(asked []canonical.Input, answers []canonical.Answer) []canonical.Answer {
+	if len(asked) == 1 && stream.Talk(asked[0]) {
 		return nil
 	}
 	return answers
@@ -289,7 +290,7 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 		again.Answers, again.State = answers, r.result.Pending.State
 		m.Body, m.Conversation = &again, r.x.message.Conversation
 	default:
-		m.Body = &canonical.Invoke{Turn: stream.Turn(answers), Answers: spoken(r.snapshot(), answers)}
+		m.Body = &canonical.Invoke{Turn: stream.Turn(answers), Answers: spoken(stream.Inputs(r.snapshot()), answers)}
 		m.Conversation = r.agent
 	}
 	m.Correlation.MessageID = r.g.NewID()

@@ -10,4 +10,6 @@
 // clients in js/. The scenarios are a2a_test.go (A2A callers of MCP servers) and
 // mcp_test.go (MCP callers of an A2A agent). direct_test.go runs the JavaScript
 // clients straight against the peers, so that a failure elsewhere is ours.
+// fidelity_test.go runs everything that a callee can do, between every two ways
+// of calling and being called, and logs a table of that.
 package interop

@@ -32,6 +32,7 @@ import (
 //	take     gives back the file that it was handed
 //	many     three results
 //	fail     fails at its work
+//	late     fails when the test lets it go on (A2A)
 //	refuse   will not do it (A2A: rejected; MCP: says so as a failure)
 //	break    has an error of its own
 
@@ -308,12 +309,16 @@ func (w worker) work(ctx context.Context, ec *a2asrv.ExecutorContext, word, rest
 			second := a2a.NewArtifactUpdateEvent(ec, first.Artifact.ID, a2a.NewTextPart("whole"))
 			second.Artifact.Name, second.LastChunk = "report", true
 			say(status(a2a.TaskStateWorking, "one"), status(a2a.TaskStateWorking, "two"), first, second, done)
-		case word == "slow", word == "hold":
+		case word == "slow", word == "hold", word == "late":
 			w.mu.Lock()
 			w.tasks[ec.TaskID] = rest
 			w.mu.Unlock()
 			say(status(a2a.TaskStateWorking, "at it"))
-			if w.await(ctx, rest) {
+			switch {
+			case !w.await(ctx, rest):
+			case word == "late":
+				say(status(a2a.TaskStateFailed, "it did not work"))
+			default:
 				say(result("late", a2a.NewTextPart("done at last")), done)
 			}
 		case word == "ask":

@@ -75,6 +75,15 @@ func mcpScenarios(version string, at *callee) []scenario {
 	} else {
 		list = append(list, scenario{"input required, answered by calling again", byMCP(version, nil, mcpUnasked)})
 	}
+	if !at.mcp && version != "2025-06-18" {
+		list = append(
+			list, scenario{"long task with polling", byTasks(version, tasksPolling)}, scenario{"task canceled", byTasks(version, tasksCanceling)},
+			scenario{"task that fails", byTasks(version, tasksFailing)},
+		)
+		if version == modernMCP {
+			list = append(list, scenario{"task that asks", byTasks(version, tasksAnswering)})
+		}
+	}
 	for name, do := range map[string]func(*testing.T, *mcpRun){
 		"streaming":             mcpStreaming,
 		"cancel in flight":      mcpCanceling,

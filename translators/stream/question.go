@@ -30,6 +30,24 @@ func Inputs(t *canonical.Task) []canonical.Input {
 	return []canonical.Input{question}
 }
 
+// replySchema is that form.
+const replySchema = `{"type":"object","properties":{"reply":{"type":"string"}},"required":["reply"]}`
+
+// Talk reports whether a question is what an agent says that only talks.
+func Talk(in canonical.Input) bool { return in.Mode == canonical.ModeText && in.Key == replyProperty }
+
+// Plain undoes Forms: the questions as the agent asked them.
+func Plain(inputs []canonical.Input) []canonical.Input {
+	out := make([]canonical.Input, len(inputs))
+	for i, in := range inputs {
+		if in.Mode == canonical.ModeForm && string(in.Schema) == replySchema {
+			in.Mode, in.Schema = canonical.ModeText, nil
+		}
+		out[i] = in
+	}
+	return out
+}
+
 // Forms are questions for whoever knows only forms: free text becomes a form
 // with one required text.
 func Forms(inputs []canonical.Input) []canonical.Input {
@@ -37,7 +55,7 @@ func Forms(inputs []canonical.Input) []canonical.Input {
 	for i, in := range inputs {
 		if in.Mode == canonical.ModeText {
 			in.Mode = canonical.ModeForm
-			in.Schema = json.RawMessage(`{"type":"object","properties":{"reply":{"type":"string"}},"required":["reply"]}`)
+			in.Schema = json.RawMessage(replySchema)
 		}
 		out[i] = in
 	}

@@ -296,3 +296,16 @@ func TestASnapshotTakesThePlaceOfWhatWasThere(t *testing.T) {
 		t.Errorf("what does not fit: %v", err)
 	}
 }
+
+// TestPlainUndoesForms: an agent is answered in the way in which it asked.
+func TestPlainUndoesForms(t *testing.T) {
+	t.Parallel()
+	asked := []canonical.Input{
+		{Key: "reply", Mode: canonical.ModeText},
+		{Key: "age", Mode: canonical.ModeForm, Schema: json.RawMessage(`{"type":"object","properties":{"age":{"type":"integer"}}}`)},
+		{Key: "login", Mode: canonical.ModeURL, URL: "https://x.example"},
+	}
+	if got := stream.Plain(stream.Forms(asked)); !cmp.Equal(got, asked) {
+		t.Errorf("%+v came back as %+v", asked, got)
+	}
+}
