@@ -16,13 +16,14 @@ import (
 	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
+	"github.com/aepb/aepb-gateway/translators/slim"
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
 // forms are the protocols that this tool knows without a gateway.
 func forms() (*translators.Registry, error) {
 	return translators.NewRegistry(
-		a2a.New(translators.Config{}), mcp.New(translators.Config{}), uacp.New(translators.Config{}), ainp.New(translators.Config{}),
+		a2a.New(translators.Config{}), mcp.New(translators.Config{}), slim.New(translators.Config{}), uacp.New(translators.Config{}), ainp.New(translators.Config{}),
 	)
 }
 
