@@ -192,18 +192,23 @@ func (r *rig) mcpSession(ctx context.Context, _ int) error {
 		_, err := r.send(ctx, letter{path: "/agents/talker/mcp", body: body, header: header, status: status, says: says})
 		return err
 	}
-	if err := step(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+version+
-		`","capabilities":{},"clientInfo":{"name":"soak","version":"1"}}}`, http.StatusOK, version); err != nil {
+	begun, err := r.send(ctx, letter{path: "/agents/talker/mcp", header: header, status: http.StatusOK, says: []string{version}, body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + version +
+		`","capabilities":{},"clientInfo":{"name":"soak","version":"1"}}}`})
+	if err != nil {
 		return err
 	}
-	header["Mcp-Protocol-Version"] = version
+	header["Mcp-Protocol-Version"], header["Mcp-Session-Id"] = version, begun.header.Get("Mcp-Session-Id")
 	if err := step(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, http.StatusAccepted); err != nil {
 		return err
 	}
 	if err := step(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, http.StatusOK, `"talk"`); err != nil {
 		return err
 	}
-	return step(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"talk","arguments":{"message":"`+said+`"}}}`, http.StatusOK, said)
+	if err := step(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"talk","arguments":{"message":"`+said+`"}}}`, http.StatusOK, said); err != nil {
+		return err
+	}
+	_, err = r.send(ctx, letter{method: http.MethodDelete, path: "/agents/talker/mcp", header: header, status: http.StatusNoContent})
+	return err
 }
 
 // translate goes to the tool, or nowhere and back, by both names of the endpoint.

@@ -145,6 +145,9 @@ func restore(o, canon *rawjson.Object, name, version string, at level) {
 	}
 	members := rawjson.Parse(raw, "").Members()
 	for _, m := range members {
+		if at == levelParty && m.Name != "icons" && m.Value[0] != '"' { // an Implementation has texts besides
+			return
+		}
 		if !lacks(version, at, m.Name) || m.Name == typeLink || o.Has(m.Name) || (m.Name == "_meta" && at != levelContents) {
 			return
 		}
