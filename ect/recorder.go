@@ -26,14 +26,18 @@ type Record struct {
 // LogValue prints the id; the bytes of a token are never logged.
 func (r Record) LogValue() slog.Value { return slog.StringValue(string(r.ID)) }
 
+// MaxNamesakes is how many issuers may have used one id. An id is random, so more than one is an attempt to be taken for
+// another; it must not cost that other anything.
+const MaxNamesakes = 16
+
 // Store keeps the tokens that were signed or verified here. What it returns is
 // the caller's to change.
 type Store interface {
-	// Put keeps a copy of a record, and changes nothing in it. The same id with the same bytes is no error; the same
-	// id with other bytes is a *ConflictError and changes nothing.
+	// Put keeps a copy of a record, and changes nothing in it. The same issuer's id with the same bytes is no error; with
+	// other bytes, or when MaxNamesakes other issuers have the id, it is a *ConflictError and changes nothing.
 	Put(context.Context, Record) error
-	// Get finds a record by id.
-	Get(context.Context, ID) (Record, bool, error)
+	// Get finds the records with an id, in no particular order: at most one of each issuer.
+	Get(context.Context, ID) ([]Record, error)
 	// Workflow finds the records of a workflow, in no particular order.
 	Workflow(context.Context, string) ([]Record, error)
 }

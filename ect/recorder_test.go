@@ -41,12 +41,15 @@ func TestRecord(t *testing.T) {
 			t.Errorf("got receipt for %s", receipt.ID())
 		}
 	}
-	got, _, _ := store.Get(t.Context(), token.ID())
+	got, err := store.Get(t.Context(), token.ID())
+	if err != nil || len(got) != 1 {
+		t.Fatal(got, err)
+	}
 	want := ect.Record{
 		Compact: token.Compact(), ID: token.ID(), Workflow: c.Workflow, Issuer: s.From.ID, Audience: c.Audience,
 		Act: c.Act, Parents: c.Parents, Until: s.Now.Add(600*time.Second + time.Hour),
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got[0]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

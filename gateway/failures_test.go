@@ -172,6 +172,39 @@ func TestConversationsAreNotShared(t *testing.T) {
 	}
 }
 
+// A jti of ours, used again by a caller, hides nothing: his own message passes,
+// and whoever names that id as parent has us on his path.
+func TestAForeignTokenWithAJTIOfOursHidesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	answer, err := b.Exchange(t.Context(), b.translate(t, addBody))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := claims(t, answer.Evidence[0])
+	send := func(body string, c ect.Claims) error {
+		c.Audience, c.Workflow, c.OutputHash = []string{string(b.self.ID)}, ours.Workflow, ect.Hash([]byte(body))
+		token, err := b.caller.Signer(t, func() time.Time { return b.now }).Sign(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		call := b.translate(t, body)
+		call.Evidence = []string{token.Compact()}
+		_, err = b.Exchange(t.Context(), call)
+		return err
+	}
+	if err := send(strings.Replace(addBody, `"b":2`, `"b":3`, 1), ect.Claims{ID: ours.ID, Act: "send_task", Parents: []ect.ID{}}); err != nil {
+		t.Errorf("a token with our jti: %v", err)
+	}
+	if found, err := b.memory.Get(t.Context(), ours.ID); err != nil || len(found) != 2 {
+		t.Errorf("kept %v, %v", found, err)
+	}
+	err = send(strings.Replace(addBody, `"b":2`, `"b":4`, 1), ect.Claims{Act: ect.ActTranslate, Parents: []ect.ID{ours.ID}})
+	if denied := (*policy.Denied)(nil); !errors.As(err, &denied) || denied.Constraint != policy.ConstraintLoop {
+		t.Errorf("a loop through us: %v", err)
+	}
+}
+
 // A source's lineage that already went through us is a loop; three foreign
 // translations on the way are one too many with ours.
 func TestHopsAndLoops(t *testing.T) {

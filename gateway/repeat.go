@@ -152,11 +152,11 @@ func (g *Gateway) repeat(ctx context.Context, key ect.ReplayKey) (transport.Answ
 	}
 	answer := transport.Answer{Wire: s.wire}
 	for _, id := range s.evidence {
-		record, ok, err := g.Evidence.Get(ctx, id)
-		if err != nil || !ok {
+		records, err := g.named(ctx, id)
+		if err != nil || len(records) == 0 {
 			return transport.Answer{}, true, &problem.RecordingError{Err: err}
 		}
-		answer.Evidence = append(answer.Evidence, record.Compact)
+		answer.Evidence = append(answer.Evidence, records[0].Compact)
 	}
 	if s.rare.Problem != nil {
 		return answer, true, &problem.StoredError{Problem: *s.rare.Problem}

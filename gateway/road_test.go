@@ -246,8 +246,8 @@ func TestBothLegsAreProven(t *testing.T) {
 
 func has(t *testing.T, b *bed, id ect.ID) bool {
 	t.Helper()
-	_, ok, err := b.memory.Get(t.Context(), id)
-	return ok && err == nil
+	found, err := b.memory.Get(t.Context(), id)
+	return err == nil && len(found) == 1
 }
 
 func TestRepetitionGetsTheStoredAnswer(t *testing.T) {

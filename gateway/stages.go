@@ -209,14 +209,21 @@ func (g *Gateway) keep(ctx context.Context, x *exchange) error {
 		}
 	}
 	start := nodes[:len(x.evidence.sources)]
-	find := func(ctx context.Context, id ect.ID) (dag.Node, bool, error) {
+	find := func(ctx context.Context, id ect.ID) ([]dag.Node, error) {
+		var found []dag.Node
 		for i := range nodes { // maxSignatures at most
 			if nodes[i].ID == id {
-				return nodes[i], true, nil
+				found = append(found, nodes[i])
 			}
 		}
-		record, ok, err := g.Evidence.Get(ctx, id)
-		return dag.NodeOfRecord(record), ok, err
+		if found != nil {
+			return found, nil
+		}
+		records, err := g.named(ctx, id)
+		for _, record := range records {
+			found = append(found, dag.NodeOfRecord(record))
+		}
+		return found, err
 	}
 	var err error
 	if x.evidence.path, err = dag.LegPath(ctx, dag.Request, start, find, dag.DefaultLimit); err != nil {
@@ -226,6 +233,16 @@ func (g *Gateway) keep(ctx context.Context, x *exchange) error {
 		x.evidence.ancestry, err = dag.Ancestry(ctx, start, find, dag.DefaultLimit)
 	}
 	return err
+}
+
+// named finds what an id means: our own token, if we ever used that id, for then
+// all others with it came later; else whatever any issuer calls by it.
+func (g *Gateway) named(ctx context.Context, id ect.ID) ([]ect.Record, error) {
+	records, err := g.Evidence.Get(ctx, id)
+	if i := slices.IndexFunc(records, func(r ect.Record) bool { return r.Issuer == g.Self() }); i >= 0 {
+		return records[i : i+1], err
+	}
+	return records, err
 }
 
 // recording says what a failure to keep evidence means: a jti that is taken is

@@ -64,8 +64,10 @@ func legOf(leg string) Leg {
 	return Request
 }
 
-// Lookup finds a verified node by id; false: nobody here knows it.
-type Lookup func(context.Context, ect.ID) (Node, bool, error)
+// Lookup finds the verified nodes that an id may mean; none: nobody here knows
+// it. More than one (of several issuers, and who names a parent does not say
+// whose) are walked all: nobody shortens a path by using another's id again.
+type Lookup func(context.Context, ect.ID) ([]Node, error)
 
 // Path is the translations found by a walk.
 type Path struct {

@@ -41,9 +41,11 @@ func (g graph) work(id ect.ID, parents ...ect.ID) dag.Node {
 	return g.add(id, "send_task", dag.Request, "spiffe://example.com/agent", parents...)
 }
 
-func (g graph) find(_ context.Context, id ect.ID) (dag.Node, bool, error) {
-	n, ok := g[id]
-	return n, ok, nil
+func (g graph) find(_ context.Context, id ect.ID) ([]dag.Node, error) {
+	if n, ok := g[id]; ok {
+		return []dag.Node{n}, nil
+	}
+	return nil, nil
 }
 
 // passes is the judgement of R1: the hop about to be made counts, too.
@@ -279,22 +281,45 @@ func TestALimitIsIncomplete(t *testing.T) {
 func TestAWalkEnds(t *testing.T) {
 	t.Parallel()
 	lookups := 0
-	endless := func(_ context.Context, id ect.ID) (dag.Node, bool, error) {
+	endless := func(_ context.Context, id ect.ID) ([]dag.Node, error) {
 		lookups++
 		n := dag.Node{ID: id, Act: ect.ActTranslate, Leg: dag.Request}
 		for i := range 100 {
 			n.Parents = append(n.Parents, ect.ID(fmt.Sprintf("%s.%d", id, i)))
 		}
-		return n, true, nil
+		return []dag.Node{n}, nil
 	}
-	start, _, _ := endless(t.Context(), "0")
+	start, _ := endless(t.Context(), "0")
 	for name, walk := range map[string]func(context.Context, []dag.Node, dag.Lookup, int) (dag.Path, error){
 		"path": dag.TranslationPath, "ancestry": dag.Ancestry,
 	} {
 		lookups = 0
-		p, err := walk(t.Context(), []dag.Node{start}, endless, 0)
+		p, err := walk(t.Context(), start, endless, 0)
 		if err != nil || !p.Incomplete || lookups > dag.DefaultLimit {
 			t.Errorf("%s: got incomplete %v after %d look-ups, %v", name, p.Incomplete, lookups, err)
+		}
+	}
+}
+
+// Two issuers used one id, and who names it as parent does not say whose: the
+// path goes over both, whether they are looked up or came with the message.
+func TestNobodyShortensAPathByUsingAnIDAgain(t *testing.T) {
+	t.Parallel()
+	g := graph{}
+	g.work("w")
+	hop := dag.Node{ID: "1", Issuer: gateway, Act: ect.ActTranslate, Leg: dag.Request, Parents: []ect.ID{"w"}}
+	cover := dag.Node{ID: "1", Issuer: "spiffe://evil.example/e", Act: "send_task", Leg: dag.Request}
+	find := func(ctx context.Context, id ect.ID) ([]dag.Node, error) {
+		if id == "1" {
+			return []dag.Node{cover, hop}, nil
+		}
+		return g.find(ctx, id)
+	}
+	last := dag.Node{ID: "2", Issuer: "spiffe://b.example/gw", Act: ect.ActTranslate, Leg: dag.Request, Parents: []ect.ID{"1"}}
+	for name, start := range map[string][]dag.Node{"looked up": {last}, "came along": {cover, hop}} {
+		p, err := dag.TranslationPath(t.Context(), start, find, 0)
+		if err != nil || p.Incomplete || !p.Visits(gateway) || p.Hops() != len(start)%2+1 {
+			t.Errorf("%s: got %+v, %v", name, p, err)
 		}
 	}
 }
@@ -302,7 +327,7 @@ func TestAWalkEnds(t *testing.T) {
 func TestALookupsTroubleIsPassedOn(t *testing.T) {
 	t.Parallel()
 	trouble := errors.New("trouble")
-	find := func(context.Context, ect.ID) (dag.Node, bool, error) { return dag.Node{}, false, trouble }
+	find := func(context.Context, ect.ID) ([]dag.Node, error) { return nil, trouble }
 	start := []dag.Node{{ID: "1", Act: ect.ActTranslate, Leg: dag.Request, Parents: []ect.ID{"2"}}}
 	p, err := dag.TranslationPath(t.Context(), start, find, 0)
 	if !errors.Is(err, trouble) || !p.Incomplete {
@@ -341,10 +366,13 @@ func TestNodes(t *testing.T) {
 		if _, err := recorder.Record(t.Context(), token); err != nil {
 			t.Fatal(err)
 		}
-		record, _, _ := store.Get(t.Context(), token.ID())
+		found, err := store.Get(t.Context(), token.ID())
+		if err != nil || len(found) != 1 {
+			t.Fatal(found, err)
+		}
 		wanted := dag.Node{ID: token.ID(), Issuer: gateway, Act: c.Act, Parents: c.Parents, Leg: want}
 		for name, got := range map[string]dag.Node{
-			"token": dag.NodeOfToken(token), "verified": dag.NodeOf(verified), "record": dag.NodeOfRecord(record),
+			"token": dag.NodeOfToken(token), "verified": dag.NodeOf(verified), "record": dag.NodeOfRecord(found[0]),
 		} {
 			if diff := cmp.Diff(wanted, got); diff != "" {
 				t.Errorf("leg %s of a %s (-want +got):\n%s", leg, name, diff)

@@ -14,7 +14,8 @@ type walker struct {
 	leg     func(start Node) Leg // the leg that counts on the way from a start node
 	through bool                 // every leg counts, and what does not count is passed
 
-	seen  map[place]bool
+	asked map[place]bool // looked up, by id alone
+	seen  map[place]bool // queued
 	queue []step
 	path  Path
 }
@@ -29,6 +30,7 @@ type step struct {
 // count on the way from one source may count on the way from another.
 type place struct {
 	id  ect.ID
+	who ect.Identity // the issuer, whose id it is
 	leg Leg
 }
 
@@ -36,12 +38,9 @@ func (w *walker) walk(ctx context.Context, start []Node) (Path, error) {
 	if w.limit <= 0 {
 		w.limit = DefaultLimit
 	}
-	w.seen = make(map[place]bool, len(start))
+	w.asked, w.seen = make(map[place]bool), make(map[place]bool, len(start))
 	for _, n := range start {
-		if at := (place{n.ID, w.leg(n)}); !w.seen[at] {
-			w.seen[at] = true
-			w.queue = append(w.queue, step{n, at.leg})
-		}
+		w.enqueue(n, w.leg(n))
 	}
 	for len(w.queue) > 0 {
 		at := w.queue[0]
@@ -58,6 +57,13 @@ func (w *walker) walk(ctx context.Context, start []Node) (Path, error) {
 	return w.path, nil
 }
 
+func (w *walker) enqueue(n Node, leg Leg) {
+	if at := (place{n.ID, n.Issuer, leg}); !w.seen[at] {
+		w.seen[at] = true
+		w.queue = append(w.queue, step{n, leg})
+	}
+}
+
 // visit looks at one node and finds its parents; false: a bound was reached.
 func (w *walker) visit(ctx context.Context, at step) (bool, error) {
 	if at.node.Act.Translation() && (w.through || at.node.Leg == at.leg) {
@@ -69,23 +75,24 @@ func (w *walker) visit(ctx context.Context, at step) (bool, error) {
 		return true, nil
 	}
 	for _, id := range at.node.Parents {
-		next := place{id, at.leg}
-		if w.seen[next] {
+		next := place{id: id, leg: at.leg}
+		if w.asked[next] {
 			continue
 		}
-		if len(w.seen) >= DefaultLimit {
+		if len(w.asked) >= DefaultLimit {
 			return false, nil
 		}
-		w.seen[next] = true
-		n, ok, err := w.find(ctx, id)
+		w.asked[next] = true
+		found, err := w.find(ctx, id)
 		if err != nil {
 			return false, fmt.Errorf("dag: find parent: %w", err)
 		}
-		if !ok {
+		if len(found) == 0 {
 			w.path.Incomplete = true
-			continue
 		}
-		w.queue = append(w.queue, step{n, at.leg})
+		for _, n := range found {
+			w.enqueue(n, at.leg)
+		}
 	}
 	return true, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,11 +16,11 @@ import (
 // Store is a fake ect.Store that forgets nothing.
 type Store struct {
 	mu      sync.Mutex
-	records map[ect.ID]ect.Record
+	records map[ect.ID][]ect.Record
 }
 
 // NewStore is empty.
-func NewStore() *Store { return &Store{records: map[ect.ID]ect.Record{}} }
+func NewStore() *Store { return &Store{records: map[ect.ID][]ect.Record{}} }
 
 var _ ect.Store = (*Store)(nil)
 
@@ -27,19 +28,28 @@ var _ ect.Store = (*Store)(nil)
 func (s *Store) Put(_ context.Context, r ect.Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if old, ok := s.records[r.ID]; ok && old.Compact != r.Compact {
+	known := s.records[r.ID]
+	i := slices.IndexFunc(known, func(old ect.Record) bool { return old.Issuer == r.Issuer })
+	switch {
+	case i >= 0 && known[i].Compact != r.Compact, i < 0 && len(known) == ect.MaxNamesakes:
 		return &ect.ConflictError{ID: r.ID}
+	case i >= 0:
+		known[i] = copyOf(r)
+	default:
+		s.records[r.ID] = append(known, copyOf(r))
 	}
-	s.records[r.ID] = copyOf(r)
 	return nil
 }
 
-// Get finds a record.
-func (s *Store) Get(_ context.Context, id ect.ID) (ect.Record, bool, error) {
+// Get finds the records with an id.
+func (s *Store) Get(_ context.Context, id ect.ID) ([]ect.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r, ok := s.records[id]
-	return copyOf(r), ok, nil
+	var found []ect.Record
+	for _, r := range s.records[id] {
+		found = append(found, copyOf(r))
+	}
+	return found, nil
 }
 
 // Workflow finds the records of a workflow.
@@ -47,9 +57,11 @@ func (s *Store) Workflow(_ context.Context, wid string) ([]ect.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var found []ect.Record
-	for _, r := range s.records {
-		if wid != "" && r.Workflow == wid {
-			found = append(found, copyOf(r))
+	for _, known := range s.records {
+		for _, r := range known {
+			if wid != "" && r.Workflow == wid {
+				found = append(found, copyOf(r))
+			}
 		}
 	}
 	return found, nil
@@ -69,6 +81,8 @@ func StoreSuite(t *testing.T, open func() ect.Store) {
 		"does not know the unknown":   storeUnknown,
 		"accepts the same twice":      storeSame,
 		"refuses other bytes":         storeConflict,
+		"tells issuers apart":         storeIssuers,
+		"bounds namesakes":            storeNamesakes,
 		"finds a workflow":            storeWorkflow,
 		"shares nothing":              storeShares,
 		"lets one of many writers in": storeRace,
@@ -97,11 +111,11 @@ func put(t *testing.T, s ect.Store, r ect.Record) {
 
 func get(t *testing.T, s ect.Store, id ect.ID) ect.Record {
 	t.Helper()
-	r, ok, err := s.Get(t.Context(), id)
-	if err != nil || !ok {
-		t.Fatalf("Get: got %v, %v; want the record", ok, err)
+	found, err := s.Get(t.Context(), id)
+	if err != nil || len(found) != 1 {
+		t.Fatalf("Get: got %d records, %v; want one", len(found), err)
 	}
-	return r
+	return found[0]
 }
 
 func storeKeeps(t *testing.T, s ect.Store) {
@@ -125,8 +139,8 @@ func same(a, b ect.Record) bool {
 func storeUnknown(t *testing.T, s ect.Store) {
 	t.Helper()
 	put(t, s, record("h.p.s"))
-	if r, ok, err := s.Get(t.Context(), ect.NewID()); ok || err != nil || r.Compact != "" {
-		t.Errorf("got %v, %v, want nothing and no error", ok, err)
+	if found, err := s.Get(t.Context(), ect.NewID()); err != nil || len(found) != 0 {
+		t.Errorf("got %d records, %v, want nothing and no error", len(found), err)
 	}
 }
 
@@ -156,6 +170,49 @@ func storeConflict(t *testing.T, s ect.Store) {
 	}
 	if found, _ := s.Workflow(t.Context(), second.Workflow); len(found) != 0 {
 		t.Error("a refused record is found by its workflow")
+	}
+}
+
+// A jti is its issuer's own: another's token with it neither replaces nor hides
+// the first, and each conflicts with its issuer's other bytes alone.
+func storeIssuers(t *testing.T, s ect.Store) {
+	t.Helper()
+	first, foreign := record("h.p.s"), record("h.p.t")
+	foreign.ID, foreign.Issuer = first.ID, "spiffe://example.org/other"
+	put(t, s, first)
+	put(t, s, foreign)
+	put(t, s, first)
+	found, err := s.Get(t.Context(), first.ID)
+	slices.SortFunc(found, func(a, b ect.Record) int { return strings.Compare(a.Compact, b.Compact) })
+	if err != nil || len(found) != 2 || !same(found[0], first) || !same(found[1], foreign) {
+		t.Fatalf("got %+v, %v; want both", found, err)
+	}
+	for _, r := range []ect.Record{first, foreign} {
+		members, err := s.Workflow(t.Context(), r.Workflow)
+		if err != nil || len(members) != 1 || !same(members[0], r) {
+			t.Errorf("workflow of %s: got %+v, %v", r.Compact, members, err)
+		}
+		r.Compact = "h.p.u"
+		if err := s.Put(t.Context(), r); !errors.As(err, new(*ect.ConflictError)) {
+			t.Errorf("%s with other bytes: %v", r.Issuer, err)
+		}
+	}
+}
+
+func storeNamesakes(t *testing.T, s ect.Store) {
+	t.Helper()
+	first := record("h.p.s")
+	for n := range ect.MaxNamesakes + 1 {
+		r := first
+		r.Issuer += ect.Identity(strconv.Itoa(n))
+		err := s.Put(t.Context(), r)
+		if refused := errors.As(err, new(*ect.ConflictError)); refused != (n == ect.MaxNamesakes) {
+			t.Fatalf("issuer %d: %v", n, err)
+		}
+		first.Until = first.Until.Add(-time.Minute) // none of them ends the others
+	}
+	if found, err := s.Get(t.Context(), first.ID); err != nil || len(found) != ect.MaxNamesakes {
+		t.Errorf("got %d records, %v", len(found), err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -17,21 +18,39 @@ import (
 type evidence struct{ deps PublicDeps }
 
 // token serves one ECT to its issuer and audience, and to the other members of
-// its workflow.
+// its workflow. A jti is unique to its issuer only: of several that the caller
+// may see, ours comes first, then his; ?iss= names another.
 func (e evidence) token(c *gin.Context) {
 	ctx := c.Request.Context()
-	record, ok, err := e.deps.Evidence.Get(ctx, ect.ID(c.Param("jti")))
+	records, err := e.deps.Evidence.Get(ctx, ect.ID(c.Param("jti")))
 	if err != nil {
 		problem.Write(c.Writer, c.Request, &problem.RecordingError{Err: err})
 		return
 	}
-	caller := transport.CallerFrom(ctx).ID
-	if !ok || !concerns(record, caller) && !e.member(ctx, record.Workflow, caller) {
-		problem.Write(c.Writer, c.Request, &problem.NotFoundError{What: "ECT"})
+	issuer, caller := ect.Identity(c.Query("iss")), transport.CallerFrom(ctx).ID
+	slices.SortFunc(records, func(a, b ect.Record) int {
+		return cmp.Or(cmp.Compare(e.rank(a, caller), e.rank(b, caller)), cmp.Compare(a.Issuer, b.Issuer))
+	})
+	for _, record := range records {
+		if issuer != "" && record.Issuer != issuer || !concerns(record, caller) && !e.member(ctx, record.Workflow, caller) {
+			continue
+		}
+		c.Header("Cache-Control", "private, no-store")
+		c.Data(http.StatusOK, "application/exec+jwt", []byte(record.Compact))
 		return
 	}
-	c.Header("Cache-Control", "private, no-store")
-	c.Data(http.StatusOK, "application/exec+jwt", []byte(record.Compact))
+	problem.Write(c.Writer, c.Request, &problem.NotFoundError{What: "ECT"})
+}
+
+func (e evidence) rank(r ect.Record, caller ect.Identity) int {
+	switch r.Issuer {
+	case e.deps.Self:
+		return 0
+	case caller:
+		return 1
+	default:
+		return 2
+	}
 }
 
 // workflow serves every ECT of a workflow to its members: whoever is issuer or

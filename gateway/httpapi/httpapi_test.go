@@ -464,6 +464,44 @@ func TestECTsGoToWhomTheyConcern(t *testing.T) {
 	}
 }
 
+// A foreign token with a known jti neither replaces nor hides ours, nor shows it
+// to those whom only the foreign one concerns.
+func TestAJTIIsItsIssuersOwn(t *testing.T) {
+	t.Parallel()
+	s := newSurface(t, "")
+	evil, reader := ecttest.NewParty(t, "spiffe://example.com/a-evil"), ecttest.NewParty(t, "spiffe://example.com/reader")
+	own, theirs := ect.NewID(), ect.NewID()
+	for _, r := range []ect.Record{
+		{Compact: "evil.1", ID: own, Issuer: evil.ID, Audience: []string{string(reader.ID)}},
+		{Compact: "ours", ID: own, Issuer: s.self.ID, Audience: []string{string(reader.ID)}},
+		{Compact: "evil.2", ID: theirs, Issuer: evil.ID, Audience: []string{string(reader.ID)}},
+		{Compact: "reader's", ID: theirs, Issuer: reader.ID},
+	} {
+		r.Until = time.Now().Add(time.Hour)
+		if err := s.store.Put(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		as   *ecttest.Party
+		path string
+		want string // empty: 404
+	}{
+		{reader, string(own), "ours"},
+		{reader, string(own) + "?iss=" + string(evil.ID), "evil.1"},
+		{reader, string(own) + "?iss=" + string(s.self.ID), "ours"},
+		{reader, string(own) + "?iss=spiffe://example.com/nobody", ""},
+		{reader, string(theirs), "reader's"},
+		{evil, string(own), "evil.1"},
+		{evil, string(own) + "?iss=" + string(s.self.ID), ""},
+	} {
+		w := s.do(http.MethodGet, "/ects/"+tc.path, "", tc.as, nil)
+		if got := w.Body.String(); tc.want == "" && w.Code != 404 || tc.want != "" && got != tc.want {
+			t.Errorf("%s for %s: got %d %s, want %q", tc.path, tc.as.ID, w.Code, got, tc.want)
+		}
+	}
+}
+
 type quiet struct{}
 
 func (quiet) Describe(_ context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {

@@ -33,6 +33,8 @@ func (w written) compact() string  { return w.text(0) }
 func (w written) id() ect.ID       { return ect.ID(w.text(1)) }
 func (w written) workflow() string { return w.text(2) }
 
+func (w written) issuer() ect.Identity { return ect.Identity(w.text(3)) }
+
 // text is one of the first texts, in the order of appendToken.
 func (w written) text(n int) string {
 	r := reader{data: string(w)}

@@ -163,7 +163,7 @@ func wantWritten(t *testing.T, s *bolt.Store, w written) {
 		if n%5 == 0 {
 			continue // expired long ago
 		}
-		if got, ok, _ := s.Get(t.Context(), record(n).ID); !ok || got.Compact != record(n).Compact {
+		if got, _ := s.Get(t.Context(), record(n).ID); len(got) != 1 || got[0].Compact != record(n).Compact {
 			t.Fatalf("record %d of %v is lost", n, w)
 		}
 		if got, err := s.Claim(t.Context(), replayKey(n), use(time.Now())); got != ect.ReplaySame || err != nil {

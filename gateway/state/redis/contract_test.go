@@ -116,8 +116,8 @@ func TestReplicasShare(t *testing.T) {
 		t.Errorf("got %+v, %v", found, err)
 	}
 	eventually(t, 2*time.Second, "it ends", func() bool {
-		_, ok, err := a.Get(t.Context(), "1")
+		named, err := a.Get(t.Context(), "1")
 		found, _ := a.Workflow(t.Context(), "w")
-		return err == nil && !ok && len(found) == 0
+		return err == nil && len(named) == 0 && len(found) == 0
 	})
 }

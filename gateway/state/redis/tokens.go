@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -14,18 +15,37 @@ import (
 // maxWorkflow bounds how many ECTs of one workflow are listed: the latest.
 const maxWorkflow = 1 << 14
 
-// putLua: KEYS token; ARGV compact, about, until (ms). The same bytes may be
-// prolonged, others are refused.
+// putLua: KEYS id; ARGV issuer, compact, about, until (ms), most. The same bytes
+// may be prolonged, others of the same issuer are refused; other issuers' tokens
+// with the id stand beside it, as fields of their own, until the last has ended.
 const putLua = `
-local known = redis.call('HMGET', KEYS[1], 'compact', 'until')
-if known[1] and known[1] ~= ARGV[1] then return {'conflict'} end
-if known[1] and tonumber(known[2]) >= tonumber(ARGV[3]) then return {'ok'} end
-redis.call('HSET', KEYS[1], 'compact', ARGV[1], 'about', ARGV[2], 'until', ARGV[3])
-redis.call('PEXPIREAT', KEYS[1], ARGV[3])
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local who, til = ARGV[1], tonumber(ARGV[4])
+local known = redis.call('HMGET', KEYS[1], who .. ':compact', who .. ':until')
+if known[1] and tonumber(known[2]) >= now then
+  if known[1] ~= ARGV[2] then return {'conflict'} end
+  if tonumber(known[2]) >= til then return {'ok'} end
+end
+if not known[1] and redis.call('HLEN', KEYS[1]) >= 3 * tonumber(ARGV[5]) then
+  local all, left = redis.call('HGETALL', KEYS[1]), 0
+  for i = 1, #all, 2 do
+    local other = string.match(all[i], '^(%x+):until$')
+    if other and tonumber(all[i + 1]) >= now then
+      left = left + 1
+    elseif other then
+      redis.call('HDEL', KEYS[1], other .. ':compact', other .. ':about', other .. ':until')
+    end
+  end
+  if left >= tonumber(ARGV[5]) then return {'conflict'} end
+end
+redis.call('HSET', KEYS[1], who .. ':compact', ARGV[2], who .. ':about', ARGV[3], who .. ':until', ARGV[4])
+local life = redis.call('PTTL', KEYS[1])
+if life < 0 or life < til - now then redis.call('PEXPIREAT', KEYS[1], ARGV[4]) end
 return {'ok'}
 `
 
-// listLua: KEYS workflow; ARGV id, until (ms), most. Ids stand in the order in
+// listLua: KEYS workflow; ARGV id and issuer, until (ms), most. Ids stand in the order in
 // which they came; the list lives as long as the last of them.
 const listLua = `
 local t = redis.call('TIME')
@@ -57,7 +77,9 @@ func (s *Store) Put(ctx context.Context, r ect.Record) error {
 		return &state.FullError{What: "an execution context token"}
 	}
 	until := milliseconds(r.Until)
-	reply, err := s.run(ctx, "execution context tokens", script(putLua), []string{s.tokenKey(r.ID)}, r.Compact, text, until)
+	who := issuerField(r.Issuer)
+	reply, err := s.run(ctx, "execution context tokens", script(putLua), []string{s.tokenKey(r.ID)},
+		who, r.Compact, text, until, ect.MaxNamesakes)
 	switch {
 	case err != nil:
 		return err
@@ -66,22 +88,32 @@ func (s *Store) Put(ctx context.Context, r ect.Record) error {
 	case r.Workflow == "":
 		return nil
 	}
-	_, err = s.run(ctx, "execution context tokens", script(listLua), []string{s.workflowKey(r.Workflow)}, string(r.ID), until, maxWorkflow)
+	_, err = s.run(ctx, "execution context tokens", script(listLua), []string{s.workflowKey(r.Workflow)}, who+" "+string(r.ID), until, maxWorkflow)
 	return err
 }
 
-// Get finds a record by id.
-func (s *Store) Get(ctx context.Context, id ect.ID) (ect.Record, bool, error) {
+// Get finds the records with an id, one of each issuer that used it.
+func (s *Store) Get(ctx context.Context, id ect.ID) ([]ect.Record, error) {
 	bounded, cancel, err := s.begin(ctx)
 	if err != nil {
-		return ect.Record{}, false, err
+		return nil, err
 	}
 	defer cancel()
-	fields, err := s.client.HMGet(bounded, s.tokenKey(id), "compact", "about").Result()
+	fields, err := s.client.HGetAll(bounded, s.tokenKey(id)).Result()
 	if err != nil {
-		return ect.Record{}, false, failure(ctx, "", err)
+		return nil, failure(ctx, "", err)
 	}
-	return recordOf(fields)
+	var records []ect.Record
+	for name, compact := range fields {
+		who, ok := strings.CutSuffix(name, ":compact")
+		if !ok {
+			continue
+		}
+		if records, err = s.appendRecord(records, compact, fields[who+":about"]); err != nil {
+			return nil, err
+		}
+	}
+	return records, nil
 }
 
 // Workflow lists the records of a workflow in the order in which they came, the
@@ -92,14 +124,15 @@ func (s *Store) Workflow(ctx context.Context, wid string) ([]ect.Record, error) 
 		return nil, err
 	}
 	defer cancel()
-	ids, err := s.client.ZRange(bounded, s.workflowKey(wid), 0, -1).Result()
+	members, err := s.client.ZRange(bounded, s.workflowKey(wid), 0, -1).Result()
 	if err != nil {
 		return nil, failure(ctx, "", err)
 	}
-	found := make([]*goredis.SliceCmd, len(ids))
+	found := make([]*goredis.SliceCmd, len(members))
 	_, err = s.client.Pipelined(bounded, func(p goredis.Pipeliner) error {
-		for i, id := range ids {
-			found[i] = p.HMGet(bounded, s.tokenKey(ect.ID(id)), "compact", "about")
+		for i, member := range members {
+			who, id, _ := strings.Cut(member, " ")
+			found[i] = p.HMGet(bounded, s.tokenKey(ect.ID(id)), who+":compact", who+":about")
 		}
 		return nil
 	})
@@ -108,29 +141,34 @@ func (s *Store) Workflow(ctx context.Context, wid string) ([]ect.Record, error) 
 	}
 	var records []ect.Record
 	for _, one := range found {
-		if r, ok, err := recordOf(one.Val()); err != nil {
+		if records, err = s.appendRecord(records, word(one.Val(), 0), word(one.Val(), 1)); err != nil {
 			return nil, err
-		} else if ok {
-			records = append(records, r)
 		}
 	}
 	return records, nil
 }
 
-func recordOf(fields []any) (ect.Record, bool, error) {
-	text := word(fields, 1)
+// appendRecord adds a record that is there, and has not ended: it may stand
+// beside one that lives longer.
+func (s *Store) appendRecord(records []ect.Record, compact, text string) ([]ect.Record, error) {
 	if text == "" {
-		return ect.Record{}, false, nil
+		return records, nil
 	}
 	var a about
 	if err := json.Unmarshal([]byte(text), &a); err != nil {
-		return ect.Record{}, false, unavailable(errReply)
+		return nil, unavailable(errReply)
 	}
-	return ect.Record{
-		Compact: word(fields, 0), ID: a.ID, Workflow: a.Workflow, Issuer: a.Issuer, Audience: a.Audience,
+	if a.Until.Before(s.now()) {
+		return records, nil
+	}
+	return append(records, ect.Record{
+		Compact: compact, ID: a.ID, Workflow: a.Workflow, Issuer: a.Issuer, Audience: a.Audience,
 		Act: a.Act, Parents: a.Parents, Until: a.Until,
-	}, true, nil
+	}), nil
 }
+
+// issuerField begins the names of an issuer's fields.
+func issuerField(issuer ect.Identity) string { return digest(string(issuer)).hex() }
 
 func (s *Store) tokenKey(id ect.ID) string { return s.config.Prefix + "t:" + digest(string(id)).hex() }
 

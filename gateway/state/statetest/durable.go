@@ -16,6 +16,7 @@ var restarts = map[string]func(*testing.T, Harness){
 	"a restart brings nothing evicted back": restartEvicted,
 	"a restart in good order, its epoch":    restartEpoch,
 	"restarts in a row":                     restartsInARow,
+	"a restart tells issuers apart":         restartNamesakes,
 }
 
 func restartKeeps(t *testing.T, h Harness) {
@@ -46,6 +47,22 @@ func restartKeeps(t *testing.T, h Harness) {
 		if u := d.UsageOf(kind); u.Entries == 0 {
 			t.Errorf("%s: %+v", kind, u)
 		}
+	}
+}
+
+func restartNamesakes(t *testing.T, h Harness) {
+	d := h.Open(t, state.Config{})
+	first := record(1, "w", time.Hour)
+	second := first
+	second.Issuer, second.Compact = "spiffe://a.test/other", "another's"
+	put(t, d, first, second)
+	d = h.Reopen(t, d)
+	put(t, d, first, second)
+	if found, err := d.Get(t.Context(), first.ID); err != nil || len(found) != 2 || found[0].Compact == found[1].Compact {
+		t.Errorf("got %+v, %v", found, err)
+	}
+	if u := d.UsageOf(state.KindToken); u.Entries != 2 {
+		t.Errorf("usage %+v", u)
 	}
 }
 

@@ -13,12 +13,13 @@ import (
 )
 
 var tokens = map[string]func(*testing.T, Harness){
-	"tokens are found by id and workflow": tokensFound,
-	"tokens with a known id":              tokensSameID,
-	"tokens share nothing":                tokensShareNothing,
-	"tokens expire":                       tokensExpire,
-	"tokens make room":                    tokensMakeRoom,
-	"tokens are bounded in octets":        tokensByteBound,
+	"tokens are found by id and workflow":  tokensFound,
+	"tokens with a known id":               tokensSameID,
+	"tokens share nothing":                 tokensShareNothing,
+	"tokens expire":                        tokensExpire,
+	"tokens with one id end by themselves": namesakesExpire,
+	"tokens make room":                     tokensMakeRoom,
+	"tokens are bounded in octets":         tokensByteBound,
 }
 
 func record(n int, wid string, lives time.Duration) ect.Record {
@@ -57,11 +58,12 @@ func wantIDs(t *testing.T, d Driver, wid string, want ...ect.ID) {
 // wantRecord compares every field of a record, and tells no list from an empty one.
 func wantRecord(t *testing.T, d Driver, want ect.Record) {
 	t.Helper()
-	got, ok, err := d.Get(t.Context(), want.ID)
-	if !ok || err != nil {
-		t.Errorf("%s: found %v, %v", want.ID, ok, err)
+	found, err := d.Get(t.Context(), want.ID)
+	if len(found) != 1 || err != nil {
+		t.Errorf("%s: found %v, %v", want.ID, found, err)
 		return
 	}
+	got := found[0]
 	if !got.Until.Equal(want.Until) {
 		t.Errorf("%s: until %v, want %v", want.ID, got.Until, want.Until)
 	}
@@ -72,11 +74,11 @@ func wantRecord(t *testing.T, d Driver, want ect.Record) {
 
 func has(t *testing.T, d Driver, id ect.ID) bool {
 	t.Helper()
-	_, ok, err := d.Get(t.Context(), id)
+	found, err := d.Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ok
+	return len(found) > 0
 }
 
 func tokensFound(t *testing.T, h Harness) {
@@ -120,8 +122,8 @@ func tokensShareNothing(t *testing.T, h Harness) {
 	mine, want := record(1, "w", time.Hour), record(1, "w", time.Hour)
 	put(t, d, mine)
 	mine.Audience[0], mine.Parents[0] = "changed", "changed"
-	got, _, _ := d.Get(t.Context(), mine.ID)
-	got.Audience[0], got.Parents[0] = "changed", "changed"
+	got, _ := d.Get(t.Context(), mine.ID)
+	got[0].Audience[0], got[0].Parents[0] = "changed", "changed"
 	all, _ := d.Workflow(t.Context(), "w")
 	all[0].Audience[0], all[0].Parents[0] = "changed", "changed"
 	wantRecord(t, d, want)
@@ -143,6 +145,45 @@ func tokensExpire(t *testing.T, h Harness) {
 	other.Compact = "the id is free again"
 	put(t, d, other)
 	wantRecord(t, d, other)
+}
+
+// Of several issuers' tokens with one id, each ends by itself, and its place is
+// free for another.
+func namesakesExpire(t *testing.T, h Harness) {
+	d := h.Open(t, state.Config{})
+	named := func(issuer ect.Identity, lives time.Duration) ect.Record {
+		r := record(1, "w", lives)
+		r.Issuer, r.Compact = issuer, "token of "+string(issuer)
+		return r
+	}
+	want := func(issuers ...ect.Identity) {
+		t.Helper()
+		found, err := d.Get(t.Context(), "id-1")
+		var got []ect.Identity
+		for _, r := range found {
+			got = append(got, r.Issuer)
+		}
+		if slices.Sort(got); err != nil || !slices.Equal(got, issuers) {
+			t.Errorf("got %v, %v, want %v", got, err, issuers)
+		}
+		if members, err := d.Workflow(t.Context(), "w"); err != nil || len(members) != len(issuers) {
+			t.Errorf("workflow: %v, %v", members, err)
+		}
+	}
+	put(t, d, named("a", time.Minute), named("b", time.Hour), named("c", 3*time.Hour))
+	want("a", "b", "c")
+	pass(2 * time.Minute)
+	want("b", "c")
+	put(t, d, named("d", time.Hour), named("b", 2*time.Hour))
+	want("b", "c", "d")
+	pass(90 * time.Minute)
+	put(t, d, record(9, "", time.Second)) // writing sweeps
+	want("b", "c")
+	pass(time.Hour)
+	put(t, d, record(8, "", time.Second), named("a", time.Minute))
+	want("a", "c")
+	pass(2 * time.Hour)
+	want()
 }
 
 func tokensMakeRoom(t *testing.T, h Harness) {
