@@ -30,6 +30,14 @@ const (
 	ActCPATTranslate  Act = "cpat:translate"
 )
 
+// The acts of signals: ATD, Rollback Protocol; AEPB, HITL Callback Registration.
+const (
+	ActRollbackRequest Act = "atd:rollback_request"
+	ActRollbackResult  Act = "atd:rollback_result"
+	ActApprovalGranted Act = "hitl:approval_granted"
+	ActApprovalDenied  Act = "hitl:approval_denied"
+)
+
 // Translation reports whether the act counts as a translation hop: both the
 // AEPB and the CPAT spelling do.
 func (a Act) Translation() bool { return a == ActTranslate || a == ActCPATTranslate }

@@ -31,6 +31,22 @@
 //	push.go       webhooks that are told of changes
 //	pass.go       what only one protocol has
 //
+// And what is about a workflow, and a token rather than a message:
+//
+//	signal.go     rollback requests and their results, relayed to the agent; decisions of humans
+//	callback.go   who waits for those, and is told
+//
+// A protocol joins in by three things: its codec reads and writes
+// canonical.Signal (OpRollback, OpDecision) and canonical.Message.Callback and
+// says so (translators.Signaler); its door submits the token of a signal with
+// the rest of the evidence (transport.Submitted); its dialer sends it like any
+// message. The road verifies the token, demands that its issuer was party to
+// what its parents came of, puts it on record, and answers with a leg each way;
+// a protocol without a form for it is L36, without one for callbacks L38, and
+// decisions are then told from here (Gateway.Await registers by any other way).
+// A rollback request is answered once more with the same answer only while its
+// token lives: results are not kept beyond that yet.
+//
 // A run belongs to one goroutine at a time. Its caller's has it first: inside
 // Exchange, and then inside Next and Close of the stream that Exchange returned,
 // which take turns by a lock. handOver gives it to the crew, and is the last

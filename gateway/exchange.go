@@ -123,7 +123,7 @@ func (g *Gateway) settle(ctx context.Context, x *exchange, answer transport.Answ
 
 // carry does what the message asks for.
 func (g *Gateway) carry(ctx context.Context, x *exchange) (transport.Answer, error) {
-	if x.call.Agent == "" { // translate only
+	if x.call.Agent == "" && !signal(x.message.Op) { // translate only
 		_, wire, err := g.request(ctx, x)
 		return g.answer(x, wire), err
 	}
@@ -134,6 +134,8 @@ func (g *Gateway) carry(ctx context.Context, x *exchange) (transport.Answer, err
 		return g.pass(ctx, x)
 	case canonical.OpPush:
 		return g.push(ctx, x)
+	case canonical.OpRollback, canonical.OpDecision:
+		return g.signal(ctx, x)
 	default:
 		return g.task(ctx, x)
 	}
@@ -207,6 +209,9 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 		return transport.Sealed{}, translators.Wire{}, err
 	}
 	g.lineage(ctx, x)
+	if err := g.await(ctx, x); err != nil {
+		return transport.Sealed{}, translators.Wire{}, err
+	}
 	id := ect.ID(g.NewID())
 	l := leg{
 		name: legRequest, id: id, message: x.message, input: ect.Hash(x.call.Wire.Octets()),

@@ -23,6 +23,8 @@ const (
 	entryQuestion = "question" // which work a question in a session belongs to
 	entryRunner   = "runner"   // who is alive
 	entryPush     = "push"     // where changes are posted to
+	entryCallback = "callback" // who is told what a human decides
+	entryDecided  = "decided"  // what was
 )
 
 const (

@@ -70,6 +70,16 @@ type Hasher interface {
 	HashInput(body []byte) ([]byte, error)
 }
 
+// Signaler is implemented by a translator whose protocol has a form for signals
+// about a workflow.
+type Signaler interface {
+	// Signals reports whether a peer that speaks this version and form can be
+	// told canonical.OpRollback or canonical.OpDecision; with
+	// canonical.OpInvoke, whether a request can name a callback
+	// (canonical.Message.Callback).
+	Signals(op canonical.Op, t Target) bool
+}
+
 // Former is implemented by a translator whose messages show which of its forms
 // they are in.
 type Former interface {

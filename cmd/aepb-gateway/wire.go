@@ -26,6 +26,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
+	"github.com/aepb/aepb-gateway/gateway/transport/callback"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
@@ -247,8 +248,16 @@ func (out *service) build(
 	if err != nil {
 		return nil, err
 	}
+	hooks, err := out.webhooks()
+	if err != nil {
+		return nil, err
+	}
+	told, err := callback.New(callback.Deps{Client: hooks})
+	if err != nil {
+		return nil, err
+	}
 	return gateway.New(s.road(), gateway.Deps{
-		Registry: registry, Directory: out.directory, Dialers: dialers, Pushers: pushers,
+		Registry: registry, Directory: out.directory, Dialers: dialers, Pushers: pushers, Callbacks: told,
 		Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
 		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, Limiter: out.limiter, Metrics: out.metrics,
 		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },

@@ -27,6 +27,7 @@ var operations = []string{
 	string(canonical.OpInvoke), string(canonical.OpDescribe), string(canonical.OpTaskGet), string(canonical.OpTaskList),
 	string(canonical.OpTaskCancel), string(canonical.OpTaskSubscribe), string(canonical.OpTaskAnswer),
 	string(canonical.OpTaskResult), string(canonical.OpPush), string(canonical.OpAnswer), string(canonical.OpAbort), string(canonical.OpNative),
+	string(canonical.OpRollback), string(canonical.OpDecision),
 }
 
 // levels are the words for assurance levels; none is none declared.

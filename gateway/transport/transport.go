@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -184,6 +185,32 @@ type Pusher interface {
 	Check(url string) error
 	// Push posts one change, several times if need be.
 	Push(context.Context, canonical.PushConfig, translators.Wire) error
+}
+
+// Decision is what a human decided, for somebody who waits for it.
+type Decision struct {
+	URL      string // who waits
+	Approval string // what was decided about
+	Token    string // compact: hitl:approval_granted or hitl:approval_denied
+}
+
+// Callbacks tells decisions to those who wait for them (AEPB, HITL Callback
+// Registration).
+type Callbacks interface {
+	// Check judges a URL before it is kept: *egress.DeniedError.
+	Check(url string) error
+	// Tell posts one decision, several times if need be.
+	Tell(context.Context, Decision) error
+}
+
+// Submitted is the evidence of a message. The token that a signal is comes
+// first, and once, wherever its sender put it.
+func Submitted(m *canonical.Message, evidence []string) []string {
+	said, ok := m.Body.(*canonical.Signal)
+	if !ok || m.Phase != canonical.PhaseRequest || said.Token == "" || slices.Contains(evidence, said.Token) {
+		return evidence
+	}
+	return append([]string{said.Token}, evidence...)
 }
 
 // Describer asks an agent who it is: card, server/discover or initialize, and

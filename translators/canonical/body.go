@@ -19,6 +19,8 @@ import (
 //	OpAnswer       request *Reply            no response
 //	OpAbort        request *Abort            no response
 //	OpNative       request *Native           response *Native
+//	OpRollback     request *Signal           response *Signal
+//	OpDecision     request *Signal           response *Done
 //	any            event   *Event
 //	any            error   *Error
 type Body interface{ body() }

@@ -50,6 +50,7 @@ const (
 	LossWait           LossCode = "L35"
 	LossOperation      LossCode = "L36"
 	LossErrorCode      LossCode = "L37"
+	LossCallback       LossCode = "L38"
 )
 
 // Catalogue returns every row, in order of code. The slice is the caller's own.
@@ -103,4 +104,5 @@ var catalogue = [...]Entry{
 	{LossWait, WeightContent, Carried, "the wish not to wait: the gateway waits and says so"},
 	{LossOperation, WeightContent, Dropped, "an operation that the destination does not have"},
 	{LossErrorCode, WeightContent, Carried, "an error code that the destination says more coarsely"},
+	{LossCallback, WeightMeta, Dropped, "where the decision of a human is told: kept here, and told from here"},
 }

@@ -55,6 +55,7 @@ type Message struct {
 	Preferences  Preferences
 	Deadline     time.Time // zero: none
 	Trace        Trace
+	Callback     string     // of a request: https URI that is told what a human decides about it; empty: nobody waits for that
 	Body         Body       // nil for a ping and for a notice
 	Extensions   Extensions // message-level leftovers of each protocol
 	Origin       Origin

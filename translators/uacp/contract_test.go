@@ -72,6 +72,17 @@ func wires() map[string]translators.Wire {
 	ask("enveloped parts", uacp.TopicSend, typeJSON, `{"aepb":{"parts":[{"kind":"text","text":"a"},{"kind":"file","bytes":"AP8=","media":"image/png"}],"com.example":{"k":1}}}`)
 	ask("enveloped and nothing beside", uacp.TopicSend, typeJSON, `{"body":{"a":1},"aepb":{}}`)
 
+	ask("enveloped with a callback", uacp.TopicSend, typeJSON, `{"body":"hi","aepb":{"context_id":"c","hitl_callback":"https://a.example/hook"}}`)
+	ask("rollback", uacp.TopicRollback, typeText, "aaa.bbb.ccc", option(uacp.OptConversation, "conv-0001"))
+	ask("rollback, enveloped", uacp.TopicRollback, typeJSON, `{"body":"aaa.bbb.ccc","aepb":{"sender":"spiffe://x/y"}}`)
+	ask("decision", uacp.TopicDecision+"a-1", typeText, "aaa.bbb.ccc")
+	add("decision that is told", "", uacp.Frame{Verb: uacp.Tell, ID: 9, Options: []uacp.Option{
+		option(uacp.OptTopic, uacp.TopicDecision+"a-1"), option(uacp.OptContentType, typeText),
+	}, Payload: []byte("aaa.bbb.ccc")})
+	reply("rolled back", canonical.OpRollback, 0, typeText, "ddd.eee.fff", correlated)
+	reply("decision heard", canonical.OpDecision, 0, "", "", correlated)
+	reply("decision heard, with a word", canonical.OpDecision, 3, typeText, "thanks", correlated)
+
 	reply("text reply", canonical.OpInvoke, 0, typeText, "done", correlated)
 	reply("json reply", canonical.OpInvoke, 0, typeJSON, `{"a":[1.0,null]}`, correlated)
 	reply("reply of the C++ reference", canonical.OpInvoke, 0, "", "ok")

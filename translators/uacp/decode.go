@@ -114,6 +114,7 @@ func (t *Translator) native(f Frame, c content, re canonical.Op) (*canonical.Mes
 	}
 	var err error
 	if re == "" {
+		m.Callback = c.callback
 		err = t.request(f, c, m, left)
 	} else {
 		err = t.reply(f, c, m, re, left)
@@ -151,6 +152,9 @@ func (t *Translator) request(f Frame, c content, m *canonical.Message, left *raw
 		left.Raw(leftFrame, payloadHex(f))
 		return nil
 	case f.Verb == Tell:
+		if approval, ok := about(f.Topic()); ok {
+			return decision(f, c, m, approval, left)
+		}
 		raw, err := t.framing.bytes(f)
 		m.Op, m.Correlation.WireID = canonical.OpNotice, nil
 		left.String(leftFrame, hex.EncodeToString(raw))
@@ -170,6 +174,11 @@ func (t *Translator) request(f Frame, c content, m *canonical.Message, left *raw
 		m.Op = canonical.OpDescribe
 		m.Body = &canonical.DescribeRequest{Extensions: said(c)}
 		return nil
+	case TopicRollback:
+		return signal(c, m, canonical.OpRollback, "")
+	}
+	if approval, ok := about(topic); ok {
+		return signal(c, m, canonical.OpDecision, approval)
 	}
 	if !utf8.ValidString(topic) {
 		return refuse(canonical.CodeInvalidRequest, "the topic is not UTF-8")
@@ -307,6 +316,8 @@ func (t *Translator) reply(f Frame, c content, m *canonical.Message, re canonica
 		return t.listed(c, m)
 	case canonical.OpDescribe:
 		return t.described(c, m)
+	case canonical.OpRollback, canonical.OpDecision:
+		return signalled(c, m, re)
 	default:
 		return refuse(canonical.CodeInvalidRequest, "not an answer to that request")
 	}

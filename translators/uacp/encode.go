@@ -76,10 +76,11 @@ func (e *encoder) encode() ([]byte, error) {
 	}
 	d := envelope.Write(e.m, view, Binding)
 	e.declare(d.Losses)
+	callback := e.callback()
 	if !b.c.enveloped {
 		return data, nil
 	}
-	b.c.aepb = join(b.c.aepb, d.Members, e.left.Peek(envelope.Key))
+	b.c.aepb = join(b.c.aepb, d.Members, callback, e.left.Peek(envelope.Key))
 	return e.bytes(b)
 }
 
@@ -208,7 +209,7 @@ func (e *encoder) frame() (built, error) {
 	if raw := e.left.Peek(leftQoS); string(raw) == "0" {
 		b.f.QoS = 0
 	}
-	if e.m.Correlation.WireID == nil {
+	if e.m.Correlation.WireID == nil && !e.told() {
 		return b, refuse(canonical.CodeInternal, "the message id was not stamped")
 	}
 	ref := refer(e.m.Correlation.WireID)

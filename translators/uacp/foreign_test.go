@@ -167,8 +167,19 @@ func asked() map[string]*canonical.Message {
 	response := func(r *canonical.Result) *canonical.Message {
 		return &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Correlation: id, Body: r}
 	}
+	waiting := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Correlation: id, Callback: "https://a.example/hook", Body: &canonical.Invoke{
+		Turn: canonical.Content{Role: canonical.RoleCaller, Parts: prompt},
+	}}
+	signal := func(op canonical.Op, phase canonical.Phase, body canonical.Body) *canonical.Message {
+		return &canonical.Message{Op: op, Phase: phase, Correlation: id, Conversation: canonical.Conversation{ContextID: "c"}, Body: body}
+	}
 	return map[string]*canonical.Message{
-		"again": again, "task that asks": response(&canonical.Result{Task: task}), "task with output": response(&canonical.Result{Task: kept}),
+		"with a callback": waiting,
+		"rollback":        signal(canonical.OpRollback, canonical.PhaseRequest, &canonical.Signal{Token: "aaa.bbb.ccc"}),
+		"rolled back":     signal(canonical.OpRollback, canonical.PhaseResponse, &canonical.Signal{Token: "ddd.eee.fff"}),
+		"decision":        signal(canonical.OpDecision, canonical.PhaseRequest, &canonical.Signal{Token: "aaa.bbb.ccc", Approval: "a-1"}),
+		"decision heard":  signal(canonical.OpDecision, canonical.PhaseResponse, &canonical.Done{}),
+		"again":           again, "task that asks": response(&canonical.Result{Task: task}), "task with output": response(&canonical.Result{Task: kept}),
 		"task with failure": response(&canonical.Result{Task: broken}),
 		"pending":           response(&canonical.Result{Pending: &canonical.Pending{Inputs: questions, State: "opaque-state"}}),
 		"able": {Op: canonical.OpDescribe, Phase: canonical.PhaseResponse, Correlation: id, Body: &canonical.Description{

@@ -27,6 +27,7 @@ type content struct {
 
 	enveloped bool
 	aepb      json.RawMessage // without the gateway's slots; nil: nothing
+	callback  string          // who is told what a human decides
 }
 
 // bodyMember holds, in an enveloped payload, what was said.
@@ -62,6 +63,10 @@ func (t *Translator) readJSON(c *content) error {
 	body, object := o.Take(bodyMember), o.Take(envelope.Key)
 	if len(o.Members()) > 0 || len(object) == 0 || object[0] != '{' {
 		return nil
+	}
+	slots := rawjson.Parse(object, "/"+envelope.Key)
+	if c.callback, _ = slots.String(envelope.SlotHITL); slots.Err() != nil {
+		return slots.Err()
 	}
 	c.enveloped, c.aepb, c.json = true, envelope.Strip(object), body
 	if text, ok := rawjson.Unquote(body); ok {

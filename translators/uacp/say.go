@@ -42,6 +42,15 @@ func (e *encoder) say(b *built, ref reference) (topic string, err error) {
 			e.described(b, body)
 			return "", nil
 		}
+	case *canonical.Signal:
+		if e.m.Phase == canonical.PhaseRequest || e.is(canonical.OpRollback, canonical.PhaseResponse) {
+			return e.saySignal(b, body)
+		}
+	case *canonical.Done:
+		if e.is(canonical.OpDecision, canonical.PhaseResponse) {
+			b.c = kept(body.Extensions)
+			return "", nil
+		}
 	case *canonical.Error:
 		if e.m.Phase == canonical.PhaseError {
 			e.failed(b, body, ref)

@@ -27,6 +27,9 @@ const (
 	TopicList     = "/mcp/tools/list"
 	TopicSend     = "/a2a/message/send"
 	TopicDescribe = "/.well-known/aepb"
+
+	TopicRollback = "/aepb/rollback" // the payload is an ECT, and so is the reply's
+	TopicDecision = "/aepb/hitl/"    // and behind it what was decided about; the payload is an ECT
 )
 
 // reserved are the prefixes of topics that are ours or the bridge's: a topic
@@ -43,6 +46,7 @@ var (
 	_ translators.Translator = (*Translator)(nil)
 	_ translators.Hasher     = (*Translator)(nil)
 	_ translators.Former     = (*Translator)(nil)
+	_ translators.Signaler   = (*Translator)(nil)
 	_ framing                = miuacp{}
 )
 
@@ -67,6 +71,12 @@ func (t *Translator) HashForm() string { return translators.HashWithoutECT }
 
 // FormOf is the package's FormOf.
 func (t *Translator) FormOf(body []byte) string { return FormOf(body) }
+
+// Signals: µACP can be told of rollbacks and decisions in either form of
+// carriage; a callback needs an envelope.
+func (t *Translator) Signals(op canonical.Op, target translators.Target) bool {
+	return op == canonical.OpRollback || op == canonical.OpDecision || op == canonical.OpInvoke && target.Form != FormBare
+}
 
 // HashInput is the package's HashInput.
 func (t *Translator) HashInput(body []byte) ([]byte, error) { return HashInput(body) }

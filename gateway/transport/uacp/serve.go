@@ -240,6 +240,7 @@ func (g *guest) evidence(body []byte) ([]string, error) {
 }
 
 func (g *guest) exchange(ctx context.Context, wire translators.Wire, m *canonical.Message, evidence []string) {
+	evidence = transport.Submitted(m, evidence)
 	answer, err := g.road.Exchange(ctx, transport.Call{
 		Entrance: transport.Native, Agent: g.agent, Wire: wire, Evidence: evidence, Limited: true,
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
@@ -251,7 +252,9 @@ func (g *guest) exchange(ctx context.Context, wire translators.Wire, m *canonica
 		g.fail(wire, m, err, answer.Evidence)
 		return
 	}
-	g.write(answer.Wire.Body, answer.Evidence)
+	if len(answer.Wire.Body) > 0 { // a TELL has no answer
+		g.write(answer.Wire.Body, answer.Evidence)
+	}
 }
 
 // describe answers from the directory (R8: no ECT, no forwarding).

@@ -162,6 +162,10 @@ func bodyExtensions(m *canonical.Message) *canonical.Extensions {
 		return &body.Extensions
 	case *canonical.Error:
 		return &body.Extensions
+	case *canonical.Signal:
+		return &body.Extensions
+	case *canonical.Done:
+		return &body.Extensions
 	default:
 		return nil
 	}

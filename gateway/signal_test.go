@@ -1,0 +1,469 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/telemetry"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+	"github.com/aepb/aepb-gateway/translators/uacp"
+)
+
+// undoer is a µACP agent that sets a checkpoint before it does anything, and
+// can go back to it.
+type undoer struct {
+	*signalBed
+	t        *testing.T
+	mu       sync.Mutex
+	heard    []*canonical.Message
+	tokens   [][]string
+	spoil    func(*ect.Claims) // of the result of a rollback
+	refusal  *canonical.Error  // in place of that
+	chkpoint ect.ID            // the latest
+}
+
+func (u *undoer) Describe(_ context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
+	return &canonical.Description{Name: "undoer", Capabilities: []canonical.Capability{{ID: "do", Profile: canonical.ProfileMessage}}}, e, nil
+}
+
+func (u *undoer) Dial(_ context.Context, _ transport.Endpoint, sealed transport.Sealed) (transport.Reply, error) {
+	wire, tokens, err := sealed.Open()
+	if err != nil {
+		return transport.Reply{}, err
+	}
+	m, err := u.form.Decode(wire)
+	if err != nil {
+		return transport.Reply{}, err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.heard, u.tokens = append(u.heard, m), append(u.tokens, tokens)
+	reply := &canonical.Message{Op: m.Op, Phase: canonical.PhaseResponse, Correlation: m.Correlation}
+	var evidence []string
+	switch body := m.Body.(type) {
+	case *canonical.Signal:
+		reply.Body = &canonical.Done{}
+		if m.Op == canonical.OpRollback {
+			request := claims(u.t, body.Token)
+			c := ect.Claims{
+				Act: ect.ActRollbackResult, Audience: []string{string(u.self.ID), string(request.Issuer)}, Workflow: request.Workflow,
+				Parents: []ect.ID{request.ID}, OutputHash: ect.Hash([]byte("as it was")), Ext: ect.Ext{"atd.status": json.RawMessage(`"completed"`)},
+			}
+			if u.spoil != nil {
+				u.spoil(&c)
+			}
+			reply.Body = &canonical.Signal{Token: u.mint(u.server, c)}
+		}
+		if u.refusal != nil {
+			reply.Phase, reply.Body = canonical.PhaseError, u.refusal
+		}
+	default:
+		leg := claims(u.t, tokens[0])
+		checkpoint := u.mint(u.server, ect.Claims{
+			Act: "atd:checkpoint", Audience: []string{string(u.self.ID)}, Workflow: leg.Workflow, Parents: []ect.ID{leg.ID},
+		})
+		u.chkpoint, evidence = claims(u.t, checkpoint).ID, []string{checkpoint}
+		reply.Body = &canonical.Result{Output: &canonical.Output{Parts: []canonical.Part{{Kind: canonical.KindText, Text: "done"}}}}
+	}
+	out, _, err := u.form.Encode(reply, translators.Target{Form: wire.Form})
+	return transport.Reply{Wire: out, Evidence: evidence}, err
+}
+
+// told is what callbacks heard.
+type told struct {
+	mu   sync.Mutex
+	list []transport.Decision
+}
+
+func (c *told) Check(url string) error {
+	if !strings.HasPrefix(url, "https://") {
+		return &egress.DeniedError{Reason: egress.ReasonURL}
+	}
+	return nil
+}
+
+func (c *told) Tell(_ context.Context, d transport.Decision) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = append(c.list, d)
+	return nil
+}
+
+type signalBed struct {
+	*gateway.Gateway
+	t                              *testing.T
+	form                           *uacp.Translator
+	agent                          *undoer
+	told                           *told
+	memory                         *state.Memory
+	caller, outsider, self, server *ecttest.Party
+}
+
+func newSignalBed(t *testing.T) *signalBed {
+	t.Helper()
+	b := &signalBed{
+		t: t, form: uacp.New(translators.Config{}), told: &told{},
+		caller:   ecttest.NewParty(t, "spiffe://example.com/client"),
+		outsider: ecttest.NewParty(t, "spiffe://example.com/outsider"),
+		self:     ecttest.NewParty(t, "spiffe://example.com/gateway"),
+		server:   ecttest.NewParty(t, "spiffe://example.com/agents/undoer"),
+	}
+	b.agent = &undoer{signalBed: b, t: t}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	logger := slog.New(slog.DiscardHandler)
+	var err error
+	b.memory, err = state.New(state.Config{}, state.Deps{Now: time.Now})
+	must(err)
+	registry, err := translators.NewRegistry(a2a.New(translators.Config{}), mcp.New(translators.Config{}), b.form)
+	must(err)
+	calculator := &agent{}
+	list, err := directory.New(directory.Deps{
+		Describers: map[canonical.Binding]transport.Describer{uacp.Binding: b.agent, mcp.Binding: calculator},
+		Egress:     closed{}, PlainLoopback: true, Now: time.Now, Logger: logger,
+	})
+	must(err)
+	must(list.Put(directory.Agent{Name: "undoer", ID: b.server.ID, Rules: policy.Rules{Open: true}, Endpoints: []directory.Endpoint{
+		{Binding: uacp.Binding, URL: "uacps://undoer.example:8888"},
+	}}))
+	must(list.Put(directory.Agent{Name: "calculator", Rules: policy.Rules{Open: true}, Endpoints: []directory.Endpoint{
+		{Binding: mcp.Binding, URL: "https://calculator.example/mcp"},
+	}}))
+	verifier, err := ect.NewVerifier(ect.VerifierDeps{
+		Keys: ecttest.KeysOf(b.caller, b.outsider, b.self, b.server), Replay: b.memory, Audience: []string{string(b.self.ID)}, Now: time.Now,
+	})
+	must(err)
+	recorder, err := ect.NewRecorder(ect.RecorderDeps{Store: b.memory})
+	must(err)
+	limiter, err := limit.New(limit.Config{Rate: 1000, Burst: 1000}, limit.Deps{Now: time.Now})
+	must(err)
+	metrics, err := telemetry.New(telemetry.Deps{Bindings: registry.Bindings()})
+	must(err)
+	dialects, err := ect.NewDialects(ect.DialectsDeps{})
+	must(err)
+	b.Gateway, err = gateway.New(gateway.Settings{}, gateway.Deps{
+		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{uacp.Binding: b.agent, mcp.Binding: calculator},
+		Callbacks: b.told, Signer: b.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: b.memory,
+		Answers: b.memory, Conversations: b.memory, Entries: b.memory.Entries(), Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
+		NewID: func() string { return string(ect.NewID()) },
+	})
+	must(err)
+	return b
+}
+
+func (b *signalBed) mint(who *ecttest.Party, c ect.Claims) string {
+	b.t.Helper()
+	token, err := who.Signer(b.t, time.Now).Sign(c)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return token.Compact()
+}
+
+// say is a frame of somebody's to the agent.
+func (b *signalBed) say(who *ecttest.Party, m *canonical.Message, evidence ...string) transport.Call {
+	b.t.Helper()
+	m.Phase, m.Correlation.WireID = canonical.PhaseRequest, json.RawMessage("7")
+	wire, _, err := b.form.Encode(m, translators.Target{Form: uacp.FormEnveloped})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return transport.Call{
+		Agent: "undoer", Caller: identity.Caller{Peer: who.Peer()}, Address: "127.0.0.1", Wire: wire, Evidence: transport.Submitted(m, evidence),
+	}
+}
+
+// work lets the agent do something, for a caller who waits for decisions at hook.
+func (b *signalBed) work(hook string) (workflow string, checkpoint ect.ID) {
+	b.t.Helper()
+	answer, err := b.Exchange(b.t.Context(), b.say(b.caller, &canonical.Message{
+		Op: canonical.OpInvoke, Callback: hook,
+		Body: &canonical.Invoke{Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "go"}}}},
+	}))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return claims(b.t, answer.Evidence[0]).Workflow, b.agent.chkpoint
+}
+
+func (b *signalBed) rollback(who *ecttest.Party, workflow string, parents ...ect.ID) *canonical.Message {
+	return &canonical.Message{Op: canonical.OpRollback, Body: &canonical.Signal{Token: b.mint(who, ect.Claims{
+		Act: ect.ActRollbackRequest, Audience: []string{string(b.self.ID), string(b.server.ID)}, Workflow: workflow, Parents: parents,
+		Ext: ect.Ext{"atd.reason": json.RawMessage(`"it went wrong"`), "atd.cascade": json.RawMessage("false")},
+	})}}
+}
+
+func TestARollbackIsRelayedAndProven(t *testing.T) {
+	t.Parallel()
+	b := newSignalBed(t)
+	workflow, checkpoint := b.work("")
+	m := b.rollback(b.caller, workflow, checkpoint)
+	request := claims(t, m.Body.(*canonical.Signal).Token)
+	call := b.say(b.caller, m)
+	answer, err := b.Exchange(t.Context(), call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := b.agent.heard[len(b.agent.heard)-1]
+	if said, ok := heard.Body.(*canonical.Signal); !ok || said.Token != m.Body.(*canonical.Signal).Token {
+		t.Fatalf("the agent heard %+v", heard.Body)
+	}
+	if tokens := b.agent.tokens[len(b.agent.tokens)-1]; len(tokens) != 2 || tokens[0] != answer.Evidence[0] {
+		t.Errorf("%d tokens travelled along", len(tokens))
+	}
+	reply, err := b.form.Decode(translators.Wire{Body: answer.Wire.Body, Re: canonical.OpRollback})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, ok := reply.Body.(*canonical.Signal)
+	if !ok {
+		t.Fatalf("the answer is %T", reply.Body)
+	}
+	result, there, back := claims(t, said.Token), claims(t, answer.Evidence[0]), claims(t, answer.Evidence[1])
+	for name, ok := range map[string]bool{
+		"the result answers the request":       result.Act == ect.ActRollbackResult && slices.Contains(result.Parents, request.ID),
+		"par of leg 1 is the request":          slices.Equal(there.Parents, []ect.ID{request.ID}),
+		"the first par of leg 2 is the result": back.Parents[0] == result.ID,
+		"one workflow":                         there.Workflow == workflow && back.Workflow == workflow,
+	} {
+		if !ok {
+			t.Errorf("not so: %s", name)
+		}
+	}
+	for _, id := range []ect.ID{request.ID, result.ID, there.ID, back.ID} {
+		if found, err := b.memory.Get(t.Context(), id); err != nil || len(found) != 1 {
+			t.Errorf("%s is not on record", id)
+		}
+	}
+	before := len(b.agent.heard)
+	again, err := b.Exchange(t.Context(), call)
+	if err != nil || string(again.Wire.Body) != string(answer.Wire.Body) || len(b.agent.heard) != before {
+		t.Errorf("the same again: %v, heard %d times", err, len(b.agent.heard)-before)
+	}
+}
+
+func TestRollbacksThatAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		who   func(b *signalBed) *ecttest.Party
+		spoil func(b *signalBed, m *canonical.Message, workflow string, checkpoint ect.ID)
+		agent func(*undoer)
+		dest  string
+		code  string
+		heard bool
+	}{
+		"of somebody else's work": {who: func(b *signalBed) *ecttest.Party { return b.outsider }, code: problem.CodeForbidden},
+		"in another workflow": {spoil: func(b *signalBed, m *canonical.Message, _ string, checkpoint ect.ID) {
+			*m = *b.rollback(b.caller, string(ect.NewID()), checkpoint)
+		}, code: problem.CodeForbidden},
+		"of a checkpoint that nobody knows": {spoil: func(b *signalBed, m *canonical.Message, workflow string, _ ect.ID) {
+			*m = *b.rollback(b.caller, workflow, ect.NewID())
+		}, code: problem.CodeForbidden},
+		"of a namesake of the checkpoint": {
+			who: func(b *signalBed) *ecttest.Party { return b.outsider },
+			spoil: func(b *signalBed, _ *canonical.Message, workflow string, checkpoint ect.ID) {
+				call := b.say(b.outsider, &canonical.Message{Op: canonical.OpInvoke, Body: &canonical.Invoke{
+					Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "go"}}},
+				}}, b.mint(b.outsider, ect.Claims{
+					ID: checkpoint, Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow,
+				}))
+				if _, err := b.Exchange(b.t.Context(), call); err != nil {
+					b.t.Fatal(err)
+				}
+			}, code: problem.CodeForbidden,
+		},
+		"of nothing": {spoil: func(b *signalBed, m *canonical.Message, workflow string, _ ect.ID) {
+			*m = *b.rollback(b.caller, workflow)
+		}, code: problem.CodeECTInvalid},
+		"by a token for something else": {spoil: func(b *signalBed, m *canonical.Message, workflow string, checkpoint ect.ID) {
+			m.Body = &canonical.Signal{Token: b.mint(b.caller, ect.Claims{
+				Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow, Parents: []ect.ID{checkpoint},
+			})}
+		}, code: problem.CodeECTInvalid},
+		"by another's token": {spoil: func(b *signalBed, m *canonical.Message, workflow string, checkpoint ect.ID) {
+			*m = *b.rollback(b.server, workflow, checkpoint)
+		}, code: problem.CodeECTInvalid},
+		"toward a protocol without rollback": {dest: "calculator", code: problem.CodeSemanticLoss},
+		"with a result for another request": {agent: func(u *undoer) {
+			u.spoil = func(c *ect.Claims) { c.Parents = []ect.ID{ect.NewID()} }
+		}, code: problem.CodeBadReply, heard: true},
+		"with a result that is none": {agent: func(u *undoer) {
+			u.spoil = func(c *ect.Claims) { c.Act = "send_task" }
+		}, code: problem.CodeBadReply, heard: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newSignalBed(t)
+			workflow, checkpoint := b.work("")
+			who := b.caller
+			if c.who != nil {
+				who = c.who(b)
+			}
+			m := b.rollback(who, workflow, checkpoint)
+			if c.spoil != nil {
+				c.spoil(b, m, workflow, checkpoint)
+			}
+			if c.agent != nil {
+				c.agent(b.agent)
+			}
+			before := len(b.agent.heard)
+			call := b.say(who, m)
+			if c.dest != "" {
+				call.Agent = c.dest
+			}
+			answer, err := b.Exchange(t.Context(), call)
+			if got := problem.From(err).Code; err == nil || got != c.code {
+				t.Errorf("got %v, want %s", err, c.code)
+			}
+			if heard := len(b.agent.heard) > before; heard != c.heard {
+				t.Errorf("the agent heard of it: %t", heard)
+			}
+			if len(answer.Evidence) == 0 && c.code != problem.CodeECTInvalid {
+				t.Error("no evidence of the failure")
+			}
+		})
+	}
+}
+
+// TestARollbackThatTheAgentRefuses: its error is an answer like any other.
+func TestARollbackThatTheAgentRefuses(t *testing.T) {
+	t.Parallel()
+	b := newSignalBed(t)
+	workflow, checkpoint := b.work("")
+	b.agent.refusal = &canonical.Error{Code: canonical.CodeForbidden, Message: "not with me"}
+	answer, err := b.Exchange(t.Context(), b.say(b.caller, b.rollback(b.caller, workflow, checkpoint)))
+	if err != nil || len(answer.Evidence) != 2 {
+		t.Fatalf("%v, with %d tokens", err, len(answer.Evidence))
+	}
+	if m, err := b.form.Decode(translators.Wire{Body: answer.Wire.Body, Re: canonical.OpRollback}); err != nil || m.Phase != canonical.PhaseError {
+		t.Errorf("got %v, %v", m, err)
+	}
+}
+
+func (b *signalBed) decision(who *ecttest.Party, act ect.Act, workflow string, parent ect.ID) *canonical.Message {
+	return &canonical.Message{Op: canonical.OpDecision, Body: &canonical.Signal{Approval: "a-1", Token: b.mint(who, ect.Claims{
+		Act: act, Audience: []string{string(b.self.ID), string(b.caller.ID)}, Workflow: workflow, Parents: []ect.ID{parent},
+	})}}
+}
+
+func TestADecisionIsToldToWhoeverWaits(t *testing.T) {
+	t.Parallel()
+	b := newSignalBed(t)
+	workflow, gate := b.work("https://client.example/hook")
+	if got := b.agent.heard[0].Callback; got != "https://client.example/hook" {
+		t.Errorf("the agent was told of %q", got)
+	}
+	granted := b.decision(b.server, ect.ActApprovalGranted, workflow, gate)
+	call := b.say(b.server, granted)
+	answer, err := b.Exchange(t.Context(), call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ack := claims(t, answer.Evidence[0]); ack.Parents[0] != claims(t, granted.Body.(*canonical.Signal).Token).ID {
+		t.Errorf("what says that it was heard has parents %v", ack.Parents)
+	}
+	if _, err := b.Exchange(t.Context(), call); err != nil {
+		t.Errorf("the same again: %v", err)
+	}
+	denied := b.decision(b.server, ect.ActApprovalDenied, workflow, gate)
+	if _, err := b.Exchange(t.Context(), b.say(b.server, denied)); problem.From(err).Code != problem.CodeConflict {
+		t.Errorf("decided otherwise: %v", err)
+	}
+	own := b.decision(b.caller, ect.ActApprovalGranted, workflow, gate)
+	if _, err := b.Exchange(t.Context(), b.say(b.caller, own)); problem.From(err).Code != problem.CodeForbidden {
+		t.Errorf("decided by who asks: %v", err)
+	}
+	stranger := b.decision(b.outsider, ect.ActApprovalGranted, workflow, gate)
+	if _, err := b.Exchange(t.Context(), b.say(b.outsider, stranger)); problem.From(err).Code != problem.CodeForbidden {
+		t.Errorf("decided by an outsider: %v", err)
+	}
+	if err := b.Close(); err != nil { // what is told in the background has been
+		t.Fatal(err)
+	}
+	want := transport.Decision{URL: "https://client.example/hook", Approval: "a-1", Token: granted.Body.(*canonical.Signal).Token}
+	if len(b.told.list) != 1 || b.told.list[0] != want {
+		t.Errorf("told %d times", len(b.told.list))
+	}
+}
+
+// TestADecisionForAnAgent: where nobody has registered, it goes to the agent.
+func TestADecisionForAnAgent(t *testing.T) {
+	t.Parallel()
+	b := newSignalBed(t)
+	workflow, gate := b.work("")
+	answer, err := b.Exchange(t.Context(), b.say(b.caller, b.decision(b.caller, ect.ActApprovalDenied, workflow, gate)))
+	if err != nil || len(answer.Evidence) != 2 {
+		t.Fatalf("%v, with %d tokens", err, len(answer.Evidence))
+	}
+	if said, ok := b.agent.heard[1].Body.(*canonical.Signal); !ok || said.Approval != "a-1" {
+		t.Errorf("the agent heard %+v", b.agent.heard[1].Body)
+	}
+}
+
+func TestCallbacksThatAreRefused(t *testing.T) {
+	t.Parallel()
+	b := newSignalBed(t)
+	call := b.say(b.caller, &canonical.Message{Op: canonical.OpInvoke, Callback: "http://169.254.169.254/", Body: &canonical.Invoke{
+		Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "go"}}},
+	}})
+	if _, err := b.Exchange(t.Context(), call); problem.From(err).Code != problem.CodePolicyViolation {
+		t.Errorf("a place that may not be called: %v", err)
+	}
+	if len(b.agent.heard) != 0 {
+		t.Error("the agent was asked all the same")
+	}
+	workflow := string(ect.NewID())
+	for i := range 16 {
+		for range 2 {
+			if err := b.Await(t.Context(), b.caller.ID, workflow, "https://client.example/"+strings.Repeat("x", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var full *canonical.Error
+	if err := b.Await(t.Context(), b.caller.ID, workflow, "https://client.example/one/more"); !errors.As(err, &full) {
+		t.Errorf("one too many: %v", err)
+	}
+}
+
+// TestACallbackTowardAProtocolWithoutOne is kept here, and said to be.
+func TestACallbackTowardAProtocolWithoutOne(t *testing.T) {
+	t.Parallel()
+	b := newSignalBed(t)
+	call := b.say(b.caller, &canonical.Message{Op: canonical.OpInvoke, Callback: "https://client.example/hook", Body: &canonical.Invoke{
+		Call: &canonical.Call{Name: "add", Args: json.RawMessage(`{"a":1,"b":2}`)},
+	}})
+	call.Agent = "calculator"
+	answer, err := b.Exchange(t.Context(), call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(answer.Losses, func(l canonical.Loss) bool { return l.Code == canonical.LossCallback }) {
+		t.Errorf("losses: %v", answer.Losses)
+	}
+}

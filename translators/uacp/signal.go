@@ -1,0 +1,90 @@
+package uacp
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/envelope"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// about is what a topic of decisions is about; false: it is no such topic.
+func about(topic string) (string, bool) {
+	approval, ok := strings.CutPrefix(topic, TopicDecision)
+	return approval, ok && approval != "" && utf8.ValidString(approval)
+}
+
+// signal reads a payload that is a token.
+func signal(c content, m *canonical.Message, op canonical.Op, approval string) error {
+	m.Op = op
+	said := &canonical.Signal{Approval: approval}
+	m.Body = said
+	if c.kind != contentText || !token(c.text) {
+		return refuse(canonical.CodeBadParams, "the payload is not an execution context token")
+	}
+	said.Token = c.text
+	return nil
+}
+
+// token: it looks like a compact JWS. Whether it is one shows later.
+func token(text string) bool {
+	return strings.Count(text, ".") == 2 && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
+}
+
+// decision reads a TELL of what a human decided: nobody answers it.
+func decision(f Frame, c content, m *canonical.Message, approval string, left *rawjson.Builder) error {
+	m.Correlation.WireID = nil
+	left.Raw(leftVerb, number(uint32(Tell)))
+	left.Raw(leftID, number(f.ID))
+	return signal(c, m, canonical.OpDecision, approval)
+}
+
+// signalled reads the answer to a signal.
+func signalled(c content, m *canonical.Message, re canonical.Op) error {
+	if re == canonical.OpDecision {
+		m.Body = &canonical.Done{Extensions: said(c)}
+		return nil
+	}
+	return signal(c, m, re, "")
+}
+
+// saySignal writes a token as the payload, and names the topic of a request.
+func (e *encoder) saySignal(b *built, body *canonical.Signal) (string, error) {
+	if !token(body.Token) {
+		return "", refuse(canonical.CodeBadParams, "a signal is an execution context token")
+	}
+	b.c = content{kind: contentText, text: body.Token}
+	switch {
+	case e.m.Phase == canonical.PhaseResponse:
+		return "", nil
+	case e.m.Op == canonical.OpRollback:
+		return TopicRollback, nil
+	}
+	if _, ok := about(TopicDecision + body.Approval); !ok {
+		return "", refuse(canonical.CodeBadParams, "a decision names what it is about")
+	}
+	if e.told() {
+		b.f.Verb = Tell
+		b.f.ID, _ = small(e.left.Peek(leftID), maxID)
+	}
+	return TopicDecision + body.Approval, nil
+}
+
+// told: a decision came as a TELL, which nobody answers.
+func (e *encoder) told() bool {
+	return e.is(canonical.OpDecision, canonical.PhaseRequest) && string(e.left.Peek(leftVerb)) == string(number(uint32(Tell)))
+}
+
+// callback is the member that names the callback of a request.
+func (e *encoder) callback() json.RawMessage {
+	if e.m.Callback == "" {
+		return nil
+	}
+	if e.form == FormBare {
+		e.losses = append(e.losses, canonical.Loss{Code: canonical.LossCallback, Path: "/callback", Fate: canonical.Dropped})
+		return nil
+	}
+	return rawjson.NewBuilder().String(envelope.SlotHITL, e.m.Callback).Bytes()
+}
