@@ -17,13 +17,13 @@ type Answers struct {
 	largest int
 
 	mu    sync.RWMutex
-	blobs *expiring[digest, []byte]
+	blobs *shelf[none] // as appendKeyed writes them
 }
 
 func newAnswers(config Config, deps Deps) *Answers {
 	return &Answers{
 		now: deps.Now, largest: config.MaxAnswerBytes,
-		blobs: newExpiring[digest, []byte](KindAnswer, config.MaxAnswers, config.MaxAnswersBytes, deps.Journal),
+		blobs: newShelf[none](KindAnswer, config.MaxAnswers, config.MaxAnswersBytes, deps.Journal),
 	}
 }
 
@@ -35,10 +35,10 @@ func (a *Answers) Finish(_ context.Context, key ect.ReplayKey, answer []byte, un
 		return
 	}
 	k := digestOf(string(key.Issuer), key.Workflow, string(key.ID))
-	own := bytes.Clone(answer)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.blobs.add(k, own, answerSize(own), until, a.now(), true)
+	var head [keyedSize]byte
+	a.blobs.add(k, none{}, until, a.now(), appendKeyed(head[:0], until, k), answer)
 }
 
 // Load finds a stored answer; false: there is none, or not yet. The octets are
@@ -47,11 +47,11 @@ func (a *Answers) Load(_ context.Context, key ect.ReplayKey) ([]byte, bool) {
 	k := digestOf(string(key.Issuer), key.Workflow, string(key.ID))
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	e, ok := a.blobs.get(k, a.now())
+	blob, _, ok := a.blobs.get(k, a.now())
 	if !ok {
 		return nil, false
 	}
-	return bytes.Clone(e.value), true
+	return bytes.Clone(blob[keyedSize:]), true
 }
 
 // Usage says how full the store is.
@@ -61,12 +61,10 @@ func (a *Answers) Usage() Usage {
 	return a.blobs.usage()
 }
 
-func answerSize(answer []byte) int64 { return int64(len(answer) + bookkeeping) }
-
-func (a *Answers) restore(e *entry[digest, []byte]) bool {
+func (a *Answers) restore(e keyed, serial uint64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return len(e.value) <= a.largest && a.blobs.restore(e, a.now(), true)
+	return len(e.whole)-keyedSize <= a.largest && a.blobs.restore(e.key, none{}, serial, e.until, a.now(), e.whole)
 }
 
 func (a *Answers) sweep(most int) {

@@ -13,38 +13,6 @@ import (
 // length plus one (0: there is none, which is not the same as an empty one).
 // Files are full of this: a change of it is a change of format.
 
-// written is a record as it is kept, in memory as on disk: one text without
-// pointers in it, where the record itself would have the collector follow a
-// dozen for each token, at every collection.
-type written string
-
-func write(r *ect.Record) written {
-	var scratch [4 << 10]byte
-	return written(appendToken(scratch[:0], r))
-}
-
-// record reads what was written; its texts are pieces of the whole.
-func (w written) record() ect.Record {
-	r := reader{data: string(w)}
-	return readRecord(&r)
-}
-
-func (w written) compact() string  { return w.text(0) }
-func (w written) id() ect.ID       { return ect.ID(w.text(1)) }
-func (w written) workflow() string { return w.text(2) }
-
-func (w written) issuer() ect.Identity { return ect.Identity(w.text(3)) }
-
-// text is one of the first texts, in the order of appendToken.
-func (w written) text(n int) string {
-	r := reader{data: string(w)}
-	r.instant()
-	for range n {
-		r.take(r.length())
-	}
-	return r.text()
-}
-
 func appendToken(b []byte, r *ect.Record) []byte {
 	b = appendInstant(b, r.Until)
 	b = appendText(b, r.Compact)
@@ -56,26 +24,23 @@ func appendToken(b []byte, r *ect.Record) []byte {
 	return appendList(b, r.Parents)
 }
 
-func appendReplay(b []byte, e *entry[digest, digest]) []byte {
-	b = appendInstant(b, e.until)
-	b = append(b, e.key[:]...)
-	return append(b, e.value[:]...)
+// keyedSize is the octets of what appendKeyed writes.
+const keyedSize = 12 + len(digest{})
+
+// appendKeyed begins uses, answers and turns: an answer follows as it is.
+func appendKeyed(b []byte, until time.Time, key digest) []byte {
+	return append(appendInstant(b, until), key[:]...)
 }
 
-func appendAnswer(b []byte, e *entry[digest, []byte]) []byte {
-	b = appendInstant(b, e.until)
-	b = append(b, e.key[:]...)
-	return append(b, e.value...)
+func appendReplay(b []byte, until time.Time, key, use digest) []byte {
+	return append(appendKeyed(b, until, key), use[:]...)
 }
 
-func appendTurn(b []byte, e *entry[digest, turn]) []byte {
-	b = appendInstant(b, e.until)
-	b = append(b, e.key[:]...)
-	b = appendText(b, e.value.workflow)
-	return appendText(b, e.value.id)
+func appendTurn(b []byte, until time.Time, key digest, workflow string, id ect.ID) []byte {
+	return appendText(appendText(appendKeyed(b, until, key), workflow), id)
 }
 
-func appendEntry(b []byte, e *entry[EntryKey, []byte]) []byte {
+func appendEntry(b []byte, e *entry) []byte {
 	b = appendInstant(b, e.until)
 	b = appendText(b, e.key.Kind)
 	b = appendText(b, e.key.Group)
@@ -104,14 +69,6 @@ func appendList[T ~string](b []byte, list []T) []byte {
 	return b
 }
 
-func readToken(r *reader, serial uint64) *entry[ect.ID, written] {
-	whole := written(r.data)
-	record := readRecord(r)
-	return &entry[ect.ID, written]{
-		key: record.ID, value: whole, size: recordSize(whole), serial: serial, until: record.Until,
-	}
-}
-
 func readRecord(r *reader) ect.Record {
 	until := r.instant()
 	return ect.Record{
@@ -121,25 +78,37 @@ func readRecord(r *reader) ect.Record {
 	}
 }
 
-func readReplay(r *reader, serial uint64) *entry[digest, digest] {
-	return &entry[digest, digest]{until: r.instant(), key: r.digest(), value: r.digest(), serial: serial}
+// keyed is a use, an answer or a turn as it was written.
+type keyed struct {
+	until time.Time
+	key   digest
+	whole []byte
 }
 
-func readAnswer(r *reader, serial uint64) *entry[digest, []byte] {
-	e := &entry[digest, []byte]{until: r.instant(), key: r.digest(), serial: serial}
-	e.value = []byte(r.take(uint64(len(r.data))))
-	e.size = answerSize(e.value)
+func readKeyed(r *reader) keyed {
+	whole := []byte(r.data)
+	return keyed{until: r.instant(), key: r.digest(), whole: whole}
+}
+
+func readReplay(r *reader) (e keyed, use digest) {
+	return readKeyed(r), r.digest()
+}
+
+func readAnswer(r *reader) keyed {
+	e := readKeyed(r)
+	r.take(uint64(len(r.data)))
 	return e
 }
 
-func readTurn(r *reader, serial uint64) *entry[digest, turn] {
-	return &entry[digest, turn]{
-		until: r.instant(), key: r.digest(), value: turn{workflow: r.text(), id: ect.ID(r.text())}, serial: serial,
-	}
+func readTurn(r *reader) keyed {
+	e := readKeyed(r)
+	r.text() // the workflow
+	r.text() // the id
+	return e
 }
 
-func readEntry(r *reader, serial uint64) *entry[EntryKey, []byte] {
-	e := &entry[EntryKey, []byte]{
+func readEntry(r *reader, serial uint64) *entry {
+	e := &entry{
 		until: r.instant(), key: EntryKey{Kind: r.text(), Group: r.text(), ID: r.text()}.own(), serial: serial,
 	}
 	e.value = []byte(r.take(uint64(len(r.data))))

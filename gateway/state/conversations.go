@@ -16,18 +16,13 @@ type Conversations struct {
 	lifetime time.Duration
 
 	mu    sync.RWMutex
-	turns *expiring[digest, turn]
-}
-
-type turn struct {
-	workflow string
-	id       ect.ID
+	turns *shelf[none] // as appendTurn writes them
 }
 
 func newConversations(config Config, deps Deps) *Conversations {
 	return &Conversations{
 		now: deps.Now, lifetime: config.ConversationLifetime,
-		turns: newExpiring[digest, turn](KindConversation, config.MaxConversations, 0, deps.Journal),
+		turns: newShelf[none](KindConversation, config.MaxConversations, 0, deps.Journal),
 	}
 }
 
@@ -37,11 +32,12 @@ func (c *Conversations) Last(_ context.Context, key string) (workflow string, id
 	k := digestOf(key)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	e, ok := c.turns.get(k, c.now())
+	octets, _, ok := c.turns.get(k, c.now())
 	if !ok {
 		return "", "", false
 	}
-	return e.value.workflow, e.value.id, true
+	r := reader{data: string(octets[keyedSize:])}
+	return r.text(), ect.ID(r.text()), true
 }
 
 // Remember notes the last ECT of a conversation. Nothing is remembered under
@@ -52,12 +48,12 @@ func (c *Conversations) Remember(_ context.Context, key, workflow string, id ect
 		return
 	}
 	k := digestOf(key)
-	both := workflow + string(id) // in one piece: there are many of them
-	own := turn{workflow: both[:len(workflow)], id: ect.ID(both[len(workflow):])}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
-	c.turns.add(k, own, 0, now.Add(c.lifetime), now, true)
+	until := now.Add(c.lifetime)
+	var scratch [256]byte
+	c.turns.add(k, none{}, until, now, appendTurn(scratch[:0], until, k, workflow, id))
 }
 
 // Usage says how full the memory is.
@@ -67,10 +63,10 @@ func (c *Conversations) Usage() Usage {
 	return c.turns.usage()
 }
 
-func (c *Conversations) restore(e *entry[digest, turn]) bool {
+func (c *Conversations) restore(e keyed, serial uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.turns.restore(e, c.now(), true)
+	return c.turns.restore(e.key, none{}, serial, e.until, c.now(), e.whole)
 }
 
 func (c *Conversations) sweep(most int) {

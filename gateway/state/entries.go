@@ -48,7 +48,7 @@ type Entries struct {
 	perGroup int
 
 	mu      sync.RWMutex
-	records *expiring[EntryKey, []byte]
+	records *expiring
 	groups  map[group][]string // ids in order
 	watches map[EntryKey]*watch
 }
@@ -62,7 +62,7 @@ type watch struct {
 func newEntries(config Config, deps Deps) *Entries {
 	s := &Entries{
 		now: deps.Now, largest: config.MaxEntryBytes, perGroup: config.MaxEntriesPerGroup,
-		records: newExpiring[EntryKey, []byte](KindEntry, config.MaxEntries, config.MaxEntriesBytes, deps.Journal),
+		records: newExpiring(KindEntry, config.MaxEntries, config.MaxEntriesBytes, deps.Journal),
 		groups:  make(map[group][]string), watches: make(map[EntryKey]*watch),
 	}
 	s.records.dropped = s.left
@@ -105,7 +105,7 @@ func (s *Entries) Swap(_ context.Context, key EntryKey, old uint64, value []byte
 	if err := s.room(key, value, now); err != nil {
 		return 0, false, err
 	}
-	s.records.add(key, value, key.size(value), until, now, false)
+	s.records.add(key, value, key.size(value), until, now)
 	s.came(key)
 	return s.records.serial, true, nil
 }
@@ -232,10 +232,10 @@ func (s *Entries) Usage() Usage {
 	return s.records.usage()
 }
 
-func (s *Entries) restore(e *entry[EntryKey, []byte]) bool {
+func (s *Entries) restore(e *entry) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	kept := len(e.value) <= s.largest && s.records.restore(e, s.now(), true)
+	kept := len(e.value) <= s.largest && s.records.restore(e, s.now())
 	if kept {
 		s.came(e.key)
 	}
@@ -257,7 +257,7 @@ func (s *Entries) came(key EntryKey) {
 }
 
 // left is told of everything that leaves; what is replaced comes again.
-func (s *Entries) left(e *entry[EntryKey, []byte]) {
+func (s *Entries) left(e *entry) {
 	g := e.key.group()
 	if at, there := slices.BinarySearch(s.groups[g], e.key.ID); there {
 		s.groups[g] = slices.Delete(s.groups[g], at, at+1)
@@ -275,6 +275,6 @@ func (s *Entries) wake(key EntryKey) {
 	}
 }
 
-func entryOf(e *entry[EntryKey, []byte]) Entry {
+func entryOf(e *entry) Entry {
 	return Entry{Key: e.key, Revision: e.serial, Value: bytes.Clone(e.value), Until: e.until}
 }

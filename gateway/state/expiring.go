@@ -11,39 +11,39 @@ const sweep = 4
 
 // expiring is a map whose entries end at an instant of their own, bounded in
 // number and octets. It is not safe for concurrent use: its owner has the lock.
-type expiring[K comparable, V any] struct {
+type expiring struct {
 	kind       Kind
 	maxEntries int
 	maxBytes   int64 // 0: unbounded
 	bytes      int64
-	byKey      map[K]*entry[K, V]
-	ending     ending[K, V]
-	serial     uint64             // of the latest entry
-	dropped    func(*entry[K, V]) // called for everything that leaves; may be nil
-	journal    Journal            // told of everything that comes and leaves; may be nil
-	evicted    uint64             // entries that had to leave before their end
+	byKey      map[EntryKey]*entry
+	ending     ending
+	serial     uint64       // of the latest entry
+	dropped    func(*entry) // called for everything that leaves; may be nil
+	evicted    uint64       // entries that had to leave before their end
+	journal    Journal      // told of everything that comes and leaves; may be nil
 }
 
 // entry is never changed once it is in the map, its place in the heap apart: a
 // journal may read it at any time.
-type entry[K comparable, V any] struct {
-	key    K
-	value  V
+type entry struct {
+	key    EntryKey
+	value  []byte
 	size   int64
 	serial uint64
 	until  time.Time // alive up to and including this instant
 	place  int       // in the heap
 }
 
-func newExpiring[K comparable, V any](kind Kind, maxEntries int, maxBytes int64, journal Journal) *expiring[K, V] {
-	return &expiring[K, V]{
+func newExpiring(kind Kind, maxEntries int, maxBytes int64, journal Journal) *expiring {
+	return &expiring{
 		kind: kind, maxEntries: maxEntries, maxBytes: maxBytes, journal: journal,
-		byKey: make(map[K]*entry[K, V]),
+		byKey: make(map[EntryKey]*entry),
 	}
 }
 
 // get finds an entry that is alive.
-func (x *expiring[K, V]) get(key K, now time.Time) (*entry[K, V], bool) {
+func (x *expiring) get(key EntryKey, now time.Time) (*entry, bool) {
 	e, ok := x.byKey[key]
 	if !ok || e.until.Before(now) {
 		return nil, false
@@ -51,14 +51,13 @@ func (x *expiring[K, V]) get(key K, now time.Time) (*entry[K, V], bool) {
 	return e, true
 }
 
-// add puts in a new entry, in place of an old one with its key. If live
-// entries leave no room, it makes some when evict is true, else it is false and
-// the map unchanged. An entry larger than the whole map is never taken.
-func (x *expiring[K, V]) add(key K, value V, size int64, until, now time.Time, evict bool) bool {
-	e := &entry[K, V]{key: key, value: value, size: size, serial: x.serial + 1, until: until}
+// add puts in a new entry, in place of an old one with its key. If live entries
+// leave no room it is false. An entry larger than the whole map is never taken.
+func (x *expiring) add(key EntryKey, value []byte, size int64, until, now time.Time) bool {
+	e := &entry{key: key, value: value, size: size, serial: x.serial + 1, until: until}
 	x.clean(now, sweep)
 	old := x.byKey[key]
-	if !x.insert(e, now, evict) {
+	if !x.insert(e, now, false) {
 		return false
 	}
 	x.serial++
@@ -70,14 +69,15 @@ func (x *expiring[K, V]) add(key K, value V, size int64, until, now time.Time, e
 }
 
 // restore puts back an entry that a journal was told of, with the serial it
-// had. Whatever comes of it, later entries have larger serials.
-func (x *expiring[K, V]) restore(e *entry[K, V], now time.Time, evict bool) bool {
+// had. Whatever comes of it, later entries have larger serials. Where there is
+// less room than there was, those with the least time left go.
+func (x *expiring) restore(e *entry, now time.Time) bool {
 	x.serial = max(x.serial, e.serial)
 	if e.until.Before(now) {
 		return false
 	}
 	old := x.byKey[e.key]
-	if !x.insert(e, now, evict) {
+	if !x.insert(e, now, true) {
 		return false
 	}
 	if old != nil {
@@ -86,7 +86,7 @@ func (x *expiring[K, V]) restore(e *entry[K, V], now time.Time, evict bool) bool
 	return true
 }
 
-func (x *expiring[K, V]) insert(e *entry[K, V], now time.Time, evict bool) bool {
+func (x *expiring) insert(e *entry, now time.Time, evict bool) bool {
 	if x.maxBytes > 0 && e.size > x.maxBytes {
 		return false
 	}
@@ -110,7 +110,7 @@ func (x *expiring[K, V]) insert(e *entry[K, V], now time.Time, evict bool) bool 
 
 // fits is true if an entry of this key and size has room, after as much of what
 // has expired was dropped as needed. Nothing alive has to leave for it.
-func (x *expiring[K, V]) fits(key K, size int64, now time.Time) bool {
+func (x *expiring) fits(key EntryKey, size int64, now time.Time) bool {
 	for {
 		entries, bytes := len(x.byKey)+1, x.bytes+size
 		if old, ok := x.byKey[key]; ok {
@@ -127,7 +127,7 @@ func (x *expiring[K, V]) fits(key K, size int64, now time.Time) bool {
 }
 
 // clean drops the entries that have expired, but no more than most of them.
-func (x *expiring[K, V]) clean(now time.Time, most int) {
+func (x *expiring) clean(now time.Time, most int) {
 	for range most {
 		if len(x.ending) == 0 || !x.ending[0].until.Before(now) {
 			return
@@ -136,12 +136,12 @@ func (x *expiring[K, V]) clean(now time.Time, most int) {
 	}
 }
 
-func (x *expiring[K, V]) drop(e *entry[K, V]) {
+func (x *expiring) drop(e *entry) {
 	x.remove(e)
 	x.note(e, nil)
 }
 
-func (x *expiring[K, V]) remove(e *entry[K, V]) {
+func (x *expiring) remove(e *entry) {
 	heap.Remove(&x.ending, e.place)
 	delete(x.byKey, e.key)
 	x.bytes -= e.size
@@ -151,7 +151,7 @@ func (x *expiring[K, V]) remove(e *entry[K, V]) {
 }
 
 // note tells the journal that an entry came (and what it holds), or left.
-func (x *expiring[K, V]) note(e *entry[K, V], content any) {
+func (x *expiring) note(e *entry, content *entry) {
 	if x.journal == nil {
 		return
 	}
@@ -163,30 +163,23 @@ func (x *expiring[K, V]) note(e *entry[K, V], content any) {
 }
 
 // usage says how full the map is.
-func (x *expiring[K, V]) usage() Usage {
+func (x *expiring) usage() Usage {
 	return Usage{Entries: len(x.byKey), Bytes: x.bytes, Evicted: x.evicted}
 }
 
-// Usage says how full a kind of state is.
-type Usage struct {
-	Entries int
-	Bytes   int64  // as accounted for; 0 where only entries count
-	Evicted uint64 // entries that had to leave before their end, since the start
-}
-
 // ending orders entries by their end: a heap for container/heap.
-type ending[K comparable, V any] []*entry[K, V]
+type ending []*entry
 
-func (h ending[K, V]) Len() int           { return len(h) }
-func (h ending[K, V]) Less(i, j int) bool { return h[i].until.Before(h[j].until) }
+func (h ending) Len() int           { return len(h) }
+func (h ending) Less(i, j int) bool { return h[i].until.Before(h[j].until) }
 
-func (h ending[K, V]) Swap(i, j int) {
+func (h ending) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].place, h[j].place = i, j
 }
 
-func (h *ending[K, V]) Push(x any) {
-	e, ok := x.(*entry[K, V])
+func (h *ending) Push(x any) {
+	e, ok := x.(*entry)
 	if !ok {
 		return
 	}
@@ -194,7 +187,7 @@ func (h *ending[K, V]) Push(x any) {
 	*h = append(*h, e)
 }
 
-func (h *ending[K, V]) Pop() any {
+func (h *ending) Pop() any {
 	last := len(*h) - 1
 	e := (*h)[last]
 	(*h)[last] = nil

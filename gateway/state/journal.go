@@ -2,8 +2,6 @@ package state
 
 import (
 	"errors"
-
-	"github.com/aepb/aepb-gateway/ect"
 )
 
 // Kind is one kind of state. Its number may be kept on disk and never changes.
@@ -57,26 +55,28 @@ type Change struct {
 	Kind   Kind
 	Serial uint64 // names the entry within its kind; of two, the later has the larger one
 	Size   int    // octets of what came, about; 0: it left
-	entry  any    // nil: it left
+	// What came: as it was written, or an entry, which is written when it is
+	// asked for. Both nil: it left.
+	content []byte
+	entry   *entry
 }
 
 // Gone is true when the entry left the memory.
-func (c Change) Gone() bool { return c.entry == nil }
+func (c Change) Gone() bool { return c.content == nil && c.entry == nil }
+
+// Content is what came, as [Memory.Restore] reads it, where it is kept like
+// that: of all kinds but entries. It is lent, for as long as one likes, and
+// never changes.
+func (c Change) Content() []byte { return c.content }
 
 // AppendBinary appends what came, as [Memory.Restore] reads it. It may be
 // called from any goroutine, at any time after Note. It fails for what is gone.
 func (c Change) AppendBinary(b []byte) ([]byte, error) {
-	switch e := c.entry.(type) {
-	case *entry[ect.ID, written]:
-		return append(b, e.value...), nil
-	case *entry[digest, digest]:
-		return appendReplay(b, e), nil
-	case *entry[digest, []byte]:
-		return appendAnswer(b, e), nil
-	case *entry[digest, turn]:
-		return appendTurn(b, e), nil
-	case *entry[EntryKey, []byte]:
-		return appendEntry(b, e), nil
+	switch {
+	case c.content != nil:
+		return append(b, c.content...), nil
+	case c.entry != nil:
+		return appendEntry(b, c.entry), nil
 	default:
 		return b, errors.New("state: what is gone has no content")
 	}
@@ -95,20 +95,20 @@ func (m *Memory) Restore(kind Kind, serial uint64, data []byte) (bool, error) {
 	r := reader{data: string(data)}
 	switch kind {
 	case KindToken:
-		if e := readToken(&r, serial); r.done() {
-			return m.Tokens.restore(e), nil
+		if record := readRecord(&r); r.done() {
+			return m.Tokens.restore(data, &record, serial), nil
 		}
 	case KindReplay:
-		if e := readReplay(&r, serial); r.done() {
-			return m.Replays.restore(e)
+		if e, use := readReplay(&r); r.done() {
+			return m.Replays.restore(e, use, serial)
 		}
 	case KindAnswer:
-		if e := readAnswer(&r, serial); r.done() {
-			return m.Answers.restore(e), nil
+		if e := readAnswer(&r); r.done() {
+			return m.Answers.restore(e, serial), nil
 		}
 	case KindConversation:
-		if e := readTurn(&r, serial); r.done() {
-			return m.Conversations.restore(e), nil
+		if e := readTurn(&r); r.done() {
+			return m.Conversations.restore(e, serial), nil
 		}
 	case KindEntry:
 		if e := readEntry(&r, serial); r.done() {

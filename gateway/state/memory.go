@@ -142,6 +142,13 @@ func (m *Memory) UsageOf(kind Kind) Usage {
 	}
 }
 
+// Usage says how full a kind of state is.
+type Usage struct {
+	Entries int
+	Bytes   int64  // as accounted for; 0 where only entries count
+	Evicted uint64 // entries that had to leave before their end, since the start
+}
+
 // Sweep drops expired entries, at most as many of each kind as it is told, the
 // longest expired first. Nobody can find them before either; writing sweeps a
 // few, and Sweep is for times without writes.

@@ -61,11 +61,11 @@ func (r *Replays) full(now time.Time) *FullError {
 
 // restore is true for a use that is remembered again. One that would have to
 // be forgotten for lack of room is a [FullError].
-func (r *Replays) restore(e *entry[digest, digest]) (bool, error) {
+func (r *Replays) restore(e keyed, use digest, serial uint64) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
-	if kept := r.uses.restore(e, now); kept || e.until.Before(now) {
+	if kept := r.uses.restore(e, use, serial, now); kept || e.until.Before(now) {
 		return kept, nil
 	}
 	return false, r.full(now)
@@ -123,8 +123,8 @@ func (x *uses) add(key, use digest, until, now time.Time) bool {
 	if x.journal == nil {
 		return true
 	}
-	come := &entry[digest, digest]{key: key, value: use, serial: x.serial, until: until}
-	x.journal.Note(Change{Kind: KindReplay, Serial: x.serial, Size: overhead, entry: come})
+	come := appendReplay(make([]byte, 0, keyedSize+len(use)), until, key, use)
+	x.journal.Note(Change{Kind: KindReplay, Serial: x.serial, Size: overhead, content: come})
 	if replaced {
 		x.left(old)
 	}
@@ -133,13 +133,13 @@ func (x *uses) add(key, use digest, until, now time.Time) bool {
 
 // restore puts back what a journal was told of; false: it has ended, or there
 // is no room.
-func (x *uses) restore(e *entry[digest, digest], now time.Time) bool {
-	x.serial = max(x.serial, e.serial)
+func (x *uses) restore(e keyed, use digest, serial uint64, now time.Time) bool {
+	x.serial = max(x.serial, serial)
 	if e.until.Before(now) {
 		return false
 	}
 	old, replaced := x.byKey[e.key]
-	if !x.insert(e.key, usage{e.value, nanos(e.until), e.serial}, now) {
+	if !x.insert(e.key, usage{use, nanos(e.until), serial}, now) {
 		return false
 	}
 	if replaced {

@@ -15,20 +15,24 @@ import (
 type Tokens struct {
 	now func() time.Time
 
-	mu         sync.RWMutex
-	records    *expiring[ect.ID, written]
-	byWorkflow map[string][]*entry[ect.ID, written] // most workflows are a handful: a slice costs a tenth of a map
-	shared     map[ect.ID]int                       // of an id that several issuers used: the highest number given out
+	mu      sync.RWMutex
+	records *shelf[member]    // as appendToken writes them
+	latest  map[digest]digest // of each workflow: the key of its latest record
+	shared  map[ect.ID]int    // of an id that several issuers used: the highest number given out
 }
 
 var _ ect.Store = (*Tokens)(nil)
 
+// member is a record's place among those of its workflow: between the keys of
+// the one before and of the one after. Zero: there is none.
+type member struct{ workflow, before, after digest }
+
 func newTokens(config Config, deps Deps) *Tokens {
 	t := &Tokens{
-		now:        deps.Now,
-		records:    newExpiring[ect.ID, written](KindToken, config.MaxTokens, config.MaxTokenBytes, deps.Journal),
-		byWorkflow: make(map[string][]*entry[ect.ID, written]),
-		shared:     make(map[ect.ID]int),
+		now:     deps.Now,
+		records: newShelf[member](KindToken, config.MaxTokens, config.MaxTokenBytes, deps.Journal),
+		latest:  map[digest]digest{},
+		shared:  map[ect.ID]int{},
 	}
 	t.records.dropped = t.forget
 	return t
@@ -38,22 +42,23 @@ func newTokens(config Config, deps Deps) *Tokens {
 // is no error and may prolong it; with other bytes it is a *ect.ConflictError.
 // [FullError]: the record alone is larger than the store.
 func (t *Tokens) Put(_ context.Context, r ect.Record) error {
-	own := write(&r) // its texts may be pieces of a whole header
+	var scratch [4 << 10]byte
+	own := appendToken(scratch[:0], &r)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
-	n, old := t.number(own, now)
-	if n == ect.MaxNamesakes || old != nil && old.value.compact() != r.Compact {
+	n, old, found := t.number(r.ID, r.Issuer, now)
+	if n == ect.MaxNamesakes || found && readOwn(old).Compact != r.Compact {
 		return &ect.ConflictError{ID: r.ID}
 	}
-	if old != nil && !r.Until.After(old.until) {
+	if found && !r.Until.After(readOwn(old).Until) {
 		return nil
 	}
-	key := numbered(own.id(), n)
-	if !t.records.add(key, own, recordSize(own), r.Until, now, true) {
+	key := numbered(r.ID, n)
+	if !t.records.add(key, memberOf(r.Workflow), r.Until, now, own) {
 		return &FullError{What: "an execution context token"}
 	}
-	t.list(t.records.byKey[key], n)
+	t.list(key, r.ID, n)
 	return nil
 }
 
@@ -64,63 +69,40 @@ func (t *Tokens) Get(_ context.Context, id ect.ID) ([]ect.Record, error) {
 	now := t.now()
 	var found []ect.Record
 	for n := range t.shared[id] + 1 {
-		if e, ok := t.records.get(numbered(id, n), now); ok {
-			found = append(found, e.value.record())
+		if octets, _, ok := t.records.get(numbered(id, n), now); ok {
+			found = append(found, readOwn(octets))
 		}
 	}
 	return found, nil
 }
 
-// number is where a record belongs among those with its id: where its issuer
-// has one already, else the first free number; MaxNamesakes: there is none.
-// Nearly every id has one record, number 0.
-func (t *Tokens) number(w written, now time.Time) (int, *entry[ect.ID, written]) {
-	id, free := w.id(), -1
-	top := t.shared[id]
-	for n := range top + 1 {
-		e, ok := t.records.get(numbered(id, n), now)
-		if ok && e.value.issuer() == w.issuer() {
-			return n, e
-		}
-		if !ok && free < 0 {
-			free = n
-		}
-	}
-	if free < 0 {
-		free = top + 1
-	}
-	return free, nil
-}
-
-// numbered is the key of a record: its id, and behind it, if others had the id
-// first, what no UUID has in it.
-func numbered(id ect.ID, n int) ect.ID {
-	if n == 0 {
-		return id
-	}
-	return id + ect.ID("#"+strconv.Itoa(n))
-}
-
 // Workflow lists the records of a workflow in the order in which they came.
 func (t *Tokens) Workflow(_ context.Context, wid string) ([]ect.Record, error) {
-	found := t.members(wid)
-	slices.SortFunc(found, func(a, b *entry[ect.ID, written]) int { return cmp.Compare(a.serial, b.serial) })
+	found := t.members(memberOf(wid).workflow)
+	slices.SortFunc(found, func(a, b numberedRecord) int { return cmp.Compare(a.serial, b.serial) })
 	records := make([]ect.Record, len(found))
-	for i, e := range found {
-		records[i] = e.value.record()
+	for i, r := range found {
+		records[i] = r.Record
 	}
 	return records, nil
 }
 
-func (t *Tokens) members(wid string) []*entry[ect.ID, written] {
+type numberedRecord struct {
+	ect.Record
+	serial uint64
+}
+
+func (t *Tokens) members(workflow digest) []numberedRecord {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	now := t.now()
-	var found []*entry[ect.ID, written]
-	for _, e := range t.byWorkflow[wid] {
-		if !e.until.Before(now) {
-			found = append(found, e)
+	var found []numberedRecord
+	for key := t.latest[workflow]; key != (digest{}); {
+		octets, p, ok := t.records.get(key, now)
+		if ok {
+			found = append(found, numberedRecord{readOwn(octets), p.serial})
 		}
+		key = p.meta.before
 	}
 	return found
 }
@@ -132,18 +114,18 @@ func (t *Tokens) Usage() Usage {
 	return t.records.usage()
 }
 
-func (t *Tokens) restore(e *entry[ect.ID, written]) bool {
+func (t *Tokens) restore(octets []byte, r *ect.Record, serial uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
-	n, _ := t.number(e.value, now)
+	n, _, _ := t.number(r.ID, r.Issuer, now)
 	if n == ect.MaxNamesakes {
 		return false
 	}
-	e.key = numbered(e.key, n)
-	kept := t.records.restore(e, now, true)
+	key := numbered(r.ID, n)
+	kept := t.records.restore(key, memberOf(r.Workflow), serial, r.Until, now, octets)
 	if kept {
-		t.list(e, n)
+		t.list(key, r.ID, n)
 	}
 	return kept
 }
@@ -154,49 +136,107 @@ func (t *Tokens) sweep(most int) {
 	t.records.clean(t.now(), most)
 }
 
-// list writes the key anew each time: a map keeps the last one, which is then
-// a piece of what is kept anyway.
-func (t *Tokens) list(e *entry[ect.ID, written], number int) {
-	if number > 0 {
-		t.shared[e.value.id()] = max(number, t.shared[e.value.id()])
+// number is where a record belongs among those with its id: where its issuer
+// has one already, which is found, else the first free number; MaxNamesakes:
+// there is none. Nearly every id has one record, number 0.
+func (t *Tokens) number(id ect.ID, issuer ect.Identity, now time.Time) (n int, old []byte, found bool) {
+	free, top := -1, t.shared[id]
+	for n := range top + 1 {
+		octets, _, ok := t.records.get(numbered(id, n), now)
+		if ok && readOwn(octets).Issuer == issuer {
+			return n, octets, true
+		}
+		if !ok && free < 0 {
+			free = n
+		}
 	}
-	if wid := e.value.workflow(); wid != "" {
-		t.byWorkflow[wid] = append(t.byWorkflow[wid], e)
+	if free < 0 {
+		free = top + 1
 	}
+	return free, nil, false
 }
 
-func (t *Tokens) forget(e *entry[ect.ID, written]) {
-	t.unlist(e)
-	id := e.value.id()
+// numbered is the key of a record: of its id, and of its number if others had
+// the id first.
+func numbered(id ect.ID, n int) digest {
+	if n == 0 {
+		return digestOf(string(id))
+	}
+	return digestOf(string(id), strconv.Itoa(n))
+}
+
+// memberOf is a record that is not listed yet.
+func memberOf(workflow string) (m member) {
+	if workflow != "" {
+		m.workflow = digestOf(workflow)
+	}
+	return m
+}
+
+// list makes a record the latest of its workflow.
+func (t *Tokens) list(key digest, id ect.ID, number int) {
+	if number > 0 {
+		t.shared[id] = max(number, t.shared[id])
+	}
+	p := t.records.byKey[key]
+	if p.meta.workflow == (digest{}) {
+		return
+	}
+	if before, ok := t.latest[p.meta.workflow]; ok {
+		p.meta.before = before
+		t.records.byKey[key] = p
+		t.link(before, func(m *member) { m.after = key })
+	}
+	t.latest[p.meta.workflow] = key
+}
+
+func (t *Tokens) link(key digest, change func(*member)) {
+	p := t.records.byKey[key]
+	change(&p.meta)
+	t.records.byKey[key] = p
+}
+
+// forget takes a record that leaves out of its workflow and from among those
+// with its id.
+func (t *Tokens) forget(key digest, p place[member]) {
+	t.unlist(key, p.meta)
+	if len(t.shared) == 0 {
+		return
+	}
+	id := readOwn(t.records.read(p)).ID
 	top, ok := t.shared[id]
 	if !ok {
 		return
 	}
-	for ; top > 0 && t.records.byKey[numbered(id, top)] == nil; top-- {
+	for ; top > 0 && !t.records.has(numbered(id, top)); top-- {
 	}
 	if t.shared[id] = top; top == 0 {
 		delete(t.shared, id)
 	}
 }
 
-// unlist is asked for the oldest first, as a rule.
-func (t *Tokens) unlist(e *entry[ect.ID, written]) {
-	wid := e.value.workflow()
-	members := t.byWorkflow[wid]
-	switch i := slices.Index(members, e); {
-	case i < 0:
+func (t *Tokens) unlist(key digest, m member) {
+	none := digest{}
+	if m.workflow == none {
 		return
-	case len(members) == 1:
-		delete(t.byWorkflow, wid)
-	case i == 0:
-		members[0] = nil
-		t.byWorkflow[members[1].value.workflow()] = members[1:]
+	}
+	if m.before != none {
+		t.link(m.before, func(other *member) { other.after = m.after })
+	}
+	if m.after != none {
+		t.link(m.after, func(other *member) { other.before = m.before })
+	}
+	switch {
+	case t.latest[m.workflow] != key:
+	case m.before == none:
+		delete(t.latest, m.workflow)
 	default:
-		t.byWorkflow[members[0].value.workflow()] = slices.Delete(members, i, i+1)
+		t.latest[m.workflow] = m.before
 	}
 }
 
-// bookkeeping is about what maps and heap cost per record, in octets.
-const bookkeeping = 384
-
-func recordSize(w written) int64 { return int64(bookkeeping + len(w)) }
+// readOwn reads what was written here; it shares nothing with the octets.
+func readOwn(octets []byte) ect.Record {
+	r := reader{data: string(octets)}
+	return readRecord(&r)
+}

@@ -164,7 +164,7 @@ func (x *inspector) branch(number uint64, page []byte) error {
 		return corrupt("page %d is an empty branch", number)
 	}
 	return elements(number, page, func(element []byte, at int, last []byte) (key []byte, err error) {
-		key, ok := piece(page, at, uint64(u32(element, 0)), uint64(u32(element, 4)))
+		key, ok := cut(page, at, uint64(u32(element, 0)), uint64(u32(element, 4)))
 		if !ok || last != nil && bytes.Compare(last, key) >= 0 {
 			return nil, corrupt("page %d has a wrong element", number)
 		}
@@ -178,8 +178,8 @@ func (x *inspector) branch(number uint64, page []byte) error {
 func (x *inspector) leaf(number uint64, page []byte, outer bool) error {
 	return elements(number, page, func(element []byte, at int, last []byte) (key []byte, err error) {
 		pos, keySize, size := uint64(u32(element, 4)), uint64(u32(element, 8)), uint64(u32(element, 12))
-		key, ok := piece(page, at, pos, keySize)
-		value, valueOK := piece(page, at, pos+keySize, size)
+		key, ok := cut(page, at, pos, keySize)
+		value, valueOK := cut(page, at, pos+keySize, size)
 		if !ok || !valueOK || last != nil && bytes.Compare(last, key) >= 0 {
 			return nil, corrupt("page %d has a wrong element", number)
 		}
@@ -223,8 +223,8 @@ func elements(number uint64, page []byte, visit func(element []byte, at int, las
 	return nil
 }
 
-// piece cuts out size octets, pos after the element at.
-func piece(page []byte, at int, pos, size uint64) ([]byte, bool) {
+// cut is size octets, pos after the element at.
+func cut(page []byte, at int, pos, size uint64) ([]byte, bool) {
 	begin := uint64(at) + pos //nolint:gosec // within a page
 	if begin+size > uint64(len(page)) {
 		return nil, false

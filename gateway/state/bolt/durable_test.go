@@ -82,7 +82,7 @@ func TestFlushedWhenHalfFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, config := range map[string]bolt.Config{
 			"in number": {Path: filePath(t), Queue: 8},
-			"in octets": {Path: filePath(t), QueueBytes: 8 * 600},
+			"in octets": {Path: filePath(t), QueueBytes: 8 * 200},
 		} {
 			s := open(t, config)
 			for n := range 3 {

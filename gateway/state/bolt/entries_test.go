@@ -89,7 +89,7 @@ func TestFileWithoutEntries(t *testing.T) {
 	for name, tc := range map[string]struct {
 		format byte
 		ok     bool
-	}{"before": {1, true}, "lost": {2, false}} {
+	}{"before": {1, true}, "lost": {2, false}, "lost since": {3, false}} {
 		path := filePath(t)
 		s := open(t, bolt.Config{Path: path})
 		put(t, s, 1)
@@ -99,6 +99,11 @@ func TestFileWithoutEntries(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = db.Update(func(tx *bbolt.Tx) error {
+			if tc.format < 3 {
+				if err := bolt.Ungroup(tx); err != nil {
+					return err
+				}
+			}
 			if err := tx.DeleteBucket([]byte("entries")); err != nil {
 				return err
 			}

@@ -1,9 +1,12 @@
 package bolt
 
 import (
+	"errors"
 	"os"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
 // Handle is the file that bbolt writes to.
@@ -24,3 +27,39 @@ func Seal(key string, content []byte) []byte { return seal([]byte(key), content)
 
 // ErrBroken is the cause when bbolt gave up.
 var ErrBroken = errBroken
+
+// Each passes on what a file holds of a kind.
+func Each(tx *bbolt.Tx, kind state.Kind, each func(serial uint64, content []byte)) error {
+	read, b := readGrouped, tx.Bucket(bucketName(kind))
+	if groupSize(kind) == 1 {
+		read = readAlone
+	}
+	if b == nil {
+		return nil
+	}
+	return read(kind, b, func(p piece) error {
+		each(p.serial, p.content)
+		return nil
+	})
+}
+
+// Ungroup makes a file of format 2.
+func Ungroup(tx *bbolt.Tx) error {
+	for _, kind := range state.Kinds() {
+		if groupSize(kind) == 1 {
+			continue
+		}
+		alone, err := tx.CreateBucket([]byte(kind.String()))
+		if err != nil {
+			return err
+		}
+		err = Each(tx, kind, func(serial uint64, content []byte) {
+			key := keyOf(serial)
+			err = errors.Join(err, alone.Put(key[:], seal(key[:], content)))
+		})
+		if err = errors.Join(err, tx.DeleteBucket(bucketName(kind))); err != nil {
+			return err
+		}
+	}
+	return tx.Bucket([]byte(metaBucket)).Put([]byte(keyFormat), seal([]byte(keyFormat), []byte{formatAlone}))
+}

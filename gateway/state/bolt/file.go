@@ -37,10 +37,11 @@ const kinds = 5
 var _ [kinds]state.Kind = state.Kinds()
 
 // format is the number of this layout and of what is kept (gateway/state,
-// codec.go). Format 1 is the same without a bucket of entries; it is read, and
-// made this one.
+// codec.go). In formats 1 and 2 everything lies alone, and 1 has no entries;
+// they are read, and made this one.
 const (
-	format          = 2
+	format          = 3
+	formatAlone     = 2
 	formatNoEntries = 1
 )
 
@@ -64,11 +65,10 @@ type file struct {
 	handle *os.File // the one that bbolt writes to
 	broken bool     // bbolt gave up in the middle, with its locks held
 	known  bool     // there was a process before
-	// entries: its file has a bucket of entries
-	entries bool
-	latest  [kinds]uint64
-	unsure  bool // the last commit failed, and parts of it may be there all the same
-	arena   arena
+	format byte     // of its file
+	latest [kinds]uint64
+	unsure bool // the last commit failed, and parts of it may be there all the same
+	arena  arena
 }
 
 // openFile opens the file, or makes it, after a look at its pages.
@@ -174,10 +174,10 @@ func (f *file) readMeta() (m meta, err error) {
 		if err != nil {
 			return err
 		}
-		if len(number) != 1 || (number[0] != format && number[0] != formatNoEntries) {
+		if len(number) != 1 || number[0] < formatNoEntries || number[0] > format {
 			return fmt.Errorf("%w: format %x, not %d", errNotOurs, number, format)
 		}
-		f.entries = number[0] != formatNoEntries
+		f.format = number[0]
 		epoch, err := unseal([]byte(keyEpoch), b.Get([]byte(keyEpoch)))
 		if err != nil {
 			return err
@@ -197,14 +197,23 @@ func (f *file) readMeta() (m meta, err error) {
 func (f *file) load(each func(mark, []byte) error) error {
 	return f.view(func(tx *bbolt.Tx) error {
 		for _, kind := range state.Kinds() {
-			b := tx.Bucket([]byte(kind.String()))
-			if b == nil && (!f.known || kind == state.KindEntry && !f.entries) {
+			name, read := bucketName(kind), readAlone
+			switch {
+			case !f.known:
+				continue
+			case f.format < format:
+				name = []byte(kind.String())
+			case groupSize(kind) > 1:
+				read = readGrouped
+			}
+			b := tx.Bucket(name)
+			if b == nil && kind == state.KindEntry && f.format == formatNoEntries {
 				continue
 			}
 			if b == nil {
 				return corrupt("there are no %s", kind)
 			}
-			if err := f.loadKind(kind, b, each); err != nil {
+			if err := f.loadKind(kind, b, read, each); err != nil {
 				return err
 			}
 		}
@@ -212,25 +221,34 @@ func (f *file) load(each func(mark, []byte) error) error {
 	})
 }
 
-func (f *file) loadKind(kind state.Kind, b *bbolt.Bucket, each func(mark, []byte) error) error {
+// reading passes on what a bucket holds, in the order of its keys.
+type reading func(kind state.Kind, b *bbolt.Bucket, each func(piece) error) error
+
+func (f *file) loadKind(kind state.Kind, b *bbolt.Bucket, read reading, each func(mark, []byte) error) error {
 	var last uint64
-	err := b.ForEach(func(key, value []byte) error {
+	err := read(kind, b, func(p piece) error {
+		if p.serial <= last {
+			return corrupt("%s: %d after %d", kind, p.serial, last)
+		}
+		last = p.serial
+		return each(mark{kind: kind, serial: p.serial}, p.content)
+	})
+	f.latest[kind] = last
+	return err
+}
+
+func readAlone(kind state.Kind, b *bbolt.Bucket, each func(piece) error) error {
+	return b.ForEach(func(key, value []byte) error {
 		if len(key) != 8 || value == nil {
 			return corrupt("%s: a key of %d octets", kind, len(key))
 		}
 		serial := binary.BigEndian.Uint64(key)
-		if serial <= last {
-			return corrupt("%s: %d after %d", kind, serial, last)
-		}
-		last = serial
 		content, err := unseal(key, value)
 		if err != nil {
 			return fmt.Errorf("%s %d: %w", kind, serial, err)
 		}
-		return each(mark{kind: kind, serial: serial}, content)
+		return each(piece{serial, content})
 	})
-	f.latest[kind] = last
-	return err
 }
 
 // begin takes the mark of a clean end away, before anything else happens.
@@ -241,7 +259,10 @@ func (f *file) begin(epoch time.Time) error {
 	}
 	return f.update(func(tx *bbolt.Tx) error {
 		for _, kind := range state.Kinds() {
-			if _, err := tx.CreateBucketIfNotExists([]byte(kind.String())); err != nil {
+			if _, err := tx.CreateBucketIfNotExists(bucketName(kind)); err != nil {
+				return err
+			}
+			if err := f.gather(tx, kind); err != nil {
 				return err
 			}
 		}

@@ -129,9 +129,8 @@ func onDisk(tb testing.TB, path string) map[string]int {
 			errs = append(errs, err)
 		}
 		for _, kind := range state.Kinds() {
-			if b := tx.Bucket([]byte(kind.String())); b != nil {
-				counts[kind.String()] = b.Stats().KeyN
-			}
+			counts[kind.String()] = 0
+			errs = append(errs, bolt.Each(tx, kind, func(uint64, []byte) { counts[kind.String()]++ }))
 		}
 		return errors.Join(errs...)
 	})

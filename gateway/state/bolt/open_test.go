@@ -98,15 +98,15 @@ func TestNotOurs(t *testing.T) {
 	change(func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("somebody's")) })
 	closed(t, open(t, bolt.Config{Path: path})) // a file without a bucket is a new one
 	change(func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte("meta")).Put([]byte("format"), []byte{0x35, 0xb5, 0x25, 0x10, 3})
+		return tx.Bucket([]byte("meta")).Put([]byte("format"), []byte{0x35, 0xb5, 0x25, 0x10, 4})
 	})
 	wantOpenError(t, path, bolt.ReasonCorrupt) // a format with a wrong checksum
 	change(func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte("meta")).Put([]byte("format"), bolt.Seal("format", []byte{3}))
+		return tx.Bucket([]byte("meta")).Put([]byte("format"), bolt.Seal("format", []byte{4}))
 	})
 	wantOpenError(t, path, bolt.ReasonFormat)
 	change(func(tx *bbolt.Tx) error {
-		return errors.Join(tx.DeleteBucket([]byte("replays")), tx.Bucket([]byte("meta")).Put([]byte("format"), bolt.Seal("format", []byte{2})))
+		return errors.Join(tx.DeleteBucket([]byte("grouped replays")), tx.Bucket([]byte("meta")).Put([]byte("format"), bolt.Seal("format", []byte{3})))
 	})
 	wantOpenError(t, path, bolt.ReasonCorrupt) // all uses would be forgotten in silence
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"runtime"
+	"slices"
 
 	"go.etcd.io/bbolt"
 
@@ -102,67 +103,83 @@ type writer struct {
 	latest           *[kinds]uint64 // serials on disk after this
 	passing          map[mark]bool
 	buckets          [kinds]*bbolt.Bucket
+	edits            [kinds]edits
 	written, deleted int
 }
 
 func (w *writer) write(batch []state.Change, stale []mark) error {
 	for _, kind := range state.Kinds() {
-		w.buckets[kind] = w.tx.Bucket([]byte(kind.String()))
+		w.buckets[kind] = w.tx.Bucket(bucketName(kind))
 		w.buckets[kind].FillPercent = 0.95 // entries are appended: a page that is full stays so
 	}
-	for i, c := range batch {
-		if i%breath == 0 {
-			runtime.Gosched()
-		}
-		if err := w.change(c); err != nil {
-			return err
-		}
+	for i := range batch {
+		w.sort(&batch[i])
 	}
 	for _, m := range stale {
-		if err := w.remove(m); err != nil {
+		w.edits[m.kind].gone = append(w.edits[m.kind].gone, m.serial)
+	}
+	for _, kind := range state.Kinds() {
+		if err := w.kind(kind, w.edits[kind]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *writer) change(c state.Change) error {
-	m := mark{c.Kind, c.Serial}
+// sort puts a change to those of its kind. They come in order of their serials.
+func (w *writer) sort(c *state.Change) {
+	e := &w.edits[c.Kind]
 	switch {
-	case w.passing[m]:
-		return nil
+	case w.passing[mark{c.Kind, c.Serial}]:
 	case c.Gone():
-		return w.remove(m)
+		e.gone = append(e.gone, c.Serial)
+	default:
+		e.come = append(e.come, *c)
 	}
-	key := keyOf(c.Serial)
-	value, err := w.encode(key[:], c)
+}
+
+// kind writes what happened to one kind, and lets others go first now and then.
+func (w *writer) kind(kind state.Kind, e edits) error {
+	slices.Sort(e.gone)
+	size := groupSize(kind)
+	for last := 0; !e.empty(); {
+		if done := w.written + w.deleted; done-last >= breath {
+			last = done
+			runtime.Gosched()
+		}
+		number, first := e.next(size)
+		write := w.group
+		if size == 1 {
+			write = w.entry
+		}
+		if err := write(kind, number, first); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry writes or removes what lies alone.
+func (w *writer) entry(kind state.Kind, serial uint64, e edits) error {
+	key := keyOf(serial)
+	if len(e.gone) > 0 {
+		w.deleted++
+		return w.buckets[kind].Delete(key[:])
+	}
+	w.latest[kind] = max(w.latest[kind], serial)
+	w.written++
+	return w.alone(w.buckets[kind], key[:], e.come[0])
+}
+
+// alone writes one change under a key of its own.
+func (w *writer) alone(bucket *bbolt.Bucket, key []byte, c state.Change) error {
+	value, err := c.AppendBinary(append(w.file.arena.room(c.Size), 0, 0, 0, 0))
 	if err != nil {
 		return err
 	}
-	w.latest[c.Kind] = max(w.latest[c.Kind], c.Serial)
-	w.written++
-	return w.buckets[c.Kind].Put(key[:], value)
-}
-
-func (w *writer) remove(m mark) error {
-	key := keyOf(m.serial)
-	w.deleted++
-	return w.buckets[m.kind].Delete(key[:])
-}
-
-func (w *writer) encode(key []byte, c state.Change) ([]byte, error) {
-	value, err := c.AppendBinary(append(w.file.arena.room(c.Size), 0, 0, 0, 0))
-	if err != nil {
-		return nil, err
-	}
 	binary.BigEndian.PutUint32(value, checksum(key, value[4:]))
 	w.file.arena.take(value)
-	return value, nil
-}
-
-func keyOf(serial uint64) (key [8]byte) {
-	binary.BigEndian.PutUint64(key[:], serial)
-	return key
+	return bucket.Put(key, value)
 }
 
 // checksum is CRC-32C over key and content: it finds accidents, not forgers,

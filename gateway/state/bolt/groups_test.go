@@ -1,0 +1,163 @@
+package bolt_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/state/bolt"
+)
+
+// However things come, are replaced and end, large and small, over several
+// lives of the file: what a file holds is what the memory held.
+func TestGroupsHoldWhatTheMemoryHolds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const keys = 300
+		random, path := rand.New(rand.NewPCG(5, 6)), filePath(t)
+		config := bolt.Config{Path: path, Bounds: state.Config{ConversationLifetime: 20 * time.Second, MaxTokens: 120}}
+		s := open(t, config)
+		for step := range 150 {
+			for range random.IntN(200) {
+				change(t, s, random, keys)
+			}
+			time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond)
+			flush(t, s)
+			if step%10 != 9 {
+				continue
+			}
+			left := open(t, bolt.Config{Path: powerCut(t, path), Bounds: config.Bounds})
+			wantSame(t, s, left, keys)
+			if step%50 == 49 {
+				closed(t, s)
+				s = open(t, config)
+				wantSame(t, left, s, keys)
+			}
+			closed(t, left)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for kind, n := range onDisk(t, powerCut(t, path)) {
+			if n != 0 {
+				t.Errorf("%d %s stay on the disk", n, kind)
+			}
+		}
+		if n := rawKeys(t, powerCut(t, path)); n != 0 {
+			t.Errorf("%d keys stay on the disk", n)
+		}
+	})
+}
+
+// change changes one thing, of a size from nothing to more than fits a group.
+func change(t *testing.T, s *bolt.Store, random *rand.Rand, keys int) {
+	t.Helper()
+	n, until := random.IntN(keys), time.Now().Add(time.Duration(1+random.IntN(20_000))*time.Millisecond)
+	switch random.IntN(4) {
+	case 0:
+		r := record(n)
+		r.Until = until
+		if err := s.Put(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	case 1:
+		u := use(time.Now())
+		u.Until = until
+		if _, err := s.Claim(t.Context(), replayKey(n), u); err != nil {
+			t.Fatal(err)
+		}
+	case 2:
+		s.Finish(t.Context(), replayKey(n), bytes.Repeat([]byte{byte(n)}, random.IntN(1<<random.IntN(18))), until)
+	default:
+		s.Remember(t.Context(), fmt.Sprint(n), "w", ect.ID(fmt.Sprint(random.IntN(1000))))
+	}
+}
+
+func wantSame(t *testing.T, want, got *bolt.Store, keys int) {
+	t.Helper()
+	for n := range keys {
+		if a, b := has(t, want, n), has(t, got, n); a != b {
+			t.Fatalf("record %d: %v, want %v", n, b, a)
+		}
+		a, _ := want.Load(t.Context(), replayKey(n))
+		if b, _ := got.Load(t.Context(), replayKey(n)); !bytes.Equal(a, b) {
+			t.Fatalf("answer %d: %d octets, want %d", n, len(b), len(a))
+		}
+		_, before, _ := want.Last(t.Context(), fmt.Sprint(n))
+		if _, after, _ := got.Last(t.Context(), fmt.Sprint(n)); before != after {
+			t.Fatalf("turn %d: %q, want %q", n, after, before)
+		}
+	}
+	for _, kind := range []state.Kind{state.KindReplay, state.KindToken} {
+		if a, b := want.UsageOf(kind).Entries, got.UsageOf(kind).Entries; b > a {
+			t.Errorf("%s: %d, of %d", kind, b, a)
+		}
+	}
+}
+
+// rawKeys counts what bbolt has, our own notes apart.
+func rawKeys(t *testing.T, path string) (n int) {
+	t.Helper()
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	err = db.View(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
+			if string(name) != "meta" {
+				n += b.Stats().KeyN
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A file in which everything lies alone is read, and is made a file of groups.
+func TestFileOfThingsAlone(t *testing.T) {
+	t.Parallel()
+	path := filePath(t)
+	s := open(t, bolt.Config{Path: path})
+	random := rand.New(rand.NewPCG(7, 8))
+	for range 1000 {
+		change(t, s, random, 300)
+	}
+	large := bytes.Repeat([]byte("large"), 20_000)
+	s.Finish(t.Context(), replayKey(1), large, time.Now().Add(time.Hour))
+	if _, ok, err := s.Entries().Swap(t.Context(), entryKey(1), 0, []byte("entry"), time.Now().Add(time.Hour)); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	closed(t, s)
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Update(bolt.Ungroup); err != nil || db.Close() != nil {
+		t.Fatal(err)
+	}
+	before := rawKeys(t, path)
+	for range 2 { // as it was, and as it is then
+		again := open(t, bolt.Config{Path: path})
+		if again.Unclean() {
+			t.Error("a clean end is not known")
+		}
+		wantSame(t, s, again, 300)
+		if e, ok, err := again.Entries().Get(t.Context(), entryKey(1)); !ok || err != nil || string(e.Value) != "entry" {
+			t.Errorf("the entry is %q, %v, %v", e.Value, ok, err)
+		}
+		closed(t, again)
+	}
+	if after := rawKeys(t, path); after > before/4 {
+		t.Errorf("%d keys were %d", after, before)
+	}
+}

@@ -1,0 +1,290 @@
+package state
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"time"
+)
+
+// bookkeeping is about what maps and pages cost for each piece, in octets.
+const bookkeeping = 256
+
+// largestPage is the size of the pages of a board that holds much, in octets.
+const largestPage = 1 << 20
+
+// heading is what stands before each piece on a page: its key and its length.
+const heading = len(digest{}) + 4
+
+// shelf keeps octets under keys, each until an instant of its own, bounded in
+// number and octets: what every message leaves behind. What ends in the same
+// second lies on one board, in the order in which it came, so that it is swept
+// from the front, without a heap. The collector sees a few pages of octets, and
+// maps without pointers, however much is kept; with an object for each piece it
+// would walk through all of them at every collection. M is what else is known
+// of a piece, and holds no pointers either. It is not safe for concurrent use:
+// its owner has the lock.
+type shelf[M any] struct {
+	kind       Kind
+	maxEntries int
+	maxBytes   int64 // 0: unbounded
+	bytes      int64
+	byKey      map[digest]place[M]
+	boards     map[int64]*board
+	seconds    []int64                // of boards, in order
+	serial     uint64                 // of the latest piece
+	dropped    func(digest, place[M]) // called for everything that leaves, while it can still be read; may be nil
+	journal    Journal                // told of everything that comes and leaves; may be nil
+	evicted    uint64                 // pieces that had to leave before their end
+}
+
+// none is what is known of a piece beside its octets: nothing.
+type none struct{}
+
+// place is where a piece lies.
+type place[M any] struct {
+	until          int64 // Unix time in nanoseconds, that instant included
+	serial         uint64
+	page, at, size uint32
+	meta           M
+}
+
+// board holds what ends within one second. What was written on a page is never
+// changed: a journal may read it at any time.
+type board struct {
+	pages      [][]byte
+	page, at   int // everything before this was swept
+	live, idle int // octets after that, headings included: of pieces that are kept, and of others
+}
+
+func newShelf[M any](kind Kind, maxEntries int, maxBytes int64, journal Journal) *shelf[M] {
+	return &shelf[M]{
+		kind: kind, maxEntries: maxEntries, maxBytes: maxBytes, journal: journal,
+		byKey: map[digest]place[M]{}, boards: map[int64]*board{},
+	}
+}
+
+// get finds a piece that is alive. It is lent for as long as the lock is held.
+func (x *shelf[M]) get(key digest, now time.Time) ([]byte, place[M], bool) {
+	p, ok := x.byKey[key]
+	if !ok || p.until < nanos(now) {
+		return nil, p, false
+	}
+	return x.read(p), p, true
+}
+
+func (x *shelf[M]) has(key digest) bool {
+	_, ok := x.byKey[key]
+	return ok
+}
+
+func (x *shelf[M]) read(p place[M]) []byte {
+	begin := int(p.at) + heading
+	return x.boards[ceil(p.until)].pages[p.page][begin : begin+int(p.size)]
+}
+
+// add puts in a new piece, in place of an old one with its key. What has the
+// least time left makes room. A piece larger than the whole shelf is not taken.
+func (x *shelf[M]) add(key digest, meta M, until, now time.Time, parts ...[]byte) bool {
+	x.clean(now, sweep)
+	old, replaced, ok := x.insert(key, place[M]{until: nanos(until), serial: x.serial + 1, meta: meta}, now, parts)
+	if !ok {
+		return false
+	}
+	x.serial++
+	if x.journal != nil {
+		content := x.read(x.byKey[key])
+		x.journal.Note(Change{Kind: x.kind, Serial: x.serial, Size: len(content) + overhead, content: content})
+	}
+	if replaced {
+		x.left(old) // after its heir: a journal cut short between the two still has one
+	}
+	return true
+}
+
+// restore puts back a piece that a journal was told of, with the serial it
+// had. Whatever comes of it, later pieces have larger serials.
+func (x *shelf[M]) restore(key digest, meta M, serial uint64, until, now time.Time, parts ...[]byte) bool {
+	x.serial = max(x.serial, serial)
+	if until.Before(now) {
+		return false
+	}
+	old, replaced, ok := x.insert(key, place[M]{until: nanos(until), serial: serial, meta: meta}, now, parts)
+	if replaced && ok {
+		x.left(old)
+	}
+	return ok
+}
+
+// insert gives back what lay under the key before.
+func (x *shelf[M]) insert(key digest, p place[M], now time.Time, parts [][]byte) (old place[M], replaced, ok bool) {
+	size := 0
+	for _, part := range parts {
+		size += len(part)
+	}
+	if weight := x.weight(size); size > math.MaxUint32-heading || x.maxBytes > 0 && weight > x.maxBytes {
+		return old, false, false
+	}
+	if old, replaced = x.byKey[key]; replaced {
+		x.remove(key, old)
+	}
+	for len(x.byKey) >= x.maxEntries || (x.maxBytes > 0 && x.bytes+x.weight(size) > x.maxBytes) {
+		first, _ := x.first()
+		if x.byKey[first].until >= nanos(now) {
+			x.evicted++
+		}
+		x.drop(first)
+	}
+	p.size = uint32(size) //nolint:gosec // bounded above
+	p.page, p.at = x.boardOf(ceil(p.until)).write(key, size, parts)
+	x.byKey[key] = p
+	x.bytes += x.weight(size)
+	return old, replaced, true
+}
+
+// weight is what a piece takes, in octets, bookkeeping included.
+func (x *shelf[M]) weight(size int) int64 { return int64(size + bookkeeping) }
+
+func (x *shelf[M]) boardOf(second int64) *board {
+	b, ok := x.boards[second]
+	if !ok {
+		b = &board{}
+		x.boards[second] = b
+		at, _ := slices.BinarySearch(x.seconds, second)
+		x.seconds = slices.Insert(x.seconds, at, second)
+	}
+	return b
+}
+
+// clean drops what has expired, but no more than most of it.
+func (x *shelf[M]) clean(now time.Time, most int) {
+	for range most {
+		if len(x.seconds) == 0 || x.seconds[0]*int64(time.Second) >= nanos(now) {
+			return
+		}
+		if first, ok := x.first(); ok {
+			x.drop(first)
+		}
+	}
+}
+
+// first is the piece with the least time left, by the second; of those with as
+// much, the one that came first.
+func (x *shelf[M]) first() (digest, bool) {
+	for len(x.seconds) > 0 {
+		second := x.seconds[0]
+		b := x.boards[second]
+		for key, at, ok := b.next(); ok; key, at, ok = b.next() {
+			if p, kept := x.byKey[key]; kept && p.liesAt(second, b.page, at) {
+				return key, true
+			}
+			b.skip()
+		}
+		x.clear(second)
+	}
+	return digest{}, false
+}
+
+func (p place[M]) liesAt(second int64, page, at int) bool {
+	return int(p.page) == page && int(p.at) == at && ceil(p.until) == second
+}
+
+func (x *shelf[M]) drop(key digest) {
+	p := x.byKey[key]
+	x.remove(key, p)
+	x.left(p)
+}
+
+func (x *shelf[M]) remove(key digest, p place[M]) {
+	delete(x.byKey, key)
+	x.bytes -= x.weight(int(p.size))
+	if x.dropped != nil {
+		x.dropped(key, p)
+	}
+	second, octets := ceil(p.until), heading+int(p.size)
+	b := x.boards[second]
+	b.live -= octets
+	b.idle += octets
+	switch {
+	case b.live == 0:
+		x.clear(second)
+	case b.idle > b.live+largestPage:
+		x.tidy(second, b)
+	}
+}
+
+// clear takes a board away on which nothing is left.
+func (x *shelf[M]) clear(second int64) {
+	delete(x.boards, second)
+	if at, ok := slices.BinarySearch(x.seconds, second); ok {
+		x.seconds = slices.Delete(x.seconds, at, at+1)
+	}
+}
+
+// tidy writes a board anew without what was replaced.
+func (x *shelf[M]) tidy(second int64, b *board) {
+	anew := &board{}
+	for key, at, ok := b.next(); ok; key, at, ok = b.next() {
+		if p, kept := x.byKey[key]; kept && p.liesAt(second, b.page, at) {
+			p.page, p.at = anew.write(key, int(p.size), [][]byte{x.read(p)})
+			x.byKey[key] = p
+		}
+		b.skip()
+	}
+	x.boards[second] = anew
+}
+
+func (x *shelf[M]) left(p place[M]) {
+	if x.journal != nil {
+		x.journal.Note(Change{Kind: x.kind, Serial: p.serial})
+	}
+}
+
+// usage says how full the shelf is.
+func (x *shelf[M]) usage() Usage {
+	return Usage{Entries: len(x.byKey), Bytes: x.bytes, Evicted: x.evicted}
+}
+
+// write adds a piece behind the others. Pages double, so that neither a board
+// with little takes much nor one with much is many pages.
+func (b *board) write(key digest, size int, parts [][]byte) (page, at uint32) {
+	octets := heading + size
+	last := len(b.pages) - 1
+	if last < 0 || cap(b.pages[last])-len(b.pages[last]) < octets {
+		b.pages = append(b.pages, make([]byte, 0, max(octets, min(b.live+b.idle, largestPage))))
+		last++
+	}
+	to := b.pages[last]
+	begin := len(to)
+	to = append(to, key[:]...)
+	to = binary.BigEndian.AppendUint32(to, uint32(size)) //nolint:gosec // bounded by insert
+	for _, part := range parts {
+		to = append(to, part...)
+	}
+	b.pages[last] = to
+	b.live += octets
+	return uint32(last), uint32(begin) //nolint:gosec // a page is as large as its largest piece, at most
+}
+
+// next is the first piece that was not swept, kept or not; false: there is none.
+func (b *board) next() (key digest, at int, ok bool) {
+	for b.page < len(b.pages) && b.at == len(b.pages[b.page]) {
+		if b.page == len(b.pages)-1 {
+			return key, 0, false // more may come
+		}
+		b.pages[b.page] = nil
+		b.page, b.at = b.page+1, 0
+	}
+	if b.page == len(b.pages) {
+		return key, 0, false
+	}
+	copy(key[:], b.pages[b.page][b.at:])
+	return key, b.at, true
+}
+
+// skip sweeps a piece that is not kept any more.
+func (b *board) skip() {
+	octets := heading + int(binary.BigEndian.Uint32(b.pages[b.page][b.at+len(digest{}):]))
+	b.at += octets
+	b.idle -= octets
+}
