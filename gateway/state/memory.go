@@ -21,7 +21,7 @@ type Config struct {
 	MaxEntryBytes        int           // octets of one entry's value
 }
 
-// Defaults of a Config. Full, they hold about 370 MiB, for which the collector
+// Defaults of a Config. Full, they hold about 450 MiB, for which the collector
 // takes up to twice that.
 const (
 	DefaultMaxTokens            = 1 << 18

@@ -135,7 +135,7 @@ func (x *shelf[M]) insert(key digest, p place[M], now time.Time, parts [][]byte)
 		}
 		x.drop(first)
 	}
-	p.size = uint32(size) //nolint:gosec // bounded above
+	p.size = uint32(size)
 	p.page, p.at = x.boardOf(ceil(p.until)).write(key, size, parts)
 	x.byKey[key] = p
 	x.bytes += x.weight(size)

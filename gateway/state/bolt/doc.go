@@ -39,10 +39,13 @@
 //
 // # The file
 //
-// One bucket per kind of state. Keys are serials, so that new entries are
-// appended at one end and expire roughly at the other; with hashes for keys, a
-// commit of a thousand entries would rewrite a thousand pages. Values have a
-// checksum before them, which bbolt has for its two meta pages alone. What has
+// One bucket per kind of state. Keys are serials, so that what is new is
+// appended at one end and expires roughly at the other; with hashes for keys, a
+// commit of a thousand things would rewrite a thousand pages. What has serials
+// next to each other came together, and as a rule goes together: it is one
+// value, a group (groups.go), and only entries, which change, have a key each.
+// Values have a checksum before them, which bbolt has for its two meta pages
+// alone. What has
 // expired is deleted in the same group commits, a bounded number each time; the
 // file does not shrink, what is free in it is used again.
 //
@@ -54,7 +57,8 @@
 // # How to read it
 //
 // store.go is what callers see, owner.go the goroutine that writes, queue.go
-// what lies between them; file.go is everything about bbolt.
+// what lies between them; file.go is everything about bbolt, and groups.go what
+// its values are.
 //
 // # Alternatives considered
 //

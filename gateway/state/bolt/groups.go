@@ -84,7 +84,7 @@ func readGroup(kind state.Kind, number uint64, octets []byte, each func(piece) e
 		}
 		begin := 1 + read
 		end := begin + int(length) //nolint:gosec // within octets
-		if err := each(piece{number*size + uint64(at), octets[begin:end]}); err != nil {
+		if err := each(piece{number*size + uint64(octets[0]), octets[begin:end]}); err != nil {
 			return err
 		}
 		octets, last = octets[end:], at
