@@ -182,6 +182,7 @@ func TestClusterFailover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, 30*time.Second, "something is acknowledged", func() bool { return w.said.Load() > 0 })
 	var group sync.WaitGroup
 	group.Go(func() {
 		_, _, err := s.Entries().Await(t.Context(), entryKey("2"), got.Revision)
