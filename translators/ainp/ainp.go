@@ -14,6 +14,10 @@ const Version = "0.1.0"
 // Media is the media type of an envelope.
 const Media = "application/json"
 
+// FormSocket is the form of messages on a connection that stays open
+// (Wire.Form): more than one may answer an intent, and the sender can be asked.
+const FormSocket = "WEBSOCKET"
+
 // PayloadLimit is how large a payload may be, in octets (draft-ainp-protocol-00).
 const PayloadLimit = 1 << 20
 
@@ -40,7 +44,7 @@ func New(cfg translators.Config) *Translator {
 func (t *Translator) Info() translators.Info {
 	return translators.Info{
 		Binding: Binding, Name: "AINP", Versions: []string{Version}, Media: []string{Media},
-		BodyLimit: t.cfg.BodyLimit, Depth: t.cfg.Depth,
+		BodyLimit: t.cfg.BodyLimit, Depth: t.cfg.Depth, Streams: translators.StreamsReply,
 	}
 }
 

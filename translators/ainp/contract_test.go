@@ -40,6 +40,11 @@ func wires() map[string]translators.Wire {
 		w.Re, w.Body = re, letter(kind, replyID, payload)
 		return w
 	}
+	event := func(kind, payload string) translators.Wire {
+		w := reply(canonical.OpInvoke, kind, payload)
+		w.Event, w.Form = true, ainp.FormSocket
+		return w
+	}
 	intent := func(kind, more string) translators.Wire {
 		return request("INTENT", `{"@context":"https://ainp.dev/contexts/x/v1","@type":"`+kind+`","version":"1.0.0","budget":{"max_credits":1,"max_rounds":1,"timeout_ms":10000}`+more+`}`)
 	}
@@ -66,6 +71,35 @@ func wires() map[string]translators.Wire {
 		"negotiate":     request("NEGOTIATE", `{"negotiation_id":"n","round":1,"phase":"OFFER","proposal":{"price":1.0},"constraints":{"max_rounds":10}}`),
 		"ack":           request("ACK", `{"of":"x"}`),
 		"advertise":     request("ADVERTISE", `{"address":"x","ttl_minutes":5}`),
+
+		"which task":     intent("TaskQuery", `,"semantics":{"task_id":"t-1"}`),
+		"which tasks":    intent("TaskQuery", `,"semantics":{}`),
+		"some tasks":     intent("TaskQuery", `,"semantics":{"thread_id":"c","state":"working","page_size":5,"cursor":"x","after":"2026-07-28T01:02:03Z","include_artifacts":false,"more":1}`),
+		"cancel":         intent("TaskCancel", `,"semantics":{"task_id":"t-1","why":"x"}`),
+		"stop":           intent("TaskCancel", `,"semantics":{"intent_id":"i","reason":"late"}`),
+		"answer a task":  intent("TaskAnswer", `,"semantics":{"task_id":"t-1"}`),
+		"decision":       request("RESULT", `{"intent_id":"a","status":"success","result":{"decision":"approve"},"m":1}`),
+		"decision said":  request("RESULT", `{"intent_id":"a","status":"failed","result":"no"}`),
+		"decision bare":  request("RESULT", `{"status":"success"}`),
+		"decision empty": request("RESULT", `{"intent_id":"","status":"success","result":null}`),
+		"no decision":    request("ERROR", `{"intent_id":"a","error_code":"TIMEOUT","error_message":"nobody was there","x":1}`),
+
+		"asked":         reply(canonical.OpInvoke, "INTENT", `{"@type":"ApprovalRequest","semantics":{"request_type":"spend","description":"may I?","amount":1.50},"budget":{}}`),
+		"event asked":   event("INTENT", `{"@type":"ApprovalRequest","intent_id":"`+requestID+`","semantics":{"description":"may I?"}}`),
+		"event notice":  event("INTENT", `{"@type":"NOTIFICATION","version":"1","semantics":{"content":"x","labels":["l"]}}`),
+		"event silence": event("INTENT", `{"@type":"NOTIFICATION"}`),
+		"event partial": event("RESULT", `{"intent_id":"`+requestID+`","status":"partial","result":{"p":50},"metadata":{"m":1}}`),
+		"event text":    event("RESULT", `{"intent_id":"`+requestID+`","status":"partial","result":"so far"}`),
+		"event bare":    event("RESULT", `{"status":"partial"}`),
+		"event last":    event("RESULT", `{"intent_id":"`+requestID+`","status":"success","result":"done"}`),
+		"event failed":  event("RESULT", `{"intent_id":"`+requestID+`","status":"failed","aepb":{"event":"status"}}`),
+		"negotiated":    reply(canonical.OpNative, "NEGOTIATE", `{"negotiation_id":"n","round":2,"phase":"ACCEPT"}`),
+		"task":          reply(canonical.OpTaskGet, "RESULT", `{"intent_id":"`+requestID+`","status":"success","result":"done"}`),
+		"canceled":      reply(canonical.OpTaskCancel, "RESULT", `{"intent_id":"`+requestID+`","status":"success"}`),
+		"canceled task": reply(canonical.OpTaskCancel, "RESULT", `{"intent_id":"`+requestID+`","status":"failed","result":"x"}`),
+		"answered":      reply(canonical.OpTaskAnswer, "RESULT", `{"intent_id":"`+requestID+`","status":"success"}`),
+		"tasks":         reply(canonical.OpTaskList, "RESULT", `{"intent_id":"`+requestID+`","status":"success","result":{"tasks":[{"result_task_id":"t","state":"working"}],"next":"n","page_size":5,"total":9,"more":1}}`),
+		"no tasks":      reply(canonical.OpTaskList, "RESULT", `{"status":"success","result":{"tasks":[]}}`),
 
 		"success":        reply(canonical.OpInvoke, "RESULT", `{"intent_id":"`+requestID+`","status":"success","result":{"a":[1.0,null]},"attestations":["vc"],"metadata":{"m":1}}`),
 		"success text":   reply(canonical.OpInvoke, "RESULT", `{"intent_id":"`+requestID+`","status":"success","result":"done"}`),
@@ -101,8 +135,8 @@ func TestContract(t *testing.T) {
 	s := translatortest.Samples{
 		Malformed: malformed(),
 		Target: func(m *canonical.Message) translators.Target {
-			if string(m.Correlation.WireID) == typedID {
-				return translators.Target{Capability: typedTool(), Stamp: stamp()}
+			if string(m.Correlation.WireID) == translatortest.TypedID {
+				return translators.Target{Capability: translatortest.TypedTool(), Stamp: stamp()}
 			}
 			if m.Origin.Binding == ainp.Binding {
 				return translators.Target{}
@@ -113,8 +147,21 @@ func TestContract(t *testing.T) {
 	for _, w := range wires() {
 		s.Wires = append(s.Wires, w)
 	}
-	for _, m := range foreign() {
+	for _, m := range translatortest.Foreign() {
 		s.Foreign = append(s.Foreign, m)
 	}
-	translatortest.Run(t, ainp.New(translators.Config{}), s)
+	t.Run("posted", func(t *testing.T) { translatortest.Run(t, ainp.New(translators.Config{}), s) })
+	open := s
+	open.Wires = nil
+	for _, name := range []string{"note", "service", "cancel", "decision", "event partial", "success", "error"} {
+		w := wires()[name]
+		w.Form = ainp.FormSocket
+		open.Wires = append(open.Wires, w)
+	}
+	open.Target = func(m *canonical.Message) translators.Target {
+		target := s.Target(m)
+		target.Form = ainp.FormSocket
+		return target
+	}
+	t.Run("over a connection that stays open", func(t *testing.T) { translatortest.Run(t, ainp.New(translators.Config{}), open) })
 }

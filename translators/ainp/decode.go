@@ -21,6 +21,7 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.event, l.socket = w.Event, w.Form == FormSocket
 	m, err := l.message(w.Re, w.Body)
 	if err != nil {
 		blank := &canonical.Message{Correlation: canonical.Correlation{WireID: wireID(l.id, true, l.trace, l.traced)}}
@@ -43,18 +44,36 @@ func (l letter) message(re canonical.Op, raw []byte) (*canonical.Message, error)
 		o.Take(opMember)
 		object = o.Rest()
 	}
+	object, kept := l.wishes(object, re)
 	if object != nil {
-		if m, err = l.overlaid(m, re, object); err != nil {
+		if m, kept, err = l.overlaid(m, re, object, kept); err != nil {
 			return nil, err
 		}
+	}
+	if kept != nil {
+		left := rawjson.NewBuilder().Merge(m.Extensions[Binding]).Raw(envelope.Key, kept).Bytes()
+		m.Extensions = extended(m.Extensions, left)
 	}
 	m.Origin.Raw = raw
 	return m, nil
 }
 
+// wishes takes out of a request's object what its sender cannot have: without a
+// connection that stays open there is neither a stream nor anybody to ask.
+func (l letter) wishes(object json.RawMessage, re canonical.Op) (left, kept json.RawMessage) {
+	if object == nil || l.socket || re != "" || object[0] != '{' {
+		return object, nil
+	}
+	o, b := rawjson.Parse(object, ""), rawjson.NewBuilder()
+	for _, name := range []string{"streaming", "can_answer"} {
+		b.Raw(name, o.Take(name))
+	}
+	return o.Rest(), b.Object()
+}
+
 // overlaid lays an aepb object over the message. It is kept and not believed
 // when the message then says natively something else than what arrived.
-func (l letter) overlaid(m *canonical.Message, re canonical.Op, object json.RawMessage) (*canonical.Message, error) {
+func (l letter) overlaid(m *canonical.Message, re canonical.Op, object, kept json.RawMessage) (*canonical.Message, json.RawMessage, error) {
 	known := m.Correlation.WireID
 	rest, ok := envelope.Read(object, m, Binding)
 	m.Correlation.WireID = known // an answer must name the id that is on the wire
@@ -67,15 +86,11 @@ func (l letter) overlaid(m *canonical.Message, re canonical.Op, object json.RawM
 	if !ok {
 		var err error
 		if m, err = l.native(re); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		rest = object
 	}
-	if rest != nil {
-		left := rawjson.NewBuilder().Merge(m.Extensions[Binding]).Raw(envelope.Key, rest).Bytes()
-		m.Extensions = extended(m.Extensions, left)
-	}
-	return m, nil
+	return m, join(kept, rest, nil), nil
 }
 
 // opMember is the member of an aepb object that tells who-are-you from
@@ -121,6 +136,7 @@ func extended(ext canonical.Extensions, own json.RawMessage) canonical.Extension
 func (l letter) request(m *canonical.Message) error {
 	m.Phase = canonical.PhaseRequest
 	m.Correlation.WireID = wireID(l.id, true, l.trace, l.traced)
+	m.Callback = l.callback
 	switch l.kind {
 	case TypeIntent:
 		return l.intent(m)
@@ -128,15 +144,15 @@ func (l letter) request(m *canonical.Message) error {
 		l.discover(m)
 		return nil
 	case TypeNegotiate:
-		if _, err := ParseNegotiation(l.payload); err != nil {
-			return err
-		}
-		l.notice(m)
-		return nil
+		_, err := ParseNegotiation(l.payload)
+		m.Op, m.Body = canonical.OpNative, &canonical.Native{Method: TypeNegotiate, Params: l.payload}
+		return err
 	case TypeAdvertise, TypeAck:
 		l.notice(m)
 		return nil
-	case TypeResult, TypeError, TypeDiscoverResult:
+	case TypeResult, TypeError:
+		return l.replied(m)
+	case TypeDiscoverResult:
 		return refuse(canonical.CodeInvalidRequest, "an answer where a request belongs")
 	default:
 		return refuse(canonical.CodeNoMethod, "no such message type")
@@ -161,15 +177,48 @@ func (l letter) reply(m *canonical.Message, re canonical.Op) error {
 		m.Extensions = extended(m.Extensions, left)
 	}
 	p := rawjson.Parse(l.payloadOrEmpty(), "/payload")
+	if l.event {
+		if found, err := l.happened(m, p); found || err != nil {
+			return err
+		}
+	}
 	switch {
 	case l.kind == TypeError:
 		return l.failed(m, p)
-	case l.kind == TypeResult && re == canonical.OpInvoke:
-		return l.result(m, p)
+	case l.kind == TypeResult:
+		return l.outcome(m, p, re)
+	case l.kind == TypeIntent && re == canonical.OpInvoke && kindOf(p) == intentApproval:
+		return l.pending(m, p)
 	case l.kind == TypeDiscoverResult && re == canonical.OpCapabilities:
 		return l.found(m, p)
 	case l.kind == TypeAdvertise && re == canonical.OpDescribe:
 		return l.advertised(m, p)
+	case l.kind == TypeNegotiate && re == canonical.OpNative:
+		_, err := ParseNegotiation(l.payload)
+		m.Correlation.WireID = wireID("", false, l.trace, l.traced)
+		m.Body = &canonical.Native{Method: TypeNegotiate, Result: l.payload}
+		return err
+	default:
+		return refuse(canonical.CodeInvalidRequest, "not an answer to that request")
+	}
+}
+
+// outcome reads a RESULT by what it answers.
+func (l letter) outcome(m *canonical.Message, p *rawjson.Object, re canonical.Op) error {
+	switch re {
+	case canonical.OpTaskAnswer, canonical.OpDecision:
+		return l.done(m, p)
+	case canonical.OpRollback:
+		return l.undone(m, p)
+	case canonical.OpTaskList:
+		return l.listed(m, p)
+	case canonical.OpTaskCancel:
+		if !p.Has("result") && !envelope.HasKind(l.aepb) {
+			return l.done(m, p)
+		}
+		return l.result(m, p)
+	case canonical.OpInvoke, canonical.OpTaskGet:
+		return l.result(m, p)
 	default:
 		return refuse(canonical.CodeInvalidRequest, "not an answer to that request")
 	}

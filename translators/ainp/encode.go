@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -16,6 +17,7 @@ type encoder struct {
 	m          *canonical.Message
 	capability *canonical.Capability
 	stamp      translators.Stamp
+	socket     bool // to a connection that stays open
 	losses     []canonical.Loss
 }
 
@@ -29,7 +31,10 @@ func (t *Translator) Encode(m *canonical.Message, target translators.Target) (tr
 	if target.Version != "" && target.Version != Version {
 		return translators.Wire{}, nil, refuse(canonical.CodeUnsupportedVersion, "only AINP "+Version+" is spoken here")
 	}
-	e := &encoder{m: m, capability: target.Capability, stamp: target.Stamp}
+	e := &encoder{m: answered(m), capability: target.Capability, stamp: target.Stamp, socket: target.Form == FormSocket}
+	if err := e.fit(); err != nil {
+		return translators.Wire{}, nil, err
+	}
 	body, err := e.encode()
 	if err != nil {
 		return translators.Wire{}, nil, err
@@ -37,7 +42,9 @@ func (t *Translator) Encode(m *canonical.Message, target translators.Target) (tr
 	if len(body) > t.cfg.BodyLimit {
 		return translators.Wire{}, nil, refuse(canonical.CodeBadParams, "the message does not fit an AINP envelope")
 	}
-	wire := translators.Wire{Binding: Binding, Version: Version, Media: Media, Body: body}
+	wire := translators.Wire{
+		Binding: Binding, Version: Version, Form: target.Form, Media: Media, Body: body, Event: m.Phase == canonical.PhaseEvent,
+	}
 	if m.Phase != canonical.PhaseRequest {
 		wire.Re = m.Op
 	}
@@ -57,6 +64,8 @@ func (e *encoder) encode() (json.RawMessage, error) {
 	if err != nil {
 		return nil, refuse(canonical.CodeInternal, "the message cannot be said in AINP")
 	}
+	seen.event, seen.socket = e.m.Phase == canonical.PhaseEvent, e.socket
+	seen.aepb = e.op()
 	re := e.m.Op
 	if e.m.Phase == canonical.PhaseRequest {
 		re = ""
@@ -74,7 +83,8 @@ func (e *encoder) encode() (json.RawMessage, error) {
 			e.losses = append(e.losses, canonical.Loss{Code: loss.Code, Path: loss.Path, Fate: canonical.Dropped})
 		}
 	}
-	object := join(e.op(), d.Members, objectOr(e.m.Extensions[Binding]))
+	members := join(d.Members, e.callback(), nil)
+	object := join(e.op(), members, objectOr(e.m.Extensions[Binding]))
 	return l.bytes(object), nil
 }
 
@@ -120,7 +130,7 @@ func (e *encoder) op() json.RawMessage {
 	if e.m.Op == canonical.OpDescribe && e.m.Phase == canonical.PhaseRequest {
 		return rawjson.NewBuilder().String(opMember, opDescribe).Bytes()
 	}
-	return nil
+	return e.ends()
 }
 
 // declare takes over what became carried. A message that was born here carries
@@ -151,6 +161,10 @@ func (e *encoder) letter() (letter, error) {
 		l.kind, l.payload = TypeDiscover, rest(body.Extensions[Binding], envelope.Key)
 		l.payload = same(l.payload, body.Extensions[Binding])
 	case *canonical.Result:
+		if own := rawjson.Parse(objectOr(body.Extensions[Binding]), ""); e.home() && body.Pending != nil && len(body.Pending.Inputs) == 1 && kindOf(own) == intentApproval {
+			l.kind, l.payload = TypeIntent, e.question(&body.Pending.Inputs[0], own)
+			break
+		}
 		l.kind = TypeResult
 		l.payload, err = e.result(body)
 	case *canonical.CapabilityList:
@@ -159,8 +173,10 @@ func (e *encoder) letter() (letter, error) {
 		l.kind, l.payload = TypeAdvertise, e.advertised(body)
 	case *canonical.Error:
 		l.kind, l.payload = TypeError, e.failure(body)
+	case *canonical.Event:
+		l, err = e.event(body)
 	default:
-		err = refuse(canonical.CodeUnsupportedOp, "AINP has no counterpart of "+string(e.m.Op))
+		l, err = e.work()
 	}
 	if err == nil {
 		err = e.phase()
@@ -169,6 +185,38 @@ func (e *encoder) letter() (letter, error) {
 		return l, err
 	}
 	return l, e.head(&l)
+}
+
+// work says what is about work that an earlier message began, and what only
+// AINP has.
+func (e *encoder) work() (l letter, err error) {
+	l.kind = TypeIntent
+	switch body := e.m.Body.(type) {
+	case *canonical.TaskQuery:
+		l.payload, err = e.query(body)
+	case *canonical.TaskFilter:
+		l.payload = e.filter(body)
+	case *canonical.Abort:
+		l.payload = e.abort(body)
+	case *canonical.Reply:
+		l = e.reply(body)
+	case *canonical.Signal:
+		l, err = e.signal(body)
+	case *canonical.TaskList:
+		l.kind, l.payload = TypeResult, e.list(body)
+	case *canonical.Done:
+		l.kind, l.payload = TypeResult, e.done(body)
+	case *canonical.Native:
+		if l.kind = TypeNegotiate; body.Method != TypeNegotiate || e.m.Origin.Binding != Binding {
+			return l, refuse(canonical.CodeUnsupportedOp, "AINP has no such method")
+		}
+		if l.payload = body.Params; e.m.Phase == canonical.PhaseResponse {
+			l.payload = body.Result
+		}
+	default:
+		err = refuse(canonical.CodeUnsupportedOp, "AINP has no counterpart of "+string(e.m.Op))
+	}
+	return l, err
 }
 
 // same keeps an empty payload apart from none.
@@ -181,22 +229,44 @@ func same(payload, was json.RawMessage) json.RawMessage {
 
 // phase checks that body, operation and phase belong together.
 func (e *encoder) phase() error {
-	phase, op := canonical.PhaseResponse, canonical.OpInvoke
+	phase, ops := canonical.PhaseResponse, []canonical.Op{canonical.OpInvoke, canonical.OpTaskGet, canonical.OpTaskCancel}
 	switch e.m.Body.(type) {
 	case *canonical.Invoke:
-		phase = canonical.PhaseRequest
+		phase, ops = canonical.PhaseRequest, ops[:1]
 	case *canonical.DescribeRequest:
-		phase, op = canonical.PhaseRequest, canonical.OpDescribe
+		phase, ops = canonical.PhaseRequest, []canonical.Op{canonical.OpDescribe}
 	case *canonical.Page:
-		phase, op = canonical.PhaseRequest, canonical.OpCapabilities
+		phase, ops = canonical.PhaseRequest, []canonical.Op{canonical.OpCapabilities}
+	case *canonical.TaskQuery:
+		phase, ops = canonical.PhaseRequest, []canonical.Op{canonical.OpTaskGet, canonical.OpTaskCancel, canonical.OpTaskAnswer}
+	case *canonical.TaskFilter:
+		phase, ops = canonical.PhaseRequest, []canonical.Op{canonical.OpTaskList}
+	case *canonical.Abort:
+		phase, ops = canonical.PhaseRequest, []canonical.Op{canonical.OpAbort}
+	case *canonical.Reply:
+		phase, ops = canonical.PhaseRequest, []canonical.Op{canonical.OpAnswer}
 	case *canonical.CapabilityList:
-		op = canonical.OpCapabilities
+		ops = []canonical.Op{canonical.OpCapabilities}
 	case *canonical.Description:
-		op = canonical.OpDescribe
+		ops = []canonical.Op{canonical.OpDescribe}
+	case *canonical.TaskList:
+		ops = []canonical.Op{canonical.OpTaskList}
+	case *canonical.Done:
+		ops = []canonical.Op{canonical.OpTaskCancel, canonical.OpTaskAnswer, canonical.OpDecision}
+	case *canonical.Signal:
+		if ops = []canonical.Op{canonical.OpRollback}; e.m.Phase == canonical.PhaseRequest {
+			phase, ops = canonical.PhaseRequest, []canonical.Op{canonical.OpRollback, canonical.OpDecision}
+		}
+	case *canonical.Event:
+		phase, ops = canonical.PhaseEvent, ops[:1]
+	case *canonical.Native:
+		if ops = []canonical.Op{canonical.OpNative}; e.m.Phase == canonical.PhaseRequest {
+			phase = canonical.PhaseRequest
+		}
 	case *canonical.Error:
-		phase, op = canonical.PhaseError, e.m.Op
+		phase, ops = canonical.PhaseError, []canonical.Op{e.m.Op}
 	}
-	if e.m.Phase != phase || e.m.Op != op {
+	if e.m.Phase != phase || !slices.Contains(ops, e.m.Op) {
 		return refuse(canonical.CodeUnsupportedOp, "AINP has no such message")
 	}
 	return nil
@@ -236,10 +306,24 @@ func (e *encoder) head(l *letter) error {
 		if l.traced && ref.trace == ref.id {
 			l.trace = l.id
 		}
+		if body, ok := e.m.Body.(*canonical.Reply); ok && len(body.ID) > 0 && body.ID[0] == '[' {
+			l.trace, l.traced = refer(body.ID).trace, refer(body.ID).traced
+		}
+	case e.asks() != nil:
+		if asked := refer(e.asks().ID); asked.id != "" {
+			l.id, l.trace, l.traced = e.known(e.asks().ID), asked.trace, asked.traced
+			if asked.traced && asked.trace == asked.id {
+				l.trace = l.id
+			}
+		}
 	case hasOwn && e.stamp.At.IsZero():
 		l.id = own
 	case !short:
-		l.id = deriveUUID([]byte(l.kind), e.m.Correlation.WireID, []byte(e.m.Correlation.MessageID), l.payload)
+		seed := [][]byte{[]byte(l.kind), e.m.Correlation.WireID, []byte(e.m.Correlation.MessageID), l.payload}
+		if e.m.Phase == canonical.PhaseEvent { // the same may happen twice
+			seed = append(seed, []byte(e.stamp.At.UTC().Format(time.RFC3339Nano)))
+		}
+		l.id = deriveUUID(seed...)
 	}
 	o.Take("msg_type")
 	o.Take("trace_id")
@@ -250,6 +334,14 @@ func (e *encoder) head(l *letter) error {
 		return unstamped("sender or time")
 	}
 	l.rest = e.stamped(o)
+	return nil
+}
+
+// asks is the question that the message asks; nil: it asks none.
+func (e *encoder) asks() *canonical.Ask {
+	if body, ok := e.m.Body.(*canonical.Event); ok {
+		return body.Ask
+	}
 	return nil
 }
 
@@ -309,7 +401,11 @@ func schemaOf(m *canonical.Message) string {
 		return base + "intents/freeform-note/v1"
 	case *canonical.Error:
 		return base + "messages/error/v1"
-	case *canonical.Result:
+	case *canonical.Signal:
+		return "urn:aepb:ainp:signal:1"
+	case *canonical.TaskQuery, *canonical.TaskFilter, *canonical.Abort:
+		return "urn:aepb:ainp:task:1"
+	case *canonical.Result, *canonical.Event, *canonical.Reply, *canonical.TaskList, *canonical.Done:
 		return base + "messages/result/v1"
 	default:
 		return base + "messages/discover/v1"

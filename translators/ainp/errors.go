@@ -81,6 +81,10 @@ func (l letter) failed(m *canonical.Message, p *rawjson.Object) error {
 func (e *encoder) failure(body *canonical.Error) json.RawMessage {
 	b := rawjson.NewBuilder()
 	e.answers(b)
+	return e.refusal(b, body)
+}
+
+func (e *encoder) refusal(b *rawjson.Builder, body *canonical.Error) json.RawMessage {
 	native := nativeCode(body.Code)
 	if n := body.Native; n != nil && n.Binding == Binding {
 		if said, ok := rawjson.Unquote(n.Data); ok && codeOf(said) == body.Code {

@@ -24,11 +24,8 @@ func chats() []string { return []string{"MESSAGE", "EMAIL_MESSAGE", "CHAT_MESSAG
 
 // calls are the intents of the draft whose semantics are arguments.
 func calls() []string {
-	return []string{"RequestMeeting", "ApprovalRequest", "SubmitInfo", "Invoice"}
+	return []string{"RequestMeeting", intentApproval, "SubmitInfo", "Invoice"}
 }
-
-// later are the custom intents for tasks and recovery, which are no invocations.
-func later() []string { return []string{"TaskQuery", "TaskCancel", "AtdRollbackRequest"} }
 
 const typeMember = "@type"
 
@@ -38,6 +35,9 @@ const (
 	contextService = "https://ainp.dev/contexts/request-service/v1"
 	contextOther   = "https://ainp.dev/contexts/intent/v1"
 	payloadVersion = "1.0.0"
+
+	contextApproval = "https://ainp.dev/contexts/approval-request/v1"
+	contextWork     = "urn:aepb:ainp:task:1"
 )
 
 func (l letter) intent(m *canonical.Message) error {
@@ -47,7 +47,16 @@ func (l letter) intent(m *canonical.Message) error {
 		l.notice(m)
 		return p.Err()
 	}
+	if slices.Contains(works(), kind) {
+		return l.work(m, kind, p)
+	}
+	if kind == intentRollback {
+		return rollback(m, p)
+	}
 	m.Op = canonical.OpInvoke
+	if l.socket {
+		m.Preferences.Stream, m.Correlation.Progress = true, rawjson.Quote(l.id)
+	}
 	body := &canonical.Invoke{}
 	m.Body = body
 	m.Deadline = l.budgeted(p.Peek("budget"))
@@ -55,8 +64,6 @@ func (l letter) intent(m *canonical.Message) error {
 	switch {
 	case kind == "":
 		return refuse(canonical.CodeBadParams, "the intent has no type")
-	case slices.Contains(later(), kind):
-		return refuse(canonical.CodeUnsupportedOp, "this intent is not served here")
 	case kind == intentNote:
 		err = readNote(m, body, p, "body", "thread_id")
 	case slices.Contains(chats(), kind):

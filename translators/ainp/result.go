@@ -99,6 +99,11 @@ func native(r *canonical.Result, parts []canonical.Part) json.RawMessage {
 	if r.Output != nil && r.Output.Structured != nil {
 		return r.Output.Structured
 	}
+	return value(parts)
+}
+
+// value is all words of a list of parts, or the only data there is; nil: neither.
+func value(parts []canonical.Part) json.RawMessage {
 	var texts []string
 	var data []json.RawMessage
 	for i := range parts {

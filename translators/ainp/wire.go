@@ -27,14 +27,17 @@ const (
 
 // letter is one envelope taken apart.
 type letter struct {
-	kind    string // msg_type
-	id      string
-	trace   string
-	traced  bool            // trace_id stands there
-	payload json.RawMessage // without aepb; nil: absent
-	aepb    json.RawMessage // without the gateway's slots; nil: nothing
-	rest    json.RawMessage // every other member
-	at      int64           // timestamp, Unix milliseconds
+	kind     string // msg_type
+	id       string
+	trace    string
+	traced   bool            // trace_id stands there
+	payload  json.RawMessage // without aepb; nil: absent
+	aepb     json.RawMessage // without the gateway's slots; nil: nothing
+	rest     json.RawMessage // every other member
+	at       int64           // timestamp, Unix milliseconds
+	event    bool            // of a stream
+	callback string          // who is told what a human decides
+	socket   bool            // of a connection that stays open
 }
 
 // maxDigits keeps times and durations in milliseconds far from overflow.
@@ -115,6 +118,12 @@ func (l *letter) unpack() error {
 		return p.Err()
 	}
 	tokens := evidence(object)
+	if len(object) > 0 && object[0] == '{' {
+		slots := rawjson.Parse(object, "/payload/"+envelope.Key)
+		if l.callback, _ = slots.String(envelope.SlotHITL); slots.Err() != nil {
+			return slots.Err()
+		}
+	}
 	if attested, ok := rawjson.Elements(p.Peek("attestations")); ok && len(tokens) > 0 {
 		p.Take("attestations")
 		if kept := without(attested, tokens); len(kept) > 0 {

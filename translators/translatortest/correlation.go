@@ -47,7 +47,7 @@ func Correlation(tr translators.Translator, s Samples) []string {
 func keeps(tr translators.Translator, who string, m *canonical.Message, id json.RawMessage) []string {
 	m = stripped(m)
 	m.Correlation.WireID = id
-	wire, losses, err := encode(tr, m, homeward(m))
+	wire, losses, err := encode(tr, m, homeward(m, ""))
 	if err != nil {
 		if isCanonical(err) {
 			return nil
@@ -68,7 +68,7 @@ func keeps(tr translators.Translator, who string, m *canonical.Message, id json.
 func uninvented(tr translators.Translator, who string, m *canonical.Message) []string {
 	m = stripped(m)
 	m.Correlation.WireID = nil
-	wire, _, err := encode(tr, m, homeward(m))
+	wire, _, err := encode(tr, m, homeward(m, ""))
 	if err != nil {
 		return nil
 	}

@@ -30,7 +30,7 @@ func identical(tr translators.Translator, wire translators.Wire) []string {
 	if err != nil {
 		return []string{fmt.Sprintf("Decode: %v", err)}
 	}
-	home, losses, err := encode(tr, stripped(m), homeward(m))
+	home, losses, err := encode(tr, stripped(m), homeward(m, wire.Form))
 	if err != nil {
 		return []string{fmt.Sprintf("Encode: %v", err)}
 	}
@@ -62,8 +62,8 @@ func identical(tr translators.Translator, wire translators.Wire) []string {
 
 // homeward is the target for a message that returns to where it came from: its
 // own view is native there, so no capability has to be chosen.
-func homeward(m *canonical.Message) translators.Target {
-	return translators.Target{Version: m.Origin.Version}
+func homeward(m *canonical.Message, form string) translators.Target {
+	return translators.Target{Version: m.Origin.Version, Form: form}
 }
 
 func stripped(m *canonical.Message) *canonical.Message {

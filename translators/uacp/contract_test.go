@@ -122,7 +122,7 @@ func samples() translatortest.Samples {
 	for _, w := range wires() {
 		s.Wires = append(s.Wires, w)
 	}
-	for _, m := range foreign() {
+	for _, m := range translatortest.Foreign() {
 		s.Foreign = append(s.Foreign, m)
 	}
 	return s
@@ -132,8 +132,8 @@ func TestContract(t *testing.T) {
 	t.Parallel()
 	s := samples()
 	s.Target = func(m *canonical.Message) translators.Target {
-		if string(m.Correlation.WireID) == typedID {
-			return translators.Target{Capability: typedTool()}
+		if string(m.Correlation.WireID) == translatortest.TypedID {
+			return translators.Target{Capability: translatortest.TypedTool()}
 		}
 		return translators.Target{}
 	}
@@ -147,8 +147,8 @@ func TestBareContract(t *testing.T) {
 	s := samples()
 	s.Target = func(m *canonical.Message) translators.Target {
 		to := translators.Target{Form: uacp.FormBare}
-		if string(m.Correlation.WireID) == typedID {
-			to.Capability = typedTool()
+		if string(m.Correlation.WireID) == translatortest.TypedID {
+			to.Capability = translatortest.TypedTool()
 		}
 		return to
 	}

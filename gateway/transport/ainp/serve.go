@@ -81,6 +81,8 @@ func (v *visit) serve(ctx context.Context) {
 		v.w.WriteHeader(http.StatusAccepted)
 	case canonical.OpDescribe, canonical.OpCapabilities:
 		v.describe(ctx)
+	case canonical.OpAnswer: // nobody was asked: that takes a connection that stays open
+		v.fail(&canonical.Error{Code: canonical.CodeInvalidRequest, Message: "an answer where a request belongs"}, nil)
 	default:
 		v.exchange(ctx, evidence)
 	}
@@ -129,6 +131,7 @@ func (v *visit) admit(ctx context.Context) (context.Context, []string, error) {
 	if err != nil {
 		return ctx, nil, err
 	}
+	evidence = transport.Submitted(v.message, evidence)
 	return ctx, evidence, v.remember(ctx, seen)
 }
 
@@ -202,6 +205,10 @@ func (v *visit) exchange(ctx context.Context, evidence []string) {
 	}
 	if err != nil {
 		v.fail(err, answer.Evidence)
+		return
+	}
+	if len(answer.Wire.Body) == 0 { // what was stopped was not asked here
+		v.w.WriteHeader(http.StatusAccepted)
 		return
 	}
 	v.write(answer.Wire.Body, answer.Evidence, http.StatusOK)

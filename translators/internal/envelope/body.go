@@ -17,6 +17,8 @@ func turn(m *canonical.Message) *canonical.Content {
 		return &body.Turn
 	case *canonical.Result:
 		return body.Turn
+	case *canonical.Event:
+		return body.Turn
 	default:
 		return nil
 	}
@@ -54,7 +56,8 @@ func role() field {
 	declared := f.losses
 	f.losses = func(m *canonical.Message) []canonical.Loss {
 		implied := canonical.RoleCaller
-		if _, reply := m.Body.(*canonical.Result); reply {
+		switch m.Body.(type) {
+		case *canonical.Result, *canonical.Event:
 			implied = canonical.RoleAgent
 		}
 		if turn(m).Role == implied {
@@ -164,7 +167,19 @@ func bodyExtensions(m *canonical.Message) *canonical.Extensions {
 		return &body.Extensions
 	case *canonical.Signal:
 		return &body.Extensions
+	case *canonical.Event:
+		return &body.Extensions
+	case *canonical.TaskQuery:
+		return &body.Extensions
+	case *canonical.TaskFilter:
+		return &body.Extensions
+	case *canonical.TaskList:
+		return &body.Extensions
 	case *canonical.Done:
+		return &body.Extensions
+	case *canonical.Reply:
+		return &body.Extensions
+	case *canonical.Abort:
 		return &body.Extensions
 	default:
 		return nil

@@ -66,14 +66,25 @@ func Write(m, view *canonical.Message, own canonical.Binding) Difference {
 
 // alike recasts the view's result to the kind that m has, and says so.
 func alike(m, view *canonical.Message, b *rawjson.Builder) *canonical.Message {
-	said, ok := m.Body.(*canonical.Result)
-	seen, also := view.Body.(*canonical.Result)
-	if !ok || !also || KindOf(said) == KindOf(seen) {
+	out := *view
+	switch said := m.Body.(type) {
+	case *canonical.Result:
+		seen, ok := view.Body.(*canonical.Result)
+		if !ok || KindOf(said) == KindOf(seen) {
+			return view
+		}
+		b.String(kindMember, KindOf(said))
+		out.Body = recast(seen, KindOf(said))
+	case *canonical.Event:
+		seen, ok := view.Body.(*canonical.Event)
+		if !ok || KindOfEvent(said) == KindOfEvent(seen) {
+			return view
+		}
+		b.String(EventMember, KindOfEvent(said))
+		out.Body, _ = recastEvent(seen, KindOfEvent(said))
+	default:
 		return view
 	}
-	b.String(kindMember, KindOf(said))
-	out := *view
-	out.Body = recast(seen, KindOf(said))
 	return &out
 }
 
@@ -91,6 +102,17 @@ func Read(object json.RawMessage, m *canonical.Message, own canonical.Binding) (
 			return nil, false
 		}
 		m.Body = recast(result, kind)
+	}
+	if kind, said := o.String(EventMember); said {
+		e, isEvent := m.Body.(*canonical.Event)
+		if !isEvent {
+			return nil, false
+		}
+		recast, ok := recastEvent(e, kind)
+		if !ok {
+			return nil, false
+		}
+		m.Body = recast
 	}
 	for _, f := range fields(own) {
 		raw := o.Take(f.name)

@@ -26,7 +26,9 @@ func fields(own canonical.Binding) []field {
 	list := messageFields(own)
 	list = append(list, bodyFields(own)...)
 	list = append(list, questionFields()...)
-	return append(list, resultFields(own)...)
+	list = append(list, resultFields(own)...)
+	list = append(list, workFields()...)
+	return append(list, eventFields()...)
 }
 
 // one is the losses of a field with one place.

@@ -180,36 +180,47 @@ func takeExt(o *rawjson.Object, ok bool) (canonical.Extensions, bool) {
 }
 
 func getAnswers(m *canonical.Message) json.RawMessage {
-	i := invoke(m)
-	if i == nil || len(i.Answers) == 0 {
+	if i := invoke(m); i != nil {
+		return writeAnswers(i.Answers)
+	}
+	return nil
+}
+
+func setAnswers(m *canonical.Message, raw json.RawMessage) (ok bool) {
+	if i := invoke(m); i != nil {
+		i.Answers, ok = readAnswers(raw)
+	}
+	return ok
+}
+
+func writeAnswers(answers []canonical.Answer) json.RawMessage {
+	if len(answers) == 0 {
 		return nil
 	}
-	list := make([]json.RawMessage, len(i.Answers))
-	for n := range i.Answers {
-		a := &i.Answers[n]
-		list[n] = rawjson.NewBuilder().String("key", a.Key).String("action", string(a.Action)).Raw("value", a.Value).
-			Raw("parts", writeParts(a.Parts)).Raw("ext", profile.WriteExt(a.Extensions, "")).Bytes()
+	list := make([]json.RawMessage, len(answers))
+	for n := range answers {
+		list[n] = WriteAnswer(&answers[n])
 	}
 	return Array(list)
 }
 
-func setAnswers(m *canonical.Message, raw json.RawMessage) bool {
-	i := invoke(m)
-	if i == nil {
-		return false
-	}
-	i.Answers = nil
+func readAnswers(raw json.RawMessage) (answers []canonical.Answer, ok bool) {
 	elements, ok := elementsOf(raw)
 	for _, element := range elements {
-		o := rawjson.Parse(element, "")
-		a := canonical.Answer{Key: o.Required("key"), Action: canonical.Action(o.Required("action")), Value: o.Take("value")}
-		known := slices.Contains([]canonical.Action{"", canonical.Accept, canonical.Decline, canonical.Cancel}, a.Action)
-		ok = ok && known && readParts(o.Take("parts"), &a.Parts)
-		a.Extensions, ok = takeExt(o, ok)
-		ok = ok && o.Err() == nil && len(o.Members()) == 0
-		i.Answers = append(i.Answers, a)
+		a, fits := readAnswer(element)
+		ok = ok && fits
+		answers = append(answers, a)
 	}
-	return ok
+	return answers, ok
+}
+
+func readAnswer(raw json.RawMessage) (a canonical.Answer, ok bool) {
+	o := rawjson.Parse(raw, "")
+	a = canonical.Answer{Key: o.Required("key"), Action: canonical.Action(o.Required("action")), Value: o.Take("value")}
+	known := slices.Contains([]canonical.Action{"", canonical.Accept, canonical.Decline, canonical.Cancel}, a.Action)
+	ok = readParts(o.Take("parts"), &a.Parts) && known
+	a.Extensions, ok = takeExt(o, ok)
+	return a, ok && o.Err() == nil && len(o.Members()) == 0
 }
 
 func writeDuration(d *time.Duration) json.RawMessage {
@@ -302,28 +313,33 @@ func setTaskOutput(m *canonical.Message, raw json.RawMessage) bool {
 	return ok && o.Err() == nil && len(o.Members()) == 0
 }
 
-// getFailure and setFailure use the fields of an error that is a body.
 func getFailure(m *canonical.Message) json.RawMessage {
-	t := task(m)
-	if t == nil || t.Failure == nil {
-		return nil
+	if t := task(m); t != nil && t.Failure != nil {
+		return writeError(t.Failure)
 	}
-	inner := &canonical.Message{Body: t.Failure}
+	return nil
+}
+
+func setFailure(m *canonical.Message, raw json.RawMessage) (ok bool) {
+	if t := task(m); t != nil {
+		t.Failure, ok = readError(raw)
+	}
+	return ok
+}
+
+// writeError and readError use the fields of an error that is a body.
+func writeError(e *canonical.Error) json.RawMessage {
+	inner := &canonical.Message{Body: e}
 	b := rawjson.NewBuilder()
 	for _, f := range errorFields() {
 		b.Raw(f.name, f.get(inner))
 	}
-	return b.Raw("ext", profile.WriteExt(t.Failure.Extensions, "")).Bytes()
+	return b.Raw("ext", profile.WriteExt(e.Extensions, "")).Bytes()
 }
 
-func setFailure(m *canonical.Message, raw json.RawMessage) bool {
-	t := task(m)
-	if t == nil {
-		return false
-	}
-	t.Failure = nil
+func readError(raw json.RawMessage) (*canonical.Error, bool) {
 	if raw == nil {
-		return true
+		return nil, true
 	}
 	o := rawjson.Parse(raw, "")
 	e := &canonical.Error{}
@@ -334,6 +350,5 @@ func setFailure(m *canonical.Message, raw json.RawMessage) bool {
 		}
 	}
 	e.Extensions, ok = takeExt(o, ok)
-	t.Failure = e
-	return ok && o.Err() == nil && len(o.Members()) == 0
+	return e, ok && o.Err() == nil && len(o.Members()) == 0
 }

@@ -122,10 +122,21 @@ func output(m *canonical.Message) *canonical.Output {
 }
 
 func task(m *canonical.Message) *canonical.Task {
-	if r, ok := m.Body.(*canonical.Result); ok {
-		return r.Task
+	switch body := m.Body.(type) {
+	case *canonical.Result:
+		return body.Task
+	case *canonical.Event:
+		return body.Task
+	default:
+		return nil
 	}
-	return nil
+}
+
+func states() []canonical.State {
+	return []canonical.State{
+		canonical.StateUnknown, canonical.StateSubmitted, canonical.StateWorking, canonical.StateInputRequired, canonical.StateAuthRequired,
+		canonical.StateCompleted, canonical.StateFailed, canonical.StateRejected, canonical.StateCanceled,
+	}
 }
 
 func resultFields(own canonical.Binding) []field {
@@ -146,15 +157,19 @@ func resultFields(own canonical.Binding) []field {
 		taskText("result_task_id", canonical.LossIDs, "/body/task/id", func(t *canonical.Task) *string { return &t.ID }),
 		taskText("result_context_id", canonical.LossIDs, "/body/task/contextId", func(t *canonical.Task) *string { return &t.ContextID }),
 		among(taskText("state", canonical.LossState, "/body/task/status/state", func(t *canonical.Task) *string { return (*string)(&t.Status.State) }),
-			canonical.StateUnknown, canonical.StateSubmitted, canonical.StateWorking, canonical.StateInputRequired, canonical.StateAuthRequired,
-			canonical.StateCompleted, canonical.StateFailed, canonical.StateRejected, canonical.StateCanceled),
+			states()...),
 		moment("state_at", canonical.LossHistory, "/body/task/status/at", func(m *canonical.Message) *time.Time {
 			if t := task(m); t != nil {
 				return &t.Status.At
 			}
 			return nil
 		}),
-		{"state_message", getStatusMessage, setStatusMessage, one(canonical.LossPartBoundaries, "/body/task/status/message")},
+		content("state_message", canonical.LossPartBoundaries, "/body/task/status/message", func(m *canonical.Message) **canonical.Content {
+			if t := task(m); t != nil {
+				return &t.Status.Message
+			}
+			return nil
+		}),
 		{"artifacts", getArtifacts, setArtifacts, one(canonical.LossArtifacts, "/body/task/artifacts")},
 		{"history", getTaskHistory, setTaskHistory, one(canonical.LossHistory, "/body/task/history")},
 		exts("task_ext", "/body/task", own, func(m *canonical.Message) *canonical.Extensions {
@@ -185,27 +200,6 @@ func getOutputs(m *canonical.Message) json.RawMessage {
 func setOutputs(m *canonical.Message, raw json.RawMessage) bool {
 	o := output(m)
 	return o != nil && readParts(raw, &o.Parts)
-}
-
-func getStatusMessage(m *canonical.Message) json.RawMessage {
-	if t := task(m); t != nil && t.Status.Message != nil {
-		return profile.WriteContent(t.Status.Message)
-	}
-	return nil
-}
-
-func setStatusMessage(m *canonical.Message, raw json.RawMessage) bool {
-	t := task(m)
-	if t == nil {
-		return false
-	}
-	t.Status.Message = nil
-	if raw == nil {
-		return true
-	}
-	c, ok := profile.ReadContent(raw)
-	t.Status.Message = &c
-	return ok
 }
 
 func getTaskHistory(m *canonical.Message) json.RawMessage {
@@ -249,12 +243,15 @@ func getArtifacts(m *canonical.Message) json.RawMessage {
 	}
 	list := make([]json.RawMessage, len(t.Artifacts))
 	for i := range t.Artifacts {
-		a := &t.Artifacts[i]
-		b := rawjson.NewBuilder().Optional("id", a.ID).Optional("name", a.Name).Optional("description", a.Description).
-			Strings("extensions", a.ExtensionURIs, false).Raw("ext", profile.WriteExt(a.Extensions, ""))
-		list[i] = b.Raw("parts", writeParts(a.Parts)).Bytes()
+		list[i] = writeArtifact(&t.Artifacts[i])
 	}
 	return Array(list)
+}
+
+func writeArtifact(a *canonical.Artifact) json.RawMessage {
+	b := rawjson.NewBuilder().Optional("id", a.ID).Optional("name", a.Name).Optional("description", a.Description).
+		Strings("extensions", a.ExtensionURIs, false).Raw("ext", profile.WriteExt(a.Extensions, ""))
+	return b.Raw("parts", writeParts(a.Parts)).Bytes()
 }
 
 func setArtifacts(m *canonical.Message, raw json.RawMessage) bool {

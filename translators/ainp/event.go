@@ -1,0 +1,152 @@
+package ainp
+
+import (
+	"encoding/json"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/envelope"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// An event of a stream is a RESULT that is partial, a NOTIFICATION or, where it
+// asks, an ApprovalRequest. The RESULT that is not partial ends the stream.
+
+// happened reads one message of a stream; false: it is a reply that ends it.
+func (l letter) happened(m *canonical.Message, p *rawjson.Object) (bool, error) {
+	switch {
+	case l.kind == TypeResult:
+		status, _ := rawjson.Unquote(p.Peek("status"))
+		if status != statusPartial && !envelope.HasEvent(l.aepb) {
+			return false, nil
+		}
+		return true, l.changed(m, p)
+	case l.kind == TypeIntent && kindOf(p) == intentNotice:
+		return true, l.notified(m, p)
+	case l.kind == TypeIntent && kindOf(p) == intentApproval:
+		in, err := readQuestion(p)
+		m.Phase, m.Correlation.WireID = canonical.PhaseEvent, nil
+		if id, ok := p.String("intent_id"); ok {
+			m.Correlation.WireID = rawjson.Quote(id)
+		}
+		ask := &canonical.Ask{ID: wireID(l.id, true, l.trace, l.traced), Input: in}
+		m.Body = &canonical.Event{Ask: ask, Extensions: extended(nil, p.Rest())}
+		return true, err
+	}
+	return false, nil
+}
+
+func kindOf(p *rawjson.Object) string {
+	kind, _ := rawjson.Unquote(p.Peek(typeMember))
+	return kind
+}
+
+// changed reads how the work stands: what is said with it is said on the way.
+// The value that counts comes with the end.
+func (l letter) changed(m *canonical.Message, p *rawjson.Object) error {
+	l.answers(m, p)
+	m.Phase = canonical.PhaseEvent
+	status := &canonical.Status{}
+	switch p.Required("status") {
+	case statusPartial:
+		status.State = canonical.StateWorking
+	case statusSuccess:
+		status.State = canonical.StateCompleted
+	case statusFailed:
+		status.State = canonical.StateFailed
+	default:
+		p.Fail("status", "no such status")
+	}
+	if value := p.Take("result"); value != nil {
+		part := canonical.Part{Kind: canonical.KindData, Data: value}
+		if text, ok := rawjson.Unquote(value); ok {
+			part = canonical.Part{Kind: canonical.KindText, Text: text}
+		}
+		status.Message = &canonical.Content{Role: canonical.RoleAgent, Parts: []canonical.Part{part}}
+	}
+	m.Body = &canonical.Event{Status: status, Extensions: extended(nil, p.Rest())}
+	return p.Err()
+}
+
+// notified reads a NOTIFICATION about the work.
+func (l letter) notified(m *canonical.Message, p *rawjson.Object) error {
+	m.Phase = canonical.PhaseEvent
+	l.answers(m, p)
+	status := &canonical.Status{State: canonical.StateWorking}
+	if semantics := p.Object("semantics"); semantics != nil {
+		if said, ok := semantics.String("content"); ok {
+			status.Message = &canonical.Content{Role: canonical.RoleAgent, Parts: []canonical.Part{{Kind: canonical.KindText, Text: said}}}
+		}
+		left := semantics.Rest()
+		if left == nil {
+			left = json.RawMessage("{}")
+		}
+		p.Put("semantics", left)
+		if semantics.Err() != nil {
+			return badParams()
+		}
+	}
+	m.Body = &canonical.Event{Status: status, Extensions: extended(nil, p.Rest())}
+	return p.Err()
+}
+
+// event writes one message of a stream.
+func (e *encoder) event(body *canonical.Event) (letter, error) {
+	own := rawjson.Parse(objectOr(body.Extensions[Binding]), "")
+	switch {
+	case body.Native != nil:
+		return letter{}, refuse(canonical.CodeUnsupportedOp, "AINP has no such notification")
+	case body.Ask != nil:
+		return letter{kind: TypeIntent, payload: e.question(&body.Ask.Input, own)}, nil
+	case body.Log != nil || e.home() && kindOf(own) == intentNotice:
+		return letter{kind: TypeIntent, payload: e.notification(body, own)}, nil
+	}
+	parts, state := envelope.EventWords(body)
+	b := rawjson.NewBuilder()
+	e.answers(b)
+	b.String("status", statusOf(state)).Raw("result", value(parts))
+	return letter{kind: TypeResult, payload: b.Merge(rest(body.Extensions[Binding], "intent_id", "status", "result", envelope.Key)).Bytes()}, nil
+}
+
+// notification is a line for the records.
+func (e *encoder) notification(body *canonical.Event, own *rawjson.Object) json.RawMessage {
+	parts, _ := envelope.EventWords(body)
+	b := rawjson.NewBuilder()
+	if said := value(parts); said != nil {
+		text, ok := rawjson.Unquote(said)
+		if !ok {
+			text = string(said)
+		}
+		b.String("content", text)
+	}
+	left := own.Peek("semantics")
+	own.Take(envelope.Key)
+	e.concern(own)
+	if e.home() && left == nil && b.Empty() {
+		return e.payload(own, intentNotice, contextOther, nil)
+	}
+	return e.payload(own, intentNotice, contextOther, b.Merge(rest(left, "content")).Bytes())
+}
+
+// concern says which intent it is about.
+func (e *encoder) concern(own *rawjson.Object) {
+	own.Take("intent_id")
+	if e.m.Correlation.WireID == nil {
+		return
+	}
+	if of := refer(e.m.Correlation.WireID); of.has {
+		own.Put("intent_id", rawjson.Quote(of.id))
+	}
+}
+
+// ends: natively the event reads as the reply that ends a stream, so that the
+// object must say that it is none.
+func (e *encoder) ends() json.RawMessage {
+	body, ok := e.m.Body.(*canonical.Event)
+	if !ok || body.Ask != nil || body.Log != nil {
+		return nil
+	}
+	if _, state := envelope.EventWords(body); statusOf(state) == statusPartial {
+		return nil
+	}
+	return rawjson.NewBuilder().String(envelope.EventMember, envelope.KindOfEvent(body)).Bytes()
+}

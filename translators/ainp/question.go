@@ -1,0 +1,234 @@
+package ainp
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/envelope"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// An agent asks with an ApprovalRequest, in the middle of a stream or as its
+// answer; the decision comes back as a RESULT that names it.
+
+const intentApproval = "ApprovalRequest"
+
+// requestInput is the request_type of a question that is no request for approval.
+const requestInput = "input"
+
+// approvalKey names the only question of an ApprovalRequest.
+const approvalKey = "approval"
+
+// approvalForm is what a decision looks like.
+const approvalForm = `{"type":"object","properties":{"decision":{"type":"string","enum":["approve","reject"]},"comment":{"type":"string"}},"required":["decision"]}`
+
+var _ translators.Asker = (*Translator)(nil)
+
+// Asks says that a peer is asked in the middle of its stream. One without a
+// connection that stays open cannot be asked: its messages do not say that it can.
+func (t *Translator) Asks(string) translators.Asking { return translators.AskStream }
+
+// readQuestion reads the payload of an ApprovalRequest as a question: what it
+// describes, and everything else that it says as data beside it.
+func readQuestion(p *rawjson.Object) (canonical.Input, error) {
+	in := canonical.Input{Key: approvalKey, Mode: canonical.ModeForm, Schema: json.RawMessage(approvalForm)}
+	semantics := p.Object("semantics")
+	if semantics == nil {
+		return in, badParams()
+	}
+	if said, ok := semantics.String("description"); ok {
+		in.Prompt = append(in.Prompt, canonical.Part{Kind: canonical.KindText, Text: said})
+	}
+	p.Take("semantics")
+	if kind, _ := rawjson.Unquote(semantics.Peek("request_type")); kind == requestInput {
+		p.Put("semantics", rawjson.NewBuilder().Raw("request_type", semantics.Take("request_type")).Bytes())
+	}
+	if left := semantics.Rest(); left != nil {
+		in.Prompt = append(in.Prompt, canonical.Part{Kind: canonical.KindData, Data: left})
+	}
+	if semantics.Err() != nil || len(in.Prompt) == 0 {
+		return in, badParams()
+	}
+	return in, p.Err()
+}
+
+// question writes a question as an ApprovalRequest.
+func (e *encoder) question(in *canonical.Input, own *rawjson.Object) json.RawMessage {
+	b := rawjson.NewBuilder()
+	var texts []string
+	var left json.RawMessage
+	for i := range in.Prompt {
+		switch p := &in.Prompt[i]; {
+		case p.Kind == canonical.KindText:
+			texts = append(texts, p.Text)
+		case p.Kind == canonical.KindData && left == nil && len(p.Data) > 0 && p.Data[0] == '{':
+			left = rest(p.Data, "description")
+		}
+	}
+	if said := rawjson.Parse(objectOr(own.Peek("semantics")), "").Peek("request_type"); said != nil {
+		b.Raw("request_type", said)
+	} else if !e.home() && rawjson.Parse(objectOr(left), "").Peek("request_type") == nil {
+		b.String("request_type", requestInput)
+	}
+	if len(texts) > 0 {
+		b.String("description", strings.Join(texts, "\n\n"))
+	}
+	if in.Mode == canonical.ModeURL {
+		b.Optional("url", in.URL)
+		left = rest(left, "url")
+	}
+	own.Take(envelope.Key)
+	if e.m.Phase == canonical.PhaseEvent {
+		e.concern(own)
+	}
+	return e.payload(own, intentApproval, contextApproval, b.Merge(left).Bytes())
+}
+
+// pending reads a question that stands in place of a reply: the answer goes back
+// as a message of its own.
+func (l letter) pending(m *canonical.Message, p *rawjson.Object) error {
+	m.Correlation.WireID = wireID("", false, l.trace, l.traced)
+	in, err := readQuestion(p)
+	if err != nil {
+		return err
+	}
+	left := rawjson.NewBuilder().Merge(p.Rest()).Bytes()
+	m.Body = &canonical.Result{
+		Pending:    &canonical.Pending{Inputs: []canonical.Input{in}, State: stateOf(l.id, l.trace)},
+		Extensions: extended(nil, left),
+	}
+	return nil
+}
+
+// stateOf is what the answer to a question must bring back: its id, and behind a
+// space its trace.
+func stateOf(id, trace string) string {
+	if trace == "" {
+		return id
+	}
+	return id + " " + trace
+}
+
+// readState reads what stateOf wrote; false: it is another protocol's.
+func readState(state string) (id, trace string, ok bool) {
+	id, trace, _ = strings.Cut(state, " ")
+	return id, trace, isUUID4(id)
+}
+
+// answered is an invocation that brings an answer back, as AINP says it: a
+// RESULT. The call itself is not said again: the agent has it.
+func answered(m *canonical.Message) *canonical.Message {
+	invoke, ok := m.Body.(*canonical.Invoke)
+	if !ok || m.Phase != canonical.PhaseRequest || len(invoke.Answers) != 1 || m.Origin.Binding == Binding {
+		return m
+	}
+	id, trace, ok := readState(invoke.State)
+	if !ok {
+		return m
+	}
+	out := *m
+	out.Op = canonical.OpAnswer
+	out.Body = &canonical.Reply{ID: wireID(id, true, trace, trace != ""), Answer: invoke.Answers[0]}
+	return &out
+}
+
+// replied reads a RESULT or an ERROR that answers a question of ours.
+func (l letter) replied(m *canonical.Message) error {
+	p := rawjson.Parse(l.payloadOrEmpty(), "/payload")
+	if l.kind == TypeResult && decided(m, p) {
+		return p.Err()
+	}
+	m.Op = canonical.OpAnswer
+	body := &canonical.Reply{}
+	m.Body = body
+	id, told := p.String("intent_id")
+	switch {
+	case told && id != "":
+		body.ID = rawjson.Quote(id)
+	case l.traced:
+		body.ID = rawjson.Quote(l.trace)
+	default:
+		return refuse(canonical.CodeInvalidRequest, "an answer to nothing")
+	}
+	if l.kind == TypeError {
+		inner := &canonical.Message{}
+		if err := l.failed(inner, p); err != nil {
+			return err
+		}
+		body.Failure, _ = inner.Body.(*canonical.Error)
+		left := body.Failure.Extensions[Binding]
+		body.Failure.Extensions, body.Extensions = nil, extended(nil, untold(left, told, id))
+		return p.Err()
+	}
+	status, value := p.Required("status"), p.Take("result")
+	if status == statusPartial {
+		return refuse(canonical.CodeBadParams, "a decision is not partial")
+	}
+	body.Answer.Action = canonical.Accept
+	switch {
+	case p.Err() != nil:
+		return p.Err()
+	case status == statusFailed:
+		body.Answer.Action = canonical.Decline
+	case status != statusSuccess:
+		p.Fail("status", "no such status")
+	}
+	if text, ok := rawjson.Unquote(value); ok {
+		body.Answer.Parts = []canonical.Part{{Kind: canonical.KindText, Text: text}}
+	} else {
+		body.Answer.Value = value
+	}
+	body.Extensions = extended(nil, untold(p.Rest(), told, id))
+	return p.Err()
+}
+
+// untold keeps apart an intent_id that is missing, one that is empty and one
+// that names a question.
+func untold(left json.RawMessage, told bool, id string) json.RawMessage {
+	if told && id != "" {
+		return left
+	}
+	b := rawjson.NewBuilder().Merge(left)
+	if told {
+		return b.String("intent_id", "").Bytes()
+	}
+	return b.Raw("intent_id", json.RawMessage("null")).Bytes()
+}
+
+// reply writes the answer to a question.
+func (e *encoder) reply(body *canonical.Reply) letter {
+	own, b := body.Extensions[Binding], rawjson.NewBuilder()
+	switch said := rawjson.Parse(objectOr(own), "").Peek("intent_id"); {
+	case said == nil:
+		b.String("intent_id", e.known(body.ID))
+	case string(said) != "null":
+		b.Raw("intent_id", said)
+	}
+	if body.Failure != nil {
+		said := rawjson.NewBuilder().Merge(rest(own, "intent_id")).Bytes()
+		failed := *body.Failure
+		failed.Extensions = extended(nil, said)
+		return letter{kind: TypeError, payload: e.refusal(b, &failed)}
+	}
+	status := statusSuccess
+	if body.Answer.Action != canonical.Accept {
+		status = statusFailed
+	}
+	b.String("status", status)
+	if body.Answer.Value != nil {
+		b.Raw("result", body.Answer.Value)
+	} else {
+		b.Raw("result", value(body.Answer.Parts))
+	}
+	return letter{kind: TypeResult, payload: b.Merge(rest(own, "intent_id", "status", "result", envelope.Key)).Bytes()}
+}
+
+// known is the id under which a message of ours, or of the agent's, is known in AINP.
+func (e *encoder) known(raw json.RawMessage) string {
+	if of := refer(raw); isUUID4(of.id) || e.home() {
+		return of.id
+	}
+	return deriveUUID(raw)
+}

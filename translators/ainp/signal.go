@@ -1,0 +1,113 @@
+package ainp
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/envelope"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// tokenMember holds the token of a signal: in the semantics of a rollback
+// request, and in the result of what answers it or of a decision.
+const tokenMember = "ect"
+
+// intentRollback is the custom intent that asks to undo something.
+const intentRollback = "AtdRollbackRequest"
+
+var _ translators.Signaler = (*Translator)(nil)
+
+// Signals: AINP can be told of rollbacks and decisions, and a request has room
+// for a callback.
+func (t *Translator) Signals(op canonical.Op, _ translators.Target) bool {
+	return op == canonical.OpRollback || op == canonical.OpDecision || op == canonical.OpInvoke
+}
+
+// rollback reads a request to undo something.
+func rollback(m *canonical.Message, p *rawjson.Object) error {
+	semantics := p.Object("semantics")
+	if semantics == nil {
+		return badParams()
+	}
+	said, _ := semantics.String(tokenMember)
+	if !token(said) || semantics.Err() != nil {
+		return badParams()
+	}
+	if left := semantics.Rest(); left != nil {
+		p.Put("semantics", left)
+	}
+	m.Op, m.Body = canonical.OpRollback, &canonical.Signal{Token: said, Extensions: extended(nil, p.Rest())}
+	return p.Err()
+}
+
+// token: it looks like a compact JWS. Whether it is one shows later.
+func token(text string) bool {
+	return strings.Count(text, ".") == 2 && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
+}
+
+// tokenIn finds the token that is all of a value.
+func tokenIn(value json.RawMessage) (string, bool) {
+	if len(value) == 0 || value[0] != '{' {
+		return "", false
+	}
+	o := rawjson.Parse(value, "")
+	said, ok := o.String(tokenMember)
+	return said, ok && o.Err() == nil && len(o.Members()) == 0 && token(said)
+}
+
+// decided reads a RESULT that tells what a human decided about an approval.
+func decided(m *canonical.Message, p *rawjson.Object) bool {
+	said, ok := tokenIn(p.Peek("result"))
+	approval, _ := rawjson.Unquote(p.Peek("intent_id"))
+	status, _ := rawjson.Unquote(p.Peek("status"))
+	if !ok || approval == "" || status != statusSuccess {
+		return false
+	}
+	for _, name := range []string{"result", "intent_id", "status"} {
+		p.Take(name)
+	}
+	m.Op, m.Body = canonical.OpDecision, &canonical.Signal{Token: said, Approval: approval, Extensions: extended(nil, p.Rest())}
+	return true
+}
+
+// undone reads what became of a rollback.
+func (l letter) undone(m *canonical.Message, p *rawjson.Object) error {
+	l.answers(m, p)
+	said, ok := tokenIn(p.Take("result"))
+	if status := p.Required("status"); !ok || status != statusSuccess {
+		p.Fail("result", "no execution context token")
+	}
+	m.Body = &canonical.Signal{Token: said, Extensions: extended(nil, p.Rest())}
+	return p.Err()
+}
+
+// signal writes a token: a rollback request, what became of it, or a decision.
+func (e *encoder) signal(body *canonical.Signal) (letter, error) {
+	if !token(body.Token) {
+		return letter{}, refuse(canonical.CodeBadParams, "a signal is an execution context token")
+	}
+	own, said := body.Extensions[Binding], rawjson.NewBuilder().String(tokenMember, body.Token)
+	if e.m.Op == canonical.OpRollback && e.m.Phase == canonical.PhaseRequest {
+		return letter{kind: TypeIntent, payload: e.about(intentRollback, own, said)}, nil
+	}
+	b := rawjson.NewBuilder()
+	if e.m.Op == canonical.OpRollback {
+		e.answers(b)
+	} else if body.Approval == "" {
+		return letter{}, refuse(canonical.CodeBadParams, "a decision names what it is about")
+	} else {
+		b.String("intent_id", body.Approval)
+	}
+	b.String("status", statusSuccess).Raw("result", said.Bytes())
+	return letter{kind: TypeResult, payload: b.Merge(rest(own, "intent_id", "status", "result", envelope.Key)).Bytes()}, nil
+}
+
+// callback is the member that names the callback of a request.
+func (e *encoder) callback() json.RawMessage {
+	if e.m.Callback == "" || e.m.Phase != canonical.PhaseRequest {
+		return nil
+	}
+	return rawjson.NewBuilder().String(envelope.SlotHITL, e.m.Callback).Bytes()
+}

@@ -1,0 +1,319 @@
+package envelope
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// EventMember says which kind of event the message is. A codec writes it itself
+// where its native members would read as a reply.
+const EventMember = "event"
+
+// The kinds of event.
+const (
+	eventTask     = "task"
+	eventTurn     = "turn"
+	eventStatus   = "status"
+	eventArtifact = "artifact"
+	eventProgress = "progress"
+	eventLog      = "log"
+	eventAsk      = "ask"
+	eventNative   = "native"
+)
+
+// KindOfEvent names the kind of an event, as the member "event" does.
+func KindOfEvent(e *canonical.Event) string {
+	switch {
+	case e.Task != nil:
+		return eventTask
+	case e.Turn != nil:
+		return eventTurn
+	case e.Artifact != nil:
+		return eventArtifact
+	case e.Progress != nil:
+		return eventProgress
+	case e.Log != nil:
+		return eventLog
+	case e.Ask != nil:
+		return eventAsk
+	case e.Native != nil:
+		return eventNative
+	default:
+		return eventStatus
+	}
+}
+
+// HasEvent reports whether an object says which kind of event its message is.
+func HasEvent(object json.RawMessage) bool {
+	return len(object) > 0 && object[0] == '{' && rawjson.Parse(object, "").Has(EventMember)
+}
+
+// EventWords is what an event says, as one list of parts, and how the work
+// stands after it.
+func EventWords(e *canonical.Event) ([]canonical.Part, canonical.State) {
+	working := canonical.StateWorking
+	switch {
+	case e.Task != nil:
+		return Words(&canonical.Result{Task: e.Task})
+	case e.Turn != nil:
+		return e.Turn.Parts, working
+	case e.Artifact != nil:
+		return e.Artifact.Artifact.Parts, working
+	case e.Progress != nil && e.Progress.Message != "":
+		return []canonical.Part{{Kind: canonical.KindText, Text: e.Progress.Message}}, working
+	case e.Log != nil && e.Log.Data != nil:
+		return []canonical.Part{{Kind: canonical.KindData, Data: e.Log.Data}}, working
+	case e.Ask != nil:
+		return e.Ask.Input.Prompt, canonical.StateInputRequired
+	case e.Status == nil:
+		return nil, working
+	}
+	var parts []canonical.Part
+	if e.Status.Message != nil {
+		parts = e.Status.Message.Parts
+	}
+	return append(parts[:len(parts):len(parts)], prompts(e.Inputs)...), e.Status.State
+}
+
+// recastEvent says an event as another kind: the same words, and how the work
+// stands. False: there is no such kind.
+func recastEvent(e *canonical.Event, kind string) (*canonical.Event, bool) {
+	if KindOfEvent(e) == kind {
+		return e, true
+	}
+	parts, state := EventWords(e)
+	out := &canonical.Event{Extensions: e.Extensions}
+	switch kind {
+	case eventTask:
+		out.Task = recast(&canonical.Result{Turn: &canonical.Content{Parts: parts}}, kindTask).Task
+		out.Task.Status.State = state
+	case eventTurn:
+		out.Turn = &canonical.Content{Role: canonical.RoleAgent, Parts: parts}
+	case eventStatus:
+		out.Status = &canonical.Status{State: state}
+		if len(parts) > 0 {
+			out.Status.Message = &canonical.Content{Role: canonical.RoleAgent, Parts: parts}
+		}
+	case eventArtifact:
+		out.Artifact = &canonical.ArtifactUpdate{Artifact: canonical.Artifact{Parts: parts}}
+	case eventProgress:
+		out.Progress = &canonical.Progress{Message: textOf(parts)}
+	case eventLog:
+		out.Log = &canonical.Log{}
+		if len(parts) == 1 && parts[0].Kind == canonical.KindData {
+			out.Log.Data = parts[0].Data
+		} else if text := textOf(parts); text != "" {
+			out.Log.Data = rawjson.Quote(text)
+		}
+	case eventAsk:
+		out.Ask = &canonical.Ask{Input: canonical.Input{Prompt: parts}}
+	case eventNative:
+		out.Native = &canonical.Native{}
+	default:
+		return nil, false
+	}
+	return out, true
+}
+
+func textOf(parts []canonical.Part) string {
+	var texts []string
+	for i := range parts {
+		if parts[i].Kind == canonical.KindText {
+			texts = append(texts, parts[i].Text)
+		}
+	}
+	return strings.Join(texts, "\n\n")
+}
+
+func event(m *canonical.Message) *canonical.Event {
+	e, _ := m.Body.(*canonical.Event)
+	return e
+}
+
+// of gives a member of an event to a field; nil: the message is no such event.
+func of[T any](at func(*canonical.Event) *T) func(*canonical.Message) *T {
+	return func(m *canonical.Message) *T {
+		if e := event(m); e != nil {
+			return at(e)
+		}
+		return nil
+	}
+}
+
+// eventFields are about what is said while a request is worked on. A task and a
+// turn in an event are said as in a result.
+func eventFields() []field {
+	return append(changeFields(), noticeFields()...)
+}
+
+// changeFields are about a task's changes.
+func changeFields() []field {
+	status := func(e *canonical.Event) *canonical.Status { return e.Status }
+	artifact := func(e *canonical.Event) *canonical.ArtifactUpdate { return e.Artifact }
+	return []field{
+		among(text("event_state", canonical.LossState, "/body/status/state", of(func(e *canonical.Event) *string {
+			if s := status(e); s != nil {
+				return (*string)(&s.State)
+			}
+			return nil
+		})), states()...),
+		moment("event_at", canonical.LossHistory, "/body/status/at", of(func(e *canonical.Event) *time.Time {
+			if s := status(e); s != nil {
+				return &s.At
+			}
+			return nil
+		})),
+		content("event_message", canonical.LossPartBoundaries, "/body/status/message", of(func(e *canonical.Event) **canonical.Content {
+			if s := status(e); s != nil {
+				return &s.Message
+			}
+			return nil
+		})),
+		inputs("event_asks", "/body/inputs", of(func(e *canonical.Event) *[]canonical.Input {
+			if e.Status == nil {
+				return nil
+			}
+			return &e.Inputs
+		})),
+		{"event_artifact", getArtifactUpdate, setArtifactUpdate, one(canonical.LossArtifacts, "/body/artifact/artifact")},
+		flag("append", canonical.LossChunks, "/body/artifact/append", of(func(e *canonical.Event) *bool {
+			if a := artifact(e); a != nil {
+				return &a.Append
+			}
+			return nil
+		})),
+		flag("last", canonical.LossChunks, "/body/artifact/last", of(func(e *canonical.Event) *bool {
+			if a := artifact(e); a != nil {
+				return &a.Last
+			}
+			return nil
+		})),
+	}
+}
+
+// noticeFields are about what is no change of a task.
+func noticeFields() []field {
+	number := func(name, path string, at func(*canonical.Progress) *json.RawMessage) field {
+		return raws(name, canonical.LossProgress, path, of(func(e *canonical.Event) *json.RawMessage {
+			if e.Progress == nil {
+				return nil
+			}
+			return at(e.Progress)
+		}))
+	}
+	line := func(name, path string, at func(*canonical.Log) *string) field {
+		return text(name, canonical.LossProgress, path, of(func(e *canonical.Event) *string {
+			if e.Log == nil {
+				return nil
+			}
+			return at(e.Log)
+		}))
+	}
+	return []field{
+		number("progress_token", "/body/progress/token", func(p *canonical.Progress) *json.RawMessage { return &p.Token }),
+		number("progress_value", "/body/progress/value", func(p *canonical.Progress) *json.RawMessage { return &p.Value }),
+		number("progress_total", "/body/progress/total", func(p *canonical.Progress) *json.RawMessage { return &p.Total }),
+		text("progress_message", canonical.LossProgress, "/body/progress/message", of(func(e *canonical.Event) *string {
+			if e.Progress == nil {
+				return nil
+			}
+			return &e.Progress.Message
+		})),
+		line("log_at", "/body/log/level", func(l *canonical.Log) *string { return &l.Level }),
+		line("logger", "/body/log/logger", func(l *canonical.Log) *string { return &l.Logger }),
+		raws("log_data", canonical.LossProgress, "/body/log/data", of(func(e *canonical.Event) *json.RawMessage {
+			if e.Log == nil {
+				return nil
+			}
+			return &e.Log.Data
+		})),
+		raws("ask_id", canonical.LossIDs, "/body/ask/id", of(func(e *canonical.Event) *json.RawMessage {
+			if e.Ask == nil {
+				return nil
+			}
+			return &e.Ask.ID
+		})),
+		{"ask", getAsk, setAsk, one(canonical.LossElicitation, "/body/ask/input")},
+		{"event_native", getEventNative, setEventNative, one(canonical.LossPrompts, "/body/native")},
+	}
+}
+
+// content is a turn that may be absent.
+func content(name string, code canonical.LossCode, path string, at func(*canonical.Message) **canonical.Content) field {
+	return field{
+		name: name, losses: one(code, path),
+		get: func(m *canonical.Message) json.RawMessage {
+			if p := at(m); p != nil && *p != nil {
+				return profile.WriteContent(*p)
+			}
+			return nil
+		},
+		set: func(m *canonical.Message, raw json.RawMessage) bool {
+			p := at(m)
+			if p == nil {
+				return false
+			}
+			if *p = nil; raw == nil {
+				return true
+			}
+			c, ok := profile.ReadContent(raw)
+			*p = &c
+			return ok
+		},
+	}
+}
+
+func getArtifactUpdate(m *canonical.Message) json.RawMessage {
+	if e := event(m); e != nil && e.Artifact != nil {
+		return writeArtifact(&e.Artifact.Artifact)
+	}
+	return nil
+}
+
+func setArtifactUpdate(m *canonical.Message, raw json.RawMessage) (ok bool) {
+	e := event(m)
+	if e == nil || e.Artifact == nil {
+		return false
+	}
+	e.Artifact.Artifact, ok = readArtifact(raw)
+	return ok
+}
+
+func getAsk(m *canonical.Message) json.RawMessage {
+	if e := event(m); e != nil && e.Ask != nil {
+		return writeInput(&e.Ask.Input)
+	}
+	return nil
+}
+
+func setAsk(m *canonical.Message, raw json.RawMessage) (ok bool) {
+	e := event(m)
+	if e == nil || e.Ask == nil {
+		return false
+	}
+	e.Ask.Input, ok = readInput(raw)
+	return ok
+}
+
+func getEventNative(m *canonical.Message) json.RawMessage {
+	e := event(m)
+	if e == nil || e.Native == nil {
+		return nil
+	}
+	return rawjson.NewBuilder().String("method", e.Native.Method).Raw("params", e.Native.Params).Bytes()
+}
+
+func setEventNative(m *canonical.Message, raw json.RawMessage) bool {
+	e := event(m)
+	if e == nil || e.Native == nil || raw == nil {
+		return false
+	}
+	o := rawjson.Parse(raw, "")
+	e.Native = &canonical.Native{Method: o.Required("method"), Params: o.Take("params")}
+	return o.Err() == nil && len(o.Members()) == 0
+}
