@@ -42,6 +42,8 @@ type exchange struct {
 	requestID, replyID ect.ID // of the ECTs of the two legs, once recorded
 	replyContext       string // the dialogue that the reply belongs to
 
+	yield *yield // what the reply brings that its caller can read later; nil: nothing
+
 	webhook *canonical.PushConfig // who is to be told of changes of the work; nil: the message names nobody
 	hooked  bool                  // that has been kept
 	record  *record               // the work that the message is about, once it is known; nil: none is kept
@@ -285,6 +287,7 @@ func (g *Gateway) reply(ctx context.Context, x *exchange, heard translators.Wire
 func (g *Gateway) toCaller(x *exchange, message *canonical.Message, parents []ect.ID) leg {
 	x.brief(message)
 	x.pose(message)
+	x.label(message)
 	message.Preferences.TaskOK = x.message.Preferences.TaskOK // says in which form a task is understood
 	return leg{
 		name: legReply, id: ect.ID(g.NewID()), message: message, encoder: x.source,

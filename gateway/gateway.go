@@ -64,6 +64,7 @@ type Gateway struct {
 	crew     *crew
 	inflight inflight
 	outbox   outbox
+	shelves  shelves
 	heart    sync.Once       // says that this process is alive, once somebody needs to know
 	refusals *sample.Sampler // those that leave no ECT each
 }

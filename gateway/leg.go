@@ -69,6 +69,7 @@ func (g *Gateway) leg(ctx context.Context, x *exchange, l leg) (translators.Wire
 	}
 	x.issued, x.issuedIDs = append(x.issued, token.Compact()), append(x.issuedIDs, token.ID())
 	x.losses = append(x.losses, losses...)
+	g.shelve(ctx, x)
 	return wire, receipt, nil
 }
 

@@ -25,6 +25,7 @@ const (
 	entryPush     = "push"     // where changes are posted to
 	entryCallback = "callback" // who is told what a human decides
 	entryDecided  = "decided"  // what was
+	entryShelf    = "shelf"    // what can be read of a task that was answered
 )
 
 const (

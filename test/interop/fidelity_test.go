@@ -73,7 +73,10 @@ func mcpScenarios(version string, at *callee) []scenario {
 	if at.mcp {
 		list = append(list, scenario{"input required, nobody to ask", byMCP(version, nil, mcpCannot)})
 	} else {
-		list = append(list, scenario{"input required, answered by calling again", byMCP(version, nil, mcpUnasked)})
+		list = append(
+			list, scenario{"input required, answered by calling again", byMCP(version, nil, mcpUnasked)},
+			scenario{"artifacts as resources", byMCP(version, nil, mcpResources)},
+		)
 	}
 	if !at.mcp && version != "2025-06-18" {
 		list = append(

@@ -3,6 +3,9 @@ package mcp
 // The methods of servers and clients beside those in mcp.go.
 const (
 	methodPromptsGet    = "prompts/get"
+	methodPrompts       = "prompts/list"
+	methodResources     = "resources/list"
+	methodTemplates     = "resources/templates/list"
 	methodResourcesRead = "resources/read"
 	methodTaskGet       = "tasks/get"
 	methodTaskList      = "tasks/list"
@@ -25,10 +28,10 @@ var methods = [...]struct{ name, since, until string }{
 	{MethodDiscover, Modern, Modern},
 	{MethodInitialize, LegacyMarch, Legacy},
 	{MethodPing, LegacyMarch, Legacy},
-	{"prompts/list", LegacyMarch, Modern},
+	{methodPrompts, LegacyMarch, Modern},
 	{methodPromptsGet, LegacyMarch, Modern},
-	{"resources/list", LegacyMarch, Modern},
-	{"resources/templates/list", LegacyMarch, Modern},
+	{methodResources, LegacyMarch, Modern},
+	{methodTemplates, LegacyMarch, Modern},
 	{methodResourcesRead, LegacyMarch, Modern},
 	{"completion/complete", LegacyMarch, Modern},
 	{"logging/setLevel", LegacyMarch, Legacy},

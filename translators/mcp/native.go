@@ -2,10 +2,13 @@ package mcp
 
 import (
 	"encoding/json"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
@@ -127,4 +130,110 @@ func (e *encoder) legacyResult(o *rawjson.Object) json.RawMessage {
 	e.lose(canonical.LossPeerInfo, canonical.Dropped, "/body/result/_meta")
 	o.Take("_meta")
 	return rawjson.NewBuilder().Merge(o.Rest()).Raw("_meta", meta.Rest()).Bytes()
+}
+
+var _ translators.Librarian = (*Translator)(nil)
+
+// The media types of content that has no octets of its own.
+const (
+	mediaData = "application/json"
+	mediaText = "text/plain"
+	mediaLink = "text/uri-list" // RFC 2483: content elsewhere, which nobody fetches here
+)
+
+// Seeks reads resources/list, resources/templates/list and resources/read.
+func (t *Translator) Seeks(n *canonical.Native) (*translators.Seeking, error) {
+	s := &translators.Seeking{}
+	switch n.Method {
+	case methodResources:
+		s.What = translators.SeekList
+	case methodTemplates:
+		s.What = translators.SeekPatterns
+	case methodResourcesRead:
+		s.What = translators.SeekOne
+	default:
+		return nil, nil
+	}
+	if n.Params != nil && !isObject(n.Params) {
+		return nil, refuse(canonical.CodeBadParams, "params is no object")
+	}
+	o := rawjson.Parse(orEmpty(n.Params), "/params")
+	if s.What == translators.SeekOne {
+		s.URI = o.Required("uri")
+	} else {
+		s.Cursor, _ = o.String("cursor")
+	}
+	if o.Err() != nil || s.What == translators.SeekOne && s.URI == "" {
+		return nil, refuse(canonical.CodeBadParams, "uri or cursor is not as it must be")
+	}
+	return s, nil
+}
+
+// Shows answers them. What every result of a revision says besides, the encoder adds.
+func (t *Translator) Shows(s translators.Showing) *canonical.Native {
+	b := rawjson.NewBuilder()
+	switch s.What {
+	case translators.SeekList:
+		b.Raw("resources", holdings(s.Holdings, "uri"))
+	case translators.SeekPatterns:
+		b.Raw("resourceTemplates", holdings(s.Holdings, "uriTemplate"))
+	default:
+		list := make([]json.RawMessage, len(s.Contents))
+		for i, held := range s.Contents {
+			list[i] = contents(held)
+		}
+		b.Raw("contents", rawArray(list))
+	}
+	return &canonical.Native{Result: b.Optional("nextCursor", s.Next).Bytes()}
+}
+
+// Embeds: what is no image and no sound becomes an embedded resource (block.go).
+func (t *Translator) Embeds(p *canonical.Part) bool {
+	return p.Kind == canonical.KindFile && p.URI == "" && p.Form == canonical.FormNone && profile.NaturalForm(p.Media) == canonical.FormEmbedded
+}
+
+// holdings writes what all revisions have a member for.
+func holdings(list []translators.Holding, uri string) json.RawMessage {
+	out := make([]json.RawMessage, len(list))
+	for i, h := range list {
+		out[i] = rawjson.NewBuilder().String(uri, h.URI).String("name", h.Name).
+			Optional("description", h.Description).Optional("mimeType", h.Media).Bytes()
+	}
+	return rawArray(out)
+}
+
+// contents writes TextResourceContents or BlobResourceContents. Octets that are
+// a text are shown as one.
+func contents(h translators.Held) json.RawMessage {
+	b, p := rawjson.NewBuilder().String("uri", h.URI), h.Part
+	media := func(otherwise string) {
+		if p.Media != "" {
+			otherwise = p.Media
+		}
+		b.Optional("mimeType", otherwise)
+	}
+	switch p.Kind {
+	case canonical.KindText:
+		media(mediaText)
+		b.String("text", p.Text)
+	case canonical.KindData:
+		media(mediaData)
+		b.String("text", string(p.Data))
+	case canonical.KindRef:
+		b.String("mimeType", mediaLink).String("text", p.URI+"\r\n")
+	default:
+		media("")
+		if textual(p.Media) && utf8.Valid(p.Bytes) {
+			b.String("text", string(p.Bytes))
+		} else {
+			b.Base64("blob", p.Bytes)
+		}
+	}
+	return b.Bytes()
+}
+
+func textual(media string) bool {
+	media, _, _ = strings.Cut(strings.ToLower(media), ";")
+	media = strings.TrimSpace(media)
+	return strings.HasPrefix(media, "text/") || media == mediaData || strings.HasSuffix(media, "+json") || strings.HasSuffix(media, "+xml")
 }

@@ -2,11 +2,16 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
+
+// offered is what MCP clients can do with an agent of another protocol: call its
+// skills, and read what came of that.
+const offered = `{"capabilities":{"tools":{},"resources":{}}}`
 
 // inquire asks the directory who the agent is (R8: no ECT, no forwarding).
 func (v *visit) inquire(ctx context.Context) (*canonical.Description, error) {
@@ -34,7 +39,9 @@ func (v *visit) describe(ctx context.Context) {
 	if said.Instructions == "" {
 		said.Instructions = said.Description
 	}
-	said.Extensions = own(said.Extensions)
+	if said.Extensions = own(said.Extensions); said.Extensions == nil {
+		said.Extensions = canonical.Extensions{mcp.Binding: json.RawMessage(offered)}
+	}
 	v.reply(&said)
 }
 

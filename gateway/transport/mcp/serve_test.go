@@ -179,7 +179,7 @@ func TestAnsweredFromTheDirectory(t *testing.T) {
 	}{
 		"discover": {
 			modernHeader("server/discover", ""), `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + meta + `}}`,
-			[]string{`"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26"]`, `"name":"Chef"`, `"capabilities":{"tools":{}}`, `"resultType":"complete"`, `"instructions":"cooks"`},
+			[]string{`"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26"]`, `"name":"Chef"`, `"capabilities":{"tools":{},"resources":{}}`, `"resultType":"complete"`, `"instructions":"cooks"`},
 		},
 		"initialize": {
 			legacyHeader(), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
