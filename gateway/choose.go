@@ -189,6 +189,7 @@ func (g *Gateway) lineage(ctx context.Context, x *exchange) {
 
 // remember makes the reply's ECT the conversation's last (R3).
 func (g *Gateway) remember(ctx context.Context, x *exchange) {
+	g.possess(ctx, x, x.replyContext)
 	g.Conversations.Remember(ctx, conversation(x, x.replyContext), x.workflow, x.replyID)
 }
 
@@ -197,7 +198,58 @@ func conversation(x *exchange, contextID string) string {
 	if contextID == "" {
 		return ""
 	}
-	return strings.Join([]string{string(x.call.Caller.ID), x.agent.Name, contextID}, "\x00")
+	return strings.Join([]string{owner(x.call.Caller, x.call.Address), x.agent.Name, contextID}, "\x00")
+}
+
+// ownership is the key under which it is noted whose a dialogue is.
+func ownership(x *exchange, contextID string) string {
+	return strings.Join([]string{"owner", x.agent.Name, contextID}, "\x00")
+}
+
+// possess notes that a dialogue is this caller's.
+func (g *Gateway) possess(ctx context.Context, x *exchange, contextID string) {
+	if contextID == "" || x.call.Agent == "" || x.known && contextID == x.message.Conversation.ContextID {
+		return
+	}
+	g.Conversations.Remember(ctx, ownership(x, contextID), owner(x.call.Caller, x.call.Address), "-")
+}
+
+// maxReferences bounds the tasks that one message refers to.
+const maxReferences = 32
+
+// owned refuses a message that names work or a dialogue which is not its
+// caller's (R2): the agent takes all of us for one caller, and would let it in.
+// What is another's is not found, like what never was. A dialogue that nobody
+// has had is the caller's to begin: A2A lets clients name them.
+func (g *Gateway) owned(ctx context.Context, x *exchange) error {
+	at := &x.message.Conversation
+	if x.call.Agent == "" {
+		return nil
+	}
+	if at.ContextID != "" {
+		if _, _, x.known = g.Conversations.Last(ctx, conversation(x, at.ContextID)); !x.known {
+			who, _, ok := g.Conversations.Last(ctx, ownership(x, at.ContextID))
+			if ok && who != owner(x.call.Caller, x.call.Address) {
+				return &canonical.Error{Code: canonical.CodeBadParams, Message: "no such context"}
+			}
+		}
+	}
+	if len(at.ReferenceTasks) > maxReferences {
+		return &canonical.Error{Code: canonical.CodeBadParams, Message: "the message refers to too many tasks"}
+	}
+	for i, id := range at.ReferenceTasks {
+		rec, err := g.load(ctx, g.keyOf(x, id))
+		if err != nil {
+			return err
+		}
+		if rec == nil {
+			return &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
+		}
+		if rec.TaskID != "" {
+			at.ReferenceTasks[i] = rec.TaskID
+		}
+	}
+	return nil
 }
 
 // stampRequest gives a message bound for an agent what only the roof can mint:

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"sync"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
 // maxCrew bounds the work that goes on after its request was answered.
@@ -56,7 +58,7 @@ func (c *crew) close() {
 }
 
 // inflight is the requests of sessions that are under way here, so that their
-// clients can stop them.
+// clients can stop them, and none of them takes another's name.
 type inflight struct {
 	mu    sync.Mutex
 	stops map[string]context.CancelFunc
@@ -64,12 +66,19 @@ type inflight struct {
 
 func inflightKey(session string, id json.RawMessage) string { return session + "\x00" + string(id) }
 
-// enter lists a request until leave is called. Without a session nothing can
-// name it.
-func (f *inflight) enter(ctx context.Context, session string, id json.RawMessage) (_ context.Context, leave func()) {
+// errInUse: an id names one request of a session (MCP, "Requests"): of two that
+// are under way, nobody could say which one a cancellation means.
+var errInUse = &canonical.Error{
+	Code: canonical.CodeInvalidRequest, Message: "a request with this id is under way in this session",
+}
+
+// enter lists a request until leave is called; errInUse. Without a session
+// nothing can name it, and every answer goes the way its request came: then the
+// same id twice is nobody's business but its sender's.
+func (f *inflight) enter(ctx context.Context, session string, id json.RawMessage) (_ context.Context, leave func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	if session == "" || len(id) == 0 {
-		return ctx, cancel
+		return ctx, cancel, nil
 	}
 	key := inflightKey(session, id)
 	f.mu.Lock()
@@ -77,13 +86,24 @@ func (f *inflight) enter(ctx context.Context, session string, id json.RawMessage
 	if f.stops == nil {
 		f.stops = map[string]context.CancelFunc{}
 	}
+	if f.stops[key] != nil {
+		cancel()
+		return nil, nil, errInUse
+	}
 	f.stops[key] = cancel
 	return ctx, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		delete(f.stops, key)
 		cancel()
-	}
+	}, nil
+}
+
+// enter lists the message's request until its books are settled.
+func (g *Gateway) enter(ctx context.Context, x *exchange) (context.Context, error) {
+	ctx, leave, err := g.inflight.enter(x.lifetime(ctx), x.call.Session, x.wireID)
+	x.stopped, x.forget = ctx, leave
+	return ctx, err
 }
 
 // stop ends a request; false: it is not under way here.

@@ -50,6 +50,7 @@ type exchange struct {
 	prior   *record               // as it was before this message answered what it asked; nil: it answered nothing
 	unseen  bool                  // nobody is told: what is heard is only kept
 	leave   func()                // counts the message out
+	known   bool                  // its dialogue has been its caller's before
 	once    sync.Once             // the books are settled once
 
 	stopped context.Context    //nolint:containedctx // ends when the caller stops its request
@@ -148,6 +149,13 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 	if err := g.webhook(x); err != nil {
 		return transport.Answer{}, err
 	}
+	if err := g.owned(ctx, x); err != nil {
+		return transport.Answer{}, err
+	}
+	ctx, err := g.enter(ctx, x)
+	if err != nil {
+		return transport.Answer{}, err
+	}
 	if answered, answer, err := g.resume(ctx, x); answered || err != nil {
 		return answer, err
 	}
@@ -161,8 +169,6 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 	if err := g.claim(ctx, x); err != nil {
 		return transport.Answer{}, err
 	}
-	ctx, leave := g.inflight.enter(x.lifetime(ctx), x.call.Session, x.wireID)
-	x.stopped, x.forget = ctx, leave
 	if x.lasts() {
 		return g.begin(ctx, x, sealed).answer(ctx)
 	}

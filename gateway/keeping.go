@@ -87,6 +87,9 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 	if rec.Runner != "" {
 		r.listen() //nolint:contextcheck // it lives as long as the run
 	}
+	if !r.keeping {
+		g.possess(ctx, x, rec.Task.ContextID)
+	}
 	err := g.put(ctx, rec)
 	r.keeping, r.saved = true, g.Now()
 	if r.posted == nil {

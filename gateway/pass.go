@@ -37,12 +37,16 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 		}
 		return transport.Answer{}, g.noCounterpart(x)
 	}
+	if x.message.Op == canonical.OpNative {
+		var err error
+		if ctx, err = g.enter(ctx, x); err != nil {
+			return transport.Answer{}, err
+		}
+	}
 	sealed, _, err := g.request(ctx, x)
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	ctx, leave := g.inflight.enter(x.lifetime(ctx), x.call.Session, x.wireID)
-	x.stopped, x.forget = ctx, leave
 	if x.message.Op == canonical.OpNative {
 		return g.converse(ctx, x, sealed)
 	}

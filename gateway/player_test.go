@@ -195,6 +195,7 @@ type stage struct {
 	self    *ecttest.Party
 	memory  *state.Memory
 	entries entries
+	shared  gateway.Answers // in place of the memory's; nil: the memory's
 	posts   *mailman
 	ids     []string // of the replicas
 }
@@ -274,10 +275,14 @@ func (s *stage) replica(t *testing.T) *gateway.Gateway {
 	dialects, err := ect.NewDialects(ect.DialectsDeps{})
 	must(err)
 	first := true
+	var answers gateway.Answers = s.memory
+	if s.shared != nil {
+		answers = s.shared
+	}
 	road, err := gateway.New(gateway.Settings{}, gateway.Deps{
 		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{a2a.Binding: s.agent, mcp.Binding: servers{s}},
 		Pushers: map[canonical.Binding]transport.Pusher{a2a.Binding: s.posts},
-		Signer:  s.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: s.memory, Answers: s.memory,
+		Signer:  s.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: s.memory, Answers: answers,
 		Conversations: s.memory, Entries: &s.entries, Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
 		NewID: func() string {
 			id := string(ect.NewID())

@@ -18,6 +18,14 @@ type Answers interface {
 	Load(ctx context.Context, key ect.ReplayKey) ([]byte, bool)
 }
 
+// Confirmer is Answers that others share, and that can say when one is kept even
+// if the place where it was written is lost (R18). How a task ended is told its
+// caller only then.
+type Confirmer interface {
+	// Confirm is Finish; an error: it may be lost.
+	Confirm(ctx context.Context, key ect.ReplayKey, answer []byte, until time.Time) error
+}
+
 // Conversations remembers the workflow and the last ECT of each dialogue (R3).
 // The key "" is never remembered and never found.
 type Conversations interface {

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"net/http"
 	"slices"
 	"time"
@@ -201,8 +200,7 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 		rec.Task, rec.Said = *task, nil
 	}
 	if rec.Said != nil && x.record == nil && task.Status.State.Terminal() {
-		g.Answers.Finish(ctx, replyKey(rec.key), rec.appendReply(nil), g.Now().Add(replyLife))
-		return nil
+		return g.keepEnd(ctx, rec)
 	}
 	if rec.Waits = waitsNot; result.Task != nil && stream.Settled(task.Status.State) && !task.Status.State.Terminal() {
 		rec.Waits = waitsTask
@@ -211,15 +209,28 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 		rec.revision = old.Revision
 	}
 	if _, err := g.save(ctx, rec); err != nil {
-		if x.record == nil && !task.Status.State.Terminal() {
-			return err
+		if x.record != nil && task.Status.State.Terminal() {
+			g.insist(ctx, *rec, &x.record.Task)
 		}
-		g.Logger.WarnContext(ctx, "work is not kept", slog.String("task", task.ID), slog.Any("error", err))
+		return err
 	}
 	if task.Status.State.Terminal() {
 		return nil
 	}
 	return g.hook(ctx, x, rec, true)
+}
+
+// keepEnd keeps a task that was answered with its end.
+func (g *Gateway) keepEnd(ctx context.Context, rec *record) error {
+	key, reply, until := replyKey(rec.key), rec.appendReply(nil), g.Now().Add(replyLife)
+	if shared, ok := g.Answers.(Confirmer); ok {
+		if err := shared.Confirm(ctx, key, reply, until); err != nil {
+			return &problem.RecordingError{Err: err}
+		}
+		return nil
+	}
+	g.Answers.Finish(ctx, key, reply, until)
+	return nil
 }
 
 // recordOf is the record of a task that was answered. What only its run knows

@@ -17,6 +17,33 @@ func (s *Store) Finish(ctx context.Context, key ect.ReplayKey, answer []byte, un
 	s.set(ctx, s.answerKey(key), answer, until)
 }
 
+// Confirm stores an answer as Finish does, and returns once as many replicas of
+// Redis as configured have it (R18). [state.UnavailableError]: fewer have, or
+// Redis is away. One that is too large is not kept, and no error.
+func (s *Store) Confirm(ctx context.Context, key ect.ReplayKey, answer []byte, until time.Time) error {
+	if len(answer) > s.config.Bounds.MaxAnswerBytes || !until.After(s.now()) {
+		return nil
+	}
+	bounded, cancel, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	keys, args := []string{s.answerKey(key)}, []any{answer, milliseconds(until)}
+	if s.config.Wait == 0 {
+		_, err = script(setLua).Run(bounded, s.client, keys, args...).Slice()
+	} else {
+		_, err = s.confirmed(bounded, script(setLua), keys, args)
+	}
+	return failure(ctx, "answers", err)
+}
+
+// setLua: KEYS answer; ARGV what it is, until (ms).
+const setLua = `
+redis.call('SET', KEYS[1], ARGV[1], 'PXAT', ARGV[2])
+return {'ok'}
+`
+
 // Load finds a stored answer, as [state.Answers.Load] does; while Redis is away
 // there is none.
 func (s *Store) Load(ctx context.Context, key ect.ReplayKey) ([]byte, bool) {

@@ -27,6 +27,7 @@ var (
 	ErrClosed = errors.New("state: closed")
 
 	errUnsafe = errors.New("state: redis is not set up to keep this")
+	errYoung  = errors.New("state: redis: what was used is not known, and tokens may still be older than that")
 	errReply  = errors.New("state: redis: an answer that no script of ours gives")
 )
 

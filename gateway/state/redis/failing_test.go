@@ -136,11 +136,13 @@ func TestRestart(t *testing.T) {
 	if got, err := claim(s, "before", issued); got != ect.ReplaySame || err != nil {
 		t.Error("a use that was kept is forgotten:", got, err)
 	}
-	if got, err := claim(s, "other", issued.Add(-time.Second)); got != ect.ReplayUnknown || err != nil {
-		t.Error("a token from before the restart:", got, err)
-	}
-	if got, err := claim(s, "ahead", time.Now().Add(ect.DefaultSkew/2)); got != ect.ReplayUnknown || err != nil {
-		t.Error("a token of a clock that is ahead:", got, err)
+	for name, at := range map[string]time.Time{
+		"a token from before the restart": issued.Add(-time.Second), "a token of a clock that is ahead": time.Now().Add(ect.DefaultSkew / 2),
+	} {
+		_, err := claim(s, name, at)
+		if late := (*state.UnavailableError)(nil); !errors.As(err, &late) || late.RetryAfter <= time.Second || late.RetryAfter > ect.DefaultSkew {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	if got, err := claim(s, "new", time.Now().Add(ect.DefaultSkew+time.Second)); got != ect.ReplayFresh || err != nil {
 		t.Error("a new token:", got, err)
@@ -245,6 +247,31 @@ func TestUnconfirmed(t *testing.T) {
 	if _, ok, err := s.Entries().Swap(t.Context(), state.EntryKey{Kind: "lease"}, 0, nil, hence()); !ok || err != nil {
 		t.Errorf("of a kind that need not last: %v, %v", ok, err)
 	}
+	wantUnavailable(t, time.Second, func() error {
+		err := s.Confirm(t.Context(), ect.ReplayKey{ID: "1"}, []byte("end"), hence())
+		if !errors.Is(err, redis.ErrUnconfirmed) {
+			t.Errorf("an answer that has to last: %v", err)
+		}
+		return err
+	})
+}
+
+// An answer that is confirmed is found by the replica that takes over.
+func TestConfirmed(t *testing.T) {
+	t.Parallel()
+	for name, config := range map[string]redis.Config{
+		"by a replica":     {Addresses: addresses(cluster(t, "--appendfsync", "everysec")), Wait: 1, Timeout: 5 * time.Second},
+		"by nobody beside": {Addresses: []string{serve(t).address}},
+	} {
+		s := open(t, config)
+		key := ect.ReplayKey{Issuer: "task", ID: "1"}
+		if err := s.Confirm(t.Context(), key, []byte("end"), hence()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got, ok := s.Load(t.Context(), key); !ok || string(got) != "end" {
+			t.Errorf("%s: %q, %v", name, got, ok)
+		}
+	}
 }
 
 // A full server refuses what must not be forgotten, and forgets nothing.
@@ -283,8 +310,19 @@ func TestEmptied(t *testing.T) {
 	if err := server.client(goredis.Options{}).FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := claim(s, "1", issued); got != ect.ReplayUnknown || err != nil {
-		t.Errorf("got %v, %v: a token can be used twice", got, err)
+	_, err := claim(s, "1", issued)
+	late := (*state.UnavailableError)(nil)
+	if !errors.As(err, &late) || late.RetryAfter < ect.DefaultSkew-5*time.Second || late.RetryAfter > ect.DefaultSkew {
+		t.Errorf("got %v: a token can be used twice, or nobody knows when to come again", err)
+	}
+}
+
+// Once tokens can be newer than the epoch, older ones are refused for good.
+func TestOlderThanTheEpoch(t *testing.T) {
+	t.Parallel()
+	s := open(t, redis.Config{Addresses: []string{serve(t).address}})
+	if got, err := claim(s, "1", time.Now().Add(-time.Minute)); got != ect.ReplayUnknown || err != nil {
+		t.Errorf("got %v, %v", got, err)
 	}
 }
 

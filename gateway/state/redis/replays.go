@@ -13,6 +13,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
 // replayShards is over how many slots uses of tokens are spread. Each has an
@@ -47,7 +48,7 @@ if known[1] then
   if known[2] == ARGV[4] then return {'fresh'} end
   return {'same'}
 end
-if tonumber(ARGV[5]) < epoch then return {'unknown'} end
+if tonumber(ARGV[5]) < epoch then return {'unknown', string.format('%.0f', math.max(epoch - now, 0))} end
 redis.call('HSET', KEYS[2], 'for', ARGV[3], 'by', ARGV[4])
 redis.call('PEXPIREAT', KEYS[2], ARGV[6])
 return {'fresh'}
@@ -57,7 +58,8 @@ return {'fresh'}
 func script(lua string) *goredis.Script { return goredis.NewScript(lua) }
 
 // Claim notes the use of a token, as [state.Replays.Claim] does, for all
-// replicas at once. [state.UnavailableError]: Redis is away, so nobody may use it.
+// replicas at once. [state.UnavailableError]: Redis is away, or has lost what was
+// used and may not say yet what is new (R6); nobody may use it.
 func (s *Store) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUse) (ect.ReplayState, error) {
 	name := digest(string(key.Issuer), key.Workflow, string(key.ID))
 	shard := int(name[0]) % replayShards
@@ -75,10 +77,21 @@ func (s *Store) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUse)
 	case "conflict":
 		return ect.ReplayConflict, nil
 	case "unknown":
-		return ect.ReplayUnknown, nil
+		return ect.ReplayUnknown, young(word(reply, 1))
 	default:
 		return ect.ReplayUnknown, unavailable(errReply)
 	}
+}
+
+// young refuses for as long as the epoch is ahead: nobody's token could be newer,
+// however soon it is made, so the caller is told when to come again. Afterwards
+// what was issued before it is refused for good, and what is made anew is not.
+func young(micros string) error {
+	left, _ := strconv.ParseInt(micros, 10, 64) // what is no number is no wait
+	if left <= 0 {
+		return nil
+	}
+	return &state.UnavailableError{Err: errYoung, RetryAfter: time.Duration(left) * time.Microsecond}
 }
 
 // touchEpochs lets every slot notice a new history soon after it began, and not

@@ -1,0 +1,175 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// An id names one request of a session: while that runs, a second one is refused
+// and changes nothing; then it is free. Of callers without a session, and of
+// other sessions, everybody has ids of his own.
+func TestAnIDThatIsInUse(t *testing.T) {
+	t.Parallel()
+	play(t, nil, func(s *stage) {
+		t := s.t
+		adds := func(session string) transport.Call {
+			call := s.legacy(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2}}}`)
+			call.Agent, call.Session = "calculator", session
+			return call
+		}
+		heard := make(chan string, 4)
+		for _, session := range []string{"one", "another", "", ""} {
+			go func() {
+				answer, err := s.Exchange(t.Context(), adds(session))
+				if answer.Events != nil {
+					bodies, _ := read(t, answer.Events)
+					answer.Wire.Body = []byte(strings.Join(bodies, ""))
+				}
+				if err != nil {
+					answer.Wire.Body = []byte(err.Error())
+				}
+				heard <- string(answer.Wire.Body)
+			}()
+		}
+		synctest.Wait()
+		var refused *canonical.Error
+		if _, err := s.Exchange(t.Context(), adds("one")); !errors.As(err, &refused) || refused.Code != canonical.CodeInvalidRequest {
+			t.Errorf("the second: %v", err)
+		}
+		if n := len(s.tools.bodies); n != 4 {
+			t.Errorf("the agent heard %d calls", n)
+		}
+		close(s.tools.gate)
+		for range 4 {
+			if got := <-heard; !strings.Contains(got, `"sum":3`) {
+				t.Errorf("one was told %s", got)
+			}
+		}
+		if _, err := s.Exchange(t.Context(), adds("one")); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	})
+}
+
+// What a stranger's message names is not found, like what never was: neither
+// his agent nor its owner notices (R2).
+func TestNobodySpeaksInAnothersName(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{invoking: {{reply: wholeTask("COMPLETED", oneArt)}}, streaming: {{events: []string{wholeTask("WORKING", ""), status("COMPLETED", "")}, end: io.EOF}}}, func(s *stage) {
+		t := s.t
+		stranger := identity.Caller{Peer: ecttest.NewParty(t, "spiffe://example.com/stranger").Peer()}
+		saying := func(more string) string {
+			return `{"message":{"messageId":"m2",` + more + `"role":"ROLE_USER","parts":[{"text":"hi"}]}}`
+		}
+		s.ask(t, s, s.a2a(invoking, saying("")))
+		for name, c := range map[string]struct {
+			more    string
+			unknown string // the same, with a name that was never given
+			want    canonical.Code
+		}{
+			"a task":      {`"taskId":"t1",`, `"taskId":"t9",`, canonical.CodeTaskNotFound},
+			"a reference": {`"referenceTaskIds":["t1"],`, `"referenceTaskIds":["t9"],`, canonical.CodeTaskNotFound},
+			"a dialogue":  {`"contextId":"c1",`, "", canonical.CodeBadParams},
+		} {
+			before := s.agent.was()
+			var told [2]string
+			for i, more := range []string{c.more, c.unknown} {
+				if more == "" {
+					continue
+				}
+				call := s.a2a(invoking, saying(more))
+				call.Caller = stranger
+				answer, err := s.Exchange(t.Context(), call)
+				var refused *canonical.Error
+				if !errors.As(err, &refused) || refused.Code != c.want {
+					t.Errorf("%s: %s, %v", name, answer.Wire.Body, err)
+				}
+				told[i] = strings.ReplaceAll(err.Error(), "t9", "t1")
+			}
+			if c.unknown != "" && told[0] != told[1] {
+				t.Errorf("%s: %q tells from %q that it is there", name, told[0], told[1])
+			}
+			if s.agent.was() != before {
+				t.Errorf("%s: the agent was asked", name)
+			}
+		}
+		for _, more := range []string{`"contextId":"c1",`, `"referenceTaskIds":["t1"],`, `"contextId":"mine",`} {
+			s.ask(t, s, s.a2a(invoking, saying(more)))
+		}
+		read(t, s.ask(t, s, s.a2a(streaming, saying(`"contextId":"c1",`))).Events)
+		many := strings.Repeat(`"t1",`, 40)
+		if _, err := s.Exchange(t.Context(), s.a2a(invoking, saying(`"referenceTaskIds":[`+many[:len(many)-1]+`],`))); err == nil {
+			t.Error("forty references are taken")
+		}
+	})
+}
+
+// A dialogue is its caller's from the moment that its work is on record, long
+// before the answer ends.
+func TestADialogueIsOwnedWhileItsStreamIsOpen(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", "")}}}}, func(s *stage) {
+		t := s.t
+		answer := s.ask(t, s, s.a2a(streaming, saying))
+		if _, err := answer.Events.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		call := s.a2a(streaming, strings.Replace(saying, `"messageId"`, `"contextId":"c1","messageId"`, 1))
+		call.Caller = identity.Caller{Peer: ecttest.NewParty(t, "spiffe://example.com/stranger").Peer()}
+		var refused *canonical.Error
+		if _, err := s.Exchange(t.Context(), call); !errors.As(err, &refused) || refused.Code != canonical.CodeBadParams {
+			t.Errorf("a stranger is let in: %v", err)
+		}
+		_ = answer.Events.Close()
+	})
+}
+
+// unsure are answers that others share, and that cannot be confirmed now.
+type unsure struct {
+	gateway.Answers
+	fails bool
+}
+
+func (u *unsure) Confirm(ctx context.Context, key ect.ReplayKey, answer []byte, until time.Time) error {
+	if u.fails {
+		return &state.UnavailableError{RetryAfter: 3 * time.Second}
+	}
+	u.Finish(ctx, key, answer, until)
+	return nil
+}
+
+// R18: how a task ended is told its caller only once that is kept for good.
+func TestAnEndIsConfirmedBeforeItIsTold(t *testing.T) {
+	t.Parallel()
+	play(t, nil, func(s *stage) {
+		t := s.t
+		answers := &unsure{Answers: s.memory, fails: true}
+		s.shared = answers
+		close(s.tools.gate)
+		road := s.replica(t)
+		defer func() { _ = road.Close() }()
+		_, err := road.Exchange(t.Context(), s.adds(invoking, adding))
+		if p := problem.From(err); p.Status != 503 || p.RetryAfter == 0 {
+			t.Errorf("an end that is not confirmed: %v", err)
+		}
+		answers.fails = false
+		id, _ := taskIn(t, s.ask(t, road, s.adds(invoking, adding)).Wire.Body)
+		if got := s.state(road, id); got != "COMPLETED" {
+			t.Errorf("it is %s", got)
+		}
+	})
+}
