@@ -45,7 +45,7 @@ func (d *Door) tell(w http.ResponseWriter, r *http.Request, call transport.Call,
 		case errors.Is(err, io.EOF):
 			return
 		case r.Context().Err() != nil:
-			return // nobody listens any more
+			panic(http.ErrAbortHandler) // whoever seems to be gone may still read: this is not the end
 		case err != nil:
 			wire, _, _ := d.failure(call.Wire, err)
 			_ = s.Send(wire.Body)

@@ -3,7 +3,9 @@ package a2a
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -147,6 +149,39 @@ func TestDoorAsksForNoMoreThanIsRead(t *testing.T) {
 		_, _ = in.ReadString('\n')
 	}
 	_ = response.Body.Close() // the caller is gone
+	<-events.closed
+}
+
+// TestDoorToldHalfACaller: one that has closed its half of the connection counts
+// as gone. What it still reads is no stream that ended properly.
+func TestDoorToldHalfACaller(t *testing.T) {
+	t.Parallel()
+	events := scripted(nil, working)
+	server := doorServer(t, &road{answer: transport.Answer{Events: events}}, false)
+	client, ok := server.Client().Transport.(*http.Transport)
+	if !ok {
+		t.Fatal("no transport")
+	}
+	conn, err := tls.Dial("tcp", server.Listener.Addr().String(), client.TLSClientConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_, err = fmt.Fprintf(conn, "POST /agents/bob/a2a HTTP/1.1\r\nHost: gw\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(streamed), streamed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if err := conn.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := io.ReadAll(response.Body); err == nil {
+		t.Errorf("a stream without its end ended properly: %q", said)
+	}
 	<-events.closed
 }
 

@@ -99,12 +99,10 @@ func (v *visit) tell(ctx context.Context, answer transport.Answer) {
 }
 
 // broken ends a stream that broke off: in words if the reply is still owed, else
-// so that the client sees it.
+// so that the client sees it. A client that seems to be gone may still read: it
+// must not take the half for the whole.
 func (v *visit) broken(ctx context.Context, out *events, cause error, replied bool) {
-	if ctx.Err() != nil {
-		return
-	}
-	if !replied {
+	if !replied && ctx.Err() == nil {
 		if body, err := v.failure(cause); err == nil && out.send(body) == nil {
 			return
 		}

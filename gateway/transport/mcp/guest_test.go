@@ -1,10 +1,12 @@
 package mcp_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -72,6 +74,7 @@ type telling struct {
 	calls  []transport.Call
 	says   []string
 	broken error
+	waits  bool // after what it says, until its caller is gone
 	closed int
 }
 
@@ -90,11 +93,14 @@ type script struct {
 	at   int
 }
 
-func (s *script) Next(context.Context) (transport.Event, error) {
+func (s *script) Next(ctx context.Context) (transport.Event, error) {
 	s.at++
 	switch {
 	case s.at <= len(s.road.says):
 		return transport.Event{Wire: translators.Wire{Event: true, Body: []byte(s.road.says[s.at-1])}}, nil
+	case s.road.waits:
+		<-ctx.Done()
+		return transport.Event{}, ctx.Err()
 	case s.road.broken != nil:
 		return transport.Event{}, s.road.broken
 	case s.at == len(s.road.says)+1:
@@ -269,6 +275,36 @@ func TestTold(t *testing.T) {
 				t.Errorf("closed %d times", r.closed)
 			}
 		})
+	}
+}
+
+// TestToldToHalfAClient: one that has closed its half of the connection counts as
+// gone. What it still reads is no stream that ended properly.
+func TestToldToHalfAClient(t *testing.T) {
+	t.Parallel()
+	r := &telling{road: road{description: chef()}, says: []string{`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`}, waits: true}
+	h := newHouse(t, r)
+	conn, err := net.Dial("tcp", h.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	body := `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}}`
+	_, err = fmt.Fprintf(conn, "POST /agents/chef/mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n"+
+		"Accept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n%s", h.Listener.Addr(), len(body), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if half, ok := conn.(*net.TCPConn); !ok || half.CloseWrite() != nil {
+		t.Fatal("the connection has no halves")
+	}
+	if said, err := io.ReadAll(response.Body); err == nil {
+		t.Errorf("a stream without its reply ended properly: %q", said)
 	}
 }
 
