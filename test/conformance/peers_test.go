@@ -91,13 +91,13 @@ func (tools tools) front(t *testing.T, agent, binding, at string) string {
 		t.Fatal(err)
 	}
 	client := gateway.Client()
-	front := httptest.NewServer(&httputil.ReverseProxy{
+	front := httptest.NewServer(devgateway.Front(&httputil.ReverseProxy{
 		Transport: client.Transport,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
 			r.Out.Host = r.In.Host
 		},
-	})
+	}))
 	t.Cleanup(func() { front.CloseClientConnections(); front.Close(); client.CloseIdleConnections() })
 	return front.URL
 }

@@ -50,9 +50,6 @@ func (tools tools) judge(t *testing.T, set, listed string, least int, url string
 			passed++
 		}
 		switch reason, listed := excepted[name]; {
-		case !ok && !listed && tools.alone(t, name, set, url):
-			passed++
-			t.Logf("%s passes alone: the clocks of the suite do not wait for a busy machine", name)
 		case !ok && !listed:
 			t.Errorf("%s does not pass", name)
 		case ok && listed:
@@ -140,31 +137,16 @@ func TestScored(t *testing.T) {
 // is for the caller to judge; that it does not run at all is a failure.
 func (tools tools) suite(t *testing.T, set, url string) []byte {
 	t.Helper()
-	out, err := tools.run(t, url, "--requirements", set)
+	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
+	defer cancel()
+	script := filepath.Join("node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js")
+	cmd := exec.CommandContext(ctx, tools.node, script, "server", "--url", url, "-o", t.TempDir(), "--requirements", set)
+	cmd.Env = environment()
+	out, err := cmd.CombinedOutput()
 	if !bytes.Contains(out, []byte("=== SUMMARY ===")) {
 		t.Fatalf("the suite did not run: %v\n%s", err, out)
 	}
 	return out
-}
-
-// alone runs one scenario once more, and says whether it passes.
-func (tools tools) alone(t *testing.T, name, set, url string) bool {
-	t.Helper()
-	out, err := tools.run(t, url, "--scenario", name, "--spec-version", set)
-	if err != nil {
-		t.Logf("%s alone: %v\n%s", name, err, out)
-	}
-	return err == nil
-}
-
-func (tools tools) run(t *testing.T, url string, args ...string) ([]byte, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
-	defer cancel()
-	script := filepath.Join("node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js")
-	cmd := exec.CommandContext(ctx, tools.node, append([]string{script, "server", "--url", url, "-o", t.TempDir()}, args...)...)
-	cmd.Env = environment()
-	return cmd.CombinedOutput()
 }
 
 // environment is ours, without what changes how node runs.

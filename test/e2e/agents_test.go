@@ -18,6 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
+	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
 
 // agent is something that listens: one of the demo's peers, or something in
@@ -122,7 +123,7 @@ func startBetween(_ context.Context, w *world, ts *testscript.TestScript, args [
 	default:
 		return errors.New("nobody changes " + args[1])
 	}
-	server := httptest.NewUnstartedServer(proxy)
+	server := httptest.NewUnstartedServer(devgateway.Front(proxy))
 	server.TLS = conf
 	server.StartTLS()
 	w.put(ts, args[0], &agent{url: server.URL, stop: func(context.Context) error {

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
 
 // talker is an A2A agent whose answer is a stream: "fast N" sends N events as fast
@@ -157,9 +159,9 @@ func (b *bed) proxy() (*httptest.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	server := httptest.NewUnstartedServer(&httputil.ReverseProxy{
+	server := httptest.NewUnstartedServer(devgateway.Front(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: b.client.Transport, FlushInterval: -1,
-	})
+	}))
 	server.TLS = conf
 	server.StartTLS()
 	return server, nil
