@@ -33,17 +33,9 @@ func ainpIdentity(c config.AINP) (tainp.Identity, error) {
 		}
 		return tainp.Identity{}, nil
 	}
-	text, err := os.ReadFile(c.Key)
+	parsed, err := readKey(c.Key)
 	if err != nil {
 		return tainp.Identity{}, err
-	}
-	block, _ := pem.Decode(text)
-	if block == nil || block.Type != pemKey {
-		return tainp.Identity{}, fmt.Errorf("%s holds no private key in PEM", c.Key)
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return tainp.Identity{}, fmt.Errorf("%s holds no PKCS #8 key", c.Key)
 	}
 	key, ok := parsed.(ed25519.PrivateKey)
 	if !ok {

@@ -73,7 +73,7 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 		s.ainp, err = developmentAINP(extra.AINP, flags.dir)
 	}
 	if err == nil {
-		s.slim, err = readSecrets(extra.SLIM)
+		s.slim, err = readSLIM(extra.SLIM)
 	}
 	if err != nil {
 		return errors.Join(err, ports.close())

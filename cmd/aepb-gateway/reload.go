@@ -131,12 +131,17 @@ func (out *service) reload(ctx context.Context, c config.Config) error {
 	if err != nil {
 		return err
 	}
+	renewSLIM, err := out.settings.renewSLIM(c.SLIM)
+	if err != nil {
+		return err
+	}
 	if err := out.limiter.Reconfigure(next.limits()); err != nil {
 		return err
 	}
 	if err := out.renew(ctx, c, files); err != nil {
 		return err
 	}
+	renewSLIM()
 	for name := range out.settings.config.Agents {
 		if _, stays := c.Agents[name]; !stays {
 			out.directory.Remove(name)

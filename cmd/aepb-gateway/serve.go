@@ -117,7 +117,7 @@ func production(c config.Config, workload *identity.Workload, logs io.Writer) (s
 	if s.document, err = loadPolicy(c.Policy.Document); err != nil {
 		errs = append(errs, fmt.Errorf("config: policy.document: %w", err))
 	}
-	if s.slim, err = readSecrets(c.SLIM); err != nil {
+	if s.slim, err = readSLIM(c.SLIM); err != nil {
 		errs = append(errs, err)
 	}
 	if s.ainp, err = ainpIdentity(c.AINP); err != nil {

@@ -53,7 +53,7 @@ type settings struct {
 	logger     *slog.Logger
 
 	ainp tainp.Identity // who we are in AINP; zero: we do not speak it
-	slim [][]byte       // the secrets of the configured SLIM nodes
+	slim []slimMember   // of the configured SLIM nodes
 	uacp net.Listener   // nil: µACP callers cannot come in
 	also []speaker      // protocols beside those that everybody speaks
 }

@@ -9,7 +9,8 @@
 //     that judges a chain (verify) and the SPIFFE form of a bundle
 //   - authority.go, files.go: a certificate authority for development, and the
 //     folder that it lives in
-//   - workload.go: who we are by the SPIFFE Workload API instead of files
+//   - workload.go: who we are by the SPIFFE Workload API instead of files;
+//     our JWT-SVIDs, and the keys of others'
 //   - source.go: server and client TLS configurations
 //   - caller.go: from a finished handshake to the peer's identity
 //   - keyring.go, cache.go: the key of an ECT's issuer ([ect.KeySource])
@@ -34,7 +35,8 @@
 //
 // go-spiffe's spiffebundle and jwtbundle also know JWK sets, but bring a second
 // JOSE library with them for sixty lines of JSON; jwks.go writes those, and a
-// test holds them to the SPIFFE document's rules. Fetching a key set whose URL
+// test holds them to the SPIFFE document's rules. What the Workload API brings
+// comes through that library and is read again by ours. Fetching a key set whose URL
 // stands in a token would let its issuer choose whom we call and whom we trust.
 //
 // go-spiffe's tlsconfig judges in VerifyPeerCertificate, which a resumed session

@@ -2,11 +2,17 @@ package identity
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/spiffe/go-spiffe/v2/bundle/jwtbundle"
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"github.com/spiffe/go-spiffe/v2/svid/jwtsvid"
 	"github.com/spiffe/go-spiffe/v2/workloadapi"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -16,12 +22,14 @@ import (
 var (
 	errNothingYet = errors.New("identity: the Workload API has not said who we are")
 	errNoSocket   = errors.New("identity: the address of the Workload API is unix:// and a path")
+	errNoAudience = errors.New("identity: a JWT-SVID is for somebody")
 )
 
 // Workload is who we are and whom we trust by the SPIFFE Workload API, which
 // pushes new SVIDs and bundles as they are issued (SPIFFE Workload API, section
 // 5). Safe for concurrent use.
 type Workload struct {
+	client   *workloadapi.Client
 	end      context.CancelFunc
 	watching sync.WaitGroup
 	failed   error         // why watching ended; read after watching.Wait
@@ -31,7 +39,8 @@ type Workload struct {
 	mu     sync.Mutex
 	svid   *SVID
 	bundle *Bundle
-	wrong  error // why the newest answer will not do
+	tokens map[spiffeid.TrustDomain]*KeySet // keys that sign JWT-SVIDs, as far as it tells
+	wrong  error                            // why the newest answer will not do
 }
 
 // OpenWorkload asks the Workload API at an address such as unix:///run/agent.sock
@@ -41,12 +50,20 @@ func OpenWorkload(ctx context.Context, address string) (*Workload, error) {
 		return nil, err
 	}
 	watch, end := context.WithCancel(context.WithoutCancel(ctx))
-	w := &Workload{end: end, first: make(chan struct{}), changed: make(chan struct{}, 1)}
+	client, err := workloadapi.New(watch, workloadapi.WithAddr(address))
+	if err != nil {
+		end()
+		return nil, fmt.Errorf("identity: %w", err)
+	}
+	w := &Workload{client: client, end: end, first: make(chan struct{}), changed: make(chan struct{}, 1)}
 	w.watching.Go(func() {
-		err := workloadapi.WatchX509Context(watch, (*workloadWatcher)(w), workloadapi.WithAddr(address))
+		err := client.WatchX509Context(watch, (*workloadWatcher)(w))
 		if watch.Err() == nil { // else it was Close
 			w.failed = err
 		}
+	})
+	w.watching.Go(func() { // an API without JWT-SVIDs is none the worse for it
+		_ = client.WatchJWTBundles(watch, (*tokenWatcher)(w))
 	})
 	select {
 	case <-w.first:
@@ -83,11 +100,24 @@ func (w *Workload) Current() (*SVID, *Bundle, error) {
 // Changed delivers when Current has something new.
 func (w *Workload) Changed() <-chan struct{} { return w.changed }
 
+// Token is a new JWT-SVID of ours for these audiences, and when it ends. It
+// fails as the API does, and never quotes a token.
+func (w *Workload) Token(ctx context.Context, audience ...string) (token string, expires time.Time, err error) {
+	if len(audience) == 0 {
+		return "", time.Time{}, errNoAudience
+	}
+	svid, err := w.client.FetchJWTSVID(ctx, jwtsvid.Params{Audience: audience[0], ExtraAudiences: audience[1:]})
+	if err != nil {
+		return "", time.Time{}, fmt.Errorf("identity: %w", err)
+	}
+	return svid.Marshal(), svid.Expiry, nil
+}
+
 // Close ends the connection and waits for its end.
 func (w *Workload) Close() error {
 	w.end()
 	w.watching.Wait()
-	return w.failed
+	return errors.Join(w.failed, w.client.Close())
 }
 
 // workloadWatcher hears what the Workload API says.
@@ -107,12 +137,17 @@ func (w *workloadWatcher) OnX509ContextUpdate(said *workloadapi.X509Context) {
 	}
 	known := w.svid != nil
 	w.svid = &SVID{ID: ect.Identity(given.ID.String()), Chain: given.Certificates, Key: given.PrivateKey}
-	w.bundle = &Bundle{home: given.ID.TrustDomain(), set: said.Bundles}
+	w.bundle = &Bundle{home: given.ID.TrustDomain(), set: said.Bundles, tokens: maps.Clone(w.tokens)}
 	w.wrong = nil
 	if !known {
 		close(w.first)
 		return
 	}
+	w.tell()
+}
+
+// tell lets whoever waits for a change know of one.
+func (w *workloadWatcher) tell() {
 	select {
 	case w.changed <- struct{}{}:
 	default: // whoever comes for the token will see this too
@@ -125,4 +160,57 @@ func (w *workloadWatcher) OnX509ContextWatchError(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.wrong = err
+}
+
+// tokenWatcher hears which keys sign JWT-SVIDs.
+type tokenWatcher Workload
+
+var _ workloadapi.JWTBundleWatcher = (*tokenWatcher)(nil)
+
+// OnJWTBundlesUpdate takes over the keys of every trust domain. One whose keys
+// cannot be read has none.
+func (w *tokenWatcher) OnJWTBundlesUpdate(said *jwtbundle.Set) {
+	tokens := map[spiffeid.TrustDomain]*KeySet{}
+	for _, bundle := range said.Bundles() {
+		if keys := tokenKeysOf(bundle); keys != nil {
+			tokens[bundle.TrustDomain()] = keys
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tokens = tokens
+	if w.bundle == nil {
+		return
+	}
+	w.bundle = &Bundle{home: w.bundle.home, set: w.bundle.set, tokens: maps.Clone(tokens)}
+	(*workloadWatcher)(w).tell()
+}
+
+// OnJWTBundlesWatchError changes nothing: what was known stays, and the watch
+// goes on by itself.
+func (*tokenWatcher) OnJWTBundlesWatchError(error) {}
+
+// tokenKeysOf reads a bundle with the same eyes as a file; nil: there is no key
+// in it that can be used.
+func tokenKeysOf(bundle *jwtbundle.Bundle) *KeySet {
+	document, err := bundle.Marshal()
+	if err != nil {
+		return nil
+	}
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if json.Unmarshal(document, &set) != nil {
+		return nil
+	}
+	keys := &KeySet{}
+	for _, raw := range set.Keys {
+		if keys.add(raw) != nil {
+			return nil
+		}
+	}
+	if len(keys.keys) == 0 {
+		return nil
+	}
+	return keys
 }

@@ -85,7 +85,7 @@ func (c Config) check(s source) error {
 	if c.PublicRPC != "" && !hostport(c.PublicRPC) {
 		say("$.public_grpc", "not host:port")
 	}
-	c.SLIM.check(say)
+	c.SLIM.check(c.Identity.WorkloadAPI != "", say)
 	if err := directory.ValidateDocuments(c.VisitorRules(false)); err != nil {
 		say("$.documents", err.Error())
 	}

@@ -209,6 +209,11 @@ func (c Config) Files() []string {
 	for _, peer := range c.Peers {
 		all = append(all, peer.Keys)
 	}
+	for _, n := range c.SLIM.Nodes {
+		if n.JWT != nil {
+			all = append(all, n.JWT.Keys)
+		}
+	}
 	slices.Sort(all)
 	return slices.DeleteFunc(slices.Compact(all), func(file string) bool { return file == "" })
 }

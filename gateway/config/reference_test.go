@@ -15,7 +15,7 @@ import (
 var update = flag.Bool("update", false, "write the reference into the README")
 
 // The reference of the configuration stands in the README between these marks
-// and is made from the comments of config.go.
+// and is made from the comments of config.go and slim.go.
 const (
 	referenceBegin = "<!-- config reference: made from gateway/config/config.go -->\n"
 	referenceEnd   = "<!-- end of config reference -->\n"
@@ -51,19 +51,21 @@ func TestReferenceIsTrue(t *testing.T) {
 // reference is a table of every key with its comment.
 func reference(t *testing.T) string {
 	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
 	structs := map[string]*ast.StructType{}
-	ast.Inspect(parsed, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.TypeSpec); ok {
-			if s, ok := spec.Type.(*ast.StructType); ok {
-				structs[spec.Name.Name] = s
-			}
+	for _, file := range []string{"config.go", "slim.go"} {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return true
-	})
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.TypeSpec); ok {
+				if s, ok := spec.Type.(*ast.StructType); ok {
+					structs[spec.Name.Name] = s
+				}
+			}
+			return true
+		})
+	}
 	var b strings.Builder
 	b.WriteString("\n| key | type | meaning |\n|---|---|---|\n")
 	rows(&b, structs, "Config", "")

@@ -9,6 +9,30 @@ import (
 
 const goodNode = `{url: "https://slim.example", organization: org, namespace: ns, shared_secret_file: /s, caller: spiffe://example.com/gw, id: spiffe://example.com/node}`
 
+const goodJWT = `jwt: {key: /k, keys: /j, issuer: i}`
+
+// TestSLIMMembers: what is not said, and which files are watched.
+func TestSLIMMembers(t *testing.T) {
+	t.Parallel()
+	c, err := config.Parse([]byte(`{identity: {workload_api: "unix:///run/a.sock"}, slim: {nodes: [
+		{url: "https://a.example", organization: o, namespace: n, jwt: {key: /k, keys: /j, issuer: i, audience: [x, y]}, groups: 3},
+		{url: "https://b.example", organization: o, namespace: n, jwt_svid: {}, groups: -1}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files := c.Files(); len(files) != 1 || files[0] != "/j" {
+		t.Errorf("%v", files)
+	}
+	for i, want := range []struct {
+		audience string
+		groups   int
+	}{{"x y", 3}, {"slim", 0}} {
+		if n := c.SLIM.Nodes[i]; strings.Join(n.Audiences(), " ") != want.audience || n.MaxGroups() != want.groups {
+			t.Errorf("%v %d", n.Audiences(), n.MaxGroups())
+		}
+	}
+}
+
 func TestSLIMNodes(t *testing.T) {
 	t.Parallel()
 	c, err := config.Parse([]byte("slim: {nodes: [" + goodNode + `, {url: "http://127.0.0.1:1234", organization: o, namespace: n, shared_secret_file: s}]}`))
@@ -42,7 +66,19 @@ func TestSLIMMistakes(t *testing.T) {
 		"a slash in a name":     {"organization: org", "organization: o/x", "required: 1 to 63 of"},
 		"a space in a name":     {"namespace: ns", `namespace: "n s"`, "required: 1 to 63 of"},
 		"a name too long":       {"namespace: ns", "namespace: " + strings.Repeat("n", 64), "required: 1 to 63 of"},
-		"no secret":             {"shared_secret_file: /s, ", "", "shared_secret_file: required"},
+		"no secret":             {"shared_secret_file: /s, ", "", "shared_secret_file: required, or jwt, or jwt_svid"},
+		"two ways":              {"shared_secret_file: /s", "shared_secret_file: /s, " + goodJWT, "only one of it, jwt and jwt_svid"},
+		"a caller with JWTs":    {"shared_secret_file: /s", goodJWT, "tokens say who calls"},
+		"JWTs without a key":    {"shared_secret_file: /s", strings.Replace(goodJWT, "key: /k, ", "", 1), "jwt.key: required"},
+		"JWTs without keys":     {"shared_secret_file: /s", strings.Replace(goodJWT, "keys: /j, ", "", 1), "jwt.keys: required"},
+		"JWTs of nobody":        {"shared_secret_file: /s", strings.Replace(goodJWT, "issuer: i", "lifetime: 1h", 1), "jwt.issuer: required"},
+		"a short life":          {"shared_secret_file: /s", strings.Replace(goodJWT, "issuer: i", "issuer: i, lifetime: 59s", 1), "between 1m and 24h"},
+		"a member without id":   {"shared_secret_file: /s", strings.Replace(goodJWT, "issuer: i", "issuer: i, callers: {a: alice}", 1), "no SPIFFE id of a workload"},
+		"a member as a pattern": {"shared_secret_file: /s", strings.Replace(goodJWT, "issuer: i", `issuer: i, callers: {a: "spiffe://x/*"}`, 1), "no SPIFFE id of a workload"},
+		"an empty audience":     {"shared_secret_file: /s", strings.Replace(goodJWT, "issuer: i", `issuer: i, audience: [""]`, 1), "no audience"},
+		"SVIDs of no agent":     {"shared_secret_file: /s, caller: spiffe://example.com/gw", "jwt_svid: {}", "needs identity.workload_api"},
+		"claims as audience":    {"shared_secret_file: /s", `jwt_svid: {audience: ["slim-claims:x"]}`, "no audience"},
+		"too many groups":       {"namespace: ns", "namespace: ns, groups: 1025", "between -1 and 1024"},
 		"the secret itself":     {"shared_secret_file: /s", "shared_secret: hush", "unknown field"},
 		"a caller without path": {"spiffe://example.com/gw", "spiffe://example.com", "no SPIFFE id of a workload"},
 		"a caller of no kind":   {"spiffe://example.com/gw", "alice", "no SPIFFE id of a workload"},

@@ -152,18 +152,25 @@ func (w *world) on(namespace, caller string) string {
 // gateway starts one. more is the rest of its configuration.
 func (w *world) gateway(t *testing.T, name, more string) *gate {
 	t.Helper()
+	files := fmt.Sprintf("certificate: %q, key: %q, bundle: %q", w.path(name+".pem"), w.path(name+"-key.pem"), w.path("bundle.pem"))
+	return w.gatewayOf(t, name, files, more)
+}
+
+// gatewayOf starts one that is told otherwise who it is.
+func (w *world) gatewayOf(t *testing.T, name, who, more string) *gate {
+	t.Helper()
 	g := &gate{w: w, name: name, public: "https://" + freeAddress(t), admin: "https://" + freeAddress(t), logs: new(journal)}
 	w.svid(t, name)
 	w.write(t, name+".yaml", fmt.Appendf(nil, `
 listen: {public: %q, admin: %q}
 public_url: %q
-identity: {trust_domain: %s, certificate: %q, key: %q, bundle: %q}
+identity: {trust_domain: %s, %s}
 admin: {operators: {root: {id: "spiffe://%s/client", roles: [viewer, operator, auditor]}}}
 log: {level: debug}
 timeout: 20s
 %s
 `, strings.TrimPrefix(g.public, "https://"), strings.TrimPrefix(g.admin, "https://"), g.public, domain,
-		w.path(name+".pem"), w.path(name+"-key.pem"), w.path("bundle.pem"), domain, more))
+		who, domain, more))
 	g.cmd = exec.Command(filepath.Join(programs, "aepb-gateway"), "serve", "--config", w.path(name+".yaml"))
 	g.cmd.Stderr = g.logs
 	out, err := g.cmd.StdoutPipe()

@@ -66,15 +66,16 @@ func (b *Bearer) Caller(r Request) (identity.Caller, bool, error) {
 	if !strings.EqualFold(scheme, "Bearer") {
 		return identity.Caller{}, false, nil
 	}
-	id, err := b.verify(strings.TrimLeft(token, " "))
+	id, err := b.Judge(strings.TrimLeft(token, " "))
 	if err != nil {
 		return identity.Caller{}, false, err
 	}
 	return identity.Caller{Peer: ect.Peer{ID: id}}, true, nil
 }
 
-// verify judges a JWT-SVID (SPIFFE JWT-SVID sections 2 to 4).
-func (b *Bearer) verify(compact string) (ect.Identity, error) {
+// Judge gives the id in a JWT-SVID (SPIFFE JWT-SVID sections 2 to 4). Its error
+// is *identity.CredentialError.
+func (b *Bearer) Judge(compact string) (ect.Identity, error) {
 	j := judge{bearerToken, b.now().Unix(), b.skew}
 	token, err := j.parse(compact, b.maxToken, "", "jwt", "jose")
 	if err != nil {

@@ -5,12 +5,15 @@
 //     holds a key, which may also sign its execution context tokens.
 //   - [Bearer]: a JWT-SVID. Whoever has it is the caller; there is no key.
 //
+// and from the tokens of networks that are not HTTP (SLIM): [Members] judges the
+// JWTs of one issuer, [Minter] makes ours, Bearer judges JWT-SVIDs there too.
+//
 // # How to read it
 //
 // credential.go is what both share; wimse.go is the way through a request,
 // token.go the identity token, proof.go the proof, binding.go the other tokens
-// that a proof names, bearer.go the JWT-SVID. Refusals are
-// *identity.CredentialError and never quote a token.
+// that a proof names, bearer.go the JWT-SVID, members.go and minter.go the JWTs
+// of members. Refusals are *identity.CredentialError and never quote a token.
 //
 // # Rules
 //

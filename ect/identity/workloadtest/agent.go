@@ -7,6 +7,7 @@
 package workloadtest
 
 import (
+	"context"
 	"crypto"
 	"crypto/x509"
 	"net"
@@ -27,9 +28,17 @@ type Agent struct {
 
 	Address string // unix:///…
 
-	mu   sync.Mutex
-	says *workload.X509SVIDResponse
-	news chan struct{} // closed when says changes
+	mu     sync.Mutex
+	says   *workload.X509SVIDResponse
+	tokens Tokens
+	news   chan struct{} // closed when says or tokens changes
+}
+
+// Tokens is what an agent says of JWT-SVIDs; zero: it gives none.
+type Tokens struct {
+	ID      string                         // whose they are
+	Mint    func(audience []string) string // makes one
+	KeySets map[string]string              // JWK sets by the id of the trust domain whose JWT-SVIDs they sign
 }
 
 // Identity is what an agent says.
@@ -82,6 +91,15 @@ func (a *Agent) Say(tb testing.TB, who Identity) {
 	a.news = make(chan struct{})
 }
 
+// SayTokens tells everybody about JWT-SVIDs, those who come later too.
+func (a *Agent) SayTokens(tokens Tokens) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tokens = tokens
+	close(a.news)
+	a.news = make(chan struct{})
+}
+
 func der(certs []*x509.Certificate) (all []byte) {
 	for _, cert := range certs {
 		all = append(all, cert.Raw...)
@@ -100,6 +118,40 @@ func (a *Agent) FetchX509SVID(_ *workload.X509SVIDRequest, stream grpc.ServerStr
 		a.mu.Unlock()
 		if says != nil {
 			if err := stream.Send(says); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		case <-news:
+		}
+	}
+}
+
+// FetchJWTSVID is the Workload API's (section 6.2.1).
+func (a *Agent) FetchJWTSVID(_ context.Context, request *workload.JWTSVIDRequest) (*workload.JWTSVIDResponse, error) {
+	a.mu.Lock()
+	tokens := a.tokens
+	a.mu.Unlock()
+	if tokens.Mint == nil {
+		return nil, status.Error(codes.PermissionDenied, "no identity issued")
+	}
+	return &workload.JWTSVIDResponse{Svids: []*workload.JWTSVID{{SpiffeId: tokens.ID, Svid: tokens.Mint(request.GetAudience())}}}, nil
+}
+
+// FetchJWTBundles is the Workload API's (section 6.2.2).
+func (a *Agent) FetchJWTBundles(_ *workload.JWTBundlesRequest, stream grpc.ServerStreamingServer[workload.JWTBundlesResponse]) error {
+	for {
+		a.mu.Lock()
+		sets, news := a.tokens.KeySets, a.news
+		a.mu.Unlock()
+		if sets != nil {
+			response := &workload.JWTBundlesResponse{Bundles: map[string][]byte{}}
+			for domain, set := range sets {
+				response.Bundles[domain] = []byte(set)
+			}
+			if err := stream.Send(response); err != nil {
 				return err
 			}
 		}

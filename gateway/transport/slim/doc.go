@@ -8,6 +8,7 @@
 //   - dial.go, converse.go, describe.go: the way out, the same two ways
 //   - frame.go, status.go: A2A's messages and errors between JSON and protobuf; evidence hashes the protobuf
 //   - peer.go: one application of ours on a node: calls out, calls in
+//   - group.go: its part in groups that it is invited to
 //   - a2a.go: A2A on SLIMRPC, and the addresses that agent cards give
 //
 // and below, from the bottom up:
@@ -23,19 +24,33 @@
 //
 // # Who calls
 //
-// A shared secret proves that a caller knows it, and not which of those who do
-// it is. So callers on a node have the one SPIFFE id that the operator gives
-// them there; without one nobody may call, and in development they are
-// anonymous. Evidence goes in the metadata, which nodes can read and change:
-// what binds it to the message is the hash in it.
+// Members of a node's network know each other in one of three ways. A shared
+// secret proves that a caller knows it, and not which of those who do it is: so
+// callers there have the one SPIFFE id that the operator gives them. With JWTs of
+// one issuer, a caller is the SPIFFE id that the operator gives its subject; with
+// SPIFFE JWT-SVIDs it is who the token says. Without an id nobody may call, and
+// in development all are anonymous. Nodes check none of this; every message is
+// checked here, and so are the signatures of control messages, by the key that
+// the token names. Evidence goes in the metadata, which nodes can read and
+// change: what binds it to the message is the hash in it.
+//
+// # Groups
+//
+// A moderator may invite an exposed agent into a group that is not encrypted. It
+// joins, acknowledges what is said, and answers what is a request, in SLIMRPC or
+// JSON-RPC, to the member who asked and to nobody else; of what members say or
+// answer otherwise it takes no notice, and it says nothing by itself. Each node
+// has a number of groups that an agent may be in; who may not call may not
+// invite either.
 //
 // # What does not work
 //
-// Callers are not told apart by JWTs yet. On plain sessions there is one
-// response to a request: no notices on the way, and no questions of an agent's.
+// On plain sessions there is one response to a request: no notices on the way,
+// and no questions of an agent's. We moderate no groups.
 //
 // End-to-end encryption (MLS): a session that asks for it is refused at once.
 // SLIM's own SLIMRPC clients always ask, so they cannot call; their servers can
-// be called, and plain sessions work both ways. SLIM 1 has other field numbers
-// and is refused when a node says that it speaks it.
+// be called, and plain sessions work both ways. A moderator of an encrypted group
+// takes no notice of the refusal and waits until it is tired. SLIM 1 has other
+// field numbers and is refused when a node says that it speaks it.
 package slim

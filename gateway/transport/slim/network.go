@@ -34,8 +34,28 @@ type NodeConfig struct {
 	Plain          bool         // no TLS; egress lets that reach loopback alone, in development
 	ID             ect.Identity // the node's SPIFFE id; empty: its certificate names its host
 	Org, Namespace string       // of every name that we have there
-	Secret         []byte       // what all members know; credential.MinSecret octets at least
+	Secret         []byte       // what all members know; credential.MinSecret octets at least; empty: they show tokens of issuers
 	Caller         ect.Identity // who callers there are: all who know the secret can be one another; empty: nobody, or ListenerDeps.Anonymous
+	Issued         Issued       // without Secret
+	Groups         int          // how many groups each agent may be in; 0: none
+}
+
+// Issued is how members know each other by tokens of issuers.
+type Issued struct {
+	Source credential.TokenSource            // of our own tokens
+	Judge  credential.TokenJudge             // of the others'
+	Caller func(subject string) ect.Identity // who it is whom a token names; empty: nobody, or ListenerDeps.Anonymous
+}
+
+// caller is who calls, and by what its calls are counted.
+func (n NodeConfig) caller(call rpc.Call) (who ect.Identity, address string) {
+	if len(n.Secret) > 0 {
+		return n.Caller, "slim:" + call.From.Base()
+	}
+	if n.Issued.Caller != nil {
+		who = n.Issued.Caller(call.Subject)
+	}
+	return who, "slim:" + call.Subject
 }
 
 // NetworkDeps is what a Network needs.
@@ -88,7 +108,7 @@ func NewNetwork(deps NetworkDeps) (*Network, error) {
 		if one.link, err = link.New(link.Deps{Dial: one.dial, Node: config.Address, Logger: deps.Logger}); err != nil {
 			return nil, err
 		}
-		if one.peer, err = one.as(deps.Self, nil); err != nil {
+		if one.peer, err = one.as(deps.Self, nil, nil); err != nil {
 			return nil, err
 		}
 		n.nodes = append(n.nodes, one)
@@ -109,18 +129,33 @@ func (n *node) dial(ctx context.Context) (net.Conn, error) {
 }
 
 // as makes an application of ours of a name.
-func (n *node) as(service string, handler rpc.Handler) (*Peer, error) {
+func (n *node) as(service string, handler rpc.Handler, groups Groups) (*Peer, error) {
 	self, err := name.Parse(n.Org + "/" + n.Namespace + "/" + service)
 	if err != nil {
 		return nil, err
 	}
-	secret, err := credential.NewSecret(credential.SecretDeps{ID: self.Base(), Secret: n.Secret})
+	member, err := n.member(self)
 	if err != nil {
 		return nil, err
 	}
 	return NewPeer(PeerDeps{
-		Node: n.link, Name: self, Provider: secret, Verifier: secret, Handler: handler, Timing: n.deps.Timing, Logger: n.deps.Logger,
+		Node: n.link, Name: self, Provider: member, Verifier: member, Handler: handler, Groups: groups, Timing: n.deps.Timing, Logger: n.deps.Logger,
 	})
+}
+
+// member is how one of our names shows who it is, and knows the others.
+func (n *node) member(self name.Name) (interface {
+	credential.Provider
+	credential.Verifier
+}, error,
+) {
+	if len(n.Secret) > 0 {
+		return credential.NewSecret(credential.SecretDeps{ID: self.Base(), Secret: n.Secret})
+	}
+	if n.Issued.Source == nil || n.Issued.Judge == nil {
+		return nil, errNetwork
+	}
+	return credential.NewIssued(credential.IssuedDeps{ID: self.Base(), Source: n.Issued.Source, Judge: n.Issued.Judge})
 }
 
 // scheme is how an address on this node is written once it is known how the

@@ -147,7 +147,8 @@ func (l *Listener) expose(ctx context.Context, n *node, road transport.Exchanger
 
 // serveAs is one agent on one node.
 func (l *Listener) serveAs(ctx context.Context, n *node, agent string, road transport.Exchanger) {
-	peer, err := n.as(agent, &door{l: l, node: n, agent: agent, road: road, revisions: map[string]string{}})
+	at := &door{l: l, node: n, agent: agent, road: road, revisions: map[string]string{}}
+	peer, err := n.as(agent, at, at.groups())
 	if err == nil {
 		err = peer.Run(ctx)
 	}
@@ -170,13 +171,28 @@ type door struct {
 
 var _ rpc.Handler = (*door)(nil)
 
-// arrived marks a call's context with who makes it. The shared secret proves
-// that a caller knows it, and not which of those who do it is.
+// groups is the agent's part in groups; nil: it takes none.
+func (d *door) groups() Groups {
+	if d.node.Groups <= 0 {
+		return nil
+	}
+	return &groups{
+		handler: d, places: make(chan struct{}, d.node.Groups), logger: d.node.deps.Logger, identity: d.agent,
+		welcome: func(subject string) bool {
+			who, _ := d.node.caller(rpc.Call{Subject: subject})
+			return who != "" || d.l.deps.Anonymous != ""
+		},
+	}
+}
+
+// arrived marks a call's context with who makes it. A shared secret proves that
+// a caller knows it, and not which of those who do it is; a token of an issuer
+// says who it is.
 func (d *door) arrived(ctx context.Context, call rpc.Call) context.Context {
-	address := "slim:" + call.From.Base()
+	who, address := d.node.caller(call)
 	switch anonymous := d.l.deps.Anonymous; {
-	case d.node.Caller != "":
-		return transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: d.node.Caller}}, address)
+	case who != "":
+		return transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: who}}, address)
 	case anonymous != "":
 		return transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: anonymous}, Anonymous: true}, address)
 	default:

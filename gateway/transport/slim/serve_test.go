@@ -51,7 +51,7 @@ func (o *told) Send(_ context.Context, f rpc.Frame) error {
 // doorFor is a door whose callers are who.
 func doorFor(road transport.Exchanger, who, anonymous ect.Identity) *door {
 	l := &Listener{deps: ListenerDeps{Form: form.New(translators.Config{}), Anonymous: anonymous, Version: "9"}}
-	return &door{l: l, node: &node{NodeConfig: NodeConfig{Address: "n:1", Org: "org", Namespace: "ns", Caller: who}}, agent: "a", road: road, revisions: map[string]string{}}
+	return &door{l: l, node: &node{NodeConfig: NodeConfig{Address: "n:1", Org: "org", Namespace: "ns", Caller: who, Secret: []byte("s")}}, agent: "a", road: road, revisions: map[string]string{}}
 }
 
 func callOf(service, method, body string, metadata map[string]string) rpc.Call {

@@ -175,14 +175,15 @@ func (t *Trust) issue(path string) (tls.Certificate, error) {
 	}
 	now := time.Now()
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: serial,
-		NotBefore:    now.Add(-time.Minute),
-		NotAfter:     now.Add(lifetime),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		DNSNames:     []string{"localhost"},
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
-		URIs:         []*url.URL{{Scheme: "spiffe", Host: t.gateway.Host, Path: "/" + path}},
+		SerialNumber:          serial,
+		NotBefore:             now.Add(-time.Minute),
+		NotAfter:              now.Add(lifetime),
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		BasicConstraintsValid: true, // other SPIFFE libraries look for it
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		DNSNames:              []string{"localhost"},
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+		URIs:                  []*url.URL{{Scheme: "spiffe", Host: t.gateway.Host, Path: "/" + path}},
 	}, t.ca, &key.PublicKey, t.caKey)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("devgateway: certificate of %s: %w", path, err)

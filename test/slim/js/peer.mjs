@@ -84,6 +84,20 @@ function serve(app, name, services, a2a) {
   server.serveAsync().catch((e) => process.stderr.write(String(e) + "\n"));
 }
 
+// identity is how an application shows who it is, and knows the others.
+function identity(jwt, spire) {
+  if (spire) {
+    const config = { socketPath: spire.socket, targetSpiffeId: undefined, jwtAudiences: spire.audience, trustDomains: [] };
+    return [new slim.IdentityProviderConfig.Spire({ config }), new slim.IdentityVerifierConfig.Spire({ config })];
+  }
+  const key = (format, value) => ({ algorithm: slim.JwtAlgorithm.Es256, format, key: new slim.JwtKeyData.Data({ value }) });
+  const common = { audience: jwt.audience, issuer: jwt.issuer, duration: 3600000 };
+  return [
+    new slim.IdentityProviderConfig.Jwt({ config: { ...common, subject: jwt.subject, key: new slim.JwtKeyType.Encoding({ key: key(slim.JwtKeyFormat.Pem, jwt.key) }) } }),
+    new slim.IdentityVerifierConfig.Jwt({ config: { ...common, subject: undefined, key: new slim.JwtKeyType.Decoding({ key: key(slim.JwtKeyFormat.Pem, jwt.trusted) }) } }),
+  ];
+}
+
 const jobs = {
   async node({ endpoint, cert, key }) {
     const config =
@@ -93,12 +107,12 @@ const jobs = {
     await service.runServerAsync(config);
     return {};
   },
-  async app({ endpoint, ca, name, secret, rpc, services, a2a }) {
+  async app({ endpoint, ca, name, secret, jwt, spire, rpc, services, a2a }) {
     const config = ca === undefined ? slim.newInsecureClientConfig(endpoint) : slim.newSecureClientConfig(endpoint);
     if (ca !== undefined) config.tls.caSource = new slim.CaSource.Pem({ data: ca });
     const conn = await service.connectAsync(config);
     const n = slim.Name.fromString(name);
-    const app = service.createAppWithSecret(n, secret);
+    const app = secret ? service.createAppWithSecret(n, secret) : service.createApp(n, ...identity(jwt, spire));
     await app.subscribeAsync(app.name(), conn);
     apps.set(name, { app, conn });
     if (rpc || a2a) serve(app, n, services, a2a);
@@ -124,6 +138,10 @@ const jobs = {
     const n = slim.Name.fromString(who);
     await a.setRouteAsync(n, conn);
     await sessions.get(session).inviteAndWaitAsync(n);
+    return {};
+  },
+  async remove({ session, who }) {
+    await sessions.get(session).removeAndWaitAsync(slim.Name.fromString(who));
     return {};
   },
   async publish({ session, body, size, type, metadata }) {

@@ -149,10 +149,15 @@ type issuer struct {
 	minted int
 	judged int
 	place  string
+	asked  TokenRequest
+	broken error
 }
 
 func (i *issuer) Mint(_ context.Context, r TokenRequest) (string, time.Time, error) {
 	i.minted++
+	if i.asked = r; i.broken != nil {
+		return "", time.Time{}, i.broken
+	}
 	claims := map[string]any{}
 	switch i.place {
 	case "pubkey":
@@ -220,6 +225,72 @@ func TestIssued(t *testing.T) {
 			if _, err := mine.Verify(t.Context(), bad); err == nil {
 				t.Errorf("%s: accepted %.50q", place, bad)
 			}
+		}
+	}
+}
+
+// TestAnIssuerThatFails: a token serves to its end, and no longer.
+func TestAnIssuerThatFails(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(900, 0)
+	i := &issuer{place: "pubkey"}
+	mine, err := NewIssued(IssuedDeps{ID: "org/ns/a", Source: i, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := mine.Token(t.Context())
+	if err != nil || i.asked.Subject != "org/ns/a" {
+		t.Fatalf("%+v %v", i.asked, err)
+	}
+	i.broken = errors.New("no")
+	now = time.Unix(999, 0)
+	if again, err := mine.Token(t.Context()); err != nil || again != first {
+		t.Errorf("before its end: %v", err)
+	}
+	now = time.Unix(1000, 0)
+	if _, err := mine.Token(t.Context()); !errors.Is(err, i.broken) {
+		t.Errorf("after its end: %v", err)
+	}
+}
+
+// TestWhereAKeyStands: names are exact, and a key that cannot be read is none
+// that may be looked for elsewhere.
+func TestWhereAKeyStands(t *testing.T) {
+	t.Parallel()
+	key, err := NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for claims, want := range map[string]string{
+		`{"pubkey":"` + key.Public() + `"}`:                   "key",
+		`{"custom_claims":{"pubkey":"` + key.Public() + `"}}`: "key",
+		`{"PUBKEY":"` + key.Public() + `"}`:                   "none",
+		`{"custom_claims":{"Pubkey":"` + key.Public() + `"}}`: "none",
+		`{"custom_claims":7,"aud":["slim"]}`:                  "none",
+		`{"aud":["slim-claims:e30="]}`:                        "none",
+		`{"aud":7}`:                                           "none",
+		`{}`:                                                  "none",
+		`{"pubkey":""}`:                                       "none",
+		`{"pubkey":7}`:                                        "the public key is no text",
+		`{"pubkey":"AAAA"}`:                                   "the public key is of no kind that is known",
+		`{"pubkey":"AAAA","custom_claims":{"pubkey":"` + key.Public() + `"}}`: "the public key is of no kind that is known",
+		`{"pubkey":"?"}`: "the public key is no base64",
+		`{"pubkey":"` + strings.Repeat("A", 132) + `"}`: "the public key is too long",
+		`{"aud":["slim-claims:?"]}`:                     "the claims in the audience are no base64",
+		`{"aud":"slim-claims:W10="}`:                    "the token's claims cannot be read",
+		`[]`:                                            "the token's claims cannot be read",
+	} {
+		found, err := issuedKey("e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln")
+		got := "none"
+		var refused *Error
+		switch {
+		case errors.As(err, &refused):
+			got = refused.Reason
+		case found != nil:
+			got = "key"
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", claims, got, want)
 		}
 	}
 }

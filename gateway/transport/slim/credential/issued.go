@@ -19,6 +19,7 @@ const Audience = "slim-claims:"
 // PublicKey into the claim "pubkey"; the Workload API takes Audience as one
 // more audience.
 type TokenRequest struct {
+	Subject   string // whose token it is, for who may choose that: one of our names
 	PublicKey string // base64
 	Audience  string
 }
@@ -38,6 +39,7 @@ type TokenJudge interface {
 
 // IssuedDeps is what an Issued needs.
 type IssuedDeps struct {
+	ID     string           // for TokenRequest.Subject
 	Source TokenSource      // nil: no tokens of our own
 	Judge  TokenJudge       // nil: nobody is believed
 	Now    func() time.Time // nil: time.Now
@@ -49,10 +51,12 @@ type Issued struct {
 	deps IssuedDeps
 	key  *Key
 
-	mu      sync.Mutex
+	minting sync.Mutex // judging does not wait for it
 	token   string
-	renewAt time.Time
-	judged  map[string]verdict
+	expires time.Time
+
+	mu     sync.Mutex
+	judged map[string]verdict
 }
 
 // verdict is a judgement that holds for a while: senders use one token for many
@@ -94,12 +98,13 @@ func NewIssued(deps IssuedDeps) (*Issued, error) {
 	return &Issued{deps: deps, key: key, judged: map[string]verdict{}}, nil
 }
 
-// Token is the present token; a new one is minted when it is nearly over.
-// Errors: *Error, or the source's.
+// Token is the present token; a new one is minted when it is nearly over. If
+// that fails it serves to its end. Errors: *Error, or the source's.
 func (i *Issued) Token(ctx context.Context) (string, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.token != "" && i.deps.Now().Before(i.renewAt) {
+	i.minting.Lock()
+	defer i.minting.Unlock()
+	now := i.deps.Now()
+	if i.token != "" && now.Before(i.expires.Add(-renewBefore)) {
 		return i.token, nil
 	}
 	if i.deps.Source == nil {
@@ -110,11 +115,13 @@ func (i *Issued) Token(ctx context.Context) (string, error) {
 		return "", err
 	}
 	token, expires, err := i.deps.Source.Mint(ctx, request)
-	if err != nil {
+	switch {
+	case err == nil:
+		i.token, i.expires = token, expires
+	case i.token == "" || !now.Before(i.expires):
 		return "", err
 	}
-	i.token, i.renewAt = token, expires.Add(-renewBefore)
-	return token, nil
+	return i.token, nil
 }
 
 func (i *Issued) request() (TokenRequest, error) {
@@ -123,6 +130,7 @@ func (i *Issued) request() (TokenRequest, error) {
 		return TokenRequest{}, err
 	}
 	return TokenRequest{
+		Subject:   i.deps.ID,
 		PublicKey: i.key.Public(),
 		Audience:  Audience + base64.StdEncoding.EncodeToString(claims),
 	}, nil
@@ -183,22 +191,44 @@ func issuedKey(token string) (crypto.PublicKey, error) {
 	if err != nil {
 		return nil, &Error{Reason: "the token is no compact JWT", Err: err}
 	}
-	var claims struct {
-		keyClaims
-		Custom   keyClaims       `json:"custom_claims"`
-		Audience json.RawMessage `json:"aud"`
+	claims, err := members(octets)
+	if err != nil {
+		return nil, err
 	}
-	if err := json.Unmarshal(octets, &claims); err != nil {
+	if key, err := namedKey(claims); key != nil || err != nil {
+		return key, err
+	}
+	if custom, err := members(claims["custom_claims"]); err == nil {
+		if key, err := namedKey(custom); key != nil || err != nil {
+			return key, err
+		}
+	}
+	return audienceKey(audiences(claims["aud"]))
+}
+
+// members reads an object by its exact names.
+func members(octets []byte) (map[string]json.RawMessage, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(octets, &all); err != nil {
 		return nil, &Error{Reason: "the token's claims cannot be read", Err: err}
 	}
-	switch {
-	case claims.PublicKey != "":
-		return ParsePublic(claims.PublicKey)
-	case claims.Custom.PublicKey != "":
-		return ParsePublic(claims.Custom.PublicKey)
-	default:
-		return audienceKey(audiences(claims.Audience))
+	return all, nil
+}
+
+// namedKey is the key that claims name; nil: they name none.
+func namedKey(claims map[string]json.RawMessage) (crypto.PublicKey, error) {
+	raw, there := claims[claimKey]
+	if !there {
+		return nil, nil
 	}
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return nil, &Error{Reason: "the public key is no text", Err: err}
+	}
+	if text == "" {
+		return nil, nil
+	}
+	return ParsePublic(text)
 }
 
 // audiences reads "aud", which is one string or a list of them.
@@ -237,12 +267,9 @@ func claimedKey(encoded string) (crypto.PublicKey, error) {
 }
 
 func keyIn(octets []byte) (crypto.PublicKey, error) {
-	var claims keyClaims
-	if err := json.Unmarshal(octets, &claims); err != nil {
-		return nil, &Error{Reason: "the token's claims cannot be read", Err: err}
+	claims, err := members(octets)
+	if err != nil {
+		return nil, err
 	}
-	if claims.PublicKey == "" {
-		return nil, nil
-	}
-	return ParsePublic(claims.PublicKey)
+	return namedKey(claims)
 }

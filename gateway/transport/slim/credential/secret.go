@@ -76,7 +76,9 @@ func NewSecret(deps SecretDeps) (*Secret, error) {
 	return s, nil
 }
 
-// keyClaims is where a token names its key.
+// claimKey is where a token names its key.
+const claimKey = "pubkey"
+
 type keyClaims struct {
 	PublicKey string `json:"pubkey"`
 }

@@ -2,9 +2,11 @@ package plain
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"sync"
 
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/session"
 )
@@ -16,25 +18,13 @@ import (
 // session's, the context's.
 func ServeSession(ctx context.Context, s *session.Session, first session.Message, handler rpc.Handler, logger *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var calls sync.WaitGroup
-	defer calls.Wait()
+	v := NewServer(s, handler, logger)
+	defer v.Wait()
 	defer cancel()
 	defer s.Close()
-	slots := make(chan struct{}, maxCalls)
 	for m := first; ; {
-		if _, ok := peek(m.Blob); ok {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case slots <- struct{}{}:
-			}
-			call := rpc.Call{Request: rpc.Request{Metadata: m.Metadata, Body: m.Blob}, From: m.From, Subject: s.Subject()}
-			calls.Go(func() {
-				defer func() { <-slots }()
-				if err := handler.Serve(ctx, call, responder{s}); err != nil {
-					logger.WarnContext(ctx, "a SLIM message failed", slog.Any("error", err))
-				}
-			})
+		if err := v.receive(ctx, m); err != nil {
+			return err
 		}
 		var err error
 		if m, err = s.Receive(ctx); err != nil {
@@ -43,8 +33,77 @@ func ServeSession(ctx context.Context, s *session.Session, first session.Message
 	}
 }
 
-type responder struct{ session *session.Session }
+// Server is one session's messages. In a group each member is answered alone.
+type Server struct {
+	session *session.Session
+	handler rpc.Handler
+	logger  *slog.Logger
+	slots   chan struct{}
+	calls   sync.WaitGroup
+}
+
+// NewServer answers on a session that somebody else reads.
+func NewServer(s *session.Session, handler rpc.Handler, logger *slog.Logger) *Server {
+	return &Server{session: s, handler: handler, logger: logger, slots: make(chan struct{}, maxCalls)}
+}
+
+// Wait waits for the calls that run, which end with the context of theirs.
+func (v *Server) Wait() { v.calls.Wait() }
+
+// receive handles a message when there is room for one more.
+func (v *Server) receive(ctx context.Context, m session.Message) error {
+	if _, ok := peek(m.Blob); !ok {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case v.slots <- struct{}{}:
+		v.begin(ctx, m)
+		return nil
+	}
+}
+
+// Request handles a message if it is a request, and never waits: there are
+// others in the session. One too many is answered so. What is said to all and
+// asks for nothing, and what members answer each other, is not for us.
+func (v *Server) Request(ctx context.Context, m session.Message) {
+	e, ok := peek(m.Blob)
+	if !ok || e.Method == nil || e.ID == nil {
+		return
+	}
+	select {
+	case v.slots <- struct{}{}:
+		v.begin(ctx, m)
+	default:
+		v.busy(ctx, m, e.ID)
+	}
+}
+
+const busy = `,"error":{"code":-32603,"message":"too many calls at once"}}`
+
+func (v *Server) busy(ctx context.Context, m session.Message, id json.RawMessage) {
+	answer := append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), busy...)
+	if err := v.session.SendTo(ctx, m.From, session.Message{Type: payloadType, Blob: answer}); err != nil {
+		v.logger.DebugContext(ctx, "a SLIM message could not be refused", slog.Any("error", err))
+	}
+}
+
+func (v *Server) begin(ctx context.Context, m session.Message) {
+	call := rpc.Call{Request: rpc.Request{Metadata: m.Metadata, Body: m.Blob}, From: m.From, Subject: m.Subject}
+	v.calls.Go(func() {
+		defer func() { <-v.slots }()
+		if err := v.handler.Serve(ctx, call, responder{v.session, m.From}); err != nil {
+			v.logger.WarnContext(ctx, "a SLIM message failed", slog.Any("error", err))
+		}
+	})
+}
+
+type responder struct {
+	session *session.Session
+	to      name.Name
+}
 
 func (r responder) Send(ctx context.Context, f rpc.Frame) error {
-	return r.session.Send(ctx, session.Message{Type: payloadType, Blob: f.Body, Metadata: f.Metadata})
+	return r.session.SendTo(ctx, r.to, session.Message{Type: payloadType, Blob: f.Body, Metadata: f.Metadata})
 }

@@ -40,12 +40,12 @@ type Handler interface {
 // first was read from it already. Errors: the session's, the context's.
 func ServeSession(ctx context.Context, s *session.Session, first session.Message, handler Handler, logger *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
-	v := &server{session: s, handler: handler, logger: logger, running: map[string]bool{}}
-	defer v.calls.Wait()
+	v := NewServer(s, handler, logger)
+	defer v.Wait()
 	defer cancel()
 	defer s.Close()
 	for m := first; ; {
-		v.receive(ctx, m)
+		v.Receive(ctx, m)
 		var err error
 		if m, err = s.Receive(ctx); err != nil {
 			return err
@@ -53,40 +53,56 @@ func ServeSession(ctx context.Context, s *session.Session, first session.Message
 	}
 }
 
-// server is one session's calls.
-type server struct {
+// Server is one session's calls. In a group each member has its own, and is
+// answered alone.
+type Server struct {
 	session *session.Session
 	handler Handler
 	logger  *slog.Logger
 	calls   sync.WaitGroup
 
 	mu      sync.Mutex
-	running map[string]bool
+	running map[running]bool
 }
 
-// receive begins a call, if a message is the first of one. More requests of a
+// running is a call: ids are their callers' choice.
+type running struct {
+	from name.Key
+	id   string
+}
+
+// NewServer answers on a session that somebody else reads.
+func NewServer(s *session.Session, handler Handler, logger *slog.Logger) *Server {
+	return &Server{session: s, handler: handler, logger: logger, running: map[running]bool{}}
+}
+
+// Wait waits for the calls that run, which end with the context of Receive.
+func (v *Server) Wait() { v.calls.Wait() }
+
+// Receive begins a call, if a message is the first of one. More requests of a
 // call that has begun are not for methods with one request.
-func (v *server) receive(ctx context.Context, m session.Message) {
+func (v *Server) Receive(ctx context.Context, m session.Message) {
 	id := m.Metadata[keyID]
 	call := Call{
 		Request: Request{Service: m.Metadata[keyService], Method: m.Metadata[keyMethod], Metadata: visible(m.Metadata), Body: m.Blob},
-		From:    m.From, Subject: v.session.Subject(),
+		From:    m.From, Subject: m.Subject,
 	}
 	if id == "" || len(id) > maxID || call.Service == "" || call.Method == "" || m.Metadata[keyDirection] != request {
 		return
 	}
-	taken, status := v.begin(id, call)
+	one := running{m.From.Key(), id}
+	taken, status := v.begin(one, call)
 	if status != nil {
-		v.reply(ctx, ending(id, status)) // who floods us waits for itself
+		v.reply(ctx, m.From, ending(id, status)) // who floods us waits for itself
 	}
 	if !taken {
 		return
 	}
 	deadline, ok := parseDeadline(m.Metadata[keyTimeout], time.Now())
 	v.calls.Go(func() {
-		defer v.finished(id)
+		defer v.finished(one)
 		if !ok {
-			v.reply(ctx, ending(id, &StatusError{InvalidArgument, "the deadline is no time"}))
+			v.reply(ctx, m.From, ending(id, &StatusError{InvalidArgument, "the deadline is no time"}))
 			return
 		}
 		v.serve(ctx, id, call, deadline)
@@ -95,33 +111,33 @@ func (v *server) receive(ctx context.Context, m session.Message) {
 
 // begin takes a call on; a status says why not. A call that runs already is not
 // begun again, nor told anything: the answer would be taken for its own.
-func (v *server) begin(id string, call Call) (bool, *StatusError) {
+func (v *Server) begin(one running, call Call) (bool, *StatusError) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch {
 	case len(call.Service) > maxText || len(call.Method) > maxText:
 		return false, &StatusError{InvalidArgument, "the method's name is too long"}
-	case v.running[id]:
+	case v.running[one]:
 		return false, nil
 	case len(v.running) >= maxRunning:
 		return false, &StatusError{ResourceExhausted, "too many calls at once"}
 	}
-	v.running[id] = true
+	v.running[one] = true
 	return true, nil
 }
 
-func (v *server) finished(id string) {
+func (v *Server) finished(one running) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	delete(v.running, id)
+	delete(v.running, one)
 }
 
-func (v *server) serve(ctx context.Context, id string, call Call, deadline time.Time) {
+func (v *Server) serve(ctx context.Context, id string, call Call, deadline time.Time) {
 	limited, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	err := limited.Err()
 	if err == nil {
-		err = v.handler.Serve(limited, call, responder{v.session, id})
+		err = v.handler.Serve(limited, call, responder{v.session, call.From, id})
 	}
 	status := &StatusError{}
 	switch {
@@ -136,23 +152,24 @@ func (v *server) serve(ctx context.Context, id string, call Call, deadline time.
 		v.logger.WarnContext(ctx, "a SLIM call failed", slog.Any("error", err))
 		status = &StatusError{Internal, "internal error"}
 	}
-	v.reply(ctx, ending(id, status))
+	v.reply(ctx, call.From, ending(id, status))
 }
 
-func (v *server) reply(ctx context.Context, m session.Message) {
-	if err := v.session.Send(ctx, m); err != nil {
+func (v *Server) reply(ctx context.Context, to name.Name, m session.Message) {
+	if err := v.session.SendTo(ctx, to, m); err != nil {
 		v.logger.DebugContext(ctx, "the end of a SLIM call could not be sent", slog.Any("error", err))
 	}
 }
 
 type responder struct {
 	session *session.Session
+	to      name.Name
 	id      string
 }
 
 func (r responder) Send(ctx context.Context, f Frame) error {
-	return r.session.Send(ctx, response(r.id, f))
+	return r.session.SendTo(ctx, r.to, response(r.id, f))
 }
 
-// Calls reports whether a session's first message is one of SLIMRPC.
+// Calls reports whether a message is one of SLIMRPC.
 func Calls(first session.Message) bool { return first.Metadata[keyID] != "" }

@@ -193,7 +193,6 @@ func (a *App) spawn(work func()) {
 	}
 }
 
-//nolint:contextcheck,nolintlint // it cleans up after the context
 func (a *App) remove(s *Session) {
 	a.mu.Lock()
 	list := slices.DeleteFunc(a.sessions[s.m.id], func(other *Session) bool { return other == s })
@@ -205,9 +204,6 @@ func (a *App) remove(s *Session) {
 		delete(a.guests, s.guest)
 	}
 	a.mu.Unlock()
-	for _, n := range s.names() {
-		a.deps.Node.Unsubscribe(context.WithoutCancel(a.ctx), n)
-	}
 }
 
 // Token mints a token for a subscription.
@@ -265,7 +261,7 @@ func (a *App) dispatch(f frame.Frame, subject string) {
 	a.mu.Lock()
 	candidates := slices.Clone(a.sessions[f.Session])
 	a.mu.Unlock()
-	for _, s := range candidates {
+	for _, s := range slices.Backward(candidates) { // one that is over comes after what followed it
 		if s.claims(f) {
 			s.receive(f, subject)
 			return

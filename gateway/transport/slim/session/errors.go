@@ -10,8 +10,10 @@ import (
 var (
 	// ErrClosed: the session or the application was closed here.
 	ErrClosed = errors.New("slim session: closed")
-	errDeps   = errors.New("slim session: incomplete Deps")
-	errFull   = errors.New("slim session: there are too many sessions")
+	// ErrNoMember: whom a message is for is not in the group, or no longer.
+	ErrNoMember = errors.New("slim session: nobody of that name is in the group")
+	errDeps     = errors.New("slim session: incomplete Deps")
+	errFull     = errors.New("slim session: there are too many sessions")
 )
 
 // Fault says what broke a session.

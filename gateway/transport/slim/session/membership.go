@@ -1,6 +1,8 @@
 package session
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/dataplane"
@@ -21,7 +23,13 @@ func (m *machine) enrol(participants []*dataplane.Participant) {
 
 // updated: the moderator changes the group.
 func (m *machine) updated(now time.Time, f frame.Frame) {
-	if !m.group || f.From != m.peer || m.state != open {
+	if !m.group || f.From != m.peer {
+		return
+	}
+	if m.state == closed && m.fault == FaultRemoved { // our answer was lost
+		m.reply(f, frame.Acknowledge())
+	}
+	if m.state != open {
 		return
 	}
 	if m.seen.add(f.Message) {
@@ -75,6 +83,30 @@ func (m *machine) participant(f frame.Frame) {
 		}
 	}
 	m.reply(f, frame.Acknowledge())
+}
+
+// subjectOf is whom a member's tokens speak for.
+func (m *machine) subjectOf(who name.Name) string {
+	if who == m.peer {
+		return m.subject
+	}
+	return m.members[who.Key()].subject
+}
+
+// present reports whether somebody is in the session, besides us.
+func (m *machine) present(who name.Name) bool {
+	_, member := m.members[who.Key()]
+	return who == m.peer || member
+}
+
+// roster is everybody in the session besides us.
+func (m *machine) roster() []Member {
+	all := []Member{{Name: m.peer, Subject: m.subject}}
+	for _, who := range m.members {
+		all = append(all, Member{Name: who.name, Subject: who.subject, Offline: who.offline})
+	}
+	slices.SortFunc(all, func(a, b Member) int { return strings.Compare(a.Name.String(), b.Name.String()) })
+	return all
 }
 
 // audience is who has to acknowledge what we send.

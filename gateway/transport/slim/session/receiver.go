@@ -18,6 +18,7 @@ const (
 // Message is what members of a session send each other.
 type Message struct {
 	From     name.Name // of received ones
+	Subject  string    // of received ones: whom its sender's tokens speak for
 	Type     string    // free text; "msg" by habit
 	Blob     []byte
 	Metadata map[string]string // nodes read it, and nothing protects it
@@ -31,8 +32,8 @@ type inbox struct {
 
 func (i *inbox) room() bool { return len(i.messages) < inboxCount && i.bytes < inboxBytes }
 
-func (i *inbox) put(f frame.Frame) {
-	i.messages = append(i.messages, Message{From: f.From, Type: f.Payload.Type, Blob: f.Payload.Blob, Metadata: f.Metadata})
+func (i *inbox) put(f frame.Frame, subject string) {
+	i.messages = append(i.messages, Message{From: f.From, Subject: subject, Type: f.Payload.Type, Blob: f.Payload.Blob, Metadata: f.Metadata})
 	i.bytes += weight(f)
 }
 
@@ -102,7 +103,7 @@ func (m *machine) data(now time.Time, f frame.Frame) {
 func (m *machine) message(now time.Time, f frame.Frame) {
 	if !m.reliable {
 		if m.inbox.room() {
-			m.inbox.put(f)
+			m.inbox.put(f, m.subjectOf(f.From))
 		}
 		return
 	}
@@ -125,7 +126,7 @@ func (m *machine) direct(f frame.Frame) {
 		return
 	}
 	if m.receiver(f.From).direct.add(f.Message) {
-		m.inbox.put(f)
+		m.inbox.put(f, m.subjectOf(f.From))
 	}
 	m.acknowledge(f, map[string]string{flagTo: flagSet})
 }
@@ -167,7 +168,7 @@ func (m *machine) arrange(now time.Time, f frame.Frame) bool {
 func (m *machine) deliver(r *receiver, f frame.Frame) {
 	for {
 		delete(r.wanted, r.next)
-		m.inbox.put(f)
+		m.inbox.put(f, m.subjectOf(f.From))
 		r.next = following(r.next)
 		follows, ok := r.early[r.next]
 		if !ok {

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"maps"
+	"math/rand/v2"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -14,6 +16,7 @@ import (
 const (
 	windowCount = 64       // unacknowledged messages
 	windowBytes = 16 << 20 // and their octets
+	windowOne   = 1        // of them to one member of a group alone: nothing else keeps their order
 	keptCount   = 512      // messages for those who missed one
 	keptBytes   = 16 << 20
 	ids         = 1 << 31 // ids of data: a ring from 0, beginning at 1
@@ -36,6 +39,7 @@ type outgoing struct {
 	size    int
 	due     time.Time
 	left    int
+	direct  bool // to one member of a group: its loss is that member's
 }
 
 func newSender() sender {
@@ -47,6 +51,65 @@ func (s *sender) room() bool {
 	return len(s.pending) < windowCount && s.pendingBytes < windowBytes
 }
 
+// roomFor reports whether one more message may be under way to a member: one
+// who acknowledges nothing does not take the room of all.
+func (m *machine) roomFor(to name.Name) bool {
+	under := 0
+	for _, p := range m.pending {
+		if _, missing := p.missing[to.Key()]; missing && p.direct {
+			under++
+		}
+	}
+	return under < windowOne && m.room()
+}
+
+// sendTo sends data to one member of a group, outside the sequence. Errors: as
+// of send, and ErrNoMember.
+func (m *machine) sendTo(now time.Time, to name.Name, payload frame.Payload, metadata map[string]string) error {
+	if !m.present(to) {
+		return ErrNoMember
+	}
+	metadata = maps.Clone(metadata)
+	if metadata == nil {
+		metadata = map[string]string{}
+	}
+	metadata[flagTo] = flagSet
+	id := m.directID()
+	message := frame.Data(m.route(to, id), frame.Msg, payload, metadata)
+	size, err := sized(message)
+	if err != nil {
+		return err
+	}
+	m.out = append(m.out, message)
+	if m.reliable {
+		m.pending[id] = &outgoing{message, map[name.Key]name.Name{to.Key(): to}, size, now.Add(m.timing.Retry), m.timing.Retries, true}
+		m.pendingBytes += size
+	}
+	return nil
+}
+
+// directID is random, and none of the sequence's.
+func (m *machine) directID() uint32 {
+	for {
+		id := rand.Uint32() | ids //nolint:gosec // unique, not secret
+		if _, taken := m.pending[id]; !taken {
+			return id
+		}
+	}
+}
+
+// sized is how large a message will be with its token.
+func sized(message *dataplane.Message) (int, error) {
+	if err := frame.Fits(message); err != nil {
+		return 0, err
+	}
+	size := proto.Size(message) + tokenRoom
+	if size > frame.MaxMessage {
+		return 0, &frame.TooLargeError{Size: size, Limit: frame.MaxMessage}
+	}
+	return size, nil
+}
+
 // send sends data. Errors: *frame.TooLargeError, *frame.Error, and then nothing
 // was sent.
 func (m *machine) send(now time.Time, payload frame.Payload, metadata map[string]string) error {
@@ -56,17 +119,14 @@ func (m *machine) send(now time.Time, payload frame.Payload, metadata map[string
 		route.To, route.Everybody = m.channel, true
 	}
 	message := frame.Data(route, frame.Msg, payload, metadata)
-	size := proto.Size(message) + tokenRoom
-	if err := frame.Fits(message); err != nil {
+	size, err := sized(message)
+	if err != nil {
 		return err
-	}
-	if size > frame.MaxMessage {
-		return &frame.TooLargeError{Size: size, Limit: frame.MaxMessage}
 	}
 	m.last = id
 	m.out = append(m.out, message)
 	if m.reliable {
-		m.pending[id] = &outgoing{message, m.audience(), size, now.Add(m.timing.Retry), m.timing.Retries}
+		m.pending[id] = &outgoing{message, m.audience(), size, now.Add(m.timing.Retry), m.timing.Retries, false}
 		m.pendingBytes += size
 		m.keep(id, message, size)
 	}
@@ -117,11 +177,16 @@ func (s *sender) forgive(who name.Key) {
 
 // resend sends what nobody, or not everybody, has acknowledged.
 func (m *machine) resend(now time.Time) {
-	for _, p := range m.pending {
+	for id, p := range m.pending {
 		if now.Before(p.due) {
 			continue
 		}
-		if p.left == 0 {
+		switch {
+		case p.left == 0 && p.direct:
+			clear(p.missing)
+			m.settle(id, p)
+			continue
+		case p.left == 0:
 			m.end(now, FaultLost)
 			return
 		}

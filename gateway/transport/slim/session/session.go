@@ -17,6 +17,8 @@ type Session struct {
 	app   *App
 	guest string // the subject who asked for it; empty: we did
 
+	released bool // belongs to live
+
 	mu      sync.Mutex
 	m       *machine
 	changed chan struct{} // closed and replaced when something happened
@@ -44,6 +46,20 @@ func (s *Session) Subject() string {
 // Group reports whether there may be more than two members.
 func (s *Session) Group() bool { return s.m.group }
 
+// Member is somebody in a session.
+type Member struct {
+	Name    name.Name
+	Subject string // empty: nothing was heard of it yet
+	Offline bool
+}
+
+// Roster is everybody in the session besides us, by name.
+func (s *Session) Roster() []Member {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.m.roster()
+}
+
 // Metadata is what the session was asked for with.
 func (s *Session) Metadata() map[string]string { return maps.Clone(s.m.metadata) }
 
@@ -51,8 +67,33 @@ func (s *Session) Metadata() map[string]string { return maps.Clone(s.m.metadata)
 // wait for its delivery. Errors: *TooLargeError and *MessageError, for this
 // message; *BrokenError, ErrClosed; the context's.
 func (s *Session) Send(ctx context.Context, message Message) error {
+	return s.sending(ctx, func(now time.Time) (bool, error) {
+		if !s.m.room() {
+			return false, nil
+		}
+		return true, s.m.send(now, frame.Payload{Type: message.Type, Blob: message.Blob}, message.Metadata)
+	})
+}
+
+// SendTo is Send to one member of a group, whom alone it reaches; between two it
+// is Send. If that member acknowledges nothing the message is lost, and the
+// session goes on. Errors: as of Send, and ErrNoMember.
+func (s *Session) SendTo(ctx context.Context, to name.Name, message Message) error {
+	if !s.m.group {
+		return s.Send(ctx, message)
+	}
+	return s.sending(ctx, func(now time.Time) (bool, error) {
+		if !s.m.roomFor(to) {
+			return false, nil
+		}
+		return true, s.m.sendTo(now, to, frame.Payload{Type: message.Type, Blob: message.Blob}, message.Metadata)
+	})
+}
+
+// sending waits until a message has room.
+func (s *Session) sending(ctx context.Context, send func(now time.Time) (bool, error)) error {
 	for {
-		changed, sent, err := s.trySend(message)
+		changed, sent, err := s.trySend(send)
 		if sent || err != nil {
 			return err
 		}
@@ -64,16 +105,19 @@ func (s *Session) Send(ctx context.Context, message Message) error {
 	}
 }
 
-func (s *Session) trySend(message Message) (<-chan struct{}, bool, error) {
+func (s *Session) trySend(send func(now time.Time) (bool, error)) (<-chan struct{}, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.closedError(); err != nil {
 		return nil, false, err
 	}
-	if s.m.state != open || !s.m.room() {
+	if s.m.state != open {
 		return s.changed, false, nil
 	}
-	err := s.m.send(time.Now(), frame.Payload{Type: message.Type, Blob: message.Blob}, message.Metadata)
+	sent, err := send(time.Now())
+	if !sent {
+		return s.changed, false, nil
+	}
 	s.flush()
 	return nil, err == nil, err
 }
@@ -202,7 +246,8 @@ func (s *Session) receive(f frame.Frame, subject string) {
 func (s *Session) claims(f frame.Frame) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.m.group != f.Group {
+	again := f.Kind == frame.DiscoveryRequest || f.Kind == frame.JoinRequest && s.m.state == closed // who is asked again begins anew
+	if s.m.group != f.Group || again {
 		return false
 	}
 	if s.m.state == discovering {
@@ -216,6 +261,7 @@ func (s *Session) claims(f frame.Frame) bool {
 func (s *Session) live(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	defer s.release(ctx)
 	for {
 		select {
 		case <-ctx.Done():
@@ -227,6 +273,9 @@ func (s *Session) live(ctx context.Context) {
 		over := s.pass(timer)
 		if over {
 			return
+		}
+		if s.ended() {
+			s.release(ctx)
 		}
 	}
 }
@@ -258,6 +307,24 @@ func (s *Session) connected(up bool) {
 		s.m.up = up
 		s.m.postpone(now)
 	})
+}
+
+func (s *Session) ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.m.state == closed
+}
+
+// release takes the session's names back, once; it may be invited again with
+// the same ones. Only live calls it.
+func (s *Session) release(ctx context.Context) {
+	if s.released {
+		return
+	}
+	s.released = true
+	for _, n := range s.names() {
+		s.app.deps.Node.Unsubscribe(context.WithoutCancel(ctx), n)
+	}
 }
 
 // names are those that exist for this session alone.

@@ -1,0 +1,66 @@
+package slim
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/plain"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/session"
+)
+
+// groups is one agent's part in the groups that it is invited to: whoever asks
+// it something there is answered, and nobody else hears that.
+type groups struct {
+	handler  rpc.Handler
+	welcome  func(subject string) bool // whether somebody may invite
+	places   chan struct{}
+	logger   *slog.Logger
+	identity string // the agent, for logs
+}
+
+var _ Groups = (*groups)(nil)
+
+// Join lives through one group, unless there are too many, or a stranger asks.
+func (g *groups) Join(ctx context.Context, s *session.Session) {
+	defer s.Close()
+	if !g.welcome(s.Subject()) {
+		g.logger.InfoContext(ctx, "a SLIM group is left: its moderator may not call", g.about(s)...)
+		return
+	}
+	select {
+	case g.places <- struct{}{}:
+		defer func() { <-g.places }()
+	default:
+		g.logger.WarnContext(ctx, "a SLIM group is left: there are too many", g.about(s)...)
+		return
+	}
+	g.logger.InfoContext(ctx, "a SLIM group is joined", g.about(s)...)
+	err := g.serve(ctx, s)
+	g.logger.InfoContext(ctx, "a SLIM group is over", append(g.about(s), slog.Any("error", err))...)
+}
+
+func (g *groups) about(s *session.Session) []any {
+	return []any{slog.String("agent", g.identity), slog.String("moderator", s.Peer().String()), slog.Int("members", len(s.Roster()))}
+}
+
+// serve answers requests until the group is over, for us or for all. A member
+// who asks in SLIMRPC is answered in it.
+func (g *groups) serve(ctx context.Context, s *session.Session) error {
+	ctx, cancel := context.WithCancel(ctx)
+	calls, messages := rpc.NewServer(s, g.handler, g.logger), plain.NewServer(s, g.handler, g.logger)
+	defer messages.Wait()
+	defer calls.Wait()
+	defer cancel()
+	for {
+		m, err := s.Receive(ctx)
+		switch {
+		case err != nil:
+			return err
+		case rpc.Calls(m):
+			calls.Receive(ctx, m)
+		default:
+			messages.Request(ctx, m)
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package session
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/dataplane"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/frame"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/nodetest"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
+)
+
+// channels are the names of the group that these tests are about.
+func channels(t *testing.T) (channel, control name.Name) {
+	t.Helper()
+	return named(t, "org/ns/room").With(name.ID{High: 7, Low: 1}), named(t, "org/ns/room").With(name.ID{High: 7, Low: 2})
+}
+
+const room = 700 // the group's session id
+
+// invite makes b a member of a group that a moderates, with others in it.
+func invite(t *testing.T, a, b *App, others ...name.Name) *Session {
+	t.Helper()
+	channel, control := channels(t)
+	join := frame.Join(1000, 3)
+	join.GetJoinRequest().Channel, join.GetJoinRequest().Control = channel.Encode(), control.Encode()
+	route := frame.Route{From: a.Name(), To: b.Name().Any(), Session: room, Message: 4, Group: true}
+	a.emit(frame.Control(route, frame.Discover(), nil))
+	synctest.Wait()
+	route.To, route.Message = b.Name(), 5
+	a.emit(frame.Control(route, join, nil))
+	synctest.Wait()
+	route.Message = 6
+	members := []*dataplane.Participant{frame.Member(a.Name().Encode()), frame.Member(b.Name().Encode())}
+	for _, other := range others {
+		members = append(members, frame.Member(other.Encode()))
+	}
+	a.emit(frame.Control(route, frame.Welcome(members...), nil))
+	s, err := b.Accept(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func groupClosed() *dataplane.CommandPayload {
+	return &dataplane.CommandPayload{CommandPayloadType: &dataplane.CommandPayload_GroupClose{GroupClose: &dataplane.GroupClosePayload{}}}
+}
+
+func changed(op dataplane.GroupUpdateOp, who *dataplane.Name) *dataplane.CommandPayload {
+	return &dataplane.CommandPayload{CommandPayloadType: &dataplane.CommandPayload_GroupUpdate{
+		GroupUpdate: &dataplane.GroupUpdatePayload{Op: op, Participant: frame.Member(who)},
+	}}
+}
+
+// TestAMemberIsAnsweredAlone: what is sent to one goes to that one, outside the
+// sequence, and is sent again until it is acknowledged; one who acknowledges
+// nothing costs the others nothing.
+func TestAMemberIsAnsweredAlone(t *testing.T) {
+	t.Parallel()
+	type sent struct {
+		to     string
+		id     uint32
+		direct bool
+	}
+	var heard []sent
+	fate := func(m *dataplane.Message) nodetest.Fate {
+		if kindOf(m) == frame.Msg {
+			_, direct := m.GetMetadata()[flagTo]
+			heard = append(heard, sent{m.GetPublish().GetHeader().GetDestination().GetStrName().GetStrComponent_2(), m.GetPublish().GetSession().GetMessageId(), direct})
+		}
+		return nodetest.Fate{}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		node := newNode(t, fate)
+		a, b := start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret)
+		s := invite(t, a, b, named(t, "org/ns/carol").With(name.ID{High: 1, Low: 1}))
+		if roster := s.Roster(); len(roster) != 2 || roster[0].Name != a.Name() || roster[0].Subject != "org/ns/alice" || roster[1].Subject != "" {
+			t.Errorf("%+v", roster)
+		}
+		if err := s.SendTo(t.Context(), named(t, "org/ns/dave"), Message{}); !errors.Is(err, ErrNoMember) {
+			t.Errorf("to a stranger: %v", err)
+		}
+		for range windowOne {
+			if err := s.SendTo(t.Context(), a.Name(), Message{Blob: []byte("x"), Metadata: map[string]string{"k": "v"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		late := make(chan error, 1)
+		go func() { late <- s.SendTo(t.Context(), a.Name(), Message{}) }()
+		synctest.Wait()
+		if len(heard) != windowOne || len(late) != 0 {
+			t.Fatalf("%d messages, %d over", len(heard), len(late))
+		}
+		for _, m := range heard {
+			if m.to != "alice" || m.id < ids || !m.direct {
+				t.Errorf("%+v", m)
+			}
+		}
+		if err := s.SendTo(t.Context(), named(t, "org/ns/carol").With(name.ID{High: 1, Low: 1}), Message{}); err != nil {
+			t.Errorf("to another: %v", err)
+		}
+		stop := keepAlive(t, a, b)
+		time.Sleep(15 * time.Second) // nobody acknowledges anything
+		stop()
+		if err := <-late; err != nil {
+			t.Errorf("after the others were given up: %v", err)
+		}
+		if s.closedError() != nil {
+			t.Errorf("the group is over: %v", s.closedError())
+		}
+	})
+}
+
+// keepAlive has a moderator send heartbeats.
+func keepAlive(t *testing.T, a, b *App) (stop func()) {
+	t.Helper()
+	over := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(5 * time.Second)
+		defer tick.Stop()
+		for id := uint32(100); ; id++ {
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+				a.emit(frame.Control(frame.Route{From: a.Name(), To: b.Name(), Session: room, Message: id, Group: true}, frame.Beat(), nil))
+			}
+		}
+	}()
+	return func() { close(over) }
+}
+
+// TestHowAGroupEnds: by its moderator, for us alone or for all; by nobody else.
+func TestHowAGroupEnds(t *testing.T) {
+	t.Parallel()
+	for what, end := range map[string]struct {
+		command func(self *dataplane.Name) *dataplane.CommandPayload
+		want    error
+	}{
+		"closed": {func(*dataplane.Name) *dataplane.CommandPayload { return groupClosed() }, io.EOF},
+		"removed": {func(self *dataplane.Name) *dataplane.CommandPayload {
+			return changed(dataplane.GroupUpdateOp_REMOVE, self)
+		}, &BrokenError{FaultRemoved}},
+		"asked to leave": {func(*dataplane.Name) *dataplane.CommandPayload { return frame.Leave() }, io.EOF},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				node := newNode(t, nil)
+				a, b := start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret)
+				carol := start(t, node, "org/ns/carol", secret)
+				s := invite(t, a, b, carol.Name())
+				route := frame.Route{From: carol.Name(), To: b.Name(), Session: room, Message: 9, Group: true}
+				carol.emit(frame.Control(route, end.command(b.Name().Encode()), nil))
+				synctest.Wait()
+				if err := s.closedError(); err != nil {
+					t.Fatalf("a member may end it: %v", err)
+				}
+				route.From = a.Name()
+				a.emit(frame.Control(route, end.command(b.Name().Encode()), nil))
+				synctest.Wait()
+				_, err := s.Receive(t.Context())
+				var broken, want *BrokenError
+				if errors.As(end.want, &want) && (!errors.As(err, &broken) || *broken != *want) || want == nil && !errors.Is(err, end.want) {
+					t.Errorf("%v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestAMemberComesBack: who was removed may be invited again, at once, and the
+// removal is acknowledged as often as it is said.
+func TestAMemberComesBack(t *testing.T) {
+	t.Parallel()
+	var acks, found int
+	synctest.Test(t, func(t *testing.T) {
+		node := newNode(t, func(m *dataplane.Message) nodetest.Fate {
+			switch kindOf(m) {
+			case frame.GroupAck:
+				acks++
+			case frame.DiscoveryReply:
+				found++
+			default:
+			}
+			return nodetest.Fate{}
+		})
+		a, b := start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret)
+		channel, _ := channels(t)
+		for round := range 3 {
+			s := invite(t, a, b)
+			if s.ended() {
+				t.Fatalf("round %d: over before it began", round)
+			}
+			to := frame.Route{From: a.Name(), To: channel, Session: room, Message: 50, Group: true}
+			a.emit(frame.Data(to, frame.Msg, frame.Payload{Blob: []byte("hello")}, nil))
+			if m, err := s.Receive(t.Context()); err != nil || string(m.Blob) != "hello" {
+				t.Fatalf("round %d: %q %v", round, m.Blob, err)
+			}
+			to.To = b.Name()
+			for range 2 {
+				a.emit(frame.Control(to, changed(dataplane.GroupUpdateOp_REMOVE, b.Name().Encode()), nil))
+				synctest.Wait()
+			}
+			if !s.ended() || acks != 3*(round+1) || found != round+1 { // of the welcome, and of each removal
+				t.Errorf("round %d: %d acknowledgements, found %d times", round, acks, found)
+			}
+		}
+		time.Sleep(linger + time.Second)
+		if len(b.all()) != 0 {
+			t.Errorf("%d sessions are kept", len(b.all()))
+		}
+	})
+}
+
+// TestGroupsThatAreRefused: at once, with a notice, and nothing is left of them.
+func TestGroupsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	for what, spoil := range map[string]func(*dataplane.JoinRequestPayload){
+		"encrypted":         func(j *dataplane.JoinRequestPayload) { j.MlsSettings = &dataplane.MlsSettings{} },
+		"without a channel": func(j *dataplane.JoinRequestPayload) { j.Channel = nil },
+		"without control":   func(j *dataplane.JoinRequestPayload) { j.Control = nil },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			var heard []frame.Kind
+			synctest.Test(t, func(t *testing.T) {
+				node := newNode(t, func(m *dataplane.Message) nodetest.Fate {
+					heard = append(heard, kindOf(m))
+					return nodetest.Fate{}
+				})
+				a, b := start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret)
+				channel, control := channels(t)
+				join := frame.Join(1000, 3)
+				join.GetJoinRequest().Channel, join.GetJoinRequest().Control = channel.Encode(), control.Encode()
+				spoil(join.GetJoinRequest())
+				a.emit(frame.Control(frame.Route{From: a.Name(), To: b.Name(), Session: room, Message: 5, Group: true}, join, nil))
+				synctest.Wait()
+				if len(heard) != 2 || heard[1] != frame.GroupNack || len(b.all()) != 0 {
+					t.Errorf("%v, %d sessions", heard, len(b.all()))
+				}
+			})
+		})
+	}
+}
+
+// TestAGroupTooLarge: members beyond the bound are not enrolled.
+func TestAGroupTooLarge(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		node := newNode(t, nil)
+		a, b := start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret)
+		s := invite(t, a, b)
+		for i := range uint32(maxMembers + 10) {
+			other := named(t, "org/ns/m"+strings.Repeat("x", int(i%7))).With(name.ID{High: 9, Low: uint64(i)})
+			a.emit(frame.Control(frame.Route{From: a.Name(), To: b.Name(), Session: room, Message: 1000 + i, Group: true}, changed(dataplane.GroupUpdateOp_ADD, other.Encode()), nil))
+		}
+		synctest.Wait()
+		if got := len(s.Roster()); got != maxMembers+1 {
+			t.Errorf("%d members", got)
+		}
+	})
+}
