@@ -27,6 +27,9 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 		x.endpoint = transport.Endpoint{Binding: x.dest.Info().Binding, Version: x.call.ToVersion}
 		return nil
 	}
+	if x.via != nil {
+		return g.throughPeer(ctx, x)
+	}
 	listed, ok := x.agent.EndpointOf(x.dest.Info().Binding)
 	if !ok {
 		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(x.dest.Info().Binding)}

@@ -4,6 +4,7 @@
 // Then, in the order of the road:
 //
 //	limit.go, stages.go, reach.go   what comes before translation: limit, evidence, destination, policy
+//	hops.go                         the way through another gateway, where there is none from here
 //	choose.go                       what a message is for, and which dialogue it belongs to
 //	leg.go                          one leg: decode, stamp, encode, judge, sign, record
 //	repeat.go                       the same answer to the same message; replies that may be asked for again

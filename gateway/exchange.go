@@ -26,6 +26,7 @@ type exchange struct {
 	evidence  evidence
 	agent     directory.Agent // zero: translate only
 	lost      error           // why the agent cannot be reached, for those who may know it
+	via       *passage        // the other gateway that the message goes through; nil: none
 	endpoint  transport.Endpoint
 	described *canonical.Description // the agent, as it is known
 	permit    policy.Permit
@@ -60,8 +61,11 @@ type exchange struct {
 // reader is whoever leg 1 is for: the agent, else the caller who asked for a
 // translation only.
 func (x *exchange) reader() ect.Identity {
-	if x.call.Agent == "" {
+	switch {
+	case x.call.Agent == "":
 		return x.call.Caller.ID
+	case x.via != nil:
+		return x.via.peer.ID
 	}
 	return x.agent.ID
 }
@@ -100,9 +104,7 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 	if stored, done, err := g.verify(ctx, x); done || err != nil {
 		return stored, err
 	}
-	if err := g.reach(ctx, x); err != nil {
-		return answer, err
-	}
+	g.reach(ctx, x)
 	if err := g.permit(x); err != nil {
 		return answer, err
 	}
@@ -249,10 +251,11 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 // send carries the sealed request out.
 func (g *Gateway) send(ctx context.Context, x *exchange, sealed transport.Sealed) (transport.Reply, error) {
 	began := g.Now()
-	reply, err := g.Dialers[x.endpoint.Binding].Dial(ctx, x.endpoint, sealed)
+	reply, err := g.dialer(x).Dial(ctx, x.endpoint, sealed)
+	g.refused(ctx, err)
 	reply.Wire.Hasher = translators.HasherOf(x.dest)
 	took := g.Now().Sub(began)
-	g.Metrics.Upstream(label(x.agent), string(x.endpoint.Binding), took)
+	g.Metrics.Upstream(x.whom(), string(x.endpoint.Binding), took)
 	g.Metrics.Took(string(x.call.Wire.Binding), string(x.endpoint.Binding), telemetry.StageSend, took)
 	return reply, err
 }

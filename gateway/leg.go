@@ -270,6 +270,8 @@ func (g *Gateway) audience(x *exchange) []string {
 	switch {
 	case x.call.Agent == "":
 		return []string{string(x.call.Caller.ID), string(g.Self())}
+	case x.via != nil:
+		return []string{string(x.via.peer.ID), string(g.Self())}
 	case x.agent.ID != "":
 		return []string{string(x.agent.ID), string(g.Self())}
 	default:

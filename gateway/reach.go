@@ -11,46 +11,49 @@ import (
 	"github.com/aepb/aepb-gateway/policy"
 )
 
-// reach finds out who an agent is that describes itself in a capability
-// document: one that is listed, or one whose document the caller named as
-// destination (R8). Nobody is asked on behalf of a caller who may not call;
-// what went wrong is kept until policy has spoken.
-func (g *Gateway) reach(ctx context.Context, x *exchange) error {
+// reach finds out who an agent is, and the gateway that it is behind, if there is
+// one. Nobody is asked on behalf of a caller who may not call; what went wrong is
+// kept until policy has spoken.
+func (g *Gateway) reach(ctx context.Context, x *exchange) {
+	g.meet(ctx, x)
+	g.onwards(ctx, x)
+}
+
+// meet asks an agent that describes itself in a capability document: one that is
+// listed, or one whose document the caller named as destination (R8).
+func (g *Gateway) meet(ctx context.Context, x *exchange) {
 	if x.call.Agent == "" || (x.agent.Name != "" && x.agent.Capability == "") {
-		return nil
+		return
 	}
 	if x.agent.Name == "" {
 		if x.call.Entrance.Native() || len(x.evidence.sources) == 0 {
-			return nil
+			return
 		}
 		visitor, ok, err := g.Directory.Visitor(x.call.Agent)
 		if !ok {
-			x.lost = err
-			return nil
+			if err != nil {
+				x.lost = err
+			}
+			return
 		}
 		x.agent = visitor
 	}
 	if !mayAsk(x) {
-		return nil
+		return
 	}
-	x.agent, x.lost = g.Directory.Reach(ctx, x.agent)
-	if x.lost == nil {
-		return g.bound(x)
+	if x.agent, x.lost = g.Directory.Reach(ctx, x.agent); x.lost == nil {
+		g.bound(x)
 	}
-	return nil
 }
 
 func mayAsk(x *exchange) bool { return admit(x.call.Caller, x.agent.Rules) == nil }
 
 // bound finds the protocol toward an agent that was found.
-func (g *Gateway) bound(x *exchange) error {
-	if err := g.destine(x); err != nil {
-		return err
-	}
-	if x.dest == nil { // its document names no protocol that is spoken here
+func (g *Gateway) bound(x *exchange) {
+	x.lost = g.destine(x)
+	if x.lost == nil && x.dest == nil { // its document names no protocol that is spoken here
 		x.lost = &problem.NoPathError{From: string(x.source.Info().Binding), To: string(x.call.To)}
 	}
-	return nil
 }
 
 // mayKnow: a caller whom policy refuses learns nothing about an agent. That the

@@ -65,7 +65,11 @@ func (g *Gateway) protocols(x *exchange) error {
 	if agent, ok := g.Directory.Find(x.call.Agent); ok {
 		x.agent = agent
 	}
-	return g.destine(x)
+	err := g.destine(x)
+	if err != nil && x.call.Agent != "" && len(g.Directory.Peers()) > 0 {
+		x.lost, err = err, nil // another gateway may know a way: it is asked once we know who wants that
+	}
+	return err
 }
 
 // destine finds the destination's protocol, as far as the destination is known.

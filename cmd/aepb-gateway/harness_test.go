@@ -26,6 +26,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/state/redis"
+	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
 )
 
 func TestMain(m *testing.M) {
@@ -69,6 +70,7 @@ type plan struct {
 	serve  bool          // as serve would run it, not dev: nobody is anonymous, no plain HTTP
 
 	noToken bool // operators show certificates
+	noAINP  bool // AINP is not spoken
 
 	also []speaker // protocols beside the known
 }
@@ -158,6 +160,9 @@ func (b *bed) start(t *testing.T, p plan) {
 	b.rpc = s.grpc.Addr().String()
 	s.ainp, err = developmentAINP(config.AINP{}, b.dir)
 	must(t, err)
+	if p.noAINP {
+		s.ainp = tainp.Identity{}
+	}
 	s.uacp, s.also = listen(t), p.also
 	b.at.UACP = "uacps://" + s.uacp.Addr().String()
 	if p.noToken {

@@ -142,6 +142,9 @@ func (out *service) reload(ctx context.Context, c config.Config) error {
 		return err
 	}
 	renewSLIM()
+	if err := out.directory.UsePeers(c.PeerGateways(next.dev)); err != nil {
+		return err // never: config.Parse has judged them
+	}
 	for name := range out.settings.config.Agents {
 		if _, stays := c.Agents[name]; !stays {
 			out.directory.Remove(name)

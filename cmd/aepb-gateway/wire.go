@@ -28,6 +28,7 @@ import (
 	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
 	"github.com/aepb/aepb-gateway/gateway/transport/callback"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/gateway/transport/hop"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
@@ -126,8 +127,13 @@ func wire(s settings) (built *service, err error) {
 	}); err != nil {
 		return nil, err
 	}
+	hops, err := hop.New(hop.Deps{Client: guard, Cards: describers[a2a.Binding]})
+	if err != nil {
+		return nil, err
+	}
 	out.directory, err = directory.New(directory.Deps{
 		Describers: describers, Egress: guard, Client: guard, Changed: out.metrics.DescriptionChanged,
+		Beyond: hops, Asked: out.metrics.Asked,
 		Pins:          pins{entries: kept.entries, now: time.Now},
 		PlainLoopback: s.dev, Now: time.Now, Logger: s.logger,
 	})
@@ -137,7 +143,7 @@ func wire(s settings) (built *service, err error) {
 	if out.limiter, err = limit.New(s.limits(), limit.Deps{Bucket: kept.limits}); err != nil {
 		return nil, err
 	}
-	if out.road, err = out.build(registry, dialers, pushers(list), kept); err != nil {
+	if out.road, err = out.build(registry, dialers, hops, pushers(list), kept); err != nil {
 		return nil, err
 	}
 	out.close = append(out.close, out.road.Close, func() error { return out.road.Flush(context.Background()) })
@@ -145,6 +151,9 @@ func wire(s settings) (built *service, err error) {
 		return nil, err
 	}
 	if err := out.directory.AllowDocuments(s.config.VisitorRules(s.dev)); err != nil {
+		return nil, err
+	}
+	if err := out.directory.UsePeers(s.config.PeerGateways(s.dev)); err != nil {
 		return nil, err
 	}
 	for _, agent := range s.config.Directory(s.dev) {
@@ -220,7 +229,7 @@ func (out *service) webhooks() (*egress.Guard, error) {
 
 // build makes the road and the evidence that it needs.
 func (out *service) build(
-	registry *translators.Registry, dialers map[canonical.Binding]transport.Dialer,
+	registry *translators.Registry, dialers map[canonical.Binding]transport.Dialer, hops transport.Dialer,
 	pushers map[canonical.Binding]transport.Pusher, kept kept,
 ) (*gateway.Gateway, error) {
 	s := out.settings
@@ -257,7 +266,7 @@ func (out *service) build(
 		return nil, err
 	}
 	return gateway.New(s.road(), gateway.Deps{
-		Registry: registry, Directory: out.directory, Dialers: dialers, Pushers: pushers, Callbacks: told,
+		Registry: registry, Directory: out.directory, Dialers: dialers, Hops: hops, Pushers: pushers, Callbacks: told,
 		Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
 		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, Limiter: out.limiter, Metrics: out.metrics,
 		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
@@ -293,7 +302,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	}
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
 		Authenticators: authenticators,
-		Exchanger:      road, Registry: registry, Evidence: kept.evidence, Self: s.svid.ID, Signer: road.Signer, Anonymous: s.anonymous(),
+		Exchanger:      road, Router: road, Registry: registry, Evidence: kept.evidence, Self: s.svid.ID, Signer: road.Signer, Anonymous: s.anonymous(),
 		Doors:   doors,
 		Version: version, BaseURL: s.baseURL, Logger: s.logger,
 	})

@@ -59,6 +59,7 @@ type endpoint struct {
 	Version  string `json:"version,omitempty"`
 	URL      string `json:"url"`
 	Priority int    `json:"priority,omitempty"`
+	Through  string `json:"through,omitempty"`
 
 	Form      string `json:"form,omitempty"`
 	DID       string `json:"did,omitempty"`
@@ -234,6 +235,9 @@ func (a agent) print(w io.Writer) error {
 		fmt.Fprintln(w, "  described at", a.Capability)
 	}
 	for _, e := range a.Endpoints {
+		if e.Through != "" {
+			e.URL = "through " + e.Through
+		}
 		fmt.Fprintln(w, " ", e.Binding, e.Version, e.URL)
 	}
 	if l := a.Lifecycle; l != nil {

@@ -79,6 +79,7 @@ func (c Config) check(s source) error {
 			say(path+".min_level", "a minimum level is L1 or L2")
 		}
 	}
+	c.checkGateways(say)
 	c.Identity.check(say)
 	c.AINP.check(say)
 	c.Admin.check(say)
@@ -93,6 +94,30 @@ func (c Config) check(s source) error {
 		c.Agents[name].check("$.agents.'"+name+"'", say)
 	}
 	return errors.Join(errs...)
+}
+
+// checkGateways: a peer that is one can be asked, and an agent behind one has it
+// among the peers.
+func (c Config) checkGateways(say func(path, reason string)) {
+	gateways := c.PeerGateways(false)
+	for _, p := range gateways {
+		if err := directory.ValidatePeers([]directory.Peer{p}); err != nil {
+			say("$.peers.'"+string(p.ID)+"'.gateway", err.Error())
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.Peers)) {
+		if p := c.Peers[id]; p.Gateway == "" && len(p.Callers) > 0 {
+			say("$.peers.'"+id+"'.callers", "only of a peer that is a gateway")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
+		for i, e := range c.Agents[name].Endpoints {
+			known := slices.ContainsFunc(gateways, func(p directory.Peer) bool { return string(p.ID) == e.Through })
+			if e.Through != "" && !known {
+				say("$.agents.'"+name+"'.endpoints["+strconv.Itoa(i)+"].through", "no peer with a gateway has this id")
+			}
+		}
+	}
 }
 
 // check: a DID stands for one workload, and not for a group.

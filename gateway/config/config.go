@@ -150,11 +150,14 @@ type ECT struct {
 	Require bool `yaml:"require"` // refuse unattested messages at native doors too (R3)
 }
 
-// Peer is what is special about somebody who sends or reads ECTs.
+// Peer is what is special about somebody who sends or reads ECTs, or is another
+// gateway.
 type Peer struct {
-	Dialect  string `yaml:"dialect"`   // seed (default), 00, 01 or dual; default: as the peer writes itself
-	MinLevel string `yaml:"min_level"` // L1 or L2 (default): the lowest level of its own ECTs; a translation is never L1
-	Keys     string `yaml:"keys"`      // file with a JWK set that its ECTs may be signed with, besides its certificates
+	Gateway  string   `yaml:"gateway"`   // URL of its translate endpoint, if it is a gateway through which messages may go on: https://…/aepb/translate
+	Callers  []string `yaml:"callers"`   // who may be sent on through it to agents that are not listed here: SPIFFE ids, or prefixes ending in /*; none: nobody, in dev everybody (R2)
+	Dialect  string   `yaml:"dialect"`   // seed (default), 00, 01 or dual; default: as the peer writes itself
+	MinLevel string   `yaml:"min_level"` // L1 or L2 (default): the lowest level of its own ECTs; a translation is never L1
+	Keys     string   `yaml:"keys"`      // file with a JWK set that its ECTs may be signed with, besides its certificates
 }
 
 // Agent is one agent.
@@ -176,6 +179,8 @@ type Endpoint struct {
 	URL      string `yaml:"url"`      // https; in dev also http to loopback; for uacp-v1 uacps://host:port, for slim-v1 slim://node/org/namespace/service
 	Priority int    `yaml:"priority"` // lower is preferred; default 100
 	GRPC     string `yaml:"grpc"`     // host:port where it is to be reached with A2A over gRPC; url is then that of its card alone; default: as its card says, JSON-RPC before HTTP before gRPC
+
+	Through string `yaml:"through"` // instead of url: SPIFFE id of a peer that is a gateway, which lists the agent under the same name; binding need not be spoken here
 
 	Form      string `yaml:"form"`      // uacp-v1: enveloped (default), or bare for agents that know no gateways
 	DID       string `yaml:"did"`       // ainp-v1: whose signature its answers must bear; default: anybody's
@@ -264,6 +269,19 @@ func (c Config) VisitorRules(dev bool) directory.Documents {
 	return directory.Documents{Hosts: d.Hosts, Rules: policy.Rules{Callers: d.Callers, Open: dev && len(d.Callers) == 0}}
 }
 
+// PeerGateways are the peers that are gateways, in the words of package directory.
+func (c Config) PeerGateways(dev bool) []directory.Peer {
+	var out []directory.Peer
+	for _, id := range slices.Sorted(maps.Keys(c.Peers)) {
+		if p := c.Peers[id]; p.Gateway != "" {
+			out = append(out, directory.Peer{
+				ID: ect.Identity(id), URL: p.Gateway, Rules: policy.Rules{Callers: p.Callers, Open: dev && len(p.Callers) == 0},
+			})
+		}
+	}
+	return out
+}
+
 // Directory lists the agents. In a development gateway an agent without a list
 // of callers is open to everybody (R2).
 func (c Config) Directory(dev bool) []directory.Agent {
@@ -277,7 +295,7 @@ func (c Config) Directory(dev bool) []directory.Agent {
 		for _, e := range a.Endpoints {
 			agent.Endpoints = append(agent.Endpoints, directory.Endpoint{
 				Binding: canonical.Binding(e.Binding), Version: e.Version, URL: e.URL, Priority: e.Priority, GRPC: e.GRPC,
-				Form: e.Form, DID: e.DID, Signature: e.Signature,
+				Through: ect.Identity(e.Through), Form: e.Form, DID: e.DID, Signature: e.Signature,
 			})
 		}
 		out = append(out, agent)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,7 +43,8 @@ type Agent struct {
 
 	// From the capability document; zero without one.
 	Lifecycle Lifecycle
-	Gateways  []string // translate endpoints that it can be reached through
+	Gateways  []string            // translate endpoints that it can be reached through
+	Beyond    []canonical.Binding // protocols that are not spoken here, preferred first: another gateway may
 }
 
 // Listed reports whether an operator gave the agent its name. Those that a
@@ -56,6 +58,11 @@ type Endpoint struct {
 	URL      string // absolute https URL; http only where the directory allows loopback
 	Priority int    // lower is preferred (AEPB, Capability Document Format); zero: DefaultPriority
 	GRPC     string // host:port where it takes A2A over gRPC, which is then spoken; empty: as its card says
+
+	// Through is the gateway behind which the agent is, under the same name; then
+	// there is no URL, and this gateway need not speak the protocol. Empty: it is
+	// reached directly.
+	Through ect.Identity
 
 	// What an operator says where a protocol leaves it open; empty: as the
 	// protocol prefers.
@@ -87,6 +94,24 @@ func (e Endpoint) special() string {
 	}
 	return ""
 }
+
+// beyond judges an endpoint behind another gateway.
+func (e Endpoint) beyond() string {
+	switch {
+	case !validID(e.Through):
+		return "through is the SPIFFE id of a peer"
+	case e.URL != "" || e.GRPC != "" || e.Form != "" || e.DID != "" || e.Signature != "" || e.Version != "":
+		return "an endpoint behind another gateway has no URL and nothing else of its own: that gateway knows them"
+	case !slices.Contains(bindings, e.Binding):
+		return "no protocol " + string(e.Binding)
+	}
+	return ""
+}
+
+// bindings are the registered protocols (AEPB, Protocol Binding Registry).
+var bindings = []canonical.Binding{"a2a-v1", "mcp-v1", "slim-v1", "uacp-v1", "ainp-v1"}
+
+func noPeer(id ect.Identity) string { return "no gateway among the peers is " + string(id) }
 
 // InvalidAgentError says why an agent cannot be listed.
 type InvalidAgentError struct{ Name, Reason string }
@@ -162,13 +187,19 @@ func (a Agent) validate(speaks func(canonical.Binding) bool, plainLoopback bool)
 	}
 	seen := map[canonical.Binding]bool{}
 	for _, e := range a.Endpoints {
-		if !speaks(e.Binding) {
+		if e.Through == "" && !speaks(e.Binding) {
 			return fail("this gateway does not speak " + string(e.Binding))
 		}
 		if seen[e.Binding] {
 			return fail("two endpoints for " + string(e.Binding))
 		}
 		seen[e.Binding] = true
+		if e.Through != "" {
+			if reason := e.beyond(); reason != "" {
+				return fail(reason)
+			}
+			continue
+		}
 		if reason := e.checkURL(plainLoopback); reason != "" {
 			return fail(reason)
 		}

@@ -35,9 +35,11 @@ type Allower interface {
 type Deps struct {
 	Describers    map[canonical.Binding]transport.Describer
 	Egress        Allower
-	Client        Client             // fetches capability documents; nil: no agent can have one
-	Pins          Pins               // nil: in memory
-	Changed       func(agent string) // counts changed descriptions; nil: nobody does
+	Client        Client              // fetches capability documents; nil: no agent can have one
+	Pins          Pins                // nil: in memory
+	Changed       func(agent string)  // counts changed descriptions; nil: nobody does
+	Asked         func(result string) // counts questions to other gateways: served, unserved, failed; nil: nobody does
+	Beyond        transport.Describer // asks peers about agents behind them; nil: no agent can be reached through one
 	PlainLoopback bool
 	Now           func() time.Time
 	Logger        *slog.Logger
@@ -57,6 +59,8 @@ type Directory struct {
 	visitors  map[string]Agent           // found by callers, by URL
 	order     []string                   // of visitors, the oldest first
 	policy    Documents
+	peers     []Peer
+	answers   map[string]Verdict // of peers, by question
 }
 
 // knowledge is what one endpoint said about itself, or why it could not.
@@ -79,9 +83,12 @@ func New(deps Deps) (*Directory, error) {
 	if deps.Changed == nil {
 		deps.Changed = func(string) {}
 	}
+	if deps.Asked == nil {
+		deps.Asked = func(string) {}
+	}
 	return &Directory{
 		deps: deps, agents: map[string]Agent{}, known: map[string]knowledge{}, granted: map[string][]string{},
-		documents: map[string]fetchedDocument{}, resolved: map[string]resolved{}, visitors: map[string]Agent{},
+		documents: map[string]fetchedDocument{}, resolved: map[string]resolved{}, visitors: map[string]Agent{}, answers: map[string]Verdict{},
 	}, nil
 }
 
@@ -116,7 +123,9 @@ func (d *Directory) Put(agent Agent) error {
 		d.grant(agent.Name, agent.Capability)
 	}
 	for _, e := range agent.Endpoints {
-		d.grant(agent.Name, e.URL)
+		if e.Through == "" {
+			d.grant(agent.Name, e.URL)
+		}
 		if e.GRPC != "" {
 			d.grant(agent.Name, "https://"+e.GRPC)
 		}
@@ -244,7 +253,15 @@ func (d *Directory) fetch(ctx context.Context, agent Agent, e Endpoint, caller e
 		Agent: agent.Name, ID: agent.ID, Binding: e.Binding, Version: e.Version,
 		URL: e.URL, GRPC: e.GRPC, Form: e.Form, Caller: caller, Timeout: patience(agent),
 	}
-	description, target, err := d.deps.Describers[e.Binding].Describe(ctx, target)
+	describer := d.deps.Describers[e.Binding]
+	if e.Through != "" {
+		peer, ok := d.Peer(e.Through)
+		if !ok {
+			return knowledge{err: &InvalidAgentError{Name: agent.Name, Reason: noPeer(e.Through)}, until: d.deps.Now().Add(retryAfter)}
+		}
+		target.URL, target.ID, describer = peer.URL, peer.ID, d.deps.Beyond
+	}
+	description, target, err := describer.Describe(ctx, target)
 	target.Timeout = agent.Timeout
 	if err != nil {
 		d.deps.Logger.WarnContext(ctx, "agent could not be described",

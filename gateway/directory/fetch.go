@@ -6,7 +6,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -192,29 +191,4 @@ func successorLink(h http.Header, plainLoopback bool) string {
 		}
 	}
 	return ""
-}
-
-// Serves asks another gateway whether it translates a pair: 200 yes, all else
-// no (AEPB, Protocol Negotiation step 3). endpoint is its translate endpoint.
-func (d *Directory) Serves(ctx context.Context, endpoint string, from, to string) bool {
-	ctx, cancel := context.WithTimeout(ctx, documentLimit)
-	defer cancel()
-	u, err := url.Parse(endpoint)
-	if err != nil || d.deps.Client == nil {
-		return false
-	}
-	wellKnown := "/.well-known/aepb/gateway"
-	if strings.HasSuffix(u.Path, "/cpat/translate") {
-		wellKnown = "/.well-known/cpat/gateway"
-	}
-	asked := url.URL{Scheme: u.Scheme, Host: u.Host, Path: wellKnown, RawQuery: url.Values{"from": {from}, "to": {to}}.Encode()}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, asked.String(), http.NoBody)
-	if err != nil {
-		return false
-	}
-	response, err := d.deps.Client.DoAs(request, "")
-	if err != nil {
-		return false
-	}
-	return response.Body.Close() == nil && response.StatusCode == http.StatusOK
 }

@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
@@ -246,7 +247,16 @@ func (d *Directory) merge(agent Agent, fetched fetchedDocument) (Agent, error) {
 	}
 	agent.ID, agent.AssuranceLevel = document.AgentID, max(agent.AssuranceLevel, document.Level)
 	agent.Lifecycle, agent.Gateways = document.Lifecycle, document.Gateways
-	agent.Endpoints = nil
+	agent.Endpoints, agent.Beyond = nil, nil
+	beyond := slices.Clone(document.Protocols)
+	slices.SortStableFunc(beyond, func(a, b Endpoint) int {
+		return cmp.Or(cmp.Compare(a.priority(), b.priority()), strings.Compare(string(a.Binding), string(b.Binding)))
+	})
+	for _, e := range beyond {
+		if d.deps.Describers[e.Binding] == nil {
+			agent.Beyond = append(agent.Beyond, e.Binding)
+		}
+	}
 	for _, e := range document.Protocols {
 		if d.deps.Describers[e.Binding] != nil {
 			e.Version = ""

@@ -109,6 +109,7 @@ type endpointDocument struct {
 	URL      string `json:"url"`
 	Priority int    `json:"priority,omitempty"`
 	GRPC     string `json:"grpc,omitempty"`
+	Through  string `json:"through,omitempty"`
 
 	Form      string `json:"form,omitempty"`
 	DID       string `json:"did,omitempty"`
@@ -188,7 +189,7 @@ func (a admin) read(c *gin.Context) (directory.Agent, error) {
 	}
 	for _, e := range doc.Endpoints {
 		agent.Endpoints = append(agent.Endpoints, directory.Endpoint{
-			Binding: canonical.Binding(e.Binding), Version: e.Version, URL: e.URL, Priority: e.Priority, GRPC: e.GRPC,
+			Binding: canonical.Binding(e.Binding), Version: e.Version, URL: e.URL, Priority: e.Priority, GRPC: e.GRPC, Through: ect.Identity(e.Through),
 			Form: e.Form, DID: e.DID, Signature: e.Signature,
 		})
 	}
@@ -217,7 +218,7 @@ func document(agent directory.Agent) agentDocument {
 	}
 	for _, e := range agent.Endpoints {
 		doc.Endpoints = append(doc.Endpoints, endpointDocument{
-			Binding: string(e.Binding), Version: e.Version, URL: e.URL, Priority: max(0, e.Priority), GRPC: e.GRPC,
+			Binding: string(e.Binding), Version: e.Version, URL: e.URL, Priority: max(0, e.Priority), GRPC: e.GRPC, Through: string(e.Through),
 			Form: e.Form, DID: e.DID, Signature: e.Signature,
 		})
 	}

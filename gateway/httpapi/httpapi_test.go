@@ -74,6 +74,7 @@ func (r *road) Describe(context.Context, transport.Inquiry) (*canonical.Descript
 type surface struct {
 	handler http.Handler
 	road    *road
+	router  *router
 	store   *ecttest.Store
 	self    *ecttest.Party
 	now     time.Time // of the surface; zero: a time long ago
@@ -87,7 +88,7 @@ func newSurface(t *testing.T, anonymous ect.Identity, authenticators ...httpapi.
 	}
 	s := &surface{road: &road{answer: transport.Answer{
 		Wire: translators.Wire{Media: "application/json", Body: []byte(`{"ok":true}`)}, Evidence: []string{"one", "two"},
-	}}, store: ecttest.NewStore()}
+	}}, router: &router{}, store: ecttest.NewStore()}
 	door := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.road.Limit(r.Context(), transport.Inquiry{}); err != nil { // as every door does
 			problem.Write(w, r, err)
@@ -103,7 +104,7 @@ func newSurface(t *testing.T, anonymous ect.Identity, authenticators ...httpapi.
 	s.self = self
 	s.handler, err = httpapi.Public(httpapi.PublicDeps{
 		Signer: signer, Now: func() time.Time { return s.now },
-		Exchanger: s.road, Registry: registry, Evidence: s.store, Self: "spiffe://example.com/gateway", Anonymous: anonymous,
+		Exchanger: s.road, Router: s.router, Registry: registry, Evidence: s.store, Self: "spiffe://example.com/gateway", Anonymous: anonymous,
 		Authenticators: authenticators,
 		Doors:          httpapi.Doors{"/a2a": door, "/a2a/*rest": door, "/.well-known/agent-card.json": door, "/mcp": door, "/mcp/": door}, Version: "1.2.3",
 		BaseURL: func(*http.Request) string { return "https://gw.example" }, Logger: slog.New(slog.DiscardHandler),
@@ -291,6 +292,57 @@ func TestPairQueries(t *testing.T) {
 		w = s.do(http.MethodPost, "/aepb/translate"+query, "{}", caller, jsonBody())
 		if (w.Code == 200) != (want == 200) || want == 404 && code(w) != "no_translation_path" {
 			t.Errorf("POST %s: got %d %s, the query said %d", query, w.Code, w.Body, want)
+		}
+	}
+}
+
+// router serves what is asked in its name, to callers with an identity, and
+// keeps the last question.
+type router struct{ last transport.Question }
+
+func (r *router) Serves(_ context.Context, q transport.Question) (bool, time.Duration) {
+	r.last = q
+	return q.Dest == "bob" || q.To.Binding == "ainp-v1", 90 * time.Second
+}
+
+// TestPairsBeyond: a caller with an identity learns what is reached through other
+// gateways, and which agents; nobody else does.
+func TestPairsBeyond(t *testing.T) {
+	t.Parallel()
+	s := newSurface(t, "spiffe://example.com/anonymous")
+	for _, tc := range []struct {
+		query, forwards string
+		known           bool
+		status, depth   int
+	}{
+		{"?from=a2a-v1&to=ainp-v1", "", true, 200, 2},
+		{"?from=a2a-v1&to=ainp-v1", "1", true, 200, 1},
+		{"?from=a2a-v1&to=ainp-v1", "99999", true, 400, -1},
+		{"?from=a2a-v1&to=ainp-v1", "9999", true, 200, 2},
+		{"?from=a2a-v1&to=ainp-v1", "-1", true, 400, -1},
+		{"?from=a2a-v1&to=ainp-v1", "", false, 404, -1},
+		{"?from=a2a-v1&to=slim-v1", "0", true, 404, 0},
+		{"?from=a2a-v1&to=mcp-v1&dest=bob", "", true, 200, 2},
+		{"?from=a2a-v1&to=mcp-v1&dest=eve", "", true, 404, 2},
+		{"?from=a2a-v1&to=mcp-v1&dest=eve", "", false, 200, -1}, // answered as if nobody had been named
+		{"?from=a2a-v1&to=" + strings.Repeat("x", 65), "", true, 400, -1},
+		{"?from=a2a-v1&to=mcp-v1&dest=" + strings.Repeat("x", 2049), "", true, 400, -1},
+	} {
+		s.router.last = transport.Question{Forwards: -1}
+		header := http.Header{}
+		if tc.forwards != "" {
+			header.Set("Max-Forwards", tc.forwards)
+		}
+		who := ecttest.NewParty(t, "spiffe://example.com/client")
+		if !tc.known {
+			who = nil
+		}
+		w := s.do(http.MethodGet, "/.well-known/aepb/gateway"+tc.query, "", who, header)
+		if w.Code != tc.status || s.router.last.Forwards != tc.depth {
+			t.Errorf("%.80s %s: %d with %d forwards", tc.query, tc.forwards, w.Code, s.router.last.Forwards)
+		}
+		if cached := w.Header().Get("Cache-Control"); tc.depth >= 0 && cached != "private, max-age=90" {
+			t.Errorf("%.80s: Cache-Control %q", tc.query, cached)
 		}
 	}
 }

@@ -63,6 +63,9 @@ func (a admin) negotiation(c *gin.Context) {
 		return
 	}
 	theirs := directory.Offer{Protocols: agent.Endpoints, Gateways: agent.Gateways}
+	for _, b := range agent.Beyond { // another gateway may speak it
+		theirs.Protocols = append(theirs.Protocols, directory.Endpoint{Binding: b})
+	}
 	own := ours.Gateways[0]
 	outcome, ok := directory.Negotiate(ours, theirs, func(gateway string, from, to canonical.Binding) bool {
 		if gateway == own {
@@ -104,6 +107,9 @@ func (a admin) translates(from, to canonical.Binding) bool {
 func (a admin) ours(speaks string) (directory.Offer, error) {
 	translate := a.deps.PublicURL + aepbNames().translate
 	offer := directory.Offer{Gateways: []string{translate}}
+	for _, p := range a.deps.Directory.Peers() {
+		offer.Gateways = append(offer.Gateways, p.URL)
+	}
 	if speaks == "" {
 		for i, id := range a.deps.Registry.Bindings() {
 			t, _ := a.deps.Registry.Translator(id)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -23,6 +24,7 @@ type Doors map[string]http.Handler
 // PublicDeps is what the public surface is built from.
 type PublicDeps struct {
 	Exchanger transport.Exchanger
+	Router    Router // nil: only our own pairs are served
 	Registry  *translators.Registry
 	Doors     Doors
 	Evidence  ect.Store
@@ -37,6 +39,12 @@ type PublicDeps struct {
 	Version        string
 	BaseURL        func(*http.Request) string // where callers reach us, no trailing slash
 	Logger         *slog.Logger
+}
+
+// Router knows what is served, from here or through other gateways, and for how
+// long that holds.
+type Router interface {
+	Serves(context.Context, transport.Question) (bool, time.Duration)
 }
 
 // Quiet stops gin from printing its routes. Call it once, before any surface is built.

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 )
 
@@ -192,7 +194,7 @@ func (w wellKnown) serveSigned(c *gin.Context, doc capabilityDocument) {
 		problem.Write(c.Writer, c.Request, err)
 		return
 	}
-	w.write(c, mediaJWT, []byte(token))
+	w.write(c, mediaJWT, []byte(token), cacheFor)
 }
 
 // gateway serves the pair list, or answers a pair query with 200 or 404
@@ -207,17 +209,59 @@ func (w wellKnown) gateway(c *gin.Context) {
 		problem.Write(c.Writer, c.Request, &problem.QueryError{Reason: "from and to go together"})
 		return
 	}
-	switch {
-	case from == "":
+	if from == "" {
 		doc.Pairs = w.pairs()
-	case w.deps.Registry.Serves(translators.ParseSide(from), translators.ParseSide(to)):
-		doc.Pairs = []pairName{{translators.ParseSide(from).String(), translators.ParseSide(to).String()}}
-	default:
-		c.Header("Cache-Control", cacheFor)
-		problem.Write(c.Writer, c.Request, &problem.NoPathError{From: from, To: to})
+		w.serve(c, doc)
 		return
 	}
-	w.serve(c, doc)
+	served, fresh, err := w.served(c, translators.ParseSide(from), translators.ParseSide(to))
+	switch {
+	case err != nil:
+		problem.Write(c.Writer, c.Request, err)
+	case !served:
+		c.Header("Cache-Control", fresh)
+		problem.Write(c.Writer, c.Request, &problem.NoPathError{From: from, To: to})
+	default:
+		doc.Pairs = []pairName{{translators.ParseSide(from).String(), translators.ParseSide(to).String()}}
+		w.serveFor(c, doc, fresh)
+	}
+}
+
+// Bounds of a pair query.
+const (
+	maxSide     = 64   // octets of from and of to
+	maxName     = 2048 // octets of dest
+	maxForwards = 2    // gateways that one asks in turn, and the default: a message could pass through no more
+)
+
+// served answers a pair query: by our own pairs, and for a caller who says who it
+// is by what we reach through other gateways, or for an agent that it may call
+// (dest). A gateway that asks for itself says with Max-Forwards how many more may
+// be asked. fresh is how long the answer may be kept.
+func (w wellKnown) served(c *gin.Context, from, to translators.Side) (served bool, fresh string, err error) {
+	q := transport.Question{From: from, To: to, Dest: c.Query("dest"), Forwards: maxForwards}
+	if q.Dest == "" && (w.deps.Registry.Serves(from, to) || w.deps.Router == nil) {
+		return w.deps.Registry.Serves(from, to), cacheFor, nil
+	}
+	if len(from.String()) > maxSide || len(to.String()) > maxSide || len(q.Dest) > maxName {
+		return false, "", &problem.QueryError{Reason: "from, to or dest is too long"}
+	}
+	if text := c.GetHeader("Max-Forwards"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 16)
+		if err != nil {
+			return false, "", &problem.QueryError{Reason: "Max-Forwards is a number"}
+		}
+		q.Forwards = int(min(n, maxForwards))
+	}
+	ctx := c.Request.Context()
+	if q.Caller = transport.CallerFrom(ctx); q.Caller.ID == "" || q.Caller.Anonymous || w.deps.Router == nil {
+		return w.deps.Registry.Serves(from, to), cacheFor, nil
+	}
+	if err := admit(ctx, w.deps.Exchanger, ""); err != nil {
+		return false, "", err
+	}
+	served, age := w.deps.Router.Serves(ctx, q)
+	return served, "private, max-age=" + strconv.Itoa(int(age.Seconds())), nil
 }
 
 // pairs is everything that is translated: between protocols, and between the
@@ -233,19 +277,22 @@ func (w wellKnown) pairs() []pairName {
 	return out
 }
 
-func (w wellKnown) serve(c *gin.Context, document any) {
+func (w wellKnown) serve(c *gin.Context, document any) { w.serveFor(c, document, cacheFor) }
+
+// serveFor serves a document that may be kept for as long as fresh says.
+func (w wellKnown) serveFor(c *gin.Context, document any, fresh string) {
 	body, err := json.Marshal(document)
 	if err != nil {
 		problem.Write(c.Writer, c.Request, err)
 		return
 	}
-	w.write(c, mediaJSON, body)
+	w.write(c, mediaJSON, body, fresh)
 }
 
-func (w wellKnown) write(c *gin.Context, media string, body []byte) {
+func (w wellKnown) write(c *gin.Context, media string, body []byte, fresh string) {
 	sum := sha256.Sum256(body)
 	etag := `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
-	c.Header("Cache-Control", cacheFor)
+	c.Header("Cache-Control", fresh)
 	c.Header("ETag", etag)
 	if matches(c.Request.Header.Values("If-None-Match"), etag) {
 		c.Status(http.StatusNotModified)

@@ -79,6 +79,10 @@ var golden = []struct {
 	{"unreachable", &transport.UnreachableError{Agent: "x"}, 502, "upstream_unreachable", "internal_error", canonical.CodeUnavailable, 0},
 	{"agent too slow", &transport.TimeoutError{Agent: "x"}, 504, "timeout", "timeout", canonical.CodeTimeout, 0},
 	{"bad reply", &transport.BadReplyError{Agent: "x"}, 502, "bad_upstream_reply", "internal_error", canonical.CodeBadUpstream, 0},
+	{"next gateway: hops", &transport.RefusedError{Agent: "x", Status: 403, Code: "policy_violation", Detail: "hops"}, 403, "policy_violation", "policy_violation", canonical.CodeForbidden, 0},
+	{"next gateway: busy", &transport.RefusedError{Agent: "x", Status: 429, Code: "rate_limited", RetryAfter: time.Minute}, 429, "rate_limited", "internal_error", canonical.CodeRateLimited, time.Minute},
+	{"next gateway: its trouble", &transport.RefusedError{Agent: "x", Status: 500, Code: "internal_error", Detail: "secret"}, 404, "no_translation_path", "internal_error", canonical.CodeUnsupportedOp, 0},
+	{"next gateway: ours", &transport.RefusedError{Agent: "x", Status: 403, Code: "forbidden", Detail: "secret"}, 404, "no_translation_path", "internal_error", canonical.CodeUnsupportedOp, 0},
 	{"egress", &egress.DeniedError{Host: "10.0.0.1", Reason: "private"}, 403, "policy_violation", "policy_violation", canonical.CodeForbidden, 0},
 	{"agent entry", &directory.InvalidAgentError{Name: "x", Reason: "no"}, 400, "malformed_message", "internal_error", canonical.CodeInvalidRequest, 0},
 	{"state full", fmt.Errorf("ect: %w", &state.FullError{What: "x", RetryAfter: 2 * time.Second}), 503, "internal_error", "internal_error", canonical.CodeUnavailable, 2 * time.Second},
@@ -148,7 +152,7 @@ func TestOutermostDecides(t *testing.T) {
 // Only the agent's own failures count against it.
 func TestUpstreamFault(t *testing.T) {
 	t.Parallel()
-	faults := []string{"unreachable", "agent too slow", "bad reply"}
+	faults := []string{"next gateway: its trouble", "unreachable", "agent too slow", "bad reply"}
 	for _, tc := range golden {
 		if got := problem.From(tc.err).UpstreamFault; got != slices.Contains(faults, tc.name) {
 			t.Errorf("%s: %v", tc.name, got)

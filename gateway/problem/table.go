@@ -97,6 +97,7 @@ var table = rows(
 	as(func(e *transport.UnreachableError) Problem { return fault(of(CodeUnreachable, e.Error())) }),
 	as(func(e *transport.TimeoutError) Problem { return fault(of(CodeTimeout, e.Error())) }),
 	as(func(e *transport.BadReplyError) Problem { return fault(of(CodeBadReply, e.Error())) }),
+	as(refused),
 	as(func(e *sse.LimitError) Problem { return fault(of(CodeBadReply, e.Error())) }),
 	as(func(*egress.DeniedError) Problem {
 		return of(CodePolicyViolation, "egress policy does not allow this destination")
@@ -191,6 +192,21 @@ func semanticLoss(e *policy.SemanticLossError) Problem {
 	if slices.Contains(e.Codes, string(canonical.LossOperation)) {
 		p.Native = canonical.CodeUnsupportedOp
 	}
+	return p
+}
+
+// refused: what concerns the message and its way is told as the other gateway told
+// it. All else is between the two gateways, and to the caller there is no path
+// (AEPB, Translation Failure Handling).
+func refused(e *transport.RefusedError) Problem {
+	switch e.Code {
+	case CodeNoPath, CodeSemanticLoss, CodePolicyViolation, CodeTimeout, CodeTooLarge, CodeRetired:
+		return of(e.Code, e.Error())
+	case CodeRateLimited, CodeDraining:
+		return retry(of(e.Code, e.Error()), e.RetryAfter, retryDrain)
+	}
+	p := of(CodeNoPath, "the next gateway toward "+e.Agent+" does not carry the message on")
+	p.UpstreamFault = e.Status >= http.StatusInternalServerError
 	return p
 }
 

@@ -50,6 +50,7 @@ var (
 	results = setOf(append(problem.Codes(), resultOK)...)
 	fates   = setOf(canonical.Carried, canonical.Dropped)
 	acts    = setOf(ect.ActTranslate, ect.ActTranslateError, ect.ActCPATTranslate)
+	queries = setOf("served", "unserved", "failed")
 	scopes  = setOf(limit.Scopes()...)
 	rules   = setOf(policy.AllConstraints()...)
 	reasons = setOf(

@@ -53,6 +53,7 @@ type Metrics struct {
 	inflight     prometheus.Gauge
 	upstream     *prometheus.HistogramVec
 	reloads      *prometheus.CounterVec
+	questions    *prometheus.CounterVec
 	changes      *prometheus.CounterVec
 }
 
@@ -67,7 +68,7 @@ func New(deps Deps) (*Metrics, error) {
 	}
 	m.define()
 	for _, c := range []prometheus.Collector{
-		m.translations, m.duration, m.losses, m.verified, m.issued, m.limited, m.denied, m.inflight, m.upstream, m.reloads, m.changes,
+		m.translations, m.duration, m.losses, m.verified, m.issued, m.limited, m.denied, m.inflight, m.upstream, m.reloads, m.questions, m.changes,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(),
 	} {
@@ -119,6 +120,8 @@ func (m *Metrics) define() {
 		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}, "agent", "protocol")
 	m.changes = counter("description_changes_total",
 		"Times that an agent described itself otherwise than before.", "agent")
+	m.questions = counter("gateway_queries_total",
+		"Questions to other gateways, whether they translate a pair: served, unserved or failed.", "result")
 	m.reloads = counter("config_reloads_total",
 		"Times that a changed configuration was read, by outcome: applied, or refused with the old one left in force.", "result")
 }
@@ -194,6 +197,9 @@ func (m *Metrics) DescriptionChanged(agent string) {
 }
 
 func (m *Metrics) binding(id string) string { return m.bindings.label(id) }
+
+// Asked counts a question to another gateway: served, unserved or failed.
+func (m *Metrics) Asked(result string) { m.questions.WithLabelValues(queries.label(result)).Inc() }
 
 // Reloaded counts a configuration that was read again while running.
 func (m *Metrics) Reloaded(applied bool) {

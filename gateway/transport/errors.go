@@ -30,3 +30,18 @@ type BadReplyError struct {
 }
 
 func (e *BadReplyError) Error() string { return "agent " + e.Agent + " sent a bad reply: " + e.Reason }
+
+// RefusedError: another gateway, on the way to the agent, did not carry the
+// message on.
+type RefusedError struct {
+	Agent      string
+	Status     int           // HTTP status; zero: it said so in a stream
+	Code       string        // what it called the refusal: policy_violation and the like
+	Detail     string        // in its words; it quotes no message
+	RetryAfter time.Duration // zero: no advice
+	Evidence   []string      // its ECTs, compact, unverified
+}
+
+func (e *RefusedError) Error() string {
+	return "the next gateway toward " + e.Agent + " refused: " + e.Detail
+}

@@ -106,6 +106,14 @@ type Inquiry struct {
 	Limited bool              // the door has asked [Exchanger.Limit] for this very request; else the road does
 }
 
+// Question asks whether a pair is served (AEPB, Protocol Negotiation step 3).
+type Question struct {
+	From, To translators.Side
+	Dest     string          // for this agent; empty: for any
+	Caller   identity.Caller // the zero Caller, and an anonymous one, learn nothing of agents and of other gateways
+	Forwards int             // other gateways that may be asked in turn
+}
+
 // Exchanger is the road, as a door sees it. Errors are typed; package problem
 // says what each becomes on the wire.
 type Exchanger interface {

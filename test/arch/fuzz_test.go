@@ -16,6 +16,7 @@ var targets = []struct{ reader, dir, name string }{
 	{"A2A card", "translators/a2a", "FuzzCard"},
 	{"MCP message", "translators/mcp", "FuzzDecode"},
 	{"MCP description", "translators/mcp", "FuzzDescription"},
+	{"answer of another gateway", "gateway/transport/hop", "FuzzAnswer"},
 	{"configuration", "gateway/config", "FuzzParse"},
 }
 

@@ -1,0 +1,209 @@
+package hop
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/gateway/transport/sse"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+const (
+	mediaJSON    = "application/json"
+	mediaProblem = "application/problem+json"
+)
+
+// Client is the one door to the network: *egress.Guard is one. It sends a
+// request to a server that must prove the expected SPIFFE id and hands redirects
+// back as they are.
+type Client interface {
+	DoAs(request *http.Request, expected ect.Identity) (*http.Response, error)
+}
+
+var _ Client = (*egress.Guard)(nil)
+
+// Deps is what a Dialer needs.
+type Deps struct {
+	Client Client
+	// Cards asks an A2A door who an agent is. nil: nobody is asked.
+	Cards     transport.Describer
+	BodyLimit int        // octets of one message; zero: translators.DefaultBodyLimit
+	Limits    ect.Limits // of the evidence of one reply; zero: the defaults
+}
+
+// Dialer carries messages to other gateways. Safe for concurrent use; it keeps nothing.
+type Dialer struct{ deps Deps }
+
+var (
+	_ transport.Dialer    = (*Dialer)(nil)
+	_ transport.Describer = (*Dialer)(nil)
+)
+
+// New checks its dependencies.
+func New(deps Deps) (*Dialer, error) {
+	if deps.Client == nil {
+		return nil, errors.New("transport/hop: incomplete Deps")
+	}
+	if deps.BodyLimit <= 0 {
+		deps.BodyLimit = translators.DefaultBodyLimit
+	}
+	return &Dialer{deps: deps}, nil
+}
+
+// Target is the URL at which a gateway takes a message in one protocol for an
+// agent that it reaches in another. endpoint is that of its translate endpoint.
+func Target(endpoint string, from, to canonical.Binding, dest string) string {
+	values := url.Values{"from": {string(from)}, "to": {string(to)}}
+	if dest != "" {
+		values.Set("dest", dest)
+	}
+	return endpoint + "?" + values.Encode()
+}
+
+// Dial posts a sealed message to the gateway at e.URL and reads what it
+// answers. Its errors are those of [transport.Dialer] and *transport.RefusedError.
+func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transport.Sealed) (transport.Reply, error) {
+	wire, evidence, err := sealed.Open()
+	if err != nil {
+		return transport.Reply{}, err
+	}
+	asked := ctx
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a stream outlives the wait for its beginning
+	release := context.AfterFunc(asked, cancel)
+	keep := false
+	defer func() {
+		if !keep {
+			release()
+			cancel()
+		}
+	}()
+	request, err := request(ctx, e, wire, evidence)
+	if err != nil {
+		return transport.Reply{}, err
+	}
+	response, err := d.deps.Client.DoAs(request, e.ID)
+	if err != nil {
+		return transport.Reply{}, failure(asked, e, err)
+	}
+	tokens, err := ect.ParseHeader(response.Header.Values(ect.HeaderName), d.deps.Limits)
+	if err != nil {
+		_ = response.Body.Close()
+		return transport.Reply{}, bad(e, "its execution context is malformed or too large")
+	}
+	if response.StatusCode == http.StatusOK && media(response.Header) == sse.Media && response.Header.Get("Content-Encoding") == "" {
+		keep = release()
+		return transport.Reply{Evidence: tokens, Events: d.listen(e, wire, response, cancel)}, nil
+	}
+	body, err := d.whole(asked, e, response)
+	if err != nil {
+		return transport.Reply{}, err
+	}
+	got, err := read(e, wire, response, body, tokens)
+	return transport.Reply{Evidence: tokens, Wire: got}, err
+}
+
+// request is a message on its way out. Of the fields of its protocol those go
+// along that belong to the message; the next gateway reads them like the body.
+func request(ctx context.Context, e transport.Endpoint, wire translators.Wire, evidence []string) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL, bytes.NewReader(wire.Body))
+	if err != nil {
+		return nil, &transport.UnreachableError{Agent: e.Agent, Err: err}
+	}
+	request.Header = fields(wire.Header)
+	request.Header.Set("Content-Type", mediaJSON)
+	request.Header.Set("Accept", mediaJSON+", "+sse.Media+", "+mediaProblem)
+	for _, token := range evidence {
+		request.Header.Add(ect.HeaderName, token)
+	}
+	return request, nil
+}
+
+// fields are those that belong to a message: what its protocol says of it there,
+// and its trace. No credential crosses (R2), and sessions are at our own door.
+func fields(all http.Header) http.Header {
+	out := http.Header{}
+	for name, values := range all {
+		name = http.CanonicalHeaderKey(name)
+		trace := name == "Traceparent" || name == "Tracestate" || name == "Baggage"
+		if trace || strings.HasPrefix(name, "A2a-") || (strings.HasPrefix(name, "Mcp-") && name != "Mcp-Session-Id") {
+			out[name] = values
+		}
+	}
+	return out
+}
+
+// whole reads a response to its end.
+func (d *Dialer) whole(ctx context.Context, e transport.Endpoint, response *http.Response) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(response.Body, int64(d.deps.BodyLimit)+1))
+	closed := response.Body.Close()
+	if err == nil {
+		err = ctx.Err() // at the deadline half an answer may end properly, and would pass for the whole
+	}
+	switch {
+	case err != nil:
+		return nil, failure(ctx, e, err)
+	case len(body) > d.deps.BodyLimit:
+		return nil, bad(e, "longer than "+strconv.Itoa(d.deps.BodyLimit)+" octets")
+	case closed != nil:
+		return nil, failure(ctx, e, closed)
+	}
+	return body, nil
+}
+
+// Describe asks who an agent behind a gateway is, at the A2A door that it has
+// there. e.URL is the gateway's translate endpoint. What comes back has the
+// endpoint that was given: messages do not go to that door.
+func (d *Dialer) Describe(ctx context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
+	at, err := url.Parse(e.URL)
+	if err != nil || d.deps.Cards == nil {
+		return nil, e, bad(e, "it cannot be asked about agents")
+	}
+	door := e
+	door.Binding, door.Version, door.Form, door.GRPC = "a2a-v1", "", "", ""
+	door.URL = (&url.URL{Scheme: at.Scheme, Host: at.Host, Path: "/agents/" + e.Agent + "/a2a"}).String()
+	description, _, err := d.deps.Cards.Describe(ctx, door)
+	return description, e, err
+}
+
+func bad(e transport.Endpoint, reason string) error {
+	return &transport.BadReplyError{Agent: e.Agent, Reason: "the gateway before it: " + reason}
+}
+
+// failure sorts out why there is no response. A caller that went away is
+// nobody's fault.
+func failure(ctx context.Context, e transport.Endpoint, err error) error {
+	var denied *egress.DeniedError
+	var network net.Error
+	switch {
+	case errors.As(err, &denied):
+		return denied
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &transport.TimeoutError{Agent: e.Agent, After: e.Timeout}
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &network) && network.Timeout():
+		return &transport.TimeoutError{Agent: e.Agent, After: e.Timeout}
+	default:
+		return &transport.UnreachableError{Agent: e.Agent, Err: err}
+	}
+}
+
+func media(h http.Header) string {
+	name, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(name)
+}
