@@ -66,6 +66,30 @@ func TestAStreamIsRelayedOctetByOctet(t *testing.T) {
 	})
 }
 
+// What is passed on as it comes may be silent for longer than an answer may
+// take, but not for ever.
+func TestARelayedStreamMayBeSilent(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		after time.Duration
+		last  string
+	}{"an hour": {59 * time.Minute, "COMPLETED"}, "for ever": {2 * time.Hour, `"error"`}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			scenes := map[string][]scene{
+				streaming: {{events: []string{wholeTask("WORKING", ""), status("COMPLETED", "")}, after: c.after, end: io.EOF}},
+				canceling: {{reply: result(taskOf("CANCELED", ""))}},
+			}
+			play(t, scenes, func(s *stage) {
+				bodies, _ := read(s.t, s.ask(s.t, s, s.a2a(streaming, saying)).Events)
+				if last := bodies[len(bodies)-1]; !strings.Contains(last, c.last) {
+					s.t.Errorf("the caller heard %s", last)
+				}
+			})
+		})
+	}
+}
+
 func TestAStreamThatIsNoStream(t *testing.T) {
 	t.Parallel()
 	for name, reply := range map[string]string{"refused": failure("-32004"), "answered": wholeTask("COMPLETED", "")} {

@@ -20,6 +20,8 @@ const (
 	runnerLife  = 15 * time.Second
 	runnerBeats = 5 * time.Second
 	answerLimit = 10 * time.Minute // for a question to be answered
+
+	longestSilence = time.Hour // of a stream that is passed on as it comes
 )
 
 func counts(in, out int) json.RawMessage {
@@ -255,7 +257,7 @@ func (r *run) stepOr(ctx context.Context) (step, error) {
 	for _, stop := range stops {
 		defer context.AfterFunc(stop, cancel)() //nolint:contextcheck // a signal
 	}
-	s, err := r.step(within, r.x.endpoint.Timeout)
+	s, err := r.stepLong(within)
 	if err == nil || errors.Is(err, io.EOF) || ctx.Err() != nil {
 		return s, err
 	}
@@ -271,6 +273,18 @@ func (r *run) stepOr(ctx context.Context) (step, error) {
 		err = r.follow(within, err)
 	}
 	return s, r.late(err)
+}
+
+// stepLong is step with an agent's patience. A stream that is passed on as it
+// comes may be silent for longer, as it may without a gateway: that there is
+// still somebody its door says, and a connection that is dead ends by itself.
+func (r *run) stepLong(ctx context.Context) (step, error) {
+	for silent := time.Duration(0); ; silent += r.x.endpoint.Timeout {
+		s, err := r.step(ctx, r.x.endpoint.Timeout)
+		if !errors.Is(err, errPatience) || !r.began || !r.x.verbatim() || silent >= longestSilence {
+			return s, err
+		}
+	}
 }
 
 // stops are the signals that the caller wants the work ended.

@@ -71,6 +71,16 @@ func notice(l directory.Lifecycle) transport.Notice {
 	return transport.Notice{Deprecated: l.DeprecatedAt, Sunset: l.SunsetAt, Successor: l.Successor}
 }
 
+// Notice is what is known of an agent's future, to those who may call it. A door
+// asks at the end, so that whatever was learned on the way is in it.
+func (g *Gateway) Notice(q transport.Inquiry) transport.Notice {
+	agent, ok := g.Directory.Find(q.Agent)
+	if !ok || admit(q.Caller, agent.Rules) != nil {
+		return transport.Notice{}
+	}
+	return notice(g.Directory.Known(agent))
+}
+
 // label is an agent in metrics: callers can name documents without end.
 func label(a directory.Agent) string {
 	if a.Name != "" && !a.Listed() {

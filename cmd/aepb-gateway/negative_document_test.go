@@ -96,6 +96,7 @@ func TestDocumentsThatAreGood(t *testing.T) {
 			t.Errorf("%s: deprecated, and says %v", name, h)
 		}
 	}
+	b.announces(t, "old")
 	retired := b.library(t, svid, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Link", "<"+active.url+`>; rel="successor-version"`)
 		w.WriteHeader(http.StatusGone)
@@ -104,6 +105,35 @@ func TestDocumentsThatAreGood(t *testing.T) {
 	got, sum = b.add(t, "retired") // its successor answers
 	b.right(t, got, sum)
 	b.works(t)
+}
+
+// announces: every answer of an agent that is to end says so, to those who may
+// call it (AEPB, Lifecycle States).
+func (b *bed) announces(t *testing.T, name string) {
+	t.Helper()
+	v1, at := map[string]string{"A2A-Version": "1.0"}, "/agents/"+name
+	for what, l := range map[string]letter{
+		"an A2A stream":      {at: at + "/a2a", header: v1, body: strings.Replace(addBody(1), "SendMessage", "SendStreamingMessage", 1)},
+		"an A2A error":       {at: at + "/a2a", header: v1, body: strings.Replace(addBody(1), `"add"`, `"other"`, 1)},
+		"what is unreadable": {at: at + "/a2a", header: v1, body: "{"},
+		"a card":             {at: at + "/a2a/.well-known/agent-card.json", method: http.MethodGet},
+		"an MCP error":       {at: at + "/mcp", header: mirror("tools/call", "other"), body: callBody("other", "x")},
+		"a list of tools":    {at: at + "/mcp", header: mirror("tools/list", ""), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modernMeta + `}}`},
+		"a wrong method":     {at: at + "/mcp", method: http.MethodGet},
+		"an error of translation": b.sealed(t, letter{
+			at: "/aepb/translate?from=a2a-v1&dest=" + name, body: strings.Replace(addBody(b.number()), `"add"`, `"other"`, 1),
+		}),
+	} {
+		if got := b.send(t, l); got.header.Get("Deprecation") != "@1772323200" || len(got.header.Values("Link")) != 1 {
+			t.Errorf("%s says %v: %.200s", what, got.header, got.body)
+		}
+	}
+	agent, _ := b.directory.Find(name)
+	agent.Rules = policy.Rules{}
+	must(t, b.directory.Put(agent))
+	if got := b.send(t, letter{at: at + "/a2a", header: v1, body: addBody(1)}); got.header.Get("Deprecation") != "" {
+		t.Errorf("to a stranger it says %v", got.header)
+	}
 }
 
 func TestDocumentsOfAgentsThatEnded(t *testing.T) {

@@ -187,6 +187,17 @@ func (d *Directory) Resolve(ctx context.Context, agent Agent) (Agent, error) {
 	return merged, err
 }
 
+// Known is what an agent's capability document said of its future when it was
+// last read, however long ago. Nobody is asked.
+func (d *Directory) Known(agent Agent) Lifecycle {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if r, ok := d.resolved[agent.Name]; ok && agent.Capability != "" && r.err == nil {
+		return r.agent.Lifecycle
+	}
+	return agent.Lifecycle
+}
+
 // document fetches once for all who wait. As with descriptions, the fetch
 // outlives a caller who goes away, bounded by documentLimit.
 func (d *Directory) document(ctx context.Context, address string, expected ect.Identity) fetchedDocument {

@@ -36,9 +36,11 @@ type PublicDeps struct {
 	Anonymous ect.Identity
 	// Authenticators are tried in order for callers that show a token.
 	Authenticators []Authenticator
-	Version        string
-	BaseURL        func(*http.Request) string // where callers reach us, no trailing slash
-	Logger         *slog.Logger
+	// Notice is what is known of an agent's future, to those who may call it; nil: nothing.
+	Notice  func(transport.Inquiry) transport.Notice
+	Version string
+	BaseURL func(*http.Request) string // where callers reach us, no trailing slash
+	Logger  *slog.Logger
 }
 
 // Router knows what is served, from here or through other gateways, and for how
@@ -59,7 +61,7 @@ func Public(deps PublicDeps) (http.Handler, error) {
 		deps.Now = time.Now
 	}
 	engine := surface(deps.Logger)
-	engine.Use(identify(deps))
+	engine.Use(unhurried, identify(deps))
 	for names, entrance := range map[names]transport.Entrance{
 		aepbNames(): transport.Translate, cpatNames(): transport.TranslateCPAT,
 	} {
@@ -70,7 +72,7 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	}
 	engine.GET("/ects/:jti", admitted(deps), evidence{deps}.token)
 	engine.GET("/workflows/:wid", admitted(deps), evidence{deps}.workflow)
-	native(engine.Group("/agents/:agent"), deps.Doors)
+	native(engine.Group("/agents/:agent", announced(deps)), deps.Doors)
 	return engine, nil
 }
 

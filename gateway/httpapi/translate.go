@@ -52,6 +52,7 @@ func (t translate) serve(c *gin.Context) {
 func tell(c *gin.Context, events transport.Events) {
 	defer func() { _ = events.Close() }()
 	w, ctx := sse.NewWriter(c.Writer, ect.HeaderName), c.Request.Context()
+	defer w.Stop()
 	for {
 		event, err := events.Next(ctx)
 		switch {

@@ -66,7 +66,8 @@ type Notice struct {
 }
 
 // Announce puts a notice into the fields of a response: Deprecation (RFC 9745),
-// Sunset (RFC 8594) and a link to the successor (RFC 5829).
+// Sunset (RFC 8594) and a link to the successor (RFC 5829). It may be announced
+// twice.
 func (n Notice) Announce(h http.Header) {
 	if n.Deprecated.IsZero() {
 		return
@@ -75,8 +76,9 @@ func (n Notice) Announce(h http.Header) {
 	if !n.Sunset.IsZero() {
 		h.Set("Sunset", n.Sunset.UTC().Format(http.TimeFormat))
 	}
-	if n.Successor != "" {
-		h.Add("Link", "<"+n.Successor+`>; rel="successor-version"`)
+	link := "<" + n.Successor + `>; rel="successor-version"`
+	if n.Successor != "" && !slices.Contains(h.Values("Link"), link) {
+		h.Add("Link", link)
 	}
 }
 

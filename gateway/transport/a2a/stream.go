@@ -39,6 +39,7 @@ func streaming(codec translators.Translator, wire translators.Wire) bool {
 func (d *Door) tell(w http.ResponseWriter, r *http.Request, call transport.Call, events transport.Events) {
 	defer func() { _ = events.Close() }()
 	s := sse.NewWriter(w, ect.HeaderName)
+	defer s.Stop()
 	for {
 		event, err := events.Next(r.Context())
 		switch {
@@ -65,7 +66,9 @@ func (d *Door) tell(w http.ResponseWriter, r *http.Request, call transport.Call,
 
 // single answers a request for a stream with the one message that there is.
 func single(w http.ResponseWriter, wire translators.Wire) {
-	_ = sse.NewWriter(w, ect.HeaderName).Send(wire.Body)
+	s := sse.NewWriter(w, ect.HeaderName)
+	defer s.Stop()
+	_ = s.Send(wire.Body)
 }
 
 // extended answers the question for the extended card with the one card that there

@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -11,50 +10,27 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
 const (
-	writeWithin  = 30 * time.Second // for a client to take one event
 	longestStand = 10 * time.Minute // of a stream on which nothing is said
 	maxStanding  = 4096             // of those, in all
 )
 
-// events writes a stream of server-sent events.
-type events struct {
-	w http.ResponseWriter
-	c *http.ResponseController
-}
-
-func (v *visit) events() *events { return &events{v.w, http.NewResponseController(v.w)} }
-
-// open sends the header. closing: an ECT will follow the last event.
-func (e *events) open(evidence []string, closing bool) error {
-	h := e.w.Header()
-	h.Set("Content-Type", mediaEvents)
+// open begins a stream; closing: an ECT will follow the last event.
+func (v *visit) open(evidence []string, closing bool) *sse.Writer {
 	for _, token := range evidence {
-		h.Add(ect.HeaderName, token)
+		v.w.Header().Add(ect.HeaderName, token)
 	}
+	trailer := ""
 	if closing {
-		h.Set("Trailer", ect.HeaderName)
+		trailer = ect.HeaderName
 	}
-	e.w.WriteHeader(http.StatusOK)
-	return e.flush()
-}
-
-func (e *events) flush() error {
-	_ = e.c.SetWriteDeadline(time.Now().Add(writeWithin)) // not every writer has one
-	return e.c.Flush()
-}
-
-// send writes one event and waits until it is on its way.
-func (e *events) send(body []byte) error {
-	out := append([]byte("event: message\ndata: "), bytes.ReplaceAll(bytes.ReplaceAll(body, []byte("\r"), nil), []byte("\n"), []byte("\ndata: "))...)
-	_ = e.c.SetWriteDeadline(time.Now().Add(writeWithin))
-	if _, err := e.w.Write(append(out, "\n\n"...)); err != nil {
-		return err
-	}
-	return e.flush()
+	out := sse.NewWriter(v.w, trailer)
+	out.Name("message")
+	return out
 }
 
 // tell answers with a stream, one event after the other. A client that does not
@@ -65,10 +41,8 @@ func (v *visit) tell(ctx context.Context, answer transport.Answer) {
 		v.last(ctx, answer.Events)
 		return
 	}
-	out := v.events()
-	if err := out.open(answer.Evidence, true); err != nil {
-		return
-	}
+	out := v.open(answer.Evidence, true)
+	defer out.Stop()
 	replied := false
 	for {
 		event, err := answer.Events.Next(ctx)
@@ -80,7 +54,7 @@ func (v *visit) tell(ctx context.Context, answer transport.Answer) {
 			return
 		}
 		if len(event.Wire.Body) > 0 {
-			if err := out.send(event.Wire.Body); err != nil {
+			if err := out.Send(event.Wire.Body); err != nil {
 				return // the client went away
 			}
 			replied = replied || !event.Wire.Event
@@ -89,11 +63,7 @@ func (v *visit) tell(ctx context.Context, answer transport.Answer) {
 			}
 		}
 		if len(event.Evidence) > 0 {
-			h := v.w.Header()
-			h.Del(ect.HeaderName) // what opened the stream has gone out
-			for _, token := range event.Evidence {
-				h.Add(ect.HeaderName, token)
-			}
+			out.Close(event.Evidence)
 		}
 	}
 }
@@ -101,9 +71,9 @@ func (v *visit) tell(ctx context.Context, answer transport.Answer) {
 // broken ends a stream that broke off: in words if the reply is still owed, else
 // so that the client sees it. A client that seems to be gone may still read: it
 // must not take the half for the whole.
-func (v *visit) broken(ctx context.Context, out *events, cause error, replied bool) {
+func (v *visit) broken(ctx context.Context, out *sse.Writer, cause error, replied bool) {
 	if !replied && ctx.Err() == nil {
-		if body, err := v.failure(cause); err == nil && out.send(body) == nil {
+		if body, err := v.failure(cause); err == nil && out.Send(body) == nil {
 			return
 		}
 	}

@@ -154,10 +154,7 @@ func (v *visit) stand(ctx context.Context) {
 		v.fail(&canonical.Error{Code: canonical.CodeUnavailable, Message: "too many open streams", RetryAfter: time.Minute})
 		return
 	}
-	out := v.events()
-	if err := out.open(nil, false); err != nil {
-		return
-	}
+	defer v.open(nil, false).Stop()
 	timer := time.NewTimer(longestStand)
 	defer timer.Stop()
 	select {
