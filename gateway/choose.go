@@ -45,6 +45,9 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 		}
 	}
 	x.dress()
+	if err := x.mirror(description); err != nil {
+		return err
+	}
 	if x.kin() || x.message.Op != canonical.OpInvoke { // the caller and the agent agree about names already
 		return g.Directory.Admits(x.agent, listed, called(x.message))
 	}
@@ -52,6 +55,43 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 		return err
 	}
 	return g.Directory.Admits(x.agent, listed, x.chosen.ID)
+}
+
+// mirror judges what the header of a request repeats of its body, as soon as it
+// is known what it has to repeat. Whoever came to the translate endpoint has no
+// such header.
+func (x *exchange) mirror(d *canonical.Description) (err error) {
+	if to, ok := x.dest.(translators.Mirrorer); ok && to != nil && x.kin() {
+		x.marks = named(x.source, d, called(x.message))
+	}
+	mirrorer, ok := x.source.(translators.Mirrorer)
+	if !ok || !x.call.Entrance.Native() || x.asked == nil {
+		return nil
+	}
+	asked := *x.message
+	asked.Body = x.asked
+	x.call.Wire.Header, err = mirrorer.Mirror(x.call.Wire.Header, &asked, named(x.source, d, called(&asked)))
+	return err
+}
+
+// heed: to an agent that misses something in the header of a request, its schema
+// is another one than is known here.
+func (g *Gateway) heed(x *exchange, heard *canonical.Message) {
+	if heard == nil {
+		return
+	}
+	if said, ok := heard.Body.(*canonical.Error); ok && said.Code == canonical.CodeHeaderMismatch {
+		g.Directory.Outdated(x.agent.Name)
+	}
+}
+
+// capable is the capability that a request is written for: what was chosen, or,
+// where both sides agree about names, the one whose schema says what a request's header repeats.
+func (x *exchange) capable() *canonical.Capability {
+	if x.chosen != nil {
+		return x.chosen
+	}
+	return x.marks
 }
 
 // kin: both sides use the words of one protocol, whoever carries them.

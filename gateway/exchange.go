@@ -31,7 +31,9 @@ type exchange struct {
 	described *canonical.Description // the agent, as it is known
 	permit    policy.Permit
 	message   *canonical.Message    // the request as decoded
-	chosen    *canonical.Capability // what is called
+	asked     canonical.Body        // what it says, whatever becomes of it
+	chosen    *canonical.Capability // what is called, across protocols
+	marks     *canonical.Capability // what is called, within one that repeats arguments in its header
 	wireID    json.RawMessage       // the caller's own id for its request
 	workflow  string                // wid of everything that we sign here
 	parents   []ect.ID
@@ -111,6 +113,7 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 	if x.message, err = g.decodeRequest(x); err != nil {
 		return answer, err
 	}
+	x.asked = x.message.Body
 	return g.carry(ctx, x)
 }
 
@@ -226,7 +229,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 	l := leg{
 		name: legRequest, id: id, message: x.message, input: ect.Hash(x.call.Wire.Octets()),
 		encoder: x.dest, source: x.source.Info().Binding, dest: x.dest.Info().Binding,
-		target:  translators.Target{Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.chosen, Stream: x.streams()},
+		target:  translators.Target{Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.capable(), Stream: x.streams()},
 		parents: x.parents, audience: g.audience(x), reader: x.reader(),
 	}
 	if x.endpoint.Tenant != "" {
@@ -268,6 +271,7 @@ func (g *Gateway) hear(ctx context.Context, x *exchange, reply transport.Reply) 
 		return nil, parents, err
 	}
 	message, err := g.decodeReply(x, reply.Wire, x.message.Op)
+	g.heed(x, message)
 	return message, parents, err
 }
 

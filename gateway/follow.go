@@ -92,7 +92,7 @@ func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message
 	l.name, l.id, l.message, l.aside = legRequest, ect.ID(g.NewID()), x.tasked(m), true
 	l.encoder, l.source, l.dest = x.dest, x.source.Info().Binding, x.dest.Info().Binding
 	l.target = translators.Target{
-		Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.chosen,
+		Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.capable(),
 		Stream: m.Op == canonical.OpTaskSubscribe || m.Op == canonical.OpInvoke && x.streams(),
 	}
 	if l.parents = []ect.ID{x.requestID}; x.requestID == "" {

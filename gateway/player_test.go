@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -44,6 +45,8 @@ type player struct {
 	scenes  map[string][]scene
 	asked   []string // the methods, in order
 	bodies  []string
+	headers []http.Header
+	told    int // how often it has described itself
 	open    int // streams that are open
 	blind   bool
 	version string
@@ -54,6 +57,9 @@ type player struct {
 
 func (p *player) Describe(_ context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
 	e.Version = p.version
+	p.mu.Lock()
+	p.told++
+	p.mu.Unlock()
 	if p.typed != "" {
 		return &canonical.Description{Name: "asker", Versions: []string{p.version}, Capabilities: []canonical.Capability{
 			{ID: "ask", Profile: canonical.ProfileTyped, InputSchema: json.RawMessage(p.typed)},
@@ -80,6 +86,7 @@ func (p *player) Dial(ctx context.Context, _ transport.Endpoint, sealed transpor
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asked, p.bodies = append(p.asked, request.Method), append(p.bodies, string(wire.Body))
+	p.headers = append(p.headers, wire.Header)
 	list := p.scenes[request.Method]
 	if len(list) == 0 {
 		p.t.Errorf("nobody expected %s", wire.Body)

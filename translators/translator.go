@@ -80,6 +80,15 @@ type Signaler interface {
 	Signals(op canonical.Op, t Target) bool
 }
 
+// Mirrorer is implemented by a translator whose requests repeat, in fields of
+// their header, arguments that a capability's schema marks.
+type Mirrorer interface {
+	// Mirror judges the header of a request by its body. What it returns repeats
+	// what the body says, and nothing else. Its error is a *canonical.Error with
+	// CodeHeaderMismatch.
+	Mirror(http.Header, *canonical.Message, *canonical.Capability) (http.Header, error)
+}
+
 // Former is implemented by a translator whose messages show which of its forms
 // they are in.
 type Former interface {

@@ -166,6 +166,14 @@ func (d *Directory) forget(name string) {
 	maps.DeleteFunc(d.known, func(k string, _ knowledge) bool { return strings.HasPrefix(k, name+" ") })
 }
 
+// Outdated forgets how an agent describes itself, because it has said that this
+// has changed. It is asked again by whoever needs to know.
+func (d *Directory) Outdated(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.known, func(k string, _ knowledge) bool { return strings.HasPrefix(k, name+" ") })
+}
+
 // List returns the agents in order of name.
 func (d *Directory) List() []Agent {
 	d.mu.RLock()

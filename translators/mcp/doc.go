@@ -38,7 +38,7 @@
 // put together, revision.go for how it is cut to a revision, and then call.go,
 // result.go, block.go, describe.go, errors.go, question.go, event.go, task.go and
 // native.go, one for each kind of thing; each holds both directions. methods.go
-// says which revision has which method.
+// says which revision has which method, wire.go what a header repeats of a body.
 //
 // Two rules keep a message whole. What a decoder does not know stays, member by
 // member, in the extensions of its level and is written again. And what is

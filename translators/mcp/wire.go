@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/aepb/aepb-gateway/translators"
@@ -78,6 +79,11 @@ func checkMirror(w translators.Wire, version, method string, r *reader) error {
 	if version != Modern {
 		return nil
 	}
+	for _, name := range []string{headerVersion, headerMethod, headerName} {
+		if len(w.Header.Values(name)) > 1 {
+			return refuse(canonical.CodeHeaderMismatch, "the "+name+" header stands there twice")
+		}
+	}
 	if h := w.Header.Get(headerMethod); h != "" && h != method {
 		return refuse(canonical.CodeHeaderMismatch, "the Mcp-Method header names another method")
 	}
@@ -115,50 +121,6 @@ func header(m *canonical.Message, version, method, name string) http.Header {
 	return h
 }
 
-// paramHeaders mirrors those arguments whose property the tool's schema marks
-// with x-mcp-header (2026-07-28, Streamable HTTP). Only strings, booleans and
-// integers that every JSON reader holds exactly can be mirrored.
-func paramHeaders(h http.Header, schema, args json.RawMessage) {
-	if len(schema) == 0 || schema[0] != '{' || len(args) == 0 || args[0] != '{' || !annotated(schema) {
-		return
-	}
-	properties := rawjson.Parse(schema, "").RawObject("properties")
-	if properties == nil {
-		return
-	}
-	values := rawjson.Parse(args, "")
-	for _, property := range rawjson.Parse(properties, "").Members() {
-		value := values.Peek(property.Name)
-		if value == nil || property.Value[0] != '{' {
-			continue
-		}
-		declared := rawjson.Parse(property.Value, "")
-		if name, ok := declared.String(annotation); ok && isToken(name) {
-			if text, ok := primitive(value); ok {
-				h.Set(headerParam+name, EncodeHeaderValue(text))
-			}
-		}
-		paramHeaders(h, property.Value, value)
-	}
-}
-
-// annotated is the cheap answer for the many schemas that mark nothing. An
-// escape may hide the name.
-func annotated(schema json.RawMessage) bool {
-	return bytes.Contains(schema, []byte(annotation)) || bytes.IndexByte(schema, '\\') >= 0
-}
-
-func primitive(value json.RawMessage) (string, bool) {
-	if text, ok := rawjson.Unquote(value); ok {
-		return text, true
-	}
-	const exact = 15 // decimal digits that a double always holds
-	text := string(value)
-	digits := strings.TrimPrefix(text, "-")
-	integer := digits != "" && len(digits) <= exact && strings.Trim(digits, "0123456789") == ""
-	return text, integer || text == "true" || text == "false"
-}
-
 func isToken(name string) bool {
 	for i := range len(name) {
 		c := name[i]
@@ -168,6 +130,183 @@ func isToken(name string) bool {
 		}
 	}
 	return name != ""
+}
+
+var _ translators.Mirrorer = (*Translator)(nil)
+
+// Mirror judges the fields of a request's header that repeat arguments of its
+// call, Mcp-Param-*, by what the tool's schema marks (2026-07-28, Streamable
+// HTTP, custom headers from tool parameters). What comes back is the header with
+// these fields and none else that would pass for one.
+func (t *Translator) Mirror(h http.Header, m *canonical.Message, tool *canonical.Capability) (http.Header, error) {
+	invoke, calls := m.Body.(*canonical.Invoke)
+	marked := tool != nil && calls && invoke.Call != nil && annotated(tool.InputSchema)
+	if m.Origin.Version != Modern || !marked && !repeats(h) {
+		return h, nil
+	}
+	said := http.Header{}
+	for name, values := range h {
+		if !strings.HasPrefix(name, headerParam) {
+			said[name] = values
+		}
+	}
+	if !marked {
+		return said, nil
+	}
+	p := params{h: h, into: said}
+	p.walk(tool.InputSchema, invoke.Call.Args)
+	return said, p.err
+}
+
+// repeats reports whether a header has a field that repeats an argument.
+func repeats(h http.Header) bool {
+	for name := range h {
+		if strings.HasPrefix(name, headerParam) {
+			return true
+		}
+	}
+	return false
+}
+
+// paramHeaders writes the fields that repeat arguments.
+func paramHeaders(h http.Header, schema, args json.RawMessage) {
+	if annotated(schema) {
+		(&params{into: h}).walk(schema, args)
+	}
+}
+
+// annotated is the cheap answer for the many schemas that mark nothing. An
+// escape may hide the name.
+func annotated(schema json.RawMessage) bool {
+	return isObject(schema) && (bytes.Contains(schema, []byte(annotation)) || bytes.IndexByte(schema, '\\') >= 0)
+}
+
+// params follows a schema through its properties, which is the only way to a
+// mark that counts.
+type params struct {
+	h    http.Header // as it came; nil: nothing is judged
+	into http.Header // as it is to be
+	err  error       // the first field that contradicts the body
+}
+
+func (p *params) walk(schema, args json.RawMessage) {
+	properties := rawjson.Parse(schema, "").Peek("properties")
+	if !isObject(properties) {
+		return
+	}
+	values := rawjson.Empty()
+	if isObject(args) {
+		values = rawjson.Parse(args, "")
+	}
+	for _, property := range rawjson.Parse(properties, "").Members() {
+		if !isObject(property.Value) {
+			continue
+		}
+		value := values.Peek(property.Name)
+		if name, ok := rawjson.Unquote(rawjson.Parse(property.Value, "").Peek(annotation)); ok && isToken(name) {
+			p.field(headerParam+name, value)
+		}
+		p.walk(property.Value, value)
+	}
+}
+
+// field compares one field with its argument, and writes it.
+func (p *params) field(name string, value json.RawMessage) {
+	text, written := primitive(value)
+	if p.h != nil && p.err == nil {
+		p.err = judge(name, p.h.Values(name), value, written)
+	}
+	if written {
+		p.into.Set(name, EncodeHeaderValue(text))
+	}
+}
+
+// judge: an argument that is there must be repeated, one that is not must not
+// be. One that no field can repeat may stand there as it is written.
+func judge(name string, values []string, value json.RawMessage, written bool) error {
+	there := len(value) > 0 && string(value) != "null"
+	switch {
+	case len(values) == 0 && (!there || !written || string(value) == `""`):
+		return nil
+	case len(values) == 0:
+		return refuse(canonical.CodeHeaderMismatch, "the "+name+" header is missing")
+	case len(values) > 1:
+		return refuse(canonical.CodeHeaderMismatch, "the "+name+" header stands there twice")
+	}
+	if said, ok := DecodeHeaderValue(values[0]); !ok || !there || !same(said, value) {
+		return refuse(canonical.CodeHeaderMismatch, "the "+name+" header says something else than the body")
+	}
+	return nil
+}
+
+// same: a text is compared as such, a number by its value.
+func same(said string, value json.RawMessage) bool {
+	if text, ok := rawjson.Unquote(value); ok {
+		return said == text
+	}
+	if said == string(value) {
+		return true
+	}
+	a, okA := decimalOf(said)
+	b, okB := decimalOf(string(value))
+	return okA && okB && a == b
+}
+
+// primitive is a value as a field repeats it: texts, booleans, and integers that
+// every JSON reader holds exactly, in digits.
+func primitive(value json.RawMessage) (string, bool) {
+	if text, ok := rawjson.Unquote(value); ok {
+		return text, true
+	}
+	if text := string(value); text == "true" || text == "false" {
+		return text, true
+	}
+	d, ok := decimalOf(string(value))
+	if !ok || d.exponent < 0 || len(d.digits)+d.exponent > exactDigits {
+		return "", false
+	}
+	n, err := strconv.ParseInt(d.sign+d.digits+strings.Repeat("0", d.exponent), 10, 64)
+	const most = 1<<53 - 1
+	return strconv.FormatInt(n, 10), err == nil && -most <= n && n <= most
+}
+
+// exactDigits is how many the largest integer has that a double holds with all
+// that are smaller.
+const exactDigits = 16
+
+// decimal is a number: digits times a power of ten. The digits neither begin nor
+// end with a zero, unless they are one; so equal numbers are equal values.
+type decimal struct {
+	sign, digits string
+	exponent     int
+}
+
+// decimalOf reads a JSON number; false: it is none, or beyond all reason.
+func decimalOf(text string) (decimal, bool) {
+	const longest, furthest = 64, 1000
+	if len(text) > longest || !isNumber([]byte(text)) || !json.Valid([]byte(text)) {
+		return decimal{}, false
+	}
+	mantissa, power, _ := strings.Cut(strings.ToLower(text), "e")
+	exponent := 0
+	if power != "" {
+		var err error
+		if exponent, err = strconv.Atoi(power); err != nil || exponent > furthest || exponent < -furthest {
+			return decimal{}, false
+		}
+	}
+	rest, negative := strings.CutPrefix(mantissa, "-")
+	whole, fraction, _ := strings.Cut(rest, ".")
+	digits := strings.TrimLeft(whole+fraction, "0")
+	short := strings.TrimRight(digits, "0")
+	if short == "" {
+		return decimal{digits: "0"}, true
+	}
+	d := decimal{digits: short, exponent: exponent - len(fraction) + len(digits) - len(short)}
+	if negative {
+		d.sign = "-"
+	}
+	return d, true
 }
 
 var _ translators.Asker = (*Translator)(nil)

@@ -19,6 +19,7 @@ const (
 	headerVersion = "Mcp-Protocol-Version"
 	headerMethod  = "Mcp-Method"
 	headerName    = "Mcp-Name"
+	headerParam   = "Mcp-Param-" // and the name that a tool's schema gives an argument
 	headerSession = "Mcp-Session-Id"
 )
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -160,6 +161,11 @@ func messageHeader(h http.Header) http.Header {
 	for _, name := range []string{headerVersion, headerMethod, headerName, "Traceparent", "Tracestate", "Baggage"} {
 		if values := h.Values(name); len(values) > 0 {
 			out[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+	for name, values := range h {
+		if strings.HasPrefix(name, headerParam) {
+			out[name] = values
 		}
 	}
 	return out
