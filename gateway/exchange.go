@@ -183,14 +183,18 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 // converse sends the request and passes the reply on. What is more than one
 // reply becomes a run.
 func (g *Gateway) converse(ctx context.Context, x *exchange, sealed transport.Sealed) (transport.Answer, error) {
-	life := x.patience(ctx)
-	reply, err := g.send(life.ctx, x, sealed) //nolint:contextcheck // it may outlive who waits
+	life := x.patience(g.waits(ctx, x))
+	reply, err := g.send(life.ctx, x, sealed)
 	if err != nil {
 		if life.ctx.Err() != nil {
 			g.abandon(x)
 		}
 		life.close()
 		return transport.Answer{}, life.judge(x, err)
+	}
+	if gone := ctx.Err(); gone != nil {
+		g.disown(context.WithoutCancel(ctx), x, reply, life)
+		return transport.Answer{}, gone
 	}
 	message, parents, err := g.hear(ctx, x, reply)
 	if err != nil {

@@ -110,6 +110,10 @@ func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message
 // abort ends the work at the agent, because nobody wants it any more. It is
 // done in the background, and only as well as it can be.
 func (r *run) abort() {
+	named := r.agent.TaskID != "" || !r.x.names()
+	if !r.guest && !r.complete() && !named && r.g.crew.run(r.outlive) == nil {
+		return
+	}
 	r.stop()
 	switch {
 	case r.guest, r.complete() && !r.asked():
@@ -118,6 +122,48 @@ func (r *run) abort() {
 	case r.agent.TaskID != "":
 		r.g.tellAgent(r.x, canonical.OpTaskCancel, &canonical.TaskQuery{ID: r.agent.TaskID})
 	}
+}
+
+// names: the agent makes a task of the message, which goes on when the connection
+// ends. Until it has named that, nobody can tell it to stop.
+func (x *exchange) names() bool {
+	return x.call.Agent != "" && x.message.Op == canonical.OpInvoke && x.dest.Info().Streams == translators.StreamsTask
+}
+
+// waits is for whose sake an answer is waited for: its caller's, unless what
+// comes of the message has to be ended without him.
+func (g *Gateway) waits(ctx context.Context, x *exchange) context.Context {
+	if x.names() {
+		return g.crew.ctx
+	}
+	return ctx
+}
+
+// outlive hears an agent that nobody waits for until it has named its task, or
+// ended it, and no longer than an answer may take; then the task is canceled.
+func (r *run) outlive(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, r.x.endpoint.Timeout)
+	defer cancel()
+	for r.agent.TaskID == "" && !r.complete() {
+		if _, err := r.step(ctx, r.x.endpoint.Timeout); err != nil {
+			break
+		}
+	}
+	r.stop()
+	if r.agent.TaskID != "" && (!r.complete() || r.asked()) {
+		r.g.tellAgent(r.x, canonical.OpTaskCancel, &canonical.TaskQuery{ID: r.agent.TaskID})
+	}
+}
+
+// disown deals with an answer whose caller has left meanwhile.
+func (g *Gateway) disown(ctx context.Context, x *exchange, reply transport.Reply, life *life) {
+	message, parents, err := g.hear(ctx, x, reply)
+	if err != nil {
+		closeReply(reply)
+		life.close()
+		return
+	}
+	g.goOn(ctx, x, reply, message, parents, life).abort()
 }
 
 // abandon tells an agent that nobody waits for its answer any more, where the

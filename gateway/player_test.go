@@ -28,11 +28,12 @@ import (
 
 // scene is what an agent says to one request. ID stands for the request's id.
 type scene struct {
-	reply  string        // one reply
-	events []string      // or a stream, if there are any
-	end    error         // of the stream; nil: it stays open
-	fail   error         // in place of everything
-	after  time.Duration // how long the agent thinks about its stream
+	reply  string                    // one reply
+	events []string                  // or a stream, if there are any
+	end    error                     // of the stream; nil: it stays open
+	fail   error                     // in place of everything
+	after  time.Duration             // how long the agent thinks about its answer
+	closes func(whole string) string // the token that closes a stream with this hash
 }
 
 var errBroken = &transport.UnreachableError{Agent: "writer"} // the connection breaks off
@@ -103,14 +104,28 @@ func (p *player) Dial(ctx context.Context, _ transport.Endpoint, sealed transpor
 	case now.fail != nil:
 		return transport.Reply{}, now.fail
 	case now.events == nil:
-		return transport.Reply{Wire: say(now.reply)}, nil
+		return p.think(ctx, now.after, say(now.reply))
 	}
 	p.open++
-	events := &played{dialed: ctx.Done(), player: p, end: now.end, after: now.after}
+	events := &played{dialed: ctx.Done(), player: p, end: now.end, after: now.after, closes: now.closes}
 	for _, text := range now.events {
 		events.queue = append(events.queue, transport.Event{Wire: say(text)})
 	}
 	return transport.Reply{Events: events}, nil
+}
+
+// think lets others ask meanwhile.
+func (p *player) think(ctx context.Context, after time.Duration, wire translators.Wire) (transport.Reply, error) {
+	if after > 0 {
+		p.mu.Unlock()
+		defer p.mu.Lock()
+		select {
+		case <-time.After(after):
+		case <-ctx.Done():
+			return transport.Reply{}, ctx.Err()
+		}
+	}
+	return transport.Reply{Wire: wire}, nil
 }
 
 func (p *player) was() string {
@@ -133,6 +148,8 @@ type played struct {
 	after  time.Duration
 	end    error
 	closed bool
+	whole  ect.StreamHash
+	closes func(string) string
 }
 
 func (e *played) Next(ctx context.Context) (transport.Event, error) {
@@ -149,6 +166,7 @@ func (e *played) Next(ctx context.Context) (transport.Event, error) {
 		next := e.queue[0]
 		e.queue = e.queue[1:]
 		if len(next.Wire.Body) > 0 {
+			e.whole.Add(next.Wire.Body)
 			return next, nil
 		}
 		select {
@@ -157,6 +175,10 @@ func (e *played) Next(ctx context.Context) (transport.Event, error) {
 		case <-ctx.Done():
 			return transport.Event{}, ctx.Err()
 		}
+	}
+	if closes := e.closes; closes != nil {
+		e.closes = nil
+		return transport.Event{Evidence: []string{closes(e.whole.Sum())}}, nil
 	}
 	if e.end == nil {
 		<-ctx.Done()
@@ -200,6 +222,7 @@ type stage struct {
 	asker   *player // and one that plays scenes
 	caller  *ecttest.Party
 	self    *ecttest.Party
+	writer  *ecttest.Party // the A2A agent
 	memory  *state.Memory
 	entries entries
 	shared  gateway.Answers // in place of the memory's; nil: the memory's
@@ -214,6 +237,7 @@ func newStage(t *testing.T, scenes map[string][]scene) *stage {
 		t: t, asker: &player{t: t, scenes: scenes, version: mcp.Modern, typed: `{"type":"object"}`, resume: make(chan struct{})},
 		agent: &player{t: t, scenes: scenes, version: a2a.Version, resume: make(chan struct{})}, posts: &mailman{}, tools: &agent{gate: make(chan struct{}), entered: make(chan struct{}, 64)},
 		caller: ecttest.NewParty(t, "spiffe://example.com/client"), self: ecttest.NewParty(t, "spiffe://example.com/gateway"),
+		writer: ecttest.NewParty(t, "spiffe://example.com/agents/writer"),
 	}
 	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
 	if err != nil {
@@ -270,7 +294,7 @@ func (s *stage) replica(t *testing.T) *gateway.Gateway {
 		Endpoints: []directory.Endpoint{{Binding: mcp.Binding, URL: "https://calculator.example/mcp"}},
 	}))
 	verifier, err := ect.NewVerifier(ect.VerifierDeps{
-		Keys: ecttest.KeysOf(s.caller, s.self), Replay: s.memory, Audience: []string{string(s.self.ID)}, Now: time.Now,
+		Keys: ecttest.KeysOf(s.caller, s.self, s.writer), Replay: s.memory, Audience: []string{string(s.self.ID)}, Now: time.Now,
 	})
 	must(err)
 	recorder, err := ect.NewRecorder(ect.RecorderDeps{Store: s.memory})

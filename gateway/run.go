@@ -25,6 +25,7 @@ type run struct {
 
 	fold    stream.Folder
 	said    ect.StreamHash         // everything that the agent said
+	stream  *ect.StreamHash        // of that, the stream that answers the present request; nil: no stream does
 	sole    string                 // the hash of that if it was one message and no stream
 	parents []ect.ID               // the evidence for it
 	agent   canonical.Conversation // the work's ids in the agent's words
@@ -132,6 +133,9 @@ func (r *run) step(ctx context.Context, patience time.Duration) (step, error) {
 			return step{}, err
 		}
 		if r.settled() {
+			if err := r.closes(ctx); err != nil {
+				return step{}, err
+			}
 			return step{}, io.EOF
 		}
 		h, err := r.pump.next(ctx, patience)
@@ -176,12 +180,12 @@ func (r *run) hear(ctx context.Context, h heard) (step, bool, error) {
 			return step{}, false, err
 		}
 		r.follows(parents)
-		r.began = true
-		if h.reply.Events != nil {
+		if r.began, r.stream = true, nil; h.reply.Events != nil {
+			r.stream = &ect.StreamHash{}
 			return step{}, false, nil
 		}
 	case len(h.event.Wire.Body) == 0:
-		return step{}, false, nil // evidence that closes a stream: on record where it was made
+		return step{}, false, r.closed(ctx, h.event.Evidence)
 	default:
 		wire, event = h.event.Wire, true
 	}
@@ -220,7 +224,40 @@ func (r *run) follows(parents []ect.ID) {
 	}
 }
 
+// closes waits a little for the ECT that closes a stream whose last event was
+// heard. An agent that keeps the stream open gives none.
+func (r *run) closes(ctx context.Context) error {
+	if r.stream == nil || r.ask != nil || r.over {
+		return nil
+	}
+	h, err := r.pump.next(ctx, grace)
+	if err != nil || h.event == nil || len(h.event.Wire.Body) > 0 {
+		r.stream = nil // it broke off, or goes on: nothing closes what was heard
+		return ctx.Err()
+	}
+	return r.closed(ctx, h.event.Evidence)
+}
+
+// closed judges what an agent says of its stream at the end: a token whose
+// out_hash is another stream's, or that is not the agent's, makes all of it
+// untrustworthy, as one in front of an answer does. A good one becomes a parent.
+func (r *run) closed(ctx context.Context, tokens []string) error {
+	if len(tokens) == 0 || r.stream == nil {
+		return nil
+	}
+	whole := r.stream.Sum()
+	r.stream = nil
+	parents, err := r.g.attested(ctx, r.x, tokens, &ect.Check{Purpose: ect.Reply, Body: whole})
+	if err == nil {
+		r.follows(parents)
+	}
+	return err
+}
+
 func (r *run) hash(wire translators.Wire) {
+	if r.stream != nil && wire.Event {
+		r.stream.Add(wire.Octets())
+	}
 	if r.said.Add(wire.Octets()); r.said.Count() == 1 && !wire.Event {
 		r.sole = ect.Hash(wire.Octets())
 	} else {

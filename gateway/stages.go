@@ -127,22 +127,35 @@ func (g *Gateway) verify(ctx context.Context, x *exchange) (answer transport.Ans
 // newest one becomes the parent of leg 2, else leg 1 is (architecture section
 // 5, step 13). A broken one makes the answer untrustworthy.
 func (g *Gateway) replyEvidence(ctx context.Context, x *exchange, reply transport.Reply) ([]ect.ID, error) {
-	parents := []ect.ID{x.requestID}
 	if len(reply.Evidence) == 0 {
-		return parents, nil
+		return []ect.ID{x.requestID}, nil
 	}
-	submitted, err := g.open(reply.Evidence)
+	check := &ect.Check{Purpose: ect.Parent} // of a stream that begins, no token can have seen all
+	if reply.Events == nil {
+		check = &ect.Check{Purpose: ect.Reply, Body: ect.Hash(reply.Wire.Octets())}
+	}
+	parents, err := g.attested(ctx, x, reply.Evidence, check)
+	if len(parents) == 0 {
+		parents = []ect.ID{x.requestID}
+	}
+	return parents, err
+}
+
+// attested verifies an agent's tokens and keeps them: its own is held to a
+// check, what that was made of is an ancestor. Its own become parents.
+func (g *Gateway) attested(ctx context.Context, x *exchange, tokens []string, own *ect.Check) ([]ect.ID, error) {
+	submitted, err := g.open(tokens)
 	if err != nil {
 		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "its ECT is unreadable"}
 	}
-	parents = nil
+	var parents []ect.ID
 	for _, s := range submitted {
 		if s.source && len(submitted) > 1 && onward(s.compact) {
 			s.source = false
 		}
 		check := ect.Check{Purpose: ect.Parent}
-		if s.source && reply.Events == nil { // of a stream, no token can have seen all
-			check = ect.Check{Purpose: ect.Reply, Body: ect.Hash(reply.Wire.Octets())}
+		if s.source {
+			check = *own
 		}
 		v, err := g.Verifier.Verify(ctx, s.compact, check)
 		if err != nil {
@@ -157,9 +170,6 @@ func (g *Gateway) replyEvidence(ctx context.Context, x *exchange, reply transpor
 		if s.source {
 			parents = append(parents, v.ID())
 		}
-	}
-	if len(parents) == 0 {
-		parents = []ect.ID{x.requestID}
 	}
 	return parents, nil
 }

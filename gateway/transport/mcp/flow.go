@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 	"github.com/aepb/aepb-gateway/translators"
@@ -46,6 +47,7 @@ type flow struct {
 	queue   []json.RawMessage // the rest of a batch
 	first   json.RawMessage   // read before anybody asked
 	over    bool              // the reply was given
+	trailer http.Header       // of the response, once it was read to its end
 	resumes int
 
 	mu     sync.Mutex
@@ -65,7 +67,7 @@ func (l *line) flow(inner context.Context, response *http.Response, request tran
 func (f *flow) read(response *http.Response) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.body = response.Body
+	f.body, f.trailer = response.Body, response.Trailer
 	f.in = sse.NewReader(response.Body, sse.Limits{Event: f.l.limit(), Events: maxStream, Total: max(maxOctets, 2*f.l.limit())})
 	if f.closed {
 		_ = response.Body.Close()
@@ -77,7 +79,7 @@ func (f *flow) Next(ctx context.Context) (transport.Event, error) {
 	body := f.first
 	if f.first = nil; body == nil {
 		if f.over {
-			return transport.Event{}, io.EOF
+			return f.closing(ctx)
 		}
 		defer context.AfterFunc(ctx, f.cancel)()
 		var err error
@@ -88,6 +90,34 @@ func (f *flow) Next(ctx context.Context) (transport.Event, error) {
 	wire := f.wire
 	wire.Body, wire.Event = body, true
 	return transport.Event{Wire: wire}, nil
+}
+
+// trailWait is how long a server may take from its reply to the end of its stream.
+const trailWait = 250 * time.Millisecond
+
+// closing is the evidence that closes a stream, if its server has said that
+// there would be some. In a batch it covers other octets than ours: it is not
+// read there.
+func (f *flow) closing(ctx context.Context) (transport.Event, error) {
+	trailer := f.trailer
+	if _, announced := trailer[ect.HeaderName]; !announced || f.request.Version == mcp.LegacyMarch {
+		return transport.Event{}, io.EOF
+	}
+	f.trailer = nil
+	defer context.AfterFunc(ctx, f.cancel)()
+	late := time.AfterFunc(trailWait, f.cancel)
+	defer late.Stop()
+	if _, err := f.in.Next(); !errors.Is(err, io.EOF) {
+		return transport.Event{}, io.EOF
+	}
+	tokens, err := ect.ParseHeader(trailer.Values(ect.HeaderName), f.l.d.deps.Limits)
+	if err != nil {
+		return transport.Event{}, f.l.bad("the Execution-Context that closes its stream is malformed or too large")
+	}
+	if len(tokens) == 0 {
+		return transport.Event{}, io.EOF
+	}
+	return transport.Event{Evidence: tokens}, nil
 }
 
 // Close gives the connection back.

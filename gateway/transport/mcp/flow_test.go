@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	wire "github.com/aepb/aepb-gateway/gateway/transport/mcp"
 	"github.com/aepb/aepb-gateway/translators"
@@ -80,6 +81,63 @@ func TestServerAsks(t *testing.T) {
 	begun := p.requests[slices.IndexFunc(p.requests, func(r seen) bool { return r.method == "initialize" })]
 	if !strings.Contains(begun.body, `"elicitation":{"form":{}}`) {
 		t.Errorf("declared: %s", begun.body)
+	}
+}
+
+// TestTheTokenThatClosesAStream: a server that announces a trailer is heard to
+// the end of it, and no longer than that takes; others not at all.
+func TestTheTokenThatClosesAStream(t *testing.T) {
+	t.Parallel()
+	const events = `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{}}` + "\n\n" +
+		`data: {"jsonrpc":"2.0","id":"id-1","result":` + content + "}\n\n"
+	for name, tc := range map[string]struct {
+		announced, open bool
+		token           string
+		want            int
+	}{
+		"announced":        {announced: true, token: "a.b.c", want: 1},
+		"nothing came":     {announced: true},
+		"kept open":        {announced: true, open: true, token: "a.b.c"},
+		"not announced":    {open: true},
+		"no token at all ": {announced: true, token: "a b", want: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			release := make(chan struct{})
+			defer close(release)
+			p := newPeer(t, func(w http.ResponseWriter, _ *http.Request, _ incoming) {
+				if tc.announced {
+					w.Header().Set("Trailer", ect.HeaderName)
+				}
+				stream(w, events)
+				_ = http.NewResponseController(w).Flush()
+				if tc.token != "" {
+					w.Header().Set(ect.HeaderName, tc.token)
+				}
+				if tc.open {
+					<-release
+				}
+			})
+			reply, err := newDialer(t, &direct{}, nil).Dial(t.Context(), endpoint(p, mcp.Modern), seal(t, mcp.Modern, "id-1"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = reply.Events.Close() }()
+			tokens, began := 0, time.Now()
+			for {
+				event, err := reply.Events.Next(t.Context())
+				if bad := (*transport.BadReplyError)(nil); errors.As(err, &bad) {
+					tokens = -1
+				}
+				if err != nil {
+					break
+				}
+				tokens += len(event.Evidence)
+			}
+			if took := time.Since(began); tokens != tc.want || took > 10*time.Second {
+				t.Errorf("%d tokens after %v", tokens, took)
+			}
+		})
 	}
 }
 

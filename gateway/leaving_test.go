@@ -1,0 +1,124 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+)
+
+// A caller who leaves before the agent has named its task is never told that it
+// succeeded, and the task does not go on for nobody: as soon as it has a name it
+// is canceled, and nobody waits for that name for longer than for an answer.
+func TestACallerLeavesBeforeTheTaskHasAName(t *testing.T) {
+	t.Parallel()
+	working := []string{wholeTask("WORKING", "")}
+	for name, c := range map[string]struct {
+		method string
+		scene  scene
+		blind  bool
+		waits  time.Duration
+		told   string // what the agent hears in the end
+	}{
+		"an answer":              {method: invoking, scene: scene{reply: wholeTask("WORKING", ""), after: 3 * time.Second}, blind: true, waits: 4 * time.Second, told: "SendMessage CancelTask"},
+		"a stream":               {method: streaming, scene: scene{events: working, after: 3 * time.Second}, waits: 4 * time.Second, told: "SendStreamingMessage CancelTask"},
+		"it has ended meanwhile": {method: streaming, scene: scene{events: []string{wholeTask("COMPLETED", oneArt)}, after: 3 * time.Second, end: io.EOF}, waits: 4 * time.Second, told: "SendStreamingMessage"},
+		"it says nothing":        {method: streaming, scene: scene{events: []string{}}, waits: 2 * time.Minute, told: "SendStreamingMessage"},
+		"it never answers":       {method: invoking, scene: scene{reply: wholeTask("WORKING", ""), after: time.Hour}, blind: true, waits: 2 * time.Minute, told: "SendMessage"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, map[string][]scene{c.method: {c.scene}, canceling: {{reply: result(taskOf("CANCELED", ""))}}}, func(s *stage) {
+				t := s.t
+				s.agent.blind = c.blind
+				ctx, leave := context.WithCancel(t.Context())
+				time.AfterFunc(time.Second, leave)
+				answer, err := s.Exchange(ctx, s.tool(askingHi))
+				if err == nil || len(answer.Wire.Body) > 0 {
+					t.Errorf("whoever left was told %s", answer.Wire.Body)
+				}
+				if last := claims(t, answer.Evidence[len(answer.Evidence)-1]); last.Act != ect.ActTranslateError {
+					t.Errorf("the evidence says %s", last.Act)
+				}
+				<-time.After(c.waits)
+				synctest.Wait()
+				if got := s.agent.was(); got != c.told {
+					t.Errorf("the agent heard %s", got)
+				}
+				s.agent.mu.Lock()
+				defer s.agent.mu.Unlock()
+				if s.agent.open != 0 {
+					t.Error("it is still heard")
+				}
+			})
+		})
+	}
+}
+
+// The agent's own ECT at the end of its stream covers the whole of it, and
+// becomes a parent of ours. A wrong one makes the stream a bad reply.
+func TestTheTokenThatClosesAnAgentsStream(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		by    string // who signs it
+		whole string // out_hash; empty: the stream's
+		good  bool
+	}{
+		"the agent's":      {by: "writer", good: true},
+		"another stream's": {by: "writer", whole: ect.Hash([]byte("else"))},
+		"a stranger's":     {by: "stranger"},
+	} {
+		for _, relayed := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				scenes := map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", ""), artifact("done it"), status("COMPLETED", "")}, end: io.EOF}}}
+				play(t, scenes, func(s *stage) {
+					t := s.t
+					signer, id := s.writer, ect.NewID()
+					if c.by == "stranger" {
+						signer = ecttest.NewParty(t, s.writer.ID)
+					}
+					scenes[streaming][0].closes = func(whole string) string {
+						if c.whole != "" {
+							whole = c.whole
+						}
+						token, err := signer.Signer(t, time.Now).Sign(ect.Claims{
+							ID: id, Audience: []string{string(s.self.ID)}, Workflow: string(ect.NewID()), Act: "wrote", Parents: []ect.ID{}, OutputHash: whole,
+						})
+						if err != nil {
+							t.Error(err)
+						}
+						return token.Compact()
+					}
+					var answer transport.Answer
+					var err error
+					if relayed {
+						answer = s.ask(t, s, s.a2a(streaming, saying))
+						bodies, evidence := read(t, answer.Events)
+						if last := bodies[len(bodies)-1]; strings.Contains(last, "COMPLETED") != c.good || strings.Contains(last, `"error"`) == c.good {
+							t.Errorf("the stream ends with %s", last)
+						}
+						answer.Evidence = evidence
+					} else if answer, err = s.Exchange(t.Context(), s.tool(askingHi)); (err == nil) != c.good {
+						t.Errorf("the caller is told %s, %v", answer.Wire.Body, err)
+					}
+					if bad := (*transport.BadReplyError)(nil); !relayed && !c.good && !errors.As(err, &bad) {
+						t.Errorf("got %v", err)
+					}
+					last := claims(t, answer.Evidence[len(answer.Evidence)-1])
+					if got := slices.Contains(last.Parents, id); got != c.good || c.good == (last.Act == ect.ActTranslateError) {
+						t.Errorf("%s has the parents %v", last.Act, last.Parents)
+					}
+				})
+			})
+		}
+	}
+}
