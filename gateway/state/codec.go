@@ -24,8 +24,11 @@ func appendToken(b []byte, r *ect.Record) []byte {
 	return appendList(b, r.Parents)
 }
 
+// instantSize is the octets of an instant.
+const instantSize = 8 + 4
+
 // keyedSize is the octets of what appendKeyed writes.
-const keyedSize = 12 + len(digest{})
+const keyedSize = instantSize + len(digest{})
 
 // appendKeyed begins uses, answers and turns: an answer follows as it is.
 func appendKeyed(b []byte, until time.Time, key digest) []byte {
@@ -137,7 +140,7 @@ func (r *reader) take(n uint64) string {
 }
 
 func (r *reader) instant() time.Time {
-	octets := r.take(12)
+	octets := r.take(instantSize)
 	if r.bad {
 		return time.Time{}
 	}

@@ -9,3 +9,6 @@ func (a *Answers) Held() (octets int) {
 	}
 	return octets
 }
+
+// Heads is how many headers are kept apart from their tokens.
+func (t *Tokens) Heads() int { return len(t.heads.numbers) }

@@ -57,6 +57,8 @@ type Change struct {
 	Size   int    // octets of what came, about; 0: it left
 	// What came: as it was written, or an entry, which is written when it is
 	// asked for. Both nil: it left.
+	before  []byte // of a token: what precedes its header, which is kept apart; then the content follows both
+	head    string
 	content []byte
 	entry   *entry
 }
@@ -64,16 +66,16 @@ type Change struct {
 // Gone is true when the entry left the memory.
 func (c Change) Gone() bool { return c.content == nil && c.entry == nil }
 
-// Content is what came, as [Memory.Restore] reads it, where it is kept like
-// that: of all kinds but entries. It is lent, for as long as one likes, and
-// never changes.
-func (c Change) Content() []byte { return c.content }
+// Len is how many octets AppendBinary appends; 0 for entries, of which only Size
+// is known.
+func (c Change) Len() int { return len(c.before) + len(c.head) + len(c.content) }
 
 // AppendBinary appends what came, as [Memory.Restore] reads it. It may be
 // called from any goroutine, at any time after Note. It fails for what is gone.
 func (c Change) AppendBinary(b []byte) ([]byte, error) {
 	switch {
 	case c.content != nil:
+		b = append(append(b, c.before...), c.head...)
 		return append(b, c.content...), nil
 	case c.entry != nil:
 		return appendEntry(b, c.entry), nil

@@ -34,6 +34,7 @@ type shelf[M any] struct {
 	seconds    []int64                // of boards, in order
 	serial     uint64                 // of the latest piece
 	dropped    func(digest, place[M]) // called for everything that leaves, while it can still be read; may be nil
+	complete   func(*Change)          // gives a change what belongs to it beside its octets; may be nil
 	journal    Journal                // told of everything that comes and leaves; may be nil
 	evicted    uint64                 // pieces that had to leave before their end
 }
@@ -94,7 +95,12 @@ func (x *shelf[M]) add(key digest, meta M, until, now time.Time, parts ...[]byte
 	x.serial++
 	if x.journal != nil {
 		content := x.read(x.byKey[key])
-		x.journal.Note(Change{Kind: x.kind, Serial: x.serial, Size: len(content) + overhead, content: content})
+		c := Change{Kind: x.kind, Serial: x.serial, content: content}
+		if x.complete != nil {
+			x.complete(&c)
+		}
+		c.Size = c.Len() + overhead
+		x.journal.Note(c)
 	}
 	if replaced {
 		x.left(old) // after its heir: a journal cut short between the two still has one

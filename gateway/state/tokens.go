@@ -16,7 +16,8 @@ type Tokens struct {
 	now func() time.Time
 
 	mu      sync.RWMutex
-	records *shelf[member]    // as appendToken writes them
+	records *shelf[member] // beheaded
+	heads   *heads
 	latest  map[digest]digest // of each workflow: the key of its latest record
 	shared  map[ect.ID]int    // of an id that several issuers used: the highest number given out
 }
@@ -31,10 +32,12 @@ func newTokens(config Config, deps Deps) *Tokens {
 	t := &Tokens{
 		now:     deps.Now,
 		records: newShelf[member](KindToken, config.MaxTokens, config.MaxTokenBytes, deps.Journal),
+		heads:   newHeads(),
 		latest:  map[digest]digest{},
 		shared:  map[ect.ID]int{},
 	}
 	t.records.dropped = t.forget
+	t.records.complete = t.behead
 	return t
 }
 
@@ -43,19 +46,22 @@ func newTokens(config Config, deps Deps) *Tokens {
 // [FullError]: the record alone is larger than the store.
 func (t *Tokens) Put(_ context.Context, r ect.Record) error {
 	var scratch [4 << 10]byte
-	own := appendToken(scratch[:0], &r)
+	whole := appendToken(scratch[:0], &r)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
 	n, old, found := t.number(r.ID, r.Issuer, now)
-	if n == ect.MaxNamesakes || found && readOwn(old).Compact != r.Compact {
+	if n == ect.MaxNamesakes || found && t.read(old).Compact != r.Compact {
 		return &ect.ConflictError{ID: r.ID}
 	}
-	if found && !r.Until.After(readOwn(old).Until) {
+	if found && !r.Until.After(t.read(old).Until) {
 		return nil
 	}
 	key := numbered(r.ID, n)
-	if !t.records.add(key, memberOf(r.Workflow), r.Until, now, own) {
+	number, text := t.heads.take(r.Compact)
+	var own [4 << 10]byte
+	if !t.records.add(key, memberOf(r.Workflow), r.Until, now, appendBeheaded(own[:0], number, text, whole)) {
+		t.heads.leave(number)
 		return &FullError{What: "an execution context token"}
 	}
 	t.list(key, r.ID, n)
@@ -70,7 +76,7 @@ func (t *Tokens) Get(_ context.Context, id ect.ID) ([]ect.Record, error) {
 	var found []ect.Record
 	for n := range t.shared[id] + 1 {
 		if octets, _, ok := t.records.get(numbered(id, n), now); ok {
-			found = append(found, readOwn(octets))
+			found = append(found, t.read(octets))
 		}
 	}
 	return found, nil
@@ -100,7 +106,7 @@ func (t *Tokens) members(workflow digest) []numberedRecord {
 	for key := t.latest[workflow]; key != (digest{}); {
 		octets, p, ok := t.records.get(key, now)
 		if ok {
-			found = append(found, numberedRecord{readOwn(octets), p.serial})
+			found = append(found, numberedRecord{t.read(octets), p.serial})
 		}
 		key = p.meta.before
 	}
@@ -114,7 +120,7 @@ func (t *Tokens) Usage() Usage {
 	return t.records.usage()
 }
 
-func (t *Tokens) restore(octets []byte, r *ect.Record, serial uint64) bool {
+func (t *Tokens) restore(whole []byte, r *ect.Record, serial uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
@@ -123,11 +129,13 @@ func (t *Tokens) restore(octets []byte, r *ect.Record, serial uint64) bool {
 		return false
 	}
 	key := numbered(r.ID, n)
-	kept := t.records.restore(key, memberOf(r.Workflow), serial, r.Until, now, octets)
-	if kept {
-		t.list(key, r.ID, n)
+	number, text := t.heads.take(r.Compact)
+	if !t.records.restore(key, memberOf(r.Workflow), serial, r.Until, now, appendBeheaded(nil, number, text, whole)) {
+		t.heads.leave(number)
+		return false
 	}
-	return kept
+	t.list(key, r.ID, n)
+	return true
 }
 
 func (t *Tokens) sweep(most int) {
@@ -143,7 +151,7 @@ func (t *Tokens) number(id ect.ID, issuer ect.Identity, now time.Time) (n int, o
 	free, top := -1, t.shared[id]
 	for n := range top + 1 {
 		octets, _, ok := t.records.get(numbered(id, n), now)
-		if ok && readOwn(octets).Issuer == issuer {
+		if ok && t.read(octets).Issuer == issuer {
 			return n, octets, true
 		}
 		if !ok && free < 0 {
@@ -200,10 +208,12 @@ func (t *Tokens) link(key digest, change func(*member)) {
 // with its id.
 func (t *Tokens) forget(key digest, p place[member]) {
 	t.unlist(key, p.meta)
+	octets := t.records.read(p)
+	defer t.heads.leave(beheaded(octets).number())
 	if len(t.shared) == 0 {
 		return
 	}
-	id := readOwn(t.records.read(p)).ID
+	id := t.read(octets).ID
 	top, ok := t.shared[id]
 	if !ok {
 		return
@@ -235,8 +245,15 @@ func (t *Tokens) unlist(key digest, m member) {
 	}
 }
 
-// readOwn reads what was written here; it shares nothing with the octets.
-func readOwn(octets []byte) ect.Record {
-	r := reader{data: string(octets)}
+// read gives a record its header back; it shares nothing with the octets.
+func (t *Tokens) read(octets []byte) ect.Record {
+	before, after := beheaded(octets).around()
+	r := reader{data: string(before) + t.heads.list[beheaded(octets).number()].text + string(after)}
 	return readRecord(&r)
+}
+
+// behead tells a journal the header of what came.
+func (t *Tokens) behead(c *Change) {
+	c.head = t.heads.list[beheaded(c.content).number()].text
+	c.before, c.content = beheaded(c.content).around()
 }

@@ -65,9 +65,12 @@ func asideOf(kind state.Kind, serial uint64) (key [16]byte) {
 
 // appendPiece writes a piece behind those with smaller serials.
 func appendPiece(b []byte, p piece, size uint64) []byte {
-	b = append(b, byte(p.serial%size)) //nolint:gosec // a group has at most 128
-	b = binary.AppendUvarint(b, uint64(len(p.content)))
-	return append(b, p.content...)
+	return append(appendHead(b, p.serial%size, len(p.content)), p.content...)
+}
+
+func appendHead(b []byte, at uint64, length int) []byte {
+	b = append(b, byte(at))                        //nolint:gosec // a group has at most 128
+	return binary.AppendUvarint(b, uint64(length)) //nolint:gosec // a length
 }
 
 // readGroup calls each for the pieces of a group, in order.
@@ -146,7 +149,7 @@ func (w *writer) group(kind state.Kind, number uint64, e edits) error {
 	}
 	room := 4 + len(old)
 	for _, c := range e.come {
-		room += 1 + binary.MaxVarintLen64 + len(c.Content())
+		room += 1 + binary.MaxVarintLen64 + c.Len()
 	}
 	value := append(w.file.arena.room(room), 0, 0, 0, 0)
 	found := 0
@@ -163,7 +166,9 @@ func (w *writer) group(kind state.Kind, number uint64, e edits) error {
 		return err
 	}
 	for _, c := range e.come {
-		value = appendPiece(value, piece{c.Serial, c.Content()}, size)
+		if value, err = c.AppendBinary(appendHead(value, c.Serial%size, c.Len())); err != nil {
+			return err
+		}
 	}
 	if found < len(e.gone) {
 		if err := w.aside(kind, e.gone); err != nil {
@@ -189,7 +194,7 @@ func (w *writer) come(kind state.Kind, e edits) (others []state.Change, err erro
 			continue
 		}
 		w.written++
-		if len(c.Content()) <= largest {
+		if c.Len() <= largest {
 			others = append(others, c)
 			continue
 		}
