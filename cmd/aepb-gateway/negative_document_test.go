@@ -36,7 +36,9 @@ func (b *bed) library(t *testing.T, svid *identity.SVID, serve http.HandlerFunc)
 	server.TLS = serving(svid)
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	l.url = server.URL + "/.well-known/aepb"
+	// No two in one test have the same address, though a port may come again:
+	// documents are remembered by theirs.
+	l.url = server.URL + "/" + strconv.FormatInt(b.number(), 10) + "/.well-known/aepb"
 	return l
 }
 

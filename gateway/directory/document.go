@@ -53,7 +53,11 @@ type Document struct {
 }
 
 // DocumentError says why a capability document cannot be used. It never quotes it.
-type DocumentError struct{ Reason string }
+type DocumentError struct {
+	Reason string
+
+	failing bool // its server is in trouble, which says nothing of the document
+}
 
 func (e *DocumentError) Error() string { return "the agent's capability document: " + e.Reason }
 

@@ -39,7 +39,7 @@ type fetchedDocument struct {
 	err      error // instead of a document
 	etag     string
 	until    time.Time // fresh
-	stale    time.Time // usable while the server fails
+	stale    time.Time // usable while the server cannot be reached, or answers 5xx
 	gone     bool      // HTTP 410: document.Lifecycle says the rest
 }
 
@@ -53,13 +53,22 @@ func (d *Directory) fetchDocument(ctx context.Context, address string, expected 
 	if err == nil {
 		return got
 	}
-	var denied *egress.DeniedError
-	if old.err == nil && !old.gone && old.document.AgentID != "" && now.Before(old.stale) && !errors.As(err, &denied) {
+	if old.err == nil && !old.gone && old.document.AgentID != "" && now.Before(old.stale) && silent(err) {
 		d.deps.Logger.WarnContext(ctx, "capability document could not be renewed, the old one is used", logError(err))
 		old.until = now.Add(retryAfter)
 		return old
 	}
 	return fetchedDocument{err: err, until: now.Add(retryAfter)}
+}
+
+// silent: the server has not said anything about the document. What it says,
+// also by a document that is not good, takes the place of the old one.
+func silent(err error) bool {
+	var denied *egress.DeniedError
+	if said, ok := errors.AsType[*DocumentError](err); ok {
+		return said.failing
+	}
+	return !errors.As(err, &denied)
 }
 
 func (d *Directory) request(ctx context.Context, address string, expected ect.Identity, old fetchedDocument, now time.Time) (fetchedDocument, error) {
@@ -123,6 +132,8 @@ func (d *Directory) judge(response *http.Response, body []byte, old fetchedDocum
 		return out, nil
 	case status >= 300 && status < 400 && status != http.StatusNotModified:
 		return out, invalid("a redirect (HTTP status %d), which is not followed", status)
+	case status >= http.StatusInternalServerError:
+		return out, &DocumentError{Reason: "HTTP status " + strconv.Itoa(status), failing: true}
 	case status != http.StatusOK:
 		return out, invalid("HTTP status %d", status)
 	case response.Header.Get("Content-Encoding") != "":

@@ -312,6 +312,44 @@ func TestDeniedIsNeverStale(t *testing.T) {
 	})
 }
 
+// TestWhatIsSaidIsNeverStale: a server that answers takes its old document back,
+// whatever it answers, unless it says that it is in trouble.
+func TestWhatIsSaidIsNeverStale(t *testing.T) {
+	t.Parallel()
+	good := documentOf(pricing, "L2", activeLife, toyEndpoint)
+	for name, tc := range map[string]struct {
+		status int
+		body   string
+		kept   bool
+	}{
+		"not there":      {404, "", false},
+		"a redirect":     {302, "", false},
+		"no JSON":        {200, "<html>", false},
+		"a member twice": {200, strings.Replace(good, "{", `{"agent_id":"spiffe://x/y",`, 1), false},
+		"in trouble":     {503, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d, w, _ := newWeb(t)
+				w.put(home, 200, good, "Cache-Control", "max-age=1")
+				a := described("a", home)
+				list(t, d, a)
+				if _, err := d.Resolve(t.Context(), a); err != nil {
+					t.Fatal(err)
+				}
+				w.put(home, tc.status, tc.body)
+				time.Sleep(2 * time.Second)
+				_, err := d.Resolve(t.Context(), a)
+				var said *directory.DocumentError
+				if (err == nil) != tc.kept || err != nil && !errors.As(err, &said) {
+					t.Errorf("got %v", err)
+				}
+			})
+		})
+	}
+}
+
 func TestDocumentFetchedOnceForAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
