@@ -12,6 +12,8 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/ainp"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+	"github.com/aepb/aepb-gateway/translators/slim"
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
@@ -63,7 +65,12 @@ func speeches(t *testing.T) []speech {
 // five is a gateway with agents of every protocol behind it.
 func five(t *testing.T) *bed {
 	t.Helper()
-	b := newBed(t, plan{})
+	p := plan{}
+	net := newSLIMNet(t, &p)
+	b := newBed(t, p)
+	b.slim = net
+	b.slimAgent(t, net, "adder", slim.VersionA2A, &slimFake{})
+	b.slimAgent(t, net, "sums", slim.VersionMCP(mcp.LegacyJune), &slimFake{})
 	b.uacpAgent(t, "abacus", &uacpFake{}, "")
 	b.uacpAgent(t, "beads", &uacpFake{}, uacp.FormBare)
 	b.ainpAgent(t, "scribe", &ainpFake{}, directory.Endpoint{DID: did("scribe").DID})
@@ -78,8 +85,11 @@ func TestEveryPair(t *testing.T) {
 	t.Parallel()
 	b := five(t)
 	for _, s := range speeches(t) {
-		for _, dest := range []string{"calculator", "abacus", "beads", "scribe", "clerk"} {
+		for _, dest := range []string{"calculator", "abacus", "beads", "scribe", "clerk", "sums", "adder"} {
 			n := b.number()
+			if dest == "adder" { // its numbers are doubles
+				n = 40
+			}
 			body := s.add(n)
 			recipe := b.recipe(body)
 			octets := translators.Wire{Body: []byte(body), Hasher: s.hash}.Octets()
@@ -102,7 +112,7 @@ func TestEveryPair(t *testing.T) {
 				t.Errorf("%s to %s: the evidence is about something else", s.from, dest)
 			}
 			form, said := legs[0].Ext.String(ect.ExtHashForm)
-			if inside := s.hash != nil || dest != "calculator"; said != inside || inside && form != translators.HashWithoutECT {
+			if inside := s.hash != nil || !slices.Contains([]string{"calculator", "sums", "adder"}, dest); said != inside || inside && form != translators.HashWithoutECT {
 				t.Errorf("%s to %s: hash form %q", s.from, dest, form)
 			}
 		}

@@ -62,6 +62,8 @@ type bed struct {
 	tools   *peers.MCPServer // "calculator", and "forecast" with the one tool weather
 	talker  *peers.A2AAgent  // "concierge"
 	counter atomic.Int64
+
+	slim *slimNet // nil: there is none
 }
 
 // plan says what is special about a gateway.
@@ -164,6 +166,8 @@ func (b *bed) start(t *testing.T, p plan) {
 		s.ainp = tainp.Identity{}
 	}
 	s.uacp, s.also = listen(t), p.also
+	s.slim, err = readSLIM(p.config.SLIM)
+	must(t, err)
 	b.at.UACP = "uacps://" + s.uacp.Addr().String()
 	if p.noToken {
 		s.adminToken = ""

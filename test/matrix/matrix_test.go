@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/aepb/aepb-gateway/gateway/transport/a2a/frame"
+	tslim "github.com/aepb/aepb-gateway/gateway/transport/slim"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/ainp"
@@ -118,7 +119,7 @@ func travel(t *testing.T, from, to side, c testCase) []string {
 	}
 	unstamp(back)
 	withoutEnvelope(back, to)
-	if to.form == a2a.FormHTTP || to.form == a2a.FormGRPC {
+	if to.form == a2a.FormHTTP || inProtobuf(to) {
 		back.Correlation.WireID = m.Correlation.WireID // the connection pairs them, not the message
 	}
 	target := translators.Target{Version: from.version, Form: from.form}
@@ -134,7 +135,7 @@ func travel(t *testing.T, from, to side, c testCase) []string {
 	})
 	if len(dropped) == 0 {
 		value := value
-		if to.form == a2a.FormGRPC {
+		if inProtobuf(to) {
 			value = double
 		}
 		if diff := cmp.Diff(value(t, c.body), withoutCarriage(value(t, string(home.Body)))); diff != "" {
@@ -148,12 +149,19 @@ func travel(t *testing.T, from, to side, c testCase) []string {
 	return out
 }
 
-// framed has a message travel over gRPC, if that is its form, and says what that
-// loses. What cannot be said there has no body afterwards.
+// inProtobuf: A2A's messages travel in protobuf there, over gRPC or SLIMRPC.
+func inProtobuf(s side) bool { return s.form == a2a.FormGRPC || s.form == slim.FormRPC }
+
+// framed has a message travel over gRPC or SLIMRPC, if that is its form, and
+// says what that loses. What cannot be said there has no body afterwards.
 func framed(wire *translators.Wire) []canonical.Loss {
-	w, losses, err := frame.Framer{}.Frame(*wire)
+	over, back := frame.Framer{}.Frame, frame.Framer{}.Unframe
+	if wire.Form == slim.FormRPC {
+		over, back = tslim.Frame, tslim.Unframe
+	}
+	w, losses, err := over(*wire)
 	if err == nil {
-		w, err = frame.Framer{}.Unframe(w)
+		w, err = back(w)
 	}
 	if err != nil {
 		w.Body = nil

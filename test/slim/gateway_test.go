@@ -318,3 +318,42 @@ func TestTheGatewayOutlivesItsNode(t *testing.T) {
 	w.helper(t, "org/agents/helper", false, methods())
 	eventually(t, func() error { return call(t.Context(), client) })
 }
+
+// TestAnMCPClientReachesAnOfficialServer: an MCP client of the SDK calls what is
+// an agent on an official SLIMRPC server.
+func TestAnMCPClientReachesAnOfficialServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.app(t, "org/agents/helper", answering(t, "here you are"))
+	g := w.gateway(t, "first", w.on("first", "")+"\nagents: {helper: "+w.far("org/agents/helper", id("helper"), "")+"}")
+	for _, legacy := range []bool{false, true} {
+		got, err := peers.MCPCall(t.Context(), w.client(t), g.public+"/agents/helper/mcp", legacy, "help", json.RawMessage(`{"message":"please"}`))
+		if err != nil || !strings.Contains(got.Text(), "here you are") {
+			t.Errorf("legacy %t: %q %v", legacy, got.Text(), err)
+		}
+	}
+}
+
+// TestAnOfficialApplicationReachesAnA2AAgent: a real application speaks A2A's
+// JSON-RPC on a plain session with an A2A agent of the SDK.
+func TestAnOfficialApplicationReachesAnA2AAgent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	agent, err := peers.NewA2AAgent(t.Context(), peers.Deps{TLS: w.svid(t, "concierge")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = agent.Stop(context.Background()) })
+	g := w.gateway(t, "first", w.on("first", "spiffe://"+domain+"/client")+fmt.Sprintf(`
+agents: {concierge: {id: %q, endpoints: [{binding: a2a-v1, url: %q}], callers: ["spiffe://%s/*"]}}`, id("concierge"), agent.URL(), domain))
+	g.await(t, "connected to the SLIM node")
+	alice := w.app(t, "org/agents/alice", nil)
+	body := `{"jsonrpc":"2.0","id":"q","method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"good evening"}]}}}`
+	got, err := say(t, alice, "org/agents/alice", "org/first/concierge", body)
+	if err != nil || !strings.Contains(got.Body, "You said: good evening") || !strings.Contains(got.Body, `"id":"q"`) {
+		t.Errorf("%+v %v", got, err)
+	}
+	if tokens := strings.Split(got.Metadata["execution-context"], ","); len(tokens) != 2 {
+		t.Errorf("%d tokens", len(tokens))
+	}
+}

@@ -28,7 +28,9 @@ func TestTheGatewayInAGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	bob.do(t, job{"job": "listen", "app": "org/agents/bob"}, &member)
-	say := func(p *peer, session, body string) { p.do(t, job{"job": "publish", "session": session, "body": body}, nil) }
+	say := func(p *peer, session, body string) {
+		p.do(t, job{"job": "publish", "session": session, "body": body}, nil)
+	}
 	hear := func(p *peer, session string, within time.Duration) (got received, err error) {
 		return got, p.begin(t, job{"job": "receive", "session": session, "timeout": within.Milliseconds()})(&got)
 	}

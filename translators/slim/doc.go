@@ -20,7 +20,7 @@
 //	messages, tasks, files, data  carried                 as in A2A or MCP
 //	streams                       carried                 A2A none, MCP none (L12, L05)
 //	push settings                 carried                 as in A2A
-//	numbers beyond doubles        rounded (L16)           carried
+//	numbers not as doubles are    other digits (L16)      carried
 //	details of errors             dropped (L31)           carried
 //	error codes                   A2A's own, or gRPC's    carried
 //	what another protocol says    in metadata, as in A2A  as in A2A or MCP

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/aepb/aepb-gateway/gateway/transport/a2a/frame"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/a2aproto"
 	"github.com/aepb/aepb-gateway/translators"
-	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	form "github.com/aepb/aepb-gateway/translators/slim"
 )
@@ -47,7 +47,7 @@ func Frame(w translators.Wire) (translators.Wire, []canonical.Loss, error) {
 		return w, nil, unsayable(err)
 	}
 	var losses []canonical.Loss
-	if !a2a.ExactNumbers(e.Params) || !a2a.ExactNumbers(e.Result) {
+	if !frame.Doubles(e.Params) || !frame.Doubles(e.Result) || e.Version == "" && !frame.Doubles(w.Body) {
 		losses = []canonical.Loss{{Code: canonical.LossNumbers, Path: "/body", Fate: canonical.Dropped}}
 	}
 	var err error

@@ -82,7 +82,7 @@ func same(t *testing.T, text []byte) string {
 // TestRounding: a number that is no double is rounded, and that is said.
 func TestRounding(t *testing.T) {
 	t.Parallel()
-	for number, lost := range map[string]bool{"9007199254740993": true, "0.12345678901234567890": true, "1.5": false, "9007199254740992": false} {
+	for number, lost := range map[string]bool{"9007199254740993": true, "0.12345678901234567890": true, "1.5": false, "1.50": true, "1.0": true, "9007199254740992": false} {
 		w := rpcWire("", `{"jsonrpc":"2.0","id":123456789012345678901234567890,"method":"SendMessage","params":{"metadata":{"n":`+number+`}}}`)
 		_, losses, err := Frame(w)
 		if err != nil || (len(losses) == 1) != lost {

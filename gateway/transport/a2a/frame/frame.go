@@ -57,7 +57,7 @@ func (Framer) Frame(wire translators.Wire) (translators.Wire, []canonical.Loss, 
 // parse reads JSON into a protobuf message, and says what that loses.
 func parse(body []byte, message proto.Message) ([]canonical.Loss, error) {
 	var losses []canonical.Loss
-	if !doubles(body) {
+	if !Doubles(body) {
 		losses = append(losses, canonical.Loss{Code: canonical.LossNumbers, Path: "/body", Fate: canonical.Dropped})
 	}
 	if protojson.Unmarshal(body, message) == nil {
@@ -68,9 +68,9 @@ func parse(body []byte, message proto.Message) ([]canonical.Loss, error) {
 	return losses, protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(body, message)
 }
 
-// doubles reports whether every number is written as a double is: others, 1.50
+// Doubles reports whether every number is written as a double is: others, 1.50
 // and 2^53+1, come back as other digits.
-func doubles(body []byte) bool {
+func Doubles(body []byte) bool {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
 	for {
