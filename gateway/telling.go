@@ -47,7 +47,7 @@ func (r *run) tell(ctx context.Context) (transport.Answer, error) {
 	}
 	t := &telling{run: r, shape: stream.NewShaper(stream.Shape{
 		From: x.dest.Info().Streams, To: x.source.Info().Streams,
-		TaskID: r.own.TaskID, ContextID: r.own.ContextID, Token: x.message.Correlation.Progress,
+		TaskID: r.own.TaskID, ContextID: r.own.ContextID, Token: x.message.Correlation.Progress, Relay: x.relay(),
 	})}
 	if err := t.open(ctx); err != nil {
 		r.abort()

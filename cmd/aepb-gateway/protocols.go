@@ -107,7 +107,11 @@ func speakAINP(out *service) (protocol, error) {
 	door, err := tainp.NewDoor(tainp.DoorDeps{
 		Form: form, Self: out.settings.ainp, Keys: keys, Replays: ainpReplays{out.replay}, Identity: out.ainpCaller,
 	})
+	if err != nil {
+		return protocol{}, err
+	}
 	return protocol{
-		form: form, dialer: dialer, doors: func(road transport.Exchanger) httpapi.Doors { return at("/ainp", door.Handler(road)) },
-	}, err
+		form: form, dialer: dialer, drain: door.Close,
+		doors: func(road transport.Exchanger) httpapi.Doors { return at("/ainp", door.Handler(road)) },
+	}, nil
 }

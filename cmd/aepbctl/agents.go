@@ -159,7 +159,7 @@ func agentsAdd(t *target) *cobra.Command {
 	flags.StringVar(&slim, "slim", "", "SLIM name and one of the gateway's nodes: ORG/NS/SVC@HOST:PORT")
 	flags.StringVar(&uacp.URL, "uacp", "", "µACP endpoint over TLS: HOST:PORT")
 	flags.StringVar(&uacp.Form, "form", "", "how µACP messages are carried: enveloped, or bare for an agent that knows no gateways")
-	flags.StringVar(&ainp.URL, "ainp", "", "AINP endpoint (HTTPS)")
+	flags.StringVar(&ainp.URL, "ainp", "", "AINP endpoint (https, or wss for one that answers in several messages)")
 	flags.StringVar(&ainp.DID, "did", "", "the DID whose signature its AINP answers must bear (default: anybody's)")
 	flags.StringVar(&ainp.Signature, "signature", "", "what AINP signatures cover: draft, jcs-raw, or none for an agent that cannot sign")
 	flags.StringVar(&a.ID, "id", "", "the agent's SPIFFE id; its TLS certificate must carry it")

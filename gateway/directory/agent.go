@@ -238,6 +238,9 @@ func (e Endpoint) checkURL(plainLoopback bool) string {
 		return checkSLIM(e.URL)
 	}
 	u, err := url.Parse(e.URL)
+	if err == nil && name == "ainp" && (u.Scheme == "wss" || u.Scheme == "ws") {
+		return checkURL("http"+strings.TrimPrefix(e.URL, "ws"), plainLoopback) // a WebSocket begins as a request
+	}
 	if err != nil || u.Scheme != name+"s" {
 		if name == "uacp" {
 			return "the endpoint must be " + name + "s://host:port"

@@ -315,7 +315,7 @@ func hostport(text string) string {
 	if u.Port() != "" {
 		return u.Host
 	}
-	if u.Scheme == "http" {
+	if u.Scheme == "http" || u.Scheme == "ws" {
 		return u.Host + ":80"
 	}
 	return u.Host + ":443"

@@ -91,6 +91,7 @@ var rooms = []room{
 	{"google.golang.org/grpc", []string{"gateway/transport/slim", "gateway/transport/a2a", "ect/identity/workloadtest", "cmd/aepb-gateway/demo"}, false, "two wires speak it, and who plays a SPIFFE agent or a peer"},
 	{"google.golang.org/protobuf", []string{"gateway/transport/slim", "gateway/transport/a2a", "cmd/aepb-gateway/demo"}, false, "a protobuf Struct rounds numbers; it stays at the wire that needs it"},
 	{"google.golang.org/genproto", []string{"gateway/transport/a2a", "cmd/aepb-gateway/demo"}, false, "a status of gRPC and its details are messages of google.rpc"},
+	{"github.com/coder/websocket", []string{"gateway/transport/ainp"}, true, "one wire speaks it; egress dials for it"},
 	{"github.com/cespare/xxhash", []string{"gateway/transport/slim"}, false, "SLIM's nodes route by it; it is no hash for evidence"},
 	{"github.com/goccy/go-yaml", []string{"gateway/config"}, true, "configuration is read in one place; a test may check that a shipped file is valid"},
 	{"github.com/spf13", []string{"cmd"}, false, "flags are the door's"},

@@ -206,7 +206,7 @@ func (l letter) reply(m *canonical.Message, re canonical.Op) error {
 // outcome reads a RESULT by what it answers.
 func (l letter) outcome(m *canonical.Message, p *rawjson.Object, re canonical.Op) error {
 	switch re {
-	case canonical.OpTaskAnswer, canonical.OpDecision:
+	case canonical.OpTaskAnswer, canonical.OpDecision, canonical.OpAbort:
 		return l.done(m, p)
 	case canonical.OpRollback:
 		return l.undone(m, p)

@@ -252,7 +252,7 @@ func (e *encoder) phase() error {
 	case *canonical.TaskList:
 		ops = []canonical.Op{canonical.OpTaskList}
 	case *canonical.Done:
-		ops = []canonical.Op{canonical.OpTaskCancel, canonical.OpTaskAnswer, canonical.OpDecision}
+		ops = []canonical.Op{canonical.OpTaskCancel, canonical.OpTaskAnswer, canonical.OpDecision, canonical.OpAbort}
 	case *canonical.Signal:
 		if ops = []canonical.Op{canonical.OpRollback}; e.m.Phase == canonical.PhaseRequest {
 			phase, ops = canonical.PhaseRequest, []canonical.Op{canonical.OpRollback, canonical.OpDecision}

@@ -40,6 +40,22 @@ func kindOf(p *rawjson.Object) string {
 	return kind
 }
 
+// Final reports whether a message in answer to an intent is the last one: an
+// ERROR, or a RESULT that is neither partial nor said to be an event.
+func Final(body []byte) bool {
+	o, err := parse(body)
+	if err != nil {
+		return false
+	}
+	kind, _ := rawjson.Unquote(o.Peek("msg_type"))
+	p := o.Object("payload")
+	if kind != TypeResult || p == nil {
+		return kind == TypeError
+	}
+	status, _ := rawjson.Unquote(p.Peek("status"))
+	return status != statusPartial && !envelope.HasEvent(p.Peek(envelope.Key))
+}
+
 // changed reads how the work stands: what is said with it is said on the way.
 // The value that counts comes with the end.
 func (l letter) changed(m *canonical.Message, p *rawjson.Object) error {

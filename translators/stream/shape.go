@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"encoding/json"
 	"math/big"
 	"strconv"
@@ -19,6 +20,7 @@ type Shape struct {
 	// Token is what the reader of a stream with a reply wants progress under;
 	// nil: it wants none.
 	Token json.RawMessage
+	Relay bool // both sides speak one protocol: nothing is told otherwise than it was said
 }
 
 // Shaper tells the events of one stream in the way of another.
@@ -34,7 +36,7 @@ func NewShaper(s Shape) *Shaper { return &Shaper{shape: s} }
 // Event tells one event. What it leaves out on purpose is among the losses.
 func (s *Shaper) Event(e *canonical.Event) ([]canonical.Event, []canonical.Loss) {
 	switch {
-	case s.shape.From == s.shape.To:
+	case s.shape.From == s.shape.To && !s.anew(e):
 		return []canonical.Event{*e}, nil
 	case s.shape.To == translators.StreamsTask:
 		return s.toTask(e)
@@ -43,6 +45,15 @@ func (s *Shaper) Event(e *canonical.Event) ([]canonical.Event, []canonical.Loss)
 	default:
 		return nil, nil
 	}
+}
+
+// anew: protocols whose events are notices differ in which they have. A change
+// of state (AINP) is progress elsewhere (MCP), and progress has its reader's token.
+func (s *Shaper) anew(e *canonical.Event) bool {
+	if s.shape.Relay || s.shape.To != translators.StreamsReply {
+		return false
+	}
+	return e.Status != nil || e.Artifact != nil || e.Progress != nil && !bytes.Equal(e.Progress.Token, s.shape.Token)
 }
 
 // toTask: notices become changes of a task, which has to be there first.

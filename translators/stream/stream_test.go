@@ -309,3 +309,24 @@ func TestPlainUndoesForms(t *testing.T) {
 		t.Errorf("%+v came back as %+v", asked, got)
 	}
 }
+
+func TestChangesToldToWhoeverHasOnlyProgress(t *testing.T) {
+	shape := stream.Shape{From: translators.StreamsReply, To: translators.StreamsReply, Token: json.RawMessage(`"p"`)}
+	events := []canonical.Event{
+		status(canonical.StateWorking, "reading"),
+		{Progress: &canonical.Progress{Token: json.RawMessage(`"p"`), Value: json.RawMessage("5")}},
+		{Progress: &canonical.Progress{Token: json.RawMessage(`"other"`), Value: json.RawMessage("7")}},
+	}
+	got, _ := tell(stream.NewShaper(shape), events)
+	want := []canonical.Event{
+		{Progress: &canonical.Progress{Token: shape.Token, Value: json.RawMessage("1"), Message: "reading"}}, events[1],
+		{Progress: &canonical.Progress{Token: shape.Token, Value: json.RawMessage("7")}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	shape.Relay = true
+	if got, _ := tell(stream.NewShaper(shape), events); cmp.Diff(events, got) != "" {
+		t.Errorf("a relay tells %+v", got)
+	}
+}

@@ -190,7 +190,7 @@ func TestAtTheDoor(t *testing.T) {
 		"ttl beyond everything":     {body: edit("30000", "999999999999999"), by: a, status: 400, code: "VALIDATION_ERROR"},
 		"no JSON":                   {body: `{`, raw: true, status: 400, code: "VALIDATION_ERROR"},
 		"another version":           {body: edit("0.1.0", "0.2.0"), by: a, status: 404, code: "UNSUPPORTED_SCHEMA"},
-		"a task query":              {body: edit("FreeformNote", "TaskQuery"), by: a, status: 422, code: "NOT_IMPLEMENTED"},
+		"a task without a name":     {body: edit("FreeformNote", "TaskCancel"), by: a, status: 400, code: "VALIDATION_ERROR"},
 		"evidence of numbers":       {body: edit(`"semantics"`, `"aepb":{"ect":[1]},"semantics"`), by: a, status: 400, code: "VALIDATION_ERROR"},
 	} {
 		t.Run(name, func(t *testing.T) {

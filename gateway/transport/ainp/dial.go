@@ -36,7 +36,10 @@ type DialerDeps struct {
 }
 
 // Dialer carries messages to AINP agents. It is safe for concurrent use.
-type Dialer struct{ deps DialerDeps }
+type Dialer struct {
+	deps  DialerDeps
+	talks talks
+}
 
 var (
 	_ transport.Dialer    = (*Dialer)(nil)
@@ -55,7 +58,7 @@ func NewDialer(deps DialerDeps) (*Dialer, error) {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
-	return &Dialer{deps}, nil
+	return &Dialer{deps: deps}, nil
 }
 
 // Self is our DID.
@@ -70,7 +73,18 @@ func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transpo
 	if err != nil {
 		return transport.Reply{}, err
 	}
-	return d.ask(ctx, ep, wire.Body, evidence, canonical.OpInvoke)
+	return d.ask(ctx, ep, wire.Body, evidence, d.asked(ep, wire))
+}
+
+// asked is what a message asks for, where it matters: only an invocation is
+// answered with more than one message.
+func (d *Dialer) asked(ep transport.Endpoint, wire translators.Wire) canonical.Op {
+	if overSocket(ep.URL) {
+		if m, err := d.deps.Form.Decode(wire); err == nil {
+			return m.Op
+		}
+	}
+	return canonical.OpInvoke
 }
 
 func (d *Dialer) ask(ctx context.Context, ep transport.Endpoint, body []byte, evidence []string, re canonical.Op) (transport.Reply, error) {
@@ -84,6 +98,12 @@ func (d *Dialer) ask(ctx context.Context, ep transport.Endpoint, body []byte, ev
 	if err != nil {
 		return transport.Reply{}, err
 	}
+	if given, err := d.answer(ctx, ep, signed); given || err != nil {
+		return transport.Reply{}, err
+	}
+	if overSocket(ep.URL) {
+		return d.converse(ctx, ep, peer, signed, evidence, re)
+	}
 	answer, status, err := d.post(ctx, ep, signed, evidence)
 	if err != nil {
 		return transport.Reply{}, failed(ctx, ep, err)
@@ -91,16 +111,25 @@ func (d *Dialer) ask(ctx context.Context, ep transport.Endpoint, body []byte, ev
 	if err := d.judge(ctx, peer, signed, answer); err != nil {
 		return transport.Reply{}, &transport.BadReplyError{Agent: ep.Agent, Reason: err.Error()}
 	}
-	tokens, err := ainp.Evidence(answer)
-	if err == nil && len(tokens) > 0 {
-		tokens, err = ect.ParseHeader(tokens, d.deps.Limits)
-	}
+	tokens, err := d.evidence(ep, answer)
 	if err != nil {
-		return transport.Reply{}, &transport.BadReplyError{Agent: ep.Agent, Reason: "its evidence is malformed or too large"}
+		return transport.Reply{}, err
 	}
 	return transport.Reply{Evidence: tokens, Wire: translators.Wire{
 		Binding: ainp.Binding, Version: ainp.Version, Media: ainp.Media, Body: answer, Re: re, Status: status,
 	}}, nil
+}
+
+// evidence is what an agent's message holds.
+func (d *Dialer) evidence(ep transport.Endpoint, body []byte) ([]string, error) {
+	tokens, err := ainp.Evidence(body)
+	if err == nil && len(tokens) > 0 {
+		tokens, err = ect.ParseHeader(tokens, d.deps.Limits)
+	}
+	if err != nil {
+		return nil, &transport.BadReplyError{Agent: ep.Agent, Reason: "its evidence is malformed or too large"}
+	}
+	return tokens, nil
 }
 
 func (d *Dialer) post(ctx context.Context, ep transport.Endpoint, body []byte, evidence []string) ([]byte, int, error) {
@@ -145,8 +174,8 @@ func (d *Dialer) judge(ctx context.Context, peer Peer, sent, answer []byte) erro
 	switch {
 	case err != nil || said.Kind == "":
 		return errNoEnvelope
-	case said.Intent != "" && said.Intent != asked.ID:
-		return errOther
+	case said.Intent != "" && said.Intent != asked.ID && (asked.Kind != ainp.TypeResult || said.Trace != asked.Trace):
+		return errOther // what answers a decision may name the intent that it was about
 	case said.Intent == "" && said.Trace != "" && said.Trace != asked.Trace:
 		return errOther
 	case peer.DID != "" && said.From != peer.DID:
@@ -178,7 +207,9 @@ func failed(ctx context.Context, ep transport.Endpoint, err error) error {
 
 // Describe asks an agent who it is and what it can do.
 func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
-	ep.Version, ep.Signed = ainp.Version, true
+	if ep.Version, ep.Signed = ainp.Version, true; overSocket(ep.URL) {
+		ep.Form = ainp.FormSocket
+	}
 	// Nobody else's message: the time makes it one of a kind.
 	id, err := json.Marshal("describe " + ep.Agent + " " + d.deps.Now().Format(time.RFC3339Nano))
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package ainp carries AINP envelopes over HTTPS, one POST for a message and
-// its answer.
+// Package ainp carries AINP envelopes: over HTTPS, one POST for a message and
+// its answer, or over a WebSocket that stays open, where an intent is answered
+// with as many messages as it takes and its sender can be asked.
 //
 // The draft fixes no transport; its reference broker takes an envelope, says
 // "routed" and delivers the RESULT later as a message of its own. Here the
@@ -7,10 +8,18 @@
 // that only says "routed" is a bad reply; delivery through a broker would be
 // another dialer beside this one.
 //
+// A WebSocket begins as a GET at the same URL, and its callers are who they are
+// there; "?did=" keeps it to messages in one name. Evidence travels inside the
+// messages; that which closes a stream is in its last one, which is held back
+// for it. Whoever hangs up, or sends a TaskCancel with the intent_id, stops what
+// it began. Towards an agent each intent has a connection of its own: what stops
+// one stops no other, and nobody else's words can come in between.
+//
 // did.go finds the keys of a DID (did:key, did:web), verify.go judges an
 // envelope (freshness, signature, replay, in this order: a stranger's key is
 // not fetched for a message that is too old), sign.go puts evidence and
-// signature into one that leaves. serve.go is the door, dial.go the way out.
+// signature into one that leaves. serve.go is the door, dial.go the way out;
+// socket.go and socketdial.go are the same for WebSockets.
 //
 // Who a caller is, policy asks by SPIFFE id. A DID stands for one where the
 // operator says so (DoorDeps.Identity); any other DID proves that the message

@@ -2,11 +2,13 @@ package ainp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"mime"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -27,11 +29,17 @@ type DoorDeps struct {
 	// Identity is the SPIFFE id that a DID stands for; nil, or false: none.
 	Identity func(did string) (ect.Identity, bool)
 	Limits   ect.Limits       // of the evidence of one message; zero: the defaults
+	Socket   SocketConfig     // bounds of connections that stay open
 	Now      func() time.Time // nil: the real clock
 }
 
 // Door takes AINP traffic in. It is safe for concurrent use.
-type Door struct{ deps DoorDeps }
+type Door struct {
+	deps  DoorDeps
+	slots chan struct{}   // one for each connection that stays open
+	open  context.Context //nolint:containedctx // ends when the door closes
+	close context.CancelFunc
+}
 
 var _ transport.Door = (*Door)(nil)
 
@@ -43,31 +51,61 @@ func NewDoor(deps DoorDeps) (*Door, error) {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
-	return &Door{deps}, nil
+	deps.Socket = deps.Socket.withDefaults()
+	d := &Door{deps: deps, slots: make(chan struct{}, deps.Socket.Connections)}
+	d.open, d.close = context.WithCancel(context.Background())
+	return d, nil
 }
 
-// Handler takes one envelope by POST and answers with one.
+// Close ends the connections that stay open, and what goes on in them.
+func (d *Door) Close() { d.close() }
+
+// Handler takes one envelope by POST and answers with one, or opens a WebSocket.
 func (d *Door) Handler(road transport.Exchanger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := &visit{d: d, road: road, w: w, r: r, profile: ainp.SigDraft}
-		v.serve(r.Context())
+		if r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+			d.serveSocket(w, r, road)
+			return
+		}
+		v := &visit{d: d, road: road, agent: r.PathValue("agent"), back: post{w}, profile: ainp.SigDraft}
+		v.posted(r.Context(), w, r)
 	})
+}
+
+// back is the way back to a caller.
+type back interface {
+	// advise says beside an error what its caller may do.
+	advise(problem.Problem)
+	// put sends one signed message; none: it was taken, and nothing is said.
+	put(body []byte, evidence []string, status int)
 }
 
 // visit is one message at the door.
 type visit struct {
 	d       *Door
 	road    transport.Exchanger
-	w       http.ResponseWriter
-	r       *http.Request
+	agent   string
+	back    back
+	socket  *socket  // nil: the message was posted
+	header  []string // evidence beside the message
 	wire    translators.Wire
 	message *canonical.Message
+	id      string          // of the message
 	sender  string          // DID, as far as it could be read
 	profile ainp.SigProfile // in which we sign our answer
 }
 
-func (v *visit) serve(ctx context.Context) {
-	ctx, evidence, err := v.admit(ctx)
+func (v *visit) posted(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+	body, err := v.receive(ctx, w, r)
+	if err != nil {
+		v.fail(err, nil)
+		return
+	}
+	v.serve(ctx, body)
+}
+
+func (v *visit) serve(ctx context.Context, body []byte) {
+	ctx, evidence, err := v.admit(ctx, body)
 	if err != nil {
 		v.fail(err, nil)
 		return
@@ -78,11 +116,13 @@ func (v *visit) serve(ctx context.Context) {
 			v.fail(err, nil)
 			return
 		}
-		v.w.WriteHeader(http.StatusAccepted)
+		v.back.put(nil, nil, http.StatusAccepted)
 	case canonical.OpDescribe, canonical.OpCapabilities:
 		v.describe(ctx)
-	case canonical.OpAnswer: // nobody was asked: that takes a connection that stays open
-		v.fail(&canonical.Error{Code: canonical.CodeInvalidRequest, Message: "an answer where a request belongs"}, nil)
+	case canonical.OpAnswer:
+		v.answered(ctx, evidence)
+	case canonical.OpAbort:
+		v.stop(ctx, evidence)
 	default:
 		v.exchange(ctx, evidence)
 	}
@@ -90,31 +130,41 @@ func (v *visit) serve(ctx context.Context) {
 
 // asking is what the road needs to know of whoever asks. The limit was asked.
 func (v *visit) asking(ctx context.Context) transport.Inquiry {
-	q := transport.Asking(ctx, v.r.PathValue("agent"), ainp.Binding)
+	q := transport.Asking(ctx, v.agent, ainp.Binding)
 	q.Limited = true
 	return q
 }
 
-// admit reads, verifies and decodes, the cheap things first. The context that
-// it answers with knows the caller.
-func (v *visit) admit(ctx context.Context) (context.Context, []string, error) {
-	if v.r.Method != http.MethodPost {
-		return ctx, nil, &problem.MethodError{Allow: http.MethodPost}
+// receive reads what is posted, the cheap things first.
+func (v *visit) receive(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.Method != http.MethodPost {
+		return nil, &problem.MethodError{Allow: http.MethodPost}
 	}
-	if kind, _, err := mime.ParseMediaType(v.r.Header.Get("Content-Type")); err != nil || kind != ainp.Media || v.r.Header.Get("Content-Encoding") != "" {
-		return ctx, nil, &problem.MediaTypeError{Want: []string{ainp.Media}}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != ainp.Media || r.Header.Get("Content-Encoding") != "" {
+		return nil, &problem.MediaTypeError{Want: []string{ainp.Media}}
 	}
-	// A connection that proved nothing may bring a message that does: until then
-	// its address pays.
-	known := transport.WithCaller(ctx, transport.CallerFrom(ctx), transport.AddressFrom(ctx))
-	if err := v.road.Limit(known, transport.Asking(known, v.r.PathValue("agent"), ainp.Binding)); err != nil {
-		return ctx, nil, err
+	if err := v.limit(ctx); err != nil {
+		return nil, err
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(v.w, v.r.Body, int64(v.d.deps.Form.Info().BodyLimit)))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(v.d.deps.Form.Info().BodyLimit)))
 	if err != nil {
-		return ctx, nil, problem.Reading(err)
+		return nil, problem.Reading(err)
 	}
-	v.wire = translators.Wire{Binding: ainp.Binding, Version: ainp.Version, Media: ainp.Media, Body: body}
+	v.header = r.Header.Values(ect.HeaderName)
+	return body, nil
+}
+
+// limit takes the message from its connection's share. A connection that proved
+// nothing may bring a message that does: until then its address pays.
+func (v *visit) limit(ctx context.Context) error {
+	known := transport.WithCaller(ctx, transport.CallerFrom(ctx), transport.AddressFrom(ctx))
+	return v.road.Limit(known, transport.Asking(known, v.agent, ainp.Binding))
+}
+
+// admit decodes and verifies. The context that it answers with knows the caller.
+func (v *visit) admit(ctx context.Context, body []byte) (context.Context, []string, error) {
+	var err error
+	v.wire = translators.Wire{Binding: ainp.Binding, Version: ainp.Version, Form: v.form(), Media: ainp.Media, Body: body}
 	if v.message, err = v.d.deps.Form.Decode(v.wire); err != nil {
 		return ctx, nil, v.first(ctx, err)
 	}
@@ -123,7 +173,10 @@ func (v *visit) admit(ctx context.Context) (context.Context, []string, error) {
 	if err != nil {
 		return ctx, nil, err
 	}
-	v.sender, v.profile = seen.From, seen.profile
+	v.id, v.sender, v.profile = seen.ID, seen.From, seen.profile
+	if v.socket != nil && !v.socket.admits(v.sender) {
+		return ctx, nil, &problem.IdentityError{Reason: "the connection was opened in another name"}
+	}
 	if ctx, err = v.identify(ctx); err != nil {
 		return ctx, nil, err
 	}
@@ -179,7 +232,7 @@ func (v *visit) identify(ctx context.Context) (context.Context, error) {
 		return ctx, &problem.IdentityError{Reason: "the certificate and the DID name different workloads"}
 	}
 	ctx = transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: id}}, transport.AddressFrom(ctx))
-	return ctx, v.road.Limit(ctx, transport.Asking(ctx, v.r.PathValue("agent"), ainp.Binding))
+	return ctx, v.road.Limit(ctx, transport.Asking(ctx, v.agent, ainp.Binding))
 }
 
 // evidence is what the envelope holds; a header stands in for it on a direct
@@ -190,28 +243,73 @@ func (v *visit) evidence(body []byte) ([]string, error) {
 		return nil, err
 	}
 	if len(tokens) == 0 {
-		tokens = v.r.Header.Values(ect.HeaderName)
+		tokens = v.header
 	}
 	return ect.ParseHeader(tokens, v.d.deps.Limits)
 }
 
-func (v *visit) exchange(ctx context.Context, evidence []string) {
-	answer, err := v.road.Exchange(ctx, transport.Call{
-		Entrance: transport.Native, Agent: v.r.PathValue("agent"), Wire: v.wire, Evidence: evidence, Sender: v.sender,
+// form is that of the messages of this visit.
+func (v *visit) form() string {
+	if v.socket != nil {
+		return ainp.FormSocket
+	}
+	return ""
+}
+
+// call is the message as the road gets it.
+func (v *visit) call(ctx context.Context, evidence []string) transport.Call {
+	c := transport.Call{
+		Entrance: transport.Native, Agent: v.agent, Wire: v.wire, Evidence: evidence, Sender: v.sender,
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Limited: true,
-	})
-	if err == nil && answer.Events != nil {
-		err = errors.Join(&canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "AINP streams are not served here"}, answer.Events.Close())
+	}
+	if v.socket != nil {
+		c.Session, c.CanAnswer = v.socket.session, []canonical.Mode{canonical.ModeForm, canonical.ModeURL}
+	}
+	return c
+}
+
+func (v *visit) exchange(ctx context.Context, evidence []string) {
+	if v.socket != nil {
+		var done func()
+		ctx, done = v.socket.begin(ctx, v.id)
+		defer done()
+	}
+	answer, err := v.road.Exchange(ctx, v.call(ctx, evidence))
+	switch {
+	case err == nil && answer.Events != nil && v.socket != nil:
+		v.stream(ctx, answer)
+		return
+	case err == nil && answer.Events != nil: // nobody who posts can ask for one
+		err = errors.Join(&canonical.Error{Code: canonical.CodeInternal, Message: "a stream for one answer"}, answer.Events.Close())
 	}
 	if err != nil {
-		v.fail(err, answer.Evidence)
-		return
-	}
-	if len(answer.Wire.Body) == 0 { // what was stopped was not asked here
-		v.w.WriteHeader(http.StatusAccepted)
+		v.broken(ctx, err, answer.Evidence)
 		return
 	}
 	v.write(answer.Wire.Body, answer.Evidence, http.StatusOK)
+}
+
+// answered takes the decision on a question that was asked on this connection.
+func (v *visit) answered(ctx context.Context, evidence []string) {
+	if v.socket == nil {
+		v.fail(&canonical.Error{Code: canonical.CodeInvalidRequest, Message: "an answer where a request belongs"}, nil)
+		return
+	}
+	if answer, err := v.road.Exchange(ctx, v.call(ctx, evidence)); err != nil {
+		v.fail(err, answer.Evidence)
+	}
+}
+
+// stop ends what an intent of the same connection began, or what the road knows.
+func (v *visit) stop(ctx context.Context, evidence []string) {
+	abort, ok := v.message.Body.(*canonical.Abort)
+	if !ok || v.socket == nil || !v.socket.stop(abort.Request) {
+		if answer, err := v.road.Exchange(ctx, v.call(ctx, evidence)); err != nil {
+			v.fail(err, answer.Evidence)
+			return
+		}
+	}
+	v.say(&canonical.Message{Op: v.message.Op, Phase: canonical.PhaseResponse, Body: &canonical.Done{}}, nil, http.StatusOK)
 }
 
 // describe answers from the directory (R8: no ECT, no forwarding).
@@ -236,9 +334,15 @@ func (v *visit) describe(ctx context.Context) {
 }
 
 func (v *visit) fail(err error, evidence []string) {
-	p := problem.From(err)
-	p.Advise(v.w.Header())
-	v.say(&canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.Native(err)}, evidence, p.Status)
+	p, said := problem.From(err), problem.Native(err)
+	v.back.advise(p)
+	if v.message != nil && v.message.Op == canonical.OpNative && said.Code == canonical.CodeNoMethod {
+		said = &canonical.Error{
+			Code: canonical.CodeOther, Message: said.Message,
+			Native: &canonical.NativeError{Binding: ainp.Binding, Data: json.RawMessage(`"NEGOTIATION_FAILED"`)},
+		}
+	}
+	v.say(&canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: said}, evidence, p.Status)
 }
 
 // say writes a message of our own, under the id of the one that is answered.
@@ -250,26 +354,45 @@ func (v *visit) say(m *canonical.Message, evidence []string, status int) {
 		Stamp: translators.Stamp{From: v.d.deps.Self.DID, To: v.sender, At: v.d.deps.Now()},
 	})
 	if err != nil {
-		v.w.WriteHeader(http.StatusInternalServerError)
+		v.back.put(nil, nil, http.StatusInternalServerError)
 		return
 	}
 	v.write(wire.Body, evidence, status)
 }
 
+// write signs a message and sends it; one without a body says that nothing is to
+// be said.
 func (v *visit) write(body []byte, evidence []string, status int) {
-	signed, err := v.d.deps.Self.finish(body, evidence, v.profile)
-	if err != nil {
-		v.w.WriteHeader(http.StatusInternalServerError)
+	if len(body) == 0 {
+		v.back.put(nil, nil, http.StatusAccepted)
 		return
 	}
-	h := v.w.Header()
+	signed, err := v.d.deps.Self.finish(body, evidence, v.profile)
+	if err != nil {
+		v.back.put(nil, nil, http.StatusInternalServerError)
+		return
+	}
+	v.back.put(signed, evidence, status)
+}
+
+// post is the way back to whoever posted a message.
+type post struct{ w http.ResponseWriter }
+
+func (p post) advise(said problem.Problem) { said.Advise(p.w.Header()) }
+
+func (p post) put(body []byte, evidence []string, status int) {
+	if len(body) == 0 {
+		p.w.WriteHeader(status)
+		return
+	}
+	h := p.w.Header()
 	h.Set("Content-Type", ainp.Media)
-	h.Set("Content-Length", strconv.Itoa(len(signed)))
+	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	for _, token := range evidence {
 		h.Add(ect.HeaderName, token)
 	}
-	v.w.WriteHeader(status)
-	_, _ = v.w.Write(signed) // a caller that went away needs no answer
+	p.w.WriteHeader(status)
+	_, _ = p.w.Write(body) // a caller that went away needs no answer
 }

@@ -284,3 +284,17 @@ func (g *Guard) tlsConfig(expected ect.Identity) *tls.Config {
 	config.MaxVersion = 0
 	return config
 }
+
+// Over is a client of net/http, for libraries that want one, whose every request
+// goes through do. It follows no redirect and keeps no cookie.
+func Over(do func(*http.Request) (*http.Response, error)) *http.Client {
+	return &http.Client{
+		Transport:     tripper(do),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+type tripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip is http.RoundTripper.
+func (t tripper) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }

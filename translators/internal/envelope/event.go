@@ -2,6 +2,7 @@ package envelope
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,7 +78,7 @@ func EventWords(e *canonical.Event) ([]canonical.Part, canonical.State) {
 	if e.Status.Message != nil {
 		parts = e.Status.Message.Parts
 	}
-	return append(parts[:len(parts):len(parts)], prompts(e.Inputs)...), e.Status.State
+	return append(slices.Clip(parts), prompts(e.Inputs)...), e.Status.State
 }
 
 // recastEvent says an event as another kind: the same words, and how the work

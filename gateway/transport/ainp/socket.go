@@ -1,0 +1,259 @@
+package ainp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/google/uuid"
+
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators/ainp"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// SocketConfig bounds connections that stay open. A zero field takes its default.
+type SocketConfig struct {
+	Idle        time.Duration // without a message, and with nothing under way; 5 min
+	Ping        time.Duration // between two looks whether the caller is there; 30 s
+	Write       time.Duration // for one message or pong; 10 s
+	Connections int           // at once; 1024. More are refused
+	InFlight    int           // messages at once on one; 16. More are refused
+}
+
+func (c SocketConfig) withDefaults() SocketConfig {
+	for _, d := range []struct {
+		value *time.Duration
+		is    time.Duration
+	}{{&c.Idle, 5 * time.Minute}, {&c.Ping, 30 * time.Second}, {&c.Write, 10 * time.Second}} {
+		if *d.value <= 0 {
+			*d.value = d.is
+		}
+	}
+	if c.Connections <= 0 {
+		c.Connections = 1024
+	}
+	if c.InFlight <= 0 {
+		c.InFlight = 16
+	}
+	return c
+}
+
+// socket is a connection that stays open. One goroutine reads it; each message
+// has one of its own, and whoever has something to say writes.
+type socket struct {
+	d       *Door
+	road    transport.Exchanger
+	conn    *websocket.Conn
+	agent   string
+	did     string // in whose name it was opened; empty: any
+	session string
+
+	mu      sync.Mutex
+	running map[string]context.CancelCauseFunc // by the id of the intent
+	busy    int
+	group   sync.WaitGroup
+}
+
+// serveSocket opens a connection. Whoever may not speak hears it in answer to
+// its messages; a browser's page of another origin is refused at once.
+func (d *Door) serveSocket(w http.ResponseWriter, r *http.Request, road transport.Exchanger) {
+	v := &visit{d: d, road: road, agent: r.PathValue("agent"), back: post{w}, profile: ainp.SigDraft}
+	select {
+	case d.slots <- struct{}{}:
+		defer func() { <-d.slots }()
+	default:
+		v.fail(&canonical.Error{Code: canonical.CodeRateLimited, Message: "too many connections are open"}, nil)
+		return
+	}
+	if err := v.limit(r.Context()); err != nil {
+		v.fail(err, nil)
+		return
+	}
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	if err != nil {
+		return // Accept has said why
+	}
+	defer func() { _ = conn.CloseNow() }()
+	conn.SetReadLimit(int64(d.deps.Form.Info().BodyLimit))
+	s := &socket{
+		d: d, road: road, conn: conn, agent: v.agent, did: r.URL.Query().Get("did"),
+		session: "ainp " + uuid.NewString(), running: map[string]context.CancelCauseFunc{},
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer s.group.Wait()
+	defer cancel()
+	defer context.AfterFunc(d.open, func() { _ = conn.Close(websocket.StatusGoingAway, "the gateway stops") })() //nolint:contextcheck // a signal
+	s.group.Go(func() { s.watch(ctx) })
+	s.listen(ctx)
+}
+
+// listen reads messages until the connection ends.
+func (s *socket) listen(ctx context.Context) {
+	slots := make(chan struct{}, s.d.deps.Socket.InFlight)
+	for {
+		kind, body, err := s.conn.Read(ctx)
+		if err != nil {
+			return
+		}
+		if kind != websocket.MessageText {
+			_ = s.conn.Close(websocket.StatusUnsupportedData, "an envelope is a text")
+			return
+		}
+		v := &visit{d: s.d, road: s.road, agent: s.agent, back: s, socket: s, profile: ainp.SigDraft}
+		if err := v.limit(ctx); err != nil {
+			v.fail(err, nil)
+			continue
+		}
+		select {
+		case slots <- struct{}{}:
+		default:
+			v.fail(&canonical.Error{Code: canonical.CodeRateLimited, Message: "too many messages at once on this connection"}, nil)
+			continue
+		}
+		s.enter(1)
+		s.group.Go(func() {
+			defer func() { s.enter(-1); <-slots }()
+			v.serve(ctx, body)
+		})
+	}
+}
+
+func (s *socket) enter(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy += n
+}
+
+// watch looks whether the caller is there, and ends a connection on which
+// nothing happens.
+func (s *socket) watch(ctx context.Context) {
+	limits := s.d.deps.Socket
+	ticker := time.NewTicker(limits.Ping)
+	defer ticker.Stop()
+	for quiet := time.Duration(0); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		s.mu.Lock()
+		if quiet += limits.Ping; s.busy > 0 {
+			quiet = 0
+		}
+		s.mu.Unlock()
+		if quiet > limits.Idle {
+			_ = s.conn.Close(websocket.StatusNormalClosure, "nothing was said for too long")
+			return
+		}
+		within, cancel := context.WithTimeout(ctx, limits.Write)
+		err := s.conn.Ping(within)
+		cancel()
+		if err != nil {
+			_ = s.conn.CloseNow()
+			return
+		}
+	}
+}
+
+// admits: the connection is open to messages in this name.
+func (s *socket) admits(did string) bool { return s.did == "" || s.did == did }
+
+// advise: on a connection there is no place beside a message.
+func (s *socket) advise(problem.Problem) {}
+
+// put writes one message. One that cannot be written ends the connection.
+func (s *socket) put(body []byte, _ []string, status int) {
+	if len(body) == 0 && status < http.StatusInternalServerError {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.d.deps.Socket.Write)
+	defer cancel()
+	if len(body) == 0 || s.conn.Write(ctx, websocket.MessageText, body) != nil {
+		_ = s.conn.CloseNow()
+	}
+}
+
+// errStopped: the caller does not want it any more.
+var errStopped = errors.New("ainp: the caller stopped its intent")
+
+// begin remembers an intent that can be stopped, until done.
+func (s *socket) begin(ctx context.Context, id string) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running[id] = cancel
+	return ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.running, id)
+		cancel(nil)
+	}
+}
+
+// stop ends what an intent began; false: nothing of that name is under way.
+func (s *socket) stop(request json.RawMessage) bool {
+	var id string
+	if json.Unmarshal(request, &id) != nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cancel, ok := s.running[id]
+	if ok {
+		cancel(errStopped)
+	}
+	return ok
+}
+
+// broken says why there is no answer: as an error, or, to whoever wanted none
+// any more, as the end that it wanted.
+func (v *visit) broken(ctx context.Context, err error, evidence []string) {
+	if !errors.Is(context.Cause(ctx), errStopped) {
+		v.fail(err, evidence)
+		return
+	}
+	ended := &canonical.Task{Status: canonical.Status{State: canonical.StateCanceled}}
+	v.say(&canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Body: &canonical.Result{Task: ended}}, evidence, http.StatusOK)
+}
+
+// stream tells a stream, one message after the other. The last one is held back
+// until the evidence that closes the stream is there, since it travels in it.
+func (v *visit) stream(ctx context.Context, answer transport.Answer) {
+	defer func() { _ = answer.Events.Close() }()
+	evidence := answer.Evidence
+	var last []byte
+	for {
+		event, err := answer.Events.Next(ctx)
+		evidence = append(slices.Clip(evidence), event.Evidence...)
+		switch {
+		case errors.Is(err, io.EOF):
+			if last != nil {
+				v.write(last, evidence, http.StatusOK)
+			}
+			return
+		case err != nil:
+			v.broken(ctx, err, evidence)
+			return
+		case len(event.Wire.Body) == 0:
+			continue
+		}
+		if last != nil {
+			v.write(last, nil, http.StatusOK)
+			last = nil
+		}
+		if ainp.Final(event.Wire.Body) {
+			last = event.Wire.Body
+			continue
+		}
+		v.write(event.Wire.Body, evidence, http.StatusOK)
+		evidence = nil
+	}
+}

@@ -1,0 +1,206 @@
+package ainp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/coder/websocket"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/ainp"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// maxTold bounds the messages of one conversation whose ids are remembered.
+const maxTold = 1 << 16
+
+// errEnded: the agent hung up before its last message.
+var errEnded = errors.New("ainp: the connection ended before the last message")
+
+// overSocket: the endpoint is a WebSocket.
+func overSocket(url string) bool {
+	return strings.HasPrefix(url, "wss://") || strings.HasPrefix(url, "ws://")
+}
+
+// talk is one conversation with an agent over a connection of its own: what was
+// sent, and what comes in answer. It is read by one goroutine at a time.
+type talk struct {
+	d    *Dialer
+	ep   transport.Endpoint
+	peer Peer
+	sent []byte
+	re   canonical.Op
+	conn *websocket.Conn
+	seen *Memory
+
+	first *transport.Event // read before the stream was handed on
+	over  bool
+	asked []string // ids of questions that may be answered here
+	close sync.Once
+}
+
+var _ transport.Events = (*talk)(nil)
+
+// talks are the conversations that wait for an answer of ours, by the id of the
+// question.
+type talks struct {
+	mu   sync.Mutex
+	open map[string]*talk
+}
+
+func (t *talks) find(id string) *talk {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.open[id]
+}
+
+func (t *talks) add(id string, in *talk) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.open == nil {
+		t.open = map[string]*talk{}
+	}
+	t.open[id] = in
+}
+
+func (t *talks) remove(in *talk) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, id := range in.asked {
+		if t.open[id] == in {
+			delete(t.open, id)
+		}
+	}
+}
+
+// converse sends a message over a connection of its own. One message in answer
+// is the reply; anything else is a stream, which the caller closes.
+func (d *Dialer) converse(
+	ctx context.Context, ep transport.Endpoint, peer Peer, signed []byte, evidence []string, re canonical.Op,
+) (transport.Reply, error) {
+	conn, err := d.open(ctx, ep, evidence)
+	if err != nil {
+		return transport.Reply{}, failed(ctx, ep, err)
+	}
+	t := &talk{d: d, ep: ep, peer: peer, sent: signed, re: re, conn: conn, seen: NewMemory(maxTold, d.deps.Now)}
+	if err := conn.Write(ctx, websocket.MessageText, signed); err != nil {
+		return transport.Reply{}, errors.Join(failed(ctx, ep, err), t.Close())
+	}
+	first, err := t.read(ctx)
+	if err != nil {
+		return transport.Reply{}, errors.Join(err, t.Close())
+	}
+	if t.over {
+		first.Wire.Event = false
+		return transport.Reply{Wire: first.Wire, Evidence: first.Evidence}, t.Close()
+	}
+	t.first = &first
+	return transport.Reply{Events: t, Evidence: first.Evidence}, nil
+}
+
+// open dials through the same guard as a POST would.
+func (d *Dialer) open(ctx context.Context, ep transport.Endpoint, evidence []string) (*websocket.Conn, error) {
+	header := http.Header{}
+	for _, token := range evidence {
+		header.Add(ect.HeaderName, token)
+	}
+	conn, response, err := websocket.Dial(ctx, ep.URL, &websocket.DialOptions{ //nolint:bodyclose // Dial closes it
+		HTTPClient: egress.Over(func(r *http.Request) (*http.Response, error) { return d.deps.Client.DoAs(r, ep.ID) }),
+		HTTPHeader: header, CompressionMode: websocket.CompressionDisabled,
+	})
+	if err != nil && response != nil {
+		return nil, &transport.BadReplyError{Agent: ep.Agent, Reason: "it opens no WebSocket"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	conn.SetReadLimit(int64(d.deps.Form.Info().BodyLimit))
+	return conn, nil
+}
+
+// read takes the next message and judges it.
+func (t *talk) read(ctx context.Context) (transport.Event, error) {
+	kind, body, err := t.conn.Read(ctx)
+	switch {
+	case errors.Is(err, websocket.ErrMessageTooBig), websocket.CloseStatus(err) == websocket.StatusMessageTooBig:
+		return transport.Event{}, &transport.BadReplyError{Agent: t.ep.Agent, Reason: "longer than an envelope"}
+	case err == nil && kind != websocket.MessageText:
+		return transport.Event{}, &transport.BadReplyError{Agent: t.ep.Agent, Reason: "an envelope is a text"}
+	case errors.Is(err, io.EOF) || websocket.CloseStatus(err) >= 0:
+		return transport.Event{}, &transport.UnreachableError{Agent: t.ep.Agent, Err: errEnded} // which is no end of a stream
+	case err != nil:
+		return transport.Event{}, failed(ctx, t.ep, err)
+	}
+	if err := t.d.judge(ctx, t.peer, t.sent, body); err != nil {
+		return transport.Event{}, &transport.BadReplyError{Agent: t.ep.Agent, Reason: err.Error()}
+	}
+	head, err := ainp.ReadHead(body)
+	if err != nil {
+		return transport.Event{}, &transport.BadReplyError{Agent: t.ep.Agent, Reason: errNoEnvelope.Error()}
+	}
+	now := t.d.deps.Now()
+	if first, err := t.seen.First(ctx, head.ID, now, now.Add(MaxTTL)); err != nil || !first {
+		return transport.Event{}, &transport.BadReplyError{Agent: t.ep.Agent, Reason: "a message that was sent before"}
+	}
+	tokens, err := t.d.evidence(t.ep, body)
+	if err != nil {
+		return transport.Event{}, err
+	}
+	if t.over = ainp.Final(body) || t.re != canonical.OpInvoke; !t.over && head.Kind == ainp.TypeIntent {
+		t.asked = append(t.asked, head.ID)
+		t.d.talks.add(head.ID, t)
+	}
+	return transport.Event{Evidence: tokens, Wire: translators.Wire{
+		Binding: ainp.Binding, Version: ainp.Version, Form: ainp.FormSocket, Media: ainp.Media, Body: body, Re: t.re, Event: true,
+	}}, nil
+}
+
+// Next is the next message. io.EOF: the one before was the last.
+func (t *talk) Next(ctx context.Context) (transport.Event, error) {
+	if t.first != nil {
+		event := *t.first
+		t.first = nil
+		return event, nil
+	}
+	if t.over {
+		return transport.Event{}, io.EOF
+	}
+	return t.read(ctx)
+}
+
+// Close ends the conversation; an agent that is still at work sees that nobody
+// listens any more.
+func (t *talk) Close() error {
+	t.close.Do(func() {
+		t.d.talks.remove(t)
+		_ = t.conn.CloseNow()
+	})
+	return nil
+}
+
+// answer brings the decision on a question to the conversation that waits for
+// it; false: none does.
+func (d *Dialer) answer(ctx context.Context, ep transport.Endpoint, signed []byte) (bool, error) {
+	head, err := ainp.ReadHead(signed)
+	if err != nil {
+		return false, err
+	}
+	if head.Kind != ainp.TypeResult && head.Kind != ainp.TypeError || head.Intent == "" {
+		return false, nil
+	}
+	t := d.talks.find(head.Intent)
+	if t == nil || t.ep.Agent != ep.Agent {
+		return false, nil
+	}
+	if err := t.conn.Write(ctx, websocket.MessageText, signed); err != nil {
+		return true, failed(ctx, ep, err)
+	}
+	return true, nil
+}
