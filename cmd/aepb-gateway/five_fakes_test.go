@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
@@ -86,7 +87,38 @@ type uacpFake struct {
 	form  *uacp.Translator
 	spoil spoil
 	calls atomic.Int32
-	seen  func(body []byte) // told of every invocation; nil: nobody is
+	seen  func(body []byte)       // told of every invocation; nil: nobody is
+	tells []string                // to whoever observes it; nil: it cannot be observed
+	who   *ecttest.Party          // set by uacpAgent
+	undo  func(leg string) string // mints the checkpoint of an invocation, or the result of a rollback; nil: it has neither
+}
+
+// told is the frames that answer an OBSERVE.
+func (f *uacpFake) told(request uacp.Frame, carriage string) [][]byte {
+	open, _ := uacp.Marker(uacp.MarkOpen, carriage, request).Bytes()
+	end, _ := uacp.Marker(uacp.MarkEnd, carriage, request).Bytes()
+	out := [][]byte{open}
+	add := func(e *canonical.Event) {
+		wire, _, err := f.form.Encode(&canonical.Message{
+			Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Correlation: canonical.Correlation{WireID: json.RawMessage("1")}, Body: e,
+		}, translators.Target{Form: carriage})
+		if err != nil {
+			return
+		}
+		if said, err := uacp.ParseFrame(wire.Body); err == nil {
+			body, _ := said.Told(request, request.ID+uint32(len(out))).Bytes()
+			out = append(out, body)
+		}
+	}
+	for _, text := range f.tells {
+		add(&canonical.Event{Artifact: &canonical.ArtifactUpdate{Last: true, Artifact: canonical.Artifact{
+			ID: text, Parts: []canonical.Part{{Kind: canonical.KindText, Text: text}},
+		}}})
+	}
+	if carriage == uacp.FormEnveloped {
+		add(&canonical.Event{Status: &canonical.Status{State: canonical.StateCompleted}})
+	}
+	return append(out, end)
 }
 
 // answer is the frame that answers one; nil: none.
@@ -96,6 +128,12 @@ func (f *uacpFake) answer(body []byte) []byte {
 		return nil
 	}
 	reply := &canonical.Message{Op: m.Op, Phase: canonical.PhaseResponse, Correlation: m.Correlation, Body: perform(m)}
+	if d, ok := reply.Body.(*canonical.Description); ok {
+		d.Streams = f.tells != nil
+	}
+	if said, ok := m.Body.(*canonical.Signal); ok && f.undo != nil {
+		reply.Body = &canonical.Signal{Token: f.undo(said.Token)}
+	}
 	if _, failed := reply.Body.(*canonical.Error); failed {
 		reply.Phase = canonical.PhaseError
 	}
@@ -103,16 +141,34 @@ func (f *uacpFake) answer(body []byte) []byte {
 	if err != nil {
 		return nil
 	}
-	if m.Op == canonical.OpInvoke {
-		f.calls.Add(1)
-		if f.seen != nil {
-			f.seen(body)
-		}
-		if f.spoil != nil {
-			return f.spoil(wire.Body)
-		}
+	if m.Op != canonical.OpInvoke {
+		return wire.Body
 	}
-	return wire.Body
+	f.calls.Add(1)
+	if f.seen != nil {
+		f.seen(body)
+	}
+	switch {
+	case f.spoil != nil:
+		return f.spoil(wire.Body)
+	case f.undo != nil:
+		return f.checkpointed(body, wire.Body)
+	default:
+		return wire.Body
+	}
+}
+
+// checkpointed is a reply with a checkpoint of what was there before.
+func (f *uacpFake) checkpointed(request, reply []byte) []byte {
+	tokens, err := uacp.Evidence(request)
+	if err != nil || len(tokens) == 0 {
+		return nil
+	}
+	out, err := uacp.WithEvidence(reply, []string{f.undo(tokens[0])})
+	if err != nil {
+		return nil
+	}
+	return out
 }
 
 func (f *uacpFake) serve(conn net.Conn) {
@@ -121,6 +177,16 @@ func (f *uacpFake) serve(conn net.Conn) {
 		body, err := readFrameOf(conn)
 		if err != nil {
 			return
+		}
+		if request, err := uacp.ParseFrame(body); err == nil && request.IsAck() {
+			continue
+		} else if err == nil && request.Verb == uacp.Observe && f.tells != nil {
+			for _, frame := range f.told(request, uacp.FormOf(body)) {
+				if writeFrameTo(conn, frame) != nil {
+					return
+				}
+			}
+			continue
 		}
 		if reply := f.answer(body); reply == nil {
 			return
@@ -150,6 +216,7 @@ func (b *bed) uacpAgent(t *testing.T, name string, f *uacpFake, carriage string)
 	t.Helper()
 	f.form = uacp.New(translators.Config{})
 	svid := b.svid(t, "/"+name)
+	f.who = b.party(t, svid)
 	config := serving(svid)
 	config.NextProtos = []string{tuacp.Protocol}
 	plain := listen(t)

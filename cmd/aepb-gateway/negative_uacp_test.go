@@ -57,6 +57,18 @@ func good(carriage string) func(*testing.T, *bed) []byte {
 }
 
 // withTokens is a good frame with tokens inside.
+// seen is an OBSERVE of a topic.
+func seen(topic, payload string) func(*testing.T, *bed) []byte {
+	return func(t *testing.T, _ *bed) []byte {
+		t.Helper()
+		data, err := uacp.Frame{
+			Verb: uacp.Observe, QoS: 1, ID: 42, Options: []uacp.Option{{Type: uacp.OptTopic, Value: []byte(topic)}}, Payload: []byte(payload),
+		}.Bytes()
+		must(t, err)
+		return data
+	}
+}
+
 func withTokens(tokens ...string) func(*testing.T, *bed) []byte {
 	return func(t *testing.T, b *bed) []byte {
 		t.Helper()
@@ -78,11 +90,24 @@ func uacpRefusals() []uacpRefusal {
 		{name: "an option that is not there", frame: digits("6400000004040000"), code: hung},
 		{name: "an option cut short", frame: digits("640000000404000003ff61"), code: hung},
 		{name: "HTTP", frame: func(*testing.T, *bed) []byte { return []byte("GET / HTTP/1.1\r\n\r\n") }, code: hung},
-		{name: "OBSERVE", frame: digits("740000001c0400000308616c657274732f23"), code: 0x81},
+		{name: "OBSERVE of what is not there", frame: digits("740000001c0400000308616c657274732f23"), code: 0x43},
+		{name: "OBSERVE of a list", frame: seen(uacp.TopicList, "{}"), code: 0x44},
+		{name: "OBSERVE of nothing", frame: digits("740000001c000000"), code: 0x40},
+		{name: "exactly once", frame: digits("680000001c000000"), code: 0x81},
+		{name: "a rollback without a token", frame: ask(uacp.TopicRollback, asText, "please"), code: 0x40},
+		{name: "a rollback by what is no token", frame: ask(uacp.TopicRollback, asText, "x.y.z"), code: 0x42},
+		{name: "a rollback by a token for something else", frame: func(t *testing.T, b *bed) []byte {
+			t.Helper()
+			return ask(uacp.TopicRollback, asText, b.token(t, ""))(t, b)
+		}, code: 0x42},
+		{name: "a decision about nothing", frame: ask(uacp.TopicDecision, asText, "x.y.z"), code: 0x44},
+		{name: "a callback that may not be called", frame: ask(uacp.TopicCall, asJSON,
+			`{"body":{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2}}},"aepb":{"hitl_callback":"gopher://x"}}`), code: 0x42},
+		{name: "a callback that is a number", frame: ask(uacp.TopicSend, asJSON, `{"body":"x","aepb":{"hitl_callback":12345}}`), code: 0x40},
 		{name: "no topic", frame: digits("64000000a8000000"), code: 0x40},
 		{name: "a topic of the bridge that is none", frame: ask("/mcp/tools/fly", asJSON, `{}`), code: 0x44},
 		{name: "a topic of tasks", frame: ask("/a2a/tasks/get", asJSON, `{}`), code: 0x44},
-		{name: "a topic of ours that is none", frame: ask("/aepb/rollback", asJSON, `{}`), code: 0x44},
+		{name: "a topic of ours that is none", frame: ask("/aepb/fly", asJSON, `{}`), code: 0x44},
 		{name: "a well-known that is none", frame: ask("/.well-known/other", asJSON, `{}`), code: 0x44},
 		{name: "a call that is no JSON", frame: call("hello"), code: 0x40},
 		{name: "a call that is empty", frame: call(""), code: 0x40},

@@ -39,6 +39,7 @@ const (
 	testInside    = "cmd/aepb-gateway/five_test.go:TestEvidenceInside"
 	testNode      = "test/slim/gateway_test.go:TestAnOfficialServerBehindTheGateway"
 	testChain     = "test/slim/chain_test.go:TestTwoGatewaysAndANode"
+	testSignals   = "cmd/aepb-gateway/signal_test.go:TestUACPSignals"
 	testEveryPair = "cmd/aepb-gateway/five_test.go:TestEveryPair"
 )
 
@@ -67,7 +68,8 @@ func conformance() []binding {
 		{"uacp-v1", []requirement{
 			{needCarriage, true, "member aepb.ect of an enveloped payload; a bare peer gets none", testInside},
 			{needParent, true, "par of the ECT in the envelope", testInside},
-			notYet(needRollback), notYet(needHITL),
+			{needRollback, true, "ASK /aepb/rollback: the request ECT, answered with the result ECT", testSignals},
+			{needHITL, true, "member aepb.hitl_callback of a request; the decision by webhook, or to /aepb/hitl/ID", testSignals},
 			{needTLS, true, "frames over TLS 1.3; no datagrams", "cmd/aepb-gateway/negative_uacp_test.go:TestUACPHandshake"},
 			{needHash, true, "jcs-without-ect: RFC 8785 of the envelope without aepb.ect; of a bare frame, its payload", testEveryPair},
 		}},

@@ -4,10 +4,11 @@ import "github.com/aepb/aepb-gateway/translators/canonical"
 
 // The status codes that the codec itself needs.
 const (
-	codeOK       = 0x00
-	codeAccepted = 0x02
-	codeErrors   = 0x40 // the first that is an error
-	codeInternal = 0x80
+	codeOK        = 0x00
+	codeAccepted  = 0x02
+	codeNoContent = 0x03
+	codeErrors    = 0x40 // the first that is an error
+	codeInternal  = 0x80
 )
 
 // nativeCode says a code as µACP's status.

@@ -83,6 +83,35 @@ func wires() map[string]translators.Wire {
 	reply("decision heard", canonical.OpDecision, 0, "", "", correlated)
 	reply("decision heard, with a word", canonical.OpDecision, 3, typeText, "thanks", correlated)
 
+	observe := func(name, topic, kind, payload string) {
+		add(name, "", uacp.Frame{Verb: uacp.Observe, QoS: 1, ID: 42, Payload: []byte(payload), Options: []uacp.Option{
+			option(uacp.OptTopic, topic), option(uacp.OptContentType, kind),
+		}})
+	}
+	event := func(name string, verb uacp.Verb, code uint8, kind, payload string) {
+		options := []uacp.Option{correlated, option(uacp.OptTopic, "alerts/#")}
+		if kind != "" {
+			options = append(options, option(uacp.OptContentType, kind))
+		}
+		add(name, canonical.OpInvoke, uacp.Frame{Verb: verb, QoS: 1, Code: code, ID: 43, Options: options, Payload: []byte(payload)})
+		w := out[name]
+		w.Event = true
+		out[name] = w
+	}
+	observe("observe", "alerts/#", typeText, "all of them")
+	observe("observe a call", uacp.TopicCall, typeJSON, `{"jsonrpc":"2.0","id":"r-1","method":"tools/call","params":{"name":"search"}}`)
+	observe("observe, enveloped", uacp.TopicSend, typeJSON, `{"body":"hi","aepb":{"context_id":"c"}}`)
+	ask("ask that wants a stream", uacp.TopicSend, typeJSON, `{"body":"hi","aepb":{"context_id":"c","streaming":true}}`)
+	event("tell that is an event", uacp.Tell, 0, typeText, "it rains")
+	event("empty tell", uacp.Tell, 0, "", "")
+	event("value that is told", uacp.Tell, 0, typeJSON, `{"t":[1.0]}`)
+	event("octets that are told", uacp.Tell, 0, "", "\xff\x00")
+	event("end", uacp.Observe, 3, "", "")
+	event("end with a word", uacp.Observe, 0, typeText, "that was all")
+	event("end with an error", uacp.Observe, 0x80, typeText, "no more")
+	event("status", uacp.Tell, 0, typeJSON, `{"body":"reading","aepb":{"event":"status","kind":"task","state":"working","state_message":{"role":"agent","parts":[{"kind":"text","text":"reading"}]},"artifacts":null}}`)
+	reply("description of who can be observed", canonical.OpDescribe, 0, typeJSON, `{"name":"n","streams":true}`, correlated)
+
 	reply("text reply", canonical.OpInvoke, 0, typeText, "done", correlated)
 	reply("json reply", canonical.OpInvoke, 0, typeJSON, `{"a":[1.0,null]}`, correlated)
 	reply("reply of the C++ reference", canonical.OpInvoke, 0, "", "ok")
@@ -123,6 +152,9 @@ func samples() translatortest.Samples {
 		s.Wires = append(s.Wires, w)
 	}
 	for _, m := range translatortest.Foreign() {
+		s.Foreign = append(s.Foreign, m)
+	}
+	for _, m := range happened() {
 		s.Foreign = append(s.Foreign, m)
 	}
 	return s

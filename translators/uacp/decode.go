@@ -23,6 +23,8 @@ const (
 	leftCode      = "code"      // other than the usual one
 	leftID        = "id"        // a reply's own, other than its request's
 	leftEnveloped = "enveloped" // the payload was an envelope
+	leftEvent     = "event"     // a gateway said what kind of event it is
+	leftStreaming = "streaming" // an ASK said that it wants a stream, which is an OBSERVE's
 	leftFrame     = "frame"     // a whole frame, in hex: of a notice
 )
 
@@ -33,7 +35,7 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := t.message(f, w.Re)
+	m, err := t.message(f, w.Re, w.Event)
 	if err != nil {
 		m = &canonical.Message{Origin: canonical.Origin{Binding: Binding, Version: t.framing.name()}}
 		m.Correlation.WireID = number(f.ID)
@@ -51,17 +53,27 @@ func (t *Translator) parse(body []byte) (Frame, error) {
 
 // message is the whole reading: what µACP says itself, and over it what a
 // gateway said beside, if it fits.
-func (t *Translator) message(f Frame, re canonical.Op) (*canonical.Message, error) {
+func (t *Translator) message(f Frame, re canonical.Op, event bool) (*canonical.Message, error) {
 	c, err := t.readContent(f)
 	if err != nil {
 		return nil, err
 	}
-	m, err := t.native(f, c, re)
+	m, err := t.native(f, c, re, event)
 	if err != nil || c.aepb == nil || m.Op == canonical.OpNotice || m.Op == canonical.OpPing {
 		return m, err
 	}
 	known := m.Correlation.WireID
-	rest, ok := envelope.Read(c.aepb, m, Binding)
+	var rest json.RawMessage
+	var ok bool
+	if _, happened := m.Body.(*canonical.Event); happened {
+		rest, ok = t.eventOf(f, c, m)
+	} else {
+		rest, ok = envelope.Read(c.aepb, m, Binding)
+	}
+	streaming := re == "" && f.Verb == Ask && m.Preferences.Stream
+	if streaming {
+		m.Preferences.Stream = false // one answer is all that an ASK gets
+	}
 	if ok {
 		// A hop may have given the frame another id than the alias of the original.
 		if refer(m.Correlation.WireID).id != refer(known).id {
@@ -70,20 +82,26 @@ func (t *Translator) message(f Frame, re canonical.Op) (*canonical.Message, erro
 		e := &encoder{t: t, m: m, form: FormEnveloped}
 		again, err := e.frame()
 		ok = err == nil && again.f.Verb == f.Verb && again.f.Code == f.Code &&
-			again.f.Topic() == f.Topic() && rawjson.Equal(again.c.value(), c.value())
+			(event || again.f.Topic() == f.Topic()) && rawjson.Equal(again.c.value(), c.value())
 	}
 	if !ok {
-		if m, err = t.native(f, c, re); err != nil {
+		if m, err = t.native(f, c, re, event); err != nil {
 			return nil, err
 		}
 		rest = c.aepb
 	}
-	if rest != nil {
-		left := rawjson.NewBuilder().Merge(m.Extensions[Binding]).Raw(envelope.Key, rest).Bytes()
+	left := rawjson.NewBuilder().Merge(m.Extensions[Binding]).Raw(envelope.Key, rest)
+	if _, happened := m.Body.(*canonical.Event); happened && ok {
+		left.Bool(leftEvent, true)
+	}
+	if ok && streaming {
+		left.Bool(leftStreaming, true)
+	}
+	if raw := left.Object(); raw != nil {
 		if m.Extensions == nil {
 			m.Extensions = canonical.Extensions{}
 		}
-		m.Extensions[Binding] = left
+		m.Extensions[Binding] = raw
 	}
 	return m, nil
 }
@@ -92,7 +110,7 @@ func (t *Translator) message(f Frame, re canonical.Op) (*canonical.Message, erro
 func number(n uint32) json.RawMessage { return json.RawMessage(strconv.FormatUint(uint64(n), 10)) }
 
 // native reads what the frame itself says.
-func (t *Translator) native(f Frame, c content, re canonical.Op) (*canonical.Message, error) {
+func (t *Translator) native(f Frame, c content, re canonical.Op, event bool) (*canonical.Message, error) {
 	m := &canonical.Message{
 		Origin:      canonical.Origin{Binding: Binding, Version: t.framing.name()},
 		Correlation: canonical.Correlation{WireID: number(f.ID)},
@@ -113,10 +131,13 @@ func (t *Translator) native(f Frame, c content, re canonical.Op) (*canonical.Mes
 		left.Bool(leftEnveloped, true)
 	}
 	var err error
-	if re == "" {
+	switch {
+	case event:
+		err = t.event(f, c, m, left)
+	case re == "":
 		m.Callback = c.callback
 		err = t.request(f, c, m, left)
-	} else {
+	default:
 		err = t.reply(f, c, m, re, left)
 	}
 	if raw := left.Object(); raw != nil {
@@ -159,10 +180,14 @@ func (t *Translator) request(f Frame, c content, m *canonical.Message, left *raw
 		m.Op, m.Correlation.WireID = canonical.OpNotice, nil
 		left.String(leftFrame, hex.EncodeToString(raw))
 		return err
-	case f.Verb == Observe:
-		return refuse(canonical.CodeUnsupportedOp, "observing is not served here")
 	}
 	topic := f.Topic()
+	if f.Verb == Observe {
+		m.Preferences.Stream = true
+		if topic != TopicCall && reservedTopic(topic) && topic != TopicSend {
+			return refuse(canonical.CodeNoMethod, "this topic cannot be observed here")
+		}
+	}
 	switch topic {
 	case "":
 		return refuse(canonical.CodeInvalidRequest, "the topic is missing")
@@ -184,7 +209,7 @@ func (t *Translator) request(f Frame, c content, m *canonical.Message, left *raw
 		return refuse(canonical.CodeInvalidRequest, "the topic is not UTF-8")
 	}
 	if topic != TopicSend {
-		if slices.ContainsFunc(reserved(), func(prefix string) bool { return strings.HasPrefix(topic, prefix) }) {
+		if reservedTopic(topic) {
 			return refuse(canonical.CodeNoMethod, "this topic is not served here")
 		}
 		m.To.Skill = topic
@@ -192,6 +217,10 @@ func (t *Translator) request(f Frame, c content, m *canonical.Message, left *raw
 	m.Op = canonical.OpInvoke
 	m.Body = &canonical.Invoke{Turn: canonical.Content{Role: canonical.RoleCaller, Parts: c.parts()}}
 	return nil
+}
+
+func reservedTopic(topic string) bool {
+	return slices.ContainsFunc(reserved(), func(prefix string) bool { return strings.HasPrefix(topic, prefix) })
 }
 
 func payloadHex(f Frame) json.RawMessage {
@@ -294,7 +323,7 @@ func (t *Translator) reply(f Frame, c content, m *canonical.Message, re canonica
 		}
 	}
 	if usual := verbOf(re); f.Verb != usual {
-		if f.Verb != Tell { // one reference demo answers an ASK with a TELL
+		if f.Verb != Tell && (f.Verb != Observe || re != canonical.OpInvoke) { // one reference demo answers an ASK with a TELL
 			return refuse(canonical.CodeInvalidRequest, "a reply to another verb")
 		}
 		left.Raw(leftVerb, number(uint32(f.Verb)))
@@ -420,51 +449,4 @@ func readBlock(raw json.RawMessage) canonical.Part {
 		}
 	}
 	return canonical.Part{Kind: canonical.KindData, Data: raw}
-}
-
-func (t *Translator) listed(c content, m *canonical.Message) error {
-	env, ok := t.rpc(&c)
-	if !ok || env.Result == nil || env.Result[0] != '{' {
-		return &translators.MalformedError{Reason: "not a list of tools"}
-	}
-	m.Correlation.WireID = envelope.Array([]json.RawMessage{m.Correlation.WireID, env.ID})
-	o := rawjson.Parse(env.Result, "/result")
-	list := &canonical.CapabilityList{Next: takeText(o, "nextCursor")}
-	tools, has := o.Array("tools")
-	for _, raw := range tools {
-		tool := rawjson.Parse(raw, "/result/tools")
-		capability := canonical.Capability{
-			ID: tool.Required("name"), Profile: canonical.ProfileTyped,
-			Title: takeText(tool, "title"), Description: takeText(tool, "description"),
-			InputSchema: tool.RawObject("inputSchema"), OutputSchema: tool.RawObject("outputSchema"), Annotations: tool.RawObject("annotations"),
-		}
-		capability.Extensions = own(tool.Rest())
-		if err := tool.Err(); err != nil {
-			return err
-		}
-		list.Capabilities = append(list.Capabilities, capability)
-	}
-	if !has {
-		o.Fail("tools", "required")
-	}
-	list.Extensions = own(o.Rest())
-	m.Body = list
-	return o.Err()
-}
-
-func (t *Translator) described(c content, m *canonical.Message) error {
-	if c.empty || c.kind != contentJSON || c.json[0] != '{' {
-		return &translators.MalformedError{Reason: "not a description"}
-	}
-	o := rawjson.Parse(c.json, "")
-	d := &canonical.Description{
-		Name: takeText(o, "name"), Version: takeText(o, "version"), Description: takeText(o, "description"),
-	}
-	left := o.Rest()
-	if left == nil {
-		left = json.RawMessage("{}")
-	}
-	d.Extensions = own(left)
-	m.Body = d
-	return o.Err()
 }

@@ -1,5 +1,5 @@
 // Package uacp is the form of µACP, in the bit layout of its author's reference
-// implementation (profile miuacp; the draft's own layout may differ); unary.
+// implementation (profile miuacp; the draft's own layout may differ).
 //
 //	what                                 here
 //	ASK /a2a/message/send                Invoke.Turn <-> the payload: one text, one JSON value, one file
@@ -16,14 +16,20 @@
 //	what µACP cannot say                 enveloped: carried in {"body": …, "aepb": …}; bare: dropped, by code
 //	CBOR and Protobuf payloads           a file of that media type, unread
 //	other options                        kept, octet by octet, for the way home
-//	aepb.ect, parent_jti, hitl_callback  the transport's: see Evidence and WithEvidence
-//	OBSERVE, QoS 2                       refused (unsupported_op); frames of both can be read and written
+//	OBSERVE of a topic that can be asked Invoke with Preferences.Stream
+//	TELL that answers one                Event: with aepb.event a task, turn, status or artifact; else an artifact
+//	reply to OBSERVE                     NO_CONTENT ends it, an error breaks it, ACCEPTED has begun it: see MarkOf
+//	ASK /aepb/rollback, /aepb/hitl/ID    Signal: the payload is an ECT; the latter may be a TELL
+//	aepb.hitl_callback                   Callback
+//	aepb.ect, parent_jti                 the transport's: see Evidence and WithEvidence
+//	QoS 2                                refused (unsupported_op); its frames can be read and written
 //	other topics below /mcp /a2a /aepb /.well-known   refused (no_method)
 //	more than 65535 octets, the other protocol named uACP   refused
 //
 // Read uacp.go for the entry, frame.go for the octets, decode.go, then encode.go
 // and say.go for what becomes of a message, payload.go for what a payload says,
-// codes.go for statuses and evidence.go for what is hashed.
+// observe.go for streams, signal.go for what is about a workflow, codes.go for
+// statuses and evidence.go for what is hashed.
 //
 // The two reference codes disagree on replies, correlation and unknown options
 // (the tests name which does what). What arrives is read as either means it.
@@ -34,8 +40,11 @@
 // and carries the difference (package envelope). A decoder believes an envelope
 // only if the message then says natively what arrived.
 //
-// Events of a stream will be TELLs with the topic that was observed; they fit
-// beside the cases of decode.go's request.
+// An event is said like a result that says as much, and aepb.event says which it
+// is. Bare, only content is told, each TELL on its own, and what settles the
+// work is the reply that ends the observation: the reference has no other end.
+// Progress and log lines have no form. The order of events is that of their ids,
+// which begin behind the request's: a seq in the envelope would be hashed.
 //
 // Alternatives considered: CBOR envelopes (half the size, and no library that
 // keeps numbers exact), and the token's hash in vendor options (unread by every

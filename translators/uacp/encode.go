@@ -22,6 +22,7 @@ type encoder struct {
 	m          *canonical.Message
 	form       string
 	capability *canonical.Capability
+	stream     bool            // the agent is to be observed
 	left       *rawjson.Object // message-level leftovers; empty unless born here
 	losses     []canonical.Loss
 }
@@ -43,14 +44,14 @@ func (t *Translator) Encode(m *canonical.Message, target translators.Target) (tr
 	if target.Version != "" && target.Version != t.framing.name() {
 		return translators.Wire{}, nil, refuse(canonical.CodeUnsupportedVersion, "no such µACP profile is spoken here")
 	}
-	e := &encoder{t: t, m: m, form: target.Form, capability: target.Capability}
+	e := &encoder{t: t, m: m, form: target.Form, capability: target.Capability, stream: target.Stream}
 	body, err := e.encode()
 	if err != nil {
 		return translators.Wire{}, nil, err
 	}
 	wire := translators.Wire{Binding: Binding, Version: t.framing.name(), Form: e.form, Media: Media, Body: body}
 	if m.Phase != canonical.PhaseRequest {
-		wire.Re = m.Op
+		wire.Re, wire.Event = m.Op, m.Phase == canonical.PhaseEvent
 	}
 	return wire, e.losses, nil
 }
@@ -59,6 +60,7 @@ func (e *encoder) encode() ([]byte, error) {
 	if err := e.choose(); err != nil {
 		return nil, err
 	}
+	e.unstream()
 	if e.m.Op == canonical.OpNotice {
 		return e.notice()
 	}
@@ -74,14 +76,37 @@ func (e *encoder) encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := envelope.Write(e.m, view, Binding)
-	e.declare(d.Losses)
+	said, seen := e.compared(b, view)
+	d := envelope.Write(said, seen, Binding)
+	e.declare(ofEvent(e.m, d.Losses))
 	callback := e.callback()
 	if !b.c.enveloped {
 		return data, nil
 	}
-	b.c.aepb = join(b.c.aepb, d.Members, callback, e.left.Peek(envelope.Key))
+	b.c.aepb = join(b.c.aepb, d.Members, e.streaming(), callback, e.left.Peek(envelope.Key))
 	return e.bytes(b)
+}
+
+// unstream: who is asked and not observed answers once, and who is observed
+// need not be told so twice. A message that came home says what it said.
+func (e *encoder) unstream() {
+	if !e.is(canonical.OpInvoke, canonical.PhaseRequest) || e.m.Preferences.Stream == e.observes() {
+		return
+	}
+	said := *e.m
+	said.Preferences.Stream = !said.Preferences.Stream
+	if e.m = &said; said.Preferences.Stream {
+		return
+	}
+	e.losses = append(e.losses, canonical.Loss{Code: canonical.LossStatusUpdates, Path: "/preferences/stream", Fate: canonical.Dropped})
+}
+
+// streaming is what an ASK said that came home.
+func (e *encoder) streaming() json.RawMessage {
+	if string(e.left.Peek(leftStreaming)) != "true" {
+		return nil
+	}
+	return rawjson.NewBuilder().Bool(leftStreaming, true).Bytes()
 }
 
 // choose settles the form: the target's, else the one it came in, else the first.
@@ -127,7 +152,7 @@ func (e *encoder) view(data []byte) (*canonical.Message, error) {
 	if e.m.Phase == canonical.PhaseRequest {
 		re = ""
 	}
-	view, err := e.t.native(f, c, re)
+	view, err := e.t.native(f, c, re, e.m.Phase == canonical.PhaseEvent)
 	if err != nil {
 		return nil, err
 	}
@@ -300,7 +325,7 @@ func (e *encoder) replyHead(b *built) {
 	if n, ok := small(e.left.Peek(leftVerb), uint32(Observe)); ok {
 		b.f.Verb = Verb(n & uint32(Observe))
 	}
-	if n, ok := small(e.left.Peek(leftCode), 255); ok && e.m.Phase == canonical.PhaseResponse {
+	if n, ok := small(e.left.Peek(leftCode), 255); ok && e.m.Phase != canonical.PhaseError {
 		b.f.Code = uint8(n & 255)
 	}
 }

@@ -52,6 +52,7 @@ func TestDecodeNegative(t *testing.T) {
 		raw   []byte
 		frame uacp.Frame
 		re    canonical.Op
+		event bool
 		want  string
 	}{
 		"empty":                   {raw: []byte{}, want: "malformed"},
@@ -68,7 +69,12 @@ func TestDecodeNegative(t *testing.T) {
 		"second option cut":       {raw: []byte{0x60, 0, 0, 0, 4, 8, 0, 0, 3, 1, 'a', 4, 4, 0}, want: "malformed"},
 		"too long":                {raw: make([]byte, uacp.MaxFrame+1), want: "too large"},
 		"qos 2":                   {frame: uacp.Frame{Verb: uacp.Ask, QoS: 2}, want: "unsupported_op"},
-		"observe":                 {frame: uacp.Frame{Verb: uacp.Observe, QoS: 1, Options: []uacp.Option{option(uacp.OptTopic, "alerts/#")}}, want: "unsupported_op"},
+		"observe":                 {frame: uacp.Frame{Verb: uacp.Observe, QoS: 1, Options: []uacp.Option{option(uacp.OptTopic, "alerts/#")}}, want: "ok"},
+		"observe a list":          {frame: uacp.Frame{Verb: uacp.Observe, QoS: 1, Options: []uacp.Option{option(uacp.OptTopic, uacp.TopicList)}}, want: "no_method"},
+		"observe a rollback":      {frame: uacp.Frame{Verb: uacp.Observe, QoS: 1, Options: []uacp.Option{option(uacp.OptTopic, uacp.TopicRollback)}}, want: "no_method"},
+		"observe nothing":         {frame: uacp.Frame{Verb: uacp.Observe, QoS: 1}, want: "invalid_request"},
+		"event that is an ask":    {frame: reply(uacp.Frame{Verb: uacp.Ask}), re: invoke, event: true, want: "invalid_request"},
+		"event with a code":       {frame: reply(uacp.Frame{Verb: uacp.Tell, Code: 2}), re: invoke, event: true, want: "invalid_request"},
 		"ask with a code":         {frame: uacp.Frame{Verb: uacp.Ask, Code: 1}, want: "invalid_request"},
 		"ask without topic":       {frame: ask("", "", "hi"), want: "invalid_request"},
 		"empty topic":             {frame: uacp.Frame{Verb: uacp.Ask, Options: []uacp.Option{option(uacp.OptTopic, "")}}, want: "invalid_request"},
@@ -103,7 +109,7 @@ func TestDecodeNegative(t *testing.T) {
 		"call that is an answer":  {frame: ask(uacp.TopicCall, typeJSON, `{"jsonrpc":"2.0","id":1,"result":{}}`), want: "invalid_request"},
 		"list with a number":      {frame: ask(uacp.TopicList, typeJSON, rpc("tools/list", `{"cursor":12345}`)), want: "bad_params"},
 		"list of another method":  {frame: ask(uacp.TopicList, typeJSON, rpc("tools/call", "{}")), want: "invalid_request"},
-		"reply of another verb":   {frame: reply(uacp.Frame{Verb: uacp.Observe}), re: invoke, want: "invalid_request"},
+		"observed answer to list": {frame: reply(uacp.Frame{Verb: uacp.Observe}), re: canonical.OpCapabilities, want: "invalid_request"},
 		"reply that is a ping":    {frame: reply(uacp.Frame{}), re: invoke, want: "invalid_request"},
 		"pong that is an ask":     {frame: reply(uacp.Frame{Verb: uacp.Ask}), re: canonical.OpPing, want: "invalid_request"},
 		"reply to a notice":       {frame: reply(uacp.Frame{Verb: uacp.Ask}), re: canonical.OpNotice, want: "invalid_request"},
@@ -122,7 +128,7 @@ func TestDecodeNegative(t *testing.T) {
 			if tc.raw == nil {
 				tc.raw = octets(tc.frame)
 			}
-			m, err := uacp.New(translators.Config{}).Decode(translators.Wire{Body: tc.raw, Re: tc.re})
+			m, err := uacp.New(translators.Config{}).Decode(translators.Wire{Body: tc.raw, Re: tc.re, Event: tc.event})
 			if got := outcome(err); got != tc.want {
 				t.Fatalf("got %s (%v), want %s", got, err, tc.want)
 			}

@@ -30,6 +30,9 @@ type content struct {
 	callback  string          // who is told what a human decides
 }
 
+// memberStreams says in a description that an agent can be observed.
+const memberStreams = "streams"
+
 // bodyMember holds, in an enveloped payload, what was said.
 const bodyMember = "body"
 

@@ -42,6 +42,10 @@ func (e *encoder) say(b *built, ref reference) (topic string, err error) {
 			e.described(b, body)
 			return "", nil
 		}
+	case *canonical.Event:
+		if e.is(canonical.OpInvoke, canonical.PhaseEvent) {
+			return "", e.sayEvent(b, body)
+		}
 	case *canonical.Signal:
 		if e.m.Phase == canonical.PhaseRequest || e.is(canonical.OpRollback, canonical.PhaseResponse) {
 			return e.saySignal(b, body)
@@ -106,6 +110,9 @@ func valueOf(v json.RawMessage) content {
 }
 
 func (e *encoder) invoke(b *built, body *canonical.Invoke, ref reference) (string, error) {
+	if e.observes() {
+		b.f.Verb = Observe
+	}
 	if body.Call != nil {
 		return TopicCall, e.call(b, body, ref)
 	}
@@ -308,6 +315,9 @@ func (e *encoder) described(b *built, d *canonical.Description) {
 		}
 	}
 	o := rawjson.NewBuilder().Optional("name", d.Name).Optional("version", d.Version).Optional("description", d.Description)
+	if flag(o, memberStreams, d.Streams); d.Streams {
+		names = append(names, memberStreams)
+	}
 	b.c = content{kind: contentJSON, json: o.Merge(without(d.Extensions[Binding], names...)).Bytes()}
 }
 

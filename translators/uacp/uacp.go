@@ -62,7 +62,7 @@ func New(cfg translators.Config) *Translator {
 func (t *Translator) Info() translators.Info {
 	return translators.Info{
 		Binding: Binding, Name: "µACP", Versions: []string{t.framing.name()}, Media: []string{Media},
-		BodyLimit: t.cfg.BodyLimit, Depth: t.cfg.Depth,
+		BodyLimit: t.cfg.BodyLimit, Depth: t.cfg.Depth, Streams: translators.StreamsTask,
 	}
 }
 

@@ -76,18 +76,24 @@ func (d *Dialer) ask(ctx context.Context, ep transport.Endpoint, body []byte, ev
 	if ep.Timeout <= 0 {
 		ep.Timeout = patience
 	}
+	body = withEvidence(body, evidence)
+	if frame.Verb == form.Observe {
+		return d.observe(ctx, ep, body, frame)
+	}
 	ctx, cancel := context.WithTimeout(ctx, ep.Timeout)
 	defer cancel()
-	answer, err := d.transact(ctx, ep, withEvidence(body, evidence), frame.ID)
+	answer, err := d.transact(ctx, ep, body, frame.ID)
 	if err != nil {
 		return transport.Reply{}, failed(ctx, ep, err)
 	}
-	tokens, err := form.Evidence(answer)
-	if err == nil && len(tokens) > 0 {
-		tokens, err = ect.ParseHeader(tokens, d.deps.Limits)
-	}
+	return d.replied(ep, answer, re)
+}
+
+// replied is an answer with its evidence.
+func (d *Dialer) replied(ep transport.Endpoint, answer []byte, re canonical.Op) (transport.Reply, error) {
+	tokens, err := d.evidence(ep, answer)
 	if err != nil {
-		return transport.Reply{}, &transport.BadReplyError{Agent: ep.Agent, Reason: "its evidence is malformed or too large"}
+		return transport.Reply{}, err
 	}
 	return transport.Reply{Evidence: tokens, Wire: translators.Wire{
 		Binding: form.Binding, Version: form.Profile, Form: form.FormOf(answer), Media: form.Media, Body: answer, Re: re,
@@ -97,22 +103,18 @@ func (d *Dialer) ask(ctx context.Context, ep transport.Endpoint, body []byte, ev
 // transact sends one frame over a connection of its own and waits for the one
 // that answers it.
 func (d *Dialer) transact(ctx context.Context, ep transport.Endpoint, body []byte, id uint32) ([]byte, error) {
-	hostport, ok := hostPort(ep.URL)
-	if !ok {
-		return nil, &egress.DeniedError{Host: ep.URL, Reason: egress.ReasonURL}
-	}
-	conn, err := d.deps.Network.DialTLS(ctx, hostport, ep.ID, Protocol)
+	conn, err := d.connect(ctx, ep)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = conn.Close() }()
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer conn.close()
+	stop := context.AfterFunc(ctx, conn.interrupt)
 	defer stop()
-	if err := writeFrame(conn, body); err != nil {
+	if err := conn.write(body); err != nil {
 		return nil, err
 	}
 	for range strays {
-		answer, err := readFrame(conn)
+		answer, err := conn.read()
 		if err != nil {
 			return nil, err
 		}
@@ -126,6 +128,27 @@ func (d *Dialer) transact(ctx context.Context, ep transport.Endpoint, body []byt
 	}
 	return nil, &transport.BadReplyError{Agent: ep.Agent, Reason: "it answers everything but the request"}
 }
+
+// connect opens a connection to an agent.
+func (d *Dialer) connect(ctx context.Context, ep transport.Endpoint) (link, error) {
+	hostport, ok := hostPort(ep.URL)
+	if !ok {
+		return nil, &egress.DeniedError{Host: ep.URL, Reason: egress.ReasonURL}
+	}
+	conn, err := d.deps.Network.DialTLS(ctx, hostport, ep.ID, Protocol)
+	if err != nil {
+		return nil, err
+	}
+	return secured{conn}, nil
+}
+
+// secured is a connection over TLS.
+type secured struct{ conn *tls.Conn }
+
+func (s secured) read() ([]byte, error)   { return readFrame(s.conn) }
+func (s secured) write(body []byte) error { return writeFrame(s.conn, body) }
+func (s secured) interrupt()              { _ = s.conn.SetDeadline(time.Unix(1, 0)) }
+func (s secured) close()                  { _ = s.conn.Close() }
 
 // hostPort reads an agent's address.
 func hostPort(address string) (string, bool) {

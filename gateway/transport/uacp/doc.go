@@ -6,7 +6,10 @@
 // in a stream here; a datagram carrier would not conform and is not offered.
 //
 // serve.go is the listener: agents known apart by the TLS server name, several requests at once
-// on a connection, each answered under its own id when it is ready. dial.go is
+// on a connection, each answered under its own id when it is ready. A frame with
+// quality of service 1 that comes again is answered as before (recent.go); a
+// TELL with it is acknowledged. On a stream nothing has to be said twice, so
+// nothing is. observe.go tells and hears events. dial.go is
 // the way out: a connection per request, through the guarded dialer. frame.go
 // is the framing that both share.
 //

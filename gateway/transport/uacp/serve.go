@@ -116,8 +116,8 @@ func (l *Listener) connection(ctx context.Context, road transport.Exchanger, pla
 	if conn.HandshakeContext(greet) != nil {
 		return
 	}
-	g := &guest{l: l, road: road, conn: conn, agent: l.named(conn.ConnectionState().ServerName)}
-	g.listen(l.arrived(ctx, conn, address(plain)))
+	g := l.guest(road, stream{conn, l.deps.Config.Write}, l.named(conn.ConnectionState().ServerName))
+	g.listen(l.arrived(ctx, conn, address(plain)), conn)
 }
 
 // named is whom a caller reaches: µACP has no recipient, so the first label of
@@ -151,48 +151,126 @@ func address(conn net.Conn) string {
 	return host
 }
 
-// guest is one connection's peer.
+// guest is one peer.
 type guest struct {
-	l       *Listener
-	road    transport.Exchanger
-	conn    *tls.Conn
-	agent   string // directory name; empty: nobody's
-	writing sync.Mutex
+	l         *Listener
+	road      transport.Exchanger
+	line      line
+	agent     string // directory name; empty: nobody's
+	writing   sync.Mutex
+	observers observers
+	recent    recent
+	busy      chan struct{}
+	group     sync.WaitGroup
 }
 
-func (g *guest) listen(ctx context.Context) {
-	var group sync.WaitGroup
-	defer group.Wait()
-	busy := make(chan struct{}, g.l.deps.Config.InFlight)
+// line is the way back to a peer.
+type line interface {
+	write(body []byte) error
+	close()
+}
+
+func (l *Listener) guest(road transport.Exchanger, at line, agent string) *guest {
+	return &guest{l: l, road: road, line: at, agent: agent, busy: make(chan struct{}, l.deps.Config.InFlight)}
+}
+
+// stream is a peer on a connection of its own.
+type stream struct {
+	conn  *tls.Conn
+	limit time.Duration // for one frame
+}
+
+func (s stream) write(body []byte) error {
+	if err := s.conn.SetWriteDeadline(time.Now().Add(s.limit)); err != nil {
+		return err
+	}
+	return writeFrame(s.conn, body)
+}
+
+// close does not say goodbye: whoever does not read would not hear it.
+func (s stream) close() { _ = s.conn.NetConn().Close() }
+
+// listen reads frames until the connection ends. What is being answered then is
+// answered; what is observed is not any more.
+func (g *guest) listen(ctx context.Context, conn *tls.Conn) {
+	defer g.group.Wait()
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
 	for ctx.Err() == nil {
-		if g.conn.SetReadDeadline(time.Now().Add(g.l.deps.Config.Idle)) != nil || ctx.Err() != nil {
+		if conn.SetReadDeadline(g.idle()) != nil || ctx.Err() != nil {
 			return
 		}
-		body, err := readFrame(g.conn)
+		body, err := readFrame(conn)
 		if err != nil {
 			return
 		}
-		select {
-		case busy <- struct{}{}:
-		case <-ctx.Done():
+		if !g.take(ctx, body, true) {
 			return
 		}
-		group.Go(func() {
-			defer func() { <-busy }()
-			g.answer(ctx, body)
-		})
 	}
+}
+
+// idle is until when a frame has to come; zero: whoever observes need not say
+// anything.
+func (g *guest) idle() time.Time {
+	if !g.observers.none() {
+		return time.Time{}
+	}
+	return time.Now().Add(g.l.deps.Config.Idle)
+}
+
+// take lets one frame be answered, as soon as there is room for it, or, if it
+// is not to wait, at once or not at all; false: ctx has ended.
+func (g *guest) take(ctx context.Context, body []byte, wait bool) bool {
+	f, err := form.ParseFrame(body)
+	if err == nil && (f.IsAck() || g.observers.cancel(f) || g.repeated(f, body)) {
+		return true
+	}
+	select {
+	case g.busy <- struct{}{}:
+	default:
+		if !wait {
+			return true
+		}
+		select {
+		case g.busy <- struct{}{}:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	asked, leave := context.WithoutCancel(ctx), func() {} // a request that was taken is finished
+	if err == nil && f.Verb == form.Observe {
+		asked, leave = g.observers.add(ctx, f)
+	}
+	g.group.Go(func() {
+		defer func() { <-g.busy }()
+		defer leave()
+		g.answer(asked, body)
+	})
+	return true
+}
+
+// repeated: a frame with quality of service 1 came again. It is answered as it
+// was, if it has been.
+func (g *guest) repeated(f form.Frame, body []byte) bool {
+	if f.QoS == 0 {
+		return false
+	}
+	reply, again := g.recent.seen(body, time.Now())
+	if again && reply != nil {
+		g.send(reply)
+	}
+	return again
 }
 
 // answer does what one frame asks. What cannot be read has no id that could be
 // answered, so the connection ends.
 func (g *guest) answer(ctx context.Context, body []byte) {
-	ctx = context.WithoutCancel(ctx) // a request that was taken is finished
 	wire := translators.Wire{Binding: form.Binding, Form: form.FormOf(body), Media: form.Media, Body: body}
 	limited := g.road.Limit(ctx, transport.Asking(ctx, g.agent, form.Binding))
 	m, err := g.l.deps.Form.Decode(wire)
 	if m == nil {
-		_ = g.conn.Close()
+		g.line.close()
 		return
 	}
 	var evidence []string
@@ -215,6 +293,7 @@ func (g *guest) answer(ctx context.Context, body []byte) {
 	wire.Version = m.Origin.Version
 	switch m.Op {
 	case canonical.OpNotice: // nobody answers it
+		g.acknowledge(wire)
 	case canonical.OpPing:
 		g.reply(wire, m, nil)
 	case canonical.OpDescribe, canonical.OpCapabilities:
@@ -245,15 +324,26 @@ func (g *guest) exchange(ctx context.Context, wire translators.Wire, m *canonica
 		Entrance: transport.Native, Agent: g.agent, Wire: wire, Evidence: evidence, Limited: true,
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
 	})
-	if err == nil && answer.Events != nil {
-		err = errors.Join(&canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "µACP streams are not served here"}, answer.Events.Close())
-	}
-	if err != nil {
+	switch {
+	case err == nil && answer.Events != nil:
+		g.observed(ctx, wire, m, answer)
+	case err != nil:
 		g.fail(wire, m, err, answer.Evidence)
+	case len(answer.Wire.Body) > 0:
+		g.write(wire, answering(wire.Body, answer.Wire.Body), answer.Evidence)
+	default:
+		g.acknowledge(wire) // a TELL has no answer
+	}
+}
+
+// acknowledge says that a TELL with quality of service 1 has come.
+func (g *guest) acknowledge(wire translators.Wire) {
+	f, err := form.ParseFrame(wire.Body)
+	if err != nil || f.QoS == 0 {
 		return
 	}
-	if len(answer.Wire.Body) > 0 { // a TELL has no answer
-		g.write(answer.Wire.Body, answer.Evidence)
+	if out, err := form.Ack(f).Bytes(); err == nil {
+		g.write(wire, out, nil)
 	}
 }
 
@@ -265,6 +355,7 @@ func (g *guest) describe(ctx context.Context, wire translators.Wire, m *canonica
 		g.fail(wire, m, err, nil)
 	case m.Op == canonical.OpDescribe:
 		said := *d
+		said.Streams = true   // whatever it can do, it can be observed here
 		said.Extensions = nil // what another protocol said about an agent is not for our callers
 		g.reply(wire, m, &said)
 	default:
@@ -297,16 +388,26 @@ func (g *guest) fail(wire translators.Wire, m *canonical.Message, err error, evi
 func (g *guest) say(wire translators.Wire, m *canonical.Message, evidence []string) {
 	out, _, err := g.l.deps.Form.Encode(m, translators.Target{Form: wire.Form})
 	if err != nil {
-		_ = g.conn.Close() // nothing is worse than a caller who waits for ever
+		g.line.close() // nothing is worse than a caller who waits for ever
 		return
 	}
-	g.write(out.Body, evidence)
+	g.write(wire, answering(wire.Body, out.Body), evidence)
 }
 
-func (g *guest) write(body []byte, evidence []string) {
+// write sends what answers a frame.
+func (g *guest) write(asked translators.Wire, body []byte, evidence []string) {
+	body = withEvidence(body, evidence)
+	g.recent.answered(asked.Body, body)
+	g.send(body)
+}
+
+// send writes a frame; false: the peer does not take any more.
+func (g *guest) send(body []byte) bool {
 	g.writing.Lock()
 	defer g.writing.Unlock()
-	if g.conn.SetWriteDeadline(time.Now().Add(g.l.deps.Config.Write)) != nil || writeFrame(g.conn, withEvidence(body, evidence)) != nil {
-		_ = g.conn.Close()
+	if g.line.write(body) != nil {
+		g.line.close()
+		return false
 	}
+	return true
 }

@@ -316,7 +316,8 @@ func TestAtTheDoor(t *testing.T) {
 	}{
 		"ping":                {form.Frame{ID: 5}, 0},
 		"refused by the road": {form.Frame{Verb: form.Ask, ID: 5, Options: topic(form.TopicSend), Payload: []byte("hi")}, 0x42},
-		"observe":             {form.Frame{Verb: form.Observe, ID: 5, Options: topic("a/#")}, 0x81},
+		"observe":             {form.Frame{Verb: form.Observe, ID: 5, Options: topic("a/#")}, 0x42},
+		"observe a list":      {form.Frame{Verb: form.Observe, ID: 5, Options: topic(form.TopicList)}, 0x44},
 		"exactly once":        {form.Frame{Verb: form.Ask, QoS: 2, ID: 5, Options: topic("a")}, 0x81},
 		"unserved topic":      {form.Frame{Verb: form.Ask, ID: 5, Options: topic("/a2a/tasks/get")}, 0x44},
 		"no topic":            {form.Frame{Verb: form.Ask, ID: 5}, 0x40},

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/uacp"
+)
+
+// undoes lets a fake set checkpoints, and go back to them.
+func (b *bed) undoes(t *testing.T, f *uacpFake) func(string) string {
+	t.Helper()
+	return func(compact string) string {
+		asked, _, err := ect.ParseUnverified(compact)
+		if err != nil {
+			return ""
+		}
+		c := ect.Claims{Audience: []string{b.self()}, Workflow: asked.Workflow, Parents: []ect.ID{asked.ID}, Act: "atd:checkpoint"}
+		if asked.Act == ect.ActRollbackRequest {
+			c.Act, c.OutputHash = ect.ActRollbackResult, ect.Hash([]byte("as it was"))
+		}
+		return ecttest.Mint(t, f.who, ecttest.Recipe{Claims: c})
+	}
+}
+
+// signal is a message that is a token, from the development client.
+func (b *bed) signal(t *testing.T, m *canonical.Message) []byte {
+	t.Helper()
+	m.Phase, m.Correlation.WireID = canonical.PhaseRequest, json.RawMessage("43")
+	wire, _, err := uacp.New(translators.Config{}).Encode(m, translators.Target{Form: uacp.FormEnveloped})
+	must(t, err)
+	return wire.Body
+}
+
+// TestUACPSignals: a rollback goes to the agent and its result comes back, both
+// proven; and a decision is told, once, to whoever registered for it.
+func TestUACPSignals(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	agent := &uacpFake{}
+	told := make(chan http.Header, 4)
+	hook := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		told <- r.Header
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	hook.TLS = serving(b.svid(t, "/hook"))
+	hook.StartTLS()
+	t.Cleanup(hook.Close)
+	callbacks := make(chan string, 1)
+	agent.seen = func(body []byte) {
+		if m, err := agent.form.Decode(translators.Wire{Body: body}); err == nil {
+			callbacks <- m.Callback
+		}
+	}
+	b.uacpAgent(t, "abacus", agent, "")
+	agent.undo = b.undoes(t, agent)
+
+	reply := b.askUACP(t, "abacus", b.signal(t, &canonical.Message{
+		Op: canonical.OpInvoke, Callback: hook.URL + "/decided", Body: addition(1),
+	}))
+	if got := <-callbacks; got != hook.URL+"/decided" {
+		t.Errorf("the agent was told of %q", got)
+	}
+	tokens, err := uacp.Evidence(reply)
+	must(t, err)
+	first, _, err := ect.ParseUnverified(tokens[0])
+	must(t, err)
+	var checkpoint ect.ID
+	for _, id := range b.legsOf(t, tokens) {
+		if id.Act == ect.ActTranslate && len(id.Parents) > 0 {
+			checkpoint = id.Parents[0] // the reply's is what the agent sent
+		}
+	}
+	request := ecttest.Mint(t, b.me, ecttest.Recipe{Claims: ect.Claims{
+		Act: ect.ActRollbackRequest, Audience: []string{b.self()}, Workflow: first.Workflow, Parents: []ect.ID{checkpoint},
+	}})
+	reply = b.askUACP(t, "abacus", b.signal(t, &canonical.Message{Op: canonical.OpRollback, Body: &canonical.Signal{Token: request}}))
+	m, err := agent.form.Decode(translators.Wire{Body: reply, Re: canonical.OpRollback})
+	must(t, err)
+	said, ok := m.Body.(*canonical.Signal)
+	if !ok {
+		t.Fatalf("got %s", short(reply))
+	}
+	result, _, err := ect.ParseUnverified(said.Token)
+	must(t, err)
+	asked, _, err := ect.ParseUnverified(request)
+	must(t, err)
+	tokens, err = uacp.Evidence(reply)
+	must(t, err)
+	legs := b.legsOf(t, tokens)
+	proven := slices.ContainsFunc(legs, func(c ect.Claims) bool { return slices.Contains(c.Parents, asked.ID) }) &&
+		slices.ContainsFunc(legs, func(c ect.Claims) bool { return slices.Contains(c.Parents, result.ID) })
+	if result.Act != ect.ActRollbackResult || !slices.Contains(result.Parents, asked.ID) || len(legs) != 2 || !proven {
+		t.Errorf("%s with parents %v, proven by %d legs: %t", result.Act, result.Parents, len(legs), proven)
+	}
+
+	granted := ecttest.Mint(t, agent.who, ecttest.Recipe{Claims: ect.Claims{
+		Act: ect.ActApprovalGranted, Audience: []string{b.self()}, Workflow: first.Workflow, Parents: []ect.ID{checkpoint},
+	}})
+	conn := b.dialUACP(t, "abacus", &identity.SVID{ID: agent.who.ID, Key: agent.who.Key, Chain: agent.who.Chain})
+	for range 2 {
+		must(t, writeFrameTo(conn, b.signal(t, &canonical.Message{Op: canonical.OpDecision, Body: &canonical.Signal{Approval: "a-1", Token: granted}})))
+		reply, err = readFrameOf(conn)
+		must(t, err)
+		if f, err := uacp.ParseFrame(reply); err != nil || f.Code >= 0x40 {
+			t.Fatalf("the decision got %s", short(reply))
+		}
+	}
+	select {
+	case h := <-told:
+		if h.Get(ect.HeaderName) != granted {
+			t.Error("another token was told")
+		}
+	case <-time.After(patience):
+		t.Error("the decision was not told")
+	}
+	if len(told) != 0 {
+		t.Error("it was told twice")
+	}
+	b.works(t)
+}
+
+// legsOf are verified tokens of ours.
+func (b *bed) legsOf(t *testing.T, tokens []string) (out []ect.Claims) {
+	t.Helper()
+	for _, compact := range tokens {
+		v, err := b.judge.Verify(t.Context(), compact, ect.Check{Purpose: ect.Parent})
+		must(t, err)
+		out = append(out, v.Claims())
+	}
+	return out
+}
