@@ -39,6 +39,7 @@ type exchange struct {
 	parents   []ect.ID
 	issued    []string // our tokens, compact, oldest first
 	issuedIDs []ect.ID // and their ids
+	heard     []string // tokens of gateways further on, for a caller that is one
 	losses    []canonical.Loss
 	admitted  bool // from here on every failure leaves evidence (architecture section 5)
 
@@ -259,7 +260,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 func (g *Gateway) send(ctx context.Context, x *exchange, sealed transport.Sealed) (transport.Reply, error) {
 	began := g.Now()
 	reply, err := g.dialer(x).Dial(ctx, x.endpoint, sealed)
-	g.refused(ctx, err)
+	g.refused(ctx, x, err)
 	reply.Wire.Hasher = translators.HasherOf(x.dest)
 	took := g.Now().Sub(began)
 	g.Metrics.Upstream(x.whom(), string(x.endpoint.Binding), took)
@@ -315,5 +316,5 @@ func (g *Gateway) toCaller(x *exchange, message *canonical.Message, parents []ec
 }
 
 func (g *Gateway) answer(x *exchange, wire translators.Wire) transport.Answer {
-	return transport.Answer{Wire: wire, Evidence: x.issued, Losses: x.losses, Notice: notice(x.agent.Lifecycle)}
+	return transport.Answer{Wire: wire, Evidence: x.proof(), Losses: x.losses, Notice: notice(x.agent.Lifecycle)}
 }

@@ -40,11 +40,11 @@ func (g *Gateway) fail(ctx context.Context, x *exchange, answer transport.Answer
 	}
 	if err != nil {
 		g.Logger.ErrorContext(ctx, "error evidence could not be recorded", slog.Any("error", err))
-		return transport.Answer{Evidence: x.issued, Notice: notice(x.agent.Lifecycle)}
+		return transport.Answer{Evidence: x.proof(), Notice: notice(x.agent.Lifecycle)}
 	}
 	g.Metrics.Issued(string(ect.ActTranslateError), ect.L2)
 	x.issued, x.issuedIDs = append(x.issued, token.Compact()), append(x.issuedIDs, token.ID())
-	return transport.Answer{Evidence: x.issued, Losses: x.losses, Notice: notice(x.agent.Lifecycle)}
+	return transport.Answer{Evidence: x.proof(), Losses: x.losses, Notice: notice(x.agent.Lifecycle)}
 }
 
 func (g *Gateway) failedWorkflow(x *exchange) string {

@@ -20,6 +20,7 @@ import (
 const (
 	maxQuestions = 32                        // to other gateways, about one message
 	maxForwards  = policy.DefaultMaxHops - 1 // gateways behind the one that is asked: more could not pass on a message
+	maxProof     = 8 << 10                   // octets of evidence that go back
 	maxDest      = 2048                      // octets of a destination's name
 	verdictAge   = time.Hour                 // of what we say of ourselves (AEPB, Protocol Negotiation)
 	verdictDest  = time.Minute               // of what we say of an agent
@@ -233,7 +234,7 @@ func (x *exchange) whom() string {
 
 // refused keeps the evidence of a gateway that carried a message no further: the
 // chain shows then where it ended. What does not verify is no evidence.
-func (g *Gateway) refused(ctx context.Context, err error) {
+func (g *Gateway) refused(ctx context.Context, x *exchange, err error) {
 	refusal, ok := errors.AsType[*transport.RefusedError](err)
 	if !ok || len(refusal.Evidence) > maxSignatures {
 		return
@@ -242,8 +243,32 @@ func (g *Gateway) refused(ctx context.Context, err error) {
 	for _, compact := range refusal.Evidence {
 		if v, err := g.Verifier.Verify(ctx, compact, ect.Check{Purpose: ect.Parent}); err == nil {
 			_ = g.Recorder.Keep(ctx, v)
+			x.learned(v)
 		}
 	}
+}
+
+// learned takes note of somebody else's evidence for a caller that is a gateway
+// too: the graph is whole only where the message came from.
+func (x *exchange) learned(v ect.Verified) {
+	if x.evidence.path.Hops() > 0 && (v.Claims().Act.Translation() || v.Claims().Act == ect.ActTranslateError) {
+		x.heard = append(x.heard, v.Compact())
+	}
+}
+
+// proof is the evidence that goes back with an answer: ours, and to a gateway what
+// it cannot have seen, as much as fits with it (R4).
+func (x *exchange) proof() []string {
+	out, size := x.issued, 0
+	for _, compact := range x.issued {
+		size += len(compact)
+	}
+	for _, compact := range x.heard {
+		if size += len(compact); size <= maxProof && len(out) < maxSignatures {
+			out = append(out[:len(out):len(out)], compact)
+		}
+	}
+	return out
 }
 
 // Serves answers a question (AEPB, Protocol Negotiation step 3), and for how

@@ -167,6 +167,7 @@ func (g *Gateway) attested(ctx context.Context, x *exchange, tokens []string, ow
 		if err := g.Recorder.Keep(ctx, v); err != nil {
 			return nil, recording(err)
 		}
+		x.learned(v)
 		if s.source {
 			parents = append(parents, v.ID())
 		}

@@ -2,6 +2,7 @@ package slim_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -74,6 +75,59 @@ agents:
 				t.Errorf("%v, want %s", err, why)
 			}
 		})
+	}
+}
+
+// TestThreeGatewaysByURL: gateways that know each other by URL alone, each a
+// process: the chain is whole and verified where it began. A gateway that allows one translation
+// refuses the second, and both say so.
+func TestThreeGatewaysByURL(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, toolbox := w.toolbox(t)
+	third := w.gateway(t, "third", "agents: {toolbox: "+toolbox+"}")
+	next := func(g *gate) string {
+		return fmt.Sprintf(`
+peers: {%q: {gateway: "%s/aepb/translate"}}
+agents: {toolbox: {endpoints: [{binding: mcp-v1, through: %q}], callers: ["spiffe://%s/*"]}}`, id(g.name), g.public, id(g.name), domain)
+	}
+	second := w.gateway(t, "second", next(third))
+	first := w.gateway(t, "first", next(second))
+	strict := w.gateway(t, "strict", "policy: {max_translation_hops: 1}"+next(third))
+	refused := w.gateway(t, "refused", next(strict))
+
+	client, record := w.recorded(t)
+	got, err := peers.A2ACall(t.Context(), client, first.public+"/agents/toolbox", typed("echo", `{"message":"good evening"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.State() != a2a.TaskStateCompleted || got.Text() != "good evening" || !strings.Contains(jsonOf(t, got.Card), `"echo"`) {
+		t.Errorf("state %s, text %q, card %s", got.State(), got.Text(), jsonOf(t, got.Card))
+	}
+	tree := first.ctl(t, "dag", workflow(t, record.evidence()))
+	for _, leg := range []string{
+		"a2a-v1 → mcp-v1 by " + id("third") + ", verified", "mcp-v1 → a2a-v1 by " + id("third") + ", verified",
+		"by " + id("second") + ", verified", "by " + id("first") + ", verified",
+	} {
+		if want := map[bool]int{true: 1, false: 2}[strings.Contains(leg, "third")]; strings.Count(tree, leg) != want {
+			t.Errorf("%q is not there %d times:\n%s", leg, want, tree)
+		}
+	}
+	if lines := strings.Count(strings.TrimSpace(tree), "\n") + 1; lines != 6 {
+		t.Errorf("%d nodes:\n%s", lines, tree)
+	}
+
+	client, record = w.recorded(t)
+	_, err = peers.A2ACall(t.Context(), client, refused.public+"/agents/toolbox", typed("echo", `{"message":"x"}`))
+	if err == nil || !strings.Contains(err.Error(), "403 Forbidden") {
+		t.Errorf("%v, want a refusal by the hop limit", err)
+	}
+	tree = refused.ctl(t, "dag", workflow(t, record.evidence()))
+	refused.await(t, "the next gateway toward toolbox refused: refused by constraint aepb.max_translation_hops")
+	for _, gateway := range []string{"refused", "strict"} {
+		if strings.Count(tree, "by "+id(gateway)+", verified") == 0 || strings.Count(tree, "translate_error") != 2 {
+			t.Errorf("no evidence of the refusal by %s:\n%s", gateway, tree)
+		}
 	}
 }
 
