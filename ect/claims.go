@@ -30,6 +30,10 @@ const (
 	ActCPATTranslate  Act = "cpat:translate"
 )
 
+// ActNegotiate says which protocol was chosen for an agent (AEPB, Protocol
+// Downgrade Attacks). The name is our own: the draft registers none (R10).
+const ActNegotiate Act = "aepb:negotiate"
+
 // The acts of signals: ATD, Rollback Protocol; AEPB, HITL Callback Registration.
 const (
 	ActRollbackRequest Act = "atd:rollback_request"

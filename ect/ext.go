@@ -41,6 +41,8 @@ const (
 	ExtStream           = "aepb.stream"            // "open" or "close": the reply is a stream; absent: it is one message
 	ExtEvents           = "aepb.events"            // with "close": how many messages the hashes cover, [in, out]
 	ExtHashForm         = "aepb.hash_form"         // how the hashes were taken, where it is not the whole body
+	ExtCandidates       = "aepb.candidates"        // of a negotiation: the protocols to choose from
+	ExtReason           = "aepb.reason"            // of a negotiation: why this one
 	ExtRefusal          = "aepb.refusal"           // of sampled refusals: the code of all of them
 	ExtRefusals         = "aepb.refusals"          // how many there were since the last such token for this source
 	ExtRefusedSince     = "aepb.refused_since"     // NumericDate of the first of them

@@ -252,6 +252,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 	if err != nil || x.call.Agent == "" {
 		return transport.Sealed{}, wire, err
 	}
+	g.negotiated(ctx, x)
 	sealed, err := transport.Seal(receipt, wire, x.evidence.ancestors()...)
 	return sealed, wire, err
 }

@@ -60,14 +60,15 @@ type Deps struct {
 // Gateway is the road. It is safe for concurrent use.
 type Gateway struct {
 	Deps
-	settings atomic.Pointer[Settings]
-	instance string // names this process among the replicas
-	crew     *crew
-	inflight inflight
-	outbox   outbox
-	shelves  shelves
-	heart    sync.Once       // says that this process is alive, once somebody needs to know
-	refusals *sample.Sampler // those that leave no ECT each
+	settings     atomic.Pointer[Settings]
+	instance     string // names this process among the replicas
+	crew         *crew
+	inflight     inflight
+	outbox       outbox
+	negotiations negotiations
+	shelves      shelves
+	heart        sync.Once       // says that this process is alive, once somebody needs to know
+	refusals     *sample.Sampler // those that leave no ECT each
 }
 
 var _ transport.Exchanger = (*Gateway)(nil)

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -228,5 +230,69 @@ func TestPeerRefuses(t *testing.T) {
 	}
 	if scribe.calls.Load() != 0 {
 		t.Error("the agent was called")
+	}
+}
+
+// TestNegotiationIsOnRecord: what decided about the protocol is in the graph of
+// the workflow, once, behind its first ECT; where nothing was to be decided there
+// is nothing (AEPB, Protocol Downgrade Attacks).
+func TestNegotiationIsOnRecord(t *testing.T) {
+	t.Parallel()
+	first := newBed(t, plan{})
+	second := first.beside(t, "gateway-2", config.Config{})
+	second.ainpAgent(t, "scribe", &ainpFake{}, directory.Endpoint{})
+	first.knows(t, second)
+	calculator, _ := first.directory.Find("calculator")
+	calculator.Name = "both"
+	calculator.Endpoints = append(slices.Clone(calculator.Endpoints), directory.Endpoint{Binding: "uacp-v1", URL: "uacps://127.0.0.1:1", Priority: 200})
+	must(t, first.directory.Put(calculator))
+	for query, want := range map[string]struct {
+		chosen, reason string
+		candidates     int
+	}{
+		"dest=scribe&to=ainp-v1": {"ainp-v1", "served by " + string(second.dev.Gateway.ID) + " as a2a-v1 to ainp-v1", 1},
+		"dest=both":              {"mcp-v1", "the lowest priority of what both the agent and this gateway speak", 2},
+		"dest=both&to=mcp-v1":    {},
+		"dest=calculator":        {},
+	} {
+		recipe := first.recipe("")
+		wid, root := recipe.Claims.Workflow, ect.ID("")
+		for range 2 {
+			body := addBody(first.number())
+			recipe.Claims.OutputHash = ect.Hash([]byte(body))
+			source := ecttest.Mint(t, first.me, recipe)
+			claims, _, err := ect.ParseUnverified(source)
+			must(t, err)
+			if root == "" {
+				root = claims.ID
+			}
+			first.right(t, first.send(t, letter{at: "/aepb/translate?from=a2a-v1&" + query, body: body, tokens: []string{source}}), `"sum":`)
+		}
+		records, err := first.road.Evidence.Workflow(t.Context(), wid)
+		must(t, err)
+		var found []ect.Claims
+		for _, r := range records {
+			v, err := first.judge.Verify(t.Context(), r.Compact, ect.Check{Purpose: ect.Parent})
+			must(t, err)
+			if v.Claims().Act == ect.ActNegotiate {
+				found = append(found, v.Claims())
+			}
+		}
+		if want.chosen == "" {
+			if len(found) != 0 {
+				t.Errorf("%s: nothing was negotiated, and there is %v", query, found)
+			}
+			continue
+		}
+		if len(found) != 1 || found[0].Issuer != first.dev.Gateway.ID {
+			t.Fatalf("%s: %d tokens", query, len(found))
+		}
+		chosen, _ := found[0].Ext.String(ect.ExtDestProtocol)
+		reason, _ := found[0].Ext.String(ect.ExtReason)
+		var candidates []string
+		must(t, json.Unmarshal(found[0].Ext[ect.ExtCandidates], &candidates))
+		if chosen != want.chosen || reason != want.reason || len(candidates) != want.candidates || found[0].Workflow != wid || !slices.Contains(found[0].Parents, root) {
+			t.Errorf("%s: %s of %q because %q, behind %v", query, chosen, candidates, reason, found[0].Parents)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 // (Conforming Protocol Binding Requirements).
 type binding struct {
 	ID           string        `json:"id"`
+	registration               // as its registry lists it
 	Requirements []requirement `json:"requirements"`
 }
 
@@ -21,6 +22,26 @@ type requirement struct {
 	Met  bool   `json:"met"`
 	How  string `json:"how"`
 	Test string `json:"test,omitempty"` // FILE:FUNCTION, below the source tree; none: not met
+}
+
+// registration is an entry of the AEPB Protocol Binding Registry.
+type registration struct {
+	Protocol  string `json:"protocol"`
+	Reference string `json:"reference"`
+	MinLevel  string `json:"minimum_assurance"`
+	Callback  string `json:"hitl_callback"`
+}
+
+// registered are the initial entries (AEPB, AEPB Protocol Binding Registry). The
+// draft leaves the references open; these are the texts that were implemented.
+func registered() map[string]registration {
+	return map[string]registration{
+		"a2a-v1":  {"A2A", "A2A protocol 1.0 and 0.3", "L1", "Webhook"},
+		"mcp-v1":  {"Model Context Protocol", "MCP 2026-07-28 back to 2025-03-26", "L1", "Webhook"},
+		"slim-v1": {"SLIM", "SLIM 2, SLIMRPC and A2A over it", "L1", "Webhook"},
+		"uacp-v1": {"µACP", "µACP draft, over TLS", "L1", "Webhook"},
+		"ainp-v1": {"AINP", "AINP draft", "L1", "Webhook"},
+	}
 }
 
 // The requirements, in the draft's order; how hashes are taken is ours (R5).
@@ -48,7 +69,7 @@ const (
 func conformance() []binding {
 	notYet := func(name string) requirement { return requirement{Name: name, How: "not yet"} }
 	overHTTP := func(id string) binding {
-		return binding{id, []requirement{
+		return binding{ID: id, Requirements: []requirement{
 			{needCarriage, true, "HTTP field Execution-Context", testLegs},
 			{needParent, true, "par of the ECT in Execution-Context", testLegs},
 			notYet(needRollback), notYet(needHITL),
@@ -58,14 +79,14 @@ func conformance() []binding {
 	}
 	return []binding{
 		overHTTP("a2a-v1"), overHTTP("mcp-v1"),
-		{"slim-v1", []requirement{
+		{ID: "slim-v1", Requirements: []requirement{
 			{needCarriage, true, "metadata key execution-context", testNode},
 			{needParent, true, "par of the ECT in execution-context", testChain},
 			notYet(needRollback), notYet(needHITL),
 			{needTLS, true, "TLS 1.3 to the node", "test/slim/tls_test.go:TestANodeWithTLS"},
 			{needHash, true, "the octets of the payload: a message in protobuf, or JSON-RPC", testNode},
 		}},
-		{"uacp-v1", []requirement{
+		{ID: "uacp-v1", Requirements: []requirement{
 			{needCarriage, true, "member aepb.ect of an enveloped payload; a bare peer gets none", testInside},
 			{needParent, true, "par of the ECT in the envelope", testInside},
 			{needRollback, true, "ASK /aepb/rollback: the request ECT, answered with the result ECT", testSignals},
@@ -73,7 +94,7 @@ func conformance() []binding {
 			{needTLS, true, "frames over TLS 1.3; no datagrams", "cmd/aepb-gateway/negative_uacp_test.go:TestUACPHandshake"},
 			{needHash, true, "jcs-without-ect: RFC 8785 of the envelope without aepb.ect; of a bare frame, its payload", testEveryPair},
 		}},
-		{"ainp-v1", []requirement{
+		{ID: "ainp-v1", Requirements: []requirement{
 			{needCarriage, true, "payload.aepb.ect and attestations of the envelope", testInside},
 			{needParent, true, "par of the ECT in the envelope", testInside},
 			notYet(needRollback), notYet(needHITL),
@@ -83,11 +104,20 @@ func conformance() []binding {
 	}
 }
 
+// bindings is the table with the registry's entries.
+func bindings() []binding {
+	list, entries := conformance(), registered()
+	for i := range list {
+		list[i].registration = entries[list[i].ID]
+	}
+	return list
+}
+
 func bindingsCommand(t *target) *cobra.Command {
 	return &cobra.Command{
 		Use: "bindings", Short: "What each protocol binding has of AEPB's requirements, and the test of each", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			table := map[string][]binding{"bindings": conformance()}
+			table := map[string][]binding{"bindings": bindings()}
 			return t.show(cmd, table, func(w io.Writer) error { return printBindings(w, table["bindings"]) })
 		},
 	}
@@ -95,6 +125,11 @@ func bindingsCommand(t *target) *cobra.Command {
 
 func printBindings(w io.Writer, list []binding) error {
 	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(table, "BINDING\tPROTOCOL\tMINIMUM ASSURANCE\tHITL CALLBACK\tREFERENCE")
+	for _, b := range list {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", b.ID, b.Protocol, b.MinLevel, b.Callback, b.Reference)
+	}
+	fmt.Fprintln(table)
 	fmt.Fprintln(table, "BINDING\tREQUIREMENT\tMET\tHOW\tTEST")
 	for _, b := range list {
 		for _, r := range b.Requirements {

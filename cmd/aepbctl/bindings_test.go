@@ -49,6 +49,26 @@ func TestBindingsNameTheirTests(t *testing.T) {
 	}
 }
 
+// TestRegistryEntries: the five identifiers with what the registry says of each
+// (AEPB, AEPB Protocol Binding Registry).
+func TestRegistryEntries(t *testing.T) {
+	t.Parallel()
+	var ids []string
+	for _, b := range bindings() {
+		ids = append(ids, b.ID)
+		if b.MinLevel != "L1" || b.Callback != "Webhook" || b.Protocol == "" || b.Reference == "" {
+			t.Errorf("%s: %+v", b.ID, b.registration)
+		}
+	}
+	if want := []string{"a2a-v1", "mcp-v1", "slim-v1", "uacp-v1", "ainp-v1"}; !slices.Equal(ids, want) {
+		t.Errorf("the identifiers are %v", ids)
+	}
+	var out strings.Builder
+	if err := printBindings(&out, bindings()); err != nil || !strings.Contains(out.String(), "Model Context Protocol") {
+		t.Errorf("%v:\n%s", err, out.String())
+	}
+}
+
 // testsIn lists the test functions of a file, by its path in the source tree.
 func testsIn(t *testing.T, file string) []string {
 	t.Helper()

@@ -49,7 +49,7 @@ var (
 	stages  = setOf(StageSend, StageTotal)
 	results = setOf(append(problem.Codes(), resultOK)...)
 	fates   = setOf(canonical.Carried, canonical.Dropped)
-	acts    = setOf(ect.ActTranslate, ect.ActTranslateError, ect.ActCPATTranslate)
+	acts    = setOf(ect.ActTranslate, ect.ActTranslateError, ect.ActCPATTranslate, ect.ActNegotiate)
 	queries = setOf("served", "unserved", "failed")
 	scopes  = setOf(limit.Scopes()...)
 	rules   = setOf(policy.AllConstraints()...)

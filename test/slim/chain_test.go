@@ -107,13 +107,13 @@ agents: {toolbox: {endpoints: [{binding: mcp-v1, through: %q}], callers: ["spiff
 	tree := first.ctl(t, "dag", workflow(t, record.evidence()))
 	for _, leg := range []string{
 		"a2a-v1 → mcp-v1 by " + id("third") + ", verified", "mcp-v1 → a2a-v1 by " + id("third") + ", verified",
-		"by " + id("second") + ", verified", "by " + id("first") + ", verified",
+		"aepb:translate a2a-v1 → a2a-v1 by " + id("second") + ", verified", "aepb:translate a2a-v1 → a2a-v1 by " + id("first") + ", verified",
 	} {
 		if want := map[bool]int{true: 1, false: 2}[strings.Contains(leg, "third")]; strings.Count(tree, leg) != want {
 			t.Errorf("%q is not there %d times:\n%s", leg, want, tree)
 		}
 	}
-	if lines := strings.Count(strings.TrimSpace(tree), "\n") + 1; lines != 6 {
+	if lines := strings.Count(strings.TrimSpace(tree), "\n") + 1; lines != 7 || !strings.Contains(tree, "aepb:negotiate") {
 		t.Errorf("%d nodes:\n%s", lines, tree)
 	}
 
