@@ -160,8 +160,8 @@ func capability(source translators.Translator, d *canonical.Description, m *cano
 	if found := named(source, d, name); found != nil {
 		return found, nil
 	}
-	if len(d.Capabilities) == 1 && (name == "" || name == messageTool) {
-		return &d.Capabilities[0], nil
+	if only := sole(d); only != nil && (name == "" || name == messageTool) {
+		return only, nil
 	}
 	if name == "" {
 		return nil, &canonical.Error{
@@ -170,6 +170,25 @@ func capability(source translators.Translator, d *canonical.Description, m *cano
 		}
 	}
 	return nil, &canonical.Error{Code: canonical.CodeSkillNotFound, Message: "no such skill or tool; this agent has " + names(d)}
+}
+
+// sole is the only skill that there is, whatever content is handed out beside
+// it; nil: there is none, or a choice.
+func sole(d *canonical.Description) *canonical.Capability {
+	if len(d.Capabilities) == 1 {
+		return &d.Capabilities[0]
+	}
+	var only *canonical.Capability
+	for i := range d.Capabilities {
+		switch {
+		case d.Capabilities[i].Profile.Content():
+		case only != nil:
+			return nil
+		default:
+			only = &d.Capabilities[i]
+		}
+	}
+	return only
 }
 
 // called is what a message names: the tool that it calls, else a skill.

@@ -251,6 +251,9 @@ func carried(op canonical.Op) bool {
 // decodeReply reads what an agent said: a reply, or an event of a stream.
 func (g *Gateway) decodeReply(x *exchange, wire translators.Wire, re canonical.Op) (*canonical.Message, error) {
 	wire.Binding, wire.Version, wire.Re = x.dest.Info().Binding, x.endpoint.Version, re
+	if x.chosen != nil {
+		wire.Profile = x.chosen.Profile
+	}
 	wire, err := g.unframe(wire.Binding, wire)
 	if err != nil {
 		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "not a reply of " + string(wire.Binding)}

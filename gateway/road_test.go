@@ -35,7 +35,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // sealed call with a fixed result, and keeps what it got.
 type agent struct {
 	mu       sync.Mutex
-	result   string // of tools/call; empty: {"content":[…],"structuredContent":{"sum":3}}
+	more     []canonical.Capability // besides its tools
+	sole     bool                   // it has but one of these
+	result   string                 // of tools/call; empty: {"content":[…],"structuredContent":{"sum":3}}
 	evidence func(request, reply []byte) []string
 	fail     error
 	gate     chan struct{} // if set, an answer waits for it
@@ -46,10 +48,14 @@ type agent struct {
 
 func (a *agent) Describe(_ context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
 	e.Version = mcp.Modern
-	return &canonical.Description{Name: "calculator", Capabilities: []canonical.Capability{
+	tools := []canonical.Capability{
 		{ID: "add", Profile: canonical.ProfileTyped, InputSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}`)},
 		{ID: "echo", Profile: canonical.ProfileTyped, InputSchema: json.RawMessage(`{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}`)},
-	}}, e, nil
+	}
+	if a.sole {
+		tools = tools[1:]
+	}
+	return &canonical.Description{Name: "calculator", Capabilities: append(tools, a.more...)}, e, nil
 }
 
 func (a *agent) Dial(ctx context.Context, _ transport.Endpoint, sealed transport.Sealed) (transport.Reply, error) {

@@ -111,6 +111,10 @@ type Wire struct {
 	Event   bool         // an event of the stream that answers Re; the message that ends it may be an event or a reply
 	Status  int          // HTTP status that the protocol wants or had for this message; 0: 200
 
+	// Profile is that of the capability whose reply this is, for a protocol that
+	// answers some of them in another form than its calls; empty: it is a call's.
+	Profile canonical.Profile
+
 	// Verb and Path say, in a form where the operation is not in the body, what
 	// is asked: the HTTP method, and the path below the agent's URL with its query.
 	Verb, Path string

@@ -19,6 +19,7 @@ type agent struct {
 	ID             string     `json:"id,omitempty"`
 	Capability     string     `json:"capability,omitempty"`
 	Pin            bool       `json:"pin,omitempty"`
+	Expose         []string   `json:"expose,omitempty"`
 	Endpoints      []endpoint `json:"endpoints"`
 	Callers        []string   `json:"callers,omitempty"`
 	RequireECT     bool       `json:"require_ect,omitempty"`
@@ -154,6 +155,7 @@ func agentsAdd(t *target) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&a.Capability, "capability", "", "URL of the agent's capability document, which says the rest")
 	flags.BoolVar(&a.Pin, "pin", false, "hold changes of what it says about itself until they are accepted")
+	flags.StringSliceVar(&a.Expose, "expose", nil, "what of an MCP server callers of other protocols see besides its tools: prompts, resources (repeatable)")
 	flags.StringVar(&a2a, "a2a", "", "A2A endpoint: the agent's base URL or its JSON-RPC URL")
 	flags.StringVar(&mcp, "mcp", "", "MCP endpoint (Streamable HTTP)")
 	flags.StringVar(&slim, "slim", "", "SLIM name and one of the gateway's nodes: ORG/NS/SVC@HOST:PORT")

@@ -176,6 +176,13 @@ func (a Agent) check(path string, say func(path, reason string)) {
 			say(at, "no operation "+strconv.Quote(operation)+"; there are "+strings.Join(operations, ", "))
 		}
 	}
+	for i, what := range a.Expose {
+		if at := path + ".expose[" + strconv.Itoa(i) + "]"; !directory.Exposable(what) {
+			say(at, "what is exposed is tools, prompts or resources")
+		} else if slices.Contains(a.Expose[:i], what) {
+			say(at, "stands twice")
+		}
+	}
 	if _, ok := levels[a.Level]; !ok {
 		say(path+".ect_assurance_level", "a level is L1, L2 or L3")
 	}

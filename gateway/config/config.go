@@ -166,6 +166,7 @@ type Agent struct {
 	Endpoints  []Endpoint `yaml:"endpoints"`           // at least one, one per binding; none with capability
 	Capability string     `yaml:"capability"`          // URL of its capability document, which says its endpoints
 	Pin        bool       `yaml:"pin"`                 // a changed description of itself waits for aepbctl agents accept (R9)
+	Expose     []string   `yaml:"expose"`              // of an MCP server to callers of other protocols, besides tools: prompts (as skills prompt.NAME), resources (as skills resource.read and resource.list); tools may be named too; default: tools alone
 	Callers    []string   `yaml:"callers"`             // SPIFFE ids, or prefixes ending in /*, each for one operation only if #invoke, #task.get and the like follows; none: nobody, in dev everybody (R2)
 	Level      string     `yaml:"ect_assurance_level"` // L1, L2 or L3: the lowest level of evidence that it takes; default: as translations always are, L2
 	RequireECT bool       `yaml:"require_ect"`         // refuse unattested messages for this agent (R3)
@@ -289,7 +290,7 @@ func (c Config) Directory(dev bool) []directory.Agent {
 	for name, a := range c.Agents {
 		agent := directory.Agent{
 			Name: name, ID: ect.Identity(a.ID), Timeout: time.Duration(a.Timeout), AssuranceLevel: levels[a.Level],
-			Capability: a.Capability, Pin: a.Pin,
+			Capability: a.Capability, Pin: a.Pin, Expose: a.Expose,
 			Rules: policy.Rules{Callers: a.Callers, RequireECT: a.RequireECT, Open: dev && len(a.Callers) == 0},
 		}
 		for _, e := range a.Endpoints {

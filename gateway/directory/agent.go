@@ -41,6 +41,10 @@ type Agent struct {
 	Capability string // URL of its capability document; empty: the operator described it
 	Pin        bool   // a changed description waits for an operator (R9)
 
+	// Expose is what of an MCP server callers of other protocols see besides its
+	// tools: ExposePrompts, ExposeResources. ExposeTools says nothing more.
+	Expose []string
+
 	// From the capability document; zero without one.
 	Lifecycle Lifecycle
 	Gateways  []string            // translate endpoints that it can be reached through
@@ -113,6 +117,20 @@ var bindings = []canonical.Binding{"a2a-v1", "mcp-v1", "slim-v1", "uacp-v1", "ai
 
 func noPeer(id ect.Identity) string { return "no gateway among the peers is " + string(id) }
 
+// What Agent.Expose may say.
+const (
+	maxExpose = 3
+
+	ExposeTools     = "tools"
+	ExposePrompts   = "prompts"
+	ExposeResources = "resources"
+)
+
+// Exposable reports whether Agent.Expose may say this.
+func Exposable(what string) bool {
+	return what == ExposeTools || what == ExposePrompts || what == ExposeResources
+}
+
 // InvalidAgentError says why an agent cannot be listed.
 type InvalidAgentError struct{ Name, Reason string }
 
@@ -176,6 +194,8 @@ func (a Agent) validate(speaks func(canonical.Binding) bool, plainLoopback bool)
 		return fail("the id is no SPIFFE id of a workload")
 	case a.AssuranceLevel < 0 || a.AssuranceLevel > ect.L3:
 		return fail("an assurance level is L1, L2 or L3")
+	case len(a.Expose) > maxExpose || slices.ContainsFunc(a.Expose, func(what string) bool { return !Exposable(what) }):
+		return fail("what is exposed is tools, prompts or resources")
 	case a.Timeout < 0 || a.Timeout > MaxTimeout:
 		return fail("the time limit is 0 to " + MaxTimeout.String())
 	case a.Capability != "" && len(a.Endpoints) > 0:

@@ -112,7 +112,7 @@ func (d *Directory) Put(agent Agent) error {
 		return &InvalidAgentError{Name: agent.Name, Reason: "the directory is full"}
 	}
 	d.drop(agent.Name)
-	agent.Endpoints = slices.Clone(agent.Endpoints)
+	agent.Endpoints, agent.Expose = slices.Clone(agent.Endpoints), slices.Clone(agent.Expose)
 	d.agents[agent.Name] = agent
 	if agent.Capability != "" { // an operator who lists an agent again wants it asked again
 		document := agent.Capability + " " + string(agent.ID)
@@ -260,6 +260,7 @@ func (d *Directory) fetch(ctx context.Context, agent Agent, e Endpoint, caller e
 	target := transport.Endpoint{
 		Agent: agent.Name, ID: agent.ID, Binding: e.Binding, Version: e.Version,
 		URL: e.URL, GRPC: e.GRPC, Form: e.Form, Caller: caller, Timeout: patience(agent),
+		Expose: agent.Expose,
 	}
 	describer := d.deps.Describers[e.Binding]
 	if e.Through != "" {

@@ -94,6 +94,7 @@ type agentDocument struct {
 	ID             string             `json:"id,omitempty"`
 	Capability     string             `json:"capability,omitempty"`
 	Pin            bool               `json:"pin,omitempty"`
+	Expose         []string           `json:"expose,omitempty"`
 	Endpoints      []endpointDocument `json:"endpoints"`
 	Callers        []string           `json:"callers,omitempty"`
 	RequireECT     bool               `json:"require_ect,omitempty"`
@@ -184,7 +185,7 @@ func (a admin) read(c *gin.Context) (directory.Agent, error) {
 		return directory.Agent{}, &problem.QueryError{Reason: "the body is no agent document"}
 	}
 	agent := directory.Agent{
-		Name: doc.Name, ID: ect.Identity(doc.ID), Timeout: seconds(doc.TimeoutSeconds), Capability: doc.Capability, Pin: doc.Pin,
+		Name: doc.Name, ID: ect.Identity(doc.ID), Timeout: seconds(doc.TimeoutSeconds), Capability: doc.Capability, Pin: doc.Pin, Expose: doc.Expose,
 		Rules: policy.Rules{Callers: doc.Callers, RequireECT: doc.RequireECT, Open: a.deps.Open && len(doc.Callers) == 0},
 	}
 	for _, e := range doc.Endpoints {
@@ -213,7 +214,7 @@ func document(agent directory.Agent) agentDocument {
 	doc := agentDocument{
 		Name: agent.Name, ID: string(agent.ID), Callers: agent.Rules.Callers,
 		RequireECT: agent.Rules.RequireECT, TimeoutSeconds: int(agent.Timeout / time.Second),
-		Capability: agent.Capability, Pin: agent.Pin, Lifecycle: lifecycleOf(agent.Lifecycle),
+		Capability: agent.Capability, Pin: agent.Pin, Expose: agent.Expose, Lifecycle: lifecycleOf(agent.Lifecycle),
 		Endpoints: []endpointDocument{},
 	}
 	for _, e := range agent.Endpoints {

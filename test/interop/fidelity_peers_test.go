@@ -373,7 +373,10 @@ func (g *gw) workshop(t *testing.T, name string, stateless bool) *callee {
 		}
 	})
 	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return shop }, &mcp.StreamableHTTPOptions{Stateless: stateless, PropagateRequestCancellation: true}))
-	g.list(t, name, "mcp-v1", server.URL+"/mcp")
+	addContent(shop)
+	if err := g.AddServer(t.Context(), name, server.URL+"/mcp", "prompts", "resources"); err != nil {
+		t.Fatal(err)
+	}
 	return &callee{desk: d, logbook: book, name: name, mcp: true}
 }
 

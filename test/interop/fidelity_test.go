@@ -36,7 +36,7 @@ const (
 func fidelityRuns() map[string]func(at *callee) []scenario {
 	all := map[string]func(*callee) []scenario{}
 	for _, way := range []string{"A2A 1.0", "A2A 1.0 HTTP", "A2A 0.3"} {
-		all[way] = func(*callee) []scenario { return a2aScenarios(way) }
+		all[way] = func(at *callee) []scenario { return a2aScenarios(way, at) }
 	}
 	for _, version := range []string{modernMCP, legacyMCP, "2025-06-18"} {
 		all["MCP "+version] = func(at *callee) []scenario { return mcpScenarios(version, at) }
@@ -44,8 +44,14 @@ func fidelityRuns() map[string]func(at *callee) []scenario {
 	return all
 }
 
-func a2aScenarios(way string) []scenario {
+func a2aScenarios(way string, at *callee) []scenario {
 	var list []scenario
+	if at.mcp {
+		list = append(
+			list, scenario{"prompts as skills", byA2A(way, a2aPrompts)}, scenario{"resources as skills", byA2A(way, a2aResources)},
+			scenario{"content that is not there", byA2A(way, a2aNoContent)},
+		)
+	}
 	for name, do := range map[string]func(*testing.T, *a2aRun){
 		"streaming":                    a2aStreaming,
 		"long task with polling":       a2aPolling,

@@ -139,7 +139,8 @@ func (p params) skill(c *canonical.Capability) {
 }
 
 func isProfile(text string) bool {
-	return text == string(canonical.ProfileMessage) || text == string(canonical.ProfileTyped)
+	p := canonical.Profile(text)
+	return p == canonical.ProfileMessage || p == canonical.ProfileTyped || p.Content()
 }
 
 func (p params) card(c *canonical.Description) {

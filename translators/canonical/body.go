@@ -187,7 +187,19 @@ const (
 	ProfileMessage Profile = "message"
 	// ProfileTyped (P2) takes arguments that match the capability's own schema.
 	ProfileTyped Profile = "typed"
+	// ProfilePrompt takes arguments that are texts and answers with messages (MCP prompts/get).
+	ProfilePrompt Profile = "prompt"
+	// ProfileResource takes a URI and answers with what is there (MCP resources/read).
+	ProfileResource Profile = "resource"
+	// ProfileResources answers with what can be read there (MCP resources/list).
+	ProfileResources Profile = "resources"
 )
+
+// Content reports whether what is called is no skill of its owner, but content
+// that it hands out.
+func (p Profile) Content() bool {
+	return p == ProfilePrompt || p == ProfileResource || p == ProfileResources
+}
 
 // Capability is one tool or skill.
 type Capability struct {

@@ -95,7 +95,7 @@ func (e *encoder) retry(w *writer, body *canonical.Invoke) error {
 		e.lose(canonical.LossRequestState, canonical.Dropped, "/body/state")
 	}
 	switch {
-	case e.version == Legacy && e.m.Preferences.TaskOK && !w.has("task"):
+	case e.version == Legacy && e.m.Preferences.TaskOK && !w.has("task") && !e.profile().Content(): // which comes at once
 		w.raw("task", rawjson.NewBuilder().Raw("ttl", millis(body.TTL)).Bytes())
 	case e.version != Legacy && body.TTL != nil:
 		e.lose(canonical.LossCaching, canonical.Dropped, "/body/ttl")
@@ -123,8 +123,9 @@ func (e *encoder) call(body *canonical.Invoke) (*canonical.Call, json.RawMessage
 	// What another revision left of them is a word without a meaning here.
 	e.forget(w, canonical.LossRequestState, "inputResponses", "requestState")
 	e.forget(w, canonical.LossCaching, "task")
-	w.need("name", call.Name)
-	w.raw("arguments", call.Args)
+	if err := e.arguments(w, call); err != nil {
+		return nil, nil, err
+	}
 	e.requestMeta(w)
 	e.conversation(w, call)
 	if body.Turn.ID != "" && e.m.Correlation.MessageID == "" {

@@ -292,6 +292,8 @@ func decodeReply(w translators.Wire, env jsonrpc.Message, m *canonical.Message) 
 		return decodeCreated(m, r)
 	case taskMethod(m.Op) != "":
 		return decodeTaskReply(m, r)
+	case w.Profile.Content() && m.Op == canonical.OpInvoke:
+		return decodeContent(m, r, w.Profile)
 	}
 	switch w.Re {
 	case canonical.OpInvoke:

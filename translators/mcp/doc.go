@@ -18,6 +18,7 @@
 //	notifications/cancelled     OpAbort
 //	client capabilities         Preferences.CanAnswer and TaskOK
 //	prompts, resources, completion, subscriptions, anybody's own methods   OpNative, in their own words
+//	prompts and resources as skills                                         profiles prompt, resource, resources: Invoke.Call, Result.Output (native.go)
 //	resources of agents of other protocols                                  translators.Seeking, Showing (native.go)
 //
 // What a revision lacks, by the table in revision.go:

@@ -99,9 +99,9 @@ func (e *encoder) request() (translators.Wire, error) {
 		if err != nil {
 			return translators.Wire{}, err
 		}
-		method, name = MethodCall, call.Name
+		method, name = e.method(call)
 		h = header(e.m, e.version, method, name)
-		if e.modern && e.capability != nil {
+		if e.modern && e.capability != nil && method == MethodCall {
 			paramHeaders(h, e.capability.InputSchema, call.Args)
 		}
 	case *canonical.Page:

@@ -2,10 +2,15 @@ package mcp_test
 
 import (
 	"encoding/json"
+	"errors"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
@@ -115,5 +120,188 @@ func TestEmbeds(t *testing.T) {
 		if got := mcp.New(translators.Config{}).Embeds(&tc.p); got != tc.want {
 			t.Errorf("%d: got %t", i, got)
 		}
+	}
+}
+
+// contentSkills are what stands for prompts and resources, each with a call of
+// it and its native request and result.
+func contentSkills() map[string]struct {
+	skill                       canonical.Capability
+	args                        string
+	request, result, name, said string
+} {
+	type row = struct {
+		skill                       canonical.Capability
+		args                        string
+		request, result, name, said string
+	}
+	reading := mcp.Reading()
+	prompt := canonical.Capability{ID: "prompt.greet", Profile: canonical.ProfilePrompt, InputSchema: json.RawMessage(`{"type":"object"}`)}
+	return map[string]row{
+		"GetPrompt":     {prompt, `{"who":"you"}`, `"name":"greet","arguments":{"who":"you"}`, `"messages":[{"role":"user","content":{"type":"text","text":"hi"}}]`, "greet", "prompts/get"},
+		"ReadResource":  {reading[0], `{"uri":"file:///ä"}`, `"uri":"file:///ä"`, `"contents":[{"uri":"file:///ä","text":"t"}]`, "=?base64?ZmlsZTovLy/DpA==?=", "resources/read"},
+		"ListResources": {reading[1], `{"cursor":"c"}`, `"cursor":"c"`, `"resources":[{"uri":"u","name":"n"}],"nextCursor":"d"`, "", "resources/list"},
+	}
+}
+
+func callOf(c *canonical.Capability, args string) *canonical.Message {
+	call := &canonical.Call{Name: c.ID}
+	if args != "" {
+		call.Args = json.RawMessage(args)
+	}
+	return &canonical.Message{
+		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Correlation: canonical.Correlation{WireID: json.RawMessage(`"1"`)},
+		To: canonical.Party{Skill: c.ID}, Body: &canonical.Invoke{Call: call}, Origin: canonical.Origin{Binding: "a2a-v1"},
+	}
+}
+
+// TestContentIsAskedFor: each skill asks in the words of every revision, validly.
+func TestContentIsAskedFor(t *testing.T) {
+	t.Parallel()
+	tr := mcp.New(translators.Config{})
+	for definition, tc := range contentSkills() {
+		for _, version := range tr.Info().Versions {
+			m := callOf(&tc.skill, tc.args)
+			m.Preferences.TaskOK = version == mcp.Legacy // which only calls of tools may be answered with
+			w, losses, err := tr.Encode(m, translators.Target{Version: version, Capability: &tc.skill})
+			if err != nil || len(losses) > 0 {
+				t.Fatalf("%s %s: %v %v", version, definition, err, losses)
+			}
+			loadSchemas(t, version).check(t, definition+"Request", w.Body)
+			var said struct {
+				Method string
+				Params map[string]json.RawMessage
+			}
+			if err := json.Unmarshal(w.Body, &said); err != nil {
+				t.Fatal(err)
+			}
+			delete(said.Params, "_meta")
+			got, err := json.Marshal(said.Params)
+			if err != nil || said.Method != tc.said || !rawjson.Equal(got, []byte("{"+tc.request+"}")) {
+				t.Errorf("%s %s: got %s %s %v", version, definition, said.Method, got, err)
+			}
+			if header := w.Header.Get("Mcp-Name"); version == mcp.Modern && header != tc.name {
+				t.Errorf("%s: Mcp-Name %q", definition, header)
+			}
+		}
+	}
+}
+
+// TestContentArguments: what does not fit is refused with the schema.
+func TestContentArguments(t *testing.T) {
+	t.Parallel()
+	tr, skills := mcp.New(translators.Config{}), contentSkills()
+	for i, tc := range []struct {
+		skill, args string
+		ok          bool
+	}{
+		{"GetPrompt", "", true},
+		{"GetPrompt", `{}`, true},
+		{"GetPrompt", `{"a":1}`, false},
+		{"GetPrompt", `{"a":null}`, false},
+		{"GetPrompt", `{"a":{}}`, false},
+		{"ReadResource", "", false},
+		{"ReadResource", `{"uri":""}`, false},
+		{"ReadResource", `{"uri":1}`, false},
+		{"ReadResource", `{"uri":"u","x":"y"}`, false},
+		{"ListResources", "", true},
+		{"ListResources", `{}`, true},
+		{"ListResources", `{"cursor":1}`, false},
+		{"ListResources", `{"x":"y"}`, false},
+	} {
+		skill := skills[tc.skill].skill
+		_, _, err := tr.Encode(callOf(&skill, tc.args), translators.Target{Capability: &skill})
+		var said *canonical.Error
+		if tc.ok != (err == nil) || !tc.ok && (!errors.As(err, &said) || said.Code != canonical.CodeBadParams || said.Schema == nil) {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+}
+
+// TestContentIsRead: the answers, of which nothing is lost, as parts.
+func TestContentIsRead(t *testing.T) {
+	t.Parallel()
+	tr := mcp.New(translators.Config{})
+	image := `{"type":"image","data":"AP8=","mimeType":"image/png"}`
+	for name, tc := range map[string]struct {
+		profile          canonical.Profile
+		result           string
+		parts            []canonical.Part
+		structured, left string
+		refused          bool
+	}{
+		"messages": {
+			canonical.ProfilePrompt, `"description":"d","messages":[{"role":"user","content":{"type":"text","text":"hi"}},{"role":"assistant","content":` + image + `}]`,
+			[]canonical.Part{{Kind: canonical.KindText, Text: "hi"}, {Kind: canonical.KindFile, Bytes: []byte{0, 255}, Media: "image/png"}},
+			`{"description":"d","messages":[{"role":"user","content":{"type":"text","text":"hi"}},{"role":"assistant","content":` + image + `}]}`, "", false,
+		},
+		"no messages": {canonical.ProfilePrompt, `"messages":[],"x":1`, nil, `{"messages":[]}`, `{"x":1}`, false},
+		"contents": {
+			canonical.ProfileResource, `"contents":[{"uri":"u","mimeType":"text/csv","text":"a,b"},{"uri":"v","blob":"AP8="}],"ttlMs":5,"cacheScope":"public"`,
+			[]canonical.Part{
+				{Kind: canonical.KindText, Text: "a,b", Media: "text/csv", URI: "u", Form: canonical.FormEmbedded},
+				{Kind: canonical.KindFile, Bytes: []byte{0, 255}, URI: "v", Form: canonical.FormEmbedded},
+			},
+			"", `{"ttlMs":5,"cacheScope":"public"}`, false,
+		},
+		"a list":            {canonical.ProfileResources, `"resources":[{"uri":"u","name":"n","size":1.50}],"nextCursor":"c"`, nil, `{"resources":[{"uri":"u","name":"n","size":1.50}],"nextCursor":"c"}`, "", false},
+		"the last page":     {canonical.ProfileResources, `"resources":[]`, nil, `{"resources":[]}`, "", false},
+		"a tool's result":   {canonical.ProfilePrompt, `"content":[]`, nil, "", "", true},
+		"another's":         {canonical.ProfileResource, `"messages":[]`, nil, "", "", true},
+		"no list at all":    {canonical.ProfileResources, `"resources":{}`, nil, "", "", true},
+		"somebody's role":   {canonical.ProfilePrompt, `"messages":[{"role":"system","content":{"type":"text","text":""}}]`, nil, "", "", true},
+		"no role":           {canonical.ProfilePrompt, `"messages":[{"content":{"type":"text","text":""}}]`, nil, "", "", true},
+		"no content":        {canonical.ProfilePrompt, `"messages":[{"role":"user"}]`, nil, "", "", true},
+		"a list of content": {canonical.ProfilePrompt, `"messages":[{"role":"user","content":[]}]`, nil, "", "", true},
+		"an unknown block":  {canonical.ProfilePrompt, `"messages":[{"role":"user","content":{"type":"video"}}]`, nil, "", "", true},
+		"a number":          {canonical.ProfilePrompt, `"messages":[],"description":7`, nil, "", "", true},
+		"no uri":            {canonical.ProfileResource, `"contents":[{"text":""}]`, nil, "", "", true},
+		"no text, no blob":  {canonical.ProfileResource, `"contents":[{"uri":"u"}]`, nil, "", "", true},
+		"a text":            {canonical.ProfileResource, `"contents":["u"]`, nil, "", "", true},
+	} {
+		for _, version := range tr.Info().Versions {
+			body := `{"jsonrpc":"2.0","id":1,"result":{` + tc.result + `}}`
+			if version == mcp.Modern {
+				body = `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete",` + tc.result + `}}`
+			}
+			m, err := tr.Decode(translators.Wire{Version: version, Re: canonical.OpInvoke, Profile: tc.profile, Body: []byte(body)})
+			if tc.refused {
+				if !errors.Is(err, translators.ErrMalformed) && !hasCode(err, canonical.CodeBadUpstream) {
+					t.Errorf("%s, %s: %v", name, version, err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s, %s: %v", name, version, err)
+				continue
+			}
+			result := m.Body.(*canonical.Result)
+			if diff := cmp.Diff(tc.parts, result.Output.Parts); diff != "" || string(result.Output.Structured) != tc.structured || string(result.Extensions[mcp.Binding]) != tc.left {
+				t.Errorf("%s, %s: %s %s %s", name, version, diff, result.Output.Structured, result.Extensions)
+			}
+		}
+	}
+}
+
+// TestContentThatAsks: in the newest revision a prompt may ask first.
+func TestContentThatAsks(t *testing.T) {
+	t.Parallel()
+	body := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}}}}`
+	tr := mcp.New(translators.Config{})
+	m, err := tr.Decode(translators.Wire{Version: mcp.Modern, Re: canonical.OpInvoke, Profile: canonical.ProfilePrompt, Body: []byte(body)})
+	if err != nil || m.Body.(*canonical.Result).Pending == nil {
+		t.Fatalf("%+v %v", m, err)
+	}
+	skill := contentSkills()["GetPrompt"].skill
+	again := callOf(&skill, `{"who":"you"}`)
+	invoke := again.Body.(*canonical.Invoke)
+	invoke.State, invoke.Answers = "s", []canonical.Answer{{Key: "k", Action: canonical.Decline}}
+	w, _, err := tr.Encode(again, translators.Target{Version: mcp.Modern, Capability: &skill})
+	if err != nil {
+		t.Fatal(err)
+	}
+	loadSchemas(t, mcp.Modern).check(t, "GetPromptRequest", w.Body)
+	if !strings.Contains(string(w.Body), `"requestState":"s"`) || !strings.Contains(string(w.Body), `"k":{"action":"decline"}`) {
+		t.Errorf("%s", w.Body)
 	}
 }

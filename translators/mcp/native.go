@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -236,4 +237,229 @@ func textual(media string) bool {
 	media, _, _ = strings.Cut(strings.ToLower(media), ";")
 	media = strings.TrimSpace(media)
 	return strings.HasPrefix(media, "text/") || media == mediaData || strings.HasSuffix(media, "+json") || strings.HasSuffix(media, "+xml")
+}
+
+// What a server has beside tools, as the skills that callers of other protocols
+// know it by. All of a prompt's name stands behind its prefix.
+const (
+	promptPrefix = "prompt."
+	skillRead    = "resource.read"
+	skillList    = "resource.list"
+)
+
+// PromptsPage asks a server for a page of its prompts.
+func PromptsPage(cursor string) *canonical.Native {
+	return &canonical.Native{Method: methodPrompts, Params: rawjson.NewBuilder().Optional("cursor", cursor).Object()}
+}
+
+// Prompts reads the answer: each prompt as a skill. next is the cursor of the
+// next page; empty: this was the last.
+func Prompts(n *canonical.Native) (skills []canonical.Capability, next string, err error) {
+	o := rawjson.Parse(orEmpty(n.Result), "/result")
+	list, ok := o.Array("prompts")
+	if !ok {
+		o.Fail("prompts", "required")
+	}
+	for _, raw := range list {
+		skill, err := promptSkill(raw)
+		if err != nil {
+			return nil, "", err
+		}
+		skills = append(skills, skill)
+	}
+	takeText(o, "nextCursor", &next)
+	return skills, next, o.Err()
+}
+
+func promptSkill(raw json.RawMessage) (canonical.Capability, error) {
+	o := rawjson.Parse(raw, "/result/prompts")
+	c := canonical.Capability{Profile: canonical.ProfilePrompt, Tags: []string{"mcp", "prompt"}}
+	name := o.Required("name")
+	if name == "" {
+		o.Fail("name", "required")
+	}
+	c.ID = promptPrefix + name
+	takeText(o, "title", &c.Title)
+	takeText(o, "description", &c.Description)
+	var arguments []json.RawMessage
+	if o.Has("arguments") {
+		arguments, _ = o.Array("arguments")
+	}
+	properties, required, seen := rawjson.NewBuilder(), []string(nil), map[string]bool{}
+	for _, argument := range arguments {
+		a := rawjson.Parse(argument, "/result/prompts/arguments")
+		name := a.Required("name")
+		about, _ := a.String("description")
+		if must, _ := a.Bool("required"); must {
+			required = append(required, name)
+		}
+		if a.Err() != nil || seen[name] {
+			o.Fail("arguments", "malformed, or one stands twice")
+			break
+		}
+		seen[name] = true
+		properties.Raw(name, textSchema(about))
+	}
+	c.InputSchema = argumentsSchema(properties, required...)
+	return c, o.Err()
+}
+
+func textSchema(about string) json.RawMessage {
+	return rawjson.NewBuilder().String("type", "string").Optional("description", about).Bytes()
+}
+
+func argumentsSchema(properties *rawjson.Builder, required ...string) json.RawMessage {
+	return rawjson.NewBuilder().String("type", "object").Raw("properties", properties.Bytes()).
+		Strings("required", required, false).Bool("additionalProperties", false).Bytes()
+}
+
+// Reading are the skills by which a server's resources are listed and read.
+func Reading() []canonical.Capability {
+	tags := []string{"mcp", "resource"}
+	return []canonical.Capability{
+		{
+			ID: skillRead, Title: "Read a resource", Description: "Answers with what is in the resource of this URI.", Tags: tags,
+			Profile: canonical.ProfileResource, InputSchema: argumentsSchema(rawjson.NewBuilder().Raw("uri", textSchema("which one")), "uri"),
+		},
+		{
+			ID: skillList, Title: "List resources", Description: "Answers with the resources that can be read, a page at a time.", Tags: tags,
+			Profile:     canonical.ProfileResources,
+			InputSchema: argumentsSchema(rawjson.NewBuilder().Raw("cursor", textSchema("nextCursor of the page before; none: the first"))),
+		},
+	}
+}
+
+// Offers reports whether a server said that it has something: tools, prompts,
+// resources.
+func Offers(d *canonical.Description, what string) bool {
+	raw := d.Extensions[Binding]
+	if !isObject(raw) {
+		return false
+	}
+	capabilities := rawjson.Parse(raw, "").Peek("capabilities")
+	return isObject(capabilities) && isObject(rawjson.Parse(capabilities, "").Peek(what))
+}
+
+func (e *encoder) profile() canonical.Profile {
+	if e.capability == nil {
+		return ""
+	}
+	return e.capability.Profile
+}
+
+// method is what a capability of this profile is called by, and what the header
+// repeats of the call.
+func (e *encoder) method(call *canonical.Call) (method, name string) {
+	switch e.profile() {
+	case canonical.ProfilePrompt:
+		return methodPromptsGet, strings.TrimPrefix(call.Name, promptPrefix)
+	case canonical.ProfileResource:
+		uri, _ := rawjson.Unquote(rawjson.Parse(orEmpty(call.Args), "").Peek("uri"))
+		return methodResourcesRead, uri
+	case canonical.ProfileResources:
+		return methodResources, ""
+	default:
+		return MethodCall, call.Name
+	}
+}
+
+// arguments writes those of a call. Prompts and resources take texts and nothing else.
+func (e *encoder) arguments(w *writer, call *canonical.Call) error {
+	if !e.profile().Content() {
+		w.need("name", call.Name)
+		w.raw("arguments", call.Args)
+		return nil
+	}
+	args, n := rawjson.Parse(orEmpty(call.Args), ""), 0
+	for _, m := range args.Members() {
+		if _, ok := rawjson.Unquote(m.Value); ok {
+			n++
+		}
+	}
+	fits := n == len(args.Members())
+	switch e.profile() {
+	case canonical.ProfilePrompt:
+		w.need("name", strings.TrimPrefix(call.Name, promptPrefix))
+		w.raw("arguments", call.Args)
+	case canonical.ProfileResource:
+		uri, _ := rawjson.Unquote(args.Peek("uri"))
+		fits = fits && n == 1 && uri != ""
+		w.need("uri", uri)
+	default:
+		fits = fits && n <= 1 && args.Has("cursor") == (n == 1)
+		w.raw("cursor", args.Peek("cursor"))
+	}
+	if !fits {
+		return &canonical.Error{Code: canonical.CodeBadParams, Message: "the arguments do not match the schema", Schema: e.capability.InputSchema}
+	}
+	return nil
+}
+
+// decodeContent reads what answers a skill that stands for a prompt or for
+// resources: the blocks as parts, and what says more than they do as it came.
+func decodeContent(m *canonical.Message, r *reader, profiled canonical.Profile) error {
+	out := &canonical.Output{}
+	var err error
+	switch profiled {
+	case canonical.ProfilePrompt:
+		err = decodeMessages(m, r, out)
+	case canonical.ProfileResource:
+		list, ok := r.Array("contents")
+		if !ok {
+			r.Fail("contents", "required")
+		}
+		for i, raw := range list {
+			block := rawjson.NewBuilder().String("type", "resource").Raw("resource", raw).Bytes()
+			if err = addBlock(out, block, "/result/contents/"+strconv.Itoa(i), m.Origin.Version); err != nil {
+				return err
+			}
+		}
+	default:
+		if _, ok := rawjson.Elements(r.Peek("resources")); !ok {
+			r.Fail("resources", "required")
+		}
+		out.Structured = rawjson.NewBuilder().Raw("resources", r.Take("resources")).Raw("nextCursor", r.Take("nextCursor")).Bytes()
+	}
+	if err != nil {
+		return err
+	}
+	result := &canonical.Result{Output: out, Extensions: r.extensions()}
+	m.Body, m.Conversation = result, profile.ReplyConversation(result.Extensions)
+	return r.err()
+}
+
+// decodeMessages reads a GetPromptResult. Who speaks a part does not say.
+func decodeMessages(m *canonical.Message, r *reader, out *canonical.Output) error {
+	list, ok := rawjson.Elements(r.Peek("messages"))
+	if !ok {
+		r.Fail("messages", "required")
+	}
+	for i, raw := range list {
+		at := "/result/messages/" + strconv.Itoa(i)
+		o := rawjson.Parse(raw, at)
+		if role := o.Required("role"); role != "user" && role != "assistant" {
+			o.Fail("role", "neither user nor assistant")
+		}
+		content := o.RawObject("content")
+		if content == nil {
+			o.Fail("content", "required")
+		}
+		if o.Err() != nil {
+			return o.Err()
+		}
+		if err := addBlock(out, content, at+"/content", m.Origin.Version); err != nil {
+			return err
+		}
+	}
+	if about := r.Peek("description"); about != nil && about[0] != '"' {
+		r.Fail("description", "not a string")
+	}
+	out.Structured = rawjson.NewBuilder().Raw("description", r.Take("description")).Raw("messages", r.Take("messages")).Bytes()
+	return nil
+}
+
+func addBlock(out *canonical.Output, raw json.RawMessage, at, version string) error {
+	part, err := decodeBlock(raw, at, version, nil)
+	out.Parts = append(out.Parts, part)
+	return err
 }

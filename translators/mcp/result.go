@@ -198,7 +198,7 @@ func rawArray(values []json.RawMessage) json.RawMessage {
 
 // flat writes a turn or a task as a tool's result.
 func (e *encoder) flat(w *writer, body *canonical.Result) error {
-	message := e.capability == nil || e.capability.Profile != canonical.ProfileTyped
+	message := e.capability == nil || e.capability.Profile == "" || e.capability.Profile == canonical.ProfileMessage
 	f := profile.Flatten(body, e.m.Conversation, message)
 	structure := f.Structure
 	if !message && !f.Failed {

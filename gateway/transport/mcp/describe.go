@@ -58,6 +58,9 @@ func (v *visit) list(ctx context.Context) {
 		return
 	}
 	tools := slices.Clone(d.Capabilities)
+	if own(d.Extensions) != nil { // a server's prompts and resources MCP clients see as such
+		tools = slices.DeleteFunc(tools, func(c canonical.Capability) bool { return c.Profile.Content() })
+	}
 	for i := range tools {
 		tools[i].Extensions = own(tools[i].Extensions)
 	}

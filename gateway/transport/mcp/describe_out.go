@@ -77,7 +77,7 @@ func (d *Dialer) encodeFor(asked []canonical.Mode, body canonical.Body, op canon
 	id := `"aepb-` + strconv.FormatUint(d.serial.Add(1), 10) + `"`
 	wire, _, err := d.deps.Form.Encode(&canonical.Message{
 		Op: op, Phase: canonical.PhaseRequest, Body: body,
-		Correlation: canonical.Correlation{WireID: json.RawMessage(id)},
+		Correlation: canonical.Correlation{WireID: json.RawMessage(id)}, Origin: canonical.Origin{Binding: mcp.Binding},
 		Preferences: canonical.Preferences{CanAnswer: asked},
 	}, translators.Target{Version: version})
 	return wire, err
@@ -122,8 +122,68 @@ func (d *Dialer) withTools(ctx context.Context, l *line, ep transport.Endpoint, 
 		return nil, ep, err
 	}
 	out := *description
-	out.Capabilities = tools
-	return &out, ep, nil
+	out.Capabilities, err = d.withContent(ctx, l, ep, description, tools)
+	return &out, ep, err
+}
+
+// withContent adds the skills by which callers of other protocols reach what
+// else a server has, as far as its operator exposes that. A tool keeps its name
+// against them.
+func (d *Dialer) withContent(
+	ctx context.Context, l *line, ep transport.Endpoint, description *canonical.Description, tools []canonical.Capability,
+) ([]canonical.Capability, error) {
+	var more []canonical.Capability
+	if slices.Contains(ep.Expose, exposePrompts) && mcp.Offers(description, exposePrompts) {
+		var err error
+		if more, err = d.prompts(ctx, l, ep.Version); err != nil {
+			return nil, err
+		}
+	}
+	if slices.Contains(ep.Expose, exposeResources) && mcp.Offers(description, exposeResources) {
+		more = append(more, mcp.Reading()...)
+	}
+	for _, skill := range more {
+		if !slices.ContainsFunc(tools, func(c canonical.Capability) bool { return c.ID == skill.ID }) {
+			tools = append(tools, skill)
+		}
+	}
+	return tools, nil
+}
+
+// What an operator can expose, by the names that a server's capabilities have.
+const (
+	exposePrompts   = "prompts"
+	exposeResources = "resources"
+)
+
+// prompts follows the list to its end.
+func (d *Dialer) prompts(ctx context.Context, l *line, version string) ([]canonical.Capability, error) {
+	var prompts []canonical.Capability
+	for cursor, n := "", 0; n < maxPages; n++ {
+		body, err := d.request(ctx, l, mcp.PromptsPage(cursor), canonical.OpNative, version)
+		var refused *refusedError
+		if errors.As(err, &refused) && refused.said.Code == canonical.CodeNoMethod && prompts == nil {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		said, ok := body.(*canonical.Native)
+		if !ok {
+			return nil, l.bad("not a list of prompts")
+		}
+		page, next, err := mcp.Prompts(said)
+		if err != nil {
+			return nil, l.bad("not a list of prompts")
+		}
+		if prompts = append(prompts, page...); len(prompts) > maxTools {
+			return nil, l.bad("more than " + strconv.Itoa(maxTools) + " prompts")
+		}
+		if cursor = next; cursor == "" {
+			return prompts, nil
+		}
+	}
+	return nil, l.bad("a list of prompts without end")
 }
 
 // tools follows the list to its end.
@@ -151,27 +211,36 @@ func (d *Dialer) tools(ctx context.Context, l *line, version string) ([]canonica
 }
 
 func (d *Dialer) page(ctx context.Context, l *line, page canonical.Page, version string) (*canonical.CapabilityList, error) {
-	wire, err := d.encode(&page, canonical.OpCapabilities, version)
+	body, err := d.request(ctx, l, &page, canonical.OpCapabilities, version)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := body.(*canonical.CapabilityList)
+	if !ok {
+		return nil, l.bad("not a list of tools")
+	}
+	return list, nil
+}
+
+// request asks a server that has said who it is, and reads what it answers.
+func (d *Dialer) request(ctx context.Context, l *line, body canonical.Body, op canonical.Op, version string) (canonical.Body, error) {
+	wire, err := d.encode(body, op, version)
 	if err != nil {
 		return nil, err
 	}
 	var reply transport.Reply
 	if version != mcp.Modern {
-		reply, err = d.inSession(ctx, l, wire, canonical.OpCapabilities)
+		reply, err = d.inSession(ctx, l, wire, op)
 		reply, err = l.settled(ctx, reply, err)
 	} else {
-		reply, err = l.askAlone(ctx, wire, session{}, canonical.OpCapabilities)
+		reply, err = l.askAlone(ctx, wire, session{}, op)
 	}
 	if err != nil {
 		return nil, err
 	}
-	m, err := d.decode(l, reply.Wire.Body, canonical.OpCapabilities, version)
+	m, err := d.decode(l, reply.Wire.Body, op, version)
 	if err != nil {
 		return nil, err
 	}
-	list, ok := m.Body.(*canonical.CapabilityList)
-	if !ok {
-		return nil, l.bad("not a list of tools")
-	}
-	return list, nil
+	return m.Body, nil
 }

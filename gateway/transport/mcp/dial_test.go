@@ -614,6 +614,78 @@ func TestDescribeFails(t *testing.T) {
 	}
 }
 
+// What a server has beside tools is described if its operator exposes it and the
+// server has it.
+func TestDescribeContent(t *testing.T) {
+	t.Parallel()
+	const everything = `{"tools":{},"prompts":{},"resources":{}}`
+	prompts := map[string]string{
+		"":    `{"resultType":"complete","prompts":[{"name":"greet","title":"G","description":"d","arguments":[{"name":"who","description":"w","required":true},{"name":"how"}]}],"nextCursor":"two"}`,
+		"two": `{"resultType":"complete","prompts":[{"name":"part"}]}`,
+	}
+	for name, tc := range map[string]struct {
+		expose       []string
+		capabilities string
+		prompts      map[string]string // by cursor; nil: there is no such method
+		want         []string
+		fails        bool
+	}{
+		"nothing is exposed": {nil, everything, prompts, []string{"a"}, false},
+		"tools are":          {[]string{"tools"}, everything, prompts, []string{"a"}, false},
+		"all is":             {[]string{"resources", "prompts"}, everything, prompts, []string{"a", "prompt.greet", "prompt.part", "resource.read", "resource.list"}, false},
+		"it has no prompts":  {[]string{"resources", "prompts"}, `{"tools":{},"resources":{}}`, prompts, []string{"a", "resource.read", "resource.list"}, false},
+		"it says it has":     {[]string{"prompts"}, everything, nil, []string{"a"}, false},
+		"a name is taken":    {[]string{"prompts"}, everything, map[string]string{"": `{"resultType":"complete","prompts":[{"name":"x"},{"name":"x"}]}`}, []string{"a", "prompt.x"}, false},
+		"without end":        {[]string{"prompts"}, everything, map[string]string{"": prompts[""], "two": prompts[""]}, nil, true},
+		"no list":            {[]string{"prompts"}, everything, map[string]string{"": `{"resultType":"complete"}`}, nil, true},
+		"no name":            {[]string{"prompts"}, everything, map[string]string{"": `{"resultType":"complete","prompts":[{"name":""}]}`}, nil, true},
+		"twice an argument":  {[]string{"prompts"}, everything, map[string]string{"": `{"resultType":"complete","prompts":[{"name":"x","arguments":[{"name":"a"},{"name":"a"}]}]}`}, nil, true},
+		"arguments of text":  {[]string{"prompts"}, everything, map[string]string{"": `{"resultType":"complete","prompts":[{"name":"x","arguments":"a"}]}`}, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPeer(t, func(w http.ResponseWriter, _ *http.Request, in incoming) {
+				said, ok := tc.prompts[in.Params.Cursor]
+				switch {
+				case in.Method == "server/discover":
+					result(w, in, strings.Replace(discovered, `"capabilities":{"tools":{}}`, `"capabilities":`+tc.capabilities, 1))
+				case in.Method == "tools/list":
+					result(w, in, page([]string{"a"}, ""))
+				case in.Method == "prompts/list" && ok:
+					result(w, in, said)
+				default:
+					failure(w, http.StatusNotFound, `"id":`+string(in.ID)+`,`, "-32601")
+				}
+			})
+			ep := endpoint(p, "")
+			ep.Expose = tc.expose
+			description, _, err := newDialer(t, &direct{}, nil).Describe(t.Context(), ep)
+			var bad *transport.BadReplyError
+			if tc.fails != errors.As(err, &bad) || !tc.fails && err != nil {
+				t.Fatal(err)
+			}
+			if tc.fails {
+				return
+			}
+			var names []string
+			for _, c := range description.Capabilities {
+				names = append(names, c.ID)
+			}
+			if diff := cmp.Diff(tc.want, names); diff != "" {
+				t.Error(diff)
+			}
+			if name != "all is" {
+				return
+			}
+			got := description.Capabilities[1]
+			const schema = `{"type":"object","properties":{"who":{"type":"string","description":"w"},"how":{"type":"string"}},"required":["who"],"additionalProperties":false}`
+			if got.Title != "G" || got.Description != "d" || string(got.InputSchema) != schema || got.Profile != canonical.ProfilePrompt {
+				t.Errorf("%+v %s", got, got.InputSchema)
+			}
+		})
+	}
+}
+
 func TestDescribeAServerWithoutTools(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, func(w http.ResponseWriter, _ *http.Request, in incoming) {

@@ -18,6 +18,7 @@ type endpoint struct {
 
 type agent struct {
 	Name      string     `json:"name"`
+	Expose    []string   `json:"expose,omitempty"`
 	Endpoints []endpoint `json:"endpoints"`
 }
 
@@ -28,7 +29,16 @@ func (p *Process) AddAgent(ctx context.Context, name, binding, url string) error
 
 // AddAgentAt is AddAgent for one that is reached over gRPC at host:port.
 func (p *Process) AddAgentAt(ctx context.Context, name, binding, url, grpc string) error {
-	body, err := json.Marshal(agent{Name: name, Endpoints: []endpoint{{Binding: binding, URL: url, GRPC: grpc}}})
+	return p.add(ctx, agent{Name: name, Endpoints: []endpoint{{Binding: binding, URL: url, GRPC: grpc}}})
+}
+
+// AddServer is AddAgent for an MCP server of which more than its tools is shown.
+func (p *Process) AddServer(ctx context.Context, name, url string, expose ...string) error {
+	return p.add(ctx, agent{Name: name, Expose: expose, Endpoints: []endpoint{{Binding: "mcp-v1", URL: url}}})
+}
+
+func (p *Process) add(ctx context.Context, a agent) error {
+	body, err := json.Marshal(a)
 	if err != nil {
 		return fmt.Errorf("devgateway: %w", err)
 	}
