@@ -19,6 +19,7 @@ import (
 type entries struct {
 	gateway.Entries
 	broken atomic.Bool  // nothing can be kept
+	away   atomic.Bool  // nor found
 	tasks  atomic.Int64 // writes of records
 }
 
@@ -30,6 +31,28 @@ func (e *entries) Swap(ctx context.Context, key gateway.EntryKey, old uint64, va
 		e.tasks.Add(1)
 	}
 	return e.Entries.Swap(ctx, key, old, value, until)
+}
+
+func (e *entries) Get(ctx context.Context, key gateway.EntryKey) (gateway.Entry, bool, error) {
+	if e.away.Load() {
+		return gateway.Entry{}, false, &state.UnavailableError{}
+	}
+	return e.Entries.Get(ctx, key)
+}
+
+// Await notices within a second that nothing can be found.
+func (e *entries) Await(ctx context.Context, key gateway.EntryKey, after uint64) (gateway.Entry, bool, error) {
+	for {
+		if e.away.Load() {
+			return gateway.Entry{}, false, &state.UnavailableError{}
+		}
+		within, cancel := context.WithTimeout(ctx, time.Second)
+		entry, ok, err := e.Entries.Await(within, key, after)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return entry, ok, err
+		}
+	}
 }
 
 // unattended is a task that nobody waits for.

@@ -3,17 +3,20 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
 // letter is what others want of whoever works on a task: all that they ever
 // wanted, so that no two of them overwrite each other.
 type letter struct {
-	Cancel  bool               `json:",omitempty"`
-	Answers []canonical.Answer `json:",omitempty"`
+	Cancel    bool               `json:",omitempty"`
+	Answers   []canonical.Answer `json:",omitempty"`
+	Questions []string           `json:",omitempty"` // of a session, to which there is an answer: a second one is none
 }
 
 // maxAnswers bounds the answers that one run is ever given.
@@ -23,15 +26,20 @@ const maxAnswers = 256
 // named in the record, so that nothing that was meant for another is read.
 type mailbox struct {
 	canceled context.Context //nolint:containedctx // a signal, not a lifetime
+	lost     context.Context //nolint:containedctx // a signal: letters may have been lost
 	letters  chan []canonical.Answer
 	end      context.CancelFunc
+	lose     context.CancelFunc
 }
 
 // mailbox begins to read letters, until it is closed.
 func (g *Gateway) mailbox(key EntryKey) *mailbox {
-	canceled, cancel := context.WithCancel(context.Background())
+	box := &mailbox{letters: make(chan []canonical.Answer)}
+	var cancel context.CancelFunc
+	box.canceled, cancel = context.WithCancel(context.Background())
+	box.lost, box.lose = context.WithCancel(context.Background())
 	life, end := context.WithCancel(context.Background())
-	box := &mailbox{canceled: canceled, letters: make(chan []canonical.Answer), end: end}
+	box.end = end
 	started := g.crew.run(func(ctx context.Context) {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
@@ -46,14 +54,28 @@ func (g *Gateway) mailbox(key EntryKey) *mailbox {
 }
 
 func (b *mailbox) read(ctx context.Context, g *Gateway, key EntryKey, cancel context.CancelFunc) {
-	taken := 0
+	taken, away := 0, time.Time{} // since when the state is
 	for seen := uint64(0); ctx.Err() == nil; {
-		var l letter
-		if l, seen = g.collect(ctx, key, seen); l.Cancel {
+		l, next, err := g.collect(ctx, key, seen)
+		seen = next
+		switch {
+		case err != nil:
+			if away.IsZero() {
+				away = time.Now()
+			}
+			if time.Since(away) >= transport.Insistence {
+				b.lose()
+			}
+			pause(ctx, collectAgain)
+			if _, _, err := g.Entries.Get(ctx, key); err == nil {
+				away = time.Time{}
+			}
+			continue
+		case l.Cancel:
 			cancel()
 			return
 		}
-		if len(l.Answers) <= taken {
+		if away = (time.Time{}); len(l.Answers) <= taken {
 			continue
 		}
 		select {
@@ -71,25 +93,27 @@ func (b *mailbox) close() {
 	}
 }
 
+// collectAgain is the pace of looking for letters while the state is away.
+const collectAgain = time.Second
+
 // collect waits for the next letter. An empty one says to go on waiting.
-func (g *Gateway) collect(ctx context.Context, key EntryKey, seen uint64) (letter, uint64) {
+func (g *Gateway) collect(ctx context.Context, key EntryKey, seen uint64) (letter, uint64, error) {
 	entry, ok, err := g.Entries.Await(ctx, key, seen)
 	if err == nil && !ok { // a box, so that there is something to wait for
 		seen, ok, err = g.Entries.Swap(ctx, key, 0, []byte("{}"), g.Now().Add(recordLife))
 		if err == nil && ok {
-			return letter{}, seen
+			return letter{}, seen, nil
 		}
 		seen = 0 // somebody has written meanwhile
 	}
 	if err != nil {
-		pause(ctx, runnerBeats)
-		return letter{}, seen
+		return letter{}, seen, err
 	}
 	var l letter
 	if json.Unmarshal(entry.Value, &l) != nil {
 		l = letter{}
 	}
-	return l, max(entry.Revision, seen)
+	return l, max(entry.Revision, seen), nil
 }
 
 // pause waits; false: ctx has ended.
@@ -113,7 +137,10 @@ func (g *Gateway) post(ctx context.Context, key EntryKey, l letter) error {
 		}
 		var all letter
 		_ = json.Unmarshal(entry.Value, &all) // an empty box is one
-		all.Cancel, all.Answers = all.Cancel || l.Cancel, append(all.Answers, l.Answers...)
+		if slices.ContainsFunc(l.Questions, func(id string) bool { return slices.Contains(all.Questions, id) }) {
+			return nil
+		}
+		all.Cancel, all.Answers, all.Questions = all.Cancel || l.Cancel, append(all.Answers, l.Answers...), append(all.Questions, l.Questions...)
 		if len(all.Answers) > maxAnswers {
 			break
 		}

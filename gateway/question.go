@@ -343,6 +343,12 @@ func (t *telling) inquire(ctx context.Context) error {
 	return nil
 }
 
+// errUnheard: doors have given up delivering answers, and clients do not send
+// them again.
+var errUnheard = &canonical.Error{
+	Code: canonical.CodeUnavailable, Message: "the answer could not be delivered in time; whether the agent has finished is not known",
+}
+
 // await waits until everything is answered, and tells the agent. What is not
 // answered in time is answered with that.
 func (t *telling) await(ctx context.Context) error {
@@ -362,6 +368,8 @@ func (t *telling) await(ctx context.Context) error {
 			}
 		case <-r.mail.canceled.Done():
 			return errCanceled
+		case <-r.mail.lost.Done():
+			return errUnheard
 		case <-r.g.crew.ctx.Done():
 			return errStopped
 		case <-timer.C:
@@ -447,10 +455,14 @@ func (g *Gateway) answerQuestion(ctx context.Context, x *exchange, reply *canoni
 	if answer.Key = open.Key; reply.Failure != nil {
 		answer.Action = canonical.Cancel
 	}
+	// It is delivered before it is forgotten: what fails in between is done again.
+	if err := g.post(ctx, open.Box, letter{Answers: []canonical.Answer{answer}, Questions: []string{id}}); err != nil {
+		return false, err
+	}
 	if err := g.Entries.Delete(ctx, key); err != nil {
 		return false, &problem.RecordingError{Err: err}
 	}
-	return true, g.post(ctx, open.Box, letter{Answers: []canonical.Answer{answer}})
+	return true, nil
 }
 
 // unquoted reads an id that is a text; "": it is something else.

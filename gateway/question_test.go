@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
@@ -260,6 +262,59 @@ func TestAQuestionOfATaskInAStream(t *testing.T) {
 				}
 				<-time.After(time.Second)
 				if last := s.agent.last(); !strings.Contains(last, c.agentHears) {
+					t.Errorf("the agent heard %s", last)
+				}
+			})
+		})
+	}
+}
+
+// TestAnAnswerWhileTheStateIsAway: one that could not be delivered is not used
+// up, and a caller whose answers have been undeliverable for long is told so.
+func TestAnAnswerWhileTheStateIsAway(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fail        func(*entries) *atomic.Bool
+		lasts       time.Duration
+		callerHears string
+	}{
+		"between two steps": {func(e *entries) *atomic.Bool { return &e.broken }, time.Second, "done it"},
+		"for a moment":      {func(e *entries) *atomic.Bool { return &e.away }, 10 * time.Second, "done it"},
+		"for good":          {func(e *entries) *atomic.Bool { return &e.away }, time.Minute, "could not be delivered"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			scenes := whatWriterAsks()
+			scenes[canceling] = []scene{{reply: result(taskOf("CANCELED", ""))}}
+			play(t, scenes, func(s *stage) {
+				t := s.t
+				answer := s.ask(t, s, s.legacy(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"write","arguments":`+askingHi+`}}`))
+				event, err := answer.Events.Next(t.Context())
+				var question struct{ ID json.RawMessage }
+				if err != nil || json.Unmarshal(event.Wire.Body, &question) != nil {
+					t.Fatalf("the caller is asked %s, %v", event.Wire.Body, err)
+				}
+				heard := make(chan []string, 1)
+				go func() {
+					bodies, _ := read(t, answer.Events)
+					heard <- bodies
+				}()
+				synctest.Wait()
+				reply := s.legacy(`{"jsonrpc":"2.0","id":` + string(question.ID) + `,"result":{"action":"accept","content":{"reply":"short"}}}`)
+				failing := c.fail(&s.entries)
+				failing.Store(true)
+				var recording *problem.RecordingError
+				if _, err := s.Exchange(t.Context(), reply); !errors.As(err, &recording) {
+					t.Errorf("the answer is taken: %v", err)
+				}
+				<-time.After(c.lasts)
+				failing.Store(false)
+				s.ask(t, s, reply)
+				bodies := <-heard
+				if last := bodies[len(bodies)-1]; !strings.Contains(last, c.callerHears) {
+					t.Errorf("the caller heard %s", last)
+				}
+				if last := s.agent.last(); c.callerHears == "done it" && !strings.Contains(last, `"short"`) {
 					t.Errorf("the agent heard %s", last)
 				}
 			})

@@ -48,6 +48,12 @@ type Call struct {
 	Detached  bool             // the work goes on although the caller's connection is gone (A2A; MCP before 2026-07-28)
 }
 
+// Insistence is how long a door tries to deliver the answer to a question while
+// the state that this takes is away. Its client says it once, and takes a refusal
+// for no more than a line in its log (MCP before 2026-07-28). Whoever asked need
+// not wait for an answer when the state has been away for as long.
+const Insistence = 20 * time.Second
+
 // Answer is what goes back to the caller: one message, or a stream.
 type Answer struct {
 	Wire     translators.Wire // in the caller's protocol; translate only: in the destination's

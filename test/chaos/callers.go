@@ -89,15 +89,10 @@ func (c *caller) once(ctx context.Context, k kind) outcome {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	key := uuid.NewString()
-	v, _ := c.http.Transport.(*via)
-	v.refused.Store(false)
 	o := k.call(ctx, c, key)
 	o.kind, o.key = k.name, key
 	if o.end == endBroken && ctx.Err() != nil {
-		// Whoever was refused when answering a question knows why nothing comes.
-		if o.end = endHung; v.refused.Load() {
-			o.end = endError
-		}
+		o.end = endHung
 	}
 	return o
 }

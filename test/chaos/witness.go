@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 )
 
 // maxEvent bounds what is kept of a stream's newest event.
@@ -26,16 +25,12 @@ type witness struct {
 type via struct {
 	next    http.RoundTripper
 	witness *witness
-	refused atomic.Bool // something that was sent was answered with an error status
 }
 
 // RoundTrip looks at answers that are streams; those that a client opened only to
 // listen have no end.
 func (v *via) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := v.next.RoundTrip(r)
-	if err == nil && resp.StatusCode >= http.StatusInternalServerError {
-		v.refused.Store(true)
-	}
 	if err != nil || r.Method != http.MethodPost || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
 		return resp, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 
@@ -100,6 +101,33 @@ func (v *visit) recognise(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+const (
+	firstAgain = 100 * time.Millisecond
+	lastAgain  = 2 * time.Second
+)
+
+// insist does what the message needs, and does it again if it is the answer to a
+// question and the state is away: nobody would send it once more, and the call
+// that asked would wait for it in vain.
+func (v *visit) insist(ctx context.Context, do func() error) error {
+	for wait := firstAgain; ; wait = min(2*wait, lastAgain) {
+		err := do()
+		if _, away := errors.AsType[*problem.RecordingError](err); !away || time.Now().Add(wait).After(v.insists) {
+			return err
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		case <-v.door.closing:
+			timer.Stop()
+			return err
+		}
+	}
 }
 
 // leave ends a session.

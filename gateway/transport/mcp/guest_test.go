@@ -14,10 +14,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	tmcp "github.com/aepb/aepb-gateway/gateway/transport/mcp"
@@ -305,6 +307,49 @@ func TestToldToHalfAClient(t *testing.T) {
 	}
 	if said, err := io.ReadAll(response.Body); err == nil {
 		t.Errorf("a stream without its reply ended properly: %q", said)
+	}
+}
+
+// shaky is a road whose state is away at first.
+type shaky struct {
+	telling
+	fails int
+}
+
+func (r *shaky) Exchange(ctx context.Context, c transport.Call) (transport.Answer, error) {
+	answer, err := r.telling.Exchange(ctx, c)
+	if len(r.calls) <= r.fails {
+		return transport.Answer{}, &problem.RecordingError{}
+	}
+	return answer, err
+}
+
+// TestAnswersInsist: an answer is said once, so it waits for the state that it
+// needs; whoever calls is told at once.
+func TestAnswersInsist(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		body   string
+		fails  int
+		status int
+		tries  int
+		lasts  time.Duration
+	}{
+		"an answer":          {`{"jsonrpc":"2.0","id":"q","result":{"action":"accept"}}`, 3, http.StatusAccepted, 4, 700 * time.Millisecond},
+		"a refusal":          {`{"jsonrpc":"2.0","id":"q","error":{"code":1,"message":"no"}}`, 3, http.StatusAccepted, 4, 700 * time.Millisecond},
+		"an answer for long": {`{"jsonrpc":"2.0","id":"q","result":{}}`, 1000, http.StatusServiceUnavailable, 14, transport.Insistence},
+		"a call":             {`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}}`, 3, http.StatusServiceUnavailable, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r, began := &shaky{telling: telling{road: road{description: chef()}}, fails: tc.fails}, time.Now()
+				got := knock(t, r, http.MethodPost, legacyHeader(), tc.body)
+				if took := time.Since(began); got.Code != tc.status || len(r.calls) != tc.tries || took > tc.lasts {
+					t.Errorf("%d %s after %d tries and %v", got.Code, got.Body, len(r.calls), took)
+				}
+			})
+		})
 	}
 }
 

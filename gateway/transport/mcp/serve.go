@@ -83,6 +83,8 @@ type visit struct {
 	session  string // that the request belongs to; empty: none
 	guest    guest  // what is known of it
 	quiet    bool   // whoever writes the answer down takes no streams
+
+	insists time.Time // until when what the message needs is tried again; zero: it is not
 }
 
 func (v *visit) serve(ctx context.Context) {
@@ -145,7 +147,10 @@ func (v *visit) read(ctx context.Context) (translators.Wire, error) {
 	if v.evidence, err = ect.ParseHeader(v.r.Header.Values(ect.HeaderName), v.door.deps.Limits); err != nil {
 		return translators.Wire{}, err
 	}
-	if err := v.recognise(ctx); err != nil {
+	if answer, err := parse(body); err == nil && answer.Method == "" {
+		v.insists = time.Now().Add(transport.Insistence)
+	}
+	if err := v.insist(ctx, func() error { return v.recognise(ctx) }); err != nil {
 		return translators.Wire{}, v.first(ctx, err)
 	}
 	wire := translators.Wire{Binding: mcp.Binding, Media: mediaJSON, Header: messageHeader(v.r.Header), Body: body}
@@ -209,7 +214,11 @@ func (v *visit) exchange(ctx context.Context, wire translators.Wire) {
 	call := v.call(ctx)
 	wire.Version = v.message.Origin.Version
 	call.Wire = wire
-	answer, err := v.road.Exchange(ctx, call)
+	var answer transport.Answer
+	err := v.insist(ctx, func() (err error) {
+		answer, err = v.road.Exchange(ctx, call)
+		return err
+	})
 	v.issued = answer.Evidence
 	answer.Notice.Announce(v.w.Header())
 	switch {
