@@ -26,6 +26,7 @@
 //
 //	record.go     the work as it is kept for its caller, who alone may ask (R2)
 //	task.go       get, list, cancel, subscribe: told from the record, or by the agent that has the task
+//	list.go       lists of it, and of what ended with its first answer
 //	watch.go      work of another process, or connection, told from its record
 //	question.go   what an agent asks, and the message that answers it
 //	mail.go       what one process wants of another that works on a task

@@ -185,7 +185,7 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 // reply becomes a run.
 func (g *Gateway) converse(ctx context.Context, x *exchange, sealed transport.Sealed) (transport.Answer, error) {
 	life := x.patience(g.waits(ctx, x))
-	reply, err := g.send(life.ctx, x, sealed)
+	reply, err := g.send(life.ctx, x, sealed) //nolint:contextcheck // it may outlive who waits
 	if err != nil {
 		if life.ctx.Err() != nil {
 			g.abandon(x)

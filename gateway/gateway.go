@@ -65,6 +65,7 @@ type Gateway struct {
 	crew         *crew
 	inflight     inflight
 	outbox       outbox
+	listings     listings
 	negotiations negotiations
 	shelves      shelves
 	heart        sync.Once       // says that this process is alive, once somebody needs to know

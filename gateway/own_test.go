@@ -2,9 +2,13 @@ package gateway_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -170,6 +174,119 @@ func TestAnEndIsConfirmedBeforeItIsTold(t *testing.T) {
 		id, _ := taskIn(t, s.ask(t, road, s.adds(invoking, adding)).Wire.Body)
 		if got := s.state(road, id); got != "COMPLETED" {
 			t.Errorf("it is %s", got)
+		}
+	})
+}
+
+// ids are the tasks of a list, in order, and what it says about itself.
+func (s *stage) list(g *gateway.Gateway, filter string) (ids []string, next string, total int) {
+	s.t.Helper()
+	var env struct {
+		Result struct {
+			Tasks         []struct{ ID string }
+			NextPageToken string
+			TotalSize     int
+		}
+	}
+	body := s.ask(s.t, g, s.adds("ListTasks", filter)).Wire.Body
+	if err := json.Unmarshal(body, &env); err != nil {
+		s.t.Fatalf("%v: %s", err, body)
+	}
+	for _, task := range env.Result.Tasks {
+		ids = append(ids, task.ID)
+	}
+	return ids, env.Result.NextPageToken, env.Result.TotalSize
+}
+
+// A list has all of its caller's tasks, those that ended with their first answer
+// included, what changed last first, whichever replica is asked, and in pages
+// (A2A 1.0, ListTasks).
+func TestAListHasWhatEndedAtOnce(t *testing.T) {
+	t.Parallel()
+	play(t, nil, func(s *stage) {
+		t := s.t
+		other := s.replica(t)
+		defer func() { _ = other.Close() }()
+		working := s.begin(s.Gateway)
+		<-time.After(time.Second)
+		close(s.tools.gate)
+		synctest.Wait()
+		want := []string{working}
+		for n := range 60 {
+			g := s.Gateway
+			if n%3 == 0 {
+				g = other
+			}
+			<-time.After(time.Second)
+			id, state := taskIn(t, s.ask(t, g, s.adds(invoking, strings.Replace(adding, `"messageId"`, `"contextId":"c`+strconv.Itoa(n%2)+`","messageId"`, 1))).Wire.Body)
+			if state != "TASK_STATE_COMPLETED" {
+				t.Fatalf("it is %s", state)
+			}
+			want = append(want, id)
+		}
+		slices.Reverse(want)
+		for _, g := range []*gateway.Gateway{s.Gateway, other} {
+			var got []string
+			cursor, pages := "", 0
+			for pages < 10 {
+				ids, next, total := s.list(g, `{"pageSize":25,"pageToken":"`+cursor+`"}`)
+				if got, cursor, pages = append(got, ids...), next, pages+1; total != len(want) {
+					t.Errorf("it says that there are %d", total)
+				}
+				if cursor == "" {
+					break
+				}
+			}
+			if pages != 3 || !slices.Equal(got, want) {
+				t.Errorf("%d pages: %d tasks, not %d, or in another order", pages, len(got), len(want))
+			}
+		}
+		if ids, _, total := s.list(other, `{"contextId":"c1","status":"TASK_STATE_COMPLETED"}`); len(ids) != 30 || total != 30 {
+			t.Errorf("of a dialogue there are %d, %d", len(ids), total)
+		}
+		if ids, _, _ := s.list(other, `{}`); len(ids) != 50 {
+			t.Errorf("a page of the usual size has %d", len(ids))
+		}
+		if ids, _, _ := s.list(other, `{"statusTimestampAfter":"`+time.Now().Add(-9500*time.Millisecond).UTC().Format(time.RFC3339Nano)+`"}`); len(ids) != 10 {
+			t.Errorf("of the last seconds there are %d", len(ids))
+		}
+		if ids, _, _ := s.list(other, `{"status":"TASK_STATE_WORKING"}`); len(ids) != 0 {
+			t.Errorf("at work are %v", ids)
+		}
+		stranger := s.adds("ListTasks", `{}`)
+		stranger.Caller = identity.Caller{Peer: ecttest.NewParty(t, "spiffe://example.com/stranger").Peer()}
+		if answer, err := s.Exchange(t.Context(), stranger); err != nil || !strings.Contains(string(answer.Wire.Body), `"totalSize":0`) {
+			t.Errorf("a stranger is told %s, %v", answer.Wire.Body, err)
+		}
+		var refused *canonical.Error
+		if _, err := s.Exchange(t.Context(), s.adds("ListTasks", `{"pageToken":"x"}`)); !errors.As(err, &refused) || refused.Code != canonical.CodeBadParams {
+			t.Errorf("a page that nobody named: %v", err)
+		}
+		<-time.After(time.Hour)
+		if ids, _, total := s.list(other, `{}`); len(ids) != 0 || total != 0 {
+			t.Errorf("an hour later there are %v", ids)
+		}
+	})
+}
+
+// Many at once take turns in writing, and none is missing.
+func TestAListOfManyAtOnce(t *testing.T) {
+	t.Parallel()
+	play(t, nil, func(s *stage) {
+		close(s.tools.gate)
+		go func() {
+			for range s.tools.entered { // its calls are not counted here
+				continue
+			}
+		}()
+		var all sync.WaitGroup
+		for range 64 {
+			all.Go(func() { s.ask(s.t, s, s.adds(invoking, adding)) })
+		}
+		all.Wait()
+		close(s.tools.entered)
+		if _, _, total := s.list(s.Gateway, `{}`); total != 64 {
+			s.t.Errorf("there are %d", total)
 		}
 	})
 }

@@ -227,9 +227,10 @@ func (g *Gateway) keepEnd(ctx context.Context, rec *record) error {
 		if err := shared.Confirm(ctx, key, reply, until); err != nil {
 			return &problem.RecordingError{Err: err}
 		}
-		return nil
+	} else {
+		g.Answers.Finish(ctx, key, reply, until)
 	}
-	g.Answers.Finish(ctx, key, reply, until)
+	g.listEnd(ctx, rec)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
 const addingLater = `{"configuration":{"returnImmediately":true},"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"add","input":{"a":1,"b":2}}}]}}`
@@ -107,6 +108,72 @@ func TestALostReplicaIsToldOfOnce(t *testing.T) {
 		for _, g := range others {
 			_ = g.Close()
 		}
+	})
+}
+
+// A question that one replica asks is answered at another, in both eras of MCP
+// and by an A2A caller.
+func TestAnyReplicaTakesTheAnswer(t *testing.T) {
+	t.Parallel()
+	t.Run("modern", func(t *testing.T) {
+		t.Parallel()
+		play(t, whatWriterAsks(), func(s *stage) {
+			t := s.t
+			other := s.replica(t)
+			defer func() { _ = other.Close() }()
+			asked := s.ask(t, s, s.canAnswer(""))
+			_, rest, _ := strings.Cut(string(asked.Wire.Body), `"requestState":"`)
+			state, _, _ := strings.Cut(rest, `"`)
+			answering := s.canAnswer(`,"requestState":"` + state + `","inputResponses":{"reply":{"action":"accept","content":{"reply":"short"}}}`)
+			if done := s.ask(t, other, answering); !strings.Contains(string(done.Wire.Body), "done it") || !strings.Contains(s.agent.last(), `"short"`) {
+				t.Errorf("asked %s, the answer leads to %s", asked.Wire.Body, done.Wire.Body)
+			}
+			if _, err := s.Exchange(t.Context(), answering); err == nil {
+				t.Error("the first replica takes the answer again")
+			}
+		})
+	})
+	t.Run("legacy", func(t *testing.T) {
+		t.Parallel()
+		play(t, whatWriterAsks(), func(s *stage) {
+			t := s.t
+			other := s.replica(t)
+			defer func() { _ = other.Close() }()
+			answer := s.ask(t, s, s.legacy(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"write","arguments":`+askingHi+`}}`))
+			event, err := answer.Events.Next(t.Context())
+			_, rest, found := strings.Cut(string(event.Wire.Body), `"id":"`)
+			id, _, _ := strings.Cut(rest, `"`)
+			if err != nil || !found {
+				t.Fatalf("the caller is asked %s, %v", event.Wire.Body, err)
+			}
+			s.ask(t, other, s.legacy(`{"jsonrpc":"2.0","id":"`+id+`","result":{"action":"accept","content":{"reply":"short"}}}`))
+			bodies, _ := read(t, answer.Events)
+			if last := bodies[len(bodies)-1]; !strings.Contains(last, "done it") || !strings.Contains(s.agent.last(), `"short"`) {
+				t.Errorf("the answer leads to %s", last)
+			}
+		})
+	})
+	t.Run("of a server that asks in its stream", func(t *testing.T) {
+		t.Parallel()
+		play(t, map[string][]scene{
+			calling: {{events: []string{`{"jsonrpc":"2.0","id":3,` + wantsName[1:], "", `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"hello Ada"}]}}`}, end: errBroken}},
+			"":      {{}},
+		}, func(s *stage) {
+			t := s.t
+			s.asker.version = mcp.Legacy
+			other := s.replica(t)
+			defer func() { _ = other.Close() }()
+			id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
+			heard := make(chan string, 1)
+			go func() {
+				heard <- string(s.ask(t, other, s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"name":"Ada"}}]}}`)).Wire.Body)
+			}()
+			synctest.Wait()
+			close(s.asker.resume)
+			if done := <-heard; !strings.Contains(done, "hello Ada") || !strings.Contains(s.asker.last(), `"content":{"name":"Ada"}`) {
+				t.Errorf("the answer leads to %s, and the agent heard %s", done, s.asker.last())
+			}
+		})
 	})
 }
 

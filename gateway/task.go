@@ -12,10 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
-const (
-	maxPage    = 100
-	cancelWait = 5 * time.Second
-)
+const cancelWait = 5 * time.Second
 
 // task asks about work: of the agent, if the task is the agent's own, else of
 // what is on record. Nobody is told of work that is not theirs (R2).
@@ -275,55 +272,4 @@ func (x *exchange) behind(rec *record) []ect.ID {
 		parents = append(parents, rec.Last)
 	}
 	return parents
-}
-
-// list answers from the record, because the agent takes all of us for one
-// caller: it would tell one of our callers of another's work.
-func (g *Gateway) list(ctx context.Context, x *exchange, f *canonical.TaskFilter) (transport.Answer, error) {
-	size := f.Size
-	if size <= 0 || size > maxPage {
-		size = maxPage
-	}
-	page := &canonical.TaskList{Size: size, Tasks: []canonical.Task{}}
-	group := g.keyOf(x, "").Group
-	for after := f.Cursor; len(page.Tasks) < size; {
-		entries, err := g.Entries.List(ctx, entryTask, group, after, maxPage)
-		if err != nil {
-			return transport.Answer{}, &problem.RecordingError{Err: err}
-		}
-		for _, entry := range entries {
-			after = entry.Key.ID
-			if task := g.listed(entry, f); task != nil {
-				page.Tasks = append(page.Tasks, *task)
-			}
-			if len(page.Tasks) == size {
-				page.Next = after
-				break
-			}
-		}
-		if len(entries) < maxPage {
-			break
-		}
-	}
-	m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: page, Correlation: canonical.Correlation{WireID: x.wireID}}
-	g.lineage(ctx, x)
-	wire, _, err := g.leg(ctx, x, g.toCaller(x, m, x.parents))
-	return g.answer(x, wire), err
-}
-
-// listed is the task of an entry if it matches; nil: it does not.
-func (g *Gateway) listed(entry Entry, f *canonical.TaskFilter) *canonical.Task {
-	rec, err := g.readRecord(entry)
-	if err != nil || f.ContextID != "" && rec.Task.ContextID != f.ContextID ||
-		f.State != "" && rec.Task.Status.State != f.State || !f.After.IsZero() && !rec.Changed.After(f.After) {
-		return nil
-	}
-	task, err := g.present(rec)
-	if err != nil {
-		return nil
-	}
-	if task.Output = nil; f.IncludeArtifacts == nil || !*f.IncludeArtifacts {
-		task.Artifacts = nil
-	}
-	return task
 }
