@@ -173,7 +173,7 @@ func (r *reader) hoisted(name, version string, at level, objects []json.RawMessa
 	for _, m := range members {
 		i, err := strconv.Atoi(m.Name)
 		if err != nil || strconv.Itoa(i) != m.Name || i < 0 || i >= len(objects) || m.Value[0] != '{' ||
-			objects[i][0] != '{' || rawjson.Parse(objects[i], "").Has("_meta") {
+			objects[i][0] != '{' || rawjson.Parse(objects[i], "").Has("_meta") || !readable(m.Value) {
 			return make([]json.RawMessage, len(objects))
 		}
 		out[i] = m.Value
@@ -182,6 +182,17 @@ func (r *reader) hoisted(name, version string, at level, objects []json.RawMessa
 		r.carried.Canon.Take(name)
 	}
 	return out
+}
+
+// readable: what a _meta carries is what a gateway writes there.
+func readable(meta json.RawMessage) bool {
+	o := rawjson.Parse(meta, "")
+	carried := o.RawObject(profile.ExtKey)
+	if o.Err() != nil {
+		return false
+	}
+	_, err := profile.Unwrap(carried, "", Binding)
+	return err == nil
 }
 
 // moved is a member that a writer could not leave in its place.
