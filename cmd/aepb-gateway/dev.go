@@ -79,6 +79,9 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 		return errors.Join(err, ports.close())
 	}
 	s.uacp = ports.uacp
+	if s.datagrams, err = ports.listenDatagrams(extra, stdout); err != nil {
+		return errors.Join(err, ports.close())
+	}
 	if s.grpc, err = listenGRPC(extra); err != nil {
 		return errors.Join(err, ports.close())
 	}

@@ -169,6 +169,10 @@ func (b *bed) start(t *testing.T, p plan) {
 	s.slim, err = readSLIM(p.config.SLIM)
 	must(t, err)
 	b.at.UACP = "uacps://" + s.uacp.Addr().String()
+	if s.datagrams, err = (&ports{}).listenDatagrams(p.config, io.Discard); s.datagrams != nil {
+		b.at.UACP = s.datagrams.LocalAddr().String()
+	}
+	must(t, err)
 	if p.noToken {
 		s.adminToken = ""
 	}

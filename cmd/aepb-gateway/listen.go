@@ -32,7 +32,10 @@ const (
 )
 
 // ports are what a gateway listens on.
-type ports struct{ public, admin, uacp net.Listener }
+type ports struct {
+	public, admin, uacp net.Listener
+	datagrams           net.PacketConn
+}
 
 // open listens; an empty µACP address is none. On an error nothing stays open.
 func open(public, admin, uacp string) (p ports, err error) {
@@ -51,8 +54,24 @@ func open(public, admin, uacp string) (p ports, err error) {
 	return p, err
 }
 
+// listenDatagrams opens the socket for µACP in datagrams; nil: nobody wants it.
+func (p *ports) listenDatagrams(c config.Config, w io.Writer) (net.PacketConn, error) {
+	if c.Listen.UACPUDP == "" {
+		return nil, nil //nolint:nilnil // it is off
+	}
+	var err error
+	if p.datagrams, err = net.ListenPacket("udp", c.Listen.UACPUDP); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(w, "ready uacp datagrams %s\n", p.datagrams.LocalAddr())
+	return p.datagrams, nil
+}
+
 func (p ports) close() error {
 	var errs []error
+	if p.datagrams != nil {
+		errs = append(errs, p.datagrams.Close())
+	}
 	for _, l := range []net.Listener{p.public, p.admin, p.uacp} {
 		if l != nil {
 			errs = append(errs, l.Close())

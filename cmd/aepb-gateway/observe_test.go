@@ -3,11 +3,15 @@ package main
 import (
 	"crypto/tls"
 	"encoding/json"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/config"
+	tuacp "github.com/aepb/aepb-gateway/gateway/transport/uacp"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/uacp"
@@ -147,4 +151,46 @@ func TestUACPAgentsAreObserved(t *testing.T) {
 		}
 	}
 	b.works(t)
+}
+
+// TestUACPDatagrams: a development gateway is asked, and observed, in datagrams.
+func TestUACPDatagrams(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: config.Config{Listen: config.Listen{UACPUDP: "127.0.0.1:0", UACPAgent: "calculator"}}})
+	conn, err := net.Dial("udp", b.at.UACP)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	must(t, conn.SetDeadline(time.Now().Add(patience)))
+	hear := func() (uacp.Frame, []byte) {
+		room := make([]byte, tuacp.MaxDatagram)
+		n, err := conn.Read(room)
+		must(t, err)
+		f, err := uacp.ParseFrame(room[:n])
+		must(t, err)
+		return f, room[:n]
+	}
+	_, err = conn.Write(frameOf(t, uacp.FormEnveloped, addition(41)))
+	must(t, err)
+	if f, body := hear(); f.Code != 0 || !strings.Contains(string(body), "42") {
+		t.Errorf("asked: %x %q", f.Code, short(body))
+	}
+	_, err = conn.Write(observing(t, uacp.FormBare, addition(42)))
+	must(t, err)
+	var heard strings.Builder
+	for {
+		f, body := hear()
+		heard.Write(body)
+		if f.Verb == uacp.Observe && f.Code != 2 {
+			break
+		}
+		if f.Verb == uacp.Tell {
+			ack, err := uacp.Ack(f).Bytes()
+			must(t, err)
+			_, err = conn.Write(ack)
+			must(t, err)
+		}
+	}
+	if !strings.Contains(heard.String(), "43") {
+		t.Errorf("observed: %q", heard.String())
+	}
 }

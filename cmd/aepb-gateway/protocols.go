@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
 	"net/http"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -84,13 +87,32 @@ func at(path string, door http.Handler) httpapi.Doors {
 func speakUACP(out *service) (protocol, error) {
 	form := uacp.New(translators.Config{})
 	dialer, err := tuacp.NewDialer(tuacp.DialerDeps{Network: out.guard, Form: form})
+	p := protocol{form: form, dialer: dialer}
 	if err != nil || out.settings.uacp == nil {
-		return protocol{form: form, dialer: dialer}, err
+		return p, err
 	}
-	listener, err := tuacp.NewListener(tuacp.ListenerDeps{
+	if p.listener, err = tuacp.NewListener(tuacp.ListenerDeps{
 		Form: form, TLS: out.tls, Net: out.settings.uacp, Agent: out.settings.config.Listen.UACPAgent, Anonymous: out.settings.anonymous(),
+	}); err != nil || out.settings.datagrams == nil {
+		return p, err
+	}
+	datagrams, err := tuacp.NewDatagrams(tuacp.DatagramDeps{
+		Form: form, Conn: out.settings.datagrams, Agent: out.settings.config.Listen.UACPAgent, Anonymous: out.settings.anonymous(),
 	})
-	return protocol{form: form, dialer: dialer, listener: listener}, err
+	p.listener = listeners{p.listener, datagrams}
+	return p, err
+}
+
+// listeners are several as one.
+type listeners []transport.Listener
+
+// Serve serves all until ctx ends, or one of them does.
+func (l listeners) Serve(ctx context.Context, road transport.Exchanger) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, one := range l {
+		group.Go(func() error { return one.Serve(ctx, road) })
+	}
+	return group.Wait()
 }
 
 func speakAINP(out *service) (protocol, error) {

@@ -53,10 +53,11 @@ type settings struct {
 	dev        bool
 	logger     *slog.Logger
 
-	ainp tainp.Identity // who we are in AINP; zero: we do not speak it
-	slim []slimMember   // of the configured SLIM nodes
-	uacp net.Listener   // nil: µACP callers cannot come in
-	also []speaker      // protocols beside those that everybody speaks
+	ainp      tainp.Identity // who we are in AINP; zero: we do not speak it
+	slim      []slimMember   // of the configured SLIM nodes
+	uacp      net.Listener   // nil: µACP callers cannot come in
+	datagrams net.PacketConn // nil: not in datagrams
+	also      []speaker      // protocols beside those that everybody speaks
 }
 
 // service is everything that was built, ready to be served.

@@ -91,7 +91,7 @@ func conformance() []binding {
 			{needParent, true, "par of the ECT in the envelope", testInside},
 			{needRollback, true, "ASK /aepb/rollback: the request ECT, answered with the result ECT", testSignals},
 			{needHITL, true, "member aepb.hitl_callback of a request; the decision by webhook, or to /aepb/hitl/ID", testSignals},
-			{needTLS, true, "frames over TLS 1.3; no datagrams", "cmd/aepb-gateway/negative_uacp_test.go:TestUACPHandshake"},
+			{needTLS, true, "frames over TLS 1.3; datagrams only in dev, on one machine", "cmd/aepb-gateway/negative_uacp_test.go:TestUACPHandshake"},
 			{needHash, true, "jcs-without-ect: RFC 8785 of the envelope without aepb.ect; of a bare frame, its payload", testEveryPair},
 		}},
 		{ID: "ainp-v1", Requirements: []requirement{

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,6 +86,9 @@ func (c Config) check(s source) error {
 	c.Admin.check(say)
 	if c.PublicRPC != "" && !hostport(c.PublicRPC) {
 		say("$.public_grpc", "not host:port")
+	}
+	if c.Listen.UACPUDP != "" && !loopback(c.Listen.UACPUDP) {
+		say("$.listen.uacp_udp", "not an address of this machine: datagrams have no protection")
 	}
 	c.SLIM.check(c.Identity.WorkloadAPI != "", say)
 	if err := directory.ValidateDocuments(c.VisitorRules(false)); err != nil {
@@ -208,6 +212,12 @@ func hostport(text string) bool {
 	return err == nil && bad == nil && number > 0 && host != "" && !strings.ContainsAny(host, "/@?#% ")
 }
 
+// loopback: host:port of this machine.
+func loopback(address string) bool {
+	at, err := netip.ParseAddrPort(address)
+	return err == nil && at.Addr().Unmap().IsLoopback()
+}
+
 // Serve says what production needs besides: an identity, an operator, a public
 // URL and no plain HTTP. Its error joins an *Error for each.
 func (c Config) Serve() error {
@@ -227,6 +237,9 @@ func (c Config) Serve() error {
 	}
 	if (c.TLS.Certificate == "") != (c.TLS.Key == "") {
 		errs = append(errs, &Error{Reason: "tls: certificate and key go together"})
+	}
+	if c.Listen.UACPUDP != "" {
+		errs = append(errs, &Error{Reason: "listen.uacp_udp: datagrams have no protection, so only dev takes them"})
 	}
 	errs = append(errs, c.SLIM.serve()...)
 	for _, agent := range c.Directory(false) {

@@ -40,6 +40,7 @@ type Listen struct {
 	Admin  string `yaml:"admin"`  // default 127.0.0.1:9443
 
 	UACP      string `yaml:"uacp"`       // for µACP over TLS, such as :8888; default: none. The first label of the TLS server name is the agent's name
+	UACPUDP   string `yaml:"uacp_udp"`   // for µACP in datagrams, without protection: only in dev, and on a loopback address; default: none
 	UACPAgent string `yaml:"uacp_agent"` // whom µACP callers reach who give no such name
 }
 

@@ -3,7 +3,8 @@
 //
 // µACP's own carrier is the datagram, protected by OSCORE. AEPB demands TLS 1.3
 // of every conforming binding (Protocol Downgrade Prevention), so frames travel
-// in a stream here; a datagram carrier would not conform and is not offered.
+// in a stream here. Datagrams (datagram.go) are for development: of this machine
+// only, taken in and not sent out, a TELL repeated until it is acknowledged.
 //
 // serve.go is the listener: agents known apart by the TLS server name, several requests at once
 // on a connection, each answered under its own id when it is ready. A frame with

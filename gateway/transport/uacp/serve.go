@@ -137,10 +137,15 @@ func (l *Listener) arrived(ctx context.Context, conn *tls.Conn, address string) 
 	case ok:
 		return transport.WithCaller(ctx, identity.Caller{Peer: peer}, address)
 	case l.deps.Anonymous != "":
-		return transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: l.deps.Anonymous}, Anonymous: true}, address)
+		return l.anonymous(ctx, address)
 	default:
 		return transport.WithStranger(ctx, &problem.UnauthenticatedError{}, address)
 	}
+}
+
+// anonymous marks a context with somebody who shows nothing of himself.
+func (l *Listener) anonymous(ctx context.Context, address string) context.Context {
+	return transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: l.deps.Anonymous}, Anonymous: true}, address)
 }
 
 func address(conn net.Conn) string {
@@ -161,17 +166,19 @@ type guest struct {
 	observers observers
 	recent    recent
 	busy      chan struct{}
-	group     sync.WaitGroup
+	group     *sync.WaitGroup
 }
 
 // line is the way back to a peer.
 type line interface {
 	write(body []byte) error
+	// acked is told that the peer has a TELL of this id.
+	acked(id uint32)
 	close()
 }
 
 func (l *Listener) guest(road transport.Exchanger, at line, agent string) *guest {
-	return &guest{l: l, road: road, line: at, agent: agent, busy: make(chan struct{}, l.deps.Config.InFlight)}
+	return &guest{l: l, road: road, line: at, agent: agent, busy: make(chan struct{}, l.deps.Config.InFlight), group: &sync.WaitGroup{}}
 }
 
 // stream is a peer on a connection of its own.
@@ -186,6 +193,9 @@ func (s stream) write(body []byte) error {
 	}
 	return writeFrame(s.conn, body)
 }
+
+// acked is no news: the stream delivers, or breaks.
+func (stream) acked(uint32) {}
 
 // close does not say goodbye: whoever does not read would not hear it.
 func (s stream) close() { _ = s.conn.NetConn().Close() }
@@ -223,7 +233,11 @@ func (g *guest) idle() time.Time {
 // is not to wait, at once or not at all; false: ctx has ended.
 func (g *guest) take(ctx context.Context, body []byte, wait bool) bool {
 	f, err := form.ParseFrame(body)
-	if err == nil && (f.IsAck() || g.observers.cancel(f) || g.repeated(f, body)) {
+	if err == nil && f.IsAck() {
+		g.line.acked(f.ID)
+		return true
+	}
+	if err == nil && (g.observers.cancel(f) || g.repeated(f, body)) {
 		return true
 	}
 	select {
@@ -258,7 +272,7 @@ func (g *guest) repeated(f form.Frame, body []byte) bool {
 	}
 	reply, again := g.recent.seen(body, time.Now())
 	if again && reply != nil {
-		g.send(reply)
+		g.group.Go(func() { g.send(reply) }) // whoever reads does not wait for whoever writes
 	}
 	return again
 }
