@@ -305,3 +305,41 @@ func TestContentThatAsks(t *testing.T) {
 		t.Errorf("%s", w.Body)
 	}
 }
+
+// FuzzContent: whatever answers a prompt, or a resource, is read or refused in
+// words, and what was read has only parts that can be said.
+func FuzzContent(f *testing.F) {
+	f.Add(`{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"u","text":"t"}}}],"description":"d"}`)
+	f.Add(`{"contents":[{"uri":"u","blob":"AP8=","_meta":{"aepb.gateway/ext":{"canon":{"name":"n"}}}}],"resultType":"complete"}`)
+	f.Add(`{"resources":[{"uri":"u"}],"nextCursor":7,"_meta":{"aepb.gateway/ext":{"canon":{"blocks":{"0":{}}}}}}`)
+	f.Add(`{"prompts":[{"name":"n","arguments":[{"name":"a","required":true}]}]}`)
+	tr := mcp.New(translators.Config{})
+	f.Fuzz(func(t *testing.T, inside string) {
+		if _, _, err := mcp.Prompts(&canonical.Native{Result: json.RawMessage(`{}`)}); !errors.Is(err, translators.ErrMalformed) {
+			t.Fatalf("nothing is a list of prompts: %v", err)
+		}
+		body := []byte(`{"jsonrpc":"2.0","id":1,"result":` + inside + `}`)
+		if m, err := tr.Decode(translators.Wire{Version: mcp.Legacy, Re: canonical.OpNative, Body: body}); err == nil && m.Phase == canonical.PhaseResponse {
+			_, _, _ = mcp.Prompts(m.Body.(*canonical.Native))
+		}
+		for _, version := range tr.Info().Versions {
+			for _, profile := range []canonical.Profile{canonical.ProfilePrompt, canonical.ProfileResource, canonical.ProfileResources} {
+				m, err := tr.Decode(translators.Wire{Version: version, Re: canonical.OpInvoke, Profile: profile, Body: body})
+				if err != nil {
+					var said *canonical.Error
+					if !errors.Is(err, translators.ErrMalformed) && !errors.As(err, &said) {
+						t.Errorf("%T %v", err, err)
+					}
+					continue
+				}
+				if result, ok := m.Body.(*canonical.Result); ok && result.Output != nil && result.Output.Structured != nil && !json.Valid(result.Output.Structured) {
+					t.Errorf("no JSON: %s", result.Output.Structured)
+				}
+				m.Correlation.WireID = json.RawMessage("1")
+				if _, _, err := tr.Encode(m, translators.Target{Version: version}); err != nil {
+					t.Errorf("what was read cannot be said: %v", err)
+				}
+			}
+		}
+	})
+}

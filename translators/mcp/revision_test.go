@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -452,6 +453,142 @@ func TestVersionHeader(t *testing.T) {
 		w, _, err := mcp.New(translators.Config{}).Encode(m, translators.Target{Version: version})
 		if err != nil || w.Version != version || w.Header.Get("Mcp-Protocol-Version") != want {
 			t.Errorf("%s: got %v %v", version, w.Header, err)
+		}
+	}
+}
+
+// emitted is a message of another protocol, and the official definition that it
+// has to match in each revision; where there is none, it cannot be said.
+type emitted struct {
+	m    *canonical.Message
+	want map[string]string
+}
+
+// everywhere is one definition in the revisions from since to until.
+func everywhere(definition, since, until string) map[string]string {
+	out := map[string]string{}
+	for _, version := range []string{mcp.LegacyMarch, mcp.LegacyJune, mcp.Legacy, mcp.Modern} {
+		if since <= version && version <= until {
+			out[version] = definition
+		}
+	}
+	return out
+}
+
+// extension is a definition of the revision 2025-11-25 that went on in the
+// extension for tasks.
+func extension(definition string) map[string]string {
+	return map[string]string{mcp.Legacy: definition, mcp.Modern: "ext-tasks " + definition}
+}
+
+func work() map[string]emitted {
+	one := json.RawMessage("1")
+	say := func(op canonical.Op, phase canonical.Phase, body canonical.Body) *canonical.Message {
+		return &canonical.Message{
+			Op: op, Phase: phase, Body: body, Correlation: canonical.Correlation{WireID: one}, Origin: canonical.Origin{Binding: "a2a-v1"},
+			Preferences: canonical.Preferences{TaskOK: phase == canonical.PhaseResponse},
+		}
+	}
+	event := func(e canonical.Event) *canonical.Message {
+		return say(canonical.OpInvoke, canonical.PhaseEvent, &e)
+	}
+	text := func(s string) []canonical.Part { return []canonical.Part{{Kind: canonical.KindText, Text: s}} }
+	form := canonical.Input{Key: "k", Mode: canonical.ModeForm, Prompt: text("how many?"), Schema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)}
+	visit := canonical.Input{Key: "v", Mode: canonical.ModeURL, Prompt: text("log in"), URL: "https://login.example"}
+	answer := canonical.Answer{Key: "k", Action: canonical.Accept, Value: json.RawMessage(`{"n":1}`)}
+	all := map[string]emitted{
+		"progress":        {event(canonical.Event{Progress: &canonical.Progress{Token: one, Value: one, Total: json.RawMessage("2"), Message: "m"}}), everywhere("ProgressNotification", mcp.LegacyMarch, mcp.Modern)},
+		"little progress": {event(canonical.Event{Progress: &canonical.Progress{Token: json.RawMessage(`"t"`), Value: one}}), everywhere("ProgressNotification", mcp.LegacyMarch, mcp.Modern)},
+		"log":             {event(canonical.Event{Log: &canonical.Log{Level: "warning", Logger: "l", Data: json.RawMessage(`{"a":1}`)}}), everywhere("LoggingMessageNotification", mcp.LegacyMarch, mcp.Modern)},
+		"a form":          {event(canonical.Event{Ask: &canonical.Ask{ID: one, Input: form}}), everywhere("ElicitRequest", mcp.LegacyJune, mcp.Legacy)},
+		"a visit":         {event(canonical.Event{Ask: &canonical.Ask{ID: one, Input: visit}}), everywhere("ElicitRequest", mcp.Legacy, mcp.Legacy)},
+		"questions":       {say(canonical.OpInvoke, canonical.PhaseResponse, &canonical.Result{Pending: &canonical.Pending{Inputs: []canonical.Input{form, visit}, State: "s"}}), everywhere("InputRequiredResult", mcp.Modern, mcp.Modern)},
+		"abort":           {say(canonical.OpAbort, canonical.PhaseRequest, &canonical.Abort{Request: json.RawMessage(`"r"`), Reason: "why"}), everywhere("CancelledNotification", mcp.LegacyMarch, mcp.Modern)},
+		"ask for":         {say(canonical.OpTaskGet, canonical.PhaseRequest, &canonical.TaskQuery{ID: "t"}), extension("GetTaskRequest")},
+		"cancel":          {say(canonical.OpTaskCancel, canonical.PhaseRequest, &canonical.TaskQuery{ID: "t"}), extension("CancelTaskRequest")},
+		"canceling":       {say(canonical.OpTaskCancel, canonical.PhaseResponse, &canonical.Done{}), map[string]string{mcp.Modern: "ext-tasks CancelTaskResult"}},
+		"answer":          {say(canonical.OpTaskAnswer, canonical.PhaseRequest, &canonical.TaskQuery{ID: "t", Answers: []canonical.Answer{answer}}), map[string]string{mcp.Modern: "ext-tasks UpdateTaskRequest"}},
+		"answered":        {say(canonical.OpTaskAnswer, canonical.PhaseResponse, &canonical.Done{}), map[string]string{mcp.Modern: "ext-tasks UpdateTaskResult"}},
+		"wait for":        {say(canonical.OpTaskResult, canonical.PhaseRequest, &canonical.TaskQuery{ID: "t"}), everywhere("GetTaskPayloadRequest", mcp.Legacy, mcp.Legacy)},
+		"which tasks":     {say(canonical.OpTaskList, canonical.PhaseRequest, &canonical.TaskFilter{Cursor: "c"}), everywhere("ListTasksRequest", mcp.Legacy, mcp.Legacy)},
+	}
+	at := time.Date(2026, 7, 28, 1, 2, 3, 0, time.UTC)
+	for _, state := range []canonical.State{
+		canonical.StateCompleted, canonical.StateFailed, canonical.StateRejected, canonical.StateCanceled, canonical.StateInputRequired,
+		canonical.StateAuthRequired, canonical.StateSubmitted, canonical.StateWorking,
+	} {
+		task := &canonical.Task{
+			ID: "t", ContextID: "c", Status: canonical.Status{State: state, At: at, Message: &canonical.Content{Role: canonical.RoleAgent, Parts: text("said")}},
+			Artifacts: []canonical.Artifact{{ID: "a", Name: "n", Parts: everyPart()}}, Created: at, Poll: time.Second,
+		}
+		if state == canonical.StateInputRequired {
+			task.Inputs = []canonical.Input{form}
+		}
+		result := &canonical.Result{Task: task}
+		all["task "+string(state)] = emitted{say(canonical.OpTaskGet, canonical.PhaseResponse, result), extension("GetTaskResult")}
+		all["a list with "+string(state)] = emitted{
+			say(canonical.OpTaskList, canonical.PhaseResponse, &canonical.TaskList{Tasks: []canonical.Task{*task}, Next: "n"}), everywhere("ListTasksResult", mcp.Legacy, mcp.Legacy),
+		}
+		if !state.Terminal() {
+			all["begun "+string(state)] = emitted{say(canonical.OpInvoke, canonical.PhaseResponse, result), extension("CreateTaskResult")}
+		}
+	}
+	return all
+}
+
+// TestEmittedWorkIsValid: events, questions, answers and tasks as they are written
+// for each revision, under its official schema and that of the extension.
+func TestEmittedWorkIsValid(t *testing.T) {
+	t.Parallel()
+	tr := mcp.New(translators.Config{})
+	official := map[string]*schemas{"ext-tasks": loadSchemas(t, "ext-tasks")}
+	for _, version := range tr.Info().Versions {
+		official[version] = loadSchemas(t, version)
+	}
+	for name, tc := range work() {
+		for _, version := range tr.Info().Versions {
+			w, _, err := tr.Encode(tc.m, translators.Target{Version: version})
+			definition, ok := tc.want[version]
+			if !ok {
+				if err == nil && strings.Contains(string(w.Body), `"tasks/`) {
+					t.Errorf("%s %s: %s", version, name, w.Body)
+				}
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s %s: %v", version, name, err)
+				continue
+			}
+			book, body := version, w.Body
+			if extended, in := strings.CutPrefix(definition, "ext-tasks "); in {
+				book, definition = "ext-tasks", extended
+			}
+			if tc.m.Phase == canonical.PhaseResponse {
+				body = resultOf(t, body)
+			}
+			t.Run(version+" "+name, func(t *testing.T) { official[book].check(t, definition, body) })
+		}
+	}
+}
+
+// TestEmittedAnswerIsValid: what goes back to a server that asked.
+func TestEmittedAnswerIsValid(t *testing.T) {
+	t.Parallel()
+	tr := mcp.New(translators.Config{})
+	for _, version := range []string{mcp.LegacyJune, mcp.Legacy} {
+		official := loadSchemas(t, version)
+		for _, answer := range []canonical.Answer{
+			{Action: canonical.Accept, Value: json.RawMessage(`{"n":1,"s":"x","b":true}`)}, {Action: canonical.Decline}, {Action: canonical.Cancel},
+		} {
+			m := &canonical.Message{
+				Op: canonical.OpAnswer, Phase: canonical.PhaseRequest, Body: &canonical.Reply{ID: json.RawMessage("7"), Answer: answer},
+				Origin: canonical.Origin{Binding: "a2a-v1"},
+			}
+			w, _, err := tr.Encode(m, translators.Target{Version: version})
+			if err != nil {
+				t.Fatal(err)
+			}
+			official.check(t, "ElicitResult", resultOf(t, w.Body))
 		}
 	}
 }

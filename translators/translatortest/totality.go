@@ -97,7 +97,8 @@ func panicked(err error) bool {
 	return errors.As(err, &p)
 }
 
-// frames tells lies about a wire: another version, medium, phase, no header.
+// frames tells lies about a wire: another version, medium, phase, no header, and
+// that it answers something else than a call.
 func frames(wire translators.Wire) []translators.Wire {
 	version, media, header := wire, wire, wire
 	version.Version, media.Media, header.Header = "9999-never", "application/x-unheard-of", nil
@@ -106,6 +107,11 @@ func frames(wire translators.Wire) []translators.Wire {
 		other := wire
 		other.Re = op
 		out = append(out, other)
+	}
+	for _, profile := range []canonical.Profile{canonical.ProfilePrompt, canonical.ProfileResource, canonical.ProfileResources, "unheard-of"} {
+		content := wire
+		content.Re, content.Profile = canonical.OpInvoke, profile
+		out = append(out, content)
 	}
 	return out
 }

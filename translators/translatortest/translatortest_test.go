@@ -104,6 +104,7 @@ func TestMutantsAreCaught(t *testing.T) {
 		"scribbler writes in its input":    {law: "purity", tr: scribbler()},
 		"panicker":                         {law: "totality", tr: panicker()},
 		"fainter panics in Encode":         {law: "totality", tr: fainter()},
+		"reader knows calls alone":         {law: "totality", tr: reader()},
 		"mumbler errs without a type":      {law: "totality", tr: mumbler()},
 		"glutton knows no limits":          {law: "totality", tr: glutton(1<<30, 16)},
 		"abyss knows no depth":             {law: "totality", tr: glutton(1<<16, 1<<20)},
@@ -260,6 +261,17 @@ func fainter() mutant {
 			panic("a task")
 		}
 	})
+}
+
+// reader takes every answer for one to a prompt if it is told so.
+func reader() mutant {
+	return mutant{toy: newToy(), decode: func(y toy, w translators.Wire) (*canonical.Message, error) {
+		m, err := y.Decode(w)
+		if err == nil && w.Profile == canonical.ProfilePrompt {
+			m.Body = &canonical.Result{Output: &canonical.Output{Parts: m.Body.(*canonical.Result).Task.Artifacts[0].Parts}}
+		}
+		return m, err
+	}}
 }
 
 func mumbler() mutant {
