@@ -57,10 +57,18 @@ type slimFake struct {
 	calls  atomic.Int32
 	answer func(call rpc.Call) (rpc.Frame, error) // of an invocation; nil: as it should be
 	seen   func(call rpc.Call)                    // told of every invocation; nil: nobody is
+
+	rollback func(token string) string // answers rollback requests; nil: it cannot go back
 }
 
 // Serve is rpc.Handler's.
 func (f *slimFake) Serve(ctx context.Context, call rpc.Call, out rpc.Responder) error {
+	if call.Service == tslim.ServiceRollback {
+		if f.rollback == nil {
+			return &rpc.StatusError{Code: rpc.Unimplemented, Message: "no way back"}
+		}
+		return out.Send(ctx, rpc.Frame{Body: []byte(f.rollback(string(call.Body)))})
+	}
 	form := slim.New(translators.Config{})
 	w := translators.Wire{Binding: slim.Binding, Media: slim.Media, Body: call.Body}
 	if call.Service != "" {
@@ -177,7 +185,7 @@ func (n *slimNet) exposed(t *testing.T, caller *tslim.Peer, agent string) {
 	deadline := time.Now().Add(patience)
 	for {
 		f, err := askSLIM(t, caller, agent, "", []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`), nil)
-		if err == nil && strings.Contains(string(f.Body), `"result"`) {
+		if err == nil && strings.Contains(string(f.Body), `"jsonrpc"`) {
 			return
 		}
 		if time.Now().After(deadline) {

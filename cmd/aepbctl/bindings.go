@@ -82,7 +82,8 @@ func conformance() []binding {
 		{ID: "slim-v1", Requirements: []requirement{
 			{needCarriage, true, "metadata key execution-context", testNode},
 			{needParent, true, "par of the ECT in execution-context", testChain},
-			notYet(needRollback), notYet(needHITL),
+			{needRollback, true, "SLIMRPC service aepb.v1.Rollback, or JSON-RPC method aepb/rollback", "cmd/aepb-gateway/slim_signal_test.go:TestRollbackOverSLIM"},
+			{needHITL, true, "metadata key aepb-hitl-callback", "cmd/aepb-gateway/slim_signal_test.go:TestCallbackOverSLIM"},
 			{needTLS, true, "TLS 1.3 to the node", "test/slim/tls_test.go:TestANodeWithTLS"},
 			{needHash, true, "the octets of the payload: a message in protobuf, or JSON-RPC", testNode},
 		}},

@@ -2,6 +2,7 @@ package slim_test
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -92,6 +93,63 @@ func foreign() []*canonical.Message {
 	return out
 }
 
+// signals are rollback requests and their results.
+func signals() []*canonical.Message {
+	asked := from(&canonical.Signal{Token: "a.b.c"}, canonical.PhaseRequest)
+	done := from(&canonical.Signal{Token: "d.e.f"}, canonical.PhaseResponse)
+	asked.Op, done.Op = canonical.OpRollback, canonical.OpRollback
+	asked.Correlation.MessageID, done.Conversation = "", canonical.Conversation{}
+	return []*canonical.Message{asked, done}
+}
+
+// TestSignals: a rollback request and a callback are carried, what cannot be
+// said of them is refused or declared, and decisions are not SLIM's to tell.
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	codec := slim.New(translators.Config{})
+	for op, want := range map[canonical.Op]bool{canonical.OpRollback: true, canonical.OpInvoke: true, canonical.OpDecision: false, canonical.OpTaskGet: false} {
+		if codec.Signals(op, translators.Target{}) != want {
+			t.Errorf("%s", op)
+		}
+	}
+	asking := foreign()[1]
+	asking.Callback = "https://caller.example/decided"
+	wire, _, err := codec.Encode(asking, translators.Target{})
+	if err != nil || wire.Header.Get(slim.FieldCallback) != asking.Callback {
+		t.Fatalf("%v %v", wire.Header, err)
+	}
+	if m, err := codec.Decode(wire); err != nil || m.Callback != asking.Callback {
+		t.Errorf("%v", err)
+	}
+	said := signals()[0]
+	said.Body = &canonical.Signal{Token: "a.b.c", Extensions: canonical.Extensions{"other-v1": raw(`{"x":1}`)}}
+	if _, losses, err := codec.Encode(said, translators.Target{}); err != nil || len(losses) != 1 || losses[0].String() != "L29 dropped /body/extensions/other-v1" {
+		t.Errorf("%v %v", losses, err)
+	}
+	said.Op = canonical.OpDecision
+	if _, _, err := codec.Encode(said, translators.Target{}); !is(err, canonical.CodeUnsupportedOp) {
+		t.Errorf("a decision: %v", err)
+	}
+	for token, good := range map[string]bool{"": false, "a.b": false, "a.b.c.d": false, "a.b.c d": false, "a.b.\u00e4": false, "A-_.9.z": true} {
+		body := `{"jsonrpc":"2.0","id":1,"method":"aepb/rollback","params":{"token":"` + token + `"}}`
+		m, err := codec.Decode(translators.Wire{Body: []byte(body)})
+		if good != (err == nil) || good && m.Op != canonical.OpRollback || !good && token != "" && !is(err, canonical.CodeBadParams) {
+			t.Errorf("%q: %v", token, err)
+		}
+	}
+	failed, err := codec.Decode(translators.Wire{
+		Version: slim.VersionA2A, Re: canonical.OpRollback, Body: []byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-32004,"message":"no"}}`),
+	})
+	if err != nil || failed.Phase != canonical.PhaseError || failed.Op != canonical.OpRollback {
+		t.Errorf("%+v %v", failed, err)
+	}
+}
+
+func is(err error, code canonical.Code) bool {
+	refused, ok := errors.AsType[*canonical.Error](err)
+	return ok && refused.Code == code
+}
+
 // pinned is the codec in one version and form, whatever the laws ask for.
 type pinned struct {
 	*slim.Translator
@@ -137,12 +195,15 @@ func TestContract(t *testing.T) {
 		for _, form := range forms {
 			t.Run(version+" "+form, func(t *testing.T) {
 				t.Parallel()
-				s := translatortest.Samples{Malformed: malformed, Foreign: foreign()}
+				s := translatortest.Samples{Malformed: malformed, Foreign: append(foreign(), signals()...)}
 				if s.Wires = mcpWires(revision); byMCP {
-					s.Foreign = append(s.Foreign[:4:4], s.Foreign[5]) // what MCP's codec does with errors is tested there
+					s.Foreign = append(append(s.Foreign[:4:4], s.Foreign[5]), signals()...) // what MCP's codec does with errors is tested there
 				} else {
 					s.Wires = append(a2aWires(), failure(info))
 				}
+				s.Wires = append(s.Wires,
+					translators.Wire{Version: version, Body: []byte(`{"jsonrpc":"2.0","id":"r-1","method":"aepb/rollback","params":{"token":"a.b.c"}}`)},
+					translators.Wire{Version: version, Re: canonical.OpRollback, Body: []byte(`{"jsonrpc":"2.0","id":"r-1","result":{"token":"d.e.f"}}`)})
 				translatortest.Run(t, pinned{codec, version, form}, s)
 			})
 		}

@@ -33,9 +33,16 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 	// What header fields say elsewhere, SLIM has no place for: a door's own
 	// fields are not the message's.
 	inner.Header = http.Header(nil)
-	m, err := by.codec.Decode(inner)
+	read := by.codec.Decode
+	if w.Re == canonical.OpRollback || w.Re == "" && len(w.Body) <= t.cfg.BodyLimit && methodOf(w.Body, t.cfg.Depth) == MethodRollback {
+		read = func(w translators.Wire) (*canonical.Message, error) { return t.signal(w, by) }
+	}
+	m, err := read(inner)
 	if m != nil {
 		t.arrived(m, by)
+		if m.Phase == canonical.PhaseRequest {
+			m.Callback = w.Header.Get(FieldCallback)
+		}
 	}
 	return m, err
 }

@@ -24,6 +24,9 @@
 //	details of errors             dropped (L31)           carried
 //	error codes                   A2A's own, or gRPC's    carried
 //	what another protocol says    in metadata, as in A2A  as in A2A or MCP
+//	rollback                      a service of its own    the method aepb/rollback
+//	callbacks of decisions        aepb-hitl-callback in the metadata of the request
+//	decisions                     none: told where the callback is
 //
 // A member of an A2A message that A2A does not define has no place in protobuf;
 // such a message is refused on its way out and never cut.

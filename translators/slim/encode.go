@@ -19,6 +19,11 @@ func (t *Translator) Encode(m *canonical.Message, target translators.Target) (tr
 	}
 	form, version := target.Form, target.Version
 	target.Version, target.Form = by.version, ""
+	if said, ok := m.Body.(*canonical.Signal); ok {
+		wire, losses, err := t.saySignal(m, said, by, form)
+		wire.Binding, wire.Version, wire.Form, wire.Media = Binding, version, form, Media
+		return wire, losses, err
+	}
 	returned := t.returned(m)
 	var lost []canonical.Loss
 	if failure, failed := m.Body.(*canonical.Error); failed && form == FormRPC {
@@ -29,7 +34,7 @@ func (t *Translator) Encode(m *canonical.Message, target translators.Target) (tr
 		return translators.Wire{}, nil, err
 	}
 	wire.Binding, wire.Version, wire.Form, wire.Media = Binding, version, form, Media
-	wire.Header, wire.Status = nil, 0
+	wire.Header, wire.Status = callback(m), 0
 	return wire, slices.Concat(lost, losses), nil
 }
 

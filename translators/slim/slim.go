@@ -36,6 +36,7 @@ func Revision(version string) (string, bool) { return strings.CutPrefix(version,
 
 // Translator is the codec. It is immutable and safe for concurrent use.
 type Translator struct {
+	cfg  translators.Config
 	info translators.Info
 	a2a  *a2a.Translator
 	mcp  *mcp.Translator
@@ -46,12 +47,13 @@ var (
 	_ translators.Namer      = (*Translator)(nil)
 	_ translators.Asker      = (*Translator)(nil)
 	_ translators.Carrier    = (*Translator)(nil)
+	_ translators.Signaler   = (*Translator)(nil)
 )
 
 // New builds a codec with the given bounds; zero fields take their defaults.
 func New(cfg translators.Config) *Translator {
 	cfg = cfg.WithDefaults()
-	t := &Translator{a2a: a2a.New(cfg), mcp: mcp.New(cfg)}
+	t := &Translator{cfg: cfg, a2a: a2a.New(cfg), mcp: mcp.New(cfg)}
 	versions := []string{VersionA2A}
 	for _, revision := range t.mcp.Info().Versions {
 		versions = append(versions, VersionMCP(revision))

@@ -92,6 +92,9 @@ func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transpo
 	if len(evidence) > 0 {
 		metadata[keyEvidence] = strings.Join(evidence, ",")
 	}
+	if uri := wire.Header.Get(form.FieldCallback); uri != "" {
+		metadata[keyCallback] = uri
+	}
 	if wire.Form == form.FormRPC {
 		return d.call(ctx, ep, wire, metadata)
 	}
@@ -108,9 +111,8 @@ func (d *Dialer) call(ctx context.Context, ep transport.Endpoint, wire translato
 		return transport.Reply{}, err
 	}
 	metadata[keyVersion] = "1.0"
-	responses, _, err := CallA2A(limited, to.node.peer, to.name, rpc.Request{
-		Service: service, Method: called, Metadata: metadata, Body: wire.Body,
-	})
+	request := rpc.Request{Service: service, Method: called, Metadata: metadata, Body: wire.Body}
+	responses, err := to.calls(limited, request)
 	if err != nil {
 		cancel()
 		return transport.Reply{}, failed(limited, ep, err)
@@ -128,6 +130,15 @@ func (d *Dialer) call(ctx context.Context, ep transport.Endpoint, wire translato
 	return transport.Reply{Wire: event.Wire, Evidence: event.Evidence}, err
 }
 
+// calls makes one, of A2A's service by whichever of its names the agent knows.
+func (t target) calls(ctx context.Context, r rpc.Request) (Responses, error) {
+	if r.Service == ServiceRollback {
+		return t.node.peer.Call(ctx, t.name, r)
+	}
+	found, _, err := CallA2A(ctx, t.node.peer, t.name, r)
+	return found, err
+}
+
 // patient bounds a call; of a stream only how long it is silent at first.
 func patient(ctx context.Context, limit time.Duration, stream bool) (within context.Context, cancel context.CancelFunc, heard func()) {
 	if !stream {
@@ -142,7 +153,7 @@ func patient(ctx context.Context, limit time.Duration, stream bool) (within cont
 
 func serviceIn(path string) string {
 	service, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	if !IsA2A(service) {
+	if !IsA2A(service) && service != ServiceRollback {
 		return ServiceA2A
 	}
 	return service

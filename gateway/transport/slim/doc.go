@@ -43,6 +43,14 @@
 // has a number of groups that an agent may be in; who may not call may not
 // invite either.
 //
+// # Signals
+//
+// A rollback request is the one method of a SLIMRPC service of ours, with a token
+// as request and as response, or a method of JSON-RPC. Who is told what a human
+// decides stands in the metadata of a request. A decision itself has no form
+// here: it is told where the callback is, or taken in over another binding; and
+// an A2A agent that does not know the key finds no push settings in its stead.
+//
 // # What does not work
 //
 // On plain sessions there is one response to a request: no notices on the way,

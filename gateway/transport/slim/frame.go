@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -54,6 +55,11 @@ func Frame(w translators.Wire) (translators.Wire, []canonical.Loss, error) {
 	switch {
 	case e.Error != nil:
 		w.Status, w.Body = e.Error.status()
+	case e.Method == form.MethodRollback:
+		w.Path = rollbackPath
+		w.Body, err = tokenIn(e.Params)
+	case w.Re == canonical.OpRollback || w.Path == rollbackPath:
+		w.Body, err = tokenIn(e.Result)
 	case e.Method != "":
 		w.Path = "/" + ServiceA2A + "/" + e.Method
 		w.Body, err = pack(requestOf(e.Method), e.Params)
@@ -76,6 +82,11 @@ func Unframe(w translators.Wire) (translators.Wire, error) {
 	switch {
 	case w.Status > 0 && w.Status <= lastStatus:
 		out.Error = failureOf(w.Status, string(w.Body))
+	case w.Path == rollbackPath && w.Re == "":
+		out.Method = form.MethodRollback
+		out.Params, err = tokenOf(w.Body)
+	case w.Path == rollbackPath || w.Re == canonical.OpRollback:
+		out.Result, err = tokenOf(w.Body)
 	case w.Re == "":
 		out.Method = methodIn(w.Path)
 		out.Params, err = unpack(requestOf(out.Method), w.Body)
@@ -92,6 +103,34 @@ func Unframe(w translators.Wire) (translators.Wire, error) {
 	}
 	w.Body, err = json.Marshal(out)
 	return w, err
+}
+
+// ServiceRollback is the service of rollback requests: its one method takes a
+// token and answers with one.
+const (
+	ServiceRollback = "aepb.v1.Rollback"
+	methodRollback  = "Request"
+	rollbackPath    = "/" + ServiceRollback + "/" + methodRollback
+)
+
+// signalToken is how JSON-RPC says a token.
+type signalToken struct {
+	Token string `json:"token"`
+}
+
+func tokenIn(said json.RawMessage) ([]byte, error) {
+	var t signalToken
+	if err := json.Unmarshal(said, &t); err != nil {
+		return nil, unsayable(err)
+	}
+	return []byte(t.Token), nil
+}
+
+func tokenOf(octets []byte) (json.RawMessage, error) {
+	if !utf8.Valid(octets) {
+		return nil, &translators.MalformedError{Reason: "not a token", Syntax: true}
+	}
+	return json.Marshal(signalToken{string(octets)})
 }
 
 const methodCard = "GetExtendedAgentCard"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ import (
 const (
 	keyEvidence = "execution-context" // ECTs, compact, joined by commas
 	keyVersion  = "a2a-version"
+	keyCallback = "aepb-hitl-callback" // https URI that is told what a human decides
 )
 
 // ListenerDeps is what a Listener needs.
@@ -217,12 +219,21 @@ func (d *door) Serve(ctx context.Context, call rpc.Call, out rpc.Responder) erro
 	if call.Service != "" {
 		v.wire = translators.Wire{
 			Binding: form.Binding, Version: form.VersionA2A, Form: form.FormRPC, Media: MediaProto,
-			Path: "/" + call.Service + "/" + call.Method, Body: call.Body,
+			Path: "/" + call.Service + "/" + call.Method, Body: call.Body, Header: waits(call),
 		}
 		return v.rpc(ctx)
 	}
-	v.wire = translators.Wire{Binding: form.Binding, Media: form.Media, Body: call.Body}
+	v.wire = translators.Wire{Binding: form.Binding, Media: form.Media, Body: call.Body, Header: waits(call)}
 	return v.plain(ctx)
+}
+
+// waits is who wants to be told what a human decides, as the codec reads it.
+func waits(call rpc.Call) http.Header {
+	uri := call.Metadata[keyCallback]
+	if uri == "" {
+		return nil
+	}
+	return http.Header{form.FieldCallback: {uri}}
 }
 
 // visit is one call at the door.
@@ -253,6 +264,9 @@ func (v *visit) rpc(ctx context.Context) error {
 	evidence, err := v.admit(ctx)
 	switch said := v.call.Metadata[keyVersion]; {
 	case err != nil:
+	case v.wire.Path == rollbackPath:
+		said := &canonical.Message{Phase: canonical.PhaseRequest, Body: &canonical.Signal{Token: string(v.call.Body)}}
+		return v.exchange(ctx, transport.Submitted(said, evidence))
 	case !IsA2A(v.call.Service):
 		return &rpc.StatusError{Code: rpc.Unimplemented, Message: "no such service"}
 	case said != "" && said != "1" && !strings.HasPrefix(said, "1."):

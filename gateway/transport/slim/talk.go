@@ -3,6 +3,7 @@ package slim
 import (
 	"context"
 
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	form "github.com/aepb/aepb-gateway/translators/slim"
@@ -54,7 +55,7 @@ func (v *visit) plain(ctx context.Context) error {
 		if m.Preferences.Stream { // one request, one response: that is what a plain session has
 			return v.refuse(ctx, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "streams are served on SLIMRPC"})
 		}
-		return v.exchange(ctx, evidence)
+		return v.exchange(ctx, transport.Submitted(m, evidence))
 	}
 }
 

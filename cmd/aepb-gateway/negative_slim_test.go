@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	tslim "github.com/aepb/aepb-gateway/gateway/transport/slim"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
+	"github.com/aepb/aepb-gateway/translators/slim"
+)
+
+// slimRefusal is what a member sends, and how exactly it is refused: on SLIMRPC
+// by a status and the name before its text, in JSON-RPC by a code.
+type slimRefusal struct {
+	name     string
+	agent    string // "": calculator
+	service  string // "": A2A's
+	method   string // "": JSON-RPC
+	body     func(t *testing.T, b *bed) []byte
+	metadata map[string]string
+	want     string
+}
+
+func octetsOf(text string) func(*testing.T, *bed) []byte {
+	return func(*testing.T, *bed) []byte { return []byte(text) }
+}
+
+func packed(text string) func(*testing.T, *bed) []byte {
+	return func(t *testing.T, _ *bed) []byte { t.Helper(); return inProtobuf(t, text) }
+}
+
+func slimRefusals() []slimRefusal {
+	const send = "SendMessage"
+	good := packed(addBody(40))
+	call := func(params string) func(*testing.T, *bed) []byte {
+		return octetsOf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`)
+	}
+	add := call(`{"name":"add","arguments":{"a":1,"b":2}}`)
+	evidence := func(tokens string) map[string]string { return map[string]string{"execution-context": tokens} }
+	return []slimRefusal{
+		{name: "no such service", service: "else.v1.Service", method: send, body: good, want: "12 no such service"},
+		{name: "no such method", method: "Fly", body: good, want: "12 MethodNotFoundError"},
+		{name: "another method of the rollback service", service: tslim.ServiceRollback, method: "Undo", body: good, want: "12 no such service"},
+		{name: "no protobuf", method: send, body: octetsOf("\xff\xff"), want: "13 JSONParseError"},
+		{name: "an empty message", method: send, body: octetsOf(""), want: "3 InvalidParamsError"},
+		{name: "a field that A2A has not", method: send, body: func(t *testing.T, b *bed) []byte { t.Helper(); return append(good(t, b), 0xfa, 0x3f, 0x00) }, want: "13 JSONParseError"},
+		{name: "cut short", method: send, body: func(t *testing.T, b *bed) []byte { t.Helper(); g := good(t, b); return g[:len(g)-2] }, want: "13 JSONParseError"},
+		{name: "no such tool", method: send, body: packed(strings.Replace(addBody(40), `"skill":"add"`, `"skill":"fly"`, 1)), want: "5 SkillNotFoundError"},
+		{name: "words for an agent with several tools", method: send, body: packed(textBody("hello")), want: "3 InvalidParamsError"},
+		{name: "a later version", method: send, body: good, metadata: map[string]string{"a2a-version": "2.0"}, want: "12 VersionNotSupportedError"},
+		{name: "an earlier version", method: send, body: good, metadata: map[string]string{"a2a-version": "0.3"}, want: "12 VersionNotSupportedError"},
+		{name: "an ECT that is none", method: send, body: good, metadata: evidence("a.b.c"), want: "7 ForbiddenError"},
+		{name: "words as an ECT", method: send, body: good, metadata: evidence("hello"), want: "7 ForbiddenError"},
+		{name: "too many ECTs", method: send, body: good, metadata: evidence(strings.Repeat("a.b.c,", 40) + "a.b.c"), want: "7 ForbiddenError"},
+		{name: "an ECT too long", method: send, body: good, metadata: evidence("a." + strings.Repeat("b", 9<<10) + ".c"), want: "7 ForbiddenError"},
+		{name: "a task that is not there", method: "GetTask", body: packed(`{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t"}}`), want: "5 TaskNotFoundError"},
+		{name: "an agent for others", agent: "closed", method: send, body: good, want: "7 ForbiddenError"},
+		{name: "an agent that wants an ECT", agent: "strict", method: send, body: good, want: "7 ForbiddenError"},
+		{name: "a rollback that is no token", service: tslim.ServiceRollback, method: "Request", body: octetsOf("go back"), want: "7 ForbiddenError"},
+		{name: "a rollback that is no ECT", service: tslim.ServiceRollback, method: "Request", body: octetsOf("a.b.c"), want: "7 ForbiddenError"},
+		{name: "a rollback with octets that are no text", service: tslim.ServiceRollback, method: "Request", body: octetsOf("\xff.b.c"), want: "7 ForbiddenError"},
+
+		{name: "JSON-RPC: no method", body: octetsOf(`{"jsonrpc":"2.0","id":1,"method":"nothing/here"}`), want: "-32601"},
+		{name: "JSON-RPC: no tool", body: call(`{}`), want: "-32600"},
+		{name: "JSON-RPC: no such tool", body: call(`{"name":"fly","arguments":{}}`), want: "-32602"},
+		{name: "JSON-RPC: arguments that are a list", body: call(`{"name":"add","arguments":[1]}`), want: "-32600"},
+		{name: "JSON-RPC: a stream", body: octetsOf(strings.Replace(addBody(40), "SendMessage", "SendStreamingMessage", 1)), want: "-32004"},
+		{name: "JSON-RPC: an agent for others", agent: "closed", body: add, want: "-32600"},
+		{name: "JSON-RPC: an ECT that is none", body: add, metadata: evidence("a.b.c"), want: "-32600"},
+		{name: "JSON-RPC: a rollback without a token", body: octetsOf(`{"jsonrpc":"2.0","id":1,"method":"aepb/rollback","params":{}}`), want: "-32600"},
+		{name: "JSON-RPC: a rollback that is no token", body: octetsOf(`{"jsonrpc":"2.0","id":1,"method":"aepb/rollback","params":{"token":"go back"}}`), want: "-32602"},
+		{name: "JSON-RPC: a decision", body: octetsOf(`{"jsonrpc":"2.0","id":1,"method":"aepb/decision","params":{"token":"a.b.c"}}`), want: "-32601"},
+		{name: "JSON-RPC: a callback without TLS", body: add, metadata: map[string]string{"aepb-hitl-callback": "http://x.example"}, want: "-32600"},
+	}
+}
+
+// refusedAs is how a member was refused.
+func refusedAs(f rpc.Frame, err error) string {
+	if status, ok := errors.AsType[*rpc.StatusError](err); ok {
+		text, _, _ := strings.Cut(status.Message, ":")
+		return fmt.Sprintf("%d %s", status.Code, text)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	var said struct {
+		Error *struct {
+			Code int `json:"code"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(f.Body, &said) != nil || said.Error == nil {
+		return "accepted"
+	}
+	return fmt.Sprint(said.Error.Code)
+}
+
+// TestSLIMDoorRefuses: each refusal by its status, and good calls work afterwards.
+func TestSLIMDoorRefuses(t *testing.T) {
+	t.Parallel()
+	p := plan{}
+	net := newSLIMNet(t, &p)
+	b := newBed(t, p)
+	caller := net.join(t, "org/callers/alice", nil)
+	for _, agent := range []string{"calculator", "closed", "strict"} {
+		net.exposed(t, caller, agent)
+	}
+	for _, c := range slimRefusals() {
+		if c.agent == "" {
+			c.agent = "calculator"
+		}
+		if c.service == "" {
+			c.service = tslim.ServiceA2A
+		}
+		f, err := askSLIMService(t, caller, c.agent, c.service, c.method, c.body(t, b), c.metadata)
+		if got := refusedAs(f, err); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+	f, err := askSLIM(t, caller, "calculator", "SendMessage", inProtobuf(t, addBody(40)), nil)
+	if err != nil || !strings.Contains(outOfProtobuf(t, f.Body), "41") {
+		t.Errorf("a good call: %v", err)
+	}
+}
+
+// TestSLIMAgentsThatFail: what an agent on SLIM, or its node, does wrong comes to
+// the caller as one problem each, and the connection lives.
+func TestSLIMAgentsThatFail(t *testing.T) {
+	t.Parallel()
+	p := plan{}
+	net := newSLIMNet(t, &p)
+	b := newBed(t, p)
+	fake := &slimFake{}
+	b.slimAgent(t, net, "adder", "", fake)
+	b.listAs(t, "nobody", b.svid(t, "/nobody").ID, slimAt("slim://"+net.at+"/org/agents/nobody"))
+	b.listAs(t, "elsewhere", b.svid(t, "/elsewhere").ID, slimAt("slim://127.0.0.1:9/org/agents/adder"))
+	answers := func(body string, err error) func(rpc.Call) (rpc.Frame, error) {
+		return func(rpc.Call) (rpc.Frame, error) { return rpc.Frame{Body: []byte(body)}, err }
+	}
+	status := func(code rpc.Code, text string) func(rpc.Call) (rpc.Frame, error) {
+		return answers("", &rpc.StatusError{Code: code, Message: text})
+	}
+	for _, c := range []struct {
+		name, dest string
+		answer     func(rpc.Call) (rpc.Frame, error)
+		body       string
+		status     int
+		want       string
+	}{
+		{name: "no protobuf", answer: answers("\xff\xff", nil), want: "502 bad_upstream_reply"},
+		{name: "an empty response", answer: answers("", nil), want: "502 bad_upstream_reply"},
+		{name: "a field that A2A has not", answer: answers("\xfa\x3f\x00", nil), want: "502 bad_upstream_reply"},
+		{name: "not found", answer: status(rpc.NotFound, "TaskNotFoundError: gone"), want: "200 -32001 TASK_NOT_FOUND"},
+		{name: "invalid", answer: status(rpc.InvalidArgument, "InvalidParamsError: no"), want: "200 -32602 INVALID_PARAMS"},
+		{name: "unimplemented", answer: status(rpc.Unimplemented, "no"), want: "200 -32601 METHOD_NOT_FOUND"},
+		{name: "internal", answer: status(rpc.Internal, "InternalError: boom"), want: "200 -32603 INTERNAL"},
+		{name: "unavailable", answer: status(rpc.Unavailable, "later"), want: "502 upstream_unreachable"},
+		{name: "exhausted", answer: status(rpc.ResourceExhausted, "RateLimitedError: slow down"), want: "200 -32603 RATE_LIMITED"},
+		{name: "too late", answer: status(rpc.DeadlineExceeded, "late"), want: "200 -32603 TIMEOUT"},
+		{name: "unauthenticated", answer: status(16, "who"), want: "200 -31401 UNAUTHENTICATED"},
+		{name: "forbidden", answer: status(7, "no"), want: "200 -31403 FORBIDDEN"},
+		{name: "no known status", answer: status(99, "odd"), want: "200 -32603 OTHER"},
+		{name: "an error that is none of SLIMRPC's", answer: answers("", errors.New("oops")), want: "200 -32603 INTERNAL"},
+		{name: "evidence that is none", answer: func(rpc.Call) (rpc.Frame, error) {
+			return rpc.Frame{Metadata: map[string]string{"execution-context": "hello"}}, nil
+		}, want: "502 bad_upstream_reply"},
+		{name: "a text that is no UTF-8", answer: status(rpc.Internal, "\xff\xfe"), want: "200 -32603 INTERNAL"},
+		{name: "too large to be sent", body: textBody(strings.Repeat("x", 5<<20)), want: "413 too_large"},
+		{name: "nobody of that name", dest: "nobody", want: "504 timeout"},
+		{name: "a node that is not ours", dest: "elsewhere", want: "403 policy_violation"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fake.answer = c.answer
+			if c.dest == "" {
+				c.dest = "adder"
+			}
+			if c.body == "" {
+				c.body = addBody(40)
+			}
+			got := b.send(t, b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=" + c.dest, body: c.body}))
+			if said := fate(got); said != c.want {
+				t.Errorf("%q, want %q", said, c.want)
+			}
+		})
+	}
+	fake.answer = nil
+	b.right(t, b.send(t, b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=adder", body: addBody(40)})), "41")
+}
+
+// fate is a problem's code, or the error in an answer.
+func fate(got reply) string {
+	var said struct {
+		Code  string `json:"code"`
+		Error *struct {
+			Code int `json:"code"`
+			Data []struct {
+				Reason string `json:"reason"`
+			} `json:"data"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(got.body, &said) != nil {
+		return string(short(got.body))
+	}
+	switch {
+	case said.Error != nil && len(said.Error.Data) > 0:
+		return fmt.Sprintf("%d %d %s", got.status, said.Error.Code, said.Error.Data[0].Reason)
+	case said.Error != nil:
+		return fmt.Sprintf("%d %d", got.status, said.Error.Code)
+	}
+	return fmt.Sprintf("%d %s", got.status, said.Code)
+}
+
+func slimAt(url string) directory.Endpoint {
+	return directory.Endpoint{Binding: slim.Binding, URL: url}
+}
+
+// askSLIMService is askSLIM for any service.
+func askSLIMService(t *testing.T, caller *tslim.Peer, agent, service, method string, body []byte, metadata map[string]string) (rpc.Frame, error) {
+	t.Helper()
+	if method == "" || service == tslim.ServiceA2A {
+		return askSLIM(t, caller, agent, method, body, metadata)
+	}
+	to, err := name.Parse("org/gw/" + agent)
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	stream, err := caller.Call(ctx, to, rpc.Request{Service: service, Method: method, Body: body, Metadata: metadata})
+	if err != nil {
+		return rpc.Frame{}, err
+	}
+	defer stream.Close()
+	return stream.Next(ctx)
+}

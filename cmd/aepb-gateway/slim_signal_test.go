@@ -1,0 +1,155 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	tslim "github.com/aepb/aepb-gateway/gateway/transport/slim"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
+)
+
+// signing makes a token now.
+func signing(t *testing.T, who *ecttest.Party, c ect.Claims) string {
+	t.Helper()
+	token, err := who.Signer(t, time.Now).Sign(c)
+	must(t, err)
+	return token.Compact()
+}
+
+// TestRollbackOverSLIM: a member asks an agent on SLIM to go back, in each of
+// SLIM's ways; the agent is asked in its own, and its result comes home. A
+// token that is no request is refused before the agent hears of it.
+func TestRollbackOverSLIM(t *testing.T) {
+	t.Parallel()
+	p := plan{}
+	net := newSLIMNet(t, &p)
+	p.config.SLIM.Nodes[0].Caller = "spiffe://" + devTrustDomain + "/client"
+	b := newBed(t, p)
+	if string(b.me.ID) != p.config.SLIM.Nodes[0].Caller {
+		t.Fatal(b.me.ID)
+	}
+	var asked atomic.Int32
+	fake := &slimFake{}
+	b.slimAgent(t, net, "adder", "", fake)
+	agent := b.party(t, b.svid(t, "/adder"))
+	fake.rollback = func(token string) string {
+		asked.Add(1)
+		request, _, err := ect.ParseUnverified(token)
+		if err != nil {
+			return ""
+		}
+		return signing(t, agent, ect.Claims{
+			Act: ect.ActRollbackResult, Audience: []string{b.self(), string(request.Issuer)}, Workflow: request.Workflow,
+			Parents: []ect.ID{request.ID}, Ext: ect.Ext{"atd.status": json.RawMessage(`"completed"`)},
+		})
+	}
+	caller := net.join(t, "org/callers/alice", nil)
+	net.exposed(t, caller, "adder")
+	done, err := askSLIM(t, caller, "adder", "SendMessage", inProtobuf(t, addBody(40)), nil)
+	must(t, err)
+	leg, _, err := ect.ParseUnverified(strings.Split(done.Metadata["execution-context"], ",")[1])
+	must(t, err)
+	request := func(act ect.Act) string {
+		return signing(t, b.me, ect.Claims{
+			Act: act, Audience: []string{b.self(), string(agent.ID)}, Workflow: leg.Workflow, Parents: []ect.ID{leg.ID},
+			Ext: ect.Ext{"atd.reason": json.RawMessage(`"wrong"`)},
+		})
+	}
+	to, err := name.Parse("org/gw/adder")
+	must(t, err)
+	ways := map[string]func(token string) (string, map[string]string, error){
+		"SLIMRPC": func(token string) (string, map[string]string, error) {
+			stream, err := caller.Call(t.Context(), to, rpc.Request{Service: tslim.ServiceRollback, Method: "Request", Body: []byte(token)})
+			if err != nil {
+				return "", nil, err
+			}
+			defer stream.Close()
+			f, err := stream.Next(t.Context())
+			return string(f.Body), f.Metadata, err
+		},
+		"JSON-RPC": func(token string) (string, map[string]string, error) {
+			f, err := askSLIM(t, caller, "adder", "", []byte(`{"jsonrpc":"2.0","id":"r","method":"aepb/rollback","params":{"token":"`+token+`"}}`), nil)
+			var said struct{ Result struct{ Token string } }
+			if err == nil {
+				err = json.Unmarshal(f.Body, &said)
+			}
+			if said.Result.Token == "" {
+				return string(f.Body), f.Metadata, err
+			}
+			return said.Result.Token, f.Metadata, err
+		},
+	}
+	for way, ask := range ways {
+		before := asked.Load()
+		got, metadata, err := ask(request(ect.ActRollbackRequest))
+		must(t, err)
+		result, err := b.judge.Verify(t.Context(), got, ect.Check{Purpose: ect.Parent})
+		if err != nil || result.Act() != ect.ActRollbackResult || result.Issuer() != agent.ID || asked.Load() != before+1 {
+			t.Errorf("%s: %v, %q", way, err, short([]byte(got)))
+			continue
+		}
+		tokens := strings.Split(metadata["execution-context"], ",")
+		reply, _, err := ect.ParseUnverified(tokens[len(tokens)-1])
+		if err != nil || !slices.ContainsFunc(tokens, func(compact string) bool {
+			c, _, err := ect.ParseUnverified(compact)
+			return err == nil && slices.Contains(c.Parents, result.ID())
+		}) {
+			t.Errorf("%s: the result is no parent of the reply's evidence (%v), %d tokens", way, reply.Parents, len(tokens))
+		}
+		for refused, token := range map[string]string{"another act": request(ect.ActTranslate), "no token": "a.b.c", "words": "please go back"} {
+			if got, _, err := ask(token); err == nil && !strings.Contains(got, `"error"`) {
+				t.Errorf("%s: %s: %s", way, refused, got)
+			}
+		}
+		if asked.Load() != before+1 {
+			t.Errorf("%s: the agent heard what is no request", way)
+		}
+	}
+}
+
+// TestCallbackOverSLIM: where a request says who is told of decisions, the agent
+// learns it; from another protocol too.
+func TestCallbackOverSLIM(t *testing.T) {
+	t.Parallel()
+	p := plan{}
+	net := newSLIMNet(t, &p)
+	b := newBed(t, p)
+	var told atomic.Value
+	fake := &slimFake{seen: func(call rpc.Call) { told.Store(call.Metadata["aepb-hitl-callback"]) }}
+	b.slimAgent(t, net, "adder", "", fake)
+	caller := net.join(t, "org/callers/alice", nil)
+	net.exposed(t, caller, "adder")
+	const uri = "https://93.184.215.14/decided"
+	for way, method := range map[string]string{"SLIMRPC": "SendMessage", "JSON-RPC": ""} {
+		body := []byte(addBody(40))
+		if method != "" {
+			body = inProtobuf(t, addBody(40))
+		}
+		f, err := askSLIM(t, caller, "adder", method, body, map[string]string{"aepb-hitl-callback": uri})
+		must(t, err)
+		if got, _ := told.Load().(string); got != uri {
+			t.Errorf("%s: the agent was told %q, and the caller %s", way, got, short(f.Body))
+		}
+		told.Store("")
+		for what, bad := range map[string]string{"plain HTTP": "http://93.184.215.14/x", "no URL": "::"} {
+			f, err := askSLIM(t, caller, "adder", method, body, map[string]string{"aepb-hitl-callback": bad})
+			if err == nil && !strings.Contains(string(f.Body), `"error"`) {
+				t.Errorf("%s: %s: %s", way, what, short(f.Body))
+			}
+		}
+	}
+	if got := b.send(t, letter{method: http.MethodPost, at: "/agents/adder/a2a", body: addBody(40)}); got.status != http.StatusOK {
+		t.Errorf("%d", got.status)
+	}
+	if got, _ := told.Load().(string); got != "" {
+		t.Errorf("a callback that nobody named: %q", got)
+	}
+}

@@ -1,0 +1,103 @@
+package slim
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// MethodRollback asks an agent to undo what a checkpoint stands for: the one
+// parameter, and the one member of the result, is a token. On SLIMRPC it is a
+// service of its own.
+const MethodRollback = "aepb/rollback"
+
+// FieldCallback is where a request names who is told what a human decides: a
+// field of the wire's header, and of SLIM's metadata.
+const FieldCallback = "Aepb-Hitl-Callback"
+
+const memberToken = "token"
+
+// Signals: an agent can be told of a rollback, and a request can name a callback.
+// Decisions have no form: they are told where the callback is.
+func (t *Translator) Signals(op canonical.Op, _ translators.Target) bool {
+	return op == canonical.OpRollback || op == canonical.OpInvoke
+}
+
+// signal reads a rollback request, or the answer to one.
+func (t *Translator) signal(w translators.Wire, by words) (*canonical.Message, error) {
+	env, err := jsonrpc.Parse(w.Body, t.cfg)
+	if err != nil {
+		return nil, err
+	}
+	m := &canonical.Message{
+		Op: canonical.OpRollback, Phase: canonical.PhaseRequest, Correlation: canonical.Correlation{WireID: env.ID},
+		Origin: canonical.Origin{Binding: by.binding, Version: by.version, Raw: w.Body},
+	}
+	part, place := env.Params, "/params"
+	if w.Re != "" {
+		if m.Phase, part, place = canonical.PhaseResponse, env.Result, "/result"; env.Error != nil {
+			w.Re = canonical.OpInvoke
+			failed, err := by.codec.Decode(w)
+			if failed != nil {
+				failed.Op = canonical.OpRollback
+			}
+			return failed, err
+		}
+	}
+	object := rawjson.Parse(part, place)
+	said := &canonical.Signal{Token: object.Required(memberToken)}
+	if rest := object.Rest(); len(rest) > len("{}") {
+		said.Extensions = canonical.Extensions{by.binding: rest}
+	}
+	m.Body = said
+	if err := object.Err(); err != nil {
+		return m, err
+	}
+	if !token(said.Token) {
+		return m, &canonical.Error{Code: canonical.CodeBadParams, Message: "a rollback names an execution context token"}
+	}
+	return m, nil
+}
+
+// token: it looks like a compact JWS. Whether it is one shows later.
+func token(text string) bool {
+	return strings.Count(text, ".") == 2 && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
+}
+
+// saySignal writes one.
+func (t *Translator) saySignal(m *canonical.Message, said *canonical.Signal, by words, form string) (translators.Wire, []canonical.Loss, error) {
+	switch {
+	case m.Op != canonical.OpRollback:
+		return translators.Wire{}, nil, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "SLIM has no form for this"}
+	case !token(said.Token):
+		return translators.Wire{}, nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "a signal is an execution context token"}
+	}
+	own := said.Extensions[by.binding]
+	if form == FormRPC {
+		own = nil // the payload is the token
+	}
+	var losses []canonical.Loss
+	for binding := range said.Extensions {
+		if binding != by.binding || own == nil {
+			losses = append(losses, canonical.Loss{Code: canonical.LossExtension, Path: "/body/extensions/" + string(binding), Fate: canonical.Dropped})
+		}
+	}
+	inner := rawjson.NewBuilder().String(memberToken, said.Token).Merge(own).Bytes()
+	body := jsonrpc.Request(m.Correlation.WireID, MethodRollback, inner)
+	if m.Phase != canonical.PhaseRequest {
+		body = jsonrpc.Result(m.Correlation.WireID, inner)
+	}
+	return translators.Wire{Body: body}, losses, nil
+}
+
+// callback is the header of a request that names one.
+func callback(m *canonical.Message) http.Header {
+	if m.Callback == "" || m.Phase != canonical.PhaseRequest {
+		return nil
+	}
+	return http.Header{FieldCallback: {m.Callback}}
+}
