@@ -74,13 +74,21 @@ func (x *exchange) mirror(d *canonical.Description) (err error) {
 	return err
 }
 
-// heed: to an agent that misses something in the header of a request, its schema
-// is another one than is known here.
+// heed: an agent that says that it has changed is not as it is known here, nor
+// is one that misses something in the header of a request.
 func (g *Gateway) heed(x *exchange, heard *canonical.Message) {
 	if heard == nil {
 		return
 	}
-	if said, ok := heard.Body.(*canonical.Error); ok && said.Code == canonical.CodeHeaderMismatch {
+	changed := false
+	switch said := heard.Body.(type) {
+	case *canonical.Error:
+		changed = said.Code == canonical.CodeHeaderMismatch
+	case *canonical.Event:
+		changer, ok := x.dest.(translators.Changer)
+		changed = ok && said.Native != nil && changer.Changes(said.Native)
+	}
+	if changed {
 		g.Directory.Outdated(x.agent.Name)
 	}
 }

@@ -281,7 +281,7 @@ func (r *run) stepOr(ctx context.Context) (step, error) {
 func (r *run) stepLong(ctx context.Context) (step, error) {
 	for silent := time.Duration(0); ; silent += r.x.endpoint.Timeout {
 		s, err := r.step(ctx, r.x.endpoint.Timeout)
-		if !errors.Is(err, errPatience) || !r.began || !r.x.verbatim() || silent >= longestSilence {
+		if !errors.Is(err, errPatience) || !r.began || !(r.x.verbatim() || r.x.listens()) || silent >= longestSilence {
 			return s, err
 		}
 	}

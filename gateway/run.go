@@ -194,6 +194,7 @@ func (r *run) hear(ctx context.Context, h heard) (step, bool, error) {
 	if err != nil {
 		return step{}, false, err
 	}
+	r.g.heed(r.x, message)
 	r.hash(wire)
 	if !r.fresh && message.Phase != canonical.PhaseError {
 		r.broken = 0

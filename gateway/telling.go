@@ -369,7 +369,11 @@ func (t *telling) Close() error {
 	t.over = true
 	r := t.run
 	ctx := context.Background() // the caller's has ended
-	r.g.finishRun(ctx, r.x, context.Canceled)
+	if r.x.message.Op == canonical.OpNative && t.told.Count() > 0 {
+		t.finish(ctx, nil) // whoever listens ends like this, and what was heard is on record
+	} else {
+		r.g.finishRun(ctx, r.x, context.Canceled)
+	}
 	if r.x.call.Detached && r.keeping {
 		r.handOver(ctx)
 	} else {

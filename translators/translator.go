@@ -89,6 +89,13 @@ type Mirrorer interface {
 	Mirror(http.Header, *canonical.Message, *canonical.Capability) (http.Header, error)
 }
 
+// Changer is implemented by a translator whose peers say without being asked
+// that they describe themselves in another way now.
+type Changer interface {
+	// Changes reports whether that is what an event says.
+	Changes(*canonical.Native) bool
+}
+
 // Former is implemented by a translator whose messages show which of its forms
 // they are in.
 type Former interface {

@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -66,6 +69,125 @@ func mcpNative(t *testing.T, g *gw) {
 		for _, at := range []*newsroom{modern, legacy} {
 			t.Run(version+" to "+at.name, func(t *testing.T) { g.repeatedArguments(t, at, version) })
 		}
+	}
+	t.Run("unasked, modern", func(t *testing.T) { g.unasked(t, modern, modernMCP) })
+	t.Run("unasked, legacy", func(t *testing.T) { g.unasked(t, legacy, legacyMCP) })
+	t.Run("unasked, June", func(t *testing.T) { g.unasked(t, legacy, "2025-06-18") })
+	t.Run("asked outside of a call", func(t *testing.T) { g.askedOutside(t, legacy) })
+}
+
+// bell rings when a client is told something.
+type bell chan string
+
+func (b bell) ring(what string) {
+	select {
+	case b <- what:
+	default:
+	}
+}
+
+// rings waits until it is told this; again is done meanwhile, again and again:
+// nobody says when somebody has begun to listen.
+func (b bell) rings(t *testing.T, want string, again func()) {
+	t.Helper()
+	until(t, func() bool {
+		again()
+		for {
+			select {
+			case got := <-b:
+				if got == want {
+					return true
+				}
+			default:
+				return false
+			}
+		}
+	})
+}
+
+func (b bell) options() *mcp.ClientOptions {
+	return &mcp.ClientOptions{
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { b.ring("tools") },
+		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) { b.ring(r.Params.URI) },
+		LoggingMessageHandler:  func(_ context.Context, r *mcp.LoggingMessageRequest) { b.ring(r.Params.Logger) },
+		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			b.ring(r.Params.Message)
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"n": "two"}}, nil
+		},
+	}
+}
+
+// unasked: what a server says on its own reaches whoever subscribed, and nobody else.
+func (g *gw) unasked(t *testing.T, at *newsroom, version string) {
+	t.Helper()
+	heard, idle := make(bell, 100), make(bell, 100)
+	session := g.reader(t, at, version, heard.options())
+	g.reader(t, at, version, idle.options())
+	if err := session.Subscribe(t.Context(), &mcp.SubscribeParams{URI: newsURI}); err != nil {
+		t.Fatal(err)
+	}
+	heard.rings(t, newsURI, func() {
+		_ = at.ResourceUpdated(context.Background(), &mcp.ResourceUpdatedNotificationParams{URI: newsURI})
+	})
+	name := "new-" + version
+	changed := func() {
+		at.RemoveTools(name)
+		at.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, nil)
+	}
+	heard.rings(t, "tools", changed)
+	idle.rings(t, "tools", changed)
+	until(t, func() bool {
+		list, err := session.ListTools(t.Context(), nil)
+		return err == nil && slices.ContainsFunc(list.Tools, func(tool *mcp.Tool) bool { return tool.Name == name })
+	})
+	for done := false; !done; {
+		select {
+		case got := <-idle:
+			if got == newsURI {
+				t.Error("whoever did not subscribe was told")
+			}
+		default:
+			done = true
+		}
+	}
+	if version != modernMCP { // where it is a message of its own
+		if err := session.Unsubscribe(t.Context(), &mcp.UnsubscribeParams{URI: newsURI}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// askedOutside: a server of a legacy revision asks and logs when it likes to.
+func (g *gw) askedOutside(t *testing.T, at *newsroom) {
+	t.Helper()
+	heard := make(bell, 100)
+	session := g.reader(t, at, legacyMCP, heard.options())
+	if err := session.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "info"}); err != nil {
+		t.Fatal(err)
+	}
+	var asked sync.Once
+	answers := make(chan string, 1)
+	heard.rings(t, "desk", func() {
+		for s := range at.Sessions() {
+			_ = s.Log(context.Background(), &mcp.LoggingMessageParams{Level: "info", Logger: "desk", Data: "quiet"})
+		}
+	})
+	for s := range at.Sessions() {
+		if p := s.InitializeParams(); p == nil || p.Capabilities.Elicitation == nil {
+			continue
+		}
+		go func() { // waited for below
+			got, err := s.Elicit(t.Context(), &mcp.ElicitParams{Message: "how many?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"string"}}}`)})
+			if err == nil && got.Content["n"] == "two" {
+				asked.Do(func() { answers <- "two" })
+			}
+		}()
+	}
+	heard.rings(t, "how many?", func() {})
+	select {
+	case <-answers:
+	case <-time.After(10 * time.Second):
+		t.Error("the server has no answer")
 	}
 }
 

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 
 	"github.com/aepb/aepb-gateway/translators"
@@ -15,6 +16,9 @@ import (
 // envelope could be read, a refusal comes with a message that holds the wire
 // id, the version as far as it is known, and nothing else.
 func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
+	if w.Verb == http.MethodGet && len(w.Body) == 0 && w.Re == "" {
+		return decodeListen(w)
+	}
 	env, err := jsonrpc.Parse(w.Body, t.cfg)
 	if err != nil {
 		return nil, err

@@ -83,6 +83,9 @@ func (e *encoder) request() (translators.Wire, error) {
 	if e.m.Op == canonical.OpNotice {
 		return e.notice()
 	}
+	if body, ok := e.m.Body.(*canonical.Native); ok && body.Method == methodListen {
+		return e.listen()
+	}
 	if e.m.Correlation.WireID == nil {
 		return translators.Wire{}, refuse(canonical.CodeInternal, "the request has no id yet")
 	}

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"encoding/json"
+	"net/http"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -12,6 +13,38 @@ import (
 	"github.com/aepb/aepb-gateway/translators/internal/profile"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
+
+// methodListen stands for the request, of legacy revisions, to hear what a server
+// says without being asked: a GET, which has no words (2025-11-25, Streamable
+// HTTP, listening for messages from the server). Nothing is its reply.
+const methodListen = "GET"
+
+func decodeListen(w translators.Wire) (*canonical.Message, error) {
+	version, err := requestVersion(w, "", &reader{Object: rawjson.Empty()}, true)
+	if err == nil && version == Modern {
+		err = refuse(canonical.CodeNoMethod, "this method is not served here")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &canonical.Message{
+		Op: canonical.OpNative, Phase: canonical.PhaseRequest, Body: &canonical.Native{Method: methodListen},
+		Origin: canonical.Origin{Binding: Binding, Version: version},
+	}, nil
+}
+
+// listen writes such a request.
+func (e *encoder) listen() (translators.Wire, error) {
+	if e.modern || e.m.Origin.Binding != Binding {
+		return translators.Wire{}, refuse(canonical.CodeNoMethod, "MCP "+e.version+" has no such method")
+	}
+	return translators.Wire{Verb: http.MethodGet, Header: header(e.m, e.version, methodListen, "")}, nil
+}
+
+var _ translators.Changer = (*Translator)(nil)
+
+// Changes reports whether a notification says that a server has other tools now.
+func (t *Translator) Changes(n *canonical.Native) bool { return n.Method == "notifications/tools/list_changed" }
 
 // nativeRequest writes a method that only MCP has. In its own revision nothing
 // is changed but the name of its progress.

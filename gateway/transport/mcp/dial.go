@@ -70,6 +70,9 @@ func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transpo
 		return transport.Reply{}, err
 	}
 	l := &line{d: d, ep: ep, evidence: evidence}
+	if wire.Verb == http.MethodGet {
+		return transport.Reply{Events: d.listen(l, wire)}, nil
+	}
 	switch env, err := parse(wire.Body); {
 	case err != nil:
 		return transport.Reply{}, err // our own codec wrote it

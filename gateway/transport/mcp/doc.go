@@ -10,7 +10,8 @@
 // asked, and in which revision, is kept among the entries, where every replica
 // finds it, for the caller that began it alone. A request without one is
 // answered all the same, but nothing can be asked on the way. events.go writes
-// streams. Since 2025-06-18 every request names its revision in the header; one that
+// streams; stand.go has the one, for each session, on which a client hears what
+// nobody asked for. Since 2025-06-18 every request names its revision in the header; one that
 // does not, and does not show itself to be modern or an initialize, is taken
 // for 2025-03-26, as that revision's successors demand. The batches of that
 // revision batch.go takes apart: one exchange and ECT each, one after the other,
@@ -18,9 +19,16 @@
 //
 // dial.go carries messages out and describe_out.go asks servers who they are:
 // modern first, then initialize; reply.go reads an answer in JSON, flow.go an
-// event stream, which it takes up again where a legacy server lets it; session.go keeps the sessions of legacy servers, one for each agent,
+// event stream, which it takes up again where a legacy server lets it; listen.go
+// hears what a legacy server says without being asked, in the session that
+// mirrors its hearer's; session.go keeps the sessions of legacy servers, one for each agent,
 // caller and revision, so that no caller ever rides in another's (R8). A server
 // gets its messages in the revision that it agreed to.
+//
+// Between eras nothing is said without being asked: what a legacy client would
+// hear on its stream a modern server says to subscriptions/listen alone, and the
+// other way round. Who asks for one of them where there is only the other is
+// told that there is no such method, or hears nothing.
 //
 // Alternatives considered: the official SDK as server and client (its method
 // table is closed, its client rounds numbers, and its server cannot say 401 to

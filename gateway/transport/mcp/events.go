@@ -5,18 +5,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-)
-
-const (
-	longestStand = 10 * time.Minute // of a stream on which nothing is said
-	maxStanding  = 4096             // of those, in all
 )
 
 // open begins a stream; closing: an ECT will follow the last event.

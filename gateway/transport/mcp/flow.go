@@ -143,8 +143,8 @@ func (f *flow) next(ctx context.Context) (json.RawMessage, error) {
 		case env.Method == "" && !env.answers(f.id):
 			return nil, f.l.bad("an event that is not the reply to this request")
 		case env.Method == mcp.MethodPing && len(env.ID) > 0 && f.request.Version != mcp.Modern:
-			if err := f.pong(ctx, env.ID); err != nil {
-				return nil, err
+			if err := f.l.pong(f.inner, env.ID, f.session); err != nil { //nolint:contextcheck // the connection's own
+				return nil, f.l.failed(ctx, err)
 			}
 			continue
 		}
@@ -159,7 +159,7 @@ func (f *flow) message(ctx context.Context) (json.RawMessage, error) {
 		event, err := f.in.Next()
 		switch {
 		case err == nil:
-			f.queue = f.messages(event.Data)
+			f.queue = messagesOf(event.Data, f.request.Version)
 		case errors.Is(ctx.Err(), context.Canceled), errors.Is(ctx.Err(), context.DeadlineExceeded):
 			return nil, f.l.failed(ctx, err)
 		default:
@@ -173,10 +173,10 @@ func (f *flow) message(ctx context.Context) (json.RawMessage, error) {
 	return next, nil
 }
 
-// messages takes a batch apart, which a server of 2025-03-26 may send.
-func (f *flow) messages(data []byte) []json.RawMessage {
+// messagesOf takes a batch apart, which a server of 2025-03-26 may send.
+func messagesOf(data []byte, version string) []json.RawMessage {
 	var batch []json.RawMessage
-	if f.request.Version == mcp.LegacyMarch && isBatch(data) && json.Unmarshal(data, &batch) == nil && len(batch) <= maxEvents {
+	if version == mcp.LegacyMarch && isBatch(data) && json.Unmarshal(data, &batch) == nil && len(batch) <= maxEvents {
 		return batch
 	}
 	return []json.RawMessage{data}
@@ -201,14 +201,7 @@ func (f *flow) resume(ctx context.Context, cause error) error {
 	case <-f.inner.Done():
 		return f.l.failed(ctx, f.inner.Err())
 	}
-	request, err := http.NewRequestWithContext(f.inner, http.MethodGet, f.l.ep.URL, http.NoBody) //nolint:gosec,contextcheck // the operator says where an agent is, egress guards it; the connection has a context of its own
-	if err != nil {
-		return f.l.failed(ctx, err)
-	}
-	request.Header.Set("Accept", mediaEvents)
-	request.Header.Set("Last-Event-ID", last)
-	f.session.mark(request.Header)
-	response, err := f.l.d.deps.Client.DoAs(request, f.l.ep.ID)
+	response, err := (&line{d: f.l.d, ep: f.l.ep}).get(f.inner, f.session, last) //nolint:contextcheck // the connection has a context of its own
 	if err != nil {
 		return f.l.failed(ctx, err)
 	}
@@ -224,11 +217,11 @@ func (f *flow) resume(ctx context.Context, cause error) error {
 }
 
 // pong answers a server that wants to know whether anybody is there.
-func (f *flow) pong(ctx context.Context, id json.RawMessage) error {
+func (l *line) pong(ctx context.Context, id json.RawMessage, s session) error {
 	body := bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"result":{}}`)}, nil)
-	response, err := f.l.post(f.inner, translators.Wire{Body: body}, f.session) //nolint:contextcheck // the connection's own
+	response, err := l.post(ctx, translators.Wire{Body: body}, s)
 	if err != nil {
-		return f.l.failed(ctx, err)
+		return err
 	}
 	return response.Body.Close()
 }

@@ -123,7 +123,7 @@ func (v *visit) insist(ctx context.Context, do func() error) error {
 		case <-ctx.Done():
 			timer.Stop()
 			return err
-		case <-v.door.closing:
+		case <-v.door.closing.Done():
 			timer.Stop()
 			return err
 		}
@@ -140,6 +140,7 @@ func (v *visit) leave(ctx context.Context) {
 		v.fail(&problem.RecordingError{Err: err})
 		return
 	}
+	v.door.standing.end(v.session)
 	v.w.WriteHeader(http.StatusNoContent)
 }
 
@@ -162,34 +163,6 @@ func (v *visit) known(ctx context.Context) error {
 		return &admissionError{http.StatusBadRequest, &canonical.Error{Code: canonical.CodeInvalidRequest, Message: headerSession + " is missing"}}
 	}
 	return nil
-}
-
-// stand keeps the stream open on which a server of a legacy revision may speak
-// without being asked. Nothing is said on it here.
-func (v *visit) stand(ctx context.Context) {
-	if err := v.known(ctx); err != nil {
-		v.fail(err)
-		return
-	}
-	if !accepts(v.r.Header.Values("Accept"), mediaEvents) {
-		v.fail(&admissionError{http.StatusNotAcceptable, &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "the answer is " + mediaEvents + ", which Accept does not admit"}})
-		return
-	}
-	select {
-	case v.door.standing <- struct{}{}:
-		defer func() { <-v.door.standing }()
-	default:
-		v.fail(&canonical.Error{Code: canonical.CodeUnavailable, Message: "too many open streams", RetryAfter: time.Minute})
-		return
-	}
-	defer v.open(nil, false).Stop()
-	timer := time.NewTimer(longestStand)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C: // the client comes back if it still wants to hear
-	case <-v.door.closing:
-	}
 }
 
 // call is a message as the road takes it, with what the door knows of its session.

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -34,8 +33,8 @@ type DoorDeps struct {
 // Door serves agents to MCP clients. It is safe for concurrent use.
 type Door struct {
 	deps     DoorDeps
-	standing chan struct{} // open streams on which nothing is said
-	closing  chan struct{}
+	standing standing
+	closing  context.Context //nolint:containedctx // a signal
 	close    func()
 }
 
@@ -52,12 +51,12 @@ func NewDoor(deps DoorDeps) (*Door, error) {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
-	d := &Door{deps: deps, standing: make(chan struct{}, maxStanding), closing: make(chan struct{})}
-	d.close = sync.OnceFunc(func() { close(d.closing) })
+	d := &Door{deps: deps}
+	d.closing, d.close = context.WithCancel(context.Background())
 	return d, nil
 }
 
-// Close ends the streams on which nothing is said, so that a server can drain.
+// Close ends the streams that nothing else ends, so that a server can drain.
 func (d *Door) Close() { d.close() }
 
 // Handler serves the agent named by the path value "agent" over road. The

@@ -1,0 +1,198 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/sse"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+const (
+	firstWait  = time.Second      // before a stream is opened again
+	lastWait   = 30 * time.Second // before it is opened again and again
+	maxRefused = 5                // times in a row that a server may refuse the stream
+)
+
+// listening is what a legacy server says without being asked (2025-11-25,
+// Streamable HTTP, listening for messages from the server): in one session, on
+// one stream after the other, since a server may end each. A server that has no
+// such stream is silent.
+type listening struct {
+	l     *line
+	wire  translators.Wire // all but the body of what is said
+	ctx   context.Context  //nolint:containedctx // the life of the connection
+	close context.CancelFunc
+
+	in      *sse.Reader // nil: no stream is open
+	queue   []json.RawMessage
+	session session
+	last    string        // where to go on
+	wait    time.Duration // before the next stream
+	refused int           // streams, in a row
+
+	mu   sync.Mutex
+	body io.Closer
+}
+
+var _ transport.Events = (*listening)(nil)
+
+// listen begins to listen; nobody is asked before somebody waits.
+func (d *Dialer) listen(l *line, wire translators.Wire) *listening {
+	s := &listening{l: l, wire: translators.Wire{
+		Binding: mcp.Binding, Version: wire.Version, Media: mediaJSON, Re: canonical.OpNative, Event: true,
+	}}
+	s.ctx, s.close = context.WithCancel(context.Background())
+	return s
+}
+
+// Next waits for the next message.
+func (s *listening) Next(ctx context.Context) (transport.Event, error) {
+	defer context.AfterFunc(ctx, s.close)()
+	for {
+		message, err := s.message(ctx)
+		if err != nil {
+			return transport.Event{}, err
+		}
+		env, err := parse(message)
+		switch {
+		case err != nil:
+			return transport.Event{}, s.l.bad("an event that is no JSON-RPC message")
+		case env.Method == "": // an answer, which nobody waits for here
+		case env.Method == mcp.MethodPing && len(env.ID) > 0:
+			_ = s.l.pong(s.ctx, env.ID, s.session) //nolint:contextcheck // the connection's own; whoever asks whether we are there asks again
+		default:
+			wire := s.wire
+			wire.Body = message
+			return transport.Event{Wire: wire}, nil
+		}
+	}
+}
+
+// Close gives the connection back.
+func (s *listening) Close() error {
+	s.close()
+	return s.shut()
+}
+
+func (s *listening) shut() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.body == nil {
+		return nil
+	}
+	body := s.body
+	s.body = nil
+	return body.Close()
+}
+
+// message is the next message, from whichever stream.
+func (s *listening) message(ctx context.Context) (json.RawMessage, error) {
+	for len(s.queue) == 0 {
+		if s.in == nil {
+			if err := s.open(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		event, err := s.in.Next()
+		switch {
+		case err == nil:
+			s.queue, s.wait, s.refused = messagesOf(event.Data, s.wire.Version), 0, 0
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		default:
+			s.last, s.wait = s.in.Resume()
+			s.in = nil
+			_ = s.shut() // it is over
+		}
+	}
+	next := s.queue[0]
+	s.queue = s.queue[1:]
+	return next, nil
+}
+
+// open asks for a stream, after the wait that the last one left.
+func (s *listening) open(ctx context.Context) error {
+	if !pause(ctx, s.wait) {
+		return ctx.Err()
+	}
+	s.wait = min(max(firstWait, 2*s.wait), lastWait)
+	held, _, err := s.l.d.session(ctx, s.l.ep, s.wire.Version)
+	var unreachable *transport.UnreachableError
+	switch {
+	case errors.As(err, &unreachable):
+		return nil // it may come back
+	case err != nil:
+		return err
+	}
+	s.session = held
+	response, err := s.l.get(s.ctx, held, s.last) //nolint:contextcheck // the connection's own
+	switch {
+	case ctx.Err() != nil:
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		return ctx.Err()
+	case err != nil:
+		return nil //nolint:nilerr // it may come back
+	case streaming(response):
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.body = response.Body
+		s.in = sse.NewReader(response.Body, sse.Limits{Event: s.l.limit(), Events: maxStream, Total: max(maxOctets, 2*s.l.limit())})
+		return nil
+	}
+	_ = response.Body.Close()
+	if held.id != "" && response.StatusCode == http.StatusNotFound {
+		s.l.d.sessions.forget(keyOf(s.l.ep, s.wire.Version), held)
+		s.l.d.unkeep(ctx, s.l.ep, s.wire.Version)
+		s.last = ""
+	}
+	if s.refused++; response.StatusCode == http.StatusMethodNotAllowed || s.refused > maxRefused {
+		<-ctx.Done() // it has nothing to say of its own accord
+		return ctx.Err()
+	}
+	return nil
+}
+
+// get asks for the stream of a session, from where one broke off.
+func (l *line) get(ctx context.Context, s session, last string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.ep.URL, http.NoBody) //nolint:gosec // the operator says where an agent is, egress guards it
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", mediaEvents)
+	if last != "" {
+		request.Header.Set("Last-Event-ID", last)
+	}
+	for _, token := range l.evidence {
+		request.Header.Add(ect.HeaderName, token)
+	}
+	s.mark(request.Header)
+	return l.d.deps.Client.DoAs(request, l.ep.ID)
+}
+
+// pause waits; false: ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
