@@ -28,7 +28,10 @@ func readFrame(r io.Reader) ([]byte, error) {
 	}
 	body := make([]byte, length)
 	if _, err := io.ReadFull(r, body); err != nil {
-		return nil, errors.Join(io.ErrUnexpectedEOF, err)
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF // behind a length, it is no end between two frames
+		}
+		return nil, err
 	}
 	return body, nil
 }

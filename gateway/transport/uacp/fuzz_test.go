@@ -15,6 +15,7 @@ func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte("\x00\x00"))
 	f.Add([]byte("\xff\xffabc"))
 	f.Add([]byte("\x00"))
+	f.Add([]byte("\x00\x01")) // nothing behind a length
 	f.Fuzz(func(t *testing.T, data []byte) {
 		whole, slow := bytes.NewReader(data), iotest.OneByteReader(bytes.NewReader(data))
 		var again bytes.Buffer
