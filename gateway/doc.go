@@ -31,6 +31,7 @@
 //	question.go   what an agent asks, and the message that answers it
 //	mail.go       what one process wants of another that works on a task
 //	push.go       webhooks that are told of changes
+//	takeover.go   goes on with that for a process that was lost
 //	pass.go       what only one protocol has; what came of the work, to be listed and read later
 //
 // And what is about a workflow, and a token rather than a message:

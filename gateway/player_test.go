@@ -226,6 +226,7 @@ type stage struct {
 	memory  *state.Memory
 	entries entries
 	shared  gateway.Answers // in place of the memory's; nil: the memory's
+	view    gateway.Entries // of the next replica; nil: what all have
 	posts   *mailman
 	ids     []string // of the replicas
 }
@@ -310,11 +311,15 @@ func (s *stage) replica(t *testing.T) *gateway.Gateway {
 	if s.shared != nil {
 		answers = s.shared
 	}
+	var kept gateway.Entries = &s.entries
+	if s.view != nil {
+		kept = s.view
+	}
 	road, err := gateway.New(gateway.Settings{}, gateway.Deps{
 		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{a2a.Binding: s.agent, mcp.Binding: servers{s}},
 		Pushers: map[canonical.Binding]transport.Pusher{a2a.Binding: s.posts},
 		Signer:  s.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: s.memory, Answers: answers,
-		Conversations: s.memory, Entries: &s.entries, Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
+		Conversations: s.memory, Entries: kept, Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
 		NewID: func() string {
 			id := string(ect.NewID())
 			if first { // it names itself first

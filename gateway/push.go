@@ -68,6 +68,7 @@ func (g *Gateway) hook(ctx context.Context, x *exchange, rec *record, follow boo
 	if err := g.keepPush(ctx, rec, &config); err != nil {
 		return err
 	}
+	g.commend(ctx, x, rec)
 	if follow {
 		g.attend(ctx, x, rec)
 	}
@@ -109,6 +110,7 @@ func (g *Gateway) pushTo(ctx context.Context, x *exchange, rec *record, config c
 	if err := g.keepPush(ctx, rec, &config); err != nil {
 		return nil, err
 	}
+	g.commend(ctx, x, rec)
 	g.attend(ctx, x, rec)
 	return &config, nil
 }
@@ -244,6 +246,9 @@ func (g *Gateway) deliver(ctx context.Context, key EntryKey) {
 		}
 		for i := range next.events {
 			g.postEvent(ctx, &next, &next.events[i], configs)
+		}
+		if ctx.Err() == nil && next.rec.Task.Status.State.Terminal() {
+			_ = g.Entries.Delete(ctx, watchedKey(key)) // else the end is posted once more
 		}
 	}
 }

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -174,6 +175,89 @@ func TestAnyReplicaTakesTheAnswer(t *testing.T) {
 				t.Errorf("the answer leads to %s, and the agent heard %s", done, s.asker.last())
 			}
 		})
+	})
+}
+
+// A replica that follows a task for somebody's webhook is lost: another goes on,
+// and begins with how the task stands. Of two that could, one does.
+func TestAnotherReplicaGoesOnTelling(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{
+		invoking: {{reply: wholeTask("WORKING", "")}},
+		following: {
+			{events: []string{wholeTask("WORKING", "")}},
+			{events: []string{wholeTask("WORKING", ""), artifact("done it"), status("COMPLETED", "")}, end: io.EOF, after: time.Second},
+		},
+	}, func(s *stage) {
+		t := s.t
+		lost := &entries{Entries: s.memory.Entries()}
+		s.view = lost
+		first := s.replica(t)
+		s.view = nil
+		others := []*gateway.Gateway{s.replica(t), s.replica(t)}
+		for _, g := range append(others, first) {
+			if err := g.TakeOver(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const config = `{"configuration":{"returnImmediately":true,"taskPushNotificationConfig":{"url":"https://hook.example/"}},"message"`
+		s.ask(t, first, s.a2a(invoking, strings.Replace(saying, `{"message"`, config, 1)))
+		<-time.After(time.Minute)
+		if got := s.agent.was(); got != "SendMessage SubscribeToTask" {
+			t.Errorf("while it lives the agent hears %s", got)
+		}
+		lost.broken.Store(true) // from now on it can say nothing to anybody
+		_ = first.Close()
+		<-time.After(time.Minute)
+		s.posts.mu.Lock()
+		all := strings.Join(s.posts.taken, "\n")
+		begins, made, ended := strings.Index(all, "TASK_STATE_WORKING"), strings.Index(all, "done it"), strings.Index(all, "TASK_STATE_COMPLETED")
+		if begins < 0 || made < begins || ended < made || strings.Count(all, "done it") != 1 {
+			t.Errorf("posted was %s", all)
+		}
+		posted := len(s.posts.taken)
+		s.posts.mu.Unlock()
+		if got := s.agent.was(); strings.Count(got, following) != 2 {
+			t.Errorf("the agent heard %s", got)
+		}
+		<-time.After(5 * time.Minute)
+		s.posts.mu.Lock()
+		if len(s.posts.taken) != posted {
+			t.Errorf("posted was also %s", s.posts.taken[posted:])
+		}
+		s.posts.mu.Unlock()
+		if left, err := s.memory.Entries().List(t.Context(), "watched", "", "", 9); err != nil || len(left) != 0 {
+			t.Errorf("still looked after: %v, %v", left, err)
+		}
+		for _, g := range others {
+			_ = g.Close()
+		}
+	})
+}
+
+// The replica that worked on a call is lost: that is posted by whoever is left,
+// without being asked.
+func TestAnEndIsPostedForALostReplica(t *testing.T) {
+	t.Parallel()
+	play(t, nil, func(s *stage) {
+		t := s.t
+		lost := &entries{Entries: s.memory.Entries()}
+		s.view = lost
+		first := s.replica(t)
+		s.view = nil
+		if err := s.TakeOver(); err != nil {
+			t.Fatal(err)
+		}
+		id := s.begin(first)
+		s.ask(t, first, s.adds("CreateTaskPushNotificationConfig", `{"taskId":"`+id+`","url":"https://hook.example/"}`))
+		lost.broken.Store(true)
+		<-time.After(time.Minute)
+		s.posts.mu.Lock()
+		if len(s.posts.taken) != 1 || !strings.Contains(s.posts.taken[0], "FAILED") {
+			t.Errorf("posted was %s", s.posts.taken)
+		}
+		s.posts.mu.Unlock()
+		_ = first.Close()
 	})
 }
 

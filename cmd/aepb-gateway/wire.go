@@ -148,6 +148,9 @@ func wire(s settings) (built *service, err error) {
 		return nil, err
 	}
 	out.close = append(out.close, out.road.Close, func() error { return out.road.Flush(context.Background()) })
+	if err := out.road.TakeOver(); err != nil {
+		return nil, err
+	}
 	if err := out.surfaces(s, list, registry, kept); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,163 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// entryWatched is a task of which somebody wants to be told, whichever process
+// follows it. It is there until its end was posted.
+const entryWatched = "watched"
+
+// watched is what another process must know to follow a task in this one's place.
+type watched struct {
+	Task      EntryKey
+	Caller    ect.Identity
+	Anonymous bool   `json:",omitempty"`
+	Address   string `json:",omitempty"`
+	Version   string // of the caller's protocol
+	Form      string
+	By        string    `json:",omitempty"` // who looked after it last
+	At        time.Time `json:",omitzero"`
+}
+
+func watchedKey(task EntryKey) EntryKey {
+	return EntryKey{Kind: entryWatched, ID: ect.Hash(appendTexts(nil, task.Group, task.ID))}
+}
+
+// commend asks the other processes to look after a task if this one is lost.
+// Where there is no room for that, it is followed here alone.
+func (g *Gateway) commend(ctx context.Context, x *exchange, rec *record) {
+	value, err := json.Marshal(watched{
+		Task: rec.key, Caller: x.call.Caller.ID, Anonymous: x.call.Caller.Anonymous, Address: x.call.Address,
+		Version: x.message.Origin.Version, Form: x.call.Wire.Form,
+	})
+	if err == nil {
+		_, _, err = g.Entries.Swap(ctx, watchedKey(rec.key), 0, value, g.Now().Add(recordLife))
+	}
+	if err != nil {
+		g.Logger.WarnContext(ctx, "a task is followed by this process alone", slog.String("task", rec.Task.ID), slog.Any("error", err))
+	}
+}
+
+// TakeOver begins to look after tasks whose process was lost, as long as somebody
+// wants to be told of them. It is called once; Close ends it.
+func (g *Gateway) TakeOver() error {
+	return g.crew.run(func(ctx context.Context) {
+		for pause(ctx, runnerBeats) {
+			g.lookAfter(ctx)
+		}
+	})
+}
+
+// lookAfter looks at every task that somebody wants to be told of.
+func (g *Gateway) lookAfter(ctx context.Context) {
+	for after := ""; ctx.Err() == nil; {
+		entries, err := g.Entries.List(ctx, entryWatched, "", after, maxPage)
+		if err != nil {
+			g.Logger.WarnContext(ctx, "nobody looks after tasks of lost processes", slog.Any("error", err))
+			return
+		}
+		for _, entry := range entries {
+			after = entry.Key.ID
+			if err := g.inherit(ctx, entry); err != nil {
+				g.Logger.WarnContext(ctx, "a task is not taken over", slog.Any("error", err))
+			}
+		}
+		if len(entries) < maxPage {
+			return
+		}
+	}
+}
+
+// inherit goes on with a task in place of a process that is gone.
+func (g *Gateway) inherit(ctx context.Context, entry Entry) error {
+	var w watched
+	if json.Unmarshal(entry.Value, &w) != nil {
+		return g.Entries.Delete(ctx, entry.Key)
+	}
+	rec, err := g.load(ctx, w.Task)
+	if err != nil {
+		return err
+	}
+	if rec == nil {
+		return g.Entries.Delete(ctx, entry.Key)
+	}
+	if err := g.settleLost(ctx, rec); err != nil {
+		return err
+	}
+	state := rec.Task.Status.State
+	var idle bool
+	switch {
+	case state.Terminal(): // whoever saw the end may be posting it
+		idle = g.Now().Sub(rec.Changed) > runnerLife
+	default:
+		idle = rec.TaskID != "" && rec.Runner == "" && rec.Waits == waitsNot && !g.followed(ctx, rec)
+	}
+	if !idle {
+		return g.prolong(ctx, entry)
+	}
+	if g.Now().Sub(w.At) < runnerLife && w.By != g.instance {
+		return nil // another has it in hand
+	}
+	w.By, w.At = g.instance, g.Now()
+	value, err := json.Marshal(w)
+	if err != nil {
+		return err
+	}
+	if _, mine, err := g.Entries.Swap(ctx, entry.Key, entry.Revision, value, g.Now().Add(recordLife)); err != nil || !mine {
+		return err
+	}
+	return g.adopt(ctx, &w, rec)
+}
+
+// prolong lets an entry live as long as what it is about.
+func (g *Gateway) prolong(ctx context.Context, entry Entry) error {
+	if entry.Until.Sub(g.Now()) > recordLife/2 {
+		return nil
+	}
+	_, _, err := g.Entries.Swap(ctx, entry.Key, entry.Revision, entry.Value, g.Now().Add(recordLife))
+	return err
+}
+
+// adopt posts how a task stands, because nobody knows what was posted of its last
+// changes, and follows it from there.
+func (g *Gateway) adopt(ctx context.Context, w *watched, rec *record) error {
+	task, err := g.present(rec)
+	if err != nil {
+		return err
+	}
+	task.Output = nil
+	g.pushes(ctx, rec, []canonical.Event{{Task: task}})
+	if task.Status.State.Terminal() {
+		return nil
+	}
+	settings := *g.settings.Load()
+	settings.RequireECT = false // the work was let in when it began
+	x := &exchange{
+		settings: &settings, began: g.Now(), leave: func() {}, workflow: rec.Workflow,
+		call: transport.Call{
+			Agent: rec.Agent, Entrance: transport.Native, To: rec.Binding, Address: w.Address, Detached: true,
+			Caller: identity.Caller{Peer: ect.Peer{ID: w.Caller}, Anonymous: w.Anonymous},
+			Wire:   translators.Wire{Binding: rec.Source, Version: w.Version, Form: w.Form},
+		},
+		message: &canonical.Message{Op: canonical.OpInvoke, Origin: canonical.Origin{Binding: rec.Source, Version: w.Version}, Body: &canonical.Invoke{}},
+	}
+	if err := g.protocols(x); err != nil {
+		return err
+	}
+	x.agent.Rules.RequireECT = false
+	if err := g.permit(x); err != nil { // whoever may not call any more is not told any more
+		return err
+	}
+	g.attend(ctx, x, rec)
+	return nil
+}
