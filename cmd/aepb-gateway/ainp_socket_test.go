@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
 	"github.com/aepb/aepb-gateway/translators"
@@ -305,6 +306,35 @@ func TestSocketToOthers(t *testing.T) {
 		got := hear(t, conn)
 		if got.Payload.Status != "success" || !strings.Contains(string(got.Payload.Result), "42") || got.Payload.Intent != id {
 			t.Errorf("got %s", got.raw)
+		}
+	}
+}
+
+// TestAStreamThroughTwoGateways: what closes a stream travels in its last
+// message, and the next gateway verifies it against what it heard.
+func TestAStreamThroughTwoGateways(t *testing.T) {
+	t.Parallel()
+	first := newBed(t, plan{})
+	second := first.beside(t, "gateway-2", config.Config{})
+	second.scribeOverSocket(t, "slow")
+	calculator, _ := first.directory.Find("calculator")
+	must(t, second.directory.Put(calculator))
+	for _, agent := range []string{"slow", "calculator"} {
+		first.listAs(t, agent+"-there", second.dev.Gateway.ID, directory.Endpoint{
+			Binding: ainp.Binding, URL: "wss" + strings.TrimPrefix(second.at.Public, "https") + "/agents/" + agent + "/ainp",
+		})
+	}
+	header := map[string]string{"A2A-Version": "1.0"}
+	got := string(first.send(t, letter{at: "/agents/slow-there/a2a", header: header, body: strings.Replace(textBody("write"), "SendMessage", "SendStreamingMessage", 1)}).body)
+	for _, part := range []string{"half of it", "all of it", "TASK_STATE_COMPLETED"} {
+		if !strings.Contains(got, part) {
+			t.Errorf("%s is not told: %s", part, got)
+		}
+	}
+	for _, method := range []string{"SendMessage", "SendStreamingMessage"} {
+		body := strings.Replace(addBody(41), "SendMessage", method, 1)
+		if got := string(first.send(t, letter{at: "/agents/calculator-there/a2a", header: header, body: body}).body); !strings.Contains(got, "42") {
+			t.Errorf("%s: got %s", method, got)
 		}
 	}
 }

@@ -55,13 +55,14 @@ const (
 )
 
 const (
-	testLegs      = "gateway/road_test.go:TestBothLegsAreProven"
-	testHandshake = "cmd/aepb-gateway/negative_caller_test.go:TestRefusedHandshakes"
-	testInside    = "cmd/aepb-gateway/five_test.go:TestEvidenceInside"
-	testNode      = "test/slim/gateway_test.go:TestAnOfficialServerBehindTheGateway"
-	testChain     = "test/slim/chain_test.go:TestTwoGatewaysAndANode"
-	testSignals   = "cmd/aepb-gateway/signal_test.go:TestUACPSignals"
-	testEveryPair = "cmd/aepb-gateway/five_test.go:TestEveryPair"
+	testLegs        = "gateway/road_test.go:TestBothLegsAreProven"
+	testHandshake   = "cmd/aepb-gateway/negative_caller_test.go:TestRefusedHandshakes"
+	testInside      = "cmd/aepb-gateway/five_test.go:TestEvidenceInside"
+	testNode        = "test/slim/gateway_test.go:TestAnOfficialServerBehindTheGateway"
+	testChain       = "test/slim/chain_test.go:TestTwoGatewaysAndANode"
+	testSignals     = "cmd/aepb-gateway/signal_test.go:TestUACPSignals"
+	testAINPSignals = "cmd/aepb-gateway/ainp_signal_test.go:TestAINPSignals"
+	testEveryPair   = "cmd/aepb-gateway/five_test.go:TestEveryPair"
 )
 
 // conformance is the table. A cell that is met names the test that fails when it
@@ -98,8 +99,9 @@ func conformance() []binding {
 		{ID: "ainp-v1", Requirements: []requirement{
 			{needCarriage, true, "payload.aepb.ect and attestations of the envelope", testInside},
 			{needParent, true, "par of the ECT in the envelope", testInside},
-			notYet(needRollback), notYet(needHITL),
-			{needTLS, true, "HTTPS with TLS 1.3", testHandshake},
+			{needRollback, true, "INTENT AtdRollbackRequest with semantics.ect; the RESULT's result is the token that answers", testAINPSignals},
+			{needHITL, true, "payload.aepb.hitl_callback; an ApprovalRequest where an agent asks, the decision as a RESULT with its token", testAINPSignals},
+			{needTLS, true, "HTTPS or WSS with TLS 1.3", testHandshake},
 			{needHash, true, "jcs-without-ect: RFC 8785 of the envelope without sig and payload.aepb.ect", testEveryPair},
 		}},
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -40,10 +41,11 @@ type talk struct {
 	conn *websocket.Conn
 	seen *Memory
 
-	first *transport.Event // read before the stream was handed on
-	over  bool
-	asked []string // ids of questions that may be answered here
-	close sync.Once
+	first   *transport.Event // read before the stream was handed on
+	over    bool
+	trailer []string // evidence for the whole stream, which its last message held
+	asked   []string // ids of questions that may be answered here
+	close   sync.Once
 }
 
 var _ transport.Events = (*talk)(nil)
@@ -97,7 +99,7 @@ func (d *Dialer) converse(
 	if err != nil {
 		return transport.Reply{}, errors.Join(err, t.Close())
 	}
-	if t.over {
+	if t.over && t.trailer == nil {
 		first.Wire.Event = false
 		return transport.Reply{Wire: first.Wire, Evidence: first.Evidence}, t.Close()
 	}
@@ -157,8 +159,12 @@ func (t *talk) read(ctx context.Context) (transport.Event, error) {
 		t.asked = append(t.asked, head.ID)
 		t.d.talks.add(head.ID, t)
 	}
+	if t.over && closing(tokens) {
+		t.trailer, tokens = tokens, nil
+	}
 	return transport.Event{Evidence: tokens, Wire: translators.Wire{
 		Binding: ainp.Binding, Version: ainp.Version, Form: ainp.FormSocket, Media: ainp.Media, Body: body, Re: t.re, Event: true,
+		Hasher: translators.HasherOf(t.d.deps.Form),
 	}}, nil
 }
 
@@ -169,10 +175,25 @@ func (t *talk) Next(ctx context.Context) (transport.Event, error) {
 		t.first = nil
 		return event, nil
 	}
+	if t.trailer != nil {
+		event := transport.Event{Evidence: t.trailer}
+		t.trailer = nil
+		return event, nil
+	}
 	if t.over {
 		return transport.Event{}, io.EOF
 	}
 	return t.read(ctx)
+}
+
+// closing reports whether a token among these testifies to a whole stream, as a
+// gateway's does. It is verified where the stream has been heard.
+func closing(tokens []string) bool {
+	return slices.ContainsFunc(tokens, func(token string) bool {
+		claims, _, err := ect.ParseUnverified(token)
+		said, ok := claims.Ext.String(ect.ExtStream)
+		return err == nil && ok && said == "close"
+	})
 }
 
 // Close ends the conversation; an agent that is still at work sees that nobody
