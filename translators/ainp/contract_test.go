@@ -165,3 +165,37 @@ func TestContract(t *testing.T) {
 	}
 	t.Run("over a connection that stays open", func(t *testing.T) { translatortest.Run(t, ainp.New(translators.Config{}), open) })
 }
+
+// FuzzHome: whatever is read, over either form, goes home or is refused, and
+// an event or an answer too.
+func FuzzHome(f *testing.F) {
+	for _, w := range wires() {
+		f.Add(w.Body, string(w.Re), w.Event, w.Form != "")
+	}
+	for _, body := range malformed() {
+		f.Add(body, "", false, false)
+	}
+	tr := ainp.New(translators.Config{})
+	f.Fuzz(func(t *testing.T, body []byte, re string, event, open bool) {
+		w := translators.Wire{Body: body, Re: canonical.Op(re), Event: event}
+		if open {
+			w.Form = ainp.FormSocket
+		}
+		_ = ainp.Final(body)
+		m, err := tr.Decode(w)
+		if err != nil {
+			return
+		}
+		home, _, err := tr.Encode(m, translators.Target{Form: w.Form, Stamp: stamp()})
+		if err != nil {
+			return
+		}
+		if home.Re == "" && re != "" {
+			t.Errorf("an answer went home as a request: %s", home.Body)
+		}
+		home.Re = canonical.Op(re)
+		if _, err := tr.Decode(home); err != nil {
+			t.Errorf("what went home cannot be read: %v\n%s", err, home.Body)
+		}
+	})
+}

@@ -10,6 +10,8 @@ import (
 	"math/big"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -27,10 +29,12 @@ type Client interface {
 }
 
 const (
-	documentLimit = 64 << 10 // octets of a DID document
-	keysLimit     = 16       // keys taken from one
-	cacheLimit    = 1024     // DIDs
-	cacheFor      = 5 * time.Minute
+	documentLimit = 64 << 10         // octets of a DID document
+	keysLimit     = 16               // keys taken from one
+	cacheLimit    = 1024             // DIDs
+	cacheFor      = 5 * time.Minute  // where the document's server says nothing
+	cacheMost     = time.Hour        // whatever it says
+	again         = 10 * time.Second // between two looks at one document because a signature did not hold
 	fetchFor      = 5 * time.Second
 	maxDID        = 512 // octets
 )
@@ -45,6 +49,7 @@ type Keys struct {
 
 type cached struct {
 	keys  []ed25519.PublicKey
+	at    time.Time // when it was fetched
 	until time.Time
 }
 
@@ -77,50 +82,99 @@ func (k *Keys) Resolve(ctx context.Context, did string) ([]ed25519.PublicKey, er
 }
 
 func (k *Keys) web(ctx context.Context, did string) ([]ed25519.PublicKey, error) {
-	k.mu.Lock()
-	known, ok := k.cache[did]
-	k.mu.Unlock()
-	if ok && k.now().Before(known.until) {
+	if known, ok := k.known(did); ok && k.now().Before(known.until) {
 		return known.keys, nil
 	}
-	keys, err := k.fetch(ctx, did)
+	return k.renew(ctx, did)
+}
+
+// Rotated looks whether the document of a did:web has changed since it was
+// kept, because a signature does not hold under the keys that it had. It looks
+// once in ten seconds at most; nil: there is nothing new.
+func (k *Keys) Rotated(ctx context.Context, did string) []ed25519.PublicKey {
+	known, ok := k.known(did)
+	if !ok || k.now().Before(known.at.Add(again)) {
+		return nil
+	}
+	keys, err := k.renew(ctx, did)
+	if err != nil || slices.EqualFunc(keys, known.keys, func(a, b ed25519.PublicKey) bool { return a.Equal(b) }) {
+		return nil
+	}
+	return keys
+}
+
+func (k *Keys) known(did string) (cached, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	known, ok := k.cache[did]
+	return known, ok
+}
+
+func (k *Keys) renew(ctx context.Context, did string) ([]ed25519.PublicKey, error) {
+	now := k.now()
+	keys, fresh, err := k.fetch(ctx, did)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if known, ok := k.cache[did]; err != nil && ok { // who fails to look does not look again at once
+		known.at = now
+		k.cache[did] = known
+	}
 	if err != nil {
 		return nil, err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(k.cache) >= cacheLimit {
+	if _, ok := k.cache[did]; !ok && len(k.cache) >= cacheLimit {
 		clear(k.cache) // whoever fills it with strangers' names pays by fetching again
 	}
-	k.cache[did] = cached{keys, k.now().Add(cacheFor)}
+	k.cache[did] = cached{keys: keys, at: now, until: now.Add(fresh)}
 	return keys, nil
 }
 
-func (k *Keys) fetch(ctx context.Context, did string) ([]ed25519.PublicKey, error) {
+// freshness is how long a document may be kept (RFC 9111): what its server says,
+// up to an hour.
+func freshness(h http.Header) time.Duration {
+	age, _ := strconv.ParseUint(h.Get("Age"), 10, 31)
+	for _, directive := range strings.Split(strings.Join(h.Values("Cache-Control"), ","), ",") {
+		name, value, _ := strings.Cut(strings.ToLower(strings.TrimSpace(directive)), "=")
+		switch name {
+		case "no-store", "no-cache":
+			return 0
+		case "max-age":
+			seconds, err := strconv.ParseUint(strings.Trim(value, `"`), 10, 31)
+			if err != nil || seconds <= age {
+				return 0
+			}
+			return min(time.Duration(seconds-age)*time.Second, cacheMost)
+		}
+	}
+	return cacheFor
+}
+
+func (k *Keys) fetch(ctx context.Context, did string) ([]ed25519.PublicKey, time.Duration, error) {
 	address, ok := webAddress(did)
 	if !ok {
-		return nil, ErrDID
+		return nil, 0, ErrDID
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchFor)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, ErrDID
+		return nil, 0, ErrDID
 	}
 	request.Header.Set("Accept", "application/did+json, application/json")
 	response, err := k.client.DoAs(request, "")
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, documentLimit+1))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if response.StatusCode != http.StatusOK || len(body) > documentLimit {
-		return nil, ErrDID
+		return nil, 0, ErrDID
 	}
-	return parseDocument(did, body)
+	keys, err := parseDocument(did, body)
+	return keys, freshness(response.Header), err
 }
 
 // webAddress is where the document of a did:web is (did:web method, Read).

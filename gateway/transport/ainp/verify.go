@@ -114,19 +114,29 @@ func (v *verifier) verify(ctx context.Context, body []byte) (verified, error) {
 	if err != nil {
 		return out, unsigned()
 	}
-	for _, profile := range []ainp.SigProfile{ainp.SigDraft, ainp.SigRaw} {
-		input, err := ainp.SigningInput(body, profile)
-		if err != nil {
-			return out, stale("not an envelope")
-		}
-		for _, key := range keys {
-			if ed25519.Verify(key, input, sig) {
-				out.profile = profile
-				return out, nil
-			}
+	for ; len(keys) > 0; keys = v.keys.Rotated(ctx, out.From) {
+		profile, ok, err := holds(body, sig, keys)
+		if out.profile = profile; ok || err != nil {
+			return out, err
 		}
 	}
 	return out, unsigned()
+}
+
+// holds finds the reading of the draft under which a signature is one of the keys'.
+func holds(body, sig []byte, keys []ed25519.PublicKey) (ainp.SigProfile, bool, error) {
+	for _, profile := range []ainp.SigProfile{ainp.SigDraft, ainp.SigRaw} {
+		input, err := ainp.SigningInput(body, profile)
+		if err != nil {
+			return "", false, stale("not an envelope")
+		}
+		for _, key := range keys {
+			if ed25519.Verify(key, input, sig) {
+				return profile, true, nil
+			}
+		}
+	}
+	return "", false, nil
 }
 
 func (v verified) fresh(now time.Time) error {

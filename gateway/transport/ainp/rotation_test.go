@@ -1,0 +1,115 @@
+package ainp_test
+
+import (
+	"crypto/ed25519"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	wire "github.com/aepb/aepb-gateway/gateway/transport/ainp"
+	form "github.com/aepb/aepb-gateway/translators/ainp"
+)
+
+const webDID = "did:web:a.example"
+
+// registrar serves one DID document that may change, and its age.
+type registrar struct {
+	mu     sync.Mutex
+	owner  string
+	header http.Header
+	status int
+	asked  int
+}
+
+func (r *registrar) DoAs(*http.Request, ect.Identity) (*http.Response, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked++
+	status := r.status
+	if status == 0 {
+		status = http.StatusOK
+	}
+	multibase := strings.TrimPrefix(party(r.owner).DID, "did:key:")
+	document := `{"id":"` + webDID + `","verificationMethod":[{"publicKeyMultibase":"` + multibase + `"}]}`
+	return &http.Response{StatusCode: status, Header: r.header, Body: io.NopCloser(strings.NewReader(document))}, nil
+}
+
+// TestDocumentsAreKeptAsTheirServerSays (RFC 9111), an hour at most.
+func TestDocumentsAreKeptAsTheirServerSays(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		header http.Header
+		kept   time.Duration // and no longer
+	}{
+		"nothing said":      {nil, 5 * time.Minute},
+		"a time":            {http.Header{"Cache-Control": {"public, max-age=30"}}, 30 * time.Second},
+		"a time, part gone": {http.Header{"Cache-Control": {"max-age=30"}, "Age": {"20"}}, 10 * time.Second},
+		"old already":       {http.Header{"Cache-Control": {"max-age=30"}, "Age": {"31"}}, 0},
+		"a year":            {http.Header{"Cache-Control": {"max-age=31536000"}}, time.Hour},
+		"no time":           {http.Header{"Cache-Control": {"max-age=soon"}}, 0},
+		"not at all":        {http.Header{"Cache-Control": {"no-store"}}, 0},
+		"not unasked":       {http.Header{"Cache-Control": {"No-Cache, max-age=30"}}, 0},
+	} {
+		r := &registrar{owner: "alice", header: tc.header}
+		clock := now()
+		keys := wire.NewKeys(r, func() time.Time { return clock })
+		for i, at := range []time.Duration{0, tc.kept - time.Second, tc.kept} {
+			if at < 0 {
+				continue
+			}
+			clock = now().Add(at)
+			if _, err := keys.Resolve(t.Context(), webDID); err != nil {
+				t.Fatal(err)
+			}
+			if want := map[int]int{0: 1, 1: 1, 2: 2}[i]; r.asked != want {
+				t.Errorf("%s: after %v it was asked for %d times, want %d", name, at, r.asked, want)
+			}
+		}
+	}
+}
+
+// TestKeysRotate: a caller that has a new key is known by it although its old
+// document is still fresh, and one that merely signs badly costs one look.
+func TestKeysRotate(t *testing.T) {
+	t.Parallel()
+	r := &registrar{owner: "old"}
+	clock := now()
+	keys := wire.NewKeys(r, func() time.Time { return clock })
+	door := newDoor(t, func(d *wire.DoorDeps) { d.Keys, d.Now = keys, func() time.Time { return clock } }).Handler(&road{exchange: echo})
+	from := func(key string, n string) int {
+		who := wire.Identity{DID: webDID, Key: party(key).Key}
+		body := strings.Replace(note(who), requestID, requestID[:35]+n, 1)
+		return post(door, sign(t, who, []byte(body), form.SigDraft), nobody()).Code
+	}
+	steps := []struct {
+		owner, key, n string
+		after         time.Duration
+		status, asked int
+	}{
+		{"old", "old", "1", 0, 200, 1},
+		{"new", "new", "2", time.Second, 401, 1}, // looked at a second ago
+		{"new", "old", "3", 2 * time.Second, 200, 1},
+		{"new", "new", "4", 11 * time.Second, 200, 2},
+		{"new", "old", "5", 12 * time.Second, 401, 2},
+		{"new", "eve", "6", 22 * time.Second, 401, 3},
+		{"new", "eve", "7", 23 * time.Second, 401, 3},
+		{"new", "new", "8", 24 * time.Second, 200, 3},
+	}
+	for _, s := range steps {
+		r.owner, clock = s.owner, now().Add(s.after)
+		if status := from(s.key, s.n); status != s.status || r.asked != s.asked {
+			t.Errorf("%s's key after %v: got %d with %d fetches, want %d with %d", s.key, s.after, status, r.asked, s.status, s.asked)
+		}
+	}
+	r.status, clock = http.StatusNotFound, now().Add(40*time.Second)
+	if status := from("eve", "9"); status != 401 || r.asked != 4 {
+		t.Errorf("a document that is gone: %d, %d fetches", status, r.asked)
+	}
+	if got, err := keys.Resolve(t.Context(), webDID); err != nil || !got[0].Equal(party("new").Key.Public().(ed25519.PublicKey)) {
+		t.Errorf("while it is fresh: %v", err)
+	}
+}
