@@ -224,3 +224,45 @@ func TestQuantiles(t *testing.T) {
 		t.Errorf("p50 %v p99 %v", o.quantile(0.5), o.quantile(0.99))
 	}
 }
+
+// TestPairFloors: every pair's floor carries a call there and back, and refuses one
+// whose ECT is another's.
+func TestPairFloors(t *testing.T) {
+	t.Parallel()
+	s := &stage{cast: &cast{}}
+	t.Cleanup(func() {
+		if err := s.stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := s.begin(t.Context(), t.TempDir(), false); err != nil {
+		t.Fatal(err)
+	}
+	if want := len(bindings()) * (len(bindings()) - 1); len(s.duels) != want {
+		t.Fatalf("%d pairs, want %d", len(s.duels), want)
+	}
+	for _, d := range s.duels {
+		floor := d.sides[0]
+		calls, err := floor.calls.prepare(t.Context(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := floor.send(t.Context(), calls[0]); err != nil {
+			t.Errorf("%s to %s: %v", d.from, d.to, err)
+		}
+		spoilt := calls[1]
+		spoilt.body = strings.Replace(spoilt.body, "fox", "cat", 1)
+		if err := floor.send(t.Context(), spoilt); err == nil {
+			t.Errorf("%s to %s: another text passes", d.from, d.to)
+		}
+	}
+}
+
+func TestPairTable(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	err := pairTable(&out, []pair{{"a2a-v1", "mcp-v1", 1, 100, 50}, {"a2a-v1", "mcp-v1", 2, 100, 70}, {"a2a-v1", "mcp-v1", 3, 10, 9}})
+	if err != nil || !strings.Contains(out.String(), "0.70  below 0.8") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}

@@ -89,6 +89,7 @@ type callMaker struct {
 	sender   *minter // nil: without ECTs
 	audience string
 	body     func(id string) string
+	words    *words // in place of body: those of a pair
 }
 
 // prepare makes n calls, no two alike.
@@ -109,6 +110,9 @@ func (m callMaker) prepare(ctx context.Context, n int) ([]call, error) {
 }
 
 func (m callMaker) one() (call, error) {
+	if m.words != nil {
+		return m.spoken()
+	}
 	c := call{body: m.body(uuid.NewString())}
 	if m.sender == nil {
 		return c, nil
@@ -119,6 +123,21 @@ func (m callMaker) one() (call, error) {
 	})
 	c.token = token.compact
 	return c, err
+}
+
+// spoken is a call in the words of a pair.
+func (m callMaker) spoken() (call, error) {
+	s := said{id: uuid.NewString(), text: echoed, at: time.Now(), bare: true}
+	body := m.words.ask(s)
+	token, err := m.sender.mint(ectClaims{
+		RegisteredClaims: jwt.RegisteredClaims{Audience: jwt.ClaimStrings{m.audience}},
+		Workflow:         uuid.NewString(), Act: "send_task", Parents: []string{}, OutputHash: hash(body),
+	})
+	if !m.words.inside {
+		return call{body: string(body), token: token.compact}, err
+	}
+	s.bare, s.tokens = false, []string{token.compact}
+	return call{body: string(m.words.ask(s))}, err
 }
 
 // a2aBody is the message as an A2A client sends it.

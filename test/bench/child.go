@@ -41,13 +41,16 @@ type script struct {
 	Upstream    string // the MCP server
 	Gateway     string // floor: the id to act under
 	Client      []byte // floor: DER certificate of the only sender
+	Seed        []byte // pairs: of the Ed25519 key of who speaks
+	Frames      string // pairs: host:port of the µACP agent
 }
 
 // child is a process that the benchmark started from its own binary.
 type child struct {
-	url   string
-	cmd   *exec.Cmd
-	stdin io.Closer
+	url    string
+	frames string // host:port of its µACP; empty: none
+	cmd    *exec.Cmd
+	stdin  io.Closer
 }
 
 // startChild runs a role and returns when it listens.
@@ -83,7 +86,7 @@ func startChild(ctx context.Context, role string, trust *devgateway.Trust, s scr
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("bench: %s does not listen: %w", role, err), c.stop())
 	}
-	c.url = strings.TrimSpace(strings.TrimPrefix(line, "ready "))
+	c.url, c.frames, _ = strings.Cut(strings.TrimSpace(strings.TrimPrefix(line, "ready ")), " ")
 	return c, nil
 }
 
@@ -123,11 +126,20 @@ func serveChild(role string, stdin io.Reader, stdout io.Writer) error {
 	if err := json.Unmarshal(line, &s); err != nil {
 		return err
 	}
-	handler, err := handlerOf(role, s)
+	var handler http.Handler
+	var frames framed
+	switch role {
+	case "agents":
+		handler, frames = s.agents()
+	case "pairs":
+		handler, frames, err = newPairs(s)
+	default:
+		handler, err = handlerOf(role, s)
+	}
 	if err != nil {
 		return err
 	}
-	return s.serve(handler, input, stdout)
+	return s.serve(handler, frames, input, stdout)
 }
 
 func handlerOf(role string, s script) (http.Handler, error) {
@@ -143,7 +155,8 @@ func handlerOf(role string, s script) (http.Handler, error) {
 	}
 }
 
-func (s script) serve(handler http.Handler, until io.Reader, stdout io.Writer) error {
+// serve serves a handler, and frames of µACP if there is somebody to answer them.
+func (s script) serve(handler http.Handler, frames framed, until io.Reader, stdout io.Writer) error {
 	key, err := x509.ParseECPrivateKey(s.Key)
 	if err != nil {
 		return err
@@ -166,11 +179,22 @@ func (s script) serve(handler http.Handler, until io.Reader, stdout io.Writer) e
 	}
 	server.Protocols.SetHTTP1(true)
 	var serving sync.WaitGroup
+	conf := server.TLSConfig.Clone()
 	serving.Go(func() { err = server.ServeTLS(ln, "", "") })
-	if _, err := io.WriteString(stdout, "ready https://"+ln.Addr().String()+"\n"); err == nil {
+	ready := "ready https://" + ln.Addr().String()
+	framing, wrong := net.Listen("tcp", "127.0.0.1:0")
+	if wrong != nil {
+		return errors.Join(wrong, server.Close())
+	}
+	if frames != nil {
+		ready += " " + framing.Addr().String()
+		serving.Go(func() { serveFrames(framing, conf, frames) })
+	}
+	if _, err := io.WriteString(stdout, ready+"\n"); err == nil {
 		_, _ = io.Copy(io.Discard, until)
 	}
 	_ = server.Close()
+	_ = framing.Close()
 	serving.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil

@@ -22,6 +22,14 @@
 // factor of two between runs, so what counts is the median over the rounds of
 // the ratio to floor within the same round.
 //
+// --only pairs measures every ordered pair of a2a, mcp, uacp and ainp, at 8 callers,
+// each against the floor of that pair: the same job by hand, with the sockets and
+// the signatures that its two protocols demand. One µACP connection is made for
+// each request to an agent and those of callers are kept; AINP is signed and
+// verified in both directions; ECTs stand where the protocol has a place for them.
+// Floor and gateway take turns in each round, and a pair whose median of the
+// per-round ratios is less than 0.8 is marked.
+//
 // What lasts longer than a call is measured by package lasting: --only stream,
 // sessions, streams or limits.
 //
@@ -34,7 +42,8 @@
 // How to read it: main.go parses the flags, cast.go starts the servers, rounds.go
 // takes turns, load.go is the client and calls.go what it sends; child.go is
 // what upstream.go, proxy.go and floor.go share; meter.go reads /proc and
-// report.go adds up.
+// report.go adds up. Of the pairs, pairs.go takes turns, words.go says the exchange
+// in each protocol, pairfloor.go is the floor and pairagents.go the agents.
 //
 // Alternative considered: testing.B. It measures a function in one process; here
 // the question is what a process costs per call while others compete with it.

@@ -92,7 +92,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 }
 
 // names are all measurements.
-func names() []string { return append([]string{exchangeName}, lasting.Names()...) }
+func names() []string { return append([]string{exchangeName, pairsName}, lasting.Names()...) }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args, stderr)
@@ -104,6 +104,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var d document
 	if o.only == "" || o.only == exchangeName {
 		if d, err = measure(ctx, o, stderr); err != nil {
+			return err
+		}
+	}
+	if o.only == "" || o.only == pairsName {
+		if d.Pairs, err = measurePairs(ctx, o, stderr); err != nil {
 			return err
 		}
 	}
@@ -121,7 +126,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // using them, building the gateway a minute at most.
 func (o options) limit() time.Duration {
 	loaded := o.seconds * float64(len(o.cases)*len(concurrencies()))
-	return 5*time.Minute + time.Duration(4*loaded*float64(time.Second))
+	return 10*time.Minute + time.Duration(4*loaded*float64(time.Second))
+}
+
+func measurePairs(ctx context.Context, o options, progress io.Writer) (all []pair, err error) {
+	dir, err := os.MkdirTemp("", "aepb-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	return pairRounds(ctx, dir, o, progress)
 }
 
 func measure(ctx context.Context, o options, progress io.Writer) (d document, err error) {

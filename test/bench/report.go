@@ -16,6 +16,7 @@ type document struct {
 	Idle []idle   `json:"idle"`
 	Runs []result `json:"runs"`
 
+	Pairs   []pair           `json:"pairs,omitempty"`
 	Lasting []lasting.Figure `json:"lasting,omitempty"`
 }
 
@@ -54,6 +55,7 @@ func table(w io.Writer, d document) (err error) {
 	if len(d.Lasting) > 0 {
 		defer func() { err = errors.Join(err, lasting.Table(w, d.Lasting)) }()
 	}
+	defer func() { err = errors.Join(err, pairTable(w, d.Pairs)) }()
 	if len(d.Runs) == 0 {
 		return nil
 	}
