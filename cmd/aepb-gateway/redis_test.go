@@ -98,10 +98,11 @@ func TestStateInRedis(t *testing.T) {
 	}
 	server.run()
 	within(t, 10*time.Second, "ready again", ready)
-	// Uses of tokens may be lost, so ECTs of before are refused for a while (R6);
-	// what comes without one is translated at once.
-	if got := call(); got.status != http.StatusForbidden {
-		t.Errorf("an ECT whose use may be forgotten: got %d %s", got.status, got.body)
+	// Uses of tokens may be lost, so ECTs are refused until one can be younger than
+	// that, and callers are told when (R6); what comes without one is translated at once.
+	got = call()
+	if wait := got.header.Get("Retry-After"); got.status != http.StatusServiceUnavailable || len(wait) != 2 || wait > "31" {
+		t.Errorf("an ECT whose use may be forgotten: got %d, Retry-After %q: %s", got.status, wait, got.body)
 	}
 	got = b.send(t, letter{at: doorA2A, body: addBody(1), header: map[string]string{"A2A-Version": "1.0"}})
 	b.right(t, got, `"sum":2`)
