@@ -306,7 +306,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	}
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
 		Authenticators: authenticators,
-		Exchanger:      road, Router: road, Registry: registry, Evidence: kept.evidence, Self: s.svid.ID, Signer: road.Signer, Anonymous: s.anonymous(),
+		Exchanger:      road, Router: road, Awaiter: road, Registry: registry, Evidence: kept.evidence, Self: s.svid.ID, Signer: road.Signer, Anonymous: s.anonymous(),
 		Doors: doors, Notice: road.Notice,
 		Version: version, BaseURL: s.baseURL, Logger: s.logger,
 	})

@@ -63,6 +63,7 @@ const (
 	testSignals     = "cmd/aepb-gateway/signal_test.go:TestUACPSignals"
 	testAINPSignals = "cmd/aepb-gateway/ainp_signal_test.go:TestAINPSignals"
 	testEveryPair   = "cmd/aepb-gateway/five_test.go:TestEveryPair"
+	testWebhooks    = "cmd/aepb-gateway/callbacks_test.go:TestWebhooksOfHTTPCallers"
 )
 
 // conformance is the table. A cell that is met names the test that fails when it
@@ -73,7 +74,8 @@ func conformance() []binding {
 		return binding{ID: id, Requirements: []requirement{
 			{needCarriage, true, "HTTP field Execution-Context", testLegs},
 			{needParent, true, "par of the ECT in Execution-Context", testLegs},
-			notYet(needRollback), notYet(needHITL),
+			notYet(needRollback),
+			{needHITL, true, "POST /hitl/callbacks with wid and uri; the decision by webhook", testWebhooks},
 			{needTLS, true, "HTTPS with TLS 1.3", testHandshake},
 			{needHash, true, "the octets of the body", testEveryPair},
 		}}

@@ -24,7 +24,8 @@ type Doors map[string]http.Handler
 // PublicDeps is what the public surface is built from.
 type PublicDeps struct {
 	Exchanger transport.Exchanger
-	Router    Router // nil: only our own pairs are served
+	Router    Router  // nil: only our own pairs are served
+	Awaiter   Awaiter // nil: nobody waits for decisions of humans
 	Registry  *translators.Registry
 	Doors     Doors
 	Evidence  ect.Store
@@ -47,6 +48,11 @@ type PublicDeps struct {
 // long that holds.
 type Router interface {
 	Serves(context.Context, transport.Question) (bool, time.Duration)
+}
+
+// Awaiter keeps who is told what humans decide in a workflow.
+type Awaiter interface {
+	Await(ctx context.Context, caller ect.Identity, workflow, uri string) error
 }
 
 // Quiet stops gin from printing its routes. Call it once, before any surface is built.
@@ -72,6 +78,7 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	}
 	engine.GET("/ects/:jti", admitted(deps), evidence{deps}.token)
 	engine.GET("/workflows/:wid", admitted(deps), evidence{deps}.workflow)
+	engine.POST("/hitl/callbacks", admitted(deps), callbacks{deps}.register)
 	native(engine.Group("/agents/:agent", announced(deps)), deps.Doors)
 	return engine, nil
 }

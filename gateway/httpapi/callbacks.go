@@ -1,0 +1,64 @@
+package httpapi
+
+import (
+	"io"
+	"net/http"
+	"slices"
+
+	"github.com/gin-gonic/gin"
+	"github.com/go-json-experiment/json"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+)
+
+// maxCallback bounds the body of a registration, in octets.
+const maxCallback = 8 << 10
+
+// callbacks takes the callbacks of the bindings that are HTTP: a webhook, as AEPB
+// has it (HITL Callback Registration).
+type callbacks struct{ deps PublicDeps }
+
+// registration is the body: who is told, and of which workflow.
+type registration struct {
+	Workflow string `json:"wid"`
+	URI      string `json:"uri"`
+}
+
+// register keeps a webhook for the members of a workflow (R14); for others there is
+// no such workflow. The same once more changes nothing.
+func (h callbacks) register(c *gin.Context) {
+	var asked registration
+	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, maxCallback))
+	switch {
+	case err != nil:
+		err = problem.Reading(err)
+	case mediaType(c.Request) != mediaJSON:
+		err = &problem.MediaTypeError{Want: []string{mediaJSON}}
+	case json.Unmarshal(body, &asked, json.RejectUnknownMembers(true)) != nil || asked.Workflow == "" || asked.URI == "":
+		err = &problem.QueryError{Reason: "the body is an object with wid and uri"}
+	case h.deps.Awaiter == nil:
+		err = &problem.NotFoundError{What: "resource"}
+	default:
+		err = h.keep(c, asked)
+	}
+	if err != nil {
+		problem.Write(c.Writer, c.Request, err)
+		return
+	}
+	c.JSON(http.StatusCreated, asked)
+}
+
+func (h callbacks) keep(c *gin.Context, asked registration) error {
+	ctx := c.Request.Context()
+	caller := transport.CallerFrom(ctx).ID
+	records, err := h.deps.Evidence.Workflow(ctx, asked.Workflow)
+	if err != nil {
+		return &problem.RecordingError{Err: err}
+	}
+	if !slices.ContainsFunc(records, func(r ect.Record) bool { return concerns(r, caller) }) {
+		return &problem.NotFoundError{What: "workflow"}
+	}
+	return h.deps.Awaiter.Await(ctx, caller, asked.Workflow, asked.URI)
+}
