@@ -18,6 +18,10 @@ import (
 // answered with its result.
 const grace = 250 * time.Millisecond
 
+// promptly is how long whoever asked not to wait waits for a result: so little that
+// the task is promised within the grace, evidence and record included.
+const promptly = 150 * time.Millisecond
+
 // life is that of one request to an agent: it ends with the agent's time limit,
 // or with whoever waits. A reply that turns out to be a stream is kept beyond
 // both.

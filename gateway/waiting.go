@@ -67,7 +67,7 @@ func (r *run) settle(ctx context.Context, limit time.Duration) error {
 
 // promise answers with the result if it is there at once, else with the task.
 func (r *run) promise(ctx context.Context) (transport.Answer, error) {
-	err := r.settle(ctx, grace)
+	err := r.settle(ctx, promptly)
 	if err == nil {
 		return r.close(ctx)
 	}

@@ -1,0 +1,31 @@
+package gateway_test
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// Whoever asks for a task has it at once, however long the agent takes to name its own.
+func TestATaskIsPromisedAtOnce(t *testing.T) {
+	t.Parallel()
+	scenes := map[string][]scene{streaming: {{events: []string{wholeTask("COMPLETED", oneArt)}, after: time.Minute / 2, end: io.EOF}}}
+	play(t, scenes, func(s *stage) {
+		t := s.t
+		began := time.Now()
+		got := string(s.ask(t, s, s.by(mcp.Binding, mcp.Legacy,
+			`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"write","arguments":{"message":"hi"},"task":{"ttl":60000}}}`)).Wire.Body)
+		if took := time.Since(began); took > 200*time.Millisecond || !strings.Contains(got, `"status":"working"`) {
+			t.Errorf("after %s: %s", took, got)
+		}
+		_, rest, _ := strings.Cut(got, `"taskId":"`)
+		id, _, _ := strings.Cut(rest, `"`)
+		result := string(s.ask(t, s, s.by(mcp.Binding, mcp.Legacy, `{"jsonrpc":"2.0","id":8,"method":"tasks/result","params":{"taskId":"`+id+`"}}`)).Wire.Body)
+		if !strings.Contains(result, "done it") {
+			t.Errorf("the result is %s", result)
+		}
+	})
+}
