@@ -265,7 +265,7 @@ func (x *exchange) proof() []string {
 	}
 	for _, compact := range x.heard {
 		if size += len(compact); size <= maxProof && len(out) < maxSignatures {
-			out = append(out[:len(out):len(out)], compact)
+			out = append(slices.Clip(out), compact)
 		}
 	}
 	return out

@@ -154,8 +154,8 @@ func (g *Gateway) told(ctx context.Context, x *exchange, one listed, f *canonica
 
 const (
 	entryEnded  = "ended"    // which processes have lists of tasks that ended at once
-	listSpan    = 8          // names in a full list; the head has up to twice as many
-	maxLists    = 512        // full lists that are read of one process
+	listSpan    = 4          // names in a full list; the head has up to twice as many
+	maxLists    = 1024       // full lists that are read of one process
 	maxListings = 1 << 14    // callers and agents of which this process keeps lists
 	headList    = ect.ID("") // the name of the head
 )

@@ -109,7 +109,7 @@ func (b bell) options() *mcp.ClientOptions {
 	return &mcp.ClientOptions{
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { b.ring("tools") },
 		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) { b.ring(r.Params.URI) },
-		LoggingMessageHandler:  func(_ context.Context, r *mcp.LoggingMessageRequest) { b.ring(r.Params.Logger) },
+		LoggingMessageHandler:  func(_ context.Context, r *mcp.LoggingMessageRequest) { b.ring(r.Params.Logger) }, //nolint:staticcheck // logging is deprecated, and spoken
 		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			b.ring(r.Params.Message)
 			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"n": "two"}}, nil
@@ -162,14 +162,14 @@ func (g *gw) askedOutside(t *testing.T, at *newsroom) {
 	t.Helper()
 	heard := make(bell, 100)
 	session := g.reader(t, at, legacyMCP, heard.options())
-	if err := session.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "info"}); err != nil {
+	if err := session.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "info"}); err != nil { //nolint:staticcheck // logging is deprecated, and spoken
 		t.Fatal(err)
 	}
 	var asked sync.Once
 	answers := make(chan string, 1)
 	heard.rings(t, "desk", func() {
 		for s := range at.Sessions() {
-			_ = s.Log(context.Background(), &mcp.LoggingMessageParams{Level: "info", Logger: "desk", Data: "quiet"})
+			_ = s.Log(context.Background(), &mcp.LoggingMessageParams{Level: "info", Logger: "desk", Data: "quiet"}) //nolint:staticcheck // logging is deprecated, and spoken
 		}
 	})
 	for s := range at.Sessions() {

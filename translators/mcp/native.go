@@ -44,7 +44,9 @@ func (e *encoder) listen() (translators.Wire, error) {
 var _ translators.Changer = (*Translator)(nil)
 
 // Changes reports whether a notification says that a server has other tools now.
-func (t *Translator) Changes(n *canonical.Native) bool { return n.Method == "notifications/tools/list_changed" }
+func (t *Translator) Changes(n *canonical.Native) bool {
+	return n.Method == "notifications/tools/list_changed"
+}
 
 // nativeRequest writes a method that only MCP has. In its own revision nothing
 // is changed but the name of its progress.

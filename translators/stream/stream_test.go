@@ -319,7 +319,8 @@ func TestChangesToldToWhoeverHasOnlyProgress(t *testing.T) {
 	}
 	got, _ := tell(stream.NewShaper(shape), events)
 	want := []canonical.Event{
-		{Progress: &canonical.Progress{Token: shape.Token, Value: json.RawMessage("1"), Message: "reading"}}, events[1],
+		{Progress: &canonical.Progress{Token: shape.Token, Value: json.RawMessage("1"), Message: "reading"}},
+		events[1],
 		{Progress: &canonical.Progress{Token: shape.Token, Value: json.RawMessage("7")}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

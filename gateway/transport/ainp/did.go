@@ -133,7 +133,7 @@ func (k *Keys) renew(ctx context.Context, did string) ([]ed25519.PublicKey, erro
 // up to an hour.
 func freshness(h http.Header) time.Duration {
 	age, _ := strconv.ParseUint(h.Get("Age"), 10, 31)
-	for _, directive := range strings.Split(strings.Join(h.Values("Cache-Control"), ","), ",") {
+	for directive := range strings.SplitSeq(strings.Join(h.Values("Cache-Control"), ","), ",") {
 		name, value, _ := strings.Cut(strings.ToLower(strings.TrimSpace(directive)), "=")
 		switch name {
 		case "no-store", "no-cache":

@@ -144,7 +144,7 @@ func (s *listening) open(ctx context.Context) error {
 		}
 		return ctx.Err()
 	case err != nil:
-		return nil //nolint:nilerr // it may come back
+		return nil // it may come back
 	case streaming(response):
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -63,15 +63,6 @@ func (s *standing) end(key string) {
 	}
 }
 
-// all ends every stream.
-func (s *standing) all() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, held := range s.places {
-		held.end()
-	}
-}
-
 // stand opens the stream on which a server of a legacy revision may speak
 // without being asked: what the agent says so is told on it. It ends with its
 // session.
