@@ -18,14 +18,18 @@ import (
 // entries are those of the memory, while nothing is broken.
 type entries struct {
 	gateway.Entries
-	broken atomic.Bool  // nothing can be kept
-	away   atomic.Bool  // nor found
-	tasks  atomic.Int64 // writes of records
+	broken atomic.Bool   // nothing can be kept
+	away   atomic.Bool   // nor found
+	shelf  chan struct{} // not nil: what is listed waits for its end
+	tasks  atomic.Int64  // writes of records
 }
 
 func (e *entries) Swap(ctx context.Context, key gateway.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
 	if e.broken.Load() {
 		return 0, false, &state.UnavailableError{}
+	}
+	if key.Kind == "shelf" && e.shelf != nil {
+		<-e.shelf
 	}
 	if key.Kind == "task" {
 		e.tasks.Add(1)

@@ -130,8 +130,48 @@ type caption struct {
 // shelves counts the slots in use, so that the oldest is used again. That is
 // each process's own business: no two have a slot in common.
 type shelves struct {
-	mu   sync.Mutex
-	next map[string]int
+	mu      sync.Mutex
+	next    map[string]int
+	pending map[EntryKey]shelved // not on the list yet
+	busy    bool                 // somebody is about to put it there
+
+	writing sync.Mutex // held while one is put there
+}
+
+// shelved is what stands in one slot.
+type shelved struct {
+	value []byte
+	until time.Time
+}
+
+// add leaves an entry for whoever writes, in place of one for the same slot.
+// True: nobody writes yet.
+func (s *shelves) add(key EntryKey, l shelved) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending == nil {
+		s.pending = map[EntryKey]shelved{}
+	}
+	s.pending[key] = l
+	idle := !s.busy
+	s.busy = true
+	return idle
+}
+
+// take gives one of a group, or of any (""); false: there is none.
+func (s *shelves) take(group string) (EntryKey, shelved, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, l := range s.pending {
+		if group == "" || key.Group == group {
+			delete(s.pending, key)
+			return key, l, true
+		}
+	}
+	if group == "" {
+		s.busy = false
+	}
+	return EntryKey{}, shelved{}, false
 }
 
 // slot is the next one of a group.
@@ -272,17 +312,39 @@ func (g *Gateway) enlist(ctx context.Context, group string, y *yield, until time
 	if err != nil {
 		return err
 	}
-	key := EntryKey{Kind: entryShelf, Group: group, ID: y.Slot}
-	for range 3 {
-		old, _, err := g.Entries.Get(ctx, key)
-		if err != nil {
-			return err
-		}
-		if _, ok, err := g.Entries.Swap(ctx, key, old.Revision, value, until); err != nil || ok {
-			return err
+	l := shelved{value: value, until: until}
+	if !g.shelves.add(EntryKey{Kind: entryShelf, Group: group, ID: y.Slot}, l) {
+		return nil
+	}
+	everything := func(ctx context.Context) {
+		for g.listOne(context.WithoutCancel(ctx), "") {
+			continue
 		}
 	}
-	return &problem.ConflictError{Reason: "somebody else writes there"}
+	if g.crew.run(everything) != nil {
+		everything(ctx)
+	}
+	return nil
+}
+
+// listOne puts one pending entry of a group, or of any (""), on the list; false:
+// there is none. No caller waits for the disk because of it but one who wants to
+// see the list.
+func (g *Gateway) listOne(ctx context.Context, group string) bool {
+	g.shelves.writing.Lock()
+	defer g.shelves.writing.Unlock()
+	key, l, ok := g.shelves.take(group)
+	if !ok {
+		return false
+	}
+	old, _, err := g.Entries.Get(ctx, key)
+	if err == nil { // nobody else has this slot
+		_, _, err = g.Entries.Swap(ctx, key, old.Revision, l.value, l.until)
+	}
+	if err != nil {
+		g.Logger.WarnContext(ctx, "what came of a task is not listed", slog.Any("error", err))
+	}
+	return true
 }
 
 // yieldKey is where what came of a task is kept: no issuer of tokens has such a name.
@@ -351,6 +413,9 @@ func patterns(agent string) []translators.Holding {
 func (g *Gateway) holdings(ctx context.Context, x *exchange, cursor string) (list []translators.Holding, next string, err error) {
 	if strings.Trim(cursor, "0123456789abcdefghijklmnopqrstuvwxyz-.") != "" || len(cursor) > maxTaskID {
 		return nil, "", &canonical.Error{Code: canonical.CodeBadParams, Message: "Invalid cursor"}
+	}
+	for g.listOne(ctx, g.keyOf(x, "").Group) { // what is not on the list yet
+		continue
 	}
 	entries, err := g.Entries.List(ctx, entryShelf, g.keyOf(x, "").Group, cursor, shelfPage)
 	if err != nil {

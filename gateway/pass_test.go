@@ -59,6 +59,7 @@ func TestArtifactsAreResources(t *testing.T) {
 		other := s.replica(t)
 		defer func() { _ = other.Close() }()
 		called := s.ask(t, s, s.tool(askingHi))
+		synctest.Wait() // another replica knows it a moment later
 		const whole = "a2a://writer/tasks/t1/artifacts/a%2F1"
 		for _, wants := range []string{whole + "/parts/2", whole + "/parts/3"} {
 			if !strings.Contains(string(called.Wire.Body), `"uri":"`+wants+`"`) {
@@ -130,6 +131,24 @@ func TestArtifactsOfStreams(t *testing.T) {
 				t.Errorf("%+v %s", list.Resources, *read.Contents[0].Text)
 			}
 			s.ask(t, s, s.tool(askingHi))
+		}
+	})
+}
+
+// A reply does not wait until what came of it stands on the list; whoever asks for
+// the list does.
+func TestARepliesListIsWrittenBehindIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, map[string][]scene{"SendStreamingMessage": {{events: []string{wholeTask("COMPLETED", shelfTask)}}}})
+		defer func() { _ = s.Close() }()
+		s.entries.shelf = make(chan struct{})
+		for range 3 {
+			s.ask(t, s, s.tool(askingHi))
+		}
+		close(s.entries.shelf)
+		if list, _ := s.resources(t, s, s.asksFor(mcp.Modern, "resources/list", "")); len(list.Resources) == 0 {
+			t.Error("the list is empty")
 		}
 	})
 }
