@@ -170,7 +170,7 @@ func (g *Gateway) disown(ctx context.Context, x *exchange, reply transport.Reply
 // end of the connection does not say so (MCP before 2026-07-28).
 func (g *Gateway) abandon(x *exchange) {
 	asker, ok := x.dest.(translators.Asker)
-	if !ok || x.dest.Info().Streams != translators.StreamsReply || asker.Asks(x.endpoint.Version) == translators.AskReply {
+	if !ok || x.dest.Info().Streams != translators.StreamsReply || asker.Asks(x.endpoint.Version, x.endpoint.Form) == translators.AskReply {
 		return
 	}
 	id := quoted(string(x.requestID))

@@ -68,7 +68,7 @@ func (x *exchange) listens() bool { return x.message.Op == canonical.OpNative &&
 // listen to one that does not, or that cannot be reached, is no mistake.
 func (g *Gateway) speaks(ctx context.Context, x *exchange) bool {
 	asker, ok := x.dest.(translators.Asker)
-	return ok && x.relay() && g.choose(ctx, x) == nil && asker.Asks(x.endpoint.Version) != translators.AskReply
+	return ok && x.relay() && g.choose(ctx, x) == nil && asker.Asks(x.endpoint.Version, x.endpoint.Form) != translators.AskReply
 }
 
 // noCounterpart: an agent of another protocol has no such method. What nobody

@@ -139,7 +139,7 @@ func (x *exchange) asking() translators.Asking {
 	if !ok {
 		return translators.AskNone
 	}
-	way := asker.Asks(x.message.Origin.Version)
+	way := asker.Asks(x.message.Origin.Version, x.call.Wire.Form)
 	if way == translators.AskTask || slices.ContainsFunc(x.message.Preferences.CanAnswer, x.understood) {
 		return way
 	}

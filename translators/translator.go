@@ -50,8 +50,8 @@ const (
 // Asker is implemented by a translator whose peers can be asked while they
 // wait for a result.
 type Asker interface {
-	// Asks says how a peer of that version is asked.
-	Asks(version string) Asking
+	// Asks says how a peer of that version is asked, in that form of carriage.
+	Asks(version, form string) Asking
 }
 
 // Carrier is implemented by a translator whose protocol has no words of its own.

@@ -90,6 +90,7 @@ type uacpFake struct {
 	seen  func(body []byte)       // told of every invocation; nil: nobody is
 	tells []string                // to whoever observes it; nil: it cannot be observed
 	who   *ecttest.Party          // set by uacpAgent
+	job   *job                    // what it works on; nil: it answers at once
 	undo  func(leg string) string // mints the checkpoint of an invocation, or the result of a rollback; nil: it has neither
 }
 
@@ -129,7 +130,10 @@ func (f *uacpFake) answer(body []byte) []byte {
 	}
 	reply := &canonical.Message{Op: m.Op, Phase: canonical.PhaseResponse, Correlation: m.Correlation, Body: perform(m)}
 	if d, ok := reply.Body.(*canonical.Description); ok {
-		d.Streams = f.tells != nil
+		d.Streams = f.tells != nil && f.job == nil
+	}
+	if f.job != nil {
+		reply.Body = f.job.asked(m, reply.Body)
 	}
 	if said, ok := m.Body.(*canonical.Signal); ok && f.undo != nil {
 		reply.Body = &canonical.Signal{Token: f.undo(said.Token)}
@@ -180,7 +184,7 @@ func (f *uacpFake) serve(conn net.Conn) {
 		}
 		if request, err := uacp.ParseFrame(body); err == nil && request.IsAck() {
 			continue
-		} else if err == nil && request.Verb == uacp.Observe && f.tells != nil {
+		} else if err == nil && request.Verb == uacp.Observe && f.tells != nil && f.job.observed(request.Topic()) {
 			for _, frame := range f.told(request, uacp.FormOf(body)) {
 				if writeFrameTo(conn, frame) != nil {
 					return

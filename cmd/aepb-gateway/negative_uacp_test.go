@@ -106,7 +106,7 @@ func uacpRefusals() []uacpRefusal {
 		{name: "a callback that is a number", frame: ask(uacp.TopicSend, asJSON, `{"body":"x","aepb":{"hitl_callback":12345}}`), code: 0x40},
 		{name: "no topic", frame: digits("64000000a8000000"), code: 0x40},
 		{name: "a topic of the bridge that is none", frame: ask("/mcp/tools/fly", asJSON, `{}`), code: 0x44},
-		{name: "a topic of tasks", frame: ask("/a2a/tasks/get", asJSON, `{}`), code: 0x44},
+		{name: "a topic of tasks", frame: ask("/a2a/tasks/list", asJSON, `{}`), code: 0x44},
 		{name: "a topic of ours that is none", frame: ask("/aepb/fly", asJSON, `{}`), code: 0x44},
 		{name: "a well-known that is none", frame: ask("/.well-known/other", asJSON, `{}`), code: 0x44},
 		{name: "a call that is no JSON", frame: call("hello"), code: 0x40},

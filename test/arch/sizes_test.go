@@ -27,6 +27,7 @@ var raised = map[string]struct {
 	"gateway":                    {32, "the road, and the work that outlives its request, are steps over one unexported exchange: a package of its own for either would export every step"},
 	"translators/mcp":            {19, "one reading of one protocol in four revisions: requests, events, tasks and questions share its decoder and encoder, which a package for each would export"},
 	"translators/ainp":           {15, "one reading of one protocol: intents, events, questions and tasks share its decoder and encoder, which a package for each would export"},
+	"translators/uacp":           {13, "one reading of one protocol: what is asked, observed, signalled and asked about tasks shares its decoder and encoder"},
 	"translators/translatortest": {13, "each law has a file, and so have the messages that all of them are tried on"},
 	"test/bench":                 {17, "the pairs use the processes, the signer and the load of the exchange: a package for them would export all three"},
 	"gateway/transport/mcp":      {14, "door and dialer share one session keeper and the checks of one transport"},

@@ -268,4 +268,4 @@ func (e *encoder) versioned(c *canonical.Description, card json.RawMessage) (jso
 var _ translators.Asker = (*Translator)(nil)
 
 // Asks: a task of any version can say that it needs input.
-func (t *Translator) Asks(string) translators.Asking { return translators.AskTask }
+func (t *Translator) Asks(string, string) translators.Asking { return translators.AskTask }

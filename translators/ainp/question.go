@@ -28,7 +28,7 @@ var _ translators.Asker = (*Translator)(nil)
 
 // Asks says that a peer is asked in the middle of its stream. One without a
 // connection that stays open cannot be asked: its messages do not say that it can.
-func (t *Translator) Asks(string) translators.Asking { return translators.AskStream }
+func (t *Translator) Asks(string, string) translators.Asking { return translators.AskStream }
 
 // readQuestion reads the payload of an ApprovalRequest as a question: what it
 // describes, and everything else that it says as data beside it.

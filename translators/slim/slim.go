@@ -74,7 +74,7 @@ func (t *Translator) CapabilityNames(capabilities []canonical.Capability) []stri
 }
 
 // Asks: only A2A's tasks can ask; on a plain session nobody waits for an answer.
-func (t *Translator) Asks(version string) translators.Asking {
+func (t *Translator) Asks(version, _ string) translators.Asking {
 	if _, ok := Revision(version); ok {
 		return translators.AskNone
 	}

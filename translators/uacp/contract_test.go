@@ -110,6 +110,24 @@ func wires() map[string]translators.Wire {
 	event("end with a word", uacp.Observe, 0, typeText, "that was all")
 	event("end with an error", uacp.Observe, 0x80, typeText, "no more")
 	event("status", uacp.Tell, 0, typeJSON, `{"body":"reading","aepb":{"event":"status","kind":"task","state":"working","state_message":{"role":"agent","parts":[{"kind":"text","text":"reading"}]},"artifacts":null}}`)
+	event("task that is told of", uacp.Tell, 0, typeText, "on its way")
+	told := out["task that is told of"]
+	told.Re = canonical.OpTaskSubscribe
+	out["task that is told of"] = told
+	ask("task", uacp.TopicTaskGet, typeJSON, `{"id":"t-1"}`)
+	ask("task, and more about it", uacp.TopicTaskGet, typeJSON, `{"id":"t-1","historyLength":2}`)
+	ask("task, enveloped", uacp.TopicTaskGet, typeJSON, `{"body":{"id":"t-1"},"aepb":{"sender":"spiffe://x/y"}}`)
+	ask("cancel a task", uacp.TopicTaskCancel, typeJSON, `{"id":"t-1"}`)
+	observe("observe a task", uacp.TopicTask+"t-1", typeText, "please")
+	observe("observe a task called get", uacp.TopicTaskGet, typeText, "")
+	observe("observe a task, enveloped", uacp.TopicTask+"t/1 ü", typeJSON, `{"aepb":{"context_id":"c"}}`)
+	reply("task that is done", canonical.OpTaskGet, 0, typeText, "done", correlated)
+	reply("task at work", canonical.OpTaskGet, 2, typeJSON, `[1.50]`, correlated)
+	reply("task that failed", canonical.OpTaskGet, 0x80, typeJSON, `{"body":"no","aepb":{"kind":"task","result_task_id":"t-1"}}`, correlated)
+	reply("no such task", canonical.OpTaskGet, 0x43, typeText, "no such task", correlated)
+	reply("task that was canceled", canonical.OpTaskCancel, 0, "", "", correlated)
+	reply("cancellation that was heard", canonical.OpTaskCancel, 3, "", "", correlated)
+	reply("cancellation with a word", canonical.OpTaskCancel, 3, typeText, "done", correlated)
 	reply("description of who can be observed", canonical.OpDescribe, 0, typeJSON, `{"name":"n","streams":true}`, correlated)
 
 	reply("text reply", canonical.OpInvoke, 0, typeText, "done", correlated)

@@ -133,6 +133,9 @@ func (t *Translator) native(f Frame, c content, re canonical.Op, event bool) (*c
 	var err error
 	switch {
 	case event:
+		if m.Op = canonical.OpInvoke; re == canonical.OpTaskSubscribe {
+			m.Op = re
+		}
 		err = t.event(f, c, m, left)
 	case re == "":
 		m.Callback = c.callback
@@ -183,6 +186,9 @@ func (t *Translator) request(f Frame, c content, m *canonical.Message, left *raw
 	}
 	topic := f.Topic()
 	if f.Verb == Observe {
+		if strings.HasPrefix(topic, TopicTask) {
+			return subscription(c, m, topic)
+		}
 		m.Preferences.Stream = true
 		if topic != TopicCall && reservedTopic(topic) && topic != TopicSend {
 			return refuse(canonical.CodeNoMethod, "this topic cannot be observed here")
@@ -204,6 +210,9 @@ func (t *Translator) request(f Frame, c content, m *canonical.Message, left *raw
 	}
 	if approval, ok := about(topic); ok {
 		return signal(c, m, canonical.OpDecision, approval)
+	}
+	if op, ok := taskOp(topic); ok {
+		return query(c, m, op)
 	}
 	if !utf8.ValidString(topic) {
 		return refuse(canonical.CodeInvalidRequest, "the topic is not UTF-8")
@@ -347,16 +356,23 @@ func (t *Translator) reply(f Frame, c content, m *canonical.Message, re canonica
 		return t.described(c, m)
 	case canonical.OpRollback, canonical.OpDecision:
 		return signalled(c, m, re)
+	case canonical.OpTaskGet, canonical.OpTaskCancel, canonical.OpTaskSubscribe:
+		stands(f, c, m, re)
+		return nil
 	default:
 		return refuse(canonical.CodeInvalidRequest, "not an answer to that request")
 	}
 }
 
 func verbOf(op canonical.Op) Verb {
-	if op == canonical.OpPing {
+	switch op {
+	case canonical.OpPing:
 		return Ping
+	case canonical.OpTaskSubscribe:
+		return Observe
+	default:
+		return Ask
 	}
-	return Ask
 }
 
 // failed reads a status that is an error, and the words beside it.

@@ -6,6 +6,10 @@
 //	ASK any topic of an agent's own      the same; the topic is To.Skill
 //	ASK /mcp/tools/call                  Invoke.Call <-> a JSON-RPC tools/call, as the reference bridge has it
 //	ASK /mcp/tools/list                  Page, CapabilityList <-> JSON-RPC tools/list
+//	ASK /a2a/tasks/get, …/cancel         TaskQuery: the payload is {"id": …}; the topics are ours, as the reference has none
+//	OBSERVE /a2a/tasks/ID                OpTaskSubscribe; an ID of 244 octets at most, and no wildcard
+//	reply to these three                 Result: a Task; NO_CONTENT to a cancellation is Done
+//	lists of tasks, answers apart from messages   refused (no_method, unsupported_op)
 //	ASK /.well-known/aepb                DescribeRequest, Description
 //	reply, code below 40                 Result: Output, or a JSON-RPC result; ACCEPTED is a Task at work
 //	reply, code from 40                  Error, by the table in codes.go; with aepb.kind a Result that failed
@@ -13,6 +17,7 @@
 //	TELL                                 OpNotice: kept whole, relayed within µACP only
 //	message id, Correlation-ID           Correlation.WireID; an id of another protocol gets a 24-bit alias
 //	Conversation-ID                      Conversation.ContextID; a longer one is hashed and carried
+//	a question                           a Task at work that says what it waits for, enveloped; a bare peer cannot be asked (capability_required)
 //	what µACP cannot say                 enveloped: carried in {"body": …, "aepb": …}; bare: dropped, by code
 //	CBOR and Protobuf payloads           a file of that media type, unread
 //	other options                        kept, octet by octet, for the way home
@@ -28,7 +33,7 @@
 //
 // Read uacp.go for the entry, frame.go for the octets, decode.go, then encode.go
 // and say.go for what becomes of a message, payload.go for what a payload says,
-// observe.go for streams, signal.go for what is about a workflow, codes.go for
+// observe.go for streams, task.go for tasks, signal.go for what is about a workflow, codes.go for
 // statuses and evidence.go for what is hashed.
 //
 // The two reference codes disagree on replies, correlation and unknown options

@@ -40,6 +40,10 @@ func ask(topic, kind, payload string) uacp.Frame {
 	return f
 }
 
+func observe(topic string) uacp.Frame {
+	return uacp.Frame{Verb: uacp.Observe, QoS: 1, ID: 42, Options: []uacp.Option{option(uacp.OptTopic, topic)}}
+}
+
 // TestDecodeNegative: what is refused, and as what.
 func TestDecodeNegative(t *testing.T) {
 	t.Parallel()
@@ -79,7 +83,20 @@ func TestDecodeNegative(t *testing.T) {
 		"ask without topic":       {frame: ask("", "", "hi"), want: "invalid_request"},
 		"empty topic":             {frame: uacp.Frame{Verb: uacp.Ask, Options: []uacp.Option{option(uacp.OptTopic, "")}}, want: "invalid_request"},
 		"topic not UTF-8":         {frame: ask("a\xff", "", "hi"), want: "invalid_request"},
-		"tasks":                   {frame: ask("/a2a/tasks/get", typeJSON, "{}"), want: "no_method"},
+		"task without a name":     {frame: ask(uacp.TopicTaskGet, typeJSON, "{}"), want: "bad_params"},
+		"task with an empty name": {frame: ask(uacp.TopicTaskGet, typeJSON, `{"id":""}`), want: "bad_params"},
+		"task with a number":      {frame: ask(uacp.TopicTaskGet, typeJSON, `{"id":12345}`), want: "bad_params"},
+		"task in a text":          {frame: ask(uacp.TopicTaskGet, typeText, "t-1"), want: "bad_params"},
+		"cancel a list":           {frame: ask(uacp.TopicTaskCancel, typeJSON, `["t-1"]`), want: "bad_params"},
+		"cancel nothing":          {frame: ask(uacp.TopicTaskCancel, "", ""), want: "bad_params"},
+		"ask a task":              {frame: ask(uacp.TopicTask+"t-1", "", ""), want: "no_method"},
+		"observe no task":         {frame: observe(uacp.TopicTask), want: "bad_params"},
+		"observe all tasks":       {frame: observe(uacp.TopicTask + "#"), want: "bad_params"},
+		"observe tasks of one":    {frame: observe(uacp.TopicTask + "a/+/b"), want: "bad_params"},
+		"observe another's tasks": {frame: observe("/a2a/task/1"), want: "no_method"},
+		"observe no text":         {frame: observe(uacp.TopicTask + "\xff"), want: "bad_params"},
+		"subscribed by an ask":    {frame: ask("", typeText, "x"), re: canonical.OpTaskSubscribe, want: "invalid_request"},
+		"answered to a task":      {frame: ask("", "", ""), re: canonical.OpTaskAnswer, want: "invalid_request"},
 		"rollback of another":     {frame: ask("/aepb/rollback/x", typeText, "a.b.c"), want: "no_method"},
 		"rollback without token":  {frame: ask(uacp.TopicRollback, typeText, "x"), want: "bad_params"},
 		"rollback of nothing":     {frame: ask(uacp.TopicRollback, "", ""), want: "bad_params"},

@@ -198,7 +198,7 @@ func asEvent(r *canonical.Result, kind string) *canonical.Event {
 // event reads a frame of an observation. A TELL that says no more is a thing of
 // its own that has come; a reply to the OBSERVE ends it.
 func (t *Translator) event(f Frame, c content, m *canonical.Message, left *rawjson.Builder) error {
-	m.Op, m.Phase = canonical.OpInvoke, canonical.PhaseEvent
+	m.Phase = canonical.PhaseEvent
 	if to, ok := f.Correlation(); ok {
 		m.Correlation.WireID = number(to)
 		if f.ID != to {

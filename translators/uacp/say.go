@@ -12,7 +12,7 @@ import (
 
 // say writes what the message says into the frame, and names its topic.
 func (e *encoder) say(b *built, ref reference) (topic string, err error) {
-	b.f.Verb = Ask
+	b.f.Verb = verbOf(e.m.Op)
 	switch body := e.m.Body.(type) {
 	case *canonical.Invoke:
 		if e.is(canonical.OpInvoke, canonical.PhaseRequest) {
@@ -29,8 +29,12 @@ func (e *encoder) say(b *built, ref reference) (topic string, err error) {
 			return TopicDescribe, nil
 		}
 	case *canonical.Result:
-		if e.is(canonical.OpInvoke, canonical.PhaseResponse) {
+		if e.is(canonical.OpInvoke, canonical.PhaseResponse) || aboutTask(e.m.Op) && e.m.Phase == canonical.PhaseResponse && body.Task != nil {
 			return "", e.result(b, body, ref)
+		}
+	case *canonical.TaskQuery:
+		if e.m.Phase == canonical.PhaseRequest {
+			return e.sayQuery(b, body)
 		}
 	case *canonical.CapabilityList:
 		if e.is(canonical.OpCapabilities, canonical.PhaseResponse) {
@@ -43,7 +47,7 @@ func (e *encoder) say(b *built, ref reference) (topic string, err error) {
 			return "", nil
 		}
 	case *canonical.Event:
-		if e.is(canonical.OpInvoke, canonical.PhaseEvent) {
+		if e.is(canonical.OpInvoke, canonical.PhaseEvent) || e.is(canonical.OpTaskSubscribe, canonical.PhaseEvent) {
 			return "", e.sayEvent(b, body)
 		}
 	case *canonical.Signal:
@@ -51,8 +55,12 @@ func (e *encoder) say(b *built, ref reference) (topic string, err error) {
 			return e.saySignal(b, body)
 		}
 	case *canonical.Done:
-		if e.is(canonical.OpDecision, canonical.PhaseResponse) {
+		switch {
+		case e.is(canonical.OpDecision, canonical.PhaseResponse):
 			b.c = kept(body.Extensions)
+			return "", nil
+		case e.is(canonical.OpTaskCancel, canonical.PhaseResponse):
+			b.f.Code, b.c = codeNoContent, content{kind: contentNone, empty: true}
 			return "", nil
 		}
 	case *canonical.Error:
@@ -196,9 +204,9 @@ func (e *encoder) result(b *built, r *canonical.Result, ref reference) error {
 	}
 	bare := e.form == FormBare
 	switch {
-	case r.Pending != nil && bare:
+	case bare && (r.Pending != nil || settled(state) && !state.Terminal()):
 		return refuse(canonical.CodeCapabilityRequired, "a bare µACP peer cannot be asked")
-	case state == canonical.StateCompleted:
+	case state == canonical.StateCompleted, e.m.Op == canonical.OpTaskCancel && state == canonical.StateCanceled:
 	case state.Terminal() && bare:
 		// It would arrive as an error and no longer as an answer.
 		return refuse(canonical.CodeInternal, "the work failed; a bare µACP reply cannot say more than that")

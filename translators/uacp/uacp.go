@@ -28,6 +28,10 @@ const (
 	TopicSend     = "/a2a/message/send"
 	TopicDescribe = "/.well-known/aepb"
 
+	TopicTaskGet    = "/a2a/tasks/get"    // the payload is {"id": …}; the reply says how the task stands
+	TopicTaskCancel = "/a2a/tasks/cancel" // the same
+	TopicTask       = "/a2a/tasks/"       // and behind it, of an OBSERVE, the task that is to be told of
+
 	TopicRollback = "/aepb/rollback" // the payload is an ECT, and so is the reply's
 	TopicDecision = "/aepb/hitl/"    // and behind it what was decided about; the payload is an ECT
 )
@@ -46,6 +50,7 @@ var (
 	_ translators.Translator = (*Translator)(nil)
 	_ translators.Hasher     = (*Translator)(nil)
 	_ translators.Former     = (*Translator)(nil)
+	_ translators.Asker      = (*Translator)(nil)
 	_ translators.Signaler   = (*Translator)(nil)
 	_ framing                = miuacp{}
 )
@@ -71,6 +76,15 @@ func (t *Translator) HashForm() string { return translators.HashWithoutECT }
 
 // FormOf is the package's FormOf.
 func (t *Translator) FormOf(body []byte) string { return FormOf(body) }
+
+// Asks: a task says that it waits for an answer, in an envelope. A bare reply has
+// no room for the name of the task that is to be answered.
+func (t *Translator) Asks(_, form string) translators.Asking {
+	if form == FormBare {
+		return translators.AskNone
+	}
+	return translators.AskTask
+}
 
 // Signals: µACP can be told of rollbacks and decisions in either form of
 // carriage; a callback needs an envelope.

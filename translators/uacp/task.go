@@ -1,0 +1,110 @@
+package uacp
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// The member that names a task, where its topic does not.
+const memberTask = "id"
+
+// taskOp is the operation that a topic of tasks asks for; false: it is no such topic.
+func taskOp(topic string) (canonical.Op, bool) {
+	switch topic {
+	case TopicTaskGet:
+		return canonical.OpTaskGet, true
+	case TopicTaskCancel:
+		return canonical.OpTaskCancel, true
+	default:
+		return "", false
+	}
+}
+
+// aboutTask: the operation is answered with how a task stands.
+func aboutTask(op canonical.Op) bool {
+	return op == canonical.OpTaskGet || op == canonical.OpTaskCancel || op == canonical.OpTaskSubscribe
+}
+
+// observed is the task that a topic is about; false: it names none, or several.
+func observed(topic string) (string, bool) {
+	id, ok := strings.CutPrefix(topic, TopicTask)
+	wildcard := slices.ContainsFunc(strings.Split(id, "/"), func(level string) bool {
+		return level == "#" || level == "+" || level == "*"
+	})
+	return id, ok && id != "" && !wildcard && utf8.ValidString(id)
+}
+
+// query reads a question about one task.
+func query(c content, m *canonical.Message, op canonical.Op) error {
+	m.Op = op
+	if c.empty || c.kind != contentJSON || c.json[0] != '{' {
+		return refuse(canonical.CodeBadParams, "the payload does not name a task")
+	}
+	o := rawjson.Parse(c.json, "")
+	body := &canonical.TaskQuery{ID: takeText(o, memberTask)}
+	m.Body = body
+	if body.ID == "" || o.Err() != nil {
+		return refuse(canonical.CodeBadParams, "the payload does not name a task")
+	}
+	body.Extensions = own(o.Rest())
+	return nil
+}
+
+// subscription reads the wish to be told of one task.
+func subscription(c content, m *canonical.Message, topic string) error {
+	m.Op = canonical.OpTaskSubscribe
+	id, ok := observed(topic)
+	m.Body = &canonical.TaskQuery{ID: id, Extensions: said(c)}
+	if !ok {
+		return refuse(canonical.CodeBadParams, "the topic does not name one task")
+	}
+	return nil
+}
+
+// sayQuery writes a question about a task, and names its topic.
+func (e *encoder) sayQuery(b *built, body *canonical.TaskQuery) (string, error) {
+	if body.ID == "" {
+		return "", refuse(canonical.CodeBadParams, "which task?")
+	}
+	topic := TopicTaskGet
+	switch e.m.Op {
+	case canonical.OpTaskGet:
+	case canonical.OpTaskCancel:
+		topic = TopicTaskCancel
+	case canonical.OpTaskSubscribe:
+		if _, ok := observed(TopicTask + body.ID); !ok {
+			return "", refuse(canonical.CodeBadParams, "a µACP topic cannot name this task")
+		}
+		b.c = kept(body.Extensions)
+		return TopicTask + body.ID, nil
+	default:
+		return "", refuse(canonical.CodeUnsupportedOp, "µACP has no counterpart of "+string(e.m.Op))
+	}
+	b.c = content{kind: contentJSON, json: rawjson.NewBuilder().String(memberTask, body.ID).
+		Merge(without(body.Extensions[Binding], memberTask)).Bytes()}
+	return topic, nil
+}
+
+// stands reads how a task stands: the status says whether anybody works on it,
+// and the payload is what has come of it.
+func stands(f Frame, c content, m *canonical.Message, re canonical.Op) {
+	if re == canonical.OpTaskCancel && f.Code == codeNoContent && c.empty {
+		m.Body = &canonical.Done{}
+		return
+	}
+	task := underWay(c.parts())
+	switch {
+	case f.Code >= codeErrors:
+		task.Status.State = canonical.StateFailed
+	case f.Code == codeAccepted:
+	case re == canonical.OpTaskCancel:
+		task.Status.State = canonical.StateCanceled
+	default:
+		task.Status.State = canonical.StateCompleted
+	}
+	m.Body = &canonical.Result{Task: task}
+}
