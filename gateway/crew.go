@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"sync"
+	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -101,9 +104,19 @@ func (f *inflight) enter(ctx context.Context, session string, id json.RawMessage
 
 // enter lists the message's request until its books are settled.
 func (g *Gateway) enter(ctx context.Context, x *exchange) (context.Context, error) {
-	ctx, leave, err := g.inflight.enter(x.lifetime(ctx), x.call.Session, x.wireID)
-	x.stopped, x.forget = ctx, leave
-	return ctx, err
+	ctx, stop := context.WithCancel(x.lifetime(ctx))
+	ctx, leave, err := g.inflight.enter(ctx, x.call.Session, x.wireID)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	x.stopped, x.forget = ctx, func() { leave(); stop() }
+	if session := x.call.Session; session != "" && len(x.wireID) != 0 {
+		key := haltKey(session, x.wireID)
+		long := time.AfterFunc(grace, func() { g.overhear(ctx, key, stop) })
+		x.forget = func() { long.Stop(); leave(); stop() }
+	}
+	return ctx, nil
 }
 
 // stop ends a request; false: it is not under way here.
@@ -115,4 +128,66 @@ func (f *inflight) stop(session string, id json.RawMessage) bool {
 		stop()
 	}
 	return ok
+}
+
+// haltLife is how long it is kept that a request of which nobody has heard yet is
+// to be stopped: it may have only begun, at another replica.
+const haltLife = 2 * time.Second
+
+func haltKey(session string, id json.RawMessage) EntryKey {
+	return EntryKey{Kind: entryHalt, Group: session, ID: ect.Hash(id)} // of any length
+}
+
+// halt ends a request of a session wherever it is under way; false: nobody says
+// yet that it is.
+func (g *Gateway) halt(ctx context.Context, session string, id json.RawMessage) (bool, error) {
+	if g.inflight.stop(session, id) {
+		return true, nil
+	}
+	if session == "" || len(id) == 0 {
+		return false, nil
+	}
+	key := haltKey(session, id)
+	for range 8 {
+		entry, attended, err := g.Entries.Get(ctx, key)
+		if err != nil {
+			return false, &problem.RecordingError{Err: err}
+		}
+		until := g.Now().Add(haltLife)
+		if attended {
+			until = entry.Until
+		}
+		_, ok, err := g.Entries.Swap(ctx, key, entry.Revision, []byte(`{"Cancel":true}`), until)
+		if err != nil {
+			return false, &problem.RecordingError{Err: err}
+		}
+		if ok {
+			return attended, nil
+		}
+	}
+	return false, nil // it comes and goes: it is as good as over
+}
+
+// overhear stops a request when another replica is told to. Most requests are
+// over before it is worth a write.
+func (g *Gateway) overhear(ctx context.Context, key EntryKey, stop func()) {
+	_ = g.attending.run(func(life context.Context) {
+		ctx, end := context.WithCancel(ctx)
+		defer end()
+		defer context.AfterFunc(life, end)()
+		if ctx.Err() != nil {
+			return
+		}
+		defer func() { _ = g.Entries.Delete(context.WithoutCancel(ctx), key) }()
+		for seen := uint64(0); ctx.Err() == nil; {
+			l, next, err := g.collect(ctx, key, seen)
+			switch seen = next; {
+			case err != nil:
+				pause(ctx, collectAgain)
+			case l.Cancel:
+				stop()
+				return
+			}
+		}
+	})
 }

@@ -20,7 +20,7 @@
 //	waiting.go    a run for a caller who wants one answer
 //	telling.go    a run for a caller who wants a stream
 //	keeping.go    a run on record, and without its caller; replicas that are lost
-//	crew.go       what goes on in the background; Close waits for it
+//	crew.go       what goes on in the background, Close waits for it; requests that are stopped, at whichever replica
 //
 // And where a message is about work that an earlier one began:
 //

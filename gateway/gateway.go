@@ -64,6 +64,7 @@ type Gateway struct {
 	instance     string // names this process among the replicas
 	crew         *crew
 	inflight     inflight
+	attending    *crew // who listens whether other replicas are told to stop what goes on here
 	outbox       outbox
 	listings     listings
 	negotiations negotiations
@@ -90,7 +91,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{Deps: deps, refusals: refusals, instance: deps.NewID(), crew: newCrew()}
+	g := &Gateway{Deps: deps, refusals: refusals, instance: deps.NewID(), crew: newCrew(), attending: newCrew()}
 	g.Apply(settings)
 	return g, nil
 }
@@ -99,6 +100,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 // it was about says so on record.
 func (g *Gateway) Close() error {
 	g.crew.close()
+	g.attending.close()
 	return nil
 }
 

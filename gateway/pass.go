@@ -28,8 +28,10 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 			return transport.Answer{}, err
 		}
 	}
-	if abort, ok := x.message.Body.(*canonical.Abort); ok && g.inflight.stop(x.call.Session, abort.Request) {
-		return transport.Answer{}, nil
+	if abort, ok := x.message.Body.(*canonical.Abort); ok {
+		if done, err := g.halt(ctx, x.call.Session, abort.Request); done || err != nil {
+			return transport.Answer{}, err
+		}
 	}
 	if x.listens() && !g.speaks(ctx, x) {
 		return transport.Answer{}, nil

@@ -21,6 +21,7 @@ const (
 	entryTask     = "task"     // a record
 	entryMail     = "mail"     // what somebody else wants of whoever works on it
 	entryQuestion = "question" // which work a question in a session belongs to
+	entryHalt     = "halt"     // that a request of a session is to be stopped
 	entryRunner   = "runner"   // who is alive
 	entryPush     = "push"     // where changes are posted to
 	entryCallback = "callback" // who is told what a human decides
