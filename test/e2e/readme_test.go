@@ -45,9 +45,32 @@ func readmeStory(t *testing.T, file string) string {
 	}
 	// The reader's own files, and ports that are free.
 	config := strings.NewReplacer("/run/svid/", "$WORK/run/", "/run/secrets/", "$WORK/run/").
-		Replace(strings.Join(fenced(string(text), "yaml"), "\n"))
+		Replace(strings.Join(together(fenced(string(text), "yaml")), "\n"))
 	return story.String() + "ended\n-- gateway.yaml --\n" +
 		"listen: {public: 127.0.0.1:0, admin: 127.0.0.1:0}\n" + config + "\n"
+}
+
+// together joins several pieces of one configuration: what they say under the
+// same key stands under it once.
+func together(lines []string) []string {
+	var keys []string
+	under := map[string][]string{}
+	key := ""
+	for _, line := range lines {
+		if line[0] != ' ' && line[0] != '#' {
+			key = line
+			if _, known := under[key]; !known {
+				keys, under[key] = append(keys, key), []string{}
+			}
+			continue
+		}
+		under[key] = append(under[key], line)
+	}
+	var out []string
+	for _, key := range keys {
+		out = append(append(out, key), under[key]...)
+	}
+	return out
 }
 
 // fenced are the lines of all code blocks in a language.

@@ -83,7 +83,7 @@ func (v *visit) stand(ctx context.Context) {
 		return
 	}
 	defer leave()
-	defer context.AfterFunc(v.door.closing, end)()
+	defer context.AfterFunc(v.door.closing, end)() //nolint:contextcheck // the door's end is everybody's
 	answer, err := v.road.Exchange(ctx, v.listening(ctx))
 	if err != nil {
 		v.issued = answer.Evidence
