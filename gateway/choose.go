@@ -34,6 +34,9 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 	if !ok {
 		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(x.dest.Info().Binding)}
 	}
+	if x.apart(listed) {
+		return nil
+	}
 	description, endpoint, err := g.Directory.Describe(ctx, x.agent, listed, x.call.Caller.ID)
 	if err != nil {
 		return err

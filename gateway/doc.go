@@ -37,6 +37,7 @@
 // And what is about a workflow, and a token rather than a message:
 //
 //	signal.go     rollback requests and their results, relayed to the agent; decisions of humans
+//	undo.go       rollbacks over HTTP, apart from doors and endpoints
 //	callback.go   who waits for those, and is told
 //
 // A protocol joins in by three things: its codec reads and writes
@@ -47,8 +48,10 @@
 // what its parents came of, puts it on record, and answers with a leg each way;
 // a protocol without a form for it is L36, without one for callbacks L38, and
 // decisions are then told from here (Gateway.Await registers by any other way).
-// A rollback request is answered once more with the same answer only while its
-// token lives: results are not kept beyond that yet.
+// A2A and MCP have none of their own: their callers and agents use ATD's, apart from
+// doors and endpoints (translators/rollback, transport/rollback). A rollback request
+// that came that way is answered once more with the same answer for 30 days; one
+// that came in a protocol's own form only while its token lives.
 //
 // A run belongs to one goroutine at a time. Its caller's has it first: inside
 // Exchange, and then inside Next and Close of the stream that Exchange returned,

@@ -34,13 +34,14 @@ type Settings struct {
 	Version     string             // of this gateway: aepb.agent_version
 }
 
-// Deps is what a Gateway is built from. Every field is required but Hops, Pushers and Callbacks.
+// Deps is what a Gateway is built from. Every field is required but Hops, Pushers, Callbacks and Rollbacks.
 type Deps struct {
 	Registry      *translators.Registry
 	Directory     *directory.Directory
 	Dialers       map[canonical.Binding]transport.Dialer
 	Hops          transport.Dialer                       // to other gateways; nil: the directory lists none
 	Pushers       map[canonical.Binding]transport.Pusher // by the protocol of whoever wants to be told; may be empty
+	Rollbacks     map[canonical.Binding]transport.Dialer // of rollbacks, by the protocols whose agents take them apart from their endpoint; may be empty
 	Callbacks     transport.Callbacks                    // who wait for decisions of humans; nil: nobody can
 	Signer        *ect.Signer
 	Dialects      *ect.Dialects // how each peer writes tokens

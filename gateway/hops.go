@@ -14,6 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/hop"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/rollback"
 )
 
 // Bounds of a search for a gateway.
@@ -220,6 +221,9 @@ func (g *Gateway) throughPeer(ctx context.Context, x *exchange) error {
 func (g *Gateway) dialer(x *exchange) transport.Dialer {
 	if x.via != nil {
 		return g.Hops
+	}
+	if _, apart := x.dest.(*rollback.Form); apart {
+		return g.Rollbacks[x.endpoint.Binding]
 	}
 	return g.Dialers[x.endpoint.Binding]
 }

@@ -26,6 +26,7 @@ const (
 	entryPush     = "push"     // where changes are posted to
 	entryCallback = "callback" // who is told what a human decides
 	entryDecided  = "decided"  // what was
+	entryUndone   = "undone"   // what came of a rollback
 	entryShelf    = "shelf"    // what can be read of a task that was answered
 )
 

@@ -130,6 +130,7 @@ func (g *Gateway) names(r ect.Record, who ect.Identity) bool {
 // protocol without one cannot be told: L36.
 func (g *Gateway) relaySignal(ctx context.Context, x *exchange, token ect.Verified) (transport.Answer, error) {
 	if x.call.Agent != "" {
+		g.undoing(x)
 		if err := g.choose(ctx, x); err != nil {
 			return transport.Answer{}, err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/rollback"
 )
 
 // maxSignatures bounds the uncached signatures checked per message
@@ -60,8 +61,10 @@ func (g *Gateway) protocols(x *exchange) error {
 	if !ok {
 		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(x.call.To)}
 	}
-	x.source = source
-	x.call.Wire.Hasher = translators.HasherOf(source)
+	if x.source = source; x.call.Wire.Form == rollback.Name {
+		x.source = rollback.Over(source)
+	}
+	x.call.Wire.Hasher = translators.HasherOf(x.source)
 	if agent, ok := g.Directory.Find(x.call.Agent); ok {
 		x.agent = agent
 	}

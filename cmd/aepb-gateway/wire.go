@@ -29,11 +29,13 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/callback"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/gateway/transport/hop"
+	"github.com/aepb/aepb-gateway/gateway/transport/rollback"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
 // settings is what a way of running the gateway decides.
@@ -269,8 +271,13 @@ func (out *service) build(
 	if err != nil {
 		return nil, err
 	}
+	undo, err := rollback.New(rollback.Deps{Client: out.guard})
+	if err != nil {
+		return nil, err
+	}
 	return gateway.New(s.road(), gateway.Deps{
-		Registry: registry, Directory: out.directory, Dialers: dialers, Hops: hops, Pushers: pushers, Callbacks: told,
+		Rollbacks: map[canonical.Binding]transport.Dialer{a2a.Binding: undo, mcp.Binding: undo},
+		Registry:  registry, Directory: out.directory, Dialers: dialers, Hops: hops, Pushers: pushers, Callbacks: told,
 		Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
 		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, Limiter: out.limiter, Metrics: out.metrics,
 		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
@@ -306,7 +313,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	}
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
 		Authenticators: authenticators,
-		Exchanger:      road, Router: road, Awaiter: road, Registry: registry, Evidence: kept.evidence, Self: s.svid.ID, Signer: road.Signer, Anonymous: s.anonymous(),
+		Exchanger:      road, Router: road, Awaiter: road, Rollbacker: road, Registry: registry, Evidence: kept.evidence, Self: s.svid.ID, Signer: road.Signer, Anonymous: s.anonymous(),
 		Doors: doors, Notice: road.Notice,
 		Version: version, BaseURL: s.baseURL, Logger: s.logger,
 	})

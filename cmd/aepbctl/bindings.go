@@ -63,18 +63,18 @@ const (
 	testSignals     = "cmd/aepb-gateway/signal_test.go:TestUACPSignals"
 	testAINPSignals = "cmd/aepb-gateway/ainp_signal_test.go:TestAINPSignals"
 	testEveryPair   = "cmd/aepb-gateway/five_test.go:TestEveryPair"
+	testRollback    = "cmd/aepb-gateway/rollback_test.go:TestRollbackOverHTTP"
 	testWebhooks    = "cmd/aepb-gateway/callbacks_test.go:TestWebhooksOfHTTPCallers"
 )
 
 // conformance is the table. A cell that is met names the test that fails when it
 // no longer is.
 func conformance() []binding {
-	notYet := func(name string) requirement { return requirement{Name: name, How: "not yet"} }
 	overHTTP := func(id string) binding {
 		return binding{ID: id, Requirements: []requirement{
 			{needCarriage, true, "HTTP field Execution-Context", testLegs},
 			{needParent, true, "par of the ECT in Execution-Context", testLegs},
-			notYet(needRollback),
+			{needRollback, true, "POST /.well-known/atd/rollback with the request ECT, answered with the result ECT; apart from the doors", testRollback},
 			{needHITL, true, "POST /hitl/callbacks with wid and uri; the decision by webhook", testWebhooks},
 			{needTLS, true, "HTTPS with TLS 1.3", testHandshake},
 			{needHash, true, "the octets of the body", testEveryPair},

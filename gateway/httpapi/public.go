@@ -15,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/rollback"
 )
 
 // Doors are the native HTTP doors, by the path that follows /agents/{agent}; a
@@ -23,15 +24,16 @@ type Doors map[string]http.Handler
 
 // PublicDeps is what the public surface is built from.
 type PublicDeps struct {
-	Exchanger transport.Exchanger
-	Router    Router  // nil: only our own pairs are served
-	Awaiter   Awaiter // nil: nobody waits for decisions of humans
-	Registry  *translators.Registry
-	Doors     Doors
-	Evidence  ect.Store
-	Self      ect.Identity
-	Signer    *ect.Signer      // signs the capability document; nil: it is served unsigned
-	Now       func() time.Time // nil: time.Now
+	Exchanger  transport.Exchanger
+	Router     Router     // nil: only our own pairs are served
+	Awaiter    Awaiter    // nil: nobody waits for decisions of humans
+	Rollbacker Rollbacker // nil: nobody rolls back
+	Registry   *translators.Registry
+	Doors      Doors
+	Evidence   ect.Store
+	Self       ect.Identity
+	Signer     *ect.Signer      // signs the capability document; nil: it is served unsigned
+	Now        func() time.Time // nil: time.Now
 	// Anonymous is the identity of callers without credentials at native doors;
 	// empty: they are refused (R3).
 	Anonymous ect.Identity
@@ -79,6 +81,7 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	engine.GET("/ects/:jti", admitted(deps), evidence{deps}.token)
 	engine.GET("/workflows/:wid", admitted(deps), evidence{deps}.workflow)
 	engine.POST("/hitl/callbacks", admitted(deps), callbacks{deps}.register)
+	engine.POST(rollback.Path, admitted(deps), rollbacks{deps}.serve)
 	native(engine.Group("/agents/:agent", announced(deps)), deps.Doors)
 	return engine, nil
 }

@@ -1,0 +1,103 @@
+package gateway_test
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+	"github.com/aepb/aepb-gateway/translators/rollback"
+)
+
+// undo posts a request, as it comes over HTTP.
+func (b *signalBed) undo(who *ecttest.Party, token string) (transport.Answer, error) {
+	b.t.Helper()
+	return b.Rollback(b.t.Context(), transport.Call{
+		Caller: identity.Caller{Peer: who.Peer()}, Address: "127.0.0.1", Evidence: []string{token},
+		Wire: translators.Wire{
+			Form: rollback.Name, Media: rollback.Media, Header: http.Header{rollback.Field: {token}}, Verb: http.MethodPost, Path: rollback.Path,
+		},
+	}, token)
+}
+
+// TestTheSameRollbackIsAnsweredTheSame, long after its token is over, and to
+// nobody but its caller (ATD, Rollback Timeout and Escalation). The agent has
+// another protocol, with a form of its own.
+func TestTheSameRollbackIsAnsweredTheSame(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newSignalBed(t)
+		b.Rollbacks = map[canonical.Binding]transport.Dialer{mcp.Binding: nil}
+		workflow, checkpoint := b.work("")
+		token := b.rollback(b.caller, workflow, checkpoint).Body.(*canonical.Signal).Token
+		first, err := b.undo(b.caller, token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result := claims(t, first.Wire.Header.Get(rollback.Field))
+		if result.Act != ect.ActRollbackResult || !slices.Contains(result.Parents, claims(t, token).ID) || len(first.Evidence) != 2 {
+			t.Fatalf("%s with %d tokens", result.Act, len(first.Evidence))
+		}
+		heard := len(b.agent.heard)
+		for _, after := range []time.Duration{0, 36 * time.Hour, 20 * 24 * time.Hour} {
+			time.Sleep(after)
+			again, err := b.undo(b.caller, token)
+			if err != nil || again.Wire.Header.Get(rollback.Field) != first.Wire.Header.Get(rollback.Field) ||
+				string(again.Wire.Body) != string(first.Wire.Body) || !slices.Equal(again.Evidence, first.Evidence) || len(b.agent.heard) != heard {
+				t.Errorf("after %s: %v", after, err)
+			}
+		}
+		if _, err := b.undo(b.outsider, token); err == nil {
+			t.Error("an outsider got it")
+		}
+		late := b.rollback(b.caller, workflow, checkpoint).Body.(*canonical.Signal).Token
+		time.Sleep(36 * time.Hour)
+		if _, err := b.undo(b.caller, late); err == nil {
+			t.Error("a request that was late was taken")
+		}
+	})
+}
+
+// TestNobodyOutsideRollsBack: neither with a token of his own, nor where nothing
+// is known of the checkpoint, or of how to ask.
+func TestNobodyOutsideRollsBack(t *testing.T) {
+	t.Parallel()
+	b := newSignalBed(t)
+	b.Rollbacks = map[canonical.Binding]transport.Dialer{mcp.Binding: nil}
+	workflow, checkpoint := b.work("")
+	token := func(who *ecttest.Party, workflow string, par ...ect.ID) string {
+		return b.rollback(who, workflow, par...).Body.(*canonical.Signal).Token
+	}
+	heard := len(b.agent.heard)
+	var forbidden *policy.Forbidden
+	for name, c := range map[string]struct {
+		who   *ecttest.Party
+		token string
+	}{
+		"an outsider":        {b.outsider, token(b.outsider, workflow, checkpoint)},
+		"no checkpoint":      {b.caller, token(b.caller, workflow)},
+		"an unknown one":     {b.caller, token(b.caller, workflow, ect.NewID())},
+		"another workflow's": {b.caller, token(b.caller, string(ect.NewID()), checkpoint)},
+	} {
+		if _, err := b.undo(c.who, c.token); !errors.As(err, &forbidden) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	b.Rollbacks = nil
+	if _, err := b.undo(b.caller, token(b.caller, workflow, checkpoint)); !errors.As(err, &forbidden) {
+		t.Errorf("without a way: %v", err)
+	}
+	if len(b.agent.heard) != heard {
+		t.Error("the agent heard of it")
+	}
+}
