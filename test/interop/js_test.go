@@ -146,6 +146,8 @@ type jsMCPJob struct {
 	Endpoint string   `json:"endpoint"`
 	Mode     string   `json:"mode"` // auto or legacy
 	Calls    []jsCall `json:"calls"`
+
+	Answers map[string]json.RawMessage `json:"answers,omitempty"` // of its user, by method; nil: nobody can be asked
 }
 
 type jsMCPReport struct {
@@ -160,5 +162,9 @@ type jsMCPReport struct {
 		Structured json.RawMessage `json:"structured"`
 		Error      *jsError        `json:"error"`
 	} `json:"results"`
+	Asked []struct {
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+	} `json:"asked"`
 	Exchanges []exchange `json:"exchanges"`
 }

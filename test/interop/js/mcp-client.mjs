@@ -1,6 +1,7 @@
-// Usage: node mcp-client.mjs '{"endpoint": URL, "mode": "auto"|"legacy", "calls": [{"name", "arguments"}, …]}'
+// Usage: node mcp-client.mjs '{"endpoint": URL, "mode": "auto"|"legacy", "calls": [{"name", "arguments"}, …], "answers": {METHOD: result, …}}'
+// The user gives the answers to what servers ask (none: nobody can be asked).
 // Prints one JSON line:
-// {"version", "tools", "results": [{isError, text, structured} | {error}], "exchanges"}.
+// {"version", "tools", "results": [{isError, text, structured} | {error}], "asked": [{method, params}, …], "exchanges"}.
 
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { attempt, recordingFetch } from './recording-fetch.mjs';
@@ -10,8 +11,15 @@ const wire = recordingFetch();
 
 const client = new Client(
   { name: 'interop-client', version: '1.0.0' },
-  { versionNegotiation: { mode: job.mode } },
+  { versionNegotiation: { mode: job.mode }, capabilities: job.answers ? { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} } : {} },
 );
+const asked = [];
+for (const [method, answer] of Object.entries(job.answers ?? {})) {
+  client.setRequestHandler(method, async ({ params }) => {
+    asked.push({ method, params: params ?? null });
+    return answer;
+  });
+}
 await client.connect(new StreamableHTTPClientTransport(new URL(job.endpoint), { fetch: wire.fetch }));
 const version = client.getNegotiatedProtocolVersion();
 const { tools } = await client.listTools();
@@ -22,7 +30,7 @@ for (const call of job.calls) {
 }
 const exchanges = await wire.exchanges();
 await client.close();
-process.stdout.write(JSON.stringify({ version, tools, results, exchanges }) + '\n');
+process.stdout.write(JSON.stringify({ version, tools, results, asked, exchanges }) + '\n');
 
 function summary(result) {
   return {

@@ -1,0 +1,101 @@
+package interop
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// An inquiry is what a tool of the inquirer asks of whoever calls it.
+type inquiry struct {
+	tool, method string
+	asks         mcp.InputRequest
+	reaches      string // in what the user is asked
+	answer       string // of the user
+	returns      string // in what the server makes of that
+}
+
+//nolint:staticcheck // sampling and roots are deprecated in MCP, and carried as long as they work
+func inquiries() []inquiry {
+	return []inquiry{
+		{
+			"sign", "elicitation/create", &mcp.ElicitParams{Mode: "url", Message: "sign here", URL: "https://sign.example/7", ElicitationID: "e-7"},
+			`"url":"https://sign.example/7"`, `{"action":"accept"}`, `"action":"accept"`,
+		},
+		{
+			"think", "sampling/createMessage", &mcp.CreateMessageParams{
+				MaxTokens: 99, SystemPrompt: "be brief", Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: "capital of Portugal?"}}},
+			},
+			"capital of Portugal?", `{"model":"atlas","role":"assistant","stopReason":"endTurn","content":{"type":"text","text":"Lisbon"}}`, `"text":"Lisbon"`,
+		},
+		{"look", "roots/list", &mcp.ListRootsParams{}, "", `{"roots":[{"uri":"file:///home/ada","name":"ada"}]}`, `"uri":"file:///home/ada"`},
+	}
+}
+
+// inquirer starts an MCP server whose tools ask before they answer.
+func (g *gw) inquirer(t *testing.T, name string, stateless bool) {
+	t.Helper()
+	asker := mcp.NewServer(&mcp.Implementation{Name: "inquirer", Version: "1"}, nil)
+	for _, q := range inquiries() {
+		asker.AddTool(&mcp.Tool{Name: q.tool, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			if r.Params.InputResponses == nil {
+				return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": q.asks}, RequestState: q.tool}, nil
+			}
+			return texts(r.Params.RequestState + string(mustJSON(r.Params.InputResponses["q"]))), nil
+		})
+	}
+	server, mux, _ := serveTLS(t, g, name, newDesk(), func() {
+		for session := range asker.Sessions() {
+			_ = session.Close()
+		}
+	})
+	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return asker }, &mcp.StreamableHTTPOptions{Stateless: stateless}))
+	g.list(t, name, "mcp-v1", server.URL+"/mcp")
+}
+
+// mcpAsksJS has servers of both eras ask the users of JavaScript clients of both:
+// to open a URL, to ask their model, to show their roots.
+func mcpAsksJS(t *testing.T, g *gw) {
+	t.Helper()
+	js := newJavascript(t)
+	g.inquirer(t, "inquirer-modern", true)
+	g.inquirer(t, "inquirer-legacy", false)
+	job := jsMCPJob{Answers: map[string]json.RawMessage{}}
+	for _, q := range inquiries() {
+		job.Calls = append(job.Calls, jsCall{Name: q.tool, Arguments: json.RawMessage(`{}`)})
+		job.Answers[q.method] = json.RawMessage(q.answer)
+	}
+	for mode, version := range map[string]string{"auto": modernMCP, "legacy": legacyMCP} {
+		for _, name := range []string{"inquirer-modern", "inquirer-legacy"} {
+			t.Run(version+" to "+name, func(t *testing.T) {
+				job := job
+				job.Endpoint, job.Mode = g.agentURL(name)+"/mcp", mode
+				var got jsMCPReport
+				js.run(t, g.CAFile(), "mcp-client.mjs", job, &got)
+				if got.Version != version {
+					t.Errorf("version %s", got.Version)
+				}
+				checkInquiries(t, got)
+			})
+		}
+	}
+}
+
+func checkInquiries(t *testing.T, got jsMCPReport) {
+	t.Helper()
+	if all := inquiries(); len(got.Results) != len(all) || len(got.Asked) != len(all) {
+		t.Fatalf("%+v, asked %s", got.Results, mustJSON(got.Asked))
+	}
+	for i, q := range inquiries() {
+		if a := got.Asked[i]; a.Method != q.method || !strings.Contains(string(a.Params), q.reaches) {
+			t.Errorf("%s: the user was asked %s %s", q.tool, a.Method, a.Params)
+		}
+		if r := got.Results[i]; r.Error != nil || r.IsError || !strings.Contains(r.Text, q.returns) {
+			t.Errorf("%s: the server made of it %q, %+v", q.tool, r.Text, r.Error)
+		}
+	}
+}
