@@ -74,6 +74,7 @@ func (b *bed) undoable(t *testing.T, name string, binding canonical.Binding) *un
 }
 
 func (u *undoable) undo(t *testing.T, w http.ResponseWriter, r *http.Request) {
+	t.Helper()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	tokens := r.Header.Values(ect.HeaderName)
@@ -122,6 +123,7 @@ func TestRollbackOverHTTP(t *testing.T) {
 				t.Fatalf("%s to %s: %d %s", from, binding, got.status, short(got.body))
 			}
 			agent.tell(func() { agent.off = true })
+			b.directory.Outdated(name) // whoever asks it now who it is hears nothing
 			b.rollsBack(t, agent, from, binding)
 			b.refusesRollbacks(t, agent)
 			agent.tell(func() { agent.off = false })
