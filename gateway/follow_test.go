@@ -66,14 +66,14 @@ func TestAStreamIsRelayedOctetByOctet(t *testing.T) {
 	})
 }
 
-// What is passed on as it comes may be silent for longer than an answer may
-// take, but not for ever.
+// What is passed on as it comes may be silent for a while, and no longer than an
+// answer may take.
 func TestARelayedStreamMayBeSilent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		after time.Duration
 		last  string
-	}{"an hour": {59 * time.Minute, "COMPLETED"}, "for ever": {2 * time.Hour, `"error"`}} {
+	}{"a while": {20 * time.Second, "COMPLETED"}, "for ever": {2 * time.Hour, `"error"`}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			scenes := map[string][]scene{

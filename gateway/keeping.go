@@ -21,7 +21,7 @@ const (
 	runnerBeats = 5 * time.Second
 	answerLimit = 10 * time.Minute // for a question to be answered
 
-	longestSilence = time.Hour // of a stream that is passed on as it comes
+	longestSilence = time.Hour // of a stream of news
 )
 
 func counts(in, out int) json.RawMessage {
@@ -275,13 +275,12 @@ func (r *run) stepOr(ctx context.Context) (step, error) {
 	return s, r.late(err)
 }
 
-// stepLong is step with an agent's patience. A stream that is passed on as it
-// comes may be silent for longer, as it may without a gateway: that there is
-// still somebody its door says, and a connection that is dead ends by itself.
+// stepLong is step with an agent's patience. Who listens for news may hear nothing
+// for longer: that there is still somebody its door says.
 func (r *run) stepLong(ctx context.Context) (step, error) {
 	for silent := time.Duration(0); ; silent += r.x.endpoint.Timeout {
 		s, err := r.step(ctx, r.x.endpoint.Timeout)
-		if !errors.Is(err, errPatience) || !r.began || !(r.x.verbatim() || r.x.listens()) || silent >= longestSilence {
+		if !errors.Is(err, errPatience) || !r.began || !r.x.listens() || silent >= longestSilence {
 			return s, err
 		}
 	}
