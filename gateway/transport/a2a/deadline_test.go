@@ -3,7 +3,6 @@ package a2a
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -13,8 +12,8 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 )
 
-// halfway answers with half a document, and when the deadline has closed the
-// connection ends that properly, as a server does that hears of the closing.
+// halfway answers with half a document, which ends with the deadline, as the
+// guarded client has it end.
 type halfway struct{ half string }
 
 func (h halfway) DoAs(r *http.Request, _ ect.Identity) (*http.Response, error) {
@@ -30,7 +29,7 @@ type unfinished struct {
 func (u *unfinished) Read(p []byte) (int, error) {
 	if u.half == "" {
 		<-u.context.Done()
-		return 0, io.EOF
+		return 0, u.context.Err()
 	}
 	n := copy(p, u.half)
 	u.half = u.half[n:]

@@ -196,11 +196,6 @@ func (d *Dialer) whole(ctx context.Context, e transport.Endpoint, response *http
 	limit := d.deps.Form.Info().BodyLimit
 	body, err := io.ReadAll(io.LimitReader(response.Body, int64(limit)+1))
 	closed := response.Body.Close()
-	if err == nil {
-		// At the deadline the connection is closed, which the server hears: it may
-		// end its half answer properly, and the half would pass for the whole.
-		err = ctx.Err()
-	}
 	switch {
 	case err != nil:
 		return fetched{}, failure(ctx, e, err)

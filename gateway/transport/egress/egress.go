@@ -87,7 +87,8 @@ func (g *Guard) Do(request *http.Request) (*http.Response, error) { return g.DoA
 // empty: its host name. The request is not changed: a copy without credentials
 // is sent. One of HTTP/2 (ProtoMajor) without TLS is sent in that and no other;
 // with TLS the server decides. A redirect comes back as it is. Errors: *DeniedError, when nothing
-// was sent; the request's context's; identity.ErrUnexpectedPeer; the network's
+// was sent; the request's context's, also for a response or the end of a body
+// that came after the request ended; identity.ErrUnexpectedPeer; the network's
 // own. The caller closes the response's body.
 func (g *Guard) DoAs(request *http.Request, expected ect.Identity) (*http.Response, error) {
 	transport, err := g.admit(request, expected)
@@ -97,7 +98,8 @@ func (g *Guard) DoAs(request *http.Request, expected ect.Identity) (*http.Respon
 		}
 		return nil, err
 	}
-	return transport.RoundTrip(bare(request))
+	response, err := transport.RoundTrip(bare(request))
+	return heard(request.Context(), response, err)
 }
 
 // Client is a Guard toward servers that must prove one SPIFFE id.

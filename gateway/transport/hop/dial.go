@@ -148,9 +148,6 @@ func fields(all http.Header) http.Header {
 func (d *Dialer) whole(ctx context.Context, e transport.Endpoint, response *http.Response) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(response.Body, int64(d.deps.BodyLimit)+1))
 	closed := response.Body.Close()
-	if err == nil {
-		err = ctx.Err() // at the deadline half an answer may end properly, and would pass for the whole
-	}
 	switch {
 	case err != nil:
 		return nil, failure(ctx, e, err)

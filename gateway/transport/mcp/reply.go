@@ -56,11 +56,6 @@ func (l *line) limit() int { return l.d.deps.Form.Info().BodyLimit }
 
 func (l *line) readJSON(ctx context.Context, response *http.Response, request translators.Wire) ([]byte, error) {
 	body, err := readAll(response, int64(l.limit()))
-	if err == nil {
-		// At the deadline the connection is closed, which the server hears: it may
-		// end its half answer properly, and the half would pass for the whole.
-		err = ctx.Err()
-	}
 	switch {
 	case err != nil:
 		return nil, l.failed(ctx, err)
