@@ -25,6 +25,7 @@
 // And where a message is about work that an earlier one began:
 //
 //	record.go     the work as it is kept for its caller, who alone may ask (R2)
+//	room.go       what ended makes room for what begins
 //	task.go       get, list, cancel, subscribe: told from the record, or by the agent that has the task
 //	list.go       lists of it, and of what ended with its first answer
 //	watch.go      work of another process, or connection, told from its record

@@ -184,8 +184,8 @@ func (g *Gateway) insist(ctx context.Context, rec record, posted *canonical.Task
 			if err == nil {
 				g.pushes(ctx, &rec, stream.Diff(posted, &rec.Task))
 			}
-			if _, away := errors.AsType[*problem.RecordingError](err); !away {
-				return
+			if _, away := errors.AsType[*problem.RecordingError](err); !away || full(err) && rec.revision == 0 {
+				return // where nothing is on record, nothing says that it goes on
 			}
 		}
 	})

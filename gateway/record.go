@@ -118,6 +118,11 @@ func (g *Gateway) keyOf(x *exchange, id string) EntryKey {
 	return taskKey(x.call.Caller, x.call.Address, x.agent.Name, id)
 }
 
+// answered: it ended with an answer, and is kept like one.
+func (r *record) answered() bool {
+	return r != nil && r.revision == 0 && r.Said != nil && r.Task.Status.State.Terminal()
+}
+
 // mailKey is the entry in which others say what they want of a record's runner.
 func (r *record) mailKey() EntryKey {
 	return EntryKey{Kind: entryMail, Group: r.key.Group, ID: r.Box}
@@ -189,7 +194,13 @@ func (g *Gateway) save(ctx context.Context, rec *record) (bool, error) {
 	if err := encoder.Encode(rec); err != nil {
 		return false, errRecord
 	}
-	revision, ok, err := g.Entries.Swap(ctx, rec.key, rec.revision, value.Bytes(), rec.Changed.Add(recordLife))
+	write := func() (uint64, bool, error) {
+		return g.Entries.Swap(ctx, rec.key, rec.revision, value.Bytes(), rec.Changed.Add(recordLife))
+	}
+	revision, ok, err := write()
+	if full(err) && g.makeRoom(ctx, rec.key.Group) {
+		revision, ok, err = write()
+	}
 	if err != nil {
 		return false, &problem.RecordingError{Err: err}
 	}

@@ -189,7 +189,7 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 		return nil
 	}
 	task := taskOfReply(x, m, result)
-	if task == nil || len(task.ID) > maxTaskID {
+	if task == nil || len(task.ID) > maxTaskID || x.record.answered() {
 		return nil
 	}
 	rec := g.recordOf(x, task)

@@ -20,10 +20,12 @@ const lostWords = "whether the agent has finished is not known"
 // askEvery is the pace of polling.
 const askEvery = 250 * time.Millisecond
 
+const kindTranslate = "translate"
+
 // kinds are all ways to call.
 func kinds() []kind {
 	all := []kind{
-		{"translate", translate},
+		{kindTranslate, translate},
 		{"a2a ask > worker", ask},
 		{"mcp modern ask > worker", func(ctx context.Context, c *caller, key string) outcome { return elicited(ctx, c, key, false) }},
 		{"mcp legacy ask > worker", func(ctx context.Context, c *caller, key string) outcome { return elicited(ctx, c, key, true) }},
@@ -210,10 +212,13 @@ const seekers = 16
 
 // seek asks every replica about all accepted work, until it has ended.
 func (r *rig) seek(ctx context.Context, outcomes []outcome) map[string][]sight {
-	asking := make([]*caller, len(r.gateways))
-	for i, g := range r.gateways {
-		asking[i] = r.keeping(g.address)
-		defer asking[i].http.CloseIdleConnections()
+	asking := map[string][]*caller{}
+	for _, k := range kinds() {
+		for _, g := range r.gateways {
+			c := r.keeping(g.address, k.name)
+			defer c.http.CloseIdleConnections()
+			asking[k.name] = append(asking[k.name], c)
+		}
 	}
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -227,7 +232,7 @@ func (r *rig) seek(ctx context.Context, outcomes []outcome) map[string][]sight {
 		all.Go(func() {
 			defer func() { <-places }()
 			var sights []sight
-			for _, c := range asking {
+			for _, c := range asking[o.kind] {
 				sights = append(sights, c.sight(ctx, o))
 			}
 			mu.Lock()

@@ -38,8 +38,8 @@ type caller struct {
 }
 
 // caller uses no connection twice: the next call may go elsewhere.
-func (r *rig) caller(address string) *caller {
-	c := r.keeping(address)
+func (r *rig) caller(address, kind string) *caller {
+	c := r.keeping(address, kind)
 	if v, ok := c.http.Transport.(*via); ok {
 		if t, ok := v.next.(*http.Transport); ok {
 			t.DisableKeepAlives = true
@@ -48,9 +48,14 @@ func (r *rig) caller(address string) *caller {
 	return c
 }
 
-// keeping keeps its connections.
-func (r *rig) keeping(address string) *caller {
-	next := r.trust.Client(r.trust.ClientSVID()).Transport
+// keeping keeps its connections. Every kind has a name of its own: what a gateway
+// keeps for one caller is bounded.
+func (r *rig) keeping(address, kind string) *caller {
+	svid, named := r.svids[kind]
+	if !named {
+		svid = r.trust.ClientSVID()
+	}
+	next := r.trust.Client(svid).Transport
 	return &caller{rig: r, base: "https://" + address, http: &http.Client{Transport: &via{next: next, witness: r.witness}}}
 }
 
@@ -73,7 +78,7 @@ func (r *rig) load(ctx context.Context) []outcome {
 	for _, k := range kinds() {
 		for range callers {
 			all.Go(func() {
-				c := r.caller(r.balancer.address())
+				c := r.caller(r.balancer.address(), k.name)
 				defer c.forget()
 				for pause(ctx, pace) {
 					l.add(c.once(context.WithoutCancel(ctx), k))

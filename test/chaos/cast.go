@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -35,18 +36,27 @@ type rig struct {
 	journal  *journal
 	witness  *witness
 	minter   *devgateway.Minter
+	svids    map[string]tls.Certificate // by kind of call
 }
 
 // assemble starts the agents, the gateways over the given state, and the balancer.
 // What it returns must be stopped, also when it comes with an error.
 func assemble(ctx context.Context, binary, dir, redis string) (*rig, error) {
-	r := &rig{binary: binary, journal: &journal{}, witness: &witness{}}
+	r := &rig{binary: binary, journal: &journal{}, witness: &witness{}, svids: map[string]tls.Certificate{}}
 	var err error
 	if r.trust, err = devgateway.NewTrust("chaos.test"); err != nil {
 		return r, err
 	}
 	if r.minter, err = r.trust.NewMinter(); err != nil {
 		return r, err
+	}
+	for i, k := range kinds() {
+		if k.name == kindTranslate { // whose ECTs are the client's
+			continue
+		}
+		if r.svids[k.name], err = r.trust.SVID(strconv.Itoa(i)); err != nil {
+			return r, err
+		}
 	}
 	if r.agents, err = serveAgents(r.trust, r.journal); err != nil {
 		return r, err
@@ -96,9 +106,9 @@ timeout: TIMEOUT
 limits: {rate: 100000, burst: 100000}
 state: {redis: {plaintext: loopback, REDIS}}
 agents:
-  worker: {callers: ["spiffe://DOMAIN/client"], endpoints: [{binding: a2a-v1, url: "AGENTS"}]}
-  tools: {callers: ["spiffe://DOMAIN/client"], endpoints: [{binding: mcp-v1, url: "AGENTS/modern"}]}
-  classic: {callers: ["spiffe://DOMAIN/client"], endpoints: [{binding: mcp-v1, url: "AGENTS/legacy"}]}
+  worker: {callers: ["spiffe://DOMAIN/client", "spiffe://DOMAIN/caller/*"], endpoints: [{binding: a2a-v1, url: "AGENTS"}]}
+  tools: {callers: ["spiffe://DOMAIN/client", "spiffe://DOMAIN/caller/*"], endpoints: [{binding: mcp-v1, url: "AGENTS/modern"}]}
+  classic: {callers: ["spiffe://DOMAIN/client", "spiffe://DOMAIN/caller/*"], endpoints: [{binding: mcp-v1, url: "AGENTS/legacy"}]}
 `)
 	file := filepath.Join(dir, "gateway.yaml")
 	return &gateway{address: address, config: file}, os.WriteFile(file, []byte(text), 0o600)

@@ -1,0 +1,139 @@
+package gateway_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/state"
+)
+
+// crowd leaves room for so many records of one caller's work with one agent.
+func crowd(t *testing.T, e *entries, most int) {
+	t.Helper()
+	small, err := state.New(state.Config{MaxEntriesPerGroup: most}, state.Deps{Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Entries = small.Entries()
+}
+
+const begun = `{"configuration":{"returnImmediately":true},"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"add","input":{"a":1,"b":2}}}]}}`
+
+// later lets time pass on the road's clock too.
+func (b *bed) later(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+	b.now = b.now.Add(d)
+}
+
+func (b *bed) refusedForRoom(t *testing.T) {
+	t.Helper()
+	var away *problem.RecordingError
+	var full *state.FullError
+	if answer, err := b.Exchange(t.Context(), b.a2aCall("SendMessage", begun)); !errors.As(err, &away) || !errors.As(err, &full) {
+		t.Errorf("one more: %s, %v", answer.Wire.Body, err)
+	}
+}
+
+func TestEndedWorkMakesRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := slow(t)
+		defer func() { _ = b.Close() }()
+		crowd(t, &b.entries, 3)
+		end := func() {
+			close(b.agent.gate)
+			synctest.Wait()
+			b.agent.gate = make(chan struct{})
+		}
+		first := b.unattended(t)
+		end()
+		b.later(time.Second)
+		others := []string{b.unattended(t), b.unattended(t)}
+		b.refusedForRoom(t)
+		end()
+		b.later(58 * time.Second)
+		b.refusedForRoom(t) // they have only just ended
+		b.later(3 * time.Second)
+		others = append(others, b.unattended(t))
+		if _, err := b.Exchange(t.Context(), b.a2aCall("GetTask", `{"id":"`+first+`"}`)); err == nil || !strings.Contains(err.Error(), "no such task") {
+			t.Errorf("the oldest is still known: %v", err)
+		}
+		for i, want := range []string{"TASK_STATE_COMPLETED", "TASK_STATE_COMPLETED", "TASK_STATE_WORKING"} {
+			if got := b.stateOf(t, others[i]); got != want {
+				t.Errorf("task %d is %s, want %s", i+1, got, want)
+			}
+		}
+		close(b.agent.gate)
+	})
+}
+
+// Work that goes on keeps its place.
+func TestWorkThatGoesOnMakesNoRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := slow(t)
+		defer func() { _ = b.Close() }()
+		crowd(t, &b.entries, 2)
+		ids := []string{b.unattended(t), b.unattended(t)}
+		for range 5 {
+			b.refusedForRoom(t)
+			b.later(2 * time.Second)
+		}
+		close(b.agent.gate)
+		synctest.Wait()
+		for _, id := range ids {
+			if got := b.stateOf(t, id); got != "TASK_STATE_COMPLETED" {
+				t.Errorf("%s is %s", id, got)
+			}
+		}
+	})
+}
+
+// An end whose record is gone, and whose place is taken, is not written again and again.
+func TestAnEndWithoutAPlaceIsGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := slow(t)
+		defer func() { _ = b.Close() }()
+		crowd(t, &b.entries, 1)
+		key := gateway.EntryKey{Kind: "task", Group: string(b.caller.ID) + "\x00calculator", ID: b.unattended(t)}
+		if err := b.entries.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		b.unattended(t)
+		close(b.agent.gate)
+		time.Sleep(5 * time.Second)
+		writes := b.entries.tasks.Load()
+		if time.Sleep(30 * time.Minute); b.entries.tasks.Load() != writes {
+			t.Errorf("it was tried %d times more", b.entries.tasks.Load()-writes)
+		}
+	})
+}
+
+// Who asks about work that ended with its answer takes no place for that.
+func TestAskingAboutWhatWasAnsweredTakesNoRoom(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{
+		invoking: {{reply: wholeTask("COMPLETED", "")}}, looking: {{reply: result(taskOf("COMPLETED", ""))}},
+	}, func(s *stage) {
+		t := s.t
+		crowd(t, &s.entries, 1)
+		taken := gateway.EntryKey{Kind: "task", Group: string(s.caller.ID) + "\x00writer", ID: "another"}
+		if _, ok, err := s.entries.Entries.Swap(t.Context(), taken, 0, []byte(`{"Form":1}`), time.Now().Add(time.Hour)); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		s.ask(t, s, s.a2a(invoking, `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"hi"}]}}`))
+		if _, got := taskIn(t, s.ask(t, s, s.a2a(looking, `{"id":"t1"}`)).Wire.Body); got != "TASK_STATE_COMPLETED" {
+			t.Errorf("it is %s", got)
+		}
+		if writes := s.entries.tasks.Load(); writes != 0 {
+			t.Errorf("%d records were written", writes)
+		}
+	})
+}
