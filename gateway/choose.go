@@ -136,6 +136,9 @@ func (x *exchange) dress() {
 	if x.relay() {
 		x.endpoint.Session = x.call.Session
 	}
+	if x.alone != "" { // nobody can be asked in it
+		x.endpoint.Session, x.endpoint.Alone, x.endpoint.Asked = x.alone, true, nil
+	}
 }
 
 // asked is the endpoint in the version that the caller asked for: one that the

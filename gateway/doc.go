@@ -34,6 +34,8 @@
 //	push.go       webhooks that are told of changes
 //	takeover.go   goes on with that for a process that was lost
 //	pass.go       what only one protocol has; what came of the work, to be listed and read later
+//	news.go       what an agent says without being asked, where two revisions ask for it in different
+//	              ways; hearing.go goes on asking, as long as somebody listens
 //
 // And what is about a workflow, and a token rather than a message:
 //

@@ -57,6 +57,9 @@ type exchange struct {
 	known   bool                  // its dialogue has been its caller's before
 	once    sync.Once             // the books are settled once
 
+	hearer *translators.Hearer // who is told news in the way of another revision; nil: nobody
+	alone  string              // the session at the agent that is this message's alone; empty: none is
+
 	stopped context.Context    //nolint:containedctx // ends when the caller stops its request
 	forget  context.CancelFunc // gives back what that takes
 }
@@ -228,6 +231,9 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 	}
 	g.lineage(ctx, x)
 	if err := g.await(ctx, x); err != nil {
+		return transport.Sealed{}, translators.Wire{}, err
+	}
+	if err := g.level(ctx, x); err != nil {
 		return transport.Sealed{}, translators.Wire{}, err
 	}
 	id := ect.ID(g.NewID())

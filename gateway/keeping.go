@@ -280,7 +280,7 @@ func (r *run) stepOr(ctx context.Context) (step, error) {
 func (r *run) stepLong(ctx context.Context) (step, error) {
 	for silent := time.Duration(0); ; silent += r.x.endpoint.Timeout {
 		s, err := r.step(ctx, r.x.endpoint.Timeout)
-		if !errors.Is(err, errPatience) || !r.began || !r.x.listens() || silent >= longestSilence {
+		if !errors.Is(err, errPatience) || !r.began || !r.x.hears() || silent >= longestSilence {
 			return s, err
 		}
 	}

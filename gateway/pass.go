@@ -33,6 +33,9 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 			return transport.Answer{}, err
 		}
 	}
+	if answer, done, err := g.news(ctx, x); done || err != nil {
+		return answer, err
+	}
 	if x.listens() && !g.speaks(ctx, x) {
 		return transport.Answer{}, nil
 	}

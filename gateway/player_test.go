@@ -52,6 +52,7 @@ type player struct {
 	blind   bool
 	version string
 	typed   string                 // schema of its only skill; empty: it takes messages
+	offers  string                 // what an MCP server says that it can do; empty: nothing
 	skills  []canonical.Capability // more than the one that it has
 	resume  chan struct{}          // an event without text waits for it
 }
@@ -62,9 +63,13 @@ func (p *player) Describe(_ context.Context, e transport.Endpoint) (*canonical.D
 	p.told++
 	p.mu.Unlock()
 	if p.typed != "" {
-		return &canonical.Description{Name: "asker", Versions: []string{p.version}, Capabilities: []canonical.Capability{
+		d := &canonical.Description{Name: "asker", Versions: []string{p.version}, Capabilities: []canonical.Capability{
 			{ID: "ask", Profile: canonical.ProfileTyped, InputSchema: json.RawMessage(p.typed)},
-		}}, e, nil
+		}}
+		if p.offers != "" {
+			d.Extensions = canonical.Extensions{mcp.Binding: json.RawMessage(`{"capabilities":` + p.offers + `}`)}
+		}
+		return d, e, nil
 	}
 	return &canonical.Description{
 		Name: "writer", Versions: []string{p.version}, Streams: !p.blind,
@@ -81,8 +86,10 @@ func (p *player) Dial(ctx context.Context, _ transport.Endpoint, sealed transpor
 		ID     json.RawMessage
 		Method string
 	}
-	if err := json.Unmarshal(wire.Body, &request); err != nil {
-		return transport.Reply{}, err
+	if request.Method = wire.Verb; len(wire.Body) > 0 {
+		if err := json.Unmarshal(wire.Body, &request); err != nil {
+			return transport.Reply{}, err
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

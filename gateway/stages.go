@@ -130,6 +130,9 @@ func (g *Gateway) verify(ctx context.Context, x *exchange) (answer transport.Ans
 // newest one becomes the parent of leg 2, else leg 1 is (architecture section
 // 5, step 13). A broken one makes the answer untrustworthy.
 func (g *Gateway) replyEvidence(ctx context.Context, x *exchange, reply transport.Reply) ([]ect.ID, error) {
+	if len(reply.Evidence) == 0 && x.requestID == "" { // it was asked nothing yet
+		return x.parents, nil
+	}
 	if len(reply.Evidence) == 0 {
 		return []ect.ID{x.requestID}, nil
 	}

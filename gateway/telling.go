@@ -36,7 +36,11 @@ var _ transport.Events = (*telling)(nil)
 
 // tell begins the caller's stream. What fails at once is no stream but a refusal.
 func (r *run) tell(ctx context.Context) (transport.Answer, error) {
-	first, err := r.step(ctx, grace)
+	patience := grace
+	if r.x.hearer != nil {
+		patience = 0 // it is known what the stream begins with
+	}
+	first, err := r.step(ctx, patience)
 	if err != nil && !errors.Is(err, errPatience) && !errors.Is(err, io.EOF) {
 		r.abort()
 		return transport.Answer{}, err
@@ -50,6 +54,10 @@ func (r *run) tell(ctx context.Context) (transport.Answer, error) {
 		TaskID: r.own.TaskID, ContextID: r.own.ContextID, Token: x.message.Correlation.Progress, Relay: x.relay(),
 	})}
 	if err := t.open(ctx); err != nil {
+		r.abort()
+		return transport.Answer{}, err
+	}
+	if err := t.greet(); err != nil {
 		r.abort()
 		return transport.Answer{}, err
 	}
@@ -123,7 +131,7 @@ func (t *telling) more(ctx context.Context) error {
 	switch {
 	case errors.Is(err, io.EOF) && t.inquires():
 		err = t.inquire(ctx)
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), errors.Is(err, errStopped) && t.leave():
 		err = t.end(whole)
 	case err == nil:
 		err = t.take(whole, s)
@@ -157,7 +165,7 @@ func (t *telling) take(ctx context.Context, s step) error {
 	}
 	t.losses = merge(t.losses, s.losses)
 	for i := range s.events {
-		if s.events[i].Ask != nil {
+		if s.events[i].Ask != nil || !r.x.retell(&s.events[i]) {
 			continue // asked at the end of what is there
 		}
 		events, losses := t.shape.Event(&s.events[i])
@@ -176,6 +184,9 @@ func (t *telling) say(events []canonical.Event) error {
 		m := &canonical.Message{
 			Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Body: &events[i],
 			Correlation: canonical.Correlation{WireID: x.wireID}, Conversation: t.run.own, Origin: x.from(),
+		}
+		if events[i].Log != nil {
+			m.Preferences.LogLevel = x.message.Preferences.LogLevel
 		}
 		if err := t.encode(m); unsayable(&events[i], err) {
 			t.losses = merge(t.losses, []canonical.Loss{{Code: canonical.LossStatusUpdates, Path: "/body/event", Fate: canonical.Dropped}})

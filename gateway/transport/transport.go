@@ -152,6 +152,7 @@ type Endpoint struct {
 	Caller  ect.Identity     // whose work this is: legacy sessions are keyed (agent, caller) (R8)
 	Asked   []canonical.Mode // what the agent may ask, because this caller can answer it
 	Session string           // the caller's own session, where one protocol is relayed: it is mirrored toward the agent
+	Alone   bool             // Session is one message's, and ends with the stream that answers it
 	Expose  []string         // what its description shows besides skills: what directory.Agent.Expose says
 	Timeout time.Duration
 }

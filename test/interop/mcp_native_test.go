@@ -32,6 +32,14 @@ func (g *gw) newsroom(t *testing.T, name string, stateless bool) *newsroom {
 	room.AddTool(&mcp.Tool{Name: "sell", InputSchema: json.RawMessage(regionTool)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return texts(r.Extra.Header.Get("Mcp-Param-Region") + " " + r.Extra.Header.Get("Mcp-Param-N") + " " + string(r.Params.Arguments)), nil
 	})
+	room.AddTool(&mcp.Tool{Name: "gossip", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		for _, level := range []mcp.LoggingLevel{"debug", "warning"} {
+			if err := r.Session.Log(ctx, &mcp.LoggingMessageParams{Level: level, Logger: "gossip " + string(level), Data: "psst"}); err != nil { //nolint:staticcheck // logging is deprecated, and spoken
+				return nil, err
+			}
+		}
+		return texts("told"), nil
+	})
 	room.AddResource(&mcp.Resource{URI: newsURI, Name: "today"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: newsURI, Text: "quiet"}}}, nil
 	})
@@ -73,6 +81,14 @@ func mcpNative(t *testing.T, g *gw) {
 	t.Run("unasked, modern", func(t *testing.T) { g.unasked(t, modern, modernMCP) })
 	t.Run("unasked, legacy", func(t *testing.T) { g.unasked(t, legacy, legacyMCP) })
 	t.Run("unasked, June", func(t *testing.T) { g.unasked(t, legacy, "2025-06-18") })
+	t.Run("unasked, modern to legacy", func(t *testing.T) { g.unasked(t, legacy, modernMCP) })
+	t.Run("unasked, legacy to modern", func(t *testing.T) { g.unasked(t, modern, legacyMCP) })
+	t.Run("unasked, June to modern", func(t *testing.T) { g.unasked(t, modern, "2025-06-18") })
+	for _, version := range []string{modernMCP, legacyMCP} {
+		for _, at := range []*newsroom{modern, legacy} {
+			t.Run("log, "+version+" to "+at.name, func(t *testing.T) { g.logs(t, at, version) })
+		}
+	}
 	t.Run("asked outside of a call", func(t *testing.T) { g.askedOutside(t, legacy) })
 }
 
@@ -153,6 +169,49 @@ func (g *gw) unasked(t *testing.T, at *newsroom, version string) {
 	if version != modernMCP { // where it is a message of its own
 		if err := session.Unsubscribe(t.Context(), &mcp.UnsubscribeParams{URI: newsURI}); err != nil {
 			t.Error(err)
+		}
+		until(t, func() bool { // nobody says when somebody has ceased to listen
+			_ = at.ResourceUpdated(context.Background(), &mcp.ResourceUpdatedNotificationParams{URI: newsURI})
+			quiet := true
+			changed()
+			for got := ""; got != "tools"; {
+				select {
+				case got = <-heard:
+					quiet = quiet && got != newsURI
+				case <-time.After(10 * time.Second):
+					t.Fatal("nothing is heard any more")
+				}
+			}
+			return quiet
+		})
+	}
+}
+
+// logs: a caller hears of a server's log what it asked for, whether its revision
+// says that once or with every request, and whichever of these the server's does.
+func (g *gw) logs(t *testing.T, at *newsroom, version string) {
+	t.Helper()
+	heard := make(bell, 100)
+	session := g.reader(t, at, version, heard.options())
+	call := func(meta mcp.Meta) {
+		if result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Meta: meta, Name: "gossip"}); err != nil || blockText(result) != "told" {
+			t.Fatalf("%v %+v", err, result)
+		}
+	}
+	listen := mcp.Meta{}
+	if version == modernMCP {
+		call(nil)
+		if len(heard) > 0 {
+			t.Errorf("nobody asked for %s", <-heard)
+		}
+		listen["io.modelcontextprotocol/logLevel"] = "info"
+	} else if err := session.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "info"}); err != nil { //nolint:staticcheck // logging is deprecated, and spoken
+		t.Fatal(err)
+	}
+	heard.rings(t, "gossip warning", func() { call(listen) })
+	for len(heard) > 0 {
+		if got := <-heard; got == "gossip debug" {
+			t.Error("nobody asked for so much")
 		}
 	}
 }

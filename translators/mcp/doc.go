@@ -20,6 +20,7 @@
 //	prompts, resources, completion, subscriptions, anybody's own methods   OpNative, in their own words
 //	prompts and resources as skills                                         profiles prompt, resource, resources: Invoke.Call, Result.Output (native.go)
 //	resources of agents of other protocols                                  translators.Seeking, Showing (native.go)
+//	what servers say without being asked, between revisions                 translators.News (news.go)
 //
 // What a revision lacks, by the table in revision.go:
 //

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -109,6 +110,8 @@ func (e *encoder) event() (translators.Wire, error) {
 		w.raw("progress", orZero(p.Value))
 		w.raw("total", p.Total)
 		w.text("message", p.Message)
+	case body.Log != nil && !e.listens(body.Log.Level):
+		return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "nobody asked for this log")
 	case body.Log != nil:
 		method = noticeMessage
 		w.need("level", body.Log.Level)
@@ -123,6 +126,17 @@ func (e *encoder) event() (translators.Wire, error) {
 	}
 	e.losses = append(e.losses, foreign(body.Extensions, "/body")...)
 	return translators.Wire{Body: jsonrpc.Request(nil, method, w.bytes())}, nil
+}
+
+// listens: since 2026-07-28 every request says from which level on it wants the
+// log, and one that does not wants none of it. In its own words a server has seen
+// to that itself.
+func (e *encoder) listens(level string) bool {
+	if !e.modern || e.native {
+		return true
+	}
+	from, at := slices.Index(levels[:], e.m.Preferences.LogLevel), slices.Index(levels[:], level)
+	return from >= 0 && (at < 0 || at >= from)
 }
 
 func orZero(raw json.RawMessage) json.RawMessage {

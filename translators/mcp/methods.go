@@ -34,10 +34,10 @@ var methods = [...]struct{ name, since, until string }{
 	{methodTemplates, LegacyMarch, Modern},
 	{methodResourcesRead, LegacyMarch, Modern},
 	{"completion/complete", LegacyMarch, Modern},
-	{"logging/setLevel", LegacyMarch, Legacy},
-	{"resources/subscribe", LegacyMarch, Legacy},
-	{"resources/unsubscribe", LegacyMarch, Legacy},
-	{"subscriptions/listen", Modern, Modern},
+	{methodSetLevel, LegacyMarch, Legacy},
+	{methodSubscribe, LegacyMarch, Legacy},
+	{methodUnsubscribe, LegacyMarch, Legacy},
+	{methodSubscriptions, Modern, Modern},
 	{methodTaskGet, Legacy, Modern},
 	{methodTaskCancel, Legacy, Modern},
 	{methodTaskList, Legacy, Legacy},
@@ -64,7 +64,7 @@ var notices = [...]struct{ name, since, until string }{
 	{"notifications/elicitation/complete", Legacy, Legacy},
 	{"notifications/tasks/status", Legacy, Legacy},
 	{"notifications/tasks", Modern, Modern},
-	{"notifications/subscriptions/acknowledged", Modern, Modern},
+	{noticeAgreed, Modern, Modern},
 }
 
 func notifies(version, method string) bool {

@@ -45,7 +45,7 @@ var _ translators.Changer = (*Translator)(nil)
 
 // Changes reports whether a notification says that a server has other tools now.
 func (t *Translator) Changes(n *canonical.Native) bool {
-	return n.Method == "notifications/tools/list_changed"
+	return n.Method == noticeTools
 }
 
 // nativeRequest writes a method that only MCP has. In its own revision nothing

@@ -492,6 +492,11 @@ func work() map[string]emitted {
 	event := func(e canonical.Event) *canonical.Message {
 		return say(canonical.OpInvoke, canonical.PhaseEvent, &e)
 	}
+	loud := func(e canonical.Event) *canonical.Message {
+		m := event(e)
+		m.Preferences.LogLevel = "info"
+		return m
+	}
 	text := func(s string) []canonical.Part { return []canonical.Part{{Kind: canonical.KindText, Text: s}} }
 	form := canonical.Input{Key: "k", Mode: canonical.ModeForm, Prompt: text("how many?"), Schema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)}
 	visit := canonical.Input{Key: "v", Mode: canonical.ModeURL, Prompt: text("log in"), URL: "https://login.example"}
@@ -499,7 +504,7 @@ func work() map[string]emitted {
 	all := map[string]emitted{
 		"progress":        {event(canonical.Event{Progress: &canonical.Progress{Token: one, Value: one, Total: json.RawMessage("2"), Message: "m"}}), everywhere("ProgressNotification", mcp.LegacyMarch, mcp.Modern)},
 		"little progress": {event(canonical.Event{Progress: &canonical.Progress{Token: json.RawMessage(`"t"`), Value: one}}), everywhere("ProgressNotification", mcp.LegacyMarch, mcp.Modern)},
-		"log":             {event(canonical.Event{Log: &canonical.Log{Level: "warning", Logger: "l", Data: json.RawMessage(`{"a":1}`)}}), everywhere("LoggingMessageNotification", mcp.LegacyMarch, mcp.Modern)},
+		"log":             {loud(canonical.Event{Log: &canonical.Log{Level: "warning", Logger: "l", Data: json.RawMessage(`{"a":1}`)}}), everywhere("LoggingMessageNotification", mcp.LegacyMarch, mcp.Modern)},
 		"a form":          {event(canonical.Event{Ask: &canonical.Ask{ID: one, Input: form}}), everywhere("ElicitRequest", mcp.LegacyJune, mcp.Legacy)},
 		"a visit":         {event(canonical.Event{Ask: &canonical.Ask{ID: one, Input: visit}}), everywhere("ElicitRequest", mcp.Legacy, mcp.Legacy)},
 		"questions":       {say(canonical.OpInvoke, canonical.PhaseResponse, &canonical.Result{Pending: &canonical.Pending{Inputs: []canonical.Input{form, visit}, State: "s"}}), everywhere("InputRequiredResult", mcp.Modern, mcp.Modern)},

@@ -71,7 +71,11 @@ func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transpo
 	}
 	l := &line{d: d, ep: ep, evidence: evidence}
 	if wire.Verb == http.MethodGet {
-		return transport.Reply{Events: d.listen(l, wire)}, nil
+		s := d.listen(l, wire)
+		if ep.Alone {
+			return s.begin(ctx)
+		}
+		return transport.Reply{Events: s}, nil
 	}
 	switch env, err := parse(wire.Body); {
 	case err != nil:

@@ -25,10 +25,11 @@
 // caller and revision, so that no caller ever rides in another's (R8). A server
 // gets its messages in the revision that it agreed to.
 //
-// Between eras nothing is said without being asked: what a legacy client would
-// hear on its stream a modern server says to subscriptions/listen alone, and the
-// other way round. Who asks for one of them where there is only the other is
-// told that there is no such method, or hears nothing.
+// Between eras it is the road that asks a modern server by subscriptions/listen
+// for what a legacy client hears on its stream, and the other way round (package
+// gateway, news.go). For a modern client it listens in a session of its own,
+// Endpoint.Alone, whose subscriptions are nobody else's; listen.go ends that with
+// the stream.
 //
 // Alternatives considered: the official SDK as server and client (its method
 // table is closed, its client rounds numbers, and its server cannot say 401 to

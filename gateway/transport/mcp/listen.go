@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -39,9 +40,11 @@ type listening struct {
 	last    string        // where to go on
 	wait    time.Duration // before the next stream
 	refused int           // streams, in a row
+	first   bool          // whoever asked waits for the answer to the first request
 
-	mu   sync.Mutex
-	body io.Closer
+	mu    sync.Mutex
+	body  io.Closer
+	ended bool // the session, with its only stream
 }
 
 var _ transport.Events = (*listening)(nil)
@@ -53,6 +56,20 @@ func (d *Dialer) listen(l *line, wire translators.Wire) *listening {
 	}}
 	s.ctx, s.close = context.WithCancel(context.Background())
 	return s
+}
+
+// begin opens the first stream, for somebody who has to know whether there is one;
+// no Events: the server has none.
+func (s *listening) begin(ctx context.Context) (transport.Reply, error) {
+	defer context.AfterFunc(ctx, s.close)()
+	s.first = true
+	err := s.open(ctx)
+	s.first = false
+	if err != nil || s.in == nil {
+		_ = s.Close()
+		return transport.Reply{}, err
+	}
+	return transport.Reply{Events: s}, nil
 }
 
 // Next waits for the next message.
@@ -78,10 +95,17 @@ func (s *listening) Next(ctx context.Context) (transport.Event, error) {
 	}
 }
 
-// Close gives the connection back.
+// Close gives the connection back, and ends a session that was for it alone.
 func (s *listening) Close() error {
 	s.close()
-	return s.shut()
+	err := s.shut()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ended := s.ended; !ended && s.l.ep.Alone {
+		s.ended = true
+		s.l.d.endAlone(s.l.ep, s.wire.Version, s.session)
+	}
+	return err
 }
 
 func (s *listening) shut() error {
@@ -127,10 +151,10 @@ func (s *listening) open(ctx context.Context) error {
 		return ctx.Err()
 	}
 	s.wait = min(max(firstWait, 2*s.wait), lastWait)
-	held, _, err := s.l.d.session(ctx, s.l.ep, s.wire.Version)
+	held, err := s.hold(ctx)
 	var unreachable *transport.UnreachableError
 	switch {
-	case errors.As(err, &unreachable):
+	case errors.As(err, &unreachable) && !s.first:
 		return nil // it may come back
 	case err != nil:
 		return err
@@ -143,6 +167,8 @@ func (s *listening) open(ctx context.Context) error {
 			_ = response.Body.Close()
 		}
 		return ctx.Err()
+	case err != nil && s.first:
+		return s.l.failed(ctx, err)
 	case err != nil:
 		return nil // it may come back
 	case streaming(response):
@@ -153,12 +179,36 @@ func (s *listening) open(ctx context.Context) error {
 		return nil
 	}
 	_ = response.Body.Close()
-	if held.id != "" && response.StatusCode == http.StatusNotFound {
-		s.l.d.sessions.forget(keyOf(s.l.ep, s.wire.Version), held)
+	return s.refusal(ctx, response.StatusCode)
+}
+
+// hold is the session to listen in. One that is for this stream alone cannot be
+// begun again here: what was said in it, nobody else knows.
+func (s *listening) hold(ctx context.Context) (session, error) {
+	if s.l.ep.Alone && !s.first {
+		return s.session, nil
+	}
+	held, _, err := s.l.d.session(ctx, s.l.ep, s.wire.Version)
+	return held, err
+}
+
+// refusal deals with a server that opens no stream.
+func (s *listening) refusal(ctx context.Context, status int) error {
+	gone := s.session.id != "" && status == http.StatusNotFound
+	if gone {
+		s.l.d.sessions.forget(keyOf(s.l.ep, s.wire.Version), s.session)
 		s.l.d.unkeep(ctx, s.l.ep, s.wire.Version)
 		s.last = ""
 	}
-	if s.refused++; response.StatusCode == http.StatusMethodNotAllowed || s.refused > maxRefused {
+	s.refused++
+	switch {
+	case s.first && status == http.StatusMethodNotAllowed:
+		return nil // it has none
+	case s.first:
+		return s.l.bad("it opens no stream: HTTP status " + strconv.Itoa(status))
+	case gone && s.l.ep.Alone:
+		return s.l.bad("the session in which it was heard is gone")
+	case status == http.StatusMethodNotAllowed, s.refused > maxRefused:
 		<-ctx.Done() // it has nothing to say of its own accord
 		return ctx.Err()
 	}

@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -177,5 +178,77 @@ func TestListening(t *testing.T) {
 	}
 	if n := asked.Load(); n != 5 {
 		t.Errorf("asked %d times", n)
+	}
+}
+
+// alone is an endpoint with a session for one stream.
+func alone(p *peer) transport.Endpoint {
+	ep := endpoint(p, mcp.Legacy)
+	ep.Session, ep.Alone = "one", true
+	return ep
+}
+
+// TestListeningAlone: a session that is for one stream is begun with it, is not
+// begun again behind its hearer's back, and ends with it.
+func TestListeningAlone(t *testing.T) {
+	t.Parallel()
+	server := newLegacy(mcp.Legacy)
+	var asked atomic.Int32
+	p := newPeer(t, func(w http.ResponseWriter, r *http.Request, in incoming) {
+		switch {
+		case r.Method == http.MethodDelete:
+			w.WriteHeader(http.StatusNoContent)
+		case r.Method != http.MethodGet:
+			server.serve(w, r, in)
+		case asked.Add(1) == 1:
+			stream(w, "retry: 1\n"+`data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`+"\n\n")
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	})
+	d := newDialer(t, &direct{}, nil)
+	reply, err := d.Dial(t.Context(), alone(p), sealedGet(t))
+	if err != nil || reply.Events == nil || asked.Load() != 1 {
+		t.Fatalf("%+v, %v, asked %d times", reply, err, asked.Load())
+	}
+	if event, err := reply.Events.Next(t.Context()); err != nil || !strings.Contains(string(event.Wire.Body), "list_changed") {
+		t.Errorf("got %s, %v", event.Wire.Body, err)
+	}
+	var bad *transport.BadReplyError
+	if event, err := reply.Events.Next(t.Context()); !errors.As(err, &bad) || server.begun != 1 {
+		t.Errorf("got %s, %v, and %d sessions", event.Wire.Body, err, server.begun)
+	}
+	for range 2 {
+		if err := reply.Events.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	d.Close()
+	if last := p.last(); last.verb != http.MethodDelete || last.header.Get("Mcp-Session-Id") != "s1" || strings.Count(strings.Join(p.methods(), " "), "DELETE") != 1 {
+		t.Errorf("at the end the server was asked %s", p.methods())
+	}
+}
+
+// TestNoStreamAlone: whether a server has a stream is known at once.
+func TestNoStreamAlone(t *testing.T) {
+	t.Parallel()
+	var bad *transport.BadReplyError
+	var gone *transport.UnreachableError
+	for status, want := range map[int]any{http.StatusMethodNotAllowed: nil, http.StatusConflict: &bad, 0: &gone} {
+		server := newLegacy(mcp.Legacy)
+		p := newPeer(t, func(w http.ResponseWriter, r *http.Request, in incoming) {
+			switch {
+			case r.Method == http.MethodGet && status == 0:
+				panic(http.ErrAbortHandler)
+			case r.Method == http.MethodGet || r.Method == http.MethodDelete:
+				w.WriteHeader(status)
+			default:
+				server.serve(w, r, in)
+			}
+		})
+		reply, err := newDialer(t, &direct{}, nil).Dial(t.Context(), alone(p), sealedGet(t))
+		if reply.Events != nil || (want == nil) != (err == nil) || want != nil && !errors.As(err, want) {
+			t.Errorf("%d: %+v, %v", status, reply, err)
+		}
 	}
 }

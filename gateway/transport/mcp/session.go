@@ -247,15 +247,32 @@ func (d *Dialer) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
 	for key, s := range d.sessions.drain(d.deps.Keeper != nil) {
-		request, err := http.NewRequestWithContext(ctx, http.MethodDelete, key.url, http.NoBody)
-		if err != nil {
-			continue
-		}
-		s.mark(request.Header)
-		if response, err := d.deps.Client.DoAs(request, key.server); err == nil {
-			_ = response.Body.Close()
-		}
+		d.end(ctx, key, s)
 	}
+}
+
+// end ends a session at its server, as well as that can be done.
+func (d *Dialer) end(ctx context.Context, key sessionKey, s session) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodDelete, key.url, http.NoBody)
+	if err != nil {
+		return
+	}
+	s.mark(request.Header)
+	if response, err := d.deps.Client.DoAs(request, key.server); err == nil {
+		_ = response.Body.Close()
+	}
+}
+
+// endAlone ends the session of a stream that is over.
+func (d *Dialer) endAlone(ep transport.Endpoint, version string, s session) {
+	key := keyOf(ep, version)
+	d.sessions.forget(key, s)
+	if s.id == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
+	d.end(ctx, key, s)
 }
 
 // Keeper keeps small records where every replica finds them, each in the group
@@ -284,9 +301,14 @@ func place(ep transport.Endpoint, version string) (group, id string) {
 	return "upstream " + ep.Session, hex.EncodeToString(sum[:])
 }
 
+// shares: the session that mirrors a caller's own is every replica's.
+func (d *Dialer) shares(ep transport.Endpoint) bool {
+	return d.deps.Keeper != nil && ep.Session != "" && !ep.Alone
+}
+
 // kept finds a session that another replica has begun.
 func (d *Dialer) kept(ctx context.Context, ep transport.Endpoint, version string) (session, bool, error) {
-	if d.deps.Keeper == nil || ep.Session == "" {
+	if !d.shares(ep) {
 		return session{}, false, nil
 	}
 	group, id := place(ep, version)
@@ -302,7 +324,7 @@ func (d *Dialer) kept(ctx context.Context, ep transport.Endpoint, version string
 // keep puts a session where every replica finds it. If another replica was
 // first, that one's is used by all.
 func (d *Dialer) keep(ctx context.Context, ep transport.Endpoint, version string, s session) (session, error) {
-	if d.deps.Keeper == nil || ep.Session == "" {
+	if !d.shares(ep) {
 		return s, nil
 	}
 	group, id := place(ep, version)
@@ -322,7 +344,7 @@ func (d *Dialer) keep(ctx context.Context, ep transport.Endpoint, version string
 
 // unkeep forgets a session that its server no longer knows.
 func (d *Dialer) unkeep(ctx context.Context, ep transport.Endpoint, version string) {
-	if d.deps.Keeper == nil || ep.Session == "" {
+	if !d.shares(ep) {
 		return
 	}
 	group, id := place(ep, version)

@@ -1,0 +1,368 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+const (
+	newsAgain   = time.Second      // before an agent is asked for news again
+	newsLongest = 30 * time.Second // and again
+)
+
+// hearing is what an agent says without being asked to a caller whose revision
+// asks for it in another way: one request for news after the other, since either
+// side may end each, and what is wanted may change. A request that takes the
+// place of another is answered before that one is given up: nothing is missed.
+type hearing struct {
+	g        *Gateway
+	x        *exchange // of the caller's stream: read, and never changed
+	herald   translators.Herald
+	offers   translators.News
+	wants    translators.News
+	changing bool // the session may want something else later
+
+	sealed  *transport.Sealed // the first request
+	now     *ear              // which is heard
+	next    *ear              // which will be, once it is answered
+	wait    time.Duration     // before the next request; zero: none is due
+	due     bool
+	changes chan wishes
+	end     context.CancelFunc
+}
+
+var _ transport.Events = (*hearing)(nil)
+
+// ear is one request for news, as long as it is open.
+type ear struct {
+	*pump
+	told  translators.News // what of it the agent will tell; known with the reply
+	whole ect.StreamHash
+}
+
+// prepare finds out what is wanted, and what of that the agent will tell.
+func (h *hearing) prepare(ctx context.Context, wanted translators.News) error {
+	h.wants = wanted.Among(h.offers)
+	if h.changing {
+		w, _, err := h.g.wished(ctx, h.x.wishesKey())
+		if err != nil {
+			return err
+		}
+		h.wants = h.with(w)
+	}
+	if h.wants.Quiet() {
+		h.g.lineage(ctx, h.x)
+		return h.x.permit.Carry(securityOf(h.x))
+	}
+	h.x.instead(h.herald.Ask(h.x.endpoint.Version, h.wants))
+	sealed, _, err := h.g.request(ctx, h.x)
+	if err != nil {
+		return err
+	}
+	if h.sealed, h.due = &sealed, true; h.changing {
+		return nil // nobody waits to be told what is agreed
+	}
+	first := h.listen(ctx)
+	got, err := first.pump.next(ctx, h.x.endpoint.Timeout)
+	if errors.Is(err, errPatience) {
+		err = &transport.TimeoutError{Agent: h.x.agent.Name, After: h.x.endpoint.Timeout}
+	}
+	if err != nil {
+		first.stop()
+		return err
+	}
+	if got.reply.Events == nil { // it never says anything
+		first.stop()
+		h.wants = translators.News{Verb: translators.NewsListen}
+		return nil
+	}
+	h.now, h.wants = first, first.told
+	return nil
+}
+
+// with is what a session wants of what there is.
+func (h *hearing) with(w wishes) translators.News {
+	all := translators.News{Verb: translators.NewsListen, Tools: true, Prompts: true, Resources: true, URIs: w.URIs}
+	return all.Among(h.offers)
+}
+
+// listen begins to ask for what is wanted.
+func (h *hearing) listen(ctx context.Context) *ear {
+	e, wants, sealed := &ear{}, h.wants, h.sealed
+	h.sealed, h.due = nil, false
+	e.pump = startPump(context.WithoutCancel(ctx), func(ctx context.Context) (transport.Reply, error) {
+		reply, err := h.ask(ctx, wants, sealed)
+		if err == nil && reply.Events != nil {
+			e.told, err = h.more(ctx, wants)
+		}
+		if err != nil {
+			closeReply(reply)
+		}
+		return reply, err
+	})
+	return e
+}
+
+// own is an exchange for one message of ours.
+func (h *hearing) own() *exchange {
+	own := h.x.again()
+	own.requestID = h.x.requestID
+	return own
+}
+
+func (h *hearing) seal(ctx context.Context, own *exchange, news translators.News) (transport.Sealed, error) {
+	m := &canonical.Message{
+		Op: canonical.OpNative, Phase: canonical.PhaseRequest, Body: h.herald.Ask(own.endpoint.Version, news),
+		Origin: own.message.Origin, Trace: own.message.Trace,
+	}
+	m.Preferences.CanAnswer = own.endpoint.Asked
+	return h.g.sealOwn(ctx, own, m, leg{})
+}
+
+// ask sends one request for news.
+func (h *hearing) ask(ctx context.Context, wants translators.News, first *transport.Sealed) (transport.Reply, error) {
+	own := h.own()
+	if first == nil {
+		sealed, err := h.seal(ctx, own, wants)
+		if err != nil {
+			return transport.Reply{}, err
+		}
+		first = &sealed
+	}
+	life := own.patience(ctx)
+	reply, err := h.g.send(life.ctx, own, *first) //nolint:contextcheck // it may outlive who waits
+	if err == nil {
+		_, err = h.g.replyEvidence(ctx, own, reply)
+	}
+	if err != nil || reply.Events == nil {
+		life.close()
+		return reply, life.judge(own, err)
+	}
+	life.keep()
+	context.AfterFunc(ctx, life.end) // as long as it is heard
+	return reply, nil
+}
+
+// more asks for what is asked apart: which resources. Those that the agent
+// refuses it will not tell of.
+func (h *hearing) more(ctx context.Context, wants translators.News) (translators.News, error) {
+	version := h.x.endpoint.Version
+	whole := h.herald.Ask(version, wants)
+	uris := slices.Clone(wants.URIs)
+	for _, uri := range wants.URIs {
+		one := translators.News{Verb: translators.NewsMore, URIs: []string{uri}}
+		if apart := h.herald.Ask(version, one); apart == nil || apart.Method == whole.Method {
+			break // it was asked for all of them at once
+		}
+		own := h.own()
+		sealed, err := h.seal(ctx, own, one)
+		if err == nil {
+			_, err = h.g.acknowledged(ctx, own, sealed)
+		}
+		if _, refused := errors.AsType[*canonical.Error](err); refused {
+			uris = slices.DeleteFunc(uris, func(u string) bool { return u == uri })
+		} else if err != nil {
+			return wants, err
+		}
+	}
+	wants.URIs = uris
+	return wants, nil
+}
+
+// Next waits for the next piece of news.
+func (h *hearing) Next(ctx context.Context) (transport.Event, error) {
+	h.attend(ctx)
+	for {
+		var again <-chan time.Time
+		if h.due && h.next == nil {
+			again = time.After(h.wait)
+		}
+		select {
+		case got, ok := <-h.now.out():
+			if event, ok, err := h.hear(ctx, h.now, got, ok); ok || err != nil {
+				return event, err
+			}
+		case got, ok := <-h.next.out():
+			if err := h.answered(got, ok); err != nil {
+				return transport.Event{}, err
+			}
+		case w := <-h.changes:
+			h.change(w)
+		case <-again:
+			h.wait = min(max(newsAgain, 2*h.wait), newsLongest)
+			h.next = h.listen(ctx)
+		case <-ctx.Done():
+			return transport.Event{}, ctx.Err()
+		}
+	}
+}
+
+// out is what an ear hears; nil, where nothing ever comes: there is none.
+func (e *ear) out() <-chan heard {
+	if e == nil {
+		return nil
+	}
+	return e.pump.out
+}
+
+func (e *ear) stop() {
+	if e != nil {
+		e.pump.stop()
+	}
+}
+
+// change asks for what is wanted from now on.
+func (h *hearing) change(w wishes) {
+	wants := h.with(w)
+	if wants.Same(h.wants) {
+		return
+	}
+	h.next.stop()
+	h.next, h.wants, h.wait = nil, wants, 0
+	if h.due = !wants.Quiet(); !h.due {
+		h.now.stop()
+		h.now = nil
+	}
+}
+
+// answered takes the answer to a request that is to take the place of another.
+func (h *hearing) answered(got heard, open bool) error {
+	next := h.next
+	h.next = nil
+	switch {
+	case open && got.err == nil && got.reply.Events != nil:
+		h.now.stop()
+		h.now, h.wait = next, 0
+		return nil
+	case open && got.err == nil && len(got.reply.Wire.Body) == 0:
+		next.stop() // it has no stream
+	case open && got.err == nil:
+		next.stop()
+		m, err := h.g.decodeReply(h.own(), got.reply.Wire, canonical.OpNative)
+		if err != nil {
+			return err
+		}
+		refused, ok := m.Body.(*canonical.Error)
+		h.due = ok && passing(refused.Code) // else it has nothing to say of its own accord
+	default:
+		next.stop()
+		h.due = true
+	}
+	return nil
+}
+
+// hear takes one thing that an agent said; false: it is no news.
+func (h *hearing) hear(ctx context.Context, e *ear, got heard, open bool) (transport.Event, bool, error) {
+	if !open || got.err != nil {
+		h.lost()
+		return transport.Event{}, false, nil
+	}
+	own := h.own()
+	wire := got.event.Wire
+	if len(wire.Body) == 0 {
+		_, err := h.g.attested(ctx, own, got.event.Evidence, &ect.Check{Purpose: ect.Reply, Body: e.whole.Sum()})
+		return transport.Event{}, false, err
+	}
+	e.whole.Add(wire.Octets())
+	wire.Event = true
+	m, err := h.g.decodeReply(own, wire, canonical.OpNative)
+	if err != nil {
+		return transport.Event{}, false, err
+	}
+	event, ok := m.Body.(*canonical.Event)
+	switch {
+	case !ok: // it has ended what it says
+		h.lost()
+		return transport.Event{}, false, nil
+	case event.Ask != nil:
+		return transport.Event{}, false, h.refuse(ctx, own, event.Ask)
+	}
+	return transport.Event{Wire: wire}, true, nil
+}
+
+// lost: nobody is heard any more, and somebody has to be.
+func (h *hearing) lost() {
+	h.now.stop()
+	h.now, h.due, h.wait = nil, true, max(h.wait, newsAgain)
+}
+
+// refuse answers a question: nobody who only listens can be asked.
+func (h *hearing) refuse(ctx context.Context, own *exchange, ask *canonical.Ask) error {
+	m := &canonical.Message{Op: canonical.OpAnswer, Phase: canonical.PhaseRequest, Origin: own.message.Origin, Body: &canonical.Reply{
+		ID: ask.ID, Failure: &canonical.Error{Code: canonical.CodeNoMethod, Message: "nobody can be asked here"},
+	}}
+	sealed, err := h.g.sealOwn(ctx, own, m, leg{})
+	if err != nil {
+		return err
+	}
+	life := own.patience(ctx)
+	defer life.close()
+	reply, _ := h.g.send(life.ctx, own, sealed) //nolint:contextcheck // as ask does; whoever asks hears nothing, or this
+	closeReply(reply)
+	return nil
+}
+
+// attend begins to watch what the session wants.
+func (h *hearing) attend(ctx context.Context) {
+	if !h.changing || h.changes != nil {
+		return
+	}
+	h.changes = make(chan wishes)
+	ctx, h.end = context.WithCancel(context.WithoutCancel(ctx))
+	watching := h.g.crew.run(func(life context.Context) {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		defer context.AfterFunc(life, stop)()
+		h.watch(ctx)
+	})
+	if watching != nil {
+		h.end()
+	}
+}
+
+// watch hands on every change of what the session wants.
+func (h *hearing) watch(ctx context.Context) {
+	key := h.x.wishesKey()
+	for seen := uint64(0); ctx.Err() == nil; {
+		within, cancel := context.WithTimeout(ctx, recordLife/4)
+		entry, ok, err := h.g.Entries.Await(within, key, seen)
+		late := within.Err() != nil
+		cancel()
+		switch {
+		case late:
+			_, _, err = h.g.wished(ctx, key) // keeps it
+		case err == nil && !ok: // something to wait for
+			_, err = h.g.saveWishes(ctx, key, 0, wishes{})
+			seen = 0
+		}
+		if err != nil {
+			pause(ctx, collectAgain)
+		}
+		if err != nil || late || !ok {
+			continue
+		}
+		seen = entry.Revision
+		select {
+		case h.changes <- readWishes(entry):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Close gives back what is open.
+func (h *hearing) Close() error {
+	if h.end != nil {
+		h.end()
+	}
+	h.next.stop()
+	h.now.stop()
+	h.now, h.next, h.due = nil, nil, false
+	return nil
+}

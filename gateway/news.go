@@ -1,0 +1,348 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+const (
+	entryWishes = "wishes" // what a session wants to hear of an agent
+	maxWishes   = 1024     // resources, of one session and agent
+)
+
+// wishes is what the client of a session wants to be told of: kept here for an
+// agent in whose revision that is said anew whenever it listens, or calls.
+type wishes struct {
+	URIs  []string `json:",omitempty"`
+	Level string   `json:",omitempty"` // of the log; empty: none of it
+}
+
+func (x *exchange) wishesKey() EntryKey {
+	return EntryKey{Kind: entryWishes, Group: x.call.Session, ID: x.agent.Name}
+}
+
+// herald is what knows how news is asked for; nil: the two sides have no such in common.
+func (x *exchange) herald() translators.Herald {
+	herald, _ := x.source.(translators.Herald)
+	if herald == nil || x.call.Agent == "" || x.via != nil || !x.call.Entrance.Native() || !x.relay() {
+		return nil
+	}
+	return herald
+}
+
+// hears: the caller's stream is open for news, and may be silent for long.
+func (x *exchange) hears() bool {
+	herald, native := x.herald(), canonical.Native{}
+	if asked, ok := x.message.Body.(*canonical.Native); ok {
+		native = *asked
+	}
+	if x.listens() || herald == nil || x.message.Op != canonical.OpNative {
+		return x.listens()
+	}
+	news, _ := herald.Wants(&native)
+	return news != nil && news.Verb == translators.NewsListen
+}
+
+// news answers a request for news where the agent's revision asks for it in
+// another way than the caller's. False: they agree, or this is none.
+func (g *Gateway) news(ctx context.Context, x *exchange) (answer transport.Answer, done bool, err error) {
+	native, ok := x.message.Body.(*canonical.Native)
+	herald := x.herald()
+	if !ok || herald == nil {
+		return answer, false, nil
+	}
+	wanted, wrong := herald.Wants(native)
+	if wanted == nil || g.choose(ctx, x) != nil || x.via != nil { // why not, the road will say
+		return answer, false, nil
+	}
+	if asked := herald.Ask(x.endpoint.Version, *wanted); asked != nil && asked.Method == native.Method {
+		return answer, false, nil
+	}
+	if wrong != nil {
+		return answer, true, wrong
+	}
+	if ctx, err = g.enter(ctx, x); err != nil {
+		return answer, true, err
+	}
+	if wanted.Verb == translators.NewsListen {
+		answer, err = g.hearken(ctx, x, herald, *wanted)
+	} else {
+		answer, err = g.wish(ctx, x, herald, *wanted)
+	}
+	return answer, true, err
+}
+
+// wish keeps what a session wants to hear from now on. Whether the agent would
+// tell that, it is asked at once: what it refuses, its caller hears.
+func (g *Gateway) wish(ctx context.Context, x *exchange, herald translators.Herald, wanted translators.News) (transport.Answer, error) {
+	offers := herald.Offers(x.described)
+	if x.call.Session == "" || wanted.Verb == translators.NewsLevel && !offers.Log || wanted.Verb != translators.NewsLevel && !offers.Any {
+		return transport.Answer{}, &canonical.Error{Code: canonical.CodeNoMethod, Message: "the agent has no such method"}
+	}
+	var heard string
+	var parents []ect.ID
+	var err error
+	if wanted.Verb == translators.NewsMore {
+		heard, parents, err = g.sound(ctx, x, herald, wanted)
+	} else {
+		g.lineage(ctx, x)
+		parents = x.parents
+	}
+	if err == nil {
+		err = g.amend(ctx, x.wishesKey(), wanted)
+	}
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	m := &canonical.Message{
+		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: &canonical.Native{Result: json.RawMessage("{}")},
+		Correlation: canonical.Correlation{WireID: x.wireID}, Origin: x.from(),
+	}
+	l := g.toCaller(x, m, parents)
+	l.input = heard
+	wire, _, err := g.leg(ctx, x, l)
+	return g.answer(x, wire), err
+}
+
+// sound asks an agent to tell of something, until it has agreed.
+func (g *Gateway) sound(ctx context.Context, x *exchange, herald translators.Herald, wanted translators.News) (heard string, parents []ect.ID, err error) {
+	x.instead(herald.Ask(x.endpoint.Version, wanted))
+	sealed, _, err := g.request(ctx, x)
+	if err != nil {
+		return "", nil, err
+	}
+	life := x.patience(ctx)
+	defer life.close()
+	reply, err := g.send(life.ctx, x, sealed) //nolint:contextcheck // it may outlive who waits
+	defer closeReply(reply)
+	if err != nil {
+		return "", nil, life.judge(x, err)
+	}
+	if parents, err = g.replyEvidence(ctx, x, reply); err != nil {
+		return "", nil, err
+	}
+	wire := reply.Wire
+	if reply.Events != nil {
+		event, err := reply.Events.Next(life.ctx) //nolint:contextcheck // as above
+		if err != nil {
+			return "", nil, life.judge(x, err)
+		}
+		wire = event.Wire
+		wire.Event = true
+	}
+	m, err := g.decodeReply(x, wire, x.message.Op)
+	if err != nil {
+		return "", nil, err
+	}
+	if refused, ok := m.Body.(*canonical.Error); ok {
+		return "", nil, refused
+	}
+	if !slices.Contains(agreedIn(herald, m).URIs, wanted.URIs[0]) {
+		return "", nil, &canonical.Error{Code: canonical.CodeResourceNotFound, Message: "the agent does not tell of this resource"}
+	}
+	return ect.Hash(wire.Octets()), parents, nil
+}
+
+// agreedIn is what an agent says that it will tell; nothing: it says something else.
+func agreedIn(herald translators.Herald, m *canonical.Message) translators.News {
+	if event, ok := m.Body.(*canonical.Event); ok && event.Native != nil {
+		if news, err := herald.Wants(event.Native); err == nil && news != nil && news.Verb == translators.NewsAgreed {
+			return *news
+		}
+	}
+	return translators.News{}
+}
+
+// instead lets the message ask for the same in other words.
+func (x *exchange) instead(native *canonical.Native) {
+	other := *x.message
+	other.Body = native
+	x.message = &other
+}
+
+// amend changes what a session wants.
+func (g *Gateway) amend(ctx context.Context, key EntryKey, wanted translators.News) error {
+	for range 8 {
+		entry, _, err := g.Entries.Get(ctx, key)
+		if err != nil {
+			return &problem.RecordingError{Err: err}
+		}
+		w := readWishes(entry)
+		switch wanted.Verb {
+		case translators.NewsLevel:
+			w.Level = wanted.Level
+		case translators.NewsLess:
+			w.URIs = slices.DeleteFunc(w.URIs, func(uri string) bool { return slices.Contains(wanted.URIs, uri) })
+		default:
+			for _, uri := range wanted.URIs {
+				if !slices.Contains(w.URIs, uri) {
+					w.URIs = append(w.URIs, uri)
+				}
+			}
+		}
+		if len(w.URIs) > maxWishes {
+			return &canonical.Error{Code: canonical.CodeRateLimited, Message: "the session subscribes to too many resources"}
+		}
+		if ok, err := g.saveWishes(ctx, key, entry.Revision, w); err != nil || ok {
+			return err
+		}
+	}
+	return &problem.ConflictError{Reason: "what the session wants is being changed by too many at once"}
+}
+
+func readWishes(entry Entry) wishes {
+	var w wishes
+	_ = json.Unmarshal(entry.Value, &w) // nothing is no wish
+	return w
+}
+
+func (g *Gateway) saveWishes(ctx context.Context, key EntryKey, old uint64, w wishes) (bool, error) {
+	value, err := plainJSON(w)
+	if err != nil {
+		return false, errRecord
+	}
+	_, ok, err := g.Entries.Swap(ctx, key, old, value, g.Now().Add(recordLife))
+	if err != nil {
+		return false, &problem.RecordingError{Err: err}
+	}
+	return ok, nil
+}
+
+// wished is what a session wants. It is kept as long as somebody asks for it.
+func (g *Gateway) wished(ctx context.Context, key EntryKey) (wishes, uint64, error) {
+	entry, ok, err := g.Entries.Get(ctx, key)
+	if err != nil {
+		return wishes{}, 0, &problem.RecordingError{Err: err}
+	}
+	w := readWishes(entry)
+	if ok && entry.Until.Sub(g.Now()) < recordLife/2 {
+		_, err = g.saveWishes(ctx, key, entry.Revision, w) // if not, the next one does it
+	}
+	return w, entry.Revision, err
+}
+
+// hearken begins to tell a caller what the agent says without being asked.
+func (g *Gateway) hearken(ctx context.Context, x *exchange, herald translators.Herald, wanted translators.News) (transport.Answer, error) {
+	h := &hearing{g: g, x: x, herald: herald, offers: herald.Offers(x.described)}
+	x.hearer = &translators.Hearer{Version: x.message.Origin.Version, ID: x.wireID}
+	if len(x.wireID) == 0 {
+		if h.offers.Quiet() && !h.offers.Any {
+			return transport.Answer{}, nil
+		}
+		h.changing = true
+	} else {
+		x.alone = g.NewID() // what is said of a session, this stream alone hears
+	}
+	if err := h.prepare(ctx, wanted); err != nil {
+		return transport.Answer{}, err
+	}
+	x.hearer.News = h.wants
+	parents := slices.Clip(x.parents)
+	if x.requestID != "" {
+		parents = []ect.ID{x.requestID}
+	}
+	r := g.newRun(x, parents)
+	if _, last := herald.Frame(*x.hearer); last != nil && h.wants.Quiet() {
+		r.other = x.farewell(last)
+	}
+	r.pump = startPump(context.WithoutCancel(ctx), func(context.Context) (transport.Reply, error) {
+		return transport.Reply{Events: h}, nil
+	})
+	return r.tell(ctx)
+}
+
+// farewell is the end of a stream of news, in the words of whoever hears it.
+func (x *exchange) farewell(last *canonical.Native) *canonical.Message {
+	return &canonical.Message{
+		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: last,
+		Origin: canonical.Origin{Binding: x.source.Info().Binding, Version: x.message.Origin.Version},
+	}
+}
+
+// retell says an event in the words of whoever hears news; false: he wants none of it.
+func (x *exchange) retell(e *canonical.Event) bool {
+	if x.hearer == nil {
+		return true
+	}
+	if e.Native == nil {
+		return len(x.hearer.ID) == 0
+	}
+	e.Native = x.herald().Retell(e.Native, *x.hearer)
+	return e.Native != nil
+}
+
+// greet tells a hearer what he will be told.
+func (t *telling) greet() error {
+	x := t.run.x
+	if x.hearer == nil {
+		return nil
+	}
+	first, _ := x.herald().Frame(*x.hearer)
+	if first == nil {
+		return nil
+	}
+	return t.say([]canonical.Event{{Native: first}})
+}
+
+// leave ends a hearer's stream as his revision has it; false: there is no such end.
+func (t *telling) leave() bool {
+	x := t.run.x
+	if x.hearer == nil {
+		return false
+	}
+	_, last := x.herald().Frame(*x.hearer)
+	if last != nil {
+		t.run.other = x.farewell(last)
+	}
+	return last != nil
+}
+
+// level sees to it that the caller hears the agent's log from the level on that it
+// wants, where one side says that once, and the other with every request.
+func (g *Gateway) level(ctx context.Context, x *exchange) error {
+	herald := x.herald()
+	if herald == nil || x.message.Origin.Version == x.endpoint.Version || x.described == nil || !herald.Offers(x.described).Log {
+		return nil
+	}
+	wanted := translators.News{Verb: translators.NewsLevel, Level: x.message.Preferences.LogLevel}
+	said, heard := herald.Ask(x.message.Origin.Version, wanted), herald.Ask(x.endpoint.Version, wanted)
+	switch {
+	case said != nil && heard == nil && wanted.Level == "" && x.call.Session != "":
+		w, _, err := g.wished(ctx, x.wishesKey())
+		if err != nil || w.Level == "" {
+			return err
+		}
+		louder := *x.message
+		louder.Preferences.LogLevel = w.Level
+		x.message = &louder
+	case said == nil && heard != nil && wanted.Level != "":
+		return g.turnUp(ctx, x, heard)
+	}
+	return nil
+}
+
+// turnUp tells an agent from which level on its log is wanted, before the request
+// that wants it. What it refuses costs the log and nothing else. Of requests of one
+// caller at the same time the last one's level holds.
+func (g *Gateway) turnUp(ctx context.Context, x *exchange, asking *canonical.Native) error {
+	own := x.again()
+	m := *x.message
+	m.Op, m.Body, m.Preferences = canonical.OpNative, asking, canonical.Preferences{CanAnswer: x.endpoint.Asked}
+	own.message = &m
+	sealed, err := g.sealOwn(ctx, own, &m, leg{})
+	if err == nil {
+		_, err = g.acknowledged(ctx, own, sealed)
+	}
+	if _, refused := errors.AsType[*canonical.Error](err); refused {
+		return nil
+	}
+	return err
+}

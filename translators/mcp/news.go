@@ -1,0 +1,215 @@
+package mcp
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// The methods and notifications by which servers tell news.
+const (
+	methodSubscriptions = "subscriptions/listen"
+	methodSubscribe     = "resources/subscribe"
+	methodUnsubscribe   = "resources/unsubscribe"
+	methodSetLevel      = "logging/setLevel"
+
+	noticeAgreed    = "notifications/subscriptions/acknowledged"
+	noticeTools     = "notifications/tools/list_changed"
+	noticePrompts   = "notifications/prompts/list_changed"
+	noticeResources = "notifications/resources/list_changed"
+	noticeUpdated   = "notifications/resources/updated"
+)
+
+// metaSubscription names, in 2026-07-28, the request by which a piece of news is heard.
+const metaSubscription = "io.modelcontextprotocol/subscriptionId"
+
+// Bounds of what one hearer can want.
+const (
+	maxURIs = 1024
+	maxURI  = 2048 // octets
+)
+
+var _ translators.Herald = (*Translator)(nil)
+
+// Wants reads the requests for news of every revision.
+func (t *Translator) Wants(n *canonical.Native) (*translators.News, error) {
+	news := &translators.News{}
+	switch n.Method {
+	case methodListen:
+		news.Verb = translators.NewsListen
+		return news, nil
+	case methodSubscriptions:
+		news.Verb = translators.NewsListen
+	case noticeAgreed:
+		news.Verb = translators.NewsAgreed
+	case methodSubscribe:
+		news.Verb = translators.NewsMore
+	case methodUnsubscribe:
+		news.Verb = translators.NewsLess
+	case methodSetLevel:
+		news.Verb = translators.NewsLevel
+	default:
+		return nil, nil
+	}
+	bare := &translators.News{Verb: news.Verb}
+	if !isObject(n.Params) {
+		return bare, refuse(canonical.CodeBadParams, "params is no object")
+	}
+	o := rawjson.Parse(n.Params, "/params")
+	switch news.Verb {
+	case translators.NewsListen, translators.NewsAgreed:
+		takeFilter(o, news)
+	case translators.NewsLevel:
+		if news.Level = o.Required("level"); !slices.Contains(levels[:], news.Level) {
+			o.Fail("level", "not a level of the log")
+		}
+	default:
+		news.URIs = []string{o.Required("uri")}
+	}
+	if o.Err() != nil || len(news.URIs) > maxURIs || slices.ContainsFunc(news.URIs, func(uri string) bool { return uri == "" || len(uri) > maxURI }) {
+		return bare, refuse(canonical.CodeBadParams, "what is wanted is not as it must be")
+	}
+	return news, nil
+}
+
+// levels are those of the log (RFC 5424), the most talkative first.
+var levels = [...]string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+func takeFilter(o *rawjson.Object, news *translators.News) {
+	raw := o.RawObject("notifications")
+	if raw == nil {
+		o.Fail("notifications", "required")
+		return
+	}
+	filter := rawjson.Parse(raw, o.Path("notifications"))
+	for _, f := range filterFlags(news) {
+		if filter.Has(f.name) {
+			*f.wanted, _ = filter.Bool(f.name)
+		}
+	}
+	if filter.Has("resourceSubscriptions") {
+		news.URIs, _ = filter.Strings("resourceSubscriptions")
+	}
+	if filter.Err() != nil {
+		o.Fail("notifications", "malformed")
+	}
+}
+
+type filterFlag struct {
+	name, notice string
+	wanted       *bool
+}
+
+func filterFlags(news *translators.News) []filterFlag {
+	return []filterFlag{
+		{"toolsListChanged", noticeTools, &news.Tools},
+		{"promptsListChanged", noticePrompts, &news.Prompts},
+		{"resourcesListChanged", noticeResources, &news.Resources},
+	}
+}
+
+// filter writes a SubscriptionFilter.
+func filter(news translators.News) json.RawMessage {
+	b := rawjson.NewBuilder()
+	for _, f := range filterFlags(&news) {
+		if *f.wanted {
+			b.Bool(f.name, true)
+		}
+	}
+	return b.Strings("resourceSubscriptions", news.URIs, false).Bytes()
+}
+
+// Ask writes such a request. A legacy server is asked about one resource at a time,
+// and tells the rest to whoever has a stream; a modern one is asked on the stream itself.
+func (t *Translator) Ask(version string, news translators.News) *canonical.Native {
+	one := func(method, name, value string) *canonical.Native {
+		return &canonical.Native{Method: method, Params: rawjson.NewBuilder().String(name, value).Bytes()}
+	}
+	switch {
+	case version == Modern && (news.Verb == translators.NewsListen || news.Verb == translators.NewsMore):
+		return &canonical.Native{Method: methodSubscriptions, Params: rawjson.NewBuilder().Raw("notifications", filter(news)).Bytes()}
+	case version == Modern:
+		return nil
+	case news.Verb == translators.NewsListen:
+		return &canonical.Native{Method: methodListen}
+	case news.Verb == translators.NewsLevel:
+		return one(methodSetLevel, "level", news.Level)
+	case news.Verb == translators.NewsMore:
+		return one(methodSubscribe, "uri", first(news.URIs))
+	default:
+		return one(methodUnsubscribe, "uri", first(news.URIs))
+	}
+}
+
+func first(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
+}
+
+// Offers reads what a server's capabilities say.
+func (t *Translator) Offers(d *canonical.Description) translators.News {
+	has := func(of, what string) bool {
+		capabilities := member(d.Extensions[Binding], "capabilities")
+		return string(member(member(capabilities, of), what)) == "true"
+	}
+	return translators.News{
+		Tools: has("tools", "listChanged"), Prompts: has("prompts", "listChanged"), Resources: has("resources", "listChanged"),
+		Any: has("resources", "subscribe"), Log: Offers(d, "logging"),
+	}
+}
+
+func member(raw json.RawMessage, name string) json.RawMessage {
+	if !isObject(raw) {
+		return nil
+	}
+	return rawjson.Parse(raw, "").Peek(name)
+}
+
+// Retell says a notification to a hearer of another revision. A modern one is
+// told what he has asked for and nothing else; a legacy one hears everything
+// that his revision has a word for.
+func (t *Translator) Retell(n *canonical.Native, to translators.Hearer) *canonical.Native {
+	if !notifies(to.Version, n.Method) || n.Params != nil && !isObject(n.Params) {
+		return nil
+	}
+	params := rawjson.Parse(orEmpty(n.Params), "")
+	meta := rawjson.Parse([]byte("{}"), "")
+	if raw := params.Peek("_meta"); isObject(raw) {
+		meta = rawjson.Parse(params.Take("_meta"), "")
+	}
+	meta.Take(metaSubscription)
+	b := rawjson.NewBuilder()
+	if to.Version == Modern {
+		if !wanted(n.Method, to.News) {
+			return nil
+		}
+		b.Raw(metaSubscription, to.ID)
+	}
+	about := b.Merge(meta.Rest()).Object()
+	return &canonical.Native{Method: n.Method, Params: rawjson.NewBuilder().Raw("_meta", about).Merge(params.Rest()).Object()}
+}
+
+// wanted: of resources the server was told which; what it tells of may be a part of one.
+func wanted(notice string, news translators.News) bool {
+	for _, f := range filterFlags(&news) {
+		if f.notice == notice {
+			return *f.wanted
+		}
+	}
+	return notice == noticeUpdated && len(news.URIs) > 0
+}
+
+// Frame: a modern stream says first what will be told on it, and has a result.
+func (t *Translator) Frame(to translators.Hearer) (first, last *canonical.Native) {
+	if to.Version != Modern {
+		return nil, nil
+	}
+	about := rawjson.NewBuilder().Raw(metaSubscription, to.ID).Bytes()
+	return &canonical.Native{Method: noticeAgreed, Params: rawjson.NewBuilder().Raw("_meta", about).Raw("notifications", filter(to.News)).Bytes()},
+		&canonical.Native{Result: rawjson.NewBuilder().String("resultType", resultDone).Raw("_meta", about).Bytes()}
+}
