@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -91,20 +93,35 @@ func (g *Gateway) list(ctx context.Context, x *exchange, f *canonical.TaskFilter
 	if err := g.collectTasks(ctx, g.keyOf(x, "").Group, p); err != nil {
 		return transport.Answer{}, &problem.RecordingError{Err: err}
 	}
-	tasks := &canonical.TaskList{Size: p.size, Total: p.total, Tasks: []canonical.Task{}}
-	if len(p.first) > p.size {
-		p.first = p.first[:p.size]
-		tasks.Next = p.first[p.size-1].cursor()
-	}
-	for _, one := range p.first {
-		if task := g.told(ctx, x, one, f); task != nil {
-			tasks.Tasks = append(tasks.Tasks, *task)
-		}
-	}
-	m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: tasks, Correlation: canonical.Correlation{WireID: x.wireID}}
 	g.lineage(ctx, x)
-	wire, _, err := g.leg(ctx, x, g.toCaller(x, m, x.parents))
+	wire, err := g.tellPage(ctx, x, p)
 	return g.answer(x, wire), err
+}
+
+// tellPage answers with a page, or with as much of it as a message of the
+// caller's protocol holds (µACP: 64 KiB).
+func (g *Gateway) tellPage(ctx context.Context, x *exchange, p *page) (translators.Wire, error) {
+	tasks := make([]*canonical.Task, min(len(p.first), p.size))
+	for i := range tasks {
+		tasks[i] = g.told(ctx, x, p.first[i], p.filter)
+	}
+	for {
+		list := &canonical.TaskList{Size: p.size, Total: p.total, Tasks: []canonical.Task{}}
+		if len(p.first) > len(tasks) {
+			list.Next = p.first[len(tasks)-1].cursor()
+		}
+		for _, task := range tasks {
+			if task != nil {
+				list.Tasks = append(list.Tasks, *task)
+			}
+		}
+		m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: list, Correlation: canonical.Correlation{WireID: x.wireID}}
+		wire, _, err := g.leg(ctx, x, g.toCaller(x, m, x.parents))
+		if unsaid, ok := errors.AsType[*canonical.Error](err); !ok || unsaid.Code != canonical.CodeBadParams || len(tasks) < 2 {
+			return wire, err
+		}
+		tasks = tasks[:len(tasks)/2]
+	}
 }
 
 // collectTasks visits everything that is kept of a caller's work at an agent.

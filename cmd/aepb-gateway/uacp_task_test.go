@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/uacp"
@@ -206,4 +208,79 @@ func TestUACPCallersAnswer(t *testing.T) {
 		t.Errorf("a bare caller hears %s", short(body))
 	}
 	b.works(t)
+}
+
+// TestListsOfUACPCallers: a µACP caller lists its work, and nobody else's, page by
+// page, in either form of carriage; a page is never longer than a frame.
+func TestListsOfUACPCallers(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	const work, room = 24, 4000 // octets that each task takes: more than one frame holds of them
+	long := strings.Repeat("c", room)
+	for n := range work {
+		begin := &canonical.Message{
+			Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: telling("how is it?"), Correlation: canonical.Correlation{WireID: json.RawMessage(`42`)},
+		}
+		begin.Conversation.ContextID = long + strconv.Itoa(n)
+		begun := taskOf(t, heard(t, b.askUACP(t, "forecast", frameIn(t, uacp.FormEnveloped, begin)), canonical.OpInvoke))
+		if begun.ContextID != begin.Conversation.ContextID {
+			t.Fatalf("%d: the conversation is %s", n, short([]byte(begun.ContextID)))
+		}
+	}
+	list := func(carriage string, who *identity.SVID, filter *canonical.TaskFilter) (*canonical.TaskList, []string) {
+		conn := b.dialUACP(t, "forecast", who)
+		must(t, writeFrameTo(conn, frameIn(t, carriage, &canonical.Message{
+			Op: canonical.OpTaskList, Phase: canonical.PhaseRequest, Body: filter, Correlation: canonical.Correlation{WireID: json.RawMessage(`42`)},
+		})))
+		body, err := readFrameOf(conn)
+		must(t, err)
+		page, ok := heard(t, body, canonical.OpTaskList).Body.(*canonical.TaskList)
+		if !ok {
+			t.Fatalf("%s: the list is %s", carriage, short(body))
+		}
+		tokens, err := uacp.Evidence(body)
+		must(t, err)
+		return page, tokens
+	}
+	for _, carriage := range []string{uacp.FormEnveloped, uacp.FormBare} {
+		seen, pages := map[string]bool{}, 0
+		for cursor := "first"; cursor != ""; pages++ {
+			filter := &canonical.TaskFilter{Size: 100}
+			if pages > 0 {
+				filter.Cursor = cursor
+			}
+			page, tokens := list(carriage, b.dev.Client, filter)
+			if page.Total != work || (len(tokens) > 0) != (carriage == uacp.FormEnveloped) {
+				t.Errorf("%s: %d in all, %d tokens", carriage, page.Total, len(tokens))
+			}
+			for _, task := range page.Tasks {
+				if seen[task.ID] || !strings.HasPrefix(task.ContextID, long) || task.Status.State != canonical.StateInputRequired {
+					t.Errorf("%s: again, or other than it was: %s in %s", carriage, task.ID, task.Status.State)
+				}
+				seen[task.ID] = true
+			}
+			cursor = page.Next
+		}
+		if len(seen) != work || pages < 2 {
+			t.Errorf("%s: %d tasks on %d pages", carriage, len(seen), pages)
+		}
+	}
+	if page, _ := list(uacp.FormEnveloped, b.dev.Client, &canonical.TaskFilter{ContextID: long + "7"}); len(page.Tasks) != 1 || page.Tasks[0].ContextID != long+"7" {
+		t.Errorf("of one conversation: %d", len(page.Tasks))
+	}
+	if page, _ := list(uacp.FormBare, b.dev.Client, &canonical.TaskFilter{State: canonical.StateCompleted}); len(page.Tasks) != 0 || page.Total != 0 {
+		t.Errorf("of those that are done: %d", len(page.Tasks))
+	}
+	if page, _ := list(uacp.FormEnveloped, b.svid(t, "/stranger"), &canonical.TaskFilter{}); len(page.Tasks) != 0 || page.Total != 0 {
+		t.Errorf("a stranger is told of %d tasks", len(page.Tasks))
+	}
+	b.works(t)
+}
+
+// frameIn is a message in µACP.
+func frameIn(t *testing.T, carriage string, m *canonical.Message) []byte {
+	t.Helper()
+	wire, _, err := uacp.New(translators.Config{}).Encode(m, translators.Target{Form: carriage})
+	must(t, err)
+	return wire.Body
 }

@@ -2,8 +2,6 @@ package ainp
 
 import (
 	"encoding/json"
-	"strconv"
-	"time"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/envelope"
@@ -21,7 +19,10 @@ const (
 // works are those intents.
 func works() []string { return []string{intentQuery, intentCancel, intentAnswer} }
 
-const taskMember = "task_id"
+const (
+	taskMember   = "task_id"
+	threadMember = "thread_id"
+)
 
 // work reads an intent about work.
 func (l letter) work(m *canonical.Message, kind string, p *rawjson.Object) error {
@@ -29,7 +30,6 @@ func (l letter) work(m *canonical.Message, kind string, p *rawjson.Object) error
 	if o == nil {
 		return badParams()
 	}
-	var err error
 	switch {
 	case o.Has(taskMember):
 		query := &canonical.TaskQuery{ID: o.Required(taskMember)}
@@ -38,14 +38,16 @@ func (l letter) work(m *canonical.Message, kind string, p *rawjson.Object) error
 			return badParams()
 		}
 	case kind == intentQuery:
-		m.Op = canonical.OpTaskList
-		m.Body, err = readFilter(o)
+		filter, ok := envelope.ReadFilter(o, threadMember)
+		if m.Op, m.Body = canonical.OpTaskList, filter; !ok {
+			return badParams()
+		}
 	case kind == intentCancel && o.Has("intent_id"):
 		m.Op, m.Body = canonical.OpAbort, &canonical.Abort{Request: rawjson.Quote(o.Required("intent_id")), Reason: takeText(o, "reason")}
 	default:
 		return badParams()
 	}
-	if err != nil || o.Err() != nil {
+	if o.Err() != nil {
 		return badParams()
 	}
 	if left := o.Rest(); left != nil {
@@ -80,32 +82,6 @@ func set(body canonical.Body, ext canonical.Extensions) {
 	}
 }
 
-func readFilter(o *rawjson.Object) (*canonical.TaskFilter, error) {
-	f := &canonical.TaskFilter{ContextID: takeText(o, "thread_id"), Cursor: takeText(o, "cursor")}
-	f.State = canonical.State(takeText(o, "state"))
-	if raw := o.Take("page_size"); raw != nil {
-		n, ok := milliseconds(raw)
-		if !ok || n == 0 || n > maxPage {
-			return f, badParams()
-		}
-		f.Size = int(n)
-	}
-	if after := takeText(o, "after"); after != "" {
-		at, err := time.Parse(time.RFC3339Nano, after)
-		if err != nil || at.IsZero() {
-			return f, badParams()
-		}
-		f.After = at.UTC()
-	}
-	if include, ok := o.Bool("include_artifacts"); ok {
-		f.IncludeArtifacts = &include
-	}
-	return f, nil
-}
-
-// maxPage bounds the tasks of one page that may be asked for.
-const maxPage = 1 << 20
-
 // about writes an intent about work.
 func (e *encoder) about(kind string, own json.RawMessage, members *rawjson.Builder) json.RawMessage {
 	left := rawjson.Parse(objectOr(own), "")
@@ -132,16 +108,8 @@ func (e *encoder) query(body *canonical.TaskQuery) (json.RawMessage, error) {
 }
 
 func (e *encoder) filter(body *canonical.TaskFilter) json.RawMessage {
-	b := rawjson.NewBuilder().Optional("thread_id", body.ContextID).Optional("state", string(body.State)).Optional("cursor", body.Cursor)
-	if body.Size > 0 {
-		b.Raw("page_size", json.RawMessage(strconv.Itoa(body.Size)))
-	}
-	if !body.After.IsZero() {
-		b.String("after", body.After.UTC().Format(time.RFC3339Nano))
-	}
-	if body.IncludeArtifacts != nil {
-		b.Bool("include_artifacts", *body.IncludeArtifacts)
-	}
+	b := rawjson.NewBuilder()
+	envelope.WriteFilter(b, body, threadMember)
 	return e.about(intentQuery, body.Extensions[Binding], b)
 }
 
@@ -156,24 +124,14 @@ func (l letter) listed(m *canonical.Message, p *rawjson.Object) error {
 	if status := p.Required("status"); status != statusSuccess && p.Err() == nil {
 		p.Fail("status", "not a list")
 	}
-	body := &canonical.TaskList{}
-	m.Body = body
+	m.Body = &canonical.TaskList{}
 	o := p.Object("result")
 	if o == nil {
 		p.Fail("result", "not a list of tasks")
 		return p.Err()
 	}
-	elements, _ := o.Array("tasks")
-	for _, element := range elements {
-		task, ok := envelope.ReadTask(element)
-		if !ok {
-			o.Fail("tasks", "no list of tasks")
-			break
-		}
-		body.Tasks = append(body.Tasks, task)
-	}
-	body.Next = takeText(o, "next")
-	body.Size, body.Total = count(o, "page_size"), count(o, "total")
+	body := envelope.ReadList(o)
+	m.Body = body
 	if o.Err() != nil {
 		return o.Err()
 	}
@@ -184,29 +142,9 @@ func (l letter) listed(m *canonical.Message, p *rawjson.Object) error {
 	return p.Err()
 }
 
-func count(o *rawjson.Object, name string) int {
-	n, ok := milliseconds(o.Peek(name))
-	if !ok || n == 0 || n > maxPage {
-		return 0
-	}
-	o.Take(name)
-	return int(n)
-}
-
 func (e *encoder) list(body *canonical.TaskList) json.RawMessage {
-	tasks := make([]json.RawMessage, len(body.Tasks))
-	for i := range body.Tasks {
-		tasks[i] = envelope.WriteTask(&body.Tasks[i])
-	}
-	inner := rawjson.NewBuilder().Array("tasks", tasks).Optional("next", body.Next)
-	for _, n := range []struct {
-		name  string
-		value int
-	}{{"page_size", body.Size}, {"total", body.Total}} {
-		if n.value > 0 {
-			inner.Raw(n.name, json.RawMessage(strconv.Itoa(n.value)))
-		}
-	}
+	inner := rawjson.NewBuilder()
+	envelope.WriteList(inner, body)
 	own := rawjson.Parse(objectOr(body.Extensions[Binding]), "")
 	inner.Merge(rest(own.Take("result"), "tasks", "next"))
 	b := rawjson.NewBuilder()

@@ -205,6 +205,8 @@ func (t *Translator) request(f Frame, c content, m *canonical.Message, left *raw
 		m.Op = canonical.OpDescribe
 		m.Body = &canonical.DescribeRequest{Extensions: said(c)}
 		return nil
+	case TopicTaskList:
+		return filter(c, m)
 	case TopicRollback:
 		return signal(c, m, canonical.OpRollback, "")
 	}
@@ -359,6 +361,8 @@ func (t *Translator) reply(f Frame, c content, m *canonical.Message, re canonica
 	case canonical.OpTaskGet, canonical.OpTaskCancel, canonical.OpTaskSubscribe:
 		stands(f, c, m, re)
 		return nil
+	case canonical.OpTaskList:
+		return tasks(f, c, m)
 	default:
 		return refuse(canonical.CodeInvalidRequest, "not an answer to that request")
 	}

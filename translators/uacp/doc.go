@@ -9,7 +9,9 @@
 //	ASK /a2a/tasks/get, …/cancel         TaskQuery: the payload is {"id": …}; the topics are ours, as the reference has none
 //	OBSERVE /a2a/tasks/ID                OpTaskSubscribe; an ID of 244 octets at most, and no wildcard
 //	reply to these three                 Result: a Task; NO_CONTENT to a cancellation is Done
-//	lists of tasks, answers apart from messages   refused (no_method, unsupported_op)
+//	ASK /a2a/tasks/list                  TaskFilter: nothing, or an object of context_id, state, after, cursor, page_size, include_artifacts
+//	reply to it                          TaskList: {"tasks": […], "next": …, "page_size": …, "total": …}, each task in aepb's names, in either form
+//	answers apart from messages          refused (unsupported_op)
 //	ASK /.well-known/aepb                DescribeRequest, Description
 //	reply, code below 40                 Result: Output, or a JSON-RPC result; ACCEPTED is a Task at work
 //	reply, code from 40                  Error, by the table in codes.go; with aepb.kind a Result that failed

@@ -36,6 +36,16 @@ func (e *encoder) say(b *built, ref reference) (topic string, err error) {
 		if e.m.Phase == canonical.PhaseRequest {
 			return e.sayQuery(b, body)
 		}
+	case *canonical.TaskFilter:
+		if e.is(canonical.OpTaskList, canonical.PhaseRequest) {
+			e.sayFilter(b, body)
+			return TopicTaskList, nil
+		}
+	case *canonical.TaskList:
+		if e.is(canonical.OpTaskList, canonical.PhaseResponse) {
+			e.sayTasks(b, body)
+			return "", nil
+		}
 	case *canonical.CapabilityList:
 		if e.is(canonical.OpCapabilities, canonical.PhaseResponse) {
 			e.listed(b, body, ref)

@@ -1,16 +1,20 @@
 package uacp
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/envelope"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
-// The member that names a task, where its topic does not.
-const memberTask = "id"
+const (
+	memberTask     = "id"         // names a task, where its topic does not
+	memberDialogue = "context_id" // of a question for tasks: those of one conversation
+)
 
 // taskOp is the operation that a topic of tasks asks for; false: it is no such topic.
 func taskOp(topic string) (canonical.Op, bool) {
@@ -27,6 +31,63 @@ func taskOp(topic string) (canonical.Op, bool) {
 // aboutTask: the operation is answered with how a task stands.
 func aboutTask(op canonical.Op) bool {
 	return op == canonical.OpTaskGet || op == canonical.OpTaskCancel || op == canonical.OpTaskSubscribe
+}
+
+// filter reads a question for tasks. Nothing at all asks for all of them.
+func filter(c content, m *canonical.Message) error {
+	m.Op = canonical.OpTaskList
+	if c.empty {
+		m.Body = &canonical.TaskFilter{}
+		return nil
+	}
+	if c.kind != contentJSON || c.json[0] != '{' {
+		return refuse(canonical.CodeBadParams, "the payload does not say which tasks")
+	}
+	o := rawjson.Parse(c.json, "")
+	body, ok := envelope.ReadFilter(o, memberDialogue)
+	if m.Body = body; !ok {
+		return refuse(canonical.CodeBadParams, "the payload does not say which tasks")
+	}
+	left := o.Rest()
+	if string(c.json) == "{}" {
+		left = c.json // as opposed to nothing
+	}
+	body.Extensions = own(left)
+	return nil
+}
+
+// sayFilter writes a question for tasks.
+func (e *encoder) sayFilter(b *built, body *canonical.TaskFilter) {
+	members := rawjson.NewBuilder()
+	envelope.WriteFilter(members, body, memberDialogue)
+	object := join(members.Object(), body.Extensions[Binding])
+	if object == nil && e.home() && body.Extensions[Binding] == nil {
+		b.c = content{kind: contentNone, empty: true}
+		return
+	}
+	if object == nil {
+		object = json.RawMessage("{}")
+	}
+	b.c = content{kind: contentJSON, json: object}
+}
+
+// tasks reads a list of them.
+func tasks(f Frame, c content, m *canonical.Message) error {
+	if f.Code >= codeErrors || c.empty || c.kind != contentJSON || c.json[0] != '{' {
+		return malformed("not a list of tasks")
+	}
+	o := rawjson.Parse(c.json, "")
+	body := envelope.ReadList(o)
+	body.Extensions = own(o.Rest())
+	m.Body = body
+	return o.Err()
+}
+
+// sayTasks writes a list of tasks.
+func (e *encoder) sayTasks(b *built, body *canonical.TaskList) {
+	members := rawjson.NewBuilder()
+	envelope.WriteList(members, body)
+	b.c = content{kind: contentJSON, json: join(members.Bytes(), body.Extensions[Binding])}
 }
 
 // observed is the task that a topic is about; false: it names none, or several.

@@ -30,6 +30,7 @@ const (
 
 	TopicTaskGet    = "/a2a/tasks/get"    // the payload is {"id": …}; the reply says how the task stands
 	TopicTaskCancel = "/a2a/tasks/cancel" // the same
+	TopicTaskList   = "/a2a/tasks/list"   // the payload says which; the reply is a page of tasks
 	TopicTask       = "/a2a/tasks/"       // and behind it, of an OBSERVE, the task that is to be told of
 
 	TopicRollback = "/aepb/rollback" // the payload is an ECT, and so is the reply's

@@ -319,7 +319,7 @@ func TestAtTheDoor(t *testing.T) {
 		"observe":             {form.Frame{Verb: form.Observe, ID: 5, Options: topic("a/#")}, 0x42},
 		"observe a list":      {form.Frame{Verb: form.Observe, ID: 5, Options: topic(form.TopicList)}, 0x44},
 		"exactly once":        {form.Frame{Verb: form.Ask, QoS: 2, ID: 5, Options: topic("a")}, 0x81},
-		"unserved topic":      {form.Frame{Verb: form.Ask, ID: 5, Options: topic("/a2a/tasks/list")}, 0x44},
+		"unserved topic":      {form.Frame{Verb: form.Ask, ID: 5, Options: topic("/a2a/tasks/push")}, 0x44},
 		"no topic":            {form.Frame{Verb: form.Ask, ID: 5}, 0x40},
 		"evidence of numbers": {form.Frame{Verb: form.Ask, ID: 5, Options: append(topic(form.TopicSend), form.Option{Type: form.OptContentType, Value: []byte{0, 0, 0, 1}}), Payload: []byte(`{"body":"x","aepb":{"ect":[1]}}`)}, 0x40},
 	} {
@@ -558,7 +558,7 @@ func TestWhoMayAsk(t *testing.T) {
 	}
 	forbidden := &canonical.Error{Code: canonical.CodeForbidden, Message: "no"}
 	ping := form.Frame{ID: 5}
-	unserved := form.Frame{Verb: form.Ask, ID: 5, Options: topic("/a2a/tasks/list")}
+	unserved := form.Frame{Verb: form.Ask, ID: 5, Options: topic("/a2a/tasks/push")}
 	for name, tc := range map[string]struct {
 		road  *road
 		frame form.Frame

@@ -2,6 +2,10 @@ package envelope
 
 import (
 	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/profile"
@@ -45,6 +49,99 @@ func taskFields() []field {
 		}
 	}
 	return list
+}
+
+// maxCount bounds what can be said of the size of a list.
+const maxCount = 1 << 20
+
+// WriteFilter adds what a question for tasks says. dialogue is the name of the
+// member that holds a conversation.
+func WriteFilter(b *rawjson.Builder, f *canonical.TaskFilter, dialogue string) {
+	b.Optional(dialogue, f.ContextID).Optional("state", string(f.State)).Optional("cursor", f.Cursor)
+	writeCount(b, "page_size", f.Size)
+	if !f.After.IsZero() {
+		b.String("after", f.After.UTC().Format(time.RFC3339Nano))
+	}
+	if f.IncludeArtifacts != nil {
+		b.Bool("include_artifacts", *f.IncludeArtifacts)
+	}
+}
+
+// ReadFilter takes what WriteFilter adds; false: a member says no such thing.
+func ReadFilter(o *rawjson.Object, dialogue string) (*canonical.TaskFilter, bool) {
+	f := &canonical.TaskFilter{ContextID: takeText(o, dialogue), Cursor: takeText(o, "cursor"), State: canonical.State(takeText(o, "state"))}
+	ok := f.State == "" || slices.Contains(states(), f.State)
+	if o.Has("page_size") {
+		f.Size = takeCount(o, "page_size")
+		ok = ok && f.Size > 0
+	}
+	if after := takeText(o, "after"); after != "" {
+		at, err := time.Parse(time.RFC3339Nano, after)
+		f.After = at.UTC()
+		ok = ok && err == nil && !at.IsZero()
+	}
+	if include, said := o.Bool("include_artifacts"); said {
+		f.IncludeArtifacts = &include
+	}
+	return f, ok && o.Err() == nil
+}
+
+// WriteList adds a page of tasks.
+func WriteList(b *rawjson.Builder, l *canonical.TaskList) {
+	tasks := make([]json.RawMessage, len(l.Tasks))
+	for i := range l.Tasks {
+		tasks[i] = WriteTask(&l.Tasks[i])
+	}
+	b.Array("tasks", tasks).Optional("next", l.Next)
+	writeCount(b, "page_size", l.Size)
+	writeCount(b, "total", l.Total)
+}
+
+// ReadList takes what WriteList adds. What is no list of tasks is the object's
+// failure.
+func ReadList(o *rawjson.Object) *canonical.TaskList {
+	l := &canonical.TaskList{}
+	elements, said := o.Array("tasks")
+	if !said {
+		o.Fail("tasks", "required")
+	}
+	for _, element := range elements {
+		task, ok := ReadTask(element)
+		if !ok {
+			o.Fail("tasks", "no list of tasks")
+			break
+		}
+		l.Tasks = append(l.Tasks, task)
+	}
+	l.Next = takeText(o, "next")
+	l.Size, l.Total = takeCount(o, "page_size"), takeCount(o, "total")
+	return l
+}
+
+func writeCount(b *rawjson.Builder, name string, n int) {
+	if n > 0 {
+		b.Raw(name, json.RawMessage(strconv.Itoa(n)))
+	}
+}
+
+// takeCount takes a number that counts something; zero: there is none.
+func takeCount(o *rawjson.Object, name string) int {
+	text := string(o.Peek(name))
+	n, err := strconv.Atoi(text)
+	if err != nil || n <= 0 || n > maxCount || strings.Trim(text, "0123456789") != "" {
+		return 0
+	}
+	o.Take(name)
+	return n
+}
+
+// takeText takes a string that says something.
+func takeText(o *rawjson.Object, name string) string {
+	if len(o.Peek(name)) < len(`"x"`) {
+		return ""
+	}
+	text, _ := o.String(name)
+	return text
 }
 
 // WriteAnswer is one answer as a JSON object.
