@@ -121,7 +121,7 @@ func spokenBy(t translators.Translator, version string) canonical.Binding {
 // TLS 1.3 or not at all; and so do answers when nothing is forwarded.
 func securityOf(x *exchange) policy.Security {
 	scheme, _, _ := strings.Cut(x.endpoint.URL, "://")
-	if x.call.Agent != "" && (scheme == "http" || scheme == "ws" || scheme == "slim") {
+	if x.call.Agent != "" && (scheme == "http" || scheme == "ws" || scheme == "slim" || scheme == "uacp") {
 		return policy.SecurityNone // what is known to be reached over TLS on SLIM has another scheme
 	}
 	return policy.SecurityTLS13

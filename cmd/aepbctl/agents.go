@@ -159,7 +159,7 @@ func agentsAdd(t *target) *cobra.Command {
 	flags.StringVar(&a2a, "a2a", "", "A2A endpoint: the agent's base URL or its JSON-RPC URL")
 	flags.StringVar(&mcp, "mcp", "", "MCP endpoint (Streamable HTTP)")
 	flags.StringVar(&slim, "slim", "", "SLIM name and one of the gateway's nodes: ORG/NS/SVC@HOST:PORT")
-	flags.StringVar(&uacp.URL, "uacp", "", "µACP endpoint over TLS: HOST:PORT")
+	flags.StringVar(&uacp.URL, "uacp", "", "µACP endpoint over TLS: HOST:PORT; in dev also uacp://ADDRESS:PORT, for datagrams on this machine")
 	flags.StringVar(&uacp.Form, "form", "", "how µACP messages are carried: enveloped, or bare for an agent that knows no gateways")
 	flags.StringVar(&ainp.URL, "ainp", "", "AINP endpoint (https, or wss for one that answers in several messages)")
 	flags.StringVar(&ainp.DID, "did", "", "the DID whose signature its AINP answers must bear (default: anybody's)")

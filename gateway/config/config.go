@@ -178,7 +178,7 @@ type Agent struct {
 type Endpoint struct {
 	Binding  string `yaml:"binding"`  // a2a-v1, mcp-v1, slim-v1, uacp-v1 or ainp-v1
 	Version  string `yaml:"version"`  // default: negotiated
-	URL      string `yaml:"url"`      // https; in dev also http to loopback; for uacp-v1 uacps://host:port, for slim-v1 slim://node/org/namespace/service
+	URL      string `yaml:"url"`      // https; in dev also http to loopback; for uacp-v1 uacps://host:port, in dev also uacp://address:port for datagrams to loopback, for slim-v1 slim://node/org/namespace/service
 	Priority int    `yaml:"priority"` // lower is preferred; default 100
 	GRPC     string `yaml:"grpc"`     // host:port where it is to be reached with A2A over gRPC; url is then that of its card alone; default: as its card says, JSON-RPC before HTTP before gRPC
 

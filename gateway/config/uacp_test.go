@@ -7,8 +7,8 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/config"
 )
 
-// TestDatagramsAreForDevelopment: serve takes none, and dev those of its own
-// machine.
+// TestDatagramsAreForDevelopment: serve takes none and sends none, and dev those of
+// its own machine.
 func TestDatagramsAreForDevelopment(t *testing.T) {
 	t.Parallel()
 	c, err := config.Parse([]byte("listen: {uacp_udp: \"127.0.0.1:8888\"}\n"))
@@ -16,6 +16,12 @@ func TestDatagramsAreForDevelopment(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.Serve(); err == nil || !strings.Contains(err.Error(), "listen.uacp_udp") {
+		t.Errorf("serve: %v", err)
+	}
+	if c, err = config.Parse([]byte("agents: {a: {endpoints: [{binding: uacp-v1, url: \"uacp://127.0.0.1:8888\"}]}}\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Serve(); err == nil || !strings.Contains(err.Error(), `agents: agent "a": datagrams (uacp://address:port) have no protection: only dev sends them`) {
 		t.Errorf("serve: %v", err)
 	}
 	for _, address := range []string{":8888", "0.0.0.0:8888", "192.0.2.1:8888", "example.com:8888"} {

@@ -251,7 +251,8 @@ func validID(id ect.Identity) bool {
 }
 
 // checkURL: an endpoint that is not HTTP has its protocol's own scheme, with
-// the s of TLS, a port, and nothing else: uacps://host:port for uacp-v1.
+// the s of TLS, a port, and nothing else: uacps://host:port for uacp-v1. Without
+// the s it is one of datagrams, which are for development.
 func (e Endpoint) checkURL(plainLoopback bool) string {
 	name, _, _ := strings.Cut(string(e.Binding), "-")
 	if name == "slim" {
@@ -260,6 +261,12 @@ func (e Endpoint) checkURL(plainLoopback bool) string {
 	u, err := url.Parse(e.URL)
 	if err == nil && name == "ainp" && (u.Scheme == "wss" || u.Scheme == "ws") {
 		return checkURL("http"+strings.TrimPrefix(e.URL, "ws"), plainLoopback) // a WebSocket begins as a request
+	}
+	if err == nil && name == "uacp" && u.Scheme == name {
+		if address := net.ParseIP(u.Hostname()); !plainLoopback || address == nil || !address.IsLoopback() {
+			return "datagrams (uacp://address:port) have no protection: only dev sends them, and only to an address of this machine"
+		}
+		u.Scheme = name + "s"
 	}
 	if err != nil || u.Scheme != name+"s" {
 		if name == "uacp" {

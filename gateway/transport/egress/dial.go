@@ -33,7 +33,7 @@ func (g *Guard) DialTLS(ctx context.Context, hostport string, expected ect.Ident
 	if !ok {
 		return nil, &DeniedError{Host: hostport, Reason: ReasonURL}
 	}
-	plain, err := g.dial(ctx, at, false)
+	plain, err := g.dial(ctx, "tcp", at, false)
 	if err != nil {
 		return nil, err
 	}
@@ -53,6 +53,15 @@ func (g *Guard) DialLoopback(ctx context.Context, hostport string) (net.Conn, er
 	return g.dialer(true)(ctx, "tcp", hostport)
 }
 
+// DialDatagrams is DialLoopback for datagrams: each Write sends one, to that peer
+// alone, and each Read gives one of its. Nobody there need know of it.
+func (g *Guard) DialDatagrams(ctx context.Context, hostport string) (net.Conn, error) {
+	if !g.config.AllowLoopbackHTTP {
+		return nil, &DeniedError{Host: hostport, Reason: ReasonScheme}
+	}
+	return g.dialer(true)(ctx, "udp", hostport)
+}
+
 func (g *Guard) handshake(ctx context.Context, conn *tls.Conn, agreed bool) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.config.HandshakeTimeout)
 	defer cancel()
@@ -69,7 +78,7 @@ func (g *Guard) handshake(ctx context.Context, conn *tls.Conn, agreed bool) (*tl
 // dialer adapts dial to http.Transport. plain connections, without TLS, go to
 // loopback addresses and nowhere else.
 func (g *Guard) dialer(plain bool) func(context.Context, string, string) (net.Conn, error) {
-	return func(ctx context.Context, _, hostport string) (net.Conn, error) {
+	return func(ctx context.Context, network, hostport string) (net.Conn, error) {
 		host, port, err := net.SplitHostPort(hostport)
 		if err != nil {
 			return nil, &DeniedError{Host: hostport, Reason: ReasonURL}
@@ -78,12 +87,12 @@ func (g *Guard) dialer(plain bool) func(context.Context, string, string) (net.Co
 		if !ok {
 			return nil, &DeniedError{Host: hostport, Reason: ReasonURL}
 		}
-		return g.dial(ctx, at, plain)
+		return g.dial(ctx, network, at, plain)
 	}
 }
 
 // dial resolves once, judges every address, and connects to one of just these.
-func (g *Guard) dial(ctx context.Context, at target, plain bool) (net.Conn, error) {
+func (g *Guard) dial(ctx context.Context, network string, at target, plain bool) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.config.ConnectTimeout)
 	defer cancel()
 	if !g.grants.callable(at) {
@@ -101,7 +110,7 @@ func (g *Guard) dial(ctx context.Context, at target, plain bool) (net.Conn, erro
 			return nil, at.denied(ReasonScheme)
 		}
 	}
-	return g.connect(ctx, at, addresses)
+	return g.connect(ctx, network, at, addresses)
 }
 
 // resolve gives a host's addresses, IPv4 ones as such: resolvers write them as
@@ -126,10 +135,10 @@ func (g *Guard) resolve(ctx context.Context, at target) ([]netip.Addr, error) {
 
 // connect tries the addresses in the resolver's order. Each but the last gets
 // half of what time is left, so that one dead address does not use it all up.
-func (g *Guard) connect(ctx context.Context, at target, addresses []netip.Addr) (net.Conn, error) {
+func (g *Guard) connect(ctx context.Context, network string, at target, addresses []netip.Addr) (net.Conn, error) {
 	var errs []error
 	for i, address := range addresses {
-		conn, err := g.try(ctx, net.JoinHostPort(address.String(), at.port), i == len(addresses)-1)
+		conn, err := g.try(ctx, network, net.JoinHostPort(address.String(), at.port), i == len(addresses)-1)
 		if err == nil {
 			return conn, nil
 		}
@@ -141,13 +150,13 @@ func (g *Guard) connect(ctx context.Context, at target, addresses []netip.Addr) 
 	return nil, fmt.Errorf("egress: connect to %s: %w", at.host, errors.Join(errs...))
 }
 
-func (g *Guard) try(ctx context.Context, address string, last bool) (net.Conn, error) {
+func (g *Guard) try(ctx context.Context, network, address string, last bool) (net.Conn, error) {
 	if deadline, ok := ctx.Deadline(); ok && !last {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
 		defer cancel()
 	}
-	return g.network(ctx, "tcp", address)
+	return g.network(ctx, network, address)
 }
 
 func (t target) denied(reason Reason) error {

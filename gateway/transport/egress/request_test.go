@@ -356,6 +356,48 @@ func TestDialLoopback(t *testing.T) {
 	}
 }
 
+// TestDialDatagrams: the same of datagrams, each of which stays whole.
+func TestDialDatagrams(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	peer, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = peer.Close() })
+	at := peer.LocalAddr().String()
+	conn, err := w.near(t, Config{AllowLoopbackHTTP: true}).DialDatagrams(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	room := make([]byte, 16)
+	for _, text := range []string{"one", "two"} {
+		if _, err := conn.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, text := range []string{"one", "two"} {
+		if n, _, err := peer.ReadFrom(room); err != nil || string(room[:n]) != text {
+			t.Errorf("got %q, %v", room[:n], err)
+		}
+	}
+	for _, row := range []struct {
+		at     string
+		config Config
+		want   Reason
+	}{
+		{at, Config{}, ReasonScheme},
+		{"93.184.215.14:80", Config{AllowLoopbackHTTP: true}, ReasonScheme},
+		{"10.0.0.1:80", Config{AllowLoopbackHTTP: true, AllowPrivate: []string{"10.0.0.1"}}, ReasonScheme},
+		{"nowhere", Config{AllowLoopbackHTTP: true}, ReasonURL},
+	} {
+		if _, err := w.near(t, row.config).DialDatagrams(t.Context(), row.at); reasonOf(err) != row.want {
+			t.Errorf("%s: %v", row.at, err)
+		}
+	}
+}
+
 func TestNoProxy(t *testing.T) {
 	w := newWorld(t, nil)
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")

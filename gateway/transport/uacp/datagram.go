@@ -124,7 +124,7 @@ func (d *Datagrams) sender(ctx context.Context, road transport.Exchanger, at net
 		s = &sender{conn: d.deps.Conn, to: from, acks: make(chan uint32, maxUnacked)}
 		s.ctx, s.end = context.WithCancel(d.l.anonymous(ctx, at.Addr().String()))
 		s.guest = d.l.guest(road, s, d.deps.Agent)
-		s.guest.group = &d.all
+		s.guest.group, s.guest.most = &d.all, MaxDatagram
 		d.senders[at] = s
 	}
 	s.heard = time.Now()

@@ -18,8 +18,12 @@ import (
 	form "github.com/aepb/aepb-gateway/translators/uacp"
 )
 
-// Scheme is the scheme of an agent's address: uacps://host:port.
-const Scheme = "uacps"
+// The schemes of an agent's address: uacps://host:port over TLS, and for
+// development uacp://address:port in datagrams.
+const (
+	Scheme         = "uacps"
+	SchemeDatagram = "uacp"
+)
 
 const (
 	defaultPort = "8888" // the reference implementation's
@@ -32,6 +36,7 @@ const (
 // Network opens connections by the rules of egress; *egress.Guard is one.
 type Network interface {
 	DialTLS(ctx context.Context, hostport string, expected ect.Identity, protocols ...string) (*tls.Conn, error)
+	DialDatagrams(ctx context.Context, hostport string) (net.Conn, error)
 }
 
 var _ Network = (*egress.Guard)(nil)
@@ -59,7 +64,8 @@ func NewDialer(deps DialerDeps) (*Dialer, error) {
 	return &Dialer{deps}, nil
 }
 
-// Dial carries a sealed message out and its reply back. It is sent once.
+// Dial carries a sealed message out and its reply back. It is sent once, and in
+// datagrams, with quality of service 1, until something shows that it has come.
 func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transport.Sealed) (transport.Reply, error) {
 	wire, evidence, err := sealed.Open()
 	if err != nil {
@@ -76,7 +82,7 @@ func (d *Dialer) ask(ctx context.Context, ep transport.Endpoint, body []byte, ev
 	if ep.Timeout <= 0 {
 		ep.Timeout = patience
 	}
-	body = withEvidence(body, evidence)
+	body = withEvidence(body, evidence, room(ep))
 	if frame.Verb == form.Observe {
 		return d.observe(ctx, ep, body, frame)
 	}
@@ -131,9 +137,18 @@ func (d *Dialer) transact(ctx context.Context, ep transport.Endpoint, body []byt
 
 // connect opens a connection to an agent.
 func (d *Dialer) connect(ctx context.Context, ep transport.Endpoint) (link, error) {
-	hostport, ok := hostPort(ep.URL)
-	if !ok {
+	scheme, hostport, ok := hostPort(ep.URL)
+	switch {
+	case !ok:
 		return nil, &egress.DeniedError{Host: ep.URL, Reason: egress.ReasonURL}
+	case scheme == SchemeDatagram && ep.ID != "":
+		return nil, &egress.DeniedError{Host: hostport, Reason: egress.ReasonScheme} // nobody could prove that it is this agent
+	case scheme == SchemeDatagram:
+		conn, err := d.deps.Network.DialDatagrams(ctx, hostport)
+		if err != nil {
+			return nil, err
+		}
+		return &loose{conn: conn}, nil
 	}
 	conn, err := d.deps.Network.DialTLS(ctx, hostport, ep.ID, Protocol)
 	if err != nil {
@@ -151,24 +166,33 @@ func (s secured) interrupt()              { _ = s.conn.SetDeadline(time.Unix(1, 
 func (s secured) close()                  { _ = s.conn.Close() }
 
 // hostPort reads an agent's address.
-func hostPort(address string) (string, bool) {
+func hostPort(address string) (scheme, at string, ok bool) {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != Scheme || u.Hostname() == "" || u.User != nil || u.Path != "" && u.Path != "/" {
-		return "", false
+	if err != nil || u.Scheme != Scheme && u.Scheme != SchemeDatagram || u.Hostname() == "" || u.User != nil || u.Path != "" && u.Path != "/" {
+		return "", "", false
 	}
 	port := u.Port()
 	if port == "" {
 		port = defaultPort
 	}
-	return net.JoinHostPort(u.Hostname(), port), true
+	return u.Scheme, net.JoinHostPort(u.Hostname(), port), true
+}
+
+// room is how long a frame to an agent may be, in octets.
+func room(ep transport.Endpoint) int {
+	if scheme, _, _ := hostPort(ep.URL); scheme == SchemeDatagram {
+		return MaxDatagram
+	}
+	return form.MaxFrame
 }
 
 // failed says what it means that a request or its answer broke off.
 func failed(ctx context.Context, ep transport.Endpoint, err error) error {
 	var denied *egress.DeniedError
 	var bad *transport.BadReplyError
+	var unsaid *canonical.Error
 	switch {
-	case errors.As(err, &denied), errors.As(err, &bad):
+	case errors.As(err, &denied), errors.As(err, &bad), errors.As(err, &unsaid):
 		return err
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return &transport.TimeoutError{Agent: ep.Agent, After: ep.Timeout}
@@ -176,7 +200,7 @@ func failed(ctx context.Context, ep transport.Endpoint, err error) error {
 		return ctx.Err()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &transport.TimeoutError{Agent: ep.Agent, After: ep.Timeout}
-	case errors.Is(err, errFrame):
+	case errors.Is(err, errFrame), errors.Is(err, errTooLong):
 		return &transport.BadReplyError{Agent: ep.Agent, Reason: "not a µACP frame"}
 	default:
 		return &transport.UnreachableError{Agent: ep.Agent, Err: err}

@@ -3,8 +3,10 @@
 //
 // µACP's own carrier is the datagram, protected by OSCORE. AEPB demands TLS 1.3
 // of every conforming binding (Protocol Downgrade Prevention), so frames travel
-// in a stream here. Datagrams (datagram.go) are for development: of this machine
-// only, taken in and not sent out, a TELL repeated until it is acknowledged.
+// in a stream here. Datagrams are for development, and between addresses of this
+// machine only: taken in (datagram.go) a TELL is repeated until it is acknowledged,
+// toward agents (loose.go) a request until something follows it. No frame is longer
+// than one datagram, and nobody can prove who is at the other end.
 //
 // serve.go is the listener: agents known apart by the TLS server name, several requests at once
 // on a connection, each answered under its own id when it is ready. A frame with

@@ -46,11 +46,12 @@ func writeFrame(w io.Writer, body []byte) error {
 	return err
 }
 
-// withEvidence puts as many of the tokens into a frame as it has room for,
-// newest first. A bare frame has none: the evidence is kept here, by reference.
-func withEvidence(body []byte, tokens []string) []byte {
+// withEvidence puts as many of the tokens into a frame as there is room for in
+// most octets, newest first. A bare frame has none: the evidence is kept here, by
+// reference.
+func withEvidence(body []byte, tokens []string, most int) []byte {
 	for ; len(tokens) > 0; tokens = tokens[:len(tokens)-1] {
-		if out, err := form.WithEvidence(body, tokens); err == nil {
+		if out, err := form.WithEvidence(body, tokens); err == nil && len(out) <= most {
 			return out
 		} else if errors.Is(err, form.ErrBare) {
 			return body

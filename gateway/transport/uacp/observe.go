@@ -108,7 +108,7 @@ func (g *guest) observed(ctx context.Context, wire translators.Wire, m *canonica
 			end = out
 			continue
 		}
-		if !g.send(withEvidence(out, event.Evidence)) {
+		if !g.send(withEvidence(out, event.Evidence, g.most)) {
 			return
 		}
 	}
@@ -159,6 +159,7 @@ type observation struct {
 	stop    func() // of its request's context
 	over    bool
 	last    []byte // the latest TELL: the same again is a repetition
+	recent  recent // and in datagrams, which may come late, any of the latest
 	once    sync.Once
 }
 
@@ -239,14 +240,26 @@ func (o *observation) read() ([]byte, error) {
 			if err := o.ack(f); err != nil {
 				return nil, err
 			}
-			if bytes.Equal(body, o.last) {
+			if o.repeated(body) {
 				continue
 			}
-			o.last = body
 		}
 		return body, nil
 	}
 	return nil, &transport.BadReplyError{Agent: o.ep.Agent, Reason: "it answers everything but the request"}
+}
+
+// repeated: a TELL came before. It was taken then.
+func (o *observation) repeated(body []byte) bool {
+	if _, lossy := o.conn.(*loose); lossy {
+		_, again := o.recent.seen(body, time.Now())
+		return again
+	}
+	if bytes.Equal(body, o.last) {
+		return true
+	}
+	o.last = body
+	return false
 }
 
 func (o *observation) ack(f form.Frame) error {

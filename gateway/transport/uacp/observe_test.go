@@ -393,6 +393,9 @@ func listenTo(t *testing.T, ep transport.Endpoint, sealed transport.Sealed) (str
 		if err != nil {
 			return heard, err
 		}
+		if len(event.Wire.Body) == 0 {
+			continue
+		}
 		m, err := form.New(translators.Config{}).Decode(event.Wire)
 		if err != nil {
 			return heard, err

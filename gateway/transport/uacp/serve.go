@@ -163,6 +163,7 @@ type guest struct {
 	line      line
 	agent     string // directory name; empty: nobody's
 	writing   sync.Mutex
+	most      int // octets of a frame
 	observers observers
 	recent    recent
 	busy      chan struct{}
@@ -178,7 +179,7 @@ type line interface {
 }
 
 func (l *Listener) guest(road transport.Exchanger, at line, agent string) *guest {
-	return &guest{l: l, road: road, line: at, agent: agent, busy: make(chan struct{}, l.deps.Config.InFlight), group: &sync.WaitGroup{}}
+	return &guest{l: l, road: road, line: at, agent: agent, most: form.MaxFrame, busy: make(chan struct{}, l.deps.Config.InFlight), group: &sync.WaitGroup{}}
 }
 
 // stream is a peer on a connection of its own.
@@ -410,7 +411,7 @@ func (g *guest) say(wire translators.Wire, m *canonical.Message, evidence []stri
 
 // write sends what answers a frame.
 func (g *guest) write(asked translators.Wire, body []byte, evidence []string) {
-	body = withEvidence(body, evidence)
+	body = withEvidence(body, evidence, g.most)
 	g.recent.answered(asked.Body, body)
 	g.send(body)
 }

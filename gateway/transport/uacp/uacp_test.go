@@ -56,8 +56,16 @@ func serverTLS(t testing.TB) *tls.Config {
 
 // network is egress without its rules.
 type network struct {
-	version uint16
-	err     error
+	version   uint16
+	err       error
+	datagrams net.Conn // in place of a socket
+}
+
+func (n network) DialDatagrams(ctx context.Context, hostport string) (net.Conn, error) {
+	if n.datagrams != nil || n.err != nil {
+		return n.datagrams, n.err
+	}
+	return (&net.Dialer{}).DialContext(ctx, "udp", hostport)
 }
 
 func (n network) DialTLS(ctx context.Context, hostport string, _ ect.Identity, protocols ...string) (*tls.Conn, error) {
