@@ -2,12 +2,16 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
+	"github.com/aepb/aepb-gateway/test/bench/slimnode"
 )
 
 // TestMain is also the children's main: a benchmark runs its own binary.
@@ -225,11 +230,40 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
-// TestPairFloors: every pair's floor carries a call there and back, and refuses one
-// whose ECT is another's.
-func TestPairFloors(t *testing.T) {
-	t.Parallel()
-	s := &stage{cast: &cast{}}
+const installLimit = 5 * time.Minute
+
+// install runs npm ci for the SLIM node unless it has been run, under the lock
+// of all who do that.
+func install(t *testing.T) {
+	t.Helper()
+	dir, err := slimnode.Folder(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.Open(filepath.Join(dir, "package-lock.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Close() }() // closing releases the lock
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if slimnode.Installed(dir) == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), installLimit)
+	defer cancel()
+	npm := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts")
+	npm.Dir = dir
+	if out, err := npm.CombinedOutput(); err != nil {
+		t.Fatalf("npm ci: %v\n%s", err, out)
+	}
+}
+
+// begun is a stage without a gateway.
+func begun(t *testing.T, s *stage) *stage {
+	t.Helper()
+	s.cast = &cast{}
 	t.Cleanup(func() {
 		if err := s.stop(t.Context()); err != nil {
 			t.Error(err)
@@ -238,22 +272,58 @@ func TestPairFloors(t *testing.T) {
 	if err := s.begin(t.Context(), t.TempDir(), false); err != nil {
 		t.Fatal(err)
 	}
-	if want := len(bindings()) * (len(bindings()) - 1); len(s.duels) != want {
-		t.Fatalf("%d pairs, want %d", len(s.duels), want)
+	return s
+}
+
+// TestPairFloors: every pair's floor carries a call there and back, and refuses one
+// whose ECT is another's; with SLIM, over a real node, the bridge carries both.
+func TestPairFloors(t *testing.T) {
+	t.Parallel()
+	install(t)
+	s := begun(t, new(stage))
+	if want := (len(bindings()) + 1) * len(bindings()); len(s.duels) != want || len(s.lacks) != 0 {
+		t.Fatalf("%d pairs, want %d; not measured: %+v", len(s.duels), want, s.lacks)
 	}
 	for _, d := range s.duels {
-		floor := d.sides[0]
-		calls, err := floor.calls.prepare(t.Context(), 2)
-		if err != nil {
-			t.Fatal(err)
+		slim := d.from == slimBinding || d.to == slimBinding
+		if slim != (len(d.sides) == 2) {
+			t.Errorf("%s to %s: %d sides", d.from, d.to, len(d.sides))
 		}
-		if err := floor.send(t.Context(), calls[0]); err != nil {
-			t.Errorf("%s to %s: %v", d.from, d.to, err)
+		for i, side := range d.sides {
+			calls, err := side.calls.prepare(t.Context(), 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := side.send(t.Context(), calls[0]); err != nil {
+				t.Errorf("%s to %s: %v", d.from, d.to, err)
+			}
+			spoilt := calls[1]
+			spoilt.body = strings.Replace(spoilt.body, "dog", "cat", 1)
+			err = side.send(t.Context(), spoilt) // what comes back is quoted
+			carried := err != nil && strings.Contains(err.Error(), "lazy cat")
+			if want := i == 1 && d.from != "ainp-v1"; err == nil || carried != want { // AINP is signed as a whole
+				t.Errorf("%s to %s, side %d: another text: %v", d.from, d.to, i, err)
+			}
 		}
-		spoilt := calls[1]
-		spoilt.body = strings.Replace(spoilt.body, "fox", "cat", 1)
-		if err := floor.send(t.Context(), spoilt); err == nil {
-			t.Errorf("%s to %s: another text passes", d.from, d.to)
+	}
+}
+
+// TestPairsWithoutANode: the rows that cannot be measured are named.
+func TestPairsWithoutANode(t *testing.T) {
+	t.Parallel()
+	s := begun(t, &stage{slim: place{dir: t.TempDir()}, with: slimBinding})
+	if len(s.duels) != 0 || len(s.lacks) != 2*len(bindings()) {
+		t.Fatalf("%d pairs, %d not measured", len(s.duels), len(s.lacks))
+	}
+	var out bytes.Buffer
+	if err := pairTable(&out, s.lacks); err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range bindings() {
+		for _, row := range []string{other + " to slim-v1", "slim-v1 to " + other} {
+			if !strings.Contains(out.String(), row+" is not measured: "+slimnode.ErrMissing.Error()) {
+				t.Errorf("nothing about %s:\n%s", row, out.String())
+			}
 		}
 	}
 }
@@ -261,8 +331,11 @@ func TestPairFloors(t *testing.T) {
 func TestPairTable(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	err := pairTable(&out, []pair{{"a2a-v1", "mcp-v1", 1, 100, 50}, {"a2a-v1", "mcp-v1", 2, 100, 70}, {"a2a-v1", "mcp-v1", 3, 10, 9}})
-	if err != nil || !strings.Contains(out.String(), "0.70  below 0.8") {
+	row := func(to string, floor, gateway, bridge float64) pair {
+		return pair{From: "a2a-v1", To: to, Floor: floor, Gateway: gateway, Bridge: bridge}
+	}
+	err := pairTable(&out, []pair{row("mcp-v1", 100, 50, 0), row("mcp-v1", 100, 70, 0), row("mcp-v1", 10, 9, 0), row("slim-v1", 100, 90, 120)})
+	if err != nil || !strings.Contains(out.String(), "0.70        n/a  below 0.8") || !strings.Contains(out.String(), "0.90       0.75") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }

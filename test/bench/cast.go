@@ -28,6 +28,7 @@ func concurrencies() []int { return []int{1, 8, 32} }
 
 // cast is everybody who takes part.
 type cast struct {
+	config   string              // more of the gateway's configuration
 	gateway  *devgateway.Process // nil without its case
 	trust    *devgateway.Trust
 	children []*child
@@ -67,7 +68,7 @@ func (c *cast) found(ctx context.Context, dir string, withGateway bool) (err err
 		return err
 	}
 	config := filepath.Join(dir, "limits.yaml")
-	if err := os.WriteFile(config, []byte(gatewayLimits), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(gatewayLimits+c.config), 0o600); err != nil {
 		return err
 	}
 	binary, err := devgateway.Build(ctx, dir)

@@ -43,6 +43,9 @@ type script struct {
 	Client      []byte // floor: DER certificate of the only sender
 	Seed        []byte // pairs: of the Ed25519 key of who speaks
 	Frames      string // pairs: host:port of the µACP agent
+	Node        string // agents, pairs: host:port of the SLIM node; empty: not on SLIM
+	Space       string // pairs: where on SLIM
+	Bare        bool   // pairs: without evidence
 }
 
 // child is a process that the benchmark started from its own binary.
@@ -139,6 +142,11 @@ func serveChild(role string, stdin io.Reader, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	leave, err := s.on(role, handler)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	return s.serve(handler, frames, input, stdout)
 }
 

@@ -1,6 +1,6 @@
 // Command bench measures what the gateway costs, next to the alternatives.
 //
-//	go run ./test/bench [--json] [--only NAME] [--seconds N]
+//	go run ./test/bench [--json] [--only NAME] [--with PROTOCOL] [--seconds N]
 //
 // The exchange named "exchange" is one A2A SendMessage that becomes one MCP
 // tools/call and comes back as an A2A task. Four cases carry it:
@@ -22,13 +22,22 @@
 // factor of two between runs, so what counts is the median over the rounds of
 // the ratio to floor within the same round.
 //
-// --only pairs measures every ordered pair of a2a, mcp, uacp and ainp, at 8 callers,
+// --only pairs measures every ordered pair of a2a, mcp, uacp, ainp and slim, at 8 callers,
 // each against the floor of that pair: the same job by hand, with the sockets and
 // the signatures that its two protocols demand. One µACP connection is made for
 // each request to an agent and those of callers are kept; AINP is signed and
 // verified in both directions; ECTs stand where the protocol has a place for them.
 // Floor and gateway take turns in each round, and a pair whose median of the
-// per-round ratios is less than 0.8 is marked.
+// per-round ratios is less than 0.8 is marked. --with measures the pairs of one
+// protocol alone.
+//
+// The pairs with SLIM go over a node that is the software of SLIM's makers, which
+// "make tools" installs; without it these rows are said to be missing. Everybody
+// speaks TLS 1.3 with the node, and A2A on SLIMRPC in protobuf. There is no SLIM
+// library for Go, so the caller, the agent and the floor use the gateway's own
+// packages of the wire (link, session, rpc) as one, and the ratio tells what the
+// gateway costs beyond them. These pairs have a second floor, the bridge, which
+// carries the text and nothing else: no ECT is verified, hashed or signed there.
 //
 // What lasts longer than a call is measured by package lasting: --only stream,
 // sessions, streams or limits.
@@ -43,7 +52,9 @@
 // takes turns, load.go is the client and calls.go what it sends; child.go is
 // what upstream.go, proxy.go and floor.go share; meter.go reads /proc and
 // report.go adds up. Of the pairs, pairs.go takes turns, words.go says the exchange
-// in each protocol, pairfloor.go is the floor and pairagents.go the agents.
+// in each protocol, pairfloor.go is the floor and pairagents.go the agents;
+// slim.go puts them on SLIM and says it there; package slimnode is the node and our
+// way to it.
 //
 // Alternative considered: testing.B. It measures a function in one process; here
 // the question is what a process costs per call while others compete with it.

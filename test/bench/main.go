@@ -30,6 +30,7 @@ type options struct {
 	seconds float64
 	rounds  int
 	cases   []string
+	with    string
 }
 
 func main() {
@@ -70,6 +71,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.Float64Var(&o.seconds, "seconds", 10, "seconds per case and concurrency, over all rounds")
 	flags.IntVar(&o.rounds, "rounds", 7, "rounds; fewer than 7 compare nothing")
 	flags.StringVar(&cases, "cases", strings.Join(caseNames(), ","), "cases to run")
+	flags.StringVar(&o.with, "with", "", "of the pairs, only those with this protocol, such as "+slimBinding)
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return o, err
@@ -84,6 +86,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 	if o.only != "" && !slices.Contains(names(), o.only) {
 		return o, fmt.Errorf("%w: no measurement %q; there are %q", errUsage, o.only, names())
+	}
+	if o.with != "" && o.with != slimBinding && !slices.Contains(bindings(), o.with) {
+		return o, fmt.Errorf("%w: no protocol %q", errUsage, o.with)
 	}
 	if o.seconds <= 0 || o.rounds < 1 || flags.NArg() > 0 {
 		return o, fmt.Errorf("%w: --seconds and --rounds must be positive, and there are no arguments", errUsage)

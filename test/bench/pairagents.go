@@ -73,15 +73,20 @@ func echoA2A(a words, w http.ResponseWriter, r *http.Request) {
 
 func serveCard(w http.ResponseWriter, at string) {
 	setJSON(w.Header())
-	_ = json.NewEncoder(w).Encode(&a2a.AgentCard{
+	_ = json.NewEncoder(w).Encode(card(at, a2a.TransportProtocolJSONRPC))
+}
+
+// card is the agent's, in A2A.
+func card(at string, by a2a.TransportProtocol) *a2a.AgentCard {
+	return &a2a.AgentCard{
 		Name: "Echo", Description: "Says the message back.", Version: "1.0.0",
-		SupportedInterfaces: []*a2a.AgentInterface{a2a.NewAgentInterface(at, a2a.TransportProtocolJSONRPC)},
+		SupportedInterfaces: []*a2a.AgentInterface{a2a.NewAgentInterface(at, by)},
 		DefaultInputModes:   []string{"application/json"}, DefaultOutputModes: []string{"text/plain"},
 		Capabilities: a2a.AgentCapabilities{Extensions: []a2a.AgentExtension{{URI: "urn:aepb:translation:1", Params: map[string]any{"skills": map[string]any{
 			"echo": map[string]any{"inputSchema": json.RawMessage(`{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}`)},
 		}}}}},
 		Skills: []a2a.AgentSkill{{ID: "echo", Name: "Echo", Description: "Says the message back.", Tags: []string{"echo"}}},
-	})
+	}
 }
 
 // echoAINP answers an envelope. Whether its signature holds is judged by the gateway

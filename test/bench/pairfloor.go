@@ -16,18 +16,23 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/uuid"
 
+	"github.com/aepb/aepb-gateway/gateway/transport/slim"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
 	tuacp "github.com/aepb/aepb-gateway/gateway/transport/uacp"
 )
 
 // pairs is the floor of every pair: what the floor of the exchange does, with the
 // words, signatures and sockets that the two protocols demand. A pair is the path
-// /FROM/TO; from µACP it is the server name TO.
+// /FROM/TO; from µACP it is the server name TO, and from SLIM the name org/SPACE/TO.
 type pairs struct {
 	*floor
 	voice  voice
 	agents string // https://host:port
 	frames string // host:port
 	tls    *tls.Config
+	bare   bool       // it carries the text alone
+	slim   *slim.Peer // calls out; nil: it is not on SLIM
+	agent  name.Name  // there
 }
 
 func newPairs(s script) (http.Handler, framed, error) {
@@ -40,7 +45,7 @@ func newPairs(s script) (http.Handler, framed, error) {
 	if !roots.AppendCertsFromPEM(s.Roots) {
 		return nil, nil, errors.New("bench: no roots")
 	}
-	p := &pairs{floor: base, voice: newVoice(s.Seed), agents: s.Upstream, frames: s.Frames, tls: &tls.Config{
+	p := &pairs{floor: base, voice: newVoice(s.Seed), agents: s.Upstream, frames: s.Frames, bare: s.Bare, tls: &tls.Config{
 		RootCAs: roots, MinVersion: tls.VersionTLS13, NextProtos: []string{tuacp.Protocol},
 	}}
 	frames := func(server string, body []byte) ([]byte, error) {
@@ -75,6 +80,10 @@ func (p *pairs) exchange(ctx context.Context, from, to words, body []byte, token
 	asked, err := from.asked(body)
 	if err != nil {
 		return nil, nil, err
+	}
+	if p.bare {
+		reply, err = p.relay(ctx, from, to, asked)
+		return reply, nil, err
 	}
 	if from.inside && len(asked.tokens) > 0 {
 		token = asked.tokens[0]
@@ -147,8 +156,11 @@ func (p *pairs) say(w words, write func(said) []byte, s said, c ectClaims) ([]by
 	return body, token, err
 }
 
-// send asks an agent: over HTTP, or over a µACP connection of its own.
+// send asks an agent: over HTTP, over SLIM, or over a µACP connection of its own.
 func (p *pairs) send(ctx context.Context, to words, call []byte, evidence string) ([]byte, error) {
+	if to.binding == slimBinding {
+		return p.call(ctx, call, evidence)
+	}
 	if to.headers == nil {
 		return p.frame(ctx, call)
 	}

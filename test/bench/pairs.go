@@ -30,29 +30,52 @@ type pair struct {
 	Round   int     `json:"round"`
 	Floor   float64 `json:"floor_rps"`
 	Gateway float64 `json:"gateway_rps"`
+	Bridge  float64 `json:"bridge_rps,omitempty"`   // with SLIM: of a bridge without evidence
+	Lacking string  `json:"not_measured,omitempty"` // why not; then there is no round
 }
 
 // duel is a pair's floor and the gateway.
 type duel struct {
 	from, to string
-	sides    [2]*subject // floor, gateway
+	sides    []*subject // floor, gateway; with SLIM the bridge without evidence
+}
+
+// road is one way of all pairs.
+type road struct {
+	at     func(from, to string) string // where HTTP is served
+	frames string                       // host:port of µACP
+	space  string                       // of SLIM
+	bare   bool                         // without evidence
 }
 
 // stage is everybody who takes part in the pairs.
 type stage struct {
 	*cast
 	floor  *child
+	bridge *child // nil: without SLIM
 	frames string // host:port of the gateway's µACP
 	voice  voice
+	slim   place
+	with   string // only pairs with this protocol; empty: all
 	duels  []duel
+	lacks  []pair // what cannot be measured
+}
+
+// stop ends everybody; the node of SLIM goes last.
+func (s *stage) stop(ctx context.Context) error {
+	s.slim.leave()
+	return errors.Join(s.cast.stop(ctx), s.slim.end())
 }
 
 // pairRounds measures every ordered pair against its own floor, in turns.
 func pairRounds(ctx context.Context, dir string, o options, progress io.Writer) (all []pair, err error) {
-	s := &stage{cast: &cast{}}
+	s := &stage{cast: &cast{}, with: o.with}
 	defer func() { err = errors.Join(err, s.stop(ctx)) }()
 	if err := s.begin(ctx, dir, true); err != nil {
 		return nil, err
+	}
+	for _, p := range s.lacks {
+		say(progress, fmt.Sprintf("%s to %s is not measured: %s", p.From, p.To, p.Lacking))
 	}
 	for _, d := range s.duels {
 		for _, side := range d.sides {
@@ -61,18 +84,19 @@ func pairRounds(ctx context.Context, dir string, o options, progress io.Writer) 
 			}
 		}
 	}
+	all = s.lacks
 	span := time.Duration(min(pairSpan, o.seconds/float64(o.rounds)) * float64(time.Second))
 	for round := range o.rounds {
 		say(progress, fmt.Sprintf("pairs, round %d of %d", round+1, o.rounds))
 		for _, d := range s.duels {
-			var rps [2]float64
+			rps := make([]float64, 3) // of a pair without SLIM only two
 			for i := range d.sides {
-				turn := (i + round) % 2
+				turn := (i + round) % len(d.sides)
 				if rps[turn], err = d.sides[turn].once(ctx, span); err != nil {
 					return all, fmt.Errorf("bench: %s to %s: %w", d.from, d.to, err)
 				}
 			}
-			all = append(all, pair{d.from, d.to, round + 1, rps[0], rps[1]})
+			all = append(all, pair{From: d.from, To: d.to, Round: round + 1, Floor: rps[0], Gateway: rps[1], Bridge: rps[2]})
 		}
 	}
 	return all, nil
@@ -80,7 +104,13 @@ func pairRounds(ctx context.Context, dir string, o options, progress io.Writer) 
 
 // begin starts the agents, the floor and, if it is wanted, the gateway.
 func (s *stage) begin(ctx context.Context, dir string, withGateway bool) error {
+	if err := s.reserve(ctx, dir); err != nil {
+		return err
+	}
 	if err := s.found(ctx, dir, withGateway); err != nil {
+		return err
+	}
+	if err := s.settle(ctx); err != nil {
 		return err
 	}
 	var seeds [3][32]byte
@@ -88,36 +118,78 @@ func (s *stage) begin(ctx context.Context, dir string, withGateway bool) error {
 		_, _ = rand.Read(seeds[i][:]) // it never fails
 	}
 	s.voice = newVoice(seeds[0][:])
-	agents, err := s.start(ctx, "agents", script{Seed: seeds[1][:]})
+	agents, err := s.start(ctx, "agents", script{Seed: seeds[1][:], Node: s.slim.at})
 	if err != nil {
 		return err
 	}
-	s.floor, err = s.start(ctx, "pairs", script{
+	carry := script{
 		Upstream: agents.url, Frames: agents.frames, Seed: seeds[2][:], Gateway: s.trust.GatewayID(), Client: s.trust.ClientSVID().Certificate[0],
-	})
-	if err != nil {
+		Node: s.slim.at, Space: slimFloor,
+	}
+	if s.floor, err = s.start(ctx, "pairs", carry); err != nil {
 		return err
+	}
+	carry.Bare, carry.Space = true, slimBridge
+	if s.slim.at != "" {
+		if s.bridge, err = s.start(ctx, "pairs", carry); err != nil {
+			return err
+		}
 	}
 	if withGateway {
 		if err := s.introduce(ctx, agents); err != nil {
 			return err
 		}
 	}
-	for _, to := range bindings() {
-		for _, from := range bindings() {
-			if from == to {
+	return s.match()
+}
+
+// match makes the pairs.
+func (s *stage) match() error {
+	all := append(bindings(), slimBinding)
+	for _, to := range all {
+		for _, from := range all {
+			slim := from == slimBinding || to == slimBinding
+			switch {
+			case from == to, s.with != "" && s.with != from && s.with != to:
+				continue
+			case slim && s.slim.at == "":
+				s.lacks = append(s.lacks, pair{From: from, To: to, Lacking: s.slim.why})
 				continue
 			}
 			d := duel{from: from, to: to}
-			for i := range d.sides {
-				if d.sides[i], err = s.side(from, to, i == 1); err != nil {
+			for _, r := range s.roads(slim) {
+				side, err := s.side(from, to, r)
+				if err != nil {
 					return err
 				}
+				d.sides = append(d.sides, side)
 			}
 			s.duels = append(s.duels, d)
 		}
 	}
 	return nil
+}
+
+// roads are the floor's, the gateway's if there is one, and with SLIM the bridge's.
+func (s *stage) roads(slim bool) []road {
+	by := func(c *child) road {
+		return road{at: func(from, to string) string { return c.url + "/" + from + "/" + to }, frames: c.frames}
+	}
+	floor := by(s.floor)
+	floor.space = slimFloor
+	all := []road{floor}
+	if s.gateway != nil {
+		all = append(all, road{at: func(from, to string) string {
+			name, _, _ := strings.Cut(from, "-")
+			return s.gateway.Public + "/agents/" + to + "/" + name
+		}, frames: s.frames, space: slimGateway})
+	}
+	if slim {
+		bridge := by(s.bridge)
+		bridge.space, bridge.bare = slimBridge, true
+		all = append(all, bridge)
+	}
+	return all
 }
 
 // introduce lists the agents in the gateway's directory.
@@ -137,39 +209,37 @@ func (s *stage) introduce(ctx context.Context, agents *child) error {
 			return err
 		}
 	}
-	return nil
+	if s.slim.at == "" {
+		return nil
+	}
+	return s.gateway.AddAgent(ctx, slimBinding, slimBinding, "slim://"+s.slim.at+"/"+slimAgent)
 }
 
-// side is a caller's way to a pair: through its floor, or through the gateway.
-func (s *stage) side(from, to string, gateway bool) (*subject, error) {
+// side is a caller's way to a pair, on one road.
+func (s *stage) side(from, to string, by road) (*subject, error) {
 	svid := s.trust.ClientSVID()
 	sender, err := newMinter(svid)
 	if err != nil {
 		return nil, err
 	}
 	w := s.voice.speak(from)
-	name, _, _ := strings.Cut(from, "-")
 	out := &subject{
-		name: from + " to " + to, client: s.trust.Client(svid), headers: w.headers, rate: map[int]float64{}, inside: w.inside,
+		name: from + " to " + to, client: s.trust.Client(svid), headers: w.headers, rate: map[int]float64{}, inside: w.inside, bare: by.bare,
 		calls: callMaker{sender: sender, audience: s.trust.GatewayID(), words: &w},
-		url:   s.floor.url + "/" + from + "/" + to,
+		url:   by.at(from, to),
 	}
-	frames := s.floor.frames
-	if gateway && s.gateway == nil {
-		return nil, nil //nolint:nilnil // there is only the floor
-	}
-	if gateway {
-		out.url, frames = s.gateway.Public+"/agents/"+to+"/"+name, s.frames
-	}
-	if from == "uacp-v1" {
-		out.via = s.framing(frames, to, svid)
+	switch from {
+	case "uacp-v1":
+		out.via = s.framing(by, to, svid)
+	case slimBinding:
+		out.via, err = s.calling(by, to)
 	}
 	s.subjects = append(s.subjects, out)
-	return out, nil
+	return out, err
 }
 
 // framing calls over µACP, on connections that are kept, one call at a time.
-func (s *stage) framing(at, to string, svid tls.Certificate) func(context.Context, call) error {
+func (s *stage) framing(by road, to string, svid tls.Certificate) func(context.Context, call) error {
 	conf := &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{svid}, NextProtos: []string{tuacp.Protocol},
 		ServerName: to + ".localhost", InsecureSkipVerify: true, // the name is the agent's, which no certificate has
@@ -181,7 +251,7 @@ func (s *stage) framing(at, to string, svid tls.Certificate) func(context.Contex
 		case conn = <-idle:
 		default:
 			var err error
-			if conn, err = (&tls.Dialer{Config: conf}).DialContext(ctx, "tcp", at); err != nil {
+			if conn, err = (&tls.Dialer{Config: conf}).DialContext(ctx, "tcp", by.frames); err != nil {
 				return err
 			}
 		}
@@ -189,7 +259,7 @@ func (s *stage) framing(at, to string, svid tls.Certificate) func(context.Contex
 			return errors.Join(err, conn.Close())
 		}
 		reply, err := readFrame(conn)
-		if err != nil || !strings.Contains(string(reply), echoed) || !strings.Contains(string(reply), `"ect":`) {
+		if err != nil || !strings.Contains(string(reply), echoed) || !by.bare && !strings.Contains(string(reply), `"ect":`) {
 			return errors.Join(fmt.Errorf("bench: µACP to %s answered %.500q", to, reply), err, conn.Close())
 		}
 		select {
@@ -222,34 +292,47 @@ func (s *subject) once(ctx context.Context, span time.Duration) (float64, error)
 	return seen.rps(), err
 }
 
-// pairTable prints the medians of each pair.
+// pairTable prints the medians of each pair, and what cannot be measured.
 func pairTable(w io.Writer, all []pair) error {
 	if len(all) == 0 {
 		return nil
 	}
 	type key struct{ from, to string }
-	type column struct{ floor, gateway, ratio []float64 }
+	type column struct{ floor, gateway, ratio, bridge []float64 }
 	columns := map[key]*column{}
 	var order []key
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, p := range all {
 		k := key{p.From, p.To}
+		if p.Lacking != "" {
+			continue
+		}
 		if columns[k] == nil {
 			columns[k], order = &column{}, append(order, k)
 		}
 		c := columns[k]
 		c.floor, c.gateway, c.ratio = append(c.floor, p.Floor), append(c.gateway, p.Gateway), append(c.ratio, p.Gateway/p.Floor)
+		if p.Bridge > 0 {
+			c.bridge = append(c.bridge, p.Gateway/p.Bridge)
+		}
 	}
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(out, "%s, %d callers: medians of rps, and of the per-round ratios\nfrom\tto\tfloor\tgateway\tratio\t\t\n", pairsName, pairCallers)
+	fmt.Fprintf(out, "%s, %d callers: medians of rps, and of the per-round ratios\nfrom\tto\tfloor\tgateway\tratio\tto bridge\t\t\n", pairsName, pairCallers)
 	for _, k := range order {
 		floor, _ := median(columns[k].floor)
 		gateway, _ := median(columns[k].gateway)
 		ratio, _ := median(columns[k].ratio)
+		bridge, bridged := median(columns[k].bridge)
 		below := ""
 		if ratio < pairGoal {
 			below = fmt.Sprintf("below %.1f", pairGoal)
 		}
-		fmt.Fprintf(out, "%s\t%s\t%.0f\t%.0f\t%.2f\t%s\t\n", k.from, k.to, floor, gateway, ratio, below)
+		fmt.Fprintf(out, "%s\t%s\t%.0f\t%.0f\t%.2f\t%s\t%s\t\n", k.from, k.to, floor, gateway, ratio, cell("%.2f", bridge, bridged), below)
 	}
-	return out.Flush()
+	err := out.Flush()
+	for _, p := range all {
+		if p.Lacking != "" && err == nil {
+			_, err = fmt.Fprintf(w, "%s to %s is not measured: %s\n", p.From, p.To, p.Lacking)
+		}
+	}
+	return err
 }

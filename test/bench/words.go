@@ -54,7 +54,7 @@ func newVoice(seed []byte) voice {
 	return voice{tainp.KeyDID(public), key, tainp.NewKeys(nil, nil)}
 }
 
-// bindings are the protocols of the pairs.
+// bindings are the protocols of the pairs, but for SLIM.
 func bindings() []string { return []string{"a2a-v1", "mcp-v1", "uacp-v1", "ainp-v1"} }
 
 // speak gives the words of one protocol.
@@ -65,6 +65,7 @@ func (v voice) speak(binding string) words {
 		{"mcp-v1", false, func(s said) []byte { return mcpAsk(s, meta) }, mcpAsked, mcpReply, mcpReplied, setMCP},
 		{"uacp-v1", true, uacpAsk, uacpAsked, uacpReply, uacpReplied, nil},
 		{"ainp-v1", true, v.ainpAsk, v.ainpAsked, v.ainpReply, v.ainpReplied, setJSON},
+		{slimBinding, false, slimAsk, slimAsked, slimReply, slimReplied, nil},
 	} {
 		if w.binding == binding {
 			return w
