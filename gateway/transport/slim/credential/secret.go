@@ -2,13 +2,17 @@ package credential
 
 import (
 	"context"
+	"crypto"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"hash"
+	"io"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 )
@@ -42,7 +46,14 @@ type Secret struct {
 	secret     []byte
 	key        *Key
 	now        func() time.Time
+	macs       sync.Pool // of hash.Hash, keyed with the secret
+
+	mu    sync.Mutex
+	known map[string]crypto.PublicKey // by the claims that name it
 }
+
+// keysKept bounds the keys that are remembered: a member has one for its life.
+const keysKept = 1024
 
 var (
 	_ Provider = (*Secret)(nil)
@@ -68,7 +79,7 @@ func NewSecret(deps SecretDeps) (*Secret, error) {
 	}
 	s := &Secret{
 		id: deps.ID + "_" + rand.Text()[:suffix], secret: deps.Secret, key: key, now: deps.Now,
-		claims: base64.RawURLEncoding.EncodeToString(claims),
+		claims: base64.RawURLEncoding.EncodeToString(claims), known: map[string]crypto.PublicKey{},
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -100,8 +111,13 @@ func (s *Secret) mint(random []byte) string {
 }
 
 func (s *Secret) mac(message string) []byte {
-	mac := hmac.New(sha256.New, s.secret)
-	mac.Write([]byte(message))
+	mac, pooled := s.macs.Get().(hash.Hash)
+	if !pooled {
+		mac = hmac.New(sha256.New, s.secret)
+	}
+	defer s.macs.Put(mac)
+	mac.Reset()
+	_, _ = io.WriteString(mac, message) // it never fails
 	return mac.Sum(nil)
 }
 
@@ -121,8 +137,29 @@ func (s *Secret) Verify(_ context.Context, token string) (Identity, error) {
 	if parts[3] == "" {
 		return id, nil
 	}
-	id.Key, err = claimedKey(parts[3])
+	id.Key, err = s.claimed(parts[3])
 	return id, err
+}
+
+// claimed is the key in a token's claims, which are the same in all of a member's.
+func (s *Secret) claimed(claims string) (crypto.PublicKey, error) {
+	s.mu.Lock()
+	key, ok := s.known[claims]
+	s.mu.Unlock()
+	if ok {
+		return key, nil
+	}
+	key, err := claimedKey(claims)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.known) >= keysKept {
+		clear(s.known)
+	}
+	s.known[claims] = key
+	return key, nil
 }
 
 // genuine checks the tag before anything else is looked at.

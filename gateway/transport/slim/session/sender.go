@@ -27,9 +27,15 @@ type sender struct {
 	last         uint32
 	pending      map[uint32]*outgoing
 	pendingBytes int
-	kept         map[uint32]*dataplane.Message
+	kept         map[uint32]kept
 	keptOrder    []uint32
 	keptBytes    int
+}
+
+// kept is a message for those who missed it.
+type kept struct {
+	message *dataplane.Message
+	size    int
 }
 
 // outgoing is a message that not everybody has acknowledged.
@@ -43,7 +49,7 @@ type outgoing struct {
 }
 
 func newSender() sender {
-	return sender{pending: map[uint32]*outgoing{}, kept: map[uint32]*dataplane.Message{}}
+	return sender{pending: map[uint32]*outgoing{}, kept: map[uint32]kept{}}
 }
 
 // room reports whether one more message may be under way.
@@ -139,12 +145,12 @@ func following(id uint32) uint32 { return (id + 1) % ids }
 const tokenRoom = 8 << 10
 
 func (s *sender) keep(id uint32, message *dataplane.Message, size int) {
-	s.kept[id] = message
+	s.kept[id] = kept{message, size}
 	s.keptOrder = append(s.keptOrder, id)
 	s.keptBytes += size
 	for len(s.keptOrder) > keptCount || s.keptBytes > keptBytes && len(s.keptOrder) > 1 {
 		oldest := s.keptOrder[0]
-		s.keptBytes -= proto.Size(s.kept[oldest]) + tokenRoom
+		s.keptBytes -= s.kept[oldest].size
 		delete(s.kept, oldest)
 		s.keptOrder = s.keptOrder[1:]
 	}
@@ -202,7 +208,8 @@ func (m *machine) resend(now time.Time) {
 // that, or the window would move on without it; but somebody is there, so our
 // patience begins again.
 func (m *machine) requested(now time.Time, f frame.Frame) {
-	message, ok := m.kept[f.Message]
+	old, ok := m.kept[f.Message]
+	message := old.message
 	if p, under := m.pending[f.Message]; under {
 		p.due, p.left = now.Add(m.timing.Retry), m.timing.Retries
 		message, ok = p.message, true

@@ -21,12 +21,13 @@ type Session struct {
 
 	mu      sync.Mutex
 	m       *machine
-	changed chan struct{} // closed and replaced when something happened
-	wake    chan struct{} // the next deadline may be sooner
+	changed chan struct{} // closed when something happens; nil: nobody waits for that
+	wake    chan struct{} // live has to look before its alarm
+	alarm   time.Time     // when live looks next; zero: soon, for the first time
 }
 
 func newSession(app *App, m *machine) *Session {
-	return &Session{app: app, m: m, changed: make(chan struct{}), wake: make(chan struct{}, 1)}
+	return &Session{app: app, m: m, wake: make(chan struct{}, 1)}
 }
 
 // Peer is the other end; of a group: its moderator.
@@ -112,11 +113,11 @@ func (s *Session) trySend(send func(now time.Time) (bool, error)) (<-chan struct
 		return nil, false, err
 	}
 	if s.m.state != open {
-		return s.changed, false, nil
+		return s.change(), false, nil
 	}
 	sent, err := send(time.Now())
 	if !sent {
-		return s.changed, false, nil
+		return s.change(), false, nil
 	}
 	s.flush()
 	return nil, err == nil, err
@@ -165,7 +166,7 @@ func (s *Session) tryReceive() (Message, <-chan struct{}, error) {
 	case s.m.state >= leaving:
 		return Message{}, nil, ErrClosed
 	default:
-		return Message{}, s.changed, nil
+		return Message{}, s.change(), nil
 	}
 }
 
@@ -193,7 +194,7 @@ func (s *Session) until(ctx context.Context, holds func() (bool, error)) error {
 	for {
 		s.mu.Lock()
 		yes, err := holds()
-		changed := s.changed
+		changed := s.change()
 		s.mu.Unlock()
 		if yes || err != nil {
 			return err
@@ -221,16 +222,30 @@ func (s *Session) do(step func(now time.Time)) {
 	s.flush()
 }
 
+// change is closed when something happens next; the lock is held.
+func (s *Session) change() <-chan struct{} {
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return s.changed
+}
+
 // flush sends what the machine has to say, in order, and tells everybody who
 // waits for a change. A message that cannot be sent now is sent again later.
+// Most messages bring nothing that is due before the alarm, and wake nobody.
 func (s *Session) flush() {
 	for _, message := range s.m.out {
 		s.app.emit(message)
 	}
 	clear(s.m.out)
 	s.m.out = s.m.out[:0]
-	close(s.changed)
-	s.changed = make(chan struct{})
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+	if s.m.state != closed && !s.m.next().Before(s.alarm) {
+		return
+	}
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -297,7 +312,9 @@ func (s *Session) pass(timer *time.Timer) (over bool) {
 		}
 		due = s.m.next()
 	}
-	timer.Reset(max(due.Sub(now), time.Millisecond))
+	wait := max(due.Sub(now), time.Millisecond)
+	s.alarm = now.Add(wait)
+	timer.Reset(wait)
 	return false
 }
 
