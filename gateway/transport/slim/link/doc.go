@@ -7,6 +7,7 @@
 //
 //   - link.go: the link, its life and its subscriptions
 //   - stream.go: one connection: greeting, sending, receiving
+//   - prompt.go: its octets are acknowledged at once
 //
 // The network is the caller's (Dial): TLS 1.3 and the rules of who may be
 // called are settled before a connection gets here. Nodes answer TLS without

@@ -44,7 +44,7 @@ type stream struct {
 // open connects and opens the stream, whose life is the context's.
 func open(ctx context.Context, deps Deps) (*stream, error) {
 	conn, err := grpc.NewClient("passthrough:///"+deps.Node,
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return deps.Dial(ctx) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dialed(ctx, deps.Dial) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // TLS is the dialer's
 		grpc.WithAuthority(deps.Node), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingLimit, PermitWithoutStream: true}),
@@ -61,6 +61,14 @@ func open(ctx context.Context, deps Deps) (*stream, error) {
 		conn: conn, peer: peer, linkID: uuid.NewString(), queue: make(chan *dataplane.Message, queueLength),
 		done: make(chan struct{}), acks: map[uint64]chan *dataplane.SubscriptionAck{},
 	}, nil
+}
+
+func dialed(ctx context.Context, dial Dial) (net.Conn, error) {
+	conn, err := dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return prompted(conn), nil
 }
 
 // run greets the node, has the names announced, and then sends and receives
