@@ -69,7 +69,7 @@ func Public(deps PublicDeps) (http.Handler, error) {
 		deps.Now = time.Now
 	}
 	engine := surface(deps.Logger)
-	engine.Use(unhurried, identify(deps))
+	engine.Use(identify(deps))
 	for names, entrance := range map[names]transport.Entrance{
 		aepbNames(): transport.Translate, cpatNames(): transport.TranslateCPAT,
 	} {
