@@ -225,7 +225,7 @@ func shake(t *testing.T, listener string, conf *tls.Config) error {
 	conf.ServerName, conf.NextProtos = "localhost", []string{"http/1.1"}
 	conn := tls.Client(plain, conf)
 	defer func() { _ = plain.Close() }()
-	must(t, conn.SetDeadline(time.Now().Add(time.Second)))
+	must(t, conn.SetDeadline(time.Now().Add(patience)))
 	_, err = conn.Read(make([]byte, 1))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil

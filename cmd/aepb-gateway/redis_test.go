@@ -84,20 +84,20 @@ func TestStateInRedis(t *testing.T) {
 		return b.send(t, letter{body: body, tokens: []string{ecttest.Mint(t, b.me, b.recipe(body))}})
 	}
 	// Tokens from before the start of the epoch are refused, and iat has whole seconds.
-	within(t, 5*time.Second, "the first translation", func() bool { return call().status == http.StatusOK })
+	within(t, patience, "the first translation", func() bool { return call().status == http.StatusOK })
 	b.works(t)
 	server.kill()
-	within(t, 5*time.Second, "not ready without Redis", func() bool { return !ready() })
+	within(t, patience, "not ready without Redis", func() bool { return !ready() })
 	began := time.Now()
 	got := call()
-	if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" || time.Since(began) > 2*time.Second {
+	if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" || time.Since(began) > patience {
 		t.Errorf("without Redis: got %d, Retry-After %q after %v: %s", got.status, got.header.Get("Retry-After"), time.Since(began), got.body)
 	}
 	if !metric("0") {
 		t.Error("the metric does not show it")
 	}
 	server.run()
-	within(t, 10*time.Second, "ready again", ready)
+	within(t, patience, "ready again", ready)
 	// Uses of tokens may be lost, so ECTs are refused until one can be younger than
 	// that, and callers are told when (R6); what comes without one is translated at once.
 	got = call()

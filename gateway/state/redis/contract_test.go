@@ -64,10 +64,11 @@ func TestContractOfACluster(t *testing.T) {
 
 func TestAnswersAndConversations(t *testing.T) {
 	t.Parallel()
-	config := redis.Config{Addresses: []string{serve(t).address}, Bounds: state.Config{MaxAnswerBytes: 10, ConversationLifetime: 300 * time.Millisecond}}
+	const life = 4 * time.Second
+	config := redis.Config{Addresses: []string{serve(t).address}, Bounds: state.Config{MaxAnswerBytes: 10, ConversationLifetime: life}}
 	a, b := open(t, config), open(t, config)
 	key := ect.ReplayKey{Issuer: "i", Workflow: "w", ID: "1"}
-	a.Finish(t.Context(), key, []byte("answer\x00\xff"), time.Now().Add(300*time.Millisecond))
+	a.Finish(t.Context(), key, []byte("answer\x00\xff"), time.Now().Add(life))
 	if got, ok := b.Load(t.Context(), key); !ok || string(got) != "answer\x00\xff" {
 		t.Errorf("got %q, %v", got, ok)
 	}
@@ -84,7 +85,7 @@ func TestAnswersAndConversations(t *testing.T) {
 	if _, _, ok := b.Last(t.Context(), ""); ok {
 		t.Error("the empty key was remembered")
 	}
-	eventually(t, 2*time.Second, "both end", func() bool {
+	eventually(t, soon, "both end", func() bool {
 		_, answered := b.Load(t.Context(), key)
 		_, _, known := b.Last(t.Context(), "c")
 		return !answered && !known
@@ -103,19 +104,20 @@ func TestReplicasShare(t *testing.T) {
 	if got, err := claim(b, "1", issued); got != ect.ReplaySame || err != nil {
 		t.Error("a token can be used once per replica:", got, err)
 	}
-	r := ect.Record{Compact: "h.p.s", ID: "1", Workflow: "w", Parents: []ect.ID{}, Until: time.Now().Add(300 * time.Millisecond)}
+	first := time.Now().Add(2 * time.Second)
+	r := ect.Record{Compact: "h.p.s", ID: "1", Workflow: "w", Parents: []ect.ID{}, Until: first}
 	if err := a.Put(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	r.Until = r.Until.Add(300 * time.Millisecond)
+	r.Until = first.Add(4 * time.Second)
 	if err := b.Put(t.Context(), r); err != nil { // prolonged
 		t.Fatal(err)
 	}
-	<-time.After(400 * time.Millisecond)
+	<-time.After(time.Until(first) + time.Second/10)
 	if found, err := a.Workflow(t.Context(), "w"); err != nil || len(found) != 1 || !found[0].Until.Equal(r.Until) || found[0].Parents == nil {
 		t.Errorf("got %+v, %v", found, err)
 	}
-	eventually(t, 2*time.Second, "it ends", func() bool {
+	eventually(t, soon, "it ends", func() bool {
 		named, err := a.Get(t.Context(), "1")
 		found, _ := a.Workflow(t.Context(), "w")
 		return err == nil && len(named) == 0 && len(found) == 0

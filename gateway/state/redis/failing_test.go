@@ -116,11 +116,11 @@ func TestRestart(t *testing.T) {
 		t.Fatal(got, err)
 	}
 	w := write(t, s, "1")
-	<-time.After(300 * time.Millisecond)
+	eventually(t, soon, "something is acknowledged", func() bool { return w.said.Load() > 0 })
 	server.kill()
-	eventually(t, 5*time.Second, "it is noticed", func() bool { return s.Failing() != nil })
-	wantUnavailable(t, 100*time.Millisecond, func() error { return swapOne(s, "2") })
-	wantUnavailable(t, 100*time.Millisecond, func() error { _, err := claim(s, "x", hence()); return err })
+	eventually(t, soon, "it is noticed", func() bool { return s.Failing() != nil })
+	wantUnavailable(t, soon, func() error { return swapOne(s, "2") })
+	wantUnavailable(t, soon, func() error { _, err := claim(s, "x", hence()); return err })
 	server.start()
 	eventually(t, 10*time.Second, "it recovers by itself", func() bool { return swapOne(s, "2") == nil })
 	said, fails := w.end()
@@ -153,21 +153,22 @@ func TestRestart(t *testing.T) {
 func TestHangs(t *testing.T) {
 	t.Parallel()
 	server := serve(t)
-	s := open(t, redis.Config{Addresses: []string{server.address}, Timeout: 300 * time.Millisecond})
+	const timeout = 3 * time.Second
+	s := open(t, redis.Config{Addresses: []string{server.address}, Timeout: timeout})
 	if err := swapOne(s, "1"); err != nil {
 		t.Fatal(err)
 	}
 	server.signal(syscall.SIGSTOP)
-	wantUnavailable(t, 800*time.Millisecond, func() error { return swapOne(s, "1") })
-	eventually(t, 5*time.Second, "it is noticed", func() bool { return s.Failing() != nil })
-	wantUnavailable(t, 50*time.Millisecond, func() error { return swapOne(s, "1") })
+	wantUnavailable(t, timeout+soon, func() error { return swapOne(s, "1") })
+	eventually(t, soon, "it is noticed", func() bool { return s.Failing() != nil })
+	wantUnavailable(t, timeout-time.Second, func() error { return swapOne(s, "1") }) // without asking
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, _, err := s.Entries().Await(ctx, entryKey("1"), 0); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("waiting: %v", err)
 	}
 	server.signal(syscall.SIGCONT)
-	eventually(t, 5*time.Second, "it recovers by itself", func() bool { return swapOne(s, "1") == nil })
+	eventually(t, soon, "it recovers by itself", func() bool { return swapOne(s, "1") == nil })
 }
 
 // The master of a key is killed: its replica takes over, and nothing that a
@@ -178,7 +179,7 @@ func TestClusterFailover(t *testing.T) {
 	config := redis.Config{Addresses: addresses(nodes), Wait: 1}
 	s := open(t, config)
 	w := write(t, s, "1")
-	eventually(t, 5*time.Second, "writes", func() bool { return swapOne(s, "2") == nil })
+	eventually(t, soon, "writes", func() bool { return swapOne(s, "2") == nil })
 	waiting := make(chan error, 1)
 	got, _, err := s.Entries().Get(t.Context(), entryKey("2"))
 	if err != nil {
@@ -193,7 +194,7 @@ func TestClusterFailover(t *testing.T) {
 	defer group.Wait()
 	master := masterOf(t, nodes)
 	master.kill()
-	eventually(t, 5*time.Second, "it is noticed", func() bool { return s.Failing() != nil })
+	eventually(t, soon, "it is noticed", func() bool { return s.Failing() != nil })
 	eventually(t, 30*time.Second, "the replica takes over", func() bool { return s.Failing() == nil })
 	said, _ := w.end()
 	if said == 0 {
@@ -236,18 +237,18 @@ func TestUnconfirmed(t *testing.T) {
 	server := serve(t)
 	config := redis.Config{Addresses: []string{server.address}, Wait: 1, Timeout: 300 * time.Millisecond, Fleeting: []string{"lease"}}
 	s := open(t, config)
-	wantUnavailable(t, time.Second, func() error {
+	wantUnavailable(t, soon, func() error {
 		_, ok, err := s.Entries().Swap(t.Context(), entryKey("1"), 0, nil, hence())
 		if ok || !errors.Is(err, redis.ErrUnconfirmed) {
 			t.Errorf("got %v, %v", ok, err)
 		}
 		return err
 	})
-	wantUnavailable(t, time.Second, func() error { return s.Entries().Delete(t.Context(), entryKey("1")) })
+	wantUnavailable(t, soon, func() error { return s.Entries().Delete(t.Context(), entryKey("1")) })
 	if _, ok, err := s.Entries().Swap(t.Context(), state.EntryKey{Kind: "lease"}, 0, nil, hence()); !ok || err != nil {
 		t.Errorf("of a kind that need not last: %v, %v", ok, err)
 	}
-	wantUnavailable(t, time.Second, func() error {
+	wantUnavailable(t, soon, func() error {
 		err := s.Confirm(t.Context(), ect.ReplayKey{ID: "1"}, []byte("end"), hence())
 		if !errors.Is(err, redis.ErrUnconfirmed) {
 			t.Errorf("an answer that has to last: %v", err)
@@ -332,5 +333,5 @@ func TestClosed(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wantUnavailable(t, 50*time.Millisecond, func() error { return swapOne(s, "1") })
+	wantUnavailable(t, soon, func() error { return swapOne(s, "1") })
 }

@@ -72,10 +72,10 @@ func TestBecomesUnfit(t *testing.T) {
 		}
 	}
 	set("allkeys-lru")
-	eventually(t, 5*time.Second, "it is noticed", func() bool { return s.Failing() != nil })
-	wantUnavailable(t, 50*time.Millisecond, func() error { return swapOne(s, "1") })
+	eventually(t, soon, "it is noticed", func() bool { return s.Failing() != nil })
+	wantUnavailable(t, soon, func() error { return swapOne(s, "1") })
 	set("noeviction")
-	eventually(t, 5*time.Second, "it is taken again", func() bool { return swapOne(s, "1") == nil })
+	eventually(t, soon, "it is taken again", func() bool { return swapOne(s, "1") == nil })
 }
 
 // certificate makes a self-signed certificate for loopback.

@@ -120,6 +120,9 @@ func (s *server) client(options goredis.Options) *goredis.Client {
 	return c
 }
 
+// soon is how long a slow machine may take for what is done at once.
+const soon = 20 * time.Second
+
 // eventually waits for something that others do.
 func eventually(tb testing.TB, within time.Duration, what string, done func() bool) {
 	tb.Helper()

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -136,7 +139,7 @@ func TestSocketTakesAMessageOnce(t *testing.T) {
 	}
 }
 
-// TestSocketIsBounded: connections, messages at once, silence and pages of others.
+// TestSocketIsBounded: connections, messages at once and pages of others.
 func TestSocketIsBounded(t *testing.T) {
 	t.Parallel()
 	t.Run("connections", func(t *testing.T) {
@@ -179,29 +182,89 @@ func TestSocketIsBounded(t *testing.T) {
 			t.Errorf("got %s, %v", got, err)
 		}
 	})
-	t.Run("silence", func(t *testing.T) {
-		t.Parallel()
-		conn := dialDoor(t, socketDoor(t, &road{exchange: echo}, nobody(), wire.SocketConfig{Idle: 20 * time.Millisecond, Ping: 10 * time.Millisecond}))
+}
+
+// TestSocketEndsInTime: when nothing is said for five minutes, or when a ping,
+// each thirty seconds, is not answered within ten.
+func TestSocketEndsInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		conn, began := throughPipe(t, &road{exchange: echo}), time.Now()
 		if _, _, err := conn.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusNormalClosure {
-			t.Errorf("it ends with %v", err)
+			t.Errorf("silence ends with %v", err)
+		}
+		if took := time.Since(began); took <= 5*time.Minute || took > 6*time.Minute {
+			t.Errorf("silence ends after %v", took)
 		}
 	})
-	t.Run("a caller that is not there", func(t *testing.T) {
-		t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		left := make(chan struct{})
-		r := &road{exchange: func(transport.Call) (transport.Answer, error) {
+		conn, began := throughPipe(t, &road{exchange: func(transport.Call) (transport.Answer, error) {
 			return transport.Answer{Events: &forever{left: left}}, nil
-		}}
-		conn := dialDoor(t, socketDoor(t, r, nobody(), wire.SocketConfig{Ping: 10 * time.Millisecond, Write: 20 * time.Millisecond}))
+		}}), time.Now()
 		if err := conn.Write(t.Context(), websocket.MessageText, []byte(numbered(t, party("alice"), "1"))); err != nil {
 			t.Fatal(err)
 		}
 		select { // nobody reads, hence nobody answers pings
 		case <-left:
-		case <-time.After(10 * time.Second):
-			t.Error("the stream is not closed")
+		case <-time.After(time.Hour):
+		}
+		if took := time.Since(began); took <= 30*time.Second || took > 40*time.Second {
+			t.Errorf("a caller that is not there: the stream is left after %v", took)
 		}
 	})
+}
+
+// pipes is a listener within the process, which knows no time but the test's.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// throughPipe connects to a door, which is served until the test ends.
+func throughPipe(t *testing.T, r *road) *websocket.Conn {
+	t.Helper()
+	door, p := newDoor(t, nil), &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+	handler := door.Handler(r)
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.SetPathValue("agent", "chef")
+		handler.ServeHTTP(w, r.WithContext(transport.WithCaller(r.Context(), nobody(), "192.0.2.1")))
+	})}
+	var group sync.WaitGroup
+	group.Go(func() { _ = server.Serve(p) })
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		near, far := net.Pipe()
+		p.conns <- far
+		return near, nil
+	}}}
+	conn, _, err := websocket.Dial(t.Context(), "ws://door.example/", &websocket.DialOptions{HTTPClient: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.CloseNow()
+		door.Close()
+		_ = server.Close()
+		group.Wait()
+	})
+	return conn
 }
 
 // forever is a stream that says nothing until it is left.

@@ -129,6 +129,8 @@ func TestListening(t *testing.T) {
 	server := newLegacy(mcp.Legacy)
 	var asked atomic.Int32
 	pongs := make(chan struct{}, 1)
+	ctx, enough := context.WithCancel(t.Context())
+	defer enough()
 	p := newPeer(t, func(w http.ResponseWriter, r *http.Request, in incoming) {
 		if r.Method != http.MethodGet {
 			if in.Method == "" {
@@ -154,6 +156,7 @@ func TestListening(t *testing.T) {
 			stream(w, "retry: 1\n"+`data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`+"\n\n")
 		default:
 			w.WriteHeader(http.StatusMethodNotAllowed)
+			enough()
 		}
 	})
 	reply, err := newDialer(t, &direct{}, nil).Dial(t.Context(), endpoint(p, mcp.Legacy), sealedGet(t))
@@ -168,8 +171,6 @@ func TestListening(t *testing.T) {
 	if server.begun != 2 {
 		t.Errorf("%d were begun", server.begun)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
 	if event, err := reply.Events.Next(ctx); err == nil {
 		t.Errorf("got %s", event.Wire.Body)
 	}
