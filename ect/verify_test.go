@@ -374,6 +374,9 @@ func TestNewVerifier(t *testing.T) {
 		"no audience":           func(d *ect.VerifierDeps) { d.Audience = nil },
 		"an empty audience":     func(d *ect.VerifierDeps) { d.Audience = []string{self, ""} },
 		"a negative age":        func(d *ect.VerifierDeps) { d.MaxAge = -time.Second },
+		"a negative skew":       func(d *ect.VerifierDeps) { d.Skew = -time.Second },
+		"a negative lifetime":   func(d *ect.VerifierDeps) { d.MaxLifetime = -time.Second },
+		"a negative size":       func(d *ect.VerifierDeps) { d.MaxToken = -1 },
 		"a level it cannot see": func(d *ect.VerifierDeps) { d.MinLevel = ect.L3 },
 		"an algorithm of RSA":   func(d *ect.VerifierDeps) { d.Algorithms = []string{"ES256", "RS256"} },
 		"no algorithm":          func(d *ect.VerifierDeps) { d.Algorithms = []string{"none"} },
@@ -389,8 +392,9 @@ func TestNewVerifier(t *testing.T) {
 		t.Errorf("ancestors only: %v", err)
 	}
 	for _, purpose := range []ect.Purpose{ect.Source, ect.Reply, 7} {
-		if _, err := v.Verify(t.Context(), s.Good(t), ect.Check{Purpose: purpose, Body: ect.Hash(s.Body)}); err == nil {
-			t.Errorf("purpose %d without a replay cache: accepted", purpose)
+		_, err := v.Verify(t.Context(), s.Good(t), ect.Check{Purpose: purpose, Body: ect.Hash(s.Body)})
+		if invalid := (*ect.InvalidError)(nil); err == nil || errors.As(err, &invalid) {
+			t.Errorf("purpose %d without a replay cache: %v", purpose, err)
 		}
 	}
 }
@@ -427,5 +431,25 @@ func TestErrorsSayWhyAndQuoteNothing(t *testing.T) {
 				t.Errorf("%s: a foreign text became an id", claim)
 			}
 		}
+	}
+}
+
+// TestWhatIsNeverReadAtAll: even without belief, only headers that could be
+// believed are read.
+func TestWhatIsNeverReadAtAll(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	for want, header := range map[ect.Reason]ecttest.Raw{
+		ect.ReasonUnsupportedAlg: {"alg": `"none"`}, ect.ReasonWrongType: {"typ": `"JWT"`}, ect.ReasonUnsupportedCritical: {"crit": `["exp"]`},
+	} {
+		c, _, err := ect.ParseUnverified(ecttest.Mint(t, s.From, ecttest.Recipe{Claims: s.Claims(), Header: header}))
+		wantReason(t, err, want)
+		if c.Issuer != "" {
+			t.Errorf("%s: claims were handed out", want)
+		}
+	}
+	c, _, err := ect.ParseUnverified(ecttest.MintUnsigned(t, s.From, ecttest.Recipe{Claims: s.Claims()}))
+	if err != nil || c.Act != "send_task" {
+		t.Errorf("unsigned: %+v, %v", c, err)
 	}
 }

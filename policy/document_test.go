@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,6 +78,11 @@ func TestDocument(t *testing.T) {
 		"anybody's node": {
 			text: `{"dag":{"nodes":[{"type":"cpat:translate","constraints":{"max_translation_hops":1}}]}}`, want: policy.Constraints{MaxHops: 1},
 		},
+		"as much as may be": {
+			text: `{"constraints":{"aepb.max_translation_hops":1048576,"aepb.allowed_dest_protocols":["x"` + strings.Repeat(`,"x"`, 255) + `]},` +
+				`"dag":{"nodes":[` + strings.Repeat(`{},`, 255) + `{}]}}`,
+			want: policy.Constraints{MaxHops: policy.DefaultMaxHops, RestrictDest: true, AllowedDest: slices.Repeat([]string{"x"}, 256)},
+		},
 		"other modules' names": {text: `{"constraints":{"atd.circuit_threshold":0.5,"x":{}},"hitl":{}}`},
 	} {
 		d, err := policy.ParseDocument([]byte(tc.text))
@@ -103,6 +109,8 @@ func TestDocumentRefuses(t *testing.T) {
 		"hops fraction":       `{"constraints":{"aepb.max_translation_hops":2.5}}`,
 		"hops negative":       `{"constraints":{"aepb.max_translation_hops":-1}}`,
 		"hops null":           `{"constraints":{"aepb.max_translation_hops":null}}`,
+		"one hop too many":    `{"constraints":{"aepb.max_translation_hops":1048577}}`,
+		"protocols, 257":      `{"constraints":{"aepb.allowed_dest_protocols":["x"` + strings.Repeat(`,"x"`, 256) + `]}}`,
 		"hops huge":           `{"constraints":{"aepb.max_translation_hops":99999999999999999999}}`,
 		"protocols text":      `{"constraints":{"aepb.allowed_source_protocols":"a2a-v1"}}`,
 		"protocols null":      `{"constraints":{"aepb.allowed_dest_protocols":null}}`,
@@ -117,6 +125,10 @@ func TestDocumentRefuses(t *testing.T) {
 		"bare hops text":      nodeOf("cpat:translate", `{"max_translation_hops":"1"}`),
 		"no nodes":            `{"dag":{}}`,
 		"no node":             `{"dag":{"nodes":[]}}`,
+		"a member cut off":    `{"a":`,
+		"a member without":    `{"a"}`,
+		"a name that is none": `{1:2}`,
+		"an open object":      `{"a":1`,
 		"too many nodes":      `{"dag":{"nodes":[` + strings.Repeat(`{},`, 256) + `{}]}}`,
 		"a node is no object": `{"dag":{"nodes":[1]}}`,
 		"the type no text":    `{"dag":{"nodes":[{"type":1}]}}`,

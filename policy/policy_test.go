@@ -159,6 +159,9 @@ func TestEvidence(t *testing.T) {
 		"peer gateway carries":       {[]ect.Verified{foreign}, func(r *policy.Request) { asPeer(r, peer) }, "permit"},
 		"peer gateway by prefix":     {[]ect.Verified{foreign}, func(r *policy.Request) { asPeer(r, "spiffe://gw.test/peers/*") }, "permit"},
 		"not a peer gateway":         {[]ect.Verified{foreign}, func(r *policy.Request) { asPeer(r, "spiffe://gw.test/others/*") }, "invalid issuer_mismatch"},
+		"stolen, newer and first":    {[]ect.Verified{foreignLate, own}, func(*policy.Request) {}, "invalid issuer_mismatch"},
+		"nameless in a peer's name":  {[]ect.Verified{foreign}, func(r *policy.Request) { asPeer(r, peer); r.Native, r.Anonymous, r.Rules.Open = true, true, true }, "invalid issuer_mismatch"},
+		"a peer for one operation":   {[]ect.Verified{foreign}, func(r *policy.Request) { asPeer(r, peer+"#invoke") }, "invalid issuer_mismatch"},
 		"anonymous cannot own":       {[]ect.Verified{own}, func(r *policy.Request) { r.Native, r.Anonymous, r.Rules.Open = true, true, true }, "invalid issuer_mismatch"},
 		"level 1 of something else":  {[]ect.Verified{w.unsigned(t, "ask")}, func(*policy.Request) {}, "permit"},
 		"required before protocols":  {nil, func(r *policy.Request) { r.Constraints.RestrictDest = true }, "required"},
@@ -268,6 +271,17 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
+// A protocol that is not known yet is judged when it is.
+func TestProtocolsThatAreNotKnownYet(t *testing.T) {
+	t.Parallel()
+	r := allowed(newWorld(t).token(t, alice, "ask", 0))
+	r.Source, r.Dest = "", ""
+	r.Constraints.RestrictSource, r.Constraints.RestrictDest = true, true
+	if got := outcome(t, r); got != "permit" {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestConstraintsValidate(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -279,6 +293,7 @@ func TestConstraintsValidate(t *testing.T) {
 		"unknown scope":         {policy.Constraints{HopScope: "all"}, false},
 		"list without restrict": {policy.Constraints{AllowedSource: []string{"a2a-v1"}}, false},
 		"dest likewise":         {policy.Constraints{AllowedDest: []string{"a2a-v1"}}, false},
+		"lists that restrict":   {policy.Constraints{RestrictSource: true, AllowedSource: []string{"a2a-v1"}, RestrictDest: true, AllowedDest: []string{"a2a-v1"}}, true},
 	} {
 		if err := tc.constraints.Validate(); (err == nil) != tc.ok {
 			t.Errorf("%s: %v", name, err)

@@ -272,9 +272,15 @@ func valueVectors(tb testing.TB, s Situation) []Vector {
 		"wid":      {`""`, `"bgp-failover-v2"`, `null`, `7`},
 		"exec_act": {`""`, `{}`},
 		"par":      {`"` + id + `"`, `{}`, `[null]`, `[1]`, `["` + id + `","` + id + `"]`, `["` + id + `","` + strings.ToUpper(id) + `"]`, `["parent"]`, `["` + strings.Join(many, `","`) + `"]`},
-		"inp_hash": {`""`, `"sha-256:` + sum + `"`, `"` + sum + `="`, `"` + sum[:42] + `"`, `"` + strayBits(sum) + `"`, `null`},
+		"inp_hash": {`""`, `"sha-256:` + sum + `"`, `"` + sum + `="`, `"` + sum[:42] + `"`, `"` + strayBits(sum) + `"`, `"` + sum + sum + `"`, `null`},
 		"out_hash": {`"sha-256:` + sum + `"`, `"` + strayBits(sum) + `"`, `"` + strings.Repeat("+", 43) + `"`},
 		"ext":      {`[]`, `"{}"`, `null`, `{"k":` + text + `}`, `{"1":{"2":{"3":{"4":{"5":{}}}}}}`, `{"1":[[[[[]]]]]}`},
+	}
+	for _, at := range []int{0, 9, 14, 19, 24} { // in each group, and before it
+		values["jti"] = append(values["jti"], `"`+id[:at]+"g"+id[at+1:]+`"`)
+		if at > 0 {
+			values["wid"] = append(values["wid"], `"`+id[:at-1]+"0"+id[at:]+`"`)
+		}
 	}
 	var out []Vector
 	for claim, list := range values {
