@@ -39,7 +39,10 @@ type undoer struct {
 	heard    []*canonical.Message
 	tokens   [][]string
 	spoil    func(*ect.Claims) // of the result of a rollback
+	by       *ecttest.Party    // who signs it; nil: the agent
 	refusal  *canonical.Error  // in place of that
+	answer   func() (transport.Reply, error)
+	mark     func(*ect.Claims) // of a checkpoint
 	chkpoint ect.ID            // the latest
 }
 
@@ -59,6 +62,9 @@ func (u *undoer) Dial(_ context.Context, _ transport.Endpoint, sealed transport.
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.heard, u.tokens = append(u.heard, m), append(u.tokens, tokens)
+	if u.answer != nil {
+		return u.answer()
+	}
 	reply := &canonical.Message{Op: m.Op, Phase: canonical.PhaseResponse, Correlation: m.Correlation}
 	var evidence []string
 	switch body := m.Body.(type) {
@@ -73,16 +79,22 @@ func (u *undoer) Dial(_ context.Context, _ transport.Endpoint, sealed transport.
 			if u.spoil != nil {
 				u.spoil(&c)
 			}
-			reply.Body = &canonical.Signal{Token: u.mint(u.server, c)}
+			by := u.server
+			if u.by != nil {
+				by = u.by
+			}
+			reply.Body = &canonical.Signal{Token: u.mint(by, c)}
 		}
 		if u.refusal != nil {
 			reply.Phase, reply.Body = canonical.PhaseError, u.refusal
 		}
 	default:
 		leg := claims(u.t, tokens[0])
-		checkpoint := u.mint(u.server, ect.Claims{
-			Act: "atd:checkpoint", Audience: []string{string(u.self.ID)}, Workflow: leg.Workflow, Parents: []ect.ID{leg.ID},
-		})
+		c := ect.Claims{Act: "atd:checkpoint", Audience: []string{string(u.self.ID)}, Workflow: leg.Workflow, Parents: []ect.ID{leg.ID}}
+		if u.mark != nil {
+			u.mark(&c)
+		}
+		checkpoint := u.mint(u.server, c)
 		u.chkpoint, evidence = claims(u.t, checkpoint).ID, []string{checkpoint}
 		reply.Body = &canonical.Result{Output: &canonical.Output{Parts: []canonical.Part{{Kind: canonical.KindText, Text: "done"}}}}
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -109,7 +110,43 @@ func TestKeysRotate(t *testing.T) {
 	if status := from("eve", "9"); status != 401 || r.asked != 4 {
 		t.Errorf("a document that is gone: %d, %d fetches", status, r.asked)
 	}
+	if status := from("eve", "a"); status != 401 || r.asked != 4 {
+		t.Errorf("whoever signs badly has it looked for again at once: %d, %d fetches", status, r.asked)
+	}
 	if got, err := keys.Resolve(t.Context(), webDID); err != nil || !got[0].Equal(party("new").Key.Public().(ed25519.PublicKey)) {
 		t.Errorf("while it is fresh: %v", err)
+	}
+}
+
+// everyone serves a document for whatever did:web it is asked for.
+type everyone struct{ asked int }
+
+func (e *everyone) DoAs(r *http.Request, _ ect.Identity) (*http.Response, error) {
+	e.asked++
+	document := `{"id":"did:web:` + r.URL.Host + `","verificationMethod":[{"publicKeyMultibase":"` + strings.TrimPrefix(party("alice").DID, "did:key:") + `"}]}`
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(document))}, nil
+}
+
+// TestDocumentsThatAreKeptAreBounded: strangers' names fill no memory.
+func TestDocumentsThatAreKeptAreBounded(t *testing.T) {
+	t.Parallel()
+	const most = 1024
+	e := &everyone{}
+	keys := wire.NewKeys(e, now)
+	resolve := func(n int) {
+		t.Helper()
+		if _, err := keys.Resolve(t.Context(), "did:web:a"+strconv.Itoa(n)+".example"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range most {
+		resolve(n)
+	}
+	if resolve(0); e.asked != most {
+		t.Errorf("%d fetches for %d documents", e.asked, most)
+	}
+	resolve(most)
+	if resolve(0); e.asked != most+2 {
+		t.Errorf("%d fetches once there is one too many", e.asked)
 	}
 }

@@ -1,0 +1,222 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// text is a message with words in it.
+func text(said string) *canonical.Message {
+	return &canonical.Message{Op: canonical.OpInvoke, Body: &canonical.Invoke{
+		Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: said}}},
+	}}
+}
+
+// sent is work that a caller has asked for with a token of its own, for these
+// audiences.
+func (b *signalBed) sent(audience ...ect.Identity) (workflow string, own, checkpoint ect.ID) {
+	b.t.Helper()
+	c := ect.Claims{ID: ect.NewID(), Act: "send_task", Workflow: string(ect.NewID())}
+	for _, id := range audience {
+		c.Audience = append(c.Audience, string(id))
+	}
+	if _, err := b.Exchange(b.t.Context(), b.say(b.caller, text("go"), b.mint(b.caller, c))); err != nil {
+		b.t.Fatal(err)
+	}
+	return c.Workflow, c.ID, b.agent.chkpoint
+}
+
+// TestWhoIsParty: who made a token on the way to what a rollback is about, or
+// was given one, and nobody whom somebody else merely names.
+func TestWhoIsParty(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		who     func(b *signalBed) *ecttest.Party
+		mark    func(b *signalBed, c *ect.Claims) // of the checkpoint
+		also    ect.ID                            // another parent
+		own     bool                              // the parent is the caller's own token
+		refused bool
+	}{
+		"who began it":                    {own: true},
+		"who was given its token":         {own: true, who: func(b *signalBed) *ecttest.Party { return b.server }},
+		"nobody else":                     {own: true, who: func(b *signalBed) *ecttest.Party { return b.outsider }, refused: true},
+		"of a checkpoint and of nothing":  {also: ect.NewID(), refused: true},
+		"who is named by the agent alone": {who: func(b *signalBed) *ecttest.Party { return b.outsider }, mark: namesCaller, refused: true},
+		"who is given it by the agent": {who: func(b *signalBed) *ecttest.Party { return b.outsider }, mark: func(b *signalBed, c *ect.Claims) {
+			c.Audience = append(c.Audience, string(b.outsider.ID))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newSignalBed(t)
+			if c.mark != nil {
+				b.agent.mark = func(claims *ect.Claims) { c.mark(b, claims) }
+			}
+			workflow, parent, checkpoint := b.sent(b.self.ID, b.server.ID)
+			if !c.own {
+				parent = checkpoint
+			}
+			parents := []ect.ID{parent}
+			if c.also != "" {
+				parents = append(parents, c.also)
+			}
+			who := b.caller
+			if c.who != nil {
+				who = c.who(b)
+			}
+			heard := len(b.agent.heard)
+			_, err := b.Exchange(t.Context(), b.say(who, b.rollback(who, workflow, parents...)))
+			if got := problem.From(err).Code; c.refused && got != problem.CodeForbidden || !c.refused && err != nil {
+				t.Errorf("got %v", err)
+			}
+			if c.refused != (len(b.agent.heard) == heard) {
+				t.Errorf("the agent heard of it: %t", c.refused)
+			}
+		})
+	}
+}
+
+// namesCaller lets a token say, as only ours may, whose message it was made of.
+func namesCaller(b *signalBed, c *ect.Claims) {
+	c.Ext = ect.Ext{}
+	c.Ext.SetString(ect.ExtCaller, string(b.outsider.ID))
+}
+
+// TestASignalIsItsSenders: nobody travels on another's request because he has a
+// token of his own beside it, except gateways, which carry those of others.
+func TestASignalIsItsSenders(t *testing.T) {
+	t.Parallel()
+	b := newSignalBed(t)
+	workflow, checkpoint := b.work("")
+	own := b.mint(b.outsider, ect.Claims{Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow})
+	call := func() transport.Call { return b.say(b.outsider, b.rollback(b.caller, workflow, checkpoint), own) }
+	heard := len(b.agent.heard)
+	if _, err := b.Exchange(t.Context(), call()); problem.From(err).Code != problem.CodeECTInvalid || len(b.agent.heard) != heard {
+		t.Errorf("got %v", err)
+	}
+	b.Apply(gateway.Settings{Gateways: []ect.Identity{b.outsider.ID}})
+	own = b.mint(b.outsider, ect.Claims{Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow})
+	if _, err := b.Exchange(t.Context(), call()); err != nil {
+		t.Errorf("a gateway carries it: %v", err)
+	}
+}
+
+// TestANamesakeTakesNothingAway: a stranger's token with the checkpoint's id
+// keeps nobody from undoing his own work.
+func TestANamesakeTakesNothingAway(t *testing.T) {
+	t.Parallel()
+	b := newSignalBed(t)
+	workflow, checkpoint := b.work("")
+	if _, err := b.Exchange(t.Context(), b.say(b.outsider, text("go"), b.mint(b.outsider, ect.Claims{
+		ID: checkpoint, Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow,
+	}))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Exchange(t.Context(), b.say(b.caller, b.rollback(b.caller, workflow, checkpoint))); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestResultsThatAreNotBelieved: what an agent answers to a rollback request
+// that is no result of its own for it.
+func TestResultsThatAreNotBelieved(t *testing.T) {
+	t.Parallel()
+	ended := &ending{}
+	for name, change := range map[string]func(b *signalBed){
+		"of another workflow": func(b *signalBed) { b.agent.spoil = func(c *ect.Claims) { c.Workflow = string(ect.NewID()) } },
+		"by somebody else":    func(b *signalBed) { b.agent.by = b.caller },
+		"by nobody known":     func(b *signalBed) { b.agent.by = ecttest.NewParty(b.t, b.server.ID) },
+		"a stream": func(b *signalBed) {
+			b.agent.answer = func() (transport.Reply, error) { return transport.Reply{Events: ended}, nil }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newSignalBed(t)
+			workflow, checkpoint := b.work("")
+			change(b)
+			answer, err := b.Exchange(t.Context(), b.say(b.caller, b.rollback(b.caller, workflow, checkpoint)))
+			if problem.From(err).Code != problem.CodeBadReply || len(answer.Wire.Body) != 0 {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	if !ended.closed {
+		t.Error("the stream is still open")
+	}
+	b := newSignalBed(t)
+	workflow, checkpoint := b.work("")
+	b.agent.answer = func() (transport.Reply, error) {
+		return transport.Reply{}, &transport.UnreachableError{Agent: "undoer", Err: io.ErrUnexpectedEOF}
+	}
+	_, err := b.Exchange(t.Context(), b.say(b.caller, b.rollback(b.caller, workflow, checkpoint)))
+	if gone := (*transport.UnreachableError)(nil); !errors.As(err, &gone) {
+		t.Errorf("an agent that is away: %v", err)
+	}
+}
+
+// ending is a stream of nothing.
+type ending struct{ closed bool }
+
+func (*ending) Next(context.Context) (transport.Event, error) { return transport.Event{}, io.EOF }
+
+func (e *ending) Close() error {
+	e.closed = true
+	return nil
+}
+
+// TestDecisionsThatAreRefused: by who asks for them, whoever else asks likewise,
+// and by tokens for something else.
+func TestDecisionsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	b := newSignalBed(t)
+	const hook = "https://client.example/hook"
+	workflow, gate := b.work(hook)
+	for _, act := range []ect.Act{"send_task", ect.ActRollbackRequest} {
+		if _, err := b.Exchange(t.Context(), b.say(b.server, b.decision(b.server, act, workflow, gate))); problem.From(err).Code != problem.CodeECTInvalid {
+			t.Errorf("%s: %v", act, err)
+		}
+	}
+	if err := b.Await(t.Context(), b.server.ID, workflow, hook); err != nil {
+		t.Fatal(err)
+	}
+	own := b.decision(b.server, ect.ActApprovalGranted, workflow, gate)
+	if _, err := b.Exchange(t.Context(), b.say(b.server, own)); problem.From(err).Code != problem.CodeForbidden {
+		t.Errorf("by who asks, at another's place: %v", err)
+	}
+	if err := b.Close(); err != nil || len(b.told.list) != 0 {
+		t.Errorf("told %d times, %v", len(b.told.list), err)
+	}
+}
+
+// TestCallbacksForNothing: a callback has a workflow, a bounded URI, and
+// somebody who would call it.
+func TestCallbacksForNothing(t *testing.T) {
+	t.Parallel()
+	b := newSignalBed(t)
+	const hook = "https://client.example/"
+	longest := hook + strings.Repeat("x", 2048-len(hook))
+	if err := b.Await(t.Context(), b.caller.ID, string(ect.NewID()), longest); err != nil {
+		t.Errorf("the longest: %v", err)
+	}
+	bad := (*canonical.Error)(nil)
+	if err := b.Await(t.Context(), b.caller.ID, string(ect.NewID()), longest+"x"); !errors.As(err, &bad) || bad.Code != canonical.CodeBadParams {
+		t.Errorf("too long: %v", err)
+	}
+	if err := b.Await(t.Context(), b.caller.ID, "", hook); !errors.As(err, &bad) || bad.Code != canonical.CodeBadParams {
+		t.Errorf("for no workflow: %v", err)
+	}
+	b.Callbacks = nil
+	if err := b.Await(t.Context(), b.caller.ID, string(ect.NewID()), hook); !errors.As(err, &bad) || bad.Code != canonical.CodePushUnsupported {
+		t.Errorf("where nobody is told: %v", err)
+	}
+}
