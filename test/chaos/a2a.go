@@ -124,7 +124,10 @@ func poll(ctx context.Context, c *caller, agent, key string) outcome {
 	for o.task != "" && o.end == endOpen && pause(ctx, askEvery) {
 		o = known(ctx, client, o)
 	}
-	if o.end == endOpen {
+	switch {
+	case o.end == endOpen && o.refused: // as long as the state is not safe, nobody says more
+		o.end = endError
+	case o.end == endOpen:
 		o.end = endHung
 	}
 	return o
@@ -137,7 +140,7 @@ func known(ctx context.Context, client *a2aclient.Client, o outcome) outcome {
 	case errors.Is(err, a2a.ErrTaskNotFound):
 		o.end, o.why = endGone, err.Error()
 	case err != nil:
-		o.why = err.Error()
+		o.why, o.refused = err.Error(), o.refused || howFailed(err) == endError
 	default:
 		next := taskEnd(task)
 		next.task = o.task

@@ -31,6 +31,7 @@ type outcome struct {
 	end         end
 	said        string // with endRight: the answer
 	agent, task string // accepted work, and whose; empty: none was
+	refused     bool   // since the task was last told of, somebody said that it cannot be told now
 	atOnce      bool   // the first answer told the end: nothing was left to ask about
 	why         string
 }
