@@ -17,6 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/whole"
 	ta2a "github.com/aepb/aepb-gateway/gateway/transport/a2a"
 	tuacp "github.com/aepb/aepb-gateway/gateway/transport/uacp"
 	"github.com/aepb/aepb-gateway/translators"
@@ -95,7 +96,7 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for i, listener := range []net.Listener{public, admin} {
 		group.Go(func() error {
-			if err := servers[i].ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			if err := servers[i].ServeTLS(whole.Listen(listener), "", ""); !errors.Is(err, http.ErrServerClosed) {
 				return err
 			}
 			return nil
@@ -125,7 +126,7 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 
 func (out *service) server(handler http.Handler) *http.Server {
 	return &http.Server{
-		Handler: handler, TLSConfig: out.tls.Clone(),
+		Handler: whole.Handler(handler), ConnContext: whole.Conn, TLSConfig: out.tls.Clone(),
 		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog:       slog.NewLogLogger(out.logger.Handler(), slog.LevelDebug),

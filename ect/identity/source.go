@@ -71,6 +71,10 @@ func (s *Source) Renew(svid *SVID) error {
 	return nil
 }
 
+// wholeRecords: nobody begins with a part of a message, so a message does not begin
+// in small records, each with a write of its own.
+const wholeRecords = true
+
 // ServerConfig is for everything that listens. A client certificate is asked
 // for, never demanded, and verified whenever given: one that is no SVID of a
 // trusted domain ends the handshake (R3). Offers HTTP/2 and HTTP/1.1.
@@ -82,6 +86,8 @@ func (s *Source) ServerConfig() *tls.Config {
 		GetCertificate:   func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.public(), nil },
 		ClientAuth:       tls.RequestClientCert, // judged below; doc.go says why not by crypto/tls
 		VerifyConnection: s.judgeClient,
+
+		DynamicRecordSizingDisabled: wholeRecords,
 	}
 }
 
@@ -96,6 +102,8 @@ func (s *Source) ClientConfig(expected ect.Identity, roots ...*x509.Certificate)
 		MinVersion:           tls.VersionTLS13,
 		Time:                 s.deps.Now,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return s.own.Load(), nil },
+
+		DynamicRecordSizingDisabled: wholeRecords,
 	}
 	if expected != "" {
 		config.InsecureSkipVerify = true // not by name: VerifyConnection judges the chain and the SPIFFE id
