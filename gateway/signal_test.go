@@ -132,7 +132,7 @@ type signalBed struct {
 	caller, outsider, self, server *ecttest.Party
 }
 
-func newSignalBed(t *testing.T) *signalBed {
+func newSignalBed(t *testing.T, edits ...func(*directory.Deps)) *signalBed {
 	t.Helper()
 	b := &signalBed{
 		t: t, form: uacp.New(translators.Config{}), told: &told{},
@@ -155,10 +155,14 @@ func newSignalBed(t *testing.T) *signalBed {
 	registry, err := translators.NewRegistry(a2a.New(translators.Config{}), mcp.New(translators.Config{}), b.form)
 	must(err)
 	calculator := &agent{}
-	list, err := directory.New(directory.Deps{
+	listing := directory.Deps{
 		Describers: map[canonical.Binding]transport.Describer{uacp.Binding: b.agent, mcp.Binding: calculator},
 		Egress:     closed{}, PlainLoopback: true, Now: time.Now, Logger: logger,
-	})
+	}
+	for _, edit := range edits {
+		edit(&listing)
+	}
+	list, err := directory.New(listing)
 	must(err)
 	must(list.Put(directory.Agent{Name: "undoer", ID: b.server.ID, Rules: policy.Rules{Open: true}, Endpoints: []directory.Endpoint{
 		{Binding: uacp.Binding, URL: "uacps://undoer.example:8888"},

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"io"
 	"strings"
@@ -263,6 +264,37 @@ func TestAGroupTooLarge(t *testing.T) {
 		synctest.Wait()
 		if got := len(s.Roster()); got != maxMembers+1 {
 			t.Errorf("%d members", got)
+		}
+	})
+}
+
+// TestAMemberIsItself: whoever spoke for a member first does so to the end, and
+// nobody else speaks for it, for the moderator, or in the group at all.
+func TestAMemberIsItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		node := newNode(t, nil)
+		a, b := start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret)
+		carol, mallory := start(t, node, "org/ns/carol", secret), start(t, node, "org/ns/mallory", secret)
+		s := invite(t, a, b, carol.Name())
+		tell := func(by *App, as name.Name, id uint32, text string) {
+			by.emit(frame.Data(frame.Route{From: as, To: b.Name(), Session: room, Message: id, Group: true}, frame.Msg, frame.Payload{Blob: []byte(text)}, nil))
+			synctest.Wait()
+		}
+		tell(carol, carol.Name(), 1, "one")
+		tell(mallory, carol.Name(), 2, "a lie")
+		tell(mallory, a.Name(), 1, "a lie")
+		tell(mallory, mallory.Name(), 1, "a lie")
+		tell(carol, carol.Name(), 2, "two")
+		for _, want := range []string{"one", "two"} {
+			if m, err := s.Receive(t.Context()); err != nil || string(m.Blob) != want || m.Subject != "org/ns/carol" || m.From != carol.Name() {
+				t.Errorf("%s of %s, %v", m.Blob, m.Subject, err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if m, err := s.Receive(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s of %s, %v", m.Blob, m.Subject, err)
 		}
 	})
 }
