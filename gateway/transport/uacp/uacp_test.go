@@ -98,9 +98,9 @@ func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answe
 }
 
 func (r *road) Describe(context.Context, transport.Inquiry) (*canonical.Description, error) {
+	inner := canonical.Extensions{"a2a-v1": json.RawMessage(`{"secret":1}`), form.Binding: json.RawMessage(`{"secret":1}`)}
 	return &canonical.Description{
-		Name: "chef", Version: "1", Capabilities: []canonical.Capability{{ID: "cook", Description: "cooks"}},
-		Extensions: canonical.Extensions{"a2a-v1": json.RawMessage(`{"secret":1}`)},
+		Name: "chef", Version: "1", Capabilities: []canonical.Capability{{ID: "cook", Description: "cooks", Extensions: inner}}, Extensions: inner,
 	}, r.err
 }
 
@@ -256,6 +256,9 @@ func TestDescribe(t *testing.T) {
 	}
 	if d.Name != "chef" || d.Version != "1" || len(d.Capabilities) != 1 || d.Capabilities[0].ID != "cook" || ep.Version != form.Profile {
 		t.Errorf("got %+v, %+v", d, ep)
+	}
+	if said, err := json.Marshal(d); err != nil || strings.Contains(string(said), "secret") {
+		t.Errorf("what the agent says to us alone is told: %s", said)
 	}
 	if len(r.seen()) != 0 {
 		t.Error("a question about the agent went down the road")
@@ -479,7 +482,8 @@ func TestDialFailures(t *testing.T) {
 		"silence":          {lasts: true, is: late},
 		"strays, silence":  {answers: [][]byte{stray}, lasts: true, is: late},
 		"half a frame":     {answers: [][]byte{{0, 20, 0x64}}, lasts: true, is: late},
-		"bad evidence":     {answers: [][]byte{evil(t)}, is: bad},
+		"bad evidence":     {answers: [][]byte{evil(t, `"a.b.c"`)}, is: bad},
+		"no evidence":      {answers: [][]byte{evil(t, `["a b"]`)}, is: bad},
 		"not reached":      {network: network{err: errors.New("refused")}, is: gone},
 		"refused outright": {network: network{err: &egress.DeniedError{Host: "x", Reason: egress.ReasonNotListed}}, is: denied},
 		"another scheme":   {url: "https://127.0.0.1:1", is: denied},
@@ -513,7 +517,7 @@ func as[T error](err error) bool {
 }
 
 // evil answers the request of message with evidence that is none.
-func evil(t testing.TB) []byte {
+func evil(t testing.TB, tokens string) []byte {
 	t.Helper()
 	request, err := form.ParseFrame(message(form.FormBare).Body)
 	if err != nil {
@@ -521,7 +525,7 @@ func evil(t testing.TB) []byte {
 	}
 	return framed(octets(t, form.Frame{
 		Verb: form.Ask, ID: request.ID, Options: []form.Option{{Type: form.OptContentType, Value: []byte{0, 0, 0, 1}}},
-		Payload: []byte(`{"body":"x","aepb":{"ect":"a.b.c"}}`),
+		Payload: []byte(`{"body":"x","aepb":{"ect":` + tokens + `}}`),
 	}))
 }
 
