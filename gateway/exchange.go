@@ -268,7 +268,9 @@ func (g *Gateway) send(ctx context.Context, x *exchange, sealed transport.Sealed
 	began := g.Now()
 	reply, err := g.dialer(x).Dial(ctx, x.endpoint, sealed)
 	g.refused(ctx, x, err)
-	reply.Wire.Hasher = translators.HasherOf(x.dest)
+	if reply.Wire.Hasher == nil {
+		reply.Wire.Hasher = translators.HasherOf(x.dest)
+	}
 	took := g.Now().Sub(began)
 	g.Metrics.Upstream(x.whom(), string(x.endpoint.Binding), took)
 	g.Metrics.Took(string(x.call.Wire.Binding), string(x.endpoint.Binding), telemetry.StageSend, took)

@@ -93,7 +93,7 @@ func (g *Gateway) say(x *exchange, l leg) (translators.Wire, []canonical.Loss, e
 		return translators.Wire{}, nil, err
 	}
 	wire.Hasher = translators.HasherOf(l.encoder)
-	return wire, losses, nil
+	return wire.Hashed(), losses, nil
 }
 
 // stamp is what only we know of a message in a protocol that says who sends it
@@ -212,11 +212,7 @@ func (g *Gateway) countLosses(l leg, losses []canonical.Loss) {
 // decodeRequest reads the caller's message. What no agent is asked on the road
 // has no counterpart in the other protocol: that is semantic_loss (R7).
 func (g *Gateway) decodeRequest(x *exchange) (*canonical.Message, error) {
-	wire, err := g.unframe(x.call.Wire.Binding, x.call.Wire)
-	if err != nil {
-		return nil, err
-	}
-	message, err := x.source.Decode(wire)
+	message, err := g.spoken(x)
 	if err != nil {
 		return nil, err
 	}
@@ -236,6 +232,24 @@ func (g *Gateway) decodeRequest(x *exchange) (*canonical.Message, error) {
 		message.Preferences.CanAnswer = x.call.CanAnswer
 	}
 	return message, nil
+}
+
+// spoken is what the caller says. The road writes into it, so that of what its
+// door has read there is a copy here.
+func (g *Gateway) spoken(x *exchange) (*canonical.Message, error) {
+	if x.call.Message == nil {
+		wire, err := g.unframe(x.call.Wire.Binding, x.call.Wire)
+		if err != nil {
+			return nil, err
+		}
+		return x.source.Decode(wire)
+	}
+	message := *x.call.Message
+	if invoke, ok := message.Body.(*canonical.Invoke); ok {
+		body := *invoke
+		message.Body = &body
+	}
+	return &message, nil
 }
 
 // carried: discovery is answered from the directory (R8), and nobody answers a notice.

@@ -64,7 +64,9 @@ func (g *Gateway) protocols(x *exchange) error {
 	if x.source = source; x.call.Wire.Form == rollback.Name {
 		x.source = rollback.Over(source)
 	}
-	x.call.Wire.Hasher = translators.HasherOf(x.source)
+	if x.call.Wire.Hasher == nil {
+		x.call.Wire.Hasher = translators.HasherOf(x.source)
+	}
 	if agent, ok := g.Directory.Find(x.call.Agent); ok {
 		x.agent = agent
 	}
@@ -101,6 +103,7 @@ func (g *Gateway) verify(ctx context.Context, x *exchange) (answer transport.Ans
 	if err != nil {
 		return answer, false, err
 	}
+	x.call.Wire = x.call.Wire.Hashed()
 	body := ect.Hash(x.call.Wire.Octets())
 	for _, s := range submitted {
 		check := ect.Check{Purpose: ect.Parent, Peer: x.call.Caller.Peer}

@@ -145,6 +145,39 @@ func (w Wire) Octets() []byte {
 	return w.Body
 }
 
+// Hashed is the message with its octets found out, so that they are found out
+// once. Nobody may write into its body after that; another body is hashed anew.
+func (w Wire) Hashed() Wire {
+	if h, ok := w.Hasher.(*hashed); w.Hasher == nil || ok && h.knows(w.Body) {
+		return w
+	}
+	if input, err := w.Hasher.HashInput(w.Body); err == nil {
+		w.Hasher = Knowing(w.Hasher, w.Body, input)
+	}
+	return w
+}
+
+// Knowing is a Hasher that has made its form of one body already.
+func Knowing(h Hasher, body, input []byte) Hasher { return &hashed{h, body, input} }
+
+type hashed struct {
+	Hasher
+
+	body, input []byte
+}
+
+// knows: it is these very octets, and not only such as say the same.
+func (h *hashed) knows(body []byte) bool {
+	return len(body) > 0 && len(body) == len(h.body) && &body[0] == &h.body[0]
+}
+
+func (h *hashed) HashInput(body []byte) ([]byte, error) {
+	if h.knows(body) {
+		return h.input, nil
+	}
+	return h.Hasher.HashInput(body)
+}
+
 // HasherOf is what hashes the messages of a protocol; nil: their octets are.
 func HasherOf(t Translator) Hasher {
 	h, _ := t.(Hasher)

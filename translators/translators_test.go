@@ -1,6 +1,7 @@
 package translators_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -140,4 +141,41 @@ func (v versions) Info() translators.Info {
 	info := v.Translator.Info()
 	info.Versions = v.list
 	return info
+}
+
+// counted hashes a body as itself without blanks, and counts how often.
+type counted struct{ times *int }
+
+func (counted) HashForm() string { return "without-blanks" }
+
+func (c counted) HashInput(body []byte) ([]byte, error) {
+	if *c.times++; len(body) == 0 {
+		return nil, &translators.MalformedError{Reason: "empty"}
+	}
+	return bytes.ReplaceAll(body, []byte(" "), nil), nil
+}
+
+// TestHashed: the octets of a message are found out once, and those of another
+// body anew.
+func TestHashed(t *testing.T) {
+	t.Parallel()
+	times := 0
+	w := translators.Wire{Body: []byte("a b"), Hasher: counted{&times}}.Hashed().Hashed()
+	if got := string(w.Octets()) + string(w.Octets()); got != "abab" || times != 1 || w.Hasher.HashForm() != "without-blanks" {
+		t.Errorf("got %s after %d times", got, times)
+	}
+	for _, body := range []string{"a b", "c d", "e"} {
+		if w.Body = []byte(body); string(w.Octets()) != strings.ReplaceAll(body, " ", "") {
+			t.Errorf("%s: got %s", body, w.Octets())
+		}
+	}
+	if times != 4 {
+		t.Errorf("hashed %d times", times)
+	}
+	if plain := (translators.Wire{Body: []byte("a b")}).Hashed(); plain.Hasher != nil || string(plain.Octets()) != "a b" {
+		t.Errorf("got %+v", plain)
+	}
+	if none := (translators.Wire{Hasher: counted{&times}}).Hashed(); len(none.Octets()) != 0 {
+		t.Errorf("got %q of nothing", none.Octets())
+	}
 }

@@ -302,25 +302,29 @@ func holds(ctx context.Context, head ainp.Head, body []byte, profile ainp.SigPro
 	if err != nil || len(keys) != 1 {
 		return false
 	}
-	input, err := ainp.SigningInput(body, profile)
+	e, err := ainp.Open(body)
+	if err != nil {
+		return false
+	}
+	text, err := e.Text()
 	if err != nil {
 		return false
 	}
 	sig, err := base64.StdEncoding.DecodeString(head.Sig)
-	return err == nil && ed25519.Verify(keys[0], input, sig)
+	return err == nil && ed25519.Verify(keys[0], text.SigningInput(profile), sig)
 }
 
 // signed signs an envelope; one that cannot be signed stays as it is.
 func signed(who tainp.Identity, body []byte, profile ainp.SigProfile) []byte {
-	input, err := ainp.SigningInput(body, profile)
+	e, err := ainp.Open(body)
 	if err != nil {
 		return body
 	}
-	out, err := ainp.WithSignature(body, base64.StdEncoding.EncodeToString(ed25519.Sign(who.Key, input)))
+	text, err := e.Text()
 	if err != nil {
 		return body
 	}
-	return out
+	return e.WithSignature(base64.StdEncoding.EncodeToString(ed25519.Sign(who.Key, text.SigningInput(profile))))
 }
 
 // did is somebody in AINP, the same for the same name.

@@ -33,10 +33,11 @@ func (e Entrance) Native() bool { return e == Native }
 // Call is one inbound native message and what its door knows about it.
 type Call struct {
 	Entrance  Entrance
-	Agent     string            // directory name, SPIFFE id or capability-document URL; empty: translate only
-	Wire      translators.Wire  // as it arrived
-	To        canonical.Binding // Translate: the binding to translate to; Native: empty
-	ToVersion string            // Translate: its version, empty: the newest mutual one
+	Agent     string             // directory name, SPIFFE id or capability-document URL; empty: translate only
+	Wire      translators.Wire   // as it arrived
+	Message   *canonical.Message // what Wire says, where the door has read it already, and as it leaves it; nil: the road reads it
+	To        canonical.Binding  // Translate: the binding to translate to; Native: empty
+	ToVersion string             // Translate: its version, empty: the newest mutual one
 	Caller    identity.Caller
 	Address   string           // remote address without port: the limit key of anonymous callers
 	Limited   bool             // the door has asked [Exchanger.Limit] for this very message; else the road does

@@ -3,6 +3,7 @@ package ainp
 import (
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/envelope"
 )
 
 // Binding is AINP's protocol binding identifier.
@@ -25,7 +26,10 @@ const PayloadLimit = 1 << 20
 const headRoom = 64 << 10
 
 // Translator is the codec. It is immutable and safe for concurrent use.
-type Translator struct{ cfg translators.Config }
+type Translator struct {
+	cfg    translators.Config
+	beside *envelope.Codec
+}
 
 var (
 	_ translators.Translator = (*Translator)(nil)
@@ -37,7 +41,7 @@ var (
 func New(cfg translators.Config) *Translator {
 	cfg = cfg.WithDefaults()
 	cfg.BodyLimit = min(cfg.BodyLimit, PayloadLimit+headRoom)
-	return &Translator{cfg}
+	return &Translator{cfg, envelope.New(Binding)}
 }
 
 // Info describes the protocol.

@@ -1,9 +1,9 @@
 package ainp
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -24,47 +24,92 @@ const (
 	SigRaw SigProfile = "jcs-raw"
 )
 
-// Canonical is an envelope in the form of RFC 8785, without its signature. It
-// fails with a *translators.MalformedError.
+// Envelope is an envelope that was found to be JSON within bounds. Whoever reads,
+// judges and signs it does not look at that again.
+type Envelope struct{ body []byte }
+
+// Open checks an envelope. It fails with a *translators.MalformedError.
+func Open(body []byte) (Envelope, error) {
+	if err := rawjson.Check(body, translators.DefaultBodyLimit, translators.DefaultDepth); err != nil {
+		return Envelope{}, err
+	}
+	return Envelope{body}, rawjson.Parse(body, "").Err()
+}
+
+// Text is an envelope in the form of RFC 8785, without its signature.
 //
 // RFC 8785 says numbers as doubles: digits that a double cannot hold are not
 // covered, neither by a signature nor by a hash. The message keeps them.
-func Canonical(body []byte) ([]byte, error) {
-	o, err := parse(body)
-	if err != nil {
-		return nil, err
-	}
+type Text []byte
+
+// Text fails with a *translators.MalformedError.
+func (e Envelope) Text() (Text, error) {
+	o := rawjson.Parse(e.body, "")
 	o.Take("sig")
-	return canonicalise(o)
+	value := jsontext.Value(objectOr(o.Rest()))
+	if err := value.Canonicalize(); err != nil {
+		return nil, &translators.MalformedError{Reason: "no canonical form"}
+	}
+	return Text(value), nil
 }
 
 // SigningInput is what Ed25519 signs under a profile.
-func SigningInput(body []byte, profile SigProfile) ([]byte, error) {
-	text, err := Canonical(body)
-	if err != nil || profile == SigRaw {
-		return text, err
+func (t Text) SigningInput(profile SigProfile) []byte {
+	if profile == SigRaw {
+		return t
 	}
-	sum := sha256.Sum256(text)
-	return sum[:], nil
+	sum := sha256.Sum256(t)
+	return sum[:]
 }
 
 // HashInput is the form whose SHA-256 is a message's inp_hash or out_hash: the
-// canonical envelope without signature and without evidence (R5,
-// aepb.hash_form "jcs-without-ect"). It is the same before the evidence is
-// inserted and after.
+// text without evidence (R5, aepb.hash_form "jcs-without-ect"). It is the same
+// before the evidence is inserted and after.
+func (t Text) HashInput() []byte {
+	o := rawjson.Parse(t, "")
+	payload := o.Peek("payload")
+	if len(payload) == 0 || payload[0] != '{' {
+		return t
+	}
+	o.Take("payload")
+	if bare := withoutEvidence(payload); bare != nil {
+		o.Insert("payload", bare)
+	}
+	return objectOr(o.Rest())
+}
+
+// WithEvidence is the text of the envelope with tokens in it.
+func (t Text) WithEvidence(tokens []string) (Text, error) {
+	text, err := evidenced(t, tokens)
+	return Text(text), err
+}
+
+// HashInput is Text.HashInput of a body. It fails with a *translators.MalformedError.
 func HashInput(body []byte) ([]byte, error) {
-	o, err := parse(body)
+	e, err := Open(body)
 	if err != nil {
 		return nil, err
 	}
-	o.Take("sig")
-	if payload := o.Peek("payload"); len(payload) > 0 && payload[0] == '{' {
-		o.Take("payload")
-		if bare := withoutEvidence(payload); bare != nil {
-			o.Put("payload", bare)
-		}
+	text, err := e.Text()
+	return text.HashInput(), err
+}
+
+// Evidence is Envelope.Evidence of a body. It fails with a *translators.MalformedError.
+func Evidence(body []byte) ([]string, error) {
+	e, err := Open(body)
+	if err != nil {
+		return nil, err
 	}
-	return canonicalise(o)
+	return e.Evidence()
+}
+
+// WithEvidence is Envelope.WithEvidence of a body. It fails with a *translators.MalformedError.
+func WithEvidence(body []byte, tokens []string) ([]byte, error) {
+	e, err := Open(body)
+	if err != nil {
+		return nil, err
+	}
+	return evidenced(e.body, tokens)
 }
 
 // withoutEvidence is a payload without tokens, and without the members that are
@@ -81,25 +126,45 @@ func withoutEvidence(payload json.RawMessage) json.RawMessage {
 			o.Take(envelope.SlotECT)
 		}
 		if rest := o.Rest(); rest != nil {
-			p.Put(envelope.Key, rest)
+			p.Insert(envelope.Key, rest)
 		}
 	}
 	if attested, ok := rawjson.Elements(p.Peek("attestations")); ok {
 		p.Take("attestations")
 		if kept := without(attested, tokens); len(kept) > 0 {
-			p.Put("attestations", envelope.Array(kept))
+			p.Insert("attestations", envelope.Array(kept))
 		}
 	}
 	return p.Rest()
 }
 
-// Evidence lists the tokens in an envelope, newest first. A slot of another
-// shape is a *translators.MalformedError.
-func Evidence(body []byte) ([]string, error) {
-	o, err := parse(body)
-	if err != nil {
+// evidenced puts tokens into an envelope and takes its signature out. Members
+// that are in order stay in order, so that what is canonical stays canonical.
+func evidenced(body []byte, tokens []string) ([]byte, error) {
+	o := rawjson.Parse(body, "")
+	o.Take("sig")
+	p := rawjson.Parse(objectOr(withoutEvidence(objectOr(o.RawObject("payload")))), "/payload")
+	object := rawjson.Parse(objectOr(p.RawObject(envelope.Key)), "")
+	list := make([]json.RawMessage, len(tokens))
+	for i, token := range tokens {
+		list[i] = rawjson.Quote(token)
+	}
+	object.Take(envelope.SlotECT)
+	object.Insert(envelope.SlotECT, envelope.Array(list))
+	p.Insert(envelope.Key, object.Rest())
+	attested, _ := p.Array("attestations")
+	p.Insert("attestations", envelope.Array(slices.Concat(attested, list)))
+	o.Insert("payload", p.Rest())
+	if err := p.Err(); err != nil {
 		return nil, err
 	}
+	return o.Rest(), o.Err()
+}
+
+// Evidence lists the tokens in an envelope, newest first. A slot of another
+// shape is a *translators.MalformedError.
+func (e Envelope) Evidence() ([]string, error) {
+	o := rawjson.Parse(e.body, "")
 	payload := o.Object("payload")
 	if payload == nil {
 		return nil, o.Err()
@@ -114,63 +179,19 @@ func Evidence(body []byte) ([]string, error) {
 
 // WithEvidence puts tokens into an envelope: into payload.aepb.ect, and into
 // attestations for peers that look only there. What stood in the slot is
-// replaced. The signature is taken out, because it no longer holds.
-func WithEvidence(body []byte, tokens []string) ([]byte, error) {
-	o, err := parse(body)
-	if err != nil {
-		return nil, err
-	}
-	o.Take("sig")
-	payload := o.RawObject("payload")
-	if payload == nil {
-		payload = json.RawMessage("{}")
-	}
-	if payload = withoutEvidence(payload); payload == nil {
-		payload = json.RawMessage("{}")
-	}
-	p := rawjson.Parse(payload, "/payload")
-	object := rawjson.NewBuilder().Merge(p.RawObject(envelope.Key)).Strings(envelope.SlotECT, tokens, true).Bytes()
-	p.Put(envelope.Key, object)
-	attested, _ := p.Array("attestations")
-	for _, token := range tokens {
-		attested = append(attested, rawjson.Quote(token))
-	}
-	p.Put("attestations", envelope.Array(attested))
-	o.Put("payload", p.Rest())
-	if err := p.Err(); err != nil {
-		return nil, err
-	}
-	return o.Rest(), o.Err()
+// replaced. The signature is taken out, because it no longer holds. It fails with
+// a *translators.MalformedError.
+func (e Envelope) WithEvidence(tokens []string) (Envelope, error) {
+	body, err := evidenced(e.body, tokens)
+	return Envelope{body}, err
 }
 
-// WithSignature puts a signature, in base64, into an envelope.
-func WithSignature(body []byte, sig string) ([]byte, error) {
-	o, err := parse(body)
-	if err != nil {
-		return nil, err
-	}
+// WithSignature is the octets of the envelope with a signature, in base64.
+func (e Envelope) WithSignature(sig string) []byte {
+	o := rawjson.Parse(e.body, "")
 	o.Take("sig")
 	o.Put("sig", rawjson.Quote(sig))
-	return o.Rest(), o.Err()
-}
-
-func parse(body []byte) (*rawjson.Object, error) {
-	if err := rawjson.Check(body, translators.DefaultBodyLimit, translators.DefaultDepth); err != nil {
-		return nil, err
-	}
-	o := rawjson.Parse(body, "")
-	return o, o.Err()
-}
-
-func canonicalise(o *rawjson.Object) ([]byte, error) {
-	value := jsontext.Value(bytes.Clone(o.Rest()))
-	if len(value) == 0 {
-		value = jsontext.Value("{}")
-	}
-	if err := value.Canonicalize(); err != nil {
-		return nil, &translators.MalformedError{Reason: "no canonical form"}
-	}
-	return value, nil
+	return o.Rest()
 }
 
 // Head is what a transport must know of an envelope to judge it. Members that
@@ -184,14 +205,19 @@ type Head struct {
 	TTL             time.Duration
 }
 
-// ReadHead reads the members of a Head, and those only, by their exact names. A
-// member of another type is a *translators.MalformedError.
+// ReadHead is Envelope.Head of a body. It fails with a *translators.MalformedError.
 func ReadHead(body []byte) (Head, error) {
-	o, err := parse(body)
+	e, err := Open(body)
 	if err != nil {
 		return Head{}, err
 	}
-	h := Head{}
+	return e.Head()
+}
+
+// Head reads the members of a Head, and those only, by their exact names. A
+// member of another type is a *translators.MalformedError.
+func (e Envelope) Head() (Head, error) {
+	o, h := rawjson.Parse(e.body, ""), Head{}
 	payload := o
 	if p := o.Object("payload"); p != nil {
 		payload = p

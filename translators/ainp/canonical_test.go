@@ -54,23 +54,19 @@ func TestKnownAnswers(t *testing.T) {
 	t.Parallel()
 	key := publicKey(t, callerDID)
 	for name, body := range map[string]string{"canonical": known, "as spoken": spoken} {
-		text, err := ainp.Canonical([]byte(body))
-		if err != nil || string(text) != known || len(text) != 634 {
-			t.Errorf("%s: %d octets, %v:\n%s", name, len(text), err, text)
+		_, text := opened(t, []byte(body))
+		if string(text) != known || len(text) != 634 {
+			t.Errorf("%s: %d octets:\n%s", name, len(text), text)
 		}
 		for profile, sig := range map[ainp.SigProfile]string{ainp.SigDraft: sigDraft, ainp.SigRaw: sigRaw} {
-			input, err := ainp.SigningInput([]byte(body), profile)
-			if err != nil {
-				t.Fatal(err)
-			}
+			input := text.SigningInput(profile)
 			signature, err := base64.StdEncoding.DecodeString(sig)
 			if err != nil || !ed25519.Verify(key, input, signature) {
 				t.Errorf("%s: the %s signature does not verify", name, profile)
 			}
 		}
-		input, err := ainp.SigningInput([]byte(body), ainp.SigDraft)
-		if err != nil || hex.EncodeToString(input) != digest {
-			t.Errorf("%s: digest %x, %v", name, input, err)
+		if input := text.SigningInput(ainp.SigDraft); hex.EncodeToString(input) != digest {
+			t.Errorf("%s: digest %x", name, input)
 		}
 		hashed, err := ainp.HashInput([]byte(body))
 		if err != nil || string(hashed) != known {
@@ -100,6 +96,11 @@ func TestEvidence(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
+		evident, said := opened(t, with)
+		_, text := opened(t, body)
+		if text, err = text.WithEvidence(tokens); err != nil || string(text) != string(said) {
+			t.Errorf("%s: the text with evidence is %s, %v; that of the envelope with it %s", name, text, err, said)
+		}
 		got, err := ainp.Evidence(with)
 		if diff := cmp.Diff(tokens, got); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
@@ -107,10 +108,7 @@ func TestEvidence(t *testing.T) {
 		if bytes.Contains(with, []byte(`"sig"`)) || bytes.Contains(with, []byte("x.y.z")) {
 			t.Errorf("%s: something old is left: %s", name, with)
 		}
-		signed, err := ainp.WithSignature(with, "c2ln")
-		if err != nil {
-			t.Fatal(err)
-		}
+		signed := evident.WithSignature("c2ln")
 		if one, two := hashOf(t, body), hashOf(t, signed); one != two {
 			t.Errorf("%s: the evidence changes the hash", name)
 		}
@@ -122,6 +120,20 @@ func TestEvidence(t *testing.T) {
 	if hashOf(t, letter("INTENT", requestID, `{"a":1}`)) == hashOf(t, letter("INTENT", requestID, `{"a":2}`)) {
 		t.Error("two messages, one hash")
 	}
+}
+
+// opened is an envelope and its text.
+func opened(t *testing.T, body []byte) (ainp.Envelope, ainp.Text) {
+	t.Helper()
+	e, err := ainp.Open(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := e.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, text
 }
 
 func hashOf(t *testing.T, body []byte) string {

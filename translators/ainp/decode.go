@@ -21,7 +21,7 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.event, l.socket = w.Event, w.Form == FormSocket
+	l.beside, l.event, l.socket = t.beside, w.Event, w.Form == FormSocket
 	m, err := l.message(w.Re, w.Body)
 	if err != nil {
 		blank := &canonical.Message{Correlation: canonical.Correlation{WireID: wireID(l.id, true, l.trace, l.traced)}}
@@ -75,7 +75,7 @@ func (l letter) wishes(object json.RawMessage, re canonical.Op) (left, kept json
 // when the message then says natively something else than what arrived.
 func (l letter) overlaid(m *canonical.Message, re canonical.Op, object, kept json.RawMessage) (*canonical.Message, json.RawMessage, error) {
 	known := m.Correlation.WireID
-	rest, ok := envelope.Read(object, m, Binding)
+	rest, ok := l.beside.Read(object, m)
 	m.Correlation.WireID = known // an answer must name the id that is on the wire
 	if ok {
 		e := &encoder{m: m}

@@ -14,6 +14,7 @@ import (
 
 // encoder writes one message.
 type encoder struct {
+	beside     *envelope.Codec
 	m          *canonical.Message
 	capability *canonical.Capability
 	stamp      translators.Stamp
@@ -31,7 +32,7 @@ func (t *Translator) Encode(m *canonical.Message, target translators.Target) (tr
 	if target.Version != "" && target.Version != Version {
 		return translators.Wire{}, nil, refuse(canonical.CodeUnsupportedVersion, "only AINP "+Version+" is spoken here")
 	}
-	e := &encoder{m: answered(m), capability: target.Capability, stamp: target.Stamp, socket: target.Form == FormSocket}
+	e := &encoder{beside: t.beside, m: answered(m), capability: target.Capability, stamp: target.Stamp, socket: target.Form == FormSocket}
 	if err := e.fit(); err != nil {
 		return translators.Wire{}, nil, err
 	}
@@ -76,7 +77,7 @@ func (e *encoder) encode() (json.RawMessage, error) {
 	}
 	e.unnative(view)
 	e.alias(view)
-	d := envelope.Write(e.m, view, Binding)
+	d := e.beside.Write(e.m, view)
 	e.declare(d.Losses)
 	if e.short() { // which has no payload, hence no room for an aepb object
 		for _, loss := range d.Losses {

@@ -43,10 +43,10 @@ func kindOf(p *rawjson.Object) string {
 // Final reports whether a message in answer to an intent is the last one: an
 // ERROR, or a RESULT that is neither partial nor said to be an event.
 func Final(body []byte) bool {
-	o, err := parse(body)
-	if err != nil {
+	if _, err := Open(body); err != nil {
 		return false
 	}
+	o := rawjson.Parse(body, "")
 	kind, _ := rawjson.Unquote(o.Peek("msg_type"))
 	p := o.Object("payload")
 	if kind != TypeResult || p == nil {

@@ -273,6 +273,11 @@ func FuzzEvidence(f *testing.F) {
 			return
 		}
 		two, err := ainp.HashInput(with)
+		_, said := opened(t, with)
+		_, text := opened(t, body)
+		if text, err := text.WithEvidence([]string{"a.b.c"}); err != nil || string(text) != string(said) {
+			t.Fatalf("two texts with evidence: %q and %q, %v", text, said, err)
+		}
 		if err != nil || string(one) != string(two) {
 			t.Fatalf("evidence changes the hash: %q and %q, %v", one, two, err)
 		}

@@ -38,6 +38,7 @@ type letter struct {
 	event    bool            // of a stream
 	callback string          // who is told what a human decides
 	socket   bool            // of a connection that stays open
+	beside   *envelope.Codec
 }
 
 // maxDigits keeps times and durations in milliseconds far from overflow.

@@ -68,7 +68,7 @@ func (t *Translator) message(f Frame, re canonical.Op, event bool) (*canonical.M
 	if _, happened := m.Body.(*canonical.Event); happened {
 		rest, ok = t.eventOf(f, c, m)
 	} else {
-		rest, ok = envelope.Read(c.aepb, m, Binding)
+		rest, ok = t.beside.Read(c.aepb, m)
 	}
 	streaming := re == "" && f.Verb == Ask && m.Preferences.Stream
 	if streaming {

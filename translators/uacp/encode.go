@@ -77,7 +77,7 @@ func (e *encoder) encode() ([]byte, error) {
 		return nil, err
 	}
 	said, seen := e.compared(b, view)
-	d := envelope.Write(said, seen, Binding)
+	d := e.t.beside.Write(said, seen)
 	e.declare(ofEvent(e.m, d.Losses))
 	callback := e.callback()
 	if !b.c.enveloped {

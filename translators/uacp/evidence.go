@@ -1,7 +1,6 @@
 package uacp
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 
@@ -15,37 +14,36 @@ import (
 // ErrBare: a bare frame has no place for evidence; it goes by reference.
 var ErrBare = errors.New("a bare µACP frame has no place for evidence")
 
-// FormOf tells in which form of carriage a frame came; a frame that cannot be
-// read is bare.
-func FormOf(body []byte) string {
-	if _, e, err := unwrap(body); err == nil && e != nil {
-		return FormEnveloped
-	}
-	return FormBare
+// Opened is a frame whose payload was looked into: whoever wants its form, its
+// evidence and its hash need not look again.
+type Opened struct {
+	frame Frame
+	in    *wrapped // nil: the frame is a bare one
 }
 
 // wrapped is an enveloped payload taken apart.
 type wrapped struct{ body, object json.RawMessage }
 
-// unwrap reads a frame; the second answer is nil for a bare one.
-func unwrap(data []byte) (Frame, *wrapped, error) {
+// Open reads a frame. It fails with a *translators.MalformedError.
+func Open(data []byte) (Opened, error) {
 	f, err := ParseFrame(data)
+	out := Opened{frame: f}
 	if err != nil || f.contentType() != contentJSON || len(f.Payload) == 0 {
-		return f, nil, err
+		return out, err
 	}
 	if err := rawjson.Check(f.Payload, MaxFrame, translators.DefaultDepth); err != nil {
-		return f, nil, err
+		return out, err
 	}
 	payload := trimmed(f.Payload)
 	if payload[0] != '{' {
-		return f, nil, nil
+		return out, nil
 	}
 	o := rawjson.Parse(payload, "")
 	w := wrapped{o.Take(bodyMember), o.Take(envelope.Key)}
-	if len(o.Members()) > 0 || len(w.object) == 0 || w.object[0] != '{' {
-		return f, nil, nil
+	if len(o.Members()) == 0 && len(w.object) > 0 && w.object[0] == '{' {
+		out.in = &w
 	}
-	return f, &w, nil
+	return out, nil
 }
 
 // payload puts the envelope together again around another object.
@@ -56,21 +54,26 @@ func (w *wrapped) payload(object json.RawMessage) json.RawMessage {
 	return rawjson.NewBuilder().Raw(bodyMember, w.body).Raw(envelope.Key, object).Bytes()
 }
 
+// Form is the form of carriage in which the frame came.
+func (o Opened) Form() string {
+	if o.in == nil {
+		return FormBare
+	}
+	return FormEnveloped
+}
+
 // HashInput is the form whose SHA-256 is a frame's inp_hash or out_hash: the
 // payload of a bare one; RFC 8785 of an envelope without its evidence (R5,
 // aepb.hash_form "jcs-without-ect"). Header and options may change at every
-// hop and are not covered; neither are digits that a double cannot hold.
-func HashInput(data []byte) ([]byte, error) {
-	f, w, err := unwrap(data)
-	if err != nil {
-		return nil, err
+// hop and are not covered; neither are digits that a double cannot hold. It fails
+// with a *translators.MalformedError.
+func (o Opened) HashInput() ([]byte, error) {
+	if o.in == nil {
+		return o.frame.Payload, nil
 	}
-	if w == nil {
-		return f.Payload, nil
-	}
-	o := rawjson.Parse(w.object, "")
-	o.Take(envelope.SlotECT)
-	value := jsontext.Value(bytes.Clone(w.payload(o.Rest())))
+	object := rawjson.Parse(o.in.object, "")
+	object.Take(envelope.SlotECT)
+	value := jsontext.Value(o.in.payload(object.Rest()))
 	if err := value.Canonicalize(); err != nil {
 		return nil, malformed("no canonical form")
 	}
@@ -79,29 +82,61 @@ func HashInput(data []byte) ([]byte, error) {
 
 // Evidence lists the tokens in a frame, newest first; a bare frame has none. A
 // slot of another shape is a *translators.MalformedError.
-func Evidence(data []byte) ([]string, error) {
-	_, w, err := unwrap(data)
-	if err != nil || w == nil {
-		return nil, err
+func (o Opened) Evidence() ([]string, error) {
+	if o.in == nil {
+		return nil, nil
 	}
-	o := rawjson.Parse(w.object, "/"+envelope.Key)
-	tokens, _ := o.Strings(envelope.SlotECT)
-	return tokens, o.Err()
+	object := rawjson.Parse(o.in.object, "/"+envelope.Key)
+	tokens, _ := object.Strings(envelope.SlotECT)
+	return tokens, object.Err()
 }
 
 // WithEvidence puts tokens into an enveloped frame, in place of those that were
 // there. It fails with ErrBare for a bare frame, and with a
 // *translators.MalformedError (ErrTooLarge) where they do not fit.
-func WithEvidence(data []byte, tokens []string) ([]byte, error) {
-	f, w, err := unwrap(data)
+func (o Opened) WithEvidence(tokens []string) ([]byte, error) {
+	if o.in == nil {
+		return nil, ErrBare
+	}
+	object, f := rawjson.Parse(o.in.object, ""), o.frame
+	object.Take(envelope.SlotECT)
+	f.Payload = o.in.payload(rawjson.NewBuilder().Merge(object.Rest()).Strings(envelope.SlotECT, tokens, true).Bytes())
+	return f.Bytes()
+}
+
+// FormOf tells in which form of carriage a frame came; a frame that cannot be
+// read is bare.
+func FormOf(data []byte) string {
+	o, err := Open(data)
+	if err != nil {
+		return FormBare
+	}
+	return o.Form()
+}
+
+// HashInput is Opened.HashInput of a frame's octets.
+func HashInput(data []byte) ([]byte, error) {
+	o, err := Open(data)
 	if err != nil {
 		return nil, err
 	}
-	if w == nil {
-		return nil, ErrBare
+	return o.HashInput()
+}
+
+// Evidence is Opened.Evidence of a frame's octets.
+func Evidence(data []byte) ([]string, error) {
+	o, err := Open(data)
+	if err != nil {
+		return nil, err
 	}
-	o := rawjson.Parse(w.object, "")
-	o.Take(envelope.SlotECT)
-	f.Payload = w.payload(rawjson.NewBuilder().Merge(o.Rest()).Strings(envelope.SlotECT, tokens, true).Bytes())
-	return f.Bytes()
+	return o.Evidence()
+}
+
+// WithEvidence is Opened.WithEvidence of a frame's octets.
+func WithEvidence(data []byte, tokens []string) ([]byte, error) {
+	o, err := Open(data)
+	if err != nil {
+		return nil, err
+	}
+	return o.WithEvidence(tokens)
 }

@@ -40,7 +40,8 @@ const (
 
 // MarkOf reads a mark.
 func MarkOf(body []byte) Mark {
-	f, w, err := unwrap(body)
+	o, err := Open(body)
+	f, w := o.frame, o.in
 	if err != nil || f.Verb != Observe || w == nil && len(f.Payload) > 0 {
 		return MarkNone
 	}
@@ -77,8 +78,8 @@ func Marker(mark Mark, form string, request Frame) Frame {
 
 // Final reports whether an event of ours says that it is the last.
 func Final(body []byte) bool {
-	_, w, err := unwrap(body)
-	return err == nil && w != nil && string(rawjson.Parse(w.object, "").Peek(memberFinal)) == "true"
+	o, err := Open(body)
+	return err == nil && o.in != nil && string(rawjson.Parse(o.in.object, "").Peek(memberFinal)) == "true"
 }
 
 // settled: nothing more comes unless somebody acts.
@@ -244,10 +245,10 @@ func (t *Translator) eventOf(f Frame, c content, m *canonical.Message) (rest jso
 		return nil, false
 	}
 	m.Body = plain(c)
-	if rest, ok = envelope.Read(o.Rest(), m, Binding); !ok && o.Rest() != nil {
+	if rest, ok = t.beside.Read(o.Rest(), m); !ok && o.Rest() != nil {
 		return nil, false
 	}
-	e := asEvent(m.Body.(*canonical.Result), kind) //nolint:forcetypeassert // envelope.Read keeps its type
+	e := asEvent(m.Body.(*canonical.Result), kind) //nolint:forcetypeassert // Read keeps its type
 	if e == nil || final(e) != flags[memberFinal] || e.Artifact == nil && (flags[memberAppend] || flags[memberLast]) {
 		return nil, false
 	}

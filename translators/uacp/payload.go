@@ -1,6 +1,7 @@
 package uacp
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
@@ -80,7 +81,7 @@ func (t *Translator) readJSON(c *content) error {
 }
 
 func trimmed(raw []byte) json.RawMessage {
-	return json.RawMessage(strings.Trim(string(raw), " \t\r\n"))
+	return bytes.Trim(raw, " \t\r\n")
 }
 
 // parts is what was said as parts of a message.

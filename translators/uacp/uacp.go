@@ -3,6 +3,7 @@ package uacp
 import (
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/envelope"
 )
 
 // Binding is µACP's protocol binding identifier.
@@ -45,6 +46,7 @@ func reserved() []string { return []string{"/mcp/", "/a2a/", "/aepb/", "/.well-k
 type Translator struct {
 	cfg     translators.Config
 	framing framing
+	beside  *envelope.Codec
 }
 
 var (
@@ -61,7 +63,7 @@ var (
 func New(cfg translators.Config) *Translator {
 	cfg = cfg.WithDefaults()
 	cfg.BodyLimit = min(cfg.BodyLimit, MaxFrame)
-	return &Translator{cfg, miuacp{}}
+	return &Translator{cfg, miuacp{}, envelope.New(Binding)}
 }
 
 // Info describes the protocol.

@@ -49,15 +49,22 @@ func party(name string) wire.Identity {
 
 func sign(t testing.TB, who wire.Identity, body []byte, profile form.SigProfile) []byte {
 	t.Helper()
-	input, err := form.SigningInput(body, profile)
+	e, text := opened(t, body)
+	return e.WithSignature(base64.StdEncoding.EncodeToString(ed25519.Sign(who.Key, text.SigningInput(profile))))
+}
+
+// opened is an envelope and its text.
+func opened(t testing.TB, body []byte) (form.Envelope, form.Text) {
+	t.Helper()
+	e, err := form.Open(body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed, err := form.WithSignature(body, base64.StdEncoding.EncodeToString(ed25519.Sign(who.Key, input)))
+	text, err := e.Text()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return signed
+	return e, text
 }
 
 // note is an unsigned intent.
@@ -231,9 +238,8 @@ func holds(t *testing.T, body []byte, profile form.SigProfile) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	input, err := form.SigningInput(body, profile)
-	if err != nil || !ed25519.Verify(party("gateway").Key.Public().(ed25519.PublicKey), input, sig) {
-		t.Errorf("the answer's signature does not hold: %v", err)
+	if _, text := opened(t, body); !ed25519.Verify(party("gateway").Key.Public().(ed25519.PublicKey), text.SigningInput(profile), sig) {
+		t.Error("the answer's signature does not hold")
 	}
 }
 

@@ -94,35 +94,38 @@ func (d *Dialer) ask(ctx context.Context, ep transport.Endpoint, body []byte, ev
 		defer cancel()
 	}
 	peer := d.deps.Peer(ep.Agent)
-	signed, err := d.deps.Self.finish(body, evidence, peer.Profile)
+	e, asked, err := read(body)
 	if err != nil {
 		return transport.Reply{}, err
 	}
-	if given, err := d.answer(ctx, ep, signed); given || err != nil {
+	signed, err := d.deps.Self.finish(e, evidence, peer.Profile)
+	if err != nil {
+		return transport.Reply{}, err
+	}
+	if given, err := d.answer(ctx, ep, asked, signed); given || err != nil {
 		return transport.Reply{}, err
 	}
 	if overSocket(ep.URL) {
-		return d.converse(ctx, ep, peer, signed, evidence, re)
+		t := &talk{d: d, ep: ep, peer: peer, said: asked, re: re, seen: NewMemory(maxTold, d.deps.Now)}
+		return t.converse(ctx, signed, evidence)
 	}
 	answer, status, err := d.post(ctx, ep, signed, evidence)
 	if err != nil {
 		return transport.Reply{}, failed(ctx, ep, err)
 	}
-	if err := d.judge(ctx, peer, signed, answer); err != nil {
-		return transport.Reply{}, &transport.BadReplyError{Agent: ep.Agent, Reason: err.Error()}
-	}
-	tokens, err := d.evidence(ep, answer)
+	seen, tokens, err := d.judge(ctx, ep, peer, asked, answer)
 	if err != nil {
 		return transport.Reply{}, err
 	}
 	return transport.Reply{Evidence: tokens, Wire: translators.Wire{
 		Binding: ainp.Binding, Version: ainp.Version, Media: ainp.Media, Body: answer, Re: re, Status: status,
+		Hasher: d.hasher(seen, answer),
 	}}, nil
 }
 
 // evidence is what an agent's message holds.
-func (d *Dialer) evidence(ep transport.Endpoint, body []byte) ([]string, error) {
-	tokens, err := ainp.Evidence(body)
+func (d *Dialer) evidence(ep transport.Endpoint, e ainp.Envelope) ([]string, error) {
+	tokens, err := e.Evidence()
 	if err == nil && len(tokens) > 0 {
 		tokens, err = ect.ParseHeader(tokens, d.deps.Limits)
 	}
@@ -163,30 +166,51 @@ var (
 	errSignature  = errors.New("the signature does not hold, or the message is too old")
 )
 
-// judge checks that an answer answers what was sent and is its sender's. A
-// repeated answer can only be one to the same message, which was sent once.
-func (d *Dialer) judge(ctx context.Context, peer Peer, sent, answer []byte) error {
-	asked, err := ainp.ReadHead(sent)
+// judge checks that an answer answers what was asked and is its sender's, and
+// reads its evidence. A repeated answer can only be one to the same message, which
+// was sent once. It fails with a *transport.BadReplyError.
+func (d *Dialer) judge(ctx context.Context, ep transport.Endpoint, peer Peer, asked ainp.Head, answer []byte) (verified, []string, error) {
+	e, said, err := read(answer)
 	if err != nil {
-		return errNoEnvelope
+		return verified{}, nil, &transport.BadReplyError{Agent: ep.Agent, Reason: errNoEnvelope.Error()}
 	}
-	said, err := ainp.ReadHead(answer)
+	seen, err := d.trust(ctx, peer, asked, said, e)
+	if err != nil {
+		return seen, nil, &transport.BadReplyError{Agent: ep.Agent, Reason: err.Error()}
+	}
+	tokens, err := d.evidence(ep, e)
+	return seen, tokens, err
+}
+
+// trust is what judge finds out about answer and sender.
+func (d *Dialer) trust(ctx context.Context, peer Peer, asked, said ainp.Head, answer ainp.Envelope) (verified, error) {
+	unjudged := verified{Head: said}
 	switch {
-	case err != nil || said.Kind == "":
-		return errNoEnvelope
+	case said.Kind == "":
+		return unjudged, errNoEnvelope
 	case said.Intent != "" && said.Intent != asked.ID && (asked.Kind != ainp.TypeResult || said.Trace != asked.Trace):
-		return errOther // what answers a decision may name the intent that it was about
+		return unjudged, errOther // what answers a decision may name the intent that it was about
 	case said.Intent == "" && said.Trace != "" && said.Trace != asked.Trace:
-		return errOther
+		return unjudged, errOther
 	case peer.DID != "" && said.From != peer.DID:
-		return errSender
+		return unjudged, errSender
 	case peer.Unsigned:
-		return nil
+		return unjudged, nil
 	}
-	if _, err := (&verifier{d.deps.Keys, d.deps.Now}).verify(ctx, answer); err != nil {
-		return errSignature
+	seen, err := (&verifier{d.deps.Keys, d.deps.Now}).verify(ctx, answer, said)
+	if err != nil {
+		return seen, errSignature
 	}
-	return nil
+	return seen, nil
+}
+
+// hasher hashes an agent's answer, which has its text already if it was verified.
+func (d *Dialer) hasher(seen verified, answer []byte) translators.Hasher {
+	h := translators.HasherOf(d.deps.Form)
+	if seen.text == nil {
+		return h
+	}
+	return translators.Knowing(h, answer, seen.text.HashInput())
 }
 
 // failed says what it means that a request or its answer broke off.

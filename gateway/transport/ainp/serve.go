@@ -168,19 +168,24 @@ func (v *visit) admit(ctx context.Context, body []byte) (context.Context, []stri
 	if v.message, err = v.d.deps.Form.Decode(v.wire); err != nil {
 		return ctx, nil, v.first(ctx, err)
 	}
+	e, head, err := read(body)
+	if err != nil {
+		return ctx, nil, err
+	}
 	judge := verifier{v.d.deps.Keys, v.d.deps.Now}
-	seen, err := judge.verify(ctx, body)
+	seen, err := judge.verify(ctx, e, head)
 	if err != nil {
 		return ctx, nil, err
 	}
 	v.id, v.sender, v.profile = seen.ID, seen.From, seen.profile
+	v.wire.Hasher = translators.Knowing(translators.HasherOf(v.d.deps.Form), body, seen.text.HashInput())
 	if v.socket != nil && !v.socket.admits(v.sender) {
 		return ctx, nil, &problem.IdentityError{Reason: "the connection was opened in another name"}
 	}
 	if ctx, err = v.identify(ctx); err != nil {
 		return ctx, nil, err
 	}
-	evidence, err := v.evidence(body)
+	evidence, err := v.evidence(e)
 	if err != nil {
 		return ctx, nil, err
 	}
@@ -237,8 +242,8 @@ func (v *visit) identify(ctx context.Context) (context.Context, error) {
 
 // evidence is what the envelope holds; a header stands in for it on a direct
 // connection, since brokers do not forward headers.
-func (v *visit) evidence(body []byte) ([]string, error) {
-	tokens, err := ainp.Evidence(body)
+func (v *visit) evidence(e ainp.Envelope) ([]string, error) {
+	tokens, err := e.Evidence()
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +264,7 @@ func (v *visit) form() string {
 // call is the message as the road gets it.
 func (v *visit) call(ctx context.Context, evidence []string) transport.Call {
 	c := transport.Call{
-		Entrance: transport.Native, Agent: v.agent, Wire: v.wire, Evidence: evidence, Sender: v.sender,
+		Entrance: transport.Native, Agent: v.agent, Wire: v.wire, Message: v.message, Evidence: evidence, Sender: v.sender,
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Limited: true,
 	}
 	if v.socket != nil {
@@ -367,12 +372,15 @@ func (v *visit) write(body []byte, evidence []string, status int) {
 		v.back.put(nil, nil, http.StatusAccepted)
 		return
 	}
-	signed, err := v.d.deps.Self.finish(body, evidence, v.profile)
+	e, err := ainp.Open(body)
+	if err == nil {
+		body, err = v.d.deps.Self.finish(e, evidence, v.profile)
+	}
 	if err != nil {
 		v.back.put(nil, nil, http.StatusInternalServerError)
 		return
 	}
-	v.back.put(signed, evidence, status)
+	v.back.put(body, evidence, status)
 }
 
 // post is the way back to whoever posted a message.

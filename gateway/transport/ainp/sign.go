@@ -17,16 +17,18 @@ func (i Identity) complete() bool { return i.DID != "" && len(i.Key) == ed25519.
 
 // finish puts evidence and then the signature into an envelope: what is hashed
 // does not cover the evidence, what is signed does.
-func (i Identity) finish(body []byte, evidence []string, profile ainp.SigProfile) ([]byte, error) {
-	if len(evidence) > 0 {
-		var err error
-		if body, err = ainp.WithEvidence(body, evidence); err != nil {
-			return nil, err
-		}
-	}
-	input, err := ainp.SigningInput(body, profile)
+func (i Identity) finish(e ainp.Envelope, evidence []string, profile ainp.SigProfile) ([]byte, error) {
+	text, err := e.Text()
 	if err != nil {
 		return nil, err
 	}
-	return ainp.WithSignature(body, base64.StdEncoding.EncodeToString(ed25519.Sign(i.Key, input)))
+	if len(evidence) > 0 {
+		if e, err = e.WithEvidence(evidence); err != nil {
+			return nil, err
+		}
+		if text, err = text.WithEvidence(evidence); err != nil {
+			return nil, err
+		}
+	}
+	return e.WithSignature(base64.StdEncoding.EncodeToString(ed25519.Sign(i.Key, text.SigningInput(profile)))), nil
 }

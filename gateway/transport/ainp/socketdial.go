@@ -36,7 +36,7 @@ type talk struct {
 	d    *Dialer
 	ep   transport.Endpoint
 	peer Peer
-	sent []byte
+	said ainp.Head // of what was sent
 	re   canonical.Op
 	conn *websocket.Conn
 	seen *Memory
@@ -84,16 +84,12 @@ func (t *talks) remove(in *talk) {
 
 // converse sends a message over a connection of its own. One message in answer
 // is the reply; anything else is a stream, which the caller closes.
-func (d *Dialer) converse(
-	ctx context.Context, ep transport.Endpoint, peer Peer, signed []byte, evidence []string, re canonical.Op,
-) (transport.Reply, error) {
-	conn, err := d.open(ctx, ep, evidence)
-	if err != nil {
-		return transport.Reply{}, failed(ctx, ep, err)
+func (t *talk) converse(ctx context.Context, signed []byte, evidence []string) (_ transport.Reply, err error) {
+	if t.conn, err = t.d.open(ctx, t.ep, evidence); err != nil {
+		return transport.Reply{}, failed(ctx, t.ep, err)
 	}
-	t := &talk{d: d, ep: ep, peer: peer, sent: signed, re: re, conn: conn, seen: NewMemory(maxTold, d.deps.Now)}
-	if err := conn.Write(ctx, websocket.MessageText, signed); err != nil {
-		return transport.Reply{}, errors.Join(failed(ctx, ep, err), t.Close())
+	if err := t.conn.Write(ctx, websocket.MessageText, signed); err != nil {
+		return transport.Reply{}, errors.Join(failed(ctx, t.ep, err), t.Close())
 	}
 	first, err := t.read(ctx)
 	if err != nil {
@@ -140,31 +136,24 @@ func (t *talk) read(ctx context.Context) (transport.Event, error) {
 	case err != nil:
 		return transport.Event{}, failed(ctx, t.ep, err)
 	}
-	if err := t.d.judge(ctx, t.peer, t.sent, body); err != nil {
-		return transport.Event{}, &transport.BadReplyError{Agent: t.ep.Agent, Reason: err.Error()}
-	}
-	head, err := ainp.ReadHead(body)
-	if err != nil {
-		return transport.Event{}, &transport.BadReplyError{Agent: t.ep.Agent, Reason: errNoEnvelope.Error()}
-	}
-	now := t.d.deps.Now()
-	if first, err := t.seen.First(ctx, head.ID, now, now.Add(MaxTTL)); err != nil || !first {
-		return transport.Event{}, &transport.BadReplyError{Agent: t.ep.Agent, Reason: "a message that was sent before"}
-	}
-	tokens, err := t.d.evidence(t.ep, body)
+	seen, tokens, err := t.d.judge(ctx, t.ep, t.peer, t.said, body)
 	if err != nil {
 		return transport.Event{}, err
 	}
-	if t.over = ainp.Final(body) || t.re != canonical.OpInvoke; !t.over && head.Kind == ainp.TypeIntent {
-		t.asked = append(t.asked, head.ID)
-		t.d.talks.add(head.ID, t)
+	now := t.d.deps.Now()
+	if first, err := t.seen.First(ctx, seen.ID, now, now.Add(MaxTTL)); err != nil || !first {
+		return transport.Event{}, &transport.BadReplyError{Agent: t.ep.Agent, Reason: "a message that was sent before"}
+	}
+	if t.over = ainp.Final(body) || t.re != canonical.OpInvoke; !t.over && seen.Kind == ainp.TypeIntent {
+		t.asked = append(t.asked, seen.ID)
+		t.d.talks.add(seen.ID, t)
 	}
 	if t.over && closing(tokens) {
 		t.trailer, tokens = tokens, nil
 	}
 	return transport.Event{Evidence: tokens, Wire: translators.Wire{
 		Binding: ainp.Binding, Version: ainp.Version, Form: ainp.FormSocket, Media: ainp.Media, Body: body, Re: t.re, Event: true,
-		Hasher: translators.HasherOf(t.d.deps.Form),
+		Hasher: t.d.hasher(seen, body),
 	}}, nil
 }
 
@@ -208,11 +197,7 @@ func (t *talk) Close() error {
 
 // answer brings the decision on a question to the conversation that waits for
 // it; false: none does.
-func (d *Dialer) answer(ctx context.Context, ep transport.Endpoint, signed []byte) (bool, error) {
-	head, err := ainp.ReadHead(signed)
-	if err != nil {
-		return false, err
-	}
+func (d *Dialer) answer(ctx context.Context, ep transport.Endpoint, head ainp.Head, signed []byte) (bool, error) {
 	if head.Kind != ainp.TypeResult && head.Kind != ainp.TypeError || head.Intent == "" {
 		return false, nil
 	}

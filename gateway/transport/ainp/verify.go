@@ -72,6 +72,7 @@ func (m *Memory) First(_ context.Context, key string, _, until time.Time) (bool,
 type verified struct {
 	ainp.Head
 	profile ainp.SigProfile
+	text    ainp.Text // what was signed
 }
 
 // verifier judges envelopes.
@@ -96,13 +97,21 @@ func repeated() error {
 	}
 }
 
-// verify judges freshness and signature. It fails with a *canonical.Error.
-func (v *verifier) verify(ctx context.Context, body []byte) (verified, error) {
-	head, err := ainp.ReadHead(body)
-	out := verified{Head: head}
-	if err != nil {
-		return out, stale("not an envelope")
+// read takes a message apart as far as it is judged by. It fails with a
+// *canonical.Error.
+func read(body []byte) (e ainp.Envelope, head ainp.Head, err error) {
+	if e, err = ainp.Open(body); err == nil {
+		head, err = e.Head()
 	}
+	if err != nil {
+		err = stale("not an envelope")
+	}
+	return e, head, err
+}
+
+// verify judges freshness and signature. It fails with a *canonical.Error.
+func (v *verifier) verify(ctx context.Context, e ainp.Envelope, head ainp.Head) (verified, error) {
+	out := verified{Head: head}
 	if err := out.fresh(v.now()); err != nil {
 		return out, err
 	}
@@ -114,29 +123,29 @@ func (v *verifier) verify(ctx context.Context, body []byte) (verified, error) {
 	if err != nil {
 		return out, unsigned()
 	}
+	if out.text, err = e.Text(); err != nil {
+		return out, stale("not an envelope")
+	}
 	for ; len(keys) > 0; keys = v.keys.Rotated(ctx, out.From) {
-		profile, ok, err := holds(body, sig, keys)
-		if out.profile = profile; ok || err != nil {
-			return out, err
+		if out.profile = holds(out.text, sig, keys); out.profile != "" {
+			return out, nil
 		}
 	}
 	return out, unsigned()
 }
 
-// holds finds the reading of the draft under which a signature is one of the keys'.
-func holds(body, sig []byte, keys []ed25519.PublicKey) (ainp.SigProfile, bool, error) {
+// holds finds the reading of the draft under which a signature is one of the
+// keys'; empty: there is none.
+func holds(text ainp.Text, sig []byte, keys []ed25519.PublicKey) ainp.SigProfile {
 	for _, profile := range []ainp.SigProfile{ainp.SigDraft, ainp.SigRaw} {
-		input, err := ainp.SigningInput(body, profile)
-		if err != nil {
-			return "", false, stale("not an envelope")
-		}
+		input := text.SigningInput(profile)
 		for _, key := range keys {
 			if ed25519.Verify(key, input, sig) {
-				return profile, true, nil
+				return profile
 			}
 		}
 	}
-	return "", false, nil
+	return ""
 }
 
 func (v verified) fresh(now time.Time) error {

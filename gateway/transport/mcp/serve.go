@@ -212,7 +212,7 @@ func (v *visit) asking(ctx context.Context) transport.Inquiry {
 func (v *visit) exchange(ctx context.Context, wire translators.Wire) {
 	call := v.call(ctx)
 	wire.Version = v.message.Origin.Version
-	call.Wire = wire
+	call.Wire, call.Message = wire, v.message
 	var answer transport.Answer
 	err := v.insist(ctx, func() (err error) {
 		answer, err = v.road.Exchange(ctx, call)

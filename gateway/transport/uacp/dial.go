@@ -97,12 +97,12 @@ func (d *Dialer) ask(ctx context.Context, ep transport.Endpoint, body []byte, ev
 
 // replied is an answer with its evidence.
 func (d *Dialer) replied(ep transport.Endpoint, answer []byte, re canonical.Op) (transport.Reply, error) {
-	tokens, err := d.evidence(ep, answer)
+	carriage, tokens, err := d.open(ep, answer)
 	if err != nil {
 		return transport.Reply{}, err
 	}
 	return transport.Reply{Evidence: tokens, Wire: translators.Wire{
-		Binding: form.Binding, Version: form.Profile, Form: form.FormOf(answer), Media: form.Media, Body: answer, Re: re,
+		Binding: form.Binding, Version: form.Profile, Form: carriage, Media: form.Media, Body: answer, Re: re,
 	}}, nil
 }
 

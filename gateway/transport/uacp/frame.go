@@ -50,8 +50,15 @@ func writeFrame(w io.Writer, body []byte) error {
 // most octets, newest first. A bare frame has none: the evidence is kept here, by
 // reference.
 func withEvidence(body []byte, tokens []string, most int) []byte {
+	if len(tokens) == 0 {
+		return body
+	}
+	opened, err := form.Open(body)
+	if err != nil {
+		return body
+	}
 	for ; len(tokens) > 0; tokens = tokens[:len(tokens)-1] {
-		if out, err := form.WithEvidence(body, tokens); err == nil && len(out) <= most {
+		if out, err := opened.WithEvidence(tokens); err == nil && len(out) <= most {
 			return out
 		} else if errors.Is(err, form.ErrBare) {
 			return body

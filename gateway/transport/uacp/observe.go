@@ -210,7 +210,7 @@ func (d *Dialer) observe(ctx context.Context, ep transport.Endpoint, body []byte
 			o.first = body
 			return reply, nil
 		}
-		if reply.Evidence, err = d.evidence(ep, body); err != nil {
+		if _, reply.Evidence, err = d.open(ep, body); err != nil {
 			_ = o.Close()
 		}
 		return reply, err
@@ -284,13 +284,13 @@ func (o *observation) Next(ctx context.Context) (transport.Event, error) {
 			return transport.Event{}, failed(ctx, o.ep, err)
 		}
 	}
-	evidence, err := o.dialer.evidence(o.ep, body)
+	carriage, evidence, err := o.dialer.open(o.ep, body)
 	if err != nil {
 		o.over = true
 		return transport.Event{}, err
 	}
 	event := transport.Event{Evidence: evidence, Wire: translators.Wire{
-		Binding: form.Binding, Version: form.Profile, Form: form.FormOf(body), Media: form.Media, Body: body, Re: canonical.OpInvoke, Event: true,
+		Binding: form.Binding, Version: form.Profile, Form: carriage, Media: form.Media, Body: body, Re: canonical.OpInvoke, Event: true,
 	}}
 	if f, err := form.ParseFrame(body); err == nil && f.Verb != form.Tell {
 		o.over = true
@@ -317,14 +317,17 @@ func (o *observation) Close() error {
 	return nil
 }
 
-// evidence reads the tokens of a frame that an agent sent.
-func (d *Dialer) evidence(ep transport.Endpoint, body []byte) ([]string, error) {
-	tokens, err := form.Evidence(body)
+// open reads the form of a frame that an agent sent, and its tokens.
+func (d *Dialer) open(ep transport.Endpoint, body []byte) (carriage string, tokens []string, err error) {
+	opened, err := form.Open(body)
+	if err == nil {
+		tokens, err = opened.Evidence()
+	}
 	if err == nil && len(tokens) > 0 {
 		tokens, err = ect.ParseHeader(tokens, d.deps.Limits)
 	}
 	if err != nil {
-		return nil, &transport.BadReplyError{Agent: ep.Agent, Reason: "its evidence is malformed or too large"}
+		return "", nil, &transport.BadReplyError{Agent: ep.Agent, Reason: "its evidence is malformed or too large"}
 	}
-	return tokens, nil
+	return opened.Form(), tokens, nil
 }

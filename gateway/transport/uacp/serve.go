@@ -281,7 +281,8 @@ func (g *guest) repeated(f form.Frame, body []byte) bool {
 // answer does what one frame asks. What cannot be read has no id that could be
 // answered, so the connection ends.
 func (g *guest) answer(ctx context.Context, body []byte) {
-	wire := translators.Wire{Binding: form.Binding, Form: form.FormOf(body), Media: form.Media, Body: body}
+	opened, unread := form.Open(body)
+	wire := translators.Wire{Binding: form.Binding, Form: opened.Form(), Media: form.Media, Body: body}
 	limited := g.road.Limit(ctx, transport.Asking(ctx, g.agent, form.Binding))
 	m, err := g.l.deps.Form.Decode(wire)
 	if m == nil {
@@ -290,7 +291,7 @@ func (g *guest) answer(ctx context.Context, body []byte) {
 	}
 	var evidence []string
 	if err == nil {
-		evidence, err = g.evidence(body)
+		evidence, err = g.evidence(opened, unread)
 	}
 	switch {
 	case limited != nil:
@@ -325,8 +326,11 @@ func (g *guest) asking(ctx context.Context) transport.Inquiry {
 	return q
 }
 
-func (g *guest) evidence(body []byte) ([]string, error) {
-	tokens, err := form.Evidence(body)
+func (g *guest) evidence(opened form.Opened, unread error) ([]string, error) {
+	if unread != nil {
+		return nil, unread
+	}
+	tokens, err := opened.Evidence()
 	if err != nil || len(tokens) == 0 {
 		return nil, err
 	}
@@ -336,7 +340,7 @@ func (g *guest) evidence(body []byte) ([]string, error) {
 func (g *guest) exchange(ctx context.Context, wire translators.Wire, m *canonical.Message, evidence []string) {
 	evidence = transport.Submitted(m, evidence)
 	answer, err := g.road.Exchange(ctx, transport.Call{
-		Entrance: transport.Native, Agent: g.agent, Wire: wire, Evidence: evidence, Limited: true,
+		Entrance: transport.Native, Agent: g.agent, Wire: wire, Message: m, Evidence: evidence, Limited: true,
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
 	})
 	switch {

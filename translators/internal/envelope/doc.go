@@ -2,9 +2,9 @@
 // that say little by themselves (µACP, AINP). It holds whatever a message says
 // beyond what its native members already say.
 //
-// [Write] is a difference: a codec says a message natively, reads that back the
+// [Codec.Write] is a difference: a codec says a message natively, reads that back the
 // way a peer that has never heard of us would, and Write puts every canonical
-// field that is missing or changed in that view into the object. [Read] lays
+// field that is missing or changed in that view into the object. [Codec.Read] lays
 // the object over the view again. So nothing is said twice, nothing is
 // forgotten, and everything that only the object says is a Loss of fate
 // Carried. A protocol form without room for the object declares the same list

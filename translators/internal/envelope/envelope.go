@@ -34,6 +34,15 @@ func Strip(object json.RawMessage) json.RawMessage {
 	return o.Rest()
 }
 
+// Codec is the object beside the native members of one protocol. It is immutable
+// and safe for concurrent use. Whoever has one keeps it: to list the fields costs
+// more than to write most messages.
+type Codec struct{ fields []field }
+
+// New makes the codec of a protocol, by the binding whose extensions its native
+// members hold.
+func New(own canonical.Binding) *Codec { return &Codec{fields(own)} }
+
 // Difference is what a message says beyond a view of it.
 type Difference struct {
 	Members json.RawMessage // of an aepb object; nil: nothing
@@ -41,13 +50,12 @@ type Difference struct {
 }
 
 // Write finds out what m says beyond view, which must have a body of the same
-// type. own is the binding whose extensions the native members hold. Neither
-// message is changed.
-func Write(m, view *canonical.Message, own canonical.Binding) Difference {
+// type. Neither message is changed.
+func (c *Codec) Write(m, view *canonical.Message) Difference {
 	var d Difference
 	b := rawjson.NewBuilder()
 	view = alike(m, view, b)
-	for _, f := range fields(own) {
+	for _, f := range c.fields {
 		said, seen := f.get(m), f.get(view)
 		if (said == nil) == (seen == nil) && (said == nil || rawjson.Equal(said, seen)) {
 			continue
@@ -91,7 +99,7 @@ func alike(m, view *canonical.Message, b *rawjson.Builder) *canonical.Message {
 // Read lays the members of an aepb object over m, which was read from native
 // members and belongs to the caller alone. rest is what Write never writes.
 // When ok is false the object is not one of Write's, and m is spoilt.
-func Read(object json.RawMessage, m *canonical.Message, own canonical.Binding) (rest json.RawMessage, ok bool) {
+func (c *Codec) Read(object json.RawMessage, m *canonical.Message) (rest json.RawMessage, ok bool) {
 	if len(object) == 0 || object[0] != '{' {
 		return nil, false
 	}
@@ -114,7 +122,7 @@ func Read(object json.RawMessage, m *canonical.Message, own canonical.Binding) (
 		}
 		m.Body = recast
 	}
-	for _, f := range fields(own) {
+	for _, f := range c.fields {
 		raw := o.Take(f.name)
 		if raw == nil {
 			continue

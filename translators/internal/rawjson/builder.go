@@ -8,7 +8,10 @@ import (
 )
 
 // Builder writes one JSON object, member by member, in the order of the calls.
-type Builder struct{ buf []byte }
+type Builder struct {
+	buf  []byte
+	room int // octets to make room for at once; 0: unknown
+}
 
 // NewBuilder starts an object. Most extensions stay empty, so it takes no room
 // before there is a member.
@@ -18,7 +21,11 @@ func NewBuilder() *Builder { return &Builder{} }
 // object at once: growing from nothing costs more than the writing.
 func (b *Builder) name(name string, size int) {
 	if b.Empty() {
-		b.buf = append(make([]byte, 0, max(192, size+64)), '{')
+		room := b.room
+		if room == 0 {
+			room = max(192, size+64)
+		}
+		b.buf = append(make([]byte, 0, room), '{')
 	} else {
 		b.buf = append(b.buf, ',')
 	}

@@ -48,19 +48,20 @@ func syntax(err error) error {
 // tooDeep counts brackets outside strings; a cheap scan, so that hostile
 // nesting costs no more than its length.
 func tooDeep(data []byte, limit int) bool {
-	depth, quoted := 0, false
+	depth := 0
 	for i := 0; i < len(data); i++ {
-		switch c := data[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
+		switch data[i] {
+		case '"':
+			end := text(data, i)
+			if end < 0 {
+				return false
+			}
+			i = end - 1
+		case '{', '[':
 			if depth++; depth > limit {
 				return true
 			}
-		case c == '}' || c == ']':
+		case '}', ']':
 			depth--
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -129,6 +130,16 @@ func (o *Object) Peek(name string) json.RawMessage {
 // Put adds a member that is not there.
 func (o *Object) Put(name string, value json.RawMessage) {
 	o.members = append(o.members, Member{Name: name, Value: value})
+}
+
+// Insert adds a member that is not there before the first one with a greater
+// name: members in order stay in order.
+func (o *Object) Insert(name string, value json.RawMessage) {
+	at := slices.IndexFunc(o.members, func(m Member) bool { return m.Name > name })
+	if at < 0 {
+		at = len(o.members)
+	}
+	o.members = slices.Insert(o.members, at, Member{Name: name, Value: value})
 }
 
 // Take removes and returns a member's raw value; nil: absent.
@@ -257,7 +268,11 @@ func (o *Object) Rest() json.RawMessage {
 	if o.err != nil || len(o.members) == 0 {
 		return nil
 	}
-	b := NewBuilder()
+	size := 2
+	for _, m := range o.members {
+		size += len(m.Name) + len(m.Value) + 4
+	}
+	b := &Builder{room: size}
 	for _, m := range o.members {
 		b.Raw(m.Name, m.Value)
 	}

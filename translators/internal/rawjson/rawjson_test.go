@@ -21,6 +21,8 @@ func TestCheck(t *testing.T) {
 		"surrogate pair":     {`"\ud83d\ude00"`, true},
 		"depth at bound":     {strings.Repeat("[", 8) + strings.Repeat("]", 8), true},
 		"brackets in string": {`"[[[[[[[[[[[[\"[["`, true},
+		"escaped escape":     {`["\\",[[[[[[["\\\""]]]]]]]]`, true},
+		"too deep behind it": {`["\\",[[[[[[[["\\\""]]]]]]]]]`, false},
 		"duplicate":          {`{"a":1,"a":2}`, false},
 		"escaped duplicate":  {`{"a":1,"\u0061":2}`, false},
 		"nested duplicate":   {`[{"b":{"a":1,"a":2}}]`, false},
@@ -59,6 +61,18 @@ func TestRestKeepsWhatNobodyTook(t *testing.T) {
 	o.Bool("e")
 	if o.Err() == nil {
 		t.Error("a string taken as a boolean is no error")
+	}
+}
+
+// TestInsert: members in order stay in order.
+func TestInsert(t *testing.T) {
+	t.Parallel()
+	o := rawjson.Parse([]byte(`{"b":1,"d":2}`), "")
+	for _, name := range []string{"c", "a", "e"} {
+		o.Insert(name, []byte("0"))
+	}
+	if got, want := string(o.Rest()), `{"a":0,"b":1,"c":0,"d":2,"e":0}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 

@@ -1,6 +1,9 @@
 package rawjson
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+)
 
 // The skimmers below find where a value ends. They rely on Check for what is
 // inside it and validate only the brackets they walk through: a message is
@@ -18,13 +21,20 @@ func space(data []byte, i int) int {
 
 // text skips a string that begins at i; -1: it does not end.
 func text(data []byte, i int) int {
-	for i++; i < len(data); i++ {
-		switch data[i] {
-		case '\\':
-			i++
-		case '"':
-			return i + 1
+	quote := 0 // the next one, escaped or not
+	for i++; i < len(data); {
+		if quote < i {
+			next := bytes.IndexByte(data[i:], '"')
+			if next < 0 {
+				return -1
+			}
+			quote = i + next
 		}
+		escape := bytes.IndexByte(data[i:quote], '\\')
+		if escape < 0 {
+			return quote + 1
+		}
+		i += escape + 2
 	}
 	return -1
 }
