@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,6 +23,9 @@ type entries struct {
 	away   atomic.Bool   // nor found
 	shelf  chan struct{} // not nil: what is listed waits for its end
 	tasks  atomic.Int64  // writes of records
+
+	mu      sync.Mutex
+	shelved map[time.Time]int // writes of what is listed, by when
 }
 
 func (e *entries) Swap(ctx context.Context, key gateway.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
@@ -31,8 +35,16 @@ func (e *entries) Swap(ctx context.Context, key gateway.EntryKey, old uint64, va
 	if key.Kind == "shelf" && e.shelf != nil {
 		<-e.shelf
 	}
-	if key.Kind == "task" {
+	switch key.Kind {
+	case "task":
 		e.tasks.Add(1)
+	case "shelf":
+		e.mu.Lock()
+		if e.shelved == nil {
+			e.shelved = map[time.Time]int{}
+		}
+		e.shelved[time.Now()]++
+		e.mu.Unlock()
 	}
 	return e.Entries.Swap(ctx, key, old, value, until)
 }

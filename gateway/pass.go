@@ -96,13 +96,14 @@ func (g *Gateway) noCounterpart(x *exchange) error {
 // Bounds of what callers can read later.
 const (
 	shelfLife   = replyLife
-	shelfSlots  = 64        // tasks that are listed for one caller and agent, by each process
-	maxShelves  = 1 << 12   // callers and agents whose slots a process counts
-	maxYield    = 768 << 10 // octets of what is kept of one task
-	maxCaptions = 32        // artifacts of one task that are listed
-	maxCaption  = 512       // octets of what the list says of one
-	shelfPage   = 32        // tasks on a page of the list
-	maxPlace    = 2048      // octets of a URI
+	shelfSlots  = 64                     // tasks that are listed for one caller and agent, by each process
+	maxShelves  = 1 << 12                // callers and agents whose slots a process counts
+	maxYield    = 768 << 10              // octets of what is kept of one task
+	maxCaptions = 32                     // artifacts of one task that are listed
+	maxCaption  = 512                    // octets of what the list says of one
+	shelfPage   = 32                     // tasks on a page of the list
+	maxPlace    = 2048                   // octets of a URI
+	shelfRest   = 250 * time.Millisecond // between two times that what is pending is listed
 	placeScheme = "a2a://"
 )
 
@@ -140,7 +141,7 @@ type shelves struct {
 	pending map[EntryKey]shelved // not on the list yet
 	busy    bool                 // somebody is about to put it there
 
-	writing sync.Mutex // held while one is put there
+	writing sync.Mutex // held while some are put there
 }
 
 // shelved is what stands in one slot.
@@ -163,20 +164,24 @@ func (s *shelves) add(key EntryKey, l shelved) bool {
 	return idle
 }
 
-// take gives one of a group, or of any (""); false: there is none.
-func (s *shelves) take(group string) (EntryKey, shelved, bool) {
+// take gives some of a group, or of any (""); none: there is nothing.
+func (s *shelves) take(group string) map[EntryKey]shelved {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	taken := map[EntryKey]shelved{}
 	for key, l := range s.pending {
+		if len(taken) == shelfSlots {
+			break
+		}
 		if group == "" || key.Group == group {
+			taken[key] = l
 			delete(s.pending, key)
-			return key, l, true
 		}
 	}
-	if group == "" {
+	if group == "" && len(taken) == 0 {
 		s.busy = false
 	}
-	return EntryKey{}, shelved{}, false
+	return taken
 }
 
 // slot is the next one of a group.
@@ -321,27 +326,42 @@ func (g *Gateway) enlist(ctx context.Context, group string, y *yield, until time
 	if !g.shelves.add(EntryKey{Kind: entryShelf, Group: group, ID: y.Slot}, l) {
 		return nil
 	}
-	everything := func(ctx context.Context) {
-		for g.listOne(context.WithoutCancel(ctx), "") {
-			continue
-		}
-	}
-	if g.crew.run(everything) != nil {
-		everything(ctx)
+	if g.crew.run(g.listNow) != nil {
+		g.listPending(ctx, "")
 	}
 	return nil
 }
 
-// listOne puts one pending entry of a group, or of any (""), on the list; false:
-// there is none. No caller waits for the disk because of it but one who wants to
+// listNow puts what is pending on the list, and again while there is more, until
+// nothing is. In between it rests: what comes meanwhile goes to the disk together.
+func (g *Gateway) listNow(ctx context.Context) {
+	rest := time.NewTimer(shelfRest)
+	defer rest.Stop()
+	for g.listPending(context.WithoutCancel(ctx), "") {
+		rest.Reset(shelfRest)
+		select {
+		case <-rest.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// listPending puts what is pending of a group, or of any (""), on the list; false:
+// nothing was. No caller waits for the disk because of it but one who wants to
 // see the list.
-func (g *Gateway) listOne(ctx context.Context, group string) bool {
+func (g *Gateway) listPending(ctx context.Context, group string) bool {
 	g.shelves.writing.Lock()
 	defer g.shelves.writing.Unlock()
-	key, l, ok := g.shelves.take(group)
-	if !ok {
-		return false
+	pending := g.shelves.take(group)
+	var all sync.WaitGroup
+	for key, l := range pending {
+		all.Go(func() { g.listOne(ctx, key, l) })
 	}
+	all.Wait()
+	return len(pending) > 0
+}
+
+func (g *Gateway) listOne(ctx context.Context, key EntryKey, l shelved) {
 	old, _, err := g.Entries.Get(ctx, key)
 	if err == nil { // nobody else has this slot
 		_, _, err = g.Entries.Swap(ctx, key, old.Revision, l.value, l.until)
@@ -349,7 +369,6 @@ func (g *Gateway) listOne(ctx context.Context, group string) bool {
 	if err != nil {
 		g.Logger.WarnContext(ctx, "what came of a task is not listed", slog.Any("error", err))
 	}
-	return true
 }
 
 // yieldKey is where what came of a task is kept: no issuer of tokens has such a name.
@@ -419,7 +438,7 @@ func (g *Gateway) holdings(ctx context.Context, x *exchange, cursor string) (lis
 	if strings.Trim(cursor, "0123456789abcdefghijklmnopqrstuvwxyz-.") != "" || len(cursor) > maxTaskID {
 		return nil, "", &canonical.Error{Code: canonical.CodeBadParams, Message: "Invalid cursor"}
 	}
-	for g.listOne(ctx, g.keyOf(x, "").Group) { // what is not on the list yet
+	for g.listPending(ctx, g.keyOf(x, "").Group) { // what is not on the list yet
 		continue
 	}
 	entries, err := g.Entries.List(ctx, entryShelf, g.keyOf(x, "").Group, cursor, shelfPage)

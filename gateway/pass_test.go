@@ -153,6 +153,36 @@ func TestARepliesListIsWrittenBehindIt(t *testing.T) {
 	})
 }
 
+// What comes of many replies is put on the list together: each time costs a commit
+// to the disk.
+func TestManyRepliesAreListedTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const many = 40
+		var scenes []scene
+		for i := range many {
+			task := strings.ReplaceAll(wholeTask("COMPLETED", oneArt), `"t1"`, fmt.Sprintf(`"t%d"`, i))
+			scenes = append(scenes, scene{events: []string{task}})
+		}
+		s := newStage(t, map[string][]scene{"SendStreamingMessage": scenes})
+		defer func() { _ = s.Close() }()
+		for range many {
+			s.ask(t, s, s.tool(askingHi))
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		s.entries.mu.Lock()
+		defer s.entries.mu.Unlock()
+		written := 0
+		for _, n := range s.entries.shelved {
+			written += n
+		}
+		if times := len(s.entries.shelved); written != many || times > 4 {
+			t.Errorf("%d entries, written at %d times", written, times)
+		}
+	})
+}
+
 // Nobody reads what is another's, what is not there, or what a URI only looks like.
 func TestForeignResources(t *testing.T) {
 	t.Parallel()
