@@ -213,7 +213,7 @@ func (l letter) outcome(m *canonical.Message, p *rawjson.Object, re canonical.Op
 	case canonical.OpTaskList:
 		return l.listed(m, p)
 	case canonical.OpTaskCancel:
-		if !p.Has("result") && !envelope.HasKind(l.aepb) {
+		if status, _ := rawjson.Unquote(p.Peek("status")); status == statusSuccess && !p.Has("result") && !envelope.HasKind(l.aepb) {
 			return l.done(m, p)
 		}
 		return l.result(m, p)
