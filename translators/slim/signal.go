@@ -87,11 +87,11 @@ func (t *Translator) saySignal(m *canonical.Message, said *canonical.Signal, by 
 		}
 	}
 	inner := rawjson.NewBuilder().String(memberToken, said.Token).Merge(own).Bytes()
-	body := jsonrpc.Request(m.Correlation.WireID, MethodRollback, inner)
-	if m.Phase != canonical.PhaseRequest {
-		body = jsonrpc.Result(m.Correlation.WireID, inner)
+	if m.Phase == canonical.PhaseRequest {
+		return translators.Wire{Body: jsonrpc.Request(m.Correlation.WireID, MethodRollback, inner)}, losses, nil
 	}
-	return translators.Wire{Body: body}, losses, nil
+	// On SLIMRPC nothing else tells a result that is a token from other results.
+	return translators.Wire{Body: jsonrpc.Result(m.Correlation.WireID, inner), Re: m.Op}, losses, nil
 }
 
 // callback is the header of a request that names one.

@@ -233,6 +233,7 @@ func TestRevisionOfASession(t *testing.T) {
 	for _, body := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
 		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"add"}}`,
+		`{"jsonrpc":"2.0","id":3,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}}`,
 	} {
 		if err := d.Serve(t.Context(), callOf("", "", body, nil), &told{}); err != nil {
 			t.Fatal(err)
@@ -240,6 +241,9 @@ func TestRevisionOfASession(t *testing.T) {
 	}
 	road, _ := d.road.(*script)
 	if got := road.calls[0].Wire.Version; got != form.VersionMCP(mcp.LegacyMarch) {
+		t.Error(got)
+	}
+	if got := road.calls[1].Wire.Version; got != form.VersionA2A { // from the same place, for somebody else
 		t.Error(got)
 	}
 }

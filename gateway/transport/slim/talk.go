@@ -5,6 +5,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
+	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	form "github.com/aepb/aepb-gateway/translators/slim"
 )
@@ -16,13 +17,7 @@ const maxTalks = 4096
 // initialize, which says in which revision it goes on.
 func (v *visit) plain(ctx context.Context) error {
 	evidence, err := v.admit(ctx)
-	asked := v.wire
-	asked.Version = v.door.revision(v.call)
-	m, unreadable := v.door.l.deps.Form.Decode(asked)
-	if unreadable != nil && asked.Version != "" { // it may be of another revision, or of A2A
-		asked.Version = ""
-		m, unreadable = v.door.l.deps.Form.Decode(asked)
-	}
+	asked, m, unreadable := v.understood()
 	v.wire, v.message = asked, m
 	if err != nil {
 		return v.refuse(ctx, err)
@@ -57,6 +52,23 @@ func (v *visit) plain(ctx context.Context) error {
 		}
 		return v.exchange(ctx, transport.Submitted(m, evidence))
 	}
+}
+
+// understood reads the message in the revision that its sender agreed on before,
+// unless it is of another, or of A2A: whoever carries messages for others says
+// both from one place, and MCP takes any name for a method of somebody's own.
+func (v *visit) understood() (translators.Wire, *canonical.Message, error) {
+	shown := v.wire
+	m, err := v.door.l.deps.Form.Decode(shown)
+	agreed := shown
+	agreed.Version = v.door.revision(v.call)
+	if agreed.Version == "" || m != nil && m.Origin.Version == form.VersionA2A {
+		return shown, m, err
+	}
+	if said, unreadable := v.door.l.deps.Form.Decode(agreed); unreadable == nil {
+		return agreed, said, nil
+	}
+	return shown, m, err
 }
 
 // listed answers from the directory.
