@@ -346,7 +346,7 @@ func (g *Gateway) stampRequest(x *exchange, id ect.ID) {
 	if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Turn.ID == "" {
 		invoke.Turn.ID = m.Correlation.MessageID
 	}
-	if x.dest.Info().Streams == translators.StreamsReply && x.call.Agent != "" && m.Correlation.Progress == nil && x.lasts() {
+	if x.agentStreams() == translators.StreamsReply && x.call.Agent != "" && m.Correlation.Progress == nil && x.lasts() {
 		m.Correlation.Progress = m.Correlation.WireID
 	}
 }
@@ -355,7 +355,7 @@ func (g *Gateway) stampRequest(x *exchange, id ect.ID) {
 // that its caller would rather wait is our business and not the agent's.
 func (x *exchange) tasked(m *canonical.Message) *canonical.Message {
 	if m.Op != canonical.OpInvoke || x.relay() || x.call.Agent == "" || x.described == nil || !x.described.Tasks ||
-		x.dest.Info().Streams == translators.StreamsTask || m.Preferences.TaskOK {
+		x.agentStreams() == translators.StreamsTask || m.Preferences.TaskOK {
 		return m
 	}
 	out := *m

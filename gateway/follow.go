@@ -49,7 +49,7 @@ func (r *run) follow(ctx context.Context, cause error) error {
 // else again and again.
 func (r *run) look(ctx context.Context) error {
 	op, wait := canonical.OpTaskGet, r.interval()
-	if !r.blind && r.x.described != nil && r.x.described.Streams && r.x.dest.Info().Streams == translators.StreamsTask {
+	if !r.blind && r.x.described != nil && r.x.described.Streams && r.x.agentStreams() == translators.StreamsTask {
 		op = canonical.OpTaskSubscribe
 		wait = minPoll << r.broken
 	}
@@ -100,6 +100,9 @@ func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message
 	}
 	l.audience, l.reader = g.audience(x), x.reader()
 	m.Correlation.WireID = quoted(string(l.id))
+	if x.endpoint.Tenant != "" {
+		m.Conversation.Tenant = x.endpoint.Tenant
+	}
 	wire, receipt, err := g.leg(ctx, x, l)
 	if err != nil {
 		return transport.Sealed{}, err
@@ -117,7 +120,7 @@ func (r *run) abort() {
 	r.stop()
 	switch {
 	case r.guest, r.complete() && !r.asked():
-	case r.x.dest.Info().Streams != translators.StreamsTask:
+	case r.x.agentStreams() != translators.StreamsTask:
 		r.g.abandon(r.x)
 	case r.agent.TaskID != "":
 		r.g.tellAgent(r.x, canonical.OpTaskCancel, &canonical.TaskQuery{ID: r.agent.TaskID})
@@ -127,7 +130,7 @@ func (r *run) abort() {
 // names: the agent makes a task of the message, which goes on when the connection
 // ends. Until it has named that, nobody can tell it to stop.
 func (x *exchange) names() bool {
-	return x.call.Agent != "" && x.message.Op == canonical.OpInvoke && x.dest.Info().Streams == translators.StreamsTask
+	return x.call.Agent != "" && x.message.Op == canonical.OpInvoke && x.agentStreams() == translators.StreamsTask
 }
 
 // waits is for whose sake an answer is waited for: its caller's, unless what
@@ -170,7 +173,7 @@ func (g *Gateway) disown(ctx context.Context, x *exchange, reply transport.Reply
 // end of the connection does not say so (MCP before 2026-07-28).
 func (g *Gateway) abandon(x *exchange) {
 	asker, ok := x.dest.(translators.Asker)
-	if !ok || x.dest.Info().Streams != translators.StreamsReply || asker.Asks(x.endpoint.Version, x.endpoint.Form) == translators.AskReply {
+	if !ok || x.agentStreams() != translators.StreamsReply || asker.Asks(x.endpoint.Version, x.endpoint.Form) == translators.AskReply {
 		return
 	}
 	id := quoted(string(x.requestID))

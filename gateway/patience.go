@@ -93,6 +93,20 @@ func (x *exchange) lasts() bool {
 	return p.Stream || p.NoWait || p.TaskOK
 }
 
+// agentStreams is how the agent streams, callerStreams how the caller reads that.
+func (x *exchange) agentStreams() translators.Streams {
+	version := x.endpoint.Version
+	if version == "" { // nobody has asked it yet
+		listed, _ := x.agent.EndpointOf(x.dest.Info().Binding)
+		version = listed.Version
+	}
+	return translators.StreamsOf(x.dest, version)
+}
+
+func (x *exchange) callerStreams() translators.Streams {
+	return translators.StreamsOf(x.source, x.message.Origin.Version)
+}
+
 // streams: the agent is asked for a stream, so that it can be seen at work, and
 // stopped.
 func (x *exchange) streams() bool {
@@ -102,7 +116,7 @@ func (x *exchange) streams() bool {
 	case x.relay():
 		return x.message.Preferences.Stream
 	default:
-		return x.described != nil && x.described.Streams && x.dest.Info().Streams == translators.StreamsTask
+		return x.described != nil && x.described.Streams && x.agentStreams() == translators.StreamsTask
 	}
 }
 
@@ -129,7 +143,7 @@ func (x *exchange) final(m *canonical.Message) bool {
 // asks and what came of it the agent says when it is asked about it (MCP,
 // CreateTaskResult).
 func (x *exchange) promised(t *canonical.Task) bool {
-	return x.dest.Info().Streams == translators.StreamsReply && t.Output == nil && t.Failure == nil && len(t.Inputs) == 0 &&
+	return x.agentStreams() == translators.StreamsReply && t.Output == nil && t.Failure == nil && len(t.Inputs) == 0 &&
 		len(t.Artifacts) == 0 && t.Status.State != canonical.StateCanceled
 }
 

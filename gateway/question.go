@@ -84,7 +84,7 @@ func (g *Gateway) goOnWith(ctx context.Context, x *exchange, rec *record, invoke
 		answer, err := g.answerOpen(ctx, x, rec, answers)
 		return true, answer, err
 	}
-	if rec.Waits == waitsTask && !x.relay() && x.dest.Info().Streams != translators.StreamsTask {
+	if rec.Waits == waitsTask && !x.relay() && x.agentStreams() != translators.StreamsTask {
 		answer, err := g.update(ctx, x, rec, answers)
 		return true, answer, err
 	}

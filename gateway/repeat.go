@@ -194,7 +194,7 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 	}
 	rec := g.recordOf(x, task)
 	rec.Last = x.replyID
-	if x.source.Info().Streams == translators.StreamsTask {
+	if x.callerStreams() == translators.StreamsTask {
 		rec.Said, rec.Re = &said{Version: x.message.Origin.Version, Form: x.call.Wire.Form, Body: wire.Body}, x.message.Op
 	} else {
 		rec.Task, rec.Said = *task, nil
@@ -245,7 +245,7 @@ func (g *Gateway) recordOf(x *exchange, task *canonical.Task) *record {
 		return &rec
 	}
 	rec := g.newRecord(x, &brief)
-	if task.ID != "" && (x.relay() || x.dest.Info().Streams == translators.StreamsTask) {
+	if task.ID != "" && (x.relay() || x.agentStreams() == translators.StreamsTask) {
 		rec.TaskID, rec.Context = task.ID, task.ContextID
 	}
 	return rec
@@ -253,7 +253,7 @@ func (g *Gateway) recordOf(x *exchange, task *canonical.Task) *record {
 
 // taskOfReply is the task that a caller may ask about after this reply; nil: none.
 func taskOfReply(x *exchange, m *canonical.Message, result *canonical.Result) *canonical.Task {
-	asks := x.source.Info().Streams == translators.StreamsTask
+	asks := x.callerStreams() == translators.StreamsTask
 	switch {
 	case result.Task != nil && (asks || !result.Task.Status.State.Terminal() || x.record != nil):
 		return result.Task

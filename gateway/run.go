@@ -85,7 +85,7 @@ func (g *Gateway) newRun(x *exchange, parents []ect.ID) *run {
 		r.own, r.agent = x.record.own(), x.record.agent()
 		task := x.record.Task
 		r.keeping, r.posted, r.round = !r.guest, &task, x.record.Round
-	case !x.relay() && x.source.Info().Streams == translators.StreamsTask && x.dest.Info().Streams != translators.StreamsTask:
+	case !x.relay() && x.callerStreams() == translators.StreamsTask && x.agentStreams() != translators.StreamsTask:
 		r.own = canonical.Conversation{TaskID: g.NewID(), ContextID: x.message.Conversation.ContextID}
 		if r.own.ContextID == "" {
 			r.own.ContextID = g.NewID()

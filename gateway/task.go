@@ -49,7 +49,7 @@ func (g *Gateway) askAgent(ctx context.Context, x *exchange, rec *record, query 
 	named := *query
 	named.ID = rec.TaskID
 	x.message.Body = &named
-	if apart := x.source.Info().Streams == translators.StreamsTask && x.dest.Info().Streams != translators.StreamsTask; apart {
+	if apart := x.callerStreams() == translators.StreamsTask && x.agentStreams() != translators.StreamsTask; apart {
 		switch x.message.Op {
 		case canonical.OpTaskCancel:
 			return g.cancelApart(ctx, x)
@@ -172,7 +172,7 @@ func (g *Gateway) fromRecord(ctx context.Context, x *exchange, rec *record, quer
 // refuseCancel: what has ended cannot be canceled; a protocol that only
 // acknowledges does so (reference, task, poll, cancel).
 func (g *Gateway) refuseCancel(ctx context.Context, x *exchange, rec *record) (transport.Answer, error) {
-	if x.source.Info().Streams == translators.StreamsTask {
+	if x.callerStreams() == translators.StreamsTask {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeNotCancelable, Message: "the task has ended"}
 	}
 	return g.tellRecord(ctx, x, rec, false)

@@ -50,7 +50,7 @@ func (r *run) tell(ctx context.Context) (transport.Answer, error) {
 		return r.close(ctx) // the agent has answered without a stream, and so do we
 	}
 	t := &telling{run: r, shape: stream.NewShaper(stream.Shape{
-		From: x.dest.Info().Streams, To: x.source.Info().Streams,
+		From: x.agentStreams(), To: x.callerStreams(),
 		TaskID: r.own.TaskID, ContextID: r.own.ContextID, Token: x.message.Correlation.Progress, Relay: x.relay(),
 	})}
 	if err := t.open(ctx); err != nil {
@@ -95,7 +95,7 @@ func (t *telling) open(ctx context.Context) error {
 // hears that, and may ask about it.
 func (t *telling) enroll(ctx context.Context) error {
 	r := t.run
-	if r.guest || r.keeping || r.own.TaskID == "" || r.x.source.Info().Streams != translators.StreamsTask {
+	if r.guest || r.keeping || r.own.TaskID == "" || r.x.callerStreams() != translators.StreamsTask {
 		return nil
 	}
 	if err := r.keep(ctx, true); err != nil {
@@ -270,7 +270,7 @@ func (t *telling) last(m *canonical.Message) error {
 	if !ok {
 		return t.encode(m)
 	}
-	if r.x.source.Info().Streams == translators.StreamsTask {
+	if r.x.callerStreams() == translators.StreamsTask {
 		events, _ := t.shape.End(result)
 		if r.told(result) {
 			events = t.unsaid()
@@ -345,7 +345,7 @@ func (t *telling) fail(ctx context.Context, cause error) {
 
 // canceled ends a stream of tasks as its caller wanted.
 func (t *telling) canceled() error {
-	if t.run.x.source.Info().Streams != translators.StreamsTask {
+	if t.run.x.callerStreams() != translators.StreamsTask {
 		return errCanceled
 	}
 	status := canonical.Status{State: canonical.StateCanceled, At: t.run.g.Now()}

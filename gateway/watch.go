@@ -17,7 +17,7 @@ import (
 // behind another connection. It is told
 // from its record.
 func (g *Gateway) watch(ctx context.Context, x *exchange, rec *record, streaming bool) (transport.Answer, error) {
-	if streaming && x.source.Info().Streams == translators.StreamsTask { // others have no words for a task in a stream
+	if streaming && x.callerStreams() == translators.StreamsTask { // others have no words for a task in a stream
 		return g.tellRecord(ctx, x, rec, true)
 	}
 	answered, round := rec.Waits == waitsOpen && x.message.Op == canonical.OpInvoke, rec.Round
@@ -113,7 +113,7 @@ func (g *Gateway) resultOf(x *exchange, rec *record) (*canonical.Result, error) 
 		return nil, err
 	}
 	switch {
-	case x.source.Info().Streams == translators.StreamsTask:
+	case x.callerStreams() == translators.StreamsTask:
 		task.Output = nil
 		return &canonical.Result{Task: task}, nil
 	case x.message.Op == canonical.OpInvoke || x.message.Op == canonical.OpTaskResult:

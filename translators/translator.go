@@ -60,6 +60,21 @@ type Carrier interface {
 	Carries(version string) canonical.Binding
 }
 
+// Streamer is implemented by a translator whose protocol streams in another way
+// in some versions than Info says.
+type Streamer interface {
+	// StreamsIn says how peers of a version stream.
+	StreamsIn(version string) Streams
+}
+
+// StreamsOf is how peers of a protocol's version stream.
+func StreamsOf(t Translator, version string) Streams {
+	if s, ok := t.(Streamer); ok {
+		return s.StreamsIn(version)
+	}
+	return t.Info().Streams
+}
+
 // Hasher is implemented by a translator whose messages hold evidence inside:
 // their hash is taken over another form than the octets on the wire (R5).
 type Hasher interface {

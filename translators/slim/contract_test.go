@@ -121,6 +121,13 @@ func TestSignals(t *testing.T) {
 	if m, err := codec.Decode(wire); err != nil || m.Callback != asking.Callback {
 		t.Errorf("%v", err)
 	}
+	done := signals()[1]
+	if wire, _, err = codec.Encode(done, translators.Target{Form: slim.FormRPC}); err != nil || wire.Re != canonical.OpRollback {
+		t.Errorf("on SLIMRPC nothing says that a result is a token: %q, %v", wire.Re, err)
+	}
+	if a, m := codec.StreamsIn(slim.VersionA2A), codec.StreamsIn(slim.VersionMCP("2026-07-28")); a != translators.StreamsTask || m != translators.StreamsReply {
+		t.Errorf("A2A streams as %q, and MCP as %q", a, m)
+	}
 	said := signals()[0]
 	said.Body = &canonical.Signal{Token: "a.b.c", Extensions: canonical.Extensions{"other-v1": raw(`{"x":1}`)}}
 	if _, losses, err := codec.Encode(said, translators.Target{}); err != nil || len(losses) != 1 || losses[0].String() != "L29 dropped /body/extensions/other-v1" {

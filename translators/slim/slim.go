@@ -47,6 +47,7 @@ var (
 	_ translators.Namer      = (*Translator)(nil)
 	_ translators.Asker      = (*Translator)(nil)
 	_ translators.Carrier    = (*Translator)(nil)
+	_ translators.Streamer   = (*Translator)(nil)
 	_ translators.Signaler   = (*Translator)(nil)
 )
 
@@ -87,6 +88,14 @@ func (t *Translator) Carries(version string) canonical.Binding {
 		return mcp.Binding
 	}
 	return a2a.Binding
+}
+
+// StreamsIn is how the protocol streams whose words a version uses.
+func (t *Translator) StreamsIn(version string) translators.Streams {
+	if _, ok := Revision(version); ok {
+		return t.mcp.Info().Streams
+	}
+	return t.info.Streams
 }
 
 // words is one of the protocols whose words are used.
