@@ -35,7 +35,6 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
 // settings is what a way of running the gateway decides.
@@ -276,12 +275,25 @@ func (out *service) build(
 		return nil, err
 	}
 	return gateway.New(s.road(), gateway.Deps{
-		Rollbacks: map[canonical.Binding]transport.Dialer{a2a.Binding: undo, mcp.Binding: undo},
+		Rollbacks: apart(registry, undo),
 		Registry:  registry, Directory: out.directory, Dialers: dialers, Hops: hops, Pushers: pushers, Callbacks: told,
 		Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
 		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, Limiter: out.limiter, Metrics: out.metrics,
 		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
 	})
+}
+
+// apart gives the protocols that have no form of their own for rollbacks the one
+// that ATD has, apart from their endpoints (AEPB, Checkpoint and Rollback Signal Carriage).
+func apart(registry *translators.Registry, undo transport.Dialer) map[canonical.Binding]transport.Dialer {
+	out := map[canonical.Binding]transport.Dialer{}
+	for _, id := range registry.Bindings() {
+		form, _ := registry.Translator(id)
+		if s, ok := form.(translators.Signaler); !ok || !s.Signals(canonical.OpRollback, translators.Target{Version: form.Info().Versions[0]}) {
+			out[id] = undo
+		}
+	}
+	return out
 }
 
 // limits are wider on a development gateway, where one caller is everybody.

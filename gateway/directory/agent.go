@@ -106,14 +106,22 @@ func (e Endpoint) beyond() string {
 		return "through is the SPIFFE id of a peer"
 	case e.URL != "" || e.GRPC != "" || e.Form != "" || e.DID != "" || e.Signature != "" || e.Version != "":
 		return "an endpoint behind another gateway has no URL and nothing else of its own: that gateway knows them"
-	case !slices.Contains(bindings, e.Binding):
-		return "no protocol " + string(e.Binding)
+	case !identifies(e.Binding):
+		return "a protocol is named like mcp-v1"
 	}
 	return ""
 }
 
-// bindings are the registered protocols (AEPB, Protocol Binding Registry).
-var bindings = []canonical.Binding{"a2a-v1", "mcp-v1", "slim-v1", "uacp-v1", "ainp-v1"}
+// identifies: the text has the form of a binding identifier, NAME-vNUMBER (AEPB,
+// AEPB Protocol Binding Registry). Which ones there are, gateways know that speak them.
+func identifies(id canonical.Binding) bool {
+	name, number, ok := strings.Cut(string(id), "-v")
+	return ok && name != "" && number != "" && len(id) <= maxBinding &&
+		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" && strings.Trim(number, "0123456789") == ""
+}
+
+// maxBinding bounds a binding identifier, in octets.
+const maxBinding = 64
 
 func noPeer(id ect.Identity) string { return "no gateway among the peers is " + string(id) }
 

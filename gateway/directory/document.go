@@ -181,7 +181,7 @@ func protocolOf(i int, p wireProtocol) (Endpoint, error) {
 	switch {
 	case p.ID == "" || p.Version == "" || p.Endpoint == "":
 		return Endpoint{}, invalid("protocol %d lacks id, version or endpoint", i)
-	case len(p.ID) > 64 || len(p.Version) > 64 || len(p.Endpoint) > maxTextField:
+	case len(p.ID) > maxBinding || len(p.Version) > 64 || len(p.Endpoint) > maxTextField:
 		return Endpoint{}, invalid("protocol %d has a member that is too long", i)
 	case p.Priority != nil && (*p.Priority < 0 || *p.Priority > maxPriority):
 		return Endpoint{}, invalid("protocol %d has a priority out of range", i)

@@ -18,6 +18,7 @@ func checks() []check {
 		{"imports", "the pillars stand apart, so that each can be read, tested and replaced alone", importLaw},
 		{"third parties", "a dependency that lives in one room can be replaced in one room", thirdParties},
 		{"pure form", "a codec that reads no clock and mints no id can be fuzzed, and its output hashed", pureForm},
+		{"protocols", "a protocol is a folder and a line: whoever lists them anew forgets the next one", protocolsLaw},
 		{"egress", "one door to the network is one place to guard", egressLaw},
 		{"init", "nothing happens because something was imported", noInit},
 		{"globals", "state without an owner cannot be tested twice in one process", noGlobals},

@@ -40,6 +40,19 @@ func planted() map[string]plants {
 
 func plantedStructure() map[string]plants {
 	return map[string]plants{
+		"protocols": {
+			bad: []map[string]string{
+				code("gateway/directory/a.go", `var known = []string{"slim-v1"}`),
+				code("gateway/a.go", `import "`+ours("translators/mcp")+`"`+"\nvar b = mcp.Binding"),
+				code("cmd/aepb-gateway/b.go", `const b = "toy" + "mcp-v1"`),
+			},
+			good: []map[string]string{
+				code("gateway/hops.go", `var carriages = []string{"a2a-v1"}`),
+				code("gateway/a.go", `import "`+ours("translators/canonical")+`"`+"\nvar b canonical.Binding // mcp-v1\nconst c = \"mcp-v1 to a2a-v1\""),
+				code("gateway/a_test.go", `const b = "mcp-v1"`),
+				code("translators/mcp/a.go", `const b = "mcp-v1"`),
+			},
+		},
 		"imports": {
 			bad: []map[string]string{
 				importing("translators/canonical/a.go", ours("translators")),

@@ -1,0 +1,65 @@
+package arch_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// knowers may name a protocol: where its own form and wires are, where the list
+// of all stands, and the few places that one protocol is a reason for. Whoever
+// adds a protocol needs none of the latter.
+var knowers = []struct{ path, because string }{
+	{"translators", "a protocol's form"},
+	{"gateway/transport/a2a", "a protocol's wire"},
+	{"gateway/transport/mcp", "a protocol's wire"},
+	{"gateway/transport/slim", "a protocol's wire"},
+	{"gateway/transport/uacp", "a protocol's wire"},
+	{"gateway/transport/ainp", "a protocol's wire"},
+	{"cmd/aepb-gateway/protocols.go", "the list of protocols"},
+	{"cmd/aepb-gateway/ainp.go", "what its wire needs of the service"},
+	{"cmd/aepb-gateway/slim.go", "what its wire needs of the service"},
+	{"cmd/aepb-gateway/wire.go", "agents are shown, and called over gRPC, by A2A's cards"},
+	{"cmd/aepb-gateway/demo", "its two agents speak two protocols"},
+	{"cmd/aepbctl", "a flag for each, and one for any other; what stands in the registry of bindings"},
+	{"gateway/transport/hop/dial.go", "gateways show each other agents by A2A's cards"},
+	{"gateway/hops.go", "gateways talk to each other in what has one message per HTTP body"},
+	{"gateway/directory/agent.go", "what an operator can say of an endpoint of one protocol alone"},
+	{"gateway/directory/document.go", "endpoints in documents that need not be URLs"},
+	{"test", "tests look everywhere"},
+}
+
+// protocolsLaw: what everybody has to know of a protocol, its translator says;
+// whoever lists protocols anew forgets the next one.
+func protocolsLaw(t tree) []string {
+	var failures []string
+	for _, s := range t.sources {
+		if s.test || slices.ContainsFunc(knowers, func(k struct{ path, because string }) bool { return s.path == k.path || s.in(k.path) }) {
+			continue
+		}
+		fail := func(n ast.Node, what string) {
+			failures = append(failures, fmt.Sprintf("%s: %s: ask the registry of translators, or say in knowers why not", s.at(n), what))
+		}
+		s.uses(func(n ast.Node, pkg, name string) {
+			if name == "Binding" && strings.HasPrefix(pkg, module+"/translators/") && !strings.HasSuffix(pkg, "/canonical") {
+				fail(n, pkg+".Binding")
+			}
+		})
+		ast.Inspect(s.tree, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				if text, err := strconv.Unquote(lit.Value); err == nil && isBinding(text) {
+					fail(n, strconv.Quote(text))
+				}
+			}
+			return true
+		})
+	}
+	return failures
+}
+
+func isBinding(text string) bool {
+	return slices.Contains([]string{"a2a-v1", "mcp-v1", "slim-v1", "uacp-v1", "ainp-v1"}, text)
+}
