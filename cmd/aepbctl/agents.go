@@ -122,12 +122,13 @@ func (t *target) fetch(cmd *cobra.Command, path string, into any) error {
 func agentsAdd(t *target) *cobra.Command {
 	var a agent
 	var a2a, mcp, slim string
+	var others []string
 	uacp, ainp := endpoint{Binding: "uacp-v1"}, endpoint{Binding: "ainp-v1"}
 	cmd := &cobra.Command{
-		Use: "add NAME (--capability URL | --a2a URL | --mcp URL | --slim ORG/NS/SVC@NODE | --uacp HOST:PORT | --ainp URL [--did DID])", Short: "List an agent", Args: cobra.ExactArgs(1),
+		Use: "add NAME (--capability URL | --a2a URL | --mcp URL | --slim ORG/NS/SVC@NODE | --uacp HOST:PORT | --ainp URL [--did DID] | --endpoint BINDING=URL)", Short: "List an agent", Args: cobra.ExactArgs(1),
 		PreRunE: func(*cobra.Command, []string) error {
-			if a2a == "" && mcp == "" && slim == "" && uacp.URL == "" && ainp.URL == "" && a.Capability == "" {
-				return errors.New("name the capability document with --capability, or an endpoint with --a2a, --mcp, --slim, --uacp or --ainp")
+			if a2a == "" && mcp == "" && slim == "" && uacp.URL == "" && ainp.URL == "" && len(others) == 0 && a.Capability == "" {
+				return errors.New("name the capability document with --capability, or an endpoint with --a2a, --mcp, --slim, --uacp, --ainp or --endpoint")
 			}
 			if ainp.URL == "" && (ainp.DID != "" || ainp.Signature != "") || uacp.URL == "" && uacp.Form != "" {
 				return errors.New("--did and --signature say something about --ainp, --form about --uacp")
@@ -149,6 +150,13 @@ func agentsAdd(t *target) *cobra.Command {
 					a.Endpoints = append(a.Endpoints, e)
 				}
 			}
+			for _, other := range others {
+				binding, url, ok := strings.Cut(other, "=")
+				if !ok {
+					return errors.New("--endpoint is BINDING=URL, such as toy-v1=https://host/toy")
+				}
+				a.Endpoints = append(a.Endpoints, endpoint{Binding: binding, URL: url})
+			}
 			return t.add(cmd, a)
 		},
 	}
@@ -164,6 +172,7 @@ func agentsAdd(t *target) *cobra.Command {
 	flags.StringVar(&ainp.URL, "ainp", "", "AINP endpoint (https, or wss for one that answers in several messages)")
 	flags.StringVar(&ainp.DID, "did", "", "the DID whose signature its AINP answers must bear (default: anybody's)")
 	flags.StringVar(&ainp.Signature, "signature", "", "what AINP signatures cover: draft, jcs-raw, or none for an agent that cannot sign")
+	flags.StringArrayVar(&others, "endpoint", nil, "an endpoint of any protocol that the gateway speaks: BINDING=URL (repeatable)")
 	flags.StringVar(&a.ID, "id", "", "the agent's SPIFFE id; its TLS certificate must carry it")
 	flags.StringSliceVar(&a.Callers, "caller", nil, "who may call: a SPIFFE id or a prefix ending in /* (repeatable)")
 	flags.BoolVar(&a.RequireECT, "require-ect", false, "refuse messages without an ECT")
