@@ -64,10 +64,14 @@ func (toyForm) Decode(w translators.Wire) (*canonical.Message, error) {
 }
 
 func (toyForm) Encode(m *canonical.Message, _ translators.Target) (translators.Wire, []canonical.Loss, error) {
+	var losses []canonical.Loss
 	words := func(parts []canonical.Part) string {
 		var out []string
 		for _, p := range parts {
-			out = append(out, p.Text)
+			if p.Kind != canonical.KindText && p.Kind != canonical.KindData {
+				losses = append(losses, canonical.Loss{Code: canonical.LossContent, Path: "/body", Fate: canonical.Dropped})
+			}
+			out = append(out, p.Text+string(p.Data))
 		}
 		return strings.Join(out, " ")
 	}
@@ -76,27 +80,50 @@ func (toyForm) Encode(m *canonical.Message, _ translators.Target) (translators.W
 	case *canonical.Invoke:
 		said.Say = words(body.Turn.Parts)
 		if body.Call != nil {
-			said.Say = string(body.Call.Args)
+			said.Say = toyCall(body.Call.Args)
 		}
 	case *canonical.Result:
-		for _, a := range taskArtifacts(body) {
-			said.Said += words(a.Parts)
-		}
-		if body.Output != nil {
-			said.Said = words(body.Output.Parts)
-		}
+		said.Said, said.Sorry = toyResult(body, words)
 	case *canonical.Error:
 		said.Sorry = body.Message
+	default:
+		return translators.Wire{}, nil, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "no words for that"}
 	}
 	text, err := json.Marshal(said)
-	return translators.Wire{Binding: toyBinding, Version: "1", Media: "application/json", Body: text}, nil, err
+	return translators.Wire{Binding: toyBinding, Version: "1", Media: "application/json", Body: text}, losses, err
 }
 
-func taskArtifacts(r *canonical.Result) []canonical.Artifact {
-	if r.Task == nil {
-		return nil
+// toyCall is the words of a call for words, else its arguments.
+func toyCall(args json.RawMessage) string {
+	var words struct{ Message string }
+	if json.Unmarshal(args, &words) == nil && words.Message != "" {
+		return words.Message
 	}
-	return r.Task.Artifacts
+	return string(args)
+}
+
+// toyResult is what came of it, or that nothing did.
+func toyResult(r *canonical.Result, words func([]canonical.Part) string) (said, sorry string) {
+	failed := false
+	if r.Task != nil {
+		failed = r.Task.Status.State == canonical.StateFailed
+		if r.Task.Status.Message != nil {
+			said = words(r.Task.Status.Message.Parts)
+		}
+		for _, a := range r.Task.Artifacts {
+			said += words(a.Parts)
+		}
+	}
+	if r.Turn != nil {
+		said = words(r.Turn.Parts)
+	}
+	if r.Output != nil {
+		said, failed = words(r.Output.Parts)+string(r.Output.Structured), r.Output.Failed
+	}
+	if failed {
+		return "", said
+	}
+	return said, ""
 }
 
 type toyDialer struct{ guard *egress.Guard }
@@ -122,7 +149,7 @@ func (d toyDialer) Dial(ctx context.Context, ep transport.Endpoint, sealed trans
 
 func (d toyDialer) Describe(_ context.Context, ep transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
 	ep.Version = "1"
-	return &canonical.Description{Name: "toy", Capabilities: []canonical.Capability{{ID: "talk", Profile: canonical.ProfileMessage}}}, ep, nil
+	return &canonical.Description{Name: "toy", Capabilities: []canonical.Capability{{ID: "play", Profile: canonical.ProfileMessage}}}, ep, nil
 }
 
 func toyDoor(road transport.Exchanger) http.Handler {
@@ -140,7 +167,9 @@ func toyDoor(road transport.Exchanger) http.Handler {
 			w.Header().Add(ect.HeaderName, token)
 		}
 		if err != nil {
-			problem.Write(w, r, err)
+			var asked toyWords
+			_ = json.Unmarshal(body, &asked)
+			_ = json.NewEncoder(w).Encode(toyWords{ID: asked.ID, Sorry: problem.Native(err).Message})
 			return
 		}
 		_, _ = w.Write(answer.Wire.Body)
