@@ -21,6 +21,7 @@
 //	streams                       carried                 A2A none, MCP none (L12, L05)
 //	push settings                 carried                 as in A2A
 //	numbers not as doubles are    other digits (L16)      carried
+//	members unknown to A2A        dropped (L29)           carried
 //	details of errors             dropped (L31)           carried
 //	error codes                   A2A's own, or gRPC's    carried
 //	what another protocol says    in metadata, as in A2A  as in A2A or MCP
@@ -28,8 +29,10 @@
 //	callbacks of decisions        aepb-hitl-callback in the metadata of the request
 //	decisions                     none: told where the callback is
 //
-// A member of an A2A message that A2A does not define has no place in protobuf;
-// such a message is refused on its way out and never cut.
+// A member of an A2A message that A2A does not define has no place in protobuf: it
+// is left out, and declared (L29), as over A2A's own gRPC (AEPB, Gateway
+// Requirements item 4). From a peer, such a field is refused: nobody here could
+// say what it meant.
 //
 // Alternatives considered: a binding for each profile (AEPB has one identifier
 // for SLIM), and protobuf in this package (no other codec is tied to a

@@ -37,8 +37,9 @@ type jsonEnvelope struct {
 
 // Frame turns a message of SLIMRPC into the octets that travel; others it
 // leaves alone. A request's method is in Path then; a failure's code is in
-// Status and its text in Body. Numbers are doubles there: others are rounded, and
-// that is a loss. Errors: *canonical.Error for what protobuf has no place for.
+// Status and its text in Body. Numbers are doubles there, and members that A2A
+// does not define have no place: either is a loss, as over gRPC. Errors:
+// *canonical.Error for what protobuf cannot say.
 func Frame(w translators.Wire) (translators.Wire, []canonical.Loss, error) {
 	if w.Form != form.FormRPC || w.Media == MediaProto {
 		return w, nil, nil
@@ -48,9 +49,6 @@ func Frame(w translators.Wire) (translators.Wire, []canonical.Loss, error) {
 		return w, nil, unsayable(err)
 	}
 	var losses []canonical.Loss
-	if !frame.Doubles(e.Params) || !frame.Doubles(e.Result) || e.Version == "" && !frame.Doubles(w.Body) {
-		losses = []canonical.Loss{{Code: canonical.LossNumbers, Path: "/body", Fate: canonical.Dropped}}
-	}
 	var err error
 	switch {
 	case e.Error != nil:
@@ -62,11 +60,11 @@ func Frame(w translators.Wire) (translators.Wire, []canonical.Loss, error) {
 		w.Body, err = tokenIn(e.Result)
 	case e.Method != "":
 		w.Path = "/" + ServiceA2A + "/" + e.Method
-		w.Body, err = pack(requestOf(e.Method), e.Params)
+		w.Body, losses, err = pack(requestOf(e.Method), e.Params)
 	case e.Version == "": // a card, which its own form has without an envelope
-		w.Body, err = pack(outputOf(methodCard), w.Body)
+		w.Body, losses, err = pack(outputOf(methodCard), w.Body)
 	default:
-		w.Body, err = pack(replyTo(w, e.Result), e.Result)
+		w.Body, losses, err = pack(replyTo(w, e.Result), e.Result)
 	}
 	w.Media = MediaProto
 	return w, losses, err
@@ -211,24 +209,25 @@ func instance(of protoreflect.MessageDescriptor) (proto.Message, error) {
 	return kind.New().Interface(), nil
 }
 
-func pack(of protoreflect.MessageDescriptor, text json.RawMessage) ([]byte, error) {
+func pack(of protoreflect.MessageDescriptor, text json.RawMessage) ([]byte, []canonical.Loss, error) {
 	m, err := instance(of)
+	var losses []canonical.Loss
 	if err == nil && len(text) > 0 {
-		err = protojson.Unmarshal(text, m)
+		losses, err = frame.Parse(text, m)
 	}
 	if err != nil {
-		return nil, unsayable(err)
+		return nil, nil, unsayable(err)
 	}
-	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	return body, losses, err
 }
 
-// unsayable: A2A's JSON may have members that its protobuf has not. Cutting
-// them off would be a loss that nobody declared.
+// unsayable says why there is no such message in protobuf.
 func unsayable(err error) error {
 	if errors.Is(err, errNoMessage) {
 		return &canonical.Error{Code: canonical.CodeNoMethod, Message: "A2A over SLIM has no such method"}
 	}
-	return &canonical.Error{Code: canonical.CodeBadParams, Message: "this message has members that A2A has no place for in protobuf"}
+	return &canonical.Error{Code: canonical.CodeBadParams, Message: "this cannot be said over SLIMRPC"}
 }
 
 func unpack(of protoreflect.MessageDescriptor, octets []byte) (json.RawMessage, error) {

@@ -104,15 +104,45 @@ func TestPlainMessagesAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestFrameRefuses what protobuf has no place for, in place of cutting it off.
+// TestMembersOfNobody: what A2A does not define is left out, and that is said.
+func TestMembersOfNobody(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ body, want, lost string }{
+		"below": {
+			`"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x","later":1.50}],"later":1}}`,
+			`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}`, "L16 dropped /body,L29 dropped /body",
+		},
+		"above":    {`"method":"GetTask","params":{"id":"t","later":1}`, `{"id":"t"}`, "L29 dropped /body"},
+		"nowhere":  {`"method":"GetTask","params":{"id":"t"}`, `{"id":"t"}`, ""},
+		"in a map": {`"method":"SendMessage","params":{"metadata":{"later":1}}`, `{"metadata":{"later":1}}`, ""},
+	} {
+		framed, losses, err := Frame(rpcWire("", `{"jsonrpc":"2.0","id":1,`+c.body+`}`))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var lost []string
+		for _, loss := range losses {
+			lost = append(lost, loss.String())
+		}
+		back, err := Unframe(framed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said struct{ Params json.RawMessage }
+		if err := json.Unmarshal(back.Body, &said); err != nil || same(t, said.Params) != same(t, []byte(c.want)) || strings.Join(lost, ",") != c.lost {
+			t.Errorf("%s: %s, lost %v", name, said.Params, lost)
+		}
+	}
+}
+
+// TestFrameRefuses what protobuf cannot say, in place of saying something else.
 func TestFrameRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		w    translators.Wire
 		want canonical.Code
 	}{
-		"member of nobody":       {rpcWire("", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","later":1}}}`), canonical.CodeBadParams},
-		"member above":           {rpcWire("", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t","later":1}}`), canonical.CodeBadParams},
 		"enum of nobody":         {rpcWire("", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"role":"ROLE_KING"}}}`), canonical.CodeBadParams},
 		"number beyond doubles":  {rpcWire("", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"metadata":{"n":1e400}}}`), canonical.CodeBadParams},
 		"octets that are none":   {rpcWire("", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"parts":[{"raw":"!"}]}}}`), canonical.CodeBadParams},

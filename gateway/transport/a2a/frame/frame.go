@@ -46,7 +46,7 @@ func (Framer) Frame(wire translators.Wire) (translators.Wire, []canonical.Loss, 
 	if err != nil {
 		return wire, nil, err
 	}
-	losses, err := parse(wire.Body, message)
+	losses, err := Parse(wire.Body, message)
 	if err != nil {
 		return wire, nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "this cannot be said over gRPC"}
 	}
@@ -54,8 +54,8 @@ func (Framer) Frame(wire translators.Wire) (translators.Wire, []canonical.Loss, 
 	return wire, losses, err
 }
 
-// parse reads JSON into a protobuf message, and says what that loses.
-func parse(body []byte, message proto.Message) ([]canonical.Loss, error) {
+// Parse reads JSON into a protobuf message, and says what that loses, as Frame does.
+func Parse(body []byte, message proto.Message) ([]canonical.Loss, error) {
 	var losses []canonical.Loss
 	if !Doubles(body) {
 		losses = append(losses, canonical.Loss{Code: canonical.LossNumbers, Path: "/body", Fate: canonical.Dropped})
@@ -65,7 +65,60 @@ func parse(body []byte, message proto.Message) ([]canonical.Loss, error) {
 	}
 	proto.Reset(message)
 	losses = append(losses, canonical.Loss{Code: canonical.LossExtension, Path: "/body", Fate: canonical.Dropped})
-	return losses, protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(body, message)
+	return losses, protojson.Unmarshal(defined(message.ProtoReflect().Descriptor(), body), message)
+}
+
+// defined is JSON without the members that the schema lacks. A value that the
+// schema lacks, such as a state, stays, and is refused by whoever reads it: it is
+// what the message says, and not beside it.
+func defined(kind protoreflect.MessageDescriptor, body json.RawMessage) json.RawMessage {
+	var members map[string]json.RawMessage
+	if kind.FullName().Parent() == "google.protobuf" || json.Unmarshal(body, &members) != nil {
+		return body
+	}
+	for name, value := range members {
+		field := kind.Fields().ByJSONName(name)
+		if field == nil {
+			field = kind.Fields().ByTextName(name)
+		}
+		switch {
+		case field == nil:
+			delete(members, name)
+		case field.Message() == nil:
+		case field.IsMap() && field.MapValue().Message() != nil:
+			members[name] = each(field.MapValue().Message(), value, map[string]json.RawMessage{})
+		case field.IsList():
+			members[name] = each(field.Message(), value, []json.RawMessage{})
+		case !field.IsMap():
+			members[name] = defined(field.Message(), value)
+		}
+	}
+	return written(members, body)
+}
+
+// each is a list, or a map, of defined values.
+func each[T []json.RawMessage | map[string]json.RawMessage](kind protoreflect.MessageDescriptor, body json.RawMessage, values T) json.RawMessage {
+	if json.Unmarshal(body, &values) != nil {
+		return body
+	}
+	switch values := any(values).(type) {
+	case []json.RawMessage:
+		for i := range values {
+			values[i] = defined(kind, values[i])
+		}
+	case map[string]json.RawMessage:
+		for name := range values {
+			values[name] = defined(kind, values[name])
+		}
+	}
+	return written(values, body)
+}
+
+func written(value any, otherwise json.RawMessage) json.RawMessage {
+	if out, err := json.Marshal(value); err == nil {
+		return out
+	}
+	return otherwise
 }
 
 // Doubles reports whether every number is written as a double is: others, 1.50

@@ -112,6 +112,11 @@ func TestWhatProtobufCannotHold(t *testing.T) {
 			`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":9007199254740992}]}}`,
 			[]string{"L16 dropped /body"},
 		},
+		"members of tomorrow, everywhere": {
+			`{"later":[1],"message":{"message_id":"m","role":"ROLE_USER","parts":[{"text":"x","later":{}},{"data":{"later":1}}],"metadata":{"later":2},"Later":null}}`,
+			`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"},{"data":{"later":1}}],"metadata":{"later":2}}}`,
+			[]string{"L29 dropped /body"},
+		},
 		"a member of tomorrow": {
 			`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}],"later":1}}`,
 			`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}`,
@@ -131,7 +136,10 @@ func TestWhatProtobufCannotHold(t *testing.T) {
 			}
 		})
 	}
-	for _, body := range []string{`{"message":7}`, `[]`} {
+	for _, body := range []string{
+		`{"message":7}`, `[]`, `{"later":1,"message":{"parts":7}}`, `{"later":1,"message":{"parts":[7]}}`,
+		`{"message":{"messageId":"m","role":"ROLE_KING"}}`, `{"later":1,"message":{"messageId":"m","role":"ROLE_KING"}}`,
+	} {
 		var refused *canonical.Error
 		if _, _, err := (frame.Framer{}).Frame(translators.Wire{Form: a2a.FormGRPC, Path: send, Body: []byte(body)}); !errors.As(err, &refused) || refused.Code != canonical.CodeBadParams {
 			t.Errorf("%s: %v", body, err)
