@@ -27,14 +27,17 @@ type callback struct {
 }
 
 // await takes the callback of a request: it is kept here, told from here, and
-// goes on to an agent whose protocol has a place for it.
+// goes on to an agent whose protocol has a place for it. Where nobody is asked,
+// nobody here hears of a decision.
 func (g *Gateway) await(ctx context.Context, x *exchange) error {
 	m := x.message
-	if m.Callback == "" || x.call.Agent == "" {
+	if m.Callback == "" {
 		return nil
 	}
-	if err := g.Await(ctx, x.call.Caller.ID, x.workflow, m.Callback); err != nil {
-		return err
+	if x.call.Agent != "" {
+		if err := g.Await(ctx, x.call.Caller.ID, x.workflow, m.Callback); err != nil {
+			return err
+		}
 	}
 	if !signalling(x.dest, m.Op, x.endpoint.Version, x.endpoint.Form) {
 		said := *m

@@ -23,12 +23,12 @@ const messageTool = "message"
 // message is for. Without a destination the message becomes one for a tool
 // named "message" (R8); the encoder knows that by the absence of a capability.
 func (g *Gateway) choose(ctx context.Context, x *exchange) error {
+	if x.via != nil {
+		return g.throughPeer(ctx, x)
+	}
 	if x.call.Agent == "" {
 		x.endpoint = transport.Endpoint{Binding: x.dest.Info().Binding, Version: x.call.ToVersion}
 		return nil
-	}
-	if x.via != nil {
-		return g.throughPeer(ctx, x)
 	}
 	listed, ok := x.agent.EndpointOf(x.dest.Info().Binding)
 	if !ok {

@@ -68,10 +68,10 @@ type exchange struct {
 // translation only.
 func (x *exchange) reader() ect.Identity {
 	switch {
-	case x.call.Agent == "":
-		return x.call.Caller.ID
 	case x.via != nil:
 		return x.via.peer.ID
+	case x.call.Agent == "":
+		return x.call.Caller.ID
 	}
 	return x.agent.ID
 }
@@ -136,6 +136,9 @@ func (g *Gateway) settle(ctx context.Context, x *exchange, answer transport.Answ
 // carry does what the message asks for.
 func (g *Gateway) carry(ctx context.Context, x *exchange) (transport.Answer, error) {
 	if x.call.Agent == "" && !signal(x.message.Op) { // translate only
+		if x.via != nil {
+			return g.translated(ctx, x)
+		}
 		_, wire, err := g.request(ctx, x)
 		return g.answer(x, wire), err
 	}
@@ -255,7 +258,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 		l.message = x.tasked(x.message)
 	}
 	wire, receipt, err := g.leg(ctx, x, l)
-	if err != nil || x.call.Agent == "" {
+	if err != nil || x.call.Agent == "" && x.via == nil {
 		return transport.Sealed{}, wire, err
 	}
 	g.negotiated(ctx, x)

@@ -10,9 +10,11 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/hop"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/rollback"
 )
@@ -23,6 +25,7 @@ const (
 	maxForwards  = policy.DefaultMaxHops - 1 // gateways behind the one that is asked: more could not pass on a message
 	maxProof     = 8 << 10                   // octets of evidence that go back
 	maxDest      = 2048                      // octets of a destination's name
+	maxSide      = 64                        // octets of a protocol's name and version
 	verdictAge   = time.Hour                 // of what we say of ourselves (AEPB, Protocol Negotiation)
 	verdictDest  = time.Minute               // of what we say of an agent
 )
@@ -39,10 +42,11 @@ type passage struct {
 
 // onwards finds another gateway for an agent that cannot be served from here:
 // one that is behind a peer, that speaks no protocol of ours, or that only a peer
-// knows. Nobody is asked on behalf of a caller who may not call.
+// knows; and for a protocol that is not spoken here, where only that is asked for.
+// Nobody is asked on behalf of a caller who may not call.
 func (g *Gateway) onwards(ctx context.Context, x *exchange) {
 	var noPath *problem.NoPathError
-	if x.call.Agent == "" || len(g.Directory.Peers()) == 0 || g.Hops == nil || (x.lost != nil && !errors.As(x.lost, &noPath)) {
+	if len(g.Directory.Peers()) == 0 || g.Hops == nil || (x.lost != nil && !errors.As(x.lost, &noPath)) || (x.lost == nil && x.call.Agent == "") {
 		return
 	}
 	search, ok := g.search(x)
@@ -50,16 +54,18 @@ func (g *Gateway) onwards(ctx context.Context, x *exchange) {
 		return
 	}
 	found, _, err := g.find(ctx, search)
-	if errors.As(err, &noPath) && x.agent.Name == "" {
+	switch {
+	case errors.As(err, &noPath) && x.call.Agent == "": // which was known, and why
+		return
+	case errors.As(err, &noPath) && x.agent.Name == "":
 		noPath.Detail = "unknown_agent"
 	}
 	if err != nil {
 		x.lost = err
 		return
 	}
-	if x.agent.Name == "" {
+	if found.unlisted = x.agent.Name == ""; found.unlisted {
 		x.agent = directory.Agent{Name: x.call.Agent, Rules: found.peer.Rules}
-		found.unlisted = true
 	}
 	x.via, x.lost = found, nil
 	x.dest, _ = g.Registry.Translator(found.from)
@@ -79,6 +85,10 @@ type search struct {
 // search says what to look for on behalf of a message; false: there is nothing.
 func (g *Gateway) search(x *exchange) (search, bool) {
 	s := search{from: x.source.Info().Binding, visited: x.evidence.path.Visits, forwards: maxForwards - x.evidence.path.Hops()}
+	if x.call.Agent == "" {
+		s.to, s.peers = sideOf(x.call.To, x.call.ToVersion), g.Directory.Peers()
+		return s, len(x.evidence.sources) > 0 && len(s.to[0]) <= maxSide
+	}
 	if x.agent.Name != "" {
 		if !mayAsk(x) {
 			return s, false
@@ -90,6 +100,12 @@ func (g *Gateway) search(x *exchange) (search, bool) {
 	}
 	s.dest, s.to, s.peers = x.call.Agent, []canonical.Binding{x.call.To}, g.openTo(x.call.Caller)
 	return s, len(s.peers) > 0
+}
+
+// sideOf is what a message is to be translated into, as other gateways are asked
+// for it.
+func sideOf(binding canonical.Binding, version string) []canonical.Binding {
+	return []canonical.Binding{canonical.Binding(translators.Side{Binding: binding, Version: version}.String())}
 }
 
 // searchFor says what to look for on the way to an agent that is known here.
@@ -200,8 +216,12 @@ func (g *Gateway) carriages(own canonical.Binding) []canonical.Binding {
 // What the agent says of itself is known only where an operator listed it.
 func (g *Gateway) throughPeer(ctx context.Context, x *exchange) error {
 	o := x.via
+	name := x.agent.Name
+	if name == "" {
+		name = string(o.to)
+	}
 	x.endpoint = transport.Endpoint{
-		Agent: x.agent.Name, ID: o.peer.ID, Binding: o.from, Version: x.dest.Info().Versions[0],
+		Agent: name, ID: o.peer.ID, Binding: o.from, Version: x.dest.Info().Versions[0],
 		URL: hop.Target(o.peer.URL, o.from, o.to, o.dest), Caller: x.call.Caller.ID, Timeout: x.agent.Timeout,
 	}
 	x.dress()
@@ -215,6 +235,88 @@ func (g *Gateway) throughPeer(ctx context.Context, x *exchange) error {
 	}
 	x.chosen, err = x.capability(description)
 	return err
+}
+
+// translated is a message that another gateway puts into the protocol that was
+// asked for, for nobody in particular (AEPB, Multi-Hop Translation). What that
+// gateway signed covers the message, and goes back with what we did.
+func (g *Gateway) translated(ctx context.Context, x *exchange) (transport.Answer, error) {
+	sealed, _, err := g.request(ctx, x)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	life := x.patience(ctx)
+	defer life.close()
+	reply, err := g.send(life.ctx, x, sealed) //nolint:contextcheck // it may outlive who waits
+	if err != nil {
+		return transport.Answer{}, life.judge(x, err)
+	}
+	defer closeReply(reply)
+	reply.Wire.Binding = translators.ParseSide(string(x.via.to)).Binding
+	if reason, err := g.vouched(ctx, x, reply); reason != "" || err != nil {
+		if err == nil {
+			err = &transport.BadReplyError{Agent: x.endpoint.Agent, Reason: reason}
+		}
+		return transport.Answer{}, err
+	}
+	return g.answer(x, reply.Wire), nil
+}
+
+// vouched verifies what other gateways say of a message that they translated: the
+// newest of their tokens covers it, and was made of ours, step by step. Else it
+// says what is wrong.
+func (g *Gateway) vouched(ctx context.Context, x *exchange, reply transport.Reply) (reason string, err error) {
+	submitted, err := g.open(reply.Evidence)
+	if err != nil || len(submitted) == 0 || reply.Events != nil {
+		return "a translation without an ECT that can be read", nil
+	}
+	steps, said := map[ect.ID]ect.Verified{}, make([]ect.Verified, len(submitted))
+	for i, s := range submitted {
+		v, err := g.Verifier.Verify(ctx, s.compact, ect.Check{Purpose: ect.Parent})
+		g.Metrics.Verified(ect.L2, telemetry.VerifyResult(err))
+		if err != nil || !v.Act().Translation() {
+			return "its ECT does not verify", nil
+		}
+		steps[v.ID()], said[i] = v, v
+	}
+	head := said[0] // of all that there is, or something is left
+	if to, _ := head.Extension(ect.ExtDestProtocol); to != string(reply.Wire.Binding) || !g.covers(head, reply.Wire) {
+		return "its ECT is about another message", nil
+	}
+	for at := head; ; at = steps[at.Parents()[0]] {
+		delete(steps, at.ID())
+		if slices.Contains(at.Parents(), x.requestID) && len(steps) == 0 {
+			break
+		}
+		if len(at.Parents()) != 1 || steps[at.Parents()[0]].ID() == "" {
+			return "its ECT was not made of ours", nil
+		}
+	}
+	size := 0
+	for _, v := range said {
+		g.Dialects.Learn(v)
+		if err := g.Recorder.Keep(ctx, v); err != nil {
+			return "", recording(err)
+		}
+		if size += len(v.Compact()); size <= maxProof {
+			x.issued, x.issuedIDs = append(x.issued, v.Compact()), append(x.issuedIDs, v.ID())
+		}
+	}
+	return "", nil
+}
+
+// covers: a token was made of this message. How those of a protocol that is not
+// spoken here are hashed, other than octet by octet, nobody here knows.
+func (g *Gateway) covers(v ect.Verified, wire translators.Wire) bool {
+	form, known := g.Registry.Translator(wire.Binding)
+	if known {
+		wire.Hasher = translators.HasherOf(form)
+	}
+	said := v.Claims().OutputHash
+	if _, otherwise := v.Extension(ect.ExtHashForm); otherwise && !known {
+		return said != ""
+	}
+	return said == ect.Hash(wire.Octets())
 }
 
 // dialer carries messages to where x goes.
@@ -286,18 +388,18 @@ func (g *Gateway) Serves(ctx context.Context, q transport.Question) (bool, time.
 	if !known || len(q.Dest) > maxDest {
 		return false, verdictAge
 	}
-	s := search{from: q.From.Binding, to: []canonical.Binding{q.To.Binding}, dest: q.Dest, forwards: min(q.Forwards, maxForwards)}
+	s := search{from: q.From.Binding, to: sideOf(q.To.Binding, ""), dest: q.Dest, forwards: min(q.Forwards, maxForwards)}
 	s.visited = func(id ect.Identity) bool { return id == q.Caller.ID } // who asks is not asked back
 	served, ok := false, true
 	if q.Dest == "" {
-		s.peers = g.Directory.Peers()
+		s.to, s.peers = sideOf(q.To.Binding, q.To.Version), g.Directory.Peers()
 	} else {
 		served, ok = g.servesAgent(ctx, q, &s)
 	}
 	if served || !ok || q.Forwards <= 0 {
 		return served, age(q)
 	}
-	if _, speaks := g.Registry.Translator(q.From.Binding); !speaks {
+	if speaks, ok := g.Registry.Translator(q.From.Binding); !ok || q.From.Version != "" && !slices.Contains(speaks.Info().Versions, q.From.Version) {
 		return false, age(q)
 	}
 	found, until, _ := g.find(ctx, s)

@@ -285,10 +285,10 @@ func (g *Gateway) decodeReply(x *exchange, wire translators.Wire, re canonical.O
 // audience is who must be able to verify leg 1: the destination and we (R4).
 func (g *Gateway) audience(x *exchange) []string {
 	switch {
-	case x.call.Agent == "":
-		return []string{string(x.call.Caller.ID), string(g.Self())}
 	case x.via != nil:
 		return []string{string(x.via.peer.ID), string(g.Self())}
+	case x.call.Agent == "":
+		return []string{string(x.call.Caller.ID), string(g.Self())}
 	case x.agent.ID != "":
 		return []string{string(x.agent.ID), string(g.Self())}
 	default:

@@ -71,7 +71,7 @@ func (g *Gateway) protocols(x *exchange) error {
 		x.agent = agent
 	}
 	err := g.destine(x)
-	if err != nil && x.call.Agent != "" && len(g.Directory.Peers()) > 0 {
+	if err != nil && len(g.Directory.Peers()) > 0 {
 		x.lost, err = err, nil // another gateway may know a way: it is asked once we know who wants that
 	}
 	return err

@@ -17,11 +17,16 @@ import (
 // its own.
 func (b *bed) beside(t *testing.T, name string, c config.Config) *bed {
 	t.Helper()
+	return b.besides(t, name, plan{config: c})
+}
+
+func (b *bed) besides(t *testing.T, name string, p plan) *bed {
+	t.Helper()
 	other := &bed{
 		logs: &journal{}, adminToken: b.adminToken, dir: b.dir, me: b.me, client: b.client, nobody: b.nobody, judge: b.judge,
 		dev: &identity.Development{Authority: b.dev.Authority, Gateway: b.svid(t, "/"+name), Client: b.dev.Client, Bundle: b.dev.Bundle},
 	}
-	other.start(t, plan{config: c})
+	other.start(t, p)
 	return other
 }
 

@@ -288,7 +288,11 @@ func TestPairQueries(t *testing.T) {
 		if want == 400 || query == "" {
 			continue
 		}
-		// The translate endpoint does what the answer says.
+		// The translate endpoint does what the answer says: here, or on the road,
+		// which asks other gateways.
+		if s.road.err = nil; want == 404 {
+			s.road.err = &problem.NoPathError{}
+		}
 		w = s.do(http.MethodPost, "/aepb/translate"+query, "{}", caller, jsonBody())
 		if (w.Code == 200) != (want == 200) || want == 404 && code(w) != "no_translation_path" {
 			t.Errorf("POST %s: got %d %s, the query said %d", query, w.Code, w.Body, want)
@@ -303,6 +307,32 @@ type router struct{ last transport.Question }
 func (r *router) Serves(_ context.Context, q transport.Question) (bool, time.Duration) {
 	r.last = q
 	return q.Dest == "bob" || q.To.Binding == "ainp-v1", 90 * time.Second
+}
+
+// TestTranslationsBeyond: what another gateway may translate goes on the road, for
+// callers with an identity; what is only not to be translated here does not.
+func TestTranslationsBeyond(t *testing.T) {
+	t.Parallel()
+	s := newSurface(t, "spiffe://example.com/anonymous")
+	caller := ecttest.NewParty(t, "spiffe://example.com/client")
+	for _, tc := range []struct {
+		query   string
+		as      *ecttest.Party
+		onwards bool
+	}{
+		{"?from=a2a-v1&to=ainp-v1", caller, true},
+		{"?from=a2a-v1&to=mcp-v1@1.0", caller, true},
+		{"?from=a2a-v1&to=ainp-v1", nil, false},
+		{"?from=a2a-v1@1.0&to=a2a-v1@1.0", caller, false},
+		{"?from=a2a-v1@0.2&to=ainp-v1", caller, false},
+		{"?from=slim-v1&to=ainp-v1", caller, false},
+	} {
+		s.road.call = transport.Call{}
+		w := s.do(http.MethodPost, "/aepb/translate"+tc.query, "{}", tc.as, jsonBody())
+		if onwards := s.road.call.To != ""; onwards != tc.onwards || !onwards && (w.Code != 404 || code(w) != "no_translation_path") {
+			t.Errorf("%s: %d %s, to %q", tc.query, w.Code, w.Body, s.road.call.To)
+		}
+	}
 }
 
 // TestPairsBeyond: a caller with an identity learns what is reached through other

@@ -71,6 +71,26 @@ func tell(c *gin.Context, events transport.Events) {
 	}
 }
 
+// nobody refuses a translation for nobody that is not made here. One into a protocol
+// that is not spoken here another gateway may make, for a caller who says who it is.
+func (t translate) nobody(c *gin.Context) error {
+	from, to := translators.ParseSide(c.Query("from")), translators.ParseSide(c.Query("to"))
+	if c.Query("dest") != "" || t.deps.Registry.Serves(from, to) {
+		return nil
+	}
+	refusal := &problem.NoPathError{From: string(from.Binding), To: string(to.Binding)}
+	spoken := false
+	if form, known := t.deps.Registry.Translator(to.Binding); known {
+		if spoken = to.Version == "" || slices.Contains(form.Info().Versions, to.Version); to.Version != "" {
+			refusal.Detail = "unsupported_version"
+		}
+	}
+	if caller := transport.CallerFrom(c.Request.Context()); spoken || t.deps.Router == nil || caller.ID == "" || caller.Anonymous {
+		return refusal
+	}
+	return nil
+}
+
 func (t translate) read(c *gin.Context) (transport.Call, error) {
 	from, fromVersion, _ := strings.Cut(c.Query("from"), "@")
 	to, toVersion, _ := strings.Cut(c.Query("to"), "@")
@@ -82,12 +102,8 @@ func (t translate) read(c *gin.Context) (transport.Call, error) {
 	if fromVersion != "" && !slices.Contains(info.Versions, fromVersion) {
 		return transport.Call{}, &problem.NoPathError{From: from, To: to, Detail: "unsupported_version"}
 	}
-	if c.Query("dest") == "" && !t.deps.Registry.Serves(translators.ParseSide(c.Query("from")), translators.ParseSide(c.Query("to"))) {
-		refusal := &problem.NoPathError{From: from, To: to}
-		if _, known := t.deps.Registry.Translator(canonical.Binding(to)); known && toVersion != "" {
-			refusal.Detail = "unsupported_version"
-		}
-		return transport.Call{}, refusal
+	if err := t.nobody(c); err != nil {
+		return transport.Call{}, err
 	}
 	most := int64(info.BodyLimit)
 	if c.Request.ContentLength > most {

@@ -63,13 +63,20 @@ func New(deps Deps) (*Dialer, error) {
 }
 
 // Target is the URL at which a gateway takes a message in one protocol for an
-// agent that it reaches in another. endpoint is that of its translate endpoint.
+// agent that it reaches in another; without dest for nobody, and it answers with
+// the message in the other. endpoint is that of its translate endpoint.
 func Target(endpoint string, from, to canonical.Binding, dest string) string {
 	values := url.Values{"from": {string(from)}, "to": {string(to)}}
 	if dest != "" {
 		values.Set("dest", dest)
 	}
 	return endpoint + "?" + values.Encode()
+}
+
+// forNobody: what is asked for is a translation, and no answer.
+func forNobody(target string) bool {
+	u, err := url.Parse(target)
+	return err == nil && u.Query().Has("to") && !u.Query().Has("dest")
 }
 
 // Dial posts a sealed message to the gateway at e.URL and reads what it
@@ -110,7 +117,11 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 	if err != nil {
 		return transport.Reply{}, err
 	}
-	got, err := read(e, wire, response, body, tokens)
+	judge := misfit
+	if forNobody(e.URL) {
+		judge = nil
+	}
+	got, err := read(e, wire, response, body, tokens, judge)
 	return transport.Reply{Evidence: tokens, Wire: got}, err
 }
 

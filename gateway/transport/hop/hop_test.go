@@ -334,7 +334,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, status int, media string, body []byte) {
 		response := &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {media}, "Retry-After": {string(body)}}}
 		e := transport.Endpoint{Agent: "bob"}
-		wire, err := read(e, translators.Wire{Body: []byte(question)}, response, body, nil)
+		wire, err := read(e, translators.Wire{Body: []byte(question)}, response, body, nil, misfit)
 		var refused *transport.RefusedError
 		var bad *transport.BadReplyError
 		switch {

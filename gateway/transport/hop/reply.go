@@ -25,8 +25,11 @@ const (
 	maxRetry   = time.Hour
 )
 
-// read says what a whole response is: a message, or a refusal.
-func read(e transport.Endpoint, sent translators.Wire, response *http.Response, body []byte, tokens []string) (translators.Wire, error) {
+// read says what a whole response is: a message, or a refusal. judge says why a
+// message is no reply to the one that was sent; nil: it is to be none.
+func read(
+	e transport.Endpoint, sent translators.Wire, response *http.Response, body []byte, tokens []string, judge func(request, body []byte) string,
+) (translators.Wire, error) {
 	switch status := response.StatusCode; {
 	case status >= 300 && status < 400:
 		return translators.Wire{}, bad(e, "a redirect (HTTP status "+strconv.Itoa(status)+"), which is not followed")
@@ -40,13 +43,24 @@ func read(e transport.Endpoint, sent translators.Wire, response *http.Response, 
 		refusal.Agent, refusal.Status, refusal.Evidence = e.Agent, status, tokens
 		refusal.RetryAfter = retryAfter(response.Header.Get("Retry-After"))
 		return translators.Wire{}, refusal
+	case judge == nil:
+		return message(e, response.Header, body)
 	case media(response.Header) != mediaJSON:
 		return translators.Wire{}, bad(e, "not "+mediaJSON)
 	}
-	if reason := misfit(sent.Body, body); reason != "" {
+	if reason := judge(sent.Body, body); reason != "" {
 		return translators.Wire{}, bad(e, reason)
 	}
 	return heard(sent, response.Header, body), nil
+}
+
+// message is one in another protocol, which need not be spoken here.
+func message(e transport.Endpoint, header http.Header, body []byte) (translators.Wire, error) {
+	kind := media(header)
+	if len(body) == 0 || kind == "" || kind == mediaProblem {
+		return translators.Wire{}, bad(e, "no message")
+	}
+	return translators.Wire{Media: kind, Header: fields(header), Body: body}, nil
 }
 
 // heard is a message of the agent's, as the gateway before it tells it.

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/ainp"
+)
+
+const intoAINP = "/aepb/translate?from=a2a-v1&to=ainp-v1"
+
+// served is what a gateway says of a pair.
+func (b *bed) served(t *testing.T, query string) int {
+	t.Helper()
+	return b.send(t, letter{method: http.MethodGet, at: "/.well-known/aepb/gateway?" + query, media: "-"}).status
+}
+
+// chained: each token of an answer is a translation made of the one before, the
+// first of the source, by these gateways; the last covers the message.
+func (b *bed) chained(t *testing.T, got reply, source ect.ID, by ...*bed) {
+	t.Helper()
+	var claims []ect.Claims
+	for _, compact := range got.header.Values(ect.HeaderName) {
+		v, err := b.judge.Verify(t.Context(), compact, ect.Check{Purpose: ect.Parent})
+		must(t, err)
+		claims = append(claims, v.Claims())
+	}
+	if len(claims) != len(by) {
+		t.Fatalf("%d tokens, want %d", len(claims), len(by))
+	}
+	slices.SortFunc(claims, func(x, y ect.Claims) int { // oldest first
+		if slices.Contains(y.Parents, x.ID) {
+			return -1
+		}
+		return 1
+	})
+	for i, c := range claims {
+		if c.Issuer != by[i].dev.Gateway.ID || c.Act != ect.ActTranslate || len(c.Parents) != 1 || c.Parents[0] != source {
+			t.Errorf("step %d is %s by %s, made of %v", i, c.Act, c.Issuer, c.Parents)
+		}
+		source = c.ID
+	}
+	octets := translators.Wire{Body: got.body, Hasher: ainp.New(translators.Config{})}.Octets()
+	if last := claims[len(claims)-1]; last.OutputHash != ect.Hash(octets) {
+		t.Error("the evidence is about another message")
+	}
+}
+
+// TestTranslationsForNobody: a message is translated into a protocol that only
+// another gateway speaks, and delivered to nobody: what is said of a pair holds
+// for it, through one gateway and through two, and a repetition is answered alike.
+func TestTranslationsForNobody(t *testing.T) {
+	t.Parallel()
+	first := newBed(t, plan{noAINP: true})
+	middle := first.besides(t, "gateway-2", plan{noAINP: true})
+	last := first.beside(t, "gateway-3", config.Config{})
+	for way, peers := range map[string][]*bed{"one": {last}, "two": {middle, last}} {
+		first.knows(t, peers[0])
+		middle.knows(t, first, last)
+		if got := first.served(t, "from=a2a-v1&to=ainp-v1"); got != http.StatusOK {
+			t.Errorf("%s: the pair is answered with %d", way, got)
+		}
+		body := addBody(first.number())
+		recipe := first.recipe(body)
+		l := letter{at: intoAINP, body: body, tokens: []string{ecttest.Mint(t, first.me, recipe)}}
+		source, _, err := ect.ParseUnverified(l.tokens[0])
+		must(t, err)
+		got := first.send(t, l)
+		m, err := ainp.New(translators.Config{}).Decode(translators.Wire{Body: got.body})
+		if got.status != http.StatusOK || err != nil || m.Body == nil || got.header.Get("Content-Type") != ainp.Media {
+			t.Fatalf("%s: %d %s: %v", way, got.status, short(got.body), err)
+		}
+		first.chained(t, got, source.ID, append([]*bed{first}, peers...)...)
+		again := first.send(t, l)
+		if again.status != http.StatusOK || string(again.body) != string(got.body) {
+			t.Errorf("%s, again: %d %s", way, again.status, short(again.body))
+		}
+		first.chained(t, again, source.ID, append([]*bed{first}, peers...)...)
+		records, err := first.road.Evidence.Workflow(t.Context(), source.Workflow)
+		must(t, err)
+		if n := len(records); n < 2+len(peers) {
+			t.Errorf("%s: %d tokens are on record", way, n)
+		}
+	}
+}
+
+// TestTranslationsThatNobodyMakes: nobody can, nobody may, or too many had a hand
+// in it; each is refused with the code of the draft, and leaves its ECT.
+func TestTranslationsThatNobodyMakes(t *testing.T) {
+	t.Parallel()
+	one := 1
+	first := newBed(t, plan{noAINP: true})
+	deaf := first.besides(t, "gateway-2", plan{noAINP: true})
+	strict := first.beside(t, "gateway-3", config.Config{Policy: config.Policy{MaxHops: &one}})
+	ask := func(b *bed, at string) reply {
+		body := addBody(1)
+		return b.send(t, letter{at: at, body: body, tokens: []string{b.token(t, body)}})
+	}
+	refuse := func(what string, got reply, status int, code string, evidence bool) {
+		t.Helper()
+		if got.status != status || problemCode(t, got) != code {
+			t.Errorf("%s: %d %s", what, got.status, short(got.body))
+		}
+		claims := first.proofs(t, got)
+		if failed := slices.ContainsFunc(claims, func(c ect.Claims) bool { return c.Act == ect.ActTranslateError }); failed != evidence {
+			t.Errorf("%s: %d tokens", what, len(claims))
+		}
+	}
+	refuse("without peers", ask(first, intoAINP), http.StatusNotFound, "no_translation_path", false)
+	first.knows(t, deaf)
+	deaf.knows(t, first)
+	for _, query := range []string{"from=a2a-v1&to=ainp-v1", "from=a2a-v1&to=xyz-v1", "from=a2a-v1&to=mcp-v1@1999-01-01"} {
+		refuse(query, ask(first, "/aepb/translate?"+query), http.StatusNotFound, "no_translation_path", true)
+		if got := first.served(t, query); got != http.StatusNotFound {
+			t.Errorf("%s: the pair is answered with %d", query, got)
+		}
+	}
+	refuse("too long a name", ask(first, "/aepb/translate?from=a2a-v1&to="+strings.Repeat("x", 65)), http.StatusNotFound, "no_translation_path", true)
+	refuse("the same protocol", ask(first, "/aepb/translate?from=uacp-v1&to=uacp-v1"), http.StatusNotFound, "no_translation_path", false)
+	first.knows(t, strict)
+	got := ask(first, intoAINP)
+	refuse("too many hops", got, http.StatusForbidden, "policy_violation", true)
+	if !strings.Contains(string(got.body), "aepb.max_translation_hops") {
+		t.Errorf("too many hops: %s", short(got.body))
+	}
+	body := addBody(1)
+	if got := first.send(t, letter{at: intoAINP, body: body}); got.status != http.StatusForbidden || problemCode(t, got) != "ect_required" {
+		t.Errorf("without an ECT: %d %s", got.status, short(got.body))
+	}
+	if got := first.send(t, letter{at: intoAINP, body: body, via: first.nobody, tokens: []string{first.token(t, body)}}); got.status != http.StatusNotFound && got.status != http.StatusUnauthorized {
+		t.Errorf("without a name: %d %s", got.status, short(got.body))
+	}
+	first.works(t)
+}
+
+// TestTranslationsThatDoNotHold: what another gateway hands back is believed only
+// if its ECT covers the message and was made of ours.
+func TestTranslationsThatDoNotHold(t *testing.T) {
+	t.Parallel()
+	first := newBed(t, plan{noAINP: true})
+	svid := first.svid(t, "/gateway-2")
+	who, other := first.party(t, svid), first.party(t, first.svid(t, "/gateway-3"))
+	message := `{"version":"0.1.0"}`
+	var said func(asked string) (media, body string, tokens []string)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil || r.Method == http.MethodGet {
+			return // yes
+		}
+		media, body, tokens := said(r.Header.Values("Execution-Context")[0])
+		w.Header().Set("Content-Type", media)
+		for _, token := range tokens {
+			w.Header().Add("Execution-Context", token)
+		}
+		_, _ = io.WriteString(w, body)
+	}))
+	server.TLS = serving(svid)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	must(t, first.directory.UsePeers([]directory.Peer{{ID: svid.ID, URL: server.URL + "/aepb/translate", Rules: policy.Rules{Open: true}}}))
+	step := func(by *ecttest.Party, of ect.ID, about, to string) (string, ect.ID) {
+		ext := ect.Ext{}
+		ext.SetString(ect.ExtSourceProtocol, "a2a-v1")
+		ext.SetString(ect.ExtDestProtocol, to)
+		ext.SetString(ect.ExtLeg, "request")
+		token := signing(t, by, ect.Claims{
+			Act: ect.ActTranslate, Audience: []string{first.self()}, Parents: []ect.ID{of}, OutputHash: ect.Hash([]byte(about)), Ext: ext,
+		})
+		claims, _, err := ect.ParseUnverified(token)
+		must(t, err)
+		return token, claims.ID
+	}
+	const media = "application/json"
+	for name, tc := range map[string]struct {
+		good bool
+		says func(ours ect.ID) (string, string, []string)
+	}{
+		"one step": {true, func(ours ect.ID) (string, string, []string) {
+			token, _ := step(who, ours, message, "ainp-v1")
+			return media, message, []string{token}
+		}},
+		"two steps": {true, func(ours ect.ID) (string, string, []string) {
+			near, id := step(who, ours, "between", "a2a-v1")
+			far, _ := step(other, id, message, "ainp-v1")
+			return media, message, []string{near, far}
+		}},
+		"octets": {true, func(ours ect.ID) (string, string, []string) {
+			token, _ := step(who, ours, "\x00\xff", "ainp-v1")
+			return "application/octet-stream", "\x00\xff", []string{token}
+		}},
+		"no ECT": {false, func(ect.ID) (string, string, []string) { return media, message, nil }},
+		"another message": {false, func(ours ect.ID) (string, string, []string) {
+			token, _ := step(who, ours, "x", "ainp-v1")
+			return media, message, []string{token}
+		}},
+		"another protocol": {false, func(ours ect.ID) (string, string, []string) {
+			token, _ := step(who, ours, message, "slim-v1")
+			return media, message, []string{token}
+		}},
+		"of another request": {false, func(ect.ID) (string, string, []string) {
+			token, _ := step(who, ect.NewID(), message, "ainp-v1")
+			return media, message, []string{token}
+		}},
+		"a step is missing": {false, func(ours ect.ID) (string, string, []string) {
+			_, id := step(who, ours, "between", "a2a-v1")
+			far, _ := step(other, id, message, "ainp-v1")
+			return media, message, []string{far}
+		}},
+		"a step too many": {false, func(ours ect.ID) (string, string, []string) {
+			near, _ := step(who, ours, message, "ainp-v1")
+			far, _ := step(other, ours, message, "ainp-v1")
+			return media, message, []string{near, far}
+		}},
+		"another act": {false, func(ours ect.ID) (string, string, []string) {
+			return media, message, []string{signing(t, who, ect.Claims{Act: ect.ActNegotiate, Audience: []string{first.self()}, Parents: []ect.ID{ours}})}
+		}},
+		"a stranger's": {false, func(ours ect.ID) (string, string, []string) {
+			token, _ := step(ecttest.NewParty(t, svid.ID), ours, message, "ainp-v1")
+			return media, message, []string{token}
+		}},
+		"nothing": {false, func(ours ect.ID) (string, string, []string) {
+			token, _ := step(who, ours, "", "ainp-v1")
+			return media, "", []string{token}
+		}},
+		"no media": {false, func(ours ect.ID) (string, string, []string) {
+			token, _ := step(who, ours, message, "ainp-v1")
+			return "///", message, []string{token}
+		}},
+		"a stream": {false, func(ours ect.ID) (string, string, []string) {
+			token, _ := step(who, ours, message, "ainp-v1")
+			return "text/event-stream", "data: {}\n\n", []string{token}
+		}},
+		"a problem": {false, func(ours ect.ID) (string, string, []string) {
+			token, _ := step(who, ours, message, "ainp-v1")
+			return "application/problem+json", message, []string{token}
+		}},
+	} {
+		said = func(asked string) (string, string, []string) {
+			ours, _, err := ect.ParseUnverified(asked)
+			must(t, err)
+			return tc.says(ours.ID)
+		}
+		got := first.send(t, first.sealed(t, letter{at: intoAINP, body: addBody(first.number())}))
+		if good := got.status == http.StatusOK; good != tc.good {
+			t.Errorf("%s: %d %s", name, got.status, short(got.body))
+		} else if !good && (got.status != http.StatusBadGateway || problemCode(t, got) != "bad_upstream_reply") {
+			t.Errorf("%s: %d %s", name, got.status, short(got.body))
+		}
+	}
+	first.works(t)
+}
