@@ -128,6 +128,7 @@ func speakAINP(out *service) (protocol, error) {
 	}
 	door, err := tainp.NewDoor(tainp.DoorDeps{
 		Form: form, Self: out.settings.ainp, Keys: keys, Replays: ainpReplays{out.replay}, Identity: out.ainpCaller,
+		Receiver: dialer.Receiver,
 	})
 	if err != nil {
 		return protocol{}, err

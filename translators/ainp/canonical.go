@@ -229,8 +229,8 @@ func (e Envelope) Head() (Head, error) {
 	}{{"msg_type", &h.Kind}, {"id", &h.ID}, {"trace_id", &h.Trace}, {"from_did", &h.From}, {"sig", &h.Sig}} {
 		*f.at, _ = o.String(f.name)
 	}
-	if to := o.Take("to_did"); to != nil && string(to) != "null" {
-		h.To, _ = rawjson.Unquote(to)
+	if string(o.Peek("to_did")) != "null" {
+		h.To, _ = o.String("to_did")
 	}
 	for _, name := range []string{"timestamp", "ttl"} {
 		raw := o.Take(name)

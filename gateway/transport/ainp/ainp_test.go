@@ -136,6 +136,7 @@ func newDoor(t testing.TB, change func(*wire.DoorDeps)) *wire.Door {
 		Form: form.New(translators.Config{}), Self: party("gateway"), Keys: wire.NewKeys(nil, now),
 		Replays: wire.NewMemory(100, now), Now: now,
 		Identity: func(did string) (ect.Identity, bool) { return alice, did == party("alice").DID },
+		Receiver: func(agent string) string { return "did:web:" + agent + ".example" },
 	}
 	if change != nil {
 		change(&deps)
@@ -198,6 +199,13 @@ func TestAtTheDoor(t *testing.T) {
 		"no JSON":                   {body: `{`, raw: true, status: 400, code: "VALIDATION_ERROR"},
 		"another version":           {body: edit("0.1.0", "0.2.0"), by: a, status: 404, code: "UNSUPPORTED_SCHEMA"},
 		"a task without a name":     {body: edit("FreeformNote", "TaskCancel"), by: a, status: 400, code: "VALIDATION_ERROR"},
+		"for the gateway":           {body: edit(`"payload"`, `"to_did":"`+party("gateway").DID+`","payload"`), by: a, status: 200},
+		"for the agent":             {body: edit(`"payload"`, `"to_did":"did:web:chef.example","payload"`), by: a, status: 200},
+		"for nobody in particular":  {body: edit(`"payload"`, `"to_did":null,"payload"`), by: a, status: 200},
+		"for somebody else":         {body: edit(`"payload"`, `"to_did":"`+stranger.DID+`","payload"`), by: a, status: 403, code: "UNAUTHORIZED"},
+		"for its own sender":        {body: edit(`"payload"`, `"to_did":"`+a.DID+`","payload"`), by: a, status: 403, code: "UNAUTHORIZED"},
+		"for a number":              {body: edit(`"payload"`, `"to_did":12345,"payload"`), by: a, status: 400, code: "VALIDATION_ERROR"},
+		"for several":               {body: edit(`"payload"`, `"to_did":["`+party("gateway").DID+`"],"payload"`), by: a, status: 400, code: "VALIDATION_ERROR"},
 		"evidence of numbers":       {body: edit(`"semantics"`, `"aepb":{"ect":[1]},"semantics"`), by: a, status: 400, code: "VALIDATION_ERROR"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -448,6 +456,8 @@ func TestDialFailures(t *testing.T) {
 		"of another trace":        {answer: signed(g, strings.Replace(result(g, ""), `"trace_id":"`+requestID, `"trace_id":"other`, 1)), is: bad},
 		"by somebody else":        {answer: signed(party("eve"), result(party("eve"), intent)), peer: wire.Peer{DID: g.DID}, is: bad},
 		"in somebody's name":      {answer: signed(party("eve"), result(g, intent)), is: bad},
+		"to us":                   {answer: signed(g, strings.Replace(result(g, intent), `"payload"`, `"to_did":"`+party("alice").DID+`","payload"`, 1)), is: fine},
+		"to somebody else":        {answer: signed(g, strings.Replace(result(g, intent), `"payload"`, `"to_did":"`+party("eve").DID+`","payload"`, 1)), is: bad},
 		"too old":                 {answer: signed(g, strings.Replace(result(g, intent), "1728259400000", "1728250000000", 1)), is: bad},
 		"evidence of numbers":     {answer: signed(g, strings.Replace(result(g, intent), `"status"`, `"aepb":{"ect":[1]},"status"`, 1)), is: bad},
 		"evidence that is none":   {answer: signed(g, strings.Replace(result(g, intent), `"status"`, `"aepb":{"ect":["a b"]},"status"`, 1)), is: bad},

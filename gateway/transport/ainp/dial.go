@@ -163,6 +163,7 @@ var (
 	errNoEnvelope = errors.New("no AINP envelope; an agent behind a broker that answers later cannot be waited for")
 	errOther      = errors.New("an answer to another message")
 	errSender     = errors.New("signed by somebody else")
+	errReceiver   = errors.New("an answer to somebody else")
 	errSignature  = errors.New("the signature does not hold, or the message is too old")
 )
 
@@ -194,6 +195,8 @@ func (d *Dialer) trust(ctx context.Context, peer Peer, asked, said ainp.Head, an
 		return unjudged, errOther
 	case peer.DID != "" && said.From != peer.DID:
 		return unjudged, errSender
+	case said.To != "" && said.To != asked.From:
+		return unjudged, errReceiver
 	case peer.Unsigned:
 		return unjudged, nil
 	}

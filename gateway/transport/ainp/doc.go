@@ -23,7 +23,9 @@
 //
 // Who a caller is, policy asks by SPIFFE id. A DID stands for one where the
 // operator says so (DoorDeps.Identity); any other DID proves that the message
-// is whole and no more, and its caller is whoever the connection says.
+// is whole and no more, and its caller is whoever the connection says. A message
+// that names another receiver than us or the agent of the door is refused, for its
+// signature holds wherever it is carried.
 //
 // A signature is accepted under either reading of the draft (package
 // translators/ainp, SigProfile), and answered under the one it came in.

@@ -28,6 +28,8 @@ type DoorDeps struct {
 	Replays Replays
 	// Identity is the SPIFFE id that a DID stands for; nil, or false: none.
 	Identity func(did string) (ect.Identity, bool)
+	// Receiver is the DID that an agent is known by; nil, or empty: it has none.
+	Receiver func(agent string) string
 	Limits   ect.Limits       // of the evidence of one message; zero: the defaults
 	Socket   SocketConfig     // bounds of connections that stay open
 	Now      func() time.Time // nil: the real clock
@@ -179,6 +181,9 @@ func (v *visit) admit(ctx context.Context, body []byte) (context.Context, []stri
 	}
 	v.id, v.sender, v.profile = seen.ID, seen.From, seen.profile
 	v.wire.Hasher = translators.Knowing(translators.HasherOf(v.d.deps.Form), body, seen.text.HashInput())
+	if !v.meant(seen.To) {
+		return ctx, nil, misdelivered()
+	}
 	if v.socket != nil && !v.socket.admits(v.sender) {
 		return ctx, nil, &problem.IdentityError{Reason: "the connection was opened in another name"}
 	}
@@ -191,6 +196,13 @@ func (v *visit) admit(ctx context.Context, body []byte) (context.Context, []stri
 	}
 	evidence = transport.Submitted(v.message, evidence)
 	return ctx, evidence, v.remember(ctx, seen)
+}
+
+// meant: a message is for us, or for the agent of this door, or says nothing of
+// that. A signature holds wherever a message is carried: whoever was sent one must
+// not be able to use it here in its sender's name.
+func (v *visit) meant(to string) bool {
+	return to == "" || to == v.d.deps.Self.DID || v.d.deps.Receiver != nil && to == v.d.deps.Receiver(v.agent)
 }
 
 // first is what to say of a message that cannot be read: those who may not call

@@ -90,6 +90,10 @@ func stale(message string) error {
 	return &canonical.Error{Code: canonical.CodeInvalidRequest, Message: message}
 }
 
+func misdelivered() error {
+	return &canonical.Error{Code: canonical.CodeForbidden, Message: "the message is for somebody else"}
+}
+
 func repeated() error {
 	return &canonical.Error{
 		Code: canonical.CodeInvalidRequest, Message: "this message was taken before",
