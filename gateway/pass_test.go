@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -166,10 +167,15 @@ func TestManyRepliesAreListedTogether(t *testing.T) {
 		}
 		s := newStage(t, map[string][]scene{"SendStreamingMessage": scenes})
 		defer func() { _ = s.Close() }()
+		var all sync.WaitGroup
 		for range many {
-			s.ask(t, s, s.tool(askingHi))
-			time.Sleep(10 * time.Millisecond)
+			all.Go(func() {
+				if _, err := s.Exchange(t.Context(), s.tool(askingHi)); err != nil {
+					t.Error(err)
+				}
+			})
 		}
+		all.Wait()
 		time.Sleep(time.Second)
 		s.entries.mu.Lock()
 		defer s.entries.mu.Unlock()
