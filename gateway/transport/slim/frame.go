@@ -1,6 +1,7 @@
 package slim
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -75,7 +76,7 @@ func Unframe(w translators.Wire) (translators.Wire, error) {
 	if w.Form != form.FormRPC || w.Media != MediaProto {
 		return w, nil
 	}
-	out := jsonEnvelope{Version: "2.0", ID: json.RawMessage(rpcID)}
+	var out jsonEnvelope
 	var err error
 	switch {
 	case w.Status > 0 && w.Status <= lastStatus:
@@ -99,9 +100,39 @@ func Unframe(w translators.Wire) (translators.Wire, error) {
 		w.Body = out.Result
 		return w, nil
 	}
-	w.Body, err = json.Marshal(out)
+	w.Body, err = out.text()
 	return w, err
 }
+
+// text is the envelope around what protobuf holds. Its members are JSON already,
+// and are only brought into one form: protobuf's writer puts blanks in at will.
+func (e jsonEnvelope) text() ([]byte, error) {
+	var b bytes.Buffer
+	b.Grow(len(envelopeHead) + len(e.Method) + len(e.Params) + len(e.Result) + 32)
+	b.WriteString(envelopeHead)
+	var err error
+	switch {
+	case e.Error != nil:
+		var said []byte
+		said, err = json.Marshal(e.Error)
+		b.WriteString(`,"error":`)
+		b.Write(said)
+	case e.Method != "":
+		var called []byte
+		called, err = json.Marshal(e.Method)
+		b.WriteString(`,"method":`)
+		b.Write(called)
+		b.WriteString(`,"params":`)
+		err = errors.Join(err, json.Compact(&b, e.Params))
+	default:
+		b.WriteString(`,"result":`)
+		err = json.Compact(&b, e.Result)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), err
+}
+
+const envelopeHead = `{"jsonrpc":"2.0","id":` + rpcID
 
 // ServiceRollback is the service of rollback requests: its one method takes a
 // token and answers with one.

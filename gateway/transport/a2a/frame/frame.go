@@ -1,8 +1,8 @@
 package frame
 
 import (
-	"bytes"
 	"encoding/json"
+	"strconv"
 	"strings"
 
 	"github.com/a2aproject/a2a-go/v2/a2apb/v1"
@@ -122,27 +122,48 @@ func written(value any, otherwise json.RawMessage) json.RawMessage {
 }
 
 // Doubles reports whether every number is written as a double is: others, 1.50
-// and 2^53+1, come back as other digits.
+// and 2^53+1, come back as other digits. What is no JSON is for its reader to
+// refuse.
 func Doubles(body []byte) bool {
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.UseNumber()
-	for {
-		token, err := d.Token()
-		if err != nil {
-			return true // its end, or what the reader refuses
-		}
-		number, ok := token.(json.Number)
-		if !ok {
-			continue
-		}
-		double, err := number.Float64()
-		if err != nil {
-			return false
-		}
-		if text, err := json.Marshal(double); err != nil || string(text) != number.String() {
-			return false
+	for at := 0; at < len(body); {
+		switch c := body[at]; {
+		case c == '"':
+			at = afterString(body, at)
+		case c == '-' || c >= '0' && c <= '9':
+			from := at
+			for at < len(body) && strings.IndexByte(numerals, body[at]) >= 0 {
+				at++
+			}
+			if !double(string(body[from:at])) {
+				return false
+			}
+		default:
+			at++
 		}
 	}
+	return true
+}
+
+// numerals are what numbers are made of.
+const numerals = "0123456789.-+eE"
+
+// afterString is where the text goes on after a string.
+func afterString(body []byte, at int) int {
+	for at++; at < len(body) && body[at] != '"'; at++ {
+		if body[at] == '\\' {
+			at++
+		}
+	}
+	return at + 1
+}
+
+func double(number string) bool {
+	value, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return false
+	}
+	text, err := json.Marshal(value)
+	return err == nil && string(text) == number
 }
 
 // Unframe gives a message the JSON that the codec reads. Its error is a

@@ -1,6 +1,7 @@
 package frame_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -274,6 +275,47 @@ func FuzzUnframe(f *testing.F) {
 		}
 		if w.Status == 0 { // a detail that says it is another type becomes that
 			same(t, string(again.Body), string(read.Body))
+		}
+	})
+}
+
+func TestDoubles(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]bool{
+		`{"a":[1,-2,1.5,null,true]}`: true, `1e+21`: true, `-0`: true, `9007199254740992`: true, `{"1.50":"2.50"}`: true, `"\"1.50"`: true, `"\\",1`: true,
+		`{"a":1.50}`: false, `[9007199254740993]`: false, `{"a":{"b":1e2}}`: false, `1e999`: false, `"\\" ,1.0`: false,
+		``: true, `"1.50`: true, `"\`: true, `{`: true,
+	} {
+		if frame.Doubles([]byte(body)) != want {
+			t.Errorf("%s: %t", body, !want)
+		}
+	}
+}
+
+// FuzzDoubles holds the scan to what a reader of JSON says.
+func FuzzDoubles(f *testing.F) {
+	for _, seed := range []string{`{"a":[1,-2,1.5]}`, `{"a":1.50}`, `"\"1.50"`, `[1e999,"\\",1]`, `"`, `-`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got := frame.Doubles(body)
+		if !json.Valid(body) {
+			return
+		}
+		d := json.NewDecoder(bytes.NewReader(body))
+		d.UseNumber()
+		want := true
+		for token, err := d.Token(); err == nil; token, err = d.Token() {
+			number, ok := token.(json.Number)
+			if !ok {
+				continue
+			}
+			value, err := number.Float64()
+			text, unsaid := json.Marshal(value)
+			want = want && err == nil && unsaid == nil && string(text) == number.String()
+		}
+		if got != want {
+			t.Errorf("%s: %t", body, got)
 		}
 	})
 }
