@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
@@ -218,5 +219,36 @@ func TestCallbacksForNothing(t *testing.T) {
 	b.Callbacks = nil
 	if err := b.Await(t.Context(), b.caller.ID, string(ect.NewID()), hook); !errors.As(err, &bad) || bad.Code != canonical.CodePushUnsupported {
 		t.Errorf("where nobody is told: %v", err)
+	}
+}
+
+// TestAnAgentsEvidenceIsOfThisAnswer: for us, now, of these octets, and new.
+func TestAnAgentsEvidenceIsOfThisAnswer(t *testing.T) {
+	t.Parallel()
+	id, now := ect.NewID(), time.Now().Unix()
+	for name, c := range map[string]struct {
+		mark  func(*ect.Claims)
+		calls int // that are answered before it is refused
+	}{
+		"of another answer": {mark: func(c *ect.Claims) { c.OutputHash = ect.Hash([]byte("another")) }},
+		"for somebody else": {mark: func(c *ect.Claims) { c.Audience = []string{"spiffe://example.com/else"} }},
+		"run out":           {mark: func(c *ect.Claims) { c.IssuedAt, c.Expires = now-7200, now-3600 }},
+		"not yet":           {mark: func(c *ect.Claims) { c.IssuedAt, c.Expires = now+3600, now+7200 }},
+		"shown before":      {mark: func(c *ect.Claims) { c.ID = id; c.Workflow = "6f1f8f3c-9a37-4b6e-9c55-0a4a0b7b7f10" }, calls: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newSignalBed(t)
+			b.agent.mark = c.mark
+			for range c.calls {
+				if _, err := b.Exchange(t.Context(), b.say(b.caller, text("go"))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			answer, err := b.Exchange(t.Context(), b.say(b.caller, text("go on")))
+			if problem.From(err).Code != problem.CodeBadReply || len(answer.Wire.Body) != 0 {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }

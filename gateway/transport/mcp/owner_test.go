@@ -15,6 +15,8 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	tmcp "github.com/aepb/aepb-gateway/gateway/transport/mcp"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
@@ -137,4 +139,40 @@ func TestAStreamLivesWithItsSession(t *testing.T) {
 			t.Error("it goes on without its session")
 		}
 	})
+}
+
+// guarded is a road on which somebody is not let in any more.
+type guarded struct {
+	telling
+	limit, admit error
+}
+
+func (g *guarded) Limit(context.Context, transport.Inquiry) error { return g.limit }
+func (g *guarded) Admit(context.Context, transport.Inquiry) error { return g.admit }
+
+// TestWhoMayNotCallMayNotListen, nor end a session, although it is his; and
+// whoever is over his limit is so without a body too.
+func TestWhoMayNotCallMayNotListen(t *testing.T) {
+	t.Parallel()
+	r := &guarded{telling: telling{road: road{description: chef()}}}
+	door := (&shared{kept: newKept(t, time.Now)}).replica(t, r)
+	v := visitor{caller("spiffe://td/a"), "192.0.2.1", "chef"}
+	id := v.ask(t, door, http.MethodPost, "", hello).Header().Get("Mcp-Session-Id")
+	for _, method := range []string{http.MethodGet, http.MethodDelete} {
+		r.limit, r.admit = nil, &policy.Forbidden{Agent: "chef"}
+		if got := v.ask(t, door, method, id, ""); got.Code != http.StatusForbidden {
+			t.Errorf("%s, not admitted: %d %s", method, got.Code, got.Body)
+		}
+		r.limit, r.admit = &limit.ExceededError{RetryAfter: time.Minute}, nil
+		if got := v.ask(t, door, method, id, ""); got.Code != http.StatusTooManyRequests || got.Header().Get("Retry-After") != "60" {
+			t.Errorf("%s, over the limit: %d %s", method, got.Code, got.Body)
+		}
+		r.limit = nil
+		if got := v.ask(t, door, method, "", ""); got.Code != http.StatusBadRequest && got.Code != http.StatusMethodNotAllowed {
+			t.Errorf("%s, without a session: %d %s", method, got.Code, got.Body)
+		}
+	}
+	if got := v.ask(t, door, http.MethodDelete, id, ""); got.Code != http.StatusNoContent {
+		t.Errorf("at last: %d %s", got.Code, got.Body)
+	}
 }
