@@ -38,7 +38,8 @@ func newNeighbourhood(t *testing.T) (*signalBed, *neighbours) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Directory.Put(directory.Agent{Name: "private", ID: "spiffe://example.com/agents/private", Rules: policy.Rules{Callers: []string{string(b.caller.ID)}},
+	if err := b.Directory.Put(directory.Agent{
+		Name: "private", ID: "spiffe://example.com/agents/private", Rules: policy.Rules{Callers: []string{string(b.caller.ID)}},
 		Endpoints: []directory.Endpoint{{Binding: uacp.Binding, URL: "uacps://private.example:8888"}},
 	}); err != nil {
 		t.Fatal(err)

@@ -298,3 +298,44 @@ func TestAMemberIsItself(t *testing.T) {
 		}
 	})
 }
+
+// TestEverybodySpeaksForItself: a member goes offline by its own word, and by
+// nobody else's, the moderator's included.
+func TestEverybodySpeaksForItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		node := newNode(t, nil)
+		a, b := start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret)
+		carol, dave := start(t, node, "org/ns/carol", secret), start(t, node, "org/ns/dave", secret)
+		s := invite(t, a, b, carol.Name(), dave.Name())
+		says := func(by *App, who name.Name, is dataplane.ParticipantState) (offline string) {
+			said := &dataplane.CommandPayload{CommandPayloadType: &dataplane.CommandPayload_UpdateParticipantState{
+				UpdateParticipantState: &dataplane.UpdateParticipantStatePayload{Participant: who.Encode(), NewState: is},
+			}}
+			by.emit(frame.Control(frame.Route{From: by.Name(), To: b.Name(), Session: room, Message: 40, Group: true}, said, nil))
+			synctest.Wait()
+			for _, m := range s.Roster() {
+				if m.Offline {
+					offline += m.Name.Service
+				}
+			}
+			return offline
+		}
+		const gone, here = dataplane.ParticipantState_OFFLINE, dataplane.ParticipantState_ONLINE
+		for i, step := range []struct {
+			by, about *App
+			is        dataplane.ParticipantState
+			offline   string
+		}{
+			{dave, carol, gone, ""},
+			{a, carol, gone, ""},
+			{carol, carol, gone, "carol"},
+			{dave, carol, here, "carol"},
+			{carol, carol, here, ""},
+		} {
+			if got := says(step.by, step.about.Name(), step.is); got != step.offline {
+				t.Errorf("step %d: offline is %q, want %q", i, got, step.offline)
+			}
+		}
+	})
+}
