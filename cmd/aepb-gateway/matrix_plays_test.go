@@ -1,0 +1,508 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/ainp"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+	"github.com/aepb/aepb-gateway/translators/slim"
+)
+
+// play is one operation that a caller asks for, and what should come of it.
+type play struct {
+	name string
+	op   canonical.Op
+	done string // the outcome, where both sides have all that it takes
+	// first is the caller's request by which one sees whether it has words for
+	// the operation; nil: every caller has.
+	first func(*caller) *canonical.Message
+	run   func(*caller, context.Context) string
+}
+
+// plays are all of them.
+func plays() []play {
+	said := func(text string) func(*caller) *canonical.Message {
+		return func(c *caller) *canonical.Message { return c.request(canonical.OpInvoke, c.invoke(text)) }
+	}
+	query := func(op canonical.Op) func(*caller) *canonical.Message {
+		return func(c *caller) *canonical.Message { return c.request(op, &canonical.TaskQuery{ID: "t"}) }
+	}
+	native := func(method string) func(*caller) *canonical.Message {
+		return func(c *caller) *canonical.Message {
+			return c.native(method)
+		}
+	}
+	return []play{
+		{"describe", canonical.OpDescribe, "described", nil, (*caller).describes},
+		{"ping", canonical.OpPing, "answered", func(c *caller) *canonical.Message { return c.request(canonical.OpPing, nil) }, (*caller).pings},
+		{"invoke", canonical.OpInvoke, "said", said("say hello"), (*caller).says},
+		{"invoke.content", canonical.OpInvoke, "text data file", (*caller).content, (*caller).carries},
+		{"invoke.typed", canonical.OpInvoke, "added", (*caller).addition, (*caller).adds},
+		{"invoke.failed", canonical.OpInvoke, "failed", said(doFail), (*caller).fails},
+		{"invoke.error", canonical.OpInvoke, "refused bad_params", said(doRefuse), (*caller).refuses},
+		{"stream", canonical.OpInvoke, "told", said(doTell), (*caller).streams},
+		{"question", canonical.OpAnswer, "answered", said(doAsk), (*caller).answers},
+		{"task.get", canonical.OpTaskGet, "working completed", query(canonical.OpTaskGet), (*caller).gets},
+		{"task.list", canonical.OpTaskList, "listed", func(c *caller) *canonical.Message {
+			return c.request(canonical.OpTaskList, &canonical.TaskFilter{})
+		}, (*caller).lists},
+		{"task.cancel", canonical.OpTaskCancel, "canceled", query(canonical.OpTaskCancel), (*caller).cancels},
+		{"task.subscribe", canonical.OpTaskSubscribe, "completed", query(canonical.OpTaskSubscribe), (*caller).subscribes},
+		{"task.result", canonical.OpTaskResult, "completed", query(canonical.OpTaskResult), (*caller).results},
+		{"task.answer", canonical.OpTaskAnswer, "answered", query(canonical.OpTaskAnswer), (*caller).answersTask},
+		{"push", canonical.OpPush, "told", func(c *caller) *canonical.Message {
+			return c.request(canonical.OpPush, &canonical.PushRequest{Verb: canonical.VerbCreate, Config: canonical.PushConfig{ID: "p", TaskID: "t", URL: "https://x.example/"}})
+		}, (*caller).pushes},
+		{"abort", canonical.OpAbort, "stopped", func(c *caller) *canonical.Message {
+			return c.request(canonical.OpAbort, &canonical.Abort{Request: json.RawMessage(`"r"`)})
+		}, (*caller).aborts},
+		{"native.prompts", canonical.OpNative, "played", native("prompts/list"), relays("prompts/list")},
+		{"rollback", canonical.OpRollback, "undone", func(c *caller) *canonical.Message {
+			return c.request(canonical.OpRollback, &canonical.Signal{Token: "e30.e30.eA"})
+		}, (*caller).rollsBack},
+		{"decision", canonical.OpDecision, "told", func(c *caller) *canonical.Message {
+			return c.request(canonical.OpDecision, &canonical.Signal{Approval: "a", Token: "e30.e30.eA"})
+		}, (*caller).decides},
+		{"callback", canonical.OpInvoke, "told", func(c *caller) *canonical.Message {
+			m := c.request(canonical.OpInvoke, c.invoke("say"))
+			m.Callback = decidedAt
+			return m
+		}, (*caller).registers},
+		{"native.own", canonical.OpNative, "played", native("x/own"), relays("x/own")},
+	}
+}
+
+// lasts: it takes time. Work is the same in every version and form of a protocol,
+// so that these are played between the usual ones.
+func (p play) lasts() bool {
+	switch p.op {
+	case canonical.OpTaskGet, canonical.OpTaskList, canonical.OpTaskCancel, canonical.OpTaskSubscribe, canonical.OpTaskResult,
+		canonical.OpTaskAnswer, canonical.OpPush, canonical.OpAbort, canonical.OpAnswer:
+		return true
+	default:
+		return false
+	}
+}
+
+// patienceOfPlays bounds one play.
+const patienceOfPlays = 15 * time.Second
+
+// stages plays one play on one way: what came of it, and what was lost.
+func (tr *troupe) stages(t *testing.T, from, to side, p play) (outcome string, lost []string) {
+	t.Helper()
+	agent := player
+	if p.name == "invoke.typed" {
+		agent = adder
+	}
+	c := tr.caller(t, from, to, agent)
+	ctx, cancel := context.WithTimeout(t.Context(), patienceOfPlays)
+	defer cancel()
+	if from.binding == slim.Binding { // agents are exposed on nodes a moment after they are listed
+		soon(ctx, func() bool { return c.exposed(ctx) })
+	}
+	outcome = p.run(c, ctx)
+	return outcome, c.lost(t.Context())
+}
+
+// says: the side's callers have words for an operation.
+func (tr *troupe) says(t *testing.T, s side, p play) bool {
+	t.Helper()
+	if p.first == nil {
+		return true
+	}
+	c := tr.caller(t, s, s, player)
+	_, losses, err := c.said(p.first(c), false)
+	if err != nil {
+		return false
+	}
+	for _, l := range losses {
+		if l.Semantic() || l.Code == canonical.LossCallback && l.Fate == canonical.Dropped {
+			return false
+		}
+	}
+	return true
+}
+
+// claims are the plays that a side's callers have words for.
+func (tr *troupe) claims(t *testing.T, s side) map[string]bool {
+	t.Helper()
+	out := map[string]bool{}
+	for _, p := range plays() {
+		if tr.says(t, s, p) {
+			out[p.name] = true
+		}
+	}
+	return out
+}
+
+// minted are ids, which are others each time.
+var minted = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`)
+
+// otherwise is what was heard in place of what should have been.
+func (h *hearing) otherwise() string {
+	if code := h.refused(); code != "" {
+		return "refused " + code
+	}
+	text, _, more := strings.Cut(h.text(), "{") // what is data may hold ids
+	if more {
+		text += "…"
+	}
+	return strings.TrimSpace(string(h.state()) + " " + minted.ReplaceAllString(text, "ID"))
+}
+
+func (c *caller) describes(ctx context.Context) string {
+	ep := c.ep
+	if c.side.form == a2a.FormGRPC { // a card is read over HTTP
+		ep = c.troupe.door(side{binding: c.side.binding, version: c.side.version}, c.agent)
+		ep.GRPC = c.stage.rpc
+	}
+	d, _, err := c.dialer.Describe(ctx, ep)
+	if err != nil {
+		return "refused " + err.Error()
+	}
+	if len(d.Capabilities) != 1 || d.Capabilities[0].ID != "play" {
+		return "another description: " + string(mustMarshal(d.Capabilities))
+	}
+	return "described"
+}
+
+func mustMarshal(v any) []byte {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return raw
+}
+
+func (c *caller) pings(ctx context.Context) string {
+	h := c.ask(ctx, c.request(canonical.OpPing, nil), false, nil)
+	if len(h.messages) == 1 && h.messages[0].Phase == canonical.PhaseResponse && h.refused() == "" {
+		return "answered"
+	}
+	return h.otherwise()
+}
+
+func (c *caller) tells(ctx context.Context, text string) *hearing {
+	return c.ask(ctx, c.request(canonical.OpInvoke, c.invoke(text)), false, nil)
+}
+
+func (c *caller) says(ctx context.Context) string {
+	h := c.tells(ctx, "say hello")
+	if strings.Contains(h.text(), "You said: say hello") {
+		return "said"
+	}
+	return h.otherwise()
+}
+
+// content is a message with a value and a file.
+func (c *caller) content() *canonical.Message {
+	const data = `{"k":9007199254740991}`
+	invoke := c.invoke("say it")
+	if invoke.Call != nil {
+		invoke.Call.Args = json.RawMessage(`{"message":"say it","data":` + data + `,"files":[{"name":"f.bin","mediaType":"application/octet-stream","bytes":"AP8H"}]}`)
+	} else {
+		invoke.Turn.Parts = append(invoke.Turn.Parts, canonical.Part{Kind: canonical.KindData, Data: json.RawMessage(data)},
+			canonical.Part{Kind: canonical.KindFile, Name: "f.bin", Media: "application/octet-stream", Bytes: []byte{0, 255, 7}})
+	}
+	return c.request(canonical.OpInvoke, invoke)
+}
+
+func (c *caller) carries(ctx context.Context) string {
+	h := c.ask(ctx, c.content(), false, nil)
+	var found []string
+	parts := h.parts()
+	if strings.Contains(h.text(), "You said: say it") {
+		found = append(found, "text")
+	}
+	if strings.Contains(h.text(), "9007199254740991") {
+		found = append(found, "data")
+	}
+	for _, p := range parts {
+		if p.Kind == canonical.KindFile && bytes.Equal(p.Bytes, []byte{0, 255, 7}) {
+			found = append(found, "file")
+			break
+		}
+	}
+	if len(found) == 0 {
+		return h.otherwise()
+	}
+	return strings.Join(found, " ")
+}
+
+// addition is a call with arguments of its own.
+func (c *caller) addition() *canonical.Message {
+	return c.request(canonical.OpInvoke, &canonical.Invoke{Call: &canonical.Call{Name: "add", Args: json.RawMessage(`{"a":40,"b":2}`)}})
+}
+
+func (c *caller) adds(ctx context.Context) string {
+	h := c.ask(ctx, c.addition(), false, nil)
+	if strings.Contains(h.text(), "42") {
+		return "added"
+	}
+	return h.otherwise()
+}
+
+func (c *caller) fails(ctx context.Context) string {
+	h := c.tells(ctx, doFail)
+	if h.state() == canonical.StateFailed && strings.Contains(h.text(), "it went wrong") {
+		return "failed"
+	}
+	return h.otherwise()
+}
+
+func (c *caller) refuses(ctx context.Context) string {
+	return c.tells(ctx, doRefuse).otherwise()
+}
+
+func (c *caller) streams(ctx context.Context) string {
+	m := c.request(canonical.OpInvoke, c.invoke(doTell))
+	m.Preferences.Stream = true
+	if c.words() == mcp.Binding {
+		m.Correlation.Progress = json.RawMessage(`"p"`)
+	}
+	h := c.ask(ctx, m, true, nil)
+	text := h.text()
+	first, second := strings.Index(text, "first"), strings.Index(text, "second")
+	switch {
+	case first < 0 || second < first || h.refused() != "":
+		return h.otherwise()
+	case h.events > 1 || strings.Contains(h.noticed(), "under way"):
+		return "told"
+	default:
+		return "waited"
+	}
+}
+
+// asks is how the caller can be asked.
+func (c *caller) asks() translators.Asking {
+	asker, ok := c.form.(translators.Asker)
+	if !ok {
+		return translators.AskNone
+	}
+	return asker.Asks(c.side.version, c.side.form)
+}
+
+// accepts answers a question.
+func accepts(in canonical.Input) canonical.Answer {
+	return canonical.Answer{Key: in.Key, Action: canonical.Accept, Value: json.RawMessage(`{"name":"Ada"}`)}
+}
+
+func (c *caller) answers(ctx context.Context) string {
+	m := c.request(canonical.OpInvoke, c.invoke(doAsk))
+	if c.words() == mcp.Binding {
+		m.Correlation.Progress = json.RawMessage(`"p"`)
+	}
+	h := c.ask(ctx, m, false, func(asked *canonical.Ask) {
+		reply := c.request(canonical.OpAnswer, &canonical.Reply{ID: asked.ID, Answer: accepts(asked.Input)})
+		c.ask(ctx, reply, false, nil)
+	})
+	next := c.invoke(doAsk)
+	switch r, _ := h.last().(*canonical.Result); {
+	case strings.Contains(h.text(), "nobody can be asked"):
+		return "not asked"
+	case c.asks() == translators.AskNone && strings.Contains(h.text(), "what is your name?"):
+		return "read" // but there is no way to answer it
+	case r != nil && r.Pending != nil && len(r.Pending.Inputs) > 0:
+		next.Answers, next.State = []canonical.Answer{accepts(r.Pending.Inputs[0])}, r.Pending.State
+		h = c.ask(ctx, c.request(canonical.OpInvoke, next), false, nil)
+	case h.task() != nil && h.state() == canonical.StateInputRequired:
+		m := c.request(canonical.OpInvoke, next)
+		next.Turn.Parts = textPart("Ada")
+		if inputs := h.task().Inputs; len(inputs) > 0 {
+			next.Turn.Parts, next.Answers = nil, []canonical.Answer{accepts(inputs[0])}
+		}
+		m.Conversation.TaskID, m.Conversation.ContextID = h.task().ID, h.task().ContextID
+		h = c.ask(ctx, m, false, nil)
+	}
+	if strings.Contains(h.text(), "Hello Ada") {
+		return "answered"
+	}
+	return h.otherwise()
+}
+
+// works begins work that goes on until it is finished by its name.
+func (c *caller) works(ctx context.Context, do string) (name string, h *hearing) {
+	name = string(ect.NewID())
+	if c.side.form == ainp.FormSocket { // where who asks hears it to the end; who posts need not
+		posts := c.troupe.plainly(c)
+		c = posts
+	}
+	m := c.request(canonical.OpInvoke, c.invoke(do+" "+name))
+	m.Preferences.NoWait, m.Preferences.TaskOK = true, true
+	late := time.AfterFunc(3*time.Second, func() { c.agents.finish(name) }) // where there is no way but to wait
+	h = c.ask(ctx, m, false, nil)
+	late.Stop()
+	return name, h
+}
+
+// about asks about work.
+func (c *caller) about(ctx context.Context, op canonical.Op, id string) *hearing {
+	return c.ask(ctx, c.request(op, &canonical.TaskQuery{ID: id}), op == canonical.OpTaskSubscribe, nil)
+}
+
+// without is what was heard in place of a task.
+func (h *hearing) without() string {
+	if strings.Contains(h.text(), "worked") {
+		return "waited"
+	}
+	return "no task: " + h.otherwise()
+}
+
+// until asks how work stands until it has ended.
+func (c *caller) until(ctx context.Context, id string) *hearing {
+	for {
+		h := c.about(ctx, canonical.OpTaskGet, id)
+		if h.refused() != "" || h.state().Terminal() || ctx.Err() != nil {
+			return h
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (c *caller) gets(ctx context.Context) string {
+	name, h := c.works(ctx, doWork)
+	defer c.agents.finish(name)
+	if h.task() == nil {
+		return h.without()
+	}
+	id := h.task().ID
+	if h = c.about(ctx, canonical.OpTaskGet, id); h.refused() != "" || h.state().Terminal() {
+		return h.otherwise()
+	}
+	c.agents.finish(name)
+	h = c.until(ctx, id)
+	if h.state() == canonical.StateCompleted && strings.Contains(h.text(), "worked") {
+		return "working completed"
+	}
+	return "working " + h.otherwise()
+}
+
+func (c *caller) lists(ctx context.Context) string {
+	name, h := c.works(ctx, doWork)
+	defer c.agents.finish(name)
+	if h.task() == nil {
+		return h.without()
+	}
+	id := h.task().ID
+	h = c.ask(ctx, c.request(canonical.OpTaskList, &canonical.TaskFilter{}), false, nil)
+	if list, ok := h.last().(*canonical.TaskList); ok {
+		for _, task := range list.Tasks {
+			if task.ID == id {
+				return "listed"
+			}
+		}
+		return "not listed"
+	}
+	return h.otherwise()
+}
+
+func (c *caller) cancels(ctx context.Context) string {
+	name, h := c.works(ctx, doWork)
+	defer c.agents.finish(name)
+	if h.task() == nil {
+		return h.without()
+	}
+	id := h.task().ID
+	h = c.about(ctx, canonical.OpTaskCancel, id)
+	if _, done := h.last().(*canonical.Done); done {
+		h = c.until(ctx, id)
+	}
+	if h.state() == canonical.StateCanceled {
+		return "canceled"
+	}
+	return h.otherwise()
+}
+
+func (c *caller) subscribes(ctx context.Context) string {
+	name, h := c.works(ctx, doWork)
+	defer c.agents.finish(name)
+	if h.task() == nil {
+		return h.without()
+	}
+	later := time.AfterFunc(100*time.Millisecond, func() { c.agents.finish(name) })
+	defer later.Stop()
+	h = c.about(ctx, canonical.OpTaskSubscribe, h.task().ID)
+	if h.state() == canonical.StateCompleted && strings.Contains(h.text(), "worked") {
+		return "completed"
+	}
+	return h.otherwise()
+}
+
+func (c *caller) results(ctx context.Context) string {
+	name, h := c.works(ctx, doWork)
+	defer c.agents.finish(name)
+	if h.task() == nil {
+		return h.without()
+	}
+	later := time.AfterFunc(50*time.Millisecond, func() { c.agents.finish(name) })
+	defer later.Stop()
+	h = c.about(ctx, canonical.OpTaskResult, h.task().ID)
+	if strings.Contains(h.text(), "worked") {
+		return "completed"
+	}
+	return h.otherwise()
+}
+
+func (c *caller) answersTask(ctx context.Context) string {
+	_, h := c.works(ctx, doAsk)
+	task := h.task()
+	if task == nil {
+		if strings.Contains(h.text(), "nobody can be asked") {
+			return "not asked"
+		}
+		return h.without()
+	}
+	id := task.ID
+	for len(task.Inputs) == 0 && !task.Status.State.Terminal() {
+		if h = c.about(ctx, canonical.OpTaskGet, id); h.task() == nil || ctx.Err() != nil {
+			return h.otherwise()
+		}
+		task = h.task()
+	}
+	if len(task.Inputs) == 0 {
+		return "not asked"
+	}
+	q := &canonical.TaskQuery{ID: id, Answers: []canonical.Answer{accepts(task.Inputs[0])}}
+	if h = c.ask(ctx, c.request(canonical.OpTaskAnswer, q), false, nil); h.refused() != "" {
+		return h.otherwise()
+	}
+	if h = c.until(ctx, id); strings.Contains(h.text(), "Hello Ada") {
+		return "answered"
+	}
+	return h.otherwise()
+}
+
+// native is a method of the caller's protocol alone.
+func (c *caller) native(method string) *canonical.Message {
+	said := &canonical.Native{Method: method}
+	if strings.HasSuffix(c.side.version, mcp.Modern) {
+		said.Params = json.RawMessage(`{` + modernMeta + `}`)
+	}
+	return c.request(canonical.OpNative, said)
+}
+
+func relays(method string) func(*caller, context.Context) string {
+	return func(c *caller, ctx context.Context) string {
+		h := c.ask(ctx, c.native(method), false, nil)
+		if n, ok := h.last().(*canonical.Native); ok {
+			if strings.Contains(string(n.Result), "played") {
+				return "played"
+			}
+			return string(n.Result)
+		}
+		return h.otherwise()
+	}
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+)
+
+// The table of what becomes of every operation on every way. It is made by
+// TestMatrix, from what it saw.
+const matrixFile = "testdata/matrix.txt"
+
+// matrixEnv, when set, writes the table anew; the diff is then for a person to judge.
+const matrixEnv = "AEPB_UPDATE_LOSSES"
+
+const matrixHead = `# What becomes of every operation that callers of one side can say to agents of another: from, to,
+# operation, outcome, and what was lost of the request (>) and of the reply (<), carried (+) or dropped (-).
+# The test fails on a line or a code too many as on one too few; of work that lasts, only the outcome stands here. "says" lists what a side has words for.
+`
+
+// TestMatrix: every operation that a side's callers have words for, to agents of
+// every other side, over real connections and the whole road.
+func TestMatrix(t *testing.T) {
+	t.Parallel()
+	p := plan{also: []speaker{speakToy}}
+	net := newSLIMNet(t, &p)
+	p.config.SLIM.Nodes[0].Caller = "spiffe://" + devTrustDomain + "/troupe"
+	b := newBed(t, p)
+	b.slim = net
+	tr := newTroupe(t, b, speakToy)
+	sides := tr.sides()
+	var rows []row
+	var agents []side
+	says := map[string]map[string]bool{}
+	for _, s := range sides {
+		says[s.name] = tr.claims(t, s)
+		if tr.hires(t, s) {
+			agents = append(agents, s)
+		}
+	}
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	declared := map[string]bool{}
+	for _, line := range declaredMatrix(t) {
+		declared[line] = true
+	}
+	only := os.Getenv("ONLY")
+	for _, to := range agents {
+		for _, from := range sides {
+			if from == to {
+				continue
+			}
+			group.Go(func() error {
+				for _, play := range plays() {
+					if !says[from.name][play.name] || play.lasts() && !(from.usual() && to.usual()) || only != "" && !strings.Contains(from.name+" "+to.name+" "+play.name, only) {
+						continue
+					}
+					began := time.Now()
+					r := tr.plays(t, from, to, play, declared)
+					mu.Lock()
+					rows = append(rows, r)
+					mu.Unlock()
+					if only != "" {
+						t.Logf("ROW %s %s %s %s %q %s", from.name, to.name, play.name, time.Since(began).Round(time.Millisecond), r.outcome, r.lost)
+					}
+				}
+				return nil
+			})
+		}
+	}
+	must(t, group.Wait())
+	if only != "" {
+		return
+	}
+	explained(t, rows)
+	var lines []string
+	for _, r := range rows {
+		lines = append(lines, r.String())
+	}
+	slices.Sort(lines)
+	holdMatrix(t, append(claimed(sides, says), lines...))
+}
+
+// tries is how often a way is gone that ends otherwise than declared: a machine
+// with much to do lets connections wait.
+const tries = 3
+
+// plays goes one way with one play.
+func (tr *troupe) plays(t *testing.T, from, to side, p play, declared map[string]bool) row {
+	t.Helper()
+	var r row
+	for range tries {
+		outcome, lost := tr.stages(t, from, to, p)
+		if p.lasts() { // how often the agent was asked meanwhile, time decides; and so what was lost of that
+			lost = nil
+		}
+		r = row{from.name, to.name, p.name, outcome, lost}
+		if declared[r.String()] || os.Getenv(matrixEnv) != "" && !strings.Contains(outcome, "broken") && !strings.Contains(outcome, "timeout") && !strings.Contains(outcome, "unavailable") {
+			break
+		}
+	}
+	return r
+}
+
+// explained demands that every play comes to its end, or that it is said why
+// not; and that every reason is one.
+func explained(t *testing.T, rows []row) {
+	t.Helper()
+	done := map[string]string{}
+	for _, p := range plays() {
+		done[p.name] = p.done
+	}
+	used := make([]bool, len(shortfalls))
+	for _, r := range rows {
+		if r.outcome == done[r.play] {
+			continue
+		}
+		known := false
+		for i, s := range shortfalls {
+			if s.covers(r) {
+				used[i], known = true, true
+			}
+		}
+		if !known {
+			t.Errorf("%s to %s: %s comes to %q, and not to %q, for no reason that is known", r.from, r.to, r.play, r.outcome, done[r.play])
+		}
+	}
+	for i, s := range shortfalls {
+		if !used[i] {
+			t.Errorf("nothing falls short because %s (%s)", s.because, s.play)
+		}
+	}
+}
+
+// atOnce is how many ways are tried at once: most of the time they wait.
+const atOnce = 8
+
+// row is one line of the table.
+type row struct {
+	from, to, play, outcome string
+	lost                    []string
+}
+
+// String is the row as the table has it.
+func (r row) String() string {
+	return strings.TrimSpace(strings.Join([]string{r.from, r.to, r.play, strconv.Quote(r.outcome), strings.Join(r.lost, " ")}, " "))
+}
+
+// claimed are the lines that say what each side's callers have words for.
+func claimed(sides []side, says map[string]map[string]bool) []string {
+	var out []string
+	for _, s := range sides {
+		out = append(out, s.name+" says "+strings.Join(slices.Sorted(maps.Keys(says[s.name])), " "))
+	}
+	return out
+}
+
+// holdMatrix demands that the table is what was seen, or writes it.
+func holdMatrix(t *testing.T, lines []string) {
+	t.Helper()
+	if os.Getenv(matrixEnv) != "" {
+		must(t, os.WriteFile(matrixFile, []byte(matrixHead+strings.Join(lines, "\n")+"\n"), 0o600))
+	}
+	if diff := cmp.Diff(declaredMatrix(t), lines); diff != "" {
+		t.Errorf("what was seen is not what %s says (-declared +happened):\n%s", matrixFile, diff)
+	}
+}
+
+func declaredMatrix(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(matrixFile)
+	must(t, err)
+	var want []string
+	for in := bufio.NewScanner(bytes.NewReader(text)); in.Scan(); {
+		if line := in.Text(); line != "" && !strings.HasPrefix(line, "#") {
+			want = append(want, line)
+		}
+	}
+	return want
+}
