@@ -26,8 +26,7 @@
 // each against the floor of that pair: the same job by hand, with the sockets and
 // the signatures that its two protocols demand. One µACP connection is made for
 // each request to an agent and those of callers are kept; AINP is signed and
-// verified in both directions; ECTs stand where the protocol has a place for them,
-// and the caller's goes on behind the floor's own, as behind the gateway's.
+// verified in both directions; ECTs stand where the protocol has a place for them.
 // Floor and gateway take turns in each round, and a pair whose median of the
 // per-round ratios is less than 0.8 is marked. --with measures the pairs of one
 // protocol alone.

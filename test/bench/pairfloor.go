@@ -22,9 +22,7 @@ import (
 )
 
 // pairs is the floor of every pair: what the floor of the exchange does, with the
-// words, signatures and sockets that the two protocols demand. The caller's ECT goes
-// on behind its own, because whoever receives a message counts the translations among
-// its ancestors (AEPB, Multi-Hop Translation) and must be able to see them. A pair is the path
+// words, signatures and sockets that the two protocols demand. A pair is the path
 // /FROM/TO; from µACP it is the server name TO, and from SLIM the name org/SPACE/TO.
 type pairs struct {
 	*floor
@@ -102,12 +100,11 @@ func (p *pairs) exchange(ctx context.Context, from, to words, body []byte, token
 	if there.id == "" {
 		there.id = uuid.NewString()
 	}
-	there.tokens = []string{token}
 	call, request, err := p.say(to, to.ask, there, p.claims("request", from, to, source, in))
 	if err != nil {
 		return nil, nil, err
 	}
-	answer, err := p.send(ctx, to, call, request.compact, token)
+	answer, err := p.send(ctx, to, call, request.compact)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -160,9 +157,9 @@ func (p *pairs) say(w words, write func(said) []byte, s said, c ectClaims) ([]by
 }
 
 // send asks an agent: over HTTP, over SLIM, or over a µACP connection of its own.
-func (p *pairs) send(ctx context.Context, to words, call []byte, evidence ...string) ([]byte, error) {
+func (p *pairs) send(ctx context.Context, to words, call []byte, evidence string) ([]byte, error) {
 	if to.binding == slimBinding {
-		return p.call(ctx, call, strings.Join(evidence, ","))
+		return p.call(ctx, call, evidence)
 	}
 	if to.headers == nil {
 		return p.frame(ctx, call)
@@ -173,7 +170,7 @@ func (p *pairs) send(ctx context.Context, to words, call []byte, evidence ...str
 		return nil, err
 	}
 	to.headers(req.Header)
-	req.Header["Execution-Context"] = evidence
+	req.Header.Set("Execution-Context", evidence)
 	resp, err := p.client.Do(req)
 	if err != nil {
 		return nil, err

@@ -163,7 +163,7 @@ func (p *pairs) relay(ctx context.Context, from, to words, asked said) ([]byte, 
 	if there.id == "" {
 		there.id = uuid.NewString()
 	}
-	answer, err := p.send(ctx, to, to.ask(there))
+	answer, err := p.send(ctx, to, to.ask(there), "")
 	if err != nil {
 		return nil, err
 	}
