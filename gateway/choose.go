@@ -354,8 +354,8 @@ func (g *Gateway) stampRequest(x *exchange, id ect.ID) {
 // tasked is a message as an agent hears it that may answer a call with a task:
 // that its caller would rather wait is our business and not the agent's.
 func (x *exchange) tasked(m *canonical.Message) *canonical.Message {
-	if m.Op != canonical.OpInvoke || x.relay() || x.call.Agent == "" || x.described == nil || !x.described.Tasks ||
-		x.agentStreams() == translators.StreamsTask || m.Preferences.TaskOK {
+	if m.Op != canonical.OpInvoke || x.call.Agent == "" || x.described == nil || !x.described.Tasks || m.Preferences.TaskOK ||
+		x.agentStreams() == translators.StreamsTask || x.relay() && !x.tasking() {
 		return m
 	}
 	out := *m

@@ -26,13 +26,21 @@
 //
 //	record.go     the work as it is kept for its caller, who alone may ask (R2)
 //	room.go       what ended makes room for what begins
-//	task.go       get, list, cancel, subscribe: told from the record, or by the agent that has the task
+//	task.go       get, list, cancel, subscribe: told from the record, or by the agent that has the task;
+//	              a task that its caller knows in another way than its agent (MCP 2025-11-25 and the
+//	              extension of 2026-07-28) is held here: told from the record, which a run keeps up
+//	interview.go  the outcome of a held task, and what it asks until then, on one stream
 //	list.go       lists of it, and of what ended with its first answer
 //	watch.go      work of another process, or connection, told from its record
 //	question.go   what an agent asks, and the message that answers it
 //	mail.go       what one process wants of another that works on a task
 //	push.go       webhooks that are told of changes
-//	takeover.go   goes on with that for a process that was lost
+//	takeover.go   goes on with that for a process that was lost; the first thing it posts is the whole
+//	              task. Nothing else is known of the changes that the lost one recorded and did not
+//	              post: a record holds how the task stands, and each write takes the place of the one
+//	              before. So the whole task says all of them, in a form that A2A has for it (a
+//	              StreamResponse with a task), and whoever reads it cannot tell which was posted before;
+//	              only words of a status that another took the place of are not said again
 //	pass.go       what only one protocol has; what came of the work, to be listed and read later
 //	news.go       what an agent says without being asked, where two revisions ask for it in different
 //	              ways; hearing.go goes on asking, as long as somebody listens

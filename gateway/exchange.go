@@ -58,6 +58,7 @@ type exchange struct {
 	once    sync.Once             // the books are settled once
 
 	hearer *translators.Hearer // who is told news in the way of another revision; nil: nobody
+	forced bool                // the agent does it as a task or not at all
 	alone  string              // the session at the agent that is this message's alone; empty: none is
 
 	stopped context.Context    //nolint:containedctx // ends when the caller stops its request
@@ -208,6 +209,10 @@ func (g *Gateway) converse(ctx context.Context, x *exchange, sealed transport.Se
 		closeReply(reply)
 		life.close()
 		return transport.Answer{}, err
+	}
+	if x.wantsTask(message) {
+		life.close()
+		return g.asTask(ctx, x)
 	}
 	if message == nil || !x.final(message) {
 		return g.goOn(ctx, x, reply, message, parents, life).answer(ctx)

@@ -49,7 +49,10 @@ func (r *run) follow(ctx context.Context, cause error) error {
 // else again and again.
 func (r *run) look(ctx context.Context) error {
 	op, wait := canonical.OpTaskGet, r.interval()
-	if !r.blind && r.x.described != nil && r.x.described.Streams && r.x.agentStreams() == translators.StreamsTask {
+	if r.owed {
+		op, wait = canonical.OpTaskResult, 0
+		r.owed = false
+	} else if !r.blind && r.x.described != nil && r.x.described.Streams && r.x.agentStreams() == translators.StreamsTask {
 		op = canonical.OpTaskSubscribe
 		wait = minPoll << r.broken
 	}
@@ -84,12 +87,12 @@ func (r *run) interval() time.Duration {
 func (g *Gateway) inquire(ctx context.Context, x *exchange, op canonical.Op, body canonical.Body) (transport.Sealed, error) {
 	m := &canonical.Message{Op: op, Phase: canonical.PhaseRequest, Body: body, Trace: x.message.Trace}
 	m.Preferences.CanAnswer = x.endpoint.Asked
-	return g.sealOwn(ctx, x, m, leg{})
+	return g.sealOwn(ctx, x, m)
 }
 
 // sealOwn seals a message that the caller did not send in these words.
-func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message, l leg) (transport.Sealed, error) {
-	l.name, l.id, l.message, l.aside = legRequest, ect.ID(g.NewID()), x.tasked(m), true
+func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message) (transport.Sealed, error) {
+	l := leg{name: legRequest, id: ect.ID(g.NewID()), message: x.tasked(m), aside: true}
 	l.encoder, l.source, l.dest = x.dest, x.source.Info().Binding, x.dest.Info().Binding
 	l.target = translators.Target{
 		Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.capable(),

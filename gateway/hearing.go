@@ -51,7 +51,7 @@ type ear struct {
 func (h *hearing) prepare(ctx context.Context, wanted translators.News) error {
 	h.wants = wanted.Among(h.offers)
 	if h.changing {
-		w, _, err := h.g.wished(ctx, h.x.wishesKey())
+		w, err := h.g.wished(ctx, h.x.wishesKey())
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (h *hearing) seal(ctx context.Context, own *exchange, news translators.News
 		Origin: own.message.Origin, Trace: own.message.Trace,
 	}
 	m.Preferences.CanAnswer = own.endpoint.Asked
-	return h.g.sealOwn(ctx, own, m, leg{})
+	return h.g.sealOwn(ctx, own, m)
 }
 
 // ask sends one request for news.
@@ -260,7 +260,7 @@ func (h *hearing) answered(got heard, open bool) error {
 
 // hear takes one thing that an agent said; false: it is no news.
 func (h *hearing) hear(ctx context.Context, e *ear, got heard, open bool) (transport.Event, bool, error) {
-	if !open || got.err != nil {
+	if broken := !open || got.err != nil; broken {
 		h.lost()
 		return transport.Event{}, false, nil
 	}
@@ -298,7 +298,7 @@ func (h *hearing) refuse(ctx context.Context, own *exchange, ask *canonical.Ask)
 	m := &canonical.Message{Op: canonical.OpAnswer, Phase: canonical.PhaseRequest, Origin: own.message.Origin, Body: &canonical.Reply{
 		ID: ask.ID, Failure: &canonical.Error{Code: canonical.CodeNoMethod, Message: "nobody can be asked here"},
 	}}
-	sealed, err := h.g.sealOwn(ctx, own, m, leg{})
+	sealed, err := h.g.sealOwn(ctx, own, m)
 	if err != nil {
 		return err
 	}
@@ -337,7 +337,7 @@ func (h *hearing) watch(ctx context.Context) {
 		cancel()
 		switch {
 		case late:
-			_, _, err = h.g.wished(ctx, key) // keeps it
+			_, err = h.g.wished(ctx, key) // keeps it
 		case err == nil && !ok: // something to wait for
 			_, err = h.g.saveWishes(ctx, key, 0, wishes{})
 			seen = 0

@@ -70,9 +70,9 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 	rec.Task, rec.Said, rec.Re = *task, nil, ""
 	rec.TaskID, rec.Context = r.agent.TaskID, r.agent.ContextID
 	rec.Heard, _ = r.input()
-	rec.Round = r.round
+	rec.Round, rec.Held = r.round, rec.Held || r.held
 	rec.Runner, rec.Waits, rec.State = g.runnerOf(r), r.waits(), ""
-	if rec.Follower = g.instance; r.settled() && r.ask == nil {
+	if rec.Follower = g.instance; r.settled() && !r.open() {
 		rec.Follower = ""
 	}
 	if rec.Waits == waitsState {
@@ -112,16 +112,19 @@ func (r *run) listen() {
 // runnerOf is who must be alive for the work to go on: this process, unless the
 // work is settled or the agent has a task of its own.
 func (g *Gateway) runnerOf(r *run) string {
-	if r.ask == nil && (r.complete() || r.agent.TaskID != "") {
+	if !r.open() && (r.complete() || r.agent.TaskID != "") {
 		return ""
 	}
 	return g.instance
 }
 
+// open: the run itself is answered what is asked.
+func (r *run) open() bool { return r.ask != nil || r.held && r.asked() }
+
 // waits says what it takes to go on.
 func (r *run) waits() waiting {
 	switch {
-	case r.ask != nil:
+	case r.open():
 		return waitsOpen
 	case r.result != nil && r.result.Pending != nil:
 		return waitsState
@@ -229,10 +232,10 @@ func (r *run) drive(ctx context.Context) {
 			}
 			r.note(ctx, s)
 		}
-		for !r.keepUp(ctx) && r.ask != nil && pause(ctx, saveEvery) {
+		for !r.keepUp(ctx) && r.open() && pause(ctx, saveEvery) {
 			continue // until then nobody is asked
 		}
-		if r.ask == nil || !r.answered(ctx) {
+		if !r.open() || !r.answered(ctx) {
 			return
 		}
 	}

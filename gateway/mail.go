@@ -159,23 +159,27 @@ func (g *Gateway) post(ctx context.Context, key EntryKey, l letter) error {
 	return &problem.ConflictError{Reason: "too many want something of this task at once"}
 }
 
-// answered waits for the answer to what the open stream asks, and gives it to
-// the agent. False: the work has ended.
+// answered waits for the answers to what is asked, and gives them to the agent.
+// False: the work has ended.
 func (r *run) answered(ctx context.Context) bool {
 	timer := time.NewTimer(answerLimit)
 	defer timer.Stop()
-	answers := []canonical.Answer{{Key: r.ask.Input.Key, Action: canonical.Cancel}}
-	select {
-	case answers = <-r.mail.letters:
-	case <-timer.C:
-	case <-r.mail.canceled.Done():
-		r.ended(ctx, errCanceled)
-		return false
-	case <-ctx.Done():
-		r.ended(ctx, ctx.Err())
-		return false
+	inputs, said := r.inputs(), asked{got: map[string]canonical.Answer{}}
+	for late := false; !late && !said.all(inputs); {
+		select {
+		case answers := <-r.mail.letters:
+			said.take(answers)
+		case <-timer.C:
+			late = true
+		case <-r.mail.canceled.Done():
+			r.ended(ctx, errCanceled)
+			return false
+		case <-ctx.Done():
+			r.ended(ctx, ctx.Err())
+			return false
+		}
 	}
-	if err := r.give(ctx, answers); err != nil {
+	if err := r.give(ctx, said.answers(inputs)); err != nil {
 		r.ended(ctx, err)
 		return false
 	}

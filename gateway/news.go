@@ -51,6 +51,24 @@ func (x *exchange) hears() bool {
 	return news != nil && news.Verb == translators.NewsListen
 }
 
+// listens: the caller wants to hear what the agent says without being asked (MCP
+// before 2026-07-28). Nothing ends that but one of the two.
+func (x *exchange) listens() bool { return x.message.Op == canonical.OpNative && len(x.wireID) == 0 }
+
+// speaks reports whether the agent ever says something without being asked. To
+// listen to one that does not, or that cannot be reached, is no mistake.
+func (g *Gateway) speaks(ctx context.Context, x *exchange) bool {
+	asker, ok := x.dest.(translators.Asker)
+	return ok && x.relay() && g.choose(ctx, x) == nil && asker.Asks(x.endpoint.Version, x.endpoint.Form) != translators.AskReply
+}
+
+// unasked: no agent of this revision asks in a stream. What answers such a question
+// is an answer said again, to one of ours, and has been taken.
+func (g *Gateway) unasked(ctx context.Context, x *exchange) bool {
+	asker, ok := x.dest.(translators.Asker)
+	return ok && x.relay() && g.choose(ctx, x) == nil && asker.Asks(x.endpoint.Version, x.endpoint.Form) == translators.AskReply
+}
+
 // news answers a request for news where the agent's revision asks for it in
 // another way than the caller's. False: they agree, or this is none.
 func (g *Gateway) news(ctx context.Context, x *exchange) (answer transport.Answer, done bool, err error) {
@@ -60,7 +78,8 @@ func (g *Gateway) news(ctx context.Context, x *exchange) (answer transport.Answe
 		return answer, false, nil
 	}
 	wanted, wrong := herald.Wants(native)
-	if wanted == nil || g.choose(ctx, x) != nil || x.via != nil { // why not, the road will say
+	unknown := wanted == nil || g.choose(ctx, x) != nil || x.via != nil
+	if unknown { // why, the road will say
 		return answer, false, nil
 	}
 	if asked := herald.Ask(x.endpoint.Version, *wanted); asked != nil && asked.Method == native.Method {
@@ -217,16 +236,16 @@ func (g *Gateway) saveWishes(ctx context.Context, key EntryKey, old uint64, w wi
 }
 
 // wished is what a session wants. It is kept as long as somebody asks for it.
-func (g *Gateway) wished(ctx context.Context, key EntryKey) (wishes, uint64, error) {
+func (g *Gateway) wished(ctx context.Context, key EntryKey) (wishes, error) {
 	entry, ok, err := g.Entries.Get(ctx, key)
 	if err != nil {
-		return wishes{}, 0, &problem.RecordingError{Err: err}
+		return wishes{}, &problem.RecordingError{Err: err}
 	}
 	w := readWishes(entry)
 	if ok && entry.Until.Sub(g.Now()) < recordLife/2 {
 		_, err = g.saveWishes(ctx, key, entry.Revision, w) // if not, the next one does it
 	}
-	return w, entry.Revision, err
+	return w, err
 }
 
 // hearken begins to tell a caller what the agent says without being asked.
@@ -316,7 +335,7 @@ func (g *Gateway) level(ctx context.Context, x *exchange) error {
 	said, heard := herald.Ask(x.message.Origin.Version, wanted), herald.Ask(x.endpoint.Version, wanted)
 	switch {
 	case said != nil && heard == nil && wanted.Level == "" && x.call.Session != "":
-		w, _, err := g.wished(ctx, x.wishesKey())
+		w, err := g.wished(ctx, x.wishesKey())
 		if err != nil || w.Level == "" {
 			return err
 		}
@@ -337,7 +356,7 @@ func (g *Gateway) turnUp(ctx context.Context, x *exchange, asking *canonical.Nat
 	m := *x.message
 	m.Op, m.Body, m.Preferences = canonical.OpNative, asking, canonical.Preferences{CanAnswer: x.endpoint.Asked}
 	own.message = &m
-	sealed, err := g.sealOwn(ctx, own, &m, leg{})
+	sealed, err := g.sealOwn(ctx, own, &m)
 	if err == nil {
 		_, err = g.acknowledged(ctx, own, sealed)
 	}

@@ -33,6 +33,9 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 			return transport.Answer{}, err
 		}
 	}
+	if x.message.Op == canonical.OpAnswer && g.unasked(ctx, x) {
+		return transport.Answer{}, nil
+	}
 	if answer, done, err := g.news(ctx, x); done || err != nil {
 		return answer, err
 	}
@@ -63,17 +66,6 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 	reply, err := g.send(life.ctx, x, sealed) //nolint:contextcheck // it may outlive who waits
 	closeReply(reply)
 	return transport.Answer{Evidence: x.issued}, life.judge(x, err)
-}
-
-// listens: the caller wants to hear what the agent says without being asked (MCP
-// before 2026-07-28). Nothing ends that but one of the two.
-func (x *exchange) listens() bool { return x.message.Op == canonical.OpNative && len(x.wireID) == 0 }
-
-// speaks reports whether the agent ever says something without being asked. To
-// listen to one that does not, or that cannot be reached, is no mistake.
-func (g *Gateway) speaks(ctx context.Context, x *exchange) bool {
-	asker, ok := x.dest.(translators.Asker)
-	return ok && x.relay() && g.choose(ctx, x) == nil && asker.Asks(x.endpoint.Version, x.endpoint.Form) != translators.AskReply
 }
 
 // noCounterpart: an agent of another protocol has no such method. What nobody

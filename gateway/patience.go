@@ -83,12 +83,56 @@ func (x *exchange) lifetime(ctx context.Context) context.Context {
 	return ctx
 }
 
+// retasks: both sides speak one protocol, and the agent keeps tasks in another way
+// than the caller knows them, or the caller knows of none.
+func (x *exchange) retasks() bool {
+	tasker, ok := x.source.(translators.Tasker)
+	if !ok || x.call.Agent == "" || x.via != nil || x.described == nil || !x.described.Tasks || !x.relay() {
+		return false
+	}
+	agent := tasker.Tasks(x.endpoint.Version)
+	return agent != translators.TaskingNone && agent != tasker.Tasks(x.message.Origin.Version)
+}
+
+// tasking: the message becomes a task of the agent's that its caller is told of in
+// the way that it knows, or not at all.
+func (x *exchange) tasking() bool {
+	if x.message.Op != canonical.OpInvoke || !x.retasks() {
+		return false
+	}
+	tasker, _ := x.source.(translators.Tasker)
+	only := tasker.Tasks(x.endpoint.Version) == translators.TaskingApart && x.marks != nil && tasker.TaskOnly(x.marks)
+	return x.message.Preferences.TaskOK || x.forced || only
+}
+
+// wantsTask: the agent refuses a caller who knows of no tasks, and has done nothing.
+func (x *exchange) wantsTask(heard *canonical.Message) bool {
+	if heard == nil || x.message.Op != canonical.OpInvoke || x.forced || !x.retasks() || x.tasking() {
+		return false
+	}
+	refused, ok := heard.Body.(*canonical.Error)
+	return ok && refused.Code == canonical.CodeCapabilityRequired
+}
+
+// insists: the caller is answered with a task, whatever becomes of it (MCP 2025-11-25).
+func (x *exchange) insists() bool {
+	tasker, ok := x.source.(translators.Tasker)
+	return ok && x.message.Preferences.TaskOK && tasker.Tasks(x.message.Origin.Version) == translators.TaskingApart
+}
+
+// outcomeApart: what came of the agent's task, and what it asks, is heard apart from
+// how it stands.
+func (x *exchange) outcomeApart() bool {
+	tasker, ok := x.dest.(translators.Tasker)
+	return ok && tasker.Tasks(x.endpoint.Version) == translators.TaskingApart
+}
+
 // lasts: the request asks for more than one answer, or not to wait for it. In a
 // relay whoever answers decides about waiting.
 func (x *exchange) lasts() bool {
 	p := x.message.Preferences
 	if x.call.Agent == "" || x.relay() {
-		return p.Stream && x.call.Agent != ""
+		return x.call.Agent != "" && (p.Stream || x.tasking())
 	}
 	return p.Stream || p.NoWait || p.TaskOK
 }

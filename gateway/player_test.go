@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,6 +54,8 @@ type player struct {
 	version string
 	typed   string                 // schema of its only skill; empty: it takes messages
 	offers  string                 // what an MCP server says that it can do; empty: nothing
+	tasks   bool                   // it keeps tasks
+	support string                 // what its skill says of tasks, in 2025-11-25; empty: nothing
 	skills  []canonical.Capability // more than the one that it has
 	resume  chan struct{}          // an event without text waits for it
 }
@@ -66,6 +69,9 @@ func (p *player) Describe(_ context.Context, e transport.Endpoint) (*canonical.D
 		d := &canonical.Description{Name: "asker", Versions: []string{p.version}, Capabilities: []canonical.Capability{
 			{ID: "ask", Profile: canonical.ProfileTyped, InputSchema: json.RawMessage(p.typed)},
 		}}
+		if d.Tasks = p.tasks; p.support != "" {
+			d.Capabilities[0].Extensions = canonical.Extensions{mcp.Binding: json.RawMessage(`{"execution":{"taskSupport":"` + p.support + `"}}`)}
+		}
 		if p.offers != "" {
 			d.Extensions = canonical.Extensions{mcp.Binding: json.RawMessage(`{"capabilities":` + p.offers + `}`)}
 		}
@@ -208,6 +214,7 @@ func (e *played) Close() error {
 type mailman struct {
 	mu    sync.Mutex
 	taken []string
+	deaf  atomic.Bool // nothing arrives
 }
 
 func (*mailman) Form() string       { return "" }
@@ -216,6 +223,9 @@ func (*mailman) Check(string) error { return nil }
 func (m *mailman) Push(_ context.Context, c canonical.PushConfig, w translators.Wire) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.deaf.Load() {
+		return errDeaf
+	}
 	m.taken = append(m.taken, c.URL+" "+string(w.Body))
 	return nil
 }

@@ -268,14 +268,14 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 	r.round++
 	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, To: r.x.message.To, Trace: r.x.message.Trace}
 	m.Preferences = r.x.message.Preferences
-	switch r.waits() {
-	case waitsOpen:
+	switch {
+	case r.ask != nil:
 		reply := &canonical.Reply{ID: r.ask.ID}
 		if len(answers) > 0 {
 			reply.Answer = answers[0]
 		}
 		m.Op, m.Body = canonical.OpAnswer, reply
-		sealed, err := r.g.sealOwn(ctx, r.x, m, leg{})
+		sealed, err := r.g.sealOwn(ctx, r.x, m)
 		if err != nil {
 			return err
 		}
@@ -285,10 +285,12 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 		taken, err := r.g.send(life.ctx, r.x, sealed) //nolint:contextcheck // it may outlive who waits
 		closeReply(taken)
 		return life.judge(r.x, err)
-	case waitsState:
+	case r.result != nil && r.result.Pending != nil:
 		again := *r.x.message.Body.(*canonical.Invoke)
 		again.Answers, again.State = answers, r.result.Pending.State
 		m.Body, m.Conversation = &again, r.x.message.Conversation
+	case r.agent.TaskID != "" && r.x.agentStreams() != translators.StreamsTask:
+		return r.hand(ctx, answers)
 	default:
 		m.Body = &canonical.Invoke{Turn: stream.Turn(answers), Answers: spoken(stream.Inputs(r.snapshot()), answers)}
 		m.Conversation = r.agent
@@ -297,7 +299,7 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 	if invoke := m.Body.(*canonical.Invoke); invoke.Turn.ID == "" {
 		invoke.Turn.ID = m.Correlation.MessageID
 	}
-	sealed, err := r.g.sealOwn(ctx, r.x, m, leg{})
+	sealed, err := r.g.sealOwn(ctx, r.x, m)
 	if err != nil {
 		return err
 	}
@@ -363,9 +365,7 @@ func (t *telling) await(ctx context.Context) error {
 	for late := false; !late && !t.waits.all(inputs); {
 		select {
 		case answers := <-r.mail.letters:
-			for _, a := range answers {
-				t.waits.got[a.Key] = a
-			}
+			t.waits.take(answers)
 		case <-r.mail.canceled.Done():
 			return errCanceled
 		case <-r.mail.lost.Done():
@@ -386,6 +386,12 @@ func (t *telling) await(ctx context.Context) error {
 	answers := t.waits.answers(inputs)
 	t.waits = nil
 	return r.give(ctx, answers)
+}
+
+func (a *asked) take(answers []canonical.Answer) {
+	for _, answer := range answers {
+		a.got[answer.Key] = answer
+	}
 }
 
 // all: every question is answered.

@@ -70,6 +70,7 @@ type record struct {
 	Skill    string            `json:",omitempty"` // what is called; empty: the caller's and the agent's names are the same
 	Source   canonical.Binding // the caller's protocol
 	Pushes   bool              `json:",omitempty"` // somebody wants to be told of changes
+	Held     bool              `json:",omitempty"` // the agent keeps its task in another way than its caller knows: it is told, and answered, here
 	Changed  time.Time
 
 	key      EntryKey
@@ -91,6 +92,15 @@ type said struct {
 
 func (s *said) wire(binding canonical.Binding, re canonical.Op) translators.Wire {
 	return translators.Wire{Binding: binding, Version: s.Version, Form: s.Form, Media: "application/json", Body: s.Body, Re: re}
+}
+
+// brief is the task without what came of it, or what it asks.
+func (r *record) brief() *canonical.Task {
+	task := r.Task
+	if task.Status.State.Terminal() || len(task.Inputs) > 0 {
+		task.Output, task.Failure, task.Inputs, task.Artifacts = nil, nil, nil, nil
+	}
+	return &task
 }
 
 func (r *record) own() canonical.Conversation {

@@ -45,6 +45,8 @@ type run struct {
 	fresh   bool               // a subscription has not said anything but how things stand
 	blind   bool               // it cannot be subscribed to
 	guest   bool               // its caller only asks about the work, which is another message's
+	held    bool               // its caller asks about it here, and answers here what it asks
+	owed    bool               // the task has settled, and its outcome was not heard yet
 	keeping bool               // its record follows it
 	saved   time.Time
 	posted  *canonical.Task // as those who have changes posted to them know it
@@ -84,7 +86,7 @@ func (g *Gateway) newRun(x *exchange, parents []ect.ID) *run {
 	case x.record != nil:
 		r.own, r.agent = x.record.own(), x.record.agent()
 		task := x.record.Task
-		r.keeping, r.posted, r.round = !r.guest, &task, x.record.Round
+		r.keeping, r.posted, r.round, r.held = !r.guest, &task, x.record.Round, x.record.Held && !r.guest
 	case !x.relay() && x.callerStreams() == translators.StreamsTask && x.agentStreams() != translators.StreamsTask:
 		r.own = canonical.Conversation{TaskID: g.NewID(), ContextID: x.message.Conversation.ContextID}
 		if r.own.ContextID == "" {
@@ -305,7 +307,7 @@ func (r *run) refused(m *canonical.Message, e *canonical.Error) {
 	switch {
 	case r.op == canonical.OpTaskSubscribe && !r.x.verbatim():
 		r.blind = true // then it is asked again and again
-	case r.op == canonical.OpTaskGet && r.op != r.x.message.Op && passing(e.Code) && r.broken < maxBroken:
+	case (r.op == canonical.OpTaskGet || r.op == canonical.OpTaskResult) && r.op != r.x.message.Op && passing(e.Code) && r.broken < maxBroken:
 		r.broken++
 	default:
 		r.failure = m
@@ -358,8 +360,12 @@ func (r *run) rename(t *canonical.Task) {
 
 // conclude takes a reply. One with a task that is still at work is not the end.
 func (r *run) conclude(result *canonical.Result) ([]canonical.Event, error) {
-	if result.Task == nil || r.x.relay() && r.op == canonical.OpInvoke {
+	if result.Task == nil || r.x.relay() && r.op == canonical.OpInvoke && !r.x.tasking() {
 		r.result = result
+		return nil, nil
+	}
+	if r.op == canonical.OpTaskGet && r.x.outcomeApart() && result.Task.Status.State != canonical.StateCanceled && stream.Settled(result.Task.Status.State) && r.op != r.x.message.Op {
+		r.owed = true
 		return nil, nil
 	}
 	if result.Task.Output != nil {

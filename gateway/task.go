@@ -32,6 +32,9 @@ func (g *Gateway) task(ctx context.Context, x *exchange) (transport.Answer, erro
 		return transport.Answer{}, err
 	}
 	x.record, x.workflow = rec, rec.Workflow
+	if rec.Held && x.relay() {
+		return g.held(ctx, x, rec, query)
+	}
 	if rec.TaskID != "" && !rec.Task.Status.State.Terminal() || x.relay() && rec.TaskID != "" {
 		return g.askAgent(ctx, x, rec, query)
 	}
@@ -146,6 +149,52 @@ func (g *Gateway) update(ctx context.Context, x *exchange, rec *record, answers 
 	return r.answer(ctx)
 }
 
+// hand gives answers to an agent's task that takes them apart from calls, and goes
+// on with it.
+func (r *run) hand(ctx context.Context, answers []canonical.Answer) error {
+	sealed, err := r.g.inquire(ctx, r.x, canonical.OpTaskAnswer, &canonical.TaskQuery{ID: r.agent.TaskID, Answers: answers})
+	if err != nil {
+		return err
+	}
+	own := r.x.again()
+	said := *r.x.message
+	said.Op, own.message, own.requestID = canonical.OpTaskAnswer, &said, r.x.requestID
+	if _, err := r.g.acknowledged(ctx, own, sealed); err != nil {
+		return err
+	}
+	r.pump.stop()
+	r.result = nil
+	r.fold.Resume()
+	return r.look(ctx)
+}
+
+// held answers about a task that its caller knows in another way than its agent:
+// from the record, which somebody here keeps up with the agent's task.
+func (g *Gateway) held(ctx context.Context, x *exchange, rec *record, query *canonical.TaskQuery) (transport.Answer, error) {
+	g.attend(ctx, x, rec)
+	if err := g.settleLost(ctx, rec); err != nil {
+		return transport.Answer{}, err
+	}
+	if x.message.Op != canonical.OpTaskCancel || rec.TaskID == "" || rec.Task.Status.State.Terminal() {
+		return g.fromRecord(ctx, x, rec, query)
+	}
+	named := *query
+	named.ID = rec.TaskID
+	x.message.Body = &named
+	sealed, _, err := g.request(ctx, x)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	if _, err := g.acknowledged(ctx, x, sealed); err != nil {
+		return transport.Answer{}, err
+	}
+	rec, err = g.untilEnd(ctx, rec)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	return g.tellRecord(ctx, x, rec, false)
+}
+
 // fromRecord answers about work that is ours to answer for.
 func (g *Gateway) fromRecord(ctx context.Context, x *exchange, rec *record, query *canonical.TaskQuery) (transport.Answer, error) {
 	done := rec.Task.Status.State.Terminal()
@@ -172,7 +221,8 @@ func (g *Gateway) fromRecord(ctx context.Context, x *exchange, rec *record, quer
 // refuseCancel: what has ended cannot be canceled; a protocol that only
 // acknowledges does so (reference, task, poll, cancel).
 func (g *Gateway) refuseCancel(ctx context.Context, x *exchange, rec *record) (transport.Answer, error) {
-	if x.callerStreams() == translators.StreamsTask {
+	tasker, ok := x.source.(translators.Tasker)
+	if x.callerStreams() == translators.StreamsTask || ok && tasker.Tasks(x.message.Origin.Version) == translators.TaskingApart {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeNotCancelable, Message: "the task has ended"}
 	}
 	return g.tellRecord(ctx, x, rec, false)
@@ -193,17 +243,26 @@ func (g *Gateway) cancel(ctx context.Context, x *exchange, rec *record) (transpo
 	if err := g.post(ctx, rec.mailKey(), letter{Cancel: true}); err != nil {
 		return transport.Answer{}, err
 	}
+	rec, err := g.untilEnd(ctx, rec)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	return g.tellRecord(ctx, x, rec, false)
+}
+
+// untilEnd waits a little for the end of what was canceled.
+func (g *Gateway) untilEnd(ctx context.Context, rec *record) (*record, error) {
 	for end := time.Now().Add(cancelWait); !rec.Task.Status.State.Terminal(); {
 		next, err := g.changed(ctx, rec, time.Until(end))
 		if err != nil {
-			return transport.Answer{}, err
+			return nil, err
 		}
 		if next == nil {
 			break
 		}
 		rec = next
 	}
-	return g.tellRecord(ctx, x, rec, false)
+	return rec, nil
 }
 
 func conflict(err error) error {
@@ -272,4 +331,15 @@ func (x *exchange) behind(rec *record) []ect.ID {
 		parents = append(parents, rec.Last)
 	}
 	return parents
+}
+
+// asTask asks again for what the agent does as a task or not at all.
+func (g *Gateway) asTask(ctx context.Context, x *exchange) (transport.Answer, error) {
+	x.forced = true
+	again := *x.message
+	sealed, err := g.sealOwn(ctx, x, &again)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	return g.begin(ctx, x, sealed).answer(ctx)
 }

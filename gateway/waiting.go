@@ -17,9 +17,11 @@ import (
 // answer tells the caller what it asked to be told: everything, that there is a
 // task, or how it ended.
 func (r *run) answer(ctx context.Context) (transport.Answer, error) {
-	p := r.x.message.Preferences
+	p, tasking := r.x.message.Preferences, r.x.tasking()
 	switch {
-	case p.Stream, r.x.relay():
+	case tasking && p.TaskOK:
+		return r.promise(ctx)
+	case p.Stream, r.x.relay() && !tasking:
 		return r.tell(ctx)
 	case p.NoWait, p.TaskOK:
 		return r.promise(ctx)
@@ -36,7 +38,7 @@ func (r *run) wait(ctx context.Context) (transport.Answer, error) {
 		return r.tell(ctx)
 	case err == nil:
 		return r.close(ctx)
-	case errors.Is(err, errPatience) && r.agent.TaskID != "" && r.x.asking() != translators.AskTask:
+	case errors.Is(err, errPatience) && r.agent.TaskID != "" && r.x.asking() != translators.AskTask && !r.x.tasking():
 		return r.close(ctx) // it goes on at the agent, and can be asked about
 	}
 	r.abort()
@@ -65,13 +67,16 @@ func (r *run) settle(ctx context.Context, limit time.Duration) error {
 	}
 }
 
-// promise answers with the result if it is there at once, else with the task.
+// promise answers with the result if it is there at once, else with the task. Who
+// insists on a task gets one that may have ended.
 func (r *run) promise(ctx context.Context) (transport.Answer, error) {
 	err := r.settle(ctx, promptly)
-	if err == nil {
+	r.held = r.x.tasking()
+	ended := err == nil && !(r.held && r.asked())
+	if ended && (r.failure != nil || !r.x.insists()) {
 		return r.close(ctx)
 	}
-	if !errors.Is(err, errPatience) {
+	if err != nil && !errors.Is(err, errPatience) {
 		r.abort()
 		return transport.Answer{}, err
 	}
@@ -87,14 +92,18 @@ func (r *run) promise(ctx context.Context) (transport.Answer, error) {
 		r.abort()
 		return transport.Answer{}, err
 	}
-	working := r.x.record.Task
 	answer, err := r.reply(ctx, &canonical.Message{
-		Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Body: &canonical.Result{Task: &working},
+		Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Body: &canonical.Result{Task: r.x.record.brief()},
 	})
 	if err != nil {
 		r.mark(ctx, canonical.StateFailed, problem.Native(err).Message)
 		r.abort()
 		return transport.Answer{}, err
+	}
+	if ended {
+		r.tellOthers(ctx)
+		r.stop()
+		return answer, nil
 	}
 	r.handOver(ctx) // from here on the run is another's
 	return answer, nil

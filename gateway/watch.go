@@ -20,9 +20,12 @@ func (g *Gateway) watch(ctx context.Context, x *exchange, rec *record, streaming
 	if streaming && x.callerStreams() == translators.StreamsTask { // others have no words for a task in a stream
 		return g.tellRecord(ctx, x, rec, true)
 	}
+	if rec.Held && x.message.Op == canonical.OpTaskResult {
+		return g.outcomeOf(ctx, x, rec)
+	}
 	answered, round := rec.Waits == waitsOpen && x.message.Op == canonical.OpInvoke, rec.Round
 	end := time.Now().Add(x.timeout())
-	for rec.Runner != "" && time.Until(end) > 0 {
+	for (rec.Runner != "" || rec.Follower != "") && time.Until(end) > 0 {
 		next, err := g.changed(ctx, rec, time.Until(end))
 		if err != nil {
 			return transport.Answer{}, err
@@ -140,6 +143,7 @@ type watching struct {
 	opening ect.ID
 	losses  []canonical.Loss
 	over    bool
+	asks    bool // its caller waits for the outcome, and is asked what is open
 
 	mu     sync.Mutex
 	left   context.Context    //nolint:containedctx // a signal: the caller has left
@@ -222,6 +226,9 @@ func (w *watching) more(ctx context.Context) error {
 }
 
 func (w *watching) change(ctx context.Context) error {
+	if w.asks {
+		return w.interview(ctx)
+	}
 	if stream.Settled(w.known.Status.State) {
 		return w.end(ctx)
 	}

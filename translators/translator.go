@@ -54,6 +54,29 @@ type Asker interface {
 	Asks(version, form string) Asking
 }
 
+// Tasking is how a peer keeps tasks.
+type Tasking string
+
+// The ways of keeping tasks.
+const (
+	// TaskingNone: it knows of none.
+	TaskingNone Tasking = ""
+	// TaskingApart: its caller wants one, and asks for the outcome apart from how
+	// it stands; what it asks is heard with the outcome (MCP 2025-11-25).
+	TaskingApart Tasking = "apart"
+	// TaskingWhole: whoever answers decides, and how it stands says everything
+	// (the tasks extension of MCP 2026-07-28).
+	TaskingWhole Tasking = "whole"
+)
+
+// Tasker is implemented by a translator between whose versions tasks differ.
+type Tasker interface {
+	// Tasks says how a peer of a version keeps them, if it does.
+	Tasks(version string) Tasking
+	// TaskOnly reports whether a capability can be had only as a task.
+	TaskOnly(*canonical.Capability) bool
+}
+
 // Carrier is implemented by a translator whose protocol has no words of its own.
 type Carrier interface {
 	// Carries is the protocol whose words a version uses.

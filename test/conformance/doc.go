@@ -5,6 +5,11 @@
 // door (package tasked), and once more the whole suite with an A2A agent there,
 // which is what it tells of the mapping.
 //
+// eras_test.go has the one SDK that speaks the tasks of 2025-11-25, the JavaScript
+// one, work with those of the extension, and its servers with clients that know of
+// none. A server that asks on the stream of its session, and not on the one of the
+// outcome, is heard by clients that have such a stream: those before 2026-07-28.
+//
 // Every scenario that is scored for a revision must pass. Those that cannot are
 // listed in baseline.txt with the reason; one that is listed and passes fails
 // the test, so that the list never says too much.

@@ -128,7 +128,12 @@ func (tools tools) serve(t *testing.T, set string) string {
 	if set < "2026-07-28" {
 		args = append(args, "-stateless=false")
 	}
-	cmd := exec.Command(tools.server, args...) //nolint:noctx // it lives as long as the test, and is ended below
+	return "http://" + tools.run(t, exec.Command(tools.server, args...), address) //nolint:noctx // it lives as long as the test
+}
+
+// run starts a server and waits until it listens.
+func (tools tools) run(t *testing.T, cmd *exec.Cmd, address string) string {
+	t.Helper()
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
@@ -145,7 +150,7 @@ func (tools tools) serve(t *testing.T, set string) string {
 		if c, err := d.DialContext(ctx, "tcp", address); err == nil {
 			tick.Stop()
 			_ = c.Close()
-			return "http://" + address
+			return address
 		}
 		select {
 		case <-tick.C:

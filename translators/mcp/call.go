@@ -95,7 +95,7 @@ func (e *encoder) retry(w *writer, body *canonical.Invoke) error {
 		e.lose(canonical.LossRequestState, canonical.Dropped, "/body/state")
 	}
 	switch {
-	case e.version == Legacy && e.m.Preferences.TaskOK && !w.has("task") && !e.profile().Content(): // which comes at once
+	case e.version == Legacy && e.m.Preferences.TaskOK && !w.has("task") && e.mayTask():
 		w.raw("task", rawjson.NewBuilder().Raw("ttl", millis(body.TTL)).Bytes())
 	case e.version != Legacy && body.TTL != nil:
 		e.lose(canonical.LossCaching, canonical.Dropped, "/body/ttl")
@@ -104,6 +104,16 @@ func (e *encoder) retry(w *writer, body *canonical.Invoke) error {
 		e.lose(canonical.LossCaching, canonical.Dropped, "/preferences/taskOK")
 	}
 	return nil
+}
+
+// mayTask: a server refuses a task for a tool that does not say that it may be one
+// (2025-11-25, tool-level negotiation), and content comes at once.
+func (e *encoder) mayTask() bool {
+	if e.capability == nil || e.native {
+		return true
+	}
+	said := taskSupport(e.capability)
+	return !e.profile().Content() && (said == taskOptional || said == taskRequired)
 }
 
 // call writes an invocation. The call that it answers with is what was

@@ -2,8 +2,10 @@ package mcp
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 
+	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
@@ -132,4 +134,48 @@ func withTasks(extensions json.RawMessage, tasks bool) json.RawMessage {
 		b.Raw(extTasks, json.RawMessage("{}"))
 	}
 	return b.Object()
+}
+
+var _ translators.Tasker = (*Translator)(nil)
+
+// Tasks came with 2025-11-25; since 2026-07-28 they are an extension, and others.
+func (t *Translator) Tasks(version string) translators.Tasking {
+	switch version {
+	case Modern:
+		return translators.TaskingWhole
+	case Legacy:
+		return translators.TaskingApart
+	default:
+		return translators.TaskingNone
+	}
+}
+
+// The words of a tool's execution.taskSupport (2025-11-25); none is forbidden.
+const (
+	taskRequired = "required"
+	taskOptional = "optional"
+)
+
+// TaskOnly reads what a tool says of tasks.
+func (t *Translator) TaskOnly(c *canonical.Capability) bool { return taskSupport(c) == taskRequired }
+
+func taskSupport(c *canonical.Capability) string {
+	said, _ := rawjson.Unquote(member(member(c.Extensions[Binding], "execution"), "taskSupport"))
+	return said
+}
+
+// AsTasks is what a tool says in 2025-11-25 whose server decides by itself what
+// becomes a task: that each call of it may be one.
+func AsTasks(ext canonical.Extensions) canonical.Extensions {
+	own := ext[Binding]
+	if own != nil && (!isObject(own) || rawjson.Parse(own, "").Has("execution")) {
+		return ext
+	}
+	execution := rawjson.NewBuilder().String("taskSupport", taskOptional).Bytes()
+	out := maps.Clone(ext)
+	if out == nil {
+		out = canonical.Extensions{}
+	}
+	out[Binding] = rawjson.NewBuilder().Merge(own).Raw("execution", execution).Bytes()
+	return out
 }

@@ -166,7 +166,23 @@ func (e *encoder) ask(a *canonical.Ask) (translators.Wire, error) {
 		id = string(a.ID)
 	}
 	said, err := e.input(&a.Input, id, "/body/ask/input")
+	if task := e.m.Conversation.TaskID; task != "" && e.m.Op == canonical.OpTaskResult && !e.native && err == nil {
+		said.params = related(said.params, task)
+	}
 	return translators.Wire{Body: jsonrpc.Request(a.ID, said.method, said.params)}, err
+}
+
+// related says which task a request belongs to (2025-11-25).
+func related(params json.RawMessage, task string) json.RawMessage {
+	o := rawjson.Parse(orEmpty(params), "")
+	meta := rawjson.Parse([]byte("{}"), "")
+	if raw := o.Peek("_meta"); isObject(raw) {
+		meta = rawjson.Parse(o.Take("_meta"), "")
+	}
+	meta.Take(metaRelated)
+	of := rawjson.NewBuilder().String("taskId", task).Bytes()
+	about := rawjson.NewBuilder().Merge(meta.Rest()).Raw(metaRelated, of).Bytes()
+	return rawjson.NewBuilder().Merge(o.Rest()).Raw("_meta", about).Bytes()
 }
 
 // noticeOf writes a notification that only MCP has.

@@ -305,11 +305,12 @@ func (e *encoder) created(w *writer, t *canonical.Task) {
 	w.raw("task", inner.bytes())
 }
 
-// asTask: a task stands in place of a result for whoever said that it may. One
-// that was born here has no artifacts.
+// asTask: a task stands in place of a result for whoever said that it may; in
+// 2025-11-25 for whoever wanted one, however it stands. One that was born here has
+// no artifacts.
 func (e *encoder) asTask(r *canonical.Result) bool {
 	return r.Task != nil && e.version >= Legacy && e.m.Op == canonical.OpInvoke &&
-		(e.m.Origin.Binding == Binding && len(r.Task.Artifacts) == 0 || e.m.Preferences.TaskOK && !r.Task.Status.State.Terminal())
+		(e.m.Origin.Binding == Binding && len(r.Task.Artifacts) == 0 || e.m.Preferences.TaskOK && (!e.modern || !r.Task.Status.State.Terminal()))
 }
 
 // decodeTask reads how a task stands (tasks/get; tasks/cancel of 2025-11-25).

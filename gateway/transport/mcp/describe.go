@@ -63,6 +63,9 @@ func (v *visit) list(ctx context.Context) {
 	}
 	for i := range tools {
 		tools[i].Extensions = own(tools[i].Extensions)
+		if d.Tasks && v.message.Origin.Version == mcp.Legacy && slices.Contains(d.Versions, mcp.Modern) {
+			tools[i].Extensions = mcp.AsTasks(tools[i].Extensions)
+		}
 	}
 	v.reply(&canonical.CapabilityList{Capabilities: tools})
 }

@@ -103,7 +103,7 @@ func (s *listening) Close() error {
 	defer s.mu.Unlock()
 	if ended := s.ended; !ended && s.l.ep.Alone {
 		s.ended = true
-		s.l.d.endAlone(s.l.ep, s.wire.Version, s.session)
+		s.l.d.endAlone(s.l.ep, s.wire.Version, s.session) //nolint:contextcheck // as Close does
 	}
 	return err
 }
