@@ -268,14 +268,14 @@ func (g *Gateway) translated(ctx context.Context, x *exchange) (transport.Answer
 func (g *Gateway) vouched(ctx context.Context, x *exchange, reply transport.Reply) (reason string, err error) {
 	submitted, err := g.open(reply.Evidence)
 	if err != nil || len(submitted) == 0 || reply.Events != nil {
-		return "a translation without an ECT that can be read", nil
+		return "a translation without an ECT that can be read", nil //nolint:nilerr // the reason says so
 	}
 	steps, said := map[ect.ID]ect.Verified{}, make([]ect.Verified, len(submitted))
 	for i, s := range submitted {
 		v, err := g.Verifier.Verify(ctx, s.compact, ect.Check{Purpose: ect.Parent})
 		g.Metrics.Verified(ect.L2, telemetry.VerifyResult(err))
 		if err != nil || !v.Act().Translation() {
-			return "its ECT does not verify", nil
+			return "its ECT does not verify", nil //nolint:nilerr // the reason says so
 		}
 		steps[v.ID()], said[i] = v, v
 	}

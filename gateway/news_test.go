@@ -122,7 +122,8 @@ func TestAServerIsListenedToAgain(t *testing.T) {
 	t.Parallel()
 	newsStage(t, mcp.Modern, map[string][]scene{listening: {
 		{events: []string{agreed(`"toolsListChanged":true`), result(`{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":ID}}`)}, end: io.EOF},
-		{fail: errBroken}, {reply: failure("-32603")},
+		{fail: errBroken},
+		{reply: failure("-32603")},
 		{events: []string{agreed(`"toolsListChanged":true`), notice("tools/list_changed", "")}, end: errBroken},
 		{reply: failure("-32601")},
 	}}, func(s *stage) {
@@ -335,7 +336,8 @@ func TestSilenceIsNoEndOfNews(t *testing.T) {
 func TestAnyReplicaTakesTheWish(t *testing.T) {
 	t.Parallel()
 	newsStage(t, mcp.Modern, map[string][]scene{listening: {
-		{events: []string{agreed(`"toolsListChanged":true`)}}, {events: []string{agreed(`"resourceSubscriptions":["news://1"]`)}},
+		{events: []string{agreed(`"toolsListChanged":true`)}},
+		{events: []string{agreed(`"resourceSubscriptions":["news://1"]`)}},
 		{events: []string{agreed(agreedU1), notice("resources/updated", updatedU1)}},
 	}}, func(s *stage) {
 		t := s.t

@@ -140,8 +140,11 @@ func TestAnOlderClientHasATaskOfAModernServer(t *testing.T) {
 func TestAnOlderClientHasATaskWhateverTheServerMakesOfIt(t *testing.T) {
 	t.Parallel()
 	era(t, mcp.Modern, map[string][]scene{calling: {
-		{reply: result(complete)}, {reply: result(complete), after: time.Second}, {reply: failure("-32602")},
-		{reply: result(`{"resultType":"input_required","inputRequests":{"k":` + wantsName + `},"requestState":"st"}`)}, {reply: result(complete)},
+		{reply: result(complete)},
+		{reply: result(complete), after: time.Second},
+		{reply: failure("-32602")},
+		{reply: result(`{"resultType":"input_required","inputRequests":{"k":` + wantsName + `},"requestState":"st"}`)},
+		{reply: result(complete)},
 	}}, func(s *stage) {
 		t := s.t
 		begun := func(status string) string {

@@ -192,8 +192,7 @@ func (h *hearing) last() canonical.Body {
 // refused is the code of a refusal; empty: there is none.
 func (h *hearing) refused() string {
 	if h.failure != nil {
-		var said *canonical.Error
-		if errors.As(h.failure, &said) {
+		if said, ok := errors.AsType[*canonical.Error](h.failure); ok {
 			return string(said.Code)
 		}
 		return "broken: " + h.failure.Error()

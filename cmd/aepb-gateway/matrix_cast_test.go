@@ -77,11 +77,15 @@ type part struct {
 	form  translators.Translator
 	asked *canonical.Message
 	words canonical.Binding
+	known *canonical.Description // the agent; nil: nobody knows it
 }
 
 // Exchange is what an agent does with a message.
 func (c *cast) Exchange(ctx context.Context, call transport.Call) (transport.Answer, error) {
 	p := &part{cast: c, call: call, form: c.troupe.list[call.Wire.Binding].form}
+	if known, err := c.Describe(ctx, transport.Inquiry{Agent: call.Agent}); err == nil {
+		p.known = known
+	}
 	wire, err := c.troupe.unframe(call.Wire)
 	if err != nil {
 		return transport.Answer{}, err
@@ -302,11 +306,10 @@ func (p *part) encoded(m *canonical.Message) (translators.Wire, error) {
 }
 
 func (p *part) capability() *canonical.Capability {
-	d, err := p.Describe(context.Background(), transport.Inquiry{Agent: p.call.Agent})
-	if err != nil {
+	if p.known == nil {
 		return nil
 	}
-	return &d.Capabilities[0]
+	return &p.known.Capabilities[0]
 }
 
 func (p *part) reply(body canonical.Body) (transport.Answer, error) {
@@ -606,14 +609,14 @@ func (p *part) queried(ctx context.Context, q *canonical.TaskQuery) (transport.A
 
 // checkpoint is what a rollback may name, in the workflow of whoever asks.
 func (p *part) checkpoint() []string {
-	for _, compact := range p.call.Evidence {
-		asked, _, err := ect.ParseUnverified(compact)
-		if err != nil {
-			return nil
-		}
-		return p.sign(ect.Claims{Act: "atd:checkpoint", Audience: []string{p.troupe.stage.self()}, Workflow: asked.Workflow, Parents: []ect.ID{asked.ID}})
+	if len(p.call.Evidence) == 0 {
+		return nil
 	}
-	return nil
+	asked, _, err := ect.ParseUnverified(p.call.Evidence[0])
+	if err != nil {
+		return nil
+	}
+	return p.sign(ect.Claims{Act: "atd:checkpoint", Audience: []string{p.troupe.stage.self()}, Workflow: asked.Workflow, Parents: []ect.ID{asked.ID}})
 }
 
 func (p *part) sign(c ect.Claims) []string {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -161,9 +162,7 @@ func (tr *troupe) build(t *testing.T) {
 		if p.doors == nil {
 			continue
 		}
-		for path, door := range p.doors(tr.agents) {
-			doors[path] = door
-		}
+		maps.Copy(doors, p.doors(tr.agents))
 	}
 	tr.public, err = httpapi.Public(httpapi.PublicDeps{
 		Exchanger: tr.agents, Rollbacker: tr.agents, Registry: registry, Evidence: state.evidence, Self: s.svid.ID, Anonymous: s.anonymous(),

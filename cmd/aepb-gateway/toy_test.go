@@ -110,9 +110,11 @@ func toyResult(r *canonical.Result, words func([]canonical.Part) string) (said, 
 		if r.Task.Status.Message != nil {
 			said = words(r.Task.Status.Message.Parts)
 		}
+		var all strings.Builder
 		for _, a := range r.Task.Artifacts {
-			said += words(a.Parts)
+			all.WriteString(words(a.Parts))
 		}
+		said += all.String()
 	}
 	if r.Turn != nil {
 		said = words(r.Turn.Parts)

@@ -33,7 +33,7 @@ func (g *gw) newsroom(t *testing.T, name string, stateless bool) *newsroom {
 		return texts(r.Extra.Header.Get("Mcp-Param-Region") + " " + r.Extra.Header.Get("Mcp-Param-N") + " " + string(r.Params.Arguments)), nil
 	})
 	room.AddTool(&mcp.Tool{Name: "gossip", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		for _, level := range []mcp.LoggingLevel{"debug", "warning"} {
+		for _, level := range []mcp.LoggingLevel{"debug", "warning"} { //nolint:staticcheck // deprecated, and spoken
 			if err := r.Session.Log(ctx, &mcp.LoggingMessageParams{Level: level, Logger: "gossip " + string(level), Data: "psst"}); err != nil { //nolint:staticcheck // logging is deprecated, and spoken
 				return nil, err
 			}

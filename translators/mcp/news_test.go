@@ -158,9 +158,12 @@ func TestNobodyIsToldALogUnasked(t *testing.T) {
 		origin                string
 		told                  bool
 	}{
-		{mcp.Modern, "", "emergency", mcp.Legacy, false}, {mcp.Modern, "warning", "info", mcp.Legacy, false},
-		{mcp.Modern, "warning", "warning", mcp.Legacy, true}, {mcp.Modern, "debug", "their own", mcp.Legacy, true},
-		{mcp.Modern, "", "info", mcp.Modern, true}, {mcp.Legacy, "", "debug", mcp.Modern, true},
+		{mcp.Modern, "", "emergency", mcp.Legacy, false},
+		{mcp.Modern, "warning", "info", mcp.Legacy, false},
+		{mcp.Modern, "warning", "warning", mcp.Legacy, true},
+		{mcp.Modern, "debug", "their own", mcp.Legacy, true},
+		{mcp.Modern, "", "info", mcp.Modern, true},
+		{mcp.Legacy, "", "debug", mcp.Modern, true},
 	} {
 		_, _, err := tr.Encode(&canonical.Message{
 			Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Origin: canonical.Origin{Binding: mcp.Binding, Version: tc.origin},

@@ -202,7 +202,7 @@ func TestAConnectionIsHandedOver(t *testing.T) {
 		_, _ = io.WriteString(conn, "taken over")
 		_ = conn.Close()
 	})
-	conn, err := tls.Dial("tcp", s.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec,noctx // a test
+	conn, err := tls.Dial("tcp", s.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec,noctx,nolintlint // a test
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func (s *listening) begin(ctx context.Context) (transport.Reply, error) {
 	err := s.open(ctx)
 	s.first = false
 	if err != nil || s.in == nil {
-		_ = s.Close()
+		_ = s.Close() //nolint:contextcheck,nolintlint // what it ends has a life of its own
 		return transport.Reply{}, err
 	}
 	return transport.Reply{Events: s}, nil
@@ -103,7 +103,7 @@ func (s *listening) Close() error {
 	defer s.mu.Unlock()
 	if ended := s.ended; !ended && s.l.ep.Alone {
 		s.ended = true
-		s.l.d.endAlone(s.l.ep, s.wire.Version, s.session) //nolint:contextcheck // as Close does
+		s.l.d.endAlone(s.l.ep, s.wire.Version, s.session) //nolint:contextcheck,nolintlint // as Close does; found or not, as the walk goes
 	}
 	return err
 }

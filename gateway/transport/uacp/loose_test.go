@@ -200,9 +200,8 @@ func TestRequestsAreSaidAgain(t *testing.T) {
 						t.Errorf("said at %v, want %v", when, tc.want)
 					}
 				}
-				var late *transport.TimeoutError
 				if tc.after == 0 {
-					if !errors.As(err, &late) {
+					if _, late := errors.AsType[*transport.TimeoutError](err); !late {
 						t.Errorf("got %v", err)
 					}
 				} else if err != nil || !strings.HasSuffix(string(reply.Wire.Body), "ok") {

@@ -308,18 +308,19 @@ func TestEverybodySpeaksForItself(t *testing.T) {
 		a, b := start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret)
 		carol, dave := start(t, node, "org/ns/carol", secret), start(t, node, "org/ns/dave", secret)
 		s := invite(t, a, b, carol.Name(), dave.Name())
-		says := func(by *App, who name.Name, is dataplane.ParticipantState) (offline string) {
+		says := func(by *App, who name.Name, is dataplane.ParticipantState) string {
 			said := &dataplane.CommandPayload{CommandPayloadType: &dataplane.CommandPayload_UpdateParticipantState{
 				UpdateParticipantState: &dataplane.UpdateParticipantStatePayload{Participant: who.Encode(), NewState: is},
 			}}
 			by.emit(frame.Control(frame.Route{From: by.Name(), To: b.Name(), Session: room, Message: 40, Group: true}, said, nil))
 			synctest.Wait()
+			var all strings.Builder
 			for _, m := range s.Roster() {
 				if m.Offline {
-					offline += m.Name.Service
+					all.WriteString(m.Name.Service)
 				}
 			}
-			return offline
+			return all.String()
 		}
 		const gone, here = dataplane.ParticipantState_OFFLINE, dataplane.ParticipantState_ONLINE
 		for i, step := range []struct {
