@@ -127,6 +127,7 @@ func TestAStreamLivesWithItsSession(t *testing.T) {
 		time.Sleep(35 * time.Minute) // longer than a session lives by itself
 		keeper.away.Store(true)
 		time.Sleep(5 * time.Minute)
+		synctest.Wait()
 		keeper.away.Store(false)
 		if over.Load() {
 			t.Fatalf("it ended by itself: %d %s", stream.Code, stream.Body)
