@@ -38,9 +38,6 @@ var shortfalls = []shortfall{
 	{"question", "completed.*", "mcp.*|slim@mcp.*|toy", "", "the caller cannot be asked where it stands, or is asked in another way of MCP"},
 	{"question|task.answer", "refused .*", "ainp.*|slim.*", "", "the wait for an answer is not over a connection that stays open"},
 
-	{"task.get", `working completed .*`, `mcp@2026.*|slim@mcp-2026.*`, `mcp@2025-11-25`, "the result of a task of 2025-11-25 is asked for apart"},
-	{"task.cancel", "working", `mcp@2025-11-25`, `(mcp@|slim@mcp-)2026.*`, "2026-07-28 acknowledges, and the task ends a moment later"},
-	{"task.result", "refused unsupported_op", `mcp@2025-11-25`, `mcp@2026.*`, "2026-07-28 has no request that waits for a result"},
 	{"task.answer", "not asked|waited|no task: .*|refused .*", "", "", "the agent asked in place of its task, or in a way that waits"},
 	{"push", "refused push_unsupported", "slim.*", "", "L07: nobody posts in SLIM's words"},
 
