@@ -124,8 +124,15 @@ func poll(ctx context.Context, c *caller, agent, key string) outcome {
 	for o.task != "" && o.end == endOpen && pause(ctx, askEvery) {
 		o = known(ctx, client, o)
 	}
+	return o.givenUp(time.Now())
+}
+
+// givenUp is the end of a call that is not asked about any more. As long as the
+// state is not safe a gateway says that it cannot tell, and says so every time:
+// that is an answer. Silence for longer than a gateway waits for an agent is none.
+func (o outcome) givenUp(now time.Time) outcome {
 	switch {
-	case o.end == endOpen && o.refused: // as long as the state is not safe, nobody says more
+	case o.end == endOpen && now.Sub(o.refused) < agentTimeout:
 		o.end = endError
 	case o.end == endOpen:
 		o.end = endHung
@@ -140,7 +147,9 @@ func known(ctx context.Context, client *a2aclient.Client, o outcome) outcome {
 	case errors.Is(err, a2a.ErrTaskNotFound):
 		o.end, o.why = endGone, err.Error()
 	case err != nil:
-		o.why, o.refused = err.Error(), o.refused || howFailed(err) == endError
+		if o.why = err.Error(); howFailed(err) == endError {
+			o.refused = time.Now()
+		}
 	default:
 		next := taskEnd(task)
 		next.task = o.task

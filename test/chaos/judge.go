@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 )
 
 // end is how a call ended for whoever looks.
@@ -29,10 +30,10 @@ const (
 type outcome struct {
 	kind, key   string
 	end         end
-	said        string // with endRight: the answer
-	agent, task string // accepted work, and whose; empty: none was
-	refused     bool   // since the task was last told of, somebody said that it cannot be told now
-	atOnce      bool   // the first answer told the end: nothing was left to ask about
+	said        string    // with endRight: the answer
+	agent, task string    // accepted work, and whose; empty: none was
+	refused     time.Time // when somebody last said that the task cannot be told now, since it was last told of
+	atOnce      bool      // the first answer told the end: nothing was left to ask about
 	why         string
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -101,4 +102,25 @@ func replace(task string, s sight) func(*evidence) {
 
 func one(task string, s sight) func(*evidence) {
 	return func(e *evidence) { e.sights[task][1] = s }
+}
+
+// Who asks again and again is answered as long as somebody says that nobody can
+// tell now, and is not once nobody says anything.
+func TestGivenUp(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, c := range map[string]struct {
+		o    outcome
+		want end
+	}{
+		"never refused":          {outcome{end: endOpen}, endHung},
+		"refused until the last": {outcome{end: endOpen, refused: now.Add(-agentTimeout + time.Second)}, endError},
+		"refused, then silence":  {outcome{end: endOpen, refused: now.Add(-agentTimeout)}, endHung},
+		"done":                   {outcome{end: endRight, refused: now}, endRight},
+		"lost":                   {outcome{end: endLost}, endLost},
+	} {
+		if got := c.o.givenUp(now).end; got != c.want {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
+	}
 }

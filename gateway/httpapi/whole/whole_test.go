@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -210,5 +212,59 @@ func TestAConnectionIsHandedOver(t *testing.T) {
 	_, _ = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
 	if got, err := io.ReadAll(conn); err != nil || string(got) != "taken over" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// What is more than a connection may hold back goes out before the answer is
+// complete.
+func TestHoldingBackIsBounded(t *testing.T) {
+	t.Parallel()
+	heard := make(chan struct{})
+	s, _ := holding(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(64<<10))
+		_, _ = w.Write(bytes.Repeat([]byte("b"), 48<<10))
+		<-heard
+		_, _ = w.Write(bytes.Repeat([]byte("b"), 16<<10))
+	})
+	response, err := plain(t, s).Post(s.URL, "", nil) //nolint:noctx // a test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	_, err = io.ReadFull(response.Body, make([]byte, 40<<10))
+	close(heard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(response.Body); err != nil || len(rest) != 24<<10 {
+		t.Errorf("%d octets, %v", len(rest), err)
+	}
+}
+
+// What comes before an answer is none, and is not held back.
+func TestWhatComesFirstIsNotHeldBack(t *testing.T) {
+	t.Parallel()
+	hinted := make(chan struct{})
+	s, _ := holding(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "2")
+		w.WriteHeader(http.StatusEarlyHints)
+		<-hinted
+		_, _ = io.WriteString(w, "ok")
+	})
+	trace := &httptrace.ClientTrace{Got1xxResponse: func(int, textproto.MIMEHeader) error {
+		close(hinted)
+		return nil
+	}}
+	request, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodPost, s.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := plain(t, s).Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if body, err := io.ReadAll(response.Body); err != nil || string(body) != "ok" {
+		t.Errorf("%s, %v", body, err)
 	}
 }
