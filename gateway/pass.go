@@ -65,12 +65,34 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 	defer life.close()
 	reply, err := g.send(life.ctx, x, sealed) //nolint:contextcheck // it may outlive who waits
 	closeReply(reply)
+	if err == nil {
+		err = g.heeded(x, reply)
+	}
 	return transport.Answer{Evidence: x.issued}, life.judge(x, err)
+}
+
+// heeded: what an agent says of an answer, or of a wish to stop, is no refusal.
+// Most protocols say nothing of such.
+func (g *Gateway) heeded(x *exchange, reply transport.Reply) error {
+	if len(x.wireID) == 0 || reply.Events != nil || len(reply.Wire.Body) == 0 {
+		return nil
+	}
+	m, err := g.decodeReply(x, reply.Wire, x.message.Op)
+	if err != nil {
+		return err
+	}
+	if refused, ok := m.Body.(*canonical.Error); ok {
+		return refused
+	}
+	return nil
 }
 
 // noCounterpart: an agent of another protocol has no such method. What nobody
 // waits for is dropped without a word.
 func (g *Gateway) noCounterpart(x *exchange) error {
+	if x.message.Op == canonical.OpAbort && len(x.wireID) > 0 { // somebody waits to hear that it was stopped
+		return &canonical.Error{Code: canonical.CodeNotCancelable, Message: "no request of this name is under way here that could be stopped"}
+	}
 	if x.call.Entrance.Native() && x.message.Op != canonical.OpNative {
 		return nil
 	}

@@ -41,7 +41,7 @@ var shortfalls = []shortfall{
 	{"task.answer", "not asked|waited|no task: .*|refused .*", "", "", "the agent asked in place of its task, or in a way that waits"},
 	{"push", "refused push_unsupported", "slim.*", "", "L07: nobody posts in SLIM's words"},
 
-	{"abort", "goes on|not begun", "ainp.*|slim.*", "", "a request is stopped on the connection that it came on, and nowhere else"},
+	{"abort", "refused not_cancelable", "ainp", "", "a request is stopped on the connection that it came on, and nowhere else"},
 	{`native\..*`, "refused (no_method|unsupported_op)", "", "", "L13: a method of one protocol, or of one revision, alone"},
 }
 

@@ -93,6 +93,7 @@ func ainpRefusals() []ainpRefusal {
 		{name: "a task that is not there", body: envelopeWith(`"@type":"RequestService"`, `"@type":"TaskQuery"`, add, `"task_id":"t-1"`), status: 404, code: "INTERNAL_ERROR"},
 		{name: "a task without a name", body: envelopeWith(`"@type":"RequestService"`, `"@type":"TaskQuery"`, add, `"task_id":""`), status: 400, code: bad},
 		{name: "the end of a task that is not there", body: envelopeWith(`"@type":"RequestService"`, `"@type":"TaskCancel"`, add, `"task_id":"t-1"`), status: 404, code: "INTERNAL_ERROR"},
+		{name: "the end of an intent that is not under way", body: envelopeWith(`"@type":"RequestService"`, `"@type":"TaskCancel"`, add, `"intent_id":"550e8400-e29b-41d4-a716-446655440000"`), status: 409, code: "INTERNAL_ERROR"},
 		{name: "the end of nothing", body: envelopeWith(`"@type":"RequestService"`, `"@type":"TaskCancel"`), status: 400, code: bad},
 		{name: "an answer to a task that is not there", body: envelopeWith(`"@type":"RequestService"`, `"@type":"TaskAnswer"`, add, `"task_id":"t-1"`), status: 404, code: "INTERNAL_ERROR"},
 		{name: "a rollback without a token", body: envelopeWith(`"@type":"RequestService"`, `"@type":"AtdRollbackRequest"`), status: 400, code: bad},
