@@ -24,8 +24,8 @@
 //
 // And where a message is about work that an earlier one began:
 //
-//	record.go     the work as it is kept for its caller, who alone may ask (R2)
-//	room.go       what ended makes room for what begins
+//	record.go     the work as it is kept for its caller, who alone may ask (R2); what ended makes room for
+//	              what begins
 //	task.go       get, list, cancel, subscribe: told from the record, or by the agent that has the task;
 //	              a task that its caller knows in another way than its agent (MCP 2025-11-25 and the
 //	              extension of 2026-07-28) is held here: told from the record, which a run keeps up
@@ -41,7 +41,8 @@
 //	              before. So the whole task says all of them, in a form that A2A has for it (a
 //	              StreamResponse with a task), and whoever reads it cannot tell which was posted before;
 //	              only words of a status that another took the place of are not said again
-//	pass.go       what only one protocol has; what came of the work, to be listed and read later
+//	pass.go       what only one protocol has, and what answers or stops what is under way
+//	holding.go    what came of the work, to be listed and read later
 //	news.go       what an agent says without being asked, where two revisions ask for it in different
 //	              ways; hearing.go goes on asking, as long as somebody listens
 //
