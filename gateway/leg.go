@@ -96,14 +96,14 @@ func (g *Gateway) say(x *exchange, l leg) (translators.Wire, []canonical.Loss, e
 	return wire.Hashed(), losses, nil
 }
 
-// stamp is what only we know of a message in a protocol that says who sends it
-// to whom, and when; zero: it says no such thing.
+// stamp is what only we know of a message: the name of its evidence and, in a
+// protocol that says so, who sends it to whom, and when.
 func (g *Gateway) stamp(x *exchange, l leg) translators.Stamp {
 	stamper, ok := g.Dialers[l.dest].(transport.Stamper)
 	if !ok {
-		return translators.Stamp{}
+		return translators.Stamp{Token: string(l.id)}
 	}
-	out := translators.Stamp{From: stamper.Self(), To: x.call.Sender, At: g.Now()}
+	out := translators.Stamp{From: stamper.Self(), To: x.call.Sender, At: g.Now(), Token: string(l.id)}
 	if l.name == legRequest {
 		out.To = stamper.Receiver(x.agent.Name)
 	}

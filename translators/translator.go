@@ -235,9 +235,10 @@ type Target struct {
 // protocol that needs none of it ignores it; one that does refuses a message
 // of another protocol without it.
 type Stamp struct {
-	From string    // how this gateway names itself in the protocol: an AINP DID
-	To   string    // how the protocol names the receiver; empty: it is not said
-	At   time.Time // when the message is sent; zero: not stamped
+	From  string    // how this gateway names itself in the protocol: an AINP DID
+	To    string    // how the protocol names the receiver; empty: it is not said
+	At    time.Time // when the message is sent; zero: not stamped
+	Token string    // jti of the ECT that will testify to the message; empty: none will
 }
 
 // Info describes a protocol. Its lists are shared by all who ask: nobody

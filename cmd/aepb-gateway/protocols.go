@@ -86,18 +86,21 @@ func at(path string, door http.Handler) httpapi.Doors {
 
 func speakUACP(out *service) (protocol, error) {
 	form := uacp.New(translators.Config{})
-	dialer, err := tuacp.NewDialer(tuacp.DialerDeps{Network: out.guard, Form: form})
+	kept := func(why tuacp.Reason) { out.metrics.ByReference(string(uacp.Binding), string(why)) }
+	dialer, err := tuacp.NewDialer(tuacp.DialerDeps{Network: out.guard, Form: form, Kept: kept})
 	p := protocol{form: form, dialer: dialer}
 	if err != nil || out.settings.uacp == nil {
 		return p, err
 	}
 	if p.listener, err = tuacp.NewListener(tuacp.ListenerDeps{
 		Form: form, TLS: out.tls, Net: out.settings.uacp, Agent: out.settings.config.Listen.UACPAgent, Anonymous: out.settings.anonymous(),
+		Kept: kept,
 	}); err != nil || out.settings.datagrams == nil {
 		return p, err
 	}
 	datagrams, err := tuacp.NewDatagrams(tuacp.DatagramDeps{
 		Form: form, Conn: out.settings.datagrams, Agent: out.settings.config.Listen.UACPAgent, Anonymous: out.settings.anonymous(),
+		Kept: kept,
 	})
 	p.listener = listeners{p.listener, datagrams}
 	return p, err

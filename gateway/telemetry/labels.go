@@ -52,6 +52,7 @@ var (
 	acts    = setOf(ect.ActTranslate, ect.ActTranslateError, ect.ActCPATTranslate, ect.ActNegotiate)
 	queries = setOf("served", "unserved", "failed")
 	scopes  = setOf(limit.Scopes()...)
+	kinds   = setOf("bare", "full")
 	rules   = setOf(policy.AllConstraints()...)
 	reasons = setOf(
 		resultOK, resultRefused, resultMalformed, resultTooLarge, resultRepeated,
@@ -75,6 +76,7 @@ func stageLabel(s Stage) string                  { return stages.label(string(s)
 func resultLabel(result string) string           { return results.label(result) }
 func fateLabel(fate string) string               { return fates.label(fate) }
 func actLabel(act string) string                 { return acts.label(act) }
+func keptLabel(reason string) string             { return kinds.label(reason) }
 func scopeLabel(s limit.Scope) string            { return scopes.label(string(s)) }
 func constraintLabel(c policy.Constraint) string { return rules.label(string(c)) }
 func verifyLabel(result string) string           { return reasons.label(result) }

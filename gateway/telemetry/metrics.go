@@ -48,6 +48,7 @@ type Metrics struct {
 	losses       *prometheus.CounterVec
 	verified     *prometheus.CounterVec
 	issued       *prometheus.CounterVec
+	kept         *prometheus.CounterVec
 	limited      *prometheus.CounterVec
 	denied       *prometheus.CounterVec
 	inflight     prometheus.Gauge
@@ -68,7 +69,7 @@ func New(deps Deps) (*Metrics, error) {
 	}
 	m.define()
 	for _, c := range []prometheus.Collector{
-		m.translations, m.duration, m.losses, m.verified, m.issued, m.limited, m.denied, m.inflight, m.upstream, m.reloads, m.questions, m.changes,
+		m.translations, m.duration, m.losses, m.verified, m.issued, m.kept, m.limited, m.denied, m.inflight, m.upstream, m.reloads, m.questions, m.changes,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(),
 	} {
@@ -108,6 +109,8 @@ func (m *Metrics) define() {
 		"Execution context tokens that were checked, by outcome.", "level", "result")
 	m.issued = counter("ects_issued_total",
 		"Execution context tokens that were signed.", "act", "level")
+	m.kept = counter("ects_by_reference_total",
+		"Messages whose own token did not travel with them: the peer's form has no place for it (bare), or the frame no room (full).", "protocol", "reason")
 	m.limited = counter("rate_limited_total",
 		"Requests refused by the limit per source.", "scope")
 	m.denied = counter("policy_denied_total",
@@ -174,6 +177,11 @@ func (m *Metrics) Verified(level ect.Level, result string) {
 // Issued counts a token that was signed.
 func (m *Metrics) Issued(act string, level ect.Level) {
 	m.issued.WithLabelValues(actLabel(act), levelLabel(level)).Inc()
+}
+
+// ByReference counts a message whose own token did not travel with it: bare or full.
+func (m *Metrics) ByReference(protocol, reason string) {
+	m.kept.WithLabelValues(m.binding(protocol), keptLabel(reason)).Inc()
 }
 
 // RateLimited counts a request that the limit per source refused.

@@ -47,6 +47,7 @@ func touch(m *telemetry.Metrics) {
 	m.Lost("a2a-v1", "mcp-v1", "L01", "carried")
 	m.Verified(ect.L2, "ok")
 	m.Issued(string(ect.ActTranslate), ect.L2)
+	m.ByReference("mcp-v1", "full")
 	m.RateLimited(limit.ScopeIdentity)
 	m.Denied(policy.ConstraintHops)
 	m.Upstream("echo", "mcp-v1", 20*time.Millisecond)
@@ -66,6 +67,7 @@ func TestContract(t *testing.T) {
 		`aepb_translation_losses_total{code="L01",fate="carried",from="a2a-v1",to="mcp-v1"} 1`,
 		`aepb_ects_verified_total{level="L2",result="ok"} 1`,
 		`aepb_ects_issued_total{act="aepb:translate",level="L2"} 1`,
+		`aepb_ects_by_reference_total{protocol="mcp-v1",reason="full"} 1`,
 		`aepb_rate_limited_total{scope="identity"} 1`,
 		`aepb_policy_denied_total{constraint="aepb.max_translation_hops"} 1`,
 		`aepb_inflight 1`,
@@ -107,6 +109,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		m.Verified(ect.Level(i), evil)
 		m.Verified(ect.Level(-i), evil)
 		m.Issued(evil, ect.Level(i))
+		m.ByReference(evil, evil)
 		m.RateLimited(limit.Scope(evil))
 		m.Denied(policy.Constraint(evil))
 		m.Upstream(evil, evil, 0)

@@ -28,7 +28,8 @@
 //	reply to OBSERVE                     NO_CONTENT ends it, an error breaks it, ACCEPTED has begun it: see MarkOf
 //	ASK /aepb/rollback, /aepb/hitl/ID    Signal: the payload is an ECT; the latter may be a TELL
 //	aepb.hitl_callback                   Callback
-//	aepb.ect, parent_jti                 the transport's: see Evidence and WithEvidence
+//	aepb.ect                             the transport's: see Evidence and WithEvidence
+//	aepb.parent_jti                      the jti of the message's ECT (Target.Stamp), of a frame that may have no room for it
 //	QoS 2                                refused (unsupported_op); its frames can be read and written
 //	other topics below /mcp /a2a /aepb /.well-known   refused (no_method)
 //	more than 65535 octets, the other protocol named uACP   refused

@@ -23,6 +23,7 @@ type encoder struct {
 	form       string
 	capability *canonical.Capability
 	stream     bool            // the agent is to be observed
+	token      string          // jti of the message's evidence; empty: it has none
 	left       *rawjson.Object // message-level leftovers; empty unless born here
 	losses     []canonical.Loss
 }
@@ -44,7 +45,7 @@ func (t *Translator) Encode(m *canonical.Message, target translators.Target) (tr
 	if target.Version != "" && target.Version != t.framing.name() {
 		return translators.Wire{}, nil, refuse(canonical.CodeUnsupportedVersion, "no such µACP profile is spoken here")
 	}
-	e := &encoder{t: t, m: m, form: target.Form, capability: target.Capability, stream: target.Stream}
+	e := &encoder{t: t, m: m, form: target.Form, capability: target.Capability, stream: target.Stream, token: target.Stamp.Token}
 	body, err := e.encode()
 	if err != nil {
 		return translators.Wire{}, nil, err
@@ -84,8 +85,17 @@ func (e *encoder) encode() ([]byte, error) {
 		return data, nil
 	}
 	b.c.aepb = join(b.c.aepb, d.Members, e.streaming(), callback, e.left.Peek(envelope.Key))
+	if data, err = e.bytes(b); err != nil || len(data) <= roomy || e.token == "" {
+		return data, err
+	}
+	b.c.aepb = join(rawjson.NewBuilder().String(envelope.SlotParent, e.token).Bytes(), b.c.aepb)
 	return e.bytes(b)
 }
+
+// roomy is how long a frame may be, in octets, that surely has room for its
+// evidence: half of the shortest that is carried, and a token takes the other (R11).
+// A longer one names it.
+const roomy = 8 << 10
 
 // unstream: who is asked and not observed answers once, and who is observed
 // need not be told so twice. A message that came home says what it said.

@@ -45,6 +45,7 @@ type DatagramDeps struct {
 	Anonymous ect.Identity           // who callers are: a datagram shows nothing
 	Limits    ect.Limits             // of the evidence of one request; zero: the defaults
 	Config    Config                 // InFlight is for each sender; what does not fit is dropped
+	Kept      func(Reason)           // as ListenerDeps has it
 }
 
 // Datagrams take µACP traffic in without protection, for development: AEPB
@@ -66,7 +67,7 @@ func NewDatagrams(deps DatagramDeps) (*Datagrams, error) {
 		return nil, errors.New("uacp: incomplete DatagramDeps")
 	}
 	l := &Listener{deps: ListenerDeps{
-		Form: deps.Form, Agent: deps.Agent, Anonymous: deps.Anonymous, Limits: deps.Limits, Config: deps.Config.withDefaults(),
+		Form: deps.Form, Agent: deps.Agent, Anonymous: deps.Anonymous, Limits: deps.Limits, Config: deps.Config.withDefaults(), Kept: deps.Kept,
 	}}
 	return &Datagrams{deps: deps, l: l, senders: map[netip.AddrPort]*sender{}}, nil
 }

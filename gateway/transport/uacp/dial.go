@@ -46,6 +46,7 @@ type DialerDeps struct {
 	Network Network
 	Form    translators.Translator // the µACP codec
 	Limits  ect.Limits             // of the evidence on replies; zero: the defaults
+	Kept    func(Reason)           // as ListenerDeps has it
 }
 
 // Dialer carries messages to µACP agents. It is safe for concurrent use.
@@ -82,7 +83,8 @@ func (d *Dialer) ask(ctx context.Context, ep transport.Endpoint, body []byte, ev
 	if ep.Timeout <= 0 {
 		ep.Timeout = patience
 	}
-	body = withEvidence(body, evidence, room(ep))
+	body, kept := withEvidence(body, evidence, room(ep))
+	told(d.deps.Kept, kept)
 	if frame.Verb == form.Observe {
 		return d.observe(ctx, ep, body, frame)
 	}

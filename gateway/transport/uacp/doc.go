@@ -17,10 +17,23 @@
 // is the framing that both share.
 //
 // Evidence travels inside the payload where the peer speaks envelopes, and by
-// reference where it does not (package translators/uacp).
+// reference where it does not (package translators/uacp). A frame has 65535 octets
+// and no second one, so a message can leave no room for its token. It goes out all
+// the same: the codec has written the token's jti into it (aepb.parent_jti, under
+// the hash that the token testifies to), under which its issuer and its audience
+// find it, at GET /ects/{jti}. Where only some tokens fit, the one about this very
+// message comes before those that it was made of. Two kinds of message name none,
+// since nothing may be written into them: one that is relayed octet by octet, and
+// the reply that ends an observation, whose closing token is made after it; both
+// tokens are in the workflow (GET /workflows/{wid}) that an observer's opening token
+// and a caller's own name. Whoever built the listener or dialer is told of each
+// (Kept), so none of it is silent.
 //
-// Alternatives considered: WebSocket (another handshake for nothing, as long as
-// no browser speaks µACP), and one connection for many requests toward agents
+// Alternatives considered: to refuse what leaves no room for its token (a message
+// lost for the sake of its receipt), the reference's vendor options (the Python code
+// breaks on them), the jti in the slot for tokens (whoever reads tokens there would
+// refuse it), WebSocket (another handshake for nothing, as long as no browser
+// speaks µACP), and one connection for many requests toward agents
 // (the reference codes do not agree on how replies are paired, so a stray reply
 // could be taken for another request's).
 package uacp

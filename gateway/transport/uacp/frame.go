@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"slices"
 
+	"github.com/aepb/aepb-gateway/ect"
 	form "github.com/aepb/aepb-gateway/translators/uacp"
 )
 
@@ -46,23 +48,66 @@ func writeFrame(w io.Writer, body []byte) error {
 	return err
 }
 
+// Reason is why the token that testifies to a message does not travel with it. It
+// is kept here: whoever it concerns finds it by its jti, which a frame without room
+// for the token names (aepb.parent_jti).
+type Reason string
+
+// The reasons.
+const (
+	ReasonBare Reason = "bare" // the peer knows no gateways, so the frame has no place for a token
+	ReasonFull Reason = "full" // the frame has no room for it
+)
+
 // withEvidence puts as many of the tokens into a frame as there is room for in
-// most octets, newest first. A bare frame has none: the evidence is kept here, by
-// reference.
-func withEvidence(body []byte, tokens []string, most int) []byte {
+// most octets: what testifies to the message, that is whatever no other of them was
+// made of, comes before its ancestors. kept says why some of the former is left
+// out; empty: it is not. Ancestors are: their names are in the others (R4).
+func withEvidence(body []byte, tokens []string, most int) (out []byte, kept Reason) {
 	if len(tokens) == 0 {
-		return body
+		return body, ""
 	}
 	opened, err := form.Open(body)
 	if err != nil {
+		return body, ReasonFull
+	}
+	out, err = opened.WithEvidence(tokens)
+	switch {
+	case errors.Is(err, form.ErrBare):
+		return body, ReasonBare
+	case err == nil && len(out) <= most:
+		return out, ""
+	}
+	heads, ancestors, err := ect.Heads(tokens)
+	if err != nil {
+		heads, ancestors = tokens, nil
+	}
+	for left := slices.Concat(heads, ancestors); len(left) > 0; left = left[:len(left)-1] {
+		if len(left) < len(heads) {
+			kept = ReasonFull
+		}
+		if out, err := opened.WithEvidence(left); err == nil && len(out) <= most {
+			return out, kept
+		}
+	}
+	return bereft(opened, body), ReasonFull
+}
+
+// told tells whoever wants to know that evidence is kept here, if any is.
+func told(whom func(Reason), kept Reason) {
+	if whom != nil && kept != "" {
+		whom(kept)
+	}
+}
+
+// bereft is a frame without tokens: those that it came with testify to nothing
+// toward whoever hears it now.
+func bereft(opened form.Opened, body []byte) []byte {
+	if was, err := opened.Evidence(); err == nil && len(was) == 0 {
 		return body
 	}
-	for ; len(tokens) > 0; tokens = tokens[:len(tokens)-1] {
-		if out, err := opened.WithEvidence(tokens); err == nil && len(out) <= most {
-			return out
-		} else if errors.Is(err, form.ErrBare) {
-			return body
-		}
+	if out, err := opened.WithEvidence(nil); err == nil {
+		return out
 	}
 	return body
 }

@@ -108,7 +108,7 @@ func (g *guest) observed(ctx context.Context, wire translators.Wire, m *canonica
 			end = out
 			continue
 		}
-		if !g.send(withEvidence(out, event.Evidence, g.most)) {
+		if !g.send(g.attested(out, event.Evidence)) {
 			return
 		}
 	}

@@ -54,6 +54,9 @@ type ListenerDeps struct {
 	Anonymous ect.Identity           // who callers without a certificate are; empty: nobody
 	Limits    ect.Limits             // of the evidence of one request; zero: the defaults
 	Config    Config
+	// Kept is told of each message whose evidence does not travel with it, and
+	// why; nil: nobody is.
+	Kept func(Reason)
 }
 
 // Listener takes µACP traffic in for one agent.
@@ -415,9 +418,16 @@ func (g *guest) say(wire translators.Wire, m *canonical.Message, evidence []stri
 
 // write sends what answers a frame.
 func (g *guest) write(asked translators.Wire, body []byte, evidence []string) {
-	body = withEvidence(body, evidence, g.most)
+	body = g.attested(body, evidence)
 	g.recent.answered(asked.Body, body)
 	g.send(body)
+}
+
+// attested is a frame with its evidence, as far as there is room for it.
+func (g *guest) attested(body []byte, evidence []string) []byte {
+	out, kept := withEvidence(body, evidence, g.most)
+	told(g.l.deps.Kept, kept)
+	return out
 }
 
 // send writes a frame; false: the peer does not take any more.

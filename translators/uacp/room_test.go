@@ -1,0 +1,63 @@
+package uacp_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/uacp"
+)
+
+// TestLongMessagesNameTheirEvidence: a message that may leave no room for its
+// token names it, and that is hashed, and no part of what it says.
+func TestLongMessagesNameTheirEvidence(t *testing.T) {
+	t.Parallel()
+	tr := uacp.New(translators.Config{})
+	const jti = "6f1f8f3c-9a37-4b6e-9c55-0a4a0b7b7f10"
+	for name, tc := range map[string]struct {
+		octets int
+		form   string
+		token  string
+		names  bool
+	}{
+		"short":               {4 << 10, uacp.FormEnveloped, jti, false},
+		"long":                {9 << 10, uacp.FormEnveloped, jti, true},
+		"long, and unproven":  {9 << 10, uacp.FormEnveloped, "", false},
+		"long, and to a bare": {9 << 10, uacp.FormBare, jti, false},
+	} {
+		m := &canonical.Message{
+			Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Correlation: canonical.Correlation{WireID: []byte("7")},
+			Body: &canonical.Invoke{Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: strings.Repeat("x", tc.octets)}}}},
+		}
+		target := translators.Target{Form: tc.form}
+		plain, _, err := tr.Encode(m, target)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		target.Stamp.Token = tc.token
+		w, _, err := tr.Encode(m, target)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if names := strings.Contains(string(w.Body), `"parent_jti":"`+jti+`"`); names != tc.names {
+			t.Errorf("%s: names its evidence: %t", name, names)
+		}
+		one, _ := uacp.HashInput(plain.Body)
+		two, err := uacp.HashInput(w.Body)
+		if err != nil || (string(one) == string(two)) == tc.names {
+			t.Errorf("%s: the name is not hashed with the rest: %v", name, err)
+		}
+		want, err := tr.Decode(plain)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		got, err := tr.Decode(w)
+		want.Origin.Raw, got.Origin.Raw = nil, nil
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v, said (-without +with its name):\n%s", name, err, diff)
+		}
+	}
+}
