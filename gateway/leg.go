@@ -126,13 +126,18 @@ func (g *Gateway) unframe(binding canonical.Binding, wire translators.Wire) (tra
 	return wire, nil
 }
 
-// read decodes what was kept as it travelled.
+// read decodes a message as it travelled. What of that its codec never sees is
+// lost like what it sees and cannot say.
 func (g *Gateway) read(form translators.Translator, wire translators.Wire) (*canonical.Message, error) {
 	wire, err := g.unframe(wire.Binding, wire)
 	if err != nil {
 		return nil, err
 	}
-	return form.Decode(wire)
+	m, err := form.Decode(wire)
+	if m != nil && len(wire.Lost) > 0 {
+		m.Losses = append(m.Losses, wire.Lost...)
+	}
+	return m, err
 }
 
 // words are the names of a translation ECT. They follow the endpoint that was
@@ -238,11 +243,7 @@ func (g *Gateway) decodeRequest(x *exchange) (*canonical.Message, error) {
 // door has read there is a copy here.
 func (g *Gateway) spoken(x *exchange) (*canonical.Message, error) {
 	if x.call.Message == nil {
-		wire, err := g.unframe(x.call.Wire.Binding, x.call.Wire)
-		if err != nil {
-			return nil, err
-		}
-		return x.source.Decode(wire)
+		return g.read(x.source, x.call.Wire)
 	}
 	message := *x.call.Message
 	if invoke, ok := message.Body.(*canonical.Invoke); ok {
@@ -268,11 +269,7 @@ func (g *Gateway) decodeReply(x *exchange, wire translators.Wire, re canonical.O
 	if x.chosen != nil {
 		wire.Profile = x.chosen.Profile
 	}
-	wire, err := g.unframe(wire.Binding, wire)
-	if err != nil {
-		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "not a reply of " + string(wire.Binding)}
-	}
-	message, err := x.dest.Decode(wire)
+	message, err := g.read(x.dest, wire)
 	if err != nil {
 		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "not a reply of " + string(wire.Binding)}
 	}

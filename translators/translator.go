@@ -164,6 +164,10 @@ type Wire struct {
 	// is asked: the HTTP method, and the path below the agent's URL with its query.
 	Verb, Path string
 
+	// Lost is what the octets said as they travelled and Body, which was made of them,
+	// does not (transport.Framer); nil: nothing.
+	Lost []canonical.Loss
+
 	Hasher Hasher // of a message with a place for evidence in it, what evidence hashes of it; nil: its octets
 }
 

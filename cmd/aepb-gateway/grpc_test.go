@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,6 +71,20 @@ func (b *bed) proven(t *testing.T, tokens []string, in, out string) {
 	}
 }
 
+// warned is what the token about a request warns of.
+func (b *bed) warned(t *testing.T, tokens []string, in string) []string {
+	t.Helper()
+	for _, compact := range tokens {
+		v, err := b.judge.Verify(context.WithoutCancel(t.Context()), compact, ect.Check{Purpose: ect.Parent})
+		must(t, err)
+		if claims := v.Claims(); claims.InputHash == in {
+			warnings, _ := claims.Ext.Strings(ect.ExtWarnings)
+			return warnings
+		}
+	}
+	return nil
+}
+
 // headerECT is the metadata with evidence.
 const headerECT = "execution-context"
 
@@ -132,6 +147,14 @@ func TestGRPCDoor(t *testing.T) {
 	})
 	t.Run("the agent by metadata", func(t *testing.T) {
 		call(t, "SendMessage", request(t, "SendMessage", strings.Replace(addTo, `"tenant":"calculator",`, "", 1)), "aepb-agent", "calculator")
+	})
+	t.Run("fields of a later version are declared lost", func(t *testing.T) {
+		for _, agent := range []string{"calculator", "concierge"} { // MCP, and A2A in JSON
+			sent := append(request(t, "SendMessage", strings.Replace(addTo, "calculator", agent, 1)), "\xc2\x0c\x01x"...)
+			if w := b.warned(t, call(t, "SendMessage", sent).Header[headerECT], ect.Hash(sent)); !slices.Contains(w, "L29 dropped /body") {
+				t.Errorf("%s: the translation warns of %q", agent, w)
+			}
+		}
 	})
 	t.Run("from MCP to gRPC", func(t *testing.T) {
 		got := b.send(t, letter{at: "/agents/caller/mcp", body: callBody("concierge", "hello"), header: mirror("tools/call", "concierge")})

@@ -49,7 +49,6 @@ func slimRefusals() []slimRefusal {
 		{name: "another method of the rollback service", service: tslim.ServiceRollback, method: "Undo", body: good, want: "12 no such service"},
 		{name: "no protobuf", method: send, body: octetsOf("\xff\xff"), want: "13 JSONParseError"},
 		{name: "an empty message", method: send, body: octetsOf(""), want: "3 InvalidParamsError"},
-		{name: "a field that A2A has not", method: send, body: func(t *testing.T, b *bed) []byte { t.Helper(); return append(good(t, b), 0xfa, 0x3f, 0x00) }, want: "13 JSONParseError"},
 		{name: "cut short", method: send, body: func(t *testing.T, b *bed) []byte { t.Helper(); g := good(t, b); return g[:len(g)-2] }, want: "13 JSONParseError"},
 		{name: "no such tool", method: send, body: packed(strings.Replace(addBody(40), `"skill":"add"`, `"skill":"fly"`, 1)), want: "5 SkillNotFoundError"},
 		{name: "words for an agent with several tools", method: send, body: packed(textBody("hello")), want: "3 InvalidParamsError"},
@@ -154,7 +153,6 @@ func TestSLIMAgentsThatFail(t *testing.T) {
 	}{
 		{name: "no protobuf", answer: answers("\xff\xff", nil), want: "502 bad_upstream_reply"},
 		{name: "an empty response", answer: answers("", nil), want: "502 bad_upstream_reply"},
-		{name: "a field that A2A has not", answer: answers("\xfa\x3f\x00", nil), want: "502 bad_upstream_reply"},
 		{name: "not found", answer: status(rpc.NotFound, "TaskNotFoundError: gone"), want: "200 -32001 TASK_NOT_FOUND"},
 		{name: "invalid", answer: status(rpc.InvalidArgument, "InvalidParamsError: no"), want: "200 -32602 INVALID_PARAMS"},
 		{name: "unimplemented", answer: status(rpc.Unimplemented, "no"), want: "200 -32601 METHOD_NOT_FOUND"},

@@ -193,6 +193,7 @@ type Stamper interface {
 type Framer interface {
 	// Frame says also what the octets cannot hold.
 	Frame(translators.Wire) (translators.Wire, []canonical.Loss, error)
+	// Unframe says what of the octets the codec cannot read in Wire.Lost.
 	Unframe(translators.Wire) (translators.Wire, error)
 }
 

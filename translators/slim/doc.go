@@ -31,8 +31,8 @@
 //
 // A member of an A2A message that A2A does not define has no place in protobuf: it
 // is left out, and declared (L29), as over A2A's own gRPC (AEPB, Gateway
-// Requirements item 4). From a peer, such a field is refused: nobody here could
-// say what it meant.
+// Requirements item 4). A peer's field that A2A does not define goes on where its
+// message does octet by octet; elsewhere it is declared in the same way.
 //
 // Alternatives considered: a binding for each profile (AEPB has one identifier
 // for SLIM), and protobuf in this package (no other codec is tied to a

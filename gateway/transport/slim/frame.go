@@ -71,7 +71,7 @@ func Frame(w translators.Wire) (translators.Wire, []canonical.Loss, error) {
 	return w, losses, err
 }
 
-// Unframe is its inverse. Errors match translators.ErrMalformed.
+// Unframe is its inverse; what has no place in JSON is in Lost. Errors match translators.ErrMalformed.
 func Unframe(w translators.Wire) (translators.Wire, error) {
 	if w.Form != form.FormRPC || w.Media != MediaProto {
 		return w, nil
@@ -88,9 +88,9 @@ func Unframe(w translators.Wire) (translators.Wire, error) {
 		out.Result, err = tokenOf(w.Body)
 	case w.Re == "":
 		out.Method = methodIn(w.Path)
-		out.Params, err = unpack(requestOf(out.Method), w.Body)
+		out.Params, w.Lost, err = unpack(requestOf(out.Method), w.Body)
 	default:
-		out.Result, err = unpack(replyTo(w, nil), w.Body)
+		out.Result, w.Lost, err = unpack(replyTo(w, nil), w.Body)
 	}
 	if err != nil {
 		return w, err
@@ -261,46 +261,20 @@ func unsayable(err error) error {
 	return &canonical.Error{Code: canonical.CodeBadParams, Message: "this cannot be said over SLIMRPC"}
 }
 
-func unpack(of protoreflect.MessageDescriptor, octets []byte) (json.RawMessage, error) {
+func unpack(of protoreflect.MessageDescriptor, octets []byte) (json.RawMessage, []canonical.Loss, error) {
 	m, err := instance(of)
 	if errors.Is(err, errNoMessage) {
-		return nil, &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such method"}
+		return nil, nil, &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such method"}
 	}
 	if err == nil {
 		err = proto.UnmarshalOptions{RecursionLimit: translators.DefaultDepth}.Unmarshal(octets, m)
 	}
 	if err != nil {
-		return nil, &translators.MalformedError{Reason: "not the message of its method in protobuf", Syntax: true}
-	}
-	if unknown(m.ProtoReflect()) {
-		return nil, &translators.MalformedError{Reason: "it has fields that A2A 1.0 does not define", Syntax: true}
+		return nil, nil, &translators.MalformedError{Reason: "not the message of its method in protobuf", Syntax: true}
 	}
 	text, err := protojson.Marshal(m)
 	if err != nil {
-		return nil, &translators.MalformedError{Reason: "it has no form in JSON", Syntax: true}
+		return nil, nil, &translators.MalformedError{Reason: "it has no form in JSON", Syntax: true}
 	}
-	return text, nil
-}
-
-// unknown reports whether a message holds fields that nobody here knows: they
-// could not be passed on, and leaving them out would be a loss untold.
-func unknown(m protoreflect.Message) bool {
-	found := len(m.GetUnknown()) > 0
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch {
-		case f.IsMap() && f.MapValue().Message() != nil:
-			v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
-				found = found || unknown(v.Message())
-				return !found
-			})
-		case f.IsList() && f.Message() != nil:
-			for i := range v.List().Len() {
-				found = found || unknown(v.List().Get(i).Message())
-			}
-		case !f.IsMap() && !f.IsList() && f.Message() != nil:
-			found = found || unknown(v.Message())
-		}
-		return !found
-	})
-	return found
+	return text, frame.Unknown(m), nil
 }

@@ -175,19 +175,17 @@ func TestUnframeRefuses(t *testing.T) {
 		re         canonical.Op
 		want       string
 	}{
-		"cut off":             {"/x/SendMessage", "\x0a\x05ab", "", "not the message"},
-		"no tag":              {"/x/SendMessage", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "", "not the message"},
-		"field zero":          {"/x/GetTask", "\x00\x01", "", "not the message"},
-		"another wire type":   {"/x/GetTask", "\x12\x05\x01", "", "not the message"},
-		"text that is none":   {"/x/GetTask", "\x12\x02\xff\xfe", "", "not the message"},
-		"unknown field":       {"/x/GetTask", "\xa2\x06\x01x", "", "does not define"},
-		"unknown field below": {"/x/SendMessage", "\x12\x04\xa2\x06\x01x", "", "does not define"},
-		"a group":             {"/x/GetTask", "\x13", "", "not the message"},
-		"no method":           {"/x/Nothing", "", "", "no such method"},
-		"no path":             {"", "", "", "no such method"},
-		"reply cut off":       {"/x/GetTask", "\x0a\x05ab", canonical.OpTaskGet, "not the message"},
-		"time out of range":   {"/x/GetTask", "\x1a\x0e\x1a\x0c\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x10\x00", canonical.OpTaskGet, "in JSON"},
-		"too deep":            {"/x/SendMessage", "\x12" + string(lengthened(append([]byte{0x2a}, lengthened(append([]byte{0x22}, lengthened(deep)...))...))), "", "not the message"},
+		"cut off":           {"/x/SendMessage", "\x0a\x05ab", "", "not the message"},
+		"no tag":            {"/x/SendMessage", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "", "not the message"},
+		"field zero":        {"/x/GetTask", "\x00\x01", "", "not the message"},
+		"another wire type": {"/x/GetTask", "\x12\x05\x01", "", "not the message"},
+		"text that is none": {"/x/GetTask", "\x12\x02\xff\xfe", "", "not the message"},
+		"a group":           {"/x/GetTask", "\x13", "", "not the message"},
+		"no method":         {"/x/Nothing", "", "", "no such method"},
+		"no path":           {"", "", "", "no such method"},
+		"reply cut off":     {"/x/GetTask", "\x0a\x05ab", canonical.OpTaskGet, "not the message"},
+		"time out of range": {"/x/GetTask", "\x1a\x0e\x1a\x0c\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x10\x00", canonical.OpTaskGet, "in JSON"},
+		"too deep":          {"/x/SendMessage", "\x12" + string(lengthened(append([]byte{0x2a}, lengthened(append([]byte{0x22}, lengthened(deep)...))...))), "", "not the message"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -198,6 +196,29 @@ func TestUnframeRefuses(t *testing.T) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestFieldsOfNobody: fields that A2A does not define are left out, and that is said.
+func TestFieldsOfNobody(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		path, octets string
+		re           canonical.Op
+		lost         int
+	}{
+		"above":       {"/x/GetTask", "\x12\x01t\xa2\x06\x01x", "", 1},
+		"below":       {"/x/SendMessage", "\x12\x04\xa2\x06\x01x", "", 1},
+		"in a reply":  {"/x/GetTask", "\x0a\x01t\xa2\x06\x01x", canonical.OpTaskGet, 1},
+		"in none":     {"/x/GetTask", "\x12\x01t", "", 0},
+		"in no reply": {"/x/GetTask", "\x0a\x01t", canonical.OpTaskGet, 0},
+	} {
+		w := rpcWire(c.re, c.octets)
+		w.Media, w.Path = MediaProto, c.path
+		got, err := Unframe(w)
+		if err != nil || len(got.Lost) != c.lost || c.lost > 0 && got.Lost[0].String() != "L29 dropped /body" {
+			t.Errorf("%s: lost %v, %v", name, got.Lost, err)
+		}
 	}
 }
 

@@ -5,7 +5,8 @@
 // into the octets that travel, and back: evidence hashes the serialised message
 // without its five-octet frame, and of an error the serialised status. What
 // protobuf cannot hold is declared as a loss: its numbers are doubles (L16),
-// and members that the schema lacks are gone (L29).
+// and members that the schema lacks are gone (L29). So are fields that the schema
+// lacks, where a message does not go on octet by octet: JSON has no name for them.
 //
 // Octets of a peer are counted before anything is made of them (count.go).
 //

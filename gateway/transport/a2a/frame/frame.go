@@ -166,16 +166,16 @@ func double(number string) bool {
 	return err == nil && string(text) == number
 }
 
-// Unframe gives a message the JSON that the codec reads. Its error is a
-// *translators.MalformedError.
+// Unframe gives a message the JSON that the codec reads. What has no place there
+// is in Lost. Its error is a *translators.MalformedError.
 func (Framer) Unframe(wire translators.Wire) (translators.Wire, error) {
 	if wire.Form != form.FormGRPC {
 		return wire, nil
 	}
 	wire.Media = form.Media
 	if wire.Re != "" && wire.Status >= 400 {
-		body, err := unframeStatus(wire.Body)
-		wire.Body = body
+		var err error
+		wire.Body, wire.Lost, err = unframeStatus(wire.Body)
 		return wire, err
 	}
 	message, err := blank(kindOf(wire))
@@ -189,8 +189,39 @@ func (Framer) Unframe(wire translators.Wire) (translators.Wire, error) {
 	if err != nil {
 		return wire, unreadableProto()
 	}
-	wire.Body = whole(message, body)
+	wire.Body, wire.Lost = whole(message, body), Unknown(message)
 	return wire, nil
+}
+
+// Unknown is the loss of fields that the published schema lacks, those of a later
+// version, say: a message may have them, as its JSON may have such members, but
+// they have no names by which they could go on (L29).
+func Unknown(message proto.Message) []canonical.Loss {
+	if !strange(message.ProtoReflect()) {
+		return nil
+	}
+	return []canonical.Loss{{Code: canonical.LossExtension, Path: "/body", Fate: canonical.Dropped}}
+}
+
+func strange(m protoreflect.Message) bool {
+	found := len(m.GetUnknown()) > 0
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.IsMap() && f.MapValue().Message() != nil:
+			v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
+				found = found || strange(v.Message())
+				return !found
+			})
+		case f.IsList() && f.Message() != nil:
+			for i := range v.List().Len() {
+				found = found || strange(v.List().Get(i).Message())
+			}
+		case !f.IsMap() && !f.IsList() && f.Message() != nil:
+			found = found || strange(v.Message())
+		}
+		return !found
+	})
+	return found
 }
 
 // whole adds the members that a reply must have in JSON, and that protobuf does

@@ -9,9 +9,11 @@ import (
 	"testing"
 
 	"github.com/a2aproject/a2a-go/v2/a2apb/v1"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/aepb/aepb-gateway/gateway/transport/a2a/frame"
 	"github.com/aepb/aepb-gateway/translators"
@@ -277,6 +279,47 @@ func FuzzUnframe(f *testing.F) {
 			same(t, string(again.Body), string(read.Body))
 		}
 	})
+}
+
+// TestWhatJSONCannotSay: fields that the schema lacks, at any depth, and details
+// beyond those that are read are losses; what has none loses nothing.
+func TestWhatJSONCannotSay(t *testing.T) {
+	t.Parallel()
+	const later = "\xc2\x0c\x01x" // field 200
+	message := func(octets string) []byte {
+		return protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), octets)
+	}
+	details := &spb.Status{Code: 5}
+	for range 65 {
+		details.Details = append(details.Details, &anypb.Any{TypeUrl: "type.googleapis.com/x", Value: []byte("x")})
+	}
+	many, err := proto.Marshal(details)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		wire translators.Wire
+		want string
+	}{
+		"in a request":       {translators.Wire{Path: send, Body: []byte(later)}, "L29 dropped /body"},
+		"in its message":     {translators.Wire{Path: send, Body: message(later)}, "L29 dropped /body"},
+		"in a part of it":    {translators.Wire{Path: send, Body: message("\x2a\x04" + later)}, "L29 dropped /body"},
+		"in an answer":       {translators.Wire{Re: canonical.OpTaskGet, Body: []byte("\x0a\x01t" + later)}, "L29 dropped /body"},
+		"in an error":        {translators.Wire{Re: canonical.OpTaskGet, Status: 404, Body: append(frame.Status(codes.NotFound, "x"), later...)}, "L29 dropped /body"},
+		"too many details":   {translators.Wire{Re: canonical.OpTaskGet, Status: 404, Body: many}, "L31 dropped /body/details"},
+		"in none":            {translators.Wire{Path: send, Body: message("\x2a\x03\x0a\x01x")}, ""},
+		"an error like many": {translators.Wire{Re: canonical.OpTaskGet, Status: 404, Body: frame.Status(codes.NotFound, "x")}, ""},
+	} {
+		c.wire.Form = a2a.FormGRPC
+		got, err := frame.Framer{}.Unframe(c.wire)
+		var lost []string
+		for _, loss := range got.Lost {
+			lost = append(lost, loss.String())
+		}
+		if err != nil || strings.Join(lost, ",") != c.want {
+			t.Errorf("%s: lost %v, %v", name, lost, err)
+		}
+	}
 }
 
 func TestDoubles(t *testing.T) {

@@ -118,11 +118,16 @@ func frameDetail(raw json.RawMessage) (*anypb.Any, error) {
 	return anypb.New(object)
 }
 
-// unframeStatus makes a google.rpc.Status an error of the HTTP form.
-func unframeStatus(body []byte) ([]byte, error) {
+// unframeStatus makes a google.rpc.Status an error of the HTTP form. More details
+// than are read are a loss (L31).
+func unframeStatus(body []byte) ([]byte, []canonical.Loss, error) {
 	status := &spb.Status{}
 	if err := decode(body, status); err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	lost := Unknown(status)
+	if len(status.GetDetails()) > maxDetails {
+		lost = append(lost, canonical.Loss{Code: canonical.LossErrorDetail, Path: "/body/details", Fate: canonical.Dropped})
 	}
 	row := canonicalCodes[codes.Unknown]
 	if code := status.GetCode(); code > 0 && int(code) < len(canonicalCodes) {
@@ -132,13 +137,14 @@ func unframeStatus(body []byte) ([]byte, error) {
 	for _, detail := range status.GetDetails()[:min(len(status.GetDetails()), maxDetails)] {
 		raw, err := unframeDetail(detail)
 		if err != nil {
-			return nil, &translators.MalformedError{Path: "/error/details", Reason: "unreadable"}
+			return nil, nil, &translators.MalformedError{Path: "/error/details", Reason: "unreadable"}
 		}
 		said.Details = append(said.Details, raw)
 	}
-	return json.Marshal(struct {
+	out, err := json.Marshal(struct {
 		Error failed `json:"error"`
 	}{said})
+	return out, lost, err
 }
 
 func unframeDetail(detail *anypb.Any) (json.RawMessage, error) {
