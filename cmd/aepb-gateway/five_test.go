@@ -156,8 +156,9 @@ func TestEvidenceInside(t *testing.T) {
 func TestUACPCaller(t *testing.T) {
 	t.Parallel()
 	b := five(t)
+	b.uacpAgent(t, "till.eu", &uacpFake{}, uacp.FormEnveloped)
 	for _, carriage := range []string{uacp.FormEnveloped, uacp.FormBare} {
-		for _, dest := range []string{"calculator", "abacus", "beads", "scribe"} {
+		for _, dest := range []string{"calculator", "abacus", "till.eu", "beads", "scribe"} {
 			n := b.number()
 			frame := frameOf(t, carriage, addition(n))
 			reply := b.askUACP(t, dest, frame)

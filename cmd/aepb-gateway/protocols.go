@@ -94,7 +94,7 @@ func speakUACP(out *service) (protocol, error) {
 	}
 	if p.listener, err = tuacp.NewListener(tuacp.ListenerDeps{
 		Form: form, TLS: out.tls, Net: out.settings.uacp, Agent: out.settings.config.Listen.UACPAgent, Anonymous: out.settings.anonymous(),
-		Kept: kept,
+		Known: func(agent string) bool { _, ok := out.directory.Find(agent); return ok }, Kept: kept,
 	}); err != nil || out.settings.datagrams == nil {
 		return p, err
 	}

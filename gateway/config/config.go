@@ -39,7 +39,7 @@ type Listen struct {
 	GRPC   string `yaml:"grpc"`   // A2A over gRPC, also in dev; default: not served
 	Admin  string `yaml:"admin"`  // default 127.0.0.1:9443
 
-	UACP      string `yaml:"uacp"`       // for µACP over TLS, such as :8888; default: none. The first label of the TLS server name is the agent's name
+	UACP      string `yaml:"uacp"`       // for µACP over TLS, such as :8888; default: none. The TLS server name begins with the agent's name, and at least one label follows; of several agents the longest name is meant
 	UACPUDP   string `yaml:"uacp_udp"`   // for µACP in datagrams, without protection: only in dev, and on a loopback address; default: none
 	UACPAgent string `yaml:"uacp_agent"` // whom µACP callers reach who give no such name
 }

@@ -47,12 +47,13 @@ func (c Config) withDefaults() Config {
 
 // ListenerDeps is what a Listener needs.
 type ListenerDeps struct {
-	Form      translators.Translator // the µACP codec
-	TLS       *tls.Config            // the service's own; TLS 1.3 is demanded whatever it says
-	Net       net.Listener           // plain TCP; Serve closes it
-	Agent     string                 // directory name of whom callers reach who name nobody (guest.named); empty: nobody
-	Anonymous ect.Identity           // who callers without a certificate are; empty: nobody
-	Limits    ect.Limits             // of the evidence of one request; zero: the defaults
+	Form      translators.Translator  // the µACP codec
+	TLS       *tls.Config             // the service's own; TLS 1.3 is demanded whatever it says
+	Net       net.Listener            // plain TCP; Serve closes it
+	Agent     string                  // directory name of whom callers reach who name nobody (guest.named); empty: nobody
+	Known     func(agent string) bool // whether there is an agent of this directory name; nil: none whose name has a dot
+	Anonymous ect.Identity            // who callers without a certificate are; empty: nobody
+	Limits    ect.Limits              // of the evidence of one request; zero: the defaults
 	Config    Config
 	// Kept is told of each message whose evidence does not travel with it, and
 	// why; nil: nobody is.
@@ -123,14 +124,25 @@ func (l *Listener) connection(ctx context.Context, road transport.Exchanger, pla
 	g.listen(l.arrived(ctx, conn, address(plain)), conn)
 }
 
-// named is whom a caller reaches: µACP has no recipient, so the first label of
-// the TLS server name is the agent's, at any name with at least two.
+// named is whom a caller reaches: µACP has no recipient, so the TLS server name
+// begins with the agent's, and at least one label follows. Names of agents have dots
+// too: of several that it begins with, the longest is meant, and of none the first
+// label. Case is nothing in the names of hosts, and names of agents have no capitals.
 func (l *Listener) named(server string) string {
-	agent, domain, _ := strings.Cut(server, ".")
-	if agent == "" || domain == "" {
+	server = strings.ToLower(server)
+	first, domain, _ := strings.Cut(server, ".")
+	if first == "" || domain == "" {
 		return l.deps.Agent
 	}
-	return agent
+	for name := server; l.deps.Known != nil; {
+		if name = name[:strings.LastIndexByte(name, '.')]; len(name) <= len(first) {
+			break
+		}
+		if l.deps.Known(name) {
+			return name
+		}
+	}
+	return first
 }
 
 // arrived marks a connection's context with who is at its other end.
