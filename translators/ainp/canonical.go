@@ -1,6 +1,8 @@
 package ainp
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"slices"
@@ -33,7 +35,10 @@ func Open(body []byte) (Envelope, error) {
 	if err := rawjson.Check(body, translators.DefaultBodyLimit, translators.DefaultDepth); err != nil {
 		return Envelope{}, err
 	}
-	return Envelope{body}, rawjson.Parse(body, "").Err()
+	if text := bytes.TrimLeft(body, " \t\r\n"); text[0] != '{' {
+		return Envelope{}, &translators.MalformedError{Reason: "not an object"}
+	}
+	return Envelope{body}, nil
 }
 
 // Text is an envelope in the form of RFC 8785, without its signature.
@@ -68,7 +73,7 @@ func (t Text) SigningInput(profile SigProfile) []byte {
 func (t Text) HashInput() []byte {
 	o := rawjson.Parse(t, "")
 	payload := o.Peek("payload")
-	if len(payload) == 0 || payload[0] != '{' {
+	if len(payload) == 0 || payload[0] != '{' || bare(payload) {
 		return t
 	}
 	o.Take("payload")
@@ -78,9 +83,10 @@ func (t Text) HashInput() []byte {
 	return objectOr(o.Rest())
 }
 
-// WithEvidence is the text of the envelope with tokens in it.
+// WithEvidence is the text of the envelope with tokens in it. A text and its
+// HashInput have the same.
 func (t Text) WithEvidence(tokens []string) (Text, error) {
-	text, err := evidenced(t, tokens)
+	text, err := evidenced(t, tokens, "")
 	return Text(text), err
 }
 
@@ -103,13 +109,13 @@ func Evidence(body []byte) ([]string, error) {
 	return e.Evidence()
 }
 
-// WithEvidence is Envelope.WithEvidence of a body. It fails with a *translators.MalformedError.
+// WithEvidence is Envelope.WithEvidence of a body, without a signature. It fails with a *translators.MalformedError.
 func WithEvidence(body []byte, tokens []string) ([]byte, error) {
 	e, err := Open(body)
 	if err != nil {
 		return nil, err
 	}
-	return evidenced(e.body, tokens)
+	return evidenced(e.body, tokens, "")
 }
 
 // withoutEvidence is a payload without tokens, and without the members that are
@@ -129,36 +135,85 @@ func withoutEvidence(payload json.RawMessage) json.RawMessage {
 			p.Insert(envelope.Key, rest)
 		}
 	}
-	if attested, ok := rawjson.Elements(p.Peek("attestations")); ok {
-		p.Take("attestations")
+	if attested, ok := rawjson.Elements(p.Peek(slotAttestations)); ok {
+		p.Take(slotAttestations)
 		if kept := without(attested, tokens); len(kept) > 0 {
-			p.Insert("attestations", envelope.Array(kept))
+			p.Insert(slotAttestations, envelope.Array(kept))
 		}
 	}
 	return p.Rest()
 }
 
-// evidenced puts tokens into an envelope and takes its signature out. Members
-// that are in order stay in order, so that what is canonical stays canonical.
-func evidenced(body []byte, tokens []string) ([]byte, error) {
+// bare: there is nothing in the payload of a text that withoutEvidence takes
+// out. There a name is written in one way.
+func bare(payload json.RawMessage) bool {
+	said := false
+	whole := rawjson.Walk(payload, func(name, value json.RawMessage) bool {
+		said = true
+		switch string(name) {
+		case `"` + envelope.Key + `"`:
+			object := rawjson.Parse(value, "")
+			return len(object.Members()) > 0 && !object.Has(envelope.SlotECT)
+		case `"` + slotAttestations + `"`:
+			return false
+		}
+		return true
+	})
+	return whole && said
+}
+
+// evidenced writes an envelope with tokens in it, and with a signature unless
+// that is empty; others are taken out. Members that are in order stay in order,
+// so that what is canonical without a signature stays canonical.
+func evidenced(body []byte, tokens []string, sig string) ([]byte, error) {
 	o := rawjson.Parse(body, "")
 	o.Take("sig")
 	p := rawjson.Parse(objectOr(withoutEvidence(objectOr(o.RawObject("payload")))), "/payload")
 	object := rawjson.Parse(objectOr(p.RawObject(envelope.Key)), "")
-	list := make([]json.RawMessage, len(tokens))
-	for i, token := range tokens {
-		list[i] = rawjson.Quote(token)
-	}
 	object.Take(envelope.SlotECT)
-	object.Insert(envelope.SlotECT, envelope.Array(list))
-	p.Insert(envelope.Key, object.Rest())
-	attested, _ := p.Array("attestations")
-	p.Insert("attestations", envelope.Array(slices.Concat(attested, list)))
-	o.Insert("payload", p.Rest())
-	if err := p.Err(); err != nil {
+	attested, _ := p.Array(slotAttestations)
+	if err := cmp.Or(o.Err(), p.Err(), object.Err()); err != nil {
 		return nil, err
 	}
-	return o.Rest(), o.Err()
+	// Their values are written where they stand.
+	o.Insert("payload", nil)
+	p.Insert(envelope.Key, nil)
+	p.Insert(slotAttestations, nil)
+	object.Insert(envelope.SlotECT, nil)
+
+	size, newest := len(body)+len(sig)+128, tokens[:min(1, len(tokens))]
+	for _, token := range slices.Concat(tokens, newest) {
+		size += len(token) + len(`"",`)
+	}
+	for _, token := range newest {
+		attested = append(attested, rawjson.Quote(token))
+	}
+	b := rawjson.NewBuilderOf(size)
+	members(b, o, func(string) {
+		b.Begin("payload")
+		members(b, p, func(name string) {
+			if name == slotAttestations {
+				b.Array(name, attested)
+				return
+			}
+			b.Begin(name)
+			members(b, object, func(name string) { b.Strings(name, tokens, true) })
+			b.End()
+		})
+		b.End()
+	})
+	return b.Optional("sig", sig).Bytes(), nil
+}
+
+// members adds those of an object; write adds each that has no value there.
+func members(b *rawjson.Builder, o *rawjson.Object, write func(name string)) {
+	for _, m := range o.Members() {
+		if m.Value == nil {
+			write(m.Name)
+		} else {
+			b.Raw(m.Name, m.Value)
+		}
+	}
 }
 
 // Evidence lists the tokens in an envelope, newest first. A slot of another
@@ -177,13 +232,12 @@ func (e Envelope) Evidence() ([]string, error) {
 	return tokens, object.Err()
 }
 
-// WithEvidence puts tokens into an envelope: into payload.aepb.ect, and into
-// attestations for peers that look only there. What stood in the slot is
-// replaced. The signature is taken out, because it no longer holds. It fails with
-// a *translators.MalformedError.
-func (e Envelope) WithEvidence(tokens []string) (Envelope, error) {
-	body, err := evidenced(e.body, tokens)
-	return Envelope{body}, err
+// WithEvidence is the octets of the envelope with tokens and a signature, in
+// base64. The tokens stand in payload.aepb.ect, newest first, and the newest in
+// attestations too, for peers that look only there. What stood in the slot is
+// replaced. It fails with a *translators.MalformedError.
+func (e Envelope) WithEvidence(tokens []string, sig string) ([]byte, error) {
+	return evidenced(e.body, tokens, sig)
 }
 
 // WithSignature is the octets of the envelope with a signature, in base64.

@@ -109,6 +109,18 @@ func TestEvidence(t *testing.T) {
 			t.Errorf("%s: something old is left: %s", name, with)
 		}
 		signed := evident.WithSignature("c2ln")
+		plain, _ := opened(t, body)
+		if both, err := plain.WithEvidence(tokens, "c2ln"); err != nil || string(both) != string(signed) {
+			t.Errorf("%s: with evidence and signature %s, %v; one after the other %s", name, both, err, signed)
+		}
+		if hashed, err := ainp.HashInput(body); err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if again, err := ainp.Text(hashed).WithEvidence(tokens); err != nil || string(again) != string(said) {
+			t.Errorf("%s: what is hashed has the text %s with evidence, %v; the envelope %s", name, again, err, said)
+		}
+		if bytes.Count(with, []byte("a.b.c")) != 2 || bytes.Count(with, []byte("d.e.f")) != 1 {
+			t.Errorf("%s: the newest alone vouches for it: %s", name, with)
+		}
 		if one, two := hashOf(t, body), hashOf(t, signed); one != two {
 			t.Errorf("%s: the evidence changes the hash", name)
 		}

@@ -108,6 +108,9 @@ func unsupported(o *rawjson.Object) error {
 	return refuse(canonical.CodeUnsupportedVersion, "only AINP "+Version+" is spoken here")
 }
 
+// slotAttestations is where a payload names what vouches for it.
+const slotAttestations = "attestations"
+
 // unpack takes the aepb object, without the gateway's slots, out of the payload.
 func (l *letter) unpack() error {
 	if l.payload == nil {
@@ -125,10 +128,10 @@ func (l *letter) unpack() error {
 			return slots.Err()
 		}
 	}
-	if attested, ok := rawjson.Elements(p.Peek("attestations")); ok && len(tokens) > 0 {
-		p.Take("attestations")
+	if attested, ok := rawjson.Elements(p.Peek(slotAttestations)); ok && len(tokens) > 0 {
+		p.Take(slotAttestations)
 		if kept := without(attested, tokens); len(kept) > 0 {
-			p.Put("attestations", envelope.Array(kept))
+			p.Put(slotAttestations, envelope.Array(kept))
 		}
 	}
 	l.aepb = envelope.Strip(object)

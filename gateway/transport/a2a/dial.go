@@ -252,13 +252,11 @@ func misfitHTTP(got fetched) string {
 	return ""
 }
 
+// misfitRPC sees to the envelopes alone: that all of it is JSON is the codec's to judge.
 func misfitRPC(request []byte, got fetched) string {
-	var sent, answered struct {
-		Version string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id"`
-		Error   json.RawMessage `json:"error"`
-	}
-	if json.Unmarshal(request, &sent) != nil || json.Unmarshal(got.body, &answered) != nil || answered.Version != "2.0" {
+	sent, ok := form.Skim(request)
+	answered, readable := form.Skim(got.body)
+	if !ok || !readable || answered.Version != "2.0" {
 		return "HTTP status " + strconv.Itoa(got.status) + " and no JSON-RPC reply"
 	}
 	unknown := answered.ID == nil || string(answered.ID) == "null"
@@ -297,9 +295,12 @@ func unreadable(got fetched) string {
 
 // sameID compares ids as JSON values: "a" is "\u0061", and 1 is not "1".
 func sameID(a, b json.RawMessage) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
 	var x, y string
 	if json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil {
 		return x == y && len(a) > 0 && len(b) > 0 && a[0] == '"' && b[0] == '"'
 	}
-	return bytes.Equal(a, b)
+	return false
 }

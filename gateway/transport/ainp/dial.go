@@ -73,7 +73,7 @@ func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transpo
 	if err != nil {
 		return transport.Reply{}, err
 	}
-	return d.ask(ctx, ep, wire.Body, evidence, d.asked(ep, wire))
+	return d.ask(ctx, ep, wire, evidence, d.asked(ep, wire))
 }
 
 // asked is what a message asks for, where it matters: only an invocation is
@@ -87,18 +87,18 @@ func (d *Dialer) asked(ep transport.Endpoint, wire translators.Wire) canonical.O
 	return canonical.OpInvoke
 }
 
-func (d *Dialer) ask(ctx context.Context, ep transport.Endpoint, body []byte, evidence []string, re canonical.Op) (transport.Reply, error) {
+func (d *Dialer) ask(ctx context.Context, ep transport.Endpoint, wire translators.Wire, evidence []string, re canonical.Op) (transport.Reply, error) {
 	if ep.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, ep.Timeout)
 		defer cancel()
 	}
 	peer := d.deps.Peer(ep.Agent)
-	e, asked, err := read(body)
+	e, asked, err := read(wire.Body)
 	if err != nil {
 		return transport.Reply{}, err
 	}
-	signed, err := d.deps.Self.finish(e, evidence, peer.Profile)
+	signed, err := d.deps.Self.finish(e, wire, evidence, peer.Profile)
 	if err != nil {
 		return transport.Reply{}, err
 	}
@@ -142,8 +142,8 @@ func (d *Dialer) post(ctx context.Context, ep transport.Endpoint, body []byte, e
 	}
 	request.Header.Set("Content-Type", ainp.Media)
 	request.Header.Set("Accept", ainp.Media)
-	for _, token := range evidence {
-		request.Header.Add(ect.HeaderName, token)
+	if len(evidence) > 0 { // those before it are in the envelope alone, which is what counts
+		request.Header.Set(ect.HeaderName, evidence[0])
 	}
 	response, err := d.deps.Client.DoAs(request, ep.ID)
 	if err != nil {
@@ -249,7 +249,7 @@ func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonica
 	if err != nil {
 		return nil, ep, err
 	}
-	reply, err := d.ask(ctx, ep, wire.Body, nil, canonical.OpDescribe)
+	reply, err := d.ask(ctx, ep, wire, nil, canonical.OpDescribe)
 	if err != nil {
 		return nil, ep, err
 	}

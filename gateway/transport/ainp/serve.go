@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -303,7 +304,7 @@ func (v *visit) exchange(ctx context.Context, evidence []string) {
 		v.broken(ctx, err, answer.Evidence)
 		return
 	}
-	v.write(answer.Wire.Body, answer.Evidence, http.StatusOK)
+	v.write(answer.Wire, answer.Evidence, http.StatusOK)
 }
 
 // answered takes the decision on a question that was asked on this connection.
@@ -374,19 +375,22 @@ func (v *visit) say(m *canonical.Message, evidence []string, status int) {
 		v.back.put(nil, nil, http.StatusInternalServerError)
 		return
 	}
-	v.write(wire.Body, evidence, status)
+	v.write(wire, evidence, status)
 }
 
 // write signs a message and sends it; one without a body says that nothing is to
-// be said.
-func (v *visit) write(body []byte, evidence []string, status int) {
-	if len(body) == 0 {
+// be said. The evidence comes oldest first.
+func (v *visit) write(wire translators.Wire, evidence []string, status int) {
+	if len(wire.Body) == 0 {
 		v.back.put(nil, nil, http.StatusAccepted)
 		return
 	}
-	e, err := ainp.Open(body)
+	var body []byte
+	e, err := ainp.Open(wire.Body)
 	if err == nil {
-		body, err = v.d.deps.Self.finish(e, evidence, v.profile)
+		newest := slices.Clone(evidence)
+		slices.Reverse(newest)
+		body, err = v.d.deps.Self.finish(e, wire, newest, v.profile)
 	}
 	if err != nil {
 		v.back.put(nil, nil, http.StatusInternalServerError)

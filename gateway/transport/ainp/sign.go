@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 
+	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/ainp"
 )
 
@@ -15,20 +16,33 @@ type Identity struct {
 
 func (i Identity) complete() bool { return i.DID != "" && len(i.Key) == ed25519.PrivateKeySize }
 
-// finish puts evidence and then the signature into an envelope: what is hashed
-// does not cover the evidence, what is signed does.
-func (i Identity) finish(e ainp.Envelope, evidence []string, profile ainp.SigProfile) ([]byte, error) {
-	text, err := e.Text()
+// finish puts evidence, newest first, and then the signature into a message: what
+// is hashed does not cover the evidence, what is signed does.
+func (i Identity) finish(e ainp.Envelope, wire translators.Wire, evidence []string, profile ainp.SigProfile) ([]byte, error) {
+	if len(evidence) == 0 {
+		text, err := e.Text()
+		return e.WithSignature(i.sign(text, profile)), err
+	}
+	text, err := hashed(e, wire)
+	if err == nil {
+		text, err = text.WithEvidence(evidence)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if len(evidence) > 0 {
-		if e, err = e.WithEvidence(evidence); err != nil {
-			return nil, err
-		}
-		if text, err = text.WithEvidence(evidence); err != nil {
-			return nil, err
-		}
+	return e.WithEvidence(evidence, i.sign(text, profile))
+}
+
+func (i Identity) sign(text ainp.Text, profile ainp.SigProfile) string {
+	return base64.StdEncoding.EncodeToString(ed25519.Sign(i.Key, text.SigningInput(profile)))
+}
+
+// hashed is the text of a message as it is hashed: as a rule somebody has found
+// it out already.
+func hashed(e ainp.Envelope, wire translators.Wire) (ainp.Text, error) {
+	if wire.Hasher == nil {
+		return e.Text()
 	}
-	return e.WithSignature(base64.StdEncoding.EncodeToString(ed25519.Sign(i.Key, text.SigningInput(profile)))), nil
+	text, err := wire.Hasher.HashInput(wire.Body)
+	return text, err
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -229,13 +230,13 @@ func (v *visit) broken(ctx context.Context, err error, evidence []string) {
 func (v *visit) stream(ctx context.Context, answer transport.Answer) {
 	defer func() { _ = answer.Events.Close() }()
 	evidence := answer.Evidence
-	var last []byte
+	var last translators.Wire
 	for {
 		event, err := answer.Events.Next(ctx)
 		evidence = append(slices.Clip(evidence), event.Evidence...)
 		switch {
 		case errors.Is(err, io.EOF):
-			if last != nil {
+			if len(last.Body) > 0 {
 				v.write(last, evidence, http.StatusOK)
 			}
 			return
@@ -245,15 +246,15 @@ func (v *visit) stream(ctx context.Context, answer transport.Answer) {
 		case len(event.Wire.Body) == 0:
 			continue
 		}
-		if last != nil {
+		if len(last.Body) > 0 {
 			v.write(last, nil, http.StatusOK)
-			last = nil
+			last = translators.Wire{}
 		}
 		if ainp.Final(event.Wire.Body) {
-			last = event.Wire.Body
+			last = event.Wire
 			continue
 		}
-		v.write(event.Wire.Body, evidence, http.StatusOK)
+		v.write(event.Wire, evidence, http.StatusOK)
 		evidence = nil
 	}
 }

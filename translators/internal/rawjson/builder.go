@@ -17,6 +17,10 @@ type Builder struct {
 // before there is a member.
 func NewBuilder() *Builder { return &Builder{} }
 
+// NewBuilderOf starts an object of about so many octets, for which there is room
+// at once.
+func NewBuilderOf(size int) *Builder { return &Builder{room: size} }
+
 // name begins a member of about so many octets. There is room for a small
 // object at once: growing from nothing costs more than the writing.
 func (b *Builder) name(name string, size int) {
@@ -26,7 +30,7 @@ func (b *Builder) name(name string, size int) {
 			room = max(192, size+64)
 		}
 		b.buf = append(make([]byte, 0, room), '{')
-	} else {
+	} else if b.buf[len(b.buf)-1] != '{' { // no value ends so
 		b.buf = append(b.buf, ',')
 	}
 	b.buf = appendQuote(b.buf, name)
@@ -106,6 +110,19 @@ func (b *Builder) Array(name string, values []json.RawMessage) *Builder {
 		b.buf = append(b.buf, value...)
 	}
 	b.buf = append(b.buf, ']')
+	return b
+}
+
+// Begin opens an object in which what is added stands until End.
+func (b *Builder) Begin(name string) *Builder {
+	b.name(name, 0)
+	b.buf = append(b.buf, '{')
+	return b
+}
+
+// End closes what Begin opened.
+func (b *Builder) End() *Builder {
+	b.buf = append(b.buf, '}')
 	return b
 }
 

@@ -272,7 +272,7 @@ func (o *Object) Rest() json.RawMessage {
 	for _, m := range o.members {
 		size += len(m.Name) + len(m.Value) + 4
 	}
-	b := &Builder{room: size}
+	b := NewBuilderOf(size)
 	for _, m := range o.members {
 		b.Raw(m.Name, m.Value)
 	}
