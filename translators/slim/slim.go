@@ -34,6 +34,10 @@ func VersionMCP(revision string) string { return prefixMCP + revision }
 // Revision is the revision of MCP whose words a version has; false: none's.
 func Revision(version string) (string, bool) { return strings.CutPrefix(version, prefixMCP) }
 
+// Skim reads the JSON-RPC envelope of a body for whoever carries messages; false:
+// it is no object, or its version or method is no string. Decode judges the rest.
+func Skim(body []byte) (a2a.Envelope, bool) { return a2a.Skim(body) }
+
 // Translator is the codec. It is immutable and safe for concurrent use.
 type Translator struct {
 	cfg  translators.Config

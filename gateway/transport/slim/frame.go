@@ -26,14 +26,11 @@ const MediaProto = "application/protobuf"
 // and their answers there is not part of the message.
 const rpcID = `"slimrpc"`
 
-// envelope is a JSON-RPC message, checked by whoever made it.
+// jsonEnvelope is a JSON-RPC message that is put together here.
 type jsonEnvelope struct {
-	Version string          `json:"jsonrpc"`
-	ID      json.RawMessage `json:"id,omitempty"`
-	Method  string          `json:"method,omitempty"`
-	Params  json.RawMessage `json:"params,omitempty"`
-	Result  json.RawMessage `json:"result,omitempty"`
-	Error   *jsonError      `json:"error,omitempty"`
+	Method         string
+	Params, Result json.RawMessage
+	Error          *jsonError
 }
 
 // Frame turns a message of SLIMRPC into the octets that travel; others it
@@ -45,15 +42,17 @@ func Frame(w translators.Wire) (translators.Wire, []canonical.Loss, error) {
 	if w.Form != form.FormRPC || w.Media == MediaProto {
 		return w, nil, nil
 	}
-	var e jsonEnvelope
-	if err := json.Unmarshal(w.Body, &e); err != nil {
-		return w, nil, unsayable(err)
+	e, ok := form.Skim(w.Body) // our own codec wrote it
+	if !ok {
+		return w, nil, unsayable(errNoEnvelope)
 	}
 	var losses []canonical.Loss
 	var err error
 	switch {
 	case e.Error != nil:
-		w.Status, w.Body = e.Error.status()
+		if w.Status, w.Body, err = statusOf(e.Error); err != nil {
+			err = unsayable(err)
+		}
 	case e.Method == form.MethodRollback:
 		w.Path = rollbackPath
 		w.Body, err = tokenIn(e.Params)
@@ -224,6 +223,9 @@ func replyTo(w translators.Wire, result json.RawMessage) protoreflect.MessageDes
 		return outputOf("CreateTaskPushNotificationConfig")
 	}
 }
+
+// errNoEnvelope: it is no JSON-RPC message, nor a card.
+var errNoEnvelope = errors.New("slim: no message of A2A")
 
 // errNoMessage: there is no such method, so there is no such message.
 var errNoMessage = errors.New("slim: A2A has no such method")

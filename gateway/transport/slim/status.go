@@ -59,6 +59,14 @@ var failures = [...]failure{
 	{"OTHER", domainOurs, -32603, rpc.Unknown, "UnknownError"},
 }
 
+// statusOf is status of an error that is JSON still.
+func statusOf(said json.RawMessage) (int, []byte, error) {
+	var e jsonError
+	err := json.Unmarshal(said, &e)
+	status, text := e.status()
+	return status, text, err
+}
+
 // status is how SLIMRPC says an error.
 func (e *jsonError) status() (int, []byte) {
 	var details []struct {

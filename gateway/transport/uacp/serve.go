@@ -330,6 +330,9 @@ func (g *guest) answer(ctx context.Context, body []byte) {
 	case canonical.OpDescribe, canonical.OpCapabilities:
 		g.describe(ctx, wire, m)
 	default:
+		if input, err := opened.HashInput(); err == nil { // the road needs it, and would read the frame again
+			wire.Hasher = translators.Knowing(translators.HasherOf(g.l.deps.Form), body, input)
+		}
 		g.exchange(ctx, wire, m, evidence)
 	}
 }

@@ -115,8 +115,8 @@ func readError(o, e *rawjson.Object) *Error {
 // Envelope is the outermost level of a message, as whoever carries it must see
 // it: nothing in it is judged but that it is an object.
 type Envelope struct {
-	Version, Method   string
-	ID, Result, Error json.RawMessage // nil: absent
+	Version, Method           string
+	ID, Params, Result, Error json.RawMessage // nil: absent
 }
 
 // Skim reads the envelope of a body; false: it is no object, or its version or
@@ -139,6 +139,8 @@ func Skim(body []byte) (Envelope, bool) {
 			into = &method
 		case `"id"`:
 			into = &e.ID
+		case `"params"`:
+			into = &e.Params
 		case `"result"`:
 			into = &e.Result
 		case `"error"`:

@@ -270,7 +270,7 @@ func (l *Link) Unsubscribe(ctx context.Context, n name.Name) {
 // Send sends a message, or says at once why not: *frame.TooLargeError (which
 // would end the connection for everybody), ErrDown, ErrBusy.
 func (l *Link) Send(m *dataplane.Message) error {
-	if err := frame.Fits(m); err != nil {
+	if _, err := frame.Fits(m); err != nil {
 		return err
 	}
 	l.mu.Lock()

@@ -5,8 +5,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/dataplane"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/frame"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
@@ -106,14 +104,11 @@ func (m *machine) directID() uint32 {
 
 // sized is how large a message will be with its token.
 func sized(message *dataplane.Message) (int, error) {
-	if err := frame.Fits(message); err != nil {
-		return 0, err
+	size, err := frame.Fits(message)
+	if size += tokenRoom; err == nil && size > frame.MaxMessage {
+		err = &frame.TooLargeError{Size: size, Limit: frame.MaxMessage}
 	}
-	size := proto.Size(message) + tokenRoom
-	if size > frame.MaxMessage {
-		return 0, &frame.TooLargeError{Size: size, Limit: frame.MaxMessage}
-	}
-	return size, nil
+	return size, err
 }
 
 // send sends data. Errors: *frame.TooLargeError, *frame.Error, and then nothing

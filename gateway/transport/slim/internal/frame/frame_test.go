@@ -125,14 +125,14 @@ func TestFits(t *testing.T) {
 	t.Parallel()
 	route := Route{From: self(t), To: alice(t), Session: 7, Message: 1}
 	var large *TooLargeError
-	if err := Fits(Data(route, Msg, Payload{Blob: make([]byte, MaxMessage-1024)}, nil)); err != nil {
+	if _, err := Fits(Data(route, Msg, Payload{Blob: make([]byte, MaxMessage-1024)}, nil)); err != nil {
 		t.Error(err)
 	}
-	if err := Fits(Data(route, Msg, Payload{Blob: make([]byte, MaxMessage)}, nil)); !errors.As(err, &large) {
+	if _, err := Fits(Data(route, Msg, Payload{Blob: make([]byte, MaxMessage)}, nil)); !errors.As(err, &large) {
 		t.Error(err)
 	}
 	var refused *Error
-	if err := Fits(Data(route, Msg, Payload{}, many())); !errors.As(err, &refused) {
+	if _, err := Fits(Data(route, Msg, Payload{}, many())); !errors.As(err, &refused) {
 		t.Error(err)
 	}
 }

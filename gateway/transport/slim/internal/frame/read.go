@@ -35,15 +35,16 @@ type TooLargeError struct{ Size, Limit int } // octets
 
 func (e *TooLargeError) Error() string { return "slim message: larger than a node accepts" }
 
-// Fits checks a message before it is sent. Errors: *TooLargeError, *Error.
-func Fits(m *dataplane.Message) error {
+// Fits checks a message before it is sent, and says its size in octets. Errors:
+// *TooLargeError, *Error.
+func Fits(m *dataplane.Message) (size int, err error) {
 	if err := metadata(m.GetMetadata()); err != nil {
-		return err
+		return 0, err
 	}
-	if size := proto.Size(m); size > MaxMessage {
-		return &TooLargeError{Size: size, Limit: MaxMessage}
+	if size = proto.Size(m); size > MaxMessage {
+		err = &TooLargeError{Size: size, Limit: MaxMessage}
 	}
-	return nil
+	return size, err
 }
 
 func metadata(entries map[string]string) error {

@@ -61,7 +61,7 @@ func (n *Node) Cut(down bool) {
 
 // Send takes a message as the link does.
 func (n *Node) Send(m *dataplane.Message) error {
-	if err := frame.Fits(m); err != nil {
+	if _, err := frame.Fits(m); err != nil {
 		return err
 	}
 	octets, err := proto.Marshal(m)
