@@ -23,14 +23,14 @@ import (
 // Bounds of what callers can read later.
 const (
 	shelfLife   = replyLife
-	shelfSlots  = 64                     // tasks that are listed for one caller and agent, by each process
-	maxShelves  = 1 << 12                // callers and agents whose slots a process counts
-	maxYield    = 768 << 10              // octets of what is kept of one task
-	maxCaptions = 32                     // artifacts of one task that are listed
-	maxCaption  = 512                    // octets of what the list says of one
-	shelfPage   = 32                     // tasks on a page of the list
-	maxPlace    = 2048                   // octets of a URI
-	shelfRest   = 250 * time.Millisecond // between two times that what is pending is listed
+	shelfSlots  = 64          // tasks that are listed for one caller and agent, by each process
+	maxShelves  = 1 << 12     // callers and agents whose slots a process counts
+	maxYield    = 768 << 10   // octets of what is kept of one task
+	maxCaptions = 32          // artifacts of one task that are listed
+	maxCaption  = 512         // octets of what the list says of one
+	shelfPage   = 32          // tasks on a page of the list
+	maxPlace    = 2048        // octets of a URI
+	shelfRest   = time.Second // between two times that what is pending is listed
 	placeScheme = "a2a://"
 )
 

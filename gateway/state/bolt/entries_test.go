@@ -2,6 +2,7 @@ package bolt_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -84,6 +85,31 @@ func wantEntryLeft(t *testing.T, path string, revision uint64) {
 }
 
 // A file from before there were entries is read; one that lost them is not.
+// Writers that come together share a commit.
+func TestWritersShareACommit(t *testing.T) {
+	t.Parallel()
+	const writers, swaps = 32, 16
+	s := open(t, bolt.Config{Path: filePath(t), FlushEvery: time.Second})
+	e := s.Entries()
+	before := s.Stats().Commits
+	var group sync.WaitGroup
+	for w := range writers {
+		group.Go(func() {
+			for n := range swaps {
+				if _, ok, err := e.Swap(t.Context(), entryKey(w*swaps+n), 0, []byte("one"), time.Now().Add(time.Hour)); !ok || err != nil {
+					t.Error(ok, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if commits := s.Stats().Commits - before; commits > writers*swaps/4 {
+		t.Errorf("%d commits for %d swaps of %d writers", commits, writers*swaps, writers)
+	} else {
+		t.Logf("%d commits for %d swaps", commits, writers*swaps)
+	}
+}
+
 func TestFileWithoutEntries(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -27,10 +27,10 @@ type owner struct {
 	file    *file
 	every   time.Duration
 	logger  *slog.Logger
-	flushes chan chan<- error
-	stop    chan struct{} // closed by Store.Close
-	done    chan struct{} // closed at the end of run
-	ended   error         // how it ended; read after done
+	flushes chan chan<- error // each has room for its answer
+	stop    chan struct{}     // closed by Store.Close
+	done    chan struct{}     // closed at the end of run
+	ended   error             // how it ended; read after done
 
 	batch []state.Change // taken from the queue and not yet on disk
 	stale []mark         // on disk and of no use since the start
@@ -72,12 +72,29 @@ func (o *owner) run() {
 			o.ended = o.finish()
 			return
 		case reply := <-o.flushes:
-			reply <- o.commit(false)
+			o.flush(reply)
 		case <-kick:
 			_ = o.commit(false) // Failing tells
 		case <-timer.C:
 			_ = o.commit(false) // Failing tells
 		}
+	}
+}
+
+// flush commits once for everybody who waits for it: what they wrote is queued.
+func (o *owner) flush(first chan<- error) {
+	waiting := []chan<- error{first}
+	for more := true; more; {
+		select {
+		case reply := <-o.flushes:
+			waiting = append(waiting, reply)
+		default:
+			more = false
+		}
+	}
+	err := o.commit(false)
+	for _, reply := range waiting {
+		reply <- err
 	}
 }
 
