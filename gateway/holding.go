@@ -71,9 +71,10 @@ type shelves struct {
 	writing sync.Mutex // held while some are put there
 }
 
-// shelved is what stands in one slot.
+// shelved is what stands in one slot. It is written down when it goes on the
+// list: by then another one may have its slot.
 type shelved struct {
-	value []byte
+	spine spine
 	until time.Time
 }
 
@@ -214,9 +215,7 @@ func (g *Gateway) shelve(ctx context.Context, x *exchange) {
 	}
 	until := g.Now().Add(shelfLife)
 	g.Answers.Finish(ctx, yieldKey(group, y.task), blob, until)
-	if err := g.enlist(ctx, group, y, until); err != nil {
-		g.Logger.WarnContext(ctx, "what came of a task is not listed", slog.String("task", y.task), slog.Any("error", err))
-	}
+	g.enlist(ctx, group, y, until)
 }
 
 func same(a, b []canonical.Artifact) bool {
@@ -234,7 +233,7 @@ func plainJSON(v any) ([]byte, error) {
 }
 
 // enlist puts a task on the list, in place of what had its slot.
-func (g *Gateway) enlist(ctx context.Context, group string, y *yield, until time.Time) error {
+func (g *Gateway) enlist(ctx context.Context, group string, y *yield, until time.Time) {
 	s := spine{Form: recordForm, Task: y.task, At: g.Now()}
 	for _, a := range y.Artifacts[:min(len(y.Artifacts), maxCaptions)] {
 		c := caption{ID: a.ID, Name: bounded(a.Name, maxCaption), Description: bounded(a.Description, maxCaption)}
@@ -245,18 +244,12 @@ func (g *Gateway) enlist(ctx context.Context, group string, y *yield, until time
 			s.Captions = append(s.Captions, c)
 		}
 	}
-	value, err := plainJSON(s)
-	if err != nil {
-		return err
-	}
-	l := shelved{value: value, until: until}
-	if !g.shelves.add(EntryKey{Kind: entryShelf, Group: group, ID: y.Slot}, l) {
-		return nil
+	if !g.shelves.add(EntryKey{Kind: entryShelf, Group: group, ID: y.Slot}, shelved{s, until}) {
+		return
 	}
 	if g.crew.run(g.listNow) != nil {
 		g.listPending(ctx, "")
 	}
-	return nil
 }
 
 // listNow puts what is pending on the list, and again while there is more, until
@@ -289,9 +282,13 @@ func (g *Gateway) listPending(ctx context.Context, group string) bool {
 }
 
 func (g *Gateway) listOne(ctx context.Context, key EntryKey, l shelved) {
-	old, _, err := g.Entries.Get(ctx, key)
+	value, err := plainJSON(l.spine)
+	var old Entry
+	if err == nil {
+		old, _, err = g.Entries.Get(ctx, key)
+	}
 	if err == nil { // nobody else has this slot
-		_, _, err = g.Entries.Swap(ctx, key, old.Revision, l.value, l.until)
+		_, _, err = g.Entries.Swap(ctx, key, old.Revision, value, l.until)
 	}
 	if err != nil {
 		g.Logger.WarnContext(ctx, "what came of a task is not listed", slog.Any("error", err))

@@ -176,7 +176,7 @@ func TestManyRepliesAreListedTogether(t *testing.T) {
 			})
 		}
 		all.Wait()
-		time.Sleep(time.Second)
+		time.Sleep(3 * time.Second)
 		s.entries.mu.Lock()
 		defer s.entries.mu.Unlock()
 		written := 0
