@@ -100,7 +100,15 @@ func (o Opened) WithEvidence(tokens []string) ([]byte, error) {
 	}
 	object, f := rawjson.Parse(o.in.object, ""), o.frame
 	object.Take(envelope.SlotECT)
-	f.Payload = o.in.payload(rawjson.NewBuilder().Merge(object.Rest()).Strings(envelope.SlotECT, tokens, true).Bytes())
+	size := len(o.in.body) + len(o.in.object) + 64
+	for _, token := range tokens {
+		size += len(token) + len(`"",`)
+	}
+	b := rawjson.NewBuilderOf(size).Raw(bodyMember, o.in.body).Begin(envelope.Key)
+	for _, m := range object.Members() {
+		b.Raw(m.Name, m.Value)
+	}
+	f.Payload = b.Strings(envelope.SlotECT, tokens, true).End().Bytes()
 	return f.Bytes()
 }
 
