@@ -99,13 +99,16 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 	x := &exchange{call: call, settings: g.settings.Load(), began: g.Now(), leave: g.Metrics.Enter()}
 	defer func() {
 		if answer.Events == nil { // a stream is settled at its end
-			answer = g.settle(ctx, x, answer, err)
+			answer = g.inside(x, g.settle(ctx, x, answer, err))
 		}
 	}()
 	if err := g.limited(ctx, call); err != nil {
 		return answer, err
 	}
 	if err := g.protocols(x); err != nil {
+		return answer, err
+	}
+	if err := x.submitted(); err != nil {
 		return answer, err
 	}
 	if stored, done, err := g.verify(ctx, x); done || err != nil {
@@ -267,7 +270,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 		return transport.Sealed{}, wire, err
 	}
 	g.negotiated(ctx, x)
-	sealed, err := transport.Seal(receipt, wire, x.evidence.ancestors()...)
+	sealed, err := x.seal(receipt, wire, x.evidence.ancestors()...)
 	return sealed, wire, err
 }
 
@@ -282,7 +285,10 @@ func (g *Gateway) send(ctx context.Context, x *exchange, sealed transport.Sealed
 	took := g.Now().Sub(began)
 	g.Metrics.Upstream(x.whom(), string(x.endpoint.Binding), took)
 	g.Metrics.Took(string(x.call.Wire.Binding), string(x.endpoint.Binding), telemetry.StageSend, took)
-	return reply, err
+	if err != nil {
+		return reply, err
+	}
+	return x.heardInside(reply)
 }
 
 // hear reads the reply to the request: its evidence, and its message where it

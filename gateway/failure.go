@@ -8,6 +8,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/inbody"
 )
 
 // maxDescription bounds aepb.description, in octets (R11).
@@ -29,6 +30,8 @@ func (g *Gateway) fail(ctx context.Context, x *exchange, answer transport.Answer
 	ext.SetString(ect.ExtError, p.ECTError)
 	if h := x.call.Wire.Hasher; h != nil {
 		ext.SetString(ect.ExtHashForm, h.HashForm())
+	} else if x.callerInside() {
+		ext.SetString(ect.ExtHashForm, inbody.HashForm)
 	}
 	ext.SetString(ect.ExtDescription, bounded(p.Detail, maxDescription))
 	token, err := g.Signer.Sign(ect.Claims{

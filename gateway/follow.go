@@ -110,7 +110,7 @@ func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message
 	if err != nil {
 		return transport.Sealed{}, err
 	}
-	return transport.Seal(receipt, wire)
+	return x.seal(receipt, wire)
 }
 
 // abort ends the work at the agent, because nobody wants it any more. It is

@@ -26,12 +26,13 @@ const DefaultTimeout = 60 * time.Second
 
 // Settings is what an operator decides about the road.
 type Settings struct {
-	Constraints policy.Constraints // translation policy (AEPB, Translation Policy)
-	Document    policy.Document    // narrows it for every message
-	Gateways    []ect.Identity     // peers that may carry other agents' ECTs (R2)
-	RequireECT  bool               // no unattested message at native doors either (R3)
-	Timeout     time.Duration      // zero: DefaultTimeout
-	Version     string             // of this gateway: aepb.agent_version
+	Constraints policy.Constraints    // translation policy (AEPB, Translation Policy)
+	Document    policy.Document       // narrows it for every message
+	Gateways    []ect.Identity        // peers that may carry other agents' ECTs (R2)
+	RequireECT  bool                  // no unattested message at native doors either (R3)
+	ECTInBody   map[ect.Identity]bool // peers whose tokens are in the body too, where their protocol has a place (R5)
+	Timeout     time.Duration         // zero: DefaultTimeout
+	Version     string                // of this gateway: aepb.agent_version
 }
 
 // Deps is what a Gateway is built from. Every field is required but Hops, Pushers, Callbacks and Rollbacks.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
@@ -12,6 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/inbody"
 )
 
 // The values of aepb.leg (R1).
@@ -190,14 +192,19 @@ func (g *Gateway) commonExt(x *exchange) ect.Ext {
 // hashForm names how the messages of the two protocols were hashed, where it is
 // not octet by octet (R5). It is said of the protocol that has evidence inside
 // its messages; the other one's are hashed as they are.
+// Where both have, in two ways, it is both.
 func hashForm(x *exchange) string {
-	if h := translators.HasherOf(x.source); h != nil {
-		return h.HashForm()
-	}
+	form := ""
 	if h := translators.HasherOf(x.dest); h != nil {
-		return h.HashForm()
+		form = h.HashForm()
 	}
-	return ""
+	if h := translators.HasherOf(x.source); h != nil {
+		form = h.HashForm()
+	}
+	if x.callerInside() || x.agentInside() {
+		form = strings.TrimSpace(form + " " + inbody.HashForm)
+	}
+	return form
 }
 
 func judged(losses []canonical.Loss) []policy.Loss {

@@ -108,6 +108,21 @@ type Hasher interface {
 	HashInput(body []byte) ([]byte, error)
 }
 
+// Bearer is implemented by a translator whose messages travel with their evidence
+// beside them, and have a place for it inside too (package inbody).
+type Bearer interface {
+	// Bears lists where a message has it, the first that there is; none: it has none.
+	Bears(Wire) []Place
+}
+
+// Place is a member for tokens, in an object for extensions.
+type Place struct {
+	Path   []string // of the object around that for extensions, by names from the top
+	With   string   // a member that this object has; else there is no such place. Empty: any
+	Object string   // that for extensions
+	Key    string
+}
+
 // Signaler is implemented by a translator whose protocol has a form for signals
 // about a workflow.
 type Signaler interface {

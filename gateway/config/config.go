@@ -154,11 +154,12 @@ type ECT struct {
 // Peer is what is special about somebody who sends or reads ECTs, or is another
 // gateway.
 type Peer struct {
-	Gateway  string   `yaml:"gateway"`   // URL of its translate endpoint, if it is a gateway through which messages may go on: https://…/aepb/translate
-	Callers  []string `yaml:"callers"`   // who may be sent on through it to agents that are not listed here: SPIFFE ids, or prefixes ending in /*; none: nobody, in dev everybody (R2)
-	Dialect  string   `yaml:"dialect"`   // seed (default), 00, 01 or dual; default: as the peer writes itself
-	MinLevel string   `yaml:"min_level"` // L1 or L2 (default): the lowest level of its own ECTs; a translation is never L1
-	Keys     string   `yaml:"keys"`      // file with a JWK set that its ECTs may be signed with, besides its certificates
+	Gateway  string   `yaml:"gateway"`     // URL of its translate endpoint, if it is a gateway through which messages may go on: https://…/aepb/translate
+	Callers  []string `yaml:"callers"`     // who may be sent on through it to agents that are not listed here: SPIFFE ids, or prefixes ending in /*; none: nobody, in dev everybody (R2)
+	Dialect  string   `yaml:"dialect"`     // seed (default), 00, 01 or dual; default: as the peer writes itself
+	MinLevel string   `yaml:"min_level"`   // L1 or L2 (default): the lowest level of its own ECTs; a translation is never L1
+	InBody   bool     `yaml:"ect_in_body"` // its A2A and MCP messages have their ECTs in the body too, as metadata or _meta, to and from it (R5)
+	Keys     string   `yaml:"keys"`        // file with a JWK set that its ECTs may be signed with, besides its certificates
 }
 
 // Agent is one agent.
@@ -256,6 +257,17 @@ func (c Config) Gateways() []ect.Identity {
 	out := make([]ect.Identity, len(c.Policy.Gateways))
 	for i, id := range c.Policy.Gateways {
 		out[i] = ect.Identity(id)
+	}
+	return out
+}
+
+// InBody are the peers whose ECTs are in the body too.
+func (c Config) InBody() map[ect.Identity]bool {
+	out := map[ect.Identity]bool{}
+	for id, peer := range c.Peers {
+		if peer.InBody {
+			out[ect.Identity(id)] = true
+		}
 	}
 	return out
 }

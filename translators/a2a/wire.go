@@ -10,6 +10,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/a2a/internal/a2a03"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
@@ -43,7 +44,10 @@ type Translator struct {
 	info translators.Info
 }
 
-var _ translators.Translator = (*Translator)(nil)
+var (
+	_ translators.Translator = (*Translator)(nil)
+	_ translators.Bearer     = (*Translator)(nil)
+)
 
 // Envelope is the outermost level of a JSON-RPC message, unjudged.
 type Envelope = jsonrpc.Envelope
@@ -277,3 +281,28 @@ var _ translators.Asker = (*Translator)(nil)
 
 // Asks: a task of any version can say that it needs input.
 func (t *Translator) Asks(string, string) translators.Asking { return translators.AskTask }
+
+// keyECT is the member of metadata that holds tokens, for peers that do not see the
+// header (R5).
+const keyECT = profile.ExtensionURI + "/ect"
+
+// Bears: A2A has metadata in requests to send a message, and in the task or message
+// that answers. Most other requests of 1.0 have none, and neither have errors; over
+// gRPC nothing is JSON.
+func (t *Translator) Bears(w translators.Wire) []translators.Place {
+	at := func(with string, path ...string) translators.Place {
+		return translators.Place{Path: path, With: with, Object: "metadata", Key: keyECT}
+	}
+	switch {
+	case w.Form == FormGRPC, w.Event:
+		return nil
+	case w.Form == FormHTTP && w.Re == "":
+		return []translators.Place{at("message")}
+	case w.Form == FormHTTP:
+		return []translators.Place{at("", "task"), at("", "message"), at("status"), at("messageId")}
+	case w.Re == "":
+		return []translators.Place{at("message", "params")}
+	default:
+		return []translators.Place{at("", "result", "task"), at("", "result", "message"), at("status", "result"), at("messageId", "result")}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
 )
 
 // Binding is MCP's protocol binding identifier.
@@ -34,6 +35,7 @@ type Translator struct {
 var (
 	_ translators.Translator = (*Translator)(nil)
 	_ translators.Namer      = (*Translator)(nil)
+	_ translators.Bearer     = (*Translator)(nil)
 )
 
 // New builds a codec with the given bounds; zero fields take their defaults.
@@ -122,4 +124,19 @@ func choose(target translators.Target) (string, error) {
 		return "", unsupportedVersion(target.Version)
 	}
 	return target.Version, nil
+}
+
+// keyECT is the member of _meta that holds tokens, for peers that do not see the
+// header (R5).
+const keyECT = profile.MetaPrefix + "ect"
+
+// Bears: MCP has _meta in what a request asks and in what answers it; errors have none.
+func (t *Translator) Bears(w translators.Wire) []translators.Place {
+	if w.Event {
+		return nil
+	}
+	at := func(path string) translators.Place {
+		return translators.Place{Path: []string{path}, Object: "_meta", Key: keyECT}
+	}
+	return []translators.Place{at("params"), at("result")}
 }

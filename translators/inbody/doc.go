@@ -1,0 +1,20 @@
+// Package inbody puts execution context tokens into messages in JSON, and takes
+// them out, for peers that do not see the header that has them (R5, ect_in_body:
+// a library hides it from them, or something on the way removes it).
+//
+// Where they go, the protocol's codec knows (translators.Bearer); the value there
+// is an array of compact tokens, in the order of the header. Evidence about such a
+// message hashes its octets before insertion (aepb.hash_form "before-ect"). So both
+// ways are a cut at one place, and nothing else of a message changes: the member is
+// written first in its object, or that object first in the one around it. Whoever
+// takes out the member, with its comma, and its object where nothing else is in it,
+// has the octets that were hashed. A message with an empty object there is left
+// alone, because that would go too; so is one that has such a member already.
+//
+// # Alternatives considered
+//
+// Canonical JSON without the member: the rule of SLIM, µACP and AINP, but not of
+// protocols whose messages are hashed as they travel, and a peer that keeps numbers
+// as doubles could not form it. The codecs alone: what is hashed is what they wrote,
+// and the same few cuts would be in each.
+package inbody
