@@ -386,6 +386,9 @@ func TestTranslateEndpoint(t *testing.T) {
 	if w.Code != 200 || w.Body.String() != `{"ok":true}` || strings.Join(w.Header().Values("Execution-Context"), "|") != "one|two" {
 		t.Errorf("got %d %s %v", w.Code, w.Body, w.Header())
 	}
+	if w.Header().Get("Content-Length") != "11" {
+		t.Errorf("the answer does not say its length, so it cannot leave in one piece: %v", w.Header())
+	}
 	c := s.road.call
 	if c.Entrance != transport.Translate || c.Agent != "calculator" || c.To != "mcp-v1" || c.ToVersion != "2025-11-25" ||
 		c.Wire.Version != "1.0" || c.Caller.ID != caller.ID || c.Address != "192.0.2.7" || len(c.Evidence) != 3 {

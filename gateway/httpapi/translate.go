@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -44,6 +45,7 @@ func (t translate) serve(c *gin.Context) {
 		return
 	}
 	maps.Copy(c.Writer.Header(), answer.Wire.Header)
+	c.Header("Content-Length", strconv.Itoa(len(answer.Wire.Body)))
 	c.Data(http.StatusOK, answer.Wire.Media, answer.Wire.Body)
 }
 

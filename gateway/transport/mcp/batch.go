@@ -188,9 +188,10 @@ func (c *collection) write(w http.ResponseWriter) {
 			}
 		}
 	}
+	body := slices.Concat([]byte("["), bytes.Join(bodies, []byte(",")), []byte("]"))
+	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(code)
-	// A caller that went away needs no answer.
-	_, _ = w.Write(slices.Concat([]byte("["), bytes.Join(bodies, []byte(",")), []byte("]")))
+	_, _ = w.Write(body) // a caller that went away needs no answer
 }
 
 func weight(tokens []string) int {

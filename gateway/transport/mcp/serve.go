@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -303,6 +304,7 @@ func (v *visit) write(wire translators.Wire, code int) {
 	}
 	h := v.w.Header()
 	h.Set("Content-Type", mediaJSON)
+	h.Set("Content-Length", strconv.Itoa(len(wire.Body)))
 	for _, token := range v.issued {
 		h.Add(ect.HeaderName, token)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -114,6 +115,10 @@ func answerTo(t testing.TB, r transport.Exchanger, request *http.Request) *httpt
 	t.Helper()
 	recorder := httptest.NewRecorder()
 	newDoor(t, r).ServeHTTP(recorder, request)
+	said := recorder.Header()
+	if size := strconv.Itoa(recorder.Body.Len()); said.Get("Content-Type") == "application/json" && said.Get("Content-Length") != size {
+		t.Errorf("an answer of %s octets does not say so, and cannot leave in one piece", size)
+	}
 	return recorder
 }
 
