@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"golang.org/x/sync/errgroup"
@@ -15,7 +16,10 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/ainp"
+	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
+	"github.com/aepb/aepb-gateway/translators/slim"
+	"github.com/aepb/aepb-gateway/translators/spoken"
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
@@ -38,11 +42,30 @@ type protocol struct {
 // because the configuration lacks what it needs.
 type speaker func(*service) (protocol, error)
 
-// spoken is the explicit list of protocols: one that is not here does not exist.
-func spoken() []speaker { return []speaker{speakA2A, speakMCP, speakSLIM, speakUACP, speakAINP} }
+// carriers are what carries each protocol of package spoken.
+func carriers() map[canonical.Binding]func(*service, translators.Translator) (protocol, error) {
+	return map[canonical.Binding]func(*service, translators.Translator) (protocol, error){
+		a2a.Binding: speakA2A, mcp.Binding: speakMCP, slim.Binding: speakSLIM, uacp.Binding: speakUACP, ainp.Binding: speakAINP,
+	}
+}
 
-func speakA2A(out *service) (protocol, error) {
-	form := a2a.New(translators.Config{})
+// speakers are those of all protocols that there are.
+func speakers() []speaker {
+	var list []speaker
+	for _, form := range spoken.Forms(translators.Config{}) {
+		list = append(list, func(out *service) (protocol, error) {
+			id := form.Info().Binding
+			speak, ok := carriers()[id]
+			if !ok {
+				return protocol{}, fmt.Errorf("nothing carries %s", id)
+			}
+			return speak(out, form)
+		})
+	}
+	return list
+}
+
+func speakA2A(out *service, form translators.Translator) (protocol, error) {
 	dialer, err := ta2a.NewDialer(ta2a.DialerDeps{Client: out.guard, Form: form})
 	if err != nil {
 		return protocol{}, err
@@ -62,8 +85,7 @@ func speakA2A(out *service) (protocol, error) {
 	}}, err
 }
 
-func speakMCP(out *service) (protocol, error) {
-	form := mcp.New(translators.Config{})
+func speakMCP(out *service, form translators.Translator) (protocol, error) {
 	dialer, err := tmcp.NewDialer(tmcp.DialerDeps{Client: out.guard, Form: form, Keeper: keeper{out.entries}})
 	if err != nil {
 		return protocol{}, err
@@ -84,8 +106,7 @@ func at(path string, door http.Handler) httpapi.Doors {
 	return httpapi.Doors{path: door, path + "/": door}
 }
 
-func speakUACP(out *service) (protocol, error) {
-	form := uacp.New(translators.Config{})
+func speakUACP(out *service, form translators.Translator) (protocol, error) {
 	kept := func(why tuacp.Reason) { out.metrics.ByReference(string(uacp.Binding), string(why)) }
 	dialer, err := tuacp.NewDialer(tuacp.DialerDeps{Network: out.guard, Form: form, Kept: kept})
 	p := protocol{form: form, dialer: dialer}
@@ -118,11 +139,11 @@ func (l listeners) Serve(ctx context.Context, road transport.Exchanger) error {
 	return group.Wait()
 }
 
-func speakAINP(out *service) (protocol, error) {
+func speakAINP(out *service, form translators.Translator) (protocol, error) {
 	if out.settings.ainp.Key == nil {
 		return protocol{}, nil
 	}
-	form, keys := ainp.New(translators.Config{}), tainp.NewKeys(out.guard, nil)
+	keys := tainp.NewKeys(out.guard, nil)
 	dialer, err := tainp.NewDialer(tainp.DialerDeps{
 		Client: out.guard, Form: form, Self: out.settings.ainp, Keys: keys, Peer: out.ainpPeer,
 	})

@@ -19,7 +19,6 @@ import (
 	tslim "github.com/aepb/aepb-gateway/gateway/transport/slim"
 	slimcredential "github.com/aepb/aepb-gateway/gateway/transport/slim/credential"
 	"github.com/aepb/aepb-gateway/translators"
-	"github.com/aepb/aepb-gateway/translators/slim"
 )
 
 // slimMember is what the configuration's files say of one SLIM node; of secret,
@@ -185,7 +184,7 @@ func (s settings) renewSLIM(c config.SLIM) (renew func(), err error) {
 }
 
 // speakSLIM connects to the configured nodes when the service runs.
-func speakSLIM(out *service) (protocol, error) {
+func speakSLIM(out *service, form translators.Translator) (protocol, error) {
 	deps := tslim.NetworkDeps{Egress: out.guard, Logger: out.logger}
 	for i := range out.settings.config.SLIM.Nodes {
 		n, err := out.settings.slimNode(i)
@@ -199,7 +198,6 @@ func speakSLIM(out *service) (protocol, error) {
 	if err != nil {
 		return protocol{}, err
 	}
-	form := slim.New(translators.Config{})
 	dialer, err := tslim.NewDialer(tslim.DialerDeps{Network: network, Form: form})
 	if err != nil || len(deps.Nodes) == 0 {
 		return protocol{form: form, dialer: dialer}, err

@@ -183,7 +183,7 @@ func pushers(list []protocol) map[canonical.Binding]transport.Pusher {
 // speak makes every protocol that the configuration has what it takes for.
 func (out *service) speak() ([]protocol, error) {
 	var list []protocol
-	for _, make := range append(spoken(), out.settings.also...) {
+	for _, make := range append(speakers(), out.settings.also...) {
 		p, err := make(out)
 		if p.close != nil {
 			out.close = append(out.close, p.close)

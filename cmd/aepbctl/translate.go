@@ -12,19 +12,13 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/translators"
-	"github.com/aepb/aepb-gateway/translators/a2a"
-	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/mcp"
-	"github.com/aepb/aepb-gateway/translators/slim"
-	"github.com/aepb/aepb-gateway/translators/uacp"
+	"github.com/aepb/aepb-gateway/translators/spoken"
 )
 
 // forms are the protocols that this tool knows without a gateway.
 func forms() (*translators.Registry, error) {
-	return translators.NewRegistry(
-		a2a.New(translators.Config{}), mcp.New(translators.Config{}), slim.New(translators.Config{}), uacp.New(translators.Config{}), ainp.New(translators.Config{}),
-	)
+	return translators.NewRegistry(spoken.Forms(translators.Config{})...)
 }
 
 // translation is a message in other words.
