@@ -14,6 +14,8 @@ var targets = []struct{ reader, dir, name string }{
 	{"JSON-RPC", "translators/internal/jsonrpc", "FuzzParse"},
 	{"A2A message", "translators/a2a", "FuzzDecode"},
 	{"A2A card", "translators/a2a", "FuzzCard"},
+	{"A2A message in protobuf", "gateway/transport/a2a/transcode", "FuzzText"},
+	{"A2A message for protobuf", "gateway/transport/a2a/transcode", "FuzzOctets"},
 	{"MCP message", "translators/mcp", "FuzzDecode"},
 	{"MCP description", "translators/mcp", "FuzzDescription"},
 	{"answer of another gateway", "gateway/transport/hop", "FuzzAnswer"},

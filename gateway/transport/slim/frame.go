@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/aepb/aepb-gateway/gateway/transport/a2a/frame"
+	"github.com/aepb/aepb-gateway/gateway/transport/a2a/transcode"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/a2aproto"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -103,8 +104,8 @@ func Unframe(w translators.Wire) (translators.Wire, error) {
 	return w, err
 }
 
-// text is the envelope around what protobuf holds. Its members are JSON already,
-// and are only brought into one form: protobuf's writer puts blanks in at will.
+// text is the envelope around what protobuf holds, whose members are JSON without
+// blanks already.
 func (e jsonEnvelope) text() ([]byte, error) {
 	var b bytes.Buffer
 	b.Grow(len(envelopeHead) + len(e.Method) + len(e.Params) + len(e.Result) + 32)
@@ -122,10 +123,10 @@ func (e jsonEnvelope) text() ([]byte, error) {
 		b.WriteString(`,"method":`)
 		b.Write(called)
 		b.WriteString(`,"params":`)
-		err = errors.Join(err, json.Compact(&b, e.Params))
+		b.Write(e.Params)
 	default:
 		b.WriteString(`,"result":`)
-		err = json.Compact(&b, e.Result)
+		b.Write(e.Result)
 	}
 	b.WriteByte('}')
 	return b.Bytes(), err
@@ -243,16 +244,17 @@ func instance(of protoreflect.MessageDescriptor) (proto.Message, error) {
 }
 
 func pack(of protoreflect.MessageDescriptor, text json.RawMessage) ([]byte, []canonical.Loss, error) {
-	m, err := instance(of)
-	var losses []canonical.Loss
-	if err == nil && len(text) > 0 {
-		losses, err = frame.Parse(text, m)
+	if of == nil {
+		return nil, nil, unsayable(errNoMessage)
 	}
+	if len(text) == 0 {
+		return []byte{}, nil, nil
+	}
+	body, losses, err := frame.Pack(of, text)
 	if err != nil {
 		return nil, nil, unsayable(err)
 	}
-	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	return body, losses, err
+	return body, losses, nil
 }
 
 // unsayable says why there is no such message in protobuf.
@@ -264,10 +266,13 @@ func unsayable(err error) error {
 }
 
 func unpack(of protoreflect.MessageDescriptor, octets []byte) (json.RawMessage, []canonical.Loss, error) {
-	m, err := instance(of)
-	if errors.Is(err, errNoMessage) {
+	if of == nil {
 		return nil, nil, &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such method"}
 	}
+	if text, odd, ok := transcode.Text(of, octets, translators.DefaultDepth); ok {
+		return text, frame.Beyond(odd), nil
+	}
+	m, err := instance(of)
 	if err == nil {
 		err = proto.UnmarshalOptions{RecursionLimit: translators.DefaultDepth}.Unmarshal(octets, m)
 	}
@@ -275,8 +280,9 @@ func unpack(of protoreflect.MessageDescriptor, octets []byte) (json.RawMessage, 
 		return nil, nil, &translators.MalformedError{Reason: "not the message of its method in protobuf", Syntax: true}
 	}
 	text, err := protojson.Marshal(m)
-	if err != nil {
+	var compact bytes.Buffer // protobuf's writer puts blanks in at will
+	if err != nil || json.Compact(&compact, text) != nil {
 		return nil, nil, &translators.MalformedError{Reason: "it has no form in JSON", Syntax: true}
 	}
-	return text, frame.Unknown(m), nil
+	return compact.Bytes(), frame.Unknown(m), nil
 }

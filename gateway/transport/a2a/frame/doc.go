@@ -8,7 +8,8 @@
 // and members that the schema lacks are gone (L29). So are fields that the schema
 // lacks, where a message does not go on octet by octet: JSON has no name for them.
 //
-// Octets of a peer are counted before anything is made of them (count.go).
+// Package transcode writes the octets and reads them. What it leaves to protobuf's
+// own library is counted before anything is made of it (count.go).
 //
 // # Alternatives considered
 //

@@ -1,6 +1,7 @@
 package frame
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/aepb/aepb-gateway/gateway/transport/a2a/transcode"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -42,30 +44,41 @@ func (Framer) Frame(wire translators.Wire) (translators.Wire, []canonical.Loss, 
 		wire.Body = body
 		return wire, losses, err
 	}
-	message, err := blank(kindOf(wire))
-	if err != nil {
-		return wire, nil, err
-	}
-	losses, err := Parse(wire.Body, message)
+	body, losses, err := Pack(kindOf(wire), wire.Body)
 	if err != nil {
 		return wire, nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "this cannot be said over gRPC"}
 	}
-	wire.Body, err = proto.MarshalOptions{Deterministic: true}.Marshal(message)
-	return wire, losses, err
+	wire.Body = body
+	return wire, losses, nil
 }
 
-// Parse reads JSON into a protobuf message, and says what that loses, as Frame does.
-func Parse(body []byte, message proto.Message) ([]canonical.Loss, error) {
+// Pack writes the message that JSON says in protobuf's form, and says what that
+// loses, as Frame does.
+func Pack(kind protoreflect.MessageDescriptor, body []byte) ([]byte, []canonical.Loss, error) {
 	var losses []canonical.Loss
 	if !Doubles(body) {
 		losses = append(losses, canonical.Loss{Code: canonical.LossNumbers, Path: "/body", Fate: canonical.Dropped})
 	}
-	if protojson.Unmarshal(body, message) == nil {
-		return losses, nil
+	octets, err := packed(kind, body)
+	if err == nil {
+		return octets, losses, nil
 	}
-	proto.Reset(message)
-	losses = append(losses, canonical.Loss{Code: canonical.LossExtension, Path: "/body", Fate: canonical.Dropped})
-	return losses, protojson.Unmarshal(defined(message.ProtoReflect().Descriptor(), body), message)
+	octets, err = packed(kind, defined(kind, body))
+	return octets, append(losses, Beyond(true)...), err
+}
+
+func packed(kind protoreflect.MessageDescriptor, body []byte) ([]byte, error) {
+	if octets, ok := transcode.Octets(kind, body); ok {
+		return octets, nil
+	}
+	message, err := blank(kind)
+	if err == nil {
+		err = protojson.Unmarshal(body, message)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return proto.MarshalOptions{Deterministic: true}.Marshal(message)
 }
 
 // defined is JSON without the members that the schema lacks. A value that the
@@ -178,26 +191,43 @@ func (Framer) Unframe(wire translators.Wire) (translators.Wire, error) {
 		wire.Body, wire.Lost, err = unframeStatus(wire.Body)
 		return wire, err
 	}
-	message, err := blank(kindOf(wire))
-	if err != nil {
-		return wire, err
+	kind := kindOf(wire)
+	text, odd, ok := transcode.Text(kind, wire.Body, maxNested)
+	lost := Beyond(odd)
+	if !ok {
+		var err error
+		if text, lost, err = unpacked(kind, wire.Body); err != nil {
+			return wire, err
+		}
 	}
-	if err := decode(wire.Body, message); err != nil {
-		return wire, err
-	}
-	body, err := protojson.Marshal(message)
-	if err != nil {
-		return wire, unreadableProto()
-	}
-	wire.Body, wire.Lost = whole(message, body), Unknown(message)
+	wire.Body, wire.Lost = whole(kind.Name(), text), lost
 	return wire, nil
 }
 
-// Unknown is the loss of fields that the published schema lacks, those of a later
-// version, say: a message may have them, as its JSON may have such members, but
-// they have no names by which they could go on (L29).
-func Unknown(message proto.Message) []canonical.Loss {
-	if !strange(message.ProtoReflect()) {
+func unpacked(kind protoreflect.MessageDescriptor, body []byte) ([]byte, []canonical.Loss, error) {
+	message, err := blank(kind)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := decode(body, message); err != nil {
+		return nil, nil, err
+	}
+	text, err := protojson.Marshal(message)
+	var compact bytes.Buffer // protobuf's writer puts blanks in at will
+	if err != nil || json.Compact(&compact, text) != nil {
+		return nil, nil, unreadableProto()
+	}
+	return compact.Bytes(), Unknown(message), nil
+}
+
+// Unknown is the loss of a message's fields that the published schema lacks.
+func Unknown(message proto.Message) []canonical.Loss { return Beyond(strange(message.ProtoReflect())) }
+
+// Beyond is the loss of fields that the published schema lacks, those of a later
+// version, say, if there are any: a message may have them, as its JSON may have
+// such members, but they have no names by which they could go on (L29).
+func Beyond(found bool) []canonical.Loss {
+	if !found {
 		return nil
 	}
 	return []canonical.Loss{{Code: canonical.LossExtension, Path: "/body", Fate: canonical.Dropped}}
@@ -226,17 +256,12 @@ func strange(m protoreflect.Message) bool {
 
 // whole adds the members that a reply must have in JSON, and that protobuf does
 // not say where they are empty.
-func whole(message proto.Message, body []byte) []byte {
-	switch m := message.(type) {
-	case *a2apb.ListTasksResponse:
-		page, err := protojson.MarshalOptions{EmitUnpopulated: true}.Marshal(&a2apb.ListTasksResponse{
-			NextPageToken: m.GetNextPageToken(), PageSize: m.GetPageSize(), TotalSize: m.GetTotalSize(),
-		})
-		if err == nil {
-			return joined(page, body)
-		}
-	case *a2apb.ListTaskPushNotificationConfigsResponse:
-		if len(m.GetConfigs()) == 0 && m.GetNextPageToken() == "" {
+func whole(kind protoreflect.Name, body []byte) []byte {
+	switch kind {
+	case "ListTasksResponse":
+		return joined([]byte(`{"tasks":[],"nextPageToken":"","pageSize":0,"totalSize":0}`), body)
+	case "ListTaskPushNotificationConfigsResponse":
+		if string(body) == "{}" {
 			return []byte(`{"configs":[]}`)
 		}
 	}
@@ -279,46 +304,50 @@ func decode(body []byte, message proto.Message) error {
 	return nil
 }
 
-// kindOf is the full name of a wire's message: a request's by its method, a
+// kindOf is a wire's message: a request's by its method, a
 // reply's by its method where that is known, else by what it answers.
-func kindOf(wire translators.Wire) protoreflect.FullName {
+func kindOf(wire translators.Wire) protoreflect.MessageDescriptor {
 	method := Method(wire.Path)
 	switch {
 	case wire.Re == "" && method != nil:
-		return method.Input().FullName()
+		return method.Input()
 	case wire.Re == "":
-		return "lf.a2a.v1.SendMessageRequest"
+		return message("SendMessageRequest")
 	case wire.Event:
-		return "lf.a2a.v1.StreamResponse"
+		return message("StreamResponse")
 	case method != nil:
-		return method.Output().FullName()
+		return method.Output()
 	default:
-		return answerKind(wire)
+		return message(answerKind(wire))
 	}
 }
 
-func answerKind(wire translators.Wire) protoreflect.FullName {
+func answerKind(wire translators.Wire) protoreflect.Name {
 	switch wire.Re {
 	case canonical.OpTaskGet, canonical.OpTaskCancel, canonical.OpTaskResult:
-		return "lf.a2a.v1.Task"
+		return "Task"
 	case canonical.OpTaskList:
-		return "lf.a2a.v1.ListTasksResponse"
+		return "ListTasksResponse"
 	case canonical.OpNative:
-		return "lf.a2a.v1.AgentCard"
+		return "AgentCard"
 	case canonical.OpPush:
 		return pushKind(wire.Body)
 	default:
-		return "lf.a2a.v1.SendMessageResponse"
+		return "SendMessageResponse"
 	}
 }
 
 // pushKind tells the answers about push notification settings apart.
-func pushKind(body []byte) protoreflect.FullName {
+func pushKind(body []byte) protoreflect.Name {
 	var said map[string]json.RawMessage
 	if json.Unmarshal(body, &said) == nil && len(said) > 0 && said["configs"] == nil && said["nextPageToken"] == nil {
-		return "lf.a2a.v1.TaskPushNotificationConfig"
+		return "TaskPushNotificationConfig"
 	}
-	return "lf.a2a.v1.ListTaskPushNotificationConfigsResponse" // an empty one is any empty message
+	return "ListTaskPushNotificationConfigsResponse" // an empty one is any empty message
+}
+
+func message(name protoreflect.Name) protoreflect.MessageDescriptor {
+	return a2apb.File_a2av1_proto.Messages().ByName(name)
 }
 
 // Method finds a method by its path; nil: there is none.
@@ -331,8 +360,8 @@ func Method(path string) protoreflect.MethodDescriptor {
 	return service.Methods().ByName(protoreflect.Name(name))
 }
 
-func blank(kind protoreflect.FullName) (proto.Message, error) {
-	found, err := protoregistry.GlobalTypes.FindMessageByName(kind)
+func blank(kind protoreflect.MessageDescriptor) (proto.Message, error) {
+	found, err := protoregistry.GlobalTypes.FindMessageByName(kind.FullName())
 	if err != nil {
 		return nil, err
 	}
