@@ -172,11 +172,8 @@ func afterString(body []byte, at int) int {
 
 func double(number string) bool {
 	value, err := strconv.ParseFloat(number, 64)
-	if err != nil {
-		return false
-	}
-	text, err := json.Marshal(value)
-	return err == nil && string(text) == number
+	var room [32]byte
+	return err == nil && string(transcode.AppendNumber(room[:0], value)) == number
 }
 
 // Unframe gives a message the JSON that the codec reads. What has no place there
@@ -285,7 +282,7 @@ func isFailure(body []byte) bool {
 	var said struct {
 		Error json.RawMessage `json:"error"`
 	}
-	return json.Unmarshal(body, &said) == nil && len(said.Error) > 0 && said.Error[0] == '{'
+	return bytes.Contains(body, []byte(`"error"`)) && json.Unmarshal(body, &said) == nil && len(said.Error) > 0 && said.Error[0] == '{'
 }
 
 func unreadableProto() error {

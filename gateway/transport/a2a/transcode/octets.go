@@ -18,6 +18,7 @@ import (
 const (
 	deepest    = 200
 	mostFields = 64 // of one message: a bit each
+	usual      = 32 // fields under way, for a start
 )
 
 // The messages that JSON writes in ways of their own (protobuf's JSON mapping).
@@ -56,7 +57,7 @@ const (
 // deterministic form: fields in their order, entries of maps by their keys. It is
 // for the library to judge where ok is false.
 func Octets(kind protoreflect.MessageDescriptor, text []byte) (octets []byte, ok bool) {
-	p := packer{scanner: scanner{text: string(text)}, out: make([]byte, 0, len(text)+16)}
+	p := packer{scanner: scanner{text: string(text)}, out: make([]byte, 0, len(text)+16), chunks: make([]chunk, 0, usual)}
 	if !p.message(kind, deepest) || p.peek() != 0 || p.at < len(p.text) {
 		return nil, false
 	}

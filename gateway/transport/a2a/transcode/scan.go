@@ -48,7 +48,7 @@ func (s *scanner) next(n int, end byte) (another, ok bool) {
 		return false, false
 	}
 	s.at++
-	return true, s.peek() != end
+	return true, true // where none follows, its reader says so
 }
 
 // name is that of a member, with its colon.

@@ -24,7 +24,7 @@ const MostFields = 1 << 16
 // fields that the descriptor lacks: the text goes without them. It is for the
 // library to judge where ok is false.
 func Text(kind protoreflect.MessageDescriptor, octets []byte, depth int) (text []byte, strange, ok bool) {
-	s := speller{out: make([]byte, 0, 2*len(octets)+64), left: MostFields}
+	s := speller{out: make([]byte, 0, 2*len(octets)+64), spans: make([]span, 0, usual), left: MostFields}
 	ok = s.message(kind, octets, depth)
 	return s.out, s.strange, ok
 }
@@ -233,7 +233,7 @@ func (s *speller) entries(from, to, depth int) bool {
 	return true
 }
 
-// entry divides an entry of a map. Either part may be there once.
+// entry divides an entry of a map. Either part may be there once, or is empty.
 func (s *speller) entry(e *span) bool {
 	want, known := wireOf(e.field.MapValue())
 	if !known || e.field.MapKey().Kind() != protoreflect.StringKind {
@@ -248,7 +248,7 @@ func (s *speller) entry(e *span) bool {
 		in, parts[number-1] = rest, slices.Clip(value)
 	}
 	e.key, e.value = parts[0], parts[1]
-	return e.value != nil
+	return true
 }
 
 func (s *speller) elements(from, to, depth int) bool {
@@ -305,22 +305,24 @@ func (s *speller) enum(kind protoreflect.EnumDescriptor, number protoreflect.Enu
 	}
 }
 
-// number is the shortest that reads as the same double, with an exponent where
-// ECMAScript writes one. Those that are no number have no JSON.
+// number is a double; those that are no number have no JSON.
 func (s *speller) number(value float64) bool {
-	if math.IsNaN(value) || math.IsInf(value, 0) {
-		return false
-	}
+	s.out = AppendNumber(s.out, value)
+	return !math.IsNaN(value) && !math.IsInf(value, 0)
+}
+
+// AppendNumber writes a finite double in JSON: the shortest digits that read as
+// the same, with an exponent where ECMAScript writes one.
+func AppendNumber(out []byte, value float64) []byte {
 	const small, large = 1e-6, 1e21
 	if size := math.Abs(value); size == 0 || size >= small && size < large {
-		s.out = strconv.AppendFloat(s.out, value, 'f', -1, 64)
-		return true
+		return strconv.AppendFloat(out, value, 'f', -1, 64)
 	}
-	s.out = strconv.AppendFloat(s.out, value, 'e', -1, 64)
-	if end := len(s.out) - 2; s.out[end] == '0' && s.out[end-1] == '-' { // e-09 is e-9
-		s.out = append(s.out[:end], s.out[end+1])
+	out = strconv.AppendFloat(out, value, 'e', -1, 64)
+	if end := len(out) - 2; out[end] == '0' && out[end-1] == '-' { // e-09 is e-9
+		out = append(out[:end], out[end+1])
 	}
-	return true
+	return out
 }
 
 // time is in UTC, its fraction in threes of digits.
