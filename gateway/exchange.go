@@ -315,7 +315,7 @@ func (g *Gateway) reply(ctx context.Context, x *exchange, heard translators.Wire
 	}
 	wire, _, err := g.leg(ctx, x, l)
 	if err != nil {
-		return transport.Answer{}, err
+		return transport.Answer{}, g.unsaid(ctx, x, message, err)
 	}
 	g.remember(ctx, x)
 	if err := g.keepReply(ctx, x, message, wire); err != nil {

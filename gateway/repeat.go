@@ -194,10 +194,10 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 	}
 	rec := g.recordOf(x, task)
 	rec.Last = x.replyID
-	if x.callerStreams() == translators.StreamsTask {
+	if x.callerStreams() == translators.StreamsTask && rec.Source == x.source.Info().Binding { // else it was begun at another door
 		rec.Said, rec.Re = &said{Version: x.message.Origin.Version, Form: x.call.Wire.Form, Body: wire.Body}, x.message.Op
 	} else {
-		rec.Task, rec.Said = *task, nil
+		rec.Task, rec.Said = *inFull(task, result), nil
 	}
 	if rec.Said != nil && x.record == nil && task.Status.State.Terminal() {
 		return g.keepEnd(ctx, rec)
@@ -218,6 +218,44 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 		return nil
 	}
 	return g.hook(ctx, x, rec, true)
+}
+
+// unsaid is why an answer cannot be given. One that does not fit the caller's
+// protocol is kept for those in which it does: work is its caller's, whatever door it
+// is asked about at (R2).
+func (g *Gateway) unsaid(ctx context.Context, x *exchange, m *canonical.Message, err error) error {
+	if !errors.Is(err, translators.ErrTooLarge) {
+		return err
+	}
+	refusal := &problem.AnswerTooLargeError{Err: err}
+	result, ok := m.Body.(*canonical.Result)
+	switch {
+	case x.record != nil: // it is kept already
+		refusal.Task = x.record.Task.ID
+		return refusal
+	case !ok || x.call.Agent == "":
+		return refusal
+	}
+	task := taskOfReply(x, m, result)
+	if task == nil || task.ID == "" || len(task.ID) > maxTaskID {
+		return refusal
+	}
+	rec := g.recordOf(x, task)
+	rec.Task, rec.Last = *inFull(task, result), x.requestID
+	if saved, err := g.save(ctx, rec); saved && err == nil {
+		refusal.Task = task.ID
+	}
+	return refusal
+}
+
+// inFull is a task with what came of it, whoever asks for it and how.
+func inFull(task *canonical.Task, result *canonical.Result) *canonical.Task {
+	if result.Task != nil || result.Output == nil {
+		return task
+	}
+	whole := stream.TaskOf(task.ID, task.ContextID, result)
+	whole.Output = result.Output
+	return whole
 }
 
 // keepEnd keeps a task that was answered with its end.

@@ -219,7 +219,7 @@ func (r *run) reply(ctx context.Context, m *canonical.Message) (transport.Answer
 	g.stampReply(x, m)
 	wire, _, err := g.leg(ctx, x, l)
 	if err != nil {
-		return transport.Answer{}, err
+		return transport.Answer{}, g.unsaid(ctx, x, m, err)
 	}
 	g.remember(ctx, x)
 	if !r.keeping {

@@ -93,7 +93,7 @@ func (g *Gateway) tellRecord(ctx context.Context, x *exchange, rec *record, stre
 		l := g.toCaller(x, m, parents)
 		l.input = rec.Heard
 		wire, _, err := g.leg(ctx, x, l)
-		return g.answer(x, wire), err
+		return g.answer(x, wire), g.unsaid(ctx, x, m, err)
 	}
 	w := &watching{g: g, x: x, rec: rec}
 	w.left, w.depart = context.WithCancel(context.Background())

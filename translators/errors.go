@@ -3,14 +3,31 @@ package translators
 import (
 	"errors"
 	"fmt"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
 // ErrMalformed is matched by every error about input that is not a message of
 // the protocol at all: not JSON, a duplicate key, a wrong type, too deep.
 var ErrMalformed = errors.New("malformed message")
 
-// ErrTooLarge is matched, besides ErrMalformed, when input exceeds the size limit.
+// ErrTooLarge is matched, besides ErrMalformed, when input exceeds the size limit,
+// and by a TooLongError.
 var ErrTooLarge = errors.New("message too large")
+
+// TooLongError: what was to be said does not fit a message of the protocol. It
+// matches ErrTooLarge, and is a *canonical.Error for whoever asked for it.
+type TooLongError struct{ Reason string }
+
+func (e *TooLongError) Error() string { return e.Reason }
+
+// Is makes errors.Is(err, ErrTooLarge) hold.
+func (e *TooLongError) Is(target error) bool { return target == ErrTooLarge }
+
+// Unwrap is the error as a message.
+func (e *TooLongError) Unwrap() error {
+	return &canonical.Error{Code: canonical.CodeBadParams, Message: e.Reason}
+}
 
 // MalformedError says where input is wrong. Its text never quotes the input.
 type MalformedError struct {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
@@ -71,4 +72,52 @@ func (b *bed) testifies(t *testing.T, compact string, reply []byte) ect.Verified
 		t.Error("the token is about another message")
 	}
 	return v
+}
+
+// TestAnswersThatFitNoFrame: µACP has no message of more than 64 KiB. What does not
+// fit is refused with its own status and counted under its own name, and the caller
+// gets it at another door of the agent.
+func TestAnswersThatFitNoFrame(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	long := strings.Repeat("y", 70<<10)
+	b.serve(t, "orator", "mcp-v1", &fake{conduct: saying(func(good []byte) []byte {
+		return []byte(strings.Replace(string(good), `"text":"done"`, `"text":"`+long+`"`, 1))
+	})}, host{})
+	for _, carriage := range []string{uacp.FormEnveloped, uacp.FormBare} {
+		for agent, ask := range map[string]*canonical.Invoke{
+			"orator":    {Call: &canonical.Call{Name: "echo", Args: []byte(`{}`)}},
+			"concierge": telling(long[:40<<10]), // which says more than it is told
+		} {
+			reply := b.askUACP(t, agent, frameOf(t, carriage, ask))
+			f, err := uacp.ParseFrame(reply)
+			must(t, err)
+			_, rest, named := strings.Cut(string(f.Payload), "kept as task ")
+			if agent == "concierge" && carriage == uacp.FormBare && f.Code == 0 {
+				continue // bare, it says what it is told once
+			}
+			if f.Code != 0x4A || !named {
+				t.Errorf("%s, %s: got %#x %s", agent, carriage, f.Code, short(f.Payload))
+				continue
+			}
+			id, _, _ := strings.Cut(rest, ",")
+			got := b.send(t, letter{at: "/agents/" + agent + "/a2a", body: `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"` + id + `"}}`, header: map[string]string{"A2A-Version": "1.0"}})
+			if !strings.Contains(string(got.body), long[:40<<10]) {
+				t.Errorf("%s, %s: %s at the other door: got %d %s", agent, carriage, id, got.status, short(got.body))
+			}
+			again, err := uacp.ParseFrame(b.askUACP(t, agent, wish(t, canonical.OpTaskGet, id, &canonical.TaskQuery{ID: id})))
+			if must(t, err); again.Code != 0x4A || !strings.Contains(string(again.Payload), id) {
+				t.Errorf("%s, %s: asked for in µACP: got %#x %s", agent, carriage, again.Code, short(again.Payload))
+			}
+			stranger := b.send(t, letter{via: b.as(t, "/stranger"), at: "/agents/" + agent + "/a2a", body: `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"` + id + `"}}`, header: map[string]string{"A2A-Version": "1.0"}})
+			if !strings.Contains(string(stranger.body), "-32001") {
+				t.Errorf("a stranger got %d %s", stranger.status, short(stranger.body))
+			}
+		}
+	}
+	got := b.send(t, letter{method: http.MethodGet, at: b.at.Admin + "/metrics"})
+	if count := `{from="uacp-v1",result="too_large",to="mcp-v1"} 4`; !strings.Contains(string(got.body), count) {
+		t.Errorf("not counted: %s", count)
+	}
+	b.works(t)
 }

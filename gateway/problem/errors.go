@@ -58,6 +58,24 @@ type MediaTypeError struct{ Want []string }
 
 func (e *MediaTypeError) Error() string { return "want " + strings.Join(e.Want, " or ") }
 
+// AnswerTooLargeError: there is an answer, and it does not fit a message of the
+// caller's protocol.
+type AnswerTooLargeError struct {
+	Err  error  // why not
+	Task string // under which it is kept for this caller at every door of the agent; empty: it is not
+}
+
+func (e *AnswerTooLargeError) Error() string {
+	text := "the answer cannot be said: " + e.Err.Error()
+	if e.Task != "" {
+		text += "; it is kept as task " + e.Task + ", for the same caller at the agent's doors of other protocols"
+	}
+	return text
+}
+
+// Unwrap gives the cause.
+func (e *AnswerTooLargeError) Unwrap() error { return e.Err }
+
 // InProgressError: the same message is being worked on, or its answer was too
 // large to be kept (R6).
 type InProgressError struct {

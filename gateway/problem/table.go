@@ -42,6 +42,11 @@ var table = rows(
 	}),
 	say[*IdentityError](CodeIdentityInvalid),
 	as(func(e *identity.CredentialError) Problem { return of(CodeIdentityInvalid, string(e.Reason)) }),
+	as(func(e *AnswerTooLargeError) Problem {
+		p := status(of(CodeTooLarge, e.Error()), http.StatusBadGateway)
+		p.Title, p.Native = "The answer is too large", canonical.CodeInternal // nothing is wrong with the request
+		return p
+	}),
 	as(func(e *MethodError) Problem {
 		p := of(CodeNotFound, e.Error())
 		p.Status, p.Title, p.Allow = http.StatusMethodNotAllowed, "The method is not allowed", e.Allow
@@ -90,6 +95,7 @@ var table = rows(
 
 	// Form.
 	as(malformed),
+	say[*translators.TooLongError](CodeTooLarge),
 	as(native),
 	as(func(e *http.MaxBytesError) Problem { return of(CodeTooLarge, e.Error()) }),
 

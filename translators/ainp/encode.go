@@ -41,7 +41,7 @@ func (t *Translator) Encode(m *canonical.Message, target translators.Target) (tr
 		return translators.Wire{}, nil, err
 	}
 	if len(body) > t.cfg.BodyLimit {
-		return translators.Wire{}, nil, refuse(canonical.CodeBadParams, "the message does not fit an AINP envelope")
+		return translators.Wire{}, nil, &translators.TooLongError{Reason: "the message does not fit an AINP envelope"}
 	}
 	wire := translators.Wire{
 		Binding: Binding, Version: Version, Form: target.Form, Media: Media, Body: body, Event: m.Phase == canonical.PhaseEvent,
@@ -58,7 +58,7 @@ func (e *encoder) encode() (json.RawMessage, error) {
 		return l.bytes(nil), err
 	}
 	if len(l.payload) > PayloadLimit {
-		return nil, refuse(canonical.CodeBadParams, "the message does not fit an AINP payload of 1 MiB")
+		return nil, &translators.TooLongError{Reason: "the message does not fit an AINP payload of 1 MiB"}
 	}
 	// The view is read from octets, as a peer reads them.
 	seen, err := open(l.bytes(e.op()))

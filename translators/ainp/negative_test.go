@@ -160,7 +160,7 @@ func TestEncodeNegative(t *testing.T) {
 		"no id":             {unstamped, translators.Target{Stamp: stamp()}, "internal"},
 		"empty":             {turn(), translators.Target{Stamp: stamp()}, "bad_params"},
 		"another version":   {turn(text), translators.Target{Version: "0.2.0", Stamp: stamp()}, "unsupported_version"},
-		"too large":         {turn(canonical.Part{Kind: canonical.KindFile, Bytes: make([]byte, ainp.PayloadLimit)}), translators.Target{Stamp: stamp()}, "bad_params"},
+		"too large":         {turn(canonical.Part{Kind: canonical.KindFile, Bytes: make([]byte, ainp.PayloadLimit)}), translators.Target{Stamp: stamp()}, "too large"},
 		"a ping":            {&canonical.Message{Op: canonical.OpPing, Phase: canonical.PhaseRequest}, translators.Target{Stamp: stamp()}, "unsupported_op"},
 		"notice of another": {&canonical.Message{Op: canonical.OpNotice, Phase: canonical.PhaseRequest}, translators.Target{Stamp: stamp()}, "unsupported_op"},
 	} {

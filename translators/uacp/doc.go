@@ -32,7 +32,8 @@
 //	aepb.parent_jti                      the jti of the message's ECT (Target.Stamp), of a frame that may have no room for it
 //	QoS 2                                refused (unsupported_op); its frames can be read and written
 //	other topics below /mcp /a2a /aepb /.well-known   refused (no_method)
-//	more than 65535 octets, the other protocol named uACP   refused
+//	more than 65535 octets               refused (translators.ErrTooLarge): the reference names an option Block (07) and no use of it
+//	the other protocol named uACP        refused
 //
 // Read uacp.go for the entry, frame.go for the octets, decode.go, then encode.go
 // and say.go for what becomes of a message, payload.go for what a payload says,

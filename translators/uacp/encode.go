@@ -205,7 +205,7 @@ func join(objects ...json.RawMessage) json.RawMessage {
 func (e *encoder) bytes(b built) ([]byte, error) {
 	payload, kind := b.c.payload()
 	if len(payload) > MaxPayload {
-		return nil, refuse(canonical.CodeBadParams, "the message does not fit a µACP payload of 65527 octets")
+		return nil, &translators.TooLongError{Reason: "the message does not fit a µACP payload of 65527 octets"}
 	}
 	b.f.Payload = payload
 	if b.options != nil {
@@ -215,7 +215,7 @@ func (e *encoder) bytes(b built) ([]byte, error) {
 	}
 	data, err := e.t.framing.bytes(b.f)
 	if err != nil {
-		return nil, refuse(canonical.CodeBadParams, "the message does not fit a µACP frame")
+		return nil, &translators.TooLongError{Reason: "the message does not fit a µACP frame"}
 	}
 	return data, nil
 }

@@ -29,6 +29,11 @@
 // and a caller's own name. Whoever built the listener or dialer is told of each
 // (Kept), so none of it is silent.
 //
+// An answer that fits no frame at all is refused with PAYLOAD_TOO_LARGE (4A), and
+// names the task under which the road has kept it for doors of other protocols.
+// Cutting it into several was not to be had: neither reference code does, so no peer
+// would put it together again.
+//
 // Alternatives considered: to refuse what leaves no room for its token (a message
 // lost for the sake of its receipt), the reference's vendor options (the Python code
 // breaks on them), the jti in the slot for tokens (whoever reads tokens there would

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/uacp"
 )
 
@@ -35,7 +35,7 @@ func (l *loose) write(body []byte) error {
 		return err
 	}
 	if len(body) > MaxDatagram {
-		return &canonical.Error{Code: canonical.CodeBadParams, Message: "the message does not fit a µACP datagram of 16384 octets"}
+		return &translators.TooLongError{Reason: "the message does not fit a µACP datagram of 16384 octets"}
 	}
 	if !l.begun {
 		if l.begun, l.request = true, f; f.QoS > 0 {
