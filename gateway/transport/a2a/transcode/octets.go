@@ -14,11 +14,13 @@ import (
 )
 
 // Bounds of what is transcoded. Each level of a message may move all that is
-// below it, so that they bound the work, too.
+// below it: so there is one for that.
 const (
 	deepest    = 200
 	mostFields = 64 // of one message: a bit each
 	usual      = 32 // fields under way, for a start
+	mostMoves  = 16 // of each octet of the text, and
+	fewMoves   = 1 << 16
 )
 
 // The messages that JSON writes in ways of their own (protobuf's JSON mapping).
@@ -57,7 +59,10 @@ const (
 // deterministic form: fields in their order, entries of maps by their keys. It is
 // for the library to judge where ok is false.
 func Octets(kind protoreflect.MessageDescriptor, text []byte) (octets []byte, ok bool) {
-	p := packer{scanner: scanner{text: string(text)}, out: make([]byte, 0, len(text)+16), chunks: make([]chunk, 0, usual)}
+	p := packer{
+		scanner: scanner{text: string(text)},
+		out:     make([]byte, 0, len(text)+16), chunks: make([]chunk, 0, usual), moves: mostMoves*len(text) + fewMoves,
+	}
 	if !p.message(kind, deepest) || p.peek() != 0 || p.at < len(p.text) {
 		return nil, false
 	}
@@ -71,6 +76,7 @@ type packer struct {
 	out    []byte
 	chunks []chunk // of the messages and maps under way
 	spare  []byte
+	moves  int // octets that may yet be moved
 }
 
 // chunk is a field, or an entry of a map, among the octets that are written.
@@ -164,11 +170,14 @@ func (p *packer) absent(f protoreflect.FieldDescriptor) bool {
 }
 
 // inOrder ends a message, or a map: its chunks are brought in order. False: there
-// is one twice.
+// is one twice, or too much has been moved.
 func (p *packer) inOrder(start, base int) bool {
 	chunks := p.chunks[base:]
 	p.chunks = p.chunks[:base]
 	if !slices.IsSortedFunc(chunks, chunk.compare) {
+		if p.moves -= len(p.out) - start; p.moves < 0 {
+			return false
+		}
 		p.spare = append(p.spare[:0], p.out[start:]...)
 		slices.SortFunc(chunks, chunk.compare)
 		at := start
@@ -213,10 +222,9 @@ func (p *packer) entries(f protoreflect.FieldDescriptor, deep int) bool {
 		at := p.open(f)
 		p.out = protowire.AppendTag(p.out, mapKey, protowire.BytesType)
 		p.out = protowire.AppendString(p.out, key)
-		if !p.single(f.MapValue(), deep, true) {
+		if !p.single(f.MapValue(), deep, true) || !p.shut(at) {
 			return false
 		}
-		p.shut(at)
 		p.chunks = append(p.chunks, chunk{key: key, from: from, to: len(p.out)})
 	}
 }
@@ -261,9 +269,7 @@ func (p *packer) single(f protoreflect.FieldDescriptor, deep int, always bool) b
 	switch f.Kind() {
 	case protoreflect.MessageKind:
 		at := p.open(f)
-		ok := p.message(f.Message(), deep)
-		p.shut(at)
-		return ok
+		return p.message(f.Message(), deep) && p.shut(at)
 	case protoreflect.StringKind:
 		value, ok := p.quoted()
 		if always || value != "" {
@@ -369,12 +375,16 @@ func (p *packer) open(f protoreflect.FieldDescriptor) int {
 	return len(p.out)
 }
 
-// shut ends it: what is longer gives way to its length.
-func (p *packer) shut(at int) {
-	size := uint64(len(p.out) - at) //nolint:gosec // positive
-	if more := protowire.SizeVarint(size) - 1; more > 0 {
+// shut ends it: what is longer gives way to its length. False: too much has.
+func (p *packer) shut(at int) bool {
+	size := len(p.out) - at
+	if more := protowire.SizeVarint(uint64(size)) - 1; more > 0 { //nolint:gosec // positive
+		if p.moves -= size; p.moves < 0 {
+			return false
+		}
 		p.out = append(p.out, make([]byte, more)...)
 		copy(p.out[at+more:], p.out[at:])
 	}
-	protowire.AppendVarint(p.out[:at-1], size)
+	protowire.AppendVarint(p.out[:at-1], uint64(size)) //nolint:gosec // positive
+	return true
 }

@@ -455,6 +455,22 @@ func TestDepth(t *testing.T) {
 	}
 }
 
+// TestMoves: what would be moved at every level is left to the library, which
+// moves nothing.
+func TestMoves(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]bool{5: true, 50: false} {
+		text := strings.Repeat("[", n) + `"` + strings.Repeat("x", 1<<20) + `"` + strings.Repeat("]", n)
+		if taken, said := sameOctets(t, named(t, "Value"), []byte(text)); taken != want || !said {
+			t.Errorf("%d levels: taken %t, said %t", n, taken, said)
+		}
+		text = strings.Repeat(`{"b":0,"a":`, n) + `"` + strings.Repeat("x", 1<<20) + `"` + strings.Repeat("}", n)
+		if taken, said := sameOctets(t, named(t, "Value"), []byte(text)); taken && !want || !said {
+			t.Errorf("%d levels out of order: taken %t, said %t", n, taken, said)
+		}
+	}
+}
+
 // TestManyFields are left to the library.
 func TestManyFields(t *testing.T) {
 	t.Parallel()
