@@ -227,6 +227,9 @@ func (t *telling) encode(m *canonical.Message) error {
 	l := r.g.toCaller(r.x, m, nil)
 	l.target.Stream = true
 	wire, losses, err := r.g.say(r.x, l)
+	if errors.Is(err, translators.ErrTooLarge) {
+		return &problem.AnswerTooLargeError{Err: err}
+	}
 	if err != nil {
 		return err
 	}

@@ -115,8 +115,20 @@ func TestAnswersThatFitNoFrame(t *testing.T) {
 			}
 		}
 	}
+	// Observed, what comes in pieces is told in pieces; what does not ends the observation.
+	for agent, code := range map[string]uint8{"concierge": 0x03, "orator": 0x4A} {
+		ask := telling(long[:30<<10])
+		if agent == "orator" {
+			ask = &canonical.Invoke{Call: &canonical.Call{Name: "echo", Args: []byte(`{}`)}}
+		}
+		conn := b.dialUACP(t, agent, b.dev.Client)
+		must(t, writeFrameTo(conn, observing(t, uacp.FormEnveloped, ask)))
+		if _, _, _, last := watch(t, conn); last.Code != code {
+			t.Errorf("%s, observed: got %#x %s", agent, last.Code, short(last.Payload))
+		}
+	}
 	got := b.send(t, letter{method: http.MethodGet, at: b.at.Admin + "/metrics"})
-	if count := `{from="uacp-v1",result="too_large",to="mcp-v1"} 4`; !strings.Contains(string(got.body), count) {
+	if count := `{from="uacp-v1",result="too_large",to="mcp-v1"} 5`; !strings.Contains(string(got.body), count) {
 		t.Errorf("not counted: %s", count)
 	}
 	b.works(t)

@@ -1,6 +1,12 @@
 package uacp
 
-import "github.com/aepb/aepb-gateway/translators/canonical"
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
 
 // The status codes that the codec itself needs.
 const (
@@ -8,6 +14,7 @@ const (
 	codeAccepted  = 0x02
 	codeNoContent = 0x03
 	codeErrors    = 0x40 // the first that is an error
+	codeTooLarge  = 0x4A
 	codeInternal  = 0x80
 )
 
@@ -43,6 +50,18 @@ func nativeCode(code canonical.Code) uint8 {
 	default:
 		return codeInternal
 	}
+}
+
+// problemTooLarge is the type of the detail by which a gateway says that a message,
+// or its answer, is too large: the protocols between which it translates have no
+// common code for that, and µACP has one.
+const problemTooLarge = "urn:aepb:problem:too_large"
+
+func tooLarge(e *canonical.Error) bool {
+	return slices.ContainsFunc(e.Details, func(detail json.RawMessage) bool {
+		kind, _ := rawjson.Unquote(rawjson.Parse(detail, "").Peek("@type"))
+		return kind == problemTooLarge
+	})
 }
 
 // codeOf reads µACP's status.

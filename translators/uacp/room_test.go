@@ -1,6 +1,7 @@
 package uacp_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -58,6 +59,34 @@ func TestLongMessagesNameTheirEvidence(t *testing.T) {
 		want.Origin.Raw, got.Origin.Raw = nil, nil
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%s: %v, said (-without +with its name):\n%s", name, err, diff)
+		}
+	}
+}
+
+// TestTooLargeHasAStatus: by the detail that says it, whatever code goes with it; and
+// that code comes back.
+func TestTooLargeHasAStatus(t *testing.T) {
+	t.Parallel()
+	tr := uacp.New(translators.Config{})
+	for kind, status := range map[string]uint8{"urn:aepb:problem:too_large": 0x4A, "urn:aepb:problem:internal_error": 0x80} {
+		m := &canonical.Message{
+			Op: canonical.OpInvoke, Phase: canonical.PhaseError, Correlation: canonical.Correlation{WireID: []byte("7")},
+			Body: &canonical.Error{Code: canonical.CodeInternal, Message: "no", Details: []json.RawMessage{[]byte(`"x"`), []byte(`{"@type":"` + kind + `"}`)}},
+		}
+		w, _, err := tr.Encode(m, translators.Target{Form: uacp.FormEnveloped})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := uacp.ParseFrame(w.Body)
+		if err != nil || f.Code != status {
+			t.Errorf("%s: got %#x, %v", kind, f.Code, err)
+		}
+		back, err := tr.Decode(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said, ok := back.Body.(*canonical.Error); !ok || said.Code != canonical.CodeInternal || len(said.Details) != 2 {
+			t.Errorf("%s: came back as %+v", kind, back.Body)
 		}
 	}
 }

@@ -341,7 +341,9 @@ func (e *encoder) described(b *built, d *canonical.Description) {
 
 func (e *encoder) failed(b *built, body *canonical.Error, ref reference) {
 	b.f.Verb = verbOf(e.m.Op)
-	b.f.Code = nativeCode(body.Code)
+	if b.f.Code = nativeCode(body.Code); tooLarge(body) {
+		b.f.Code = codeTooLarge
+	}
 	if n := body.Native; n != nil && n.Binding == Binding && n.Code >= codeErrors && n.Code <= 255 && codeOf(uint8(n.Code)) == body.Code {
 		b.f.Code = uint8(n.Code)
 	}

@@ -30,7 +30,8 @@
 // (Kept), so none of it is silent.
 //
 // An answer that fits no frame at all is refused with PAYLOAD_TOO_LARGE (4A), and
-// names the task under which the road has kept it for doors of other protocols.
+// names the task under which the road has kept it for doors of other protocols;
+// observed, it is told event by event, each in a frame of its own.
 // Cutting it into several was not to be had: neither reference code does, so no peer
 // would put it together again.
 //

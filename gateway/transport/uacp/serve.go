@@ -417,21 +417,9 @@ func (g *guest) fail(wire translators.Wire, m *canonical.Message, err error, evi
 		return
 	}
 	g.say(wire, &canonical.Message{
-		Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: native(err),
+		Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.Native(err),
 		Correlation: canonical.Correlation{WireID: m.Correlation.WireID},
 	}, evidence)
-}
-
-// native is an error as µACP has it: for what is too large there is a status of its
-// own, and no word in the other protocols.
-func native(err error) *canonical.Error {
-	said := problem.Native(err)
-	if problem.From(err).Code != problem.CodeTooLarge {
-		return said
-	}
-	own := *said
-	own.Code, own.Native = canonical.CodeBadParams, &canonical.NativeError{Binding: form.Binding, Code: tooLarge}
-	return &own
 }
 
 func (g *guest) say(wire translators.Wire, m *canonical.Message, evidence []string) {
