@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"net/url"
 	"slices"
@@ -121,7 +120,7 @@ func (s *shelves) slot(group, instance string) string {
 	}
 	n := s.next[group]
 	s.next[group] = (n + 1) % shelfSlots
-	return fmt.Sprintf("%s.%02d", instance, n)
+	return instance + "." + string([]byte{'0' + byte(n/10), '0' + byte(n%10)}) //nolint:gosec // below shelfSlots
 }
 
 // place is where an artifact, or one part of it, can be read.

@@ -101,9 +101,9 @@ func (o *operation) nameIn(version string) string {
 
 // operationOf finds an operation by its name in a version; nil: there is none.
 func operationOf(method, version string) *operation {
-	for _, o := range operationTable {
-		if method != "" && o.nameIn(version) == method {
-			return &o
+	for i := range operationTable {
+		if o := &operationTable[i]; method != "" && o.nameIn(version) == method {
+			return o
 		}
 	}
 	return nil
@@ -112,9 +112,9 @@ func operationOf(method, version string) *operation {
 // asks finds the operation that a message asks for; nil: A2A has none.
 func asks(m *canonical.Message, stream bool) *operation {
 	push, _ := m.Body.(*canonical.PushRequest)
-	for _, o := range operationTable {
-		if o.op == m.Op && (o.op != canonical.OpInvoke || o.stream == stream) && (push == nil || o.verb == push.Verb) {
-			return &o
+	for i := range operationTable {
+		if o := &operationTable[i]; o.op == m.Op && (o.op != canonical.OpInvoke || o.stream == stream) && (push == nil || o.verb == push.Verb) {
+			return o
 		}
 	}
 	return nil

@@ -28,6 +28,7 @@ const headRoom = 64 << 10
 // Translator is the codec. It is immutable and safe for concurrent use.
 type Translator struct {
 	cfg    translators.Config
+	info   translators.Info
 	beside *envelope.Codec
 }
 
@@ -41,16 +42,14 @@ var (
 func New(cfg translators.Config) *Translator {
 	cfg = cfg.WithDefaults()
 	cfg.BodyLimit = min(cfg.BodyLimit, PayloadLimit+headRoom)
-	return &Translator{cfg, envelope.New(Binding)}
+	return &Translator{cfg, translators.Info{
+		Binding: Binding, Name: "AINP", Versions: []string{Version}, Media: []string{Media},
+		BodyLimit: cfg.BodyLimit, Depth: cfg.Depth, Streams: translators.StreamsReply,
+	}, envelope.New(Binding)}
 }
 
 // Info describes the protocol.
-func (t *Translator) Info() translators.Info {
-	return translators.Info{
-		Binding: Binding, Name: "AINP", Versions: []string{Version}, Media: []string{Media},
-		BodyLimit: t.cfg.BodyLimit, Depth: t.cfg.Depth, Streams: translators.StreamsReply,
-	}
-}
+func (t *Translator) Info() translators.Info { return t.info }
 
 // HashForm names what HashInput gives.
 func (t *Translator) HashForm() string { return translators.HashWithoutECT }

@@ -110,8 +110,11 @@ func (miuacp) parse(data []byte) (Frame, error) {
 	case head&maskUnused != 0:
 		return f, malformed("unused header bits are set")
 	}
-	rest := data[headerSize:]
-	for range head >> shiftCount & 0xff {
+	rest, count := data[headerSize:], int(head>>shiftCount&0xff)
+	if count > 0 {
+		f.Options = make([]Option, 0, count)
+	}
+	for range count {
 		if len(rest) < 2 || len(rest) < 2+int(rest[1]) {
 			return f, malformed("fewer options than the header says")
 		}

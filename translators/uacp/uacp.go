@@ -45,6 +45,7 @@ func reserved() []string { return []string{"/mcp/", "/a2a/", "/aepb/", "/.well-k
 // Translator is the codec. It is immutable and safe for concurrent use.
 type Translator struct {
 	cfg     translators.Config
+	info    translators.Info
 	framing framing
 	beside  *envelope.Codec
 }
@@ -63,16 +64,15 @@ var (
 func New(cfg translators.Config) *Translator {
 	cfg = cfg.WithDefaults()
 	cfg.BodyLimit = min(cfg.BodyLimit, MaxFrame)
-	return &Translator{cfg, miuacp{}, envelope.New(Binding)}
+	framing := miuacp{}
+	return &Translator{cfg, translators.Info{
+		Binding: Binding, Name: "µACP", Versions: []string{framing.name()}, Media: []string{Media},
+		BodyLimit: cfg.BodyLimit, Depth: cfg.Depth, Streams: translators.StreamsTask,
+	}, framing, envelope.New(Binding)}
 }
 
 // Info describes the protocol.
-func (t *Translator) Info() translators.Info {
-	return translators.Info{
-		Binding: Binding, Name: "µACP", Versions: []string{t.framing.name()}, Media: []string{Media},
-		BodyLimit: t.cfg.BodyLimit, Depth: t.cfg.Depth, Streams: translators.StreamsTask,
-	}
-}
+func (t *Translator) Info() translators.Info { return t.info }
 
 // HashForm names what HashInput gives.
 func (t *Translator) HashForm() string { return translators.HashWithoutECT }
