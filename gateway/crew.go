@@ -75,14 +75,9 @@ var errInUse = &canonical.Error{
 	Code: canonical.CodeInvalidRequest, Message: "a request with this id is under way in this session",
 }
 
-// enter lists a request until leave is called; errInUse. Without a session
-// nothing can name it, and every answer goes the way its request came: then the
-// same id twice is nobody's business but its sender's.
+// enter lists a request until leave is called; errInUse.
 func (f *inflight) enter(ctx context.Context, session string, id json.RawMessage) (_ context.Context, leave func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	if session == "" || len(id) == 0 {
-		return ctx, cancel, nil
-	}
 	key := inflightKey(session, id)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -102,20 +97,24 @@ func (f *inflight) enter(ctx context.Context, session string, id json.RawMessage
 	}, nil
 }
 
-// enter lists the message's request until its books are settled.
+// enter lists the message's request until its books are settled. Without a session
+// nothing can name it, and every answer goes the way its request came: then the
+// same id twice is nobody's business but its sender's.
 func (g *Gateway) enter(ctx context.Context, x *exchange) (context.Context, error) {
-	ctx, stop := context.WithCancel(x.lifetime(ctx))
-	ctx, leave, err := g.inflight.enter(ctx, x.call.Session, x.wireID)
+	x.stopped = x.lifetime(ctx)
+	session := x.call.Session
+	if session == "" || len(x.wireID) == 0 {
+		return x.stopped, nil
+	}
+	ctx, stop := context.WithCancel(x.stopped)
+	ctx, leave, err := g.inflight.enter(ctx, session, x.wireID)
 	if err != nil {
 		stop()
 		return nil, err
 	}
-	x.stopped, x.forget = ctx, func() { leave(); stop() }
-	if session := x.call.Session; session != "" && len(x.wireID) != 0 {
-		key := haltKey(session, x.wireID)
-		long := time.AfterFunc(grace, func() { g.overhear(ctx, key, stop) })
-		x.forget = func() { long.Stop(); leave(); stop() }
-	}
+	key := haltKey(session, x.wireID)
+	long := time.AfterFunc(grace, func() { g.overhear(ctx, key, stop) })
+	x.stopped, x.forget = ctx, func() { long.Stop(); leave(); stop() }
 	return ctx, nil
 }
 

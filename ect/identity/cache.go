@@ -2,6 +2,8 @@ package identity
 
 import (
 	"container/list"
+	"crypto"
+	"crypto/ecdsa"
 	"crypto/sha256"
 	"crypto/x509"
 	"sync"
@@ -81,4 +83,31 @@ func (c *chainCache) put(name [sha256.Size]byte, what judged) {
 		last := c.order.Remove(c.order.Back()).(*known)
 		delete(c.byName, last.name)
 	}
+}
+
+// printCache remembers the thumbprints of keys of connections: each is parsed once
+// for its connection, and asked for with each token that comes over it.
+type printCache struct {
+	limit int
+
+	mu sync.Mutex
+	of map[*ecdsa.PublicKey]string
+}
+
+func (c *printCache) get(key crypto.PublicKey) string {
+	public, ok := key.(*ecdsa.PublicKey)
+	if !ok {
+		return thumbprint(key)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, ok := c.of[public]
+	if !ok {
+		if len(c.of) >= c.limit || c.of == nil {
+			c.of = map[*ecdsa.PublicKey]string{}
+		}
+		found = thumbprint(public)
+		c.of[public] = found
+	}
+	return found
 }

@@ -33,6 +33,7 @@ var _ ect.KeySource = (*KeyRing)(nil)
 type KeyRing struct {
 	bundle *Bundle
 	known  *chainCache
+	prints *printCache
 }
 
 // KeyRingDeps is what a KeyRing needs.
@@ -49,14 +50,14 @@ func NewKeyRing(deps KeyRingDeps) (*KeyRing, error) {
 	if deps.Known <= 0 {
 		deps.Known = defaultKnown
 	}
-	return &KeyRing{bundle: deps.Bundle, known: newChainCache(deps.Known)}, nil
+	return &KeyRing{bundle: deps.Bundle, known: newChainCache(deps.Known), prints: &printCache{limit: deps.Known}}, nil
 }
 
 // Resolve gives the key for a token and the identity bound to it. It fails with
 // *ect.InvalidError: ReasonUnknownKey if the token names no key that can be
 // found, ReasonKeyNotTrusted if its chain does not hold.
 func (k *KeyRing) Resolve(_ context.Context, request ect.KeyRequest) (ect.Peer, error) {
-	if ownKey(request) {
+	if k.ownKey(request) {
 		return request.Peer, nil
 	}
 	if len(request.Header.Chain) == 0 {
@@ -75,7 +76,7 @@ func (k *KeyRing) Resolve(_ context.Context, request ect.KeyRequest) (ect.Peer, 
 // ownKey says that the peer that presented the token is its issuer and signed
 // it with the key of its own connection. A token with a chain and no kid is
 // judged by the chain.
-func ownKey(request ect.KeyRequest) bool {
+func (k *KeyRing) ownKey(request ect.KeyRequest) bool {
 	peer, header := request.Peer, request.Header
 	if peer.Key == nil || peer.ID == "" || peer.ID != request.Issuer {
 		return false
@@ -83,7 +84,7 @@ func ownKey(request ect.KeyRequest) bool {
 	if header.KeyID == "" {
 		return len(header.Chain) == 0
 	}
-	return header.KeyID == peer.KeyID || header.KeyID == thumbprint(peer.Key)
+	return header.KeyID == peer.KeyID || header.KeyID == k.prints.get(peer.Key)
 }
 
 // judge verifies a chain, or remembers that it did. A remembered chain counts

@@ -101,6 +101,26 @@ func TestKeyRing(t *testing.T) {
 	}
 }
 
+// Thumbprints of connections' keys are remembered, and not without bound.
+func TestThumbprintsAreBounded(t *testing.T) {
+	t.Parallel()
+	a := authority(t, domain)
+	cache := &printCache{limit: 3}
+	for range 3 {
+		for n := range 5 {
+			s := issue(t, a, "/agents/"+string(rune('a'+n)), SVIDRequest{TTL: time.Hour})
+			for range 2 {
+				if got := cache.get(s.Key.Public()); got != kid(t, s) {
+					t.Errorf("got %q, want %q", got, kid(t, s))
+				}
+			}
+			if len(cache.of) > cache.limit {
+				t.Fatalf("%d keys are remembered", len(cache.of))
+			}
+		}
+	}
+}
+
 // A remembered chain is good for what it was judged for, and no more.
 func TestKeyRingMemory(t *testing.T) {
 	t.Parallel()
