@@ -9,6 +9,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
 	"github.com/aepb/aepb-gateway/translators/slim"
 	"github.com/aepb/aepb-gateway/translators/translatortest"
 )
@@ -104,6 +105,31 @@ func signals() []*canonical.Message {
 
 // TestSignals: a rollback request and a callback are carried, what cannot be
 // said of them is refused or declared, and decisions are not SLIM's to tell.
+// TestMCPsOwnWays: how MCP asks and keeps tasks, it does over SLIM too, but for
+// what needs a stream.
+func TestMCPsOwnWays(t *testing.T) {
+	t.Parallel()
+	c := slim.New(translators.Config{})
+	for version, want := range map[string]struct {
+		asks  translators.Asking
+		tasks translators.Tasking
+	}{
+		slim.VersionA2A:                       {translators.AskTask, translators.TaskingNone},
+		slim.VersionMCP(mcp.Modern):           {translators.AskReply, translators.TaskingWhole},
+		slim.VersionMCP(mcp.Legacy):           {translators.AskNone, translators.TaskingApart},
+		slim.VersionMCP(mcp.LegacyMarch):      {translators.AskNone, translators.TaskingNone},
+		slim.VersionMCP("a revision to come"): {translators.AskNone, translators.TaskingNone},
+	} {
+		if asks, tasks := c.Asks(version, ""), c.Tasks(version); asks != want.asks || tasks != want.tasks {
+			t.Errorf("%s: asks %q, keeps tasks %q", version, asks, tasks)
+		}
+	}
+	only := canonical.Capability{Extensions: canonical.Extensions{mcp.Binding: json.RawMessage(`{"execution":{"taskSupport":"required"}}`)}}
+	if !c.TaskOnly(&only) || c.TaskOnly(&canonical.Capability{}) {
+		t.Error("TaskOnly")
+	}
+}
+
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	codec := slim.New(translators.Config{})

@@ -50,6 +50,7 @@ var (
 	_ translators.Translator = (*Translator)(nil)
 	_ translators.Namer      = (*Translator)(nil)
 	_ translators.Asker      = (*Translator)(nil)
+	_ translators.Tasker     = (*Translator)(nil)
 	_ translators.Carrier    = (*Translator)(nil)
 	_ translators.Streamer   = (*Translator)(nil)
 	_ translators.Signaler   = (*Translator)(nil)
@@ -78,13 +79,29 @@ func (t *Translator) CapabilityNames(capabilities []canonical.Capability) []stri
 	return t.mcp.CapabilityNames(capabilities)
 }
 
-// Asks: only A2A's tasks can ask; on a plain session nobody waits for an answer.
-func (t *Translator) Asks(version, _ string) translators.Asking {
-	if _, ok := Revision(version); ok {
-		return translators.AskNone
+// Asks: A2A's tasks can ask, and so can a reply of MCP 2026-07-28; on a plain
+// session nobody waits for an answer.
+func (t *Translator) Asks(version, form string) translators.Asking {
+	revision, ok := Revision(version)
+	if !ok {
+		return translators.AskTask
 	}
-	return translators.AskTask
+	if asks := t.mcp.Asks(revision, form); asks == translators.AskReply {
+		return asks
+	}
+	return translators.AskNone
 }
+
+// Tasks are kept as MCP keeps them in a revision.
+func (t *Translator) Tasks(version string) translators.Tasking {
+	if revision, ok := Revision(version); ok {
+		return t.mcp.Tasks(revision)
+	}
+	return translators.TaskingNone
+}
+
+// TaskOnly is what MCP says of a tool.
+func (t *Translator) TaskOnly(c *canonical.Capability) bool { return t.mcp.TaskOnly(c) }
 
 // Carries is the protocol whose words a version uses.
 func (t *Translator) Carries(version string) canonical.Binding {

@@ -54,7 +54,9 @@
 // # What does not work
 //
 // On plain sessions there is one response to a request: no notices on the way,
-// and no questions of an agent's. We moderate no groups.
+// and no questions of an agent's. A request is stopped in the session that it came
+// in, by a notice of its own, or in MCP 2026-07-28 by the end of that session. We
+// moderate no groups.
 //
 // End-to-end encryption (MLS): a session that asks for it is refused at once.
 // SLIM's own SLIMRPC clients always ask, so they cannot call; their servers can

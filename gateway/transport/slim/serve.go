@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
 	form "github.com/aepb/aepb-gateway/translators/slim"
 )
 
@@ -149,7 +151,7 @@ func (l *Listener) expose(ctx context.Context, n *node, road transport.Exchanger
 
 // serveAs is one agent on one node.
 func (l *Listener) serveAs(ctx context.Context, n *node, agent string, road transport.Exchanger) {
-	at := &door{l: l, node: n, agent: agent, road: road, revisions: map[string]string{}}
+	at := &door{l: l, node: n, agent: agent, road: road, revisions: map[talkKey]string{}}
 	peer, err := n.as(agent, at, at.groups())
 	if err == nil {
 		err = peer.Run(ctx)
@@ -168,7 +170,7 @@ type door struct {
 	road  transport.Exchanger
 
 	mu        sync.Mutex
-	revisions map[string]string // the revision of MCP that a caller's session agreed on
+	revisions map[talkKey]string // the revision of MCP that a caller's session agreed on
 }
 
 var _ rpc.Handler = (*door)(nil)
@@ -282,17 +284,32 @@ func (v *visit) rpc(ctx context.Context) error {
 // exchange lets the road do the work.
 func (v *visit) exchange(ctx context.Context, evidence []string) error {
 	answer, err := v.door.road.Exchange(ctx, transport.Call{
-		Entrance: transport.Native, Agent: v.door.agent, Wire: v.wire, Evidence: evidence, Limited: true, Detached: true,
+		Entrance: transport.Native, Agent: v.door.agent, Wire: v.wire, Evidence: evidence, Limited: true,
+		Detached: v.wire.Version != form.VersionMCP(mcp.Modern), Session: v.session(),
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
 	})
 	switch {
 	case err != nil:
 		return v.refuse(ctx, err)
+	case v.message != nil && v.message.Op == canonical.OpAbort:
+		return nil // nobody waits for an answer
 	case answer.Events != nil:
 		return v.stream(ctx, answer)
 	default:
 		return v.say(ctx, answer.Wire, answer.Evidence)
 	}
+}
+
+// session is the one in which a client of MCP may stop what it has asked for;
+// empty: nobody may.
+func (v *visit) session() string {
+	if v.message == nil || v.message.Op != canonical.OpInvoke && v.message.Op != canonical.OpAbort {
+		return ""
+	}
+	if _, byMCP := form.Revision(v.message.Origin.Version); !byMCP {
+		return ""
+	}
+	return "slim " + v.call.From.String() + " " + strconv.FormatUint(uint64(v.call.Session), 10)
 }
 
 // say sends a message; a failure ends the call.

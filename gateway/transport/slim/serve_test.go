@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
@@ -51,7 +52,7 @@ func (o *told) Send(_ context.Context, f rpc.Frame) error {
 // doorFor is a door whose callers are who.
 func doorFor(road transport.Exchanger, who, anonymous ect.Identity) *door {
 	l := &Listener{deps: ListenerDeps{Form: form.New(translators.Config{}), Anonymous: anonymous, Version: "9"}}
-	return &door{l: l, node: &node{NodeConfig: NodeConfig{Address: "n:1", Org: "org", Namespace: "ns", Caller: who, Secret: []byte("s")}}, agent: "a", road: road, revisions: map[string]string{}}
+	return &door{l: l, node: &node{NodeConfig: NodeConfig{Address: "n:1", Org: "org", Namespace: "ns", Caller: who, Secret: []byte("s")}}, agent: "a", road: road, revisions: map[talkKey]string{}}
 }
 
 func callOf(service, method, body string, metadata map[string]string) rpc.Call {
@@ -226,6 +227,37 @@ func TestPlainDoor(t *testing.T) {
 	}
 }
 
+// TestStoppedInItsSession: what MCP asks for can be stopped in the session that it
+// came in. Its newest revision stops it by leaving; A2A does not stop requests.
+func TestStoppedInItsSession(t *testing.T) {
+	t.Parallel()
+	const modern = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+	at := "slim " + callOf("", "", "", nil).From.String() + " 5"
+	road := &script{}
+	d := doorFor(road, "spiffe://x/y", "")
+	for i, c := range []struct {
+		body     string
+		session  string
+		detached bool
+		answers  int
+	}{
+		{`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"add"}}`, at, true, 1},
+		{`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`, at, true, 0},
+		{`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"add",` + modern + `}}`, at, false, 1},
+		{`{"jsonrpc":"2.0","id":8,"method":"prompts/list"}`, "", true, 1},
+		{`{"jsonrpc":"2.0","id":9,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}}`, "", true, 1},
+	} {
+		call, out := callOf("", "", c.body, nil), &told{}
+		call.Session = 5
+		if err := d.Serve(t.Context(), call, out); err != nil {
+			t.Fatal(err)
+		}
+		if got := road.calls[i]; got.Session != c.session || got.Detached != c.detached || len(out.frames) != c.answers {
+			t.Errorf("%s: session %q, detached %t, %d answers", c.body, got.Session, got.Detached, len(out.frames))
+		}
+	}
+}
+
 // TestRevisionOfASession: who agreed on a revision is answered in it.
 func TestRevisionOfASession(t *testing.T) {
 	t.Parallel()
@@ -246,6 +278,46 @@ func TestRevisionOfASession(t *testing.T) {
 	if got := road.calls[1].Wire.Version; got != form.VersionA2A { // from the same place, for somebody else
 		t.Error(got)
 	}
+}
+
+// TestRevisionsSideBySide: in each session of one caller the revision is its own,
+// and forgotten with it.
+func TestRevisionsSideBySide(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		road := &script{}
+		d := doorFor(road, "spiffe://x/y", "")
+		over := []context.CancelFunc{}
+		revisions := []string{mcp.LegacyMarch, mcp.LegacyJune}
+		for i, body := range []string{
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"REVISION","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+			`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"add"}}`,
+		} {
+			for j, revision := range revisions {
+				call := callOf("", "", strings.Replace(body, "REVISION", revision, 1), nil)
+				call.Session = uint32(j + 1)
+				session, end := context.WithCancel(t.Context())
+				if over = append(over, end); i > 0 {
+					defer end()
+				}
+				if err := d.Serve(session, call, &told{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for j, revision := range revisions {
+			if got := road.calls[j].Wire.Version; got != form.VersionMCP(revision) {
+				t.Errorf("%s, not %s", got, revision)
+			}
+		}
+		for _, end := range over {
+			end()
+		}
+		synctest.Wait()
+		if len(d.revisions) > 0 {
+			t.Errorf("%d sessions are remembered", len(d.revisions))
+		}
+	})
 }
 
 // TestDrain: what runs is waited for, and nothing new begins.

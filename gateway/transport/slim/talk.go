@@ -10,8 +10,14 @@ import (
 	form "github.com/aepb/aepb-gateway/translators/slim"
 )
 
-// maxTalks is how many callers' revisions are remembered.
-const maxTalks = 4096
+// talkKey names one session of a caller's: another of his may be in another
+// revision, or somebody else's for whom he carries messages.
+type talkKey struct {
+	from    string
+	session uint32
+}
+
+func talkOf(call rpc.Call) talkKey { return talkKey{call.From.String(), call.Session} }
 
 // plain answers a JSON-RPC message. A legacy session of MCP begins with
 // initialize, which says in which revision it goes on.
@@ -33,7 +39,7 @@ func (v *visit) plain(ctx context.Context) error {
 	case canonical.OpNotice:
 		return nil
 	case canonical.OpDescribe:
-		v.door.agreed(v.call, m.Origin.Version)
+		v.door.agreed(ctx, v.call, m.Origin.Version)
 		return v.listed(ctx, func(d *canonical.Description) canonical.Body { return d })
 	case canonical.OpCapabilities:
 		return v.listed(ctx, func(d *canonical.Description) canonical.Body {
@@ -44,8 +50,8 @@ func (v *visit) plain(ctx context.Context) error {
 			return v.refuse(ctx, err)
 		}
 		return v.express(ctx, &canonical.Message{Op: m.Op, Phase: canonical.PhaseResponse}, false)
-	case canonical.OpAbort, canonical.OpAnswer:
-		return nil // nothing here goes on for longer than its request, nor asks
+	case canonical.OpAnswer:
+		return nil // nothing here asks
 	default:
 		if m.Preferences.Stream { // one request, one response: that is what a plain session has
 			return v.refuse(ctx, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "streams are served on SLIMRPC"})
@@ -83,21 +89,27 @@ func (v *visit) listed(ctx context.Context, body func(*canonical.Description) ca
 	return v.express(ctx, &canonical.Message{Op: v.message.Op, Phase: canonical.PhaseResponse, Body: body(said)}, false)
 }
 
-// revision is what a caller's instance agreed on; empty: nothing yet.
+// revision is what a caller agreed on in this session; empty: nothing yet.
 func (d *door) revision(call rpc.Call) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.revisions[call.From.String()]
+	return d.revisions[talkOf(call)]
 }
 
-func (d *door) agreed(call rpc.Call, version string) {
+// agreed keeps that as long as the session lasts.
+func (d *door) agreed(session context.Context, call rpc.Call, version string) {
 	if revision, ok := form.Revision(version); !ok || revision == "" {
 		return
 	}
+	key := talkOf(call)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.revisions) >= maxTalks {
-		clear(d.revisions)
+	if _, again := d.revisions[key]; !again {
+		context.AfterFunc(session, func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			delete(d.revisions, key)
+		})
 	}
-	d.revisions[call.From.String()] = version
+	d.revisions[key] = version
 }

@@ -90,7 +90,7 @@ func (v *Server) busy(ctx context.Context, m session.Message, id json.RawMessage
 }
 
 func (v *Server) begin(ctx context.Context, m session.Message) {
-	call := rpc.Call{Request: rpc.Request{Metadata: m.Metadata, Body: m.Blob}, From: m.From, Subject: m.Subject}
+	call := rpc.Call{Request: rpc.Request{Metadata: m.Metadata, Body: m.Blob}, From: m.From, Subject: m.Subject, Session: v.session.ID()}
 	v.calls.Go(func() {
 		defer func() { <-v.slots }()
 		if err := v.handler.Serve(ctx, call, responder{v.session, m.From}); err != nil {

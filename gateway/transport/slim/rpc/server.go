@@ -19,6 +19,7 @@ type Call struct {
 	Request
 	From    name.Name // of the caller's instance
 	Subject string    // whom its token speaks for
+	Session uint32    // that it came in; among those of From
 }
 
 // Responder takes the responses of a call.
@@ -85,7 +86,7 @@ func (v *Server) Receive(ctx context.Context, m session.Message) {
 	id := m.Metadata[keyID]
 	call := Call{
 		Request: Request{Service: m.Metadata[keyService], Method: m.Metadata[keyMethod], Metadata: visible(m.Metadata), Body: m.Blob},
-		From:    m.From, Subject: m.Subject,
+		From:    m.From, Subject: m.Subject, Session: v.session.ID(),
 	}
 	if id == "" || len(id) > maxID || call.Service == "" || call.Method == "" || m.Metadata[keyDirection] != request {
 		return

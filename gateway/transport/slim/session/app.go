@@ -20,6 +20,7 @@ import (
 const (
 	maxSessions   = 4096
 	maxGuest      = 256             // of them for one subject
+	maxEnded      = 1024            // that are over, and linger
 	maxWaiting    = 256             // sessions that nobody has accepted yet
 	tokenLimit    = 5 * time.Second // to mint or judge a token
 	maxSessionID  = 1<<32 - 1001
@@ -61,8 +62,9 @@ type App struct {
 
 	mu       sync.Mutex
 	sessions map[uint32][]*Session
-	guests   map[string]int // sessions that a subject asked for
-	count    int
+	guests   map[string]int // sessions that a subject asked for, and that are not over
+	count    int            // of those that are not over
+	ended    int
 	up       bool
 	over     bool
 	arrivals chan *Session
@@ -122,7 +124,7 @@ func (a *App) stop() {
 func (a *App) all() []*Session {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	all := make([]*Session, 0, a.count)
+	all := make([]*Session, 0, a.count+a.ended)
 	for list := range maps.Values(a.sessions) {
 		all = append(all, list...)
 	}
@@ -193,15 +195,32 @@ func (a *App) spawn(work func()) {
 	}
 }
 
-func (a *App) remove(s *Session) {
+// rest makes room for others: a session that is over is none of its guest's any
+// more. False: too many linger, and this one is forgotten at once. What its peer
+// may still say goodbye to is answered all the same.
+func (a *App) rest(s *Session) bool {
 	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s.resting {
+		return true
+	}
+	s.resting = true
+	a.count--
+	a.ended++
+	if a.guests[s.guest]--; a.guests[s.guest] <= 0 {
+		delete(a.guests, s.guest)
+	}
+	return a.ended <= maxEnded
+}
+
+// remove forgets a session that is over.
+func (a *App) remove(s *Session) {
+	a.rest(s)
+	a.mu.Lock()
+	a.ended--
 	list := slices.DeleteFunc(a.sessions[s.m.id], func(other *Session) bool { return other == s })
 	if a.sessions[s.m.id] = list; len(list) == 0 {
 		delete(a.sessions, s.m.id)
-	}
-	a.count--
-	if a.guests[s.guest]--; a.guests[s.guest] <= 0 {
-		delete(a.guests, s.guest)
 	}
 	a.mu.Unlock()
 }

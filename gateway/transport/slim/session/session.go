@@ -18,6 +18,7 @@ type Session struct {
 	guest string // the subject who asked for it; empty: we did
 
 	released bool // belongs to live
+	resting  bool // belongs to app: it is over, and makes room
 
 	mu      sync.Mutex
 	m       *machine
@@ -43,6 +44,9 @@ func (s *Session) Subject() string {
 	defer s.mu.Unlock()
 	return s.m.subject
 }
+
+// ID is the session's own: it names no other of its peer's.
+func (s *Session) ID() uint32 { return s.m.id }
 
 // Group reports whether there may be more than two members.
 func (s *Session) Group() bool { return s.m.group }
@@ -291,6 +295,9 @@ func (s *Session) live(ctx context.Context) {
 		}
 		if s.ended() {
 			s.release(ctx)
+			if !s.app.rest(s) {
+				return
+			}
 		}
 	}
 }

@@ -393,6 +393,34 @@ func TestOneGuestOfMany(t *testing.T) {
 	})
 }
 
+// TestOneAfterAnother: a session that is over takes nobody's place, however many
+// there were in a short while, and not all of them linger.
+func TestOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		node := newNode(t, nil)
+		a, b := start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret)
+		for i := range maxEnded + 10 {
+			s, err := a.Open(t.Context(), b.Name().Any(), nil)
+			if err != nil {
+				t.Fatalf("%d: %v", i, err)
+			}
+			if _, err := b.Accept(t.Context()); err != nil {
+				t.Fatalf("%d: %v", i, err)
+			}
+			s.Close()
+			synctest.Wait()
+		}
+		if len(a.all()) != maxEnded || len(b.all()) != maxEnded {
+			t.Errorf("%d and %d sessions linger", len(a.all()), len(b.all()))
+		}
+		time.Sleep(linger + time.Second)
+		if len(a.all())+len(b.all())+a.count+b.count+a.ended+b.ended+len(b.guests) != 0 {
+			t.Errorf("a session is kept for ever: %d %d %d %d %v", a.count, b.count, a.ended, b.ended, b.guests)
+		}
+	})
+}
+
 // TestTheEndOfAnApplication is the end of its sessions, which hear of it.
 func TestTheEndOfAnApplication(t *testing.T) {
 	t.Parallel()
