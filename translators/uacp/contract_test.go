@@ -1,6 +1,7 @@
 package uacp_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/aepb/aepb-gateway/translators"
@@ -213,4 +214,35 @@ func TestBareContract(t *testing.T) {
 		return to
 	}
 	translatortest.Run(t, uacp.New(translators.Config{}), s)
+}
+
+// TestFromOneFormToTheOther: a message from an enveloped peer to a bare one, and
+// back, says what it said; its options do not say that it is in the other form.
+func TestFromOneFormToTheOther(t *testing.T) {
+	t.Parallel()
+	c := uacp.New(translators.Config{})
+	for from, to := range map[string]string{uacp.FormEnveloped: uacp.FormBare, uacp.FormBare: uacp.FormEnveloped} {
+		for _, part := range []canonical.Part{
+			{Kind: canonical.KindText, Text: "good day"},
+			{Kind: canonical.KindData, Data: json.RawMessage(`{"k":1}`)},
+		} {
+			m := &canonical.Message{
+				Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Correlation: canonical.Correlation{WireID: json.RawMessage("7")},
+				Body: &canonical.Invoke{Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{part}}},
+			}
+			for _, form := range []string{from, to, from} {
+				wire, _, err := c.Encode(m, translators.Target{Form: form})
+				if err != nil {
+					t.Fatalf("%s to %s: %v", from, to, err)
+				}
+				if m, err = c.Decode(translators.Wire{Binding: uacp.Binding, Form: form, Body: wire.Body}); err != nil {
+					t.Fatalf("%s to %s: %v", from, to, err)
+				}
+			}
+			said, ok := m.Body.(*canonical.Invoke)
+			if !ok || len(said.Turn.Parts) != 1 || said.Turn.Parts[0].Text != part.Text || string(said.Turn.Parts[0].Data) != string(part.Data) {
+				t.Errorf("%s to %s and back: %+v", from, to, m.Body)
+			}
+		}
+	}
 }

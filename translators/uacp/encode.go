@@ -208,7 +208,9 @@ func (e *encoder) bytes(b built) ([]byte, error) {
 		return nil, &translators.TooLongError{Reason: "the message does not fit a µACP payload of 65527 octets"}
 	}
 	b.f.Payload = payload
-	if b.options != nil {
+	if came := string(e.left.Peek(leftEnveloped)) == "true"; b.options != nil && came != b.c.enveloped {
+		b.f.Options = retyped(b.options, kind)
+	} else if b.options != nil {
 		b.f.Options = b.options
 	} else if kind != contentNone {
 		b.f.Options = append(b.f.Options, Option{OptContentType, quad(kind)})
@@ -218,6 +220,16 @@ func (e *encoder) bytes(b built) ([]byte, error) {
 		return nil, &translators.TooLongError{Reason: "the message does not fit a µACP frame"}
 	}
 	return data, nil
+}
+
+// retyped are the options of a message that goes on in another form of carriage:
+// what they said of its payload is so no more.
+func retyped(options []Option, kind uint32) []Option {
+	out := slices.DeleteFunc(slices.Clone(options), func(o Option) bool { return o.Type == OptContentType })
+	if kind != contentNone {
+		out = append(out, Option{OptContentType, quad(kind)})
+	}
+	return out
 }
 
 func quad(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
