@@ -107,7 +107,7 @@ func (x *exchange) capable() *canonical.Capability {
 
 // kin: both sides use the words of one protocol, whoever carries them.
 func (x *exchange) kin() bool {
-	return spokenBy(x.source, x.message.Origin.Version) == spokenBy(x.dest, x.endpoint.Version)
+	return spokenBy(x.source, x.message.Origin.Version) == spokenBy(x.dest, x.agentVersion())
 }
 
 func spokenBy(t translators.Translator, version string) canonical.Binding {
@@ -352,14 +352,15 @@ func (g *Gateway) stampRequest(x *exchange, id ect.ID) {
 }
 
 // tasked is a message as an agent hears it that may answer a call with a task:
-// that its caller would rather wait is our business and not the agent's.
+// that its caller would rather wait is our business and not the agent's, and so is
+// that its caller would take a task, where the agent has not said that it has any.
 func (x *exchange) tasked(m *canonical.Message) *canonical.Message {
-	if m.Op != canonical.OpInvoke || x.call.Agent == "" || x.described == nil || !x.described.Tasks || m.Preferences.TaskOK ||
-		x.agentStreams() == translators.StreamsTask || x.relay() && !x.tasking() {
+	if m.Op != canonical.OpInvoke || x.call.Agent == "" || x.described == nil || m.Preferences.TaskOK == x.described.Tasks ||
+		x.agentStreams() == translators.StreamsTask || x.relay() && (m.Preferences.TaskOK || !x.tasking()) {
 		return m
 	}
 	out := *m
-	out.Preferences.TaskOK = true
+	out.Preferences.TaskOK = x.described.Tasks
 	return &out
 }
 

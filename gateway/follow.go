@@ -92,7 +92,7 @@ func (g *Gateway) inquire(ctx context.Context, x *exchange, op canonical.Op, bod
 
 // sealOwn seals a message that the caller did not send in these words.
 func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message) (transport.Sealed, error) {
-	l := leg{name: legRequest, id: ect.ID(g.NewID()), message: x.tasked(m), aside: true}
+	l := leg{name: legRequest, id: ect.ID(g.NewID()), aside: true}
 	l.encoder, l.source, l.dest = x.dest, x.source.Info().Binding, x.dest.Info().Binding
 	l.target = translators.Target{
 		Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.capable(),
@@ -106,6 +106,7 @@ func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message
 	if x.endpoint.Tenant != "" {
 		m.Conversation.Tenant = x.endpoint.Tenant
 	}
+	l.message = x.tasked(m)
 	wire, receipt, err := g.leg(ctx, x, l)
 	if err != nil {
 		return transport.Sealed{}, err
@@ -123,11 +124,17 @@ func (r *run) abort() {
 	r.stop()
 	switch {
 	case r.guest, r.complete() && !r.asked():
+	case r.agent.TaskID != "" && r.x.keepsTasks():
+		r.g.tellAgent(r.x, canonical.OpTaskCancel, &canonical.TaskQuery{ID: r.agent.TaskID})
 	case r.x.agentStreams() != translators.StreamsTask:
 		r.g.abandon(r.x)
-	case r.agent.TaskID != "":
-		r.g.tellAgent(r.x, canonical.OpTaskCancel, &canonical.TaskQuery{ID: r.agent.TaskID})
 	}
+}
+
+// keepsTasks: the agent can be told to cancel what it named a task.
+func (x *exchange) keepsTasks() bool {
+	tasker, ok := x.dest.(translators.Tasker)
+	return x.agentStreams() == translators.StreamsTask || ok && tasker.Tasks(x.agentVersion()) != translators.TaskingNone
 }
 
 // names: the agent makes a task of the message, which goes on when the connection

@@ -124,7 +124,7 @@ func (x *exchange) insists() bool {
 // how it stands.
 func (x *exchange) outcomeApart() bool {
 	tasker, ok := x.dest.(translators.Tasker)
-	return ok && tasker.Tasks(x.endpoint.Version) == translators.TaskingApart
+	return ok && tasker.Tasks(x.agentVersion()) == translators.TaskingApart
 }
 
 // lasts: the request asks for more than one answer, or not to wait for it. In a
@@ -139,12 +139,17 @@ func (x *exchange) lasts() bool {
 
 // agentStreams is how the agent streams, callerStreams how the caller reads that.
 func (x *exchange) agentStreams() translators.Streams {
-	version := x.endpoint.Version
-	if version == "" { // nobody has asked it yet
-		listed, _ := x.agent.EndpointOf(x.dest.Info().Binding)
-		version = listed.Version
+	return translators.StreamsOf(x.dest, x.agentVersion())
+}
+
+// agentVersion is the version in which the agent is spoken to; empty: nobody has
+// asked it yet, and none is listed.
+func (x *exchange) agentVersion() string {
+	if x.endpoint.Version != "" {
+		return x.endpoint.Version
 	}
-	return translators.StreamsOf(x.dest, version)
+	listed, _ := x.agent.EndpointOf(x.dest.Info().Binding)
+	return listed.Version
 }
 
 func (x *exchange) callerStreams() translators.Streams {

@@ -89,14 +89,24 @@ func (r *record) saidTo() canonical.Op {
 	return r.Re
 }
 
-// said is a message in the caller's words.
+// said is a message in the caller's words, as it travelled: what is not in its
+// octets is needed to read them.
 type said struct {
 	Version, Form string
+	Media         string `json:",omitempty"` // empty: JSON
+	Verb, Path    string `json:",omitempty"`
 	Body          []byte
 }
 
+func saidIn(version, form string, w translators.Wire) *said {
+	return &said{Version: version, Form: form, Media: w.Media, Verb: w.Verb, Path: w.Path, Body: w.Body}
+}
+
 func (s *said) wire(binding canonical.Binding, re canonical.Op) translators.Wire {
-	return translators.Wire{Binding: binding, Version: s.Version, Form: s.Form, Media: "application/json", Body: s.Body, Re: re}
+	return translators.Wire{
+		Binding: binding, Version: s.Version, Form: s.Form, Media: cmp.Or(s.Media, "application/json"),
+		Verb: s.Verb, Path: s.Path, Body: s.Body, Re: re,
+	}
 }
 
 // brief is the task without what came of it, or what it asks.
@@ -166,7 +176,7 @@ func (r *record) address(x *exchange) {
 // answers. What it said first stays.
 func (r *record) asksAgain(x *exchange) {
 	if r.Call == nil {
-		r.Call = &said{Version: x.message.Origin.Version, Form: x.call.Wire.Form, Body: x.call.Wire.Body}
+		r.Call = saidIn(x.message.Origin.Version, x.call.Wire.Form, x.call.Wire)
 	}
 }
 

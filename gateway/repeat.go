@@ -195,7 +195,7 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 	rec := g.recordOf(x, task)
 	rec.Last = x.replyID
 	if x.callerStreams() == translators.StreamsTask && rec.Source == x.source.Info().Binding { // else it was begun at another door
-		rec.Said, rec.Re = &said{Version: x.message.Origin.Version, Form: x.call.Wire.Form, Body: wire.Body}, x.message.Op
+		rec.Said, rec.Re = saidIn(x.message.Origin.Version, x.call.Wire.Form, wire), x.message.Op
 	} else {
 		rec.Task, rec.Said = *inFull(task, result), nil
 	}
@@ -316,7 +316,7 @@ func replyKey(task EntryKey) ect.ReplayKey {
 func (r *record) appendReply(b []byte) []byte {
 	return appendTexts(slices.Grow(b, 384+len(r.Said.Body)),
 		string(r.Binding), string(r.Source), r.TaskID, r.Context, r.Task.ContextID, string(r.Task.Status.State), r.Workflow,
-		string(r.Last), r.Said.Version, r.Said.Form, string(r.Said.Body))
+		string(r.Last), r.Said.Version, r.Said.Form, string(r.Said.Body), r.Said.Media)
 }
 
 // loadReply finds a task that was answered with its end; nil: there is none.
@@ -327,12 +327,14 @@ func (g *Gateway) loadReply(ctx context.Context, key EntryKey) *record {
 	}
 	rec := &record{Form: recordForm, Said: &said{}, key: key}
 	var binding, source, state, last, body string
-	if _, whole := readTexts(blob,
+	rest, whole := readTexts(blob,
 		&binding, &source, &rec.TaskID, &rec.Context, &rec.Task.ContextID, &state, &rec.Workflow,
 		&last, &rec.Said.Version, &rec.Said.Form, &body,
-	); !whole {
+	)
+	if !whole {
 		return nil
 	}
+	_, _ = readTexts(rest, &rec.Said.Media) // which was not kept always
 	rec.Binding, rec.Source, rec.Last = canonical.Binding(binding), canonical.Binding(source), ect.ID(last)
 	rec.Task.ID, rec.Task.Status.State, rec.Said.Body = key.ID, canonical.State(state), []byte(body)
 	return rec

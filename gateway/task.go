@@ -32,7 +32,7 @@ func (g *Gateway) task(ctx context.Context, x *exchange) (transport.Answer, erro
 		return transport.Answer{}, err
 	}
 	x.record, x.workflow = rec, rec.Workflow
-	if rec.Held && x.relay() {
+	if rec.Held && x.relay() || x.message.Op == canonical.OpTaskGet && rec.TaskID != "" && !x.relay() && x.outcomeApart() {
 		return g.held(ctx, x, rec, query)
 	}
 	if rec.TaskID != "" && !rec.Task.Status.State.Terminal() || x.relay() && rec.TaskID != "" {
@@ -52,14 +52,12 @@ func (g *Gateway) askAgent(ctx context.Context, x *exchange, rec *record, query 
 	named := *query
 	named.ID = rec.TaskID
 	x.message.Body = &named
-	if apart := x.callerStreams() == translators.StreamsTask && x.agentStreams() != translators.StreamsTask; apart {
-		switch x.message.Op {
-		case canonical.OpTaskCancel:
-			return g.cancelApart(ctx, x)
-		case canonical.OpTaskSubscribe:
-			return g.watch(ctx, x, rec, true) // whoever keeps the record follows it
-		default:
-		}
+	apart := x.agentStreams() != translators.StreamsTask && !x.relay()
+	switch {
+	case apart && x.message.Op == canonical.OpTaskCancel && x.seesCanceled():
+		return g.cancelApart(ctx, x)
+	case apart && x.message.Op == canonical.OpTaskSubscribe && x.callerStreams() == translators.StreamsTask:
+		return g.watch(ctx, x, rec, true) // whoever keeps the record follows it
 	}
 	waits := !x.relay() && x.message.Op == canonical.OpTaskResult // until there is one
 	if waits {
@@ -168,8 +166,9 @@ func (r *run) hand(ctx context.Context, answers []canonical.Answer) error {
 	return r.look(ctx)
 }
 
-// held answers about a task that its caller knows in another way than its agent:
-// from the record, which somebody here keeps up with the agent's task.
+// held answers about a task that its caller knows in another way than its agent,
+// or of which its agent says apart what came of it: from the record, which somebody
+// here keeps up with the agent's task.
 func (g *Gateway) held(ctx context.Context, x *exchange, rec *record, query *canonical.TaskQuery) (transport.Answer, error) {
 	g.attend(ctx, x, rec)
 	if err := g.settleLost(ctx, rec); err != nil {
@@ -221,11 +220,16 @@ func (g *Gateway) fromRecord(ctx context.Context, x *exchange, rec *record, quer
 // refuseCancel: what has ended cannot be canceled; a protocol that only
 // acknowledges does so (reference, task, poll, cancel).
 func (g *Gateway) refuseCancel(ctx context.Context, x *exchange, rec *record) (transport.Answer, error) {
-	tasker, ok := x.source.(translators.Tasker)
-	if x.callerStreams() == translators.StreamsTask || ok && tasker.Tasks(x.message.Origin.Version) == translators.TaskingApart {
+	if x.seesCanceled() {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeNotCancelable, Message: "the task has ended"}
 	}
 	return g.tellRecord(ctx, x, rec, false)
+}
+
+// seesCanceled: the caller's wish to cancel is answered with how the task stands.
+func (x *exchange) seesCanceled() bool {
+	tasker, ok := x.source.(translators.Tasker)
+	return x.callerStreams() == translators.StreamsTask || ok && tasker.Tasks(x.message.Origin.Version) == translators.TaskingApart
 }
 
 // cancel tells whoever works on it to stop, and waits a little for that.

@@ -46,7 +46,8 @@ func (r *run) tell(ctx context.Context) (transport.Answer, error) {
 		return transport.Answer{}, err
 	}
 	x := r.x
-	if r.settled() && r.single() && (x.relay() || r.failure != nil) {
+	asks := r.asked() && x.asking() == translators.AskStream
+	if r.settled() && r.single() && (x.relay() && !asks || r.failure != nil) {
 		return r.close(ctx) // the agent has answered without a stream, and so do we
 	}
 	t := &telling{run: r, shape: stream.NewShaper(stream.Shape{
