@@ -14,18 +14,21 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
+	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
 // caller is somebody who speaks as one side does, to one agent of another side.
 type caller struct {
 	*troupe
 	side  side
+	to    side   // where the agent stands
 	agent string // as the gateway lists it
 	form  translators.Translator
 	ep    transport.Endpoint
 	wid   string // of all that it says
 
 	parents []ect.ID // of what it says next
+	began   func()   // is called at the first event of a stream; nil: nothing is
 
 	dialer interface {
 		transport.Dialer
@@ -37,7 +40,7 @@ func (tr *troupe) caller(t *testing.T, from, to side, agent string) *caller {
 	t.Helper()
 	name := tr.listed(to, agent)
 	return &caller{
-		troupe: tr, side: from, agent: name, form: tr.list[from.binding].form, ep: tr.door(from, name),
+		troupe: tr, side: from, to: to, agent: name, form: tr.list[from.binding].form, ep: tr.door(from, name),
 		wid: string(ect.NewID()), dialer: tr.dialer(t, from.binding),
 	}
 }
@@ -56,7 +59,9 @@ type hearing struct {
 // request is a message of the caller.
 func (c *caller) request(op canonical.Op, body canonical.Body) *canonical.Message {
 	m := &canonical.Message{Op: op, Phase: canonical.PhaseRequest, Body: body, Correlation: canonical.Correlation{WireID: own(ect.NewID())}}
-	m.Origin = canonical.Origin{Binding: c.words(), Version: c.side.version} // nothing of it is foreign
+	if c.words() != uacp.Binding { // nothing of it is foreign; a frame that came from home would have its options from there
+		m.Origin = canonical.Origin{Binding: c.words(), Version: c.side.version}
+	}
 	if c.side.form == "GRPC" {
 		m.Conversation.Tenant = c.agent
 	}
@@ -156,7 +161,9 @@ func (c *caller) listen(ctx context.Context, events transport.Events, op canonic
 		if err := c.hear(event.Wire, op, true, out); err != nil {
 			return err
 		}
-		out.events++
+		if out.events++; out.events == 1 && c.began != nil {
+			c.began()
+		}
 		last := out.messages[len(out.messages)-1]
 		if e, ok := last.Body.(*canonical.Event); ok && e.Ask != nil && answer != nil {
 			answer(e.Ask)

@@ -28,6 +28,7 @@ const (
 	doTell   = "tell"   // say how it goes, and only then what came of it
 	doAsk    = "ask"    // ask for a name first
 	doWork   = "work"   // work until the test says that it is done
+	doToil   = "toil"   // the same, and make no task of it where the caller would wait
 	doUndo   = "undo"   // leave a checkpoint
 )
 
@@ -171,8 +172,8 @@ func (p *part) invoked(ctx context.Context, body *canonical.Invoke) (transport.A
 		return p.tell()
 	case doAsk:
 		return p.ask()
-	case doWork:
-		return p.work(ctx, rest)
+	case doWork, doToil:
+		return p.work(ctx, rest, what == doToil)
 	case doUndo:
 		answer, err := p.reply(p.result("done, and can be undone"))
 		answer.Evidence = p.checkpoint()
@@ -525,6 +526,9 @@ func (w *work) wait(ctx context.Context) error {
 func (p *part) snapshot(w *work) *canonical.Task {
 	state := w.now()
 	task := &canonical.Task{ID: w.id, ContextID: p.context(), Status: canonical.Status{State: state}}
+	if p.words == mcp.Binding {
+		task.Poll = 100 * time.Millisecond
+	}
 	if state == canonical.StateCompleted {
 		w.mu.Lock()
 		text := w.answer
@@ -554,12 +558,12 @@ func (p *part) finished(w *work, text string) (transport.Answer, error) {
 }
 
 // work answers with a task where the protocol has one, and otherwise when the work is done.
-func (p *part) work(ctx context.Context, name string) (transport.Answer, error) {
+func (p *part) work(ctx context.Context, name string, toil bool) (transport.Answer, error) {
 	job := p.begin(name, canonical.StateWorking)
 	if p.words == a2a.Binding && p.asked.Preferences.Stream {
 		return p.play(saying1(&canonical.Event{Task: p.snapshot(job)}), p.ends(job))
 	}
-	tasked := p.words == a2a.Binding && p.asked.Preferences.NoWait || p.words == mcp.Binding && p.asked.Preferences.TaskOK || p.words == uacp.Binding && p.call.Wire.Form != uacp.FormBare
+	tasked := p.words == a2a.Binding && p.asked.Preferences.NoWait || p.words == mcp.Binding && p.asked.Preferences.TaskOK && !toil || p.words == uacp.Binding && p.call.Wire.Form != uacp.FormBare
 	if tasked {
 		return p.reply(&canonical.Result{Task: p.snapshot(job)})
 	}
@@ -591,7 +595,7 @@ func (p *part) queried(ctx context.Context, q *canonical.TaskQuery) (transport.A
 	switch p.asked.Op {
 	case canonical.OpTaskCancel:
 		job.end(canonical.StateCanceled)
-		if p.words == mcp.Binding && p.asked.Origin.Version == mcp.Modern {
+		if p.words == mcp.Binding && strings.HasSuffix(p.asked.Origin.Version, mcp.Modern) {
 			return p.reply(&canonical.Done{})
 		}
 	case canonical.OpTaskSubscribe:
@@ -599,6 +603,9 @@ func (p *part) queried(ctx context.Context, q *canonical.TaskQuery) (transport.A
 	case canonical.OpTaskResult:
 		if err := job.wait(ctx); err != nil {
 			return transport.Answer{}, err
+		}
+		if done := p.snapshot(job); done.Output != nil {
+			return p.reply(&canonical.Result{Output: done.Output})
 		}
 	case canonical.OpTaskAnswer:
 		return p.reply(&canonical.Done{})

@@ -16,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 	"github.com/aepb/aepb-gateway/translators/slim"
+	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
 // play is one operation that a caller asks for, and what should come of it.
@@ -82,8 +83,8 @@ func plays() []play {
 	}
 }
 
-// lasts: it takes time. Work is the same in every version and form of a protocol,
-// so that these are played between the usual ones.
+// lasts: it takes time, and how often the agent says meanwhile how it stands is
+// not the same each time.
 func (p play) lasts() bool {
 	switch p.op {
 	case canonical.OpTaskGet, canonical.OpTaskList, canonical.OpTaskCancel, canonical.OpTaskSubscribe, canonical.OpTaskResult,
@@ -318,7 +319,7 @@ func (c *caller) answers(ctx context.Context) string {
 	case h.task() != nil && h.state() == canonical.StateInputRequired:
 		m := c.request(canonical.OpInvoke, next)
 		next.Turn.Parts = textPart("Ada")
-		if inputs := h.task().Inputs; len(inputs) > 0 {
+		if inputs := h.task().Inputs; len(inputs) > 0 && c.words() != uacp.Binding { // where an answer is words
 			next.Turn.Parts, next.Answers = nil, []canonical.Answer{accepts(inputs[0])}
 		}
 		m.Conversation.TaskID, m.Conversation.ContextID = h.task().ID, h.task().ContextID
@@ -339,10 +340,27 @@ func (c *caller) works(ctx context.Context, do string) (name string, h *hearing)
 	}
 	m := c.request(canonical.OpInvoke, c.invoke(do+" "+name))
 	m.Preferences.NoWait, m.Preferences.TaskOK = true, true
-	late := time.AfterFunc(3*time.Second, func() { c.agents.finish(name) }) // where there is no way but to wait
+	waits, stop := context.WithCancel(ctx)
+	defer stop()
+	if !c.knowsTasks() {
+		go func() {
+			soon(waits, func() bool { return c.agents.job(name) != nil })
+			c.agents.finish(name)
+		}()
+	}
+	late := time.AfterFunc(5*time.Second, func() { c.agents.finish(name) })
 	h = c.ask(ctx, m, false, nil)
 	late.Stop()
+	if h.task() != nil { // which the gateway may say before the agent has begun
+		soon(ctx, func() bool { return c.agents.job(name) != nil || do != doWork })
+	}
 	return name, h
+}
+
+// knowsTasks: where the caller stands it can be told that there is a task now.
+func (c *caller) knowsTasks() bool {
+	from, to := natureOf(c.side, c.form), natureOf(c.to, c.list[c.to.binding].form)
+	return !from.toy && !from.bare && !withinAINP(from, to) && !withoutTasks(from, to)
 }
 
 // about asks about work.
@@ -432,7 +450,8 @@ func (c *caller) subscribes(ctx context.Context) string {
 	if h.task() == nil {
 		return h.without()
 	}
-	later := time.AfterFunc(100*time.Millisecond, func() { c.agents.finish(name) })
+	c.began = func() { c.agents.finish(name) } // and not before
+	later := time.AfterFunc(3*time.Second, c.began)
 	defer later.Stop()
 	h = c.about(ctx, canonical.OpTaskSubscribe, h.task().ID)
 	if h.state() == canonical.StateCompleted && strings.Contains(h.text(), "worked") {
@@ -466,11 +485,12 @@ func (c *caller) answersTask(ctx context.Context) string {
 		return h.without()
 	}
 	id := task.ID
-	for len(task.Inputs) == 0 && !task.Status.State.Terminal() {
+	for asked := false; !asked && !task.Status.State.Terminal(); { // once at least, so that what that loses is always lost
 		if h = c.about(ctx, canonical.OpTaskGet, id); h.task() == nil || ctx.Err() != nil {
 			return h.otherwise()
 		}
 		task = h.task()
+		asked = len(task.Inputs) > 0 || task.Status.State == canonical.StateInputRequired // and if it does not say what, nobody is told
 	}
 	if len(task.Inputs) == 0 {
 		return "not asked"

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -45,6 +46,9 @@ func (c *caller) signs(ctx context.Context, act ect.Act) (string, ect.ID, error)
 		if r.Act == "atd:checkpoint" || r.Act == ect.ActTranslate && parent == "" {
 			parent = r.ID
 		}
+	}
+	if parent == "" {
+		return "", "", errors.New("no evidence")
 	}
 	token, err := c.signer.Sign(ect.Claims{Act: act, Audience: []string{c.stage.self()}, Workflow: c.wid, Parents: []ect.ID{parent}})
 	return token.Compact(), token.ID(), err

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,12 +21,14 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	tslim "github.com/aepb/aepb-gateway/gateway/transport/slim"
 	tuacp "github.com/aepb/aepb-gateway/gateway/transport/uacp"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
 	"github.com/aepb/aepb-gateway/translators/slim"
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
@@ -51,11 +52,6 @@ func (s side) words(form translators.Translator) canonical.Binding {
 		return c.Carries(s.version)
 	}
 	return s.binding
-}
-
-// usual: most who speak the protocol speak it so.
-func (s side) usual() bool {
-	return slices.Contains([]string{"a2a@1.0", "mcp@2026-07-28", "mcp@2025-11-25", "slim@a2a-1.0+slimrpc", "uacp", "ainp"}, s.name)
 }
 
 // formsOf are the wire forms of a protocol's version besides its first.
@@ -95,6 +91,7 @@ type troupe struct {
 	signer   *ect.Signer
 	recorder *ect.Recorder
 	me       *ecttest.Party
+	members  map[string]*tslim.Peer // who keep a session open, by the revision of MCP that they speak in it
 
 	mu   sync.Mutex
 	seen map[string]bool // agents that were found on the SLIM node
@@ -106,7 +103,7 @@ func newTroupe(t *testing.T, b *bed, also ...speaker) *troupe {
 	material := *b.dev
 	material.Gateway = b.svid(t, "/troupe")
 	public, inner, second := listen(t), listen(t), listen(t)
-	tr := &troupe{t: t, stage: b, seen: map[string]bool{}, list: map[canonical.Binding]protocol{}}
+	tr := &troupe{t: t, stage: b, seen: map[string]bool{}, list: map[canonical.Binding]protocol{}, members: map[string]*tslim.Peer{}}
 	tr.at = addresses{Public: "https://" + public.Addr().String(), UACP: "uacps://" + inner.Addr().String()}
 	tr.adder = "uacps://" + second.Addr().String()
 	own := config.Config{Listen: config.Listen{UACPAgent: player}}
@@ -114,6 +111,9 @@ func newTroupe(t *testing.T, b *bed, also ...speaker) *troupe {
 		node := b.settings.config.SLIM.Nodes[0]
 		node.Namespace = "troupe"
 		own.SLIM.Nodes = []config.SLIMNode{node}
+		for _, revision := range []string{mcp.Legacy} {
+			tr.members[slim.VersionMCP(revision)] = b.slim.join(t, "org/troupe/of-"+revision, nil)
+		}
 	}
 	s, err := devSettings(&material, own, tr.at, "", b.logs)
 	must(t, err)
@@ -262,8 +262,8 @@ func (tr *troupe) sides() []side {
 		info := tr.list[id].form.Info()
 		short, _, _ := strings.Cut(string(id), "-")
 		for _, version := range info.Versions {
-			if _, inside := slim.Revision(version); inside {
-				continue // MCP's words in plain sessions of SLIM: one answer, no tasks; test/slim tries them with other software
+			if revision, inside := slim.Revision(version); inside && revision < mcp.Legacy {
+				continue // the words of 2025-11-25 without tasks; MCP over HTTP is played in all of them
 			}
 			name := short
 			if len(info.Versions) > 1 {
@@ -310,7 +310,9 @@ func (tr *troupe) hires(t *testing.T, s side) bool {
 			short, _, _ := strings.Cut(string(s.binding), "-")
 			e.URL = tr.at.Public + "/agents/" + url.PathEscape(spoken) + "/" + short
 		}
-		tr.stage.listAs(t, tr.listed(s, name), tr.settings.svid.ID, e)
+		must(t, tr.stage.directory.Put(directory.Agent{ // nothing ends because it takes long
+			Name: tr.listed(s, name), ID: tr.settings.svid.ID, Timeout: 2 * patienceOfPlays, Rules: policy.Rules{Open: true}, Endpoints: []directory.Endpoint{e},
+		}))
 		must(t, tr.directory.Put(directory.Agent{Name: name, Rules: policy.Rules{Open: true}, Endpoints: []directory.Endpoint{{Binding: a2a.Binding, URL: tr.at.Public}}}))
 	}
 	return true

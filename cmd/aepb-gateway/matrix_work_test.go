@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,8 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	tslim "github.com/aepb/aepb-gateway/gateway/transport/slim"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim/plain"
+	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
+	"github.com/aepb/aepb-gateway/translators/slim"
 )
 
 // postbox is where changes of work are posted to.
@@ -98,30 +105,105 @@ func (c *caller) pushes(ctx context.Context) string {
 
 // aborts: whoever asked does not want it any more, and says so.
 func (c *caller) aborts(ctx context.Context) string {
-	name := c.wid
-	m := c.request(canonical.OpInvoke, c.invoke(doWork+" "+name))
+	work := c.wid
+	m := c.request(canonical.OpInvoke, c.invoke(doToil+" "+work))
 	if c.words() == mcp.Binding {
 		m.Correlation.Progress = json.RawMessage(`"p"`)
+	}
+	ask := func(ctx context.Context, m *canonical.Message) *hearing { return c.ask(ctx, m, false, nil) }
+	if member := c.members[c.side.version]; member != nil {
+		s, err := c.converses(ctx, member)
+		if err != nil {
+			return err.Error()
+		}
+		defer s.Close()
+		ask = s.ask
 	}
 	done := make(chan *hearing, 1)
 	asking, hangUp := context.WithCancel(ctx)
 	defer hangUp()
-	go func() { done <- c.ask(asking, m, false, nil) }()
+	go func() { done <- ask(asking, m) }()
 	defer func() {
-		c.agents.finish(name)
+		c.agents.finish(work)
 		<-done
 	}()
-	if !soon(ctx, func() bool { return c.agents.job(name) != nil }) {
+	if !soon(ctx, func() bool { return c.agents.job(work) != nil }) {
 		return "not begun"
 	}
-	stop := *c // which says its own
-	if c.side.version == mcp.Modern {
+	if strings.HasSuffix(c.side.version, mcp.Modern) {
 		hangUp() // which is how that is said there
-	} else if h := stop.ask(ctx, stop.request(canonical.OpAbort, &canonical.Abort{Request: m.Correlation.WireID}), false, nil); h.refused() != "" {
+	} else if h := ask(ctx, c.request(canonical.OpAbort, &canonical.Abort{Request: m.Correlation.WireID})); h.refused() != "" {
 		return h.otherwise()
 	}
-	if !soon(ctx, func() bool { return c.agents.job(name).now() == canonical.StateCanceled }) {
+	hearing := ctx
+	if to := natureOf(c.to, c.list[c.to.binding].form); to.bare || withinAINP(natureOf(c.side, c.form), to) { // which will hear of nothing
+		var enough context.CancelFunc
+		hearing, enough = context.WithTimeout(ctx, 500*time.Millisecond)
+		defer enough()
+	}
+	if !soon(hearing, func() bool { return c.agents.job(work).now() == canonical.StateCanceled }) {
 		return "goes on"
 	}
 	return "stopped"
+}
+
+// conversation is one session of MCP on SLIM: what is asked for in it is stopped
+// in it. The gateway's own callers have a session for each message.
+type conversation struct {
+	*plain.Conversation
+
+	c *caller
+}
+
+func (c *caller) converses(ctx context.Context, member *tslim.Peer) (*conversation, error) {
+	at, err := name.Parse("org/gw/" + c.agent)
+	if err != nil {
+		return nil, err
+	}
+	session, err := member.Converse(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	s := &conversation{session, c}
+	revision, _ := slim.Revision(c.side.version)
+	s.ask(ctx, c.request(canonical.OpDescribe, &canonical.DescribeRequest{Versions: []string{revision}}))
+	begun, err := session.Call(ctx, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
+	if err != nil {
+		session.Close()
+		return nil, err
+	}
+	begun.Close()
+	return s, nil
+}
+
+// ask says a message, and hears what answers it, if anything does.
+func (s *conversation) ask(ctx context.Context, m *canonical.Message) *hearing {
+	out := &hearing{}
+	wire, _, err := s.c.said(m, false)
+	var sealed transport.Sealed
+	if err == nil {
+		sealed, err = s.c.sealed(ctx, wire)
+	}
+	var evidence []string
+	if err == nil {
+		wire, evidence, err = sealed.Open()
+	}
+	if err != nil {
+		out.failure = err
+		return out
+	}
+	answers, err := s.Call(ctx, wire.Body, map[string]string{"execution-context": strings.Join(evidence, ",")})
+	if err != nil {
+		out.failure = err
+		return out
+	}
+	defer answers.Close()
+	f, err := answers.Next(ctx)
+	if errors.Is(err, io.EOF) {
+		return out
+	}
+	if out.failure = err; err == nil {
+		out.failure = s.c.hear(translators.Wire{Body: f.Body}, m.Op, false, out)
+	}
+	return out
 }
