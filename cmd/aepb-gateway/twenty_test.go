@@ -136,6 +136,7 @@ func TestTwentyPairs(t *testing.T) {
 		}
 	}
 	table.WriteString("* SLIM, where its other end is a fake: our own stack, on a node that behaves as the real one of `test/slim`.\n")
+	table.WriteString("* Every ordered pair of versions and forms, of one protocol or of two: our own stack at both ends, in `cmd/aepb-gateway` TestMatrix; what came of it is in its `testdata/matrix.txt`.\n")
 	holdREADME(t, table.String())
 }
 
