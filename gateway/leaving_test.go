@@ -63,6 +63,47 @@ func TestACallerLeavesBeforeTheTaskHasAName(t *testing.T) {
 	}
 }
 
+// An agent that said in one reply that it works has no more to say there: that is no
+// end to a caller who leaves just then, and the agent is told. Which of the two is
+// seen first is chance, hence many callers.
+func TestACallerLeavesWhenTheAgentHasAnswered(t *testing.T) {
+	t.Parallel()
+	const callers = 24
+	var told []scene
+	replies := make([]scene, callers)
+	for i := range replies {
+		replies[i] = scene{reply: wholeTask("WORKING", "")}
+		told = append(told, scene{reply: result(taskOf("CANCELED", ""))})
+	}
+	play(t, map[string][]scene{invoking: replies, canceling: told}, func(s *stage) {
+		t := s.t
+		s.agent.blind = true
+		for range callers {
+			ctx, leave := context.WithCancel(t.Context())
+			call := s.tool(askingHi)
+			call.Wire.Body = []byte(strings.Replace(string(call.Wire.Body), `"_meta":{`, `"_meta":{"progressToken":1,`, 1))
+			answer, err := s.Exchange(ctx, call)
+			if err != nil || answer.Events == nil {
+				t.Fatalf("no stream: %s, %v", answer.Wire.Body, err)
+			}
+			leave()
+			for err == nil {
+				_, err = answer.Events.Next(ctx)
+			}
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("whoever left hears %v", err)
+			}
+			if err := answer.Events.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		synctest.Wait()
+		if n := strings.Count(s.agent.was(), "CancelTask"); n != callers {
+			t.Errorf("the agent was told %d times", n)
+		}
+	})
+}
+
 // The agent's own ECT at the end of its stream covers the whole of it, and
 // becomes a parent of ours. A wrong one makes the stream a bad reply.
 func TestTheTokenThatClosesAnAgentsStream(t *testing.T) {

@@ -143,7 +143,9 @@ func (r *run) step(ctx context.Context, patience time.Duration) (step, error) {
 		h, err := r.pump.next(ctx, patience)
 		switch {
 		case err == nil: // what was taken is not lost, even if nobody waits any more
-		case errors.Is(err, errPatience), ctx.Err() != nil:
+		case ctx.Err() != nil: // what is heard of an agent that has said all is no end to one who left
+			return step{}, ctx.Err()
+		case errors.Is(err, errPatience):
 			return step{}, err
 		default:
 			if err := r.follow(ctx, err); err != nil {
