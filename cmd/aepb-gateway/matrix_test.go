@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
 // The table of what becomes of every operation on every way. It is made by
@@ -25,7 +27,7 @@ const matrixEnv = "AEPB_UPDATE_LOSSES"
 
 const matrixHead = `# What becomes of every operation that callers of one side can say to agents of another: from, to,
 # operation, outcome, and what was lost of the request (>) and of the reply (<), carried (+) or dropped (-).
-# The test fails on a line or a code too many as on one too few. Of work that lasts, losses of its replies are left out. "says" lists what a side has words for.
+# The test fails on a line or a code too many as on one too few. Of work that lasts, what is lost of its replies, and of questions about it, is left out. "says" lists what a side has words for.
 `
 
 // TestMatrix: every operation that a side's callers have words for, to agents of
@@ -92,8 +94,10 @@ func (tr *troupe) plays(t *testing.T, from, to side, p play) row {
 	if d := time.Since(began); d > 2*time.Second {
 		t.Logf("%s to %s: %s took %s to come to %q", from.name, to.name, p.name, d.Round(time.Millisecond), outcome)
 	}
-	if p.lasts() { // which of an agent's answers are heard in time, and so what their words lose, is chance
-		lost = slices.DeleteFunc(lost, func(mark string) bool { return strings.HasPrefix(mark, "<") })
+	if p.lasts() { // whether an agent is asked how its work stands, what it says by then, and so what the words of either lose, is chance
+		lost = slices.DeleteFunc(lost, func(mark string) bool {
+			return strings.HasPrefix(mark, "<") || mark == ">"+string(canonical.LossExtension)+"-"
+		})
 	}
 	return row{from.name, to.name, p.name, outcome, lost}
 }
