@@ -28,6 +28,7 @@ const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 60 * time.Second
 	idleTimeout       = 120 * time.Second
+	shutdownPart      = time.Second
 	maxHeaderBytes    = 64 << 10
 	shutdownGrace     = 30 * time.Second // R16
 )
@@ -145,13 +146,27 @@ func (out *service) stop(ctx context.Context, servers []*http.Server, closeDoors
 	defer cancel()
 	var errs []error
 	for _, server := range servers {
-		if err := server.Shutdown(ctx); err != nil {
+		if err := drain(ctx, server); err != nil {
 			errs = append(errs, err, server.Close())
 		}
 	}
 	closeDoors()
 	out.listening.Wait()
 	return errors.Join(append(errs, out.shut())...)
+}
+
+// drain waits until a server's connections have ended. An HTTP/2 connection whose
+// handshake ends only after Shutdown has begun is not told of it (net/http tells
+// those that it knows then), so it is begun again now and then.
+func drain(ctx context.Context, server *http.Server) error {
+	for {
+		part, cancel := context.WithTimeout(ctx, shutdownPart)
+		err := server.Shutdown(part)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+	}
 }
 
 // shut closes what was opened, the last first.

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"crypto/tls"
+	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/config"
 )
@@ -51,5 +56,29 @@ func TestRefusalsAreToldAtTheEnd(t *testing.T) {
 	defer b.logs.mu.Unlock()
 	if logged := b.logs.text.String(); strings.Count(logged, `"reason":"rate_limited"`) != 2 {
 		t.Errorf("%d samples: %s", strings.Count(logged, `"reason":"rate_limited"`), logged)
+	}
+}
+
+// A connection that comes to its handshake while the service stops does not hold it
+// back: the bed demands a clean end.
+func TestALateHandshakeHoldsNobodyBack(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	where, err := url.Parse(b.at.Public)
+	must(t, err)
+	raw, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", where.Host)
+	must(t, err)
+	t.Cleanup(func() { _ = raw.Close() })
+	conf := b.clientTLS(t, b.dev.Client)
+	conf.ServerName, conf.NextProtos = where.Hostname(), []string{"h2"}
+	b.end()
+	<-time.After(200 * time.Millisecond) // it has begun to stop
+	late := tls.Client(raw, conf)
+	must(t, late.HandshakeContext(t.Context()))
+	_, err = late.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"))
+	must(t, err)
+	must(t, late.SetReadDeadline(time.Now().Add(20*time.Second)))
+	if _, err := io.Copy(io.Discard, late); err != nil {
+		t.Errorf("the connection is left open: %v", err)
 	}
 }
