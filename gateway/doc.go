@@ -29,9 +29,9 @@
 //	task.go       get, list, cancel, subscribe: told from the record, or by the agent that has the task;
 //	              a task that its caller knows in another way than its agent (MCP 2025-11-25 and the
 //	              extension of 2026-07-28) is held here: told from the record, which a run keeps up
-//	interview.go  the outcome of a held task, and what it asks until then, on one stream
 //	list.go       lists of it, and of what ended with its first answer
-//	watch.go      work of another process, or connection, told from its record
+//	watch.go      work of another process, or connection, told from its record; the outcome of a held
+//	              task, and what it asks until then, on one stream
 //	question.go   what an agent asks, and the message that answers it
 //	mail.go       what one process wants of another that works on a task
 //	push.go       webhooks that are told of changes

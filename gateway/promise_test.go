@@ -4,6 +4,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aepb/aepb-gateway/translators/mcp"
@@ -26,6 +27,34 @@ func TestATaskIsPromisedAtOnce(t *testing.T) {
 		result := string(s.ask(t, s, s.by(mcp.Binding, mcp.Legacy, `{"jsonrpc":"2.0","id":8,"method":"tasks/result","params":{"taskId":"`+id+`"}}`)).Wire.Body)
 		if !strings.Contains(result, "done it") {
 			t.Errorf("the result is %s", result)
+		}
+	})
+}
+
+// An end that its caller has asked for is on record before the work's own stream
+// says it, or instead: whoever wants the outcome has it.
+func TestAnEndThatWasAskedForIsTheOutcome(t *testing.T) {
+	t.Parallel()
+	scenes := map[string][]scene{
+		streaming: {{events: []string{wholeTask("WORKING", ""), ""}}}, looking: {{reply: result(taskOf("COMPLETED", oneArt))}},
+	}
+	play(t, scenes, func(s *stage) {
+		t := s.t
+		got := string(s.ask(t, s, s.by(mcp.Binding, mcp.Legacy,
+			`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"write","arguments":{"message":"hi"},"task":{"ttl":60000}}}`)).Wire.Body)
+		_, rest, _ := strings.Cut(got, `"taskId":"`)
+		id, _, _ := strings.Cut(rest, `"`)
+		synctest.Wait()
+		began := time.Now()
+		for _, method := range []string{"tasks/get", "tasks/result", "tasks/result"} {
+			got := string(s.ask(t, s, s.by(mcp.Binding, mcp.Legacy, `{"jsonrpc":"2.0","id":8,"method":"`+method+`","params":{"taskId":"`+id+`"}}`)).Wire.Body)
+			want := "done it"
+			if method == "tasks/get" {
+				want = `"status":"completed"`
+			}
+			if took := time.Since(began); took > time.Second || !strings.Contains(got, want) {
+				t.Errorf("%s after %s: %s", method, took, got)
+			}
 		}
 	})
 }

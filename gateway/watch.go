@@ -14,8 +14,8 @@ import (
 )
 
 // watch tells a caller of work that goes on elsewhere: in another process, or
-// behind another connection. It is told
-// from its record.
+// behind another connection. It is told from its record, which may have heard of
+// the end from somebody who asked, before whoever follows the work has.
 func (g *Gateway) watch(ctx context.Context, x *exchange, rec *record, streaming bool) (transport.Answer, error) {
 	if streaming && x.callerStreams() == translators.StreamsTask { // others have no words for a task in a stream
 		return g.tellRecord(ctx, x, rec, true)
@@ -25,7 +25,7 @@ func (g *Gateway) watch(ctx context.Context, x *exchange, rec *record, streaming
 	}
 	answered, round := rec.Waits == waitsOpen && x.message.Op == canonical.OpInvoke, rec.Round
 	end := time.Now().Add(x.timeout())
-	for (rec.Runner != "" || rec.Follower != "") && time.Until(end) > 0 {
+	for !rec.Task.Status.State.Terminal() && (rec.Runner != "" || rec.Follower != "") && time.Until(end) > 0 {
 		next, err := g.changed(ctx, rec, time.Until(end))
 		if err != nil {
 			return transport.Answer{}, err
@@ -33,7 +33,7 @@ func (g *Gateway) watch(ctx context.Context, x *exchange, rec *record, streaming
 		if next == nil {
 			break
 		}
-		if rec = next; rec.Waits != waitsNot && !(answered && rec.Round == round) || rec.Task.Status.State.Terminal() {
+		if rec = next; rec.Waits != waitsNot && !(answered && rec.Round == round) {
 			break
 		}
 	}
@@ -166,26 +166,31 @@ func (w *watching) first() error {
 	return w.say([]canonical.Event{{Task: task}})
 }
 
+// say tells events. One that the caller's protocol has no words for is lost.
 func (w *watching) say(events []canonical.Event) error {
 	for i := range events {
-		m := &canonical.Message{
-			Op: w.x.message.Op, Phase: canonical.PhaseEvent, Body: &events[i],
-			Correlation: canonical.Correlation{WireID: w.x.wireID}, Conversation: w.rec.own(),
-		}
-		l := w.g.toCaller(w.x, m, nil)
-		l.target.Stream = true
-		wire, losses, err := w.g.say(w.x, l)
+		err := w.tell(&canonical.Message{Op: w.x.message.Op, Phase: canonical.PhaseEvent, Body: &events[i]})
 		if unsayable(&events[i], err) {
 			w.losses = merge(w.losses, []canonical.Loss{{Code: canonical.LossStatusUpdates, Path: "/body/event", Fate: canonical.Dropped}})
-			continue
-		}
-		if err != nil {
+		} else if err != nil {
 			return err
 		}
-		w.losses = merge(w.losses, losses)
-		w.told.Add(wire.Octets())
-		w.queue = append(w.queue, transport.Event{Wire: wire})
 	}
+	return nil
+}
+
+// tell says one thing that has to be said.
+func (w *watching) tell(m *canonical.Message) error {
+	m.Correlation.WireID, m.Conversation = w.x.wireID, w.rec.own()
+	l := w.g.toCaller(w.x, m, nil)
+	l.target.Stream = true
+	wire, losses, err := w.g.say(w.x, l)
+	if err != nil {
+		return err
+	}
+	w.losses = merge(w.losses, losses)
+	w.told.Add(wire.Octets())
+	w.queue = append(w.queue, transport.Event{Wire: wire})
 	return nil
 }
 
@@ -286,4 +291,75 @@ func (w *watching) Close() error {
 	w.over, w.queue = true, nil
 	w.g.finishRun(context.Background(), w.x, context.Canceled)
 	return nil
+}
+
+// outcomeOf answers a caller who waits for what comes of held work. What the work
+// asks meanwhile, the caller is asked on the stream of this answer (MCP
+// 2025-11-25, tasks/result); whoever holds the work hears the answer.
+func (g *Gateway) outcomeOf(ctx context.Context, x *exchange, rec *record) (transport.Answer, error) {
+	asks := x.asking() == translators.AskStream && x.call.Session != ""
+	for end := time.Now().Add(x.timeout()); !rec.Task.Status.State.Terminal() && (!asks || rec.Waits != waitsOpen); {
+		next, err := g.changed(ctx, rec, time.Until(end))
+		if err != nil {
+			return transport.Answer{}, err
+		}
+		if next == nil {
+			return transport.Answer{}, &transport.TimeoutError{Agent: x.agent.Name, After: x.timeout()}
+		}
+		rec = next
+	}
+	if rec.Task.Status.State.Terminal() {
+		return g.tellRecord(ctx, x, rec, false)
+	}
+	parents := x.behind(rec)
+	if len(parents) == 0 {
+		parents = x.parents
+	}
+	w := &watching{g: g, x: x, rec: rec, round: -1, asks: true}
+	w.left, w.depart = context.WithCancel(context.Background())
+	opening, err := g.mark(ctx, x, marked{state: "open", parents: parents})
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	w.opening = opening
+	if err := w.interview(ctx); err != nil {
+		return transport.Answer{}, err
+	}
+	return transport.Answer{Events: w, Evidence: x.issued, Losses: x.losses, Notice: notice(x.agent.Lifecycle)}, nil
+}
+
+// interview asks what is open and was not asked yet, else waits for what happens;
+// the outcome ends it.
+func (w *watching) interview(ctx context.Context) error {
+	switch {
+	case w.rec.Task.Status.State.Terminal():
+		result, err := w.g.resultOf(w.x, w.rec)
+		if err == nil {
+			err = w.tell(&canonical.Message{Op: w.x.message.Op, Phase: canonical.PhaseResponse, Body: result})
+		}
+		if err != nil {
+			return err
+		}
+		return w.end(ctx)
+	case w.rec.Waits == waitsOpen && w.rec.Round != w.round:
+		w.round = w.rec.Round
+		w.x.record = w.rec
+		for _, in := range stream.Forms(stream.Inputs(&w.rec.Task)) {
+			id := w.g.NewID()
+			if err := w.g.question(ctx, w.x, id, in.Key); err != nil {
+				return err
+			}
+			ask := &canonical.Event{Ask: &canonical.Ask{ID: quoted(id), Input: in}}
+			if err := w.tell(&canonical.Message{Op: w.x.message.Op, Phase: canonical.PhaseEvent, Body: ask}); err != nil {
+				return err
+			}
+		}
+		return nil
+	default:
+		next, err := w.g.changed(ctx, w.rec, 2*runnerLife)
+		if next != nil {
+			w.rec = next
+		}
+		return err
+	}
 }

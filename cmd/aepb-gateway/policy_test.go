@@ -72,7 +72,15 @@ func TestALateHandshakeHoldsNobodyBack(t *testing.T) {
 	conf := b.clientTLS(t, b.dev.Client)
 	conf.ServerName, conf.NextProtos = where.Hostname(), []string{"h2"}
 	b.end()
-	<-time.After(200 * time.Millisecond) // it has begun to stop
+	if !soon(t.Context(), func() bool { // it has begun to stop
+		other, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", where.Host)
+		if err == nil {
+			_ = other.Close()
+		}
+		return err != nil
+	}) {
+		t.Fatal("it goes on")
+	}
 	late := tls.Client(raw, conf)
 	must(t, late.HandshakeContext(t.Context()))
 	_, err = late.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"))

@@ -21,7 +21,10 @@ func (i Identity) complete() bool { return i.DID != "" && len(i.Key) == ed25519.
 func (i Identity) finish(e ainp.Envelope, wire translators.Wire, evidence []string, profile ainp.SigProfile) ([]byte, error) {
 	if len(evidence) == 0 {
 		text, err := e.Text()
-		return e.WithSignature(i.sign(text, profile)), err
+		if err != nil {
+			return nil, err
+		}
+		return e.WithSignature(i.sign(text, profile)), nil
 	}
 	text, err := hashed(e, wire)
 	if err == nil {
