@@ -28,11 +28,18 @@ func counts(in, out int) json.RawMessage {
 	return json.RawMessage("[" + strconv.Itoa(in) + "," + strconv.Itoa(out) + "]")
 }
 
-// errEnded: the record says that the work has ended already.
-var errEnded = errors.New("gateway: the task has ended on record")
+// endedError: the record says that the work has ended already.
+type endedError struct{ state canonical.State }
+
+func (*endedError) Error() string { return "gateway: the task has ended on record" }
+
+func overtaken(err error) bool {
+	_, yes := errors.AsType[*endedError](err)
+	return yes
+}
 
 // put writes what a run knows over what others have written meanwhile; they
-// write about other things, unless they have ended the work: errEnded.
+// write about other things, unless they have ended the work: [endedError].
 func (g *Gateway) put(ctx context.Context, rec *record) error {
 	for range 8 {
 		ok, err := g.save(ctx, rec)
@@ -50,10 +57,10 @@ func (g *Gateway) put(ctx context.Context, rec *record) error {
 		if err != nil {
 			return err
 		}
-		if now.Task.Status.State.Terminal() {
-			return errEnded
+		if rec.Pushes = rec.Pushes || now.Pushes; now.Task.Status.State.Terminal() {
+			return &endedError{now.Task.Status.State}
 		}
-		rec.revision, rec.Pushes = now.revision, rec.Pushes || now.Pushes
+		rec.revision = now.revision
 	}
 	return &problem.ConflictError{Reason: "the task was changed by somebody else"}
 }
@@ -72,7 +79,7 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 	rec.Heard, _ = r.input()
 	rec.Round, rec.Held = r.round, rec.Held || r.held
 	rec.Runner, rec.Waits, rec.State = g.runnerOf(r), r.waits(), ""
-	if rec.Follower = g.instance; r.settled() && !r.open() {
+	if rec.Follower = g.instance; r.left || r.settled() && !r.open() {
 		rec.Follower = ""
 	}
 	if rec.Waits == waitsState {
@@ -162,23 +169,34 @@ func (r *run) keepUp(ctx context.Context) bool {
 	return true
 }
 
-// unkept deals with what could not be kept. An end is, as soon as that can be: else
-// the record would say that the work goes on for as long as this process lives.
+// unkept deals with what could not be kept. What this process has done with is, as
+// soon as that can be: else the record would say that the work goes on for as long
+// as the process lives. An end that somebody else was told of first is posted here.
 func (r *run) unkept(ctx context.Context, err error) bool {
-	if errors.Is(err, errEnded) {
+	if before, ok := errors.AsType[*endedError](err); ok {
+		if r.outdone = true; before.state == r.x.record.Task.Status.State {
+			r.tellOthers(ctx)
+		}
 		return true
 	}
 	r.g.Logger.WarnContext(ctx, "the state of a task is not kept", slog.String("task", r.own.TaskID), slog.Any("error", err))
-	if _, away := errors.AsType[*problem.RecordingError](err); !away {
+	if !later(err) {
 		return true
 	}
-	if r.x.record.Task.Status.State.Terminal() {
-		r.g.insist(ctx, *r.x.record, r.posted)
+	if rec := r.x.record; rec.Task.Status.State.Terminal() || rec.Runner == "" && rec.Follower == "" {
+		r.g.insist(ctx, *rec, r.posted)
 	}
 	return false
 }
 
-// insist writes an end until it is on record, and posts it then.
+// later: what could not be kept may be kept later.
+func later(err error) bool {
+	_, away := errors.AsType[*problem.RecordingError](err)
+	_, raced := errors.AsType[*problem.ConflictError](err)
+	return away || raced
+}
+
+// insist writes a last word until it is on record, and posts it then.
 func (g *Gateway) insist(ctx context.Context, rec record, posted *canonical.Task) {
 	over := g.Now().Add(recordLife)
 	err := g.crew.run(func(ctx context.Context) {
@@ -187,7 +205,7 @@ func (g *Gateway) insist(ctx context.Context, rec record, posted *canonical.Task
 			if err == nil {
 				g.pushes(ctx, &rec, stream.Diff(posted, &rec.Task))
 			}
-			if _, away := errors.AsType[*problem.RecordingError](err); !away || full(err) && rec.revision == 0 {
+			if !later(err) || full(err) && rec.revision == 0 {
 				return // where nothing is on record, nothing says that it goes on
 			}
 		}
@@ -235,7 +253,7 @@ func (r *run) drive(ctx context.Context) {
 		for !r.keepUp(ctx) && r.open() && pause(ctx, saveEvery) {
 			continue // until then nobody is asked
 		}
-		if !r.open() || !r.answered(ctx) {
+		if !r.open() || r.outdone || !r.answered(ctx) { // nobody answers what has ended
 			return
 		}
 	}
@@ -322,10 +340,10 @@ func (r *run) lose(ctx context.Context, why string) {
 		r.fail(ctx, why)
 		return
 	}
-	if r.x.record == nil {
+	if r.x.record == nil || r.x.record.Runner == "" && r.x.record.Follower == "" {
 		return
 	}
-	r.x.record.Follower, r.x.record.Runner = "", ""
+	r.x.record.leave()
 	if err := r.g.put(ctx, r.x.record); err != nil {
 		r.unkept(ctx, err)
 	}
@@ -388,7 +406,7 @@ func (g *Gateway) beat(ctx context.Context) error {
 
 // lost: the process that worked on it is gone, and nobody knows how it ended.
 func (g *Gateway) lost(ctx context.Context, rec *record) (bool, error) {
-	if rec.Runner == "" || rec.Runner == g.instance {
+	if rec.Runner == "" || rec.Runner == g.instance || rec.Task.Status.State.Terminal() {
 		return false, nil
 	}
 	_, ok, err := g.Entries.Get(ctx, EntryKey{Kind: entryRunner, Group: rec.Runner, ID: rec.Runner})
@@ -396,7 +414,8 @@ func (g *Gateway) lost(ctx context.Context, rec *record) (bool, error) {
 }
 
 // settleLost says of work whose process is gone that it is lost: exactly once,
-// whichever replica notices first. The record is then as it stands.
+// whichever replica notices first. An agent that has a task of its own can still be
+// asked about it. The record is then as it stands.
 func (g *Gateway) settleLost(ctx context.Context, rec *record) error {
 	gone, err := g.lost(ctx, rec)
 	if err != nil {
@@ -406,9 +425,11 @@ func (g *Gateway) settleLost(ctx context.Context, rec *record) error {
 		return nil
 	}
 	before := rec.Task
-	why := &canonical.Error{Message: "the gateway that worked on it was lost; whether the agent has finished is not known"}
-	rec.Task.Status, rec.Task.Inputs = stream.Failed(rec.own(), why).Status, nil
-	rec.Said, rec.Runner, rec.Follower, rec.Waits = nil, "", "", waitsNot
+	if rec.leave(); rec.TaskID == "" {
+		why := &canonical.Error{Message: "the gateway that worked on it was lost; whether the agent has finished is not known"}
+		rec.Task.Status, rec.Task.Inputs = stream.Failed(rec.own(), why).Status, nil
+		rec.Said, rec.Waits = nil, waitsNot
+	}
 	ok, err := g.save(ctx, rec)
 	if err != nil {
 		return err

@@ -14,9 +14,25 @@ import (
 // letter is what others want of whoever works on a task: all that they ever
 // wanted, so that no two of them overwrite each other.
 type letter struct {
-	Cancel    bool               `json:",omitempty"`
-	Answers   []canonical.Answer `json:",omitempty"`
-	Questions []string           `json:",omitempty"` // of a session, to which there is an answer: a second one is none
+	Cancel    bool     `json:",omitempty"`
+	Answers   []given  `json:",omitempty"`
+	Questions []string `json:",omitempty"` // of a session, to which there is an answer: a second one is none
+}
+
+// given is an answer to a question of one round. An agent may ask again under the
+// same name: what comes too late for the first question does not answer the second.
+type given struct {
+	canonical.Answer
+	Round int `json:",omitempty"` // counted from 1; 0: of any
+}
+
+// given are answers to what the record asks now.
+func (r *record) given(answers []canonical.Answer) []given {
+	list := make([]given, len(answers))
+	for i, answer := range answers {
+		list[i] = given{answer, r.Round + 1}
+	}
+	return list
 }
 
 // maxAnswers bounds the answers that one run is ever given.
@@ -27,14 +43,14 @@ const maxAnswers = 256
 type mailbox struct {
 	canceled context.Context //nolint:containedctx // a signal, not a lifetime
 	lost     context.Context //nolint:containedctx // a signal: letters may have been lost
-	letters  chan []canonical.Answer
+	letters  chan []given
 	end      context.CancelFunc
 	lose     context.CancelFunc
 }
 
 // mailbox begins to read letters, until it is closed.
 func (g *Gateway) mailbox(key EntryKey) *mailbox {
-	box := &mailbox{letters: make(chan []canonical.Answer)}
+	box := &mailbox{letters: make(chan []given)}
 	var cancel context.CancelFunc
 	box.canceled, cancel = context.WithCancel(context.Background())
 	box.lost, box.lose = context.WithCancel(context.Background())
@@ -75,7 +91,8 @@ func (b *mailbox) read(ctx context.Context, g *Gateway, key EntryKey, cancel con
 			cancel()
 			return
 		}
-		if away = (time.Time{}); len(l.Answers) <= taken {
+		taken = min(taken, len(l.Answers)) // the box may have ended, and be a new one
+		if away = (time.Time{}); len(l.Answers) == taken {
 			continue
 		}
 		select {
@@ -159,6 +176,43 @@ func (g *Gateway) post(ctx context.Context, key EntryKey, l letter) error {
 	return &problem.ConflictError{Reason: "too many want something of this task at once"}
 }
 
+// asked is what a run waits for.
+type asked struct {
+	got  map[string]canonical.Answer // by the keys of the inputs
+	till time.Time
+}
+
+// take takes the answers to the question of a round; the first one to each counts.
+func (a *asked) take(answers []given, round int) {
+	for _, one := range answers {
+		if _, had := a.got[one.Key]; !had && (one.Round == 0 || one.Round == round+1) {
+			a.got[one.Key] = one.Answer
+		}
+	}
+}
+
+// all: every question is answered.
+func (a *asked) all(inputs []canonical.Input) bool {
+	for i := range inputs {
+		if _, ok := a.got[inputs[i].Key]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (a *asked) answers(inputs []canonical.Input) []canonical.Answer {
+	answers := make([]canonical.Answer, 0, len(inputs))
+	for i := range inputs {
+		answer, ok := a.got[inputs[i].Key]
+		if !ok {
+			answer = canonical.Answer{Key: inputs[i].Key, Action: canonical.Cancel}
+		}
+		answers = append(answers, answer)
+	}
+	return answers
+}
+
 // answered waits for the answers to what is asked, and gives them to the agent.
 // False: the work has ended.
 func (r *run) answered(ctx context.Context) bool {
@@ -168,7 +222,7 @@ func (r *run) answered(ctx context.Context) bool {
 	for late := false; !late && !said.all(inputs); {
 		select {
 		case answers := <-r.mail.letters:
-			said.take(answers)
+			said.take(answers, r.round)
 		case <-timer.C:
 			late = true
 		case <-r.mail.canceled.Done():

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
 // maxPushes bounds the settings of one task.
@@ -145,7 +145,7 @@ func (g *Gateway) keepPush(ctx context.Context, rec *record, config *canonical.P
 		return nil
 	}
 	rec.Pushes = true
-	if err := g.put(ctx, rec); err != nil && !errors.Is(err, errEnded) {
+	if err := g.put(ctx, rec); err != nil && !overtaken(err) {
 		return err
 	}
 	return nil
@@ -173,16 +173,37 @@ func (g *Gateway) attend(ctx context.Context, x *exchange, rec *record) {
 	if err := r.fold.Add(&canonical.Event{Task: &task}, r.own); err != nil || r.settled() {
 		return // it waits for its caller
 	}
-	err := r.look(ctx)
-	if err == nil {
-		err = r.keep(ctx, true)
+	if mine, err := g.engage(ctx, &own); err != nil || !mine {
+		if err != nil {
+			g.Logger.WarnContext(ctx, "a task cannot be followed", slog.String("agent", x.agent.Name), slog.Any("error", err))
+		}
+		return
 	}
-	if err != nil {
-		r.stop()
-		g.Logger.WarnContext(ctx, "a task cannot be followed", slog.String("agent", x.agent.Name), slog.Any("error", err))
+	if *rec = own; r.look(ctx) != nil {
+		r.lose(context.WithoutCancel(ctx), "")
 		return
 	}
 	r.handOver(ctx)
+}
+
+// engage says on record that a task is followed here; false: somebody else does, or
+// nobody has to. Of many that would at once, one does.
+func (g *Gateway) engage(ctx context.Context, rec *record) (bool, error) {
+	if err := g.alive(ctx); err != nil {
+		return false, err
+	}
+	for range 8 {
+		rec.Follower = g.instance
+		if ok, err := g.save(ctx, rec); err != nil || ok {
+			return ok, err
+		}
+		now, err := g.load(ctx, rec.key)
+		if err != nil || now == nil || now.Runner != "" || stream.Settled(now.Task.Status.State) || g.followed(ctx, now) {
+			return false, err
+		}
+		*rec = *now
+	}
+	return false, conflict(nil)
 }
 
 // followed: a process that is alive hears of every change.

@@ -126,7 +126,7 @@ func (g *Gateway) restore(ctx context.Context, x *exchange) {
 	if x.prior == nil || x.prior.revision != x.record.revision {
 		return
 	}
-	if _, err := g.save(context.WithoutCancel(ctx), x.prior); err != nil {
+	if _, err := g.outlast(context.WithoutCancel(ctx), x.prior, x.record.Round); err != nil {
 		g.Logger.WarnContext(ctx, "a question is not put back", slog.String("task", x.prior.Task.ID), slog.Any("error", err))
 	}
 }
@@ -217,7 +217,7 @@ func (g *Gateway) answerOpen(ctx context.Context, x *exchange, rec *record, answ
 	if err := g.choose(ctx, x); err != nil {
 		return transport.Answer{}, err
 	}
-	if err := g.post(ctx, rec.mailKey(), letter{Answers: answers}); err != nil {
+	if err := g.post(ctx, rec.mailKey(), letter{Answers: rec.given(answers)}); err != nil {
 		return transport.Answer{}, err
 	}
 	return g.watch(ctx, x, rec, x.message.Preferences.Stream)
@@ -310,12 +310,6 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 	return nil
 }
 
-// asked is what a telling waits for.
-type asked struct {
-	got  map[string]canonical.Answer // by the keys of the inputs
-	till time.Time
-}
-
 // inquire asks the caller in the middle of its stream.
 func (t *telling) inquire(ctx context.Context) error {
 	r := t.run
@@ -365,7 +359,7 @@ func (t *telling) await(ctx context.Context) error {
 	for late := false; !late && !t.waits.all(inputs); {
 		select {
 		case answers := <-r.mail.letters:
-			t.waits.take(answers)
+			t.waits.take(answers, r.round)
 		case <-r.mail.canceled.Done():
 			return errCanceled
 		case <-r.mail.lost.Done():
@@ -388,38 +382,11 @@ func (t *telling) await(ctx context.Context) error {
 	return r.give(ctx, answers)
 }
 
-func (a *asked) take(answers []canonical.Answer) {
-	for _, answer := range answers {
-		a.got[answer.Key] = answer
-	}
-}
-
-// all: every question is answered.
-func (a *asked) all(inputs []canonical.Input) bool {
-	for i := range inputs {
-		if _, ok := a.got[inputs[i].Key]; !ok {
-			return false
-		}
-	}
-	return true
-}
-
-func (a *asked) answers(inputs []canonical.Input) []canonical.Answer {
-	answers := make([]canonical.Answer, 0, len(inputs))
-	for i := range inputs {
-		answer, ok := a.got[inputs[i].Key]
-		if !ok {
-			answer = canonical.Answer{Key: inputs[i].Key, Action: canonical.Cancel}
-		}
-		answers = append(answers, answer)
-	}
-	return answers
-}
-
 // openQuestion is what is kept of a question in a session.
 type openQuestion struct {
-	Box EntryKey
-	Key string
+	Box   EntryKey
+	Key   string
+	Round int `json:",omitempty"` // as [given] has it
 }
 
 func questionKey(session, id string) EntryKey {
@@ -427,7 +394,7 @@ func questionKey(session, id string) EntryKey {
 }
 
 func (g *Gateway) question(ctx context.Context, x *exchange, id, key string) error {
-	value, err := json.Marshal(openQuestion{Box: x.record.mailKey(), Key: key})
+	value, err := json.Marshal(openQuestion{Box: x.record.mailKey(), Key: key, Round: x.record.Round + 1})
 	if err != nil {
 		return errRecord
 	}
@@ -462,7 +429,7 @@ func (g *Gateway) answerQuestion(ctx context.Context, x *exchange, reply *canoni
 		answer.Action = canonical.Cancel
 	}
 	// It is delivered before it is forgotten: what fails in between is done again.
-	if err := g.post(ctx, open.Box, letter{Answers: []canonical.Answer{answer}, Questions: []string{id}}); err != nil {
+	if err := g.post(ctx, open.Box, letter{Answers: []given{{answer, open.Round}}, Questions: []string{id}}); err != nil {
 		return false, err
 	}
 	if err := g.Entries.Delete(ctx, key); err != nil {

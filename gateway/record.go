@@ -118,6 +118,15 @@ func (r *record) brief() *canonical.Task {
 	return &task
 }
 
+// leave: nobody here works on it any more. A question that only they could have
+// passed the answer to is none then: whoever goes on with the agent's task asks again.
+func (r *record) leave() {
+	if r.Runner, r.Follower = "", ""; r.Waits == waitsOpen {
+		r.Waits, r.Said, r.Round = waitsNot, nil, r.Round+1
+		r.Task.Status, r.Task.Inputs = canonical.Status{State: canonical.StateWorking}, nil
+	}
+}
+
 func (r *record) own() canonical.Conversation {
 	return canonical.Conversation{TaskID: r.Task.ID, ContextID: r.Task.ContextID}
 }

@@ -208,16 +208,53 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 	if old, ok, err := g.Entries.Get(ctx, rec.key); x.record == nil && err == nil && ok {
 		rec.revision = old.Revision
 	}
-	if _, err := g.save(ctx, rec); err != nil {
+	save := g.save
+	if x.prior != nil { // what comes of an answer is heard once, and only here
+		save = func(ctx context.Context, rec *record) (bool, error) { return g.outlast(ctx, rec, rec.Round) }
+	}
+	saved, err := save(ctx, rec)
+	if err != nil {
 		if x.record != nil && task.Status.State.Terminal() {
 			g.insist(ctx, *rec, &x.record.Task)
 		}
 		return err
 	}
-	if task.Status.State.Terminal() {
-		return nil
+	if !task.Status.State.Terminal() {
+		return g.hook(ctx, x, rec, true)
 	}
-	return g.hook(ctx, x, rec, true)
+	if saved && rec.Pushes && rec.Follower == "" && !x.record.Task.Status.State.Terminal() { // nobody else hears of it
+		return g.postEnd(ctx, x.record, rec)
+	}
+	return nil
+}
+
+// outlast writes rec over what others have written since the question of a round was
+// answered; false: the work was ended, or asks again, so somebody knows more.
+func (g *Gateway) outlast(ctx context.Context, rec *record, round int) (bool, error) {
+	for range 8 {
+		if ok, err := g.save(ctx, rec); err != nil || ok {
+			return ok, err
+		}
+		now, err := g.load(ctx, rec.key)
+		if err != nil || now == nil || now.Task.Status.State.Terminal() || now.Waits != waitsNot || now.Round != round {
+			return false, err
+		}
+		rec.revision, rec.Pushes, rec.Follower = now.revision, rec.Pushes || now.Pushes, now.Follower
+	}
+	return false, conflict(nil)
+}
+
+// postEnd posts what has changed with the end of a task.
+func (g *Gateway) postEnd(ctx context.Context, before, rec *record) error {
+	known, err := g.present(before)
+	if err != nil {
+		return err
+	}
+	task, err := g.present(rec)
+	if err == nil {
+		g.pushes(ctx, rec, stream.Diff(known, task))
+	}
+	return err
 }
 
 // unsaid is why an answer cannot be given. One that does not fit the caller's

@@ -48,6 +48,8 @@ type run struct {
 	held    bool               // its caller asks about it here, and answers here what it asks
 	owed    bool               // the task has settled, and its outcome was not heard yet
 	keeping bool               // its record follows it
+	left    bool               // nobody hears the rest
+	outdone bool               // its record has ended without it
 	saved   time.Time
 	posted  *canonical.Task // as those who have changes posted to them know it
 	mail    *mailbox        // what others want of it; nil: nobody knows of it

@@ -31,15 +31,18 @@ func (g *Gateway) task(ctx context.Context, x *exchange) (transport.Answer, erro
 	if err != nil {
 		return transport.Answer{}, err
 	}
+	if err := g.settleLost(ctx, rec); err != nil {
+		return transport.Answer{}, err
+	}
 	x.record, x.workflow = rec, rec.Workflow
+	if x.message.Op == canonical.OpTaskCancel && rec.Waits == waitsOpen { // whoever holds the question tells the agent
+		return g.cancel(ctx, x, rec)
+	}
 	if rec.Held && x.relay() || x.message.Op == canonical.OpTaskGet && rec.TaskID != "" && !x.relay() && x.outcomeApart() {
 		return g.held(ctx, x, rec, query)
 	}
 	if rec.TaskID != "" && !rec.Task.Status.State.Terminal() || x.relay() && rec.TaskID != "" {
 		return g.askAgent(ctx, x, rec, query)
-	}
-	if err := g.settleLost(ctx, rec); err != nil {
-		return transport.Answer{}, err
 	}
 	return g.fromRecord(ctx, x, rec, query)
 }
@@ -171,9 +174,6 @@ func (r *run) hand(ctx context.Context, answers []canonical.Answer) error {
 // here keeps up with the agent's task.
 func (g *Gateway) held(ctx context.Context, x *exchange, rec *record, query *canonical.TaskQuery) (transport.Answer, error) {
 	g.attend(ctx, x, rec)
-	if err := g.settleLost(ctx, rec); err != nil {
-		return transport.Answer{}, err
-	}
 	if x.message.Op != canonical.OpTaskCancel || rec.TaskID == "" || rec.Task.Status.State.Terminal() {
 		return g.fromRecord(ctx, x, rec, query)
 	}
@@ -232,26 +232,53 @@ func (x *exchange) seesCanceled() bool {
 	return x.callerStreams() == translators.StreamsTask || ok && tasker.Tasks(x.message.Origin.Version) == translators.TaskingApart
 }
 
-// cancel tells whoever works on it to stop, and waits a little for that.
+// cancel tells whoever works on it to stop, and waits a little for that. They may
+// have done with it meanwhile without having heard of the wish.
 func (g *Gateway) cancel(ctx context.Context, x *exchange, rec *record) (transport.Answer, error) {
-	if rec.Runner == "" { // it only waits for its caller
-		before := rec.Task
-		rec.Task.Status, rec.Task.Inputs = canonical.Status{State: canonical.StateCanceled, At: g.Now()}, nil
-		rec.Waits, rec.Said = waitsNot, nil
-		if ok, err := g.save(ctx, rec); err != nil || !ok {
-			return transport.Answer{}, conflict(err)
+	told := ""
+	for end := time.Now().Add(cancelWait); !rec.Task.Status.State.Terminal(); {
+		var next *record
+		var err error
+		switch {
+		case rec.Runner == "" && rec.Follower == "" && rec.TaskID != "":
+			return g.task(ctx, x) // the agent itself is told
+		case rec.Runner == "" && rec.Follower == "":
+			next, err = g.endWaiting(ctx, rec)
+		case rec.Box != "" && rec.Box != told:
+			told, next, err = rec.Box, rec, g.post(ctx, rec.mailKey(), letter{Cancel: true})
+		default:
+			next, err = g.changed(ctx, rec, time.Until(end))
 		}
-		g.pushes(ctx, rec, stream.Diff(&before, &rec.Task))
-		return g.tellRecord(ctx, x, rec, false)
-	}
-	if err := g.post(ctx, rec.mailKey(), letter{Cancel: true}); err != nil {
-		return transport.Answer{}, err
-	}
-	rec, err := g.untilEnd(ctx, rec)
-	if err != nil {
-		return transport.Answer{}, err
+		if err != nil {
+			return transport.Answer{}, err
+		}
+		if next == nil {
+			break
+		}
+		rec = next
 	}
 	return g.tellRecord(ctx, x, rec, false)
+}
+
+// endWaiting ends work that only waits for its caller, or returns it as somebody
+// else has changed it meanwhile.
+func (g *Gateway) endWaiting(ctx context.Context, rec *record) (*record, error) {
+	before := rec.Task
+	rec.Task.Status, rec.Task.Inputs = canonical.Status{State: canonical.StateCanceled, At: g.Now()}, nil
+	rec.Waits, rec.Said = waitsNot, nil
+	ok, err := g.save(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		g.pushes(ctx, rec, stream.Diff(&before, &rec.Task))
+		return rec, nil
+	}
+	now, err := g.load(ctx, rec.key)
+	if err == nil && now == nil {
+		err = &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
+	}
+	return now, err
 }
 
 // untilEnd waits a little for the end of what was canceled.
@@ -283,7 +310,7 @@ func (g *Gateway) answerTask(ctx context.Context, x *exchange, rec *record, quer
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeBadParams, Message: "the task asks nothing"}
 	}
 	if rec.Waits == waitsOpen {
-		if err := g.post(ctx, rec.mailKey(), letter{Answers: query.Answers}); err != nil {
+		if err := g.post(ctx, rec.mailKey(), letter{Answers: rec.given(query.Answers)}); err != nil {
 			return transport.Answer{}, err
 		}
 		return g.done(ctx, x, rec)

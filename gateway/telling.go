@@ -54,13 +54,16 @@ func (r *run) tell(ctx context.Context) (transport.Answer, error) {
 		From: x.agentStreams(), To: x.callerStreams(),
 		TaskID: r.own.TaskID, ContextID: r.own.ContextID, Token: x.message.Correlation.Progress, Relay: x.relay(),
 	})}
-	if err := t.open(ctx); err != nil {
-		r.abort()
-		return transport.Answer{}, err
+	opens := t.open(ctx)
+	if opens == nil {
+		opens = t.greet()
 	}
-	if err := t.greet(); err != nil {
+	if opens != nil {
+		if r.keeping && !r.guest { // it was on record, and its caller hears of no task
+			r.mark(context.WithoutCancel(ctx), canonical.StateFailed, problem.Native(opens).Message)
+		}
 		r.abort()
-		return transport.Answer{}, err
+		return transport.Answer{}, opens
 	}
 	t.left, t.depart = context.WithCancel(context.Background())
 	answer := transport.Answer{Events: t, Evidence: x.issued, Losses: slices.Clone(x.losses), Notice: notice(x.agent.Lifecycle)}
@@ -389,10 +392,15 @@ func (t *telling) Close() error {
 	} else {
 		r.g.finishRun(ctx, r.x, context.Canceled)
 	}
-	if r.x.call.Detached && r.keeping {
+	switch {
+	case r.x.call.Detached && r.keeping:
 		r.handOver(ctx)
-	} else {
-		r.abort()
+		return nil
+	case r.keeping && r.guest:
+		r.lose(ctx, "")
+	case r.keeping:
+		r.mark(ctx, canonical.StateCanceled, "")
 	}
+	r.abort()
 	return nil
 }

@@ -59,18 +59,18 @@ func (g *Gateway) changed(ctx context.Context, rec *record, limit time.Duration)
 	defer cancel()
 	entry, ok, err := g.Entries.Await(within, rec.key, rec.revision)
 	switch {
+	case ok && err == nil: // even if nobody would have waited any longer
+		return g.readRecord(entry)
+	case err == nil:
+		return nil, &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case within.Err() != nil && limit <= runnerLife:
 		return nil, nil
 	case within.Err() != nil:
 		return rec, nil
-	case err != nil:
-		return nil, err
-	case !ok:
-		return nil, &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
 	}
-	return g.readRecord(entry)
+	return nil, err
 }
 
 // tellRecord answers with how work stands on record: as one reply, or as a
