@@ -215,7 +215,10 @@ func (g *Gateway) converse(ctx context.Context, x *exchange, sealed transport.Se
 	}
 	if x.wantsTask(message) {
 		life.close()
-		return g.asTask(ctx, x)
+		if sealed, err = g.asTask(ctx, x); err != nil {
+			return transport.Answer{}, err
+		}
+		return g.begin(ctx, x, sealed).answer(ctx)
 	}
 	if message == nil || !x.final(message) {
 		return g.goOn(ctx, x, reply, message, parents, life).answer(ctx)

@@ -155,7 +155,7 @@ func (r *run) step(ctx context.Context, patience time.Duration) (step, error) {
 			}
 			continue
 		}
-		if s, heard, err := r.hear(ctx, h); heard || err != nil {
+		if s, heard, err := r.hear(ctx, h); heard && !r.x.wantsTask(r.failure) || err != nil {
 			return s, err
 		}
 	}
@@ -165,8 +165,19 @@ func (r *run) step(ctx context.Context, patience time.Duration) (step, error) {
 const maxAgain = 8
 
 // again makes the call again for an agent that wants no more than that: its
-// reply asks nothing, but has a state (MCP, input_required).
+// reply asks nothing, but has a state (MCP, input_required), or it does as a task
+// what it was asked for, or not at all.
 func (r *run) again(ctx context.Context) error {
+	if r.x.wantsTask(r.failure) {
+		sealed, err := r.g.asTask(ctx, r.x)
+		if err != nil {
+			return err
+		}
+		r.pump.stop()
+		r.failure = nil
+		r.send(ctx, sealed)
+		return nil
+	}
 	if r.result == nil || r.result.Pending == nil || len(r.result.Pending.Inputs) > 0 || r.x.relay() {
 		return nil
 	}
@@ -372,7 +383,11 @@ func (r *run) conclude(result *canonical.Result) ([]canonical.Event, error) {
 		r.owed = true
 		return nil, nil
 	}
-	if result.Task.Output != nil {
+	if t := result.Task; t.Status.State.Terminal() && r.x.tasking() && !r.x.message.Preferences.TaskOK {
+		r.untask(t)
+		return nil, nil
+	}
+	if result.Task.Output != nil && !r.x.relay() { // within one protocol it stays where it is
 		result = &canonical.Result{Task: stream.Settle(result.Task)}
 	}
 	if r.op == canonical.OpInvoke && r.x.promised(result.Task) {
@@ -390,6 +405,23 @@ func (r *run) conclude(result *canonical.Result) ([]canonical.Event, error) {
 		return []canonical.Event{event}, nil
 	}
 	return stream.Diff(before, result.Task), nil
+}
+
+// errWithdrawn: nobody here wanted that.
+var errWithdrawn = &canonical.Error{Code: canonical.CodeInternal, Message: "the agent has canceled what it did"}
+
+// untask is the end of a task that its caller knows nothing of: the answer to his call.
+func (r *run) untask(t *canonical.Task) {
+	switch {
+	case t.Output != nil:
+		r.result = &canonical.Result{Output: t.Output}
+	case t.Failure != nil:
+		r.failure = &canonical.Message{Op: r.x.message.Op, Phase: canonical.PhaseError, Body: t.Failure}
+	case t.Status.State == canonical.StateCanceled:
+		r.failure = &canonical.Message{Op: r.x.message.Op, Phase: canonical.PhaseError, Body: errWithdrawn}
+	default:
+		r.result = &canonical.Result{Task: t}
+	}
 }
 
 // final is the reply to a caller who waited, as far as it has come.

@@ -364,13 +364,9 @@ func (x *exchange) behind(rec *record) []ect.ID {
 	return parents
 }
 
-// asTask asks again for what the agent does as a task or not at all.
-func (g *Gateway) asTask(ctx context.Context, x *exchange) (transport.Answer, error) {
+// asTask is the request once more, for what the agent does as a task or not at all.
+func (g *Gateway) asTask(ctx context.Context, x *exchange) (transport.Sealed, error) {
 	x.forced = true
 	again := *x.message
-	sealed, err := g.sealOwn(ctx, x, &again)
-	if err != nil {
-		return transport.Answer{}, err
-	}
-	return g.begin(ctx, x, sealed).answer(ctx)
+	return g.sealOwn(ctx, x, &again)
 }

@@ -52,7 +52,8 @@ func (r *run) tell(ctx context.Context) (transport.Answer, error) {
 	}
 	t := &telling{run: r, shape: stream.NewShaper(stream.Shape{
 		From: x.agentStreams(), To: x.callerStreams(),
-		TaskID: r.own.TaskID, ContextID: r.own.ContextID, Token: x.message.Correlation.Progress, Relay: x.relay(),
+		TaskID: r.own.TaskID, ContextID: r.own.ContextID, Token: x.message.Correlation.Progress,
+		Relay: x.relay() && !x.retasks(), // of a task that its caller knows in another way, or not at all, he hears what he has words for
 	})}
 	opens := t.open(ctx)
 	if opens == nil {

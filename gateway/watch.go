@@ -81,15 +81,11 @@ func (g *Gateway) tellRecord(ctx context.Context, x *exchange, rec *record, stre
 		parents = x.parents
 	}
 	if !streaming {
-		m := &canonical.Message{
-			Op: x.message.Op, Phase: canonical.PhaseResponse, Conversation: rec.own(),
-			Correlation: canonical.Correlation{WireID: x.wireID},
-		}
-		result, err := g.resultOf(x, rec)
+		m, err := g.answerOf(x, rec)
 		if err != nil {
 			return transport.Answer{}, err
 		}
-		m.Body = result
+		m.Conversation, m.Correlation.WireID = rec.own(), x.wireID
 		l := g.toCaller(x, m, parents)
 		l.input = rec.Heard
 		wire, _, err := g.leg(ctx, x, l)
@@ -106,6 +102,21 @@ func (g *Gateway) tellRecord(ctx context.Context, x *exchange, rec *record, stre
 		return transport.Answer{}, err
 	}
 	return transport.Answer{Events: w, Evidence: x.issued, Losses: x.losses, Notice: notice(x.agent.Lifecycle)}, nil
+}
+
+// answerOf is what a record says, or why the work failed: whoever asks for the
+// outcome of a call has what the call would have been answered with (MCP
+// 2025-11-25, tasks/result).
+func (g *Gateway) answerOf(x *exchange, rec *record) (*canonical.Message, error) {
+	result, err := g.resultOf(x, rec)
+	if err != nil {
+		return nil, err
+	}
+	m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: result}
+	if t := result.Task; t != nil && t.Failure != nil && x.message.Op == canonical.OpTaskResult {
+		m.Phase, m.Body = canonical.PhaseError, t.Failure
+	}
+	return m, nil
 }
 
 // resultOf is what a record says, as its caller wants to hear it: the task, or
@@ -333,9 +344,9 @@ func (g *Gateway) outcomeOf(ctx context.Context, x *exchange, rec *record) (tran
 func (w *watching) interview(ctx context.Context) error {
 	switch {
 	case w.rec.Task.Status.State.Terminal():
-		result, err := w.g.resultOf(w.x, w.rec)
+		m, err := w.g.answerOf(w.x, w.rec)
 		if err == nil {
-			err = w.tell(&canonical.Message{Op: w.x.message.Op, Phase: canonical.PhaseResponse, Body: result})
+			err = w.tell(m)
 		}
 		if err != nil {
 			return err

@@ -55,7 +55,7 @@ type Error struct {
 	Message    string
 	RetryAfter time.Duration     // zero: no advice
 	Details    []json.RawMessage // typed objects (google.rpc style), raw
-	Schema     json.RawMessage   // with CodeBadParams: the schema that was missed
+	Schema     json.RawMessage   `json:",omitempty"` // with CodeBadParams: the schema that was missed
 	Native     *NativeError      // what it was in the protocol it came from
 	Extensions Extensions
 }
@@ -68,5 +68,5 @@ func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 type NativeError struct {
 	Binding Binding
 	Code    int64
-	Data    json.RawMessage // nil: absent
+	Data    json.RawMessage `json:",omitempty"` // nil: absent, which is not null
 }
