@@ -118,7 +118,7 @@ func (t translate) read(c *gin.Context) (transport.Call, error) {
 	if err := admit(ctx, t.deps.Exchanger, info.Binding); err != nil {
 		return transport.Call{}, err
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, most))
+	body, err := transport.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, most), c.Request.ContentLength)
 	if err != nil {
 		return transport.Call{}, problem.Reading(err)
 	}

@@ -194,7 +194,7 @@ func (d *Dialer) fetch(e transport.Endpoint, request *http.Request) (fetched, er
 // whole reads a response to its end.
 func (d *Dialer) whole(ctx context.Context, e transport.Endpoint, response *http.Response) (fetched, error) {
 	limit := d.deps.Form.Info().BodyLimit
-	body, err := io.ReadAll(io.LimitReader(response.Body, int64(limit)+1))
+	body, err := transport.ReadAll(io.LimitReader(response.Body, int64(limit)+1), response.ContentLength)
 	closed := response.Body.Close()
 	switch {
 	case err != nil:

@@ -2,7 +2,6 @@ package a2a
 
 import (
 	"errors"
-	"io"
 	"maps"
 	"mime"
 	"net/http"
@@ -132,7 +131,7 @@ func (d *Door) receive(w http.ResponseWriter, r *http.Request, road transport.Ex
 		return call, err
 	}
 	call.Limited = true
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	body, err := transport.ReadAll(http.MaxBytesReader(w, r.Body, most), r.ContentLength)
 	if err != nil {
 		return call, problem.Reading(err)
 	}

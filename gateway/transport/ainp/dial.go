@@ -151,7 +151,7 @@ func (d *Dialer) post(ctx context.Context, ep transport.Endpoint, body []byte, e
 	}
 	defer func() { _ = response.Body.Close() }()
 	limit := int64(d.deps.Form.Info().BodyLimit)
-	answer, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
+	answer, err := transport.ReadAll(io.LimitReader(response.Body, limit+1), response.ContentLength)
 	if err == nil && int64(len(answer)) > limit {
 		err = &transport.BadReplyError{Agent: ep.Agent, Reason: "longer than an envelope"}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"slices"
@@ -149,7 +148,7 @@ func (v *visit) receive(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err := v.limit(ctx); err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(v.d.deps.Form.Info().BodyLimit)))
+	body, err := transport.ReadAll(http.MaxBytesReader(w, r.Body, int64(v.d.deps.Form.Info().BodyLimit)), r.ContentLength)
 	if err != nil {
 		return nil, problem.Reading(err)
 	}

@@ -157,7 +157,7 @@ func fields(all http.Header) http.Header {
 
 // whole reads a response to its end.
 func (d *Dialer) whole(ctx context.Context, e transport.Endpoint, response *http.Response) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(response.Body, int64(d.deps.BodyLimit)+1))
+	body, err := transport.ReadAll(io.LimitReader(response.Body, int64(d.deps.BodyLimit)+1), response.ContentLength)
 	closed := response.Body.Close()
 	switch {
 	case err != nil:

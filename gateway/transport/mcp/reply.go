@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
@@ -55,7 +56,7 @@ func (l *line) read(ctx context.Context, response *http.Response, request transl
 func (l *line) limit() int { return l.d.deps.Form.Info().BodyLimit }
 
 func (l *line) readJSON(ctx context.Context, response *http.Response, request translators.Wire) ([]byte, error) {
-	body, err := readAll(response, int64(l.limit()))
+	body, err := transport.ReadAll(io.LimitReader(response.Body, int64(l.limit())+1), response.ContentLength)
 	switch {
 	case err != nil:
 		return nil, l.failed(ctx, err)
@@ -78,15 +79,6 @@ func (l *line) readJSON(ctx context.Context, response *http.Response, request tr
 		return nil, l.bad("not the reply to this request")
 	}
 	return body, nil
-}
-
-// readAll reads a body to its end, or one octet beyond the limit. A length that
-// was announced is made room for at once, a large one piece by piece all the same.
-func readAll(response *http.Response, limit int64) ([]byte, error) {
-	const most = 64 << 10
-	body := bytes.NewBuffer(make([]byte, 0, min(max(response.ContentLength, 0), limit, most)+bytes.MinRead))
-	_, err := body.ReadFrom(io.LimitReader(response.Body, limit+1))
-	return body.Bytes(), err
 }
 
 // outOfBatch is the reply to the request with this id if it came in a batch,

@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -140,7 +139,7 @@ func (v *visit) read(ctx context.Context) (translators.Wire, error) {
 		return translators.Wire{}, err
 	}
 	v.limited = true
-	body, err := io.ReadAll(http.MaxBytesReader(v.w, v.r.Body, int64(v.door.deps.Form.Info().BodyLimit)))
+	body, err := transport.ReadAll(http.MaxBytesReader(v.w, v.r.Body, int64(v.door.deps.Form.Info().BodyLimit)), v.r.ContentLength)
 	if err != nil {
 		return translators.Wire{}, problem.Reading(err)
 	}

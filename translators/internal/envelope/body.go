@@ -40,8 +40,8 @@ func bodyFields(own canonical.Binding) []field {
 			}
 			return nil
 		}),
-		{"parts", getTurnParts, setTurnParts, partsLosses},
 		{"call", getCall, setCall, one(canonical.LossContent, "/body/call")},
+		{"parts", getTurnParts, setTurnParts, partsLosses}, // after the call that they may be
 		exts("body_ext", "/body", own, bodyExtensions),
 		text("cursor", canonical.LossOperation, "/body/cursor", cursor),
 		{"capabilities", getCapabilities, setCapabilities, one(canonical.LossSchemas, "/body/capabilities")},
@@ -77,13 +77,20 @@ func turnText(name string, code canonical.LossCode, path string, at func(*canoni
 	})
 }
 
-// partsLosses: the turn of a call is the call in other words (profile P2), with
-// texts beside it that whoever is called does not see.
+// theCall stands in place of the parts of a turn that are the message's call in
+// other words (profile P2), and nothing else: the call is not said twice.
+const theCall = `"call"`
+
+// partsLosses: the turn of a call is the call in other words, and where it is more
+// there are texts beside it that whoever is called does not see.
 func partsLosses(m *canonical.Message) []canonical.Loss {
 	const path = "/body/turn/parts"
 	invoke, ok := m.Body.(*canonical.Invoke)
 	if !ok || invoke.Call == nil {
 		return one(canonical.LossContent, path)(m)
+	}
+	if profile.SaysCall(invoke.Turn.Parts, invoke.Call) {
+		return nil
 	}
 	call, _, ok := profile.TypedTurn(invoke.Turn.Parts)
 	if !ok || call.Name != invoke.Call.Name || !rawjson.Equal(call.Args, invoke.Call.Args) {
@@ -93,14 +100,22 @@ func partsLosses(m *canonical.Message) []canonical.Loss {
 }
 
 func getTurnParts(m *canonical.Message) json.RawMessage {
-	if c := turn(m); c != nil {
-		return writeParts(c.Parts)
+	c := turn(m)
+	if c == nil {
+		return nil
 	}
-	return nil
+	if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Call != nil && profile.SaysCall(c.Parts, invoke.Call) {
+		return json.RawMessage(theCall)
+	}
+	return writeParts(c.Parts)
 }
 
 func setTurnParts(m *canonical.Message, raw json.RawMessage) bool {
 	c := turn(m)
+	if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Call != nil && string(raw) == theCall {
+		c.Parts = profile.TypedParts(invoke.Call)
+		return true
+	}
 	return c != nil && readParts(raw, &c.Parts)
 }
 

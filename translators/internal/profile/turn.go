@@ -92,6 +92,14 @@ func typedContent(call *canonical.Call, capability *canonical.Capability) canoni
 	}
 }
 
+// TypedParts are the parts of the turn that says a call as profile P2 does.
+func TypedParts(call *canonical.Call) []canonical.Part { return typedContent(call, nil).Parts }
+
+// SaysCall reports whether parts are [TypedParts] of a call and nothing else.
+func SaysCall(parts []canonical.Part, call *canonical.Call) bool {
+	return len(parts) == 1 && parts[0].Kind == canonical.KindData && sameParts(TypedParts(call), parts)
+}
+
 // OutlineTyped is the outline of a turn that has a P2 call: what TurnOf would
 // not find in the call. Nil: nothing. The advisory texts beside the data part
 // are content that the tool does not see; they are carried with it.

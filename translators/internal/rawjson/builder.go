@@ -3,6 +3,7 @@ package rawjson
 import (
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -161,12 +162,32 @@ func (b *Builder) Object() json.RawMessage {
 // appendQuote writes a string. Most have nothing in them that needs an escape:
 // they are copied as a whole.
 func appendQuote(dst []byte, text string) []byte {
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			dst, _ = jsontext.AppendQuote(dst, text)
-			return dst
+	if !plain(text) {
+		dst, _ = jsontext.AppendQuote(dst, text)
+		return dst
+	}
+	dst = append(slices.Grow(dst, len(text)+2), '"')
+	dst = append(dst, text...)
+	return append(dst, '"')
+}
+
+// plain: ASCII that stands between quotes as it is. Tokens are long, so eight
+// octets are looked at together: with none above 0x7f, an octet takes the highest
+// bit when what is subtracted from it is greater, and else no other is touched.
+func plain(text string) bool {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	for ; len(text) >= 8; text = text[8:] {
+		x := uint64(text[0]) | uint64(text[1])<<8 | uint64(text[2])<<16 | uint64(text[3])<<24 |
+			uint64(text[4])<<32 | uint64(text[5])<<40 | uint64(text[6])<<48 | uint64(text[7])<<56
+		quote, slash, del := x^ones*'"', x^ones*'\\', x^ones*0x7f // zero where it is one
+		if (x|(x-ones*' ')|(quote-ones)|(slash-ones)|(del-ones))&high != 0 {
+			return false
 		}
 	}
-	dst = append(append(dst, '"'), text...)
-	return append(dst, '"')
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
@@ -93,5 +95,28 @@ func TestBuilderAndParseAgree(t *testing.T) {
 	}
 	if o.Has("none") {
 		t.Error("an empty optional was written")
+	}
+}
+
+// Whatever octet stands wherever, a quoted text reads as it was, and is what a
+// whole JSON encoder writes.
+func TestQuoteEveryOctetEverywhere(t *testing.T) {
+	t.Parallel()
+	for c := range 256 {
+		for at := range 19 {
+			text := []byte("abcdefghijklmnopqrs")
+			text[at] = byte(c)
+			want, err := jsontext.AppendQuote(nil, string(text))
+			if got := rawjson.Quote(string(text)); string(got) != string(want) || (err != nil) != (c > 0x7f) {
+				t.Errorf("%q: %s, want %s (%v)", text, got, want, err)
+			}
+		}
+	}
+}
+
+func BenchmarkQuoteToken(b *testing.B) {
+	token := strings.Repeat("eyJhbGciOiJFUzI1NiIs", 100)
+	for b.Loop() {
+		rawjson.Quote(token)
 	}
 }

@@ -1,0 +1,41 @@
+package transport_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math"
+	"testing"
+	"testing/iotest"
+
+	"github.com/aepb/aepb-gateway/gateway/transport"
+)
+
+// Whatever a message says of its length, its body is what came.
+func TestReadAll(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{0, 1, 511, 512, 513, 5000, 200_000} {
+		sent := bytes.Repeat([]byte("a"), size)
+		for _, length := range []int64{math.MinInt64, -1, 0, 1, int64(size), int64(size) + 1, math.MaxInt64} {
+			got, err := transport.ReadAll(bytes.NewReader(sent), length)
+			if err != nil || !bytes.Equal(got, sent) {
+				t.Errorf("of %d octets that were said to be %d there are %d: %v", size, length, len(got), err)
+			}
+		}
+	}
+	broken := errors.New("broken off")
+	if got, err := transport.ReadAll(io.MultiReader(bytes.NewReader([]byte("ab")), iotest.ErrReader(broken)), 9); !errors.Is(err, broken) || string(got) != "ab" {
+		t.Errorf("%q %v", got, err)
+	}
+}
+
+// A length is believed at once: one piece, and a short one for a long lie.
+func TestReadAllMakesRoomOnce(t *testing.T) {
+	sent := bytes.Repeat([]byte("a"), 9000)
+	if n := testing.AllocsPerRun(10, func() { _, _ = transport.ReadAll(bytes.NewReader(sent), 9000) }); n > 2 { // one is the reader
+		t.Errorf("%v pieces", n)
+	}
+	if got, err := transport.ReadAll(bytes.NewReader(nil), math.MaxInt64); err != nil || cap(got) > 80<<10 {
+		t.Errorf("room for %d octets, %v", cap(got), err)
+	}
+}

@@ -1,0 +1,60 @@
+package envelope_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/envelope"
+)
+
+// The turn of a call is the call in other words: it is not said a second time,
+// and still there for whoever reads it. What is more than the call is said.
+func TestACallIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	codec := envelope.New("toy-v1")
+	call := &canonical.Call{Name: "add", Args: json.RawMessage(`{"a":9007199254740993,"b":2}`)}
+	data := func(text string) canonical.Part {
+		return canonical.Part{Kind: canonical.KindData, Media: "application/json", Data: json.RawMessage(text)}
+	}
+	same := data(`{"input":{"b":2, "a":9007199254740993},"skill":"add"}`)
+	for name, tc := range map[string]struct {
+		parts  []canonical.Part
+		said   string // of the object
+		losses []canonical.LossCode
+	}{
+		"the call alone":     {[]canonical.Part{same}, `{"parts":"call"}`, nil},
+		"a text beside it":   {[]canonical.Part{same, {Kind: canonical.KindText, Text: "please"}}, "please", []canonical.LossCode{canonical.LossPartBoundaries}},
+		"another number":     {[]canonical.Part{data(`{"skill":"add","input":{"a":9007199254740992,"b":2}}`)}, "9007199254740992", []canonical.LossCode{canonical.LossContent}},
+		"a name for its use": {[]canonical.Part{{Kind: canonical.KindData, Media: "application/json", Data: same.Data, Name: "x.json"}}, "x.json", []canonical.LossCode{canonical.LossPartBoundaries}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := &canonical.Message{Body: &canonical.Invoke{Call: call, Turn: canonical.Content{Parts: tc.parts}}}
+			d := codec.Write(m, &canonical.Message{Body: &canonical.Invoke{Call: call}})
+			if !strings.Contains(string(d.Members), tc.said) {
+				t.Errorf("it says %s", d.Members)
+			}
+			var codes []canonical.LossCode
+			for _, loss := range d.Losses {
+				codes = append(codes, loss.Code)
+			}
+			if diff := cmp.Diff(tc.losses, codes); diff != "" {
+				t.Error(diff)
+			}
+			got := &canonical.Invoke{Call: call}
+			if _, ok := codec.Read(d.Members, &canonical.Message{Body: got}); !ok || len(got.Turn.Parts) != len(tc.parts) {
+				t.Fatalf("%s is read as %+v", d.Members, got.Turn)
+			}
+			if len(codec.Write(&canonical.Message{Body: got}, m).Members) != 0 {
+				t.Errorf("%s is read as %s", d.Members, got.Turn.Parts[0].Data)
+			}
+		})
+	}
+	if _, ok := codec.Read(json.RawMessage(`{"parts":"call"}`), &canonical.Message{Body: &canonical.Invoke{}}); ok {
+		t.Error("the call that the parts are does not stand there")
+	}
+}
