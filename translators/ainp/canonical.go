@@ -58,6 +58,20 @@ func (e Envelope) Text() (Text, error) {
 	return Text(value), nil
 }
 
+// WithSignature is the octets of an envelope that says no more than its text, with
+// a signature, in base64. The text is done after it.
+func (t Text) WithSignature(sig string) []byte {
+	out := t[:len(t)-1]
+	if len(out) > 1 {
+		out = append(out, ',')
+	}
+	return append(append(append(out, `"sig":"`...), sig...), `"}`...)
+}
+
+// Exact reports whether the text says all that the envelope does: no digit of its
+// numbers is lost there.
+func (e Envelope) Exact() bool { return rawjson.Exact(e.body) }
+
 // SigningInput is what Ed25519 signs under a profile.
 func (t Text) SigningInput(profile SigProfile) []byte {
 	if profile == SigRaw {

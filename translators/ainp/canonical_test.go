@@ -15,6 +15,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/ainp"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
 // The known answer: the key is test-caller of the reference repository's fixtures.
@@ -112,6 +113,9 @@ func TestEvidence(t *testing.T) {
 		plain, _ := opened(t, body)
 		if both, err := plain.WithEvidence(tokens, "c2ln"); err != nil || string(both) != string(signed) {
 			t.Errorf("%s: with evidence and signature %s, %v; one after the other %s", name, both, err, signed)
+		}
+		if got := ainp.Text(bytes.Clone(said)).WithSignature("c2ln"); plain.Exact() && !rawjson.Equal(got, signed) {
+			t.Errorf("%s: the signed text is %s, the envelope %s", name, got, signed)
 		}
 		if hashed, err := ainp.HashInput(body); err != nil {
 			t.Errorf("%s: %v", name, err)

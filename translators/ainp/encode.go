@@ -424,7 +424,8 @@ func integer(n int64) json.RawMessage { return json.RawMessage(strconv.FormatInt
 
 // bytes puts an envelope together, with an aepb object in its payload.
 func (l letter) bytes(object json.RawMessage) json.RawMessage {
-	b := rawjson.NewBuilder().String("msg_type", l.kind)
+	const frame = 128 // names, id and trace_id
+	b := rawjson.NewBuilderOf(frame+len(l.rest)+len(l.payload)+len(object)).String("msg_type", l.kind)
 	if l.id != "" {
 		b.String("id", l.id)
 	}
@@ -440,7 +441,7 @@ func (l letter) bytes(object json.RawMessage) json.RawMessage {
 		}
 	}
 	if object != nil {
-		payload = rawjson.NewBuilder().Merge(payload).Raw(envelope.Key, object).Bytes()
+		payload = rawjson.NewBuilderOf(len(payload)+len(object)+len(`,"aepb":`)).Merge(payload).Raw(envelope.Key, object).Bytes()
 	}
 	return b.Raw("payload", payload).Bytes()
 }

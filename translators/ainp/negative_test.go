@@ -1,6 +1,7 @@
 package ainp_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 	"github.com/aepb/aepb-gateway/translators/translatortest"
 )
 
@@ -274,7 +276,11 @@ func FuzzEvidence(f *testing.F) {
 		}
 		two, err := ainp.HashInput(with)
 		_, said := opened(t, with)
-		_, text := opened(t, body)
+		e, text := opened(t, body)
+		signed, _ := e.WithEvidence([]string{"a.b.c"}, "c2ln")
+		if got := ainp.Text(bytes.Clone(said)).WithSignature("c2ln"); e.Exact() && !rawjson.Equal(got, signed) {
+			t.Fatalf("the signed text is %q, the envelope %q", got, signed)
+		}
 		if text, err := text.WithEvidence([]string{"a.b.c"}); err != nil || string(text) != string(said) {
 			t.Fatalf("two texts with evidence: %q and %q, %v", text, said, err)
 		}

@@ -365,9 +365,14 @@ func newDialer(t testing.TB, client wire.Client, peer wire.Peer) *wire.Dialer {
 // seal makes a recorded message, as the road does.
 func seal(t testing.TB) transport.Sealed {
 	t.Helper()
+	return sealOf(t, &canonical.Invoke{Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "hi"}}}})
+}
+
+func sealOf(t testing.TB, body canonical.Body) transport.Sealed {
+	t.Helper()
 	w, _, err := form.New(translators.Config{}).Encode(&canonical.Message{
 		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + requestID + `"`)},
-		Body: &canonical.Invoke{Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "hi"}}}},
+		Body: body,
 	}, translators.Target{Stamp: translators.Stamp{From: party("alice").DID, At: now()}})
 	if err != nil {
 		t.Fatal(err)
@@ -418,6 +423,25 @@ func TestThereAndBack(t *testing.T) {
 		said, _, err := d.Describe(t.Context(), ep)
 		if err != nil || said.Name != "chef" || len(said.Capabilities) != 1 || said.Capabilities[0].ID != "cook" {
 			t.Errorf("%s: got %+v, %v", profile, said, err)
+		}
+		server.Close()
+	}
+}
+
+// TestDigitsArrive: the canonical form that is signed says numbers as doubles; the
+// message keeps their digits, and its signature holds.
+func TestDigitsArrive(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{`{"n":1}`, `{"n":9007199254740993}`, `{"n":0.50}`, `{"n":-0}`, `{"n":1e400}`} {
+		r := &road{exchange: echo}
+		server := httptest.NewServer(newDoor(t, nil).Handler(r))
+		d := newDialer(t, direct{}, wire.Peer{DID: party("gateway").DID, Profile: form.SigDraft})
+		_, err := d.Dial(t.Context(), transport.Endpoint{Agent: "chef", URL: server.URL, Timeout: 5 * time.Second},
+			sealOf(t, &canonical.Invoke{Call: &canonical.Call{Name: "count", Args: json.RawMessage(args)}}))
+		if seen := r.seen(); len(seen) != 1 {
+			t.Errorf("%s: nothing arrived: %v", args, err)
+		} else if m, err := form.New(translators.Config{}).Decode(seen[0].Wire); err != nil || string(m.Body.(*canonical.Invoke).Call.Args) != args {
+			t.Errorf("%s: %s arrived, %v", args, seen[0].Wire.Body, err)
 		}
 		server.Close()
 	}

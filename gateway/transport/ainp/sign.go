@@ -33,7 +33,11 @@ func (i Identity) finish(e ainp.Envelope, wire translators.Wire, evidence []stri
 	if err != nil {
 		return nil, err
 	}
-	return e.WithEvidence(evidence, i.sign(text, profile))
+	sig := i.sign(text, profile)
+	if e.Exact() {
+		return text.WithSignature(sig), nil
+	}
+	return e.WithEvidence(evidence, sig)
 }
 
 func (i Identity) sign(text ainp.Text, profile ainp.SigProfile) string {

@@ -97,7 +97,12 @@ func TypedParts(call *canonical.Call) []canonical.Part { return typedContent(cal
 
 // SaysCall reports whether parts are [TypedParts] of a call and nothing else.
 func SaysCall(parts []canonical.Part, call *canonical.Call) bool {
-	return len(parts) == 1 && parts[0].Kind == canonical.KindData && sameParts(TypedParts(call), parts)
+	if len(parts) != 1 || parts[0].Kind != canonical.KindData {
+		return false
+	}
+	bare := canonical.Part{Kind: canonical.KindData, Data: parts[0].Data, Media: TypedMedia}
+	said, ok := ParseTyped(bare.Data)
+	return ok && said.Name == call.Name && rawjson.Equal(said.Args, argsOf(call)) && SamePart(&bare, &parts[0])
 }
 
 // OutlineTyped is the outline of a turn that has a P2 call: what TurnOf would

@@ -13,11 +13,15 @@ const TypedMedia = "application/json"
 // TypedData is the value of a P2 data part: {"skill": name, "input": args}.
 // Absent arguments become {}; carry FieldArgsAbsent to tell them apart.
 func TypedData(call *canonical.Call) json.RawMessage {
-	args := call.Args
-	if args == nil {
-		args = json.RawMessage("{}")
+	return rawjson.NewBuilder().String("skill", call.Name).Raw("input", argsOf(call)).Bytes()
+}
+
+// argsOf are the arguments of a call, which may have none.
+func argsOf(call *canonical.Call) json.RawMessage {
+	if call.Args == nil {
+		return json.RawMessage("{}")
 	}
-	return rawjson.NewBuilder().String("skill", call.Name).Raw("input", args).Bytes()
+	return call.Args
 }
 
 // ParseTyped reads a P2 data part's value; ok is false when it is anything but

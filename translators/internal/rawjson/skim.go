@@ -3,6 +3,7 @@ package rawjson
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 )
 
 // The skimmers below find where a value ends. They rely on Check for what is
@@ -109,3 +110,45 @@ func items(data []byte, open, shut byte, each func(i int) int) bool {
 
 // slice is data[i:j] that nobody can grow into its neighbour.
 func slice(data []byte, i, j int) json.RawMessage { return data[i:j:j] }
+
+// Exact reports whether RFC 8785 leaves every number of a checked value as it is
+// written: integers, and fractions of few digits. It says no to some others that
+// it leaves as well.
+func Exact(data []byte) bool {
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case c == '"':
+			end := text(data, i)
+			if end < 0 {
+				return false
+			}
+			i = end - 1
+		case c == '-' || '0' <= c && c <= '9':
+			end := i + 1
+			for end < len(data) && strings.IndexByte("0123456789.eE+-", data[end]) >= 0 {
+				end++
+			}
+			if !exact(data[i:end]) {
+				return false
+			}
+			i = end - 1
+		}
+	}
+	return true
+}
+
+// exact: of such a number a double holds every digit (15 of them at least), and
+// it is small and large enough to be written without an exponent.
+func exact(number []byte) bool {
+	const digits, fraction = 15, 6
+	whole, part, split := bytes.Cut(bytes.TrimPrefix(number, []byte("-")), []byte("."))
+	switch {
+	case len(whole)+len(part) > digits || len(part) > fraction:
+		return false
+	case split && (len(part) == 0 || part[len(part)-1] == '0'):
+		return false
+	case !split && string(number) == "-0":
+		return false
+	}
+	return bytes.IndexAny(number, "eE+") < 0 && bytes.LastIndexByte(number, '-') <= 0
+}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // FuzzParse holds the skimmer to the tokenizer: for checked input both see the
@@ -14,6 +15,7 @@ func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"a":1}`, ` { "a" : [ 1 , {"b":"]}"} ] , "\u0062":"x\"y" } `, `{"a":{"b":[[]]},"c":null}`,
 		`{"a"`, `{"a":}`, `{"a":1,}`, `{,}`, `{"a":1}}`, `{"a":[1}`, `{"a":"\`, `[`, `[1,2,"3"]`, `[]`, ` [ ] `, `{"":""}`, `"x"`, `1`,
+		`[0.5,-0.5,10,-1,0.000001]`, `[-0]`, `[1.0]`, `[9007199254740993]`, `[1e3]`, `[0.0000001]`, `"-0 1.0"`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -22,6 +24,9 @@ func FuzzParse(f *testing.F) {
 		elements, isArray := rawjson.Elements(data)
 		if rawjson.Check(data, 1<<16, 128) != nil {
 			return
+		}
+		if text := jsontext.Value(bytes.Clone(data)); rawjson.Exact(data) && (text.Canonicalize() != nil || !rawjson.Equal(data, json.RawMessage(text))) {
+			t.Errorf("the canonical form of %q is %q", data, text)
 		}
 		var members map[string]json.RawMessage
 		if json.Unmarshal(data, &members) == nil && members != nil {
@@ -68,6 +73,18 @@ func BenchmarkParse(b *testing.B) {
 	for b.Loop() {
 		if rawjson.Parse(body.Bytes(), "").Err() != nil {
 			b.Fatal("not an object")
+		}
+	}
+}
+
+func TestExact(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]bool{
+		`{"a":[0,-1,0.5,-0.25,123456789012345,0.000001],"b":"1.0 -0"}`: true, `"\"1.0"`: true,
+		`-0`: false, `1.0`: false, `0.50`: false, `1e3`: false, `1E3`: false, `1234567890123456`: false, `0.0000001`: false, `[1,{"a":-0}]`: false,
+	} {
+		if got := rawjson.Exact([]byte(value)); got != want {
+			t.Errorf("%s: %v", value, got)
 		}
 	}
 }
