@@ -40,11 +40,11 @@ func bodyFields(own canonical.Binding) []field {
 			}
 			return nil
 		}),
-		{"call", getCall, setCall, one(canonical.LossContent, "/body/call")},
-		{"parts", getTurnParts, setTurnParts, partsLosses}, // after the call that they may be
+		made("call", getCall, setCall, one(canonical.LossContent, "/body/call")),
+		made("parts", getTurnParts, setTurnParts, partsLosses), // after the call that they may be
 		exts("body_ext", "/body", own, bodyExtensions),
 		text("cursor", canonical.LossOperation, "/body/cursor", cursor),
-		{"capabilities", getCapabilities, setCapabilities, one(canonical.LossSchemas, "/body/capabilities")},
+		made("capabilities", getCapabilities, setCapabilities, one(canonical.LossSchemas, "/body/capabilities")),
 	}
 	list = append(list, describeFields()...)
 	return append(list, errorFields()...)
@@ -229,15 +229,15 @@ func errorFields() []field {
 			}
 			return nil
 		}),
-		{"error_details", getDetails, setDetails, one(canonical.LossErrorDetail, "/body/details")},
+		made("error_details", getDetails, setDetails, one(canonical.LossErrorDetail, "/body/details")),
 		raws("error_schema", canonical.LossErrorDetail, "/body/schema", func(m *canonical.Message) *json.RawMessage {
 			if e := failure(m); e != nil {
 				return &e.Schema
 			}
 			return nil
 		}),
-		{"retry_after_ns", getRetry, setRetry, one(canonical.LossErrorDetail, "/body/retryAfter")},
-		{"error_native", getNative, setNative, one(canonical.LossErrorDetail, "/body/native")},
+		made("retry_after_ns", getRetry, setRetry, one(canonical.LossErrorDetail, "/body/retryAfter")),
+		made("error_native", getNative, setNative, one(canonical.LossErrorDetail, "/body/native")),
 	}
 }
 

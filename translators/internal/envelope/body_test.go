@@ -58,3 +58,41 @@ func TestACallIsSaidOnce(t *testing.T) {
 		t.Error("the call that the parts are does not stand there")
 	}
 }
+
+// Artifacts whose parts stand in native words already count them. What counts
+// other parts than there are is not believed.
+func TestPartsOfArtifactsAreSaidOnce(t *testing.T) {
+	t.Parallel()
+	codec := envelope.New("toy-v1")
+	word := func(text string) canonical.Part { return canonical.Part{Kind: canonical.KindText, Text: text} }
+	seen := func() *canonical.Message {
+		return &canonical.Message{Body: &canonical.Result{Output: &canonical.Output{Parts: []canonical.Part{word("one"), word("two"), word("three")}}}}
+	}
+	for name, tc := range map[string]struct {
+		artifacts []canonical.Artifact
+		counted   bool
+	}{
+		"one":           {[]canonical.Artifact{{ID: "a", Parts: []canonical.Part{word("one"), word("two"), word("three")}}}, true},
+		"two":           {[]canonical.Artifact{{ID: "a", Parts: []canonical.Part{word("one")}}, {ID: "b", Name: "n", Parts: []canonical.Part{word("two"), word("three")}}}, true},
+		"an empty one":  {[]canonical.Artifact{{ID: "a"}, {ID: "b", Parts: []canonical.Part{word("one"), word("two"), word("three")}}}, true},
+		"another order": {[]canonical.Artifact{{ID: "a", Parts: []canonical.Part{word("two"), word("one"), word("three")}}}, false},
+		"more":          {[]canonical.Artifact{{ID: "a", Parts: []canonical.Part{word("one"), word("two"), word("three"), word("four")}}}, false},
+	} {
+		m := &canonical.Message{Body: &canonical.Result{Task: &canonical.Task{ID: "t", Status: canonical.Status{State: canonical.StateCompleted}, Artifacts: tc.artifacts}}}
+		d := codec.Write(m, seen())
+		if strings.Contains(string(d.Members), "three") == tc.counted || !strings.Contains(string(d.Members), `"id":"a"`) {
+			t.Errorf("%s: it says %s", name, d.Members)
+		}
+		got := seen()
+		if _, ok := codec.Read(d.Members, got); !ok {
+			t.Errorf("%s: %s cannot be read", name, d.Members)
+		} else if diff := cmp.Diff(tc.artifacts, got.Body.(*canonical.Result).Task.Artifacts); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	for _, bad := range []string{`4`, `0`, `-1`, `1e0`, `"1"`, `{}`} {
+		if _, ok := codec.Read(json.RawMessage(`{"kind":"task","artifacts":[{"id":"a","parts":`+bad+`}]}`), seen()); ok {
+			t.Errorf("%s parts are taken off three", bad)
+		}
+	}
+}

@@ -35,8 +35,8 @@ func describeFields() []field {
 		described("instructions", "/body/instructions", func(d *canonical.Description) *string { return &d.Instructions }),
 		described("documentation_url", "/body/documentationURL", func(d *canonical.Description) *string { return &d.DocumentationURL }),
 		described("icon_url", "/body/iconURL", func(d *canonical.Description) *string { return &d.IconURL }),
-		{"provider", getProvider, setProvider, one(canonical.LossPeerInfo, "/body/provider")},
-		{"interfaces", getInterfaces, setInterfaces, one(canonical.LossPeerInfo, "/body/interfaces")},
+		made("provider", getProvider, setProvider, one(canonical.LossPeerInfo, "/body/provider")),
+		made("interfaces", getInterfaces, setInterfaces, one(canonical.LossPeerInfo, "/body/interfaces")),
 		describedList("versions", canonical.LossPeerInfo, "/body/versions", func(d *canonical.Description) *[]string { return &d.Versions }),
 		describedList("input_modes", canonical.LossModes, "/body/inputModes", func(d *canonical.Description) *[]string { return &d.InputModes }),
 		describedList("output_modes", canonical.LossModes, "/body/outputModes", func(d *canonical.Description) *[]string { return &d.OutputModes }),
@@ -52,7 +52,7 @@ func describeFields() []field {
 			}
 			return nil
 		}),
-		{"client", getClient, setClient, one(canonical.LossPeerInfo, "/body/client")},
+		made("client", getClient, setClient, one(canonical.LossPeerInfo, "/body/client")),
 	}
 }
 

@@ -55,17 +55,13 @@ func (c *Codec) Write(m, view *canonical.Message) Difference {
 	var d Difference
 	b := rawjson.NewBuilder()
 	view = alike(m, view, b)
-	for _, f := range c.fields {
-		said, seen := f.get(m), f.get(view)
-		if (said == nil) == (seen == nil) && (said == nil || rawjson.Equal(said, seen)) {
-			continue
-		}
-		if said == nil {
-			b.Raw(f.name, json.RawMessage("null"))
-			continue
-		}
+	for i := range c.fields {
+		f := &c.fields[i]
+		said := f.difference(m, view)
 		b.Raw(f.name, said)
-		d.Losses = append(d.Losses, f.losses(m)...)
+		if said != nil && string(said) != "null" {
+			d.Losses = append(d.Losses, f.losses(m)...)
+		}
 	}
 	d.Members = b.Object()
 	d.Losses = append(d.Losses, unsayable(m)...)

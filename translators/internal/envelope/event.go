@@ -181,7 +181,10 @@ func changeFields() []field {
 			}
 			return &e.Inputs
 		})),
-		{"event_artifact", getArtifactUpdate, setArtifactUpdate, one(canonical.LossArtifacts, "/body/artifact/artifact")},
+		{
+			name: "event_artifact", get: getArtifactUpdate, set: setArtifactUpdate, losses: one(canonical.LossArtifacts, "/body/artifact/artifact"),
+			beyond: updateBeyond,
+		},
 		flag("append", canonical.LossChunks, "/body/artifact/append", of(func(e *canonical.Event) *bool {
 			if a := artifact(e); a != nil {
 				return &a.Append
@@ -239,8 +242,8 @@ func noticeFields() []field {
 			}
 			return &e.Ask.ID
 		})),
-		{"ask", getAsk, setAsk, one(canonical.LossElicitation, "/body/ask/input")},
-		{"event_native", getEventNative, setEventNative, one(canonical.LossPrompts, "/body/native")},
+		made("ask", getAsk, setAsk, one(canonical.LossElicitation, "/body/ask/input")),
+		made("event_native", getEventNative, setEventNative, one(canonical.LossPrompts, "/body/native")),
 	}
 }
 
@@ -271,9 +274,18 @@ func content(name string, code canonical.LossCode, path string, at func(*canonic
 
 func getArtifactUpdate(m *canonical.Message) json.RawMessage {
 	if e := event(m); e != nil && e.Artifact != nil {
-		return writeArtifact(&e.Artifact.Artifact)
+		return writeArtifact(&e.Artifact.Artifact, writeParts(e.Artifact.Artifact.Parts))
 	}
 	return nil
+}
+
+// updateBeyond is artifactsBeyond of one artifact.
+func updateBeyond(m, view *canonical.Message) (said json.RawMessage, ok bool) {
+	e, seen := event(m), event(view)
+	if e == nil || e.Artifact == nil || seen == nil || seen.Artifact == nil {
+		return nil, false
+	}
+	return counted([]canonical.Artifact{e.Artifact.Artifact}, []canonical.Artifact{seen.Artifact.Artifact}, func(list []json.RawMessage) json.RawMessage { return list[0] })
 }
 
 func setArtifactUpdate(m *canonical.Message, raw json.RawMessage) (ok bool) {
@@ -281,7 +293,8 @@ func setArtifactUpdate(m *canonical.Message, raw json.RawMessage) (ok bool) {
 	if e == nil || e.Artifact == nil {
 		return false
 	}
-	e.Artifact.Artifact, ok = readArtifact(raw)
+	seen := e.Artifact.Artifact.Parts
+	e.Artifact.Artifact, ok = readArtifact(raw, &seen)
 	return ok
 }
 

@@ -19,6 +19,36 @@ type field struct {
 	get    func(*canonical.Message) json.RawMessage
 	set    func(*canonical.Message, json.RawMessage) bool
 	losses func(*canonical.Message) []canonical.Loss
+	// beyond, if there is one, says what a message says beyond its view where less
+	// than all of it has to be said; ok: it does, nil is nothing.
+	beyond func(m, view *canonical.Message) (said json.RawMessage, ok bool)
+}
+
+// difference is what has to be said of a field, null if the message does not say
+// what the view does; nil: nothing.
+func (f *field) difference(m, view *canonical.Message) json.RawMessage {
+	if f.beyond != nil {
+		if said, ok := f.beyond(m, view); ok {
+			return said
+		}
+	}
+	said, seen := f.get(m), f.get(view)
+	switch {
+	case (said == nil) == (seen == nil) && (said == nil || rawjson.Equal(said, seen)):
+		return nil
+	case said == nil:
+		return json.RawMessage("null")
+	default:
+		return said
+	}
+}
+
+// made is a field without beyond.
+func made(
+	name string, get func(*canonical.Message) json.RawMessage, set func(*canonical.Message, json.RawMessage) bool,
+	losses func(*canonical.Message) []canonical.Loss,
+) field {
+	return field{name: name, get: get, set: set, losses: losses}
 }
 
 // fields lists every field, in the order in which they are written.
@@ -244,7 +274,7 @@ func messageFields(own canonical.Binding) []field {
 		flag("streaming", canonical.LossStatusUpdates, "/preferences/stream", func(m *canonical.Message) *bool { return &m.Preferences.Stream }),
 		flag("no_wait", canonical.LossWait, "/preferences/noWait", func(m *canonical.Message) *bool { return &m.Preferences.NoWait }),
 		texts("accept", canonical.LossModes, "/preferences/acceptMedia", func(m *canonical.Message) *[]string { return &m.Preferences.AcceptMedia }),
-		{"history_length", getHistory, setHistory, one(canonical.LossHistory, "/preferences/historyLength")},
+		made("history_length", getHistory, setHistory, one(canonical.LossHistory, "/preferences/historyLength")),
 		text("log_level", canonical.LossProgress, "/preferences/logLevel", func(m *canonical.Message) *string { return &m.Preferences.LogLevel }),
 		moment("deadline", canonical.LossDeadline, "/deadline", func(m *canonical.Message) *time.Time { return &m.Deadline }),
 		text("traceparent", canonical.LossTrace, "/trace/parent", func(m *canonical.Message) *string { return &m.Trace.Parent }),

@@ -32,7 +32,7 @@ func pending(m *canonical.Message) *canonical.Pending {
 func questionFields() []field {
 	return []field{
 		flag("task_ok", canonical.LossPeerInfo, "/preferences/taskOK", func(m *canonical.Message) *bool { return &m.Preferences.TaskOK }),
-		{"can_answer", getCanAnswer, setCanAnswer, one(canonical.LossPeerInfo, "/preferences/canAnswer")},
+		made("can_answer", getCanAnswer, setCanAnswer, one(canonical.LossPeerInfo, "/preferences/canAnswer")),
 		inputs("asks", "/body/task/inputs", func(m *canonical.Message) *[]canonical.Input {
 			if t := task(m); t != nil {
 				return &t.Inputs
@@ -57,18 +57,18 @@ func questionFields() []field {
 			}
 			return nil
 		}),
-		{"answers", getAnswers, setAnswers, one(canonical.LossElicitation, "/body/answers")},
-		{"ttl_ns", getTTL, setTTL, one(canonical.LossCaching, "/body/ttl")},
+		made("answers", getAnswers, setAnswers, one(canonical.LossElicitation, "/body/answers")),
+		made("ttl_ns", getTTL, setTTL, one(canonical.LossCaching, "/body/ttl")),
 		moment("created", canonical.LossHistory, "/body/task/created", func(m *canonical.Message) *time.Time {
 			if t := task(m); t != nil {
 				return &t.Created
 			}
 			return nil
 		}),
-		{"task_ttl_ns", getTaskTTL, setTaskTTL, one(canonical.LossCaching, "/body/task/ttl")},
-		{"poll_ns", getPoll, setPoll, one(canonical.LossCaching, "/body/task/poll")},
-		{"task_output", getTaskOutput, setTaskOutput, one(canonical.LossContent, "/body/task/output")},
-		{"task_failure", getFailure, setFailure, one(canonical.LossErrorDetail, "/body/task/failure")},
+		made("task_ttl_ns", getTaskTTL, setTaskTTL, one(canonical.LossCaching, "/body/task/ttl")),
+		made("poll_ns", getPoll, setPoll, one(canonical.LossCaching, "/body/task/poll")),
+		made("task_output", getTaskOutput, setTaskOutput, one(canonical.LossContent, "/body/task/output")),
+		made("task_failure", getFailure, setFailure, one(canonical.LossErrorDetail, "/body/task/failure")),
 		canDo("streams", "/body/streams", func(d *canonical.Description) *bool { return &d.Streams }),
 		canDo("pushes", "/body/pushes", func(d *canonical.Description) *bool { return &d.Pushes }),
 		canDo("tasks", "/body/tasks", func(d *canonical.Description) *bool { return &d.Tasks }),

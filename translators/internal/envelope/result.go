@@ -3,6 +3,7 @@ package envelope
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -153,7 +154,7 @@ func resultFields(own canonical.Binding) []field {
 			}
 			return nil
 		}),
-		{"outputs", getOutputs, setOutputs, one(canonical.LossContent, "/body/output/parts")},
+		made("outputs", getOutputs, setOutputs, one(canonical.LossContent, "/body/output/parts")),
 		taskText("result_task_id", canonical.LossIDs, "/body/task/id", func(t *canonical.Task) *string { return &t.ID }),
 		taskText("result_context_id", canonical.LossIDs, "/body/task/contextId", func(t *canonical.Task) *string { return &t.ContextID }),
 		among(taskText("state", canonical.LossState, "/body/task/status/state", func(t *canonical.Task) *string { return (*string)(&t.Status.State) }),
@@ -170,8 +171,11 @@ func resultFields(own canonical.Binding) []field {
 			}
 			return nil
 		}),
-		{"artifacts", getArtifacts, setArtifacts, one(canonical.LossArtifacts, "/body/task/artifacts")},
-		{"history", getTaskHistory, setTaskHistory, one(canonical.LossHistory, "/body/task/history")},
+		{
+			name: "artifacts", get: getArtifacts, set: setArtifacts, losses: one(canonical.LossArtifacts, "/body/task/artifacts"),
+			beyond: artifactsBeyond,
+		},
+		made("history", getTaskHistory, setTaskHistory, one(canonical.LossHistory, "/body/task/history")),
 		exts("task_ext", "/body/task", own, func(m *canonical.Message) *canonical.Extensions {
 			if t := task(m); t != nil {
 				return &t.Extensions
@@ -243,15 +247,60 @@ func getArtifacts(m *canonical.Message) json.RawMessage {
 	}
 	list := make([]json.RawMessage, len(t.Artifacts))
 	for i := range t.Artifacts {
-		list[i] = writeArtifact(&t.Artifacts[i])
+		list[i] = writeArtifact(&t.Artifacts[i], writeParts(t.Artifacts[i].Parts))
 	}
 	return Array(list)
 }
 
-func writeArtifact(a *canonical.Artifact) json.RawMessage {
+// artifactsBeyond says which artifacts a view's parts are of where the parts are
+// the same: they are counted, not said twice.
+func artifactsBeyond(m, view *canonical.Message) (said json.RawMessage, ok bool) {
+	t, seen := task(m), task(view)
+	if t == nil || seen == nil || len(t.Artifacts) == 0 {
+		return nil, false
+	}
+	return counted(t.Artifacts, seen.Artifacts, Array)
+}
+
+// counted says artifacts with the number of their parts in place of them, if they
+// are those of what was seen; nil: all is the same.
+func counted(artifacts, seen []canonical.Artifact, join func([]json.RawMessage) json.RawMessage) (said json.RawMessage, ok bool) {
+	if !profile.SameParts(partsOf(artifacts), partsOf(seen)) {
+		return nil, false
+	}
+	write := func(artifacts []canonical.Artifact) json.RawMessage {
+		list := make([]json.RawMessage, len(artifacts))
+		for i := range artifacts {
+			var parts json.RawMessage
+			if n := len(artifacts[i].Parts); n > 0 {
+				parts = json.RawMessage(strconv.Itoa(n))
+			}
+			list[i] = writeArtifact(&artifacts[i], parts)
+		}
+		return join(list)
+	}
+	if said = write(artifacts); len(artifacts) == len(seen) && rawjson.Equal(said, write(seen)) {
+		said = nil
+	}
+	return said, true
+}
+
+// partsOf are those of artifacts, in order.
+func partsOf(artifacts []canonical.Artifact) []canonical.Part {
+	if len(artifacts) == 1 {
+		return artifacts[0].Parts
+	}
+	var parts []canonical.Part
+	for i := range artifacts {
+		parts = append(parts, artifacts[i].Parts...)
+	}
+	return parts
+}
+
+func writeArtifact(a *canonical.Artifact, parts json.RawMessage) json.RawMessage {
 	b := rawjson.NewBuilder().Optional("id", a.ID).Optional("name", a.Name).Optional("description", a.Description).
 		Strings("extensions", a.ExtensionURIs, false).Raw("ext", profile.WriteExt(a.Extensions, ""))
-	return b.Raw("parts", writeParts(a.Parts)).Bytes()
+	return b.Raw("parts", parts).Bytes()
 }
 
 func setArtifacts(m *canonical.Message, raw json.RawMessage) bool {
@@ -259,23 +308,32 @@ func setArtifacts(m *canonical.Message, raw json.RawMessage) bool {
 	if t == nil {
 		return false
 	}
+	seen := partsOf(t.Artifacts)
 	t.Artifacts = nil
 	elements, ok := elementsOf(raw)
 	for _, element := range elements {
-		a, fits := readArtifact(element)
+		a, fits := readArtifact(element, &seen)
 		ok = ok && fits
 		t.Artifacts = append(t.Artifacts, a)
 	}
 	return ok
 }
 
-func readArtifact(raw json.RawMessage) (a canonical.Artifact, ok bool) {
+// readArtifact takes the parts that are counted off those that were seen.
+func readArtifact(raw json.RawMessage, seen *[]canonical.Part) (a canonical.Artifact, ok bool) {
 	o := rawjson.Parse(raw, "")
 	a.ID, _ = o.String("id")
 	a.Name, _ = o.String("name")
 	a.Description, _ = o.String("description")
 	a.ExtensionURIs, _ = o.Strings("extensions")
-	ok = readParts(o.Take("parts"), &a.Parts)
+	if n, err := strconv.Atoi(string(o.Peek("parts"))); err == nil {
+		o.Take("parts")
+		if ok = 0 < n && n <= len(*seen); ok {
+			a.Parts, *seen = (*seen)[:n:n], (*seen)[n:]
+		}
+	} else {
+		ok = readParts(o.Take("parts"), &a.Parts)
+	}
 	if ext := o.Take("ext"); ext != nil {
 		var fits bool
 		a.Extensions, fits = profile.ReadExt(ext, "")

@@ -159,9 +159,9 @@ func reply(m *canonical.Message) *canonical.Reply {
 // workFields are about work that an earlier message began.
 func workFields() []field {
 	return []field{
-		{"query_answers", getQueryAnswers, setQueryAnswers, one(canonical.LossElicitation, "/body/answers")},
-		{"answer", getReplyAnswer, setReplyAnswer, one(canonical.LossElicitation, "/body/answer")},
-		{"answer_failure", getReplyFailure, setReplyFailure, one(canonical.LossErrorDetail, "/body/failure")},
+		made("query_answers", getQueryAnswers, setQueryAnswers, one(canonical.LossElicitation, "/body/answers")),
+		made("answer", getReplyAnswer, setReplyAnswer, one(canonical.LossElicitation, "/body/answer")),
+		made("answer_failure", getReplyFailure, setReplyFailure, one(canonical.LossErrorDetail, "/body/failure")),
 		text("reason", canonical.LossProgress, "/body/reason", func(m *canonical.Message) *string {
 			if a, ok := m.Body.(*canonical.Abort); ok {
 				return &a.Reason

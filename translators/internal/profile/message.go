@@ -136,13 +136,14 @@ func (w *argsWriter) outline(turn *canonical.Content, always bool) json.RawMessa
 	}
 	head := rawjson.NewBuilder()
 	writeHead(head, turn, canonical.RoleCaller)
-	if !always && head.Empty() && sameParts(args.parts(), turn.Parts) {
+	if !always && head.Empty() && SameParts(args.parts(), turn.Parts) {
 		return nil
 	}
 	return head.Array("parts", w.entries).Bytes()
 }
 
-func sameParts(a, b []canonical.Part) bool {
+// SameParts reports whether two lists of parts say the same, each as [SamePart] does.
+func SameParts(a, b []canonical.Part) bool {
 	if len(a) != len(b) {
 		return false
 	}

@@ -245,11 +245,11 @@ func readExt(raw json.RawMessage) (canonical.Extensions, bool) {
 
 // SamePart reports whether two parts say the same, JSON compared by value.
 func SamePart(a, b *canonical.Part) bool {
-	if a.Kind != b.Kind || !bytes.Equal(a.Bytes, b.Bytes) || !rawjson.Equal(a.Data, b.Data) {
+	if a.Kind != b.Kind || a.Text != b.Text || !bytes.Equal(a.Bytes, b.Bytes) || !rawjson.Equal(a.Data, b.Data) {
 		return false
 	}
 	x, y := rawjson.NewBuilder(), rawjson.NewBuilder()
-	writePart(x, a, "data", "bytes")
-	writePart(y, b, "data", "bytes")
+	writePart(x, a, "text", "data", "bytes")
+	writePart(y, b, "text", "data", "bytes")
 	return rawjson.Equal(x.Bytes(), y.Bytes())
 }

@@ -76,7 +76,7 @@ func fits(built *canonical.Result, conv canonical.Conversation, o *canonical.Out
 			want = SoleData(f.Parts)
 		}
 		structured := rawjson.Equal(o.Structured, want) || (!message && o.Structured == nil)
-		if structured && f.Failed == o.Failed && sameParts(f.Parts, o.Parts) && rawjson.Equal(f.Outline, outline) {
+		if structured && f.Failed == o.Failed && SameParts(f.Parts, o.Parts) && rawjson.Equal(f.Outline, outline) {
 			return true
 		}
 	}

@@ -110,7 +110,7 @@ func SaysCall(parts []canonical.Part, call *canonical.Call) bool {
 // are content that the tool does not see; they are carried with it.
 func OutlineTyped(turn *canonical.Content, call *canonical.Call) (outline json.RawMessage, losses []canonical.Loss) {
 	_, at, ok := TypedTurn(turn.Parts)
-	if ok && plainHead(turn) && sameParts(typedContent(call, nil).Parts, turn.Parts) {
+	if ok && plainHead(turn) && SameParts(typedContent(call, nil).Parts, turn.Parts) {
 		return nil, nil
 	}
 	w := argsWriter{}

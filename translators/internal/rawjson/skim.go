@@ -150,5 +150,5 @@ func exact(number []byte) bool {
 	case !split && string(number) == "-0":
 		return false
 	}
-	return bytes.IndexAny(number, "eE+") < 0 && bytes.LastIndexByte(number, '-') <= 0
+	return !bytes.ContainsAny(number, "eE+") && bytes.LastIndexByte(number, '-') <= 0
 }

@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
 // FuzzParse holds the skimmer to the tokenizer: for checked input both see the
