@@ -246,8 +246,11 @@ func (g *Gateway) enlist(ctx context.Context, group string, y *yield, until time
 	if !g.shelves.add(EntryKey{Kind: entryShelf, Group: group, ID: y.Slot}, shelved{s, until}) {
 		return
 	}
-	if g.crew.run(g.listNow) != nil {
-		g.listPending(ctx, "")
+	if g.crew.run(g.listNow) == nil {
+		return
+	}
+	for g.listPending(ctx, "") { // to the end, or nobody would begin again
+		continue
 	}
 }
 

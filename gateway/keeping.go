@@ -143,12 +143,12 @@ func (r *run) waits() waiting {
 }
 
 // note keeps up with what happened, if the run is on record: every change of
-// state, and else now and then.
+// state, and what the agent calls its task; else now and then.
 func (r *run) note(ctx context.Context, s step) {
 	if !r.keeping || r.x.record == nil {
 		return
 	}
-	urgent := r.settled()
+	urgent := r.settled() || r.agent.TaskID != r.x.record.TaskID // by its name it can be asked about
 	for i := range s.events {
 		status := s.events[i].Status
 		urgent = urgent || status != nil && status.State != r.x.record.Task.Status.State

@@ -269,7 +269,7 @@ func (g *Gateway) writeList(ctx context.Context, l *listing, group string, now t
 		blob []byte
 	}
 	var lists []list
-	if len(l.tasks) > 2*listSpan {
+	for len(l.tasks) > 2*listSpan { // many may have come meanwhile
 		lists = append(lists, list{listName(l.full), appendEnded(nil, 0, l.tasks[:listSpan])})
 		l.tasks = append([]ended(nil), l.tasks[listSpan:]...)
 		l.full++

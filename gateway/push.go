@@ -244,11 +244,12 @@ func (g *Gateway) pushes(ctx context.Context, rec *record, events []canonical.Ev
 	if !rec.Pushes || len(events) == 0 || g.Pushers[rec.Source] == nil {
 		return
 	}
-	if !g.outbox.add(rec.key, posting{rec: *rec, events: events}) {
+	key := rec.key // the record goes on changing
+	if !g.outbox.add(key, posting{rec: *rec, events: events}) {
 		return // whoever posts already comes to it
 	}
-	if err := g.crew.run(func(ctx context.Context) { g.deliver(ctx, rec.key) }); err != nil {
-		g.outbox.clear(rec.key)
+	if err := g.crew.run(func(ctx context.Context) { g.deliver(ctx, key) }); err != nil {
+		g.outbox.clear(key)
 		g.Logger.WarnContext(ctx, "changes of a task are not posted", slog.String("task", rec.Task.ID), slog.Any("error", err))
 	}
 }

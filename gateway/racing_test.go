@@ -3,12 +3,16 @@ package gateway_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -441,6 +445,125 @@ func TestAStreamThatIsRefusedLeavesNothingAtWork(t *testing.T) {
 		synctest.Wait()
 		if ids, _, _ := s.list(g, `{"status":"TASK_STATE_WORKING"}`); len(ids) != 0 {
 			t.Errorf("at work are %s", ids)
+		}
+	})
+}
+
+// What an agent calls its task is on record as soon as it has said so: from then on
+// it is the agent that is asked.
+func TestATaskIsTheAgentsOnceItHasAName(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{
+		streaming: {{events: []string{wholeTask("WORKING", "")}, after: 160 * time.Millisecond}},
+		looking:   {{reply: result(taskOf("WORKING", ""))}},
+	}, func(s *stage) {
+		t := s.t
+		_, rest, _ := strings.Cut(string(s.ask(t, s, s.extended("tools/call", `"name":"write","arguments":`+askingHi)).Wire.Body), `"taskId":"`)
+		id, _, _ := strings.Cut(rest, `"`)
+		<-time.After(50 * time.Millisecond)
+		s.ask(t, s, s.extended("tasks/get", `"taskId":"`+id+`"`))
+		if got := s.agent.was(); got != streaming+" "+looking {
+			t.Errorf("the agent was asked %s", got)
+		}
+	})
+}
+
+// lagging has ended, and whoever waits for that has not been told yet.
+type lagging struct{ context.Context }
+
+func (lagging) Done() <-chan struct{} { return nil }
+
+// A caller whose own context ends its request hears that it does, and no error of ours,
+// whichever of the two is noticed first.
+func TestACallerWhoStopsHearsNoError(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{
+		streaming: {{events: []string{wholeTask("WORKING", "")}}}, canceling: {{reply: result(taskOf("CANCELED", ""))}},
+	}, func(s *stage) {
+		t := s.t
+		ctx, stop := context.WithCancel(t.Context())
+		call := s.a2a(streaming, saying)
+		call.Detached, call.Session = false, "session"
+		answer, err := s.Exchange(ctx, call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		heardNext(t, answer.Events)
+		time.AfterFunc(time.Second, stop)
+		if event, err := answer.Events.Next(lagging{ctx}); !errors.Is(err, context.Canceled) {
+			t.Errorf("it hears %s, %v", event.Wire.Body, err)
+		}
+		_ = answer.Events.Close()
+	})
+}
+
+// listLengths are the octets of the longest list of ended tasks.
+type listLengths struct {
+	gateway.Answers
+	longest atomic.Int64
+}
+
+func (l *listLengths) Finish(ctx context.Context, key ect.ReplayKey, answer []byte, until time.Time) {
+	if strings.HasPrefix(string(key.Issuer), "ended\x00") {
+		<-time.After(10 * time.Millisecond)
+		l.longest.Store(max(l.longest.Load(), int64(len(answer))))
+	}
+	l.Answers.Finish(ctx, key, answer, until)
+}
+
+// A list is as short as it has to be however many tasks end at once: one that grows
+// would not be kept in the end.
+func TestListsStayShortUnderLoad(t *testing.T) {
+	t.Parallel()
+	play(t, nil, func(s *stage) {
+		t := s.t
+		lengths := &listLengths{Answers: s.memory}
+		s.shared = lengths
+		g := s.replica(t)
+		defer func() { _ = g.Close() }()
+		close(s.tools.gate)
+		const tasks = 60
+		for range tasks {
+			go func() {
+				if _, err := g.Exchange(t.Context(), s.adds(invoking, adding)); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		<-time.After(10 * time.Second)
+		if got := lengths.longest.Load(); got > 1024 {
+			t.Errorf("a list takes %d octets", got)
+		}
+		if _, _, total := s.list(g, `{}`); total != tasks {
+			t.Errorf("%d tasks are listed", total)
+		}
+	})
+}
+
+// What comes of a task while nothing goes on in the background any more is listed
+// all the same, and not only the first time.
+func TestWhatIsListedWithoutAnybodyInTheBackground(t *testing.T) {
+	t.Parallel()
+	var tasks []scene
+	for i := range 200 {
+		whole := strings.ReplaceAll(wholeTask("COMPLETED", oneArt), `"t1"`, `"`+strconv.Itoa(i)+`"`)
+		tasks = append(tasks, scene{events: []string{whole}, end: io.EOF})
+	}
+	play(t, map[string][]scene{streaming: tasks}, func(s *stage) {
+		t := s.t
+		closed := s.replica(t)
+		_ = closed.Close()
+		answered := 0
+		for range tasks { // what comes so late may be refused as well
+			if _, err := closed.Exchange(t.Context(), s.tool(askingHi)); err == nil {
+				answered++
+			}
+			if answered == 3 {
+				break
+			}
+		}
+		if shown, _ := s.resources(t, s, s.asksFor(mcp.Modern, "resources/list", "")); len(shown.Resources) != answered || answered != 3 {
+			t.Errorf("of %d is listed %+v", answered, shown)
 		}
 	})
 }

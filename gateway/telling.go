@@ -113,14 +113,14 @@ func (t *telling) enroll(ctx context.Context) error {
 func (t *telling) Next(ctx context.Context) (transport.Event, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ctx, cancel := context.WithCancel(ctx)
+	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.left, cancel)() //nolint:contextcheck // a signal
 	for len(t.queue) == 0 {
 		if t.over {
 			return transport.Event{}, io.EOF
 		}
-		if err := t.more(ctx); err != nil {
+		if err := t.more(within, ctx); err != nil {
 			return transport.Event{}, err
 		}
 	}
@@ -129,8 +129,9 @@ func (t *telling) Next(ctx context.Context) (transport.Event, error) {
 	return event, nil
 }
 
-// more queues what comes next. An error is the caller's own: it does not wait.
-func (t *telling) more(ctx context.Context) error {
+// more queues what comes next. An error is the caller's own: it does not wait. Where
+// the end of its context ends its request too, either may be noticed first.
+func (t *telling) more(ctx, caller context.Context) error {
 	s, err := t.run.stepOr(ctx)
 	whole := context.WithoutCancel(ctx) // what was heard is told, or fails, as a whole
 	switch {
@@ -143,6 +144,9 @@ func (t *telling) more(ctx context.Context) error {
 	}
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return err
+	}
+	if errors.Is(err, errCanceled) && caller.Err() != nil {
+		return caller.Err()
 	}
 	if err != nil {
 		t.fail(whole, err)
@@ -367,7 +371,7 @@ func (g *Gateway) refusal(x *exchange, cause error) (translators.Wire, error) {
 		Correlation: canonical.Correlation{WireID: x.wireID},
 	}
 	l := g.toCaller(x, m, nil)
-	l.target.Stream = true
+	l.target.Stream, l.target.Stamp = true, g.stamp(x, l)
 	wire, _, err := l.encoder.Encode(m, l.target)
 	if err != nil {
 		return translators.Wire{}, err

@@ -83,6 +83,9 @@ func (f *slowScribe) work(ctx context.Context, conn *websocket.Conn, to ainp.Hea
 			return
 		}
 		final = string(quoted)
+	case strings.Contains(body, "break off"):
+		_ = conn.CloseNow()
+		return
 	case strings.Contains(body, "forever"):
 		_, _, _ = conn.Read(ctx)
 		f.left <- struct{}{}
@@ -293,6 +296,22 @@ func TestAnIntentIsStopped(t *testing.T) {
 	hear(t, conn)
 	_ = conn.CloseNow()
 	gone(t)
+}
+
+// TestALongIntentThatBreaksOff: a caller hears that the agent was lost in the middle
+// of its work.
+func TestALongIntentThatBreaksOff(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	b.scribeOverSocket(t, "slow")
+	conn := b.connect(t, "slow")
+	id := tell(t, conn, did("alice"), telling("break off"))
+	if half := hear(t, conn); half.Payload.Intent != id || half.Payload.Status != "partial" {
+		t.Errorf("it begins with %s", half.raw)
+	}
+	if end := hear(t, conn); end.Type != "ERROR" || end.Payload.Intent != id || end.Payload.Code == "" || len(end.Payload.AEPB.ECT) == 0 {
+		t.Errorf("it ends with %s", end.raw)
+	}
 }
 
 // TestSocketToOthers: a connection that stays open serves several intents, to

@@ -98,15 +98,20 @@ func TestTasksOfUACPAgents(t *testing.T) {
 	crane, winch := &job{}, &job{}
 	a2a, id := begin("crane", crane)
 	crane.notes("half way")
-	if got := a2a("GetTask", id); !strings.Contains(string(got.body), "half way") || !strings.Contains(string(got.body), "TASK_STATE_WORKING") || !crane.was(canonical.OpTaskGet) {
+	var got reply
+	if !soon(t.Context(), func() bool { // the agent may not have named its task yet
+		got = a2a("GetTask", id)
+		return strings.Contains(string(got.body), "half way")
+	}) || !strings.Contains(string(got.body), "TASK_STATE_WORKING") || !crane.was(canonical.OpTaskGet) {
 		t.Errorf("meanwhile: %d %s", got.status, short(got.body))
 	}
-	got := a2a("SubscribeToTask", id)
+	got = a2a("SubscribeToTask", id)
 	if text := string(got.body); got.status != http.StatusOK || !strings.Contains(text, `"lifted"`) || !strings.Contains(text, "TASK_STATE_COMPLETED") {
 		t.Errorf("observed: %d %s", got.status, text)
 	}
 	a2a, id = begin("winch", winch)
-	if got := a2a("CancelTask", id); !strings.Contains(string(got.body), "TASK_STATE_CANCELED") || !winch.was(canonical.OpTaskCancel) {
+	if got := a2a("CancelTask", id); !strings.Contains(string(got.body), "TASK_STATE_CANCELED") ||
+		!soon(t.Context(), func() bool { return winch.was(canonical.OpTaskCancel) }) {
 		t.Errorf("canceled: %d %s", got.status, short(got.body))
 	}
 	b.works(t)
