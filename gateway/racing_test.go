@@ -92,9 +92,8 @@ func TestACancelThatCrossesAQuestion(t *testing.T) {
 		late := s.replica(t)
 		defer func() { _ = late.Close() }()
 		id, _ := taskIn(t, s.ask(t, s, s.asks(invoking, calledLater)).Wire.Body)
-		began := time.Now()
-		if _, got := taskIn(t, s.ask(t, late, s.asks(canceling, `{"id":"`+id+`"}`)).Wire.Body); got != "TASK_STATE_CANCELED" || time.Since(began) > 4*time.Second {
-			t.Errorf("canceling gives %s after %v", got, time.Since(began))
+		if _, got := taskIn(t, s.ask(t, late, s.asks(canceling, `{"id":"`+id+`"}`)).Wire.Body); got != "TASK_STATE_CANCELED" {
+			t.Errorf("canceling gives %s", got)
 		}
 		if got := s.stands(s, id); got != "CANCELED" {
 			t.Errorf("then it is %s", got)
