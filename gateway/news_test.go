@@ -68,6 +68,9 @@ func newsStage(t *testing.T, version string, scenes map[string][]scene, test fun
 // heardNext is the next thing that is told.
 func heardNext(t *testing.T, events transport.Events) string {
 	t.Helper()
+	if events == nil {
+		t.Fatal("there is no stream")
+	}
 	event, err := events.Next(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,215 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// What a server of 2026-07-28 asks in place of a result, a client of an older
+// revision is asked on the stream of its call; what it answers the server has with
+// the call once more.
+
+const (
+	wantsAge = `{"method":"elicitation/create","params":{"mode":"form","message":"how old?","requestedSchema":{"type":"object","properties":{"age":{"type":"integer"}},"required":["age"]}}}`
+	wantsLLM = `{"method":"sampling/createMessage","params":{"messages":[{"role":"user","content":{"type":"text","text":"say it"}}],"maxTokens":10}}`
+)
+
+func asksFor(inputs, state string) string {
+	return result(`{"resultType":"input_required","inputRequests":{` + inputs + `},"requestState":"` + state + `"}`)
+}
+
+// question is one that a client hears on a stream.
+type question struct {
+	ID     string
+	Method string
+	Params json.RawMessage
+}
+
+func nextQuestion(t *testing.T, events transport.Events) (q question) {
+	t.Helper()
+	said := heardNext(t, events)
+	if strings.Contains(said, `"notifications/message"`) {
+		said = heardNext(t, events)
+	}
+	if json.Unmarshal([]byte(said), &q) != nil || q.ID == "" || q.Method == "" {
+		t.Fatalf("asked %s", said)
+	}
+	return q
+}
+
+// reply answers one.
+func (s *stage) reply(version string, q question, answer string) {
+	s.t.Helper()
+	call := s.olderIn(version, "", "")
+	call.Wire.Body = []byte(`{"jsonrpc":"2.0","id":"` + q.ID + `",` + answer + `}`)
+	if got := s.says(call); got != "" {
+		s.t.Errorf("the answer is answered with %s", got)
+	}
+}
+
+// calledAgain expects a call like the first, with these answers and this state.
+func (s *stage) calledAgain(n int, inputs, state string) {
+	s.t.Helper()
+	calls := s.asker.heard(calling)
+	if len(calls) <= n {
+		s.t.Fatalf("the server was asked %s", s.asker.was())
+	}
+	for _, want := range []string{`"name":"ask","arguments":{"a":1.50}`, `"inputResponses":{` + inputs + `}`, `"requestState":"` + state + `"`} {
+		if !strings.Contains(calls[n], want) {
+			s.t.Errorf("%s is not in %s", want, calls[n])
+		}
+	}
+}
+
+const callsAsk = `"name":"ask","arguments":{"a":1.50}`
+
+func TestAModernServersQuestionsOnAStream(t *testing.T) {
+	t.Parallel()
+	asks := asksFor(`"k":`+wantsName, "s-1")
+	streamed := scene{events: []string{`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`, asks}, end: io.EOF}
+	for name, c := range map[string]struct {
+		asks          scene
+		more          string // of the call
+		answer, heard string
+	}{
+		"accepted":      {scene{reply: asks}, "", `"result":` + acceptsAda, acceptsAda},
+		"declined":      {scene{reply: asks}, "", `"result":{"action":"decline"}`, `{"action":"decline"}`},
+		"refused":       {scene{reply: asks}, "", `"error":{"code":-1,"message":"no"}`, `{"action":"cancel"}`},
+		"with progress": {scene{reply: asks}, `,"_meta":{"progressToken":"p"}`, `"result":` + acceptsAda, acceptsAda},
+		"on a stream":   {streamed, `,"_meta":{"progressToken":"p"}`, `"result":` + acceptsAda, acceptsAda},
+	} {
+		for _, version := range []string{mcp.Legacy, mcp.LegacyJune} {
+			t.Run(name+" "+version, func(t *testing.T) {
+				t.Parallel()
+				play(t, map[string][]scene{calling: {c.asks, {reply: result(complete)}}}, func(s *stage) {
+					t := s.t
+					events := s.ask(t, s, s.olderIn(version, calling, callsAsk+c.more)).Events
+					q := nextQuestion(t, events)
+					mode := strings.Contains(string(q.Params), `"mode"`)
+					if q.Method != "elicitation/create" || !strings.Contains(string(q.Params), `"message":"who?"`) ||
+						!strings.Contains(string(q.Params), `"required":["name"]`) || mode && version == mcp.LegacyJune {
+						t.Errorf("asked %s %s", q.Method, q.Params)
+					}
+					s.reply(version, q, c.answer)
+					if bodies, closing := read(t, events); len(bodies) != 1 || bodies[0] != `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"hello Ada"}]}}` || len(closing) != 1 {
+						t.Errorf("the answer leads to %s", bodies)
+					}
+					s.calledAgain(1, `"k":`+c.heard, "s-1")
+					if first := s.asker.bodies[0]; !strings.Contains(first, `"elicitation":{`) || strings.Contains(first, "inputResponses") {
+						t.Errorf("the server was asked %s", first)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Several questions at once are asked one by one, and answered together; and what
+// the server asks then is another question.
+func TestAModernServerAsksMore(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{mcp.Legacy, mcp.LegacyJune} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			play(t, map[string][]scene{calling: {
+				{reply: asksFor(`"k":`+wantsName+`,"l":`+wantsAge, "s-1")}, {reply: asksFor(`"k":`+wantsAge, "s-2")}, {reply: result(complete)},
+			}}, func(s *stage) {
+				t := s.t
+				events := s.ask(t, s, s.olderIn(version, calling, callsAsk)).Events
+				answers := map[string]string{
+					"who?": acceptsAda, "how old?": `{"action":"accept","content":{"age":36}}`,
+				}
+				var asked struct{ Message string }
+				two := []question{nextQuestion(t, events), nextQuestion(t, events)}
+				for i := range two { // the last one first
+					if err := json.Unmarshal(two[1-i].Params, &asked); err != nil || answers[asked.Message] == "" {
+						t.Fatalf("asked %s", two[1-i].Params)
+					}
+					s.reply(version, two[1-i], `"result":`+answers[asked.Message])
+				}
+				again := nextQuestion(t, events)
+				s.calledAgain(1, `"k":`+answers["who?"]+`,"l":`+answers["how old?"], "s-1")
+				s.reply(version, two[0], `"result":{"action":"decline"}`) // it has been answered
+				s.reply(version, again, `"result":`+answers["how old?"])
+				if bodies, _ := read(t, events); len(bodies) != 1 || !strings.Contains(bodies[0], "hello Ada") {
+					t.Errorf("the answers lead to %s", bodies)
+				}
+				s.calledAgain(2, `"k":`+answers["how old?"], "s-2")
+				if got := s.asker.was(); got != calling+" "+calling+" "+calling {
+					t.Errorf("the server was asked %s", got)
+				}
+			})
+		})
+	}
+}
+
+// What only MCP asks goes to a client that said that it answers such, in its words.
+func TestAModernServerAsksAModel(t *testing.T) {
+	t.Parallel()
+	const said = `{"model":"m","role":"assistant","content":{"type":"text","text":"it"}}`
+	play(t, map[string][]scene{calling: {{reply: asksFor(`"k":`+wantsLLM, "s-1")}, {reply: result(complete)}}}, func(s *stage) {
+		t := s.t
+		call := s.olderIn(mcp.Legacy, calling, callsAsk)
+		call.CanAnswer = []canonical.Mode{canonical.ModeNative}
+		events := s.ask(t, s, call).Events
+		q := nextQuestion(t, events)
+		if q.Method != "sampling/createMessage" || !strings.Contains(string(q.Params), "say it") {
+			t.Errorf("asked %s %s", q.Method, q.Params)
+		}
+		s.reply(mcp.Legacy, q, `"result":`+said)
+		if bodies, _ := read(t, events); len(bodies) != 1 || !strings.Contains(bodies[0], "hello Ada") {
+			t.Errorf("the answer leads to %s", bodies)
+		}
+		s.calledAgain(1, `"k":`+said, "s-1")
+	})
+}
+
+// Whoever said that nobody can be asked is not, and the server hears that; one that
+// asks all the same has answered badly. And who leaves, or stops, hears no more.
+func TestAModernServersQuestionsThatNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	asks := map[string][]scene{calling: {{reply: asksFor(`"k":`+wantsName, "s-1")}, {reply: result(complete)}}}
+	play(t, asks, func(s *stage) {
+		call := s.olderIn(mcp.Legacy, calling, callsAsk)
+		call.CanAnswer = nil
+		if got := whole(s.t, s.ask(s.t, s, call)); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":7,"error":`) || strings.Contains(got, "who?") {
+			s.t.Errorf("it leads to %s", got)
+		}
+		if got := s.asker.last(); strings.Contains(got, `"elicitation"`) {
+			s.t.Errorf("the server was asked %s", got)
+		}
+	})
+	for name, ends := range map[string]func(*stage, transport.Events){
+		"leaves": func(_ *stage, events transport.Events) { _ = events.Close() },
+		"stops": func(s *stage, events transport.Events) {
+			stop := s.olderIn(mcp.Legacy, "", "")
+			stop.Wire.Body = []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
+			s.ask(s.t, s, stop)
+			if bodies, _ := read(s.t, events); len(bodies) != 1 || !strings.Contains(bodies[0], `"error"`) {
+				s.t.Errorf("it leads to %s", bodies)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, map[string][]scene{calling: {{reply: asksFor(`"k":`+wantsName, "s-1")}, {reply: result(complete)}}}, func(s *stage) {
+				events := s.ask(s.t, s, s.olderIn(mcp.Legacy, calling, callsAsk)).Events
+				q := nextQuestion(s.t, events)
+				ends(s, events)
+				synctest.Wait()
+				s.reply(mcp.Legacy, q, `"result":`+acceptsAda) // too late
+				synctest.Wait()
+				if got := s.asker.was(); got != calling {
+					s.t.Errorf("the server was asked %s", got)
+				}
+			})
+		})
+	}
+}
