@@ -48,6 +48,7 @@ type Metrics struct {
 	losses       *prometheus.CounterVec
 	verified     *prometheus.CounterVec
 	issued       *prometheus.CounterVec
+	often        often
 	kept         *prometheus.CounterVec
 	limited      *prometheus.CounterVec
 	denied       *prometheus.CounterVec
@@ -68,6 +69,7 @@ func New(deps Deps) (*Metrics, error) {
 		m.bindings[string(b)] = true
 	}
 	m.define()
+	m.remember()
 	for _, c := range []prometheus.Collector{
 		m.translations, m.duration, m.losses, m.verified, m.issued, m.kept, m.limited, m.denied, m.inflight, m.upstream, m.reloads, m.questions, m.changes,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -94,6 +96,27 @@ func backendUp(deps Deps) prometheus.Collector {
 		}
 		return 0
 	})
+}
+
+// often is the way to what every exchange counts.
+type often struct {
+	translations series[prometheus.Counter]
+	duration     series[prometheus.Observer]
+	losses       series[prometheus.Counter]
+	verified     series[prometheus.Counter]
+	issued       series[prometheus.Counter]
+	upstream     series[prometheus.Observer]
+}
+
+func (m *Metrics) remember() {
+	m.often.translations.begin(m.translations, 3, func(l labels) labels { return labels{m.binding(l[0]), m.binding(l[1]), resultLabel(l[2])} })
+	m.often.duration.begin(m.duration, 3, func(l labels) labels { return labels{m.binding(l[0]), m.binding(l[1]), stageLabel(Stage(l[2]))} })
+	m.often.losses.begin(m.losses, 4, func(l labels) labels {
+		return labels{m.binding(l[0]), m.binding(l[1]), lossLabel(l[2]), fateLabel(l[3])}
+	})
+	m.often.verified.begin(m.verified, 2, func(l labels) labels { return labels{l[0], verifyLabel(l[1])} })
+	m.often.issued.begin(m.issued, 2, func(l labels) labels { return labels{actLabel(l[0]), l[1]} })
+	m.often.upstream.begin(m.upstream, 2, func(l labels) labels { return labels{m.agents.label(l[0]), m.binding(l[1])} })
 }
 
 // define names every metric (contract section 3).
@@ -154,29 +177,29 @@ func (m *Metrics) Enter() (leave func()) {
 
 // Translated counts an exchange that ended. result is "ok" or the code of a problem.
 func (m *Metrics) Translated(from, to, result string, took time.Duration) {
-	m.translations.WithLabelValues(m.binding(from), m.binding(to), resultLabel(result)).Inc()
+	m.often.translations.of(labels{from, to, result}).Inc()
 	m.Took(from, to, StageTotal, took)
 }
 
 // Took notes how long a stage of an exchange took.
 func (m *Metrics) Took(from, to string, stage Stage, took time.Duration) {
-	m.duration.WithLabelValues(m.binding(from), m.binding(to), stageLabel(stage)).Observe(took.Seconds())
+	m.often.duration.of(labels{from, to, string(stage)}).Observe(took.Seconds())
 }
 
 // Lost counts one loss of a translation.
 func (m *Metrics) Lost(from, to, code, fate string) {
-	m.losses.WithLabelValues(m.binding(from), m.binding(to), lossLabel(code), fateLabel(fate)).Inc()
+	m.often.losses.of(labels{from, to, code, fate}).Inc()
 }
 
 // Verified counts a token that was checked. result is "ok", "refused" or what
 // [VerifyResult] makes of an error. A level of 0 is unknown.
 func (m *Metrics) Verified(level ect.Level, result string) {
-	m.verified.WithLabelValues(levelLabel(level), verifyLabel(result)).Inc()
+	m.often.verified.of(labels{levelLabel(level), result}).Inc()
 }
 
 // Issued counts a token that was signed.
 func (m *Metrics) Issued(act string, level ect.Level) {
-	m.issued.WithLabelValues(actLabel(act), levelLabel(level)).Inc()
+	m.often.issued.of(labels{act, levelLabel(level)}).Inc()
 }
 
 // ByReference counts a message whose own token did not travel with it: bare or full.
@@ -196,7 +219,7 @@ func (m *Metrics) Denied(constraint policy.Constraint) {
 
 // Upstream notes how long an agent took.
 func (m *Metrics) Upstream(agent, protocol string, took time.Duration) {
-	m.upstream.WithLabelValues(m.agents.label(agent), m.binding(protocol)).Observe(took.Seconds())
+	m.often.upstream.of(labels{agent, protocol}).Observe(took.Seconds())
 }
 
 // DescriptionChanged counts an agent that described itself otherwise than before (R9).

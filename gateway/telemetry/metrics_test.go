@@ -216,3 +216,15 @@ func TestNewNeedsProtocols(t *testing.T) {
 		t.Error("no protocols: accepted")
 	}
 }
+
+// BenchmarkLost is what a loss costs besides its ECT; an exchange has a dozen.
+func BenchmarkLost(b *testing.B) {
+	m, err := telemetry.New(telemetry.Deps{Bindings: []canonical.Binding{"a2a-v1", "mcp-v1"}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Lost("a2a-v1", "mcp-v1", string(canonical.LossIDs), string(canonical.Carried))
+	}
+}
