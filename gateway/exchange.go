@@ -39,7 +39,7 @@ type exchange struct {
 	parents   []ect.ID
 	issued    []string // our tokens, compact, oldest first
 	issuedIDs []ect.ID // and their ids
-	heard     []string // tokens of gateways further on, for a caller that is one
+	heard     heardOf  // tokens of gateways further on, for a caller that is one
 	losses    []canonical.Loss
 	admitted  bool // from here on every failure leaves evidence (architecture section 5)
 

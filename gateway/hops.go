@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -354,11 +355,30 @@ func (g *Gateway) refused(ctx context.Context, x *exchange, err error) {
 	}
 }
 
+// heardOf is tokens that one goroutine hears of while another answers.
+type heardOf struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (h *heardOf) add(compact string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.list = append(h.list, compact)
+}
+
+// all are those so far.
+func (h *heardOf) all() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clip(h.list)
+}
+
 // learned takes note of somebody else's evidence for a caller that is a gateway
 // too: the graph is whole only where the message came from.
 func (x *exchange) learned(v ect.Verified) {
 	if x.evidence.path.Hops() > 0 && (v.Claims().Act.Translation() || v.Claims().Act == ect.ActTranslateError) {
-		x.heard = append(x.heard, v.Compact())
+		x.heard.add(v.Compact())
 	}
 }
 
@@ -369,7 +389,7 @@ func (x *exchange) proof() []string {
 	for _, compact := range x.issued {
 		size += len(compact)
 	}
-	for _, compact := range x.heard {
+	for _, compact := range x.heard.all() {
 		if size += len(compact); size <= maxProof && len(out) < maxSignatures {
 			out = append(slices.Clip(out), compact)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -563,6 +564,47 @@ func TestWhatIsListedWithoutAnybodyInTheBackground(t *testing.T) {
 		}
 		if shown, _ := s.resources(t, s, s.asksFor(mcp.Modern, "resources/list", "")); len(shown.Resources) != answered || answered != 3 {
 			t.Errorf("of %d is listed %+v", answered, shown)
+		}
+	})
+}
+
+// What another gateway says of its refusal is taken note of while a caller that is a
+// gateway too is answered with the task that was promised it.
+func TestARefusalThatCrossesAPromise(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := slow(t)
+		defer func() { _ = b.Close() }()
+		later := strings.Replace(addingLater, `"m1"`, `"m2"`, 1)
+		call := b.a2aCall("SendMessage", later)
+		sign := func(who *ecttest.Party, audience ect.Identity, workflow string, parents []ect.ID, body []byte) string {
+			ext := ect.Ext{}
+			ext.SetString(ect.ExtLeg, "request")
+			ext.SetString(ect.ExtSourceProtocol, "a2a-v1")
+			ext.SetString(ect.ExtDestProtocol, "a2a-v1")
+			ext.SetString(ect.ExtGatewayID, string(who.ID))
+			token, err := who.Signer(t, func() time.Time { return b.now }).Sign(ect.Claims{
+				Audience: []string{string(audience)}, Workflow: workflow, Act: ect.ActTranslate, Parents: parents, OutputHash: ect.Hash(body), Ext: ext,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return token.Compact()
+		}
+		workflow := string(ect.NewID())
+		call.Evidence = []string{sign(b.caller, b.self.ID, workflow, nil, call.Wire.Body)}
+		b.agent.fail = &transport.RefusedError{Agent: "calculator", Status: 503, Code: "unavailable", Evidence: []string{
+			sign(b.server, b.self.ID, workflow, nil, nil),
+		}}
+		time.AfterFunc(150*time.Millisecond, func() { close(b.agent.gate) })
+		answer := b.exchange(t, call)
+		id, state := taskIn(t, answer.Wire.Body)
+		if state != "TASK_STATE_WORKING" {
+			t.Errorf("promised is %s", answer.Wire.Body)
+		}
+		<-time.After(time.Second)
+		if got := b.stateOf(t, id); got != "TASK_STATE_FAILED" {
+			t.Errorf("it ends as %s", got)
 		}
 	})
 }
