@@ -19,12 +19,15 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/a2a/frame"
+	"github.com/aepb/aepb-gateway/gateway/transport/slim"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
+	slimform "github.com/aepb/aepb-gateway/translators/slim"
 )
 
 // scene is what an agent says to one request. ID stands for the request's id.
@@ -283,6 +286,21 @@ func (s servers) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 	return s.tools.Dial(ctx, e, sealed)
 }
 
+// onGRPC and onSLIM are wires on which messages of A2A are not JSON.
+type (
+	onGRPC struct {
+		transport.Dialer
+		frame.Framer
+	}
+	onSLIM struct{ transport.Dialer }
+)
+
+func (onSLIM) Frame(w translators.Wire) (translators.Wire, []canonical.Loss, error) {
+	return slim.Frame(w)
+}
+
+func (onSLIM) Unframe(w translators.Wire) (translators.Wire, error) { return slim.Unframe(w) }
+
 // replica is one more gateway on the same state.
 func (s *stage) replica(t *testing.T) *gateway.Gateway {
 	t.Helper()
@@ -293,7 +311,7 @@ func (s *stage) replica(t *testing.T) *gateway.Gateway {
 		}
 	}
 	logger := slog.New(slog.DiscardHandler)
-	registry, err := translators.NewRegistry(a2a.New(translators.Config{}), mcp.New(translators.Config{}))
+	registry, err := translators.NewRegistry(a2a.New(translators.Config{}), mcp.New(translators.Config{}), slimform.New(translators.Config{}))
 	must(err)
 	list, err := directory.New(directory.Deps{
 		Describers: map[canonical.Binding]transport.Describer{a2a.Binding: s.agent, mcp.Binding: servers{s}}, Egress: closed{}, PlainLoopback: true, Now: time.Now, Logger: logger,
@@ -333,7 +351,9 @@ func (s *stage) replica(t *testing.T) *gateway.Gateway {
 		kept = s.view
 	}
 	road, err := gateway.New(gateway.Settings{}, gateway.Deps{
-		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{a2a.Binding: s.agent, mcp.Binding: servers{s}},
+		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{
+			a2a.Binding: onGRPC{Dialer: s.agent}, mcp.Binding: servers{s}, slimform.Binding: onSLIM{s.agent},
+		},
 		Pushers: map[canonical.Binding]transport.Pusher{a2a.Binding: s.posts},
 		Signer:  s.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: s.memory, Answers: answers,
 		Conversations: s.memory, Entries: kept, Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
