@@ -608,3 +608,60 @@ func TestARefusalThatCrossesAPromise(t *testing.T) {
 		}
 	})
 }
+
+// Work that nobody follows any more is followed for whoever waits for it: else there
+// would be nothing to wait for.
+func TestWhoeverWaitsIsNotLeftAlone(t *testing.T) {
+	t.Parallel()
+	begins := scene{reply: result(`{"resultType":"task","status":"working",` + newTask + `}`)}
+	ends := scene{reply: newStands("completed", `,"result":`+complete)}
+	t.Run("at another replica", func(t *testing.T) {
+		t.Parallel()
+		era(t, mcp.Modern, map[string][]scene{calling: {begins}, tasksGet: {{reply: newStands("working", "")}, ends}}, func(s *stage) {
+			t := s.t
+			other := s.replica(t)
+			defer func() { _ = other.Close() }()
+			id, _ := taskIn(t, s.ask(t, s, s.asks(invoking, calledLater)).Wire.Body)
+			_ = s.Close()
+			events := s.ask(t, other, s.asks(following, `{"id":"`+id+`"}`)).Events
+			defer func() { _ = events.Close() }()
+			within, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			defer cancel()
+			for last := ""; !strings.Contains(last, "COMPLETED"); {
+				event, err := events.Next(within)
+				if err != nil {
+					t.Fatalf("after %s: %v", last, err)
+				}
+				last = string(event.Wire.Body)
+			}
+		})
+	})
+	t.Run("while the agent is away", func(t *testing.T) {
+		t.Parallel()
+		away := scene{fail: errBroken}
+		era(t, mcp.Modern, map[string][]scene{calling: {begins}, tasksGet: {away, away, away, away, away, ends}}, func(s *stage) {
+			s.says(s.older(calling, wantsTask))
+			if answer, err := s.Exchange(s.t.Context(), s.older(tasksResult, `"taskId":"u1"`)); err != nil || !strings.Contains(string(answer.Wire.Body), "hello Ada") {
+				s.t.Errorf("it ends with %s, %v", answer.Wire.Body, err)
+			}
+		})
+	})
+}
+
+// A caller whose connection is its request leaves its stream: its work is no longer
+// said to go on.
+func TestWhoLeavesEndsItsWorkOnRecord(t *testing.T) {
+	t.Parallel()
+	play(t, nil, func(s *stage) {
+		t := s.t
+		call := s.adds(streaming, adding)
+		call.Detached = false
+		events := s.ask(t, s, call).Events
+		heardNext(t, events)
+		_ = events.Close()
+		synctest.Wait()
+		if ids, _, _ := s.list(s.Gateway, `{"status":"TASK_STATE_CANCELED"}`); len(ids) != 1 {
+			t.Errorf("canceled are %s", ids)
+		}
+	})
+}

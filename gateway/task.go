@@ -187,7 +187,7 @@ func (g *Gateway) held(ctx context.Context, x *exchange, rec *record, query *can
 	if _, err := g.acknowledged(ctx, x, sealed); err != nil {
 		return transport.Answer{}, err
 	}
-	rec, err = g.untilEnd(ctx, rec)
+	rec, err = g.untilEnd(ctx, x, rec)
 	if err != nil {
 		return transport.Answer{}, err
 	}
@@ -247,7 +247,7 @@ func (g *Gateway) cancel(ctx context.Context, x *exchange, rec *record) (transpo
 		case rec.Box != "" && rec.Box != told:
 			told, next, err = rec.Box, rec, g.post(ctx, rec.mailKey(), letter{Cancel: true})
 		default:
-			next, err = g.changed(ctx, rec, time.Until(end))
+			next, err = g.changed(ctx, x, rec, time.Until(end))
 		}
 		if err != nil {
 			return transport.Answer{}, err
@@ -282,9 +282,9 @@ func (g *Gateway) endWaiting(ctx context.Context, rec *record) (*record, error) 
 }
 
 // untilEnd waits a little for the end of what was canceled.
-func (g *Gateway) untilEnd(ctx context.Context, rec *record) (*record, error) {
+func (g *Gateway) untilEnd(ctx context.Context, x *exchange, rec *record) (*record, error) {
 	for end := time.Now().Add(cancelWait); !rec.Task.Status.State.Terminal(); {
-		next, err := g.changed(ctx, rec, time.Until(end))
+		next, err := g.changed(ctx, x, rec, time.Until(end))
 		if err != nil {
 			return nil, err
 		}

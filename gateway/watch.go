@@ -26,7 +26,7 @@ func (g *Gateway) watch(ctx context.Context, x *exchange, rec *record, streaming
 	answered, round := rec.Waits == waitsOpen && x.message.Op == canonical.OpInvoke, rec.Round
 	end := time.Now().Add(x.timeout())
 	for !rec.Task.Status.State.Terminal() && (rec.Runner != "" || rec.Follower != "") && time.Until(end) > 0 {
-		next, err := g.changed(ctx, rec, time.Until(end))
+		next, err := g.changed(ctx, x, rec, time.Until(end))
 		if err != nil {
 			return transport.Answer{}, err
 		}
@@ -49,12 +49,14 @@ func (x *exchange) timeout() time.Duration {
 }
 
 // changed waits for the next change of a record, but not for ever; nil: there
-// was none. Work whose process is gone is settled on the way.
-func (g *Gateway) changed(ctx context.Context, rec *record, limit time.Duration) (*record, error) {
+// was none. Work whose process is gone is settled on the way, and an agent's own
+// task that nobody follows is followed, so that there is something to wait for.
+func (g *Gateway) changed(ctx context.Context, x *exchange, rec *record, limit time.Duration) (*record, error) {
 	revision := rec.revision
 	if err := g.settleLost(ctx, rec); err != nil || rec.revision != revision {
 		return rec, err
 	}
+	g.attend(ctx, x, rec)
 	within, cancel := context.WithTimeout(ctx, min(limit, runnerLife))
 	defer cancel()
 	entry, ok, err := g.Entries.Await(within, rec.key, rec.revision)
@@ -248,7 +250,7 @@ func (w *watching) change(ctx context.Context) error {
 	if stream.Settled(w.known.Status.State) {
 		return w.end(ctx)
 	}
-	rec, err := w.g.changed(ctx, w.rec, 2*runnerLife)
+	rec, err := w.g.changed(ctx, w.x, w.rec, 2*runnerLife)
 	if err != nil || rec == nil {
 		return err
 	}
@@ -310,7 +312,7 @@ func (w *watching) Close() error {
 func (g *Gateway) outcomeOf(ctx context.Context, x *exchange, rec *record) (transport.Answer, error) {
 	asks := x.asking() == translators.AskStream && x.call.Session != ""
 	for end := time.Now().Add(x.timeout()); !rec.Task.Status.State.Terminal() && (!asks || rec.Waits != waitsOpen); {
-		next, err := g.changed(ctx, rec, time.Until(end))
+		next, err := g.changed(ctx, x, rec, time.Until(end))
 		if err != nil {
 			return transport.Answer{}, err
 		}
@@ -367,7 +369,7 @@ func (w *watching) interview(ctx context.Context) error {
 		}
 		return nil
 	default:
-		next, err := w.g.changed(ctx, w.rec, 2*runnerLife)
+		next, err := w.g.changed(ctx, w.x, w.rec, 2*runnerLife)
 		if next != nil {
 			w.rec = next
 		}
