@@ -39,7 +39,8 @@ type Responses interface {
 
 // CallA2A calls a method of A2A. Service is the name to try first; if there is
 // nothing of that name, the other one is tried: such a call was never begun, so
-// nothing is done twice. The responses' service is the one that answered.
+// nothing is done twice. An agent that refuses a call in A2A's words has begun it, and
+// is not called again. The responses' service is the one that answered.
 // Errors: those of Call; a failure of the agent comes from Next.
 func CallA2A(ctx context.Context, caller Caller, to name.Name, r rpc.Request) (Responses, string, error) {
 	if r.Service == "" {
@@ -84,7 +85,7 @@ func opened(ctx context.Context, caller Caller, to name.Name, r rpc.Request) (*r
 
 func (s *responses) unknown() bool {
 	var status *rpc.StatusError
-	return errors.As(s.err, &status) && status.Code == rpc.Unimplemented
+	return errors.As(s.err, &status) && status.Code == rpc.Unimplemented && !inWords(status.Message)
 }
 
 // Next gives the one that was looked at, and then the others.

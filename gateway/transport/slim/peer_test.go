@@ -134,6 +134,46 @@ func TestA2AServices(t *testing.T) {
 	}
 }
 
+// refuser refuses whatever it is called for.
+type refuser struct {
+	says   string
+	called []string
+}
+
+func (r *refuser) Serve(_ context.Context, call rpc.Call, _ rpc.Responder) error {
+	r.called = append(r.called, call.Service)
+	return &rpc.StatusError{Code: rpc.Unimplemented, Message: r.says}
+}
+
+// TestARefusalIsNoUnknownService: an agent that refuses a call has had it, and is
+// not called by another name for the same.
+func TestARefusalIsNoUnknownService(t *testing.T) {
+	t.Parallel()
+	for says, calls := range map[string]int{
+		"UnsupportedOperationError: not here": 1, "PushNotificationNotSupportedError: ": 1, "MethodNotFoundError: no such method": 1,
+		"Method not found": 2, "lf.a2a.v1.A2AService: unknown": 2,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			node, agent := newNode(t), &refuser{says: says}
+			server := startPeer(t, node, "org/ns/server", agent)
+			got, service, err := CallA2A(t.Context(), startPeer(t, node, "org/ns/client", nil), server.Name().Any(), rpc.Request{Method: "SendStreamingMessage"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer got.Close()
+			_, err = got.Next(t.Context())
+			var status *rpc.StatusError
+			if !errors.As(err, &status) || status.Message != says || service != ServiceA2A {
+				t.Errorf("%q is heard as %v of %s", says, err, service)
+			}
+			synctest.Wait()
+			if len(agent.called) != calls {
+				t.Errorf("%q: called as %q", says, agent.called)
+			}
+		})
+	}
+}
+
 // TestConversation: notifications and responses come to whose they are.
 func TestConversation(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package slim
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
@@ -108,6 +109,13 @@ func failureOf(status int, text string) *jsonError {
 		text = "the agent failed"
 	}
 	return &jsonError{found.number, text, data}
+}
+
+// inWords: the text of a status begins with the name that A2A has for an error, so
+// that it is what an agent said, and not whoever takes calls for it.
+func inWords(text string) bool {
+	name, _, named := strings.Cut(text, ":")
+	return named && slices.ContainsFunc(failures[:], func(f failure) bool { return f.name == name })
 }
 
 func validText(text string) bool { return strings.ToValidUTF8(text, "") == text }
