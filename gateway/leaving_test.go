@@ -117,17 +117,22 @@ func TestTheTokenThatClosesAnAgentsStream(t *testing.T) {
 		"another stream's": {by: "writer", whole: ect.Hash([]byte("else"))},
 		"a stranger's":     {by: "stranger"},
 	} {
-		for _, relayed := range []bool{true, false} {
-			t.Run(name, func(t *testing.T) {
+		for _, way := range []string{"relayed", "told", "followed"} {
+			t.Run(name+" "+way, func(t *testing.T) {
 				t.Parallel()
-				scenes := map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", ""), artifact("done it"), status("COMPLETED", "")}, end: io.EOF}}}
+				streams, method := way != "told", streaming
+				scenes := map[string][]scene{}
+				if way == "followed" { // the request itself is answered with one reply
+					scenes[streaming], method = []scene{{reply: wholeTask("WORKING", "")}}, following
+				}
+				scenes[method] = []scene{{events: []string{wholeTask("WORKING", ""), artifact("done it"), status("COMPLETED", "")}, end: io.EOF}}
 				play(t, scenes, func(s *stage) {
 					t := s.t
 					signer, id := s.writer, ect.NewID()
 					if c.by == "stranger" {
 						signer = ecttest.NewParty(t, s.writer.ID)
 					}
-					scenes[streaming][0].closes = func(whole string) string {
+					scenes[method][0].closes = func(whole string) string {
 						if c.whole != "" {
 							whole = c.whole
 						}
@@ -141,17 +146,22 @@ func TestTheTokenThatClosesAnAgentsStream(t *testing.T) {
 					}
 					var answer transport.Answer
 					var err error
-					if relayed {
-						answer = s.ask(t, s, s.a2a(streaming, saying))
+					if streams {
+						call := s.a2a(streaming, saying)
+						if way == "followed" {
+							call = s.tool(askingHi)
+							call.Wire.Body = []byte(strings.Replace(string(call.Wire.Body), `"_meta":{`, `"_meta":{"progressToken":1,`, 1))
+						}
+						answer = s.ask(t, s, call)
 						bodies, evidence := read(t, answer.Events)
-						if last := bodies[len(bodies)-1]; strings.Contains(last, "COMPLETED") != c.good || strings.Contains(last, `"error"`) == c.good {
+						if last := bodies[len(bodies)-1]; strings.Contains(strings.ToUpper(last), "COMPLETED") != c.good || strings.Contains(last, `"error"`) == c.good {
 							t.Errorf("the stream ends with %s", last)
 						}
 						answer.Evidence = evidence
 					} else if answer, err = s.Exchange(t.Context(), s.tool(askingHi)); (err == nil) != c.good {
 						t.Errorf("the caller is told %s, %v", answer.Wire.Body, err)
 					}
-					if bad := (*transport.BadReplyError)(nil); !relayed && !c.good && !errors.As(err, &bad) {
+					if bad := (*transport.BadReplyError)(nil); !streams && !c.good && !errors.As(err, &bad) {
 						t.Errorf("got %v", err)
 					}
 					last := claims(t, answer.Evidence[len(answer.Evidence)-1])

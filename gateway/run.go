@@ -245,7 +245,7 @@ func (r *run) follows(parents []ect.ID) {
 // closes waits a little for the ECT that closes a stream whose last event was
 // heard. An agent that keeps the stream open gives none.
 func (r *run) closes(ctx context.Context) error {
-	if r.stream == nil || r.ask != nil || r.over {
+	if r.stream == nil || r.ask != nil || r.x.verbatim() && r.over {
 		return nil
 	}
 	h, err := r.pump.next(ctx, grace)
