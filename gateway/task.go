@@ -35,7 +35,7 @@ func (g *Gateway) task(ctx context.Context, x *exchange) (transport.Answer, erro
 		return transport.Answer{}, err
 	}
 	x.record, x.workflow = rec, rec.Workflow
-	if x.message.Op == canonical.OpTaskCancel && rec.Waits == waitsOpen { // whoever holds the question tells the agent
+	if x.message.Op == canonical.OpTaskCancel && rec.Waits == waitsOpen && rec.Runner != "" { // whoever holds the question tells the agent
 		return g.cancel(ctx, x, rec)
 	}
 	if rec.Held && x.relay() || x.message.Op == canonical.OpTaskGet && rec.TaskID != "" && !x.relay() && x.outcomeApart() {
