@@ -185,6 +185,8 @@ func (r *run) unkept(ctx context.Context, err error) bool {
 	}
 	if rec := r.x.record; rec.Task.Status.State.Terminal() || rec.Runner == "" && rec.Follower == "" {
 		r.g.insist(ctx, *rec, r.posted)
+		task := rec.Task
+		r.posted = &task // or will be
 	}
 	return false
 }
@@ -196,12 +198,30 @@ func later(err error) bool {
 	return away || raced
 }
 
+// putLast writes the last word of this process. One that is no end is none any more if
+// the record does not say that the work goes on here, or somebody has answered since.
+func (g *Gateway) putLast(ctx context.Context, rec *record) error {
+	now, err := g.load(ctx, rec.key)
+	switch {
+	case err != nil || now == nil || rec.Task.Status.State.Terminal():
+		return g.put(ctx, rec)
+	case now.Task.Status.State.Terminal(), now.Runner != g.instance && now.Follower != g.instance, now.Round > rec.Round:
+		return &endedError{now.Task.Status.State}
+	}
+	rec.revision, rec.Pushes = now.revision, rec.Pushes || now.Pushes
+	ok, err := g.save(ctx, rec)
+	if err == nil && !ok {
+		err = conflict(nil) // once more
+	}
+	return err
+}
+
 // insist writes a last word until it is on record, and posts it then.
 func (g *Gateway) insist(ctx context.Context, rec record, posted *canonical.Task) {
 	over := g.Now().Add(recordLife)
 	err := g.crew.run(func(ctx context.Context) {
 		for wait := saveEvery; g.Now().Before(over) && pause(ctx, wait); wait = min(2*wait, runnerBeats) {
-			err := g.put(ctx, &rec)
+			err := g.putLast(ctx, &rec)
 			if err == nil {
 				g.pushes(ctx, &rec, stream.Diff(posted, &rec.Task))
 			}

@@ -596,7 +596,7 @@ func TestARefusalThatCrossesAPromise(t *testing.T) {
 		b.agent.fail = &transport.RefusedError{Agent: "calculator", Status: 503, Code: "unavailable", Evidence: []string{
 			sign(b.server, b.self.ID, workflow, nil, nil),
 		}}
-		time.AfterFunc(150*time.Millisecond, func() { close(b.agent.gate) })
+		time.AfterFunc(160*time.Millisecond, func() { close(b.agent.gate) }) // it is promised before
 		answer := b.exchange(t, call)
 		id, state := taskIn(t, answer.Wire.Body)
 		if state != "TASK_STATE_WORKING" {
@@ -662,6 +662,51 @@ func TestWhoLeavesEndsItsWorkOnRecord(t *testing.T) {
 		synctest.Wait()
 		if ids, _, _ := s.list(s.Gateway, `{"status":"TASK_STATE_CANCELED"}`); len(ids) != 1 {
 			t.Errorf("canceled are %s", ids)
+		}
+	})
+}
+
+// hiccup is a state in which one write of a record fails.
+type hiccup struct {
+	gateway.Entries
+	at    int64 // which one
+	tasks atomic.Int64
+}
+
+func (h *hiccup) Swap(ctx context.Context, key gateway.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
+	if key.Kind == "task" && h.tasks.Add(1) == h.at {
+		return 0, false, &state.UnavailableError{}
+	}
+	return h.Entries.Swap(ctx, key, old, value, until)
+}
+
+// A question that could not be kept, and then could, and was answered: what was to be
+// kept later is not put over the answer.
+func TestWhatIsKeptLateDoesNotTakeAnAnswerBack(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{calling: {{reply: result(pending), after: time.Second}, {reply: result(complete), after: 10 * time.Second}}}, func(s *stage) {
+		t := s.t
+		s.view = &hiccup{Entries: s.memory.Entries(), at: 2}
+		g := s.replica(t)
+		defer func() { _ = g.Close() }()
+		id, _ := taskIn(t, s.ask(t, g, s.asks(invoking, calledLater)).Wire.Body)
+		for s.stands(g, id) == "WORKING" {
+			<-time.After(time.Millisecond)
+		}
+		answered := make(chan error, 1)
+		go func() {
+			_, err := g.Exchange(t.Context(), s.answers(id, "Ada"))
+			answered <- err
+		}()
+		<-time.After(5 * time.Second)
+		if got := s.stands(g, id); got != "WORKING" {
+			t.Errorf("the answer is on its way, and it is %s", got)
+		}
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+		if got := s.stands(g, id); got != "COMPLETED" {
+			t.Errorf("at the end it is %s", got)
 		}
 	})
 }
