@@ -343,12 +343,11 @@ func (h *hearing) noticed() string {
 
 // lost are the losses of everything that the gateway put on record for this
 // caller: of the request (>) and of the reply (<), carried (+) or dropped (-).
-func (c *caller) lost(ctx context.Context) []string {
+func (c *caller) lost(ctx context.Context) (marks, words []string) {
 	records, err := c.stage.road.Evidence.Workflow(ctx, c.wid)
 	if err != nil {
-		return []string{err.Error()}
+		return []string{err.Error()}, nil
 	}
-	var out []string
 	for _, r := range records {
 		claims, _, err := ect.ParseUnverified(r.Compact)
 		if err != nil || claims.Issuer != c.stage.dev.Gateway.ID {
@@ -357,11 +356,12 @@ func (c *caller) lost(ctx context.Context) []string {
 		leg, _ := claims.Ext.String(ect.ExtLeg)
 		warnings, _ := claims.Ext.Strings(ect.ExtWarnings)
 		for _, w := range warnings {
-			out = append(out, lossMark(leg, w))
+			marks = append(marks, lossMark(leg, w))
+			words = append(words, lossMark(leg, w)+" "+leg+" "+w)
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	slices.Sort(marks)
+	return slices.Compact(marks), words
 }
 
 func lossMark(leg, warning string) string {

@@ -95,11 +95,15 @@ func (p play) lasts() bool {
 	}
 }
 
-// patienceOfPlays bounds one play.
-const patienceOfPlays = 15 * time.Second
+// patienceOfPlays bounds one play; whatLasts is how long work goes on that nobody
+// ends, and how long is waited for what has to come: plays go on side by side.
+const (
+	patienceOfPlays = time.Minute
+	whatLasts       = 20 * time.Second
+)
 
 // stages plays one play on one way: what came of it, and what was lost.
-func (tr *troupe) stages(t *testing.T, from, to side, p play) (outcome string, lost []string) {
+func (tr *troupe) stages(t *testing.T, from, to side, p play) (outcome string, lost, words []string) {
 	t.Helper()
 	agent := player
 	if p.name == "invoke.typed" {
@@ -112,7 +116,8 @@ func (tr *troupe) stages(t *testing.T, from, to side, p play) (outcome string, l
 		soon(ctx, func() bool { return c.exposed(ctx) })
 	}
 	outcome = p.run(c, ctx)
-	return outcome, c.lost(t.Context())
+	lost, words = c.lost(t.Context())
+	return outcome, lost, words
 }
 
 // says: the side's callers have words for an operation.
@@ -348,7 +353,7 @@ func (c *caller) works(ctx context.Context, do string) (name string, h *hearing)
 			c.agents.finish(name)
 		}()
 	}
-	late := time.AfterFunc(5*time.Second, func() { c.agents.finish(name) })
+	late := time.AfterFunc(whatLasts, func() { c.agents.finish(name) })
 	h = c.ask(ctx, m, false, nil)
 	late.Stop()
 	if h.task() != nil { // which the gateway may say before the agent has begun
@@ -451,7 +456,7 @@ func (c *caller) subscribes(ctx context.Context) string {
 		return h.without()
 	}
 	c.began = func() { c.agents.finish(name) } // and not before
-	later := time.AfterFunc(3*time.Second, c.began)
+	later := time.AfterFunc(whatLasts, c.began)
 	defer later.Stop()
 	h = c.about(ctx, canonical.OpTaskSubscribe, h.task().ID)
 	if h.state() == canonical.StateCompleted && strings.Contains(h.text(), "worked") {

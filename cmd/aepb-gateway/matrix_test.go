@@ -85,6 +85,7 @@ func TestMatrix(t *testing.T) {
 	}
 	var lines []string
 	for _, r := range rows {
+		r.tell(t, may)
 		lines = append(lines, r.within(may).String())
 	}
 	slices.Sort(lines)
@@ -95,7 +96,7 @@ func TestMatrix(t *testing.T) {
 func (tr *troupe) plays(t *testing.T, from, to side, p play) row {
 	t.Helper()
 	began := time.Now()
-	outcome, lost := tr.stages(t, from, to, p)
+	outcome, lost, words := tr.stages(t, from, to, p)
 	if d := time.Since(began); d > 2*time.Second {
 		t.Logf("%s to %s: %s took %s to come to %q", from.name, to.name, p.name, d.Round(time.Millisecond), outcome)
 	}
@@ -104,7 +105,7 @@ func (tr *troupe) plays(t *testing.T, from, to side, p play) row {
 			return strings.HasPrefix(mark, "<") || mark == ">"+string(canonical.LossExtension)+"-"
 		})
 	}
-	return row{from.name, to.name, p.name, outcome, lost, p.lasts()}
+	return row{from.name, to.name, p.name, outcome, lost, words, p.lasts()}
 }
 
 // explained demands that every play comes to its end, or that it is said why
@@ -144,6 +145,7 @@ const atOnce = 8
 type row struct {
 	from, to, play, outcome string
 	lost                    []string
+	words                   []string // of what was lost, each behind its mark
 	lasts                   bool
 }
 
@@ -158,6 +160,18 @@ func (r row) within(may map[string][]string) row {
 		r.lost = slices.Compact(slices.Sorted(slices.Values(slices.Concat(known, r.lost))))
 	}
 	return r
+}
+
+// tell says of what the table does not have what it was.
+func (r row) tell(t *testing.T, may map[string][]string) {
+	t.Helper()
+	key := row{from: r.from, to: r.to, play: r.play, outcome: r.outcome}.String()
+	known, declared := may[strings.TrimSuffix(key, `"`)]
+	for _, words := range r.words {
+		if mark, _, _ := strings.Cut(words, " "); declared && slices.Contains(r.lost, mark) && !slices.Contains(known, mark) {
+			t.Logf("%s: %s", key, words)
+		}
+	}
 }
 
 // String is the row as the table has it.

@@ -58,7 +58,7 @@ func (p *postbox) has(path, text string) bool {
 
 // soon looks again until something is so, or there is no time left.
 func soon(ctx context.Context, so func() bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, whatLasts)
 	defer cancel()
 	for !so() {
 		select {
