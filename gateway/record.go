@@ -127,6 +127,15 @@ func (r *record) leave() {
 	}
 }
 
+// theirs is the task that a question is about as the agent calls it, where the
+// question says that beside its body too: that it has another name is no loss.
+func (r *record) theirs(m *canonical.Message) string {
+	if m.Conversation.TaskID == r.Task.ID {
+		return r.TaskID
+	}
+	return m.Conversation.TaskID
+}
+
 func (r *record) own() canonical.Conversation {
 	return canonical.Conversation{TaskID: r.Task.ID, ContextID: r.Task.ContextID}
 }

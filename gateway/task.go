@@ -54,7 +54,7 @@ func (g *Gateway) askAgent(ctx context.Context, x *exchange, rec *record, query 
 	}
 	named := *query
 	named.ID = rec.TaskID
-	x.message.Body = &named
+	x.message.Body, x.message.Conversation.TaskID = &named, rec.theirs(x.message)
 	apart := x.agentStreams() != translators.StreamsTask && !x.relay()
 	switch {
 	case apart && x.message.Op == canonical.OpTaskCancel && x.seesCanceled():
@@ -129,6 +129,7 @@ func (g *Gateway) acknowledged(ctx context.Context, x *exchange, sealed transpor
 func (g *Gateway) update(ctx context.Context, x *exchange, rec *record, answers []canonical.Answer) (transport.Answer, error) {
 	prior, asked, said := *rec, x.message, *x.message
 	said.Op, said.To.Skill = canonical.OpTaskAnswer, rec.Skill
+	said.Conversation.TaskID = rec.theirs(x.message)
 	said.Body = &canonical.TaskQuery{ID: rec.TaskID, Answers: stream.FreeText(stream.Inputs(&rec.Task), answers)}
 	x.message, x.prior = &said, &prior
 	sealed, _, err := g.request(ctx, x)
@@ -179,7 +180,7 @@ func (g *Gateway) held(ctx context.Context, x *exchange, rec *record, query *can
 	}
 	named := *query
 	named.ID = rec.TaskID
-	x.message.Body = &named
+	x.message.Body, x.message.Conversation.TaskID = &named, rec.theirs(x.message)
 	sealed, _, err := g.request(ctx, x)
 	if err != nil {
 		return transport.Answer{}, err
