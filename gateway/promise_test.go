@@ -58,3 +58,28 @@ func TestAnEndThatWasAskedForIsTheOutcome(t *testing.T) {
 		}
 	})
 }
+
+// A task that was promised has another name at its agent: a question about it is
+// asked under that one, and nothing is lost by it.
+func TestAPromisedTaskKeepsItsName(t *testing.T) {
+	t.Parallel()
+	scenes := map[string][]scene{
+		streaming: {{events: []string{wholeTask("WORKING", ""), ""}, after: time.Minute / 2}}, looking: {{reply: result(taskOf("WORKING", ""))}},
+	}
+	play(t, scenes, func(s *stage) {
+		t := s.t
+		got := string(s.ask(t, s, s.extended("tools/call", `"name":"write","arguments":`+askingHi)).Wire.Body)
+		_, rest, _ := strings.Cut(got, `"taskId":"`)
+		id, _, _ := strings.Cut(rest, `"`)
+		time.Sleep(time.Minute)
+		answer := s.ask(t, s, s.extended("tasks/get", `"taskId":"`+id+`"`))
+		if id == "t1" || !strings.Contains(string(answer.Wire.Body), `"taskId":"`+id+`"`) || !strings.HasSuffix(s.agent.was(), looking) {
+			t.Errorf("%s is known as %s, and the agent was asked %s", id, answer.Wire.Body, s.agent.was())
+		}
+		for _, loss := range answer.Losses {
+			if loss.Path == "/conversation/taskId" {
+				t.Errorf("its name is lost: %+v", loss)
+			}
+		}
+	})
+}
