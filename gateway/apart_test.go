@@ -39,6 +39,23 @@ func revisionPairs() map[string]revisionPair {
 	}
 }
 
+// acrossRevisions begins a task both ways. The server plays scenes, once it has answered the call.
+func acrossRevisions(t *testing.T, scenes func(revisionPair) map[string][]scene, test func(*stage, revisionPair)) {
+	t.Helper()
+	t.Parallel()
+	for name, pair := range revisionPairs() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := scenes(pair)
+			all[calling] = []scene{{reply: result(pair.begin)}}
+			era(t, pair.server, all, func(s *stage) {
+				s.beginsTask(pair)
+				test(s, pair)
+			})
+		})
+	}
+}
+
 // beginsTask begins a task of the server's.
 func (s *stage) beginsTask(pair revisionPair) {
 	s.t.Helper()
@@ -68,77 +85,53 @@ func (s *stage) asksOfIt(server, method string, times int) {
 	}
 }
 
-func TestATaskStandsAsItsServerSays(t *testing.T) {
-	t.Parallel()
-	for name, pair := range revisionPairs() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			era(t, pair.server, map[string][]scene{
-				calling:     {{reply: result(pair.begin)}},
-				tasksGet:    {{reply: pair.stands("working")}, {reply: pair.stands("cancelled")}},
-				tasksCancel: {{reply: pair.canceled}},
-			}, func(s *stage) {
-				s.beginsTask(pair)
-				s.until(pair.asks(s), `"status":"cancelled"`) // by somebody else
-				s.asksOfIt(pair.server, tasksGet, 2)
-				s.asksOfIt(pair.server, tasksCancel, 0)
-				var none *canonical.Error
-				if _, err := s.Exchange(s.t.Context(), pair.asks(s)(tasksGet, `"taskId":"u2"`)); !errors.As(err, &none) || none.Code != canonical.CodeTaskNotFound {
-					s.t.Errorf("a task that nobody has: %v", err)
-				}
-			})
-		})
+// isCanceled is a server whose task is canceled after it was asked about.
+func isCanceled(pair revisionPair) map[string][]scene {
+	return map[string][]scene{
+		tasksGet: {{reply: pair.stands("working")}, {reply: pair.stands("cancelled")}}, tasksCancel: {{reply: pair.canceled}},
 	}
 }
 
+func TestATaskStandsAsItsServerSays(t *testing.T) {
+	acrossRevisions(t, isCanceled, func(s *stage, pair revisionPair) {
+		s.until(pair.asks(s), `"status":"cancelled"`) // by somebody else
+		s.asksOfIt(pair.server, tasksGet, 2)
+		s.asksOfIt(pair.server, tasksCancel, 0)
+		var none *canonical.Error
+		if _, err := s.Exchange(s.t.Context(), pair.asks(s)(tasksGet, `"taskId":"u2"`)); !errors.As(err, &none) || none.Code != canonical.CodeTaskNotFound {
+			s.t.Errorf("a task that nobody has: %v", err)
+		}
+	})
+}
+
 func TestATaskIsCanceledOnce(t *testing.T) {
-	t.Parallel()
-	for name, pair := range revisionPairs() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			era(t, pair.server, map[string][]scene{
-				calling:     {{reply: result(pair.begin)}},
-				tasksGet:    {{reply: pair.stands("working")}, {reply: pair.stands("cancelled")}},
-				tasksCancel: {{reply: pair.canceled}},
-			}, func(s *stage) {
-				s.beginsTask(pair)
-				got := s.says(pair.asks(s)(tasksCancel, `"taskId":"u1"`))
-				if whole := strings.Contains(got, `"taskId":"u1","status":"cancelled"`); whole != (pair.server == mcp.Modern) || strings.Contains(got, `"error"`) {
-					s.t.Errorf("canceled as %s", got)
-				}
-				s.until(pair.asks(s), `"status":"cancelled"`)
-				_, _ = s.Exchange(s.t.Context(), pair.asks(s)(tasksCancel, `"taskId":"u1"`)) // which its revision refuses, or acknowledges
-				s.asksOfIt(pair.server, tasksCancel, 1)
-				s.asksOfIt(pair.server, tasksGet, -1)
-				if calls := s.asker.heard(calling); len(calls) != 1 {
-					s.t.Errorf("the server was asked %s", s.asker.was())
-				}
-			})
-		})
-	}
+	acrossRevisions(t, isCanceled, func(s *stage, pair revisionPair) {
+		got := s.says(pair.asks(s)(tasksCancel, `"taskId":"u1"`))
+		if whole := strings.Contains(got, `"taskId":"u1","status":"cancelled"`); whole != (pair.server == mcp.Modern) || strings.Contains(got, `"error"`) {
+			s.t.Errorf("canceled as %s", got)
+		}
+		s.until(pair.asks(s), `"status":"cancelled"`)
+		_, _ = s.Exchange(s.t.Context(), pair.asks(s)(tasksCancel, `"taskId":"u1"`)) // which its revision refuses, or acknowledges
+		s.asksOfIt(pair.server, tasksCancel, 1)
+		s.asksOfIt(pair.server, tasksGet, -1)
+		if calls := s.asker.heard(calling); len(calls) != 1 {
+			s.t.Errorf("the server was asked %s", s.asker.was())
+		}
+	})
 }
 
 // A server that does not cancel a task any more: its caller hears that, and how the
 // task stands in truth.
 func TestATaskThatIsNotCanceledAnyMore(t *testing.T) {
-	t.Parallel()
-	for name, pair := range revisionPairs() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			era(t, pair.server, map[string][]scene{
-				calling:     {{reply: result(pair.begin)}},
-				tasksGet:    {{reply: pair.stands("working")}},
-				tasksCancel: {{reply: failure("-32602")}},
-			}, func(s *stage) {
-				s.beginsTask(pair)
-				var refused *canonical.Error
-				if _, err := s.Exchange(s.t.Context(), pair.asks(s)(tasksCancel, `"taskId":"u1"`)); !errors.As(err, &refused) || refused.Code != canonical.CodeBadParams {
-					s.t.Errorf("canceling it: %v", err)
-				}
-				s.until(pair.asks(s), `"status":"working"`)
-			})
-		})
-	}
+	acrossRevisions(t, func(pair revisionPair) map[string][]scene {
+		return map[string][]scene{tasksGet: {{reply: pair.stands("working")}}, tasksCancel: {{reply: failure("-32602")}}}
+	}, func(s *stage, pair revisionPair) {
+		var refused *canonical.Error
+		if _, err := s.Exchange(s.t.Context(), pair.asks(s)(tasksCancel, `"taskId":"u1"`)); !errors.As(err, &refused) || refused.Code != canonical.CodeBadParams {
+			s.t.Errorf("canceling it: %v", err)
+		}
+		s.until(pair.asks(s), `"status":"working"`)
+	})
 }
 
 // A caller of A2A cancels a task that an MCP server keeps: the server's own task is

@@ -173,13 +173,18 @@ func (g *Gateway) attend(ctx context.Context, x *exchange, rec *record) {
 	if err := r.fold.Add(&canonical.Event{Task: &task}, r.own); err != nil || r.settled() {
 		return // it waits for its caller
 	}
-	if mine, err := g.engage(ctx, &own); err != nil || !mine {
-		if err != nil {
-			g.Logger.WarnContext(ctx, "a task cannot be followed", slog.String("agent", x.agent.Name), slog.Any("error", err))
-		}
-		return
+	mine, err := g.engage(ctx, &own)
+	if mine {
+		*rec = own
+		err = r.look(ctx)
 	}
-	if *rec = own; r.look(ctx) != nil {
+	if err != nil {
+		g.Logger.WarnContext(ctx, "a task cannot be followed", slog.String("agent", x.agent.Name), slog.Any("error", err))
+	}
+	switch {
+	case !mine:
+		return
+	case err != nil:
 		r.lose(context.WithoutCancel(ctx), "")
 		return
 	}

@@ -98,8 +98,8 @@ func (p play) lasts() bool {
 // patienceOfPlays bounds one play; whatLasts is how long work goes on that nobody
 // ends, and how long is waited for what has to come: plays go on side by side.
 const (
-	patienceOfPlays = time.Minute
-	whatLasts       = 20 * time.Second
+	patienceOfPlays = 15 * time.Second
+	whatLasts       = 10 * time.Second
 )
 
 // stages plays one play on one way: what came of it, and what was lost.

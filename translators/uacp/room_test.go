@@ -90,3 +90,28 @@ func TestTooLargeHasAStatus(t *testing.T) {
 		}
 	}
 }
+
+// A call from a protocol that says it as a turn too takes the room of one: most of a
+// frame is the caller's.
+func TestACallOfMostOfAFrame(t *testing.T) {
+	t.Parallel()
+	args := json.RawMessage(`{"text":"` + strings.Repeat("a", 50_000) + `"}`)
+	m := &canonical.Message{
+		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Correlation: canonical.Correlation{WireID: json.RawMessage(`"7"`)},
+		Body: &canonical.Invoke{Call: &canonical.Call{Name: "write", Args: args}, Turn: canonical.Content{
+			Parts: []canonical.Part{{Kind: canonical.KindData, Media: "application/json", Data: json.RawMessage(`{"skill":"write","input":` + string(args) + `}`)}},
+		}},
+	}
+	form := uacp.New(translators.Config{})
+	wire, losses, err := form.Encode(m, translators.Target{Capability: &canonical.Capability{ID: "write", Profile: canonical.ProfileTyped, InputSchema: json.RawMessage(`{"type":"object"}`)}})
+	if err != nil || len(wire.Body) > 51_000 {
+		t.Fatalf("%d octets, %v", len(wire.Body), err)
+	}
+	got, err := form.Decode(wire)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if parts := got.Body.(*canonical.Invoke).Turn.Parts; len(parts) != 1 || !strings.Contains(string(parts[0].Data), string(args)) {
+		t.Errorf("the turn has %d parts, and %v was lost", len(parts), losses)
+	}
+}

@@ -7,7 +7,10 @@
 // field that is missing or changed in that view into the object. [Codec.Read] lays
 // the object over the view again. So nothing is said twice, nothing is
 // forgotten, and everything that only the object says is a Loss of fate
-// Carried. A protocol form without room for the object declares the same list
+// Carried. Content that the native members say in another order of things is
+// named, not said: the turn of a call that is nothing but the call is
+// "parts":"call", and an artifact counts its parts off those that are there
+// ("parts":2). A protocol form without room for the object declares the same list
 // as Dropped.
 //
 // fields.go has the fields of every message, body.go those of bodies, and
