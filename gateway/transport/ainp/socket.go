@@ -15,6 +15,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/workers"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -47,6 +48,9 @@ func (c SocketConfig) withDefaults() SocketConfig {
 	return c
 }
 
+// idleWorkers is how many goroutines of a connection wait for its next messages.
+const idleWorkers = 4
+
 // socket is a connection that stays open. One goroutine reads it; each message
 // has one of its own, and whoever has something to say writes.
 type socket struct {
@@ -60,7 +64,7 @@ type socket struct {
 	mu      sync.Mutex
 	running map[string]context.CancelCauseFunc // by the id of the intent
 	busy    int
-	group   sync.WaitGroup
+	group   *workers.Group
 }
 
 // serveSocket opens a connection. Whoever may not speak hears it in answer to
@@ -86,7 +90,7 @@ func (d *Door) serveSocket(w http.ResponseWriter, r *http.Request, road transpor
 	conn.SetReadLimit(int64(d.deps.Form.Info().BodyLimit))
 	s := &socket{
 		d: d, road: road, conn: conn, agent: v.agent, did: r.URL.Query().Get("did"),
-		session: "ainp " + uuid.NewString(), running: map[string]context.CancelCauseFunc{},
+		session: "ainp " + uuid.NewString(), running: map[string]context.CancelCauseFunc{}, group: workers.New(idleWorkers),
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer s.group.Wait()

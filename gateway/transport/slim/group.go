@@ -7,6 +7,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/plain"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/session"
+	"github.com/aepb/aepb-gateway/gateway/transport/workers"
 )
 
 // groups is one agent's part in the groups that it is invited to: whoever asks
@@ -22,7 +23,7 @@ type groups struct {
 var _ Groups = (*groups)(nil)
 
 // Join lives through one group, unless there are too many, or a stranger asks.
-func (g *groups) Join(ctx context.Context, s *session.Session) {
+func (g *groups) Join(ctx context.Context, s *session.Session, crew *workers.Group) {
 	defer s.Close()
 	if !g.welcome(s.Subject()) {
 		g.logger.InfoContext(ctx, "a SLIM group is left: its moderator may not call", g.about(s)...)
@@ -36,7 +37,7 @@ func (g *groups) Join(ctx context.Context, s *session.Session) {
 		return
 	}
 	g.logger.InfoContext(ctx, "a SLIM group is joined", g.about(s)...)
-	err := g.serve(ctx, s)
+	err := g.serve(ctx, s, crew)
 	g.logger.InfoContext(ctx, "a SLIM group is over", append(g.about(s), slog.Any("error", err))...)
 }
 
@@ -46,9 +47,9 @@ func (g *groups) about(s *session.Session) []any {
 
 // serve answers requests until the group is over, for us or for all. A member
 // who asks in SLIMRPC is answered in it.
-func (g *groups) serve(ctx context.Context, s *session.Session) error {
+func (g *groups) serve(ctx context.Context, s *session.Session, crew *workers.Group) error {
 	ctx, cancel := context.WithCancel(ctx)
-	calls, messages := rpc.NewServer(s, g.handler, g.logger), plain.NewServer(s, g.handler, g.logger)
+	calls, messages := rpc.NewServer(s, g.handler, crew, g.logger), plain.NewServer(s, g.handler, crew, g.logger)
 	defer messages.Wait()
 	defer calls.Wait()
 	defer cancel()

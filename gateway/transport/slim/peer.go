@@ -14,16 +14,20 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/plain"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/session"
+	"github.com/aepb/aepb-gateway/gateway/transport/workers"
 )
 
 // silentLimit is how long somebody may have a session with us and say nothing
 // at all in it.
 const silentLimit = 10 * time.Minute
 
+// idleWorkers is how many goroutines of a peer wait for the next calls.
+const idleWorkers = 16
+
 // Groups takes part in the sessions with many members that others invite us to.
 type Groups interface {
-	// Join lives through one session and closes it.
-	Join(ctx context.Context, s *session.Session)
+	// Join lives through one session and closes it. What members ask is the crew's work.
+	Join(ctx context.Context, s *session.Session, crew *workers.Group)
 }
 
 // PeerDeps is what a Peer needs.
@@ -44,6 +48,7 @@ type Peer struct {
 	deps   PeerDeps
 	app    *session.App
 	client *rpc.Client
+	crew   *workers.Group
 }
 
 // NewPeer checks its dependencies.
@@ -61,7 +66,7 @@ func NewPeer(deps PeerDeps) (*Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Peer{deps, app, client}, nil
+	return &Peer{deps, app, client, workers.New(idleWorkers)}, nil
 }
 
 // Name is the full name, with the id of this instance.
@@ -72,6 +77,7 @@ func (p *Peer) Name() name.Name { return p.app.Name() }
 // will not have the name.
 func (p *Peer) Run(ctx context.Context) error {
 	defer p.client.Close()
+	defer p.crew.Wait()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.app.Run(ctx) })
 	group.Go(func() error { return p.accept(ctx) })
@@ -102,7 +108,7 @@ var errUnwanted = errors.New("slim: nobody here takes such sessions")
 // serve finds out by the first message which of the two ways a session speaks.
 func (p *Peer) serve(ctx context.Context, s *session.Session) error {
 	if s.Group() && p.deps.Groups != nil {
-		p.deps.Groups.Join(ctx, s)
+		p.deps.Groups.Join(ctx, s, p.crew)
 		return nil
 	}
 	if s.Group() || p.deps.Handler == nil {
@@ -113,9 +119,9 @@ func (p *Peer) serve(ctx context.Context, s *session.Session) error {
 		return err
 	}
 	if rpc.Calls(first) {
-		return rpc.ServeSession(ctx, s, first, p.deps.Handler, p.deps.Logger)
+		return rpc.ServeSession(ctx, s, first, p.deps.Handler, p.crew, p.deps.Logger)
 	}
-	return plain.ServeSession(ctx, s, first, p.deps.Handler, p.deps.Logger)
+	return plain.ServeSession(ctx, s, first, p.deps.Handler, p.crew, p.deps.Logger)
 }
 
 func (p *Peer) first(ctx context.Context, s *session.Session) (session.Message, error) {

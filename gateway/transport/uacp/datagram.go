@@ -6,11 +6,11 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/workers"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/uacp"
 )
@@ -56,7 +56,7 @@ type Datagrams struct {
 	deps    DatagramDeps
 	l       *Listener
 	senders map[netip.AddrPort]*sender
-	all     sync.WaitGroup
+	all     *workers.Group
 }
 
 var _ transport.Listener = (*Datagrams)(nil)
@@ -69,7 +69,7 @@ func NewDatagrams(deps DatagramDeps) (*Datagrams, error) {
 	l := &Listener{deps: ListenerDeps{
 		Form: deps.Form, Agent: deps.Agent, Anonymous: deps.Anonymous, Limits: deps.Limits, Config: deps.Config.withDefaults(), Kept: deps.Kept,
 	}}
-	return &Datagrams{deps: deps, l: l, senders: map[netip.AddrPort]*sender{}}, nil
+	return &Datagrams{deps: deps, l: l, all: workers.New(idleWorkers), senders: map[netip.AddrPort]*sender{}}, nil
 }
 
 // Serve takes datagrams in until ctx ends. What is too long, or comes from
@@ -124,8 +124,8 @@ func (d *Datagrams) sender(ctx context.Context, road transport.Exchanger, at net
 		d.forget()
 		s = &sender{conn: d.deps.Conn, to: from, acks: make(chan uint32, maxUnacked)}
 		s.ctx, s.end = context.WithCancel(d.l.anonymous(ctx, at.Addr().String()))
-		s.guest = d.l.guest(road, s, d.deps.Agent)
-		s.guest.group, s.guest.most = &d.all, MaxDatagram
+		s.guest = d.l.guest(road, s, d.deps.Agent, d.all)
+		s.guest.most = MaxDatagram
 		d.senders[at] = s
 	}
 	s.heard = time.Now()

@@ -13,6 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/workers"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	form "github.com/aepb/aepb-gateway/translators/uacp"
@@ -120,7 +121,7 @@ func (l *Listener) connection(ctx context.Context, road transport.Exchanger, pla
 	if conn.HandshakeContext(greet) != nil {
 		return
 	}
-	g := l.guest(road, stream{conn, l.deps.Config.Write}, l.named(conn.ConnectionState().ServerName))
+	g := l.guest(road, stream{conn, l.deps.Config.Write}, l.named(conn.ConnectionState().ServerName), workers.New(idleWorkers))
 	g.listen(l.arrived(ctx, conn, address(plain)), conn)
 }
 
@@ -171,6 +172,10 @@ func address(conn net.Conn) string {
 	return host
 }
 
+// idleWorkers is how many goroutines of a connection wait for its next frames, and of
+// all who send datagrams.
+const idleWorkers = 4
+
 // guest is one peer.
 type guest struct {
 	l         *Listener
@@ -182,7 +187,7 @@ type guest struct {
 	observers observers
 	recent    recent
 	busy      chan struct{}
-	group     *sync.WaitGroup
+	group     *workers.Group
 }
 
 // line is the way back to a peer.
@@ -193,8 +198,8 @@ type line interface {
 	close()
 }
 
-func (l *Listener) guest(road transport.Exchanger, at line, agent string) *guest {
-	return &guest{l: l, road: road, line: at, agent: agent, most: form.MaxFrame, busy: make(chan struct{}, l.deps.Config.InFlight), group: &sync.WaitGroup{}}
+func (l *Listener) guest(road transport.Exchanger, at line, agent string, group *workers.Group) *guest {
+	return &guest{l: l, road: road, line: at, agent: agent, most: form.MaxFrame, busy: make(chan struct{}, l.deps.Config.InFlight), group: group}
 }
 
 // stream is a peer on a connection of its own.

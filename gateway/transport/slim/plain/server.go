@@ -9,6 +9,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/session"
+	"github.com/aepb/aepb-gateway/gateway/transport/workers"
 )
 
 // ServeSession answers the messages of one session until it ends, and closes
@@ -16,9 +17,9 @@ import (
 // own making, errors too; one that it returns is only logged. When too many
 // calls run, reading waits, and so does whoever sends them. Errors: the
 // session's, the context's.
-func ServeSession(ctx context.Context, s *session.Session, first session.Message, handler rpc.Handler, logger *slog.Logger) error {
+func ServeSession(ctx context.Context, s *session.Session, first session.Message, handler rpc.Handler, crew *workers.Group, logger *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
-	v := NewServer(s, handler, logger)
+	v := NewServer(s, handler, crew, logger)
 	defer v.Wait()
 	defer cancel()
 	defer s.Close()
@@ -37,14 +38,15 @@ func ServeSession(ctx context.Context, s *session.Session, first session.Message
 type Server struct {
 	session *session.Session
 	handler rpc.Handler
+	crew    *workers.Group // does the calls
 	logger  *slog.Logger
 	slots   chan struct{}
 	calls   sync.WaitGroup
 }
 
 // NewServer answers on a session that somebody else reads.
-func NewServer(s *session.Session, handler rpc.Handler, logger *slog.Logger) *Server {
-	return &Server{session: s, handler: handler, logger: logger, slots: make(chan struct{}, maxCalls)}
+func NewServer(s *session.Session, handler rpc.Handler, crew *workers.Group, logger *slog.Logger) *Server {
+	return &Server{session: s, handler: handler, crew: crew, logger: logger, slots: make(chan struct{}, maxCalls)}
 }
 
 // Wait waits for the calls that run, which end with the context of theirs.
@@ -91,7 +93,9 @@ func (v *Server) busy(ctx context.Context, m session.Message, id json.RawMessage
 
 func (v *Server) begin(ctx context.Context, m session.Message) {
 	call := rpc.Call{Request: rpc.Request{Metadata: m.Metadata, Body: m.Blob}, From: m.From, Subject: m.Subject, Session: v.session.ID()}
-	v.calls.Go(func() {
+	v.calls.Add(1)
+	v.crew.Go(func() {
+		defer v.calls.Done()
 		defer func() { <-v.slots }()
 		if err := v.handler.Serve(ctx, call, responder{v.session, m.From}); err != nil {
 			v.logger.WarnContext(ctx, "a SLIM message failed", slog.Any("error", err))

@@ -17,6 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/nodetest"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/session"
+	"github.com/aepb/aepb-gateway/gateway/transport/workers"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -81,6 +82,7 @@ func serve(t *testing.T, app *session.App) {
 	t.Helper()
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
+	crew := workers.New(1)
 	go func() {
 		defer close(done)
 		for {
@@ -89,13 +91,14 @@ func serve(t *testing.T, app *session.App) {
 				return
 			}
 			if first, err := s.Receive(ctx); err == nil {
-				_ = ServeSession(ctx, s, first, echo{}, slog.New(slog.DiscardHandler))
+				_ = ServeSession(ctx, s, first, echo{}, crew, slog.New(slog.DiscardHandler))
 			}
 		}
 	}()
 	t.Cleanup(func() {
 		cancel()
 		<-done
+		crew.Wait()
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/session"
+	"github.com/aepb/aepb-gateway/gateway/transport/workers"
 )
 
 // maxRunning is how many calls one session may have running.
@@ -39,9 +40,9 @@ type Handler interface {
 
 // ServeSession answers the calls on one session until it ends, and closes it.
 // first was read from it already. Errors: the session's, the context's.
-func ServeSession(ctx context.Context, s *session.Session, first session.Message, handler Handler, logger *slog.Logger) error {
+func ServeSession(ctx context.Context, s *session.Session, first session.Message, handler Handler, crew *workers.Group, logger *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
-	v := NewServer(s, handler, logger)
+	v := NewServer(s, handler, crew, logger)
 	defer v.Wait()
 	defer cancel()
 	defer s.Close()
@@ -59,6 +60,7 @@ func ServeSession(ctx context.Context, s *session.Session, first session.Message
 type Server struct {
 	session *session.Session
 	handler Handler
+	crew    *workers.Group // does the calls
 	logger  *slog.Logger
 	calls   sync.WaitGroup
 
@@ -73,8 +75,8 @@ type running struct {
 }
 
 // NewServer answers on a session that somebody else reads.
-func NewServer(s *session.Session, handler Handler, logger *slog.Logger) *Server {
-	return &Server{session: s, handler: handler, logger: logger, running: map[running]bool{}}
+func NewServer(s *session.Session, handler Handler, crew *workers.Group, logger *slog.Logger) *Server {
+	return &Server{session: s, handler: handler, crew: crew, logger: logger, running: map[running]bool{}}
 }
 
 // Wait waits for the calls that run, which end with the context of Receive.
@@ -100,7 +102,9 @@ func (v *Server) Receive(ctx context.Context, m session.Message) {
 		return
 	}
 	deadline, ok := parseDeadline(m.Metadata[keyTimeout], time.Now())
-	v.calls.Go(func() {
+	v.calls.Add(1)
+	v.crew.Go(func() {
+		defer v.calls.Done()
 		defer v.finished(one)
 		if !ok {
 			v.reply(ctx, m.From, ending(id, &StatusError{InvalidArgument, "the deadline is no time"}))
