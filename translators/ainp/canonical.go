@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/internal/envelope"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
@@ -51,11 +49,11 @@ type Text []byte
 func (e Envelope) Text() (Text, error) {
 	o := rawjson.Parse(e.body, "")
 	o.Take("sig")
-	value := jsontext.Value(objectOr(o.Rest()))
-	if err := value.Canonicalize(); err != nil {
+	text, err := rawjson.Canonical(nil, objectOr(o.Rest()))
+	if err != nil {
 		return nil, &translators.MalformedError{Reason: "no canonical form"}
 	}
-	return Text(value), nil
+	return Text(text), nil
 }
 
 // WithSignature is the octets of an envelope that says no more than its text, with

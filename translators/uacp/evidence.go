@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/internal/envelope"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
@@ -46,14 +44,6 @@ func Open(data []byte) (Opened, error) {
 	return out, nil
 }
 
-// payload puts the envelope together again around another object.
-func (w *wrapped) payload(object json.RawMessage) json.RawMessage {
-	if object == nil {
-		object = json.RawMessage("{}")
-	}
-	return rawjson.NewBuilder().Raw(bodyMember, w.body).Raw(envelope.Key, object).Bytes()
-}
-
 // Form is the form of carriage in which the frame came.
 func (o Opened) Form() string {
 	if o.in == nil {
@@ -73,11 +63,15 @@ func (o Opened) HashInput() ([]byte, error) {
 	}
 	object := rawjson.Parse(o.in.object, "")
 	object.Take(envelope.SlotECT)
-	value := jsontext.Value(o.in.payload(object.Rest()))
-	if err := value.Canonicalize(); err != nil {
+	b := rawjson.NewBuilderOf(len(o.in.body) + len(o.in.object) + 64).Begin(envelope.Key) // which precedes the body in RFC 8785
+	for _, m := range object.Members() {
+		b.Raw(m.Name, m.Value)
+	}
+	text, err := rawjson.Canonical(nil, b.End().Raw(bodyMember, o.in.body).Bytes())
+	if err != nil {
 		return nil, malformed("no canonical form")
 	}
-	return value, nil
+	return text, nil
 }
 
 // Evidence lists the tokens in a frame, newest first; a bare frame has none. A

@@ -17,6 +17,9 @@ func Check(data []byte, size, depth int) error {
 	if len(data) > size {
 		return &translators.MalformedError{Reason: "longer than " + strconv.Itoa(size) + " octets", Large: true}
 	}
+	if sound(data, depth) {
+		return nil
+	}
 	if tooDeep(data, depth) {
 		return &translators.MalformedError{Reason: "nested deeper than " + strconv.Itoa(depth) + " levels"}
 	}

@@ -7,5 +7,8 @@
 // decodes a number, so nothing can round one.
 //
 // The tokenizer is the Go team's jsontext; encoding/json folds case, lets the
-// last duplicate win and replaces broken surrogates, all silently.
+// last duplicate win and replaces broken surrogates, all silently. Before it stands
+// a quick look (sound.go) that takes what is surely valid and leaves the rest to it,
+// and [Canonical] is written in the same way: a gateway reads each message several
+// times, and this takes a third of the time. The fuzz targets hold both to it.
 package rawjson
