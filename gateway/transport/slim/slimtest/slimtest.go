@@ -12,8 +12,10 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/aepb/aepb-gateway/gateway/transport/slim"
@@ -43,7 +45,8 @@ type connection struct{ out chan *dataplane.Message }
 func NewNode(tb testing.TB, listener net.Listener) *Node {
 	tb.Helper()
 	n := &Node{Version: "2.2.0", names: map[name.Key][]*connection{}}
-	server := grpc.NewServer()
+	// Real nodes let members ask as often as they like whether the node is there.
+	server := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))
 	server.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "dataplane.proto.v1.DataPlaneService",
 		Streams: []grpc.StreamDesc{{
