@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,12 +31,20 @@ func (b *bed) echoed(t *testing.T, octets int) (reply []byte, tokens []string, n
 func TestEvidenceThatFitsNoFrame(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{})
-	small, both, named := b.echoed(t, 1)
+	without := 0 // replies with no token
+	echoed := func(octets int) (reply []byte, tokens []string, named string) {
+		reply, tokens, named = b.echoed(t, octets)
+		if len(tokens) == 0 {
+			without++
+		}
+		return reply, tokens, named
+	}
+	small, both, named := echoed(1)
 	if len(both) != 2 || named != "" {
 		t.Fatalf("a small reply: %d tokens, names %q", len(both), named)
 	}
 	bare := len(small) - len(both[0]) - len(both[1])
-	next, more, _ := b.echoed(t, 1001)
+	next, more, _ := echoed(1001)
 	each := (len(next) - len(more[0]) - len(more[1]) - bare) / 1000 // octets of a reply for one of the text
 	size := len(both[0]) + len(both[1])
 	leaves := func(room int) int { return (uacp.MaxFrame - room - bare) / each }
@@ -42,7 +52,7 @@ func TestEvidenceThatFitsNoFrame(t *testing.T) {
 	// What a reply takes beside the text varies a little.
 	holding := func(want, octets int) (reply []byte, tokens []string, named string) {
 		for range 40 {
-			reply, tokens, named = b.echoed(t, octets)
+			reply, tokens, named = echoed(octets)
 			switch n := len(tokens); {
 			case len(reply) < uacp.MaxFrame/2: // it did not fit at all, and says so
 				octets -= 1000
@@ -75,8 +85,16 @@ func TestEvidenceThatFitsNoFrame(t *testing.T) {
 	}
 	b.testifies(t, string(got.body), reply)
 	got = b.send(t, letter{method: http.MethodGet, at: b.at.Admin + "/metrics"})
-	if count := `aepb_ects_by_reference_total{protocol="uacp-v1",reason="full"} `; !strings.Contains(string(got.body), count) {
-		t.Errorf("not counted: %s", count)
+	const series = "aepb_ects_by_reference_total{"
+	want := fmt.Sprintf(`%sprotocol="uacp-v1",reason="full"} %d`, series, without)
+	var counted []string // and nothing else is
+	for line := range strings.Lines(string(got.body)) {
+		if strings.HasPrefix(line, series) {
+			counted = append(counted, strings.TrimSpace(line))
+		}
+	}
+	if !slices.Equal(counted, []string{want}) {
+		t.Errorf("counted %q, want %s", counted, want)
 	}
 }
 
