@@ -33,6 +33,7 @@
 //	watch.go      work of another process, or connection, told from its record; the outcome of a held
 //	              task, and what it asks until then, on one stream
 //	question.go   what an agent asks, and the message that answers it
+//	asking.go     who waits for the answer, and hears meanwhile whether the agent still does
 //	mail.go       what one process wants of another that works on a task
 //	push.go       webhooks that are told of changes
 //	takeover.go   goes on with that for a process that was lost; the first thing it posts is the whole

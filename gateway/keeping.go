@@ -148,7 +148,7 @@ func (r *run) note(ctx context.Context, s step) {
 	if !r.keeping || r.x.record == nil {
 		return
 	}
-	urgent := r.settled() || r.agent.TaskID != r.x.record.TaskID // by its name it can be asked about
+	urgent := r.complete() || r.waits() != r.x.record.Waits || r.agent.TaskID != r.x.record.TaskID // by its name it can be asked about
 	for i := range s.events {
 		status := s.events[i].Status
 		urgent = urgent || status != nil && status.State != r.x.record.Task.Status.State

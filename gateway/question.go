@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -279,7 +278,7 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 		if err != nil {
 			return err
 		}
-		r.ask = nil
+		r.onward()
 		life := r.x.patience(ctx)
 		defer life.close()
 		taken, err := r.g.send(life.ctx, r.x, sealed) //nolint:contextcheck // it may outlive who waits
@@ -308,78 +307,6 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 	r.fold.Resume()
 	r.send(ctx, sealed)
 	return nil
-}
-
-// inquire asks the caller in the middle of its stream.
-func (t *telling) inquire(ctx context.Context) error {
-	r := t.run
-	if t.waits != nil {
-		return t.await(ctx)
-	}
-	if r.own.TaskID == "" {
-		r.own.TaskID = r.g.NewID()
-	}
-	if r.x.record == nil {
-		r.x.record = r.g.newRecord(r.x, r.snapshot())
-	}
-	r.listen() //nolint:contextcheck // it lives as long as the run
-	if err := r.keep(ctx, true); err != nil {
-		return err
-	}
-	t.waits = &asked{got: map[string]canonical.Answer{}, till: r.g.Now().Add(answerLimit)}
-	for _, in := range stream.Forms(r.inputs()) {
-		id := r.g.NewID()
-		if err := r.g.question(ctx, r.x, id, in.Key); err != nil {
-			return err
-		}
-		if err := t.say([]canonical.Event{{Ask: &canonical.Ask{ID: quoted(id), Input: in}}}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// errUnheard: doors have given up delivering answers, and clients do not send
-// them again.
-var errUnheard = &canonical.Error{
-	Code: canonical.CodeUnavailable, Message: "the answer could not be delivered in time; whether the agent has finished is not known",
-}
-
-// await waits until everything is answered, and tells the agent. What is not
-// answered in time is answered with that.
-func (t *telling) await(ctx context.Context) error {
-	r := t.run
-	timer := time.NewTimer(t.waits.till.Sub(r.g.Now()))
-	defer timer.Stop()
-	stopped := ctx.Done()
-	if r.x.stopped != nil {
-		stopped = r.x.stopped.Done()
-	}
-	inputs := r.inputs()
-	for late := false; !late && !t.waits.all(inputs); {
-		select {
-		case answers := <-r.mail.letters:
-			t.waits.take(answers, r.round)
-		case <-r.mail.canceled.Done():
-			return errCanceled
-		case <-r.mail.lost.Done():
-			return errUnheard
-		case <-r.g.crew.ctx.Done():
-			return errStopped
-		case <-timer.C:
-			late = true
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-stopped:
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			return errCanceled
-		}
-	}
-	answers := t.waits.answers(inputs)
-	t.waits = nil
-	return r.give(ctx, answers)
 }
 
 // openQuestion is what is kept of a question in a session.

@@ -39,6 +39,7 @@ type run struct {
 	message *canonical.Message // and what it says
 	failure *canonical.Message // the error that did
 	ask     *canonical.Ask     // what the agent's open stream waits for
+	asks    []*canonical.Ask   // and what it asks beside that
 	broken  int                // requests that broke off since anything new was heard
 	round   int                // how many questions were answered
 	repeats int                // of the call, for an agent that asked nothing
@@ -218,6 +219,9 @@ func (r *run) hear(ctx context.Context, h heard) (step, bool, error) {
 	}
 	r.fresh = false
 	events, err := r.absorb(message)
+	if message.Phase != canonical.PhaseEvent || r.complete() {
+		r.unask() // who has answered waits for no answer
+	}
 	s := step{events: events, losses: message.Losses}
 	if event {
 		s.wire = &wire
@@ -298,7 +302,9 @@ func (r *run) absorb(m *canonical.Message) ([]canonical.Event, error) {
 	switch body := m.Body.(type) {
 	case *canonical.Event:
 		if body.Ask != nil && !r.x.verbatim() {
-			r.ask = body.Ask
+			if err := r.wonder(body.Ask); err != nil {
+				return nil, err
+			}
 		}
 		r.rename(body.Task)
 		before := r.fold.Task()

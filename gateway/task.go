@@ -38,13 +38,31 @@ func (g *Gateway) task(ctx context.Context, x *exchange) (transport.Answer, erro
 	if x.message.Op == canonical.OpTaskCancel && rec.Waits == waitsOpen && rec.Runner != "" { // whoever holds the question tells the agent
 		return g.cancel(ctx, x, rec)
 	}
-	if rec.Held && x.relay() || x.message.Op == canonical.OpTaskGet && rec.TaskID != "" && !x.relay() && x.outcomeApart() {
+	apart, err := g.ofRecord(ctx, x, rec)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	if rec.Held && x.relay() || apart {
 		return g.held(ctx, x, rec, query)
 	}
 	if rec.TaskID != "" && !rec.Task.Status.State.Terminal() || x.relay() && rec.TaskID != "" {
 		return g.askAgent(ctx, x, rec, query)
 	}
 	return g.fromRecord(ctx, x, rec, query)
+}
+
+// ofRecord: how an agent's own task stands is told from its record, which alone knows
+// what came of it, or what is asked. It takes the agent's version to know that.
+func (g *Gateway) ofRecord(ctx context.Context, x *exchange, rec *record) (bool, error) {
+	if x.message.Op != canonical.OpTaskGet || rec.TaskID == "" || x.relay() {
+		return false, nil
+	}
+	if x.agentVersion() == "" && !rec.Task.Status.State.Terminal() {
+		if err := g.choose(ctx, x); err != nil {
+			return false, err
+		}
+	}
+	return x.outcomeApart(), nil
 }
 
 // askAgent asks the agent about its own task, under its own name for it.

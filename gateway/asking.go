@@ -1,0 +1,229 @@
+package gateway
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/stream"
+)
+
+// asked is what a run waits for.
+type asked struct {
+	got   map[string]canonical.Answer // by the keys of the inputs
+	till  time.Time
+	round int  // of the question
+	heard bool // its caller waits in a stream, and does not say twice what got lost
+}
+
+func (r *run) awaited(heard bool) *asked {
+	return &asked{got: map[string]canonical.Answer{}, till: r.g.Now().Add(answerLimit), round: r.round, heard: heard}
+}
+
+// take takes the answers to the question; the first one to each counts.
+func (a *asked) take(answers []given) {
+	for _, one := range answers {
+		if _, had := a.got[one.Key]; !had && (one.Round == 0 || one.Round == a.round+1) {
+			a.got[one.Key] = one.Answer
+		}
+	}
+}
+
+// all: every question is answered.
+func (a *asked) all(inputs []canonical.Input) bool {
+	for i := range inputs {
+		if _, ok := a.got[inputs[i].Key]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (a *asked) answers(inputs []canonical.Input) []canonical.Answer {
+	answers := make([]canonical.Answer, 0, len(inputs))
+	for i := range inputs {
+		answer, ok := a.got[inputs[i].Key]
+		if !ok {
+			answer = canonical.Answer{Key: inputs[i].Key, Action: canonical.Cancel}
+		}
+		answers = append(answers, answer)
+	}
+	return answers
+}
+
+// maxAsks bounds the questions that an agent has open in one stream.
+const maxAsks = 16
+
+// wonder takes a question of the agent's open stream. They are asked one by one.
+func (r *run) wonder(ask *canonical.Ask) error {
+	if r.ask == nil {
+		r.ask = ask
+		return nil
+	}
+	if len(r.asks) >= maxAsks-1 {
+		return &transport.BadReplyError{Agent: r.x.agent.Name, Reason: "it asks too much at once"}
+	}
+	r.asks = append(r.asks, ask)
+	return nil
+}
+
+// onward takes the question that was answered away: the next one is asked.
+func (r *run) onward() {
+	if r.ask = nil; len(r.asks) > 0 {
+		r.ask, r.asks = r.asks[0], r.asks[1:]
+	}
+}
+
+// unask takes away what the stream has asked: nobody waits for answers there. What
+// is asked later is another question.
+func (r *run) unask() {
+	if r.ask == nil {
+		return
+	}
+	if r.ask, r.asks = nil, nil; !r.complete() {
+		r.round++
+	}
+}
+
+// await waits until all that is asked is answered, or will not be: true. It hears
+// the agent meanwhile: false, and what it said, which may be the end of it all.
+func (r *run) await(ctx context.Context, a *asked) (step, bool, error) {
+	timer := time.NewTimer(a.till.Sub(r.g.Now()))
+	defer timer.Stop()
+	var agent <-chan heard
+	if r.ask != nil {
+		agent = r.pump.out
+	}
+	var lost, stopped <-chan struct{}
+	if a.heard {
+		lost = r.mail.lost.Done()
+	}
+	if r.x.stopped != nil {
+		stopped = r.x.stopped.Done()
+	}
+	for inputs := r.inputs(); !a.all(inputs); {
+		select {
+		case answers := <-r.mail.letters:
+			a.take(answers)
+		case h, ok := <-agent:
+			s, err := r.meanwhile(ctx, h, ok)
+			return s, false, err
+		case <-r.mail.canceled.Done():
+			return step{}, false, errCanceled
+		case <-lost:
+			return step{}, false, errUnheard
+		case <-r.g.crew.ctx.Done():
+			return step{}, false, errStopped
+		case <-timer.C:
+			return step{}, true, nil
+		case <-ctx.Done():
+			return step{}, false, ctx.Err()
+		case <-stopped:
+			if ctx.Err() != nil {
+				return step{}, false, ctx.Err()
+			}
+			return step{}, false, errCanceled
+		}
+	}
+	return step{}, true, nil
+}
+
+// meanwhile hears one thing that the agent says while it is to be answered. If that
+// was the end of its stream, the question has ended with it.
+func (r *run) meanwhile(ctx context.Context, h heard, ok bool) (step, error) {
+	err := h.err
+	if !ok {
+		err = io.EOF
+	}
+	if err == nil {
+		s, _, err := r.hear(ctx, h)
+		return s, err
+	}
+	if err := r.follow(ctx, err); err != nil {
+		return step{}, err
+	}
+	r.unask()
+	return step{}, nil
+}
+
+// moot: what was asked is not asked any more.
+func (r *run) moot(a *asked) bool { return !r.asked() || r.round != a.round }
+
+// answered waits for the answers to what is asked, and gives them to the agent.
+// False: the work has ended in failure.
+func (r *run) answered(ctx context.Context) bool {
+	said := r.awaited(false)
+	for !r.moot(said) {
+		s, done, err := r.await(ctx, said)
+		if err == nil && done {
+			err = r.give(ctx, said.answers(r.inputs()))
+		}
+		if err != nil {
+			r.ended(ctx, err)
+			return false
+		}
+		if done {
+			r.keepUp(ctx)
+			return true
+		}
+		r.note(ctx, s)
+	}
+	return true
+}
+
+// inquire asks the caller in the middle of its stream.
+func (t *telling) inquire(ctx context.Context) error {
+	r := t.run
+	if t.waits != nil {
+		return t.await(ctx)
+	}
+	if r.own.TaskID == "" {
+		r.own.TaskID = r.g.NewID()
+	}
+	if r.x.record == nil {
+		r.x.record = r.g.newRecord(r.x, r.snapshot())
+	}
+	r.listen() //nolint:contextcheck // it lives as long as the run
+	if err := r.keep(ctx, true); err != nil {
+		return err
+	}
+	t.waits = r.awaited(true)
+	for _, in := range stream.Forms(r.inputs()) {
+		id := r.g.NewID()
+		if err := r.g.question(ctx, r.x, id, in.Key); err != nil {
+			return err
+		}
+		if err := t.say([]canonical.Event{{Ask: &canonical.Ask{ID: quoted(id), Input: in}}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errUnheard: doors have given up delivering answers, and clients do not send
+// them again.
+var errUnheard = &canonical.Error{
+	Code: canonical.CodeUnavailable, Message: "the answer could not be delivered in time; whether the agent has finished is not known",
+}
+
+// await waits until everything is answered, and tells the agent. What is not
+// answered in time is answered with that. What the agent says meanwhile, its caller
+// is told.
+func (t *telling) await(ctx context.Context) error {
+	r, said := t.run, t.waits
+	s, done, err := r.await(ctx, said)
+	switch {
+	case err != nil:
+		return err
+	case done:
+		answers := said.answers(r.inputs())
+		t.waits = nil
+		return r.give(ctx, answers)
+	}
+	if r.moot(said) {
+		t.waits = nil
+	}
+	return t.take(context.WithoutCancel(ctx), s)
+}
