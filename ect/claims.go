@@ -139,6 +139,9 @@ func NewID() ID {
 	return ID(text[:])
 }
 
+// Valid reports whether an id is a UUID in its text form.
+func (id ID) Valid() bool { return isUUID(string(id)) }
+
 // isUUID accepts the 8-4-4-4-12 form in either case, of any version.
 // Whether a character is a digit or a letter cannot be foreseen, so there is no
 // branch for that, as in foreign.

@@ -29,6 +29,7 @@ const (
 	ReasonLifetimeTooLong     Reason = "lifetime_too_long"
 	ReasonHashMismatch        Reason = "hash_mismatch"
 	ReasonReplay              Reason = "replay"
+	ReasonUnknownParent       Reason = "unknown_parent" // of a message that only names its token: nobody's, or not its sender's
 )
 
 var (

@@ -240,16 +240,12 @@ func names(d *canonical.Description) string {
 	return strings.Join(list, ", ")
 }
 
-// lineage decides workflow and parents of leg 1 (R3, R4): the source's, else
-// the conversation's, else a root of a fresh workflow.
+// lineage decides workflow and parents of leg 1 (R3, R4): the source's, or those
+// of the token that the message names, else the conversation's, else a root of a
+// fresh workflow.
 func (g *Gateway) lineage(ctx context.Context, x *exchange) {
-	for _, v := range x.evidence.sources {
-		x.parents = append(x.parents, v.ID())
-	}
-	if len(x.evidence.sources) > 0 {
-		x.workflow = x.evidence.sources[0].Workflow()
-	}
-	if len(x.evidence.sources) > 0 {
+	if workflow, ids := x.evidence.origins(); len(ids) > 0 {
+		x.workflow, x.parents = workflow, ids
 		return
 	}
 	if x.record != nil { // more about the same work

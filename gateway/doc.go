@@ -6,6 +6,7 @@
 //	limit.go, stages.go, reach.go   what comes before translation: limit, evidence, destination, policy
 //	hops.go                         the way through another gateway, where there is none from here
 //	choose.go                       what a message is for, and which dialogue it belongs to
+//	parent.go                       a message that only names the ECT that it came of; the way behind it
 //	leg.go                          one leg: decode, stamp, encode, judge, sign, record
 //	repeat.go                       the same answer to the same message; replies that may be asked for again
 //	failure.go                      what is left behind when it goes wrong

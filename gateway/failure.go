@@ -51,28 +51,23 @@ func (g *Gateway) fail(ctx context.Context, x *exchange, answer transport.Answer
 }
 
 func (g *Gateway) failedWorkflow(x *exchange) string {
-	switch {
-	case x.workflow != "":
+	if x.workflow != "" {
 		return x.workflow
-	case len(x.evidence.sources) > 0:
-		return x.evidence.sources[0].Workflow()
-	default:
-		return g.NewID()
 	}
+	if workflow, ids := x.evidence.origins(); len(ids) > 0 {
+		return workflow
+	}
+	return g.NewID()
 }
 
 // failedParents is the source's ECT as the draft has it; without one, what we
-// signed last.
+// signed last, else the one that the message names.
 func failedParents(x *exchange) []ect.ID {
-	if len(x.evidence.sources) > 0 {
-		ids := make([]ect.ID, len(x.evidence.sources))
-		for i, v := range x.evidence.sources {
-			ids[i] = v.ID()
-		}
-		return ids
-	}
-	if x.requestID != "" {
+	if len(x.evidence.sources) == 0 && x.requestID != "" {
 		return []ect.ID{x.requestID}
+	}
+	if _, ids := x.evidence.origins(); len(ids) > 0 {
+		return ids
 	}
 	return x.parents
 }

@@ -27,6 +27,7 @@ const maxSignatures = 8
 type evidence struct {
 	sources []ect.Verified // those that no other submitted one names as parent (R4)
 	parents []ect.Verified
+	named   *ect.Record // without any: the one that the message names; nil: it names none
 
 	path     dag.Path // the way that this message took (R1)
 	ancestry dag.Path // by the draft's letter; only where the operator counts so
@@ -100,7 +101,7 @@ func (g *Gateway) destine(x *exchange) error {
 // gets the stored answer (R6): done is then true.
 func (g *Gateway) verify(ctx context.Context, x *exchange) (answer transport.Answer, done bool, err error) {
 	if len(x.call.Evidence) == 0 {
-		return answer, false, nil
+		return answer, false, g.descend(ctx, x)
 	}
 	submitted, err := g.open(x.call.Evidence)
 	if err != nil {
@@ -128,6 +129,9 @@ func (g *Gateway) verify(ctx context.Context, x *exchange) (answer transport.Ans
 		} else {
 			x.evidence.parents = append(x.evidence.parents, v)
 		}
+	}
+	if err := x.agree(); err != nil {
+		return answer, false, err
 	}
 	return answer, false, g.keep(ctx, x)
 }
@@ -235,31 +239,7 @@ func (g *Gateway) keep(ctx context.Context, x *exchange) error {
 			}
 		}
 	}
-	start := nodes[:len(x.evidence.sources)]
-	find := func(ctx context.Context, id ect.ID) ([]dag.Node, error) {
-		var found []dag.Node
-		for i := range nodes { // maxSignatures at most
-			if nodes[i].ID == id {
-				found = append(found, nodes[i])
-			}
-		}
-		if found != nil {
-			return found, nil
-		}
-		records, err := g.named(ctx, id)
-		for _, record := range records {
-			found = append(found, dag.NodeOfRecord(record))
-		}
-		return found, err
-	}
-	var err error
-	if x.evidence.path, err = dag.LegPath(ctx, dag.Request, start, find, dag.DefaultLimit); err != nil {
-		return err
-	}
-	if x.settings.Constraints.HopScope == policy.ScopeAncestry {
-		x.evidence.ancestry, err = dag.Ancestry(ctx, start, find, dag.DefaultLimit)
-	}
-	return err
+	return g.way(ctx, x, nodes[:len(x.evidence.sources)], nodes)
 }
 
 // named finds what an id means: our own token, if we ever used that id, for then

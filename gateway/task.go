@@ -373,10 +373,7 @@ func (g *Gateway) done(ctx context.Context, x *exchange, rec *record) (transport
 
 // behind is what testifies to a record, and to the question about it.
 func (x *exchange) behind(rec *record) []ect.ID {
-	var parents []ect.ID
-	for _, v := range x.evidence.sources {
-		parents = append(parents, v.ID())
-	}
+	_, parents := x.evidence.origins()
 	if rec.Last != "" {
 		parents = append(parents, rec.Last)
 	}

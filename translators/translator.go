@@ -123,6 +123,14 @@ type Place struct {
 	Key    string
 }
 
+// Descendant is implemented by a translator whose messages have a place for the name
+// of the ECT that they came of (AEPB, Task Invocation with Parent Reference).
+type Descendant interface {
+	// Parent is its jti, as it stands there; empty: the message names none. It
+	// fails with a *translators.MalformedError.
+	Parent(body []byte) (string, error)
+}
+
 // Signaler is implemented by a translator whose protocol has a form for signals
 // about a workflow.
 type Signaler interface {

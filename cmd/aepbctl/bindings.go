@@ -59,11 +59,11 @@ const (
 	testHandshake   = "cmd/aepb-gateway/negative_caller_test.go:TestRefusedHandshakes"
 	testInside      = "cmd/aepb-gateway/five_test.go:TestEvidenceInside"
 	testNode        = "test/slim/gateway_test.go:TestAnOfficialServerBehindTheGateway"
-	testChain       = "test/slim/chain_test.go:TestTwoGatewaysAndANode"
 	testSignals     = "cmd/aepb-gateway/signal_test.go:TestUACPSignals"
 	testAINPSignals = "cmd/aepb-gateway/ainp_signal_test.go:TestAINPSignals"
 	testEveryPair   = "cmd/aepb-gateway/five_test.go:TestEveryPair"
 	testRollback    = "cmd/aepb-gateway/rollback_test.go:TestRollbackOverHTTP"
+	testParents     = "cmd/aepb-gateway/parent_test.go:TestParentReferences"
 	testWebhooks    = "cmd/aepb-gateway/callbacks_test.go:TestWebhooksOfHTTPCallers"
 )
 
@@ -73,7 +73,7 @@ func conformance() []binding {
 	overHTTP := func(id string) binding {
 		return binding{ID: id, Requirements: []requirement{
 			{needCarriage, true, "HTTP field Execution-Context", testLegs},
-			{needParent, true, "par of the ECT in Execution-Context", testLegs},
+			{needParent, true, "par of the ECT in Execution-Context; without one, its jti in Aepb-Parent-Jti", testParents},
 			{needRollback, true, "POST /.well-known/atd/rollback with the request ECT, answered with the result ECT; apart from the doors", testRollback},
 			{needHITL, true, "POST /hitl/callbacks with wid and uri; the decision by webhook", testWebhooks},
 			{needTLS, true, "HTTPS with TLS 1.3", testHandshake},
@@ -84,7 +84,7 @@ func conformance() []binding {
 		overHTTP("a2a-v1"), overHTTP("mcp-v1"),
 		{ID: "slim-v1", Requirements: []requirement{
 			{needCarriage, true, "metadata key execution-context", testNode},
-			{needParent, true, "par of the ECT in execution-context", testChain},
+			{needParent, true, "par of the ECT in execution-context; without one, its jti in aepb-parent-jti", testParents},
 			{needRollback, true, "SLIMRPC service aepb.v1.Rollback, or JSON-RPC method aepb/rollback", "cmd/aepb-gateway/slim_signal_test.go:TestRollbackOverSLIM"},
 			{needHITL, true, "metadata key aepb-hitl-callback", "cmd/aepb-gateway/slim_signal_test.go:TestCallbackOverSLIM"},
 			{needTLS, true, "TLS 1.3 to the node", "test/slim/tls_test.go:TestANodeWithTLS"},
@@ -92,7 +92,7 @@ func conformance() []binding {
 		}},
 		{ID: "uacp-v1", Requirements: []requirement{
 			{needCarriage, true, "member aepb.ect of an enveloped payload; a bare peer gets none", testInside},
-			{needParent, true, "par of the ECT in the envelope", testInside},
+			{needParent, true, "par of the ECT in the envelope; without one, its jti in aepb.parent_jti or option 41", testParents},
 			{needRollback, true, "ASK /aepb/rollback: the request ECT, answered with the result ECT", testSignals},
 			{needHITL, true, "member aepb.hitl_callback of a request; the decision by webhook, or to /aepb/hitl/ID", testSignals},
 			{needTLS, true, "frames over TLS 1.3; datagrams only in dev, on one machine", "cmd/aepb-gateway/negative_uacp_test.go:TestUACPHandshake"},
@@ -100,7 +100,7 @@ func conformance() []binding {
 		}},
 		{ID: "ainp-v1", Requirements: []requirement{
 			{needCarriage, true, "payload.aepb.ect and attestations of the envelope", testInside},
-			{needParent, true, "par of the ECT in the envelope", testInside},
+			{needParent, true, "par of the ECT in the envelope; without one, its jti in payload.aepb.parent_jti", testParents},
 			{needRollback, true, "INTENT AtdRollbackRequest with semantics.ect; the RESULT's result is the token that answers", testAINPSignals},
 			{needHITL, true, "payload.aepb.hitl_callback; an ApprovalRequest where an agent asks, the decision as a RESULT with its token", testAINPSignals},
 			{needTLS, true, "HTTPS or WSS with TLS 1.3", testHandshake},

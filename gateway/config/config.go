@@ -185,7 +185,7 @@ type Endpoint struct {
 
 	Through string `yaml:"through"` // instead of url: SPIFFE id of a peer that is a gateway, which lists the agent under the same name; binding need not be spoken here
 
-	Form      string `yaml:"form"`      // uacp-v1: enveloped (default), or bare for agents that know no gateways
+	Form      string `yaml:"form"`      // uacp-v1: enveloped (default), bare for agents that know no gateways, or tagged: bare, with the jti of the request's ECT in the vendor option 0x41
 	DID       string `yaml:"did"`       // ainp-v1: whose signature its answers must bear; default: anybody's
 	Signature string `yaml:"signature"` // ainp-v1: what signatures cover: draft (default), jcs-raw as the reference code does, or none for agents that cannot sign
 }

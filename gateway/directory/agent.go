@@ -70,7 +70,7 @@ type Endpoint struct {
 
 	// What an operator says where a protocol leaves it open; empty: as the
 	// protocol prefers.
-	Form      string // of carriage: bare, for µACP agents that know no gateways
+	Form      string // of carriage: bare, for µACP agents that know no gateways; tagged, where they take the name of an ECT in a vendor option
 	DID       string // whose signature the agent's answers bear (AINP)
 	Signature string // what an AINP signature covers: SignatureDraft, SignatureRaw or SignatureNone
 }
@@ -87,8 +87,8 @@ func (e Endpoint) special() string {
 	switch {
 	case e.Form != "" && e.Binding != "uacp-v1":
 		return "a form is chosen for uacp-v1 alone"
-	case e.Form != "" && e.Form != "bare" && e.Form != "enveloped":
-		return "a form is bare or enveloped"
+	case e.Form != "" && e.Form != "bare" && e.Form != "tagged" && e.Form != "enveloped":
+		return "a form is enveloped, bare or tagged"
 	case (e.DID != "" || e.Signature != "") && e.Binding != "ainp-v1":
 		return "a DID and a signature are ainp-v1's"
 	case e.DID != "" && !strings.HasPrefix(e.DID, "did:key:") && !strings.HasPrefix(e.DID, "did:web:"):

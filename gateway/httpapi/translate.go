@@ -93,6 +93,19 @@ func (t translate) nobody(c *gin.Context) error {
 	return nil
 }
 
+// named is the parent that a message names, in its header or inside, if its
+// protocol has a place for that. What is wrong inside, the road says, to those who
+// may know.
+func named(source translators.Translator, h http.Header, body []byte) string {
+	parent := transport.ParentIn(h)
+	if descendant, ok := source.(translators.Descendant); ok {
+		if inside, err := descendant.Parent(body); err == nil && inside != "" && inside != parent {
+			return strings.Trim(parent+","+inside, ",")
+		}
+	}
+	return parent
+}
+
 func (t translate) read(c *gin.Context) (transport.Call, error) {
 	from, fromVersion, _ := strings.Cut(c.Query("from"), "@")
 	to, toVersion, _ := strings.Cut(c.Query("to"), "@")
@@ -133,7 +146,7 @@ func (t translate) read(c *gin.Context) (transport.Call, error) {
 	return transport.Call{
 		Entrance: t.entrance, Agent: c.Query("dest"),
 		To: canonical.Binding(to), ToVersion: toVersion,
-		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Evidence: evidence, Limited: true,
+		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Evidence: evidence, Parent: named(source, c.Request.Header, body), Limited: true,
 		Wire: translators.Wire{
 			Binding: info.Binding, Version: fromVersion, Form: form, Media: mediaType(c.Request), Header: c.Request.Header, Body: body,
 		},

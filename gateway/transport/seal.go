@@ -15,6 +15,7 @@ var ErrUnsealed = errors.New("transport: no receipt covers this message")
 type Sealed struct {
 	wire     translators.Wire
 	evidence []string
+	token    ect.ID
 	valid    bool
 }
 
@@ -25,8 +26,12 @@ func Seal(receipt ect.Receipt, wire translators.Wire, ancestors ...string) (Seal
 		return Sealed{}, ErrUnsealed
 	}
 	evidence := append([]string{receipt.Compact()}, ancestors...)
-	return Sealed{wire: wire, evidence: evidence, valid: true}, nil
+	return Sealed{wire: wire, evidence: evidence, token: receipt.ID(), valid: true}, nil
 }
+
+// Token is the jti of our token, which whoever hears the message may name as its
+// parent; empty for a zero Sealed.
+func (s Sealed) Token() ect.ID { return s.token }
 
 // Open gives a dialer what to send; ErrUnsealed for a zero Sealed.
 func (s Sealed) Open() (translators.Wire, []string, error) {

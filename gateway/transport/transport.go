@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -42,6 +43,7 @@ type Call struct {
 	Address   string           // remote address without port: the limit key of anonymous callers
 	Limited   bool             // the door has asked [Exchanger.Limit] for this very message; else the road does
 	Evidence  []string         // the ECTs submitted, compact
+	Parent    string           // jti of the ECT that the message says it came of, beside its own ECT or without one; empty: it says nothing
 	Sender    string           // how the caller names itself in its protocol, if the protocol has it (AINP: its DID)
 	Session   string           // the session at the door that the message belongs to; empty: none
 	CanAnswer []canonical.Mode // what the caller can be asked in this session, where the message itself does not say; nil: nothing
@@ -232,6 +234,15 @@ func Submitted(m *canonical.Message, evidence []string) []string {
 	}
 	return append([]string{said.Token}, evidence...)
 }
+
+// FieldParent is the field of a header that holds the jti of the ECT that its
+// message came of (AEPB, Task Invocation with Parent Reference). In metadata, it is
+// the same in lower case.
+const FieldParent = "Aepb-Parent-Jti"
+
+// ParentIn is the parent that a header names (Call.Parent). Several are no one's
+// name, which the road refuses.
+func ParentIn(h http.Header) string { return strings.Join(h.Values(FieldParent), ",") }
 
 // Describer asks an agent who it is: card, server/discover or initialize, and
 // the list of what it can do. The Endpoint that it returns has Version and Form filled;

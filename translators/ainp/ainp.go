@@ -35,6 +35,7 @@ type Translator struct {
 var (
 	_ translators.Translator = (*Translator)(nil)
 	_ translators.Hasher     = (*Translator)(nil)
+	_ translators.Descendant = (*Translator)(nil)
 )
 
 // New builds a codec with the given bounds; zero fields take their defaults.
@@ -56,6 +57,15 @@ func (t *Translator) HashForm() string { return translators.HashWithoutECT }
 
 // HashInput is the package's HashInput.
 func (t *Translator) HashInput(body []byte) ([]byte, error) { return HashInput(body) }
+
+// Parent is Envelope.Parent of a body.
+func (t *Translator) Parent(body []byte) (string, error) {
+	e, err := Open(body)
+	if err != nil {
+		return "", err
+	}
+	return e.Parent()
+}
 
 func refuse(code canonical.Code, message string) error {
 	return &canonical.Error{Code: code, Message: message}

@@ -231,17 +231,33 @@ func members(b *rawjson.Builder, o *rawjson.Object, write func(name string)) {
 // Evidence lists the tokens in an envelope, newest first. A slot of another
 // shape is a *translators.MalformedError.
 func (e Envelope) Evidence() ([]string, error) {
+	object, err := e.beside()
+	if object == nil {
+		return nil, err
+	}
+	tokens, _ := object.Strings(envelope.SlotECT)
+	return tokens, object.Err()
+}
+
+// Parent is the jti of the token that an envelope came of, where it names one;
+// else empty. A slot of another shape is a *translators.MalformedError.
+func (e Envelope) Parent() (string, error) {
+	object, err := e.beside()
+	if object == nil {
+		return "", err
+	}
+	id, _ := object.String(envelope.SlotParent)
+	return id, object.Err()
+}
+
+// beside is the object of the gateways' members; nil: there is none.
+func (e Envelope) beside() (*rawjson.Object, error) {
 	o := rawjson.Parse(e.body, "")
 	payload := o.Object("payload")
 	if payload == nil {
 		return nil, o.Err()
 	}
-	object := payload.Object(envelope.Key)
-	if object == nil {
-		return nil, payload.Err()
-	}
-	tokens, _ := object.Strings(envelope.SlotECT)
-	return tokens, object.Err()
+	return payload.Object(envelope.Key), payload.Err()
 }
 
 // WithEvidence is the octets of the envelope with tokens and a signature, in

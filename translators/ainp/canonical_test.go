@@ -177,6 +177,17 @@ func TestEvidenceRefuses(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
+	tr := ainp.New(translators.Config{})
+	for name, body := range map[string]string{"not JSON": `{`, "object a list": `{"payload":{"aepb":[]}}`, "a number": `{"payload":{"aepb":{"parent_jti":1}}}`} {
+		if _, err := tr.Parent([]byte(body)); !errors.Is(err, translators.ErrMalformed) {
+			t.Errorf("a parent, %s: got %v", name, err)
+		}
+	}
+	for body, want := range map[string]string{`{}`: "", `{"payload":{}}`: "", `{"payload":{"aepb":{"parent_jti":"p"}}}`: "p", `{"payload":{"parent_jti":"p"}}`: ""} {
+		if got, err := tr.Parent([]byte(body)); got != want || err != nil {
+			t.Errorf("%s: %q, %v", body, got, err)
+		}
+	}
 	for name, body := range map[string]string{
 		"payload a list": `{"payload":[]}`, "attestations an object": `{"payload":{"attestations":{}}}`, "not JSON": `x`,
 	} {

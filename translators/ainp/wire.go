@@ -124,7 +124,8 @@ func (l *letter) unpack() error {
 	tokens := evidence(object)
 	if len(object) > 0 && object[0] == '{' {
 		slots := rawjson.Parse(object, "/payload/"+envelope.Key)
-		if l.callback, _ = slots.String(envelope.SlotHITL); slots.Err() != nil {
+		l.callback, _ = slots.String(envelope.SlotHITL)
+		if _, _ = slots.String(envelope.SlotParent); slots.Err() != nil {
 			return slots.Err()
 		}
 	}

@@ -121,8 +121,12 @@ func (t *Translator) native(f Frame, c content, re canonical.Op, event bool) (*c
 	}
 	m.Conversation.ContextID = conversation(f.Option(OptConversation))
 	left := rawjson.NewBuilder()
-	if len(f.Options) > 0 {
-		left.String(leftOptions, hexOptions(f.Options))
+	options := f.Options
+	if re == "" { // the gateway's, like the members of an envelope that are evidence
+		options = slices.DeleteFunc(slices.Clone(options), func(o Option) bool { return o.Type == OptParent && len(o.Value) == uuidSize })
+	}
+	if len(options) > 0 {
+		left.String(leftOptions, hexOptions(options))
 	}
 	if f.QoS != 1 {
 		left.Raw(leftQoS, number(uint32(f.QoS)))

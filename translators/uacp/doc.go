@@ -29,7 +29,9 @@
 //	ASK /aepb/rollback, /aepb/hitl/ID    Signal: the payload is an ECT; the latter may be a TELL
 //	aepb.hitl_callback                   Callback
 //	aepb.ect                             the transport's: see Evidence and WithEvidence
-//	aepb.parent_jti                      the jti of the message's ECT (Target.Stamp), of a frame that may have no room for it
+//	aepb.parent_jti, of what arrives     the transport's: see Parent. It is hashed
+//	aepb.parent_jti, of what leaves      the jti of the message's ECT (Target.Stamp), of a frame that may have no room for it
+//	option 41 (OptParent), 16 octets     the same of a request, in either form; it is not hashed, and written in the form tagged alone
 //	QoS 2                                refused (unsupported_op); its frames can be read and written
 //	other topics below /mcp /a2a /aepb /.well-known   refused (no_method)
 //	more than 65535 octets               refused (translators.ErrTooLarge): the reference names an option Block (07) and no use of it
@@ -43,7 +45,9 @@
 // The two reference codes disagree on replies, correlation and unknown options
 // (the tests name which does what). What arrives is read as either means it.
 // What leaves is what both read: content type and correlation of four octets,
-// an ASCII conversation id, each option once, nothing above type 09.
+// an ASCII conversation id, each option once, nothing above type 09: the Python code
+// refuses any other, so option 41 needs an operator who says that its agent takes it
+// (FormTagged). With another length it is another vendor's, and kept as it came.
 //
 // An encoder says a message natively, reads that back as a plain peer would,
 // and carries the difference (package envelope). A decoder believes an envelope
@@ -57,5 +61,6 @@
 //
 // Alternatives considered: CBOR envelopes (half the size, and no library that
 // keeps numbers exact), and the token's hash in vendor options (unread by every
-// peer that exists, and the Python reference breaks on them).
+// peer that exists, and the Python reference breaks on them; the jti alone, of which
+// a peer can make the parent of its own token, is had where it is asked for).
 package uacp

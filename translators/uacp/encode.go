@@ -24,6 +24,7 @@ type encoder struct {
 	capability *canonical.Capability
 	stream     bool            // the agent is to be observed
 	token      string          // jti of the message's evidence; empty: it has none
+	tagged     bool            // an option says it
 	left       *rawjson.Object // message-level leftovers; empty unless born here
 	losses     []canonical.Loss
 }
@@ -46,6 +47,9 @@ func (t *Translator) Encode(m *canonical.Message, target translators.Target) (tr
 		return translators.Wire{}, nil, refuse(canonical.CodeUnsupportedVersion, "no such µACP profile is spoken here")
 	}
 	e := &encoder{t: t, m: m, form: target.Form, capability: target.Capability, stream: target.Stream, token: target.Stamp.Token}
+	if e.form == FormTagged {
+		e.form, e.tagged = FormBare, m.Phase == canonical.PhaseRequest
+	}
 	body, err := e.encode()
 	if err != nil {
 		return translators.Wire{}, nil, err
@@ -82,13 +86,27 @@ func (e *encoder) encode() ([]byte, error) {
 	e.declare(ofEvent(e.m, d.Losses))
 	callback := e.callback()
 	if !b.c.enveloped {
-		return data, nil
+		return e.tag(b, data)
 	}
 	b.c.aepb = join(b.c.aepb, d.Members, e.streaming(), callback, e.left.Peek(envelope.Key))
 	if data, err = e.bytes(b); err != nil || len(data) <= roomy || e.token == "" {
 		return data, err
 	}
 	b.c.aepb = join(rawjson.NewBuilder().String(envelope.SlotParent, e.token).Bytes(), b.c.aepb)
+	return e.bytes(b)
+}
+
+// tag names a bare frame's evidence in it, if its peer reads that. Options are not
+// hashed, so the name may stand in what it testifies to.
+func (e *encoder) tag(b built, data []byte) ([]byte, error) {
+	octets := octetsOf(e.token)
+	if !e.tagged || octets == nil {
+		return data, nil
+	}
+	named := append(slices.Clip(b.f.Options), Option{OptParent, octets})
+	if b.f.Options = named; b.options != nil {
+		b.options = named
+	}
 	return e.bytes(b)
 }
 

@@ -1,8 +1,11 @@
 package uacp
 
 import (
+	"cmp"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/internal/envelope"
@@ -84,6 +87,46 @@ func (o Opened) Evidence() ([]string, error) {
 	tokens, _ := object.Strings(envelope.SlotECT)
 	return tokens, object.Err()
 }
+
+// Parent is the jti of the token that a frame came of, where it names one: in its
+// envelope, or in OptParent; else empty. Two that differ are joined by a comma,
+// and name nothing. A slot of another shape is a *translators.MalformedError.
+func (o Opened) Parent() (string, error) {
+	inside := ""
+	if o.in != nil {
+		object := rawjson.Parse(o.in.object, "/"+envelope.Key)
+		inside, _ = object.String(envelope.SlotParent)
+		if err := object.Err(); err != nil {
+			return "", err
+		}
+	}
+	beside := uuidOf(o.frame.Option(OptParent))
+	if inside != "" && beside != "" && inside != beside {
+		return inside + "," + beside, nil
+	}
+	return cmp.Or(inside, beside), nil
+}
+
+// uuidOf is the text form of a UUID in octets; empty: they are none, so another
+// vendor means something else.
+func uuidOf(octets []byte) string {
+	if len(octets) != uuidSize {
+		return ""
+	}
+	digits := hex.EncodeToString(octets)
+	return strings.Join([]string{digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]}, "-")
+}
+
+// octetsOf is its inverse; nil: the text is no UUID in lower case.
+func octetsOf(id string) []byte {
+	octets, err := hex.DecodeString(strings.ReplaceAll(id, "-", ""))
+	if err != nil || id == "" || uuidOf(octets) != id {
+		return nil
+	}
+	return octets
+}
+
+const uuidSize = 16 // octets
 
 // WithEvidence puts tokens into an enveloped frame, in place of those that were
 // there. It fails with ErrBare for a bare frame, and with a

@@ -23,6 +23,7 @@ const (
 	OptCorrelation  uint8 = 0x02 // 3 octets by its declaration, written as 4
 	OptTopic        uint8 = 0x03 // UTF-8
 	OptContentType  uint8 = 0x04 // written as 4 octets
+	OptParent       uint8 = 0x41 // of the vendors' range: the jti of the ECT that a request came of, if it has 16 octets
 )
 
 // The values of a content type.

@@ -69,7 +69,8 @@ func (t *Translator) readJSON(c *content) error {
 		return nil
 	}
 	slots := rawjson.Parse(object, "/"+envelope.Key)
-	if c.callback, _ = slots.String(envelope.SlotHITL); slots.Err() != nil {
+	c.callback, _ = slots.String(envelope.SlotHITL)
+	if _, _ = slots.String(envelope.SlotParent); slots.Err() != nil {
 		return slots.Err()
 	}
 	c.enveloped, c.aepb, c.json = true, envelope.Strip(object), body

@@ -17,7 +17,6 @@ import (
 func TestLongMessagesNameTheirEvidence(t *testing.T) {
 	t.Parallel()
 	tr := uacp.New(translators.Config{})
-	const jti = "6f1f8f3c-9a37-4b6e-9c55-0a4a0b7b7f10"
 	for name, tc := range map[string]struct {
 		octets int
 		form   string

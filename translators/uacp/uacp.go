@@ -19,6 +19,10 @@ const (
 	FormEnveloped = "enveloped"
 	// FormBare leaves the payload to what was said, for peers that know no gateways.
 	FormBare = "bare"
+	// FormTagged is how a bare peer is asked that reads one option of the vendors'
+	// range: OptParent names the ECT that testifies to the request. What is said in
+	// it is bare.
+	FormTagged = "tagged"
 )
 
 // The topics of requests. Those below /mcp are the reference bridge's; their
@@ -56,6 +60,7 @@ var (
 	_ translators.Former     = (*Translator)(nil)
 	_ translators.Asker      = (*Translator)(nil)
 	_ translators.Signaler   = (*Translator)(nil)
+	_ translators.Descendant = (*Translator)(nil)
 	_ framing                = miuacp{}
 )
 
@@ -83,7 +88,7 @@ func (t *Translator) FormOf(body []byte) string { return FormOf(body) }
 // Asks: a task says that it waits for an answer, in an envelope. A bare reply has
 // no room for the name of the task that is to be answered.
 func (t *Translator) Asks(_, form string) translators.Asking {
-	if form == FormBare {
+	if form == FormBare || form == FormTagged {
 		return translators.AskNone
 	}
 	return translators.AskTask
@@ -92,7 +97,16 @@ func (t *Translator) Asks(_, form string) translators.Asking {
 // Signals: µACP can be told of rollbacks and decisions in either form of
 // carriage; a callback needs an envelope.
 func (t *Translator) Signals(op canonical.Op, target translators.Target) bool {
-	return op == canonical.OpRollback || op == canonical.OpDecision || op == canonical.OpInvoke && target.Form != FormBare
+	return op == canonical.OpRollback || op == canonical.OpDecision || op == canonical.OpInvoke && target.Form != FormBare && target.Form != FormTagged
+}
+
+// Parent is Opened.Parent of a frame's octets.
+func (t *Translator) Parent(body []byte) (string, error) {
+	o, err := Open(body)
+	if err != nil {
+		return "", err
+	}
+	return o.Parent()
 }
 
 // HashInput is the package's HashInput.

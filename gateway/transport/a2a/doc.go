@@ -20,7 +20,8 @@
 // remote.go one call of it. The agent is the tenant that the request names,
 // which then says nothing to the agent, or the metadata aepb-agent. Evidence is
 // in the metadata: that of the request in the initial, ours in the initial and,
-// of a whole stream, in the trailer. A refusal is a status with an ErrorInfo.
+// of a whole stream, in the trailer. A caller that signs no tokens names the one that
+// its message came of in the field Aepb-Parent-Jti, or the metadata of that name. A refusal is a status with an ErrorInfo.
 // Messages are kept as they travel; package frame says what they mean.
 //
 // push.go is the [Pusher], which posts changes of tasks to webhooks.

@@ -86,6 +86,7 @@ func (c *remote) receive(method protoreflect.MethodDescriptor, call *transport.C
 	if call.Agent == "" {
 		return &canonical.Error{Code: canonical.CodeBadParams, Message: "name the agent as the tenant of the request, or in the metadata " + fieldAgent}
 	}
+	call.Parent = strings.Join(c.fields.Get(transport.FieldParent), ",")
 	call.Evidence, err = ect.ParseHeader(c.fields.Get(ect.HeaderName), c.deps.Limits)
 	return err
 }

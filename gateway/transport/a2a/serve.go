@@ -135,7 +135,7 @@ func (d *Door) receive(w http.ResponseWriter, r *http.Request, road transport.Ex
 	if err != nil {
 		return call, problem.Reading(err)
 	}
-	call.Wire.Body = body
+	call.Wire.Body, call.Parent = body, transport.ParentIn(r.Header)
 	call.Evidence, err = ect.ParseHeader(r.Header.Values(ect.HeaderName), d.deps.Limits)
 	return call, err
 }

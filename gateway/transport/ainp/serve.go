@@ -93,6 +93,7 @@ type visit struct {
 	wire    translators.Wire
 	message *canonical.Message
 	id      string          // of the message
+	parent  string          // jti of the token that the message names
 	sender  string          // DID, as far as it could be read
 	profile ainp.SigProfile // in which we sign our answer
 }
@@ -259,6 +260,9 @@ func (v *visit) evidence(e ainp.Envelope) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if v.parent, err = e.Parent(); err != nil {
+		return nil, err
+	}
 	if len(tokens) == 0 {
 		tokens = v.header
 	}
@@ -276,7 +280,7 @@ func (v *visit) form() string {
 // call is the message as the road gets it.
 func (v *visit) call(ctx context.Context, evidence []string) transport.Call {
 	c := transport.Call{
-		Entrance: transport.Native, Agent: v.agent, Wire: v.wire, Message: v.message, Evidence: evidence, Sender: v.sender,
+		Entrance: transport.Native, Agent: v.agent, Wire: v.wire, Message: v.message, Evidence: evidence, Parent: v.parent, Sender: v.sender,
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Limited: true,
 	}
 	if v.socket != nil {

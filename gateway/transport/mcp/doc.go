@@ -15,7 +15,8 @@
 // does not, and does not show itself to be modern or an initialize, is taken
 // for 2025-03-26, as that revision's successors demand. The batches of that
 // revision batch.go takes apart: one exchange and ECT each, one after the other,
-// at most 64, and the answers in order in one array.
+// at most 64, and the answers in order in one array. A caller that signs no tokens
+// names the one that its message came of in the field Aepb-Parent-Jti.
 //
 // dial.go carries messages out and describe_out.go asks servers who they are:
 // modern first, then initialize; reply.go reads an answer in JSON, flow.go an

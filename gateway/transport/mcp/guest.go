@@ -168,7 +168,7 @@ func (v *visit) known(ctx context.Context) error {
 // call is a message as the road takes it, with what the door knows of its session.
 func (v *visit) call(ctx context.Context) transport.Call {
 	return transport.Call{
-		Entrance: transport.Native, Agent: v.r.PathValue("agent"), Evidence: v.evidence,
+		Entrance: transport.Native, Agent: v.r.PathValue("agent"), Evidence: v.evidence, Parent: transport.ParentIn(v.r.Header),
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx), Limited: v.limited,
 		Session: v.session, CanAnswer: v.guest.Asked, Detached: v.message.Origin.Version != mcp.Modern,
 	}

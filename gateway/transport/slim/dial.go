@@ -90,7 +90,7 @@ func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transpo
 	}
 	metadata := map[string]string{}
 	if len(evidence) > 0 {
-		metadata[keyEvidence] = strings.Join(evidence, ",")
+		metadata[keyEvidence], metadata[keyParent] = strings.Join(evidence, ","), string(sealed.Token())
 	}
 	if uri := wire.Header.Get(form.FieldCallback); uri != "" {
 		metadata[keyCallback] = uri

@@ -32,7 +32,9 @@
 // in development all are anonymous. Nodes check none of this; every message is
 // checked here, and so are the signatures of control messages, by the key that
 // the token names. Evidence goes in the metadata, which nodes can read and
-// change: what binds it to the message is the hash in it.
+// change: what binds it to the message is the hash in it. Beside it stands the jti of
+// the token about the message (aepb-parent-jti), for agents that read none; a caller
+// without a token names there what its message came of.
 //
 // # Groups
 //

@@ -30,6 +30,7 @@ const (
 	keyEvidence = "execution-context" // ECTs, compact, joined by commas
 	keyVersion  = "a2a-version"
 	keyCallback = "aepb-hitl-callback" // https URI that is told what a human decides
+	keyParent   = "aepb-parent-jti"    // of the ECT that the message came of
 )
 
 // ListenerDeps is what a Listener needs.
@@ -284,7 +285,7 @@ func (v *visit) rpc(ctx context.Context) error {
 // exchange lets the road do the work.
 func (v *visit) exchange(ctx context.Context, evidence []string) error {
 	answer, err := v.door.road.Exchange(ctx, transport.Call{
-		Entrance: transport.Native, Agent: v.door.agent, Wire: v.wire, Evidence: evidence, Limited: true,
+		Entrance: transport.Native, Agent: v.door.agent, Wire: v.wire, Evidence: evidence, Parent: v.call.Metadata[keyParent], Limited: true,
 		Detached: v.wire.Version != form.VersionMCP(mcp.Modern), Session: v.session(),
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
 	})

@@ -310,8 +310,9 @@ func (g *guest) answer(ctx context.Context, body []byte) {
 		return
 	}
 	var evidence []string
+	var parent string
 	if err == nil {
-		evidence, err = g.evidence(opened, unread)
+		evidence, parent, err = g.evidence(opened, unread)
 	}
 	switch {
 	case limited != nil:
@@ -338,7 +339,7 @@ func (g *guest) answer(ctx context.Context, body []byte) {
 		if input, err := opened.HashInput(); err == nil { // the road needs it, and would read the frame again
 			wire.Hasher = translators.Knowing(translators.HasherOf(g.l.deps.Form), body, input)
 		}
-		g.exchange(ctx, wire, m, evidence)
+		g.exchange(ctx, wire, m, evidence, parent)
 	}
 }
 
@@ -349,21 +350,25 @@ func (g *guest) asking(ctx context.Context) transport.Inquiry {
 	return q
 }
 
-func (g *guest) evidence(opened form.Opened, unread error) ([]string, error) {
+// evidence is the tokens in a frame, and the name of the one that it came of.
+func (g *guest) evidence(opened form.Opened, unread error) (tokens []string, parent string, err error) {
 	if unread != nil {
-		return nil, unread
+		return nil, "", unread
 	}
-	tokens, err := opened.Evidence()
-	if err != nil || len(tokens) == 0 {
-		return nil, err
+	if parent, err = opened.Parent(); err != nil {
+		return nil, "", err
 	}
-	return ect.ParseHeader(tokens, g.l.deps.Limits)
+	if tokens, err = opened.Evidence(); err != nil || len(tokens) == 0 {
+		return nil, parent, err
+	}
+	tokens, err = ect.ParseHeader(tokens, g.l.deps.Limits)
+	return tokens, parent, err
 }
 
-func (g *guest) exchange(ctx context.Context, wire translators.Wire, m *canonical.Message, evidence []string) {
+func (g *guest) exchange(ctx context.Context, wire translators.Wire, m *canonical.Message, evidence []string, parent string) {
 	evidence = transport.Submitted(m, evidence)
 	answer, err := g.road.Exchange(ctx, transport.Call{
-		Entrance: transport.Native, Agent: g.agent, Wire: wire, Message: m, Evidence: evidence, Limited: true,
+		Entrance: transport.Native, Agent: g.agent, Wire: wire, Message: m, Evidence: evidence, Parent: parent, Limited: true,
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
 	})
 	switch {

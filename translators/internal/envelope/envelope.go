@@ -12,10 +12,10 @@ import (
 const Key = "aepb"
 
 // The members that are the gateway's evidence and callbacks, and no part of the
-// message: codecs take them out before Read and never write them.
+// message: codecs take them out before Read, and of them write a parent alone.
 const (
 	SlotECT    = "ect"           // array of compact JWS
-	SlotParent = "parent_jti"    // for peers that cannot read a token
+	SlotParent = "parent_jti"    // of the ECT that the message came of, for peers that sign or read none
 	SlotHITL   = "hitl_callback" // URI for the decision of a human
 )
 

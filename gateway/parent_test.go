@@ -1,0 +1,108 @@
+package gateway_test
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy"
+)
+
+// translated mints tokens of somebody who translates for others, each made of the
+// one before, the newest first.
+func (b *bed) translated(t *testing.T, who *ecttest.Party, body string, n int) (tokens []string, ids []ect.ID) {
+	t.Helper()
+	workflow, parents := string(ect.NewID()), []ect.ID(nil)
+	for range n {
+		token, err := who.Signer(t, func() time.Time { return b.now }).Sign(ect.Claims{
+			Audience: []string{string(b.self.ID)}, Workflow: workflow, Act: ect.ActTranslate, Parents: parents, OutputHash: ect.Hash([]byte(body)),
+			Ext: ect.Ext{ect.ExtSourceProtocol: []byte(`"a2a-v1"`), ect.ExtDestProtocol: []byte(`"mcp-v1"`), ect.ExtGatewayID: []byte(strconv.Quote(string(who.ID)))},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens, ids, parents = slices.Insert(tokens, 0, token.Compact()), slices.Insert(ids, 0, token.ID()), []ect.ID{token.ID()}
+	}
+	return tokens, ids
+}
+
+// TestThePathToANamedParent: a message that only names its token has the way behind
+// it that this token has, where its sender made that of the message itself (R1). To
+// name what was made for one's own work is no way round: what lies between is an
+// agent's act and no translation.
+func TestThePathToANamedParent(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	tokens, ids := b.translated(t, b.caller, addBody, 3)
+	_, err := b.Exchange(t.Context(), b.call(addBody, tokens...))
+	if denied, ok := errors.AsType[*policy.Denied](err); !ok || denied.Constraint != policy.ConstraintHops {
+		t.Fatalf("with tokens: %v", err)
+	}
+	naming := func(id ect.ID) (transport.Answer, error) {
+		call := b.call(addBody)
+		call.Parent = string(id)
+		return b.Exchange(t.Context(), call)
+	}
+	answer, err := naming(ids[0])
+	if denied, ok := errors.AsType[*policy.Denied](err); !ok || denied.Constraint != policy.ConstraintHops {
+		t.Errorf("the third translation: %v", err)
+	}
+	if len(answer.Evidence) != 1 {
+		t.Fatalf("%d tokens about the refusal", len(answer.Evidence))
+	}
+	if failed := claims(t, answer.Evidence[0]); !slices.Equal(failed.Parents, ids[:1]) || failed.Act != ect.ActTranslateError || failed.Workflow != claims(t, tokens[0]).Workflow {
+		t.Errorf("the refusal has the parents %v in %s", failed.Parents, failed.Workflow)
+	}
+	answer, err = naming(ids[1])
+	if err != nil {
+		t.Fatalf("the second translation: %v", err)
+	}
+	ours := claims(t, answer.Evidence[0])
+	if !slices.Equal(ours.Parents, ids[1:2]) || ours.Workflow != claims(t, tokens[1]).Workflow {
+		t.Errorf("our parents are %v", ours.Parents)
+	}
+	for range 4 { // each names our reply's, as a client does that goes on
+		if answer, err = naming(claims(t, answer.Evidence[len(answer.Evidence)-1]).ID); err != nil {
+			t.Fatalf("what was made for him: %v", err)
+		}
+	}
+}
+
+// TestNamesakes: of several tokens with one id that concern its sender, none is meant.
+func TestNamesakes(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	id, workflow, until := ect.NewID(), string(ect.NewID()), b.now.Add(time.Hour)
+	put := func(issuer ect.Identity, audience ...string) {
+		t.Helper()
+		record := ect.Record{Compact: "h.p." + string(issuer[len(issuer)-1:]), ID: id, Workflow: workflow, Issuer: issuer, Audience: audience, Act: "act", Until: until}
+		if err := b.memory.Put(t.Context(), record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	call := b.call(addBody)
+	call.Parent = string(id)
+	put(b.server.ID)
+	if _, err := b.Exchange(t.Context(), call); !refused(err) {
+		t.Errorf("of another: %v", err)
+	}
+	put(b.caller.ID)
+	if answer, err := b.Exchange(t.Context(), call); err != nil || claims(t, answer.Evidence[0]).Workflow != workflow {
+		t.Errorf("his own, beside another's: %v", err)
+	}
+	put("spiffe://example.com/x", string(b.caller.ID))
+	if _, err := b.Exchange(t.Context(), call); !refused(err) {
+		t.Errorf("two of his: %v", err)
+	}
+}
+
+func refused(err error) bool {
+	invalid, ok := errors.AsType[*ect.InvalidError](err)
+	return ok && invalid.Reason == ect.ReasonUnknownParent
+}
