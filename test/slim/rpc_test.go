@@ -79,13 +79,18 @@ func TestWeCallARealServer(t *testing.T) {
 		}
 	})
 	for _, failure := range []struct {
-		method string
-		code   rpc.Code
-	}{{"Fail", rpc.NotFound}, {"Nothing", rpc.Unimplemented}} {
-		t.Run(failure.method, func(t *testing.T) {
-			_, err := client.Unary(limited(t, 20*time.Second), to, rpc.Request{Service: "test.Echo", Method: failure.method})
+		service, method string
+		code            rpc.Code
+		says            string // empty: anything
+	}{
+		{"test.Echo", "Fail", rpc.NotFound, ""},
+		{"test.Echo", "Nothing", rpc.Unimplemented, "Method not found: test.Echo/Nothing"},
+		{"test.None", "Echo", rpc.Unimplemented, "Method not found: test.None/Echo"}, // a service in the words for a method
+	} {
+		t.Run(failure.service+" "+failure.method, func(t *testing.T) {
+			_, err := client.Unary(limited(t, 20*time.Second), to, rpc.Request{Service: failure.service, Method: failure.method})
 			var status *rpc.StatusError
-			if !errors.As(err, &status) || status.Code != failure.code || status.Message == "" {
+			if !errors.As(err, &status) || status.Code != failure.code || status.Message == "" || failure.says != "" && status.Message != failure.says {
 				t.Errorf("%v %+v", err, status)
 			}
 		})

@@ -38,16 +38,18 @@ type Responses interface {
 }
 
 // CallA2A calls a method of A2A. Service is the name to try first; if there is
-// nothing of that name, the other one is tried: such a call was never begun, so
-// nothing is done twice. An agent that refuses a call in A2A's words has begun it, and
-// is not called again. The responses' service is the one that answered.
+// nothing of that name, the other one is tried, but nothing is done twice: SLIM's
+// servers say of a call that they have nobody for, be it the service or the method
+// that is unknown, which one it was. Any other refusal may be that of an agent that
+// has begun, so that only what changes nothing is tried again after it, and nothing
+// at all after one in A2A's words. The responses' service is the one that answered.
 // Errors: those of Call; a failure of the agent comes from Next.
 func CallA2A(ctx context.Context, caller Caller, to name.Name, r rpc.Request) (Responses, string, error) {
 	if r.Service == "" {
 		r.Service = ServiceA2A
 	}
 	first, err := opened(ctx, caller, to, r)
-	if err != nil || !first.unknown() {
+	if err != nil || !first.unknown() || !first.idle(r) {
 		return first, r.Service, err
 	}
 	other := r
@@ -83,9 +85,25 @@ func opened(ctx context.Context, caller Caller, to name.Name, r rpc.Request) (*r
 	return s, nil
 }
 
+// notFound is what SLIM's servers say of a call that nobody is registered for, before
+// its service and method (agntcy/slim 2.2, slimrpc).
+const notFound = "Method not found: "
+
+// unknown: nobody there knows the service, as far as one can tell.
 func (s *responses) unknown() bool {
 	var status *rpc.StatusError
 	return errors.As(s.err, &status) && status.Code == rpc.Unimplemented && !inWords(status.Message)
+}
+
+// idle: nothing has been done, or nothing that matters.
+func (s *responses) idle(r rpc.Request) bool {
+	var status *rpc.StatusError
+	return readsOnly(r.Method) || errors.As(s.err, &status) && status.Message == notFound+r.Service+"/"+r.Method
+}
+
+// readsOnly: a method of A2A that may be called any number of times.
+func readsOnly(method string) bool {
+	return strings.HasPrefix(method, "Get") || strings.HasPrefix(method, "List") || method == "SubscribeToTask"
 }
 
 // Next gives the one that was looked at, and then the others.

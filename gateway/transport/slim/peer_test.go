@@ -37,7 +37,7 @@ type agent struct{ service string }
 
 func (a agent) Serve(ctx context.Context, call rpc.Call, out rpc.Responder) error {
 	if call.Service != "" && call.Service != a.service {
-		return &rpc.StatusError{Code: rpc.Unimplemented, Message: "Method not found"}
+		return &rpc.StatusError{Code: rpc.Unimplemented, Message: "Method not found: " + call.Service + "/" + call.Method}
 	}
 	if call.Service != "" {
 		return out.Send(ctx, rpc.Frame{Body: []byte(call.Service + " for " + call.Subject)})
@@ -149,14 +149,26 @@ func (r *refuser) Serve(_ context.Context, call rpc.Call, _ rpc.Responder) error
 // not called by another name for the same.
 func TestARefusalIsNoUnknownService(t *testing.T) {
 	t.Parallel()
-	for says, calls := range map[string]int{
-		"UnsupportedOperationError: not here": 1, "PushNotificationNotSupportedError: ": 1, "MethodNotFoundError: no such method": 1,
-		"Method not found": 2, "lf.a2a.v1.A2AService: unknown": 2,
+	for _, row := range []struct {
+		method, says string
+		calls        int
+	}{
+		{"SendStreamingMessage", "UnsupportedOperationError: not here", 1},
+		{"SendStreamingMessage", "PushNotificationNotSupportedError: ", 1},
+		{"SendStreamingMessage", "MethodNotFoundError: no such method", 1},
+		{"SendStreamingMessage", "Method not found: lf.a2a.v1.A2AService/SendStreamingMessage", 2},
+		{"SendStreamingMessage", "Method not found: lf.a2a.v1.A2AService/SendMessage", 1}, // of a call of its own
+		{"SendStreamingMessage", "Method not found", 1},
+		{"SendMessage", "the model cannot do that", 1},
+		{"CancelTask", "", 1},
+		{"GetTask", "lf.a2a.v1.A2AService: unknown", 2}, // which changes nothing
+		{"GetTask", "UnsupportedOperationError: not here", 1},
 	} {
+		method, says, calls := row.method, row.says, row.calls
 		synctest.Test(t, func(t *testing.T) {
 			node, agent := newNode(t), &refuser{says: says}
 			server := startPeer(t, node, "org/ns/server", agent)
-			got, service, err := CallA2A(t.Context(), startPeer(t, node, "org/ns/client", nil), server.Name().Any(), rpc.Request{Method: "SendStreamingMessage"})
+			got, service, err := CallA2A(t.Context(), startPeer(t, node, "org/ns/client", nil), server.Name().Any(), rpc.Request{Method: method})
 			if err != nil {
 				t.Fatal(err)
 			}
