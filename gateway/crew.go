@@ -35,10 +35,14 @@ func newCrew() *crew {
 }
 
 // run lets one more work. ErrBusy: there are too many, or the crew is closed.
-func (c *crew) run(work func(context.Context)) error {
+func (c *crew) run(work func(context.Context)) error { return c.admit(maxCrew, work) }
+
+// admit lets one more work if fewer do than there may be. What all the others need
+// has room above their number, so that it is there also when there are too many.
+func (c *crew) admit(most int, work func(context.Context)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || c.working >= maxCrew {
+	if c.closed || c.working >= most {
 		return ErrBusy
 	}
 	c.working++

@@ -396,7 +396,7 @@ func (g *Gateway) alive(ctx context.Context) error {
 		return &problem.RecordingError{Err: err}
 	}
 	g.heart.Do(func() {
-		_ = g.crew.run(func(ctx context.Context) {
+		_ = g.crew.admit(maxCrew+1, func(ctx context.Context) { // else all work here would soon count as lost
 			ticker := time.NewTicker(runnerBeats)
 			defer ticker.Stop()
 			for {
