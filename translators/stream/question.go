@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -63,11 +64,16 @@ func Forms(inputs []canonical.Input) []canonical.Input {
 }
 
 // FreeText gives the answers to questions that were asked in free text, and
-// were answered in a form, their text back.
+// were answered in a form, their text back. What wanted a visit, and was asked as a
+// form with nothing to fill in, has an answer without content (MCP, elicitation).
 func FreeText(asked []canonical.Input, answers []canonical.Answer) []canonical.Answer {
 	out := make([]canonical.Answer, len(answers))
 	for i, a := range answers {
-		if in := find(asked, a.Key); in != nil && in.Mode == canonical.ModeText && a.Action == canonical.Accept && a.Parts == nil {
+		in := find(asked, a.Key)
+		if in != nil && in.Mode == canonical.ModeURL && string(bytes.Join(bytes.Fields(a.Value), nil)) == "{}" {
+			a.Value = nil
+		}
+		if in != nil && in.Mode == canonical.ModeText && a.Action == canonical.Accept && a.Parts == nil {
 			if text, ok := replyText(a.Value); ok {
 				a.Value, a.Parts = nil, []canonical.Part{{Kind: canonical.KindText, Text: text}}
 			}
