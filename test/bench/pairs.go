@@ -89,17 +89,29 @@ func pairRounds(ctx context.Context, dir string, o options, progress io.Writer) 
 	for round := range o.rounds {
 		say(progress, fmt.Sprintf("pairs, round %d of %d", round+1, o.rounds))
 		for _, d := range s.duels {
-			rps := make([]float64, 3) // of a pair without SLIM only two
-			for i := range d.sides {
-				turn := (i + round) % len(d.sides)
-				if rps[turn], err = d.sides[turn].once(ctx, span); err != nil {
-					return all, fmt.Errorf("bench: %s to %s: %w", d.from, d.to, err)
-				}
+			p, err := d.round(ctx, round, span)
+			if err != nil {
+				return all, fmt.Errorf("bench: %s to %s: %w", d.from, d.to, err)
 			}
-			all = append(all, pair{From: d.from, To: d.to, Round: round + 1, Floor: rps[0], Gateway: rps[1], Bridge: rps[2]})
+			all = append(all, p)
 		}
 	}
 	return all, nil
+}
+
+// round lets each side have two slices, the second ones in reverse: a machine that
+// becomes slower or faster meanwhile does so for all.
+func (d duel) round(ctx context.Context, round int, span time.Duration) (pair, error) {
+	rps, sides := make([]float64, 3), len(d.sides) // of a pair without SLIM only two
+	for i := range 2 * sides {
+		turn := (min(i, 2*sides-1-i) + round) % sides
+		seen, err := d.sides[turn].once(ctx, span)
+		if err != nil {
+			return pair{}, err
+		}
+		rps[turn] += seen / 2
+	}
+	return pair{From: d.from, To: d.to, Round: round + 1, Floor: rps[0], Gateway: rps[1], Bridge: rps[2]}, nil
 }
 
 // begin starts the agents, the floor and, if it is wanted, the gateway.
