@@ -86,6 +86,7 @@ var rooms = []room{
 	{"go.etcd.io/bbolt", []string{"gateway/state"}, false, "state is reached through the pillars' small interfaces"},
 	{"github.com/alicebob/miniredis", []string{"gateway/state"}, true, "the store of a test"},
 	{"github.com/prometheus", []string{"gateway/telemetry"}, false, "every metric name stands in one file"},
+	{"golang.org/x/crypto", []string{"ect/internal/jose"}, false, "the numbers of a signature are read where signatures are made"},
 	{"golang.org/x/time", []string{"policy/limit"}, false, "limits are counted in one place"},
 	{"github.com/transparency-dev", []string{"ect/ledger"}, false, "the ledger is one implementation of an interface of ect"},
 	{"google.golang.org/grpc", []string{"gateway/transport/slim", "gateway/transport/a2a", "ect/identity/workloadtest", "cmd/aepb-gateway/demo"}, false, "two wires speak it, and who plays a SPIFFE agent or a peer"},

@@ -8,10 +8,13 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -156,6 +159,67 @@ func TestSign(t *testing.T) {
 	if _, err := Sign("HS256", ed, []byte("a.b")); err == nil {
 		t.Error("signed with a secret")
 	}
+}
+
+// The signatures of RFC 6979 appendix A.2.5 (P-256, SHA-256), and numbers with zeros
+// in front.
+func TestSignES256IsDeterministic(t *testing.T) {
+	t.Parallel()
+	secret, err := hex.DecodeString("c9afa9d845ba75166b5c215767b1d6934e50c3db36e89b127b8a622b120f6721")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for message, want := range map[string]string{
+		"sample": "efd48b2aacb6a8fd1140dd9cd45e81d69d2c877b56aaf991c34d0ea84eaf3716f7cb1c942d657c41d436c7a1b6e29f65f3e900dbb9aff4064dc4ab2f843acda8",
+		"test":   "f1abb023518351cd71d881567b1ea663ed3efcf6c5132b354f28d3b0b7d38367019f4113742a2b14bd25926b49c649155f267e60d3814b4c0cc84250e46f0083",
+	} {
+		if got, err := Sign(ES256, key, []byte(message)); hex.EncodeToString(got) != want || err != nil {
+			t.Errorf("%s: %x, %v", message, got, err)
+		}
+	}
+	short := 0
+	for n := range 600 {
+		message := []byte(strconv.Itoa(n))
+		sig, err := Sign(ES256, key, message)
+		if err != nil || !Verify(ES256, key.Public(), message, sig) {
+			t.Fatalf("%d: %x, %v", n, sig, err)
+		}
+		if sig[0] == 0 || sig[32] == 0 {
+			short++
+		}
+	}
+	if short == 0 {
+		t.Error("no number has a zero in front")
+	}
+}
+
+func BenchmarkSign(b *testing.B) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		b.Fatal(err)
+	}
+	input := []byte("a.b")
+	b.Run("deterministic", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := Sign(ES256, key, input); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("random", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			sum := sha256.Sum256(input)
+			if _, _, err := ecdsa.Sign(rand.Reader, key, sum[:]); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }
 
 func TestParseJWT(t *testing.T) {
