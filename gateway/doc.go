@@ -7,6 +7,7 @@
 //	hops.go                         the way through another gateway, where there is none from here
 //	choose.go                       what a message is for, and which dialogue it belongs to
 //	parent.go                       a message that only names the ECT that it came of; the way behind it
+//	inside.go                       evidence in the body too, for peers that look nowhere else
 //	leg.go                          one leg: decode, stamp, encode, judge, sign, record
 //	repeat.go                       the same answer to the same message; replies that may be asked for again
 //	failure.go                      what is left behind when it goes wrong

@@ -99,8 +99,9 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 	x := &exchange{call: call, settings: g.settings.Load(), began: g.Now(), leave: g.Metrics.Enter()}
 	defer func() {
 		if answer.Events == nil { // a stream is settled at its end
-			answer = g.inside(x, g.settle(ctx, x, answer, err))
+			answer = g.settle(ctx, x, answer, err)
 		}
+		answer = g.inside(x, answer)
 	}()
 	if err := g.limited(ctx, call); err != nil {
 		return answer, err

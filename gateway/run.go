@@ -119,8 +119,8 @@ type step struct {
 
 // settled: nothing more comes unless somebody acts.
 func (r *run) settled() bool {
-	if r.x.verbatim() {
-		return r.over
+	if r.x.verbatim() { // a caller who has the last token inside waits for it no longer than elsewhere
+		return r.over || r.complete() && r.x.callerInside()
 	}
 	return r.ask != nil || r.complete()
 }
@@ -208,6 +208,13 @@ func (r *run) hear(ctx context.Context, h heard) (step, bool, error) {
 		wire, event = h.event.Wire, true
 	}
 	wire.Event = event
+	var tokens []string
+	var err error
+	if event {
+		if wire, tokens, err = r.x.heardEvent(wire); err != nil {
+			return step{}, false, err
+		}
+	}
 	message, err := r.g.decodeReply(r.x, wire, r.op)
 	if err != nil {
 		return step{}, false, err
@@ -221,6 +228,9 @@ func (r *run) hear(ctx context.Context, h heard) (step, bool, error) {
 	events, err := r.absorb(message)
 	if message.Phase != canonical.PhaseEvent || r.complete() {
 		r.unask() // who has answered waits for no answer
+	}
+	if unproven := r.vouched(ctx, tokens); unproven != nil {
+		return step{}, false, unproven
 	}
 	s := step{events: events, losses: message.Losses}
 	if event {

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -14,8 +13,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators"
-	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/inbody"
 	"github.com/aepb/aepb-gateway/translators/rollback"
 )
 
@@ -317,89 +314,4 @@ func (g *Gateway) unknown(x *exchange) error {
 		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(x.call.To), Detail: "unknown_agent"}
 	}
 	return &problem.UnknownAgentError{Agent: x.call.Agent}
-}
-
-// Peers with ect_in_body have their tokens in the body as well as in the header
-// (R5). All else on the road sees messages as they were before insertion.
-
-// callerInside: the caller is such a peer, and its protocol has a place for them.
-func (x *exchange) callerInside() bool { return x.bears(x.call.Caller.ID, x.source) }
-
-// agentInside is the same of whoever is asked.
-func (x *exchange) agentInside() bool { return x.bears(x.reader(), x.dest) }
-
-func (x *exchange) bears(peer ect.Identity, form translators.Translator) bool {
-	_, ok := form.(translators.Bearer)
-	return ok && peer != "" && x.settings.ECTInBody[peer]
-}
-
-// submitted takes a caller's tokens out of its message. Those in the header are the
-// same, or there are none.
-func (x *exchange) submitted() error {
-	if !x.callerInside() {
-		return nil
-	}
-	wire, tokens, err := withoutTokens(x.source, x.call.Wire, x.call.Evidence)
-	if err == nil && len(tokens) > 0 {
-		x.call.Wire, x.call.Evidence, x.call.Message = wire, tokens, nil
-	}
-	return err
-}
-
-// heardInside takes an agent's tokens out of its reply.
-func (x *exchange) heardInside(reply transport.Reply) (transport.Reply, error) {
-	if reply.Events != nil || !x.agentInside() {
-		return reply, nil
-	}
-	wire := reply.Wire
-	wire.Re = cmp.Or(wire.Re, canonical.OpInvoke)
-	wire, tokens, err := withoutTokens(x.dest, wire, reply.Evidence)
-	if err != nil {
-		return reply, &transport.BadReplyError{Agent: x.agent.Name, Reason: "the ECTs in its body are malformed, or not those in its header"}
-	}
-	if len(tokens) > 0 {
-		reply.Wire.Body, reply.Evidence = wire.Body, tokens
-	}
-	return reply, nil
-}
-
-// withoutTokens takes tokens out of a message that came with some in its header.
-func withoutTokens(form translators.Translator, wire translators.Wire, header []string) (translators.Wire, []string, error) {
-	wire, tokens, err := inbody.Take(form, wire)
-	if err != nil || len(tokens) == 0 {
-		return wire, nil, err
-	}
-	if tokens, err = ect.ParseHeader(tokens, ect.Limits{}); err != nil {
-		return wire, nil, err
-	}
-	if len(header) > 0 && !slices.Equal(header, tokens) {
-		return wire, nil, &ect.MalformedError{Reason: "the body has other tokens than the header"}
-	}
-	return wire, tokens, nil
-}
-
-// seal binds a message to its receipt, with the tokens inside for an agent that
-// wants them there.
-func (x *exchange) seal(receipt ect.Receipt, wire translators.Wire, ancestors ...string) (transport.Sealed, error) {
-	if x.agentInside() {
-		wire, _ = inbody.Insert(x.dest, wire, append([]string{receipt.Compact()}, ancestors...))
-	}
-	return transport.Seal(receipt, wire, ancestors...)
-}
-
-// inside puts the evidence of an answer into its body, for a caller that wants it there.
-func (g *Gateway) inside(x *exchange, answer transport.Answer) transport.Answer {
-	if answer.Events != nil || len(answer.Wire.Body) == 0 || x.source == nil || !x.callerInside() {
-		return answer
-	}
-	form, ok := g.Registry.Translator(answer.Wire.Binding)
-	wire := answer.Wire
-	if x.call.Agent != "" {
-		wire.Re = cmp.Or(wire.Re, canonical.OpInvoke)
-	}
-	if ok {
-		wire, _ = inbody.Insert(form, wire, answer.Evidence)
-		answer.Wire.Body = wire.Body
-	}
-	return answer
 }

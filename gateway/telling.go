@@ -116,7 +116,7 @@ func (t *telling) Next(ctx context.Context) (transport.Event, error) {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.left, cancel)() //nolint:contextcheck // a signal
-	for len(t.queue) == 0 {
+	for len(t.queue) == 0 || t.holds() {
 		if t.over {
 			return transport.Event{}, io.EOF
 		}
@@ -124,9 +124,15 @@ func (t *telling) Next(ctx context.Context) (transport.Event, error) {
 			return transport.Event{}, err
 		}
 	}
-	event := t.queue[0]
-	t.queue = t.queue[1:]
+	var event transport.Event
+	event, t.queue = t.run.x.next(t.queue)
 	return event, nil
+}
+
+// holds: what waits to be told is the last event, and its caller has the token that
+// closes the stream in it.
+func (t *telling) holds() bool {
+	return !t.over && len(t.queue) == 1 && t.run.complete() && t.run.x.callerInside()
 }
 
 // more queues what comes next. An error is the caller's own: it does not wait. Where

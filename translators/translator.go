@@ -121,6 +121,7 @@ type Place struct {
 	With   string   // a member that this object has; else there is no such place. Empty: any
 	Object string   // that for extensions
 	Key    string
+	List   bool // Object is a list: the tokens are in an object of it, whose @type is Key, as its tokens
 }
 
 // Descendant is implemented by a translator whose messages have a place for the name

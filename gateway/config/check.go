@@ -96,6 +96,11 @@ func (c Config) check(s source) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
 		c.Agents[name].check("$.agents.'"+name+"'", say)
+		for i, e := range c.Agents[name].Endpoints {
+			if e.GRPC != "" && c.Peers[c.Agents[name].ID].InBody {
+				say("$.agents.'"+name+"'.endpoints["+strconv.Itoa(i)+"].grpc", "over gRPC its ECTs are in the metadata, and peers have ect_in_body for it")
+			}
+		}
 	}
 	return errors.Join(errs...)
 }

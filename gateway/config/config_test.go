@@ -213,6 +213,24 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// TestNoECTsInTheBodyOverGRPC: an agent cannot be reached over gRPC alone and have its
+// ECTs in JSON.
+func TestNoECTsInTheBodyOverGRPC(t *testing.T) {
+	t.Parallel()
+	const text = "agents:\n  a:\n    id: spiffe://example.com/a\n    endpoints:\n      - {binding: a2a-v1, url: https://a.example, grpc: a.example:50051}\n" +
+		"peers:\n  spiffe://example.com/PEER: {ect_in_body: true}\n"
+	var said *config.Error
+	if _, err := config.Parse([]byte(strings.Replace(text, "PEER", "a", 1))); !errors.As(err, &said) || !strings.Contains(err.Error(), "ect_in_body") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := config.Parse([]byte(strings.Replace(text, "PEER", "b", 1))); err != nil {
+		t.Errorf("another peer: %v", err)
+	}
+	if _, err := config.Parse([]byte(strings.NewReplacer("PEER", "a", ", grpc: a.example:50051", "").Replace(text))); err != nil {
+		t.Errorf("over JSON: %v", err)
+	}
+}
+
 func TestGRPCPlaces(t *testing.T) {
 	t.Parallel()
 	const text = "public_grpc: PUBLIC\nagents:\n  a:\n    endpoints:\n      - {binding: a2a-v1, url: https://a.example, grpc: PLACE}\n"

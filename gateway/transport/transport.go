@@ -64,6 +64,7 @@ type Answer struct {
 	Evidence []string         // our ECTs, compact, oldest first
 	Losses   []canonical.Loss // of both legs
 	Notice   Notice
+	Inside   bool // the caller has evidence in the body too: in an error, which its door says, it is the door that puts it there
 }
 
 // Notice is what callers should know of an agent's future (AEPB, Lifecycle
@@ -94,7 +95,7 @@ func (n Notice) Announce(h http.Header) {
 // Event is one message of a stream.
 type Event struct {
 	Wire     translators.Wire // without a body only in the last one, which may hold nothing but evidence
-	Evidence []string         // compact; toward a caller only in the last one: the ECT that closes the stream
+	Evidence []string         // compact; toward a caller only in the last one, or the last with a body: the ECT that closes the stream
 }
 
 // Events is a stream of messages in order. It holds no more of them than its

@@ -286,23 +286,35 @@ func (t *Translator) Asks(string, string) translators.Asking { return translator
 // header (R5).
 const keyECT = profile.ExtensionURI + "/ect"
 
-// Bears: A2A has metadata in requests to send a message, and in the task or message
-// that answers. Most other requests of 1.0 have none, and neither have errors; over
-// gRPC nothing is JSON.
+// Bears: A2A has metadata in requests to send a message, in the task or message
+// that answers, and in every event of a stream; an error has a list of details.
+// Most other requests of 1.0 have no such place, and over gRPC nothing is JSON.
 func (t *Translator) Bears(w translators.Wire) []translators.Place {
+	var around []string // of what a message in JSON-RPC says
+	if w.Form != FormHTTP {
+		around = []string{"result"}
+	}
 	at := func(with string, path ...string) translators.Place {
 		return translators.Place{Path: path, With: with, Object: "metadata", Key: keyECT}
 	}
+	in := func(member string) translators.Place { return at("", append(slices.Clip(around), member)...) }
+	details := translators.Place{Path: []string{"error"}, With: "message", Object: "data", Key: keyECT, List: true}
+	if w.Form == FormHTTP {
+		details.Object = "details"
+	}
 	switch {
-	case w.Form == FormGRPC, w.Event:
+	case w.Form == FormGRPC:
 		return nil
 	case w.Form == FormHTTP && w.Re == "":
 		return []translators.Place{at("message")}
-	case w.Form == FormHTTP:
-		return []translators.Place{at("", "task"), at("", "message"), at("status"), at("messageId")}
 	case w.Re == "":
 		return []translators.Place{at("message", "params")}
+	case w.Event:
+		return []translators.Place{
+			in("task"), in("message"), in("statusUpdate"), in("artifactUpdate"),
+			at("status", around...), at("artifact", around...), at("messageId", around...), details,
+		}
 	default:
-		return []translators.Place{at("", "result", "task"), at("", "result", "message"), at("status", "result"), at("messageId", "result")}
+		return []translators.Place{in("task"), in("message"), at("status", around...), at("messageId", around...), details}
 	}
 }

@@ -9,7 +9,13 @@
 // written first in its object, or that object first in the one around it. Whoever
 // takes out the member, with its comma, and its object where nothing else is in it,
 // has the octets that were hashed. A message with an empty object there is left
-// alone, because that would go too; so is one that has such a member already.
+// alone, because that would go too; so is one that has such a member already. Where
+// a protocol has a list in place of an object (the details of an A2A error), the
+// tokens are in an object of it, written first, and the same holds of that: its @type
+// is the key, and they are its tokens.
+//
+// Events of streams have them like messages, and each is hashed before insertion.
+// What is no JSON has no place: over gRPC they are in the metadata alone.
 //
 // # Alternatives considered
 //

@@ -13,6 +13,12 @@ import (
 // HashForm is the aepb.hash_form of messages that were hashed before insertion (R5).
 const HashForm = "before-ect"
 
+// The members of an object in a list that has the tokens.
+const (
+	typeMember   = "@type"
+	tokensMember = "tokens"
+)
+
 // Insert puts tokens into a message, and makes it hash as before. False: it has no
 // place for them, and is as it was.
 func Insert(t translators.Translator, w translators.Wire, tokens []string) (translators.Wire, bool) {
@@ -21,9 +27,15 @@ func Insert(t translators.Translator, w translators.Wire, tokens []string) (tran
 		return w, false
 	}
 	member := rawjson.NewBuilder().Strings(s.place.Key, tokens, true).Bytes() // {"key":[…]}
-	if s.within {
+	if s.place.List {
+		member = rawjson.NewBuilder().String(typeMember, s.place.Key).Strings(tokensMember, tokens, true).Bytes()
+	}
+	switch {
+	case s.within && !s.place.List:
 		member = member[1 : len(member)-1]
-	} else {
+	case !s.within && s.place.List:
+		member = slices.Concat([]byte(`"`+s.place.Object+`":[`), member, []byte("]"))
+	case !s.within:
 		member = slices.Concat([]byte(`"`+s.place.Object+`":`), member)
 	}
 	if !s.alone {
@@ -133,6 +145,9 @@ func look(body []byte, place translators.Place) (spot, bool) {
 	if !within {
 		return spot{place: place, at: around.open, alone: len(around.members) == 0}, true
 	}
+	if place.List {
+		return lookThrough(body, place, o)
+	}
 	inner, ok := read(body, o.value)
 	s := spot{place: place, within: true, at: inner.open, empty: len(inner.members) == 0}
 	if m, holds := inner.member(place.Key); holds {
@@ -142,6 +157,52 @@ func look(body []byte, place translators.Place) (spot, bool) {
 		}
 	}
 	return s, ok
+}
+
+// lookThrough looks for the object of a list that has the tokens.
+func lookThrough(body []byte, place translators.Place, list located) (spot, bool) {
+	open, items, ok := readList(body, list.value)
+	s := spot{place: place, within: true, at: open, empty: len(items) == 0}
+	for _, item := range items {
+		inner, isObject := read(body, item.value)
+		kind, typed := inner.member(typeMember)
+		tokens, has := inner.member(tokensMember)
+		if !isObject || !typed || !has {
+			continue
+		}
+		if name, _ := rawjson.Unquote(body[kind.value:kind.end]); name == place.Key {
+			s.holds, s.value, s.cut = true, [2]int{tokens.value, tokens.end}, item.cut()
+			if len(items) == 1 {
+				s.cut = list.cut()
+			}
+			break
+		}
+	}
+	return s, ok
+}
+
+// readList reads the list that begins at a place; false: there is none.
+func readList(body []byte, at int) (open int, items []located, ok bool) {
+	r := jsontext.NewDecoder(bytes.NewReader(body[at:]))
+	if r.PeekKind() != '[' {
+		return 0, nil, false
+	}
+	if _, err := r.ReadToken(); err != nil {
+		return 0, nil, false
+	}
+	here := func() int { return at + int(r.InputOffset()) }
+	open = here()
+	for r.PeekKind() != ']' {
+		item := located{begin: here(), first: len(items) == 0}
+		value, err := r.ReadValue()
+		if err != nil {
+			return 0, nil, false
+		}
+		item.end = here()
+		item.value = item.end - len(value)
+		items = append(items, item)
+	}
+	return open, items, true
 }
 
 // object is an object in a text, by places.

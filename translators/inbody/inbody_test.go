@@ -26,8 +26,9 @@ func codec(of canonical.Binding) translators.Translator {
 }
 
 const (
-	ours  = `"urn:aepb:translation:1/ect":["a.b.c","d.e.f"]`
-	ours2 = `"aepb.gateway/ect":["a.b.c","d.e.f"]`
+	ours   = `"urn:aepb:translation:1/ect":["a.b.c","d.e.f"]`
+	detail = `{"@type":"urn:aepb:translation:1/ect","tokens":["a.b.c","d.e.f"]}`
+	ours2  = `"aepb.gateway/ect":["a.b.c","d.e.f"]`
 )
 
 // TestThereAndBack: tokens go where the protocol has a place for them, nothing
@@ -48,9 +49,20 @@ func TestThereAndBack(t *testing.T) {
 		"a message that answers":      {wire: translators.Wire{Re: canonical.OpInvoke}, body: `{"result":{"message":{"messageId":"m"}}}`, want: `{"result":{"message":{"metadata":{` + ours + `},"messageId":"m"}}}`},
 		"a task of 0.3":               {wire: translators.Wire{Re: canonical.OpInvoke}, body: `{"result":{"status":{}}}`, want: `{"result":{"metadata":{` + ours + `},"status":{}}}`},
 		"an empty task":               {wire: translators.Wire{Re: canonical.OpInvoke}, body: `{"result":{"task":{}}}`, want: `{"result":{"task":{"metadata":{` + ours + `}}}}`},
-		"an error":                    {wire: translators.Wire{Re: canonical.OpInvoke}, body: `{"error":{"code":1}}`},
+		"an error":                    {wire: translators.Wire{Re: canonical.OpInvoke}, body: `{"error":{"code":1,"message":""}}`, want: `{"error":{"data":[` + detail + `],"code":1,"message":""}}`},
+		"an error with details":       {wire: translators.Wire{Re: canonical.OpInvoke}, body: `{"error":{"message":"","data" : [ {"@type":"x"}, 1 ]}}`, want: `{"error":{"message":"","data" : [` + detail + `, {"@type":"x"}, 1 ]}}`},
+		"an error with none":          {wire: translators.Wire{Re: canonical.OpInvoke}, body: `{"error":{"message":"","data":[]}}`},
+		"an error of somebody":        {wire: translators.Wire{Re: canonical.OpInvoke}, body: `{"error":{"message":"","data":"x"}}`},
+		"no error":                    {wire: translators.Wire{Re: canonical.OpInvoke}, body: `{"error":{}}`},
+		"an error over HTTP":          {wire: translators.Wire{Form: a2a.FormHTTP, Re: canonical.OpInvoke}, body: `{"error":{"message":"","details":[{}]}}`, want: `{"error":{"message":"","details":[` + detail + `,{}]}}`},
+		"a change":                    {wire: translators.Wire{Re: canonical.OpInvoke, Event: true}, body: `{"result":{"statusUpdate":{"taskId":"t"}}}`, want: `{"result":{"statusUpdate":{"metadata":{` + ours + `},"taskId":"t"}}}`},
+		"a change of 0.3":             {wire: translators.Wire{Re: canonical.OpInvoke, Event: true}, body: `{"result":{"artifact":{}}}`, want: `{"result":{"metadata":{` + ours + `},"artifact":{}}}`},
+		"a piece over HTTP":           {wire: translators.Wire{Form: a2a.FormHTTP, Re: canonical.OpInvoke, Event: true}, body: `{"artifactUpdate":{"metadata":{"k":1}}}`, want: `{"artifactUpdate":{"metadata":{` + ours + `,"k":1}}}`},
+		"an error of MCP":             {wire: translators.Wire{Binding: mcp.Binding, Re: canonical.OpInvoke}, body: `{"error":{"code":1,"message":"","data":{"x":1}}}`, want: `{"error":{"code":1,"message":"","data":{` + ours2 + `,"x":1}}}`},
+		"an error of MCP in words":    {wire: translators.Wire{Binding: mcp.Binding, Re: canonical.OpInvoke}, body: `{"error":{"code":1,"message":"","data":"x"}}`},
+		"progress of MCP":             {wire: translators.Wire{Binding: mcp.Binding, Re: canonical.OpInvoke, Event: true}, body: `{"method":"n","params":{"progress":1}}`, want: `{"method":"n","params":{"_meta":{` + ours2 + `},"progress":1}}`},
 		"a list":                      {wire: translators.Wire{Re: canonical.OpTaskList}, body: `{"result":{"tasks":[]}}`},
-		"an event":                    {wire: translators.Wire{Re: canonical.OpInvoke, Event: true}, body: `{"result":{"task":{}}}`},
+		"an event":                    {wire: translators.Wire{Re: canonical.OpInvoke, Event: true}, body: `{"result":{"task":{"id":"t"}}}`, want: `{"result":{"task":{"metadata":{` + ours + `},"id":"t"}}}`},
 		"HTTP":                        {wire: translators.Wire{Form: a2a.FormHTTP}, body: `{"message":{}}`, want: `{"metadata":{` + ours + `},"message":{}}`},
 		"a task over HTTP":            {wire: translators.Wire{Form: a2a.FormHTTP, Re: canonical.OpInvoke}, body: `{"task":{"id":1}}`, want: `{"task":{"metadata":{` + ours + `},"id":1}}`},
 		"gRPC":                        {wire: translators.Wire{Form: a2a.FormGRPC}, body: `{"message":{}}`},
@@ -115,10 +127,16 @@ func FuzzThereAndBack(f *testing.F) {
 	f.Add([]byte(`{"result":{"task":{"id":1}}}`), byte(1))
 	f.Add([]byte(`{"params":{"_meta":{"k":1}}}`), byte(2))
 	f.Add([]byte(`{ "message" : { } }`), byte(3))
+	f.Add([]byte(`{"error":{"message":"","data":[ {"@type":"urn:aepb:translation:1/ect"} , 1]}}`), byte(1))
+	f.Add([]byte(`{"result":{"statusUpdate":{"metadata":{"k":[]}}}}`), byte(4))
 	f.Fuzz(func(t *testing.T, body []byte, which byte) {
 		w := []translators.Wire{
-			{Binding: a2a.Binding}, {Binding: a2a.Binding, Re: canonical.OpInvoke}, {Binding: mcp.Binding}, {Binding: a2a.Binding, Form: a2a.FormHTTP},
-		}[which%4]
+			{Binding: a2a.Binding},
+			{Binding: a2a.Binding, Re: canonical.OpInvoke},
+			{Binding: mcp.Binding},
+			{Binding: a2a.Binding, Form: a2a.FormHTTP},
+			{Binding: a2a.Binding, Re: canonical.OpInvoke, Event: true},
+		}[which%5]
 		w.Body = body
 		form := codec(w.Binding)
 		with, ok := inbody.Insert(form, w, []string{"a.b.c"})

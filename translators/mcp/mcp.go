@@ -130,13 +130,13 @@ func choose(target translators.Target) (string, error) {
 // header (R5).
 const keyECT = profile.MetaPrefix + "ect"
 
-// Bears: MCP has _meta in what a request asks and in what answers it; errors have none.
-func (t *Translator) Bears(w translators.Wire) []translators.Place {
-	if w.Event {
-		return nil
+// Bears: MCP has _meta in what a request asks, in what answers it and in what is said
+// on the way; an error has data.
+func (t *Translator) Bears(translators.Wire) []translators.Place {
+	at := func(path, object string) translators.Place {
+		return translators.Place{Path: []string{path}, Object: object, Key: keyECT}
 	}
-	at := func(path string) translators.Place {
-		return translators.Place{Path: []string{path}, Object: "_meta", Key: keyECT}
-	}
-	return []translators.Place{at("params"), at("result")}
+	refusal := at("error", "data")
+	refusal.With = "message"
+	return []translators.Place{at("params", "_meta"), at("result", "_meta"), refusal}
 }

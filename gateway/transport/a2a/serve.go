@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"mime"
@@ -15,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/inbody"
 )
 
 // DoorDeps is what a Door needs.
@@ -80,7 +82,7 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, road transport.Exch
 	}
 	switch {
 	case err != nil:
-		d.refuse(w, call.Wire, err)
+		d.refuse(w, call.Wire, err, inside(answer)...)
 	case answer.Events != nil:
 		d.tell(w, r, call, answer.Events)
 	case wire.Form != form.FormHTTP && streaming(d.deps.Form, call.Wire):
@@ -176,14 +178,24 @@ func media(h http.Header) string {
 	return name
 }
 
+// inside are the tokens that an error has in its body, for callers that look there.
+func inside(answer transport.Answer) []string {
+	if !answer.Inside {
+		return nil
+	}
+	return answer.Evidence
+}
+
 // refuse answers with the error in the words of the request. Who asked for a
 // stream over JSON-RPC reads nothing but events where the status is 200.
-func (d *Door) refuse(w http.ResponseWriter, request translators.Wire, cause error) {
+func (d *Door) refuse(w http.ResponseWriter, request translators.Wire, cause error, tokens ...string) {
 	wire, p, err := d.failure(request, cause)
 	if err != nil { // an error can always be said
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
+	wire.Re = cmp.Or(wire.Re, canonical.OpInvoke)
+	wire, _ = inbody.Insert(d.deps.Form, wire, tokens)
 	p.Advise(w.Header())
 	status := statusOf(p)
 	switch {

@@ -13,6 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/inbody"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
@@ -76,6 +77,7 @@ type visit struct {
 	r        *http.Request
 	evidence []string // submitted
 	issued   []string // ours, to go back
+	inside   bool     // in the body of an error too
 	message  *canonical.Message
 	limited  bool   // the limit was asked for what is answered next
 	version  string // in which to fail while the message does not say; empty: the modern one
@@ -218,7 +220,7 @@ func (v *visit) exchange(ctx context.Context, wire translators.Wire) {
 		answer, err = v.road.Exchange(ctx, call)
 		return err
 	})
-	v.issued = answer.Evidence
+	v.issued, v.inside = answer.Evidence, answer.Inside
 	answer.Notice.Announce(v.w.Header())
 	switch {
 	case err != nil:
@@ -253,6 +255,9 @@ func (v *visit) fail(err error) {
 	if encodeErr != nil {
 		v.w.WriteHeader(http.StatusInternalServerError)
 		return
+	}
+	if v.inside {
+		wire, _ = inbody.Insert(v.door.deps.Form, wire, v.issued)
 	}
 	p := problem.From(err)
 	p.Advise(v.w.Header())
