@@ -115,10 +115,16 @@ func (r MCPReply) Text() string {
 // tools, calls one and closes. Unless legacy, it lets the SDK negotiate, which
 // prefers the stateless revision.
 func MCPCall(ctx context.Context, client *http.Client, endpoint string, legacy bool, tool string, args json.RawMessage) (MCPReply, error) {
-	options := &mcp.ClientSessionOptions{}
+	version := ""
 	if legacy {
-		options.ProtocolVersion = LegacyMCP
+		version = LegacyMCP
 	}
+	return MCPCallIn(ctx, client, endpoint, version, tool, args)
+}
+
+// MCPCallIn does that in one revision of a session; empty: as the SDK negotiates.
+func MCPCallIn(ctx context.Context, client *http.Client, endpoint, version, tool string, args json.RawMessage) (MCPReply, error) {
+	options := &mcp.ClientSessionOptions{ProtocolVersion: version}
 	host := mcp.NewClient(&mcp.Implementation{Name: "peers-client", Version: "1.0.0"}, nil)
 	session, err := host.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: client}, options)
 	if err != nil {
