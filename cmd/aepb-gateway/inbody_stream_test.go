@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -98,19 +99,20 @@ func TestAgentStreamsWithECTsInTheBody(t *testing.T) {
 	b := newBed(t, plan{config: config.Config{Peers: insiders("inner")}})
 	svid := b.svid(t, "/inner")
 	who := b.party(t, svid)
-	var lie string
+	var mu sync.Mutex // an agent that is not believed is told to stop, later
+	lie, minted := "", map[string][]ect.ID{}
 	f := &fake{}
 	f.silly = saying(func(good []byte) []byte {
 		return []byte(strings.Replace(string(good), `"capabilities":{}`, `"capabilities":{"streaming":true}`, 1))
 	})
-	var minted []ect.ID
 	f.conduct = func(w http.ResponseWriter, r *http.Request, good []byte) {
 		asked, _, err := ect.ParseUnverified(r.Header.Get(ect.HeaderName))
 		must(t, err)
 		head, _, _ := strings.Cut(string(good), `"result"`)
 		w.Header().Set("Content-Type", "text/event-stream")
 		var whole ect.StreamHash
-		minted = nil
+		mu.Lock()
+		defer mu.Unlock()
 		for _, event := range []string{
 			`{"task":{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}`,
 			`{"artifactUpdate":{"taskId":"t","contextId":"c","lastChunk":true,"artifact":{"artifactId":"a","parts":[{"text":"done"}]}}}`,
@@ -125,7 +127,7 @@ func TestAgentStreamsWithECTsInTheBody(t *testing.T) {
 					claims.OutputHash = lie
 				}
 			}
-			minted = append(minted, claims.ID)
+			minted[asked.Workflow] = append(minted[asked.Workflow], claims.ID)
 			with, ok := inbody.Insert(codecOf(a2a.Binding), translators.Wire{Binding: a2a.Binding, Re: canonical.OpInvoke, Event: true, Body: body}, []string{ecttest.Mint(t, who, ecttest.Recipe{Claims: claims})})
 			if !ok {
 				t.Errorf("no place in %s", body)
@@ -138,7 +140,6 @@ func TestAgentStreamsWithECTsInTheBody(t *testing.T) {
 		"relayed":    {at: "/agents/inner/a2a", body: strings.Replace(textBody("hi"), "SendMessage", "SendStreamingMessage", 1), header: map[string]string{"A2A-Version": "1.0"}},
 		"translated": {at: "/agents/inner/mcp", body: callBody("fake", "hi"), header: mirror("tools/call", "fake")},
 	} {
-		lie = ""
 		got := b.send(t, l)
 		if !strings.Contains(string(got.body), "done") || strings.Contains(string(got.body), "translation:1/ect") {
 			t.Errorf("%s: got %d %s", name, got.status, got.body)
@@ -150,15 +151,24 @@ func TestAgentStreamsWithECTsInTheBody(t *testing.T) {
 				named = append(named, c.Parents...)
 			}
 		}
-		for i, id := range minted {
+		mu.Lock()
+		ids := minted[opened.Workflow]
+		lie = ect.Hash([]byte("something else"))
+		mu.Unlock()
+		if len(ids) != 3 {
+			t.Errorf("%s: the agent was asked for %d events", name, len(ids))
+		}
+		for i, id := range ids {
 			if !slices.Contains(named, id) {
 				t.Errorf("%s: the token in event %d is no parent of ours", name, i+1)
 			}
 		}
-		lie = ect.Hash([]byte("something else"))
 		if got := b.send(t, l); !strings.Contains(string(got.body), `"error"`) && !strings.Contains(string(got.body), "FAILED") {
 			t.Errorf("%s: a token about another stream: got %d %s", name, got.status, got.body)
 		}
+		mu.Lock()
+		lie = ""
+		mu.Unlock()
 	}
 	b.works(t)
 }
