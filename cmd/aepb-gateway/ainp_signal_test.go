@@ -119,6 +119,11 @@ func TestAINPSignals(t *testing.T) {
 		wire, _, err := form.Encode(m, translators.Target{Stamp: translators.Stamp{From: did("alice").DID, At: time.Now()}})
 		must(t, err)
 		body := wire.Body
+		for op, says := range map[canonical.Op]string{canonical.OpInvoke: `"hitl_callback":"https://`, canonical.OpRollback: `"@type":"AtdRollbackRequest"`, canonical.OpDecision: `"msg_type":"RESULT"`} {
+			if m.Op == op && !strings.Contains(string(body), says) {
+				t.Errorf("%s does not say %s: %s", op, says, short(body))
+			}
+		}
 		if claims != nil {
 			input, err := ainp.HashInput(body)
 			must(t, err)
@@ -128,7 +133,15 @@ func TestAINPSignals(t *testing.T) {
 		}
 		return b.send(t, letter{via: via, at: "/agents/careful/ainp", body: string(signed(did("alice"), body, ainp.SigDraft))})
 	}
-	begin := &canonical.Message{Op: canonical.OpInvoke, Callback: "https://careful.example/hook", Body: telling("go")}
+	told := make(chan string, 2)
+	hook := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		told <- r.Header.Get(ect.HeaderName)
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	hook.TLS = serving(b.svid(t, "/hook"))
+	hook.StartTLS()
+	t.Cleanup(hook.Close)
+	begin := &canonical.Message{Op: canonical.OpInvoke, Callback: hook.URL + "/hook", Body: telling("go")}
 	first := send(begin, &ect.Claims{Audience: []string{b.self()}, Workflow: workflow})
 	if !strings.Contains(string(first.body), "done") || f.heard[0].Callback != begin.Callback {
 		t.Fatalf("got %d %s, with the callback %q", first.status, short(first.body), f.heard[0].Callback)
@@ -165,5 +178,13 @@ func TestAINPSignals(t *testing.T) {
 	must(t, err)
 	if _, ok := heard.Body.(*canonical.Done); got.status != http.StatusOK || !ok {
 		t.Errorf("got %d %s", got.status, short(got.body))
+	}
+	select {
+	case token := <-told:
+		if token != decision {
+			t.Error("another token was told")
+		}
+	case <-time.After(patience):
+		t.Error("the decision was not told")
 	}
 }

@@ -144,6 +144,12 @@ func TestEvidenceInside(t *testing.T) {
 		if len(tokens) != 2 || tokens[0] != ours || tokens[1] != source {
 			t.Errorf("%s: it finds %d tokens, and not ours with the source's behind it", dest, len(tokens))
 		}
+		if !strings.Contains(string(message), `"ect":["`+ours) {
+			t.Errorf("%s: ours is not the first in its slot", dest)
+		}
+		if told := strings.Count(string(message), ours); dest == "scribe" && told != 2 {
+			t.Errorf("%s: ours stands in %d places, and not among the attestations too", dest, told)
+		}
 		input, err := inside.hash(message)
 		must(t, err)
 		if legs := b.proofs(t, got); legs[0].OutputHash != ect.Hash(input) {

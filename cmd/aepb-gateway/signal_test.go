@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,9 +65,13 @@ func TestUACPSignals(t *testing.T) {
 	b.uacpAgent(t, "abacus", agent, "")
 	agent.undo = b.undoes(t, agent)
 
-	reply := b.askUACP(t, "abacus", b.signal(t, &canonical.Message{
+	invoking := b.signal(t, &canonical.Message{
 		Op: canonical.OpInvoke, Callback: hook.URL + "/decided", Body: addition(1),
-	}))
+	})
+	if !strings.Contains(string(invoking), `"hitl_callback":"`+hook.URL) {
+		t.Errorf("it stands elsewhere in %q", short(invoking))
+	}
+	reply := b.askUACP(t, "abacus", invoking)
 	if got := <-callbacks; got != hook.URL+"/decided" {
 		t.Errorf("the agent was told of %q", got)
 	}
@@ -83,7 +88,11 @@ func TestUACPSignals(t *testing.T) {
 	request := ecttest.Mint(t, b.me, ecttest.Recipe{Claims: ect.Claims{
 		Act: ect.ActRollbackRequest, Audience: []string{b.self()}, Workflow: first.Workflow, Parents: []ect.ID{checkpoint},
 	}})
-	reply = b.askUACP(t, "abacus", b.signal(t, &canonical.Message{Op: canonical.OpRollback, Body: &canonical.Signal{Token: request}}))
+	undoing := b.signal(t, &canonical.Message{Op: canonical.OpRollback, Body: &canonical.Signal{Token: request}})
+	if f, err := uacp.ParseFrame(undoing); err != nil || f.Verb != uacp.Ask || f.Topic() != "/aepb/rollback" {
+		t.Errorf("it is asked for at %q", f.Topic())
+	}
+	reply = b.askUACP(t, "abacus", undoing)
 	m, err := agent.form.Decode(translators.Wire{Body: reply, Re: canonical.OpRollback})
 	must(t, err)
 	said, ok := m.Body.(*canonical.Signal)

@@ -55,7 +55,7 @@ const (
 )
 
 const (
-	testLegs        = "gateway/road_test.go:TestBothLegsAreProven"
+	testField       = "cmd/aepb-gateway/carriage_test.go:TestEvidenceInTheField"
 	testHandshake   = "cmd/aepb-gateway/negative_caller_test.go:TestRefusedHandshakes"
 	testInside      = "cmd/aepb-gateway/five_test.go:TestEvidenceInside"
 	testNode        = "test/slim/gateway_test.go:TestAnOfficialServerBehindTheGateway"
@@ -72,12 +72,12 @@ const (
 func conformance() []binding {
 	overHTTP := func(id string) binding {
 		return binding{ID: id, Requirements: []requirement{
-			{needCarriage, true, "HTTP field Execution-Context", testLegs},
+			{needCarriage, true, "HTTP field Execution-Context", testField},
 			{needParent, true, "par of the ECT in Execution-Context; without one, its jti in Aepb-Parent-Jti", testParents},
 			{needRollback, true, "POST /.well-known/atd/rollback with the request ECT, answered with the result ECT; apart from the doors", testRollback},
 			{needHITL, true, "POST /hitl/callbacks with wid and uri; the decision by webhook", testWebhooks},
 			{needTLS, true, "HTTPS with TLS 1.3", testHandshake},
-			{needHash, true, "the octets of the body", testEveryPair},
+			{needHash, true, "the octets of the body", testField},
 		}}
 	}
 	return []binding{

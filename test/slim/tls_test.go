@@ -49,6 +49,21 @@ func TestANodeWithTLS(t *testing.T) {
 		_ = old.Close()
 		t.Error("the node speaks TLS 1.2")
 	}
+	outdated, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{made.Gateway.Certificate()}, MaxVersion: tls.VersionTLS12})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = outdated.Close() })
+	go func() {
+		for conn, err := outdated.Accept(); err == nil; conn, err = outdated.Accept() {
+			_, _ = conn.Read(make([]byte, 1)) // shakes hands, if it comes to that
+			_ = conn.Close()
+		}
+	}()
+	if conn, err := newGuard(t, made, outdated.Addr().String()).DialTLS(t.Context(), outdated.Addr().String(), ""); err == nil {
+		_ = conn.Close()
+		t.Error("a node of TLS 1.2 is reached")
+	}
 }
 
 func newGuard(t *testing.T, made *identity.Development, at string) *egress.Guard {
