@@ -64,6 +64,7 @@ type socket struct {
 	mu      sync.Mutex
 	running map[string]context.CancelCauseFunc // by the id of the intent
 	busy    int
+	heard   bool // since somebody last looked
 	group   *workers.Group
 }
 
@@ -135,6 +136,7 @@ func (s *socket) enter(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.busy += n
+	s.heard = true
 }
 
 // watch looks whether the caller is there, and ends a connection on which
@@ -150,9 +152,10 @@ func (s *socket) watch(ctx context.Context) {
 		case <-ticker.C:
 		}
 		s.mu.Lock()
-		if quiet += limits.Ping; s.busy > 0 {
+		if quiet += limits.Ping; s.busy > 0 || s.heard {
 			quiet = 0
 		}
+		s.heard = false
 		s.mu.Unlock()
 		if quiet > limits.Idle {
 			_ = s.conn.Close(websocket.StatusNormalClosure, "nothing was said for too long")

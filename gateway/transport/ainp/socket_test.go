@@ -215,6 +215,31 @@ func TestSocketEndsInTime(t *testing.T) {
 	})
 }
 
+// TestSocketStaysOpen as long as something is said now and then, however quickly it is
+// answered.
+func TestSocketStaysOpen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		conn := throughPipe(t, &road{exchange: echo})
+		var ended error
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for ended == nil {
+				_, _, ended = conn.Read(t.Context())
+			}
+		}()
+		for n := range 20 {
+			<-time.After(time.Minute)
+			if err := conn.Write(t.Context(), websocket.MessageText, []byte(numbered(t, party("alice"), "1"))); err != nil {
+				t.Fatalf("after %d minutes: %v", n, err)
+			}
+		}
+		_ = conn.CloseNow()
+		<-done
+	})
+}
+
 // pipes is a listener within the process, which knows no time but the test's.
 type pipes struct {
 	conns  chan net.Conn

@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -81,6 +83,17 @@ func NewListener(deps ListenerDeps) (*Listener, error) {
 	return &Listener{deps: deps, slots: make(chan struct{}, deps.Config.Connections)}, nil
 }
 
+// scarce: what a connection takes is not there now, or it has gone already. That many
+// connections are open is no reason not to serve them.
+func scarce(err error) bool {
+	return slices.ContainsFunc([]syscall.Errno{
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED,
+	}, func(reason syscall.Errno) bool { return errors.Is(err, reason) })
+}
+
+// acceptAgain is how long a listener waits for what is scarce.
+const acceptAgain = 100 * time.Millisecond
+
 // Serve accepts connections until ctx ends. It answers with the listener's own
 // error if that ends first.
 func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
@@ -94,7 +107,14 @@ func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			return err
+			if !scarce(err) {
+				return err
+			}
+			select {
+			case <-time.After(acceptAgain):
+			case <-ctx.Done():
+			}
+			continue
 		}
 		select {
 		case l.slots <- struct{}{}:
