@@ -312,10 +312,18 @@ func (g *guest) repeated(f form.Frame, body []byte) bool {
 		return false
 	}
 	reply, again := g.recent.seen(body, time.Now())
-	if again && reply != nil {
-		g.group.Go(func() { g.send(reply) }) // whoever reads does not wait for whoever writes
+	if !again || reply == nil {
+		return again
 	}
-	return again
+	select {
+	case g.busy <- struct{}{}:
+		g.group.Go(func() { // whoever reads does not wait for whoever writes
+			defer func() { <-g.busy }()
+			g.send(reply)
+		})
+	default: // who has so much open, and does not read, may say it once more
+	}
+	return true
 }
 
 // answer does what one frame asks. What cannot be read has no id that could be
