@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +29,7 @@ type moderator struct {
 
 	mu    sync.Mutex
 	heard []frame.Frame
+	deaf  bool // it acknowledges nothing
 }
 
 func newModerator(t *testing.T, node *nodetest.Node, as string) *moderator {
@@ -55,8 +57,9 @@ func (m *moderator) Receive(wire *dataplane.Message) {
 	}
 	m.mu.Lock()
 	m.heard = append(m.heard, f)
+	deaf := m.deaf
 	m.mu.Unlock()
-	if f.Kind == frame.Msg {
+	if f.Kind == frame.Msg && !deaf {
 		_ = m.send(frame.Data(m.to(f.From, f.Session, f.Message), frame.MsgAck, frame.Payload{}, nil))
 	}
 }
@@ -73,12 +76,16 @@ func (m *moderator) send(message *dataplane.Message) error {
 }
 
 // invite takes somebody into a group and says whether it stays.
-func (m *moderator) invite(t *testing.T, who name.Name, id uint32) (stays bool) {
+func (m *moderator) invite(t *testing.T, who name.Name, id uint32, others ...name.Name) (stays bool) {
 	t.Helper()
+	members := []*dataplane.Participant{frame.Member(m.name.Encode()), frame.Member(who.Encode())}
+	for _, other := range others {
+		members = append(members, frame.Member(other.Encode()))
+	}
 	join := frame.Join(1000, 3)
 	join.GetJoinRequest().Channel = named(t, "org/ns/room").With(name.ID{High: uint64(id), Low: 1}).Encode()
 	join.GetJoinRequest().Control = named(t, "org/ns/room").With(name.ID{High: uint64(id), Low: 2}).Encode()
-	for i, command := range []*dataplane.CommandPayload{join, frame.Welcome(frame.Member(m.name.Encode()), frame.Member(who.Encode()))} {
+	for i, command := range []*dataplane.CommandPayload{join, frame.Welcome(members...)} {
 		if err := m.send(frame.Control(m.to(who, id, uint32(i+1)), command, nil)); err != nil {
 			t.Fatal(err)
 		}
@@ -176,6 +183,49 @@ func TestGroupMember(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestGroupsDoNotWaitForOne: a member that asks too much, and acknowledges no answer,
+// does not keep us from hearing the others.
+func TestGroupsDoNotWaitForOne(t *testing.T) {
+	t.Parallel()
+	for kind, flood := range map[string]func(n int) (string, map[string]string){
+		"calls": func(n int) (string, map[string]string) {
+			return "x", map[string]string{"rpc-id": strconv.Itoa(n), "slimrpc-dir": "req", "service": "s", "method": "m"}
+		},
+		"messages": func(n int) (string, map[string]string) {
+			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, n), nil
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				node := newNode(t)
+				us, alice, bob := member(t, node), newModerator(t, node, "org/ns/alice"), newModerator(t, node, "org/ns/bobby")
+				if !alice.invite(t, us.Name(), 70, bob.name) {
+					t.Fatal("it does not stay")
+				}
+				alice.mu.Lock()
+				alice.deaf = true
+				alice.mu.Unlock()
+				channel := named(t, "org/ns/room").With(name.ID{High: 70, Low: 1})
+				for n := range 300 {
+					body, metadata := flood(n)
+					if err := alice.send(frame.Data(alice.to(channel, 70, uint32(n+1)), frame.Msg, frame.Payload{Blob: []byte(body)}, metadata)); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+				}
+				if err := bob.send(frame.Data(bob.to(channel, 70, 1), frame.Msg, frame.Payload{Blob: []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)}, nil)); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if got := strings.Join(bob.answers(), "|"); !strings.Contains(got, "org/ns/bobby") && !strings.Contains(got, "too many calls") {
+					t.Errorf("the other is answered %q", got)
+				}
+			})
+		})
+	}
 }
 
 // TestGroupPlaces: no more groups than there are places, and none of a stranger.

@@ -86,6 +86,8 @@ const busy = `,"error":{"code":-32603,"message":"too many calls at once"}}`
 
 func (v *Server) busy(ctx context.Context, m session.Message, id json.RawMessage) {
 	answer := append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), busy...)
+	ctx, cancel := context.WithCancel(ctx)
+	cancel() // it is told if there is room for that: the others do not wait for it
 	if err := v.session.SendTo(ctx, m.From, session.Message{Type: payloadType, Blob: answer}); err != nil {
 		v.logger.DebugContext(ctx, "a SLIM message could not be refused", slog.Any("error", err))
 	}

@@ -43,6 +43,7 @@ type Handler interface {
 func ServeSession(ctx context.Context, s *session.Session, first session.Message, handler Handler, crew *workers.Group, logger *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	v := NewServer(s, handler, crew, logger)
+	v.alone = true
 	defer v.Wait()
 	defer cancel()
 	defer s.Close()
@@ -63,6 +64,7 @@ type Server struct {
 	crew    *workers.Group // does the calls
 	logger  *slog.Logger
 	calls   sync.WaitGroup
+	alone   bool // there is one caller in the session
 
 	mu      sync.Mutex
 	running map[running]bool
@@ -96,7 +98,7 @@ func (v *Server) Receive(ctx context.Context, m session.Message) {
 	one := running{m.From.Key(), id}
 	taken, status := v.begin(one, call)
 	if status != nil {
-		v.reply(ctx, m.From, ending(id, status)) // who floods us waits for itself
+		v.refuse(ctx, m.From, ending(id, status))
 	}
 	if !taken {
 		return
@@ -112,6 +114,17 @@ func (v *Server) Receive(ctx context.Context, m session.Message) {
 		}
 		v.serve(ctx, id, call, deadline)
 	})
+}
+
+// refuse tells a caller that its call was not taken on. Who floods us alone waits for
+// itself; among others it is told if there is room for that, for they do not wait for it.
+func (v *Server) refuse(ctx context.Context, to name.Name, m session.Message) {
+	if !v.alone {
+		once, cancel := context.WithCancel(ctx)
+		cancel()
+		ctx = once
+	}
+	v.reply(ctx, to, m)
 }
 
 // begin takes a call on; a status says why not. A call that runs already is not
