@@ -30,10 +30,11 @@ func ends() map[string]struct {
 		scene       scene
 		state, says string
 	}{
-		"with a result": {scene{events: last(result(complete)), end: io.EOF}, "COMPLETED", "hello Ada"},
-		"with an error": {scene{events: last(refusesCall), end: io.EOF}, "FAILED", "gave up"},
-		"broken off":    {scene{events: last(), end: errBroken}, "FAILED", "writer"},
-		"too early":     {scene{events: last(), end: io.EOF}, "FAILED", "ended before its last event"},
+		"with a result":            {scene{events: last(result(complete)), end: io.EOF}, "COMPLETED", "hello Ada"},
+		"with an error":            {scene{events: last(refusesCall), end: io.EOF}, "FAILED", "gave up"},
+		"taking its question back": {scene{events: last(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q1","reason":"late"}}`, result(complete)), end: io.EOF}, "COMPLETED", "hello Ada"},
+		"broken off":               {scene{events: last(), end: errBroken}, "FAILED", "writer"},
+		"too early":                {scene{events: last(), end: io.EOF}, "FAILED", "ended before its last event"},
 	}
 }
 
