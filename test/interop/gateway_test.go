@@ -22,6 +22,7 @@ func TestThroughGateway(t *testing.T) {
 	t.Run("MCP client to A2A agent", func(t *testing.T) { mcpToA2A(t, g) })
 	t.Run("MCP revisions", func(t *testing.T) { mcpRevisions(t, g) })
 	t.Run("MCP alone", func(t *testing.T) { mcpNative(t, g) })
+	t.Run("MCP questions that nobody answers", func(t *testing.T) { mcpHurry(t, g) })
 	t.Run("MCP questions to JavaScript", func(t *testing.T) { mcpAsksJS(t, g) })
 	t.Run("A2A without JSON-RPC", func(t *testing.T) { a2aOverHTTP(t, g) })
 	t.Run("A2A streams", func(t *testing.T) { a2aStreams(t, g) })
