@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -27,6 +27,7 @@ type caller struct {
 	ep    transport.Endpoint
 	wid   string // of all that it says
 
+	notes   *notes
 	parents []ect.ID // of what it says next
 	began   func()   // is called at the first event of a stream; nil: nothing is
 
@@ -41,7 +42,7 @@ func (tr *troupe) caller(t *testing.T, from, to side, agent string) *caller {
 	name := tr.listed(to, agent)
 	return &caller{
 		troupe: tr, side: from, to: to, agent: name, form: tr.list[from.binding].form, ep: tr.door(from, name),
-		wid: string(ect.NewID()), dialer: tr.dialer(t, from.binding),
+		wid: string(ect.NewID()), dialer: tr.dialer(t, from.binding), notes: &notes{},
 	}
 }
 
@@ -78,6 +79,9 @@ func (c *caller) request(op canonical.Op, body canonical.Body) *canonical.Messag
 
 // invoke says words, natively: a protocol of calls calls the only tool with them.
 func (c *caller) invoke(text string) *canonical.Invoke {
+	if c.side.form == uacp.FormBare {
+		text += " " + c.wid
+	}
 	if c.words() == mcp.Binding {
 		args, err := json.Marshal(map[string]string{"message": text})
 		if err != nil {
@@ -103,6 +107,7 @@ func (c *caller) said(m *canonical.Message, stream bool) (translators.Wire, []ca
 
 // sealed is a message with a token of the caller's own.
 func (c *caller) sealed(ctx context.Context, wire translators.Wire) (transport.Sealed, error) {
+	c.keeps(wire.Octets())
 	token, err := c.signer.Sign(ect.Claims{
 		Act: "send_task", Audience: []string{c.stage.self()}, Workflow: c.wid, Parents: c.parents, OutputHash: ect.Hash(wire.Octets()),
 	})
@@ -130,7 +135,9 @@ func (c *caller) ask(ctx context.Context, m *canonical.Message, stream bool, ans
 		out.failure = err
 		return out
 	}
+	began := time.Now()
 	reply, err := c.dialer.Dial(ctx, c.ep, sealed)
+	c.notes.answered(m.Op, time.Since(began))
 	out.evidence = reply.Evidence
 	switch {
 	case err != nil:
@@ -339,41 +346,6 @@ func (h *hearing) noticed() string {
 		}
 	}
 	return strings.Join(out, " ")
-}
-
-// lost are the losses of everything that the gateway put on record for this
-// caller: of the request (>) and of the reply (<), carried (+) or dropped (-).
-func (c *caller) lost(ctx context.Context) (marks, words []string) {
-	records, err := c.stage.road.Evidence.Workflow(ctx, c.wid)
-	if err != nil {
-		return []string{err.Error()}, nil
-	}
-	for _, r := range records {
-		claims, _, err := ect.ParseUnverified(r.Compact)
-		if err != nil || claims.Issuer != c.stage.dev.Gateway.ID {
-			continue
-		}
-		leg, _ := claims.Ext.String(ect.ExtLeg)
-		warnings, _ := claims.Ext.Strings(ect.ExtWarnings)
-		for _, w := range warnings {
-			marks = append(marks, lossMark(leg, w))
-			words = append(words, lossMark(leg, w)+" "+leg+" "+w)
-		}
-	}
-	slices.Sort(marks)
-	return slices.Compact(marks), words
-}
-
-func lossMark(leg, warning string) string {
-	code, rest, _ := strings.Cut(warning, " ")
-	way, fate := ">", "+"
-	if leg == "reply" {
-		way = "<"
-	}
-	if strings.HasPrefix(rest, string(canonical.Dropped)) {
-		fate = "-"
-	}
-	return way + code + fate
 }
 
 // exposed: the agent can be called on the node.

@@ -46,6 +46,7 @@ type cast struct {
 type work struct {
 	id    string
 	asked bool          // it is a question
+	named bool          // whoever asked is told of a task
 	done  chan struct{} // closed when it has ended
 
 	mu     sync.Mutex
@@ -173,7 +174,8 @@ func (p *part) invoked(ctx context.Context, body *canonical.Invoke) (transport.A
 	case doAsk:
 		return p.ask()
 	case doWork, doToil:
-		return p.work(ctx, rest, what == doToil)
+		name, _, _ := strings.Cut(rest, " ")
+		return p.work(ctx, name, what == doToil)
 	case doUndo:
 		answer, err := p.reply(p.result("done, and can be undone"))
 		answer.Evidence = p.checkpoint()
@@ -214,7 +216,7 @@ func (p *part) echo(body *canonical.Invoke, said string) *canonical.Result {
 			more = append(more, canonical.Part{Kind: canonical.KindData, Data: args.Data})
 		}
 		for _, f := range args.Files {
-			more = append(more, canonical.Part{Kind: canonical.KindFile, Name: f.Name, Media: f.MediaType, Bytes: f.Bytes})
+			more = append(more, canonical.Part{Kind: canonical.KindFile, Name: f.Name, Media: f.MediaType, Bytes: f.Bytes, URI: f.URI})
 		}
 	}
 	for i := range more {
@@ -428,7 +430,7 @@ func (p *part) ask() (transport.Answer, error) {
 	in := question()
 	switch {
 	case asks == translators.AskTask:
-		job := p.begin("", canonical.StateInputRequired)
+		job := p.begin("", canonical.StateInputRequired, true)
 		job.asked = true
 		return p.reply(&canonical.Result{Task: &canonical.Task{
 			ID: job.id, ContextID: p.context(), Inputs: []canonical.Input{in},
@@ -439,7 +441,7 @@ func (p *part) ask() (transport.Answer, error) {
 		return p.reply(&canonical.Result{Pending: &canonical.Pending{Inputs: []canonical.Input{in}, State: "asked"}})
 	case asks == translators.AskStream:
 		id := own(ect.NewID())
-		job := p.begin(string(id), canonical.StateInputRequired)
+		job := p.begin(string(id), canonical.StateInputRequired, false)
 		return p.play(saying1(&canonical.Event{Ask: &canonical.Ask{ID: id, Input: in}}), func(ctx context.Context) (canonical.Body, error) {
 			if err := job.wait(ctx); err != nil {
 				return nil, err
@@ -464,10 +466,10 @@ func (p *part) answered(r *canonical.Reply) error {
 }
 
 // begin takes up work that the test calls by name.
-func (p *part) begin(name string, state canonical.State) *work {
+func (p *part) begin(name string, state canonical.State, named bool) *work {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	job := &work{id: string(ect.NewID()), state: state, done: make(chan struct{})}
+	job := &work{id: string(ect.NewID()), state: state, named: named, done: make(chan struct{})}
 	p.jobs[job.id] = job
 	if name != "" {
 		p.jobs[name] = job
@@ -504,6 +506,11 @@ func (w *work) end(state canonical.State) {
 		w.state = state
 		close(w.done)
 	}
+}
+
+// knownTo: the gateway has heard of the task, if there is one to hear of.
+func (w *work) knownTo(l *ledger, told string) bool {
+	return w != nil && (!w.named || w.id == told || l.knows(w.id))
 }
 
 func (w *work) now() canonical.State {
@@ -559,12 +566,13 @@ func (p *part) finished(w *work, text string) (transport.Answer, error) {
 
 // work answers with a task where the protocol has one, and otherwise when the work is done.
 func (p *part) work(ctx context.Context, name string, toil bool) (transport.Answer, error) {
-	job := p.begin(name, canonical.StateWorking)
-	if p.words == a2a.Binding && p.asked.Preferences.Stream {
-		return p.play(saying1(&canonical.Event{Task: p.snapshot(job)}), p.ends(job))
-	}
+	streams := p.words == a2a.Binding && p.asked.Preferences.Stream
 	tasked := p.words == a2a.Binding && p.asked.Preferences.NoWait || p.words == mcp.Binding && p.asked.Preferences.TaskOK && !toil || p.words == uacp.Binding && p.call.Wire.Form != uacp.FormBare
-	if tasked {
+	job := p.begin(name, canonical.StateWorking, streams || tasked)
+	switch {
+	case streams:
+		return p.play(saying1(&canonical.Event{Task: p.snapshot(job)}), p.ends(job))
+	case tasked:
 		return p.reply(&canonical.Result{Task: p.snapshot(job)})
 	}
 	if err := job.wait(ctx); err != nil {

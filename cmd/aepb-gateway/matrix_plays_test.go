@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -83,8 +84,7 @@ func plays() []play {
 	}
 }
 
-// lasts: it takes time, and how often the agent says meanwhile how it stands is
-// not the same each time.
+// lasts: it takes time, in which more than one party acts.
 func (p play) lasts() bool {
 	switch p.op {
 	case canonical.OpTaskGet, canonical.OpTaskList, canonical.OpTaskCancel, canonical.OpTaskSubscribe, canonical.OpTaskResult,
@@ -102,22 +102,20 @@ const (
 	whatLasts       = 10 * time.Second
 )
 
-// stages plays one play on one way: what came of it, and what was lost.
-func (tr *troupe) stages(t *testing.T, from, to side, p play) (outcome string, lost, words []string) {
+// stages plays one play on one way: who asked, and what came of it.
+func (tr *troupe) stages(t *testing.T, from, to side, p play) (c *caller, outcome string) {
 	t.Helper()
 	agent := player
 	if p.name == "invoke.typed" {
 		agent = adder
 	}
-	c := tr.caller(t, from, to, agent)
+	c = tr.caller(t, from, to, agent)
 	ctx, cancel := context.WithTimeout(t.Context(), patienceOfPlays)
 	defer cancel()
 	if from.binding == slim.Binding { // agents are exposed on nodes a moment after they are listed
 		soon(ctx, func() bool { return c.exposed(ctx) })
 	}
-	outcome = p.run(c, ctx)
-	lost, words = c.lost(t.Context())
-	return outcome, lost, words
+	return c, p.run(c, ctx)
 }
 
 // says: the side's callers have words for an operation.
@@ -247,7 +245,11 @@ func (c *caller) carries(ctx context.Context) string {
 
 // addition is a call with arguments of its own.
 func (c *caller) addition() *canonical.Message {
-	return c.request(canonical.OpInvoke, &canonical.Invoke{Call: &canonical.Call{Name: "add", Args: json.RawMessage(`{"a":40,"b":2}`)}})
+	args := `{"a":40,"b":2}`
+	if c.side.form == uacp.FormBare { // which is found again by that
+		args = `{"a":40,"b":2,"for":"` + c.wid + `"}`
+	}
+	return c.request(canonical.OpInvoke, &canonical.Invoke{Call: &canonical.Call{Name: "add", Args: json.RawMessage(args)}})
 }
 
 func (c *caller) adds(ctx context.Context) string {
@@ -356,8 +358,8 @@ func (c *caller) works(ctx context.Context, do string) (name string, h *hearing)
 	late := time.AfterFunc(whatLasts, func() { c.agents.finish(name) })
 	h = c.ask(ctx, m, false, nil)
 	late.Stop()
-	if h.task() != nil { // which the gateway may say before the agent has begun
-		soon(ctx, func() bool { return c.agents.job(name) != nil || do != doWork })
+	if task := h.task(); task != nil && do == doWork { // which the gateway may say before the agent has begun
+		soon(ctx, func() bool { return c.agents.job(name).knownTo(c.ledger, task.ID) })
 	}
 	return name, h
 }
@@ -422,8 +424,9 @@ func (c *caller) lists(ctx context.Context) string {
 	id := h.task().ID
 	h = c.ask(ctx, c.request(canonical.OpTaskList, &canonical.TaskFilter{}), false, nil)
 	if list, ok := h.last().(*canonical.TaskList); ok {
-		for _, task := range list.Tasks {
+		for i, task := range list.Tasks {
 			if task.ID == id {
+				c.notes.listed = strconv.Itoa(i)
 				return "listed"
 			}
 		}

@@ -84,6 +84,7 @@ type troupe struct {
 	rpc   string // where agents are over gRPC
 	adder string // where the µACP agent of that name is: the protocol has no recipient
 
+	ledger   *ledger // of the gateway
 	list     map[canonical.Binding]protocol
 	order    []canonical.Binding
 	agents   *cast
@@ -103,7 +104,7 @@ func newTroupe(t *testing.T, b *bed, also ...speaker) *troupe {
 	material := *b.dev
 	material.Gateway = b.svid(t, "/troupe")
 	public, inner, second := listen(t), listen(t), listen(t)
-	tr := &troupe{t: t, stage: b, seen: map[string]bool{}, list: map[canonical.Binding]protocol{}, members: map[string]*tslim.Peer{}}
+	tr := &troupe{t: t, stage: b, ledger: newLedger(t, b), seen: map[string]bool{}, list: map[canonical.Binding]protocol{}, members: map[string]*tslim.Peer{}}
 	tr.at = addresses{Public: "https://" + public.Addr().String(), UACP: "uacps://" + inner.Addr().String()}
 	tr.adder = "uacps://" + second.Addr().String()
 	own := config.Config{Listen: config.Listen{UACPAgent: player}}
@@ -111,7 +112,7 @@ func newTroupe(t *testing.T, b *bed, also ...speaker) *troupe {
 		node := b.settings.config.SLIM.Nodes[0]
 		node.Namespace = "troupe"
 		own.SLIM.Nodes = []config.SLIMNode{node}
-		for _, revision := range []string{mcp.Legacy} {
+		for _, revision := range []string{mcp.Legacy, mcp.LegacyJune, mcp.LegacyMarch} {
 			tr.members[slim.VersionMCP(revision)] = b.slim.join(t, "org/troupe/of-"+revision, nil)
 		}
 	}
@@ -262,9 +263,6 @@ func (tr *troupe) sides() []side {
 		info := tr.list[id].form.Info()
 		short, _, _ := strings.Cut(string(id), "-")
 		for _, version := range info.Versions {
-			if revision, inside := slim.Revision(version); inside && revision < mcp.Legacy {
-				continue // the words of 2025-11-25 without tasks; MCP over HTTP is played in all of them
-			}
 			name := short
 			if len(info.Versions) > 1 {
 				name += "@" + version

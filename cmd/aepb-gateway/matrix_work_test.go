@@ -57,8 +57,11 @@ func (p *postbox) has(path, text string) bool {
 }
 
 // soon looks again until something is so, or there is no time left.
-func soon(ctx context.Context, so func() bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, whatLasts)
+func soon(ctx context.Context, so func() bool) bool { return soonIn(ctx, whatLasts, so) }
+
+// soonIn is soon, in a time of its own.
+func soonIn(ctx context.Context, limit time.Duration, so func() bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for !so() {
 		select {
@@ -81,7 +84,7 @@ func (c *caller) pushes(ctx context.Context) string {
 		config.TaskID = h.task().ID
 		return c.ask(ctx, c.request(canonical.OpPush, &canonical.PushRequest{Verb: verb, Config: config}), false, nil)
 	}
-	made := push(canonical.VerbCreate, canonical.PushConfig{ID: "p1", URL: c.posts.url + "/" + name, Token: "known"})
+	made := push(canonical.VerbCreate, *c.hook(name))
 	if _, ok := made.last().(*canonical.PushConfig); !ok {
 		return made.otherwise()
 	}
@@ -92,15 +95,25 @@ func (c *caller) pushes(ctx context.Context) string {
 		return "not listed"
 	}
 	c.agents.finish(name)
-	if !soon(ctx, func() bool {
-		return c.posts.has("/"+name, "worked") || c.posts.has("/"+name, "ompleted") || c.posts.has("/"+name, "COMPLETED")
-	}) {
+	if !c.told(ctx, name) {
 		return "not told"
 	}
 	if gone := push(canonical.VerbDelete, canonical.PushConfig{ID: "p1"}); gone.refused() != "" {
 		return gone.otherwise()
 	}
 	return "told"
+}
+
+// hook is a webhook of its own.
+func (c *caller) hook(name string) *canonical.PushConfig {
+	return &canonical.PushConfig{ID: "p1", URL: c.posts.url + "/" + name, Token: "known"}
+}
+
+// told: somebody was told there of the end of work.
+func (c *caller) told(ctx context.Context, name string) bool {
+	return soon(ctx, func() bool {
+		return c.posts.has("/"+name, "worked") || c.posts.has("/"+name, "ompleted") || c.posts.has("/"+name, "COMPLETED")
+	})
 }
 
 // aborts: whoever asked does not want it any more, and says so.

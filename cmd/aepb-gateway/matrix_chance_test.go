@@ -1,0 +1,71 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// hazard is a loss that happens or does not, as two events come one before the
+// other or the other way about. Nothing that a play can wait for decides that.
+type hazard struct {
+	play, mark string // regular expressions of all of it
+	where      func(from, to *nature) bool
+	because    string
+}
+
+// hazards are all that there are. What the table has of them is an upper bound.
+var hazards = []hazard{
+	{"task.get", `<(L03|L29|L33)\+`, func(_, to *nature) bool { return to.words == mcp.Binding && to.tasks == translators.TaskingWhole },
+		"what came of a task its caller hears from the agent itself if he asks first, and as the gateway keeps it if that did"},
+	{"task.list", `<L27\+`, func(from, _ *nature) bool {
+		return from.binding == a2a.Binding && from.version == a2a.Version03 && from.form == a2a.FormHTTP
+	},
+		"others' work is on the list as well, and A2A 0.3 says what a question in it loses without its place there"},
+	{`task\..*|push|abort`, "~.*", func(_, to *nature) bool {
+		return to.shape == translators.StreamsTask || to.tasks != translators.TaskingNone
+	},
+		"the gateway asks at intervals how work stands, and not any more once that has ended"},
+}
+
+// chance: whether something is lost of a play is chance.
+func chance(play, mark string, from, to *nature) bool {
+	for _, h := range hazards {
+		if h.covers(play, mark) && h.where(from, to) {
+			return true
+		}
+	}
+	return false
+}
+
+func (h hazard) covers(play, mark string) bool {
+	for pattern, text := range map[string]string{h.play: play, h.mark: mark} {
+		if !regexp.MustCompile("^(?:" + pattern + ")$").MatchString(text) {
+			return false
+		}
+	}
+	return true
+}
+
+// foreseen demands that every hazard is one of what the table has.
+func foreseen(t *testing.T, natures map[string]*nature) {
+	t.Helper()
+	for _, h := range hazards {
+		found := false
+		for _, line := range declaredMatrix(t) {
+			words := strings.Fields(line)
+			from, to := natures[words[0]], natures[words[1]]
+			for _, mark := range words[2:] {
+				bare := strings.Trim(mark, "()")
+				found = found || bare != mark && to != nil && h.covers(words[2], bare) && h.where(from, to)
+			}
+		}
+		if !found {
+			t.Errorf("nothing is chance because %s (%s)", h.because, h.play)
+		}
+	}
+}
