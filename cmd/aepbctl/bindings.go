@@ -61,7 +61,6 @@ const (
 	testNode        = "test/slim/gateway_test.go:TestAnOfficialServerBehindTheGateway"
 	testSignals     = "cmd/aepb-gateway/signal_test.go:TestUACPSignals"
 	testAINPSignals = "cmd/aepb-gateway/ainp_signal_test.go:TestAINPSignals"
-	testEveryPair   = "cmd/aepb-gateway/five_test.go:TestEveryPair"
 	testRollback    = "cmd/aepb-gateway/rollback_test.go:TestRollbackOverHTTP"
 	testParents     = "cmd/aepb-gateway/parent_test.go:TestParentReferences"
 	testWebhooks    = "cmd/aepb-gateway/callbacks_test.go:TestWebhooksOfHTTPCallers"
@@ -96,7 +95,7 @@ func conformance() []binding {
 			{needRollback, true, "ASK /aepb/rollback: the request ECT, answered with the result ECT", testSignals},
 			{needHITL, true, "member aepb.hitl_callback of a request; the decision by webhook, or to /aepb/hitl/ID", testSignals},
 			{needTLS, true, "frames over TLS 1.3; datagrams only in dev, on one machine", "cmd/aepb-gateway/negative_uacp_test.go:TestUACPHandshake"},
-			{needHash, true, "jcs-without-ect: RFC 8785 of the envelope without aepb.ect; of a bare frame, its payload", testEveryPair},
+			{needHash, true, "jcs-without-ect: RFC 8785 of the envelope without aepb.ect; of a bare frame, its payload", testInside},
 		}},
 		{ID: "ainp-v1", Requirements: []requirement{
 			{needCarriage, true, "payload.aepb.ect and attestations of the envelope", testInside},
@@ -104,7 +103,7 @@ func conformance() []binding {
 			{needRollback, true, "INTENT AtdRollbackRequest with semantics.ect; the RESULT's result is the token that answers", testAINPSignals},
 			{needHITL, true, "payload.aepb.hitl_callback; an ApprovalRequest where an agent asks, the decision as a RESULT with its token", testAINPSignals},
 			{needTLS, true, "HTTPS or WSS with TLS 1.3", testHandshake},
-			{needHash, true, "jcs-without-ect: RFC 8785 of the envelope without sig and payload.aepb.ect", testEveryPair},
+			{needHash, true, "jcs-without-ect: RFC 8785 of the envelope without sig, payload.aepb.ect and its attestation", testInside},
 		}},
 	}
 }
