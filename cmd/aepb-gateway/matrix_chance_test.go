@@ -8,6 +8,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/mcp"
+	"github.com/aepb/aepb-gateway/translators/slim"
 )
 
 // hazard is a loss that happens or does not, as two events come one before the
@@ -20,8 +21,12 @@ type hazard struct {
 
 // hazards are all that there are. What the table has of them is an upper bound.
 var hazards = []hazard{
-	{"task.get", `<(L03|L29|L33)\+`, func(_, to *nature) bool { return to.words == mcp.Binding && to.tasks == translators.TaskingWhole },
+	{"task.get", `<(L02\+|L03[+-]|L18[+-]|L29\+|L33\+)`, func(_, to *nature) bool { return to.words == mcp.Binding && to.tasks == translators.TaskingWhole },
 		"what came of a task its caller hears from the agent itself if he asks first, and as the gateway keeps it if that did"},
+	{`push|task\.(list|subscribe)`, `<(L02|L18)\+`, func(_, to *nature) bool { return onSLIM(to) && to.tasks == translators.TaskingWhole },
+		"an agent on SLIM, which is slow, may have ended its task before anybody hears that it began"},
+	{`task\.answer`, `<(L01-|L03\+|L33\+)`, func(_, to *nature) bool { return onSLIM(to) },
+		"an agent on SLIM, which is slow, answers before its caller is promised a task, or after"},
 	{"task.list", `<L27\+`, func(from, _ *nature) bool {
 		return from.binding == a2a.Binding && from.version == a2a.Version03 && from.form == a2a.FormHTTP
 	},
@@ -31,6 +36,9 @@ var hazards = []hazard{
 	},
 		"the gateway asks at intervals how work stands, and not any more once that has ended"},
 }
+
+// onSLIM: it speaks MCP there.
+func onSLIM(n *nature) bool { return n.binding == slim.Binding && n.words == mcp.Binding }
 
 // chance: whether something is lost of a play is chance.
 func chance(play, mark string, from, to *nature) bool {
