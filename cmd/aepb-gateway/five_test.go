@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
@@ -139,7 +140,12 @@ func TestEvidenceInside(t *testing.T) {
 		source := b.token(t, body)
 		got := b.send(t, letter{at: "/aepb/translate?from=a2a-v1&dest=" + dest, body: body, tokens: []string{source}})
 		b.right(t, got, strconv.FormatInt(n+1, 10))
-		message := <-arrived
+		var message []byte
+		select {
+		case message = <-arrived:
+		case <-time.After(patience):
+			t.Fatalf("%s: nothing has arrived", dest)
+		}
 		tokens, err := inside.tokens(message)
 		must(t, err)
 		ours := got.header.Values(ect.HeaderName)[0]

@@ -21,20 +21,30 @@ type hazard struct {
 
 // hazards are all that there are. What the table has of them is an upper bound.
 var hazards = []hazard{
-	{"task.get", `<(L02\+|L03[+-]|L18[+-]|L29\+|L33\+)`, func(_, to *nature) bool { return to.words == mcp.Binding && to.tasks == translators.TaskingWhole },
-		"what came of a task its caller hears from the agent itself if he asks first, and as the gateway keeps it if that did"},
-	{`push|task\.(list|subscribe)`, `<(L02|L18)\+`, func(_, to *nature) bool { return onSLIM(to) && to.tasks == translators.TaskingWhole },
-		"an agent on SLIM, which is slow, may have ended its task before anybody hears that it began"},
-	{`task\.answer`, `<(L01-|L03\+|L33\+)`, func(_, to *nature) bool { return onSLIM(to) },
-		"an agent on SLIM, which is slow, answers before its caller is promised a task, or after"},
-	{"task.list", `<L27\+`, func(from, _ *nature) bool {
-		return from.binding == a2a.Binding && from.version == a2a.Version03 && from.form == a2a.FormHTTP
+	{
+		"task.get", `<(L02\+|L03[+-]|L18[+-]|L29\+|L33\+)`, func(_, to *nature) bool { return to.words == mcp.Binding && to.tasks == translators.TaskingWhole },
+		"what came of a task its caller hears from the agent itself if he asks first, and as the gateway keeps it if that did",
 	},
-		"others' work is on the list as well, and A2A 0.3 says what a question in it loses without its place there"},
-	{`task\..*|push|abort`, "~.*", func(_, to *nature) bool {
-		return to.shape == translators.StreamsTask || to.tasks != translators.TaskingNone
+	{
+		`push|task\.(list|subscribe)`, `<(L02|L18)\+`, func(_, to *nature) bool { return onSLIM(to) && to.tasks == translators.TaskingWhole },
+		"an agent on SLIM, which is slow, may have ended its task before anybody hears that it began",
 	},
-		"the gateway asks at intervals how work stands, and not any more once that has ended"},
+	{
+		`task\.answer`, `<(L01-|L03\+|L33\+)`, func(_, to *nature) bool { return onSLIM(to) },
+		"an agent on SLIM, which is slow, answers before its caller is promised a task, or after",
+	},
+	{
+		"task.list", `<L27\+`, func(from, _ *nature) bool {
+			return from.binding == a2a.Binding && from.version == a2a.Version03 && from.form == a2a.FormHTTP
+		},
+		"others' work is on the list as well, and A2A 0.3 says what a question in it loses without its place there",
+	},
+	{
+		`task\..*|push|abort`, "~.*", func(_, to *nature) bool {
+			return to.shape == translators.StreamsTask || to.tasks != translators.TaskingNone
+		},
+		"the gateway asks at intervals how work stands, and not any more once that has ended",
+	},
 }
 
 // onSLIM: it speaks MCP there.
