@@ -27,8 +27,9 @@
 // the signatures that its two protocols demand. One µACP connection is made for
 // each request to an agent and those of callers are kept; AINP is signed and
 // verified in both directions; ECTs stand where the protocol has a place for them.
-// Floor and gateway take turns in each round, there and back (floor, gateway, gateway,
-// floor), and a pair whose median of the per-round ratios is less than 0.8 is marked.
+// Floor and gateway take turns of a tenth of a second in each round, there and back
+// (floor, gateway, gateway, floor, and so on, twelve of each), and a pair whose median of
+// the per-round ratios is less than 0.8 is marked. It takes eight minutes.
 // --with measures the pairs of one
 // protocol alone.
 //

@@ -19,7 +19,8 @@ const (
 	pairsName    = "pairs"
 	pairCallers  = 8
 	pairGoal     = 0.8 // of the calls per second of the pair's own floor
-	pairSpan     = 0.3 // seconds, of each slice, at most
+	pairSlices   = 12  // of each side in a round
+	pairSpan     = 0.1 // seconds, of each slice, at most
 	gatewayReady = "ready uacp " + tuacp.Scheme + "://"
 )
 
@@ -99,17 +100,18 @@ func pairRounds(ctx context.Context, dir string, o options, progress io.Writer) 
 	return all, nil
 }
 
-// round lets each side have two slices, the second ones in reverse: a machine that
-// becomes slower or faster meanwhile does so for all.
+// round lets each side have many short slices, there and back: a machine that becomes
+// slower or faster meanwhile does so for all.
 func (d duel) round(ctx context.Context, round int, span time.Duration) (pair, error) {
 	rps, sides := make([]float64, 3), len(d.sides) // of a pair without SLIM only two
-	for i := range 2 * sides {
-		turn := (min(i, 2*sides-1-i) + round) % sides
+	for i := range pairSlices * sides {
+		at := i % (2 * sides)
+		turn := (min(at, 2*sides-1-at) + round) % sides
 		seen, err := d.sides[turn].once(ctx, span)
 		if err != nil {
 			return pair{}, err
 		}
-		rps[turn] += seen / 2
+		rps[turn] += seen / pairSlices
 	}
 	return pair{From: d.from, To: d.to, Round: round + 1, Floor: rps[0], Gateway: rps[1], Bridge: rps[2]}, nil
 }
