@@ -29,9 +29,8 @@
 // verified in both directions; ECTs stand where the protocol has a place for them.
 // Floor and gateway take turns of a tenth of a second in each round, there and back
 // (floor, gateway, gateway, floor, and so on, twelve of each), and a pair whose median of
-// the per-round ratios is less than 0.8 is marked. It takes eight minutes.
-// --with measures the pairs of one
-// protocol alone.
+// the per-round ratios is less than 0.8 is marked. It takes eight minutes. --with
+// measures the pairs of one protocol alone.
 //
 // The pairs with SLIM go over a node that is the software of SLIM's makers, which
 // "make tools" installs; without it these rows are said to be missing. Everybody
