@@ -7,6 +7,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 	"github.com/aepb/aepb-gateway/translators/slim"
 )
@@ -22,16 +23,26 @@ type hazard struct {
 // hazards are all that there are. What the table has of them is an upper bound.
 var hazards = []hazard{
 	{
-		"task.get", `<(L02\+|L03[+-]|L18[+-]|L29\+|L33\+)`, func(_, to *nature) bool { return to.words == mcp.Binding && to.tasks == translators.TaskingWhole },
+		"task.get", `<(L03|L29|L33)\+`, func(_, to *nature) bool { return to.words == mcp.Binding && to.tasks == translators.TaskingWhole },
 		"what came of a task its caller hears from the agent itself if he asks first, and as the gateway keeps it if that did",
+	},
+	{
+		"task.get", `<(L02\+|L03-|L18-)`, func(from, to *nature) bool {
+			return onSLIM(from) && to.words == mcp.Binding && to.tasks == translators.TaskingWhole
+		},
+		"the same, of a caller on SLIM, who is slow to ask",
 	},
 	{
 		`push|task\.(list|subscribe)`, `<(L02|L18)\+`, func(_, to *nature) bool { return onSLIM(to) && to.tasks == translators.TaskingWhole },
 		"an agent on SLIM, which is slow, may have ended its task before anybody hears that it began",
 	},
 	{
-		`task\.answer`, `<(L01-|L03\+|L33\+)`, func(_, to *nature) bool { return onSLIM(to) },
+		`task\.answer`, `<(L03|L33)\+`, func(from, to *nature) bool { return from.words == ainp.Binding && onSLIM(to) },
 		"an agent on SLIM, which is slow, answers before its caller is promised a task, or after",
+	},
+	{
+		`task\.answer`, `<L01-`, func(from, to *nature) bool { return onSLIM(from) && onSLIM(to) },
+		"the same, and then the caller has a name for the task",
 	},
 	{
 		"task.list", `<L27\+`, func(from, _ *nature) bool {

@@ -49,7 +49,7 @@ type Text []byte
 func (e Envelope) Text() (Text, error) {
 	o := rawjson.Parse(e.body, "")
 	o.Take("sig")
-	text, err := rawjson.Canonical(nil, objectOr(o.Rest()))
+	text, err := rawjson.Canonical(objectOr(o.Rest()))
 	if err != nil {
 		return nil, &translators.MalformedError{Reason: "no canonical form"}
 	}

@@ -70,7 +70,7 @@ func (o Opened) HashInput() ([]byte, error) {
 	for _, m := range object.Members() {
 		b.Raw(m.Name, m.Value)
 	}
-	text, err := rawjson.Canonical(nil, b.End().Raw(bodyMember, o.in.body).Bytes())
+	text, err := rawjson.Canonical(b.End().Raw(bodyMember, o.in.body).Bytes())
 	if err != nil {
 		return nil, malformed("no canonical form")
 	}

@@ -171,21 +171,17 @@ func appendQuote(dst []byte, text string) []byte {
 	return append(dst, '"')
 }
 
-// plain: ASCII that stands between quotes as it is. Tokens are long, so eight
-// octets are looked at together: with none above 0x7f, an octet takes the highest
-// bit when what is subtracted from it is greater, and else no other is touched.
+// plain: all of a text is ordinary, so it stands between quotes as it is.
 func plain(text string) bool {
-	const ones, high = 0x0101010101010101, 0x8080808080808080
 	for ; len(text) >= 8; text = text[8:] {
 		x := uint64(text[0]) | uint64(text[1])<<8 | uint64(text[2])<<16 | uint64(text[3])<<24 |
 			uint64(text[4])<<32 | uint64(text[5])<<40 | uint64(text[6])<<48 | uint64(text[7])<<56
-		quote, slash, del := x^ones*'"', x^ones*'\\', x^ones*0x7f // zero where it is one
-		if (x|(x-ones*' ')|(quote-ones)|(slash-ones)|(del-ones))&high != 0 {
+		if special(x) != 0 {
 			return false
 		}
 	}
 	for i := range len(text) {
-		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+		if marked(text[i]) {
 			return false
 		}
 	}

@@ -7,23 +7,22 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Canonical writes a checked value as RFC 8785 (JCS) says, behind dst. It fails for
-// what is no JSON. Numbers are doubles there: digits that a double cannot hold are
-// lost.
+// Canonical is a checked value as RFC 8785 (JCS) writes it. It fails for what is no
+// JSON. Numbers are doubles there: digits that a double cannot hold are lost.
 //
 // Nearly all messages have numbers that stay as they are written (see Exact) and
 // names without escapes, and are read once and written once. The tokenizer does
 // the others.
-func Canonical(dst, data []byte) ([]byte, error) {
-	c := canon{sounder: sounder{data: data}, dst: slices.Grow(dst, len(data))}
+func Canonical(data []byte) ([]byte, error) {
+	c := canon{scanner: scanner{data}, dst: make([]byte, 0, len(data))}
 	if end := c.value(space(data, 0), deepest); end > 0 && space(data, end) == len(data) {
 		return c.dst, nil
 	}
 	value := jsontext.Value(bytes.Clone(data))
 	if err := value.Canonicalize(); err != nil {
-		return dst, err
+		return nil, err
 	}
-	return append(dst, value...), nil
+	return value, nil
 }
 
 // deepest is how many levels are written at once.
@@ -31,9 +30,11 @@ const deepest = 256
 
 // canon writes what its methods read.
 type canon struct {
-	sounder
+	scanner
+
 	dst     []byte
-	members [crowd]written // of the objects that it is in, as many as are known
+	members [crowd]written // of the objects that it is in
+	known   int            // of them
 }
 
 // written is a member of an object: its name in the data, and where in what was
@@ -56,7 +57,7 @@ func (c *canon) value(i, depth int) int {
 	case b == '{', b == '[':
 		return -1
 	default:
-		i = c.sounder.value(i, 0)
+		i = c.word(i)
 	}
 	if i > 0 {
 		c.dst = append(c.dst, c.data[begin:i]...)

@@ -17,15 +17,19 @@ const crowd = 64
 // others. Nearly all messages are sound, and this reads them in a third of the time
 // (BenchmarkCheck).
 func sound(data []byte, depth int) bool {
-	s := sounder{data: data}
+	s := sounder{scanner: scanner{data}}
 	end := s.value(space(data, 0), depth)
 	return end > 0 && space(data, end) == len(data)
 }
 
-// sounder walks through a value once. Its methods begin at i and return where what
-// is there ends; -1: it is not sure.
+// scanner reads what has nothing in it. Its methods, and those of all that stand on it,
+// begin at i and return where what is there ends; -1: it is not sure.
+type scanner struct{ data []byte }
+
+// sounder walks through a value once.
 type sounder struct {
-	data  []byte
+	scanner
+
 	names [crowd]span // of the objects that it is in
 	known int         // of them
 }
@@ -33,7 +37,7 @@ type sounder struct {
 // span is a part of the data.
 type span struct{ from, to int }
 
-func (s *sounder) at(i int) byte {
+func (s scanner) at(i int) byte {
 	if i < len(s.data) {
 		return s.data[i]
 	}
@@ -49,16 +53,10 @@ func (s *sounder) value(i, depth int) int {
 		return s.object(i, depth-1)
 	case c == '[' && depth > 0:
 		return s.array(i, depth-1)
-	case c == 't':
-		return s.word(i, "true")
-	case c == 'f':
-		return s.word(i, "false")
-	case c == 'n':
-		return s.word(i, "null")
 	case c == '-' || digit(c):
 		return s.number(i)
 	default:
-		return -1
+		return s.word(i)
 	}
 }
 
@@ -126,23 +124,25 @@ func (s *sounder) array(i, depth int) int {
 	}
 }
 
-func (s *sounder) word(i int, word string) int {
-	if end := i + len(word); end <= len(s.data) && string(s.data[i:end]) == word {
-		return end
+func (s scanner) word(i int) int {
+	for _, word := range [...]string{"true", "false", "null"} {
+		if end := i + len(word); end <= len(s.data) && string(s.data[i:end]) == word {
+			return end
+		}
 	}
 	return -1
 }
 
 func digit(c byte) bool { return '0' <= c && c <= '9' }
 
-func (s *sounder) digits(i int) int {
+func (s scanner) digits(i int) int {
 	for digit(s.at(i)) {
 		i++
 	}
 	return i
 }
 
-func (s *sounder) number(i int) int {
+func (s scanner) number(i int) int {
 	if s.at(i) == '-' {
 		i++
 	}
@@ -171,7 +171,7 @@ func (s *sounder) number(i int) int {
 	return i
 }
 
-func (s *sounder) text(i int) (end int, escaped bool) {
+func (s scanner) text(i int) (end int, escaped bool) {
 	for i++; ; {
 		i = ordinary(s.data, i)
 		switch c := s.at(i); {
@@ -196,7 +196,7 @@ func (s *sounder) text(i int) (end int, escaped bool) {
 
 // escape reads what stands behind a backslash. Halves of surrogate pairs are left
 // to the tokenizer.
-func (s *sounder) escape(i int) int {
+func (s scanner) escape(i int) int {
 	switch s.at(i) {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 		return i + 1
@@ -245,14 +245,20 @@ func ordinary(data []byte, i int) int {
 			return i + bits.TrailingZeros64(found)/8
 		}
 	}
-	for i < len(data) && data[i] >= ' ' && data[i] < utf8.RuneSelf && data[i] != '"' && data[i] != '\\' {
+	for i < len(data) && !marked(data[i]) {
 		i++
 	}
 	return i
 }
 
-// special marks octets that are not ordinary (see plain); the lowest mark is right.
+// special marks those of eight octets that are not ordinary: with none above 0x7f, an
+// octet takes the highest bit when what is subtracted from it is greater, and no octet
+// below it is touched, so that the lowest mark is right.
 func special(x uint64) uint64 {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
-	return (x | (x - ones*' ') | ((x ^ ones*'"') - ones) | ((x ^ ones*'\\') - ones)) & high
+	quote, slash := x^ones*'"', x^ones*'\\' // zero where it is one
+	return (x | (x - ones*' ') | (quote - ones) | (slash - ones)) & high
 }
+
+// marked is special of one octet.
+func marked(c byte) bool { return c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' }
