@@ -64,22 +64,16 @@ func (h *heads) leave(number uint32) {
 	}
 }
 
-// beheaded is a record without its header, and the number of that before it.
+// beheaded is a record without its header: the number of that, and then as appendToken
+// writes it, but for the header itself.
 type beheaded []byte
 
-// appendBeheaded writes what a record is without its header, which is in text:
-// the number, and then as appendToken, but for the text itself.
-func appendBeheaded(b []byte, number uint32, text string, whole []byte) beheaded {
-	at := headAt(whole)
-	b = binary.AppendUvarint(b, uint64(number))
-	b = append(b, whole[:at]...)
-	return append(b, whole[at+len(text):]...)
-}
-
-// headAt is where the header begins in what appendToken writes.
-func headAt(whole []byte) int {
+// aroundHead is what stands before and after a header of so many octets in what
+// appendToken writes.
+func aroundHead(whole []byte, octets int) (before, after []byte) {
 	_, size := binary.Uvarint(whole[instantSize:])
-	return instantSize + size
+	at := instantSize + size
+	return whole[:at], whole[at+octets:]
 }
 
 func (b beheaded) number() uint32 {
@@ -90,7 +84,5 @@ func (b beheaded) number() uint32 {
 // around is what stands before and after the header.
 func (b beheaded) around() (before, after []byte) {
 	_, size := binary.Uvarint(b)
-	whole := b[size:]
-	at := headAt(whole)
-	return whole[:at], whole[at:]
+	return aroundHead(b[size:], 0)
 }

@@ -81,7 +81,7 @@ func (r *Replays) sweep(most int) {
 func (r *Replays) Usage() Usage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Usage{Entries: len(r.uses.byKey)}
+	return Usage{Entries: r.uses.byKey.len()}
 }
 
 // uses is a map whose entries end at an instant of their own, like expiring,
@@ -90,7 +90,7 @@ func (r *Replays) Usage() Usage {
 // that end in the same second are swept together, without a heap.
 type uses struct {
 	most    int
-	byKey   map[digest]usage
+	byKey   *index[usage]
 	ends    map[int64][]digest // by the second in which they end, rounded up
 	seconds []int64            // of ends, in order
 	serial  uint64             // of the latest entry
@@ -104,19 +104,22 @@ type usage struct {
 }
 
 func newUses(most int, journal Journal) *uses {
-	return &uses{most: most, byKey: map[digest]usage{}, ends: map[int64][]digest{}, journal: journal}
+	return &uses{most: most, byKey: newIndex[usage](), ends: map[int64][]digest{}, journal: journal}
 }
 
 func (x *uses) get(key digest, now time.Time) (digest, bool) {
-	u, ok := x.byKey[key]
-	return u.use, ok && u.until >= nanos(now)
+	u := x.byKey.find(key)
+	if u == nil || u.until < nanos(now) {
+		return digest{}, false
+	}
+	return u.use, true
 }
 
 // add notes a new use; false: there is no room.
 func (x *uses) add(key, use digest, until, now time.Time) bool {
 	x.clean(now, sweep)
-	old, replaced := x.byKey[key]
-	if !x.insert(key, usage{use, nanos(until), x.serial + 1}, now) {
+	old, ok := x.insert(key, usage{use, nanos(until), x.serial + 1}, now)
+	if !ok {
 		return false
 	}
 	x.serial++
@@ -125,9 +128,7 @@ func (x *uses) add(key, use digest, until, now time.Time) bool {
 	}
 	come := appendReplay(make([]byte, 0, keyedSize+len(use)), until, key, use)
 	x.journal.Note(Change{Kind: KindReplay, Serial: x.serial, Size: overhead, content: come})
-	if replaced {
-		x.left(old)
-	}
+	x.left(old)
 	return true
 }
 
@@ -138,25 +139,27 @@ func (x *uses) restore(e keyed, use digest, serial uint64, now time.Time) bool {
 	if e.until.Before(now) {
 		return false
 	}
-	old, replaced := x.byKey[e.key]
-	if !x.insert(e.key, usage{use, nanos(e.until), serial}, now) {
-		return false
-	}
-	if replaced {
+	old, ok := x.insert(e.key, usage{use, nanos(e.until), serial}, now)
+	if ok {
 		x.left(old)
 	}
-	return true
+	return ok
 }
 
-func (x *uses) insert(key digest, u usage, now time.Time) bool {
-	if _, ok := x.byKey[key]; !ok {
-		for len(x.byKey) >= x.most {
+// insert gives back what stood there before; without a serial: nothing did.
+func (x *uses) insert(key digest, u usage, now time.Time) (old usage, ok bool) {
+	in := x.byKey.find(key)
+	if in != nil {
+		old = *in
+	} else {
+		for x.byKey.len() >= x.most {
 			if !x.clean(now, sweep) {
-				return false
+				return old, false
 			}
 		}
+		in = x.byKey.insert(key)
 	}
-	x.byKey[key] = u
+	*in = u
 	second := ceil(u.until)
 	list, ok := x.ends[second]
 	if !ok {
@@ -164,7 +167,7 @@ func (x *uses) insert(key digest, u usage, now time.Time) bool {
 		x.seconds = slices.Insert(x.seconds, at, second)
 	}
 	x.ends[second] = append(list, key)
-	return true
+	return old, true
 }
 
 // clean drops uses that have ended, about as many as it is told; false: there
@@ -177,9 +180,9 @@ func (x *uses) clean(now time.Time, most int) bool {
 		for ; most > 0 && len(list) > 0; most-- {
 			key := list[len(list)-1]
 			list = list[:len(list)-1]
-			if u, ok := x.byKey[key]; ok && ceil(u.until) == second {
-				delete(x.byKey, key)
-				x.left(u)
+			if u := x.byKey.find(key); u != nil && ceil(u.until) == second {
+				x.left(*u)
+				x.byKey.delete(key)
 				some = true
 			}
 		}
@@ -192,7 +195,7 @@ func (x *uses) clean(now time.Time, most int) bool {
 }
 
 func (x *uses) left(u usage) {
-	if x.journal != nil {
+	if x.journal != nil && u.serial > 0 {
 		x.journal.Note(Change{Kind: KindReplay, Serial: u.serial})
 	}
 }

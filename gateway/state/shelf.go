@@ -29,7 +29,7 @@ type shelf[M any] struct {
 	maxEntries int
 	maxBytes   int64 // 0: unbounded
 	bytes      int64
-	byKey      map[digest]place[M]
+	byKey      *index[place[M]]
 	boards     map[int64]*board
 	seconds    []int64                // of boards, in order
 	serial     uint64                 // of the latest piece
@@ -61,22 +61,21 @@ type board struct {
 func newShelf[M any](kind Kind, maxEntries int, maxBytes int64, journal Journal) *shelf[M] {
 	return &shelf[M]{
 		kind: kind, maxEntries: maxEntries, maxBytes: maxBytes, journal: journal,
-		byKey: map[digest]place[M]{}, boards: map[int64]*board{},
+		byKey: newIndex[place[M]](), boards: map[int64]*board{},
 	}
 }
 
 // get finds a piece that is alive. It is lent for as long as the lock is held.
-func (x *shelf[M]) get(key digest, now time.Time) ([]byte, place[M], bool) {
-	p, ok := x.byKey[key]
-	if !ok || p.until < nanos(now) {
+func (x *shelf[M]) get(key digest, now time.Time) ([]byte, *place[M], bool) {
+	p := x.byKey.find(key)
+	if p == nil || p.until < nanos(now) {
 		return nil, p, false
 	}
-	return x.read(p), p, true
+	return x.read(*p), p, true
 }
 
 func (x *shelf[M]) has(key digest) bool {
-	_, ok := x.byKey[key]
-	return ok
+	return x.byKey.find(key) != nil
 }
 
 func (x *shelf[M]) read(p place[M]) []byte {
@@ -88,13 +87,13 @@ func (x *shelf[M]) read(p place[M]) []byte {
 // least time left makes room. A piece larger than the whole shelf is not taken.
 func (x *shelf[M]) add(key digest, meta M, until, now time.Time, parts ...[]byte) bool {
 	x.clean(now, sweep)
-	old, replaced, ok := x.insert(key, place[M]{until: nanos(until), serial: x.serial + 1, meta: meta}, now, parts)
-	if !ok {
+	p, old, replaced := x.insert(key, place[M]{until: nanos(until), serial: x.serial + 1, meta: meta}, now, parts)
+	if p == nil {
 		return false
 	}
 	x.serial++
 	if x.journal != nil {
-		content := x.read(x.byKey[key])
+		content := x.read(*p)
 		c := Change{Kind: x.kind, Serial: x.serial, content: content}
 		if x.complete != nil {
 			x.complete(&c)
@@ -115,37 +114,40 @@ func (x *shelf[M]) restore(key digest, meta M, serial uint64, until, now time.Ti
 	if until.Before(now) {
 		return false
 	}
-	old, replaced, ok := x.insert(key, place[M]{until: nanos(until), serial: serial, meta: meta}, now, parts)
-	if replaced && ok {
+	p, old, replaced := x.insert(key, place[M]{until: nanos(until), serial: serial, meta: meta}, now, parts)
+	if replaced && p != nil {
 		x.left(old)
 	}
-	return ok
+	return p != nil
 }
 
-// insert gives back what lay under the key before.
-func (x *shelf[M]) insert(key digest, p place[M], now time.Time, parts [][]byte) (old place[M], replaced, ok bool) {
+// insert is where the piece lies now, and what lay under the key before; nil: it is
+// too large.
+func (x *shelf[M]) insert(key digest, p place[M], now time.Time, parts [][]byte) (in *place[M], old place[M], replaced bool) {
 	size := 0
 	for _, part := range parts {
 		size += len(part)
 	}
 	if weight := x.weight(size); size > math.MaxUint32-heading || x.maxBytes > 0 && weight > x.maxBytes {
-		return old, false, false
+		return nil, old, false
 	}
-	if old, replaced = x.byKey[key]; replaced {
+	if before := x.byKey.find(key); before != nil {
+		old, replaced = *before, true
 		x.remove(key, old)
 	}
-	for len(x.byKey) >= x.maxEntries || (x.maxBytes > 0 && x.bytes+x.weight(size) > x.maxBytes) {
-		first, _ := x.first()
-		if x.byKey[first].until >= nanos(now) {
+	for x.byKey.len() >= x.maxEntries || (x.maxBytes > 0 && x.bytes+x.weight(size) > x.maxBytes) {
+		first, leaves := x.first()
+		if leaves.until >= nanos(now) {
 			x.evicted++
 		}
-		x.drop(first)
+		x.drop(first, *leaves)
 	}
 	p.size = uint32(size)
 	p.page, p.at = x.boardOf(ceil(p.until)).write(key, size, parts)
-	x.byKey[key] = p
+	in = x.byKey.insert(key)
+	*in = p
 	x.bytes += x.weight(size)
-	return old, replaced, true
+	return in, old, replaced
 }
 
 // weight is what a piece takes, in octets, bookkeeping included.
@@ -168,41 +170,40 @@ func (x *shelf[M]) clean(now time.Time, most int) {
 		if len(x.seconds) == 0 || x.seconds[0]*int64(time.Second) >= nanos(now) {
 			return
 		}
-		if first, ok := x.first(); ok {
-			x.drop(first)
+		if first, p := x.first(); p != nil {
+			x.drop(first, *p)
 		}
 	}
 }
 
 // first is the piece with the least time left, by the second; of those with as
-// much, the one that came first.
-func (x *shelf[M]) first() (digest, bool) {
+// much, the one that came first; nil: there is none.
+func (x *shelf[M]) first() (digest, *place[M]) {
 	for len(x.seconds) > 0 {
 		second := x.seconds[0]
 		b := x.boards[second]
 		for key, at, ok := b.next(); ok; key, at, ok = b.next() {
-			if p, kept := x.byKey[key]; kept && p.liesAt(second, b.page, at) {
-				return key, true
+			if p := x.byKey.find(key); p != nil && p.liesAt(second, b.page, at) {
+				return key, p
 			}
 			b.skip()
 		}
 		x.clear(second)
 	}
-	return digest{}, false
+	return digest{}, nil
 }
 
-func (p place[M]) liesAt(second int64, page, at int) bool {
+func (p *place[M]) liesAt(second int64, page, at int) bool {
 	return int(p.page) == page && int(p.at) == at && ceil(p.until) == second
 }
 
-func (x *shelf[M]) drop(key digest) {
-	p := x.byKey[key]
+func (x *shelf[M]) drop(key digest, p place[M]) {
 	x.remove(key, p)
 	x.left(p)
 }
 
 func (x *shelf[M]) remove(key digest, p place[M]) {
-	delete(x.byKey, key)
+	x.byKey.delete(key)
 	x.bytes -= x.weight(int(p.size))
 	if x.dropped != nil {
 		x.dropped(key, p)
@@ -231,9 +232,8 @@ func (x *shelf[M]) clear(second int64) {
 func (x *shelf[M]) tidy(second int64, b *board) {
 	anew := &board{}
 	for key, at, ok := b.next(); ok; key, at, ok = b.next() {
-		if p, kept := x.byKey[key]; kept && p.liesAt(second, b.page, at) {
-			p.page, p.at = anew.write(key, int(p.size), [][]byte{x.read(p)})
-			x.byKey[key] = p
+		if p := x.byKey.find(key); p != nil && p.liesAt(second, b.page, at) {
+			p.page, p.at = anew.write(key, int(p.size), [][]byte{x.read(*p)})
 		}
 		b.skip()
 	}
@@ -248,7 +248,7 @@ func (x *shelf[M]) left(p place[M]) {
 
 // usage says how full the shelf is.
 func (x *shelf[M]) usage() Usage {
-	return Usage{Entries: len(x.byKey), Bytes: x.bytes, Evicted: x.evicted}
+	return Usage{Entries: x.byKey.len(), Bytes: x.bytes, Evicted: x.evicted}
 }
 
 // write adds a piece behind the others. Pages double, so that neither a board

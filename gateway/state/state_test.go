@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -85,4 +86,27 @@ func BenchmarkPut(b *testing.B) {
 			})
 		}
 	})
+}
+
+// What a call leaves behind, in a memory that is full of what earlier ones left.
+func BenchmarkFull(b *testing.B) {
+	m, calls, answer, compact := open(b, state.Config{}), 0, make([]byte, 400), strings.Repeat("c", 600)
+	call := func() {
+		calls++
+		id, until := strconv.Itoa(calls), time.Now().Add(time.Hour)
+		for _, kind := range []string{"source", "request", "reply"} {
+			if err := m.Put(b.Context(), ect.Record{Compact: compact, ID: ect.ID(kind + id), Workflow: id, Issuer: "https://issuer.example", Until: until}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		m.Finish(b.Context(), ect.ReplayKey{ID: ect.ID(id)}, answer, until)
+		m.Remember(b.Context(), id, id, ect.ID(id))
+	}
+	for m.UsageOf(state.KindToken).Evicted == 0 || m.UsageOf(state.KindConversation).Evicted == 0 {
+		call()
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		call()
+	}
 }

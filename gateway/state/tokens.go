@@ -3,6 +3,7 @@ package state
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"slices"
 	"strconv"
 	"sync"
@@ -18,8 +19,8 @@ type Tokens struct {
 	mu      sync.RWMutex
 	records *shelf[member] // beheaded
 	heads   *heads
-	latest  map[digest]digest // of each workflow: the key of its latest record
-	shared  map[ect.ID]int    // of an id that several issuers used: the highest number given out
+	latest  *index[digest] // of each workflow: the key of its latest record
+	shared  map[ect.ID]int // of an id that several issuers used: the highest number given out
 }
 
 var _ ect.Store = (*Tokens)(nil)
@@ -33,7 +34,7 @@ func newTokens(config Config, deps Deps) *Tokens {
 		now:     deps.Now,
 		records: newShelf[member](KindToken, config.MaxTokens, config.MaxTokenBytes, deps.Journal),
 		heads:   newHeads(),
-		latest:  map[digest]digest{},
+		latest:  newIndex[digest](),
 		shared:  map[ect.ID]int{},
 	}
 	t.records.dropped = t.forget
@@ -59,8 +60,9 @@ func (t *Tokens) Put(_ context.Context, r ect.Record) error {
 	}
 	key := numbered(r.ID, n)
 	number, text := t.heads.take(r.Compact)
-	var own [4 << 10]byte
-	if !t.records.add(key, memberOf(r.Workflow), r.Until, now, appendBeheaded(own[:0], number, text, whole)) {
+	var own [binary.MaxVarintLen32]byte
+	before, after := aroundHead(whole, len(text))
+	if !t.records.add(key, memberOf(r.Workflow), r.Until, now, binary.AppendUvarint(own[:0], uint64(number)), before, after) {
 		t.heads.leave(number)
 		return &FullError{What: "an execution context token"}
 	}
@@ -103,7 +105,11 @@ func (t *Tokens) members(workflow digest) []numberedRecord {
 	defer t.mu.RUnlock()
 	now := t.now()
 	var found []numberedRecord
-	for key := t.latest[workflow]; key != (digest{}); {
+	latest := t.latest.find(workflow)
+	if latest == nil {
+		return nil
+	}
+	for key := *latest; key != (digest{}); {
 		octets, p, ok := t.records.get(key, now)
 		if ok {
 			found = append(found, numberedRecord{t.read(octets), p.serial})
@@ -130,7 +136,8 @@ func (t *Tokens) restore(whole []byte, r *ect.Record, serial uint64) bool {
 	}
 	key := numbered(r.ID, n)
 	number, text := t.heads.take(r.Compact)
-	if !t.records.restore(key, memberOf(r.Workflow), serial, r.Until, now, appendBeheaded(nil, number, text, whole)) {
+	before, after := aroundHead(whole, len(text))
+	if !t.records.restore(key, memberOf(r.Workflow), serial, r.Until, now, binary.AppendUvarint(nil, uint64(number)), before, after) {
 		t.heads.leave(number)
 		return false
 	}
@@ -186,23 +193,22 @@ func (t *Tokens) list(key digest, id ect.ID, number int) {
 	if number > 0 {
 		t.shared[id] = max(number, t.shared[id])
 	}
-	p := t.records.byKey[key]
-	if p.meta.workflow == (digest{}) {
+	m := t.at(key)
+	if m.workflow == (digest{}) {
 		return
 	}
-	if before, ok := t.latest[p.meta.workflow]; ok {
-		p.meta.before = before
-		t.records.byKey[key] = p
-		t.link(before, func(m *member) { m.after = key })
+	latest := t.latest.find(m.workflow)
+	if latest == nil {
+		latest = t.latest.insert(m.workflow)
+	} else {
+		m.before = *latest
+		t.at(m.before).after = key
 	}
-	t.latest[p.meta.workflow] = key
+	*latest = key
 }
 
-func (t *Tokens) link(key digest, change func(*member)) {
-	p := t.records.byKey[key]
-	change(&p.meta)
-	t.records.byKey[key] = p
-}
+// at is the place of a record that is kept among those of its workflow.
+func (t *Tokens) at(key digest) *member { return &t.records.byKey.find(key).meta }
 
 // forget takes a record that leaves out of its workflow and from among those
 // with its id.
@@ -231,17 +237,17 @@ func (t *Tokens) unlist(key digest, m member) {
 		return
 	}
 	if m.before != none {
-		t.link(m.before, func(other *member) { other.after = m.after })
+		t.at(m.before).after = m.after
 	}
 	if m.after != none {
-		t.link(m.after, func(other *member) { other.before = m.before })
+		t.at(m.after).before = m.before
 	}
-	switch {
-	case t.latest[m.workflow] != key:
+	switch latest := t.latest.find(m.workflow); {
+	case *latest != key:
 	case m.before == none:
-		delete(t.latest, m.workflow)
+		t.latest.delete(m.workflow)
 	default:
-		t.latest[m.workflow] = m.before
+		*latest = m.before
 	}
 }
 

@@ -1,0 +1,149 @@
+package state
+
+import "hash/maphash"
+
+const (
+	indexParts = 1 << 8 // each grows by itself, so that nobody waits for all of it
+	indexChunk = 1 << 8 // values of a chunk
+	leastTable = 8
+)
+
+// index is a map of much that is looked for once, as a rule in vain, and leaves in
+// the order in which it came. A map of Go reads memory that is in no cache for every
+// look, and twice for what leaves. Here a look reads a table of eight octets for
+// each value, which stays in the cache; and whoever comes takes the room of whoever
+// left last, so that what leaves lies beside what left before it (BenchmarkFull).
+//
+// V holds no pointers: the collector does not look into it. What find and insert
+// point to stays where it is until its key is deleted. The zero value is no index;
+// it is not safe for concurrent use.
+type index[V any] struct {
+	seed   maphash.Seed // or somebody could choose keys that all lie in one place
+	parts  [indexParts]table
+	chunks [][]slot[V]
+	free   []uint32 // numbers of slots
+	count  int
+}
+
+type slot[V any] struct {
+	key   digest
+	value V
+}
+
+// table is open addressing with linear probing: an entry is 32 bits of the hash, the
+// lower of which say where it belongs, and the number of its slot plus one.
+type table struct {
+	entries []uint64 // a power of two; 0: free
+	count   int
+}
+
+func newIndex[V any]() *index[V] { return &index[V]{seed: maphash.MakeSeed()} }
+
+func (x *index[V]) len() int { return x.count }
+
+// find is nil if the key is not there.
+func (x *index[V]) find(key digest) *V {
+	t, hash := x.part(key)
+	if s, _ := x.look(t, hash, key); s != nil {
+		return &s.value
+	}
+	return nil
+}
+
+// insert makes room for a key that is not there.
+func (x *index[V]) insert(key digest) *V {
+	t, hash := x.part(key)
+	if 3*(t.count+1) > 2*len(t.entries) {
+		t.grow()
+	}
+	number := x.room()
+	t.put(uint64(hash)<<32 | uint64(number+1))
+	t.count++
+	x.count++
+	s := x.slot(number)
+	*s = slot[V]{key: key}
+	return &s.value
+}
+
+// delete forgets a key, if it is there.
+func (x *index[V]) delete(key digest) {
+	t, hash := x.part(key)
+	s, at := x.look(t, hash, key)
+	if s == nil {
+		return
+	}
+	x.free = append(x.free, uint32(t.entries[at])-1) //nolint:gosec // the lower half
+	t.remove(at)
+	t.count--
+	x.count--
+}
+
+func (x *index[V]) part(key digest) (t *table, hash uint32) {
+	h := maphash.Bytes(x.seed, key[:])
+	return &x.parts[h>>56], uint32(h) //nolint:gosec // the lower half
+}
+
+// look is the slot of a key, and where its entry is; nil: it is not there.
+func (x *index[V]) look(t *table, hash uint32, key digest) (s *slot[V], at uint32) {
+	if len(t.entries) == 0 {
+		return nil, 0
+	}
+	for at = hash & t.mask(); t.entries[at] != 0; at = (at + 1) & t.mask() {
+		if entry := t.entries[at]; uint32(entry>>32) == hash {
+			if s = x.slot(uint32(entry) - 1); s.key == key { //nolint:gosec // the lower half
+				return s, at
+			}
+		}
+	}
+	return nil, 0
+}
+
+func (x *index[V]) slot(number uint32) *slot[V] {
+	return &x.chunks[number/indexChunk][number%indexChunk]
+}
+
+// room is the number of a free slot.
+func (x *index[V]) room() uint32 {
+	if len(x.free) == 0 {
+		first := len(x.chunks) * indexChunk
+		x.chunks = append(x.chunks, make([]slot[V], indexChunk))
+		for n := first + indexChunk - 1; n >= first; n-- {
+			x.free = append(x.free, uint32(n)) //nolint:gosec // memory ends before
+		}
+	}
+	last := len(x.free) - 1
+	number := x.free[last]
+	x.free = x.free[:last]
+	return number
+}
+
+func (t *table) mask() uint32 { return uint32(len(t.entries)) - 1 } //nolint:gosec // of 32 bits of hash
+
+func (t *table) put(entry uint64) {
+	at := uint32(entry>>32) & t.mask()
+	for t.entries[at] != 0 {
+		at = (at + 1) & t.mask()
+	}
+	t.entries[at] = entry
+}
+
+// remove closes the gap: what lies behind it and belongs before it moves up.
+func (t *table) remove(gap uint32) {
+	for at := (gap + 1) & t.mask(); t.entries[at] != 0; at = (at + 1) & t.mask() {
+		home := uint32(t.entries[at] >> 32)
+		if (at-home)&t.mask() >= (at-gap)&t.mask() {
+			t.entries[gap], gap = t.entries[at], at
+		}
+	}
+	t.entries[gap] = 0
+}
+
+func (t *table) grow() {
+	old := t.entries
+	t.entries = make([]uint64, max(leastTable, 2*len(old)))
+	for _, entry := range old {
+		if entry != 0 {
+			t.put(entry)
+		}
+	}
+}
