@@ -132,10 +132,10 @@ type Status struct {
 
 // Artifact is one result of a task.
 type Artifact struct {
-	ID, Name, Description string
-	Parts                 []Part
-	ExtensionURIs         []string
-	Extensions            Extensions
+	ID, Name, Description string     `json:",omitzero"`
+	Parts                 []Part     `json:",omitzero"`
+	ExtensionURIs         []string   `json:",omitzero"`
+	Extensions            Extensions `json:",omitzero"`
 }
 
 // DescribeRequest asks who a peer is: initialize, server/discover, a card.

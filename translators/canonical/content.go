@@ -47,16 +47,16 @@ const (
 // resource's own URI in URI too, with Form set to FormEmbedded.
 type Part struct {
 	Kind        Kind
-	Text        string
+	Text        string          `json:",omitzero"`
 	Data        json.RawMessage `json:",omitempty"`
-	Bytes       []byte
-	URI         string
-	Media       string // media type; empty: not said
-	Name        string // file name
-	Title       string
-	Description string
+	Bytes       []byte          `json:",omitzero"`
+	URI         string          `json:",omitzero"`
+	Media       string          `json:",omitzero"` // media type; empty: not said
+	Name        string          `json:",omitzero"` // file name
+	Title       string          `json:",omitzero"`
+	Description string          `json:",omitzero"`
 	Size        json.RawMessage `json:",omitempty"` // declared size in octets, raw number; nil: not said
-	Form        Form
+	Form        Form            `json:",omitzero"`
 	Annotations json.RawMessage `json:",omitempty"` // MCP annotations, raw; nil: none
-	Extensions  Extensions
+	Extensions  Extensions      `json:",omitzero"`
 }

@@ -163,13 +163,13 @@ func Skim(body []byte) (Envelope, bool) {
 
 // Request writes a request, or a notification when id is nil.
 func Request(id json.RawMessage, method string, params json.RawMessage) []byte {
-	return rawjson.NewBuilder().String("jsonrpc", "2.0").Raw("id", id).
+	return frame(len(id)+len(method)+len(params)).Raw("id", id).
 		String("method", method).Raw("params", params).Bytes()
 }
 
 // Result writes a successful reply.
 func Result(id, result json.RawMessage) []byte {
-	return rawjson.NewBuilder().String("jsonrpc", "2.0").Raw("id", orNull(id)).
+	return frame(len(id)+len(result)).Raw("id", orNull(id)).
 		Raw("result", result).Bytes()
 }
 
@@ -177,8 +177,13 @@ func Result(id, result json.RawMessage) []byte {
 func Failure(id json.RawMessage, e Error) []byte {
 	inner := rawjson.NewBuilder().Raw("code", json.RawMessage(strconv.FormatInt(e.Code, 10))).
 		String("message", e.Message).Raw("data", e.Data).Merge(e.Rest).Bytes()
-	return rawjson.NewBuilder().String("jsonrpc", "2.0").Raw("id", orNull(id)).
+	return frame(len(id)+len(inner)).Raw("id", orNull(id)).
 		Raw("error", inner).Bytes()
+}
+
+// frame begins a message with values of so many octets.
+func frame(octets int) *rawjson.Builder {
+	return rawjson.NewBuilderOf(octets+len(`{"jsonrpc":"2.0","id":null,"method":"","params":}`)).String("jsonrpc", "2.0")
 }
 
 func orNull(id json.RawMessage) json.RawMessage {

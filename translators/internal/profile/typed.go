@@ -13,7 +13,8 @@ const TypedMedia = "application/json"
 // TypedData is the value of a P2 data part: {"skill": name, "input": args}.
 // Absent arguments become {}; carry FieldArgsAbsent to tell them apart.
 func TypedData(call *canonical.Call) json.RawMessage {
-	return rawjson.NewBuilder().String("skill", call.Name).Raw("input", argsOf(call)).Bytes()
+	args := argsOf(call)
+	return rawjson.NewBuilderOf(len(call.Name)+len(args)+len(`{"skill":"","input":}`)).String("skill", call.Name).Raw("input", args).Bytes()
 }
 
 // argsOf are the arguments of a call, which may have none.

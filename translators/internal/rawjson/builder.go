@@ -31,8 +31,11 @@ func (b *Builder) name(name string, size int) {
 			room = max(192, size+64)
 		}
 		b.buf = append(make([]byte, 0, room), '{')
-	} else if b.buf[len(b.buf)-1] != '{' { // no value ends so
-		b.buf = append(b.buf, ',')
+	} else {
+		b.buf = slices.Grow(b.buf, len(name)+size+len(`,"":{}}`))
+		if b.buf[len(b.buf)-1] != '{' { // no value ends so
+			b.buf = append(b.buf, ',')
+		}
 	}
 	b.buf = appendQuote(b.buf, name)
 	b.buf = append(b.buf, ':')
