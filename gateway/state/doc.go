@@ -22,7 +22,7 @@
 // little with every write, so nothing needs a goroutine and no write ever pays
 // for a long sweep. journal.go is what a driver needs that keeps
 // the memory somewhere safer: it is told of every change, and can restore one;
-// codec.go is how entries are written.
+// codec.go is how entries are written; internal/index finds what is on a shelf.
 //
 // statetest holds the contract of what is declared nowhere else; every driver
 // has to pass it, and the suites of package ect/ecttest.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/state/internal/index"
 )
 
 // Replays remembers which tokens were used, and for what (R6). It is safe for
@@ -26,7 +27,7 @@ var _ ect.ReplayCache = (*Replays)(nil)
 
 // digest stands for a key or a use: half a SHA-256. Whoever finds two keys with
 // one digest (2^64 work) has made a token that is refused.
-type digest [sha256.Size / 2]byte
+type digest = index.Key
 
 func newReplays(config Config, deps Deps) *Replays {
 	return &Replays{now: deps.Now, epoch: deps.Epoch, uses: newUses(config.MaxReplays, deps.Journal)}
@@ -81,7 +82,7 @@ func (r *Replays) sweep(most int) {
 func (r *Replays) Usage() Usage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Usage{Entries: r.uses.byKey.len()}
+	return Usage{Entries: r.uses.byKey.Len()}
 }
 
 // uses is a map whose entries end at an instant of their own, like expiring,
@@ -90,7 +91,7 @@ func (r *Replays) Usage() Usage {
 // that end in the same second are swept together, without a heap.
 type uses struct {
 	most    int
-	byKey   *index[usage]
+	byKey   *index.Index[usage]
 	ends    map[int64][]digest // by the second in which they end, rounded up
 	seconds []int64            // of ends, in order
 	serial  uint64             // of the latest entry
@@ -104,11 +105,11 @@ type usage struct {
 }
 
 func newUses(most int, journal Journal) *uses {
-	return &uses{most: most, byKey: newIndex[usage](), ends: map[int64][]digest{}, journal: journal}
+	return &uses{most: most, byKey: index.New[usage](), ends: map[int64][]digest{}, journal: journal}
 }
 
 func (x *uses) get(key digest, now time.Time) (digest, bool) {
-	u := x.byKey.find(key)
+	u := x.byKey.Find(key)
 	if u == nil || u.until < nanos(now) {
 		return digest{}, false
 	}
@@ -148,16 +149,16 @@ func (x *uses) restore(e keyed, use digest, serial uint64, now time.Time) bool {
 
 // insert gives back what stood there before; without a serial: nothing did.
 func (x *uses) insert(key digest, u usage, now time.Time) (old usage, ok bool) {
-	in := x.byKey.find(key)
+	in := x.byKey.Find(key)
 	if in != nil {
 		old = *in
 	} else {
-		for x.byKey.len() >= x.most {
+		for x.byKey.Len() >= x.most {
 			if !x.clean(now, sweep) {
 				return old, false
 			}
 		}
-		in = x.byKey.insert(key)
+		in = x.byKey.Insert(key)
 	}
 	*in = u
 	second := ceil(u.until)
@@ -180,9 +181,9 @@ func (x *uses) clean(now time.Time, most int) bool {
 		for ; most > 0 && len(list) > 0; most-- {
 			key := list[len(list)-1]
 			list = list[:len(list)-1]
-			if u := x.byKey.find(key); u != nil && ceil(u.until) == second {
+			if u := x.byKey.Find(key); u != nil && ceil(u.until) == second {
 				x.left(*u)
-				x.byKey.delete(key)
+				x.byKey.Delete(key)
 				some = true
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/state/internal/index"
 )
 
 // bookkeeping is about what maps and pages cost for each piece, in octets.
@@ -29,7 +31,7 @@ type shelf[M any] struct {
 	maxEntries int
 	maxBytes   int64 // 0: unbounded
 	bytes      int64
-	byKey      *index[place[M]]
+	byKey      *index.Index[place[M]]
 	boards     map[int64]*board
 	seconds    []int64                // of boards, in order
 	serial     uint64                 // of the latest piece
@@ -61,13 +63,13 @@ type board struct {
 func newShelf[M any](kind Kind, maxEntries int, maxBytes int64, journal Journal) *shelf[M] {
 	return &shelf[M]{
 		kind: kind, maxEntries: maxEntries, maxBytes: maxBytes, journal: journal,
-		byKey: newIndex[place[M]](), boards: map[int64]*board{},
+		byKey: index.New[place[M]](), boards: map[int64]*board{},
 	}
 }
 
 // get finds a piece that is alive. It is lent for as long as the lock is held.
 func (x *shelf[M]) get(key digest, now time.Time) ([]byte, *place[M], bool) {
-	p := x.byKey.find(key)
+	p := x.byKey.Find(key)
 	if p == nil || p.until < nanos(now) {
 		return nil, p, false
 	}
@@ -75,7 +77,7 @@ func (x *shelf[M]) get(key digest, now time.Time) ([]byte, *place[M], bool) {
 }
 
 func (x *shelf[M]) has(key digest) bool {
-	return x.byKey.find(key) != nil
+	return x.byKey.Find(key) != nil
 }
 
 func (x *shelf[M]) read(p place[M]) []byte {
@@ -131,11 +133,11 @@ func (x *shelf[M]) insert(key digest, p place[M], now time.Time, parts [][]byte)
 	if weight := x.weight(size); size > math.MaxUint32-heading || x.maxBytes > 0 && weight > x.maxBytes {
 		return nil, old, false
 	}
-	if before := x.byKey.find(key); before != nil {
+	if before := x.byKey.Find(key); before != nil {
 		old, replaced = *before, true
 		x.remove(key, old)
 	}
-	for x.byKey.len() >= x.maxEntries || (x.maxBytes > 0 && x.bytes+x.weight(size) > x.maxBytes) {
+	for x.byKey.Len() >= x.maxEntries || (x.maxBytes > 0 && x.bytes+x.weight(size) > x.maxBytes) {
 		first, leaves := x.first()
 		if leaves.until >= nanos(now) {
 			x.evicted++
@@ -144,7 +146,7 @@ func (x *shelf[M]) insert(key digest, p place[M], now time.Time, parts [][]byte)
 	}
 	p.size = uint32(size)
 	p.page, p.at = x.boardOf(ceil(p.until)).write(key, size, parts)
-	in = x.byKey.insert(key)
+	in = x.byKey.Insert(key)
 	*in = p
 	x.bytes += x.weight(size)
 	return in, old, replaced
@@ -183,7 +185,7 @@ func (x *shelf[M]) first() (digest, *place[M]) {
 		second := x.seconds[0]
 		b := x.boards[second]
 		for key, at, ok := b.next(); ok; key, at, ok = b.next() {
-			if p := x.byKey.find(key); p != nil && p.liesAt(second, b.page, at) {
+			if p := x.byKey.Find(key); p != nil && p.liesAt(second, b.page, at) {
 				return key, p
 			}
 			b.skip()
@@ -203,7 +205,7 @@ func (x *shelf[M]) drop(key digest, p place[M]) {
 }
 
 func (x *shelf[M]) remove(key digest, p place[M]) {
-	x.byKey.delete(key)
+	x.byKey.Delete(key)
 	x.bytes -= x.weight(int(p.size))
 	if x.dropped != nil {
 		x.dropped(key, p)
@@ -232,7 +234,7 @@ func (x *shelf[M]) clear(second int64) {
 func (x *shelf[M]) tidy(second int64, b *board) {
 	anew := &board{}
 	for key, at, ok := b.next(); ok; key, at, ok = b.next() {
-		if p := x.byKey.find(key); p != nil && p.liesAt(second, b.page, at) {
+		if p := x.byKey.Find(key); p != nil && p.liesAt(second, b.page, at) {
 			p.page, p.at = anew.write(key, int(p.size), [][]byte{x.read(*p)})
 		}
 		b.skip()
@@ -248,7 +250,7 @@ func (x *shelf[M]) left(p place[M]) {
 
 // usage says how full the shelf is.
 func (x *shelf[M]) usage() Usage {
-	return Usage{Entries: x.byKey.len(), Bytes: x.bytes, Evicted: x.evicted}
+	return Usage{Entries: x.byKey.Len(), Bytes: x.bytes, Evicted: x.evicted}
 }
 
 // write adds a piece behind the others. Pages double, so that neither a board

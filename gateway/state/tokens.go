@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/state/internal/index"
 )
 
 // Tokens keeps ECTs by id and by workflow. It is safe for concurrent use.
@@ -19,8 +20,8 @@ type Tokens struct {
 	mu      sync.RWMutex
 	records *shelf[member] // beheaded
 	heads   *heads
-	latest  *index[digest] // of each workflow: the key of its latest record
-	shared  map[ect.ID]int // of an id that several issuers used: the highest number given out
+	latest  *index.Index[digest] // of each workflow: the key of its latest record
+	shared  map[ect.ID]int       // of an id that several issuers used: the highest number given out
 }
 
 var _ ect.Store = (*Tokens)(nil)
@@ -34,7 +35,7 @@ func newTokens(config Config, deps Deps) *Tokens {
 		now:     deps.Now,
 		records: newShelf[member](KindToken, config.MaxTokens, config.MaxTokenBytes, deps.Journal),
 		heads:   newHeads(),
-		latest:  newIndex[digest](),
+		latest:  index.New[digest](),
 		shared:  map[ect.ID]int{},
 	}
 	t.records.dropped = t.forget
@@ -105,7 +106,7 @@ func (t *Tokens) members(workflow digest) []numberedRecord {
 	defer t.mu.RUnlock()
 	now := t.now()
 	var found []numberedRecord
-	latest := t.latest.find(workflow)
+	latest := t.latest.Find(workflow)
 	if latest == nil {
 		return nil
 	}
@@ -197,9 +198,9 @@ func (t *Tokens) list(key digest, id ect.ID, number int) {
 	if m.workflow == (digest{}) {
 		return
 	}
-	latest := t.latest.find(m.workflow)
+	latest := t.latest.Find(m.workflow)
 	if latest == nil {
-		latest = t.latest.insert(m.workflow)
+		latest = t.latest.Insert(m.workflow)
 	} else {
 		m.before = *latest
 		t.at(m.before).after = key
@@ -208,7 +209,7 @@ func (t *Tokens) list(key digest, id ect.ID, number int) {
 }
 
 // at is the place of a record that is kept among those of its workflow.
-func (t *Tokens) at(key digest) *member { return &t.records.byKey.find(key).meta }
+func (t *Tokens) at(key digest) *member { return &t.records.byKey.Find(key).meta }
 
 // forget takes a record that leaves out of its workflow and from among those
 // with its id.
@@ -242,10 +243,10 @@ func (t *Tokens) unlist(key digest, m member) {
 	if m.after != none {
 		t.at(m.after).before = m.before
 	}
-	switch latest := t.latest.find(m.workflow); {
+	switch latest := t.latest.Find(m.workflow); {
 	case *latest != key:
 	case m.before == none:
-		t.latest.delete(m.workflow)
+		t.latest.Delete(m.workflow)
 	default:
 		*latest = m.before
 	}

@@ -1,4 +1,4 @@
-package state
+package index
 
 import (
 	"encoding/binary"
@@ -10,37 +10,37 @@ import (
 func TestIndexIsAMap(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
-	x, want, at := newIndex[int](), map[digest]int{}, map[digest]*int{}
+	x, want, at := New[int](), map[Key]int{}, map[Key]*int{}
 	most := 0
 	for step := range 400_000 {
-		var key digest
+		var key Key
 		binary.LittleEndian.PutUint32(key[:], uint32(random.IntN(20_000)))
-		switch found := x.find(key); {
+		switch found := x.Find(key); {
 		case (found != nil) != (at[key] != nil), found != nil && (*found != want[key] || found != at[key]):
 			t.Fatalf("step %d: %v at %p, want %d at %p", step, found, found, want[key], at[key])
 		case found == nil:
-			x.delete(key) // of what is not there
-			if found = x.insert(key); *found != 0 {
+			x.Delete(key) // of what is not there
+			if found = x.Insert(key); *found != 0 {
 				t.Fatalf("step %d: a new value is %d", step, *found)
 			}
 			*found, want[key], at[key] = step, step, found
 		case step/50_000%2 == 0 && random.IntN(4) > 0: // it grows, and shrinks again
 			*found, want[key] = step, step
 		default:
-			x.delete(key)
+			x.Delete(key)
 			delete(want, key)
 			delete(at, key)
 		}
-		if most = max(most, len(want)); x.len() != len(want) {
-			t.Fatalf("step %d: %d keys, want %d", step, x.len(), len(want))
+		if most = max(most, len(want)); x.Len() != len(want) {
+			t.Fatalf("step %d: %d keys, want %d", step, x.Len(), len(want))
 		}
 	}
 	for key, value := range want {
-		if got := x.find(key); got == nil || *got != value {
+		if got := x.Find(key); got == nil || *got != value {
 			t.Errorf("at the end %d is %v", value, got)
 		}
 	}
-	if room := len(x.chunks) * indexChunk; room >= most+indexChunk {
+	if room := len(x.chunks) * chunk; room >= most+chunk {
 		t.Errorf("room for %d values, of which there were %d", room, most)
 	}
 }
