@@ -1,4 +1,8 @@
 // Command aepb-gateway is the translation gateway.
+//
+// default.pgo is what go build decides by what to inline: a CPU profile of 75 seconds
+// of this program (net/http/pprof) while test/bench carried every pair, without the
+// names of files. It saves a pair a twentieth of its time; an old one does no harm.
 package main
 
 import (
