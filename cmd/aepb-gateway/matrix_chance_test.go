@@ -10,6 +10,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 	"github.com/aepb/aepb-gateway/translators/slim"
+	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
 // hazard is a loss that happens or does not, as two events come one before the
@@ -39,6 +40,10 @@ var hazards = []hazard{
 	{
 		`task\.answer`, `<(L03|L33)\+`, func(from, to *nature) bool { return from.words == ainp.Binding && onSLIM(to) },
 		"an agent on SLIM, which is slow, answers before its caller is promised a task, or after",
+	},
+	{
+		`task\.answer`, `<L33\+`, func(from, to *nature) bool { return from.words == ainp.Binding && to.binding == uacp.Binding },
+		"what an agent of µACP says before it goes on is heard, or what comes next has overtaken it",
 	},
 	{
 		`task\.answer`, `<L01-`, func(from, to *nature) bool { return onSLIM(from) && onSLIM(to) },
