@@ -2,7 +2,8 @@
 //
 // default.pgo is what go build decides by what to inline: a CPU profile of 75 seconds
 // of this program (net/http/pprof) while test/bench carried every pair, without the
-// names of files. It saves a pair a twentieth of its time; an old one does no harm.
+// names of files. Pairs of that bench come 1 to 2 % closer to their floors by it; an old
+// one does no harm.
 package main
 
 import (
