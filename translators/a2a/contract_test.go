@@ -125,6 +125,13 @@ func tasksOfOthers() []*canonical.Message {
 	ttl, yes := 90*time.Second, true
 	form := canonical.Input{Key: "k", Mode: canonical.ModeForm, Prompt: []canonical.Part{text("Which?")}, Schema: raw(`{"type":"object","properties":{"a":{"type":"string"}}}`)}
 	asks := canonical.Status{State: canonical.StateInputRequired}
+	saying := func(words ...string) canonical.Status {
+		said := &canonical.Content{ID: "s", Role: canonical.RoleAgent}
+		for _, w := range words {
+			said.Parts = append(said.Parts, text(w))
+		}
+		return canonical.Status{State: canonical.StateInputRequired, Message: said}
+	}
 	return []*canonical.Message{
 		from(&canonical.TaskQuery{ID: "t-1"}, about(canonical.OpTaskGet, canonical.PhaseRequest)),
 		from(&canonical.TaskQuery{ID: "t-1", Extensions: canonical.Extensions{"mcp-v1": raw(`{"_meta":{"a":1}}`)}}, about(canonical.OpTaskCancel, canonical.PhaseRequest)),
@@ -150,6 +157,13 @@ func tasksOfOthers() []*canonical.Message {
 		from(&canonical.Result{Task: &canonical.Task{ID: "task-1", ContextID: "context-1", Status: asks, Inputs: []canonical.Input{form}}}, about(canonical.OpTaskGet, canonical.PhaseResponse)),
 		from(&canonical.Result{Task: &canonical.Task{ID: "task-1", ContextID: "context-1", Status: asks, Inputs: []canonical.Input{
 			form, {Key: "u", Mode: canonical.ModeURL, URL: "https://a.example/login", Prompt: []canonical.Part{text("Log in.")}}, {Key: "n", Mode: canonical.ModeNative, Native: &canonical.Native{Method: "sampling/createMessage"}},
+		}}}, about(canonical.OpTaskGet, canonical.PhaseResponse)),
+		from(&canonical.Result{Task: &canonical.Task{ID: "task-1", ContextID: "context-1", Status: saying("One moment."), Inputs: []canonical.Input{form}}}, about(canonical.OpTaskGet, canonical.PhaseResponse)),
+		from(&canonical.Result{Task: &canonical.Task{ID: "task-1", ContextID: "context-1", Status: saying("One moment.", "Which?"), Inputs: []canonical.Input{
+			form, {Key: "l", Mode: canonical.ModeForm, Schema: form.Schema, Prompt: []canonical.Part{text("And of those?"), text("Or none?")}},
+		}}}, about(canonical.OpTaskGet, canonical.PhaseResponse)),
+		from(&canonical.Result{Task: &canonical.Task{ID: "task-1", ContextID: "context-1", Status: saying("Which?"), Inputs: []canonical.Input{
+			form, {Key: "l", Mode: canonical.ModeForm, Schema: form.Schema},
 		}}}, about(canonical.OpTaskGet, canonical.PhaseResponse)),
 		from(&canonical.Invoke{Answers: []canonical.Answer{{Key: "k", Action: canonical.Accept, Value: raw(`{"a":"b"}`)}, {Key: "l", Action: canonical.Decline}}}, nil),
 		from(&canonical.Invoke{

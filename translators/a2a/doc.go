@@ -52,7 +52,7 @@
 // message which stays in A2A is the same JSON value afterwards.
 //
 // A question with more than words is a data part {"elicitation": {"key", "mode",
-// "schema", "url"}} in the message of the status that asks; its answer is one
+// "schema", "url", "prompt"}} in the message of the status that asks; its answer is one
 // {"elicitation": {"key", "action", "content"}} in a message. They are read in
 // addition to the parts that they are. A progress of another protocol is a
 // status of work with its numbers in metadata; a task's direct output is its

@@ -2,7 +2,9 @@ package a2a
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
+	"strconv"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/profile"
@@ -10,10 +12,14 @@ import (
 )
 
 // A question with more than words stands in the message of a status as a data
-// part {"elicitation": {"key", "mode", "schema", "url"}}, after the words; its
+// part {"elicitation": {"key", "mode", "schema", "url", "prompt"}}, after the
+// words, of which the last few ("prompt") are the question's, or all of them; its
 // answer in a message as {"elicitation": {"key", "action", "content"}}. Who
 // knows nothing of it reads the words (reference, input required).
-const keyElicitation = "elicitation"
+const (
+	keyElicitation = "elicitation"
+	keyPrompt      = "prompt"
+)
 
 // keyAnswers and keyState are the members of canon with answers that the words
 // of a message do not give in full, and with what a question wants back.
@@ -60,7 +66,7 @@ func inputsIn(s *canonical.Status) []canonical.Input {
 			prompt = append(prompt, *p)
 			continue
 		}
-		input := canonical.Input{Key: memberText(o, "key", soleKey), Prompt: prompt, Schema: o.Peek("schema"), URL: memberText(o, "url", "")}
+		input := canonical.Input{Key: memberText(o, "key", soleKey), Prompt: lastOf(prompt, o.Peek(keyPrompt)), Schema: o.Peek("schema"), URL: memberText(o, "url", "")}
 		prompt = nil
 		switch mode := canonical.Mode(memberText(o, "mode", "")); {
 		case mode == canonical.ModeURL && input.URL != "", mode == "" && input.URL != "":
@@ -75,18 +81,46 @@ func inputsIn(s *canonical.Status) []canonical.Input {
 	return inputs
 }
 
+// lastOf are as many of the last parts as count says, if it counts them.
+func lastOf(parts []canonical.Part, count json.RawMessage) []canonical.Part {
+	if n, err := strconv.Atoi(string(count)); err == nil && n >= 0 && n < len(parts) {
+		return parts[len(parts)-n:]
+	}
+	return parts
+}
+
+// unasked are the parts after the last question.
+func unasked(parts []canonical.Part) []canonical.Part {
+	for i := range slices.Backward(parts) {
+		if elicitation(&parts[i]) != nil {
+			return parts[i+1:]
+		}
+	}
+	return parts
+}
+
+// ends: that is what the words end with.
+func ends(words, with []canonical.Part) bool {
+	return len(with) <= len(words) && reflect.DeepEqual(slices.Clip(words[len(words)-len(with):]), slices.Clip(with))
+}
+
 // asking is a status with the questions in its message. Those that it asks
 // already, because it came from A2A, are not asked twice.
 func (e *encoder) asking(s *canonical.Status, inputs []canonical.Input, path, id string) *canonical.Status {
 	asked := inputsIn(s)
-	var parts []canonical.Part
+	var parts []canonical.Part // what the message does not say
+	var words []canonical.Part // said after the last question
+	if s.Message != nil {
+		words = unasked(s.Message.Parts)
+	}
 	for i := range inputs {
 		in := &inputs[i]
 		if slices.ContainsFunc(asked, func(other canonical.Input) bool { return other.Key == in.Key }) {
 			continue
 		}
-		if s.Message == nil {
+		if !ends(words, in.Prompt) {
 			parts = append(parts, in.Prompt...)
+			words = slices.Concat(words, in.Prompt)
 		}
 		place := at(path+"/inputs", i)
 		if in.Mode == canonical.ModeNative {
@@ -101,7 +135,8 @@ func (e *encoder) asking(s *canonical.Status, inputs []canonical.Input, path, id
 		for binding := range in.Extensions {
 			e.drop(canonical.LossExtension, place+"/extensions/"+string(binding))
 		}
-		parts = append(parts, canonical.Part{Kind: canonical.KindData, Media: profile.TypedMedia, Data: question(in)})
+		parts = append(parts, canonical.Part{Kind: canonical.KindData, Media: profile.TypedMedia, Data: question(in, len(words))})
+		words = nil
 	}
 	if len(parts) == 0 {
 		return s
@@ -121,10 +156,14 @@ func (e *encoder) asking(s *canonical.Status, inputs []canonical.Input, path, id
 	return &out
 }
 
-func question(in *canonical.Input) json.RawMessage {
-	inner := rawjson.NewBuilder().String("key", in.Key).String("mode", string(in.Mode)).
-		Raw("schema", in.Schema).Optional("url", in.URL).Bytes()
-	return rawjson.NewBuilder().Raw(keyElicitation, inner).Bytes()
+// question is one after so many parts of words.
+func question(in *canonical.Input, words int) json.RawMessage {
+	b := rawjson.NewBuilder().String("key", in.Key).String("mode", string(in.Mode)).
+		Raw("schema", in.Schema).Optional("url", in.URL)
+	if n := len(in.Prompt); n != words {
+		b.Raw(keyPrompt, json.RawMessage(strconv.Itoa(n)))
+	}
+	return rawjson.NewBuilder().Raw(keyElicitation, b.Bytes()).Bytes()
 }
 
 // answersIn are the answers that a message gives in our words.

@@ -195,6 +195,11 @@ func asked() map[string]*canonical.Message {
 		"decision":        signal(canonical.OpDecision, canonical.PhaseRequest, &canonical.Signal{Token: "aaa.bbb.ccc", Approval: "a-1"}),
 		"decision heard":  signal(canonical.OpDecision, canonical.PhaseResponse, &canonical.Done{}),
 		"again":           again, "task that asks": response(&canonical.Result{Task: task}), "task with output": response(&canonical.Result{Task: kept}),
+		"task that tells and asks": response(&canonical.Result{Task: &canonical.Task{
+			ID: "task-80", Inputs: questions[:1], Status: canonical.Status{State: canonical.StateInputRequired, Message: &canonical.Content{
+				ID: "m-80", Role: canonical.RoleAgent, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "waiting for you"}},
+			}},
+		}}),
 		"task with failure": response(&canonical.Result{Task: broken}),
 		"pending":           response(&canonical.Result{Pending: &canonical.Pending{Inputs: questions, State: "opaque-state"}}),
 		"able": {Op: canonical.OpDescribe, Phase: canonical.PhaseResponse, Correlation: id, Body: &canonical.Description{
