@@ -22,14 +22,15 @@ import (
 
 // What agents of the troupe do, by the first word that they are told.
 const (
-	doSay    = "say"    // repeat what was said
-	doFail   = "fail"   // fail
-	doRefuse = "refuse" // answer with an error
-	doTell   = "tell"   // say how it goes, and only then what came of it
-	doAsk    = "ask"    // ask for a name first
-	doWork   = "work"   // work until the test says that it is done
-	doToil   = "toil"   // the same, and make no task of it where the caller would wait
-	doUndo   = "undo"   // leave a checkpoint
+	doSay     = "say"     // repeat what was said
+	doFail    = "fail"    // fail
+	doRefuse  = "refuse"  // answer with an error
+	doTell    = "tell"    // say how it goes, and only then what came of it
+	doAsk     = "ask"     // ask for a name first
+	doAskMore = "askmore" // ask for a name and a town
+	doWork    = "work"    // work until the test says that it is done
+	doToil    = "toil"    // the same, and make no task of it where the caller would wait
+	doUndo    = "undo"    // leave a checkpoint
 )
 
 // cast is the road of the troupe's doors: whoever stands behind them.
@@ -150,18 +151,10 @@ func wordsIn(body *canonical.Invoke) string {
 func (p *part) invoked(ctx context.Context, body *canonical.Invoke) (transport.Answer, error) {
 	said := wordsIn(body)
 	if job := p.job(p.asked.Conversation.TaskID); job != nil && job.asked {
-		if len(body.Answers) > 0 {
-			said = wordsOfAnswer(body.Answers[0])
-		}
-		for _, part := range body.Turn.Parts {
-			if part.Kind == canonical.KindData && said == "" {
-				said = wordsOfAnswer(canonical.Answer{Value: part.Data})
-			}
-		}
-		return p.finished(job, "Hello "+said)
+		return p.finished(job, greets(heardInTurn(body)))
 	}
 	if len(body.Answers) > 0 {
-		return p.reply(p.result("Hello " + wordsOfAnswer(body.Answers[0])))
+		return p.reply(p.result(greets(body.Answers)))
 	}
 	what, rest, _ := strings.Cut(said, " ")
 	switch what {
@@ -172,7 +165,9 @@ func (p *part) invoked(ctx context.Context, body *canonical.Invoke) (transport.A
 	case doTell:
 		return p.tell()
 	case doAsk:
-		return p.ask()
+		return p.ask(question("name"))
+	case doAskMore:
+		return p.ask(question("name"), question("town"))
 	case doWork, doToil:
 		name, _, _ := strings.Cut(rest, " ")
 		return p.work(ctx, name, what == doToil)
@@ -216,7 +211,11 @@ func (p *part) echo(body *canonical.Invoke, said string) *canonical.Result {
 			more = append(more, canonical.Part{Kind: canonical.KindData, Data: args.Data})
 		}
 		for _, f := range args.Files {
-			more = append(more, canonical.Part{Kind: canonical.KindFile, Name: f.Name, Media: f.MediaType, Bytes: f.Bytes, URI: f.URI})
+			kind := canonical.KindFile
+			if f.URI != "" {
+				kind = canonical.KindRef
+			}
+			more = append(more, canonical.Part{Kind: kind, Name: f.Name, Media: f.MediaType, Bytes: f.Bytes, URI: f.URI})
 		}
 	}
 	for i := range more {
@@ -400,69 +399,6 @@ func (p *part) tell() (transport.Answer, error) {
 
 func artifactOf(text string) *canonical.Event {
 	return &canonical.Event{Artifact: &canonical.ArtifactUpdate{Last: true, Artifact: canonical.Artifact{ID: text, Parts: textPart(text)}}}
-}
-
-// question is what an agent asks.
-func question() canonical.Input {
-	return canonical.Input{
-		Key: "name", Mode: canonical.ModeForm, Prompt: textPart("what is your name?"),
-		Schema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`),
-	}
-}
-
-func wordsOfAnswer(a canonical.Answer) string {
-	var named struct{ Name string }
-	_ = json.Unmarshal(a.Value, &named)
-	said := []string{named.Name}
-	for _, part := range a.Parts {
-		said = append(said, part.Text)
-	}
-	return strings.TrimSpace(strings.Join(said, " "))
-}
-
-// ask asks for a name, in the way of the agent's protocol.
-func (p *part) ask() (transport.Answer, error) {
-	asker, ok := p.form.(translators.Asker)
-	asks := translators.AskNone
-	if ok {
-		asks = asker.Asks(p.asked.Origin.Version, p.call.Wire.Form)
-	}
-	in := question()
-	switch {
-	case asks == translators.AskTask:
-		job := p.begin("", canonical.StateInputRequired, true)
-		job.asked = true
-		return p.reply(&canonical.Result{Task: &canonical.Task{
-			ID: job.id, ContextID: p.context(), Inputs: []canonical.Input{in},
-			Status: canonical.Status{State: canonical.StateInputRequired, Message: spoken1("what is your name?")},
-		}})
-	case len(p.asked.Preferences.CanAnswer) == 0:
-	case asks == translators.AskReply:
-		return p.reply(&canonical.Result{Pending: &canonical.Pending{Inputs: []canonical.Input{in}, State: "asked"}})
-	case asks == translators.AskStream:
-		id := own(ect.NewID())
-		job := p.begin(string(id), canonical.StateInputRequired, false)
-		return p.play(saying1(&canonical.Event{Ask: &canonical.Ask{ID: id, Input: in}}), func(ctx context.Context) (canonical.Body, error) {
-			if err := job.wait(ctx); err != nil {
-				return nil, err
-			}
-			return p.result("Hello " + job.answer), nil
-		})
-	}
-	return p.reply(p.result("nobody can be asked"))
-}
-
-// answered brings an answer to the scene that waits for it.
-func (p *part) answered(r *canonical.Reply) error {
-	job := p.job(string(r.ID))
-	if job == nil {
-		return &canonical.Error{Code: canonical.CodeBadParams, Message: "nobody asked"}
-	}
-	job.mu.Lock()
-	job.answer = wordsOfAnswer(r.Answer)
-	job.mu.Unlock()
-	job.end(canonical.StateCompleted)
-	return nil
 }
 
 // begin takes up work that the test calls by name.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -49,11 +48,14 @@ func plays() []play {
 		{"ping", canonical.OpPing, "answered", func(c *caller) *canonical.Message { return c.request(canonical.OpPing, nil) }, (*caller).pings},
 		{"invoke", canonical.OpInvoke, "said", said("say hello"), (*caller).says},
 		{"invoke.content", canonical.OpInvoke, "text data file", (*caller).content, (*caller).carries},
+		{"invoke.link", canonical.OpInvoke, "text link", (*caller).link, (*caller).links},
 		{"invoke.typed", canonical.OpInvoke, "added", (*caller).addition, (*caller).adds},
 		{"invoke.failed", canonical.OpInvoke, "failed", said(doFail), (*caller).fails},
 		{"invoke.error", canonical.OpInvoke, "refused bad_params", said(doRefuse), (*caller).refuses},
 		{"stream", canonical.OpInvoke, "told", said(doTell), (*caller).streams},
-		{"question", canonical.OpAnswer, "answered", said(doAsk), (*caller).answers},
+		{"question", canonical.OpAnswer, "answered", said(doAsk), answers(doAsk, accepts, "Hello Ada", "answered")},
+		{"question.declined", canonical.OpAnswer, "declined", said(doAsk), answers(doAsk, declines, "Hello nobody", "declined")},
+		{"question.several", canonical.OpAnswer, "answered", said(doAskMore), answers(doAskMore, accepts, "Hello Ada of Paris", "answered")},
 		{"task.get", canonical.OpTaskGet, "working completed", query(canonical.OpTaskGet), (*caller).gets},
 		{"task.list", canonical.OpTaskList, "listed", func(c *caller) *canonical.Message {
 			return c.request(canonical.OpTaskList, &canonical.TaskFilter{})
@@ -243,6 +245,37 @@ func (c *caller) carries(ctx context.Context) string {
 	return strings.Join(found, " ")
 }
 
+// link is a message with a file that is elsewhere.
+func (c *caller) link() *canonical.Message {
+	invoke := c.invoke("say it")
+	if invoke.Call != nil {
+		invoke.Call.Args = json.RawMessage(`{"message":"say it","files":[{"name":"f.txt","mediaType":"text/plain","uri":"` + linked + `"}]}`)
+	} else {
+		invoke.Turn.Parts = append(invoke.Turn.Parts, canonical.Part{Kind: canonical.KindRef, Name: "f.txt", Media: "text/plain", URI: linked})
+	}
+	return c.request(canonical.OpInvoke, invoke)
+}
+
+// linked is where that file is.
+const linked = "https://files.example/f.txt"
+
+func (c *caller) links(ctx context.Context) string {
+	h := c.ask(ctx, c.link(), false, nil)
+	var found []string
+	if strings.Contains(h.text(), "You said: say it") {
+		found = append(found, "text")
+	}
+	for _, p := range h.parts() {
+		if p.Kind == canonical.KindRef && p.URI == linked && p.Name == "f.txt" && p.Media == "text/plain" {
+			found = append(found, "link")
+		}
+	}
+	if len(found) == 0 {
+		return h.otherwise()
+	}
+	return strings.Join(found, " ")
+}
+
 // addition is a call with arguments of its own.
 func (c *caller) addition() *canonical.Message {
 	args := `{"a":40,"b":2}`
@@ -289,53 +322,6 @@ func (c *caller) streams(ctx context.Context) string {
 	default:
 		return "waited"
 	}
-}
-
-// asks is how the caller can be asked.
-func (c *caller) asks() translators.Asking {
-	asker, ok := c.form.(translators.Asker)
-	if !ok {
-		return translators.AskNone
-	}
-	return asker.Asks(c.side.version, c.side.form)
-}
-
-// accepts answers a question.
-func accepts(in canonical.Input) canonical.Answer {
-	return canonical.Answer{Key: in.Key, Action: canonical.Accept, Value: json.RawMessage(`{"name":"Ada"}`)}
-}
-
-func (c *caller) answers(ctx context.Context) string {
-	m := c.request(canonical.OpInvoke, c.invoke(doAsk))
-	if c.words() == mcp.Binding {
-		m.Correlation.Progress = json.RawMessage(`"p"`)
-	}
-	h := c.ask(ctx, m, false, func(asked *canonical.Ask) {
-		reply := c.request(canonical.OpAnswer, &canonical.Reply{ID: asked.ID, Answer: accepts(asked.Input)})
-		c.ask(ctx, reply, false, nil)
-	})
-	next := c.invoke(doAsk)
-	switch r, _ := h.last().(*canonical.Result); {
-	case strings.Contains(h.text(), "nobody can be asked"):
-		return "not asked"
-	case c.asks() == translators.AskNone && strings.Contains(h.text(), "what is your name?"):
-		return "read" // but there is no way to answer it
-	case r != nil && r.Pending != nil && len(r.Pending.Inputs) > 0:
-		next.Answers, next.State = []canonical.Answer{accepts(r.Pending.Inputs[0])}, r.Pending.State
-		h = c.ask(ctx, c.request(canonical.OpInvoke, next), false, nil)
-	case h.task() != nil && h.state() == canonical.StateInputRequired:
-		m := c.request(canonical.OpInvoke, next)
-		next.Turn.Parts = textPart("Ada")
-		if inputs := h.task().Inputs; len(inputs) > 0 && c.words() != uacp.Binding { // where an answer is words
-			next.Turn.Parts, next.Answers = nil, []canonical.Answer{accepts(inputs[0])}
-		}
-		m.Conversation.TaskID, m.Conversation.ContextID = h.task().ID, h.task().ContextID
-		h = c.ask(ctx, m, false, nil)
-	}
-	if strings.Contains(h.text(), "Hello Ada") {
-		return "answered"
-	}
-	return h.otherwise()
 }
 
 // works begins work that goes on until it is finished by its name.

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+	"github.com/aepb/aepb-gateway/translators/stream"
+	"github.com/aepb/aepb-gateway/translators/uacp"
+)
+
+// question is what an agent asks for: a word, in a form.
+func question(word string) canonical.Input {
+	return canonical.Input{
+		Key: word, Mode: canonical.ModeForm, Prompt: textPart("what is your " + word + "?"),
+		Schema: json.RawMessage(`{"type":"object","properties":{"` + word + `":{"type":"string"}},"required":["` + word + `"]}`),
+	}
+}
+
+// accepts answers a question.
+func accepts(in canonical.Input) canonical.Answer {
+	value := `{"name":"Ada"}`
+	if strings.Contains(string(in.Schema), "town") {
+		value = `{"town":"Paris"}`
+	}
+	return canonical.Answer{Key: in.Key, Action: canonical.Accept, Value: json.RawMessage(value)}
+}
+
+// declines does not.
+func declines(in canonical.Input) canonical.Answer {
+	return canonical.Answer{Key: in.Key, Action: canonical.Decline}
+}
+
+// greets is what an agent makes of answers.
+func greets(answers []canonical.Answer) string {
+	var said []string
+	for _, a := range answers {
+		said = append(said, wordsOfAnswer(a))
+	}
+	return "Hello " + strings.Join(said, " of ")
+}
+
+func wordsOfAnswer(a canonical.Answer) string {
+	if a.Action == canonical.Decline {
+		return "nobody"
+	}
+	var named struct{ Name, Town string }
+	_ = json.Unmarshal(a.Value, &named)
+	said := []string{named.Name, named.Town}
+	for _, part := range a.Parts {
+		said = append(said, part.Text)
+	}
+	return strings.TrimSpace(strings.Join(said, " "))
+}
+
+// heardInTurn are the answers that an agent reads in a message.
+func heardInTurn(body *canonical.Invoke) []canonical.Answer {
+	if len(body.Answers) > 0 {
+		return body.Answers
+	}
+	said := canonical.Answer{Action: canonical.Accept}
+	for _, part := range body.Turn.Parts {
+		switch part.Kind {
+		case canonical.KindData:
+			said.Value = part.Data
+		case canonical.KindText:
+			said.Parts = append(said.Parts, part)
+		default:
+		}
+	}
+	return []canonical.Answer{said}
+}
+
+// ask asks, in the way of the agent's protocol.
+func (p *part) ask(inputs ...canonical.Input) (transport.Answer, error) {
+	asker, ok := p.form.(translators.Asker)
+	asks := translators.AskNone
+	if ok {
+		asks = asker.Asks(p.asked.Origin.Version, p.call.Wire.Form)
+	}
+	switch {
+	case asks == translators.AskTask:
+		job := p.begin("", canonical.StateInputRequired, true)
+		job.asked = true
+		return p.reply(&canonical.Result{Task: &canonical.Task{
+			ID: job.id, ContextID: p.context(), Inputs: inputs,
+			Status: canonical.Status{State: canonical.StateInputRequired, Message: spoken1(inputs[0].Prompt[0].Text)},
+		}})
+	case len(p.asked.Preferences.CanAnswer) == 0:
+	case asks == translators.AskReply:
+		return p.reply(&canonical.Result{Pending: &canonical.Pending{Inputs: inputs, State: "asked"}})
+	case asks == translators.AskStream:
+		return p.play(p.interview(inputs)...)
+	}
+	return p.reply(p.result("nobody can be asked"))
+}
+
+// interview asks one question after the other.
+func (p *part) interview(inputs []canonical.Input) []line {
+	var lines []line
+	var jobs []*work
+	heard := func(ctx context.Context) error {
+		if len(jobs) == 0 {
+			return nil
+		}
+		return jobs[len(jobs)-1].wait(ctx)
+	}
+	for _, in := range inputs {
+		lines = append(lines, func(ctx context.Context) (canonical.Body, error) {
+			if err := heard(ctx); err != nil {
+				return nil, err
+			}
+			id := own(ect.NewID())
+			jobs = append(jobs, p.begin(string(id), canonical.StateInputRequired, false))
+			return &canonical.Event{Ask: &canonical.Ask{ID: id, Input: in}}, nil
+		})
+	}
+	return append(lines, func(ctx context.Context) (canonical.Body, error) {
+		if err := heard(ctx); err != nil {
+			return nil, err
+		}
+		var said []string
+		for _, job := range jobs {
+			said = append(said, job.answer)
+		}
+		return p.result("Hello " + strings.Join(said, " of ")), nil
+	})
+}
+
+// answered brings an answer to the scene that waits for it.
+func (p *part) answered(r *canonical.Reply) error {
+	job := p.job(string(r.ID))
+	if job == nil {
+		return &canonical.Error{Code: canonical.CodeBadParams, Message: "nobody asked"}
+	}
+	job.mu.Lock()
+	job.answer = wordsOfAnswer(r.Answer)
+	job.mu.Unlock()
+	job.end(canonical.StateCompleted)
+	return nil
+}
+
+// asks is how the caller can be asked.
+func (c *caller) asks() translators.Asking {
+	asker, ok := c.form.(translators.Asker)
+	if !ok {
+		return translators.AskNone
+	}
+	return asker.Asks(c.side.version, c.side.form)
+}
+
+// answers asks for something, answers what is asked first, and hears the end.
+func answers(do string, answer func(canonical.Input) canonical.Answer, want, done string) func(*caller, context.Context) string {
+	return func(c *caller, ctx context.Context) string {
+		h := c.answers(ctx, do, answer)
+		switch {
+		case strings.Contains(h.text(), want):
+			return done
+		case strings.Contains(h.text(), "nobody can be asked"):
+			return "not asked"
+		case c.asks() == translators.AskNone && strings.Contains(h.text(), "what is your name?"):
+			return "read" // but there is no way to answer it
+		default:
+			return h.otherwise()
+		}
+	}
+}
+
+func (c *caller) answers(ctx context.Context, do string, answer func(canonical.Input) canonical.Answer) *hearing {
+	m := c.request(canonical.OpInvoke, c.invoke(do))
+	if c.words() == mcp.Binding {
+		m.Correlation.Progress = json.RawMessage(`"p"`)
+	}
+	h := c.ask(ctx, m, false, func(asked *canonical.Ask) {
+		reply := c.request(canonical.OpAnswer, &canonical.Reply{ID: asked.ID, Answer: answer(asked.Input)})
+		c.ask(ctx, reply, false, nil)
+	})
+	for range 2 { // some ask one question after the other
+		next := c.onward(do, h, answer)
+		if next == nil {
+			break
+		}
+		h = c.ask(ctx, next, false, nil)
+	}
+	return h
+}
+
+// onward is what answers the questions that were heard; nil: there are none that
+// the caller could answer.
+func (c *caller) onward(do string, h *hearing, answer func(canonical.Input) canonical.Answer) *canonical.Message {
+	next := c.invoke(do)
+	m := c.request(canonical.OpInvoke, next)
+	given := func(inputs []canonical.Input) {
+		for _, in := range inputs {
+			next.Answers = append(next.Answers, answer(in))
+		}
+	}
+	switch r, _ := h.last().(*canonical.Result); {
+	case c.asks() == translators.AskNone:
+		return nil
+	case r != nil && r.Pending != nil && len(r.Pending.Inputs) > 0:
+		given(r.Pending.Inputs)
+		next.State = r.Pending.State
+		return m
+	case h.task() != nil && h.state() == canonical.StateInputRequired:
+		m.Conversation.TaskID, m.Conversation.ContextID = h.task().ID, h.task().ContextID
+		given(h.task().Inputs)
+		next.Turn.Parts = nil
+		switch a := next.Answers; {
+		case len(a) == 0: // nobody says what it is that is asked
+			next.Turn.Parts = textPart("Ada")
+		case c.words() == uacp.Binding: // where no message is without words, and one answer need be nothing else
+			if next.Turn.Parts = stream.Turn(a).Parts; len(a) == 1 && a[0].Action == canonical.Accept {
+				next.Answers, next.Turn.Parts = nil, textPart(wordsOfAnswer(a[0]))
+			}
+		}
+		return m
+	default:
+		return nil
+	}
+}
