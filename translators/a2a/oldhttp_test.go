@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,5 +103,28 @@ func TestOldHTTPTakesNothingForItsOwn(t *testing.T) {
 	}
 	if !dropped(losses) || !strings.Contains(string(wire.Body), `"later":1`) {
 		t.Errorf("losses %v: %s", losses, wire.Body)
+	}
+}
+
+// TestOldHTTPSaysWhichTaskLoses: what is lost of a task on a list has its place there.
+func TestOldHTTPSaysWhichTaskLoses(t *testing.T) {
+	asks := canonical.Task{ID: "t-2", Status: canonical.Status{State: canonical.StateInputRequired}, Inputs: []canonical.Input{
+		{Key: "k", Mode: canonical.ModeForm, Schema: raw(`{"type":"object"}`)},
+	}}
+	list := from(&canonical.TaskList{Tasks: []canonical.Task{{ID: "t-1", Status: canonical.Status{State: canonical.StateWorking}}, asks}}, func(m *canonical.Message) {
+		m.Op, m.Phase = canonical.OpTaskList, canonical.PhaseResponse
+	})
+	_, losses, err := New(translators.Config{}).Encode(list, translators.Target{Version: Version03, Form: FormHTTP})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, l := range losses {
+		if l.Code == canonical.LossMediaType {
+			found = append(found, l.Path)
+		}
+	}
+	if want := []string{"/body/tasks/1/status/message/parts/0/media"}; !slices.Equal(found, want) {
+		t.Errorf("media types are lost at %q, want %q", found, want)
 	}
 }

@@ -197,7 +197,7 @@ func LowerEventHTTP(result json.RawMessage) (json.RawMessage, []canonical.Loss) 
 		}
 		switch name {
 		case kindTask:
-			value = h.task(h.lowerer.task(value))
+			value = h.task(h.lowerer.task(value, bodyTask), bodyTask)
 		case kindMessage:
 			value = h.message(h.lowerer.message(value, "/body/turn"), "/body/turn")
 		case statusUpdate:

@@ -28,7 +28,7 @@ func LowerResultHTTP(result json.RawMessage) (json.RawMessage, []canonical.Loss)
 		switch {
 		case !isObject(value):
 		case name == kindTask:
-			value = h.task(h.lowerer.task(value))
+			value = h.task(h.lowerer.task(value, bodyTask), bodyTask)
 		case name == kindMessage:
 			value = h.message(h.lowerer.message(value, "/body/turn"), "/body/turn")
 		}
@@ -90,8 +90,7 @@ func named(raw json.RawMessage, table []name) json.RawMessage {
 	}
 }
 
-func (h *toHTTP) task(raw json.RawMessage) json.RawMessage {
-	const path = "/body/task"
+func (h *toHTTP) task(raw json.RawMessage, path string) json.RawMessage {
 	o := rawjson.Parse(raw, "")
 	o.Take("kind")
 	if string(o.Peek("contextId")) == `""` {

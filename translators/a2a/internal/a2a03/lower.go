@@ -41,7 +41,7 @@ func LowerResult(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
 	for _, m := range rawjson.Parse(result, "").Members() {
 		switch {
 		case m.Name == "task" && isObject(m.Value):
-			out = l.task(m.Value)
+			out = l.task(m.Value, bodyTask)
 		case m.Name == "message" && isObject(m.Value):
 			out = l.message(m.Value, "/body/turn")
 		case isNull(m.Value):
@@ -155,8 +155,10 @@ func (l *lowerer) required(raw json.RawMessage, otherwise, path string) json.Raw
 	return quote(otherwise)
 }
 
-func (l *lowerer) task(raw json.RawMessage) json.RawMessage {
-	const path = "/body/task"
+// bodyTask is the place of a task that is the body itself.
+const bodyTask = "/body/task"
+
+func (l *lowerer) task(raw json.RawMessage, path string) json.RawMessage {
 	o := rawjson.Parse(raw, "")
 	context := o.Take("contextId")
 	switch {

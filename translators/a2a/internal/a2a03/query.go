@@ -79,14 +79,14 @@ func RaiseTaskHTTP(result json.RawMessage, path string) (json.RawMessage, []cano
 // LowerTask lowers a task that stands alone.
 func LowerTask(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
 	l := &lowerer{}
-	out := l.task(result)
+	out := l.task(result, bodyTask)
 	return out, l.losses
 }
 
 // LowerTaskHTTP lowers one to the HTTP form.
 func LowerTaskHTTP(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
 	h := &toHTTP{&lowerer{}}
-	out := h.task(h.lowerer.task(result))
+	out := h.task(h.lowerer.task(result, bodyTask), bodyTask)
 	return out, h.losses
 }
 
@@ -119,14 +119,16 @@ func (r *raiser) page(raw json.RawMessage, path, list string, each func(json.Raw
 // LowerTasks lowers one page of tasks.
 func LowerTasks(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
 	l := &lowerer{}
-	out := l.page(result, "tasks", func(raw json.RawMessage, _ string) json.RawMessage { return l.task(raw) })
+	out := l.page(result, "tasks", l.task)
 	return out, l.losses
 }
 
 // LowerTasksHTTP lowers one to the HTTP form.
 func LowerTasksHTTP(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
 	h := &toHTTP{&lowerer{}}
-	out := h.page(result, "tasks", func(raw json.RawMessage, _ string) json.RawMessage { return h.task(h.lowerer.task(raw)) })
+	out := h.page(result, "tasks", func(raw json.RawMessage, path string) json.RawMessage {
+		return h.task(h.lowerer.task(raw, path), path)
+	})
 	return out, h.losses
 }
 
