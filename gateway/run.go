@@ -380,6 +380,9 @@ func (r *run) learn(m *canonical.Message) {
 	if r.own.ContextID == "" {
 		r.own.ContextID = r.agent.ContextID
 	}
+	if r.own.ContextID == "" && !r.x.relay() { // agents that know no dialogues answer in their caller's
+		r.own.ContextID = r.x.message.Conversation.ContextID
+	}
 	m.Conversation.TaskID, m.Conversation.ContextID = r.own.TaskID, r.own.ContextID
 }
 

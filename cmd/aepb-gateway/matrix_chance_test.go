@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/aepb/aepb-gateway/translators"
-	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 	"github.com/aepb/aepb-gateway/translators/slim"
@@ -34,7 +33,7 @@ var hazards = []hazard{
 		"the same, of a caller on SLIM, who is slow to ask",
 	},
 	{
-		`push|task\.(list|subscribe)`, `<(L02|L18)\+`, func(_, to *nature) bool { return onSLIM(to) && to.tasks == translators.TaskingWhole },
+		`push|task\.(list|list\.pages|subscribe)`, `<(L02|L18)\+`, func(_, to *nature) bool { return onSLIM(to) && to.tasks == translators.TaskingWhole },
 		"an agent on SLIM, which is slow, may have ended its task before anybody hears that it began",
 	},
 	{
@@ -48,12 +47,6 @@ var hazards = []hazard{
 	{
 		`task\.answer`, `<L01-`, func(from, to *nature) bool { return onSLIM(from) && onSLIM(to) },
 		"the same, and then the caller has a name for the task",
-	},
-	{
-		"task.list", `<L27\+`, func(from, _ *nature) bool {
-			return from.binding == a2a.Binding && from.version == a2a.Version03 && from.form == a2a.FormHTTP
-		},
-		"others' work is on the list as well, and A2A 0.3 says what a question in it loses without its place there",
 	},
 	{
 		`task\..*|push|abort`, "~.*", func(_, to *nature) bool {

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -60,6 +62,9 @@ func plays() []play {
 		{"task.list", canonical.OpTaskList, "listed", func(c *caller) *canonical.Message {
 			return c.request(canonical.OpTaskList, &canonical.TaskFilter{})
 		}, (*caller).lists},
+		{"task.list.pages", canonical.OpTaskList, "paged", func(c *caller) *canonical.Message {
+			return c.request(canonical.OpTaskList, &canonical.TaskFilter{ContextID: "d", State: canonical.StateWorking, Size: 1})
+		}, (*caller).pages},
 		{"task.cancel", canonical.OpTaskCancel, "canceled", query(canonical.OpTaskCancel), (*caller).cancels},
 		{"task.subscribe", canonical.OpTaskSubscribe, "completed", query(canonical.OpTaskSubscribe), (*caller).subscribes},
 		{"task.result", canonical.OpTaskResult, "completed", query(canonical.OpTaskResult), (*caller).results},
@@ -326,12 +331,18 @@ func (c *caller) streams(ctx context.Context) string {
 
 // works begins work that goes on until it is finished by its name.
 func (c *caller) works(ctx context.Context, do string) (name string, h *hearing) {
+	return c.worksIn(ctx, do, "")
+}
+
+// worksIn does, in a dialogue.
+func (c *caller) worksIn(ctx context.Context, do, dialogue string) (name string, h *hearing) {
 	name = string(ect.NewID())
 	if c.side.form == ainp.FormSocket { // where who asks hears it to the end; who posts need not
 		posts := c.troupe.plainly(c)
 		c = posts
 	}
 	m := c.request(canonical.OpInvoke, c.invoke(do+" "+name))
+	m.Conversation.ContextID = dialogue
 	m.Preferences.NoWait, m.Preferences.TaskOK = true, true
 	waits, stop := context.WithCancel(ctx)
 	defer stop()
@@ -419,6 +430,63 @@ func (c *caller) lists(ctx context.Context) string {
 		return "not listed"
 	}
 	return h.otherwise()
+}
+
+// pages: of two works of one dialogue a list tells one by one, and only if it is
+// asked for what goes on.
+func (c *caller) pages(ctx context.Context) string {
+	dialogue := string(ect.NewID())
+	var ids []string
+	for range 2 {
+		name, h := c.worksIn(ctx, doWork, dialogue)
+		defer c.agents.finish(name)
+		if h.task() == nil {
+			return h.without()
+		}
+		if in := h.task().ContextID; in != dialogue {
+			return "in another dialogue: " + minted.ReplaceAllString(in, "ID")
+		}
+		ids = append(ids, h.task().ID)
+	}
+	slices.Sort(ids)
+	var listed []string
+	var h *hearing
+	soon(ctx, func() bool { // what changes meanwhile goes to the front, and is not on the pages behind
+		listed, h = c.leafs(ctx, canonical.TaskFilter{ContextID: dialogue, Size: 1})
+		slices.Sort(listed)
+		return h.refused() != "" || slices.Equal(listed, ids)
+	})
+	switch {
+	case h.refused() != "":
+		return h.otherwise()
+	case !slices.Equal(listed, ids):
+		return fmt.Sprintf("%d of 2 are listed", len(listed))
+	}
+	for state, want := range map[canonical.State]int{canonical.StateWorking: 2, canonical.StateCompleted: 0} {
+		if listed, _ = c.leafs(ctx, canonical.TaskFilter{ContextID: dialogue, State: state}); len(listed) != want {
+			return fmt.Sprintf("%d of %d are %s", len(listed), want, state)
+		}
+	}
+	return "paged"
+}
+
+// leafs are the tasks of a list, read page by page, each no larger than was asked for.
+func (c *caller) leafs(ctx context.Context, filter canonical.TaskFilter) (ids []string, h *hearing) {
+	for range 4 {
+		h = c.ask(ctx, c.request(canonical.OpTaskList, &filter), false, nil)
+		list, ok := h.last().(*canonical.TaskList)
+		if !ok || filter.Size > 0 && len(list.Tasks) > filter.Size {
+			return nil, h
+		}
+		for _, task := range list.Tasks {
+			ids = append(ids, task.ID)
+		}
+		if list.Next == "" {
+			break
+		}
+		filter.Cursor = list.Next
+	}
+	return ids, h
 }
 
 func (c *caller) cancels(ctx context.Context) string {
