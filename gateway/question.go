@@ -311,9 +311,10 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 
 // openQuestion is what is kept of a question in a session.
 type openQuestion struct {
-	Box   EntryKey
-	Key   string
-	Round int `json:",omitempty"` // as [given] has it
+	Box      EntryKey
+	Key      string
+	Round    int  `json:",omitempty"` // as [given] has it
+	Answered bool `json:",omitempty"` // it is kept only to be known as ours
 }
 
 func questionKey(session, id string) EntryKey {
@@ -351,15 +352,22 @@ func (g *Gateway) answerQuestion(ctx context.Context, x *exchange, reply *canoni
 	if json.Unmarshal(entry.Value, &open) != nil {
 		return false, errRecord
 	}
+	if open.Answered { // and its asker was told; what comes second is nobody's
+		return true, nil
+	}
 	answer := reply.Answer
 	if answer.Key = open.Key; reply.Failure != nil {
 		answer.Action = canonical.Cancel
 	}
-	// It is delivered before it is forgotten: what fails in between is done again.
+	// It is delivered before it is put away: what fails in between is done again.
 	if err := g.post(ctx, open.Box, letter{Answers: []given{{answer, open.Round}}, Questions: []string{id}}); err != nil {
 		return false, err
 	}
-	if err := g.Entries.Delete(ctx, key); err != nil {
+	value, err := json.Marshal(openQuestion{Answered: true})
+	if err != nil {
+		return false, errRecord
+	}
+	if _, _, err := g.Entries.Swap(ctx, key, entry.Revision, value, g.Now().Add(answerLimit)); err != nil {
 		return false, &problem.RecordingError{Err: err}
 	}
 	return true, nil

@@ -331,3 +331,31 @@ func TestWhoeverKnowsOfNoTasksIsAsked(t *testing.T) {
 		}
 	})
 }
+
+// A client of an older revision that answers twice: its server hears the first answer
+// alone, and nothing about a question of ours that it has never asked.
+func TestASecondAnswerOnAStreamIsNobodys(t *testing.T) {
+	t.Parallel()
+	era(t, mcp.Legacy, map[string][]scene{
+		calling:     {{reply: result(`{"task":{"status":"working",` + oldTask + `}}`)}},
+		tasksGet:    {{reply: oldStands("input_required")}},
+		tasksResult: {{events: []string{asksInside, "", result(oldHello)}}},
+		"":          {{reply: "taken"}, {reply: "taken"}},
+	}, func(s *stage) {
+		t := s.t
+		s.asker.support = "required"
+		events := s.ask(t, s, s.olderIn(mcp.LegacyJune, calling, `"name":"ask","arguments":{},"_meta":{"progressToken":"p"}`)).Events
+		question := heardNext(t, events)
+		for _, name := range []string{"Ada", "Bob"} {
+			s.replies(question, name)
+			synctest.Wait()
+		}
+		time.AfterFunc(soon, func() { close(s.asker.resume) })
+		if bodies, _ := read(t, events); len(bodies) != 1 || !strings.Contains(bodies[0], "hello Ada") {
+			t.Errorf("the outcome is %s", bodies)
+		}
+		if got := s.asker.heard(""); len(got) != 1 || !strings.Contains(got[0], `"id":"q1"`) || !strings.Contains(got[0], "Ada") {
+			t.Errorf("the server heard %s", got)
+		}
+	})
+}
