@@ -20,10 +20,14 @@ const typedID = `"typed"`
 
 // target is what the roof would choose.
 func target(m *canonical.Message) translators.Target {
-	if string(m.Correlation.WireID) == typedID {
+	switch string(m.Correlation.WireID) {
+	case typedID:
 		return translators.Target{Capability: typedTool()}
+	case messageID:
+		return translators.Target{Capability: &canonical.Capability{ID: "talk", Profile: canonical.ProfileMessage}}
+	default:
+		return translators.Target{}
 	}
-	return translators.Target{}
 }
 
 func typedTool() *canonical.Capability {
@@ -44,6 +48,17 @@ func everyPart() []canonical.Part {
 		{Kind: canonical.KindFile, Bytes: []byte("y"), Name: "ä b", Title: "title", Size: json.RawMessage("1")},
 		{Kind: canonical.KindRef, URI: "https://example.com/d/f.pdf?x#y", Media: "application/pdf", Description: "d"},
 	}
+}
+
+// messageID is the wire id of what is said of a tool that stands for an agent.
+const messageID = `"message"`
+
+// messageReply is what such a tool answers.
+func messageReply(r *canonical.Result) *canonical.Message {
+	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Body: r}
+	m.Correlation.WireID = json.RawMessage(messageID)
+	m.Conversation = canonical.Conversation{ContextID: "c-1", TaskID: "t-9"}
+	return m
 }
 
 // foreign is what other protocols would ask and answer.
@@ -111,8 +126,11 @@ func foreign() map[string]*canonical.Message {
 			m.Conversation = canonical.Conversation{ContextID: "c-1", TaskID: "t-9"}
 			return m
 		}(),
-		"output":   response(&canonical.Result{Output: &canonical.Output{Parts: everyPart(), Structured: json.RawMessage(`[1]`), Failed: true}}),
-		"no words": response(&canonical.Result{Task: &canonical.Task{ID: "t", Status: canonical.Status{State: canonical.StateFailed}}}),
+		"message output":      messageReply(&canonical.Result{Output: &canonical.Output{Parts: everyPart(), Structured: json.RawMessage(`{"sum":42}`)}}),
+		"message output bare": messageReply(&canonical.Result{Output: &canonical.Output{Parts: everyPart()[:1]}}),
+		"message output not":  messageReply(&canonical.Result{Output: &canonical.Output{Parts: everyPart()[:1], Failed: true}}),
+		"output":              response(&canonical.Result{Output: &canonical.Output{Parts: everyPart(), Structured: json.RawMessage(`[1]`), Failed: true}}),
+		"no words":            response(&canonical.Result{Task: &canonical.Task{ID: "t", Status: canonical.Status{State: canonical.StateFailed}}}),
 		"description": {Op: canonical.OpDescribe, Phase: canonical.PhaseResponse, Correlation: id, Body: &canonical.Description{
 			Name: "n", Title: "t", Version: "v", Description: "d", Instructions: "i", DocumentationURL: "https://d.example", IconURL: "https://i.example",
 			Provider: &canonical.Provider{Organization: "o", URL: "u"}, Interfaces: []canonical.Interface{{URL: "u"}}, Versions: []string{"1.0"},

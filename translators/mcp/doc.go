@@ -4,7 +4,8 @@
 //
 //	what                        here
 //	tools/call                  Invoke.Call <-> name, arguments; a turn as profile P1, P2 or P3
-//	CallToolResult              Result.Output <-> content, structuredContent, isError; turns and tasks flattened
+//	CallToolResult              Result.Output <-> content, structuredContent, isError; turns and tasks flattened;
+//	                            what others' agents answer for a tool with the schema of profile P1 is said in that
 //	tools/list                  Page, CapabilityList
 //	server/discover, initialize DescribeRequest, Description
 //	ping, notifications/*       OpPing (legacy), OpNotice

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/profile"
@@ -126,10 +127,14 @@ func (e *encoder) result(body *canonical.Result) (json.RawMessage, error) {
 		e.created(w, body.Task)
 	case body.Pending != nil:
 		err = e.pending(w, body.Pending)
+	case body.Output != nil && e.tells(body.Output):
+		in := canonical.Conversation{ContextID: e.m.Conversation.ContextID} // and no task, with which nobody could go on
+		e.forgetConversation(in)
+		err = e.told(w, body.Output, in, "/body/output")
 	case body.Output != nil:
 		err = e.output(w, body.Output)
 	case body.Turn != nil || body.Task != nil:
-		err = e.flat(w, body)
+		err = e.flat(w, body, e.m.Conversation)
 	default:
 		err = refuse(canonical.CodeInternal, "the result is empty")
 	}
@@ -156,6 +161,34 @@ func (e *encoder) output(w *writer, o *canonical.Output) error {
 		e.forgetConversation(canonical.Conversation{})
 	}
 	return nil
+}
+
+// tells: results of the tool have the schema of profile P1, because that is what
+// is said of a tool that stands for an agent; the agent of another protocol knows
+// nothing of it. What failed needs no structure.
+func (e *encoder) tells(o *canonical.Output) bool {
+	c := e.capability
+	return c != nil && c.Profile == canonical.ProfileMessage && c.InputSchema == nil && c.OutputSchema == nil &&
+		e.m.Origin.Binding != Binding && !o.Failed && !lacks(e.version, levelResult, "structuredContent")
+}
+
+// told writes an output as what an agent says in a dialogue, its structured
+// content as one more part. at is the place of the output.
+func (e *encoder) told(w *writer, o *canonical.Output, in canonical.Conversation, at string) error {
+	turn := &canonical.Content{Role: canonical.RoleAgent, Parts: o.Parts}
+	if o.Structured != nil {
+		e.lose(canonical.LossStructured, canonical.Dropped, at+"/structured")
+		turn.Parts = append(slices.Clip(o.Parts), canonical.Part{Kind: canonical.KindData, Data: o.Structured})
+	}
+	before := len(e.losses)
+	err := e.flat(w, &canonical.Result{Turn: turn}, in)
+	for i := range e.losses[before:] {
+		l := &e.losses[before+i]
+		if l.Path = strings.Replace(l.Path, "/body/turn", at, 1); o.Structured != nil {
+			l.Path = strings.Replace(l.Path, at+"/parts/"+strconv.Itoa(len(o.Parts)), at+"/structured", 1)
+		}
+	}
+	return err
 }
 
 // structured writes structured content where the revision can hold it. Where
@@ -196,10 +229,10 @@ func rawArray(values []json.RawMessage) json.RawMessage {
 	return b[len(`{"a":`) : len(b)-1]
 }
 
-// flat writes a turn or a task as a tool's result.
-func (e *encoder) flat(w *writer, body *canonical.Result) error {
+// flat writes a turn or a task as a tool's result, the turn in a dialogue.
+func (e *encoder) flat(w *writer, body *canonical.Result, in canonical.Conversation) error {
 	message := e.capability == nil || e.capability.Profile == "" || e.capability.Profile == canonical.ProfileMessage
-	f := profile.Flatten(body, e.m.Conversation, message)
+	f := profile.Flatten(body, in, message)
 	structure := f.Structure
 	if !message && !f.Failed {
 		// The parts say it already; what does not fit is no loss.

@@ -415,10 +415,13 @@ func (e *encoder) taskInputs(w *writer, t *canonical.Task) error {
 func (e *encoder) taskResult(w *writer, body *canonical.Result) error {
 	inner := e.write(nil, levelResult)
 	var err error
-	if body.Task.Output != nil {
-		err = e.output(inner, body.Task.Output)
-	} else {
-		err = e.flat(inner, body)
+	switch out := body.Task.Output; {
+	case out != nil && e.tells(out):
+		err = e.told(inner, out, canonical.Conversation{ContextID: body.Task.ContextID}, "/body/task/output")
+	case out != nil:
+		err = e.output(inner, out)
+	default:
+		err = e.flat(inner, body, e.m.Conversation)
 	}
 	if err != nil {
 		return err
