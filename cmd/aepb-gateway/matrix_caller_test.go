@@ -203,16 +203,43 @@ func (h *hearing) last() canonical.Body {
 	return h.messages[len(h.messages)-1].Body
 }
 
+// refusal is what was answered in place of an answer; nil: nothing was, or it was
+// none of the protocol's.
+func (h *hearing) refusal() *canonical.Error {
+	if said, ok := errors.AsType[*canonical.Error](h.failure); ok {
+		return said
+	}
+	said, _ := h.last().(*canonical.Error)
+	return said
+}
+
 // refused is the code of a refusal; empty: there is none.
 func (h *hearing) refused() string {
-	if h.failure != nil {
-		if said, ok := errors.AsType[*canonical.Error](h.failure); ok {
-			return string(said.Code)
-		}
+	said := h.refusal()
+	switch {
+	case said != nil:
+		return string(said.Code)
+	case h.failure != nil:
 		return "broken: " + h.failure.Error()
+	default:
+		return ""
 	}
-	if e, ok := h.last().(*canonical.Error); ok {
-		return string(e.Code)
+}
+
+// dialogue is the one that the answer is in; empty: in none.
+func (h *hearing) dialogue() string {
+	for _, m := range h.messages {
+		if m.Conversation.ContextID != "" {
+			return m.Conversation.ContextID
+		}
+		if r, ok := m.Body.(*canonical.Result); ok && r.Output != nil {
+			var told struct {
+				In string `json:"context_id"`
+			}
+			if json.Unmarshal(r.Output.Structured, &told) == nil && told.In != "" {
+				return told.In
+			}
+		}
 	}
 	return ""
 }

@@ -25,6 +25,8 @@ const (
 	doSay     = "say"     // repeat what was said
 	doFail    = "fail"    // fail
 	doRefuse  = "refuse"  // answer with an error
+	doPut     = "put"     // ask to come again later
+	doCount   = "count"   // say how often that was said in one dialogue
 	doTell    = "tell"    // say how it goes, and only then what came of it
 	doAsk     = "ask"     // ask for a name first
 	doAskMore = "askmore" // ask for a name and a town
@@ -41,6 +43,7 @@ type cast struct {
 	jobs      map[string]*work  // by the task's id, and by what the test calls it
 	callbacks map[string]string // who is told of decisions, by the words that came with it
 	decided   map[string]bool   // the decisions that were heard
+	said      map[string]int    // how often doCount was, by dialogue
 }
 
 // work is what an agent was told to do until it is told that it is done.
@@ -162,6 +165,10 @@ func (p *part) invoked(ctx context.Context, body *canonical.Invoke) (transport.A
 		return p.reply(p.failure("it went wrong"))
 	case doRefuse:
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeBadParams, Message: "not like this"}
+	case doPut:
+		return transport.Answer{}, &canonical.Error{Code: canonical.CodeRateLimited, Message: "not now", RetryAfter: later}
+	case doCount:
+		return p.count()
 	case doTell:
 		return p.tell()
 	case doAsk:
@@ -180,6 +187,22 @@ func (p *part) invoked(ctx context.Context, body *canonical.Invoke) (transport.A
 		return p.reply(p.sum(sum))
 	}
 	return p.reply(p.echo(body, said))
+}
+
+// later is when to come again.
+const later = 7 * time.Second
+
+// count begins a dialogue, or goes on with the one that is named.
+func (p *part) count() (transport.Answer, error) {
+	in := &p.asked.Conversation.ContextID
+	if *in == "" {
+		*in = string(ect.NewID())
+	}
+	p.mu.Lock()
+	p.said[*in]++
+	n := p.said[*in]
+	p.mu.Unlock()
+	return p.reply(p.result("said " + strconv.Itoa(n)))
 }
 
 // added is the sum of two numbers, if that is what is asked for.
@@ -311,7 +334,11 @@ func (p *part) capability() *canonical.Capability {
 	if p.known == nil {
 		return nil
 	}
-	return &p.known.Capabilities[0]
+	c := p.known.Capabilities[0]
+	if p.words == mcp.Binding { // a server's tool has a schema of its own, and answers in its own way
+		c.InputSchema = json.RawMessage(`{"type":"object"}`)
+	}
+	return &c
 }
 
 func (p *part) reply(body canonical.Body) (transport.Answer, error) {

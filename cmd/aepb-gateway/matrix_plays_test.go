@@ -54,6 +54,8 @@ func plays() []play {
 		{"invoke.typed", canonical.OpInvoke, "added", (*caller).addition, (*caller).adds},
 		{"invoke.failed", canonical.OpInvoke, "failed", said(doFail), (*caller).fails},
 		{"invoke.error", canonical.OpInvoke, "refused bad_params", said(doRefuse), (*caller).refuses},
+		{"invoke.busy", canonical.OpInvoke, "refused rate_limited, again in 7s", said(doPut), (*caller).comesAgain},
+		{"dialogue", canonical.OpInvoke, "said 2", said(doCount), (*caller).goesOn},
 		{"stream", canonical.OpInvoke, "told", said(doTell), (*caller).streams},
 		{"question", canonical.OpAnswer, "answered", said(doAsk), answers(doAsk, accepts, "Hello Ada", "answered")},
 		{"question.declined", canonical.OpAnswer, "declined", said(doAsk), answers(doAsk, declines, "Hello nobody", "declined")},
@@ -308,6 +310,42 @@ func (c *caller) fails(ctx context.Context) string {
 
 func (c *caller) refuses(ctx context.Context) string {
 	return c.tells(ctx, doRefuse).otherwise()
+}
+
+func (c *caller) comesAgain(ctx context.Context) string {
+	h := c.tells(ctx, doPut)
+	out := h.otherwise()
+	if e := h.refusal(); e != nil && e.RetryAfter > 0 {
+		out += ", again in " + e.RetryAfter.String()
+	}
+	return out
+}
+
+// goesOn says the same twice in the dialogue that the first answer was in; who was
+// told of none begins one.
+func (c *caller) goesOn(ctx context.Context) string {
+	dialogue := c.tells(ctx, doCount).dialogue()
+	if dialogue == "" {
+		dialogue = string(ect.NewID())
+		c.counts(ctx, dialogue)
+	}
+	h := c.counts(ctx, dialogue)
+	for _, n := range []string{"said 1", "said 2"} {
+		if strings.Contains(h.text(), n) {
+			return n
+		}
+	}
+	return h.otherwise()
+}
+
+// counts says it in a dialogue.
+func (c *caller) counts(ctx context.Context, dialogue string) *hearing {
+	m := c.request(canonical.OpInvoke, c.invoke(doCount))
+	m.Conversation.ContextID = dialogue
+	if call := m.Body.(*canonical.Invoke).Call; call != nil {
+		call.Args = json.RawMessage(`{"message":"` + doCount + `","context_id":"` + dialogue + `"}`)
+	}
+	return c.ask(ctx, m, false, nil)
 }
 
 func (c *caller) streams(ctx context.Context) string {
