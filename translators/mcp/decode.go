@@ -57,7 +57,7 @@ func decodeRequest(w translators.Wire, env jsonrpc.Message, m *canonical.Message
 	case notice && env.ID != nil:
 		return refuse(canonical.CodeInvalidRequest, "a notification has no id")
 	case env.Method == noticeCancelled:
-		return decodeAbort(m, r)
+		return decodeAbort(env, m, r)
 	case notice:
 		return decodeNotice(env, m)
 	case env.ID == nil:

@@ -246,14 +246,18 @@ func (e *encoder) replyTo(body *canonical.Reply) (translators.Wire, error) {
 }
 
 // decodeAbort reads the wish that a request be stopped.
-func decodeAbort(m *canonical.Message, r *reader) error {
+func decodeAbort(env jsonrpc.Message, m *canonical.Message, r *reader) error {
 	m.Op = canonical.OpAbort
 	body := &canonical.Abort{Request: r.Take("requestId")}
 	if body.Request != nil && body.Request[0] != '"' && !isNumber(body.Request) {
 		r.Fail("requestId", "neither a string nor an integer")
 	}
 	takeText(r.Object, "reason", &body.Reason)
-	body.Extensions = r.extensions()
+	if body.Request != nil || body.Reason != "" {
+		body.Extensions = r.extensions()
+	} else {
+		body.Extensions = requestExtensions(env, r)
+	}
 	m.Body = body
 	return r.err()
 }
@@ -265,6 +269,6 @@ func (e *encoder) abort(body *canonical.Abort) translators.Wire {
 	e.losses = append(e.losses, foreign(body.Extensions, "/body")...)
 	return translators.Wire{
 		Header: header(e.m, e.version, noticeCancelled, ""),
-		Body:   jsonrpc.Request(nil, noticeCancelled, w.object()),
+		Body:   jsonrpc.Request(nil, noticeCancelled, e.params(w, body.Extensions)),
 	}
 }
