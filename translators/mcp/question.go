@@ -190,6 +190,9 @@ func decodeInputs(raw json.RawMessage, path string) ([]canonical.Input, error) {
 		}
 		request := rawjson.Parse(m.Value, o.Path(m.Name))
 		method := request.Required("method")
+		if method == "" {
+			request.Fail("method", "empty")
+		}
 		params := request.RawObject("params")
 		if request.Err() != nil {
 			return nil, request.Err()
