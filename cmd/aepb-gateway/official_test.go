@@ -47,30 +47,52 @@ func everybody(t *testing.T) *troupe {
 }
 
 // TestOfficialA2AClientTalksToEverybody: that client takes what an agent of any
-// protocol answers for an agent's answer.
+// protocol answers for an agent's answer, and for its stream.
 func TestOfficialA2AClientTalksToEverybody(t *testing.T) {
 	t.Parallel()
 	tr := everybody(t)
+	type result struct {
+		Kind, State, Text string
+		Error             any
+	}
+	says := func(t *testing.T, s side, stream bool, texts ...string) []result {
+		t.Helper()
+		var messages [][]map[string]string
+		for _, text := range texts {
+			messages = append(messages, []map[string]string{{"text": text}})
+		}
+		var got struct{ Results []result }
+		official(t, filepath.Join(tr.stage.dir, "ca.pem"), "a2a-client.mjs", map[string]any{
+			"base": tr.stage.at.Public + "/agents/" + tr.listed(s, player) + "/", "messages": messages, "stream": stream,
+		}, &got)
+		if len(got.Results) != len(texts) {
+			t.Fatalf("got %+v", got.Results)
+		}
+		return got.Results
+	}
 	for _, s := range tr.sides() {
 		if !tr.hires(t, s) {
 			continue
 		}
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			var got struct {
-				Results []struct {
-					Kind, State, Text string
-					Error             any
-				}
+			got := says(t, s, false, "say hello", doFail)
+			if r := got[0]; r.Error != nil || !strings.Contains(r.Text, "You said: say hello") {
+				t.Errorf("the answer is %+v", r)
 			}
-			official(t, filepath.Join(tr.stage.dir, "ca.pem"), "a2a-client.mjs", map[string]any{
-				"base": tr.stage.at.Public + "/agents/" + tr.listed(s, player) + "/", "messages": [][]map[string]string{{{"text": "say hello"}}, {{"text": doFail}}},
-			}, &got)
-			if len(got.Results) != 2 || got.Results[0].Error != nil || !strings.Contains(got.Results[0].Text, "You said: say hello") {
-				t.Fatalf("got %+v", got.Results)
-			}
-			if r := got.Results[1]; r.Error == nil && !strings.HasSuffix(r.State, "FAILED") {
+			if r := got[1]; r.Error == nil && !strings.HasSuffix(r.State, "FAILED") {
 				t.Errorf("what failed is %+v", r)
+			}
+		})
+		t.Run(s.name+" stream", func(t *testing.T) {
+			t.Parallel()
+			switch r := says(t, s, true, doTell)[0]; {
+			case s.form == uacp.FormBare: // which has no streams of anything but content
+				if r.Error == nil {
+					t.Errorf("the stream is %+v", r)
+				}
+			case r.Error != nil, r.State != "TASK_STATE_COMPLETED", !strings.HasSuffix(strings.Join(strings.Fields(r.Text), " "), "first second"):
+				t.Errorf("the stream is %+v", r)
 			}
 		})
 	}

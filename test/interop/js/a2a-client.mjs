@@ -1,6 +1,7 @@
-// Usage: node a2a-client.mjs '{"base": URL, "messages": [[part, …], …]}'
+// Usage: node a2a-client.mjs '{"base": URL, "messages": [[part, …], …], "stream": BOOLEAN}'
 // A part is {"text": …} or {"data": …}. Prints one JSON line:
-// {"card", "results": [{kind, state, text, data} | {error}], "exchanges"}.
+// {"card", "results": [{kind, state, text, data} | {error}], "exchanges"}. Of a
+// stream kind is that of every event, state the last one, and text all of it.
 
 import { randomUUID } from 'node:crypto';
 import { Role, TaskState } from '@a2a-js/sdk';
@@ -22,7 +23,7 @@ const card = await client.getAgentCard();
 
 const results = [];
 for (const parts of job.messages) {
-  results.push(await attempt(async () => summary(await client.sendMessage(request(parts)))));
+  results.push(await attempt(async () => (job.stream ? heard(request(parts)) : summary(await client.sendMessage(request(parts))))));
 }
 const out = {
   card: { name: card.name, skills: card.skills.map((skill) => skill.id) },
@@ -66,4 +67,19 @@ function summary(result) {
     text: of('text').join('\n'),
     data: of('data'),
   };
+}
+
+async function heard(message) {
+  const kinds = [];
+  const texts = [];
+  let state = '';
+  for await (const { payload } of client.sendMessageStream(message)) {
+    const { $case: kind, value } = payload;
+    kinds.push(kind);
+    const parts = kind === 'artifactUpdate' ? value.artifact.parts : kind === 'statusUpdate' ? value.status.message?.parts : undefined;
+    if (parts) texts.push(...parts.filter((p) => p.content.$case === 'text').map((p) => p.content.value));
+    if (kind === 'task' || kind === 'message') texts.push(summary(value).text);
+    if (kind === 'task' || kind === 'statusUpdate') state = TaskState[value.status.state];
+  }
+  return { kind: kinds.join(' '), state, text: texts.join('\n'), data: [] };
 }
