@@ -242,6 +242,17 @@ func (r report) details(w io.Writer) {
 // maxLies is how many are printed of an act.
 const maxLies = 20
 
+// told is what the act ends with: its lies, so that whoever has but the last lines
+// of what was printed knows them too.
+func (r report) told() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d in act %s", len(r.Lies), r.Act)
+	for _, l := range r.Lies[:min(len(r.Lies), maxLies)] {
+		fmt.Fprintf(&b, "\n  %s: %s %s %s", l.What, l.Kind, l.Key, l.Why)
+	}
+	return b.String()
+}
+
 func (r report) table(w io.Writer) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(out, "%s\tcalls\taccepted\tright\terror\tbroken\tlost\tforgotten\t\n", r.Act)
@@ -250,11 +261,5 @@ func (r report) table(w io.Writer) error {
 	}
 	err := out.Flush()
 	fmt.Fprintf(w, "%d lies\n", len(r.Lies))
-	for i, l := range r.Lies {
-		if i == maxLies {
-			break
-		}
-		fmt.Fprintf(w, "  %s: %s %s %s\n", l.What, l.Kind, l.Key, l.Why)
-	}
 	return err
 }

@@ -93,12 +93,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 // perform plays an act and says what came of it.
 func perform(ctx context.Context, a act, binary, dir string, o options, stdout io.Writer) error {
 	rep, err := play(ctx, a, binary, dir, o.time)
-	rep.Honest = err == nil && len(rep.Lies) == 0
-	if err == nil && !rep.Honest {
-		err = errLies
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		rep.Error = err.Error()
+	case len(rep.Lies) > 0:
+		err = fmt.Errorf("%w: %s", errLies, rep.told())
+	default:
+		rep.Honest = true
 	}
 	line, wrong := json.Marshal(rep)
 	shown := rep.table(stdout)

@@ -14,11 +14,13 @@ import (
 // maxEvent bounds what is kept of a stream's newest event.
 const maxEvent = 1 << 20
 
-// witness reads the streams that pass through a client, because an SDK does not
-// say whether one that ended had its end.
+// witness reads what passes through a client, because an SDK does not say whether
+// a stream that ended had its end, nor that its answer to a question went down with
+// a connection.
 type witness struct {
 	mu     sync.Mutex
 	silent []string
+	broken [][]byte // the answers that went down
 }
 
 // via is a client's own way, seen by a witness.
@@ -28,9 +30,12 @@ type via struct {
 }
 
 // RoundTrip looks at answers that are streams; those that a client opened only to
-// listen have no end.
+// listen have no end. What breaks because the caller gave up is not looked at.
 func (v *via) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := v.next.RoundTrip(r)
+	if err != nil && r.Context().Err() == nil {
+		v.witness.broke(r)
+	}
 	if err != nil || r.Method != http.MethodPost || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
 		return resp, err
 	}
@@ -59,6 +64,37 @@ func (w *witness) streams() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.silent)
+}
+
+// broke keeps what a request said whose connection broke, if it was an answer.
+func (w *witness) broke(r *http.Request) {
+	if r.GetBody == nil {
+		return
+	}
+	body, err := r.GetBody()
+	if err != nil {
+		return
+	}
+	defer func() { _ = body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(body, maxEvent))
+	var m struct {
+		Method string          `json:"method"`
+		Result json.RawMessage `json:"result"`
+	}
+	if err != nil || json.Unmarshal(text, &m) != nil || m.Method != "" || m.Result == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.broken = append(w.broken, text)
+}
+
+// wentDown: the caller's answer in this call broke with its connection. The MCP
+// SDKs say so to nobody, and wait for what will not come.
+func (w *witness) wentDown(key string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.broken, func(text []byte) bool { return bytes.Contains(text, []byte(key)) })
 }
 
 // watched is a stream as its reader reads it.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -46,6 +48,54 @@ func TestWitness(t *testing.T) {
 	}
 	if got := read(t, http.MethodGet, strings.NewReader("")); len(got) > 0 {
 		t.Errorf("a listener: %v", got)
+	}
+}
+
+// TestAnswersThatWentDown: those alone whose connection broke under them.
+func TestAnswersThatWentDown(t *testing.T) {
+	t.Parallel()
+	const answer = `{"jsonrpc":"2.0","id":"q","result":{"action":"accept","content":{"answer":"answer k-1"}}}`
+	reset := errors.New("reset")
+	for name, tc := range map[string]struct {
+		sent, key string
+		status    int
+		err       error
+		gaveUp    bool
+		want      bool
+	}{
+		"its connection broke":         {sent: answer, key: "k-1", err: reset, want: true},
+		"that of another call":         {sent: answer, key: "k-2", err: reset},
+		"it was taken":                 {sent: answer, key: "k-1", status: http.StatusAccepted},
+		"it was refused":               {sent: answer, key: "k-1", status: http.StatusServiceUnavailable},
+		"its caller gave up":           {sent: answer, key: "k-1", err: context.Canceled, gaveUp: true},
+		"a call":                       {sent: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"key":"k-1"}}`, key: "k-1", err: reset},
+		"an error instead of a result": {sent: `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"k-1"}}`, key: "k-1", err: reset},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			w := &witness{}
+			v := &via{witness: w, next: roundTripper(func(*http.Request) (*http.Response, error) {
+				if tc.err != nil {
+					return nil, tc.err
+				}
+				return &http.Response{StatusCode: tc.status, Body: http.NoBody, Header: http.Header{}}, nil
+			})}
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://x/mcp", strings.NewReader(tc.sent))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tc.gaveUp {
+				cancel()
+			}
+			if resp, err := v.RoundTrip(r); err == nil {
+				_ = resp.Body.Close()
+			}
+			if got := w.wentDown(tc.key); got != tc.want {
+				t.Errorf("got %v", got)
+			}
+		})
 	}
 }
 
