@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"regexp"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -268,5 +270,84 @@ func TestCapabilityNames(t *testing.T) {
 		if names[i] != want {
 			t.Errorf("%q became %q, want %q", ids[i], names[i], want)
 		}
+	}
+}
+
+// TestMessageToolsKeepToTheirSchema: what a tool that stands for an agent answers
+// is valid under the schema that is listed for it, whoever the agent is, as a
+// result and as the result within a task.
+func TestMessageToolsKeepToTheirSchema(t *testing.T) {
+	t.Parallel()
+	tr := mcp.New(translators.Config{})
+	talk := canonical.Capability{ID: "talk", Profile: canonical.ProfileMessage}
+	output := canonical.Output{Parts: everyPart(), Structured: json.RawMessage(`{"sum":42}`)}
+	within := messageReply(&canonical.Result{Task: &canonical.Task{
+		ID: "t-9", ContextID: "c-1", Status: canonical.Status{State: canonical.StateCompleted}, Output: &output,
+	}})
+	within.Op = canonical.OpTaskGet
+	for name, tc := range map[string]struct {
+		version string
+		m       *canonical.Message
+		task    bool
+	}{
+		"2026-07-28":                {mcp.Modern, messageReply(&canonical.Result{Output: &output}), false},
+		"2025-11-25":                {mcp.Legacy, messageReply(&canonical.Result{Output: &output}), false},
+		"2025-06-18":                {mcp.LegacyJune, messageReply(&canonical.Result{Output: &output}), false},
+		"within a task, 2026-07-28": {mcp.Modern, within, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			to := translators.Target{Version: tc.version, Capability: &talk}
+			list := &canonical.Message{Op: canonical.OpCapabilities, Phase: canonical.PhaseResponse, Body: &canonical.CapabilityList{Capabilities: []canonical.Capability{talk}}}
+			list.Correlation.WireID = json.RawMessage("1")
+			var listed struct {
+				Tools []struct{ OutputSchema json.RawMessage }
+			}
+			encoded := func(m *canonical.Message, out any) {
+				t.Helper()
+				w, losses, err := tr.Encode(m, to)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, l := range losses {
+					if strings.HasPrefix(l.Path, "/body/turn") {
+						t.Errorf("there is no such place: %s", l)
+					}
+				}
+				if err := json.Unmarshal(resultOf(t, w.Body), out); err != nil {
+					t.Fatal(err)
+				}
+			}
+			encoded(list, &listed)
+			type toolResult struct{ StructuredContent json.RawMessage }
+			var got struct {
+				toolResult
+
+				Result toolResult
+			}
+			encoded(tc.m, &got)
+			answer := got.StructuredContent
+			if tc.task {
+				answer = got.Result.StructuredContent
+			}
+			schema, err := jsonschema.UnmarshalJSON(bytes.NewReader(listed.Tools[0].OutputSchema))
+			if err != nil {
+				t.Fatal(err)
+			}
+			compiler := jsonschema.NewCompiler()
+			if err := compiler.AddResource("mem:///out.json", schema); err != nil {
+				t.Fatal(err)
+			}
+			value, err := jsonschema.UnmarshalJSON(bytes.NewReader(answer))
+			if err != nil {
+				t.Fatalf("%v: %s", err, answer)
+			}
+			if err := compiler.MustCompile("mem:///out.json").Validate(value); err != nil {
+				t.Errorf("%s: %v", answer, err)
+			}
+			if !bytes.Contains(answer, []byte(`"context_id":"c-1"`)) {
+				t.Errorf("it names no dialogue: %s", answer)
+			}
+		})
 	}
 }

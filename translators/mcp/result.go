@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/profile"
@@ -134,7 +133,7 @@ func (e *encoder) result(body *canonical.Result) (json.RawMessage, error) {
 	case body.Output != nil:
 		err = e.output(w, body.Output)
 	case body.Turn != nil || body.Task != nil:
-		err = e.flat(w, body, e.m.Conversation)
+		err = e.flat(w, body)
 	default:
 		err = refuse(canonical.CodeInternal, "the result is empty")
 	}
@@ -175,20 +174,18 @@ func (e *encoder) tells(o *canonical.Output) bool {
 // told writes an output as what an agent says in a dialogue, its structured
 // content as one more part. at is the place of the output.
 func (e *encoder) told(w *writer, o *canonical.Output, in canonical.Conversation, at string) error {
-	turn := &canonical.Content{Role: canonical.RoleAgent, Parts: o.Parts}
+	parts := o.Parts
 	if o.Structured != nil {
 		e.lose(canonical.LossStructured, canonical.Dropped, at+"/structured")
-		turn.Parts = append(slices.Clip(o.Parts), canonical.Part{Kind: canonical.KindData, Data: o.Structured})
+		parts = append(slices.Clip(parts), canonical.Part{Kind: canonical.KindData, Data: o.Structured})
 	}
-	before := len(e.losses)
-	err := e.flat(w, &canonical.Result{Turn: turn}, in)
-	for i := range e.losses[before:] {
-		l := &e.losses[before+i]
-		if l.Path = strings.Replace(l.Path, "/body/turn", at, 1); o.Structured != nil {
-			l.Path = strings.Replace(l.Path, at+"/parts/"+strconv.Itoa(len(o.Parts)), at+"/structured", 1)
+	f := profile.Flatten(&canonical.Result{Turn: &canonical.Content{Role: canonical.RoleAgent, Parts: parts}}, in, true)
+	for i := range f.Paths {
+		if f.Paths[i] = at + "/structured"; i < len(o.Parts) {
+			f.Paths[i] = at + "/parts/" + strconv.Itoa(i)
 		}
 	}
-	return err
+	return e.lay(w, &f, f.Structure, at)
 }
 
 // structured writes structured content where the revision can hold it. Where
@@ -229,10 +226,10 @@ func rawArray(values []json.RawMessage) json.RawMessage {
 	return b[len(`{"a":`) : len(b)-1]
 }
 
-// flat writes a turn or a task as a tool's result, the turn in a dialogue.
-func (e *encoder) flat(w *writer, body *canonical.Result, in canonical.Conversation) error {
+// flat writes a turn or a task as a tool's result.
+func (e *encoder) flat(w *writer, body *canonical.Result) error {
 	message := e.capability == nil || e.capability.Profile == "" || e.capability.Profile == canonical.ProfileMessage
-	f := profile.Flatten(body, in, message)
+	f := profile.Flatten(body, e.m.Conversation, message)
 	structure := f.Structure
 	if !message && !f.Failed {
 		// The parts say it already; what does not fit is no loss.
@@ -240,7 +237,19 @@ func (e *encoder) flat(w *writer, body *canonical.Result, in canonical.Conversat
 			structure = nil
 		}
 	}
-	parts, paths := e.structured(w, structure, f.Parts, f.Paths, place(body))
+	if err := e.lay(w, &f, structure, place(body)); err != nil {
+		return err
+	}
+	if t := body.Task; t != nil {
+		e.forgetKeeping(t)
+		e.forgetConversation(canonical.Conversation{ContextID: t.ContextID, TaskID: t.ID})
+	}
+	return nil
+}
+
+// lay writes what is laid out as a tool's result. at is the place of all of it.
+func (e *encoder) lay(w *writer, f *profile.Flat, structure json.RawMessage, at string) error {
+	parts, paths := e.structured(w, structure, f.Parts, f.Paths, at)
 	if err := e.content(w, parts, paths); err != nil {
 		return err
 	}
@@ -249,10 +258,6 @@ func (e *encoder) flat(w *writer, body *canonical.Result, in canonical.Conversat
 	}
 	w.canon.Raw(f.Name, f.Outline)
 	e.losses = append(e.losses, f.Losses...)
-	if t := body.Task; t != nil {
-		e.forgetKeeping(t)
-		e.forgetConversation(canonical.Conversation{ContextID: t.ContextID, TaskID: t.ID})
-	}
 	return nil
 }
 

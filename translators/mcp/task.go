@@ -421,7 +421,7 @@ func (e *encoder) taskResult(w *writer, body *canonical.Result) error {
 	case out != nil:
 		err = e.output(inner, out)
 	default:
-		err = e.flat(inner, body, e.m.Conversation)
+		err = e.flat(inner, body)
 	}
 	if err != nil {
 		return err
