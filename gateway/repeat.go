@@ -203,7 +203,7 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 		return g.keepEnd(ctx, rec)
 	}
 	if rec.Waits = waitsNot; result.Task != nil && stream.Settled(task.Status.State) && !task.Status.State.Terminal() {
-		rec.Waits, rec.Task.Inputs = waitsTask, result.Task.Inputs
+		rec.Waits, rec.Task.Inputs = waitsTask, result.Task.Inputs // by which its answers are understood
 	}
 	if old, ok, err := g.Entries.Get(ctx, rec.key); x.record == nil && err == nil && ok {
 		rec.revision = old.Revision

