@@ -41,6 +41,7 @@ type exchange struct {
 	issuedIDs []ect.ID // and their ids
 	heard     heardOf  // tokens of gateways further on, for a caller that is one
 	losses    []canonical.Loss
+	attested  bool // its request came with an ECT, which is not here any more
 	admitted  bool // from here on every failure leaves evidence (architecture section 5)
 
 	requestID, replyID ect.ID // of the ECTs of the two legs, once recorded

@@ -183,7 +183,7 @@ func (g *Gateway) commonExt(x *exchange) ect.Ext {
 	ext := ect.Ext{}
 	ext.SetString(ect.ExtAgentVersion, x.settings.Version)
 	ext.SetString(ect.ExtCaller, string(x.call.Caller.ID))
-	if len(x.evidence.sources) == 0 {
+	if len(x.evidence.sources) == 0 && !x.attested {
 		ext[ect.ExtSourceUnattested] = json.RawMessage("true")
 	}
 	return ext

@@ -215,22 +215,40 @@ func (e *played) Close() error {
 
 // mailman keeps what is posted to webhooks.
 type mailman struct {
-	mu    sync.Mutex
-	taken []string
-	deaf  atomic.Bool // nothing arrives
+	mu     sync.Mutex
+	taken  []string
+	proofs [][]string  // of each, its ECTs
+	deaf   atomic.Bool // nothing arrives
 }
 
-func (*mailman) Form() string       { return "" }
+func (*mailman) Form() string       { return a2a.FormHTTP }
 func (*mailman) Check(string) error { return nil }
 
-func (m *mailman) Push(_ context.Context, c canonical.PushConfig, w translators.Wire) error {
+func (m *mailman) Push(_ context.Context, c canonical.PushConfig, sealed transport.Sealed) error {
+	w, evidence, err := sealed.Open()
+	if err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.deaf.Load() {
 		return errDeaf
 	}
-	m.taken = append(m.taken, c.URL+" "+string(w.Body))
+	m.taken, m.proofs = append(m.taken, c.URL+" "+string(w.Body)), append(m.proofs, evidence)
 	return nil
+}
+
+// records keep no ECT while they are broken.
+type records struct {
+	ect.Store
+	broken atomic.Bool
+}
+
+func (r *records) Put(ctx context.Context, record ect.Record) error {
+	if r.broken.Load() {
+		return &state.UnavailableError{}
+	}
+	return r.Store.Put(ctx, record)
 }
 
 // stage is a road with a playing agent and one caller.
@@ -244,6 +262,7 @@ type stage struct {
 	self    *ecttest.Party
 	writer  *ecttest.Party // the A2A agent
 	memory  *state.Memory
+	records records
 	entries entries
 	shared  gateway.Answers // in place of the memory's; nil: the memory's
 	view    gateway.Entries // of the next replica; nil: what all have
@@ -264,7 +283,7 @@ func newStage(t *testing.T, scenes map[string][]scene) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.memory, s.entries.Entries = memory, memory.Entries()
+	s.memory, s.records.Store, s.entries.Entries = memory, memory, memory.Entries()
 	s.Gateway = s.replica(t)
 	return s
 }
@@ -333,7 +352,7 @@ func (s *stage) replica(t *testing.T) *gateway.Gateway {
 		Keys: ecttest.KeysOf(s.caller, s.self, s.writer), Replay: s.memory, Audience: []string{string(s.self.ID)}, Now: time.Now,
 	})
 	must(err)
-	recorder, err := ect.NewRecorder(ect.RecorderDeps{Store: s.memory})
+	recorder, err := ect.NewRecorder(ect.RecorderDeps{Store: &s.records})
 	must(err)
 	limiter, err := limit.New(limit.Config{Rate: 1000, Burst: 1000}, limit.Deps{Now: time.Now})
 	must(err)

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/inbody"
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
@@ -65,7 +67,7 @@ func (g *Gateway) hook(ctx context.Context, x *exchange, rec *record, follow boo
 	}
 	x.hooked = true
 	config := *x.webhook
-	if err := g.keepPush(ctx, rec, &config); err != nil {
+	if err := g.keepPush(ctx, x, rec, &config); err != nil {
 		return err
 	}
 	g.commend(ctx, x, rec)
@@ -88,8 +90,12 @@ func (g *Gateway) pushed(ctx context.Context, x *exchange, rec *record, request 
 		}
 		return &canonical.Done{}, nil
 	case canonical.VerbList:
-		configs, err := g.pushConfigs(ctx, rec.key)
-		return &canonical.PushList{Configs: configs}, err
+		hooks, err := g.hooks(ctx, rec.key)
+		list := &canonical.PushList{Configs: make([]canonical.PushConfig, len(hooks))}
+		for i := range hooks {
+			list.Configs[i] = hooks[i].PushConfig
+		}
+		return list, err
 	default:
 		entry, ok, err := g.Entries.Get(ctx, key)
 		if err != nil {
@@ -98,7 +104,8 @@ func (g *Gateway) pushed(ctx context.Context, x *exchange, rec *record, request 
 		if !ok {
 			return nil, &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such push notification settings"}
 		}
-		return readPush(entry)
+		found, err := readHook(entry)
+		return &found.PushConfig, err
 	}
 }
 
@@ -107,7 +114,7 @@ func (g *Gateway) pushTo(ctx context.Context, x *exchange, rec *record, config c
 	if err := g.Pushers[x.source.Info().Binding].Check(config.URL); err != nil {
 		return nil, err
 	}
-	if err := g.keepPush(ctx, rec, &config); err != nil {
+	if err := g.keepPush(ctx, x, rec, &config); err != nil {
 		return nil, err
 	}
 	g.commend(ctx, x, rec)
@@ -116,20 +123,20 @@ func (g *Gateway) pushTo(ctx context.Context, x *exchange, rec *record, config c
 }
 
 // keepPush writes settings down.
-func (g *Gateway) keepPush(ctx context.Context, rec *record, config *canonical.PushConfig) error {
-	configs, err := g.pushConfigs(ctx, rec.key)
+func (g *Gateway) keepPush(ctx context.Context, x *exchange, rec *record, config *canonical.PushConfig) error {
+	hooks, err := g.hooks(ctx, rec.key)
 	if err != nil {
 		return err
 	}
-	known := slices.ContainsFunc(configs, func(c canonical.PushConfig) bool { return c.ID == config.ID })
-	if len(configs) >= maxPushes && !known {
+	known := slices.ContainsFunc(hooks, func(h hook) bool { return h.ID == config.ID })
+	if len(hooks) >= maxPushes && !known {
 		return &canonical.Error{Code: canonical.CodeBadParams, Message: "the task has too many push notification settings"}
 	}
 	if config.ID == "" {
 		config.ID = g.NewID()
 	}
 	config.TaskID = rec.Task.ID
-	value, err := json.Marshal(config)
+	value, err := json.Marshal(hook{*config, x.principal()})
 	if err != nil {
 		return errRecord
 	}
@@ -220,28 +227,33 @@ func (g *Gateway) followed(ctx context.Context, rec *record) bool {
 	return alive || err != nil
 }
 
-func (g *Gateway) pushConfigs(ctx context.Context, task EntryKey) ([]canonical.PushConfig, error) {
+// hook is where changes of a task are posted to, and for whom.
+type hook struct {
+	canonical.PushConfig
+
+	For principal
+}
+
+func (g *Gateway) hooks(ctx context.Context, task EntryKey) ([]hook, error) {
 	entries, err := g.Entries.List(ctx, entryPush, pushGroup(task), "", maxPushes)
 	if err != nil {
 		return nil, &problem.RecordingError{Err: err}
 	}
-	configs := make([]canonical.PushConfig, 0, len(entries))
-	for _, entry := range entries {
-		config, err := readPush(entry)
-		if err != nil {
+	hooks := make([]hook, len(entries))
+	for i, entry := range entries {
+		if hooks[i], err = readHook(entry); err != nil {
 			return nil, err
 		}
-		configs = append(configs, *config)
 	}
-	return configs, nil
+	return hooks, nil
 }
 
-func readPush(entry Entry) (*canonical.PushConfig, error) {
-	config := &canonical.PushConfig{}
-	if json.Unmarshal(entry.Value, config) != nil {
-		return nil, errRecord
+func readHook(entry Entry) (hook, error) {
+	var h hook
+	if json.Unmarshal(entry.Value, &h) != nil {
+		return h, errRecord
 	}
-	return config, nil
+	return h, nil
 }
 
 // pushes posts what happened to those who want to be told, one after the other.
@@ -266,13 +278,11 @@ func (g *Gateway) deliver(ctx context.Context, key EntryKey) {
 		if !ok {
 			return
 		}
-		configs, err := g.pushConfigs(ctx, key)
-		if err != nil {
+		if err := g.postAll(ctx, &next); err != nil {
 			g.Logger.WarnContext(ctx, "changes of a task are not posted", slog.String("task", key.ID), slog.Any("error", err))
-			continue
-		}
-		for i := range next.events {
-			g.postEvent(ctx, &next, &next.events[i], configs)
+			if later(err) {
+				continue
+			}
 		}
 		if ctx.Err() == nil && next.rec.Task.Status.State.Terminal() {
 			_ = g.Entries.Delete(ctx, watchedKey(key)) // else the end is posted once more
@@ -280,22 +290,55 @@ func (g *Gateway) deliver(ctx context.Context, key EntryKey) {
 	}
 }
 
-func (g *Gateway) postEvent(ctx context.Context, p *posting, event *canonical.Event, configs []canonical.PushConfig) {
-	form, ok := g.Registry.Translator(p.rec.Source)
-	if !ok {
-		return
+// postAll posts some events to all who want to be told. An error says why one
+// cannot be, to nobody; a webhook that does not take it is none.
+func (g *Gateway) postAll(ctx context.Context, p *posting) error {
+	hooks, err := g.hooks(ctx, p.rec.key)
+	if err != nil || len(hooks) == 0 {
+		return err
 	}
-	pusher := g.Pushers[p.rec.Source]
-	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Body: event, Conversation: p.rec.own()}
-	wire, _, err := form.Encode(m, translators.Target{Form: pusher.Form(), Stream: true})
+	x, err := g.standIn(hooks[0].For, &p.rec) // a task has one caller, however many hooks
 	if err != nil {
-		return // what cannot be said there is said when the task is asked for
+		return err
 	}
-	for _, config := range configs {
-		if err := pusher.Push(ctx, config, wire); err != nil {
-			g.Logger.WarnContext(ctx, "a push notification was not taken", slog.String("task", p.rec.Task.ID), slog.Any("error", err))
+	var errs []error
+	for i := range p.events {
+		sealed, err := g.tidings(ctx, x, &p.rec, &p.events[i])
+		if err != nil {
+			errs = append(errs, err) // what cannot be said there is said when the task is asked for
+			continue
+		}
+		for i := range hooks {
+			if err := g.Pushers[p.rec.Source].Push(ctx, hooks[i].PushConfig, sealed); err != nil {
+				g.Logger.WarnContext(ctx, "a push notification was not taken", slog.String("task", p.rec.Task.ID), slog.Any("error", err))
+			}
 		}
 	}
+	return errors.Join(errs...)
+}
+
+// tidings is an event as it is posted, with its evidence: a translation like any
+// other, of what the agent has said by then.
+func (g *Gateway) tidings(ctx context.Context, x *exchange, rec *record, event *canonical.Event) (transport.Sealed, error) {
+	x.call.Wire.Form = g.Pushers[rec.Source].Form()
+	l := leg{
+		name: legReply, id: ect.ID(g.NewID()), aside: true, input: rec.Heard, source: rec.Binding, dest: rec.Source,
+		message: &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Body: event, Conversation: rec.own()},
+		encoder: x.source, target: translators.Target{Form: x.call.Wire.Form, Stream: true},
+		audience: []string{string(x.call.Caller.ID)}, reader: x.call.Caller.ID,
+	}
+	if rec.Last != "" {
+		l.parents = []ect.ID{rec.Last}
+	}
+	wire, receipt, err := g.leg(ctx, x, l)
+	if err != nil {
+		return transport.Sealed{}, err
+	}
+	if x.callerInside() {
+		wire.Re, wire.Event = canonical.OpInvoke, true
+		wire, _ = inbody.Insert(x.source, wire, []string{receipt.Compact()})
+	}
+	return transport.Seal(receipt, wire)
 }
 
 // posting is what happened to a task, and is still to be posted.

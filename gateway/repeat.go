@@ -175,7 +175,7 @@ func (x *exchange) again() *exchange {
 	return &exchange{
 		call: x.call, settings: x.settings, began: x.began, source: x.source, dest: x.dest, evidence: x.evidence, agent: x.agent,
 		endpoint: x.endpoint, via: x.via, described: x.described, permit: x.permit, message: x.message, wireID: x.wireID, workflow: x.workflow,
-		parents: x.parents, admitted: x.admitted, record: x.record, leave: func() {},
+		parents: x.parents, attested: x.attested, admitted: x.admitted, record: x.record, leave: func() {},
 	}
 }
 

@@ -19,14 +19,50 @@ const entryWatched = "watched"
 
 // watched is what another process must know to follow a task in this one's place.
 type watched struct {
-	Task      EntryKey
+	principal
+
+	Task EntryKey
+	By   string    `json:",omitempty"` // who looked after it last
+	At   time.Time `json:",omitzero"`
+}
+
+// principal is a caller as it is remembered, for what is done for it when it has long
+// had its answer.
+type principal struct {
 	Caller    ect.Identity
 	Anonymous bool   `json:",omitempty"`
+	Attested  bool   `json:",omitempty"` // it came with an ECT
 	Address   string `json:",omitempty"`
-	Version   string // of the caller's protocol
+	Version   string // of its protocol
 	Form      string
-	By        string    `json:",omitempty"` // who looked after it last
-	At        time.Time `json:",omitzero"`
+}
+
+func (x *exchange) principal() principal {
+	return principal{
+		Caller: x.call.Caller.ID, Anonymous: x.call.Caller.Anonymous, Attested: x.attested || len(x.evidence.sources) > 0,
+		Address: x.call.Address, Version: x.message.Origin.Version, Form: x.call.Wire.Form,
+	}
+}
+
+// standIn is an exchange about work whose caller is not there. Whoever may not call
+// the agent any more has none.
+func (g *Gateway) standIn(p principal, rec *record) (*exchange, error) {
+	settings := *g.settings.Load()
+	settings.RequireECT = false // the work was let in when it began
+	x := &exchange{
+		settings: &settings, began: g.Now(), leave: func() {}, workflow: rec.Workflow, attested: p.Attested,
+		call: transport.Call{
+			Agent: rec.Agent, Entrance: transport.Native, To: rec.Binding, Address: p.Address, Detached: true,
+			Caller: identity.Caller{Peer: ect.Peer{ID: p.Caller}, Anonymous: p.Anonymous},
+			Wire:   translators.Wire{Binding: rec.Source, Version: p.Version, Form: p.Form},
+		},
+		message: &canonical.Message{Op: canonical.OpInvoke, Origin: canonical.Origin{Binding: rec.Source, Version: p.Version}, Body: &canonical.Invoke{}},
+	}
+	if err := g.protocols(x); err != nil {
+		return nil, err
+	}
+	x.agent.Rules.RequireECT = false
+	return x, g.permit(x)
 }
 
 func watchedKey(task EntryKey) EntryKey {
@@ -36,10 +72,7 @@ func watchedKey(task EntryKey) EntryKey {
 // commend asks the other processes to look after a task if this one is lost.
 // Where there is no room for that, it is followed here alone.
 func (g *Gateway) commend(ctx context.Context, x *exchange, rec *record) {
-	value, err := json.Marshal(watched{
-		Task: rec.key, Caller: x.call.Caller.ID, Anonymous: x.call.Caller.Anonymous, Address: x.call.Address,
-		Version: x.message.Origin.Version, Form: x.call.Wire.Form,
-	})
+	value, err := json.Marshal(watched{principal: x.principal(), Task: rec.key})
 	if err == nil {
 		_, _, err = g.Entries.Swap(ctx, watchedKey(rec.key), 0, value, g.Now().Add(recordLife))
 	}
@@ -140,22 +173,8 @@ func (g *Gateway) adopt(ctx context.Context, w *watched, rec *record) error {
 	if task.Status.State.Terminal() {
 		return nil
 	}
-	settings := *g.settings.Load()
-	settings.RequireECT = false // the work was let in when it began
-	x := &exchange{
-		settings: &settings, began: g.Now(), leave: func() {}, workflow: rec.Workflow,
-		call: transport.Call{
-			Agent: rec.Agent, Entrance: transport.Native, To: rec.Binding, Address: w.Address, Detached: true,
-			Caller: identity.Caller{Peer: ect.Peer{ID: w.Caller}, Anonymous: w.Anonymous},
-			Wire:   translators.Wire{Binding: rec.Source, Version: w.Version, Form: w.Form},
-		},
-		message: &canonical.Message{Op: canonical.OpInvoke, Origin: canonical.Origin{Binding: rec.Source, Version: w.Version}, Body: &canonical.Invoke{}},
-	}
-	if err := g.protocols(x); err != nil {
-		return err
-	}
-	x.agent.Rules.RequireECT = false
-	if err := g.permit(x); err != nil { // whoever may not call any more is not told any more
+	x, err := g.standIn(w.principal, rec)
+	if err != nil { // also where its caller may not call any more: then it is not told any more
 		return err
 	}
 	g.attend(ctx, x, rec)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	tslim "github.com/aepb/aepb-gateway/gateway/transport/slim"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
@@ -38,6 +40,9 @@ func newPostbox(t *testing.T, b *bed) *postbox {
 		if err != nil {
 			return
 		}
+		if why := b.unproven(r, body); why != "" {
+			t.Errorf("posted to %s: %s", r.URL.Path, why)
+		}
 		p.mu.Lock()
 		p.taken[r.URL.Path] += string(body)
 		p.mu.Unlock()
@@ -48,6 +53,22 @@ func newPostbox(t *testing.T, b *bed) *postbox {
 	t.Cleanup(server.Close)
 	p.url = server.URL
 	return p
+}
+
+// unproven is what is wrong with the evidence of a message that was posted; "": nothing.
+func (b *bed) unproven(r *http.Request, body []byte) string {
+	tokens := r.Header.Values(ect.HeaderName)
+	if len(tokens) != 1 {
+		return fmt.Sprintf("with %d ECTs", len(tokens))
+	}
+	v, err := b.judge.Verify(context.WithoutCancel(r.Context()), tokens[0], ect.Check{Purpose: ect.Parent})
+	if err != nil {
+		return err.Error()
+	}
+	if c := v.Claims(); c.Issuer != b.dev.Gateway.ID || c.OutputHash != ect.Hash(body) || c.InputHash == "" || len(c.Parents) != 1 {
+		return fmt.Sprintf("with an ECT of something else: %+v", c)
+	}
+	return ""
 }
 
 func (p *postbox) has(path, text string) bool {

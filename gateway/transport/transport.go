@@ -206,8 +206,8 @@ type Pusher interface {
 	Form() string
 	// Check judges a URL before it is kept: *egress.DeniedError.
 	Check(url string) error
-	// Push posts one change, several times if need be.
-	Push(context.Context, canonical.PushConfig, translators.Wire) error
+	// Push posts one change with its evidence, several times if need be.
+	Push(context.Context, canonical.PushConfig, Sealed) error
 }
 
 // Decision is what a human decided, for somebody who waits for it.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
-	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -66,16 +66,20 @@ func (p *Pusher) Form() string { return form.FormHTTP }
 // Check judges a webhook before it is kept.
 func (p *Pusher) Check(url string) error { return p.deps.Client.Judge(url) }
 
-// Push posts one change. An error says why it was not taken: *egress.DeniedError,
+// Push posts one change, with its ECT in the header. An error says why it was not taken: *egress.DeniedError,
 // *transport.BadReplyError, *transport.UnreachableError.
-func (p *Pusher) Push(ctx context.Context, config canonical.PushConfig, wire translators.Wire) error {
+func (p *Pusher) Push(ctx context.Context, config canonical.PushConfig, sealed transport.Sealed) error {
+	wire, evidence, err := sealed.Open()
+	if err != nil {
+		return err
+	}
 	authorization, err := authorization(config)
 	if err != nil {
 		return err
 	}
 	pause := pushPause
 	for try := 1; ; try++ {
-		again, err := p.try(ctx, config, authorization, wire)
+		again, err := p.try(ctx, config, authorization, wire.Body, evidence)
 		if !again || try == pushTries {
 			return err
 		}
@@ -91,15 +95,18 @@ func (p *Pusher) Push(ctx context.Context, config canonical.PushConfig, wire tra
 }
 
 // try posts it once, and says whether it is worth while to try again.
-func (p *Pusher) try(ctx context.Context, config canonical.PushConfig, authorization string, wire translators.Wire) (again bool, err error) {
+func (p *Pusher) try(ctx context.Context, config canonical.PushConfig, authorization string, body []byte, evidence []string) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pushWithin)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, config.URL, bytes.NewReader(wire.Body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, config.URL, bytes.NewReader(body))
 	if err != nil {
 		return false, &egress.DeniedError{Reason: egress.ReasonURL}
 	}
 	request.Header.Set("Content-Type", form.MediaHTTP)
 	request.Header.Set(form.HeaderVersion, form.Version)
+	for _, token := range evidence {
+		request.Header.Add(ect.HeaderName, token)
+	}
 	if config.Token != "" {
 		request.Header.Set(headerToken, config.Token)
 	}

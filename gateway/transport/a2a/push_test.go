@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -65,7 +66,8 @@ func TestPush(t *testing.T) {
 					t.Fatal(err)
 				}
 				config := canonical.PushConfig{URL: "https://h.example/x", Token: "tok", Scheme: "Bearer", Credentials: "secret"}
-				err = p.Push(t.Context(), config, translators.Wire{Body: []byte(`{"task":{}}`)})
+				sealed, token := sealAny(t, translators.Wire{Body: []byte(`{"task":{}}`)}, "ancestor")
+				err = p.Push(t.Context(), config, sealed)
 				if c.want == nil && err != nil || c.want != nil && !errors.As(err, c.want) {
 					t.Errorf("got %v", err)
 				}
@@ -74,7 +76,8 @@ func TestPush(t *testing.T) {
 				}
 				for i, r := range h.got {
 					if r.Method != http.MethodPost || h.given[i] != "Bearer secret" || h.bodies[i] != `{"task":{}}` ||
-						r.Header.Get("Content-Type") != "application/a2a+json" || r.Header.Get("A2A-Notification-Token") != "tok" {
+						r.Header.Get("Content-Type") != "application/a2a+json" || r.Header.Get("A2A-Notification-Token") != "tok" ||
+						!slices.Equal(r.Header.Values("Execution-Context"), []string{token, "ancestor"}) {
 						t.Errorf("%s %v %s %s", r.Method, r.Header, h.bodies[i], h.given[i])
 					}
 					if i > 1 && h.at[i].Sub(h.at[i-1]) <= h.at[i-1].Sub(h.at[i-2]) {
@@ -91,8 +94,12 @@ func TestPushStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	p, _ := NewPusher(PusherDeps{Client: &hook{answers: []any{500, 500}}})
-	if err := p.Push(ctx, canonical.PushConfig{URL: "https://h.example"}, translators.Wire{}); !errors.Is(err, context.Canceled) {
+	sealed, _ := sealAny(t, translators.Wire{Body: []byte("{}")})
+	if err := p.Push(ctx, canonical.PushConfig{URL: "https://h.example"}, sealed); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
+	}
+	if err := p.Push(t.Context(), canonical.PushConfig{URL: "https://h.example"}, transport.Sealed{}); !errors.Is(err, transport.ErrUnsealed) {
+		t.Errorf("without evidence: %v", err)
 	}
 }
 
@@ -105,7 +112,8 @@ func TestPushChecks(t *testing.T) {
 	if err := p.Check("http://h.example"); !errors.As(err, new(*egress.DeniedError)) || p.Form() != "HTTP+JSON" {
 		t.Errorf("got %v, %s", err, p.Form())
 	}
-	if err := p.Push(t.Context(), canonical.PushConfig{URL: "https://h", Scheme: "Bearer", Credentials: "a\r\nX: y"}, translators.Wire{}); !errors.As(err, new(*canonical.Error)) {
+	sealed, _ := sealAny(t, translators.Wire{Body: []byte("{}")})
+	if err := p.Push(t.Context(), canonical.PushConfig{URL: "https://h", Scheme: "Bearer", Credentials: "a\r\nX: y"}, sealed); !errors.As(err, new(*canonical.Error)) {
 		t.Errorf("got %v", err)
 	}
 }
