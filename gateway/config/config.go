@@ -158,7 +158,7 @@ type Peer struct {
 	Callers  []string `yaml:"callers"`     // who may be sent on through it to agents that are not listed here: SPIFFE ids, or prefixes ending in /*; none: nobody, in dev everybody (R2)
 	Dialect  string   `yaml:"dialect"`     // seed (default), 00, 01 or dual; default: as the peer writes itself
 	MinLevel string   `yaml:"min_level"`   // L1 or L2 (default): the lowest level of its own ECTs; a translation is never L1
-	InBody   bool     `yaml:"ect_in_body"` // its A2A and MCP messages, events of streams and errors have their ECTs in the body too, to and from it, as metadata or _meta, in errors among the details or in data (R5); over gRPC they have not
+	InBody   bool     `yaml:"ect_in_body"` // its A2A and MCP messages, events of streams, errors and what its webhooks are told have their ECTs in the body too, to and from it, as metadata or _meta, in errors among the details or in data (R5); over gRPC they have not
 	Keys     string   `yaml:"keys"`        // file with a JWK set that its ECTs may be signed with, besides its certificates
 }
 
