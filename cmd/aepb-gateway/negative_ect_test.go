@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
@@ -335,7 +336,15 @@ func TestReplayedEvidence(t *testing.T) {
 	token := ecttest.Mint(t, b.me, first)
 	answer := b.send(t, letter{body: body, tokens: []string{token}})
 	b.right(t, answer, `"sum":`+strconv.FormatInt(n+1, 10))
-	calls := len(b.tools.Received())
+	called := func() (n int) { // it may be asked for its tools in between
+		for _, said := range b.tools.Received() {
+			if bytes.Contains(said.Body, []byte(`"tools/call"`)) {
+				n++
+			}
+		}
+		return n
+	}
+	calls := called()
 	refusals(t, b, []refusal{
 		{name: "with another body", want: invalid(ect.ReasonReplay, "jti"), make: func(_ *testing.T, b *bed) letter {
 			return letter{body: addBody(b.number()), tokens: []string{token}}
@@ -366,7 +375,7 @@ func TestReplayedEvidence(t *testing.T) {
 	t.Run("the same with the same body gets the stored answer", func(t *testing.T) {
 		again := b.send(t, letter{body: body, tokens: []string{token}})
 		sameAnswer(t, answer, again)
-		if now := len(b.tools.Received()); now-calls != 2 { // the two good calls of the theme
+		if now := called(); now-calls != 2 { // the two good calls of the theme
 			t.Errorf("the agent was called %d times more than it should", now-calls-2)
 		}
 	})
