@@ -9,6 +9,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
@@ -16,13 +17,16 @@ import (
 	"github.com/aepb/aepb-gateway/translators/inbody"
 )
 
-// hooked begins work at the MCP server of which a webhook is told. more: of its call.
-func (s *stage) hooked(more ...string) (id string) {
-	s.t.Helper()
+// hooking is a call of the MCP server of which a webhook is told.
+func (s *stage) hooking() transport.Call {
 	const config = `{"configuration":{"returnImmediately":true,"taskPushNotificationConfig":{"url":"https://hook.example/"}},"message"`
-	call := s.adds(invoking, strings.Replace(adding, `{"message"`, config, 1))
-	call.Evidence = more
-	id, _ = taskIn(s.t, s.ask(s.t, s, call).Wire.Body)
+	return s.adds(invoking, strings.Replace(adding, `{"message"`, config, 1))
+}
+
+// hooked begins that.
+func (s *stage) hooked() (id string) {
+	s.t.Helper()
+	id, _ = taskIn(s.t, s.ask(s.t, s, s.hooking()).Wire.Body)
 	return id
 }
 
@@ -96,16 +100,16 @@ func (s *stage) behind(id, ancestor ect.ID) bool {
 func TestPostsOfAnAttestedCall(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
-		const config = `{"configuration":{"returnImmediately":true,"taskPushNotificationConfig":{"url":"https://hook.example/"}},"message"`
-		body := s.adds(invoking, strings.Replace(adding, `{"message"`, config, 1)).Wire.Body
+		call := s.hooking()
 		workflow := string(ect.NewID())
 		token, err := s.caller.Signer(s.t, time.Now).Sign(ect.Claims{
-			Audience: []string{string(s.self.ID)}, Workflow: workflow, Act: "send_task", OutputHash: ect.Hash(body),
+			Audience: []string{string(s.self.ID)}, Workflow: workflow, Act: "send_task", OutputHash: ect.Hash(call.Wire.Body),
 		})
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		s.hooked(token.Compact())
+		call.Evidence = []string{token.Compact()}
+		s.ask(s.t, s, call)
 		close(s.tools.gate)
 		synctest.Wait()
 		_, proofs := s.mails()

@@ -20,8 +20,7 @@ type hazard struct {
 	because    string
 }
 
-// hazards are all that there are, and the bound of what may be lost by chance: the
-// table lists what was seen of it once.
+// hazards are all that there are. What the table has of them is an upper bound.
 var hazards = []hazard{
 	{
 		"task.get", `<(L03|L29|L33)\+`, func(_, to *nature) bool { return to.words == mcp.Binding && to.tasks == translators.TaskingWhole },

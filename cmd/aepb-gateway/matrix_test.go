@@ -159,16 +159,15 @@ type row struct {
 	words                   []string // of what was lost, each behind its mark
 }
 
-// weigh puts what chance decides in brackets, all that the table has: it is a list of
-// what was seen once, and what else the hazards foresee is no difference.
+// weigh puts what chance decides in brackets; if nothing else of that happened
+// than the table has, there is all that the table has.
 func (r *row) weigh(from, to *nature, known []string) {
 	var sure, may []string
 	for _, mark := range r.lost {
-		switch {
-		case !chance(r.play, mark, from, to):
-			sure = append(sure, mark)
-		case os.Getenv(matrixEnv) != "":
+		if chance(r.play, mark, from, to) {
 			may = append(may, "("+mark+")")
+		} else {
+			sure = append(sure, mark)
 		}
 	}
 	for _, mark := range known {

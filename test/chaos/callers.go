@@ -96,7 +96,7 @@ func (c *caller) once(ctx context.Context, k kind) outcome {
 	key := uuid.NewString()
 	o := k.call(ctx, c, key)
 	o.kind, o.key = k.name, key
-	if o.end == endBroken && ctx.Err() != nil && !c.rig.witness.wentDown(key) {
+	if o.end == endBroken && ctx.Err() != nil && !(c.rig.killed.Load() && c.rig.witness.wentDown(key)) {
 		o.end = endHung
 	}
 	return o

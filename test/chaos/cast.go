@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
@@ -37,6 +38,7 @@ type rig struct {
 	witness  *witness
 	minter   *devgateway.Minter
 	svids    map[string]tls.Certificate // by kind of call
+	killed   atomic.Bool                // a gateway was, and what was on its way there went down with it
 }
 
 // assemble starts the agents, the gateways over the given state, and the balancer.

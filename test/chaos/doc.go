@@ -11,8 +11,9 @@
 //	redis     Redis is restarted in the middle
 //	cluster   of three masters with a replica each one is killed, and returns later
 //
-// Errors are allowed, and so are connections that break where everybody sees it:
-// also that of an answer to a question, which MCP clients do not send again.
+// Errors are allowed, and so are connections that break where everybody sees it.
+// Where gateways are killed, so is that of an answer to a question, which MCP
+// clients do not send again.
 // These are lies, and none is allowed: an answer that is not the agent's for that
 // very call; accepted work of which no replica knows anything, or which never
 // ends; a call that the agent was made to do twice; a stream that ends properly

@@ -88,6 +88,7 @@ const (
 func killReplicas(ctx context.Context, r *rig, _ []*redis) error {
 	for n := 0; pause(ctx, killEvery); n++ {
 		g := r.gateways[n%len(r.gateways)]
+		r.killed.Store(true)
 		if err := g.kill(); err != nil {
 			return err
 		}
