@@ -3,6 +3,7 @@ package bolt_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -107,7 +108,7 @@ func TestWritersShareACommit(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for n := range writers { // until all have written, and wait
-		for written := false; !written && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+		for written := false; !written && ctx.Err() == nil; runtime.Gosched() {
 			if _, written, err = s.Memory.Entries().Get(t.Context(), entryKey(n)); err != nil {
 				t.Fatal(err)
 			}
