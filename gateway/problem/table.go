@@ -15,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -92,6 +93,7 @@ var table = rows(
 	as(func(e *limit.ExceededError) Problem {
 		return retry(of(CodeRateLimited, "more requests than this caller may make"), e.RetryAfter, retrySoon)
 	}),
+	as(func(e *quota.ExceededError) Problem { return retry(of(CodeRateLimited, e.Error()), 0, retrySoon) }),
 
 	// Form.
 	as(malformed),

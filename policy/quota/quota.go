@@ -1,0 +1,143 @@
+package quota
+
+import (
+	"fmt"
+	"sync"
+)
+
+// Config bounds one resource, in the unit of that resource.
+type Config struct {
+	Resource  string // its name in errors, in the plural: "open connections"
+	Total     int64  // that all holders may hold together, at least 1
+	PerHolder int64  // that one holder may hold; 0: a sixteenth of Total, at least 1
+}
+
+// Validate refuses bounds that bound nothing.
+func (c Config) Validate() error {
+	if c.Resource == "" || c.Total < 1 || c.PerHolder < 0 || c.PerHolder > c.Total {
+		return fmt.Errorf("quota: %q: total %d, per holder %d: expected a name, a total of at least 1, and at most as much per holder", c.Resource, c.Total, c.PerHolder)
+	}
+	return nil
+}
+
+// Pool grants shares of one resource. It is safe for concurrent use.
+type Pool struct {
+	config Config
+
+	mu   sync.Mutex
+	used int64
+	held map[string]int64
+}
+
+// New makes a pool of which nothing is held.
+func New(config Config) (*Pool, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	if config.PerHolder == 0 {
+		config.PerHolder = max(1, config.Total/16)
+	}
+	return &Pool{config: config, held: map[string]int64{}}, nil
+}
+
+// Take grants n units to a holder until the grant is released. An
+// [*ExceededError] says which bound is in the way; nothing is granted then.
+func (p *Pool) Take(holder string, n int64) (*Grant, error) {
+	g := &Grant{pool: p, holder: holder}
+	if err := g.Grow(n); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// take books n units; the lock is not held.
+func (p *Pool) take(holder string, n int64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held := p.held[holder] + n
+	switch {
+	case n < 0 || held > p.config.PerHolder:
+		return &ExceededError{Resource: p.config.Resource, Own: true}
+	case n > p.config.Total-p.used, p.used+n > p.config.Total-p.config.Total/4 && held > max(1, p.config.PerHolder/8):
+		return &ExceededError{Resource: p.config.Resource}
+	}
+	p.used += n
+	p.held[holder] = held
+	return nil
+}
+
+// give returns n units that take granted.
+func (p *Pool) give(holder string, n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.used -= n
+	if p.held[holder] -= n; p.held[holder] == 0 {
+		delete(p.held, holder)
+	}
+}
+
+// Usage is what is held of a pool.
+type Usage struct {
+	Used    int64
+	Total   int64
+	Holders int
+}
+
+// Usage says how full the pool is.
+func (p *Pool) Usage() Usage {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Usage{Used: p.used, Total: p.config.Total, Holders: len(p.held)}
+}
+
+// Grant is what a holder was granted. It is safe for concurrent use.
+type Grant struct {
+	pool   *Pool
+	holder string
+
+	mu       sync.Mutex
+	n        int64
+	released bool
+}
+
+// Grow adds n units to the grant. On an [*ExceededError] the grant is as before.
+// A released grant does not grow.
+func (g *Grant) Grow(n int64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.released {
+		return &ExceededError{Resource: g.pool.config.Resource, Own: true}
+	}
+	if err := g.pool.take(g.holder, n); err != nil {
+		return err
+	}
+	g.n += n
+	return nil
+}
+
+// Release gives everything back. A second Release does nothing.
+func (g *Grant) Release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.released {
+		return
+	}
+	g.released = true
+	if g.n > 0 {
+		g.pool.give(g.holder, g.n)
+	}
+}
+
+// ExceededError refuses a share. It passes when the holder, or others, give back
+// what they hold.
+type ExceededError struct {
+	Resource string // what there is not enough of
+	Own      bool   // the holder is at its own limit; else all of it is in use
+}
+
+func (e *ExceededError) Error() string {
+	if e.Own {
+		return "quota: this caller holds too many " + e.Resource + ": end some and try again"
+	}
+	return "quota: too many " + e.Resource + " are in use by all callers: try again later"
+}
