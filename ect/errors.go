@@ -63,6 +63,16 @@ type MalformedError struct {
 
 func (e *MalformedError) Error() string { return "malformed execution context: " + e.Reason }
 
+// ForeignRootError refuses a token without parents in a workflow that another
+// issuer began (R14): it changes nothing on record.
+type ForeignRootError struct {
+	ID ID // the token's jti
+}
+
+func (e *ForeignRootError) Error() string {
+	return "execution context token refused: its workflow was begun by another issuer: name a parent, or begin a workflow of your own"
+}
+
 // TooLargeError refuses a token or header beyond its bound (431).
 type TooLargeError struct {
 	What  string // "token", "header" or "token count"

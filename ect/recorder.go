@@ -21,6 +21,16 @@ type Record struct {
 	Act      Act
 	Parents  []ID
 	Until    time.Time // may be forgotten after this instant
+
+	Own     bool       // we signed it: evicted only after the tokens of others
+	Holder  string     // whose share of the store it takes, a key of policy/limit; empty: the gateway's own
+	Members []Identity // whom it makes members of its workflow (R14), decided when it was recorded
+}
+
+// Filing says how a token is put on record.
+type Filing struct {
+	Holder  string     // in whose share of the store the record counts, a key of policy/limit; empty: the gateway's own
+	Members []Identity // whom the record makes members of its workflow (R14)
 }
 
 // LogValue prints the id; the bytes of a token are never logged.
@@ -70,11 +80,11 @@ func NewRecorder(d RecorderDeps) (*Recorder, error) {
 }
 
 // Record keeps a token of ours. When it returns without error the store has it.
-func (r *Recorder) Record(ctx context.Context, t Token) (Receipt, error) {
+func (r *Recorder) Record(ctx context.Context, t Token, f Filing) (Receipt, error) {
 	if t.compact == "" {
 		return Receipt{}, ErrNoToken
 	}
-	if err := r.put(ctx, t.compact, &t.claims); err != nil {
+	if err := r.put(ctx, t.compact, &t.claims, f, true); err != nil {
 		return Receipt{}, err
 	}
 	return Receipt{id: t.claims.ID, output: t.claims.OutputHash, compact: t.compact}, nil
@@ -82,18 +92,19 @@ func (r *Recorder) Record(ctx context.Context, t Token) (Receipt, error) {
 
 // Keep keeps a verified token of somebody else, so that it can be found as an
 // ancestor. It issues no receipt: their evidence covers no message of ours.
-func (r *Recorder) Keep(ctx context.Context, v Verified) error {
+func (r *Recorder) Keep(ctx context.Context, v Verified, f Filing) error {
 	if v.compact == "" {
 		return ErrNoToken
 	}
-	return r.put(ctx, v.compact, &v.claims)
+	return r.put(ctx, v.compact, &v.claims, f, false)
 }
 
-func (r *Recorder) put(ctx context.Context, compact string, c *Claims) error {
+func (r *Recorder) put(ctx context.Context, compact string, c *Claims, f Filing, own bool) error {
 	err := r.store.Put(ctx, Record{
 		Compact: compact, ID: c.ID, Workflow: c.Workflow, Issuer: c.Issuer,
 		Audience: c.Audience, Act: c.Act, Parents: c.Parents,
 		Until: time.Unix(c.Expires, 0).Add(r.retention),
+		Own:   own, Holder: f.Holder, Members: f.Members,
 	})
 	if err != nil {
 		return fmt.Errorf("ect: record: %w", err)

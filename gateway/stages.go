@@ -177,7 +177,7 @@ func (g *Gateway) attested(ctx context.Context, x *exchange, tokens []string, ow
 		}
 		g.Metrics.Verified(v.Level(), telemetry.VerifyResult(nil))
 		g.Dialects.Learn(v)
-		if err := g.Recorder.Keep(ctx, v); err != nil {
+		if err := g.Recorder.Keep(ctx, v, ect.Filing{}); err != nil {
 			return nil, recording(err)
 		}
 		x.learned(v)
@@ -231,7 +231,7 @@ func (g *Gateway) keep(ctx context.Context, x *exchange) error {
 	for _, tokens := range [...][]ect.Verified{x.evidence.sources, x.evidence.parents} {
 		for _, v := range tokens {
 			nodes = append(nodes, dag.NodeOf(v))
-			if err := g.Recorder.Keep(ctx, v); err != nil {
+			if err := g.Recorder.Keep(ctx, v, ect.Filing{}); err != nil {
 				return recording(err)
 			}
 		}

@@ -363,7 +363,7 @@ func TestNodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := recorder.Record(t.Context(), token); err != nil {
+		if _, err := recorder.Record(t.Context(), token, ect.Filing{}); err != nil {
 			t.Fatal(err)
 		}
 		found, err := store.Get(t.Context(), token.ID())
