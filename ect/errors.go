@@ -39,6 +39,10 @@ var (
 	ErrUnsignable = errors.New("claims that must not be signed")
 	// ErrNoToken: a zero Token or Verified was handed over as if it were evidence.
 	ErrNoToken = errors.New("no execution context token")
+	// ErrTooManyIDs: more ids were looked up at once than MaxLookups.
+	ErrTooManyIDs = errors.New("too many ids are looked up at once")
+	// ErrCursor: a cursor of a workflow that no store returned.
+	ErrCursor = errors.New("the cursor is not one that was returned: begin without one")
 )
 
 // InvalidError refuses a well-formed token (403 ect_invalid).

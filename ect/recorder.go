@@ -40,17 +40,43 @@ func (r Record) LogValue() slog.Value { return slog.StringValue(string(r.ID)) }
 // another; it must not cost that other anything.
 const MaxNamesakes = 16
 
+// Bounds of a store.
+const (
+	MaxLookups = 256 // ids of one Get
+	MaxMembers = 256 // members of one workflow; further ones are none
+)
+
 // Store keeps the tokens that were signed or verified here. What it returns is
 // the caller's to change.
 type Store interface {
 	// Put keeps a copy of a record, and changes nothing in it. The same issuer's id with the same bytes is no error; with
 	// other bytes, or when MaxNamesakes other issuers have the id, it is a *ConflictError and changes nothing.
+	//
+	// A record without parents (a root) in a workflow that has any record is accepted only if the first record of that
+	// workflow was a root by the same issuer; else it is a *ForeignRootError and changes nothing. Of two roots by different
+	// issuers that come at once into a new workflow exactly one is kept. The issuer of the first root is the workflow's root
+	// issuer, and those whom a record names in Members are its members, for as long as any record of the workflow is kept.
 	Put(context.Context, Record) error
-	// Get finds the records with an id, in no particular order: at most one of each issuer.
-	Get(context.Context, ID) ([]Record, error)
-	// Workflow finds the records of a workflow, in no particular order.
-	Workflow(context.Context, string) ([]Record, error)
+	// Get finds the records with each id, at most one of each issuer: one list for each of the ids, in their order. More
+	// than MaxLookups ids are ErrTooManyIDs.
+	Get(ctx context.Context, ids ...ID) ([][]Record, error)
+	// Workflow returns up to limit (at least 1) records of a workflow in the order in which they came: those after the
+	// cursor, or from the first if it is empty. next is the cursor behind the last of them; empty: there are no more. What
+	// leaves the store between two pages is no error. A cursor that the store did not return is ErrCursor.
+	Workflow(ctx context.Context, wid, after string, limit int) (records []Record, next string, err error)
+	// Standing says what an identity is to a workflow.
+	Standing(ctx context.Context, wid string, who Identity) (Standing, error)
 }
+
+// Standing is what an identity is to a workflow.
+type Standing struct {
+	Known  bool // the workflow has a record
+	Root   bool // the identity issued its first root
+	Member bool // the identity issued its first root, or a record that is or was kept while the workflow is made it a member
+}
+
+// IsRoot reports whether a record begins a workflow: it is in one, and has no parents.
+func (r Record) IsRoot() bool { return r.Workflow != "" && len(r.Parents) == 0 }
 
 // RecorderDeps is what a Recorder needs.
 type RecorderDeps struct {

@@ -41,7 +41,7 @@ func TestRecord(t *testing.T) {
 			t.Errorf("got receipt for %s", receipt.ID())
 		}
 	}
-	got, err := store.Get(t.Context(), token.ID())
+	got, err := ecttest.Find(t.Context(), store, token.ID())
 	if err != nil || len(got) != 1 {
 		t.Fatal(got, err)
 	}

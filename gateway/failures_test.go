@@ -194,7 +194,7 @@ func TestAForeignTokenWithAJTIOfOursHidesNothing(t *testing.T) {
 	if err := send(strings.Replace(addBody, `"b":2`, `"b":3`, 1), ect.Claims{ID: ours.ID, Act: "send_task", Parents: []ect.ID{}}); err != nil {
 		t.Errorf("a token with our jti: %v", err)
 	}
-	if found, err := b.memory.Get(t.Context(), ours.ID); err != nil || len(found) != 2 {
+	if found, err := ecttest.Find(t.Context(), b.memory, ours.ID); err != nil || len(found) != 2 {
 		t.Errorf("kept %v, %v", found, err)
 	}
 	err = send(strings.Replace(addBody, `"b":2`, `"b":4`, 1), ect.Claims{Act: ect.ActTranslate, Parents: []ect.ID{ours.ID}})

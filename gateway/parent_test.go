@@ -81,7 +81,7 @@ func TestNamesakes(t *testing.T) {
 	id, workflow, until := ect.NewID(), string(ect.NewID()), b.now.Add(time.Hour)
 	put := func(issuer ect.Identity, audience ...string) {
 		t.Helper()
-		record := ect.Record{Compact: "h.p." + string(issuer[len(issuer)-1:]), ID: id, Workflow: workflow, Issuer: issuer, Audience: audience, Act: "act", Until: until}
+		record := ect.Record{Compact: "h.p." + string(issuer[len(issuer)-1:]), ID: id, Workflow: workflow, Issuer: issuer, Audience: audience, Act: "act", Parents: []ect.ID{ect.NewID()}, Until: until}
 		if err := b.memory.Put(t.Context(), record); err != nil {
 			t.Fatal(err)
 		}

@@ -106,7 +106,7 @@ func TestASignalIsItsSenders(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	b.Apply(gateway.Settings{Gateways: []ect.Identity{b.outsider.ID}})
-	own = b.mint(b.outsider, ect.Claims{Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow})
+	own = b.mint(b.outsider, ect.Claims{Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow, Parents: []ect.ID{checkpoint}})
 	if _, err := b.Exchange(t.Context(), call()); err != nil {
 		t.Errorf("a gateway carries it: %v", err)
 	}
@@ -119,7 +119,7 @@ func TestANamesakeTakesNothingAway(t *testing.T) {
 	b := newSignalBed(t)
 	workflow, checkpoint := b.work("")
 	if _, err := b.Exchange(t.Context(), b.say(b.outsider, text("go"), b.mint(b.outsider, ect.Claims{
-		ID: checkpoint, Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow,
+		ID: checkpoint, Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow, Parents: b.parents(checkpoint),
 	}))); err != nil {
 		t.Fatal(err)
 	}

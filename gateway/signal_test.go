@@ -272,7 +272,7 @@ func TestARollbackIsRelayedAndProven(t *testing.T) {
 		}
 	}
 	for _, id := range []ect.ID{request.ID, result.ID, there.ID, back.ID} {
-		if found, err := b.memory.Get(t.Context(), id); err != nil || len(found) != 1 {
+		if found, err := ecttest.Find(t.Context(), b.memory, id); err != nil || len(found) != 1 {
 			t.Errorf("%s is not on record", id)
 		}
 	}
@@ -306,7 +306,7 @@ func TestRollbacksThatAreRefused(t *testing.T) {
 				call := b.say(b.outsider, &canonical.Message{Op: canonical.OpInvoke, Body: &canonical.Invoke{
 					Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "go"}}},
 				}}, b.mint(b.outsider, ect.Claims{
-					ID: checkpoint, Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow,
+					ID: checkpoint, Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow, Parents: b.parents(checkpoint),
 				}))
 				if _, err := b.Exchange(b.t.Context(), call); err != nil {
 					b.t.Fatal(err)
@@ -379,6 +379,16 @@ func TestARollbackThatTheAgentRefuses(t *testing.T) {
 	if m, err := b.form.Decode(translators.Wire{Body: answer.Wire.Body, Re: canonical.OpRollback}); err != nil || m.Phase != canonical.PhaseError {
 		t.Errorf("got %v, %v", m, err)
 	}
+}
+
+// parents are those of a token that is on record.
+func (b *signalBed) parents(id ect.ID) []ect.ID {
+	b.t.Helper()
+	found, err := ecttest.Find(b.t.Context(), b.memory, id)
+	if err != nil || len(found) != 1 {
+		b.t.Fatal(found, err)
+	}
+	return found[0].Parents
 }
 
 func (b *signalBed) decision(who *ecttest.Party, act ect.Act, workflow string, parent ect.ID) *canonical.Message {

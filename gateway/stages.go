@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -228,12 +229,15 @@ func (g *Gateway) open(tokens []string) ([]submission, error) {
 // keep records what was verified and walks the translation path (R1).
 func (g *Gateway) keep(ctx context.Context, x *exchange) error {
 	nodes := make([]dag.Node, 0, len(x.evidence.sources)+len(x.evidence.parents))
-	for _, tokens := range [...][]ect.Verified{x.evidence.sources, x.evidence.parents} {
-		for _, v := range tokens {
-			nodes = append(nodes, dag.NodeOf(v))
-			if err := g.Recorder.Keep(ctx, v, ect.Filing{}); err != nil {
-				return recording(err)
-			}
+	all := slices.Concat(x.evidence.sources, x.evidence.parents)
+	for _, v := range all {
+		nodes = append(nodes, dag.NodeOf(v))
+	}
+	// A root first: it begins its workflow, which has none otherwise (R14).
+	slices.SortStableFunc(all, func(a, b ect.Verified) int { return cmp.Compare(min(len(a.Parents()), 1), min(len(b.Parents()), 1)) })
+	for _, v := range all {
+		if err := g.Recorder.Keep(ctx, v, ect.Filing{}); err != nil {
+			return recording(err)
 		}
 	}
 	return g.way(ctx, x, nodes[:len(x.evidence.sources)], nodes)
@@ -242,7 +246,11 @@ func (g *Gateway) keep(ctx context.Context, x *exchange) error {
 // named finds what an id means: our own token, if we ever used that id, for then
 // all others with it came later; else whatever any issuer calls by it.
 func (g *Gateway) named(ctx context.Context, id ect.ID) ([]ect.Record, error) {
-	records, err := g.Evidence.Get(ctx, id)
+	found, err := g.Evidence.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	records := found[0]
 	if i := slices.IndexFunc(records, func(r ect.Record) bool { return r.Issuer == g.Self() }); i >= 0 {
 		return records[i : i+1], err
 	}
@@ -254,6 +262,9 @@ func (g *Gateway) named(ctx context.Context, id ect.ID) ([]ect.Record, error) {
 func recording(err error) error {
 	if conflict, ok := errors.AsType[*ect.ConflictError](err); ok {
 		return conflict
+	}
+	if foreign, ok := errors.AsType[*ect.ForeignRootError](err); ok {
+		return foreign
 	}
 	return &problem.RecordingError{Err: err}
 }

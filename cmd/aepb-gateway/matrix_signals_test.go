@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -37,7 +38,7 @@ func (p *part) undone(request string) string {
 
 // signs is a token of the caller's about what the gateway did for it.
 func (c *caller) signs(ctx context.Context, act ect.Act) (string, ect.ID, error) {
-	records, err := c.stage.road.Evidence.Workflow(ctx, c.wid)
+	records, err := ecttest.All(ctx, c.stage.road.Evidence, c.wid)
 	if err != nil {
 		return "", "", err
 	}

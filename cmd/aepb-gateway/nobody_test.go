@@ -86,7 +86,7 @@ func TestTranslationsForNobody(t *testing.T) {
 			t.Errorf("%s, again: %d %s", way, again.status, short(again.body))
 		}
 		first.chained(t, again, source.ID, append([]*bed{first}, peers...)...)
-		records, err := first.road.Evidence.Workflow(t.Context(), source.Workflow)
+		records, err := ecttest.All(t.Context(), first.road.Evidence, source.Workflow)
 		must(t, err)
 		if n := len(records); n < 2+len(peers) {
 			t.Errorf("%s: %d tokens are on record", way, n)

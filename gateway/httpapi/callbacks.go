@@ -53,7 +53,7 @@ func (h callbacks) register(c *gin.Context) {
 func (h callbacks) keep(c *gin.Context, asked registration) error {
 	ctx := c.Request.Context()
 	caller := transport.CallerFrom(ctx).ID
-	records, err := h.deps.Evidence.Workflow(ctx, asked.Workflow)
+	records, err := allOf(ctx, h.deps.Evidence, asked.Workflow)
 	if err != nil {
 		return &problem.RecordingError{Err: err}
 	}

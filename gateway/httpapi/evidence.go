@@ -22,11 +22,12 @@ type evidence struct{ deps PublicDeps }
 // may see, ours comes first, then his; ?iss= names another.
 func (e evidence) token(c *gin.Context) {
 	ctx := c.Request.Context()
-	records, err := e.deps.Evidence.Get(ctx, ect.ID(c.Param("jti")))
+	found, err := e.deps.Evidence.Get(ctx, ect.ID(c.Param("jti")))
 	if err != nil {
 		problem.Write(c.Writer, c.Request, &problem.RecordingError{Err: err})
 		return
 	}
+	records := found[0]
 	issuer, caller := ect.Identity(c.Query("iss")), transport.CallerFrom(ctx).ID
 	slices.SortFunc(records, func(a, b ect.Record) int {
 		return cmp.Or(cmp.Compare(e.rank(a, caller), e.rank(b, caller)), cmp.Compare(a.Issuer, b.Issuer))
@@ -57,7 +58,7 @@ func (e evidence) rank(r ect.Record, caller ect.Identity) int {
 // audience of one of them (R14). A wid of one's own making opens nothing.
 func (e evidence) workflow(c *gin.Context) {
 	ctx := c.Request.Context()
-	records, err := e.deps.Evidence.Workflow(ctx, c.Param("wid"))
+	records, err := allOf(ctx, e.deps.Evidence, c.Param("wid"))
 	if err != nil {
 		problem.Write(c.Writer, c.Request, &problem.RecordingError{Err: err})
 		return
@@ -81,8 +82,20 @@ func (e evidence) member(ctx context.Context, workflow string, caller ect.Identi
 	if workflow == "" {
 		return false
 	}
-	records, err := e.deps.Evidence.Workflow(ctx, workflow)
+	records, err := allOf(ctx, e.deps.Evidence, workflow)
 	return err == nil && slices.ContainsFunc(records, func(r ect.Record) bool { return concerns(r, caller) })
+}
+
+// allOf reads a whole workflow, page by page.
+func allOf(ctx context.Context, store ect.Store, wid string) (records []ect.Record, err error) {
+	const page = 256
+	for after := ""; ; {
+		some, next, err := store.Workflow(ctx, wid, after, page)
+		if records = append(records, some...); err != nil || next == "" {
+			return records, err
+		}
+		after = next
+	}
 }
 
 func concerns(record ect.Record, id ect.Identity) bool {

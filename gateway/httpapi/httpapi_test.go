@@ -533,7 +533,7 @@ func TestECTsGoToWhomTheyConcern(t *testing.T) {
 	}
 	member := ecttest.NewParty(t, "spiffe://example.com/d")
 	err = s.store.Put(t.Context(), ect.Record{
-		Compact: "u.v.w", ID: ect.NewID(), Workflow: workflow, Issuer: member.ID, Until: time.Now().Add(time.Hour),
+		Compact: "u.v.w", ID: ect.NewID(), Workflow: workflow, Issuer: member.ID, Parents: []ect.ID{id}, Until: time.Now().Add(time.Hour),
 	})
 	if err != nil {
 		t.Fatal(err)
