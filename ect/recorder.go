@@ -31,6 +31,9 @@ type Record struct {
 type Filing struct {
 	Holder  string     // in whose share of the store the record counts, a key of policy/limit; empty: the gateway's own
 	Members []Identity // whom the record makes members of its workflow (R14)
+	// Unlisted keeps the token for those who know its id, and out of the workflow that
+	// it names: it does not belong there.
+	Unlisted bool
 }
 
 // LogValue prints the id; the bytes of a token are never logged.
@@ -126,11 +129,15 @@ func (r *Recorder) Keep(ctx context.Context, v Verified, f Filing) error {
 }
 
 func (r *Recorder) put(ctx context.Context, compact string, c *Claims, f Filing, own bool) error {
+	workflow, members := c.Workflow, f.Members
+	if f.Unlisted {
+		workflow, members = "", nil
+	}
 	err := r.store.Put(ctx, Record{
-		Compact: compact, ID: c.ID, Workflow: c.Workflow, Issuer: c.Issuer,
+		Compact: compact, ID: c.ID, Workflow: workflow, Issuer: c.Issuer,
 		Audience: c.Audience, Act: c.Act, Parents: c.Parents,
 		Until: time.Unix(c.Expires, 0).Add(r.retention),
-		Own:   own, Holder: f.Holder, Members: f.Members,
+		Own:   own, Holder: f.Holder, Members: members,
 	})
 	if err != nil {
 		return fmt.Errorf("ect: record: %w", err)
