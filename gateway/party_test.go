@@ -112,15 +112,19 @@ func TestASignalIsItsSenders(t *testing.T) {
 	}
 }
 
-// TestANamesakeTakesNothingAway: a stranger's token with the checkpoint's id
-// keeps nobody from undoing his own work.
+// TestANamesakeTakesNothingAway: a stranger's token with the checkpoint's id is
+// refused in the checkpoint's workflow, and in another one it does not keep the
+// caller from undoing its own work.
 func TestANamesakeTakesNothingAway(t *testing.T) {
 	t.Parallel()
 	b := newSignalBed(t)
 	workflow, checkpoint := b.work("")
-	if _, err := b.Exchange(t.Context(), b.say(b.outsider, text("go"), b.mint(b.outsider, ect.Claims{
-		ID: checkpoint, Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow, Parents: b.parents(checkpoint),
-	}))); err != nil {
+	namesake := ect.Claims{ID: checkpoint, Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow, Parents: b.parents(checkpoint)}
+	if _, err := b.Exchange(t.Context(), b.say(b.outsider, text("go"), b.mint(b.outsider, namesake))); problem.From(err).Code != problem.CodeECTInvalid {
+		t.Errorf("in the same workflow: %v", err)
+	}
+	namesake.Workflow = string(ect.NewID())
+	if _, err := b.Exchange(t.Context(), b.say(b.outsider, text("go"), b.mint(b.outsider, namesake))); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Exchange(t.Context(), b.say(b.caller, b.rollback(b.caller, workflow, checkpoint))); err != nil {

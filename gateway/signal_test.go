@@ -130,6 +130,7 @@ type signalBed struct {
 	told                           *told
 	memory                         *state.Memory
 	caller, outsider, self, server *ecttest.Party
+	approver                       *ecttest.Party
 }
 
 func newSignalBed(t *testing.T, edits ...func(*directory.Deps)) *signalBed {
@@ -140,6 +141,7 @@ func newSignalBed(t *testing.T, edits ...func(*directory.Deps)) *signalBed {
 		outsider: ecttest.NewParty(t, "spiffe://example.com/outsider"),
 		self:     ecttest.NewParty(t, "spiffe://example.com/gateway"),
 		server:   ecttest.NewParty(t, "spiffe://example.com/agents/undoer"),
+		approver: ecttest.NewParty(t, "spiffe://example.com/people/approver"),
 	}
 	b.agent = &undoer{signalBed: b, t: t}
 	must := func(err error) {
@@ -171,7 +173,7 @@ func newSignalBed(t *testing.T, edits ...func(*directory.Deps)) *signalBed {
 		{Binding: mcp.Binding, URL: "https://calculator.example/mcp"},
 	}}))
 	verifier, err := ect.NewVerifier(ect.VerifierDeps{
-		Keys: ecttest.KeysOf(b.caller, b.outsider, b.self, b.server), Replay: b.memory, Audience: []string{string(b.self.ID)}, Now: time.Now,
+		Keys: ecttest.KeysOf(b.caller, b.outsider, b.self, b.server, b.approver), Replay: b.memory, Audience: []string{string(b.self.ID)}, Now: time.Now,
 	})
 	must(err)
 	recorder, err := ect.NewRecorder(ect.RecorderDeps{Store: b.memory})
@@ -186,7 +188,8 @@ func newSignalBed(t *testing.T, edits ...func(*directory.Deps)) *signalBed {
 		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{uacp.Binding: b.agent, mcp.Binding: calculator},
 		Callbacks: b.told, Signer: b.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: b.memory,
 		Answers: b.memory, Conversations: b.memory, Entries: b.memory.Entries(), Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
-		NewID: func() string { return string(ect.NewID()) },
+		NewID:    func() string { return string(ect.NewID()) },
+		Approver: func(id ect.Identity) bool { return id == b.approver.ID || id == b.caller.ID },
 	})
 	must(err)
 	return b
@@ -306,7 +309,7 @@ func TestRollbacksThatAreRefused(t *testing.T) {
 				call := b.say(b.outsider, &canonical.Message{Op: canonical.OpInvoke, Body: &canonical.Invoke{
 					Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "go"}}},
 				}}, b.mint(b.outsider, ect.Claims{
-					ID: checkpoint, Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow, Parents: b.parents(checkpoint),
+					ID: checkpoint, Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: string(ect.NewID()),
 				}))
 				if _, err := b.Exchange(b.t.Context(), call); err != nil {
 					b.t.Fatal(err)
@@ -359,7 +362,7 @@ func TestRollbacksThatAreRefused(t *testing.T) {
 			if heard := len(b.agent.heard) > before; heard != c.heard {
 				t.Errorf("the agent heard of it: %t", heard)
 			}
-			if len(answer.Evidence) == 0 && c.code != problem.CodeECTInvalid {
+			if len(answer.Evidence) == 0 && c.code != problem.CodeECTInvalid && who != b.outsider { // of whom nothing is recorded
 				t.Error("no evidence of the failure")
 			}
 		})
@@ -404,8 +407,8 @@ func TestADecisionIsToldToWhoeverWaits(t *testing.T) {
 	if got := b.agent.heard[0].Callback; got != "https://client.example/hook" {
 		t.Errorf("the agent was told of %q", got)
 	}
-	granted := b.decision(b.server, ect.ActApprovalGranted, workflow, gate)
-	call := b.say(b.server, granted)
+	granted := b.decision(b.approver, ect.ActApprovalGranted, workflow, gate)
+	call := b.say(b.approver, granted)
 	answer, err := b.Exchange(t.Context(), call)
 	if err != nil {
 		t.Fatal(err)
@@ -416,13 +419,17 @@ func TestADecisionIsToldToWhoeverWaits(t *testing.T) {
 	if _, err := b.Exchange(t.Context(), call); err != nil {
 		t.Errorf("the same again: %v", err)
 	}
-	denied := b.decision(b.server, ect.ActApprovalDenied, workflow, gate)
-	if _, err := b.Exchange(t.Context(), b.say(b.server, denied)); problem.From(err).Code != problem.CodeConflict {
+	denied := b.decision(b.approver, ect.ActApprovalDenied, workflow, gate)
+	if _, err := b.Exchange(t.Context(), b.say(b.approver, denied)); problem.From(err).Code != problem.CodeConflict {
 		t.Errorf("decided otherwise: %v", err)
 	}
 	own := b.decision(b.caller, ect.ActApprovalGranted, workflow, gate)
 	if _, err := b.Exchange(t.Context(), b.say(b.caller, own)); problem.From(err).Code != problem.CodeForbidden {
 		t.Errorf("decided by who asks: %v", err)
+	}
+	agent := b.decision(b.server, ect.ActApprovalGranted, workflow, gate)
+	if _, err := b.Exchange(t.Context(), b.say(b.server, agent)); problem.From(err).Code != problem.CodeForbidden {
+		t.Errorf("decided by an agent without the role: %v", err)
 	}
 	stranger := b.decision(b.outsider, ect.ActApprovalGranted, workflow, gate)
 	if _, err := b.Exchange(t.Context(), b.say(b.outsider, stranger)); problem.From(err).Code != problem.CodeForbidden {
@@ -442,7 +449,7 @@ func TestADecisionForAnAgent(t *testing.T) {
 	t.Parallel()
 	b := newSignalBed(t)
 	workflow, gate := b.work("")
-	answer, err := b.Exchange(t.Context(), b.say(b.caller, b.decision(b.caller, ect.ActApprovalDenied, workflow, gate)))
+	answer, err := b.Exchange(t.Context(), b.say(b.approver, b.decision(b.approver, ect.ActApprovalDenied, workflow, gate)))
 	if err != nil || len(answer.Evidence) != 2 {
 		t.Fatalf("%v, with %d tokens", err, len(answer.Evidence))
 	}

@@ -66,6 +66,9 @@ func (c Config) check(s source) error {
 	if c.Policy.MaxHops != nil && *c.Policy.MaxHops < 0 {
 		say("$.policy.max_translation_hops", "not negative")
 	}
+	if level := c.Policy.MinLevel; level != "" && level != "L1" && level != "L2" {
+		say("$.policy.min_level", "a minimum level is L1 or L2")
+	}
 	for i, id := range c.Policy.Gateways {
 		if err := (policy.Rules{Callers: []string{id}}).Validate(); err != nil {
 			say("$.policy.gateways["+strconv.Itoa(i)+"]", err.Error())

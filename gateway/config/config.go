@@ -133,6 +133,7 @@ type Policy struct {
 	MinSecurity   string    `yaml:"min_protocol_security"`    // tls-1.3; default: plain HTTP to loopback in dev, else tls-1.3 anyway
 	MaxHops       *int      `yaml:"max_translation_hops"`     // default 3; 0: none
 	HopScope      string    `yaml:"hop_scope"`                // path (default) or ancestry (R1)
+	MinLevel      string    `yaml:"min_level"`                // L1 or L2: the lowest level of the ECTs that callers bring, and no message without one is taken; default: no rule
 	AllowedSource *[]string `yaml:"allowed_source_protocols"` // absent: all; empty: none
 	AllowedDest   *[]string `yaml:"allowed_dest_protocols"`   // absent: all; empty: none
 	AllowLosses   []string  `yaml:"allow_losses"`             // loss codes that are no semantic_loss (R7)
@@ -194,6 +195,7 @@ type Endpoint struct {
 func (c Config) Constraints() policy.Constraints {
 	out := policy.Constraints{HopScope: policy.HopScope(c.Policy.HopScope), AllowLosses: c.Policy.AllowLosses}
 	out.MinSecurity, _ = policy.ParseSecurity(c.Policy.MinSecurity)
+	out.MinLevel = levels[c.Policy.MinLevel]
 	if c.Policy.MaxHops != nil {
 		out.MaxHops = *c.Policy.MaxHops
 		if out.MaxHops == 0 {
