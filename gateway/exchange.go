@@ -132,6 +132,9 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 	if x.message, err = g.decodeRequest(x); err != nil {
 		return answer, err
 	}
+	if x.admission.ByRole && x.message.Op != canonical.OpDecision {
+		return answer, membership.Outsider() // the role of an approver lets in decisions alone
+	}
 	if err := g.lifecycleGate(ctx, x); err != nil {
 		return answer, err
 	}

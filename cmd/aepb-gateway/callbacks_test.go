@@ -9,7 +9,6 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
-	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -30,6 +29,7 @@ func TestWebhooksOfHTTPCallers(t *testing.T) {
 	agent := &uacpFake{}
 	b.uacpAgent(t, "abacus", agent, "")
 	agent.undo = b.undoes(t, agent)
+	approver := b.svid(t, approverPath)
 	register := func(via *http.Client, wid, uri string) reply {
 		return b.send(t, letter{via: via, at: "/hitl/callbacks", body: `{"wid":"` + wid + `","uri":"` + uri + `"}`})
 	}
@@ -47,10 +47,10 @@ func TestWebhooksOfHTTPCallers(t *testing.T) {
 				t.Fatalf("%s: %d %s", door, got.status, short(got.body))
 			}
 		}
-		granted := ecttest.Mint(t, agent.who, ecttest.Recipe{Claims: ect.Claims{
-			Act: ect.ActApprovalGranted, Audience: []string{b.self()}, Workflow: wid, Parents: []ect.ID{legs[0].ID},
+		granted := ecttest.Mint(t, b.party(t, approver), ecttest.Recipe{Claims: ect.Claims{
+			Act: ect.ActApprovalGranted, Audience: []string{b.self()}, Workflow: wid, Parents: []ect.ID{legs[0].ID}, InputHash: legs[0].InputHash,
 		}})
-		conn := b.dialUACP(t, "abacus", &identity.SVID{ID: agent.who.ID, Key: agent.who.Key, Chain: agent.who.Chain})
+		conn := b.dialUACP(t, "abacus", approver)
 		for range 2 {
 			must(t, writeFrameTo(conn, b.signal(t, &canonical.Message{Op: canonical.OpDecision, Body: &canonical.Signal{Approval: "a-1", Token: granted}})))
 			_, err := readFrameOf(conn)

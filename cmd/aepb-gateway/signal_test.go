@@ -11,7 +11,6 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
-	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/uacp"
@@ -112,10 +111,11 @@ func TestUACPSignals(t *testing.T) {
 		t.Errorf("%s with parents %v, proven by %d legs: %t", result.Act, result.Parents, len(legs), proven)
 	}
 
-	granted := ecttest.Mint(t, agent.who, ecttest.Recipe{Claims: ect.Claims{
+	approver := b.svid(t, approverPath)
+	granted := ecttest.Mint(t, b.party(t, approver), ecttest.Recipe{Claims: ect.Claims{
 		Act: ect.ActApprovalGranted, Audience: []string{b.self()}, Workflow: first.Workflow, Parents: []ect.ID{checkpoint},
 	}})
-	conn := b.dialUACP(t, "abacus", &identity.SVID{ID: agent.who.ID, Key: agent.who.Key, Chain: agent.who.Chain})
+	conn := b.dialUACP(t, "abacus", approver)
 	for range 2 {
 		must(t, writeFrameTo(conn, b.signal(t, &canonical.Message{Op: canonical.OpDecision, Body: &canonical.Signal{Approval: "a-1", Token: granted}})))
 		reply, err = readFrameOf(conn)

@@ -142,6 +142,8 @@ func (a *admission) judge(ctx context.Context, t ect.Verified) (Filed, error) {
 	}
 	for _, rec := range a.out.Known[t.ID()] {
 		switch {
+		case rec.Workflow != wid && rec.Issuer == t.Issuer() && rec.Compact != t.Compact():
+			return Filed{}, &ect.ConflictError{ID: t.ID()}
 		case rec.Workflow != wid:
 		case rec.Issuer != t.Issuer():
 			return Filed{}, &ect.ConflictError{ID: t.ID()}

@@ -121,8 +121,8 @@ func (r *Register) reaches(known map[ect.ID]ect.Record, from ect.ID, sender ect.
 
 // Gate finds the token that a decision is about, and checks that the decision is
 // bound to it: it is on record in the decision's workflow, the decision repeats
-// its inp_hash, and its decider neither issued it nor asked for the work that it
-// holds (ruling R23). false: it is not.
+// its inp_hash, and its decider neither issued it nor asked for the work behind it:
+// it is no caller on the lineage (ruling R23). false: it is not.
 func (r *Register) Gate(ctx context.Context, decision ect.Verified, agent ect.Identity) (gate ect.Record, ok bool, err error) {
 	claims := decision.Claims()
 	if len(claims.Parents) != 1 || claims.Workflow == "" {
@@ -140,12 +140,24 @@ func (r *Register) Gate(ctx context.Context, decision ect.Verified, agent ect.Id
 	if err != nil {
 		return ect.Record{}, false, err
 	}
-	if gated.InputHash != claims.InputHash || gate.Issuer == r.deps.Self && callerOf(gated.Ext) == claims.Issuer {
+	if gated.InputHash != claims.InputHash {
 		return ect.Record{}, false, nil
 	}
 	standing, err := r.deps.Store.Standing(ctx, claims.Workflow, claims.Issuer)
 	if err != nil || standing.Root {
 		return ect.Record{}, false, err
+	}
+	known, complete, err := r.ancestors(ctx, Signal{Workflow: claims.Workflow, Parents: claims.Parents, Agent: agent})
+	if err != nil || !complete {
+		return ect.Record{}, false, err
+	}
+	for _, rec := range known {
+		if rec.Issuer != r.deps.Self {
+			continue
+		}
+		if own, _, err := ect.ParseUnverified(rec.Compact); err != nil || callerOf(own.Ext) == claims.Issuer {
+			return ect.Record{}, false, nil //nolint:nilerr // a token that cannot be read binds nothing
+		}
 	}
 	return gate, true, nil
 }
