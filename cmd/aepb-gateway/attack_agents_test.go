@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,9 +23,11 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
+	tuacp "github.com/aepb/aepb-gateway/gateway/transport/uacp"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
 // webHost is a web server on a private address that records each request, and
@@ -189,6 +193,113 @@ func TestAttack_EnvelopeWithoutRecipientIsReplayed(t *testing.T) {
 // from is a dialer that has an address of its own on this machine.
 func from(address string) *net.Dialer {
 	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: patience}
+}
+
+// uacpConfig is a client's configuration toward the µACP listener.
+func (b *bed) uacpConfig(t *testing.T, who *identity.SVID) *tls.Config {
+	t.Helper()
+	conf := b.clientTLS(t, who)
+	conf.NextProtos, conf.ServerName = []string{tuacp.Protocol}, "members.localhost"
+	conf.InsecureSkipVerify = true // the test asks for agents by names that no certificate has
+	return conf
+}
+
+// openUACP opens a connection to the µACP listener, and takes one answer to know
+// that it is open.
+func (b *bed) openUACP(t *testing.T, address string, who *identity.SVID) (*tls.Conn, error) {
+	t.Helper()
+	dialer := &tls.Dialer{NetDialer: from(address), Config: b.uacpConfig(t, who)}
+	plain, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(b.at.UACP, tuacp.Scheme+"://"))
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { _ = plain.Close() })
+	conn, ok := plain.(*tls.Conn)
+	if !ok {
+		return nil, errors.New("no TLS")
+	}
+	must(t, conn.SetDeadline(time.Now().Add(patience)))
+	_, err = b.addOver(t, conn)
+	return conn, err
+}
+
+// addOver asks for a sum over a µACP connection.
+func (b *bed) addOver(t *testing.T, conn *tls.Conn) (code byte, err error) {
+	t.Helper()
+	n := b.number()
+	if err := writeFrameTo(conn, frameOf(t, uacp.FormBare, addition(n))); err != nil {
+		return 0, err
+	}
+	body, err := readFrameOf(conn)
+	if err != nil {
+		return 0, err
+	}
+	f, err := uacp.ParseFrame(body)
+	if err == nil && !strings.Contains(string(body), strconv.FormatInt(n+1, 10)) {
+		err = errors.New("refused with code " + strconv.FormatInt(int64(f.Code), 16))
+	}
+	return byte(f.Code), err
+}
+
+// TestAttack_StrangersTakeAllUACPConnections is finding 6. Strangers without a
+// certificate opened as many connections as the µACP listener takes, and kept
+// them, with a TLS handshake or without; callers with a certificate were closed
+// unheard. Now a handshake without a certificate fails, and connections in their
+// handshake are bounded by themselves, in all and for each address.
+func TestAttack_StrangersTakeAllUACPConnections(t *testing.T) {
+	t.Parallel()
+	bounds := config.ConnectionBounds{Total: 16, PerCaller: 4, Unidentified: 16, PerAddress: 4}
+	b := newBed(t, plan{serve: true, config: config.Config{Listen: config.Listen{UACPConnections: bounds}}})
+	for i := range 64 {
+		plain, err := from("127.0.0."+strconv.Itoa(2+i%3)).DialContext(t.Context(), "tcp", strings.TrimPrefix(b.at.UACP, tuacp.Scheme+"://"))
+		must(t, err)
+		t.Cleanup(func() { _ = plain.Close() })
+		if i%2 == 0 {
+			continue // it says nothing at all
+		}
+		must(t, plain.SetDeadline(time.Now().Add(5*time.Second)))
+		if _, err := tls.Client(plain, b.uacpConfig(t, nil)).Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
+			t.Error("a connection without a certificate stays open")
+		}
+	}
+	conn, err := b.openUACP(t, "127.0.0.1", b.dev.Client)
+	if err != nil {
+		t.Fatalf("a caller with a certificate is not served: %v", err)
+	}
+	if _, err := b.addOver(t, conn); err != nil {
+		t.Errorf("the second call: %v", err)
+	}
+}
+
+// TestAttack_OneCallerTakesAllUACPConnections is finding 6 by a caller with a
+// certificate: it opened all connections that there are, on none of which it had
+// anything to say. Now one identity has a share, and is told when it is over it.
+func TestAttack_OneCallerTakesAllUACPConnections(t *testing.T) {
+	t.Parallel()
+	bounds := config.ConnectionBounds{Total: 16, PerCaller: 4, Unidentified: 16, PerAddress: 8}
+	b := newBed(t, plan{serve: true, config: config.Config{Listen: config.Listen{UACPConnections: bounds}}})
+	mallory := b.svid(t, "/mallory")
+	open := 0
+	var held *tls.Conn
+	for range 24 {
+		conn, err := b.openUACP(t, "127.0.0.2", mallory)
+		if err == nil {
+			open, held = open+1, conn
+			continue
+		}
+		if want := "refused with code 83"; err.Error() != want {
+			t.Errorf("over its share it hears %q, want %q", err, want)
+		}
+	}
+	if open != bounds.PerCaller {
+		t.Errorf("one caller has %d connections, want %d", open, bounds.PerCaller)
+	}
+	if _, err := b.openUACP(t, "127.0.0.1", b.dev.Client); err != nil {
+		t.Fatalf("another caller is not served: %v", err)
+	}
+	if _, err := b.addOver(t, held); err != nil {
+		t.Errorf("a connection within the share: %v", err)
+	}
 }
 
 // upgrade opens a WebSocket of the agent "members".

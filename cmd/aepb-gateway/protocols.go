@@ -113,9 +113,13 @@ func speakUACP(out *service, form translators.Translator) (protocol, error) {
 	if err != nil || out.settings.uacp == nil {
 		return p, err
 	}
+	bounds := out.settings.connections(out.settings.config.Listen.UACPConnections)
 	if p.listener, err = tuacp.NewListener(tuacp.ListenerDeps{
 		Form: form, TLS: out.tls, Net: out.settings.uacp, Agent: out.settings.config.Listen.UACPAgent, Anonymous: out.settings.anonymous(),
 		Known: func(agent string) bool { _, ok := out.directory.Find(agent); return ok }, Kept: kept,
+		Config: tuacp.Config{
+			Connections: bounds.Total, PerCaller: bounds.PerCaller, Unidentified: bounds.Unidentified, PerAddress: bounds.PerAddress,
+		},
 	}); err != nil || out.settings.datagrams == nil {
 		return p, err
 	}
