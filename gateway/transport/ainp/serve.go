@@ -175,6 +175,9 @@ func (v *visit) receive(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err := v.limit(ctx); err != nil {
 		return nil, err
 	}
+	if refusal := transport.Refusal(ctx); refusal != nil && !v.d.deps.ByDID() {
+		return nil, refusal // whatever the message says
+	}
 	body, err := transport.ReadAll(http.MaxBytesReader(w, r.Body, int64(v.d.deps.Form.Info().BodyLimit)), r.ContentLength)
 	if err != nil {
 		return nil, problem.Reading(err)

@@ -77,6 +77,32 @@ func TestAttack_StrangerMakesUsFetchPublicAddress(t *testing.T) {
 	}
 }
 
+// unread counts the bytes that are read of it.
+type unread struct{ bytes int }
+
+func (u *unread) Read(p []byte) (int, error) {
+	u.bytes += len(p)
+	return len(p), nil
+}
+
+// TestAttack_StrangerPostsLongMessages: up to a MiB of each message of a stranger
+// was read and decoded, although none could be accepted. Now nothing is, where no
+// caller is known by a DID.
+func TestAttack_StrangerPostsLongMessages(t *testing.T) {
+	t.Parallel()
+	for known, want := range map[bool]int{true: http.StatusRequestEntityTooLarge, false: http.StatusUnauthorized} {
+		body := &unread{}
+		request := httptest.NewRequest(http.MethodPost, "/", body)
+		request.Header.Set("Content-Type", form.Media)
+		got := httptest.NewRecorder()
+		door := newDoor(t, func(d *wire.DoorDeps) { d.ByDID = func() bool { return known } })
+		door.Handler(unlimited()).ServeHTTP(got, request.WithContext(stranger(request.Context())))
+		if got.Code != want || (body.bytes > 0) != known {
+			t.Errorf("callers by DID %t: got %d after %d bytes, want %d", known, got.Code, body.bytes, want)
+		}
+	}
+}
+
 // TestAttack_StrangerKeepsAWebSocket is finding 6: a connection that never proves
 // who is at its other end stayed open for as long as it answered pings. Now it
 // ends after thirty seconds, whatever else it says.
