@@ -245,13 +245,14 @@ func (b *bed) addOver(t *testing.T, conn *tls.Conn) (code byte, err error) {
 // certificate opened as many connections as the µACP listener takes, and kept
 // them, with a TLS handshake or without; callers with a certificate were closed
 // unheard. Now a handshake without a certificate fails, and connections in their
-// handshake are bounded by themselves, in all and for each address.
+// handshake are bounded by themselves, in all and for each address, and the oldest
+// gives way, so that a caller connects even from the address of strangers.
 func TestAttack_StrangersTakeAllUACPConnections(t *testing.T) {
 	t.Parallel()
 	bounds := config.ConnectionBounds{Total: 16, PerCaller: 4, Unidentified: 16, PerAddress: 4}
 	b := newBed(t, plan{serve: true, config: config.Config{Listen: config.Listen{UACPConnections: bounds}}})
 	for i := range 64 {
-		plain, err := from("127.0.0."+strconv.Itoa(2+i%3)).DialContext(t.Context(), "tcp", strings.TrimPrefix(b.at.UACP, tuacp.Scheme+"://"))
+		plain, err := from("127.0.0."+strconv.Itoa(1+i%3)).DialContext(t.Context(), "tcp", strings.TrimPrefix(b.at.UACP, tuacp.Scheme+"://"))
 		must(t, err)
 		t.Cleanup(func() { _ = plain.Close() })
 		if i%2 == 0 {

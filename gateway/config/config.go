@@ -43,7 +43,7 @@ type Listen struct {
 	UACPUDP   string `yaml:"uacp_udp"`   // for µACP in datagrams, without protection: only in dev, and on a loopback address; default: none
 	UACPAgent string `yaml:"uacp_agent"` // whom µACP callers reach who give no such name
 
-	UACPConnections ConnectionBounds `yaml:"uacp_connections"` // connections of µACP over TLS; a change needs a restart
+	UACPConnections ConnectionBounds `yaml:"uacp_connections"` // connections of µACP over TLS; those without an identity are in their handshake, and the oldest gives way to the next. A change needs a restart
 }
 
 // ConnectionBounds bounds connections that stay open. A zero field takes its default.

@@ -16,7 +16,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/workers"
-	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -42,7 +41,7 @@ type ListenerDeps struct {
 type Listener struct {
 	deps         ListenerDeps
 	identified   *quota.Pool // connections, by caller
-	unidentified *quota.Pool // those in their handshake, by address
+	unidentified handshakes  // besides
 }
 
 var _ transport.Listener = (*Listener)(nil)
@@ -99,13 +98,13 @@ func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
 			}
 			continue
 		}
-		entry, err := l.unidentified.Take(limit.Address(conn.RemoteAddr().String()), 1)
+		entry, err := l.unidentified.begin(conn)
 		if err != nil {
 			_ = conn.Close()
 			continue
 		}
 		group.Go(func() {
-			defer entry.Release()
+			defer l.unidentified.end(entry)
 			l.connection(ctx, road, conn, entry)
 		})
 	}
@@ -113,7 +112,7 @@ func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
 
 // connection serves one connection until it ends, or is idle, or ctx ends. entry is
 // its share while its caller is not known.
-func (l *Listener) connection(ctx context.Context, road transport.Exchanger, plain net.Conn, entry *quota.Grant) {
+func (l *Listener) connection(ctx context.Context, road transport.Exchanger, plain net.Conn, entry *handshake) {
 	conn := tls.Server(plain, l.deps.TLS)
 	defer func() { _ = conn.Close() }()
 	// Reading stops when ctx ends; what is being answered is answered.
@@ -132,7 +131,7 @@ func (l *Listener) connection(ctx context.Context, road transport.Exchanger, pla
 		return
 	}
 	defer share.Release()
-	entry.Release()
+	l.unidentified.end(entry)
 	g.listen(ctx, conn)
 }
 

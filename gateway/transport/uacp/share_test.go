@@ -23,8 +23,8 @@ func closedWithin(t *testing.T, conn net.Conn, limit time.Duration) {
 }
 
 // TestAttack_StrangersNeverFinishTheHandshake is finding 6: connections that said
-// nothing at all were counted like those of callers. Now they are closed soon, and
-// until then an address has a few of them, and callers have their own.
+// nothing at all were counted like those of callers. Now they are closed soon, or
+// when the next one comes, and connections of callers are counted by themselves.
 func TestAttack_StrangersNeverFinishTheHandshake(t *testing.T) {
 	t.Parallel()
 	address := open(t, &road{exchange: echo}, wire.Config{Connections: 4, PerCaller: 4, Unidentified: 8, PerAddress: 2, Handshake: 300 * time.Millisecond})
@@ -41,17 +41,21 @@ func TestAttack_StrangersNeverFinishTheHandshake(t *testing.T) {
 	for range 20 {
 		silent = append(silent, from("127.0.0.2"))
 	}
-	victim := connect(t, address)
-	victim.send(octets(t, form.Frame{ID: 5}))
-	if _, err := victim.receive(); err != nil {
-		t.Errorf("another address is not served: %v", err)
+	for _, ip := range []string{"127.0.0.1", "127.0.0.2"} {
+		conn := tls.Client(from(ip), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{wire.Protocol}})
+		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		if err := conn.HandshakeContext(t.Context()); err != nil {
+			t.Errorf("a caller from %s: %v", ip, err)
+			continue
+		}
+		victim := line{t, conn}
+		victim.send(octets(t, form.Frame{ID: 5}))
+		if _, err := victim.receive(); err != nil {
+			t.Errorf("a caller from %s is not served: %v", ip, err)
+		}
 	}
 	for _, conn := range silent {
 		closedWithin(t, conn, 5*time.Second)
-	}
-	late := tls.Client(from("127.0.0.2"), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{wire.Protocol}})
-	if err := late.HandshakeContext(t.Context()); err != nil {
-		t.Errorf("the same address, once they are gone: %v", err)
 	}
 }
 
