@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -42,6 +43,7 @@ type place struct {
 // The classes of what came of one try.
 const (
 	classTaken   = "2xx"
+	classError   = "error" // 2xx, and an error of JSON-RPC
 	classMany    = "429"
 	classLarge   = "413"
 	classRefused = "4xx"
@@ -181,6 +183,26 @@ func (a *attacker) holder(most int) *holder {
 
 // next is an index of a gateway, each in turn.
 func (a *attacker) next() int { return int(a.turn.Add(1)) % len(a.order.Public) }
+
+// classOfAnswer is the class of an answer, which it reads and closes.
+func classOfAnswer(resp *http.Response) string {
+	defer func() { _ = resp.Body.Close() }()
+	begin, err := io.ReadAll(io.LimitReader(resp.Body, errorBegins))
+	if err == nil {
+		_, err = io.Copy(io.Discard, resp.Body)
+	}
+	switch class := classOf(resp.StatusCode); {
+	case err != nil:
+		return classOfError(err)
+	case class == classTaken && bytes.Contains(begin, []byte(`"error":{`)):
+		return classError
+	default:
+		return class
+	}
+}
+
+// errorBegins is how far into an answer an error of JSON-RPC begins at the latest.
+const errorBegins = 256
 
 // classOf is the class of an answer's status.
 func classOf(status int) string {

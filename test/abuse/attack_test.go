@@ -37,6 +37,13 @@ func TestClasses(t *testing.T) {
 			t.Errorf("%d is %s, want %s", status, got, want)
 		}
 	}
+	for text, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":"1","error":{"code":-32602}}`: classError, `{"jsonrpc":"2.0","id":"1","result":{}}`: classTaken, "": classTaken,
+	} {
+		if got := classOfAnswer(&http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(text))}); got != want {
+			t.Errorf("%s is %s, want %s", text, got, want)
+		}
+	}
 	if got := classOfError(context.DeadlineExceeded); got != classSlow {
 		t.Errorf("a deadline is %s", got)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
@@ -163,7 +164,7 @@ func (c *caller) do(req *http.Request) (http.Header, string, error) {
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
 	if err == nil && resp.StatusCode/100 != 2 {
-		err = fmt.Errorf("%s: %.300s", resp.Status, text)
+		err = fmt.Errorf("%s: %.300s", resp.Status, bytes.TrimSpace(text))
 	}
 	return resp.Header, string(text), err
 }

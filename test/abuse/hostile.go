@@ -92,11 +92,7 @@ func (a *attacker) send(ctx context.Context, method, path, body string, header h
 	if err != nil {
 		return classOfError(err)
 	}
-	defer func() { _ = resp.Body.Close() }()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-		return classOfError(err)
-	}
-	return classOf(resp.StatusCode)
+	return classOfAnswer(resp)
 }
 
 // Where messages go that only bring evidence. Neither reaches an agent: the first is

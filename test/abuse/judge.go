@@ -13,6 +13,7 @@ import (
 // observed is everything that is judged.
 type observed struct {
 	seconds   float64 // of the attack
+	evidence  int     // MiB that the gateways keep
 	calls     []call
 	control   []call // without attackers; none: latency is not judged
 	attacks   counts
@@ -135,6 +136,16 @@ func (o observed) summary(kind string) (s summary) {
 	return s
 }
 
+// written are the bytes of all tokens of the good calls.
+func (o observed) written() (n int) {
+	for _, c := range o.calls {
+		for _, token := range c.tokens {
+			n += len(token)
+		}
+	}
+	return n
+}
+
 // quantile is the latency of the calls made at 50 a second, the lost ones too; zero:
 // there are none.
 func quantile(calls []call, q float64) time.Duration {
@@ -159,6 +170,7 @@ func table(w io.Writer, backend string, o observed, found []string) error {
 		s := o.summary(kind)
 		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d\n", kind, s.made, s.made-s.lost, s.lost, s.asked-s.missing, s.missing)
 	}
+	fmt.Fprintf(out, "evidence\t%d KiB of the good calls, the store has %d MiB\n", o.written()>>10, o.evidence)
 	fmt.Fprintf(out, "RSS\t%d MiB at most, bound %d MiB\n", o.peak, o.bound)
 	fmt.Fprintf(out, "latency\tp50 %s, p99 %s\n", quantile(o.calls, 0.5), quantile(o.calls, 0.99))
 	if len(o.control) > 0 {

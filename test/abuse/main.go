@@ -149,7 +149,7 @@ func perform(ctx context.Context, o options, binary, dir, backend string, stdout
 
 // observe runs the attack, and in long runs the control beside it.
 func observe(ctx context.Context, o options, binary, dir, backend string) (seen observed, log string, err error) {
-	seen = observed{seconds: o.time.Seconds(), bound: o.rss}
+	seen = observed{seconds: o.time.Seconds(), evidence: o.evidence, bound: o.rss}
 	r, err := assemble(ctx, o, binary, filepath.Join(dir, "attacked"), backend)
 	defer func() { err = errors.Join(err, r.stop()) }()
 	if err != nil {

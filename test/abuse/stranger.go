@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
-	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -68,9 +67,7 @@ func (a *attacker) post(ctx context.Context, n int, path, body string, header ht
 	if err != nil {
 		return classOfError(err)
 	}
-	defer func() { _ = resp.Body.Close() }()
-	_, _ = io.Copy(io.Discard, resp.Body)
-	return classOf(resp.StatusCode)
+	return classOfAnswer(resp)
 }
 
 // unnamed: finding 12.
