@@ -61,8 +61,8 @@ func (a *attacker) hostile() []attack {
 		{attackLineage, 50 * time.Millisecond, 8, a.lineages},
 		{attackQuestions, 125 * time.Millisecond, 8, a.questions},
 		{attackSessions, 50 * time.Millisecond, 16, func(ctx context.Context, n int) string { return a.sessions(ctx, sessions, n) }},
-		{attackReaders, 400 * time.Millisecond, 16, func(_ context.Context, n int) string { return a.readers(readers, n) }},
-		{attackBodies, 400 * time.Millisecond, mostWorkers, func(_ context.Context, n int) string { return a.bodies(bodies, n) }},
+		{attackReaders, 400 * time.Millisecond, 16, func(ctx context.Context, n int) string { return a.readers(ctx, readers, n) }},
+		{attackBodies, 400 * time.Millisecond, mostWorkers, func(ctx context.Context, n int) string { return a.bodies(ctx, bodies, n) }},
 		{attackAnswers, 250 * time.Millisecond, 4, a.answers},
 		{attackContexts, 30 * time.Millisecond, 16, a.contexts},
 		{attackTasks, 100 * time.Millisecond, 16, a.tasks},
@@ -253,8 +253,8 @@ func keep(h *holder, via *http.Client, req *http.Request, stop context.CancelFun
 }
 
 // readers: finding 5a.
-func (a *attacker) readers(h *holder, _ int) string {
-	ctx, stop := context.WithCancel(context.Background())
+func (a *attacker) readers(ctx context.Context, h *holder, _ int) string {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // it is held for longer
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+a.order.Public[a.next()]+"/workflows/"+a.hoard, http.NoBody)
 	if err != nil {
 		stop()
@@ -289,8 +289,8 @@ func (u *unfinished) Close() error {
 }
 
 // bodies: finding 5b, over HTTP/2 and HTTP/1.1 in turn.
-func (a *attacker) bodies(h *holder, n int) string {
-	ctx, stop := context.WithCancel(context.Background())
+func (a *attacker) bodies(ctx context.Context, h *holder, n int) string {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // it is held for longer
 	body := &unfinished{Reader: bytes.NewReader(a.zeros), sent: make(chan struct{}), closed: make(chan struct{})}
 	release := func() { stop(); _ = body.Close() }
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+a.order.Public[a.next()]+"/agents/"+toolAgent+"/a2a", body)

@@ -39,16 +39,15 @@ func judge(o observed) []string {
 		say("only %d of the good calls were made, want %.0f: nothing was proved", o.paced(), want)
 	}
 	for _, kind := range kinds() {
-		switch s := o.summary(kind); {
-		case s.made == 0:
+		s := o.summary(kind)
+		if s.made == 0 {
 			say("%s: no call was made: nothing was proved", kind)
-		default:
-			if s.lost > 0 {
-				say("%s: %d of %d calls were lost, the first: %v", kind, s.lost, s.made, s.firstLost)
-			}
-			if s.missing > 0 {
-				say("%s: the evidence of %d of %d calls is gone, the first: %s", kind, s.missing, s.asked, s.firstMissing)
-			}
+		}
+		if s.lost > 0 {
+			say("%s: %d of %d calls were lost, the first: %v", kind, s.lost, s.made, s.firstLost)
+		}
+		if s.missing > 0 {
+			say("%s: the evidence of %d of %d calls is gone, the first: %s", kind, s.missing, s.asked, s.firstMissing)
 		}
 	}
 	for _, name := range names() {
