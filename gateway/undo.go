@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -41,7 +42,7 @@ func (g *Gateway) Rollback(ctx context.Context, call transport.Call, token strin
 	case err != nil:
 		return transport.Answer{}, &problem.RecordingError{Err: err}
 	case done:
-		return recalled(entry.Value)
+		return g.recalled(call.Caller, entry.Value)
 	}
 	if err := g.address(ctx, &call, asked); err != nil {
 		return transport.Answer{}, err
@@ -50,13 +51,14 @@ func (g *Gateway) Rollback(ctx context.Context, call transport.Call, token strin
 	if err != nil {
 		return answer, err
 	}
-	g.keepUndone(ctx, key, answer)
+	g.keepUndone(ctx, key, call.Agent, answer)
 	return answer, nil
 }
 
 // undone is the answer to a rollback as it is kept: with its tokens, which may be
 // gone from the record by the time that somebody asks again.
 type undone struct {
+	Agent   string // directory name
 	Binding canonical.Binding
 	Media   string
 	Result  string // compact
@@ -66,9 +68,9 @@ type undone struct {
 
 // keepUndone keeps an answer. What cannot be kept is known at least for as long as
 // the request's token lives.
-func (g *Gateway) keepUndone(ctx context.Context, key EntryKey, answer transport.Answer) {
+func (g *Gateway) keepUndone(ctx context.Context, key EntryKey, agent string, answer transport.Answer) {
 	value, err := json.Marshal(undone{
-		answer.Wire.Binding, answer.Wire.Media, answer.Wire.Header.Get(rollback.Field), answer.Wire.Body, answer.Evidence,
+		agent, answer.Wire.Binding, answer.Wire.Media, answer.Wire.Header.Get(rollback.Field), answer.Wire.Body, answer.Evidence,
 	})
 	if err == nil {
 		_, _, err = g.Entries.Swap(context.WithoutCancel(ctx), key, 0, value, g.Now().Add(undoneLife))
@@ -78,10 +80,18 @@ func (g *Gateway) keepUndone(ctx context.Context, key EntryKey, answer transport
 	}
 }
 
-func recalled(value []byte) (transport.Answer, error) {
+// recalled is a kept answer, for a caller who may call the agent now (R6).
+func (g *Gateway) recalled(caller identity.Caller, value []byte) (transport.Answer, error) {
 	var kept undone
 	if json.Unmarshal(value, &kept) != nil {
 		return transport.Answer{}, errRecord
+	}
+	agent, ok := g.Directory.Find(kept.Agent)
+	if !ok {
+		return transport.Answer{}, &problem.UnknownAgentError{Agent: kept.Agent}
+	}
+	if err := admit(caller, agent.Rules); err != nil {
+		return transport.Answer{}, err
 	}
 	return transport.Answer{Evidence: kept.Ours, Wire: translators.Wire{
 		Binding: kept.Binding, Form: rollback.Name, Media: kept.Media, Header: http.Header{rollback.Field: {kept.Result}}, Body: kept.Body,

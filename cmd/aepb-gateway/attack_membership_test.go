@@ -221,6 +221,30 @@ func TestAttack_StoredAnswerGoesToAnotherCaller(t *testing.T) {
 	}
 }
 
+// TestAttack_StoredRollbackAfterTheRightIsGone belongs to hole 4: the same rollback
+// request always gets the stored result, also from a caller who may not call the
+// agent any more. Now policy is asked first.
+func TestAttack_StoredRollbackAfterTheRightIsGone(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	agent := b.undoable(t, "undo", "a2a-v1")
+	if got := b.send(t, letter{at: "/agents/undo/a2a", body: textBody("go"), header: map[string]string{"A2A-Version": "1.0"}}); got.status != http.StatusOK {
+		t.Fatalf("got %d %s", got.status, short(got.body))
+	}
+	asks := b.rollback(t, b.me, agent.last.Workflow, agent.last.ID)
+	for range 2 {
+		if got := b.send(t, asks); got.status != http.StatusOK {
+			t.Fatalf("a rollback of one's own work: %d %s", got.status, short(got.body))
+		}
+	}
+	listed, _ := b.directory.Find("undo")
+	listed.Rules = policy.Rules{Callers: []string{"spiffe://" + devTrustDomain + "/another"}}
+	must(t, b.directory.Put(listed))
+	if got := b.send(t, asks); got.status != http.StatusForbidden || len(got.header.Values(ect.HeaderName)) != 0 {
+		t.Errorf("the stored result after the right is gone: %d, want 403", got.status)
+	}
+}
+
 // TestAttack_LevelWithoutAnyToken is hole 5: a minimum level refused a weak token and
 // let a message without any token pass. Where policy sets the level, a message
 // without a token is refused; the level that an agent declares alone is met by our
