@@ -136,13 +136,18 @@ func TestAttack_OwnTokenMakesAParty(t *testing.T) {
 		t.Fatalf("got %d %s", got.status, short(got.body))
 	}
 	checkpoint := agent.last
-	a.plant(t, ect.Claims{Workflow: checkpoint.Workflow, Parents: []ect.ID{checkpoint.ID}})
+	planted, root := ect.NewID(), ect.NewID()
+	a.plant(t, ect.Claims{ID: planted, Workflow: checkpoint.Workflow, Parents: []ect.ID{checkpoint.ID}})
+	a.plant(t, ect.Claims{ID: root, Workflow: checkpoint.Workflow})
 	// Its own work with the same agent, in a workflow of its own, is no way round.
 	own := b.send(t, letter{via: a.client, at: "/agents/undo/a2a", body: textBody("go"), header: map[string]string{"A2A-Version": "1.0"}})
 	ownLeg := b.proofs(t, own)[0]
 	agent.tell(func() { agent.last = checkpoint })
 	for name, parents := range map[string][]ect.ID{
 		"the victim's checkpoint":              {checkpoint.ID},
+		"that and a planted child of it":       {checkpoint.ID, planted},
+		"a planted child of it":                {planted},
+		"that and a planted root":              {checkpoint.ID, root},
 		"that and a token of the attacker's":   {checkpoint.ID, ownLeg.ID},
 		"a token of the attacker's in its own": {ownLeg.ID},
 	} {
@@ -409,7 +414,8 @@ func TestAttack_OutsiderApproves(t *testing.T) {
 		t.Fatalf("the victim's hook: %d %s", got.status, short(got.body))
 	}
 	a := b.attacker(t)
-	a.plant(t, ect.Claims{Workflow: wid, Parents: []ect.ID{legs[0].ID}})
+	planted := ect.NewID()
+	a.plant(t, ect.Claims{ID: planted, Workflow: wid, Parents: []ect.ID{legs[0].ID}, InputHash: legs[0].InputHash})
 	attackerSVID, approverSVID, agentSVID := b.svid(t, "/attacker"), b.svid(t, approverPath), b.svid(t, "/abacus-impostor")
 	decide := func(by string, c ect.Claims) bool {
 		t.Helper()
@@ -438,6 +444,7 @@ func TestAttack_OutsiderApproves(t *testing.T) {
 	other.InputHash = ect.Hash([]byte("something else"))
 	for name, accepted := range map[string]bool{
 		"an outsider":                      decide("attacker", about),
+		"an outsider, by its own token":    decide("attacker", ect.Claims{Parents: []ect.ID{planted}, InputHash: legs[0].InputHash}),
 		"an identity without the role":     decide("impostor", about),
 		"the one who asked for the work":   decide("requester", about),
 		"an approver, for another input":   decide("approver", other),
