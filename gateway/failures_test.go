@@ -20,8 +20,20 @@ import (
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
-// Every failure after step 5 leaves an error ECT whose parent is the source's
-// and whose aepb.error is one of the four values of the draft.
+// saysOf compares members of a token's ext claim with what they must be. Their names
+// are those of the drafts, written out: a wrong constant shows here.
+func saysOf(t *testing.T, c ect.Claims, want map[string]string) {
+	t.Helper()
+	for key, value := range want {
+		if got, ok := c.Ext.String(key); got != value || !ok || value == "" {
+			t.Errorf("%s: got %q, want %q", key, got, value)
+		}
+	}
+}
+
+// Every failure after step 5 leaves an error ECT whose parent is the source's,
+// whose aepb.error is one of the four values of the draft, and which says between
+// which protocols the translation failed and why.
 func TestFailuresLeaveEvidence(t *testing.T) {
 	t.Parallel()
 	const text = `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hello"}]}}}`
@@ -70,9 +82,12 @@ func TestFailuresLeaveEvidence(t *testing.T) {
 				t.Fatal("no evidence")
 			}
 			last := claims(t, answer.Evidence[len(answer.Evidence)-1])
-			if got, _ := last.Ext.String(ect.ExtError); last.Act != ect.ActTranslateError || got != tc.value {
-				t.Errorf("got %s %q, want aepb.error %q", last.Act, got, tc.value)
+			if last.Act != ect.ActTranslateError {
+				t.Errorf("got act %s", last.Act)
 			}
+			saysOf(t, last, map[string]string{
+				"aepb.source_protocol": "a2a-v1", "aepb.dest_protocol": "mcp-v1", "aepb.error": tc.value, "aepb.description": problem.From(err).Detail,
+			})
 			if source := claims(t, call.Evidence[0]); len(last.Parents) != 1 || last.Parents[0] != source.ID || last.Workflow != source.Workflow {
 				t.Errorf("parents %v", last.Parents)
 			}
