@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
@@ -368,18 +370,94 @@ func TestEvidenceOfTheDestination(t *testing.T) {
 	}
 }
 
-// A message from a translator that drops content never leaves.
+// lossyMCP and lossyA2A say of every message that they encode that something of it was
+// lost, beside what really was.
+type (
+	lossyMCP struct {
+		*mcp.Translator
+		loss canonical.Loss
+	}
+	lossyA2A struct {
+		*a2a.Translator
+		loss canonical.Loss
+	}
+)
+
+func (l lossyMCP) Encode(m *canonical.Message, target translators.Target) (translators.Wire, []canonical.Loss, error) {
+	wire, losses, err := l.Translator.Encode(m, target)
+	return wire, append(slices.Clone(losses), l.loss), err
+}
+
+func (l lossyA2A) Encode(m *canonical.Message, target translators.Target) (translators.Wire, []canonical.Loss, error) {
+	wire, losses, err := l.Translator.Encode(m, target)
+	return wire, append(slices.Clone(losses), l.loss), err
+}
+
+// A message from a translator that drops content never leaves (R7): a request does not
+// reach its agent, a reply does not reach its caller, and the evidence says so. What
+// weighs less is a warning in the evidence, and the message leaves.
 func TestSemanticLossStopsTheRoad(t *testing.T) {
 	t.Parallel()
-	permit, err := policy.Evaluate(policy.Request{Caller: "spiffe://example.com/c", Self: "spiffe://example.com/gateway", Native: true, Rules: policy.Rules{Open: true}})
-	if err != nil {
-		t.Fatal(err)
+	content := canonical.Loss{Code: canonical.LossContent, Path: "/body", Fate: canonical.Dropped}
+	ids := canonical.Loss{Code: canonical.LossIDs, Path: "/ids", Fate: canonical.Dropped}
+	toAgent := func(loss canonical.Loss) []translators.Translator {
+		return []translators.Translator{a2a.New(translators.Config{}), lossyMCP{mcp.New(translators.Config{}), loss}}
 	}
-	loss := canonical.Loss{Code: canonical.LossContent, Path: "/body", Fate: canonical.Dropped}
-	var lost *policy.SemanticLossError
-	if err := permit.Judge([]policy.Loss{{Code: string(loss.Code), Semantic: loss.Semantic(), Text: loss.String()}}); !errors.As(err, &lost) {
-		t.Errorf("got %v", err)
+	toCaller := func(loss canonical.Loss) []translators.Translator {
+		return []translators.Translator{lossyA2A{a2a.New(translators.Config{}), loss}, mcp.New(translators.Config{})}
 	}
+	for name, tc := range map[string]struct {
+		forms  []translators.Translator
+		loss   canonical.Loss
+		lossy  int // which leg's token says so, where it is a warning
+		stops  bool
+		called int
+		issued []ect.Act
+	}{
+		"content of the request":  {forms: toAgent(content), loss: content, stops: true, called: 0, issued: []ect.Act{"aepb:translate_error"}},
+		"content of the reply":    {forms: toCaller(content), loss: content, stops: true, called: 1, issued: []ect.Act{"aepb:translate", "aepb:translate_error"}},
+		"metadata of the request": {forms: toAgent(ids), loss: ids, lossy: 0, called: 1, issued: []ect.Act{"aepb:translate", "aepb:translate"}},
+		"metadata of the reply":   {forms: toCaller(ids), loss: ids, lossy: 1, called: 1, issued: []ect.Act{"aepb:translate", "aepb:translate"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			registry, err := translators.NewRegistry(tc.forms...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := newBed(t, gateway.Settings{}, policy.Rules{Open: true}, func(d *gateway.Deps) { d.Registry = registry })
+			answer, err := b.Exchange(t.Context(), b.translate(t, addBody))
+			var lost *policy.SemanticLossError
+			if stopped := errors.As(err, &lost); stopped != tc.stops || stopped && !slices.Equal(lost.Codes, []string{"L33"}) || !stopped && err != nil {
+				t.Fatalf("got %v", err)
+			}
+			if len(b.agent.bodies) != tc.called {
+				t.Errorf("the agent was called %d times", len(b.agent.bodies))
+			}
+			if stopped := len(answer.Wire.Body) == 0; stopped != tc.stops {
+				t.Errorf("the caller got %s", answer.Wire.Body)
+			}
+			var issued []ect.Act
+			for _, token := range answer.Evidence {
+				issued = append(issued, claims(t, token).Act)
+			}
+			if !slices.Equal(issued, tc.issued) {
+				t.Fatalf("the evidence is %s", issued)
+			}
+			if last := claims(t, answer.Evidence[len(answer.Evidence)-1]); tc.stops {
+				saysOf(t, last, map[string]string{"aepb.error": "semantic_loss"})
+			}
+			if warnings, _ := claims(t, answer.Evidence[tc.lossy]).Ext.Strings("aepb.translation_warnings"); !tc.stops && !slices.Contains(warnings, tc.loss.String()) {
+				t.Errorf("warnings: %q", warnings)
+			}
+		})
+	}
+}
+
+// Without the receipt of a recorded token nothing is sealed, and nothing but sealed
+// messages can be sent.
+func TestNothingIsSealedWithoutAReceipt(t *testing.T) {
+	t.Parallel()
 	if _, err := transport.Seal(ect.Receipt{}, translators.Wire{Body: []byte("{}")}); !errors.Is(err, transport.ErrUnsealed) {
 		t.Errorf("sealed without a receipt: %v", err)
 	}
