@@ -465,6 +465,40 @@ func TestADecisionIsToldToWhoeverWaits(t *testing.T) {
 	}
 }
 
+// TestADecisionIsToldOnce, also when it comes again in another message: here a gateway
+// carries it once more, with a token of its own each time, so that no message is the
+// repetition of another, which the gateway would answer without looking at it. Each of
+// them is acknowledged.
+func TestADecisionIsToldOnce(t *testing.T) {
+	t.Parallel()
+	b := newSignalBed(t)
+	b.Apply(gateway.Settings{Gateways: []ect.Identity{b.outsider.ID}})
+	workflow, gate := b.work("https://client.example/hook")
+	granted := b.decision(b.server, ect.ActApprovalGranted, workflow, gate)
+	token := granted.Body.(*canonical.Signal).Token
+	if _, err := b.Exchange(t.Context(), b.say(b.server, granted)); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		carried := b.mint(b.outsider, ect.Claims{
+			Act: ect.ActTranslate, Audience: []string{string(b.self.ID)}, Workflow: workflow, Parents: []ect.ID{claims(t, token).ID},
+		})
+		answer, err := b.Exchange(t.Context(), b.say(b.outsider, granted, carried))
+		if err != nil || len(answer.Evidence) != 1 {
+			t.Errorf("carried by a gateway: %v, with %d tokens", err, len(answer.Evidence))
+		}
+	}
+	if err := b.Close(); err != nil { // waits for what is told in the background
+		t.Fatal(err)
+	}
+	if len(b.told.list) != 1 || b.told.list[0].Token != token {
+		t.Errorf("told %d times", len(b.told.list))
+	}
+	if heard := len(b.agent.heard); heard != 1 {
+		t.Errorf("the agent heard %d messages", heard)
+	}
+}
+
 // TestADecisionForAnAgent: where nobody has registered, it goes to the agent.
 func TestADecisionForAnAgent(t *testing.T) {
 	t.Parallel()
