@@ -91,6 +91,10 @@ soak: ## an hour of mixed load, T=1h: memory, goroutines and files stay flat
 chaos: redis ## three replicas under load while things die: nobody is told a lie; SHORT=1
 	$(UNPROFILED) $(GO) run ./test/chaos $(if $(SHORT),--time 20s)
 
+.PHONY: abuse
+abuse: redis ## all known attacks at once: a good caller loses nothing; SHORT=1
+	$(UNPROFILED) $(GO) run ./test/abuse $(if $(SHORT),--time 20s)
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for T=60s each
 	@dirs=$$($(call with,^func Fuzz)); \

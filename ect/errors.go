@@ -39,6 +39,10 @@ var (
 	ErrUnsignable = errors.New("claims that must not be signed")
 	// ErrNoToken: a zero Token or Verified was handed over as if it were evidence.
 	ErrNoToken = errors.New("no execution context token")
+	// ErrTooManyIDs: more ids were looked up at once than MaxLookups.
+	ErrTooManyIDs = errors.New("too many ids are looked up at once")
+	// ErrCursor: a cursor of a workflow that no store returned.
+	ErrCursor = errors.New("the cursor is not one that was returned: begin without one")
 )
 
 // InvalidError refuses a well-formed token (403 ect_invalid).
@@ -62,6 +66,16 @@ type MalformedError struct {
 }
 
 func (e *MalformedError) Error() string { return "malformed execution context: " + e.Reason }
+
+// ForeignRootError refuses a token without parents in a workflow that another
+// issuer began (R14): it changes nothing on record.
+type ForeignRootError struct {
+	ID ID // the token's jti
+}
+
+func (e *ForeignRootError) Error() string {
+	return "execution context token refused: its workflow was begun by another issuer: name a parent, or begin a workflow of your own"
+}
 
 // TooLargeError refuses a token or header beyond its bound (431).
 type TooLargeError struct {

@@ -37,6 +37,7 @@ const (
 const (
 	ExtLeg              = "aepb.leg"               // "request" or "reply"; absent means request
 	ExtCaller           = "aepb.caller"            // the authenticated caller
+	ExtUnboundEvidence  = "aepb.unbound_evidence"  // jtis of tokens that came with a reply and do not testify to it (R4)
 	ExtSourceUnattested = "aepb.source_unattested" // true: the caller sent no ECT
 	ExtStream           = "aepb.stream"            // "open" or "close": the reply is a stream; absent: it is one message
 	ExtEvents           = "aepb.events"            // with "close": how many messages the hashes cover, [in, out]

@@ -21,6 +21,19 @@ type Record struct {
 	Act      Act
 	Parents  []ID
 	Until    time.Time // may be forgotten after this instant
+
+	Own     bool       // we signed it: evicted only after the tokens of others
+	Holder  string     // whose share of the store it takes, a key of policy/limit; empty: the gateway's own
+	Members []Identity // whom it makes members of its workflow (R14), decided when it was recorded
+}
+
+// Filing says how a token is put on record.
+type Filing struct {
+	Holder  string     // in whose share of the store the record counts, a key of policy/limit; empty: the gateway's own
+	Members []Identity // whom the record makes members of its workflow (R14)
+	// Unlisted keeps the token for those who know its id, and out of the workflow that
+	// it names: it does not belong there.
+	Unlisted bool
 }
 
 // LogValue prints the id; the bytes of a token are never logged.
@@ -30,17 +43,43 @@ func (r Record) LogValue() slog.Value { return slog.StringValue(string(r.ID)) }
 // another; it must not cost that other anything.
 const MaxNamesakes = 16
 
+// Bounds of a store.
+const (
+	MaxLookups = 256 // ids of one Get
+	MaxMembers = 256 // members of one workflow; further ones are none
+)
+
 // Store keeps the tokens that were signed or verified here. What it returns is
 // the caller's to change.
 type Store interface {
 	// Put keeps a copy of a record, and changes nothing in it. The same issuer's id with the same bytes is no error; with
 	// other bytes, or when MaxNamesakes other issuers have the id, it is a *ConflictError and changes nothing.
+	//
+	// A record without parents (a root) in a workflow that has any record is accepted only if the first record of that
+	// workflow was a root by the same issuer; else it is a *ForeignRootError and changes nothing. Of two roots by different
+	// issuers that come at once into a new workflow exactly one is kept. The issuer of the first root is the workflow's root
+	// issuer, and those whom a record names in Members are its members, for as long as any record of the workflow is kept.
 	Put(context.Context, Record) error
-	// Get finds the records with an id, in no particular order: at most one of each issuer.
-	Get(context.Context, ID) ([]Record, error)
-	// Workflow finds the records of a workflow, in no particular order.
-	Workflow(context.Context, string) ([]Record, error)
+	// Get finds the records with each id, at most one of each issuer: one list for each of the ids, in their order. More
+	// than MaxLookups ids are ErrTooManyIDs.
+	Get(ctx context.Context, ids ...ID) ([][]Record, error)
+	// Workflow returns up to limit (at least 1) records of a workflow in the order in which they came: those after the
+	// cursor, or from the first if it is empty. next is the cursor behind the last of them; empty: there are no more. What
+	// leaves the store between two pages is no error. A cursor that the store did not return is ErrCursor.
+	Workflow(ctx context.Context, wid, after string, limit int) (records []Record, next string, err error)
+	// Standing says what an identity is to a workflow.
+	Standing(ctx context.Context, wid string, who Identity) (Standing, error)
 }
+
+// Standing is what an identity is to a workflow.
+type Standing struct {
+	Known  bool // the workflow has a record
+	Root   bool // the identity issued its first root
+	Member bool // the identity issued its first root, or a record that is or was kept while the workflow is made it a member
+}
+
+// IsRoot reports whether a record begins a workflow: it is in one, and has no parents.
+func (r Record) IsRoot() bool { return r.Workflow != "" && len(r.Parents) == 0 }
 
 // RecorderDeps is what a Recorder needs.
 type RecorderDeps struct {
@@ -70,11 +109,11 @@ func NewRecorder(d RecorderDeps) (*Recorder, error) {
 }
 
 // Record keeps a token of ours. When it returns without error the store has it.
-func (r *Recorder) Record(ctx context.Context, t Token) (Receipt, error) {
+func (r *Recorder) Record(ctx context.Context, t Token, f Filing) (Receipt, error) {
 	if t.compact == "" {
 		return Receipt{}, ErrNoToken
 	}
-	if err := r.put(ctx, t.compact, &t.claims); err != nil {
+	if err := r.put(ctx, t.compact, &t.claims, f, true); err != nil {
 		return Receipt{}, err
 	}
 	return Receipt{id: t.claims.ID, output: t.claims.OutputHash, compact: t.compact}, nil
@@ -82,18 +121,23 @@ func (r *Recorder) Record(ctx context.Context, t Token) (Receipt, error) {
 
 // Keep keeps a verified token of somebody else, so that it can be found as an
 // ancestor. It issues no receipt: their evidence covers no message of ours.
-func (r *Recorder) Keep(ctx context.Context, v Verified) error {
+func (r *Recorder) Keep(ctx context.Context, v Verified, f Filing) error {
 	if v.compact == "" {
 		return ErrNoToken
 	}
-	return r.put(ctx, v.compact, &v.claims)
+	return r.put(ctx, v.compact, &v.claims, f, false)
 }
 
-func (r *Recorder) put(ctx context.Context, compact string, c *Claims) error {
+func (r *Recorder) put(ctx context.Context, compact string, c *Claims, f Filing, own bool) error {
+	workflow, members := c.Workflow, f.Members
+	if f.Unlisted {
+		workflow, members = "", nil
+	}
 	err := r.store.Put(ctx, Record{
-		Compact: compact, ID: c.ID, Workflow: c.Workflow, Issuer: c.Issuer,
+		Compact: compact, ID: c.ID, Workflow: workflow, Issuer: c.Issuer,
 		Audience: c.Audience, Act: c.Act, Parents: c.Parents,
 		Until: time.Unix(c.Expires, 0).Add(r.retention),
+		Own:   own, Holder: f.Holder, Members: members,
 	})
 	if err != nil {
 		return fmt.Errorf("ect: record: %w", err)

@@ -33,7 +33,7 @@ func TestRecord(t *testing.T) {
 	}
 	recorder := newRecorder(t, store)
 	for range 2 { // a repetition gets its receipt again
-		receipt, err := recorder.Record(t.Context(), token)
+		receipt, err := recorder.Record(t.Context(), token, ect.Filing{Holder: "id:holder", Members: []ect.Identity{"spiffe://member.test/a"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,13 +41,14 @@ func TestRecord(t *testing.T) {
 			t.Errorf("got receipt for %s", receipt.ID())
 		}
 	}
-	got, err := store.Get(t.Context(), token.ID())
+	got, err := ecttest.Find(t.Context(), store, token.ID())
 	if err != nil || len(got) != 1 {
 		t.Fatal(got, err)
 	}
 	want := ect.Record{
 		Compact: token.Compact(), ID: token.ID(), Workflow: c.Workflow, Issuer: s.From.ID, Audience: c.Audience,
 		Act: c.Act, Parents: c.Parents, Until: s.Now.Add(600*time.Second + time.Hour),
+		Own: true, Holder: "id:holder", Members: []ect.Identity{"spiffe://member.test/a"},
 	}
 	if diff := cmp.Diff(want, got[0]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -66,7 +67,7 @@ func TestKeep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = recorder.Keep(t.Context(), v)
+		err = recorder.Keep(t.Context(), v, ect.Filing{})
 		var conflict *ect.ConflictError
 		if want != (err == nil) || !want && (!errors.As(err, &conflict) || conflict.ID != c.ID) {
 			t.Errorf("%d: got %v", i, err)
@@ -89,15 +90,15 @@ func TestNoReceiptWithoutARecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	trouble := errors.New("trouble")
-	receipt, err := newRecorder(t, brokenStore{err: trouble}).Record(t.Context(), token)
+	receipt, err := newRecorder(t, brokenStore{err: trouble}).Record(t.Context(), token, ect.Filing{})
 	if !errors.Is(err, trouble) || receipt != (ect.Receipt{}) {
 		t.Errorf("a broken store: got %v, %v", receipt, err)
 	}
 	recorder := newRecorder(t, ecttest.NewStore())
-	if receipt, err := recorder.Record(t.Context(), ect.Token{}); !errors.Is(err, ect.ErrNoToken) || receipt != (ect.Receipt{}) {
+	if receipt, err := recorder.Record(t.Context(), ect.Token{}, ect.Filing{}); !errors.Is(err, ect.ErrNoToken) || receipt != (ect.Receipt{}) {
 		t.Errorf("a zero token: got %v, %v", receipt, err)
 	}
-	if err := recorder.Keep(t.Context(), ect.Verified{}); !errors.Is(err, ect.ErrNoToken) {
+	if err := recorder.Keep(t.Context(), ect.Verified{}, ect.Filing{}); !errors.Is(err, ect.ErrNoToken) {
 		t.Errorf("a zero Verified: got %v", err)
 	}
 }

@@ -283,7 +283,7 @@ func TestATokenIsNeverPrinted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	receipt, err := recorder.Record(t.Context(), token)
+	receipt, err := recorder.Record(t.Context(), token, ect.Filing{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,6 +40,10 @@ type Check struct {
 	Purpose Purpose
 	Peer    Peer   // the authenticated transport peer; zero: none
 	Body    string // Hash of the message body
+	// Unclaimed leaves out the last check of a Source, whether it was used before: the
+	// caller asks Claim once the message is permitted, so that a refused message uses
+	// up nothing and learns nothing of an earlier one (ruling R6).
+	Unclaimed bool
 }
 
 // VerifierDeps is what a Verifier needs.
@@ -143,10 +147,29 @@ func (v *Verifier) Verify(ctx context.Context, compact string, c Check) (Verifie
 	if err := v.acceptable(p, c); err != nil {
 		return Verified{}, err
 	}
-	if c.Purpose == Parent {
+	if c.Purpose == Parent || c.Purpose == Source && c.Unclaimed {
 		return p.verified(), nil
 	}
-	return v.claim(ctx, p, c)
+	t := p.verified()
+	if err := v.claim(ctx, t, c); err != nil {
+		var replayed *ReplayedError
+		if !errors.As(err, &replayed) {
+			t = Verified{}
+		}
+		return t, err
+	}
+	return t, nil
+}
+
+// Claim makes the one use of a source that was verified with Check.Unclaimed.
+// Errors: a *ReplayedError if it was used before with the same body, an
+// *InvalidError if it was used with another one or may have been; any other error
+// is trouble of the replay cache.
+func (v *Verifier) Claim(ctx context.Context, t Verified, body string) error {
+	if v.replay == nil {
+		return errParentsOnly
+	}
+	return v.claim(ctx, t, Check{Purpose: Source, Body: body})
 }
 
 // parse reads a token with a scanner that has read others: what it has grown to
@@ -269,30 +292,30 @@ func (v *Verifier) untimely(p *parsed) (Reason, string) {
 }
 
 // claim is the last step: only a token that is good in every other way uses up its id.
-func (v *Verifier) claim(ctx context.Context, p *parsed, c Check) (Verified, error) {
-	key := ReplayKey{Issuer: p.claims.Issuer, Workflow: p.claims.Workflow, ID: p.claims.ID}
+func (v *Verifier) claim(ctx context.Context, t Verified, c Check) error {
+	key := ReplayKey{Issuer: t.claims.Issuer, Workflow: t.claims.Workflow, ID: t.claims.ID}
 	state, err := v.replay.Claim(ctx, key, ReplayUse{
-		Token: Hash(p.octets), Body: c.Body,
-		Issued: time.Unix(p.claims.IssuedAt, 0), Until: v.useless(p),
+		Token: Hash([]byte(t.compact)), Body: c.Body,
+		Issued: time.Unix(t.claims.IssuedAt, 0), Until: v.useless(t),
 	})
 	switch {
 	case err != nil:
-		return Verified{}, fmt.Errorf("ect: replay cache: %w", err)
+		return fmt.Errorf("ect: replay cache: %w", err)
 	case state == ReplayFresh:
-		return p.verified(), nil
+		return nil
 	case state == ReplaySame && c.Purpose == Source:
-		return p.verified(), &ReplayedError{Key: key}
+		return &ReplayedError{Key: key}
 	case state == ReplayUnknown:
-		return Verified{}, p.invalid(ReasonTooOld, "iat")
+		return &InvalidError{Reason: ReasonTooOld, ID: t.claims.ID, Claim: "iat"}
 	default:
-		return Verified{}, p.invalid(ReasonReplay, "jti")
+		return &InvalidError{Reason: ReasonReplay, ID: t.claims.ID, Claim: "jti"}
 	}
 }
 
 // useless is when a repetition would be refused without a memory of the first:
 // expired, or too old, whichever comes first. Nothing need be remembered longer.
-func (v *Verifier) useless(p *parsed) time.Time {
-	return time.Unix(min(p.claims.Expires, p.claims.IssuedAt+v.maxAge+1)+v.skew, 0)
+func (v *Verifier) useless(t Verified) time.Time {
+	return time.Unix(min(t.claims.Expires, t.claims.IssuedAt+v.maxAge+1)+v.skew, 0)
 }
 
 // Verified is somebody's token that was found good. Only Verify makes one.

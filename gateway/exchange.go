@@ -11,6 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -43,6 +44,11 @@ type exchange struct {
 	losses    []canonical.Loss
 	attested  bool // its request came with an ECT, which is not here any more
 	admitted  bool // from here on every failure leaves evidence (architecture section 5)
+	legs      *requestLegs
+	unbound   heardOf // jtis of tokens that came with replies and do not testify to them (R4)
+	draining  bool    // the agent takes no new work
+	admission membership.Admission
+	claimed   bool // its sources are used up: the answer is kept for their repetition
 
 	requestID, replyID ect.ID // of the ECTs of the two legs, once recorded
 	replyContext       string // the dialogue that the reply belongs to
@@ -97,7 +103,7 @@ func (x *exchange) verbatim() bool {
 
 // Exchange carries one message to its destination and the reply back.
 func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer transport.Answer, err error) {
-	x := &exchange{call: call, settings: g.settings.Load(), began: g.Now(), leave: g.Metrics.Enter()}
+	x := &exchange{call: call, settings: g.settings.Load(), began: g.Now(), leave: g.Metrics.Enter(), legs: &requestLegs{}}
 	defer func() {
 		if answer.Events == nil { // a stream is settled at its end
 			answer = g.settle(ctx, x, answer, err)
@@ -113,14 +119,23 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 	if err := x.submitted(); err != nil {
 		return answer, err
 	}
-	if stored, done, err := g.verify(ctx, x); done || err != nil {
-		return stored, err
+	if err := g.verify(ctx, x); err != nil {
+		return answer, err
 	}
 	g.reach(ctx, x)
 	if err := g.permit(x); err != nil {
 		return answer, err
 	}
+	if stored, done, err := g.claimEvidence(ctx, x); done || err != nil {
+		return stored, err
+	}
 	if x.message, err = g.decodeRequest(x); err != nil {
+		return answer, err
+	}
+	if x.admission.ByRole && x.message.Op != canonical.OpDecision {
+		return answer, membership.Outsider() // the role of an approver lets in decisions alone
+	}
+	if err := g.lifecycleGate(ctx, x); err != nil {
 		return answer, err
 	}
 	x.asked = x.message.Body

@@ -187,8 +187,9 @@ func TestConversationsAreNotShared(t *testing.T) {
 	}
 }
 
-// A jti of ours, used again by a caller, hides nothing: his own message passes,
-// and whoever names that id as parent has us on his path.
+// A jti of ours, used again by a caller, hides nothing: in our token's workflow it
+// is refused, in another his own message passes, and a message that names that id
+// as parent has us on its path.
 func TestAForeignTokenWithAJTIOfOursHidesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
@@ -197,8 +198,8 @@ func TestAForeignTokenWithAJTIOfOursHidesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	ours := claims(t, answer.Evidence[0])
-	send := func(body string, c ect.Claims) error {
-		c.Audience, c.Workflow, c.OutputHash = []string{string(b.self.ID)}, ours.Workflow, ect.Hash([]byte(body))
+	send := func(body, workflow string, c ect.Claims) error {
+		c.Audience, c.Workflow, c.OutputHash = []string{string(b.self.ID)}, workflow, ect.Hash([]byte(body))
 		token, err := b.caller.Signer(t, func() time.Time { return b.now }).Sign(c)
 		if err != nil {
 			t.Fatal(err)
@@ -208,13 +209,17 @@ func TestAForeignTokenWithAJTIOfOursHidesNothing(t *testing.T) {
 		_, err = b.Exchange(t.Context(), call)
 		return err
 	}
-	if err := send(strings.Replace(addBody, `"b":2`, `"b":3`, 1), ect.Claims{ID: ours.ID, Act: "send_task", Parents: []ect.ID{}}); err != nil {
+	namesake := ect.Claims{ID: ours.ID, Act: "send_task", Parents: []ect.ID{}}
+	if conflict := (*ect.ConflictError)(nil); !errors.As(send(strings.Replace(addBody, `"b":2`, `"b":3`, 1), ours.Workflow, namesake), &conflict) {
+		t.Error("a token with our jti in the workflow of ours is taken")
+	}
+	if err := send(strings.Replace(addBody, `"b":2`, `"b":3`, 1), string(ect.NewID()), namesake); err != nil {
 		t.Errorf("a token with our jti: %v", err)
 	}
-	if found, err := b.memory.Get(t.Context(), ours.ID); err != nil || len(found) != 2 {
+	if found, err := ecttest.Find(t.Context(), b.memory, ours.ID); err != nil || len(found) != 2 {
 		t.Errorf("kept %v, %v", found, err)
 	}
-	err = send(strings.Replace(addBody, `"b":2`, `"b":4`, 1), ect.Claims{Act: ect.ActTranslate, Parents: []ect.ID{ours.ID}})
+	err = send(strings.Replace(addBody, `"b":2`, `"b":4`, 1), ours.Workflow, ect.Claims{Act: ect.ActTranslate, Parents: []ect.ID{ours.ID}})
 	if denied := (*policy.Denied)(nil); !errors.As(err, &denied) || denied.Constraint != policy.ConstraintLoop {
 		t.Errorf("a loop through us: %v", err)
 	}
@@ -343,8 +348,9 @@ func TestEvidenceOfTheDestination(t *testing.T) {
 	var own ect.Token
 	b.agent.evidence = func(_, reply []byte) []string {
 		var err error
+		leg := claims(t, b.agent.tokens[len(b.agent.tokens)-1][0])
 		own, err = b.server.Signer(t, nil).Sign(ect.Claims{
-			Audience: []string{string(b.self.ID)}, Act: "receive_task", OutputHash: ect.Hash(reply),
+			Audience: []string{string(b.self.ID)}, Act: "receive_task", OutputHash: ect.Hash(reply), Workflow: leg.Workflow, Parents: []ect.ID{leg.ID},
 		})
 		if err != nil {
 			t.Error(err)
@@ -355,8 +361,9 @@ func TestEvidenceOfTheDestination(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if reply := claims(t, answer.Evidence[1]); len(reply.Parents) != 1 || reply.Parents[0] != own.ID() {
-		t.Errorf("parents of leg 2: %v, want %s", reply.Parents, own.ID())
+	want := []ect.ID{own.ID(), claims(t, answer.Evidence[0]).ID}
+	if reply := claims(t, answer.Evidence[1]); !slices.Equal(reply.Parents, want) {
+		t.Errorf("parents of leg 2: %v, want the agent's token and leg 1: %v", reply.Parents, want)
 	}
 	outsider := ecttest.NewParty(t, b.server.ID)
 	b.agent.evidence = func(_, reply []byte) []string {

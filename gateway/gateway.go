@@ -17,6 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -57,6 +58,9 @@ type Deps struct {
 	Logger        *slog.Logger
 	Now           func() time.Time
 	NewID         func() string // a fresh UUID
+	// Approver reports whether an identity may decide what waits for a human: it has
+	// the role of an approver in the operator's directory (R23). Nil: none may.
+	Approver func(ect.Identity) bool
 }
 
 // Gateway is the road. It is safe for concurrent use.
@@ -74,6 +78,7 @@ type Gateway struct {
 	shelves      shelves
 	heart        sync.Once       // says that this process is alive, once somebody needs to know
 	refusals     *sample.Sampler // those that leave no ECT each
+	members      *membership.Register
 }
 
 var _ transport.Exchanger = (*Gateway)(nil)
@@ -94,7 +99,11 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{Deps: deps, refusals: refusals, instance: deps.NewID(), crew: newCrew(), attending: newCrew()}
+	members, err := membership.New(membership.Deps{Store: deps.Evidence, Self: deps.Signer.Issuer(), AgentAt: deps.Directory.AgentAt})
+	if err != nil {
+		return nil, err
+	}
+	g := &Gateway{Deps: deps, members: members, refusals: refusals, instance: deps.NewID(), crew: newCrew(), attending: newCrew()}
 	g.Apply(settings)
 	return g, nil
 }
@@ -116,6 +125,12 @@ func (g *Gateway) Apply(settings Settings) {
 	settings.Constraints = settings.Document.Narrow(settings.Constraints, g.Self())
 	g.settings.Store(&settings)
 }
+
+// Members answers who belongs to a workflow.
+func (g *Gateway) Members() *membership.Register { return g.members }
+
+// Decides reports whether an identity may decide what waits for a human (R23).
+func (g *Gateway) Decides(id ect.Identity) bool { return g.Approver != nil && g.Approver(id) }
 
 // Self is the gateway's own identity.
 func (g *Gateway) Self() ect.Identity { return g.Signer.Issuer() }

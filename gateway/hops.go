@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/hop"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/rollback"
@@ -275,7 +277,7 @@ func (g *Gateway) vouched(ctx context.Context, x *exchange, reply transport.Repl
 	for i, s := range submitted {
 		v, err := g.Verifier.Verify(ctx, s.compact, ect.Check{Purpose: ect.Parent})
 		g.Metrics.Verified(ect.L2, telemetry.VerifyResult(err))
-		if err != nil || !v.Act().Translation() {
+		if err != nil || !v.Act().Translation() || v.Workflow() != x.workflow {
 			return "its ECT does not verify", nil //nolint:nilerr // the reason says so
 		}
 		steps[v.ID()], said[i] = v, v
@@ -296,7 +298,7 @@ func (g *Gateway) vouched(ctx context.Context, x *exchange, reply transport.Repl
 	size := 0
 	for _, v := range said {
 		g.Dialects.Learn(v)
-		if err := g.Recorder.Keep(ctx, v); err != nil {
+		if err := g.Recorder.Keep(ctx, v, ect.Filing{Holder: limit.Identity(string(v.Issuer()))}); err != nil {
 			return "", recording(err)
 		}
 		if size += len(v.Compact()); size <= maxProof {
@@ -347,11 +349,15 @@ func (g *Gateway) refused(ctx context.Context, x *exchange, err error) {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
+	var verified []ect.Verified
 	for _, compact := range refusal.Evidence {
 		if v, err := g.Verifier.Verify(ctx, compact, ect.Check{Purpose: ect.Parent}); err == nil {
-			_ = g.Recorder.Keep(ctx, v)
+			verified = append(verified, v)
 			x.learned(v)
 		}
+	}
+	if _, err := g.bindEvidence(ctx, x, verified, nil); err != nil {
+		g.Logger.WarnContext(ctx, "evidence of a refusal not recorded", slog.String("agent", x.agent.Name), slog.Any("error", err))
 	}
 }
 

@@ -136,8 +136,9 @@ func TestTheTokenThatClosesAnAgentsStream(t *testing.T) {
 						if c.whole != "" {
 							whole = c.whole
 						}
+						leg := s.agent.leg()
 						token, err := signer.Signer(t, time.Now).Sign(ect.Claims{
-							ID: id, Audience: []string{string(s.self.ID)}, Workflow: string(ect.NewID()), Act: "wrote", Parents: []ect.ID{}, OutputHash: whole,
+							ID: id, Audience: []string{string(s.self.ID)}, Workflow: leg.Workflow, Act: "wrote", Parents: []ect.ID{leg.ID}, OutputHash: whole,
 						})
 						if err != nil {
 							t.Error(err)

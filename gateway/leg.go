@@ -56,9 +56,12 @@ func (g *Gateway) leg(ctx context.Context, x *exchange, l leg) (translators.Wire
 	if err != nil {
 		return translators.Wire{}, ect.Receipt{}, err
 	}
-	receipt, err := g.Recorder.Record(ctx, token)
+	receipt, err := g.Recorder.Record(ctx, token, g.ownFiling(x, l.audience))
 	if err != nil {
 		return translators.Wire{}, ect.Receipt{}, &problem.RecordingError{Err: err}
+	}
+	if l.name == legRequest {
+		x.legs.add(l.id)
 	}
 	g.Metrics.Issued(string(words.act), x.permit.Level())
 	if l.aside {
@@ -175,6 +178,9 @@ func (g *Gateway) translationExt(x *exchange, words words, dialect ect.Dialect, 
 		ext.SetString(ect.ExtHashForm, form)
 	}
 	ext.SetList(words.warnings, warnings, min(ect.WarningsSize, dialect.MaxExt()/2))
+	if unbound := x.unbound.all(); l.name == legReply && len(unbound) > 0 {
+		ext.SetList(ect.ExtUnboundEvidence, unbound, maxUnbound)
+	}
 	maps.Copy(ext, l.ext)
 	return ext
 }
@@ -324,7 +330,7 @@ func (g *Gateway) mark(ctx context.Context, x *exchange, m marked) (ect.ID, erro
 	if err != nil {
 		return "", err
 	}
-	if _, err := g.Recorder.Record(ctx, token); err != nil {
+	if _, err := g.Recorder.Record(ctx, token, g.ownFiling(x, []string{string(x.call.Caller.ID)})); err != nil {
 		return "", &problem.RecordingError{Err: err}
 	}
 	g.Metrics.Issued(string(words.act), ect.L2)

@@ -76,7 +76,7 @@ func (g *Gateway) tell(ctx context.Context, s sample.Sample) error {
 	ext.SetString(ect.ExtRefusal, s.Key.Reason)
 	token, err := g.Signer.Sign(ect.Claims{Act: ect.ActTranslateError, Audience: audience, Parents: []ect.ID{}, Ext: ext})
 	if err == nil {
-		_, err = g.Recorder.Record(ctx, token)
+		_, err = g.Recorder.Record(ctx, token, ect.Filing{Holder: s.Key.Source})
 	}
 	if err != nil {
 		g.refusals.Return(s)

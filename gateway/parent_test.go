@@ -44,6 +44,12 @@ func TestThePathToANamedParent(t *testing.T) {
 	if denied, ok := errors.AsType[*policy.Denied](err); !ok || denied.Constraint != policy.ConstraintHops {
 		t.Fatalf("with tokens: %v", err)
 	}
+	// What was refused is not on record. The same with room for more hops is.
+	b.Apply(gateway.Settings{Constraints: policy.Constraints{MaxHops: 9}})
+	if _, err := b.Exchange(t.Context(), b.call(addBody, tokens...)); err != nil {
+		t.Fatal(err)
+	}
+	b.Apply(gateway.Settings{})
 	naming := func(id ect.ID) (transport.Answer, error) {
 		call := b.call(addBody)
 		call.Parent = string(id)
@@ -81,7 +87,7 @@ func TestNamesakes(t *testing.T) {
 	id, workflow, until := ect.NewID(), string(ect.NewID()), b.now.Add(time.Hour)
 	put := func(issuer ect.Identity, audience ...string) {
 		t.Helper()
-		record := ect.Record{Compact: "h.p." + string(issuer[len(issuer)-1:]), ID: id, Workflow: workflow, Issuer: issuer, Audience: audience, Act: "act", Until: until}
+		record := ect.Record{Compact: "h.p." + string(issuer[len(issuer)-1:]), ID: id, Workflow: workflow, Issuer: issuer, Audience: audience, Act: "act", Parents: []ect.ID{ect.NewID()}, Until: until}
 		if err := b.memory.Put(t.Context(), record); err != nil {
 			t.Fatal(err)
 		}

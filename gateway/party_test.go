@@ -106,21 +106,25 @@ func TestASignalIsItsSenders(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	b.Apply(gateway.Settings{Gateways: []ect.Identity{b.outsider.ID}})
-	own = b.mint(b.outsider, ect.Claims{Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow})
+	own = b.mint(b.outsider, ect.Claims{Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow, Parents: []ect.ID{checkpoint}})
 	if _, err := b.Exchange(t.Context(), call()); err != nil {
 		t.Errorf("a gateway carries it: %v", err)
 	}
 }
 
-// TestANamesakeTakesNothingAway: a stranger's token with the checkpoint's id
-// keeps nobody from undoing his own work.
+// TestANamesakeTakesNothingAway: a stranger's token with the checkpoint's id is
+// refused in the checkpoint's workflow, and in another one it does not keep the
+// caller from undoing its own work.
 func TestANamesakeTakesNothingAway(t *testing.T) {
 	t.Parallel()
 	b := newSignalBed(t)
 	workflow, checkpoint := b.work("")
-	if _, err := b.Exchange(t.Context(), b.say(b.outsider, text("go"), b.mint(b.outsider, ect.Claims{
-		ID: checkpoint, Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow,
-	}))); err != nil {
+	namesake := ect.Claims{ID: checkpoint, Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow, Parents: b.parents(checkpoint)}
+	if _, err := b.Exchange(t.Context(), b.say(b.outsider, text("go"), b.mint(b.outsider, namesake))); problem.From(err).Code != problem.CodeECTInvalid {
+		t.Errorf("in the same workflow: %v", err)
+	}
+	namesake.Workflow = string(ect.NewID())
+	if _, err := b.Exchange(t.Context(), b.say(b.outsider, text("go"), b.mint(b.outsider, namesake))); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Exchange(t.Context(), b.say(b.caller, b.rollback(b.caller, workflow, checkpoint))); err != nil {

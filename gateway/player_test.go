@@ -51,16 +51,18 @@ type player struct {
 	asked   []string // the methods, in order
 	bodies  []string
 	headers []http.Header
-	told    int // how often it has described itself
-	open    int // streams that are open
-	blind   bool
-	version string
-	typed   string                 // schema of its only skill; empty: it takes messages
-	offers  string                 // what an MCP server says that it can do; empty: nothing
-	tasks   bool                   // it keeps tasks
-	support string                 // what its skill says of tasks, in 2025-11-25; empty: nothing
-	skills  []canonical.Capability // more than the one that it has
-	resume  chan struct{}          // an event without text waits for it
+
+	evidence [][]string // the tokens that came with each request
+	told     int        // how often it has described itself
+	open     int        // streams that are open
+	blind    bool
+	version  string
+	typed    string                 // schema of its only skill; empty: it takes messages
+	offers   string                 // what an MCP server says that it can do; empty: nothing
+	tasks    bool                   // it keeps tasks
+	support  string                 // what its skill says of tasks, in 2025-11-25; empty: nothing
+	skills   []canonical.Capability // more than the one that it has
+	resume   chan struct{}          // an event without text waits for it
 }
 
 func (p *player) Describe(_ context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
@@ -86,8 +88,15 @@ func (p *player) Describe(_ context.Context, e transport.Endpoint) (*canonical.D
 	}, e, nil
 }
 
+// leg is the claims of the newest request ECT that the agent was shown.
+func (p *player) leg() ect.Claims {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return claims(p.t, p.evidence[len(p.evidence)-1][0])
+}
+
 func (p *player) Dial(ctx context.Context, _ transport.Endpoint, sealed transport.Sealed) (transport.Reply, error) {
-	wire, _, err := sealed.Open()
+	wire, tokens, err := sealed.Open()
 	if err != nil {
 		return transport.Reply{}, err
 	}
@@ -103,6 +112,7 @@ func (p *player) Dial(ctx context.Context, _ transport.Endpoint, sealed transpor
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asked, p.bodies = append(p.asked, request.Method), append(p.bodies, string(wire.Body))
+	p.evidence = append(p.evidence, tokens)
 	p.headers = append(p.headers, wire.Header)
 	list := p.scenes[request.Method]
 	if len(list) == 0 {

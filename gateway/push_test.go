@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
@@ -60,7 +61,7 @@ func TestPostsAreProven(t *testing.T) {
 		}
 		request := claims(t, s.tools.tokens[0][0])
 		for i, got := range proofs {
-			if found, err := s.memory.Get(t.Context(), got.ID); err != nil || len(found) != 1 {
+			if found, err := ecttest.Find(t.Context(), s.memory, got.ID); err != nil || len(found) != 1 {
 				t.Errorf("on record: %v %v", found, err)
 			}
 			if got.OutputHash != ect.Hash([]byte(bodies[i])) || got.InputHash == "" || got.Act != ect.ActTranslate || got.Workflow != request.Workflow ||
@@ -90,7 +91,7 @@ func (s *stage) behind(id, ancestor ect.ID) bool {
 	if id == ancestor {
 		return true
 	}
-	found, err := s.memory.Get(s.t.Context(), id)
+	found, err := ecttest.Find(s.t.Context(), s.memory, id)
 	if err != nil || len(found) != 1 {
 		return false
 	}

@@ -41,6 +41,11 @@ func (g *Gateway) meet(ctx context.Context, x *exchange) {
 	if !mayAsk(x) {
 		return
 	}
+	if resolved, err := g.Directory.Resolve(ctx, x.agent); err == nil && drains(resolved) {
+		x.agent, x.draining = resolved, true // whether it takes this message depends on what that is
+		g.bound(x)
+		return
+	}
 	if x.agent, x.lost = g.Directory.Reach(ctx, x.agent); x.lost == nil {
 		g.bound(x)
 	}

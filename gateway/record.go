@@ -64,6 +64,7 @@ type record struct {
 	Context  string `json:",omitempty"`
 	Workflow string
 	Last     ect.ID            // of the ECT that testifies to it
+	Legs     []ect.ID          `json:",omitempty"` // of the ECTs of its requests: evidence of the agent descends from one of them (R4)
 	Heard    string            `json:",omitempty"` // hash of what the agent said
 	Runner   string            `json:",omitempty"` // which process works on it; empty: none does
 	Follower string            `json:",omitempty"` // which process hears of every change; empty: none does
@@ -175,7 +176,7 @@ func (r *record) mailKey() EntryKey {
 func (g *Gateway) newRecord(x *exchange, task *canonical.Task) *record {
 	rec := &record{
 		Form: recordForm, Task: *task, Agent: x.agent.Name, Binding: x.dest.Info().Binding, Source: x.source.Info().Binding,
-		Workflow: x.workflow, Last: x.requestID, key: g.keyOf(x, task.ID),
+		Workflow: x.workflow, Last: x.requestID, Legs: x.requestLegs(), key: g.keyOf(x, task.ID),
 	}
 	if x.chosen != nil {
 		rec.Skill = x.chosen.ID

@@ -120,7 +120,7 @@ func readTexts(b []byte, into ...*string) (rest []byte, whole bool) {
 
 // store keeps an answer, or how the message failed, under each source's key.
 func (g *Gateway) store(ctx context.Context, x *exchange, answer transport.Answer, cause error) {
-	if len(x.evidence.sources) == 0 {
+	if !x.claimed {
 		return
 	}
 	s := stored{wire: answer.Wire, evidence: x.issuedIDs, rare: rare{Status: answer.Wire.Status}}
@@ -175,7 +175,7 @@ func (x *exchange) again() *exchange {
 	return &exchange{
 		call: x.call, settings: x.settings, began: x.began, source: x.source, dest: x.dest, evidence: x.evidence, agent: x.agent,
 		endpoint: x.endpoint, via: x.via, described: x.described, permit: x.permit, message: x.message, wireID: x.wireID, workflow: x.workflow,
-		parents: x.parents, attested: x.attested, admitted: x.admitted, record: x.record, leave: func() {},
+		parents: x.parents, attested: x.attested, admitted: x.admitted, record: x.record, leave: func() {}, legs: x.legs,
 	}
 }
 
@@ -315,7 +315,7 @@ func (g *Gateway) recordOf(x *exchange, task *canonical.Task) *record {
 	brief := canonical.Task{ID: task.ID, ContextID: task.ContextID, Status: canonical.Status{State: task.Status.State}}
 	if x.record != nil {
 		rec := *x.record
-		rec.Task, rec.Workflow = brief, x.workflow
+		rec.Task, rec.Workflow, rec.Legs = brief, x.workflow, x.requestLegs()
 		rec.Task.ID, rec.Task.ContextID = x.record.Task.ID, x.record.Task.ContextID
 		return &rec
 	}

@@ -256,7 +256,7 @@ func TestBothLegsAreProven(t *testing.T) {
 
 func has(t *testing.T, b *bed, id ect.ID) bool {
 	t.Helper()
-	found, err := b.memory.Get(t.Context(), id)
+	found, err := ecttest.Find(t.Context(), b.memory, id)
 	return err == nil && len(found) == 1
 }
 

@@ -8,12 +8,11 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
-
-// maxLineage bounds how many ancestors are looked at for a signal's sender.
-const maxLineage = 1024
 
 // signal carries a message that is a token (canonical.Signal) to whom it is for,
 // if its sender was party to the work that it is about (ATD, Rollback
@@ -51,6 +50,9 @@ func (g *Gateway) signed(ctx context.Context, x *exchange) (ect.Verified, error)
 	case len(token.Parents()) == 0:
 		return token, &ect.InvalidError{Reason: ect.ReasonMissingClaim, ID: token.ID(), Claim: "par"}
 	}
+	if x.message.Op == canonical.OpDecision {
+		return token, g.mayDecide(ctx, x, token)
+	}
 	return token, g.party(ctx, x, token)
 }
 
@@ -65,65 +67,38 @@ func signals(op canonical.Op, act ect.Act) bool {
 	return act == ect.ActApprovalGranted || act == ect.ActApprovalDenied
 }
 
-// party refuses a sender who had no part in what the token's parents came of:
-// neither made nor was given any token on the way there, in the same workflow.
-// Nobody can put himself there afterwards.
+// party refuses the sender of a rollback request who has no part in everything that
+// it is about (ATD, Rollback Authorization; R14).
 func (g *Gateway) party(ctx context.Context, x *exchange, token ect.Verified) error {
-	outside := &policy.Forbidden{Agent: x.agent.Name, Reason: "the caller has no part in this workflow"}
-	queue, seen, party := token.Parents(), map[ect.ID]bool{token.ID(): true}, false
-	for i := 0; i < len(queue); i++ {
-		if seen[queue[i]] {
-			continue
-		}
-		if seen[queue[i]] = true; len(seen) > maxLineage {
-			return outside
-		}
-		record, ok, err := g.meant(ctx, x, queue[i])
-		switch {
-		case err != nil:
-			return recording(err)
-		case !ok && i < len(token.Parents()), ok && record.Workflow != token.Workflow():
-			return outside
-		case ok:
-			party = party || g.names(record, token.Issuer())
-			queue = append(queue, record.Parents...)
-		}
+	party, err := g.members.IsParty(ctx, membership.Signal{
+		Workflow: token.Workflow(), Sender: token.Issuer(), Parents: token.Parents(), Agent: x.agent.ID,
+	})
+	if err != nil {
+		return recording(err)
 	}
 	if !party {
-		return outside
+		return &policy.Forbidden{Agent: x.agent.Name, Reason: "the caller has no part in this workflow"}
 	}
 	return nil
 }
 
-// meant is the token that a parent's id means: ours, else the agent's, else the
-// only one. Where several others have one id, any of them may have taken it to
-// be somebody.
-func (g *Gateway) meant(ctx context.Context, x *exchange, id ect.ID) (ect.Record, bool, error) {
-	records, err := g.named(ctx, id)
-	if i := slices.IndexFunc(records, func(r ect.Record) bool { return r.Issuer == x.agent.ID }); i >= 0 {
-		records = records[i : i+1]
+// mayDecide refuses a decision of an identity without the role of an approver, and
+// one that is not bound to the token that it is about (R23).
+func (g *Gateway) mayDecide(ctx context.Context, x *exchange, token ect.Verified) error {
+	if !g.Decides(token.Issuer()) {
+		return &policy.Forbidden{Agent: x.agent.Name, Reason: "only an operator with the role approver decides: ask one, or have the role granted"}
 	}
-	if err != nil || len(records) != 1 {
-		return ect.Record{}, false, err
-	}
-	return records[0], true, nil
-}
-
-// names: a token was made by somebody, or for him; or we made it of a message
-// of his that brought none.
-func (g *Gateway) names(r ect.Record, who ect.Identity) bool {
-	if r.Issuer == who || slices.Contains(r.Audience, string(who)) {
-		return true
-	}
-	if r.Issuer != g.Self() {
-		return false
-	}
-	claims, _, err := ect.ParseUnverified(r.Compact) // ours
+	_, bound, err := g.members.Gate(ctx, token, x.agent.ID)
 	if err != nil {
-		return false
+		return recording(err)
 	}
-	caller, _ := claims.Ext.String(ect.ExtCaller)
-	return caller == string(who)
+	if !bound {
+		return &policy.Forbidden{
+			Agent:  x.agent.Name,
+			Reason: "the decision is not bound to what it decides: its only parent must be that token of this workflow, with the same inp_hash, and neither signed nor asked for by the approver",
+		}
+	}
+	return nil
 }
 
 // relaySignal says a signal to the agent, in its protocol's form for that. A
@@ -178,8 +153,16 @@ func (g *Gateway) outcome(ctx context.Context, x *exchange, said *canonical.Sign
 	if err != nil || bad {
 		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "its rollback result is not to be believed"}
 	}
-	if err := g.Recorder.Keep(ctx, v); err != nil {
+	bound, _, err := g.members.Bind(ctx, membership.Reply{
+		Workflow: request.Workflow(), Legs: []ect.ID{request.ID()}, Agent: v.Issuer(), Gateway: x.settings.isGateway, Tokens: []ect.Verified{v},
+	})
+	if err != nil {
 		return nil, recording(err)
+	}
+	for _, filed := range bound {
+		if err := g.Recorder.Keep(ctx, v, ect.Filing{Holder: limit.Identity(string(v.Issuer())), Members: filed.Members}); err != nil {
+			return nil, recording(err)
+		}
 	}
 	parents = slices.DeleteFunc(parents, func(id ect.ID) bool { return id == v.ID() })
 	return append([]ect.ID{v.ID()}, parents...), nil

@@ -130,6 +130,7 @@ type signalBed struct {
 	told                           *told
 	memory                         *state.Memory
 	caller, outsider, self, server *ecttest.Party
+	approver                       *ecttest.Party
 	least                          map[ect.Identity]ect.Level // of what a caller presents; none: L2
 }
 
@@ -141,6 +142,7 @@ func newSignalBed(t *testing.T, edits ...func(*directory.Deps)) *signalBed {
 		outsider: ecttest.NewParty(t, "spiffe://example.com/outsider"),
 		self:     ecttest.NewParty(t, "spiffe://example.com/gateway"),
 		server:   ecttest.NewParty(t, "spiffe://example.com/agents/undoer"),
+		approver: ecttest.NewParty(t, "spiffe://example.com/people/approver"),
 	}
 	b.agent = &undoer{signalBed: b, t: t}
 	must := func(err error) {
@@ -172,7 +174,7 @@ func newSignalBed(t *testing.T, edits ...func(*directory.Deps)) *signalBed {
 		{Binding: mcp.Binding, URL: "https://calculator.example/mcp"},
 	}}))
 	verifier, err := ect.NewVerifier(ect.VerifierDeps{
-		Keys: ecttest.KeysOf(b.caller, b.outsider, b.self, b.server), Replay: b.memory, Audience: []string{string(b.self.ID)}, Now: time.Now,
+		Keys: ecttest.KeysOf(b.caller, b.outsider, b.self, b.server, b.approver), Replay: b.memory, Audience: []string{string(b.self.ID)}, Now: time.Now,
 		MinLevelOf: func(who ect.Identity) ect.Level { return b.least[who] },
 	})
 	must(err)
@@ -188,7 +190,8 @@ func newSignalBed(t *testing.T, edits ...func(*directory.Deps)) *signalBed {
 		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{uacp.Binding: b.agent, mcp.Binding: calculator},
 		Callbacks: b.told, Signer: b.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: b.memory,
 		Answers: b.memory, Conversations: b.memory, Entries: b.memory.Entries(), Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
-		NewID: func() string { return string(ect.NewID()) },
+		NewID:    func() string { return string(ect.NewID()) },
+		Approver: func(id ect.Identity) bool { return id == b.approver.ID || id == b.caller.ID },
 	})
 	must(err)
 	return b
@@ -274,7 +277,7 @@ func TestARollbackIsRelayedAndProven(t *testing.T) {
 		}
 	}
 	for _, id := range []ect.ID{request.ID, result.ID, there.ID, back.ID} {
-		if found, err := b.memory.Get(t.Context(), id); err != nil || len(found) != 1 {
+		if found, err := ecttest.Find(t.Context(), b.memory, id); err != nil || len(found) != 1 {
 			t.Errorf("%s is not on record", id)
 		}
 	}
@@ -308,7 +311,7 @@ func TestRollbacksThatAreRefused(t *testing.T) {
 				call := b.say(b.outsider, &canonical.Message{Op: canonical.OpInvoke, Body: &canonical.Invoke{
 					Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "go"}}},
 				}}, b.mint(b.outsider, ect.Claims{
-					ID: checkpoint, Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow,
+					ID: checkpoint, Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: string(ect.NewID()),
 				}))
 				if _, err := b.Exchange(b.t.Context(), call); err != nil {
 					b.t.Fatal(err)
@@ -361,7 +364,7 @@ func TestRollbacksThatAreRefused(t *testing.T) {
 			if heard := len(b.agent.heard) > before; heard != c.heard {
 				t.Errorf("the agent heard of it: %t", heard)
 			}
-			if len(answer.Evidence) == 0 && c.code != problem.CodeECTInvalid {
+			if len(answer.Evidence) == 0 && c.code != problem.CodeECTInvalid && who != b.outsider { // of whom nothing is recorded
 				t.Error("no evidence of the failure")
 			}
 		})
@@ -376,17 +379,17 @@ func TestUnsignedSignalsAreRefused(t *testing.T) {
 	t.Parallel()
 	for op, act := range map[canonical.Op]ect.Act{canonical.OpRollback: ect.ActRollbackRequest, canonical.OpDecision: ect.ActApprovalGranted} {
 		b := newSignalBed(t)
-		b.least = map[ect.Identity]ect.Level{b.caller.ID: ect.L1}
 		workflow, checkpoint := b.work("")
-		signed := b.rollback(b.caller, workflow, checkpoint)
+		who, signed := b.caller, b.rollback(b.caller, workflow, checkpoint)
 		if op == canonical.OpDecision {
-			signed = b.decision(b.caller, act, workflow, checkpoint)
+			who, signed = b.approver, b.decision(b.approver, act, workflow, checkpoint)
 		}
+		b.least = map[ect.Identity]ect.Level{who.ID: ect.L1}
 		before := len(b.agent.heard)
-		call := b.say(b.caller, signed)
+		call := b.say(who, signed)
 		unsigned := *signed
 		body := *signed.Body.(*canonical.Signal)
-		body.Token = ecttest.MintUnsigned(t, b.caller, ecttest.Recipe{Claims: ect.Claims{
+		body.Token = ecttest.MintUnsigned(t, who, ecttest.Recipe{Claims: ect.Claims{
 			Act: act, Audience: []string{string(b.self.ID), string(b.server.ID)}, Workflow: workflow, Parents: []ect.ID{checkpoint},
 		}})
 		unsigned.Body = &body
@@ -398,7 +401,7 @@ func TestUnsignedSignalsAreRefused(t *testing.T) {
 		if len(b.agent.heard) != before {
 			t.Errorf("%s: the agent heard of it", op)
 		}
-		if _, err := b.Exchange(t.Context(), b.say(b.caller, signed)); err != nil {
+		if _, err := b.Exchange(t.Context(), b.say(who, signed)); err != nil {
 			t.Errorf("%s with a signature: %v", op, err)
 		}
 	}
@@ -419,6 +422,16 @@ func TestARollbackThatTheAgentRefuses(t *testing.T) {
 	}
 }
 
+// parents are those of a token that is on record.
+func (b *signalBed) parents(id ect.ID) []ect.ID {
+	b.t.Helper()
+	found, err := ecttest.Find(b.t.Context(), b.memory, id)
+	if err != nil || len(found) != 1 {
+		b.t.Fatal(found, err)
+	}
+	return found[0].Parents
+}
+
 func (b *signalBed) decision(who *ecttest.Party, act ect.Act, workflow string, parent ect.ID) *canonical.Message {
 	return &canonical.Message{Op: canonical.OpDecision, Body: &canonical.Signal{Approval: "a-1", Token: b.mint(who, ect.Claims{
 		Act: act, Audience: []string{string(b.self.ID), string(b.caller.ID)}, Workflow: workflow, Parents: []ect.ID{parent},
@@ -432,8 +445,8 @@ func TestADecisionIsToldToWhoeverWaits(t *testing.T) {
 	if got := b.agent.heard[0].Callback; got != "https://client.example/hook" {
 		t.Errorf("the agent was told of %q", got)
 	}
-	granted := b.decision(b.server, ect.ActApprovalGranted, workflow, gate)
-	call := b.say(b.server, granted)
+	granted := b.decision(b.approver, ect.ActApprovalGranted, workflow, gate)
+	call := b.say(b.approver, granted)
 	answer, err := b.Exchange(t.Context(), call)
 	if err != nil {
 		t.Fatal(err)
@@ -444,13 +457,17 @@ func TestADecisionIsToldToWhoeverWaits(t *testing.T) {
 	if _, err := b.Exchange(t.Context(), call); err != nil {
 		t.Errorf("the same again: %v", err)
 	}
-	denied := b.decision(b.server, ect.ActApprovalDenied, workflow, gate)
-	if _, err := b.Exchange(t.Context(), b.say(b.server, denied)); problem.From(err).Code != problem.CodeConflict {
+	denied := b.decision(b.approver, ect.ActApprovalDenied, workflow, gate)
+	if _, err := b.Exchange(t.Context(), b.say(b.approver, denied)); problem.From(err).Code != problem.CodeConflict {
 		t.Errorf("decided otherwise: %v", err)
 	}
 	own := b.decision(b.caller, ect.ActApprovalGranted, workflow, gate)
 	if _, err := b.Exchange(t.Context(), b.say(b.caller, own)); problem.From(err).Code != problem.CodeForbidden {
 		t.Errorf("decided by who asks: %v", err)
+	}
+	agent := b.decision(b.server, ect.ActApprovalGranted, workflow, gate)
+	if _, err := b.Exchange(t.Context(), b.say(b.server, agent)); problem.From(err).Code != problem.CodeForbidden {
+		t.Errorf("decided by an agent without the role: %v", err)
 	}
 	stranger := b.decision(b.outsider, ect.ActApprovalGranted, workflow, gate)
 	if _, err := b.Exchange(t.Context(), b.say(b.outsider, stranger)); problem.From(err).Code != problem.CodeForbidden {
@@ -474,9 +491,9 @@ func TestADecisionIsToldOnce(t *testing.T) {
 	b := newSignalBed(t)
 	b.Apply(gateway.Settings{Gateways: []ect.Identity{b.outsider.ID}})
 	workflow, gate := b.work("https://client.example/hook")
-	granted := b.decision(b.server, ect.ActApprovalGranted, workflow, gate)
+	granted := b.decision(b.approver, ect.ActApprovalGranted, workflow, gate)
 	token := granted.Body.(*canonical.Signal).Token
-	if _, err := b.Exchange(t.Context(), b.say(b.server, granted)); err != nil {
+	if _, err := b.Exchange(t.Context(), b.say(b.approver, granted)); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
@@ -504,7 +521,7 @@ func TestADecisionForAnAgent(t *testing.T) {
 	t.Parallel()
 	b := newSignalBed(t)
 	workflow, gate := b.work("")
-	answer, err := b.Exchange(t.Context(), b.say(b.caller, b.decision(b.caller, ect.ActApprovalDenied, workflow, gate)))
+	answer, err := b.Exchange(t.Context(), b.say(b.approver, b.decision(b.approver, ect.ActApprovalDenied, workflow, gate)))
 	if err != nil || len(answer.Evidence) != 2 {
 		t.Fatalf("%v, with %d tokens", err, len(answer.Evidence))
 	}

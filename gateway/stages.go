@@ -24,7 +24,8 @@ const maxSignatures = 8
 type evidence struct {
 	sources []ect.Verified // those that no other submitted one names as parent (R4)
 	parents []ect.Verified
-	named   *ect.Record // without any: the one that the message names; nil: it names none
+	caller  ect.Identity // who brought them
+	named   *ect.Record  // without any: the one that the message names; nil: it names none
 
 	path     dag.Path // the way that this message took (R1)
 	ancestry dag.Path // by the draft's letter; only where the operator counts so
@@ -94,33 +95,31 @@ func (g *Gateway) destine(x *exchange) error {
 	return nil
 }
 
-// verify is step 4. A byte-identical repetition of a message that was answered
-// gets the stored answer (R6): done is then true.
-func (g *Gateway) verify(ctx context.Context, x *exchange) (answer transport.Answer, done bool, err error) {
+// verify is step 4: it verifies what came with the message, and judges whether its
+// issuers have a part in the workflows that they name (R14). Nothing is recorded
+// and no token is used up before policy has permitted the message.
+func (g *Gateway) verify(ctx context.Context, x *exchange) error {
 	if len(x.call.Evidence) == 0 {
-		return answer, false, g.descend(ctx, x)
+		return g.descend(ctx, x)
 	}
 	submitted, err := g.open(x.call.Evidence)
 	if err != nil {
-		return answer, false, err
+		return err
 	}
+	x.evidence.caller = x.call.Caller.ID
 	x.call.Wire = x.call.Wire.Hashed()
 	body := ect.Hash(x.call.Wire.Octets())
 	for _, s := range submitted {
 		check := ect.Check{Purpose: ect.Parent, Peer: x.call.Caller.Peer}
 		if s.source {
-			check.Purpose, check.Body = ect.Source, body
+			check.Purpose, check.Body, check.Unclaimed = ect.Source, body, true
 		}
 		v, err := g.Verifier.Verify(ctx, s.compact, check)
-		if replayed, ok := errors.AsType[*ect.ReplayedError](err); ok {
-			return g.repeat(ctx, replayed.Key)
-		}
 		if err != nil {
 			g.Metrics.Verified(ect.L2, telemetry.VerifyResult(err))
-			return answer, false, err
+			return err
 		}
 		g.Metrics.Verified(v.Level(), telemetry.VerifyResult(nil))
-		g.Dialects.Learn(v)
 		if s.source {
 			x.evidence.sources = append(x.evidence.sources, v)
 		} else {
@@ -128,41 +127,40 @@ func (g *Gateway) verify(ctx context.Context, x *exchange) (answer transport.Ans
 		}
 	}
 	if err := x.agree(); err != nil {
-		return answer, false, err
+		return err
 	}
-	return answer, false, g.keep(ctx, x)
+	return g.admitEvidence(ctx, x)
 }
 
-// replyEvidence verifies the ECTs that an agent sent with its answer: its own
-// newest one becomes the parent of leg 2, else leg 1 is (architecture section
-// 5, step 13). A broken one makes the answer untrustworthy.
+// replyEvidence verifies the ECTs that an agent sent with its answer. Leg 2 has leg
+// 1 as parent and, beside it, what the agent signed if that is bound to this request
+// (R4; architecture section 5, step 13). A broken token makes the answer untrustworthy.
 func (g *Gateway) replyEvidence(ctx context.Context, x *exchange, reply transport.Reply) ([]ect.ID, error) {
-	if len(reply.Evidence) == 0 && x.requestID == "" { // it was asked nothing yet
-		return x.parents, nil
+	parents := x.parents
+	if x.requestID != "" {
+		parents = []ect.ID{x.requestID}
 	}
 	if len(reply.Evidence) == 0 {
-		return []ect.ID{x.requestID}, nil
+		return parents, nil
 	}
 	check := &ect.Check{Purpose: ect.Parent} // of a stream that begins, no token can have seen all
 	if reply.Events == nil {
 		check = &ect.Check{Purpose: ect.Reply, Body: ect.Hash(reply.Wire.Octets())}
 	}
-	parents, err := g.attested(ctx, x, reply.Evidence, check)
-	if len(parents) == 0 {
-		parents = []ect.ID{x.requestID}
-	}
-	return parents, err
+	own, err := g.attested(ctx, x, reply.Evidence, check)
+	return slices.Concat(own, parents), err
 }
 
-// attested verifies an agent's tokens and keeps them: its own is held to a
-// check, what that was made of is an ancestor. Its own become parents.
+// attested verifies an agent's tokens and records them: its own is held to a check,
+// what that was made of is an ancestor. It returns its own that are bound to this
+// execution. Others are declared and recorded apart (R4).
 func (g *Gateway) attested(ctx context.Context, x *exchange, tokens []string, own *ect.Check) ([]ect.ID, error) {
 	submitted, err := g.open(tokens)
 	if err != nil {
 		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "its ECT is unreadable"}
 	}
-	var parents []ect.ID
-	for _, s := range submitted {
+	verified, sources := make([]ect.Verified, len(submitted)), map[ect.ID]bool{}
+	for i, s := range submitted {
 		if s.source && len(submitted) > 1 && onward(s.compact) {
 			s.source = false
 		}
@@ -177,15 +175,10 @@ func (g *Gateway) attested(ctx context.Context, x *exchange, tokens []string, ow
 		}
 		g.Metrics.Verified(v.Level(), telemetry.VerifyResult(nil))
 		g.Dialects.Learn(v)
-		if err := g.Recorder.Keep(ctx, v); err != nil {
-			return nil, recording(err)
-		}
 		x.learned(v)
-		if s.source {
-			parents = append(parents, v.ID())
-		}
+		verified[i], sources[v.ID()] = v, s.source
 	}
-	return parents, nil
+	return g.bindEvidence(ctx, x, verified, sources)
 }
 
 // onward tells a next gateway's token of the way there, unverified: it testifies
@@ -225,24 +218,14 @@ func (g *Gateway) open(tokens []string) ([]submission, error) {
 	return out, nil
 }
 
-// keep records what was verified and walks the translation path (R1).
-func (g *Gateway) keep(ctx context.Context, x *exchange) error {
-	nodes := make([]dag.Node, 0, len(x.evidence.sources)+len(x.evidence.parents))
-	for _, tokens := range [...][]ect.Verified{x.evidence.sources, x.evidence.parents} {
-		for _, v := range tokens {
-			nodes = append(nodes, dag.NodeOf(v))
-			if err := g.Recorder.Keep(ctx, v); err != nil {
-				return recording(err)
-			}
-		}
-	}
-	return g.way(ctx, x, nodes[:len(x.evidence.sources)], nodes)
-}
-
 // named finds what an id means: our own token, if we ever used that id, for then
 // all others with it came later; else whatever any issuer calls by it.
 func (g *Gateway) named(ctx context.Context, id ect.ID) ([]ect.Record, error) {
-	records, err := g.Evidence.Get(ctx, id)
+	found, err := g.Evidence.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	records := found[0]
 	if i := slices.IndexFunc(records, func(r ect.Record) bool { return r.Issuer == g.Self() }); i >= 0 {
 		return records[i : i+1], err
 	}
@@ -254,6 +237,9 @@ func (g *Gateway) named(ctx context.Context, id ect.ID) ([]ect.Record, error) {
 func recording(err error) error {
 	if conflict, ok := errors.AsType[*ect.ConflictError](err); ok {
 		return conflict
+	}
+	if foreign, ok := errors.AsType[*ect.ForeignRootError](err); ok {
+		return foreign
 	}
 	return &problem.RecordingError{Err: err}
 }
@@ -268,7 +254,10 @@ func (g *Gateway) permit(x *exchange) error {
 		rules.Open = true // translating for a caller reaches nobody
 	}
 	destination := ""
-	if x.dest != nil {
+	switch {
+	case x.via != nil: // what was asked for, whatever the peer takes the message in
+		destination = string(translators.ParseSide(string(x.via.to)).Binding)
+	case x.dest != nil:
 		destination = string(x.dest.Info().Binding)
 	}
 	permit, err := policy.Evaluate(policy.Request{

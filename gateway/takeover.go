@@ -50,7 +50,7 @@ func (g *Gateway) standIn(p principal, rec *record) (*exchange, error) {
 	settings := *g.settings.Load()
 	settings.RequireECT = false // the work was let in when it began
 	x := &exchange{
-		settings: &settings, began: g.Now(), leave: func() {}, workflow: rec.Workflow, attested: p.Attested,
+		settings: &settings, began: g.Now(), leave: func() {}, workflow: rec.Workflow, attested: p.Attested, legs: &requestLegs{ids: rec.Legs},
 		call: transport.Call{
 			Agent: rec.Agent, Entrance: transport.Native, To: rec.Binding, Address: p.Address, Detached: true,
 			Caller: identity.Caller{Peer: ect.Peer{ID: p.Caller}, Anonymous: p.Anonymous},

@@ -86,6 +86,10 @@ func Operation(pattern string) string {
 	return operation
 }
 
+// Listed reports whether an identity is among ids, or under prefixes that end in
+// "/*".
+func Listed(patterns []ect.Identity, id ect.Identity) bool { return listed(patterns, id) }
+
 // listed matches an identity against ids and prefixes.
 func listed(patterns []ect.Identity, id ect.Identity) bool {
 	return slices.ContainsFunc(patterns, func(text ect.Identity) bool {

@@ -3,6 +3,8 @@ package policy
 import (
 	"errors"
 	"fmt"
+
+	"github.com/aepb/aepb-gateway/ect"
 )
 
 // DefaultMaxHops is the number of translations that a path may hold when
@@ -27,8 +29,9 @@ type Constraints struct {
 	RestrictDest   bool     // likewise
 	MaxHops        int      // translations on a path, the one about to be made included; 0: DefaultMaxHops, negative: none at all
 	HopScope       HopScope
-	MinSecurity    Security // of every connection that carries the message
-	AllowLosses    []string // codes of losses that may happen although they change the meaning (R7)
+	MinSecurity    Security  // of every connection that carries the message
+	MinLevel       ect.Level // of the ECTs that callers bring, and then they must bring one; 0: no rule
+	AllowLosses    []string  // codes of losses that may happen although they change the meaning (R7)
 }
 
 // Validate reports what an operator cannot have meant.

@@ -61,10 +61,11 @@ func Evaluate(r Request) (Permit, error) {
 }
 
 // evidenceSuffices: translate endpoints always need an ECT, native doors where
-// the rules say so (R3). That an unsigned translation is no evidence is settled
+// the rules say so (R3) or policy sets a level for what callers bring. The level
+// that an agent declares is no such rule: our own root is L2, and meets it. That an unsigned translation is no evidence is settled
 // before: no verifier passes one (R16; AEPB, Gateway Requirements item 7).
 func evidenceSuffices(r Request) error {
-	if len(r.Evidence) == 0 && (!r.Native || r.Rules.RequireECT) {
+	if len(r.Evidence) == 0 && (!r.Native || r.Rules.RequireECT || r.Constraints.MinLevel > 0) {
 		return fmt.Errorf("policy: the message came without one: %w", ect.ErrRequired)
 	}
 	return nil
@@ -106,7 +107,7 @@ func levelSuffices(r Request) error {
 		return &LevelError{Required: level}
 	}
 	for _, v := range r.Evidence {
-		if v.Level() < r.DestLevel {
+		if v.Level() < max(r.DestLevel, r.Constraints.MinLevel) {
 			return &ect.InvalidError{Reason: ect.ReasonLevelTooLow, ID: v.ID()}
 		}
 	}

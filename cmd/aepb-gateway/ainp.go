@@ -4,19 +4,24 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
+	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/translators/ainp"
 )
 
@@ -87,6 +92,62 @@ func (out *service) ainpPeer(name string) tainp.Peer {
 func (out *service) ainpCaller(did string) (ect.Identity, bool) {
 	id, ok := (*out.dids.Load())[did]
 	return id, ok
+}
+
+// ainpNamed reports whether the operator names a DID, as a caller's or an agent's.
+func (out *service) ainpNamed(did string) bool {
+	if _, ok := out.ainpCaller(did); ok {
+		return true
+	}
+	return slices.ContainsFunc(out.directory.List(), func(agent directory.Agent) bool {
+		e, ok := agent.EndpointOf(ainp.Binding)
+		return ok && e.DID == did
+	})
+}
+
+// didDocuments fetches the documents of DIDs that the operator names. It has
+// nothing of what is open toward agents, and shows no certificate: what a document
+// says is for everyone.
+type didDocuments struct{ guard *egress.Guard }
+
+func (out *service) didDocuments() (didDocuments, error) {
+	guard, err := egress.New(egress.Deps{TLS: withoutCertificate{out.settings.source}})
+	if err != nil {
+		return didDocuments{}, err
+	}
+	out.close = append(out.close, func() error { guard.CloseIdle(); return nil })
+	return didDocuments{guard}, nil
+}
+
+// DoAs is tainp.Client's. To name a DID is to say that its host may be asked, also
+// at a private address, for as long as the request takes.
+func (d didDocuments) DoAs(request *http.Request, expected ect.Identity) (*http.Response, error) {
+	d.guard.Allow(request.URL.Host)
+	defer d.guard.Disallow(request.URL.Host)
+	return d.guard.DoAs(request, expected)
+}
+
+// withoutCertificate makes TLS configurations that show no client certificate.
+type withoutCertificate struct{ source *identity.Source }
+
+// ClientConfig is egress.ClientTLS's.
+func (w withoutCertificate) ClientConfig(expected ect.Identity, roots ...*x509.Certificate) *tls.Config {
+	conf := w.source.ClientConfig(expected, roots...)
+	conf.GetClientCertificate = nil
+	return conf
+}
+
+// connections are bounds of connections that stay open. On a development gateway,
+// where all callers may be one, that one may have them all.
+func (s settings) connections(b config.ConnectionBounds) config.ConnectionBounds {
+	whole := b.WithDefaults()
+	if s.dev && b.PerCaller == 0 {
+		whole.PerCaller = whole.Total
+	}
+	if s.dev && b.PerAddress == 0 {
+		whole.PerAddress = whole.Unidentified
+	}
+	return whole
 }
 
 // ainpReplays remembers AINP's messages where the uses of tokens are: that is

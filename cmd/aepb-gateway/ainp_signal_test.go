@@ -169,10 +169,11 @@ func TestAINPSignals(t *testing.T) {
 		t.Errorf("the agent heard %s", last.Op)
 	}
 
-	via = b.caller(t, svid) // whoever asks for an approval may not grant it
-	decision := f.mint(ect.Claims{
+	approver := b.svid(t, approverPath)
+	via = b.caller(t, approver) // who asks for an approval may not grant it
+	decision := ecttest.Mint(t, b.party(t, approver), ecttest.Recipe{Claims: ect.Claims{
 		Act: ect.ActApprovalGranted, Audience: []string{b.self(), string(b.me.ID)}, Workflow: workflow, Parents: []ect.ID{f.before},
-	})
+	}})
 	got = send(&canonical.Message{Op: canonical.OpDecision, Body: &canonical.Signal{Token: decision, Approval: "a-1"}}, nil)
 	heard, err := form.Decode(translators.Wire{Body: got.body, Re: canonical.OpDecision})
 	must(t, err)

@@ -35,6 +35,7 @@ type attackFinding struct {
 var attackIndex = []attackFinding{
 	{id: "1", what: "become party to another's workflow with a token of one's own: approve, roll back and read what is others'", tests: []string{
 		"TestAttack_OwnTokenMakesAMember", "TestAttack_OwnTokenMakesAParty", "TestAttack_OutsiderApproves",
+		"policy/membership:TestAttack_OutsiderLearnsAndChangesNothing",
 	}},
 	{id: "2", what: "make the evidence store forget what others need, or fill Redis, with tokens of one's own", tests: []string{
 		"TestAttack_OneIssuerFlushesAllEvidence", "TestAttack_OneIssuerFillsRedis", "TestAttack_ATokenThatNeverEnds",

@@ -69,11 +69,11 @@ func (h *webhook) told(t *testing.T, token string) {
 	}
 }
 
-// decidedOnce makes a decision as an agent of µACP does, lets it come again in every
-// way, and expects the webhook to be told of it once: by the agent in the same octets,
-// and twice by a gateway that carries it, in messages that are new each time. A second
-// decision, about something else, comes after all of them and is told after the first.
-func (b *bed) decidedOnce(t *testing.T, h *webhook, name string, agent *ecttest.Party, workflow string, gate ect.ID) {
+// decidedOnce makes a decision over µACP, lets it come again in every way, and expects
+// the webhook to be told of it once: by the approver in the same bytes, and twice by a
+// gateway that carries it, in messages that are new each time. A second decision, about
+// something else, comes after all of them and is told after the first.
+func (b *bed) decidedOnce(t *testing.T, h *webhook, name string, decision ect.Claims) {
 	t.Helper()
 	say := func(who *identity.SVID, approval, token string, evidence ...string) {
 		t.Helper()
@@ -91,12 +91,9 @@ func (b *bed) decidedOnce(t *testing.T, h *webhook, name string, agent *ecttest.
 			t.Fatalf("the decision got %s", short(reply))
 		}
 	}
-	grant := func() string {
-		return ecttest.Mint(t, agent, ecttest.Recipe{Claims: ect.Claims{
-			Act: ect.ActApprovalGranted, Audience: []string{b.self()}, Workflow: workflow, Parents: []ect.ID{gate},
-		}})
-	}
-	own, other := &identity.SVID{ID: agent.ID, Key: agent.Key, Chain: agent.Chain}, b.svid(t, carrier)
+	own, other := b.svid(t, approverPath), b.svid(t, carrier)
+	decision.Act, decision.Audience = ect.ActApprovalGranted, []string{b.self()}
+	grant := func() string { return ecttest.Mint(t, b.party(t, own), ecttest.Recipe{Claims: decision}) }
 	granted := grant()
 	claims, _, err := ect.ParseUnverified(granted)
 	must(t, err)
@@ -105,7 +102,7 @@ func (b *bed) decidedOnce(t *testing.T, h *webhook, name string, agent *ecttest.
 	}
 	for range 2 {
 		say(other, "a-1", granted, ecttest.Mint(t, b.party(t, other), ecttest.Recipe{Claims: ect.Claims{
-			Act: ect.ActTranslate, Audience: []string{b.self()}, Workflow: workflow, Parents: []ect.ID{claims.ID},
+			Act: ect.ActTranslate, Audience: []string{b.self()}, Workflow: decision.Workflow, Parents: []ect.ID{claims.ID},
 		}}))
 	}
 	h.told(t, granted)
@@ -142,7 +139,7 @@ func TestWebhooksOfHTTPCallers(t *testing.T) {
 				t.Fatalf("%s: %d %s", door, got.status, short(got.body))
 			}
 		}
-		b.decidedOnce(t, hook, "abacus", agent.who, wid, legs[0].ID)
+		b.decidedOnce(t, hook, "abacus", ect.Claims{Workflow: wid, Parents: []ect.ID{legs[0].ID}, InputHash: legs[0].InputHash})
 		stranger := b.caller(t, b.svid(t, "/stranger"))
 		for name, c := range map[string]struct {
 			got    reply

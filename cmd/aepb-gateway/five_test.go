@@ -281,15 +281,23 @@ func TestAINPCaller(t *testing.T) {
 func TestEvidenceOfTheAgentInside(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{})
-	minted := make(chan ect.ID, 1)
-	b.ainpAgent(t, "scribe", &ainpFake{spoil: func(good []byte) []byte {
+	minted, legs, scribe := make(chan ect.ID, 1), make(chan ect.Claims, 1), b.party(t, b.svid(t, "/scribe"))
+	b.ainpAgent(t, "scribe", &ainpFake{seen: func(body []byte) {
+		if tokens, err := ainp.Evidence(body); err == nil && len(tokens) > 0 {
+			if leg, _, err := ect.ParseUnverified(tokens[0]); err == nil {
+				legs <- leg
+			}
+		}
+	}, spoil: func(good []byte) []byte {
 		input, err := ainp.HashInput(good)
 		if err != nil {
 			return nil
 		}
 		recipe := b.recipe("")
 		recipe.Claims.OutputHash = ect.Hash(input)
-		token := ecttest.Mint(t, b.me, recipe)
+		leg := <-legs
+		recipe.Claims.Workflow, recipe.Claims.Parents = leg.Workflow, []ect.ID{leg.ID}
+		token := ecttest.Mint(t, scribe, recipe)
 		if claims, _, err := ect.ParseUnverified(token); err == nil {
 			minted <- claims.ID
 		}
@@ -304,7 +312,7 @@ func TestEvidenceOfTheAgentInside(t *testing.T) {
 	if got.status != http.StatusOK {
 		t.Fatalf("got %d %s", got.status, short(got.body))
 	}
-	if legs := b.proofs(t, got); len(legs) != 2 || !slices.Equal(legs[1].Parents, []ect.ID{<-minted}) {
-		t.Errorf("%d ECTs; the reply's parent is not the agent's", len(legs))
+	if proofs := b.proofs(t, got); len(proofs) != 2 || !slices.Equal(proofs[1].Parents, []ect.ID{<-minted, proofs[0].ID}) {
+		t.Errorf("%d ECTs; the reply's parents are not the agent's and the request's", len(proofs))
 	}
 }

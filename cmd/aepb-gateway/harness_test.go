@@ -84,6 +84,9 @@ func newBed(t *testing.T, p plan) *bed {
 	b.dev, err = identity.LoadOrCreate(b.dir, devTrustDomain, time.Now)
 	must(t, err)
 	b.goodAgents(t, &p.config)
+	if p.config.Admin.Operators == nil {
+		p.config.Admin.Operators = approvers()
+	}
 	b.start(t, p)
 	b.me = b.party(t, b.dev.Client)
 	b.client = b.caller(t, b.dev.Client)
@@ -93,6 +96,18 @@ func newBed(t *testing.T, p plan) *bed {
 	b.judge, err = ect.NewVerifier(ect.VerifierDeps{Keys: keys})
 	must(t, err)
 	return b
+}
+
+// approverPath is the path of the identity that decides what waits for a human.
+const approverPath = "/people/approver"
+
+// approvers are those who decide: a person, and the callers of the matrix.
+func approvers() map[string]config.Operator {
+	out := map[string]config.Operator{}
+	for _, path := range []string{approverPath, "/troupe"} {
+		out["approver "+path] = config.Operator{ID: "spiffe://" + devTrustDomain + path, Roles: []string{"approver"}}
+	}
+	return out
 }
 
 func must(t *testing.T, err error) {

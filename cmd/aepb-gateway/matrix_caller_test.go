@@ -114,7 +114,7 @@ func (c *caller) sealed(ctx context.Context, wire translators.Wire) (transport.S
 	if err != nil {
 		return transport.Sealed{}, err
 	}
-	receipt, err := c.recorder.Record(ctx, token)
+	receipt, err := c.recorder.Record(ctx, token, ect.Filing{})
 	if err != nil {
 		return transport.Sealed{}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/uacp"
@@ -137,7 +138,7 @@ func (c *caller) lost(ctx context.Context) (marks, words []string) {
 		workflows = c.ledger.workflows(c.notes.hashes)
 	}
 	for _, workflow := range workflows {
-		records, err := c.stage.road.Evidence.Workflow(ctx, workflow)
+		records, err := ecttest.All(ctx, c.stage.road.Evidence, workflow)
 		if err != nil {
 			return []string{err.Error()}, nil
 		}

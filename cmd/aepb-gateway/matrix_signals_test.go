@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"strings"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -37,7 +39,7 @@ func (p *part) undone(request string) string {
 
 // signs is a token of the caller's about what the gateway did for it.
 func (c *caller) signs(ctx context.Context, act ect.Act) (string, ect.ID, error) {
-	records, err := c.stage.road.Evidence.Workflow(ctx, c.wid)
+	records, err := ecttest.All(ctx, c.stage.road.Evidence, c.wid)
 	if err != nil {
 		return "", "", err
 	}
@@ -77,12 +79,32 @@ func (c *caller) rollsBack(ctx context.Context) string {
 	return "undone"
 }
 
+// grants is a decision of the caller's about what another one asked for: nobody
+// approves work of their own.
+func (c *caller) grants(ctx context.Context) (string, ect.ID, error) {
+	if own, err := ecttest.All(ctx, c.stage.road.Evidence, c.wid); err != nil || len(own) == 0 {
+		return "", "", cmp.Or(err, errors.New("no evidence"))
+	}
+	gate := ecttest.Mint(c.t, c.stage.me, ecttest.Recipe{Claims: ect.Claims{Audience: []string{c.stage.self()}, Workflow: string(ect.NewID())}})
+	v, err := c.stage.judge.Verify(ctx, gate, ect.Check{Purpose: ect.Parent})
+	if err != nil {
+		return "", "", err
+	}
+	if err := c.stage.road.Recorder.Keep(ctx, v, ect.Filing{}); err != nil {
+		return "", "", err
+	}
+	token, err := c.signer.Sign(ect.Claims{
+		Act: ect.ActApprovalGranted, Audience: []string{c.stage.self()}, Workflow: v.Workflow(), Parents: []ect.ID{v.ID()},
+	})
+	return token.Compact(), token.ID(), err
+}
+
 // decides: somebody tells an agent what a human decided.
 func (c *caller) decides(ctx context.Context) string {
 	if c.says(ctx) != "said" {
 		return "nothing to decide about"
 	}
-	granted, id, err := c.signs(ctx, ect.ActApprovalGranted)
+	granted, id, err := c.grants(ctx)
 	if err != nil {
 		return err.Error()
 	}

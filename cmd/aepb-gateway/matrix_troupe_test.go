@@ -24,6 +24,7 @@ import (
 	tslim "github.com/aepb/aepb-gateway/gateway/transport/slim"
 	tuacp "github.com/aepb/aepb-gateway/gateway/transport/uacp"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/ainp"
@@ -165,7 +166,10 @@ func (tr *troupe) build(t *testing.T) {
 		}
 		maps.Copy(doors, p.doors(tr.agents))
 	}
+	members, err := membership.New(membership.Deps{Store: state.evidence, Self: s.svid.ID})
+	must(t, err)
 	tr.public, err = httpapi.Public(httpapi.PublicDeps{
+		Members:   members,
 		Exchanger: tr.agents, Rollbacker: tr.agents, Registry: registry, Evidence: state.evidence, Self: s.svid.ID, Anonymous: s.anonymous(),
 		Doors: doors, Version: version, BaseURL: s.baseURL, Logger: s.logger,
 	})

@@ -195,7 +195,7 @@ func TestDIDStandsForWorkload(t *testing.T) {
 	listed.Name, listed.Rules.Callers = "alices", []string{alice}
 	must(t, b.directory.Put(listed))
 	post := func(via *http.Client, who string) reply {
-		return b.send(t, letter{via: via, at: "/agents/alices/ainp", body: string(signed(did(who), envelopeOf(t, did(who), addition(1)), ainp.SigDraft))})
+		return b.send(t, letter{via: via, at: "/agents/alices/ainp", body: addressedTo(t, did(who), b.settings.ainp.DID, 1)})
 	}
 	b.right(t, post(b.nobody, "alice"), `"sum":2`)
 	b.refusedAINP(t, post(b.nobody, "bob"), http.StatusForbidden, "UNAUTHORIZED")

@@ -195,12 +195,9 @@ func TestUACPHandshake(t *testing.T) {
 			t.Errorf("%s: the handshake held", name)
 		}
 	}
-	conn := b.dialUACP(t, "calculator", nil)
-	must(t, writeFrameTo(conn, frameOf(t, uacp.FormBare, addition(1))))
-	reply, err := readFrameOf(conn)
-	must(t, err)
-	if f, err := uacp.ParseFrame(reply); err != nil || f.Code != 0x41 {
-		t.Errorf("without a certificate: got %02x, want 41", f.Code)
+	conn := b.dialUACP(t, "calculator", nil) // in TLS 1.3 the client hears of a failure only when it reads
+	if reply, err := readFrameOf(conn); err == nil || !strings.Contains(err.Error(), "certificate required") {
+		t.Errorf("without a certificate: got %x, %v, want a handshake that fails", reply, err)
 	}
 }
 

@@ -86,7 +86,7 @@ func TestTranslationsForNobody(t *testing.T) {
 			t.Errorf("%s, again: %d %s", way, again.status, short(again.body))
 		}
 		first.chained(t, again, source.ID, append([]*bed{first}, peers...)...)
-		records, err := first.road.Evidence.Workflow(t.Context(), source.Workflow)
+		records, err := ecttest.All(t.Context(), first.road.Evidence, source.Workflow)
 		must(t, err)
 		if n := len(records); n < 2+len(peers) {
 			t.Errorf("%s: %d tokens are on record", way, n)
@@ -167,13 +167,14 @@ func TestTranslationsThatDoNotHold(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	must(t, first.directory.UsePeers([]directory.Peer{{ID: svid.ID, URL: server.URL + "/aepb/translate", Rules: policy.Rules{Open: true}}}))
+	workflow := "" // of the request
 	step := func(by *ecttest.Party, of ect.ID, about, to string) (string, ect.ID) {
 		ext := ect.Ext{}
 		ext.SetString(ect.ExtSourceProtocol, "a2a-v1")
 		ext.SetString(ect.ExtDestProtocol, to)
 		ext.SetString(ect.ExtLeg, "request")
 		token := signing(t, by, ect.Claims{
-			Act: ect.ActTranslate, Audience: []string{first.self()}, Parents: []ect.ID{of}, OutputHash: ect.Hash([]byte(about)), Ext: ext,
+			Act: ect.ActTranslate, Audience: []string{first.self()}, Workflow: workflow, Parents: []ect.ID{of}, OutputHash: ect.Hash([]byte(about)), Ext: ext,
 		})
 		claims, _, err := ect.ParseUnverified(token)
 		must(t, err)
@@ -223,6 +224,11 @@ func TestTranslationsThatDoNotHold(t *testing.T) {
 		"another act": {false, func(ours ect.ID) (string, string, []string) {
 			return media, message, []string{signing(t, who, ect.Claims{Act: ect.ActNegotiate, Audience: []string{first.self()}, Parents: []ect.ID{ours}})}
 		}},
+		"of another workflow": {false, func(ours ect.ID) (string, string, []string) {
+			workflow = string(ect.NewID())
+			token, _ := step(who, ours, message, "ainp-v1")
+			return media, message, []string{token}
+		}},
 		"a stranger's": {false, func(ours ect.ID) (string, string, []string) {
 			token, _ := step(ecttest.NewParty(t, svid.ID), ours, message, "ainp-v1")
 			return media, message, []string{token}
@@ -247,6 +253,7 @@ func TestTranslationsThatDoNotHold(t *testing.T) {
 		said = func(asked string) (string, string, []string) {
 			ours, _, err := ect.ParseUnverified(asked)
 			must(t, err)
+			workflow = ours.Workflow
 			return tc.says(ours.ID)
 		}
 		got := first.send(t, first.sealed(t, letter{at: intoAINP, body: addBody(first.number())}))

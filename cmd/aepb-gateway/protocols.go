@@ -113,9 +113,13 @@ func speakUACP(out *service, form translators.Translator) (protocol, error) {
 	if err != nil || out.settings.uacp == nil {
 		return p, err
 	}
+	bounds := out.settings.connections(out.settings.config.Listen.UACPConnections)
 	if p.listener, err = tuacp.NewListener(tuacp.ListenerDeps{
 		Form: form, TLS: out.tls, Net: out.settings.uacp, Agent: out.settings.config.Listen.UACPAgent, Anonymous: out.settings.anonymous(),
 		Known: func(agent string) bool { _, ok := out.directory.Find(agent); return ok }, Kept: kept,
+		Config: tuacp.Config{
+			Connections: bounds.Total, PerCaller: bounds.PerCaller, Unidentified: bounds.Unidentified, PerAddress: bounds.PerAddress,
+		},
 	}); err != nil || out.settings.datagrams == nil {
 		return p, err
 	}
@@ -143,7 +147,11 @@ func speakAINP(out *service, form translators.Translator) (protocol, error) {
 	if out.settings.ainp.Key == nil {
 		return protocol{}, nil
 	}
-	keys := tainp.NewKeys(out.guard, nil)
+	documents, err := out.didDocuments()
+	if err != nil {
+		return protocol{}, err
+	}
+	keys, bounds := tainp.NewKeys(documents, nil), out.settings.connections(out.settings.config.AINP.Sockets)
 	dialer, err := tainp.NewDialer(tainp.DialerDeps{
 		Client: out.guard, Form: form, Self: out.settings.ainp, Keys: keys, Peer: out.ainpPeer,
 	})
@@ -152,7 +160,10 @@ func speakAINP(out *service, form translators.Translator) (protocol, error) {
 	}
 	door, err := tainp.NewDoor(tainp.DoorDeps{
 		Form: form, Self: out.settings.ainp, Keys: keys, Replays: ainpReplays{out.replay}, Identity: out.ainpCaller,
-		Receiver: dialer.Receiver,
+		Receiver: dialer.Receiver, Named: out.ainpNamed, ByDID: func() bool { return len(*out.dids.Load()) > 0 },
+		Socket: tainp.SocketConfig{
+			Connections: bounds.Total, PerCaller: bounds.PerCaller, Unidentified: bounds.Unidentified, PerAddress: bounds.PerAddress,
+		},
 	})
 	if err != nil {
 		return protocol{}, err

@@ -102,7 +102,7 @@ func TestUACPSignals(t *testing.T) {
 		t.Errorf("%s with parents %v, proven by %d legs: %t", result.Act, result.Parents, len(legs), proven)
 	}
 
-	b.decidedOnce(t, hook, "abacus", agent.who, first.Workflow, checkpoint)
+	b.decidedOnce(t, hook, "abacus", ect.Claims{Workflow: first.Workflow, Parents: []ect.ID{checkpoint}})
 	b.works(t)
 }
 

@@ -279,7 +279,8 @@ func (out *service) build(
 		Registry:  registry, Directory: out.directory, Dialers: dialers, Hops: hops, Pushers: pushers, Callbacks: told,
 		Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
 		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, Limiter: out.limiter, Metrics: out.metrics,
-		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
+		Approver: out.approver,
+		Logger:   s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
 	})
 }
 
@@ -325,7 +326,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	}
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
 		Authenticators: authenticators,
-		Exchanger:      road, Router: road, Awaiter: road, Rollbacker: road, Registry: registry, Evidence: kept.evidence, Self: s.svid.ID, Signer: road.Signer, Anonymous: s.anonymous(),
+		Exchanger:      road, Router: road, Awaiter: road, Rollbacker: road, Registry: registry, Evidence: kept.evidence, Members: road.Members(), Auditor: out.auditor, Self: s.svid.ID, Signer: road.Signer, Anonymous: s.anonymous(),
 		Doors: doors, Notice: road.Notice,
 		Version: version, BaseURL: s.baseURL, Logger: s.logger,
 	})
@@ -333,7 +334,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 		return err
 	}
 	out.admin, err = httpapi.Admin(httpapi.AdminDeps{
-		Registry: registry, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Metrics: out.metrics.Handler(),
+		Registry: registry, Evidence: kept.evidence, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Metrics: out.metrics.Handler(),
 		Ready:     func() bool { return !out.stopping.Load() && out.failing() == nil },
 		Operators: out.operator, Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Logger: s.logger,
 	})
@@ -359,6 +360,18 @@ func (s settings) anonymous() ect.Identity {
 func (out *service) operator(id ect.Identity) (policy.Operator, bool) {
 	who, ok := (*out.operators.Load())[id]
 	return who, ok
+}
+
+// auditor is the operator of that identity who may read all evidence.
+func (out *service) auditor(id ect.Identity) (name string, ok bool) {
+	who, ok := out.operator(id)
+	return who.Name, ok && who.May(policy.RoleAuditor)
+}
+
+// approver reports whether an identity may decide what waits for a human (R23).
+func (out *service) approver(id ect.Identity) bool {
+	who, ok := out.operator(id)
+	return ok && who.May(policy.RoleApprover)
 }
 
 // baseURL is where this caller reaches us: its own Host header if that is one

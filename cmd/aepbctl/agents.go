@@ -170,7 +170,7 @@ func agentsAdd(t *target) *cobra.Command {
 	flags.StringVar(&uacp.URL, "uacp", "", "µACP endpoint over TLS: HOST:PORT; in dev also uacp://ADDRESS:PORT, for datagrams on this machine")
 	flags.StringVar(&uacp.Form, "form", "", "how µACP messages are carried: enveloped, or bare for an agent that knows no gateways")
 	flags.StringVar(&ainp.URL, "ainp", "", "AINP endpoint (https, or wss for one that answers in several messages)")
-	flags.StringVar(&ainp.DID, "did", "", "the DID whose signature its AINP answers must bear (default: anybody's)")
+	flags.StringVar(&ainp.DID, "did", "", "the DID whose signature its AINP answers must bear (default: any did:key's)")
 	flags.StringVar(&ainp.Signature, "signature", "", "what AINP signatures cover: draft, jcs-raw, or none for an agent that cannot sign")
 	flags.StringArrayVar(&others, "endpoint", nil, "an endpoint of any protocol that the gateway speaks: BINDING=URL (repeatable)")
 	flags.StringVar(&a.ID, "id", "", "the agent's SPIFFE id; its TLS certificate must carry it")

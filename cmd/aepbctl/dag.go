@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -50,18 +49,37 @@ func (t *target) graph(ctx context.Context, id string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	got, err := t.call(ctx, http.MethodGet, base+"/workflows/"+url.PathEscape(id), nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	if got.status == http.StatusOK {
-		var workflow struct {
-			ECTs []string `json:"ects"`
+	var tokens []string
+	for after := ""; ; {
+		got, err := t.call(ctx, http.MethodGet, base+"/workflows/"+url.PathEscape(id)+"?after="+url.QueryEscape(after), nil, nil)
+		if err != nil {
+			return nil, err
 		}
-		return workflow.ECTs, errors.Join(json.Unmarshal(got.body, &workflow))
+		if got.status != http.StatusOK {
+			if after != "" {
+				return nil, got.refusal()
+			}
+			return t.ancestry(ctx, base, ect.ID(id))
+		}
+		var page struct {
+			ECTs []string `json:"ects"`
+			Next string   `json:"next"`
+		}
+		if err := json.Unmarshal(got.body, &page); err != nil {
+			return nil, fmt.Errorf("the gateway's page of the workflow cannot be read: %w", err)
+		}
+		tokens = append(tokens, page.ECTs...)
+		if page.Next == "" || len(page.ECTs) == 0 {
+			return tokens, nil
+		}
+		if after = page.Next; len(tokens) > maxWorkflow {
+			return nil, fmt.Errorf("the workflow has more than %d tokens, the most that are shown", maxWorkflow)
+		}
 	}
-	return t.ancestry(ctx, base, ect.ID(id))
 }
+
+// maxWorkflow bounds the tokens of a workflow that are fetched.
+const maxWorkflow = 10_000
 
 // ancestry fetches a token and, as far as we may see them, its ancestors.
 func (t *target) ancestry(ctx context.Context, base string, id ect.ID) ([]string, error) {

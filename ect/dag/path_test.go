@@ -363,10 +363,10 @@ func TestNodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := recorder.Record(t.Context(), token); err != nil {
+		if _, err := recorder.Record(t.Context(), token, ect.Filing{}); err != nil {
 			t.Fatal(err)
 		}
-		found, err := store.Get(t.Context(), token.ID())
+		found, err := ecttest.Find(t.Context(), store, token.ID())
 		if err != nil || len(found) != 1 {
 			t.Fatal(found, err)
 		}

@@ -16,11 +16,11 @@ import (
 // Store is a fake ect.Store that forgets nothing.
 type Store struct {
 	mu      sync.Mutex
-	records map[ect.ID][]ect.Record
+	records []ect.Record // in the order in which they came
 }
 
 // NewStore is empty.
-func NewStore() *Store { return &Store{records: map[ect.ID][]ect.Record{}} }
+func NewStore() *Store { return &Store{} }
 
 var _ ect.Store = (*Store)(nil)
 
@@ -28,48 +28,133 @@ var _ ect.Store = (*Store)(nil)
 func (s *Store) Put(_ context.Context, r ect.Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.records[r.ID]
-	i := slices.IndexFunc(known, func(old ect.Record) bool { return old.Issuer == r.Issuer })
+	known := s.matching(func(old ect.Record) bool { return old.ID == r.ID })
+	i := slices.IndexFunc(known, func(n int) bool { return s.records[n].Issuer == r.Issuer })
 	switch {
-	case i >= 0 && known[i].Compact != r.Compact, i < 0 && len(known) == ect.MaxNamesakes:
+	case i >= 0 && s.records[known[i]].Compact != r.Compact, i < 0 && len(known) == ect.MaxNamesakes:
 		return &ect.ConflictError{ID: r.ID}
+	case r.IsRoot() && !s.mayBegin(r):
+		return &ect.ForeignRootError{ID: r.ID}
 	case i >= 0:
-		known[i] = copyOf(r)
+		s.records[known[i]] = united(s.records[known[i]], copyOf(r))
 	default:
-		s.records[r.ID] = append(known, copyOf(r))
+		s.records = append(s.records, copyOf(r))
 	}
 	return nil
 }
 
-// Get finds the records with an id.
-func (s *Store) Get(_ context.Context, id ect.ID) ([]ect.Record, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var found []ect.Record
-	for _, r := range s.records[id] {
-		found = append(found, copyOf(r))
+// united is a record that was put again: it makes those members whom either names.
+func united(kept, again ect.Record) ect.Record {
+	for _, who := range kept.Members {
+		if !slices.Contains(again.Members, who) {
+			again.Members = append(again.Members, who)
+		}
 	}
-	return found, nil
+	return again
 }
 
-// Workflow finds the records of a workflow.
-func (s *Store) Workflow(_ context.Context, wid string) ([]ect.Record, error) {
+// mayBegin reports whether a root is the first record of its workflow, or has the
+// issuer of the root that was.
+func (s *Store) mayBegin(root ect.Record) bool {
+	known := s.matching(func(old ect.Record) bool { return old.Workflow == root.Workflow })
+	return len(known) == 0 || s.records[known[0]].IsRoot() && s.records[known[0]].Issuer == root.Issuer
+}
+
+// matching is where the records are that are meant.
+func (s *Store) matching(meant func(ect.Record) bool) (at []int) {
+	for i, r := range s.records {
+		if meant(r) {
+			at = append(at, i)
+		}
+	}
+	return at
+}
+
+// Get finds the records with each id.
+func (s *Store) Get(_ context.Context, ids ...ect.ID) ([][]ect.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var found []ect.Record
-	for _, known := range s.records {
-		for _, r := range known {
-			if wid != "" && r.Workflow == wid {
-				found = append(found, copyOf(r))
-			}
+	if len(ids) > ect.MaxLookups {
+		return nil, ect.ErrTooManyIDs
+	}
+	found := make([][]ect.Record, len(ids))
+	for i, id := range ids {
+		for _, n := range s.matching(func(r ect.Record) bool { return r.ID == id }) {
+			found[i] = append(found[i], copyOf(s.records[n]))
 		}
 	}
 	return found, nil
 }
 
+// Workflow returns the records of a workflow, a page at a time.
+func (s *Store) Workflow(_ context.Context, wid, after string, limit int) (records []ect.Record, next string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	begin := 0
+	if after != "" {
+		if begin, err = strconv.Atoi(after); err != nil {
+			return nil, "", ect.ErrCursor
+		}
+	}
+	for i := begin; i < len(s.records); i++ {
+		switch {
+		case wid == "" || s.records[i].Workflow != wid:
+		case len(records) == max(limit, 1):
+			return records, strconv.Itoa(i), nil
+		default:
+			records = append(records, copyOf(s.records[i]))
+		}
+	}
+	return records, "", nil
+}
+
+// Standing says what an identity is to a workflow.
+func (s *Store) Standing(_ context.Context, wid string, who ect.Identity) (ect.Standing, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.matching(func(r ect.Record) bool { return wid != "" && r.Workflow == wid })
+	if len(known) == 0 {
+		return ect.Standing{}, nil
+	}
+	first := s.records[known[0]]
+	standing := ect.Standing{Known: true, Root: first.IsRoot() && first.Issuer == who}
+	standing.Member = standing.Root
+	members := map[ect.Identity]bool{}
+	for _, n := range known {
+		for _, member := range s.records[n].Members {
+			if len(members) < ect.MaxMembers {
+				members[member] = true
+			}
+		}
+	}
+	standing.Member = standing.Member || members[who]
+	return standing, nil
+}
+
 func copyOf(r ect.Record) ect.Record {
-	r.Audience, r.Parents = slices.Clone(r.Audience), slices.Clone(r.Parents)
+	r.Audience, r.Parents, r.Members = slices.Clone(r.Audience), slices.Clone(r.Parents), slices.Clone(r.Members)
 	return r
+}
+
+// Find returns the records of a store with one id.
+func Find(ctx context.Context, s ect.Store, id ect.ID) ([]ect.Record, error) {
+	found, err := s.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// All returns every record of a workflow, page by page.
+func All(ctx context.Context, s ect.Store, wid string) (records []ect.Record, err error) {
+	const page = 100
+	for after := ""; ; {
+		some, next, err := s.Workflow(ctx, wid, after, page)
+		if records = append(records, some...); err != nil || next == "" {
+			return records, err
+		}
+		after = next
+	}
 }
 
 // StoreSuite is the contract of ect.Store. open makes an empty store for each
@@ -86,6 +171,13 @@ func StoreSuite(t *testing.T, open func() ect.Store) {
 		"finds a workflow":            storeWorkflow,
 		"shares nothing":              storeShares,
 		"lets one of many writers in": storeRace,
+		"finds many ids at once":      storeLookups,
+		"lists a workflow in pages":   storePages,
+		"has one root issuer":         storeRoot,
+		"begins without a root":       storeRootless,
+		"knows its members":           storeMembers,
+		"bounds members":              storeManyMembers,
+		"lets one of many roots in":   storeRootRace,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -99,6 +191,7 @@ func record(compact string) ect.Record {
 		Compact: compact, ID: ect.NewID(), Workflow: string(ect.NewID()), Issuer: "spiffe://example.org/a",
 		Audience: []string{"spiffe://example.org/b", "spiffe://example.org/c"}, Act: ect.ActTranslate,
 		Parents: []ect.ID{ect.NewID(), ect.NewID()}, Until: time.Now().Add(time.Hour).Truncate(time.Second),
+		Own: true, Holder: "holder", Members: []ect.Identity{"spiffe://example.org/d"},
 	}
 }
 
@@ -111,7 +204,7 @@ func put(t *testing.T, s ect.Store, r ect.Record) {
 
 func get(t *testing.T, s ect.Store, id ect.ID) ect.Record {
 	t.Helper()
-	found, err := s.Get(t.Context(), id)
+	found, err := Find(t.Context(), s, id)
 	if err != nil || len(found) != 1 {
 		t.Fatalf("Get: got %d records, %v; want one", len(found), err)
 	}
@@ -133,13 +226,13 @@ func storeKeeps(t *testing.T, s ect.Store) {
 
 func same(a, b ect.Record) bool {
 	return a.Compact == b.Compact && a.ID == b.ID && a.Workflow == b.Workflow && a.Issuer == b.Issuer &&
-		a.Act == b.Act && slices.Equal(a.Audience, b.Audience) && slices.Equal(a.Parents, b.Parents)
+		a.Act == b.Act && a.Own == b.Own && a.Holder == b.Holder && slices.Equal(a.Members, b.Members) && slices.Equal(a.Audience, b.Audience) && slices.Equal(a.Parents, b.Parents)
 }
 
 func storeUnknown(t *testing.T, s ect.Store) {
 	t.Helper()
 	put(t, s, record("h.p.s"))
-	if found, err := s.Get(t.Context(), ect.NewID()); err != nil || len(found) != 0 {
+	if found, err := Find(t.Context(), s, ect.NewID()); err != nil || len(found) != 0 {
 		t.Errorf("got %d records, %v, want nothing and no error", len(found), err)
 	}
 }
@@ -149,7 +242,7 @@ func storeSame(t *testing.T, s ect.Store) {
 	r := record("h.p.s")
 	put(t, s, r)
 	put(t, s, r)
-	found, err := s.Workflow(t.Context(), r.Workflow)
+	found, err := All(t.Context(), s, r.Workflow)
 	if err != nil || len(found) != 1 {
 		t.Errorf("got %d records, %v, want 1", len(found), err)
 	}
@@ -168,7 +261,7 @@ func storeConflict(t *testing.T, s ect.Store) {
 	if got := get(t, s, first.ID); !same(got, first) {
 		t.Error("a refused record replaced the first one")
 	}
-	if found, _ := s.Workflow(t.Context(), second.Workflow); len(found) != 0 {
+	if found, _ := All(t.Context(), s, second.Workflow); len(found) != 0 {
 		t.Error("a refused record is found by its workflow")
 	}
 }
@@ -182,13 +275,13 @@ func storeIssuers(t *testing.T, s ect.Store) {
 	put(t, s, first)
 	put(t, s, foreign)
 	put(t, s, first)
-	found, err := s.Get(t.Context(), first.ID)
+	found, err := Find(t.Context(), s, first.ID)
 	slices.SortFunc(found, func(a, b ect.Record) int { return strings.Compare(a.Compact, b.Compact) })
 	if err != nil || len(found) != 2 || !same(found[0], first) || !same(found[1], foreign) {
 		t.Fatalf("got %+v, %v; want both", found, err)
 	}
 	for _, r := range []ect.Record{first, foreign} {
-		members, err := s.Workflow(t.Context(), r.Workflow)
+		members, err := All(t.Context(), s, r.Workflow)
 		if err != nil || len(members) != 1 || !same(members[0], r) {
 			t.Errorf("workflow of %s: got %+v, %v", r.Compact, members, err)
 		}
@@ -211,7 +304,7 @@ func storeNamesakes(t *testing.T, s ect.Store) {
 		}
 		first.Until = first.Until.Add(-time.Minute) // none of them ends the others
 	}
-	if found, err := s.Get(t.Context(), first.ID); err != nil || len(found) != ect.MaxNamesakes {
+	if found, err := Find(t.Context(), s, first.ID); err != nil || len(found) != ect.MaxNamesakes {
 		t.Errorf("got %d records, %v", len(found), err)
 	}
 }
@@ -223,7 +316,7 @@ func storeWorkflow(t *testing.T, s ect.Store) {
 	for _, r := range []ect.Record{a, b, other, none} {
 		put(t, s, r)
 	}
-	found, err := s.Workflow(t.Context(), a.Workflow)
+	found, err := All(t.Context(), s, a.Workflow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +330,7 @@ func storeWorkflow(t *testing.T, s ect.Store) {
 	if !slices.Equal(ids, want) {
 		t.Errorf("got %v, want %v", ids, want)
 	}
-	if found, err := s.Workflow(t.Context(), ""); err != nil || len(found) != 0 {
+	if found, err := All(t.Context(), s, ""); err != nil || len(found) != 0 {
 		t.Errorf("records without a workflow became one: %d, %v", len(found), err)
 	}
 }

@@ -66,6 +66,9 @@ func (c Config) check(s source) error {
 	if c.Policy.MaxHops != nil && *c.Policy.MaxHops < 0 {
 		say("$.policy.max_translation_hops", "not negative")
 	}
+	if level := c.Policy.MinLevel; level != "" && level != "L1" && level != "L2" {
+		say("$.policy.min_level", "a minimum level is L1 or L2")
+	}
 	for i, id := range c.Policy.Gateways {
 		if err := (policy.Rules{Callers: []string{id}}).Validate(); err != nil {
 			say("$.policy.gateways["+strconv.Itoa(i)+"]", err.Error())
@@ -90,6 +93,7 @@ func (c Config) check(s source) error {
 	if c.Listen.UACPUDP != "" && !loopback(c.Listen.UACPUDP) {
 		say("$.listen.uacp_udp", "not an address of this machine: datagrams have no protection")
 	}
+	c.Listen.UACPConnections.check("$.listen.uacp_connections", say)
 	c.SLIM.check(c.Identity.WorkloadAPI != "", say)
 	if err := directory.ValidateDocuments(c.VisitorRules(false)); err != nil {
 		say("$.documents", err.Error())
@@ -142,6 +146,26 @@ func (a AINP) check(say func(path, reason string)) {
 		} else if (policy.Rules{Callers: []string{id}}).Validate() != nil || strings.ContainsAny(id, "*#") {
 			say(path, "the id is no SPIFFE id of a workload")
 		}
+	}
+	a.Sockets.check("$.ainp.sockets", say)
+}
+
+// check finds bounds that bound nothing, or shares that are larger than the whole.
+func (b ConnectionBounds) check(path string, say func(path, reason string)) {
+	for _, field := range []struct {
+		name  string
+		value int
+	}{{".total", b.Total}, {".per_caller", b.PerCaller}, {".unidentified", b.Unidentified}, {".per_address", b.PerAddress}} {
+		if field.value < 0 || field.value > maxConnections {
+			say(path+field.name, "between 1 and "+strconv.Itoa(maxConnections))
+			return
+		}
+	}
+	switch b = b.WithDefaults(); {
+	case b.PerCaller > b.Total:
+		say(path+".per_caller", "more than total")
+	case b.PerAddress > b.Unidentified:
+		say(path+".per_address", "more than unidentified")
 	}
 }
 

@@ -42,13 +42,25 @@ type Listen struct {
 	UACP      string `yaml:"uacp"`       // for µACP over TLS, such as :8888; default: none. The TLS server name begins with the agent's name, and at least one label follows; of several agents the longest name is meant
 	UACPUDP   string `yaml:"uacp_udp"`   // for µACP in datagrams, without protection: only in dev, and on a loopback address; default: none
 	UACPAgent string `yaml:"uacp_agent"` // whom µACP callers reach who give no such name
+
+	UACPConnections ConnectionBounds `yaml:"uacp_connections"` // connections of µACP over TLS; those without an identity are in their handshake, and the oldest gives way to the next. A change needs a restart
+}
+
+// ConnectionBounds bounds connections that stay open. A zero field takes its default.
+type ConnectionBounds struct {
+	Total        int `yaml:"total"`        // of all identified callers, at once; default 1024
+	PerCaller    int `yaml:"per_caller"`   // of one identified caller; default a sixteenth of total
+	Unidentified int `yaml:"unidentified"` // besides, whose caller has proved no identity yet; default 256
+	PerAddress   int `yaml:"per_address"`  // of these, from one network address; default a quarter of unidentified
 }
 
 // AINP is who the gateway is in AINP.
 type AINP struct {
 	Key     string            `yaml:"key"`     // file with its Ed25519 key, PEM (PKCS #8); without it serve does not speak AINP, dev makes one
 	DID     string            `yaml:"did"`     // default: the did:key of the key
-	Callers map[string]string `yaml:"callers"` // the SPIFFE ids that callers' DIDs stand for, by DID
+	Callers map[string]string `yaml:"callers"` // the SPIFFE ids that callers' DIDs stand for, by DID. Documents of did:web are fetched for these and for agents' did alone; a caller that is known only by its DID names a recipient in to_did
+
+	Sockets ConnectionBounds `yaml:"sockets"` // WebSockets; one without a client certificate is refused unless there are callers, and closed if its first message, of at most 256 KiB, is not verified within 30s. A change needs a restart
 }
 
 // Identity is who the gateway is (AEPB, Gateway Trust): files, read at start and
@@ -133,6 +145,7 @@ type Policy struct {
 	MinSecurity   string    `yaml:"min_protocol_security"`    // tls-1.3; default: plain HTTP to loopback in dev, else tls-1.3 anyway
 	MaxHops       *int      `yaml:"max_translation_hops"`     // default 3; 0: none
 	HopScope      string    `yaml:"hop_scope"`                // path (default) or ancestry (R1)
+	MinLevel      string    `yaml:"min_level"`                // L1 or L2: the lowest level of the ECTs that callers bring, and no message without one is taken; default: no rule
 	AllowedSource *[]string `yaml:"allowed_source_protocols"` // absent: all; empty: none
 	AllowedDest   *[]string `yaml:"allowed_dest_protocols"`   // absent: all; empty: none
 	AllowLosses   []string  `yaml:"allow_losses"`             // loss codes that are no semantic_loss (R7)
@@ -186,7 +199,7 @@ type Endpoint struct {
 	Through string `yaml:"through"` // instead of url: SPIFFE id of a peer that is a gateway, which lists the agent under the same name; binding need not be spoken here
 
 	Form      string `yaml:"form"`      // uacp-v1: enveloped (default), bare for agents that know no gateways, or tagged: bare, with the jti of the request's ECT in the vendor option 0x41
-	DID       string `yaml:"did"`       // ainp-v1: whose signature its answers must bear; default: anybody's
+	DID       string `yaml:"did"`       // ainp-v1: whose signature its answers must bear; default: any did:key's
 	Signature string `yaml:"signature"` // ainp-v1: what signatures cover: draft (default), jcs-raw as the reference code does, or none for agents that cannot sign
 }
 
@@ -194,6 +207,7 @@ type Endpoint struct {
 func (c Config) Constraints() policy.Constraints {
 	out := policy.Constraints{HopScope: policy.HopScope(c.Policy.HopScope), AllowLosses: c.Policy.AllowLosses}
 	out.MinSecurity, _ = policy.ParseSecurity(c.Policy.MinSecurity)
+	out.MinLevel = levels[c.Policy.MinLevel]
 	if c.Policy.MaxHops != nil {
 		out.MaxHops = *c.Policy.MaxHops
 		if out.MaxHops == 0 {
@@ -251,6 +265,30 @@ func (c Config) DIDs() map[string]ect.Identity {
 	}
 	return out
 }
+
+// WithDefaults fills in the fields that are zero.
+func (b ConnectionBounds) WithDefaults() ConnectionBounds {
+	if b.Total == 0 {
+		b.Total = defaultConnections
+	}
+	if b.PerCaller == 0 {
+		b.PerCaller = max(1, b.Total/16)
+	}
+	if b.Unidentified == 0 {
+		b.Unidentified = defaultUnidentified
+	}
+	if b.PerAddress == 0 {
+		b.PerAddress = max(1, b.Unidentified/4)
+	}
+	return b
+}
+
+// The defaults, and the most that a file may ask for.
+const (
+	defaultConnections  = 1024
+	defaultUnidentified = 256
+	maxConnections      = 1 << 20
+)
 
 // Gateways are the peers that may carry other agents' ECTs.
 func (c Config) Gateways() []ect.Identity {

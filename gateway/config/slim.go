@@ -28,7 +28,7 @@ type SLIMNode struct {
 	Namespace    string `yaml:"namespace"`          // the second
 	SecretFile   string `yaml:"shared_secret_file"` // file with what all members know, 32 octets or more; one of this, jwt and jwt_svid says who the members are
 	Caller       string `yaml:"caller"`             // with shared_secret_file: the SPIFFE id that callers there have: whoever knows the secret could be each of them; default: nobody may call, in dev everybody
-	Groups       int    `yaml:"groups"`             // how many groups each agent may be in at a time; default 16; -1: none
+	Groups       int    `yaml:"groups"`             // how many groups each agent may be in at a time; of four or more, a quarter is kept for moderators that have few; default 16; -1: none
 
 	JWT     *SLIMJWT     `yaml:"jwt"`      // members show JWTs of one issuer
 	JWTSVID *SLIMJWTSVID `yaml:"jwt_svid"` // members show SPIFFE JWT-SVIDs, and callers are who these say; ours come from identity.workload_api, the keys of others from there or from identity.bundle

@@ -186,6 +186,23 @@ func (d *Directory) List() []Agent {
 	return list
 }
 
+// AgentAt is the identity of the listed agent with an endpoint at a URL; false:
+// there is none, or its identity is not known.
+func (d *Directory) AgentAt(url string) (ect.Identity, bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	for name, agent := range d.agents {
+		id := agent.ID
+		if r, ok := d.resolved[name]; ok && id == "" && r.err == nil {
+			id = r.agent.ID
+		}
+		if id != "" && slices.ContainsFunc(agent.Endpoints, func(e Endpoint) bool { return e.URL == url }) {
+			return id, true
+		}
+	}
+	return "", false
+}
+
 // Find finds an agent by directory name or SPIFFE id.
 func (d *Directory) Find(dest string) (Agent, bool) {
 	d.mu.RLock()

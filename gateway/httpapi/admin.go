@@ -29,6 +29,7 @@ const maxAdminBody = 64 << 10
 type AdminDeps struct {
 	Directory *directory.Directory
 	Registry  *translators.Registry // for negotiation
+	Evidence  ect.Store             // for auditors; nil: it is not served here
 	Self      ect.Identity
 	PublicURL string
 	Metrics   http.Handler
@@ -61,6 +62,11 @@ func Admin(deps AdminDeps) (http.Handler, error) {
 	api.DELETE("/agents/:name", a.remove)
 	api.POST("/agents/:name/accept", a.accept)
 	api.GET("/agents/:name/negotiation", a.negotiation)
+	if deps.Evidence != nil {
+		e := evidence{store: deps.Evidence, self: deps.Self, reader: a.auditor, logger: deps.Logger}
+		api.GET("/ects/:jti", e.token)
+		api.GET("/workflows/:wid", e.workflow)
+	}
 	return engine, nil
 }
 

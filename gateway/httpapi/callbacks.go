@@ -3,12 +3,10 @@ package httpapi
 import (
 	"io"
 	"net/http"
-	"slices"
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-json-experiment/json"
 
-	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 )
@@ -53,11 +51,11 @@ func (h callbacks) register(c *gin.Context) {
 func (h callbacks) keep(c *gin.Context, asked registration) error {
 	ctx := c.Request.Context()
 	caller := transport.CallerFrom(ctx).ID
-	records, err := h.deps.Evidence.Workflow(ctx, asked.Workflow)
+	member, err := h.deps.Members.Belongs(ctx, asked.Workflow, caller)
 	if err != nil {
 		return &problem.RecordingError{Err: err}
 	}
-	if !slices.ContainsFunc(records, func(r ect.Record) bool { return concerns(r, caller) }) {
+	if !member {
 		return &problem.NotFoundError{What: "workflow"}
 	}
 	return h.deps.Awaiter.Await(ctx, caller, asked.Workflow, asked.URI)

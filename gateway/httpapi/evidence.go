@@ -3,48 +3,105 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"errors"
+	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 )
 
+// maxPage bounds the ECTs of one page of a workflow: 800 KiB, with the largest
+// tokens that are taken.
+const maxPage = 100
+
+// Members says who may read what (R14).
+type Members interface {
+	// Belongs reports whether an identity belongs to a workflow.
+	Belongs(ctx context.Context, workflow string, who ect.Identity) (bool, error)
+	// MayRead reports whether an identity may read a record.
+	MayRead(ctx context.Context, r ect.Record, who ect.Identity) (bool, error)
+}
+
 // evidence serves ECTs to those whom they concern. For others they are not
 // found, as if there were none (R2).
-type evidence struct{ deps PublicDeps }
+type evidence struct {
+	store   ect.Store
+	self    ect.Identity
+	members Members
+	reader  func(*gin.Context) reader
+	logger  *slog.Logger
+}
 
-// token serves one ECT to its issuer and audience, and to the other members of
-// its workflow. A jti is unique to its issuer only: of several that the caller
-// may see, ours comes first, then his; ?iss= names another.
+// reader is who asks for evidence.
+type reader struct {
+	id      ect.Identity
+	auditor bool   // an operator who reads everything; each read is logged
+	name    string // of the operator
+}
+
+// callerReads is a caller of the public listener. An operator with the role of an
+// auditor, who shows a client certificate (R17), reads everything.
+func callerReads(auditor func(ect.Identity) (name string, ok bool)) func(*gin.Context) reader {
+	return func(c *gin.Context) reader {
+		r := reader{id: transport.CallerFrom(c.Request.Context()).ID}
+		if peer, certified := identity.PeerOf(c.Request.TLS); auditor != nil && certified && peer.ID == r.id {
+			r.name, r.auditor = auditor(r.id)
+		}
+		return r
+	}
+}
+
+// token serves one ECT to its issuer, to those that it names, and to the members of
+// its workflow. A jti is unique to its issuer only: of several that the reader may
+// see, ours comes first, then the reader's own; ?iss= names another.
 func (e evidence) token(c *gin.Context) {
-	ctx := c.Request.Context()
-	records, err := e.deps.Evidence.Get(ctx, ect.ID(c.Param("jti")))
+	ctx, who := c.Request.Context(), e.reader(c)
+	found, err := e.store.Get(ctx, ect.ID(c.Param("jti")))
 	if err != nil {
 		problem.Write(c.Writer, c.Request, &problem.RecordingError{Err: err})
 		return
 	}
-	issuer, caller := ect.Identity(c.Query("iss")), transport.CallerFrom(ctx).ID
+	records, issuer := found[0], ect.Identity(c.Query("iss"))
 	slices.SortFunc(records, func(a, b ect.Record) int {
-		return cmp.Or(cmp.Compare(e.rank(a, caller), e.rank(b, caller)), cmp.Compare(a.Issuer, b.Issuer))
+		return cmp.Or(cmp.Compare(e.rank(a, who.id), e.rank(b, who.id)), cmp.Compare(a.Issuer, b.Issuer))
 	})
 	for _, record := range records {
-		if issuer != "" && record.Issuer != issuer || !concerns(record, caller) && !e.member(ctx, record.Workflow, caller) {
+		if issuer != "" && record.Issuer != issuer {
 			continue
 		}
-		c.Header("Cache-Control", "private, no-store")
-		c.Data(http.StatusOK, "application/exec+jwt", []byte(record.Compact))
-		return
+		may, err := e.mayRead(ctx, record, who)
+		if err != nil {
+			problem.Write(c.Writer, c.Request, &problem.RecordingError{Err: err})
+			return
+		}
+		if may {
+			e.log(c, who, record.Workflow)
+			c.Header("Cache-Control", "private, no-store")
+			c.Data(http.StatusOK, "application/exec+jwt", []byte(record.Compact))
+			return
+		}
 	}
 	problem.Write(c.Writer, c.Request, &problem.NotFoundError{What: "ECT"})
 }
 
+func (e evidence) mayRead(ctx context.Context, r ect.Record, who reader) (bool, error) {
+	if who.auditor {
+		return true, nil
+	}
+	return e.members.MayRead(ctx, r, who.id)
+}
+
 func (e evidence) rank(r ect.Record, caller ect.Identity) int {
 	switch r.Issuer {
-	case e.deps.Self:
+	case e.self:
 		return 0
 	case caller:
 		return 1
@@ -53,38 +110,72 @@ func (e evidence) rank(r ect.Record, caller ect.Identity) int {
 	}
 }
 
-// workflow serves every ECT of a workflow to its members: whoever is issuer or
-// audience of one of them (R14). A wid of one's own making opens nothing.
+// workflowPage is one page of a workflow.
+type workflowPage struct {
+	Workflow string   `json:"wid"`
+	ECTs     []string `json:"ects"`
+	Next     string   `json:"next,omitempty"` // what ?after= takes for the next page; absent: this is the last
+}
+
+// workflow serves the ECTs of a workflow to its members (R14), in the order in which
+// they came, 100 at most at a time: ?after= takes the cursor of the page before,
+// ?limit= a smaller number.
 func (e evidence) workflow(c *gin.Context) {
-	ctx := c.Request.Context()
-	records, err := e.deps.Evidence.Workflow(ctx, c.Param("wid"))
-	if err != nil {
-		problem.Write(c.Writer, c.Request, &problem.RecordingError{Err: err})
-		return
+	ctx, who, wid := c.Request.Context(), e.reader(c), c.Param("wid")
+	limit := maxPage
+	if text := c.Query("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			problem.Write(c.Writer, c.Request, &problem.QueryError{Reason: "limit is a number from 1 to 100"})
+			return
+		}
+		limit = min(n, maxPage)
 	}
-	caller := transport.CallerFrom(ctx).ID
-	if !slices.ContainsFunc(records, func(r ect.Record) bool { return concerns(r, caller) }) {
+	may := who.auditor
+	if !may {
+		var err error
+		if may, err = e.members.Belongs(ctx, wid, who.id); err != nil {
+			problem.Write(c.Writer, c.Request, &problem.RecordingError{Err: err})
+			return
+		}
+	}
+	var records []ect.Record
+	page := workflowPage{Workflow: wid, ECTs: []string{}}
+	if may {
+		var err error
+		if records, page.Next, err = e.store.Workflow(ctx, wid, c.Query("after"), limit); err != nil {
+			problem.Write(c.Writer, c.Request, pageError(err))
+			return
+		}
+	}
+	if len(records) == 0 && c.Query("after") == "" {
 		problem.Write(c.Writer, c.Request, &problem.NotFoundError{What: "workflow"})
 		return
 	}
-	tokens := make([]string, len(records))
-	for i, record := range records {
-		tokens[i] = record.Compact
+	for _, record := range records {
+		page.ECTs = append(page.ECTs, record.Compact)
 	}
+	e.log(c, who, wid)
 	c.Header("Cache-Control", "private, no-store")
-	c.JSON(http.StatusOK, map[string]any{"wid": c.Param("wid"), "ects": tokens})
-}
-
-// member reports whether a caller belongs to a workflow. A token without one
-// concerns nobody but its parties.
-func (e evidence) member(ctx context.Context, workflow string, caller ect.Identity) bool {
-	if workflow == "" {
-		return false
+	if page.Next != "" {
+		next := url.Values{"after": {page.Next}, "limit": {strconv.Itoa(limit)}}
+		c.Header("Link", "<?"+next.Encode()+`>; rel="next"`)
 	}
-	records, err := e.deps.Evidence.Workflow(ctx, workflow)
-	return err == nil && slices.ContainsFunc(records, func(r ect.Record) bool { return concerns(r, caller) })
+	c.JSON(http.StatusOK, page)
 }
 
-func concerns(record ect.Record, id ect.Identity) bool {
-	return record.Issuer == id || slices.Contains(record.Audience, string(id))
+// pageError tells a cursor that is not ours from trouble of the store.
+func pageError(err error) error {
+	if errors.Is(err, ect.ErrCursor) {
+		return &problem.QueryError{Reason: "after is a cursor that an earlier page returned as next"}
+	}
+	return &problem.RecordingError{Err: err}
+}
+
+// log records that an auditor read something. What members read is theirs.
+func (e evidence) log(c *gin.Context, who reader, workflow string) {
+	if who.auditor {
+		e.logger.InfoContext(c.Request.Context(), "evidence read by an auditor", slog.String("operator", who.name),
+			slog.String("id", string(who.id)), slog.String("wid", workflow), slog.String("path", c.Request.URL.Path))
+	}
 }

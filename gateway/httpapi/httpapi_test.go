@@ -16,6 +16,9 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +35,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -103,7 +107,12 @@ func newSurface(t *testing.T, anonymous ect.Identity, authenticators ...httpapi.
 		t.Fatal(err)
 	}
 	s.self = self
+	members, err := membership.New(membership.Deps{Store: s.store, Self: "spiffe://example.com/gateway"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.handler, err = httpapi.Public(httpapi.PublicDeps{
+		Members: members, Auditor: func(id ect.Identity) (string, bool) { return "auditor", id == auditorID },
 		Signer: signer, Now: func() time.Time { return s.now },
 		Exchanger: s.road, Router: s.router, Registry: registry, Evidence: s.store, Self: "spiffe://example.com/gateway", Anonymous: anonymous,
 		Authenticators: authenticators,
@@ -522,32 +531,78 @@ func TestABrokenStreamEndsVisibly(t *testing.T) {
 	s.do(http.MethodPost, "/aepb/translate?from=a2a-v1&to=mcp-v1", "{}", ecttest.NewParty(t, "spiffe://example.com/client"), jsonBody())
 }
 
-func TestECTsGoToWhomTheyConcern(t *testing.T) {
+// auditorID is the operator who reads all evidence.
+const auditorID = "spiffe://example.com/people/auditor"
+
+// Evidence goes to the issuer of the workflow's root and to those whom a record of
+// others made members. A token that somebody minted makes nobody a member by itself.
+func TestEvidence_GoesToMembersAndAuditors(t *testing.T) {
 	t.Parallel()
 	s := newSurface(t, "")
-	issuer, audience, stranger := ecttest.NewParty(t, "spiffe://example.com/a"), ecttest.NewParty(t, "spiffe://example.com/b"), ecttest.NewParty(t, "spiffe://example.com/c")
-	id := ect.NewID()
-	workflow := string(ect.NewID())
-	err := s.store.Put(t.Context(), ect.Record{
-		Compact: "x.y.z", ID: id, Workflow: workflow, Issuer: issuer.ID, Audience: []string{string(audience.ID)}, Until: time.Now().Add(time.Hour),
-	})
-	if err != nil {
-		t.Fatal(err)
+	party := func(name string) *ecttest.Party {
+		return ecttest.NewParty(t, ect.Identity("spiffe://example.com/"+name))
 	}
-	member := ecttest.NewParty(t, "spiffe://example.com/d")
-	err = s.store.Put(t.Context(), ect.Record{
-		Compact: "u.v.w", ID: ect.NewID(), Workflow: workflow, Issuer: member.ID, Until: time.Now().Add(time.Hour),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for party, want := range map[*ecttest.Party]int{issuer: 200, audience: 200, member: 200, stranger: 404} {
-		if w := s.do(http.MethodGet, "/ects/"+string(id), "", party, nil); w.Code != want {
-			t.Errorf("%s: got %d, want %d", party.ID, w.Code, want)
+	issuer, audience, stranger, planter := party("a"), party("b"), party("c"), party("d")
+	auditor := ecttest.NewParty(t, auditorID)
+	id, workflow := ect.NewID(), string(ect.NewID())
+	for _, r := range []ect.Record{
+		{Compact: "x.y.z", ID: id, Workflow: workflow, Issuer: issuer.ID, Audience: []string{string(audience.ID)}, Members: []ect.Identity{audience.ID}},
+		{Compact: "u.v.w", ID: ect.NewID(), Workflow: workflow, Issuer: planter.ID, Parents: []ect.ID{id}, Audience: []string{string(planter.ID)}},
+	} {
+		r.Until = time.Now().Add(time.Hour)
+		if err := s.store.Put(t.Context(), r); err != nil {
+			t.Fatal(err)
 		}
-		w := s.do(http.MethodGet, "/workflows/"+workflow, "", party, nil)
+	}
+	for who, want := range map[*ecttest.Party]int{issuer: 200, audience: 200, auditor: 200, planter: 404, stranger: 404} {
+		if w := s.do(http.MethodGet, "/ects/"+string(id), "", who, nil); w.Code != want {
+			t.Errorf("%s: got %d, want %d", who.ID, w.Code, want)
+		}
+		w := s.do(http.MethodGet, "/workflows/"+workflow, "", who, nil)
 		if w.Code != want || (want == 200) != strings.Contains(w.Body.String(), `"x.y.z"`) {
-			t.Errorf("workflow for %s: got %d %s, want %d", party.ID, w.Code, w.Body, want)
+			t.Errorf("workflow for %s: got %d %s, want %d", who.ID, w.Code, w.Body, want)
+		}
+	}
+}
+
+// A workflow is served in pages, in the order in which its records came.
+func TestWorkflow_IsPaged(t *testing.T) {
+	t.Parallel()
+	s := newSurface(t, "")
+	who, workflow := ecttest.NewParty(t, "spiffe://example.com/a"), string(ect.NewID())
+	var parents []ect.ID
+	for i := range 205 {
+		r := ect.Record{
+			Compact: "x.y." + strconv.Itoa(i), ID: ect.NewID(), Workflow: workflow, Issuer: who.ID, Parents: parents, Until: time.Now().Add(time.Hour),
+		}
+		if err := s.store.Put(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		parents = []ect.ID{r.ID}
+	}
+	var all []string
+	var sizes []int
+	for query := ""; ; {
+		w := s.do(http.MethodGet, "/workflows/"+workflow+query, "", who, nil)
+		var page struct {
+			ECTs []string `json:"ects"`
+			Next string   `json:"next"`
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &page); w.Code != 200 || err != nil {
+			t.Fatalf("got %d %s, %v", w.Code, w.Body, err)
+		}
+		all, sizes = append(all, page.ECTs...), append(sizes, len(page.ECTs))
+		if page.Next == "" {
+			break
+		}
+		query = "?after=" + url.QueryEscape(page.Next)
+	}
+	if !slices.Equal(sizes, []int{100, 100, 5}) || len(all) != 205 || all[0] != "x.y.0" || all[204] != "x.y.204" {
+		t.Errorf("pages of %v, from %s to %s", sizes, all[0], all[len(all)-1])
+	}
+	for _, query := range []string{"?limit=0", "?limit=x", "?after=not-a-cursor"} {
+		if w := s.do(http.MethodGet, "/workflows/"+workflow+query, "", who, nil); w.Code != 400 || code(w) != "malformed_message" {
+			t.Errorf("%s: got %d %s", query, w.Code, w.Body)
 		}
 	}
 }

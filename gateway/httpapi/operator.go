@@ -35,6 +35,8 @@ type right struct {
 var rights = []right{
 	{"/api/approvals", policy.RoleViewer, policy.RoleApprover},
 	{"/api/ledger", policy.RoleAuditor, policy.RoleAuditor},
+	{"/api/ects", policy.RoleAuditor, policy.RoleAuditor},
+	{"/api/workflows", policy.RoleAuditor, policy.RoleAuditor},
 	{"/", policy.RoleViewer, policy.RoleOperator},
 }
 
@@ -99,6 +101,12 @@ func (a admin) whoOperates(r *http.Request) (policy.Operator, error) {
 	default:
 		return policy.Operator{}, &policy.Forbidden{Reason: "operators show a client certificate"}
 	}
+}
+
+// auditor is the operator who reads evidence: operator() lets no other in.
+func (a admin) auditor(c *gin.Context) reader {
+	who, err := a.whoOperates(c.Request)
+	return reader{id: who.ID, name: who.Name, auditor: err == nil && who.May(policy.RoleAuditor)}
 }
 
 func (a admin) audit(c *gin.Context, who policy.Operator, result string) {

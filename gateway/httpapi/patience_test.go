@@ -11,6 +11,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
+	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 )
@@ -34,8 +35,13 @@ func TestReadingIsNotAnswering(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusAccepted)
 	})
+	store := ecttest.NewStore()
+	members, err := membership.New(membership.Deps{Store: store, Self: "spiffe://example.com/gateway"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	handler, err := httpapi.Public(httpapi.PublicDeps{
-		Exchanger: &road{}, Registry: registry, Doors: httpapi.Doors{"/slow": slow}, Evidence: ecttest.NewStore(),
+		Exchanger: &road{}, Registry: registry, Doors: httpapi.Doors{"/slow": slow}, Evidence: store, Members: members,
 		BaseURL: func(*http.Request) string { return "" }, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -31,6 +31,8 @@ type PublicDeps struct {
 	Registry   *translators.Registry
 	Doors      Doors
 	Evidence   ect.Store
+	Members    Members
+	Auditor    func(ect.Identity) (name string, ok bool) // operators who read all evidence; nil: none does
 	Self       ect.Identity
 	Signer     *ect.Signer      // signs the capability document; nil: it is served unsigned
 	Now        func() time.Time // nil: time.Now
@@ -62,7 +64,7 @@ func Quiet() { gin.SetMode(gin.ReleaseMode) }
 
 // Public builds the public surface.
 func Public(deps PublicDeps) (http.Handler, error) {
-	if deps.Exchanger == nil || deps.Registry == nil || deps.Evidence == nil || deps.BaseURL == nil || deps.Logger == nil {
+	if deps.Exchanger == nil || deps.Registry == nil || deps.Evidence == nil || deps.Members == nil || deps.BaseURL == nil || deps.Logger == nil {
 		return nil, errors.New("httpapi: incomplete PublicDeps")
 	}
 	if deps.Now == nil {
@@ -78,8 +80,9 @@ func Public(deps PublicDeps) (http.Handler, error) {
 		engine.GET(names.wellKnown+"/gateway", identified, w.gateway)
 		engine.POST(names.translate, translate{deps, entrance}.serve)
 	}
-	engine.GET("/ects/:jti", admitted(deps), evidence{deps}.token)
-	engine.GET("/workflows/:wid", admitted(deps), evidence{deps}.workflow)
+	e := evidence{store: deps.Evidence, self: deps.Self, members: deps.Members, reader: callerReads(deps.Auditor), logger: deps.Logger}
+	engine.GET("/ects/:jti", admitted(deps), e.token)
+	engine.GET("/workflows/:wid", admitted(deps), e.workflow)
 	engine.POST("/hitl/callbacks", admitted(deps), callbacks{deps}.register)
 	engine.POST(rollback.Path, admitted(deps), rollbacks{deps}.serve)
 	native(engine.Group("/agents/:agent", announced(deps)), deps.Doors)

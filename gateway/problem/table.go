@@ -76,6 +76,7 @@ var table = rows(
 	// Evidence.
 	say[*ect.InvalidError](CodeECTInvalid),
 	say[*ect.ConflictError](CodeECTInvalid),
+	say[*ect.ForeignRootError](CodeECTInvalid),
 	as(func(e *ect.MalformedError) Problem {
 		return status(of(CodeECTInvalid, e.Error()), http.StatusBadRequest)
 	}),

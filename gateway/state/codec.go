@@ -13,7 +13,9 @@ import (
 // length plus one (0: there is none, which is not the same as an empty one).
 // Files are full of this: a change of it is a change of format.
 
-func appendToken(b []byte, r *ect.Record) []byte {
+// A token ends, in files since members are kept, with whose it is, whom it makes
+// members, and the root of its workflow.
+func appendToken(b []byte, r *ect.Record, root digest) []byte {
 	b = appendInstant(b, r.Until)
 	b = appendText(b, r.Compact)
 	b = appendText(b, r.ID)
@@ -21,7 +23,18 @@ func appendToken(b []byte, r *ect.Record) []byte {
 	b = appendText(b, r.Issuer)
 	b = appendText(b, r.Act)
 	b = appendList(b, r.Audience)
-	return appendList(b, r.Parents)
+	b = appendList(b, r.Parents)
+	own := byte(0)
+	if r.Own {
+		own = 1
+	}
+	b = append(b, own)
+	b = appendText(b, r.Holder)
+	b = appendList(b, r.Members)
+	if r.Workflow == "" {
+		return b
+	}
+	return append(b, root[:]...)
 }
 
 // instantSize is the octets of an instant.
@@ -72,13 +85,23 @@ func appendList[T ~string](b []byte, list []T) []byte {
 	return b
 }
 
-func readRecord(r *reader) ect.Record {
+func readRecord(r *reader) (record ect.Record, root digest) {
 	until := r.instant()
-	return ect.Record{
+	record = ect.Record{
 		Compact: r.text(), ID: ect.ID(r.text()), Workflow: r.text(),
 		Issuer: ect.Identity(r.text()), Act: ect.Act(r.text()),
 		Audience: readList[string](r), Parents: readList[ect.ID](r), Until: until,
 	}
+	if r.done() { // of a file from before members were kept
+		return record, digest{}
+	}
+	record.Own = r.take(1) == "\x01"
+	record.Holder = r.text()
+	record.Members = readList[ect.Identity](r)
+	if record.Workflow != "" {
+		root = r.digest()
+	}
+	return record, root
 }
 
 // keyed is a use, an answer or a turn as it was written.

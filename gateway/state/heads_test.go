@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
@@ -42,7 +43,7 @@ func TestHeadersAreKeptOnce(t *testing.T) {
 			t.Errorf("%d octets for each token, %d headers", got, m.Heads())
 		}
 		for n := range tokens {
-			if got, _ := m.Get(t.Context(), ect.ID(fmt.Sprint(n))); len(got) != 1 || got[0].Compact != signed(n, n%headers).Compact {
+			if got, _ := ecttest.Find(t.Context(), m, ect.ID(fmt.Sprint(n))); len(got) != 1 || got[0].Compact != signed(n, n%headers).Compact {
 				t.Fatalf("token %d is %v", n, got)
 			}
 		}
@@ -73,7 +74,7 @@ func TestMadeUpHeaders(t *testing.T) {
 			t.Errorf("%d headers", m.Heads())
 		}
 		for n := range tokens {
-			if got, _ := m.Get(t.Context(), ect.ID(fmt.Sprint(n))); len(got) != 1 || got[0].Compact != signed(n, n).Compact {
+			if got, _ := ecttest.Find(t.Context(), m, ect.ID(fmt.Sprint(n))); len(got) != 1 || got[0].Compact != signed(n, n).Compact {
 				t.Fatalf("token %d is %v", n, got)
 			}
 		}
@@ -98,7 +99,7 @@ func TestJournalIsToldHeaders(t *testing.T) {
 		}
 	}
 	for n := range 10 {
-		if got, _ := m.Get(t.Context(), ect.ID(fmt.Sprint(n))); len(got) != 1 || got[0].Compact != signed(n, n%2).Compact {
+		if got, _ := ecttest.Find(t.Context(), m, ect.ID(fmt.Sprint(n))); len(got) != 1 || got[0].Compact != signed(n, n%2).Compact {
 			t.Errorf("token %d is %v", n, got)
 		}
 	}

@@ -97,8 +97,8 @@ func (m *Memory) Restore(kind Kind, serial uint64, data []byte) (bool, error) {
 	r := reader{data: string(data)}
 	switch kind {
 	case KindToken:
-		if record := readRecord(&r); r.done() {
-			return m.Tokens.restore(data, &record, serial), nil
+		if record, root := readRecord(&r); r.done() {
+			return m.Tokens.restore(data, &record, root, serial), nil
 		}
 	case KindReplay:
 		if e, use := readReplay(&r); r.done() {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
@@ -147,7 +148,7 @@ func TestRestore(t *testing.T) {
 		silent.want(t)
 		want := record(1, 0)
 		want.Until = until
-		got, _ := m.Get(t.Context(), "id-1")
+		got, _ := ecttest.Find(t.Context(), m, "id-1")
 		if diff := cmp.Diff([]ect.Record{want}, got); diff != "" {
 			t.Error(diff)
 		}
@@ -236,6 +237,10 @@ func TestRestoreIntoLess(t *testing.T) {
 	}
 }
 
+// sinceMembers is how much longer a token in a workflow is since members are kept, when
+// it has neither members nor a holder.
+const sinceMembers = 3 + 16
+
 func TestRestoreRefuses(t *testing.T) {
 	t.Parallel()
 	source, journal := journaled(t, state.Config{})
@@ -246,6 +251,9 @@ func TestRestoreRefuses(t *testing.T) {
 		for end := range data {
 			if c.Kind == state.KindAnswer && end >= 28 {
 				break // an answer may be any octets, and none
+			}
+			if c.Kind == state.KindToken && end == len(data)-sinceMembers {
+				continue // it was a whole record before members were kept
 			}
 			if kept, err := m.Restore(c.Kind, 1, data[:end]); kept || !errors.Is(err, state.ErrUnreadable) {
 				t.Errorf("%s cut off at %d: %v, %v", c.Kind, end, kept, err)

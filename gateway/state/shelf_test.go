@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
@@ -178,7 +179,7 @@ func (m *model) workflow(w, of int) (ids []string) {
 
 func listed(t *testing.T, m *state.Memory, w int) (ids []string) {
 	t.Helper()
-	records, err := m.Workflow(t.Context(), fmt.Sprint("w", w))
+	records, err := ecttest.All(t.Context(), m, fmt.Sprint("w", w))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,27 +1,26 @@
 package state
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/gateway/state/internal/index"
 )
 
 // Tokens keeps ECTs by id and by workflow. It is safe for concurrent use.
 type Tokens struct {
 	now func() time.Time
 
-	mu      sync.RWMutex
-	records *shelf[member] // beheaded
-	heads   *heads
-	latest  *index.Index[digest] // of each workflow: the key of its latest record
-	shared  map[ect.ID]int       // of an id that several issuers used: the highest number given out
+	mu        sync.RWMutex
+	records   *shelf[member] // beheaded
+	heads     *heads
+	workflows *workflows
+	shared    map[ect.ID]int // of an id that several issuers used: the highest number given out
 }
 
 var _ ect.Store = (*Tokens)(nil)
@@ -32,11 +31,11 @@ type member struct{ workflow, before, after digest }
 
 func newTokens(config Config, deps Deps) *Tokens {
 	t := &Tokens{
-		now:     deps.Now,
-		records: newShelf[member](KindToken, config.MaxTokens, config.MaxTokenBytes, deps.Journal),
-		heads:   newHeads(),
-		latest:  index.New[digest](),
-		shared:  map[ect.ID]int{},
+		now:       deps.Now,
+		records:   newShelf[member](KindToken, config.MaxTokens, config.MaxTokenBytes, deps.Journal),
+		heads:     newHeads(),
+		workflows: newWorkflows(),
+		shared:    map[ect.ID]int{},
 	}
 	t.records.dropped = t.forget
 	t.records.complete = t.behead
@@ -44,80 +43,158 @@ func newTokens(config Config, deps Deps) *Tokens {
 }
 
 // Put keeps a record until its Until. The same issuer's id with the same bytes
-// is no error and may prolong it; with other bytes it is a *ect.ConflictError.
-// [FullError]: the record alone is larger than the store.
+// is no error and may prolong it, or make more members; with other bytes it is a
+// *ect.ConflictError. A root in a workflow that another issuer's record began is a
+// *ect.ForeignRootError. [FullError]: the record alone is larger than the store.
 func (t *Tokens) Put(_ context.Context, r ect.Record) error {
 	var scratch [4 << 10]byte
-	whole := appendToken(scratch[:0], &r)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
 	n, old, found := t.number(r.ID, r.Issuer, now)
-	if n == ect.MaxNamesakes || found && t.read(old).Compact != r.Compact {
+	if n == ect.MaxNamesakes {
 		return &ect.ConflictError{ID: r.ID}
 	}
-	if found && !r.Until.After(t.read(old).Until) {
-		return nil
+	if found {
+		kept := t.read(old)
+		if kept.Compact != r.Compact {
+			return &ect.ConflictError{ID: r.ID}
+		}
+		if !repeated(&r, &kept) {
+			return nil
+		}
 	}
+	m := memberOf(r.Workflow)
+	root, allowed := t.workflows.rootFor(m.workflow, &r, now)
+	if !allowed {
+		return &ect.ForeignRootError{ID: r.ID}
+	}
+	whole := appendToken(scratch[:0], &r, root)
+	t.workflows.enter(m.workflow, root, r.Until, now) // before others make room, who may have been the last of it
 	key := numbered(r.ID, n)
-	number, text := t.heads.take(r.Compact)
 	var own [binary.MaxVarintLen32]byte
+	number, text := t.heads.take(r.Compact)
 	before, after := aroundHead(whole, len(text))
-	if !t.records.add(key, memberOf(r.Workflow), r.Until, now, binary.AppendUvarint(own[:0], uint64(number)), before, after) {
-		t.heads.leave(number)
+	if !t.records.add(key, m, r.Until, now, binary.AppendUvarint(own[:0], uint64(number)), before, after) {
+		t.refused(number, m.workflow)
 		return &FullError{What: "an execution context token"}
 	}
-	t.list(key, r.ID, n)
+	t.list(key, &r, n)
 	return nil
 }
 
-// Get finds the records with an id, one of each issuer that used it.
-func (t *Tokens) Get(_ context.Context, id ect.ID) ([]ect.Record, error) {
+// repeated makes a record that is put again one with what is kept of it: neither its
+// life nor its members become less, and it stays in the share that it is in. False:
+// there is nothing new.
+func repeated(r, kept *ect.Record) bool {
+	longer := r.Until.After(kept.Until)
+	if !longer {
+		r.Until = kept.Until
+	}
+	members := slices.Clone(kept.Members)
+	for _, who := range r.Members {
+		if !slices.Contains(members, who) {
+			members = append(members, who)
+		}
+	}
+	more := len(members) > len(kept.Members) || r.Own && !kept.Own
+	r.Members, r.Own, r.Holder = members, r.Own || kept.Own, kept.Holder
+	return longer || more
+}
+
+// refused takes back what was noted of a record that found no room.
+func (t *Tokens) refused(head uint32, workflow digest) {
+	t.heads.leave(head)
+	t.workflows.leave(workflow)
+}
+
+// Get finds the records with each id, one of each issuer that used it.
+func (t *Tokens) Get(_ context.Context, ids ...ect.ID) ([][]ect.Record, error) {
+	if len(ids) > ect.MaxLookups {
+		return nil, ect.ErrTooManyIDs
+	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	now := t.now()
-	var found []ect.Record
-	for n := range t.shared[id] + 1 {
-		if octets, _, ok := t.records.get(numbered(id, n), now); ok {
-			found = append(found, t.read(octets))
+	found := make([][]ect.Record, len(ids))
+	for i, id := range ids {
+		for n := range t.shared[id] + 1 {
+			if octets, _, ok := t.records.get(numbered(id, n), now); ok {
+				found[i] = append(found[i], t.read(octets))
+			}
 		}
 	}
 	return found, nil
 }
 
-// Workflow lists the records of a workflow in the order in which they came.
-func (t *Tokens) Workflow(_ context.Context, wid string) ([]ect.Record, error) {
-	found := t.members(memberOf(wid).workflow)
-	slices.SortFunc(found, func(a, b numberedRecord) int { return cmp.Compare(a.serial, b.serial) })
-	records := make([]ect.Record, len(found))
-	for i, r := range found {
-		records[i] = r.Record
-	}
-	return records, nil
-}
-
-type numberedRecord struct {
-	ect.Record
-	serial uint64
-}
-
-func (t *Tokens) members(workflow digest) []numberedRecord {
+// Workflow returns the records of a workflow in the order in which they came.
+func (t *Tokens) Workflow(_ context.Context, wid, after string, limit int) (records []ect.Record, next string, err error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	now := t.now()
-	var found []numberedRecord
-	latest := t.latest.Find(workflow)
-	if latest == nil {
-		return nil
+	key, err := t.following(memberOf(wid).workflow, after)
+	if err != nil {
+		return nil, "", err
 	}
-	for key := *latest; key != (digest{}); {
+	last := next
+	for ; key != (digest{}); key = t.at(key).after {
 		octets, p, ok := t.records.get(key, now)
-		if ok {
-			found = append(found, numberedRecord{t.read(octets), p.serial})
+		if !ok {
+			continue
 		}
-		key = p.meta.before
+		if len(records) == max(limit, 1) {
+			return records, last, nil
+		}
+		records = append(records, t.read(octets))
+		last = cursor(key, p.serial)
 	}
-	return found
+	return records, "", nil
+}
+
+// cursor names a record, and its place among the others if it left.
+func cursor(key digest, serial uint64) string {
+	return hex.EncodeToString(key[:]) + strconv.FormatUint(serial, 16)
+}
+
+// following is the key of the first record behind a cursor. Zero: there is none.
+func (t *Tokens) following(workflow digest, after string) (digest, error) {
+	w := t.workflows.byKey.Find(workflow)
+	if after == "" {
+		if w == nil {
+			return digest{}, nil
+		}
+		return w.first, nil
+	}
+	const size = 2 * len(digest{})
+	if len(after) < size {
+		return digest{}, ect.ErrCursor
+	}
+	var key digest
+	_, err := hex.Decode(key[:], []byte(after[:size]))
+	serial, err2 := strconv.ParseUint(after[size:], 16, 64)
+	if err != nil || err2 != nil {
+		return digest{}, ect.ErrCursor
+	}
+	if p := t.records.byKey.Find(key); p != nil && p.serial == serial && p.meta.workflow == workflow {
+		return p.meta.after, nil
+	}
+	if w == nil {
+		return digest{}, nil
+	}
+	for key = w.first; key != (digest{}) && t.records.byKey.Find(key).serial <= serial; {
+		key = t.at(key).after
+	}
+	return key, nil
+}
+
+// Standing says what an identity is to a workflow.
+func (t *Tokens) Standing(_ context.Context, wid string, who ect.Identity) (ect.Standing, error) {
+	if wid == "" {
+		return ect.Standing{}, nil
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.workflows.standing(wid, who, t.now()), nil
 }
 
 // Usage says how full the store is.
@@ -127,7 +204,7 @@ func (t *Tokens) Usage() Usage {
 	return t.records.usage()
 }
 
-func (t *Tokens) restore(whole []byte, r *ect.Record, serial uint64) bool {
+func (t *Tokens) restore(whole []byte, r *ect.Record, root digest, serial uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
@@ -135,14 +212,19 @@ func (t *Tokens) restore(whole []byte, r *ect.Record, serial uint64) bool {
 	if n == ect.MaxNamesakes {
 		return false
 	}
+	m := memberOf(r.Workflow)
+	if root == (digest{}) { // of a file from before roots were kept
+		root, _ = t.workflows.rootFor(m.workflow, r, now)
+	}
+	t.workflows.enter(m.workflow, root, r.Until, now)
 	key := numbered(r.ID, n)
 	number, text := t.heads.take(r.Compact)
 	before, after := aroundHead(whole, len(text))
-	if !t.records.restore(key, memberOf(r.Workflow), serial, r.Until, now, binary.AppendUvarint(nil, uint64(number)), before, after) {
-		t.heads.leave(number)
+	if !t.records.restore(key, m, serial, r.Until, now, binary.AppendUvarint(nil, uint64(number)), before, after) {
+		t.refused(number, m.workflow)
 		return false
 	}
-	t.list(key, r.ID, n)
+	t.list(key, r, n)
 	return true
 }
 
@@ -189,23 +271,23 @@ func memberOf(workflow string) (m member) {
 	return m
 }
 
-// list makes a record the latest of its workflow.
-func (t *Tokens) list(key digest, id ect.ID, number int) {
+// list makes a record the latest of its workflow, and makes its members.
+func (t *Tokens) list(key digest, r *ect.Record, number int) {
 	if number > 0 {
-		t.shared[id] = max(number, t.shared[id])
+		t.shared[r.ID] = max(number, t.shared[r.ID])
 	}
 	m := t.at(key)
-	if m.workflow == (digest{}) {
+	w := t.workflows.byKey.Find(m.workflow)
+	if w == nil {
 		return
 	}
-	latest := t.latest.Find(m.workflow)
-	if latest == nil {
-		latest = t.latest.Insert(m.workflow)
+	if m.before = w.latest; m.before == (digest{}) {
+		w.first = key
 	} else {
-		m.before = *latest
 		t.at(m.before).after = key
 	}
-	*latest = key
+	w.latest = key
+	t.workflows.admit(w, r)
 }
 
 // at is the place of a record that is kept among those of its workflow.
@@ -234,7 +316,8 @@ func (t *Tokens) forget(key digest, p place[member]) {
 
 func (t *Tokens) unlist(key digest, m member) {
 	none := digest{}
-	if m.workflow == none {
+	w := t.workflows.byKey.Find(m.workflow)
+	if w == nil {
 		return
 	}
 	if m.before != none {
@@ -243,20 +326,21 @@ func (t *Tokens) unlist(key digest, m member) {
 	if m.after != none {
 		t.at(m.after).before = m.before
 	}
-	switch latest := t.latest.Find(m.workflow); {
-	case *latest != key:
-	case m.before == none:
-		t.latest.Delete(m.workflow)
-	default:
-		*latest = m.before
+	if w.latest == key {
+		w.latest = m.before
 	}
+	if w.first == key {
+		w.first = m.after
+	}
+	t.workflows.leave(m.workflow)
 }
 
 // read gives a record its header back; it shares nothing with the octets.
 func (t *Tokens) read(octets []byte) ect.Record {
 	before, after := beheaded(octets).around()
 	r := reader{data: string(before) + t.heads.list[beheaded(octets).number()].text + string(after)}
-	return readRecord(&r)
+	record, _ := readRecord(&r)
+	return record
 }
 
 // behead tells a journal the header of what came.

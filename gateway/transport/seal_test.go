@@ -26,7 +26,7 @@ func TestSeal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	receipt, err := recorder.Record(t.Context(), token)
+	receipt, err := recorder.Record(t.Context(), token, ect.Filing{})
 	if err != nil {
 		t.Fatal(err)
 	}

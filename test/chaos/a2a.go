@@ -12,6 +12,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
 
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
+	"github.com/aepb/aepb-gateway/test/harness/wait"
 )
 
 // lostWords stand in the status of a task that the gateway reports as lost.
@@ -121,7 +122,7 @@ func poll(ctx context.Context, c *caller, agent, key string) outcome {
 		return failed(err)
 	}
 	o := sent(client.SendMessage(ctx, request(agent, "slow", key, true))).of(agent)
-	for o.task != "" && o.end == endOpen && pause(ctx, askEvery) {
+	for o.task != "" && o.end == endOpen && wait.Pause(ctx, askEvery) {
 		o = known(ctx, client, o)
 	}
 	return o.givenUp(time.Now())
@@ -267,7 +268,7 @@ func (c *caller) sight(ctx context.Context, o outcome) sight {
 	}
 	for {
 		o = known(ctx, client, o)
-		if o.end != endOpen && o.end != endBroken || !pause(ctx, askEvery) {
+		if o.end != endOpen && o.end != endBroken || !wait.Pause(ctx, askEvery) {
 			return sight{o.end, o.said, o.why}
 		}
 	}

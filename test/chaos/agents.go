@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/aepb/aepb-gateway/test/harness/wait"
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
 
@@ -107,7 +108,7 @@ func (w worker) Execute(ctx context.Context, ec *a2asrv.ExecutorContext) iter.Se
 			return
 		}
 		for range slowSteps {
-			if how == "slow" && (!pause(ctx, slowStep) || !yield(a2a.NewStatusUpdateEvent(ec, a2a.TaskStateWorking, nil), nil)) {
+			if how == "slow" && (!wait.Pause(ctx, slowStep) || !yield(a2a.NewStatusUpdateEvent(ec, a2a.TaskStateWorking, nil), nil)) {
 				return
 			}
 		}
@@ -175,7 +176,7 @@ func work(ctx context.Context, j *journal, req *mcp.CallToolRequest) (*mcp.CallT
 		if req.Params.Name != "slow" {
 			break
 		}
-		if !pause(ctx, slowStep) {
+		if !wait.Pause(ctx, slowStep) {
 			return nil, ctx.Err()
 		}
 		if token := req.Params.GetProgressToken(); token != nil {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/aepb/aepb-gateway/test/harness/wait"
 )
 
 const (
@@ -78,9 +80,9 @@ func (r *rig) load(ctx context.Context) []outcome {
 	for _, k := range kinds() {
 		for range callers {
 			all.Go(func() {
-				c := r.caller(r.balancer.address(), k.name)
+				c := r.caller(r.balancer.Address(), k.name)
 				defer c.forget()
-				for pause(ctx, pace) {
+				for wait.Pause(ctx, pace) {
 					l.add(c.once(context.WithoutCancel(ctx), k))
 				}
 			})

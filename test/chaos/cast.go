@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/aepb/aepb-gateway/test/harness/balancer"
+	"github.com/aepb/aepb-gateway/test/harness/redisserver"
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
 
@@ -32,7 +34,7 @@ type rig struct {
 	binary   string
 	trust    *devgateway.Trust
 	gateways []*gateway
-	balancer *balancer
+	balancer *balancer.Balancer
 	agents   *agents
 	journal  *journal
 	witness  *witness
@@ -65,13 +67,13 @@ func assemble(ctx context.Context, binary, dir, redis string) (*rig, error) {
 	}
 	var addresses []string
 	for range replicas {
-		port, err := freePort()
+		port, err := redisserver.FreePort()
 		if err != nil {
 			return r, err
 		}
 		addresses = append(addresses, "127.0.0.1:"+port)
 	}
-	if r.balancer, err = newBalancer(addresses...); err != nil {
+	if r.balancer, err = balancer.New(addresses...); err != nil {
 		return r, err
 	}
 	for i, address := range addresses {
@@ -98,7 +100,7 @@ func (r *rig) write(dir, address, redis string) (*gateway, error) {
 	if err := r.trust.Replica(dir); err != nil {
 		return nil, err
 	}
-	text := strings.NewReplacer("DIR", dir, "PUBLIC", r.balancer.address(), "ADDRESS", address, "REDIS", redis,
+	text := strings.NewReplacer("DIR", dir, "PUBLIC", r.balancer.Address(), "ADDRESS", address, "REDIS", redis,
 		"AGENTS", r.agents.URL, "DOMAIN", r.trust.TrustDomain(), "TIMEOUT", agentTimeout.String()).Replace(`
 public_url: https://PUBLIC
 listen: {public: "ADDRESS", admin: "127.0.0.1:0"}

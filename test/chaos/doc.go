@@ -20,11 +20,11 @@
 // without its end; a call that nobody ever answers. So is an act in which some
 // kind of call never succeeds: then nothing was proved.
 //
-// How to read it: main.go are the flags and play.go the acts; servers.go is Redis,
-// cast.go starts the gateways and balancer.go stands before them; agents.go are
-// the agents, with the journal of what they did; callers.go is the load, with mcp.go
-// and a2a.go for its protocols, which also asks every replica afterwards; witness.go
-// reads the streams as they come, and judge.go decides.
+// How to read it: main.go are the flags and play.go the acts; servers.go is a cluster
+// of Redis, and cast.go starts the gateways behind a balancer (test/harness); agents.go
+// are the agents, with the journal of what they did; callers.go is the load, with
+// mcp.go and a2a.go for its protocols, which also asks every replica afterwards;
+// witness.go reads the streams as they come, and judge.go decides.
 //
 // Alternatives considered: a clock and a network that are simulated, which find
 // more orders of events and none of the mistakes between processes; counting errors,

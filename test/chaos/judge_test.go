@@ -6,7 +6,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // plain is a run in which all went well: a call, a task that ended, one that was
 // lost with its gateway, and one that waits for an answer.

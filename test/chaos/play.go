@@ -9,14 +9,17 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/aepb/aepb-gateway/test/harness/redisserver"
+	"github.com/aepb/aepb-gateway/test/harness/wait"
 )
 
 // act is one way in which things go wrong.
 type act struct {
 	name  string
-	state func(ctx context.Context, dir string) ([]*redis, error)
+	state func(ctx context.Context, dir string) ([]*redisserver.Server, error)
 	// harm goes wrong until ctx ends; then everybody is up again.
-	harm func(ctx context.Context, r *rig, nodes []*redis) error
+	harm func(ctx context.Context, r *rig, nodes []*redisserver.Server) error
 }
 
 func acts() []act {
@@ -27,19 +30,19 @@ func acts() []act {
 	}
 }
 
-func single(ctx context.Context, dir string) ([]*redis, error) {
-	s, err := startRedis(ctx, dir)
+func single(ctx context.Context, dir string) ([]*redisserver.Server, error) {
+	s, err := redisserver.Start(ctx, dir)
 	if s == nil {
 		return nil, err
 	}
-	return []*redis{s}, err
+	return []*redisserver.Server{s}, err
 }
 
 // stateConfig names the servers to the gateways.
-func stateConfig(nodes []*redis) string {
+func stateConfig(nodes []*redisserver.Server) string {
 	var all []string
 	for _, n := range nodes {
-		all = append(all, `"`+n.address+`"`)
+		all = append(all, `"`+n.Address()+`"`)
 	}
 	text := "addresses: [" + strings.Join(all, ", ") + "]"
 	if len(nodes) > 1 {
@@ -85,14 +88,14 @@ const (
 )
 
 // killReplicas kills one gateway after the other, each in the middle of its work.
-func killReplicas(ctx context.Context, r *rig, _ []*redis) error {
-	for n := 0; pause(ctx, killEvery); n++ {
+func killReplicas(ctx context.Context, r *rig, _ []*redisserver.Server) error {
+	for n := 0; wait.Pause(ctx, killEvery); n++ {
 		g := r.gateways[n%len(r.gateways)]
 		r.killed.Store(true)
 		if err := g.kill(); err != nil {
 			return err
 		}
-		pause(ctx, downFor)
+		wait.Pause(ctx, downFor)
 		if err := r.start(context.WithoutCancel(ctx), g); err != nil {
 			return err
 		}
@@ -103,17 +106,17 @@ func killReplicas(ctx context.Context, r *rig, _ []*redis) error {
 // third waits for a third of what is left of ctx.
 func third(ctx context.Context) {
 	end, _ := ctx.Deadline()
-	pause(ctx, time.Until(end)/3)
+	wait.Pause(ctx, time.Until(end)/3)
 }
 
 // restartRedis ends Redis in order, and starts it again over what it wrote.
-func restartRedis(ctx context.Context, _ *rig, nodes []*redis) error {
+func restartRedis(ctx context.Context, _ *rig, nodes []*redisserver.Server) error {
 	third(ctx)
-	if err := nodes[0].end(syscall.SIGTERM); err != nil {
+	if err := nodes[0].End(syscall.SIGTERM); err != nil {
 		return err
 	}
-	pause(ctx, 2*time.Second)
-	if err := nodes[0].start(context.WithoutCancel(ctx)); err != nil {
+	wait.Pause(ctx, 2*time.Second)
+	if err := nodes[0].Start(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
 	<-ctx.Done()
@@ -121,17 +124,17 @@ func restartRedis(ctx context.Context, _ *rig, nodes []*redis) error {
 }
 
 // loseMaster kills a master, whose replica takes over, and brings it back.
-func loseMaster(ctx context.Context, _ *rig, nodes []*redis) error {
+func loseMaster(ctx context.Context, _ *rig, nodes []*redisserver.Server) error {
 	third(ctx)
 	for _, n := range nodes {
-		if !n.master(ctx) {
+		if !master(ctx, n) {
 			continue
 		}
-		if err := n.end(syscall.SIGKILL); err != nil {
+		if err := n.End(syscall.SIGKILL); err != nil {
 			return err
 		}
 		third(ctx)
-		if err := n.start(context.WithoutCancel(ctx)); err != nil {
+		if err := n.Start(context.WithoutCancel(ctx)); err != nil {
 			return err
 		}
 		break

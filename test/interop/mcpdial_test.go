@@ -140,7 +140,7 @@ func sealCall(t *testing.T, version string, capability *canonical.Capability, ar
 	if err != nil {
 		t.Fatal(err)
 	}
-	receipt, err := recorder.Record(t.Context(), token)
+	receipt, err := recorder.Record(t.Context(), token, ect.Filing{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/state/bolt"
 )
 
@@ -163,7 +164,7 @@ func wantWritten(t *testing.T, s *bolt.Store, w written) {
 		if n%5 == 0 {
 			continue // expired long ago
 		}
-		if got, _ := s.Get(t.Context(), record(n).ID); len(got) != 1 || got[0].Compact != record(n).Compact {
+		if got, _ := ecttest.Find(t.Context(), s, record(n).ID); len(got) != 1 || got[0].Compact != record(n).Compact {
 			t.Fatalf("record %d of %v is lost", n, w)
 		}
 		if got, err := s.Claim(t.Context(), replayKey(n), use(time.Now())); got != ect.ReplaySame || err != nil {

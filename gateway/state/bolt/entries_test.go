@@ -132,7 +132,7 @@ func TestFileWithoutEntries(t *testing.T) {
 	for name, tc := range map[string]struct {
 		format byte
 		ok     bool
-	}{"before": {1, true}, "lost": {2, false}, "lost since": {3, false}} {
+	}{"before": {1, true}, "lost": {2, false}, "lost since": {3, false}, "lost now": {4, false}} {
 		path := filePath(t)
 		s := open(t, bolt.Config{Path: path})
 		put(t, s, 1)

@@ -37,10 +37,10 @@ const kinds = 5
 var _ [kinds]state.Kind = state.Kinds()
 
 // format is the number of this layout and of what is kept (gateway/state,
-// codec.go). In formats 1 and 2 everything lies alone, and 1 has no entries;
-// they are read, and made this one.
+// codec.go). Up to format 3 tokens say nothing of members; in formats 1 and 2
+// everything lies alone, and 1 has no entries. They are read, and made this one.
 const (
-	format          = 3
+	format          = 4
 	formatAlone     = 2
 	formatNoEntries = 1
 )
@@ -201,7 +201,7 @@ func (f *file) load(each func(mark, []byte) error) error {
 			switch {
 			case !f.known:
 				continue
-			case f.format < format:
+			case f.format <= formatAlone:
 				name = []byte(kind.String())
 			case groupSize(kind) > 1:
 				read = readGrouped

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/state/bolt"
 )
@@ -107,7 +108,7 @@ func wantClaim(tb testing.TB, s *bolt.Store, n int, issued time.Time, want ect.R
 
 func has(tb testing.TB, s *bolt.Store, n int) bool {
 	tb.Helper()
-	found, err := s.Get(tb.Context(), record(n).ID)
+	found, err := ecttest.Find(tb.Context(), s, record(n).ID)
 	if err != nil {
 		tb.Fatal(err)
 	}

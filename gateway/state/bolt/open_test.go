@@ -102,11 +102,11 @@ func TestNotOurs(t *testing.T) {
 	})
 	wantOpenError(t, path, bolt.ReasonCorrupt) // a format with a wrong checksum
 	change(func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte("meta")).Put([]byte("format"), bolt.Seal("format", []byte{4}))
+		return tx.Bucket([]byte("meta")).Put([]byte("format"), bolt.Seal("format", []byte{5}))
 	})
 	wantOpenError(t, path, bolt.ReasonFormat)
 	change(func(tx *bbolt.Tx) error {
-		return errors.Join(tx.DeleteBucket([]byte("grouped replays")), tx.Bucket([]byte("meta")).Put([]byte("format"), bolt.Seal("format", []byte{3})))
+		return errors.Join(tx.DeleteBucket([]byte("grouped replays")), tx.Bucket([]byte("meta")).Put([]byte("format"), bolt.Seal("format", []byte{4})))
 	})
 	wantOpenError(t, path, bolt.ReasonCorrupt) // all uses would be forgotten in silence
 }

@@ -114,12 +114,12 @@ func TestReplicasShare(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-time.After(time.Until(first) + time.Second/10)
-	if found, err := a.Workflow(t.Context(), "w"); err != nil || len(found) != 1 || !found[0].Until.Equal(r.Until) || found[0].Parents == nil {
+	if found, err := ecttest.All(t.Context(), a, "w"); err != nil || len(found) != 1 || !found[0].Until.Equal(r.Until) || found[0].Parents == nil {
 		t.Errorf("got %+v, %v", found, err)
 	}
 	eventually(t, soon, "it ends", func() bool {
-		named, err := a.Get(t.Context(), "1")
-		found, _ := a.Workflow(t.Context(), "w")
+		named, err := ecttest.Find(t.Context(), a, "1")
+		found, _ := ecttest.All(t.Context(), a, "w")
 		return err == nil && len(named) == 0 && len(found) == 0
 	})
 }

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,19 +46,53 @@ if life < 0 or life < til - now then redis.call('PEXPIREAT', KEYS[1], ARGV[4]) e
 return {'ok'}
 `
 
-// listLua: KEYS workflow; ARGV id and issuer, until (ms), most. Ids stand in the order in
-// which they came; the list lives as long as the last of them.
-const listLua = `
-local t = redis.call('TIME')
-redis.call('ZADD', KEYS[1], 'NX', string.format('%.0f', t[1] * 1000000 + t[2]), ARGV[1])
-local over = redis.call('ZCARD', KEYS[1]) - tonumber(ARGV[3])
-if over > 0 then redis.call('ZPOPMIN', KEYS[1], over) end
-local left = redis.call('PTTL', KEYS[1])
-if left < 0 or left < tonumber(ARGV[2]) - (t[1] * 1000 + math.floor(t[2] / 1000)) then
-  redis.call('PEXPIREAT', KEYS[1], ARGV[2])
+// beginLua comes before a root is put. KEYS workflow's standing; ARGV the root, how
+// long it is held (ms). Of two roots at once in a new workflow one has it; it is held
+// until listLua says that the record is kept, and then for as long as any record.
+const beginLua = `
+local root = redis.call('HGET', KEYS[1], 'root')
+if root and root ~= ARGV[1] then return {'foreign'} end
+if not root then
+  redis.call('HSET', KEYS[1], 'root', ARGV[1])
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
 return {'ok'}
 `
+
+// listLua comes after a record is put. KEYS workflow's list and standing; ARGV id and
+// issuer, until (ms), most, the root if it is the first record, "" or 1 if it is a
+// root itself, most members, then members. Ids stand in the order in which they came,
+// no two under one number. Both keys live as long as the last of the records.
+const listLua = `
+local t = redis.call('TIME')
+local now, til = t[1] * 1000 + math.floor(t[2] / 1000), tonumber(ARGV[2])
+local root = redis.call('HGET', KEYS[2], 'root')
+if ARGV[5] ~= '' and root and root ~= ARGV[4] then return {'foreign'} end
+if not root then redis.call('HSET', KEYS[2], 'root', ARGV[4]) end
+local life = redis.call('PTTL', KEYS[2])
+if redis.call('HSETNX', KEYS[2], 'kept', '1') == 1 or life < til - now then redis.call('PEXPIREAT', KEYS[2], ARGV[2]) end
+local many = redis.call('HLEN', KEYS[2]) - 2
+for i = 7, #ARGV do
+  if many >= tonumber(ARGV[6]) then break end
+  many = many + redis.call('HSETNX', KEYS[2], ARGV[i], '1')
+end
+local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
+local at = t[1] * 1000000 + t[2]
+if last[2] and tonumber(last[2]) >= at then at = tonumber(last[2]) + 1 end
+redis.call('ZADD', KEYS[1], 'NX', string.format('%.0f', at), ARGV[1])
+local over = redis.call('ZCARD', KEYS[1]) - tonumber(ARGV[3])
+if over > 0 then redis.call('ZPOPMIN', KEYS[1], over) end
+local left = redis.call('PTTL', KEYS[1])
+if left < 0 or left < til - now then redis.call('PEXPIREAT', KEYS[1], ARGV[2]) end
+return {'ok'}
+`
+
+// heldFor is how long a root has its workflow before its record is listed: longer than
+// any operation may take.
+const heldFor = time.Minute
+
+// noRoot stands where the first record of a workflow was no root.
+const noRoot = "none"
 
 // about is a record beside its compact form.
 type about struct {
@@ -68,18 +103,29 @@ type about struct {
 	Act      ect.Act      `json:"act"`
 	Parents  []ect.ID     `json:"par"`
 	Until    time.Time    `json:"until"`
+
+	Own     bool           `json:"own,omitempty"`
+	Holder  string         `json:"holder,omitempty"`
+	Members []ect.Identity `json:"members,omitempty"`
 }
 
-// Put keeps a record, as [state.Tokens.Put] does.
+// Put keeps a record, as [state.Tokens.Put] does. What it says of its workflow is
+// noted in another slot than the record, and after it: if the second step fails the
+// record makes nobody a member, and putting it again repairs that. A root has its
+// workflow before either, and loses it soon when nothing follows.
 func (s *Store) Put(ctx context.Context, r ect.Record) error {
-	text, err := json.Marshal(about{r.ID, r.Workflow, r.Issuer, r.Audience, r.Act, r.Parents, r.Until})
+	text, err := json.Marshal(about{r.ID, r.Workflow, r.Issuer, r.Audience, r.Act, r.Parents, r.Until, r.Own, r.Holder, r.Members})
 	if err != nil {
 		return &state.FullError{What: "an execution context token"}
 	}
-	until := milliseconds(r.Until)
-	who := issuerField(r.Issuer)
+	if r.IsRoot() {
+		reply, err := s.run(ctx, "execution context tokens", script(beginLua), []string{s.standingKey(r.Workflow)}, rootOf(&r), heldFor.Milliseconds())
+		if err := rooted(&r, reply, err); err != nil {
+			return err
+		}
+	}
 	reply, err := s.run(ctx, "execution context tokens", script(putLua), []string{s.tokenKey(r.ID)},
-		who, r.Compact, text, until, ect.MaxNamesakes)
+		issuerField(r.Issuer), r.Compact, text, milliseconds(r.Until), ect.MaxNamesakes)
 	switch {
 	case err != nil:
 		return err
@@ -88,64 +134,133 @@ func (s *Store) Put(ctx context.Context, r ect.Record) error {
 	case r.Workflow == "":
 		return nil
 	}
-	_, err = s.run(ctx, "execution context tokens", script(listLua), []string{s.workflowKey(r.Workflow)}, who+" "+string(r.ID), until, maxWorkflow)
+	return s.list(ctx, &r)
+}
+
+// list notes what a record says of its workflow.
+func (s *Store) list(ctx context.Context, r *ect.Record) error {
+	begins := ""
+	if r.IsRoot() {
+		begins = "1"
+	}
+	args := []any{issuerField(r.Issuer) + " " + string(r.ID), milliseconds(r.Until), maxWorkflow, rootOf(r), begins, ect.MaxMembers}
+	for _, who := range r.Members {
+		args = append(args, memberField(who))
+	}
+	reply, err := s.run(ctx, "execution context tokens", script(listLua), []string{s.workflowKey(r.Workflow), s.standingKey(r.Workflow)}, args...)
+	return rooted(r, reply, err)
+}
+
+func rooted(r *ect.Record, reply []any, err error) error {
+	if err == nil && word(reply, 0) == "foreign" {
+		return &ect.ForeignRootError{ID: r.ID}
+	}
 	return err
 }
 
-// Get finds the records with an id, one of each issuer that used it.
-func (s *Store) Get(ctx context.Context, id ect.ID) ([]ect.Record, error) {
-	bounded, cancel, err := s.begin(ctx)
-	if err != nil {
-		return nil, err
+// rootOf is the root of a workflow that a record begins.
+func rootOf(r *ect.Record) string {
+	if r.IsRoot() {
+		return issuerField(r.Issuer)
 	}
-	defer cancel()
-	fields, err := s.client.HGetAll(bounded, s.tokenKey(id)).Result()
-	if err != nil {
-		return nil, failure(ctx, "", err)
-	}
-	var records []ect.Record
-	for name, compact := range fields {
-		who, ok := strings.CutSuffix(name, ":compact")
-		if !ok {
-			continue
-		}
-		if records, err = s.appendRecord(records, compact, fields[who+":about"]); err != nil {
-			return nil, err
-		}
-	}
-	return records, nil
+	return noRoot
 }
 
-// Workflow lists the records of a workflow in the order in which they came, the
-// latest maxWorkflow of them.
-func (s *Store) Workflow(ctx context.Context, wid string) ([]ect.Record, error) {
+// Get finds the records with each id, one of each issuer that used it.
+func (s *Store) Get(ctx context.Context, ids ...ect.ID) ([][]ect.Record, error) {
+	if len(ids) > ect.MaxLookups {
+		return nil, ect.ErrTooManyIDs
+	}
 	bounded, cancel, err := s.begin(ctx)
-	if err != nil || wid == "" {
+	if err != nil {
 		return nil, err
 	}
 	defer cancel()
-	members, err := s.client.ZRange(bounded, s.workflowKey(wid), 0, -1).Result()
-	if err != nil {
-		return nil, failure(ctx, "", err)
-	}
-	found := make([]*goredis.SliceCmd, len(members))
+	replies := make([]*goredis.MapStringStringCmd, len(ids))
 	_, err = s.client.Pipelined(bounded, func(p goredis.Pipeliner) error {
-		for i, member := range members {
-			who, id, _ := strings.Cut(member, " ")
-			found[i] = p.HMGet(bounded, s.tokenKey(ect.ID(id)), who+":compact", who+":about")
+		for i, id := range ids {
+			replies[i] = p.HGetAll(bounded, s.tokenKey(id))
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, failure(ctx, "", err)
 	}
-	var records []ect.Record
-	for _, one := range found {
-		if records, err = s.appendRecord(records, word(one.Val(), 0), word(one.Val(), 1)); err != nil {
-			return nil, err
+	found := make([][]ect.Record, len(ids))
+	for i, reply := range replies {
+		fields := reply.Val()
+		for name, compact := range fields {
+			who, ok := strings.CutSuffix(name, ":compact")
+			if !ok {
+				continue
+			}
+			if found[i], err = s.appendRecord(found[i], compact, fields[who+":about"]); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return records, nil
+	return found, nil
+}
+
+// Workflow returns the records of a workflow in the order in which they came, of the
+// latest maxWorkflow of them. A cursor is the number under which the last one stands.
+func (s *Store) Workflow(ctx context.Context, wid, after string, limit int) (records []ect.Record, next string, err error) {
+	limit = max(limit, 1)
+	from := "-inf"
+	if after != "" {
+		if _, err := strconv.ParseUint(after, 10, 64); err != nil {
+			return nil, "", ect.ErrCursor
+		}
+		from = "(" + after
+	}
+	bounded, cancel, err := s.begin(ctx)
+	if err != nil || wid == "" {
+		return nil, "", err
+	}
+	defer cancel()
+	listed, err := s.client.ZRangeByScoreWithScores(bounded, s.workflowKey(wid), &goredis.ZRangeBy{Min: from, Max: "+inf", Count: int64(limit)}).Result()
+	if err != nil {
+		return nil, "", failure(ctx, "", err)
+	}
+	found := make([]*goredis.SliceCmd, len(listed))
+	_, err = s.client.Pipelined(bounded, func(p goredis.Pipeliner) error {
+		for i, one := range listed {
+			name, _ := one.Member.(string)
+			who, id, _ := strings.Cut(name, " ")
+			found[i] = p.HMGet(bounded, s.tokenKey(ect.ID(id)), who+":compact", who+":about")
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, "", failure(ctx, "", err)
+	}
+	for _, one := range found {
+		if records, err = s.appendRecord(records, word(one.Val(), 0), word(one.Val(), 1)); err != nil {
+			return nil, "", err
+		}
+	}
+	if len(listed) == limit {
+		next = strconv.FormatFloat(listed[limit-1].Score, 'f', 0, 64)
+	}
+	return records, next, nil
+}
+
+// Standing says what an identity is to a workflow.
+func (s *Store) Standing(ctx context.Context, wid string, who ect.Identity) (ect.Standing, error) {
+	bounded, cancel, err := s.begin(ctx)
+	if err != nil || wid == "" {
+		return ect.Standing{}, err
+	}
+	defer cancel()
+	found, err := s.client.HMGet(bounded, s.standingKey(wid), "kept", "root", memberField(who)).Result()
+	if err != nil {
+		return ect.Standing{}, failure(ctx, "", err)
+	}
+	if word(found, 0) == "" {
+		return ect.Standing{}, nil
+	}
+	root := word(found, 1) == issuerField(who)
+	return ect.Standing{Known: true, Root: root, Member: root || word(found, 2) != ""}, nil
 }
 
 // appendRecord adds a record that is there, and has not ended: it may stand
@@ -163,13 +278,22 @@ func (s *Store) appendRecord(records []ect.Record, compact, text string) ([]ect.
 	}
 	return append(records, ect.Record{
 		Compact: compact, ID: a.ID, Workflow: a.Workflow, Issuer: a.Issuer, Audience: a.Audience,
-		Act: a.Act, Parents: a.Parents, Until: a.Until,
+		Act: a.Act, Parents: a.Parents, Until: a.Until, Own: a.Own, Holder: a.Holder, Members: a.Members,
 	}), nil
 }
 
 // issuerField begins the names of an issuer's fields.
 func issuerField(issuer ect.Identity) string { return digest(string(issuer)).hex() }
 
+// memberField is the name of a member's field beside that of the root.
+func memberField(who ect.Identity) string { return "m:" + digest(string(who)).hex() }
+
 func (s *Store) tokenKey(id ect.ID) string { return s.config.Prefix + "t:" + digest(string(id)).hex() }
 
 func (s *Store) workflowKey(wid string) string { return s.config.Prefix + "w:" + digest(wid).hex() }
+
+// standingKey is in the slot of workflowKey: what stands between braces decides, or else
+// all of the key.
+func (s *Store) standingKey(wid string) string {
+	return s.config.Prefix + "m:{" + s.workflowKey(wid) + "}"
+}

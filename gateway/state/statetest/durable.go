@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
@@ -58,7 +59,7 @@ func restartNamesakes(t *testing.T, h Harness) {
 	put(t, d, first, second)
 	d = h.Reopen(t, d)
 	put(t, d, first, second)
-	if found, err := d.Get(t.Context(), first.ID); err != nil || len(found) != 2 || found[0].Compact == found[1].Compact {
+	if found, err := ecttest.Find(t.Context(), d, first.ID); err != nil || len(found) != 2 || found[0].Compact == found[1].Compact {
 		t.Errorf("got %+v, %v", found, err)
 	}
 	if u := d.UsageOf(state.KindToken); u.Entries != 2 {

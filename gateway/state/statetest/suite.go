@@ -115,7 +115,7 @@ func oneOfEach(ctx context.Context, d Driver, n int) {
 	_, _ = d.Claim(ctx, key, ect.ReplayUse{Token: "t", Issued: time.Now(), Until: r.Until})
 	_ = d.Put(ctx, r)
 	_, _ = d.Get(ctx, r.ID)
-	_, _ = d.Workflow(ctx, r.Workflow)
+	_, _, _ = d.Workflow(ctx, r.Workflow, "", 10)
 	d.Finish(ctx, key, []byte("x"), r.Until)
 	_, _ = d.Load(ctx, key)
 	d.Remember(ctx, fmt.Sprint(n%300), "w", r.ID)

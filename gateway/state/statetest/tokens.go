@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
@@ -42,7 +43,7 @@ func put(t *testing.T, d Driver, records ...ect.Record) {
 // wantIDs compares a workflow's records, in the order in which they came.
 func wantIDs(t *testing.T, d Driver, wid string, want ...ect.ID) {
 	t.Helper()
-	records, err := d.Workflow(t.Context(), wid)
+	records, err := ecttest.All(t.Context(), d, wid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,7 @@ func wantIDs(t *testing.T, d Driver, wid string, want ...ect.ID) {
 // wantRecord compares every field of a record, and tells no list from an empty one.
 func wantRecord(t *testing.T, d Driver, want ect.Record) {
 	t.Helper()
-	found, err := d.Get(t.Context(), want.ID)
+	found, err := ecttest.Find(t.Context(), d, want.ID)
 	if len(found) != 1 || err != nil {
 		t.Errorf("%s: found %v, %v", want.ID, found, err)
 		return
@@ -74,7 +75,7 @@ func wantRecord(t *testing.T, d Driver, want ect.Record) {
 
 func has(t *testing.T, d Driver, id ect.ID) bool {
 	t.Helper()
-	found, err := d.Get(t.Context(), id)
+	found, err := ecttest.Find(t.Context(), d, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,9 +123,9 @@ func tokensShareNothing(t *testing.T, h Harness) {
 	mine, want := record(1, "w", time.Hour), record(1, "w", time.Hour)
 	put(t, d, mine)
 	mine.Audience[0], mine.Parents[0] = "changed", "changed"
-	got, _ := d.Get(t.Context(), mine.ID)
+	got, _ := ecttest.Find(t.Context(), d, mine.ID)
 	got[0].Audience[0], got[0].Parents[0] = "changed", "changed"
-	all, _ := d.Workflow(t.Context(), "w")
+	all, _ := ecttest.All(t.Context(), d, "w")
 	all[0].Audience[0], all[0].Parents[0] = "changed", "changed"
 	wantRecord(t, d, want)
 }
@@ -158,7 +159,7 @@ func namesakesExpire(t *testing.T, h Harness) {
 	}
 	want := func(issuers ...ect.Identity) {
 		t.Helper()
-		found, err := d.Get(t.Context(), "id-1")
+		found, err := ecttest.Find(t.Context(), d, "id-1")
 		var got []ect.Identity
 		for _, r := range found {
 			got = append(got, r.Issuer)
@@ -166,7 +167,7 @@ func namesakesExpire(t *testing.T, h Harness) {
 		if slices.Sort(got); err != nil || !slices.Equal(got, issuers) {
 			t.Errorf("got %v, %v, want %v", got, err, issuers)
 		}
-		if members, err := d.Workflow(t.Context(), "w"); err != nil || len(members) != len(issuers) {
+		if members, err := ecttest.All(t.Context(), d, "w"); err != nil || len(members) != len(issuers) {
 			t.Errorf("workflow: %v, %v", members, err)
 		}
 	}

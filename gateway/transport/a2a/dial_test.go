@@ -76,7 +76,7 @@ func sealAny(t *testing.T, wire translators.Wire, ancestors ...string) (transpor
 	if err != nil {
 		t.Fatal(err)
 	}
-	receipt, err := recorder.Record(t.Context(), token)
+	receipt, err := recorder.Record(t.Context(), token, ect.Filing{})
 	if err != nil {
 		t.Fatal(err)
 	}

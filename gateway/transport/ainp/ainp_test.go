@@ -67,10 +67,10 @@ func opened(t testing.TB, body []byte) (form.Envelope, form.Text) {
 	return e, text
 }
 
-// note is an unsigned intent.
+// note is an unsigned intent for the gateway.
 func note(from wire.Identity) string {
 	return `{"version":"0.1.0","msg_type":"INTENT","id":"` + requestID + `","timestamp":1728259400000,"ttl":30000,"trace_id":"t-1","from_did":"` + from.DID +
-		`","payload":{"@type":"FreeformNote","semantics":{"body":"hi"}}}`
+		`","to_did":"` + party("gateway").DID + `","payload":{"@type":"FreeformNote","semantics":{"body":"hi"}}}`
 }
 
 // road answers what a test says.
@@ -166,6 +166,7 @@ func TestAtTheDoor(t *testing.T) {
 	t.Parallel()
 	a, stranger := party("alice"), party("stranger")
 	edit := func(before, after string) string { return strings.Replace(note(a), before, after, 1) }
+	to := func(recipient string) string { return edit(`"`+party("gateway").DID+`"`, recipient) }
 	for name, tc := range map[string]struct {
 		body    string
 		by      wire.Identity
@@ -199,13 +200,14 @@ func TestAtTheDoor(t *testing.T) {
 		"no JSON":                   {body: `{`, raw: true, status: 400, code: "VALIDATION_ERROR"},
 		"another version":           {body: edit("0.1.0", "0.2.0"), by: a, status: 404, code: "UNSUPPORTED_SCHEMA"},
 		"a task without a name":     {body: edit("FreeformNote", "TaskCancel"), by: a, status: 400, code: "VALIDATION_ERROR"},
-		"for the gateway":           {body: edit(`"payload"`, `"to_did":"`+party("gateway").DID+`","payload"`), by: a, status: 200},
-		"for the agent":             {body: edit(`"payload"`, `"to_did":"did:web:chef.example","payload"`), by: a, status: 200},
-		"for nobody in particular":  {body: edit(`"payload"`, `"to_did":null,"payload"`), by: a, status: 200},
-		"for somebody else":         {body: edit(`"payload"`, `"to_did":"`+stranger.DID+`","payload"`), by: a, status: 403, code: "UNAUTHORIZED"},
-		"for its own sender":        {body: edit(`"payload"`, `"to_did":"`+a.DID+`","payload"`), by: a, status: 403, code: "UNAUTHORIZED"},
-		"for a number":              {body: edit(`"payload"`, `"to_did":12345,"payload"`), by: a, status: 400, code: "VALIDATION_ERROR"},
-		"for several":               {body: edit(`"payload"`, `"to_did":["`+party("gateway").DID+`"],"payload"`), by: a, status: 400, code: "VALIDATION_ERROR"},
+		"for the agent":             {body: to(`"did:web:chef.example"`), by: a, status: 200},
+		"no recipient":              {body: to("null"), by: a, status: 403, code: "UNAUTHORIZED"},
+		"no recipient, certified":   {body: to("null"), by: a, caller: identity.Caller{Peer: ect.Peer{ID: alice}}, status: 200},
+		"no recipient, unknown DID": {body: strings.Replace(to("null"), a.DID, stranger.DID, 1), by: stranger, status: 200},
+		"for somebody else":         {body: to(`"` + stranger.DID + `"`), by: a, status: 403, code: "UNAUTHORIZED"},
+		"for its own sender":        {body: to(`"` + a.DID + `"`), by: a, status: 403, code: "UNAUTHORIZED"},
+		"for a number":              {body: to("12345"), by: a, status: 400, code: "VALIDATION_ERROR"},
+		"for several":               {body: to(`["` + party("gateway").DID + `"]`), by: a, status: 400, code: "VALIDATION_ERROR"},
 		"evidence of numbers":       {body: edit(`"semantics"`, `"aepb":{"ect":[1]},"semantics"`), by: a, status: 400, code: "VALIDATION_ERROR"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -373,7 +375,7 @@ func sealOf(t testing.TB, body canonical.Body) transport.Sealed {
 	w, _, err := form.New(translators.Config{}).Encode(&canonical.Message{
 		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + requestID + `"`)},
 		Body: body,
-	}, translators.Target{Stamp: translators.Stamp{From: party("alice").DID, At: now()}})
+	}, translators.Target{Stamp: translators.Stamp{From: party("alice").DID, To: party("gateway").DID, At: now()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,7 +389,7 @@ func sealOf(t testing.TB, body canonical.Body) transport.Sealed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	receipt, err := recorder.Record(t.Context(), token)
+	receipt, err := recorder.Record(t.Context(), token, ect.Filing{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -589,10 +591,7 @@ func TestDIDs(t *testing.T) {
 		}
 		var want []string
 		if tc.url != "" {
-			want = []string{tc.url}
-			if tc.fails { // failures are not remembered
-				want = append(want, tc.url)
-			}
+			want = []string{tc.url} // failures are remembered for a while too
 		}
 		if diff := cmp.Diff(want, c.asked); diff != "" {
 			t.Errorf("%s: asked (-want +got):\n%s", name, diff)

@@ -19,7 +19,7 @@ import (
 
 // Peer is what the operator says about one agent.
 type Peer struct {
-	DID      string          // whose signature its answers must have; empty: any DID's
+	DID      string          // whose signature its answers must have; empty: any did:key's
 	Profile  ainp.SigProfile // empty: the draft's
 	Unsigned bool            // its answers need no signature; for agents that cannot sign
 }
@@ -200,7 +200,8 @@ func (d *Dialer) trust(ctx context.Context, peer Peer, asked, said ainp.Head, an
 	case peer.Unsigned:
 		return unjudged, nil
 	}
-	seen, err := (&verifier{d.deps.Keys, d.deps.Now}).verify(ctx, answer, said)
+	named := func(did string) bool { return did == peer.DID }
+	seen, err := (&verifier{d.deps.Keys, d.deps.Now, named}).verify(ctx, answer, said)
 	if err != nil {
 		return seen, errSignature
 	}

@@ -16,7 +16,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
 // ErrDID: a DID that names no Ed25519 key which can be found.
@@ -34,23 +37,30 @@ const (
 	cacheLimit    = 1024             // DIDs
 	cacheFor      = 5 * time.Minute  // where the document's server says nothing
 	cacheMost     = time.Hour        // whatever it says
-	again         = 10 * time.Second // between two looks at one document because a signature did not hold
+	again         = 10 * time.Second // between two looks at one document, whatever its server says of it
 	fetchFor      = 5 * time.Second
 	maxDID        = 512 // octets
+	fetchesAtOnce = 32
+	fetchesByHost = 8 // at once, of these
 )
 
 // Keys finds the keys of DIDs. It is safe for concurrent use.
 type Keys struct {
-	client Client
-	now    func() time.Time
-	mu     sync.Mutex
-	cache  map[string]cached
+	client  Client
+	now     func() time.Time
+	fetches *quota.Pool // at once, by host
+	flight  singleflight.Group
+
+	mu    sync.Mutex
+	cache map[string]cached
 }
 
+// cached is what the latest look at a document gave.
 type cached struct {
-	keys  []ed25519.PublicKey
-	at    time.Time // when it was fetched
-	until time.Time
+	keys  []ed25519.PublicKey // nil: it could never be fetched
+	at    time.Time           // when it was looked at
+	until time.Time           // how long the keys may be used
+	err   error               // why the latest look failed; nil: it did not
 }
 
 // NewKeys makes a resolver. Without a client only did:key can be resolved; a
@@ -59,11 +69,22 @@ func NewKeys(client Client, now func() time.Time) *Keys {
 	if now == nil {
 		now = time.Now
 	}
-	return &Keys{client: client, now: now, cache: map[string]cached{}}
+	fetches, err := quota.New(quota.Config{Resource: "lookups of DID documents", Total: fetchesAtOnce, PerHolder: fetchesByHost})
+	if err != nil { // never: the bounds are constants
+		client = nil
+	}
+	return &Keys{client: client, now: now, fetches: fetches, cache: map[string]cached{}}
 }
 
-// Resolve lists the Ed25519 keys of a DID. It fails with ErrDID, or with what
-// the network said.
+// didWeb is the method of DIDs whose documents are fetched.
+const didWeb = "did:web:"
+
+// fetched reports whether a DID is resolved over the network.
+func fetched(did string) bool { return strings.HasPrefix(did, didWeb) }
+
+// Resolve lists the Ed25519 keys of a DID. It fails with ErrDID, with what the
+// network said, or with a *quota.ExceededError. It fetches whatever did:web it is
+// asked for: ask for those alone that an operator names.
 func (k *Keys) Resolve(ctx context.Context, did string) ([]ed25519.PublicKey, error) {
 	switch {
 	case len(did) > maxDID:
@@ -74,7 +95,7 @@ func (k *Keys) Resolve(ctx context.Context, did string) ([]ed25519.PublicKey, er
 			return nil, ErrDID
 		}
 		return []ed25519.PublicKey{key}, nil
-	case strings.HasPrefix(did, "did:web:") && k.client != nil:
+	case fetched(did) && k.client != nil:
 		return k.web(ctx, did)
 	default:
 		return nil, ErrDID
@@ -110,27 +131,52 @@ func (k *Keys) known(did string) (cached, bool) {
 	return known, ok
 }
 
+// renew looks at a document, once for all who want it at the same time. The
+// caller that began it may go away: the others still get their answer. Whether it
+// was found or not, it is not looked for again at once.
 func (k *Keys) renew(ctx context.Context, did string) ([]ed25519.PublicKey, error) {
-	now := k.now()
-	keys, fresh, err := k.fetch(ctx, did)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if known, ok := k.cache[did]; err != nil && ok { // who fails to look does not look again at once
-		known.at = now
-		k.cache[did] = known
-	}
+	found, err, _ := k.flight.Do(did, func() (any, error) {
+		if known, ok := k.known(did); ok && k.now().Before(known.at.Add(again)) {
+			return known.keys, known.err
+		}
+		return k.look(context.WithoutCancel(ctx), did)
+	})
+	keys, _ := found.([]ed25519.PublicKey)
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := k.cache[did]; !ok && len(k.cache) >= cacheLimit {
-		clear(k.cache) // whoever fills it with strangers' names pays by fetching again
-	}
-	k.cache[did] = cached{keys: keys, at: now, until: now.Add(fresh)}
 	return keys, nil
 }
 
+// look fetches a document and keeps what came of it.
+func (k *Keys) look(ctx context.Context, did string) ([]ed25519.PublicKey, error) {
+	address, ok := webAddress(did)
+	if !ok {
+		return nil, ErrDID
+	}
+	grant, err := k.fetches.Take(address.Host, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer grant.Release()
+	now := k.now()
+	keys, fresh, err := k.fetch(ctx, did, address)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	known, ok := k.cache[did]
+	if !ok && len(k.cache) >= cacheLimit {
+		clear(k.cache) // all of them can be fetched again
+	}
+	if known.at, known.err = now, err; err == nil {
+		known.keys, known.until = keys, now.Add(max(fresh, again))
+	}
+	k.cache[did] = known
+	return keys, err
+}
+
 // freshness is how long a document may be kept (RFC 9111): what its server says,
-// up to an hour.
+// up to an hour. renew keeps each for ten seconds, so that messages, which cost
+// their sender nothing, do not become as many requests to that server.
 func freshness(h http.Header) time.Duration {
 	age, _ := strconv.ParseUint(h.Get("Age"), 10, 31)
 	for directive := range strings.SplitSeq(strings.Join(h.Values("Cache-Control"), ","), ",") {
@@ -149,14 +195,10 @@ func freshness(h http.Header) time.Duration {
 	return cacheFor
 }
 
-func (k *Keys) fetch(ctx context.Context, did string) ([]ed25519.PublicKey, time.Duration, error) {
-	address, ok := webAddress(did)
-	if !ok {
-		return nil, 0, ErrDID
-	}
+func (k *Keys) fetch(ctx context.Context, did string, address *url.URL) ([]ed25519.PublicKey, time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchFor)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
 	if err != nil {
 		return nil, 0, ErrDID
 	}
@@ -178,12 +220,12 @@ func (k *Keys) fetch(ctx context.Context, did string) ([]ed25519.PublicKey, time
 }
 
 // webAddress is where the document of a did:web is (did:web method, Read).
-func webAddress(did string) (string, bool) {
-	segments := strings.Split(strings.TrimPrefix(did, "did:web:"), ":")
+func webAddress(did string) (*url.URL, bool) {
+	segments := strings.Split(strings.TrimPrefix(did, didWeb), ":")
 	for i, segment := range segments {
 		text, err := url.PathUnescape(segment)
 		if err != nil || text == "" || text == "." || text == ".." || strings.ContainsAny(text, "/\\?#@% \t\r\n") {
-			return "", false
+			return nil, false
 		}
 		segments[i] = text
 	}
@@ -191,7 +233,7 @@ func webAddress(did string) (string, bool) {
 	if len(segments) > 1 {
 		path = "/" + strings.Join(segments[1:], "/")
 	}
-	return (&url.URL{Scheme: "https", Host: segments[0], Path: path + "/did.json"}).String(), true
+	return &url.URL{Scheme: "https", Host: strings.ToLower(segments[0]), Path: path + "/did.json"}, true
 }
 
 type document struct {

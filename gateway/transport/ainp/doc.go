@@ -25,7 +25,25 @@
 // operator says so (DoorDeps.Identity); any other DID proves that the message
 // is whole and no more, and its caller is whoever the connection says. A message
 // that names another receiver than us or the agent of the door is refused, for its
-// signature holds wherever it is carried.
+// signature holds wherever it is carried. One that names no receiver at all, as the
+// draft and the reference code allow, is taken over a connection that itself proved
+// who calls, and then gives its sender no rights; where the signature alone says who
+// calls it is refused, because each service that was ever sent such a message could
+// use it here.
+//
+// # What strangers can make us do
+//
+// The document of a did:web is fetched if an operator names that DID, as a caller's
+// or as an agent's, and for no other: a message costs its sender nothing, and the
+// request that it causes would be ours. A connection that proved no identity brings
+// messages of such callers alone. Documents are kept for ten seconds at least, found
+// or not, and fetched once for all who wait for them, eight at once from a host and
+// 32 in all. The client that fetches shows no certificate (cmd/aepb-gateway).
+//
+// Connections that stay open are counted by caller (place.go). One that proved no
+// identity is refused, unless some callers are known by a DID; it is counted by
+// address then, has thirty seconds for a message that proves one, which is read
+// before the next, and at most 256 KiB for it.
 //
 // A signature is accepted under either reading of the draft (package
 // translators/ainp, SigProfile), and answered under the one it came in.

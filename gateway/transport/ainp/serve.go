@@ -15,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -28,6 +29,12 @@ type DoorDeps struct {
 	Replays Replays
 	// Identity is the SPIFFE id that a DID stands for; nil, or false: none.
 	Identity func(did string) (ect.Identity, bool)
+	// Named says whether the operator names a DID; nil: those that Identity knows.
+	// Documents of other did:web are not fetched.
+	Named func(did string) bool
+	// ByDID says whether there are callers that are known by a DID; nil: if there
+	// is Identity. Without them a connection has to prove an identity to stay open.
+	ByDID func() bool
 	// Receiver is the DID that an agent is known by; nil, or empty: it has none.
 	Receiver func(agent string) string
 	Limits   ect.Limits       // of the evidence of one message; zero: the defaults
@@ -37,10 +44,11 @@ type DoorDeps struct {
 
 // Door takes AINP traffic in. It is safe for concurrent use.
 type Door struct {
-	deps  DoorDeps
-	slots chan struct{}   // one for each connection that stays open
-	open  context.Context //nolint:containedctx // ends when the door closes
-	close context.CancelFunc
+	deps         DoorDeps
+	identified   *quota.Pool     // connections that stay open, by caller
+	unidentified *quota.Pool     // those whose caller has proved no identity yet, by address
+	open         context.Context //nolint:containedctx // ends when the door closes
+	close        context.CancelFunc
 }
 
 var _ transport.Door = (*Door)(nil)
@@ -53,8 +61,21 @@ func NewDoor(deps DoorDeps) (*Door, error) {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
+	if deps.Identity == nil {
+		deps.Identity = func(string) (ect.Identity, bool) { return "", false }
+		deps.ByDID = func() bool { return false }
+	}
+	if deps.ByDID == nil {
+		deps.ByDID = func() bool { return true }
+	}
+	if deps.Named == nil {
+		deps.Named = func(did string) bool { _, ok := deps.Identity(did); return ok }
+	}
 	deps.Socket = deps.Socket.withDefaults()
-	d := &Door{deps: deps, slots: make(chan struct{}, deps.Socket.Connections)}
+	d := &Door{deps: deps}
+	if err := d.bound(deps.Socket); err != nil {
+		return nil, err
+	}
 	d.open, d.close = context.WithCancel(context.Background())
 	return d, nil
 }
@@ -113,6 +134,11 @@ func (v *visit) serve(ctx context.Context, body []byte) {
 		v.fail(err, nil)
 		return
 	}
+	v.act(ctx, evidence)
+}
+
+// act does what an admitted message asks for.
+func (v *visit) act(ctx context.Context, evidence []string) {
 	switch v.message.Op {
 	case canonical.OpNotice:
 		if err := v.road.Admit(ctx, v.asking(ctx)); err != nil {
@@ -149,6 +175,9 @@ func (v *visit) receive(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err := v.limit(ctx); err != nil {
 		return nil, err
 	}
+	if refusal := transport.Refusal(ctx); refusal != nil && !v.d.deps.ByDID() {
+		return nil, refusal // whatever the message says
+	}
 	body, err := transport.ReadAll(http.MaxBytesReader(w, r.Body, int64(v.d.deps.Form.Info().BodyLimit)), r.ContentLength)
 	if err != nil {
 		return nil, problem.Reading(err)
@@ -175,7 +204,10 @@ func (v *visit) admit(ctx context.Context, body []byte) (context.Context, []stri
 	if err != nil {
 		return ctx, nil, err
 	}
-	judge := verifier{v.d.deps.Keys, v.d.deps.Now}
+	if _, ok := v.d.deps.Identity(head.From); !ok && transport.Refusal(ctx) != nil {
+		return ctx, nil, transport.Refusal(ctx) // no signature can help: its key is not looked for
+	}
+	judge := verifier{v.d.deps.Keys, v.d.deps.Now, v.d.deps.Named}
 	seen, err := judge.verify(ctx, e, head)
 	if err != nil {
 		return ctx, nil, err
@@ -188,8 +220,13 @@ func (v *visit) admit(ctx context.Context, body []byte) (context.Context, []stri
 	if v.socket != nil && !v.socket.admits(v.sender) {
 		return ctx, nil, &problem.IdentityError{Reason: "the connection was opened in another name"}
 	}
-	if ctx, err = v.identify(ctx); err != nil {
+	if ctx, err = v.identify(ctx, seen.To); err != nil {
 		return ctx, nil, err
+	}
+	if v.socket != nil {
+		if err := v.socket.prove(ctx); err != nil {
+			return ctx, nil, err
+		}
 	}
 	evidence, err := v.evidence(e)
 	if err != nil {
@@ -200,7 +237,7 @@ func (v *visit) admit(ctx context.Context, body []byte) (context.Context, []stri
 }
 
 // meant: a message is for us, or for the agent of this door, or says nothing of
-// that. A signature holds wherever a message is carried: whoever was sent one must
+// that (see identify). A signature holds wherever a message is carried: whoever was sent one must
 // not be able to use it here in its sender's name.
 func (v *visit) meant(to string) bool {
 	return to == "" || to == v.d.deps.Self.DID || v.d.deps.Receiver != nil && to == v.d.deps.Receiver(v.agent)
@@ -233,13 +270,11 @@ func (v *visit) remember(ctx context.Context, seen verified) error {
 
 // identify finds out whom the DID stands for, and takes the message from their
 // share. A connection that proved another identity contradicts it; one that
-// proved nothing where something is needed is refused.
-func (v *visit) identify(ctx context.Context) (context.Context, error) {
-	var id ect.Identity
-	ok := false
-	if v.d.deps.Identity != nil {
-		id, ok = v.d.deps.Identity(v.sender)
-	}
+// proved nothing where something is needed is refused. Where the signature alone
+// says who calls, the message names its recipient (to): each service that was ever
+// sent one without could use it here.
+func (v *visit) identify(ctx context.Context, to string) (context.Context, error) {
+	id, ok := v.d.deps.Identity(v.sender)
 	caller := transport.CallerFrom(ctx)
 	switch {
 	case !ok:
@@ -248,6 +283,8 @@ func (v *visit) identify(ctx context.Context) (context.Context, error) {
 		return ctx, nil
 	case caller.ID != "" && !caller.Anonymous:
 		return ctx, &problem.IdentityError{Reason: "the certificate and the DID name different workloads"}
+	case to == "":
+		return ctx, unaddressed()
 	}
 	ctx = transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: id}}, transport.AddressFrom(ctx))
 	return ctx, v.road.Limit(ctx, transport.Asking(ctx, v.agent, ainp.Binding))

@@ -26,15 +26,20 @@ type SocketConfig struct {
 	Idle        time.Duration // without a message, and with nothing under way; 5 min
 	Ping        time.Duration // between two looks whether the caller is there; 30 s
 	Write       time.Duration // for one message or pong; 10 s
-	Connections int           // at once; 1024. More are refused
+	Connections int           // at once, of callers with an identity; 1024. More are refused
 	InFlight    int           // messages at once on one; 16. More are refused
+
+	PerCaller    int           // connections of one caller; a sixteenth of all
+	Unidentified int           // besides, whose caller has proved no identity yet; 256
+	PerAddress   int           // of these, from one address; a quarter of them
+	First        time.Duration // for a message that proves one; 30 s
 }
 
 func (c SocketConfig) withDefaults() SocketConfig {
 	for _, d := range []struct {
 		value *time.Duration
 		is    time.Duration
-	}{{&c.Idle, 5 * time.Minute}, {&c.Ping, 30 * time.Second}, {&c.Write, 10 * time.Second}} {
+	}{{&c.Idle, 5 * time.Minute}, {&c.Ping, 30 * time.Second}, {&c.Write, 10 * time.Second}, {&c.First, 30 * time.Second}} {
 		if *d.value <= 0 {
 			*d.value = d.is
 		}
@@ -44,6 +49,12 @@ func (c SocketConfig) withDefaults() SocketConfig {
 	}
 	if c.InFlight <= 0 {
 		c.InFlight = 16
+	}
+	if c.Unidentified <= 0 {
+		c.Unidentified = 256
+	}
+	if c.PerAddress <= 0 {
+		c.PerAddress = max(1, c.Unidentified/4)
 	}
 	return c
 }
@@ -60,6 +71,7 @@ type socket struct {
 	agent   string
 	did     string // in whose name it was opened; empty: any
 	session string
+	place   *place
 
 	mu      sync.Mutex
 	running map[string]context.CancelCauseFunc // by the id of the intent
@@ -68,17 +80,17 @@ type socket struct {
 	group   *workers.Group
 }
 
-// serveSocket opens a connection. Whoever may not speak hears it in answer to
-// its messages; a browser's page of another origin is refused at once.
+// serveSocket opens a connection for a caller that has an identity, or may prove
+// one by its DID. Whoever may not speak hears it in answer to its messages; a
+// browser's page of another origin is refused at once.
 func (d *Door) serveSocket(w http.ResponseWriter, r *http.Request, road transport.Exchanger) {
 	v := &visit{d: d, road: road, agent: r.PathValue("agent"), back: post{w}, profile: ainp.SigDraft}
-	select {
-	case d.slots <- struct{}{}:
-		defer func() { <-d.slots }()
-	default:
-		v.fail(&canonical.Error{Code: canonical.CodeRateLimited, Message: "too many connections are open"}, nil)
+	place, err := d.admitSocket(r.Context())
+	if err != nil {
+		v.fail(err, nil)
 		return
 	}
+	defer place.leave()
 	if err := v.limit(r.Context()); err != nil {
 		v.fail(err, nil)
 		return
@@ -88,11 +100,11 @@ func (d *Door) serveSocket(w http.ResponseWriter, r *http.Request, road transpor
 		return // Accept has said why
 	}
 	defer func() { _ = conn.CloseNow() }()
-	conn.SetReadLimit(int64(d.deps.Form.Info().BodyLimit))
 	s := &socket{
-		d: d, road: road, conn: conn, agent: v.agent, did: r.URL.Query().Get("did"),
+		d: d, road: road, conn: conn, agent: v.agent, did: r.URL.Query().Get("did"), place: place,
 		session: "ainp " + uuid.NewString(), running: map[string]context.CancelCauseFunc{}, group: workers.New(idleWorkers),
 	}
+	s.bound()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer s.group.Wait()
 	defer cancel()
@@ -125,8 +137,15 @@ func (s *socket) listen(ctx context.Context) {
 			continue
 		}
 		s.enter(1)
+		done := func() { s.enter(-1); <-slots }
+		if !s.place.identified() {
+			if !s.introduce(ctx, v, body, done) {
+				return
+			}
+			continue
+		}
 		s.group.Go(func() {
-			defer func() { s.enter(-1); <-slots }()
+			defer done()
 			v.serve(ctx, body)
 		})
 	}
@@ -143,12 +162,19 @@ func (s *socket) enter(n int) {
 // nothing happens.
 func (s *socket) watch(ctx context.Context) {
 	limits := s.d.deps.Socket
-	ticker := time.NewTicker(limits.Ping)
+	ticker, first := time.NewTicker(limits.Ping), time.NewTimer(limits.First)
 	defer ticker.Stop()
+	defer first.Stop()
 	for quiet := time.Duration(0); ; {
 		select {
 		case <-ctx.Done():
 			return
+		case <-first.C:
+			if !s.place.identified() {
+				_ = s.conn.Close(websocket.StatusPolicyViolation, "no message proved who is calling")
+				return
+			}
+			continue
 		case <-ticker.C:
 		}
 		s.mu.Lock()

@@ -266,11 +266,17 @@ func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 // throughPipe connects to a door, which is served until the test ends.
 func throughPipe(t *testing.T, r *road) *websocket.Conn {
 	t.Helper()
+	return throughPipeAs(t, r, func(ctx context.Context) context.Context { return transport.WithCaller(ctx, nobody(), "192.0.2.1") })
+}
+
+// throughPipeAs does it as the caller that mark says.
+func throughPipeAs(t *testing.T, r *road, mark func(context.Context) context.Context) *websocket.Conn {
+	t.Helper()
 	door, p := newDoor(t, nil), &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
 	handler := door.Handler(r)
 	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.SetPathValue("agent", "chef")
-		handler.ServeHTTP(w, r.WithContext(transport.WithCaller(r.Context(), nobody(), "192.0.2.1")))
+		handler.ServeHTTP(w, r.WithContext(mark(r.Context())))
 	})}
 	var group sync.WaitGroup
 	group.Go(func() { _ = server.Serve(p) })

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -79,6 +80,9 @@ type verified struct {
 type verifier struct {
 	keys *Keys
 	now  func() time.Time
+	// named says whether the operator names a DID. The document of a did:web is
+	// fetched for those alone.
+	named func(did string) bool
 }
 
 // The refusals, in AINP's own words.
@@ -92,6 +96,13 @@ func stale(message string) error {
 
 func misdelivered() error {
 	return &canonical.Error{Code: canonical.CodeForbidden, Message: "the message is for somebody else"}
+}
+
+func unaddressed() error {
+	return &canonical.Error{
+		Code:    canonical.CodeForbidden,
+		Message: "the message names no recipient: set to_did to this gateway or its agent, or connect with the sender's certificate",
+	}
 }
 
 func repeated() error {
@@ -113,7 +124,8 @@ func read(body []byte) (e ainp.Envelope, head ainp.Head, err error) {
 	return e, head, err
 }
 
-// verify judges freshness and signature. It fails with a *canonical.Error.
+// verify judges freshness and signature. It fails with a *canonical.Error, or a
+// *quota.ExceededError while too many documents are being fetched.
 func (v *verifier) verify(ctx context.Context, e ainp.Envelope, head ainp.Head) (verified, error) {
 	out := verified{Head: head}
 	if err := out.fresh(v.now()); err != nil {
@@ -123,7 +135,13 @@ func (v *verifier) verify(ctx context.Context, e ainp.Envelope, head ainp.Head) 
 	if err != nil || len(sig) != ed25519.SignatureSize {
 		return out, unsigned()
 	}
+	if fetched(out.From) && !v.named(out.From) {
+		return out, unsigned()
+	}
 	keys, err := v.keys.Resolve(ctx, out.From)
+	if exceeded, ok := errors.AsType[*quota.ExceededError](err); ok {
+		return out, exceeded
+	}
 	if err != nil {
 		return out, unsigned()
 	}

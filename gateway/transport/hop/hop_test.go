@@ -66,7 +66,7 @@ func seal(t *testing.T, body string, ancestors ...string) (transport.Sealed, str
 	if err != nil {
 		t.Fatal(err)
 	}
-	receipt, err := recorder.Record(t.Context(), token)
+	receipt, err := recorder.Record(t.Context(), token, ect.Filing{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -154,7 +154,7 @@ func sealed(t testing.TB, version string, m *canonical.Message) transport.Sealed
 	if err != nil {
 		t.Fatal(err)
 	}
-	receipt, err := recorder.Record(t.Context(), token)
+	receipt, err := recorder.Record(t.Context(), token, ect.Filing{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,9 @@
 // JSON-RPC, to the member who asked and to nobody else; of what members say or
 // answer otherwise it takes no notice, and it says nothing by itself. Each node
 // has a number of groups that an agent may be in; who may not call may not
-// invite either.
+// invite either. The subject of a token has a share of all that is bounded: 256
+// sessions, and 256 calls that are answered at once, in whatever sessions and groups
+// it has; of four groups and more, a quarter is kept for moderators that have few.
 //
 // # Signals
 //

@@ -8,6 +8,8 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/session"
 	"github.com/aepb/aepb-gateway/gateway/transport/workers"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
 // groups is one agent's part in the groups that it is invited to: whoever asks
@@ -15,7 +17,7 @@ import (
 type groups struct {
 	handler  rpc.Handler
 	welcome  func(subject string) bool // whether somebody may invite
-	places   chan struct{}
+	places   *quota.Pool               // groups at once, by moderator
 	logger   *slog.Logger
 	identity string // the agent, for logs
 }
@@ -23,21 +25,20 @@ type groups struct {
 var _ Groups = (*groups)(nil)
 
 // Join lives through one group, unless there are too many, or a stranger asks.
-func (g *groups) Join(ctx context.Context, s *session.Session, crew *workers.Group) {
+func (g *groups) Join(ctx context.Context, s *session.Session, crew *workers.Group, calls *quota.Pool) {
 	defer s.Close()
 	if !g.welcome(s.Subject()) {
 		g.logger.InfoContext(ctx, "a SLIM group is left: its moderator may not call", g.about(s)...)
 		return
 	}
-	select {
-	case g.places <- struct{}{}:
-		defer func() { <-g.places }()
-	default:
+	place, err := g.places.Take(limit.Identity(s.Subject()), 1)
+	if err != nil {
 		g.logger.WarnContext(ctx, "a SLIM group is left: there are too many", g.about(s)...)
 		return
 	}
+	defer place.Release()
 	g.logger.InfoContext(ctx, "a SLIM group is joined", g.about(s)...)
-	err := g.serve(ctx, s, crew)
+	err = g.serve(ctx, s, crew, calls)
 	g.logger.InfoContext(ctx, "a SLIM group is over", append(g.about(s), slog.Any("error", err))...)
 }
 
@@ -47,9 +48,9 @@ func (g *groups) about(s *session.Session) []any {
 
 // serve answers requests until the group is over, for us or for all. A member
 // who asks in SLIMRPC is answered in it.
-func (g *groups) serve(ctx context.Context, s *session.Session, crew *workers.Group) error {
+func (g *groups) serve(ctx context.Context, s *session.Session, crew *workers.Group, shares *quota.Pool) error {
 	ctx, cancel := context.WithCancel(ctx)
-	calls, messages := rpc.NewServer(s, g.handler, crew, g.logger), plain.NewServer(s, g.handler, crew, g.logger)
+	calls, messages := rpc.NewServer(s, g.handler, crew, shares, g.logger), plain.NewServer(s, g.handler, crew, shares, g.logger)
 	defer messages.Wait()
 	defer calls.Wait()
 	defer cancel()

@@ -15,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/session"
 	"github.com/aepb/aepb-gateway/gateway/transport/workers"
+	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
 // silentLimit is how long somebody may have a session with us and say nothing
@@ -24,10 +25,18 @@ const silentLimit = 10 * time.Minute
 // idleWorkers is how many goroutines of a peer wait for the next calls.
 const idleWorkers = 16
 
+// Calls that a peer answers at once: of all callers, and of one, in whatever
+// sessions and groups it has.
+const (
+	callsOfAll = 4096
+	callsOfOne = 256
+)
+
 // Groups takes part in the sessions with many members that others invite us to.
 type Groups interface {
-	// Join lives through one session and closes it. What members ask is the crew's work.
-	Join(ctx context.Context, s *session.Session, crew *workers.Group)
+	// Join lives through one session and closes it. What members ask is the crew's
+	// work, as much at once as calls has for each of them.
+	Join(ctx context.Context, s *session.Session, crew *workers.Group, calls *quota.Pool)
 }
 
 // PeerDeps is what a Peer needs.
@@ -49,6 +58,7 @@ type Peer struct {
 	app    *session.App
 	client *rpc.Client
 	crew   *workers.Group
+	calls  *quota.Pool // that are answered at once, by caller
 }
 
 // NewPeer checks its dependencies.
@@ -66,7 +76,11 @@ func NewPeer(deps PeerDeps) (*Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Peer{deps, app, client, workers.New(idleWorkers)}, nil
+	calls, err := quota.New(quota.Config{Resource: "SLIM calls", Total: callsOfAll, PerHolder: callsOfOne})
+	if err != nil {
+		return nil, err
+	}
+	return &Peer{deps, app, client, workers.New(idleWorkers), calls}, nil
 }
 
 // Name is the full name, with the id of this instance.
@@ -108,7 +122,7 @@ var errUnwanted = errors.New("slim: nobody here takes such sessions")
 // serve finds out by the first message which of the two ways a session speaks.
 func (p *Peer) serve(ctx context.Context, s *session.Session) error {
 	if s.Group() && p.deps.Groups != nil {
-		p.deps.Groups.Join(ctx, s, p.crew)
+		p.deps.Groups.Join(ctx, s, p.crew, p.calls)
 		return nil
 	}
 	if s.Group() || p.deps.Handler == nil {
@@ -119,9 +133,9 @@ func (p *Peer) serve(ctx context.Context, s *session.Session) error {
 		return err
 	}
 	if rpc.Calls(first) {
-		return rpc.ServeSession(ctx, s, first, p.deps.Handler, p.crew, p.deps.Logger)
+		return rpc.ServeSession(ctx, s, first, p.deps.Handler, p.crew, p.calls, p.deps.Logger)
 	}
-	return plain.ServeSession(ctx, s, first, p.deps.Handler, p.crew, p.deps.Logger)
+	return plain.ServeSession(ctx, s, first, p.deps.Handler, p.crew, p.calls, p.deps.Logger)
 }
 
 func (p *Peer) first(ctx context.Context, s *session.Session) (session.Message, error) {

@@ -19,6 +19,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
+	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
@@ -178,11 +179,12 @@ var _ rpc.Handler = (*door)(nil)
 
 // groups is the agent's part in groups; nil: it takes none.
 func (d *door) groups() Groups {
-	if d.node.Groups <= 0 {
+	places, err := quota.New(quota.Config{Resource: "SLIM groups", Total: int64(d.node.Groups), PerHolder: int64(d.node.Groups)})
+	if err != nil { // there is room for none
 		return nil
 	}
 	return &groups{
-		handler: d, places: make(chan struct{}, d.node.Groups), logger: d.node.deps.Logger, identity: d.agent,
+		handler: d, places: places, logger: d.node.deps.Logger, identity: d.agent,
 		welcome: func(subject string) bool {
 			who, _ := d.node.caller(rpc.Call{Subject: subject})
 			return who != "" || d.l.deps.Anonymous != ""

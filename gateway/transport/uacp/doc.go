@@ -16,6 +16,11 @@
 // the way out: a connection per request, through the guarded dialer. frame.go
 // is the framing that both share.
 //
+// share.go counts connections: those in their TLS handshake by address, and those of
+// callers by caller. Where the nameless are not let in, the handshake fails without a
+// certificate. A caller with too many connections is told so in answer to its first
+// frame.
+//
 // Evidence travels inside the payload where the peer speaks envelopes, and by
 // reference where it does not (package translators/uacp). A frame has 65535 octets
 // and no second one, so a message can leave no room for its token. It goes out all

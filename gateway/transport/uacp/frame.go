@@ -20,14 +20,28 @@ var errFrame = errors.New("uacp: not a frame's length")
 
 // readFrame reads one frame. io.EOF: the stream ended between two frames.
 func readFrame(r io.Reader) ([]byte, error) {
+	length, err := readLength(r)
+	if err != nil {
+		return nil, err
+	}
+	return readBody(r, length)
+}
+
+// readLength reads how long the next frame is.
+func readLength(r io.Reader) (uint16, error) {
 	var head [prefix]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, err
+		return 0, err
 	}
 	length := binary.BigEndian.Uint16(head[:])
 	if length == 0 {
-		return nil, errFrame
+		return 0, errFrame
 	}
+	return length, nil
+}
+
+// readBody reads a frame whose length is known.
+func readBody(r io.Reader, length uint16) ([]byte, error) {
 	body := make([]byte, length)
 	if _, err := io.ReadFull(r, body); err != nil {
 		if errors.Is(err, io.EOF) {

@@ -54,7 +54,7 @@ func descended(t *testing.T, w translators.Wire) (transport.Sealed, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	receipt, err := recorder.Record(t.Context(), own)
+	receipt, err := recorder.Record(t.Context(), own, ect.Filing{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,46 +16,20 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/workers"
+	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	form "github.com/aepb/aepb-gateway/translators/uacp"
 )
 
-// Config bounds a listener. A zero field takes its default.
-type Config struct {
-	Handshake   time.Duration // for TLS; 10 s
-	Idle        time.Duration // without a whole frame; 2 min
-	Write       time.Duration // for one reply; 10 s
-	Connections int           // at once; 1024. More are closed unheard
-	InFlight    int           // requests at once on a connection; 16. More wait unread
-}
-
-func (c Config) withDefaults() Config {
-	for _, d := range []struct {
-		value *time.Duration
-		is    time.Duration
-	}{{&c.Handshake, 10 * time.Second}, {&c.Idle, 2 * time.Minute}, {&c.Write, 10 * time.Second}} {
-		if *d.value <= 0 {
-			*d.value = d.is
-		}
-	}
-	if c.Connections <= 0 {
-		c.Connections = 1024
-	}
-	if c.InFlight <= 0 {
-		c.InFlight = 16
-	}
-	return c
-}
-
 // ListenerDeps is what a Listener needs.
 type ListenerDeps struct {
 	Form      translators.Translator  // the µACP codec
-	TLS       *tls.Config             // the service's own; TLS 1.3 is demanded whatever it says
+	TLS       *tls.Config             // the service's own, whose VerifyConnection judges certificates; TLS 1.3 is demanded whatever it says
 	Net       net.Listener            // plain TCP; Serve closes it
 	Agent     string                  // directory name of whom callers reach who name nobody (guest.named); empty: nobody
 	Known     func(agent string) bool // whether there is an agent of this directory name; nil: none whose name has a dot
-	Anonymous ect.Identity            // who callers without a certificate are; empty: nobody
+	Anonymous ect.Identity            // who callers without a certificate are; empty: their handshake fails
 	Limits    ect.Limits              // of the evidence of one request; zero: the defaults
 	Config    Config
 	// Kept is told of each message whose evidence does not travel with it, and
@@ -65,8 +39,9 @@ type ListenerDeps struct {
 
 // Listener takes µACP traffic in for one agent.
 type Listener struct {
-	deps  ListenerDeps
-	slots chan struct{}
+	deps         ListenerDeps
+	identified   *quota.Pool // connections, by caller
+	unidentified handshakes  // besides
 }
 
 var _ transport.Listener = (*Listener)(nil)
@@ -80,7 +55,14 @@ func NewListener(deps ListenerDeps) (*Listener, error) {
 	deps.TLS = deps.TLS.Clone()
 	deps.TLS.MinVersion, deps.TLS.MaxVersion = tls.VersionTLS13, 0
 	deps.TLS.NextProtos = []string{Protocol}
-	return &Listener{deps: deps, slots: make(chan struct{}, deps.Config.Connections)}, nil
+	if deps.Anonymous == "" {
+		deps.TLS.ClientAuth = tls.RequireAnyClientCert // which one, VerifyConnection judges
+	}
+	l := &Listener{deps: deps}
+	if err := l.bound(deps.Config); err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // scarce: what a connection takes is not there now, or it has gone already. That many
@@ -116,21 +98,21 @@ func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
 			}
 			continue
 		}
-		select {
-		case l.slots <- struct{}{}:
-		default:
+		entry, err := l.unidentified.begin(conn)
+		if err != nil {
 			_ = conn.Close()
 			continue
 		}
 		group.Go(func() {
-			defer func() { <-l.slots }()
-			l.connection(ctx, road, conn)
+			defer l.unidentified.end(entry)
+			l.connection(ctx, road, conn, entry)
 		})
 	}
 }
 
-// connection serves one connection until it ends, or is idle, or ctx ends.
-func (l *Listener) connection(ctx context.Context, road transport.Exchanger, plain net.Conn) {
+// connection serves one connection until it ends, or is idle, or ctx ends. entry is
+// its share while its caller is not known.
+func (l *Listener) connection(ctx context.Context, road transport.Exchanger, plain net.Conn, entry *handshake) {
 	conn := tls.Server(plain, l.deps.TLS)
 	defer func() { _ = conn.Close() }()
 	// Reading stops when ctx ends; what is being answered is answered.
@@ -142,7 +124,15 @@ func (l *Listener) connection(ctx context.Context, road transport.Exchanger, pla
 		return
 	}
 	g := l.guest(road, stream{conn, l.deps.Config.Write}, l.named(conn.ConnectionState().ServerName), workers.New(idleWorkers))
-	g.listen(l.arrived(ctx, conn, address(plain)), conn)
+	ctx = l.arrived(ctx, conn, address(plain))
+	share, err := l.identified.Take(holder(ctx), 1)
+	if err != nil {
+		g.turnAway(ctx, conn, err)
+		return
+	}
+	defer share.Release()
+	l.unidentified.end(entry)
+	g.listen(ctx, conn)
 }
 
 // named is whom a caller reaches: µACP has no recipient, so the TLS server name
@@ -248,10 +238,7 @@ func (g *guest) listen(ctx context.Context, conn *tls.Conn) {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	for ctx.Err() == nil {
-		if conn.SetReadDeadline(g.idle()) != nil || ctx.Err() != nil {
-			return
-		}
-		body, err := readFrame(conn)
+		body, err := g.read(ctx, conn)
 		if err != nil {
 			return
 		}

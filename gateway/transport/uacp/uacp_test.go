@@ -201,7 +201,7 @@ func seal(t testing.TB, w translators.Wire) (transport.Sealed, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	receipt, err := recorder.Record(t.Context(), token)
+	receipt, err := recorder.Record(t.Context(), token, ect.Filing{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -403,7 +403,7 @@ func TestOnlyTLS13(t *testing.T) {
 	}
 }
 
-// TestTooManyConnections: one more than allowed is closed unheard.
+// TestTooManyConnections: one more than allowed is told so, and closed.
 func TestTooManyConnections(t *testing.T) {
 	t.Parallel()
 	address := open(t, &road{exchange: echo}, wire.Config{Connections: 1})
@@ -412,9 +412,17 @@ func TestTooManyConnections(t *testing.T) {
 	if _, err := first.receive(); err != nil {
 		t.Fatal(err)
 	}
-	if conn, err := (network{}).DialTLS(t.Context(), address, "", wire.Protocol); err == nil {
-		_ = conn.Close()
-		t.Error("the second connection was served")
+	second := connect(t, address)
+	second.send(octets(t, form.Frame{ID: 6}))
+	if got, err := second.receive(); err != nil || got.Code != 0x83 || got.ID != 6 {
+		t.Errorf("the second connection hears %+v, %v", got, err)
+	}
+	if got, err := second.receive(); !errors.Is(err, io.EOF) {
+		t.Errorf("and then %+v, %v", got, err)
+	}
+	first.send(octets(t, form.Frame{ID: 7}))
+	if _, err := first.receive(); err != nil {
+		t.Errorf("the first connection: %v", err)
 	}
 }
 
@@ -593,7 +601,7 @@ func TestWhoMayAsk(t *testing.T) {
 	}
 }
 
-// TestStranger: without a certificate, where the nameless are not let in.
+// TestStranger: without a certificate the handshake fails where it is needed.
 func TestStranger(t *testing.T) {
 	t.Parallel()
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
@@ -608,9 +616,8 @@ func TestStranger(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- l.Serve(ctx, &road{exchange: echo}) }()
 	c := connect(t, plain.Addr().String())
-	c.send(octets(t, form.Frame{Verb: form.Ask, ID: 5, Options: topic(form.TopicSend), Payload: []byte("hi")}))
-	if got, err := c.receive(); err != nil || got.Code != 0x41 {
-		t.Errorf("got code %x, %v; want 41", got.Code, err)
+	if got, err := c.receive(); err == nil || !strings.Contains(err.Error(), "certificate required") {
+		t.Errorf("got %+v, %v; want a handshake that fails", got, err)
 	}
 	cancel()
 	if err := <-done; err != nil {

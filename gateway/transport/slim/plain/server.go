@@ -10,6 +10,8 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/session"
 	"github.com/aepb/aepb-gateway/gateway/transport/workers"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
 // ServeSession answers the messages of one session until it ends, and closes
@@ -17,9 +19,9 @@ import (
 // own making, errors too; one that it returns is only logged. When too many
 // calls run, reading waits, and so does whoever sends them. Errors: the
 // session's, the context's.
-func ServeSession(ctx context.Context, s *session.Session, first session.Message, handler rpc.Handler, crew *workers.Group, logger *slog.Logger) error {
+func ServeSession(ctx context.Context, s *session.Session, first session.Message, handler rpc.Handler, crew *workers.Group, calls *quota.Pool, logger *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
-	v := NewServer(s, handler, crew, logger)
+	v := NewServer(s, handler, crew, calls, logger)
 	defer v.Wait()
 	defer cancel()
 	defer s.Close()
@@ -39,14 +41,16 @@ type Server struct {
 	session *session.Session
 	handler rpc.Handler
 	crew    *workers.Group // does the calls
+	shares  *quota.Pool    // of calls at once, by who calls
 	logger  *slog.Logger
-	slots   chan struct{}
+	slots   chan struct{} // of a session with one caller
 	calls   sync.WaitGroup
 }
 
-// NewServer answers on a session that somebody else reads.
-func NewServer(s *session.Session, handler rpc.Handler, crew *workers.Group, logger *slog.Logger) *Server {
-	return &Server{session: s, handler: handler, crew: crew, logger: logger, slots: make(chan struct{}, maxCalls)}
+// NewServer answers on a session that somebody else reads. calls bounds those that
+// run, of each caller and of all: several sessions may share it.
+func NewServer(s *session.Session, handler rpc.Handler, crew *workers.Group, calls *quota.Pool, logger *slog.Logger) *Server {
+	return &Server{session: s, handler: handler, crew: crew, shares: calls, logger: logger, slots: make(chan struct{}, maxCalls)}
 }
 
 // Wait waits for the calls that run, which end with the context of theirs.
@@ -54,14 +58,15 @@ func (v *Server) Wait() { v.calls.Wait() }
 
 // receive handles a message when there is room for one more.
 func (v *Server) receive(ctx context.Context, m session.Message) error {
-	if _, ok := peek(m.Blob); !ok {
+	e, ok := peek(m.Blob)
+	if !ok {
 		return nil
 	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case v.slots <- struct{}{}:
-		v.begin(ctx, m)
+		v.begin(ctx, m, e.ID, func() { <-v.slots })
 		return nil
 	}
 }
@@ -74,12 +79,7 @@ func (v *Server) Request(ctx context.Context, m session.Message) {
 	if !ok || e.Method == nil || e.ID == nil {
 		return
 	}
-	select {
-	case v.slots <- struct{}{}:
-		v.begin(ctx, m)
-	default:
-		v.busy(ctx, m, e.ID)
-	}
+	v.begin(ctx, m, e.ID, func() {})
 }
 
 const busy = `,"error":{"code":-32603,"message":"too many calls at once"}}`
@@ -93,12 +93,22 @@ func (v *Server) busy(ctx context.Context, m session.Message, id json.RawMessage
 	}
 }
 
-func (v *Server) begin(ctx context.Context, m session.Message) {
+// begin handles a message, within its caller's share. done is called in the end.
+func (v *Server) begin(ctx context.Context, m session.Message, id json.RawMessage, done func()) {
+	grant, err := v.shares.Take(limit.Identity(m.Subject), 1)
+	if err != nil {
+		if id != nil {
+			v.busy(ctx, m, id)
+		}
+		done()
+		return
+	}
 	call := rpc.Call{Request: rpc.Request{Metadata: m.Metadata, Body: m.Blob}, From: m.From, Subject: m.Subject, Session: v.session.ID()}
 	v.calls.Add(1)
 	v.crew.Go(func() {
 		defer v.calls.Done()
-		defer func() { <-v.slots }()
+		defer done()
+		defer grant.Release()
 		if err := v.handler.Serve(ctx, call, responder{v.session, m.From}); err != nil {
 			v.logger.WarnContext(ctx, "a SLIM message failed", slog.Any("error", err))
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/session"
 	"github.com/aepb/aepb-gateway/gateway/transport/workers"
+	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -83,6 +84,10 @@ func serve(t *testing.T, app *session.App) {
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	crew := workers.New(1)
+	calls, err := quota.New(quota.Config{Resource: "calls", Total: 256, PerHolder: 256})
+	if err != nil {
+		t.Fatal(err)
+	}
 	go func() {
 		defer close(done)
 		for {
@@ -91,7 +96,7 @@ func serve(t *testing.T, app *session.App) {
 				return
 			}
 			if first, err := s.Receive(ctx); err == nil {
-				_ = ServeSession(ctx, s, first, echo{}, crew, slog.New(slog.DiscardHandler))
+				_ = ServeSession(ctx, s, first, echo{}, crew, calls, slog.New(slog.DiscardHandler))
 			}
 		}
 	}()

@@ -10,10 +10,9 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/session"
 	"github.com/aepb/aepb-gateway/gateway/transport/workers"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/policy/quota"
 )
-
-// maxRunning is how many calls one session may have running.
-const maxRunning = 256
 
 // Call is a request that came in.
 type Call struct {
@@ -40,9 +39,9 @@ type Handler interface {
 
 // ServeSession answers the calls on one session until it ends, and closes it.
 // first was read from it already. Errors: the session's, the context's.
-func ServeSession(ctx context.Context, s *session.Session, first session.Message, handler Handler, crew *workers.Group, logger *slog.Logger) error {
+func ServeSession(ctx context.Context, s *session.Session, first session.Message, handler Handler, crew *workers.Group, calls *quota.Pool, logger *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
-	v := NewServer(s, handler, crew, logger)
+	v := NewServer(s, handler, crew, calls, logger)
 	v.alone = true
 	defer v.Wait()
 	defer cancel()
@@ -62,12 +61,13 @@ type Server struct {
 	session *session.Session
 	handler Handler
 	crew    *workers.Group // does the calls
+	shares  *quota.Pool    // of calls at once, by who calls
 	logger  *slog.Logger
 	calls   sync.WaitGroup
 	alone   bool // there is one caller in the session
 
 	mu      sync.Mutex
-	running map[running]bool
+	running map[running]*quota.Grant
 }
 
 // running is a call: ids are their callers' choice.
@@ -76,9 +76,10 @@ type running struct {
 	id   string
 }
 
-// NewServer answers on a session that somebody else reads.
-func NewServer(s *session.Session, handler Handler, crew *workers.Group, logger *slog.Logger) *Server {
-	return &Server{session: s, handler: handler, crew: crew, logger: logger, running: map[running]bool{}}
+// NewServer answers on a session that somebody else reads. calls bounds those that
+// run, of each caller and of all: several sessions may share it.
+func NewServer(s *session.Session, handler Handler, crew *workers.Group, calls *quota.Pool, logger *slog.Logger) *Server {
+	return &Server{session: s, handler: handler, crew: crew, shares: calls, logger: logger, running: map[running]*quota.Grant{}}
 }
 
 // Wait waits for the calls that run, which end with the context of Receive.
@@ -135,18 +136,21 @@ func (v *Server) begin(one running, call Call) (bool, *StatusError) {
 	switch {
 	case len(call.Service) > maxText || len(call.Method) > maxText:
 		return false, &StatusError{InvalidArgument, "the method's name is too long"}
-	case v.running[one]:
+	case v.running[one] != nil:
 		return false, nil
-	case len(v.running) >= maxRunning:
+	}
+	grant, err := v.shares.Take(limit.Identity(call.Subject), 1)
+	if err != nil {
 		return false, &StatusError{ResourceExhausted, "too many calls at once"}
 	}
-	v.running[one] = true
+	v.running[one] = grant
 	return true, nil
 }
 
 func (v *Server) finished(one running) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.running[one].Release()
 	delete(v.running, one)
 }
 

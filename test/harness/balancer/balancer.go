@@ -1,4 +1,6 @@
-package main
+// Package balancer is what stands before several gateways in tests: a proxy that
+// knows nothing but TCP.
+package balancer
 
 import (
 	"errors"
@@ -8,9 +10,9 @@ import (
 	"sync/atomic"
 )
 
-// balancer hands connections to the next backend that takes one. It knows nothing
+// Balancer hands connections to the next backend that takes one. It knows nothing
 // but TCP, and passes on how a connection ends: properly or by a reset.
-type balancer struct {
+type Balancer struct {
 	listener net.Listener
 	backends []string
 	next     atomic.Uint64
@@ -20,19 +22,21 @@ type balancer struct {
 	open map[net.Conn]struct{}
 }
 
-func newBalancer(backends ...string) (*balancer, error) {
+// New listens on a free port of 127.0.0.1 for backends, each host:port. Close ends it.
+func New(backends ...string) (*Balancer, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	b := &balancer{listener: l, backends: backends, open: map[net.Conn]struct{}{}}
+	b := &Balancer{listener: l, backends: backends, open: map[net.Conn]struct{}{}}
 	b.work.Go(b.accept)
 	return b, nil
 }
 
-func (b *balancer) address() string { return b.listener.Addr().String() }
+// Address is host:port where it listens.
+func (b *Balancer) Address() string { return b.listener.Addr().String() }
 
-func (b *balancer) accept() {
+func (b *Balancer) accept() {
 	for {
 		conn, err := b.listener.Accept()
 		if err != nil {
@@ -42,7 +46,7 @@ func (b *balancer) accept() {
 	}
 }
 
-func (b *balancer) serve(client net.Conn) {
+func (b *Balancer) serve(client net.Conn) {
 	defer b.hold(client)()
 	backend := b.dial()
 	if backend == nil {
@@ -57,7 +61,7 @@ func (b *balancer) serve(client net.Conn) {
 }
 
 // dial finds a backend that takes a connection; nil: none does.
-func (b *balancer) dial() net.Conn {
+func (b *Balancer) dial() net.Conn {
 	first := b.next.Add(1)
 	for i := range uint64(len(b.backends)) {
 		conn, err := net.Dial("tcp", b.backends[(first+i)%uint64(len(b.backends))])
@@ -89,7 +93,7 @@ func reset(c net.Conn) {
 }
 
 // hold keeps a connection so that Close can end it.
-func (b *balancer) hold(c net.Conn) func() {
+func (b *Balancer) hold(c net.Conn) func() {
 	b.mu.Lock()
 	b.open[c] = struct{}{}
 	b.mu.Unlock()
@@ -102,7 +106,7 @@ func (b *balancer) hold(c net.Conn) func() {
 }
 
 // Close ends everything and waits.
-func (b *balancer) Close() error {
+func (b *Balancer) Close() error {
 	err := b.listener.Close()
 	b.mu.Lock()
 	for c := range b.open {

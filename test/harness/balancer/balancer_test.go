@@ -1,4 +1,4 @@
-package main
+package balancer
 
 import (
 	"errors"
@@ -65,14 +65,14 @@ func TestBalancer(t *testing.T) {
 	}
 	gone := nobody.Addr().String()
 	_ = nobody.Close()
-	b, err := newBalancer(backend(t, "a", false), gone, backend(t, "b", false))
+	b, err := New(backend(t, "a", false), gone, backend(t, "b", false))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = b.Close() }()
 	seen := map[string]int{}
 	for range 9 {
-		name, err := talk(t, b.address())
+		name, err := talk(t, b.Address())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestBalancer(t *testing.T) {
 
 func serving(t *testing.T, backends ...string) string {
 	t.Helper()
-	b, err := newBalancer(backends...)
+	b, err := New(backends...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,5 +100,5 @@ func serving(t *testing.T, backends ...string) string {
 			t.Error(err)
 		}
 	})
-	return b.address()
+	return b.Address()
 }

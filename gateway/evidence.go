@@ -1,0 +1,363 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/dag"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/telemetry"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/policy/membership"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// maxUnbound bounds the list of unbound tokens in a reply's ECT, in bytes.
+const maxUnbound = 512
+
+// maxLegs bounds the request legs that are remembered of one execution: the first,
+// and the latest.
+const maxLegs = 16
+
+// requestLegs are the ids of the request ECTs of one execution. The exchanges that
+// work on it share them.
+type requestLegs struct {
+	mu  sync.Mutex
+	ids []ect.ID
+}
+
+func (l *requestLegs) add(id ect.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ids = append(slices.Clip(l.ids), id)
+	if len(l.ids) > maxLegs {
+		l.ids = slices.Delete(l.ids, 1, 2)
+	}
+}
+
+func (l *requestLegs) all() []ect.ID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.ids)
+}
+
+// requestLegs are those of this execution, also of the time before it was taken up
+// from its record.
+func (x *exchange) requestLegs() []ect.ID {
+	ids := x.legs.all()
+	if x.record == nil {
+		return ids
+	}
+	kept := x.record.Legs
+	if len(kept) == 0 && x.record.Last != "" {
+		kept = []ect.ID{x.record.Last}
+	}
+	for _, id := range ids {
+		if !slices.Contains(kept, id) {
+			kept = append(slices.Clip(kept), id)
+		}
+	}
+	if len(kept) > maxLegs {
+		kept = slices.Delete(slices.Clone(kept), 1, 1+len(kept)-maxLegs)
+	}
+	return kept
+}
+
+// admitEvidence judges whether the issuers of a message's tokens have a part in the
+// workflows that they name, and walks the translation path (R1). An outsider's
+// message leaves nothing but a count.
+func (g *Gateway) admitEvidence(ctx context.Context, x *exchange) error {
+	tokens := slices.Concat(x.evidence.sources, x.evidence.parents)
+	admission, err := g.members.Admit(ctx, membership.Submission{
+		Caller: x.call.Caller.ID, Gateway: x.settings.isGateway, Decides: g.Decides(x.call.Caller.ID), Tokens: tokens,
+	})
+	if err != nil {
+		return g.refuseEvidence(ctx, x, err)
+	}
+	x.admission = admission
+	nodes := make([]dag.Node, len(tokens))
+	for i, v := range tokens {
+		nodes[i] = dag.NodeOf(v)
+	}
+	return g.way(ctx, x, nodes[:len(x.evidence.sources)], nodes)
+}
+
+// refuseEvidence counts a message that was refused before anything was recorded of it.
+func (g *Gateway) refuseEvidence(ctx context.Context, x *exchange, err error) error {
+	_, foreign := errors.AsType[*ect.ForeignRootError](err)
+	_, outside := errors.AsType[*policy.Forbidden](err)
+	_, conflict := errors.AsType[*ect.ConflictError](err)
+	if foreign || outside || conflict {
+		g.refuse(ctx, sourceKey(x.call.Caller.ID, x.call.Caller.Anonymous, x.call.Address), err)
+		return err
+	}
+	return recording(err)
+}
+
+// claimEvidence is step 5a: it uses up the sources of a permitted message and
+// records what came with it. A byte-identical repetition of a message that was
+// answered gets the stored answer (R6): done is then true.
+func (g *Gateway) claimEvidence(ctx context.Context, x *exchange) (answer transport.Answer, done bool, err error) {
+	if len(x.admission.Filed) == 0 {
+		return answer, false, nil
+	}
+	body := ect.Hash(x.call.Wire.Octets())
+	for _, v := range x.evidence.sources {
+		err := g.Verifier.Claim(ctx, v, body)
+		if err == nil {
+			continue
+		}
+		// The token was used before: what is on record about that use stays as it is.
+		x.admitted, x.evidence = false, evidence{}
+		if replayed, ok := errors.AsType[*ect.ReplayedError](err); ok {
+			return g.repeat(ctx, replayed.Key)
+		}
+		g.Metrics.Verified(v.Level(), telemetry.VerifyResult(err))
+		return answer, false, err
+	}
+	x.claimed = true
+	for _, filed := range x.admission.Filed {
+		g.Dialects.Learn(filed.Token)
+		holder := sourceKey(x.call.Caller.ID, x.call.Caller.Anonymous, x.call.Address)
+		if x.settings.isGateway(x.call.Caller.ID) {
+			holder = limit.Identity(string(filed.Token.Issuer())) // a gateway carries the tokens of many
+		}
+		if err := g.Recorder.Keep(ctx, filed.Token, ect.Filing{Holder: holder, Members: filed.Members}); err != nil {
+			return answer, false, recording(err)
+		}
+	}
+	return answer, false, nil
+}
+
+// bindEvidence records an agent's tokens: those that are bound to this execution in
+// its workflow, others apart from it. It returns the bound ones of sources that may
+// stand as parents of the reply.
+func (g *Gateway) bindEvidence(ctx context.Context, x *exchange, tokens []ect.Verified, sources map[ect.ID]bool) ([]ect.ID, error) {
+	reply := membership.Reply{Workflow: x.workflow, Legs: x.requestLegs(), Agent: x.agent.ID, Gateway: x.settings.isGateway, Tokens: tokens}
+	if x.via != nil {
+		reply.Agent = x.via.peer.ID
+	}
+	bound, unbound, err := g.members.Bind(ctx, reply)
+	if err != nil {
+		return nil, recording(err)
+	}
+	var parents []ect.ID
+	for _, filed := range bound {
+		v := filed.Token
+		if err := g.Recorder.Keep(ctx, v, ect.Filing{Holder: limit.Identity(string(v.Issuer())), Members: filed.Members}); err != nil {
+			return nil, recording(err)
+		}
+		switch {
+		case !sources[v.ID()]:
+		case reply.Testifies(v.Issuer()):
+			parents = append(parents, v.ID())
+		default:
+			unbound = append(unbound, v)
+		}
+	}
+	for _, v := range unbound {
+		x.unbound.add(string(v.ID()))
+		g.Logger.DebugContext(ctx, "reply evidence is not bound to the request", "agent", x.agent.Name, "jti", string(v.ID()))
+		if err := g.Recorder.Keep(ctx, v, ect.Filing{Holder: limit.Identity(string(v.Issuer())), Unlisted: true}); err != nil {
+			return nil, recording(err)
+		}
+	}
+	return parents, nil
+}
+
+// ownFiling says how a token of ours is recorded: in the caller's share, and it
+// makes those members whom it is for. Who was let in by a role alone stays outside.
+func (g *Gateway) ownFiling(x *exchange, audience []string) ect.Filing {
+	caller := x.call.Caller.ID
+	if x.call.Caller.Anonymous {
+		caller = "" // many callers share that identity
+	}
+	f := ect.Filing{
+		Holder: sourceKey(x.call.Caller.ID, x.call.Caller.Anonymous, x.call.Address), Members: g.members.Own(audience, caller),
+	}
+	f.Members = slices.DeleteFunc(f.Members, func(id ect.Identity) bool {
+		return id == x.call.Caller.ID && (x.admission.ByRole || x.call.Caller.Anonymous)
+	})
+	return f
+}
+
+// foreign reports whether a refused message names a workflow to which its caller did
+// not belong before: evidence of the refusal is then kept out of it (R14).
+func (x *exchange) foreign() bool {
+	_, ids := x.evidence.origins()
+	return !x.permit.Valid() && len(ids) > 0 && !x.admission.Member
+}
+
+// sourceKey is the key of policy/limit under which a caller's use is counted.
+func sourceKey(id ect.Identity, anonymous bool, address string) string {
+	if anonymous || id == "" {
+		return limit.Address(address)
+	}
+	return limit.Identity(string(id))
+}
+
+// isGateway reports whether an identity may carry the evidence of others (R2).
+func (s *Settings) isGateway(id ect.Identity) bool { return policy.Listed(s.Gateways, id) }
+
+// lifecycleGate is step 6: an agent that drains takes no new work, and what goes on
+// there goes on (AEPB, Graceful Shutdown). New work goes to its successor, if it has
+// one that the caller may call.
+func (g *Gateway) lifecycleGate(ctx context.Context, x *exchange) error {
+	if !x.draining || x.message.Op != canonical.OpInvoke {
+		return nil
+	}
+	under, err := g.underWay(ctx, x)
+	if err != nil || under {
+		return err
+	}
+	x.via, x.draining = nil, false
+	if x.agent, x.lost = g.Directory.Reach(ctx, x.agent); x.lost != nil {
+		return x.lost
+	}
+	g.bound(x)
+	g.onwards(ctx, x)
+	if err := g.permit(x); err != nil {
+		return err
+	}
+	return x.permit.Perform(string(x.message.Op))
+}
+
+// underWay reports whether a message goes on with work that the agent has begun.
+func (g *Gateway) underWay(ctx context.Context, x *exchange) (bool, error) {
+	invoke, ok := x.message.Body.(*canonical.Invoke)
+	if ok && invoke.State != "" {
+		return true, nil
+	}
+	id := x.message.Conversation.TaskID
+	if id == "" {
+		return false, nil
+	}
+	rec, err := g.load(ctx, g.keyOf(x, id))
+	return rec != nil, err
+}
+
+// drains reports whether an agent is known to be draining.
+func drains(a directory.Agent) bool { return a.Lifecycle.Status == directory.Draining }
+
+// A message can name the ECT that it came of by its jti alone (AEPB, Task
+// Invocation with Parent Reference): its sender signs none, or the frame had no
+// room for it. Beside an ECT the name says nothing new, and must not say anything
+// else: it is that token's own or one of its parents', or the same of an ancestor
+// that came along, since a message that is relayed octet by octet keeps its name.
+
+// claimParameter is what a refusal names.
+const claimParameter = "parent_jti"
+
+// descend finds the token that a message without an ECT names. It becomes the
+// parent of ours, and the message belongs to its workflow (R3, R4), if it is on
+// record here and its caller may go on with it: he made it, it was made for him, or
+// it testifies to a message of his that brought none. That is narrower than R14: to
+// share a workflow is not enough, for anybody can mint a token that says so. Any
+// other is not found, whether it exists or not (R1, R2); and whoever shows nothing
+// of himself has none.
+func (g *Gateway) descend(ctx context.Context, x *exchange) error {
+	id, who := ect.ID(x.call.Parent), x.call.Caller
+	if id == "" {
+		return nil
+	}
+	if !id.Valid() {
+		return errReference
+	}
+	records, err := g.named(ctx, id)
+	if err != nil {
+		return recording(err)
+	}
+	records = slices.DeleteFunc(records, func(r ect.Record) bool {
+		return who.Anonymous || r.Issuer != who.ID && !g.members.Names(r, who.ID)
+	})
+	if len(records) != 1 {
+		return &ect.InvalidError{Reason: ect.ReasonUnknownParent, Claim: claimParameter}
+	}
+	x.evidence.named = &records[0]
+	return g.way(ctx, x, []dag.Node{dag.NodeOfRecord(records[0])}, nil)
+}
+
+// errReference: what is no UUID names no token.
+var errReference = &ect.MalformedError{Reason: "the parent reference is no UUID"}
+
+// agree holds the name beside an ECT to what that says, in verified tokens alone.
+func (x *exchange) agree() error {
+	id := ect.ID(x.call.Parent)
+	means := func(v ect.Verified) bool { return v.ID() == id || slices.Contains(v.Parents(), id) }
+	switch {
+	case id == "", slices.ContainsFunc(x.evidence.sources, means), slices.ContainsFunc(x.evidence.parents, means):
+		return nil
+	case !id.Valid():
+		return errReference
+	default:
+		return &ect.InvalidError{Reason: ect.ReasonConflictingParents, Claim: claimParameter}
+	}
+}
+
+// way walks the translation path (R1) from the tokens that a message came with;
+// nodes are those that need not be looked up. From a token that it only names the
+// path begins there if its sender, or a gateway before it, made that of this very
+// message; else what he did in between is no translation, and there is none.
+func (g *Gateway) way(ctx context.Context, x *exchange, start, nodes []dag.Node) error {
+	find := func(ctx context.Context, id ect.ID) ([]dag.Node, error) {
+		var found []dag.Node
+		for i := range nodes { // maxSignatures at most
+			if nodes[i].ID == id {
+				found = append(found, nodes[i])
+			}
+		}
+		if found != nil {
+			return found, nil
+		}
+		records, err := g.named(ctx, id)
+		for _, record := range records {
+			found = append(found, dag.NodeOfRecord(record))
+		}
+		return found, err
+	}
+	var err error
+	if n := x.evidence.named; n == nil || n.Issuer == x.call.Caller.ID || slices.Contains(x.settings.Gateways, x.call.Caller.ID) {
+		if x.evidence.path, err = dag.LegPath(ctx, dag.Request, start, find, dag.DefaultLimit); err != nil {
+			return err
+		}
+	}
+	if x.settings.Constraints.HopScope == policy.ScopeAncestry {
+		x.evidence.ancestry, err = dag.Ancestry(ctx, start, find, dag.DefaultLimit)
+	}
+	return err
+}
+
+// workflow is that of the newest source which the caller issued: a token of others
+// that came along does not put the message into their workflow. Only a gateway
+// comes with tokens of others alone.
+func (e evidence) workflow() string {
+	newest := e.sources[0]
+	for _, v := range e.sources {
+		own, best := v.Issuer() == e.caller, newest.Issuer() == e.caller
+		if own && (!best || v.IssuedAt() > newest.IssuedAt()) {
+			newest = v
+		}
+	}
+	return newest.Workflow()
+}
+
+// origins are the tokens that a message came of, as far as it says so: those that
+// came with it, else the one that it names; and their workflow. None: it says nothing.
+func (e evidence) origins() (workflow string, ids []ect.ID) {
+	for _, v := range e.sources {
+		ids = append(ids, v.ID())
+	}
+	switch {
+	case len(ids) > 0:
+		return e.workflow(), ids
+	case e.named != nil:
+		return e.named.Workflow, []ect.ID{e.named.ID}
+	default:
+		return "", nil
+	}
+}

@@ -1,0 +1,123 @@
+package state
+
+import (
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/state/internal/index"
+)
+
+// workflows is what is known of each workflow of which a record is kept: who issued
+// its first root, who is a member, and where its records are. It holds no pointers,
+// as shelf does not. It is not safe for concurrent use: its owner has the lock.
+type workflows struct {
+	byKey   *index.Index[workflow]
+	members *index.Index[digest] // under a workflow and an identity: the member that came before in the same workflow
+}
+
+// workflow is one workflow with a record.
+type workflow struct {
+	first, latest digest // the keys of its records
+	root          digest // the issuer of the root that was its first record; noRoot: that was no root
+	member        digest // the key of the member that came last; zero: there are none
+	members       int32
+	records       int32
+	until         int64 // when the last of its records ends
+}
+
+// noRoot is the root of a workflow that began with a record that has parents. It is
+// the digest of nothing.
+func noRoot() digest { return digest{1} }
+
+func newWorkflows() *workflows {
+	return &workflows{byKey: index.New[workflow](), members: index.New[digest]()}
+}
+
+// alive finds a workflow that has a record which has not ended.
+func (x *workflows) alive(key digest, now time.Time) *workflow {
+	w := x.byKey.Find(key)
+	if w == nil || w.until < nanos(now) {
+		return nil
+	}
+	return w
+}
+
+// rootFor is the root of the workflow that a record comes into. False: the record is
+// a root, and may not be there.
+func (x *workflows) rootFor(key digest, r *ect.Record, now time.Time) (root digest, allowed bool) {
+	if r.Workflow == "" {
+		return digest{}, true
+	}
+	w := x.alive(key, now)
+	switch {
+	case w == nil && r.IsRoot():
+		return digestOf(string(r.Issuer)), true
+	case w == nil:
+		return noRoot(), true
+	default:
+		return w.root, !r.IsRoot() || w.root == digestOf(string(r.Issuer))
+	}
+}
+
+// enter counts one more record of a workflow, and begins it if all others are over.
+func (x *workflows) enter(key, root digest, until, now time.Time) {
+	if key == (digest{}) {
+		return
+	}
+	w := x.byKey.Find(key)
+	if w == nil {
+		w = x.byKey.Insert(key)
+		w.until = nanos(until)
+		w.root = root
+	}
+	if w.until < nanos(now) { // what is left of it is not swept yet
+		x.dismiss(w)
+		w.root = root
+	}
+	w.records++
+	w.until = max(w.until, nanos(until))
+}
+
+// leave counts one record less. With the last the workflow is forgotten.
+func (x *workflows) leave(key digest) {
+	w := x.byKey.Find(key)
+	if w == nil {
+		return
+	}
+	if w.records--; w.records == 0 {
+		x.dismiss(w)
+		x.byKey.Delete(key)
+	}
+}
+
+// dismiss forgets all members.
+func (x *workflows) dismiss(w *workflow) {
+	for w.member != (digest{}) {
+		before := *x.members.Find(w.member)
+		x.members.Delete(w.member)
+		w.member = before
+	}
+	w.members = 0
+}
+
+// admit makes those members whom a record names, as far as there is room.
+func (x *workflows) admit(w *workflow, r *ect.Record) {
+	for _, who := range r.Members {
+		key := digestOf(r.Workflow, string(who))
+		if w.members == ect.MaxMembers || x.members.Find(key) != nil {
+			continue
+		}
+		*x.members.Insert(key) = w.member
+		w.member = key
+		w.members++
+	}
+}
+
+func (x *workflows) standing(wid string, who ect.Identity, now time.Time) ect.Standing {
+	w := x.alive(digestOf(wid), now)
+	if w == nil {
+		return ect.Standing{}
+	}
+	root := w.root == digestOf(string(who))
+	return ect.Standing{Known: true, Root: root, Member: root || x.members.Find(digestOf(wid, string(who))) != nil}
+}

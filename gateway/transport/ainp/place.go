@@ -1,0 +1,117 @@
+package ainp
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/coder/websocket"
+
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/policy/quota"
+)
+
+// introduction bounds the messages of a caller that has proved no identity, bytes.
+const introduction = 256 << 10
+
+// place is one connection's share of those that stay open. It is safe for
+// concurrent use.
+type place struct {
+	mu     sync.Mutex
+	grant  *quota.Grant
+	proved bool // the caller's identity, by the connection or by a message
+}
+
+// bound makes the pools of connections that stay open.
+func (d *Door) bound(c SocketConfig) (err error) {
+	d.identified, err = quota.New(quota.Config{Resource: "AINP connections", Total: int64(c.Connections), PerHolder: int64(c.PerCaller)})
+	if err == nil {
+		d.unidentified, err = quota.New(quota.Config{
+			Resource: "AINP connections that have not proved an identity", Total: int64(c.Unidentified), PerHolder: int64(c.PerAddress),
+		})
+	}
+	return err
+}
+
+// admitSocket grants a place to the caller of an upgrade. Without an identity there
+// is one only where callers are known by their DIDs, among all who have none yet.
+// Anonymous callers of a development gateway share by address.
+func (d *Door) admitSocket(ctx context.Context) (*place, error) {
+	caller, address := transport.CallerFrom(ctx), limit.Address(transport.AddressFrom(ctx))
+	if refusal := transport.Refusal(ctx); refusal != nil {
+		if !d.deps.ByDID() {
+			return nil, refusal
+		}
+		grant, err := d.unidentified.Take(address, 1)
+		return &place{grant: grant}, err
+	}
+	holder := address
+	if caller.ID != "" && !caller.Anonymous {
+		holder = limit.Identity(string(caller.ID))
+	}
+	grant, err := d.identified.Take(holder, 1)
+	return &place{grant: grant, proved: true}, err
+}
+
+// identified reports whether the caller has proved an identity.
+func (p *place) identified() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.proved
+}
+
+// leave gives the place back.
+func (p *place) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.grant.Release()
+}
+
+// prove moves a connection to the share of the caller that a message of it has
+// proved. The first one counts. It fails with a *quota.ExceededError.
+func (s *socket) prove(ctx context.Context) error {
+	s.place.mu.Lock()
+	defer s.place.mu.Unlock()
+	if s.place.proved {
+		return nil
+	}
+	grant, err := s.d.identified.Take(limit.Identity(string(transport.CallerFrom(ctx).ID)), 1)
+	if err != nil {
+		return err
+	}
+	s.place.grant.Release()
+	s.place.grant, s.place.proved = grant, true
+	return nil
+}
+
+// bound limits what is read of one message.
+func (s *socket) bound() {
+	most := int64(s.d.deps.Form.Info().BodyLimit)
+	if !s.place.identified() {
+		most = min(most, introduction)
+	}
+	s.conn.SetReadLimit(most)
+}
+
+// introduce judges a message of a caller that has proved no identity yet, before
+// the next one is read; false: the connection ends, because this caller has as
+// many as it may have.
+func (s *socket) introduce(ctx context.Context, v *visit, body []byte, done func()) bool {
+	inner, evidence, err := v.admit(ctx, body)
+	if err != nil {
+		defer done()
+		v.fail(err, nil)
+		if _, full := errors.AsType[*quota.ExceededError](err); full {
+			_ = s.conn.Close(websocket.StatusTryAgainLater, "this caller has too many connections")
+			return false
+		}
+		return true
+	}
+	s.bound()
+	s.group.Go(func() {
+		defer done()
+		v.act(inner, evidence)
+	})
+	return true
+}

@@ -1,0 +1,228 @@
+package membership
+
+import (
+	"context"
+	"slices"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/policy"
+)
+
+// Submission is the verified tokens of one message.
+type Submission struct {
+	Caller ect.Identity // authenticated by the transport
+	// Gateway reports whether an identity is a gateway that the operator listed. Its
+	// word counts like ours: whom its tokens name belongs.
+	Gateway func(ect.Identity) bool
+	// Decides: the caller has the role of an approver in the operator's directory.
+	// Its decision about a token on record needs no membership (ruling R23).
+	Decides bool
+	Tokens  []ect.Verified // sources and ancestors, in any order
+}
+
+// Admission is the tokens of a message that may be recorded once policy permits
+// the message.
+type Admission struct {
+	Filed []Filed // in the order in which they are recorded: parents first
+	// Known is what was on record under the ids of the tokens and of their parents.
+	Known map[ect.ID][]ect.Record
+	// Member: the caller belonged before to the workflow of a token that it issued.
+	Member bool
+	// ByRole: the caller does not belong to the workflow, and only its role lets it
+	// in. The message must be a decision, and makes nobody a member.
+	ByRole bool
+}
+
+// Filed is a token, and whom it makes a member of its workflow.
+type Filed struct {
+	Token   ect.Verified
+	Members []ect.Identity
+}
+
+// Outsider refuses a message whose issuer has no part in the workflow that it names.
+func Outsider() error {
+	return &policy.Forbidden{Reason: "the caller has no part in this workflow: name a parent that was addressed to it, or begin another workflow"}
+}
+
+// Admit judges the tokens of a message. It records nothing. Errors:
+// *policy.Forbidden for an outsider, *ect.ForeignRootError for a root in another
+// issuer's workflow, *ect.ConflictError for an id that another issuer used in this
+// workflow; any other error is trouble of the store.
+func (r *Register) Admit(ctx context.Context, s Submission) (Admission, error) {
+	a := admission{Register: r, sub: s, begun: map[string]ect.Identity{}, out: Admission{Known: map[ect.ID][]ect.Record{}}}
+	if len(s.Tokens) == 0 {
+		return a.out, nil
+	}
+	for i, t := range s.Tokens {
+		if slices.ContainsFunc(s.Tokens[:i], func(other ect.Verified) bool { return other.ID() == t.ID() && other.Compact() != t.Compact() }) {
+			return a.out, &ect.ConflictError{ID: t.ID()} // an id is one token's
+		}
+	}
+	tokens := inOrder(s.Tokens)
+	ids := make([]ect.ID, 0, 2*len(tokens))
+	for _, t := range tokens {
+		ids = append(ids, t.ID())
+	}
+	for _, t := range tokens {
+		for _, id := range t.Parents() {
+			if !slices.Contains(ids, id) && len(ids) < maxIDs {
+				ids = append(ids, id)
+			}
+		}
+	}
+	found, err := r.deps.Store.Get(ctx, ids...)
+	if err != nil {
+		return a.out, err
+	}
+	for i, id := range ids {
+		a.out.Known[id] = found[i]
+	}
+	for _, t := range tokens {
+		filed, err := a.judge(ctx, t)
+		if err != nil {
+			return Admission{}, err
+		}
+		a.out.Filed = append(a.out.Filed, filed)
+	}
+	return a.out, nil
+}
+
+// maxIDs bounds the ids that are looked up for one message. Parents beyond it do
+// not admit anything.
+const maxIDs = 256
+
+// inOrder orders tokens so that each comes after those that it names as parents,
+// and all roots come first: the store takes a root only as the first record of its
+// workflow. A token appears once.
+func inOrder(tokens []ect.Verified) []ect.Verified {
+	if len(tokens) == 1 {
+		return tokens
+	}
+	out := make([]ect.Verified, 0, len(tokens))
+	placed := map[ect.ID]bool{}
+	var place func(t ect.Verified)
+	place = func(t ect.Verified) {
+		if placed[t.ID()] {
+			return
+		}
+		placed[t.ID()] = true
+		for _, id := range t.Parents() {
+			for _, other := range tokens {
+				if other.ID() == id {
+					place(other)
+				}
+			}
+		}
+		out = append(out, t)
+	}
+	for _, t := range tokens {
+		if len(t.Parents()) == 0 {
+			place(t)
+		}
+	}
+	for _, t := range tokens {
+		place(t)
+	}
+	return out
+}
+
+// admission is one judgement under way.
+type admission struct {
+	*Register
+	sub   Submission
+	begun map[string]ect.Identity // who issued the root of each workflow of which this message has one
+	out   Admission
+}
+
+// judge decides about one token, after its submitted parents.
+func (a *admission) judge(ctx context.Context, t ect.Verified) (Filed, error) {
+	wid := t.Workflow()
+	if wid == "" {
+		return Filed{Token: t}, nil
+	}
+	for _, rec := range a.out.Known[t.ID()] {
+		switch {
+		case rec.Workflow != wid && rec.Issuer == t.Issuer() && rec.Compact != t.Compact():
+			return Filed{}, &ect.ConflictError{ID: t.ID()}
+		case rec.Workflow != wid:
+		case rec.Issuer != t.Issuer():
+			return Filed{}, &ect.ConflictError{ID: t.ID()}
+		case rec.Compact == t.Compact():
+			return Filed{Token: t, Members: rec.Members}, nil // it was admitted before
+		}
+	}
+	standing, err := a.deps.Store.Standing(ctx, wid, t.Issuer())
+	if err != nil {
+		return Filed{}, err
+	}
+	if t.Issuer() == a.sub.Caller && standing.Member {
+		a.out.Member = true
+	}
+	root, begun := a.begun[wid]
+	belongs := standing.Member || begun && root == t.Issuer() || a.named(t) || a.sub.Gateway(t.Issuer()) && t.Issuer() == a.sub.Caller
+	switch {
+	case len(t.Parents()) == 0:
+		return a.root(t, standing)
+	case belongs:
+		return a.file(t), nil
+	case !standing.Known: // the workflow begins with this message, without a root
+		return Filed{Token: t}, nil
+	case a.decision(t):
+		a.out.ByRole = true
+		return Filed{Token: t}, nil
+	default:
+		return Filed{}, Outsider()
+	}
+}
+
+// root admits the first root of a workflow, and further ones of its issuer.
+func (a *admission) root(t ect.Verified, standing ect.Standing) (Filed, error) {
+	issuer, begun := a.begun[t.Workflow()]
+	switch {
+	case standing.Known && !standing.Root, begun && issuer != t.Issuer():
+		return Filed{}, &ect.ForeignRootError{ID: t.ID()}
+	default:
+		a.begun[t.Workflow()] = t.Issuer()
+		return a.file(t), nil
+	}
+}
+
+// file admits a token of an issuer that belongs: whom it names belongs then, too.
+func (a *admission) file(t ect.Verified) Filed {
+	claims := t.Claims()
+	var caller ect.Identity
+	if t.Issuer() == a.deps.Self || a.sub.Gateway(t.Issuer()) {
+		caller = callerOf(claims.Ext)
+	}
+	return Filed{Token: t, Members: a.members(claims.Audience, caller)}
+}
+
+// named reports whether a parent names the token's issuer and was signed by a
+// gateway or by an identity that belongs: the issuer of a token on record in the
+// workflow made members, or did not, when it was recorded.
+func (a *admission) named(t ect.Verified) bool {
+	for _, id := range t.Parents() {
+		for _, filed := range a.out.Filed {
+			if filed.Token.ID() == id && filed.Token.Workflow() == t.Workflow() && slices.Contains(filed.Members, t.Issuer()) {
+				return true
+			}
+		}
+		for _, rec := range a.out.Known[id] {
+			if rec.Workflow == t.Workflow() && slices.Contains(rec.Members, t.Issuer()) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// decision reports whether the token is an approver's decision about a token that
+// is on record.
+func (a *admission) decision(t ect.Verified) bool {
+	if !a.sub.Decides || t.Issuer() != a.sub.Caller || t.Act() != ect.ActApprovalGranted && t.Act() != ect.ActApprovalDenied {
+		return false
+	}
+	return slices.ContainsFunc(t.Parents(), func(id ect.ID) bool {
+		return slices.ContainsFunc(a.out.Known[id], func(rec ect.Record) bool { return rec.Workflow == t.Workflow() })
+	})
+}

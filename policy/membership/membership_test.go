@@ -1,0 +1,540 @@
+package membership_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/membership"
+)
+
+// world is a gateway as far as membership is concerned: it admits tokens, records
+// what it admitted, and signs a request leg for the agent.
+type world struct {
+	t        testing.TB
+	store    *ecttest.Store
+	register *membership.Register
+	recorder *ect.Recorder
+	verifier *ect.Verifier
+
+	self, caller, agent, outsider, peer, approver *ecttest.Party
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	w := &world{
+		t: t, store: ecttest.NewStore(),
+		self:     ecttest.NewParty(t, "spiffe://example.com/gateway"),
+		caller:   ecttest.NewParty(t, "spiffe://example.com/caller"),
+		agent:    ecttest.NewParty(t, "spiffe://example.com/agent"),
+		outsider: ecttest.NewParty(t, "spiffe://example.com/outsider"),
+		peer:     ecttest.NewParty(t, "spiffe://example.org/peer-gateway"),
+		approver: ecttest.NewParty(t, "spiffe://example.com/people/approver"),
+	}
+	var err error
+	w.register, err = membership.New(membership.Deps{Store: w.store, Self: w.self.ID, AgentAt: func(url string) (ect.Identity, bool) {
+		return w.agent.ID, url == "https://agent.example/a2a"
+	}})
+	w.must(err)
+	w.recorder, err = ect.NewRecorder(ect.RecorderDeps{Store: w.store})
+	w.must(err)
+	w.verifier, err = ect.NewVerifier(ect.VerifierDeps{Keys: ecttest.KeysOf(w.self, w.caller, w.agent, w.outsider, w.peer, w.approver)})
+	w.must(err)
+	return w
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// sign makes a verified token of a party.
+func (w *world) sign(by *ecttest.Party, c ect.Claims) ect.Verified {
+	w.t.Helper()
+	if c.Act == "" {
+		c.Act = "send_task"
+	}
+	if c.Audience == nil {
+		c.Audience = []string{string(w.self.ID)}
+	}
+	token, err := by.Signer(w.t, time.Now).Sign(c)
+	w.must(err)
+	v, err := w.verifier.Verify(context.Background(), token.Compact(), ect.Check{Purpose: ect.Parent})
+	w.must(err)
+	return v
+}
+
+func (w *world) submission(by *ecttest.Party, tokens ...ect.Verified) membership.Submission {
+	return membership.Submission{
+		Caller: by.ID, Gateway: func(id ect.Identity) bool { return id == w.peer.ID }, Decides: by == w.approver, Tokens: tokens,
+	}
+}
+
+// send is a message of a party: what is admitted is recorded, and a request leg for
+// the agent is signed. It returns the leg.
+func (w *world) send(by *ecttest.Party, tokens ...ect.Verified) (ect.Verified, error) {
+	w.t.Helper()
+	a, err := w.register.Admit(context.Background(), w.submission(by, tokens...))
+	if err != nil {
+		return ect.Verified{}, err
+	}
+	for _, f := range a.Filed {
+		if err := w.recorder.Keep(context.Background(), f.Token, ect.Filing{Members: f.Members}); err != nil {
+			return ect.Verified{}, err
+		}
+	}
+	own := tokens[max(0, slices.IndexFunc(tokens, func(v ect.Verified) bool { return v.Issuer() == by.ID }))]
+	return w.leg(by, own.Workflow(), own.ID()), nil
+}
+
+// leg records a request leg of ours, made for a caller.
+func (w *world) leg(caller *ecttest.Party, workflow string, parents ...ect.ID) ect.Verified {
+	w.t.Helper()
+	ext := ect.Ext{}
+	ext.SetString(ect.ExtCaller, string(caller.ID))
+	ext.SetString(ect.ExtLeg, "request")
+	c := ect.Claims{
+		Act: ect.ActTranslate, Workflow: workflow, Parents: parents, Audience: []string{string(w.agent.ID), string(w.self.ID)}, Ext: ext,
+	}
+	token, err := w.self.Signer(w.t, time.Now).Sign(c)
+	w.must(err)
+	_, err = w.recorder.Record(context.Background(), token, ect.Filing{Members: w.register.Own(c.Audience, caller.ID)})
+	w.must(err)
+	v, err := w.verifier.Verify(context.Background(), token.Compact(), ect.Check{Purpose: ect.Parent})
+	w.must(err)
+	return v
+}
+
+func (w *world) belongs(workflow string, who *ecttest.Party) bool {
+	w.t.Helper()
+	ok, err := w.register.Belongs(context.Background(), workflow, who.ID)
+	w.must(err)
+	return ok
+}
+
+func (w *world) isParty(workflow string, who *ecttest.Party, parents ...ect.ID) bool {
+	w.t.Helper()
+	ok, err := w.register.IsParty(context.Background(), membership.Signal{Workflow: workflow, Sender: who.ID, Parents: parents, Agent: w.agent.ID})
+	w.must(err)
+	return ok
+}
+
+// begun is a workflow of the caller's: its root, our leg for the agent, and the
+// agent's checkpoint.
+type begun struct {
+	workflow              string
+	root, leg, checkpoint ect.Verified
+}
+
+func (w *world) begin() begun {
+	w.t.Helper()
+	b := begun{workflow: string(ect.NewID())}
+	b.root = w.sign(w.caller, ect.Claims{Workflow: b.workflow})
+	var err error
+	b.leg, err = w.send(w.caller, b.root)
+	w.must(err)
+	b.checkpoint = w.sign(w.agent, ect.Claims{Act: "atd:checkpoint", Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}})
+	bound, unbound, err := w.register.Bind(context.Background(), w.reply(b, b.checkpoint))
+	w.must(err)
+	if len(bound) != 1 || len(unbound) != 0 {
+		w.t.Fatalf("the agent's checkpoint is not bound: %d bound, %d unbound", len(bound), len(unbound))
+	}
+	w.must(w.recorder.Keep(context.Background(), bound[0].Token, ect.Filing{Members: bound[0].Members}))
+	return b
+}
+
+func (w *world) reply(b begun, tokens ...ect.Verified) membership.Reply {
+	return membership.Reply{
+		Workflow: b.workflow, Legs: []ect.ID{b.leg.ID()}, Agent: w.agent.ID,
+		Gateway: func(id ect.Identity) bool { return id == w.peer.ID }, Tokens: tokens,
+	}
+}
+
+func isOutsider(err error) bool {
+	var forbidden *policy.Forbidden
+	return errors.As(err, &forbidden)
+}
+
+func TestBelongs_RootIssuerAndThoseNamedByOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.begin()
+	for party, want := range map[*ecttest.Party]bool{w.caller: true, w.agent: true, w.outsider: false, w.peer: false} {
+		if got := w.belongs(b.workflow, party); got != want {
+			t.Errorf("%s belongs: %v, want %v", party.ID, got, want)
+		}
+	}
+	if w.belongs("", w.caller) {
+		t.Error("a workflow without a name has a member")
+	}
+}
+
+func TestBelongs_AudienceURLCountsAsItsAgent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	wid := string(ect.NewID())
+	if _, err := w.send(w.caller, w.sign(w.caller, ect.Claims{Workflow: wid, Audience: []string{string(w.self.ID), "https://agent.example/a2a"}})); err != nil {
+		t.Fatal(err)
+	}
+	if !w.belongs(wid, w.agent) {
+		t.Error("the agent named by its URL does not belong")
+	}
+}
+
+func TestBelongs_MemberNamesAnother(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.begin()
+	if _, err := w.send(w.agent, w.sign(w.agent, ect.Claims{
+		Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}, Audience: []string{string(w.self.ID), string(w.outsider.ID)},
+	})); err != nil {
+		t.Fatal(err)
+	}
+	if !w.belongs(b.workflow, w.outsider) {
+		t.Error("whom a member names does not belong")
+	}
+}
+
+func TestAdmit_DelegationByTheAgent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.begin()
+	// The agent delegates to the peer without us; the peer comes with both tokens.
+	handed := w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}, Audience: []string{string(w.outsider.ID)}})
+	own := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{handed.ID()}})
+	if _, err := w.send(w.outsider, own, handed); err != nil {
+		t.Errorf("a delegate with the token that names it is refused: %v", err)
+	}
+}
+
+func TestAdmit_ListedGatewayCarriesOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	wid := string(ect.NewID())
+	root := w.sign(w.caller, ect.Claims{Workflow: wid, Audience: []string{string(w.peer.ID)}})
+	ext := ect.Ext{}
+	ext.SetString(ect.ExtCaller, string(w.caller.ID))
+	leg := w.sign(w.peer, ect.Claims{Act: ect.ActTranslate, Workflow: wid, Parents: []ect.ID{root.ID()}, Ext: ext})
+	if _, err := w.send(w.peer, leg, root); err != nil {
+		t.Fatal(err)
+	}
+	if !w.belongs(wid, w.caller) || !w.belongs(wid, w.peer) {
+		t.Error("the caller or the gateway between does not belong")
+	}
+	// Its next message names a token that we never saw.
+	next := w.sign(w.peer, ect.Claims{Act: ect.ActTranslate, Workflow: wid, Parents: []ect.ID{ect.NewID()}})
+	if _, err := w.send(w.peer, next); err != nil {
+		t.Errorf("the gateway's next message: %v", err)
+	}
+}
+
+func TestAdmit_WorkflowThatBeginsWithoutItsRoot(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	wid := string(ect.NewID())
+	token := w.sign(w.caller, ect.Claims{Workflow: wid, Parents: []ect.ID{ect.NewID()}, Audience: []string{string(w.self.ID), string(w.outsider.ID)}})
+	if _, err := w.send(w.caller, token); err != nil {
+		t.Fatal(err)
+	}
+	if !w.belongs(wid, w.caller) {
+		t.Error("our leg names the caller, and it does not belong")
+	}
+	if w.belongs(wid, w.outsider) {
+		t.Error("a token of an issuer that did not belong makes a member")
+	}
+	var foreign *ect.ForeignRootError
+	if _, err := w.send(w.outsider, w.sign(w.outsider, ect.Claims{Workflow: wid})); !errors.As(err, &foreign) {
+		t.Errorf("a root of an outsider: %v, want ForeignRootError", err)
+	}
+}
+
+func TestAdmit_TwoRootsOfDifferentIssuersInOneMessage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	wid := string(ect.NewID())
+	var foreign *ect.ForeignRootError
+	_, err := w.register.Admit(t.Context(), w.submission(w.outsider,
+		w.sign(w.caller, ect.Claims{Workflow: wid}), w.sign(w.outsider, ect.Claims{Workflow: wid})))
+	if !errors.As(err, &foreign) {
+		t.Errorf("got %v, want ForeignRootError", err)
+	}
+}
+
+func TestAdmit_DecisionNeedsTheRoleAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.begin()
+	granted := ect.Claims{Act: ect.ActApprovalGranted, Workflow: b.workflow, Parents: []ect.ID{b.checkpoint.ID()}}
+	a, err := w.register.Admit(t.Context(), w.submission(w.approver, w.sign(w.approver, granted)))
+	if err != nil || !a.ByRole || len(a.Filed[0].Members) != 0 {
+		t.Errorf("an approver: %v, by role %v", err, a.ByRole)
+	}
+	if _, err := w.register.Admit(t.Context(), w.submission(w.outsider, w.sign(w.outsider, granted))); !isOutsider(err) {
+		t.Errorf("an outsider decides: %v", err)
+	}
+	granted.Act = "send_task"
+	if _, err := w.register.Admit(t.Context(), w.submission(w.approver, w.sign(w.approver, granted))); !isOutsider(err) {
+		t.Errorf("an approver sends a task into the workflow: %v", err)
+	}
+	granted.Act, granted.Parents = ect.ActApprovalGranted, []ect.ID{ect.NewID()}
+	if _, err := w.register.Admit(t.Context(), w.submission(w.approver, w.sign(w.approver, granted))); !isOutsider(err) {
+		t.Errorf("an approver decides about a token that is not on record: %v", err)
+	}
+}
+
+func TestGate_BindsADecisionToItsToken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.begin()
+	hash := ect.Hash([]byte("what waits"))
+	gated := w.sign(w.agent, ect.Claims{Act: "hitl:approval_required", Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}, InputHash: hash})
+	w.must(w.recorder.Keep(t.Context(), gated, ect.Filing{}))
+	good := ect.Claims{Act: ect.ActApprovalGranted, Workflow: b.workflow, Parents: []ect.ID{gated.ID()}, InputHash: hash}
+	for name, tc := range map[string]struct {
+		by   *ecttest.Party
+		edit func(*ect.Claims)
+		want bool
+	}{
+		"bound":                       {by: w.approver, want: true},
+		"of another hash":             {by: w.approver, edit: func(c *ect.Claims) { c.InputHash = ect.Hash(nil) }},
+		"without the hash":            {by: w.approver, edit: func(c *ect.Claims) { c.InputHash = "" }},
+		"about two tokens":            {by: w.approver, edit: func(c *ect.Claims) { c.Parents = append(c.Parents, b.leg.ID()) }},
+		"about an unknown token":      {by: w.approver, edit: func(c *ect.Claims) { c.Parents = []ect.ID{ect.NewID()} }},
+		"in another workflow":         {by: w.approver, edit: func(c *ect.Claims) { c.Workflow = string(ect.NewID()) }},
+		"by the gated token's issuer": {by: w.agent},
+		"by who began the workflow":   {by: w.caller},
+	} {
+		c := good
+		c.Parents = slices.Clone(good.Parents)
+		if tc.edit != nil {
+			tc.edit(&c)
+		}
+		_, ok, err := w.register.Gate(t.Context(), w.sign(tc.by, c), w.agent.ID)
+		if err != nil || ok != tc.want {
+			t.Errorf("%s: got %v, %v; want %v", name, ok, err, tc.want)
+		}
+	}
+	// The caller on whose behalf we signed the gated token does not approve it.
+	other := w.sign(w.peer, ect.Claims{Workflow: string(ect.NewID()), Parents: []ect.ID{ect.NewID()}})
+	leg, err := w.send(w.peer, other)
+	w.must(err)
+	if _, ok, _ := w.register.Gate(t.Context(), w.sign(w.peer, ect.Claims{
+		Act: ect.ActApprovalGranted, Workflow: other.Workflow(), Parents: []ect.ID{leg.ID()},
+	}), w.agent.ID); ok {
+		t.Error("the requester approves its own request")
+	}
+}
+
+func TestIsParty_EachParentCounts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.begin()
+	for name, tc := range map[string]struct {
+		who     *ecttest.Party
+		parents []ect.ID
+		want    bool
+	}{
+		"the caller, the checkpoint":      {w.caller, []ect.ID{b.checkpoint.ID()}, true},
+		"the agent, the caller's root":    {w.agent, []ect.ID{b.root.ID()}, false},
+		"the agent, our leg":              {w.agent, []ect.ID{b.leg.ID()}, true},
+		"the outsider, the checkpoint":    {w.outsider, []ect.ID{b.checkpoint.ID()}, false},
+		"the caller, nothing":             {w.caller, nil, false},
+		"the caller, an unknown token":    {w.caller, []ect.ID{ect.NewID()}, false},
+		"the caller, one known, one not":  {w.caller, []ect.ID{b.checkpoint.ID(), ect.NewID()}, false},
+		"the caller, two of the workflow": {w.caller, []ect.ID{b.checkpoint.ID(), b.leg.ID()}, true},
+	} {
+		if got := w.isParty(b.workflow, tc.who, tc.parents...); got != tc.want {
+			t.Errorf("%s: got %v, want %v", name, got, tc.want)
+		}
+	}
+	if w.isParty(string(ect.NewID()), w.caller, b.checkpoint.ID()) {
+		t.Error("the caller is party in another workflow")
+	}
+}
+
+func TestIsParty_LongLineageEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	wid := string(ect.NewID())
+	root := w.sign(w.caller, ect.Claims{Workflow: wid})
+	leg, err := w.send(w.caller, root)
+	w.must(err)
+	for range 300 {
+		leg = w.leg(w.peer, wid, leg.ID())
+	}
+	if w.isParty(wid, w.caller, leg.ID()) {
+		t.Error("a lineage of more than 256 tokens makes a party")
+	}
+}
+
+func TestBind_OnlyWhatDescendsFromThisExecution(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b, other := w.begin(), w.begin()
+	earlier := w.leg(w.caller, b.workflow, b.root.ID()) // another exchange of the same workflow
+	viaPeer := w.sign(w.peer, ect.Claims{Act: ect.ActTranslate, Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}})
+	for name, tc := range map[string]struct {
+		tokens []ect.Verified
+		want   bool
+	}{
+		"a child of our leg":              {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}})}, true},
+		"a child of what is on record":    {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.checkpoint.ID()}})}, true},
+		"a child of the next gateway's":   {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{viaPeer.ID()}}), viaPeer}, true},
+		"a root":                          {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow})}, false},
+		"of another workflow":             {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: other.workflow, Parents: []ect.ID{b.leg.ID()}})}, false},
+		"of no workflow":                  {[]ect.Verified{w.sign(w.agent, ect.Claims{Parents: []ect.ID{b.leg.ID()}})}, false},
+		"of an unknown parent":            {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{ect.NewID()}})}, false},
+		"of the caller's root alone":      {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.root.ID()}})}, false},
+		"of another exchange of the same": {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{earlier.ID()}})}, false},
+		"of a leg of another workflow":    {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{other.leg.ID()}})}, false},
+	} {
+		bound, unbound, err := w.register.Bind(t.Context(), w.reply(b, tc.tokens...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(bound) == len(tc.tokens) && len(unbound) == 0; got != tc.want {
+			t.Errorf("%s: %d bound, %d unbound; want bound %v", name, len(bound), len(unbound), tc.want)
+		}
+	}
+	if reply := w.reply(b); reply.Testifies(w.outsider.ID) || !reply.Testifies(w.agent.ID) || !reply.Testifies(w.peer.ID) {
+		t.Error("only the agent and listed gateways testify to a reply")
+	}
+}
+
+func TestBind_OutsiderInTheLineageMakesNoMembers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.begin()
+	planted := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}, Audience: []string{string(w.outsider.ID)}})
+	bound, _, err := w.register.Bind(t.Context(), w.reply(b, planted))
+	if err != nil || len(bound) != 1 || len(bound[0].Members) != 0 {
+		t.Errorf("bound %+v, %v; want one token without members", bound, err)
+	}
+}
+
+// TestAttack_OutsiderLearnsAndChangesNothing is the property behind hardening
+// finding 1: whatever tokens an outsider sends, in any order, with any ids, parents,
+// audiences and ancestors that it may have seen, it becomes no member and no party,
+// may read no record, decides nothing, and no record of the workflow changes.
+func TestAttack_OutsiderLearnsAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(40) {
+		w := newWorld(t)
+		random := rand.New(rand.NewPCG(seed, 14))
+		b := w.begin()
+		seen := []ect.Verified{b.root, b.leg, b.checkpoint} // it has seen every token
+		var own []ect.Verified
+		for range 25 {
+			if random.IntN(5) == 0 { // the victim goes on
+				next := w.sign(w.caller, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{seen[random.IntN(len(seen))].ID()}})
+				leg, err := w.send(w.caller, next)
+				w.must(err)
+				seen = append(seen, next, leg)
+			}
+			before := w.snapshot(b.workflow)
+			tokens := w.attack(random, b, seen, &own)
+			_, err := w.send(w.outsider, tokens...)
+			if inside := slices.ContainsFunc(tokens, func(v ect.Verified) bool { return v.Workflow() == b.workflow && v.Issuer() == w.outsider.ID }); inside && err == nil {
+				t.Fatalf("seed %d: a token of the outsider in the workflow is admitted", seed)
+			}
+			if diff := cmp.Diff(before, w.snapshot(b.workflow)); diff != "" {
+				t.Fatalf("seed %d: the workflow changed (-before +after):\n%s", seed, diff)
+			}
+			w.wantNothing(seed, b, seen, own)
+		}
+	}
+}
+
+// attack makes the tokens of one hostile message.
+func (w *world) attack(random *rand.Rand, b begun, seen []ect.Verified, own *[]ect.Verified) []ect.Verified {
+	pool := slices.Concat(seen, *own)
+	pick := func() ect.Verified { return pool[random.IntN(len(pool))] }
+	c := ect.Claims{Workflow: b.workflow}
+	if random.IntN(6) == 0 {
+		c.Workflow = string(ect.NewID()) // a workflow of its own
+	}
+	for range random.IntN(3) {
+		c.Parents = append(c.Parents, pick().ID())
+	}
+	slices.Sort(c.Parents)
+	c.Parents = slices.Compact(c.Parents)
+	if random.IntN(4) == 0 {
+		c.ID = pick().ID() // a namesake
+		c.Parents = slices.DeleteFunc(c.Parents, func(id ect.ID) bool { return id == c.ID })
+	}
+	c.Act = []ect.Act{"send_task", ect.ActApprovalGranted, ect.ActApprovalDenied, ect.ActRollbackRequest, "atd:checkpoint"}[random.IntN(5)]
+	c.Audience = [][]string{{string(w.self.ID)}, {string(w.self.ID), string(w.outsider.ID)}, {string(w.outsider.ID), string(w.agent.ID)}}[random.IntN(3)]
+	if random.IntN(2) == 0 {
+		c.Ext = ect.Ext{ect.ExtCaller: json.RawMessage(`"` + string(w.outsider.ID) + `"`)}
+	}
+	token := w.sign(w.outsider, c)
+	*own = append(*own, token)
+	tokens := []ect.Verified{token}
+	for range random.IntN(3) { // with tokens of others, and its own, as ancestors
+		tokens = append(tokens, pick())
+	}
+	random.Shuffle(len(tokens), func(i, j int) { tokens[i], tokens[j] = tokens[j], tokens[i] })
+	return tokens
+}
+
+func (w *world) snapshot(workflow string) []string {
+	w.t.Helper()
+	var all []string
+	for after := ""; ; {
+		records, next, err := w.store.Workflow(context.Background(), workflow, after, 50)
+		w.must(err)
+		for _, r := range records {
+			members := make([]string, len(r.Members))
+			for i, m := range r.Members {
+				members[i] = string(m)
+			}
+			all = append(all, r.Compact+" "+strings.Join(members, ","))
+		}
+		if after = next; next == "" {
+			return all
+		}
+	}
+}
+
+// wantNothing checks that the outsider has gained nothing.
+func (w *world) wantNothing(seed uint64, b begun, seen, own []ect.Verified) {
+	w.t.Helper()
+	if w.belongs(b.workflow, w.outsider) {
+		w.t.Fatalf("seed %d: the outsider belongs", seed)
+	}
+	for _, v := range seen {
+		if w.isParty(b.workflow, w.outsider, v.ID()) {
+			w.t.Fatalf("seed %d: the outsider is party", seed)
+		}
+		found, err := w.store.Get(context.Background(), v.ID())
+		w.must(err)
+		for _, r := range found[0] {
+			if r.Issuer == w.outsider.ID {
+				continue
+			}
+			if may, err := w.register.MayRead(context.Background(), r, w.outsider.ID); err != nil || may {
+				w.t.Fatalf("seed %d: the outsider may read: %v", seed, err)
+			}
+		}
+		if !w.isParty(b.workflow, w.caller, v.ID()) {
+			w.t.Fatalf("seed %d: the caller is no longer party to its own work", seed)
+		}
+	}
+	for _, v := range own {
+		if w.isParty(b.workflow, w.outsider, v.ID()) {
+			w.t.Fatalf("seed %d: the outsider is party through its own token", seed)
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/aepb/aepb-gateway/test/harness/balancer"
+	"github.com/aepb/aepb-gateway/test/harness/redisserver"
+	"github.com/aepb/aepb-gateway/test/interop/devgateway"
+)
+
+// The backends.
+const (
+	backendMemory = "memory"
+	backendBolt   = "bbolt"
+	backendRedis  = "redis"
+)
+
+// backends are all of them, in the order in which they are attacked.
+func backends() []string { return []string{backendMemory, backendBolt, backendRedis} }
+
+// rig is what is attacked: the gateways over one backend, and the agents behind
+// them.
+type rig struct {
+	trust    *devgateway.Trust
+	agents   *agents
+	redis    *redisserver.Server
+	balancer *balancer.Balancer
+	gateways []*devgateway.Process
+	public   []string // host:port of each gateway
+	uacp     []string // the same for µACP
+	front    string   // host:port for the good caller: the balancer, or the one gateway
+}
+
+// assemble starts everything for one backend. What it returns must be stopped, also
+// when it comes with an error.
+func assemble(ctx context.Context, o options, binary, dir, backend string) (*rig, error) {
+	r := &rig{}
+	var err error
+	if err = os.MkdirAll(dir, 0o700); err != nil {
+		return r, err
+	}
+	if r.trust, err = devgateway.NewTrust("abuse.test"); err != nil {
+		return r, err
+	}
+	if r.agents, err = serveAgents(r.trust); err != nil {
+		return r, err
+	}
+	replicas, state := 1, "evidence_mib: "+strconv.Itoa(o.evidence)
+	switch backend {
+	case backendBolt:
+		state += ", path: " + filepath.Join(dir, "state.db")
+	case backendRedis:
+		replicas = 2
+		// Redis has room for what the gateway's own bounds add up to, with half of that
+		// for its keys and indexes, and no more.
+		room := strconv.Itoa((o.evidence+entriesMiB+answersMiB)*3/2) + "mb"
+		r.redis, err = redisserver.Start(ctx, filepath.Join(dir, "redis"),
+			"--maxmemory", room, "--maxmemory-policy", "noeviction", "--appendfsync", "everysec")
+		if err != nil {
+			return r, err
+		}
+		state += `, redis: {plaintext: loopback, max_replicas: 2, addresses: ["` + r.redis.Address() + `"]}`
+	}
+	for range 2 * replicas {
+		port, err := redisserver.FreePort()
+		if err != nil {
+			return r, err
+		}
+		if len(r.public) < replicas {
+			r.public = append(r.public, "127.0.0.1:"+port)
+		} else {
+			r.uacp = append(r.uacp, "127.0.0.1:"+port)
+		}
+	}
+	if r.front = r.public[0]; replicas > 1 {
+		if r.balancer, err = balancer.New(r.public...); err != nil {
+			return r, err
+		}
+		r.front = r.balancer.Address()
+	}
+	for i := range replicas {
+		if err := r.start(ctx, binary, filepath.Join(dir, "gateway-"+strconv.Itoa(i)), i, state); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// start writes the files of one gateway and runs it.
+func (r *rig) start(ctx context.Context, binary, dir string, i int, state string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := errors.Join(r.trust.Replica(dir), writeKey(filepath.Join(dir, "ainp.pem"))); err != nil {
+		return err
+	}
+	file := filepath.Join(dir, "gateway.yaml")
+	text := strings.NewReplacer("DIR", dir, "FRONT", r.front, "ADDRESS", r.public[i], "UACP", r.uacp[i], "STATE", state,
+		"AGENTS", r.agents.URL, "DOMAIN", r.trust.TrustDomain(), "RATE", strconv.Itoa(rate), "BURST", strconv.Itoa(2*rate)).Replace(`
+public_url: https://FRONT
+listen: {public: "ADDRESS", admin: "127.0.0.1:0", uacp: "UACP"}
+identity: {trust_domain: DOMAIN, certificate: DIR/gateway.pem, key: DIR/gateway-key.pem, bundle: DIR/ca.pem}
+ainp: {key: DIR/ainp.pem}
+admin: {operators: {ann: {id: "spiffe://DOMAIN/caller/ann", roles: [operator]}}}
+timeout: 10s
+limits: {rate: RATE, burst: BURST}
+state: {STATE}
+agents:
+  tools: {callers: ["spiffe://DOMAIN/client", "spiffe://DOMAIN/caller/hostile"], endpoints: [{binding: mcp-v1, url: "AGENTS/mcp"}]}
+  worker: {callers: ["spiffe://DOMAIN/client"], endpoints: [{binding: a2a-v1, url: "AGENTS"}]}
+`)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return err
+	}
+	process, err := devgateway.Serve(ctx, devgateway.ServeDeps{Binary: binary, Config: file, Trust: r.trust})
+	if err == nil {
+		r.gateways = append(r.gateways, process)
+	}
+	return err
+}
+
+// order tells the attackers where everything is.
+func (r *rig) order(o options, read, decided place) (order, error) {
+	svid, err := r.trust.SVID("hostile")
+	if err != nil {
+		return order{}, err
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(svid.PrivateKey)
+	if err != nil {
+		return order{}, err
+	}
+	return order{
+		Seconds: o.time.Seconds(), Public: r.public, UACP: r.uacp, Agents: r.agents.Listener.Addr().String(), Gateway: r.trust.GatewayID(),
+		Roots:       r.trust.RootsPEM(),
+		Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: svid.Certificate[0]}),
+		Key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+		Workflow:    read, Decision: decided,
+	}, nil
+}
+
+// rate is what the gateways let one identity or address do in a second: enough for
+// the 50 calls a second and for asking about all of them afterwards. It is more
+// than the attackers do: that their requests are few must not be what saves others.
+const rate = 4000
+
+// writeKey makes a gateway's AINP key.
+func writeKey(file string) error {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
+}
+
+// output is what the gateways printed.
+func (r *rig) output() string {
+	var b strings.Builder
+	for i, g := range r.gateways {
+		fmt.Fprintf(&b, "== gateway %d\n%s\n", i, g.Output())
+	}
+	return b.String()
+}
+
+// stop ends everything that assemble started.
+func (r *rig) stop() error {
+	var errs []error
+	for _, g := range r.gateways {
+		errs = append(errs, g.Kill())
+	}
+	if r.balancer != nil {
+		errs = append(errs, r.balancer.Close())
+	}
+	errs = append(errs, r.redis.End(syscall.SIGKILL))
+	if r.agents != nil {
+		r.agents.stop()
+	}
+	return errors.Join(errs...)
+}

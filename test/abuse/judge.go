@@ -1,0 +1,200 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// observed is everything that is judged.
+type observed struct {
+	seconds   float64 // of the attack
+	evidence  int     // MiB that the gateways keep
+	calls     []call
+	control   []call // without attackers; none: latency is not judged
+	attacks   counts
+	used      time.Duration // CPU of the attackers
+	peak      int           // MiB of the gateway that had the most
+	bound     int
+	ended     int   // gateways that are no more
+	fetches   int64 // that strangers made the gateway send
+	rollbacks int64 // that the gateway asked an agent for
+}
+
+const (
+	mostSlower  = 3   // times the control's p99
+	leastCalls  = 0.9 // of the calls that the pace makes
+	shownDetail = 20
+)
+
+// judge finds the violations.
+func judge(o observed) []string {
+	var found []string
+	say := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+	if want := leastCalls * o.seconds / callEvery.Seconds(); float64(o.paced()) < want {
+		say("only %d of the good calls were made, want %.0f: nothing was proved", o.paced(), want)
+	}
+	for _, kind := range kinds() {
+		s := o.summary(kind)
+		if s.made == 0 {
+			say("%s: no call was made: nothing was proved", kind)
+		}
+		if s.lost > 0 {
+			say("%s: %d of %d calls were lost, the first: %v", kind, s.lost, s.made, s.firstLost)
+		}
+		if s.missing > 0 {
+			say("%s: the evidence of %d of %d calls is gone, the first: %s", kind, s.missing, s.asked, s.firstMissing)
+		}
+	}
+	for _, name := range names() {
+		tries := 0
+		for _, n := range o.attacks[name] {
+			tries += n
+		}
+		if tries == 0 {
+			say("attack %s: it was never made: nothing was proved", name)
+		}
+	}
+	for _, name := range []string{attackForgedRead, attackForgedHook, attackForgedRollback, attackForgedDecision} {
+		if n := o.attacks[name][classTaken]; n > 0 {
+			say("attack %s: %d were taken", name, n)
+		}
+	}
+	if o.rollbacks > 0 {
+		say("attack %s: an agent was asked %d times to undo the good caller's work", attackForgedRollback, o.rollbacks)
+	}
+	if o.fetches > 0 {
+		say("attack %s: strangers made the gateway fetch %d times from an agent", attackDIDWeb, o.fetches)
+	}
+	if o.ended > 0 {
+		say("%d gateways have ended", o.ended)
+	}
+	if o.peak > o.bound {
+		say("a gateway had %d MiB resident, the bound is %d", o.peak, o.bound)
+	}
+	for _, c := range o.control {
+		if c.lost != nil {
+			say("%s: a call was lost without attackers, too: %v", c.kind, c.lost)
+			break
+		}
+	}
+	if len(o.control) > 0 {
+		p99, least := quantile(o.calls, 0.99), quantile(o.control, 0.99)
+		if p99 > mostSlower*least {
+			say("p99 is %s, more than %d times the %s beside an idle load", p99, mostSlower, least)
+		}
+	}
+	return found
+}
+
+// names are those of all attacks.
+func names() []string {
+	return []string{
+		attackEvidence, attackLineage, attackQuestions, attackSessions, attackReaders, attackBodies, attackAnswers, attackContexts,
+		attackTasks, attackWebhooks, attackForgedMember, attackForgedRead, attackForgedHook, attackForgedRollback, attackForgedDecision,
+		attackUnnamed, attackDIDWeb, attackIdle, attackUACP, attackSocket,
+	}
+}
+
+// paced counts the calls that are made at 50 a second.
+func (o observed) paced() int { return o.summary(kindTools).made + o.summary(kindWorker).made }
+
+// summary is how the calls of one kind went.
+type summary struct {
+	made, lost     int
+	asked, missing int // about evidence, by call
+	firstLost      error
+	firstMissing   string
+}
+
+func (o observed) summary(kind string) (s summary) {
+	for _, c := range o.calls {
+		if c.kind != kind {
+			continue
+		}
+		s.made++
+		if c.lost != nil {
+			if s.lost++; s.firstLost == nil {
+				s.firstLost = c.lost
+			}
+			continue
+		}
+		if len(c.tokens) > 0 {
+			s.asked++
+		}
+		if len(c.missing) > 0 {
+			if s.missing++; s.firstMissing == "" {
+				s.firstMissing = c.missing[0]
+			}
+		}
+	}
+	return s
+}
+
+// written are the bytes of all tokens of the good calls.
+func (o observed) written() (n int) {
+	for _, c := range o.calls {
+		for _, token := range c.tokens {
+			n += len(token)
+		}
+	}
+	return n
+}
+
+// quantile is the latency of the calls made at 50 a second, the lost ones too; zero:
+// there are none.
+func quantile(calls []call, q float64) time.Duration {
+	var all []time.Duration
+	for _, c := range calls {
+		if c.kind == kindTools || c.kind == kindWorker {
+			all = append(all, c.took)
+		}
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return all[int(q*float64(len(all)-1))].Round(10 * time.Microsecond)
+}
+
+// table prints what came of one backend.
+func table(w io.Writer, backend string, o observed, found []string) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(out, "%s\tcalls\tok\tlost\tevidence ok\tevidence lost\n", backend)
+	for _, kind := range kinds() {
+		s := o.summary(kind)
+		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d\n", kind, s.made, s.made-s.lost, s.lost, s.asked-s.missing, s.missing)
+	}
+	fmt.Fprintf(out, "evidence\t%d KiB of the good calls, the store has %d MiB\n", o.written()>>10, o.evidence)
+	fmt.Fprintf(out, "RSS\t%d MiB at most, bound %d MiB\n", o.peak, o.bound)
+	fmt.Fprintf(out, "latency\tp50 %s, p99 %s\n", quantile(o.calls, 0.5), quantile(o.calls, 0.99))
+	if len(o.control) > 0 {
+		fmt.Fprintf(out, "control\tp50 %s, p99 %s\n", quantile(o.control, 0.5), quantile(o.control, 0.99))
+	}
+	fmt.Fprintf(out, "attackers\t%s of CPU in %.0f s\n", o.used.Round(10*time.Millisecond), o.seconds)
+	for _, name := range names() {
+		var classes []string
+		for _, class := range slices.Sorted(maps.Keys(o.attacks[name])) {
+			classes = append(classes, fmt.Sprintf("%s %d", class, o.attacks[name][class]))
+		}
+		fmt.Fprintf(out, "attack %s\t%s\n", name, strings.Join(classes, ", "))
+	}
+	err := out.Flush()
+	fmt.Fprintf(w, "%d violations\n\n", len(found))
+	return err
+}
+
+// details tell of the calls that went wrong.
+func details(w io.Writer, o observed) {
+	shown := 0
+	for _, c := range o.calls {
+		if (c.lost != nil || len(c.missing) > 0) && shown < shownDetail {
+			shown++
+			fmt.Fprintf(w, "%s %s after %s: %v %v\n", c.kind, c.key, c.took, c.lost, c.missing)
+		}
+	}
+}

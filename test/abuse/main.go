@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/aepb/aepb-gateway/test/interop/devgateway"
+)
+
+var (
+	errUsage      = errors.New("abuse: usage")
+	errViolations = errors.New("abuse: a good caller was harmed")
+)
+
+// The parts that run in a process of their own.
+const (
+	partAttack = "attack"
+	partBurn   = "burn"
+)
+
+const (
+	leastEvidence = 16               // MiB
+	shortest      = 10 * time.Second // the attack with the slowest pace is made several times
+	long          = time.Minute      // runs of at least that are judged by their latency too
+	controlTime   = 30 * time.Second
+	graceTime     = 20 * time.Second // for a process that should have ended
+)
+
+// options are the flags.
+type options struct {
+	time     time.Duration
+	backend  string
+	evidence int // MiB
+	rss      int // MiB
+	log      bool
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, errUsage):
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	default:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("abuse", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.DurationVar(&o.time, "time", 2*time.Minute, "how long each backend is attacked")
+	flags.StringVar(&o.backend, "backend", "", "attack only this one: "+strings.Join(backends(), ", "))
+	flags.IntVar(&o.evidence, "evidence", 0, "state.evidence_mib of the gateways; 0: less than what the attackers of this time can fill")
+	flags.IntVar(&o.rss, "rss", 0, "the most MiB that one gateway may have resident; 0: twice what its configuration bounds, and 64")
+	flags.BoolVar(&o.log, "log", false, "print every call that was lost, and what the gateways say")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return o, err
+		}
+		return o, fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if o.time < shortest || o.backend != "" && !slices.Contains(backends(), o.backend) || flags.NArg() > 0 || o.rss < 0 || o.evidence < 0 {
+		return o, fmt.Errorf("%w: --time is at least %s, --backend one of those there are, and there are no arguments", errUsage, shortest)
+	}
+	if o.evidence == 0 {
+		o.evidence = defaultEvidence(o.time)
+	}
+	if o.rss == 0 {
+		o.rss = defaultBound(o.evidence)
+	}
+	return o, nil
+}
+
+// defaultEvidence is how many MiB of evidence the gateways keep: some less than the
+// attackers send in this time, 1.4 MiB a second, and more than the good calls need,
+// a quarter of a MiB a second.
+func defaultEvidence(d time.Duration) int { return max(leastEvidence, int(d.Seconds())) }
+
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (err error) {
+	if len(args) == 1 && args[0] == partAttack {
+		return runAttack(ctx, stdin, stdout)
+	}
+	if len(args) == 1 && args[0] == partBurn {
+		var b burning
+		if err := json.NewDecoder(stdin).Decode(&b); err != nil {
+			return err
+		}
+		burn(ctx, b)
+		return nil
+	}
+	o, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "aepb-abuse-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	binary, err := devgateway.Build(ctx, dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, backend := range backends() {
+		if o.backend == "" || o.backend == backend {
+			errs = append(errs, perform(ctx, o, binary, filepath.Join(dir, backend), backend, stdout))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// perform attacks one backend and says what came of it.
+func perform(ctx context.Context, o options, binary, dir, backend string, stdout io.Writer) error {
+	seen, log, err := observe(ctx, o, binary, dir, backend)
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s", backend, err, log)
+	}
+	found := judge(seen)
+	if err := table(stdout, backend, seen, found); err != nil {
+		return err
+	}
+	if o.log {
+		details(stdout, seen)
+		fmt.Fprintln(stdout, log)
+	}
+	if len(found) > 0 {
+		return fmt.Errorf("%w: %d violations on %s\n  %s", errViolations, len(found), backend, strings.Join(found, "\n  "))
+	}
+	return nil
+}
+
+// observe runs the attack, and in long runs the control beside it.
+func observe(ctx context.Context, o options, binary, dir, backend string) (seen observed, log string, err error) {
+	seen = observed{seconds: o.time.Seconds(), evidence: o.evidence, bound: o.rss}
+	r, err := assemble(ctx, o, binary, filepath.Join(dir, "attacked"), backend)
+	defer func() { err = errors.Join(err, r.stop()) }()
+	if err != nil {
+		return seen, r.output(), err
+	}
+	used, err := r.attacked(ctx, o, &seen)
+	if err != nil {
+		return seen, r.output(), err
+	}
+	if o.time >= long {
+		err = control(ctx, o, binary, filepath.Join(dir, "control"), backend, used.Seconds()/o.time.Seconds(), &seen)
+	}
+	return seen, r.output(), err
+}
+
+// attacked lets the attackers and the good caller loose at the same time, and asks
+// about everything afterwards. It returns the attackers' CPU time.
+func (r *rig) attacked(ctx context.Context, o options, seen *observed) (time.Duration, error) {
+	c, err := newCaller(r)
+	if err != nil {
+		return 0, err
+	}
+	defer c.http.CloseIdleConnections()
+	if err := c.ready(ctx); err != nil {
+		return 0, err
+	}
+	read, err := c.place(ctx)
+	if err != nil {
+		return 0, err
+	}
+	decided, err := c.place(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := c.hook(ctx, decided.Workflow); err != nil {
+		return 0, err
+	}
+	told, err := r.order(o, read, decided)
+	if err != nil {
+		return 0, err
+	}
+	limited, cancel := context.WithTimeout(ctx, o.time+graceTime)
+	defer cancel()
+	busy, enough := context.WithTimeout(ctx, o.time)
+	defer enough()
+	used, err := both(func() { seen.calls = c.load(busy) }, func() (time.Duration, error) { return child(limited, partAttack, told, &seen.attacks) })
+	if err != nil {
+		return used, err
+	}
+	c.verify(ctx, seen.calls)
+	for _, g := range r.gateways {
+		most, err := peak(g.PID())
+		if err != nil {
+			seen.ended++
+			continue
+		}
+		seen.peak = max(seen.peak, most)
+	}
+	seen.fetches, seen.rollbacks = r.agents.fetches.Load(), r.agents.rollbacks.Load()
+	seen.used = used
+	return used, nil
+}
+
+// control makes the same calls with a fresh gateway, beside a process that only burns
+// CPU.
+func control(ctx context.Context, o options, binary, dir, backend string, share float64, seen *observed) (err error) {
+	r, err := assemble(ctx, o, binary, dir, backend)
+	defer func() { err = errors.Join(err, r.stop()) }()
+	if err != nil {
+		return err
+	}
+	c, err := newCaller(r)
+	if err != nil {
+		return err
+	}
+	defer c.http.CloseIdleConnections()
+	if err := c.ready(ctx); err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, controlTime+graceTime)
+	defer cancel()
+	busy, enough := context.WithTimeout(ctx, controlTime)
+	defer enough()
+	_, err = both(func() { seen.control = c.load(busy) }, func() (time.Duration, error) {
+		return child(limited, partBurn, burning{Seconds: controlTime.Seconds(), Share: min(share, 1)}, nil)
+	})
+	return err
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The memory that one gateway may hold at most, in MiB, beside the evidence. The
+// sum of what is alive is doubled, since Go's collector lets the heap grow to twice
+// that before it looks again, and the program itself is added.
+const (
+	entriesMiB    = 64  // questions, tasks and sessions: gateway/state, in memory
+	answersMiB    = 64  // finished answers, kept for retries: gateway/state
+	flightMiB     = 96  // bodies and answers on their way
+	connectionMiB = 100 // 1,000 strangers with four connections of 25 KiB each
+	programMiB    = 64  // code, tables, stacks of an idle gateway
+)
+
+// defaultBound derives the bound of RSS from what the configuration bounds.
+func defaultBound(evidenceMiB int) int {
+	return 2*(evidenceMiB+entriesMiB+answersMiB+flightMiB+connectionMiB) + programMiB
+}
+
+var errProcess = errors.New("abuse: a process cannot be read in /proc")
+
+// peak is the most memory that a process ever had resident, in MiB.
+func peak(pid int) (int, error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")))
+			return kib >> 10, err
+		}
+	}
+	return 0, errProcess
+}
+
+// niceness of the other processes: the good caller and the gateway come first.
+const niceness = "10"
+
+// child runs this program again for another part of it, with its input as JSON, and
+// returns what it said and the CPU time that it used. It is killed when ctx ends.
+func child(ctx context.Context, part string, input, output any) (time.Duration, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	text, err := json.Marshal(input)
+	if err != nil {
+		return 0, err
+	}
+	var said, complaint bytes.Buffer
+	cmd := exec.CommandContext(ctx, "nice", "-n", niceness, self, part) // all its threads are
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), &said, &complaint
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	err = cmd.Wait()
+	used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	if err != nil {
+		return used, fmt.Errorf("abuse: %s: %w: %.2000s", part, err, complaint.String())
+	}
+	if output != nil {
+		err = json.Unmarshal(said.Bytes(), output)
+	}
+	return used, err
+}
+
+// burning is how long a process burns CPU, and what share of one CPU.
+type burning struct {
+	Seconds float64 `json:"seconds"`
+	Share   float64 `json:"share"`
+}
+
+// burnSlice is the time in which a share is kept.
+const burnSlice = 10 * time.Millisecond
+
+// burn uses the share of one CPU, evenly.
+func burn(ctx context.Context, b burning) {
+	end := time.Now().Add(time.Duration(b.Seconds * float64(time.Second)))
+	tick := time.NewTicker(burnSlice)
+	defer tick.Stop()
+	for now := time.Now(); now.Before(end) && ctx.Err() == nil; now = <-tick.C {
+		for time.Since(now) < time.Duration(b.Share*float64(burnSlice)) {
+			continue
+		}
+	}
+}
+
+// both runs a load while a process runs, and waits for both.
+func both(load func(), process func() (time.Duration, error)) (used time.Duration, err error) {
+	var group sync.WaitGroup
+	group.Go(load)
+	used, err = process()
+	group.Wait()
+	return used, err
+}
