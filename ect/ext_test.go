@@ -50,6 +50,29 @@ func TestExtReadsWhatItWrites(t *testing.T) {
 	}
 }
 
+// The keys stand in signed evidence that others read: their names are the drafts' own
+// (AEPB, Translation ECT and Translation Error ECT; CPAT, Translation ECT Claims).
+func TestKeysOfTheDrafts(t *testing.T) {
+	t.Parallel()
+	for got, want := range map[string]string{
+		ect.ExtSourceProtocol:     "aepb.source_protocol",
+		ect.ExtDestProtocol:       "aepb.dest_protocol",
+		ect.ExtGatewayID:          "aepb.gateway_id",
+		ect.ExtWarnings:           "aepb.translation_warnings",
+		ect.ExtError:              "aepb.error",
+		ect.ExtDescription:        "aepb.description",
+		ect.ExtAgentVersion:       "aepb.agent_version",
+		ect.ExtCPATSourceProtocol: "cpat.source_protocol",
+		ect.ExtCPATDestProtocol:   "cpat.dest_protocol",
+		ect.ExtCPATGatewayID:      "cpat.gateway_id",
+		ect.ExtCPATWarnings:       "cpat.translation_warnings",
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestSetText(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ in, want string }{

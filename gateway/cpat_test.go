@@ -6,6 +6,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 )
@@ -30,13 +31,21 @@ func TestCPATEvidence(t *testing.T) {
 		}
 		for i, compact := range answer.Evidence {
 			c := claims(t, compact)
-			gatewayID, _ := c.Ext.String(ect.ExtCPATGatewayID)
-			_, warnings := c.Ext.Strings(ect.ExtCPATWarnings)
-			if c.Act != ect.ActCPATTranslate || c.Workflow != workflow || gatewayID != string(b.self.ID) || !warnings {
-				t.Errorf("%s, leg %d: got %s wid %q gateway %q", name, i+1, c.Act, c.Workflow, gatewayID)
+			if c.Act != "cpat:translate" || c.Workflow != workflow {
+				t.Errorf("%s, leg %d: got %s wid %q", name, i+1, c.Act, c.Workflow)
 			}
-			if c.Ext[ect.ExtGatewayID] != nil || c.Ext[ect.ExtWarnings] != nil || c.Ext[ect.ExtSourceProtocol] != nil {
-				t.Errorf("%s, leg %d: AEPB's keys stand there too", name, i+1)
+			from, to := "a2a-v1", "mcp-v1"
+			if i == 1 {
+				from, to = to, from // the reply
+			}
+			saysOf(t, c, map[string]string{"cpat.source_protocol": from, "cpat.dest_protocol": to, "cpat.gateway_id": "spiffe://example.com/gateway"})
+			if warnings, ok := c.Ext.Strings("cpat.translation_warnings"); !ok {
+				t.Errorf("%s, leg %d: warnings %q", name, i+1, warnings)
+			}
+			for _, key := range []string{"aepb.source_protocol", "aepb.dest_protocol", "aepb.gateway_id", "aepb.translation_warnings"} {
+				if c.Ext[key] != nil {
+					t.Errorf("%s, leg %d: %s of AEPB stands there too", name, i+1, key)
+				}
 			}
 		}
 	}
@@ -46,9 +55,11 @@ func TestCPATEvidence(t *testing.T) {
 	if err == nil {
 		t.Fatal("malformed input was translated")
 	}
-	if last := claims(t, answer.Evidence[0]); last.Act != ect.ActTranslateError {
+	last := claims(t, answer.Evidence[0])
+	if last.Act != "aepb:translate_error" { // CPAT registers no act for it (R10)
 		t.Errorf("failure: got %s", last.Act)
 	}
+	saysOf(t, last, map[string]string{"aepb.source_protocol": "a2a-v1", "aepb.dest_protocol": "mcp-v1", "aepb.error": "internal_error", "aepb.description": problem.From(err).Detail})
 }
 
 // Each leg is written in the dialect of who reads it: the configured one, else

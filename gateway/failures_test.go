@@ -17,12 +17,25 @@ import (
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
-// Every failure after step 5 leaves an error ECT whose parent is the source's
-// and whose aepb.error is one of the four values of the draft.
+// saysOf compares members of a token's ext claim with what they must be. Their names
+// are those of the drafts, written out: a wrong constant shows here.
+func saysOf(t *testing.T, c ect.Claims, want map[string]string) {
+	t.Helper()
+	for key, value := range want {
+		if got, ok := c.Ext.String(key); got != value || !ok || value == "" {
+			t.Errorf("%s: got %q, want %q", key, got, value)
+		}
+	}
+}
+
+// Every failure after step 5 leaves an error ECT whose parent is the source's,
+// whose aepb.error is one of the four values of the draft, and which says between
+// which protocols the translation failed and why.
 func TestFailuresLeaveEvidence(t *testing.T) {
 	t.Parallel()
 	const text = `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hello"}]}}}`
@@ -71,9 +84,12 @@ func TestFailuresLeaveEvidence(t *testing.T) {
 				t.Fatal("no evidence")
 			}
 			last := claims(t, answer.Evidence[len(answer.Evidence)-1])
-			if got, _ := last.Ext.String(ect.ExtError); last.Act != ect.ActTranslateError || got != tc.value {
-				t.Errorf("got %s %q, want aepb.error %q", last.Act, got, tc.value)
+			if last.Act != ect.ActTranslateError {
+				t.Errorf("got act %s", last.Act)
 			}
+			saysOf(t, last, map[string]string{
+				"aepb.source_protocol": "a2a-v1", "aepb.dest_protocol": "mcp-v1", "aepb.error": tc.value, "aepb.description": problem.From(err).Detail,
+			})
 			if source := claims(t, call.Evidence[0]); len(last.Parents) != 1 || last.Parents[0] != source.ID || last.Workflow != source.Workflow {
 				t.Errorf("parents %v", last.Parents)
 			}
@@ -361,18 +377,94 @@ func TestEvidenceOfTheDestination(t *testing.T) {
 	}
 }
 
-// A message from a translator that drops content never leaves.
+// lossyMCP and lossyA2A say of every message that they encode that something of it was
+// lost, beside what really was.
+type (
+	lossyMCP struct {
+		*mcp.Translator
+		loss canonical.Loss
+	}
+	lossyA2A struct {
+		*a2a.Translator
+		loss canonical.Loss
+	}
+)
+
+func (l lossyMCP) Encode(m *canonical.Message, target translators.Target) (translators.Wire, []canonical.Loss, error) {
+	wire, losses, err := l.Translator.Encode(m, target)
+	return wire, append(slices.Clone(losses), l.loss), err
+}
+
+func (l lossyA2A) Encode(m *canonical.Message, target translators.Target) (translators.Wire, []canonical.Loss, error) {
+	wire, losses, err := l.Translator.Encode(m, target)
+	return wire, append(slices.Clone(losses), l.loss), err
+}
+
+// A message from a translator that drops content never leaves (R7): a request does not
+// reach its agent, a reply does not reach its caller, and the evidence says so. What
+// weighs less is a warning in the evidence, and the message leaves.
 func TestSemanticLossStopsTheRoad(t *testing.T) {
 	t.Parallel()
-	permit, err := policy.Evaluate(policy.Request{Caller: "spiffe://example.com/c", Self: "spiffe://example.com/gateway", Native: true, Rules: policy.Rules{Open: true}})
-	if err != nil {
-		t.Fatal(err)
+	content := canonical.Loss{Code: canonical.LossContent, Path: "/body", Fate: canonical.Dropped}
+	ids := canonical.Loss{Code: canonical.LossIDs, Path: "/ids", Fate: canonical.Dropped}
+	toAgent := func(loss canonical.Loss) []translators.Translator {
+		return []translators.Translator{a2a.New(translators.Config{}), lossyMCP{mcp.New(translators.Config{}), loss}}
 	}
-	loss := canonical.Loss{Code: canonical.LossContent, Path: "/body", Fate: canonical.Dropped}
-	var lost *policy.SemanticLossError
-	if err := permit.Judge([]policy.Loss{{Code: string(loss.Code), Semantic: loss.Semantic(), Text: loss.String()}}); !errors.As(err, &lost) {
-		t.Errorf("got %v", err)
+	toCaller := func(loss canonical.Loss) []translators.Translator {
+		return []translators.Translator{lossyA2A{a2a.New(translators.Config{}), loss}, mcp.New(translators.Config{})}
 	}
+	for name, tc := range map[string]struct {
+		forms  []translators.Translator
+		loss   canonical.Loss
+		lossy  int // which leg's token says so, where it is a warning
+		stops  bool
+		called int
+		issued []ect.Act
+	}{
+		"content of the request":  {forms: toAgent(content), loss: content, stops: true, called: 0, issued: []ect.Act{"aepb:translate_error"}},
+		"content of the reply":    {forms: toCaller(content), loss: content, stops: true, called: 1, issued: []ect.Act{"aepb:translate", "aepb:translate_error"}},
+		"metadata of the request": {forms: toAgent(ids), loss: ids, lossy: 0, called: 1, issued: []ect.Act{"aepb:translate", "aepb:translate"}},
+		"metadata of the reply":   {forms: toCaller(ids), loss: ids, lossy: 1, called: 1, issued: []ect.Act{"aepb:translate", "aepb:translate"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			registry, err := translators.NewRegistry(tc.forms...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := newBed(t, gateway.Settings{}, policy.Rules{Open: true}, func(d *gateway.Deps) { d.Registry = registry })
+			answer, err := b.Exchange(t.Context(), b.translate(t, addBody))
+			var lost *policy.SemanticLossError
+			if stopped := errors.As(err, &lost); stopped != tc.stops || stopped && !slices.Equal(lost.Codes, []string{"L33"}) || !stopped && err != nil {
+				t.Fatalf("got %v", err)
+			}
+			if len(b.agent.bodies) != tc.called {
+				t.Errorf("the agent was called %d times", len(b.agent.bodies))
+			}
+			if stopped := len(answer.Wire.Body) == 0; stopped != tc.stops {
+				t.Errorf("the caller got %s", answer.Wire.Body)
+			}
+			var issued []ect.Act
+			for _, token := range answer.Evidence {
+				issued = append(issued, claims(t, token).Act)
+			}
+			if !slices.Equal(issued, tc.issued) {
+				t.Fatalf("the evidence is %s", issued)
+			}
+			if last := claims(t, answer.Evidence[len(answer.Evidence)-1]); tc.stops {
+				saysOf(t, last, map[string]string{"aepb.error": "semantic_loss"})
+			}
+			if warnings, _ := claims(t, answer.Evidence[tc.lossy]).Ext.Strings("aepb.translation_warnings"); !tc.stops && !slices.Contains(warnings, tc.loss.String()) {
+				t.Errorf("warnings: %q", warnings)
+			}
+		})
+	}
+}
+
+// Without the receipt of a recorded token nothing is sealed, and nothing but sealed
+// messages can be sent.
+func TestNothingIsSealedWithoutAReceipt(t *testing.T) {
+	t.Parallel()
 	if _, err := transport.Seal(ect.Receipt{}, translators.Wire{Body: []byte("{}")}); !errors.Is(err, transport.ErrUnsealed) {
 		t.Errorf("sealed without a receipt: %v", err)
 	}

@@ -68,8 +68,8 @@ func (g *Gateway) goOnWith(ctx context.Context, x *exchange, rec *record, invoke
 		return false, none, err
 	}
 	switch {
-	case x.relay() && rec.Waits == waitsTask, x.relay() && rec.TaskID == rec.Task.ID && rec.Waits == waitsNot:
-		return false, none, nil // the agent knows best what may be said to its task
+	case x.relay() && rec.Waits == waitsTask, x.relay() && rec.TaskID == rec.Task.ID && rec.Waits == waitsNot && invoke.State == "":
+		return false, none, nil // the agent knows best what may be said to its task, but it never made our request state
 	case rec.Task.Status.State.Terminal():
 		return false, none, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task has ended"}
 	case rec.Waits == waitsNot && (rec.TaskID == "" || invoke.State != ""):

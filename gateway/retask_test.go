@@ -297,37 +297,81 @@ func TestWhoeverKnowsOfNoTasksWaits(t *testing.T) {
 	})
 }
 
+// withoutTasks calls a tool of the stage's server of 2025-11-25, which can only be had
+// as a task, for a client of 2026-07-28 that knows no tasks. more follows the arguments.
+func (s *stage) withoutTasks(more string) transport.Call {
+	call := s.newer(calling, `"name":"ask","arguments":{}`+more)
+	call.Wire.Body = []byte(strings.Replace(string(call.Wire.Body), `,"extensions":{"io.modelcontextprotocol/tasks":{}}`, "", 1))
+	return call
+}
+
+// askedWithoutTasks makes that call and returns the call that answers the question
+// which the server asks.
+func (s *stage) askedWithoutTasks() transport.Call {
+	s.t.Helper()
+	var env struct {
+		Result struct {
+			ResultType, RequestState string
+			InputRequests            map[string]json.RawMessage
+		}
+	}
+	if got := s.says(s.withoutTasks("")); json.Unmarshal([]byte(got), &env) != nil || env.Result.ResultType != "input_required" || len(env.Result.InputRequests) != 1 {
+		s.t.Fatalf("asked %s after %s", got, s.asker.was())
+	}
+	var key string
+	for key = range env.Result.InputRequests {
+		break
+	}
+	return s.withoutTasks(`,"inputResponses":{"` + key + `":{"action":"accept","content":{"name":"Ada"}}},"requestState":"` + env.Result.RequestState + `"`)
+}
+
+// asksInTask are the scenes of a server of 2025-11-25 that makes a task of a call and
+// asks a question on the stream of its outcome; the outcome follows once the test
+// sends on the player's resume channel.
+func asksInTask() map[string][]scene {
+	return map[string][]scene{
+		calling:     {{reply: result(`{"task":{"status":"working",` + oldTask + `}}`)}},
+		tasksGet:    {{reply: oldStands("input_required")}},
+		tasksResult: {{events: []string{asksInside, "", result(oldHello)}}},
+		"":          {{reply: "taken"}},
+	}
+}
+
 // What such a tool asks, a caller without tasks is asked in its own way.
 func TestWhoeverKnowsOfNoTasksIsAsked(t *testing.T) {
 	t.Parallel()
-	question := `{"jsonrpc":"2.0","id":"q1","method":"elicitation/create","params":{"message":"who?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}}`
-	era(t, mcp.Legacy, map[string][]scene{
-		calling:     {{reply: result(`{"task":{"status":"working",` + oldTask + `}}`)}},
-		tasksGet:    {{reply: oldStands("input_required")}},
-		tasksResult: {{events: []string{question, "", result(oldHello)}}},
-		"":          {{reply: "taken"}},
-	}, func(s *stage) {
-		t := s.t
+	era(t, mcp.Legacy, asksInTask(), func(s *stage) {
 		s.asker.support = "required"
-		ask := func(more string) string {
-			call := s.newer(calling, `"name":"ask","arguments":{}`+more)
-			call.Wire.Body = []byte(strings.Replace(string(call.Wire.Body), `,"extensions":{"io.modelcontextprotocol/tasks":{}}`, "", 1))
-			return s.says(call)
+		answer := s.askedWithoutTasks()
+		// The server goes on only after it was answered: the clock of the bubble stands
+		// still until the answer has been delivered and its caller waits.
+		time.AfterFunc(soon, func() { close(s.asker.resume) })
+		if got := s.says(answer); !strings.Contains(got, "hello Ada") {
+			s.t.Errorf("the outcome is %s after %s", got, s.asker.was())
 		}
-		var env struct {
-			Result struct {
-				ResultType, RequestState string
-				InputRequests            map[string]json.RawMessage
-			}
+		if got := s.asker.heard(""); len(got) != 1 || !strings.Contains(got[0], `"result":{"action":"accept","content":{"name":"Ada"}}`) {
+			s.t.Errorf("the server was answered %s", got)
 		}
-		if got := ask(""); json.Unmarshal([]byte(got), &env) != nil || env.Result.ResultType != "input_required" || len(env.Result.InputRequests) != 1 {
-			t.Fatalf("asked %s after %s", got, s.asker.was())
+	})
+}
+
+// A server that ends its task without waiting for the answer: an answer that comes
+// later is refused because the task has ended. It is not sent to the server, which
+// never made the state that the answer brings back.
+func TestAnAnswerAfterTheEndOfTheTaskIsRefused(t *testing.T) {
+	t.Parallel()
+	era(t, mcp.Legacy, asksInTask(), func(s *stage) {
+		s.asker.support = "required"
+		answer := s.askedWithoutTasks()
+		s.asker.resume <- struct{}{}
+		synctest.Wait()
+		before := s.asker.was()
+		var over *canonical.Error
+		if _, err := s.Exchange(s.t.Context(), answer); !errors.As(err, &over) || over.Code != canonical.CodeUnsupportedOp || over.Message != "the task has ended" {
+			s.t.Errorf("the answer came to %v", err)
 		}
-		go func() { s.asker.resume <- struct{}{} }()
-		for key := range env.Result.InputRequests {
-			if got := ask(`,"inputResponses":{"` + key + `":{"action":"accept","content":{"name":"Ada"}}},"requestState":"` + env.Result.RequestState + `"`); !strings.Contains(got, "hello Ada") {
-				t.Errorf("the outcome is %s after %s", got, s.asker.was())
-			}
+		if got := s.asker.was(); got != before {
+			s.t.Errorf("the server was asked %s after %s", got, before)
 		}
 	})
 }

@@ -111,7 +111,7 @@ type bed struct {
 	now     time.Time
 }
 
-func newBed(t testing.TB, settings gateway.Settings, rules policy.Rules) *bed {
+func newBed(t testing.TB, settings gateway.Settings, rules policy.Rules, edits ...func(*gateway.Deps)) *bed {
 	t.Helper()
 	b := &bed{
 		agent: &agent{}, now: time.Now(),
@@ -156,12 +156,16 @@ func newBed(t testing.TB, settings gateway.Settings, rules policy.Rules) *bed {
 	must(err)
 	dialects, err := ect.NewDialects(ect.DialectsDeps{Configured: map[ect.Identity]ect.Dialect{b.server.ID: ect.Dialect01}})
 	must(err)
-	b.Gateway, err = gateway.New(settings, gateway.Deps{
+	deps := gateway.Deps{
 		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{mcp.Binding: b.agent},
 		Signer: b.self.Signer(t, clock), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: memory, Answers: memory,
 		Conversations: memory, Entries: &b.entries, Limiter: limiter, Metrics: metrics, Logger: logger, Now: clock,
 		NewID: func() string { return string(ect.NewID()) },
-	})
+	}
+	for _, edit := range edits {
+		edit(&deps)
+	}
+	b.Gateway, err = gateway.New(settings, deps)
 	must(err)
 	return b
 }

@@ -131,6 +131,7 @@ type signalBed struct {
 	memory                         *state.Memory
 	caller, outsider, self, server *ecttest.Party
 	approver                       *ecttest.Party
+	least                          map[ect.Identity]ect.Level // of what a caller presents; none: L2
 }
 
 func newSignalBed(t *testing.T, edits ...func(*directory.Deps)) *signalBed {
@@ -174,6 +175,7 @@ func newSignalBed(t *testing.T, edits ...func(*directory.Deps)) *signalBed {
 	}}))
 	verifier, err := ect.NewVerifier(ect.VerifierDeps{
 		Keys: ecttest.KeysOf(b.caller, b.outsider, b.self, b.server, b.approver), Replay: b.memory, Audience: []string{string(b.self.ID)}, Now: time.Now,
+		MinLevelOf: func(who ect.Identity) ect.Level { return b.least[who] },
 	})
 	must(err)
 	recorder, err := ect.NewRecorder(ect.RecorderDeps{Store: b.memory})
@@ -369,6 +371,42 @@ func TestRollbacksThatAreRefused(t *testing.T) {
 	}
 }
 
+// TestUnsignedSignalsAreRefused: a rollback or a decision takes a signed token (ATD,
+// Security Considerations), also of a caller whose unsigned tokens are evidence enough
+// for everything else. The codecs refuse tokens without a signature, too; the gateway
+// does not rely on that, so that here it gets messages that were read before.
+func TestUnsignedSignalsAreRefused(t *testing.T) {
+	t.Parallel()
+	for op, act := range map[canonical.Op]ect.Act{canonical.OpRollback: ect.ActRollbackRequest, canonical.OpDecision: ect.ActApprovalGranted} {
+		b := newSignalBed(t)
+		workflow, checkpoint := b.work("")
+		who, signed := b.caller, b.rollback(b.caller, workflow, checkpoint)
+		if op == canonical.OpDecision {
+			who, signed = b.approver, b.decision(b.approver, act, workflow, checkpoint)
+		}
+		b.least = map[ect.Identity]ect.Level{who.ID: ect.L1}
+		before := len(b.agent.heard)
+		call := b.say(who, signed)
+		unsigned := *signed
+		body := *signed.Body.(*canonical.Signal)
+		body.Token = ecttest.MintUnsigned(t, who, ecttest.Recipe{Claims: ect.Claims{
+			Act: act, Audience: []string{string(b.self.ID), string(b.server.ID)}, Workflow: workflow, Parents: []ect.ID{checkpoint},
+		}})
+		unsigned.Body = &body
+		call.Message, call.Evidence = &unsigned, []string{body.Token}
+		_, err := b.Exchange(t.Context(), call)
+		if invalid := (*ect.InvalidError)(nil); !errors.As(err, &invalid) || invalid.Reason != ect.ReasonLevelTooLow {
+			t.Errorf("%s: got %v, want %s", op, err, ect.ReasonLevelTooLow)
+		}
+		if len(b.agent.heard) != before {
+			t.Errorf("%s: the agent heard of it", op)
+		}
+		if _, err := b.Exchange(t.Context(), b.say(who, signed)); err != nil {
+			t.Errorf("%s with a signature: %v", op, err)
+		}
+	}
+}
+
 // TestARollbackThatTheAgentRefuses: its error is an answer like any other.
 func TestARollbackThatTheAgentRefuses(t *testing.T) {
 	t.Parallel()
@@ -441,6 +479,40 @@ func TestADecisionIsToldToWhoeverWaits(t *testing.T) {
 	want := transport.Decision{URL: "https://client.example/hook", Approval: "a-1", Token: granted.Body.(*canonical.Signal).Token}
 	if len(b.told.list) != 1 || b.told.list[0] != want {
 		t.Errorf("told %d times", len(b.told.list))
+	}
+}
+
+// TestADecisionIsToldOnce, also when it comes again in another message: here a gateway
+// carries it once more, with a token of its own each time, so that no message is the
+// repetition of another, which the gateway would answer without looking at it. Each of
+// them is acknowledged.
+func TestADecisionIsToldOnce(t *testing.T) {
+	t.Parallel()
+	b := newSignalBed(t)
+	b.Apply(gateway.Settings{Gateways: []ect.Identity{b.outsider.ID}})
+	workflow, gate := b.work("https://client.example/hook")
+	granted := b.decision(b.approver, ect.ActApprovalGranted, workflow, gate)
+	token := granted.Body.(*canonical.Signal).Token
+	if _, err := b.Exchange(t.Context(), b.say(b.approver, granted)); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		carried := b.mint(b.outsider, ect.Claims{
+			Act: ect.ActTranslate, Audience: []string{string(b.self.ID)}, Workflow: workflow, Parents: []ect.ID{claims(t, token).ID},
+		})
+		answer, err := b.Exchange(t.Context(), b.say(b.outsider, granted, carried))
+		if err != nil || len(answer.Evidence) != 1 {
+			t.Errorf("carried by a gateway: %v, with %d tokens", err, len(answer.Evidence))
+		}
+	}
+	if err := b.Close(); err != nil { // waits for what is told in the background
+		t.Fatal(err)
+	}
+	if len(b.told.list) != 1 || b.told.list[0].Token != token {
+		t.Errorf("told %d times", len(b.told.list))
+	}
+	if heard := len(b.agent.heard); heard != 1 {
+		t.Errorf("the agent heard %d messages", heard)
 	}
 }
 

@@ -9,27 +9,119 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/uacp"
 )
+
+// carrier is a workload that may carry others' tokens to the gateway of a test, as
+// another gateway does.
+const carrier = "/carrier"
+
+func withCarrier() plan {
+	return plan{config: config.Config{Policy: config.Policy{Gateways: []string{"spiffe://" + devTrustDomain + carrier}}}}
+}
+
+// webhook takes decisions.
+type webhook struct {
+	server *httptest.Server // nil: not started
+	tokens chan string      // of the decisions, in the order in which they come
+}
+
+// newWebhook is called before a test starts its gateway. What it was told besides what
+// the test has read is judged when that gateway has ended: only then nothing can come
+// any more.
+func newWebhook(t *testing.T) *webhook {
+	t.Helper()
+	h := &webhook{tokens: make(chan string, 64)}
+	t.Cleanup(func() {
+		if h.server != nil {
+			h.server.Close()
+		}
+		if n := len(h.tokens); n > 0 {
+			t.Errorf("%d decisions were told that nobody made, or once more than they were made", n)
+		}
+	})
+	return h
+}
+
+func (h *webhook) start(t *testing.T, b *bed) {
+	t.Helper()
+	h.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.tokens <- r.Header.Get(ect.HeaderName)
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	h.server.TLS = serving(b.svid(t, "/hook"))
+	h.server.StartTLS()
+}
+
+// told waits for the next decision.
+func (h *webhook) told(t *testing.T, token string) {
+	t.Helper()
+	select {
+	case got := <-h.tokens:
+		if got != token {
+			t.Error("another token was told, or one once more")
+		}
+	case <-time.After(patience):
+		t.Error("the decision was not told")
+	}
+}
+
+// decidedOnce makes a decision over µACP, lets it come again in every way, and expects
+// the webhook to be told of it once: by the approver in the same bytes, and twice by a
+// gateway that carries it, in messages that are new each time. A second decision, about
+// something else, comes after all of them and is told after the first.
+func (b *bed) decidedOnce(t *testing.T, h *webhook, name string, decision ect.Claims) {
+	t.Helper()
+	say := func(who *identity.SVID, approval, token string, evidence ...string) {
+		t.Helper()
+		frame := b.signal(t, &canonical.Message{Op: canonical.OpDecision, Body: &canonical.Signal{Approval: approval, Token: token}})
+		if len(evidence) > 0 {
+			var err error
+			frame, err = uacp.WithEvidence(frame, evidence)
+			must(t, err)
+		}
+		conn := b.dialUACP(t, name, who)
+		must(t, writeFrameTo(conn, frame))
+		reply, err := readFrameOf(conn)
+		must(t, err)
+		if f, err := uacp.ParseFrame(reply); err != nil || f.Code >= 0x40 {
+			t.Fatalf("the decision got %s", short(reply))
+		}
+	}
+	own, other := b.svid(t, approverPath), b.svid(t, carrier)
+	decision.Act, decision.Audience = ect.ActApprovalGranted, []string{b.self()}
+	grant := func() string { return ecttest.Mint(t, b.party(t, own), ecttest.Recipe{Claims: decision}) }
+	granted := grant()
+	claims, _, err := ect.ParseUnverified(granted)
+	must(t, err)
+	for range 2 {
+		say(own, "a-1", granted)
+	}
+	for range 2 {
+		say(other, "a-1", granted, ecttest.Mint(t, b.party(t, other), ecttest.Recipe{Claims: ect.Claims{
+			Act: ect.ActTranslate, Audience: []string{b.self()}, Workflow: decision.Workflow, Parents: []ect.ID{claims.ID},
+		}}))
+	}
+	h.told(t, granted)
+	next := grant()
+	say(own, "a-2", next)
+	h.told(t, next)
+}
 
 // TestWebhooksOfHTTPCallers: callers of A2A and of MCP register a webhook for their
 // workflow, and are told the decision, as it was signed, once (AEPB, HITL Callback
 // Registration).
 func TestWebhooksOfHTTPCallers(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, plan{})
-	told := make(chan http.Header, 8)
-	hook := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		told <- r.Header
-		w.WriteHeader(http.StatusNoContent)
-	}))
-	hook.TLS = serving(b.svid(t, "/hook"))
-	hook.StartTLS()
-	t.Cleanup(hook.Close)
+	hook := newWebhook(t)
+	b := newBed(t, withCarrier())
+	hook.start(t, b)
 	agent := &uacpFake{}
 	b.uacpAgent(t, "abacus", agent, "")
 	agent.undo = b.undoes(t, agent)
-	approver := b.svid(t, approverPath)
 	register := func(via *http.Client, wid, uri string) reply {
 		return b.send(t, letter{via: via, at: "/hitl/callbacks", body: `{"wid":"` + wid + `","uri":"` + uri + `"}`})
 	}
@@ -43,39 +135,20 @@ func TestWebhooksOfHTTPCallers(t *testing.T) {
 		legs := b.proofs(t, got)
 		wid := legs[0].Workflow
 		for range 2 {
-			if got := register(b.client, wid, hook.URL+"/"+door); got.status != http.StatusCreated {
+			if got := register(b.client, wid, hook.server.URL+"/"+door); got.status != http.StatusCreated {
 				t.Fatalf("%s: %d %s", door, got.status, short(got.body))
 			}
 		}
-		granted := ecttest.Mint(t, b.party(t, approver), ecttest.Recipe{Claims: ect.Claims{
-			Act: ect.ActApprovalGranted, Audience: []string{b.self()}, Workflow: wid, Parents: []ect.ID{legs[0].ID}, InputHash: legs[0].InputHash,
-		}})
-		conn := b.dialUACP(t, "abacus", approver)
-		for range 2 {
-			must(t, writeFrameTo(conn, b.signal(t, &canonical.Message{Op: canonical.OpDecision, Body: &canonical.Signal{Approval: "a-1", Token: granted}})))
-			_, err := readFrameOf(conn)
-			must(t, err)
-		}
-		select {
-		case h := <-told:
-			if h.Get(ect.HeaderName) != granted {
-				t.Errorf("%s: another token was told", door)
-			}
-		case <-time.After(patience):
-			t.Errorf("%s: the decision was not told", door)
-		}
-		if len(told) != 0 {
-			t.Errorf("%s: it was told twice", door)
-		}
+		b.decidedOnce(t, hook, "abacus", ect.Claims{Workflow: wid, Parents: []ect.ID{legs[0].ID}, InputHash: legs[0].InputHash})
 		stranger := b.caller(t, b.svid(t, "/stranger"))
 		for name, c := range map[string]struct {
 			got    reply
 			status int
 			code   string
 		}{
-			"a stranger":       {register(stranger, wid, hook.URL), 404, "not_found"},
-			"nobody":           {register(b.nobody, wid, hook.URL), 401, "unauthenticated"},
-			"another workflow": {register(b.client, string(ect.NewID()), hook.URL), 404, "not_found"},
+			"a stranger":       {register(stranger, wid, hook.server.URL), 404, "not_found"},
+			"nobody":           {register(b.nobody, wid, hook.server.URL), 401, "unauthenticated"},
+			"another workflow": {register(b.client, string(ect.NewID()), hook.server.URL), 404, "not_found"},
 			"no webhook":       {register(b.client, wid, "gopher://x"), 403, "policy_violation"},
 			"plain HTTP":       {register(b.client, wid, "http://192.0.2.1/"), 403, "policy_violation"},
 			"metadata":         {register(b.client, wid, "https://169.254.169.254/"), 403, "policy_violation"},

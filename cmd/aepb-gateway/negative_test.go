@@ -100,7 +100,7 @@ func (b *bed) refused(t *testing.T, l letter, got reply, w want) {
 	default:
 		problemDocument(t, l, got, w)
 	}
-	b.errorProof(t, l, got, w.proof)
+	b.errorProof(t, l, got, w)
 }
 
 func short(body []byte) []byte { return body[:min(len(body), 600)] }
@@ -170,11 +170,12 @@ func nativeError(t *testing.T, got reply, w want) {
 }
 
 // errorProof: a failure after the evidence held leaves a signed
-// aepb:translate_error whose input is this very message.
-func (b *bed) errorProof(t *testing.T, l letter, got reply, value string) {
+// aepb:translate_error whose input is this very message. It has the four keys of the
+// draft (AEPB, Translation Error ECT), whose names are written out here.
+func (b *bed) errorProof(t *testing.T, l letter, got reply, w want) {
 	t.Helper()
 	claims := b.proofs(t, got)
-	if value == "" {
+	if w.proof == "" {
 		if len(got.header.Values(ect.HeaderName)) > 0 {
 			t.Errorf("%d ECTs came with a refusal that leaves none", len(got.header.Values(ect.HeaderName)))
 		}
@@ -185,8 +186,18 @@ func (b *bed) errorProof(t *testing.T, l letter, got reply, value string) {
 		return
 	}
 	last := claims[len(claims)-1]
-	if said, _ := last.Ext.String(ect.ExtError); last.Act != ect.ActTranslateError || said != value {
-		t.Errorf("the last ECT is %s with aepb.error %q, want %q", last.Act, said, value)
+	if said, _ := last.Ext.String("aepb.error"); last.Act != "aepb:translate_error" || said != w.proof {
+		t.Errorf("the last ECT is %s with aepb.error %q, want %q", last.Act, said, w.proof)
+	}
+	if from, _ := last.Ext.String("aepb.source_protocol"); from != l.binding() {
+		t.Errorf("aepb.source_protocol %q, want %q", from, l.binding())
+	}
+	if _, ok := last.Ext.String("aepb.dest_protocol"); !ok {
+		t.Error("no aepb.dest_protocol")
+	}
+	why, _ := last.Ext.String("aepb.description")
+	if why == "" || len(why) > 256 || !strings.Contains(why, w.reason) || strings.Contains(why, secret) {
+		t.Errorf("aepb.description %q, want %q in it", why, w.reason)
 	}
 	if last.InputHash != ect.Hash([]byte(l.body)) {
 		t.Error("the error ECT is about another message")
@@ -240,4 +251,19 @@ func posted(name string, l letter, w want) refusal {
 // sent makes a case of a letter as it is, without a token.
 func sent(name string, l letter, w want) refusal {
 	return refusal{name: name, want: w, make: func(*testing.T, *bed) letter { return l }}
+}
+
+// binding is the protocol that the request is in, by where it is sent.
+func (l letter) binding() string {
+	at, query, _ := strings.Cut(l.at, "?")
+	if l.at == "" {
+		at, query, _ = strings.Cut(toCalculator, "?")
+	}
+	if parts := strings.Split(at, "/"); len(parts) > 3 && parts[1] == "agents" {
+		return parts[3] + "-v1" // of /agents/NAME/PROTOCOL
+	}
+	_, from, _ := strings.Cut("&"+query, "&from=")
+	from, _, _ = strings.Cut(from, "&")
+	from, _, _ = strings.Cut(from, "@")
+	return from
 }

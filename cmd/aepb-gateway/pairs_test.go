@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,6 +55,77 @@ func TestListedPairsAreServed(t *testing.T) {
 		l.tokens = []string{ecttest.Mint(t, b.me, recipe)}
 		if got := b.send(t, l); got.status != http.StatusOK || !strings.Contains(string(got.body), "hello") {
 			t.Errorf("%s to %s: got %d %s", pair.From, pair.To, got.status, short(got.body))
+		}
+	}
+}
+
+// TestOwnDocument: what the gateway says of itself (AEPB, Capability Document Format).
+// The names of the members are written out: that they are the draft's shows here.
+func TestOwnDocument(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	got := b.send(t, letter{method: http.MethodGet, at: "/.well-known/aepb"})
+	var doc map[string]json.RawMessage
+	jsonIn(t, got.body, &doc)
+	var protocols []struct {
+		ID       string `json:"id"`
+		Version  string `json:"version"`
+		Endpoint string `json:"endpoint"`
+		Priority int    `json:"priority"`
+	}
+	jsonIn(t, doc["protocols"], &protocols)
+	var ids []string
+	for i, p := range protocols {
+		if ids = append(ids, p.ID); p.Version == "" || p.Endpoint != b.at.Public+"/aepb/translate?from="+p.ID || p.Priority != 10*(i+1) {
+			t.Errorf("%s: version %q at %s, priority %d", p.ID, p.Version, p.Endpoint, p.Priority)
+		}
+	}
+	for _, id := range []string{"a2a-v1", "ainp-v1", "mcp-v1", "uacp-v1"} {
+		if !slices.Contains(ids, id) {
+			t.Errorf("%s is missing among %s", id, ids)
+		}
+	}
+	delete(doc, "protocols")
+	want := map[string]string{
+		"aepb_version": `"1.0"`, "agent_id": `"spiffe://aepb.dev/gateway"`, "translation_gateways": `["` + b.at.Public + `/aepb/translate"]`,
+		"ect_assurance_level": `"L2"`, "ect_namespaces": `["aepb"]`,
+		"lifecycle": `{"status":"active","version":"` + version + `","deprecated_at":null,"sunset_at":null,"successor":null}`,
+	}
+	for name, value := range want {
+		if string(doc[name]) != value {
+			t.Errorf("%s: got %s, want %s", name, doc[name], value)
+		}
+	}
+	if got.status != http.StatusOK || len(doc) != len(want) {
+		t.Errorf("got %d with %s", got.status, short(got.body))
+	}
+}
+
+// TestCPATTranslation: at CPAT's endpoint both tokens are CPAT's, with its four keys and
+// none of AEPB's in their place (CPAT, Translation ECT Claims).
+func TestCPATTranslation(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	got := b.send(t, b.sealed(t, letter{at: "/cpat/translate?from=a2a-v1&dest=calculator", body: addBody(5)}))
+	b.right(t, got, `"sum":6`)
+	legs := b.proofs(t, got)
+	if len(legs) != 2 {
+		t.Fatalf("%d tokens", len(legs))
+	}
+	for i, want := range []map[string]string{
+		{"cpat.source_protocol": "a2a-v1", "cpat.dest_protocol": "mcp-v1", "cpat.gateway_id": b.self()},
+		{"cpat.source_protocol": "mcp-v1", "cpat.dest_protocol": "a2a-v1", "cpat.gateway_id": b.self()},
+	} {
+		for key, value := range want {
+			if said, _ := legs[i].Ext.String(key); said != value {
+				t.Errorf("token %d: %s is %q, want %q", i+1, key, said, value)
+			}
+			if legs[i].Ext["aepb"+strings.TrimPrefix(key, "cpat")] != nil {
+				t.Errorf("token %d: AEPB's word for %s stands there too", i+1, key)
+			}
+		}
+		if _, ok := legs[i].Ext.Strings("cpat.translation_warnings"); !ok || legs[i].Act != "cpat:translate" {
+			t.Errorf("token %d: act %s, warnings %s", i+1, legs[i].Act, legs[i].Ext["cpat.translation_warnings"])
 		}
 	}
 }

@@ -2,12 +2,9 @@ package main
 
 import (
 	"encoding/json"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
@@ -45,16 +42,10 @@ func (b *bed) signal(t *testing.T, m *canonical.Message) []byte {
 // proven; and a decision is told, once, to whoever registered for it.
 func TestUACPSignals(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, plan{})
+	hook := newWebhook(t)
+	b := newBed(t, withCarrier())
+	hook.start(t, b)
 	agent := &uacpFake{}
-	told := make(chan http.Header, 4)
-	hook := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		told <- r.Header
-		w.WriteHeader(http.StatusNoContent)
-	}))
-	hook.TLS = serving(b.svid(t, "/hook"))
-	hook.StartTLS()
-	t.Cleanup(hook.Close)
 	callbacks := make(chan string, 1)
 	agent.seen = func(body []byte) {
 		if m, err := agent.form.Decode(translators.Wire{Body: body}); err == nil {
@@ -65,13 +56,13 @@ func TestUACPSignals(t *testing.T) {
 	agent.undo = b.undoes(t, agent)
 
 	invoking := b.signal(t, &canonical.Message{
-		Op: canonical.OpInvoke, Callback: hook.URL + "/decided", Body: addition(1),
+		Op: canonical.OpInvoke, Callback: hook.server.URL + "/decided", Body: addition(1),
 	})
-	if !strings.Contains(string(invoking), `"hitl_callback":"`+hook.URL) {
+	if !strings.Contains(string(invoking), `"hitl_callback":"`+hook.server.URL) {
 		t.Errorf("it stands elsewhere in %q", short(invoking))
 	}
 	reply := b.askUACP(t, "abacus", invoking)
-	if got := <-callbacks; got != hook.URL+"/decided" {
+	if got := <-callbacks; got != hook.server.URL+"/decided" {
 		t.Errorf("the agent was told of %q", got)
 	}
 	tokens, err := uacp.Evidence(reply)
@@ -111,30 +102,7 @@ func TestUACPSignals(t *testing.T) {
 		t.Errorf("%s with parents %v, proven by %d legs: %t", result.Act, result.Parents, len(legs), proven)
 	}
 
-	approver := b.svid(t, approverPath)
-	granted := ecttest.Mint(t, b.party(t, approver), ecttest.Recipe{Claims: ect.Claims{
-		Act: ect.ActApprovalGranted, Audience: []string{b.self()}, Workflow: first.Workflow, Parents: []ect.ID{checkpoint},
-	}})
-	conn := b.dialUACP(t, "abacus", approver)
-	for range 2 {
-		must(t, writeFrameTo(conn, b.signal(t, &canonical.Message{Op: canonical.OpDecision, Body: &canonical.Signal{Approval: "a-1", Token: granted}})))
-		reply, err = readFrameOf(conn)
-		must(t, err)
-		if f, err := uacp.ParseFrame(reply); err != nil || f.Code >= 0x40 {
-			t.Fatalf("the decision got %s", short(reply))
-		}
-	}
-	select {
-	case h := <-told:
-		if h.Get(ect.HeaderName) != granted {
-			t.Error("another token was told")
-		}
-	case <-time.After(patience):
-		t.Error("the decision was not told")
-	}
-	if len(told) != 0 {
-		t.Error("it was told twice")
-	}
+	b.decidedOnce(t, hook, "abacus", ect.Claims{Workflow: first.Workflow, Parents: []ect.ID{checkpoint}})
 	b.works(t)
 }
 

@@ -71,7 +71,7 @@ func (g *gate) opened(address string) int {
 func newDirectory(t *testing.T, says *agentSays, egress *gate, plain bool) *directory.Directory {
 	t.Helper()
 	d, err := directory.New(directory.Deps{
-		Describers: map[canonical.Binding]transport.Describer{binding: says, "other-v1": says},
+		Describers: map[canonical.Binding]transport.Describer{binding: says, "other-v1": says, "ainp-v1": says},
 		Egress:     egress, PlainLoopback: plain, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -82,6 +82,11 @@ func newDirectory(t *testing.T, says *agentSays, egress *gate, plain bool) *dire
 
 func agent(name, url string) directory.Agent {
 	return directory.Agent{Name: name, Endpoints: []directory.Endpoint{{Binding: binding, URL: url}}}
+}
+
+// ofAINP is an agent of the protocol that is also spoken over WebSocket.
+func ofAINP(url string) directory.Agent {
+	return directory.Agent{Name: "a", Endpoints: []directory.Endpoint{{Binding: "ainp-v1", URL: url}}}
 }
 
 func TestPutRefuses(t *testing.T) {
@@ -104,6 +109,10 @@ func TestPutRefuses(t *testing.T) {
 		"relative":          agent("a", "/a"),
 		"file":              agent("a", "file:///etc/passwd"),
 		"opaque":            agent("a", "https:a.example"),
+		"plain WebSocket":   ofAINP("ws://a.example/ainp"),
+		"wss not for AINP":  agent("a", "wss://a.example"),
+		"wss with no host":  ofAINP("wss:///ainp"),
+		"wss credentials":   ofAINP("wss://u:p@a.example/ainp"),
 	} {
 		var invalid *directory.InvalidAgentError
 		if err := d.Put(bad); !errors.As(err, &invalid) {
@@ -116,8 +125,18 @@ func TestPutRefuses(t *testing.T) {
 	if err := d.Put(agent("a", "http://127.0.0.1:1/x")); err != nil {
 		t.Errorf("loopback in dev: %v", err)
 	}
-	if err := newDirectory(t, &agentSays{}, &gate{}, false).Put(agent("a", "http://127.0.0.1:1/x")); err == nil {
+	strict := newDirectory(t, &agentSays{}, &gate{}, false)
+	if err := strict.Put(agent("a", "http://127.0.0.1:1/x")); err == nil {
 		t.Error("plain http to loopback is accepted outside dev")
+	}
+	if err := d.Put(ofAINP("ws://127.0.0.1:1/ainp")); err != nil {
+		t.Errorf("a WebSocket to loopback in dev: %v", err)
+	}
+	if err := strict.Put(ofAINP("ws://127.0.0.1:1/ainp")); err == nil {
+		t.Error("a plain WebSocket to loopback is accepted outside dev")
+	}
+	if err := strict.Put(ofAINP("wss://a.example/ainp")); err != nil {
+		t.Errorf("a WebSocket with TLS: %v", err)
 	}
 }
 

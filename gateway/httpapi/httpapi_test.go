@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -150,21 +151,23 @@ func TestCapabilityDocument(t *testing.T) {
 	t.Parallel()
 	s := newSurface(t, "")
 	w := s.do(http.MethodGet, "/.well-known/aepb", "", nil, nil)
-	var doc struct {
-		AEPBVersion string `json:"aepb_version"`
-		AgentID     string `json:"agent_id"`
-		Protocols   []struct{ ID, Version, Endpoint string }
-		Gateways    []string                   `json:"translation_gateways"`
-		Level       string                     `json:"ect_assurance_level"`
-		Lifecycle   map[string]json.RawMessage `json:"lifecycle"`
-	}
-	if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil {
+	// The whole document (AEPB, Capability Document Format): every member, and no other.
+	want := `{
+		"aepb_version": "1.0", "agent_id": "spiffe://example.com/gateway",
+		"protocols": [
+			{"id": "a2a-v1", "version": "` + a2a.Version + `", "endpoint": "https://gw.example/aepb/translate?from=a2a-v1", "priority": 10},
+			{"id": "mcp-v1", "version": "` + mcp.Modern + `", "endpoint": "https://gw.example/aepb/translate?from=mcp-v1", "priority": 20}
+		],
+		"translation_gateways": ["https://gw.example/aepb/translate"],
+		"ect_assurance_level": "L2", "ect_namespaces": ["aepb"],
+		"lifecycle": {"status": "active", "version": "1.2.3", "deprecated_at": null, "sunset_at": null, "successor": null}
+	}`
+	var doc, whole any
+	if err := errors.Join(json.Unmarshal(w.Body.Bytes(), &doc), json.Unmarshal([]byte(want), &whole)); err != nil {
 		t.Fatal(err)
 	}
-	if w.Code != 200 || doc.AEPBVersion != "1.0" || doc.AgentID != "spiffe://example.com/gateway" || doc.Level != "L2" ||
-		len(doc.Protocols) != 2 || doc.Protocols[0].Endpoint != "https://gw.example/aepb/translate?from=a2a-v1" ||
-		len(doc.Gateways) != 1 || len(doc.Lifecycle) != 5 || string(doc.Lifecycle["successor"]) != "null" {
-		t.Errorf("got %d %s", w.Code, w.Body)
+	if diff := cmp.Diff(whole, doc); w.Code != 200 || diff != "" {
+		t.Errorf("got %d, (-want +got)\n%s", w.Code, diff)
 	}
 	if w.Header().Get("Cache-Control") != "max-age=3600" {
 		t.Errorf("Cache-Control: got %q", w.Header().Get("Cache-Control"))

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// The index of attacks: what a security review and the trial operation of the gateway
+// found, and which tests prove that it is closed. A test carries out the attack; it is
+// named TestAttack_ and what the attacker tries.
+
+// attackFinding is one row.
+type attackFinding struct {
+	// id: 1 to 18 are findings of the security review (5 and 18 by their items), H1 to
+	// H8 holes that the audit of requirements tried, F1 to F18 of the trial operation.
+	id   string
+	what string // an attacker could do
+	// tests prove that it is closed: FOLDER:NAME, or the NAME alone in this folder.
+	tests []string
+	// untested says why no test is named: the finding is open, accepted or documented.
+	// "": there is a test.
+	untested string
+}
+
+var attackIndex = []attackFinding{
+	{id: "1", what: "become party to another's workflow with a token of one's own: approve, roll back and read what is others'", tests: []string{
+		"TestAttack_OwnTokenMakesAMember", "TestAttack_OwnTokenMakesAParty", "TestAttack_OutsiderApproves",
+		"policy/membership:TestAttack_OutsiderLearnsAndChangesNothing",
+	}},
+	{id: "2", what: "make the evidence store forget what others need, or fill Redis, with tokens of one's own", tests: []string{
+		"TestAttack_OneIssuerFlushesAllEvidence", "TestAttack_OneIssuerFillsRedis", "TestAttack_ATokenThatNeverEnds",
+	}},
+	{id: "3", what: "make the gateway send requests to internal or public hosts by naming a did:web as sender", tests: []string{
+		"TestAttack_StrangerMakesUsFetchInternalAddress", "TestAttack_AgentMakesUsFetchInternalAddress",
+		"gateway/transport/ainp:TestAttack_StrangerMakesUsFetchPublicAddress", "gateway/transport/ainp:TestAttack_CallerBreaksOffLookups",
+	}},
+	{id: "4", what: "fill the store of tasks, questions and sessions, so that all others are refused", tests: []string{
+		"TestAttack_OneCallerFillsTheTaskStoreWithQuestions",
+	}},
+	{id: "5a", what: "make the gateway hold gigabytes in answers that are never read", tests: []string{
+		"TestAttack_ReadersThatNeverReadHoldMemory", "TestAttack_WorkflowPagesTakeMemory",
+	}},
+	{id: "5b", what: "make the gateway hold gigabytes in requests that never end", tests: []string{"TestAttack_UnfinishedBodiesTakeMemory"}},
+	{id: "6", what: "take all connections of µACP, all WebSockets, or all calls of SLIM", tests: []string{
+		"TestAttack_StrangersTakeAllUACPConnections", "TestAttack_OneCallerTakesAllUACPConnections",
+		"TestAttack_StrangersTakeAllWebSockets", "TestAttack_OneCallerTakesAllWebSockets",
+		"gateway/transport/uacp:TestAttack_StrangersNeverFinishTheHandshake", "gateway/transport/uacp:TestAttack_CallerStopsInTheMiddleOfAFrame",
+		"gateway/transport/ainp:TestAttack_StrangerKeepsAWebSocket", "gateway/transport/ainp:TestAttack_StrangerSendsLongMessages",
+		"gateway/transport/ainp:TestAttack_StrangerPostsLongMessages",
+		"gateway/transport/slim:TestAttack_OneGroupMemberTakesAllCalls", "gateway/transport/slim:TestAttack_OneModeratorTakesAllGroups",
+	}},
+	{id: "7", what: "reach an agent without being on its list, by a capability document that names it or its address", tests: []string{
+		"TestAttack_DocumentNamesAListedAgent", "TestAttack_DocumentUsesAListedAgentsAddress",
+	}},
+	{id: "8", what: "have the gateway post to a webhook under its own certificate, also to agents and to itself", tests: []string{
+		"TestAttack_WebhookSpeaksAsTheGateway", "TestAttack_WebhookToAListedAgent", "TestAttack_WebhookToOurselves",
+	}},
+	{id: "9", what: "make one message cost ten thousand lookups of ancestors", tests: []string{"TestAttack_LineageWalkCostsTenThousandLookups"}},
+	{id: "10", what: "be trusted after one's trust domain was taken out of the federation", tests: []string{"TestAttack_DefederatedDomainStaysTrusted"}},
+	{id: "11", what: "go on with a connection whose certificate or trust anchor is no longer good", tests: []string{
+		"TestAttack_ConnectionOutlivesItsCertificate", "TestAttack_WithdrawnAnchorKeepsConnections",
+	}},
+	{id: "12", what: "fail to authenticate, or hold idle connections, as often as one likes", tests: []string{
+		"TestAttack_FailedAuthenticationsAreFree", "TestAttack_OneAddressHoldsAllConnections",
+		"TestAttack_FailuresRefuseGoodTokensAtTheSameAddress",
+	}},
+	{id: "13", what: "join another caller's dialogue by its context id", tests: []string{"TestAttack_CallerJoinsAnotherCallersContext"}},
+	{id: "14", what: "take all background workers, or push out others' stored answers, so that their requests run twice", tests: []string{
+		"TestAttack_OneCallerTakesAllWorkers", "TestAttack_LargeAnswersMakeOthersRunTwice",
+	}},
+	{id: "15", what: "block rollbacks, decisions or a whole id by tokens that have the id of another's", tests: []string{
+		"TestAttack_NamesakeBlocksRollback", "TestAttack_NamesakesBlockAnID",
+	}},
+	{id: "16", what: "forge lines and hide text in the terminal of whoever inspects a token", tests: []string{
+		"cmd/aepbctl:TestAttack_TokenForgesTerminalLines", "cmd/aepbctl:TestAttack_AnswersForgeTerminalLines",
+	}},
+	{id: "17", what: "have a port of one's own choice signed into the gateway's document, or a proof for another port taken", tests: []string{
+		"TestAttack_HostPortGetsIntoSignedDocument", "TestAttack_ProofForAnotherPortIsTaken",
+	}},
+	{id: "18a", what: "call a development gateway, which asks for no credentials, from another machine", tests: []string{"TestAttack_DevOnAPublicAddress"}},
+	{id: "18b", what: "read the keys in a folder of a development gateway that was there before with wide permissions", tests: []string{
+		"ect/identity:TestAttack_ReadKeysOfAnOpenFolder",
+	}},
+	{id: "18c", what: "read webhook credentials in the state file", tests: []string{"TestAttack_StateFileShowsWebhookCredentials"}},
+	{id: "18d", what: "become a member of a workflow by writing to Redis", tests: []string{"TestAttack_RedisContentMakesMembers"}},
+	{id: "18e", what: "play an AINP envelope that names no recipient to the gateway, in its sender's name", tests: []string{"TestAttack_EnvelopeWithoutRecipientIsReplayed"}},
+	{id: "18f", what: "read the bearer tokens of a SLIM channel as one of its members, or as the node", untested: "documented: SLIM is made so"},
+	{id: "18g", what: "impersonate an outside host with a certificate of the operator's own authorities",
+		untested: "accepted: who holds an authority that the operator trusts is no stranger"},
+	{id: "18h", what: "change what the container is built from behind a tag", untested: "open: a matter of the build, which runs no test"},
+	{id: "18i", what: "have two readers understand one message differently by members that differ in case alone", tests: []string{"TestAttack_MemberInAnotherCase"}},
+	{id: "18j", what: "fill the memory of tokens that were used, so that new ones are refused",
+		untested: "accepted: what is refused does no harm, and the rate limit bounds what one caller can put there"},
+	{id: "18k", what: "share a limit with strangers once 16,384 addresses are known", untested: "accepted: callers with an identity have limits of their own"},
+	{id: "18l", what: "read metrics and health without an identity", untested: "documented: the admin listener is for the operator's network"},
+	{id: "H1", what: "become a member of a workflow by a message that policy refuses", tests: []string{"TestAttack_OwnTokenMakesAMember"}},
+	{id: "H2", what: "roll back and decide as an outsider with a token of one's own among the parents", tests: []string{"TestAttack_OwnTokenMakesAParty"}},
+	{id: "H3", what: "keep a caller from rolling back by a token with the id of the caller's own", tests: []string{"TestAttack_NamesakeBlocksRollback"}},
+	{id: "H4", what: "get the stored answer to another caller's message", tests: []string{"TestAttack_StoredAnswerGoesToAnotherCaller"}},
+	{id: "H5", what: "call an agent that demands a level of assurance without any token", tests: []string{"TestAttack_LevelWithoutAnyToken"}},
+	{id: "H6", what: "cut the evidence of a reply off from its request by a token of another workflow", tests: []string{"TestAttack_ReplyEvidenceOfAnotherWorkflow"}},
+	{id: "H7", what: "reach a forbidden protocol behind another gateway", tests: []string{"TestAttack_ForbiddenProtocolBehindAPeer"}},
+	{id: "H8", what: "lose the tasks under way at an agent that is being drained", tests: []string{"TestAttack_DrainingTakesRunningWork"}},
+	{id: "F1", what: "be trusted after one's trust domain was taken out of the federation", tests: []string{"TestAttack_DefederatedDomainStaysTrusted"}},
+	{id: "F2", what: "have all other requests of a caller refused once its tasks at an agent fill their store", tests: []string{"TestAttack_FullGroupRefusesOtherRequests"}},
+	{id: "F3", what: "lock out new callers by filling the store of tasks", tests: []string{"TestAttack_FilledStoreLocksOutNewCallers"}},
+	{id: "F6", what: "lock out a whole deployment by sessions that its pods have left", tests: []string{"TestAttack_LeftSessionsLockOutADeployment"}},
+	{id: "F18", what: "go on with a connection whose certificate has ended", tests: []string{"TestAttack_ConnectionOutlivesItsCertificate"}},
+}
+
+// TestAttack_IndexIsComplete: every finding has a row, in order and once; every row
+// names tests, or says why there is none; every test that is named exists, says in a
+// comment what is attacked, can fail and is never skipped; and every test of an attack
+// in the source tree stands in the index.
+func TestAttack_IndexIsComplete(t *testing.T) {
+	t.Parallel()
+	const self = "cmd/aepb-gateway:TestAttack_IndexIsComplete"
+	found, indexed := attackTests(t), map[string]bool{self: true}
+	var ids []string
+	for _, row := range attackIndex {
+		ids = append(ids, row.id)
+		state, reason, _ := strings.Cut(row.untested, ": ")
+		stated := slices.Contains([]string{"open", "accepted", "documented"}, state) && reason != ""
+		if row.what == "" || stated != (len(row.tests) == 0) || !stated && row.untested != "" {
+			t.Errorf("%s: says %q, names %d tests, and %q", row.id, row.what, len(row.tests), row.untested)
+		}
+		for _, name := range row.tests {
+			if !strings.Contains(name, ":") {
+				name = "cmd/aepb-gateway:" + name
+			}
+			indexed[name] = true
+			f, ok := found[name]
+			if !ok {
+				t.Errorf("%s: there is no %s", row.id, name)
+				continue
+			}
+			if reason := attackTestFault(f); reason != "" {
+				t.Errorf("%s: %s %s", row.id, name, reason)
+			}
+		}
+	}
+	for name := range found {
+		if !indexed[name] {
+			t.Errorf("%s stands in no row", name)
+		}
+	}
+	if want := findingIDs(); !slices.Equal(ids, want) {
+		t.Errorf("the rows are %s, want %s", ids, want)
+	}
+}
+
+// findingIDs are the ids of all findings, in order.
+func findingIDs() []string {
+	var ids []string
+	for n := 1; n <= 17; n++ {
+		if n == 5 {
+			ids = append(ids, "5a", "5b")
+			continue
+		}
+		ids = append(ids, strconv.Itoa(n))
+	}
+	for item := 'a'; item <= 'l'; item++ {
+		ids = append(ids, "18"+string(item))
+	}
+	for n := 1; n <= 8; n++ {
+		ids = append(ids, "H"+strconv.Itoa(n))
+	}
+	return append(ids, "F1", "F2", "F3", "F6", "F18")
+}
+
+// attackTests are the tests of attacks in the source tree, by FOLDER:NAME.
+func attackTests(t *testing.T) map[string]*ast.FuncDecl {
+	t.Helper()
+	found := map[string]*ast.FuncDecl{}
+	root := filepath.Join("..", "..")
+	must(t, filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := entry.Name()
+		if entry.IsDir() {
+			if file != root && (name == "node_modules" || name == "testdata" || strings.HasPrefix(name, ".")) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(file)
+		if err != nil || !bytes.Contains(text, []byte("\nfunc TestAttack")) {
+			return err
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		folder, err := filepath.Rel(root, filepath.Dir(file))
+		if err != nil {
+			return err
+		}
+		for _, d := range parsed.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "TestAttack") {
+				found[path.Clean(filepath.ToSlash(folder))+":"+f.Name.Name] = f
+			}
+		}
+		return nil
+	}))
+	return found
+}
+
+// attackTestFault is why a test does not prove anything; "": it may.
+func attackTestFault(f *ast.FuncDecl) string {
+	if f.Doc.Text() == "" {
+		return "does not say what is attacked"
+	}
+	if f.Body == nil || len(f.Body.List) == 0 {
+		return "does nothing"
+	}
+	fault := ""
+	ast.Inspect(f.Body, func(n ast.Node) bool {
+		if call, ok := n.(*ast.SelectorExpr); ok && slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, call.Sel.Name) {
+			fault = "may be skipped"
+		}
+		return true
+	})
+	return fault
+}
