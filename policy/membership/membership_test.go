@@ -336,6 +336,7 @@ func TestIsParty_EachParentCounts(t *testing.T) {
 		"the caller, nothing":             {w.caller, nil, false},
 		"the caller, an unknown token":    {w.caller, []ect.ID{ect.NewID()}, false},
 		"the caller, one known, one not":  {w.caller, []ect.ID{b.checkpoint.ID(), ect.NewID()}, false},
+		"the agent, our leg and the root": {w.agent, []ect.ID{b.leg.ID(), b.root.ID()}, false},
 		"the caller, two of the workflow": {w.caller, []ect.ID{b.checkpoint.ID(), b.leg.ID()}, true},
 	} {
 		if got := w.isParty(b.workflow, tc.who, tc.parents...); got != tc.want {
