@@ -152,8 +152,7 @@ func (v *Verifier) Verify(ctx context.Context, compact string, c Check) (Verifie
 	}
 	t := p.verified()
 	if err := v.claim(ctx, t, c); err != nil {
-		var replayed *ReplayedError
-		if !errors.As(err, &replayed) {
+		if _, ok := errors.AsType[*ReplayedError](err); !ok {
 			t = Verified{}
 		}
 		return t, err

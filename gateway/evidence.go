@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 
@@ -162,7 +163,7 @@ func (g *Gateway) bindEvidence(ctx context.Context, x *exchange, tokens []ect.Ve
 	}
 	for _, v := range unbound {
 		x.unbound.add(string(v.ID()))
-		g.Logger.DebugContext(ctx, "reply evidence is not bound to the request", "agent", x.agent.Name, "jti", string(v.ID()))
+		g.Logger.DebugContext(ctx, "reply evidence is not bound to the request", slog.String("agent", x.agent.Name), slog.String("jti", string(v.ID())))
 		if err := g.Recorder.Keep(ctx, v, ect.Filing{Holder: limit.Identity(string(v.Issuer())), Unlisted: true}); err != nil {
 			return nil, recording(err)
 		}

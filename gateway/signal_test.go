@@ -307,7 +307,7 @@ func TestRollbacksThatAreRefused(t *testing.T) {
 		}, code: problem.CodeForbidden},
 		"of a namesake of the checkpoint": {
 			who: func(b *signalBed) *ecttest.Party { return b.outsider },
-			spoil: func(b *signalBed, _ *canonical.Message, workflow string, checkpoint ect.ID) {
+			spoil: func(b *signalBed, _ *canonical.Message, _ string, checkpoint ect.ID) {
 				call := b.say(b.outsider, &canonical.Message{Op: canonical.OpInvoke, Body: &canonical.Invoke{
 					Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "go"}}},
 				}}, b.mint(b.outsider, ect.Claims{

@@ -28,9 +28,8 @@ func TestAttack_RootInAnotherWorkflow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.begin()
-	var foreign *ect.ForeignRootError
 	_, err := w.register.Admit(t.Context(), w.submission(w.outsider, w.sign(w.outsider, ect.Claims{Workflow: b.workflow})))
-	if !errors.As(err, &foreign) { // before the store would refuse it, too
+	if _, ok := errors.AsType[*ect.ForeignRootError](err); !ok { // before the store would refuse it, too
 		t.Errorf("got %v, want ForeignRootError", err)
 	}
 	w.wantOutside(b)
@@ -193,10 +192,9 @@ func TestAttack_TwoRootsInOneMessage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	wid := string(ect.NewID())
-	var foreign *ect.ForeignRootError
 	_, err := w.register.Admit(t.Context(), w.submission(w.outsider,
 		w.sign(w.caller, ect.Claims{Workflow: wid}), w.sign(w.outsider, ect.Claims{Workflow: wid})))
-	if !errors.As(err, &foreign) {
+	if _, ok := errors.AsType[*ect.ForeignRootError](err); !ok {
 		t.Errorf("got %v, want ForeignRootError", err)
 	}
 }
