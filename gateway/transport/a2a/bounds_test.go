@@ -38,6 +38,18 @@ func bounded(t *testing.T, r transport.Exchanger) *grpc.ClientConn {
 	})
 }
 
+// constant answers every call alike, and remembers none.
+type constant struct {
+	road
+	answer transport.Answer
+}
+
+func (*constant) Limit(context.Context, transport.Inquiry) error { return nil }
+
+func (c *constant) Exchange(context.Context, transport.Call) (transport.Answer, error) {
+	return c.answer, nil
+}
+
 func as(t *testing.T, who string) context.Context {
 	t.Helper()
 	return metadata.AppendToOutgoingContext(t.Context(), "caller", who)
@@ -60,7 +72,7 @@ func open(t *testing.T, conn *grpc.ClientConn, who string) grpc.ClientStream {
 // a request more than a caller may have under way. Another caller notices nothing.
 func TestAttack_UnfinishedRequestsOverGRPCTakeMemory(t *testing.T) {
 	t.Parallel()
-	conn := bounded(t, &road{answer: transport.Answer{Wire: translators.Wire{Body: []byte{}}}})
+	conn := bounded(t, &constant{answer: transport.Answer{Wire: translators.Wire{Body: []byte{}}}})
 	begun := time.Now()
 	var streams []grpc.ClientStream
 	for range 4 {
@@ -114,7 +126,7 @@ func TestAttack_StreamsOverGRPCThatAreNotRead(t *testing.T) {
 // An answer that is larger than what its caller may hold is refused.
 func TestListener_AnswersTakeTheirLength(t *testing.T) {
 	t.Parallel()
-	conn := bounded(t, &road{answer: transport.Answer{Wire: translators.Wire{Body: make([]byte, 600<<10)}}})
+	conn := bounded(t, &constant{answer: transport.Answer{Wire: translators.Wire{Body: make([]byte, 600<<10)}}})
 	var body []byte
 	if err := begin(as(t, "a"), t, conn, "SendMessage").RecvMsg(&body); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("got %v", err)
