@@ -21,13 +21,40 @@ const maxFlushed = 64
 // the address of a caller who has none.
 func (g *Gateway) Limit(ctx context.Context, q transport.Inquiry) error {
 	if err := transport.Refusal(ctx); err != nil {
+		if _, silent := err.(*problem.UnauthenticatedError); silent { //nolint:errorlint // one that wraps another was counted when its credential was judged
+			if over := g.FailedAuthentication(ctx, "", q.Address); over != nil {
+				return over
+			}
+		}
 		return err
 	}
 	key := limit.Identity(string(q.Caller.ID))
 	if q.Caller.Anonymous || q.Caller.ID == "" {
 		key = limit.Address(q.Address)
 	}
-	d := g.Limiter.Allow(key)
+	return g.count(ctx, g.Limiter.Allow(key), key)
+}
+
+// MayAuthenticate refuses an address without requests left before the credentials
+// of its callers are judged: that is work which only a refusal pays for.
+func (g *Gateway) MayAuthenticate(ctx context.Context, address string) error {
+	key := limit.Address(address)
+	return g.count(ctx, g.Limiter.Exhausted(key), key)
+}
+
+// FailedAuthentication takes a request whose credentials were refused from the
+// share of the identity that its connection has proved, or without one from that
+// of its address. An error refuses it instead.
+func (g *Gateway) FailedAuthentication(ctx context.Context, proved ect.Identity, address string) error {
+	key := limit.Address(address)
+	if proved != "" {
+		key = limit.Identity(string(proved))
+	}
+	return g.count(ctx, g.Limiter.Allow(key), key)
+}
+
+// count makes a decision of the limiter known.
+func (g *Gateway) count(ctx context.Context, d limit.Decision, key string) error {
 	if d.OK {
 		return nil
 	}

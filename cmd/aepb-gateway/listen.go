@@ -93,11 +93,12 @@ func (p ports) addresses() addresses {
 // run serves both listeners until ctx ends, then lets what is in flight finish
 // within the grace period.
 func (out *service) run(ctx context.Context, public, admin net.Listener) error {
-	servers := []*http.Server{out.server(out.public), out.server(out.admin)}
+	servers := []*http.Server{out.server(out.publicBounds.handler(out.public)), out.server(out.adminBounds.handler(out.admin))}
+	listeners := []net.Listener{out.publicBounds.listen(public), out.adminBounds.listen(admin)}
 	group, ctx := errgroup.WithContext(ctx)
-	for i, listener := range []net.Listener{public, admin} {
+	for i, listener := range listeners {
 		group.Go(func() error {
-			if err := servers[i].ServeTLS(whole.Listen(listener), "", ""); !errors.Is(err, http.ErrServerClosed) {
+			if err := servers[i].ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
 				return err
 			}
 			return nil
@@ -127,7 +128,7 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 
 func (out *service) server(handler http.Handler) *http.Server {
 	return &http.Server{
-		Handler: whole.Handler(handler), ConnContext: whole.Conn, TLSConfig: out.tls.Clone(),
+		Handler: whole.Handler(handler), ConnContext: connection, TLSConfig: out.tls.Clone(),
 		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog:       slog.NewLogLogger(out.logger.Handler(), slog.LevelDebug),
@@ -223,7 +224,8 @@ func (out *service) overGRPC(s settings, form translators.Translator, callers ht
 	}
 	at := s.publicGRPC()
 	listener, err := ta2a.NewListener(ta2a.ListenerDeps{
-		Form: form, Accept: s.grpc, TLS: out.tls, Logger: s.logger, GRPC: at, Grace: shutdownGrace,
+		Form: form, Accept: out.publicBounds.connections.Listen(s.grpc), TLS: out.tls, Logger: s.logger, GRPC: at, Grace: shutdownGrace,
+		Requests: out.publicBounds.requests, Write: s.config.InFlight(s.dev).WriteWait,
 		AgentURL: func(agent string) string { return s.publicURL + "/agents/" + agent },
 		Identify: func(ctx context.Context, a ta2a.Arrival) context.Context {
 			marked, _ := callers.Identify(ctx, a.TLS, a.Remote, credential.Request{Fields: a.Fields, Target: "https://" + at + a.Method})

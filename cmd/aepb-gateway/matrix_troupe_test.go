@@ -175,6 +175,7 @@ func (tr *troupe) build(t *testing.T) {
 	})
 	must(t, err)
 	form, _ := registry.Translator(a2a.Binding)
+	must(t, tr.bound(s))
 	must(t, tr.overGRPC(s, form, httpapi.Callers{Anonymous: s.anonymous()}))
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
@@ -86,9 +87,11 @@ func TestOrderOfRefusal(t *testing.T) {
 // spoiled hands a request to the public surface as a listener would.
 func (b *bed) spoiled(t *testing.T, s *spoiled, at string, header map[string]string) *httptest.ResponseRecorder {
 	t.Helper()
+	n := b.counter.Add(1)
+	address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), 1).String() // a refused identity takes from its address
 	send := func(body, media, token string) *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, at, strings.NewReader(body))
-		r.TLS = &tls.ConnectionState{HandshakeComplete: true}
+		r.TLS, r.RemoteAddr = &tls.ConnectionState{HandshakeComplete: true}, address
 		if !s.nameless {
 			r.TLS.PeerCertificates = s.party.Chain
 			r.TLS.VerifiedChains = [][]*x509.Certificate{s.party.Chain}

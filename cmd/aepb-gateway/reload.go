@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -136,6 +137,9 @@ func (out *service) reload(ctx context.Context, c config.Config) error {
 		return err
 	}
 	if err := out.limiter.Reconfigure(next.limits()); err != nil {
+		return err
+	}
+	if err := errors.Join(out.publicBounds.reconfigure(c, next.dev), out.adminBounds.reconfigure(c, next.dev)); err != nil {
 		return err
 	}
 	if err := out.renew(ctx, c, files); err != nil {

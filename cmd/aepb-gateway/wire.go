@@ -48,6 +48,7 @@ type settings struct {
 	document   policy.Document // of config.Policy.Document
 	publicURL  string          // where callers reach us when their Host header is none of ours
 	hosts      []string
+	listening  string        // the port of the public listener, where it may differ from that of publicURL
 	adminToken string        // of dev and demo; empty: operators show certificates
 	grpc       net.Listener  // nil: A2A is not served over gRPC
 	redis      *redis.Config // nil: state is kept elsewhere
@@ -64,6 +65,8 @@ type settings struct {
 // service is everything that was built, ready to be served.
 type service struct {
 	public, admin http.Handler
+	publicBounds  bounds // also of listeners that are not HTTP
+	adminBounds   bounds
 	tls           *tls.Config
 	grpc          transport.Listener // nil: there is none
 	directory     *directory.Directory
@@ -101,6 +104,9 @@ func wire(s settings) (built *service, err error) {
 			err = errors.Join(err, out.shut())
 		}
 	}()
+	if err := out.bound(s); err != nil {
+		return nil, err
+	}
 	kept, err := openState(s)
 	if err != nil {
 		return nil, err
@@ -321,11 +327,12 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 		return err
 	}
 	form, _ := registry.Translator(a2a.Binding)
-	if err := out.overGRPC(s, form, httpapi.Callers{Authenticators: authenticators, Anonymous: s.anonymous()}); err != nil {
+	failures := httpapi.NewFailures(road)
+	if err := out.overGRPC(s, form, httpapi.Callers{Authenticators: authenticators, Anonymous: s.anonymous(), Failures: failures}); err != nil {
 		return err
 	}
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
-		Authenticators: authenticators,
+		Authenticators: authenticators, Failures: failures,
 		Exchanger:      road, Router: road, Awaiter: road, Rollbacker: road, Registry: registry, Evidence: kept.evidence, Members: road.Members(), Auditor: out.auditor, Self: s.svid.ID, Signer: road.Signer, Anonymous: s.anonymous(),
 		Doors: doors, Notice: road.Notice,
 		Version: version, BaseURL: s.baseURL, Logger: s.logger,
@@ -336,7 +343,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	out.admin, err = httpapi.Admin(httpapi.AdminDeps{
 		Registry: registry, Evidence: kept.evidence, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Metrics: out.metrics.Handler(),
 		Ready:     func() bool { return !out.stopping.Load() && out.failing() == nil },
-		Operators: out.operator, Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Logger: s.logger,
+		Operators: out.operator, Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Failures: failures, Logger: s.logger,
 	})
 	return err
 }
@@ -372,19 +379,6 @@ func (out *service) auditor(id ect.Identity) (name string, ok bool) {
 func (out *service) approver(id ect.Identity) bool {
 	who, ok := out.operator(id)
 	return ok && who.May(policy.RoleApprover)
-}
-
-// baseURL is where this caller reaches us: its own Host header if that is one
-// of our names, else what the operator said. A foreign Host never gets into a card.
-func (s settings) baseURL(r *http.Request) string {
-	name := r.Host
-	if h, _, err := net.SplitHostPort(r.Host); err == nil {
-		name = h
-	}
-	if slices.Contains(s.hosts, strings.Trim(name, "[]")) {
-		return "https://" + r.Host
-	}
-	return s.publicURL
 }
 
 // ours reports whether a host name, without its port, is one of our names.

@@ -51,6 +51,7 @@ func (c Config) check(s source) error {
 		if err := limits.Validate(); err != nil {
 			say("$.limits", err.Error())
 		}
+		c.Limits.check(say)
 	}
 	for i, code := range c.Policy.AllowLosses {
 		if _, ok := canonical.Lookup(canonical.LossCode(code)); !ok {

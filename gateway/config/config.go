@@ -133,10 +133,25 @@ type Log struct {
 	Level string `yaml:"level"` // debug, info (default), warn or error
 }
 
-// Limits bound each source (AEPB, Gateway Requirements item 6).
+// Limits bound each source (AEPB, Gateway Requirements item 6), and what all
+// callers hold of one process. A caller is its identity, or its network address
+// if it has shown none.
 type Limits struct {
 	Rate  float64 `yaml:"rate"`  // requests per second; default 50, in dev 1000
 	Burst int     `yaml:"burst"` // requests at once; default 100, in dev 2000
+
+	Connections            int      `yaml:"connections"`              // open at once of callers that showed a certificate, and half as many of those that did not, those in their handshake included; default 8192
+	ConnectionsPerAddress  *int     `yaml:"connections_per_address"`  // of those without a certificate; default an eighth of connections; 0: no limit, where all callers share the address of a load balancer
+	ConnectionsPerIdentity int      `yaml:"connections_per_identity"` // by the SPIFFE id of the certificate; default an eighth of connections
+	FirstRequest           Duration `yaml:"first_request"`            // from the beginning of a connection, handshake included, until its first request; default 10s
+	Requests               int      `yaml:"requests"`                 // under way at once, and a quarter as many of callers without an identity; default 4096
+	RequestsPerCaller      int      `yaml:"requests_per_caller"`      // default a sixteenth of requests, in dev a quarter
+	Streams                int      `yaml:"streams"`                  // answers under way that are streams of events, and a quarter as many of callers without an identity; one beyond these counts as a request; default 4096
+	StreamsPerCaller       int      `yaml:"streams_per_caller"`       // default a sixteenth of streams, in dev a quarter
+	InFlightMiB            int      `yaml:"in_flight_mib"`            // of bodies that are being read and answers that are being written; default 256
+	InFlightMiBPerCaller   int      `yaml:"in_flight_mib_per_caller"` // default a quarter of in_flight_mib
+	BodyWait               Duration `yaml:"body_wait"`                // in which a body that is being read must bring 8 KiB for each second, or end; default 10s
+	WriteWait              Duration `yaml:"write_wait"`               // in which a reader must take a part of its answer; default 30s
 }
 
 // Policy is the translation policy (AEPB, Translation Policy).

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -37,10 +38,12 @@ type AdminDeps struct {
 	// Operators are who may use /api, by client certificate: loopback is no identity (R17).
 	Operators Operators
 	// Token makes its bearer an operator with every role: dev has one. Empty: none does.
-	Token  string
-	Hosts  []string // host names, without port, that may stand in Host (R17)
-	Open   bool     // a development gateway: agents without callers are open to everybody (R2)
-	Logger *slog.Logger
+	Token string
+	Hosts []string // host names, without port, that may stand in Host (R17)
+	// Failures bounds refused operators; nil: they cost nothing.
+	Failures *Failures
+	Open     bool // a development gateway: agents without callers are open to everybody (R2)
+	Logger   *slog.Logger
 }
 
 // Admin builds the admin surface.
@@ -51,7 +54,7 @@ func Admin(deps AdminDeps) (http.Handler, error) {
 	}
 	engine := surface(deps.Logger)
 	a := admin{deps}
-	engine.Use(a.host)
+	engine.Use(a.underWay, a.host)
 	engine.GET("/healthz", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
 	engine.GET("/readyz", a.ready)
 	engine.GET("/metrics", gin.WrapH(deps.Metrics))
@@ -71,6 +74,15 @@ func Admin(deps AdminDeps) (http.Handler, error) {
 }
 
 type admin struct{ deps AdminDeps }
+
+// underWay lets a request count for who its connection is, or its address.
+func (a admin) underWay(c *gin.Context) {
+	peer, _ := identity.PeerOf(c.Request.TLS)
+	if err := underWay(c, identity.Caller{Peer: peer}, c.Request.RemoteAddr); err != nil {
+		problem.Write(c.Writer, c.Request, err)
+		c.Abort()
+	}
+}
 
 // host refuses requests that a web page elsewhere could have a browser send:
 // a foreign Host (DNS rebinding) or a foreign Origin (R17).

@@ -13,6 +13,8 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/inflight"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -24,6 +26,7 @@ type Authenticator func(context.Context, credential.Request) (identity.Caller, b
 type Callers struct {
 	Authenticators []Authenticator // tried in order for callers that show a token
 	Anonymous      ect.Identity    // of callers without credentials; empty: they are refused (R3)
+	Failures       *Failures       // nil: failed authentications cost nothing
 }
 
 // Identify marks the context of a request with who makes it. state is what the
@@ -34,7 +37,7 @@ func (who Callers) Identify(ctx context.Context, state *tls.ConnectionState, rem
 	if err != nil {
 		address = remote
 	}
-	caller, err := who.whoIs(ctx, state, r)
+	caller, err := who.judge(ctx, state, address, r)
 	switch {
 	case err == nil && caller.ID != "":
 		return transport.WithCaller(ctx, caller, address), nil
@@ -47,13 +50,32 @@ func (who Callers) Identify(ctx context.Context, state *tls.ConnectionState, rem
 	}
 }
 
+// judge is whoIs where failures count. Without a certificate an address that failed
+// too often is refused before its tokens are judged.
+func (who Callers) judge(ctx context.Context, state *tls.ConnectionState, address string, r credential.Request) (identity.Caller, error) {
+	peer, certified := identity.PeerOf(state)
+	if !certified {
+		if err := who.Failures.allow(ctx, address, r); err != nil {
+			return identity.Caller{}, err
+		}
+	}
+	caller, err := who.whoIs(ctx, peer, certified, r)
+	switch {
+	case err != nil:
+		return identity.Caller{}, who.Failures.failed(ctx, peer.ID, address, err)
+	case !certified && caller.ID != "":
+		who.Failures.passed(r)
+	}
+	return caller, nil
+}
+
 // identify finds out who the caller is. A client certificate was verified in the
 // handshake whenever one was given (R3); a token may stand in for it, and beside
 // it must name the same workload. Callers without either are anonymous where the
 // operator lets them be, else unauthenticated. Whoever cannot be identified is
 // refused by what is asked (step 2), after that has judged the request's form.
 func identify(deps PublicDeps) gin.HandlerFunc {
-	who := Callers{Authenticators: deps.Authenticators, Anonymous: deps.Anonymous}
+	who := Callers{Authenticators: deps.Authenticators, Anonymous: deps.Anonymous, Failures: deps.Failures}
 	return func(c *gin.Context) {
 		ctx, err := who.Identify(c.Request.Context(), c.Request.TLS, c.Request.RemoteAddr, credential.Request{
 			Fields: c.Request.Header.Values, Target: deps.BaseURL(c.Request) + c.Request.URL.EscapedPath(),
@@ -62,14 +84,26 @@ func identify(deps PublicDeps) gin.HandlerFunc {
 			c.Set(brokenCredential, err)
 		}
 		c.Request = c.Request.WithContext(ctx)
+		if err := underWay(c, transport.CallerFrom(ctx), transport.AddressFrom(ctx)); err != nil {
+			problem.Write(c.Writer, c.Request, err)
+			c.Abort()
+			return
+		}
 		c.Next()
 	}
 }
 
+// underWay lets a request count for its caller, or its address.
+func underWay(c *gin.Context, caller identity.Caller, address string) error {
+	if caller.ID != "" && !caller.Anonymous {
+		return inflight.Admit(c.Writer, c.Request, limit.Identity(string(caller.ID)), true)
+	}
+	return inflight.Admit(c.Writer, c.Request, limit.Address(address), false)
+}
+
 // whoIs is the caller by certificate, by token, or by both if they agree; the
 // zero Caller: nobody.
-func (who Callers) whoIs(ctx context.Context, state *tls.ConnectionState, r credential.Request) (identity.Caller, error) {
-	peer, certified := identity.PeerOf(state)
+func (who Callers) whoIs(ctx context.Context, peer ect.Peer, certified bool, r credential.Request) (identity.Caller, error) {
 	for _, authenticate := range who.Authenticators {
 		caller, ok, err := authenticate(ctx, r)
 		switch {
@@ -96,8 +130,8 @@ func admitted(deps PublicDeps) gin.HandlerFunc {
 
 // admit is steps 2 and 3 where nobody is anonymous.
 func admit(ctx context.Context, road transport.Exchanger, binding canonical.Binding) error {
-	if err := transport.Refusal(ctx); err != nil {
-		return err
+	if transport.Refusal(ctx) != nil { // the limit refuses it, and counts
+		return road.Limit(ctx, transport.Asking(ctx, "", binding))
 	}
 	caller := transport.CallerFrom(ctx)
 	if caller.ID == "" || caller.Anonymous {

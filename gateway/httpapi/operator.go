@@ -10,6 +10,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/ect/identity/credential"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/policy"
 )
@@ -56,7 +57,7 @@ func roleFor(method, path string) policy.Role {
 // operator lets operators in whose role allows the request, and writes down who
 // changed what (R17).
 func (a admin) operator(c *gin.Context) {
-	who, err := a.whoOperates(c.Request)
+	who, err := a.judge(c.Request)
 	need := roleFor(c.Request.Method, c.FullPath())
 	if err == nil && !who.May(need) {
 		err = &policy.Forbidden{Reason: "this operator lacks the role " + string(need)}
@@ -71,6 +72,26 @@ func (a admin) operator(c *gin.Context) {
 	if c.Request.Method != http.MethodGet && c.Request.Method != http.MethodHead {
 		a.audit(c, who, "done")
 	}
+}
+
+// judge is whoOperates where failures count: of the identity that a connection has
+// proved, or of its address.
+func (a admin) judge(r *http.Request) (policy.Operator, error) {
+	peer, certified := identity.PeerOf(r.TLS)
+	address, shows := r.RemoteAddr, credential.Request{Fields: r.Header.Values}
+	if !certified {
+		if err := a.deps.Failures.allow(r.Context(), address, shows); err != nil {
+			return policy.Operator{}, err
+		}
+	}
+	who, err := a.whoOperates(r)
+	switch {
+	case err != nil:
+		err = a.deps.Failures.failed(r.Context(), peer.ID, address, err)
+	case !certified:
+		a.deps.Failures.passed(shows)
+	}
+	return who, err
 }
 
 // whoOperates is who a client certificate, or in dev the token, says it is. A

@@ -41,6 +41,7 @@ type PublicDeps struct {
 	Anonymous ect.Identity
 	// Authenticators are tried in order for callers that show a token.
 	Authenticators []Authenticator
+	Failures       *Failures // nil: failed authentications cost nothing
 	// Notice is what is known of an agent's future, to those who may call it; nil: nothing.
 	Notice  func(transport.Inquiry) transport.Notice
 	Version string

@@ -118,7 +118,7 @@ type statement struct {
 const (
 	signedFor     = 24 * time.Hour
 	handedOut     = signedFor - 2*time.Hour
-	maxStatements = 16
+	maxStatements = 256 // more than there are names and ports of ours
 )
 
 func (s *statements) of(now time.Time, plain string, sign func() (string, error)) (string, error) {

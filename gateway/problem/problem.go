@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -106,12 +107,15 @@ func fallback(err error) Problem {
 // Reading says what it means that a request body could not be read. nil stays nil.
 func Reading(err error) error {
 	var tooLarge *http.MaxBytesError
+	var exceeded *quota.ExceededError
 	var timeout net.Error
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &tooLarge):
 		return tooLarge
+	case errors.As(err, &exceeded):
+		return exceeded
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return context.DeadlineExceeded
 	default:

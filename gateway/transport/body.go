@@ -1,7 +1,7 @@
 package transport
 
 import (
-	"bytes"
+	"errors"
 	"io"
 )
 
@@ -9,11 +9,52 @@ import (
 // long: in octets.
 const readAhead = 64 << 10
 
+const minRead = 512 // octets that are made room for where nothing is said
+
 // ReadAll reads a body to its end. length is what the message says of it, in
-// octets; less than one: nothing. The reader bounds it.
+// octets; less than one: nothing. The reader bounds it. While no more comes than
+// that, no more is made room for.
 func ReadAll(r io.Reader, length int64) ([]byte, error) {
-	var body bytes.Buffer
-	body.Grow(int(max(0, min(length, readAhead))) + bytes.MinRead)
-	_, err := body.ReadFrom(r)
-	return body.Bytes(), err
+	body := make([]byte, 0, min(max(length, minRead), readAhead))
+	for {
+		if len(body) == cap(body) {
+			more, err := afterwards(r, &body, length)
+			if err != nil || !more {
+				return body, err
+			}
+		}
+		n, err := r.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if errors.Is(err, io.EOF) {
+			return body, nil
+		}
+		if err != nil {
+			return body, err
+		}
+	}
+}
+
+// afterwards makes room for more; false: there is no more. A body that is as long
+// as it said gets no room before it proves to be longer.
+func afterwards(r io.Reader, body *[]byte, length int64) (bool, error) {
+	held := int64(len(*body))
+	if held != length {
+		room := 2 * held
+		if held < length {
+			room = min(room, length)
+		}
+		*body = append(make([]byte, 0, room), *body...)
+		return true, nil
+	}
+	for {
+		var one [1]byte
+		n, err := r.Read(one[:])
+		*body = append(*body, one[:n]...)
+		if errors.Is(err, io.EOF) {
+			return false, nil
+		}
+		if n > 0 || err != nil {
+			return true, err
+		}
+	}
 }

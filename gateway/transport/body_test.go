@@ -40,3 +40,20 @@ func TestReadAllMakesRoomOnce(t *testing.T) {
 		t.Errorf("room for %d octets, %v", cap(got), err)
 	}
 }
+
+// A long body is not read into more room than it said it needs, and one that says
+// so in vain is still read whole: the last byte may come with the end.
+func TestReadAll_MakesNoRoomBeyondTheLength(t *testing.T) {
+	t.Parallel()
+	const size = 5 << 20
+	sent := bytes.Repeat([]byte("a"), size)
+	got, err := transport.ReadAll(io.MultiReader(bytes.NewReader(sent[:size/2]), bytes.NewReader(sent[size/2:])), size)
+	if err != nil || len(got) != size || cap(got) != size {
+		t.Errorf("%d bytes in room for %d, %v, want %d", len(got), cap(got), err, size)
+	}
+	for _, r := range []io.Reader{iotest.DataErrReader(bytes.NewReader(sent[:1001])), iotest.OneByteReader(bytes.NewReader(sent[:1001]))} {
+		if got, err := transport.ReadAll(r, 1000); err != nil || len(got) != 1001 {
+			t.Errorf("%d bytes of 1001 that were said to be 1000, %v", len(got), err)
+		}
+	}
+}

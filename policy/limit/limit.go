@@ -223,14 +223,19 @@ func (l *Limiter) find(key string) (*source, Scope) {
 
 // sourceOf is called locked.
 func (l *Limiter) sourceOf(key string, now time.Time) (*source, Scope) {
-	sources, scope := l.identities, ScopeIdentity
-	if strings.HasPrefix(key, addressPrefix) {
-		sources, scope = l.addresses, ScopeAddress
-	}
+	sources, scope := l.scope(key)
 	if s, ok := sources.find(key, now); ok {
 		return s, scope
 	}
 	return l.overflow, ScopeOverflow
+}
+
+// scope is where sources of this kind are remembered.
+func (l *Limiter) scope(key string) (*table, Scope) {
+	if strings.HasPrefix(key, addressPrefix) {
+		return l.addresses, ScopeAddress
+	}
+	return l.identities, ScopeIdentity
 }
 
 // allowOwn takes from the bucket that is this process's own.

@@ -40,6 +40,21 @@ func New(config Config) (*Pool, error) {
 	return &Pool{config: config, held: map[string]int64{}}, nil
 }
 
+// Reconfigure changes the bounds. What was granted stays granted; a holder above
+// its new limit gets nothing more until it is below. On an error nothing changes.
+func (p *Pool) Reconfigure(config Config) error {
+	if err := config.Validate(); err != nil {
+		return err
+	}
+	if config.PerHolder == 0 {
+		config.PerHolder = max(1, config.Total/16)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.config = config
+	return nil
+}
+
 // Take grants n units to a holder until the grant is released. An
 // [*ExceededError] says which bound is in the way; nothing is granted then.
 func (p *Pool) Take(holder string, n int64) (*Grant, error) {
@@ -76,6 +91,12 @@ func (p *Pool) give(holder string, n int64) {
 	}
 }
 
+func (p *Pool) resource() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.config.Resource
+}
+
 // Usage is what is held of a pool.
 type Usage struct {
 	Used    int64
@@ -100,13 +121,25 @@ type Grant struct {
 	released bool
 }
 
+// Shrink gives n units of the grant back, at most all of them.
+func (g *Grant) Shrink(n int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n = min(n, g.n)
+	if g.released || n <= 0 {
+		return
+	}
+	g.pool.give(g.holder, n)
+	g.n -= n
+}
+
 // Grow adds n units to the grant. On an [*ExceededError] the grant is as before.
 // A released grant does not grow.
 func (g *Grant) Grow(n int64) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.released {
-		return &ExceededError{Resource: g.pool.config.Resource, Own: true}
+		return &ExceededError{Resource: g.pool.resource(), Own: true}
 	}
 	if err := g.pool.take(g.holder, n); err != nil {
 		return err

@@ -126,3 +126,33 @@ func TestConfig_BoundsThatBoundNothingAreRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestPool_NewBoundsHoldFromNowOn(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, 10, 10)
+	grant, err := p.Take("a", 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Reconfigure(quota.Config{Resource: "units", Total: 8, PerHolder: 4}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Reconfigure(quota.Config{Resource: "units"}); err == nil {
+		t.Error("bounds that bound nothing are taken")
+	}
+	wantExceeded(t, grant.Grow(1), true)
+	grant.Shrink(2)
+	if u := p.Usage(); u.Used != 3 || u.Total != 8 {
+		t.Errorf("usage %+v, want 3 of 8", u)
+	}
+	if err := grant.Grow(1); err != nil {
+		t.Errorf("below the new limit: %v", err)
+	}
+	grant.Shrink(100)
+	grant.Shrink(-1)
+	grant.Release()
+	grant.Shrink(1)
+	if u := p.Usage(); u.Used != 0 || u.Holders != 0 {
+		t.Errorf("usage %+v, want nothing held", u)
+	}
+}

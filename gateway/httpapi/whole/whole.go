@@ -81,6 +81,9 @@ type conn struct {
 	held    *bytes.Buffer // nil: nothing is held back
 }
 
+// NetConn is the connection below.
+func (c *conn) NetConn() net.Conn { return c.Conn }
+
 // Write implements io.Writer.
 func (c *conn) Write(b []byte) (int, error) {
 	c.mu.Lock()

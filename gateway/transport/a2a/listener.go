@@ -22,7 +22,11 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/accept"
+	"github.com/aepb/aepb-gateway/gateway/transport/inflight"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 )
 
@@ -36,6 +40,7 @@ const (
 	pingWithin    = 10 * time.Second
 	pingsApart    = 10 * time.Second // of a caller; one that pings more often is cut off
 	defaultRead   = 60 * time.Second // for a request to arrive as a whole
+	defaultWrite  = 30 * time.Second
 	defaultGrace  = 30 * time.Second
 )
 
@@ -59,6 +64,8 @@ type ListenerDeps struct {
 	Limits   ect.Limits                // of the evidence of one request; zero: the defaults
 	Read     time.Duration             // for a request to arrive; zero: one minute
 	Grace    time.Duration             // for what runs when Serve is to end; zero: 30 s
+	Write    time.Duration             // for a reader to take a part of an answer; zero: half a minute
+	Requests *inflight.Limits          // what callers hold; nil: nothing is bounded
 	Logger   *slog.Logger
 }
 
@@ -74,6 +81,9 @@ func NewListener(deps ListenerDeps) (*Listener, error) {
 	}
 	if deps.Read <= 0 {
 		deps.Read = defaultRead
+	}
+	if deps.Write <= 0 {
+		deps.Write = defaultWrite
 	}
 	if deps.Grace <= 0 {
 		deps.Grace = defaultGrace
@@ -107,7 +117,7 @@ func (l *Listener) options(road transport.Exchanger) []grpc.ServerOption {
 	conf.NextProtos = []string{"h2"}
 	most := l.deps.Form.Info().BodyLimit
 	return []grpc.ServerOption{
-		grpc.Creds(credentials.NewTLS(conf)), grpc.ForceServerCodecV2(octets{}), grpc.WaitForHandlers(true),
+		grpc.Creds(newCounted(conf)), grpc.ForceServerCodecV2(octets{}), grpc.WaitForHandlers(true),
 		grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error { return l.call(s, road) }),
 		grpc.InTapHandle(l.limitReading),
 		grpc.MaxRecvMsgSize(most), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxMetadata),
@@ -122,17 +132,30 @@ var errSlow = errors.New("transport/a2a: the request did not arrive in time")
 
 type readingKey struct{}
 
+// cutter ends a call from outside its handler.
+type cutter struct {
+	cut  context.CancelCauseFunc
+	stop func() // the request has arrived
+}
+
 // limitReading cuts a call off whose request does not arrive. The call's
 // handler calls it off when it has.
 func (l *Listener) limitReading(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(l.deps.Read, func() { cancel(errSlow) })
-	return context.WithValue(ctx, readingKey{}, sync.OnceFunc(func() { timer.Stop() })), nil
+	return context.WithValue(ctx, readingKey{}, cutter{cancel, sync.OnceFunc(func() { timer.Stop() })}), nil
 }
 
 func arrived(ctx context.Context) {
-	if stop, ok := ctx.Value(readingKey{}).(func()); ok {
-		stop()
+	if c, ok := ctx.Value(readingKey{}).(cutter); ok {
+		c.stop()
+	}
+}
+
+// cut ends the call, its reading and its writing.
+func (c *remote) cut(cause error) {
+	if outer, ok := c.stream.Context().Value(readingKey{}).(cutter); ok {
+		outer.cut(cause)
 	}
 }
 
@@ -148,14 +171,69 @@ func (l *Listener) call(s grpc.ServerStream, road transport.Exchanger) (err erro
 	method, _ := grpc.MethodFromServerStream(s)
 	fields, _ := metadata.FromIncomingContext(s.Context())
 	arrival := Arrival{Fields: fields.Get, Method: method}
+	var conn *accept.Conn
 	if from, ok := peer.FromContext(s.Context()); ok {
 		arrival.Remote = from.Addr.String()
-		if info, ok := from.AuthInfo.(credentials.TLSInfo); ok {
-			arrival.TLS = &info.State
+		if info, ok := from.AuthInfo.(countedInfo); ok {
+			arrival.TLS, conn = &info.State, info.conn
 		}
 	}
 	c := &remote{Listener: l, road: road, stream: s, fields: fields, ctx: l.deps.Identify(s.Context(), arrival)}
+	if c.share, err = l.begin(c.ctx, arrival, conn); err != nil {
+		return c.refuse(err)
+	}
+	if c.share != nil {
+		defer c.share.End()
+	}
 	return c.serve(method)
+}
+
+// counted are TLS credentials that keep the counted connection of a call.
+type counted struct {
+	credentials.TransportCredentials
+}
+
+// countedInfo is what counted knows of a connection.
+type countedInfo struct {
+	credentials.TLSInfo
+	conn *accept.Conn // nil: it is not counted
+}
+
+func newCounted(conf *tls.Config) credentials.TransportCredentials {
+	return counted{credentials.NewTLS(conf)}
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (c counted) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
+	if said, ok := info.(credentials.TLSInfo); ok && err == nil {
+		info = countedInfo{said, accept.From(raw)}
+	}
+	return conn, info, err
+}
+
+// Clone implements credentials.TransportCredentials.
+func (c counted) Clone() credentials.TransportCredentials {
+	return counted{c.TransportCredentials.Clone()}
+}
+
+// begin lets a call count for its connection and its caller. Without limits there
+// is no share.
+func (l *Listener) begin(ctx context.Context, arrival Arrival, conn *accept.Conn) (*inflight.Request, error) {
+	if !conn.Begun() {
+		peer, _ := identity.PeerOf(arrival.TLS)
+		if err := conn.Begin(string(peer.ID)); err != nil {
+			return nil, err
+		}
+	}
+	if l.deps.Requests == nil {
+		return nil, nil //nolint:nilnil // nothing is bounded
+	}
+	caller := transport.CallerFrom(ctx)
+	if caller.ID != "" && !caller.Anonymous {
+		return l.deps.Requests.Begin(limit.Identity(string(caller.ID)), true)
+	}
+	return l.deps.Requests.Begin(limit.Address(transport.AddressFrom(ctx)), false)
 }
 
 // octets is the codec of messages that are read and written as they travel.

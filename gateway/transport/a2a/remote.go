@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
+	"time"
 
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
@@ -19,6 +21,8 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/a2a/frame"
+	"github.com/aepb/aepb-gateway/gateway/transport/inflight"
+	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -34,7 +38,8 @@ type remote struct {
 	road   transport.Exchanger
 	stream grpc.ServerStream
 	fields metadata.MD
-	ctx    context.Context //nolint:containedctx // the call's own, with its caller
+	share  *inflight.Request // nil: nothing is bounded
+	ctx    context.Context   //nolint:containedctx // the call's own, with its caller
 }
 
 func (c *remote) serve(path string) error {
@@ -94,7 +99,14 @@ func (c *remote) receive(method protoreflect.MethodDescriptor, call *transport.C
 // read reads the one message of a request, to its end.
 func (c *remote) read() ([]byte, error) {
 	var body, more []byte
+	arriving := &reading{share: c.share, most: int64(c.deps.Form.Info().BodyLimit), cut: c.cut}
+	if err := arriving.begin(); err != nil {
+		return nil, err
+	}
 	err := c.stream.RecvMsg(&body)
+	if over := arriving.end(len(body)); over != nil {
+		return nil, over
+	}
 	if err == nil {
 		if err = c.stream.RecvMsg(&more); err == nil {
 			return nil, &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "a second message where one belongs"}
@@ -103,7 +115,10 @@ func (c *remote) read() ([]byte, error) {
 			return body, nil
 		}
 	}
+	exceeded, over := errors.AsType[*quota.ExceededError](context.Cause(c.stream.Context()))
 	switch {
+	case over:
+		return nil, exceeded
 	case errors.Is(context.Cause(c.stream.Context()), errSlow):
 		return nil, &canonical.Error{Code: canonical.CodeTimeout, Message: "the request did not arrive in time"}
 	case errors.Is(err, io.EOF):
@@ -148,13 +163,16 @@ func (c *remote) say(wire translators.Wire) error {
 	if body == nil {
 		body = []byte{}
 	}
-	return c.stream.SendMsg(body)
+	return c.send(body)
 }
 
 // tell answers with a stream: one event at a time, the next one asked for when
 // the last was taken. It ends with the evidence for all of it in the trailer.
 func (c *remote) tell(events transport.Events) error {
 	defer func() { _ = events.Close() }()
+	if c.share != nil {
+		c.share.Stream()
+	}
 	if err := c.stream.SendHeader(nil); err != nil {
 		return err
 	}
@@ -179,7 +197,7 @@ func (c *remote) tell(events transport.Events) error {
 		if event.Wire.Status >= http.StatusBadRequest {
 			return c.fail(events, event.Wire)
 		}
-		if err := c.stream.SendMsg(event.Wire.Body); err != nil {
+		if err := c.send(event.Wire.Body); err != nil {
 			return err
 		}
 	}
@@ -216,7 +234,9 @@ func (c *remote) card(call transport.Call) error {
 
 // refuse is an error as gRPC says it (A2A 10.6): a status with an ErrorInfo.
 func (c *remote) refuse(cause error) error {
-	if ended := c.stream.Context().Err(); ended != nil && !errors.Is(context.Cause(c.stream.Context()), errSlow) {
+	because := context.Cause(c.stream.Context())
+	_, over := errors.AsType[*quota.ExceededError](because)
+	if ended := c.stream.Context().Err(); ended != nil && !over && !errors.Is(because, errSlow) {
 		return status.FromContextError(ended).Err()
 	}
 	if said, ok := status.FromError(cause); ok {
@@ -268,4 +288,82 @@ func statusIn(body []byte) error {
 		return status.Error(codes.Internal, "the agent failed")
 	}
 	return status.FromProto(said).Err()
+}
+
+const (
+	promptly    = 250 * time.Millisecond // in which most requests have arrived
+	promptBytes = 64 << 10               // that a request counts for until then
+	sendRate    = 64 << 10               // bytes per second that a reader must take of a message
+)
+
+// reading bounds the bytes of a message that is arriving, whose length gRPC does
+// not tell before it is there: most arrive promptly and count for their length,
+// one that does not counts for the largest there may be, or is cut off.
+type reading struct {
+	share *inflight.Request // nil: nothing is bounded
+	most  int64
+	cut   func(error)
+
+	mu    sync.Mutex
+	over  bool
+	timer *time.Timer
+}
+
+func (r *reading) begin() error {
+	if r.share == nil {
+		return nil
+	}
+	if err := r.share.Hold(promptBytes); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.timer = time.AfterFunc(promptly, r.late)
+	return nil
+}
+
+func (r *reading) late() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return
+	}
+	if err := r.share.Hold(r.most); err != nil {
+		r.cut(err)
+	}
+}
+
+// end counts a message that is there for its length.
+func (r *reading) end(length int) error {
+	if r.share == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	r.timer.Stop()
+	if err := r.share.Hold(int64(length)); err != nil {
+		return err
+	}
+	r.share.Shrink(int64(length))
+	return nil
+}
+
+// errUnread: the caller did not take its answer.
+var errUnread = errors.New("transport/a2a: the answer was not read in time")
+
+// send writes one message while it counts, and cuts off a reader that does not
+// take it.
+func (c *remote) send(body []byte) error {
+	if c.share != nil {
+		before := c.share.Held()
+		if err := c.share.Hold(int64(len(body))); err != nil {
+			return c.refuse(err)
+		}
+		defer c.share.Shrink(before)
+	}
+	within := c.deps.Write + time.Duration(len(body)/sendRate)*time.Second
+	timer := time.AfterFunc(within, func() { c.cut(errUnread) })
+	defer timer.Stop()
+	return c.stream.SendMsg(body)
 }

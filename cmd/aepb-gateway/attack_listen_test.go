@@ -1,0 +1,458 @@
+package main
+
+import (
+	"bufio"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/ect/identity/credential"
+	"github.com/aepb/aepb-gateway/gateway/config"
+)
+
+// listenWait bounds what an attack test waits for.
+const listenWait = 5 * time.Second
+
+// listenAttacker opens connections that speak HTTP/1.1 byte by byte.
+type listenAttacker struct {
+	bed  *bed
+	conf *tls.Config
+	from string // its network address
+	room int    // bytes that the operating system takes for it before it reads; 0: as usual
+}
+
+// listenAttacker is one with a certificate of its own; path "": without.
+func (b *bed) listenAttacker(t *testing.T, path, from string) listenAttacker {
+	t.Helper()
+	var svid *identity.SVID
+	if path != "" {
+		svid = b.svid(t, path)
+	}
+	conf := b.clientTLS(t, svid)
+	conf.NextProtos, conf.ServerName = []string{"http/1.1"}, "127.0.0.1"
+	return listenAttacker{bed: b, conf: conf, from: from}
+}
+
+// open makes a connection to a listener's address.
+func (a listenAttacker) open(t *testing.T, at string) (*tls.Conn, error) {
+	t.Helper()
+	where, err := url.Parse(at)
+	must(t, err)
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(a.from)}, Timeout: listenWait}
+	if a.room > 0 {
+		dialer.Control = func(_, _ string, c syscall.RawConn) (err error) {
+			return errors.Join(c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, a.room) }), err)
+		}
+	}
+	raw, err := dialer.DialContext(t.Context(), "tcp", where.Host)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { _ = raw.Close() })
+	conn := tls.Client(raw, a.conf)
+	_ = raw.SetDeadline(time.Now().Add(listenWait))
+	if err := conn.HandshakeContext(t.Context()); err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+// post writes the header of a request, and so much of a body of size bytes.
+func (a listenAttacker) post(t *testing.T, conn *tls.Conn, path string, size int, header, part string) {
+	t.Helper()
+	_, err := io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: "+strings.TrimPrefix(a.bed.at.Public, "https://")+
+		"\r\nContent-Type: application/json\r\nContent-Length: "+strconv.Itoa(size)+"\r\n"+header+"\r\n"+part)
+	if err != nil {
+		t.Logf("the gateway ended the connection: %v", err)
+	}
+}
+
+// connStatus reads the status of an answer; 0: there was none in time, or the connection ended.
+func connStatus(conn net.Conn, within time.Duration) int {
+	_ = conn.SetReadDeadline(time.Now().Add(within))
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
+// connEnded reports whether the gateway closes a connection in time.
+func connEnded(conn net.Conn, within time.Duration) bool {
+	_ = conn.SetReadDeadline(time.Now().Add(within))
+	_, err := io.Copy(io.Discard, conn)
+	var late net.Error
+	return err == nil || !errors.As(err, &late) || !late.Timeout()
+}
+
+// TestAttack_UnfinishedBodiesTakeMemory: finding 5b. One caller opened 40
+// connections, sent 15 of 16 MiB on each and stopped; the gateway held 25 MiB for
+// each of them for a minute. Now a body takes its declared length from its
+// caller's share before it is read: what is over it gets 429 at once, and a body
+// that stops ends after limits.body_wait. Another caller notices nothing.
+func TestAttack_UnfinishedBodiesTakeMemory(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: config.Config{Limits: config.Limits{InFlightMiB: 32, InFlightMiBPerCaller: 2, BodyWait: config.Duration(time.Second)}}})
+	mallory := b.listenAttacker(t, "/mallory", "127.0.0.1")
+	const bodies, size = 12, 1 << 20
+	refused, stopped := 0, []net.Conn{}
+	for range bodies {
+		conn, err := mallory.open(t, b.at.Public)
+		must(t, err)
+		mallory.post(t, conn, "/agents/members/a2a", size, "A2A-Version: 1.0\r\n", strings.Repeat(" ", 64<<10))
+		if connStatus(conn, 200*time.Millisecond) == http.StatusTooManyRequests {
+			refused++
+		} else {
+			stopped = append(stopped, conn)
+		}
+	}
+	if refused < bodies-4 { // two at once, and those that came when the first had ended
+		t.Errorf("%d of %d bodies were refused, want all that the share of 2 MiB does not hold", refused, bodies)
+	}
+	b.works(t)
+	for _, conn := range stopped {
+		if !connEnded(conn, listenWait) {
+			t.Error("a body that stopped is still waited for")
+		}
+	}
+	t.Run("of no known length", func(t *testing.T) {
+		conn, err := mallory.open(t, b.at.Public)
+		must(t, err)
+		go func() {
+			_, _ = fmt.Fprintf(conn, "POST /agents/members/a2a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s", 3<<20, strings.Repeat(" ", 3<<20))
+		}()
+		if got := connStatus(conn, listenWait); got != http.StatusTooManyRequests {
+			t.Errorf("3 MiB of a share of 2 MiB: %d", got)
+		}
+	})
+	t.Run("as large as the share", func(t *testing.T) {
+		svid := b.svid(t, "/victim")
+		got := b.send(t, letter{via: b.caller(t, svid), at: doorA2A, body: hugeBody(2 << 20), header: map[string]string{"A2A-Version": "1.0"}})
+		if got.status != http.StatusOK {
+			t.Errorf("a good call of 2 MiB: %d %s", got.status, short(got.body))
+		}
+	})
+}
+
+// TestAttack_ReadersThatNeverReadHoldMemory: finding 5a. One caller asked for large
+// answers on 30 connections and read none of them; 2.4 GiB were held, and no
+// connection was ever cut off. Now an answer counts against its caller's share, and
+// a reader that takes nothing for limits.write_wait is cut off.
+func TestAttack_ReadersThatNeverReadHoldMemory(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: config.Config{Limits: config.Limits{InFlightMiB: 64, InFlightMiBPerCaller: 16, WriteWait: config.Duration(700 * time.Millisecond)}}})
+	const size = 12 << 20
+	b.serve(t, "big", "mcp-v1", &fake{conduct: func(w http.ResponseWriter, r *http.Request, good []byte) {
+		well(w, r, []byte(strings.Replace(string(good), "done", strings.Repeat("x", size), 1)))
+	}}, host{})
+	mallory := b.listenAttacker(t, "/mallory", "127.0.0.1")
+	mallory.room = 4096
+	const door = "/agents/big/mcp"
+	body := callBody("echo", "x")
+	header := ""
+	for name, value := range mirror("tools/call", "echo") {
+		header += name + ": " + value + "\r\n"
+	}
+	conns := []*tls.Conn{}
+	for range 2 {
+		conn, err := mallory.open(t, b.at.Public)
+		must(t, err)
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		mallory.post(t, conn, door, len(body), header, body)
+		conns = append(conns, conn)
+	}
+	b.works(t)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for _, conn := range conns {
+		cut := false
+		for end := time.Now().Add(2 * listenWait); !cut && time.Now().Before(end); <-tick.C {
+			_, err := conn.Write([]byte("x")) // of a next request, which tells whether there still is a connection
+			cut = err != nil
+		}
+		if !cut {
+			t.Error("a reader that never reads is not cut off")
+		}
+	}
+	b.works(t)
+	got := b.send(t, letter{via: b.caller(t, b.svid(t, "/mallory")), at: door, body: body, header: mirror("tools/call", "echo")})
+	if got.status != http.StatusOK || len(got.body) < size {
+		t.Errorf("a large answer that is read, of the same caller: %d, %d bytes", got.status, len(got.body))
+	}
+}
+
+// TestAttack_FailedAuthenticationsAreFree: finding 12. Strangers sent 4,500 requests
+// without identity and with broken tokens, and got 401 each time, since only callers
+// with an identity were limited. Now a refused authentication takes from the share
+// of its address, on every listener; a caller with a certificate at the same
+// address notices nothing.
+func TestAttack_FailedAuthenticationsAreFree(t *testing.T) {
+	t.Parallel()
+	stranger := func(b *bed, l letter) func(*testing.T) (int, string) {
+		return func(t *testing.T) (int, string) {
+			t.Helper()
+			got := b.send(t, l)
+			return got.status, got.header.Get("Retry-After")
+		}
+	}
+	for name, ask := range map[string]func(*testing.T, *bed) func(*testing.T) (int, string){
+		"without identity": func(_ *testing.T, b *bed) func(*testing.T) (int, string) {
+			return stranger(b, letter{via: b.nobody, at: "/agents/members/a2a", body: addBody(1)})
+		},
+		"at the translate endpoint": func(_ *testing.T, b *bed) func(*testing.T) (int, string) {
+			return stranger(b, letter{via: b.nobody, at: "/aepb/translate?from=a2a-v1&dest=members", body: addBody(1)})
+		},
+		"with a broken bearer token": func(_ *testing.T, b *bed) func(*testing.T) (int, string) {
+			return stranger(b, letter{via: b.nobody, at: "/agents/members/mcp", body: "{}", header: map[string]string{"Authorization": "Bearer abc"}})
+		},
+		"with a broken bearer token, at no resource": func(_ *testing.T, b *bed) func(*testing.T) (int, string) {
+			return stranger(b, letter{via: b.nobody, method: http.MethodGet, at: "/.well-known/aepb", header: map[string]string{"Authorization": "Bearer abc"}})
+		},
+		"at the admin listener": func(_ *testing.T, b *bed) func(*testing.T) (int, string) {
+			return stranger(b, b.operator(http.MethodGet, "/api/agents", "", map[string]string{"Authorization": "Bearer abc"}))
+		},
+		"over gRPC": func(t *testing.T, b *bed) func(*testing.T) (int, string) {
+			t.Helper()
+			c := b.remote(t, b.clientTLS(t, nil))
+			good := [][]byte{request(t, "SendMessage", messageTo("members", "x"))}
+			return func(t *testing.T) (int, string) {
+				t.Helper()
+				if got := c.Call(t.Context(), "SendMessage", good); got.Code == "RESOURCE_EXHAUSTED" {
+					return http.StatusTooManyRequests, "1"
+				}
+				return http.StatusUnauthorized, ""
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, plan{serve: true, config: config.Config{Limits: config.Limits{Rate: 0.001, Burst: 5}}})
+			ask := ask(t, b)
+			limited := 0
+			for range 20 {
+				if code, retry := ask(t); code == http.StatusTooManyRequests && retry != "" {
+					limited++
+				} else if code != http.StatusUnauthorized {
+					t.Errorf("status %d", code)
+				}
+			}
+			if limited < 15 {
+				t.Errorf("%d of 20 requests were refused as too many, want all but the burst of 5", limited)
+			}
+			n := b.number()
+			b.right(t, b.send(t, b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=members", body: addBody(n)})), `"sum":`+strconv.FormatInt(n+1, 10))
+		})
+	}
+}
+
+// TestAttack_FailuresRefuseGoodTokensAtTheSameAddress: what limits failed
+// authentications must not be a way to refuse others. A stranger uses up the share
+// of an address; a caller there whose token was good before still gets in.
+func TestAttack_FailuresRefuseGoodTokensAtTheSameAddress(t *testing.T) {
+	t.Parallel()
+	c := config.Config{Limits: config.Limits{Rate: 0.001, Burst: 5}}
+	victim := newWITCaller(t, &c)
+	b := newBed(t, plan{serve: true, config: c})
+	const at = "/.well-known/aepb"
+	token := victim.token()
+	known := victim.fields(token, b.at.Public+at)
+	ask := func(header map[string]string) int {
+		return b.send(t, letter{via: b.nobody, method: http.MethodGet, at: at, media: "-", header: header}).status
+	}
+	if got := ask(known); got != http.StatusOK {
+		t.Fatalf("a good token: %d", got)
+	}
+	refused := 0
+	for range 10 {
+		if ask(map[string]string{"Authorization": "Bearer abc"}) == http.StatusTooManyRequests {
+			refused++
+		}
+	}
+	if refused != 5 {
+		t.Errorf("%d of 10 broken tokens were refused as too many, want all but the burst of 5", refused)
+	}
+	if got := ask(victim.fields(token, b.at.Public+at)); got != http.StatusOK {
+		t.Errorf("a good token, after a stranger failed: %d", got)
+	}
+}
+
+// TestAttack_OneAddressHoldsAllConnections: findings 6 and 12. A stranger held 600
+// idle TLS connections, each for two minutes, and nothing bounded how many. Now
+// there is a limit for each address and each identity, a connection without a
+// request ends after limits.first_request, and callers at other addresses, and
+// those that are known already, notice nothing.
+func TestAttack_OneAddressHoldsAllConnections(t *testing.T) {
+	t.Parallel()
+	six := 6
+	limits := config.Limits{Connections: 64, ConnectionsPerAddress: &six, ConnectionsPerIdentity: 8, FirstRequest: config.Duration(time.Second)}
+	b := newBed(t, plan{config: config.Config{Limits: limits}})
+	open := func(at string) (held []*tls.Conn) {
+		stranger := b.listenAttacker(t, "", "127.0.0.2")
+		if !strings.HasPrefix(at, "https://") {
+			at, stranger.conf.NextProtos = "https://"+at, []string{"h2"}
+		}
+		for range 40 {
+			if conn, err := stranger.open(t, at); err == nil {
+				held = append(held, conn)
+			}
+		}
+		return held
+	}
+	for name, at := range map[string]string{"HTTP": b.at.Public, "gRPC": b.rpc, "admin": b.at.Admin} {
+		held := open(at)
+		if len(held) > six {
+			t.Errorf("%s: one address holds %d connections, want at most %d", name, len(held), six)
+		}
+		b.works(t)
+		if got := b.remote(t, b.clientTLS(t, b.dev.Client)).Call(t.Context(), "SendMessage", [][]byte{request(t, "SendMessage", addTo)}); got.Code != "OK" {
+			t.Errorf("%s: a good call over gRPC: %s %s", name, got.Code, got.Details)
+		}
+		if got := b.send(t, b.operator(http.MethodGet, "/api/agents", "", nil)); got.status != http.StatusOK {
+			t.Errorf("%s: an operator gets %d", name, got.status)
+		}
+		for _, conn := range held {
+			if !connEnded(conn, listenWait) {
+				t.Errorf("%s: a connection without a request is still open", name)
+				break
+			}
+		}
+	}
+	t.Run("one identity", func(t *testing.T) {
+		mallory := b.listenAttacker(t, "/mallory", "127.0.0.3")
+		codes := map[int]int{}
+		for range 12 {
+			conn, err := mallory.open(t, b.at.Public)
+			must(t, err)
+			_, err = io.WriteString(conn, "GET /.well-known/aepb HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			must(t, err)
+			codes[connStatus(conn, listenWait)]++
+		}
+		if codes[http.StatusOK] != 8 || codes[http.StatusTooManyRequests] != 4 {
+			t.Errorf("answers %v, want 8 good ones and 4 refusals", codes)
+		}
+	})
+}
+
+// TestAttack_HostPortGetsIntoSignedDocument: finding 17. A stranger asked with the
+// gateway's name and a port of its own choice in Host, and got a signed document
+// that sends callers there; 600 ports cost 600 signatures. Now a foreign port gets
+// the document of the public URL, which is signed once.
+func TestAttack_HostPortGetsIntoSignedDocument(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	public, err := url.Parse(b.at.Public)
+	must(t, err)
+	documents := map[string]bool{}
+	for _, host := range []string{
+		public.Host, "127.0.0.1", "127.0.0.1:0", "127.0.0.1:443", "127.0.0.1:6666", "localhost:6666", "[::1]:6666", "127.0.0.1:0" + public.Port(),
+		"127.0.0.1:" + public.Port() + "0", "evil.example", "evil.example:" + public.Port(),
+	} {
+		got := b.send(t, letter{via: b.nobody, method: http.MethodGet, at: "/.well-known/aepb", media: "-", host: host, header: map[string]string{"Accept": "application/jwt"}})
+		parts := strings.Split(string(got.body), ".")
+		if got.status != http.StatusOK || len(parts) != 3 {
+			t.Fatalf("%s: %d %s", host, got.status, short(got.body))
+		}
+		payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+		must(t, err)
+		if !strings.Contains(string(payload), `"translation_gateways":["`+b.at.Public+`/aepb/translate"]`) {
+			t.Errorf("Host %s is in the signed document", host)
+		}
+		documents[string(got.body)] = true
+		card := b.send(t, letter{method: http.MethodGet, at: "/agents/members/.well-known/agent-card.json", media: "-", host: host})
+		if card.status != http.StatusOK || !strings.Contains(string(card.body), b.at.Public) || strings.Contains(string(card.body), ":6666") {
+			t.Errorf("Host %s is in the card: %d", host, card.status)
+		}
+	}
+	if len(documents) != 1 {
+		t.Errorf("%d documents were signed, want one", len(documents))
+	}
+	name := b.send(t, letter{via: b.nobody, method: http.MethodGet, at: "/.well-known/aepb", media: "-", host: "localhost:" + public.Port()})
+	if want := "https://localhost:" + public.Port() + "/aepb/translate"; !strings.Contains(string(name.body), want) {
+		t.Errorf("our own name at our own port is not in the document: %s", name.body)
+	}
+}
+
+// witCaller is a caller with a workload identity token of another trust domain.
+type witCaller struct {
+	issuer, own ed25519.PrivateKey
+	id          string
+}
+
+func newWITCaller(t *testing.T, c *config.Config) witCaller {
+	t.Helper()
+	var w witCaller
+	var err error
+	_, w.issuer, err = ed25519.GenerateKey(rand.Reader)
+	must(t, err)
+	_, w.own, err = ed25519.GenerateKey(rand.Reader)
+	must(t, err)
+	w.id = "spiffe://other.example/a"
+	file := filepath.Join(t.TempDir(), "issuer.json")
+	must(t, os.WriteFile(file, []byte(`{"keys":[`+edJWK(w.issuer, "issuer")+`]}`), 0o600))
+	c.Identity.Issuers = map[string]string{"other.example": file}
+	return w
+}
+
+func edJWK(key ed25519.PrivateKey, id string) string {
+	public, _ := key.Public().(ed25519.PublicKey)
+	return `{"kty":"OKP","crv":"Ed25519","alg":"EdDSA","kid":"` + id + `","x":"` + base64.RawURLEncoding.EncodeToString(public) + `"}`
+}
+
+func edToken(key ed25519.PrivateKey, header, payload string) string {
+	input := base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + base64.RawURLEncoding.EncodeToString([]byte(payload))
+	return input + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(key, []byte(input)))
+}
+
+// token says who the caller is.
+func (w witCaller) token() string {
+	now := time.Now().Unix()
+	return edToken(w.issuer, `{"alg":"EdDSA","typ":"wit+jwt","kid":"issuer"}`,
+		fmt.Sprintf(`{"iss":"https://other.example","sub":%q,"iat":%d,"exp":%d,"jti":"x","cnf":{"jwk":%s}}`, w.id, now-60, now+3600, edJWK(w.own, "own")))
+}
+
+// fields are the header of a request to a URL.
+func (w witCaller) fields(token, target string) map[string]string {
+	now := time.Now().Unix()
+	proof := edToken(w.own, `{"alg":"EdDSA","typ":"wpt+jwt"}`,
+		fmt.Sprintf(`{"aud":%q,"exp":%d,"jti":%q,"wth":%q}`, target, now+60, ect.NewID(), ect.Hash([]byte(token))))
+	return map[string]string{credential.IdentityField: token, credential.ProofField: proof, "A2A-Version": "1.0"}
+}
+
+// TestAttack_ProofForAnotherPortIsTaken: finding 17. Who was sent a proof of
+// possession for a service at another port of our host could show it to us, with
+// that port in Host. Now the target of a proof is where we are, whatever Host says.
+func TestAttack_ProofForAnotherPortIsTaken(t *testing.T) {
+	t.Parallel()
+	var c config.Config
+	victim := newWITCaller(t, &c)
+	b := newBed(t, plan{config: c})
+	n := b.number()
+	good := letter{via: b.nobody, at: doorA2A, body: addBody(n), header: victim.fields(victim.token(), b.at.Public+doorA2A)}
+	b.right(t, b.send(t, good), `"sum":`+strconv.FormatInt(n+1, 10))
+	for _, host := range []string{"127.0.0.1:6666", "localhost:6666", "127.0.0.1"} {
+		got := b.send(t, letter{via: b.nobody, at: doorA2A, body: addBody(n), host: host, header: victim.fields(victim.token(), "https://"+host+doorA2A)})
+		if got.status == http.StatusOK {
+			t.Errorf("a proof for https://%s is taken", host)
+		}
+	}
+	n = b.number()
+	good = letter{via: b.nobody, at: doorA2A, body: addBody(n), header: victim.fields(victim.token(), b.at.Public+doorA2A)}
+	b.right(t, b.send(t, good), `"sum":`+strconv.FormatInt(n+1, 10))
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/whole"
+	"github.com/aepb/aepb-gateway/gateway/transport/accept"
+	"github.com/aepb/aepb-gateway/gateway/transport/inflight"
+)
+
+// bounds are what the callers of one surface hold of this process. The admin
+// listener has its own: operators come in when callers hold all of the others.
+type bounds struct {
+	connections *accept.Gate
+	requests    *inflight.Limits
+}
+
+func (s settings) bounds() (bounds, error) {
+	connections, err := accept.New(s.config.Accept())
+	if err != nil {
+		return bounds{}, err
+	}
+	requests, err := inflight.New(s.config.InFlight(s.dev))
+	return bounds{connections, requests}, err
+}
+
+// bound makes the bounds of both surfaces.
+func (out *service) bound(s settings) (err error) {
+	if out.publicBounds, err = s.bounds(); err == nil {
+		out.adminBounds, err = s.bounds()
+	}
+	return err
+}
+
+func (b bounds) reconfigure(c config.Config, dev bool) error {
+	return errors.Join(b.connections.Reconfigure(c.Accept()), b.requests.Reconfigure(c.InFlight(dev)))
+}
+
+// listen prepares a listener for a server of this surface.
+func (b bounds) listen(l net.Listener) net.Listener { return whole.Listen(b.connections.Listen(l)) }
+
+// handler goes around what the surface answers.
+func (b bounds) handler(next http.Handler) http.Handler {
+	return accept.Handler(b.requests.Handler(next))
+}
+
+// connection is what a request is to know of the connection that it comes on.
+func connection(ctx context.Context, c net.Conn) context.Context {
+	return accept.Context(whole.Conn(ctx, c), c)
+}
+
+const defaultPort = "443"
+
+// hostPort splits a Host header; without a port it is that of https.
+func hostPort(host string) (name, port string) {
+	name, port, err := net.SplitHostPort(host)
+	if err != nil {
+		name, port = host, defaultPort
+	}
+	return strings.Trim(name, "[]"), port
+}
+
+// baseURL is where this caller reaches us: its own Host header if that is one of
+// our names at a port where we listen or are published, else what the operator
+// said. A foreign Host never gets into a card, nor does a foreign port of our own.
+func (s settings) baseURL(r *http.Request) string {
+	name, port := hostPort(r.Host)
+	if !slices.Contains(s.hosts, name) || !slices.Contains(s.publicPorts(), port) {
+		return s.publicURL
+	}
+	host := net.JoinHostPort(name, port)
+	if port == defaultPort {
+		host = strings.TrimSuffix(host, ":"+defaultPort)
+	}
+	return "https://" + host
+}
+
+// publicPorts are where we are published, and where we listen.
+func (s settings) publicPorts() []string {
+	ports := []string{s.listening}
+	if public, err := url.Parse(s.publicURL); err == nil {
+		_, port := hostPort(public.Host)
+		ports = append(ports, port)
+	}
+	return ports
+}
+
+// portOf is the port that a listener listens at; empty: it has none.
+func portOf(l net.Listener) string {
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return ""
+	}
+	return port
+}

@@ -1,0 +1,92 @@
+package config
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/transport/accept"
+	"github.com/aepb/aepb-gateway/gateway/transport/inflight"
+)
+
+// Defaults of [Limits].
+const (
+	defaultConnections  = 8192
+	defaultFirstRequest = 10 * time.Second
+	defaultRequests     = 4096
+	defaultStreams      = 4096
+	defaultInFlightMiB  = 256
+	defaultBodyWait     = 10 * time.Second
+	defaultWriteWait    = 30 * time.Second
+)
+
+// mostOfLimit is more than any limit of one process needs to be.
+const mostOfLimit = 1 << 20
+
+// Accept is the limits of connections in the words of package accept.
+func (c Config) Accept() accept.Config {
+	l := c.Limits
+	total := orElse(l.Connections, defaultConnections)
+	out := accept.Config{
+		Connections: total, PerAddress: max(1, total/8), PerIdentity: orElse(l.ConnectionsPerIdentity, max(1, total/8)),
+		FirstRequest: time.Duration(orElse(l.FirstRequest, Duration(defaultFirstRequest))),
+		WriteWait:    time.Duration(orElse(l.WriteWait, Duration(defaultWriteWait))),
+	}
+	if l.ConnectionsPerAddress != nil {
+		out.PerAddress = *l.ConnectionsPerAddress
+	}
+	return out
+}
+
+// InFlight is the limits of what requests hold, in the words of package inflight.
+// In a development gateway one caller is everybody.
+func (c Config) InFlight(dev bool) inflight.Config {
+	l, part := c.Limits, 16
+	if dev {
+		part = 4
+	}
+	requests, streams := orElse(l.Requests, defaultRequests), orElse(l.Streams, defaultStreams)
+	total := orElse(l.InFlightMiB, defaultInFlightMiB)
+	return inflight.Config{
+		Requests: requests, RequestsPerCaller: orElse(l.RequestsPerCaller, max(1, requests/part)),
+		Streams: streams, StreamsPerCaller: orElse(l.StreamsPerCaller, max(1, streams/part)),
+		Bytes: int64(total) << 20, BytesPerCaller: int64(orElse(l.InFlightMiBPerCaller, max(1, total/4))) << 20,
+		BodyWait:  time.Duration(orElse(l.BodyWait, Duration(defaultBodyWait))),
+		WriteWait: time.Duration(orElse(l.WriteWait, Duration(defaultWriteWait))),
+	}
+}
+
+func orElse[T comparable](value, otherwise T) T {
+	var zero T
+	if value == zero {
+		return otherwise
+	}
+	return value
+}
+
+// check finds numbers that are no limits, and shares that are larger than what
+// they are a share of.
+func (l Limits) check(say func(path, reason string)) {
+	perAddress := 0
+	if l.ConnectionsPerAddress != nil {
+		perAddress = *l.ConnectionsPerAddress
+	}
+	for _, limit := range []struct {
+		key   string
+		value int
+		most  int
+	}{
+		{"connections", l.Connections, mostOfLimit},
+		{"connections_per_address", perAddress, orElse(l.Connections, defaultConnections)},
+		{"connections_per_identity", l.ConnectionsPerIdentity, orElse(l.Connections, defaultConnections)},
+		{"requests", l.Requests, mostOfLimit},
+		{"requests_per_caller", l.RequestsPerCaller, orElse(l.Requests, defaultRequests)},
+		{"streams", l.Streams, mostOfLimit},
+		{"streams_per_caller", l.StreamsPerCaller, orElse(l.Streams, defaultStreams)},
+		{"in_flight_mib", l.InFlightMiB, mostOfLimit},
+		{"in_flight_mib_per_caller", l.InFlightMiBPerCaller, orElse(l.InFlightMiB, defaultInFlightMiB)},
+	} {
+		if limit.value < 0 || limit.value > limit.most {
+			say("$.limits."+limit.key, "not negative, and not above "+strconv.Itoa(limit.most))
+		}
+	}
+}

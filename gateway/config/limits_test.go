@@ -1,0 +1,83 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/transport/accept"
+	"github.com/aepb/aepb-gateway/gateway/transport/inflight"
+)
+
+func TestLimits_HaveDefaults(t *testing.T) {
+	t.Parallel()
+	var c config.Config
+	want := accept.Config{Connections: 8192, PerAddress: 1024, PerIdentity: 1024, FirstRequest: 10 * time.Second, WriteWait: 30 * time.Second}
+	if diff := cmp.Diff(want, c.Accept()); diff != "" {
+		t.Errorf("connections (-want +got):\n%s", diff)
+	}
+	held := inflight.Config{
+		Requests: 4096, RequestsPerCaller: 256, Streams: 4096, StreamsPerCaller: 256,
+		Bytes: 256 << 20, BytesPerCaller: 64 << 20, BodyWait: 10 * time.Second, WriteWait: 30 * time.Second,
+	}
+	if diff := cmp.Diff(held, c.InFlight(false)); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	held.RequestsPerCaller, held.StreamsPerCaller = 1024, 1024
+	if diff := cmp.Diff(held, c.InFlight(true)); diff != "" {
+		t.Errorf("requests in dev (-want +got):\n%s", diff)
+	}
+	if err := c.Accept().Validate(); err != nil {
+		t.Error(err)
+	}
+	if err := held.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLimits_AreRead(t *testing.T) {
+	t.Parallel()
+	c, err := config.Parse([]byte(`limits: {connections: 100, connections_per_address: 0, connections_per_identity: 5, first_request: 2s,
+  requests: 90, requests_per_caller: 9, streams: 80, streams_per_caller: 8, in_flight_mib: 70, in_flight_mib_per_caller: 7, body_wait: 3s, write_wait: 4s}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := accept.Config{Connections: 100, PerIdentity: 5, FirstRequest: 2 * time.Second, WriteWait: 4 * time.Second}
+	if diff := cmp.Diff(want, c.Accept()); diff != "" {
+		t.Errorf("connections (-want +got):\n%s", diff)
+	}
+	held := inflight.Config{
+		Requests: 90, RequestsPerCaller: 9, Streams: 80, StreamsPerCaller: 8,
+		Bytes: 70 << 20, BytesPerCaller: 7 << 20, BodyWait: 3 * time.Second, WriteWait: 4 * time.Second,
+	}
+	if diff := cmp.Diff(held, c.InFlight(true)); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	small, err := config.Parse([]byte("limits: {connections: 3, requests: 1, streams: 1, in_flight_mib: 1}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{small.Accept().Validate(), small.InFlight(false).Validate()} {
+		if err != nil {
+			t.Errorf("the smallest limits: %v", err)
+		}
+	}
+}
+
+func TestLimits_SharesAreNoLargerThanTheWhole(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"connections: -1", "connections_per_address: -1", "connections_per_address: 8193", "connections: 10, connections_per_identity: 11",
+		"requests: -1", "requests_per_caller: 4097", "streams: -1", "streams: 5, streams_per_caller: 6",
+		"in_flight_mib: 2000000", "in_flight_mib_per_caller: 257",
+	} {
+		keys := strings.Split(text, ",")
+		key, _, _ := strings.Cut(strings.TrimSpace(keys[len(keys)-1]), ":")
+		if _, err := config.Parse([]byte("limits: {" + text + "}")); err == nil || !strings.Contains(err.Error(), "limits."+key) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package httpapi_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net/http"
+	"strconv"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/ect/identity/credential"
+	"github.com/aepb/aepb-gateway/gateway/httpapi"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+)
+
+var errEmpty = errors.New("no requests are left")
+
+// counter has so many requests left for each source.
+type counter struct{ left map[string]int }
+
+func (c *counter) MayAuthenticate(_ context.Context, address string) error {
+	if c.left[address] == 0 {
+		return errEmpty
+	}
+	return nil
+}
+
+func (c *counter) FailedAuthentication(_ context.Context, proved ect.Identity, address string) error {
+	if proved != "" {
+		address = string(proved)
+	}
+	if c.left[address] == 0 {
+		return errEmpty
+	}
+	c.left[address]--
+	return nil
+}
+
+// Tokens of an address that failed too often are not judged any more, except one
+// that was good before; another address, and callers without a token, pay nothing.
+func TestFailures_TakeFromTheirAddress(t *testing.T) {
+	t.Parallel()
+	judged, broken := 0, errors.New("a broken token")
+	source := &counter{left: map[string]int{"192.0.2.1": 3, "192.0.2.2": 3}}
+	callers := httpapi.Callers{
+		Failures: httpapi.NewFailures(source),
+		Authenticators: []httpapi.Authenticator{func(_ context.Context, r credential.Request) (identity.Caller, bool, error) {
+			tokens := r.Fields("Authorization")
+			switch {
+			case len(tokens) == 0:
+				return identity.Caller{}, false, nil
+			case tokens[0] == "good":
+				return identity.Caller{Peer: ect.Peer{ID: "spiffe://a.test/x"}}, true, nil
+			}
+			judged++
+			return identity.Caller{}, false, broken
+		}},
+	}
+	identify := func(token, address string) error {
+		fields := http.Header{}
+		if token != "" {
+			fields.Set("Authorization", token)
+		}
+		ctx, err := callers.Identify(t.Context(), nil, address+":1", credential.Request{Fields: fields.Values})
+		if err != nil && !errors.Is(transport.Refusal(ctx), err) {
+			t.Errorf("the refusal is %v, want %v", transport.Refusal(ctx), err)
+		}
+		return err
+	}
+	if err := identify("good", "192.0.2.1"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		want := broken
+		if i >= 3 {
+			want = errEmpty
+		}
+		if err := identify("bad "+strconv.Itoa(i), "192.0.2.1"); !errors.Is(err, want) {
+			t.Errorf("broken token %d: %v, want %v", i, err, want)
+		}
+	}
+	if judged != 3 {
+		t.Errorf("%d broken tokens were judged, want 3", judged)
+	}
+	for name, err := range map[string]error{
+		"a token that was good": identify("good", "192.0.2.1"), "no token": identify("", "192.0.2.1"), "another address": identify("good", "192.0.2.2"),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A connection that has proved an identity pays itself for a broken token beside it,
+// and is never refused because of its address.
+func TestFailures_TakeFromAProvedIdentity(t *testing.T) {
+	t.Parallel()
+	self := ecttest.NewParty(t, "spiffe://a.test/x")
+	source := &counter{left: map[string]int{"192.0.2.1": 0, string(self.ID): 2}}
+	callers := httpapi.Callers{
+		Failures: httpapi.NewFailures(source),
+		Authenticators: []httpapi.Authenticator{func(_ context.Context, r credential.Request) (identity.Caller, bool, error) {
+			if len(r.Fields("Authorization")) > 0 {
+				return identity.Caller{}, false, errors.New("a broken token")
+			}
+			return identity.Caller{}, false, nil
+		}},
+	}
+	state := &tls.ConnectionState{HandshakeComplete: true, PeerCertificates: self.Chain}
+	for i := range 4 {
+		_, err := callers.Identify(t.Context(), state, "192.0.2.1:1", credential.Request{Fields: http.Header{"Authorization": {"bad"}}.Values})
+		if err == nil || errors.Is(err, errEmpty) != (i >= 2) {
+			t.Errorf("broken token %d: %v", i, err)
+		}
+	}
+	ctx, err := callers.Identify(t.Context(), state, "192.0.2.1:1", credential.Request{Fields: http.Header{}.Values})
+	if err != nil || transport.CallerFrom(ctx).ID != self.ID {
+		t.Errorf("the identity of the connection: %v", err)
+	}
+}
+
+// As many good tokens as one likes are remembered within a bound.
+func TestFailures_RememberSoManyTokens(t *testing.T) {
+	t.Parallel()
+	source := &counter{left: map[string]int{"192.0.2.1": 1}}
+	callers := httpapi.Callers{
+		Failures: httpapi.NewFailures(source),
+		Authenticators: []httpapi.Authenticator{func(context.Context, credential.Request) (identity.Caller, bool, error) {
+			return identity.Caller{Peer: ect.Peer{ID: "spiffe://a.test/x"}}, true, nil
+		}},
+	}
+	shows := func(n int) credential.Request {
+		return credential.Request{Fields: http.Header{credential.IdentityField: {strconv.Itoa(n)}}.Values}
+	}
+	for n := range 5000 {
+		if _, err := callers.Identify(t.Context(), nil, "192.0.2.1:1", shows(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	source.left["192.0.2.1"] = 0
+	known := 0
+	for n := range 5000 {
+		if _, err := callers.Identify(t.Context(), nil, "192.0.2.1:1", shows(n)); err == nil {
+			known++
+		}
+	}
+	if known != 4096 {
+		t.Errorf("%d tokens are remembered, want 4096", known)
+	}
+	if _, err := callers.Identify(t.Context(), nil, "192.0.2.1:1", shows(4999)); err != nil {
+		t.Errorf("the last one is forgotten: %v", err)
+	}
+}

@@ -1,0 +1,166 @@
+package inflight_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/aepb/aepb-gateway/gateway/transport/inflight"
+	"github.com/aepb/aepb-gateway/policy/quota"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// small are bounds that a test reaches.
+func small() inflight.Config {
+	return inflight.Config{
+		Requests: 32, RequestsPerCaller: 4, Streams: 16, StreamsPerCaller: 2,
+		Bytes: 8 << 20, BytesPerCaller: 1 << 20, BodyWait: 300 * time.Millisecond, WriteWait: 300 * time.Millisecond,
+	}
+}
+
+func newLimits(t *testing.T, c inflight.Config) *inflight.Limits {
+	t.Helper()
+	l, err := inflight.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func begin(t *testing.T, l *inflight.Limits, holder string, known bool) *inflight.Request {
+	t.Helper()
+	r, err := l.Begin(holder, known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.End)
+	return r
+}
+
+func wantExceeded(t *testing.T, what string, err error) {
+	t.Helper()
+	if _, ok := errors.AsType[*quota.ExceededError](err); !ok {
+		t.Errorf("%s: %v, want an ExceededError", what, err)
+	}
+}
+
+func TestLimits_CallerAtItsLimitIsRefusedAndOthersAreNot(t *testing.T) {
+	t.Parallel()
+	l := newLimits(t, small())
+	first := begin(t, l, "a", true)
+	for range 3 {
+		begin(t, l, "a", true)
+	}
+	_, err := l.Begin("a", true)
+	wantExceeded(t, "a fifth request", err)
+	begin(t, l, "b", true)
+	for range 4 {
+		begin(t, l, "a", false) // of callers without an identity, who have their own
+	}
+	first.End()
+	first.End()
+	begin(t, l, "a", true)
+	_, err = l.Begin("a", true)
+	wantExceeded(t, "after a request that ended twice", err)
+}
+
+// A quarter of all is for callers without an identity.
+func TestLimits_CallersWithoutIdentityShareAQuarter(t *testing.T) {
+	t.Parallel()
+	l := newLimits(t, small())
+	for i := range 8 {
+		begin(t, l, string(rune('a'+i)), false)
+	}
+	_, err := l.Begin("z", false)
+	wantExceeded(t, "a ninth request", err)
+	begin(t, l, "a", true)
+	r := begin(t, newLimits(t, small()), "a", false)
+	wantExceeded(t, "more bytes than the quarter", r.Hold(2<<20+1))
+}
+
+func TestRequest_HoldsTheLargerOfBodyAndAnswer(t *testing.T) {
+	t.Parallel()
+	l := newLimits(t, small())
+	r, other := begin(t, l, "a", true), begin(t, l, "a", true)
+	for _, n := range []int64{600 << 10, 500 << 10, 800 << 10} {
+		if err := r.Hold(n); err != nil {
+			t.Fatalf("%d bytes: %v", n, err)
+		}
+	}
+	if got := r.Held(); got != 800<<10 {
+		t.Errorf("%d bytes are held", got)
+	}
+	wantExceeded(t, "more than the share", r.Hold(1<<20+1))
+	wantExceeded(t, "another request", other.Hold(300<<10))
+	r.Shrink(100 << 10)
+	if err := other.Hold(900 << 10); err != nil {
+		t.Errorf("after less is held: %v", err)
+	}
+	r.End()
+	if err := other.Hold(1 << 20); err != nil {
+		t.Errorf("after the other has ended: %v", err)
+	}
+	if err := r.Hold(1 << 20); err != nil {
+		t.Errorf("a request that has ended takes: %v", err)
+	}
+	r.Shrink(0)
+}
+
+// A stream does not count as a request as long as there is room for streams.
+func TestRequest_StreamsHaveTheirOwnShare(t *testing.T) {
+	t.Parallel()
+	l := newLimits(t, small())
+	var streams []*inflight.Request
+	for range 2 + 4 {
+		r := begin(t, l, "a", true)
+		r.Stream()
+		streams = append(streams, r)
+	}
+	_, err := l.Begin("a", true)
+	wantExceeded(t, "with two streams and four beyond", err)
+	streams[0].End()
+	_, err = l.Begin("a", true)
+	wantExceeded(t, "with the streams beyond still requests", err)
+	streams[5].End()
+	begin(t, l, "a", true)
+	streams[0].Stream()
+}
+
+func TestLimits_NewBoundsHoldFromNowOn(t *testing.T) {
+	t.Parallel()
+	l := newLimits(t, small())
+	r := begin(t, l, "a", true)
+	next := small()
+	next.RequestsPerCaller, next.BytesPerCaller = 1, 2<<20
+	if err := l.Reconfigure(next); err != nil {
+		t.Fatal(err)
+	}
+	_, err := l.Begin("a", true)
+	wantExceeded(t, "a second request", err)
+	if err := r.Hold(2 << 20); err != nil {
+		t.Error(err)
+	}
+	if err := l.Reconfigure(inflight.Config{}); err == nil {
+		t.Error("bounds that bound nothing are taken")
+	}
+}
+
+func TestConfig_BoundsThatBoundNothingAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*inflight.Config){
+		"no time for bodies":       func(c *inflight.Config) { c.BodyWait = 0 },
+		"no time for readers":      func(c *inflight.Config) { c.WriteWait = -1 },
+		"a negative share":         func(c *inflight.Config) { c.RequestsPerCaller = -1 },
+		"a negative share, bytes":  func(c *inflight.Config) { c.BytesPerCaller = -1 },
+		"a negative share, stream": func(c *inflight.Config) { c.StreamsPerCaller = -1 },
+	} {
+		c := small()
+		change(&c)
+		if _, err := inflight.New(c); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}
