@@ -284,7 +284,7 @@ func (c Config) DIDs() map[string]ect.Identity {
 // WithDefaults fills in the fields that are zero.
 func (b ConnectionBounds) WithDefaults() ConnectionBounds {
 	if b.Total == 0 {
-		b.Total = defaultConnections
+		b.Total = defaultPoolConnections
 	}
 	if b.PerCaller == 0 {
 		b.PerCaller = max(1, b.Total/16)
@@ -300,9 +300,9 @@ func (b ConnectionBounds) WithDefaults() ConnectionBounds {
 
 // The defaults, and the most that a file may ask for.
 const (
-	defaultConnections  = 1024
-	defaultUnidentified = 256
-	maxConnections      = 1 << 20
+	defaultPoolConnections = 1024
+	defaultUnidentified    = 256
+	maxConnections         = 1 << 20
 )
 
 // Gateways are the peers that may carry other agents' ECTs.
