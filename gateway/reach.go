@@ -41,9 +41,44 @@ func (g *Gateway) meet(ctx context.Context, x *exchange) {
 	if !mayAsk(x) {
 		return
 	}
-	if x.agent, x.lost = g.Directory.Reach(ctx, x.agent); x.lost == nil {
-		g.bound(x)
+	var also *policy.Rules
+	for range maxFollowed {
+		x.agent, x.lost = g.Directory.Reach(ctx, x.agent)
+		if x.agent.Rules.Also = also; x.lost != nil {
+			return
+		}
+		if len(x.agent.Listings) == 0 {
+			g.bound(x)
+			return
+		}
+		found := x.agent.Rules
+		also = &found
+		if x.agent = g.asListed(x); admit(x.call.Caller, x.agent.Rules) != nil {
+			x.agent.Rules.Also = also
+			return
+		}
 	}
+	x.lost = &problem.NoPathError{From: string(x.source.Info().Binding), To: string(x.call.To)}
+}
+
+// maxFollowed bounds how often a document leads to a listed agent whose own
+// successor is a document again.
+const maxFollowed = 3
+
+// asListed is the listed agent that a capability document describes, to be
+// called under the rules of both: of several, the first that the caller may call.
+func (g *Gateway) asListed(x *exchange) directory.Agent {
+	var first directory.Agent
+	for _, name := range x.agent.Listings {
+		listed, ok := g.Directory.Find(name)
+		if ok && admit(x.call.Caller, listed.Rules) == nil {
+			return listed
+		}
+		if ok && first.Name == "" {
+			first = listed
+		}
+	}
+	return first
 }
 
 func mayAsk(x *exchange) bool { return admit(x.call.Caller, x.agent.Rules) == nil }

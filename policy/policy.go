@@ -64,7 +64,7 @@ func Evaluate(r Request) (Permit, error) {
 // the rules say so (R3). That an unsigned translation is no evidence is settled
 // before: no verifier passes one (R16; AEPB, Gateway Requirements item 7).
 func evidenceSuffices(r Request) error {
-	if len(r.Evidence) == 0 && (!r.Native || r.Rules.RequireECT) {
+	if len(r.Evidence) == 0 && (!r.Native || r.Rules.needsECT()) {
 		return fmt.Errorf("policy: the message came without one: %w", ect.ErrRequired)
 	}
 	return nil
