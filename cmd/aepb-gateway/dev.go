@@ -120,6 +120,7 @@ func devSettings(material *identity.Development, extra config.Config, at address
 	return settings{
 		files: files, source: source, svid: material.Gateway, bundle: material.Bundle, config: extra, document: document, redis: shared,
 		publicURL: at.Public, hosts: []string{"localhost", "127.0.0.1", "::1"},
+		listens:    at.listens(),
 		adminToken: token, dev: true, logger: telemetry.NewLogger(logs, 0),
 	}, nil
 }
@@ -144,6 +145,11 @@ type addresses struct {
 	Public string `json:"public"`
 	Admin  string `json:"admin"`
 	UACP   string `json:"uacp,omitempty"`
+}
+
+// listens are the host:port of the public and the admin listener.
+func (a addresses) listens() []string {
+	return []string{strings.TrimPrefix(a.Public, "https://"), strings.TrimPrefix(a.Admin, "https://")}
 }
 
 func (a addresses) save(dir string) error {

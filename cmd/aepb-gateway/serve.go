@@ -85,7 +85,7 @@ func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	s.uacp = ports.uacp
+	s.uacp, s.listens = ports.uacp, ports.addresses().listens()
 	if s.grpc, err = listenGRPC(c); err != nil {
 		return errors.Join(err, ports.close())
 	}
