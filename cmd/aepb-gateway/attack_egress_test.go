@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -215,4 +219,37 @@ func TestAttack_WebhookToOurselves(t *testing.T) {
 		b.refusesHooks(t, name, place)
 	}
 	b.works(t)
+}
+
+// TestAttack_DevOnAPublicAddress: finding 18. A development gateway was started
+// on an address that other machines reach, where it lets callers in without
+// credentials. Before, it listened. Now it says that this wants --insecure-public.
+func TestAttack_DevOnAPublicAddress(t *testing.T) {
+	t.Parallel()
+	const here = "127.0.0.1:0"
+	grpc := filepath.Join(t.TempDir(), "grpc.yaml")
+	must(t, os.WriteFile(grpc, []byte("listen: {grpc: ':0'}\n"), 0o600))
+	for name, tc := range map[string]struct {
+		flags devFlags
+		want  string // in the error; empty: it runs
+	}{
+		"this machine alone": {devFlags{addr: "localhost:0", adminAddr: "127.0.0.2:0", uacpAddr: here}, ""},
+		"public":             {devFlags{addr: "0.0.0.0:0", adminAddr: here, uacpAddr: here}, "--addr"},
+		"every address":      {devFlags{addr: ":0", adminAddr: here, uacpAddr: here}, "--addr"},
+		"admin":              {devFlags{addr: here, adminAddr: "[::]:0", uacpAddr: here}, "--admin-addr"},
+		"uacp":               {devFlags{addr: here, adminAddr: here, uacpAddr: "0.0.0.0:0"}, "--uacp-addr"},
+		"grpc":               {devFlags{addr: here, adminAddr: here, uacpAddr: here, config: grpc}, "listen.grpc"},
+		"on purpose":         {devFlags{addr: "0.0.0.0:0", adminAddr: here, uacpAddr: here, insecurePublic: true}, ""},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		tc.flags.dir = t.TempDir()
+		err := dev(ctx, tc.flags, io.Discard, io.Discard)
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want+" is no loopback address")) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if made, err := os.ReadDir(tc.flags.dir); tc.want != "" && (err != nil || len(made) != 0) {
+			t.Errorf("%s: it made %v, %v", name, made, err)
+		}
+	}
 }
