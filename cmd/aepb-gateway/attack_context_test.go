@@ -127,3 +127,45 @@ func TestAttack_CallerJoinsAnotherCallersContext(t *testing.T) {
 		t.Error("another caller joined by the name that the agent knows")
 	}
 }
+
+// TestAttack_MemberInAnotherCase: finding 18. A message that is relayed as it
+// came, within one protocol, holds a member in another case ("Name") beside the
+// one that the gateway judges ("name"), or in its place. An agent that reads
+// member names without regard to case, as Go's encoding/json does, would obey
+// the other one. Before, such a message was relayed. Now it is refused.
+func TestAttack_MemberInAnotherCase(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	tools, talker := &fake{conduct: well}, &fake{conduct: well}
+	b.serve(t, "tools", "mcp-v1", tools, host{})
+	b.serve(t, "talker", "a2a-v1", talker, host{})
+	mcpBody, a2aBody := callBody("echo", "x"), textBody("hi")
+	v1 := map[string]string{"A2A-Version": "1.0"}
+	send := func(door, old, now string) reply {
+		if door == "mcp" {
+			return b.send(t, letter{at: "/agents/tools/mcp", body: strings.Replace(mcpBody, old, now, 1), header: mirror("tools/call", "echo")})
+		}
+		return b.send(t, letter{at: "/agents/talker/a2a", body: strings.Replace(a2aBody, old, now, 1), header: v1})
+	}
+	b.right(t, send("mcp", "", ""), "done")
+	b.right(t, send("a2a", "", ""), "done")
+	for name, c := range map[string]struct{ door, old, now string }{
+		"another tool":            {"mcp", `"name":"echo"`, `"name":"echo","Name":"add"`},
+		"another tool, first":     {"mcp", `"name":"echo"`, `"NAME":"add","name":"echo"`},
+		"other arguments":         {"mcp", `"arguments":`, `"Arguments":{"message":"y"},"arguments":`},
+		"another method":          {"mcp", `"method":`, `"Method":"tools/list","method":`},
+		"other parameters":        {"mcp", `"params":`, `"Params":{},"params":`},
+		"another letter":          {"mcp", `"arguments":`, `"argument\u017f":{},"arguments":`},
+		"another context":         {"a2a", `"messageId"`, `"contextId":"mine","ContextID":"theirs","messageId"`},
+		"a context, and no other": {"a2a", `"messageId"`, `"contextid":"theirs","messageId"`},
+		"a task":                  {"a2a", `"messageId"`, `"taskID":"theirs","messageId"`},
+		"references":              {"a2a", `"messageId"`, `"ReferenceTaskIds":["theirs"],"messageId"`},
+		"another message":         {"a2a", `"message":`, `"Message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"no"}]},"message":`},
+	} {
+		before := tools.calls.Load() + talker.calls.Load()
+		got := send(c.door, c.old, c.now)
+		if !strings.Contains(string(got.body), `"error"`) || tools.calls.Load()+talker.calls.Load() != before {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+}
