@@ -105,6 +105,36 @@ func (x *exchange) inDialogue(m *canonical.Message) *canonical.Message {
 	return &out
 }
 
+// asSaid is a message as its caller hears it: where the caller's own id for a
+// dialogue was renamed toward the agent, the answer to that message has it back.
+func (x *exchange) asSaid(m *canonical.Message) *canonical.Message {
+	if !x.renamed {
+		return m
+	}
+	said, name := x.stands.said, x.agentsName(x.stands.said)
+	back := func(t *canonical.Task) *canonical.Task {
+		if t == nil || t.ContextID != name {
+			return t
+		}
+		own := *t
+		own.ContextID = said
+		return &own
+	}
+	out := *m
+	if out.Conversation.ContextID == name {
+		out.Conversation.ContextID = said
+	}
+	switch body := m.Body.(type) {
+	case *canonical.Result:
+		own := *body
+		own.Task, out.Body = back(body.Task), &own
+	case *canonical.Event:
+		own := *body
+		own.Task, out.Body = back(body.Task), &own
+	}
+	return &out
+}
+
 // boundContext is a context id of one caller at one agent. It need not be
 // secret: it lets nobody in but its own caller, and no other id of any caller
 // leads to it.

@@ -83,6 +83,8 @@ func (g *Gateway) say(x *exchange, l leg) (translators.Wire, []canonical.Loss, e
 	l.target.Stamp = g.stamp(x, l)
 	if l.name == legRequest {
 		l.message = x.inDialogue(l.message)
+	} else {
+		l.message = x.asSaid(l.message)
 	}
 	wire, added, err := l.encoder.Encode(l.message, l.target)
 	if err != nil {

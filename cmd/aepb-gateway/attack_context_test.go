@@ -116,8 +116,8 @@ func TestAttack_CallerJoinsAnotherCallersContext(t *testing.T) {
 	}
 	first, told := say(b.client, "my-own")
 	again, _ := say(b.client, "my-own")
-	adopted, _ := say(b.client, told)
-	if first == "my-own" || again != first || adopted != first || told != first {
+	adopted, _ := say(b.client, first)
+	if first == "my-own" || again != first || adopted != first || told != "my-own" {
 		t.Errorf("a dialogue that its caller names is %q, %q, %q, told %q", first, again, adopted, told)
 	}
 	if theirs, _ := say(mallory, "my-own"); theirs == first {
