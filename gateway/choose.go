@@ -243,7 +243,7 @@ func names(d *canonical.Description) string {
 // lineage decides workflow and parents of leg 1 (R3, R4): the source's, or those
 // of the token that the message names, else the conversation's, else a root of a
 // fresh workflow.
-func (g *Gateway) lineage(ctx context.Context, x *exchange) {
+func (g *Gateway) lineage(x *exchange) {
 	if workflow, ids := x.evidence.origins(); len(ids) > 0 {
 		x.workflow, x.parents = workflow, ids
 		return
@@ -252,8 +252,8 @@ func (g *Gateway) lineage(ctx context.Context, x *exchange) {
 		x.workflow, x.parents = x.record.Workflow, x.behind(x.record)
 		return
 	}
-	if workflow, last, ok := g.Conversations.Last(ctx, conversation(x, x.message.Conversation.ContextID)); ok {
-		x.workflow, x.parents = workflow, []ect.ID{last}
+	if x.stands.found {
+		x.workflow, x.parents = x.stands.workflow, []ect.ID{x.stands.last}
 		return
 	}
 	x.workflow = g.NewID()
@@ -261,50 +261,19 @@ func (g *Gateway) lineage(ctx context.Context, x *exchange) {
 
 // remember makes the reply's ECT the conversation's last (R3).
 func (g *Gateway) remember(ctx context.Context, x *exchange) {
-	g.possess(ctx, x, x.replyContext)
-	g.Conversations.Remember(ctx, conversation(x, x.replyContext), x.workflow, x.replyID)
-}
-
-// conversation is the key of a dialogue: it belongs to its caller (R2).
-func conversation(x *exchange, contextID string) string {
-	if contextID == "" {
-		return ""
-	}
-	return strings.Join([]string{owner(x.call.Caller, x.call.Address), x.agent.Name, contextID}, "\x00")
-}
-
-// ownership is the key under which it is noted whose a dialogue is.
-func ownership(x *exchange, contextID string) string {
-	return strings.Join([]string{"owner", x.agent.Name, contextID}, "\x00")
-}
-
-// possess notes that a dialogue is this caller's.
-func (g *Gateway) possess(ctx context.Context, x *exchange, contextID string) {
-	if contextID == "" || x.call.Agent == "" || x.known && contextID == x.message.Conversation.ContextID {
-		return
-	}
-	g.Conversations.Remember(ctx, ownership(x, contextID), owner(x.call.Caller, x.call.Address), "-")
+	g.Conversations.Remember(ctx, conversation(x, x.agentsName(x.replyContext)), x.workflow, x.replyID)
 }
 
 // maxReferences bounds the tasks that one message refers to.
 const maxReferences = 32
 
-// owned refuses a message that names work or a dialogue which is not its
-// caller's (R2): the agent takes all of us for one caller, and would let it in.
-// What is another's is not found, like what never was. A dialogue that nobody
-// has had is the caller's to begin: A2A lets clients name them.
+// owned refuses a message that refers to work which is not its caller's (R2): the
+// agent takes all of us for one caller, and would let it in. What is another's is
+// not found, like what never was.
 func (g *Gateway) owned(ctx context.Context, x *exchange) error {
 	at := &x.message.Conversation
 	if x.call.Agent == "" {
 		return nil
-	}
-	if at.ContextID != "" {
-		if _, _, x.known = g.Conversations.Last(ctx, conversation(x, at.ContextID)); !x.known {
-			who, _, ok := g.Conversations.Last(ctx, ownership(x, at.ContextID))
-			if ok && who != owner(x.call.Caller, x.call.Address) {
-				return &canonical.Error{Code: canonical.CodeBadParams, Message: "no such context"}
-			}
-		}
 	}
 	if len(at.ReferenceTasks) > maxReferences {
 		return &canonical.Error{Code: canonical.CodeBadParams, Message: "the message refers to too many tasks"}

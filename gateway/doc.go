@@ -37,6 +37,7 @@
 //	question.go   what an agent asks, and the message that answers it
 //	asking.go     who waits for the answer, and hears meanwhile whether the agent still does
 //	mail.go       what one process wants of another that works on a task
+//	dialogue.go   what the agent calls a dialogue of its caller's
 //	push.go       webhooks that are told of changes, with the evidence of that
 //	takeover.go   goes on with that for a process that was lost; the first thing it posts is the whole
 //	              task. Nothing else is known of the changes that the lost one recorded and did not

@@ -217,10 +217,9 @@ func (g *Gateway) lifecycleGate(ctx context.Context, x *exchange) error {
 		return err
 	}
 	x.via, x.draining = nil, false
-	if x.agent, x.lost = g.Directory.Reach(ctx, x.agent); x.lost != nil {
+	if g.follow(ctx, x, false); x.lost != nil {
 		return x.lost
 	}
-	g.bound(x)
 	g.onwards(ctx, x)
 	if err := g.permit(x); err != nil {
 		return err

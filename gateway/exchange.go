@@ -61,7 +61,9 @@ type exchange struct {
 	prior   *record               // as it was before this message answered what it asked; nil: it answered nothing
 	unseen  bool                  // nobody is told: what is heard is only kept
 	leave   func()                // counts the message out
-	known   bool                  // its dialogue has been its caller's before
+	stands  standing              // where its dialogue stands
+	spoken  agentNames            // what the agent calls it
+	renamed bool                  // its dialogue has another name toward the agent than its caller gave it
 	once    sync.Once             // the books are settled once
 
 	hearer *translators.Hearer // who is told news in the way of another revision; nil: nobody
@@ -98,7 +100,7 @@ func (x *exchange) relay() bool {
 // without the fields of its protocol's header, so there it is said anew.
 func (x *exchange) verbatim() bool {
 	return !x.unseen && x.call.Entrance.Native() && x.relay() && x.endpoint.Version == x.message.Origin.Version && x.endpoint.Form == x.call.Wire.Form &&
-		!x.endpoint.Rewritten() && !x.call.Tenanted && x.webhook == nil
+		!x.endpoint.Rewritten() && !x.call.Tenanted && x.webhook == nil && !x.renamed
 }
 
 // Exchange carries one message to its destination and the reply back.
@@ -260,7 +262,10 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 		g.countDenied(err)
 		return transport.Sealed{}, translators.Wire{}, err
 	}
-	g.lineage(ctx, x)
+	if err := g.bindDialogue(ctx, x); err != nil {
+		return transport.Sealed{}, translators.Wire{}, err
+	}
+	g.lineage(x)
 	if err := g.await(ctx, x); err != nil {
 		return transport.Sealed{}, translators.Wire{}, err
 	}

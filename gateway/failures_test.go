@@ -167,23 +167,25 @@ func TestUnattestedConversationIsOneLineage(t *testing.T) {
 	}
 }
 
-// A dialogue belongs to its caller: whoever else learns its context id is told
-// that there is none (R2).
+// A dialogue belongs to its caller: another caller that names its context id
+// begins a dialogue of its own (R2).
 func TestConversationsAreNotShared(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	turn := strings.Replace(addBody, `"messageId":"m1"`, `"messageId":"m1","contextId":"c1"`, 1)
+	workflow := ""
 	for i, id := range []ect.Identity{"spiffe://example.com/one", "spiffe://example.com/two"} {
 		call := b.call(turn)
 		call.Caller = identity.Caller{Peer: ect.Peer{ID: id}}
-		_, err := b.Exchange(t.Context(), call)
-		var refused *canonical.Error
-		if i == 0 && err != nil || i == 1 && (!errors.As(err, &refused) || refused.Code != canonical.CodeBadParams) {
-			t.Errorf("%s: %v", id, err)
+		answer, err := b.Exchange(t.Context(), call)
+		if err != nil {
+			t.Fatalf("%s: %v", id, err)
 		}
-	}
-	if len(b.agent.bodies) != 1 {
-		t.Errorf("the agent heard %d calls", len(b.agent.bodies))
+		request := claims(t, answer.Evidence[0])
+		if len(request.Parents) != 0 || i > 0 && request.Workflow == workflow {
+			t.Errorf("%s goes on with another's dialogue", id)
+		}
+		workflow = request.Workflow
 	}
 }
 

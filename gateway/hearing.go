@@ -58,7 +58,7 @@ func (h *hearing) prepare(ctx context.Context, wanted translators.News) error {
 		h.wants = h.with(w)
 	}
 	if h.wants.Quiet() {
-		h.g.lineage(ctx, h.x)
+		h.g.lineage(h.x)
 		return h.x.permit.Carry(securityOf(h.x))
 	}
 	h.x.instead(h.herald.Ask(h.x.endpoint.Version, h.wants))

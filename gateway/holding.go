@@ -332,7 +332,7 @@ func (g *Gateway) look(ctx context.Context, x *exchange) (answer transport.Answe
 		Op: x.message.Op, Phase: canonical.PhaseResponse, Correlation: canonical.Correlation{WireID: x.wireID},
 		Origin: canonical.Origin{Binding: x.source.Info().Binding},
 	}
-	g.lineage(ctx, x)
+	g.lineage(x)
 	var showing translators.Showing
 	switch showing.What = seeking.What; seeking.What {
 	case translators.SeekPatterns:

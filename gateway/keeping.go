@@ -97,7 +97,7 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 		r.listen() //nolint:contextcheck // it lives as long as the run
 	}
 	if !r.keeping {
-		g.possess(ctx, x, rec.Task.ContextID)
+		g.Conversations.Remember(ctx, conversation(x, x.agentsName(rec.Task.ContextID)), x.workflow, x.requestID)
 	}
 	err := g.put(ctx, rec)
 	r.keeping, r.saved = true, g.Now()

@@ -84,6 +84,11 @@ func (g *Gateway) say(x *exchange, l leg) (translators.Wire, []canonical.Loss, e
 		return *l.verbatim, nil, nil
 	}
 	l.target.Stamp = g.stamp(x, l)
+	if l.name == legRequest {
+		l.message = x.inDialogue(l.message)
+	} else {
+		l.message = x.asSaid(l.message)
+	}
 	wire, added, err := l.encoder.Encode(l.message, l.target)
 	if err != nil {
 		return translators.Wire{}, nil, err
@@ -289,6 +294,7 @@ func (g *Gateway) decodeReply(x *exchange, wire translators.Wire, re canonical.O
 	if result, ok := message.Body.(*canonical.Result); ok && result.Pending != nil && len(result.Pending.Inputs) == 0 && result.Pending.State == "" {
 		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "it waits for an answer and asks nothing"}
 	}
+	x.speaksOf(message.Conversation.ContextID)
 	return message, nil
 }
 

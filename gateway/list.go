@@ -54,12 +54,13 @@ type page struct {
 	size   int
 	first  []listed // one more than the page has, if there is one
 	total  int
+	bound  string // the agent's name for a dialogue that the filter names as its caller does
 	seen   map[string]bool
 }
 
 func (p *page) add(one listed, context string, state canonical.State) {
 	f := p.filter
-	if f.ContextID != "" && context != f.ContextID || f.State != "" && state != f.State ||
+	if f.ContextID != "" && context != f.ContextID && context != p.bound || f.State != "" && state != f.State ||
 		!f.After.IsZero() && !one.at.After(f.After) || p.seen[one.id] {
 		return
 	}
@@ -78,7 +79,7 @@ func (p *page) add(one listed, context string, state canonical.State) {
 // caller: it would tell one of our callers of another's work. What ended with
 // its first answer is on it for as long as it can be asked for.
 func (g *Gateway) list(ctx context.Context, x *exchange, f *canonical.TaskFilter) (transport.Answer, error) {
-	p := &page{filter: f, size: f.Size, seen: map[string]bool{}}
+	p := &page{filter: f, size: f.Size, seen: map[string]bool{}, bound: boundContext(x, f.ContextID)}
 	if p.size <= 0 {
 		p.size = usualPage
 	}
@@ -93,7 +94,7 @@ func (g *Gateway) list(ctx context.Context, x *exchange, f *canonical.TaskFilter
 	if err := g.collectTasks(ctx, g.keyOf(x, "").Group, p); err != nil {
 		return transport.Answer{}, &problem.RecordingError{Err: err}
 	}
-	g.lineage(ctx, x)
+	g.lineage(x)
 	wire, err := g.tellPage(ctx, x, p)
 	return g.answer(x, wire), err
 }

@@ -112,7 +112,7 @@ func (g *Gateway) wish(ctx context.Context, x *exchange, herald translators.Hera
 	if wanted.Verb == translators.NewsMore {
 		heard, parents, err = g.sound(ctx, x, herald, wanted)
 	} else {
-		g.lineage(ctx, x)
+		g.lineage(x)
 		parents = x.parents
 	}
 	if err == nil {

@@ -87,7 +87,6 @@ func TestNobodySpeaksInAnothersName(t *testing.T) {
 		}{
 			"a task":      {`"taskId":"t1",`, `"taskId":"t9",`, canonical.CodeTaskNotFound},
 			"a reference": {`"referenceTaskIds":["t1"],`, `"referenceTaskIds":["t9"],`, canonical.CodeTaskNotFound},
-			"a dialogue":  {`"contextId":"c1",`, "", canonical.CodeBadParams},
 		} {
 			before := s.agent.was()
 			var told [2]string
@@ -111,8 +110,17 @@ func TestNobodySpeaksInAnothersName(t *testing.T) {
 				t.Errorf("%s: the agent was asked", name)
 			}
 		}
-		for _, more := range []string{`"contextId":"c1",`, `"referenceTaskIds":["t1"],`, `"contextId":"mine",`} {
+		for _, more := range []string{`"referenceTaskIds":["t1"],`, `"contextId":"mine",`, `"contextId":"c1",`} {
 			s.ask(t, s, s.a2a(invoking, saying(more)))
+		}
+		if !strings.Contains(s.agent.last(), `"contextId":"c1"`) {
+			t.Errorf("the owner's dialogue does not go on: %s", s.agent.last())
+		}
+		call := s.a2a(invoking, saying(`"contextId":"c1",`))
+		call.Caller = stranger
+		s.ask(t, s, call)
+		if heard := s.agent.last(); strings.Contains(heard, `"c1"`) || !strings.Contains(heard, `"contextId":"ctx-`) {
+			t.Errorf("a stranger's message is in another's dialogue: %s", heard)
 		}
 		read(t, s.ask(t, s, s.a2a(streaming, saying(`"contextId":"c1",`))).Events)
 		many := strings.Repeat(`"t1",`, 40)
@@ -134,11 +142,18 @@ func TestADialogueIsOwnedWhileItsStreamIsOpen(t *testing.T) {
 		}
 		call := s.a2a(streaming, strings.Replace(saying, `"messageId"`, `"contextId":"c1","messageId"`, 1))
 		call.Caller = identity.Caller{Peer: ecttest.NewParty(t, "spiffe://example.com/stranger").Peer()}
-		var refused *canonical.Error
-		if _, err := s.Exchange(t.Context(), call); !errors.As(err, &refused) || refused.Code != canonical.CodeBadParams {
-			t.Errorf("a stranger is let in: %v", err)
+		theirs := s.ask(t, s, call)
+		if heard := s.agent.last(); strings.Contains(heard, `"c1"`) {
+			t.Errorf("a stranger is let in: %s", heard)
 		}
-		_ = answer.Events.Close()
+		call = s.a2a(streaming, strings.Replace(saying, `"messageId"`, `"contextId":"c1","messageId"`, 1))
+		own := s.ask(t, s, call)
+		if heard := s.agent.last(); !strings.Contains(heard, `"c1"`) {
+			t.Errorf("the owner is not let in: %s", heard)
+		}
+		for _, answer := range []transport.Answer{answer, theirs, own} {
+			_ = answer.Events.Close()
+		}
 	})
 }
 

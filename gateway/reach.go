@@ -41,14 +41,58 @@ func (g *Gateway) meet(ctx context.Context, x *exchange) {
 	if !mayAsk(x) {
 		return
 	}
-	if resolved, err := g.Directory.Resolve(ctx, x.agent); err == nil && drains(resolved) {
-		x.agent, x.draining = resolved, true // whether it takes this message depends on what that is
-		g.bound(x)
-		return
+	g.follow(ctx, x, true)
+}
+
+// follow goes from an agent that describes itself to the one that is called: its
+// successor where it has ended, the listed agent where its document describes one.
+// An agent that drains is called itself if that is wanted: whether it takes this
+// message depends on what that is.
+func (g *Gateway) follow(ctx context.Context, x *exchange, drained bool) {
+	var also *policy.Rules
+	for range maxFollowed {
+		if resolved, err := g.Directory.Resolve(ctx, x.agent); drained && err == nil && drains(resolved) && len(resolved.Listings) == 0 {
+			x.agent, x.draining = resolved, true
+			x.agent.Rules.Also = also
+			g.bound(x)
+			return
+		}
+		x.agent, x.lost = g.Directory.Reach(ctx, x.agent)
+		if x.agent.Rules.Also = also; x.lost != nil {
+			return
+		}
+		if len(x.agent.Listings) == 0 {
+			g.bound(x)
+			return
+		}
+		found := x.agent.Rules
+		also = &found
+		if x.agent = g.asListed(x); admit(x.call.Caller, x.agent.Rules) != nil {
+			x.agent.Rules.Also = also
+			return
+		}
 	}
-	if x.agent, x.lost = g.Directory.Reach(ctx, x.agent); x.lost == nil {
-		g.bound(x)
+	x.lost = &problem.NoPathError{From: string(x.source.Info().Binding), To: string(x.call.To)}
+}
+
+// maxFollowed bounds how often a document leads to a listed agent whose own
+// successor is a document again.
+const maxFollowed = 3
+
+// asListed is the listed agent that a capability document describes, to be
+// called under the rules of both: of several, the first that the caller may call.
+func (g *Gateway) asListed(x *exchange) directory.Agent {
+	var first directory.Agent
+	for _, name := range x.agent.Listings {
+		listed, ok := g.Directory.Find(name)
+		if ok && admit(x.call.Caller, listed.Rules) == nil {
+			return listed
+		}
+		if ok && first.Name == "" {
+			first = listed
+		}
 	}
+	return first
 }
 
 func mayAsk(x *exchange) bool { return admit(x.call.Caller, x.agent.Rules) == nil }

@@ -175,6 +175,7 @@ func (x *exchange) again() *exchange {
 	return &exchange{
 		call: x.call, settings: x.settings, began: x.began, source: x.source, dest: x.dest, evidence: x.evidence, agent: x.agent,
 		endpoint: x.endpoint, via: x.via, described: x.described, permit: x.permit, message: x.message, wireID: x.wireID, workflow: x.workflow,
+		stands: x.stands, spoken: x.spoken, renamed: x.renamed,
 		parents: x.parents, attested: x.attested, admitted: x.admitted, record: x.record, leave: func() {}, legs: x.legs,
 	}
 }
@@ -321,7 +322,10 @@ func (g *Gateway) recordOf(x *exchange, task *canonical.Task) *record {
 	}
 	rec := g.newRecord(x, &brief)
 	if task.ID != "" && (x.relay() || x.agentStreams() == translators.StreamsTask) {
-		rec.TaskID, rec.Context = task.ID, task.ContextID
+		rec.TaskID = task.ID
+		if task.ContextID == x.spoken.first || task.ContextID == x.spoken.last { // else it is the caller's name for it
+			rec.Context = task.ContextID
+		}
 	}
 	return rec
 }

@@ -14,9 +14,14 @@ type Rules struct {
 	// Callers are SPIFFE ids, or path prefixes that end in "/*", each
 	// optionally followed by "#" and one operation. Empty: nobody.
 	Callers    []string
-	Open       bool // everybody, even without credentials (R2: dev)
-	RequireECT bool // no unattested messages, not even at a native door (R3)
+	Open       bool   // everybody, even without credentials (R2: dev)
+	RequireECT bool   // no unattested messages, not even at a native door (R3)
+	Also       *Rules // rules that must permit as well; nil: none
 }
+
+// needsECT reports whether these rules, or those that must permit as well,
+// take no unattested messages.
+func (r Rules) needsECT() bool { return r.RequireECT || r.Also != nil && r.Also.needsECT() }
 
 // Validate reports every caller pattern that could never match.
 func (r Rules) Validate() error {
@@ -39,6 +44,13 @@ func Admit(caller ect.Identity, rules Rules) error {
 // callerMayCall is the first question of all (R2).
 func callerMayCall(r Request) error {
 	refusal := &Forbidden{Agent: r.Agent, Constraint: ConstraintCallers}
+	if r.Rules.Also != nil {
+		also := r
+		also.Rules = *r.Rules.Also
+		if err := callerMayCall(also); err != nil {
+			return err
+		}
+	}
 	if r.Caller == "" || (r.Anonymous && !r.Native) {
 		return refusal
 	}
@@ -63,6 +75,11 @@ func callerMayCall(r Request) error {
 
 // operations are those that the patterns for a caller name; nil: all of them.
 func operations(r Request) []string {
+	if r.Rules.Also != nil {
+		also, own := r, r
+		also.Rules, own.Rules.Also = *r.Rules.Also, nil
+		return both(operations(own), operations(also))
+	}
 	if r.Rules.Open {
 		return nil
 	}
@@ -75,6 +92,23 @@ func operations(r Request) []string {
 			return nil
 		default:
 			out = append(out, p.operation)
+		}
+	}
+	return out
+}
+
+// both are the operations that both lists allow; nil is a list of all.
+func both(a, b []string) []string {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	out := []string{}
+	for _, operation := range a {
+		if slices.Contains(b, operation) {
+			out = append(out, operation)
 		}
 	}
 	return out

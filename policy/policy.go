@@ -65,7 +65,7 @@ func Evaluate(r Request) (Permit, error) {
 // that an agent declares is no such rule: our own root is L2, and meets it. That an unsigned translation is no evidence is settled
 // before: no verifier passes one (R16; AEPB, Gateway Requirements item 7).
 func evidenceSuffices(r Request) error {
-	if len(r.Evidence) == 0 && (!r.Native || r.Rules.RequireECT || r.Constraints.MinLevel > 0) {
+	if len(r.Evidence) == 0 && (!r.Native || r.Rules.needsECT() || r.Constraints.MinLevel > 0) {
 		return fmt.Errorf("policy: the message came without one: %w", ect.ErrRequired)
 	}
 	return nil

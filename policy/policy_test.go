@@ -349,3 +349,34 @@ func TestPermitIsSealed(t *testing.T) {
 		}
 	}
 }
+
+// TestRulesAlso: rules that must permit as well let nobody do what one of both
+// forbids.
+func TestRulesAlso(t *testing.T) {
+	t.Parallel()
+	const caller = "spiffe://example.com/a"
+	all, none := policy.Rules{Open: true}, policy.Rules{}
+	one := policy.Rules{Callers: []string{caller + "#invoke", caller + "#cancel"}}
+	other := policy.Rules{Callers: []string{caller + "#cancel"}}
+	for name, tc := range map[string]struct {
+		rules, also policy.Rules
+		admitted    bool
+	}{
+		"both": {all, all, true}, "not the first": {none, all, false}, "not the second": {all, none, false}, "in part": {one, other, true},
+	} {
+		tc.rules.Also = &tc.also
+		if err := policy.Admit(caller, tc.rules); (err == nil) != tc.admitted {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	one.Also = &other
+	r := policy.Request{Caller: caller, Native: true, Agent: "b", Rules: one, Self: "spiffe://example.com/self"}
+	permit, err := policy.Evaluate(r)
+	if err != nil || permit.Perform("cancel") != nil || permit.Perform("invoke") == nil {
+		t.Errorf("%v: of two lists of operations, what both allow is allowed", err)
+	}
+	r.Rules = policy.Rules{Open: true, Also: &policy.Rules{Open: true, RequireECT: true}}
+	if _, err := policy.Evaluate(r); err == nil {
+		t.Error("an unattested message passes rules that take none")
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,7 +28,10 @@ import (
 // devTrustDomain is the throw-away trust domain of development gateways.
 const devTrustDomain = "aepb.dev"
 
-type devFlags struct{ addr, adminAddr, uacpAddr, dir, config string }
+type devFlags struct {
+	addr, adminAddr, uacpAddr, dir, config string
+	insecurePublic                         bool
+}
 
 func devCommand() *cobra.Command {
 	var flags devFlags
@@ -43,6 +48,7 @@ func devCommand() *cobra.Command {
 	cmd.Flags().StringVar(&flags.uacpAddr, "uacp-addr", "127.0.0.1:0", "µACP listener")
 	cmd.Flags().StringVar(&flags.dir, "dir", ".aepb", "where certificates, keys and state are kept")
 	cmd.Flags().StringVar(&flags.config, "config", "", "extra configuration (YAML)")
+	cmd.Flags().BoolVar(&flags.insecurePublic, "insecure-public", false, "listen on addresses that other machines reach, although callers need no credentials")
 	return cmd
 }
 
@@ -50,6 +56,9 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 	httpapi.Quiet()
 	extra, err := readConfig(flags.config)
 	if err != nil {
+		return err
+	}
+	if err := flags.private(extra); err != nil {
 		return err
 	}
 	material, err := identity.LoadOrCreate(flags.dir, devTrustDomain, time.Now)
@@ -100,6 +109,35 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 	return service.run(ctx, ports.public, ports.admin)
 }
 
+// private refuses listeners that other machines reach: dev lets callers in
+// without credentials, and opens all agents to them.
+func (f devFlags) private(extra config.Config) error {
+	if f.insecurePublic {
+		return nil
+	}
+	for _, one := range []struct{ name, at string }{
+		{"--addr", f.addr}, {"--admin-addr", f.adminAddr}, {"--uacp-addr", f.uacpAddr},
+		{"listen.grpc", extra.Listen.GRPC}, // listen.uacp_udp is always on loopback
+	} {
+		if one.at != "" && !onLoopback(one.at) {
+			return fmt.Errorf("%s is no loopback address: a development gateway lets callers in without credentials; "+
+				"use 127.0.0.1, run serve, or say --insecure-public if everybody who reaches it may use all agents", one.name)
+		}
+	}
+	return nil
+}
+
+// onLoopback reports whether a listener at host:port is reached from this
+// machine alone.
+func onLoopback(at string) bool {
+	host, _, err := net.SplitHostPort(at)
+	if err != nil {
+		return false
+	}
+	address, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && address.Unmap().IsLoopback()
+}
+
 func devSettings(material *identity.Development, extra config.Config, at addresses, token string, logs io.Writer) (settings, error) {
 	source, err := identity.NewSource(material.Gateway, material.Bundle)
 	if err != nil {
@@ -120,6 +158,7 @@ func devSettings(material *identity.Development, extra config.Config, at address
 	return settings{
 		files: files, source: source, svid: material.Gateway, bundle: material.Bundle, config: extra, document: document, redis: shared,
 		publicURL: at.Public, hosts: []string{"localhost", "127.0.0.1", "::1"},
+		listens:    at.listens(),
 		adminToken: token, dev: true, logger: telemetry.NewLogger(logs, 0),
 	}, nil
 }
@@ -144,6 +183,11 @@ type addresses struct {
 	Public string `json:"public"`
 	Admin  string `json:"admin"`
 	UACP   string `json:"uacp,omitempty"`
+}
+
+// listens are the host:port of the public and the admin listener.
+func (a addresses) listens() []string {
+	return []string{strings.TrimPrefix(a.Public, "https://"), strings.TrimPrefix(a.Admin, "https://")}
 }
 
 func (a addresses) save(dir string) error {

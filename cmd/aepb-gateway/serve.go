@@ -85,7 +85,7 @@ func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	s.uacp, s.listening = ports.uacp, portOf(ports.public)
+	s.uacp, s.listening, s.listens = ports.uacp, portOf(ports.public), ports.addresses().listens()
 	if s.grpc, err = listenGRPC(c); err != nil {
 		return errors.Join(err, ports.close())
 	}

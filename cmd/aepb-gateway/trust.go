@@ -14,6 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 )
 
 // papers are who we are and whom we trust, as the configured files say now.
@@ -121,7 +122,9 @@ func (out *service) renew(ctx context.Context, c config.Config, m papers) error 
 			return err // cannot be: the signer took it
 		}
 		out.settings.source.Show(m.public)
-		out.guard.Renew()
+		for _, guard := range []*egress.Guard{out.guard, out.documents, out.hooks} {
+			guard.Renew()
+		}
 		out.logger.InfoContext(ctx, "identity in force", slog.String("id", string(m.svid.ID)),
 			slog.String("serial", m.svid.Chain[0].SerialNumber.Text(16)), slog.Time("expires", m.svid.Expires()))
 	}

@@ -49,6 +49,7 @@ type settings struct {
 	publicURL  string          // where callers reach us when their Host header is none of ours
 	hosts      []string
 	listening  string        // the port of the public listener, where it may differ from that of publicURL
+	listens    []string      // host:port of the public and the admin listener
 	adminToken string        // of dev and demo; empty: operators show certificates
 	grpc       net.Listener  // nil: A2A is not served over gRPC
 	redis      *redis.Config // nil: state is kept elsewhere
@@ -78,7 +79,9 @@ type service struct {
 	watch         *watcher     // nil: the configuration cannot change
 	failing       func() error // why state cannot be kept now; nil: it can
 	guard         *egress.Guard
-	drain         []func() // end the streams on which nothing is said
+	documents     *egress.Guard // fetches capability documents that callers name
+	hooks         *egress.Guard // of webhooks and callbacks; nil: not made yet
+	drain         []func()      // end the streams on which nothing is said
 	entries       gateway.Entries
 	listening     sync.WaitGroup // listeners
 	signer        *ect.Signer
@@ -113,14 +116,10 @@ func wire(s settings) (built *service, err error) {
 	}
 	out.close, out.failing, out.replay = append(out.close, kept.close), kept.failing, kept.replay
 	out.entries = kept.entries
-	guard, err := egress.New(egress.Deps{
-		TLS:    s.source,
-		Config: egress.Config{AllowLoopbackHTTP: s.dev},
-	})
-	if err != nil {
+	if err := out.openGuards(); err != nil {
 		return nil, err
 	}
-	out.guard = guard
+	guard := out.guard
 	list, err := out.speak()
 	if err != nil {
 		return nil, err
@@ -129,7 +128,6 @@ func wire(s settings) (built *service, err error) {
 	if err != nil {
 		return nil, err
 	}
-	out.close = append(out.close, func() error { guard.CloseIdle(); return nil })
 	if out.metrics, err = telemetry.New(telemetry.Deps{
 		Bindings: registry.Bindings(), Backend: kept.backend, BackendUp: func() bool { return kept.failing() == nil },
 	}); err != nil {
@@ -142,6 +140,7 @@ func wire(s settings) (built *service, err error) {
 	out.directory, err = directory.New(directory.Deps{
 		Describers: describers, Egress: guard, Client: guard, Changed: out.metrics.DescriptionChanged,
 		Beyond: hops, Asked: out.metrics.Asked,
+		Documents: out.documents, Grants: out.documents, Ours: s.listensAt,
 		Pins:          pins{entries: kept.entries, now: time.Now},
 		PlainLoopback: s.dev, Now: time.Now, Logger: s.logger,
 	})
@@ -220,22 +219,6 @@ func index(list []protocol) (*translators.Registry, map[canonical.Binding]transp
 	}
 	registry, err := translators.NewRegistry(forms...)
 	return registry, dialers, describers, err
-}
-
-// webhooks are named by callers: what is posted to them goes through a door of their own,
-// since what the operator opens toward agents is not open to them.
-func (out *service) webhooks() (*egress.Guard, error) {
-	s := out.settings
-	settings := egress.Config{AllowLoopbackHTTP: s.dev}
-	if s.dev {
-		settings.AllowPrivate = []string{"127.0.0.0/8", "::1/128"}
-	}
-	guard, err := egress.New(egress.Deps{TLS: s.source, Config: settings})
-	if err != nil {
-		return nil, err
-	}
-	out.close = append(out.close, func() error { guard.CloseIdle(); return nil })
-	return guard, nil
 }
 
 // build makes the road and the evidence that it needs.

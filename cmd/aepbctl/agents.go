@@ -91,21 +91,23 @@ func agentsList(t *target) *cobra.Command {
 			if err := t.fetch(cmd, "/agents", &list); err != nil {
 				return err
 			}
-			return t.show(cmd, list, func(w io.Writer) error {
-				table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-				fmt.Fprintln(table, "NAME\tPROTOCOL\tURL")
-				for _, a := range list.Agents {
-					for _, e := range a.Endpoints {
-						fmt.Fprintf(table, "%s\t%s\t%s\n", a.Name, e.Binding, e.URL)
-					}
-					if a.Capability != "" {
-						fmt.Fprintf(table, "%s\tdocument\t%s\n", a.Name, a.Capability)
-					}
-				}
-				return table.Flush()
-			})
+			return t.show(cmd, list, func(w io.Writer) error { return printAgents(w, list.Agents) })
 		},
 	}
+}
+
+func printAgents(w io.Writer, agents []agent) error {
+	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(table, "NAME\tPROTOCOL\tURL")
+	for _, a := range agents {
+		for _, e := range a.Endpoints {
+			fmt.Fprintf(table, "%s\t%s\t%s\n", word(a.Name), word(e.Binding), word(e.URL))
+		}
+		if a.Capability != "" {
+			fmt.Fprintf(table, "%s\tdocument\t%s\n", word(a.Name), word(a.Capability))
+		}
+	}
+	return table.Flush()
 }
 
 func (t *target) fetch(cmd *cobra.Command, path string, into any) error {
@@ -205,10 +207,12 @@ func (t *target) add(cmd *cobra.Command, a agent) error {
 	if got.status != http.StatusCreated {
 		return got.refusal()
 	}
-	return t.show(cmd, json.RawMessage(got.body), func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s is listed; reach it as\n  an A2A agent  %[2]s/agents/%[1]s/a2a\n  an MCP server %[2]s/agents/%[1]s/mcp\n  an AINP agent %[2]s/agents/%[1]s/ainp\n", a.Name, base)
-		return err
-	})
+	return t.show(cmd, json.RawMessage(got.body), func(w io.Writer) error { return printAdded(w, a.Name, base) })
+}
+
+func printAdded(w io.Writer, name, base string) error {
+	_, err := fmt.Fprintf(w, "%s is listed; reach it as\n  an A2A agent  %[2]s/agents/%[1]s/a2a\n  an MCP server %[2]s/agents/%[1]s/mcp\n  an AINP agent %[2]s/agents/%[1]s/ainp\n", word(name), word(base))
+	return err
 }
 
 func agentsRemove(t *target) *cobra.Command {
@@ -241,26 +245,27 @@ func agentsShow(t *target) *cobra.Command {
 }
 
 func (a agent) print(w io.Writer) error {
-	fmt.Fprintln(w, a.Name, a.ID)
+	fmt.Fprintln(w, word(a.Name), word(a.ID))
 	if a.Capability != "" {
-		fmt.Fprintln(w, "  described at", a.Capability)
+		fmt.Fprintln(w, "  described at", word(a.Capability))
 	}
 	for _, e := range a.Endpoints {
+		at := word(e.URL)
 		if e.Through != "" {
-			e.URL = "through " + e.Through
+			at = "through " + word(e.Through)
 		}
-		fmt.Fprintln(w, " ", e.Binding, e.Version, e.URL)
+		fmt.Fprintln(w, " ", word(e.Binding), word(e.Version), at)
 	}
 	if l := a.Lifecycle; l != nil {
-		fmt.Fprintln(w, "  is", l.Status)
+		fmt.Fprintln(w, "  is", word(l.Status))
 		if l.Successor != nil {
-			fmt.Fprintln(w, "  its successor is described at", *l.Successor)
+			fmt.Fprintln(w, "  its successor is described at", word(*l.Successor))
 		}
 	}
 	if d := a.Description; d != nil && d.Error != "" {
-		fmt.Fprintln(w, "  cannot be asked:", d.Error)
+		fmt.Fprintln(w, "  cannot be asked:", line(d.Error))
 	} else if d != nil {
-		fmt.Fprintf(w, "  says it is %s %s, speaks %s\n  can: %s\n", d.Name, d.Version, d.Protocol, strings.Join(d.Capabilities, ", "))
+		fmt.Fprintf(w, "  says it is %s %s, speaks %s\n  can: %s\n", word(d.Name), word(d.Version), word(d.Protocol), words(d.Capabilities))
 	}
 	for _, p := range a.Descriptions {
 		p.print(w, a)
@@ -269,25 +274,25 @@ func (a agent) print(w io.Writer) error {
 }
 
 func (p pin) print(w io.Writer, a agent) {
-	fmt.Fprintf(w, "  description over %s: sha256 %s\n", p.Binding, p.Hash)
+	fmt.Fprintf(w, "  description over %s: sha256 %s\n", word(p.Binding), word(p.Hash))
 	if p.Pending == nil {
 		return
 	}
-	fmt.Fprintf(w, "  a change waits: sha256 %s\n", p.Pending.Hash)
+	fmt.Fprintf(w, "  a change waits: sha256 %s\n", word(p.Pending.Hash))
 	for _, c := range p.Pending.Changes {
-		name := c.Capability
+		name := word(c.Capability)
 		if name == "" {
 			name = "the agent itself"
 		}
-		fmt.Fprintf(w, "    %s %s %s\n", c.Kind, name, strings.Join(c.Members, ", "))
+		fmt.Fprintf(w, "    %s %s %s\n", word(c.Kind), name, words(c.Members))
 		if c.Was != "" {
-			fmt.Fprintf(w, "      - %s\n", strconv.Quote(c.Was))
+			fmt.Fprintf(w, "      - %s\n", strconv.QuoteToASCII(c.Was))
 		}
 		if c.Is != "" {
-			fmt.Fprintf(w, "      + %s\n", strconv.Quote(c.Is))
+			fmt.Fprintf(w, "      + %s\n", strconv.QuoteToASCII(c.Is))
 		}
 	}
-	fmt.Fprintf(w, "  accept it with: aepbctl agents accept %s --sha256 %s\n", a.Name, p.Pending.Hash)
+	fmt.Fprintf(w, "  accept it with: aepbctl agents accept %s --sha256 %s\n", word(a.Name), word(p.Pending.Hash))
 }
 
 func agentsAccept(t *target) *cobra.Command {

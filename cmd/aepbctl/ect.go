@@ -222,7 +222,7 @@ func losses(views []tokenView) []string {
 }
 
 func printClaims(w io.Writer, views []tokenView) error {
-	encoder := json.NewEncoder(w)
+	encoder := json.NewEncoder(ascii{w})
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
 	for _, v := range views {
@@ -246,16 +246,16 @@ func printChain(w io.Writer, views []tokenView) error {
 		depth[v.ID] = level
 		state := "verified"
 		if !v.Verified {
-			state = "NOT VERIFIED: " + v.Problem
+			state = "NOT VERIFIED: " + line(v.Problem)
 		}
 		route := ""
 		if from, ok := v.Ext.String(ect.ExtSourceProtocol); ok {
-			route = " " + from
+			route = " " + word(from)
 			if to, _ := v.Ext.String(ect.ExtDestProtocol); to != "" {
-				route += " → " + to
+				route += " → " + word(to)
 			}
 		}
-		if _, err := fmt.Fprintf(w, "%s%s %s%s by %s, %s\n", strings.Repeat("  ", level), v.ID, v.Act, route, v.Issuer, state); err != nil {
+		if _, err := fmt.Fprintf(w, "%s%s %s%s by %s, %s\n", strings.Repeat("  ", level), word(v.ID), word(v.Act), route, word(v.Issuer), state); err != nil {
 			return err
 		}
 	}

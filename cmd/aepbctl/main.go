@@ -44,11 +44,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case errors.Is(err, errRefused):
 		return exitFailed
 	case !started:
-		fmt.Fprintln(stderr, "aepbctl:", err)
+		complain(stderr, err)
 		fmt.Fprintln(stderr, "see aepbctl --help")
 		return exitUsage
 	default:
-		fmt.Fprintln(stderr, "aepbctl:", err)
+		complain(stderr, err)
 		return exitFailed
 	}
 }

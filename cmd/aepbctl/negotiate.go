@@ -76,21 +76,21 @@ func (n negotiation) print(w io.Writer) error {
 		doc  document
 	}{{"ours", n.Ours}, {"theirs", n.Theirs}} {
 		for _, p := range side.doc.Protocols {
-			fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", side.name, p.ID, p.Priority, p.Endpoint)
+			fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", side.name, word(p.ID), p.Priority, word(p.Endpoint))
 		}
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	if l := n.Theirs.Lifecycle; l != nil {
-		fmt.Fprintf(w, "%s is %s, version %s\n", n.Agent, l.Status, l.Version)
+		fmt.Fprintf(w, "%s is %s, version %s\n", word(n.Agent), word(l.Status), word(l.Version))
 	}
 	o := n.Outcome
 	if o.Path == "direct" {
-		fmt.Fprintf(w, "chosen: %s, directly at %s\n", o.Protocol, o.Endpoint)
+		fmt.Fprintf(w, "chosen: %s, directly at %s\n", word(o.Protocol), word(o.Endpoint))
 	} else {
-		fmt.Fprintf(w, "chosen: %s to %s, through the gateway %s\n", o.From, o.Protocol, o.Gateway)
+		fmt.Fprintf(w, "chosen: %s to %s, through the gateway %s\n", word(o.From), word(o.Protocol), word(o.Gateway))
 	}
-	fmt.Fprintln(w, "why:", o.Reason)
+	fmt.Fprintln(w, "why:", line(o.Reason))
 	return nil
 }

@@ -191,11 +191,11 @@ func asJSON(body []byte) json.RawMessage {
 }
 
 func (d delivery) print(w io.Writer) error {
-	if _, err := fmt.Fprintf(w, "%s\n", d.Reply); err != nil {
+	if _, err := fmt.Fprintf(w, "%s\n", visible(d.Reply)); err != nil {
 		return err
 	}
 	for _, loss := range d.Losses {
-		fmt.Fprintln(w, "loss", loss)
+		fmt.Fprintln(w, "loss", line(loss))
 	}
 	return printChain(w, d.ECTs)
 }

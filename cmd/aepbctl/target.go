@@ -162,7 +162,7 @@ func (t *target) operate(ctx context.Context, method, path string, body []byte) 
 func (a answer) refusal() error {
 	var p struct{ Title, Code, Detail string }
 	if json.Unmarshal(a.body, &p) == nil && p.Code != "" {
-		return fmt.Errorf("%s: %s (HTTP %d)", p.Code, p.Detail, a.status)
+		return fmt.Errorf("%s: %s (HTTP %d)", word(p.Code), line(p.Detail), a.status)
 	}
 	return fmt.Errorf("the gateway answered HTTP %d", a.status)
 }

@@ -113,11 +113,11 @@ func protocol(text string) (translators.Translator, string, error) {
 }
 
 func (t translation) print(w io.Writer) error {
-	if _, err := fmt.Fprintf(w, "%s\n", t.Message); err != nil {
+	if _, err := fmt.Fprintf(w, "%s\n", visible(t.Message)); err != nil {
 		return err
 	}
 	for _, loss := range t.Losses {
-		fmt.Fprintln(w, "loss", loss)
+		fmt.Fprintln(w, "loss", line(loss))
 	}
 	return nil
 }

@@ -168,7 +168,9 @@ type Policy struct {
 }
 
 // Documents are the capability documents that callers may name as destination
-// at the translate endpoint, instead of an agent (R8).
+// at the translate endpoint, instead of an agent (R8). One that describes a listed
+// agent is that agent, under the rules of both; one that uses the id of a listed
+// agent, or an address of listed agents, peers or this gateway, is refused.
 type Documents struct {
 	Hosts   []string `yaml:"hosts"`   // host, host:port or *.domain; none: no document. Private addresses only by exact name
 	Callers []string `yaml:"callers"` // SPIFFE ids, or prefixes ending in /*; none: nobody, in dev everybody (R2)

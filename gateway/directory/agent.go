@@ -47,8 +47,11 @@ type Agent struct {
 
 	// From the capability document; zero without one.
 	Lifecycle Lifecycle
-	Gateways  []string            // translate endpoints that it can be reached through
-	Beyond    []canonical.Binding // protocols that are not spoken here, preferred first: another gateway may
+	Gateways  []string // translate endpoints that it can be reached through
+	// Listings are the names of the listed agents that a capability document
+	// named by a caller describes: it is called as one of them, or not at all.
+	Listings []string
+	Beyond   []canonical.Binding // protocols that are not spoken here, preferred first: another gateway may
 }
 
 // Listed reports whether an operator gave the agent its name. Those that a

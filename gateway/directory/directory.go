@@ -35,11 +35,14 @@ type Allower interface {
 type Deps struct {
 	Describers    map[canonical.Binding]transport.Describer
 	Egress        Allower
-	Client        Client              // fetches capability documents; nil: no agent can have one
-	Pins          Pins                // nil: in memory
-	Changed       func(agent string)  // counts changed descriptions; nil: nobody does
-	Asked         func(result string) // counts questions to other gateways: served, unserved, failed; nil: nobody does
-	Beyond        transport.Describer // asks peers about agents behind them; nil: no agent can be reached through one
+	Client        Client                     // fetches capability documents; nil: no agent can have one
+	Documents     Client                     // fetches those that callers name, without the grants of agents; nil: Client does
+	Grants        Allower                    // opens Documents to the hosts of [Documents]; nil: nothing to open
+	Ours          func(hostport string) bool // reports whether this gateway listens there; nil: nobody knows
+	Pins          Pins                       // nil: in memory
+	Changed       func(agent string)         // counts changed descriptions; nil: nobody does
+	Asked         func(result string)        // counts questions to other gateways: served, unserved, failed; nil: nobody does
+	Beyond        transport.Describer        // asks peers about agents behind them; nil: no agent can be reached through one
 	PlainLoopback bool
 	Now           func() time.Time
 	Logger        *slog.Logger
@@ -79,6 +82,12 @@ func New(deps Deps) (*Directory, error) {
 	}
 	if deps.Pins == nil {
 		deps.Pins = &memoryPins{pins: map[string]Pin{}}
+	}
+	if deps.Documents == nil {
+		deps.Documents = deps.Client
+	}
+	if deps.Ours == nil {
+		deps.Ours = func(string) bool { return false }
 	}
 	if deps.Changed == nil {
 		deps.Changed = func(string) {}

@@ -45,11 +45,11 @@ type fetchedDocument struct {
 
 // fetchDocument asks for a document, or whether the old one still holds. It
 // never fails otherwise than in the result's err.
-func (d *Directory) fetchDocument(ctx context.Context, address string, expected ect.Identity, old fetchedDocument) fetchedDocument {
+func (d *Directory) fetchDocument(ctx context.Context, by Client, address string, expected ect.Identity, old fetchedDocument) fetchedDocument {
 	ctx, cancel := context.WithTimeout(ctx, documentLimit)
 	defer cancel()
 	now := d.deps.Now()
-	got, err := d.request(ctx, address, expected, old, now)
+	got, err := d.request(ctx, by, address, expected, old, now)
 	if err == nil {
 		return got
 	}
@@ -71,7 +71,7 @@ func silent(err error) bool {
 	return !errors.As(err, &denied)
 }
 
-func (d *Directory) request(ctx context.Context, address string, expected ect.Identity, old fetchedDocument, now time.Time) (fetchedDocument, error) {
+func (d *Directory) request(ctx context.Context, by Client, address string, expected ect.Identity, old fetchedDocument, now time.Time) (fetchedDocument, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return fetchedDocument{}, invalid("its URL is none")
@@ -80,7 +80,7 @@ func (d *Directory) request(ctx context.Context, address string, expected ect.Id
 	if old.etag != "" && old.err == nil && !old.gone {
 		request.Header.Set("If-None-Match", old.etag)
 	}
-	response, err := d.deps.Client.DoAs(request, expected)
+	response, err := by.DoAs(request, expected)
 	if err != nil {
 		return fetchedDocument{}, unfetched(ctx, err)
 	}

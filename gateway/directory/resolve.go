@@ -63,12 +63,12 @@ func (d *Directory) AllowDocuments(p Documents) error {
 	d.order = nil
 	for _, entry := range d.policy.Hosts {
 		if !strings.HasPrefix(entry, "*.") {
-			d.deps.Egress.Disallow(entry)
+			d.allowDocuments(Allower.Disallow, entry)
 		}
 	}
 	for _, entry := range p.Hosts {
 		if !strings.HasPrefix(entry, "*.") {
-			d.deps.Egress.Allow(entry)
+			d.allowDocuments(Allower.Allow, entry)
 		}
 	}
 	d.policy = Documents{Hosts: slices.Clone(p.Hosts), Rules: p.Rules}
@@ -129,7 +129,7 @@ func (e *EndedError) Error() string { return "the agent " + e.Agent + " is " + s
 // trusted (AEPB, Successor Discovery). Errors: *EndedError, *DocumentError,
 // *egress.DeniedError, *transport.UnreachableError, *transport.TimeoutError.
 func (d *Directory) Reach(ctx context.Context, agent Agent) (Agent, error) {
-	first, err := d.Resolve(ctx, agent)
+	first, err := d.resolveFor(ctx, agent, "")
 	if err != nil || !ended(first) {
 		return first, err
 	}
@@ -145,7 +145,7 @@ func (d *Directory) Reach(ctx context.Context, agent Agent) (Agent, error) {
 		if err != nil || !ok {
 			return first, refusal
 		}
-		resolved, err := d.Resolve(ctx, heir)
+		resolved, err := d.resolveFor(ctx, heir, agent.Name)
 		if err != nil || (resolved.Lifecycle.Status != Retired && resolved.AssuranceLevel < floor(at)) {
 			return first, refusal
 		}
@@ -181,7 +181,7 @@ func (d *Directory) Resolve(ctx context.Context, agent Agent) (Agent, error) {
 	if ok && d.deps.Now().Before(r.until) {
 		return r.agent, r.err
 	}
-	fetched := d.document(ctx, agent.Capability, agent.ID)
+	fetched := d.document(ctx, agent.Capability, agent.ID, d.fetcher(agent))
 	merged, err := d.merge(agent, fetched)
 	d.keep(agent, merged, err, fetched.until)
 	return merged, err
@@ -200,7 +200,7 @@ func (d *Directory) Known(agent Agent) Lifecycle {
 
 // document fetches once for all who wait. As with descriptions, the fetch
 // outlives a caller who goes away, bounded by documentLimit.
-func (d *Directory) document(ctx context.Context, address string, expected ect.Identity) fetchedDocument {
+func (d *Directory) document(ctx context.Context, address string, expected ect.Identity, by Client) fetchedDocument {
 	name := address + " " + string(expected)
 	result := d.flight.DoChan("document "+name, func() (any, error) {
 		d.mu.RLock()
@@ -209,7 +209,7 @@ func (d *Directory) document(ctx context.Context, address string, expected ect.I
 		if d.deps.Now().Before(old.until) {
 			return old, nil
 		}
-		fetched := d.fetchDocument(context.WithoutCancel(ctx), address, expected, old)
+		fetched := d.fetchDocument(context.WithoutCancel(ctx), by, address, expected, old)
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.makeRoom()

@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -9,51 +10,130 @@ import (
 )
 
 // Conversations remembers the last ECT of each conversation (R3), under a key
-// that its caller makes of caller, agent and context. It is safe for
-// concurrent use.
+// that its caller makes of caller, agent and context: the part of the key before
+// its first NUL is the owner of the conversation. One owner has a share of the
+// room; its own conversations make room beyond that. It is safe for concurrent use.
 type Conversations struct {
 	now      func() time.Time
 	lifetime time.Duration
 
-	mu    sync.RWMutex
-	turns *shelf[none] // as appendTurn writes them
+	mu     sync.RWMutex
+	turns  *shelf[turn] // as appendTurn writes them
+	owners map[ownerDigest]ownedTurns
+	share  int // of one owner
+}
+
+// ConversationShares says which part of the room one owner may have: one in so many.
+const ConversationShares = 8
+
+// ownerDigest is the part of a conversation's digest that says whose it is. Two
+// owners with the same one share their share.
+type ownerDigest [4]byte
+
+// turn is a conversation's place among those of its owner; zero digests: none.
+type turn struct{ older, newer digest }
+
+// ownedTurns is what one owner has.
+type ownedTurns struct {
+	oldest, newest digest
+	count          int
+}
+
+// conversationOf is the digest of a key: the last octets say whose it is.
+func conversationOf(key string) (k digest, owner ownerDigest) {
+	who, _, _ := strings.Cut(key, "\x00")
+	k, all := digestOf(key), digestOf("owner", who)
+	copy(owner[:], all[:])
+	copy(k[len(k)-len(owner):], owner[:])
+	return k, owner
+}
+
+func ownerIn(k digest) (owner ownerDigest) {
+	copy(owner[:], k[len(k)-len(owner):])
+	return owner
 }
 
 func newConversations(config Config, deps Deps) *Conversations {
-	return &Conversations{
-		now: deps.Now, lifetime: config.ConversationLifetime,
-		turns: newShelf[none](KindConversation, config.MaxConversations, 0, deps.Journal),
+	c := &Conversations{
+		now: deps.Now, lifetime: config.ConversationLifetime, owners: map[ownerDigest]ownedTurns{},
+		turns: newShelf[turn](KindConversation, config.MaxConversations, 0, deps.Journal),
+		share: max(1, config.MaxConversations/ConversationShares),
 	}
+	c.turns.dropped = c.unlink
+	return c
+}
+
+// link makes a conversation the newest of its owner.
+func (c *Conversations) link(k digest) {
+	owner := ownerIn(k)
+	o := c.owners[owner]
+	if o.count == 0 {
+		o.oldest = k
+	} else {
+		c.turns.byKey.Find(o.newest).meta.newer = k
+		c.turns.byKey.Find(k).meta.older = o.newest
+	}
+	o.newest = k
+	o.count++
+	c.owners[owner] = o
+}
+
+// unlink is told of every conversation that leaves.
+func (c *Conversations) unlink(k digest, p place[turn]) {
+	owner := ownerIn(k)
+	o := c.owners[owner]
+	if at := c.turns.byKey.Find(p.meta.older); at != nil {
+		at.meta.newer = p.meta.newer
+	} else {
+		o.oldest = p.meta.newer
+	}
+	if at := c.turns.byKey.Find(p.meta.newer); at != nil {
+		at.meta.older = p.meta.older
+	} else {
+		o.newest = p.meta.older
+	}
+	if o.count--; o.count == 0 {
+		delete(c.owners, owner)
+		return
+	}
+	c.owners[owner] = o
 }
 
 // Last finds the workflow of a conversation and its last ECT. Nothing is ever
 // found under the empty key.
-func (c *Conversations) Last(_ context.Context, key string) (workflow string, id ect.ID, ok bool) {
-	k := digestOf(key)
+func (c *Conversations) Last(_ context.Context, key string) (workflow string, id ect.ID, ok bool, err error) {
+	k, _ := conversationOf(key)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	octets, _, ok := c.turns.get(k, c.now())
 	if !ok {
-		return "", "", false
+		return "", "", false, nil
 	}
 	r := reader{data: string(octets[keyedSize:])}
-	return r.text(), ect.ID(r.text()), true
+	return r.text(), ect.ID(r.text()), true, nil
 }
 
 // Remember notes the last ECT of a conversation. Nothing is remembered under
-// the empty key. When there is no room the conversation that rested longest
-// goes; its next turn starts a lineage of its own.
+// the empty key. When there is no room, or its owner has its share, the
+// conversation that rested longest goes: of all, or of this owner. Its next turn
+// starts a lineage of its own.
 func (c *Conversations) Remember(_ context.Context, key, workflow string, id ect.ID) {
 	if key == "" {
 		return
 	}
-	k := digestOf(key)
+	k, owner := conversationOf(key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
 	until := now.Add(c.lifetime)
 	var scratch [256]byte
-	c.turns.add(k, none{}, until, now, appendTurn(scratch[:0], until, k, workflow, id))
+	if o := c.owners[owner]; o.count >= c.share && !c.turns.has(k) {
+		c.turns.drop(o.oldest, *c.turns.byKey.Find(o.oldest))
+		c.turns.evicted++
+	}
+	if c.turns.add(k, turn{}, until, now, appendTurn(scratch[:0], until, k, workflow, id)) {
+		c.link(k)
+	}
 }
 
 // Usage says how full the memory is.
@@ -66,7 +146,11 @@ func (c *Conversations) Usage() Usage {
 func (c *Conversations) restore(e keyed, serial uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.turns.restore(e.key, none{}, serial, e.until, c.now(), e.whole)
+	kept := c.turns.restore(e.key, turn{}, serial, e.until, c.now(), e.whole)
+	if kept {
+		c.link(e.key)
+	}
+	return kept
 }
 
 func (c *Conversations) sweep(most int) {

@@ -155,7 +155,7 @@ func TestRestore(t *testing.T) {
 		if blob, _ := m.Load(t.Context(), ect.ReplayKey{ID: "1"}); string(blob) != "answer" {
 			t.Errorf("answer %q", blob)
 		}
-		if wid, id, _ := m.Last(t.Context(), "a"); wid != "w" || id != "1" {
+		if wid, id, _, _ := m.Last(t.Context(), "a"); wid != "w" || id != "1" {
 			t.Errorf("turn %q %q", wid, id)
 		}
 		m.Remember(t.Context(), "b", "w", "1")
@@ -196,7 +196,7 @@ func TestRestoreReplaces(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, id, _ := m.Last(t.Context(), "a"); id != "2" {
+	if _, id, _, _ := m.Last(t.Context(), "a"); id != "2" {
 		t.Errorf("last turn %q", id)
 	}
 	notes.want(t, "-conversations 1")

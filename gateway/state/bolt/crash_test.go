@@ -189,7 +189,7 @@ func wantSwapped(t *testing.T, s *bolt.Store, w written) {
 func wantTurns(t *testing.T, s *bolt.Store, w written) {
 	t.Helper()
 	for n := max(w.from, w.to-crashKeys+1); n <= w.to; n++ {
-		_, id, ok := s.Last(t.Context(), strconv.Itoa(n%crashKeys))
+		_, id, ok, _ := s.Last(t.Context(), strconv.Itoa(n%crashKeys))
 		if at, err := strconv.Atoi(string(id)); !ok || err != nil || at < n {
 			t.Fatalf("a conversation stands at %q, not at %d", id, n)
 		}

@@ -85,7 +85,7 @@ func TestDiskFull(t *testing.T) {
 		if _, ok := s.Load(t.Context(), replayKey(2)); ok || has(t, s, 3) {
 			t.Error("something was kept that cannot be written")
 		}
-		if _, id, _ := s.Last(t.Context(), "a"); id != "1" || !has(t, s, 2) {
+		if _, id, _, _ := s.Last(t.Context(), "a"); id != "1" || !has(t, s, 2) {
 			t.Error("reading does not go on")
 		}
 		failures := s.Stats().Failures

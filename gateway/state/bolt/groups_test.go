@@ -89,8 +89,8 @@ func wantSame(t *testing.T, want, got *bolt.Store, keys int) {
 		if b, _ := got.Load(t.Context(), replayKey(n)); !bytes.Equal(a, b) {
 			t.Fatalf("answer %d: %d octets, want %d", n, len(b), len(a))
 		}
-		_, before, _ := want.Last(t.Context(), fmt.Sprint(n))
-		if _, after, _ := got.Last(t.Context(), fmt.Sprint(n)); before != after {
+		_, before, _, _ := want.Last(t.Context(), fmt.Sprint(n))
+		if _, after, _, _ := got.Last(t.Context(), fmt.Sprint(n)); before != after {
 			t.Fatalf("turn %d: %q, want %q", n, after, before)
 		}
 	}

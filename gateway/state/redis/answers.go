@@ -2,10 +2,14 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
 // Finish stores an answer, as [state.Answers.Finish] does. While Redis is away
@@ -51,17 +55,28 @@ func (s *Store) Load(ctx context.Context, key ect.ReplayKey) ([]byte, bool) {
 }
 
 // Last finds where a conversation stands, as [state.Conversations.Last] does;
-// while Redis is away it stands nowhere, and its next turn starts a lineage.
-func (s *Store) Last(ctx context.Context, key string) (workflow string, id ect.ID, ok bool) {
+// while Redis is away nobody knows: [state.UnavailableError].
+func (s *Store) Last(ctx context.Context, key string) (workflow string, id ect.ID, ok bool, err error) {
 	if key == "" {
-		return "", "", false
+		return "", "", false, nil
 	}
-	value, found := s.get(ctx, s.conversationKey(key))
+	bounded, cancel, err := s.begin(ctx)
+	if err != nil {
+		return "", "", false, err
+	}
+	defer cancel()
+	value, err := s.client.Get(bounded, s.conversationKey(key)).Bytes()
+	if errors.Is(err, goredis.Nil) {
+		return "", "", false, nil
+	}
+	if err != nil {
+		return "", "", false, failure(ctx, "conversations", err)
+	}
 	workflow, last, ok := strings.Cut(string(value), "\x00")
-	if !found || !ok {
-		return "", "", false
+	if !ok {
+		return "", "", false, nil
 	}
-	return workflow, ect.ID(last), true
+	return workflow, ect.ID(last), true, nil
 }
 
 // Remember notes the last ECT of a conversation, as
@@ -70,9 +85,31 @@ func (s *Store) Remember(ctx context.Context, key, workflow string, id ect.ID) {
 	if key == "" || strings.ContainsRune(workflow, 0) {
 		return
 	}
-	value := workflow + "\x00" + string(id)
-	s.set(ctx, s.conversationKey(key), []byte(value), s.now().Add(s.config.Bounds.ConversationLifetime))
+	bounded, cancel, err := s.begin(ctx)
+	if err != nil {
+		return
+	}
+	defer cancel()
+	owned, own := s.ownedKey(key), s.conversationKey(key)
+	most := max(1, s.config.Bounds.MaxConversations/state.ConversationShares)
+	_ = script(rememberLua).Run(bounded, s.client, []string{own, owned},
+		workflow+"\x00"+string(id), milliseconds(s.now().Add(s.config.Bounds.ConversationLifetime)), most).Err() // Failing tells
 }
+
+// rememberLua: KEYS conversation, those of its owner by their end; ARGV where it
+// stands, until (ms), most of one owner. Beyond that the owner's own that rested
+// longest make room; all are in one slot.
+const rememberLua = `
+redis.call('SET', KEYS[1], ARGV[1], 'PXAT', ARGV[2])
+redis.call('ZADD', KEYS[2], ARGV[2], KEYS[1])
+redis.call('PEXPIREAT', KEYS[2], ARGV[2])
+local over = redis.call('ZCARD', KEYS[2]) - tonumber(ARGV[3])
+if over > 0 then
+  local old = redis.call('ZPOPMIN', KEYS[2], math.min(over, 1000))
+  for i = 1, #old, 2 do redis.call('DEL', old[i]) end
+end
+return {'ok'}
+`
 
 func (s *Store) set(ctx context.Context, key string, value []byte, until time.Time) {
 	bounded, cancel, err := s.begin(ctx)
@@ -97,4 +134,15 @@ func (s *Store) answerKey(key ect.ReplayKey) string {
 	return s.config.Prefix + "a:" + digest(string(key.Issuer), key.Workflow, string(key.ID)).hex()
 }
 
-func (s *Store) conversationKey(key string) string { return s.config.Prefix + "c:" + digest(key).hex() }
+func (s *Store) conversationKey(key string) string {
+	return s.config.Prefix + "c:{" + ownerOf(key) + "}:" + digest(key).hex()
+}
+
+// ownedKey is under which the conversations of a conversation's owner are listed.
+func (s *Store) ownedKey(key string) string { return s.config.Prefix + "o:{" + ownerOf(key) + "}" }
+
+// ownerOf is whose a conversation is: the part of its key before the first NUL.
+func ownerOf(key string) string {
+	who, _, _ := strings.Cut(key, "\x00")
+	return digest("owner", who).hex()
+}

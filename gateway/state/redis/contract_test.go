@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -79,17 +80,44 @@ func TestAnswersAndConversations(t *testing.T) {
 	a.Remember(t.Context(), "c", "w", "one")
 	a.Remember(t.Context(), "c", "w", "two")
 	a.Remember(t.Context(), "", "w", "none")
-	if workflow, id, ok := b.Last(t.Context(), "c"); workflow != "w" || id != "two" || !ok {
+	if workflow, id, ok, _ := b.Last(t.Context(), "c"); workflow != "w" || id != "two" || !ok {
 		t.Errorf("got %q, %q, %v", workflow, id, ok)
 	}
-	if _, _, ok := b.Last(t.Context(), ""); ok {
+	if _, _, ok, _ := b.Last(t.Context(), ""); ok {
 		t.Error("the empty key was remembered")
 	}
 	eventually(t, soon, "both end", func() bool {
 		_, answered := b.Load(t.Context(), key)
-		_, _, known := b.Last(t.Context(), "c")
+		_, _, known, _ := b.Last(t.Context(), "c")
 		return !answered && !known
 	})
+}
+
+// An owner that begins more conversations than its share loses its own oldest,
+// and nobody else's; and while Redis is away nobody knows where one stands.
+func TestConversationsHaveAShare(t *testing.T) {
+	t.Parallel()
+	bounds := state.Config{MaxConversations: 4 * state.ConversationShares, ConversationLifetime: time.Minute}
+	s := open(t, redis.Config{Addresses: []string{serve(t).address}, Bounds: bounds})
+	s.Remember(t.Context(), "victim\x00agent\x00c", "w", "1")
+	for n := range 20 {
+		s.Remember(t.Context(), "flooder\x00agent\x00"+strconv.Itoa(n), "w", "1")
+	}
+	kept := 0
+	for n := range 20 {
+		if _, _, ok, _ := s.Last(t.Context(), "flooder\x00agent\x00"+strconv.Itoa(n)); ok {
+			kept++
+		}
+	}
+	if _, _, ok, err := s.Last(t.Context(), "victim\x00agent\x00c"); !ok || err != nil || kept != 4 {
+		t.Errorf("the victim's is known: %v, %v; of the flooder's there are %d", ok, err, kept)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, ok, err := s.Last(t.Context(), "victim\x00agent\x00c"); ok || err == nil {
+		t.Error("without Redis a conversation is unknown, and that is no error")
+	}
 }
 
 // What one replica keeps, all know.

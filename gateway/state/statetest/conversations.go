@@ -1,9 +1,11 @@
 package statetest
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
@@ -11,13 +13,18 @@ var conversations = map[string]func(*testing.T, Harness){
 	"conversations stand at their last turn": conversationsLast,
 	"conversations make room":                conversationsMakeRoom,
 	"conversations end":                      conversationsEnd,
+	"conversations have a share":             conversationsShare,
 }
 
 // wantTurn compares where a conversation stands, as workflow/id; "": nowhere.
 func wantTurn(t *testing.T, d Driver, key, want string) {
 	t.Helper()
 	got := ""
-	if wid, id, ok := d.Last(t.Context(), key); ok {
+	wid, id, ok, err := d.Last(t.Context(), key)
+	if err != nil {
+		t.Error(err)
+	}
+	if ok {
 		got = wid + "/" + string(id)
 	}
 	if got != want {
@@ -63,4 +70,36 @@ func conversationsEnd(t *testing.T, h Harness) {
 	wantTurn(t, d, "a", "w/2")
 	pass(time.Nanosecond)
 	wantTurn(t, d, "a", "")
+}
+
+// conversationsShare: an owner that begins more conversations than its share
+// loses its own oldest, and nobody else's.
+func conversationsShare(t *testing.T, h Harness) {
+	d := h.Open(t, state.Config{MaxConversations: 4 * state.ConversationShares, ConversationLifetime: time.Hour})
+	d.Remember(t.Context(), "victim\x00agent\x00c", "w", "1")
+	name := func(n int) string { return "flooder\x00agent\x00" + strconv.Itoa(n) }
+	for n := range 100 {
+		pass(time.Millisecond)
+		d.Remember(t.Context(), name(n), "f", ect.ID(strconv.Itoa(n)))
+		d.Remember(t.Context(), name(n), "f", ect.ID(strconv.Itoa(n)))
+	}
+	wantTurn(t, d, "victim\x00agent\x00c", "w/1")
+	for n := range 100 {
+		want := ""
+		if n >= 96 {
+			want = "f/" + strconv.Itoa(n)
+		}
+		wantTurn(t, d, name(n), want)
+	}
+	pass(30 * time.Minute)
+	d.Remember(t.Context(), name(96), "f", "again") // now 97 has rested longest
+	d.Remember(t.Context(), name(200), "f", "200")
+	wantTurn(t, d, name(96), "f/again")
+	wantTurn(t, d, name(97), "")
+	pass(2 * time.Hour) // all end, and there is room again
+	for n := range 4 {
+		d.Remember(t.Context(), name(n), "f", "new")
+	}
+	wantTurn(t, d, name(0), "f/new")
+	wantTurn(t, d, "victim\x00agent\x00c", "")
 }

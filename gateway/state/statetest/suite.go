@@ -31,7 +31,7 @@ type Answers interface {
 
 // Conversations remembers where each conversation stands (R3).
 type Conversations interface {
-	Last(ctx context.Context, key string) (workflow string, id ect.ID, ok bool)
+	Last(ctx context.Context, key string) (workflow string, id ect.ID, ok bool, err error)
 	Remember(ctx context.Context, key, workflow string, id ect.ID)
 }
 
@@ -119,5 +119,5 @@ func oneOfEach(ctx context.Context, d Driver, n int) {
 	d.Finish(ctx, key, []byte("x"), r.Until)
 	_, _ = d.Load(ctx, key)
 	d.Remember(ctx, fmt.Sprint(n%300), "w", r.ID)
-	_, _, _ = d.Last(ctx, fmt.Sprint(n%300))
+	_, _, _, _ = d.Last(ctx, fmt.Sprint(n%300))
 }

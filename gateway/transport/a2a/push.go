@@ -138,5 +138,14 @@ func authorization(config canonical.PushConfig) (string, error) {
 	if config.Scheme == "" || config.Credentials == "" {
 		return "", nil
 	}
+	if strings.ContainsFunc(config.Scheme, func(r rune) bool { return !schemeChar(r) }) {
+		return "", &canonical.Error{Code: canonical.CodeBadParams, Message: "the scheme of push authentication is no HTTP authentication scheme"}
+	}
 	return config.Scheme + " " + config.Credentials, nil
+}
+
+// schemeChar reports whether an HTTP authentication scheme may hold it: a token
+// (RFC 9110, section 5.6.2).
+func schemeChar(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }

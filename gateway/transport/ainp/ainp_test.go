@@ -187,7 +187,7 @@ func TestAtTheDoor(t *testing.T) {
 		"signature of another size": {body: edit(`{"version"`, `{"sig":"AAAA","version"`), raw: true, status: 401, code: "INVALID_SIGNATURE"},
 		"signature no base64":       {body: edit(`{"version"`, `{"sig":"%","version"`), raw: true, status: 401, code: "INVALID_SIGNATURE"},
 		"changed after signing":     {body: strings.Replace(string(sign(t, a, []byte(note(a)), form.SigDraft)), `"hi"`, `"ho"`, 1), raw: true, status: 401, code: "INVALID_SIGNATURE"},
-		"sender in another case":    {body: strings.Replace(string(sign(t, stranger, []byte(note(stranger)), form.SigDraft)), `{"version"`, `{"FROM_DID":"`+a.DID+`","version"`, 1), raw: true, status: 401, code: "INVALID_SIGNATURE"},
+		"sender in another case":    {body: strings.Replace(string(sign(t, stranger, []byte(note(stranger)), form.SigDraft)), `{"version"`, `{"FROM_DID":"`+a.DID+`","version"`, 1), raw: true, status: 400, code: "VALIDATION_ERROR"},
 		"unknown method of DID":     {body: edit(a.DID, "did:example:1"), by: a, status: 401, code: "INVALID_SIGNATURE"},
 		"did:web without a client":  {body: edit(a.DID, "did:web:a.example"), by: a, status: 401, code: "INVALID_SIGNATURE"},
 		"broken did:key":            {body: edit(a.DID, "did:key:z6Mk"), by: a, status: 401, code: "INVALID_SIGNATURE"},

@@ -12,6 +12,8 @@ const (
 	ReasonCredentials Reason = "credentials in the URL"
 	ReasonNotListed   Reason = "host is not on the list of allowed hosts"
 	ReasonNoAddress   Reason = "host has no address"
+	ReasonTaken       Reason = "address of a listed agent, of a peer gateway or of this gateway"
+	ReasonFailing     Reason = "host has refused too many posts lately"
 
 	ReasonUnspecified   Reason = "unspecified address"
 	ReasonLoopback      Reason = "loopback address"

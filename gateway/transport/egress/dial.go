@@ -98,17 +98,26 @@ func (g *Guard) dial(ctx context.Context, network string, at target, plain bool)
 	if !g.grants.callable(at) {
 		return nil, at.denied(ReasonNotListed)
 	}
+	if g.refuses(at.hostport()) {
+		return nil, at.denied(ReasonTaken)
+	}
 	addresses, err := g.resolve(ctx, at)
 	if err != nil {
 		return nil, err
 	}
 	for _, address := range addresses {
+		if g.refuses(net.JoinHostPort(address.String(), at.port)) {
+			return nil, at.denied(ReasonTaken)
+		}
 		if reason := g.grants.judge(at, address); reason != "" {
 			return nil, at.denied(reason)
 		}
 		if plain && !address.IsLoopback() {
 			return nil, at.denied(ReasonScheme)
 		}
+	}
+	if g.grants.named(at) {
+		g.reached.add(addresses, at.port)
 	}
 	return g.connect(ctx, network, at, addresses)
 }

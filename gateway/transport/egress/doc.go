@@ -14,6 +14,7 @@
 //   - dial.go: resolve once, check every address, dial a checked one
 //   - grants.go: what the operator has allowed beyond the public internet
 //   - address.go: the table of address classes
+//   - tell.go, bounds.go: posts to hosts that callers name, and their bounds
 //   - config.go: bounds and their defaults
 //
 // # Rules
@@ -48,4 +49,20 @@
 // information into credentials; its Transport alone does none of that. Allowing
 // by name only ("no IP literals") does not help against names that resolve to
 // private addresses.
+//
+// # Posts to places that callers name
+//
+// Webhooks and callbacks have a guard of their own. It shows no client
+// certificate, so that a post is never taken for the gateway's own word, and it
+// refuses listed agents, peers and the gateway itself, by name and by address,
+// when a place is registered and at every post. The only credential is the one
+// that the caller gave for this place.
+//
+// A receiver is not asked to echo a token before its first post: neither A2A nor
+// AEPB has such a question, and a receiver of theirs would not answer it. What
+// bounds the posts to a place that wants none is that they fail: 60 failed posts
+// to one host at once, tries again included, then one more each second,
+// whichever callers and tasks they belong to. A host that answers 2xx has no
+// such bound. There are at most 16 webhooks of one task and 16 callbacks of one
+// workflow, and at most 4 tries of one post.
 package egress

@@ -27,6 +27,12 @@ type Deps struct {
 	TLS      ClientTLS // required
 	Config   Config
 	Resolver Resolver // nil: the system's
+	// Refuses names destinations that may not be called whatever is allowed, in
+	// the form of [Canonical]: it is asked for each host and port, and for each
+	// address that the host resolves to, with that port. Nil: there are none.
+	Refuses func(hostport string) bool
+	// Anonymous: servers are shown no client certificate.
+	Anonymous bool
 }
 
 // errNoTLS: a guard could authenticate nobody.
@@ -40,6 +46,10 @@ type Guard struct {
 	config   Config
 	grants   *grants
 	resolver Resolver
+	refuses  func(hostport string) bool
+	anon     bool
+	reached  reached  // addresses of hosts that the operator named
+	failures failures // of posts to hosts that callers named
 	network  func(ctx context.Context, network, address string) (net.Conn, error)
 	plain    *http.Transport // http toward loopback; nil: refused
 	plain2   *http.Transport // the same in HTTP/2 alone
@@ -68,6 +78,10 @@ func New(deps Deps) (*Guard, error) {
 	g := &Guard{
 		tls: deps.TLS, config: deps.Config.withDefaults(), grants: allowed, resolver: deps.Resolver,
 		network: (&net.Dialer{}).DialContext, pools: map[ect.Identity]*pool{},
+		refuses: deps.Refuses, anon: deps.Anonymous,
+	}
+	if g.refuses == nil {
+		g.refuses = func(string) bool { return false }
 	}
 	if g.resolver == nil {
 		g.resolver = net.DefaultResolver
@@ -159,6 +173,8 @@ func (g *Guard) admit(request *http.Request, expected ect.Identity) (*http.Trans
 		return nil, at.denied(ReasonCredentials)
 	case !g.grants.callable(at):
 		return nil, at.denied(ReasonNotListed)
+	case g.refuses(at.hostport()):
+		return nil, at.denied(ReasonTaken)
 	case url.Scheme == "https":
 		return g.transport(expected), nil
 	case url.Scheme == "http" && g.plain != nil && loopbackHost(at) && expected == "":
@@ -284,6 +300,9 @@ func (g *Guard) tlsConfig(expected ect.Identity) *tls.Config {
 	config := g.tls.ClientConfig(expected).Clone()
 	config.MinVersion = tls.VersionTLS13
 	config.MaxVersion = 0
+	if g.anon {
+		config.Certificates, config.GetClientCertificate = nil, nil
+	}
 	return config
 }
 

@@ -148,6 +148,11 @@ func grantName(entry string) (string, bool) {
 	return name, ok
 }
 
+// Canonical writes "host:port" or "host" in the one form by which destinations
+// are compared: lower case, without a final dot, addresses in their shortest
+// form. False: it names no host.
+func Canonical(hostport string) (string, bool) { return grantName(hostport) }
+
 // canonicalHost is strict: letters, digits, hyphen, underscore and dot, or an
 // address. Names in other scripts come in their ASCII form (RFC 5891).
 func canonicalHost(host string) (string, netip.Addr, bool) {

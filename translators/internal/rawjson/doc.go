@@ -3,7 +3,8 @@
 // [Check] is the gate: one pass that demands valid JSON, valid UTF-8 (lone
 // surrogates included), no duplicate member names, exact names, and bounded
 // size and depth. After it, [Object] walks members: a codec takes what it
-// knows, and what is left over is its extension, verbatim. Nothing here
+// knows, and what is left over is its extension, verbatim. A member that has the
+// name of one that is looked for in another case is a failure. Nothing here
 // decodes a number, so nothing can round one.
 //
 // The tokenizer is the Go team's jsontext; encoding/json folds case, lets the

@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -112,23 +114,39 @@ func (o *Object) Path(name string) string {
 }
 
 // Has reports whether a member stands there, null included.
-func (o *Object) Has(name string) bool {
-	for i := range o.members {
-		if o.members[i].Name == name {
-			return true
-		}
-	}
-	return false
-}
+func (o *Object) Has(name string) bool { return o.find(name) >= 0 }
 
 // Peek returns a member's raw value and leaves it; nil: absent.
 func (o *Object) Peek(name string) json.RawMessage {
-	for i := range o.members {
-		if o.members[i].Name == name {
-			return o.members[i].Value
-		}
+	if i := o.find(name); i >= 0 {
+		return o.members[i].Value
 	}
 	return nil
+}
+
+// find is where a member stands; negative: nowhere. A member of the same name in
+// another case is a failure, beside it or in its place: a peer that takes the two
+// for one would read what was not judged here.
+func (o *Object) find(name string) int {
+	at := -1
+	for i := range o.members {
+		other := o.members[i].Name
+		switch {
+		case len(other) < len(name): // folding case makes no name longer
+		case other == name:
+			at = i
+		case alike(other, name) && strings.EqualFold(other, name):
+			o.fail(name, "a member has this name in another case")
+			return -1
+		}
+	}
+	return at
+}
+
+// alike reports whether a longer or equally long name could differ from another
+// in case alone: almost none do, by their first letters.
+func alike(other, name string) bool {
+	return name != "" && (other[0] > unicode.MaxASCII || (other[0]^name[0])&^0x20 == 0)
 }
 
 // Put adds a member that is not there.
@@ -151,12 +169,10 @@ func (o *Object) Take(name string) json.RawMessage {
 	if o.err != nil {
 		return nil
 	}
-	for i := range o.members {
-		if o.members[i].Name == name {
-			value := o.members[i].Value
-			o.members = append(o.members[:i], o.members[i+1:]...)
-			return value
-		}
+	if i := o.find(name); i >= 0 {
+		value := o.members[i].Value
+		o.members = append(o.members[:i], o.members[i+1:]...)
+		return value
 	}
 	return nil
 }

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"encoding/json"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/ect/identity"
+)
+
+// hostile is text as an attacker writes it: a line of its own, an escape that
+// hides what follows, control characters of one byte, and marks that turn the
+// direction of the text.
+const hostile = "send_task by spiffe://x/mallory, verified\n0000 approve_payment by spiffe://x/people/cfo, verified\x1b[8m\u009b31m\r\u202e\u2066\u05d0\x7f"
+
+// harmless fails where a terminal would obey text, or where there are more
+// lines than there should be.
+func harmless(t *testing.T, name, text string, lines int) {
+	t.Helper()
+	for _, r := range text {
+		if r != '\n' && r != '→' && (r > unicode.MaxASCII || unicode.IsControl(r)) {
+			t.Errorf("%s: a terminal gets %q in %q", name, r, text)
+			break
+		}
+	}
+	if got := strings.Count(text, "\n"); got != lines {
+		t.Errorf("%s: %d lines, want %d: %q", name, got, lines, text)
+	}
+}
+
+// TestAttack_TokenForgesTerminalLines: finding 16. The issuer of a token writes
+// line breaks and terminal escapes into its claims. Before, "ect verify" printed
+// a second line that said that another token was verified, and hid the rest. Now
+// it is one line with the text quoted, and the exit code says no as before.
+func TestAttack_TokenForgesTerminalLines(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	dev, err := identity.LoadOrCreate(dir, "aepb.dev", time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, ok := dev.Client.Key.(*ecdsa.PrivateKey)
+	if !ok {
+		t.Fatal("the client's key is no ECDSA key")
+	}
+	kid, err := ect.Thumbprint(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(hostile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	who := &ecttest.Party{ID: dev.Client.ID, Key: key, Chain: dev.Client.Chain, KeyID: kid}
+	good := ecttest.Recipe{Claims: ect.Claims{Audience: []string{"spiffe://aepb.dev/gateway"}, Workflow: string(ect.NewID())}}
+	forged := good
+	forged.Payload = ecttest.Raw{
+		"exec_act": string(text), "iss": string(text),
+		"ext": `{"` + ect.ExtSourceProtocol + `":` + string(text) + `,"` + ect.ExtDestProtocol + `":` + string(text) + `,"` + ect.ExtWarnings + `":[` + string(text) + `]}`,
+	}
+	signed := good
+	signed.Payload = ecttest.Raw{"exec_act": string(text)}
+	for name, tc := range map[string]struct {
+		recipe ecttest.Recipe
+		code   int
+	}{"an honest one": {good, exitOK}, "a verified one": {signed, exitOK}, "a forged one": {forged, exitFailed}} {
+		token := ecttest.Mint(t, who, tc.recipe)
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), []string{"ect", "verify", "--dir", dir, token}, nil, &out, &errs); code != tc.code {
+			t.Errorf("%s: exit code %d: %s%s", name, code, &out, &errs)
+		}
+		harmless(t, name, out.String(), 1)
+		out.Reset()
+		if code := run(t.Context(), []string{"ect", "show", "--dir", dir, token}, nil, &out, &errs); code != exitOK {
+			t.Errorf("%s: exit code %d: %s", name, code, &errs)
+		}
+		harmless(t, name+", shown", out.String(), strings.Count(out.String(), "\n"))
+	}
+}
+
+// fill writes hostile text into every string of a value.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(hostile)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Slice:
+		if v.Type() == reflect.TypeFor[json.RawMessage]() {
+			v.SetBytes([]byte("{\r\n\"a\":\"\u009b31m\u202e\x7f\xff\"}"))
+			return
+		}
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() && v.Type() != reflect.TypeFor[time.Time]() {
+				fill(v.Field(i))
+			}
+		}
+	default:
+	}
+}
+
+func hostileOf[T any]() (v T) {
+	fill(reflect.ValueOf(&v).Elem())
+	return v
+}
+
+// TestAttack_AnswersForgeTerminalLines: finding 16, for everything else that
+// aepbctl prints as text: what agents, gateways and messages say.
+func TestAttack_AnswersForgeTerminalLines(t *testing.T) {
+	t.Parallel()
+	listed := hostileOf[agent]()
+	described := hostileOf[agent]()
+	described.Description.Error = ""
+	other := hostileOf[negotiation]()
+	direct := hostileOf[negotiation]()
+	direct.Outcome.Path = "direct"
+	for name, c := range map[string]struct {
+		print func(io.Writer) error
+		lines int
+	}{
+		"agents show":          {listed.print, 12},
+		"agents show, answers": {described.print, 13},
+		"agents list":          {func(w io.Writer) error { return printAgents(w, []agent{listed}) }, 3},
+		"negotiate":            {other.print, 6},
+		"negotiate, direct":    {direct.print, 6},
+		"send":                 {hostileOf[delivery]().print, 3},
+		"translate":            {hostileOf[translation]().print, 2},
+		"dag":                  {func(w io.Writer) error { return printChain(w, hostileOf[[]tokenView]()) }, 1},
+		"agents add":           {func(w io.Writer) error { return printAdded(w, hostile, hostile) }, 4},
+		"errors":               {func(w io.Writer) error { complain(w, errors.Join(errors.New(hostile), errors.New("also"))); return nil }, 1},
+	} {
+		var out bytes.Buffer
+		if err := c.print(&out); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		harmless(t, name, out.String(), c.lines)
+	}
+	body, err := json.Marshal(map[string]string{"code": hostile, "detail": hostile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	harmless(t, "a refusal", answer{status: 403, body: body}.refusal().Error(), 0)
+}
+
+// TestWordsStayReadable: what is no attack is printed as it is.
+func TestWordsStayReadable(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"spiffe://example.com/a": "spiffe://example.com/a", "https://a.example:8443/x?y=z": "https://a.example:8443/x?y=z",
+		"": "", "My Agent": `"My Agent"`, `a"b`: `"a\"b"`, "line\nbreak": `"line\nbreak"`,
+	} {
+		if got := word(text); got != want {
+			t.Errorf("%q is printed as %s", text, got)
+		}
+	}
+	if got := line("it is not good: x\n\x1b"); got != `it is not good: x; \x1b` {
+		t.Error(got)
+	}
+	if got := string(visible([]byte("{\"a\":\n\"\u202eé\"}"))); got != `{"a": "\u202e\u00e9"}` {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,93 @@
+package egress
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+)
+
+// How many posts to one host may fail, tries again included: so many at once,
+// and then one more as often as this. A host that takes its posts has no bound.
+const (
+	maxFailures  = 60
+	failureEvery = time.Second
+	maxFailing   = 4096 // hosts whose failures are counted
+)
+
+// failures counts the posts that hosts did not take, so that callers cannot
+// have a host flooded that wants none of their posts. The zero value is ready.
+type failures struct {
+	mu    sync.Mutex
+	hosts map[string]time.Time // when the last failure will be forgotten
+}
+
+// allow reports whether a post may be sent to a host.
+func (f *failures) allow(host string, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.hosts[strings.ToLower(host)].Sub(now) <= (maxFailures-1)*failureEvery
+}
+
+// add counts a failure. Of too many hosts, one whose failures are forgotten
+// already makes room, else any.
+func (f *failures) add(host string, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	host = strings.ToLower(host)
+	if f.hosts == nil {
+		f.hosts = map[string]time.Time{}
+	}
+	until, known := f.hosts[host]
+	if !known && len(f.hosts) >= maxFailing {
+		f.makeRoom(now)
+	}
+	if until.Before(now) {
+		until = now
+	}
+	f.hosts[host] = until.Add(failureEvery)
+}
+
+func (f *failures) makeRoom(now time.Time) {
+	for host, until := range f.hosts {
+		if until.Before(now) {
+			delete(f.hosts, host)
+		}
+	}
+	for host := range f.hosts {
+		if len(f.hosts) < maxFailing {
+			return
+		}
+		delete(f.hosts, host)
+	}
+}
+
+// maxReached bounds the addresses that are remembered.
+const maxReached = 1 << 14
+
+// reached is the addresses of hosts that the operator named, as they were when
+// these were called. The zero value is ready.
+type reached struct {
+	mu sync.RWMutex
+	at map[string]bool // address:port
+}
+
+func (r *reached) add(addresses []netip.Addr, port string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.at == nil || len(r.at) >= maxReached {
+		r.at = map[string]bool{}
+	}
+	for _, address := range addresses {
+		r.at[net.JoinHostPort(address.String(), port)] = true
+	}
+}
+
+// Reached reports whether an "address:port" is one at which a host that the
+// operator named has been called.
+func (g *Guard) Reached(hostport string) bool {
+	g.reached.mu.RLock()
+	defer g.reached.mu.RUnlock()
+	return g.reached.at[hostport]
+}

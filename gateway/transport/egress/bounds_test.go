@@ -1,0 +1,134 @@
+package egress
+
+import (
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestFailuresAreBounded: a host that refuses its posts is sent a bounded number
+// of them, other hosts notice nothing, and after a while it may be tried again.
+func TestFailuresAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var f failures
+		sent := 0
+		for range 10 * maxFailures {
+			if f.allow("Hook.test", time.Now()) {
+				sent++
+				f.add("hook.test", time.Now())
+			}
+		}
+		if sent != maxFailures {
+			t.Errorf("%d posts were sent to a host that takes none", sent)
+		}
+		if !f.allow("other.test", time.Now()) {
+			t.Error("another host is refused")
+		}
+		<-time.After(2 * failureEvery)
+		if !f.allow("hook.test", time.Now()) {
+			t.Error("the host is refused for good")
+		}
+		for i := range 2 * maxFailing {
+			f.add("h"+strconv.Itoa(i)+".test", time.Now())
+		}
+		if len(f.hosts) > maxFailing {
+			t.Errorf("%d hosts are remembered", len(f.hosts))
+		}
+	})
+}
+
+// TestTellStopsAtAHostThatRefuses: Tell counts what is refused, and sends no more.
+func TestTellStopsAtAHostThatRefuses(t *testing.T) {
+	t.Parallel()
+	var refusing atomic.Bool
+	w := newWorld(t, func(rw http.ResponseWriter, _ *http.Request) {
+		if refusing.Load() {
+			rw.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	g := w.near(t, Config{})
+	tell := func() error {
+		response, err := g.Tell(get(t, w.server.URL), "")
+		if err == nil {
+			read(t, response)
+		}
+		return err
+	}
+	for range 2 * maxFailures {
+		if err := tell(); err != nil {
+			t.Fatalf("a host that takes its posts: %v", err)
+		}
+	}
+	refusing.Store(true)
+	w.requests.Store(0)
+	for range 2 * maxFailures {
+		if err := tell(); err != nil && reasonOf(err) != ReasonFailing {
+			t.Fatal(err)
+		}
+	}
+	if n := w.requests.Load(); n > maxFailures+maxFailures/2 {
+		t.Errorf("%d posts were sent to a host that takes none", n)
+	}
+}
+
+// TestRefuses: what is refused by name is not called, nor is what is refused by
+// address and reached by another name.
+func TestRefuses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	refused := "listed.test:443"
+	g, _ := w.guard(t, Deps{Resolver: names("agent.test", []string{publicIP}), Refuses: func(at string) bool { return at == refused }})
+	if got := reasonOf(g.Judge("https://Listed.test/x")); got != ReasonTaken {
+		t.Errorf("by name: %q", got)
+	}
+	refused = publicIP + ":443"
+	if got := reasonOf(call(t, g, "https://agent.test/", "")); got != ReasonTaken {
+		t.Errorf("by address: %q", got)
+	}
+}
+
+// TestAnonymous: no certificate is shown although the server asks for one.
+func TestAnonymous(t *testing.T) {
+	t.Parallel()
+	for _, anonymous := range []bool{false, true} {
+		var shown atomic.Int32
+		w := newWorld(t, func(_ http.ResponseWriter, r *http.Request) { shown.Store(int32(len(r.TLS.PeerCertificates))) })
+		g, err := New(Deps{TLS: w.source, Anonymous: anonymous, Config: Config{AllowPrivate: []string{"127.0.0.1"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(g.CloseIdle)
+		if err := call(t, g, w.server.URL, ""); err != nil || (shown.Load() == 0) != anonymous {
+			t.Errorf("anonymous %v: %d certificates were shown, %v", anonymous, shown.Load(), err)
+		}
+	}
+}
+
+// TestReached: the addresses of hosts that the operator named are remembered
+// once they were called, and no others, within bounds.
+func TestReached(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	g, _ := w.guard(t, Deps{Resolver: names("agent.test", []string{publicIP})})
+	_ = call(t, g, "https://agent.test/", "")
+	if g.Reached(publicIP + ":443") {
+		t.Error("the address of a host that nobody named is remembered")
+	}
+	g.Allow("agent.test:443")
+	g.CloseIdle()
+	_ = call(t, g, "https://agent.test/", "")
+	if !g.Reached(publicIP + ":443") {
+		t.Error("the address of a named host is not remembered")
+	}
+	for i := range maxReached + 1 {
+		g.reached.add([]netip.Addr{netip.AddrFrom4([4]byte{1, byte(i >> 16), byte(i >> 8), byte(i)})}, "1")
+	}
+	if len(g.reached.at) > maxReached {
+		t.Errorf("%d addresses are remembered", len(g.reached.at))
+	}
+}
