@@ -126,8 +126,10 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 }
 
 func (out *service) server(handler http.Handler) *http.Server {
+	sessions := httpapi.NewSessions(out.settings.source)
 	return &http.Server{
-		Handler: whole.Handler(handler), ConnContext: whole.Conn, TLSConfig: out.tls.Clone(),
+		Handler: sessions.Handler(whole.Handler(handler)), ConnState: sessions.State, TLSConfig: out.tls.Clone(),
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return sessions.Conn(whole.Conn(ctx, c), c) },
 		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog:       slog.NewLogLogger(out.logger.Handler(), slog.LevelDebug),
@@ -223,7 +225,7 @@ func (out *service) overGRPC(s settings, form translators.Translator, callers ht
 	}
 	at := s.publicGRPC()
 	listener, err := ta2a.NewListener(ta2a.ListenerDeps{
-		Form: form, Accept: s.grpc, TLS: out.tls, Logger: s.logger, GRPC: at, Grace: shutdownGrace,
+		Form: form, Accept: s.grpc, TLS: out.tls, Session: s.source.Session, Logger: s.logger, GRPC: at, Grace: shutdownGrace,
 		AgentURL: func(agent string) string { return s.publicURL + "/agents/" + agent },
 		Identify: func(ctx context.Context, a ta2a.Arrival) context.Context {
 			marked, _ := callers.Identify(ctx, a.TLS, a.Remote, credential.Request{Fields: a.Fields, Target: "https://" + at + a.Method})

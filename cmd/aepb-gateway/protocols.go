@@ -114,7 +114,7 @@ func speakUACP(out *service, form translators.Translator) (protocol, error) {
 		return p, err
 	}
 	if p.listener, err = tuacp.NewListener(tuacp.ListenerDeps{
-		Form: form, TLS: out.tls, Net: out.settings.uacp, Agent: out.settings.config.Listen.UACPAgent, Anonymous: out.settings.anonymous(),
+		Form: form, TLS: out.tls, Session: out.settings.source.Session, Net: out.settings.uacp, Agent: out.settings.config.Listen.UACPAgent, Anonymous: out.settings.anonymous(),
 		Known: func(agent string) bool { _, ok := out.directory.Find(agent); return ok }, Kept: kept,
 	}); err != nil || out.settings.datagrams == nil {
 		return p, err

@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/google/uuid"
 
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/workers"
@@ -93,9 +94,15 @@ func (d *Door) serveSocket(w http.ResponseWriter, r *http.Request, road transpor
 		d: d, road: road, conn: conn, agent: v.agent, did: r.URL.Query().Get("did"),
 		session: "ainp " + uuid.NewString(), running: map[string]context.CancelCauseFunc{}, group: workers.New(idleWorkers),
 	}
+	session := identity.SessionFrom(r.Context())
+	defer session.Close() // the connection is not the HTTP server's any more
 	ctx, cancel := context.WithCancel(r.Context())
 	defer s.group.Wait()
 	defer cancel()
+	defer session.AfterEnd(func() {
+		_ = conn.Close(websocket.StatusPolicyViolation, "the certificate of this connection has expired or is not trusted any more")
+		cancel()
+	})()
 	defer context.AfterFunc(d.open, func() { _ = conn.Close(websocket.StatusGoingAway, "the gateway stops") })() //nolint:contextcheck // a signal
 	s.group.Go(func() { s.watch(ctx) })
 	s.listen(ctx)
@@ -107,6 +114,9 @@ func (s *socket) listen(ctx context.Context) {
 	for {
 		kind, body, err := s.conn.Read(ctx)
 		if err != nil {
+			return
+		}
+		if identity.SessionFrom(ctx).Ended() {
 			return
 		}
 		if kind != websocket.MessageText {

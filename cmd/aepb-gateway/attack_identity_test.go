@@ -1,0 +1,376 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/config"
+	tuacp "github.com/aepb/aepb-gateway/gateway/transport/uacp"
+	"github.com/aepb/aepb-gateway/translators/uacp"
+)
+
+// promptly is how long after its end a connection may still be open: far less
+// than the 30 s that a test waits for anything, and than the idle limits.
+const promptly = 8 * time.Second
+
+// shortLived is an SVID that ends within two to three seconds, and its end.
+func (b *bed) shortLived(t *testing.T, path string) (*identity.SVID, time.Time) {
+	t.Helper()
+	s := issue(t, b.dev.Authority, path, identity.SVIDRequest{DNSNames: []string{}, IPs: []net.IP{}, TTL: 3 * time.Second})
+	return s, s.Expires()
+}
+
+// passed waits until an instant and a little longer.
+func passed(t *testing.T, at time.Time) {
+	t.Helper()
+	timer := time.NewTimer(time.Until(at) + 50*time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.Context().Done():
+	}
+}
+
+// oneConnection is a client that makes one connection and cannot make another.
+func (b *bed) oneConnection(t *testing.T, s *identity.SVID, protocol string) *http.Client {
+	t.Helper()
+	conf := b.clientTLS(t, s)
+	conf.NextProtos, conf.ServerName = []string{protocol}, "127.0.0.1"
+	var dialled atomic.Bool
+	via := &http.Transport{
+		ForceAttemptHTTP2: protocol == "h2", MaxConnsPerHost: 1, TLSClientConfig: conf,
+		DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if dialled.Swap(true) {
+				return nil, errors.New("the first connection is closed")
+			}
+			conn, err := (&tls.Dialer{Config: conf}).DialContext(ctx, network, address)
+			return conn, err
+		},
+	}
+	t.Cleanup(via.CloseIdleConnections)
+	return &http.Client{Transport: via, Timeout: patience}
+}
+
+// toMembers is a good call of an agent that is open to the trust domain alone.
+func (b *bed) toMembers(via *http.Client) letter {
+	return letter{via: via, at: "/agents/members/a2a", body: addBody(b.number()), header: map[string]string{"A2A-Version": "1.0"}}
+}
+
+// endlessAgent lists an agent "slow" that streams and does not end by itself.
+func (b *bed) endlessAgent(t *testing.T) {
+	t.Helper()
+	b.scribeOverSocket(t, "slow").left = make(chan struct{}, 64) // not read by these tests
+	agent, ok := b.directory.Find("slow")
+	if !ok {
+		t.Fatal("the agent is not listed")
+	}
+	agent.Timeout = 4 * promptly // or the agent's slowness would end the stream
+	must(t, b.directory.Put(agent))
+}
+
+// forever begins work that streams and does not end by itself.
+func forever(via *http.Client) letter {
+	return letter{
+		via: via, at: "/agents/slow/a2a", header: map[string]string{"A2A-Version": "1.0"},
+		body: strings.Replace(textBody("forever"), "SendMessage", "SendStreamingMessage", 1),
+	}
+}
+
+// opened is a stream whose first event has come.
+func (b *bed) opened(t *testing.T, l letter) io.Reader {
+	t.Helper()
+	response, err := l.via.Do(b.request(t, l))
+	must(t, err)
+	t.Cleanup(func() { _ = response.Body.Close() })
+	if _, err := io.ReadAtLeast(response.Body, make([]byte, 1<<10), 16); err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("no stream: %d, %v", response.StatusCode, err)
+	}
+	return response.Body
+}
+
+// endsBy fails if reading goes on beyond an instant.
+func endsBy(t *testing.T, at time.Time, what string, read func() error) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for read() == nil { //nolint:revive // until it ends
+		}
+	}()
+	late := time.NewTimer(time.Until(at) + promptly)
+	defer late.Stop()
+	select {
+	case <-done:
+	case <-late.C:
+		t.Errorf("%s outlives the certificate", what)
+	}
+}
+
+func reading(from io.Reader) func() error {
+	part := make([]byte, 4<<10)
+	return func() error { _, err := from.Read(part); return err }
+}
+
+// Finding 11, F18. A workload whose SVID was not renewed (because it was shut
+// down, or its key was stolen: short lives are SPIFFE's revocation) went on using
+// the connection that it had, for as long as it liked: the certificate was looked
+// at in the handshake only. Calls on the old connection were answered and streams
+// went on. Now a connection ends with the SVID that it was accepted with: at that
+// moment an idle one is closed and a stream breaks off, a request that was taken
+// before is answered, and one that comes after is not.
+func TestAttack_ConnectionOutlivesItsCertificate(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true})
+	b.endlessAgent(t)
+	for _, protocol := range []string{"http/1.1", "h2"} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			s, end := b.shortLived(t, "/late")
+			via := b.oneConnection(t, s, protocol)
+			b.right(t, b.send(t, b.toMembers(via)), `"sum":`)
+			passed(t, end)
+			if got, err := b.try(t, b.toMembers(via)); err == nil && got.status == http.StatusOK {
+				t.Errorf("a call after the end of the certificate is answered: %s", got.body)
+			}
+		})
+		t.Run(protocol+", a stream", func(t *testing.T) {
+			t.Parallel()
+			s, end := b.shortLived(t, "/late")
+			stream := b.opened(t, forever(b.oneConnection(t, s, protocol)))
+			endsBy(t, end, "the stream", reading(stream))
+		})
+	}
+	t.Run("gRPC", func(t *testing.T) {
+		t.Parallel()
+		s, end := b.shortLived(t, "/late")
+		c := b.remote(t, b.clientTLS(t, s))
+		call := func() string {
+			sent := request(t, "SendMessage", strings.Replace(addTo, "calculator", "members", 1))
+			return c.Call(t.Context(), "SendMessage", [][]byte{sent}).Code
+		}
+		if got := call(); got != "OK" {
+			t.Fatalf("before the end: %s", got)
+		}
+		passed(t, end)
+		if got := call(); got == "OK" {
+			t.Error("a call after the end of the certificate is answered")
+		}
+	})
+	t.Run("gRPC, a stream", func(t *testing.T) {
+		t.Parallel()
+		s, end := b.shortLived(t, "/late")
+		c := b.remote(t, b.clientTLS(t, s))
+		var code string
+		endsBy(t, end, "the stream", func() error {
+			sent := request(t, "SendStreamingMessage", strings.Replace(messageTo("slow", "forever"), "hello", "forever", 1))
+			got := c.Call(t.Context(), "SendStreamingMessage", [][]byte{sent})
+			code = got.Code + " " + got.Details
+			return io.EOF
+		})
+		if !strings.HasPrefix(code, "UNAUTHENTICATED") {
+			t.Errorf("the stream ends with %s", code)
+		}
+	})
+	t.Run("µACP", func(t *testing.T) {
+		t.Parallel()
+		s, end := b.shortLived(t, "/late")
+		conn := b.dialUACP(t, "members", s)
+		must(t, writeFrameTo(conn, frameOf(t, uacp.FormBare, addition(b.number()))))
+		reply, err := readFrameOf(conn)
+		must(t, err)
+		if f, err := uacp.ParseFrame(reply); err != nil || f.Code >= 0x40 {
+			t.Fatalf("before the end: %02x", f.Code)
+		}
+		passed(t, end)
+		_ = writeFrameTo(conn, frameOf(t, uacp.FormBare, addition(b.number()))) // if the connection is closed, reading fails too
+		if reply, err := readFrameOf(conn); err == nil {
+			t.Errorf("a call after the end of the certificate is answered: %q", short(reply))
+		}
+	})
+	t.Run("WebSocket", func(t *testing.T) {
+		t.Parallel()
+		s, end := b.shortLived(t, "/late")
+		conn, response, err := websocket.Dial(t.Context(), "wss"+strings.TrimPrefix(b.at.Public, "https")+"/agents/members/ainp",
+			&websocket.DialOptions{HTTPClient: b.oneConnection(t, s, "http/1.1")})
+		if err != nil {
+			t.Fatalf("no WebSocket: %v %v", err, response)
+		}
+		t.Cleanup(func() { _ = conn.CloseNow() })
+		tell(t, conn, did("late"), addition(b.number()))
+		if got := hear(t, conn); got.Payload.Status != "success" {
+			t.Fatalf("before the end: %s", got.raw)
+		}
+		endsBy(t, end, "the WebSocket", func() error { _, _, err = conn.Read(t.Context()); return err })
+		if websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
+			t.Errorf("it ends with %v", err)
+		}
+	})
+	t.Run("resumed", func(t *testing.T) {
+		t.Parallel()
+		s, end := b.shortLived(t, "/late")
+		conf := b.clientTLS(t, s)
+		conf.ClientSessionCache, conf.NextProtos = tls.NewLRUClientSessionCache(4), []string{"http/1.1"}
+		via := b.dialing(t, conf)
+		b.right(t, b.send(t, b.toMembers(via)), `"sum":`)
+		via.CloseIdleConnections()
+		passed(t, end)
+		if got, err := b.try(t, b.toMembers(via)); err == nil && got.status == http.StatusOK {
+			t.Error("a resumed TLS session is as good as a valid certificate")
+		}
+	})
+}
+
+// The other side of it: what was asked in time is answered, on a connection that
+// then is closed, and a further call on it is refused with 401 and not with
+// silence. A client whose SVID was renewed is told to connect again (GOAWAY) before
+// anything is refused.
+func TestWhatWasAskedInTimeIsAnswered(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true})
+	entered, release := make(chan struct{}, 1), make(chan struct{})
+	slow := &fake{conduct: held(entered, release)}
+	b.serve(t, "slow", "a2a-v1", slow, host{})
+	s, end := b.shortLived(t, "/late")
+	via := b.oneConnection(t, s, "h2")
+	type outcome struct {
+		reply
+		err error
+	}
+	early := make(chan outcome, 1)
+	asking := b.request(t, letter{at: "/agents/slow/a2a", body: textBody("hi"), header: map[string]string{"A2A-Version": "1.0"}})
+	go func() {
+		got, err := receive(via, asking)
+		early <- outcome{got, err}
+	}()
+	<-entered
+	passed(t, end)
+	if got, err := b.try(t, b.toMembers(via)); err != nil || got.status != http.StatusUnauthorized {
+		t.Errorf("a call after the end: %d %s %v", got.status, got.body, err)
+	}
+	close(release)
+	if got := <-early; got.err != nil || got.status != http.StatusOK || !strings.Contains(string(got.body), "done") {
+		t.Errorf("a call from before the end: %d %s %v", got.status, got.body, got.err)
+	}
+	if got, err := b.try(t, b.toMembers(via)); err == nil {
+		t.Errorf("the connection is still open: %d %s", got.status, got.body)
+	}
+}
+
+// Finding 11: the same with a trust anchor that was withdrawn, as one does when an
+// authority's key is lost. Handshakes were refused within seconds; connections that
+// its SVIDs had opened went on. Now they end with the reload, streams too, and
+// those of other anchors are left alone.
+func TestAttack_WithdrawnAnchorKeepsConnections(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true})
+	b.endlessAgent(t)
+	c := onFiles(b)
+	second := authority(t, devTrustDomain, nil)
+	other := t.TempDir()
+	must(t, second.Save(other))
+	one, err := os.ReadFile(c.Identity.Bundle)
+	must(t, err)
+	more, err := os.ReadFile(filepath.Join(other, identity.AnchorFile))
+	must(t, err)
+	must(t, os.WriteFile(c.Identity.Bundle, append(append([]byte{}, one...), more...), 0o600))
+	must(t, b.reload(t.Context(), c))
+
+	lost := issue(t, second, "/lost", noNames())
+	via, stays := b.oneConnection(t, lost, "h2"), b.oneConnection(t, b.dev.Client, "h2")
+	idle := b.oneConnection(t, lost, "http/1.1")
+	for _, via := range []*http.Client{via, stays, idle} {
+		b.right(t, b.send(t, b.toMembers(via)), `"sum":`)
+	}
+	stream := b.opened(t, forever(b.oneConnection(t, lost, "http/1.1")))
+	conn := b.dialUACP(t, "members", lost)
+	must(t, writeFrameTo(conn, frameOf(t, uacp.FormBare, addition(b.number()))))
+	_, err = readFrameOf(conn)
+	must(t, err)
+	rpc := b.remote(t, b.clientTLS(t, lost))
+	sent := request(t, "SendMessage", strings.Replace(addTo, "calculator", "members", 1))
+	if got := rpc.Call(t.Context(), "SendMessage", [][]byte{sent}); got.Code != "OK" {
+		t.Fatalf("before: %s", got.Code)
+	}
+
+	must(t, os.WriteFile(c.Identity.Bundle, one, 0o600))
+	must(t, b.reload(t.Context(), c))
+	now := time.Now()
+	for name, via := range map[string]*http.Client{"HTTP/2": via, "HTTP/1.1": idle} {
+		if got, err := b.try(t, b.toMembers(via)); err == nil && got.status == http.StatusOK {
+			t.Errorf("%s: the withdrawn anchor still vouches: %s", name, got.body)
+		}
+	}
+	endsBy(t, now, "the stream", reading(stream))
+	endsBy(t, now, "the µACP connection", func() error { _, err := readFrameOf(conn); return err })
+	if got := rpc.Call(t.Context(), "SendMessage", [][]byte{sent}); got.Code == "OK" {
+		t.Error("gRPC: the withdrawn anchor still vouches")
+	}
+	b.right(t, b.send(t, b.toMembers(stays)), `"sum":`)
+}
+
+// Finding 10, F1. A partner's trust domain was federated and then taken out of the
+// configuration. Its workloads, also those with certificates issued afterwards,
+// were let in until the gateway was restarted: Bundle.Trust only added. Now what we
+// are told to trust is all that we trust, from the reload on, for connections that
+// are open as for new ones.
+func TestAttack_DefederatedDomainStaysTrusted(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true})
+	partner, dir := authority(t, "partner.example", nil), t.TempDir()
+	must(t, partner.Save(dir))
+	c := onFiles(b)
+	members := c.Agents["members"]
+	members.Callers = append(members.Callers, "spiffe://partner.example/*")
+	c.Agents = maps.Clone(c.Agents)
+	c.Agents["members"] = members
+	apart := c
+	apart.Identity.Federated = nil
+	for _, file := range []string{identity.AnchorFile, identity.BundleFile} {
+		t.Run(file, func(t *testing.T) {
+			c.Identity.Federated = map[string]string{"partner.example": filepath.Join(dir, file)}
+			must(t, b.reload(t.Context(), c))
+			via := b.oneConnection(t, issue(t, partner, "/agents/p", noNames()), "h2")
+			b.right(t, b.send(t, b.toMembers(via)), `"sum":`)
+			idle, err := tls.Dial("tcp", strings.TrimPrefix(b.at.UACP, tuacp.Scheme+"://"), b.uacpTLS(t, issue(t, partner, "/agents/q", noNames())))
+			must(t, err)
+			t.Cleanup(func() { _ = idle.Close() })
+			must(t, b.reload(t.Context(), apart))
+			if got, err := b.try(t, b.toMembers(via)); err == nil && got.status == http.StatusOK {
+				t.Errorf("an open connection of the former partner is served: %s", got.body)
+			}
+			later := issue(t, partner, "/agents/later", noNames())
+			if got, err := b.try(t, b.toMembers(b.caller(t, later))); err == nil && got.status == http.StatusOK {
+				t.Errorf("a new connection of the former partner is served: %s", got.body)
+			}
+			must(t, idle.SetReadDeadline(time.Now().Add(promptly)))
+			if _, err := idle.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("an idle connection of the former partner stays open")
+			}
+		})
+	}
+	if got := (config.Config{Identity: c.Identity}).Files(); len(got) != 4 {
+		t.Errorf("the files that are watched: %v", got)
+	}
+}
+
+// uacpTLS is how µACP callers connect.
+func (b *bed) uacpTLS(t *testing.T, s *identity.SVID) *tls.Config {
+	t.Helper()
+	conf := b.clientTLS(t, s)
+	conf.NextProtos, conf.ServerName = []string{tuacp.Protocol}, "127.0.0.1"
+	return conf
+}
