@@ -1,15 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,7 +22,9 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/state/seal"
 	tuacp "github.com/aepb/aepb-gateway/gateway/transport/uacp"
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
@@ -373,4 +379,151 @@ func (b *bed) uacpTLS(t *testing.T, s *identity.SVID) *tls.Config {
 	conf := b.clientTLS(t, s)
 	conf.NextProtos, conf.ServerName = []string{tuacp.Protocol}, "127.0.0.1"
 	return conf
+}
+
+// Finding 18. Who can read the state file, a backup of it, or Redis, read the
+// credentials that callers had registered for their webhooks: in the entry of the
+// webhook, in the record of the work that keeps the request which brought them, and
+// in the stored answer that repeats them. Now all of these are sealed with a key
+// that is not in the file.
+func TestAttack_StateFileShowsWebhookCredentials(t *testing.T) {
+	t.Parallel()
+	const token, password = "hook-token-5f1d", "hook-password-a77e"
+	file := filepath.Join(t.TempDir(), "state.db")
+	b := newBed(t, plan{config: config.Config{State: config.State{Path: file}}})
+	header := map[string]string{"A2A-Version": "1.0"}
+	hook := func(name string) string {
+		return `"id":"` + name + `","url":"https://hook.example/x","token":"` + token + `","authentication":{"scheme":"Bearer","credentials":"` + password + `"}`
+	}
+	begin := strings.Replace(textBody("how is it?"), `"params":{`, `"params":{"configuration":{"taskPushNotificationConfig":{`+hook("hook-one")+`}},`, 1)
+	asked := b.send(t, letter{at: "/agents/forecast/a2a", header: header, body: begin})
+	id := regexp.MustCompile(`"task":\{"id":"([^"]+)"`).FindStringSubmatch(string(asked.body))
+	if id == nil {
+		t.Fatalf("no task: %s", asked.body)
+	}
+	call := func(method, params string) reply {
+		body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"taskId":"` + id[1] + `",` + params + `}}`
+		return b.send(t, b.sealed(t, letter{at: "/agents/forecast/a2a", header: header, body: body}))
+	}
+	b.right(t, call("CreateTaskPushNotificationConfig", hook("hook-two")), password)
+	b.right(t, call("GetTaskPushNotificationConfig", `"id":"hook-two"`), token) // it is there, and is read back
+	written := 0
+	for end, tick := time.Now().Add(patience), time.NewTicker(100*time.Millisecond); written < 20 && time.Now().Before(end); <-tick.C {
+		content, err := os.ReadFile(file)
+		must(t, err)
+		if bytes.Contains(content, []byte("hook-two")) { // the name of the entry: it has been written
+			written++
+		}
+		for what, secret := range map[string]string{"the token": token, "the password": password} {
+			if bytes.Contains(content, []byte(secret)) {
+				t.Fatalf("the file shows %s as it is", what)
+			}
+			for shift := range 3 { // a record holds requests in base64
+				text := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("?", shift) + secret))
+				if bytes.Contains(content, []byte(text[4:len(text)-4])) {
+					t.Fatalf("the file shows %s in base64", what)
+				}
+			}
+		}
+	}
+	if written == 0 {
+		t.Error("nothing was written")
+	}
+	if made, err := os.Stat(file + ".key"); err != nil || made.Mode().Perm() != 0o600 {
+		t.Errorf("the key: %v, %v", made, err)
+	}
+}
+
+// The key of a file is made once and kept; without it, or with another, what is
+// sealed is not taken for nothing, and the error says what to do.
+func TestStateKeyIsKept(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state.db")
+	s := settings{config: config.Config{State: config.State{Path: path}}, logger: slog.New(slog.DiscardHandler)}
+	name := gateway.EntryKey{Kind: "push", Group: "g", ID: "1"}
+	open := func() kept {
+		k, err := openState(s)
+		must(t, err)
+		k, err = k.sealed(s)
+		must(t, err)
+		return k
+	}
+	first := open()
+	_, ok, err := first.entries.Swap(t.Context(), name, 0, []byte("hush"), time.Now().Add(time.Hour))
+	if must(t, err); !ok {
+		t.Fatal("not written")
+	}
+	must(t, first.close())
+	must(t, os.Chmod(path+".key", 0o644))
+	again := open()
+	if e, ok, err := again.entries.Get(t.Context(), name); err != nil || !ok || string(e.Value) != "hush" {
+		t.Errorf("after a restart: %q, %v, %v", e.Value, ok, err)
+	}
+	must(t, again.close())
+	if made, err := os.Stat(path + ".key"); err != nil || made.Mode().Perm() != 0o600 {
+		t.Errorf("others may read the key: %v, %v", made, err)
+	}
+	former, err := os.ReadFile(path + ".key")
+	must(t, err)
+	s.config.State.Key = filepath.Join(dir, "keys")
+	must(t, os.WriteFile(s.config.State.Key, seal.NewKey(), 0o600))
+	s.stateKeys, err = loadStateKeys(s.config.State.Key)
+	must(t, err)
+	other := open()
+	if _, ok, err := other.entries.Get(t.Context(), name); ok || !errors.Is(err, seal.ErrUnknownKey) {
+		t.Errorf("with another key: %v, %v", ok, err)
+	}
+	must(t, other.close())
+	must(t, os.WriteFile(s.config.State.Key, append(seal.NewKey(), former...), 0o600))
+	s.stateKeys, err = loadStateKeys(s.config.State.Key)
+	must(t, err)
+	rotated := open()
+	if e, ok, err := rotated.entries.Get(t.Context(), name); err != nil || !ok || string(e.Value) != "hush" {
+		t.Errorf("behind a new key: %q, %v, %v", e.Value, ok, err)
+	}
+	must(t, rotated.close())
+	must(t, os.WriteFile(s.config.State.Key, []byte("secret words"), 0o600))
+	if _, err := loadStateKeys(s.config.State.Key); !errors.Is(err, seal.ErrKeys) || strings.Contains(err.Error(), "words") {
+		t.Errorf("no key: %v", err)
+	}
+	shared := kept{backend: "redis"}
+	if k, err := shared.sealed(settings{logger: s.logger}); err != nil || !k.plain {
+		t.Errorf("Redis without a key: plain %v, %v", k.plain, err)
+	}
+}
+
+// Where nothing can be sealed (Redis without state.key), credentials of webhooks
+// are refused with the reason, before anything of the message is stored; webhooks
+// without any are taken.
+func TestWebhookCredentialsNeedAKey(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	b.road.StatePlain = true
+	header := map[string]string{"A2A-Version": "1.0"}
+	begin := func(hook string) reply {
+		body := strings.Replace(textBody("how is it?"), `"params":{`, `"params":{"configuration":{"taskPushNotificationConfig":{"url":"https://hook.example/x"`+hook+`}},`, 1)
+		return b.send(t, letter{at: "/agents/forecast/a2a", header: header, body: body})
+	}
+	for what, hook := range map[string]string{
+		"a token": `,"token":"mine"`, "an authentication": `,"authentication":{"scheme":"Bearer","credentials":"mine"}`,
+	} {
+		if got := string(begin(hook).body); !strings.Contains(got, "-32003") || !strings.Contains(got, "state.key") {
+			t.Errorf("%s: %s", what, got)
+		}
+	}
+	id := regexp.MustCompile(`"task":\{"id":"([^"]+)"`).FindStringSubmatch(string(begin("").body))
+	if id == nil {
+		t.Fatal("a webhook without credentials is refused")
+	}
+	create := func(hook string) string {
+		body := `{"jsonrpc":"2.0","id":1,"method":"CreateTaskPushNotificationConfig","params":{"taskId":"` + id[1] + `","url":"https://hook.example/y"` + hook + `}}`
+		return string(b.send(t, letter{at: "/agents/forecast/a2a", header: header, body: body}).body)
+	}
+	if got := create(`,"token":"mine"`); !strings.Contains(got, "-32003") || !strings.Contains(got, "state.key") {
+		t.Errorf("set later: %s", got)
+	}
+	if got := create(""); !strings.Contains(got, "hook.example/y") {
+		t.Errorf("set later, without credentials: %s", got)
+	}
 }

@@ -114,6 +114,9 @@ func production(c config.Config, workload *identity.Workload, logs io.Writer) (s
 	if s.redis, err = loadRedis(c.State.Redis); err != nil {
 		errs = append(errs, fmt.Errorf("config: state.redis: %w", err))
 	}
+	if s.stateKeys, err = loadStateKeys(c.State.Key); err != nil {
+		errs = append(errs, fmt.Errorf("config: state.key: %w", err))
+	}
 	if s.document, err = loadPolicy(c.Policy.Document); err != nil {
 		errs = append(errs, fmt.Errorf("config: policy.document: %w", err))
 	}

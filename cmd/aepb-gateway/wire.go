@@ -51,6 +51,7 @@ type settings struct {
 	adminToken string        // of dev and demo; empty: operators show certificates
 	grpc       net.Listener  // nil: A2A is not served over gRPC
 	redis      *redis.Config // nil: state is kept elsewhere
+	stateKeys  [][]byte      // of state.key; none: not configured
 	dev        bool
 	logger     *slog.Logger
 
@@ -106,6 +107,9 @@ func wire(s settings) (built *service, err error) {
 		return nil, err
 	}
 	out.close, out.failing, out.replay = append(out.close, kept.close), kept.failing, kept.replay
+	if kept, err = kept.sealed(s); err != nil {
+		return nil, err
+	}
 	out.entries = kept.entries
 	guard, err := egress.New(egress.Deps{
 		TLS:    s.source,
@@ -278,7 +282,7 @@ func (out *service) build(
 		Rollbacks: apart(registry, undo),
 		Registry:  registry, Directory: out.directory, Dialers: dialers, Hops: hops, Pushers: pushers, Callbacks: told,
 		Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
-		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, Limiter: out.limiter, Metrics: out.metrics,
+		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, StatePlain: kept.plain, Limiter: out.limiter, Metrics: out.metrics,
 		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
 	})
 }

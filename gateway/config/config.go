@@ -88,6 +88,7 @@ type Operator struct {
 type State struct {
 	Path        string `yaml:"path"`         // bbolt file; default: in memory, gone with the process
 	EvidenceMiB int    `yaml:"evidence_mib"` // of ECTs kept for GET /ects and /workflows, the soonest to end go first; default 128
+	Key         string `yaml:"key"`          // file with the keys that seal what is kept in path or redis: lines of 32 bytes in hexadecimal or base64, the first seals and all open; read at start, the same for all replicas; default: for path a file beside it (path.key), which is made; for redis none, and webhooks with credentials are refused
 	Redis       Redis  `yaml:"redis"`        // shared by several replicas; instead of path
 }
 
