@@ -21,6 +21,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/config"
@@ -158,6 +159,36 @@ func TestAttack_ConnectionOutlivesItsCertificate(t *testing.T) {
 			s, end := b.shortLived(t, "/late")
 			stream := b.opened(t, forever(b.oneConnection(t, s, protocol)))
 			endsBy(t, end, "the stream", reading(stream))
+		})
+	}
+	for name, l := range map[string]letter{
+		"MCP":       {at: "/agents/slow/mcp", header: mirror("tools/call", "message"), body: strings.Replace(callBody("message", "forever"), `"_meta":{`, `"_meta":{"progressToken":7,`, 1)},
+		"translate": {at: "/aepb/translate?from=a2a-v1&dest=slow", body: forever(nil).body},
+		"standing":  {method: http.MethodGet, at: "/agents/members/mcp", media: "-", header: map[string]string{"Accept": "text/event-stream", "Mcp-Protocol-Version": "2025-11-25"}},
+	} {
+		t.Run("a stream of "+name, func(t *testing.T) {
+			t.Parallel()
+			s, end := b.shortLived(t, "/late")
+			l.via = b.oneConnection(t, s, "h2")
+			if name == "standing" {
+				begin := l
+				begin.method, begin.media, begin.header = http.MethodPost, "", map[string]string{"Accept": "application/json, text/event-stream"}
+				begin.body = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
+				l.header["Mcp-Session-Id"] = b.send(t, begin).header.Get("Mcp-Session-Id")
+			}
+			if l.body != "" && name == "translate" {
+				l.tokens = []string{ecttest.Mint(t, b.party(t, s), b.recipe(l.body))}
+			}
+			response, err := l.via.Do(b.request(t, l))
+			must(t, err)
+			t.Cleanup(func() { _ = response.Body.Close() })
+			if response.StatusCode != http.StatusOK || !time.Now().Before(end) {
+				t.Fatalf("no stream: %d", response.StatusCode)
+			}
+			endsBy(t, end, "the stream", reading(response.Body))
+			if time.Now().Before(end) {
+				t.Error("the stream ends before the certificate: it proves nothing")
+			}
 		})
 	}
 	t.Run("gRPC", func(t *testing.T) {
