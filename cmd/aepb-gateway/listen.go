@@ -126,7 +126,7 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 }
 
 func (out *service) server(handler http.Handler) *http.Server {
-	sessions := httpapi.NewSessions(out.settings.source)
+	sessions := httpapi.NewSessions(out.source)
 	return &http.Server{
 		Handler: sessions.Handler(whole.Handler(handler)), ConnState: sessions.State, TLSConfig: out.tls.Clone(),
 		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return sessions.Conn(whole.Conn(ctx, c), c) },

@@ -66,6 +66,7 @@ type settings struct {
 type service struct {
 	public, admin http.Handler
 	tls           *tls.Config
+	source        *identity.Source   // verifies callers; the same for good, unlike settings
 	grpc          transport.Listener // nil: there is none
 	directory     *directory.Directory
 	limiter       *limit.Limiter
@@ -94,7 +95,7 @@ type service struct {
 
 // wire is the composition root. On an error nothing stays open.
 func wire(s settings) (built *service, err error) {
-	out := &service{settings: s, logger: s.logger, tls: s.source.ServerConfig()}
+	out := &service{settings: s, logger: s.logger, source: s.source, tls: s.source.ServerConfig()}
 	out.operate(s.config)
 	out.peers.Store(&s.config.Peers)
 	defer func() {
