@@ -110,6 +110,8 @@ func (d *Door) serveSocket(w http.ResponseWriter, r *http.Request, road transpor
 
 // listen reads messages until the connection ends.
 func (s *socket) listen(ctx context.Context) {
+	work, leave := identity.Bound(ctx) // ends at once with the certificate; reading ends with the closing handshake
+	defer leave()
 	slots := make(chan struct{}, s.d.deps.Socket.InFlight)
 	for {
 		kind, body, err := s.conn.Read(ctx)
@@ -137,7 +139,7 @@ func (s *socket) listen(ctx context.Context) {
 		s.enter(1)
 		s.group.Go(func() {
 			defer func() { s.enter(-1); <-slots }()
-			v.serve(ctx, body)
+			v.serve(work, body)
 		})
 	}
 }
