@@ -476,7 +476,7 @@ func TestStateKeyIsKept(t *testing.T) {
 	open := func() kept {
 		k, err := openState(s)
 		must(t, err)
-		k, err = k.sealed(s)
+		k, _, err = k.sealed(s)
 		must(t, err)
 		return k
 	}
@@ -519,8 +519,8 @@ func TestStateKeyIsKept(t *testing.T) {
 		t.Errorf("no key: %v", err)
 	}
 	shared := kept{backend: "redis"}
-	if k, err := shared.sealed(settings{logger: s.logger}); err != nil || !k.plain {
-		t.Errorf("Redis without a key: plain %v, %v", k.plain, err)
+	if _, plain, err := shared.sealed(settings{logger: s.logger}); err != nil || !plain {
+		t.Errorf("Redis without a key: plain %v, %v", plain, err)
 	}
 }
 

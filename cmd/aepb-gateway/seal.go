@@ -61,24 +61,22 @@ func stateKeyAt(file string) ([][]byte, error) {
 // sealed puts encryption between the gateway and a driver that writes to a file
 // or to Redis. A file has a key beside it when none is configured. In Redis, which
 // several replicas share, nothing is sealed then, and plain says so.
-func (k kept) sealed(s settings) (kept, error) {
+func (k kept) sealed(s settings) (out kept, plain bool, err error) {
 	keys := s.stateKeys
 	switch {
 	case k.backend == "memory":
-		return k, nil
+		return k, false, nil
 	case len(keys) == 0 && k.backend == "bolt":
-		var err error
 		if keys, err = stateKeyAt(s.config.State.Path + ".key"); err != nil {
-			return k, fmt.Errorf("the key of the state: %w", err)
+			return k, false, fmt.Errorf("the key of the state: %w", err)
 		}
 	case len(keys) == 0:
-		k.plain = true
 		s.logger.Warn("state in redis is not sealed: webhooks with credentials are refused; configure state.key, the same for all replicas")
-		return k, nil
+		return k, true, nil
 	}
 	box, err := seal.NewBox(keys...)
 	if err != nil {
-		return k, err
+		return k, false, err
 	}
 	k.entries = seal.NewEntries(k.entries, box)
 	if shared, ok := k.answers.(seal.SharedStore); ok {
@@ -86,5 +84,5 @@ func (k kept) sealed(s settings) (kept, error) {
 	} else {
 		k.answers = seal.NewAnswers(k.answers, box)
 	}
-	return k, nil
+	return k, false, nil
 }

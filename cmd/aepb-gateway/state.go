@@ -21,7 +21,6 @@ import (
 // kept is state, whoever keeps it.
 type kept struct {
 	backend       string // memory, bolt or redis
-	plain         bool   // what callers entrust to us would be stored as it is
 	evidence      ect.Store
 	replay        ect.ReplayCache
 	answers       gateway.Answers
@@ -42,20 +41,20 @@ func openState(s settings) (kept, error) {
 		if err != nil {
 			return kept{}, err
 		}
-		return kept{"redis", false, store, store, store, store, store.Entries(), store, store.Failing, store.Close}, nil
+		return kept{"redis", store, store, store, store, store.Entries(), store, store.Failing, store.Close}, nil
 	case path != "":
 		store, err := bolt.Open(bolt.Config{Path: path, Bounds: bounds}, bolt.Deps{Now: time.Now, Logger: s.logger})
 		if err != nil {
 			return kept{}, err
 		}
-		return kept{"bolt", false, store, store, store, store, store.Entries(), nil, store.Failing, store.Close}, nil
+		return kept{"bolt", store, store, store, store, store.Entries(), nil, store.Failing, store.Close}, nil
 	}
 	memory, err := state.New(bounds, state.Deps{Now: time.Now, Epoch: time.Now().Truncate(time.Second)})
 	if err != nil {
 		return kept{}, err
 	}
 	healthy := func() error { return nil }
-	return kept{"memory", false, memory, memory, memory, memory, memory.Entries(), nil, healthy, healthy}, nil
+	return kept{"memory", memory, memory, memory, memory, memory.Entries(), nil, healthy, healthy}, nil
 }
 
 // loadRedis reads the files that state.redis names; nil: there is no Redis.

@@ -66,6 +66,7 @@ type settings struct {
 type service struct {
 	public, admin http.Handler
 	tls           *tls.Config
+	statePlain    bool               // of gateway.Deps
 	source        *identity.Source   // verifies callers; the same for good, unlike settings
 	grpc          transport.Listener // nil: there is none
 	directory     *directory.Directory
@@ -108,7 +109,7 @@ func wire(s settings) (built *service, err error) {
 		return nil, err
 	}
 	out.close, out.failing, out.replay = append(out.close, kept.close), kept.failing, kept.replay
-	if kept, err = kept.sealed(s); err != nil {
+	if kept, out.statePlain, err = kept.sealed(s); err != nil {
 		return nil, err
 	}
 	out.entries = kept.entries
@@ -280,10 +281,11 @@ func (out *service) build(
 		return nil, err
 	}
 	return gateway.New(s.road(), gateway.Deps{
-		Rollbacks: apart(registry, undo),
-		Registry:  registry, Directory: out.directory, Dialers: dialers, Hops: hops, Pushers: pushers, Callbacks: told,
+		StatePlain: out.statePlain,
+		Rollbacks:  apart(registry, undo),
+		Registry:   registry, Directory: out.directory, Dialers: dialers, Hops: hops, Pushers: pushers, Callbacks: told,
 		Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
-		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, StatePlain: kept.plain, Limiter: out.limiter, Metrics: out.metrics,
+		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, Limiter: out.limiter, Metrics: out.metrics,
 		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
 	})
 }

@@ -94,11 +94,11 @@ func (d *Door) serveSocket(w http.ResponseWriter, r *http.Request, road transpor
 		d: d, road: road, conn: conn, agent: v.agent, did: r.URL.Query().Get("did"),
 		session: "ainp " + uuid.NewString(), running: map[string]context.CancelCauseFunc{}, group: workers.New(idleWorkers),
 	}
-	session := identity.SessionFrom(r.Context())
-	defer session.Close() // the connection is not the HTTP server's any more
 	ctx, cancel := context.WithCancel(r.Context())
 	defer s.group.Wait()
 	defer cancel()
+	session := identity.SessionFrom(ctx)
+	defer session.Close() // the connection is not the HTTP server's any more
 	defer session.AfterEnd(func() {
 		_ = conn.Close(websocket.StatusPolicyViolation, "the certificate of this connection has expired or is not trusted any more")
 		cancel()
@@ -110,11 +110,12 @@ func (d *Door) serveSocket(w http.ResponseWriter, r *http.Request, road transpor
 
 // listen reads messages until the connection ends.
 func (s *socket) listen(ctx context.Context) {
-	work, leave := identity.Bound(ctx) // ends at once with the certificate; reading ends with the closing handshake
+	reading := ctx                    // ends with the closing handshake
+	ctx, leave := identity.Bound(ctx) // ends at once with the certificate, and so does the work
 	defer leave()
 	slots := make(chan struct{}, s.d.deps.Socket.InFlight)
 	for {
-		kind, body, err := s.conn.Read(ctx)
+		kind, body, err := s.conn.Read(reading)
 		if err != nil {
 			return
 		}
@@ -139,7 +140,7 @@ func (s *socket) listen(ctx context.Context) {
 		s.enter(1)
 		s.group.Go(func() {
 			defer func() { s.enter(-1); <-slots }()
-			v.serve(work, body)
+			v.serve(ctx, body)
 		})
 	}
 }

@@ -50,18 +50,20 @@ func (c Config) withDefaults() Config {
 
 // ListenerDeps is what a Listener needs.
 type ListenerDeps struct {
-	Form      translators.Translator   // the µACP codec
-	TLS       *tls.Config              // the service's own; TLS 1.3 is demanded whatever it says
-	Net       net.Listener             // plain TCP; Serve closes it
-	Session   func() *identity.Session // makes the session of a new connection, which ends with its client's SVID; nil: connections outlive it
-	Agent     string                   // directory name of whom callers reach who name nobody (guest.named); empty: nobody
-	Known     func(agent string) bool  // whether there is an agent of this directory name; nil: none whose name has a dot
-	Anonymous ect.Identity             // who callers without a certificate are; empty: nobody
-	Limits    ect.Limits               // of the evidence of one request; zero: the defaults
+	Form      translators.Translator  // the µACP codec
+	TLS       *tls.Config             // the service's own; TLS 1.3 is demanded whatever it says
+	Net       net.Listener            // plain TCP; Serve closes it
+	Agent     string                  // directory name of whom callers reach who name nobody (guest.named); empty: nobody
+	Known     func(agent string) bool // whether there is an agent of this directory name; nil: none whose name has a dot
+	Anonymous ect.Identity            // who callers without a certificate are; empty: nobody
+	Limits    ect.Limits              // of the evidence of one request; zero: the defaults
 	Config    Config
 	// Kept is told of each message whose evidence does not travel with it, and
 	// why; nil: nobody is.
 	Kept func(Reason)
+	// Session makes the session of a new connection, which ends with its client's
+	// SVID; nil: connections outlive it.
+	Session func() *identity.Session
 }
 
 // Listener takes µACP traffic in for one agent.
@@ -255,10 +257,10 @@ func (g *guest) listen(ctx context.Context, conn *tls.Conn) {
 			return
 		}
 		body, err := readFrame(conn)
-		if err != nil || identity.SessionFrom(ctx).Ended() {
+		if err != nil {
 			return
 		}
-		if !g.take(ctx, body, true) {
+		if identity.SessionFrom(ctx).Ended() || !g.take(ctx, body, true) {
 			return
 		}
 	}
