@@ -53,6 +53,7 @@ type Deps struct {
 	Answers       Answers
 	Conversations Conversations
 	Entries       Entries
+	StatePlain    bool // entries are stored as they are, where others may read them: webhooks with credentials are refused
 	Limiter       *limit.Limiter
 	Metrics       *telemetry.Metrics
 	Logger        *slog.Logger

@@ -56,7 +56,19 @@ func (g *Gateway) webhook(x *exchange) error {
 		return &canonical.Error{Code: canonical.CodePushUnsupported, Message: "no push notifications are sent here"}
 	}
 	x.webhook, invoke.Push = invoke.Push, nil
-	return pusher.Check(x.webhook.URL)
+	return g.acceptable(pusher, x.webhook)
+}
+
+// acceptable refuses settings whose URL is none, or whose credentials could be
+// read by others where they are stored.
+func (g *Gateway) acceptable(pusher transport.Pusher, config *canonical.PushConfig) error {
+	if g.StatePlain && (config.Token != "" || config.Credentials != "") {
+		return &canonical.Error{
+			Code:    canonical.CodePushUnsupported,
+			Message: "credentials of webhooks cannot be stored safely here: leave out token and authentication, or ask the operator to configure state.key",
+		}
+	}
+	return pusher.Check(config.URL)
 }
 
 // hook keeps the settings that came with a message. follow: nobody else here
@@ -111,7 +123,7 @@ func (g *Gateway) pushed(ctx context.Context, x *exchange, rec *record, request 
 
 // pushTo keeps settings, and makes sure that somebody notices what happens.
 func (g *Gateway) pushTo(ctx context.Context, x *exchange, rec *record, config canonical.PushConfig) (*canonical.PushConfig, error) {
-	if err := g.Pushers[x.source.Info().Binding].Check(config.URL); err != nil {
+	if err := g.acceptable(g.Pushers[x.source.Info().Binding], &config); err != nil {
 		return nil, err
 	}
 	if err := g.keepPush(ctx, x, rec, &config); err != nil {

@@ -78,6 +78,9 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 		extra.State.Path = filepath.Join(flags.dir, "state.db")
 	}
 	s, err := devSettings(material, extra, at, token, stderr)
+	if err == nil && extra.State.Key == "" && extra.State.Redis.Used() {
+		s.stateKeys, err = stateKeyAt(filepath.Join(flags.dir, "state-key"))
+	}
 	if err == nil {
 		s.ainp, err = developmentAINP(extra.AINP, flags.dir)
 	}
@@ -151,12 +154,16 @@ func devSettings(material *identity.Development, extra config.Config, at address
 	if err != nil {
 		return settings{}, fmt.Errorf("config: state.redis: %w", err)
 	}
+	keys, err := loadStateKeys(extra.State.Key)
+	if err != nil {
+		return settings{}, fmt.Errorf("config: state.key: %w", err)
+	}
 	var files papers
 	if err := files.readKeys(extra); err != nil {
 		return settings{}, err
 	}
 	return settings{
-		files: files, source: source, svid: material.Gateway, bundle: material.Bundle, config: extra, document: document, redis: shared,
+		files: files, source: source, svid: material.Gateway, bundle: material.Bundle, config: extra, document: document, redis: shared, stateKeys: keys,
 		publicURL: at.Public, hosts: []string{"localhost", "127.0.0.1", "::1"},
 		listens:    at.listens(),
 		adminToken: token, dev: true, logger: telemetry.NewLogger(logs, 0),
@@ -228,7 +235,7 @@ func shellWord(path string) string {
 func adminToken(file string) (string, error) {
 	data, err := os.ReadFile(file)
 	if err == nil && len(bytes.TrimSpace(data)) >= 26 {
-		return string(bytes.TrimSpace(data)), nil
+		return string(bytes.TrimSpace(data)), os.Chmod(file, onlyOwner)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err

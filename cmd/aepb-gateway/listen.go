@@ -127,8 +127,10 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 }
 
 func (out *service) server(handler http.Handler) *http.Server {
+	sessions := httpapi.NewSessions(out.source)
 	return &http.Server{
-		Handler: whole.Handler(handler), ConnContext: connection, TLSConfig: out.tls.Clone(),
+		Handler: sessions.Handler(whole.Handler(handler)), ConnState: sessions.State, TLSConfig: out.tls.Clone(),
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return sessions.Conn(connection(ctx, c), c) },
 		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog:       slog.NewLogLogger(out.logger.Handler(), slog.LevelDebug),
@@ -224,7 +226,7 @@ func (out *service) overGRPC(s settings, form translators.Translator, callers ht
 	}
 	at := s.publicGRPC()
 	listener, err := ta2a.NewListener(ta2a.ListenerDeps{
-		Form: form, Accept: out.publicBounds.connections.Listen(s.grpc), TLS: out.tls, Logger: s.logger, GRPC: at, Grace: shutdownGrace,
+		Form: form, Accept: out.publicBounds.connections.Listen(s.grpc), TLS: out.tls, Session: s.source.Session, Logger: s.logger, GRPC: at, Grace: shutdownGrace,
 		Requests: out.publicBounds.requests, Write: s.config.InFlight(s.dev).WriteWait,
 		AgentURL: func(agent string) string { return s.publicURL + "/agents/" + agent },
 		Identify: func(ctx context.Context, a ta2a.Arrival) context.Context {

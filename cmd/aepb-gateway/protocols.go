@@ -115,7 +115,7 @@ func speakUACP(out *service, form translators.Translator) (protocol, error) {
 	}
 	bounds := out.settings.connections(out.settings.config.Listen.UACPConnections)
 	if p.listener, err = tuacp.NewListener(tuacp.ListenerDeps{
-		Form: form, TLS: out.tls, Net: out.settings.uacp, Agent: out.settings.config.Listen.UACPAgent, Anonymous: out.settings.anonymous(),
+		Form: form, TLS: out.tls, Session: out.settings.source.Session, Net: out.settings.uacp, Agent: out.settings.config.Listen.UACPAgent, Anonymous: out.settings.anonymous(),
 		Known: func(agent string) bool { _, ok := out.directory.Find(agent); return ok }, Kept: kept,
 		Config: tuacp.Config{
 			Connections: bounds.Total, PerCaller: bounds.PerCaller, Unidentified: bounds.Unidentified, PerAddress: bounds.PerAddress,

@@ -114,6 +114,9 @@ func production(c config.Config, workload *identity.Workload, logs io.Writer) (s
 	if s.redis, err = loadRedis(c.State.Redis); err != nil {
 		errs = append(errs, fmt.Errorf("config: state.redis: %w", err))
 	}
+	if s.stateKeys, err = loadStateKeys(c.State.Key); err != nil {
+		errs = append(errs, fmt.Errorf("config: state.key: %w", err))
+	}
 	if s.document, err = loadPolicy(c.Policy.Document); err != nil {
 		errs = append(errs, fmt.Errorf("config: policy.document: %w", err))
 	}
@@ -144,16 +147,34 @@ func openWorkload(ctx context.Context, c config.Identity) (*identity.Workload, e
 	return identity.OpenWorkload(ctx, c.WorkloadAPI)
 }
 
-// loadBundle reads trust anchors in PEM or as a SPIFFE bundle.
+// loadBundle reads the trust anchors of our own trust domain and of the federated ones.
 func loadBundle(c config.Identity) (*identity.Bundle, error) {
-	data, err := os.ReadFile(c.Bundle)
+	own, err := loadAnchors(c.Bundle, c.TrustDomain)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for domain, file := range c.Federated {
+		other, err := loadAnchors(file, domain)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("of the federated trust domain %s: %w", domain, err))
+			continue
+		}
+		own.Federate(other)
+	}
+	return own, errors.Join(errs...)
+}
+
+// loadAnchors reads the trust anchors of one trust domain in PEM or as a SPIFFE bundle.
+func loadAnchors(file, trustDomain string) (*identity.Bundle, error) {
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
-		return identity.ParseBundle(c.TrustDomain, data)
+		return identity.ParseBundle(trustDomain, data)
 	}
-	return identity.LoadBundle(c.Bundle, c.TrustDomain)
+	return identity.LoadBundle(file, trustDomain)
 }
 
 // loadPolicy reads a policy document; without a file there is none.

@@ -104,7 +104,8 @@ func (out *service) reread(c config.Config) (papers, error) {
 }
 
 // renew puts it in force: for the next handshake, the next token signed and the
-// next one verified. Connections stay. On an error nothing has changed.
+// next one verified. Connections stay as long as the SVIDs that opened them are
+// still vouched for; the others end. On an error nothing has changed.
 func (out *service) renew(ctx context.Context, c config.Config, m papers) error {
 	wimse, err := out.settings.wimse(m.issuers, out.replay)
 	if err == nil {

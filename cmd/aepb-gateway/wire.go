@@ -53,6 +53,7 @@ type settings struct {
 	adminToken string        // of dev and demo; empty: operators show certificates
 	grpc       net.Listener  // nil: A2A is not served over gRPC
 	redis      *redis.Config // nil: state is kept elsewhere
+	stateKeys  [][]byte      // of state.key; none: not configured
 	dev        bool
 	logger     *slog.Logger
 
@@ -69,6 +70,8 @@ type service struct {
 	publicBounds  bounds // also of listeners that are not HTTP
 	adminBounds   bounds
 	tls           *tls.Config
+	statePlain    bool               // of gateway.Deps
+	source        *identity.Source   // verifies callers; the same for good, unlike settings
 	grpc          transport.Listener // nil: there is none
 	directory     *directory.Directory
 	limiter       *limit.Limiter
@@ -99,7 +102,7 @@ type service struct {
 
 // wire is the composition root. On an error nothing stays open.
 func wire(s settings) (built *service, err error) {
-	out := &service{settings: s, logger: s.logger, tls: s.source.ServerConfig()}
+	out := &service{settings: s, logger: s.logger, source: s.source, tls: s.source.ServerConfig()}
 	out.operate(s.config)
 	out.peers.Store(&s.config.Peers)
 	defer func() {
@@ -115,6 +118,9 @@ func wire(s settings) (built *service, err error) {
 		return nil, err
 	}
 	out.close, out.failing, out.replay = append(out.close, kept.close), kept.failing, kept.replay
+	if kept, out.statePlain, err = kept.sealed(s); err != nil {
+		return nil, err
+	}
 	out.entries = kept.entries
 	if err := out.openGuards(); err != nil {
 		return nil, err
@@ -264,8 +270,9 @@ func (out *service) build(
 		return nil, err
 	}
 	return gateway.New(s.road(), gateway.Deps{
-		Rollbacks: apart(registry, undo),
-		Registry:  registry, Directory: out.directory, Dialers: dialers, Hops: hops, Pushers: pushers, Callbacks: told,
+		StatePlain: out.statePlain,
+		Rollbacks:  apart(registry, undo),
+		Registry:   registry, Directory: out.directory, Dialers: dialers, Hops: hops, Pushers: pushers, Callbacks: told,
 		Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
 		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, Limiter: out.limiter, Metrics: out.metrics,
 		Approver: out.approver,

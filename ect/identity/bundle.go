@@ -4,7 +4,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +27,7 @@ const (
 var (
 	errNoAnchors   = errors.New("identity: a bundle needs at least one trust anchor")
 	errChainBounds = fmt.Errorf("identity: a chain has 1 to %d certificates of at most %d octets", maxChain, maxCertificate)
+	errNotDomain   = errors.New("identity: a trust domain is a name such as example.org, not a SPIFFE id")
 	errNoInstant   = errors.New("identity: a chain is judged as of an instant, and there is none")
 	errNotWorkload = errors.New("identity: the certificate does not name a workload")
 	errCannotSign  = errors.New("identity: the certificate's key may not sign")
@@ -34,11 +37,12 @@ var (
 // others that we federate with. Safe for concurrent use.
 type Bundle struct {
 	home    spiffeid.TrustDomain
-	set     *x509bundle.Set
 	changes atomic.Uint64 // counts changes, so that nothing judged before is believed after
 
-	mu     sync.RWMutex
-	tokens map[spiffeid.TrustDomain]*KeySet // keys that sign JWT-SVIDs
+	mu       sync.RWMutex
+	set      *x509bundle.Set                  // never changed, only replaced
+	tokens   map[spiffeid.TrustDomain]*KeySet // keys that sign JWT-SVIDs
+	sessions map[*Session]struct{}            // of connections that are open now
 }
 
 // NewBundle makes a bundle of one trust domain ("example.org") from its anchors.
@@ -51,6 +55,19 @@ func NewBundle(trustDomain string, anchors ...*x509.Certificate) (*Bundle, error
 		return nil, errNoAnchors
 	}
 	return &Bundle{home: domain, set: x509bundle.NewSet(x509bundle.FromX509Authorities(domain, anchors))}, nil
+}
+
+// CheckTrustDomain says whether a text is the name of a trust domain,
+// "example.org". A SPIFFE id is none.
+func CheckTrustDomain(name string) error {
+	domain, err := spiffeid.TrustDomainFromString(name)
+	if err != nil {
+		return fmt.Errorf("identity: trust domain: %w", err)
+	}
+	if domain.Name() != name {
+		return errNotDomain
+	}
+	return nil
 }
 
 // LoadBundle reads a trust domain's anchors from a file of PEM certificates.
@@ -67,22 +84,76 @@ func (b *Bundle) TrustDomain() string { return b.home.Name() }
 
 // Anchors gives the anchors of the bundle's own trust domain.
 func (b *Bundle) Anchors() []*x509.Certificate {
-	own, err := b.set.GetX509BundleForTrustDomain(b.home)
+	own, err := b.authorities().GetX509BundleForTrustDomain(b.home)
 	if err != nil {
 		return nil // cannot be: the home domain is never removed
 	}
 	return own.X509Authorities()
 }
 
-// Trust takes over everything that the other bundle trusts, replacing the
-// anchors of the trust domains that both know: this is how one federates and
-// how anchors are rotated. It holds for the next handshake and the next token.
-func (b *Bundle) Trust(other *Bundle) {
-	for _, bundle := range other.set.Bundles() {
-		b.set.Add(bundle.Clone())
-		b.setTokenKeys(bundle.TrustDomain(), other.tokenKeys(bundle.TrustDomain()))
+// Trust puts what the other bundle trusts in place of everything that was
+// trusted before: this is how anchors are rotated, and how a federation ends. A
+// trust domain that the other bundle does not know is out, with the keys of its
+// JWT-SVIDs, and so are the connections whose SVIDs it vouched for (Session).
+// Only our own trust domain stays if the other bundle has no anchors of it. It
+// holds for the next handshake and the next token.
+func (b *Bundle) Trust(other *Bundle) { b.replace(other, x509bundle.NewSet()) }
+
+// Federate adds the trust domains of the other bundle, and replaces the anchors
+// and keys of those that both know.
+func (b *Bundle) Federate(other *Bundle) { b.replace(other, b.authorities()) }
+
+// replace puts the other bundle's trust domains, beside those of base, in force.
+func (b *Bundle) replace(other *Bundle, base *x509bundle.Set) {
+	more, moreTokens := other.authorities().Bundles(), other.allTokenKeys()
+	b.mu.Lock()
+	next := x509bundle.NewSet(base.Bundles()...)
+	if own, ok := b.set.Get(b.home); ok && !next.Has(b.home) {
+		next.Add(own)
 	}
-	b.changes.Add(1)
+	tokens := map[spiffeid.TrustDomain]*KeySet{}
+	for domain, keys := range b.tokens {
+		if next.Has(domain) {
+			tokens[domain] = keys
+		}
+	}
+	for _, bundle := range more {
+		domain := bundle.TrustDomain()
+		next.Add(bundle.Clone())
+		delete(tokens, domain)
+		if keys := moreTokens[domain]; keys != nil {
+			tokens[domain] = keys
+		}
+	}
+	changed := !sameSet(b.set, next)
+	b.set, b.tokens = next, tokens
+	if changed {
+		b.changes.Add(1)
+	}
+	open := slices.Collect(maps.Keys(b.sessions))
+	b.mu.Unlock()
+	if !changed {
+		return
+	}
+	for _, session := range open {
+		session.judge()
+	}
+}
+
+// sameSet reports whether two sets have the same anchors of the same trust domains.
+func sameSet(a, b *x509bundle.Set) bool {
+	return a.Len() == b.Len() && !slices.ContainsFunc(a.Bundles(), func(one *x509bundle.Bundle) bool {
+		other, ok := b.Get(one.TrustDomain())
+		return !ok || !one.Equal(other)
+	})
+}
+
+// authorities are the anchors of all trust domains, as of now. The set is not to
+// be changed.
+func (b *Bundle) authorities() *x509bundle.Set {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.set
 }
 
 // TokenKeys are the keys that sign a trust domain's JWT-SVIDs; false if it has
@@ -100,6 +171,12 @@ func (b *Bundle) tokenKeys(domain spiffeid.TrustDomain) *KeySet {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.tokens[domain]
+}
+
+func (b *Bundle) allTokenKeys() map[spiffeid.TrustDomain]*KeySet {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return maps.Clone(b.tokens)
 }
 
 // setTokenKeys replaces a domain's keys; nil: it has none any more.
@@ -130,7 +207,7 @@ func (b *Bundle) verify(chain []*x509.Certificate, at time.Time) (spiffeid.ID, [
 	if at.IsZero() { // crypto/x509 would take this for "now"
 		return spiffeid.ID{}, nil, errNoInstant
 	}
-	id, paths, err := x509svid.Verify(chain, b.set, x509svid.WithTime(at))
+	id, paths, err := x509svid.Verify(chain, b.authorities(), x509svid.WithTime(at))
 	switch {
 	case err != nil:
 		return spiffeid.ID{}, nil, fmt.Errorf("identity: %w", err)

@@ -11,7 +11,8 @@
 //     folder that it lives in
 //   - workload.go: who we are by the SPIFFE Workload API instead of files;
 //     our JWT-SVIDs, and the keys of others'
-//   - source.go: server and client TLS configurations
+//   - source.go: server and client TLS configurations; [Session], for how long
+//     an accepted connection may be used
 //   - caller.go: from a finished handshake to the peer's identity
 //   - keyring.go, cache.go: the key of an ECT's issuer ([ect.KeySource])
 //   - keyset.go: the same from JWK sets that the operator configured; several
@@ -30,6 +31,10 @@
 // certificate that signed it has expired; how old a token may be is the
 // verifier's question, not ours. There is no revocation list: SVIDs are meant
 // to live hours, and an anchor that is withdrawn takes its chains along at once.
+// The same holds for connections: the handshake judges a client's SVID once, and
+// a [Session] ends with that SVID, or when the anchors do not vouch for it any
+// more. It is told of a change rather than asking at each request: an idle
+// connection and an open stream have no requests.
 //
 // # Alternatives considered
 //

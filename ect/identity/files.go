@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -34,6 +35,7 @@ const (
 // Why a development folder is refused.
 var (
 	errKeyLost       = errors.New("identity: there is a ca.pem but no ca-key.pem; remove ca.pem to start a new trust domain")
+	errOpenFolder    = errors.New("identity: other users may read or write the folder, and it holds files of others; use a folder of its own, or close it (chmod 700)")
 	errForeignAnchor = errors.New("identity: ca.pem is not of this trust domain and ca-key.pem; use another folder, or remove both")
 )
 
@@ -54,8 +56,8 @@ type Development struct {
 // is created once, by whoever comes first, and every certificate is a function
 // of keys, so any mixture of their files is a consistent one.
 func LoadOrCreate(dir, trustDomain string, now func() time.Time) (*Development, error) {
-	if err := os.MkdirAll(dir, folderMode); err != nil {
-		return nil, fmt.Errorf("identity: %w", err)
+	if err := closeFolder(dir); err != nil {
+		return nil, err
 	}
 	authority, err := openAuthority(dir, AuthorityDeps{TrustDomain: trustDomain, Now: now})
 	if err != nil {
@@ -76,6 +78,34 @@ func LoadOrCreate(dir, trustDomain string, now func() time.Time) (*Development, 
 		return nil, err
 	}
 	return d, nil
+}
+
+// closeFolder makes a folder that only we may look into. One that is there and
+// open to others is closed if it is empty or a development folder; another may be
+// shared for a reason (a home, /tmp), and is refused.
+func closeFolder(dir string) error {
+	if err := os.MkdirAll(dir, folderMode); err != nil {
+		return fmt.Errorf("identity: %w", err)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("identity: %w", err)
+	}
+	if info.Mode().Perm()&^folderMode == 0 {
+		return nil
+	}
+	content, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("identity: %w", err)
+	}
+	ours := slices.ContainsFunc(content, func(file fs.DirEntry) bool { return file.Name() == AnchorKeyFile })
+	if len(content) > 0 && !ours {
+		return fmt.Errorf("%w: %s", errOpenFolder, dir)
+	}
+	if err := os.Chmod(dir, folderMode); err != nil {
+		return fmt.Errorf("identity: other users may read or write the folder, and it cannot be closed: %w", err)
+	}
+	return nil
 }
 
 // Save writes the authority to a folder: ca.pem, ca-key.pem, trust-bundle.json.
@@ -163,8 +193,11 @@ func (d *Development) good(s *SVID, path string) bool {
 // openKey reads a key, and makes it first when there is none.
 func openKey(file string) (crypto.Signer, error) {
 	key, err := readKey(file)
+	if err == nil {
+		return key, os.Chmod(file, secretMode) // whatever it was copied with
+	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return key, err
+		return nil, err
 	}
 	fresh, err := newKey()
 	if err != nil {

@@ -2,6 +2,7 @@ package identity
 
 import (
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -340,5 +341,36 @@ func TestBundleDocument(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A development folder that was there with wide permissions is closed, its keys
+// too; one with files of others in it is refused, in words.
+func TestAttack_ReadKeysOfAnOpenFolder(t *testing.T) {
+	t.Parallel()
+	mode := func(path string) os.FileMode {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Mode().Perm()
+	}
+	dir := filepath.Join(t.TempDir(), "dev")
+	open(t, dir, noon)
+	for path, wide := range map[string]os.FileMode{dir: 0o777, filepath.Join(dir, AnchorKeyFile): 0o644, filepath.Join(dir, GatewayKeyFile): 0o666} {
+		if err := os.Chmod(path, wide); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(t, dir, noon)
+	if mode(dir) != 0o700 || mode(filepath.Join(dir, AnchorKeyFile)) != 0o600 || mode(filepath.Join(dir, GatewayKeyFile)) != 0o600 {
+		t.Errorf("others may still look: %v %v", mode(dir), mode(filepath.Join(dir, AnchorKeyFile)))
+	}
+	shared := filepath.Join(t.TempDir(), "shared")
+	if err := errors.Join(os.Mkdir(shared, 0o755), os.WriteFile(filepath.Join(shared, "notes"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadOrCreate(shared, domain, at(noon)); !errors.Is(err, errOpenFolder) || mode(shared) != 0o755 {
+		t.Errorf("a shared folder: %v, %v", err, mode(shared))
 	}
 }

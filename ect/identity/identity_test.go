@@ -143,7 +143,7 @@ func TestVerifyChain(t *testing.T) {
 	a := authority(t, domain)
 	root, other := a.anchors[0], authority(t, "other.org")
 	trust := bundleOf(t, a)
-	trust.Trust(bundleOf(t, other))
+	trust.Federate(bundleOf(t, other))
 	// The anchor may not have authorities below it; this one may.
 	wide := craft(t, nil, nil, func(c *x509.Certificate) {
 		c.IsCA, c.KeyUsage, c.Subject.CommonName = true, x509.KeyUsageCertSign, "wide"

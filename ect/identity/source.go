@@ -1,10 +1,12 @@
 package identity
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,9 +36,10 @@ type SourceDeps struct {
 // Source makes TLS configurations of our SVID and our bundle. All are TLS 1.3
 // only. Safe for concurrent use.
 type Source struct {
-	deps SourceDeps
-	own  atomic.Pointer[tls.Certificate]
-	show atomic.Pointer[tls.Certificate] // to callers that judge by host name; nil: own
+	deps  SourceDeps
+	known *chainCache // clients' chains, as they were judged
+	own   atomic.Pointer[tls.Certificate]
+	show  atomic.Pointer[tls.Certificate] // to callers that judge by host name; nil: own
 }
 
 // NewSource makes a Source that uses nothing but an SVID and a bundle.
@@ -52,7 +55,7 @@ func NewSourceFrom(deps SourceDeps) (*Source, error) {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
-	s := &Source{deps: deps}
+	s := &Source{deps: deps, known: newChainCache(defaultKnown)}
 	s.Show(deps.Public)
 	return s, s.Renew(deps.SVID)
 }
@@ -127,7 +130,7 @@ func (s *Source) judgeClient(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return nil
 	}
-	_, _, err := s.deps.Bundle.verify(state.PeerCertificates, s.deps.Now())
+	_, err := s.vouched(state.PeerCertificates, s.deps.Now())
 	return err
 }
 
@@ -174,4 +177,197 @@ func (s *Source) hostRoots(more []*x509.Certificate) *x509.CertPool {
 		}
 	}
 	return pool
+}
+
+// ErrSessionEnded is the cause of the end of what a connection carried: the SVID
+// that its client showed has expired, or is not vouched for any more.
+var ErrSessionEnded = errors.New("identity: the SVID of this connection has expired or is not trusted any more; connect again with a valid one")
+
+// A connection is closed in answer to its last requests before its end, so that
+// a client whose SVID was renewed connects again before anything is refused: the
+// last closingTime of it, or a closingPart of a shorter one.
+const (
+	closingTime = 10 * time.Second
+	closingPart = 4
+)
+
+// Session is for how long an accepted connection may be used: as long as the
+// SVID that its client showed is valid and its trust domain vouches for it.
+// crypto/tls asks that once, at the handshake. Every listener makes one for each
+// connection, begins it after the handshake and closes it with the connection.
+// A session that was not begun, or whose client showed no SVID, does not end. All
+// methods may be called on a nil Session, and at the same time.
+type Session struct {
+	source *Source
+	ended  context.Context //nolint:containedctx // a signal that others can wait for
+	end    context.CancelCauseFunc
+	begun  sync.Once
+	until  atomic.Int64 // nanoseconds since 1970; 0: without end
+	margin time.Duration
+
+	mu     sync.Mutex // guards what follows
+	chain  []*x509.Certificate
+	timer  *time.Timer
+	closed bool
+}
+
+// Session makes the session of a connection whose handshake may be still to come.
+func (s *Source) Session() *Session {
+	session := &Session{source: s}
+	session.ended, session.end = context.WithCancelCause(context.Background())
+	return session
+}
+
+// Begin is told what the handshake has verified. Only the first call counts.
+func (s *Session) Begin(state *tls.ConnectionState) {
+	if s == nil || state == nil || !state.HandshakeComplete {
+		return
+	}
+	s.begun.Do(func() {
+		if len(state.PeerCertificates) == 0 {
+			return
+		}
+		s.mu.Lock()
+		s.chain = state.PeerCertificates
+		s.mu.Unlock()
+		// First known to the bundle and then judged: a change between the handshake
+		// and this moment is not missed.
+		s.source.deps.Bundle.watch(s)
+		s.judge()
+		if until := s.until.Load(); until != 0 {
+			s.margin = min(closingTime, time.Unix(0, until).Sub(s.source.deps.Now())/closingPart)
+		}
+	})
+}
+
+// judge ends the session if its SVID does not hold now, else sets its end.
+func (s *Session) judge() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.ended.Err() != nil {
+		return
+	}
+	now := s.source.deps.Now()
+	found, err := s.source.vouched(s.chain, now)
+	if err != nil {
+		s.end(ErrSessionEnded)
+		return
+	}
+	s.until.Store(found.until.UnixNano())
+	wait := found.until.Sub(now) + time.Millisecond // a chain is valid up to and including its end
+	if s.timer == nil {
+		s.timer = time.AfterFunc(wait, s.judge)
+		return
+	}
+	s.timer.Reset(wait)
+}
+
+// Ended reports whether the connection must not be used any more. It is cheap.
+func (s *Session) Ended() bool {
+	if s == nil {
+		return false
+	}
+	until := s.until.Load()
+	return s.ended.Err() != nil || until != 0 && s.source.deps.Now().UnixNano() > until
+}
+
+// Ending reports whether the session is about to end: the client should be told
+// to connect again.
+func (s *Session) Ending() bool {
+	if s == nil {
+		return false
+	}
+	until := s.until.Load()
+	return until != 0 && s.source.deps.Now().UnixNano() > until-int64(s.margin)
+}
+
+// AfterEnd calls f, in a goroutine of its own, when the session has ended; stop
+// prevents that. Closing the session does not call it.
+func (s *Session) AfterEnd(f func()) (stop func() bool) {
+	if s == nil {
+		return func() bool { return false }
+	}
+	return context.AfterFunc(s.ended, f)
+}
+
+// Bound is a context that also ends with the session, with ErrSessionEnded as
+// its cause. Streams use it; one answer to one request is given to its end.
+func (s *Session) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := s.AfterEnd(func() { cancel(ErrSessionEnded) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// Close forgets the session: its connection is closed.
+func (s *Session) Close() {
+	if s == nil {
+		return
+	}
+	s.source.deps.Bundle.unwatch(s)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}
+
+type sessionKey struct{}
+
+// WithSession marks the context of a connection with its session.
+func WithSession(ctx context.Context, s *Session) context.Context {
+	return context.WithValue(ctx, sessionKey{}, s)
+}
+
+// SessionFrom is the session of the connection that a request came over; nil:
+// none is known.
+func SessionFrom(ctx context.Context) *Session {
+	s, _ := ctx.Value(sessionKey{}).(*Session)
+	return s
+}
+
+// Bound is SessionFrom(ctx).Bound(ctx).
+func Bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	return SessionFrom(ctx).Bound(ctx)
+}
+
+// watch lets a session be judged again when the anchors change.
+func (b *Bundle) watch(s *Session) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sessions == nil {
+		b.sessions = map[*Session]struct{}{}
+	}
+	b.sessions[s] = struct{}{}
+}
+
+func (b *Bundle) unwatch(s *Session) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.sessions, s)
+}
+
+// vouched judges a chain as of now, or remembers that it did: connections of one
+// workload show the same chain. What is remembered counts only within its
+// validity and while the anchors are the same.
+func (s *Source) vouched(chain []*x509.Certificate, now time.Time) (judged, error) {
+	raw := make([][]byte, len(chain))
+	for i, cert := range chain {
+		raw[i] = cert.Raw
+	}
+	name, ok := chainName(raw)
+	if !ok {
+		return judged{}, errChainBounds
+	}
+	anchors := s.deps.Bundle.changes.Load() // before verifying: a change meanwhile makes the result stale
+	if found, ok := s.known.get(name); ok && found.anchors == anchors && found.covers(now) {
+		return found, nil
+	}
+	id, path, err := s.deps.Bundle.verify(chain, now)
+	if err != nil {
+		return judged{}, err
+	}
+	found := newJudged(ect.Identity(id.String()), path, anchors)
+	s.known.put(name, found)
+	return found, nil
 }

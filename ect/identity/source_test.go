@@ -180,7 +180,7 @@ func TestClient(t *testing.T) {
 	t.Parallel()
 	p := newParties(t)
 	federated := bundleOf(t, p.own)
-	federated.Trust(bundleOf(t, p.foreign))
+	federated.Federate(bundleOf(t, p.foreign))
 	friend := source(t, SourceDeps{SVID: issue(t, p.own, "/gateway", SVIDRequest{}), Bundle: federated})
 	rooted := source(t, SourceDeps{SVID: issue(t, p.own, "/gateway", SVIDRequest{}), Bundle: p.trust, Roots: p.foreign.anchors})
 	late := source(t, SourceDeps{SVID: issue(t, p.own, "/gateway", SVIDRequest{}), Bundle: p.trust, Now: at(noon.Add(2 * DefaultTTL))})

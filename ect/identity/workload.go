@@ -182,7 +182,7 @@ func (w *tokenWatcher) OnJWTBundlesUpdate(said *jwtbundle.Set) {
 	if w.bundle == nil {
 		return
 	}
-	w.bundle = &Bundle{home: w.bundle.home, set: w.bundle.set, tokens: maps.Clone(tokens)}
+	w.bundle = &Bundle{home: w.bundle.home, set: w.bundle.authorities(), tokens: maps.Clone(tokens)}
 	(*workloadWatcher)(w).tell()
 }
 

@@ -175,6 +175,17 @@ func did(text string) bool {
 }
 
 func (i Identity) check(say func(path, reason string)) {
+	for _, domain := range slices.Sorted(maps.Keys(i.Federated)) {
+		path := "$.identity.federated.'" + domain + "'"
+		switch err := identity.CheckTrustDomain(domain); {
+		case err != nil:
+			say(path, "no trust domain: a name such as partner.example, lower case, without spiffe://")
+		case domain == i.TrustDomain:
+			say(path, "is our own trust domain: its anchors belong in identity.bundle")
+		case i.Federated[domain] == "":
+			say(path, "the file with its trust anchors is missing")
+		}
+	}
 	if i.WorkloadAPI == "" {
 		return
 	}
@@ -183,6 +194,9 @@ func (i Identity) check(say func(path, reason string)) {
 	}
 	if i.Certificate != "" || i.Key != "" || i.Bundle != "" {
 		say("$.identity.workload_api", "stands instead of certificate, key and bundle")
+	}
+	if len(i.Federated) > 0 {
+		say("$.identity.federated", "the Workload API says which trust domains are federated: take out one of the two")
 	}
 }
 

@@ -71,6 +71,8 @@ type Identity struct {
 	Key         string `yaml:"key"`          // its private key, PEM (PKCS #8)
 	Bundle      string `yaml:"bundle"`       // trust anchors: PEM, or a SPIFFE bundle in JSON
 
+	Federated map[string]string `yaml:"federated"` // files with the trust anchors of other trust domains, as in bundle, by trust domain; a domain that is taken out is not trusted any more, and its connections end; with workload_api the API says it
+
 	WorkloadAPI string `yaml:"workload_api"` // address of the SPIFFE Workload API, such as unix:///run/spire/agent.sock, instead of certificate, key and bundle
 
 	Issuers map[string]string `yaml:"issuers"` // files with the JWK sets of identity servers whose workload identity tokens are taken, by trust domain
@@ -98,6 +100,7 @@ type Operator struct {
 type State struct {
 	Path        string `yaml:"path"`         // bbolt file; default: in memory, gone with the process
 	EvidenceMiB int    `yaml:"evidence_mib"` // of ECTs kept for GET /ects and /workflows, the soonest to end go first; default 128
+	Key         string `yaml:"key"`          // file with the keys that seal what is kept in path or redis: lines of 32 bytes in hexadecimal or base64, the first seals and all open; read at start, the same for all replicas; default: for path a file beside it (path.key), which is made; for redis none, and webhooks with credentials are refused
 	Redis       Redis  `yaml:"redis"`        // shared by several replicas; instead of path
 }
 
@@ -245,6 +248,7 @@ func (c Config) Constraints() policy.Constraints {
 func (c Config) Files() []string {
 	all := []string{c.Identity.Certificate, c.Identity.Key, c.Identity.Bundle, c.TLS.Certificate, c.TLS.Key}
 	all = slices.AppendSeq(all, maps.Values(c.Identity.Issuers))
+	all = slices.AppendSeq(all, maps.Values(c.Identity.Federated))
 	for _, peer := range c.Peers {
 		all = append(all, peer.Keys)
 	}

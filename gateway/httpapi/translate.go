@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"io"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
@@ -53,12 +55,19 @@ func (t translate) serve(c *gin.Context) {
 // a stream that breaks off ends with the problem.
 func tell(c *gin.Context, events transport.Events) {
 	defer func() { _ = events.Close() }()
-	w, ctx := sse.NewWriter(c.Writer, ect.HeaderName), c.Request.Context()
+	ctx, leave := identity.Bound(c.Request.Context())
+	defer leave()
+	w := sse.NewWriter(c.Writer, ect.HeaderName)
 	defer w.Stop()
 	for {
 		event, err := events.Next(ctx)
 		switch {
-		case errors.Is(err, io.EOF), ctx.Err() != nil:
+		case errors.Is(err, io.EOF):
+			return
+		case errors.Is(context.Cause(ctx), identity.ErrSessionEnded):
+			_ = w.Send(problem.Document(&problem.UnauthenticatedError{}))
+			return
+		case ctx.Err() != nil:
 			return
 		case err != nil:
 			_ = w.Send(problem.Document(err))

@@ -70,8 +70,8 @@ func newBearing(tb testing.TB) *bearing {
 		jwk(tb, newEC(tb, elliptic.P256()).Public(), raw{"use": `"jwt-svid"`, "kid": `"k2"`}),
 		jwk(tb, newEC(tb, elliptic.P256()).Public(), raw{"use": `"jwt-svid"`}),
 		jwk(tb, edwards(5).Public(), raw{"use": `"wit-svid"`, "kid": `"w"`}))
-	bundle.Trust(bundleWith(tb, "elsewhere.io", jwk(tb, key.Public(), raw{"use": `"jwt-svid"`, "kid": `"far"`})))
-	bundle.Trust(bundleWith(tb, "keyless.io"))
+	bundle.Federate(bundleWith(tb, "elsewhere.io", jwk(tb, key.Public(), raw{"use": `"jwt-svid"`, "kid": `"far"`})))
+	bundle.Federate(bundleWith(tb, "keyless.io"))
 	return &bearing{
 		key: key, scheme: "Bearer ", bundle: bundle,
 		header:  raw{"alg": `"ES256"`, "typ": `"JWT"`, "kid": `"k1"`},

@@ -57,6 +57,9 @@ type ListenerDeps struct {
 	Form   translators.Translator // of this protocol
 	Accept net.Listener           // where callers connect; Serve closes it
 	TLS    *tls.Config
+	// Session makes the session of a new connection, which ends with its client's
+	// SVID; nil: connections outlive it.
+	Session func() *identity.Session
 	// Identify marks a call's context with who makes it (transport.WithCaller, WithStranger).
 	Identify func(context.Context, Arrival) context.Context
 	AgentURL func(agent string) string // where an agent is reached over HTTP, for its card
@@ -78,6 +81,9 @@ var _ transport.Listener = (*Listener)(nil)
 func NewListener(deps ListenerDeps) (*Listener, error) {
 	if deps.Form == nil || deps.Accept == nil || deps.TLS == nil || deps.Identify == nil || deps.AgentURL == nil || deps.Logger == nil {
 		return nil, errors.New("transport/a2a: incomplete ListenerDeps")
+	}
+	if deps.Session == nil {
+		deps.Session = func() *identity.Session { return nil }
 	}
 	if deps.Read <= 0 {
 		deps.Read = defaultRead
@@ -117,7 +123,7 @@ func (l *Listener) options(road transport.Exchanger) []grpc.ServerOption {
 	conf.NextProtos = []string{"h2"}
 	most := l.deps.Form.Info().BodyLimit
 	return []grpc.ServerOption{
-		grpc.Creds(newCounted(conf)), grpc.ForceServerCodecV2(octets{}), grpc.WaitForHandlers(true),
+		grpc.Creds(sessionCredentials{credentials.NewTLS(conf), l.deps.Session}), grpc.ForceServerCodecV2(octets{}), grpc.WaitForHandlers(true),
 		grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error { return l.call(s, road) }),
 		grpc.InTapHandle(l.limitReading),
 		grpc.MaxRecvMsgSize(most), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxMetadata),
@@ -129,6 +135,9 @@ func (l *Listener) options(road transport.Exchanger) []grpc.ServerOption {
 
 // errSlow: the request did not arrive in time.
 var errSlow = errors.New("transport/a2a: the request did not arrive in time")
+
+// errSession: the connection, or one of its streams, has outlived the client's SVID.
+var errSession = status.Error(codes.Unauthenticated, "the SVID of this connection has expired or is not trusted any more; connect again with a valid one")
 
 type readingKey struct{}
 
@@ -170,15 +179,19 @@ func (l *Listener) call(s grpc.ServerStream, road transport.Exchanger) (err erro
 	}()
 	method, _ := grpc.MethodFromServerStream(s)
 	fields, _ := metadata.FromIncomingContext(s.Context())
-	arrival := Arrival{Fields: fields.Get, Method: method}
+	arrival, ctx := Arrival{Fields: fields.Get, Method: method}, s.Context()
 	var conn *accept.Conn
-	if from, ok := peer.FromContext(s.Context()); ok {
+	if from, ok := peer.FromContext(ctx); ok {
 		arrival.Remote = from.Addr.String()
-		if info, ok := from.AuthInfo.(countedInfo); ok {
-			arrival.TLS, conn = &info.State, info.conn
+		if info, ok := from.AuthInfo.(connectionInfo); ok {
+			defer info.at.done()
+			if !info.at.begin() {
+				return errSession
+			}
+			arrival.TLS, conn, ctx = &info.State, info.at.counted, identity.WithSession(ctx, info.at.session)
 		}
 	}
-	c := &remote{Listener: l, road: road, stream: s, fields: fields, ctx: l.deps.Identify(s.Context(), arrival)}
+	c := &remote{Listener: l, road: road, stream: s, fields: fields, ctx: l.deps.Identify(ctx, arrival)}
 	if c.share, err = l.begin(c.ctx, arrival, conn); err != nil {
 		return c.refuse(err)
 	}
@@ -186,35 +199,6 @@ func (l *Listener) call(s grpc.ServerStream, road transport.Exchanger) (err erro
 		defer c.share.End()
 	}
 	return c.serve(method)
-}
-
-// counted are TLS credentials that keep the counted connection of a call.
-type counted struct {
-	credentials.TransportCredentials
-}
-
-// countedInfo is what counted knows of a connection.
-type countedInfo struct {
-	credentials.TLSInfo
-	conn *accept.Conn // nil: it is not counted
-}
-
-func newCounted(conf *tls.Config) credentials.TransportCredentials {
-	return counted{credentials.NewTLS(conf)}
-}
-
-// ServerHandshake implements credentials.TransportCredentials.
-func (c counted) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
-	if said, ok := info.(credentials.TLSInfo); ok && err == nil {
-		info = countedInfo{said, accept.From(raw)}
-	}
-	return conn, info, err
-}
-
-// Clone implements credentials.TransportCredentials.
-func (c counted) Clone() credentials.TransportCredentials {
-	return counted{c.TransportCredentials.Clone()}
 }
 
 // begin lets a call count for its connection and its caller. Without limits there
@@ -259,4 +243,85 @@ func (octets) Unmarshal(data mem.BufferSlice, v any) error {
 	}
 	*body = data.Materialize()
 	return nil
+}
+
+// linger is how long the last status on a connection may take to leave, once its
+// session has ended.
+const linger = time.Second
+
+// sessionCredentials are TLS credentials whose connections end with the SVIDs of
+// their clients (identity.Session).
+type sessionCredentials struct {
+	credentials.TransportCredentials
+
+	session func() *identity.Session
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (c sessionCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
+	secured, ok := info.(credentials.TLSInfo)
+	if err != nil || !ok {
+		return conn, info, err
+	}
+	at := &connection{Conn: conn, counted: accept.From(raw), session: c.session()}
+	at.session.AfterEnd(at.end) // for good: a closed session does not end
+	at.session.Begin(&secured.State)
+	return at, connectionInfo{secured, at}, nil
+}
+
+// Clone implements credentials.TransportCredentials.
+func (c sessionCredentials) Clone() credentials.TransportCredentials {
+	return sessionCredentials{c.TransportCredentials.Clone(), c.session}
+}
+
+// connectionInfo is what gRPC tells a call of its connection.
+type connectionInfo struct {
+	credentials.TLSInfo
+
+	at *connection
+}
+
+// connection counts its calls, so that it can be closed when there are none. gRPC
+// has no GOAWAY for one connection.
+type connection struct {
+	net.Conn
+	counted *accept.Conn // nil: it is not counted
+	session *identity.Session
+
+	mu      sync.Mutex
+	calls   int
+	closing bool // soon
+}
+
+// begin counts a call; false: the connection must not be used any more.
+func (c *connection) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls++
+	return !c.session.Ended()
+}
+
+// done ends a call, and after the last one a connection whose session has ended.
+func (c *connection) done() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls--; c.calls == 0 && c.session.Ended() {
+		c.closing = true
+		time.AfterFunc(linger, func() { _ = c.Close() })
+	}
+}
+
+func (c *connection) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls == 0 && !c.closing {
+		_ = c.Conn.Close()
+	}
+}
+
+// Close implements net.Conn.
+func (c *connection) Close() error {
+	c.session.Close()
+	return c.Conn.Close()
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/a2a/frame"
@@ -176,11 +177,15 @@ func (c *remote) tell(events transport.Events) error {
 	if err := c.stream.SendHeader(nil); err != nil {
 		return err
 	}
+	ctx, leave := identity.Bound(c.ctx)
+	defer leave()
 	for {
-		event, err := events.Next(c.ctx)
+		event, err := events.Next(ctx)
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
+		case errors.Is(context.Cause(ctx), identity.ErrSessionEnded):
+			return errSession
 		case c.ctx.Err() != nil:
 			return status.FromContextError(c.ctx.Err()).Err() // nobody listens any more
 		case err != nil:

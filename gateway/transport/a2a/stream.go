@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
@@ -38,14 +39,16 @@ func streaming(codec translators.Translator, wire translators.Wire) bool {
 // the last was taken. It ends with the evidence for all of it in a trailer.
 func (d *Door) tell(w http.ResponseWriter, r *http.Request, call transport.Call, events transport.Events) {
 	defer func() { _ = events.Close() }()
+	ctx, leave := identity.Bound(r.Context())
+	defer leave()
 	s := sse.NewWriter(w, ect.HeaderName)
 	defer s.Stop()
 	for {
-		event, err := events.Next(r.Context())
+		event, err := events.Next(ctx)
 		switch {
 		case errors.Is(err, io.EOF):
 			return
-		case r.Context().Err() != nil:
+		case ctx.Err() != nil:
 			panic(http.ErrAbortHandler) // whoever seems to be gone may still read: this is not the end
 		case err != nil:
 			wire, _, _ := d.failure(call.Wire, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/google/uuid"
 
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/workers"
@@ -108,6 +109,12 @@ func (d *Door) serveSocket(w http.ResponseWriter, r *http.Request, road transpor
 	ctx, cancel := context.WithCancel(r.Context())
 	defer s.group.Wait()
 	defer cancel()
+	session := identity.SessionFrom(ctx)
+	defer session.Close() // the connection is not the HTTP server's any more
+	defer session.AfterEnd(func() {
+		_ = conn.Close(websocket.StatusPolicyViolation, "the certificate of this connection has expired or is not trusted any more")
+		cancel()
+	})()
 	defer context.AfterFunc(d.open, func() { _ = conn.Close(websocket.StatusGoingAway, "the gateway stops") })() //nolint:contextcheck // a signal
 	s.group.Go(func() { s.watch(ctx) })
 	s.listen(ctx)
@@ -115,10 +122,16 @@ func (d *Door) serveSocket(w http.ResponseWriter, r *http.Request, road transpor
 
 // listen reads messages until the connection ends.
 func (s *socket) listen(ctx context.Context) {
+	reading := ctx                    // ends with the closing handshake
+	ctx, leave := identity.Bound(ctx) // ends at once with the certificate, and so does the work
+	defer leave()
 	slots := make(chan struct{}, s.d.deps.Socket.InFlight)
 	for {
-		kind, body, err := s.conn.Read(ctx)
+		kind, body, err := s.conn.Read(reading)
 		if err != nil {
+			return
+		}
+		if identity.SessionFrom(ctx).Ended() {
 			return
 		}
 		if kind != websocket.MessageText {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
@@ -35,6 +36,8 @@ func (v *visit) tell(ctx context.Context, answer transport.Answer) {
 		v.last(ctx, answer.Events)
 		return
 	}
+	ctx, leave := identity.Bound(ctx)
+	defer leave()
 	out := v.open(answer.Evidence, true)
 	defer out.Stop()
 	replied := false

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
@@ -84,6 +85,7 @@ func (v *visit) stand(ctx context.Context) {
 	}
 	defer leave()
 	defer context.AfterFunc(v.door.closing, end)() //nolint:contextcheck // the door's end is everybody's
+	defer identity.SessionFrom(ctx).AfterEnd(end)()
 	answer, err := v.road.Exchange(ctx, v.listening(ctx))
 	if err != nil {
 		v.issued = answer.Evidence

@@ -35,6 +35,9 @@ type ListenerDeps struct {
 	// Kept is told of each message whose evidence does not travel with it, and
 	// why; nil: nobody is.
 	Kept func(Reason)
+	// Session makes the session of a new connection, which ends with its client's
+	// SVID; nil: connections outlive it.
+	Session func() *identity.Session
 }
 
 // Listener takes µACP traffic in for one agent.
@@ -123,6 +126,8 @@ func (l *Listener) connection(ctx context.Context, road transport.Exchanger, pla
 	if conn.HandshakeContext(greet) != nil {
 		return
 	}
+	ctx, leave := l.session(ctx, conn)
+	defer leave()
 	g := l.guest(road, stream{conn, l.deps.Config.Write}, l.named(conn.ConnectionState().ServerName), workers.New(idleWorkers))
 	ctx = l.arrived(ctx, conn, address(plain))
 	share, err := l.identified.Take(holder(ctx), 1)
@@ -242,7 +247,7 @@ func (g *guest) listen(ctx context.Context, conn *tls.Conn) {
 		if err != nil {
 			return
 		}
-		if !g.take(ctx, body, true) {
+		if identity.SessionFrom(ctx).Ended() || !g.take(ctx, body, true) {
 			return
 		}
 	}

@@ -1,0 +1,185 @@
+package seal_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/state/seal"
+	"github.com/aepb/aepb-gateway/gateway/state/statetest"
+)
+
+func key(first byte) []byte { return append([]byte{first}, make([]byte, seal.KeySize-1)...) }
+
+func box(tb testing.TB, keys ...[]byte) *seal.Box {
+	tb.Helper()
+	b, err := seal.NewBox(keys...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+func memory(tb testing.TB, config state.Config) *state.Memory {
+	tb.Helper()
+	m, err := state.New(config, state.Deps{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m
+}
+
+// Sealed entries are entries like any others.
+func TestEntriesKeepTheContract(t *testing.T) {
+	t.Parallel()
+	statetest.RunEntries(t, statetest.EntriesHarness{
+		Elsewhere: true, // what is sealed is larger, so bounds in bytes are not those of the values
+		Open: func(t testing.TB, config state.Config) statetest.Entries {
+			t.Helper()
+			if config.MaxEntryBytes > 0 {
+				config.MaxEntryBytes += seal.Overhead
+			}
+			return seal.NewEntries(memory(t, config).Entries(), box(t, key(1)))
+		},
+	})
+}
+
+// Nothing of a value reaches the driver, equal values do not look equal, and the
+// new key seals while the old one opens.
+func TestEntriesAreSealed(t *testing.T) {
+	t.Parallel()
+	driver := memory(t, state.Config{}).Entries()
+	ctx, until := t.Context(), time.Now().Add(time.Hour)
+	name := func(id string) state.EntryKey { return state.EntryKey{Kind: "push", Group: "g", ID: id} }
+	put := func(to seal.EntryStore, id, value string) {
+		if _, ok, err := to.Swap(ctx, name(id), 0, []byte(value), until); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	raw := func(id string) []byte { e, _, _ := driver.Get(ctx, name(id)); return e.Value }
+	put(driver, "plain", `{"Token":"hush"}`) // of a version without keys
+	before := seal.NewEntries(driver, box(t, key(1)))
+	put(before, "a", `{"Token":"hush"}`)
+	put(before, "b", `{"Token":"hush"}`)
+	if bytes.Contains(raw("a"), []byte("hush")) || bytes.Equal(raw("a")[14:], raw("b")[14:]) {
+		t.Errorf("the driver sees %q", raw("a"))
+	}
+	rotated := seal.NewEntries(driver, box(t, key(2), key(1)))
+	put(rotated, "c", `{"Token":"hush"}`)
+	for id, reader := range map[string]*seal.Entries{"plain": before, "a": rotated, "b": before, "c": rotated} {
+		for range 2 {
+			if e, ok, err := reader.Get(ctx, name(id)); !ok || err != nil || string(e.Value) != `{"Token":"hush"}` {
+				t.Errorf("%s: %q %v %v", id, e.Value, ok, err)
+			}
+		}
+	}
+	if list, err := rotated.List(ctx, "push", "g", "", 9); err != nil || len(list) != 4 || string(list[1].Value) != `{"Token":"hush"}` {
+		t.Errorf("listed %v, %v", list, err)
+	}
+	if e, ok, err := rotated.Await(ctx, name("a"), 0); !ok || err != nil || string(e.Value) != `{"Token":"hush"}` {
+		t.Errorf("awaited %q %v %v", e.Value, ok, err)
+	}
+	moved := bytes.Clone(raw("a"))
+	put(driver, "moved", string(moved))
+	moved[len(moved)-1] ^= 1
+	put(driver, "changed", string(moved))
+	put(driver, "cut", string(moved[:20]))
+	for id, want := range map[string]error{"moved": seal.ErrBroken, "changed": seal.ErrBroken, "cut": seal.ErrBroken, "c": seal.ErrUnknownKey} {
+		_, ok, err := before.Get(ctx, name(id))
+		if gone := (*state.UnavailableError)(nil); ok || !errors.Is(err, want) || !errors.As(err, &gone) {
+			t.Errorf("%s: %v, %v", id, ok, err)
+		}
+	}
+	if _, err := before.List(ctx, "push", "g", "", 9); !errors.Is(err, seal.ErrUnknownKey) && !errors.Is(err, seal.ErrBroken) {
+		t.Errorf("a list with what does not open: %v", err)
+	}
+}
+
+// shared is a driver of answers that others share.
+type shared struct{ *state.Memory }
+
+func (s shared) Confirm(ctx context.Context, key ect.ReplayKey, answer []byte, until time.Time) error {
+	s.Finish(ctx, key, answer, until)
+	return nil
+}
+
+func TestAnswersAreSealed(t *testing.T) {
+	t.Parallel()
+	driver := memory(t, state.Config{})
+	answers := seal.NewSharedAnswers(shared{driver}, box(t, key(1)))
+	one, two := ect.ReplayKey{Issuer: "a", ID: "1"}, ect.ReplayKey{Issuer: "a", ID: "2"}
+	answers.Finish(t.Context(), one, []byte("hush"), time.Now().Add(time.Hour))
+	if err := answers.Confirm(t.Context(), two, []byte("hush"), time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []ect.ReplayKey{one, two} {
+		raw, _ := driver.Load(t.Context(), k)
+		if got, ok := answers.Load(t.Context(), k); !ok || string(got) != "hush" || bytes.Contains(raw, []byte("hush")) {
+			t.Errorf("%q %v; the driver sees %q", got, ok, raw)
+		}
+	}
+	raw, _ := driver.Load(t.Context(), one)
+	driver.Finish(t.Context(), two, raw, time.Now().Add(time.Hour))
+	if got, ok := answers.Load(t.Context(), two); ok {
+		t.Errorf("the answer to another message opens: %q", got)
+	}
+	if _, ok := answers.Load(t.Context(), ect.ReplayKey{ID: "3"}); ok {
+		t.Error("an answer that nobody gave")
+	}
+}
+
+func TestParseKeys(t *testing.T) {
+	t.Parallel()
+	hexed, based := hex.EncodeToString(key(1)), base64.StdEncoding.EncodeToString(key(2))
+	keys, err := seal.ParseKeys([]byte(hexed + "\n\n  " + based + "\r\n"))
+	if err != nil || len(keys) != 2 || !bytes.Equal(keys[0], key(1)) || !bytes.Equal(keys[1], key(2)) {
+		t.Errorf("got %x, %v", keys, err)
+	}
+	if fresh, err := seal.ParseKeys(seal.NewKey()); err != nil || len(fresh) != 1 {
+		t.Errorf("a new key: %v", err)
+	}
+	for name, text := range map[string]string{
+		"nothing": "\n \n", "short": hexed[:62], "long": hexed + "00", "not a key": "correct horse battery staple",
+		"too many": strings.Repeat(hexed+"\n", 17),
+	} {
+		if _, err := seal.ParseKeys([]byte(text)); !errors.Is(err, seal.ErrKeys) || strings.Contains(err.Error(), "horse") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := seal.NewBox(); err == nil {
+		t.Error("a box without keys")
+	}
+	if _, err := seal.NewBox([]byte("short")); err == nil {
+		t.Error("a box with a short key")
+	}
+}
+
+// BenchmarkSwap is a record of a usual size, sealed and not.
+func BenchmarkSwap(b *testing.B) {
+	value := bytes.Repeat([]byte("x"), 4<<10)
+	name := state.EntryKey{Kind: "task", Group: "g", ID: "1"}
+	until := time.Now().Add(time.Hour)
+	plain := memory(b, state.Config{}).Entries()
+	for what, store := range map[string]seal.EntryStore{"plain": plain, "sealed": seal.NewEntries(memory(b, state.Config{}).Entries(), box(b, key(1)))} {
+		b.Run(what, func(b *testing.B) {
+			var revision uint64
+			for b.Loop() {
+				next, ok, err := store.Swap(b.Context(), name, revision, value, until)
+				if !ok || err != nil {
+					b.Fatal(ok, err)
+				}
+				revision = next
+				if _, _, err := store.Get(b.Context(), name); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
