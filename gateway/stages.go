@@ -10,6 +10,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/dag"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
@@ -262,6 +263,9 @@ func (g *Gateway) named(ctx context.Context, id ect.ID) ([]ect.Record, error) {
 func recording(err error) error {
 	if conflict, ok := errors.AsType[*ect.ConflictError](err); ok {
 		return conflict
+	}
+	if full, ok := errors.AsType[*state.FullError](err); ok && full.Own {
+		return full
 	}
 	if foreign, ok := errors.AsType[*ect.ForeignRootError](err); ok {
 		return foreign
