@@ -26,9 +26,9 @@ type piece struct {
 // model is the obvious way to keep things: look at all of them every time.
 type model struct {
 	eldest bool // what came first makes room, once all that is over has; else what has the least time left
-	most  int
-	kept  map[int]piece
-	count int
+	most   int
+	kept   map[int]piece
+	count  int
 }
 
 func (m *model) put(key int, octets []byte, until time.Time) {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -78,7 +79,7 @@ func (t *Tokens) Put(_ context.Context, r ect.Record) error {
 		return &ect.ForeignRootError{ID: r.ID}
 	}
 	whole := appendToken(scratch[:0], &r, root)
-	return t.place(&r, m, whole, numbered(r.ID, n), n, root, now, t.records.add)
+	return t.place(&r, spot{member: m, key: numbered(r.ID, n), number: n, root: root}, whole, now)
 }
 
 // repeated makes a record that is put again one with what is kept of it: neither its
@@ -100,31 +101,41 @@ func repeated(r, kept *ect.Record) bool {
 	return longer || more
 }
 
-// adding is how a record comes onto the pages: as a new one, or as one of before.
-type adding func(key digest, m member, until, now time.Time, parts ...[]byte) bool
+// spot is where a record belongs.
+type spot struct {
+	member
+	key    digest
+	number int    // among those with its id
+	root   digest // of its workflow
+	serial uint64 // that it had before; 0: it is new
+}
 
 // place puts a record where it belongs: on the pages, in its holder's share, in its
 // workflow. The latter two are entered before anything makes room for it, which may
 // be the last that they have.
-func (t *Tokens) place(r *ect.Record, m member, whole []byte, key digest, n int, root digest, now time.Time, add adding) error {
+func (t *Tokens) place(r *ect.Record, at spot, whole []byte, now time.Time) error {
 	h := t.shares.enter(r.Holder)
 	defer t.shares.leave(h)
-	t.workflows.enter(m.workflow, root, h, r.Until, now)
+	t.workflows.enter(at.workflow, at.root, h, r.Until, now)
 	number, text := t.heads.take(r.Compact)
 	var head [binary.MaxVarintLen32]byte
 	before, after := aroundHead(whole, len(text))
 	first := binary.AppendUvarint(head[:0], uint64(number))
-	err := t.makeRoom(h, key, len(first)+len(before)+len(after), now)
-	if err == nil && !add(key, m, r.Until, now, first, before, after) {
-		err = &FullError{What: "an execution context token"}
+	err := t.makeRoom(h, at.key, len(first)+len(before)+len(after), now)
+	kept := err == nil
+	switch {
+	case kept && at.serial == 0:
+		kept = t.records.add(at.key, at.member, r.Until, now, first, before, after)
+	case kept:
+		kept = t.records.restore(at.key, at.member, at.serial, r.Until, now, first, before, after)
 	}
-	if err != nil {
+	if !kept {
 		t.heads.leave(number)
-		t.workflows.leave(m.workflow)
-		return err
+		t.workflows.leave(at.workflow)
+		return cmp.Or(err, error(&FullError{What: "an execution context token"}))
 	}
-	t.shares.push(h, t.records.byKey.Number(key), r.Own)
-	t.list(key, r, n)
+	t.shares.push(h, t.records.byKey.Number(at.key), r.Own)
+	t.list(at.key, r, at.number)
 	return nil
 }
 
@@ -287,10 +298,7 @@ func (t *Tokens) restore(whole []byte, r *ect.Record, root digest, serial uint64
 	if root == (digest{}) { // of a file from before roots were kept
 		root, _ = t.workflows.rootFor(m.workflow, r, now)
 	}
-	err := t.place(r, m, whole, numbered(r.ID, n), n, root, now, func(key digest, m member, until, now time.Time, parts ...[]byte) bool {
-		return t.records.restore(key, m, serial, until, now, parts...)
-	})
-	return err == nil
+	return t.place(r, spot{member: m, key: numbered(r.ID, n), number: n, root: root, serial: serial}, whole, now) == nil
 }
 
 func (t *Tokens) sweep(most int) {
