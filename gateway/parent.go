@@ -67,32 +67,48 @@ func (x *exchange) agree() error {
 // path begins there if its sender, or a gateway before it, made that of this very
 // message; else what he did in between is no translation, and there is none.
 func (g *Gateway) way(ctx context.Context, x *exchange, start, nodes []dag.Node) error {
-	find := func(ctx context.Context, id ect.ID) ([]dag.Node, error) {
-		var found []dag.Node
-		for i := range nodes { // maxSignatures at most
-			if nodes[i].ID == id {
-				found = append(found, nodes[i])
-			}
-		}
-		if found != nil {
-			return found, nil
-		}
-		records, err := g.named(ctx, id)
-		for _, record := range records {
-			found = append(found, dag.NodeOfRecord(record))
-		}
-		return found, err
-	}
+	find := func(ctx context.Context, ids []ect.ID) ([][]dag.Node, error) { return g.nodes(ctx, ids, nodes) }
+	limit := x.settings.Constraints.WalkLimit()
 	var err error
 	if n := x.evidence.named; n == nil || n.Issuer == x.call.Caller.ID || slices.Contains(x.settings.Gateways, x.call.Caller.ID) {
-		if x.evidence.path, err = dag.LegPath(ctx, dag.Request, start, find, dag.DefaultLimit); err != nil {
+		if x.evidence.path, err = dag.LegPath(ctx, dag.Request, start, find, limit); err != nil {
 			return err
 		}
 	}
 	if x.settings.Constraints.HopScope == policy.ScopeAncestry {
-		x.evidence.ancestry, err = dag.Ancestry(ctx, start, find, dag.DefaultLimit)
+		x.evidence.ancestry, err = dag.Ancestry(ctx, start, find, limit)
 	}
 	return err
+}
+
+// nodes finds what each id means: the tokens that came along, or else those on record.
+func (g *Gateway) nodes(ctx context.Context, ids []ect.ID, along []dag.Node) ([][]dag.Node, error) {
+	found := make([][]dag.Node, len(ids))
+	var missing []ect.ID
+	var at []int
+	for i, id := range ids {
+		for n := range along { // maxSignatures at most
+			if along[n].ID == id {
+				found[i] = append(found[i], along[n])
+			}
+		}
+		if found[i] == nil {
+			missing, at = append(missing, id), append(at, i)
+		}
+	}
+	if len(missing) == 0 {
+		return found, nil
+	}
+	records, err := g.Evidence.Get(ctx, missing...)
+	if err != nil {
+		return nil, err
+	}
+	for n, i := range at {
+		for _, record := range g.ours(records[n]) {
+			found[i] = append(found[i], dag.NodeOfRecord(record))
+		}
+	}
+	return found, nil
 }
 
 // origins are the tokens that a message came of, as far as it says so: those that

@@ -251,11 +251,15 @@ func (g *Gateway) named(ctx context.Context, id ect.ID) ([]ect.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	records := found[0]
+	return g.ours(found[0]), nil
+}
+
+// ours is our own of several records with one id, or else all of them.
+func (g *Gateway) ours(records []ect.Record) []ect.Record {
 	if i := slices.IndexFunc(records, func(r ect.Record) bool { return r.Issuer == g.Self() }); i >= 0 {
-		return records[i : i+1], err
+		return records[i : i+1]
 	}
-	return records, err
+	return records
 }
 
 // recording says what a failure to keep evidence means: a jti that is taken is
