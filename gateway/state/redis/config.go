@@ -35,7 +35,7 @@ type Config struct {
 	Assert   bool          // the operator vouches for durability: a master without appendonly is taken
 	Fleeting []string      // kinds of entries that need not outlive a master: no waiting for replicas
 	Prefix   string        // of every key and channel
-	Bounds   state.Config  // what is kept; bounds in all are Redis's own (maxmemory)
+	Bounds   state.Config  // what is kept; bounds in all are Redis's own (maxmemory), but for evidence
 }
 
 // Defaults of a Config.
@@ -43,6 +43,9 @@ const (
 	DefaultTimeout = time.Second
 	MaxTimeout     = 10 * time.Second
 	MaxWait        = 16
+	// DefaultMaxTokenBytes is how much evidence all holders may have together, unless
+	// a quarter of Redis's maxmemory is less.
+	DefaultMaxTokenBytes = 1 << 30
 	DefaultPrefix  = "aepb:"
 )
 
@@ -53,6 +56,9 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.Prefix == "" {
 		c.Prefix = DefaultPrefix
+	}
+	if c.Bounds.MaxTokenBytes == 0 {
+		c.Bounds.MaxTokenBytes = DefaultMaxTokenBytes
 	}
 	c.Bounds = c.Bounds.WithDefaults()
 	return c

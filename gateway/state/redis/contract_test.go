@@ -27,6 +27,12 @@ func contract(t *testing.T, config redis.Config) {
 		t.Parallel()
 		ecttest.ReplaySuite(t, func() ect.ReplayCache { return open(t, apart(config)) })
 	})
+	statetest.RunShares(t, func(t testing.TB, bounds state.Config) ect.Store {
+		t.Helper()
+		own := apart(config)
+		own.Bounds = bounds
+		return open(t, own)
+	})
 	another := func(t testing.TB, config redis.Config) statetest.Entries {
 		t.Helper()
 		return shared{open(t, config).Entries(), config}

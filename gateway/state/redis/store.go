@@ -23,6 +23,9 @@ type Store struct {
 	entries *Entries
 	changes *goredis.PubSub // what other replicas announce
 
+	memory   atomic.Int64 // what all masters may use; 0: there is no bound
+	squeezes atomic.Int64 // how often shares were halved
+
 	trouble atomic.Pointer[trouble] // nil: none
 	began   atomic.Bool             // every slot has an epoch since we came
 	ctx     context.Context         //nolint:containedctx // ends what runs beside callers, at Close

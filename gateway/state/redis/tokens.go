@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strconv"
@@ -16,17 +17,19 @@ import (
 // maxWorkflow bounds how many ECTs of one workflow are listed: the latest.
 const maxWorkflow = 1 << 14
 
-// putLua: KEYS id; ARGV issuer, compact, about, until (ms), most. The same bytes
+// putLua: KEYS id; ARGV issuer, compact, about, until (ms), most, holder. The same bytes
 // may be prolonged, others of the same issuer are refused; other issuers' tokens
 // with the id stand beside it, as fields of their own, until the last has ended.
 const putLua = `
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local who, til = ARGV[1], tonumber(ARGV[4])
-local known = redis.call('HMGET', KEYS[1], who .. ':compact', who .. ':until')
+local known = redis.call('HMGET', KEYS[1], who .. ':compact', who .. ':until', who .. ':holder')
+local holder = ARGV[6]
 if known[1] and tonumber(known[2]) >= now then
   if known[1] ~= ARGV[2] then return {'conflict'} end
-  if tonumber(known[2]) >= til then return {'ok'} end
+  holder = known[3] or holder
+  if tonumber(known[2]) >= til then return {'ok', holder} end
 end
 if not known[1] and redis.call('HLEN', KEYS[1]) >= 3 * tonumber(ARGV[5]) then
   local all, left = redis.call('HGETALL', KEYS[1]), 0
@@ -35,15 +38,15 @@ if not known[1] and redis.call('HLEN', KEYS[1]) >= 3 * tonumber(ARGV[5]) then
     if other and tonumber(all[i + 1]) >= now then
       left = left + 1
     elseif other then
-      redis.call('HDEL', KEYS[1], other .. ':compact', other .. ':about', other .. ':until')
+      redis.call('HDEL', KEYS[1], other .. ':compact', other .. ':about', other .. ':until', other .. ':holder')
     end
   end
   if left >= tonumber(ARGV[5]) then return {'conflict'} end
 end
-redis.call('HSET', KEYS[1], who .. ':compact', ARGV[2], who .. ':about', ARGV[3], who .. ':until', ARGV[4])
+redis.call('HSET', KEYS[1], who .. ':compact', ARGV[2], who .. ':about', ARGV[3], who .. ':until', ARGV[4], who .. ':holder', holder)
 local life = redis.call('PTTL', KEYS[1])
 if life < 0 or life < til - now then redis.call('PEXPIREAT', KEYS[1], ARGV[4]) end
-return {'ok'}
+return {'ok', holder}
 `
 
 // beginLua comes before a root is put. KEYS workflow's standing; ARGV the root, how
@@ -125,30 +128,40 @@ func (s *Store) Put(ctx context.Context, r ect.Record) error {
 		}
 	}
 	reply, err := s.run(ctx, "execution context tokens", script(putLua), []string{s.tokenKey(r.ID)},
-		issuerField(r.Issuer), r.Compact, text, milliseconds(r.Until), ect.MaxNamesakes)
+		issuerField(r.Issuer), r.Compact, text, milliseconds(r.Until), ect.MaxNamesakes, r.Holder)
 	switch {
 	case err != nil:
 		return err
 	case word(reply, 0) == "conflict":
 		return &ect.ConflictError{ID: r.ID}
-	case r.Workflow == "":
-		return nil
 	}
-	return s.list(ctx, &r)
+	calls := []call{s.accounting(&r, word(reply, 1), len(r.Compact)+len(text))}
+	if r.Workflow != "" {
+		calls = append(calls, s.listing(&r))
+	}
+	replies, err := s.together(ctx, "execution context tokens", calls...)
+	if err != nil {
+		return err
+	}
+	if r.Workflow != "" {
+		if err := rooted(&r, replies[1], nil); err != nil {
+			return err
+		}
+	}
+	return s.discard(ctx, replies[0])
 }
 
-// list notes what a record says of its workflow.
-func (s *Store) list(ctx context.Context, r *ect.Record) error {
+// listing notes what a record says of its workflow.
+func (s *Store) listing(r *ect.Record) call {
 	begins := ""
 	if r.IsRoot() {
 		begins = "1"
 	}
-	args := []any{issuerField(r.Issuer) + " " + string(r.ID), milliseconds(r.Until), maxWorkflow, rootOf(r), begins, ect.MaxMembers}
+	args := []any{listed(r), milliseconds(r.Until), maxWorkflow, rootOf(r), begins, ect.MaxMembers}
 	for _, who := range r.Members {
 		args = append(args, memberField(who))
 	}
-	reply, err := s.run(ctx, "execution context tokens", script(listLua), []string{s.workflowKey(r.Workflow), s.standingKey(r.Workflow)}, args...)
-	return rooted(r, reply, err)
+	return call{script(listLua), []string{s.workflowKey(r.Workflow), s.standingKey(r.Workflow)}, args}
 }
 
 func rooted(r *ect.Record, reply []any, err error) error {
@@ -194,7 +207,7 @@ func (s *Store) Get(ctx context.Context, ids ...ect.ID) ([][]ect.Record, error) 
 			if !ok {
 				continue
 			}
-			if found[i], err = s.appendRecord(found[i], compact, fields[who+":about"]); err != nil {
+			if found[i], err = s.appendRecord(found[i], compact, fields[who+":about"], fields[who+":holder"]); err != nil {
 				return nil, err
 			}
 		}
@@ -227,7 +240,7 @@ func (s *Store) Workflow(ctx context.Context, wid, after string, limit int) (rec
 		for i, one := range listed {
 			name, _ := one.Member.(string)
 			who, id, _ := strings.Cut(name, " ")
-			found[i] = p.HMGet(bounded, s.tokenKey(ect.ID(id)), who+":compact", who+":about")
+			found[i] = p.HMGet(bounded, s.tokenKey(ect.ID(id)), who+":compact", who+":about", who+":holder")
 		}
 		return nil
 	})
@@ -235,7 +248,7 @@ func (s *Store) Workflow(ctx context.Context, wid, after string, limit int) (rec
 		return nil, "", failure(ctx, "", err)
 	}
 	for _, one := range found {
-		if records, err = s.appendRecord(records, word(one.Val(), 0), word(one.Val(), 1)); err != nil {
+		if records, err = s.appendRecord(records, word(one.Val(), 0), word(one.Val(), 1), word(one.Val(), 2)); err != nil {
 			return nil, "", err
 		}
 	}
@@ -265,7 +278,7 @@ func (s *Store) Standing(ctx context.Context, wid string, who ect.Identity) (ect
 
 // appendRecord adds a record that is there, and has not ended: it may stand
 // beside one that lives longer.
-func (s *Store) appendRecord(records []ect.Record, compact, text string) ([]ect.Record, error) {
+func (s *Store) appendRecord(records []ect.Record, compact, text, holder string) ([]ect.Record, error) {
 	if text == "" {
 		return records, nil
 	}
@@ -278,7 +291,7 @@ func (s *Store) appendRecord(records []ect.Record, compact, text string) ([]ect.
 	}
 	return append(records, ect.Record{
 		Compact: compact, ID: a.ID, Workflow: a.Workflow, Issuer: a.Issuer, Audience: a.Audience,
-		Act: a.Act, Parents: a.Parents, Until: a.Until, Own: a.Own, Holder: a.Holder, Members: a.Members,
+		Act: a.Act, Parents: a.Parents, Until: a.Until, Own: a.Own, Holder: cmp.Or(holder, a.Holder), Members: a.Members,
 	}), nil
 }
 
@@ -295,5 +308,7 @@ func (s *Store) workflowKey(wid string) string { return s.config.Prefix + "w:" +
 // standingKey is in the slot of workflowKey: what stands between braces decides, or else
 // all of the key.
 func (s *Store) standingKey(wid string) string {
-	return s.config.Prefix + "m:{" + s.workflowKey(wid) + "}"
+	return s.standingOf(s.workflowKey(wid))
 }
+
+func (s *Store) standingOf(list string) string { return s.config.Prefix + "m:{" + list + "}" }
