@@ -39,7 +39,7 @@ func (g *Gateway) fail(ctx context.Context, x *exchange, answer transport.Answer
 		Workflow: g.failedWorkflow(x), Parents: failedParents(x), InputHash: ect.Hash(x.call.Wire.Octets()), Ext: ext,
 	})
 	if err == nil {
-		_, err = g.Recorder.Record(ctx, token, ect.Filing{})
+		_, err = g.Recorder.Record(ctx, token, x.filing())
 	}
 	if err != nil {
 		g.Logger.ErrorContext(ctx, "error evidence could not be recorded", slog.Any("error", err))

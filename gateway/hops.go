@@ -296,7 +296,7 @@ func (g *Gateway) vouched(ctx context.Context, x *exchange, reply transport.Repl
 	size := 0
 	for _, v := range said {
 		g.Dialects.Learn(v)
-		if err := g.Recorder.Keep(ctx, v, ect.Filing{}); err != nil {
+		if err := g.Recorder.Keep(ctx, v, x.filing()); err != nil {
 			return "", recording(err)
 		}
 		if size += len(v.Compact()); size <= maxProof {
@@ -349,7 +349,7 @@ func (g *Gateway) refused(ctx context.Context, x *exchange, err error) {
 	ctx = context.WithoutCancel(ctx)
 	for _, compact := range refusal.Evidence {
 		if v, err := g.Verifier.Verify(ctx, compact, ect.Check{Purpose: ect.Parent}); err == nil {
-			_ = g.Recorder.Keep(ctx, v, ect.Filing{})
+			_ = g.Recorder.Keep(ctx, v, x.filing())
 			x.learned(v)
 		}
 	}

@@ -56,7 +56,7 @@ func (g *Gateway) leg(ctx context.Context, x *exchange, l leg) (translators.Wire
 	if err != nil {
 		return translators.Wire{}, ect.Receipt{}, err
 	}
-	receipt, err := g.Recorder.Record(ctx, token, ect.Filing{})
+	receipt, err := g.Recorder.Record(ctx, token, x.filing())
 	if err != nil {
 		return translators.Wire{}, ect.Receipt{}, &problem.RecordingError{Err: err}
 	}
@@ -324,7 +324,7 @@ func (g *Gateway) mark(ctx context.Context, x *exchange, m marked) (ect.ID, erro
 	if err != nil {
 		return "", err
 	}
-	if _, err := g.Recorder.Record(ctx, token, ect.Filing{}); err != nil {
+	if _, err := g.Recorder.Record(ctx, token, x.filing()); err != nil {
 		return "", &problem.RecordingError{Err: err}
 	}
 	g.Metrics.Issued(string(words.act), ect.L2)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/sample"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -23,10 +24,7 @@ func (g *Gateway) Limit(ctx context.Context, q transport.Inquiry) error {
 	if err := transport.Refusal(ctx); err != nil {
 		return err
 	}
-	key := limit.Identity(string(q.Caller.ID))
-	if q.Caller.Anonymous || q.Caller.ID == "" {
-		key = limit.Address(q.Address)
-	}
+	key := holderOf(q.Caller, q.Address)
 	d := g.Limiter.Allow(key)
 	if d.OK {
 		return nil
@@ -96,4 +94,17 @@ func (g *Gateway) Flush(ctx context.Context) error {
 		errs = append(errs, g.tell(ctx, s))
 	}
 	return errors.Join(errs...)
+}
+
+// holderOf is who is charged for what a caller does.
+func holderOf(caller identity.Caller, address string) string {
+	if caller.Anonymous || caller.ID == "" {
+		return limit.Address(address)
+	}
+	return limit.Identity(string(caller.ID))
+}
+
+// filing charges the caller of an exchange for its evidence.
+func (x *exchange) filing() ect.Filing {
+	return ect.Filing{Holder: holderOf(x.call.Caller, x.call.Address)}
 }

@@ -62,7 +62,7 @@ func (g *Gateway) negotiated(ctx context.Context, x *exchange) {
 		Workflow: x.workflow, Parents: []ect.ID{x.first()}, Ext: ext,
 	})
 	if err == nil {
-		_, err = g.Recorder.Record(ctx, token, ect.Filing{})
+		_, err = g.Recorder.Record(ctx, token, x.filing())
 	}
 	if err != nil { // the message has evidence of its own, and need not wait for this
 		g.Logger.ErrorContext(ctx, "a negotiation could not be recorded", slog.Any("error", err))

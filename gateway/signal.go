@@ -178,7 +178,7 @@ func (g *Gateway) outcome(ctx context.Context, x *exchange, said *canonical.Sign
 	if err != nil || bad {
 		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "its rollback result is not to be believed"}
 	}
-	if err := g.Recorder.Keep(ctx, v, ect.Filing{}); err != nil {
+	if err := g.Recorder.Keep(ctx, v, x.filing()); err != nil {
 		return nil, recording(err)
 	}
 	parents = slices.DeleteFunc(parents, func(id ect.ID) bool { return id == v.ID() })

@@ -179,7 +179,7 @@ func (g *Gateway) attested(ctx context.Context, x *exchange, tokens []string, ow
 		}
 		g.Metrics.Verified(v.Level(), telemetry.VerifyResult(nil))
 		g.Dialects.Learn(v)
-		if err := g.Recorder.Keep(ctx, v, ect.Filing{}); err != nil {
+		if err := g.Recorder.Keep(ctx, v, x.filing()); err != nil {
 			return nil, recording(err)
 		}
 		x.learned(v)
@@ -237,7 +237,7 @@ func (g *Gateway) keep(ctx context.Context, x *exchange) error {
 	// A root first: it begins its workflow, which has none otherwise (R14).
 	slices.SortStableFunc(all, func(a, b ect.Verified) int { return cmp.Compare(min(len(a.Parents()), 1), min(len(b.Parents()), 1)) })
 	for _, v := range all {
-		if err := g.Recorder.Keep(ctx, v, ect.Filing{}); err != nil {
+		if err := g.Recorder.Keep(ctx, v, x.filing()); err != nil {
 			return recording(err)
 		}
 	}
