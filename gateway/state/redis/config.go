@@ -34,6 +34,7 @@ type Config struct {
 	Timeout  time.Duration // of one operation
 	Assert   bool          // the operator vouches for durability: a master without appendonly is taken
 	Fleeting []string      // kinds of entries that need not outlive a master: no waiting for replicas
+	Keys     [][]byte      // of 32 bytes, the same for all replicas: what they vouch for is believed, the first vouches; none: all that Redis holds is believed
 	Prefix   string        // of every key and channel
 	Bounds   state.Config  // what is kept; bounds in all are Redis's own (maxmemory), but for evidence
 }
@@ -46,7 +47,7 @@ const (
 	// DefaultMaxTokenBytes is how much evidence all holders may have together, unless
 	// a quarter of Redis's maxmemory is less.
 	DefaultMaxTokenBytes = 1 << 30
-	DefaultPrefix  = "aepb:"
+	DefaultPrefix        = "aepb:"
 )
 
 // WithDefaults fills the zero fields.

@@ -59,7 +59,7 @@ func contract(t *testing.T, config redis.Config) {
 func TestContract(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--appendfsync", "everysec") // many tests on one disk, and some look at the clock
-	contract(t, redis.Config{Addresses: []string{s.address}, Timeout: 5 * time.Second})
+	contract(t, redis.Config{Addresses: []string{s.address}, Timeout: 5 * time.Second, Keys: [][]byte{make([]byte, redis.KeySize)}})
 }
 
 // Every write of an entry waits for a replica here.

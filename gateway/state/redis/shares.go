@@ -164,7 +164,7 @@ func (s *Store) discard(ctx context.Context, gone []any) error {
 		for i := 1; i+1 < len(gone); i += 2 {
 			one, list := word(gone, i), word(gone, i+1)
 			who, id, _ := strings.Cut(one, " ")
-			p.HDel(bounded, s.tokenKey(ect.ID(id)), who+":compact", who+":about", who+":until", who+":holder")
+			p.HDel(bounded, s.tokenKey(ect.ID(id)), who+":compact", who+":about", who+":until", who+":holder", who+":mac")
 			if list != "" {
 				p.Eval(bounded, unlistLua, []string{list, s.standingOf(list)}, one)
 			}
