@@ -41,7 +41,7 @@ type Filing struct {
 func (r Record) LogValue() slog.Value { return slog.StringValue(string(r.ID)) }
 
 // MaxNamesakes is how many issuers may have used one id. An id is random, so more than one is an attempt to be taken for
-// another; it must not cost that other anything.
+// another; it must not cost that other anything. Ours have a place besides these.
 const MaxNamesakes = 16
 
 // Bounds of a store.

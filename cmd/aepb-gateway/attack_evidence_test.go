@@ -130,7 +130,9 @@ func TestAttack_OneIssuerFillsRedis(t *testing.T) {
 	b := newBed(t, plan{serve: true, config: own})
 	other := b.beside(t, "gateway-2", config.Config{Limits: manyRequests(), State: own.State})
 	mallory := b.svid(t, "/mallory")
-	within(t, patience, "the first token is taken", func() bool { return b.send(t, b.sealed(t, letter{at: toMembers, body: addBody(1)})).status == http.StatusOK })
+	within(t, patience, "the first token is taken", func() bool {
+		return b.send(t, b.sealed(t, letter{at: toMembers, body: addBody(1)})).status == http.StatusOK
+	})
 	victims := b.evidenceOf(t, 5)
 	taken := b.floodEvidence(t, b.caller(t, mallory), b.party(t, mallory), 900)
 	if found := b.onRecord(t, victims); found != len(victims) {

@@ -61,7 +61,7 @@ func (t *Tokens) Put(_ context.Context, r ect.Record) error {
 	defer t.mu.Unlock()
 	now := t.now()
 	n, old, found := t.number(r.ID, r.Issuer, now)
-	if n == ect.MaxNamesakes {
+	if n >= ect.MaxNamesakes && !found && !r.Own {
 		return &ect.ConflictError{ID: r.ID}
 	}
 	if found {
@@ -291,7 +291,7 @@ func (t *Tokens) restore(whole []byte, r *ect.Record, root digest, serial uint64
 	defer t.mu.Unlock()
 	now := t.now()
 	n, _, _ := t.number(r.ID, r.Issuer, now)
-	if n == ect.MaxNamesakes {
+	if n >= ect.MaxNamesakes && !r.Own {
 		return false
 	}
 	m := memberOf(r.Workflow)
@@ -308,8 +308,8 @@ func (t *Tokens) sweep(most int) {
 }
 
 // number is where a record belongs among those with its id: where its issuer
-// has one already, which is found, else the first free number; MaxNamesakes:
-// there is none. Nearly every id has one record, number 0.
+// has one already, which is found, else the first free number; from MaxNamesakes
+// on there is room for ours alone. Nearly every id has one record, number 0.
 func (t *Tokens) number(id ect.ID, issuer ect.Identity, now time.Time) (n int, old []byte, found bool) {
 	free, top := -1, t.shared[id]
 	for n := range top + 1 {

@@ -17,7 +17,8 @@ import (
 // maxWorkflow bounds how many ECTs of one workflow are listed: the latest.
 const maxWorkflow = 1 << 14
 
-// putLua: KEYS id; ARGV issuer, compact, about, until (ms), most, holder, code. The same bytes
+// putLua: KEYS id; ARGV issuer, compact, about, until (ms), most, holder, code, 1 if we
+// signed it or else "". The same bytes
 // may be prolonged, others of the same issuer are refused; other issuers' tokens
 // with the id stand beside it, as fields of their own, until the last has ended.
 const putLua = `
@@ -31,7 +32,7 @@ if known[1] and tonumber(known[2]) >= now then
   holder = known[3] or holder
   if tonumber(known[2]) >= til then return {'ok', holder} end
 end
-if not known[1] and redis.call('HLEN', KEYS[1]) >= 3 * tonumber(ARGV[5]) then
+if not known[1] and ARGV[8] == '' and redis.call('HLEN', KEYS[1]) >= 3 * tonumber(ARGV[5]) then
   local all, left = redis.call('HGETALL', KEYS[1]), 0
   for i = 1, #all, 2 do
     local other = string.match(all[i], '^(%x+):until$')
@@ -130,8 +131,12 @@ func (s *Store) Put(ctx context.Context, r ect.Record) error {
 			return err
 		}
 	}
+	ours := ""
+	if r.Own {
+		ours = "1"
+	}
 	reply, err := s.run(ctx, "execution context tokens", script(putLua), []string{s.tokenKey(r.ID)},
-		issuerField(r.Issuer), r.Compact, text, milliseconds(r.Until), ect.MaxNamesakes, r.Holder, s.vouch.code("record", r.Compact, string(text)))
+		issuerField(r.Issuer), r.Compact, text, milliseconds(r.Until), ect.MaxNamesakes, r.Holder, s.vouch.code("record", r.Compact, string(text)), ours)
 	switch {
 	case err != nil:
 		return err
