@@ -115,3 +115,38 @@ func forge(t *testing.T, config redis.Config, owner, mallory string) {
 		t.Fatal(err)
 	}
 }
+
+// A new key stands before the old one in the file of all replicas: what was written with
+// the old one is still believed, and what has neither is not.
+func TestKeysAreChanged(t *testing.T) {
+	t.Parallel()
+	config := apart(redis.Config{Addresses: []string{serve(t, "--appendfsync", "everysec").address}, Timeout: 5 * time.Second})
+	former, next := bytes.Repeat([]byte{1}, redis.KeySize), bytes.Repeat([]byte{2}, redis.KeySize)
+	with := func(keys ...[]byte) *redis.Store {
+		config.Keys = keys
+		return open(t, config)
+	}
+	root := ect.Record{Compact: "h.p.root", ID: "root", Workflow: "w", Issuer: "spiffe://a.test/owner", Until: time.Now().Add(time.Hour)}
+	if err := with(former).Put(t.Context(), root); err != nil {
+		t.Fatal(err)
+	}
+	both := with(next, former)
+	if found, err := ecttest.Find(t.Context(), both, "root"); err != nil || len(found) != 1 {
+		t.Errorf("with both: %d, %v", len(found), err)
+	}
+	another := root
+	another.ID, another.Compact = "another", "h.p.another"
+	if err := both.Put(t.Context(), another); err != nil {
+		t.Errorf("another root by the same issuer: %v", err)
+	}
+	if got, err := both.Standing(t.Context(), "w", root.Issuer); err != nil || !got.Root {
+		t.Errorf("with both: %+v, %v", got, err)
+	}
+	if found, err := ecttest.Find(t.Context(), with(next), "root"); err != nil || len(found) != 0 {
+		t.Errorf("with the new one alone: %d, %v", len(found), err)
+	}
+	config.Keys = [][]byte{{1, 2, 3}}
+	if _, err := redis.Open(config, redis.Deps{}); err == nil {
+		t.Error("a key of three bytes was accepted")
+	}
+}
