@@ -150,15 +150,18 @@ func (t *Tokens) makeRoom(h *holder, key digest, size int, now time.Time) error 
 		return &FullError{What: "an execution context token", Own: true}
 	}
 	t.records.clean(now, sweep)
-	t.shares.charge(h, need)
-	defer t.shares.charge(h, -need)
-	for h.load-t.loadOf(key) > t.shares.share {
+	for h.load+need > t.shares.share && h.load+need-t.loadOf(key) > t.shares.share {
 		number, ok := t.shares.victim(h)
 		if !ok {
 			break // what counts for him beside records
 		}
 		t.evict(number, now)
 	}
+	if t.shares.total+need <= t.shares.most && t.records.byKey.Len() < t.records.maxEntries {
+		return nil
+	}
+	t.shares.charge(h, need) // whoever would hold most with it gives way
+	defer t.shares.charge(h, -need)
 	for t.shares.total-t.loadOf(key) > t.shares.most || t.records.byKey.Len() >= t.records.maxEntries && !t.records.has(key) {
 		if first, p := t.records.first(); p != nil && p.until < nanos(now) {
 			t.records.drop(first, *p)
