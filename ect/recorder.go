@@ -8,6 +8,10 @@ import (
 	"time"
 )
 
+// MaxLifetime is how long a token of another is kept at most before its retention
+// begins, however far away the exp is that its issuer chose.
+const MaxLifetime = 24 * time.Hour
+
 // DefaultRetention is how long a record outlives its token's exp.
 const DefaultRetention = 24 * time.Hour
 
@@ -40,7 +44,7 @@ type Filing struct {
 func (r Record) LogValue() slog.Value { return slog.StringValue(string(r.ID)) }
 
 // MaxNamesakes is how many issuers may have used one id. An id is random, so more than one is an attempt to be taken for
-// another; it must not cost that other anything.
+// another; it must not cost that other anything. Ours have a place besides these.
 const MaxNamesakes = 16
 
 // Bounds of a store.
@@ -83,8 +87,9 @@ func (r Record) IsRoot() bool { return r.Workflow != "" && len(r.Parents) == 0 }
 
 // RecorderDeps is what a Recorder needs.
 type RecorderDeps struct {
-	Store     Store         // required
-	Retention time.Duration // how long a record outlives exp; 0: DefaultRetention
+	Store     Store            // required
+	Retention time.Duration    // how long a record outlives exp; 0: DefaultRetention
+	Now       func() time.Time // nil: time.Now
 }
 
 // Recorder puts evidence on record. Only it issues a Receipt, and only a
@@ -92,6 +97,7 @@ type RecorderDeps struct {
 type Recorder struct {
 	store     Store
 	retention time.Duration
+	now       func() time.Time
 }
 
 // NewRecorder checks its dependencies.
@@ -105,7 +111,10 @@ func NewRecorder(d RecorderDeps) (*Recorder, error) {
 	if d.Retention == 0 {
 		d.Retention = DefaultRetention
 	}
-	return &Recorder{store: d.Store, retention: d.Retention}, nil
+	if d.Now == nil {
+		d.Now = time.Now
+	}
+	return &Recorder{store: d.Store, retention: d.Retention, now: d.Now}, nil
 }
 
 // Record keeps a token of ours. When it returns without error the store has it.
@@ -133,10 +142,14 @@ func (r *Recorder) put(ctx context.Context, compact string, c *Claims, f Filing,
 	if f.Unlisted {
 		workflow, members = "", nil
 	}
+	end := time.Unix(c.Expires, 0)
+	if most := r.now().Add(MaxLifetime); !own && end.After(most) {
+		end = most
+	}
 	err := r.store.Put(ctx, Record{
 		Compact: compact, ID: c.ID, Workflow: workflow, Issuer: c.Issuer,
 		Audience: c.Audience, Act: c.Act, Parents: c.Parents,
-		Until: time.Unix(c.Expires, 0).Add(r.retention),
+		Until: end.Add(r.retention),
 		Own:   own, Holder: f.Holder, Members: members,
 	})
 	if err != nil {

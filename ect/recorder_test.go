@@ -75,6 +75,59 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+// However far away the exp is that another chose, his token is kept for a day and the retention; ours as we said.
+func TestKeepForADayAtMost(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	store, now := ecttest.NewStore(), s.Now.Add(30*time.Hour)
+	recorder, err := ect.NewRecorder(ect.RecorderDeps{Store: store, Retention: time.Hour, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifier, err := ect.NewVerifier(ect.VerifierDeps{Keys: s.keys, Audience: []string{"anyone"}, Replay: ecttest.NewReplay(), MaxLifetime: 1 << 62, Now: s.clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ expires, until time.Time }{
+		"in a hundred years": {s.Now.AddDate(100, 0, 0), now.Add(ect.MaxLifetime + time.Hour)},
+		"before now":         {s.Now.Add(time.Minute), s.Now.Add(time.Minute + time.Hour)},
+		"within a day":       {now.Add(time.Hour), now.Add(2 * time.Hour)},
+		"after two days":     {now.Add(48 * time.Hour), now.Add(ect.MaxLifetime + time.Hour)},
+	} {
+		claims := s.Claims()
+		claims.ID, claims.Expires = ect.NewID(), c.expires.Unix()
+		v, err := verifier.Verify(t.Context(), ecttest.Mint(t, s.From, ecttest.Recipe{Claims: claims}), ect.Check{Purpose: ect.Parent})
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if err := recorder.Keep(t.Context(), v, ect.Filing{}); err != nil {
+			t.Fatal(name, err)
+		}
+		found, err := ecttest.Find(t.Context(), store, claims.ID)
+		if err != nil || len(found) != 1 || !found[0].Until.Equal(c.until) {
+			t.Errorf("%s: kept %+v, %v, want until %v", name, found, err, c.until)
+		}
+	}
+}
+
+// A parent may have expired, and may not live longer than any token.
+func TestParentThatLivesTooLong(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	for lifetime, want := range map[time.Duration]bool{time.Second: true, 24 * time.Hour: true, 24*time.Hour + time.Second: false, 70_000 * time.Hour: false} {
+		claims := s.Claims()
+		claims.ID, claims.IssuedAt = ect.NewID(), s.Now.Add(-1000*time.Hour).Unix()
+		claims.Expires = claims.IssuedAt + int64(lifetime/time.Second)
+		_, err := s.verifier(t).Verify(t.Context(), ecttest.Mint(t, s.From, ecttest.Recipe{Claims: claims}), ect.Check{Purpose: ect.Parent})
+		if want && err != nil {
+			t.Errorf("%v: %v", lifetime, err)
+		}
+		if !want {
+			wantReason(t, err, ect.ReasonLifetimeTooLong)
+		}
+	}
+}
+
 type brokenStore struct {
 	ect.Store
 	err error

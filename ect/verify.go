@@ -256,7 +256,10 @@ func (v *Verifier) resolve(ctx context.Context, p *parsed, peer Peer) (Peer, err
 
 // acceptable judges what an authentic token says.
 func (v *Verifier) acceptable(p *parsed, c Check) error {
-	if c.Purpose == Parent {
+	if c.Purpose == Parent { // it may be as old as it likes, and have expired; but not live longer than any message's token
+		if p.claims.Expires-p.claims.IssuedAt > v.maxLifetime {
+			return p.invalid(ReasonLifetimeTooLong, "exp")
+		}
 		return nil
 	}
 	addressed := slices.ContainsFunc(p.claims.Audience, func(id string) bool { return slices.Contains(v.audience, id) })

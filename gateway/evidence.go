@@ -94,7 +94,7 @@ func (g *Gateway) refuseEvidence(ctx context.Context, x *exchange, err error) er
 	_, outside := errors.AsType[*policy.Forbidden](err)
 	_, conflict := errors.AsType[*ect.ConflictError](err)
 	if foreign || outside || conflict {
-		g.refuse(ctx, sourceKey(x.call.Caller.ID, x.call.Caller.Anonymous, x.call.Address), err)
+		g.refuse(ctx, holderOf(x.call.Caller, x.call.Address), err)
 		return err
 	}
 	return recording(err)
@@ -124,7 +124,7 @@ func (g *Gateway) claimEvidence(ctx context.Context, x *exchange) (answer transp
 	x.claimed = true
 	for _, filed := range x.admission.Filed {
 		g.Dialects.Learn(filed.Token)
-		holder := sourceKey(x.call.Caller.ID, x.call.Caller.Anonymous, x.call.Address)
+		holder := holderOf(x.call.Caller, x.call.Address)
 		if x.settings.isGateway(x.call.Caller.ID) {
 			holder = limit.Identity(string(filed.Token.Issuer())) // a gateway carries the tokens of many
 		}
@@ -179,7 +179,7 @@ func (g *Gateway) ownFiling(x *exchange, audience []string) ect.Filing {
 		caller = "" // many callers share that identity
 	}
 	f := ect.Filing{
-		Holder: sourceKey(x.call.Caller.ID, x.call.Caller.Anonymous, x.call.Address), Members: g.members.Own(audience, caller),
+		Holder: holderOf(x.call.Caller, x.call.Address), Members: g.members.Own(audience, caller),
 	}
 	f.Members = slices.DeleteFunc(f.Members, func(id ect.Identity) bool {
 		return id == x.call.Caller.ID && (x.admission.ByRole || x.call.Caller.Anonymous)
@@ -192,14 +192,6 @@ func (g *Gateway) ownFiling(x *exchange, audience []string) ect.Filing {
 func (x *exchange) foreign() bool {
 	_, ids := x.evidence.origins()
 	return !x.permit.Valid() && len(ids) > 0 && !x.admission.Member
-}
-
-// sourceKey is the key of policy/limit under which a caller's use is counted.
-func sourceKey(id ect.Identity, anonymous bool, address string) string {
-	if anonymous || id == "" {
-		return limit.Address(address)
-	}
-	return limit.Identity(string(id))
 }
 
 // isGateway reports whether an identity may carry the evidence of others (R2).
@@ -304,32 +296,48 @@ func (x *exchange) agree() error {
 // path begins there if its sender, or a gateway before it, made that of this very
 // message; else what he did in between is no translation, and there is none.
 func (g *Gateway) way(ctx context.Context, x *exchange, start, nodes []dag.Node) error {
-	find := func(ctx context.Context, id ect.ID) ([]dag.Node, error) {
-		var found []dag.Node
-		for i := range nodes { // maxSignatures at most
-			if nodes[i].ID == id {
-				found = append(found, nodes[i])
-			}
-		}
-		if found != nil {
-			return found, nil
-		}
-		records, err := g.named(ctx, id)
-		for _, record := range records {
-			found = append(found, dag.NodeOfRecord(record))
-		}
-		return found, err
-	}
+	find := func(ctx context.Context, ids []ect.ID) ([][]dag.Node, error) { return g.nodes(ctx, ids, nodes) }
+	limit := x.settings.Constraints.WalkLimit()
 	var err error
 	if n := x.evidence.named; n == nil || n.Issuer == x.call.Caller.ID || slices.Contains(x.settings.Gateways, x.call.Caller.ID) {
-		if x.evidence.path, err = dag.LegPath(ctx, dag.Request, start, find, dag.DefaultLimit); err != nil {
+		if x.evidence.path, err = dag.LegPath(ctx, dag.Request, start, find, limit); err != nil {
 			return err
 		}
 	}
 	if x.settings.Constraints.HopScope == policy.ScopeAncestry {
-		x.evidence.ancestry, err = dag.Ancestry(ctx, start, find, dag.DefaultLimit)
+		x.evidence.ancestry, err = dag.Ancestry(ctx, start, find, limit)
 	}
 	return err
+}
+
+// nodes finds what each id means: the tokens that came along, or else those on record.
+func (g *Gateway) nodes(ctx context.Context, ids []ect.ID, along []dag.Node) ([][]dag.Node, error) {
+	found := make([][]dag.Node, len(ids))
+	var missing []ect.ID
+	var at []int
+	for i, id := range ids {
+		for n := range along { // maxSignatures at most
+			if along[n].ID == id {
+				found[i] = append(found[i], along[n])
+			}
+		}
+		if found[i] == nil {
+			missing, at = append(missing, id), append(at, i)
+		}
+	}
+	if len(missing) == 0 {
+		return found, nil
+	}
+	records, err := g.Evidence.Get(ctx, missing...)
+	if err != nil {
+		return nil, err
+	}
+	for n, i := range at {
+		for _, record := range g.ours(records[n]) {
+			found[i] = append(found[i], dag.NodeOfRecord(record))
+		}
+	}
+	return found, nil
 }
 
 // workflow is that of the newest source which the caller issued: a token of others

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/sample"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -28,10 +29,7 @@ func (g *Gateway) Limit(ctx context.Context, q transport.Inquiry) error {
 		}
 		return err
 	}
-	key := limit.Identity(string(q.Caller.ID))
-	if q.Caller.Anonymous || q.Caller.ID == "" {
-		key = limit.Address(q.Address)
-	}
+	key := holderOf(q.Caller, q.Address)
 	return g.count(ctx, g.Limiter.Allow(key), key)
 }
 
@@ -123,4 +121,12 @@ func (g *Gateway) Flush(ctx context.Context) error {
 		errs = append(errs, g.tell(ctx, s))
 	}
 	return errors.Join(errs...)
+}
+
+// holderOf is who is charged for what a caller does.
+func holderOf(caller identity.Caller, address string) string {
+	if caller.Anonymous || caller.ID == "" {
+		return limit.Address(address)
+	}
+	return limit.Identity(string(caller.ID))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/dag"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
@@ -225,11 +226,15 @@ func (g *Gateway) named(ctx context.Context, id ect.ID) ([]ect.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	records := found[0]
+	return g.ours(found[0]), nil
+}
+
+// ours is our own of several records with one id, or else all of them.
+func (g *Gateway) ours(records []ect.Record) []ect.Record {
 	if i := slices.IndexFunc(records, func(r ect.Record) bool { return r.Issuer == g.Self() }); i >= 0 {
-		return records[i : i+1], err
+		return records[i : i+1]
 	}
-	return records, err
+	return records
 }
 
 // recording says what a failure to keep evidence means: a jti that is taken is
@@ -237,6 +242,9 @@ func (g *Gateway) named(ctx context.Context, id ect.ID) ([]ect.Record, error) {
 func recording(err error) error {
 	if conflict, ok := errors.AsType[*ect.ConflictError](err); ok {
 		return conflict
+	}
+	if full, ok := errors.AsType[*state.FullError](err); ok && full.Own {
+		return full
 	}
 	if foreign, ok := errors.AsType[*ect.ForeignRootError](err); ok {
 		return foreign

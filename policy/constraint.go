@@ -51,6 +51,9 @@ func (c Constraints) Validate() error {
 	return errors.Join(errs...)
 }
 
+// WalkLimit is after how many translations a walk may stop: one more than are allowed.
+func (c Constraints) WalkLimit() int { return c.maxHops() + 1 }
+
 func (c Constraints) maxHops() int {
 	if c.MaxHops == 0 {
 		return DefaultMaxHops

@@ -6,6 +6,9 @@ import "github.com/aepb/aepb-gateway/ect/dag"
 // Security Considerations). What cannot be counted is refused: a limit that
 // lets the unknown pass is none.
 func pathAllowed(r Request) error {
+	if r.Path.Hops()+1 > r.Constraints.maxHops() { // what was not walked would be more
+		return &Denied{Constraint: ConstraintHops}
+	}
 	counted, err := countedPath(r)
 	if err != nil {
 		return err
@@ -29,6 +32,9 @@ func countedPath(r Request) (dag.Path, error) {
 	case "", ScopePath:
 		return r.Path, nil
 	case ScopeAncestry:
+		if r.Ancestry.Hops()+1 > r.Constraints.maxHops() {
+			return dag.Path{}, &Denied{Constraint: ConstraintHops}
+		}
 		if r.Ancestry.Incomplete || r.Ancestry.Hops() < r.Path.Hops() {
 			return dag.Path{}, &Denied{Constraint: ConstraintLineage}
 		}

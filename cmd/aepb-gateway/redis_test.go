@@ -20,7 +20,7 @@ type redisServer struct {
 	kill    func()
 }
 
-func newRedis(t *testing.T) *redisServer {
+func newRedis(t *testing.T, options ...string) *redisServer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -30,8 +30,9 @@ func newRedis(t *testing.T) *redisServer {
 	dir := t.TempDir()
 	var process *exec.Cmd
 	s.run = func() {
-		process = exec.CommandContext(context.WithoutCancel(t.Context()), "redis-server", "--port", port, "--bind", "127.0.0.1",
-			"--dir", dir, "--save", "", "--appendonly", "yes")
+		process = exec.CommandContext(context.WithoutCancel(t.Context()), "redis-server", append([]string{
+			"--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "yes",
+		}, options...)...)
 		must(t, process.Start())
 		within(t, 10*time.Second, "redis listens", func() bool {
 			conn, err := net.Dial("tcp", s.address)

@@ -34,9 +34,13 @@ type kept struct {
 // openState opens what the operator named, or keeps state in memory: what was
 // used before this start is then unknown, and ECTs from before it are refused (R6).
 func openState(s settings) (kept, error) {
-	bounds := state.Config{MaxTokenBytes: int64(s.config.State.EvidenceMiB) << 20}
+	bounds := state.Config{
+		MaxTokenBytes: int64(s.config.State.EvidenceMiB) << 20, MaxTokenBytesPerHolder: int64(s.config.State.EvidenceShareMiB) << 20,
+	}
 	switch path := s.config.State.Path; {
 	case s.redis != nil:
+		s.redis.Bounds.MaxTokenBytes, s.redis.Bounds.MaxTokenBytesPerHolder = bounds.MaxTokenBytes, bounds.MaxTokenBytesPerHolder
+		s.redis.Keys = s.stateKeys
 		store, err := redis.Open(*s.redis, redis.Deps{Now: time.Now, Logger: s.logger})
 		if err != nil {
 			return kept{}, err

@@ -6,9 +6,13 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 )
 
-// DefaultLimit bounds the nodes that one walk looks at (ECT draft, "DAG
-// Validation"). A walk that reaches it is incomplete, never finished.
-const DefaultLimit = 10_000
+// DefaultLimit bounds the translations of one walk (ECT draft, "DAG Validation"), and
+// MaxLookups the ids that it looks up: whoever asks is a caller, and each of his ids
+// may cost a store a read. A walk that reaches either is incomplete, never finished.
+const (
+	DefaultLimit = 10_000
+	MaxLookups   = ect.MaxLookups
+)
 
 // Leg is the direction of a translation within its exchange.
 type Leg string
@@ -64,10 +68,10 @@ func legOf(leg string) Leg {
 	return Request
 }
 
-// Lookup finds the verified nodes that an id may mean; none: nobody here knows
-// it. More than one (of several issuers, and who names a parent does not say
+// Lookup finds the verified nodes that each id may mean, one list for each of the ids
+// in their order, at most MaxLookups at once; an empty one: nobody here knows it. More than one (of several issuers, and who names a parent does not say
 // whose) are walked all: nobody shortens a path by using another's id again.
-type Lookup func(context.Context, ect.ID) ([]Node, error)
+type Lookup func(ctx context.Context, ids []ect.ID) ([][]Node, error)
 
 // Path is the translations found by a walk.
 type Path struct {

@@ -41,11 +41,14 @@ func (g graph) work(id ect.ID, parents ...ect.ID) dag.Node {
 	return g.add(id, "send_task", dag.Request, "spiffe://example.com/agent", parents...)
 }
 
-func (g graph) find(_ context.Context, id ect.ID) ([]dag.Node, error) {
-	if n, ok := g[id]; ok {
-		return []dag.Node{n}, nil
+func (g graph) find(_ context.Context, ids []ect.ID) ([][]dag.Node, error) {
+	found := make([][]dag.Node, len(ids))
+	for i, id := range ids {
+		if n, ok := g[id]; ok {
+			found[i] = []dag.Node{n}
+		}
 	}
-	return nil, nil
+	return found, nil
 }
 
 // passes is the judgement of R1: the hop about to be made counts, too.
@@ -277,26 +280,46 @@ func TestALimitIsIncomplete(t *testing.T) {
 	}
 }
 
-// A hostile graph without an end: every node has a hundred parents, all new.
+// Hostile graphs without an end, in which every node has many parents, all new: one walk
+// looks up no more ids than are allowed, each once, and a whole level at a time.
 func TestAWalkEnds(t *testing.T) {
 	t.Parallel()
-	lookups := 0
-	endless := func(_ context.Context, id ect.ID) ([]dag.Node, error) {
-		lookups++
-		n := dag.Node{ID: id, Act: ect.ActTranslate, Leg: dag.Request}
-		for i := range 100 {
-			n.Parents = append(n.Parents, ect.ID(fmt.Sprintf("%s.%d", id, i)))
-		}
-		return []dag.Node{n}, nil
+	for _, width := range []int{1, 2, 100} {
+		walkEnds(t, width)
 	}
-	start, _ := endless(t.Context(), "0")
+}
+
+func walkEnds(t *testing.T, width int) {
+	t.Helper()
+	lookups, rounds := 0, 0
+	asked := map[ect.ID]bool{}
+	endless := func(_ context.Context, ids []ect.ID) (found [][]dag.Node, _ error) {
+		rounds++
+		lookups += len(ids)
+		for _, id := range ids {
+			if asked[id] {
+				t.Errorf("%s was looked up twice", id)
+			}
+			asked[id] = true
+			n := dag.Node{ID: id, Act: ect.ActTranslate, Leg: dag.Request}
+			for i := range width {
+				n.Parents = append(n.Parents, ect.ID(fmt.Sprintf("%s.%d", id, i)))
+			}
+			found = append(found, []dag.Node{n})
+		}
+		return found, nil
+	}
+	first, _ := endless(t.Context(), []ect.ID{"0"})
+	start := first[0]
 	for name, walk := range map[string]func(context.Context, []dag.Node, dag.Lookup, int) (dag.Path, error){
 		"path": dag.TranslationPath, "ancestry": dag.Ancestry,
 	} {
-		lookups = 0
-		p, err := walk(t.Context(), start, endless, 0)
-		if err != nil || !p.Incomplete || lookups > dag.DefaultLimit {
-			t.Errorf("%s: got incomplete %v after %d look-ups, %v", name, p.Incomplete, lookups, err)
+		for _, limit := range []int{0, 4} {
+			lookups, rounds, asked = 0, 0, map[ect.ID]bool{}
+			p, err := walk(t.Context(), start, endless, limit)
+			if err != nil || !p.Incomplete || lookups > dag.MaxLookups || limit > 0 && rounds > limit {
+				t.Errorf("%s, limit %d: got incomplete %v after %d look-ups in %d rounds, %v", name, limit, p.Incomplete, lookups, rounds, err)
+			}
 		}
 	}
 }
@@ -309,11 +332,14 @@ func TestNobodyShortensAPathByUsingAnIDAgain(t *testing.T) {
 	g.work("w")
 	hop := dag.Node{ID: "1", Issuer: gateway, Act: ect.ActTranslate, Leg: dag.Request, Parents: []ect.ID{"w"}}
 	cover := dag.Node{ID: "1", Issuer: "spiffe://evil.example/e", Act: "send_task", Leg: dag.Request}
-	find := func(ctx context.Context, id ect.ID) ([]dag.Node, error) {
-		if id == "1" {
-			return []dag.Node{cover, hop}, nil
+	find := func(ctx context.Context, ids []ect.ID) ([][]dag.Node, error) {
+		found, err := g.find(ctx, ids)
+		for i, id := range ids {
+			if id == "1" {
+				found[i] = []dag.Node{cover, hop}
+			}
 		}
-		return g.find(ctx, id)
+		return found, err
 	}
 	last := dag.Node{ID: "2", Issuer: "spiffe://b.example/gw", Act: ect.ActTranslate, Leg: dag.Request, Parents: []ect.ID{"1"}}
 	for name, start := range map[string][]dag.Node{"looked up": {last}, "came along": {cover, hop}} {
@@ -327,7 +353,7 @@ func TestNobodyShortensAPathByUsingAnIDAgain(t *testing.T) {
 func TestALookupsTroubleIsPassedOn(t *testing.T) {
 	t.Parallel()
 	trouble := errors.New("trouble")
-	find := func(context.Context, ect.ID) ([]dag.Node, error) { return nil, trouble }
+	find := func(context.Context, []ect.ID) ([][]dag.Node, error) { return nil, trouble }
 	start := []dag.Node{{ID: "1", Act: ect.ActTranslate, Leg: dag.Request, Parents: []ect.ID{"2"}}}
 	p, err := dag.TranslationPath(t.Context(), start, find, 0)
 	if !errors.Is(err, trouble) || !p.Incomplete {

@@ -14,9 +14,10 @@ type walker struct {
 	leg     func(start Node) Leg // the leg that counts on the way from a start node
 	through bool                 // every leg counts, and what does not count is passed
 
-	asked map[place]bool // looked up, by id alone
-	seen  map[place]bool // queued
-	queue []step
+	asked map[place]bool    // are parents, by id alone
+	known map[ect.ID][]Node // was looked up
+	seen  map[place]bool    // on this level or an earlier one
+	level []step            // the nodes that are as far from the start
 	path  Path
 }
 
@@ -38,61 +39,85 @@ func (w *walker) walk(ctx context.Context, start []Node) (Path, error) {
 	if w.limit <= 0 {
 		w.limit = DefaultLimit
 	}
-	w.asked, w.seen = make(map[place]bool), make(map[place]bool, len(start))
+	w.asked, w.seen, w.known = make(map[place]bool), make(map[place]bool, len(start)), make(map[ect.ID][]Node)
 	for _, n := range start {
-		w.enqueue(n, w.leg(n))
+		w.reach(n, w.leg(n))
 	}
-	for len(w.queue) > 0 {
-		at := w.queue[0]
-		w.queue = w.queue[1:]
-		more, err := w.visit(ctx, at)
+	for len(w.level) > 0 {
+		parents, whole := w.visit()
+		found, err := w.lookUp(ctx, parents)
 		if err != nil {
 			return Path{Incomplete: true}, err
 		}
-		if !more {
+		if !whole || !found {
 			w.path.Incomplete = true
 			break
+		}
+		for _, p := range parents {
+			nodes := w.known[p.id]
+			if len(nodes) == 0 {
+				w.path.Incomplete = true
+			}
+			for _, n := range nodes {
+				w.reach(n, p.leg)
+			}
 		}
 	}
 	return w.path, nil
 }
 
-func (w *walker) enqueue(n Node, leg Leg) {
+func (w *walker) reach(n Node, leg Leg) {
 	if at := (place{n.ID, n.Issuer, leg}); !w.seen[at] {
 		w.seen[at] = true
-		w.queue = append(w.queue, step{n, leg})
+		w.level = append(w.level, step{n, leg})
 	}
 }
 
-// visit looks at one node and finds its parents; false: a bound was reached.
-func (w *walker) visit(ctx context.Context, at step) (bool, error) {
-	if at.node.Act.Translation() && (w.through || at.node.Leg == at.leg) {
-		if len(w.path.Nodes) == w.limit {
-			return false, nil
-		}
-		w.path.Nodes = append(w.path.Nodes, at.node)
-	} else if !w.through {
-		return true, nil
-	}
-	for _, id := range at.node.Parents {
-		next := place{id: id, leg: at.leg}
-		if w.asked[next] {
+// visit looks at the nodes of a level, and says which parents come next; false: there
+// were more translations than the limit, and the walk is over.
+func (w *walker) visit() (parents []place, ok bool) {
+	level := w.level
+	w.level = nil
+	for _, at := range level {
+		if at.node.Act.Translation() && (w.through || at.node.Leg == at.leg) {
+			if len(w.path.Nodes) == w.limit {
+				return nil, false
+			}
+			w.path.Nodes = append(w.path.Nodes, at.node)
+		} else if !w.through {
 			continue
 		}
-		if len(w.asked) >= DefaultLimit {
-			return false, nil
+		for _, id := range at.node.Parents {
+			if next := (place{id: id, leg: at.leg}); !w.asked[next] {
+				w.asked[next] = true
+				parents = append(parents, next)
+			}
 		}
-		w.asked[next] = true
-		found, err := w.find(ctx, id)
-		if err != nil {
-			return false, fmt.Errorf("dag: find parent: %w", err)
+	}
+	return parents, true
+}
+
+// lookUp finds what is not known of the parents, all at once; false: they are too many.
+func (w *walker) lookUp(ctx context.Context, parents []place) (bool, error) {
+	var ids []ect.ID
+	for _, p := range parents {
+		if _, known := w.known[p.id]; !known {
+			w.known[p.id] = nil
+			ids = append(ids, p.id)
 		}
-		if len(found) == 0 {
-			w.path.Incomplete = true
-		}
-		for _, n := range found {
-			w.enqueue(n, at.leg)
-		}
+	}
+	if len(w.known) > MaxLookups {
+		return false, nil
+	}
+	if len(ids) == 0 {
+		return true, nil
+	}
+	found, err := w.find(ctx, ids)
+	if err != nil {
+		return false, fmt.Errorf("dag: find parents: %w", err)
+	}
+	for i, id := range ids {
+		w.known[id] = found[i]
 	}
 	return true, nil
 }

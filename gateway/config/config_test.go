@@ -117,6 +117,7 @@ func TestMistakes(t *testing.T) {
 		"federated nothing": {"identity:\n  federated: {b.example: ''}\n", "identity.federated.'b.example': the file"},
 		"two identities":    {"identity: {key: k, workload_api: \"unix:///a.sock\"}\n", "[1:34] identity.workload_api: stands instead"},
 		"evidence":          {"state: {evidence_mib: -1}\n", "[1:23]"},
+		"evidence share":    {"state: {evidence_share_mib: -1}\n", "[1:29]"},
 		"redis and a file":  {"state:\n  path: a.db\n  redis: {addresses: [\"127.0.0.1:1\"], plaintext: loopback}\n", "[2:9] state.path"},
 		"redis nowhere":     {"state: {redis: {wait: 1}}\n", "nothing without addresses"},
 		"redis address":     {"state: {redis: {addresses: [nowhere]}}\n", "[1:29] state.redis.addresses[0]: not host:port"},

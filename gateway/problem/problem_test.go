@@ -85,6 +85,7 @@ var golden = []struct {
 	{"next gateway: ours", &transport.RefusedError{Agent: "x", Status: 403, Code: "forbidden", Detail: "secret"}, 404, "no_translation_path", "internal_error", canonical.CodeUnsupportedOp, 0},
 	{"egress", &egress.DeniedError{Host: "10.0.0.1", Reason: "private"}, 403, "policy_violation", "policy_violation", canonical.CodeForbidden, 0},
 	{"agent entry", &directory.InvalidAgentError{Name: "x", Reason: "no"}, 400, "malformed_message", "internal_error", canonical.CodeInvalidRequest, 0},
+	{"own share full", fmt.Errorf("ect: %w", &state.FullError{What: "x", Own: true}), 429, "rate_limited", "internal_error", canonical.CodeRateLimited, time.Second},
 	{"state full", fmt.Errorf("ect: %w", &state.FullError{What: "x", RetryAfter: 2 * time.Second}), 503, "internal_error", "internal_error", canonical.CodeUnavailable, 2 * time.Second},
 	{"deadline", fmt.Errorf("dial: %w", context.DeadlineExceeded), 504, "timeout", "timeout", canonical.CodeTimeout, 0},
 	{"socket deadline", &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, 504, "timeout", "timeout", canonical.CodeTimeout, 0},

@@ -129,6 +129,9 @@ var table = rows(
 		return unavailable("evidence cannot be kept now", e.RetryAfter)
 	}),
 	as(func(e *state.FullError) Problem {
+		if e.Own {
+			return retry(of(CodeRateLimited, "this caller's share of what is kept is used up"), e.RetryAfter, retrySoon)
+		}
 		return unavailable("there is no room for new evidence", e.RetryAfter)
 	}),
 )

@@ -7,18 +7,21 @@ import (
 
 // Config bounds what is kept. A zero field takes its default.
 type Config struct {
-	MaxTokens            int           // evidence records
-	MaxTokenBytes        int64         // octets of evidence, bookkeeping included
-	MaxReplays           int           // uses of tokens; about 80 octets each
-	MaxAnswers           int           // stored answers
-	MaxAnswersBytes      int64         // octets of stored answers in all
-	MaxAnswerBytes       int           // octets of one stored answer; larger ones are not kept
-	MaxConversations     int           // conversations
-	ConversationLifetime time.Duration // after the last turn
-	MaxEntries           int           // entries
-	MaxEntriesBytes      int64         // octets of entries in all, bookkeeping included
-	MaxEntriesPerGroup   int           // entries of one kind and group
-	MaxEntryBytes        int           // octets of one entry's value
+	MaxTokens     int   // evidence records
+	MaxTokenBytes int64 // octets of evidence, bookkeeping included
+	// MaxTokenBytesPerHolder is how much of that one holder may have: 0: a sixteenth,
+	// but at least 64 KiB and the room of 1,024 records.
+	MaxTokenBytesPerHolder int64
+	MaxReplays             int           // uses of tokens; about 80 octets each
+	MaxAnswers             int           // stored answers
+	MaxAnswersBytes        int64         // octets of stored answers in all
+	MaxAnswerBytes         int           // octets of one stored answer; larger ones are not kept
+	MaxConversations       int           // conversations
+	ConversationLifetime   time.Duration // after the last turn
+	MaxEntries             int           // entries
+	MaxEntriesBytes        int64         // octets of entries in all, bookkeeping included
+	MaxEntriesPerGroup     int           // entries of one kind and group
+	MaxEntryBytes          int           // octets of one entry's value
 }
 
 // Defaults of a Config. Full, they hold about 450 MiB, for which the collector
@@ -65,7 +68,7 @@ func orDefault[T comparable](field *T, value T) {
 // Validate refuses bounds that bound nothing.
 func (c Config) Validate() error {
 	for _, bound := range []int64{
-		int64(c.MaxTokens), c.MaxTokenBytes, int64(c.MaxReplays), int64(c.MaxAnswers),
+		int64(c.MaxTokens), c.MaxTokenBytes, c.MaxTokenBytesPerHolder, int64(c.MaxReplays), int64(c.MaxAnswers),
 		c.MaxAnswersBytes, int64(c.MaxAnswerBytes), int64(c.MaxConversations), int64(c.ConversationLifetime),
 		int64(c.MaxEntries), c.MaxEntriesBytes, int64(c.MaxEntriesPerGroup), int64(c.MaxEntryBytes),
 	} {
@@ -165,6 +168,7 @@ func (m *Memory) Sweep(most int) {
 type FullError struct {
 	What       string        // what is full
 	RetryAfter time.Duration // when the first entry ends
+	Own        bool          // the holder's own share is used up
 }
 
 func (e *FullError) Error() string {

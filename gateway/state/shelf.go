@@ -214,11 +214,29 @@ func (x *shelf[M]) remove(key digest, p place[M]) {
 	b := x.boards[second]
 	b.live -= octets
 	b.idle += octets
+	x.pass(second, b, p)
 	switch {
 	case b.live == 0:
 		x.clear(second)
 	case b.idle > b.live+largestPage:
 		x.tidy(second, b)
+	}
+}
+
+// pass sweeps a board from the front if that is where a piece lay that left: what
+// leaves in the order in which it came need not be tidied.
+func (x *shelf[M]) pass(second int64, b *board, left place[M]) {
+	_, at, ok := b.next()
+	for ok && int(left.page) == b.page && int(left.at) == at {
+		b.skip()
+		var key digest
+		if key, at, ok = b.next(); !ok {
+			return
+		}
+		if p := x.byKey.Find(key); p != nil && p.liesAt(second, b.page, at) {
+			return
+		}
+		left.page, left.at = uint32(b.page), uint32(at) //nolint:gosec // as write gave them
 	}
 }
 

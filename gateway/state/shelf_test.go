@@ -25,9 +25,10 @@ type piece struct {
 
 // model is the obvious way to keep things: look at all of them every time.
 type model struct {
-	most  int
-	kept  map[int]piece
-	count int
+	eldest bool // what came first makes room, once all that is over has; else what has the least time left
+	most   int
+	kept   map[int]piece
+	count  int
 }
 
 func (m *model) put(key int, octets []byte, until time.Time) {
@@ -44,6 +45,12 @@ func (m *model) put(key int, octets []byte, until time.Time) {
 func (m *model) first() int {
 	first := -1
 	for key, p := range m.kept {
+		if q, ok := m.kept[first]; m.eldest && ok {
+			if p.came < q.came {
+				first = key
+			}
+			continue
+		}
 		if q, ok := m.kept[first]; !ok || second(p.until) < second(q.until) || second(p.until) == second(q.until) && p.came < q.came {
 			first = key
 		}
@@ -132,7 +139,7 @@ func TestWorkflowsListTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(3, 4))
 		const most, ids, workflows = 60, 150, 12
-		m, want := open(t, state.Config{MaxTokens: most}), &model{most: most, kept: map[int]piece{}}
+		m, want := open(t, state.Config{MaxTokens: most}), &model{eldest: true, most: most, kept: map[int]piece{}}
 		named := func(n int) ect.Record {
 			return ect.Record{Compact: fmt.Sprint("token ", n), ID: ect.ID(fmt.Sprint(n)), Workflow: fmt.Sprint("w", n%workflows)}
 		}

@@ -91,11 +91,15 @@ func BenchmarkPut(b *testing.B) {
 // What a call leaves behind, in a memory that is full of what earlier ones left.
 func BenchmarkFull(b *testing.B) {
 	m, calls, answer, compact := open(b, state.Config{}), 0, make([]byte, 400), strings.Repeat("c", 600)
+	holders := make([]string, 64)
+	for i := range holders {
+		holders[i] = fmt.Sprint("holder ", i)
+	}
 	call := func() {
 		calls++
 		id, until := strconv.Itoa(calls), time.Now().Add(time.Hour)
 		for _, kind := range []string{"source", "request", "reply"} {
-			if err := m.Put(b.Context(), ect.Record{Compact: compact, ID: ect.ID(kind + id), Workflow: id, Issuer: "https://issuer.example", Until: until}); err != nil {
+			if err := m.Put(b.Context(), ect.Record{Compact: compact, ID: ect.ID(kind + id), Workflow: id, Issuer: "https://issuer.example", Until: until, Holder: holders[calls%len(holders)]}); err != nil {
 				b.Fatal(err)
 			}
 		}

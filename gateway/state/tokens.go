@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -20,6 +21,7 @@ type Tokens struct {
 	records   *shelf[member] // beheaded
 	heads     *heads
 	workflows *workflows
+	shares    *shares
 	shared    map[ect.ID]int // of an id that several issuers used: the highest number given out
 }
 
@@ -27,7 +29,12 @@ var _ ect.Store = (*Tokens)(nil)
 
 // member is a record's place among those of its workflow: between the keys of
 // the one before and of the one after. Zero: there is none.
-type member struct{ workflow, before, after digest }
+// It belongs to a holder, between the records older and newer.
+type member struct {
+	workflow, before, after digest
+	holder, older, newer    uint32
+	own                     bool
+}
 
 func newTokens(config Config, deps Deps) *Tokens {
 	t := &Tokens{
@@ -37,6 +44,8 @@ func newTokens(config Config, deps Deps) *Tokens {
 		workflows: newWorkflows(),
 		shared:    map[ect.ID]int{},
 	}
+	t.shares = newShares(t.records.byKey, config)
+	t.workflows.shares = t.shares
 	t.records.dropped = t.forget
 	t.records.complete = t.behead
 	return t
@@ -52,7 +61,7 @@ func (t *Tokens) Put(_ context.Context, r ect.Record) error {
 	defer t.mu.Unlock()
 	now := t.now()
 	n, old, found := t.number(r.ID, r.Issuer, now)
-	if n == ect.MaxNamesakes {
+	if n >= ect.MaxNamesakes && !found && !r.Own {
 		return &ect.ConflictError{ID: r.ID}
 	}
 	if found {
@@ -70,17 +79,7 @@ func (t *Tokens) Put(_ context.Context, r ect.Record) error {
 		return &ect.ForeignRootError{ID: r.ID}
 	}
 	whole := appendToken(scratch[:0], &r, root)
-	t.workflows.enter(m.workflow, root, r.Until, now) // before others make room, who may have been the last of it
-	key := numbered(r.ID, n)
-	var own [binary.MaxVarintLen32]byte
-	number, text := t.heads.take(r.Compact)
-	before, after := aroundHead(whole, len(text))
-	if !t.records.add(key, m, r.Until, now, binary.AppendUvarint(own[:0], uint64(number)), before, after) {
-		t.refused(number, m.workflow)
-		return &FullError{What: "an execution context token"}
-	}
-	t.list(key, &r, n)
-	return nil
+	return t.place(&r, spot{member: m, key: numbered(r.ID, n), number: n, root: root}, whole, now)
 }
 
 // repeated makes a record that is put again one with what is kept of it: neither its
@@ -102,10 +101,96 @@ func repeated(r, kept *ect.Record) bool {
 	return longer || more
 }
 
-// refused takes back what was noted of a record that found no room.
-func (t *Tokens) refused(head uint32, workflow digest) {
-	t.heads.leave(head)
-	t.workflows.leave(workflow)
+// spot is where a record belongs.
+type spot struct {
+	member
+	key    digest
+	number int    // among those with its id
+	root   digest // of its workflow
+	serial uint64 // that it had before; 0: it is new
+}
+
+// place puts a record where it belongs: on the pages, in its holder's share, in its
+// workflow. The latter two are entered before anything makes room for it, which may
+// be the last that they have.
+func (t *Tokens) place(r *ect.Record, at spot, whole []byte, now time.Time) error {
+	h := t.shares.enter(r.Holder)
+	defer t.shares.leave(h)
+	t.workflows.enter(at.workflow, at.root, h, r.Until, now)
+	number, text := t.heads.take(r.Compact)
+	var head [binary.MaxVarintLen32]byte
+	before, after := aroundHead(whole, len(text))
+	first := binary.AppendUvarint(head[:0], uint64(number))
+	err := t.makeRoom(h, at.key, len(first)+len(before)+len(after), now)
+	kept := err == nil
+	switch {
+	case kept && at.serial == 0:
+		kept = t.records.add(at.key, at.member, r.Until, now, first, before, after)
+	case kept:
+		kept = t.records.restore(at.key, at.member, at.serial, r.Until, now, first, before, after)
+	}
+	if !kept {
+		t.heads.leave(number)
+		t.workflows.leave(at.workflow)
+		return cmp.Or(err, error(&FullError{What: "an execution context token"}))
+	}
+	t.shares.push(h, t.records.byKey.Number(at.key), r.Own)
+	t.list(at.key, r, at.number)
+	return nil
+}
+
+// makeRoom lets records leave until one of so many octets fits: those of its own
+// holder where his share is used up, and else those of whoever holds most.
+func (t *Tokens) makeRoom(h *holder, key digest, size int, now time.Time) error {
+	need := t.shares.weigh(t.records.weight(size))
+	switch {
+	case need > t.shares.most:
+		return &FullError{What: "an execution context token"}
+	case need > t.shares.share:
+		return &FullError{What: "an execution context token", Own: true}
+	}
+	t.records.clean(now, sweep)
+	for h.load+need > t.shares.share && h.load+need-t.loadOf(key) > t.shares.share {
+		number, ok := t.shares.victim(h)
+		if !ok {
+			break // what counts for him beside records
+		}
+		t.evict(number, now)
+	}
+	if t.shares.total+need <= t.shares.most && t.records.byKey.Len() < t.records.maxEntries {
+		return nil
+	}
+	t.shares.charge(h, need) // whoever would hold most with it gives way
+	defer t.shares.charge(h, -need)
+	for t.shares.total-t.loadOf(key) > t.shares.most || t.records.byKey.Len() >= t.records.maxEntries && !t.records.has(key) {
+		if first, p := t.records.first(); p != nil && p.until < nanos(now) {
+			t.records.drop(first, *p)
+			continue
+		}
+		number, ok := t.shares.heaviest()
+		if !ok {
+			break
+		}
+		t.evict(number, now)
+	}
+	return nil
+}
+
+// loadOf is what a record under a key counts for now.
+func (t *Tokens) loadOf(key digest) int64 {
+	p := t.records.byKey.Find(key)
+	if p == nil {
+		return 0
+	}
+	return t.shares.weigh(t.records.weight(int(p.size)))
+}
+
+func (t *Tokens) evict(number uint32, now time.Time) {
+	key, p := t.records.byKey.At(number)
+	if p.until >= nanos(now) {
+		t.records.evicted++
+	}
+	t.records.drop(key, *p)
 }
 
 // Get finds the records with each id, one of each issuer that used it.
@@ -209,23 +294,14 @@ func (t *Tokens) restore(whole []byte, r *ect.Record, root digest, serial uint64
 	defer t.mu.Unlock()
 	now := t.now()
 	n, _, _ := t.number(r.ID, r.Issuer, now)
-	if n == ect.MaxNamesakes {
+	if n >= ect.MaxNamesakes && !r.Own {
 		return false
 	}
 	m := memberOf(r.Workflow)
 	if root == (digest{}) { // of a file from before roots were kept
 		root, _ = t.workflows.rootFor(m.workflow, r, now)
 	}
-	t.workflows.enter(m.workflow, root, r.Until, now)
-	key := numbered(r.ID, n)
-	number, text := t.heads.take(r.Compact)
-	before, after := aroundHead(whole, len(text))
-	if !t.records.restore(key, m, serial, r.Until, now, binary.AppendUvarint(nil, uint64(number)), before, after) {
-		t.refused(number, m.workflow)
-		return false
-	}
-	t.list(key, r, n)
-	return true
+	return t.place(r, spot{member: m, key: numbered(r.ID, n), number: n, root: root, serial: serial}, whole, now) == nil
 }
 
 func (t *Tokens) sweep(most int) {
@@ -235,8 +311,8 @@ func (t *Tokens) sweep(most int) {
 }
 
 // number is where a record belongs among those with its id: where its issuer
-// has one already, which is found, else the first free number; MaxNamesakes:
-// there is none. Nearly every id has one record, number 0.
+// has one already, which is found, else the first free number; from MaxNamesakes
+// on there is room for ours alone. Nearly every id has one record, number 0.
 func (t *Tokens) number(id ect.ID, issuer ect.Identity, now time.Time) (n int, old []byte, found bool) {
 	free, top := -1, t.shared[id]
 	for n := range top + 1 {
@@ -297,6 +373,7 @@ func (t *Tokens) at(key digest) *member { return &t.records.byKey.Find(key).meta
 // with its id.
 func (t *Tokens) forget(key digest, p place[member]) {
 	t.unlist(key, p.meta)
+	t.shares.drop(p)
 	octets := t.records.read(p)
 	defer t.heads.leave(beheaded(octets).number())
 	if len(t.shared) == 0 {

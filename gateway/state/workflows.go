@@ -12,6 +12,7 @@ import (
 // as shelf does not. It is not safe for concurrent use: its owner has the lock.
 type workflows struct {
 	byKey   *index.Index[workflow]
+	shares  *shares
 	members *index.Index[digest] // under a workflow and an identity: the member that came before in the same workflow
 }
 
@@ -22,7 +23,8 @@ type workflow struct {
 	member        digest // the key of the member that came last; zero: there are none
 	members       int32
 	records       int32
-	until         int64 // when the last of its records ends
+	holder        uint32 // for whom its members count: who holds its first record
+	until         int64  // when the last of its records ends
 }
 
 // noRoot is the root of a workflow that began with a record that has parents. It is
@@ -60,13 +62,15 @@ func (x *workflows) rootFor(key digest, r *ect.Record, now time.Time) (root dige
 }
 
 // enter counts one more record of a workflow, and begins it if all others are over.
-func (x *workflows) enter(key, root digest, until, now time.Time) {
+func (x *workflows) enter(key, root digest, h *holder, until, now time.Time) {
 	if key == (digest{}) {
 		return
 	}
 	w := x.byKey.Find(key)
 	if w == nil {
 		w = x.byKey.Insert(key)
+		w.holder = h.number
+		h.pinned++
 		w.until = nanos(until)
 		w.root = root
 	}
@@ -86,6 +90,7 @@ func (x *workflows) leave(key digest) {
 	}
 	if w.records--; w.records == 0 {
 		x.dismiss(w)
+		x.shares.leave(x.shares.list[w.holder-1])
 		x.byKey.Delete(key)
 	}
 }
@@ -97,6 +102,7 @@ func (x *workflows) dismiss(w *workflow) {
 		x.members.Delete(w.member)
 		w.member = before
 	}
+	x.shares.charge(x.shares.list[w.holder-1], -memberWeight*int64(w.members))
 	w.members = 0
 }
 
@@ -110,6 +116,7 @@ func (x *workflows) admit(w *workflow, r *ect.Record) {
 		*x.members.Insert(key) = w.member
 		w.member = key
 		w.members++
+		x.shares.charge(x.shares.list[w.holder-1], memberWeight)
 	}
 }
 

@@ -34,8 +34,9 @@ type Config struct {
 	Timeout  time.Duration // of one operation
 	Assert   bool          // the operator vouches for durability: a master without appendonly is taken
 	Fleeting []string      // kinds of entries that need not outlive a master: no waiting for replicas
+	Keys     [][]byte      // of 32 bytes, the same for all replicas: what they vouch for is believed, the first vouches; none: all that Redis holds is believed
 	Prefix   string        // of every key and channel
-	Bounds   state.Config  // what is kept; bounds in all are Redis's own (maxmemory)
+	Bounds   state.Config  // what is kept; bounds in all are Redis's own (maxmemory), but for evidence
 }
 
 // Defaults of a Config.
@@ -43,7 +44,10 @@ const (
 	DefaultTimeout = time.Second
 	MaxTimeout     = 10 * time.Second
 	MaxWait        = 16
-	DefaultPrefix  = "aepb:"
+	// DefaultMaxTokenBytes is how much evidence all holders may have together, unless
+	// a quarter of Redis's maxmemory is less.
+	DefaultMaxTokenBytes = 1 << 30
+	DefaultPrefix        = "aepb:"
 )
 
 // WithDefaults fills the zero fields.
@@ -53,6 +57,9 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.Prefix == "" {
 		c.Prefix = DefaultPrefix
+	}
+	if c.Bounds.MaxTokenBytes == 0 {
+		c.Bounds.MaxTokenBytes = DefaultMaxTokenBytes
 	}
 	c.Bounds = c.Bounds.WithDefaults()
 	return c

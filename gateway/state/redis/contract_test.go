@@ -28,6 +28,12 @@ func contract(t *testing.T, config redis.Config) {
 		t.Parallel()
 		ecttest.ReplaySuite(t, func() ect.ReplayCache { return open(t, apart(config)) })
 	})
+	statetest.RunShares(t, func(t testing.TB, bounds state.Config) ect.Store {
+		t.Helper()
+		own := apart(config)
+		own.Bounds = bounds
+		return open(t, own)
+	})
 	another := func(t testing.TB, config redis.Config) statetest.Entries {
 		t.Helper()
 		return shared{open(t, config).Entries(), config}
@@ -54,7 +60,7 @@ func contract(t *testing.T, config redis.Config) {
 func TestContract(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--appendfsync", "everysec") // many tests on one disk, and some look at the clock
-	contract(t, redis.Config{Addresses: []string{s.address}, Timeout: 5 * time.Second})
+	contract(t, redis.Config{Addresses: []string{s.address}, Timeout: 5 * time.Second, Keys: [][]byte{make([]byte, redis.KeySize)}})
 }
 
 // Every write of an entry waits for a replica here.

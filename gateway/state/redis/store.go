@@ -21,7 +21,11 @@ type Store struct {
 	logger  *slog.Logger
 	client  goredis.UniversalClient
 	entries *Entries
+	vouch   *voucher
 	changes *goredis.PubSub // what other replicas announce
+
+	memory   atomic.Int64 // what all masters may use; 0: there is no bound
+	squeezes atomic.Int64 // how often shares were halved
 
 	trouble atomic.Pointer[trouble] // nil: none
 	began   atomic.Bool             // every slot has an epoch since we came
@@ -54,7 +58,11 @@ func Open(config Config, deps Deps) (*Store, error) {
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{config: config, now: deps.Now, logger: deps.Logger, client: goredis.NewUniversalClient(config.options())}
+	vouch, err := newVoucher(config.Keys, deps.Logger, deps.Now)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{config: config, vouch: vouch, now: deps.Now, logger: deps.Logger, client: goredis.NewUniversalClient(config.options())}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.entries = newEntries(s)
 	s.changes = s.client.Subscribe(s.ctx, s.channel())
@@ -62,6 +70,9 @@ func Open(config Config, deps Deps) (*Store, error) {
 	defer cancel()
 	if err := s.inspect(ctx); err != nil {
 		return nil, errors.Join(&OpenError{Err: err}, s.Close())
+	}
+	if len(config.Keys) == 0 {
+		s.logger.WarnContext(ctx, "evidence in redis is believed as it is: whoever can write there can make evidence and members; set state.key to a file with a key that all replicas have")
 	}
 	s.group.Go(s.watch)
 	s.group.Go(s.entries.listen)

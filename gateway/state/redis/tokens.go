@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strconv"
@@ -16,44 +17,48 @@ import (
 // maxWorkflow bounds how many ECTs of one workflow are listed: the latest.
 const maxWorkflow = 1 << 14
 
-// putLua: KEYS id; ARGV issuer, compact, about, until (ms), most. The same bytes
+// putLua: KEYS id; ARGV issuer, compact, about, until (ms), most, holder, code, 1 if we
+// signed it or else "". The same bytes
 // may be prolonged, others of the same issuer are refused; other issuers' tokens
 // with the id stand beside it, as fields of their own, until the last has ended.
 const putLua = `
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local who, til = ARGV[1], tonumber(ARGV[4])
-local known = redis.call('HMGET', KEYS[1], who .. ':compact', who .. ':until')
+local known = redis.call('HMGET', KEYS[1], who .. ':compact', who .. ':until', who .. ':holder')
+local holder = ARGV[6]
 if known[1] and tonumber(known[2]) >= now then
   if known[1] ~= ARGV[2] then return {'conflict'} end
-  if tonumber(known[2]) >= til then return {'ok'} end
+  holder = known[3] or holder
+  if tonumber(known[2]) >= til then return {'ok', holder} end
 end
-if not known[1] and redis.call('HLEN', KEYS[1]) >= 3 * tonumber(ARGV[5]) then
+if not known[1] and ARGV[8] == '' and redis.call('HLEN', KEYS[1]) >= 3 * tonumber(ARGV[5]) then
   local all, left = redis.call('HGETALL', KEYS[1]), 0
   for i = 1, #all, 2 do
     local other = string.match(all[i], '^(%x+):until$')
     if other and tonumber(all[i + 1]) >= now then
       left = left + 1
     elseif other then
-      redis.call('HDEL', KEYS[1], other .. ':compact', other .. ':about', other .. ':until')
+      redis.call('HDEL', KEYS[1], other .. ':compact', other .. ':about', other .. ':until', other .. ':holder', other .. ':mac')
     end
   end
   if left >= tonumber(ARGV[5]) then return {'conflict'} end
 end
-redis.call('HSET', KEYS[1], who .. ':compact', ARGV[2], who .. ':about', ARGV[3], who .. ':until', ARGV[4])
+redis.call('HSET', KEYS[1], who .. ':compact', ARGV[2], who .. ':about', ARGV[3], who .. ':until', ARGV[4], who .. ':holder', holder, who .. ':mac', ARGV[7])
 local life = redis.call('PTTL', KEYS[1])
 if life < 0 or life < til - now then redis.call('PEXPIREAT', KEYS[1], ARGV[4]) end
-return {'ok'}
+return {'ok', holder}
 `
 
-// beginLua comes before a root is put. KEYS workflow's standing; ARGV the root, how
-// long it is held (ms). Of two roots at once in a new workflow one has it; it is held
+// beginLua comes before a root is put. KEYS workflow's standing and list; ARGV the root,
+// how long it is held (ms), its code. Of two roots at once in a new workflow one has it; it is held
 // until listLua says that the record is kept, and then for as long as any record.
 const beginLua = `
 local root = redis.call('HGET', KEYS[1], 'root')
 if root and root ~= ARGV[1] then return {'foreign'} end
 if not root then
-  redis.call('HSET', KEYS[1], 'root', ARGV[1])
+  if redis.call('EXISTS', KEYS[2]) == 1 then return {'foreign'} end
+  redis.call('HSET', KEYS[1], 'root', ARGV[1], 'vouch', ARGV[3])
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
 return {'ok'}
@@ -61,20 +66,21 @@ return {'ok'}
 
 // listLua comes after a record is put. KEYS workflow's list and standing; ARGV id and
 // issuer, until (ms), most, the root if it is the first record, "" or 1 if it is a
-// root itself, most members, then members. Ids stand in the order in which they came,
+// root itself, most members, the root's code, then members, each with its code. Ids stand in the order in which they came,
 // no two under one number. Both keys live as long as the last of the records.
 const listLua = `
 local t = redis.call('TIME')
 local now, til = t[1] * 1000 + math.floor(t[2] / 1000), tonumber(ARGV[2])
 local root = redis.call('HGET', KEYS[2], 'root')
 if ARGV[5] ~= '' and root and root ~= ARGV[4] then return {'foreign'} end
-if not root then redis.call('HSET', KEYS[2], 'root', ARGV[4]) end
+if not root then redis.call('HSET', KEYS[2], 'root', ARGV[4], 'vouch', ARGV[7]) end
 local life = redis.call('PTTL', KEYS[2])
 if redis.call('HSETNX', KEYS[2], 'kept', '1') == 1 or life < til - now then redis.call('PEXPIREAT', KEYS[2], ARGV[2]) end
-local many = redis.call('HLEN', KEYS[2]) - 2
-for i = 7, #ARGV do
-  if many >= tonumber(ARGV[6]) then break end
-  many = many + redis.call('HSETNX', KEYS[2], ARGV[i], '1')
+local many = redis.call('HLEN', KEYS[2]) - 3
+for i = 8, #ARGV, 2 do
+  if many < tonumber(ARGV[6]) or redis.call('HEXISTS', KEYS[2], ARGV[i]) == 1 then
+    many = many + redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 1])
+  end
 end
 local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
 local at = t[1] * 1000000 + t[2]
@@ -119,36 +125,51 @@ func (s *Store) Put(ctx context.Context, r ect.Record) error {
 		return &state.FullError{What: "an execution context token"}
 	}
 	if r.IsRoot() {
-		reply, err := s.run(ctx, "execution context tokens", script(beginLua), []string{s.standingKey(r.Workflow)}, rootOf(&r), heldFor.Milliseconds())
+		reply, err := s.run(ctx, "execution context tokens", script(beginLua), []string{s.standingKey(r.Workflow), s.workflowKey(r.Workflow)},
+			rootOf(&r), heldFor.Milliseconds(), s.vouch.code("root", r.Workflow, rootOf(&r)))
 		if err := rooted(&r, reply, err); err != nil {
 			return err
 		}
 	}
+	ours := ""
+	if r.Own {
+		ours = "1"
+	}
 	reply, err := s.run(ctx, "execution context tokens", script(putLua), []string{s.tokenKey(r.ID)},
-		issuerField(r.Issuer), r.Compact, text, milliseconds(r.Until), ect.MaxNamesakes)
+		issuerField(r.Issuer), r.Compact, text, milliseconds(r.Until), ect.MaxNamesakes, r.Holder, s.vouch.code("record", r.Compact, string(text)), ours)
 	switch {
 	case err != nil:
 		return err
 	case word(reply, 0) == "conflict":
 		return &ect.ConflictError{ID: r.ID}
-	case r.Workflow == "":
-		return nil
 	}
-	return s.list(ctx, &r)
+	calls := []call{s.accounting(&r, word(reply, 1), len(r.Compact)+len(text))}
+	if r.Workflow != "" {
+		calls = append(calls, s.listing(&r))
+	}
+	replies, err := s.together(ctx, "execution context tokens", calls...)
+	if err != nil {
+		return err
+	}
+	if r.Workflow != "" {
+		if err := rooted(&r, replies[1], nil); err != nil {
+			return err
+		}
+	}
+	return s.discard(ctx, replies[0])
 }
 
-// list notes what a record says of its workflow.
-func (s *Store) list(ctx context.Context, r *ect.Record) error {
+// listing notes what a record says of its workflow.
+func (s *Store) listing(r *ect.Record) call {
 	begins := ""
 	if r.IsRoot() {
 		begins = "1"
 	}
-	args := []any{issuerField(r.Issuer) + " " + string(r.ID), milliseconds(r.Until), maxWorkflow, rootOf(r), begins, ect.MaxMembers}
+	args := []any{listed(r), milliseconds(r.Until), maxWorkflow, rootOf(r), begins, ect.MaxMembers, s.vouch.code("root", r.Workflow, rootOf(r))}
 	for _, who := range r.Members {
-		args = append(args, memberField(who))
+		args = append(args, memberField(who), s.vouch.code("member", r.Workflow, string(who)))
 	}
-	reply, err := s.run(ctx, "execution context tokens", script(listLua), []string{s.workflowKey(r.Workflow), s.standingKey(r.Workflow)}, args...)
-	return rooted(r, reply, err)
+	return call{script(listLua), []string{s.workflowKey(r.Workflow), s.standingKey(r.Workflow)}, args}
 }
 
 func rooted(r *ect.Record, reply []any, err error) error {
@@ -194,7 +215,8 @@ func (s *Store) Get(ctx context.Context, ids ...ect.ID) ([][]ect.Record, error) 
 			if !ok {
 				continue
 			}
-			if found[i], err = s.appendRecord(found[i], compact, fields[who+":about"]); err != nil {
+			at := stored{who: who, id: ids[i], compact: compact, about: fields[who+":about"], holder: fields[who+":holder"], code: fields[who+":mac"]}
+			if found[i], err = s.appendRecord(ctx, found[i], at); err != nil {
 				return nil, err
 			}
 		}
@@ -218,29 +240,36 @@ func (s *Store) Workflow(ctx context.Context, wid, after string, limit int) (rec
 		return nil, "", err
 	}
 	defer cancel()
-	listed, err := s.client.ZRangeByScoreWithScores(bounded, s.workflowKey(wid), &goredis.ZRangeBy{Min: from, Max: "+inf", Count: int64(limit)}).Result()
+	members, err := s.client.ZRangeByScoreWithScores(bounded, s.workflowKey(wid), &goredis.ZRangeBy{Min: from, Max: "+inf", Count: int64(limit)}).Result()
 	if err != nil {
 		return nil, "", failure(ctx, "", err)
 	}
-	found := make([]*goredis.SliceCmd, len(listed))
+	found := make([]*goredis.SliceCmd, len(members))
 	_, err = s.client.Pipelined(bounded, func(p goredis.Pipeliner) error {
-		for i, one := range listed {
+		for i, one := range members {
 			name, _ := one.Member.(string)
 			who, id, _ := strings.Cut(name, " ")
-			found[i] = p.HMGet(bounded, s.tokenKey(ect.ID(id)), who+":compact", who+":about")
+			found[i] = p.HMGet(bounded, s.tokenKey(ect.ID(id)), who+":compact", who+":about", who+":holder", who+":mac")
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, "", failure(ctx, "", err)
 	}
-	for _, one := range found {
-		if records, err = s.appendRecord(records, word(one.Val(), 0), word(one.Val(), 1)); err != nil {
+	for i, one := range found {
+		name, _ := members[i].Member.(string)
+		who, id, _ := strings.Cut(name, " ")
+		fields := one.Val()
+		at := stored{
+			who: who, id: ect.ID(id), workflow: wid,
+			compact: word(fields, 0), about: word(fields, 1), holder: word(fields, 2), code: word(fields, 3),
+		}
+		if records, err = s.appendRecord(ctx, records, at); err != nil {
 			return nil, "", err
 		}
 	}
-	if len(listed) == limit {
-		next = strconv.FormatFloat(listed[limit-1].Score, 'f', 0, 64)
+	if len(members) == limit {
+		next = strconv.FormatFloat(members[limit-1].Score, 'f', 0, 64)
 	}
 	return records, next, nil
 }
@@ -252,33 +281,46 @@ func (s *Store) Standing(ctx context.Context, wid string, who ect.Identity) (ect
 		return ect.Standing{}, err
 	}
 	defer cancel()
-	found, err := s.client.HMGet(bounded, s.standingKey(wid), "kept", "root", memberField(who)).Result()
+	found, err := s.client.HMGet(bounded, s.standingKey(wid), "kept", "root", "vouch", memberField(who)).Result()
 	if err != nil {
 		return ect.Standing{}, failure(ctx, "", err)
 	}
 	if word(found, 0) == "" {
 		return ect.Standing{}, nil
 	}
-	root := word(found, 1) == issuerField(who)
-	return ect.Standing{Known: true, Root: root, Member: root || word(found, 2) != ""}, nil
+	issuer, member := issuerField(who), word(found, 3)
+	root := word(found, 1) == issuer && s.vouch.holds(ctx, word(found, 2), "root", wid, issuer)
+	return ect.Standing{
+		Known: true, Root: root, Member: root || member != "" && s.vouch.holds(ctx, member, "member", wid, string(who)),
+	}, nil
+}
+
+// stored is a record as it stands in Redis, and where.
+type stored struct {
+	who      string // digest of its issuer
+	id       ect.ID
+	workflow string // in whose list it was; empty: in none
+
+	compact, about, holder, code string
 }
 
 // appendRecord adds a record that is there, and has not ended: it may stand
 // beside one that lives longer.
-func (s *Store) appendRecord(records []ect.Record, compact, text string) ([]ect.Record, error) {
-	if text == "" {
+func (s *Store) appendRecord(ctx context.Context, records []ect.Record, at stored) ([]ect.Record, error) {
+	if at.about == "" || !s.vouch.holds(ctx, at.code, "record", at.compact, at.about) {
 		return records, nil
 	}
 	var a about
-	if err := json.Unmarshal([]byte(text), &a); err != nil {
+	if err := json.Unmarshal([]byte(at.about), &a); err != nil {
 		return nil, unavailable(errReply)
 	}
-	if a.Until.Before(s.now()) {
+	moved := a.ID != at.id || issuerField(a.Issuer) != at.who || at.workflow != "" && a.Workflow != at.workflow
+	if moved || a.Until.Before(s.now()) {
 		return records, nil
 	}
 	return append(records, ect.Record{
-		Compact: compact, ID: a.ID, Workflow: a.Workflow, Issuer: a.Issuer, Audience: a.Audience,
-		Act: a.Act, Parents: a.Parents, Until: a.Until, Own: a.Own, Holder: a.Holder, Members: a.Members,
+		Compact: at.compact, ID: a.ID, Workflow: a.Workflow, Issuer: a.Issuer, Audience: a.Audience,
+		Act: a.Act, Parents: a.Parents, Until: a.Until, Own: a.Own, Holder: cmp.Or(at.holder, a.Holder), Members: a.Members,
 	}), nil
 }
 
@@ -295,5 +337,7 @@ func (s *Store) workflowKey(wid string) string { return s.config.Prefix + "w:" +
 // standingKey is in the slot of workflowKey: what stands between braces decides, or else
 // all of the key.
 func (s *Store) standingKey(wid string) string {
-	return s.config.Prefix + "m:{" + s.workflowKey(wid) + "}"
+	return s.standingOf(s.workflowKey(wid))
 }
+
+func (s *Store) standingOf(list string) string { return s.config.Prefix + "m:{" + list + "}" }

@@ -35,17 +35,25 @@ func (s *Store) watch() {
 // inspect looks at every master, and notes what it finds.
 func (s *Store) inspect(ctx context.Context) error {
 	fatal := false
+	var room int64
+	var fullest float64
 	err := s.masters(ctx, func(ctx context.Context, c *goredis.Client) error {
 		text, err := c.Info(ctx).Result()
 		if err != nil {
 			return err
 		}
-		if err := s.fit(text); err != nil {
+		info := infoOf(text)
+		if err := s.fit(info); err != nil {
 			fatal = true
 			return err
 		}
+		bound, part := memoryOf(info)
+		room, fullest = room+bound, max(fullest, part)
 		return nil
 	})
+	if err == nil {
+		s.press(room, fullest)
+	}
 	if err == nil {
 		err = s.touchEpochs(ctx)
 	}
@@ -70,14 +78,19 @@ func (s *Store) masters(ctx context.Context, visit func(context.Context, *goredi
 	}
 }
 
-// fit is nil for a master that forgets nothing by itself (R18).
-func (s *Store) fit(text string) error {
+// infoOf is what a server says of itself.
+func infoOf(text string) map[string]string {
 	info := map[string]string{}
 	for line := range strings.Lines(text) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
 			info[name] = value
 		}
 	}
+	return info
+}
+
+// fit is nil for a master that forgets nothing by itself (R18).
+func (s *Store) fit(info map[string]string) error {
 	cluster := info["cluster_enabled"] == "1"
 	switch {
 	case info["role"] != "master":

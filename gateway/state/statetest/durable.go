@@ -1,6 +1,7 @@
 package statetest
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ var restarts = map[string]func(*testing.T, Harness){
 	"a restart brings nothing expired back": restartExpired,
 	"a restart brings nothing evicted back": restartEvicted,
 	"a restart in good order, its epoch":    restartEpoch,
+	"a restart keeps shares and members":    restartShares,
 	"restarts in a row":                     restartsInARow,
 	"a restart tells issuers apart":         restartNamesakes,
 }
@@ -48,6 +50,44 @@ func restartKeeps(t *testing.T, h Harness) {
 		if u := d.UsageOf(kind); u.Entries == 0 {
 			t.Errorf("%s: %+v", kind, u)
 		}
+	}
+}
+
+// A restart forgets neither who began a workflow, though that record has left, nor
+// members and shares.
+func restartShares(t *testing.T, h Harness) {
+	d := h.Open(t, state.Config{MaxTokenBytes: sharedBytes})
+	root := record(1, "w", time.Minute)
+	root.Parents = nil
+	leg := record(2, "w", time.Hour)
+	leg.Own, leg.Holder, leg.Members = true, "victim", []ect.Identity{"spiffe://m.test/m"}
+	put(t, d, root, leg)
+	bring(t, d, "attacker", 300, false)
+	pass(2 * time.Minute)
+	d = h.Reopen(t, d)
+	wantRecord(t, d, leg)
+	if has(t, d, root.ID) {
+		t.Error("the root is still there")
+	}
+	for who, want := range map[ect.Identity]ect.Standing{
+		root.Issuer: {Known: true, Root: true, Member: true}, "spiffe://m.test/m": {Known: true, Member: true}, "spiffe://x.test/x": {Known: true},
+	} {
+		if got, err := d.Standing(t.Context(), "w", who); err != nil || got != want {
+			t.Errorf("%s: %+v, %v, want %+v", who, got, err, want)
+		}
+	}
+	foreign := root
+	foreign.ID, foreign.Issuer, foreign.Until = "foreign", "spiffe://x.test/x", time.Now().Add(time.Hour)
+	if err := d.Put(t.Context(), foreign); !errors.As(err, new(*ect.ForeignRootError)) {
+		t.Errorf("a root by another issuer: %v", err)
+	}
+	bring(t, d, "attacker", 600, true)
+	wantRecord(t, d, leg)
+	pass(2 * time.Hour)
+	foreign.Until = time.Now().Add(time.Hour)
+	put(t, d, foreign) // all that was there is over
+	if got, err := d.Standing(t.Context(), "w", root.Issuer); err != nil || got != (ect.Standing{Known: true}) {
+		t.Errorf("of a workflow that ended there is left %+v, %v", got, err)
 	}
 }
 

@@ -62,6 +62,13 @@ func Run(t *testing.T, h Harness) {
 		t.Parallel()
 		ecttest.ReplaySuite(t, func() ect.ReplayCache { return h.Open(t, state.Config{}) })
 	})
+	t.Run("shares", func(t *testing.T) {
+		t.Parallel()
+		RunShares(t, func(t testing.TB, bounds state.Config) ect.Store {
+			t.Helper()
+			return h.Open(t, bounds)
+		})
+	})
 	cases := []map[string]func(*testing.T, Harness){tokens, replays, answers, conversations, together}
 	if h.Reopen != nil {
 		cases = append(cases, restarts)

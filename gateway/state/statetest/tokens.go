@@ -190,8 +190,8 @@ func namesakesExpire(t *testing.T, h Harness) {
 func tokensMakeRoom(t *testing.T, h Harness) {
 	d := h.Open(t, state.Config{MaxTokens: 3})
 	put(t, d, record(1, "w", 3*time.Hour), record(2, "w", time.Hour), record(3, "w", 2*time.Hour))
-	put(t, d, record(4, "w", 4*time.Hour))
-	wantIDs(t, d, "w", "id-1", "id-3", "id-4") // the one with the least time left went
+	put(t, d, record(4, "w", time.Minute))
+	wantIDs(t, d, "w", "id-2", "id-3", "id-4") // the oldest went: how long a token may live is for its issuer to say
 	if u := d.UsageOf(state.KindToken); u.Entries != 3 || u.Evicted != 1 {
 		t.Errorf("usage %+v", u)
 	}

@@ -58,6 +58,22 @@ func (x *Index[V]) Find(key Key) *V {
 	return nil
 }
 
+// Number names the value of a key for as long as the key is not deleted; zero: it is
+// not there. At is a value by its number, which costs less than to find its key.
+func (x *Index[V]) Number(key Key) uint32 {
+	t, hash := x.part(key)
+	if s, at := x.look(t, hash, key); s != nil {
+		return uint32(t.entries[at]) //nolint:gosec // the lower half
+	}
+	return 0
+}
+
+// At is the key and the value that a number names.
+func (x *Index[V]) At(number uint32) (Key, *V) {
+	s := x.slot(number - 1)
+	return s.key, &s.value
+}
+
 // Insert makes room for a key that is not there.
 func (x *Index[V]) Insert(key Key) *V {
 	t, hash := x.part(key)

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway/config"
+)
+
+// toMembers is the way to an agent that every workload of the trust domain may call.
+const toMembers = "/aepb/translate?from=a2a-v1&dest=members"
+
+// manyRequests lets a flood pass the request limits, which are not what is tried here.
+func manyRequests() config.Limits { return config.Limits{Rate: 100_000, Burst: 100_000} }
+
+// floodEvidence sends messages of one caller, each with two parents of 5 KB of his own that live
+// as long as a token may, and says how many were taken.
+func (b *bed) floodEvidence(t *testing.T, via *http.Client, who *ecttest.Party, messages int) (taken int) {
+	t.Helper()
+	for range messages {
+		body := addBody(b.number())
+		recipe := b.recipe(body)
+		var tokens []string
+		for range 2 {
+			parent := ecttest.Recipe{Payload: ecttest.Raw{"padding": strconv.Quote(strings.Repeat("x", 4<<10))}, Claims: ect.Claims{
+				ID: ect.NewID(), Audience: recipe.Claims.Audience, Workflow: recipe.Claims.Workflow,
+				IssuedAt: time.Now().Unix(), Expires: time.Now().Unix() + 86_400,
+			}}
+			tokens = append(tokens, ecttest.Mint(t, who, parent))
+			recipe.Claims.Parents = append(recipe.Claims.Parents, parent.Claims.ID)
+		}
+		tokens = append([]string{ecttest.Mint(t, who, recipe)}, tokens...)
+		got := b.send(t, letter{via: via, at: toNobody, body: body, tokens: tokens})
+		if got.status == http.StatusOK {
+			taken++
+		}
+	}
+	return taken
+}
+
+// evidenceOf sends messages of the development client and returns the ids of what he signed.
+func (b *bed) evidenceOf(t *testing.T, messages int) (ids []ect.ID) {
+	t.Helper()
+	for range messages {
+		body := addBody(b.number())
+		recipe := b.recipe(body)
+		recipe.Claims.ID = ect.NewID()
+		got := b.send(t, letter{at: toMembers, body: body, tokens: []string{ecttest.Mint(t, b.me, recipe)}})
+		if got.status != http.StatusOK {
+			t.Fatalf("a plain call: %d %s", got.status, got.body)
+		}
+		ids = append(ids, recipe.Claims.ID)
+	}
+	return ids
+}
+
+// onRecord counts which ids are found by the development client.
+func (b *bed) onRecord(t *testing.T, ids []ect.ID) (found int) {
+	t.Helper()
+	for _, id := range ids {
+		if b.send(t, letter{method: http.MethodGet, media: "-", at: "/ects/" + string(id)}).status == http.StatusOK {
+			found++
+		}
+	}
+	return found
+}
+
+// TestAttack_OneIssuerFlushesAllEvidence is finding 2 for one process: a caller without any
+// permission brings large parents of his own that live long. Before, his records pushed out
+// those of all others, which end sooner. Now they push out his own, and the victim's are there.
+func TestAttack_OneIssuerFlushesAllEvidence(t *testing.T) {
+	t.Parallel()
+	for name, path := range map[string]string{"memory": "", "file": filepath.Join(t.TempDir(), "state")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, plan{serve: true, config: config.Config{
+				Limits: manyRequests(), State: config.State{Path: path, EvidenceMiB: 4},
+			}})
+			mallory := b.svid(t, "/mallory")
+			victims := b.evidenceOf(t, 10)
+			if taken := b.floodEvidence(t, b.caller(t, mallory), b.party(t, mallory), 500); taken == 0 {
+				t.Error("the attacker was not even heard")
+			}
+			if found := b.onRecord(t, victims); found != len(victims) {
+				t.Errorf("%d of %d tokens of the victim are left", found, len(victims))
+			}
+			if after := b.evidenceOf(t, 3); b.onRecord(t, after) != len(after) {
+				t.Error("new evidence of the victim is lost at once")
+			}
+		})
+	}
+}
+
+// TestAttack_ATokenThatNeverEnds is the lasting part of finding 2: parents with an exp in
+// the year 9999. Before, they were kept until then. Now they are refused.
+func TestAttack_ATokenThatNeverEnds(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true})
+	body := addBody(b.number())
+	recipe := b.recipe(body)
+	parent := ect.NewID()
+	recipe.Claims.Parents = []ect.ID{parent}
+	endless := ecttest.Mint(t, b.me, ecttest.Recipe{Claims: ect.Claims{
+		ID: parent, Audience: []string{b.self()}, Workflow: recipe.Claims.Workflow, IssuedAt: time.Now().Unix(), Expires: 253402300799,
+	}})
+	got := b.send(t, letter{body: body, tokens: []string{ecttest.Mint(t, b.me, recipe), endless}})
+	if got.status != http.StatusForbidden || !strings.Contains(string(got.body), string(ect.ReasonLifetimeTooLong)) {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+	if b.onRecord(t, []ect.ID{parent}) != 0 {
+		t.Error("it is on record")
+	}
+}
+
+// TestAttack_OneIssuerFillsRedis is finding 2 for replicas that share a Redis of bounded
+// memory. Before, one caller filled it, and the calls of all were refused at every replica
+// until somebody deleted keys. Now he loses his own records, and others notice nothing.
+func TestAttack_OneIssuerFillsRedis(t *testing.T) {
+	t.Parallel()
+	server := newRedis(t, "--maxmemory", "12mb", "--appendfsync", "everysec")
+	own := config.Config{Limits: manyRequests(), State: config.State{Redis: config.Redis{Addresses: []string{server.address}, Plaintext: "loopback"}}}
+	b := newBed(t, plan{serve: true, config: own})
+	other := b.beside(t, "gateway-2", config.Config{Limits: manyRequests(), State: own.State})
+	mallory := b.svid(t, "/mallory")
+	within(t, patience, "the first token is taken", func() bool {
+		return b.send(t, b.sealed(t, letter{at: toMembers, body: addBody(1)})).status == http.StatusOK
+	})
+	victims := b.evidenceOf(t, 5)
+	taken := b.floodEvidence(t, b.caller(t, mallory), b.party(t, mallory), 900)
+	if found := b.onRecord(t, victims); found != len(victims) {
+		t.Errorf("after %d messages of the attacker %d of %d tokens of the victim are left", taken, found, len(victims))
+	}
+	for _, replica := range []*bed{b, other} {
+		body := addBody(b.number())
+		if got := replica.send(t, letter{at: toNobody, body: body, tokens: []string{replica.token(t, body)}}); got.status != http.StatusOK {
+			t.Errorf("a plain call of the victim: %d %s", got.status, got.body)
+		}
+	}
+}
+
+// counting is a store that counts the ids that are looked up.
+type counting struct {
+	ect.Store
+	ids, rounds atomic.Int64
+}
+
+func (c *counting) Get(ctx context.Context, ids ...ect.ID) ([][]ect.Record, error) {
+	c.ids.Add(int64(len(ids)))
+	c.rounds.Add(1)
+	return c.Store.Get(ctx, ids...)
+}
+
+// TestAttack_LineageWalkCostsTenThousandLookups is finding 9: a hundred tokens with a
+// hundred unknown parents each, and a message that names them all. Before, that one message
+// cost 10,000 reads of the store, one after the other. Now it costs one read a level, and
+// no more than 256 ids.
+func TestAttack_LineageWalkCostsTenThousandLookups(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: config.Config{Limits: manyRequests()}})
+	store := &counting{Store: b.road.Evidence}
+	b.road.Evidence = store
+	wid := string(ect.NewID())
+	var wide []ect.ID
+	for range 100 {
+		body := addBody(b.number())
+		recipe := b.recipe(body)
+		recipe.Claims.ID, recipe.Claims.Workflow, recipe.Claims.Act = ect.NewID(), wid, ect.ActTranslate
+		for range 100 {
+			recipe.Claims.Parents = append(recipe.Claims.Parents, ect.NewID())
+		}
+		b.send(t, letter{body: body, tokens: []string{ecttest.Mint(t, b.me, recipe)}})
+		wide = append(wide, recipe.Claims.ID)
+	}
+	store.ids.Store(0)
+	store.rounds.Store(0)
+	body := addBody(b.number())
+	recipe := b.recipe(body)
+	recipe.Claims.Workflow, recipe.Claims.Parents, recipe.Claims.Act = wid, wide, ect.ActTranslate
+	got := b.send(t, letter{body: body, tokens: []string{ecttest.Mint(t, b.me, recipe)}})
+	if got.status == http.StatusOK {
+		t.Errorf("what cannot be counted was let through: %s", got.body)
+	}
+	if ids, rounds := store.ids.Load(), store.rounds.Load(); ids == 0 || ids > 256 || rounds > 8 {
+		t.Errorf("%d ids were looked up in %d rounds", ids, rounds)
+	}
+}

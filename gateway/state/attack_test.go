@@ -1,0 +1,70 @@
+package state_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway/state"
+)
+
+// TestAttack_NamesakesBlockAnID is finding 15: as many identities as may use an id before
+// the gateway does. Before, the gateway's own token with that id was refused until theirs
+// had ended. Now it has a place besides theirs, and one identity more still has none.
+func TestAttack_NamesakesBlockAnID(t *testing.T) {
+	t.Parallel()
+	m := open(t, state.Config{})
+	named := func(issuer string, own bool) ect.Record {
+		return ect.Record{
+			Compact: "token of " + issuer, ID: "id", Workflow: "w-" + issuer, Issuer: ect.Identity(issuer), Own: own, Until: time.Now().Add(time.Hour),
+		}
+	}
+	for n := range ect.MaxNamesakes {
+		if err := m.Put(t.Context(), named(fmt.Sprint("attacker", n), false)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Put(t.Context(), named("one more", false)); !errors.As(err, new(*ect.ConflictError)) {
+		t.Errorf("one identity more: %v", err)
+	}
+	if err := m.Put(t.Context(), named("gateway", true)); err != nil {
+		t.Errorf("our own: %v", err)
+	}
+	if found, err := ecttest.Find(t.Context(), m, "id"); err != nil || len(found) != ect.MaxNamesakes+1 {
+		t.Errorf("got %d records, %v", len(found), err)
+	}
+}
+
+// TestAttack_MembersWithoutRecords: a caller makes workflows with as many members as may
+// be, and lets their records go but for one. Before members were counted for their holder
+// these would have taken memory that no bound knew of.
+func TestAttack_MembersWithoutRecords(t *testing.T) {
+	t.Parallel()
+	m := open(t, state.Config{MaxTokenBytes: 4 << 20})
+	var members []ect.Identity
+	for n := range ect.MaxMembers {
+		members = append(members, ect.Identity(fmt.Sprint("m", n)))
+	}
+	standing := 0
+	for n := range 500 {
+		wid := fmt.Sprint("w", n)
+		for i, r := range []ect.Record{{Members: members}, {}} {
+			r.Compact, r.ID, r.Workflow, r.Until = "t", ect.ID(fmt.Sprint(n, "-", i)), wid, time.Now().Add(time.Hour)
+			r.Issuer, r.Holder, r.Own = "spiffe://a.test/mallory", "mallory", i == 1
+			if err := m.Put(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for n := range 500 {
+		if got, err := m.Standing(t.Context(), fmt.Sprint("w", n), "m0"); err == nil && got.Member {
+			standing++
+		}
+	}
+	if most := (4 << 20) / 16 / (64 * ect.MaxMembers); standing == 0 || standing > most {
+		t.Errorf("%d workflows have their members, at most %d fit the share", standing, most)
+	}
+}

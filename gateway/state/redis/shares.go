@@ -1,0 +1,193 @@
+package redis
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/aepb/aepb-gateway/ect"
+)
+
+// bookkeeping is about what Redis needs for a record beside its octets: its keys, its
+// place in its workflow and in its holder's account.
+const bookkeeping = 1280
+
+// Shares of the evidence: a holder has one of partsOfStore, and all holders together
+// have one of partsOfMemory of what Redis may use (maxmemory), if that is bounded. While
+// a master is pressed, shares are halved every second, and doubled again when it is not;
+// leastShare is where that ends. So the total is kept by what holders lose who write
+// while there is little room; a holder who does not write keeps what he has until it ends.
+const (
+	partsOfStore  = 16
+	partsOfMemory = 4
+	leastShare    = 64 << 10
+	mostSqueezes  = 12
+	pressedAt     = 0.75
+	relievedAt    = 0.6
+)
+
+// accountLua counts a record for its holder. KEYS the holder's records in the order in
+// which they leave, by their ends, and their sizes; ARGV the record, 1 if we signed it
+// and else 0, its size, until (ms), the share, its workflow's list or "". What it answers
+// after ok left: a record and its workflow's list, in turn, 32 of them at most.
+const accountLua = `
+local t = redis.call('TIME')
+local now, til = t[1] * 1000 + math.floor(t[2] / 1000), tonumber(ARGV[4])
+local function drop(one)
+  local size, list = string.match(redis.call('HGET', KEYS[3], one) or '0 ', '^(%d+) (.*)$')
+  redis.call('ZREM', KEYS[1], one)
+  redis.call('ZREM', KEYS[2], one)
+  redis.call('HDEL', KEYS[3], one)
+  redis.call('HINCRBY', KEYS[3], 'sum', -tonumber(size))
+  return list
+end
+for _, one in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('(%.0f', now), 'LIMIT', 0, 32)) do drop(one) end
+if redis.call('HEXISTS', KEYS[3], ARGV[1]) == 0 then
+  redis.call('HSET', KEYS[3], ARGV[1], ARGV[3] .. ' ' .. ARGV[6])
+  redis.call('HINCRBY', KEYS[3], 'sum', ARGV[3])
+  redis.call('ZADD', KEYS[1], string.format('%.0f', tonumber(ARGV[2]) * 4503599627370496 + t[1] * 1000000 + t[2]), ARGV[1])
+end
+local ends = redis.call('ZSCORE', KEYS[2], ARGV[1])
+if not ends or tonumber(ends) < til then redis.call('ZADD', KEYS[2], til, ARGV[1]) end
+local gone = {'ok'}
+while #gone < 64 and tonumber(redis.call('HGET', KEYS[3], 'sum')) > tonumber(ARGV[5]) do
+  local first = redis.call('ZRANGE', KEYS[1], 0, 1)
+  local one = first[1]
+  if one == ARGV[1] then one = first[2] end
+  if not one then break end
+  gone[#gone + 1] = one
+  gone[#gone + 1] = drop(one)
+end
+for i = 1, 3 do
+  local left = redis.call('PTTL', KEYS[i])
+  if left < 0 or left < til - now then redis.call('PEXPIREAT', KEYS[i], ARGV[4]) end
+end
+return gone
+`
+
+// unlistLua takes a record out of its workflow: KEYS the list and the standing; ARGV the
+// record. With the last the workflow is forgotten.
+const unlistLua = `
+redis.call('ZREM', KEYS[1], ARGV[1])
+if redis.call('EXISTS', KEYS[1]) == 0 and redis.call('HEXISTS', KEYS[2], 'kept') == 1 then redis.call('DEL', KEYS[2]) end
+return {'ok'}
+`
+
+// call is a script with its keys and arguments.
+type call struct {
+	script *goredis.Script
+	keys   []string
+	args   []any
+}
+
+// accounting counts a record for its holder.
+func (s *Store) accounting(r *ect.Record, holder string, size int) call {
+	own, list := 0, ""
+	if r.Own {
+		own = 1
+	}
+	if r.Workflow != "" {
+		list = s.workflowKey(r.Workflow)
+	}
+	return call{script(accountLua), s.holderKeys(holder), []any{
+		listed(r), own, size + bookkeeping, milliseconds(r.Until), s.share(), list,
+	}}
+}
+
+// share is how many octets one holder may have now.
+func (s *Store) share() int64 {
+	total := s.config.Bounds.MaxTokenBytes
+	if room := s.memory.Load(); room > 0 {
+		total = min(total, room/partsOfMemory)
+	}
+	share := s.config.Bounds.MaxTokenBytesPerHolder
+	if share == 0 {
+		share = total / partsOfStore
+	}
+	return max(min(share, total)>>s.squeezes.Load(), leastShare)
+}
+
+// press notes how full the masters are.
+func (s *Store) press(room int64, fullest float64) {
+	s.memory.Store(room)
+	switch n := s.squeezes.Load(); {
+	case fullest > pressedAt && n < mostSqueezes:
+		s.squeezes.Store(n + 1)
+	case fullest < relievedAt && n > 0:
+		s.squeezes.Store(n - 1)
+	}
+}
+
+// together runs scripts in one round trip, and again by themselves if a server does not
+// know them yet.
+func (s *Store) together(ctx context.Context, what string, calls ...call) ([][]any, error) {
+	bounded, cancel, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	commands := make([]*goredis.Cmd, len(calls))
+	_, _ = s.client.Pipelined(bounded, func(p goredis.Pipeliner) error { // each command has its own error
+		for i, c := range calls {
+			commands[i] = c.script.EvalSha(bounded, p, c.keys, c.args...)
+		}
+		return nil
+	})
+	replies := make([][]any, len(calls))
+	for i, c := range calls {
+		reply, err := commands[i].Slice()
+		if err != nil && goredis.HasErrorPrefix(err, "NOSCRIPT") {
+			reply, err = c.script.Run(bounded, s.client, c.keys, c.args...).Slice()
+		}
+		if err != nil {
+			return nil, failure(ctx, what, err)
+		}
+		replies[i] = reply
+	}
+	return replies, nil
+}
+
+// discard deletes the records that left a holder's account. What stays behind when that
+// fails is found until it ends, and counts for nobody.
+func (s *Store) discard(ctx context.Context, gone []any) error {
+	if len(gone) < 3 {
+		return nil
+	}
+	bounded, cancel, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	_, err = s.client.Pipelined(bounded, func(p goredis.Pipeliner) error {
+		for i := 1; i+1 < len(gone); i += 2 {
+			one, list := word(gone, i), word(gone, i+1)
+			who, id, _ := strings.Cut(one, " ")
+			p.HDel(bounded, s.tokenKey(ect.ID(id)), who+":compact", who+":about", who+":until", who+":holder", who+":mac")
+			if list != "" {
+				p.Eval(bounded, unlistLua, []string{list, s.standingOf(list)}, one)
+			}
+		}
+		return nil
+	})
+	return failure(ctx, "execution context tokens", err)
+}
+
+// listed is the name of a record in lists.
+func listed(r *ect.Record) string { return issuerField(r.Issuer) + " " + string(r.ID) }
+
+func (s *Store) holderKeys(holder string) []string {
+	tag := "{" + digest(holder).hex() + "}"
+	return []string{s.config.Prefix + "ho:" + tag, s.config.Prefix + "hx:" + tag, s.config.Prefix + "hs:" + tag}
+}
+
+// memoryOf is what a master may use, and how much of that it does; 0: there is no bound.
+func memoryOf(info map[string]string) (room int64, part float64) {
+	room, _ = strconv.ParseInt(info["maxmemory"], 10, 64)
+	used, _ := strconv.ParseInt(info["used_memory"], 10, 64)
+	if room <= 0 {
+		return 0, 0
+	}
+	return room, float64(used) / float64(room)
+}

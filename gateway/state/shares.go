@@ -1,0 +1,201 @@
+package state
+
+import (
+	"container/heap"
+
+	"github.com/aepb/aepb-gateway/gateway/state/internal/index"
+)
+
+// A holder may have a part of the evidence store: one of partsOfStore, but never less
+// than leastShare records or octets.
+const (
+	partsOfStore     = 16
+	leastShareCount  = 1 << 10
+	leastShareOctets = 64 << 10
+)
+
+// memberWeight is what a member of a workflow costs the holder of its first record.
+const memberWeight = 64
+
+// shares is who holds how much of the evidence, and which of his records leave first:
+// those of others, the oldest first, and then our own. It is not safe for concurrent
+// use: its owner has the lock.
+type shares struct {
+	records *index.Index[place[member]]
+	total   int64
+	most    int64 // of all holders together
+	share   int64 // of one
+	least   int64 // that a record counts for, so that a bound in octets is one in records
+	numbers map[string]uint32
+	list    []*holder // by number minus one; nil: the number is free
+	free    []uint32
+	largest byLoad // whoever holds most comes first
+}
+
+// holder is one who holds something.
+type holder struct {
+	name    string
+	number  uint32
+	load    int64
+	pinned  int // workflows that count for him, and what is about to come
+	records int
+	lists   [2]chain // records of others, and our own
+	at      int      // in shares.largest
+}
+
+// chain is records of one holder in the order in which they came, by their numbers.
+type chain struct{ oldest, latest uint32 }
+
+func newShares(records *index.Index[place[member]], config Config) *shares {
+	s := &shares{records: records, most: config.MaxTokenBytes, numbers: map[string]uint32{}}
+	s.least = s.most / int64(config.MaxTokens)
+	s.share = config.MaxTokenBytesPerHolder
+	if s.share == 0 {
+		s.share = max(s.most/partsOfStore, min(leastShareCount*s.least, s.most), leastShareOctets)
+	}
+	s.share = min(s.share, s.most)
+	return s
+}
+
+// weigh is what a record of so many octets, bookkeeping included, counts for.
+func (s *shares) weigh(octets int64) int64 { return max(octets, s.least) }
+
+// enter finds a holder, or makes one, and pins it.
+func (s *shares) enter(name string) *holder {
+	if number, ok := s.numbers[name]; ok {
+		h := s.list[number-1]
+		h.pinned++
+		return h
+	}
+	h := &holder{name: name, pinned: 1}
+	if last := len(s.free) - 1; last >= 0 {
+		h.number, s.free = s.free[last], s.free[:last]
+		s.list[h.number-1] = h
+	} else {
+		s.list = append(s.list, h)
+		h.number = uint32(len(s.list)) //nolint:gosec // no more than records
+	}
+	s.numbers[name] = h.number
+	heap.Push(&s.largest, h)
+	return h
+}
+
+// leave takes a pin away, and forgets who holds nothing more.
+func (s *shares) leave(h *holder) {
+	if h.pinned--; h.pinned > 0 || h.records > 0 {
+		return
+	}
+	heap.Remove(&s.largest, h.at)
+	s.list[h.number-1] = nil
+	s.free = append(s.free, h.number)
+	delete(s.numbers, h.name)
+}
+
+// charge counts more or less for a holder.
+func (s *shares) charge(h *holder, load int64) {
+	if load == 0 {
+		return
+	}
+	h.load += load
+	s.total += load
+	heap.Fix(&s.largest, h.at)
+}
+
+// push makes a record the latest of its holder.
+func (s *shares) push(h *holder, number uint32, own bool) {
+	_, p := s.records.At(number)
+	p.meta.holder, p.meta.own, p.meta.older, p.meta.newer = h.number, own, 0, 0
+	list := &h.lists[bit(own)]
+	if p.meta.older = list.latest; list.latest == 0 {
+		list.oldest = number
+	} else {
+		_, before := s.records.At(list.latest)
+		before.meta.newer = number
+	}
+	list.latest = number
+	h.records++
+	s.charge(h, s.weigh(int64(p.size)+bookkeeping))
+}
+
+// drop takes a record that left from its holder.
+func (s *shares) drop(p place[member]) {
+	m := p.meta
+	h := s.list[m.holder-1]
+	list := &h.lists[bit(m.own)]
+	if m.older == 0 {
+		list.oldest = m.newer
+	} else {
+		_, before := s.records.At(m.older)
+		before.meta.newer = m.newer
+	}
+	if m.newer == 0 {
+		list.latest = m.older
+	} else {
+		_, after := s.records.At(m.newer)
+		after.meta.older = m.older
+	}
+	h.records--
+	s.charge(h, -s.weigh(int64(p.size)+bookkeeping))
+	h.pinned++
+	s.leave(h)
+}
+
+// victim is the record of a holder that leaves first; false: he has none.
+func (s *shares) victim(h *holder) (number uint32, ok bool) {
+	for _, list := range h.lists {
+		if list.oldest != 0 {
+			return list.oldest, true
+		}
+	}
+	return 0, false
+}
+
+// heaviest is the record that leaves first of all: of whoever holds most.
+func (s *shares) heaviest() (number uint32, ok bool) {
+	var most *holder
+	for i, h := range s.largest { // the first as a rule; it may have no record yet, or members alone
+		if h.records > 0 && (most == nil || h.load > most.load) {
+			most = h
+		}
+		if most != nil && (i == 0 || i >= 2) {
+			return s.victim(most)
+		}
+	}
+	if most == nil {
+		return 0, false
+	}
+	return s.victim(most)
+}
+
+func bit(own bool) int {
+	if own {
+		return 1
+	}
+	return 0
+}
+
+// byLoad is a heap of holders.
+type byLoad []*holder
+
+func (b byLoad) Len() int           { return len(b) }
+func (b byLoad) Less(i, j int) bool { return b[i].load > b[j].load }
+
+func (b byLoad) Swap(i, j int) {
+	b[i], b[j] = b[j], b[i]
+	b[i].at, b[j].at = i, j
+}
+
+// Push and Pop are heap's.
+func (b *byLoad) Push(x any) {
+	h, _ := x.(*holder)
+	h.at = len(*b)
+	*b = append(*b, h)
+}
+
+func (b *byLoad) Pop() any {
+	last := len(*b) - 1
+	h := (*b)[last]
+	(*b)[last] = nil
+	*b = (*b)[:last]
+	return h
+}

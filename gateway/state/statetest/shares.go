@@ -1,0 +1,147 @@
+package statetest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway/state"
+)
+
+// RunShares holds the evidence store of a driver to what is promised to each holder:
+// what one does costs no other a record within his share. open makes an empty store
+// with bounds.
+func RunShares(t *testing.T, open func(t testing.TB, bounds state.Config) ect.Store) {
+	t.Helper()
+	for name, test := range map[string]func(*testing.T, ect.Store){
+		"one holder keeps to his share":            oneHolder,
+		"our own records leave last":               ownLast,
+		"many holders take nothing of a small one": manyHolders,
+		"a record put again stays in its share":    putAgain,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t, state.Config{MaxTokenBytes: sharedBytes}))
+		})
+	}
+}
+
+// sharedBytes is the store of which each holder has a sixteenth.
+const sharedBytes = 4 << 20
+
+// held is a record of 2 KiB that a holder brings.
+func held(holder string, n int, own bool) ect.Record {
+	return ect.Record{
+		Compact: fmt.Sprintf("h.%02048d.s", n), ID: ect.ID(fmt.Sprintf("%s-%t-%d", holder, own, n)), Workflow: "w-" + holder,
+		Issuer: ect.Identity("spiffe://a.test/" + holder), Act: "ask", Parents: []ect.ID{"parent"},
+		Until: time.Now().Add(time.Hour), Own: own, Holder: holder,
+	}
+}
+
+// bring puts many records of one holder; it may be refused when his share is used up.
+func bring(t *testing.T, s ect.Store, holder string, count int, own bool) {
+	t.Helper()
+	for n := range count {
+		r := held(holder, n, own)
+		r.Until = r.Until.Add(10_000 * time.Hour) // its issuer says how long it lives
+		if err := s.Put(t.Context(), r); err != nil && !ownShare(err) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// found counts how many records of a holder are there.
+func found(t *testing.T, s ect.Store, holder string, count int, own bool) (there int) {
+	t.Helper()
+	for n := range count {
+		records, err := ecttest.Find(t.Context(), s, held(holder, n, own).ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		there += len(records)
+	}
+	return there
+}
+
+func oneHolder(t *testing.T, s ect.Store) {
+	const few, many = 20, 3000 // 6 MiB
+	for n := range few {
+		if err := s.Put(t.Context(), held("victim", n, n%2 == 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bring(t, s, "attacker", many, false)
+	bring(t, s, "attacker", 500, true)
+	if got := found(t, s, "victim", few, true) + found(t, s, "victim", few, false); got != few {
+		t.Errorf("%d of %d records of another holder are left", got, few)
+	}
+	kept := found(t, s, "attacker", many, false) + found(t, s, "attacker", 500, true)
+	if most := sharedBytes / 16 / 2048; kept > most || kept < most/2 {
+		t.Errorf("one holder has %d records, more than %d or hardly any", kept, most)
+	}
+	if err := s.Put(t.Context(), held("victim", few, false)); err != nil {
+		t.Errorf("another holder is refused: %v", err)
+	}
+}
+
+func ownLast(t *testing.T, s ect.Store) {
+	const few = 10
+	for n := range few {
+		if err := s.Put(t.Context(), held("caller", n, true)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bring(t, s, "caller", 1000, false)
+	if got := found(t, s, "caller", few, true); got != few {
+		t.Errorf("%d of %d records that we signed are left, where those of others could leave", got, few)
+	}
+}
+
+func manyHolders(t *testing.T, s ect.Store) {
+	const few, attackers = 10, 40
+	for n := range few {
+		if err := s.Put(t.Context(), held("victim", n, false)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range attackers {
+		for i := range 100 {
+			if err := s.Put(t.Context(), held(fmt.Sprint("attacker", n), i, false)); err != nil && !isFull(err) {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := found(t, s, "victim", few, false); got != few {
+		t.Errorf("%d of %d records of a holder who has less than all others are left", got, few)
+	}
+}
+
+func putAgain(t *testing.T, s ect.Store) {
+	r := held("victim", 1, false)
+	if err := s.Put(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	again := r
+	again.Holder, again.Until = "attacker", r.Until.Add(time.Hour)
+	if err := s.Put(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	bring(t, s, "attacker", 1000, false)
+	records, err := ecttest.Find(t.Context(), s, r.ID)
+	if err != nil || len(records) != 1 || records[0].Holder != "victim" {
+		t.Errorf("got %d records, %v; want the one that another holder put again", len(records), err)
+	}
+}
+
+func isFull(err error) bool {
+	var full *state.FullError
+	return errors.As(err, &full)
+}
+
+func ownShare(err error) bool {
+	var full *state.FullError
+	return errors.As(err, &full) && full.Own
+}
