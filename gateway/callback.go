@@ -79,7 +79,7 @@ func (g *Gateway) Await(ctx context.Context, caller ect.Identity, workflow, uri 
 	if err != nil {
 		return errRecord
 	}
-	key := EntryKey{Kind: entryCallback, Group: workflow, ID: ect.Hash([]byte(string(caller) + "\x00" + uri))}
+	key := EntryKey{Kind: entryCallback, Group: workflow, ID: ect.Hash([]byte(string(caller) + "\x00" + uri)), Owner: string(caller)}
 	if _, _, err := g.Entries.Swap(ctx, key, 0, value, g.Now().Add(callbackLife)); err != nil {
 		return &problem.RecordingError{Err: err}
 	}

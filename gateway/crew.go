@@ -116,7 +116,7 @@ func (g *Gateway) enter(ctx context.Context, x *exchange) (context.Context, erro
 		stop()
 		return nil, err
 	}
-	key := haltKey(session, x.wireID)
+	key := x.haltKey(x.wireID)
 	long := time.AfterFunc(grace, func() { g.overhear(ctx, key, stop) })
 	x.stopped, x.forget = ctx, func() { long.Stop(); leave(); stop() }
 	return ctx, nil
@@ -137,20 +137,21 @@ func (f *inflight) stop(session string, id json.RawMessage) bool {
 // to be stopped: it may have only begun, at another replica.
 const haltLife = 2 * time.Second
 
-func haltKey(session string, id json.RawMessage) EntryKey {
-	return EntryKey{Kind: entryHalt, Group: session, ID: ect.Hash(id)} // of any length
+func (x *exchange) haltKey(id json.RawMessage) EntryKey {
+	return EntryKey{Kind: entryHalt, Group: x.call.Session, ID: ect.Hash(id), Owner: x.owner()} // of any length
 }
 
 // halt ends a request of a session wherever it is under way; false: nobody says
 // yet that it is.
-func (g *Gateway) halt(ctx context.Context, session string, id json.RawMessage) (bool, error) {
+func (g *Gateway) halt(ctx context.Context, x *exchange, id json.RawMessage) (bool, error) {
+	session := x.call.Session
 	if g.inflight.stop(session, id) {
 		return true, nil
 	}
 	if session == "" || len(id) == 0 {
 		return false, nil
 	}
-	key := haltKey(session, id)
+	key := x.haltKey(id)
 	for range 8 {
 		entry, attended, err := g.Entries.Get(ctx, key)
 		if err != nil {

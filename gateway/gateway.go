@@ -69,7 +69,6 @@ type Gateway struct {
 	attending    *crew // who listens whether other replicas are told to stop what goes on here
 	outbox       outbox
 	listings     listings
-	clearings    clearings
 	negotiations negotiations
 	shelves      shelves
 	heart        sync.Once       // says that this process is alive, once somebody needs to know

@@ -86,7 +86,9 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 		rec.State = r.result.Pending.State
 	}
 	if rec.Waits == waitsState || rec.Waits != waitsNot && x.asking() == translators.AskReply {
-		rec.asksAgain(x)
+		if err := rec.asksAgain(x); err != nil {
+			return err
+		}
 	}
 	if rec.Runner != "" || rec.Follower != "" {
 		if err := g.alive(ctx); err != nil && durable {
@@ -162,7 +164,13 @@ func (r *run) note(ctx context.Context, s step) {
 // kept is logged: the work goes on. False: it may be kept later.
 func (r *run) keepUp(ctx context.Context) bool {
 	ctx = context.WithoutCancel(ctx)
-	if err := r.keep(ctx, false); err != nil {
+	err := r.keep(ctx, false)
+	if large, ok := errors.AsType[*translators.TooLongError](err); ok { // the question cannot be asked
+		r.mark(ctx, canonical.StateFailed, large.Reason)
+		r.abort()
+		return true
+	}
+	if err != nil {
 		return r.unkept(ctx, err)
 	}
 	r.tellOthers(ctx)

@@ -31,6 +31,7 @@ var raised = map[string]struct {
 	"translators/translatortest": {13, "each law has a file, and so have the messages that all of them are tried on"},
 	"test/bench":                 {17, "the pairs use the processes, the signer and the load of the exchange: a package for them would export all three"},
 	"gateway/transport/mcp":      {14, "door and dialer share one session keeper and the checks of one transport"},
+	"gateway/state":              {14, "the journal and the memory see every kind of state, and its shares: a package for each kind would export what they share"},
 	"gateway/httpapi":            {14, "one public surface of several endpoints: each has a file, and all share who the caller is and how refusals are written"},
 	"translators/a2a":            {19, "one reading of one protocol: requests, events, tasks, questions and settings share its decoder and encoder, which a package for each would export"},
 }

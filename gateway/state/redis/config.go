@@ -34,6 +34,7 @@ type Config struct {
 	Timeout  time.Duration // of one operation
 	Assert   bool          // the operator vouches for durability: a master without appendonly is taken
 	Fleeting []string      // kinds of entries that need not outlive a master: no waiting for replicas
+	Bulky    []string      // kinds of entries of which no more begin while [Crowded] of maxmemory is in use, so that others have space
 	Prefix   string        // of every key and channel
 	Bounds   state.Config  // what is kept; bounds in all are Redis's own (maxmemory)
 }
@@ -45,6 +46,9 @@ const (
 	MaxWait        = 16
 	DefaultPrefix  = "aepb:"
 )
+
+// Crowded is the part of maxmemory beyond which no more entries of bulky kinds begin.
+const Crowded = 0.875
 
 // WithDefaults fills the zero fields.
 func (c Config) WithDefaults() Config {

@@ -46,7 +46,7 @@ func contract(t *testing.T, config redis.Config) {
 			own.Bounds = bounds
 			return another(t, own)
 		},
-		Reopen: again, Replica: again, Elsewhere: true,
+		Reopen: again, Replica: again, Elsewhere: true, Scattered: len(config.Addresses) > 1,
 	})
 }
 

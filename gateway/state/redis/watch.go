@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,7 +35,7 @@ func (s *Store) watch() {
 
 // inspect looks at every master, and notes what it finds.
 func (s *Store) inspect(ctx context.Context) error {
-	fatal := false
+	fatal, filled := false, 0.0
 	err := s.masters(ctx, func(ctx context.Context, c *goredis.Client) error {
 		text, err := c.Info(ctx).Result()
 		if err != nil {
@@ -44,8 +45,12 @@ func (s *Store) inspect(ctx context.Context) error {
 			fatal = true
 			return err
 		}
+		filled = max(filled, memoryUsed(text))
 		return nil
 	})
+	if err == nil {
+		s.filled.Store(math.Float64bits(filled))
+	}
 	if err == nil {
 		err = s.touchEpochs(ctx)
 	}
@@ -70,14 +75,31 @@ func (s *Store) masters(ctx context.Context, visit func(context.Context, *goredi
 	}
 }
 
-// fit is nil for a master that forgets nothing by itself (R18).
-func (s *Store) fit(text string) error {
+// memoryUsed is the part of maxmemory that is in use; 0: there is no maxmemory.
+func memoryUsed(text string) float64 {
+	info := fields(text)
+	used, err := strconv.ParseFloat(info["used_memory"], 64)
+	most, err2 := strconv.ParseFloat(info["maxmemory"], 64)
+	if err != nil || err2 != nil || most <= 0 {
+		return 0
+	}
+	return used / most
+}
+
+// fields are the lines of INFO by name.
+func fields(text string) map[string]string {
 	info := map[string]string{}
 	for line := range strings.Lines(text) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
 			info[name] = value
 		}
 	}
+	return info
+}
+
+// fit is nil for a master that forgets nothing by itself (R18).
+func (s *Store) fit(text string) error {
+	info := fields(text)
 	cluster := info["cluster_enabled"] == "1"
 	switch {
 	case info["role"] != "master":
