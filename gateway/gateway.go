@@ -35,7 +35,7 @@ type Settings struct {
 	Version     string                // of this gateway: aepb.agent_version
 }
 
-// Deps is what a Gateway is built from. Every field is required but Hops, Pushers, Callbacks and Rollbacks.
+// Deps is what a Gateway is built from. Every field is required but Hops, Pushers, Callbacks, Rollbacks and Workers.
 type Deps struct {
 	Registry      *translators.Registry
 	Directory     *directory.Directory
@@ -57,6 +57,7 @@ type Deps struct {
 	Logger        *slog.Logger
 	Now           func() time.Time
 	NewID         func() string // a fresh UUID
+	Workers       int           // tasks of one caller that may go on in the background; zero: a sixteenth of all
 }
 
 // Gateway is the road. It is safe for concurrent use.
@@ -66,6 +67,7 @@ type Gateway struct {
 	instance     string // names this process among the replicas
 	crew         *crew
 	inflight     inflight
+	boxes        *crew // who reads what others want of the tasks that go on here
 	attending    *crew // who listens whether other replicas are told to stop what goes on here
 	outbox       outbox
 	listings     listings
@@ -93,15 +95,30 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{Deps: deps, refusals: refusals, instance: deps.NewID(), crew: newCrew(), attending: newCrew()}
+	g := &Gateway{Deps: deps, refusals: refusals, instance: deps.NewID()}
+	if err := g.makeCrews(deps.Workers); err != nil {
+		return nil, err
+	}
 	g.Apply(settings)
 	return g, nil
+}
+
+// makeCrews makes those who work in the background, for one caller as much as said.
+func (g *Gateway) makeCrews(perCaller int) error {
+	for _, made := range []**crew{&g.crew, &g.boxes, &g.attending} {
+		var err error
+		if *made, err = newCrew(perCaller); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Close ends the work that goes on in the background, and waits for that. What
 // it was about says so on record.
 func (g *Gateway) Close() error {
 	g.crew.close()
+	g.boxes.close()
 	g.attending.close()
 	return nil
 }

@@ -96,7 +96,9 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 		}
 	}
 	if rec.Runner != "" {
-		r.listen() //nolint:contextcheck // it lives as long as the run
+		if err := r.listen(); err != nil { //nolint:contextcheck // it lives as long as the run
+			return err
+		}
 	}
 	if !r.keeping {
 		g.possess(ctx, x, rec.Task.ContextID)
@@ -111,11 +113,14 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 
 // listen opens the mailbox of a run that others may want something of. Its
 // name has to be kept then.
-func (r *run) listen() {
-	if r.mail == nil {
-		r.x.record.Box = r.g.NewID()
-		r.mail = r.g.mailbox(r.x.record.mailKey())
+func (r *run) listen() error {
+	if r.mail != nil {
+		return nil
 	}
+	r.x.record.Box = r.g.NewID()
+	box, err := r.g.mailbox(r.x.record.mailKey())
+	r.mail = box
+	return err
 }
 
 // runnerOf is who must be alive for the work to go on: this process, unless the
@@ -254,7 +259,16 @@ func (r *run) tellOthers(ctx context.Context) {
 // it ends, and its record says so.
 func (r *run) handOver(ctx context.Context) {
 	r.x.stopped = nil // from now on only letters say so
-	if err := r.g.crew.run(r.drive); err != nil {
+	grant := r.x.worker
+	r.x.worker = nil
+	var err error
+	if grant == nil {
+		grant, err = r.g.crew.reserve(r.x.owner())
+	}
+	if err == nil {
+		err = r.g.crew.runGranted(grant, r.drive)
+	}
+	if err != nil {
 		r.lose(context.WithoutCancel(ctx), "the gateway could not go on with it; whether the agent has finished is not known")
 		r.abort()
 	}

@@ -32,6 +32,9 @@ const (
 	entryShelf    = "shelf"    // what can be read of a task that was answered
 )
 
+// KindTask is the kind of the entries that hold tasks.
+const KindTask = entryTask
+
 const (
 	recordLife = time.Hour // after its last change
 	recordForm = 1         // of its JSON

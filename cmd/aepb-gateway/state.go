@@ -34,10 +34,12 @@ type kept struct {
 // openState opens what the operator named, or keeps state in memory: what was
 // used before this start is then unknown, and ECTs from before it are refused (R6).
 func openState(s settings) (kept, error) {
-	bounds := state.Config{MaxTokenBytes: int64(s.config.State.EvidenceMiB) << 20}
+	bounds := bounds(s.config.State)
 	switch path := s.config.State.Path; {
 	case s.redis != nil:
-		store, err := redis.Open(*s.redis, redis.Deps{Now: time.Now, Logger: s.logger})
+		config := *s.redis
+		config.Bounds, config.Bulky = bounds, []string{gateway.KindTask}
+		store, err := redis.Open(config, redis.Deps{Now: time.Now, Logger: s.logger})
 		if err != nil {
 			return kept{}, err
 		}
@@ -55,6 +57,16 @@ func openState(s settings) (kept, error) {
 	}
 	healthy := func() error { return nil }
 	return kept{"memory", memory, memory, memory, memory, memory.Entries(), nil, healthy, healthy}, nil
+}
+
+// bounds are those of the configuration in the words of package state.
+func bounds(c config.State) state.Config {
+	return state.Config{
+		MaxTokenBytes: int64(c.EvidenceMiB) << 20,
+		MaxEntries:    c.Records, MaxEntriesBytes: int64(c.RecordsMiB) << 20,
+		MaxEntriesPerOwner: c.CallerRecords, MaxEntriesBytesPerOwner: int64(c.CallerRecordsKiB) << 10,
+		MaxAnswersBytes: int64(c.AnswersMiB) << 20, MaxAnswersBytesPerOwner: int64(c.CallerAnswersKiB) << 10,
+	}
 }
 
 // loadRedis reads the files that state.redis names; nil: there is no Redis.

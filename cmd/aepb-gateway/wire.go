@@ -280,6 +280,7 @@ func (out *service) build(
 		Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
 		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, Limiter: out.limiter, Metrics: out.metrics,
 		Logger: s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
+		Workers: s.config.Limits.Workers,
 	})
 }
 

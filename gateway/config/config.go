@@ -87,6 +87,13 @@ type State struct {
 	Path        string `yaml:"path"`         // bbolt file; default: in memory, gone with the process
 	EvidenceMiB int    `yaml:"evidence_mib"` // of ECTs kept for GET /ects and /workflows, the soonest to end go first; default 128
 	Redis       Redis  `yaml:"redis"`        // shared by several replicas; instead of path
+
+	Records          int `yaml:"records"`                // tasks, MCP sessions, questions, push settings and the like of all callers; one kind takes at most three quarters. Without space the oldest ended task of the caller with most goes first. In Redis maxmemory bounds them; default 65536
+	RecordsMiB       int `yaml:"records_mib"`            // the same in MiB; default 64
+	CallerRecords    int `yaml:"records_per_caller"`     // of one caller, whose oldest ended tasks go first; without any, it gets 429. In a Redis cluster: of one caller, agent and kind; default a sixteenth of records
+	CallerRecordsKiB int `yaml:"records_kib_per_caller"` // the same in KiB; default a sixteenth of records_mib, and at least two records of 1 MiB
+	AnswersMiB       int `yaml:"answers_mib"`            // of answers kept for repeated messages; without space the oldest of the caller with most goes first. In Redis maxmemory bounds them; default 64
+	CallerAnswersKiB int `yaml:"answers_kib_per_caller"` // of one caller, whose oldest go first; default a quarter of answers_mib, and at least two answers of 1 MiB
 }
 
 // Redis keeps the state of several replicas (R18, R19).
@@ -125,6 +132,10 @@ type Log struct {
 type Limits struct {
 	Rate  float64 `yaml:"rate"`  // requests per second; default 50, in dev 1000
 	Burst int     `yaml:"burst"` // requests at once; default 100, in dev 2000
+
+	Sessions int `yaml:"mcp_sessions"`           // of one caller at one agent; when one more begins, the one that was not used for longest ends. Read at the start; default 256
+	Streams  int `yaml:"mcp_streams_per_caller"` // open streams of MCP sessions, of one caller; all callers have 4096. Read at the start; default 256
+	Workers  int `yaml:"background_per_caller"`  // tasks that go on without a waiting request, of one caller; all callers have 10000. Read at the start; default 625
 }
 
 // Policy is the translation policy (AEPB, Translation Policy).
