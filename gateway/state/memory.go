@@ -54,8 +54,8 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.MaxEntriesBytes, DefaultMaxEntriesBytes)
 	orDefault(&c.MaxEntryBytes, DefaultMaxEntryBytes)
 	orDefault(&c.MaxEntriesPerOwner, max(1, c.MaxEntries/16))
-	orDefault(&c.MaxEntriesBytesPerOwner, min(c.MaxEntriesBytes, max(c.MaxEntriesBytes/16, 2*int64(c.MaxEntryBytes+bookkeeping))))
-	orDefault(&c.MaxAnswersBytesPerOwner, min(c.MaxAnswersBytes, max(c.MaxAnswersBytes/4, 2*int64(c.MaxAnswerBytes+bookkeeping))))
+	orDefault(&c.MaxEntriesBytesPerOwner, min(c.MaxEntriesBytes, max(c.MaxEntriesBytes/16, 2*int64(c.MaxEntryBytes+2*bookkeeping))))
+	orDefault(&c.MaxAnswersBytesPerOwner, min(c.MaxAnswersBytes, max(c.MaxAnswersBytes/4, 2*int64(c.MaxAnswerBytes+2*bookkeeping))))
 	return c
 }
 

@@ -49,24 +49,25 @@ func (a amount) ofKind() amount { return amount{KindShare(a.count), KindShare(a.
 
 // account is what one owner has in a store.
 type account struct {
-	owner string
-	all   amount
-	kinds map[string]*amount
-	ended list.List // of *entry: those that may be dropped, in the order in which they ended
-	place int       // in the order of accounts; -1: it has nothing that may be dropped
+	owner  string
+	all    amount
+	kinds  map[string]*amount
+	ended  list.List // of *entry: those that may be dropped, in the order in which they ended
+	weight int64     // bytes that one entry more counts for
+	place  int       // in the order of accounts; -1: it has nothing that may be dropped
 }
 
 // accounts is what each owner has. It is not safe for concurrent use.
 type accounts struct {
 	byOwner map[string]*account
 	kinds   map[string]*amount // of all owners
-	order   largest            // of those that have something that may be dropped
+	order   largest[*account]  // of those that have something that may be dropped
+	weight  int64              // bytes that one entry more counts for when owners are compared
 }
 
 func newAccounts(bound amount) *accounts {
 	return &accounts{
-		byOwner: map[string]*account{}, kinds: map[string]*amount{},
-		order: largest{weight: bound.bytes / int64(max(1, bound.count))},
+		byOwner: map[string]*account{}, kinds: map[string]*amount{}, weight: bound.bytes / int64(max(1, bound.count)),
 	}
 }
 
@@ -91,7 +92,7 @@ func (a *accounts) add(e *entry) {
 	owner := e.key.OwnerOf()
 	found := a.byOwner[owner]
 	if found == nil {
-		found = &account{owner: strings.Clone(owner), kinds: map[string]*amount{}, place: -1}
+		found = &account{owner: strings.Clone(owner), kinds: map[string]*amount{}, weight: a.weight, place: -1}
 		a.byOwner[found.owner] = found
 	}
 	for _, of := range []map[string]*amount{found.kinds, a.kinds} {
@@ -146,46 +147,51 @@ func (a *accounts) oldestOf(owner string) *entry {
 // oldestOfLargest is the entry that may be dropped first of the owner that has
 // most; nil: no owner has one.
 func (a *accounts) oldestOfLargest() *entry {
-	if len(a.order.accounts) == 0 {
+	if len(a.order) == 0 {
 		return nil
 	}
-	return a.oldestOf(a.order.accounts[0].owner)
+	return a.oldestOf(a.order[0].owner)
+}
+
+// load is what an account counts for when owners are compared, in bytes.
+func (a *account) load() int64 { return a.all.bytes + int64(a.all.count)*a.weight }
+
+func (a *account) moved(place int) { a.place = place }
+
+// weighed is an account in the order of [largest]. It is told its place; -1: it left.
+type weighed interface {
+	load() int64
+	moved(place int)
 }
 
 // largest orders accounts by what they have, the largest first: a heap for
 // container/heap.
-type largest struct {
-	accounts []*account
-	weight   int64 // bytes that one entry more counts for
+type largest[A weighed] []A
+
+func (l largest[A]) Len() int           { return len(l) }
+func (l largest[A]) Less(i, j int) bool { return l[i].load() > l[j].load() }
+
+func (l largest[A]) Swap(i, j int) {
+	l[i], l[j] = l[j], l[i]
+	l[i].moved(i)
+	l[j].moved(j)
 }
 
-func (l *largest) load(i int) int64 {
-	a := l.accounts[i].all
-	return a.bytes + int64(a.count)*l.weight
-}
-
-func (l *largest) Len() int           { return len(l.accounts) }
-func (l *largest) Less(i, j int) bool { return l.load(i) > l.load(j) }
-
-func (l *largest) Swap(i, j int) {
-	l.accounts[i], l.accounts[j] = l.accounts[j], l.accounts[i]
-	l.accounts[i].place, l.accounts[j].place = i, j
-}
-
-func (l *largest) Push(x any) {
-	a, ok := x.(*account)
+func (l *largest[A]) Push(x any) {
+	a, ok := x.(A)
 	if !ok {
 		return
 	}
-	a.place = len(l.accounts)
-	l.accounts = append(l.accounts, a)
+	a.moved(len(*l))
+	*l = append(*l, a)
 }
 
-func (l *largest) Pop() any {
-	last := len(l.accounts) - 1
-	a := l.accounts[last]
-	l.accounts[last] = nil
-	l.accounts = l.accounts[:last]
-	a.place = -1
+func (l *largest[A]) Pop() any {
+	last := len(*l) - 1
+	a := (*l)[last]
+	var none A
+	(*l)[last] = none
+	*l = (*l)[:last]
+	a.moved(-1)
 	return a
 }
