@@ -43,7 +43,9 @@ func a2aTo(via *http.Client, agent, body string) letter {
 }
 
 // streamed is an A2A message whose answer is a stream, which leaves a task behind.
-func streamed(body string) string { return strings.Replace(body, "SendMessage", "SendStreamingMessage", 1) }
+func streamed(body string) string {
+	return strings.Replace(body, "SendMessage", "SendStreamingMessage", 1)
+}
 
 const initializeBody = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 

@@ -29,6 +29,7 @@ type kept struct {
 	limits        limit.Bucket // nil: every process has its own
 	failing       func() error
 	close         func() error
+	filled        func() map[string]float64 // how full each kind of state is
 }
 
 // openState opens what the operator named, or keeps state in memory: what was
@@ -43,20 +44,22 @@ func openState(s settings) (kept, error) {
 		if err != nil {
 			return kept{}, err
 		}
-		return kept{"redis", store, store, store, store, store.Entries(), store, store.Failing, store.Close}, nil
+		return kept{"redis", store, store, store, store, store.Entries(), store, store.Failing, store.Close, func() map[string]float64 {
+			return map[string]float64{"memory": store.Filled()}
+		}}, nil
 	case path != "":
 		store, err := bolt.Open(bolt.Config{Path: path, Bounds: bounds}, bolt.Deps{Now: time.Now, Logger: s.logger})
 		if err != nil {
 			return kept{}, err
 		}
-		return kept{"bolt", store, store, store, store, store.Entries(), nil, store.Failing, store.Close}, nil
+		return kept{"bolt", store, store, store, store, store.Entries(), nil, store.Failing, store.Close, store.Filled}, nil
 	}
 	memory, err := state.New(bounds, state.Deps{Now: time.Now, Epoch: time.Now().Truncate(time.Second)})
 	if err != nil {
 		return kept{}, err
 	}
 	healthy := func() error { return nil }
-	return kept{"memory", memory, memory, memory, memory, memory.Entries(), nil, healthy, healthy}, nil
+	return kept{"memory", memory, memory, memory, memory, memory.Entries(), nil, healthy, healthy, memory.Filled}, nil
 }
 
 // bounds are those of the configuration in the words of package state.

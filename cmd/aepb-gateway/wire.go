@@ -126,6 +126,7 @@ func wire(s settings) (built *service, err error) {
 	out.close = append(out.close, func() error { guard.CloseIdle(); return nil })
 	if out.metrics, err = telemetry.New(telemetry.Deps{
 		Bindings: registry.Bindings(), Backend: kept.backend, BackendUp: func() bool { return kept.failing() == nil },
+		Filled: kept.filled,
 	}); err != nil {
 		return nil, err
 	}

@@ -278,6 +278,14 @@ func (s *Entries) Usage() Usage {
 	return s.records.usage()
 }
 
+// lasting is what cannot be dropped before its end.
+func (s *Entries) lasting() amount {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	u := s.records.usage()
+	return amount{u.Entries - s.accounts.ended.count, u.Bytes - s.accounts.ended.bytes}
+}
+
 func (s *Entries) restore(e *entry) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -102,6 +102,7 @@ type Memory struct {
 	*Conversations
 	entries *Entries
 	epoch   time.Time
+	bounds  Config
 }
 
 // New makes empty state.
@@ -120,6 +121,7 @@ func New(config Config, deps Deps) (*Memory, error) {
 		Conversations: newConversations(config, deps),
 		entries:       newEntries(config, deps),
 		epoch:         deps.Epoch,
+		bounds:        config,
 	}, nil
 }
 
@@ -145,6 +147,25 @@ func (m *Memory) UsageOf(kind Kind) Usage {
 	default:
 		return Usage{}
 	}
+}
+
+// KindLasting is what of the entries cannot be dropped before its end, in
+// [Memory.Filled]: when that is all of them, new ones are refused.
+const KindLasting = "lasting_entries"
+
+// Filled is the part of its bounds that each kind of state takes, by its name: of the
+// number or of the bytes, whichever is larger.
+func (m *Memory) Filled() map[string]float64 {
+	c := m.bounds
+	out := map[string]float64{KindLasting: m.entries.lasting().of(amount{c.MaxEntries, c.MaxEntriesBytes})}
+	for kind, bound := range map[Kind]amount{
+		KindToken: {c.MaxTokens, c.MaxTokenBytes}, KindReplay: {c.MaxReplays, 0}, KindAnswer: {c.MaxAnswers, c.MaxAnswersBytes},
+		KindConversation: {c.MaxConversations, 0}, KindEntry: {c.MaxEntries, c.MaxEntriesBytes},
+	} {
+		u := m.UsageOf(kind)
+		out[kind.String()] = amount{u.Entries, u.Bytes}.of(bound)
+	}
+	return out
 }
 
 // Usage says how full a kind of state is.

@@ -44,6 +44,16 @@ func (a amount) within(more, bound amount) bool {
 	return a.count+more.count <= bound.count && a.bytes+more.bytes <= bound.bytes
 }
 
+// of is the part of a bound that an amount takes: of the number or of the bytes,
+// whichever is larger.
+func (a amount) of(bound amount) float64 {
+	part := float64(a.count) / float64(max(1, bound.count))
+	if bound.bytes > 0 {
+		part = max(part, float64(a.bytes)/float64(bound.bytes))
+	}
+	return part
+}
+
 // ofKind is the bound of one kind of entries within a bound of all kinds.
 func (a amount) ofKind() amount { return amount{KindShare(a.count), KindShare(a.bytes)} }
 
@@ -61,6 +71,7 @@ type account struct {
 type accounts struct {
 	byOwner map[string]*account
 	kinds   map[string]*amount // of all owners
+	ended   amount             // of all owners: what may be dropped
 	order   largest[*account]  // of those that have something that may be dropped
 	weight  int64              // bytes that one entry more counts for when owners are compared
 }
@@ -103,6 +114,7 @@ func (a *accounts) add(e *entry) {
 	}
 	if found.all.add(e.size); Ended(e.value) {
 		e.ended = found.ended.PushBack(e)
+		a.ended.add(e.size)
 	}
 	a.sort(found)
 }
@@ -115,6 +127,7 @@ func (a *accounts) remove(e *entry) {
 	a.kinds[e.key.Kind].remove(e.size)
 	if e.ended != nil {
 		found.ended.Remove(e.ended)
+		a.ended.remove(e.size)
 		e.ended = nil
 	}
 	if a.sort(found); found.all.count == 0 {
