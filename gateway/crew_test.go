@@ -23,7 +23,7 @@ func TestABusyProcessIsAlive(t *testing.T) {
 		}
 		deps := Deps{Entries: memory.Entries(), Now: time.Now, Logger: slog.New(slog.DiscardHandler)}
 		g := &Gateway{Deps: deps, instance: "this"}
-		if err := g.makeCrews(0); err != nil {
+		if err := g.startWorkers(0); err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = g.Close() }()

@@ -67,7 +67,7 @@ type Gateway struct {
 	instance     string // names this process among the replicas
 	crew         *crew
 	inflight     inflight
-	boxes        *crew // who reads what others want of the tasks that go on here
+	boxes        *crew // reads the messages to the tasks that go on here
 	attending    *crew // who listens whether other replicas are told to stop what goes on here
 	outbox       outbox
 	listings     listings
@@ -96,15 +96,15 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{Deps: deps, refusals: refusals, instance: deps.NewID()}
-	if err := g.makeCrews(deps.Workers); err != nil {
+	if err := g.startWorkers(deps.Workers); err != nil {
 		return nil, err
 	}
 	g.Apply(settings)
 	return g, nil
 }
 
-// makeCrews makes those who work in the background, for one caller as much as said.
-func (g *Gateway) makeCrews(perCaller int) error {
+// startWorkers makes the background workers, of which one caller may have so many.
+func (g *Gateway) startWorkers(perCaller int) error {
 	for _, made := range []**crew{&g.crew, &g.boxes, &g.attending} {
 		var err error
 		if *made, err = newCrew(perCaller); err != nil {

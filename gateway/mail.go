@@ -49,7 +49,7 @@ type mailbox struct {
 }
 
 // mailbox begins to read letters, until it is closed. [quota.ExceededError], ErrBusy:
-// nobody could tell the work to stop, so it must not begin.
+// no message could tell the work to stop, so it must not begin.
 func (g *Gateway) mailbox(key EntryKey) (*mailbox, error) {
 	box := &mailbox{letters: make(chan []given)}
 	var cancel context.CancelFunc

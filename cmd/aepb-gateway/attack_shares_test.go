@@ -13,9 +13,9 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/config"
 )
 
-// sharedBed is a gateway as serve runs it, whose agents are open to every caller
+// sharedGateway is a gateway as serve runs it, whose agents are open to every caller
 // with a certificate, and which has a store of the given bounds.
-func sharedBed(t *testing.T, c config.Config) *bed {
+func sharedGateway(t *testing.T, c config.Config) *bed {
 	t.Helper()
 	c.Limits.Rate, c.Limits.Burst = 1e5, 100_000
 	b := newBed(t, plan{serve: true, config: c})
@@ -107,7 +107,7 @@ func limited(t *testing.T, got reply) {
 // fills its own share alone and is told so, and others notice nothing.
 func TestAttack_OneCallerFillsTheTaskStoreWithQuestions(t *testing.T) {
 	t.Parallel()
-	b := sharedBed(t, config.Config{State: config.State{RecordsMiB: 16}})
+	b := sharedGateway(t, config.Config{State: config.State{RecordsMiB: 16}})
 	mallory, _ := b.clientOf(t, "/mallory")
 	victim, _ := b.clientOf(t, "/victim")
 	for range 30 {
@@ -137,7 +137,7 @@ func TestAttack_OneCallerFillsTheTaskStoreWithQuestions(t *testing.T) {
 // new ones come, and no request is refused.
 func TestAttack_FullGroupRefusesOtherRequests(t *testing.T) {
 	t.Parallel()
-	b := sharedBed(t, config.Config{State: config.State{CallerRecords: 32}})
+	b := sharedGateway(t, config.Config{State: config.State{CallerRecords: 32}})
 	busy, _ := b.clientOf(t, "/busy")
 	var refused atomic.Int32
 	var all sync.WaitGroup
@@ -163,7 +163,7 @@ func TestAttack_FullGroupRefusesOtherRequests(t *testing.T) {
 // most goes for each new record, and tasks leave a quarter to other kinds.
 func TestAttack_FilledStoreLocksOutNewCallers(t *testing.T) {
 	t.Parallel()
-	b := sharedBed(t, config.Config{State: config.State{Records: 64, CallerRecords: 32}})
+	b := sharedGateway(t, config.Config{State: config.State{Records: 64, CallerRecords: 32}})
 	var all sync.WaitGroup
 	for n := range 4 {
 		via, _ := b.clientOf(t, fmt.Sprintf("/early-%d", n))
@@ -186,7 +186,7 @@ func TestAttack_FilledStoreLocksOutNewCallers(t *testing.T) {
 // session that was not used for longest ends.
 func TestAttack_LeftSessionsLockOutADeployment(t *testing.T) {
 	t.Parallel()
-	b := sharedBed(t, config.Config{Limits: config.Limits{Sessions: 4}})
+	b := sharedGateway(t, config.Config{Limits: config.Limits{Sessions: 4}})
 	deployment, _ := b.clientOf(t, "/deployment")
 	var sessions []string
 	for range 7 {
@@ -215,7 +215,7 @@ func TestAttack_LeftSessionsLockOutADeployment(t *testing.T) {
 // or ran again. Now each caller loses its own oldest answers.
 func TestAttack_LargeAnswersMakeOthersRunTwice(t *testing.T) {
 	t.Parallel()
-	b := sharedBed(t, config.Config{State: config.State{AnswersMiB: 2}})
+	b := sharedGateway(t, config.Config{State: config.State{AnswersMiB: 2}})
 	mallory, attacker := b.clientOf(t, "/mallory")
 	victim, who := b.clientOf(t, "/victim")
 	body := addBody(b.number())
@@ -240,7 +240,7 @@ func TestAttack_LargeAnswersMakeOthersRunTwice(t *testing.T) {
 // before the agent hears of the task, and others go on.
 func TestAttack_OneCallerTakesAllWorkers(t *testing.T) {
 	t.Parallel()
-	b := sharedBed(t, config.Config{Limits: config.Limits{Workers: 5}})
+	b := sharedGateway(t, config.Config{Limits: config.Limits{Workers: 5}})
 	slow := &fake{}
 	slow.conduct = func(_ http.ResponseWriter, r *http.Request, _ []byte) {
 		select {

@@ -12,7 +12,7 @@ import (
 )
 
 // Answers keeps what was answered to a message with an ECT, so that a
-// byte-identical repetition gets the same octets (R6). Each owner has a share, and
+// byte-identical repetition gets the same bytes (R6). Each owner has a share, and
 // loses its own oldest answers when it has more. When the store is full, the owner
 // that has most loses its oldest. It is safe for concurrent use.
 type Answers struct {

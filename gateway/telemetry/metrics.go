@@ -106,7 +106,7 @@ func backendUp(deps Deps) prometheus.Collector {
 	})
 }
 
-// filled tells how full each kind of state is when somebody looks.
+// filled tells how full each kind of state is, at every look.
 type filled struct {
 	ratio *prometheus.Desc
 	look  func() map[string]float64

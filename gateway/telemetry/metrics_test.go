@@ -229,7 +229,7 @@ func BenchmarkLost(b *testing.B) {
 	}
 }
 
-// How full each kind of state is, as of when somebody looks.
+// TestStateUsage: each look shows how full each kind of state is then.
 func TestStateUsage(t *testing.T) {
 	t.Parallel()
 	ratio := 0.25

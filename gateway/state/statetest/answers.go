@@ -128,7 +128,7 @@ func answersOfAnOwner(t *testing.T, h Harness) {
 	wantOwned(t, d, "greedy", "5", true)
 }
 
-// answersComeAndGo: what has expired counts for nobody.
+// answersComeAndGo: what has expired counts no more.
 func answersComeAndGo(t *testing.T, h Harness) {
 	d := h.Open(t, state.Config{MaxAnswers: 50})
 	for n := range 500 {
