@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
 // sharedGateway is a gateway as serve runs it, whose agents are open to every caller
@@ -138,7 +140,7 @@ func TestAttack_OneCallerFillsTheTaskStoreWithQuestions(t *testing.T) {
 func TestAttack_FullGroupRefusesOtherRequests(t *testing.T) {
 	t.Parallel()
 	b := sharedGateway(t, config.Config{State: config.State{CallerRecords: 32}})
-	busy, _ := b.clientOf(t, "/busy")
+	busy, who := b.clientOf(t, "/busy")
 	var refused atomic.Int32
 	var all sync.WaitGroup
 	for range 6 {
@@ -154,6 +156,10 @@ func TestAttack_FullGroupRefusesOtherRequests(t *testing.T) {
 	all.Wait()
 	if n := refused.Load(); n > 0 {
 		t.Errorf("%d of 150 streams were refused", n)
+	}
+	kept, err := b.entries.List(t.Context(), gateway.KindTask, string(who.ID)+"\x00calculator", "", 200)
+	if most := state.KindShare(32); err != nil || len(kept) == 0 || len(kept) > most {
+		t.Errorf("%d tasks are kept, %v, want at most %d", len(kept), err, most)
 	}
 }
 
