@@ -185,7 +185,9 @@ func (t *telling) inquire(ctx context.Context) error {
 	if r.x.record == nil {
 		r.x.record = r.g.newRecord(r.x, r.snapshot())
 	}
-	r.listen() //nolint:contextcheck // it lives as long as the run
+	if err := r.listen(); err != nil { //nolint:contextcheck // it lives as long as the run
+		return err
+	}
 	if err := r.keep(ctx, true); err != nil {
 		return err
 	}

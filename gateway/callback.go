@@ -79,7 +79,7 @@ func (g *Gateway) Await(ctx context.Context, caller ect.Identity, workflow, uri 
 	if err != nil {
 		return errRecord
 	}
-	key := EntryKey{Kind: entryCallback, Group: workflow, ID: ect.Hash([]byte(string(caller) + "\x00" + uri))}
+	key := EntryKey{Kind: entryCallback, Group: workflow, ID: ect.Hash([]byte(string(caller) + "\x00" + uri)), Owner: string(caller)}
 	if _, _, err := g.Entries.Swap(ctx, key, 0, value, g.Now().Add(callbackLife)); err != nil {
 		return &problem.RecordingError{Err: err}
 	}
@@ -106,7 +106,7 @@ func (g *Gateway) announce(ctx context.Context, said *canonical.Signal, waiting 
 		return
 	}
 	for _, w := range waiting {
-		err := g.crew.run(func(ctx context.Context) {
+		err := g.crew.runFor(string(w.Caller), func(ctx context.Context) {
 			if err := g.Callbacks.Tell(ctx, transport.Decision{URL: w.URL, Approval: said.Approval, Token: said.Token}); err != nil {
 				g.Logger.WarnContext(ctx, "a decision was not taken", slog.String("approval", said.Approval), slog.Any("error", err))
 			}

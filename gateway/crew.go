@@ -9,6 +9,8 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -21,6 +23,7 @@ var ErrBusy = errors.New("gateway: too much goes on in the background")
 // crew is the work that goes on after its request was answered. Whoever closes
 // it waits for it.
 type crew struct {
+	shares  *quota.Pool // of the work that callers have here
 	mu      sync.Mutex
 	working int
 	closed  bool
@@ -29,9 +32,42 @@ type crew struct {
 	cancel  context.CancelFunc
 }
 
-func newCrew() *crew {
+// newCrew makes a crew of which one caller may have so many; zero: a sixteenth.
+func newCrew(perCaller int) (*crew, error) {
+	shares, err := quota.New(quota.Config{Resource: "tasks that go on in the background", Total: maxCrew, PerHolder: int64(perCaller)})
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &crew{ctx: ctx, cancel: cancel}
+	return &crew{shares: shares, ctx: ctx, cancel: cancel}, nil
+}
+
+// reserve takes a share for work of a caller. [quota.ExceededError]: it has as much
+// as it may, or all callers have.
+func (c *crew) reserve(owner string) (*quota.Grant, error) {
+	return c.shares.Take(limit.Identity(owner), 1)
+}
+
+// runFor is run for the work of a caller, within its share.
+func (c *crew) runFor(owner string, work func(context.Context)) error {
+	grant, err := c.reserve(owner)
+	if err != nil {
+		return err
+	}
+	return c.runGranted(grant, work)
+}
+
+// runGranted is run for work whose share was reserved. The share is given back when
+// the work has ended, or does not begin.
+func (c *crew) runGranted(grant *quota.Grant, work func(context.Context)) error {
+	err := c.run(func(ctx context.Context) {
+		defer grant.Release()
+		work(ctx)
+	})
+	if err != nil {
+		grant.Release()
+	}
+	return err
 }
 
 // run lets one more work. ErrBusy: there are too many, or the crew is closed.
@@ -116,7 +152,7 @@ func (g *Gateway) enter(ctx context.Context, x *exchange) (context.Context, erro
 		stop()
 		return nil, err
 	}
-	key := haltKey(session, x.wireID)
+	key := x.haltKey(x.wireID)
 	long := time.AfterFunc(grace, func() { g.overhear(ctx, key, stop) })
 	x.stopped, x.forget = ctx, func() { long.Stop(); leave(); stop() }
 	return ctx, nil
@@ -137,20 +173,21 @@ func (f *inflight) stop(session string, id json.RawMessage) bool {
 // to be stopped: it may have only begun, at another replica.
 const haltLife = 2 * time.Second
 
-func haltKey(session string, id json.RawMessage) EntryKey {
-	return EntryKey{Kind: entryHalt, Group: session, ID: ect.Hash(id)} // of any length
+func (x *exchange) haltKey(id json.RawMessage) EntryKey {
+	return EntryKey{Kind: entryHalt, Group: x.call.Session, ID: ect.Hash(id), Owner: x.owner()} // of any length
 }
 
 // halt ends a request of a session wherever it is under way; false: nobody says
 // yet that it is.
-func (g *Gateway) halt(ctx context.Context, session string, id json.RawMessage) (bool, error) {
+func (g *Gateway) halt(ctx context.Context, x *exchange, id json.RawMessage) (bool, error) {
+	session := x.call.Session
 	if g.inflight.stop(session, id) {
 		return true, nil
 	}
 	if session == "" || len(id) == 0 {
 		return false, nil
 	}
-	key := haltKey(session, id)
+	key := x.haltKey(id)
 	for range 8 {
 		entry, attended, err := g.Entries.Get(ctx, key)
 		if err != nil {
@@ -174,7 +211,7 @@ func (g *Gateway) halt(ctx context.Context, session string, id json.RawMessage) 
 // overhear stops a request when another replica is told to. Most requests are
 // over before it is worth a write.
 func (g *Gateway) overhear(ctx context.Context, key EntryKey, stop func()) {
-	_ = g.attending.run(func(life context.Context) {
+	_ = g.attending.runFor(key.OwnerOf(), func(life context.Context) {
 		ctx, end := context.WithCancel(ctx)
 		defer end()
 		defer context.AfterFunc(life, end)()

@@ -12,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/membership"
+	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -31,6 +32,7 @@ type exchange struct {
 	endpoint  transport.Endpoint
 	described *canonical.Description // the agent, as it is known
 	permit    policy.Permit
+	worker    *quota.Grant          // of the background work that this message may begin; nil: none was reserved
 	message   *canonical.Message    // the request as decoded
 	asked     canonical.Body        // what it says, whatever becomes of it
 	chosen    *canonical.Capability // what is called, across protocols
@@ -194,6 +196,10 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 	if answered, answer, err := g.resume(ctx, x); answered || err != nil {
 		return answer, err
 	}
+	if err := g.reserve(x); err != nil {
+		return transport.Answer{}, err
+	}
+	defer x.release()
 	sealed, wire, err := g.request(ctx, x)
 	if question := g.bindable(x, err); question != nil {
 		return g.ask(ctx, x, question)
@@ -208,6 +214,23 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 		return g.begin(ctx, x, sealed).answer(ctx)
 	}
 	return g.converse(ctx, x, sealed)
+}
+
+// reserve takes a share of the background work, before the agent hears of anything,
+// for a message that lets the work go on there. [quota.ExceededError].
+func (g *Gateway) reserve(x *exchange) (err error) {
+	if p := x.message.Preferences; p.NoWait || p.TaskOK {
+		x.worker, err = g.crew.reserve(x.owner())
+	}
+	return err
+}
+
+// release gives the share back, unless the work that goes on has it.
+func (x *exchange) release() {
+	if x.worker != nil {
+		x.worker.Release()
+		x.worker = nil
+	}
 }
 
 // converse sends the request and passes the reply on. What is more than one

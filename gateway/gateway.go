@@ -36,7 +36,7 @@ type Settings struct {
 	Version     string                // of this gateway: aepb.agent_version
 }
 
-// Deps is what a Gateway is built from. Every field is required but Hops, Pushers, Callbacks and Rollbacks.
+// Deps is what a Gateway is built from. Every field is required but Hops, Pushers, Callbacks, Rollbacks and Workers.
 type Deps struct {
 	Registry      *translators.Registry
 	Directory     *directory.Directory
@@ -62,6 +62,7 @@ type Deps struct {
 	// Approver reports whether an identity may decide what waits for a human: it has
 	// the role of an approver in the operator's directory (R23). Nil: none may.
 	Approver func(ect.Identity) bool
+	Workers  int // tasks of one caller that may go on in the background; zero: a sixteenth of all
 }
 
 // Gateway is the road. It is safe for concurrent use.
@@ -71,10 +72,10 @@ type Gateway struct {
 	instance     string // names this process among the replicas
 	crew         *crew
 	inflight     inflight
+	boxes        *crew // reads the messages to the tasks that go on here
 	attending    *crew // who listens whether other replicas are told to stop what goes on here
 	outbox       outbox
 	listings     listings
-	clearings    clearings
 	negotiations negotiations
 	shelves      shelves
 	heart        sync.Once       // says that this process is alive, once somebody needs to know
@@ -104,15 +105,30 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{Deps: deps, members: members, refusals: refusals, instance: deps.NewID(), crew: newCrew(), attending: newCrew()}
+	g := &Gateway{Deps: deps, members: members, refusals: refusals, instance: deps.NewID()}
+	if err := g.startWorkers(deps.Workers); err != nil {
+		return nil, err
+	}
 	g.Apply(settings)
 	return g, nil
+}
+
+// startWorkers makes the background workers, of which one caller may have so many.
+func (g *Gateway) startWorkers(perCaller int) error {
+	for _, made := range []**crew{&g.crew, &g.boxes, &g.attending} {
+		var err error
+		if *made, err = newCrew(perCaller); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Close ends the work that goes on in the background, and waits for that. What
 // it was about says so on record.
 func (g *Gateway) Close() error {
 	g.crew.close()
+	g.boxes.close()
 	g.attending.close()
 	return nil
 }

@@ -316,7 +316,7 @@ func (h *hearing) attend(ctx context.Context) {
 	}
 	h.changes = make(chan wishes)
 	ctx, h.end = context.WithCancel(context.WithoutCancel(ctx))
-	watching := h.g.crew.run(func(life context.Context) {
+	watching := h.g.crew.runFor(h.x.owner(), func(life context.Context) {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		defer context.AfterFunc(life, stop)()

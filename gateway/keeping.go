@@ -86,7 +86,9 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 		rec.State = r.result.Pending.State
 	}
 	if rec.Waits == waitsState || rec.Waits != waitsNot && x.asking() == translators.AskReply {
-		rec.asksAgain(x)
+		if err := rec.asksAgain(x); err != nil {
+			return err
+		}
 	}
 	if rec.Runner != "" || rec.Follower != "" {
 		if err := g.alive(ctx); err != nil && durable {
@@ -94,7 +96,9 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 		}
 	}
 	if rec.Runner != "" {
-		r.listen() //nolint:contextcheck // it lives as long as the run
+		if err := r.listen(); err != nil { //nolint:contextcheck // it lives as long as the run
+			return err
+		}
 	}
 	if !r.keeping {
 		g.Conversations.Remember(ctx, conversation(x, x.agentsName(rec.Task.ContextID)), x.workflow, x.requestID)
@@ -109,11 +113,14 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 
 // listen opens the mailbox of a run that others may want something of. Its
 // name has to be kept then.
-func (r *run) listen() {
-	if r.mail == nil {
-		r.x.record.Box = r.g.NewID()
-		r.mail = r.g.mailbox(r.x.record.mailKey())
+func (r *run) listen() error {
+	if r.mail != nil {
+		return nil
 	}
+	r.x.record.Box = r.g.NewID()
+	box, err := r.g.mailbox(r.x.record.mailKey())
+	r.mail = box
+	return err
 }
 
 // runnerOf is who must be alive for the work to go on: this process, unless the
@@ -162,7 +169,13 @@ func (r *run) note(ctx context.Context, s step) {
 // kept is logged: the work goes on. False: it may be kept later.
 func (r *run) keepUp(ctx context.Context) bool {
 	ctx = context.WithoutCancel(ctx)
-	if err := r.keep(ctx, false); err != nil {
+	err := r.keep(ctx, false)
+	if large, ok := errors.AsType[*translators.TooLongError](err); ok { // the question cannot be asked
+		r.mark(ctx, canonical.StateFailed, large.Reason)
+		r.abort()
+		return true
+	}
+	if err != nil {
 		return r.unkept(ctx, err)
 	}
 	r.tellOthers(ctx)
@@ -246,7 +259,16 @@ func (r *run) tellOthers(ctx context.Context) {
 // it ends, and its record says so.
 func (r *run) handOver(ctx context.Context) {
 	r.x.stopped = nil // from now on only letters say so
-	if err := r.g.crew.run(r.drive); err != nil {
+	grant := r.x.worker
+	r.x.worker = nil
+	var err error
+	if grant == nil {
+		grant, err = r.g.crew.reserve(r.x.owner())
+	}
+	if err == nil {
+		err = r.g.crew.runGranted(grant, r.drive)
+	}
+	if err != nil {
 		r.lose(context.WithoutCancel(ctx), "the gateway could not go on with it; whether the agent has finished is not known")
 		r.abort()
 	}

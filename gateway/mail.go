@@ -48,15 +48,16 @@ type mailbox struct {
 	lose     context.CancelFunc
 }
 
-// mailbox begins to read letters, until it is closed.
-func (g *Gateway) mailbox(key EntryKey) *mailbox {
+// mailbox begins to read letters, until it is closed. [quota.ExceededError], ErrBusy:
+// no message could tell the work to stop, so it must not begin.
+func (g *Gateway) mailbox(key EntryKey) (*mailbox, error) {
 	box := &mailbox{letters: make(chan []given)}
 	var cancel context.CancelFunc
 	box.canceled, cancel = context.WithCancel(context.Background())
 	box.lost, box.lose = context.WithCancel(context.Background())
 	life, end := context.WithCancel(context.Background())
 	box.end = end
-	started := g.crew.run(func(ctx context.Context) {
+	started := g.boxes.runFor(key.OwnerOf(), func(ctx context.Context) {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		defer context.AfterFunc(life, stop)()
@@ -64,9 +65,11 @@ func (g *Gateway) mailbox(key EntryKey) *mailbox {
 		box.read(ctx, g, key, cancel)
 	})
 	if started != nil {
-		cancel() // nobody could tell it to stop, so it does not begin
+		cancel()
+		end()
+		return nil, started
 	}
-	return box
+	return box, nil
 }
 
 func (b *mailbox) read(ctx context.Context, g *Gateway, key EntryKey, cancel context.CancelFunc) {

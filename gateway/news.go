@@ -26,7 +26,7 @@ type wishes struct {
 }
 
 func (x *exchange) wishesKey() EntryKey {
-	return EntryKey{Kind: entryWishes, Group: x.call.Session, ID: x.agent.Name}
+	return EntryKey{Kind: entryWishes, Group: x.call.Session, ID: x.agent.Name, Owner: x.owner()}
 }
 
 // herald is what knows how news is asked for; nil: the two sides have no such in common.

@@ -16,7 +16,7 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 		}
 	}
 	if abort, ok := x.message.Body.(*canonical.Abort); ok {
-		if done, err := g.halt(ctx, x.call.Session, abort.Request); done || err != nil {
+		if done, err := g.halt(ctx, x, abort.Request); done || err != nil {
 			return transport.Answer{}, err
 		}
 	}

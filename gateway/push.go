@@ -277,7 +277,7 @@ func (g *Gateway) pushes(ctx context.Context, rec *record, events []canonical.Ev
 	if !g.outbox.add(key, posting{rec: *rec, events: events}) {
 		return // whoever posts already comes to it
 	}
-	if err := g.crew.run(func(ctx context.Context) { g.deliver(ctx, key) }); err != nil {
+	if err := g.crew.runFor(key.OwnerOf(), func(ctx context.Context) { g.deliver(ctx, key) }); err != nil {
 		g.outbox.clear(key)
 		g.Logger.WarnContext(ctx, "changes of a task are not posted", slog.String("task", rec.Task.ID), slog.Any("error", err))
 	}

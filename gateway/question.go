@@ -247,7 +247,9 @@ func (g *Gateway) ask(ctx context.Context, x *exchange, question *canonical.Inpu
 		x.record = g.newRecord(x, task)
 	}
 	x.record.Task, x.record.Said, x.record.Waits, x.record.Skill = *task, nil, waitsArgs, x.chosen.ID
-	x.record.asksAgain(x)
+	if err := x.record.asksAgain(x); err != nil {
+		return transport.Answer{}, err
+	}
 	if len(x.parents) > 0 {
 		x.record.Last = x.parents[0]
 	}
@@ -317,8 +319,8 @@ type openQuestion struct {
 	Answered bool `json:",omitempty"` // it is kept only to be known as ours
 }
 
-func questionKey(session, id string) EntryKey {
-	return EntryKey{Kind: entryQuestion, Group: session, ID: id}
+func (x *exchange) questionKey(id string) EntryKey {
+	return EntryKey{Kind: entryQuestion, Group: x.call.Session, ID: id, Owner: x.owner()}
 }
 
 func (g *Gateway) question(ctx context.Context, x *exchange, id, key string) error {
@@ -326,7 +328,7 @@ func (g *Gateway) question(ctx context.Context, x *exchange, id, key string) err
 	if err != nil {
 		return errRecord
 	}
-	_, _, err = g.Entries.Swap(ctx, questionKey(x.call.Session, id), 0, value, g.Now().Add(answerLimit))
+	_, _, err = g.Entries.Swap(ctx, x.questionKey(id), 0, value, g.Now().Add(answerLimit))
 	if err != nil {
 		return &problem.RecordingError{Err: err}
 	}
@@ -340,7 +342,7 @@ func (g *Gateway) answerQuestion(ctx context.Context, x *exchange, reply *canoni
 	if id == "" || x.call.Session == "" {
 		return false, nil // not one of ours
 	}
-	key := questionKey(x.call.Session, id)
+	key := x.questionKey(id)
 	entry, ok, err := g.Entries.Get(ctx, key)
 	if err != nil {
 		return false, &problem.RecordingError{Err: err}

@@ -57,6 +57,38 @@ func TestAQuestionInAReplyToATask(t *testing.T) {
 	})
 }
 
+// TestAQuestionAboutALargeRequest: a request that would have to be kept until its
+// caller answers is at most 64 KiB. A caller that waits is told so, and a task in the
+// background fails with the reason.
+func TestAQuestionAboutALargeRequest(t *testing.T) {
+	t.Parallel()
+	large := strings.Replace(called, `"input":{}`, `"input":{"text":"`+strings.Repeat("x", 64<<10)+`"}`, 1)
+	t.Run("waiting", func(t *testing.T) {
+		t.Parallel()
+		play(t, map[string][]scene{calling: {{reply: result(pending)}}}, func(s *stage) {
+			_, err := s.Exchange(s.t.Context(), s.asks(invoking, large))
+			if p := problem.From(err); p.Code != problem.CodeTooLarge || !strings.Contains(p.Detail, "at most 65536 bytes") {
+				s.t.Errorf("got %v: %+v", err, p)
+			}
+		})
+	})
+	t.Run("in the background", func(t *testing.T) {
+		t.Parallel()
+		play(t, map[string][]scene{calling: {{reply: result(pending), after: time.Minute / 4}}}, func(s *stage) {
+			t := s.t
+			id, state := taskIn(t, s.ask(t, s, s.asks(invoking, strings.Replace(large, `{"message"`, `{"configuration":{"returnImmediately":true},"message"`, 1))).Wire.Body)
+			if state != "TASK_STATE_WORKING" {
+				t.Fatalf("it is %s", state)
+			}
+			time.Sleep(time.Minute)
+			now := string(s.ask(t, s, s.asks(looking, `{"id":"`+id+`"}`)).Wire.Body)
+			if !strings.Contains(now, "TASK_STATE_FAILED") || !strings.Contains(now, "at most 65536 bytes") {
+				t.Errorf("afterwards: %.400s", now)
+			}
+		})
+	})
+}
+
 func TestACallThatHasToBeMadeAgain(t *testing.T) {
 	t.Parallel()
 	again := scene{reply: result(`{"resultType":"input_required","inputRequests":{},"requestState":"s-1"}`)}

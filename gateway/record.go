@@ -6,10 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -35,6 +32,9 @@ const (
 	entryShelf    = "shelf"    // what can be read of a task that was answered
 )
 
+// KindTask is the kind of the entries that hold tasks.
+const KindTask = entryTask
+
 const (
 	recordLife = time.Hour // after its last change
 	recordForm = 1         // of its JSON
@@ -54,6 +54,7 @@ const (
 // record is a piece of work as it is kept for its caller, who alone may ask
 // about it (R2). Its task is as the caller was told.
 type record struct {
+	Ended    bool `json:",omitempty"` // stands first, as state.EndedMark: where there is no space, the store drops it before its end
 	Form     int
 	Task     canonical.Task
 	Said     *said        `json:",omitempty"` // the task as it was answered, in place of Task
@@ -158,6 +159,9 @@ func owner(caller identity.Caller, address string) string {
 	return string(caller.ID)
 }
 
+// owner is whose share of the store this exchange takes.
+func (x *exchange) owner() string { return owner(x.call.Caller, x.call.Address) }
+
 func (g *Gateway) keyOf(x *exchange, id string) EntryKey {
 	return taskKey(x.call.Caller, x.call.Address, x.agent.Name, id)
 }
@@ -191,12 +195,21 @@ func (r *record) address(x *exchange) {
 	}
 }
 
+// maxAsked bounds, in bytes, a request that is kept until a question about it is
+// answered.
+const maxAsked = 64 << 10
+
 // asksAgain keeps the caller's request, which is to be said again with what it
-// answers. What it said first stays.
-func (r *record) asksAgain(x *exchange) {
-	if r.Call == nil {
-		r.Call = saidIn(x.message.Origin.Version, x.call.Wire.Form, x.call.Wire)
+// answers. What it said first stays. [translators.TooLongError]: it is too large.
+func (r *record) asksAgain(x *exchange) error {
+	if r.Call != nil {
+		return nil
 	}
+	if len(x.call.Wire.Body) > maxAsked {
+		return &translators.TooLongError{Reason: "there is a question about the request, which would have to be kept until the answer: send a request of at most 65536 bytes"}
+	}
+	r.Call = saidIn(x.message.Origin.Version, x.call.Wire.Form, x.call.Wire)
+	return nil
 }
 
 // load finds a record of this caller's; nil: it has none of that name.
@@ -231,20 +244,14 @@ func (g *Gateway) readRecord(entry Entry) (*record, error) {
 // save writes a record; it is then known to every replica. False: somebody else
 // has changed it meanwhile.
 func (g *Gateway) save(ctx context.Context, rec *record) (bool, error) {
-	rec.Changed = g.Now()
+	rec.Changed, rec.Ended = g.Now(), rec.Task.Status.State.Terminal()
 	var value bytes.Buffer
 	encoder := json.NewEncoder(&value)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(rec); err != nil {
 		return false, errRecord
 	}
-	write := func() (uint64, bool, error) {
-		return g.Entries.Swap(ctx, rec.key, rec.revision, value.Bytes(), rec.Changed.Add(recordLife))
-	}
-	revision, ok, err := write()
-	if full(err) && g.makeRoom(ctx, rec.key.Group) {
-		revision, ok, err = write()
-	}
+	revision, ok, err := g.Entries.Swap(ctx, rec.key, rec.revision, value.Bytes(), rec.Changed.Add(recordLife))
 	if err != nil {
 		return false, &problem.RecordingError{Err: err}
 	}
@@ -279,79 +286,8 @@ func (g *Gateway) present(rec *record) (*canonical.Task, error) {
 	}
 }
 
-// What happens when one caller has as many records with one agent as there may
-// be: those of work that has ended make room, the oldest first. Work that goes on
-// keeps its record, so a caller with too much of that is refused.
-const (
-	restLife   = time.Minute // work that has ended is kept for as long as this, whatever comes
-	clearEvery = time.Second // how often room is looked for among one caller's records
-	clearPart  = 8           // of what has ended, one in so many makes room at once
-)
-
+// full: there is no space for what was to be written.
 func full(err error) bool {
 	_, yes := errors.AsType[*state.FullError](err)
 	return yes
-}
-
-// clearings are the groups that were cleared lately.
-type clearings struct {
-	mu   sync.Mutex
-	last map[string]time.Time
-}
-
-// due: this group was not cleared lately. It is taken to be now.
-func (c *clearings) due(group string, now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	maps.DeleteFunc(c.last, func(_ string, at time.Time) bool { return now.Sub(at) >= clearEvery })
-	if _, lately := c.last[group]; lately {
-		return false
-	}
-	if c.last == nil {
-		c.last = map[string]time.Time{}
-	}
-	c.last[group] = now
-	return true
-}
-
-// makeRoom forgets work that has ended; false: there is none, or nobody has looked
-// whether there is.
-func (g *Gateway) makeRoom(ctx context.Context, group string) bool {
-	now := g.Now()
-	if !g.clearings.due(group, now) {
-		return false
-	}
-	var ended []listed
-	for after := ""; ; {
-		entries, err := g.Entries.List(ctx, entryTask, group, after, maxPage)
-		if err != nil {
-			return false
-		}
-		for _, entry := range entries {
-			after = entry.Key.ID
-			rec, err := g.readRecord(entry)
-			if err != nil || rec.Task.Status.State.Terminal() && now.Sub(rec.Changed) >= restLife {
-				ended = append(ended, listed{id: after, at: changedAt(rec)})
-			}
-		}
-		if len(entries) < maxPage {
-			break
-		}
-	}
-	slices.SortFunc(ended, func(a, b listed) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.id, b.id)) })
-	made := false
-	for _, one := range ended[:(len(ended)+clearPart-1)/clearPart] {
-		if g.Entries.Delete(ctx, EntryKey{Kind: entryTask, Group: group, ID: one.id}) == nil {
-			made = true
-		}
-	}
-	return made
-}
-
-// changedAt is when work was last heard of; zero: nobody can read that.
-func changedAt(rec *record) time.Time {
-	if rec == nil {
-		return time.Time{}
-	}
-	return rec.Changed
 }

@@ -53,7 +53,10 @@ func keeper(t *testing.T, rec record) (*Gateway, *aside, *record) {
 		t.Fatal(err)
 	}
 	played := &aside{Entries: memory.Entries()}
-	g := &Gateway{Deps: Deps{Entries: played, Answers: memory, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}, instance: "here", crew: newCrew(), attending: newCrew()}
+	g := &Gateway{Deps: Deps{Entries: played, Answers: memory, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}, instance: "here"}
+	if err := g.startWorkers(0); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { _ = g.Close() })
 	rec.Form, rec.key = recordForm, EntryKey{Kind: entryTask, Group: "g", ID: "t"}
 	rec.Task.ID = "t"

@@ -216,7 +216,7 @@ func (g *Gateway) decided(ctx context.Context, said *canonical.Signal, token ect
 	if said.Approval == "" || len(said.Approval) > maxTaskID {
 		return false, &canonical.Error{Code: canonical.CodeBadParams, Message: "a decision names what it is about"}
 	}
-	key := EntryKey{Kind: entryDecided, Group: token.Workflow(), ID: said.Approval}
+	key := EntryKey{Kind: entryDecided, Group: token.Workflow(), ID: said.Approval, Owner: string(token.Issuer())}
 	_, fresh, err := g.Entries.Swap(ctx, key, 0, []byte(ect.Hash([]byte(said.Token))), g.Now().Add(callbackLife))
 	if err != nil {
 		return false, &problem.RecordingError{Err: err}

@@ -66,7 +66,7 @@ func (g *Gateway) standIn(p principal, rec *record) (*exchange, error) {
 }
 
 func watchedKey(task EntryKey) EntryKey {
-	return EntryKey{Kind: entryWatched, ID: ect.Hash(appendTexts(nil, task.Group, task.ID))}
+	return EntryKey{Kind: entryWatched, ID: ect.Hash(appendTexts(nil, task.Group, task.ID)), Owner: task.OwnerOf()}
 }
 
 // commend asks the other processes to look after a task if this one is lost.

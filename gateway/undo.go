@@ -36,7 +36,7 @@ func (g *Gateway) Rollback(ctx context.Context, call transport.Call, token strin
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	key := EntryKey{Kind: entryUndone, Group: asked.Workflow, ID: ect.Hash([]byte(string(call.Caller.ID) + "\x00" + token))}
+	key := EntryKey{Kind: entryUndone, Group: asked.Workflow, ID: ect.Hash([]byte(string(call.Caller.ID) + "\x00" + token)), Owner: owner(call.Caller, call.Address)}
 	entry, done, err := g.Entries.Get(ctx, key)
 	switch {
 	case err != nil:

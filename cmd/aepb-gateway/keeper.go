@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway"
@@ -93,7 +94,9 @@ type keeper struct{ entries gateway.Entries }
 var _ tmcp.Keeper = keeper{}
 
 func sessionKey(group, id string) gateway.EntryKey {
-	return gateway.EntryKey{Kind: kindSession, Group: group, ID: id}
+	before, _, _ := strings.Cut(group, "\x00")
+	_, owner, _ := strings.Cut(before, " ") // a Keeper's groups begin with a word
+	return gateway.EntryKey{Kind: kindSession, Group: group, ID: id, Owner: owner}
 }
 
 func (k keeper) Get(ctx context.Context, group, id string) ([]byte, uint64, bool, error) {
@@ -110,7 +113,11 @@ func (k keeper) Delete(ctx context.Context, group, id string) error {
 	return k.entries.Delete(ctx, sessionKey(group, id))
 }
 
-func (k keeper) Count(ctx context.Context, group string, limit int) (int, error) {
+func (k keeper) All(ctx context.Context, group string, limit int) (map[string][]byte, error) {
 	entries, err := k.entries.List(ctx, kindSession, group, "", limit)
-	return len(entries), err
+	all := make(map[string][]byte, len(entries))
+	for _, entry := range entries {
+		all[entry.Key.ID] = entry.Value
+	}
+	return all, err
 }

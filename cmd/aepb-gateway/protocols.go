@@ -90,7 +90,10 @@ func speakMCP(out *service, form translators.Translator) (protocol, error) {
 	if err != nil {
 		return protocol{}, err
 	}
-	door, err := tmcp.NewDoor(tmcp.DoorDeps{Form: form, Version: version, Keeper: keeper{out.entries}, Ours: out.settings.ours})
+	door, err := tmcp.NewDoor(tmcp.DoorDeps{
+		Form: form, Version: version, Keeper: keeper{out.entries}, Ours: out.settings.ours,
+		Sessions: out.settings.config.Limits.Sessions, Streams: out.settings.config.Limits.MCPStreams,
+	})
 	if err != nil {
 		dialer.Close()
 		return protocol{}, err

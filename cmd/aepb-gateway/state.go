@@ -29,36 +29,47 @@ type kept struct {
 	limits        limit.Bucket // nil: every process has its own
 	failing       func() error
 	close         func() error
+	filled        func() map[string]float64 // how full each kind of state is
 }
 
 // openState opens what the operator named, or keeps state in memory: what was
 // used before this start is then unknown, and ECTs from before it are refused (R6).
 func openState(s settings) (kept, error) {
-	bounds := state.Config{
-		MaxTokenBytes: int64(s.config.State.EvidenceMiB) << 20, MaxTokenBytesPerHolder: int64(s.config.State.EvidenceShareMiB) << 20,
-	}
+	bounds := stateBounds(s.config.State)
 	switch path := s.config.State.Path; {
 	case s.redis != nil:
-		s.redis.Bounds.MaxTokenBytes, s.redis.Bounds.MaxTokenBytesPerHolder = bounds.MaxTokenBytes, bounds.MaxTokenBytesPerHolder
-		s.redis.Keys = s.stateKeys
-		store, err := redis.Open(*s.redis, redis.Deps{Now: time.Now, Logger: s.logger})
+		config := *s.redis
+		config.Bounds, config.Bulky, config.Keys = bounds, []string{gateway.KindTask}, s.stateKeys
+		store, err := redis.Open(config, redis.Deps{Now: time.Now, Logger: s.logger})
 		if err != nil {
 			return kept{}, err
 		}
-		return kept{"redis", store, store, store, store, store.Entries(), store, store.Failing, store.Close}, nil
+		return kept{"redis", store, store, store, store, store.Entries(), store, store.Failing, store.Close, func() map[string]float64 {
+			return map[string]float64{"memory": store.Filled()}
+		}}, nil
 	case path != "":
 		store, err := bolt.Open(bolt.Config{Path: path, Bounds: bounds}, bolt.Deps{Now: time.Now, Logger: s.logger})
 		if err != nil {
 			return kept{}, err
 		}
-		return kept{"bolt", store, store, store, store, store.Entries(), nil, store.Failing, store.Close}, nil
+		return kept{"bolt", store, store, store, store, store.Entries(), nil, store.Failing, store.Close, store.Filled}, nil
 	}
 	memory, err := state.New(bounds, state.Deps{Now: time.Now, Epoch: time.Now().Truncate(time.Second)})
 	if err != nil {
 		return kept{}, err
 	}
 	healthy := func() error { return nil }
-	return kept{"memory", memory, memory, memory, memory, memory.Entries(), nil, healthy, healthy}, nil
+	return kept{"memory", memory, memory, memory, memory, memory.Entries(), nil, healthy, healthy, memory.Filled}, nil
+}
+
+// stateBounds are those of the configuration in the words of package state.
+func stateBounds(c config.State) state.Config {
+	return state.Config{
+		MaxTokenBytes: int64(c.EvidenceMiB) << 20, MaxTokenBytesPerHolder: int64(c.EvidenceShareMiB) << 20,
+		MaxEntries: c.Records, MaxEntriesBytes: int64(c.RecordsMiB) << 20,
+		MaxEntriesPerOwner: c.CallerRecords, MaxEntriesBytesPerOwner: int64(c.CallerRecordsKiB) << 10,
+		MaxAnswersBytes: int64(c.AnswersMiB) << 20, MaxAnswersBytesPerOwner: int64(c.CallerAnswersKiB) << 10,
+	}
 }
 
 // loadRedis reads the files that state.redis names; nil: there is no Redis.

@@ -136,6 +136,7 @@ func wire(s settings) (built *service, err error) {
 	}
 	if out.metrics, err = telemetry.New(telemetry.Deps{
 		Bindings: registry.Bindings(), Backend: kept.backend, BackendUp: func() bool { return kept.failing() == nil },
+		Filled: kept.filled,
 	}); err != nil {
 		return nil, err
 	}
@@ -277,6 +278,7 @@ func (out *service) build(
 		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, Limiter: out.limiter, Metrics: out.metrics,
 		Approver: out.approver,
 		Logger:   s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
+		Workers: s.config.Limits.Workers,
 	})
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -49,6 +51,7 @@ func (c Config) check(s source) error {
 		say("$.state.evidence_mib", "between 1 and 65536")
 	}
 	c.State.check(say)
+	c.checkShares(say)
 	if c.Limits != (Limits{}) {
 		limits := limit.Config{Rate: c.Limits.Rate, Burst: c.Limits.Burst}.WithDefaults()
 		if err := limits.Validate(); err != nil {
@@ -111,6 +114,38 @@ func (c Config) check(s source) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Bounds of the shares of callers.
+const (
+	maxRecords  = 1 << 24
+	maxMiB      = 65536
+	maxSessions = 1 << 16
+	maxStreams  = 4096
+	maxWorkers  = 10_000
+)
+
+// checkShares: a caller has no more than all callers have.
+func (c Config) checkShares(say func(path, reason string)) {
+	s, l := c.State, c.Limits
+	for _, bound := range []struct {
+		path        string
+		value, most int
+	}{
+		{"$.state.records", s.Records, maxRecords},
+		{"$.state.records_mib", s.RecordsMiB, maxMiB},
+		{"$.state.records_per_caller", s.CallerRecords, cmp.Or(s.Records, state.DefaultMaxEntries)},
+		{"$.state.records_kib_per_caller", s.CallerRecordsKiB, cmp.Or(s.RecordsMiB, state.DefaultMaxEntriesBytes>>20) << 10},
+		{"$.state.answers_mib", s.AnswersMiB, maxMiB},
+		{"$.state.answers_kib_per_caller", s.CallerAnswersKiB, cmp.Or(s.AnswersMiB, state.DefaultMaxAnswersBytes>>20) << 10},
+		{"$.limits.mcp_sessions", l.Sessions, maxSessions},
+		{"$.limits.mcp_streams_per_caller", l.MCPStreams, maxStreams},
+		{"$.limits.background_per_caller", l.Workers, maxWorkers},
+	} {
+		if bound.value < 0 || bound.value > bound.most {
+			say(bound.path, "between 1 and "+strconv.Itoa(bound.most)+"; 0: the default")
+		}
+	}
 }
 
 // checkGateways: a peer that is one can be asked, and an agent behind one has it

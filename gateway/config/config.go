@@ -103,6 +103,13 @@ type State struct {
 	EvidenceShareMiB int    `yaml:"evidence_share_mib"` // of these, what one caller may hold; beyond it he loses his own oldest; default a sixteenth
 	Key              string `yaml:"key"`                // file with the keys that seal what is kept in path or redis: lines of 32 bytes in hexadecimal or base64, the first seals and all open; read at start, the same for all replicas; default: for path a file beside it (path.key), which is made; for redis none, and webhooks with credentials are refused
 	Redis            Redis  `yaml:"redis"`              // shared by several replicas; instead of path
+
+	Records          int `yaml:"records"`                // tasks, MCP sessions, questions, push settings and the like of all callers; one kind takes at most three quarters. Without space the oldest ended task of the caller with most goes first. In Redis maxmemory bounds them; default 65536
+	RecordsMiB       int `yaml:"records_mib"`            // the same in MiB; default 64
+	CallerRecords    int `yaml:"records_per_caller"`     // of one caller, whose oldest ended tasks go first; without any, it gets 429. In a Redis cluster: of one caller, agent and kind; default a sixteenth of records
+	CallerRecordsKiB int `yaml:"records_kib_per_caller"` // the same in KiB; default a sixteenth of records_mib, and at least two records of 1 MiB
+	AnswersMiB       int `yaml:"answers_mib"`            // of answers kept for repeated messages; without space the oldest of the caller with most goes first. In Redis maxmemory bounds them; default 64
+	CallerAnswersKiB int `yaml:"answers_kib_per_caller"` // of one caller, whose oldest go first; default a quarter of answers_mib, and at least two answers of 1 MiB
 }
 
 // Redis keeps the state of several replicas (R18, R19).
@@ -156,6 +163,9 @@ type Limits struct {
 	InFlightMiBPerCaller   int      `yaml:"in_flight_mib_per_caller"` // default a quarter of in_flight_mib
 	BodyWait               Duration `yaml:"body_wait"`                // in which a body that is being read must bring 8 KiB for each second, or end; default 10s
 	WriteWait              Duration `yaml:"write_wait"`               // in which a reader must take a part of its answer; default 30s
+	Sessions               int      `yaml:"mcp_sessions"`             // of one caller at one agent; when one more begins, the one that was not used for longest ends. Read at the start; default 256
+	MCPStreams             int      `yaml:"mcp_streams_per_caller"`   // open streams of MCP sessions, of one caller; all callers have 4096. Read at the start; default 256
+	Workers                int      `yaml:"background_per_caller"`    // tasks that go on without a waiting request, of one caller; all callers have 10000. Read at the start; default 625
 }
 
 // Policy is the translation policy (AEPB, Translation Policy).

@@ -1,6 +1,7 @@
 package problem
 
 import (
+	"errors"
 	"net/http"
 	"reflect"
 	"slices"
@@ -55,7 +56,12 @@ var table = rows(
 		return p
 	}),
 	as(func(e *InProgressError) Problem { return retry(of(CodeInProgress, e.Error()), e.RetryAfter, retrySoon) }),
-	as(func(e *RecordingError) Problem { return unavailable(e.Error(), e.RetryAfter) }),
+	as(func(e *RecordingError) Problem {
+		if full, ok := errors.AsType[*state.FullError](e.Err); ok {
+			return noSpace(full)
+		}
+		return unavailable(e.Error(), e.RetryAfter)
+	}),
 	as(func(e *UnauthenticatedError) Problem {
 		p := of(CodeUnauthenticated, e.Error())
 		p.Challenge = challenge(e.Scheme)
@@ -128,12 +134,7 @@ var table = rows(
 	as(func(e *state.UnavailableError) Problem {
 		return unavailable("evidence cannot be kept now", e.RetryAfter)
 	}),
-	as(func(e *state.FullError) Problem {
-		if e.Own {
-			return retry(of(CodeRateLimited, "this caller's share of what is kept is used up"), e.RetryAfter, retrySoon)
-		}
-		return unavailable("there is no room for new evidence", e.RetryAfter)
-	}),
+	as(noSpace),
 )
 
 // row is what one error type means.
@@ -188,6 +189,14 @@ func unavailable(detail string, after time.Duration) Problem {
 	p := retry(of(CodeInternal, detail), after, retrySoon)
 	p.Native = canonical.CodeUnavailable
 	return status(p, http.StatusServiceUnavailable)
+}
+
+// noSpace tells a caller that has used up its own share from a store that is full.
+func noSpace(e *state.FullError) Problem {
+	if e.Own {
+		return retry(of(CodeRateLimited, "this caller keeps too much: wait until some of its work has ended"), e.RetryAfter, retrySoon)
+	}
+	return unavailable("there is no room for new records", e.RetryAfter)
 }
 
 func challenge(scheme string) string {

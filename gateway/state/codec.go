@@ -3,6 +3,7 @@ package state
 import (
 	"encoding/binary"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -58,7 +59,11 @@ func appendTurn(b []byte, until time.Time, key digest, workflow string, id ect.I
 
 func appendEntry(b []byte, e *entry) []byte {
 	b = appendInstant(b, e.until)
-	b = appendText(b, e.key.Kind)
+	kind := e.key.Kind
+	if e.key.Owner != "" {
+		kind += "\x00" + e.key.Owner // no kind has a zero byte, and files without owners stay readable
+	}
+	b = appendText(b, kind)
 	b = appendText(b, e.key.Group)
 	b = appendText(b, e.key.ID)
 	return append(b, e.value...)
@@ -137,8 +142,9 @@ func readEntry(r *reader, serial uint64) *entry {
 	e := &entry{
 		until: r.instant(), key: EntryKey{Kind: r.text(), Group: r.text(), ID: r.text()}.own(), serial: serial,
 	}
+	e.key.Kind, e.key.Owner, _ = strings.Cut(e.key.Kind, "\x00")
 	e.value = []byte(r.take(uint64(len(r.data))))
-	e.size = e.key.size(e.value)
+	e.size = e.key.Size(e.value)
 	return e
 }
 

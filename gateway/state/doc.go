@@ -15,16 +15,18 @@
 //     with a [FullError] rather than forget: forgetting would let a token be
 //     used twice.
 //   - [Answers] holds what was answered, for byte-identical repetitions (R6).
+//     Full, the owner that has most loses its oldest.
 //   - [Conversations] remembers where each conversation stands (R3).
 //   - [Entries] holds small records that are changed by compare-and-swap and
 //     outlive a request: tasks, native sessions, continuations, push configs.
-//     Full, it refuses.
+//     Full, it drops tasks that have ended, and then refuses.
 //
 // Read shelf.go first: the bounded, expiring map under what every message leaves
 // behind; expiring.go is the one under the entries, which change. Both sweep a
 // little with every write, so nothing needs a goroutine and no write ever pays
 // for a long sweep. journal.go is what a driver needs that keeps
 // the memory somewhere safer: it is told of every change, and can restore one;
+// shares.go is what each owner has of the entries;
 // codec.go is how entries are written; internal/index finds what is on a shelf.
 //
 // statetest holds the contract of what is declared nowhere else; every driver

@@ -14,6 +14,11 @@ type EntryKey struct {
 	Kind  string // what it is: a constant of the gateway's
 	Group string // whose it is
 	ID    string // unique within kind and group
+
+	// Owner is the caller whose share of the store the entry takes. It is no part
+	// of the name: an entry is found with and without it. Empty: the group begins
+	// with it, up to a zero byte.
+	Owner string
 }
 
 // Entry is a small record that outlives a request.
@@ -29,28 +34,40 @@ type group struct{ kind, name string }
 
 func (k EntryKey) group() group { return group{k.Kind, k.Group} }
 
-// size is the octets that an entry is accounted with.
-func (k EntryKey) size(value []byte) int64 {
-	return int64(bookkeeping + 2*len(k.Kind) + 2*len(k.Group) + 3*len(k.ID) + len(value))
+// name is the key without what is no part of the name.
+func (k EntryKey) name() EntryKey {
+	k.Owner = ""
+	return k
+}
+
+// Size is the bytes that an entry is accounted with.
+func (k EntryKey) Size(value []byte) int64 {
+	return int64(bookkeeping + 2*len(k.Kind) + 2*len(k.Group) + 3*len(k.ID) + len(k.Owner) + len(value))
 }
 
 // own shares nothing with a larger text of the caller's.
 func (k EntryKey) own() EntryKey {
-	return EntryKey{strings.Clone(k.Kind), strings.Clone(k.Group), strings.Clone(k.ID)}
+	return EntryKey{strings.Clone(k.Kind), strings.Clone(k.Group), strings.Clone(k.ID), strings.Clone(k.Owner)}
 }
 
 // Entries keeps small records that outlive a request: tasks, native sessions,
-// continuations, push configs. Full, it refuses with a [FullError]; nothing is
-// forgotten before its end. It is safe for concurrent use.
+// continuations, push configs. Each owner has a share, and each kind of entry
+// takes at most [KindShare] of all and of its owner's share. Where there is no
+// space, entries of work that has ended are dropped ([EndedMark]): the oldest of
+// the owner when its share is used up, and the oldest of the owner that has most
+// when the store is full. If that does not suffice it refuses with a [FullError].
+// Nothing else is forgotten before its end. It is safe for concurrent use.
 type Entries struct {
 	now      func() time.Time
 	largest  int
-	perGroup int
+	total    amount
+	perOwner amount
 
-	mu      sync.RWMutex
-	records *expiring
-	groups  map[group][]string // ids in order
-	watches map[EntryKey]*watch
+	mu       sync.RWMutex
+	records  *expiring
+	accounts *accounts
+	groups   map[group][]string // ids in order
+	watches  map[EntryKey]*watch
 }
 
 // watch is what those wait on who wait for one entry.
@@ -60,10 +77,12 @@ type watch struct {
 }
 
 func newEntries(config Config, deps Deps) *Entries {
+	total := amount{config.MaxEntries, config.MaxEntriesBytes}
 	s := &Entries{
-		now: deps.Now, largest: config.MaxEntryBytes, perGroup: config.MaxEntriesPerGroup,
-		records: newExpiring(KindEntry, config.MaxEntries, config.MaxEntriesBytes, deps.Journal),
-		groups:  make(map[group][]string), watches: make(map[EntryKey]*watch),
+		now: deps.Now, largest: config.MaxEntryBytes,
+		total: total, perOwner: amount{config.MaxEntriesPerOwner, config.MaxEntriesBytesPerOwner},
+		records: newExpiring(KindEntry, config.MaxEntries, config.MaxEntriesBytes, deps.Journal), accounts: newAccounts(total),
+		groups: make(map[group][]string), watches: make(map[EntryKey]*watch),
 	}
 	s.records.dropped = s.left
 	// Revisions begin with the clock: whoever holds one from before a restart
@@ -76,7 +95,7 @@ func newEntries(config Config, deps Deps) *Entries {
 func (s *Entries) Get(_ context.Context, key EntryKey) (Entry, bool, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	e, ok := s.records.get(key, s.now())
+	e, ok := s.records.get(key.name(), s.now())
 	if !ok {
 		return Entry{}, false, nil
 	}
@@ -95,57 +114,84 @@ func (s *Entries) Swap(_ context.Context, key EntryKey, old uint64, value []byte
 	defer s.mu.Unlock()
 	now := s.now()
 	var at uint64
-	before, found := s.records.get(key, now)
+	before, found := s.records.get(key.name(), now)
 	if found {
 		at = before.serial
 	}
 	if at != old {
 		return 0, false, nil
 	}
-	if err := s.room(key, value, now); err != nil {
+	if err := s.admit(key, value, now); err != nil {
 		return 0, false, err
 	}
-	s.records.add(key, value, key.size(value), until, now)
-	s.came(key)
+	s.records.add(key, value, key.Size(value), until, now)
+	s.came(key.name())
 	return s.records.serial, true, nil
 }
 
-// room is nil if the entry fits, after what has expired was dropped.
-func (s *Entries) room(key EntryKey, value []byte, now time.Time) error {
-	if _, known := s.records.byKey[key]; !known && len(s.groups[key.group()]) >= s.perGroup {
-		if first := s.cleanGroup(key.group(), now); len(s.groups[key.group()]) >= s.perGroup {
-			return &FullError{What: "entries of one owner", RetryAfter: first.Sub(now)}
+// retryFull is when to try again where work that goes on takes all the space: it
+// may end at any time.
+const retryFull = 5 * time.Second
+
+// admit is nil if there is space for the entry, after entries of ended work were
+// dropped as far as needed.
+func (s *Entries) admit(key EntryKey, value []byte, now time.Time) error {
+	owner := key.OwnerOf()
+	for !s.withinShare(owner, key, value) {
+		switch oldest := s.accounts.oldestOf(owner); {
+		case s.records.clean(now, sweep) > 0:
+		case oldest != nil:
+			s.evict(oldest)
+		case Ended(value): // the end of work is kept: the next one drops it
+			return s.admitAll(key, value, now)
+		default:
+			return &FullError{What: "entries of this caller", Own: true, RetryAfter: retryFull}
 		}
 	}
-	if !s.records.fits(key, key.size(value), now) {
-		retry := time.Second
-		if len(s.records.ending) > 0 {
-			retry = s.records.ending[0].until.Sub(now)
-		}
-		return &FullError{What: "entries", RetryAfter: retry}
-	}
-	return nil
+	return s.admitAll(key, value, now)
 }
 
-// cleanGroup drops what has expired of a group, and tells when the next will.
-func (s *Entries) cleanGroup(g group, now time.Time) (next time.Time) {
-	for _, id := range slices.Clone(s.groups[g]) {
-		e := s.records.byKey[EntryKey{g.kind, g.name, id}]
-		switch {
-		case e.until.Before(now):
-			s.records.drop(e)
-		case next.IsZero() || e.until.Before(next):
-			next = e.until
+// admitAll is admit as far as all owners together are concerned.
+func (s *Entries) admitAll(key EntryKey, value []byte, now time.Time) error {
+	for {
+		fits := s.records.fits(key.name(), key.Size(value), now)
+		if fits && s.added(key, value, amountOf(s.accounts.kinds, key.Kind)).within(amount{}, s.total.ofKind()) {
+			return nil
 		}
+		oldest := s.accounts.oldestOfLargest()
+		if oldest == nil || fits && oldest.key.Kind != key.Kind {
+			return &FullError{What: "entries", RetryAfter: retryFull}
+		}
+		s.evict(oldest)
 	}
-	return next
+}
+
+// withinShare is true if an owner may have this entry beside its others.
+func (s *Entries) withinShare(owner string, key EntryKey, value []byte) bool {
+	all, ofKind := s.accounts.of(owner, key.Kind)
+	return s.added(key, value, all).within(amount{}, s.perOwner) && s.added(key, value, ofKind).within(amount{}, s.perOwner.ofKind())
+}
+
+// added is an amount with the entry, in place of the one of its name.
+func (s *Entries) added(key EntryKey, value []byte, to amount) amount {
+	to.add(key.Size(value))
+	if old, ok := s.records.byKey[key.name()]; ok && old.key.OwnerOf() == key.OwnerOf() {
+		to.remove(old.size)
+	}
+	return to
+}
+
+// evict drops an entry before its end.
+func (s *Entries) evict(e *entry) {
+	s.records.evicted++
+	s.records.drop(e)
 }
 
 // Delete removes an entry; one that is not there is no error.
 func (s *Entries) Delete(_ context.Context, key EntryKey) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e, ok := s.records.byKey[key]; ok {
+	if e, ok := s.records.byKey[key.name()]; ok {
 		s.records.drop(e)
 	}
 	return nil
@@ -167,7 +213,7 @@ func (s *Entries) List(_ context.Context, kind, groupName, after string, limit i
 		if len(found) >= limit {
 			break
 		}
-		if e, ok := s.records.get(EntryKey{kind, groupName, id}, now); ok {
+		if e, ok := s.records.get(EntryKey{Kind: kind, Group: groupName, ID: id}, now); ok {
 			found = append(found, entryOf(e))
 		}
 	}
@@ -200,17 +246,17 @@ func (s *Entries) Await(ctx context.Context, key EntryKey, after uint64) (Entry,
 func (s *Entries) look(key EntryKey, after uint64) (found Entry, ok bool, news *watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, ok := s.records.get(key, s.now())
+	e, ok := s.records.get(key.name(), s.now())
 	switch {
 	case !ok:
 		return Entry{}, false, nil
 	case e.serial > after:
 		return entryOf(e), true, nil
 	}
-	w := s.watches[key]
+	w := s.watches[key.name()]
 	if w == nil {
 		w = &watch{news: make(chan struct{})}
-		s.watches[e.key] = w
+		s.watches[e.key.name()] = w
 	}
 	w.waiting++
 	return Entry{Until: e.until}, true, w
@@ -220,8 +266,8 @@ func (s *Entries) look(key EntryKey, after uint64) (found Entry, ok bool, news *
 func (s *Entries) leave(key EntryKey, w *watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w.waiting--; w.waiting == 0 && s.watches[key] == w {
-		delete(s.watches, key)
+	if w.waiting--; w.waiting == 0 && s.watches[key.name()] == w {
+		delete(s.watches, key.name())
 	}
 }
 
@@ -232,12 +278,20 @@ func (s *Entries) Usage() Usage {
 	return s.records.usage()
 }
 
+// lasting is what cannot be dropped before its end.
+func (s *Entries) lasting() amount {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	u := s.records.usage()
+	return amount{u.Entries - s.accounts.ended.count, u.Bytes - s.accounts.ended.bytes}
+}
+
 func (s *Entries) restore(e *entry) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kept := len(e.value) <= s.largest && s.records.restore(e, s.now())
 	if kept {
-		s.came(e.key)
+		s.came(e.key.name())
 	}
 	return kept
 }
@@ -248,7 +302,9 @@ func (s *Entries) sweep(most int) {
 	s.records.clean(s.now(), most)
 }
 
+// came is told the name of everything that comes.
 func (s *Entries) came(key EntryKey) {
+	s.accounts.add(s.records.byKey[key])
 	g := key.group()
 	if at, there := slices.BinarySearch(s.groups[g], key.ID); !there {
 		s.groups[g] = slices.Insert(s.groups[g], at, key.ID)
@@ -258,6 +314,7 @@ func (s *Entries) came(key EntryKey) {
 
 // left is told of everything that leaves; what is replaced comes again.
 func (s *Entries) left(e *entry) {
+	s.accounts.remove(e)
 	g := e.key.group()
 	if at, there := slices.BinarySearch(s.groups[g], e.key.ID); there {
 		s.groups[g] = slices.Delete(s.groups[g], at, at+1)
@@ -265,7 +322,7 @@ func (s *Entries) left(e *entry) {
 	if len(s.groups[g]) == 0 {
 		delete(s.groups, g)
 	}
-	s.wake(e.key)
+	s.wake(e.key.name())
 }
 
 func (s *Entries) wake(key EntryKey) {

@@ -2,6 +2,7 @@ package state
 
 import (
 	"container/heap"
+	"container/list"
 	"time"
 )
 
@@ -24,15 +25,16 @@ type expiring struct {
 	journal    Journal      // told of everything that comes and leaves; may be nil
 }
 
-// entry is never changed once it is in the map, its place in the heap apart: a
+// entry is never changed once it is in the map, place and ended apart: a
 // journal may read it at any time.
 type entry struct {
 	key    EntryKey
 	value  []byte
 	size   int64
 	serial uint64
-	until  time.Time // alive up to and including this instant
-	place  int       // in the heap
+	until  time.Time     // alive up to and including this instant
+	place  int           // in the heap
+	ended  *list.Element // in its owner's account; nil: it stays until its end
 }
 
 func newExpiring(kind Kind, maxEntries int, maxBytes int64, journal Journal) *expiring {
@@ -56,7 +58,7 @@ func (x *expiring) get(key EntryKey, now time.Time) (*entry, bool) {
 func (x *expiring) add(key EntryKey, value []byte, size int64, until, now time.Time) bool {
 	e := &entry{key: key, value: value, size: size, serial: x.serial + 1, until: until}
 	x.clean(now, sweep)
-	old := x.byKey[key]
+	old := x.byKey[key.name()]
 	if !x.insert(e, now, false) {
 		return false
 	}
@@ -76,7 +78,7 @@ func (x *expiring) restore(e *entry, now time.Time) bool {
 	if e.until.Before(now) {
 		return false
 	}
-	old := x.byKey[e.key]
+	old := x.byKey[e.key.name()]
 	if !x.insert(e, now, true) {
 		return false
 	}
@@ -90,7 +92,7 @@ func (x *expiring) insert(e *entry, now time.Time, evict bool) bool {
 	if x.maxBytes > 0 && e.size > x.maxBytes {
 		return false
 	}
-	if old, ok := x.byKey[e.key]; ok {
+	if old, ok := x.byKey[e.key.name()]; ok {
 		x.remove(old)
 	}
 	for len(x.byKey) >= x.maxEntries || (x.maxBytes > 0 && x.bytes+e.size > x.maxBytes) {
@@ -102,7 +104,7 @@ func (x *expiring) insert(e *entry, now time.Time, evict bool) bool {
 		}
 		x.drop(first)
 	}
-	x.byKey[e.key] = e
+	x.byKey[e.key.name()] = e
 	x.bytes += e.size
 	heap.Push(&x.ending, e)
 	return true
@@ -126,14 +128,16 @@ func (x *expiring) fits(key EntryKey, size int64, now time.Time) bool {
 	}
 }
 
-// clean drops the entries that have expired, but no more than most of them.
-func (x *expiring) clean(now time.Time, most int) {
-	for range most {
+// clean drops the entries that have expired, but no more than most of them, and
+// says how many.
+func (x *expiring) clean(now time.Time, most int) int {
+	for n := range most {
 		if len(x.ending) == 0 || !x.ending[0].until.Before(now) {
-			return
+			return n
 		}
 		x.drop(x.ending[0])
 	}
+	return most
 }
 
 func (x *expiring) drop(e *entry) {
@@ -143,7 +147,7 @@ func (x *expiring) drop(e *entry) {
 
 func (x *expiring) remove(e *entry) {
 	heap.Remove(&x.ending, e.place)
-	delete(x.byKey, e.key)
+	delete(x.byKey, e.key.name())
 	x.bytes -= e.size
 	if x.dropped != nil {
 		x.dropped(e)

@@ -20,8 +20,11 @@ type Config struct {
 	ConversationLifetime   time.Duration // after the last turn
 	MaxEntries             int           // entries
 	MaxEntriesBytes        int64         // octets of entries in all, bookkeeping included
-	MaxEntriesPerGroup     int           // entries of one kind and group
 	MaxEntryBytes          int           // octets of one entry's value
+
+	MaxEntriesPerOwner      int   // entries of one owner; default: a sixteenth of MaxEntries
+	MaxEntriesBytesPerOwner int64 // bytes of entries of one owner; default: a sixteenth of MaxEntriesBytes, or two of the largest
+	MaxAnswersBytesPerOwner int64 // bytes of stored answers of one owner; default: a quarter of MaxAnswersBytes, or two of the largest
 }
 
 // Defaults of a Config. Full, they hold about 450 MiB, for which the collector
@@ -37,7 +40,6 @@ const (
 	DefaultConversationLifetime = 24 * time.Hour
 	DefaultMaxEntries           = 1 << 16
 	DefaultMaxEntriesBytes      = 64 << 20
-	DefaultMaxEntriesPerGroup   = 1 << 12
 	DefaultMaxEntryBytes        = 1 << 20
 )
 
@@ -53,8 +55,10 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.ConversationLifetime, DefaultConversationLifetime)
 	orDefault(&c.MaxEntries, DefaultMaxEntries)
 	orDefault(&c.MaxEntriesBytes, DefaultMaxEntriesBytes)
-	orDefault(&c.MaxEntriesPerGroup, DefaultMaxEntriesPerGroup)
 	orDefault(&c.MaxEntryBytes, DefaultMaxEntryBytes)
+	orDefault(&c.MaxEntriesPerOwner, max(1, c.MaxEntries/16))
+	orDefault(&c.MaxEntriesBytesPerOwner, min(c.MaxEntriesBytes, max(c.MaxEntriesBytes/16, 2*int64(c.MaxEntryBytes+2*bookkeeping))))
+	orDefault(&c.MaxAnswersBytesPerOwner, min(c.MaxAnswersBytes, max(c.MaxAnswersBytes/4, 2*int64(c.MaxAnswerBytes+2*bookkeeping))))
 	return c
 }
 
@@ -70,7 +74,8 @@ func (c Config) Validate() error {
 	for _, bound := range []int64{
 		int64(c.MaxTokens), c.MaxTokenBytes, c.MaxTokenBytesPerHolder, int64(c.MaxReplays), int64(c.MaxAnswers),
 		c.MaxAnswersBytes, int64(c.MaxAnswerBytes), int64(c.MaxConversations), int64(c.ConversationLifetime),
-		int64(c.MaxEntries), c.MaxEntriesBytes, int64(c.MaxEntriesPerGroup), int64(c.MaxEntryBytes),
+		int64(c.MaxEntries), c.MaxEntriesBytes, int64(c.MaxEntryBytes),
+		int64(c.MaxEntriesPerOwner), c.MaxEntriesBytesPerOwner, c.MaxAnswersBytesPerOwner,
 	} {
 		if bound < 0 {
 			return errors.New("state: a bound must not be negative")
@@ -100,6 +105,7 @@ type Memory struct {
 	*Conversations
 	entries *Entries
 	epoch   time.Time
+	bounds  Config
 }
 
 // New makes empty state.
@@ -118,6 +124,7 @@ func New(config Config, deps Deps) (*Memory, error) {
 		Conversations: newConversations(config, deps),
 		entries:       newEntries(config, deps),
 		epoch:         deps.Epoch,
+		bounds:        config,
 	}, nil
 }
 
@@ -145,6 +152,25 @@ func (m *Memory) UsageOf(kind Kind) Usage {
 	}
 }
 
+// KindLasting is what of the entries cannot be dropped before its end, in
+// [Memory.Filled]: when that is all of them, new ones are refused.
+const KindLasting = "lasting_entries"
+
+// Filled is the part of its bounds that each kind of state takes, by its name: of the
+// number or of the bytes, whichever is larger.
+func (m *Memory) Filled() map[string]float64 {
+	c := m.bounds
+	out := map[string]float64{KindLasting: m.entries.lasting().of(amount{c.MaxEntries, c.MaxEntriesBytes})}
+	for kind, bound := range map[Kind]amount{
+		KindToken: {c.MaxTokens, c.MaxTokenBytes}, KindReplay: {c.MaxReplays, 0}, KindAnswer: {c.MaxAnswers, c.MaxAnswersBytes},
+		KindConversation: {c.MaxConversations, 0}, KindEntry: {c.MaxEntries, c.MaxEntriesBytes},
+	} {
+		u := m.UsageOf(kind)
+		out[kind.String()] = amount{u.Entries, u.Bytes}.of(bound)
+	}
+	return out
+}
+
 // Usage says how full a kind of state is.
 type Usage struct {
 	Entries int
@@ -167,11 +193,14 @@ func (m *Memory) Sweep(most int) {
 // must be remembered. It passes with time.
 type FullError struct {
 	What       string        // what is full
-	RetryAfter time.Duration // when the first entry ends
-	Own        bool          // the holder's own share is used up
+	Own        bool          // the share of the caller is used up; else that of all callers together
+	RetryAfter time.Duration // when to try again
 }
 
 func (e *FullError) Error() string {
+	if e.Own {
+		return "state: this caller keeps too much: no room for more " + e.What
+	}
 	return "state: no room for " + e.What
 }
 

@@ -41,7 +41,7 @@ func (m *model) put(key int, octets []byte, until time.Time) {
 }
 
 // first is the key with the least time left, by the second; of those, the one
-// that came first.
+// that came first. Of answers it is the one that came first: all are one owner's.
 func (m *model) first() int {
 	first := -1
 	for key, p := range m.kept {
@@ -75,7 +75,7 @@ func TestShelfIsAMap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		const most, keys = 40, 100
-		m, want := open(t, state.Config{MaxAnswers: most}), &model{most: most, kept: map[int]piece{}}
+		m, want := open(t, state.Config{MaxAnswers: most}), &model{most: most, kept: map[int]piece{}, eldest: true}
 		key := func(n int) ect.ReplayKey { return ect.ReplayKey{ID: ect.ID(fmt.Sprint(n))} }
 		for step := range 20_000 {
 			n := random.IntN(keys)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/state"
 )
@@ -53,6 +55,30 @@ func TestKinds(t *testing.T) {
 	}
 	if beyond := state.Kind(5); len(names) != 5 || names[beyond.String()] || open(t, state.Config{}).UsageOf(beyond) != (state.Usage{}) {
 		t.Errorf("names %v", names)
+	}
+}
+
+// TestFilled: a kind takes the larger of its part of the number and of the bytes, and
+// what has ended is no part of what lasts.
+func TestFilled(t *testing.T) {
+	t.Parallel()
+	m := open(t, state.Config{MaxEntries: 8, MaxEntriesPerOwner: 8, MaxEntriesBytes: 100_000, MaxAnswers: 4})
+	until := time.Now().Add(time.Hour)
+	for id, value := range map[string]string{"1": "goes on", "2": state.EndedMark, "3": state.EndedMark} {
+		if _, ok, err := m.Entries().Swap(t.Context(), state.EntryKey{Kind: "task", Group: "a", ID: id}, 0, []byte(value), until); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	m.Finish(t.Context(), ect.ReplayKey{ID: "1"}, []byte("answer"), until)
+	want := map[string]float64{"tokens": 0, "replays": 0, "answers": 0.25, "conversations": 0, "entries": 0.375, state.KindLasting: 0.125}
+	if diff := cmp.Diff(want, m.Filled()); diff != "" {
+		t.Error(diff)
+	}
+	if _, _, err := m.Entries().Swap(t.Context(), state.EntryKey{Kind: "mail", Group: "a", ID: "1"}, 0, make([]byte, 60_000), until); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Filled()[state.KindLasting]; got < 0.6 || got > 0.62 {
+		t.Errorf("with 60 kB of 100: %v", got)
 	}
 }
 

@@ -34,6 +34,9 @@ type Deps struct {
 	// Empty: nothing is told of it.
 	Backend   string
 	BackendUp func() bool
+	// Filled is the part of its bounds that each kind of state takes, by kinds that
+	// are always the same. Nil: nothing is told of it.
+	Filled func() map[string]float64
 }
 
 // Metrics is every metric of one gateway, on a registry of its own. It is safe
@@ -79,6 +82,11 @@ func New(deps Deps) (*Metrics, error) {
 			return nil, err
 		}
 	}
+	if deps.Filled != nil {
+		if err := m.registry.Register(newFilled(deps.Filled)); err != nil {
+			return nil, err
+		}
+	}
 	if deps.Backend == "" {
 		return m, nil
 	}
@@ -96,6 +104,28 @@ func backendUp(deps Deps) prometheus.Collector {
 		}
 		return 0
 	})
+}
+
+// filled tells how full each kind of state is, at every look.
+type filled struct {
+	ratio *prometheus.Desc
+	look  func() map[string]float64
+}
+
+func newFilled(look func() map[string]float64) filled {
+	return filled{prometheus.NewDesc(namespace+"_state_usage_ratio",
+		"Part of its bounds that a kind of state takes, of the number or of the bytes. lasting_entries are those that cannot be dropped before their end: at 0.75 new tasks are refused. With Redis: memory, of maxmemory.",
+		[]string{"kind"}, nil), look}
+}
+
+func (f filled) Describe(out chan<- *prometheus.Desc) { out <- f.ratio }
+
+func (f filled) Collect(out chan<- prometheus.Metric) {
+	for kind, ratio := range f.look() {
+		if m, err := prometheus.NewConstMetric(f.ratio, prometheus.GaugeValue, ratio, kind); err == nil {
+			out <- m
+		}
+	}
 }
 
 // often is the way to what every exchange counts.

@@ -228,3 +228,23 @@ func BenchmarkLost(b *testing.B) {
 		m.Lost("a2a-v1", "mcp-v1", string(canonical.LossIDs), string(canonical.Carried))
 	}
 }
+
+// TestStateUsage: each look shows how full each kind of state is then.
+func TestStateUsage(t *testing.T) {
+	t.Parallel()
+	ratio := 0.25
+	m, err := telemetry.New(telemetry.Deps{
+		Bindings: []canonical.Binding{"a2a-v1"}, Filled: func() map[string]float64 { return map[string]float64{"entries": ratio, "answers": 0} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ratio = range []float64{0.25, 0.5} {
+		got := scrape(t, m)
+		for _, line := range []string{`aepb_state_usage_ratio{kind="answers"} 0`, fmt.Sprintf(`aepb_state_usage_ratio{kind="entries"} %v`, ratio)} {
+			if !strings.Contains(got, "\n"+line+"\n") {
+				t.Errorf("missing: %s", line)
+			}
+		}
+	}
+}

@@ -13,12 +13,15 @@ import (
 )
 
 // Finish stores an answer, as [state.Answers.Finish] does. While Redis is away
-// or full it is not kept.
+// or full it is not kept. An owner with more than its share loses those of its own
+// that end first.
 func (s *Store) Finish(ctx context.Context, key ect.ReplayKey, answer []byte, until time.Time) {
 	if len(answer) > s.config.Bounds.MaxAnswerBytes || !until.After(s.now()) {
 		return
 	}
-	s.set(ctx, s.answerKey(key), answer, until)
+	if keys, args, ok := s.answer(key, answer, until); ok {
+		_, _ = s.run(ctx, "answers", script(setLua), keys, args...) // Failing tells
+	}
 }
 
 // Confirm stores an answer as Finish does, and returns once as many replicas of
@@ -33,7 +36,10 @@ func (s *Store) Confirm(ctx context.Context, key ect.ReplayKey, answer []byte, u
 		return err
 	}
 	defer cancel()
-	keys, args := []string{s.answerKey(key)}, []any{answer, milliseconds(until)}
+	keys, args, ok := s.answer(key, answer, until)
+	if !ok {
+		return nil
+	}
 	if s.config.Wait == 0 {
 		_, err = script(setLua).Run(bounded, s.client, keys, args...).Slice()
 	} else {
@@ -42,11 +48,48 @@ func (s *Store) Confirm(ctx context.Context, key ect.ReplayKey, answer []byte, u
 	return failure(ctx, "answers", err)
 }
 
-// setLua: KEYS answer; ARGV what it is, until (ms).
+// setLua: KEYS answer, its owner's answers by their end, what each takes; ARGV what
+// it is, until (ms), what it takes, most bytes of an owner, what the names of answers
+// begin with, the rest of its name.
 const setLua = `
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local function forget(name)
+  local size = redis.call('HGET', KEYS[3], name)
+  if not size then return end
+  redis.call('HINCRBY', KEYS[3], 'bytes', -size)
+  redis.call('HDEL', KEYS[3], name)
+  redis.call('ZREM', KEYS[2], name)
+end
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(' .. now, 'LIMIT', 0, 1000)) do forget(name) end
+forget(ARGV[6])
+while tonumber(redis.call('HGET', KEYS[3], 'bytes') or '0') + tonumber(ARGV[3]) > tonumber(ARGV[4]) do
+  local first = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+  if not first then break end
+  redis.call('DEL', ARGV[5] .. first)
+  forget(first)
+end
 redis.call('SET', KEYS[1], ARGV[1], 'PXAT', ARGV[2])
+local lasts = redis.call('PTTL', KEYS[3])
+redis.call('ZADD', KEYS[2], ARGV[2], ARGV[6])
+redis.call('HSET', KEYS[3], ARGV[6], ARGV[3])
+redis.call('HINCRBY', KEYS[3], 'bytes', ARGV[3])
+local over = string.format('%.0f', math.max(tonumber(ARGV[2]), now + lasts))
+redis.call('PEXPIREAT', KEYS[2], over)
+redis.call('PEXPIREAT', KEYS[3], over)
 return {'ok'}
 `
+
+// answerOverhead is about what Redis keeps beside an answer, in bytes.
+const answerOverhead = 256
+
+// answer is what setLua takes; false: the answer is larger than a share.
+func (s *Store) answer(key ect.ReplayKey, answer []byte, until time.Time) (keys []string, args []any, ok bool) {
+	most, size := s.config.Bounds.MaxAnswersBytesPerOwner, int64(len(answer)+answerOverhead)
+	begin, rest := s.answerName(key)
+	account := s.config.Prefix + "p:{" + digest(state.AnswerOwner(key)).hex() + "}:"
+	return []string{begin + rest, account + "z", account + "h"}, []any{answer, milliseconds(until), size, most, begin, rest}, size <= most
+}
 
 // Load finds a stored answer, as [state.Answers.Load] does; while Redis is away
 // there is none.
@@ -131,7 +174,18 @@ func (s *Store) get(ctx context.Context, key string) ([]byte, bool) {
 }
 
 func (s *Store) answerKey(key ect.ReplayKey) string {
-	return s.config.Prefix + "a:" + digest(string(key.Issuer), key.Workflow, string(key.ID)).hex()
+	begin, rest := s.answerName(key)
+	return begin + rest
+}
+
+// answerName is the key of an answer in two parts, the first of which all answers of
+// its owner have: in a cluster they are in one slot.
+func (s *Store) answerName(key ect.ReplayKey) (begin, rest string) {
+	begin = s.config.Prefix + "a:"
+	if s.sharded() {
+		begin += "{" + digest(state.AnswerOwner(key)).hex() + "}:"
+	}
+	return begin, digest(string(key.Issuer), key.Workflow, string(key.ID)).hex()
 }
 
 func (s *Store) conversationKey(key string) string {

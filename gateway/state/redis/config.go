@@ -35,6 +35,7 @@ type Config struct {
 	Assert   bool          // the operator vouches for durability: a master without appendonly is taken
 	Fleeting []string      // kinds of entries that need not outlive a master: no waiting for replicas
 	Keys     [][]byte      // of 32 bytes, the same for all replicas: what they vouch for is believed, the first vouches; none: all that Redis holds is believed
+	Bulky    []string      // kinds of entries of which no more begin while [Crowded] of maxmemory is in use, so that others have space
 	Prefix   string        // of every key and channel
 	Bounds   state.Config  // what is kept; bounds in all are Redis's own (maxmemory), but for evidence
 }
@@ -49,6 +50,9 @@ const (
 	DefaultMaxTokenBytes = 1 << 30
 	DefaultPrefix        = "aepb:"
 )
+
+// Crowded is the part of maxmemory beyond which no more entries of bulky kinds begin.
+const Crowded = 0.875
 
 // WithDefaults fills the zero fields.
 func (c Config) WithDefaults() Config {

@@ -34,6 +34,10 @@ func contract(t *testing.T, config redis.Config) {
 		own.Bounds = bounds
 		return open(t, own)
 	})
+	t.Run("answers of an owner", func(t *testing.T) {
+		t.Parallel()
+		answersOfAnOwner(t, config)
+	})
 	another := func(t testing.TB, config redis.Config) statetest.Entries {
 		t.Helper()
 		return shared{open(t, config).Entries(), config}
@@ -53,8 +57,49 @@ func contract(t *testing.T, config redis.Config) {
 			own.Bounds = bounds
 			return another(t, own)
 		},
-		Reopen: again, Replica: again, Elsewhere: true,
+		Reopen: again, Replica: again, Elsewhere: true, Scattered: len(config.Addresses) > 1,
 	})
+}
+
+// answersOfAnOwner: an owner with more than its share loses those of its own that end
+// first; what has ended counts no more, and what is replaced counts once.
+func answersOfAnOwner(t *testing.T, config redis.Config) {
+	t.Helper()
+	config.Bounds = state.Config{MaxAnswersBytesPerOwner: 3000}
+	s := open(t, apart(config))
+	key := func(owner, jti string) ect.ReplayKey {
+		return ect.ReplayKey{Issuer: ect.Identity(owner), Workflow: "w", ID: ect.ID(jti)}
+	}
+	finish := func(owner, jti string, size int, life time.Duration) {
+		s.Finish(t.Context(), key(owner, jti), make([]byte, size), time.Now().Add(life))
+	}
+	want := func(owner, jti string, want bool) {
+		t.Helper()
+		if _, ok := s.Load(t.Context(), key(owner, jti)); ok != want {
+			t.Errorf("answer %s of %q is there: %v, want %v", jti, owner, ok, want)
+		}
+	}
+	finish("other", "1", 1000, time.Minute)
+	finish("greedy", "2", 1000, 20*time.Minute)
+	finish("greedy", "1", 1000, 10*time.Minute)
+	finish("greedy", "1", 1000, 10*time.Minute)
+	want("greedy", "2", true)
+	if err := s.Confirm(t.Context(), key("task\x00greedy\x00agent", "3"), make([]byte, 1000), time.Now().Add(30*time.Minute)); err != nil {
+		t.Error(err)
+	}
+	want("greedy", "1", false)
+	want("greedy", "2", true)
+	want("task\x00greedy\x00agent", "3", true)
+	finish("greedy", "4", 2800, time.Hour)
+	want("greedy", "4", false)
+	want("greedy", "2", true)
+	finish("brief", "1", 1000, 300*time.Millisecond)
+	finish("brief", "2", 1000, time.Minute)
+	<-time.After(400 * time.Millisecond)
+	finish("brief", "3", 1000, time.Minute)
+	want("brief", "2", true)
+	want("brief", "3", true)
+	want("other", "1", true)
 }
 
 func TestContract(t *testing.T) {

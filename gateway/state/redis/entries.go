@@ -14,11 +14,31 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
-// swapLua: KEYS entry, ids in order, ids by their end; ARGV old, value, until
-// (ms), until (ns), nonce, id, most of a group, channel or nothing. Revisions
-// follow the server's clock, so that one never comes back after a deletion.
-const swapLua = `
-local known = redis.call('HMGET', KEYS[1], 'revision', 'by')
+// forgetLua takes an entry off its owner's account, which is three keys: when each
+// entry ends, what each takes, and which of them have ended in which order. A name
+// on the account is the digest of kind and group, a colon, and the id.
+const forgetLua = `
+local function forget(account, name)
+  local held = redis.call('HGET', account .. ':h', name)
+  if not held then return end
+  local size, kind = string.match(held, '^(%d+) (.*)$')
+  redis.call('HINCRBY', account .. ':h', 'bytes', -size)
+  redis.call('HINCRBY', account .. ':h', 'bytes ' .. kind, -size)
+  redis.call('HINCRBY', account .. ':h', 'count ' .. kind, -1)
+  redis.call('HDEL', account .. ':h', name)
+  redis.call('ZREM', account .. ':z', name)
+  redis.call('ZREM', account .. ':d', name)
+end
+`
+
+// swapLua: KEYS entry, ids in order, ids by their end, the three of its owner's
+// account; ARGV old, value, until (ms), until (ns), nonce, id, channel or nothing,
+// prefix of all keys, name on the account, size, kind, 1 if it has ended, most
+// entries of an owner, most of a kind, most bytes of an owner, most of a kind,
+// account, owner as the key has it. Revisions follow the server's clock, so that
+// one never comes back after a deletion.
+const swapLua = forgetLua + `
+local known = redis.call('HMGET', KEYS[1], 'revision', 'by', 'account')
 if known[2] == ARGV[5] then return {'ok', known[1]} end
 local at = known[1] or '0'
 if at ~= ARGV[1] then return {'lost'} end
@@ -30,12 +50,39 @@ if not known[1] then
     redis.call('ZREM', KEYS[2], unpack(over))
     redis.call('ZREM', KEYS[3], unpack(over))
   end
-  if redis.call('ZCARD', KEYS[2]) >= tonumber(ARGV[7]) and not redis.call('ZSCORE', KEYS[2], ARGV[6]) then
-    return {'full', redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2], string.format('%.0f', now)}
+end
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', '(' .. now, 'LIMIT', 0, 1000)) do
+  forget(ARGV[17], name)
+end
+local size, kind = tonumber(ARGV[10]), ARGV[11]
+local function number(field) return tonumber(redis.call('HGET', KEYS[5], field) or '0') end
+local function within()
+  local old, oldkind, oldsize, one = redis.call('HGET', KEYS[5], ARGV[9]), nil, 0, 1
+  if old then
+    oldsize, oldkind = string.match(old, '^(%d+) (.*)$')
+    oldsize, one = tonumber(oldsize), 0
   end
+  return redis.call('ZCARD', KEYS[4]) + one <= tonumber(ARGV[13]) and number('count ' .. kind) + one <= tonumber(ARGV[14])
+    and number('bytes') - oldsize + size <= tonumber(ARGV[15]) and number('bytes ' .. kind) - oldsize + size <= tonumber(ARGV[16])
+end
+while not within() do
+  local oldest = redis.call('ZRANGE', KEYS[6], 0, 1)
+  local name = oldest[1]
+  if name == ARGV[9] then name = oldest[2] end
+  if not name then
+    if ARGV[12] == '1' then break end
+    return {'full'}
+  end
+  local group, id = string.sub(name, 1, string.find(name, ':', 1, true) - 1), string.sub(name, string.find(name, ':', 1, true) + 1)
+  local entry = ARGV[8] .. 'e:{' .. group .. '}:' .. id
+  redis.call('DEL', entry)
+  redis.call('ZREM', ARGV[8] .. 'i:{' .. group .. '}:', id)
+  redis.call('ZREM', ARGV[8] .. 'x:{' .. group .. '}:', id)
+  forget(ARGV[17], name)
+  if ARGV[7] ~= '' then redis.call('PUBLISH', ARGV[7], entry) end
 end
 local revision = string.format('%.0f', math.max(tonumber(at) + 1, t[1] * 1000000 + t[2]))
-redis.call('HSET', KEYS[1], 'revision', revision, 'value', ARGV[2], 'until', ARGV[4], 'by', ARGV[5])
+redis.call('HSET', KEYS[1], 'revision', revision, 'value', ARGV[2], 'until', ARGV[4], 'by', ARGV[5], 'account', ARGV[17], 'owner', ARGV[18])
 redis.call('PEXPIREAT', KEYS[1], ARGV[3])
 redis.call('ZADD', KEYS[2], 0, ARGV[6])
 redis.call('ZADD', KEYS[3], ARGV[3], ARGV[6])
@@ -44,16 +91,30 @@ if left < 0 or left < tonumber(ARGV[3]) - now then
   redis.call('PEXPIREAT', KEYS[2], ARGV[3])
   redis.call('PEXPIREAT', KEYS[3], ARGV[3])
 end
-if ARGV[8] ~= '' then redis.call('PUBLISH', ARGV[8], KEYS[1]) end
+if known[3] then forget(known[3], ARGV[9]) end
+forget(ARGV[17], ARGV[9])
+redis.call('HSET', KEYS[5], ARGV[9], ARGV[10] .. ' ' .. kind)
+redis.call('HINCRBY', KEYS[5], 'bytes', size)
+redis.call('HINCRBY', KEYS[5], 'bytes ' .. kind, size)
+redis.call('HINCRBY', KEYS[5], 'count ' .. kind, 1)
+local lasts = redis.call('PTTL', KEYS[5])
+redis.call('ZADD', KEYS[4], ARGV[3], ARGV[9])
+if ARGV[12] == '1' then redis.call('ZADD', KEYS[6], revision, ARGV[9]) end
+local over = string.format('%.0f', math.max(tonumber(ARGV[3]), now + lasts))
+for i = 4, 6 do redis.call('PEXPIREAT', KEYS[i], over) end
+if ARGV[7] ~= '' then redis.call('PUBLISH', ARGV[7], KEYS[1]) end
 return {'ok', revision}
 `
 
-// deleteLua: KEYS as in swapLua; ARGV id, channel or nothing.
-const deleteLua = `
+// deleteLua: KEYS entry, ids in order, ids by their end; ARGV id, name on its
+// owner's account, channel or nothing.
+const deleteLua = forgetLua + `
+local account = redis.call('HGET', KEYS[1], 'account')
+if account then forget(account, ARGV[2]) end
 redis.call('DEL', KEYS[1])
 redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('ZREM', KEYS[3], ARGV[1])
-if ARGV[2] ~= '' then redis.call('PUBLISH', ARGV[2], KEYS[1]) end
+if ARGV[3] ~= '' then redis.call('PUBLISH', ARGV[3], KEYS[1]) end
 return {'ok'}
 `
 
@@ -61,6 +122,12 @@ return {'ok'}
 // durable kind counts when as many replicas of Redis as configured have it
 // (R18); [state.UnavailableError] with [ErrUnconfirmed]: fewer have, nobody was
 // told, and it may come to be or not.
+//
+// A script that writes an entry also keeps its owner's account, so that the share
+// of an owner is exact on a server and with Sentinels. In a cluster, where a script
+// has one slot, the share is of an owner's entries of one kind and group. The bound
+// of all owners is Redis's own (maxmemory), of which [Config.Bulky] kinds leave a
+// part to the others.
 type Entries struct {
 	store   *Store
 	watches watches
@@ -77,7 +144,7 @@ func (e *Entries) Get(ctx context.Context, key state.EntryKey) (state.Entry, boo
 		return state.Entry{}, false, err
 	}
 	defer cancel()
-	fields, err := e.store.client.HMGet(bounded, e.keys(key)[0], "revision", "value", "until").Result()
+	fields, err := e.store.client.HMGet(bounded, e.keys(key)[0], "revision", "value", "until", "owner").Result()
 	if err != nil {
 		return state.Entry{}, false, failure(ctx, "", err)
 	}
@@ -85,7 +152,7 @@ func (e *Entries) Get(ctx context.Context, key state.EntryKey) (state.Entry, boo
 }
 
 func entryOf(key state.EntryKey, fields []any) (state.Entry, bool, error) {
-	if len(fields) != 3 || fields[0] == nil {
+	if len(fields) != 4 || fields[0] == nil {
 		return state.Entry{}, false, nil
 	}
 	revision, err := strconv.ParseUint(word(fields, 0), 10, 64)
@@ -93,6 +160,7 @@ func entryOf(key state.EntryKey, fields []any) (state.Entry, bool, error) {
 	if err = errors.Join(err, err2); err != nil {
 		return state.Entry{}, false, unavailable(errReply)
 	}
+	key.Owner = word(fields, 3)
 	return state.Entry{Key: key, Revision: revision, Value: []byte(word(fields, 1)), Until: time.Unix(0, until)}, true, nil
 }
 
@@ -102,11 +170,21 @@ func (e *Entries) Swap(ctx context.Context, key state.EntryKey, old uint64, valu
 	if len(value) > bounds.MaxEntryBytes {
 		return 0, false, &state.FullError{What: "an entry of this size"}
 	}
-	keys := e.keys(key)
+	if old == 0 && e.store.crowded(key.Kind) {
+		return 0, false, &state.FullError{What: "entries", RetryAfter: retryAfter}
+	}
+	account := e.account(key)
+	keys := append(e.keys(key), account+":z", account+":h", account+":d")
 	reply, err := e.write(ctx, key, script(swapLua), keys, func(channel string) []any {
+		ended := 0
+		if state.Ended(value) {
+			ended = 1
+		}
 		return []any{
-			strconv.FormatUint(old, 10), value, milliseconds(until), until.UnixNano(), nonce(), key.ID,
-			bounds.MaxEntriesPerGroup, channel,
+			strconv.FormatUint(old, 10), value, milliseconds(until), until.UnixNano(), nonce(), key.ID, channel,
+			e.store.config.Prefix, nameOf(key), key.Size(value), key.Kind, ended,
+			bounds.MaxEntriesPerOwner, state.KindShare(bounds.MaxEntriesPerOwner),
+			bounds.MaxEntriesBytesPerOwner, state.KindShare(bounds.MaxEntriesBytesPerOwner), account, key.Owner,
 		}
 	})
 	if err != nil {
@@ -122,23 +200,33 @@ func (e *Entries) Swap(ctx context.Context, key state.EntryKey, old uint64, valu
 	case "lost":
 		return 0, false, nil
 	case "full":
-		return 0, false, &state.FullError{What: "entries of one owner", RetryAfter: between(word(reply, 2), word(reply, 1))}
+		return 0, false, &state.FullError{What: "entries of this caller", Own: true, RetryAfter: retryFull}
 	default:
 		return 0, false, unavailable(errReply)
 	}
 }
 
-// between is the time from one millisecond to another, at least one.
-func between(from, to string) time.Duration {
-	a, _ := strconv.ParseInt(from, 10, 64)
-	b, _ := strconv.ParseFloat(to, 64)
-	return time.UnixMilli(max(int64(b), a+1)).Sub(time.UnixMilli(a))
+// retryFull is when to try again where a caller's share is used up by what goes on.
+const retryFull = 5 * time.Second
+
+// nameOf is the name of an entry on its owner's account.
+func nameOf(key state.EntryKey) string { return digest(key.Kind, key.Group).hex() + ":" + key.ID }
+
+// account begins the keys of an owner's account: in a cluster, in the slot of the
+// entry.
+func (e *Entries) account(key state.EntryKey) string {
+	owner := digest(key.OwnerOf()).hex()
+	tag := owner
+	if e.store.sharded() {
+		tag = digest(key.Kind, key.Group).hex()
+	}
+	return e.store.config.Prefix + "o:{" + tag + "}:" + owner
 }
 
 // Delete removes an entry; one that is not there is no error.
 func (e *Entries) Delete(ctx context.Context, key state.EntryKey) error {
 	_, err := e.write(ctx, key, script(deleteLua), e.keys(key), func(channel string) []any {
-		return []any{key.ID, channel}
+		return []any{key.ID, nameOf(key), channel}
 	})
 	return err
 }
@@ -205,7 +293,7 @@ func (e *Entries) page(ctx context.Context, kind, group, after string, most int)
 	values := make([]*goredis.SliceCmd, len(ids))
 	_, err = e.store.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
 		for i, id := range ids {
-			values[i] = p.HMGet(ctx, keys[0]+id, "revision", "value", "until")
+			values[i] = p.HMGet(ctx, keys[0]+id, "revision", "value", "until", "owner")
 		}
 		return nil
 	})

@@ -335,3 +335,56 @@ func TestClosed(t *testing.T) {
 	}
 	wantUnavailable(t, soon, func() error { return swapOne(s, "1") })
 }
+
+// TestTasksLeaveMemoryToOthers: while nearly all of maxmemory is in use no more
+// tasks begin, those that are there can change, and other kinds have space.
+func TestTasksLeaveMemoryToOthers(t *testing.T) {
+	t.Parallel()
+	server := serve(t, "--maxmemory", "16mb")
+	s := open(t, redis.Config{
+		Addresses: []string{server.address}, Bulky: []string{"task"},
+		Bounds: state.Config{MaxEntriesBytesPerOwner: 64 << 20},
+	})
+	e := s.Entries()
+	client := server.client(goredis.Options{})
+	var first uint64
+	for n := 0; s.Filled() <= redis.Crowded; n++ {
+		if n == 400 {
+			t.Fatalf("400 tasks of 100 kB, and %.2f of 16 MiB is in use", s.Filled())
+		}
+		revision, _, err := e.Swap(t.Context(), entryKey(strconv.Itoa(n)), 0, make([]byte, 100_000), hence())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			first = revision
+		}
+		if used(t, client) > 14.2*(1<<20) {
+			eventually(t, soon, "the store sees how much is in use", func() bool { return s.Filled() > redis.Crowded })
+		}
+	}
+	_, _, err := e.Swap(t.Context(), entryKey("another"), 0, nil, hence())
+	if full, ok := errors.AsType[*state.FullError](err); !ok || full.Own {
+		t.Errorf("another task: %v", err)
+	}
+	if _, ok, err := e.Swap(t.Context(), entryKey("0"), first, nil, hence()); !ok || err != nil {
+		t.Errorf("a task that is there: %v, %v", ok, err)
+	}
+	if _, ok, err := e.Swap(t.Context(), state.EntryKey{Kind: "session", Group: "a", ID: "1"}, 0, nil, hence()); !ok || err != nil {
+		t.Errorf("a session: %v, %v", ok, err)
+	}
+}
+
+// used is the memory that a server uses, in bytes.
+func used(t *testing.T, c *goredis.Client) float64 {
+	t.Helper()
+	info, err := c.InfoMap(t.Context(), "memory").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.ParseFloat(info["Memory"]["used_memory"], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return number
+}

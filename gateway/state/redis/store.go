@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +31,7 @@ type Store struct {
 
 	trouble atomic.Pointer[trouble] // nil: none
 	began   atomic.Bool             // every slot has an epoch since we came
+	filled  atomic.Uint64           // bits of a float64: the part of maxmemory that is in use, of the fullest master
 	ctx     context.Context         //nolint:containedctx // ends what runs beside callers, at Close
 	stop    context.CancelFunc
 	group   sync.WaitGroup
@@ -117,6 +120,15 @@ func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc,
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	return bounded, cancel, nil
+}
+
+// Filled is the part of its maxmemory that the fullest master uses, as of a second
+// ago; 0: none has a maxmemory.
+func (s *Store) Filled() float64 { return math.Float64frombits(s.filled.Load()) }
+
+// crowded is true if no more entries of a kind may begin now.
+func (s *Store) crowded(kind string) bool {
+	return s.Filled() > Crowded && slices.Contains(s.config.Bulky, kind)
 }
 
 // sharded: when one master is away, others go on.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -53,6 +54,7 @@ func (s *Store) inspect(ctx context.Context) error {
 	})
 	if err == nil {
 		s.press(room, fullest)
+		s.filled.Store(math.Float64bits(fullest))
 	}
 	if err == nil {
 		err = s.touchEpochs(ctx)

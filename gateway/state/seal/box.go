@@ -144,10 +144,13 @@ func (b *Box) seal(name, value []byte) []byte {
 	return b.with.Seal(out, nonce(out), value, name)
 }
 
+// isSealed reports whether a value begins as sealed ones do.
+func isSealed(value []byte) bool { return len(value) >= len(mark) && [2]byte(value) == mark }
+
 // open is the value that was sealed for this name, or a value that never was
 // sealed as it is.
 func (b *Box) open(name, sealed []byte) ([]byte, error) {
-	if len(sealed) < len(mark) || [2]byte(sealed) != mark {
+	if !isSealed(sealed) {
 		return sealed, nil
 	}
 	if len(sealed) < headSize {

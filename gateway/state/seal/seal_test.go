@@ -102,6 +102,46 @@ func TestEntriesAreSealed(t *testing.T) {
 	}
 }
 
+// A driver sees that the work of an entry has ended, and nothing else of it. A mark
+// that was added or taken away by another program is noticed.
+func TestEntries_EndedMarkIsReadableAndBound(t *testing.T) {
+	t.Parallel()
+	driver := memory(t, state.Config{}).Entries()
+	ctx, until := t.Context(), time.Now().Add(time.Hour)
+	name := func(id string) state.EntryKey { return state.EntryKey{Kind: "task", Group: "g", ID: id} }
+	entries := seal.NewEntries(driver, box(t, key(1)))
+	put := func(to seal.EntryStore, id string, value []byte) {
+		if _, ok, err := to.Swap(ctx, name(id), 0, value, until); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	ended := []byte(state.EndedMark + `"Token":"hush"}`)
+	put(entries, "ended", ended)
+	put(entries, "running", []byte(`{"Token":"hush"}`))
+	raw := func(id string) []byte { e, _, _ := driver.Get(ctx, name(id)); return e.Value }
+	if !state.Ended(raw("ended")) || bytes.Contains(raw("ended"), []byte("hush")) || state.Ended(raw("running")) {
+		t.Errorf("the driver sees %q and %q", raw("ended"), raw("running"))
+	}
+	if e, ok, err := entries.Get(ctx, name("ended")); !ok || err != nil || !bytes.Equal(e.Value, ended) {
+		t.Errorf("got %q, %v, %v", e.Value, ok, err)
+	}
+	stripped, added := raw("ended")[len(state.EndedMark):], append([]byte(state.EndedMark), raw("running")...)
+	for id, value := range map[string][]byte{"ended": stripped, "running": added} {
+		must(t, driver.Delete(ctx, name(id)))
+		put(driver, id, value)
+		if _, ok, err := entries.Get(ctx, name(id)); ok || !errors.Is(err, seal.ErrBroken) {
+			t.Errorf("%s with another mark: %v, %v, want ErrBroken", id, ok, err)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // shared is a driver of answers that others share.
 type shared struct{ *state.Memory }
 

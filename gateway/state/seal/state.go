@@ -1,6 +1,7 @@
 package seal
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"time"
@@ -37,8 +38,22 @@ func (e *Entries) Get(ctx context.Context, key state.EntryKey) (state.Entry, boo
 
 // Swap writes a value if the entry is still at a revision.
 func (e *Entries) Swap(ctx context.Context, key state.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
-	return e.EntryStore.Swap(ctx, key, old, e.box.seal(entryName(key), value), until)
+	return e.EntryStore.Swap(ctx, key, old, e.sealed(key, value), until)
 }
+
+// sealed is a value as the driver keeps it. That the work of an entry has ended
+// stays readable, since drivers drop such entries first (state.EndedMark).
+func (e *Entries) sealed(key state.EntryKey, value []byte) []byte {
+	rest, ended := bytes.CutPrefix(value, []byte(state.EndedMark))
+	if !ended {
+		return e.box.seal(entryName(key), value)
+	}
+	return append([]byte(state.EndedMark), e.box.seal(endedName(key), rest)...)
+}
+
+// endedName is the name under which the value of an entry with the readable mark is
+// sealed: a mark that another program adds or takes away does not open.
+func endedName(key state.EntryKey) []byte { return append(entryName(key), state.EndedMark...) }
 
 // List is a page of a group.
 func (e *Entries) List(ctx context.Context, kind, group, after string, limit int) ([]state.Entry, error) {
@@ -61,7 +76,13 @@ func (e *Entries) opened(entry state.Entry, ok bool, err error) (state.Entry, bo
 	if err != nil || !ok {
 		return entry, ok, err
 	}
-	if entry.Value, err = e.box.open(entryName(entry.Key), entry.Value); err != nil {
+	if rest, ended := bytes.CutPrefix(entry.Value, []byte(state.EndedMark)); ended && isSealed(rest) {
+		rest, err = e.box.open(endedName(entry.Key), rest)
+		entry.Value = append([]byte(state.EndedMark), rest...)
+	} else {
+		entry.Value, err = e.box.open(entryName(entry.Key), entry.Value)
+	}
+	if err != nil {
 		return state.Entry{}, false, &state.UnavailableError{Err: err}
 	}
 	return entry, true, nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -32,8 +33,11 @@ type EntriesHarness struct {
 	// Replica is another process on the same state. Nil: there is only one.
 	Replica func(t testing.TB, e Entries) Entries
 	// Elsewhere: the clock and the bounds in all are those of another machine,
-	// so that no bubble can hold the driver and only a group's bound is its own.
+	// so that no bubble can hold the driver and only an owner's bound is its own.
 	Elsewhere bool
+	// Scattered: entries of an owner lie apart by kind and group, and its share is
+	// of each of them.
+	Scattered bool
 }
 
 // RunEntries holds a driver of entries to the contract.
@@ -47,20 +51,26 @@ func RunEntries(t *testing.T, h EntriesHarness) {
 		"revisions never come back":     entryRevisions,
 		"an entry expires":              entryExpires,
 		"groups are listed in order":    entryLists,
-		"groups are bounded":            entryGroupBound,
+		"owners are bounded":            entryOwnerBound,
 		"waiting ends with a change":    entryAwait,
 		"waiting ends with the context": entryAwaitContext,
 		"waiting ends with the entry":   entryAwaitEnd,
 		"any octets are good names":     entryNames,
 	}
+	maps.Copy(cases, shares)
 	if !h.Elsewhere {
 		cases["all are bounded"] = entryBounds
+		maps.Copy(cases, totals)
 	}
 	if h.Reopen != nil {
 		cases["a restart brings entries back"] = entryRestart
+		cases["a restart keeps shares"] = restartKeepsShares
 	}
 	if h.Replica != nil {
 		cases["replicas see each other"] = entryReplicas
+	}
+	if h.Scattered {
+		maps.DeleteFunc(cases, func(name string, _ func(*testing.T, EntriesHarness)) bool { return wholeOwners[name] })
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -293,8 +303,8 @@ func wantFull(t *testing.T, e Entries, key state.EntryKey, old uint64, size int)
 	}
 }
 
-func entryGroupBound(t *testing.T, h EntriesHarness) {
-	e := h.Open(t, state.Config{MaxEntriesPerGroup: 3, MaxEntryBytes: 100})
+func entryOwnerBound(t *testing.T, h EntriesHarness) {
+	e := h.Open(t, state.Config{MaxEntriesPerOwner: 3, MaxEntryBytes: 100})
 	first := swap(t, e, entryKey("1"), 0, "")
 	swap(t, e, entryKey("2"), 0, "")
 	if _, _, err := e.Swap(t.Context(), entryKey("3"), 0, nil, time.Now().Add(300*time.Millisecond)); err != nil {
@@ -316,16 +326,16 @@ func entryGroupBound(t *testing.T, h EntriesHarness) {
 }
 
 func entryBounds(t *testing.T, h EntriesHarness) {
-	e := h.Open(t, state.Config{MaxEntries: 2, MaxEntriesBytes: 2000})
+	e := h.Open(t, state.Config{MaxEntries: 2, MaxEntriesPerOwner: 2, MaxEntriesBytes: 3000})
 	first := swap(t, e, entryKey("1"), 0, "kept")
 	if _, _, err := e.Swap(t.Context(), entryKey("2"), 0, nil, time.Now().Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	wantFull(t, e, state.EntryKey{Kind: "a", Group: "b", ID: "c"}, 0, 0)
-	wantFull(t, e, entryKey("1"), first, 1500) // in place of itself, and too much
+	wantFull(t, e, entryKey("1"), first, 2500) // in place of itself, and too much
 	wantEntry(t, e, entryKey("1"), first, "kept")
 	after(time.Second + 1)
-	swap(t, e, entryKey("1"), first, string(make([]byte, 1500)))
+	swap(t, e, entryKey("1"), first, string(make([]byte, 1900)))
 	wantFull(t, e, entryKey("3"), 0, 1)
 }
 

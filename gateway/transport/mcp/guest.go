@@ -1,11 +1,14 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
@@ -16,7 +19,8 @@ import (
 
 // Bounds of the sessions of legacy clients.
 const (
-	maxGuests  = 256             // sessions of one caller at one agent
+	DefaultSessions = 256 // sessions of one caller at one agent
+
 	maxSession = 64              // octets of a session's id that is looked up
 	touchAfter = 5 * time.Minute // a session's life is renewed when it was not for so long
 )
@@ -47,12 +51,8 @@ func (v *visit) welcome(ctx context.Context) error {
 		return nil
 	}
 	group := v.group(ctx)
-	n, err := keeper.Count(ctx, group, maxGuests)
-	if err != nil {
+	if err := v.dismiss(ctx, group); err != nil {
 		return &problem.RecordingError{Err: err}
-	}
-	if n >= maxGuests {
-		return &canonical.Error{Code: canonical.CodeRateLimited, Message: "too many sessions: end one of them", RetryAfter: touchAfter}
 	}
 	now := v.door.deps.Now()
 	value, err := json.Marshal(guest{Version: v.message.Origin.Version, Asked: v.message.Preferences.CanAnswer, Used: now})
@@ -64,6 +64,31 @@ func (v *visit) welcome(ctx context.Context) error {
 		return &problem.RecordingError{Err: err}
 	}
 	v.w.Header().Set(headerSession, id)
+	return nil
+}
+
+// dismiss ends the sessions of a group that were not used for longest, as many as it
+// takes for one more to begin. A use is seen when it is touchAfter later than the
+// one before.
+func (v *visit) dismiss(ctx context.Context, group string) error {
+	most, keeper := v.door.deps.Sessions, v.door.deps.Keeper
+	all, err := keeper.All(ctx, group, 2*most)
+	if err != nil || len(all) < most {
+		return err
+	}
+	used := make(map[string]time.Time, len(all))
+	for id, value := range all {
+		var g guest
+		_ = json.Unmarshal(value, &g) // what cannot be read was never used
+		used[id] = g.Used
+	}
+	ids := slices.SortedFunc(maps.Keys(used), func(a, b string) int { return cmp.Or(used[a].Compare(used[b]), cmp.Compare(a, b)) })
+	for _, id := range ids[:len(all)-most+1] {
+		if err := keeper.Delete(ctx, group, id); err != nil {
+			return err
+		}
+		v.door.standing.end(id)
+	}
 	return nil
 }
 

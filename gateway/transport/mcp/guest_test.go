@@ -54,9 +54,13 @@ func (k kept) Delete(ctx context.Context, group, id string) error {
 	return k.Entries.Delete(ctx, state.EntryKey{Kind: "session", Group: group, ID: id})
 }
 
-func (k kept) Count(ctx context.Context, group string, limit int) (int, error) {
+func (k kept) All(ctx context.Context, group string, limit int) (map[string][]byte, error) {
 	entries, err := k.List(ctx, "session", group, "", limit)
-	return len(entries), err
+	all := map[string][]byte{}
+	for _, entry := range entries {
+		all[entry.Key.ID] = entry.Value
+	}
+	return all, err
 }
 
 // clock is set by hand.
@@ -221,20 +225,35 @@ func TestSessionsOfGuests(t *testing.T) {
 	}
 }
 
+// TestTooManyGuests: a caller with as many sessions as it may have begins another,
+// and the one that was not used for longest ends.
 func TestTooManyGuests(t *testing.T) {
 	t.Parallel()
+	const ping = `{"jsonrpc":"2.0","id":3,"method":"ping"}`
 	h := newHouse(t, &telling{road: road{description: chef()}})
-	for i := range 300 {
+	begin := func() string {
+		h.clock.add(time.Second)
 		got, said := h.do(t, http.MethodPost, "", hello)
-		if got.Header.Get("Mcp-Session-Id") != "" {
-			continue
+		id := got.Header.Get("Mcp-Session-Id")
+		if id == "" {
+			t.Fatalf("no session: %d %s", got.StatusCode, said)
 		}
-		if i != 256 || !strings.Contains(said, "too many sessions") {
-			t.Errorf("after %d: %d %s", i, got.StatusCode, said)
-		}
-		return
+		return id
 	}
-	t.Error("there is no end to them")
+	var ids []string
+	for range tmcp.DefaultSessions {
+		ids = append(ids, begin())
+	}
+	h.clock.add(6 * time.Minute)
+	if got, said := h.do(t, http.MethodPost, ids[0], ping); got.StatusCode != http.StatusOK {
+		t.Errorf("the first, before there are too many: %d %s", got.StatusCode, said)
+	}
+	ids = append(ids, begin(), begin())
+	for i, want := range map[int]int{0: 200, 1: 404, 2: 404, 3: 200, len(ids) - 2: 200, len(ids) - 1: 200} {
+		if got, _ := h.do(t, http.MethodPost, ids[i], ping); got.StatusCode != want {
+			t.Errorf("session %d of %d: %d, want %d", i, len(ids), got.StatusCode, want)
+		}
+	}
 }
 
 // TestTold: a stream at the door, its end, and what else can become of it.

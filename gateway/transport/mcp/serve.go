@@ -11,6 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/inbody"
@@ -26,6 +27,10 @@ type DoorDeps struct {
 	Limits  ect.Limits             // of submitted evidence; zero: the defaults (R11)
 	Keeper  Keeper                 // of the sessions of legacy clients; nil: none is given out
 	Now     func() time.Time       // nil: the real clock
+
+	Sessions int // of one caller at one agent; when there are more, the one that was not used for longest ends; zero: DefaultSessions
+	Streams  int // standing streams of one caller; zero: a sixteenth of all
+
 	// Ours reports whether a host name is one of this gateway's: a page that was
 	// loaded under any other came from elsewhere, whatever Host says. nil: all are.
 	Ours func(host string) bool
@@ -52,7 +57,14 @@ func NewDoor(deps DoorDeps) (*Door, error) {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
-	d := &Door{deps: deps}
+	if deps.Sessions == 0 {
+		deps.Sessions = DefaultSessions
+	}
+	streams, err := quota.New(quota.Config{Resource: "open streams", Total: maxStanding, PerHolder: int64(deps.Streams)})
+	if err != nil {
+		return nil, err
+	}
+	d := &Door{deps: deps, standing: standing{streams: streams}}
 	d.closing, d.close = context.WithCancel(context.Background())
 	return d, nil
 }

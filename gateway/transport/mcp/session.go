@@ -276,7 +276,7 @@ func (d *Dialer) endAlone(ep transport.Endpoint, version string, s session) {
 }
 
 // Keeper keeps small records where every replica finds them, each in the group
-// of its owner.
+// of its owner: a word, a space, the caller, a zero byte, and what is the caller's.
 type Keeper interface {
 	// Get finds a record; false: there is none (any more).
 	Get(ctx context.Context, group, id string) (value []byte, revision uint64, ok bool, err error)
@@ -285,8 +285,8 @@ type Keeper interface {
 	Swap(ctx context.Context, group, id string, old uint64, value []byte, until time.Time) (ok bool, err error)
 	// Delete removes a record; one that is not there is no error.
 	Delete(ctx context.Context, group, id string) error
-	// Count says how many records a group has, up to limit.
-	Count(ctx context.Context, group string, limit int) (int, error)
+	// All finds the records of a group by their ids, up to limit.
+	All(ctx context.Context, group string, limit int) (map[string][]byte, error)
 }
 
 // upstream is the form in which a session with a server is kept.
@@ -298,7 +298,7 @@ func place(ep transport.Endpoint, version string) (group, id string) {
 	sum := sha256.Sum256([]byte(strings.Join([]string{
 		key.url, string(key.server), string(key.caller), key.version, key.asked, key.mirrors,
 	}, "\x00")))
-	return "upstream " + ep.Session, hex.EncodeToString(sum[:])
+	return "upstream " + string(ep.Caller) + "\x00" + ep.Session, hex.EncodeToString(sum[:])
 }
 
 // shares: the session that mirrors a caller's own is every replica's.

@@ -10,6 +10,8 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
@@ -24,35 +26,40 @@ const (
 // standing is the streams on which clients of legacy revisions hear what nobody
 // asked for: one for each session. Whoever opens a second has lost the first.
 type standing struct {
+	streams *quota.Pool
+
 	mu     sync.Mutex
 	places map[string]*post
 }
 
-type post struct{ end context.CancelFunc }
+type post struct {
+	end   context.CancelFunc
+	grant *quota.Grant
+}
 
-// take gives a session its stream; false: there are too many.
-func (s *standing) take(key string, end context.CancelFunc) (leave func(), ok bool) {
+// take gives a session its stream. [quota.ExceededError]: there are too many.
+func (s *standing) take(key, caller string, end context.CancelFunc) (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.places[key]
-	if old == nil && len(s.places) >= maxStanding {
-		return nil, false
-	}
-	if old != nil {
+	mine := &post{end: end}
+	if old := s.places[key]; old != nil { // the stream takes the place, and the share, of the one before
 		old.end()
+		mine.grant = old.grant
+	} else if mine.grant, err = s.streams.Take(caller, 1); err != nil {
+		return nil, err
 	}
 	if s.places == nil {
 		s.places = map[string]*post{}
 	}
-	mine := &post{end}
 	s.places[key] = mine
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.places[key] == mine {
 			delete(s.places, key)
+			mine.grant.Release()
 		}
-	}, true
+	}, nil
 }
 
 // end ends the stream of a session, if there is one.
@@ -78,9 +85,9 @@ func (v *visit) stand(ctx context.Context) {
 	}
 	ctx, end := context.WithTimeout(ctx, longestStand)
 	defer end()
-	leave, ok := v.door.standing.take(v.session, end)
-	if !ok {
-		v.fail(&canonical.Error{Code: canonical.CodeUnavailable, Message: "too many open streams", RetryAfter: time.Minute})
+	leave, err := v.door.standing.take(v.session, v.holder(ctx), end)
+	if err != nil {
+		v.fail(err)
 		return
 	}
 	defer leave()
@@ -104,6 +111,15 @@ func (v *visit) stand(ctx context.Context) {
 	}
 	defer func() { _ = answer.Events.Close() }()
 	pass(ctx, out, answer.Events)
+}
+
+// holder is who takes a share of the streams.
+func (v *visit) holder(ctx context.Context) string {
+	q := v.asking(ctx)
+	if q.Caller.Anonymous {
+		return limit.Address(q.Address)
+	}
+	return limit.Identity(string(q.Caller.ID))
 }
 
 // pass tells what is said until nothing is any more.

@@ -1,0 +1,210 @@
+package state
+
+import (
+	"bytes"
+	"container/heap"
+	"container/list"
+	"strings"
+)
+
+// EndedMark begins the value of an entry whose work has ended. Such an entry is
+// kept until its end where there is space, and is the first to be dropped where
+// there is none: of its own caller when that caller is at its share, and of the
+// caller that holds most when the store is full.
+const EndedMark = `{"Ended":true,`
+
+// Ended is true for the value of an entry that may be dropped before its end.
+func Ended(value []byte) bool { return bytes.HasPrefix(value, []byte(EndedMark)) }
+
+// OwnerOf is the caller that an entry is accounted to: the one that the key
+// names, or else what precedes the first zero byte of its group.
+func (k EntryKey) OwnerOf() string {
+	if k.Owner != "" {
+		return k.Owner
+	}
+	owner, _, _ := strings.Cut(k.Group, "\x00")
+	return owner
+}
+
+// KindShare is the part of a bound that entries of one kind may take, so that the
+// other kinds have space when one fills the rest.
+func KindShare[N int | int64](most N) N { return most - most/4 }
+
+// amount is a number of entries and the bytes that they take.
+type amount struct {
+	count int
+	bytes int64
+}
+
+func (a *amount) add(bytes int64)    { a.count, a.bytes = a.count+1, a.bytes+bytes }
+func (a *amount) remove(bytes int64) { a.count, a.bytes = a.count-1, a.bytes-bytes }
+
+// within is true if a and more together do not exceed the bound.
+func (a amount) within(more, bound amount) bool {
+	return a.count+more.count <= bound.count && a.bytes+more.bytes <= bound.bytes
+}
+
+// of is the part of a bound that an amount takes: of the number or of the bytes,
+// whichever is larger.
+func (a amount) of(bound amount) float64 {
+	part := float64(a.count) / float64(max(1, bound.count))
+	if bound.bytes > 0 {
+		part = max(part, float64(a.bytes)/float64(bound.bytes))
+	}
+	return part
+}
+
+// ofKind is the bound of one kind of entries within a bound of all kinds.
+func (a amount) ofKind() amount { return amount{KindShare(a.count), KindShare(a.bytes)} }
+
+// account is what one owner has in a store.
+type account struct {
+	owner  string
+	all    amount
+	kinds  map[string]*amount
+	ended  list.List // of *entry: those that may be dropped, in the order in which they ended
+	weight int64     // bytes that one entry more counts for
+	place  int       // in the order of accounts; -1: it has nothing that may be dropped
+}
+
+// accounts is what each owner has. It is not safe for concurrent use.
+type accounts struct {
+	byOwner map[string]*account
+	kinds   map[string]*amount // of all owners
+	ended   amount             // of all owners: what may be dropped
+	order   largest[*account]  // of those that have something that may be dropped
+	weight  int64              // bytes that one entry more counts for when owners are compared
+}
+
+func newAccounts(bound amount) *accounts {
+	return &accounts{
+		byOwner: map[string]*account{}, kinds: map[string]*amount{}, weight: bound.bytes / int64(max(1, bound.count)),
+	}
+}
+
+// of is what an owner has: in all, and of one kind.
+func (a *accounts) of(owner, kind string) (all, ofKind amount) {
+	found := a.byOwner[owner]
+	if found == nil {
+		return amount{}, amount{}
+	}
+	return found.all, amountOf(found.kinds, kind)
+}
+
+func amountOf(kinds map[string]*amount, kind string) amount {
+	if found := kinds[kind]; found != nil {
+		return *found
+	}
+	return amount{}
+}
+
+// add accounts for an entry that came.
+func (a *accounts) add(e *entry) {
+	owner := e.key.OwnerOf()
+	found := a.byOwner[owner]
+	if found == nil {
+		found = &account{owner: strings.Clone(owner), kinds: map[string]*amount{}, weight: a.weight, place: -1}
+		a.byOwner[found.owner] = found
+	}
+	for _, of := range []map[string]*amount{found.kinds, a.kinds} {
+		if of[e.key.Kind] == nil {
+			of[e.key.Kind] = &amount{}
+		}
+		of[e.key.Kind].add(e.size)
+	}
+	if found.all.add(e.size); Ended(e.value) {
+		e.ended = found.ended.PushBack(e)
+		a.ended.add(e.size)
+	}
+	a.sort(found)
+}
+
+// remove accounts for an entry that left.
+func (a *accounts) remove(e *entry) {
+	found := a.byOwner[e.key.OwnerOf()]
+	found.all.remove(e.size)
+	found.kinds[e.key.Kind].remove(e.size)
+	a.kinds[e.key.Kind].remove(e.size)
+	if e.ended != nil {
+		found.ended.Remove(e.ended)
+		a.ended.remove(e.size)
+		e.ended = nil
+	}
+	if a.sort(found); found.all.count == 0 {
+		delete(a.byOwner, found.owner)
+	}
+}
+
+// sort puts an account where it belongs in the order.
+func (a *accounts) sort(changed *account) {
+	switch listed, lists := changed.place >= 0, changed.ended.Len() > 0; {
+	case listed && lists:
+		heap.Fix(&a.order, changed.place)
+	case lists:
+		heap.Push(&a.order, changed)
+	case listed:
+		heap.Remove(&a.order, changed.place)
+	}
+}
+
+// oldestOf is the entry of an owner that may be dropped first; nil: there is none.
+func (a *accounts) oldestOf(owner string) *entry {
+	found := a.byOwner[owner]
+	if found == nil || found.ended.Len() == 0 {
+		return nil
+	}
+	e, _ := found.ended.Front().Value.(*entry)
+	return e
+}
+
+// oldestOfLargest is the entry that may be dropped first of the owner that has
+// most; nil: no owner has one.
+func (a *accounts) oldestOfLargest() *entry {
+	if len(a.order) == 0 {
+		return nil
+	}
+	return a.oldestOf(a.order[0].owner)
+}
+
+// load is what an account counts for when owners are compared, in bytes.
+func (a *account) load() int64 { return a.all.bytes + int64(a.all.count)*a.weight }
+
+func (a *account) moved(place int) { a.place = place }
+
+// weighed is an account in the order of [largest]. It is told its place; -1: it left.
+type weighed interface {
+	load() int64
+	moved(place int)
+}
+
+// largest orders accounts by what they have, the largest first: a heap for
+// container/heap.
+type largest[A weighed] []A
+
+func (l largest[A]) Len() int           { return len(l) }
+func (l largest[A]) Less(i, j int) bool { return l[i].load() > l[j].load() }
+
+func (l largest[A]) Swap(i, j int) {
+	l[i], l[j] = l[j], l[i]
+	l[i].moved(i)
+	l[j].moved(j)
+}
+
+func (l *largest[A]) Push(x any) {
+	a, ok := x.(A)
+	if !ok {
+		return
+	}
+	a.moved(len(*l))
+	*l = append(*l, a)
+}
+
+func (l *largest[A]) Pop() any {
+	last := len(*l) - 1
+	a := (*l)[last]
+	var none A
+	(*l)[last] = none
+	*l = (*l)[:last]
+	a.moved(-1)
+	return a
+}

@@ -1,0 +1,221 @@
+package statetest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/state"
+)
+
+// shares are the rules of what one owner, and one kind, may take of a store.
+var shares = map[string]func(*testing.T, EntriesHarness){
+	"an owner has a share":                   ownerShare,
+	"an owner has a share of bytes":          ownerShareOfBytes,
+	"ended work of the owner makes space":    endedMakesSpace,
+	"the end of work is always kept":         endIsKept,
+	"one kind leaves space for the others":   kindLeavesSpace,
+	"the owner is no part of the name":       ownerNotInName,
+	"what is deleted or expired counts none": goneCountsNone,
+}
+
+// wholeOwners are the cases in which an owner has entries of several kinds.
+var wholeOwners = map[string]bool{
+	"an owner has a share": true, "an owner has a share of bytes": true, "a restart keeps shares": true,
+}
+
+// owned is the key of an entry of an owner at an agent.
+func owned(owner, agent, id string) state.EntryKey {
+	return state.EntryKey{Kind: "task", Group: owner + "\x00" + agent, ID: id}
+}
+
+// kinded is such a key of another kind.
+func kinded(kind string, key state.EntryKey) state.EntryKey {
+	key.Kind = kind
+	return key
+}
+
+func end(value string) string { return state.EndedMark + value }
+
+// wantRefused expects a refusal, because of the owner's own share or of the total.
+func wantRefused(t *testing.T, e Entries, key state.EntryKey, value string, own bool) {
+	t.Helper()
+	_, ok, err := e.Swap(t.Context(), key, 0, []byte(value), soon())
+	full, is := errors.AsType[*state.FullError](err)
+	if ok || !is || full.Own != own || full.RetryAfter <= 0 {
+		t.Errorf("%+v of %d bytes: got %v, %v, want a FullError with Own %v and a time to try again", key, len(value), ok, err, own)
+	}
+}
+
+func ownerShare(t *testing.T, h EntriesHarness) {
+	e := h.Open(t, state.Config{MaxEntriesPerOwner: 4})
+	swap(t, e, owned("a", "x", "1"), 0, "")
+	swap(t, e, owned("a", "x", "2"), 0, "")
+	swap(t, e, kinded("mail", owned("a", "x", "3")), 0, "")
+	last := swap(t, e, kinded("push", owned("a", "x", "4")), 0, "")
+	wantRefused(t, e, kinded("push", owned("a", "x", "5")), "", true)
+	swap(t, e, kinded("push", owned("a", "x", "4")), last, "what is there may change")
+	swap(t, e, owned("b", "x", "1"), 0, "others notice nothing")
+	if err := e.Delete(t.Context(), owned("a", "x", "1")); err != nil {
+		t.Fatal(err)
+	}
+	swap(t, e, kinded("push", owned("a", "x", "5")), 0, "")
+}
+
+func ownerShareOfBytes(t *testing.T, h EntriesHarness) {
+	e := h.Open(t, state.Config{MaxEntriesBytesPerOwner: 20_000})
+	large := string(make([]byte, 8000))
+	first := swap(t, e, kinded("push", owned("a", "x", "1")), 0, "")
+	swap(t, e, kinded("mail", owned("a", "x", "1")), 0, large)
+	swap(t, e, kinded("push", owned("a", "x", "1")), first, large)
+	wantRefused(t, e, owned("a", "x", "1"), large, true)
+	swap(t, e, owned("b", "x", "1"), 0, large)
+	wantRefused(t, e, state.EntryKey{Kind: "task", Group: "g", ID: "1", Owner: "c"}, string(make([]byte, 19_900)), true)
+}
+
+func endedMakesSpace(t *testing.T, h EntriesHarness) {
+	e := h.Open(t, state.Config{MaxEntriesPerOwner: 4})
+	for _, id := range []string{"c", "a", "b"} {
+		revision := swap(t, e, owned("a", "x", id), 0, "goes on")
+		swap(t, e, owned("a", "x", id), revision, end(id))
+	}
+	swap(t, e, owned("b", "x", "c"), 0, end("others keep theirs"))
+	swap(t, e, owned("a", "x", "d"), 0, "goes on")
+	wantTasks(t, e, owned("a", "x", ""), "a", "b", "d")
+	swap(t, e, owned("a", "x", "e"), 0, "goes on")
+	wantTasks(t, e, owned("a", "x", ""), "b", "d", "e")
+	swap(t, e, owned("a", "x", "f"), 0, "goes on")
+	wantRefused(t, e, owned("a", "x", "g"), "goes on", true)
+	wantTasks(t, e, owned("a", "x", ""), "d", "e", "f")
+	wantTasks(t, e, owned("b", "x", ""), "c")
+}
+
+func endIsKept(t *testing.T, h EntriesHarness) {
+	e := h.Open(t, state.Config{MaxEntriesBytesPerOwner: 6000})
+	first := swap(t, e, owned("a", "x", "1"), 0, "goes on")
+	second := swap(t, e, owned("a", "x", "2"), 0, string(make([]byte, 3000)))
+	swap(t, e, owned("a", "x", "1"), first, end(string(make([]byte, 4000))))
+	wantTasks(t, e, owned("a", "x", ""), "1", "2")
+	swap(t, e, owned("a", "x", "2"), second, end(""))
+	wantTasks(t, e, owned("a", "x", ""), "2")
+}
+
+func kindLeavesSpace(t *testing.T, h EntriesHarness) {
+	e := h.Open(t, state.Config{MaxEntriesPerOwner: 8})
+	for _, id := range []string{"1", "2", "3", "4", "5", "6"} {
+		swap(t, e, owned("a", "x", id), 0, "")
+	}
+	wantRefused(t, e, owned("a", "x", "7"), "", true)
+	swap(t, e, kinded("session", owned("a", "x", "7")), 0, "")
+	swap(t, e, kinded("question", owned("a", "x", "7")), 0, "")
+}
+
+func ownerNotInName(t *testing.T, h EntriesHarness) {
+	e := h.Open(t, state.Config{MaxEntriesPerOwner: 1})
+	key := state.EntryKey{Kind: "callback", Group: "a workflow", ID: "1", Owner: "a"}
+	first := swap(t, e, key, 0, "one")
+	wantLost(t, e, key, 0)
+	key.Owner = ""
+	wantLost(t, e, key, 0)
+	if got, ok, err := e.Get(t.Context(), key); !ok || err != nil || got.Revision != first {
+		t.Errorf("without its owner: %+v, %v, %v", got, ok, err)
+	}
+	key.ID, key.Owner = "2", "a"
+	wantRefused(t, e, key, "", true)
+	key.Owner = "b"
+	swap(t, e, key, 0, "another owner in the same group")
+	if found, err := e.List(t.Context(), "callback", "a workflow", "", 10); err != nil || len(found) != 2 {
+		t.Errorf("listed %+v, %v", found, err)
+	}
+}
+
+func goneCountsNone(t *testing.T, h EntriesHarness) {
+	e := h.Open(t, state.Config{MaxEntriesPerOwner: 4})
+	short := func(id string) {
+		t.Helper()
+		if _, ok, err := e.Swap(t.Context(), owned("a", "x", id), 0, nil, time.Now().Add(300*time.Millisecond)); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+	}
+	for range 3 {
+		for _, id := range []string{"1", "2", "3"} {
+			short(id)
+		}
+		wantRefused(t, e, owned("a", "x", "4"), "", true)
+		after(350 * time.Millisecond)
+	}
+	for range 5 {
+		swap(t, e, owned("a", "x", "5"), 0, end(""))
+		if err := e.Delete(t.Context(), owned("a", "x", "5")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []string{"1", "2", "3"} {
+		short(id)
+	}
+}
+
+// wantTasks compares the ids of the tasks of a group.
+func wantTasks(t *testing.T, e Entries, of state.EntryKey, want ...string) {
+	t.Helper()
+	found, err := e.List(t.Context(), of.Kind, of.Group, "", 100)
+	if err != nil || len(found) != len(want) {
+		t.Errorf("%q: got %d entries, %v, want %q", of.Group, len(found), err, want)
+		return
+	}
+	for i, id := range want {
+		if found[i].Key.ID != id {
+			t.Errorf("%q: place %d is %q, want %q", of.Group, i, found[i].Key.ID, id)
+		}
+	}
+}
+
+// totals are the rules where the bound of all owners is the driver's own.
+var totals = map[string]func(*testing.T, EntriesHarness){
+	"the largest owner's ended work makes space": largestMakesSpace,
+	"tasks of all leave space for other kinds":   tasksLeaveSpace,
+}
+
+func largestMakesSpace(t *testing.T, h EntriesHarness) {
+	e := h.Open(t, state.Config{MaxEntries: 8, MaxEntriesPerOwner: 8})
+	swap(t, e, owned("small", "x", "1"), 0, end(""))
+	for _, id := range []string{"1", "2", "3", "4"} {
+		swap(t, e, owned("large", "x", id), 0, end(""))
+	}
+	swap(t, e, owned("small", "x", "2"), 0, "")
+	swap(t, e, owned("new", "x", "1"), 0, "")
+	wantTasks(t, e, owned("large", "x", ""), "2", "3", "4")
+	swap(t, e, owned("new", "x", "2"), 0, "")
+	wantTasks(t, e, owned("large", "x", ""), "3", "4")
+	wantTasks(t, e, owned("small", "x", ""), "1", "2")
+	for _, id := range []string{"3", "4", "5"} {
+		swap(t, e, owned("new", "x", id), 0, "")
+	}
+	wantRefused(t, e, owned("newer", "x", "1"), "", false)
+}
+
+func tasksLeaveSpace(t *testing.T, h EntriesHarness) {
+	e := h.Open(t, state.Config{MaxEntries: 8, MaxEntriesPerOwner: 8})
+	for _, owner := range []string{"a", "b", "c", "d", "e", "f"} {
+		swap(t, e, owned(owner, "x", "1"), 0, "")
+	}
+	wantRefused(t, e, owned("g", "x", "1"), "", false)
+	swap(t, e, kinded("session", owned("g", "x", "1")), 0, "")
+	swap(t, e, kinded("question", owned("g", "x", "1")), 0, "")
+	wantRefused(t, e, kinded("push", owned("g", "x", "1")), "", false)
+}
+
+// restartKeepsShares: what a driver brings back counts as before.
+func restartKeepsShares(t *testing.T, h EntriesHarness) {
+	e := h.Open(t, state.Config{MaxEntriesPerOwner: 4})
+	swap(t, e, owned("a", "x", "2"), 0, end("ended first"))
+	swap(t, e, owned("a", "x", "1"), 0, end("ended last"))
+	swap(t, e, state.EntryKey{Kind: "callback", Group: "w", ID: "1", Owner: "a"}, 0, "")
+	swap(t, e, kinded("mail", owned("a", "x", "1")), 0, "")
+	e = h.Reopen(t, e)
+	swap(t, e, kinded("push", owned("a", "x", "1")), 0, "")
+	wantTasks(t, e, owned("a", "x", ""), "1")
+	swap(t, e, kinded("push", owned("a", "x", "2")), 0, "")
+	wantTasks(t, e, owned("a", "x", ""))
+	wantRefused(t, e, kinded("push", owned("a", "x", "3")), "", true)
+}
