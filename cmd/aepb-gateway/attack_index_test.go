@@ -35,10 +35,16 @@ type attackFinding struct {
 var attackIndex = []attackFinding{
 	{id: "1", what: "become party to another's workflow with a token of one's own: approve, roll back and read what is others'", tests: []string{
 		"TestAttack_OwnTokenMakesAMember", "TestAttack_OwnTokenMakesAParty", "TestAttack_OutsiderApproves",
-		"policy/membership:TestAttack_OutsiderLearnsAndChangesNothing",
+		"policy/membership:TestAttack_OutsiderLearnsAndChangesNothing", "policy/membership:TestAttack_RootInAnotherWorkflow",
+		"policy/membership:TestAttack_ChildOfATokenForOthers", "policy/membership:TestAttack_AncestorThatNamesItself",
+		"policy/membership:TestAttack_CallerClaimInAnOwnToken", "policy/membership:TestAttack_TwoTokensWithOneID",
+		"policy/membership:TestAttack_OwnWorkflowBesideATokenOfOthers", "policy/membership:TestAttack_MemberSignsItselfIntoALineage",
+		"policy/membership:TestAttack_ListedGatewayForItsUser", "policy/membership:TestAttack_ApproverApprovesItsOwnWork",
+		"policy/membership:TestAttack_TwoRootsInOneMessage", "policy/membership:TestAttack_ReplyEvidenceOfAnOutsiderMakesMembers",
 	}},
 	{id: "2", what: "make the evidence store forget what others need, or fill Redis, with tokens of one's own", tests: []string{
 		"TestAttack_OneIssuerFlushesAllEvidence", "TestAttack_OneIssuerFillsRedis", "TestAttack_ATokenThatNeverEnds",
+		"gateway/state:TestAttack_MembersWithoutRecords",
 	}},
 	{id: "3", what: "make the gateway send requests to internal or public hosts by naming a did:web as sender", tests: []string{
 		"TestAttack_StrangerMakesUsFetchInternalAddress", "TestAttack_AgentMakesUsFetchInternalAddress",
@@ -49,8 +55,11 @@ var attackIndex = []attackFinding{
 	}},
 	{id: "5a", what: "make the gateway hold gigabytes in answers that are never read", tests: []string{
 		"TestAttack_ReadersThatNeverReadHoldMemory", "TestAttack_WorkflowPagesTakeMemory",
+		"gateway/transport/a2a:TestAttack_StreamsOverGRPCThatAreNotRead",
 	}},
-	{id: "5b", what: "make the gateway hold gigabytes in requests that never end", tests: []string{"TestAttack_UnfinishedBodiesTakeMemory"}},
+	{id: "5b", what: "make the gateway hold gigabytes in requests that never end", tests: []string{
+		"TestAttack_UnfinishedBodiesTakeMemory", "gateway/transport/a2a:TestAttack_UnfinishedRequestsOverGRPCTakeMemory",
+	}},
 	{id: "6", what: "take all connections of µACP, all WebSockets, or all calls of SLIM", tests: []string{
 		"TestAttack_StrangersTakeAllUACPConnections", "TestAttack_OneCallerTakesAllUACPConnections",
 		"TestAttack_StrangersTakeAllWebSockets", "TestAttack_OneCallerTakesAllWebSockets",
@@ -79,7 +88,7 @@ var attackIndex = []attackFinding{
 		"TestAttack_OneCallerTakesAllWorkers", "TestAttack_LargeAnswersMakeOthersRunTwice",
 	}},
 	{id: "15", what: "block rollbacks, decisions or a whole id by tokens that have the id of another's", tests: []string{
-		"TestAttack_NamesakeBlocksRollback", "TestAttack_NamesakesBlockAnID",
+		"TestAttack_NamesakeBlocksRollback", "gateway/state:TestAttack_NamesakesBlockAnID", "policy/membership:TestAttack_NamesakeInTheWorkflow",
 	}},
 	{id: "16", what: "forge lines and hide text in the terminal of whoever inspects a token", tests: []string{
 		"cmd/aepbctl:TestAttack_TokenForgesTerminalLines", "cmd/aepbctl:TestAttack_AnswersForgeTerminalLines",
@@ -92,12 +101,12 @@ var attackIndex = []attackFinding{
 		"ect/identity:TestAttack_ReadKeysOfAnOpenFolder",
 	}},
 	{id: "18c", what: "read webhook credentials in the state file", tests: []string{"TestAttack_StateFileShowsWebhookCredentials"}},
-	{id: "18d", what: "become a member of a workflow by writing to Redis", tests: []string{"TestAttack_RedisContentMakesMembers"}},
+	{id: "18d", what: "become a member of a workflow by writing to Redis", tests: []string{"gateway/state/redis:TestAttack_RedisContentMakesMembers"}},
 	{id: "18e", what: "play an AINP envelope that names no recipient to the gateway, in its sender's name", tests: []string{"TestAttack_EnvelopeWithoutRecipientIsReplayed"}},
 	{id: "18f", what: "read the bearer tokens of a SLIM channel as one of its members, or as the node", untested: "documented: SLIM is made so"},
 	{id: "18g", what: "impersonate an outside host with a certificate of the operator's own authorities",
 		untested: "accepted: who holds an authority that the operator trusts is no stranger"},
-	{id: "18h", what: "change what the container is built from behind a tag", untested: "open: a matter of the build, which runs no test"},
+	{id: "18h", what: "change what the container is built from behind a tag", tests: []string{"TestAttack_ImageBehindATagIsReplaced"}},
 	{id: "18i", what: "have two readers understand one message differently by members that differ in case alone", tests: []string{"TestAttack_MemberInAnotherCase"}},
 	{id: "18j", what: "fill the memory of tokens that were used, so that new ones are refused",
 		untested: "accepted: what is refused does no harm, and the rate limit bounds what one caller can put there"},
@@ -106,7 +115,9 @@ var attackIndex = []attackFinding{
 	{id: "H1", what: "become a member of a workflow by a message that policy refuses", tests: []string{"TestAttack_OwnTokenMakesAMember"}},
 	{id: "H2", what: "roll back and decide as an outsider with a token of one's own among the parents", tests: []string{"TestAttack_OwnTokenMakesAParty"}},
 	{id: "H3", what: "keep a caller from rolling back by a token with the id of the caller's own", tests: []string{"TestAttack_NamesakeBlocksRollback"}},
-	{id: "H4", what: "get the stored answer to another caller's message", tests: []string{"TestAttack_StoredAnswerGoesToAnotherCaller"}},
+	{id: "H4", what: "get the stored answer to another caller's message", tests: []string{
+		"TestAttack_StoredAnswerGoesToAnotherCaller", "TestAttack_StoredRollbackAfterTheRightIsGone",
+	}},
 	{id: "H5", what: "call an agent that demands a level of assurance without any token", tests: []string{"TestAttack_LevelWithoutAnyToken"}},
 	{id: "H6", what: "cut the evidence of a reply off from its request by a token of another workflow", tests: []string{"TestAttack_ReplyEvidenceOfAnotherWorkflow"}},
 	{id: "H7", what: "reach a forbidden protocol behind another gateway", tests: []string{"TestAttack_ForbiddenProtocolBehindAPeer"}},
