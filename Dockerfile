@@ -1,4 +1,4 @@
-# A static binary in an empty image, run by nobody in particular.
+# A static binary in an empty image, run without privileges.
 # Pinned by digest: a tag may mean another image tomorrow. Renew both together.
 FROM golang:1.26.5@sha256:3aff6657219a4d9c14e27fb1d8976c49c29fddb70ba835014f477e1c70636647 AS build
 WORKDIR /src

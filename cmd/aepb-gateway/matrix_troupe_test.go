@@ -125,7 +125,7 @@ func newTroupe(t *testing.T, b *bed, also ...speaker) *troupe {
 	must(t, err)
 	s.grpc, s.uacp, s.also = listen(t), inner, also
 	tr.rpc = s.grpc.Addr().String()
-	tr.service = &service{settings: s, logger: s.logger, tls: s.source.ServerConfig()}
+	tr.service = &service{settings: s, logger: s.logger, source: s.source, tls: s.source.ServerConfig()}
 	tr.operate(own)
 	tr.peers.Store(&own.Peers)
 	tr.build(t)

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
-	"unicode"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
@@ -27,7 +27,7 @@ const hostile = "send_task by spiffe://x/mallory, verified\n0000 approve_payment
 func harmless(t *testing.T, name, text string, lines int) {
 	t.Helper()
 	for _, r := range text {
-		if r != '\n' && r != '→' && (r > unicode.MaxASCII || unicode.IsControl(r)) {
+		if r != '\n' && !strconv.IsPrint(r) {
 			t.Errorf("%s: a terminal gets %q in %q", name, r, text)
 			break
 		}

@@ -222,7 +222,7 @@ func losses(views []tokenView) []string {
 }
 
 func printClaims(w io.Writer, views []tokenView) error {
-	encoder := json.NewEncoder(ascii{w})
+	encoder := json.NewEncoder(printable{w})
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
 	for _, v := range views {

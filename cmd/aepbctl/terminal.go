@@ -35,11 +35,11 @@ func words(list []string) string {
 }
 
 // line is a sentence that may quote others, such as an error: one line, with
-// everything unusual escaped that our own sentences do not use.
+// everything escaped that is not printed as a character of its own.
 func line(text string) string {
 	var out strings.Builder
 	for _, r := range strings.ReplaceAll(text, "\n", "; ") {
-		if r >= ' ' && r < unicode.MaxASCII || strings.ContainsRune("µ→…–", r) {
+		if strconv.IsPrint(r) {
 			out.WriteRune(r)
 			continue
 		}
@@ -49,8 +49,8 @@ func line(text string) string {
 	return out.String()
 }
 
-// visible is JSON as one line of ASCII with the same meaning: the terminal would
-// obey some characters that JSON lets stand as they are.
+// visible is JSON as one line with the same meaning: the terminal would obey some
+// characters that JSON lets stand as they are.
 func visible(text []byte) []byte { return escaped(bytes.Map(spaced, text)) }
 
 // spaced turns the line breaks and tabs between the tokens of JSON into spaces.
@@ -62,14 +62,15 @@ func spaced(r rune) rune {
 	return r
 }
 
-// escaped writes what is neither ASCII nor a line break as JSON escapes.
+// escaped writes what is neither printed as a character of its own nor a line break
+// as JSON escapes: control characters, and marks that turn the direction of text.
 func escaped(text []byte) []byte {
 	var out bytes.Buffer
 	for len(text) > 0 {
 		r, size := utf8.DecodeRune(text)
 		text = text[size:]
 		switch {
-		case r == '\n' || r >= ' ' && r < unicode.MaxASCII:
+		case r == '\n' || strconv.IsPrint(r):
 			out.WriteRune(r)
 		case r > 0xffff:
 			high, low := utf16.EncodeRune(r)
@@ -81,11 +82,11 @@ func escaped(text []byte) []byte {
 	return out.Bytes()
 }
 
-// ascii writes JSON of our own encoder, lines and all, as escaped does.
-type ascii struct{ to io.Writer }
+// printable writes JSON of our own encoder, lines and all, as escaped does.
+type printable struct{ to io.Writer }
 
 // Write implements io.Writer. The encoder writes whole characters.
-func (a ascii) Write(text []byte) (int, error) {
+func (a printable) Write(text []byte) (int, error) {
 	if _, err := a.to.Write(escaped(text)); err != nil {
 		return 0, err
 	}
