@@ -22,6 +22,9 @@ const upstreamName = "bench"
 // all the calls.
 const gatewayLimits = "limits:\n  rate: 1000000\n  burst: 1000000\n"
 
+// formerName is the case of another build of the gateway (--against).
+const formerName = "former"
+
 func caseNames() []string { return []string{"direct", "proxy", "floor", "gateway"} }
 
 func concurrencies() []int { return []int{1, 8, 32} }
@@ -30,6 +33,7 @@ func concurrencies() []int { return []int{1, 8, 32} }
 type cast struct {
 	config   string              // more of the gateway's configuration
 	gateway  *devgateway.Process // nil without its case
+	former   *devgateway.Process // nil without its case
 	trust    *devgateway.Trust
 	children []*child
 	subjects []*subject
@@ -37,17 +41,25 @@ type cast struct {
 
 // assemble starts what the cases need. What it returns must be stopped, also
 // when it comes with an error.
-func assemble(ctx context.Context, dir string, cases []string) (*cast, error) {
+func assemble(ctx context.Context, dir string, cases []string, former string) (*cast, error) {
 	c := &cast{}
 	if err := c.found(ctx, dir, slices.Contains(cases, "gateway")); err != nil {
 		return c, err
+	}
+	if former != "" {
+		if err := c.startFormer(ctx, dir, former); err != nil {
+			return c, err
+		}
 	}
 	upstream, err := c.start(ctx, "upstream", script{})
 	if err != nil {
 		return c, err
 	}
-	if c.gateway != nil {
-		if err := c.gateway.AddAgent(ctx, upstreamName, "mcp-v1", upstream.url+"/mcp"); err != nil {
+	for _, process := range []*devgateway.Process{c.gateway, c.former} {
+		if process == nil {
+			continue
+		}
+		if err := process.AddAgent(ctx, upstreamName, "mcp-v1", upstream.url+"/mcp"); err != nil {
 			return c, err
 		}
 	}
@@ -85,6 +97,37 @@ func (c *cast) found(ctx context.Context, dir string, withGateway bool) (err err
 	return nil
 }
 
+// startFormer starts another build of the gateway with the same keys and
+// certificates, and state of its own.
+func (c *cast) startFormer(ctx context.Context, dir, binary string) (err error) {
+	if c.gateway == nil {
+		return fmt.Errorf("%w: --against compares with the case gateway, which is not among --cases", errUsage)
+	}
+	own := filepath.Join(dir, ".former")
+	if err := os.Mkdir(own, 0o700); err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join(c.gateway.Dir, "*.pem"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(own, filepath.Base(file)), text, 0o600); err != nil {
+			return err
+		}
+	}
+	config := filepath.Join(dir, "former.yaml")
+	if err := os.WriteFile(config, []byte(gatewayLimits), 0o600); err != nil {
+		return err
+	}
+	c.former, err = devgateway.Start(ctx, devgateway.Deps{Binary: binary, Dir: own, Args: []string{"--config", config}})
+	return err
+}
+
 func (c *cast) start(ctx context.Context, role string, s script) (*child, error) {
 	started, err := startChild(ctx, role, c.trust, s)
 	if err == nil {
@@ -104,12 +147,12 @@ func (c *cast) subject(ctx context.Context, name string, upstream *child) (*subj
 		name: name, client: c.trust.Client(svid), rate: map[int]float64{},
 		headers: setMCP, calls: callMaker{body: mcpBody},
 	}
-	if name == "floor" || name == "gateway" {
+	if name == "floor" || name == "gateway" || name == formerName {
 		s.headers, s.calls = setA2A, callMaker{sender: sender, audience: c.trust.GatewayID(), body: a2aBody}
 	}
-	if name == "gateway" {
-		s.url = c.gateway.Public + "/agents/" + upstreamName + "/a2a"
-		s.process = process{c.gateway.PID(), askGateway(c.gateway)}
+	if running := map[string]*devgateway.Process{"gateway": c.gateway, formerName: c.former}[name]; running != nil {
+		s.url = running.Public + "/agents/" + upstreamName + "/a2a"
+		s.process = process{running.PID(), askGateway(running)}
 		return s, nil
 	}
 	server := upstream
@@ -142,8 +185,10 @@ func (c *cast) stop(ctx context.Context) error {
 	for _, s := range c.subjects {
 		s.client.CloseIdleConnections()
 	}
-	if c.gateway != nil {
-		errs = append(errs, c.gateway.Stop(ctx))
+	for _, process := range []*devgateway.Process{c.gateway, c.former} {
+		if process != nil {
+			errs = append(errs, process.Stop(ctx))
+		}
 	}
 	for _, started := range slices.Backward(c.children) {
 		if err := started.stop(); err != nil {

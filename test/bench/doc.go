@@ -17,6 +17,9 @@
 // fixed. Everybody speaks HTTP/1.1 over TLS 1.3 on connections that are kept. In
 // floor and gateway each call carries an ECT of its own, signed beforehand.
 //
+// --against BINARY adds the case "former": another build of the gateway, with the same
+// keys and state of its own, and a table of the ratios of each case to it.
+//
 // The cases take turns: in each round each of them runs at concurrency 1, 8 and
 // 32 for an equal slice of --seconds. Machines shared with others vary by a
 // factor of two between runs, so what counts is the median over the rounds of

@@ -31,6 +31,7 @@ type options struct {
 	rounds  int
 	cases   []string
 	with    string
+	against string
 }
 
 func main() {
@@ -72,6 +73,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.rounds, "rounds", 7, "rounds; fewer than 7 compare nothing")
 	flags.StringVar(&cases, "cases", strings.Join(caseNames(), ","), "cases to run")
 	flags.StringVar(&o.with, "with", "", "of the pairs, only those with this protocol, such as "+slimBinding)
+	flags.StringVar(&o.against, "against", "", "binary of another build of the gateway, which takes turns with this one in the exchange")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return o, err
@@ -83,6 +85,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		if !slices.Contains(caseNames(), name) {
 			return o, fmt.Errorf("%w: no case %q", errUsage, name)
 		}
+	}
+	if o.against != "" {
+		o.cases = append(o.cases, formerName)
 	}
 	if o.only != "" && !slices.Contains(names(), o.only) {
 		return o, fmt.Errorf("%w: no measurement %q; there are %q", errUsage, o.only, names())
@@ -124,7 +129,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if o.json {
 		return json.NewEncoder(stdout).Encode(d)
 	}
-	return table(stdout, d)
+	if err := table(stdout, d); err != nil || o.against == "" {
+		return err
+	}
+	return block(stdout, "medians of the per-round ratios to "+formerName, "%.3f", d.Runs, ratioTo(formerName))
 }
 
 // limit is far more than a run can need: minting ECTs takes about as long as
@@ -149,7 +157,7 @@ func measure(ctx context.Context, o options, progress io.Writer) (d document, er
 		return d, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	c, err := assemble(ctx, dir, o.cases)
+	c, err := assemble(ctx, dir, o.cases, o.against)
 	defer func() { err = errors.Join(err, c.stop(ctx)) }()
 	if err != nil {
 		return d, err

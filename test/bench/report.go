@@ -113,7 +113,7 @@ func cell(format string, value float64, ok bool) string {
 // present lists the cases that ran, in their usual order.
 func present(runs []result) []string {
 	var names []string
-	for _, name := range caseNames() {
+	for _, name := range append(caseNames(), formerName) {
 		if slices.ContainsFunc(runs, func(r result) bool { return r.Case == name }) {
 			names = append(names, name)
 		}
@@ -144,9 +144,19 @@ func medianOf(runs []result, name string, concurrency int, col column) (float64,
 }
 
 func medianRatio(runs []result, name string, concurrency int, col column) (float64, bool) {
-	base := byRound(runs, baseline, concurrency, col)
+	return ratioTo(baseline)(runs, name, concurrency, col)
+}
+
+// ratioTo is the median of a case's ratios to another case, round by round.
+func ratioTo(other string) func(runs []result, name string, concurrency int, col column) (float64, bool) {
+	return func(runs []result, name string, concurrency int, col column) (float64, bool) {
+		return ratiosMedian(byRound(runs, other, concurrency, col), byRound(runs, name, concurrency, col))
+	}
+}
+
+func ratiosMedian(base, values map[int]float64) (float64, bool) {
 	var ratios []float64
-	for round, v := range byRound(runs, name, concurrency, col) {
+	for round, v := range values {
 		if base[round] > 0 {
 			ratios = append(ratios, v/base[round])
 		}
