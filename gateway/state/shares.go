@@ -17,8 +17,8 @@ const (
 // memberWeight is what a member of a workflow costs the holder of its first record.
 const memberWeight = 64
 
-// shares is who holds how much of the evidence, and which of his records leave first:
-// those of others, the oldest first, and then our own. It is not safe for concurrent
+// shares is who holds how much of the evidence, and which of its records leave first
+// (victim). It is not safe for concurrent
 // use: its owner has the lock.
 type shares struct {
 	records *index.Index[place[member]]
@@ -40,6 +40,7 @@ type holder struct {
 	pinned  int // workflows that count for him, and what is about to come
 	records int
 	lists   [2]chain // records of others, and our own
+	loads   [2]int64 // of the records in lists
 	at      int      // in shares.largest
 }
 
@@ -114,7 +115,9 @@ func (s *shares) push(h *holder, number uint32, own bool) {
 	}
 	list.latest = number
 	h.records++
-	s.charge(h, s.weigh(int64(p.size)+bookkeeping))
+	load := s.weigh(int64(p.size) + bookkeeping)
+	h.loads[bit(own)] += load
+	s.charge(h, load)
 }
 
 // drop takes a record that left from its holder.
@@ -135,19 +138,23 @@ func (s *shares) drop(p place[member]) {
 		after.meta.older = m.older
 	}
 	h.records--
-	s.charge(h, -s.weigh(int64(p.size)+bookkeeping))
+	load := s.weigh(int64(p.size) + bookkeeping)
+	h.loads[bit(m.own)] -= load
+	s.charge(h, -load)
 	h.pinned++
 	s.leave(h)
 }
 
-// victim is the record of a holder that leaves first; false: he has none.
+// victim is the record of a holder that leaves first: the oldest of others while
+// they take at least half of what it holds, else the oldest of our own. Tokens that
+// it signs do not push out ours, and a busy holder whose share is full still keeps
+// its latest tokens beside ours. false: it has none.
 func (s *shares) victim(h *holder) (number uint32, ok bool) {
-	for _, list := range h.lists {
-		if list.oldest != 0 {
-			return list.oldest, true
-		}
+	foreign, own := h.lists[bit(false)].oldest, h.lists[bit(true)].oldest
+	if own == 0 || foreign != 0 && h.loads[bit(false)] >= h.loads[bit(true)] {
+		return foreign, foreign != 0
 	}
-	return 0, false
+	return own, true
 }
 
 // heaviest is the record that leaves first of all: of whoever holds most.

@@ -31,29 +31,37 @@ const (
 // accountLua counts a record for its holder. KEYS the holder's records in the order in
 // which they leave, by their ends, and their sizes; ARGV the record, 1 if we signed it
 // and else 0, its size, until (ms), the share, its workflow's list or "". What it answers
-// after ok left: a record and its workflow's list, in turn, 32 of them at most.
+// after ok left: a record and its workflow's list, in turn, 32 of them at most. The
+// oldest of others leave while they take at least half, else the oldest of our own.
 const accountLua = `
 local t = redis.call('TIME')
 local now, til = t[1] * 1000 + math.floor(t[2] / 1000), tonumber(ARGV[4])
 local function drop(one)
+  local ours = tonumber(redis.call('ZSCORE', KEYS[1], one) or 0) >= 4503599627370496
   local size, list = string.match(redis.call('HGET', KEYS[3], one) or '0 ', '^(%d+) (.*)$')
   redis.call('ZREM', KEYS[1], one)
   redis.call('ZREM', KEYS[2], one)
   redis.call('HDEL', KEYS[3], one)
   redis.call('HINCRBY', KEYS[3], 'sum', -tonumber(size))
+  if ours then redis.call('HINCRBY', KEYS[3], 'own', -tonumber(size)) end
   return list
 end
 for _, one in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('(%.0f', now), 'LIMIT', 0, 32)) do drop(one) end
 if redis.call('HEXISTS', KEYS[3], ARGV[1]) == 0 then
   redis.call('HSET', KEYS[3], ARGV[1], ARGV[3] .. ' ' .. ARGV[6])
   redis.call('HINCRBY', KEYS[3], 'sum', ARGV[3])
+  if ARGV[2] == '1' then redis.call('HINCRBY', KEYS[3], 'own', ARGV[3]) end
   redis.call('ZADD', KEYS[1], string.format('%.0f', tonumber(ARGV[2]) * 4503599627370496 + t[1] * 1000000 + t[2]), ARGV[1])
 end
 local ends = redis.call('ZSCORE', KEYS[2], ARGV[1])
 if not ends or tonumber(ends) < til then redis.call('ZADD', KEYS[2], til, ARGV[1]) end
 local gone = {'ok'}
-while #gone < 64 and tonumber(redis.call('HGET', KEYS[3], 'sum')) > tonumber(ARGV[5]) do
-  local first = redis.call('ZRANGE', KEYS[1], 0, 1)
+while #gone < 64 do
+  local sum, own = tonumber(redis.call('HGET', KEYS[3], 'sum')), tonumber(redis.call('HGET', KEYS[3], 'own') or 0)
+  if sum <= tonumber(ARGV[5]) then break end
+  local first = {}
+  if own > sum - own then first = redis.call('ZRANGEBYSCORE', KEYS[1], '4503599627370496', '+inf', 'LIMIT', 0, 2) end
+  if #first == 0 or #first == 1 and first[1] == ARGV[1] then first = redis.call('ZRANGE', KEYS[1], 0, 1) end
   local one = first[1]
   if one == ARGV[1] then one = first[2] end
   if not one then break end

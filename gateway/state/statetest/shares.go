@@ -18,7 +18,8 @@ func RunShares(t *testing.T, open func(t testing.TB, bounds state.Config) ect.St
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, ect.Store){
 		"one holder keeps to his share":            oneHolder,
-		"our own records leave last":               ownLast,
+		"tokens of a holder do not push out ours":  ownLast,
+		"a full share keeps the latest of both":    latestOfBoth,
 		"many holders take nothing of a small one": manyHolders,
 		"a record put again stays in its share":    putAgain,
 	} {
@@ -97,6 +98,24 @@ func ownLast(t *testing.T, s ect.Store) {
 	bring(t, s, "caller", 1000, false)
 	if got := found(t, s, "caller", few, true); got != few {
 		t.Errorf("%d of %d records that we signed are left, where those of others could leave", got, few)
+	}
+}
+
+func latestOfBoth(t *testing.T, s ect.Store) {
+	const exchanges = 400 // three records of 2 KiB each, in a share of 256 KiB
+	for n := range exchanges {
+		for _, r := range []ect.Record{held("caller", n, false), held("caller", 2*n, true), held("caller", 2*n+1, true)} {
+			if err := s.Put(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for n := exchanges - 10; n < exchanges; n++ {
+		for _, r := range []ect.Record{held("caller", n, false), held("caller", 2*n, true), held("caller", 2*n+1, true)} {
+			if records, err := ecttest.Find(t.Context(), s, r.ID); err != nil || len(records) != 1 {
+				t.Errorf("exchange %d of %d: a record (own: %t) is not there any more: %v", n, exchanges, r.Own, err)
+			}
+		}
 	}
 }
 
