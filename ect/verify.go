@@ -348,6 +348,9 @@ func (v Verified) Issuer() Identity { return v.claims.Issuer }
 // Workflow is the token's wid; empty: none.
 func (v Verified) Workflow() string { return v.claims.Workflow }
 
+// Audience is a copy of the token's aud.
+func (v Verified) Audience() []string { return slices.Clone(v.claims.Audience) }
+
 // Act is the token's exec_act.
 func (v Verified) Act() Act { return v.claims.Act }
 

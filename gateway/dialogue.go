@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"io"
 	"strings"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -139,7 +138,6 @@ func (x *exchange) asSaid(m *canonical.Message) *canonical.Message {
 // secret: it lets nobody in but its own caller, and no other id of any caller
 // leads to it.
 func boundContext(x *exchange, contextID string) string {
-	hash := sha256.New()
-	_, _ = io.WriteString(hash, "aepb context\x00"+conversation(x, contextID)) // it never fails
-	return "ctx-" + base64.RawURLEncoding.EncodeToString(hash.Sum(nil))
+	sum := sha256.Sum256([]byte("aepb context\x00" + conversation(x, contextID)))
+	return "ctx-" + base64.RawURLEncoding.EncodeToString(sum[:])
 }

@@ -94,7 +94,7 @@ func (g *Gateway) refuseEvidence(ctx context.Context, x *exchange, err error) er
 	_, outside := errors.AsType[*policy.Forbidden](err)
 	_, conflict := errors.AsType[*ect.ConflictError](err)
 	if foreign || outside || conflict {
-		g.refuse(ctx, holderOf(x.call.Caller, x.call.Address), err)
+		g.refuse(ctx, x.holder, err)
 		return err
 	}
 	return recording(err)
@@ -124,7 +124,7 @@ func (g *Gateway) claimEvidence(ctx context.Context, x *exchange) (answer transp
 	x.claimed = true
 	for _, filed := range x.admission.Filed {
 		g.Dialects.Learn(filed.Token)
-		holder := holderOf(x.call.Caller, x.call.Address)
+		holder := x.holder
 		if x.settings.isGateway(x.call.Caller.ID) {
 			holder = limit.Identity(string(filed.Token.Issuer())) // a gateway carries the tokens of many
 		}
@@ -179,7 +179,7 @@ func (g *Gateway) ownFiling(x *exchange, audience []string) ect.Filing {
 		caller = "" // many callers share that identity
 	}
 	f := ect.Filing{
-		Holder: holderOf(x.call.Caller, x.call.Address), Members: g.members.Own(audience, caller),
+		Holder: x.holder, Members: g.members.Own(audience, caller),
 	}
 	f.Members = slices.DeleteFunc(f.Members, func(id ect.Identity) bool {
 		return id == x.call.Caller.ID && (x.admission.ByRole || x.call.Caller.Anonymous)

@@ -44,8 +44,9 @@ type exchange struct {
 	issuedIDs []ect.ID // and their ids
 	heard     heardOf  // tokens of gateways further on, for a caller that is one
 	losses    []canonical.Loss
-	attested  bool // its request came with an ECT, which is not here any more
-	admitted  bool // from here on every failure leaves evidence (architecture section 5)
+	attested  bool   // its request came with an ECT, which is not here any more
+	admitted  bool   // from here on every failure leaves evidence (architecture section 5)
+	holder    string // in whose share its records count (holderOf)
 	legs      *requestLegs
 	unbound   heardOf // jtis of tokens that came with replies and do not testify to them (R4)
 	draining  bool    // the agent takes no new work
@@ -107,7 +108,7 @@ func (x *exchange) verbatim() bool {
 
 // Exchange carries one message to its destination and the reply back.
 func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer transport.Answer, err error) {
-	x := &exchange{call: call, settings: g.settings.Load(), began: g.Now(), leave: g.Metrics.Enter(), legs: &requestLegs{}}
+	x := &exchange{call: call, settings: g.settings.Load(), began: g.Now(), leave: g.Metrics.Enter(), legs: &requestLegs{}, holder: holderOf(call.Caller, call.Address)}
 	defer func() {
 		if answer.Events == nil { // a stream is settled at its end
 			answer = g.settle(ctx, x, answer, err)

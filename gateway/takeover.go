@@ -58,6 +58,7 @@ func (g *Gateway) standIn(p principal, rec *record) (*exchange, error) {
 		},
 		message: &canonical.Message{Op: canonical.OpInvoke, Origin: canonical.Origin{Binding: rec.Source, Version: p.Version}, Body: &canonical.Invoke{}},
 	}
+	x.holder = holderOf(x.call.Caller, x.call.Address)
 	if err := g.protocols(x); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -35,7 +36,7 @@ type kept struct {
 // openState opens what the operator named, or keeps state in memory: what was
 // used before this start is then unknown, and ECTs from before it are refused (R6).
 func openState(s settings) (kept, error) {
-	bounds := stateBounds(s.config.State)
+	bounds := stateBounds(s.config.State, s.dev)
 	switch path := s.config.State.Path; {
 	case s.redis != nil:
 		config := *s.redis
@@ -63,13 +64,17 @@ func openState(s settings) (kept, error) {
 }
 
 // stateBounds are those of the configuration in the words of package state.
-func stateBounds(c config.State) state.Config {
-	return state.Config{
+func stateBounds(c config.State, dev bool) state.Config {
+	bounds := state.Config{
 		MaxTokenBytes: int64(c.EvidenceMiB) << 20, MaxTokenBytesPerHolder: int64(c.EvidenceShareMiB) << 20,
 		MaxEntries: c.Records, MaxEntriesBytes: int64(c.RecordsMiB) << 20,
 		MaxEntriesPerOwner: c.CallerRecords, MaxEntriesBytesPerOwner: int64(c.CallerRecordsKiB) << 10,
 		MaxAnswersBytes: int64(c.AnswersMiB) << 20, MaxAnswersBytesPerOwner: int64(c.CallerAnswersKiB) << 10,
 	}
+	if dev && bounds.MaxTokenBytesPerHolder == 0 { // one caller is everybody
+		bounds.MaxTokenBytesPerHolder = cmp.Or(bounds.MaxTokenBytes, state.DefaultMaxTokenBytes)
+	}
+	return bounds
 }
 
 // loadRedis reads the files that state.redis names; nil: there is no Redis.

@@ -99,8 +99,8 @@ type Operator struct {
 // State is where state is kept.
 type State struct {
 	Path             string `yaml:"path"`               // bbolt file; default: in memory, gone with the process
-	EvidenceMiB      int    `yaml:"evidence_mib"`       // of ECTs kept for GET /ects and /workflows; full, whoever holds most loses his oldest; default 128, with Redis 1024
-	EvidenceShareMiB int    `yaml:"evidence_share_mib"` // of these, what one caller may hold; beyond it he loses his own oldest; default a sixteenth
+	EvidenceMiB      int    `yaml:"evidence_mib"`       // of ECTs kept for GET /ects and /workflows; full, the caller that holds most loses its oldest; default 128, with Redis 1024
+	EvidenceShareMiB int    `yaml:"evidence_share_mib"` // of these, what one caller may hold; beyond it the caller loses its own oldest; default a sixteenth, in dev all
 	Key              string `yaml:"key"`                // file with the keys that seal what is kept in path or redis: lines of 32 bytes in hexadecimal or base64, the first seals and all open; read at start, the same for all replicas; default: for path a file beside it (path.key), which is made; for redis none, and webhooks with credentials are refused
 	Redis            Redis  `yaml:"redis"`              // shared by several replicas; instead of path
 

@@ -49,7 +49,7 @@ func Outsider() error {
 // issuer's workflow, *ect.ConflictError for an id that another issuer used in this
 // workflow; any other error is trouble of the store.
 func (r *Register) Admit(ctx context.Context, s Submission) (Admission, error) {
-	a := admission{Register: r, sub: s, begun: map[string]ect.Identity{}, out: Admission{Known: map[ect.ID][]ect.Record{}}}
+	a := admission{Register: r, sub: s}
 	if len(s.Tokens) == 0 {
 		return a.out, nil
 	}
@@ -60,8 +60,8 @@ func (r *Register) Admit(ctx context.Context, s Submission) (Admission, error) {
 	}
 	tokens := inOrder(s.Tokens)
 	ids := make([]ect.ID, 0, 2*len(tokens))
-	for _, t := range tokens {
-		ids = append(ids, t.ID())
+	for i := range tokens {
+		ids = append(ids, tokens[i].ID())
 	}
 	for _, t := range tokens {
 		for _, id := range t.Parents() {
@@ -75,8 +75,15 @@ func (r *Register) Admit(ctx context.Context, s Submission) (Admission, error) {
 		return a.out, err
 	}
 	for i, id := range ids {
+		if len(found[i]) == 0 {
+			continue
+		}
+		if a.out.Known == nil {
+			a.out.Known = map[ect.ID][]ect.Record{}
+		}
 		a.out.Known[id] = found[i]
 	}
+	a.out.Filed = make([]Filed, 0, len(tokens))
 	for _, t := range tokens {
 		filed, err := a.judge(ctx, t)
 		if err != nil {
@@ -182,6 +189,9 @@ func (a *admission) root(t ect.Verified, standing ect.Standing) (Filed, error) {
 	case standing.Known && !standing.Root, begun && issuer != t.Issuer():
 		return Filed{}, &ect.ForeignRootError{ID: t.ID()}
 	default:
+		if a.begun == nil {
+			a.begun = map[string]ect.Identity{}
+		}
 		a.begun[t.Workflow()] = t.Issuer()
 		return a.file(t), nil
 	}
@@ -189,12 +199,12 @@ func (a *admission) root(t ect.Verified, standing ect.Standing) (Filed, error) {
 
 // file admits a token of an issuer that belongs: whom it names belongs then, too.
 func (a *admission) file(t ect.Verified) Filed {
-	claims := t.Claims()
 	var caller ect.Identity
 	if t.Issuer() == a.deps.Self || a.sub.Gateway(t.Issuer()) {
-		caller = callerOf(claims.Ext)
+		text, _ := t.Extension(ect.ExtCaller)
+		caller = ect.Identity(text)
 	}
-	return Filed{Token: t, Members: a.members(claims.Audience, caller)}
+	return Filed{Token: t, Members: a.members(t.Audience(), caller)}
 }
 
 // named reports whether a parent names the token's issuer and was signed by a

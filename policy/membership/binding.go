@@ -116,10 +116,10 @@ func (b *binding) file(t ect.Verified, bound []Filed) Filed {
 	if !named && !gateway && t.Issuer() != b.reply.Agent {
 		return Filed{Token: t}
 	}
-	claims := t.Claims()
 	var caller ect.Identity
 	if gateway {
-		caller = callerOf(claims.Ext)
+		text, _ := t.Extension(ect.ExtCaller)
+		caller = ect.Identity(text)
 	}
-	return Filed{Token: t, Members: b.members(claims.Audience, caller)}
+	return Filed{Token: t, Members: b.members(t.Audience(), caller)}
 }

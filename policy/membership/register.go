@@ -66,7 +66,7 @@ func (r *Register) Names(rec ect.Record, who ect.Identity) bool {
 	if who == "" {
 		return false
 	}
-	if slices.Contains(r.audience(rec.Audience), who) {
+	if slices.ContainsFunc(rec.Audience, func(text string) bool { return r.meaning(text) == who }) {
 		return true
 	}
 	if rec.Issuer != r.deps.Self {
@@ -85,25 +85,25 @@ func (r *Register) Own(audience []string, caller ect.Identity) []ect.Identity {
 // members are the identities in an audience, and the caller.
 func (r *Register) members(audience []string, caller ect.Identity) []ect.Identity {
 	out := make([]ect.Identity, 0, len(audience)+1)
-	for _, id := range append(r.audience(audience), caller) {
+	add := func(id ect.Identity) {
 		if id != "" && id != r.deps.Self && !slices.Contains(out, id) {
 			out = append(out, id)
 		}
 	}
+	for _, text := range audience {
+		add(r.meaning(text))
+	}
+	add(caller)
 	return out
 }
 
-// audience is the identities that an audience means.
-func (r *Register) audience(audience []string) []ect.Identity {
-	out := make([]ect.Identity, 0, len(audience)+1)
-	for _, id := range audience {
-		if strings.HasPrefix(id, "spiffe://") {
-			out = append(out, ect.Identity(id))
-		} else if agent, ok := r.deps.AgentAt(id); ok {
-			out = append(out, agent)
-		}
+// meaning is the identity that an entry of an audience means; empty: none.
+func (r *Register) meaning(text string) ect.Identity {
+	if strings.HasPrefix(text, "spiffe://") {
+		return ect.Identity(text)
 	}
-	return out
+	agent, _ := r.deps.AgentAt(text)
+	return agent
 }
 
 // callerOf is the caller on whose behalf a gateway says that it signed.
