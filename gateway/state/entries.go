@@ -300,7 +300,18 @@ func (s *Entries) sweep(most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.records.clean(s.now(), most)
+	for range most {
+		u := s.records.usage()
+		oldest := s.accounts.oldestOfLargest()
+		if oldest == nil || (amount{u.Entries, u.Bytes}).of(s.total) <= roomyAt {
+			return
+		}
+		s.evict(oldest)
+	}
 }
+
+// roomyAt is how full the entries may be before a sweep makes space ahead of need.
+const roomyAt = 7. / 8
 
 // came is told the name of everything that comes.
 func (s *Entries) came(key EntryKey) {
