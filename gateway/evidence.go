@@ -88,12 +88,17 @@ func (g *Gateway) admitEvidence(ctx context.Context, x *exchange) error {
 	return g.way(ctx, x, nodes[:len(x.evidence.sources)], nodes)
 }
 
+// outside reports whether a token was not recorded because it does not belong where
+// it says: it is a root in another issuer's workflow, or has the id of another token.
+func outside(err error) bool {
+	_, foreign := errors.AsType[*ect.ForeignRootError](err)
+	_, conflict := errors.AsType[*ect.ConflictError](err)
+	return foreign || conflict
+}
+
 // refuseEvidence counts a message that was refused before anything was recorded of it.
 func (g *Gateway) refuseEvidence(ctx context.Context, x *exchange, err error) error {
-	_, foreign := errors.AsType[*ect.ForeignRootError](err)
-	_, outside := errors.AsType[*policy.Forbidden](err)
-	_, conflict := errors.AsType[*ect.ConflictError](err)
-	if foreign || outside || conflict {
+	if _, forbidden := errors.AsType[*policy.Forbidden](err); forbidden || outside(err) {
 		g.refuse(ctx, x.holder, err)
 		return err
 	}
@@ -150,7 +155,12 @@ func (g *Gateway) bindEvidence(ctx context.Context, x *exchange, tokens []ect.Ve
 	var parents []ect.ID
 	for _, filed := range bound {
 		v := filed.Token
-		if err := g.Recorder.Keep(ctx, v, ect.Filing{Holder: limit.Identity(string(v.Issuer())), Members: filed.Members}); err != nil {
+		err := g.Recorder.Keep(ctx, v, ect.Filing{Holder: limit.Identity(string(v.Issuer())), Members: filed.Members})
+		if outside(err) {
+			unbound = append(unbound, v)
+			continue
+		}
+		if err != nil {
 			return nil, recording(err)
 		}
 		switch {

@@ -91,3 +91,27 @@ func TestOperatorsReload(t *testing.T) {
 		t.Errorf("who is no operator any more still looks: %d", got)
 	}
 }
+
+// Auditors read every workflow and ECT, at the admin listener and, with their
+// certificate, at the public one; each read is logged. Other roles need membership.
+func TestOperator_AuditorReadsAllEvidence(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: staff(), noToken: true})
+	legs := b.work(t)
+	wid, jti := "/workflows/"+legs[0].Workflow, "/ects/"+string(legs[0].ID)
+	for role, want := range map[string]int{"auditor": 200, "viewer": 403, "operator": 403, "approver": 403, "stranger": 403} {
+		via := b.as(t, "/staff/"+role)
+		for _, path := range []string{wid, jti} {
+			if got := b.send(t, letter{via: via, method: http.MethodGet, media: "-", at: b.at.Admin + "/api" + path}); got.status != want {
+				t.Errorf("%s at the admin listener: %s got %d, want %d", role, path, got.status, want)
+			}
+			public := map[int]int{200: 200, 403: 404}[want]
+			if got := b.send(t, letter{via: via, method: http.MethodGet, media: "-", at: path}); got.status != public {
+				t.Errorf("%s at the public listener: %s got %d, want %d", role, path, got.status, public)
+			}
+		}
+	}
+	if n := strings.Count(b.logs.String(), "evidence read by an auditor"); n != 4 {
+		t.Errorf("%d reads of the auditor are logged, want 4", n)
+	}
+}

@@ -66,6 +66,11 @@ func TestPeersByURL(t *testing.T) {
 	if at.Issuer != first.me.ID {
 		t.Errorf("the chain ends with %s", at.Issuer)
 	}
+	for _, leg := range first.proofs(t, reply{header: http.Header{ect.HeaderName: got.header.Values(ect.HeaderName)[:2]}}) {
+		if unbound, declared := leg.Ext.Strings(ect.ExtUnboundEvidence); declared {
+			t.Errorf("evidence of the chain is declared as unbound: %v", unbound)
+		}
+	}
 	first.works(t)
 }
 

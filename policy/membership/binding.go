@@ -19,8 +19,10 @@ type Reply struct {
 }
 
 // Bind tells the tokens that testify to this reply from the others (ruling R4): a
-// token is bound if its workflow is the reply's and it descends from a request leg
-// of the execution. The other tokens are no evidence for anything here. A bound
+// token is bound if its workflow is the reply's and it is a request leg of the
+// execution, descends from one, or is an ancestor that a bound token names: the
+// issuer of that one vouches for it, and what joins the two may have been too large
+// to travel along. The other tokens are no evidence for anything here. A bound
 // token makes members if its issuer is the agent, a gateway, or named by a bound
 // parent. Errors are trouble of the store.
 func (r *Register) Bind(ctx context.Context, reply Reply) (bound []Filed, unbound []ect.Verified, err error) {
@@ -30,20 +32,41 @@ func (r *Register) Bind(ctx context.Context, reply Reply) (bound []Filed, unboun
 			b.parents[t.ID()] = t.Parents()
 		}
 	}
-	for _, t := range inOrder(reply.Tokens) {
-		descends := false
+	tokens := inOrder(reply.Tokens)
+	holds := make([]bool, len(tokens))
+	for i, t := range tokens {
 		if t.Workflow() == reply.Workflow {
-			if descends, err = b.descends(ctx, t); err != nil {
+			if holds[i], err = b.descends(ctx, t); err != nil {
 				return nil, nil, err
 			}
 		}
-		if !descends {
+	}
+	b.vouch(tokens, holds)
+	for i, t := range tokens {
+		if !holds[i] {
 			unbound = append(unbound, t)
 			continue
 		}
 		bound = append(bound, b.file(t, bound))
 	}
 	return bound, unbound, nil
+}
+
+// vouch binds the ancestors that bound tokens name, generation by generation.
+func (b *binding) vouch(tokens []ect.Verified, holds []bool) {
+	for again := true; again; {
+		again = false
+		for i, t := range tokens {
+			if holds[i] || t.Workflow() != b.reply.Workflow {
+				continue
+			}
+			for j := range tokens {
+				if holds[j] && slices.Contains(tokens[j].Parents(), t.ID()) {
+					holds[i], again = true, true
+				}
+			}
+		}
+	}
 }
 
 // Testifies reports whether a bound token may stand as parent of the reply: its
@@ -62,6 +85,9 @@ type binding struct {
 
 // descends follows the parents of a token until a request leg of the execution.
 func (b *binding) descends(ctx context.Context, t ect.Verified) (bool, error) {
+	if slices.Contains(b.reply.Legs, t.ID()) {
+		return true, nil
+	}
 	seen := map[ect.ID]bool{}
 	for generation := t.Parents(); len(generation) > 0; {
 		var next, unknown []ect.ID

@@ -368,14 +368,20 @@ func TestBind_OnlyWhatDescendsFromThisExecution(t *testing.T) {
 	w := newWorld(t)
 	b, other := w.begin(), w.begin()
 	earlier := w.leg(w.caller, b.workflow, b.root.ID()) // another exchange of the same workflow
+	far := w.sign(w.outsider, ect.Claims{Act: ect.ActTranslate, Workflow: b.workflow, Parents: []ect.ID{ect.NewID()}})
 	viaPeer := w.sign(w.peer, ect.Claims{Act: ect.ActTranslate, Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}})
 	for name, tc := range map[string]struct {
 		tokens []ect.Verified
 		want   bool
 	}{
-		"a child of our leg":              {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}})}, true},
-		"a child of what is on record":    {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.checkpoint.ID()}})}, true},
-		"a child of the next gateway's":   {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{viaPeer.ID()}}), viaPeer}, true},
+		"a child of our leg":            {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}})}, true},
+		"a child of what is on record":  {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.checkpoint.ID()}})}, true},
+		"a child of the next gateway's": {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{viaPeer.ID()}}), viaPeer}, true},
+		"our leg and what it came of":   {[]ect.Verified{b.leg, b.root}, true},
+		"an ancestor that a bound one names": {[]ect.Verified{
+			w.sign(w.peer, ect.Claims{Act: ect.ActTranslate, Workflow: b.workflow, Parents: []ect.ID{b.leg.ID(), far.ID()}}), far,
+		}, true},
+		"the same that none names":        {[]ect.Verified{far}, false},
 		"a root":                          {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow})}, false},
 		"of another workflow":             {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: other.workflow, Parents: []ect.ID{b.leg.ID()}})}, false},
 		"of no workflow":                  {[]ect.Verified{w.sign(w.agent, ect.Claims{Parents: []ect.ID{b.leg.ID()}})}, false},
