@@ -106,7 +106,8 @@ func TestAttack_StrangerMakesUsFetchInternalAddress(t *testing.T) {
 	var refusals []string
 	for _, who := range []tainp.Identity{
 		host.did("127.0.0.1", ":internal:path:of:choice"), host.did("localhost", ""), did("mallory"),
-		{DID: "did:web:%2", Key: did("mallory").Key}, {DID: "did:example:mallory", Key: did("mallory").Key},
+		{DID: "did:web:%2", Key: did("mallory").Key},
+		{DID: "did:example:mallory", Key: did("mallory").Key},
 	} {
 		for _, agent := range []string{"members", "internal", "does-not-exist"} {
 			got := b.send(t, letter{via: b.nobody, at: "/agents/" + agent + "/ainp", body: addressedTo(t, who, b.settings.ainp.DID, 1)})
@@ -238,7 +239,7 @@ func (b *bed) addOver(t *testing.T, conn *tls.Conn) (code byte, err error) {
 	if err == nil && !strings.Contains(string(body), strconv.FormatInt(n+1, 10)) {
 		err = errors.New("refused with code " + strconv.FormatInt(int64(f.Code), 16))
 	}
-	return byte(f.Code), err
+	return f.Code, err
 }
 
 // TestAttack_StrangersTakeAllUACPConnections is finding 6. Strangers without a

@@ -115,7 +115,7 @@ func endsBy(t *testing.T, at time.Time, what string, read func() error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for read() == nil { //nolint:revive // until it ends
+		for read() == nil { // until it ends
 		}
 	}()
 	late := time.NewTimer(time.Until(at) + promptly)

@@ -166,10 +166,11 @@ func TestAttack_ReadersThatNeverReadHoldMemory(t *testing.T) {
 	mallory.room = 4096
 	const door = "/agents/big/mcp"
 	body := callBody("echo", "x")
-	header := ""
+	var lines strings.Builder
 	for name, value := range mirror("tools/call", "echo") {
-		header += name + ": " + value + "\r\n"
+		lines.WriteString(name + ": " + value + "\r\n")
 	}
+	header := lines.String()
 	conns := []*tls.Conn{}
 	for range 2 {
 		conn, err := mallory.open(t, b.at.Public)

@@ -119,7 +119,9 @@ func (f devFlags) private(extra config.Config) error {
 		return nil
 	}
 	for _, one := range []struct{ name, at string }{
-		{"--addr", f.addr}, {"--admin-addr", f.adminAddr}, {"--uacp-addr", f.uacpAddr},
+		{"--addr", f.addr},
+		{"--admin-addr", f.adminAddr},
+		{"--uacp-addr", f.uacpAddr},
 		{"listen.grpc", extra.Listen.GRPC}, // listen.uacp_udp is always on loopback
 	} {
 		if one.at != "" && !onLoopback(one.at) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -71,7 +72,7 @@ func (k kept) sealed(s settings) (out kept, plain bool, err error) {
 			return k, false, fmt.Errorf("the key of the state: %w", err)
 		}
 	case len(keys) == 0:
-		s.logger.Warn("state in redis is not sealed: webhooks with credentials are refused; configure state.key, the same for all replicas")
+		s.logger.WarnContext(context.Background(), "state in redis is not sealed: webhooks with credentials are refused; configure state.key, the same for all replicas")
 		return k, true, nil
 	}
 	box, err := seal.NewBox(keys...)

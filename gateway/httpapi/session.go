@@ -56,6 +56,7 @@ func (s *Sessions) State(c net.Conn, state http.ConnState) {
 	}
 	at, _ := found.(*connection)
 	switch state {
+	case http.StateNew:
 	case http.StateActive, http.StateIdle:
 		at.rest(state == http.StateIdle)
 	case http.StateHijacked:

@@ -41,9 +41,6 @@ type shelf[M any] struct {
 	evicted    uint64                 // pieces that had to leave before their end
 }
 
-// none is what is known of a piece beside its octets: nothing.
-type none struct{}
-
 // place is where a piece lies.
 type place[M any] struct {
 	until          int64 // Unix time in nanoseconds, that instant included

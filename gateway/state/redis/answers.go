@@ -154,15 +154,6 @@ end
 return {'ok'}
 `
 
-func (s *Store) set(ctx context.Context, key string, value []byte, until time.Time) {
-	bounded, cancel, err := s.begin(ctx)
-	if err != nil {
-		return
-	}
-	defer cancel()
-	_ = s.client.Do(bounded, "SET", key, value, "PXAT", milliseconds(until)).Err() // Failing tells
-}
-
 func (s *Store) get(ctx context.Context, key string) ([]byte, bool) {
 	bounded, cancel, err := s.begin(ctx)
 	if err != nil {

@@ -24,9 +24,9 @@ var wholeOwners = map[string]bool{
 	"an owner has a share": true, "an owner has a share of bytes": true, "a restart keeps shares": true,
 }
 
-// owned is the key of an entry of an owner at an agent.
-func owned(owner, agent, id string) state.EntryKey {
-	return state.EntryKey{Kind: "task", Group: owner + "\x00" + agent, ID: id}
+// owned is the key of an entry of an owner.
+func owned(owner, id string) state.EntryKey {
+	return state.EntryKey{Kind: "task", Group: owner + "\x00x", ID: id}
 }
 
 // kinded is such a key of another kind.
@@ -49,65 +49,65 @@ func wantRefused(t *testing.T, e Entries, key state.EntryKey, value string, own 
 
 func ownerShare(t *testing.T, h EntriesHarness) {
 	e := h.Open(t, state.Config{MaxEntriesPerOwner: 4})
-	swap(t, e, owned("a", "x", "1"), 0, "")
-	swap(t, e, owned("a", "x", "2"), 0, "")
-	swap(t, e, kinded("mail", owned("a", "x", "3")), 0, "")
-	last := swap(t, e, kinded("push", owned("a", "x", "4")), 0, "")
-	wantRefused(t, e, kinded("push", owned("a", "x", "5")), "", true)
-	swap(t, e, kinded("push", owned("a", "x", "4")), last, "what is there may change")
-	swap(t, e, owned("b", "x", "1"), 0, "others notice nothing")
-	if err := e.Delete(t.Context(), owned("a", "x", "1")); err != nil {
+	swap(t, e, owned("a", "1"), 0, "")
+	swap(t, e, owned("a", "2"), 0, "")
+	swap(t, e, kinded("mail", owned("a", "3")), 0, "")
+	last := swap(t, e, kinded("push", owned("a", "4")), 0, "")
+	wantRefused(t, e, kinded("push", owned("a", "5")), "", true)
+	swap(t, e, kinded("push", owned("a", "4")), last, "what is there may change")
+	swap(t, e, owned("b", "1"), 0, "others notice nothing")
+	if err := e.Delete(t.Context(), owned("a", "1")); err != nil {
 		t.Fatal(err)
 	}
-	swap(t, e, kinded("push", owned("a", "x", "5")), 0, "")
+	swap(t, e, kinded("push", owned("a", "5")), 0, "")
 }
 
 func ownerShareOfBytes(t *testing.T, h EntriesHarness) {
 	e := h.Open(t, state.Config{MaxEntriesBytesPerOwner: 20_000})
 	large := string(make([]byte, 8000))
-	first := swap(t, e, kinded("push", owned("a", "x", "1")), 0, "")
-	swap(t, e, kinded("mail", owned("a", "x", "1")), 0, large)
-	swap(t, e, kinded("push", owned("a", "x", "1")), first, large)
-	wantRefused(t, e, owned("a", "x", "1"), large, true)
-	swap(t, e, owned("b", "x", "1"), 0, large)
+	first := swap(t, e, kinded("push", owned("a", "1")), 0, "")
+	swap(t, e, kinded("mail", owned("a", "1")), 0, large)
+	swap(t, e, kinded("push", owned("a", "1")), first, large)
+	wantRefused(t, e, owned("a", "1"), large, true)
+	swap(t, e, owned("b", "1"), 0, large)
 	wantRefused(t, e, state.EntryKey{Kind: "task", Group: "g", ID: "1", Owner: "c"}, string(make([]byte, 19_900)), true)
 }
 
 func endedMakesSpace(t *testing.T, h EntriesHarness) {
 	e := h.Open(t, state.Config{MaxEntriesPerOwner: 4})
 	for _, id := range []string{"c", "a", "b"} {
-		revision := swap(t, e, owned("a", "x", id), 0, "goes on")
-		swap(t, e, owned("a", "x", id), revision, end(id))
+		revision := swap(t, e, owned("a", id), 0, "goes on")
+		swap(t, e, owned("a", id), revision, end(id))
 	}
-	swap(t, e, owned("b", "x", "c"), 0, end("others keep theirs"))
-	swap(t, e, owned("a", "x", "d"), 0, "goes on")
-	wantTasks(t, e, owned("a", "x", ""), "a", "b", "d")
-	swap(t, e, owned("a", "x", "e"), 0, "goes on")
-	wantTasks(t, e, owned("a", "x", ""), "b", "d", "e")
-	swap(t, e, owned("a", "x", "f"), 0, "goes on")
-	wantRefused(t, e, owned("a", "x", "g"), "goes on", true)
-	wantTasks(t, e, owned("a", "x", ""), "d", "e", "f")
-	wantTasks(t, e, owned("b", "x", ""), "c")
+	swap(t, e, owned("b", "c"), 0, end("others keep theirs"))
+	swap(t, e, owned("a", "d"), 0, "goes on")
+	wantTasks(t, e, owned("a", ""), "a", "b", "d")
+	swap(t, e, owned("a", "e"), 0, "goes on")
+	wantTasks(t, e, owned("a", ""), "b", "d", "e")
+	swap(t, e, owned("a", "f"), 0, "goes on")
+	wantRefused(t, e, owned("a", "g"), "goes on", true)
+	wantTasks(t, e, owned("a", ""), "d", "e", "f")
+	wantTasks(t, e, owned("b", ""), "c")
 }
 
 func endIsKept(t *testing.T, h EntriesHarness) {
 	e := h.Open(t, state.Config{MaxEntriesBytesPerOwner: 6000})
-	first := swap(t, e, owned("a", "x", "1"), 0, "goes on")
-	second := swap(t, e, owned("a", "x", "2"), 0, string(make([]byte, 3000)))
-	swap(t, e, owned("a", "x", "1"), first, end(string(make([]byte, 4000))))
-	wantTasks(t, e, owned("a", "x", ""), "1", "2")
-	swap(t, e, owned("a", "x", "2"), second, end(""))
-	wantTasks(t, e, owned("a", "x", ""), "2")
+	first := swap(t, e, owned("a", "1"), 0, "goes on")
+	second := swap(t, e, owned("a", "2"), 0, string(make([]byte, 3000)))
+	swap(t, e, owned("a", "1"), first, end(string(make([]byte, 4000))))
+	wantTasks(t, e, owned("a", ""), "1", "2")
+	swap(t, e, owned("a", "2"), second, end(""))
+	wantTasks(t, e, owned("a", ""), "2")
 }
 
 func kindLeavesSpace(t *testing.T, h EntriesHarness) {
 	e := h.Open(t, state.Config{MaxEntriesPerOwner: 8})
 	for _, id := range []string{"1", "2", "3", "4", "5", "6"} {
-		swap(t, e, owned("a", "x", id), 0, "")
+		swap(t, e, owned("a", id), 0, "")
 	}
-	wantRefused(t, e, owned("a", "x", "7"), "", true)
-	swap(t, e, kinded("session", owned("a", "x", "7")), 0, "")
-	swap(t, e, kinded("question", owned("a", "x", "7")), 0, "")
+	wantRefused(t, e, owned("a", "7"), "", true)
+	swap(t, e, kinded("session", owned("a", "7")), 0, "")
+	swap(t, e, kinded("question", owned("a", "7")), 0, "")
 }
 
 func ownerNotInName(t *testing.T, h EntriesHarness) {
@@ -133,7 +133,7 @@ func goneCountsNone(t *testing.T, h EntriesHarness) {
 	e := h.Open(t, state.Config{MaxEntriesPerOwner: 4})
 	short := func(id string) {
 		t.Helper()
-		if _, ok, err := e.Swap(t.Context(), owned("a", "x", id), 0, nil, time.Now().Add(300*time.Millisecond)); err != nil || !ok {
+		if _, ok, err := e.Swap(t.Context(), owned("a", id), 0, nil, time.Now().Add(300*time.Millisecond)); err != nil || !ok {
 			t.Fatal(ok, err)
 		}
 	}
@@ -141,12 +141,12 @@ func goneCountsNone(t *testing.T, h EntriesHarness) {
 		for _, id := range []string{"1", "2", "3"} {
 			short(id)
 		}
-		wantRefused(t, e, owned("a", "x", "4"), "", true)
+		wantRefused(t, e, owned("a", "4"), "", true)
 		after(350 * time.Millisecond)
 	}
 	for range 5 {
-		swap(t, e, owned("a", "x", "5"), 0, end(""))
-		if err := e.Delete(t.Context(), owned("a", "x", "5")); err != nil {
+		swap(t, e, owned("a", "5"), 0, end(""))
+		if err := e.Delete(t.Context(), owned("a", "5")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -178,44 +178,44 @@ var totals = map[string]func(*testing.T, EntriesHarness){
 
 func largestMakesSpace(t *testing.T, h EntriesHarness) {
 	e := h.Open(t, state.Config{MaxEntries: 8, MaxEntriesPerOwner: 8})
-	swap(t, e, owned("small", "x", "1"), 0, end(""))
+	swap(t, e, owned("small", "1"), 0, end(""))
 	for _, id := range []string{"1", "2", "3", "4"} {
-		swap(t, e, owned("large", "x", id), 0, end(""))
+		swap(t, e, owned("large", id), 0, end(""))
 	}
-	swap(t, e, owned("small", "x", "2"), 0, "")
-	swap(t, e, owned("new", "x", "1"), 0, "")
-	wantTasks(t, e, owned("large", "x", ""), "2", "3", "4")
-	swap(t, e, owned("new", "x", "2"), 0, "")
-	wantTasks(t, e, owned("large", "x", ""), "3", "4")
-	wantTasks(t, e, owned("small", "x", ""), "1", "2")
+	swap(t, e, owned("small", "2"), 0, "")
+	swap(t, e, owned("new", "1"), 0, "")
+	wantTasks(t, e, owned("large", ""), "2", "3", "4")
+	swap(t, e, owned("new", "2"), 0, "")
+	wantTasks(t, e, owned("large", ""), "3", "4")
+	wantTasks(t, e, owned("small", ""), "1", "2")
 	for _, id := range []string{"3", "4", "5"} {
-		swap(t, e, owned("new", "x", id), 0, "")
+		swap(t, e, owned("new", id), 0, "")
 	}
-	wantRefused(t, e, owned("newer", "x", "1"), "", false)
+	wantRefused(t, e, owned("newer", "1"), "", false)
 }
 
 func tasksLeaveSpace(t *testing.T, h EntriesHarness) {
 	e := h.Open(t, state.Config{MaxEntries: 8, MaxEntriesPerOwner: 8})
 	for _, owner := range []string{"a", "b", "c", "d", "e", "f"} {
-		swap(t, e, owned(owner, "x", "1"), 0, "")
+		swap(t, e, owned(owner, "1"), 0, "")
 	}
-	wantRefused(t, e, owned("g", "x", "1"), "", false)
-	swap(t, e, kinded("session", owned("g", "x", "1")), 0, "")
-	swap(t, e, kinded("question", owned("g", "x", "1")), 0, "")
-	wantRefused(t, e, kinded("push", owned("g", "x", "1")), "", false)
+	wantRefused(t, e, owned("g", "1"), "", false)
+	swap(t, e, kinded("session", owned("g", "1")), 0, "")
+	swap(t, e, kinded("question", owned("g", "1")), 0, "")
+	wantRefused(t, e, kinded("push", owned("g", "1")), "", false)
 }
 
 // restartKeepsShares: what a driver brings back counts as before.
 func restartKeepsShares(t *testing.T, h EntriesHarness) {
 	e := h.Open(t, state.Config{MaxEntriesPerOwner: 4})
-	swap(t, e, owned("a", "x", "2"), 0, end("ended first"))
-	swap(t, e, owned("a", "x", "1"), 0, end("ended last"))
+	swap(t, e, owned("a", "2"), 0, end("ended first"))
+	swap(t, e, owned("a", "1"), 0, end("ended last"))
 	swap(t, e, state.EntryKey{Kind: "callback", Group: "w", ID: "1", Owner: "a"}, 0, "")
-	swap(t, e, kinded("mail", owned("a", "x", "1")), 0, "")
+	swap(t, e, kinded("mail", owned("a", "1")), 0, "")
 	e = h.Reopen(t, e)
-	swap(t, e, kinded("push", owned("a", "x", "1")), 0, "")
-	wantTasks(t, e, owned("a", "x", ""), "1")
-	swap(t, e, kinded("push", owned("a", "x", "2")), 0, "")
-	wantTasks(t, e, owned("a", "x", ""))
-	wantRefused(t, e, kinded("push", owned("a", "x", "3")), "", true)
+	swap(t, e, kinded("push", owned("a", "1")), 0, "")
+	wantTasks(t, e, owned("a", ""), "1")
+	swap(t, e, kinded("push", owned("a", "2")), 0, "")
+	wantTasks(t, e, owned("a", ""))
+	wantRefused(t, e, kinded("push", owned("a", "3")), "", true)
 }

@@ -136,7 +136,9 @@ func TestAttack_StrangerKeepsAWebSocket(t *testing.T) {
 			t.Errorf("a connection that proved who calls ended: %v", <-ended)
 		}
 		_ = conn.CloseNow()
-		<-ended
+		if err := <-ended; err == nil {
+			t.Error("the connection that was closed goes on")
+		}
 	})
 }
 
