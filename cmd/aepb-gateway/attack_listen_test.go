@@ -347,6 +347,10 @@ func TestAttack_OneAddressHoldsAllConnections(t *testing.T) {
 		if codes[http.StatusOK] != 8 || codes[http.StatusTooManyRequests] != 4 {
 			t.Errorf("answers %v, want 8 good ones and 4 refusals", codes)
 		}
+		metrics := string(b.send(t, letter{method: http.MethodGet, at: b.at.Admin + "/metrics"}).body)
+		if !strings.Contains(metrics, `aepb_rate_limited_total{scope="share"}`) {
+			t.Error("connections over a share are in no metric")
+		}
 	})
 }
 
