@@ -137,7 +137,7 @@ func (l *Listener) options(road transport.Exchanger) []grpc.ServerOption {
 var errSlow = errors.New("transport/a2a: the request did not arrive in time")
 
 // errSession: the connection, or one of its streams, has outlived the client's SVID.
-var errSession = status.Error(codes.Unauthenticated, "the SVID of this connection has expired or is not trusted any more; connect again with a valid one")
+var errSession = status.Error(codes.Unauthenticated, "the SVID of this connection, or the token of this call, has expired or is not trusted any more; call again with a valid one")
 
 type readingKey struct{}
 

@@ -186,6 +186,24 @@ func TestListenerCallerLeaves(t *testing.T) {
 	<-events.closed
 }
 
+// A stream ends with the token that its caller showed.
+func TestListenerStreamEndsWithItsToken(t *testing.T) {
+	t.Parallel()
+	events := &told{asked: make(chan struct{}), closed: make(chan struct{})}
+	conn := overTLS(t, &road{answer: transport.Answer{Events: events}}, func(d *ListenerDeps) {
+		d.Identify = func(ctx context.Context, _ Arrival) context.Context {
+			until := caller
+			until.Until = time.Now().Add(200 * time.Millisecond)
+			return transport.WithCaller(ctx, until, "192.0.2.1")
+		}
+	})
+	var body []byte
+	if err := begin(t.Context(), t, conn, "SubscribeToTask").RecvMsg(&body); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("it ends with %v", err)
+	}
+	<-events.closed
+}
+
 // A request that does not arrive is not waited for.
 func TestListenerSlowRequest(t *testing.T) {
 	t.Parallel()
