@@ -64,6 +64,7 @@ func overTLS(t *testing.T, r transport.Exchanger, edit func(*ListenerDeps)) *grp
 	pool.AddCert(borrowed.Certificate())
 	conn, err := grpc.NewClient(accept.Addr().String(),
 		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: "example.com", MinVersion: tls.VersionTLS13})),
+		grpc.WithInitialWindowSize(1<<16), // else it grows with what other streams read
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(octets{})))
 	if err != nil {
 		t.Fatal(err)
