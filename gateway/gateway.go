@@ -120,6 +120,7 @@ func (g *Gateway) startWorkers(perCaller int) error {
 		if *made, err = newCrew(perCaller); err != nil {
 			return err
 		}
+		(*made).shares.OnRefusal(func() { g.Metrics.RateLimited(limit.ScopeShare) })
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators"
@@ -58,7 +57,7 @@ func (g *Gateway) leg(ctx context.Context, x *exchange, l leg) (translators.Wire
 	}
 	receipt, err := g.Recorder.Record(ctx, token, g.ownFiling(x, l.audience))
 	if err != nil {
-		return translators.Wire{}, ect.Receipt{}, &problem.RecordingError{Err: err}
+		return translators.Wire{}, ect.Receipt{}, recording(err)
 	}
 	if l.name == legRequest {
 		x.legs.add(l.id)
@@ -337,7 +336,7 @@ func (g *Gateway) mark(ctx context.Context, x *exchange, m marked) (ect.ID, erro
 		return "", err
 	}
 	if _, err := g.Recorder.Record(ctx, token, g.ownFiling(x, []string{string(x.call.Caller.ID)})); err != nil {
-		return "", &problem.RecordingError{Err: err}
+		return "", recording(err)
 	}
 	g.Metrics.Issued(string(words.act), ect.L2)
 	x.issued, x.issuedIDs = append(x.issued, token.Compact()), append(x.issuedIDs, token.ID())

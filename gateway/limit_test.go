@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
@@ -232,5 +234,32 @@ func TestAdmit(t *testing.T) {
 		if err := b.Admit(t.Context(), q); (err == nil) != (tc.code == "") || err != nil && problem.From(err).Code != tc.code {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// What stands in the way of our own evidence is said as it is of a caller's: a caller
+// over its share is told so, and nobody is told that the gateway cannot record.
+func TestWhyALegIsNotRecorded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fail   error
+		status int
+		code   string
+	}{
+		"own share":           {&state.FullError{What: "tokens", Own: true}, http.StatusTooManyRequests, problem.CodeRateLimited},
+		"all shares":          {&state.FullError{What: "tokens"}, http.StatusServiceUnavailable, problem.CodeInternal},
+		"another's workflow":  {&ect.ForeignRootError{ID: "x"}, http.StatusForbidden, problem.CodeECTInvalid},
+		"an id that is taken": {&ect.ConflictError{ID: "x"}, http.StatusForbidden, problem.CodeECTInvalid},
+		"a broken disk":       {errors.New("disk"), http.StatusServiceUnavailable, problem.CodeInternal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, w := newWatched(t)
+			w.fail = c.fail
+			_, err := b.Exchange(t.Context(), b.a2aCall("SendMessage", `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"add","input":{"a":1,"b":2}}}]}}`))
+			if p := problem.From(err); p.Status != c.status || p.Code != c.code {
+				t.Errorf("got %d %s, want %d %s: %v", p.Status, p.Code, c.status, c.code, err)
+			}
+		})
 	}
 }

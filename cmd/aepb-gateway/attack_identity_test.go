@@ -23,6 +23,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/ect/identity/credential"
 	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/state/seal"
@@ -130,6 +131,61 @@ func endsBy(t *testing.T, at time.Time, what string, read func() error) {
 func reading(from io.Reader) func() error {
 	part := make([]byte, 4<<10)
 	return func() error { _, err := from.Read(part); return err }
+}
+
+// TestAttack_StreamOutlivesItsToken: finding 11, for callers without a certificate. A
+// caller whose token had expired (because it was shut down, or its token was stolen)
+// went on reading the streams that it had opened with it, for as long as it liked: the
+// token was looked at when the request came. Now a stream ends with its caller's token,
+// as it ends with a certificate. A caller whose token is valid notices nothing.
+func TestAttack_StreamOutlivesItsToken(t *testing.T) {
+	t.Parallel()
+	c := config.Config{}
+	caller := newWITCaller(t, &c)
+	b := newBed(t, plan{serve: true, config: c})
+	b.endlessAgent(t)
+	for _, name := range []string{"slow", "members"} {
+		agent, ok := b.directory.Find(name)
+		if !ok {
+			t.Fatalf("there is no agent %s", name)
+		}
+		agent.Rules.Open = true
+		must(t, b.directory.Put(agent))
+	}
+	standing := map[string]string{"Accept": "text/event-stream", "Mcp-Protocol-Version": "2025-11-25"}
+	for name, l := range map[string]letter{
+		"A2A":      forever(nil),
+		"MCP":      {at: "/agents/slow/mcp", header: mirror("tools/call", "message"), body: strings.Replace(callBody("message", "forever"), `"_meta":{`, `"_meta":{"progressToken":7,`, 1)},
+		"standing": {method: http.MethodGet, at: "/agents/members/mcp", media: "-", header: standing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			end := time.Now().Truncate(time.Second).Add(4 * time.Second)
+			token := caller.tokenUntil(end.Add(-credential.DefaultSkew)) // accepted until end
+			show := func(l letter) letter {
+				l.via, l.header = b.nobody, maps.Clone(l.header)
+				maps.Copy(l.header, caller.fields(token, b.at.Public+l.at))
+				return l
+			}
+			if name == "standing" {
+				begin := letter{at: l.at, header: map[string]string{"Accept": "application/json, text/event-stream"}, body: initializeBody}
+				l.header = maps.Clone(l.header)
+				l.header["Mcp-Session-Id"] = b.send(t, show(begin)).header.Get("Mcp-Session-Id")
+				l.header["Mcp-Protocol-Version"] = "2025-06-18"
+			}
+			l = show(l)
+			response, err := l.via.Do(b.request(t, l))
+			must(t, err)
+			t.Cleanup(func() { _ = response.Body.Close() })
+			if response.StatusCode != http.StatusOK || !time.Now().Before(end) {
+				t.Fatalf("no stream: %d", response.StatusCode)
+			}
+			endsBy(t, end, "the stream", reading(response.Body))
+			if time.Now().Before(end) {
+				t.Error("the stream ends before the token: it proves nothing")
+			}
+		})
+	}
 }
 
 // Finding 11, F18. A workload whose SVID was not renewed (because it was shut

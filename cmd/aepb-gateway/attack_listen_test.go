@@ -348,6 +348,10 @@ func TestAttack_OneAddressHoldsAllConnections(t *testing.T) {
 		if codes[http.StatusOK] != 8 || codes[http.StatusTooManyRequests] != 4 {
 			t.Errorf("answers %v, want 8 good ones and 4 refusals", codes)
 		}
+		metrics := string(b.send(t, letter{method: http.MethodGet, at: b.at.Admin + "/metrics"}).body)
+		if !strings.Contains(metrics, `aepb_rate_limited_total{scope="share"}`) {
+			t.Error("connections over a share are in no metric")
+		}
 	})
 }
 
@@ -422,10 +426,12 @@ func edToken(key ed25519.PrivateKey, header, payload string) string {
 }
 
 // token says who the caller is.
-func (w witCaller) token() string {
+func (w witCaller) token() string { return w.tokenUntil(time.Now().Add(time.Hour)) }
+
+func (w witCaller) tokenUntil(end time.Time) string {
 	now := time.Now().Unix()
 	return edToken(w.issuer, `{"alg":"EdDSA","typ":"wit+jwt","kid":"issuer"}`,
-		fmt.Sprintf(`{"iss":"https://other.example","sub":%q,"iat":%d,"exp":%d,"jti":"x","cnf":{"jwk":%s}}`, w.id, now-60, now+3600, edJWK(w.own, "own")))
+		fmt.Sprintf(`{"iss":"https://other.example","sub":%q,"iat":%d,"exp":%d,"jti":"x","cnf":{"jwk":%s}}`, w.id, now-60, end.Unix(), edJWK(w.own, "own")))
 }
 
 // fields are the header of a request to a URL.

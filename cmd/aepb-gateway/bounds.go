@@ -13,6 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/httpapi/whole"
 	"github.com/aepb/aepb-gateway/gateway/transport/accept"
 	"github.com/aepb/aepb-gateway/gateway/transport/inflight"
+	"github.com/aepb/aepb-gateway/policy/limit"
 )
 
 // bounds are what the callers of one surface hold of this process. The admin
@@ -37,6 +38,15 @@ func (out *service) bound(s settings) (err error) {
 		out.adminBounds, err = s.bounds()
 	}
 	return err
+}
+
+// counted has the refusals of both surfaces counted.
+func (out *service) counted() {
+	refused := func() { out.metrics.RateLimited(limit.ScopeShare) }
+	for _, b := range []bounds{out.publicBounds, out.adminBounds} {
+		b.connections.OnRefusal(refused)
+		b.requests.OnRefusal(refused)
+	}
 }
 
 func (b bounds) reconfigure(c config.Config, dev bool) error {

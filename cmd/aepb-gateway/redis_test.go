@@ -75,7 +75,8 @@ func TestStateInRedis(t *testing.T) {
 	ready := func() bool { return b.send(t, b.operator("GET", "/readyz", "", nil)).status == http.StatusOK }
 	metric := func(value string) bool {
 		got := b.send(t, letter{at: b.at.Admin + "/metrics", method: http.MethodGet})
-		return strings.Contains(string(got.body), `aepb_state_backend_up{backend="redis"} `+value)
+		text := string(got.body)
+		return strings.Contains(text, `aepb_state_backend_up{backend="redis"} `+value) && strings.Contains(text, `aepb_state_ignored_total{backend="redis"} 0`)
 	}
 	if !ready() || !metric("1") {
 		t.Fatal("not ready with a Redis that is there")

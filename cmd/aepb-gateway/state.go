@@ -31,6 +31,7 @@ type kept struct {
 	failing       func() error
 	close         func() error
 	filled        func() map[string]float64 // how full each kind of state is
+	ignored       func() uint64             // what was found and not believed; nil: that cannot be
 }
 
 // openState opens what the operator named, or keeps state in memory: what was
@@ -47,20 +48,20 @@ func openState(s settings) (kept, error) {
 		}
 		return kept{"redis", store, store, store, store, store.Entries(), store, store.Failing, store.Close, func() map[string]float64 {
 			return map[string]float64{"memory": store.Filled()}
-		}}, nil
+		}, store.Ignored}, nil
 	case path != "":
 		store, err := bolt.Open(bolt.Config{Path: path, Bounds: bounds}, bolt.Deps{Now: time.Now, Logger: s.logger})
 		if err != nil {
 			return kept{}, err
 		}
-		return kept{"bolt", store, store, store, store, store.Entries(), nil, store.Failing, store.Close, store.Filled}, nil
+		return kept{"bolt", store, store, store, store, store.Entries(), nil, store.Failing, store.Close, store.Filled, nil}, nil
 	}
 	memory, err := state.New(bounds, state.Deps{Now: time.Now, Epoch: time.Now().Truncate(time.Second)})
 	if err != nil {
 		return kept{}, err
 	}
 	healthy := func() error { return nil }
-	return kept{"memory", memory, memory, memory, memory, memory.Entries(), nil, healthy, healthy, memory.Filled}, nil
+	return kept{"memory", memory, memory, memory, memory, memory.Entries(), nil, healthy, healthy, memory.Filled, nil}, nil
 }
 
 // stateBounds are those of the configuration in the words of package state.

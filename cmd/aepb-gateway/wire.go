@@ -136,10 +136,11 @@ func wire(s settings) (built *service, err error) {
 	}
 	if out.metrics, err = telemetry.New(telemetry.Deps{
 		Bindings: registry.Bindings(), Backend: kept.backend, BackendUp: func() bool { return kept.failing() == nil },
-		Filled: kept.filled,
+		Filled: kept.filled, Ignored: kept.ignored,
 	}); err != nil {
 		return nil, err
 	}
+	out.counted()
 	hops, err := hop.New(hop.Deps{Client: guard, Cards: describers[a2a.Binding]})
 	if err != nil {
 		return nil, err

@@ -168,6 +168,7 @@ func StoreSuite(t *testing.T, open func() ect.Store) {
 		"refuses other bytes":         storeConflict,
 		"tells issuers apart":         storeIssuers,
 		"bounds namesakes":            storeNamesakes,
+		"keeps the first namesake":    storeFirstNamesake,
 		"finds a workflow":            storeWorkflow,
 		"shares nothing":              storeShares,
 		"lets one of many writers in": storeRace,
@@ -322,6 +323,42 @@ func storeNamesakes(t *testing.T, s ect.Store) {
 	if err := s.Put(t.Context(), ours); !errors.As(err, new(*ect.ConflictError)) {
 		t.Errorf("other bytes of ours: %v", err)
 	}
+}
+
+// Finding 15, the other way round: whoever has seen an id uses it under as many
+// identities as there are, in workflows and shares of their own, so that the record
+// that they have seen is forgotten. It stays, and stays what it is to its workflow.
+func storeFirstNamesake(t *testing.T, s ect.Store) {
+	t.Helper()
+	victim := record("h.p.victim")
+	victim.Own, victim.Parents = false, nil
+	put(t, s, victim)
+	refused := 0
+	for n := range 3 * ect.MaxNamesakes {
+		r := record("h.p.attacker" + strconv.Itoa(n))
+		r.ID, r.Own, r.Until = victim.ID, false, victim.Until.Add(time.Hour)
+		r.Issuer, r.Holder = ect.Identity("spiffe://example.org/attacker"+strconv.Itoa(n)), "attacker"+strconv.Itoa(n)
+		if err := s.Put(t.Context(), r); errors.As(err, new(*ect.ConflictError)) {
+			refused++
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := 2*ect.MaxNamesakes + 1; refused != want {
+		t.Errorf("%d of the others were refused, want %d", refused, want)
+	}
+	found, err := Find(t.Context(), s, victim.ID)
+	if err != nil || !slices.ContainsFunc(found, func(r ect.Record) bool { return same(r, victim) }) {
+		t.Errorf("the first record with the id is forgotten: %v", err)
+	}
+	listed, _, err := s.Workflow(t.Context(), victim.Workflow, "", 10)
+	if err != nil || len(listed) != 1 || !same(listed[0], victim) {
+		t.Errorf("its workflow lists %d records, %v", len(listed), err)
+	}
+	if standing, err := s.Standing(t.Context(), victim.Workflow, victim.Issuer); err != nil || !standing.Root {
+		t.Errorf("its issuer is %+v in its workflow, %v", standing, err)
+	}
+	put(t, s, victim)
 }
 
 func storeWorkflow(t *testing.T, s ect.Store) {

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"strings"
+	"time"
 
 	"github.com/spiffe/go-spiffe/v2/svid/x509svid"
 
@@ -18,6 +19,7 @@ const anonymousPath = "/anonymous"
 type Caller struct {
 	ect.Peer
 	Anonymous bool
+	Until     time.Time // when the token ends that the caller showed; zero: it showed none
 }
 
 // Anonymous is the caller without credentials in a trust domain.

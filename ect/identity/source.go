@@ -180,8 +180,9 @@ func (s *Source) hostRoots(more []*x509.Certificate) *x509.CertPool {
 }
 
 // ErrSessionEnded is the cause of the end of what a connection carried: the SVID
-// that its client showed has expired, or is not vouched for any more.
-var ErrSessionEnded = errors.New("identity: the SVID of this connection has expired or is not trusted any more; connect again with a valid one")
+// that its client showed has expired, or is not vouched for any more. It is also
+// that of a stream whose caller showed a token that has expired.
+var ErrSessionEnded = errors.New("identity: the SVID of this connection, or the token of this request, has expired or is not trusted any more; ask again with a valid one")
 
 // A connection is closed in answer to its last requests before its end, so that
 // a client whose SVID was renewed connects again before anything is refused: the
@@ -326,9 +327,25 @@ func SessionFrom(ctx context.Context) *Session {
 	return s
 }
 
-// Bound is SessionFrom(ctx).Bound(ctx).
+type untilKey struct{}
+
+// WithUntil marks the context of a request with the end of the token that its caller
+// showed. A zero time marks that there was none.
+func WithUntil(ctx context.Context, until time.Time) context.Context {
+	return context.WithValue(ctx, untilKey{}, until)
+}
+
+// Bound is SessionFrom(ctx).Bound(ctx). The context also ends with the token of the
+// request, with the same cause ([WithUntil]).
 func Bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	return SessionFrom(ctx).Bound(ctx)
+	bound, leave := SessionFrom(ctx).Bound(ctx)
+	until, _ := ctx.Value(untilKey{}).(time.Time)
+	if until.IsZero() {
+		return bound, leave
+	}
+	bound, cancel := context.WithCancelCause(bound)
+	timer := time.AfterFunc(time.Until(until), func() { cancel(ErrSessionEnded) })
+	return bound, func() { timer.Stop(); cancel(nil); leave() }
 }
 
 // watch lets a session be judged again when the anchors change.

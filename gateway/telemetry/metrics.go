@@ -37,6 +37,9 @@ type Deps struct {
 	// Filled is the part of its bounds that each kind of state takes, by kinds that
 	// are always the same. Nil: nothing is told of it.
 	Filled func() map[string]float64
+	// Ignored counts what the backend gave that no replica had written. Nil: nothing
+	// is told of it.
+	Ignored func() uint64
 }
 
 // Metrics is every metric of one gateway, on a registry of its own. It is safe
@@ -87,6 +90,11 @@ func New(deps Deps) (*Metrics, error) {
 			return nil, err
 		}
 	}
+	if deps.Ignored != nil {
+		if err := m.registry.Register(ignored(deps)); err != nil {
+			return nil, err
+		}
+	}
 	if deps.Backend == "" {
 		return m, nil
 	}
@@ -104,6 +112,15 @@ func backendUp(deps Deps) prometheus.Collector {
 		}
 		return 0
 	})
+}
+
+// ignored tells at every look what was not believed.
+func ignored(deps Deps) prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Namespace: namespace, Name: "state_ignored_total",
+		Help:        "Evidence that the backend gave and that was not believed: its authentication code is not that of a replica.",
+		ConstLabels: prometheus.Labels{"backend": deps.Backend},
+	}, func() float64 { return float64(deps.Ignored()) })
 }
 
 // filled tells how full each kind of state is, at every look.
@@ -165,7 +182,7 @@ func (m *Metrics) define() {
 	m.kept = counter("ects_by_reference_total",
 		"Messages whose own token did not travel with them: the peer's form has no place for it (bare), or the frame no room (full).", "protocol", "reason")
 	m.limited = counter("rate_limited_total",
-		"Requests refused by the limit per source.", "scope")
+		"Requests refused by the limit per source, and by the share of what one caller may hold at a time (share).", "scope")
 	m.denied = counter("policy_denied_total",
 		"Requests refused by policy, by constraint.", "constraint")
 	m.inflight = prometheus.NewGauge(prometheus.GaugeOpts{
@@ -237,7 +254,7 @@ func (m *Metrics) ByReference(protocol, reason string) {
 	m.kept.WithLabelValues(m.binding(protocol), keptLabel(reason)).Inc()
 }
 
-// RateLimited counts a request that the limit per source refused.
+// RateLimited counts a request that the limit per source refused, or a share.
 func (m *Metrics) RateLimited(scope limit.Scope) {
 	m.limited.WithLabelValues(scopeLabel(scope)).Inc()
 }

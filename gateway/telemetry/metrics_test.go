@@ -248,3 +248,33 @@ func TestStateUsage(t *testing.T) {
 		}
 	}
 }
+
+// TestStateIgnored: each look shows how much of what the backend gave was not believed.
+func TestStateIgnored(t *testing.T) {
+	t.Parallel()
+	count := uint64(0)
+	m, err := telemetry.New(telemetry.Deps{
+		Bindings: []canonical.Binding{"a2a-v1"}, Backend: "redis", BackendUp: func() bool { return true }, Ignored: func() uint64 { return count },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, count = range []uint64{0, 3} {
+		if want := fmt.Sprintf("\naepb_state_ignored_total{backend=\"redis\"} %d\n", count); !strings.Contains(scrape(t, m), want) {
+			t.Errorf("missing: %s", want)
+		}
+	}
+	if strings.Contains(scrape(t, newMetrics(t)), "aepb_state_ignored_total") {
+		t.Error("a backend that ignores nothing is said to")
+	}
+}
+
+// TestSharesAreAScope: what a share refuses counts under a scope of its own.
+func TestSharesAreAScope(t *testing.T) {
+	t.Parallel()
+	m := newMetrics(t)
+	m.RateLimited(limit.ScopeShare)
+	if want := "aepb_rate_limited_total{scope=\"share\"} 1"; !strings.Contains(scrape(t, m), want) {
+		t.Errorf("missing: %s", want)
+	}
+}

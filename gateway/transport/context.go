@@ -16,8 +16,12 @@ type arrival struct {
 }
 
 // WithCaller marks a request's context with the authenticated caller and its
-// remote address. Only the listener that authenticated it calls this.
+// remote address, and with the end of the token that the caller showed, which ends
+// its streams ([identity.Bound]). Only the listener that authenticated it calls this.
 func WithCaller(ctx context.Context, caller identity.Caller, address string) context.Context {
+	if !caller.Until.IsZero() {
+		ctx = identity.WithUntil(ctx, caller.Until)
+	}
 	return context.WithValue(ctx, callerKey{}, arrival{caller: caller, address: address})
 }
 

@@ -104,8 +104,12 @@ const (
 	ScopeOverflow Scope = "overflow" // the bucket that sources share which found no room
 )
 
+// ScopeShare is that of refusals by a share (policy/quota), which no bucket decides.
+// They count beside those of the limit.
+const ScopeShare Scope = "share"
+
 // Scopes lists every scope.
-func Scopes() []Scope { return []Scope{ScopeIdentity, ScopeAddress, ScopeOverflow} }
+func Scopes() []Scope { return []Scope{ScopeIdentity, ScopeAddress, ScopeOverflow, ScopeShare} }
 
 // Decision is the answer to one request. It explains itself.
 type Decision struct {

@@ -3,6 +3,7 @@ package quota
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // Config bounds one resource, in the unit of that resource.
@@ -22,7 +23,8 @@ func (c Config) Validate() error {
 
 // Pool grants shares of one resource. It is safe for concurrent use.
 type Pool struct {
-	config Config
+	config  Config
+	refused atomic.Pointer[func()]
 
 	mu   sync.Mutex
 	used int64
@@ -54,6 +56,10 @@ func (p *Pool) Reconfigure(config Config) error {
 	p.config = config
 	return nil
 }
+
+// OnRefusal has f called for each share that is refused from now on, to count it. f
+// must not block.
+func (p *Pool) OnRefusal(f func()) { p.refused.Store(&f) }
 
 // Take grants n units to a holder until the grant is released. An
 // [*ExceededError] says which bound is in the way; nothing is granted then.
@@ -142,6 +148,9 @@ func (g *Grant) Grow(n int64) error {
 		return &ExceededError{Resource: g.pool.resource(), Own: true}
 	}
 	if err := g.pool.take(g.holder, n); err != nil {
+		if refused := g.pool.refused.Load(); refused != nil {
+			(*refused)()
+		}
 		return err
 	}
 	g.n += n

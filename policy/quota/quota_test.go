@@ -156,3 +156,24 @@ func TestPool_NewBoundsHoldFromNowOn(t *testing.T) {
 		t.Errorf("usage %+v, want nothing held", u)
 	}
 }
+
+// Each refusal is counted, of Take and of Grow, and nothing else is.
+func TestPool_CountsRefusals(t *testing.T) {
+	t.Parallel()
+	p, err := quota.New(quota.Config{Resource: "things", Total: 8, PerHolder: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	p.OnRefusal(func() { refused++ })
+	g, err := p.Take("a", 1)
+	if err != nil || refused != 0 {
+		t.Fatalf("%v, %d refusals", err, refused)
+	}
+	if g.Grow(2) == nil || refused != 1 {
+		t.Errorf("growing too far: %d refusals", refused)
+	}
+	if _, err := p.Take("a", 2); err == nil || refused != 2 {
+		t.Errorf("taking too much: %v, %d refusals", err, refused)
+	}
+}

@@ -66,43 +66,49 @@ func (b *Bearer) Caller(r Request) (identity.Caller, bool, error) {
 	if !strings.EqualFold(scheme, "Bearer") {
 		return identity.Caller{}, false, nil
 	}
-	id, err := b.Judge(strings.TrimLeft(token, " "))
+	id, until, err := b.judge(strings.TrimLeft(token, " "))
 	if err != nil {
 		return identity.Caller{}, false, err
 	}
-	return identity.Caller{Peer: ect.Peer{ID: id}}, true, nil
+	return identity.Caller{Peer: ect.Peer{ID: id}, Until: until}, true, nil
 }
 
 // Judge gives the id in a JWT-SVID (SPIFFE JWT-SVID sections 2 to 4). Its error
 // is *identity.CredentialError.
 func (b *Bearer) Judge(compact string) (ect.Identity, error) {
+	id, _, err := b.judge(compact)
+	return id, err
+}
+
+// judge also tells when the token ends.
+func (b *Bearer) judge(compact string) (ect.Identity, time.Time, error) {
 	j := judge{bearerToken, b.now().Unix(), b.skew}
 	token, err := j.parse(compact, b.maxToken, "", "jwt", "jose")
 	if err != nil {
-		return "", err
+		return "", time.Time{}, err
 	}
 	if !slices.Contains(bearerAlgorithms, token.Algorithm) {
-		return "", j.refuse(identity.CredentialUnsupportedAlg, "alg")
+		return "", time.Time{}, j.refuse(identity.CredentialUnsupportedAlg, "alg")
 	}
 	claims := token.Claims
 	claims.Demand("sub")
 	id, domain, ok := workload(claims.Text("sub"))
 	if !ok || !strings.HasPrefix(string(id), "spiffe://") {
 		claims.Fail("sub")
-		return "", j.well(claims)
+		return "", time.Time{}, j.well(claims)
 	}
 	if err := b.signed(token, domain, j); err != nil {
-		return "", err
+		return "", time.Time{}, err
 	}
 	claims.Demand("aud", "exp")
 	audience := claims.Texts("aud")
 	if err := j.timely(claims); err != nil {
-		return "", err
+		return "", time.Time{}, err
 	}
 	if !slices.ContainsFunc(audience, func(aud string) bool { return slices.Contains(b.audience, aud) }) {
-		return "", j.refuse(identity.CredentialAudienceMismatch, "aud")
+		return "", time.Time{}, j.refuse(identity.CredentialAudienceMismatch, "aud")
 	}
-	return id, nil
+	return id, j.end(claims), nil
 }
 
 func (b *Bearer) signed(token *jose.JWT, domain string, j judge) error {

@@ -110,6 +110,9 @@ func (j judge) timely(claims *jose.Claims) error {
 	return nil
 }
 
+// end is when a timely token is timely no more.
+func (j judge) end(claims *jose.Claims) time.Time { return time.Unix(claims.Time("exp")+j.skew, 0) }
+
 // workload reads the identity of one workload and its trust domain. A wimse id
 // is held to the grammar of a SPIFFE id, which is part of its own. A trust
 // domain is no workload, and the id of those without credentials is nobody's.

@@ -2,6 +2,7 @@ package credential
 
 import (
 	"strings"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
@@ -13,6 +14,7 @@ type confirmed struct {
 	peer  ect.Peer
 	alg   string // the only one that proofs may use
 	token string // the identity token, as it was shown
+	until time.Time
 }
 
 // identity judges an identity token (workload-creds section 3.1). No claim is
@@ -57,6 +59,7 @@ func (w *WIMSE) identity(compact string, now int64) (confirmed, error) {
 	own, err := w.confirmation(claims, j)
 	return confirmed{
 		peer: ect.Peer{ID: id, Key: own.Public, KeyID: own.ID}, alg: jose.AlgorithmOf(own.Public), token: compact,
+		until: j.end(claims),
 	}, err
 }
 

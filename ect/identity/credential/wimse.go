@@ -129,5 +129,5 @@ func (w *WIMSE) Caller(ctx context.Context, r Request) (identity.Caller, bool, e
 	if err := w.prove(ctx, proof, owner, r, now); err != nil {
 		return identity.Caller{}, false, err
 	}
-	return identity.Caller{Peer: owner.peer}, true, nil
+	return identity.Caller{Peer: owner.peer, Until: owner.until}, true, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -120,6 +121,37 @@ func TestAttack_StreamsOverGRPCThatAreNotRead(t *testing.T) {
 	}
 	if errors.Is(err, context.Canceled) || status.Code(err) == codes.OK {
 		t.Errorf("it ended with %v", err)
+	}
+}
+
+// TestAttack_UnaryAnswersOverGRPCThatAreNotRead: finding 5 over gRPC. A caller opened
+// no window for its answers and asked for many. Each was queued and then counted no
+// more, so that a caller could make the gateway keep as many as there are streams,
+// until the connection ended. Now an answer counts until it has left, what is over
+// the share is refused, and the connection ends when an answer is not read. After
+// that the share is free again, and another caller notices nothing.
+func TestAttack_UnaryAnswersOverGRPCThatAreNotRead(t *testing.T) {
+	t.Parallel()
+	const size = 300 << 10 // two are more than a caller may hold
+	conn := bounded(t, &constant{answer: transport.Answer{Wire: translators.Wire{Body: make([]byte, size)}}})
+	unread := begin(as(t, "mallory"), t, conn, "SendMessage") // gRPC's window is 64 KiB until somebody reads
+	if _, err := unread.Header(); err != nil {
+		t.Fatal(err)
+	}
+	var body []byte
+	if err := begin(as(t, "mallory"), t, conn, "SendMessage").RecvMsg(&body); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a second answer for a caller that reads none: %v", err)
+	}
+	if err := begin(as(t, "victim"), t, conn, "SendMessage").RecvMsg(&body); err != nil || len(body) != size {
+		t.Errorf("a good call of another caller: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if !conn.WaitForStateChange(ctx, connectivity.Ready) {
+		t.Fatal("the connection of a caller that does not read its answer stays open")
+	}
+	if err := begin(as(t, "mallory"), t, conn, "SendMessage").RecvMsg(&body); err != nil || len(body) != size {
+		t.Errorf("a good call of the same caller, later: %v", err)
 	}
 }
 

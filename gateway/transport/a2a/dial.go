@@ -196,6 +196,9 @@ func (d *Dialer) whole(ctx context.Context, e transport.Endpoint, response *http
 	limit := d.deps.Form.Info().BodyLimit
 	body, err := transport.ReadAll(io.LimitReader(response.Body, int64(limit)+1), response.ContentLength)
 	closed := response.Body.Close()
+	if err == nil {
+		err = ctx.Err() // a server that sees the deadline may end half an answer properly
+	}
 	switch {
 	case err != nil:
 		return fetched{}, failure(ctx, e, err)

@@ -137,7 +137,7 @@ func (l *Listener) options(road transport.Exchanger) []grpc.ServerOption {
 var errSlow = errors.New("transport/a2a: the request did not arrive in time")
 
 // errSession: the connection, or one of its streams, has outlived the client's SVID.
-var errSession = status.Error(codes.Unauthenticated, "the SVID of this connection has expired or is not trusted any more; connect again with a valid one")
+var errSession = status.Error(codes.Unauthenticated, "the SVID of this connection, or the token of this call, has expired or is not trusted any more; call again with a valid one")
 
 type readingKey struct{}
 
@@ -181,6 +181,7 @@ func (l *Listener) call(s grpc.ServerStream, road transport.Exchanger) (err erro
 	fields, _ := metadata.FromIncomingContext(s.Context())
 	arrival, ctx := Arrival{Fields: fields.Get, Method: method}, s.Context()
 	var conn *accept.Conn
+	var at *connection
 	if from, ok := peer.FromContext(ctx); ok {
 		arrival.Remote = from.Addr.String()
 		if info, ok := from.AuthInfo.(connectionInfo); ok {
@@ -188,16 +189,16 @@ func (l *Listener) call(s grpc.ServerStream, road transport.Exchanger) (err erro
 			if !info.at.begin() {
 				return errSession
 			}
+			at = info.at
 			arrival.TLS, conn, ctx = &info.State, info.at.counted, identity.WithSession(ctx, info.at.session)
 		}
 	}
-	c := &remote{Listener: l, road: road, stream: s, fields: fields, ctx: l.deps.Identify(ctx, arrival)}
-	if c.share, err = l.begin(c.ctx, arrival, conn); err != nil {
+	c := &remote{Listener: l, road: road, stream: s, fields: fields, share: &held{}, at: at, ctx: l.deps.Identify(ctx, arrival)}
+	if c.share.Request, err = l.begin(c.ctx, arrival, conn); err != nil {
 		return c.refuse(err)
 	}
-	if c.share != nil {
-		defer c.share.End()
-	}
+	c.share.use()
+	defer c.share.done()
 	return c.serve(method)
 }
 
@@ -226,8 +227,11 @@ type octets struct{}
 // Name is that of protobuf's own form, which the octets are in.
 func (octets) Name() string { return "proto" }
 
-// Marshal takes []byte.
+// Marshal takes []byte, or an [outgoing] message.
 func (octets) Marshal(v any) (mem.BufferSlice, error) {
+	if m, ok := v.(*outgoing); ok {
+		return mem.BufferSlice{mem.NewBuffer(&m.body, m)}, nil
+	}
 	body, ok := v.([]byte)
 	if !ok {
 		return nil, errors.New("transport/a2a: not octets")
@@ -292,6 +296,7 @@ type connection struct {
 	mu      sync.Mutex
 	calls   int
 	closing bool // soon
+	queued  map[*outgoing]bool
 }
 
 // begin counts a call; false: the connection must not be used any more.
@@ -323,5 +328,47 @@ func (c *connection) end() {
 // Close implements net.Conn.
 func (c *connection) Close() error {
 	c.session.Close()
-	return c.Conn.Close()
+	err := c.Conn.Close()
+	c.drop()
+	return err
+}
+
+// queue remembers a message that gRPC has, in case the connection ends first.
+func (c *connection) queue(m *outgoing) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.queued == nil {
+		c.queued = map[*outgoing]bool{}
+	}
+	c.queued[m] = true
+}
+
+func (c *connection) forget(m *outgoing) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.queued, m)
+}
+
+// abandon closes a connection that is not read.
+func (c *connection) abandon() {
+	if c != nil {
+		_ = c.Close()
+	}
+}
+
+// drop releases what was queued on a connection that has ended.
+func (c *connection) drop() {
+	c.mu.Lock()
+	queued := c.queued
+	c.queued = nil
+	c.mu.Unlock()
+	for m := range queued {
+		m.release()
+	}
 }

@@ -64,6 +64,7 @@ func overTLS(t *testing.T, r transport.Exchanger, edit func(*ListenerDeps)) *grp
 	pool.AddCert(borrowed.Certificate())
 	conn, err := grpc.NewClient(accept.Addr().String(),
 		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: "example.com", MinVersion: tls.VersionTLS13})),
+		grpc.WithInitialWindowSize(1<<16), // else it grows with what other streams read
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(octets{})))
 	if err != nil {
 		t.Fatal(err)
@@ -183,6 +184,24 @@ func TestListenerCallerLeaves(t *testing.T) {
 	begin(ctx, t, conn, "SubscribeToTask")
 	<-events.asked
 	leave()
+	<-events.closed
+}
+
+// A stream ends with the token that its caller showed.
+func TestListenerStreamEndsWithItsToken(t *testing.T) {
+	t.Parallel()
+	events := &told{asked: make(chan struct{}), closed: make(chan struct{})}
+	conn := overTLS(t, &road{answer: transport.Answer{Events: events}}, func(d *ListenerDeps) {
+		d.Identify = func(ctx context.Context, _ Arrival) context.Context {
+			until := caller
+			until.Until = time.Now().Add(200 * time.Millisecond)
+			return transport.WithCaller(ctx, until, "192.0.2.1")
+		}
+	})
+	var body []byte
+	if err := begin(t.Context(), t, conn, "SubscribeToTask").RecvMsg(&body); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("it ends with %v", err)
+	}
 	<-events.closed
 }
 

@@ -7,11 +7,13 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -39,8 +41,10 @@ type remote struct {
 	road   transport.Exchanger
 	stream grpc.ServerStream
 	fields metadata.MD
-	share  *inflight.Request // nil: nothing is bounded
-	ctx    context.Context   //nolint:containedctx // the call's own, with its caller
+	share  *held
+	at     *connection     // nil: unknown
+	last   *outgoing       // message that was sent; nil: none
+	ctx    context.Context //nolint:containedctx // the call's own, with its caller
 }
 
 func (c *remote) serve(path string) error {
@@ -100,7 +104,7 @@ func (c *remote) receive(method protoreflect.MethodDescriptor, call *transport.C
 // read reads the one message of a request, to its end.
 func (c *remote) read() ([]byte, error) {
 	var body, more []byte
-	arriving := &reading{share: c.share, most: int64(c.deps.Form.Info().BodyLimit), cut: c.cut}
+	arriving := &reading{share: c.share.Request, most: int64(c.deps.Form.Info().BodyLimit), cut: c.cut}
 	if err := arriving.begin(); err != nil {
 		return nil, err
 	}
@@ -171,7 +175,7 @@ func (c *remote) say(wire translators.Wire) error {
 // the last was taken. It ends with the evidence for all of it in the trailer.
 func (c *remote) tell(events transport.Events) error {
 	defer func() { _ = events.Close() }()
-	if c.share != nil {
+	if c.share.Request != nil {
 		c.share.Stream()
 	}
 	if err := c.stream.SendHeader(nil); err != nil {
@@ -298,7 +302,6 @@ func statusIn(body []byte) error {
 const (
 	promptly    = 250 * time.Millisecond // in which most requests have arrived
 	promptBytes = 64 << 10               // that a request counts for until then
-	sendRate    = 64 << 10               // bytes per second that a reader must take of a message
 )
 
 // reading bounds the bytes of a message that is arriving, whose length gRPC does
@@ -354,21 +357,90 @@ func (r *reading) end(length int) error {
 	return nil
 }
 
+// sendRate is how many bytes per second a reader must take of a message.
+const sendRate = 64 << 10
+
 // errUnread: the caller did not take its answer.
 var errUnread = errors.New("transport/a2a: the answer was not read in time")
 
-// send writes one message while it counts, and cuts off a reader that does not
-// take it.
+// held is the share of a call. It ends with the last of its users: the handler, and
+// each message that gRPC still has.
+type held struct {
+	*inflight.Request // nil: nothing is bounded
+
+	users atomic.Int32
+}
+
+func (h *held) use() { h.users.Add(1) }
+
+func (h *held) done() {
+	if h.users.Add(-1) == 0 && h.Request != nil {
+		h.End()
+	}
+}
+
+// outgoing is one message to a caller. gRPC queues it and returns; this tells when
+// all of it is written to the connection, or dropped. gRPC itself tells that of no
+// message, but it gives a message's memory back to its pool then, which this is.
+type outgoing struct {
+	body    []byte
+	left    chan struct{}
+	release func() // to be called once or more
+}
+
+var _ mem.BufferPool = (*outgoing)(nil)
+
+// Get implements mem.BufferPool. Nothing is taken from this pool.
+func (*outgoing) Get(length int) *[]byte {
+	body := make([]byte, length)
+	return &body
+}
+
+// Put implements mem.BufferPool: gRPC has no use for the message any more.
+func (o *outgoing) Put(*[]byte) { o.release() }
+
+// small: gRPC does not say when it is done with a message of this size.
+func (o *outgoing) small() bool { return mem.IsBelowBufferPoolingThreshold(cap(o.body)) }
+
+// send queues one message. The message counts until it has left, and its connection
+// is closed when its reader does not take it: gRPC cannot drop what it has queued
+// for a stream. A second message waits for the first.
 func (c *remote) send(body []byte) error {
-	if c.share != nil {
-		before := c.share.Held()
+	if c.last != nil {
+		select {
+		case <-c.last.left:
+		case <-c.stream.Context().Done():
+			return status.FromContextError(c.stream.Context().Err()).Err()
+		}
+	}
+	var before int64
+	if c.share.Request != nil {
+		before = c.share.Held()
 		if err := c.share.Hold(int64(len(body))); err != nil {
 			return c.refuse(err)
 		}
-		defer c.share.Shrink(before)
 	}
 	within := c.deps.Write + time.Duration(len(body)/sendRate)*time.Second
-	timer := time.AfterFunc(within, func() { c.cut(errUnread) })
-	defer timer.Stop()
-	return c.stream.SendMsg(body)
+	timer := time.AfterFunc(within, func() {
+		c.cut(errUnread)
+		c.at.abandon()
+	})
+	m := &outgoing{body: body, left: make(chan struct{})}
+	c.share.use()
+	m.release = sync.OnceFunc(func() {
+		timer.Stop()
+		c.at.forget(m)
+		if c.share.Request != nil {
+			c.share.Shrink(before)
+		}
+		c.share.done()
+		close(m.left)
+	})
+	c.last = m
+	c.at.queue(m)
+	err := c.stream.SendMsg(m)
+	if err != nil || m.small() {
+		m.release()
+	}
+	return err
 }

@@ -75,6 +75,12 @@ func (g *Gate) Reconfigure(config Config) error {
 	return errors.Join(g.unidentified.Reconfigure(config.unidentified()), g.identified.Reconfigure(config.identified()))
 }
 
+// OnRefusal has f called for each connection over a limit, to count it.
+func (g *Gate) OnRefusal(f func()) {
+	g.unidentified.OnRefusal(f)
+	g.identified.OnRefusal(f)
+}
+
 // Listen bounds the connections of a listener. It belongs below TLS.
 func (g *Gate) Listen(l net.Listener) net.Listener { return &listener{Listener: l, gate: g} }
 

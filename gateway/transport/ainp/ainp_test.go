@@ -467,6 +467,7 @@ func TestDialFailures(t *testing.T) {
 		client direct
 		peer   wire.Peer
 		slow   bool
+		half   bool // it ends half an answer properly when its client is gone
 		is     func(error) bool
 	}{
 		"fine":                    {answer: signed(g, result(g, intent)), is: fine},
@@ -492,6 +493,7 @@ func TestDialFailures(t *testing.T) {
 		"not reached":             {client: direct{errors.New("refused")}, is: gone},
 		"refused by egress":       {client: direct{&egress.DeniedError{Host: "x", Reason: egress.ReasonNotListed}}, is: denied},
 		"later than its timeout":  {slow: true, is: late},
+		"half of it in time":      {answer: `{"version"`, half: true, is: late},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -502,11 +504,15 @@ func TestDialFailures(t *testing.T) {
 					<-end
 				}
 				_, _ = io.WriteString(w, tc.answer)
+				if tc.half {
+					_ = http.NewResponseController(w).Flush()
+					<-r.Context().Done()
+				}
 			}))
 			defer server.Close()
 			defer close(end)
 			ep := transport.Endpoint{Agent: "chef", URL: server.URL, Timeout: 5 * time.Second}
-			if tc.slow {
+			if tc.slow || tc.half {
 				ep.Timeout = 50 * time.Millisecond
 			}
 			if _, err := newDialer(t, tc.client, tc.peer).Dial(t.Context(), ep, seal(t)); !tc.is(err) {

@@ -152,6 +152,9 @@ func (d *Dialer) post(ctx context.Context, ep transport.Endpoint, body []byte, e
 	defer func() { _ = response.Body.Close() }()
 	limit := int64(d.deps.Form.Info().BodyLimit)
 	answer, err := transport.ReadAll(io.LimitReader(response.Body, limit+1), response.ContentLength)
+	if err == nil {
+		err = ctx.Err() // a server that sees the deadline may end half an answer properly
+	}
 	if err == nil && int64(len(answer)) > limit {
 		err = &transport.BadReplyError{Agent: ep.Agent, Reason: "longer than an envelope"}
 	}

@@ -209,6 +209,9 @@ func (k *Keys) fetch(ctx context.Context, did string, address *url.URL) ([]ed255
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, documentLimit+1))
+	if err == nil {
+		err = ctx.Err() // a server that sees the deadline may end half an answer properly
+	}
 	if err != nil {
 		return nil, 0, err
 	}

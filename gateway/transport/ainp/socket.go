@@ -123,15 +123,20 @@ func (d *Door) serveSocket(w http.ResponseWriter, r *http.Request, road transpor
 // listen reads messages until the connection ends.
 func (s *socket) listen(ctx context.Context) {
 	reading := ctx                    // ends with the closing handshake
-	ctx, leave := identity.Bound(ctx) // ends at once with the certificate, and so does the work
+	ctx, leave := identity.Bound(ctx) // ends at once with the certificate or the token, and so does the work
 	defer leave()
+	defer context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), identity.ErrSessionEnded) {
+			_ = s.conn.Close(websocket.StatusPolicyViolation, "the credential of this connection has expired or is not trusted any more")
+		}
+	})()
 	slots := make(chan struct{}, s.d.deps.Socket.InFlight)
 	for {
 		kind, body, err := s.conn.Read(reading)
 		if err != nil {
 			return
 		}
-		if identity.SessionFrom(ctx).Ended() {
+		if identity.SessionFrom(ctx).Ended() || errors.Is(context.Cause(ctx), identity.ErrSessionEnded) {
 			return
 		}
 		if kind != websocket.MessageText {

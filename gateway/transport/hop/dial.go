@@ -159,6 +159,9 @@ func fields(all http.Header) http.Header {
 func (d *Dialer) whole(ctx context.Context, e transport.Endpoint, response *http.Response) ([]byte, error) {
 	body, err := transport.ReadAll(io.LimitReader(response.Body, int64(d.deps.BodyLimit)+1), response.ContentLength)
 	closed := response.Body.Close()
+	if err == nil {
+		err = ctx.Err() // a server that sees the deadline may end half an answer properly
+	}
 	switch {
 	case err != nil:
 		return nil, failure(ctx, e, err)

@@ -354,3 +354,43 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
+
+// endsHalf answers with half a message, and ends it properly when the deadline is there.
+type endsHalf struct {
+	ctx  context.Context //nolint:containedctx // the request's
+	half io.Reader
+}
+
+func (b *endsHalf) Read(p []byte) (int, error) {
+	n, err := b.half.Read(p)
+	if err != nil {
+		<-b.ctx.Done()
+	}
+	return n, err
+}
+
+func (*endsHalf) Close() error { return nil }
+
+type halfway struct{}
+
+func (halfway) DoAs(r *http.Request, _ ect.Identity) (*http.Response, error) {
+	body := &endsHalf{r.Context(), strings.NewReader(`{"jsonrpc"`)}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {mediaJSON}}, Body: body}, nil
+}
+
+// Half an answer at the deadline is a timeout, not a bad answer, also from a gateway
+// that sees the deadline and ends its answer properly.
+func TestHalfAnswerAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	d, err := New(Deps{Client: halfway{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, _ := seal(t, question)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err = d.Dial(ctx, transport.Endpoint{Agent: "bob", URL: "https://bob.example"}, sealed)
+	if _, late := errors.AsType[*transport.TimeoutError](err); !late {
+		t.Errorf("got %v, want a timeout", err)
+	}
+}

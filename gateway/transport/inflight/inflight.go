@@ -97,6 +97,15 @@ func (l *Limits) Reconfigure(config Config) error {
 	return errors.Join(l.known.reconfigure(config.pools(1)), l.unknown.reconfigure(config.pools(unknownPart)))
 }
 
+// OnRefusal has f called for each share that is refused, to count it. A stream that
+// finds no room among the streams goes on counting as a request, and is refused nothing.
+func (l *Limits) OnRefusal(f func()) {
+	for _, s := range []shares{l.known, l.unknown} {
+		s.requests.OnRefusal(f)
+		s.bytes.OnRefusal(f)
+	}
+}
+
 // Request is one request under way. It is safe for concurrent use.
 type Request struct {
 	shares shares

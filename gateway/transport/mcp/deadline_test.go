@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -17,21 +18,28 @@ import (
 
 // halfway answers with half a document, which ends with the deadline, as the
 // guarded client has it end.
-type halfway struct{ media, half string }
+type halfway struct {
+	media, half string
+	proper      bool
+}
 
 func (h halfway) DoAs(r *http.Request, _ ect.Identity) (*http.Response, error) {
-	body := &unfinished{context: r.Context(), half: h.half}
+	body := &unfinished{context: r.Context(), half: h.half, proper: h.proper}
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {h.media}}, Body: body}, nil
 }
 
 type unfinished struct {
 	context context.Context
 	half    string
+	proper  bool // the server ends what it sent as if it were whole
 }
 
 func (u *unfinished) Read(p []byte) (int, error) {
 	if u.half == "" {
 		<-u.context.Done()
+		if u.proper {
+			return 0, io.EOF
+		}
 		return 0, u.context.Err()
 	}
 	n := copy(p, u.half)
@@ -45,8 +53,10 @@ func (*unfinished) Close() error { return nil }
 func TestHalfAnswerAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	for name, client := range map[string]halfway{
-		"document": {"application/json", `{"jsonrpc":"2.0","id":"ae`},
-		"events":   {"text/event-stream", "data: {\"jsonrpc\":\"2.0\",\"id\":\"ae\n"},
+		"document":                 {"application/json", `{"jsonrpc":"2.0","id":"ae`, false},
+		"document, properly ended": {"application/json", `{"jsonrpc":"2.0","id":"ae`, true},
+		"events":                   {"text/event-stream", "data: {\"jsonrpc\":\"2.0\",\"id\":\"ae\n", false},
+		"events, properly ended":   {"text/event-stream", "data: {\"jsonrpc\":\"2.0\",\"id\":\"ae\n", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -57,6 +57,9 @@ func (l *line) limit() int { return l.d.deps.Form.Info().BodyLimit }
 
 func (l *line) readJSON(ctx context.Context, response *http.Response, request translators.Wire) ([]byte, error) {
 	body, err := transport.ReadAll(io.LimitReader(response.Body, int64(l.limit())+1), response.ContentLength)
+	if err == nil {
+		err = ctx.Err() // a server that sees the deadline may end half an answer properly
+	}
 	switch {
 	case err != nil:
 		return nil, l.failed(ctx, err)

@@ -92,7 +92,8 @@ func (v *visit) stand(ctx context.Context) {
 	}
 	defer leave()
 	defer context.AfterFunc(v.door.closing, end)() //nolint:contextcheck // the door's end is everybody's
-	defer identity.SessionFrom(ctx).AfterEnd(end)()
+	ctx, unbind := identity.Bound(ctx)
+	defer unbind()
 	answer, err := v.road.Exchange(ctx, v.listening(ctx))
 	if err != nil {
 		v.issued = answer.Evidence

@@ -153,3 +153,42 @@ func TestAnswersToARollback(t *testing.T) {
 		t.Error("a dialer without a way out")
 	}
 }
+
+// endsHalf answers with half a result, and ends it properly when the deadline is there.
+type endsHalf struct {
+	ctx  context.Context //nolint:containedctx // the request's
+	half io.Reader
+}
+
+func (b *endsHalf) Read(p []byte) (int, error) {
+	n, err := b.half.Read(p)
+	if err != nil {
+		<-b.ctx.Done()
+	}
+	return n, err
+}
+
+func (*endsHalf) Close() error { return nil }
+
+type halfway struct{}
+
+func (halfway) DoAs(r *http.Request, _ ect.Identity) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: &endsHalf{r.Context(), strings.NewReader("ey")}}, nil
+}
+
+// Half an answer at the deadline is a timeout, not a bad answer, also from an agent
+// that sees the deadline and ends its answer properly.
+func TestHalfAnswerAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	d, err := rollback.New(rollback.Deps{Client: halfway{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	message, _ := sealed(t, compact(t, ect.ActRollbackRequest))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err = d.Dial(ctx, transport.Endpoint{Agent: "a", ID: "spiffe://example.com/a", URL: "https://a.example:8443/"}, message)
+	if _, late := errors.AsType[*transport.TimeoutError](err); !late {
+		t.Errorf("got %v, want a timeout", err)
+	}
+}
