@@ -108,7 +108,11 @@ func (g *Gateway) claimEvidence(ctx context.Context, x *exchange) (answer transp
 		return answer, false, nil
 	}
 	body := ect.Hash(x.call.Wire.Octets())
-	for _, v := range x.evidence.sources {
+	if x.call.Agent != "" {
+		body += " " + x.call.Agent // for another agent it is another message
+	}
+	claims := x.claims()
+	for _, v := range claims {
 		err := g.Verifier.Claim(ctx, v, body)
 		if err == nil {
 			continue
@@ -116,12 +120,15 @@ func (g *Gateway) claimEvidence(ctx context.Context, x *exchange) (answer transp
 		// The token was used before: what is on record about that use stays as it is.
 		x.admitted, x.evidence = false, evidence{}
 		if replayed, ok := errors.AsType[*ect.ReplayedError](err); ok {
+			if err := g.mayRepeat(x); err != nil {
+				return answer, false, err
+			}
 			return g.repeat(ctx, replayed.Key)
 		}
 		g.Metrics.Verified(v.Level(), telemetry.VerifyResult(err))
 		return answer, false, err
 	}
-	x.claimed = true
+	x.used = claims
 	for _, filed := range x.admission.Filed {
 		g.Dialects.Learn(filed.Token)
 		holder := holderOf(x.call.Caller, x.call.Address)
@@ -133,6 +140,26 @@ func (g *Gateway) claimEvidence(ctx context.Context, x *exchange) (answer transp
 		}
 	}
 	return answer, false, nil
+}
+
+// claims are the sources that the message uses up: its caller's own. Whoever got to
+// know a token of another must not use it up, or get what was answered to it. Only a
+// listed gateway brings messages of others.
+func (x *exchange) claims() []ect.Verified {
+	if x.settings.isGateway(x.call.Caller.ID) {
+		return x.evidence.sources
+	}
+	return slices.DeleteFunc(slices.Clone(x.evidence.sources), func(v ect.Verified) bool { return v.Issuer() != x.call.Caller.ID })
+}
+
+// mayRepeat judges the operation of a message that was answered before: what is
+// permitted may have changed since (R6). A message that cannot be read was refused.
+func (g *Gateway) mayRepeat(x *exchange) error {
+	message, err := g.spoken(x)
+	if err != nil {
+		return nil //nolint:nilerr // the stored answer says why
+	}
+	return x.permit.Perform(string(message.Op))
 }
 
 // bindEvidence records an agent's tokens: those that are bound to this execution in

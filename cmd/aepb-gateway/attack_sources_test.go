@@ -1,0 +1,86 @@
+package main
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/policy"
+)
+
+// sourceOf signs a source for a body in the attacker's own name.
+func (a attacker) sourceOf(t *testing.T, body string) string {
+	t.Helper()
+	return ecttest.Mint(t, a.party, a.recipe(body))
+}
+
+// TestAttack_OwnSourceBesideAnothersToken: the attacker knows a token of the victim
+// and its body, as every agent behind us does, and sends both beside a newer token of
+// its own. Before, it got the victim's stored answer; a token that the victim had not
+// sent yet was used up, and the victim then got the answer to the attacker's message.
+// Now only a caller's own tokens are used up, and answered from what is stored.
+func TestAttack_OwnSourceBesideAnothersToken(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true})
+	a := b.attacker(t)
+	n := b.number()
+	body := addBody(n)
+	token := b.token(t, body)
+	b.right(t, b.send(t, letter{at: toMembers, body: body, tokens: []string{token}}), `"sum":`+strconv.FormatInt(n+1, 10))
+	for name, tokens := range map[string][]string{
+		"behind its own": {a.sourceOf(t, body), token}, "before its own": {token, a.sourceOf(t, body)},
+	} {
+		got := b.send(t, letter{via: a.client, at: toNobody, body: body, tokens: tokens})
+		if strings.Contains(string(got.body), "sum") {
+			t.Errorf("the victim's token %s: the attacker got the stored answer", name)
+		}
+	}
+	n = b.number()
+	body = addBody(n)
+	token = b.token(t, body)
+	if got := b.send(t, letter{via: a.client, at: toNobody, body: body, tokens: []string{a.sourceOf(t, body), token}}); got.status != http.StatusOK {
+		t.Errorf("a message of the attacker's own beside another's token: %d %s", got.status, short(got.body))
+	}
+	b.right(t, b.send(t, letter{at: toMembers, body: body, tokens: []string{token}}), `"sum":`+strconv.FormatInt(n+1, 10))
+}
+
+// TestAttack_StoredAnswerOfAnotherAgent: a caller who may not call an agent any more
+// repeats an earlier message to it at another agent, which it may call. Before, it got
+// the stored answer of the first agent. Now a token that was used for one agent is a
+// replay at every other.
+func TestAttack_StoredAnswerOfAnotherAgent(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true})
+	n := b.number()
+	body := addBody(n)
+	token := b.token(t, body)
+	b.right(t, b.send(t, letter{at: toMembers, body: body, tokens: []string{token}}), `"sum":`+strconv.FormatInt(n+1, 10))
+	agent, _ := b.directory.Find("members")
+	agent.Rules = policy.Rules{Callers: []string{"spiffe://" + devTrustDomain + "/another"}}
+	must(t, b.directory.Put(agent))
+	for _, at := range []string{toMembers, toNobody, "/aepb/translate?from=a2a-v1&dest=calculator"} {
+		if got := b.send(t, letter{at: at, body: body, tokens: []string{token}}); got.status != http.StatusForbidden || strings.Contains(string(got.body), "sum") {
+			t.Errorf("at %s: %d %s, want 403", at, got.status, short(got.body))
+		}
+	}
+}
+
+// TestAttack_StoredAnswerOfAnOperationThatIsNotPermittedNow: a caller may still call
+// the agent, but not this operation. Before, the operation was judged only after the
+// stored answer had been given. Now it is judged before.
+func TestAttack_StoredAnswerOfAnOperationThatIsNotPermittedNow(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true})
+	n := b.number()
+	body := addBody(n)
+	token := b.token(t, body)
+	b.right(t, b.send(t, letter{at: toMembers, body: body, tokens: []string{token}}), `"sum":`+strconv.FormatInt(n+1, 10))
+	agent, _ := b.directory.Find("members")
+	agent.Rules = policy.Rules{Callers: []string{string(b.me.ID) + "#task.get"}}
+	must(t, b.directory.Put(agent))
+	if got := b.send(t, letter{at: toMembers, body: body, tokens: []string{token}}); got.status != http.StatusForbidden || strings.Contains(string(got.body), "sum") {
+		t.Errorf("got %d %s, want 403", got.status, short(got.body))
+	}
+}
