@@ -276,8 +276,8 @@ const claimParameter = "parent_jti"
 // parent of ours, and the message belongs to its workflow (R3, R4), if it is on
 // record here and its caller may go on with it: he made it, it was made for him, or
 // it testifies to a message of his that brought none. That is narrower than R14: to
-// share a workflow is not enough, for anybody can mint a token that says so. Any
-// other is not found, whether it exists or not (R1, R2); and whoever shows nothing
+// share a workflow is not enough. Nor is his own token: others may have brought it, or
+// his role alone, so he must belong to the workflow, too. Any other is not found, whether it exists or not (R1, R2); and whoever shows nothing
 // of himself has none.
 func (g *Gateway) descend(ctx context.Context, x *exchange) error {
 	id, who := ect.ID(x.call.Parent), x.call.Caller
@@ -296,6 +296,15 @@ func (g *Gateway) descend(ctx context.Context, x *exchange) error {
 	})
 	if len(records) != 1 {
 		return &ect.InvalidError{Reason: ect.ReasonUnknownParent, Claim: claimParameter}
+	}
+	if wid := records[0].Workflow; wid != "" {
+		belongs, err := g.members.Belongs(ctx, wid, who.ID)
+		switch {
+		case err != nil:
+			return recording(err)
+		case !belongs:
+			return &ect.InvalidError{Reason: ect.ReasonUnknownParent, Claim: claimParameter}
+		}
 	}
 	x.evidence.named = &records[0]
 	return g.way(ctx, x, []dag.Node{dag.NodeOfRecord(records[0])}, nil)

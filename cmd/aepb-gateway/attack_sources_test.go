@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 )
 
@@ -82,5 +84,36 @@ func TestAttack_StoredAnswerOfAnOperationThatIsNotPermittedNow(t *testing.T) {
 	must(t, b.directory.Put(agent))
 	if got := b.send(t, letter{at: toMembers, body: body, tokens: []string{token}}); got.status != http.StatusForbidden || strings.Contains(string(got.body), "sum") {
 		t.Errorf("got %d %s, want 403", got.status, short(got.body))
+	}
+}
+
+// TestAttack_ApproverJoinsByItsDecision: an approver may decide about work of others
+// without belonging to it. It named its own decision as the parent of an ordinary
+// message. Before, that message became part of the workflow and the approver a member,
+// who reads all of it. Now a parent reference needs membership of its workflow.
+func TestAttack_ApproverJoinsByItsDecision(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	legs := b.work(t)
+	wid := legs[0].Workflow
+	svid := b.svid(t, approverPath)
+	approver := attacker{b, b.party(t, svid), b.caller(t, svid)}
+	decision := ect.NewID()
+	body := addBody(b.number())
+	token := ecttest.Mint(t, approver.party, ecttest.Recipe{Claims: ect.Claims{
+		ID: decision, Act: ect.ActApprovalGranted, Audience: []string{b.self()}, Workflow: wid, Parents: []ect.ID{legs[0].ID},
+		InputHash: legs[0].InputHash, OutputHash: ect.Hash([]byte(body)),
+	}})
+	if got := b.send(t, letter{via: approver.client, at: toNobody, body: body, tokens: []string{token}}); got.status != http.StatusForbidden {
+		t.Errorf("a message that is no decision: %d, want 403", got.status)
+	}
+	got := b.send(t, letter{via: approver.client, at: doorA2A, body: addBody(b.number()), header: map[string]string{
+		"A2A-Version": "1.0", transport.FieldParent: string(decision),
+	}})
+	if strings.Contains(string(got.body), `"sum"`) {
+		t.Errorf("the approver's message got into the workflow: %d %s", got.status, short(got.body))
+	}
+	if got := approver.get(t, "/workflows/"+wid); got != http.StatusNotFound {
+		t.Errorf("the approver reads the workflow: %d, want 404", got)
 	}
 }

@@ -147,8 +147,8 @@ func (a *admission) judge(ctx context.Context, t ect.Verified) (Filed, error) {
 		case rec.Workflow != wid:
 		case rec.Issuer != t.Issuer():
 			return Filed{}, &ect.ConflictError{ID: t.ID()}
-		case rec.Compact == t.Compact():
-			return Filed{Token: t, Members: rec.Members}, nil // it was admitted before
+		case rec.Compact == t.Compact() && t.Issuer() != a.sub.Caller:
+			return Filed{Token: t, Members: rec.Members}, nil // it is on record as it is
 		}
 	}
 	standing, err := a.deps.Store.Standing(ctx, wid, t.Issuer())
