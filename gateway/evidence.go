@@ -105,6 +105,7 @@ func (g *Gateway) refuseEvidence(ctx context.Context, x *exchange, err error) er
 // answered gets the stored answer (R6): done is then true.
 func (g *Gateway) claimEvidence(ctx context.Context, x *exchange) (answer transport.Answer, done bool, err error) {
 	if len(x.admission.Filed) == 0 {
+		x.kept = true
 		return answer, false, nil
 	}
 	body := ect.Hash(x.call.Wire.Octets())
@@ -135,10 +136,15 @@ func (g *Gateway) claimEvidence(ctx context.Context, x *exchange) (answer transp
 		if x.settings.isGateway(x.call.Caller.ID) {
 			holder = limit.Identity(string(filed.Token.Issuer())) // a gateway carries the tokens of many
 		}
-		if err := g.Recorder.Keep(ctx, filed.Token, ect.Filing{Holder: holder, Members: filed.Members}); err != nil {
+		err := g.Recorder.Keep(ctx, filed.Token, ect.Filing{Holder: holder, Members: filed.Members, Begins: filed.Begins})
+		if _, late := errors.AsType[*ect.ForeignRootError](err); late && filed.Begins {
+			return answer, false, membership.Outsider() // it has begun since the message was judged
+		}
+		if err != nil {
 			return answer, false, recording(err)
 		}
 	}
+	x.kept = true
 	return answer, false, nil
 }
 
@@ -214,11 +220,12 @@ func (g *Gateway) ownFiling(x *exchange, audience []string) ect.Filing {
 	return f
 }
 
-// foreign reports whether a refused message names a workflow to which its caller did
-// not belong before: evidence of the refusal is then kept out of it (R14).
+// foreign reports whether a message that was refused, or whose tokens could not be
+// recorded, names a workflow to which its caller did not belong before: evidence of
+// that is then kept out of it (R14).
 func (x *exchange) foreign() bool {
 	_, ids := x.evidence.origins()
-	return !x.permit.Valid() && len(ids) > 0 && !x.admission.Member
+	return (!x.permit.Valid() || !x.kept) && len(ids) > 0 && !x.admission.Member
 }
 
 // isGateway reports whether an identity may carry the evidence of others (R2).

@@ -50,6 +50,7 @@ type exchange struct {
 	unbound   heardOf // jtis of tokens that came with replies and do not testify to them (R4)
 	draining  bool    // the agent takes no new work
 	admission membership.Admission
+	kept      bool           // what came with it is on record
 	used      []ect.Verified // the sources that it used up: the answer is kept for their repetition
 
 	requestID, replyID ect.ID // of the ECTs of the two legs, once recorded

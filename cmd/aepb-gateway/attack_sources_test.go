@@ -117,3 +117,48 @@ func TestAttack_ApproverJoinsByItsDecision(t *testing.T) {
 		t.Errorf("the approver reads the workflow: %d, want 404", got)
 	}
 }
+
+// TestAttack_MessageThatWaitsForAWorkflow: the attacker learns the name of a workflow
+// that is about to begin here. Its message was judged when nothing was on record yet,
+// and waited for an agent's document while the workflow began. Before, its token, or
+// the evidence of its refusal, then made it a member. Now a token that would begin a
+// workflow is refused where one has begun, and the refusal is kept apart.
+func TestAttack_MessageThatWaitsForAWorkflow(t *testing.T) {
+	t.Parallel()
+	for name, parents := range map[string][]ect.ID{"a root": nil, "a child of an invented one": {ect.NewID()}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, plan{})
+			a := b.attacker(t)
+			recipe := b.recipe("")
+			wid, began := recipe.Claims.Workflow, 0
+			library := b.library(t, b.svid(t, "/calculator"), func(w http.ResponseWriter, r *http.Request) {
+				body := addBody(b.number())
+				own := b.recipe(body)
+				own.Claims.Workflow = wid
+				if got := b.send(t, letter{at: toNobody, body: body, tokens: []string{ecttest.Mint(t, b.me, own)}}); got.status == http.StatusOK {
+					began++
+				}
+				page(b.calculatorDocument(t, "active", "null"))(w, r)
+			})
+			b.describe(t, "slow", library.url, "")
+			body := addBody(b.number())
+			token := ecttest.Mint(t, a.party, ecttest.Recipe{Claims: ect.Claims{
+				Audience: []string{b.self()}, Workflow: wid, Parents: parents, OutputHash: ect.Hash([]byte(body)),
+			}})
+			got := b.send(t, letter{via: a.client, at: "/aepb/translate?from=a2a-v1&dest=slow", body: body, tokens: []string{token}})
+			if began == 0 {
+				t.Fatal("the workflow did not begin meanwhile")
+			}
+			if got.status != http.StatusForbidden {
+				t.Errorf("the attacker's message got %d %s, want 403", got.status, short(got.body))
+			}
+			if got := a.get(t, "/workflows/"+wid); got != http.StatusNotFound {
+				t.Errorf("the attacker reads the workflow: %d, want 404", got)
+			}
+			if got := b.ectsOf(t, wid); got != 2 {
+				t.Errorf("the workflow has %d tokens, want the 2 of its owner", got)
+			}
+		})
+	}
+}

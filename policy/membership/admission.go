@@ -37,6 +37,7 @@ type Admission struct {
 type Filed struct {
 	Token   ect.Verified
 	Members []ect.Identity
+	Begins  bool // it is admitted only because its workflow is not on record (ect.Filing)
 }
 
 // Outsider refuses a message whose issuer has no part in the workflow that it names.
@@ -166,13 +167,23 @@ func (a *admission) judge(ctx context.Context, t ect.Verified) (Filed, error) {
 	case belongs:
 		return a.file(t), nil
 	case !standing.Known: // the workflow begins with this message, without a root
-		return Filed{Token: t}, nil
+		return a.beginner(t, begun), nil
 	case a.decision(t):
 		a.out.ByRole = true
 		return Filed{Token: t}, nil
 	default:
 		return Filed{}, Outsider()
 	}
+}
+
+// beginner admits a token of a workflow that begins without a root. Its issuer belongs
+// if it is the caller, as the evidence of ours about its message would have it anyway.
+func (a *admission) beginner(t ect.Verified, begun bool) Filed {
+	f := Filed{Token: t, Begins: !begun}
+	if t.Issuer() == a.sub.Caller {
+		f.Members = []ect.Identity{t.Issuer()}
+	}
+	return f
 }
 
 // root admits the first root of a workflow, and further ones of its issuer.
