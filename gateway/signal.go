@@ -154,7 +154,7 @@ func (g *Gateway) outcome(ctx context.Context, x *exchange, said *canonical.Sign
 		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "its rollback result is not to be believed"}
 	}
 	bound, _, err := g.members.Bind(ctx, membership.Reply{
-		Workflow: request.Workflow(), Legs: []ect.ID{request.ID()}, Agent: v.Issuer(), Gateway: x.settings.isGateway, Tokens: []ect.Verified{v},
+		Workflow: request.Workflow(), Legs: []ect.ID{request.ID()}, Agent: x.agent.ID, Gateway: x.settings.isGateway, Tokens: []ect.Verified{v},
 	})
 	if err != nil {
 		return nil, recording(err)

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -160,5 +162,45 @@ func TestAttack_MessageThatWaitsForAWorkflow(t *testing.T) {
 				t.Errorf("the workflow has %d tokens, want the 2 of its owner", got)
 			}
 		})
+	}
+}
+
+// TestAttack_RollbackResultOfAnotherIssuer: an agent that the directory knows by its
+// URL alone answers a rollback with a result that somebody else signed, and that names
+// a third. Before, that result made the third a member. Now only the result of an
+// agent with an identity makes members.
+func TestAttack_RollbackResultOfAnotherIssuer(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	a := b.attacker(t)
+	agent, helper := b.undoable(t, "undo", "a2a-v1"), b.party(t, b.svid(t, "/helper"))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == rollbackAt {
+			agent.undo(t, w, r)
+			return
+		}
+		agent.speakA2A(w, r)
+	}))
+	t.Cleanup(server.Close)
+	b.list(t, "undo", "a2a-v1", server.URL+"/agent", host{plain: true})
+	agent.other = func(w http.ResponseWriter, asked, _ string) {
+		request, _, err := ect.ParseUnverified(asked)
+		if err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		w.Header().Set(ect.HeaderName, signing(t, helper, ect.Claims{
+			Act: ect.ActRollbackResult, Audience: []string{string(request.Issuer), string(a.party.ID)}, Workflow: request.Workflow, Parents: []ect.ID{request.ID},
+			OutputHash: ect.Hash([]byte("as it was")), Ext: ect.Ext{"atd.status": json.RawMessage(`"completed"`)},
+		}))
+	}
+	if got := b.send(t, letter{at: "/agents/undo/a2a", body: textBody("go"), header: map[string]string{"A2A-Version": "1.0"}}); got.status != http.StatusOK {
+		t.Fatalf("got %d %s", got.status, short(got.body))
+	}
+	if got := b.send(t, b.rollback(t, b.me, agent.last.Workflow, agent.last.ID)); got.status != http.StatusOK {
+		t.Fatalf("the rollback got %d %s", got.status, short(got.body))
+	}
+	if got := a.get(t, "/workflows/"+agent.last.Workflow); got != http.StatusNotFound {
+		t.Errorf("who is named by the result reads the workflow: %d, want 404", got)
 	}
 }
