@@ -342,7 +342,7 @@ func (g *Gateway) way(ctx context.Context, x *exchange, start, nodes []dag.Node)
 	find := func(ctx context.Context, ids []ect.ID) ([][]dag.Node, error) { return g.nodes(ctx, ids, nodes) }
 	limit := x.settings.Constraints.WalkLimit()
 	var err error
-	if n := x.evidence.named; n == nil || n.Issuer == x.call.Caller.ID || slices.Contains(x.settings.Gateways, x.call.Caller.ID) {
+	if n := x.evidence.named; n == nil || n.Issuer == x.call.Caller.ID || x.settings.isGateway(x.call.Caller.ID) {
 		if x.evidence.path, err = dag.LegPath(ctx, dag.Request, start, find, limit); err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func (g *Gateway) signed(ctx context.Context, x *exchange) (ect.Verified, error)
 		return token, &ect.InvalidError{Reason: ect.ReasonLevelTooLow, ID: token.ID()}
 	case !signals(x.message.Op, token.Act()):
 		return token, &ect.InvalidError{Reason: ect.ReasonInvalidClaim, ID: token.ID(), Claim: "exec_act"}
-	case token.Issuer() != x.call.Caller.ID && !slices.Contains(x.settings.Gateways, x.call.Caller.ID):
+	case token.Issuer() != x.call.Caller.ID && !x.settings.isGateway(x.call.Caller.ID):
 		return token, &ect.InvalidError{Reason: ect.ReasonIssuerMismatch, ID: token.ID()}
 	case len(token.Parents()) == 0:
 		return token, &ect.InvalidError{Reason: ect.ReasonMissingClaim, ID: token.ID(), Claim: "par"}
