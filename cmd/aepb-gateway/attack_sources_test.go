@@ -204,3 +204,27 @@ func TestAttack_RollbackResultOfAnotherIssuer(t *testing.T) {
 		t.Errorf("who is named by the result reads the workflow: %d, want 404", got)
 	}
 }
+
+// TestAttack_StoredRollbackOfAnOperationThatIsNotPermittedNow: a caller who may still
+// call the agent, but not roll back there, repeats an earlier rollback. Before, it got
+// the stored result. Now the operation is judged first.
+func TestAttack_StoredRollbackOfAnOperationThatIsNotPermittedNow(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	agent := b.undoable(t, "undo", "a2a-v1")
+	if got := b.send(t, letter{at: "/agents/undo/a2a", body: textBody("go"), header: map[string]string{"A2A-Version": "1.0"}}); got.status != http.StatusOK {
+		t.Fatalf("got %d %s", got.status, short(got.body))
+	}
+	asks := b.rollback(t, b.me, agent.last.Workflow, agent.last.ID)
+	for _, tc := range []struct {
+		operation string
+		want      int
+	}{{"", http.StatusOK}, {"#rollback", http.StatusOK}, {"#invoke", http.StatusForbidden}} {
+		listed, _ := b.directory.Find("undo")
+		listed.Rules = policy.Rules{Callers: []string{string(b.me.ID) + tc.operation}}
+		must(t, b.directory.Put(listed))
+		if got := b.send(t, asks); got.status != tc.want {
+			t.Errorf("a caller with the rule %q: %d, want %d", tc.operation, got.status, tc.want)
+		}
+	}
+}
