@@ -29,6 +29,7 @@ type Record struct {
 	Own     bool       // we signed it: evicted only after the tokens of others
 	Holder  string     // whose share of the store it takes, a key of policy/limit; empty: the gateway's own
 	Members []Identity // whom it makes members of its workflow (R14), decided when it was recorded
+	Begins  bool       // it is kept only if its workflow has no record, or began without a root; not read back
 }
 
 // Filing says how a token is put on record.
@@ -38,6 +39,9 @@ type Filing struct {
 	// Unlisted keeps the token for those who know its id, and out of the workflow that
 	// it names: it does not belong there.
 	Unlisted bool
+	// Begins is true for a token with parents whose issuer had no part in its workflow,
+	// and was admitted because the workflow was not on record: see Record.
+	Begins bool
 }
 
 // LogValue prints the id; the bytes of a token are never logged.
@@ -65,7 +69,8 @@ type Store interface {
 	// other bytes, or when MaxNamesakes other issuers have the id, it is a *ConflictError and changes nothing.
 	//
 	// A record without parents (a root) in a workflow that has any record is accepted only if the first record of that
-	// workflow was a root by the same issuer; else it is a *ForeignRootError and changes nothing. Of two roots by different
+	// workflow was a root by the same issuer; else it is a *ForeignRootError and changes nothing. So is a record with Begins
+	// in a workflow whose first record was a root. Of two roots by different
 	// issuers that come at once into a new workflow exactly one is kept. The issuer of the first root is the workflow's root
 	// issuer, and those whom a record names in Members are its members, for as long as any record of the workflow is kept.
 	Put(context.Context, Record) error
@@ -155,7 +160,7 @@ func (r *Recorder) put(ctx context.Context, compact string, c *Claims, f Filing,
 		Compact: compact, ID: c.ID, Workflow: workflow, Issuer: c.Issuer,
 		Audience: c.Audience, Act: c.Act, Parents: c.Parents,
 		Until: end.Add(r.retention),
-		Own:   own, Holder: f.Holder, Members: members,
+		Own:   own, Holder: f.Holder, Members: members, Begins: f.Begins && workflow != "",
 	})
 	if err != nil {
 		return fmt.Errorf("ect: record: %w", err)

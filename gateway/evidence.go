@@ -110,10 +110,15 @@ func (g *Gateway) refuseEvidence(ctx context.Context, x *exchange, err error) er
 // answered gets the stored answer (R6): done is then true.
 func (g *Gateway) claimEvidence(ctx context.Context, x *exchange) (answer transport.Answer, done bool, err error) {
 	if len(x.admission.Filed) == 0 {
+		x.kept = true
 		return answer, false, nil
 	}
 	body := ect.Hash(x.call.Wire.Octets())
-	for _, v := range x.evidence.sources {
+	if x.call.Agent != "" {
+		body += " " + x.call.Agent // for another agent it is another message
+	}
+	claims := x.claims()
+	for _, v := range claims {
 		err := g.Verifier.Claim(ctx, v, body)
 		if err == nil {
 			continue
@@ -121,23 +126,51 @@ func (g *Gateway) claimEvidence(ctx context.Context, x *exchange) (answer transp
 		// The token was used before: what is on record about that use stays as it is.
 		x.admitted, x.evidence = false, evidence{}
 		if replayed, ok := errors.AsType[*ect.ReplayedError](err); ok {
+			if err := g.mayRepeat(x); err != nil {
+				return answer, false, err
+			}
 			return g.repeat(ctx, replayed.Key)
 		}
 		g.Metrics.Verified(v.Level(), telemetry.VerifyResult(err))
 		return answer, false, err
 	}
-	x.claimed = true
+	x.used = claims
 	for _, filed := range x.admission.Filed {
 		g.Dialects.Learn(filed.Token)
 		holder := x.holder
 		if x.settings.isGateway(x.call.Caller.ID) {
 			holder = limit.Identity(string(filed.Token.Issuer())) // a gateway carries the tokens of many
 		}
-		if err := g.Recorder.Keep(ctx, filed.Token, ect.Filing{Holder: holder, Members: filed.Members}); err != nil {
+		err := g.Recorder.Keep(ctx, filed.Token, ect.Filing{Holder: holder, Members: filed.Members, Begins: filed.Begins})
+		if _, late := errors.AsType[*ect.ForeignRootError](err); late && filed.Begins {
+			return answer, false, membership.Outsider() // it has begun since the message was judged
+		}
+		if err != nil {
 			return answer, false, recording(err)
 		}
 	}
+	x.kept = true
 	return answer, false, nil
+}
+
+// claims are the sources that the message uses up: its caller's own. Whoever got to
+// know a token of another must not use it up, or get what was answered to it. Only a
+// listed gateway brings messages of others.
+func (x *exchange) claims() []ect.Verified {
+	if x.settings.isGateway(x.call.Caller.ID) {
+		return x.evidence.sources
+	}
+	return slices.DeleteFunc(slices.Clone(x.evidence.sources), func(v ect.Verified) bool { return v.Issuer() != x.call.Caller.ID })
+}
+
+// mayRepeat judges the operation of a message that was answered before: what is
+// permitted may have changed since (R6). A message that cannot be read was refused.
+func (g *Gateway) mayRepeat(x *exchange) error {
+	message, err := g.spoken(x)
+	if err != nil {
+		return nil //nolint:nilerr // the stored answer says why
+	}
+	return x.permit.Perform(string(message.Op))
 }
 
 // bindEvidence records an agent's tokens: those that are bound to this execution in
@@ -197,11 +230,12 @@ func (g *Gateway) ownFiling(x *exchange, audience []string) ect.Filing {
 	return f
 }
 
-// foreign reports whether a refused message names a workflow to which its caller did
-// not belong before: evidence of the refusal is then kept out of it (R14).
+// foreign reports whether a message that was refused, or whose tokens could not be
+// recorded, names a workflow to which its caller did not belong before: evidence of
+// that is then kept out of it (R14).
 func (x *exchange) foreign() bool {
 	_, ids := x.evidence.origins()
-	return !x.permit.Valid() && len(ids) > 0 && !x.admission.Member
+	return (!x.permit.Valid() || !x.kept) && len(ids) > 0 && !x.admission.Member
 }
 
 // isGateway reports whether an identity may carry the evidence of others (R2).
@@ -259,8 +293,8 @@ const claimParameter = "parent_jti"
 // parent of ours, and the message belongs to its workflow (R3, R4), if it is on
 // record here and its caller may go on with it: he made it, it was made for him, or
 // it testifies to a message of his that brought none. That is narrower than R14: to
-// share a workflow is not enough, for anybody can mint a token that says so. Any
-// other is not found, whether it exists or not (R1, R2); and whoever shows nothing
+// share a workflow is not enough. Nor is his own token: others may have brought it, or
+// his role alone, so he must belong to the workflow, too. Any other is not found, whether it exists or not (R1, R2); and whoever shows nothing
 // of himself has none.
 func (g *Gateway) descend(ctx context.Context, x *exchange) error {
 	id, who := ect.ID(x.call.Parent), x.call.Caller
@@ -279,6 +313,15 @@ func (g *Gateway) descend(ctx context.Context, x *exchange) error {
 	})
 	if len(records) != 1 {
 		return &ect.InvalidError{Reason: ect.ReasonUnknownParent, Claim: claimParameter}
+	}
+	if wid := records[0].Workflow; wid != "" {
+		belongs, err := g.members.Belongs(ctx, wid, who.ID)
+		switch {
+		case err != nil:
+			return recording(err)
+		case !belongs:
+			return &ect.InvalidError{Reason: ect.ReasonUnknownParent, Claim: claimParameter}
+		}
 	}
 	x.evidence.named = &records[0]
 	return g.way(ctx, x, []dag.Node{dag.NodeOfRecord(records[0])}, nil)
@@ -309,7 +352,7 @@ func (g *Gateway) way(ctx context.Context, x *exchange, start, nodes []dag.Node)
 	find := func(ctx context.Context, ids []ect.ID) ([][]dag.Node, error) { return g.nodes(ctx, ids, nodes) }
 	limit := x.settings.Constraints.WalkLimit()
 	var err error
-	if n := x.evidence.named; n == nil || n.Issuer == x.call.Caller.ID || slices.Contains(x.settings.Gateways, x.call.Caller.ID) {
+	if n := x.evidence.named; n == nil || n.Issuer == x.call.Caller.ID || x.settings.isGateway(x.call.Caller.ID) {
 		if x.evidence.path, err = dag.LegPath(ctx, dag.Request, start, find, limit); err != nil {
 			return err
 		}

@@ -51,7 +51,8 @@ type exchange struct {
 	unbound   heardOf // jtis of tokens that came with replies and do not testify to them (R4)
 	draining  bool    // the agent takes no new work
 	admission membership.Admission
-	claimed   bool // its sources are used up: the answer is kept for their repetition
+	kept      bool           // what came with it is on record
+	used      []ect.Verified // the sources that it used up: the answer is kept for their repetition
 
 	requestID, replyID ect.ID // of the ECTs of the two legs, once recorded
 	replyContext       string // the dialogue that the reply belongs to

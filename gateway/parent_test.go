@@ -88,6 +88,9 @@ func TestNamesakes(t *testing.T) {
 	put := func(issuer ect.Identity, audience ...string) {
 		t.Helper()
 		record := ect.Record{Compact: "h.p." + string(issuer[len(issuer)-1:]), ID: id, Workflow: workflow, Issuer: issuer, Audience: audience, Act: "act", Parents: []ect.ID{ect.NewID()}, Until: until}
+		if issuer == b.caller.ID {
+			record.Members = []ect.Identity{issuer} // without that his own token is not enough
+		}
 		if err := b.memory.Put(t.Context(), record); err != nil {
 			t.Fatal(err)
 		}
@@ -111,4 +114,36 @@ func TestNamesakes(t *testing.T) {
 func refused(err error) bool {
 	invalid, ok := errors.AsType[*ect.InvalidError](err)
 	return ok && invalid.Reason == ect.ReasonUnknownParent
+}
+
+// TestAttack_HopsBehindAListedPrefix: gateways that are listed by a prefix name the
+// token that their message came of, and show none. Before, the way behind that token
+// was walked only for gateways listed by their whole id, so that messages went round
+// between the others without end.
+func TestAttack_HopsBehindAListedPrefix(t *testing.T) {
+	t.Parallel()
+	for name, listed := range map[string]ect.Identity{"an id": "", "a prefix": "spiffe://example.com/*"} {
+		b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+		if listed == "" {
+			listed = b.caller.ID
+		}
+		b.Apply(gateway.Settings{Gateways: []ect.Identity{listed}})
+		tokens, ids := b.translated(t, b.server, addBody, 3)
+		for _, token := range slices.Backward(tokens) {
+			c := claims(t, token)
+			record := ect.Record{
+				Compact: token, ID: c.ID, Workflow: c.Workflow, Issuer: c.Issuer, Audience: []string{string(b.caller.ID)}, Act: c.Act,
+				Parents: c.Parents, Until: b.now.Add(time.Hour), Members: []ect.Identity{b.caller.ID},
+			}
+			if err := b.memory.Put(t.Context(), record); err != nil {
+				t.Fatal(err)
+			}
+		}
+		call := b.call(addBody)
+		call.Parent = string(ids[0])
+		_, err := b.Exchange(t.Context(), call)
+		if denied, ok := errors.AsType[*policy.Denied](err); !ok || denied.Constraint != policy.ConstraintHops {
+			t.Errorf("listed by %s: %v, want a refusal for its hops", name, err)
+		}
+	}
 }

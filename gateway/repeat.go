@@ -118,9 +118,10 @@ func readTexts(b []byte, into ...*string) (rest []byte, whole bool) {
 	return b, true
 }
 
-// store keeps an answer, or how the message failed, under each source's key.
+// store keeps an answer, or how the message failed, under the key of each source that
+// was used up.
 func (g *Gateway) store(ctx context.Context, x *exchange, answer transport.Answer, cause error) {
-	if !x.claimed {
+	if len(x.used) == 0 {
 		return
 	}
 	s := stored{wire: answer.Wire, evidence: x.issuedIDs, rare: rare{Status: answer.Wire.Status}}
@@ -132,7 +133,7 @@ func (g *Gateway) store(ctx context.Context, x *exchange, answer transport.Answe
 	if err != nil {
 		return
 	}
-	for _, v := range x.evidence.sources {
+	for _, v := range x.used {
 		key := ect.ReplayKey{Issuer: v.Issuer(), Workflow: v.Workflow(), ID: v.ID()}
 		g.Answers.Finish(ctx, key, blob, time.Unix(v.Expires(), 0))
 	}
@@ -176,7 +177,7 @@ func (x *exchange) again() *exchange {
 		call: x.call, settings: x.settings, began: x.began, source: x.source, dest: x.dest, evidence: x.evidence, agent: x.agent,
 		endpoint: x.endpoint, via: x.via, described: x.described, permit: x.permit, message: x.message, wireID: x.wireID, workflow: x.workflow,
 		stands: x.stands, spoken: x.spoken, renamed: x.renamed,
-		parents: x.parents, attested: x.attested, admitted: x.admitted, record: x.record, leave: func() {}, legs: x.legs, holder: x.holder,
+		parents: x.parents, attested: x.attested, admitted: x.admitted, kept: x.kept, record: x.record, leave: func() {}, legs: x.legs, holder: x.holder,
 	}
 }
 

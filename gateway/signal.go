@@ -45,7 +45,7 @@ func (g *Gateway) signed(ctx context.Context, x *exchange) (ect.Verified, error)
 		return token, &ect.InvalidError{Reason: ect.ReasonLevelTooLow, ID: token.ID()}
 	case !signals(x.message.Op, token.Act()):
 		return token, &ect.InvalidError{Reason: ect.ReasonInvalidClaim, ID: token.ID(), Claim: "exec_act"}
-	case token.Issuer() != x.call.Caller.ID && !slices.Contains(x.settings.Gateways, x.call.Caller.ID):
+	case token.Issuer() != x.call.Caller.ID && !x.settings.isGateway(x.call.Caller.ID):
 		return token, &ect.InvalidError{Reason: ect.ReasonIssuerMismatch, ID: token.ID()}
 	case len(token.Parents()) == 0:
 		return token, &ect.InvalidError{Reason: ect.ReasonMissingClaim, ID: token.ID(), Claim: "par"}
@@ -154,7 +154,7 @@ func (g *Gateway) outcome(ctx context.Context, x *exchange, said *canonical.Sign
 		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "its rollback result is not to be believed"}
 	}
 	bound, _, err := g.members.Bind(ctx, membership.Reply{
-		Workflow: request.Workflow(), Legs: []ect.ID{request.ID()}, Agent: v.Issuer(), Gateway: x.settings.isGateway, Tokens: []ect.Verified{v},
+		Workflow: request.Workflow(), Legs: []ect.ID{request.ID()}, Agent: x.agent.ID, Gateway: x.settings.isGateway, Tokens: []ect.Verified{v},
 	})
 	if err != nil {
 		return nil, recording(err)

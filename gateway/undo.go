@@ -93,6 +93,9 @@ func (g *Gateway) recalled(caller identity.Caller, value []byte) (transport.Answ
 	if err := admit(caller, agent.Rules); err != nil {
 		return transport.Answer{}, err
 	}
+	if err := policy.AdmitTo(caller.ID, string(canonical.OpRollback), agent.Rules); err != nil {
+		return transport.Answer{}, err
+	}
 	return transport.Answer{Evidence: kept.Ours, Wire: translators.Wire{
 		Binding: kept.Binding, Form: rollback.Name, Media: kept.Media, Header: http.Header{rollback.Field: {kept.Result}}, Body: kept.Body,
 		Re: canonical.OpRollback,

@@ -41,6 +41,11 @@ func Admit(caller ect.Identity, rules Rules) error {
 	return callerMayCall(Request{Caller: caller, Native: true, Rules: rules})
 }
 
+// AdmitTo is [Admit] for one operation of the agent.
+func AdmitTo(caller ect.Identity, operation string, rules Rules) error {
+	return callerMayCall(Request{Caller: caller, Native: true, Operation: operation, Rules: rules})
+}
+
 // callerMayCall is the first question of all (R2).
 func callerMayCall(r Request) error {
 	refusal := &Forbidden{Agent: r.Agent, Constraint: ConstraintCallers}

@@ -41,6 +41,8 @@ var attackIndex = []attackFinding{
 		"policy/membership:TestAttack_OwnWorkflowBesideATokenOfOthers", "policy/membership:TestAttack_MemberSignsItselfIntoALineage",
 		"policy/membership:TestAttack_ListedGatewayForItsUser", "policy/membership:TestAttack_ApproverApprovesItsOwnWork",
 		"policy/membership:TestAttack_TwoRootsInOneMessage", "policy/membership:TestAttack_ReplyEvidenceOfAnOutsiderMakesMembers",
+		"policy/membership:TestAttack_OwnTokenThatOthersBrought", "TestAttack_ApproverJoinsByItsDecision",
+		"TestAttack_MessageThatWaitsForAWorkflow", "TestAttack_RollbackResultOfAnotherIssuer",
 	}},
 	{id: "2", what: "make the evidence store forget what others need, or fill Redis, with tokens of one's own", tests: []string{
 		"TestAttack_OneIssuerFlushesAllEvidence", "TestAttack_OneIssuerFillsRedis", "TestAttack_ATokenThatNeverEnds",
@@ -56,6 +58,7 @@ var attackIndex = []attackFinding{
 	{id: "5a", what: "make the gateway hold gigabytes in answers that are never read", tests: []string{
 		"TestAttack_ReadersThatNeverReadHoldMemory", "TestAttack_WorkflowPagesTakeMemory",
 		"gateway/transport/a2a:TestAttack_StreamsOverGRPCThatAreNotRead",
+		"gateway/transport/a2a:TestAttack_UnaryAnswersOverGRPCThatAreNotRead",
 	}},
 	{id: "5b", what: "make the gateway hold gigabytes in requests that never end", tests: []string{
 		"TestAttack_UnfinishedBodiesTakeMemory", "gateway/transport/a2a:TestAttack_UnfinishedRequestsOverGRPCTakeMemory",
@@ -78,6 +81,7 @@ var attackIndex = []attackFinding{
 	{id: "10", what: "be trusted after one's trust domain was taken out of the federation", tests: []string{"TestAttack_DefederatedDomainStaysTrusted"}},
 	{id: "11", what: "go on with a connection whose certificate or trust anchor is no longer good", tests: []string{
 		"TestAttack_ConnectionOutlivesItsCertificate", "TestAttack_WithdrawnAnchorKeepsConnections",
+		"TestAttack_StreamOutlivesItsToken",
 	}},
 	{id: "12", what: "fail to authenticate, or hold idle connections, as often as one likes", tests: []string{
 		"TestAttack_FailedAuthenticationsAreFree", "TestAttack_OneAddressHoldsAllConnections",
@@ -121,10 +125,14 @@ var attackIndex = []attackFinding{
 	{id: "H3", what: "keep a caller from rolling back by a token with the id of the caller's own", tests: []string{"TestAttack_NamesakeBlocksRollback"}},
 	{id: "H4", what: "get the stored answer to another caller's message", tests: []string{
 		"TestAttack_StoredAnswerGoesToAnotherCaller", "TestAttack_StoredRollbackAfterTheRightIsGone",
+		"TestAttack_OwnSourceBesideAnothersToken", "TestAttack_StoredAnswerOfAnotherAgent",
+		"TestAttack_StoredAnswerOfAnOperationThatIsNotPermittedNow", "TestAttack_StoredRollbackOfAnOperationThatIsNotPermittedNow",
 	}},
 	{id: "H5", what: "call an agent that demands a level of assurance without any token", tests: []string{"TestAttack_LevelWithoutAnyToken"}},
 	{id: "H6", what: "cut the evidence of a reply off from its request by a token of another workflow", tests: []string{"TestAttack_ReplyEvidenceOfAnotherWorkflow"}},
-	{id: "H7", what: "reach a forbidden protocol behind another gateway", tests: []string{"TestAttack_ForbiddenProtocolBehindAPeer"}},
+	{id: "H7", what: "reach a forbidden protocol behind another gateway", tests: []string{
+		"TestAttack_ForbiddenProtocolBehindAPeer", "gateway:TestAttack_HopsBehindAListedPrefix",
+	}},
 	{id: "H8", what: "lose the tasks under way at an agent that is being drained", tests: []string{"TestAttack_DrainingTakesRunningWork"}},
 	{id: "F1", what: "be trusted after one's trust domain was taken out of the federation", tests: []string{"TestAttack_DefederatedDomainStaysTrusted"}},
 	{id: "F2", what: "have all other requests of a caller refused once its tasks at an agent fill their store", tests: []string{"TestAttack_FullGroupRefusesOtherRequests"}},

@@ -119,6 +119,9 @@ func storeRoot(t *testing.T, s ect.Store) {
 	wantForeignRoot(t, s, bare)
 	wantStanding(t, s, wid, owner, ect.Standing{Known: true, Root: true, Member: true})
 	wantStanding(t, s, wid, other, ect.Standing{Known: true})
+	late := root(wid, other)
+	late.Parents, late.Begins = []ect.ID{ect.NewID()}, true // it was judged when there was no workflow
+	wantForeignRoot(t, s, late)
 	put(t, s, root("", other)) // of no workflow
 	put(t, s, root("", owner))
 	put(t, s, root(string(ect.NewID()), other)) // of another
@@ -132,9 +135,13 @@ func storeRoot(t *testing.T, s ect.Store) {
 func storeRootless(t *testing.T, s ect.Store) {
 	t.Helper()
 	first := record("h.p.s")
+	first.Begins = true
 	put(t, s, first)
 	wantForeignRoot(t, s, root(first.Workflow, first.Issuer))
 	wantForeignRoot(t, s, root(first.Workflow, "spiffe://example.org/other"))
+	second := record("h.q.s")
+	second.ID, second.Begins = ect.NewID(), true // two that came at once
+	put(t, s, second)
 	wantStanding(t, s, first.Workflow, first.Issuer, ect.Standing{Known: true})
 }
 

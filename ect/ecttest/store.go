@@ -33,7 +33,7 @@ func (s *Store) Put(_ context.Context, r ect.Record) error {
 	switch {
 	case i >= 0 && s.records[known[i]].Compact != r.Compact, i < 0 && len(known) >= ect.MaxNamesakes && !r.Own:
 		return &ect.ConflictError{ID: r.ID}
-	case r.IsRoot() && !s.mayBegin(r):
+	case (r.IsRoot() || r.Begins) && !s.mayBegin(r):
 		return &ect.ForeignRootError{ID: r.ID}
 	case i >= 0:
 		s.records[known[i]] = united(s.records[known[i]], copyOf(r))
@@ -53,11 +53,15 @@ func united(kept, again ect.Record) ect.Record {
 	return again
 }
 
-// mayBegin reports whether a root is the first record of its workflow, or has the
-// issuer of the root that was.
-func (s *Store) mayBegin(root ect.Record) bool {
-	known := s.matching(func(old ect.Record) bool { return old.Workflow == root.Workflow })
-	return len(known) == 0 || s.records[known[0]].IsRoot() && s.records[known[0]].Issuer == root.Issuer
+// mayBegin reports whether a record is the first of its workflow, or that was a root
+// of the same issuer, or neither is a root.
+func (s *Store) mayBegin(r ect.Record) bool {
+	known := s.matching(func(old ect.Record) bool { return old.Workflow == r.Workflow })
+	if len(known) == 0 {
+		return true
+	}
+	first := s.records[known[0]]
+	return first.IsRoot() == r.IsRoot() && (!r.IsRoot() || first.Issuer == r.Issuer)
 }
 
 // matching is where the records are that are meant.

@@ -44,21 +44,21 @@ func (x *workflows) alive(key digest, now time.Time) *workflow {
 	return w
 }
 
-// rootFor is the root of the workflow that a record comes into. False: the record is
-// a root, and may not be there.
+// rootFor is the root of the workflow that a record comes into. False: the record
+// would begin the workflow, and may not be there.
 func (x *workflows) rootFor(key digest, r *ect.Record, now time.Time) (root digest, allowed bool) {
 	if r.Workflow == "" {
 		return digest{}, true
 	}
-	w := x.alive(key, now)
-	switch {
-	case w == nil && r.IsRoot():
-		return digestOf(string(r.Issuer)), true
-	case w == nil:
-		return noRoot(), true
-	default:
-		return w.root, !r.IsRoot() || w.root == digestOf(string(r.Issuer))
+	root = noRoot()
+	if r.IsRoot() {
+		root = digestOf(string(r.Issuer))
 	}
+	w := x.alive(key, now)
+	if w == nil {
+		return root, true
+	}
+	return w.root, !r.IsRoot() && !r.Begins || w.root == root
 }
 
 // enter counts one more record of a workflow, and begins it if all others are over.

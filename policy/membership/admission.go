@@ -37,6 +37,7 @@ type Admission struct {
 type Filed struct {
 	Token   ect.Verified
 	Members []ect.Identity
+	Begins  bool // it is admitted only because its workflow is not on record (ect.Filing)
 }
 
 // Outsider refuses a message whose issuer has no part in the workflow that it names.
@@ -154,8 +155,8 @@ func (a *admission) judge(ctx context.Context, t ect.Verified) (Filed, error) {
 		case rec.Workflow != wid:
 		case rec.Issuer != t.Issuer():
 			return Filed{}, &ect.ConflictError{ID: t.ID()}
-		case rec.Compact == t.Compact():
-			return Filed{Token: t, Members: rec.Members}, nil // it was admitted before
+		case rec.Compact == t.Compact() && t.Issuer() != a.sub.Caller:
+			return Filed{Token: t, Members: rec.Members}, nil // it is on record as it is
 		}
 	}
 	standing, err := a.deps.Store.Standing(ctx, wid, t.Issuer())
@@ -173,13 +174,23 @@ func (a *admission) judge(ctx context.Context, t ect.Verified) (Filed, error) {
 	case belongs:
 		return a.file(t), nil
 	case !standing.Known: // the workflow begins with this message, without a root
-		return Filed{Token: t}, nil
+		return a.beginner(t, begun), nil
 	case a.decision(t):
 		a.out.ByRole = true
 		return Filed{Token: t}, nil
 	default:
 		return Filed{}, Outsider()
 	}
+}
+
+// beginner admits a token of a workflow that begins without a root. Its issuer belongs
+// if it is the caller, as the evidence of ours about its message would have it anyway.
+func (a *admission) beginner(t ect.Verified, begun bool) Filed {
+	f := Filed{Token: t, Begins: !begun}
+	if t.Issuer() == a.sub.Caller {
+		f.Members = []ect.Identity{t.Issuer()}
+	}
+	return f
 }
 
 // root admits the first root of a workflow, and further ones of its issuer.

@@ -326,3 +326,21 @@ func (w *world) wantNothing(seed uint64, b begun, seen, own []ect.Verified) {
 		}
 	}
 }
+
+// TestAttack_OwnTokenThatOthersBrought: a token of the outsider is on record in the
+// workflow, since it came with an agent's reply, and made nobody a member. Then the
+// outsider sends that token itself.
+func TestAttack_OwnTokenThatOthersBrought(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.begin()
+	brought := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}})
+	w.must(w.recorder.Keep(t.Context(), brought, ect.Filing{}))
+	if _, err := w.send(w.outsider, brought); !isOutsider(err) {
+		t.Errorf("got %v, want a refusal", err)
+	}
+	w.wantOutside(b)
+	if _, err := w.send(w.caller, w.sign(w.caller, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{brought.ID()}}), brought); err != nil {
+		t.Errorf("a member who names it as parent: %v", err)
+	}
+}

@@ -50,7 +50,7 @@ if life < 0 or life < til - now then redis.call('PEXPIREAT', KEYS[1], ARGV[4]) e
 return {'ok', holder}
 `
 
-// beginLua comes before a root is put. KEYS workflow's standing and list; ARGV the root,
+// beginLua comes before a record is put that would begin its workflow. KEYS workflow's standing and list; ARGV the root,
 // how long it is held (ms), its code. Of two roots at once in a new workflow one has it; it is held
 // until listLua says that the record is kept, and then for as long as any record.
 const beginLua = `
@@ -65,8 +65,8 @@ return {'ok'}
 `
 
 // listLua comes after a record is put. KEYS workflow's list and standing; ARGV id and
-// issuer, until (ms), most, the root if it is the first record, "" or 1 if it is a
-// root itself, most members, the root's code, then members, each with its code. Ids stand in the order in which they came,
+// issuer, until (ms), most, the root if it is the first record, "" or 1 if it
+// would begin the workflow, most members, the root's code, then members, each with its code. Ids stand in the order in which they came,
 // no two under one number. Both keys live as long as the last of the records.
 const listLua = `
 local t = redis.call('TIME')
@@ -124,7 +124,7 @@ func (s *Store) Put(ctx context.Context, r ect.Record) error {
 	if err != nil {
 		return &state.FullError{What: "an execution context token"}
 	}
-	if r.IsRoot() {
+	if r.IsRoot() || r.Begins {
 		reply, err := s.run(ctx, "execution context tokens", script(beginLua), []string{s.standingKey(r.Workflow), s.workflowKey(r.Workflow)},
 			rootOf(&r), heldFor.Milliseconds(), s.vouch.code("root", r.Workflow, rootOf(&r)))
 		if err := rooted(&r, reply, err); err != nil {
@@ -162,7 +162,7 @@ func (s *Store) Put(ctx context.Context, r ect.Record) error {
 // listing notes what a record says of its workflow.
 func (s *Store) listing(r *ect.Record) call {
 	begins := ""
-	if r.IsRoot() {
+	if r.IsRoot() || r.Begins {
 		begins = "1"
 	}
 	args := []any{listed(r), milliseconds(r.Until), maxWorkflow, rootOf(r), begins, ect.MaxMembers, s.vouch.code("root", r.Workflow, rootOf(r))}
