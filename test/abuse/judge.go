@@ -59,7 +59,10 @@ func judge(o observed) []string {
 			say("attack %s: it was never made: nothing was proved", name)
 		}
 	}
-	for _, name := range []string{attackForgedRead, attackForgedHook, attackForgedRollback, attackForgedDecision} {
+	if s := o.attacks[attackEvidence]; len(s) > 0 && s[classTaken]+s[classError] == 0 {
+		say("attack %s: none was taken: no evidence was pushed out", attackEvidence)
+	}
+	for _, name := range []string{attackEndless, attackForgedRead, attackForgedHook, attackForgedRollback, attackForgedDecision} {
 		if n := o.attacks[name][classTaken]; n > 0 {
 			say("attack %s: %d were taken", name, n)
 		}
@@ -94,7 +97,7 @@ func judge(o observed) []string {
 // names are those of all attacks.
 func names() []string {
 	return []string{
-		attackEvidence, attackLineage, attackQuestions, attackSessions, attackReaders, attackBodies, attackAnswers, attackContexts,
+		attackEvidence, attackEndless, attackLineage, attackQuestions, attackSessions, attackReaders, attackBodies, attackAnswers, attackContexts,
 		attackTasks, attackWebhooks, attackForgedMember, attackForgedRead, attackForgedHook, attackForgedRollback, attackForgedDecision,
 		attackUnnamed, attackDIDWeb, attackIdle, attackUACP, attackSocket,
 	}

@@ -65,6 +65,8 @@ func TestPlantedViolations(t *testing.T) {
 		"a kind that was never called":  {func(o *observed) { o.calls = o.calls[:len(o.calls)-1] }, "ainp socket: no call was made"},
 		"an attack that was never made": {func(o *observed) { delete(o.attacks, attackReaders) }, "attack readers: it was never made"},
 		"an attack without a try":       {func(o *observed) { o.attacks[attackIdle] = map[string]int{} }, "attack idle: it was never made"},
+		"evidence that is all refused":  {func(o *observed) { delete(o.attacks[attackEvidence], classTaken) }, "attack evidence: none was taken"},
+		"a token that never ends":       {func(o *observed) { o.attacks[attackEndless][classTaken] = 1 }, "attack endless: 1 were taken"},
 		"a forged reading":              {func(o *observed) { o.attacks[attackForgedRead][classTaken] = 2 }, "attack forged read: 2 were taken"},
 		"a forged hook":                 {func(o *observed) { o.attacks[attackForgedHook][classTaken] = 1 }, "attack forged hook: 1 were taken"},
 		"a forged decision":             {func(o *observed) { o.attacks[attackForgedDecision][classTaken] = 1 }, "attack forged decision: 1 were taken"},
@@ -137,7 +139,7 @@ func TestFlags(t *testing.T) {
 		}
 	}
 	o, err := parse([]string{"--time", "20s", "--evidence", "32"}, &strings.Builder{})
-	if err != nil || o.evidence != 32 || o.rss != defaultBound(32) {
+	if err != nil || o.evidence != 32 || o.rss != 0 {
 		t.Errorf("%+v %v", o, err)
 	}
 }

@@ -14,22 +14,6 @@ import (
 	"time"
 )
 
-// The memory that one gateway may hold at most, in MiB, beside the evidence. The
-// sum of what is alive is doubled, since Go's collector lets the heap grow to twice
-// that before it looks again, and the program itself is added.
-const (
-	entriesMiB    = 64  // questions, tasks and sessions: gateway/state, in memory
-	answersMiB    = 64  // finished answers, kept for retries: gateway/state
-	flightMiB     = 96  // bodies and answers on their way
-	connectionMiB = 100 // 1,000 strangers with four connections of 25 KiB each
-	programMiB    = 64  // code, tables, stacks of an idle gateway
-)
-
-// defaultBound derives the bound of RSS from what the configuration bounds.
-func defaultBound(evidenceMiB int) int {
-	return 2*(evidenceMiB+entriesMiB+answersMiB+flightMiB+connectionMiB) + programMiB
-}
-
 var errProcess = errors.New("abuse: a process cannot be read in /proc")
 
 // peak is the most memory that a process ever had resident, in MiB.
