@@ -193,9 +193,13 @@ func (r *rig) attacked(ctx context.Context, o options, seen *observed) (time.Dur
 	}
 	limited, cancel := context.WithTimeout(ctx, o.time+graceTime)
 	defer cancel()
-	busy, enough := context.WithTimeout(ctx, o.time)
+	during, enough := context.WithTimeout(ctx, o.time)
 	defer enough()
-	used, err := both(func() { seen.calls = c.load(busy) }, func() (time.Duration, error) { return child(limited, partAttack, told, &seen.attacks) })
+	var used time.Duration
+	seen.busy[0], err = whileBusy(func() (err error) {
+		used, err = both(func() { seen.calls = c.load(during) }, func() (time.Duration, error) { return child(limited, partAttack, told, &seen.attacks) })
+		return err
+	})
 	if err != nil {
 		return used, err
 	}
@@ -231,10 +235,13 @@ func control(ctx context.Context, o options, binary, dir, backend string, share 
 	}
 	limited, cancel := context.WithTimeout(ctx, controlTime+graceTime)
 	defer cancel()
-	busy, enough := context.WithTimeout(ctx, controlTime)
+	during, enough := context.WithTimeout(ctx, controlTime)
 	defer enough()
-	_, err = both(func() { seen.control = c.load(busy) }, func() (time.Duration, error) {
-		return child(limited, partBurn, burning{Seconds: controlTime.Seconds(), Share: min(share, 1)}, nil)
+	seen.busy[1], err = whileBusy(func() error {
+		_, err := both(func() { seen.control = c.load(during) }, func() (time.Duration, error) {
+			return child(limited, partBurn, burning{Seconds: controlTime.Seconds(), Share: min(share, 1)}, nil)
+		})
+		return err
 	})
 	return err
 }
