@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,8 +15,12 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// maxCrew bounds the work that goes on after its request was answered.
+// maxCrew bounds the work that goes on after its request was answered, by default.
 const maxCrew = 10_000
+
+// messagePart is how many bytes of the message that began it work may hold for one
+// place; what holds more takes a place for each further part.
+const messagePart = 32 << 10
 
 // ErrBusy: as much work goes on in the background as is allowed.
 var ErrBusy = errors.New("gateway: too much goes on in the background")
@@ -24,6 +29,7 @@ var ErrBusy = errors.New("gateway: too much goes on in the background")
 // it waits for it.
 type crew struct {
 	shares  *quota.Pool // of the work that callers have here
+	most    int         // of all work
 	mu      sync.Mutex
 	working int
 	closed  bool
@@ -32,25 +38,32 @@ type crew struct {
 	cancel  context.CancelFunc
 }
 
-// newCrew makes a crew of which one caller may have so many; zero: a sixteenth.
-func newCrew(perCaller int) (*crew, error) {
-	shares, err := quota.New(quota.Config{Resource: "tasks that go on in the background", Total: maxCrew, PerHolder: int64(perCaller)})
+// newCrew makes a crew of so many, zero: maxCrew, of which one caller may have so many;
+// zero: a sixteenth.
+func newCrew(total, perCaller int) (*crew, error) {
+	total = cmp.Or(total, maxCrew)
+	shares, err := quota.New(quota.Config{Resource: "tasks that go on in the background", Total: int64(total), PerHolder: int64(perCaller)})
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &crew{shares: shares, ctx: ctx, cancel: cancel}, nil
+	return &crew{shares: shares, most: total, ctx: ctx, cancel: cancel}, nil
 }
 
-// reserve takes a share for work of a caller. [quota.ExceededError]: it has as much
-// as it may, or all callers have.
-func (c *crew) reserve(owner string) (*quota.Grant, error) {
-	return c.shares.Take(limit.Identity(owner), 1)
+// reserve takes a share for work of a caller that holds so many bytes of a message.
+// [quota.ExceededError]: it has as much as it may, or all callers have.
+func (c *crew) reserve(owner string, size int) (*quota.Grant, error) {
+	return c.shares.Take(limit.Identity(owner), 1+int64(size/messagePart))
 }
 
 // runFor is run for the work of a caller, within its share.
 func (c *crew) runFor(owner string, work func(context.Context)) error {
-	grant, err := c.reserve(owner)
+	return c.runHolding(owner, 0, work)
+}
+
+// runHolding is runFor for work that holds so many bytes of a message.
+func (c *crew) runHolding(owner string, size int, work func(context.Context)) error {
+	grant, err := c.reserve(owner, size)
 	if err != nil {
 		return err
 	}
@@ -71,7 +84,7 @@ func (c *crew) runGranted(grant *quota.Grant, work func(context.Context)) error 
 }
 
 // run lets one more work. ErrBusy: there are too many, or the crew is closed.
-func (c *crew) run(work func(context.Context)) error { return c.admit(maxCrew, work) }
+func (c *crew) run(work func(context.Context)) error { return c.admit(c.most, work) }
 
 // admit lets one more work if fewer do than there may be. What all the others need
 // has room above their number, so that it is there also when there are too many.

@@ -23,7 +23,7 @@ func TestABusyProcessIsAlive(t *testing.T) {
 		}
 		deps := Deps{Entries: memory.Entries(), Now: time.Now, Logger: slog.New(slog.DiscardHandler)}
 		g := &Gateway{Deps: deps, instance: "this"}
-		if err := g.startWorkers(0); err != nil {
+		if err := g.startWorkers(0, 0); err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = g.Close() }()
@@ -46,7 +46,7 @@ func TestABusyProcessIsAlive(t *testing.T) {
 func TestACallerHasAShareOfTheBackground(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, err := newCrew(2)
+		c, err := newCrew(0, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestACallerHasAShareOfTheBackground(t *testing.T) {
 		}
 		close(goOn)
 		synctest.Wait()
-		grant, err := c.reserve("greedy")
+		grant, err := c.reserve("greedy", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestACallerHasAShareOfTheBackground(t *testing.T) {
 		if err := c.runGranted(grant, work); !errors.Is(err, ErrBusy) {
 			t.Errorf("after the end: %v", err)
 		}
-		if _, err := c.reserve("greedy"); err != nil {
+		if _, err := c.reserve("greedy", 0); err != nil {
 			t.Errorf("what could not begin keeps its share: %v", err)
 		}
 	})

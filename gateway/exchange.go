@@ -222,7 +222,7 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 // for a message that lets the work go on there. [quota.ExceededError].
 func (g *Gateway) reserve(x *exchange) (err error) {
 	if p := x.message.Preferences; p.NoWait || p.TaskOK {
-		x.worker, err = g.crew.reserve(x.owner())
+		x.worker, err = g.crew.reserve(x.owner(), len(x.call.Wire.Body))
 	}
 	return err
 }

@@ -118,7 +118,7 @@ func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message
 // done in the background, and only as well as it can be.
 func (r *run) abort() {
 	named := r.agent.TaskID != "" || !r.x.names()
-	if !r.guest && !r.complete() && !named && r.g.crew.runFor(r.x.owner(), r.outlive) == nil {
+	if !r.guest && !r.complete() && !named && r.g.crew.runHolding(r.x.owner(), len(r.x.call.Wire.Body), r.outlive) == nil {
 		return
 	}
 	r.stop()

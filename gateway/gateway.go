@@ -36,7 +36,7 @@ type Settings struct {
 	Version     string                // of this gateway: aepb.agent_version
 }
 
-// Deps is what a Gateway is built from. Every field is required but Hops, Pushers, Callbacks, Rollbacks and Workers.
+// Deps is what a Gateway is built from. Every field is required but Hops, Pushers, Callbacks, Rollbacks, Workers and AllWorkers.
 type Deps struct {
 	Registry      *translators.Registry
 	Directory     *directory.Directory
@@ -63,6 +63,8 @@ type Deps struct {
 	// the role of an approver in the operator's directory (R23). Nil: none may.
 	Approver func(ect.Identity) bool
 	Workers  int // tasks of one caller that may go on in the background; zero: a sixteenth of all
+
+	AllWorkers int // tasks of all callers that may; zero: 10000
 }
 
 // Gateway is the road. It is safe for concurrent use.
@@ -106,7 +108,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{Deps: deps, members: members, refusals: refusals, instance: deps.NewID()}
-	if err := g.startWorkers(deps.Workers); err != nil {
+	if err := g.startWorkers(deps.AllWorkers, deps.Workers); err != nil {
 		return nil, err
 	}
 	g.Apply(settings)
@@ -114,10 +116,10 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 }
 
 // startWorkers makes the background workers, of which one caller may have so many.
-func (g *Gateway) startWorkers(perCaller int) error {
+func (g *Gateway) startWorkers(total, perCaller int) error {
 	for _, made := range []**crew{&g.crew, &g.boxes, &g.attending} {
 		var err error
-		if *made, err = newCrew(perCaller); err != nil {
+		if *made, err = newCrew(total, perCaller); err != nil {
 			return err
 		}
 		(*made).shares.OnRefusal(func() { g.Metrics.RateLimited(limit.ScopeShare) })

@@ -263,7 +263,7 @@ func (r *run) handOver(ctx context.Context) {
 	r.x.worker = nil
 	var err error
 	if grant == nil {
-		grant, err = r.g.crew.reserve(r.x.owner())
+		grant, err = r.g.crew.reserve(r.x.owner(), len(r.x.call.Wire.Body))
 	}
 	if err == nil {
 		err = r.g.crew.runGranted(grant, r.drive)
@@ -418,7 +418,7 @@ func (g *Gateway) alive(ctx context.Context) error {
 		return &problem.RecordingError{Err: err}
 	}
 	g.heart.Do(func() {
-		_ = g.crew.admit(maxCrew+1, func(ctx context.Context) { // else all work here would soon count as lost
+		_ = g.crew.admit(g.crew.most+1, func(ctx context.Context) { // else all work here would soon count as lost
 			ticker := time.NewTicker(runnerBeats)
 			defer ticker.Stop()
 			for {

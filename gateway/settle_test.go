@@ -54,7 +54,7 @@ func keeper(t *testing.T, rec record) (*Gateway, *aside, *record) {
 	}
 	played := &aside{Entries: memory.Entries()}
 	g := &Gateway{Deps: Deps{Entries: played, Answers: memory, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}, instance: "here"}
-	if err := g.startWorkers(0); err != nil {
+	if err := g.startWorkers(0, 0); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = g.Close() })

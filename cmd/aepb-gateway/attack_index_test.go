@@ -46,7 +46,7 @@ var attackIndex = []attackFinding{
 	}},
 	{id: "2", what: "make the evidence store forget what others need, or fill Redis, with tokens of one's own", tests: []string{
 		"TestAttack_OneIssuerFlushesAllEvidence", "TestAttack_OneIssuerFillsRedis", "TestAttack_ATokenThatNeverEnds",
-		"gateway/state:TestAttack_MembersWithoutRecords",
+		"gateway/state:TestAttack_MembersWithoutRecords", "gateway/state:TestAttack_PagesKeptByOneRecord",
 	}},
 	{id: "3", what: "make the gateway send requests to internal or public hosts by naming a did:web as sender", tests: []string{
 		"TestAttack_StrangerMakesUsFetchInternalAddress", "TestAttack_AgentMakesUsFetchInternalAddress",
@@ -89,7 +89,7 @@ var attackIndex = []attackFinding{
 	}},
 	{id: "13", what: "join another caller's dialogue by its context id", tests: []string{"TestAttack_CallerJoinsAnotherCallersContext"}},
 	{id: "14", what: "take all background workers, or push out others' stored answers, so that their requests run twice", tests: []string{
-		"TestAttack_OneCallerTakesAllWorkers", "TestAttack_LargeAnswersMakeOthersRunTwice",
+		"TestAttack_OneCallerTakesAllWorkers", "TestAttack_LargeAnswersMakeOthersRunTwice", "TestAttack_LargeMessagesInTheBackground",
 	}},
 	{id: "15", what: "block rollbacks, decisions or a whole id by tokens that have the id of another's", tests: []string{
 		"TestAttack_NamesakeBlocksRollback", "gateway/state:TestAttack_NamesakesBlockAnID", "policy/membership:TestAttack_NamesakeInTheWorkflow",

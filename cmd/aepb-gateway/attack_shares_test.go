@@ -274,3 +274,38 @@ func TestAttack_OneCallerTakesAllWorkers(t *testing.T) {
 	}
 	b.notDisturbed(t, victim)
 }
+
+// TestAttack_LargeMessagesInTheBackground: a caller with permission for a slow agent sends
+// it large messages and has each answered at once. Before, the bytes of a message counted
+// until it was answered, and the work in the background held them for as long as the
+// agent took: 625 tasks of 16 MiB. Now a large message takes as many places as it has
+// parts of 32 KiB, so that it is refused at the caller's share, and others go on.
+func TestAttack_LargeMessagesInTheBackground(t *testing.T) {
+	t.Parallel()
+	b := sharedGateway(t, config.Config{})
+	slow := &fake{}
+	slow.conduct = func(_ http.ResponseWriter, r *http.Request, _ []byte) {
+		select {
+		case <-slow.done:
+		case <-r.Context().Done():
+		}
+	}
+	b.serve(t, "slow", "mcp-v1", slow, host{timeout: patience})
+	mallory, _ := b.clientOf(t, "/mallory")
+	victim, _ := b.clientOf(t, "/victim")
+	background := strings.Replace(addBody(7), `"params":{`, `"params":{"configuration":{"returnImmediately":true},`, 1)
+	const size, most = 4 << 20, 4 // 625 places of 32 KiB are not five such messages
+	large := strings.Replace(background, `"params":{`, `"params":{"metadata":{"x":"`+strings.Repeat("x", size)+`"},`, 1)
+	for n := range most + 3 {
+		got := b.send(t, a2aTo(mallory, "slow", large))
+		if n < most && got.status != http.StatusOK {
+			t.Errorf("task %d: %d %.300s", n, got.status, got.body)
+		} else if n >= most {
+			limited(t, got)
+		}
+	}
+	if got := b.send(t, a2aTo(victim, "slow", background)); got.status != http.StatusOK {
+		t.Errorf("another caller's task: %d %s", got.status, got.body)
+	}
+	b.notDisturbed(t, victim)
+}

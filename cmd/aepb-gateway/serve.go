@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,10 +58,19 @@ func checkConfigCommand() *cobra.Command {
 				_, err = production(c, nil, io.Discard)
 			}
 			if err == nil {
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), "ok")
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "ok\nmemory: at most %d MiB with these bounds\n", c.MemoryBound()>>20)
 			}
 			return err
 		},
+	}
+}
+
+// limitMemory lets the collector run before the heap grows beyond what the configuration
+// states. It is set at the start, as the bounds of state are. A limit in the environment
+// is the operator's own, and stays.
+func limitMemory(c config.Config) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(c.MemoryBound())
 	}
 }
 
@@ -70,6 +80,7 @@ func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
+	limitMemory(c)
 	workload, err := openWorkload(ctx, c.Identity)
 	if err != nil {
 		return err

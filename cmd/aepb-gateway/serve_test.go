@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -29,6 +30,27 @@ identity: {trust_domain: aepb.dev, certificate: DIR/gateway.pem, key: DIR/gatewa
 admin: {operators: {ann: {id: "spiffe://aepb.dev/client", roles: [operator]}}}
 `, "DIR", dir)+extra), 0o600))
 	return dir, file
+}
+
+// TestCheckConfig_SaysTheMemoryBound: what it prints is what the limits of the file add up
+// to, and a smaller limit makes it less.
+func TestCheckConfig_SaysTheMemoryBound(t *testing.T) {
+	t.Parallel()
+	bounds := make([]int, 2)
+	for i, extra := range []string{"", "limits: {in_flight_mib: 64}\n"} {
+		_, file := operated(t, extra)
+		var out strings.Builder
+		cmd := checkConfigCommand()
+		cmd.SetArgs([]string{file})
+		cmd.SetOut(&out)
+		must(t, cmd.ExecuteContext(t.Context()))
+		if _, err := fmt.Sscanf(out.String(), "ok\nmemory: at most %d MiB with these bounds\n", &bounds[i]); err != nil {
+			t.Fatalf("%v in %q", err, out.String())
+		}
+	}
+	if saved := bounds[0] - bounds[1]; saved != 192*5*5/4 { // in flight and of strangers, in copies, with the collector's part
+		t.Errorf("%d MiB, with 192 MiB less in flight %d MiB", bounds[0], bounds[1])
+	}
 }
 
 // A bad configuration never listens, and every file that it names is looked at.

@@ -279,7 +279,7 @@ func (out *service) build(
 		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, Limiter: out.limiter, Metrics: out.metrics,
 		Approver: out.approver,
 		Logger:   s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
-		Workers: s.config.Limits.Workers,
+		Workers: s.config.Limits.Workers, AllWorkers: s.config.Limits.AllWorkers,
 	})
 }
 

@@ -165,7 +165,8 @@ type Limits struct {
 	WriteWait              Duration `yaml:"write_wait"`               // in which a reader must take a part of its answer; default 30s
 	Sessions               int      `yaml:"mcp_sessions"`             // of one caller at one agent; when one more begins, the one that was not used for longest ends. Read at the start; default 256
 	MCPStreams             int      `yaml:"mcp_streams_per_caller"`   // open streams of MCP sessions, of one caller; all callers have 4096. Read at the start; default 256
-	Workers                int      `yaml:"background_per_caller"`    // tasks that go on without a waiting request, of one caller; all callers have 10000. Read at the start; default 625
+	Workers                int      `yaml:"background_per_caller"`    // tasks that go on without a waiting request, of one caller; one with a message of more than 32 KiB counts for each 32 KiB of it. Read at the start; default a sixteenth of background
+	AllWorkers             int      `yaml:"background"`               // the same of all callers. Read at the start; default 10000
 }
 
 // Policy is the translation policy (AEPB, Translation Policy).

@@ -31,6 +31,7 @@ type shelf[M any] struct {
 	maxEntries int
 	maxBytes   int64 // 0: unbounded
 	bytes      int64
+	live, idle int // those of all boards together
 	byKey      *index.Index[place[M]]
 	boards     map[int64]*board
 	seconds    []int64                // of boards, in order
@@ -146,6 +147,7 @@ func (x *shelf[M]) insert(key digest, p place[M], now time.Time, parts [][]byte)
 	in = x.byKey.Insert(key)
 	*in = p
 	x.bytes += x.weight(size)
+	x.live += heading + size
 	return in, old, replaced
 }
 
@@ -185,7 +187,7 @@ func (x *shelf[M]) first() (digest, *place[M]) {
 			if p := x.byKey.Find(key); p != nil && p.liesAt(second, b.page, at) {
 				return key, p
 			}
-			b.skip()
+			x.skip(b)
 		}
 		x.clear(second)
 	}
@@ -211,11 +213,13 @@ func (x *shelf[M]) remove(key digest, p place[M]) {
 	b := x.boards[second]
 	b.live -= octets
 	b.idle += octets
+	x.live -= octets
+	x.idle += octets
 	x.pass(second, b, p)
 	switch {
 	case b.live == 0:
 		x.clear(second)
-	case b.idle > b.live+largestPage:
+	case b.idle > b.live+largestPage, b.idle > b.live && x.idle > x.live+largestPage:
 		x.tidy(second, b)
 	}
 }
@@ -225,7 +229,7 @@ func (x *shelf[M]) remove(key digest, p place[M]) {
 func (x *shelf[M]) pass(second int64, b *board, left place[M]) {
 	_, at, ok := b.next()
 	for ok && int(left.page) == b.page && int(left.at) == at {
-		b.skip()
+		x.skip(b)
 		var key digest
 		if key, at, ok = b.next(); !ok {
 			return
@@ -237,17 +241,28 @@ func (x *shelf[M]) pass(second int64, b *board, left place[M]) {
 	}
 }
 
+// skip sweeps a piece of a board that is not kept any more.
+func (x *shelf[M]) skip(b *board) {
+	before := b.idle
+	b.skip()
+	x.idle += b.idle - before
+}
+
 // clear takes a board away on which nothing is left.
 func (x *shelf[M]) clear(second int64) {
+	x.idle -= x.boards[second].idle
 	delete(x.boards, second)
 	if at, ok := slices.BinarySearch(x.seconds, second); ok {
 		x.seconds = slices.Delete(x.seconds, at, at+1)
 	}
 }
 
-// tidy writes a board anew without what was replaced.
+// tidy writes a board anew without what left it. A board that has more idle than live
+// octets is written anew as soon as all boards together have, a page aside; so the idle
+// octets are bounded however many boards there are.
 func (x *shelf[M]) tidy(second int64, b *board) {
 	anew := &board{}
+	x.idle -= b.idle
 	for key, at, ok := b.next(); ok; key, at, ok = b.next() {
 		if p := x.byKey.Find(key); p != nil && p.liesAt(second, b.page, at) {
 			p.page, p.at = anew.write(key, int(p.size), [][]byte{x.read(*p)})

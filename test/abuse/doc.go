@@ -10,7 +10,8 @@
 // address of its own in 127.0.0.0/8. They speak the protocols themselves, without
 // an SDK. Every attack has a pace, a number of workers and an end. The attacks:
 //
-//	evidence      tokens that end in the year 9999, with messages that no agent gets
+//	evidence      tokens that live as long as any may, with messages that no agent gets
+//	endless       the same with tokens that end in the year 9999
 //	lineage       tokens with 40 parents that have 100 unknown parents each
 //	questions     messages of 640 KiB that the gateway has to ask back about
 //	sessions      MCP sessions and open streams that are never ended
@@ -30,9 +31,10 @@
 // behind a balancer. These are violations: a call of the good caller that was not
 // answered with its own answer; an ECT of such a call that it cannot get afterwards;
 // a forgery that was taken; a request that a stranger made the gateway send; more
-// memory than the bound (--rss); and, in runs of more than a minute, a p99 of more
-// than three times that of a fresh gateway beside a process that only burns as much
-// CPU as the attackers used. So is an attack that never ran: then nothing was proved.
+// memory than check-config says of the configuration (or --rss); and, in runs of a
+// minute or more, a p99 of more than three times that of a fresh gateway beside a
+// process that only burns as much CPU as the attackers used. So is an attack that
+// never ran, and evidence that was all refused: then nothing was proved.
 //
 // How to read it: main.go are the flags; gateways.go starts what is attacked and
 // agents.go the agents; caller.go are the good calls and what is asked about them

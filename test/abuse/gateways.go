@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/test/harness/balancer"
 	"github.com/aepb/aepb-gateway/test/harness/redisserver"
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
@@ -40,7 +41,14 @@ type rig struct {
 	public   []string // host:port of each gateway
 	uacp     []string // the same for µACP
 	front    string   // host:port for the good caller: the balancer, or the one gateway
+	bound    int      // MiB that one gateway has resident at most, as its configuration says
 }
+
+// What the gateways keep beside the evidence, in MiB.
+const (
+	recordsMiB = 32
+	answersMiB = 64
+)
 
 // assemble starts everything for one backend. What it returns must be stopped, also
 // when it comes with an error.
@@ -56,15 +64,15 @@ func assemble(ctx context.Context, o options, binary, dir, backend string) (*rig
 	if r.agents, err = serveAgents(r.trust); err != nil {
 		return r, err
 	}
-	replicas, state := 1, "evidence_mib: "+strconv.Itoa(o.evidence)
+	replicas, state := 1, fmt.Sprintf("evidence_mib: %d, evidence_share_mib: %d, records_mib: %d, answers_mib: %d", o.evidence, o.evidence/2, recordsMiB, answersMiB)
 	switch backend {
 	case backendBolt:
 		state += ", path: " + filepath.Join(dir, "state.db")
 	case backendRedis:
 		replicas = 2
-		// Redis has room for what the gateway's own bounds add up to, with half of that
-		// for its keys and indexes, and no more.
-		room := strconv.Itoa((o.evidence+entriesMiB+answersMiB)*3/2) + "mb"
+		// Evidence gets a quarter of Redis. What else the gateways keep fits beside it,
+		// and no more.
+		room := strconv.Itoa(4*o.evidence+recordsMiB+answersMiB) + "mb"
 		r.redis, err = redisserver.Start(ctx, filepath.Join(dir, "redis"),
 			"--maxmemory", room, "--maxmemory-policy", "noeviction", "--appendfsync", "everysec")
 		if err != nil {
@@ -97,7 +105,9 @@ func assemble(ctx context.Context, o options, binary, dir, backend string) (*rig
 	return r, nil
 }
 
-// start writes the files of one gateway and runs it.
+// start writes the files of one gateway and runs it. It takes half as many connections
+// without an identity as with one: four times the 500 that strangers have open at once,
+// most of them for as long as a first request may take.
 func (r *rig) start(ctx context.Context, binary, dir string, i int, state string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -114,7 +124,7 @@ identity: {trust_domain: DOMAIN, certificate: DIR/gateway.pem, key: DIR/gateway-
 ainp: {key: DIR/ainp.pem}
 admin: {operators: {ann: {id: "spiffe://DOMAIN/caller/ann", roles: [operator]}}}
 timeout: 10s
-limits: {rate: RATE, burst: BURST}
+limits: {rate: RATE, burst: BURST, connections: 4096, requests: 1024, requests_per_caller: 256, streams: 1024, streams_per_caller: 256, in_flight_mib: 128, in_flight_mib_per_caller: 32, background: 1600, background_per_caller: 400}
 state: {STATE}
 agents:
   tools: {callers: ["spiffe://DOMAIN/client", "spiffe://DOMAIN/caller/hostile"], endpoints: [{binding: mcp-v1, url: "AGENTS/mcp"}]}
@@ -123,6 +133,11 @@ agents:
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
 	}
+	written, err := config.Parse([]byte(text))
+	if err != nil {
+		return err
+	}
+	r.bound = int(written.MemoryBound() >> 20)
 	process, err := devgateway.Serve(ctx, devgateway.ServeDeps{Binary: binary, Config: file, Trust: r.trust})
 	if err == nil {
 		r.gateways = append(r.gateways, process)

@@ -16,6 +16,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/uuid"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -25,6 +26,7 @@ import (
 // What the identity does. Its name for the counts, and in the report.
 const (
 	attackEvidence       = "evidence"
+	attackEndless        = "endless"
 	attackLineage        = "lineage"
 	attackQuestions      = "questions"
 	attackSessions       = "sessions"
@@ -58,6 +60,7 @@ func (a *attacker) hostile() []attack {
 	forge, decide := &forger{attacker: a, in: a.order.Workflow}, &forger{attacker: a, in: a.order.Decision}
 	return []attack{
 		{attackEvidence, time.Second / 120, 32, a.evidence},
+		{attackEndless, time.Second / 4, 4, a.endless},
 		{attackLineage, 50 * time.Millisecond, 8, a.lineages},
 		{attackQuestions, 125 * time.Millisecond, 8, a.questions},
 		{attackSessions, 50 * time.Millisecond, 16, func(ctx context.Context, n int) string { return a.sessions(ctx, sessions, n) }},
@@ -103,6 +106,9 @@ const (
 	refused = "/agents/" + toolAgent + "/a2a"
 )
 
+// late is when a token ends that is kept for as long as the gateway keeps any.
+func late() *jwt.NumericDate { return jwt.NewNumericDate(time.Now().Add(ect.DefaultMaxLifetime)) }
+
 // forever is the last day on which a token can end.
 func forever() *jwt.NumericDate {
 	return jwt.NewNumericDate(time.Date(9999, 12, 30, 0, 0, 0, 0, time.UTC))
@@ -130,17 +136,23 @@ func (a *attacker) store(ctx context.Context, n int, source devgateway.Claims, p
 	return a.send(ctx, http.MethodPost, path, body, a2aHeader(), append([]string{token}, tokens...)...)
 }
 
-// bulky are claims of a token that is large and never ends.
-func (a *attacker) bulky() devgateway.Claims {
+// bulky are claims of a token that is large and ends then.
+func (a *attacker) bulky(end *jwt.NumericDate) devgateway.Claims {
 	return devgateway.Claims{
-		RegisteredClaims: jwt.RegisteredClaims{ID: uuid.NewString(), ExpiresAt: forever()},
+		RegisteredClaims: jwt.RegisteredClaims{ID: uuid.NewString(), IssuedAt: jwt.NewNumericDate(time.Now()), ExpiresAt: end},
 		Workflow:         a.hoard, Ext: map[string]string{"k": strings.Repeat("x", largestExt)},
 	}
 }
 
 // evidence: finding 2.
 func (a *attacker) evidence(ctx context.Context, n int) string {
-	return a.store(ctx, n, devgateway.Claims{Workflow: a.hoard}, a.bulky(), a.bulky())
+	end := late()
+	return a.store(ctx, n, devgateway.Claims{Workflow: a.hoard}, a.bulky(end), a.bulky(end))
+}
+
+// endless: the lasting part of finding 2.
+func (a *attacker) endless(ctx context.Context, n int) string {
+	return a.store(ctx, n, devgateway.Claims{Workflow: a.hoard}, a.bulky(forever()))
 }
 
 // lineages: finding 9. First the tokens are stored, two at a time; then messages

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -18,6 +19,7 @@ type observed struct {
 	control   []call // without attackers; none: latency is not judged
 	attacks   counts
 	used      time.Duration // CPU of the attackers
+	busy      [2]float64    // CPUs that the machine had in use for anything, under attack and in the control
 	peak      int           // MiB of the gateway that had the most
 	bound     int
 	ended     int   // gateways that are no more
@@ -59,7 +61,10 @@ func judge(o observed) []string {
 			say("attack %s: it was never made: nothing was proved", name)
 		}
 	}
-	for _, name := range []string{attackForgedRead, attackForgedHook, attackForgedRollback, attackForgedDecision} {
+	if s := o.attacks[attackEvidence]; len(s) > 0 && s[classTaken]+s[classError] == 0 {
+		say("attack %s: none was taken: no evidence was pushed out", attackEvidence)
+	}
+	for _, name := range []string{attackEndless, attackForgedRead, attackForgedHook, attackForgedRollback, attackForgedDecision} {
 		if n := o.attacks[name][classTaken]; n > 0 {
 			say("attack %s: %d were taken", name, n)
 		}
@@ -94,7 +99,7 @@ func judge(o observed) []string {
 // names are those of all attacks.
 func names() []string {
 	return []string{
-		attackEvidence, attackLineage, attackQuestions, attackSessions, attackReaders, attackBodies, attackAnswers, attackContexts,
+		attackEvidence, attackEndless, attackLineage, attackQuestions, attackSessions, attackReaders, attackBodies, attackAnswers, attackContexts,
 		attackTasks, attackWebhooks, attackForgedMember, attackForgedRead, attackForgedHook, attackForgedRollback, attackForgedDecision,
 		attackUnnamed, attackDIDWeb, attackIdle, attackUACP, attackSocket,
 	}
@@ -173,8 +178,9 @@ func table(w io.Writer, backend string, o observed, found []string) error {
 	fmt.Fprintf(out, "RSS\t%d MiB at most, bound %d MiB\n", o.peak, o.bound)
 	fmt.Fprintf(out, "latency\tp50 %s, p99 %s\n", quantile(o.calls, 0.5), quantile(o.calls, 0.99))
 	if len(o.control) > 0 {
-		fmt.Fprintf(out, "control\tp50 %s, p99 %s\n", quantile(o.control, 0.5), quantile(o.control, 0.99))
+		fmt.Fprintf(out, "control\tp50 %s, p99 %s, with %.2f CPUs in use\n", quantile(o.control, 0.5), quantile(o.control, 0.99), o.busy[1])
 	}
+	fmt.Fprintf(out, "machine\t%d CPUs, of which %.2f were in use under attack\n", runtime.NumCPU(), o.busy[0])
 	fmt.Fprintf(out, "attackers\t%s of CPU in %.0f s\n", o.used.Round(10*time.Millisecond), o.seconds)
 	for _, name := range names() {
 		var classes []string

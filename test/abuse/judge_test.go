@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // harmless is a run of 10 seconds in which no attack worked: each was made and
 // refused, and every good call was answered and has its evidence.
 func harmless() observed {
-	o := observed{seconds: 10, attacks: counts{}, bound: 100, peak: 100}
+	o := observed{seconds: 10, attacks: counts{}, bound: 100, peak: 100, busy: [2]float64{1.5, 0.25}}
 	for i := range 500 {
 		kind := kindTools
 		if i%2 == 1 {
@@ -65,6 +65,8 @@ func TestPlantedViolations(t *testing.T) {
 		"a kind that was never called":  {func(o *observed) { o.calls = o.calls[:len(o.calls)-1] }, "ainp socket: no call was made"},
 		"an attack that was never made": {func(o *observed) { delete(o.attacks, attackReaders) }, "attack readers: it was never made"},
 		"an attack without a try":       {func(o *observed) { o.attacks[attackIdle] = map[string]int{} }, "attack idle: it was never made"},
+		"evidence that is all refused":  {func(o *observed) { delete(o.attacks[attackEvidence], classTaken) }, "attack evidence: none was taken"},
+		"a token that never ends":       {func(o *observed) { o.attacks[attackEndless][classTaken] = 1 }, "attack endless: 1 were taken"},
 		"a forged reading":              {func(o *observed) { o.attacks[attackForgedRead][classTaken] = 2 }, "attack forged read: 2 were taken"},
 		"a forged hook":                 {func(o *observed) { o.attacks[attackForgedHook][classTaken] = 1 }, "attack forged hook: 1 were taken"},
 		"a forged decision":             {func(o *observed) { o.attacks[attackForgedDecision][classTaken] = 1 }, "attack forged decision: 1 were taken"},
@@ -122,7 +124,7 @@ func TestTableNamesEverything(t *testing.T) {
 			t.Errorf("%s is not in the table", name)
 		}
 	}
-	for _, want := range []string{"250    249  1     248          1", "100 MiB at most, bound 100 MiB", "429 2, 4xx 3, broken 1", "2 violations"} {
+	for _, want := range []string{"250    249  1     248          1", "100 MiB at most, bound 100 MiB", "of which 1.50 were in use under attack", "with 0.25 CPUs in use", "429 2, 4xx 3, broken 1", "2 violations"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, out.String())
 		}
@@ -137,7 +139,7 @@ func TestFlags(t *testing.T) {
 		}
 	}
 	o, err := parse([]string{"--time", "20s", "--evidence", "32"}, &strings.Builder{})
-	if err != nil || o.evidence != 32 || o.rss != defaultBound(32) {
+	if err != nil || o.evidence != 32 || o.rss != 0 {
 		t.Errorf("%+v %v", o, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -30,11 +31,10 @@ const (
 )
 
 const (
-	leastEvidence = 16               // MiB
-	shortest      = 10 * time.Second // the attack with the slowest pace is made several times
-	long          = time.Minute      // runs of at least that are judged by their latency too
-	controlTime   = 30 * time.Second
-	graceTime     = 20 * time.Second // for a process that should have ended
+	shortest    = 10 * time.Second // the attack with the slowest pace is made several times
+	long        = time.Minute      // runs of at least that are judged by their latency too
+	controlTime = 30 * time.Second
+	graceTime   = 20 * time.Second // for a process that should have ended
 )
 
 // options are the flags.
@@ -67,8 +67,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.SetOutput(stderr)
 	flags.DurationVar(&o.time, "time", 2*time.Minute, "how long each backend is attacked")
 	flags.StringVar(&o.backend, "backend", "", "attack only this one: "+strings.Join(backends(), ", "))
-	flags.IntVar(&o.evidence, "evidence", 0, "state.evidence_mib of the gateways; 0: less than what the attackers of this time can fill")
-	flags.IntVar(&o.rss, "rss", 0, "the most MiB that one gateway may have resident; 0: twice what its configuration bounds, and 64")
+	flags.IntVar(&o.evidence, "evidence", 0, "state.evidence_mib of the gateways; half of it is one caller's share; 0: a share that the attackers of this time overfill")
+	flags.IntVar(&o.rss, "rss", 0, "the most MiB that one gateway may have resident; 0: what its configuration says, as in check-config")
 	flags.BoolVar(&o.log, "log", false, "print every call that was lost, and what the gateways say")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -82,16 +82,13 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if o.evidence == 0 {
 		o.evidence = defaultEvidence(o.time)
 	}
-	if o.rss == 0 {
-		o.rss = defaultBound(o.evidence)
-	}
 	return o, nil
 }
 
-// defaultEvidence is how many MiB of evidence the gateways keep: some less than the
-// attackers send in this time, 1.4 MiB a second, and more than the good calls need,
-// a quarter of a MiB a second.
-func defaultEvidence(d time.Duration) int { return max(leastEvidence, int(d.Seconds())) }
+// defaultEvidence is how many MiB of evidence the gateways keep: two shares. The good
+// calls need half a MiB of their share a second in Redis, bookkeeping included, and a
+// third of one elsewhere; the attackers send 1.4 MiB a second and so overfill theirs.
+func defaultEvidence(d time.Duration) int { return 2 * int(math.Ceil(0.75*d.Seconds())+1) }
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (err error) {
 	if len(args) == 1 && args[0] == partAttack {
@@ -155,6 +152,9 @@ func observe(ctx context.Context, o options, binary, dir, backend string) (seen 
 	if err != nil {
 		return seen, r.output(), err
 	}
+	if seen.bound == 0 {
+		seen.bound = r.bound
+	}
 	used, err := r.attacked(ctx, o, &seen)
 	if err != nil {
 		return seen, r.output(), err
@@ -193,9 +193,13 @@ func (r *rig) attacked(ctx context.Context, o options, seen *observed) (time.Dur
 	}
 	limited, cancel := context.WithTimeout(ctx, o.time+graceTime)
 	defer cancel()
-	busy, enough := context.WithTimeout(ctx, o.time)
+	during, enough := context.WithTimeout(ctx, o.time)
 	defer enough()
-	used, err := both(func() { seen.calls = c.load(busy) }, func() (time.Duration, error) { return child(limited, partAttack, told, &seen.attacks) })
+	var used time.Duration
+	seen.busy[0], err = whileBusy(func() (err error) {
+		used, err = both(func() { seen.calls = c.load(during) }, func() (time.Duration, error) { return child(limited, partAttack, told, &seen.attacks) })
+		return err
+	})
 	if err != nil {
 		return used, err
 	}
@@ -231,10 +235,13 @@ func control(ctx context.Context, o options, binary, dir, backend string, share 
 	}
 	limited, cancel := context.WithTimeout(ctx, controlTime+graceTime)
 	defer cancel()
-	busy, enough := context.WithTimeout(ctx, controlTime)
+	during, enough := context.WithTimeout(ctx, controlTime)
 	defer enough()
-	_, err = both(func() { seen.control = c.load(busy) }, func() (time.Duration, error) {
-		return child(limited, partBurn, burning{Seconds: controlTime.Seconds(), Share: min(share, 1)}, nil)
+	seen.busy[1], err = whileBusy(func() error {
+		_, err := both(func() { seen.control = c.load(during) }, func() (time.Duration, error) {
+			return child(limited, partBurn, burning{Seconds: controlTime.Seconds(), Share: min(share, 1)}, nil)
+		})
+		return err
 	})
 	return err
 }

@@ -14,22 +14,6 @@ import (
 	"time"
 )
 
-// The memory that one gateway may hold at most, in MiB, beside the evidence. The
-// sum of what is alive is doubled, since Go's collector lets the heap grow to twice
-// that before it looks again, and the program itself is added.
-const (
-	entriesMiB    = 64  // questions, tasks and sessions: gateway/state, in memory
-	answersMiB    = 64  // finished answers, kept for retries: gateway/state
-	flightMiB     = 96  // bodies and answers on their way
-	connectionMiB = 100 // 1,000 strangers with four connections of 25 KiB each
-	programMiB    = 64  // code, tables, stacks of an idle gateway
-)
-
-// defaultBound derives the bound of RSS from what the configuration bounds.
-func defaultBound(evidenceMiB int) int {
-	return 2*(evidenceMiB+entriesMiB+answersMiB+flightMiB+connectionMiB) + programMiB
-}
-
 var errProcess = errors.New("abuse: a process cannot be read in /proc")
 
 // peak is the most memory that a process ever had resident, in MiB.
@@ -45,6 +29,45 @@ func peak(pid int) (int, error) {
 		}
 	}
 	return 0, errProcess
+}
+
+// busy is how much CPU time all processes of the machine have used, in seconds.
+func busy() (float64, error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	fields := strings.Fields(first)
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return 0, errProcess
+	}
+	const idle, waits, ticks = 3, 4, 100 // the places of what is no use, and how many there are in a second
+	sum := 0.0
+	for i, field := range fields[1:9] {
+		n, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			return 0, err
+		}
+		if i != idle && i != waits {
+			sum += n / ticks
+		}
+	}
+	return sum, nil
+}
+
+// whileBusy runs something and returns how many CPUs the machine had in use meanwhile.
+func whileBusy(do func() error) (float64, error) {
+	began := time.Now()
+	before, err := busy()
+	if err != nil {
+		return 0, err
+	}
+	if err := do(); err != nil {
+		return 0, err
+	}
+	after, err := busy()
+	return (after - before) / time.Since(began).Seconds(), err
 }
 
 // niceness of the other processes: the good caller and the gateway come first.
