@@ -1,6 +1,7 @@
 package accept
 
 import (
+	"container/list"
 	"errors"
 	"net"
 	"sync"
@@ -46,6 +47,9 @@ type Gate struct {
 	config       atomic.Pointer[Config]
 	unidentified *quota.Pool
 	identified   *quota.Pool
+
+	mu      sync.Mutex
+	waiting *list.List // of *Conn before their first request, the oldest first
 }
 
 // New makes a gate without connections.
@@ -53,7 +57,7 @@ func New(config Config) (*Gate, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	g := &Gate{}
+	g := &Gate{waiting: list.New()}
 	var err error
 	if g.unidentified, err = quota.New(config.unidentified()); err != nil {
 		return nil, err
@@ -112,6 +116,9 @@ func (g *Gate) admit(inner net.Conn) (*Conn, error) {
 		holder = remote // with its port: every connection is a holder of its own
 	}
 	share, err := g.unidentified.Take(holder, 1)
+	if full, ok := errors.AsType[*quota.ExceededError](err); ok && !full.Own && g.closeOldest() {
+		share, err = g.unidentified.Take(holder, 1)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +126,36 @@ func (g *Gate) admit(inner net.Conn) (*Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.first = time.AfterFunc(config.FirstRequest, func() { _ = c.Close() })
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c.place = g.waiting.PushBack(c)
 	return c, nil
+}
+
+// closeOldest closes the connection that has waited longest for its first request,
+// so that connections on which nothing is asked do not keep out callers that ask
+// something; false: there is none.
+func (g *Gate) closeOldest() bool {
+	g.mu.Lock()
+	front := g.waiting.Front()
+	if front == nil {
+		g.mu.Unlock()
+		return false
+	}
+	oldest, _ := front.Value.(*Conn)
+	g.mu.Unlock()
+	_ = oldest.Close() // it is being given up
+	return true
+}
+
+// settle takes a connection out of those that wait for their first request.
+func (g *Gate) settle(c *Conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.place != nil {
+		g.waiting.Remove(c.place)
+		c.place = nil
+	}
 }
 
 // Conn is a connection that counts. While no deadline for writing is set, each
@@ -134,6 +170,7 @@ type Conn struct {
 	share   *quota.Grant
 	first   *time.Timer
 	closing bool
+	place   *list.Element // in gate.waiting, guarded by its lock; nil: it does not wait
 }
 
 // From finds the counted connection below others, such as TLS; nil: there is none.
@@ -174,6 +211,7 @@ func (c *Conn) Begin(identity string) error {
 	}
 	c.first.Stop()
 	c.begun.Store(true)
+	c.gate.settle(c)
 	return nil
 }
 
@@ -186,6 +224,7 @@ func (c *Conn) Close() error {
 	c.closing = true
 	c.first.Stop()
 	c.share.Release()
+	c.gate.settle(c)
 	c.mu.Unlock()
 	return c.Conn.Close()
 }

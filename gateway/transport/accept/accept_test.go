@@ -132,14 +132,15 @@ func TestGate_WithoutALimitForAddressesTheTotalHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes()
 		got := accepting(newGate(t, accept.Config{Connections: 20, PerIdentity: 20}).Listen(p))
-		open := 0
+		var all []net.Conn
 		for i := range 16 {
-			if c := p.connect("192.0.2.1:" + string(rune('1'+i%9)) + "0" + string(rune('0'+i/9))); !closed(c) {
-				open++
-			}
+			all = append(all, p.connect("192.0.2.1:"+string(rune('1'+i%9))+"0"+string(rune('0'+i/9))))
+			synctest.Wait()
 		}
-		if open != 10 {
-			t.Errorf("%d connections are open, want half of 20", open)
+		for i, c := range all { // the oldest have given way
+			if want := i < 6; closed(c) != want {
+				t.Errorf("connection %d of 16 is closed: %v, want %v: half of 20 may be open", i, !want, want)
+			}
 		}
 		_ = p.Close()
 		for c := range got {
@@ -343,4 +344,38 @@ func TestHandler_BeginsConnections(t *testing.T) {
 			t.Error("a connection that had a request ended for want of one")
 		}
 	}
+}
+
+// TestAttack_SilentConnectionsKeepCallersOut: connections from many addresses, on
+// which nothing is asked, take all places of callers who have proved no identity yet,
+// and so keep out those who would. The one that is silent for longest gives way; those
+// that asked something stay.
+func TestAttack_SilentConnectionsKeepCallersOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipes()
+		conns := accepting(newGate(t, accept.Config{Connections: 8, PerIdentity: 8}).Listen(p)) // 4 places
+		var far []net.Conn
+		var near []*accept.Conn
+		open := func(at string) {
+			far = append(far, p.connect(at))
+			near = append(near, accept.From(<-conns))
+		}
+		for _, at := range []string{"192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1", "192.0.2.4:1"} {
+			open(at)
+		}
+		if err := near[0].Begin(""); err != nil {
+			t.Fatal(err)
+		}
+		open("192.0.2.5:1")
+		for i, want := range []bool{false, true, false, false, false} {
+			if got := closed(far[i]); got != want {
+				t.Errorf("connection %d is closed: %v, want %v", i, got, want)
+			}
+		}
+		_ = p.Close()
+		for _, c := range near {
+			_ = c.Close()
+		}
+	})
 }

@@ -7,7 +7,8 @@
 // identity that the handshake has verified, and the connection counts for that
 // from then on: callers behind one address do not stand in each other's way, and a
 // stranger at that address takes nothing from them. A connection that is over a
-// limit is closed at once.
+// limit is closed at once; where the places of callers without an identity are all
+// taken, the one that has waited longest for its first request gives way.
 //
 // The identity is not read in the handshake itself: crypto/tls judges a client's
 // certificate before the client has proved that it has the key, and a certificate
