@@ -204,14 +204,29 @@ func (g *Gateway) bindEvidence(ctx context.Context, x *exchange, tokens []ect.Ve
 			unbound = append(unbound, v)
 		}
 	}
+	return parents, g.keepApart(ctx, x, unbound)
+}
+
+// keepApart declares the tokens that do not testify to a reply, and records them
+// outside of every workflow. What is on record stays as it is: an agent cannot take a
+// token out of the workflow in which another one brought it.
+func (g *Gateway) keepApart(ctx context.Context, x *exchange, unbound []ect.Verified) error {
 	for _, v := range unbound {
 		x.unbound.add(string(v.ID()))
 		g.Logger.DebugContext(ctx, "reply evidence is not bound to the request", slog.String("agent", x.agent.Name), slog.String("jti", string(v.ID())))
-		if err := g.Recorder.Keep(ctx, v, ect.Filing{Holder: limit.Identity(string(v.Issuer())), Unlisted: true}); err != nil {
-			return nil, recording(err)
+		found, err := g.Evidence.Get(ctx, v.ID())
+		if err != nil {
+			return recording(err)
+		}
+		if slices.ContainsFunc(found[0], func(r ect.Record) bool { return r.Compact == v.Compact() }) {
+			continue
+		}
+		err = g.Recorder.Keep(ctx, v, ect.Filing{Holder: limit.Identity(string(v.Issuer())), Unlisted: true})
+		if err != nil && !outside(err) {
+			return recording(err)
 		}
 	}
-	return parents, nil
+	return nil
 }
 
 // ownFiling says how a token of ours is recorded: in the caller's share, and it
