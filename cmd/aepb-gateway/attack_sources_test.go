@@ -138,7 +138,7 @@ func TestAttack_MessageThatWaitsForAWorkflow(t *testing.T) {
 				body := addBody(b.number())
 				own := b.recipe(body)
 				own.Claims.Workflow = wid
-				if got := b.send(t, letter{at: toNobody, body: body, tokens: []string{ecttest.Mint(t, b.me, own)}}); got.status == http.StatusOK {
+				if got := b.send(t, letter{at: toNobody, body: body, tokens: []string{ecttest.Mint(t, b.me, own)}}); got.status == http.StatusOK { //nolint:contextcheck // the test's context
 					began++
 				}
 				page(b.calculatorDocument(t, "active", "null"))(w, r)
