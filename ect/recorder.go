@@ -51,7 +51,7 @@ func (r Record) LogValue() slog.Value { return slog.StringValue(string(r.ID)) }
 // another; it must not cost that other anything. Ours have a place besides these.
 //
 // Who came first keeps the place: a further record is refused, and none gives way to it, whatever their workflows and
-// holders are. Were it otherwise, whoever has seen an id could have the record of it forgotten by making MaxNamesakes
+// holders are. Were it otherwise, an identity that has seen an id could have the record of it forgotten by making MaxNamesakes
 // others: lost evidence breaks a workflow, and cannot be made again. A refused record costs its issuer one message, which
 // can be sent again under a new id, and only who knows an id before its first use can bring that about.
 const MaxNamesakes = 16

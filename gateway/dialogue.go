@@ -34,7 +34,7 @@ func conversation(x *exchange, contextID string) string {
 // passes as it is only if the agent itself has told it to this caller. Any other
 // may be another caller's, or one that was forgotten, or the caller's own
 // invention, which A2A allows: the agent is told an id that is made of the
-// caller's and this one, and so has a dialogue that nobody else can name. It is
+// caller's and this one, and so has a dialogue that no other caller can name. It is
 // the same each time, after a restart and at every replica.
 func (x *exchange) agentsName(id string) string {
 	switch rec := x.record; {
@@ -135,7 +135,7 @@ func (x *exchange) asSaid(m *canonical.Message) *canonical.Message {
 }
 
 // boundContext is a context id of one caller at one agent. It need not be
-// secret: it lets nobody in but its own caller, and no other id of any caller
+// secret: it lets only its own caller in, and no other id of any caller
 // leads to it.
 func boundContext(x *exchange, contextID string) string {
 	sum := sha256.Sum256([]byte("aepb context\x00" + conversation(x, contextID)))

@@ -153,8 +153,8 @@ func (g *Gateway) claimEvidence(ctx context.Context, x *exchange) (answer transp
 	return answer, false, nil
 }
 
-// claims are the sources that the message uses up: its caller's own. Whoever got to
-// know a token of another must not use it up, or get what was answered to it. Only a
+// claims are the sources that the message uses up: its caller's own. A caller that got
+// to know a token of another must not use it up, or get what was answered to it. Only a
 // listed gateway brings messages of others.
 func (x *exchange) claims() []ect.Verified {
 	if x.settings.isGateway(x.call.Caller.ID) {
@@ -309,7 +309,7 @@ const claimParameter = "parent_jti"
 // record here and its caller may go on with it: he made it, it was made for him, or
 // it testifies to a message of his that brought none. That is narrower than R14: to
 // share a workflow is not enough. Nor is his own token: others may have brought it, or
-// his role alone, so he must belong to the workflow, too. Any other is not found, whether it exists or not (R1, R2); and whoever shows nothing
+// his role alone, so he must belong to the workflow, too. Any other is not found, whether it exists or not (R1, R2); and a caller that shows nothing
 // of himself has none.
 func (g *Gateway) descend(ctx context.Context, x *exchange) error {
 	id, who := ect.ID(x.call.Parent), x.call.Caller

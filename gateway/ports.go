@@ -29,7 +29,7 @@ type Confirmer interface {
 // Conversations remembers the workflow and the last ECT of each dialogue (R3).
 // The key "" is never remembered and never found. A key begins with whose the
 // dialogue is, up to the first NUL: one owner cannot have those of others
-// forgotten. An error of Last says that nobody knows whether it is remembered.
+// forgotten. An error of Last says that it is not known whether it is remembered.
 type Conversations interface {
 	Last(ctx context.Context, key string) (workflow string, id ect.ID, ok bool, err error)
 	Remember(ctx context.Context, key, workflow string, id ect.ID)

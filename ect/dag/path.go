@@ -7,7 +7,7 @@ import (
 )
 
 // DefaultLimit bounds the translations of one walk (ECT draft, "DAG Validation"), and
-// MaxLookups the ids that it looks up: whoever asks is a caller, and each of his ids
+// MaxLookups the ids that it looks up: it is a caller that asks, and each of its ids
 // may cost a store a read. A walk that reaches either is incomplete, never finished.
 const (
 	DefaultLimit = 10_000
@@ -69,7 +69,7 @@ func legOf(leg string) Leg {
 }
 
 // Lookup finds the verified nodes that each id may mean, one list for each of the ids
-// in their order, at most MaxLookups at once; an empty one: nobody here knows it. More than one (of several issuers, and who names a parent does not say
+// in their order, at most MaxLookups at once; an empty one: it is not known here. More than one (of several issuers, and who names a parent does not say
 // whose) are walked all: nobody shortens a path by using another's id again.
 type Lookup func(ctx context.Context, ids []ect.ID) ([][]Node, error)
 

@@ -38,7 +38,7 @@ type Deps struct {
 	Client        Client                     // fetches capability documents; nil: no agent can have one
 	Documents     Client                     // fetches those that callers name, without the grants of agents; nil: Client does
 	Grants        Allower                    // opens Documents to the hosts of [Documents]; nil: nothing to open
-	Ours          func(hostport string) bool // reports whether this gateway listens there; nil: nobody knows
+	Ours          func(hostport string) bool // reports whether this gateway listens there; nil: not known
 	Pins          Pins                       // nil: in memory
 	Changed       func(agent string)         // counts changed descriptions; nil: nobody does
 	Asked         func(result string)        // counts questions to other gateways: served, unserved, failed; nil: nobody does

@@ -7,7 +7,7 @@
 //
 //   - [Tokens] is the evidence store (ect.Store). Each holder has a share of it:
 //     beyond that he loses his own records, those of others first, the oldest
-//     first, and then those that we signed. Full, whoever holds most loses his.
+//     first, and then those that we signed. When the store is full, the holder of most loses its own.
 //     A lineage that can no longer be resolved is then refused by policy, never
 //     guessed. What is known of a workflow, its root issuer and its members, goes
 //     with its last record.

@@ -29,7 +29,7 @@ type shares struct {
 	numbers map[string]uint32
 	list    []*holder // by number minus one; nil: the number is free
 	free    []uint32
-	largest byLoad // whoever holds most comes first
+	largest byLoad // the holder of most comes first
 }
 
 // holder is one who holds something.
@@ -157,7 +157,7 @@ func (s *shares) victim(h *holder) (number uint32, ok bool) {
 	return own, true
 }
 
-// heaviest is the record that leaves first of all: of whoever holds most.
+// heaviest is the record that leaves first of all: one of the holder of most.
 func (s *shares) heaviest() (number uint32, ok bool) {
 	var most *holder
 	for i, h := range s.largest { // the first as a rule; it may have no record yet, or members alone

@@ -140,7 +140,7 @@ func (t *Tokens) place(r *ect.Record, at spot, whole []byte, now time.Time) erro
 }
 
 // makeRoom lets records leave until one of so many octets fits: those of its own
-// holder where his share is used up, and else those of whoever holds most.
+// holder where its share is used up, and else those of the holder of most.
 func (t *Tokens) makeRoom(h *holder, key digest, size int, now time.Time) error {
 	need := t.shares.weigh(t.records.weight(size))
 	switch {
@@ -160,7 +160,7 @@ func (t *Tokens) makeRoom(h *holder, key digest, size int, now time.Time) error 
 	if t.shares.total+need <= t.shares.most && t.records.byKey.Len() < t.records.maxEntries {
 		return nil
 	}
-	t.shares.charge(h, need) // whoever would hold most with it gives way
+	t.shares.charge(h, need) // the one that would hold most with it gives way
 	defer t.shares.charge(h, -need)
 	for t.shares.total-t.loadOf(key) > t.shares.most || t.records.byKey.Len() >= t.records.maxEntries && !t.records.has(key) {
 		if first, p := t.records.first(); p != nil && p.until < nanos(now) {

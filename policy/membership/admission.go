@@ -29,7 +29,7 @@ type Admission struct {
 	// Member: the caller belonged before to the workflow of a token that it issued.
 	Member bool
 	// ByRole: the caller does not belong to the workflow, and only its role lets it
-	// in. The message must be a decision, and makes nobody a member.
+	// in. The message must be a decision, and makes no member.
 	ByRole bool
 }
 

@@ -23,7 +23,7 @@
 // the tokens of a message before anything is recorded, lineage.go walks from a
 // signal to what it is about.
 //
-// Alternatives considered: deciding by a scan of the workflow when somebody asks
+// Alternatives considered: deciding by a scan of the workflow at each question
 // costs as much as the workflow is long, and cannot tell what came first after a
 // record was evicted. Letting every token on record count, and refusing at the
 // moment of recording only roots, leaves open a token with an invented parent.

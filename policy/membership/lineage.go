@@ -8,7 +8,7 @@ import (
 )
 
 // maxAncestors bounds the tokens that are looked at for one question. A lineage
-// that is longer makes nobody party to anything.
+// that is longer makes no identity a party.
 const maxAncestors = 256
 
 // Signal is what a token about earlier work (a rollback request) says of itself.

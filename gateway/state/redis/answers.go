@@ -98,7 +98,7 @@ func (s *Store) Load(ctx context.Context, key ect.ReplayKey) ([]byte, bool) {
 }
 
 // Last finds where a conversation stands, as [state.Conversations.Last] does;
-// while Redis is away nobody knows: [state.UnavailableError].
+// while Redis is away that is not known: [state.UnavailableError].
 func (s *Store) Last(ctx context.Context, key string) (workflow string, id ect.ID, ok bool, err error) {
 	if key == "" {
 		return "", "", false, nil

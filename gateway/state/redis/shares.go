@@ -158,7 +158,7 @@ func (s *Store) together(ctx context.Context, what string, calls ...call) ([][]a
 }
 
 // discard deletes the records that left a holder's account. What stays behind when that
-// fails is found until it ends, and counts for nobody.
+// fails is found until it ends, and counts for no holder.
 func (s *Store) discard(ctx context.Context, gone []any) error {
 	if len(gone) < 3 {
 		return nil

@@ -75,7 +75,7 @@ func Open(config Config, deps Deps) (*Store, error) {
 		return nil, errors.Join(&OpenError{Err: err}, s.Close())
 	}
 	if len(config.Keys) == 0 {
-		s.logger.WarnContext(ctx, "evidence in redis is believed as it is: whoever can write there can make evidence and members; set state.key to a file with a key that all replicas have")
+		s.logger.WarnContext(ctx, "evidence in redis is not authenticated: a program that can write there can make evidence and members; set state.key to a file with a key that all replicas have")
 	}
 	s.group.Go(s.watch)
 	s.group.Go(s.entries.listen)

@@ -117,7 +117,7 @@ type about struct {
 
 // Put keeps a record, as [state.Tokens.Put] does. What it says of its workflow is
 // noted in another slot than the record, and after it: if the second step fails the
-// record makes nobody a member, and putting it again repairs that. A root has its
+// record makes no member, and putting it again repairs that. A root has its
 // workflow before either, and loses it soon when nothing follows.
 func (s *Store) Put(ctx context.Context, r ect.Record) error {
 	text, err := json.Marshal(about{r.ID, r.Workflow, r.Issuer, r.Audience, r.Act, r.Parents, r.Until, r.Own, r.Holder, r.Members})

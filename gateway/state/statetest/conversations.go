@@ -73,7 +73,7 @@ func conversationsEnd(t *testing.T, h Harness) {
 }
 
 // conversationsShare: an owner that begins more conversations than its share
-// loses its own oldest, and nobody else's.
+// loses its own oldest, and no other owner's.
 func conversationsShare(t *testing.T, h Harness) {
 	d := h.Open(t, state.Config{MaxConversations: 4 * state.ConversationShares, ConversationLifetime: time.Hour})
 	d.Remember(t.Context(), "victim\x00agent\x00c", "w", "1")

@@ -82,7 +82,7 @@ type socket struct {
 }
 
 // serveSocket opens a connection for a caller that has an identity, or may prove
-// one by its DID. Whoever may not speak hears it in answer to its messages; a
+// one by its DID. A caller that may not speak is told so in answer to its messages; a
 // browser's page of another origin is refused at once.
 func (d *Door) serveSocket(w http.ResponseWriter, r *http.Request, road transport.Exchanger) {
 	v := &visit{d: d, road: road, agent: r.PathValue("agent"), back: post{w}, profile: ainp.SigDraft}
