@@ -40,6 +40,7 @@ var attackIndex = []attackFinding{
 		"policy/membership:TestAttack_CallerClaimInAnOwnToken", "policy/membership:TestAttack_TwoTokensWithOneID",
 		"policy/membership:TestAttack_OwnWorkflowBesideATokenOfOthers", "policy/membership:TestAttack_MemberSignsItselfIntoALineage",
 		"policy/membership:TestAttack_ListedGatewayForItsUser", "policy/membership:TestAttack_ApproverApprovesItsOwnWork",
+		"policy/membership:TestAttack_ApproverBringsAnothersDecision",
 		"policy/membership:TestAttack_TwoRootsInOneMessage", "policy/membership:TestAttack_ReplyEvidenceOfAnOutsiderMakesMembers",
 		"policy/membership:TestAttack_OwnTokenThatOthersBrought", "TestAttack_ApproverJoinsByItsDecision",
 		"TestAttack_MessageThatWaitsForAWorkflow", "TestAttack_RollbackResultOfAnotherIssuer",
@@ -95,7 +96,7 @@ var attackIndex = []attackFinding{
 	{id: "15", what: "block rollbacks, decisions or a whole id by tokens that have the id of another's", tests: []string{
 		"TestAttack_NamesakeBlocksRollback", "gateway/state:TestAttack_NamesakesBlockAnID", "policy/membership:TestAttack_NamesakeInTheWorkflow",
 	}},
-	{id: "16", what: "forge lines and hide text in the terminal of whoever inspects a token", tests: []string{
+	{id: "16", what: "forge lines and hide text in the terminal of a person who inspects a token", tests: []string{
 		"cmd/aepbctl:TestAttack_TokenForgesTerminalLines", "cmd/aepbctl:TestAttack_AnswersForgeTerminalLines",
 	}},
 	{id: "17", what: "have a port of one's own choice signed into the gateway's document, or a proof for another port taken", tests: []string{

@@ -186,6 +186,21 @@ func TestAttack_ApproverApprovesItsOwnWork(t *testing.T) {
 	}
 }
 
+// TestAttack_ApproverBringsAnothersDecision: an outsider signs a decision, and an
+// approver sends it. The role covers only what the approver signs itself.
+func TestAttack_ApproverBringsAnothersDecision(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.begin()
+	for _, act := range []ect.Act{ect.ActApprovalGranted, ect.ActApprovalDenied} {
+		forged := w.sign(w.outsider, ect.Claims{Act: act, Workflow: b.workflow, Parents: []ect.ID{b.checkpoint.ID()}})
+		if _, err := w.register.Admit(t.Context(), w.submission(w.approver, forged)); !isOutsider(err) {
+			t.Errorf("%s: got %v, want a refusal", act, err)
+		}
+	}
+	w.wantOutside(b)
+}
+
 // TestAttack_TwoRootsInOneMessage: a message begins a workflow with roots of two
 // issuers, so that the later one would be a root issuer, too.
 func TestAttack_TwoRootsInOneMessage(t *testing.T) {
@@ -328,7 +343,7 @@ func (w *world) wantNothing(seed uint64, b begun, seen, own []ect.Verified) {
 }
 
 // TestAttack_OwnTokenThatOthersBrought: a token of the outsider is on record in the
-// workflow, since it came with an agent's reply, and made nobody a member. Then the
+// workflow, since it came with an agent's reply, and made no member. Then the
 // outsider sends that token itself.
 func TestAttack_OwnTokenThatOthersBrought(t *testing.T) {
 	t.Parallel()
