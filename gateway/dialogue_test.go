@@ -25,8 +25,8 @@ func (f forgetful) Last(context.Context, string) (string, ect.ID, bool, error) {
 
 func (forgetful) Remember(context.Context, string, string, ect.ID) {}
 
-// TestForgettingCloses: where it is forgotten whose a dialogue is, nobody gets
-// into it, not even its owner, who gets another one, the same each time.
+// TestForgettingCloses: where it is forgotten whose a dialogue is, no caller gets
+// into it, not even its owner, which gets another one, the same each time.
 func TestForgettingCloses(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{invoking: {{reply: wholeTask("COMPLETED", oneArt)}}}, func(s *stage) {

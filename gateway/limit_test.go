@@ -238,7 +238,7 @@ func TestAdmit(t *testing.T) {
 }
 
 // What stands in the way of our own evidence is said as it is of a caller's: a caller
-// over its share is told so, and nobody is told that the gateway cannot record.
+// over its share is told so, and no caller is told that the gateway cannot record.
 func TestWhyALegIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -350,8 +350,8 @@ func TestPermitIsSealed(t *testing.T) {
 	}
 }
 
-// TestRulesAlso: rules that must permit as well let nobody do what one of both
-// forbids.
+// TestRulesAlso: where two sets of rules must permit, what one of them
+// forbids is refused.
 func TestRulesAlso(t *testing.T) {
 	t.Parallel()
 	const caller = "spiffe://example.com/a"

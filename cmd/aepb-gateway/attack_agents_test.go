@@ -128,7 +128,7 @@ func TestAttack_StrangerMakesUsFetchInternalAddress(t *testing.T) {
 	got := b.send(t, letter{at: "/agents/members/ainp", body: addressedTo(t, host.did("127.0.0.1", ":x"), b.settings.ainp.DID, 1)})
 	b.refusedAINP(t, got, http.StatusUnauthorized, "INVALID_SIGNATURE")
 	if seen := host.seen(); len(seen) != 0 {
-		t.Errorf("the gateway sent %q for callers whose DID nobody configured", seen)
+		t.Errorf("the gateway sent %q for callers whose DID is not configured", seen)
 	}
 
 	victim := host.did("127.0.0.1", ":victim")
@@ -158,7 +158,7 @@ func TestAttack_AgentMakesUsFetchInternalAddress(t *testing.T) {
 		return b.send(t, letter{at: "/aepb/translate?from=a2a-v1&dest=" + agent, body: body, tokens: []string{b.token(t, body)}})
 	}
 	if got := ask("mallory", 1); got.status != http.StatusBadGateway {
-		t.Errorf("an answer signed in a name that nobody configured: %d %s", got.status, short(got.body))
+		t.Errorf("an answer signed by an identity that is not configured: %d %s", got.status, short(got.body))
 	}
 	n := b.number()
 	b.right(t, ask("victim", n), strconv.FormatInt(n+1, 10))

@@ -15,7 +15,7 @@ import (
 )
 
 // talkative is an A2A agent that has dialogues: it goes on with the one that a
-// message names, whoever sent it, or begins one.
+// message names, with any sender, or begins one.
 type talkative struct {
 	mu     sync.Mutex
 	begun  int

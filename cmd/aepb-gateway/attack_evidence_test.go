@@ -122,7 +122,7 @@ func TestAttack_ATokenThatNeverEnds(t *testing.T) {
 
 // TestAttack_OneIssuerFillsRedis is finding 2 for replicas that share a Redis of bounded
 // memory. Before, one caller filled it, and the calls of all were refused at every replica
-// until somebody deleted keys. Now he loses his own records, and others notice nothing.
+// until an operator deleted keys. Now he loses his own records, and others notice nothing.
 func TestAttack_OneIssuerFillsRedis(t *testing.T) {
 	t.Parallel()
 	server := newRedis(t, "--maxmemory", "12mb", "--appendfsync", "everysec")

@@ -196,7 +196,7 @@ func TestAttack_NamesakeBlocksRollback(t *testing.T) {
 }
 
 // TestAttack_StoredAnswerGoesToAnotherCaller is hole 4: who showed the bytes and the
-// token of somebody else's message got the stored answer, without being allowed to
+// token of another caller's message got the stored answer, without being allowed to
 // call the agent. Now policy is asked first.
 func TestAttack_StoredAnswerGoesToAnotherCaller(t *testing.T) {
 	t.Parallel()

@@ -166,7 +166,7 @@ func TestAttack_MessageThatWaitsForAWorkflow(t *testing.T) {
 }
 
 // TestAttack_RollbackResultOfAnotherIssuer: an agent that the directory knows by its
-// URL alone answers a rollback with a result that somebody else signed, and that names
+// URL alone answers a rollback with a result that another party signed, and that names
 // a third. Before, that result made the third a member. Now only the result of an
 // agent with an identity makes members.
 func TestAttack_RollbackResultOfAnotherIssuer(t *testing.T) {

@@ -40,7 +40,7 @@ func newWebhook(t *testing.T) *webhook {
 			h.server.Close()
 		}
 		if n := len(h.tokens); n > 0 {
-			t.Errorf("%d decisions were told that nobody made, or once more than they were made", n)
+			t.Errorf("%d notifications tell of a decision that was not made, or of one for a second time", n)
 		}
 	})
 	return h

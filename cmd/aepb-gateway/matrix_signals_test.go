@@ -79,8 +79,8 @@ func (c *caller) rollsBack(ctx context.Context) string {
 	return "undone"
 }
 
-// grants is a decision of the caller's about what another one asked for: nobody
-// approves work of their own.
+// grants is a decision of the caller's about what another one asked for: a
+// caller cannot approve its own work.
 func (c *caller) grants(ctx context.Context) (string, ect.ID, error) {
 	if own, err := ecttest.All(ctx, c.stage.road.Evidence, c.wid); err != nil || len(own) == 0 {
 		return "", "", cmp.Or(err, errors.New("no evidence"))

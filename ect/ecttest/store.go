@@ -329,7 +329,7 @@ func storeNamesakes(t *testing.T, s ect.Store) {
 	}
 }
 
-// Finding 15, the other way round: whoever has seen an id uses it under as many
+// Finding 15, the other way round: a caller that has seen an id uses it under as many
 // identities as there are, in workflows and shares of their own, so that the record
 // that they have seen is forgotten. It stays, and stays what it is to its workflow.
 func storeFirstNamesake(t *testing.T, s ect.Store) {

@@ -40,8 +40,8 @@ type Deps struct {
 	Grants        Allower                    // opens Documents to the hosts of [Documents]; nil: nothing to open
 	Ours          func(hostport string) bool // reports whether this gateway listens there; nil: not known
 	Pins          Pins                       // nil: in memory
-	Changed       func(agent string)         // counts changed descriptions; nil: nobody does
-	Asked         func(result string)        // counts questions to other gateways: served, unserved, failed; nil: nobody does
+	Changed       func(agent string)         // counts changed descriptions; nil: they are not counted
+	Asked         func(result string)        // counts questions to other gateways: served, unserved, failed; nil: they are not counted
 	Beyond        transport.Describer        // asks peers about agents behind them; nil: no agent can be reached through one
 	PlainLoopback bool
 	Now           func() time.Time

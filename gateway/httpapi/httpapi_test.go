@@ -535,7 +535,7 @@ func TestABrokenStreamEndsVisibly(t *testing.T) {
 const auditorID = "spiffe://example.com/people/auditor"
 
 // Evidence goes to the issuer of the workflow's root and to those whom a record of
-// others made members. A token that somebody minted makes nobody a member by itself.
+// others made members. To have minted a token does not make its issuer a member.
 func TestEvidence_GoesToMembersAndAuditors(t *testing.T) {
 	t.Parallel()
 	s := newSurface(t, "")

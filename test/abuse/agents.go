@@ -45,7 +45,7 @@ const rollbackPath = "/.well-known/atd/rollback"
 // agents are both on one server, which counts what only an attacker causes.
 type agents struct {
 	*httptest.Server
-	fetches   atomic.Int64 // of DID documents, which nobody with an identity asks for
+	fetches   atomic.Int64 // of DID documents, which no caller with an identity asks for
 	rollbacks atomic.Int64 // which the good caller never asks for
 }
 

@@ -31,7 +31,7 @@ func harmless() observed {
 	for _, name := range names() {
 		o.attacks[name] = map[string]int{classRefused: 3, classMany: 2, classBroken: 1}
 	}
-	// What is taken of these harms nobody by itself.
+	// What is taken of these harms no caller by itself.
 	for _, name := range []string{attackEvidence, attackQuestions, attackForgedMember} {
 		o.attacks[name][classTaken] = 1
 	}

@@ -145,7 +145,7 @@ func TestAnswersAndConversations(t *testing.T) {
 }
 
 // An owner that begins more conversations than its share loses its own oldest,
-// and nobody else's; and while Redis is away nobody knows where one stands.
+// and no other holder's; while Redis is away, shares cannot be read.
 func TestConversationsHaveAShare(t *testing.T) {
 	t.Parallel()
 	bounds := state.Config{MaxConversations: 4 * state.ConversationShares, ConversationLifetime: time.Minute}

@@ -171,7 +171,7 @@ func TestAnswersAreSealed(t *testing.T) {
 		t.Errorf("the answer to another message opens: %q", got)
 	}
 	if _, ok := answers.Load(t.Context(), ect.ReplayKey{ID: "3"}); ok {
-		t.Error("an answer that nobody gave")
+		t.Error("an answer that was never stored is found")
 	}
 }
 

@@ -112,7 +112,7 @@ func TestAttack_StreamsOverGRPCThatAreNotRead(t *testing.T) {
 	select {
 	case <-events.closed:
 	case <-time.After(30 * time.Second):
-		t.Fatal("a stream that nobody reads is not ended")
+		t.Fatal("a stream that its client does not read is not ended")
 	}
 	var err error
 	for err == nil {
@@ -134,7 +134,7 @@ func TestAttack_UnaryAnswersOverGRPCThatAreNotRead(t *testing.T) {
 	t.Parallel()
 	const size = 300 << 10 // two are more than a caller may hold
 	conn := bounded(t, &constant{answer: transport.Answer{Wire: translators.Wire{Body: make([]byte, size)}}})
-	unread := begin(as(t, "mallory"), t, conn, "SendMessage") // gRPC's window is 64 KiB until somebody reads
+	unread := begin(as(t, "mallory"), t, conn, "SendMessage") // gRPC's window is 64 KiB until the client reads
 	if _, err := unread.Header(); err != nil {
 		t.Fatal(err)
 	}

@@ -204,7 +204,7 @@ func TestAtTheDoor(t *testing.T) {
 		"no recipient":              {body: to("null"), by: a, status: 403, code: "UNAUTHORIZED"},
 		"no recipient, certified":   {body: to("null"), by: a, caller: identity.Caller{Peer: ect.Peer{ID: alice}}, status: 200},
 		"no recipient, unknown DID": {body: strings.Replace(to("null"), a.DID, stranger.DID, 1), by: stranger, status: 200},
-		"for somebody else":         {body: to(`"` + stranger.DID + `"`), by: a, status: 403, code: "UNAUTHORIZED"},
+		"for another recipient":     {body: to(`"` + stranger.DID + `"`), by: a, status: 403, code: "UNAUTHORIZED"},
 		"for its own sender":        {body: to(`"` + a.DID + `"`), by: a, status: 403, code: "UNAUTHORIZED"},
 		"for a number":              {body: to("12345"), by: a, status: 400, code: "VALIDATION_ERROR"},
 		"for several":               {body: to(`["` + party("gateway").DID + `"]`), by: a, status: 400, code: "VALIDATION_ERROR"},

@@ -237,7 +237,7 @@ func (v *visit) admit(ctx context.Context, body []byte) (context.Context, []stri
 }
 
 // meant: a message is for us, or for the agent of this door, or says nothing of
-// that (see identify). A signature holds wherever a message is carried: whoever was sent one must
+// that (see identify). A signature holds wherever a message is carried: a party that was sent one must
 // not be able to use it here in its sender's name.
 func (v *visit) meant(to string) bool {
 	return to == "" || to == v.d.deps.Self.DID || v.d.deps.Receiver != nil && to == v.d.deps.Receiver(v.agent)

@@ -117,7 +117,7 @@ func TestReached(t *testing.T) {
 	g, _ := w.guard(t, Deps{Resolver: names("agent.test", []string{publicIP})})
 	_ = call(t, g, "https://agent.test/", "")
 	if g.Reached(publicIP + ":443") {
-		t.Error("the address of a host that nobody named is remembered")
+		t.Error("the address of a host that no configuration names is remembered")
 	}
 	g.Allow("agent.test:443")
 	g.CloseIdle()

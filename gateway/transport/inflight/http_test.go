@@ -249,10 +249,10 @@ func TestHandler_AnAnswerThatIsNotReadEnds(t *testing.T) {
 	select {
 	case err := <-ended:
 		if err == nil {
-			t.Error("an answer that nobody read was written")
+			t.Error("an answer was written that its client did not read")
 		}
 	case <-time.After(5 * time.Second):
-		t.Error("an answer that nobody reads is not ended")
+		t.Error("an answer that its client does not read is not ended")
 	}
 	if n, err := io.Copy(io.Discard, got.Body); err == nil {
 		t.Errorf("%d bytes came as a whole answer", n)

@@ -85,7 +85,7 @@ func TestAttack_OneGroupMemberTakesAllCalls(t *testing.T) {
 }
 
 // TestAttack_OneModeratorTakesAllGroups: one moderator invited an agent into as many
-// groups as it takes part in, and nobody else could. Now a quarter is kept for
+// groups as it takes part in, and no other member could. Now a quarter is kept for
 // moderators that have few.
 func TestAttack_OneModeratorTakesAllGroups(t *testing.T) {
 	t.Parallel()

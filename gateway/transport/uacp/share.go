@@ -64,9 +64,9 @@ func (l *Listener) bound(c Config) (err error) {
 }
 
 // handshakes are connections whose caller is not known yet. When their number or
-// that of an address is reached, the oldest one is closed for the next: whoever
-// means it is done in milliseconds, so those that say nothing lock out nobody, not
-// even callers at the same address.
+// that of an address is reached, the oldest one is closed for the next: an
+// honest handshake takes milliseconds, so silent connections do not lock out other
+// callers, not even at the same address.
 type handshakes struct {
 	pool *quota.Pool // by address
 

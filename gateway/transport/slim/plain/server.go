@@ -47,7 +47,7 @@ type Server struct {
 	calls   sync.WaitGroup
 }
 
-// NewServer answers on a session that somebody else reads. calls bounds those that
+// NewServer answers on a session that its caller reads. calls bounds those that
 // run, of each caller and of all: several sessions may share it.
 func NewServer(s *session.Session, handler rpc.Handler, crew *workers.Group, calls *quota.Pool, logger *slog.Logger) *Server {
 	return &Server{session: s, handler: handler, crew: crew, shares: calls, logger: logger, slots: make(chan struct{}, maxCalls)}

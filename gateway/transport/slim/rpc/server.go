@@ -76,7 +76,7 @@ type running struct {
 	id   string
 }
 
-// NewServer answers on a session that somebody else reads. calls bounds those that
+// NewServer answers on a session that its caller reads. calls bounds those that
 // run, of each caller and of all: several sessions may share it.
 func NewServer(s *session.Session, handler Handler, crew *workers.Group, calls *quota.Pool, logger *slog.Logger) *Server {
 	return &Server{session: s, handler: handler, crew: crew, shares: calls, logger: logger, running: map[running]*quota.Grant{}}
