@@ -17,10 +17,6 @@ PKG ?= ./...
 # 1: what can be short is.
 SHORT ?=
 
-# Tests do without the profile (cmd/aepb-gateway/default.pgo): all would be compiled
-# once more for it.
-UNPROFILED := GOFLAGS="$${GOFLAGS:-} -pgo=off"
-
 TMP := .tmp
 BIN := $(TMP)/bin
 GOLANGCI_VERSION := v2.15.0
@@ -44,7 +40,7 @@ build: ## both programs, into bin/
 
 .PHONY: test
 test: $(JS_READY) redis ## every test, with the race detector; installs what it needs
-	$(UNPROFILED) $(GO) test -race -count=1 -timeout 20m $(PKG)
+	$(GO) test -race -count=1 -timeout 20m $(PKG)
 
 .PHONY: redis
 redis: # the servers that tests of shared state start and stop
@@ -89,11 +85,11 @@ soak: ## an hour of mixed load, T=1h: memory, goroutines and files stay flat
 
 .PHONY: chaos
 chaos: redis ## three replicas under load while things die: nobody is told a lie; SHORT=1
-	$(UNPROFILED) $(GO) run ./test/chaos $(if $(SHORT),--time 20s)
+	$(GO) run ./test/chaos $(if $(SHORT),--time 20s)
 
 .PHONY: abuse
 abuse: redis ## all known attacks at once: a good caller loses nothing; SHORT=1
-	$(UNPROFILED) $(GO) run ./test/abuse $(if $(SHORT),--time 20s)
+	$(GO) run ./test/abuse $(if $(SHORT),--time 20s)
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for T=60s each

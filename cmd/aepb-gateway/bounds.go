@@ -81,6 +81,9 @@ func hostPort(host string) (name, port string) {
 // our names at a port where we listen or are published, else what the operator
 // said. A foreign Host never gets into a card, nor does a foreign port of our own.
 func (s settings) baseURL(r *http.Request) string {
+	if r.Host == strings.TrimPrefix(s.publicURL, "https://") {
+		return s.publicURL
+	}
 	name, port := hostPort(r.Host)
 	if !slices.Contains(s.hosts, name) || !slices.Contains(s.publicPorts(), port) {
 		return s.publicURL

@@ -1,9 +1,4 @@
 // Command aepb-gateway is the translation gateway.
-//
-// default.pgo is what go build decides by what to inline: a CPU profile of 75 seconds
-// of this program (net/http/pprof) while test/bench carried every pair, without the
-// names of files. Pairs of that bench come 1 to 2 % closer to their floors by it; an old
-// one does no harm.
 package main
 
 import (

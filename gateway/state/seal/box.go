@@ -136,12 +136,15 @@ func (b *Box) cipher(of process) (cipher.AEAD, error) {
 
 // seal encrypts a value for the entry of this name.
 func (b *Box) seal(name, value []byte) []byte {
-	out := make([]byte, headSize, headSize+len(value)+b.with.Overhead())
+	size := headSize + len(value) + b.with.Overhead()
+	buffer := make([]byte, size+nonceSize) // one allocation for both
+	out, nonce := buffer[:headSize:size], buffer[size:]
 	copy(out, mark[:])
 	copy(out[len(mark):], b.own.key[:])
 	copy(out[saltAt:], b.own.salt[:])
 	binary.BigEndian.PutUint64(out[countAt:], b.count.Add(1))
-	return b.with.Seal(out, nonce(out), value, name)
+	setNonce(nonce, out)
+	return b.with.Seal(out, nonce, value, name)
 }
 
 // isSealed reports whether a value begins as sealed ones do.
@@ -160,19 +163,17 @@ func (b *Box) open(name, sealed []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	value, err := with.Open(nil, nonce(sealed), sealed[headSize:], name)
+	var nonce [nonceSize]byte
+	setNonce(nonce[:], sealed)
+	value, err := with.Open(nil, nonce[:], sealed[headSize:], name)
 	if err != nil {
 		return nil, ErrBroken
 	}
 	return value, nil
 }
 
-// nonce is made of a sealed value's count.
-func nonce(sealed []byte) []byte {
-	out := make([]byte, nonceSize)
-	copy(out[nonceSize-countSize:], sealed[countAt:headSize])
-	return out
-}
+// setNonce makes the nonce of a sealed value's count.
+func setNonce(nonce, sealed []byte) { copy(nonce[nonceSize-countSize:], sealed[countAt:headSize]) }
 
 // find is the cipher of a process, ours or another.
 func (b *Box) find(of process) (cipher.AEAD, error) {
