@@ -2,8 +2,11 @@ package profile
 
 import (
 	"encoding/json"
+	"errors"
+	"slices"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/form"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
@@ -61,8 +64,9 @@ func TypedTurn(parts []canonical.Part) (call *canonical.Call, at int, ok bool) {
 }
 
 // Bind is profile P3: arguments for a tool whose schema wants exactly one
-// required string, named property, and nothing else. ok is false when the
-// schema is another.
+// required string, named property, and nothing else. A title of one of its choices
+// stands for the choice. ok is false when the schema is another, or when the text
+// does not fit it.
 func Bind(schema json.RawMessage, text string) (args json.RawMessage, property string, ok bool) {
 	if !isObject(schema) {
 		return nil, "", false
@@ -80,5 +84,22 @@ func Bind(schema json.RawMessage, text string) (args json.RawMessage, property s
 	if kind, _ := rawjson.Parse(declared, "").String("type"); kind != "string" {
 		return nil, "", false
 	}
+	text = form.Choice(declared, text)
+	if !anyText(declared) {
+		if _, misfit := errors.AsType[*form.MisfitError](form.Fit(declared, rawjson.Quote(text))); misfit {
+			return nil, "", false
+		}
+	}
 	return rawjson.NewBuilder().String(required[0], text).Bytes(), required[0], true
+}
+
+// anyText reports whether a property takes every text: most do, and need not be
+// compiled for each message.
+func anyText(declared json.RawMessage) bool {
+	for _, m := range rawjson.Parse(declared, "").Members() {
+		if !slices.Contains([]string{"type", "title", "description", "default", "examples"}, m.Name) {
+			return false
+		}
+	}
+	return true
 }

@@ -1,0 +1,307 @@
+package consent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/form"
+	"github.com/aepb/aepb-gateway/translators/internal/profile"
+	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
+)
+
+// MissingError: questions have no answer yet.
+type MissingError struct {
+	Keys []string // of the questions
+}
+
+func (e *MissingError) Error() string {
+	return "consent: no answer to " + quoted(e.Keys)
+}
+
+// Read returns the answers that a message gives to what was asked, in the order of
+// the questions. Errors: [*MissingError] if a question has no answer;
+// [*canonical.Error] with [canonical.CodeBadParams] if an answer fits no question.
+func Read(asked []canonical.Input, invoke *canonical.Invoke) ([]canonical.Answer, error) {
+	if len(invoke.Answers) > 0 {
+		return Check(asked, invoke.Answers)
+	}
+	if empty(invoke.Turn.Parts) {
+		return nil, &MissingError{keys(asked)}
+	}
+	if len(asked) != 1 {
+		return nil, refused("several questions are open: answer each by its key, which is one of %s", quoted(keys(asked)))
+	}
+	answer, err := plain(asked[0], invoke.Turn.Parts)
+	if err != nil {
+		return nil, err
+	}
+	return Check(asked, []canonical.Answer{answer})
+}
+
+// Check holds answers against what was asked and returns one for each question, in
+// the order of the questions. Errors as in [Read].
+func Check(asked []canonical.Input, given []canonical.Answer) ([]canonical.Answer, error) {
+	found := make(map[string]canonical.Answer, len(given))
+	for _, a := range given {
+		if a.Key == "" && len(asked) == 1 {
+			a.Key = asked[0].Key
+		}
+		at := slices.IndexFunc(asked, func(in canonical.Input) bool { return in.Key == a.Key })
+		if at < 0 {
+			return nil, refused("there is no question %s: answer %s", strconv.QuoteToGraphic(a.Key), quoted(keys(asked)))
+		}
+		if _, twice := found[a.Key]; twice {
+			return nil, refused("the question %s is answered twice: answer it once", strconv.QuoteToGraphic(a.Key))
+		}
+		checked, err := Fit(asked[at], a)
+		if err != nil {
+			return nil, err
+		}
+		found[a.Key] = checked
+	}
+	var missing []string
+	answers := make([]canonical.Answer, 0, len(asked))
+	for _, in := range asked {
+		a, ok := found[in.Key]
+		if !ok {
+			missing = append(missing, in.Key)
+		}
+		answers = append(answers, a)
+	}
+	if missing != nil {
+		return nil, &MissingError{missing}
+	}
+	return answers, nil
+}
+
+// Fit holds one answer against its question and returns it as it may leave: without
+// values where it accepts nothing. [*canonical.Error] with [canonical.CodeBadParams]:
+// it is no answer to that question; the error has the schema of a form.
+func Fit(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
+	if in.Mode == canonical.ModeNative {
+		return a, fitNative(in, a)
+	}
+	switch a.Action {
+	case canonical.Decline, canonical.Cancel:
+		a.Value, a.Parts = nil, nil
+		return a, nil
+	case canonical.Accept:
+	default:
+		return a, refused(`the answer to the question %s says neither accept, decline nor cancel: give it an "action"`, strconv.QuoteToGraphic(in.Key))
+	}
+	switch in.Mode {
+	case canonical.ModeForm:
+		return fitForm(in, a)
+	case canonical.ModeURL:
+		if len(a.Parts) > 0 || !blank(a.Value) {
+			return a, refused("the question %s asks for a visit to its URL and takes no values: accept it without content, decline or cancel", strconv.QuoteToGraphic(in.Key))
+		}
+		return a, nil
+	default:
+		return fitText(in, a)
+	}
+}
+
+func fitForm(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
+	if len(a.Value) == 0 && len(a.Parts) > 0 {
+		value, _, ok := profile.Bind(in.Schema, textOf(a.Parts))
+		if !ok {
+			return a, misfit(in, "it wants values, not text")
+		}
+		a.Value, a.Parts = value, nil
+	}
+	value := a.Value
+	if len(value) == 0 {
+		value = json.RawMessage("{}")
+	}
+	if value[0] != '{' {
+		return a, misfit(in, "it wants an object")
+	}
+	switch err := form.Fit(in.Schema, value); {
+	case errors.Is(err, form.ErrSchema):
+		return a, refused("the form of the question %s cannot be checked, so it cannot be accepted, only declined or canceled: %v", strconv.QuoteToGraphic(in.Key), err)
+	case err != nil:
+		return a, misfit(in, err.Error())
+	}
+	return a, nil
+}
+
+// fitText takes every text, and the form in which protocols without free text ask
+// for it.
+func fitText(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
+	if len(a.Value) == 0 && !empty(a.Parts) {
+		return a, nil
+	}
+	text, ok := rawjson.Unquote(a.Value)
+	if !ok && len(a.Value) > 0 && a.Value[0] == '{' {
+		text, ok = rawjson.Unquote(rawjson.Parse(a.Value, "").Peek(replyProperty))
+	}
+	if !ok || strings.TrimSpace(text) == "" {
+		return a, refused("the question %s wants a text that is not empty: answer with text, or with {%q: TEXT} where a form is filled in", strconv.QuoteToGraphic(in.Key), replyProperty)
+	}
+	a.Value, a.Parts = nil, []canonical.Part{{Kind: canonical.KindText, Text: text}}
+	return a, nil
+}
+
+// replyProperty is the property of the form that a question in free text becomes
+// (stream.Forms).
+const replyProperty = "reply"
+
+// fitNative: the answer to a request that is no elicitation is its result, which has
+// no action (MCP, sampling and roots).
+func fitNative(in canonical.Input, a canonical.Answer) error {
+	members := map[string][]string{"sampling/createMessage": {"role", "content", "model"}, "roots/list": {"roots"}}
+	var method string
+	if in.Native != nil {
+		method = in.Native.Method
+	}
+	if a.Action != "" || len(a.Value) == 0 || a.Value[0] != '{' {
+		return refused("the answer to the question %s (%s) is the result of that request, without an action", strconv.QuoteToGraphic(in.Key), method)
+	}
+	result := rawjson.Parse(a.Value, "")
+	for _, name := range members[method] {
+		if !result.Has(name) {
+			return refused("the answer to the question %s is no result of %s: it has no %q", strconv.QuoteToGraphic(in.Key), method, name)
+		}
+	}
+	return nil
+}
+
+// plain is what a message without answers of its own means for the only question.
+func plain(in canonical.Input, parts []canonical.Part) (canonical.Answer, error) {
+	a := canonical.Answer{Key: in.Key, Action: canonical.Accept}
+	if data := object(parts); data != nil {
+		if said, ok, err := actionIn(in, data); ok || err != nil {
+			return said, err
+		}
+		if in.Mode != canonical.ModeText {
+			a.Value = data
+			return a, nil
+		}
+	}
+	text := strings.TrimSpace(textOf(parts))
+	if word := canonical.Action(strings.ToLower(text)); in.Mode != canonical.ModeText && isAction(word) {
+		_, _, chosen := profile.Bind(in.Schema, text)
+		free := chosen && !choices(in.Schema)
+		switch {
+		case word == canonical.Accept && (in.Mode == canonical.ModeURL || !chosen):
+			return a, nil
+		case word != canonical.Accept && (!chosen || free):
+			a.Action = word
+			return a, nil
+		}
+	}
+	a.Parts = parts
+	return a, nil
+}
+
+// choices reports whether the only required text of a form is one of a list.
+func choices(schema json.RawMessage) bool {
+	_, _, anything := profile.Bind(schema, "\x00 no choice")
+	return !anything
+}
+
+// actionIn reads {"action": A, "content": {...}}, where the form has no member of that
+// name. In free text other data is what the caller says.
+func actionIn(in canonical.Input, data json.RawMessage) (canonical.Answer, bool, error) {
+	o := rawjson.Parse(data, "")
+	action, ok := rawjson.Unquote(o.Take("action"))
+	a := canonical.Answer{Key: in.Key, Action: canonical.Action(strings.ToLower(action)), Value: o.Take("content")}
+	switch {
+	case !ok || declares(in.Schema, "action"):
+		return a, false, nil
+	case in.Mode == canonical.ModeText:
+		return a, isAction(a.Action) && o.Rest() == nil, nil
+	case o.Rest() != nil:
+		return a, false, refused(`the answer to the question %s has an "action" and other members: put the values into "content"`, strconv.QuoteToGraphic(in.Key))
+	default:
+		return a, true, nil
+	}
+}
+
+// declares reports whether a form has a property of this name.
+func declares(schema json.RawMessage, name string) bool {
+	if len(schema) == 0 || schema[0] != '{' {
+		return false
+	}
+	properties := rawjson.Parse(schema, "").Object("properties")
+	return properties != nil && properties.Has(name)
+}
+
+func isAction(a canonical.Action) bool {
+	return a == canonical.Accept || a == canonical.Decline || a == canonical.Cancel
+}
+
+// object is the first data part that is an object.
+func object(parts []canonical.Part) json.RawMessage {
+	for i := range parts {
+		if p := &parts[i]; p.Kind == canonical.KindData && len(p.Data) > 0 && p.Data[0] == '{' {
+			return p.Data
+		}
+	}
+	return nil
+}
+
+// empty reports whether parts say nothing.
+func empty(parts []canonical.Part) bool {
+	return !slices.ContainsFunc(parts, func(p canonical.Part) bool {
+		return p.Kind != canonical.KindText || strings.TrimSpace(p.Text) != ""
+	})
+}
+
+// blank reports whether a value fills in nothing.
+func blank(value json.RawMessage) bool {
+	return len(value) == 0 || rawjson.Equal(value, json.RawMessage("{}"))
+}
+
+func textOf(parts []canonical.Part) string {
+	var texts []string
+	for i := range parts {
+		if parts[i].Kind == canonical.KindText {
+			texts = append(texts, parts[i].Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+func misfit(in canonical.Input, why string) error {
+	return &canonical.Error{
+		Code: canonical.CodeBadParams, Schema: in.Schema,
+		Message: fmt.Sprintf("the answer to the question %s does not fit its form: %s. Answer with values that match the schema, decline or cancel", strconv.QuoteToGraphic(in.Key), why),
+	}
+}
+
+func refused(format string, args ...any) error {
+	return &canonical.Error{Code: canonical.CodeBadParams, Message: fmt.Sprintf(format, args...)}
+}
+
+func keys(asked []canonical.Input) []string {
+	list := make([]string, len(asked))
+	for i := range asked {
+		list[i] = asked[i].Key
+	}
+	return list
+}
+
+// maxQuoted bounds the keys that an error quotes.
+const maxQuoted = 8
+
+func quoted(keys []string) string {
+	var b strings.Builder
+	for i, key := range keys {
+		if i == maxQuoted {
+			fmt.Fprintf(&b, " and %d more", len(keys)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(strconv.QuoteToGraphic(key))
+	}
+	return b.String()
+}

@@ -1,0 +1,32 @@
+// Package consent reads what a caller answers to the questions of an agent, and
+// holds it against them before it leaves for the agent. An answer is never made up:
+// "accept" reaches an agent only if the caller accepted that question, with values
+// that fit its form.
+//
+// # What an answer is
+//
+// Each question has a key. An answer names it, except the answer to the only question
+// there is, which need not. What each answer means is the same in every protocol:
+//
+//	accept   the user answers; the values fit the form of the question
+//	decline  the user refuses to answer; values are not passed on
+//	cancel   the user did not answer; it never becomes words of the user
+//
+// A client's error in place of an answer is none of the three.
+//
+// # How a message answers
+//
+// In protocols with answers of their own (MCP's elicitation results, the answers of an
+// envelope, the part {"elicitation": {...}} of A2A messages) the action stands there.
+// Where a caller sends a plain message to a task that asks one question:
+//
+//	a data part {"action": A}            the action A; with "content": the values
+//	a data part with other members       accept, with these values
+//	text "decline" or "cancel"           that action, in any case of letters, unless it is a choice of the form
+//	text "accept"                        accept, where nothing has to be filled in
+//	other text                           accept, if the form wants one text, or one of several choices by value or title
+//	nothing                              no answer: the question stays open
+//
+// A question in free text takes every text as it is: it is a conversation. There only
+// the data part {"action": A} declines or cancels.
+package consent

@@ -1,0 +1,126 @@
+package form
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+)
+
+func properties(p string) json.RawMessage {
+	return json.RawMessage(`{"type":"object","properties":{"v":` + p + `},"required":["v"]}`)
+}
+
+func TestFit_Forms(t *testing.T) {
+	for _, c := range []struct {
+		property, value string
+		fits            bool
+	}{
+		{`{"type":"string"}`, `"x"`, true},
+		{`{"type":"string"}`, `1`, false},
+		{`{"type":"string","enum":["a","b"]}`, `"a"`, true},
+		{`{"type":"string","enum":["a","b"]}`, `"c"`, false},
+		{`{"type":"string","oneOf":[{"const":"a","title":"Apple"}]}`, `"a"`, true},
+		{`{"type":"string","oneOf":[{"const":"a","title":"Apple"}]}`, `"Apple"`, false},
+		{`{"type":"string","minLength":2}`, `"x"`, false},
+		{`{"type":"string","maxLength":2}`, `"xyz"`, false},
+		{`{"type":"string","format":"email"}`, `"ada@example.com"`, true},
+		{`{"type":"string","format":"email"}`, `"nope"`, false},
+		{`{"type":"string","format":"uri"}`, `"https://example.com/"`, true},
+		{`{"type":"string","format":"uri"}`, `"nope"`, false},
+		{`{"type":"string","format":"date"}`, `"2026-11-23"`, true},
+		{`{"type":"string","format":"date"}`, `"nope"`, false},
+		{`{"type":"string","format":"date-time"}`, `"2026-11-23T10:00:00Z"`, true},
+		{`{"type":"string","format":"date-time"}`, `"nope"`, false},
+		{`{"type":"string","pattern":"^a+$"}`, `"b"`, false},
+		{`{"type":"string","pattern":"(?=a)a"}`, `"a"`, true}, // only ECMAScript knows it
+		{`{"type":"integer","minimum":1,"maximum":9}`, `9`, true},
+		{`{"type":"integer","minimum":1,"maximum":9}`, `50`, false},
+		{`{"type":"integer"}`, `1.5`, false},
+		{`{"type":"number"}`, `1.5`, true},
+		{`{"type":"number","maximum":9007199254740993}`, `9007199254740994`, false}, // a float64 cannot tell them apart
+		{`{"type":"boolean"}`, `"yes"`, false},
+		{`{"type":"boolean"}`, `true`, true},
+		{`{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1}`, `["a"]`, true},
+		{`{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1}`, `["c"]`, false},
+		{`{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1}`, `[]`, false},
+	} {
+		err := Fit(properties(c.property), json.RawMessage(`{"v":`+c.value+`}`))
+		if _, misfit := errors.AsType[*MisfitError](err); (err == nil) != c.fits || err != nil && !misfit {
+			t.Errorf("%s in %s: %v", c.value, c.property, err)
+		}
+	}
+	if err := Fit(properties(`{"type":"string"}`), json.RawMessage(`{}`)); err == nil || !strings.Contains(err.Error(), "v") {
+		t.Error("a required member is missing, and the error does not name it:", err)
+	}
+}
+
+func TestFit_HostileSchemas(t *testing.T) {
+	for _, schema := range []string{
+		`{"$ref":"file:///etc/passwd"}`,
+		`{"$ref":"https://example.com/schema.json"}`,
+		`{"$schema":"https://example.com/meta.json"}`,
+		`{"$ref":"#"}`,
+		`{"properties":{"v":{"$dynamicRef":"#"}}}`,
+		`{"minimum":1e999999999}`,
+		`{"type":7}`,
+		`[]`,
+		`{"description":"` + strings.Repeat("x", MaxSchema) + `"}`,
+	} {
+		if err := Fit(json.RawMessage(schema), json.RawMessage(`{"v":1}`)); !errors.Is(err, ErrSchema) {
+			t.Errorf("%.60s: %v, expected ErrSchema", schema, err)
+		}
+	}
+	for _, value := range []string{`{"v":1e999999999}`, `{"v":-1E-999999999}`, `{"v":` + strings.Repeat("9", 100) + `}`} {
+		if _, misfit := errors.AsType[*MisfitError](Fit(properties(`{"type":"number","multipleOf":3}`), json.RawMessage(value))); !misfit {
+			t.Errorf("%.40s fits", value)
+		}
+	}
+	schema := `{"items":{"anyOf":[` + strings.Repeat(`{"const":1},`, 4000) + `{"const":2}]}}`
+	value := `[` + strings.Repeat("3,", 10000) + `3]`
+	if _, misfit := errors.AsType[*MisfitError](Fit(json.RawMessage(schema), json.RawMessage(value))); !misfit {
+		t.Error("a value is held against a schema that takes much work")
+	}
+}
+
+func TestFit_ReasonsAreBounded(t *testing.T) {
+	var members []string
+	for range 100 {
+		members = append(members, `{"type":"string"}`)
+	}
+	schema := `{"prefixItems":[` + strings.Join(members, ",") + `]}`
+	err := Fit(json.RawMessage(schema), json.RawMessage(`[`+strings.TrimSuffix(strings.Repeat("1,", 100), ",")+`]`))
+	if misfit, ok := errors.AsType[*MisfitError](err); !ok || len(misfit.Reasons) != maxReasons {
+		t.Errorf("reasons: %v", err)
+	}
+	long := `"` + strings.Repeat("é", 500) + `"`
+	err = Fit(json.RawMessage(`{"enum":["`+strings.Repeat("x", 1000)+`"]}`), json.RawMessage(long))
+	if misfit, ok := errors.AsType[*MisfitError](err); !ok || len(misfit.Reasons[0]) > maxReason {
+		t.Errorf("a reason is too long: %v", err)
+	}
+}
+
+func TestChoice_Titles(t *testing.T) {
+	for _, c := range [][3]string{
+		{`{"oneOf":[{"const":"#f00","title":"Red"},{"const":"Red","title":"Other"}]}`, "Red", "Red"}, // a value counts before a title
+		{`{"oneOf":[{"const":"#f00","title":"Red"}]}`, "Red", "#f00"},
+		{`{"anyOf":[{"const":"#f00","title":"Red"}]}`, "Red", "#f00"},
+		{`{"enum":["r","g"],"enumNames":["Red","Green"]}`, "Green", "g"},
+		{`{"enum":["r"],"enumNames":["Red","Green"]}`, "Green", "Green"},
+		{`{"type":"string"}`, "Red", "Red"},
+		{`null`, "Red", "Red"},
+	} {
+		if got := Choice(json.RawMessage(c[0]), c[1]); got != c[2] {
+			t.Errorf("%q in %s is %q, expected %q", c[1], c[0], got, c[2])
+		}
+	}
+}
+
+func FuzzFit(f *testing.F) {
+	f.Add([]byte(`{"type":"object","properties":{"v":{"type":"string","format":"email"}}}`), []byte(`{"v":"x"}`))
+	f.Add([]byte(`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#"}}}`), []byte(`1e5`))
+	f.Fuzz(func(t *testing.T, schema, value []byte) {
+		_ = Fit(schema, value)
+		Choice(schema, string(value))
+	})
+}
