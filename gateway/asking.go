@@ -2,37 +2,56 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/consent"
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
 // asked is what a run waits for.
 type asked struct {
-	got   map[string]canonical.Answer // by the keys of the inputs
-	till  time.Time
-	round int  // of the question
-	heard bool // its caller waits in a stream, and does not say twice what got lost
+	got     map[string]canonical.Answer // by the keys of the inputs
+	refused *canonical.Error            // why what the caller gave is no answer; nil: it is one
+	till    time.Time
+	round   int  // of the question
+	heard   bool // its caller waits in a stream, and does not say twice what got lost
 }
 
 func (r *run) awaited(heard bool) *asked {
 	return &asked{got: map[string]canonical.Answer{}, till: r.g.Now().Add(answerLimit), round: r.round, heard: heard}
 }
 
-// take takes the answers to the question; the first one to each counts.
-func (a *asked) take(answers []given) {
+// take takes the answers to the question; the first one to each counts. A client's
+// error is none, nor are values that do not fit.
+func (a *asked) take(inputs []canonical.Input, answers []given) {
 	for _, one := range answers {
-		if _, had := a.got[one.Key]; !had && (one.Round == 0 || one.Round == a.round+1) {
-			a.got[one.Key] = one.Answer
+		at := slices.IndexFunc(inputs, func(in canonical.Input) bool { return in.Key == one.Key })
+		if _, had := a.got[one.Key]; had || at < 0 || one.Round != 0 && one.Round != a.round+1 {
+			continue
 		}
+		answer, err := consent.Fit(inputs[at], one.Answer)
+		refused, _ := errors.AsType[*canonical.Error](err)
+		if one.Failure != nil {
+			refused = &canonical.Error{Code: one.Failure.Code, Message: "the client answered the question with an error: " + one.Failure.Message}
+		}
+		if refused != nil {
+			a.refused = refused
+			return
+		}
+		a.got[one.Key] = answer
 	}
 }
 
-// all: every question is answered.
+// all: every question is answered, or one will not be.
 func (a *asked) all(inputs []canonical.Input) bool {
+	if a.refused != nil {
+		return true
+	}
 	for i := range inputs {
 		if _, ok := a.got[inputs[i].Key]; !ok {
 			return false
@@ -41,6 +60,8 @@ func (a *asked) all(inputs []canonical.Input) bool {
 	return true
 }
 
+// answers has one answer for each question. One that was not answered in time is
+// canceled: the user did not say anything.
 func (a *asked) answers(inputs []canonical.Input) []canonical.Answer {
 	answers := make([]canonical.Answer, 0, len(inputs))
 	for i := range inputs {
@@ -106,7 +127,7 @@ func (r *run) await(ctx context.Context, a *asked) (step, bool, error) {
 	for inputs := r.inputs(); !a.all(inputs); {
 		select {
 		case answers := <-r.mail.letters:
-			a.take(answers)
+			a.take(inputs, answers)
 		case h, ok := <-agent:
 			s, err := r.meanwhile(ctx, h, ok)
 			return s, false, err
@@ -148,6 +169,25 @@ func (r *run) meanwhile(ctx context.Context, h heard, ok bool) (step, error) {
 	return step{}, nil
 }
 
+// pass tells the agent what came of its question.
+func (r *run) pass(ctx context.Context, a *asked) error {
+	inputs := r.inputs()
+	switch {
+	case a.refused != nil:
+		return r.refuse(ctx, a.refused)
+	case r.talks() && !a.all(inputs):
+		return errSilence
+	default:
+		return r.give(ctx, a.answers(inputs))
+	}
+}
+
+// errSilence: an agent that hears answers only as words of the user hears no word
+// that the user did not say.
+var errSilence = &canonical.Error{
+	Code: canonical.CodeTimeout, Message: "the question was not answered within " + answerLimit.String(),
+}
+
 // moot: what was asked is not asked any more.
 func (r *run) moot(a *asked) bool { return !r.asked() || r.round != a.round }
 
@@ -158,7 +198,7 @@ func (r *run) answered(ctx context.Context) bool {
 	for !r.moot(said) {
 		s, done, err := r.await(ctx, said)
 		if err == nil && done {
-			err = r.give(ctx, said.answers(r.inputs()))
+			err = r.pass(ctx, said)
 		}
 		if err != nil {
 			r.ended(ctx, err)
@@ -220,9 +260,8 @@ func (t *telling) await(ctx context.Context) error {
 	case err != nil:
 		return err
 	case done:
-		answers := said.answers(r.inputs())
 		t.waits = nil
-		return r.give(ctx, answers)
+		return r.pass(ctx, said)
 	}
 	if r.moot(said) {
 		t.waits = nil

@@ -70,6 +70,36 @@ func (s *stage) calledAgain(n int, inputs, state string) {
 
 const callsAsk = `"name":"ask","arguments":{"a":1.50}`
 
+// What is no answer to a server's form does not reach it: the call ends with what was
+// expected (MCP 2025-11-25, elicitation; JSON-RPC, error responses).
+func TestElicitation_NoAnswerForAModernServer(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ answer, says string }{
+		"error":         {`"error":{"code":-1,"message":"no"}`, "the client answered the question with an error: no"},
+		"no values":     {`"result":{"action":"accept"}`, "does not fit its form"},
+		"other values":  {`"result":{"action":"accept","content":{"town":"Rome"}}`, "does not fit its form"},
+		"another type":  {`"result":{"action":"accept","content":{"name":7}}`, "does not fit its form"},
+		"no action":     {`"result":{"content":{"name":"Ada"}}`, "neither accept, decline nor cancel"},
+		"strange words": {`"result":{"action":"maybe","content":{"name":"Ada"}}`, "neither accept, decline nor cancel"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, map[string][]scene{calling: {{reply: asksFor(`"k":`+wantsName, "s-1")}}}, func(s *stage) {
+				t := s.t
+				events := s.ask(t, s, s.olderIn(mcp.Legacy, calling, callsAsk)).Events
+				s.reply(mcp.Legacy, nextQuestion(t, events), c.answer)
+				bodies, _ := read(t, events)
+				if len(bodies) != 1 || !strings.Contains(bodies[0], `"error":{`) || !strings.Contains(bodies[0], c.says) {
+					t.Errorf("the call ends with %s, expected an error that says %q", bodies, c.says)
+				}
+				if calls := s.asker.heard(calling); len(calls) != 1 {
+					t.Errorf("the server heard %s", calls)
+				}
+			})
+		})
+	}
+}
+
 func TestAModernServersQuestionsOnAStream(t *testing.T) {
 	t.Parallel()
 	asks := asksFor(`"k":`+wantsName, "s-1")
@@ -81,7 +111,7 @@ func TestAModernServersQuestionsOnAStream(t *testing.T) {
 	}{
 		"accepted":      {scene{reply: asks}, "", `"result":` + acceptsAda, acceptsAda},
 		"declined":      {scene{reply: asks}, "", `"result":{"action":"decline"}`, `{"action":"decline"}`},
-		"refused":       {scene{reply: asks}, "", `"error":{"code":-1,"message":"no"}`, `{"action":"cancel"}`},
+		"canceled":      {scene{reply: asks}, "", `"result":{"action":"cancel"}`, `{"action":"cancel"}`},
 		"with progress": {scene{reply: asks}, `,"_meta":{"progressToken":"p"}`, `"result":` + acceptsAda, acceptsAda},
 		"on a stream":   {streamed, `,"_meta":{"progressToken":"p"}`, `"result":` + acceptsAda, acceptsAda},
 	} {

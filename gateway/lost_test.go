@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway"
@@ -72,11 +73,14 @@ func TestAnAnswerThatIsSaidAgain(t *testing.T) {
 	}
 }
 
-// And one that does not say it again: when nobody waits for an answer any longer
-// the agent is told that there is none, and the call ends with what it makes of that.
-func TestAnAnswerThatIsLost(t *testing.T) {
+// And one that does not say it again: after the time for answers the call ends with
+// an error, and the agent's task is canceled. The agent hears no word that the user did
+// not say.
+func TestAnswer_LostOnTheWay(t *testing.T) {
 	t.Parallel()
-	play(t, whatWriterAsks(), func(s *stage) {
+	scenes := whatWriterAsks()
+	scenes[canceling] = []scene{{reply: result(taskOf("CANCELED", ""))}}
+	play(t, scenes, func(s *stage) {
 		t := s.t
 		s.view = &dying{s.memory.Entries(), "mail"}
 		killed := s.replica(t)
@@ -95,7 +99,9 @@ func TestAnAnswerThatIsLost(t *testing.T) {
 		select {
 		case bodies := <-done:
 			last := bodies[len(bodies)-1]
-			if took := time.Since(began); took != 10*time.Minute || !strings.Contains(s.agent.last(), "cancelled") || !strings.Contains(last, `"id":7`) {
+			synctest.Wait() // the agent is told in the background
+			if took := time.Since(began); took != 10*time.Minute || !strings.Contains(s.agent.last(), canceling) ||
+				!strings.Contains(last, `"id":7`) || !strings.Contains(last, "not answered within 10m") || strings.Contains(strings.Join(s.agent.bodies, ""), "cancelled") {
 				t.Errorf("after %v it ends with %s; the agent heard %s", took, last, s.agent.last())
 			}
 		case <-time.After(20 * time.Minute):

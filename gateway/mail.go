@@ -23,14 +23,15 @@ type letter struct {
 // same name: what comes too late for the first question does not answer the second.
 type given struct {
 	canonical.Answer
-	Round int `json:",omitempty"` // counted from 1; 0: of any
+	Round   int              `json:",omitempty"` // counted from 1; 0: of any
+	Failure *canonical.Error `json:",omitempty"` // of the client, in place of an answer
 }
 
 // given are answers to what the record asks now.
 func (r *record) given(answers []canonical.Answer) []given {
 	list := make([]given, len(answers))
 	for i, answer := range answers {
-		list[i] = given{answer, r.Round + 1}
+		list[i] = given{Answer: answer, Round: r.Round + 1}
 	}
 	return list
 }

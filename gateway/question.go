@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/consent"
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
@@ -75,9 +77,20 @@ func (g *Gateway) goOnWith(ctx context.Context, x *exchange, rec *record, invoke
 	case rec.Waits == waitsNot && (rec.TaskID == "" || invoke.State != ""):
 		return false, none, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task is at work and asks nothing"}
 	}
-	answers, err := stream.Answers(stream.Inputs(&rec.Task), invoke)
-	if err != nil && rec.Waits != waitsTask && rec.Waits != waitsNot {
+	answers, err := rec.answers(invoke)
+	if missing, ok := errors.AsType[*consent.MissingError](err); ok {
+		if invoke.State == "" {
+			return false, none, missingAnswers(missing)
+		}
+		answer, err := g.tellRecord(ctx, x, rec, false) // it is asked again
+		return true, answer, err
+	}
+	if err != nil {
 		return false, none, err
+	}
+	if rec.endsWith(answers, x) {
+		answer, err := g.cancelAsked(ctx, x, rec)
+		return true, answer, err
 	}
 	if rec.Waits == waitsOpen {
 		answer, err := g.answerOpen(ctx, x, rec, answers)
@@ -130,6 +143,81 @@ func (g *Gateway) restore(ctx context.Context, x *exchange) {
 	}
 }
 
+// inputs are what the record asks, as the agent asked it.
+func (r *record) inputs() []canonical.Input {
+	if r.Waits == waitsTask {
+		return stream.Plain(stream.Inputs(&r.Task))
+	}
+	return stream.Inputs(&r.Task)
+}
+
+// answers are what a message answers to what the record asks. Work that asks nothing,
+// or of an agent that only talks, takes any message.
+func (r *record) answers(invoke *canonical.Invoke) ([]canonical.Answer, error) {
+	asked := r.inputs()
+	if r.Waits == waitsNot {
+		return nil, nil
+	}
+	answers, err := consent.Read(asked, invoke)
+	_, missing := errors.AsType[*consent.MissingError](err)
+	if missing && r.Waits == waitsTask && invoke.State == "" && len(invoke.Answers) == 0 {
+		return nil, nil
+	}
+	return answers, err
+}
+
+func missingAnswers(missing *consent.MissingError) error {
+	quoted := make([]string, len(missing.Keys))
+	for i, key := range missing.Keys {
+		quoted[i] = strconv.QuoteToGraphic(key)
+	}
+	return &canonical.Error{Code: canonical.CodeBadParams, Message: "the message answers nothing to " + strings.Join(quoted, ", ") + ": answer all questions at once"}
+}
+
+func canceled(a canonical.Answer) bool { return a.Action == canonical.Cancel }
+
+func declined(answers []canonical.Answer) bool {
+	return slices.ContainsFunc(answers, func(a canonical.Answer) bool { return a.Action == canonical.Decline })
+}
+
+// endsWith reports whether work ends with these answers: where the caller cancels what
+// its agent could only hear as words of the user, or does not say which arguments a
+// call is to have.
+func (r *record) endsWith(answers []canonical.Answer, x *exchange) bool {
+	switch r.Waits {
+	case waitsArgs:
+		return declined(answers) || slices.ContainsFunc(answers, canceled)
+	case waitsTask:
+		return slices.ContainsFunc(answers, canceled) && (x.relay() || x.agentStreams() == translators.StreamsTask)
+	default:
+		return false
+	}
+}
+
+// cancelAsked ends work whose question was canceled, also at the agent, and tells the
+// caller so.
+func (g *Gateway) cancelAsked(ctx context.Context, x *exchange, rec *record) (transport.Answer, error) {
+	if rec.Waits == waitsTask && rec.TaskID != "" {
+		stop := x.again()
+		stop.message = &canonical.Message{
+			Op: canonical.OpTaskCancel, Phase: canonical.PhaseRequest, Body: &canonical.TaskQuery{ID: rec.TaskID}, Conversation: rec.agent(),
+			Correlation: x.message.Correlation, Preferences: x.message.Preferences, Origin: x.message.Origin, Trace: x.message.Trace,
+		}
+		sealed, _, err := g.request(ctx, stop)
+		if err != nil {
+			return transport.Answer{}, err
+		}
+		if _, err := g.acknowledged(ctx, stop, sealed); err != nil {
+			return transport.Answer{}, err
+		}
+	}
+	rec, err := g.endWaiting(ctx, rec)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	return g.tellRecord(ctx, x, rec, false)
+}
+
 // first is the request that began the work.
 func (g *Gateway) first(rec *record) (*canonical.Message, *canonical.Invoke, error) {
 	form, ok := g.Registry.Translator(rec.Source)
@@ -180,7 +268,7 @@ func (g *Gateway) rewrite(rec *record, m *canonical.Message, invoke *canonical.I
 		}
 		next = *again
 		if rec.Waits == waitsState {
-			next.Answers, next.State = stream.FreeText(rec.Task.Inputs, answers), rec.State
+			next.Answers, next.State = answers, rec.State
 		} else {
 			next.Call = &canonical.Call{Name: rec.Skill, Args: answers[0].Value}
 			next.Turn = canonical.Content{ID: invoke.Turn.ID, Role: canonical.RoleCaller}
@@ -190,10 +278,12 @@ func (g *Gateway) rewrite(rec *record, m *canonical.Message, invoke *canonical.I
 		m.Conversation.Tenant = tenant
 	default:
 		m.Conversation.TaskID, m.Conversation.ContextID = rec.TaskID, rec.Context
-		if len(invoke.Answers) > 0 {
-			asked := stream.Plain(stream.Inputs(&rec.Task))
-			given := stream.FreeText(asked, invoke.Answers)
-			next.Turn, next.Call, next.Answers = stream.Turn(given), nil, spoken(asked, given)
+		asked := rec.inputs()
+		switch {
+		case len(invoke.Answers) > 0 || declined(answers):
+			next.Turn, next.Call, next.Answers = stream.Turn(answers), nil, spoken(asked, answers)
+		case len(answers) > 0: // the caller's own words stay as they are
+			next.Answers = spoken(asked, answers)
 		}
 	}
 	m.Body = &next
@@ -263,9 +353,44 @@ func (g *Gateway) ask(ctx context.Context, x *exchange, question *canonical.Inpu
 	return g.tellRecord(ctx, x, x.record, x.message.Preferences.Stream)
 }
 
+// talks reports whether the agent hears answers only as words of the user.
+func (r *run) talks() bool {
+	return r.ask == nil && (r.result == nil || r.result.Pending == nil) &&
+		(r.agent.TaskID == "" || r.x.agentStreams() == translators.StreamsTask)
+}
+
+// refuse tells the agent that there is no answer, where its protocol has words for
+// that: an error in place of the answer to a request of its own. Everywhere else the
+// question stays open, and the call ends with the error.
+func (r *run) refuse(ctx context.Context, cause *canonical.Error) error {
+	if r.ask == nil {
+		return cause
+	}
+	r.round++
+	return r.answerAsk(ctx, &canonical.Reply{ID: r.ask.ID, Failure: cause})
+}
+
+// answerAsk answers a request of the agent's.
+func (r *run) answerAsk(ctx context.Context, reply *canonical.Reply) error {
+	m := &canonical.Message{Op: canonical.OpAnswer, Phase: canonical.PhaseRequest, To: r.x.message.To, Trace: r.x.message.Trace, Body: reply}
+	m.Preferences = r.x.message.Preferences
+	sealed, err := r.g.sealOwn(ctx, r.x, m)
+	if err != nil {
+		return err
+	}
+	r.onward()
+	life := r.x.patience(ctx)
+	defer life.close()
+	taken, err := r.g.send(life.ctx, r.x, sealed) //nolint:contextcheck // it may outlive who waits
+	closeReply(taken)
+	return life.judge(r.x, err)
+}
+
 // give carries answers to the agent and goes on hearing it.
 func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
-	answers = stream.FreeText(r.inputs(), answers)
+	if r.talks() && slices.ContainsFunc(answers, canceled) {
+		return errCanceled // it is no word of the user's
+	}
 	r.round++
 	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, To: r.x.message.To, Trace: r.x.message.Trace}
 	m.Preferences = r.x.message.Preferences
@@ -275,17 +400,7 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 		if len(answers) > 0 {
 			reply.Answer = answers[0]
 		}
-		m.Op, m.Body = canonical.OpAnswer, reply
-		sealed, err := r.g.sealOwn(ctx, r.x, m)
-		if err != nil {
-			return err
-		}
-		r.onward()
-		life := r.x.patience(ctx)
-		defer life.close()
-		taken, err := r.g.send(life.ctx, r.x, sealed) //nolint:contextcheck // it may outlive who waits
-		closeReply(taken)
-		return life.judge(r.x, err)
+		return r.answerAsk(ctx, reply)
 	case r.result != nil && r.result.Pending != nil:
 		again := *r.x.message.Body.(*canonical.Invoke)
 		again.Answers, again.State = answers, r.result.Pending.State
@@ -357,12 +472,10 @@ func (g *Gateway) answerQuestion(ctx context.Context, x *exchange, reply *canoni
 	if open.Answered { // and its asker was told; what comes second is nobody's
 		return true, nil
 	}
-	answer := reply.Answer
-	if answer.Key = open.Key; reply.Failure != nil {
-		answer.Action = canonical.Cancel
-	}
+	answer := given{Answer: reply.Answer, Round: open.Round, Failure: reply.Failure}
+	answer.Key = open.Key
 	// It is delivered before it is put away: what fails in between is done again.
-	if err := g.post(ctx, open.Box, letter{Answers: []given{{answer, open.Round}}, Questions: []string{id}}); err != nil {
+	if err := g.post(ctx, open.Box, letter{Answers: []given{answer}, Questions: []string{id}}); err != nil {
 		return false, err
 	}
 	value, err := json.Marshal(openQuestion{Answered: true})

@@ -256,8 +256,12 @@ func TestAQuestionOfATaskInAStream(t *testing.T) {
 	for name, c := range map[string]struct{ answer, agentHears, callerHears string }{
 		"accepted":      {`"result":{"action":"accept","content":{"reply":"short"}}`, `"short"`, "done it"},
 		"declined":      {`"result":{"action":"decline"}`, `"declined"`, "done it"},
-		"refused":       {`"error":{"code":-1,"message":"no"}`, `"cancelled"`, "done it"},
-		"not answered":  {"", `"cancelled"`, "done it"},
+		"canceled":      {`"result":{"action":"cancel"}`, canceling, `"error"`},
+		"refused":       {`"error":{"code":-1,"message":"no"}`, canceling, "answered the question with an error: no"},
+		"without words": {`"result":{"action":"accept","content":{"reply":""}}`, canceling, "wants a text"},
+		"other values":  {`"result":{"action":"accept","content":{"name":"x"}}`, canceling, "wants a text"},
+		"no action":     {`"result":{"content":{"reply":"short"}}`, canceling, "neither accept, decline nor cancel"},
+		"not answered":  {"", canceling, "not answered within"},
 		"request ended": {"stop", canceling, `"error"`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -9,6 +10,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/consent"
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
@@ -148,7 +150,7 @@ func (g *Gateway) update(ctx context.Context, x *exchange, rec *record, answers 
 	prior, asked, said := *rec, x.message, *x.message
 	said.Op, said.To.Skill = canonical.OpTaskAnswer, rec.Skill
 	said.Conversation.TaskID = rec.theirs(x.message)
-	said.Body = &canonical.TaskQuery{ID: rec.TaskID, Answers: stream.FreeText(stream.Inputs(&rec.Task), answers)}
+	said.Body = &canonical.TaskQuery{ID: rec.TaskID, Answers: answers}
 	x.message, x.prior = &said, &prior
 	sealed, _, err := g.request(ctx, x)
 	if err == nil {
@@ -329,7 +331,14 @@ func (g *Gateway) answerTask(ctx context.Context, x *exchange, rec *record, quer
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeBadParams, Message: "the task asks nothing"}
 	}
 	if rec.Waits == waitsOpen {
-		if err := g.post(ctx, rec.mailKey(), letter{Answers: rec.given(query.Answers)}); err != nil {
+		answers, err := consent.Check(rec.inputs(), query.Answers)
+		if missing, ok := errors.AsType[*consent.MissingError](err); ok {
+			err = missingAnswers(missing)
+		}
+		if err != nil {
+			return transport.Answer{}, err
+		}
+		if err := g.post(ctx, rec.mailKey(), letter{Answers: rec.given(answers)}); err != nil {
 			return transport.Answer{}, err
 		}
 		return g.done(ctx, x, rec)

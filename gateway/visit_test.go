@@ -80,7 +80,7 @@ func TestAVisitThatIsAskedForOnAStream(t *testing.T) {
 	}{
 		"accepted":           {mcp.Modern, mcp.Legacy, canonical.ModeURL, asVisit, `"result":{"action":"accept"}`, `{"action":"accept"}`},
 		"declined":           {mcp.Modern, mcp.Legacy, canonical.ModeURL, asVisit, `"result":{"action":"decline"}`, `{"action":"decline"}`},
-		"refused":            {mcp.Modern, mcp.Legacy, canonical.ModeURL, asVisit, `"error":{"code":-1,"message":"no"}`, `{"action":"cancel"}`},
+		"canceled":           {mcp.Modern, mcp.Legacy, canonical.ModeURL, asVisit, `"result":{"action":"cancel"}`, `{"action":"cancel"}`},
 		"as a form":          {mcp.Modern, mcp.LegacyJune, canonical.ModeForm, plainForm, `"result":{"action":"accept","content":{}}`, `{"action":"accept"}`},
 		"as a form, older":   {mcp.Legacy, mcp.LegacyJune, canonical.ModeForm, plainForm, `"result":{"action":"accept","content":{}}`, `{"action":"accept"}`},
 		"as a form, refused": {mcp.Legacy, mcp.LegacyJune, canonical.ModeForm, plainForm, `"result":{"action":"decline"}`, `{"action":"decline"}`},
@@ -137,7 +137,9 @@ func TestAVisitThatIsAskedForByATask(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{mcp.Modern, mcp.Legacy} {
 		for says, hears := range map[string]string{
-			`{"text":"done"}`: `{"action":"accept"}`,
+			`{"text":"done"}`:               `{"action":"accept"}`,
+			`{"text":"accept"}`:             `{"action":"accept"}`,
+			`{"data":{"action":"decline"}}`: `{"action":"decline"}`,
 			`{"data":{"elicitation":{"key":"KEY","action":"decline"}}}`: `{"action":"decline"}`,
 		} {
 			t.Run(version+" "+hears, func(t *testing.T) {

@@ -28,7 +28,7 @@ const (
 	keyState   = "requestState"
 )
 
-// soleKey names a question or an answer that names itself not, being the only one.
+// soleKey names a question that has no name, being the only one.
 const soleKey = "reply"
 
 // elicitation finds such a part.
@@ -170,27 +170,30 @@ func question(in *canonical.Input, words int) json.RawMessage {
 func answersIn(turn *canonical.Content) []canonical.Answer {
 	var answers []canonical.Answer
 	for i := range turn.Parts {
-		o := elicitation(&turn.Parts[i])
-		if o == nil {
-			continue
-		}
-		if answer, ok := readAnswer(o); ok {
-			answers = append(answers, answer)
+		if o := elicitation(&turn.Parts[i]); o != nil {
+			answers = append(answers, readAnswer(o))
 		}
 	}
 	return answers
 }
 
-func readAnswer(o *rawjson.Object) (canonical.Answer, bool) {
-	a := canonical.Answer{Key: memberText(o, "key", soleKey), Action: canonical.Action(memberText(o, "action", string(canonical.Accept)))}
-	if content := o.Peek("content"); content != nil && a.Action == canonical.Accept {
+// readAnswer reads an answer. Without a key it is to the only question there is; with
+// content and without an action it accepts. Whether the action is one is judged
+// against the question (package consent).
+func readAnswer(o *rawjson.Object) canonical.Answer {
+	a := canonical.Answer{Key: memberText(o, "key", ""), Action: canonical.Action(memberText(o, "action", ""))}
+	content := o.Peek("content")
+	if content != nil && a.Action == "" {
+		a.Action = canonical.Accept
+	}
+	if a.Action == canonical.Accept {
 		a.Value = content
 	}
-	return a, a.Action == canonical.Accept || a.Action == canonical.Decline || a.Action == canonical.Cancel
+	return a
 }
 
 func sayAnswer(a *canonical.Answer) json.RawMessage {
-	return rawjson.NewBuilder().String("key", a.Key).String("action", string(a.Action)).Raw("content", a.Value).Bytes()
+	return rawjson.NewBuilder().Optional("key", a.Key).Optional("action", string(a.Action)).Raw("content", a.Value).Bytes()
 }
 
 // answers says answers that the message does not: in parts where it has none,
@@ -243,8 +246,8 @@ func restoreAnswers(canon *rawjson.Object, invoke *canonical.Invoke) {
 		if !isObject(element) {
 			return
 		}
-		answer, known := readAnswer(rawjson.Parse(element, ""))
-		if !known || !rawjson.Equal(sayAnswer(&answer), element) {
+		answer := readAnswer(rawjson.Parse(element, ""))
+		if !rawjson.Equal(sayAnswer(&answer), element) {
 			return
 		}
 		answers = append(answers, answer)

@@ -101,6 +101,7 @@ func Fit(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
 		if len(a.Parts) > 0 || !blank(a.Value) {
 			return a, refused("the question %s asks for a visit to its URL and takes no values: accept it without content, decline or cancel", strconv.QuoteToGraphic(in.Key))
 		}
+		a.Value = nil // {} is how a form with nothing to fill in is answered
 		return a, nil
 	default:
 		return fitText(in, a)
@@ -185,7 +186,11 @@ func plain(in canonical.Input, parts []canonical.Part) (canonical.Answer, error)
 		}
 	}
 	text := strings.TrimSpace(textOf(parts))
-	if word := canonical.Action(strings.ToLower(text)); in.Mode != canonical.ModeText && isAction(word) {
+	word := canonical.Action(strings.ToLower(text))
+	if in.Mode == canonical.ModeURL && word == done {
+		return a, nil
+	}
+	if in.Mode != canonical.ModeText && isAction(word) {
 		_, _, chosen := profile.Bind(in.Schema, text)
 		free := chosen && !choices(in.Schema)
 		switch {
@@ -199,6 +204,9 @@ func plain(in canonical.Input, parts []canonical.Part) (canonical.Answer, error)
 	a.Parts = parts
 	return a, nil
 }
+
+// done is what a person says after a visit.
+const done = "done"
 
 // choices reports whether the only required text of a form is one of a list.
 func choices(schema json.RawMessage) bool {

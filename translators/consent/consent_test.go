@@ -100,7 +100,8 @@ func TestRead_PlainMessages(t *testing.T) {
 		{"talk with data", talk, data(`{"a":1}`), `accept  {"a":1}`},
 		{"talk without words", talk, text(""), "missing"},
 		{"visit accepted", visit, text("Accept"), "accept"},
-		{"visit done", visit, text("I did it"), "refused"},
+		{"visit done", visit, text("done"), "accept"},
+		{"visit in other words", visit, text("I did it"), "refused"},
 		{"visit declined", visit, data(`{"action":"decline"}`), "decline"},
 		{"visit with values", visit, data(`{"name":"Ada"}`), "refused"},
 	} {

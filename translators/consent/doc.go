@@ -24,6 +24,7 @@
 //	a data part with other members       accept, with these values
 //	text "decline" or "cancel"           that action, in any case of letters, unless it is a choice of the form
 //	text "accept"                        accept, where nothing has to be filled in
+//	text "done"                          accept, where the question was to visit a URL
 //	other text                           accept, if the form wants one text, or one of several choices by value or title
 //	nothing                              no answer: the question stays open
 //

@@ -1,12 +1,9 @@
 package stream
 
 import (
-	"bytes"
 	"encoding/json"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/internal/profile"
-	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
 // replyProperty is the only property of the form that a question in free text
@@ -61,81 +58,6 @@ func Forms(inputs []canonical.Input) []canonical.Input {
 		out[i] = in
 	}
 	return out
-}
-
-// FreeText gives the answers to questions that were asked in free text, and
-// were answered in a form, their text back. What wanted a visit, and was asked as a
-// form with nothing to fill in, has an answer without content (MCP, elicitation).
-func FreeText(asked []canonical.Input, answers []canonical.Answer) []canonical.Answer {
-	out := make([]canonical.Answer, len(answers))
-	for i, a := range answers {
-		in := find(asked, a.Key)
-		if in != nil && in.Mode == canonical.ModeURL && string(bytes.Join(bytes.Fields(a.Value), nil)) == "{}" {
-			a.Value = nil
-		}
-		if in != nil && in.Mode == canonical.ModeText && a.Action == canonical.Accept && a.Parts == nil {
-			if text, ok := replyText(a.Value); ok {
-				a.Value, a.Parts = nil, []canonical.Part{{Kind: canonical.KindText, Text: text}}
-			}
-		}
-		out[i] = a
-	}
-	return out
-}
-
-func replyText(value json.RawMessage) (string, bool) {
-	if len(value) == 0 || value[0] != '{' {
-		return "", false
-	}
-	text, ok := rawjson.Unquote(rawjson.Parse(value, "").Peek(replyProperty))
-	return text, ok
-}
-
-func find(asked []canonical.Input, key string) *canonical.Input {
-	for i := range asked {
-		if asked[i].Key == key {
-			return &asked[i]
-		}
-	}
-	return nil
-}
-
-// Answers reads what a message answers: in its own words, or as text for the
-// only question there is (a form takes text if one required text is all that it
-// wants). A *canonical.Error with the schema: it is no answer to that question.
-func Answers(asked []canonical.Input, invoke *canonical.Invoke) ([]canonical.Answer, error) {
-	if len(invoke.Answers) > 0 {
-		return invoke.Answers, nil
-	}
-	if len(asked) != 1 {
-		return nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "several questions are open: answer each by its key"}
-	}
-	answer := canonical.Answer{Key: asked[0].Key, Action: canonical.Accept}
-	switch asked[0].Mode {
-	case canonical.ModeURL:
-	case canonical.ModeForm:
-		return formAnswer(asked[0], answer, invoke.Turn.Parts)
-	default:
-		answer.Parts = invoke.Turn.Parts
-	}
-	return []canonical.Answer{answer}, nil
-}
-
-func formAnswer(asked canonical.Input, answer canonical.Answer, parts []canonical.Part) ([]canonical.Answer, error) {
-	for i := range parts {
-		if p := &parts[i]; p.Kind == canonical.KindData && len(p.Data) > 0 && p.Data[0] == '{' {
-			answer.Value = p.Data
-			return []canonical.Answer{answer}, nil
-		}
-	}
-	value, _, ok := profile.Bind(asked.Schema, textOf(&canonical.Content{Parts: parts}))
-	if !ok {
-		return nil, &canonical.Error{
-			Code: canonical.CodeBadParams, Message: "the question wants a form: answer with a data part", Schema: asked.Schema,
-		}
-	}
-	answer.Value = value
-	return []canonical.Answer{answer}, nil
 }
 
 // Turn is answers as a message to an agent that only talks.

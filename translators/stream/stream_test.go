@@ -239,34 +239,15 @@ func TestAReplyToldAsATask(t *testing.T) {
 	}
 }
 
-func TestAnswers(t *testing.T) {
+func TestQuestions_ForOthers(t *testing.T) {
 	form := canonical.Input{Key: "f", Mode: canonical.ModeForm, Schema: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`)}
-	wide := canonical.Input{Key: "w", Mode: canonical.ModeForm, Schema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}`)}
 	free := canonical.Input{Key: "q", Mode: canonical.ModeText}
-	words := &canonical.Invoke{Turn: canonical.Content{Parts: []canonical.Part{text("Rome")}}}
-	data := &canonical.Invoke{Turn: canonical.Content{Parts: []canonical.Part{{Kind: canonical.KindData, Data: json.RawMessage(`{"a":1}`)}}}}
-	if got, err := stream.Answers([]canonical.Input{form}, words); err != nil || string(got[0].Value) != `{"city":"Rome"}` || got[0].Key != "f" {
-		t.Errorf("text for a form of one text: %+v, %v", got, err)
-	}
-	if got, err := stream.Answers([]canonical.Input{wide}, data); err != nil || string(got[0].Value) != `{"a":1}` {
-		t.Errorf("data for a form: %+v, %v", got, err)
-	}
-	var bad *canonical.Error
-	if _, err := stream.Answers([]canonical.Input{wide}, words); !errors.As(err, &bad) || bad.Schema == nil {
-		t.Errorf("text for a form of numbers: %v", err)
-	}
-	if _, err := stream.Answers([]canonical.Input{form, free}, words); !errors.As(err, &bad) {
-		t.Errorf("one text for two questions: %v", err)
-	}
 	forms := stream.Forms([]canonical.Input{free, form})
 	if forms[0].Mode != canonical.ModeForm || forms[0].Schema == nil || cmp.Diff(forms[1], form) != "" {
 		t.Errorf("forms: %+v", forms)
 	}
-	back := stream.FreeText([]canonical.Input{free}, []canonical.Answer{{Key: "q", Action: canonical.Accept, Value: json.RawMessage(`{"reply":"yes"}`)}})
-	if len(back[0].Parts) != 1 || back[0].Parts[0].Text != "yes" || back[0].Value != nil {
-		t.Errorf("free text comes back as %+v", back)
-	}
-	turn := stream.Turn([]canonical.Answer{back[0], {Action: canonical.Decline}, {Action: canonical.Accept, Value: json.RawMessage(`{}`)}})
+	words := canonical.Answer{Key: "q", Action: canonical.Accept, Parts: []canonical.Part{text("yes")}}
+	turn := stream.Turn([]canonical.Answer{words, {Action: canonical.Decline}, {Action: canonical.Accept, Value: json.RawMessage(`{}`)}})
 	if len(turn.Parts) != 3 || turn.Parts[1].Text != "declined" || turn.Parts[2].Kind != canonical.KindData {
 		t.Errorf("for an agent that only talks: %+v", turn.Parts)
 	}

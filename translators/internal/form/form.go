@@ -30,8 +30,8 @@ const MaxSchema = 64 << 10
 
 const (
 	maxWork     = 1 << 28 // bytes of schema times bytes of value
-	maxDigits   = 64  // of a number
-	maxExponent = 400 // of a number: beyond those of a float64
+	maxDigits   = 64      // of a number
+	maxExponent = 400     // of a number: beyond those of a float64
 	maxReasons  = 5
 	maxReason   = 200 // bytes
 )
@@ -94,7 +94,9 @@ func compile(schema json.RawMessage) (*jsonschema.Schema, error) {
 // noLoader loads nothing: a schema from outside must not make us open anything.
 type noLoader struct{}
 
-func (noLoader) Load(url string) (any, error) { return nil, errors.New("it refers to another document") }
+func (noLoader) Load(url string) (any, error) {
+	return nil, errors.New("it refers to another document")
+}
 
 // pattern compiles a pattern in linear time. One that only ECMAScript knows, such as
 // a look-ahead, matches all: the agent that asks judges the answer by it.

@@ -1,0 +1,176 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// retried is a call of a client of 2026-07-28 that is asked, and its retry with more.
+func (s *stage) retried(tool string) func(more string) transport.Call {
+	return func(more string) transport.Call {
+		call := s.canAnswer(more)
+		if tool == "ask" {
+			call.Agent = "asker"
+			call.Wire.Body = []byte(strings.Replace(string(call.Wire.Body), `"name":"write"`, `"name":"ask"`, 1))
+		}
+		return call
+	}
+}
+
+// outcome is what a call leads to: the body of its answer, or its error.
+func (s *stage) outcome(call transport.Call) string {
+	answer, err := s.Exchange(s.t.Context(), call)
+	if err != nil {
+		refused, ok := errors.AsType[*canonical.Error](err)
+		if !ok || refused.Code != canonical.CodeBadParams {
+			s.t.Errorf("%s is refused with %v", call.Wire.Body, err)
+		}
+		return "refused: " + err.Error()
+	}
+	return whole(s.t, answer)
+}
+
+// A retry that brings no answer is asked again, and one that brings none that fits is
+// refused with what was expected. Neither reaches the agent (MCP 2026-07-28, multi
+// round-trip requests).
+func TestConsent_RetryOfAModernClient(t *testing.T) {
+	t.Parallel()
+	legacyAsks := map[string][]scene{calling: {{events: []string{asksInside, "", result(complete)}, end: io.EOF}}, "": {{reply: "taken"}}, "notifications/cancelled": {{}}}
+	for name, c := range map[string]struct {
+		tool, version string
+		scenes        map[string][]scene
+		key, accept   string
+		done          string
+	}{
+		"A2A agent":        {"write", "", whatWriterAsks(), "reply", `{"action":"accept","content":{"reply":"short"}}`, "done it"},
+		"MCP server, 2025": {"ask", mcp.Legacy, legacyAsks, "ask", acceptsAda, "hello Ada"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, c.scenes, func(s *stage) {
+				t := s.t
+				if c.version != "" {
+					s.asker.version = c.version
+				}
+				call := s.retried(c.tool)
+				asked := s.outcome(call(""))
+				var env struct {
+					Result struct {
+						RequestState  string
+						InputRequests map[string]json.RawMessage
+					}
+				}
+				if err := json.Unmarshal([]byte(asked), &env); err != nil || len(env.Result.InputRequests[c.key]) == 0 {
+					t.Fatalf("it is asked %s", asked)
+				}
+				before := len(s.agent.bodies) + len(s.asker.bodies)
+				state := `,"requestState":"` + env.Result.RequestState + `"`
+				for more, want := range map[string]string{
+					"":                     `"input_required"`,
+					`,"inputResponses":{}`: `"input_required"`,
+					`,"inputResponses":{"other":` + c.accept + `}`:                                  "refused: bad_params: there is no question",
+					`,"inputResponses":{"` + c.key + `":{"action":"accept"}}`:                       "refused",
+					`,"inputResponses":{"` + c.key + `":{"action":"accept","content":{"user":""}}}`: "refused",
+					`,"inputResponses":{"` + c.key + `":{"content":{"name":"x","reply":"x"}}}`:      "says neither accept, decline nor cancel",
+					`,"inputResponses":{"` + c.key + `":{"action":"ACCEPT","content":{}}}`:          "says neither accept, decline nor cancel",
+				} {
+					if got := s.outcome(call(state + more)); !strings.Contains(got, want) {
+						t.Errorf("the retry with %q leads to %s, expected %s", more, got, want)
+					}
+				}
+				if heard := len(s.agent.bodies) + len(s.asker.bodies); heard != before {
+					t.Errorf("the agent heard %d messages more: %s %s", heard-before, s.agent.bodies, s.asker.bodies)
+				}
+				done := make(chan string, 1)
+				go func() { done <- s.outcome(call(state + `,"inputResponses":{"` + c.key + `":` + c.accept + `}`)) }()
+				synctest.Wait()
+				if c.version == mcp.Legacy {
+					close(s.asker.resume)
+				}
+				if got := <-done; !strings.Contains(got, c.done) {
+					t.Errorf("the answer leads to %s", got)
+				}
+			})
+		})
+	}
+}
+
+// A question that is canceled ends the work of an agent that hears answers as words of
+// the user, in every revision: it hears none.
+func TestConsent_CancelIsNoWordOfTheUser(t *testing.T) {
+	t.Parallel()
+	scenes := whatWriterAsks()
+	scenes[canceling] = []scene{{reply: result(taskOf("CANCELED", ""))}}
+	play(t, scenes, func(s *stage) {
+		t := s.t
+		call := s.retried("write")
+		var env struct{ Result struct{ RequestState string } }
+		if err := json.Unmarshal([]byte(s.outcome(call(""))), &env); err != nil {
+			t.Fatal(err)
+		}
+		got := s.outcome(call(`,"requestState":"` + env.Result.RequestState + `","inputResponses":{"reply":{"action":"cancel"}}`))
+		if !strings.Contains(got, "cancel") || !strings.Contains(got, `"isError":true`) {
+			t.Errorf("the call ends with %s", got)
+		}
+		if last := s.agent.last(); !strings.Contains(last, canceling) || strings.Contains(strings.Join(s.agent.bodies, ""), "cancelled") {
+			t.Errorf("the agent heard %s", s.agent.bodies)
+		}
+	})
+}
+
+// What an A2A caller answers to a server's form, and what the server hears (A2A 1.0
+// section 6.3, input required; MCP, elicitation). A question that was not answered
+// stays open.
+func TestConsent_A2ACallerAnswersAForm(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ part, hears string }{
+		"values":             {`{"data":{"name":"Ada"}}`, acceptsAda},
+		"text":               {`{"text":"Ada"}`, acceptsAda},
+		"action decline":     {`{"data":{"action":"decline"}}`, `{"action":"decline"}`},
+		"action cancel":      {`{"data":{"action":"cancel"}}`, `{"action":"cancel"}`},
+		"word decline":       {`{"text":"decline"}`, `{"action":"decline"}`},
+		"action, content":    {`{"data":{"action":"accept","content":{"name":"Ada"}}}`, acceptsAda},
+		"action, no key":     {`{"data":{"elicitation":{"action":"decline"}}}`, `{"action":"decline"}`},
+		"content, no action": {`{"data":{"elicitation":{"key":"k","content":{"name":"Ada"}}}}`, acceptsAda},
+		"action maybe":       {`{"data":{"elicitation":{"key":"k","action":"maybe"}}}`, ""},
+		"bare action maybe":  {`{"data":{"action":"maybe"}}`, ""},
+		"no content":         {`{"data":{"elicitation":{"key":"k","action":"accept"}}}`, ""},
+		"no action":          {`{"data":{"elicitation":{"key":"k"}}}`, ""},
+		"another key":        {`{"data":{"elicitation":{"key":"j","action":"accept","content":{"name":"Ada"}}}}`, ""},
+		"another type":       {`{"data":{"name":7}}`, ""},
+		"other values":       {`{"data":{"town":"Rome"}}`, ""},
+		"no text":            {`{"text":" "}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, map[string][]scene{calling: {{reply: result(pending)}, {reply: result(complete)}}}, func(s *stage) {
+				t := s.t
+				id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
+				answering := func(part string) transport.Call {
+					return s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[`+part+`]}}`)
+				}
+				got := s.outcome(answering(c.part))
+				if c.hears != "" {
+					if last := s.asker.last(); !strings.Contains(got, "COMPLETED") || !strings.Contains(last, `"inputResponses":{"k":`+c.hears+`}`) {
+						t.Errorf("it leads to %s; the server heard %s", got, last)
+					}
+					return
+				}
+				if !strings.HasPrefix(got, "refused") || len(s.asker.bodies) != 1 {
+					t.Errorf("it leads to %s; the server heard %s", got, s.asker.bodies)
+				}
+				if got := s.outcome(answering(`{"data":{"name":"Ada"}}`)); !strings.Contains(got, "COMPLETED") {
+					t.Errorf("afterwards the question is answered with %s", got)
+				}
+			})
+		})
+	}
+}
