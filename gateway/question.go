@@ -278,12 +278,8 @@ func (g *Gateway) rewrite(rec *record, m *canonical.Message, invoke *canonical.I
 		m.Conversation.Tenant = tenant
 	default:
 		m.Conversation.TaskID, m.Conversation.ContextID = rec.TaskID, rec.Context
-		asked := rec.inputs()
-		switch {
-		case len(invoke.Answers) > 0 || declined(answers):
-			next.Turn, next.Call, next.Answers = stream.Turn(answers), nil, spoken(asked, answers)
-		case len(answers) > 0: // the caller's own words stay as they are
-			next.Answers = spoken(asked, answers)
+		if len(invoke.Answers) > 0 || declined(answers) { // else the caller's own words stay as they are
+			next.Turn, next.Call, next.Answers = stream.Turn(answers), nil, spoken(rec.inputs(), answers)
 		}
 	}
 	m.Body = &next

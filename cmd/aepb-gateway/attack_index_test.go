@@ -85,7 +85,7 @@ var attackIndex = []attackFinding{
 		"TestAttack_StreamOutlivesItsToken",
 	}},
 	{id: "12", what: "fail to authenticate, or hold idle connections, as often as one likes", tests: []string{
-		"TestAttack_FailedAuthenticationsAreFree", "TestAttack_OneAddressHoldsAllConnections",
+		"TestAttack_FailedAuthenticationsAreFree", "TestAttack_OneAddressHoldsAllConnections", "TestAttack_IdleConnectionsAreHeld",
 		"TestAttack_FailuresRefuseGoodTokensAtTheSameAddress",
 		"gateway/transport/accept:TestAttack_SilentConnectionsKeepCallersOut",
 	}},

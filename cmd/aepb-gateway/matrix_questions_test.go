@@ -22,11 +22,14 @@ func question(word string) canonical.Input {
 	}
 }
 
-// accepts answers a question.
+// accepts answers a question, by its form.
 func accepts(in canonical.Input) canonical.Answer {
 	value := `{"name":"Ada"}`
-	if strings.Contains(string(in.Schema), "town") {
+	switch {
+	case strings.Contains(string(in.Schema), "town"):
 		value = `{"town":"Paris"}`
+	case strings.Contains(string(in.Schema), `"reply"`): // what was asked in free text
+		value = `{"reply":"Ada"}`
 	}
 	return canonical.Answer{Key: in.Key, Action: canonical.Accept, Value: json.RawMessage(value)}
 }
