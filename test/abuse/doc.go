@@ -33,8 +33,9 @@
 // a forgery that was taken; a request that a stranger made the gateway send; more
 // memory than check-config says of the configuration (or --rss); and, in runs of a
 // minute or more, a p99 of more than three times that of a fresh gateway beside a
-// process that only burns as much CPU as the attackers used. So is an attack that
-// never ran, and evidence that was all refused: then nothing was proved.
+// process that only burns CPU, so much that the machine is as busy as under attack.
+// So is an attack that never ran, and evidence that was all refused: then nothing
+// was proved.
 //
 // How to read it: main.go are the flags; gateways.go starts what is attacked and
 // agents.go the agents; caller.go are the good calls and what is asked about them

@@ -34,6 +34,7 @@ const (
 	shortest    = 10 * time.Second // the attack with the slowest pace is made several times
 	long        = time.Minute      // runs of at least that are judged by their latency too
 	controlTime = 30 * time.Second
+	aloneTime   = 5 * time.Second  // in which the CPU time of the good calls alone is measured
 	graceTime   = 20 * time.Second // for a process that should have ended
 )
 
@@ -155,53 +156,51 @@ func observe(ctx context.Context, o options, binary, dir, backend string) (seen 
 	if seen.bound == 0 {
 		seen.bound = r.bound
 	}
-	used, err := r.attacked(ctx, o, &seen)
-	if err != nil {
+	if err := r.attacked(ctx, o, &seen); err != nil {
 		return seen, r.output(), err
 	}
 	if o.time >= long {
-		err = control(ctx, o, binary, filepath.Join(dir, "control"), backend, used.Seconds()/o.time.Seconds(), &seen)
+		err = control(ctx, o, binary, filepath.Join(dir, "control"), backend, &seen)
 	}
 	return seen, r.output(), err
 }
 
 // attacked lets the attackers and the good caller loose at the same time, and asks
-// about everything afterwards. It returns the attackers' CPU time.
-func (r *rig) attacked(ctx context.Context, o options, seen *observed) (time.Duration, error) {
+// about everything afterwards.
+func (r *rig) attacked(ctx context.Context, o options, seen *observed) error {
 	c, err := newCaller(r)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer c.http.CloseIdleConnections()
 	if err := c.ready(ctx); err != nil {
-		return 0, err
+		return err
 	}
 	read, err := c.place(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	decided, err := c.place(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if err := c.hook(ctx, decided.Workflow); err != nil {
-		return 0, err
+		return err
 	}
 	told, err := r.order(o, read, decided)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, o.time+graceTime)
 	defer cancel()
 	during, enough := context.WithTimeout(ctx, o.time)
 	defer enough()
-	var used time.Duration
 	seen.busy[0], err = whileBusy(func() (err error) {
-		used, err = both(func() { seen.calls = c.load(during) }, func() (time.Duration, error) { return child(limited, partAttack, told, &seen.attacks) })
+		seen.used, err = both(func() { seen.calls = c.load(during) }, func() (time.Duration, error) { return child(limited, partAttack, told, &seen.attacks) })
 		return err
 	})
 	if err != nil {
-		return used, err
+		return err
 	}
 	c.verify(ctx, seen.calls)
 	for _, g := range r.gateways {
@@ -213,13 +212,12 @@ func (r *rig) attacked(ctx context.Context, o options, seen *observed) (time.Dur
 		seen.peak = max(seen.peak, most)
 	}
 	seen.fetches, seen.rollbacks = r.agents.fetches.Load(), r.agents.rollbacks.Load()
-	seen.used = used
-	return used, nil
+	return nil
 }
 
 // control makes the same calls with a fresh gateway, beside a process that only burns
-// CPU.
-func control(ctx context.Context, o options, binary, dir, backend string, share float64, seen *observed) (err error) {
+// CPU: so much that the machine is as busy as it was under attack.
+func control(ctx context.Context, o options, binary, dir, backend string, seen *observed) (err error) {
 	r, err := assemble(ctx, o, binary, dir, backend)
 	defer func() { err = errors.Join(err, r.stop()) }()
 	if err != nil {
@@ -233,13 +231,22 @@ func control(ctx context.Context, o options, binary, dir, backend string, share 
 	if err := c.ready(ctx); err != nil {
 		return err
 	}
+	alone, err := whileBusy(func() error {
+		short, enough := context.WithTimeout(ctx, aloneTime)
+		defer enough()
+		c.load(short)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	limited, cancel := context.WithTimeout(ctx, controlTime+graceTime)
 	defer cancel()
 	during, enough := context.WithTimeout(ctx, controlTime)
 	defer enough()
 	seen.busy[1], err = whileBusy(func() error {
 		_, err := both(func() { seen.control = c.load(during) }, func() (time.Duration, error) {
-			return child(limited, partBurn, burning{Seconds: controlTime.Seconds(), Share: min(share, 1)}, nil)
+			return child(limited, partBurn, burning{Seconds: controlTime.Seconds(), CPUs: max(seen.busy[0]-alone, 0)}, nil)
 		})
 		return err
 	})

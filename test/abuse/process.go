@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -102,25 +103,32 @@ func child(ctx context.Context, part string, input, output any) (time.Duration, 
 	return used, err
 }
 
-// burning is how long a process burns CPU, and what share of one CPU.
+// burning is how long a process burns CPU, and how many CPUs.
 type burning struct {
 	Seconds float64 `json:"seconds"`
-	Share   float64 `json:"share"`
+	CPUs    float64 `json:"cpus"`
 }
 
 // burnSlice is the time in which a share is kept.
 const burnSlice = 10 * time.Millisecond
 
-// burn uses the share of one CPU, evenly.
+// burn uses so many CPUs, evenly.
 func burn(ctx context.Context, b burning) {
 	end := time.Now().Add(time.Duration(b.Seconds * float64(time.Second)))
-	tick := time.NewTicker(burnSlice)
-	defer tick.Stop()
-	for now := time.Now(); now.Before(end) && ctx.Err() == nil; now = <-tick.C {
-		for time.Since(now) < time.Duration(b.Share*float64(burnSlice)) {
-			continue
-		}
+	share := time.Duration(min(b.CPUs/float64(runtime.NumCPU()), 1) * float64(burnSlice))
+	var group sync.WaitGroup
+	for range runtime.NumCPU() {
+		group.Go(func() {
+			tick := time.NewTicker(burnSlice)
+			defer tick.Stop()
+			for now := time.Now(); now.Before(end) && ctx.Err() == nil; now = <-tick.C {
+				for time.Since(now) < share {
+					continue
+				}
+			}
+		})
 	}
+	group.Wait()
 }
 
 // both runs a load while a process runs, and waits for both.
