@@ -151,8 +151,8 @@ func (r *record) inputs() []canonical.Input {
 	return stream.Inputs(&r.Task)
 }
 
-// answers are what a message answers to what the record asks. Work that asks nothing,
-// or of an agent that only talks, takes any message.
+// answers are what a message answers to what the record asks. Work that asks nothing
+// takes any message, and so does an agent that only talks.
 func (r *record) answers(invoke *canonical.Invoke) ([]canonical.Answer, error) {
 	asked := r.inputs()
 	if r.Waits == waitsNot {
@@ -160,7 +160,8 @@ func (r *record) answers(invoke *canonical.Invoke) ([]canonical.Answer, error) {
 	}
 	answers, err := consent.Read(asked, invoke)
 	_, missing := errors.AsType[*consent.MissingError](err)
-	if missing && r.Waits == waitsTask && invoke.State == "" && len(invoke.Answers) == 0 {
+	talks := r.Waits == waitsTask && len(asked) == 1 && stream.Talk(asked[0])
+	if missing && talks && invoke.State == "" && len(invoke.Answers) == 0 {
 		return nil, nil
 	}
 	return answers, err

@@ -44,6 +44,8 @@ type cast struct {
 	callbacks map[string]string // who is told of decisions, by the words that came with it
 	decided   map[string]bool   // the decisions that were heard
 	said      map[string]int    // how often doCount was, by dialogue
+
+	answers map[string][]string // what was said in answer to questions, by workflow (consent_test.go)
 }
 
 // work is what an agent was told to do until it is told that it is done.
@@ -126,6 +128,7 @@ func (p *part) act(ctx context.Context) (transport.Answer, error) {
 	case *canonical.Reply:
 		return transport.Answer{}, p.answered(body)
 	case *canonical.Abort:
+		p.note("call canceled")
 		return transport.Answer{}, nil
 	case *canonical.Signal:
 		return p.signaled(body)
@@ -154,9 +157,11 @@ func wordsIn(body *canonical.Invoke) string {
 func (p *part) invoked(ctx context.Context, body *canonical.Invoke) (transport.Answer, error) {
 	said := wordsIn(body)
 	if job := p.job(p.asked.Conversation.TaskID); job != nil && job.asked {
+		p.note(answersSaid(body)...)
 		return p.finished(job, greets(heardInTurn(body)))
 	}
 	if len(body.Answers) > 0 {
+		p.note(answersSaid(body)...)
 		return p.reply(p.result(greets(body.Answers)))
 	}
 	what, rest, _ := strings.Cut(said, " ")
@@ -565,6 +570,7 @@ func (p *part) queried(ctx context.Context, q *canonical.TaskQuery) (transport.A
 	}
 	switch p.asked.Op {
 	case canonical.OpTaskCancel:
+		p.note("task canceled")
 		job.end(canonical.StateCanceled)
 		if p.words == mcp.Binding && strings.HasSuffix(p.asked.Origin.Version, mcp.Modern) {
 			return p.reply(&canonical.Done{})
@@ -579,6 +585,7 @@ func (p *part) queried(ctx context.Context, q *canonical.TaskQuery) (transport.A
 			return p.reply(&canonical.Result{Output: done.Output})
 		}
 	case canonical.OpTaskAnswer:
+		p.note(answersSaid(&canonical.Invoke{Answers: q.Answers})...)
 		return p.reply(&canonical.Done{})
 	default:
 	}

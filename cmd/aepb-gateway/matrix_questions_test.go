@@ -137,6 +137,11 @@ func (p *part) interview(inputs []canonical.Input) []line {
 
 // answered brings an answer to the scene that waits for it.
 func (p *part) answered(r *canonical.Reply) error {
+	if r.Failure != nil {
+		p.note("error")
+	} else {
+		p.note(answersSaid(&canonical.Invoke{Answers: []canonical.Answer{r.Answer}})...)
+	}
 	job := p.job(string(r.ID))
 	if job == nil {
 		return &canonical.Error{Code: canonical.CodeBadParams, Message: "nobody asked"}

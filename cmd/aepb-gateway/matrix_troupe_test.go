@@ -158,7 +158,7 @@ func (tr *troupe) build(t *testing.T) {
 		id := p.form.Info().Binding
 		tr.list[id], tr.order = p, append(tr.order, id)
 	}
-	tr.agents = &cast{troupe: tr, jobs: map[string]*work{}, callbacks: map[string]string{}, decided: map[string]bool{}, said: map[string]int{}}
+	tr.agents = &cast{troupe: tr, jobs: map[string]*work{}, callbacks: map[string]string{}, decided: map[string]bool{}, said: map[string]int{}, answers: map[string][]string{}}
 	doors := httpapi.Doors{}
 	for _, p := range list {
 		if p.doors == nil {
