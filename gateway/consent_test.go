@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
@@ -169,6 +171,107 @@ func TestConsent_A2ACallerAnswersAForm(t *testing.T) {
 				}
 				if got := s.outcome(answering(`{"data":{"name":"Ada"}}`)); !strings.Contains(got, "COMPLETED") {
 					t.Errorf("afterwards the question is answered with %s", got)
+				}
+			})
+		})
+	}
+}
+
+// An answer of another caller reaches no agent, and leaves the question open.
+func TestConsent_AnotherCaller(t *testing.T) {
+	t.Parallel()
+	stranger := identity.Caller{Peer: ect.Peer{ID: "spiffe://example.com/other"}}
+	play(t, map[string][]scene{calling: {{reply: result(pending)}, {reply: result(complete)}}}, func(s *stage) {
+		t := s.t
+		id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
+		answer := s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"name":"Ada"}}]}}`)
+		theirs := answer
+		theirs.Caller = stranger
+		_, err := s.Exchange(t.Context(), theirs)
+		if refused, ok := errors.AsType[*canonical.Error](err); !ok || refused.Code != canonical.CodeTaskNotFound || len(s.asker.bodies) != 1 {
+			t.Errorf("an answer of another caller: %v; the server heard %s", err, s.asker.bodies)
+		}
+		if got := s.outcome(answer); !strings.Contains(got, "COMPLETED") {
+			t.Errorf("afterwards the caller's own leads to %s", got)
+		}
+	})
+	play(t, whatWriterAsks(), func(s *stage) {
+		t := s.t
+		call := s.retried("write")
+		var env struct{ Result struct{ RequestState string } }
+		if err := json.Unmarshal([]byte(s.outcome(call(""))), &env); err != nil {
+			t.Fatal(err)
+		}
+		answer := call(`,"requestState":"` + env.Result.RequestState + `","inputResponses":{"reply":{"action":"accept","content":{"reply":"short"}}}`)
+		theirs := answer
+		theirs.Caller = stranger
+		if got := s.outcome(theirs); !strings.HasPrefix(got, "refused") || len(s.agent.bodies) != 1 {
+			t.Errorf("an answer of another caller leads to %s; the agent heard %s", got, s.agent.bodies)
+		}
+		if got := s.outcome(answer); !strings.Contains(got, "done it") {
+			t.Errorf("afterwards the caller's own leads to %s", got)
+		}
+	})
+}
+
+// The answer to a request for a model's words is such words: no action stands for them
+// (MCP, sampling).
+func TestConsent_SamplingWantsAResult(t *testing.T) {
+	t.Parallel()
+	for _, said := range []string{`{"action":"accept"}`, `{"action":"accept","content":{"text":"it"}}`, `{}`, `{"role":"assistant","content":{"type":"text","text":"it"}}`} {
+		play(t, map[string][]scene{calling: {{reply: asksFor(`"k":`+wantsLLM, "s-1")}}}, func(s *stage) {
+			t := s.t
+			call := s.olderIn(mcp.Legacy, calling, callsAsk)
+			call.CanAnswer = []canonical.Mode{canonical.ModeNative}
+			events := s.ask(t, s, call).Events
+			s.reply(mcp.Legacy, nextQuestion(t, events), `"result":`+said)
+			if bodies, _ := read(t, events); len(bodies) != 1 || !strings.Contains(bodies[0], `"error"`) || len(s.asker.heard(calling)) != 1 {
+				t.Errorf("%s leads to %s; the server heard %s", said, bodies, s.asker.bodies)
+			}
+		})
+	}
+}
+
+// The gateway's own question for the arguments of a tool is answered like an agent's:
+// with arguments that fit, or not at all. Text is one only if it fits.
+func TestConsent_ArgumentsOfATool(t *testing.T) {
+	t.Parallel()
+	const (
+		two    = `{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}`
+		choice = `{"type":"object","properties":{"a":{"type":"string","enum":["x","y"]}},"required":["a"]}`
+	)
+	for name, c := range map[string]struct {
+		schema, text string
+		answer       string
+		calls, ends  string
+	}{
+		"arguments":        {two, "add", `{"data":{"a":1,"b":2}}`, `"arguments":{"a":1,"b":2}`, "COMPLETED"},
+		"one missing":      {two, "add", `{"data":{"a":1}}`, "", "refused"},
+		"another type":     {two, "add", `{"data":{"a":1,"b":"2"}}`, "", "refused"},
+		"text":             {two, "add", `{"text":"1 and 2"}`, "", "refused"},
+		"declined":         {two, "add", `{"data":{"action":"decline"}}`, "", "CANCELED"},
+		"canceled":         {two, "add", `{"text":"cancel"}`, "", "CANCELED"},
+		"choice":           {choice, "z", `{"text":"y"}`, `"arguments":{"a":"y"}`, "COMPLETED"},
+		"not among choice": {choice, "z", `{"text":"w"}`, "", "refused"},
+		"text that fits":   {choice, "x", "", `"arguments":{"a":"x"}`, "COMPLETED"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, map[string][]scene{calling: {{reply: result(complete)}}}, func(s *stage) {
+				t := s.t
+				s.asker.typed = c.schema
+				got := s.ask(t, s, s.asks(invoking, `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"`+c.text+`"}],"metadata":{"urn:aepb:translation:1":{"skill":"ask"}}}}`))
+				said := string(got.Wire.Body)
+				if c.answer != "" {
+					id, state := taskIn(t, got.Wire.Body)
+					if state != "TASK_STATE_INPUT_REQUIRED" {
+						t.Fatalf("it is asked %s", got.Wire.Body)
+					}
+					said = s.outcome(s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[`+c.answer+`]}}`))
+				}
+				heard := strings.Join(s.asker.heard(calling), "")
+				if !strings.Contains(said, c.ends) || c.calls == "" && heard != "" || !strings.Contains(heard, c.calls) {
+					t.Errorf("it leads to %s; the server heard %s", said, heard)
 				}
 			})
 		})
