@@ -2,7 +2,9 @@ package a2a
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/profile"
@@ -114,16 +116,47 @@ func readFilter(_ *decoder, m *canonical.Message, r *reader) {
 	m.Body = f
 	m.Conversation.Tenant = r.text("tenant")
 	f.ContextID, f.Cursor = r.text("contextId"), r.text("pageToken")
-	f.State = canonical.State(r.enum("status", states))
+	f.State = canonical.State(r.filterState(m.Origin.Version))
 	if f.State == canonical.StateUnknown { // which asks for nothing in particular
 		r.keep("status", rawjson.Quote("TASK_STATE_UNSPECIFIED"))
 		f.State = ""
 	}
 	f.Size = r.count("pageSize")
-	m.Preferences.HistoryLength = r.integer("historyLength")
-	f.After = r.time("statusTimestampAfter")
+	if m.Preferences.HistoryLength = r.integer("historyLength"); m.Preferences.HistoryLength != nil && *m.Preferences.HistoryLength < 0 {
+		r.fail("historyLength", "negative, expected 0 or more messages")
+	}
+	f.After = r.filterTime("statusTimestampAfter")
 	f.IncludeArtifacts = r.choice("includeArtifacts")
 	f.Extensions = result(nil, r.leftover())
+}
+
+// statesHTTP03 also has the name that the proto of 0.3 gives to a canceled task.
+var statesHTTP03 = append(slices.Clip(states), enum{string(canonical.StateCanceled), "TASK_STATE_CANCELLED", "5"})
+
+// filterState takes the status that a list is filtered by. A name that is not in the
+// table is refused: without the filter the list would hold tasks of every status.
+func (r *reader) filterState(version string) string {
+	table := states
+	if version == Version03 {
+		table = statesHTTP03
+	}
+	given := r.Has("status") && string(r.Peek("status")) != "null"
+	state := r.enum("status", table)
+	if given && state == "" {
+		r.fail("status", "no task state, expected a name such as TASK_STATE_WORKING")
+	}
+	return state
+}
+
+// filterTime takes the timestamp that a list is filtered by. One that cannot be read
+// is refused, for the same reason.
+func (r *reader) filterTime(name string) time.Time {
+	if text, ok := rawjson.Unquote(r.Peek(name)); ok {
+		if _, err := time.Parse(time.RFC3339Nano, text); err != nil {
+			r.fail(name, "no timestamp, expected one such as 2026-01-02T15:04:05Z (RFC 3339)")
+		}
+	}
+	return r.time(name)
 }
 
 // count takes a number that is not negative; zero is none said.
