@@ -54,6 +54,8 @@ type run struct {
 	saved   time.Time
 	posted  *canonical.Task // as those who have changes posted to them know it
 	mail    *mailbox        // what others want of it; nil: nobody knows of it
+
+	untold []canonical.Loss // events that have no place in the one answer to its caller
 }
 
 // begin sends a request whose work may last.

@@ -204,7 +204,7 @@ func (t *telling) say(events []canonical.Event) error {
 			m.Preferences.LogLevel = x.message.Preferences.LogLevel
 		}
 		if err := t.encode(m); unsayable(&events[i], err) {
-			t.losses = merge(t.losses, []canonical.Loss{{Code: canonical.LossStatusUpdates, Path: "/body/event", Fate: canonical.Dropped}})
+			t.losses = merge(t.losses, unworded(&events[i]))
 		} else if err != nil {
 			return err
 		}
@@ -217,6 +217,15 @@ func (t *telling) say(events []canonical.Event) error {
 func unsayable(event *canonical.Event, err error) bool {
 	said, ok := errors.AsType[*canonical.Error](err)
 	return ok && said.Code == canonical.CodeUnsupportedOp && event.Ask == nil && (event.Status == nil || !stream.Settled(event.Status.State))
+}
+
+// unworded is the loss of an event that the caller's protocol has no words for.
+func unworded(event *canonical.Event) []canonical.Loss {
+	loss := canonical.Loss{Code: canonical.LossStatusUpdates, Path: "/body/event", Fate: canonical.Dropped}
+	if event.Log != nil {
+		loss.Code, loss.Path = canonical.LossProgress, "/body/log"
+	}
+	return []canonical.Loss{loss}
 }
 
 // from is where what the caller is told came from.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -58,14 +59,24 @@ func (r *run) late(err error) error {
 func (r *run) settle(ctx context.Context, limit time.Duration) error {
 	end := time.Now().Add(limit)
 	for {
-		_, err := r.step(ctx, max(time.Until(end), 0))
+		s, err := r.step(ctx, max(time.Until(end), 0))
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
+		r.untold = merge(r.untold, unlogged(s.events))
 	}
+}
+
+// unlogged declares the log messages among the events: a caller who gets one answer
+// gets none of them.
+func unlogged(events []canonical.Event) []canonical.Loss {
+	if !slices.ContainsFunc(events, func(e canonical.Event) bool { return e.Log != nil }) {
+		return nil
+	}
+	return []canonical.Loss{{Code: canonical.LossProgress, Path: "/body/log", Fate: canonical.Dropped}}
 }
 
 // promise answers with the result if it is there at once, else with the task. Who
@@ -217,6 +228,7 @@ func (r *run) reply(ctx context.Context, m *canonical.Message) (transport.Answer
 	l := g.toCaller(x, m, r.parents)
 	l.input, l.ext = r.input()
 	m.Conversation, m.Origin = r.own, x.from()
+	m.Losses = merge(m.Losses, r.untold)
 	g.stampReply(x, m)
 	wire, _, err := g.leg(ctx, x, l)
 	if err != nil {
