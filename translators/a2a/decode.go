@@ -49,6 +49,7 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 		m.Phase, m.Op = canonical.PhaseResponse, w.Re
 		err = decodeAnswer(m, w, env.Result)
 	}
+	m.Losses = append(m.Losses, env.Lost...)
 	return m, err
 }
 

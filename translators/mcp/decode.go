@@ -20,12 +20,15 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 		return decodeListen(w)
 	}
 	env, err := jsonrpc.Parse(w.Body, t.cfg)
-	if err != nil {
+	if err != nil && (env.ID == nil || string(env.ID) == "null") {
 		return nil, err
 	}
 	m := &canonical.Message{
 		Correlation: canonical.Correlation{WireID: env.ID},
 		Origin:      canonical.Origin{Binding: Binding, Raw: w.Body},
+	}
+	if err != nil {
+		return m, err
 	}
 	switch {
 	case w.Re == "" && env.Method == "":
@@ -40,6 +43,7 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 	if err != nil {
 		return &canonical.Message{Correlation: canonical.Correlation{WireID: env.ID}, Origin: m.Origin}, err
 	}
+	m.Losses = append(m.Losses, env.Lost...)
 	return m, nil
 }
 

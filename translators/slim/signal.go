@@ -35,7 +35,7 @@ func (t *Translator) signal(w translators.Wire, by words) (*canonical.Message, e
 	}
 	m := &canonical.Message{
 		Op: canonical.OpRollback, Phase: canonical.PhaseRequest, Correlation: canonical.Correlation{WireID: env.ID},
-		Origin: canonical.Origin{Binding: by.binding, Version: by.version, Raw: w.Body},
+		Origin: canonical.Origin{Binding: by.binding, Version: by.version, Raw: w.Body}, Losses: env.Lost,
 	}
 	part, place := env.Params, "/params"
 	if w.Re != "" {

@@ -110,13 +110,13 @@ func mediaOf(kind uint32) string {
 	}
 }
 
-// rpc is a JSON-RPC envelope, if that is what was said.
+// rpc is a JSON-RPC envelope, if that is what was said, and it is all of it.
 func (t *Translator) rpc(c *content) (jsonrpc.Message, bool) {
 	if c.empty || c.kind != contentJSON || len(c.json) == 0 || c.json[0] != '{' || !rawjson.Parse(c.json, "").Has("jsonrpc") {
 		return jsonrpc.Message{}, false
 	}
 	env, err := jsonrpc.Parse(c.json, t.cfg)
-	return env, err == nil
+	return env, err == nil && env.Lost == nil
 }
 
 // say lays parts out as one content. bare joins texts, because there is no

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
@@ -25,6 +26,7 @@ type Message struct {
 	Params json.RawMessage // object; nil: absent
 	Result json.RawMessage
 	Error  *Error
+	Lost   []canonical.Loss // of reading: nothing carries what JSON-RPC does not define
 }
 
 // Error is the error member of a reply.
@@ -35,26 +37,32 @@ type Error struct {
 	Rest    json.RawMessage // members that JSON-RPC does not define, as an object; nil: none
 }
 
-// Parse checks the whole body and reads its envelope. Members that JSON-RPC
-// does not define are refused: nothing could carry them.
+// Parse checks the whole body and reads its envelope. Members that JSON-RPC does not
+// define are ignored, and params that are null are none: both are among Lost. With a
+// *translators.MalformedError comes the id, as far as it could be read: an error is
+// answered under it (JSON-RPC 2.0, section 5).
 func Parse(body []byte, cfg translators.Config) (Message, error) {
 	if err := rawjson.Check(body, cfg.BodyLimit, cfg.Depth); err != nil {
 		return Message{}, err
 	}
 	o := rawjson.Parse(body, "")
+	var m Message
+	m.ID = id(o)
 	if o.Required("jsonrpc") != "2.0" {
 		o.Fail("jsonrpc", "not 2.0")
 	}
-	var m Message
-	m.ID = id(o)
 	m.Method, _ = o.String("method")
+	if string(o.Peek("params")) == "null" {
+		o.Take("params")
+		m.Lost = append(m.Lost, canonical.Loss{Code: canonical.LossEmpty, Path: "/body", Fate: canonical.Dropped})
+	}
 	m.Params = o.RawObject("params")
 	m.Result = o.Take("result")
 	if e := o.Object("error"); e != nil {
 		m.Error = readError(o, e)
 	}
 	if len(o.Members()) > 0 {
-		o.Fail(o.Members()[0].Name, "not a JSON-RPC member")
+		m.Lost = append(m.Lost, canonical.Loss{Code: canonical.LossExtension, Path: "/extensions", Fate: canonical.Dropped})
 	}
 	if o.Err() == nil {
 		shape(o, m)

@@ -9,12 +9,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
 )
 
 func limits() translators.Config { return translators.Config{BodyLimit: 1 << 12, Depth: 8} }
 
 func raw(text string) json.RawMessage { return json.RawMessage(text) }
+
+func lost(code canonical.LossCode, path string) []canonical.Loss {
+	return []canonical.Loss{{Code: code, Path: path, Fate: canonical.Dropped}}
+}
 
 func TestParse(t *testing.T) {
 	t.Parallel()
@@ -34,6 +39,8 @@ func TestParse(t *testing.T) {
 		"error to nobody":    {`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":""}}`, jsonrpc.Message{ID: raw(`null`), Error: &jsonrpc.Error{Code: -32700}}},
 		"error without id":   {`{"jsonrpc":"2.0","error":{"code":-32700,"message":"x"}}`, jsonrpc.Message{Error: &jsonrpc.Error{Code: -32700, Message: "x"}}},
 		"escaped names":      {`{"\u006asonrpc":"2.0","id":1,"method":"m"}`, jsonrpc.Message{ID: raw(`1`), Method: "m"}},
+		"unknown members":    {`{"jsonrpc":"2.0","id":1,"method":"m","extra":1,"more":2}`, jsonrpc.Message{ID: raw(`1`), Method: "m", Lost: lost(canonical.LossExtension, "/extensions")}},
+		"params that is null": {`{"jsonrpc":"2.0","id":1,"method":"m","params":null}`, jsonrpc.Message{ID: raw(`1`), Method: "m", Lost: lost(canonical.LossEmpty, "/body")}},
 		"numbers stay exact": {`{"jsonrpc":"2.0","id":1,"method":"m","params":{"n":1.10e2}}`, jsonrpc.Message{ID: raw(`1`), Method: "m", Params: raw(`{"n":1.10e2}`)}},
 	} {
 		got, err := jsonrpc.Parse([]byte(tc.in), limits())
@@ -76,7 +83,8 @@ func TestParseRefuses(t *testing.T) {
 		"params by position":  {`{"jsonrpc":"2.0","id":1,"method":"m","params":[]}`, "/params", false},
 		"params in a reply":   {`{"jsonrpc":"2.0","id":1,"result":{},"params":{}}`, "/params", false},
 		"method is no string": {`{"jsonrpc":"2.0","id":1,"method":7}`, "/method", false},
-		"unknown member":      {`{"jsonrpc":"2.0","id":1,"method":"m","extra":1}`, "/extra", false},
+		"method in two cases": {`{"jsonrpc":"2.0","id":1,"method":"m","Method":"n"}`, "/method", false},
+		"params, other case":  {`{"jsonrpc":"2.0","id":1,"method":"m","PARAMS":{}}`, "/params", false},
 		"error is no object":  {`{"jsonrpc":"2.0","id":1,"error":"x"}`, "/error", false},
 		"fractional code":     {`{"jsonrpc":"2.0","id":1,"error":{"code":1.5,"message":"x"}}`, "/error/code", false},
 		"code out of range":   {`{"jsonrpc":"2.0","id":1,"error":{"code":99999999999999999999,"message":"x"}}`, "/error/code", false},
@@ -91,6 +99,28 @@ func TestParseRefuses(t *testing.T) {
 		}
 		if malformed.Path != tc.path || malformed.Syntax != tc.syntax {
 			t.Errorf("%s: got %q syntax=%v, want %q syntax=%v", name, malformed.Path, malformed.Syntax, tc.path, tc.syntax)
+		}
+	}
+}
+
+// TestParse_IDOfAnError: an error is answered under the id of its request wherever
+// that can be read (JSON-RPC 2.0, section 5).
+func TestParse_IDOfAnError(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`{"jsonrpc":"1.0","id":4,"method":"m"}`:               `4`,
+		`{"id":"a","method":"m"}`:                             `"a"`,
+		`{"jsonrpc":"2.0","method":7,"id":4}`:                 `4`,
+		`{"jsonrpc":"2.0","params":[],"id":4,"method":"m"}`:   `4`,
+		`{"jsonrpc":"2.0","id":4,"method":"m","result":{}}`:   `4`,
+		`{"jsonrpc":"2.0","id":1.5,"method":"m"}`:             ``,
+		`{"jsonrpc":"2.0","id":4,"id":4,"method":"m"}`:        ``,
+		`{"jsonrpc":"2.0","id":4,"ID":5,"method":"m"}`:        ``,
+		`{"jsonrpc":"2.0","id":4,"method":"m","params":{"a"}}`: ``,
+	} {
+		m, err := jsonrpc.Parse([]byte(in), limits())
+		if err == nil || string(m.ID) != want {
+			t.Errorf("%s: id %q and error %v, want %q and an error", in, m.ID, err, want)
 		}
 	}
 }
@@ -161,6 +191,7 @@ func FuzzParse(f *testing.F) {
 		if len(m.ID) == 0 && m.Error != nil {
 			m.ID = raw(`null`) // a reply to nobody is written with a null id
 		}
+		m.Lost = nil // what it names is not written
 		if diff := cmp.Diff(m, again); diff != "" {
 			t.Fatalf("(-read +read again):\n%s", diff)
 		}
