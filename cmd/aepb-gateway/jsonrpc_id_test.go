@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -64,14 +65,17 @@ func TestJSONRPC_ToleratesWhatMeansNothing(t *testing.T) {
 			}
 		})
 	}
-	t.Run("across protocols the member is declared as loss", func(t *testing.T) {
-		l := b.sealed(t, letter{body: strings.Replace(addBody(b.number()), `"id"`, `"trace":{"a":1},"id"`, 1)})
-		got := b.send(t, l)
-		b.right(t, got, `"sum":`)
-		if w := b.warnings(t, got.header.Values("Execution-Context")); !strings.Contains(strings.Join(w, "\n"), "L29 dropped /extensions") {
-			t.Errorf("the ECTs warn of %q", w)
-		}
-	})
+	for name, l := range map[string]letter{
+		"from A2A": {body: addBody(b.number())}, "from MCP": {at: toConcierge, body: callBody("concierge", "hi")},
+	} {
+		t.Run(name+" to another protocol the member is declared as loss", func(t *testing.T) {
+			l.body = strings.Replace(l.body, `"id"`, `"trace":{"a":1},"id"`, 1)
+			got := b.send(t, b.sealed(t, l))
+			if w := b.warnings(t, got.header.Values("Execution-Context")); got.status != http.StatusOK || !slices.Contains(w, "L29 dropped /extensions") {
+				t.Errorf("%d %s; the ECTs warn of %q", got.status, got.body, w)
+			}
+		})
+	}
 	t.Run("a member in another case is none to ignore", func(t *testing.T) {
 		got := b.send(t, letter{at: doorA2A, body: strings.Replace(addBody(5), `"id"`, `"Method":"GetTask","id"`, 1)})
 		if !strings.Contains(string(got.body), `"code":-32600`) || !strings.Contains(string(got.body), `"id":"5"`) {

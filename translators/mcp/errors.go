@@ -65,6 +65,21 @@ func byEra(version string, modern, legacy int64) int64 {
 	return legacy
 }
 
+// agentCode says an error of an agent of another protocol. What that one does not do or
+// does not understand says nothing about MCP between its client and this server: in
+// MCP's own numbers the client would take it for a method that is missing here, or for a
+// version or a capability to be negotiated (2026-07-28, Lifecycle, Error Handling).
+func agentCode(code canonical.Code, version string) int64 {
+	switch code {
+	case canonical.CodeParse, canonical.CodeInvalidRequest, canonical.CodeNoMethod, canonical.CodeHeaderMismatch,
+		canonical.CodeUnsupportedOp, canonical.CodePushUnsupported, canonical.CodeCardUnavailable,
+		canonical.CodeCapabilityRequired, canonical.CodeUnsupportedVersion:
+		return jsonrpc.CodeInternal
+	default:
+		return nativeCode(code, version)
+	}
+}
+
 // codeOf reads MCP's numbers.
 func codeOf(native int64, version string) canonical.Code {
 	switch native {
@@ -135,9 +150,11 @@ func errorBody(in *jsonrpc.Error, version string) *canonical.Error {
 	restored := *e
 	restoreError(&restored, c)
 	// Kept, not believed: only what we would say in these very words.
-	again := (&encoder{version: version, modern: version == Modern}).errorOf(&restored)
-	if again.Code == in.Code && rawjson.Equal(again.Data, in.Data) {
-		return &restored
+	for _, number := range []func(canonical.Code, string) int64{nativeCode, agentCode} {
+		again := (&encoder{version: version, modern: version == Modern}).numbered(&restored, number(restored.Code, version))
+		if again.Code == in.Code && rawjson.Equal(again.Data, in.Data) {
+			return &restored
+		}
 	}
 	return e
 }
@@ -174,11 +191,24 @@ func (e *encoder) failure() (translators.Wire, error) {
 	if body.Native != nil && body.Native.Binding == Binding {
 		said.Rest = body.Extensions[Binding]
 	}
-	return translators.Wire{Status: e.status(body.Code), Body: failureBody(e.m.Correlation.WireID, said)}, nil
+	w := translators.Wire{Body: failureBody(e.m.Correlation.WireID, said)}
+	if said.Code != jsonrpc.CodeInternal {
+		w.Status = e.status(body.Code)
+	}
+	return w, nil
 }
 
+// errorOf gives an error its number: the gateway's own errors, which no agent has made,
+// have MCP's.
 func (e *encoder) errorOf(body *canonical.Error) jsonrpc.Error {
-	out := jsonrpc.Error{Code: nativeCode(body.Code, e.version), Message: body.Message}
+	if by := e.m.Origin.Binding; by != "" && by != Binding {
+		return e.numbered(body, agentCode(body.Code, e.version))
+	}
+	return e.numbered(body, nativeCode(body.Code, e.version))
+}
+
+func (e *encoder) numbered(body *canonical.Error, code int64) jsonrpc.Error {
+	out := jsonrpc.Error{Code: code, Message: body.Message}
 	n := body.Native
 	switch {
 	case n == nil || n.Binding != Binding:
@@ -223,10 +253,10 @@ func (e *encoder) errorData(body *canonical.Error, native int64) json.RawMessage
 	}
 	e.losses = append(e.losses, foreign(body.Extensions, "/body")...)
 	b := rawjson.NewBuilder()
-	if body.Code == canonical.CodeUnsupportedVersion && e.modern {
+	if native == codeUnsupportedVersion && e.modern {
 		b.Strings("supported", versions(), true).String("requested", "")
 	}
-	if body.Code == canonical.CodeCapabilityRequired && e.modern {
+	if native == codeCapabilityRequired && e.modern {
 		b.Raw("requiredCapabilities", json.RawMessage("{}"))
 	}
 	return b.Raw("schema", body.Schema).Raw(profile.ExtKey, profile.Wrap(canon.Object(), body.Extensions, Binding)).Object()

@@ -175,3 +175,34 @@ func FuzzDescription(f *testing.F) {
 		}
 	})
 }
+
+// TestAgentError_ComesHome: an error of an agent of another protocol is -32603 in MCP,
+// and its own code again when it goes home.
+func TestAgentError_ComesHome(t *testing.T) {
+	t.Parallel()
+	tr := mcp.New(translators.Config{})
+	for _, code := range []canonical.Code{
+		canonical.CodeParse, canonical.CodeInvalidRequest, canonical.CodeNoMethod, canonical.CodeHeaderMismatch, canonical.CodeUnsupportedOp,
+		canonical.CodePushUnsupported, canonical.CodeCardUnavailable, canonical.CodeCapabilityRequired, canonical.CodeUnsupportedVersion,
+	} {
+		for _, version := range []string{mcp.Modern, mcp.Legacy} {
+			m := &canonical.Message{
+				Op: canonical.OpInvoke, Phase: canonical.PhaseError, Correlation: canonical.Correlation{WireID: []byte(`1`)},
+				Origin: canonical.Origin{Binding: "a2a-v1", Version: "1.0"}, Body: &canonical.Error{Code: code, Message: "no"},
+			}
+			wire, losses, err := tr.Encode(m, translators.Target{Version: version})
+			if err != nil || !strings.Contains(string(wire.Body), `"code":-32603`) || wire.Status != 0 || len(losses) == 0 {
+				t.Errorf("%s in %s: %s, status %d, losses %v, error %v", code, version, wire.Body, wire.Status, losses, err)
+				continue
+			}
+			back, err := tr.Decode(wire)
+			if err != nil {
+				t.Errorf("%s in %s: %v", code, version, err)
+				continue
+			}
+			if said, ok := back.Body.(*canonical.Error); !ok || said.Code != code {
+				t.Errorf("%s in %s came back as %+v", code, version, back.Body)
+			}
+		}
+	}
+}

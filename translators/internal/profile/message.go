@@ -2,10 +2,12 @@ package profile
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
@@ -196,7 +198,7 @@ func (a *messageArgs) parts() []canonical.Part {
 func readArgs(raw json.RawMessage) (messageArgs, error) {
 	var a messageArgs
 	if raw == nil {
-		return a, badArgs("arguments are missing")
+		return a, badArgs("the arguments are missing: this tool needs an object with the string message")
 	}
 	o := rawjson.Parse(raw, "")
 	a.message = o.Required("message")
@@ -213,8 +215,11 @@ func readArgs(raw json.RawMessage) (messageArgs, error) {
 	taskID, hasTask := o.String("task_id")
 	a.contextID, a.taskID = contextID, taskID
 	a.empty = (listed && len(files) == 0) || (hasContext && contextID == "") || (hasTask && taskID == "")
-	if o.Err() != nil || len(o.Members()) > 0 {
-		return a, badArgs("the arguments do not match the schema of this tool")
+	if malformed, ok := errors.AsType[*translators.MalformedError](o.Err()); ok {
+		return a, badArgs("the arguments do not match the schema of this tool: at " + malformed.Path + ": " + malformed.Reason)
+	}
+	if len(o.Members()) > 0 {
+		return a, badArgs("the arguments do not match the schema of this tool: it takes message, data, files, context_id and task_id, and nothing else")
 	}
 	return a, nil
 }

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// mcpHeader is the header of a legacy MCP request.
+func mcpHeader(version string) map[string]string {
+	return map[string]string{"Mcp-Protocol-Version": version, "Accept": "application/json, text/event-stream"}
+}
+
+// legacyCall calls a tool with arguments, in a revision before 2026-07-28.
+func legacyCall(tool, arguments string) string {
+	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments + `}}`
+}
+
+func modernCall(tool, arguments string) string {
+	return strings.Replace(callBody(tool, ""), `{"message":""}`, arguments, 1)
+}
+
+// TestMCPCall_ArgumentsThatDoNotFit: arguments that do not fit the schema of a tool are
+// told in a result with isError, so that the model reads what to mend (SEP-1303; MCP
+// 2025-11-25, Tools, Error Handling; the MCP SDK for Go does so in each revision). A
+// tool that does not exist stays the error -32602.
+func TestMCPCall_ArgumentsThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	cases := map[string]struct{ arguments, says string }{
+		"a required member is missing": {`{}`, "/message: required"},
+		"a member of another type":     {`{"message":7}`, "/message: not a string"},
+		"a member that it lacks":       {`{"message":"x","colour":"blue"}`, "nothing else"},
+		"a broken file":                {`{"message":"x","files":[{"name":"a"}]}`, "a file needs"},
+	}
+	calls := map[string]func(tool, arguments string) letter{
+		"2026-07-28": func(tool, arguments string) letter {
+			return letter{at: doorMCP, body: modernCall(tool, arguments), header: mirror("tools/call", tool)}
+		},
+	}
+	for _, version := range []string{"2025-11-25", "2025-06-18", "2025-03-26"} {
+		calls[version] = func(tool, arguments string) letter {
+			return letter{at: doorMCP, body: legacyCall(tool, arguments), header: mcpHeader(version)}
+		}
+	}
+	for version, call := range calls {
+		for name, tc := range cases {
+			t.Run(version+" "+name, func(t *testing.T) {
+				got := b.send(t, call("concierge", tc.arguments))
+				body := string(got.body)
+				if got.status != http.StatusOK || !strings.Contains(body, `"result":{`) || !strings.Contains(body, `"isError":true`) || !strings.Contains(body, tc.says) {
+					t.Errorf("%d %s, want a result with isError that says %q", got.status, body, tc.says)
+				}
+				if len(b.proofs(t, got)) == 0 {
+					t.Error("the answer has no ECT")
+				}
+			})
+		}
+		t.Run(version+" unknown tool", func(t *testing.T) {
+			got := b.send(t, call("nobody", `{"message":"x"}`))
+			if !strings.Contains(string(got.body), `"code":-32602`) {
+				t.Errorf("%d %s", got.status, got.body)
+			}
+		})
+	}
+}
+
+// refusing is an A2A agent that answers each message with an error.
+func refusing(code int, reason string) conduct {
+	return saying(func(good []byte) []byte {
+		head, _, _ := strings.Cut(string(good), `"result"`)
+		data := ""
+		if reason != "" {
+			data = `,"data":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"` + reason + `","domain":"a2a-protocol.org"}]`
+		}
+		return fmt.Appendf(nil, `%s"error":{"code":%d,"message":"the agent said no"%s}}`, head, code, data)
+	})
+}
+
+// TestMCPCall_ErrorsOfTheAgent: what an A2A agent refuses is its error and not the MCP
+// caller's. It does not become a missing method (-32601), nor an invitation to negotiate
+// a version (-32022) or a capability (-32021), which the caller has with the gateway
+// alone (MCP 2026-07-28, Lifecycle; A2A 1.0, 5.4).
+func TestMCPCall_ErrorsOfTheAgent(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	for _, tc := range []struct {
+		code   int
+		reason string
+	}{
+		{-32003, "PUSH_NOTIFICATION_NOT_SUPPORTED"}, {-32004, "UNSUPPORTED_OPERATION"}, {-32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"},
+		{-32008, "EXTENSION_SUPPORT_REQUIRED"}, {-32009, "VERSION_NOT_SUPPORTED"}, {-32601, ""}, {-32600, ""}, {-32700, ""},
+	} {
+		for _, reason := range []string{"", tc.reason} {
+			name := fmt.Sprintf("refusing%d%t", -tc.code, reason != "")
+			b.serve(t, name, "a2a-v1", &fake{conduct: refusing(tc.code, reason)}, host{})
+			for version, l := range map[string]letter{
+				"2026-07-28": {body: modernCall("fake", `{"message":"x"}`), header: mirror("tools/call", "fake")},
+				"2025-11-25": {body: legacyCall("fake", `{"message":"x"}`), header: mcpHeader("2025-11-25")},
+			} {
+				l.at = "/agents/" + name + "/mcp"
+				got := b.send(t, l)
+				if got.status != http.StatusOK || !strings.Contains(string(got.body), `"code":-32603,"message":"the agent said no"`) {
+					t.Errorf("%d of the agent with reason %q in %s: %d %s", tc.code, reason, version, got.status, got.body)
+				}
+				for _, never := range []string{`"supported"`, `"requiredCapabilities"`} {
+					if strings.Contains(string(got.body), never) {
+						t.Errorf("%d of the agent in %s: %s in %s", tc.code, version, never, got.body)
+					}
+				}
+				if reason == "" && !strings.Contains(string(got.body), fmt.Sprintf(`"code":%d`, tc.code)) {
+					t.Errorf("%d of the agent in %s is not quoted: %s", tc.code, version, got.body)
+				}
+			}
+		}
+	}
+}
+
