@@ -130,7 +130,7 @@ var errInUse = &canonical.Error{
 
 // enter lists a request until leave is called; errInUse.
 func (f *inflight) enter(ctx context.Context, session string, id json.RawMessage) (_ context.Context, leave func(), err error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	key := inflightKey(session, id)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,15 +138,15 @@ func (f *inflight) enter(ctx context.Context, session string, id json.RawMessage
 		f.stops = map[string]context.CancelFunc{}
 	}
 	if f.stops[key] != nil {
-		cancel()
+		cancel(nil)
 		return nil, nil, errInUse
 	}
-	f.stops[key] = cancel
+	f.stops[key] = func() { cancel(errCanceled) }
 	return ctx, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		delete(f.stops, key)
-		cancel()
+		cancel(nil)
 	}, nil
 }
 
@@ -159,15 +159,15 @@ func (g *Gateway) enter(ctx context.Context, x *exchange) (context.Context, erro
 	if session == "" || len(x.wireID) == 0 {
 		return x.stopped, nil
 	}
-	ctx, stop := context.WithCancel(x.stopped)
+	ctx, stop := context.WithCancelCause(x.stopped)
 	ctx, leave, err := g.inflight.enter(ctx, session, x.wireID)
 	if err != nil {
-		stop()
+		stop(nil)
 		return nil, err
 	}
 	key := x.haltKey(x.wireID)
-	long := time.AfterFunc(grace, func() { g.overhear(ctx, key, stop) })
-	x.stopped, x.forget = ctx, func() { long.Stop(); leave(); stop() }
+	long := time.AfterFunc(grace, func() { g.overhear(ctx, key, func() { stop(errCanceled) }) })
+	x.stopped, x.forget = ctx, func() { long.Stop(); leave(); stop(nil) }
 	return ctx, nil
 }
 

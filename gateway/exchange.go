@@ -111,6 +111,7 @@ func (x *exchange) verbatim() bool {
 func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer transport.Answer, err error) {
 	x := &exchange{call: call, settings: g.settings.Load(), began: g.Now(), leave: g.Metrics.Enter(), legs: &requestLegs{}, holder: holderOf(call.Caller, call.Address)}
 	defer func() {
+		err = x.canceled(err)
 		if answer.Events == nil { // a stream is settled at its end
 			answer = g.settle(ctx, x, answer, err)
 		}

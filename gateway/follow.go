@@ -123,6 +123,7 @@ func (r *run) abort() {
 	}
 	r.stop()
 	switch {
+	case r.reused: // under that id the caller has had another task
 	case r.guest, r.complete() && !r.asked():
 	case r.agent.TaskID != "" && r.x.keepsTasks():
 		r.g.tellAgent(r.x, canonical.OpTaskCancel, &canonical.TaskQuery{ID: r.agent.TaskID})

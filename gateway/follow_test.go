@@ -417,3 +417,38 @@ func TestALateStreamIsOnRecord(t *testing.T) {
 		s.ask(t, s, s.a2a(looking, `{"id":"t1"}`))
 	})
 }
+
+// TestReusedTaskID_IsABadReply: an agent that gives a new task the id of one that has
+// ended is at fault (A2A 1.0, 3.4.2: the agent generates unique ids), and nothing under
+// that id is canceled for it.
+func TestReusedTaskID_IsABadReply(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]func(*stage) transport.Call{
+		"1.0": func(s *stage) transport.Call { return s.a2a(streaming, saying) },
+		"0.3": func(s *stage) transport.Call {
+			return s.by(a2a.Binding, a2a.Version03, `{"jsonrpc":"2.0","id":7,"method":"message/stream","params":{"message":{"kind":"message","messageId":"m1","role":"user","parts":[{"kind":"text","text":"hi"}]}}}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, map[string][]scene{
+				streaming: {
+					{events: []string{wholeTask("WORKING", ""), status("COMPLETED", "")}, end: io.EOF},
+					{events: []string{wholeTask("WORKING", "")}},
+				},
+				canceling: {{reply: result(taskOf("CANCELED", ""))}},
+			}, func(s *stage) {
+				t := s.t
+				read(t, s.ask(t, s, s.a2a(streaming, saying)).Events)
+				_, err := s.Exchange(t.Context(), again(s))
+				if bad, ok := errors.AsType[*transport.BadReplyError](err); !ok || !strings.Contains(bad.Reason, "has ended") {
+					t.Errorf("the answer is %v, want a bad reply of the agent", err)
+				}
+				synctest.Wait()
+				if got := s.agent.was(); got != streaming+" "+streaming {
+					t.Errorf("the agent was asked %s", got)
+				}
+			})
+		})
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/stream"
@@ -104,6 +105,10 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 		g.Conversations.Remember(ctx, conversation(x, x.agentsName(rec.Task.ContextID)), x.workflow, x.requestID)
 	}
 	err := g.put(ctx, rec)
+	if overtaken(err) && !r.keeping {
+		r.reused = true
+		return &transport.BadReplyError{Agent: x.agent.Name, Reason: "its task has the id of one that has ended: each task needs an id of its own"}
+	}
 	r.keeping, r.saved = true, g.Now()
 	if r.posted == nil {
 		r.posted = task
@@ -302,7 +307,15 @@ func (r *run) drive(ctx context.Context) {
 }
 
 // errCanceled: the caller wants the work ended.
-var errCanceled = errors.New("gateway: the work was canceled by its caller")
+var errCanceled = &problem.CanceledError{}
+
+// canceled tells an error that came of the caller's own cancellation from others.
+func (x *exchange) canceled(err error) error {
+	if x.stopped != nil && errors.Is(err, context.Canceled) && errors.Is(context.Cause(x.stopped), errCanceled) {
+		return errCanceled
+	}
+	return err
+}
 
 // errStopped: this process ends.
 var errStopped = &canonical.Error{

@@ -51,6 +51,7 @@ type run struct {
 	keeping bool               // its record follows it
 	left    bool               // nobody hears the rest
 	outdone bool               // its record has ended without it
+	reused  bool               // the agent gave its task the id of one that has ended
 	saved   time.Time
 	posted  *canonical.Task // as those who have changes posted to them know it
 	mail    *mailbox        // what others want of it; nil: nobody knows of it

@@ -116,4 +116,3 @@ func TestMCPCall_ErrorsOfTheAgent(t *testing.T) {
 		}
 	}
 }
-

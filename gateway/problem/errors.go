@@ -38,6 +38,11 @@ type ConflictError struct{ Reason string }
 
 func (e *ConflictError) Error() string { return e.Reason }
 
+// CanceledError: the caller has canceled its own request (MCP, notifications/cancelled).
+type CanceledError struct{}
+
+func (*CanceledError) Error() string { return "nothing more comes of it" }
+
 // QueryError: the request itself is wrong, before any message is looked at.
 type QueryError struct{ Reason string }
 

@@ -35,6 +35,12 @@ var table = rows(
 	say[*NoPathError](CodeNoPath),
 	say[*NotFoundError](CodeNotFound),
 	say[*ConflictError](CodeConflict),
+	as(func(e *CanceledError) Problem {
+		p := status(of(CodeConflict, e.Error()), http.StatusConflict)
+		// Of the words of the draft this is the one for work that was cut short.
+		p.Title, p.ECTError, p.Native = "The request was canceled by its caller", ECTTimeout, canonical.CodeOther
+		return p
+	}),
 	say[*QueryError](CodeMalformed),
 	say[*MediaTypeError](CodeMediaType),
 	as(func(e *NotAcceptableError) Problem {

@@ -27,21 +27,21 @@ func TestParse(t *testing.T) {
 		in   string
 		want jsonrpc.Message
 	}{
-		"request":            {`{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}}`, jsonrpc.Message{ID: raw(`1`), Method: "m", Params: raw(`{"a":1}`)}},
-		"string id":          {`{"jsonrpc":"2.0","id":"1","method":"m"}`, jsonrpc.Message{ID: raw(`"1"`), Method: "m"}},
-		"long id":            {`{"jsonrpc":"2.0","id":-90071992547409931234567,"method":"m"}`, jsonrpc.Message{ID: raw(`-90071992547409931234567`), Method: "m"}},
-		"empty id":           {`{"jsonrpc":"2.0","id":"","method":"m"}`, jsonrpc.Message{ID: raw(`""`), Method: "m"}},
-		"notification":       {`{"jsonrpc":"2.0","method":"m","params":{}}`, jsonrpc.Message{Method: "m", Params: raw(`{}`)}},
-		"result":             {`{"jsonrpc":"2.0","id":1,"result":{}}`, jsonrpc.Message{ID: raw(`1`), Result: raw(`{}`)}},
-		"null result":        {`{"jsonrpc":"2.0","id":1,"result":null}`, jsonrpc.Message{ID: raw(`1`), Result: raw(`null`)}},
-		"error":              {`{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"x","data":[1.50]}}`, jsonrpc.Message{ID: raw(`1`), Error: &jsonrpc.Error{Code: -32000, Message: "x", Data: raw(`[1.50]`)}}},
-		"error with more":    {`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x","status":2.0}}`, jsonrpc.Message{ID: raw(`1`), Error: &jsonrpc.Error{Code: 1, Message: "x", Rest: raw(`{"status":2.0}`)}}},
-		"error to nobody":    {`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":""}}`, jsonrpc.Message{ID: raw(`null`), Error: &jsonrpc.Error{Code: -32700}}},
-		"error without id":   {`{"jsonrpc":"2.0","error":{"code":-32700,"message":"x"}}`, jsonrpc.Message{Error: &jsonrpc.Error{Code: -32700, Message: "x"}}},
-		"escaped names":      {`{"\u006asonrpc":"2.0","id":1,"method":"m"}`, jsonrpc.Message{ID: raw(`1`), Method: "m"}},
-		"unknown members":    {`{"jsonrpc":"2.0","id":1,"method":"m","extra":1,"more":2}`, jsonrpc.Message{ID: raw(`1`), Method: "m", Lost: lost(canonical.LossExtension, "/extensions")}},
+		"request":             {`{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}}`, jsonrpc.Message{ID: raw(`1`), Method: "m", Params: raw(`{"a":1}`)}},
+		"string id":           {`{"jsonrpc":"2.0","id":"1","method":"m"}`, jsonrpc.Message{ID: raw(`"1"`), Method: "m"}},
+		"long id":             {`{"jsonrpc":"2.0","id":-90071992547409931234567,"method":"m"}`, jsonrpc.Message{ID: raw(`-90071992547409931234567`), Method: "m"}},
+		"empty id":            {`{"jsonrpc":"2.0","id":"","method":"m"}`, jsonrpc.Message{ID: raw(`""`), Method: "m"}},
+		"notification":        {`{"jsonrpc":"2.0","method":"m","params":{}}`, jsonrpc.Message{Method: "m", Params: raw(`{}`)}},
+		"result":              {`{"jsonrpc":"2.0","id":1,"result":{}}`, jsonrpc.Message{ID: raw(`1`), Result: raw(`{}`)}},
+		"null result":         {`{"jsonrpc":"2.0","id":1,"result":null}`, jsonrpc.Message{ID: raw(`1`), Result: raw(`null`)}},
+		"error":               {`{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"x","data":[1.50]}}`, jsonrpc.Message{ID: raw(`1`), Error: &jsonrpc.Error{Code: -32000, Message: "x", Data: raw(`[1.50]`)}}},
+		"error with more":     {`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x","status":2.0}}`, jsonrpc.Message{ID: raw(`1`), Error: &jsonrpc.Error{Code: 1, Message: "x", Rest: raw(`{"status":2.0}`)}}},
+		"error to nobody":     {`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":""}}`, jsonrpc.Message{ID: raw(`null`), Error: &jsonrpc.Error{Code: -32700}}},
+		"error without id":    {`{"jsonrpc":"2.0","error":{"code":-32700,"message":"x"}}`, jsonrpc.Message{Error: &jsonrpc.Error{Code: -32700, Message: "x"}}},
+		"escaped names":       {`{"\u006asonrpc":"2.0","id":1,"method":"m"}`, jsonrpc.Message{ID: raw(`1`), Method: "m"}},
+		"unknown members":     {`{"jsonrpc":"2.0","id":1,"method":"m","extra":1,"more":2}`, jsonrpc.Message{ID: raw(`1`), Method: "m", Lost: lost(canonical.LossExtension, "/extensions")}},
 		"params that is null": {`{"jsonrpc":"2.0","id":1,"method":"m","params":null}`, jsonrpc.Message{ID: raw(`1`), Method: "m", Lost: lost(canonical.LossEmpty, "/body")}},
-		"numbers stay exact": {`{"jsonrpc":"2.0","id":1,"method":"m","params":{"n":1.10e2}}`, jsonrpc.Message{ID: raw(`1`), Method: "m", Params: raw(`{"n":1.10e2}`)}},
+		"numbers stay exact":  {`{"jsonrpc":"2.0","id":1,"method":"m","params":{"n":1.10e2}}`, jsonrpc.Message{ID: raw(`1`), Method: "m", Params: raw(`{"n":1.10e2}`)}},
 	} {
 		got, err := jsonrpc.Parse([]byte(tc.in), limits())
 		if err != nil {
@@ -108,14 +108,14 @@ func TestParseRefuses(t *testing.T) {
 func TestParse_IDOfAnError(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		`{"jsonrpc":"1.0","id":4,"method":"m"}`:               `4`,
-		`{"id":"a","method":"m"}`:                             `"a"`,
-		`{"jsonrpc":"2.0","method":7,"id":4}`:                 `4`,
-		`{"jsonrpc":"2.0","params":[],"id":4,"method":"m"}`:   `4`,
-		`{"jsonrpc":"2.0","id":4,"method":"m","result":{}}`:   `4`,
-		`{"jsonrpc":"2.0","id":1.5,"method":"m"}`:             ``,
-		`{"jsonrpc":"2.0","id":4,"id":4,"method":"m"}`:        ``,
-		`{"jsonrpc":"2.0","id":4,"ID":5,"method":"m"}`:        ``,
+		`{"jsonrpc":"1.0","id":4,"method":"m"}`:                `4`,
+		`{"id":"a","method":"m"}`:                              `"a"`,
+		`{"jsonrpc":"2.0","method":7,"id":4}`:                  `4`,
+		`{"jsonrpc":"2.0","params":[],"id":4,"method":"m"}`:    `4`,
+		`{"jsonrpc":"2.0","id":4,"method":"m","result":{}}`:    `4`,
+		`{"jsonrpc":"2.0","id":1.5,"method":"m"}`:              ``,
+		`{"jsonrpc":"2.0","id":4,"id":4,"method":"m"}`:         ``,
+		`{"jsonrpc":"2.0","id":4,"ID":5,"method":"m"}`:         ``,
 		`{"jsonrpc":"2.0","id":4,"method":"m","params":{"a"}}`: ``,
 	} {
 		m, err := jsonrpc.Parse([]byte(in), limits())
