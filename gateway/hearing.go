@@ -273,6 +273,9 @@ func (h *hearing) hear(ctx context.Context, e *ear, got heard, open bool) (trans
 	e.whole.Add(wire.Octets())
 	wire.Event = true
 	m, err := h.g.decodeReply(own, wire, canonical.OpNative)
+	if _, unread := errors.AsType[*translators.UnreadableNoticeError](err); unread {
+		return transport.Event{}, false, nil
+	}
 	if err != nil {
 		return transport.Event{}, false, err
 	}

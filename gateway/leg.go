@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -281,12 +282,16 @@ func carried(op canonical.Op) bool {
 }
 
 // decodeReply reads what an agent said: a reply, or an event of a stream.
+// *transport.BadReplyError, or *translators.UnreadableNoticeError of an event.
 func (g *Gateway) decodeReply(x *exchange, wire translators.Wire, re canonical.Op) (*canonical.Message, error) {
 	wire.Binding, wire.Version, wire.Re = x.dest.Info().Binding, x.endpoint.Version, re
 	if x.chosen != nil {
 		wire.Profile = x.chosen.Profile
 	}
 	message, err := g.read(x.dest, wire)
+	if unread, ok := errors.AsType[*translators.UnreadableNoticeError](err); ok {
+		return nil, unread
+	}
 	if err != nil {
 		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "not a reply of " + string(wire.Binding)}
 	}

@@ -219,6 +219,12 @@ func (r *run) hear(ctx context.Context, h heard) (step, bool, error) {
 		}
 	}
 	message, err := r.g.decodeReply(r.x, wire, r.op)
+	if unread, ok := errors.AsType[*translators.UnreadableNoticeError](err); ok && event {
+		r.hash(wire)
+		lost := []canonical.Loss{unread.Lost}
+		r.untold = merge(r.untold, lost)
+		return step{losses: lost}, true, r.vouched(ctx, tokens)
+	}
 	if err != nil {
 		return step{}, false, err
 	}

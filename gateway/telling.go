@@ -176,6 +176,7 @@ func (t *telling) take(ctx context.Context, s step) error {
 		if s.wire != nil {
 			t.queued(*s.wire)
 		}
+		t.losses = merge(t.losses, r.untold)
 		return nil
 	}
 	t.losses = merge(t.losses, s.losses)

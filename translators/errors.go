@@ -49,3 +49,15 @@ func (e *MalformedError) Error() string {
 func (e *MalformedError) Is(target error) bool {
 	return target == ErrMalformed || (e.Large && target == ErrTooLarge)
 }
+
+// UnreadableNoticeError: one event of a stream cannot be read, and nothing depends on
+// it: a reader goes on without it, and declares the loss.
+type UnreadableNoticeError struct {
+	Lost canonical.Loss
+	Err  error // what is wrong with it
+}
+
+func (e *UnreadableNoticeError) Error() string { return e.Err.Error() }
+
+// Unwrap is what is wrong with the event.
+func (e *UnreadableNoticeError) Unwrap() error { return e.Err }

@@ -33,13 +33,22 @@ func decodeEvent(w translators.Wire, env jsonrpc.Message, m *canonical.Message) 
 	case !notice:
 		return refuse(canonical.CodeBadUpstream, "a request without an id")
 	case env.Method == noticeProgress:
-		return decodeProgress(env, event)
+		return unreadable(decodeProgress(env, event), "/body/progress")
 	case env.Method == noticeMessage:
-		return decodeLog(env, event)
+		return unreadable(decodeLog(env, event), "/body/log")
 	default:
 		event.Native = &canonical.Native{Method: env.Method, Params: env.Params}
 		return nil
 	}
+}
+
+// unreadable: a notification that is not as it must be costs only itself, since nobody
+// waits for it (JSON-RPC 2.0, section 4.1). nil stays nil.
+func unreadable(err error, place string) error {
+	if err == nil {
+		return nil
+	}
+	return &translators.UnreadableNoticeError{Err: err, Lost: canonical.Loss{Code: canonical.LossProgress, Path: place, Fate: canonical.Dropped}}
 }
 
 func decodeAsk(env jsonrpc.Message, m *canonical.Message, event *canonical.Event) error {
