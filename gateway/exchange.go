@@ -358,7 +358,7 @@ func (g *Gateway) hear(ctx context.Context, x *exchange, reply transport.Reply) 
 func (g *Gateway) reply(ctx context.Context, x *exchange, heard translators.Wire, message *canonical.Message, parents []ect.ID) (transport.Answer, error) {
 	l := g.toCaller(x, message, parents)
 	l.input = ect.Hash(heard.Octets())
-	if x.verbatim() {
+	if x.verbatim() && heard.Media != translators.MediaText {
 		l.verbatim = &heard
 		x.replyContext = message.Conversation.ContextID
 	} else {

@@ -168,6 +168,11 @@ type Former interface {
 // HashWithoutECT is the HashForm of protocols whose canonical form is RFC 8785.
 const HashWithoutECT = "jcs-without-ect"
 
+// MediaText is the media type of a reply that is no message of its protocol but a text,
+// with which the HTTP library of a server has refused the request. A codec that takes it
+// makes an error of it; nobody passes it on as it came.
+const MediaText = "text/plain"
+
 // Wire is one native message.
 type Wire struct {
 	Binding canonical.Binding

@@ -1,8 +1,10 @@
 package mcp
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/aepb/aepb-gateway/translators"
@@ -18,6 +20,9 @@ import (
 func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 	if w.Verb == http.MethodGet && len(w.Body) == 0 && w.Re == "" {
 		return decodeListen(w)
+	}
+	if w.Media == translators.MediaText && w.Re != "" && !w.Event {
+		return decodeRefusal(w)
 	}
 	env, err := jsonrpc.Parse(w.Body, t.cfg)
 	if err != nil && (env.ID == nil || string(env.ID) == "null") {
@@ -44,6 +49,28 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 		return &canonical.Message{Correlation: canonical.Correlation{WireID: env.ID}, Origin: m.Origin}, err
 	}
 	m.Losses = append(m.Losses, env.Lost...)
+	return m, nil
+}
+
+// maxText bounds, in bytes, how much is quoted of a text that refuses a request.
+const maxText = 512
+
+// decodeRefusal reads the text with which a server has refused a request, in place of a
+// message of the protocol.
+func decodeRefusal(w translators.Wire) (*canonical.Message, error) {
+	m := &canonical.Message{Op: w.Re, Phase: canonical.PhaseError, Origin: canonical.Origin{Binding: Binding, Version: replyVersion(w, nil), Raw: w.Body}}
+	if !known(m.Origin.Version) {
+		return m, unsupportedVersion(m.Origin.Version)
+	}
+	text := bytes.TrimSpace(w.Body)
+	if len(text) > maxText {
+		text = text[:maxText]
+		m.Losses = []canonical.Loss{{Code: canonical.LossErrorDetail, Path: "/body/message", Fate: canonical.Dropped}}
+	}
+	m.Body = &canonical.Error{
+		Code:    canonical.CodeInvalidRequest,
+		Message: "the agent refused the request with HTTP status " + strconv.Itoa(w.Status) + ": " + strconv.Quote(string(text)),
+	}
 	return m, nil
 }
 

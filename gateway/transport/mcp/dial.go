@@ -192,6 +192,12 @@ func (l *line) open(ctx, inner context.Context, wire translators.Wire, s session
 		return transport.Reply{}, l.bad("its Execution-Context header is malformed or too large")
 	}
 	out := translators.Wire{Binding: mcp.Binding, Version: wire.Version, Media: mediaJSON, Re: re, Status: response.StatusCode}
+	if refused(response, re) {
+		defer func() { _ = response.Body.Close() }()
+		out.Media = translators.MediaText
+		out.Body, err = l.text(ctx, response)
+		return transport.Reply{Evidence: evidence, Wire: out}, err
+	}
 	if !streaming(response) {
 		defer func() { _ = response.Body.Close() }()
 		out.Body, err = l.read(ctx, response, wire)

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
@@ -82,6 +84,27 @@ func (l *line) readJSON(ctx context.Context, response *http.Response, request tr
 		return nil, l.bad("not the reply to this request")
 	}
 	return body, nil
+}
+
+// refused: a server has refused a message with HTTP status 400 and a text (the SDK for
+// Go up to 2025-11-25 does, of a method that it lacks and of params that are missing).
+// The codec makes an error of that.
+func refused(response *http.Response, re canonical.Op) bool {
+	return re == canonical.OpInvoke && response.StatusCode == http.StatusBadRequest &&
+		response.Header.Get("Content-Encoding") == "" && media(response.Header.Get("Content-Type")) == translators.MediaText
+}
+
+// text reads such a refusal.
+func (l *line) text(ctx context.Context, response *http.Response) ([]byte, error) {
+	body, err := transport.ReadAll(io.LimitReader(response.Body, int64(l.limit())+1), response.ContentLength)
+	switch {
+	case err != nil || ctx.Err() != nil:
+		return nil, l.failed(ctx, cmp.Or(err, ctx.Err()))
+	case len(body) > l.limit():
+		return nil, l.bad("larger than " + strconv.Itoa(l.limit()) + " bytes")
+	default:
+		return body, nil
+	}
 }
 
 // outOfBatch is the reply to the request with this id if it came in a batch,
