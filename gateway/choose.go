@@ -357,4 +357,5 @@ func (g *Gateway) stampReply(x *exchange, m *canonical.Message) {
 		}
 	}
 	x.replyContext = m.Conversation.ContextID
+	g.completeTask(x, m)
 }

@@ -111,7 +111,7 @@ func (g *Gateway) say(x *exchange, l leg) (translators.Wire, []canonical.Loss, e
 func (g *Gateway) stamp(x *exchange, l leg) translators.Stamp {
 	stamper, ok := g.Dialers[l.dest].(transport.Stamper)
 	if !ok {
-		return translators.Stamp{Token: string(l.id)}
+		return translators.Stamp{Token: string(l.id), At: g.now()}
 	}
 	out := translators.Stamp{From: stamper.Self(), To: x.call.Sender, At: g.Now(), Token: string(l.id)}
 	if l.name == legRequest {

@@ -56,7 +56,9 @@ type run struct {
 	posted  *canonical.Task // as those who have changes posted to them know it
 	mail    *mailbox        // what others want of it; nil: nobody knows of it
 
-	untold []canonical.Loss // events that have no place in the one answer to its caller
+	status  canonical.Status    // the last one that was given its time here
+	history []canonical.Content // of the task, for a caller who asks for it
+	untold  []canonical.Loss    // events that have no place in the one answer to its caller
 }
 
 // begin sends a request whose work may last.
@@ -87,7 +89,7 @@ func (g *Gateway) goOn(
 }
 
 func (g *Gateway) newRun(x *exchange, parents []ect.ID) *run {
-	r := &run{g: g, x: x, op: x.message.Op, parents: parents, guest: x.message.Op != canonical.OpInvoke}
+	r := &run{g: g, x: x, op: x.message.Op, parents: parents, guest: x.message.Op != canonical.OpInvoke, history: x.history()}
 	switch {
 	case x.record != nil:
 		r.own, r.agent = x.record.own(), x.record.agent()
@@ -486,7 +488,15 @@ func (r *run) snapshot() *canonical.Task {
 		asked.Status, asked.Inputs = canonical.Status{State: canonical.StateInputRequired}, []canonical.Input{r.ask.Input}
 		task = &asked
 	}
-	return task
+	if !r.x.makesTask() {
+		return task
+	}
+	made := *task
+	made.Status = r.dated(made.Status)
+	if made.History == nil {
+		made.History = r.history
+	}
+	return &made
 }
 
 // stop ends the run: it neither hears anybody any more nor is heard.

@@ -197,6 +197,7 @@ func (t *telling) take(ctx context.Context, s step) error {
 func (t *telling) say(events []canonical.Event) error {
 	x := t.run.x
 	for i := range events {
+		t.run.complement(&events[i])
 		m := &canonical.Message{
 			Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Body: &events[i],
 			Correlation: canonical.Correlation{WireID: x.wireID}, Conversation: t.run.own, Origin: x.from(),

@@ -118,7 +118,9 @@ var table = rows(
 	as(func(e *transport.UnreachableError) Problem { return fault(of(CodeUnreachable, e.Error())) }),
 	as(func(e *transport.TimeoutError) Problem { return fault(of(CodeTimeout, e.Error())) }),
 	as(func(e *transport.BadReplyError) Problem { return fault(of(CodeBadReply, e.Error())) }),
-	as(func(*translators.UnreadableNoticeError) Problem { return fault(of(CodeBadReply, "a notification that cannot be read")) }),
+	as(func(*translators.UnreadableNoticeError) Problem {
+		return fault(of(CodeBadReply, "a notification that cannot be read"))
+	}),
 	as(refused),
 	as(func(e *sse.LimitError) Problem { return fault(of(CodeBadReply, e.Error())) }),
 	as(func(*egress.DeniedError) Problem {

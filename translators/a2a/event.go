@@ -182,7 +182,7 @@ func (e *encoder) statusUpdate(event *canonical.Event, s *canonical.Status, left
 // everybody, the numbers for those who know them (reference, streaming events).
 func (e *encoder) progress(event *canonical.Event, left json.RawMessage, conv *canonical.Conversation) json.RawMessage {
 	p := event.Progress
-	status := canonical.Status{State: canonical.StateWorking}
+	status := canonical.Status{State: canonical.StateWorking, At: e.target.Stamp.At}
 	if p.Message != "" {
 		status.Message = &canonical.Content{
 			ID: conv.TaskID + "/progress", Role: canonical.RoleAgent,

@@ -42,6 +42,9 @@ func (e *encoder) output(o *canonical.Output, ext canonical.Extensions) (json.Ra
 	} else {
 		status.String("state", "TASK_STATE_COMPLETED")
 	}
+	if !o.At.IsZero() {
+		status.String("timestamp", stamp(o.At))
+	}
 	w.b.Raw("status", status.Bytes())
 	if !o.Failed && len(parts) > 0 {
 		artifact := rawjson.NewBuilder().String("artifactId", resultArtifact).Array("parts", parts).Bytes()
@@ -127,6 +130,7 @@ func restore(m *canonical.Message, raw json.RawMessage) {
 	if !ok {
 		return
 	}
+	output.At = task.Status.At
 	body := &canonical.Result{Output: output, Extensions: taskExtensions(task, m.Body.(*canonical.Result))}
 	again.Body = body
 	said, err := (&encoder{m: &again, home: true}).response(body)

@@ -80,6 +80,7 @@ type Output struct {
 	Parts      []Part
 	Structured json.RawMessage `json:",omitempty"` // any JSON value; nil: absent, which is not null
 	Failed     bool            // MCP isError
+	At         time.Time       `json:",omitzero"` // when it was returned; zero: not said
 }
 
 // State is the state of a task.

@@ -120,6 +120,9 @@ func (e *encoder) result(body *canonical.Result) (json.RawMessage, error) {
 	if id := e.m.Conversation.TaskID; e.m.Op == canonical.OpTaskResult && id != "" && w.metaLeft(metaRelated) == nil && !e.native {
 		w.metaRaw(metaRelated, rawjson.NewBuilder().String("taskId", id).Bytes())
 	}
+	if body.Output != nil && !body.Output.At.IsZero() {
+		e.lose(canonical.LossHistory, canonical.Dropped, "/body/output/at")
+	}
 	var err error
 	switch {
 	case e.asTask(body):

@@ -33,14 +33,14 @@ func Unfold(r *canonical.Result) []canonical.Event {
 func ofOutput(r *canonical.Result) []canonical.Event {
 	parts := outputParts(r.Output)
 	if r.Output.Failed {
-		status := canonical.Status{State: canonical.StateFailed, Message: &canonical.Content{Role: canonical.RoleAgent, Parts: parts}}
+		status := canonical.Status{State: canonical.StateFailed, Message: &canonical.Content{Role: canonical.RoleAgent, Parts: parts}, At: r.Output.At}
 		return []canonical.Event{{Status: &status, Extensions: r.Extensions}}
 	}
 	return []canonical.Event{
 		{Artifact: &canonical.ArtifactUpdate{
 			Artifact: canonical.Artifact{ID: ResultArtifact, Parts: parts, Extensions: r.Extensions}, Last: true,
 		}},
-		{Status: &canonical.Status{State: canonical.StateCompleted}},
+		{Status: &canonical.Status{State: canonical.StateCompleted, At: r.Output.At}},
 	}
 }
 
