@@ -53,12 +53,16 @@ func (r *run) dated(s canonical.Status) canonical.Status {
 	if !s.At.IsZero() || !r.x.makesTask() {
 		return s
 	}
-	same := r.status.State == s.State && (s.State.Terminal() || reflect.DeepEqual(r.status.Message, s.Message))
-	if r.status.At.IsZero() || !same {
-		r.status = s
-		r.status.At = r.g.now()
+	seen := &r.status
+	if s.State.Terminal() {
+		seen = &r.last
 	}
-	s.At = r.status.At
+	same := seen.State == s.State && (s.State.Terminal() || reflect.DeepEqual(seen.Message, s.Message))
+	if seen.At.IsZero() || !same {
+		*seen = s
+		seen.At = r.g.now()
+	}
+	s.At = seen.At
 	return s
 }
 

@@ -245,8 +245,10 @@ func (g *Gateway) readRecord(entry Entry) (*record, error) {
 // has changed it meanwhile.
 func (g *Gateway) save(ctx context.Context, rec *record) (bool, error) {
 	rec.Changed, rec.Ended = g.Now(), rec.Task.Status.State.Terminal()
-	if form, ok := g.Registry.Translator(rec.Source); ok && rec.Task.Status.At.IsZero() && rec.Source != rec.Binding && form.Info().Streams == translators.StreamsTask {
-		rec.Task.Status.At = g.now()
+	if rec.Task.Status.At.IsZero() && rec.Source != rec.Binding {
+		if form, ok := g.Registry.Translator(rec.Source); ok && form.Info().Streams == translators.StreamsTask {
+			rec.Task.Status.At = g.now()
+		}
 	}
 	var value bytes.Buffer
 	encoder := json.NewEncoder(&value)

@@ -56,7 +56,8 @@ type run struct {
 	posted  *canonical.Task // as those who have changes posted to them know it
 	mail    *mailbox        // what others want of it; nil: nobody knows of it
 
-	status  canonical.Status    // the last one that was given its time here
+	status  canonical.Status    // the one under way that was given its time here last
+	last    canonical.Status    // and the one with which the work ended
 	history []canonical.Content // of the task, for a caller who asks for it
 	untold  []canonical.Loss    // events that have no place in the one answer to its caller
 }
