@@ -171,6 +171,14 @@ func (g *Gateway) enter(ctx context.Context, x *exchange) (context.Context, erro
 	return ctx, nil
 }
 
+// canceled tells an error that came of the caller's own cancellation from others.
+func (x *exchange) canceled(err error) error {
+	if x.stopped != nil && errors.Is(err, context.Canceled) && errors.Is(context.Cause(x.stopped), errCanceled) {
+		return errCanceled
+	}
+	return err
+}
+
 // stop ends a request; false: it is not under way here.
 func (f *inflight) stop(session string, id json.RawMessage) bool {
 	f.mu.Lock()

@@ -309,14 +309,6 @@ func (r *run) drive(ctx context.Context) {
 // errCanceled: the caller wants the work ended.
 var errCanceled = &problem.CanceledError{}
 
-// canceled tells an error that came of the caller's own cancellation from others.
-func (x *exchange) canceled(err error) error {
-	if x.stopped != nil && errors.Is(err, context.Canceled) && errors.Is(context.Cause(x.stopped), errCanceled) {
-		return errCanceled
-	}
-	return err
-}
-
 // errStopped: this process ends.
 var errStopped = &canonical.Error{
 	Code: canonical.CodeUnavailable, Message: "the gateway was stopped; whether the agent has finished is not known",

@@ -489,15 +489,7 @@ func (r *run) snapshot() *canonical.Task {
 		asked.Status, asked.Inputs = canonical.Status{State: canonical.StateInputRequired}, []canonical.Input{r.ask.Input}
 		task = &asked
 	}
-	if !r.x.makesTask() {
-		return task
-	}
-	made := *task
-	made.Status = r.dated(made.Status)
-	if made.History == nil {
-		made.History = r.history
-	}
-	return &made
+	return r.made(task)
 }
 
 // stop ends the run: it neither hears anybody any more nor is heard.

@@ -165,6 +165,13 @@ type Former interface {
 	FormOf(body []byte) string
 }
 
+// Historian is implemented by a translator whose tasks say when they came to their status,
+// and what was said before.
+type Historian interface {
+	// TellsHistory reports whether those of a version do.
+	TellsHistory(version string) bool
+}
+
 // HashWithoutECT is the HashForm of protocols whose canonical form is RFC 8785.
 const HashWithoutECT = "jcs-without-ect"
 

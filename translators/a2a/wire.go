@@ -282,6 +282,11 @@ var _ translators.Asker = (*Translator)(nil)
 // Asks: a task of any version can say that it needs input.
 func (t *Translator) Asks(string, string) translators.Asking { return translators.AskTask }
 
+var _ translators.Historian = (*Translator)(nil)
+
+// TellsHistory: the tasks of both versions have a history, and statuses a timestamp.
+func (t *Translator) TellsHistory(string) bool { return true }
+
 // keyECT is the member of metadata that holds tokens, for peers that do not see the
 // header (R5).
 const keyECT = profile.ExtensionURI + "/ect"

@@ -52,6 +52,7 @@ var (
 	_ translators.Asker      = (*Translator)(nil)
 	_ translators.Tasker     = (*Translator)(nil)
 	_ translators.Carrier    = (*Translator)(nil)
+	_ translators.Historian  = (*Translator)(nil)
 	_ translators.Streamer   = (*Translator)(nil)
 	_ translators.Signaler   = (*Translator)(nil)
 )
@@ -109,6 +110,11 @@ func (t *Translator) Carries(version string) canonical.Binding {
 		return mcp.Binding
 	}
 	return a2a.Binding
+}
+
+// TellsHistory: the tasks of A2A do, also over SLIM.
+func (t *Translator) TellsHistory(version string) bool {
+	return version != "" && t.Carries(version) == a2a.Binding
 }
 
 // StreamsIn is how the protocol streams whose words a version uses.
