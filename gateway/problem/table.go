@@ -19,6 +19,7 @@ import (
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/consent"
 )
 
 // Advice where an error has none of its own.
@@ -42,6 +43,7 @@ var table = rows(
 		return p
 	}),
 	say[*QueryError](CodeMalformed),
+	say[*consent.MissingError](CodeMalformed),
 	say[*MediaTypeError](CodeMediaType),
 	as(func(e *NotAcceptableError) Problem {
 		p := status(of(CodeMediaType, e.Error()), http.StatusNotAcceptable)

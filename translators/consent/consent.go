@@ -2,7 +2,6 @@ package consent
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -123,11 +122,11 @@ func fitForm(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
 	if value[0] != '{' {
 		return a, misfit(in, "it wants an object")
 	}
-	switch err := form.Fit(in.Schema, value); {
-	case errors.Is(err, form.ErrSchema):
-		return a, refused("the form of the question %s cannot be checked, so it cannot be accepted, only declined or canceled: %v", strconv.QuoteToGraphic(in.Key), err)
+	switch misfits, err := form.Fit(in.Schema, value); {
 	case err != nil:
-		return a, misfit(in, err.Error())
+		return a, refused("the form of the question %s cannot be checked, so it cannot be accepted, only declined or canceled: %v", strconv.QuoteToGraphic(in.Key), err)
+	case misfits != nil:
+		return a, misfit(in, strings.Join(misfits, "; "))
 	}
 	return a, nil
 }

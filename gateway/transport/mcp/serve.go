@@ -304,6 +304,9 @@ func misfit(request *canonical.Message, said *canonical.Error) *canonical.Result
 	if request.Op != canonical.OpInvoke || said.Code != canonical.CodeBadParams || said.Schema == nil || tasked {
 		return nil
 	}
+	if invoke, ok := request.Body.(*canonical.Invoke); ok && invoke.State != "" {
+		return nil // the answer to a question does not fit: the call has not ended
+	}
 	return &canonical.Result{Output: &canonical.Output{
 		Failed: true, Parts: []canonical.Part{{Kind: canonical.KindText, Text: said.Message}},
 	}}

@@ -39,39 +39,33 @@ const (
 // ErrSchema: values cannot be held against a schema.
 var ErrSchema = errors.New("form: the schema cannot be read, has references, or is larger than " + strconv.Itoa(MaxSchema) + " bytes")
 
-// MisfitError says why a value does not fit a schema.
-type MisfitError struct {
-	Reasons []string // at most five, each of at most 200 bytes
-}
-
-func (e *MisfitError) Error() string { return strings.Join(e.Reasons, "; ") }
-
-// Fit holds a value against a JSON Schema. Formats are judged (email, uri, date,
-// date-time and the others of draft 2020-12), as MCP's forms mean them. Errors:
-// [ErrSchema], [*MisfitError].
-func Fit(schema, value json.RawMessage) error {
+// Fit holds a value against a JSON Schema and returns why it does not fit: at most five
+// reasons, each of at most 200 bytes; none: it fits. Formats are judged (email, uri,
+// date, date-time and the others of draft 2020-12), as MCP's forms mean them.
+// [ErrSchema]: it cannot be held against this schema.
+func Fit(schema, value json.RawMessage) (misfits []string, err error) {
 	if len(schema) > MaxSchema || !sized(schema) || refers(schema) {
-		return ErrSchema
+		return nil, ErrSchema
 	}
 	if len(schema)*len(value) > maxWork {
-		return &MisfitError{Reasons: []string{fmt.Sprintf("the value has %d bytes, which is too much for its schema: expected at most %d", len(value), maxWork/len(schema))}}
+		return []string{fmt.Sprintf("the value has %d bytes, which is too much for its schema: expected at most %d", len(value), maxWork/len(schema))}, nil
 	}
 	if !sized(value) {
-		return &MisfitError{Reasons: []string{fmt.Sprintf("a number has more than %d characters or an exponent beyond %d", maxDigits, maxExponent)}}
+		return []string{fmt.Sprintf("a number has more than %d characters or an exponent beyond %d", maxDigits, maxExponent)}, nil
 	}
 	compiled, err := compile(schema)
 	if err != nil {
-		return fmt.Errorf("%w: %s", ErrSchema, short(err.Error()))
+		return nil, fmt.Errorf("%w: %s", ErrSchema, short(err.Error()))
 	}
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
 	if err != nil {
-		return &MisfitError{Reasons: []string{"the value is no JSON"}}
+		return []string{"the value is no JSON"}, nil
 	}
 	invalid, ok := errors.AsType[*jsonschema.ValidationError](compiled.Validate(document))
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	return &MisfitError{Reasons: reasons(nil, invalid)}
+	return reasons(nil, invalid), nil
 }
 
 const schemaURL = "urn:form"

@@ -2,7 +2,6 @@ package profile
 
 import (
 	"encoding/json"
-	"errors"
 	"slices"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -86,7 +85,7 @@ func Bind(schema json.RawMessage, text string) (args json.RawMessage, property s
 	}
 	text = form.Choice(declared, text)
 	if !anyText(declared) {
-		if _, misfit := errors.AsType[*form.MisfitError](form.Fit(declared, rawjson.Quote(text))); misfit {
+		if misfits, _ := form.Fit(declared, rawjson.Quote(text)); misfits != nil { // what cannot be checked the agent judges
 			return nil, "", false
 		}
 	}
