@@ -210,7 +210,7 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 	if err != nil {
 		return g.answer(x, wire), err
 	}
-	if err := g.claim(ctx, x); err != nil {
+	if err := g.claimAndRegister(ctx, x); err != nil {
 		return transport.Answer{}, err
 	}
 	if x.lasts() {
@@ -369,7 +369,7 @@ func (g *Gateway) reply(ctx context.Context, x *exchange, heard translators.Wire
 		return transport.Answer{}, g.unsaid(ctx, x, message, err)
 	}
 	g.remember(ctx, x)
-	if err := g.keepReply(ctx, x, message, wire); err != nil {
+	if err := g.keepReply(ctx, x, message, wire, l.input); err != nil {
 		return transport.Answer{}, err
 	}
 	return g.answer(x, wire), nil

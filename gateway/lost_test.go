@@ -148,10 +148,10 @@ func TestWhatWasRecordedAndNotPosted(t *testing.T) {
 		s.posts.mu.Lock()
 		defer s.posts.mu.Unlock()
 		all := strings.Join(s.posts.taken, "\n")
-		if len(s.posts.taken) != 4 {
+		if len(s.posts.taken) != 5 {
 			t.Fatalf("posted was %s", all)
 		}
-		for i, want := range [][]string{{`"task"`, "WORKING", "first part"}, {`"statusUpdate"`, half}, {`"artifactUpdate"`, "second part"}, {`"statusUpdate"`, "COMPLETED"}} {
+		for i, want := range [][]string{{`"task"`, "WORKING"}, {`"task"`, "WORKING", "first part"}, {`"statusUpdate"`, half}, {`"artifactUpdate"`, "second part"}, {`"statusUpdate"`, "COMPLETED"}} {
 			for _, text := range want {
 				if !strings.Contains(s.posts.taken[i], text) {
 					t.Errorf("post %d lacks %s: %s", i, text, s.posts.taken[i])

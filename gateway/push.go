@@ -71,21 +71,52 @@ func (g *Gateway) acceptable(pusher transport.Pusher, config *canonical.PushConf
 	return pusher.Check(config.URL)
 }
 
-// hook keeps the settings that came with a message. follow: nobody else here
-// hears of the task's changes.
-func (g *Gateway) hook(ctx context.Context, x *exchange, rec *record, follow bool) error {
+// registerNew registers the configuration of a message for the task that the message
+// began, and posts the task as it stands, because nothing was posted of it before.
+// Without a configuration, or after it was registered, it does nothing.
+func (g *Gateway) registerNew(ctx context.Context, x *exchange, rec *record) error {
 	if x.webhook == nil || x.hooked {
 		return nil
 	}
+	if err := g.registerPush(ctx, x, rec); err != nil {
+		return err
+	}
+	task, err := g.present(rec)
+	if err != nil {
+		return err
+	}
+	task.Output = nil
+	g.pushes(ctx, rec, []canonical.Event{{Task: task}})
+	return nil
+}
+
+// registerKnown registers the configuration of a message to a task that is on
+// record, before the agent is sent the message: what comes of the message is posted.
+// A task that has ended gets none: the agent will refuse the message.
+func (g *Gateway) registerKnown(ctx context.Context, x *exchange) error {
+	if x.webhook == nil || x.hooked || x.record == nil || x.record.Task.Status.State.Terminal() {
+		return nil
+	}
+	if err := g.registerPush(ctx, x, x.record); err != nil {
+		return err
+	}
+	if x.prior != nil { // what is put back if the agent cannot be reached
+		x.prior.Pushes = true
+		if rec := x.record; rec.Waits == waitsNot && rec.Round == x.prior.Round+1 && !rec.Task.Status.State.Terminal() {
+			x.prior.revision = rec.revision
+		}
+	}
+	return nil
+}
+
+// registerPush keeps the configuration of a message for a task that is on record.
+func (g *Gateway) registerPush(ctx context.Context, x *exchange, rec *record) error {
 	x.hooked = true
 	config := *x.webhook
 	if err := g.keepPush(ctx, x, rec, &config); err != nil {
 		return err
 	}
 	g.commend(ctx, x, rec)
-	if follow {
-		g.attend(ctx, x, rec)
-	}
 	return nil
 }
 
@@ -160,21 +191,40 @@ func (g *Gateway) keepPush(ctx context.Context, x *exchange, rec *record, config
 	if err != nil {
 		return &problem.RecordingError{Err: err}
 	}
-	if rec.Pushes {
-		return nil
-	}
-	rec.Pushes = true
-	if err := g.put(ctx, rec); err != nil && !overtaken(err) {
-		return err
-	}
-	return nil
+	return g.markPushes(ctx, rec)
 }
+
+// markPushes writes in a record that changes of the task are posted, and changes
+// nothing else in it. If others have written the record, rec is what they wrote.
+func (g *Gateway) markPushes(ctx context.Context, rec *record) error {
+	for range maxSwaps {
+		if rec.Pushes {
+			return nil
+		}
+		rec.Pushes = true
+		if ok, err := g.save(ctx, rec); err != nil || ok {
+			return err
+		}
+		now, err := g.load(ctx, rec.key)
+		if err != nil {
+			return err
+		}
+		if now == nil {
+			return &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
+		}
+		*rec = *now
+	}
+	return conflict(nil)
+}
+
+// maxSwaps bounds how often a record is written again because others wrote it first.
+const maxSwaps = 8
 
 // attend follows an agent's own task that nobody else here follows, so that its
 // changes are noticed.
 func (g *Gateway) attend(ctx context.Context, x *exchange, rec *record) {
-	if rec.TaskID == "" || rec.Runner != "" || rec.Task.Status.State.Terminal() || g.followed(ctx, rec) {
-		return
+	if rec.TaskID == "" || rec.Runner != "" || stream.Settled(rec.Task.Status.State) || g.followed(ctx, rec) {
+		return // the last but one: it waits for its caller, or has ended
 	}
 	following := x.again()
 	following.message = &canonical.Message{
@@ -232,11 +282,7 @@ func (g *Gateway) engage(ctx context.Context, rec *record) (bool, error) {
 
 // followed: a process that is alive hears of every change.
 func (g *Gateway) followed(ctx context.Context, rec *record) bool {
-	if rec.Follower == "" || rec.Follower == g.instance {
-		return rec.Follower != ""
-	}
-	_, alive, err := g.Entries.Get(ctx, EntryKey{Kind: entryRunner, Group: rec.Follower, ID: rec.Follower})
-	return alive || err != nil
+	return g.lives(ctx, rec.Follower)
 }
 
 // hook is where changes of a task are posted to, and for whom.
@@ -306,16 +352,45 @@ func (g *Gateway) deliver(ctx context.Context, key EntryKey) {
 // cannot be, to nobody; a webhook that does not take it is none.
 func (g *Gateway) postAll(ctx context.Context, p *posting) error {
 	hooks, err := g.hooks(ctx, p.rec.key)
-	if err != nil || len(hooks) == 0 {
-		return err
-	}
-	x, err := g.standIn(hooks[0].For, &p.rec) // a task has one caller, however many hooks
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for i := range p.events {
-		sealed, err := g.tidings(ctx, x, &p.rec, &p.events[i])
+	for len(hooks) > 0 { // a task has one caller, who may have spoken several versions
+		spoken := hooks[0].For.Version
+		var same, others []hook
+		for _, h := range hooks {
+			if h.For.Version == spoken {
+				same = append(same, h)
+			} else {
+				others = append(others, h)
+			}
+		}
+		errs = append(errs, g.postTo(ctx, p, same))
+		hooks = others
+	}
+	return errors.Join(errs...)
+}
+
+// postTo posts some events to webhooks of one version.
+func (g *Gateway) postTo(ctx context.Context, p *posting, hooks []hook) error {
+	x, err := g.standIn(hooks[0].For, &p.rec)
+	if err != nil {
+		return err
+	}
+	events := p.events
+	form, whole := g.Pushers[p.rec.Source].Form(hooks[0].For.Version)
+	if x.call.Wire.Form = form; whole {
+		task, err := g.present(&p.rec)
+		if err != nil {
+			return err
+		}
+		task.Output = nil
+		events = []canonical.Event{{Task: task}}
+	}
+	var errs []error
+	for i := range events {
+		sealed, err := g.tidings(ctx, x, &p.rec, &events[i], whole)
 		if err != nil {
 			errs = append(errs, err) // what cannot be said there is said when the task is asked for
 			continue
@@ -330,14 +405,17 @@ func (g *Gateway) postAll(ctx context.Context, p *posting) error {
 }
 
 // tidings is an event as it is posted, with its evidence: a translation like any
-// other, of what the agent has said by then.
-func (g *Gateway) tidings(ctx context.Context, x *exchange, rec *record, event *canonical.Event) (transport.Sealed, error) {
-	x.call.Wire.Form = g.Pushers[rec.Source].Form()
+// other, of what the agent has said by then. whole: it is a task, posted by itself.
+func (g *Gateway) tidings(ctx context.Context, x *exchange, rec *record, event *canonical.Event, whole bool) (transport.Sealed, error) {
 	l := leg{
 		name: legReply, id: ect.ID(g.NewID()), aside: true, input: rec.Heard, source: rec.Binding, dest: rec.Source,
 		message: &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Body: event, Conversation: rec.own()},
 		encoder: x.source, target: translators.Target{Form: x.call.Wire.Form, Stream: true},
 		audience: []string{string(x.call.Caller.ID)}, reader: x.call.Caller.ID,
+	}
+	if whole {
+		l.message.Op, l.message.Phase, l.message.Body = canonical.OpTaskGet, canonical.PhaseResponse, &canonical.Result{Task: event.Task}
+		l.target.Version, l.target.Stream = x.message.Origin.Version, false
 	}
 	if rec.Last != "" {
 		l.parents = []ect.ID{rec.Last}
@@ -347,7 +425,7 @@ func (g *Gateway) tidings(ctx context.Context, x *exchange, rec *record, event *
 		return transport.Sealed{}, err
 	}
 	if x.callerInside() {
-		wire.Re, wire.Event = canonical.OpInvoke, true
+		wire.Re, wire.Event = l.message.Op, !whole
 		wire, _ = inbody.Insert(x.source, wire, []string{receipt.Compact()})
 	}
 	return transport.Seal(receipt, wire)

@@ -56,7 +56,7 @@ func TestPostsAreProven(t *testing.T) {
 		close(s.tools.gate)
 		synctest.Wait()
 		bodies, proofs := s.mails()
-		if len(bodies) != 2 || !strings.Contains(bodies[0], `"sum":3`) || !strings.Contains(bodies[1], "COMPLETED") {
+		if len(bodies) != 3 || !strings.Contains(bodies[0], "WORKING") || !strings.Contains(bodies[1], `"sum":3`) || !strings.Contains(bodies[2], "COMPLETED") {
 			t.Fatalf("posted was %s", bodies)
 		}
 		request := claims(t, s.tools.tokens[0][0])
@@ -114,7 +114,7 @@ func TestPostsOfAnAttestedCall(t *testing.T) {
 		close(s.tools.gate)
 		synctest.Wait()
 		_, proofs := s.mails()
-		if len(proofs) != 2 {
+		if len(proofs) != 3 {
 			s.t.Fatalf("%d posts", len(proofs))
 		}
 		for _, got := range proofs {
@@ -135,7 +135,7 @@ func TestPostsWithTheirTokensInside(t *testing.T) {
 		close(s.tools.gate)
 		synctest.Wait()
 		bodies, proofs := s.mails()
-		if len(bodies) != 2 {
+		if len(bodies) != 3 {
 			t.Fatalf("posted was %s", bodies)
 		}
 		for i, body := range bodies {

@@ -132,14 +132,34 @@ func (g *Gateway) claim(ctx context.Context, x *exchange) error {
 	return nil
 }
 
+// claimAndRegister is claim, then registers the push notification configuration of
+// the message, and posts that the task is at work again.
+func (g *Gateway) claimAndRegister(ctx context.Context, x *exchange) error {
+	if err := g.claim(ctx, x); err != nil {
+		return err
+	}
+	if err := g.registerKnown(ctx, x); err != nil {
+		return err
+	}
+	if x.prior != nil {
+		g.postChange(ctx, x.prior, x.record)
+	}
+	return nil
+}
+
 // restore puts a question back that was answered in vain, if nothing has come of
 // the answer since.
 func (g *Gateway) restore(ctx context.Context, x *exchange) {
 	if x.prior == nil || x.prior.revision != x.record.revision {
 		return
 	}
-	if _, err := g.outlast(context.WithoutCancel(ctx), x.prior, x.record.Round); err != nil {
+	ctx = context.WithoutCancel(ctx)
+	restored, err := g.outlast(ctx, x.prior, x.record.Round)
+	if err != nil {
 		g.Logger.WarnContext(ctx, "a question is not put back", slog.String("task", x.prior.Task.ID), slog.Any("error", err))
+	}
+	if restored {
+		g.postChange(ctx, x.record, x.prior)
 	}
 }
 
@@ -303,6 +323,9 @@ func (g *Gateway) answerOpen(ctx context.Context, x *exchange, rec *record, answ
 	if err := g.choose(ctx, x); err != nil {
 		return transport.Answer{}, err
 	}
+	if err := g.registerKnown(ctx, x); err != nil {
+		return transport.Answer{}, err
+	}
 	if err := g.post(ctx, rec.mailKey(), letter{Answers: rec.given(answers)}); err != nil {
 		return transport.Answer{}, err
 	}
@@ -333,6 +356,7 @@ func (g *Gateway) ask(ctx context.Context, x *exchange, question *canonical.Inpu
 	if x.record == nil {
 		x.record = g.newRecord(x, task)
 	}
+	before := *x.record
 	x.record.Task, x.record.Said, x.record.Waits, x.record.Skill = *task, nil, waitsArgs, x.chosen.ID
 	if err := x.record.asksAgain(x); err != nil {
 		return transport.Answer{}, err
@@ -343,6 +367,10 @@ func (g *Gateway) ask(ctx context.Context, x *exchange, question *canonical.Inpu
 	ok, err := g.save(ctx, x.record)
 	if err == nil && !ok {
 		err = &problem.ConflictError{Reason: "the task was changed by somebody else"}
+	}
+	if err == nil {
+		g.postChange(ctx, &before, x.record)
+		err = g.registerNew(ctx, x, x.record)
 	}
 	if err != nil {
 		return transport.Answer{}, err

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"slices"
 	"time"
@@ -184,8 +185,9 @@ func (x *exchange) again() *exchange {
 // keepReply keeps what was answered, if its caller may ask for it again. Most
 // tasks end with the answer to the message that began them: they are kept like
 // answers, which costs next to nothing. One that goes on is put on record, before
-// its caller hears of it: else it could never be asked about.
-func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Message, wire translators.Wire) error {
+// its caller hears of it: else it could never be asked about. heard is the hash of
+// what the agent said.
+func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Message, wire translators.Wire, heard string) error {
 	result, ok := m.Body.(*canonical.Result)
 	if !ok || x.call.Agent == "" {
 		return nil
@@ -195,13 +197,13 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 		return nil
 	}
 	rec := g.recordOf(x, task)
-	rec.Last = x.replyID
+	rec.Last, rec.Heard = x.replyID, heard
 	if x.callerStreams() == translators.StreamsTask && rec.Source == x.source.Info().Binding { // else it was begun at another door
 		rec.Said, rec.Re = saidIn(x.message.Origin.Version, x.call.Wire.Form, wire), x.message.Op
 	} else {
 		rec.Task, rec.Said = *inFull(task, result), nil
 	}
-	if rec.Said != nil && x.record == nil && task.Status.State.Terminal() {
+	if rec.Said != nil && x.record == nil && task.Status.State.Terminal() && x.webhook == nil {
 		return g.keepEnd(ctx, rec)
 	}
 	if rec.Waits = waitsNot; result.Task != nil && stream.Settled(task.Status.State) && !task.Status.State.Terminal() {
@@ -221,11 +223,17 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 		}
 		return err
 	}
-	if !task.Status.State.Terminal() {
-		return g.hook(ctx, x, rec, true)
+	if saved && x.record != nil && rec.Follower == "" && !x.record.Task.Status.State.Terminal() { // nobody else hears of it
+		g.postChange(ctx, x.record, rec)
 	}
-	if saved && rec.Pushes && rec.Follower == "" && !x.record.Task.Status.State.Terminal() { // nobody else hears of it
-		return g.postEnd(ctx, x.record, rec)
+	if !saved && x.webhook != nil && !x.hooked {
+		return conflict(nil)
+	}
+	if err := g.registerNew(ctx, x, rec); err != nil {
+		return err
+	}
+	if saved && rec.Pushes {
+		g.attend(ctx, x, rec)
 	}
 	return nil
 }
@@ -246,17 +254,22 @@ func (g *Gateway) outlast(ctx context.Context, rec *record, round int) (bool, er
 	return false, conflict(nil)
 }
 
-// postEnd posts what has changed with the end of a task.
-func (g *Gateway) postEnd(ctx context.Context, before, rec *record) error {
+// postChange posts what is different in a task between two of its records, if
+// somebody wants to know.
+func (g *Gateway) postChange(ctx context.Context, before, after *record) {
+	if !after.Pushes {
+		return
+	}
 	known, err := g.present(before)
-	if err != nil {
-		return err
-	}
-	task, err := g.present(rec)
+	var task *canonical.Task
 	if err == nil {
-		g.pushes(ctx, rec, stream.Diff(known, task))
+		task, err = g.present(after)
 	}
-	return err
+	if err != nil {
+		g.Logger.WarnContext(ctx, "a change of a task is not posted", slog.String("task", after.Task.ID), slog.Any("error", err))
+		return
+	}
+	g.pushes(ctx, after, stream.Diff(known, task))
 }
 
 // unsaid is why an answer cannot be given. One that does not fit the caller's

@@ -294,7 +294,7 @@ func TestAMessageThatNamesAWebhook(t *testing.T) {
 		synctest.Wait()
 		s.posts.mu.Lock()
 		defer s.posts.mu.Unlock()
-		if len(s.posts.taken) != 2 || !strings.Contains(s.posts.taken[1], "COMPLETED") {
+		if len(s.posts.taken) != 3 || !strings.Contains(s.posts.taken[2], "COMPLETED") {
 			t.Errorf("posted was %s", s.posts.taken)
 		}
 		for _, body := range s.tools.bodies {

@@ -395,7 +395,29 @@ func (r *run) learn(m *canonical.Message) {
 	if r.own.ContextID == "" && !r.x.relay() { // agents that know no dialogues answer in their caller's
 		r.own.ContextID = r.x.message.Conversation.ContextID
 	}
+	if r.own.TaskID == "" && r.needsTask(m) {
+		r.own.TaskID = r.g.NewID()
+		if r.own.ContextID == "" {
+			r.own.ContextID = r.g.NewID()
+		}
+	}
 	m.Conversation.TaskID, m.Conversation.ContextID = r.own.TaskID, r.own.ContextID
+}
+
+// needsTask: its caller can only be told of this as of a task, and the agent has
+// named none.
+func (r *run) needsTask(m *canonical.Message) bool {
+	if r.x.relay() || r.x.message.Op != canonical.OpInvoke || r.x.callerStreams() != translators.StreamsTask {
+		return false
+	}
+	switch body := m.Body.(type) {
+	case *canonical.Result:
+		return body.Output != nil
+	case *canonical.Event:
+		return body.Status != nil || body.Artifact != nil
+	default:
+		return false
+	}
 }
 
 func (r *run) rename(t *canonical.Task) {

@@ -11,6 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
 // entryWatched is a task of which somebody wants to be told, whichever process
@@ -73,7 +74,11 @@ func watchedKey(task EntryKey) EntryKey {
 // commend asks the other processes to look after a task if this one is lost.
 // Where there is no room for that, it is followed here alone.
 func (g *Gateway) commend(ctx context.Context, x *exchange, rec *record) {
-	value, err := json.Marshal(watched{principal: x.principal(), Task: rec.key})
+	err := g.alive(ctx)
+	var value []byte
+	if err == nil {
+		value, err = json.Marshal(watched{principal: x.principal(), Task: rec.key, By: g.instance})
+	}
 	if err == nil {
 		_, _, err = g.Entries.Swap(ctx, watchedKey(rec.key), 0, value, g.Now().Add(recordLife))
 	}
@@ -133,6 +138,8 @@ func (g *Gateway) inherit(ctx context.Context, entry Entry) error {
 	switch {
 	case state.Terminal(): // whoever saw the end may be posting it
 		idle = g.Now().Sub(rec.Changed) > runnerLife
+	case stream.Settled(state): // it waits for its caller; whether that was posted is not known of a process that is gone
+		idle = rec.Runner == "" && !g.lives(ctx, w.By)
 	default:
 		idle = rec.TaskID != "" && rec.Runner == "" && rec.Waits == waitsNot && !g.followed(ctx, rec)
 	}
@@ -141,6 +148,9 @@ func (g *Gateway) inherit(ctx context.Context, entry Entry) error {
 	}
 	if g.Now().Sub(w.At) < runnerLife && w.By != g.instance {
 		return nil // another has it in hand
+	}
+	if err := g.alive(ctx); err != nil { // else others would take it over from this process
+		return err
 	}
 	w.By, w.At = g.instance, g.Now()
 	value, err := json.Marshal(w)
@@ -151,6 +161,15 @@ func (g *Gateway) inherit(ctx context.Context, entry Entry) error {
 		return err
 	}
 	return g.adopt(ctx, &w, rec)
+}
+
+// lives reports whether a process is alive, as far as can be known.
+func (g *Gateway) lives(ctx context.Context, instance string) bool {
+	if instance == "" || instance == g.instance {
+		return instance != ""
+	}
+	_, alive, err := g.Entries.Get(ctx, EntryKey{Kind: entryRunner, Group: instance, ID: instance})
+	return alive || err != nil
 }
 
 // prolong lets an entry live as long as what it is about.

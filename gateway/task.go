@@ -154,7 +154,7 @@ func (g *Gateway) update(ctx context.Context, x *exchange, rec *record, answers 
 	x.message, x.prior = &said, &prior
 	sealed, _, err := g.request(ctx, x)
 	if err == nil {
-		err = g.claim(ctx, x)
+		err = g.claimAndRegister(ctx, x)
 	}
 	if err != nil {
 		return transport.Answer{}, err
@@ -355,7 +355,7 @@ func (g *Gateway) answerTask(ctx context.Context, x *exchange, rec *record, quer
 	}
 	sealed, _, err := g.request(ctx, asking)
 	if err == nil {
-		err = g.claim(ctx, asking)
+		err = g.claimAndRegister(ctx, asking)
 	}
 	if err != nil {
 		return transport.Answer{}, err

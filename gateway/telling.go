@@ -106,7 +106,7 @@ func (t *telling) enroll(ctx context.Context) error {
 	if err := r.keep(ctx, true); err != nil {
 		return err
 	}
-	return r.g.hook(ctx, r.x, r.x.record, false)
+	return r.g.registerNew(ctx, r.x, r.x.record)
 }
 
 // Next is the caller's next event.
@@ -303,6 +303,10 @@ func (t *telling) last(m *canonical.Message) error {
 		events, _ := t.shape.End(result)
 		if r.told(result) {
 			events = t.unsaid()
+		}
+		if t.told.Count() == 0 && result.Output != nil && len(events) > 0 && events[0].Task == nil { // a stream begins with the task (A2A 1.0, 3.1.2)
+			begun := &canonical.Task{ID: r.own.TaskID, ContextID: r.own.ContextID, Status: canonical.Status{State: canonical.StateWorking}}
+			events = append([]canonical.Event{{Task: begun}}, events...)
 		}
 		return t.say(events)
 	}

@@ -99,7 +99,7 @@ func (r *run) promise(ctx context.Context) (transport.Answer, error) {
 		r.abort()
 		return transport.Answer{}, err
 	}
-	if err := r.g.hook(ctx, r.x, r.x.record, false); err != nil {
+	if err := r.g.registerNew(ctx, r.x, r.x.record); err != nil {
 		r.mark(ctx, canonical.StateFailed, problem.Native(err).Message)
 		r.abort()
 		return transport.Answer{}, err
@@ -176,6 +176,10 @@ func (r *run) settledOnRecord(ctx context.Context) error {
 	err := r.keep(ctx, lasting)
 	if err == nil {
 		r.tellOthers(ctx)
+		err = r.g.registerNew(ctx, r.x, r.x.record)
+	}
+	if err == nil && r.left && r.x.record.Pushes {
+		r.g.attend(ctx, r.x, r.x.record)
 	}
 	if lasting {
 		return err
@@ -236,7 +240,7 @@ func (r *run) reply(ctx context.Context, m *canonical.Message) (transport.Answer
 	}
 	g.remember(ctx, x)
 	if !r.keeping {
-		if err := g.keepReply(ctx, x, m, wire); err != nil {
+		if err := g.keepReply(ctx, x, m, wire, l.input); err != nil {
 			return transport.Answer{}, err
 		}
 	}

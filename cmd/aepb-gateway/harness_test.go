@@ -53,6 +53,7 @@ type bed struct {
 	adminToken string
 	logs       *journal
 	end        context.CancelFunc // begins the stop of the service
+	stop       func()             // ends the service and waits for that
 
 	me     *ecttest.Party // the development client
 	client *http.Client   // shows its SVID
@@ -197,11 +198,15 @@ func (b *bed) start(t *testing.T, p plan) {
 	b.end = cancel
 	done := make(chan error, 1)
 	go func() { done <- b.run(ctx, public, admin) }()
-	t.Cleanup(func() {
+	b.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("the service did not stop cleanly: %v", err)
 		}
+	})
+	stop := b.stop
+	t.Cleanup(func() {
+		stop()
 		b.logs.inspect(t)
 	})
 }

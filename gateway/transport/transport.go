@@ -202,8 +202,9 @@ type Framer interface {
 
 // Pusher posts the changes of a task to a webhook that a caller named.
 type Pusher interface {
-	// Form is the wire form in which changes are posted.
-	Form() string
+	// Form is the wire form in which changes are posted to callers of a version;
+	// whole: each post is the task as it stands, and not what has changed.
+	Form(version string) (form string, whole bool)
 	// Check judges a URL before it is kept: *egress.DeniedError.
 	Check(url string) error
 	// Push posts one change with its evidence, several times if need be.

@@ -72,7 +72,10 @@ func (t *Translator) envelope(w translators.Wire) (jsonrpc.Message, error) {
 		return jsonrpc.Parse(w.Body, t.cfg)
 	case FormGRPC:
 		return readGRPC(w, t.cfg)
-	case FormHTTP:
+	case FormHTTP, FormPush:
+		if w.Form == FormPush && w.Re == "" {
+			return jsonrpc.Message{}, &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "a push notification is no request"}
+		}
 		if len(w.Body) > 0 || w.Re == "" && (w.Verb == "" || strings.Contains(w.Path, "/message:")) {
 			if err := rawjson.Check(w.Body, t.cfg.BodyLimit, t.cfg.Depth); err != nil {
 				return jsonrpc.Message{}, err
@@ -292,7 +295,12 @@ const ServiceGRPC = "/lf.a2a.v1.A2AService/"
 
 // unpaired reports whether a form has no ids, since the connection pairs
 // request and reply.
-func unpaired(form string) bool { return form == FormHTTP || form == FormGRPC }
+func unpaired(form string) bool { return form == FormHTTP || form == FormGRPC || form == FormPush }
+
+// FormPush is the form of a push notification of 0.3 (A2A 0.3, section 9.5): a
+// task as its JSON-RPC form has it, with nothing around it. It only answers
+// canonical.OpTaskGet. Notifications of 1.0 are events in FormHTTP.
+const FormPush = "push"
 
 // readGRPC reads a message as what JSON-RPC would have around it. A request
 // that says no method is a message, as in the HTTP form.

@@ -204,7 +204,8 @@ func spoke(target translators.Target) error {
 	switch {
 	case target.Version != Version && target.Version != Version03:
 		return unsupportedVersion()
-	case !slices.Contains([]string{"", TransportJSONRPC, FormHTTP, FormGRPC}, target.Form), target.Form == FormGRPC && target.Version != Version:
+	case !slices.Contains([]string{"", TransportJSONRPC, FormHTTP, FormGRPC, FormPush}, target.Form),
+		target.Form == FormGRPC && target.Version != Version, target.Form == FormPush && target.Version != Version03:
 		return unsupportedVersion()
 	default:
 		return nil
@@ -296,7 +297,7 @@ const keyECT = profile.ExtensionURI + "/ect"
 // Most other requests of 1.0 have no such place, and over gRPC nothing is JSON.
 func (t *Translator) Bears(w translators.Wire) []translators.Place {
 	var around []string // of what a message in JSON-RPC says
-	if w.Form != FormHTTP {
+	if w.Form != FormHTTP && w.Form != FormPush {
 		around = []string{"result"}
 	}
 	at := func(with string, path ...string) translators.Place {

@@ -13,6 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -20,6 +21,9 @@ import (
 // headerToken is the field of a notification with its receiver's own token
 // (A2A 4.3.3).
 const headerToken = "A2A-Notification-Token"
+
+// headerToken03 is the same in 0.3 (A2A 0.3, section 9.5).
+const headerToken03 = "X-A2A-Notification-Token"
 
 const (
 	pushTries   = 4                // of one notification, at most
@@ -60,8 +64,14 @@ func NewPusher(deps PusherDeps) (*Pusher, error) {
 	return &Pusher{deps}, nil
 }
 
-// Form is that over HTTP, whatever the caller spoke.
-func (p *Pusher) Form() string { return form.FormHTTP }
+// Form is, for callers of 1.0, an event in the form over HTTP (A2A 4.3.3), whatever
+// form the caller used; for callers of 0.3 the whole task (A2A 0.3, section 9.5).
+func (p *Pusher) Form(version string) (wireForm string, whole bool) {
+	if version == form.Version03 {
+		return form.FormPush, true
+	}
+	return form.FormHTTP, false
+}
 
 // Check judges a webhook before it is kept.
 func (p *Pusher) Check(url string) error { return p.deps.Client.Judge(url) }
@@ -79,7 +89,7 @@ func (p *Pusher) Push(ctx context.Context, config canonical.PushConfig, sealed t
 	}
 	pause := pushPause
 	for try := 1; ; try++ {
-		again, err := p.try(ctx, config, authorization, wire.Body, evidence)
+		again, err := p.try(ctx, config, authorization, wire, evidence)
 		if !again || try == pushTries {
 			return err
 		}
@@ -95,20 +105,28 @@ func (p *Pusher) Push(ctx context.Context, config canonical.PushConfig, sealed t
 }
 
 // try posts it once, and says whether it is worth while to try again.
-func (p *Pusher) try(ctx context.Context, config canonical.PushConfig, authorization string, body []byte, evidence []string) (again bool, err error) {
+func (p *Pusher) try(
+	ctx context.Context, config canonical.PushConfig, authorization string, wire translators.Wire, evidence []string,
+) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pushWithin)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, config.URL, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, config.URL, bytes.NewReader(wire.Body))
 	if err != nil {
 		return false, &egress.DeniedError{Reason: egress.ReasonURL}
 	}
-	request.Header.Set("Content-Type", form.MediaHTTP)
-	request.Header.Set(form.HeaderVersion, form.Version)
+	tokenHeader := headerToken
+	if wire.Version == form.Version03 {
+		tokenHeader = headerToken03
+		request.Header.Set("Content-Type", form.Media)
+	} else {
+		request.Header.Set("Content-Type", form.MediaHTTP)
+		request.Header.Set(form.HeaderVersion, form.Version)
+	}
 	for _, token := range evidence {
 		request.Header.Add(ect.HeaderName, token)
 	}
 	if config.Token != "" {
-		request.Header.Set(headerToken, config.Token)
+		request.Header.Set(tokenHeader, config.Token)
 	}
 	response, err := p.deps.Client.Tell(request, authorization)
 	if denied, ok := errors.AsType[*egress.DeniedError](err); ok {

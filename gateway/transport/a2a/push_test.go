@@ -109,8 +109,13 @@ func TestPushChecks(t *testing.T) {
 		t.Error("made of nothing")
 	}
 	p, _ := NewPusher(PusherDeps{Client: &hook{}})
-	if err := p.Check("http://h.example"); !errors.As(err, new(*egress.DeniedError)) || p.Form() != "HTTP+JSON" {
-		t.Errorf("got %v, %s", err, p.Form())
+	if err := p.Check("http://h.example"); !errors.As(err, new(*egress.DeniedError)) {
+		t.Errorf("got %v", err)
+	}
+	for version, want := range map[string]string{"": "HTTP+JSON", "1.0": "HTTP+JSON", "0.3": "push"} {
+		if got, whole := p.Form(version); got != want || whole != (version == "0.3") {
+			t.Errorf("%s: form %s, whole %t", version, got, whole)
+		}
 	}
 	sealed, _ := sealAny(t, translators.Wire{Body: []byte("{}")})
 	if err := p.Push(t.Context(), canonical.PushConfig{URL: "https://h", Scheme: "Bearer", Credentials: "a\r\nX: y"}, sealed); !errors.As(err, new(*canonical.Error)) {
