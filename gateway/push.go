@@ -68,7 +68,7 @@ func (g *Gateway) acceptable(pusher transport.Pusher, config *canonical.PushConf
 			Message: "credentials of webhooks cannot be stored safely here: leave out token and authentication, or ask the operator to configure state.key",
 		}
 	}
-	return pusher.Check(config.URL)
+	return pusher.Check(*config)
 }
 
 // registerNew registers the configuration of a message for the task that the message

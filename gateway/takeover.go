@@ -144,7 +144,7 @@ func (g *Gateway) inherit(ctx context.Context, entry Entry) error {
 		idle = rec.TaskID != "" && rec.Runner == "" && rec.Waits == waitsNot && !g.followed(ctx, rec)
 	}
 	if !idle {
-		return g.prolong(ctx, entry)
+		return g.prolongWatched(ctx, entry, rec)
 	}
 	if g.Now().Sub(w.At) < runnerLife && w.By != g.instance {
 		return nil // another has it in hand
@@ -172,13 +172,33 @@ func (g *Gateway) lives(ctx context.Context, instance string) bool {
 	return alive || err != nil
 }
 
-// prolong lets an entry live as long as what it is about.
-func (g *Gateway) prolong(ctx context.Context, entry Entry) error {
-	if entry.Until.Sub(g.Now()) > recordLife/2 {
-		return nil
+// prolongWatched lets the entry of a task, and the configurations of the task, live
+// as long as its record does. It reads the configurations only when the entry was
+// prolonged: that is often enough, because each lives twice as long as that takes.
+func (g *Gateway) prolongWatched(ctx context.Context, entry Entry, rec *record) error {
+	prolonged, err := g.prolong(ctx, entry)
+	if err != nil || !prolonged {
+		return err
 	}
-	_, _, err := g.Entries.Swap(ctx, entry.Key, entry.Revision, entry.Value, g.Now().Add(recordLife))
-	return err
+	configs, err := g.Entries.List(ctx, entryPush, pushGroup(rec.key), "", maxPushes)
+	if err != nil {
+		return err
+	}
+	for _, config := range configs {
+		if _, err := g.prolong(ctx, config); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prolong lets an entry live for recordLife again, once half of that is over.
+func (g *Gateway) prolong(ctx context.Context, entry Entry) (bool, error) {
+	if entry.Until.Sub(g.Now()) > recordLife/2 {
+		return false, nil
+	}
+	_, ok, err := g.Entries.Swap(ctx, entry.Key, entry.Revision, entry.Value, g.Now().Add(recordLife))
+	return ok, err
 }
 
 // adopt posts how a task stands, because nobody knows what was posted of its last

@@ -205,8 +205,9 @@ type Pusher interface {
 	// Form is the wire form in which changes are posted to callers of a version;
 	// whole: each post is the task as it stands, and not what has changed.
 	Form(version string) (form string, whole bool)
-	// Check judges a URL before it is kept: *egress.DeniedError.
-	Check(url string) error
+	// Check judges a configuration before it is kept. *egress.DeniedError: the URL may
+	// not be posted to; *canonical.Error: its credentials fit into no header field.
+	Check(canonical.PushConfig) error
 	// Push posts one change with its evidence, several times if need be.
 	Push(context.Context, canonical.PushConfig, Sealed) error
 }

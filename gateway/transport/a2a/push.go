@@ -73,8 +73,13 @@ func (p *Pusher) Form(version string) (wireForm string, whole bool) {
 	return form.FormHTTP, false
 }
 
-// Check judges a webhook before it is kept.
-func (p *Pusher) Check(url string) error { return p.deps.Client.Judge(url) }
+// Check judges a configuration before it is kept: *egress.DeniedError or *canonical.Error.
+func (p *Pusher) Check(config canonical.PushConfig) error {
+	if _, err := authorization(config); err != nil {
+		return err
+	}
+	return p.deps.Client.Judge(config.URL)
+}
 
 // Push posts one change, with its ECT in the header. An error says why it was not taken: *egress.DeniedError,
 // *transport.BadReplyError, *transport.UnreachableError.
@@ -151,7 +156,7 @@ func passing(status int) bool {
 // authorization is the field with the credentials of a webhook; empty: it has none.
 func authorization(config canonical.PushConfig) (string, error) {
 	if strings.ContainsFunc(config.Scheme+config.Credentials+config.Token, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return "", &canonical.Error{Code: canonical.CodeBadParams, Message: "credentials that no header field can hold"}
+		return "", &canonical.Error{Code: canonical.CodeBadParams, Message: "the push notification configuration has a token or credentials that no HTTP header field can hold: send printable ASCII"}
 	}
 	if config.Scheme == "" || config.Credentials == "" {
 		return "", nil

@@ -109,7 +109,7 @@ func TestPushChecks(t *testing.T) {
 		t.Error("made of nothing")
 	}
 	p, _ := NewPusher(PusherDeps{Client: &hook{}})
-	if err := p.Check("http://h.example"); !errors.As(err, new(*egress.DeniedError)) {
+	if err := p.Check(canonical.PushConfig{URL: "http://h.example"}); !errors.As(err, new(*egress.DeniedError)) {
 		t.Errorf("got %v", err)
 	}
 	for version, want := range map[string]string{"": "HTTP+JSON", "1.0": "HTTP+JSON", "0.3": "push"} {
@@ -118,7 +118,16 @@ func TestPushChecks(t *testing.T) {
 		}
 	}
 	sealed, _ := sealAny(t, translators.Wire{Body: []byte("{}")})
-	if err := p.Push(t.Context(), canonical.PushConfig{URL: "https://h", Scheme: "Bearer", Credentials: "a\r\nX: y"}, sealed); !errors.As(err, new(*canonical.Error)) {
-		t.Errorf("got %v", err)
+	for name, bad := range map[string]canonical.PushConfig{
+		"a line break":     {URL: "https://h", Scheme: "Bearer", Credentials: "a\r\nX: y"},
+		"no scheme at all": {URL: "https://h", Scheme: "a b", Credentials: "c"},
+		"a token":          {URL: "https://h", Token: "\x00"},
+	} {
+		if err := p.Push(t.Context(), bad, sealed); !errors.As(err, new(*canonical.Error)) {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if err := p.Check(bad); !errors.As(err, new(*canonical.Error)) {
+			t.Errorf("%s is accepted: %v", name, err)
+		}
 	}
 }
