@@ -1,6 +1,10 @@
 package gateway_test
 
 import (
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -185,6 +189,207 @@ func TestNoPostsWithoutEvidence(t *testing.T) {
 		<-time.After(time.Minute)
 		if got := s.posted(); strings.Count(got, "COMPLETED") != 1 || !strings.Contains(got, `"sum":3`) {
 			s.t.Errorf("posted was %s", got)
+		}
+	})
+}
+
+// withHook is the parameters of a send with a push notification configuration.
+func withHook(params, id, more string) string {
+	config := `{"configuration":{` + more + `"taskPushNotificationConfig":{"id":"` + id + `","url":"https://hook.example/` + id + `"}},"message"`
+	return strings.Replace(params, `{"message"`, config, 1)
+}
+
+// answerAda answers the question of a task.
+func answerAda(task string) string {
+	return `{"message":{"messageId":"m2","taskId":"` + task + `","role":"ROLE_USER","parts":[{"data":{"name":"Ada"}}]}}`
+}
+
+// configs is what ListTaskPushNotificationConfigs answers.
+func (s *stage) configs(call transport.Call) string {
+	s.t.Helper()
+	return string(s.ask(s.t, s, call).Wire.Body)
+}
+
+var postedState = regexp.MustCompile(`"state":"TASK_STATE_([A-Z_]+)"`)
+
+// states are the states that were posted to one webhook, in order.
+func (s *stage) states(id string) string {
+	s.t.Helper()
+	s.posts.mu.Lock()
+	defer s.posts.mu.Unlock()
+	var states []string
+	for _, taken := range s.posts.taken {
+		if found := postedState.FindStringSubmatch(taken); found != nil && strings.HasPrefix(taken, "https://hook.example/"+id+" ") {
+			states = append(states, found[1])
+		}
+	}
+	return strings.Join(states, " ")
+}
+
+// TestPush_AnswerThatDoesNotReachTheAgent: the configuration of an answer is
+// registered before the agent is sent the answer. If the agent cannot be reached, the
+// question is asked again, and both configurations are told that.
+func TestPush_AnswerThatDoesNotReachTheAgent(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{calling: {{reply: result(pending)}, {fail: errBroken}, {reply: result(complete)}}}, func(s *stage) {
+		t := s.t
+		id := s.asked(t, s.ask(t, s, s.asks(invoking, withHook(called, "one", ""))))
+		if _, err := s.Exchange(t.Context(), s.asks(invoking, withHook(answerAda(id), "two", ""))); err == nil {
+			t.Fatal("an answer that did not reach the agent is a success")
+		}
+		if list := s.configs(s.asks("ListTaskPushNotificationConfigs", `{"taskId":"`+id+`"}`)); !strings.Contains(list, "/one") || !strings.Contains(list, "/two") {
+			t.Errorf("the list of configurations is %s", list)
+		}
+		if _, state := taskIn(t, s.ask(t, s, s.asks(invoking, answerAda(id))).Wire.Body); state != "TASK_STATE_COMPLETED" {
+			t.Errorf("the second answer leads to %s", state)
+		}
+		synctest.Wait()
+		const since = "WORKING INPUT_REQUIRED WORKING COMPLETED"
+		if one, two := s.states("one"), s.states("two"); one != "INPUT_REQUIRED "+since || two != since {
+			t.Errorf("posted was %s, and %s", one, two)
+		}
+	})
+}
+
+// TestPush_TwoQuestions: a task that asks twice is posted as asking twice, although
+// its state is the same.
+func TestPush_TwoQuestions(t *testing.T) {
+	t.Parallel()
+	ask := func(text string) string {
+		return strings.Replace(wholeTask("INPUT_REQUIRED", ""), `"state":"TASK_STATE_INPUT_REQUIRED"`,
+			`"state":"TASK_STATE_INPUT_REQUIRED","message":{"messageId":"q","role":"ROLE_AGENT","parts":[{"text":"`+text+`"}]}`, 1)
+	}
+	play(t, map[string][]scene{invoking: {{reply: ask("first?")}, {reply: ask("second?")}, {reply: wholeTask("COMPLETED", oneArt)}}}, func(s *stage) {
+		t := s.t
+		s.ask(t, s, s.a2a(invoking, withHook(saying, "one", "")))
+		for range 2 {
+			s.ask(t, s, s.a2a(invoking, answerAda("t1")))
+		}
+		synctest.Wait()
+		got := s.posted()
+		if s.states("one") != "INPUT_REQUIRED INPUT_REQUIRED COMPLETED" || strings.Index(got, "first?") > strings.Index(got, "second?") || !strings.Contains(got, "done it") {
+			t.Errorf("posted was %s", got)
+		}
+	})
+}
+
+// TestPush_AgentTaskGoesOnAfterTheAnswer: an agent answers a send with a task that is
+// still at work, and later the answer to its question too. Its changes are followed.
+func TestPush_AgentTaskGoesOnAfterTheAnswer(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{
+		invoking:  {{reply: wholeTask("INPUT_REQUIRED", "")}, {reply: wholeTask("WORKING", "")}},
+		following: {{events: []string{wholeTask("WORKING", ""), artifact("done it"), status("COMPLETED", "")}, end: io.EOF}},
+	}, func(s *stage) {
+		t := s.t
+		s.ask(t, s, s.a2a(invoking, withHook(saying, "one", "")))
+		s.ask(t, s, s.a2a(invoking, answerAda("t1")))
+		<-time.After(time.Second)
+		if got := s.states("one"); got != "INPUT_REQUIRED WORKING COMPLETED" {
+			t.Errorf("posted was %s: %s", got, s.posted())
+		}
+	})
+}
+
+// TestPush_MessageInPlaceOfATask: where the agent answers with a message there is no
+// task (A2A 1.0, section 3.1.1), so nothing is registered or posted.
+func TestPush_MessageInPlaceOfATask(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{invoking: {{reply: result(`{"message":{"messageId":"r","role":"ROLE_AGENT","parts":[{"text":"hello"}]}}`)}}}, func(s *stage) {
+		t := s.t
+		if got := string(s.ask(t, s, s.a2a(invoking, withHook(saying, "one", ""))).Wire.Body); !strings.Contains(got, "hello") {
+			t.Errorf("the answer is %s", got)
+		}
+		<-time.After(time.Minute)
+		if got := s.posted(); got != "" {
+			t.Errorf("posted was %s", got)
+		}
+	})
+}
+
+// TestPush_TooManyConfigurations: the configuration of a message to a task that has
+// as many as it may have is refused before the agent is sent the message.
+func TestPush_TooManyConfigurations(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{calling: {{reply: result(pending)}, {reply: result(complete)}}}, func(s *stage) {
+		t := s.t
+		id := s.asked(t, s.ask(t, s, s.asks(invoking, withHook(called, "c0", ""))))
+		for i := 1; i < 16; i++ {
+			s.ask(t, s, s.asks("CreateTaskPushNotificationConfig", fmt.Sprintf(`{"taskId":"%s","id":"c%d","url":"https://hook.example/c%d"}`, id, i, i)))
+		}
+		var refused *canonical.Error
+		if _, err := s.Exchange(t.Context(), s.asks(invoking, withHook(answerAda(id), "c16", ""))); !errors.As(err, &refused) || !strings.Contains(refused.Message, "too many push notification") {
+			t.Errorf("one more: %v", err)
+		}
+		if n := len(s.asker.heard(calling)); n != 1 {
+			t.Errorf("the agent was called %d times", n)
+		}
+		if _, state := taskIn(t, s.ask(t, s, s.asks(invoking, withHook(answerAda(id), "c3", ""))).Wire.Body); state != "TASK_STATE_COMPLETED" {
+			t.Errorf("one in place of another leads to %s", state)
+		}
+	})
+}
+
+// TestPush_PausedTaskOfALostReplica: a replica records that a task waits for input,
+// and is lost before it could post that. Another one posts how the task stands, once.
+func TestPush_PausedTaskOfALostReplica(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{calling: {{reply: result(pending)}, {reply: result(complete)}}}, func(s *stage) {
+		t := s.t
+		lost := &entries{Entries: s.memory.Entries()}
+		s.view = lost
+		dies := s.replica(t)
+		s.view = nil
+		others := []*gateway.Gateway{s.replica(t), s.replica(t)}
+		for _, g := range append(others, dies) {
+			if err := g.TakeOver(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.posts.deaf.Store(true)
+		id := s.asked(t, s.ask(t, dies, s.asks(invoking, withHook(called, "one", ""))))
+		synctest.Wait()
+		lost.broken.Store(true)
+		_ = dies.Close()
+		s.posts.deaf.Store(false)
+		<-time.After(10 * time.Minute)
+		if got := s.states("one"); got != "INPUT_REQUIRED" {
+			t.Errorf("posted was %s", got)
+		}
+		s.ask(t, others[0], s.asks(invoking, answerAda(id)))
+		<-time.After(time.Minute)
+		if got := s.states("one"); got != "INPUT_REQUIRED WORKING COMPLETED" {
+			t.Errorf("posted was %s", got)
+		}
+		for _, g := range others {
+			_ = g.Close()
+		}
+	})
+}
+
+// TestPush_ConfigurationLivesAsLongAsItsTask: both are kept for an hour after the
+// last change of the task.
+func TestPush_ConfigurationLivesAsLongAsItsTask(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{
+		invoking: {{reply: wholeTask("INPUT_REQUIRED", "")}, {reply: wholeTask("COMPLETED", "")}}, looking: {{reply: result(taskOf("INPUT_REQUIRED", ""))}},
+	}, func(s *stage) {
+		t := s.t
+		if err := s.TakeOver(); err != nil {
+			t.Fatal(err)
+		}
+		s.ask(t, s, s.a2a(invoking, withHook(saying, "one", "")))
+		for range 4 {
+			<-time.After(40 * time.Minute)
+			s.ask(t, s, s.a2a(looking, `{"id":"t1"}`)) // which is written down
+		}
+		if list := s.configs(s.a2a("ListTaskPushNotificationConfigs", `{"taskId":"t1"}`)); !strings.Contains(list, "/one") {
+			t.Errorf("the list of configurations is %s", list)
+		}
+		s.ask(t, s, s.a2a(invoking, answerAda("t1")))
+		synctest.Wait()
+		if got := s.states("one"); got != "INPUT_REQUIRED COMPLETED" {
+			t.Errorf("posted was %s", got)
 		}
 	})
 }

@@ -178,9 +178,6 @@ func (r *run) settledOnRecord(ctx context.Context) error {
 		r.tellOthers(ctx)
 		err = r.g.registerNew(ctx, r.x, r.x.record)
 	}
-	if err == nil && r.left && r.x.record.Pushes {
-		r.g.attend(ctx, r.x, r.x.record)
-	}
 	if lasting {
 		return err
 	}
