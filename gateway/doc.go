@@ -38,7 +38,12 @@
 //	asking.go     who waits for the answer, and hears meanwhile whether the agent still does
 //	mail.go       what one process wants of another that works on a task
 //	dialogue.go   what the agent calls a dialogue of its caller's
-//	push.go       webhooks that are told of changes, with the evidence of that
+//	push.go       webhooks that are told of changes, with the evidence of that. A configuration
+//	              that comes with a message to an agent is registered for the task that the
+//	              message begins, as soon as there is one, and the task is posted as it stands
+//	              then; one that comes with a message to a task is registered before the agent
+//	              is sent the message. An answer that is a message and no task has nothing to
+//	              register for, as in A2A itself
 //	takeover.go   goes on with that for a process that was lost; the first thing it posts is the whole
 //	              task. Nothing else is known of the changes that the lost one recorded and did not
 //	              post: a record holds how the task stands, and each write takes the place of the one

@@ -231,7 +231,7 @@ type mailman struct {
 	deaf   atomic.Bool // nothing arrives
 }
 
-func (*mailman) Form(string) (string, bool)        { return a2a.FormHTTP, false }
+func (*mailman) Form(string) (string, bool)       { return a2a.FormHTTP, false }
 func (*mailman) Check(canonical.PushConfig) error { return nil }
 
 func (m *mailman) Push(_ context.Context, c canonical.PushConfig, sealed transport.Sealed) error {

@@ -404,22 +404,6 @@ func (r *run) learn(m *canonical.Message) {
 	m.Conversation.TaskID, m.Conversation.ContextID = r.own.TaskID, r.own.ContextID
 }
 
-// needsTask: its caller can only be told of this as of a task, and the agent has
-// named none.
-func (r *run) needsTask(m *canonical.Message) bool {
-	if r.x.relay() || r.x.message.Op != canonical.OpInvoke || r.x.callerStreams() != translators.StreamsTask {
-		return false
-	}
-	switch body := m.Body.(type) {
-	case *canonical.Result:
-		return body.Output != nil
-	case *canonical.Event:
-		return body.Status != nil || body.Artifact != nil
-	default:
-		return false
-	}
-}
-
 func (r *run) rename(t *canonical.Task) {
 	if t != nil {
 		t.ID, t.ContextID = r.own.TaskID, r.own.ContextID

@@ -314,6 +314,22 @@ func (t *telling) last(m *canonical.Message) error {
 	return t.encode(m)
 }
 
+// needsTask: its caller can only be told of this as of a task, and the agent has
+// named none.
+func (r *run) needsTask(m *canonical.Message) bool {
+	if r.x.relay() || r.x.message.Op != canonical.OpInvoke || r.x.callerStreams() != translators.StreamsTask {
+		return false
+	}
+	switch body := m.Body.(type) {
+	case *canonical.Result:
+		return body.Output != nil
+	case *canonical.Event:
+		return body.Status != nil || body.Artifact != nil
+	default:
+		return false
+	}
+}
+
 // told: the result is no more than what the events have said.
 func (r *run) told(result *canonical.Result) bool { return r.result == nil && result.Pending == nil }
 

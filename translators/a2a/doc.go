@@ -59,7 +59,9 @@
 // artifact "result", and its failure the words of its status.
 //
 // Push notification settings that come with a message are read for whoever
-// answers, and are never written: a webhook's credentials go to no agent.
+// answers, and are never written: a webhook's credentials go to no agent. A
+// notification is an event in FormHTTP in 1.0 (A2A 1.0, section 4.3.3), and the
+// whole task in FormPush in 0.3 (A2A 0.3, section 9.5).
 //
 // Refused: methods that a version does not have; a request
 // without an id, messageId, role or parts; a part with no content or with two;

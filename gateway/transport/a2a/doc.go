@@ -24,7 +24,8 @@
 // its message came of in the field Aepb-Parent-Jti, or the metadata of that name. A refusal is a status with an ErrorInfo.
 // Messages are kept as they travel; package frame says what they mean.
 //
-// push.go is the [Pusher], which posts changes of tasks to webhooks.
+// push.go is the [Pusher], which posts changes of tasks to webhooks: an event of
+// 1.0 to those of callers of 1.0, the whole task to those of callers of 0.3.
 //
 // dial.go is the [Dialer]: it carries a sealed message to an agent and judges
 // whether what comes back is a reply to it; dialgrpc.go does so over gRPC, which
