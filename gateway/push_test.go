@@ -231,24 +231,37 @@ func (s *stage) states(id string) string {
 // question is asked again, and both configurations are told that.
 func TestPush_AnswerThatDoesNotReachTheAgent(t *testing.T) {
 	t.Parallel()
-	play(t, map[string][]scene{calling: {{reply: result(pending)}, {fail: errBroken}, {reply: result(complete)}}}, func(s *stage) {
-		t := s.t
-		id := s.asked(t, s.ask(t, s, s.asks(invoking, withHook(called, "one", ""))))
-		if _, err := s.Exchange(t.Context(), s.asks(invoking, withHook(answerAda(id), "two", ""))); err == nil {
-			t.Fatal("an answer that did not reach the agent is a success")
-		}
-		if list := s.configs(s.asks("ListTaskPushNotificationConfigs", `{"taskId":"`+id+`"}`)); !strings.Contains(list, "/one") || !strings.Contains(list, "/two") {
-			t.Errorf("the list of configurations is %s", list)
-		}
-		if _, state := taskIn(t, s.ask(t, s, s.asks(invoking, answerAda(id))).Wire.Body); state != "TASK_STATE_COMPLETED" {
-			t.Errorf("the second answer leads to %s", state)
-		}
-		synctest.Wait()
-		const since = "WORKING INPUT_REQUIRED WORKING COMPLETED"
-		if one, two := s.states("one"), s.states("two"); one != "INPUT_REQUIRED "+since || two != since {
-			t.Errorf("posted was %s, and %s", one, two)
-		}
-	})
+	const since = "WORKING INPUT_REQUIRED WORKING COMPLETED"
+	for name, first := range map[string]string{"the second configuration": withHook(called, "one", ""), "the first configuration": called} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			named := first != called
+			play(t, map[string][]scene{calling: {{reply: result(pending)}, {fail: errBroken}, {reply: result(complete)}}}, func(s *stage) {
+				s.answersTwice(first)
+				if one, two := s.states("one"), s.states("two"); two != since || named && one != "INPUT_REQUIRED "+since || !named && one != "" {
+					s.t.Errorf("posted was %s, and %s", one, two)
+				}
+			})
+		})
+	}
+}
+
+// answersTwice begins a task that asks, and answers it until the agent has heard that.
+func (s *stage) answersTwice(first string) {
+	t := s.t
+	t.Helper()
+	id := s.asked(t, s.ask(t, s, s.asks(invoking, first)))
+	if _, err := s.Exchange(t.Context(), s.asks(invoking, withHook(answerAda(id), "two", ""))); err == nil {
+		t.Fatal("an answer that did not reach the agent is a success")
+	}
+	list := s.configs(s.asks("ListTaskPushNotificationConfigs", `{"taskId":"`+id+`"}`))
+	if !strings.Contains(list, "/two") || strings.Contains(first, "/one") != strings.Contains(list, "/one") {
+		t.Errorf("the list of configurations is %s", list)
+	}
+	if _, state := taskIn(t, s.ask(t, s, s.asks(invoking, answerAda(id))).Wire.Body); state != "TASK_STATE_COMPLETED" {
+		t.Errorf("the second answer leads to %s", state)
+	}
+	synctest.Wait()
 }
 
 // TestPush_TwoQuestions: a task that asks twice is posted as asking twice, although
