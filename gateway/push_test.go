@@ -406,3 +406,24 @@ func TestPush_ConfigurationLivesAsLongAsItsTask(t *testing.T) {
 		}
 	})
 }
+
+// TestPush_StreamIsPostedFromItsBeginning: every state that a stream tells its caller
+// is posted too, the first one with the whole task.
+func TestPush_StreamIsPostedFromItsBeginning(t *testing.T) {
+	t.Parallel()
+	events := []string{wholeTask("SUBMITTED", ""), status("WORKING", ""), artifact("done it"), status("COMPLETED", "")}
+	play(t, map[string][]scene{streaming: {{events: events, end: io.EOF}}}, func(s *stage) {
+		t := s.t
+		_, _ = read(t, s.ask(t, s, s.a2a(streaming, withHook(saying, "agent", ""))).Events)
+		tool := s.ask(t, s, s.adds(streaming, withHook(adding, "tool", ""))).Events
+		close(s.tools.gate)
+		_, _ = read(t, tool)
+		synctest.Wait()
+		if agent, tool := s.states("agent"), s.states("tool"); agent != "SUBMITTED WORKING COMPLETED" || tool != "WORKING COMPLETED" {
+			t.Errorf("posted was %s, and %s", agent, tool)
+		}
+		if got := s.posted(); !strings.HasPrefix(got, `https://hook.example/agent {"task":`) || strings.Count(got, "done it") != 1 {
+			t.Errorf("posted was %s", got)
+		}
+	})
+}

@@ -128,3 +128,28 @@ func TestOldHTTPSaysWhichTaskLoses(t *testing.T) {
 		t.Errorf("media types are lost at %q, want %q", found, want)
 	}
 }
+
+// TestPush_FormOf03: a push notification of 0.3 is the task alone, as JSON-RPC has it
+// (A2A 0.3, section 9.5). It is no form of 1.0, and no request has it.
+func TestPush_FormOf03(t *testing.T) {
+	t.Parallel()
+	tr := New(translators.Config{})
+	task := &canonical.Task{ID: "t", ContextID: "c", Status: canonical.Status{State: canonical.StateInputRequired}}
+	m := &canonical.Message{Op: canonical.OpTaskGet, Phase: canonical.PhaseResponse, Body: &canonical.Result{Task: task}}
+	const want = `{"kind":"task","id":"t","contextId":"c","status":{"state":"input-required"}}`
+	wire, losses, err := tr.Encode(m, translators.Target{Version: Version03, Form: FormPush})
+	if err != nil || len(losses) != 0 || !rawjson.Equal(wire.Body, raw(want)) {
+		t.Errorf("%v, losing %v: %s", err, losses, wire.Body)
+	}
+	wire.Re = canonical.OpTaskGet
+	if back, err := tr.Decode(wire); err != nil || back.Body.(*canonical.Result).Task.ID != "t" {
+		t.Errorf("read back: %+v, %v", back, err)
+	}
+	if _, _, err := tr.Encode(m, translators.Target{Version: Version, Form: FormPush}); err == nil {
+		t.Error("1.0 has it too")
+	}
+	wire.Re = ""
+	if _, err := tr.Decode(wire); err == nil {
+		t.Error("it is read as a request")
+	}
+}
