@@ -195,15 +195,25 @@ func (g *Gateway) keepPush(ctx context.Context, x *exchange, rec *record, config
 }
 
 // markPushes writes in a record that changes of the task are posted, and changes
-// nothing else in it. If others have written the record, rec is what they wrote.
+// nothing else in it. If others have written the record meanwhile, rec is what they
+// wrote, unless they ended the task: then rec keeps its revision, so that whoever
+// works on the task does not write over the end.
 func (g *Gateway) markPushes(ctx context.Context, rec *record) error {
+	stored := *rec
 	for range maxSwaps {
-		if rec.Pushes {
-			return nil
+		ok := stored.Pushes
+		if !ok {
+			var err error
+			stored.Pushes = true
+			if ok, err = g.save(ctx, &stored); err != nil {
+				return err
+			}
 		}
-		rec.Pushes = true
-		if ok, err := g.save(ctx, rec); err != nil || ok {
-			return err
+		if ok {
+			if rec.Pushes = true; stored.Task.Status.State.Terminal() == rec.Task.Status.State.Terminal() {
+				*rec = stored
+			}
+			return nil
 		}
 		now, err := g.load(ctx, rec.key)
 		if err != nil {
@@ -212,7 +222,7 @@ func (g *Gateway) markPushes(ctx context.Context, rec *record) error {
 		if now == nil {
 			return &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
 		}
-		*rec = *now
+		stored = *now
 	}
 	return conflict(nil)
 }

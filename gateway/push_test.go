@@ -1,12 +1,14 @@
 package gateway_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -425,5 +427,43 @@ func TestPush_StreamIsPostedFromItsBeginning(t *testing.T) {
 		if got := s.posted(); !strings.HasPrefix(got, `https://hook.example/agent {"task":`) || strings.Count(got, "done it") != 1 {
 			t.Errorf("posted was %s", got)
 		}
+	})
+}
+
+// interrupting does something else right before the first write of a kind.
+type interrupting struct {
+	gateway.Entries
+
+	kind string
+	once sync.Once
+	do   func()
+}
+
+func (e *interrupting) Swap(ctx context.Context, key gateway.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
+	if key.Kind == e.kind {
+		e.once.Do(e.do)
+	}
+	return e.Entries.Swap(ctx, key, old, value, until)
+}
+
+// TestPush_RegistrationOverwritesNoCancellation: a task is canceled while the
+// configuration of an answer is registered. It stays canceled.
+func TestPush_RegistrationOverwritesNoCancellation(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{calling: {{reply: result(pending)}, {reply: result(complete)}}}, func(s *stage) {
+		t := s.t
+		crossing := &interrupting{Entries: s.memory.Entries(), kind: "push"}
+		s.view = crossing
+		other := s.replica(t)
+		s.view = nil
+		id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
+		crossing.do = func() { s.ask(t, s, s.asks(canceling, `{"id":"`+id+`"}`)) }
+		_, _ = other.Exchange(t.Context(), s.asks(invoking, withHook(answerAda(id), "two", "")))
+		for _, g := range []*gateway.Gateway{s.Gateway, other} {
+			if _, state := taskIn(t, s.ask(t, g, s.asks(looking, `{"id":"`+id+`"}`)).Wire.Body); state != "TASK_STATE_CANCELED" {
+				t.Errorf("the task is %s", state)
+			}
+		}
+		_ = other.Close()
 	})
 }

@@ -323,13 +323,14 @@ func (g *Gateway) answerOpen(ctx context.Context, x *exchange, rec *record, answ
 	if err := g.choose(ctx, x); err != nil {
 		return transport.Answer{}, err
 	}
+	asked := *rec // the answers are to this question, whatever the record says by now
 	if err := g.registerKnown(ctx, x); err != nil {
 		return transport.Answer{}, err
 	}
-	if err := g.post(ctx, rec.mailKey(), letter{Answers: rec.given(answers)}); err != nil {
+	if err := g.post(ctx, asked.mailKey(), letter{Answers: asked.given(answers)}); err != nil {
 		return transport.Answer{}, err
 	}
-	return g.watch(ctx, x, rec, x.message.Preferences.Stream)
+	return g.watch(ctx, x, &asked, x.message.Preferences.Stream)
 }
 
 // bindable is the question that a message in plain text leaves open to a
