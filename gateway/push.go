@@ -196,8 +196,8 @@ func (g *Gateway) keepPush(ctx context.Context, x *exchange, rec *record, config
 
 // markPushes writes in a record that changes of the task are posted, and changes
 // nothing else in it. If others have written the record meanwhile, rec is what they
-// wrote, unless they ended the task: then rec keeps its revision, so that whoever
-// works on the task does not write over the end.
+// wrote, unless they ended the task: then rec keeps its revision, so that the run
+// that has it does not write over the end.
 func (g *Gateway) markPushes(ctx context.Context, rec *record) error {
 	stored := *rec
 	for range maxSwaps {
@@ -234,7 +234,7 @@ const maxSwaps = 8
 // changes are noticed.
 func (g *Gateway) attend(ctx context.Context, x *exchange, rec *record) {
 	if rec.TaskID == "" || rec.Runner != "" || stream.Settled(rec.Task.Status.State) || g.followed(ctx, rec) {
-		return // the last but one: it waits for its caller, or has ended
+		return // a settled task waits for its caller, or has ended
 	}
 	following := x.again()
 	following.message = &canonical.Message{

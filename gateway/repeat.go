@@ -223,7 +223,7 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 		}
 		return err
 	}
-	if saved && x.record != nil && rec.Follower == "" && !x.record.Task.Status.State.Terminal() { // nobody else hears of it
+	if saved && x.record != nil && rec.Follower == "" && !x.record.Task.Status.State.Terminal() { // no other exchange posts it
 		g.postChange(ctx, x.record, rec)
 	}
 	if !saved && x.webhook != nil && !x.hooked {
@@ -254,8 +254,8 @@ func (g *Gateway) outlast(ctx context.Context, rec *record, round int) (bool, er
 	return false, conflict(nil)
 }
 
-// postChange posts what is different in a task between two of its records, if
-// somebody wants to know.
+// postChange posts what is different in a task between two of its records, if the
+// task has push notification configurations.
 func (g *Gateway) postChange(ctx context.Context, before, after *record) {
 	if !after.Pushes {
 		return
