@@ -204,6 +204,10 @@ func (g *Gateway) prolong(ctx context.Context, entry Entry) (bool, error) {
 // adopt posts how a task stands, because nobody knows what was posted of its last
 // changes, and follows it from there.
 func (g *Gateway) adopt(ctx context.Context, w *watched, rec *record) error {
+	rec, err := g.load(ctx, rec.key) // again: it may have changed, and its changes are posted in order
+	if err != nil || rec == nil {
+		return err
+	}
 	task, err := g.present(rec)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/pushread"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/ainp"
@@ -327,7 +328,10 @@ func (h *pushReceiver) told(t *testing.T, path string, f pushForm) {
 		whole := len(doc) == 1 && slices.ContainsFunc(want, func(name string) bool { return doc[name] != nil })
 		if f.version == a2a.Version03 {
 			header = "X-A2A-Notification-Token"
-			whole = string(doc["kind"]) == `"task"` && doc["id"] != nil && doc["status"] != nil
+			whole = string(doc["kind"]) == `"task"` && doc["contextId"] != nil && doc["status"] != nil
+		}
+		if task, err := pushread.Task(f.version == a2a.Version03, []byte(n.body)); err != nil || task == "" {
+			t.Errorf("%s: the official library does not read the notification: %v", path, err)
 		}
 		if !whole || n.header.Get(header) != pushToken {
 			t.Errorf("%s: the notification of A2A %s is %s with %v", path, f.version, n.body, n.header)
