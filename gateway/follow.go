@@ -53,8 +53,10 @@ func (r *run) look(ctx context.Context) error {
 		op, wait = canonical.OpTaskResult, 0
 		r.owed = false
 	} else if !r.blind && r.x.described != nil && r.x.described.Streams && r.x.agentStreams() == translators.StreamsTask {
+		if wait = minPoll << r.broken; r.op == canonical.OpTaskGet {
+			wait = 0 // how the task stands was heard just now: what happens to it next is not to be missed
+		}
 		op = canonical.OpTaskSubscribe
-		wait = minPoll << r.broken
 	}
 	sealed, err := r.g.inquire(ctx, r.x, op, &canonical.TaskQuery{ID: r.agent.TaskID})
 	if err != nil {

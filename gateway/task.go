@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -83,7 +84,14 @@ func (g *Gateway) askAgent(ctx context.Context, x *exchange, rec *record, query 
 		return g.watch(ctx, x, rec, true) // whoever keeps the record follows it
 	}
 	waits := !x.relay() && x.message.Op == canonical.OpTaskResult // until there is one
-	if waits {
+	subscribes := x.message.Op == canonical.OpTaskSubscribe
+	if subscribes {
+		if err := g.choose(ctx, x); err != nil {
+			return transport.Answer{}, err
+		}
+	}
+	looks := subscribes && !x.verbatim()
+	if waits || looks {
 		x.message.Op = canonical.OpTaskGet
 	}
 	sealed, _, err := g.request(ctx, x)
@@ -95,12 +103,34 @@ func (g *Gateway) askAgent(ctx context.Context, x *exchange, rec *record, query 
 		r.op, x.message.Op = canonical.OpTaskGet, canonical.OpTaskResult
 		return r.wait(ctx)
 	}
-	if x.message.Op == canonical.OpTaskSubscribe {
+	if subscribes {
 		r := g.begin(ctx, x, sealed)
-		r.op = canonical.OpTaskSubscribe
+		if r.op = x.message.Op; looks {
+			return r.subscribe(ctx)
+		}
 		return r.tell(ctx)
 	}
 	return g.converse(x.lifetime(ctx), x, sealed)
+}
+
+// errEnded refuses a subscription to a task that has ended (A2A 1.0 section 3.1.6).
+var errEnded = &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task has ended"}
+
+// subscribe begins a subscription with how the task stands, which the agent was asked
+// for with GetTask: a subscription must begin with the task, and is refused if it
+// has ended (A2A 1.0 section 3.1.6). Agents of A2A 0.3 do neither. Changes are then
+// told as the agent tells them.
+func (r *run) subscribe(ctx context.Context) (transport.Answer, error) {
+	r.x.message.Op = canonical.OpTaskSubscribe
+	first, err := r.step(ctx, r.x.endpoint.Timeout)
+	if err == nil && r.fold.Task() != nil && r.fold.Task().Status.State.Terminal() {
+		err = errEnded
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.abort()
+		return transport.Answer{}, r.late(err)
+	}
+	return r.tellFrom(ctx, first, err)
 }
 
 // cancelApart cancels a task of an agent that only acknowledges that, and answers
@@ -226,7 +256,7 @@ func (g *Gateway) fromRecord(ctx context.Context, x *exchange, rec *record, quer
 		return g.cancel(ctx, x, rec)
 	case canonical.OpTaskSubscribe:
 		if done {
-			return transport.Answer{}, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task has ended"}
+			return transport.Answer{}, errEnded
 		}
 		return g.watch(ctx, x, rec, true)
 	case canonical.OpTaskResult:

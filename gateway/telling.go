@@ -45,6 +45,11 @@ func (r *run) tell(ctx context.Context) (transport.Answer, error) {
 		r.abort()
 		return transport.Answer{}, err
 	}
+	return r.tellFrom(ctx, first, err)
+}
+
+// tellFrom is tell with the first step taken already: err is nil, errPatience or io.EOF.
+func (r *run) tellFrom(ctx context.Context, first step, err error) (transport.Answer, error) {
 	x := r.x
 	asks := r.asked() && x.asking() == translators.AskStream
 	if r.settled() && r.single() && (x.relay() && !asks || r.failure != nil) {

@@ -576,6 +576,9 @@ func (p *part) queried(ctx context.Context, q *canonical.TaskQuery) (transport.A
 			return p.reply(&canonical.Done{})
 		}
 	case canonical.OpTaskSubscribe:
+		if job.now().Terminal() && p.asked.Origin.Version == a2a.Version { // of 1.0; agents of 0.3 tell such a task
+			return transport.Answer{}, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the work has ended"}
+		}
 		return p.play(saying1(&canonical.Event{Task: p.snapshot(job)}), p.ends(job))
 	case canonical.OpTaskResult:
 		if err := job.wait(ctx); err != nil {
