@@ -305,9 +305,11 @@ func (t *telling) last(m *canonical.Message) error {
 		return t.encode(m)
 	}
 	if r.x.callerStreams() == translators.StreamsTask {
-		events, _ := t.shape.End(result)
+		var events []canonical.Event
 		if r.told(result) {
 			events = t.unsaid()
+		} else {
+			events, _ = t.shape.End(result)
 		}
 		if t.told.Count() == 0 && result.Output != nil && len(events) > 0 && events[0].Task == nil { // a stream begins with the task (A2A 1.0, 3.1.2)
 			begun := &canonical.Task{ID: r.own.TaskID, ContextID: r.own.ContextID, Status: canonical.Status{State: canonical.StateWorking}}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/aepb/aepb-gateway/translators/a2a"
@@ -59,6 +60,37 @@ func TestSubscribeToTask_Ended(t *testing.T) {
 				h = c.about(ctx, canonical.OpTaskSubscribe, id)
 				if h.state() != "" || h.refused() != string(canonical.CodeUnsupportedOp) {
 					t.Errorf("got a task that is %q and the error %q, want no task and %q", h.state(), h.refused(), canonical.CodeUnsupportedOp)
+				}
+			})
+		}
+	}
+}
+
+// TestStream_AsksAtOnce: a stream of work that asks before it says anything else begins
+// with the task, and then says what is asked (A2A 1.0 section 3.1.2).
+func TestStream_AsksAtOnce(t *testing.T) {
+	t.Parallel()
+	tr := everybody(t)
+	for _, to := range tr.hired(t, []string{"a2a@1.0", "mcp@2026-07-28", "mcp@2025-11-25", "uacp", "ainp+websocket"}) {
+		for _, from := range tr.sides() {
+			if from.binding != a2a.Binding || from == to {
+				continue
+			}
+			t.Run(from.name+" to "+to.name, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), patienceOfPlays)
+				defer cancel()
+				c := tr.caller(t, from, to, player)
+				m := c.request(canonical.OpInvoke, c.invoke(doAsk))
+				m.Preferences.Stream = true
+				h := c.ask(ctx, m, true, nil)
+				if len(h.messages) == 0 {
+					t.Fatalf("nothing was told: %s", h.otherwise())
+				}
+				if begins, ok := h.messages[0].Body.(*canonical.Event); !ok || begins.Task == nil {
+					t.Errorf("the stream begins with %s, want a task", mustMarshal(h.messages[0].Body))
+				}
+				if h.state() != canonical.StateInputRequired || !strings.Contains(h.noticed(), "what is your name?") {
+					t.Errorf("the stream ends with the state %q and %q, want a question", h.state(), h.noticed())
 				}
 			})
 		}
