@@ -79,6 +79,7 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 	rec.TaskID, rec.Context = r.agent.TaskID, r.agent.ContextID
 	rec.Heard, _ = r.input()
 	rec.Round, rec.Held = r.round, rec.Held || r.held
+	rec.Joined = rec.Joined || r.fold.Joined()
 	rec.Runner, rec.Waits, rec.State = g.runnerOf(r), r.waits(), ""
 	if rec.Follower = g.instance; r.left || r.settled() && !r.open() {
 		rec.Follower = ""

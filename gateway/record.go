@@ -80,6 +80,7 @@ type record struct {
 	Source   canonical.Binding // the caller's protocol
 	Pushes   bool              `json:",omitempty"` // somebody wants to be told of changes
 	Held     bool              `json:",omitempty"` // the agent keeps its task in another way than its caller knows: it is told, and answered, here
+	Joined   bool              `json:",omitempty"` // appended chunks of an artifact are one part of Task
 	Changed  time.Time
 
 	key      EntryKey

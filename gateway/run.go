@@ -91,6 +91,7 @@ func (g *Gateway) goOn(
 
 func (g *Gateway) newRun(x *exchange, parents []ect.ID) *run {
 	r := &run{g: g, x: x, op: x.message.Op, parents: parents, guest: x.message.Op != canonical.OpInvoke, history: x.history()}
+	r.fold.Join = !x.kin()
 	switch {
 	case x.record != nil:
 		r.own, r.agent = x.record.own(), x.record.agent()
@@ -333,7 +334,7 @@ func (r *run) absorb(m *canonical.Message) ([]canonical.Event, error) {
 		if err := r.fold.Add(body, r.own); err != nil || body.Task == nil || before == nil {
 			return []canonical.Event{*body}, err
 		}
-		return stream.Diff(before, body.Task), nil // it has been told how things stood
+		return stream.Diff(before, r.fold.Task()), nil // it has been told how things stood
 	case *canonical.Result:
 		return r.conclude(body)
 	case *canonical.Error:
@@ -441,7 +442,7 @@ func (r *run) conclude(result *canonical.Result) ([]canonical.Event, error) {
 	if before == nil {
 		return []canonical.Event{event}, nil
 	}
-	return stream.Diff(before, result.Task), nil
+	return stream.Diff(before, r.fold.Task()), nil
 }
 
 // errWithdrawn: nobody here wanted that.

@@ -162,8 +162,17 @@ func (r *run) outcome(ctx context.Context) (*canonical.Message, error) {
 		m.Body = r.question()
 	default:
 		m.Body = r.final()
+		m.Losses = chunksJoined(r.fold.Joined())
 	}
 	return m, nil
+}
+
+// chunksJoined is what is lost where appended chunks of an artifact are told as one part.
+func chunksJoined(joined bool) []canonical.Loss {
+	if !joined {
+		return nil
+	}
+	return []canonical.Loss{{Code: canonical.LossChunks, Path: "/body/artifact", Fate: canonical.Dropped}}
 }
 
 // settledOnRecord: what goes on, or waits for its caller, is on record before

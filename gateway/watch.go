@@ -114,7 +114,7 @@ func (g *Gateway) answerOf(x *exchange, rec *record) (*canonical.Message, error)
 	if err != nil {
 		return nil, err
 	}
-	m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: result}
+	m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: result, Losses: chunksJoined(rec.Joined)}
 	if t := result.Task; t != nil && t.Failure != nil && x.message.Op == canonical.OpTaskResult {
 		m.Phase, m.Body = canonical.PhaseError, t.Failure
 	}

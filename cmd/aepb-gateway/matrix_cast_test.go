@@ -33,6 +33,7 @@ const (
 	doWork    = "work"    // work until the test says that it is done
 	doToil    = "toil"    // the same, and make no task of it where the caller would wait
 	doUndo    = "undo"    // leave a checkpoint
+	doSpell   = "spell"   // say a text in chunks, and one whole
 )
 
 // cast is the road of the troupe's doors: whoever stands behind them.
@@ -183,6 +184,8 @@ func (p *part) invoked(ctx context.Context, body *canonical.Invoke) (transport.A
 	case doWork, doToil:
 		name, _, _ := strings.Cut(rest, " ")
 		return p.work(ctx, name, what == doToil)
+	case doSpell:
+		return p.spell()
 	case doUndo:
 		answer, err := p.reply(p.result("done, and can be undone"))
 		answer.Evidence = p.checkpoint()
@@ -427,6 +430,24 @@ func (p *part) tell() (transport.Answer, error) {
 			saying1(&canonical.Event{Status: &canonical.Status{State: canonical.StateCompleted}}),
 		)
 	}
+}
+
+// spell says one artifact chunk by chunk, and another with two texts at once.
+func (p *part) spell() (transport.Answer, error) {
+	if !p.streams() {
+		return transport.Answer{}, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "only in a stream"}
+	}
+	p.asked.Conversation.TaskID = p.task()
+	task := &canonical.Task{ID: p.asked.Conversation.TaskID, ContextID: p.context(), Status: canonical.Status{State: canonical.StateWorking}}
+	lines := []line{saying1(&canonical.Event{Task: task})}
+	for i, chunk := range []string{"Hello ", "wor", "ld"} {
+		lines = append(lines, saying1(&canonical.Event{Artifact: &canonical.ArtifactUpdate{
+			Append: i > 0, Last: i == 2, Artifact: canonical.Artifact{ID: "spelled", Parts: textPart(chunk)},
+		}}))
+	}
+	two := artifactOf("one")
+	two.Artifact.Artifact.Parts = append(two.Artifact.Artifact.Parts, textPart("two")...)
+	return p.play(append(lines, saying1(two), saying1(&canonical.Event{Status: &canonical.Status{State: canonical.StateCompleted}}))...)
 }
 
 func artifactOf(text string) *canonical.Event {

@@ -2,7 +2,9 @@ package stream
 
 import (
 	"errors"
+	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -19,10 +21,16 @@ var ErrTooMuch = errors.New("stream: the events add up to too much")
 
 // Folder adds the events of one stream up. Its zero value is empty.
 type Folder struct {
-	task  *canonical.Task
-	turn  *canonical.Content
-	parts int
-	size  int
+	// Join makes text that is appended to an artifact one part with the text that the
+	// artifact ends with, as the agent means it (A2A, append of TaskArtifactUpdateEvent).
+	// It is for readers whose protocol has no chunks. Parts that come together stay apart.
+	Join bool
+
+	task   *canonical.Task
+	turn   *canonical.Content
+	parts  int
+	size   int
+	joined map[string]bool // the artifacts, by id, that have such a part
 }
 
 // Add takes the next event; where it belongs stands in the conversation that
@@ -41,6 +49,7 @@ func (f *Folder) Add(e *canonical.Event, at canonical.Conversation) error {
 	case e.Task != nil:
 		task := *e.Task
 		task.Artifacts = slices.Clone(task.Artifacts)
+		f.rejoin(task.Artifacts)
 		f.task = &task
 	case e.Turn != nil:
 		f.turn = e.Turn
@@ -96,12 +105,98 @@ func (f *Folder) artifact(u *canonical.ArtifactUpdate) {
 		f.task.Artifacts = append(f.task.Artifacts, u.Artifact)
 	case u.Append:
 		whole := f.task.Artifacts[at]
-		whole.Parts = slices.Concat(whole.Parts, u.Artifact.Parts)
+		whole.Parts = f.appended(whole.ID, whole.Parts, u.Artifact.Parts)
 		f.task.Artifacts[at] = whole
 	default:
+		delete(f.joined, u.Artifact.ID)
 		f.task.Artifacts[at] = u.Artifact
 	}
 }
+
+// appended is the parts of an artifact with those that came to it.
+func (f *Folder) appended(id string, parts, more []canonical.Part) []canonical.Part {
+	last := len(parts) - 1
+	if !f.Join || last < 0 || len(more) == 0 || !continues(&parts[last], &more[0]) {
+		return slices.Concat(parts, more)
+	}
+	if f.joined == nil {
+		f.joined = map[string]bool{}
+	}
+	f.joined[id] = true // and there is such an artifact as long as this says so
+	whole := parts[last]
+	whole.Text += more[0].Text
+	return slices.Concat(parts[:last], []canonical.Part{whole}, more[1:])
+}
+
+// continues reports whether both parts are plain text and alike in all else.
+func continues(a, b *canonical.Part) bool {
+	x, y := *a, *b
+	if x.Kind != canonical.KindText || x.Form != canonical.FormNone {
+		return false
+	}
+	x.Text, y.Text = "", ""
+	return reflect.DeepEqual(x, y)
+}
+
+// rejoin joins in the artifacts of a snapshot what was joined when it came piece by
+// piece, and the text that has come to it since.
+func (f *Folder) rejoin(artifacts []canonical.Artifact) {
+	joined := map[string]bool{}
+	for i := range artifacts {
+		a := &artifacts[i]
+		if !f.joined[a.ID] {
+			continue
+		}
+		at := f.find(&canonical.ArtifactUpdate{Artifact: *a})
+		if parts := rejoined(f.task.Artifacts[at].Parts, a.Parts); parts != nil {
+			a.Parts, joined[a.ID] = parts, true
+		}
+	}
+	f.joined = joined
+}
+
+// rejoined is the parts of an artifact with those that are known joined as they were;
+// nil: it is another artifact by now.
+func rejoined(known, parts []canonical.Part) []canonical.Part {
+	var out []canonical.Part
+	for i := range known {
+		n := pieces(&known[i], parts)
+		if n == 0 {
+			return nil
+		}
+		out, parts = append(out, known[i]), parts[n:]
+	}
+	for last := len(out) - 1; len(parts) > 0 && continues(&out[last], &parts[0]); parts = parts[1:] {
+		out[last].Text += parts[0].Text
+	}
+	return append(out, parts...)
+}
+
+// pieces is how many of the parts, from the first on, make up the whole one; zero:
+// they do not.
+func pieces(whole *canonical.Part, parts []canonical.Part) int {
+	rest := whole.Text
+	for i := range parts {
+		text := parts[i].Text
+		if !continues(whole, &parts[i]) {
+			if i == 0 && reflect.DeepEqual(*whole, parts[0]) {
+				return 1
+			}
+			return 0
+		}
+		if !strings.HasPrefix(rest, text) {
+			return 0
+		}
+		if rest = rest[len(text):]; rest == "" {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// Joined reports whether chunks of an artifact became one part: their boundaries are
+// lost (canonical.LossChunks).
+func (f *Folder) Joined() bool { return len(f.joined) > 0 }
 
 // Task is how the task stands; nil: the stream has shown none. It is the
 // caller's own but for what lies below its artifacts.

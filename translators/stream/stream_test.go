@@ -312,3 +312,53 @@ func TestChangesToldToWhoeverHasOnlyProgress(t *testing.T) {
 		t.Errorf("a relay tells %+v", got)
 	}
 }
+
+// TestFolder_Join: text that is appended to an artifact is one text with what it ends
+// with; parts that come together stay apart, and so does what is no text.
+func TestFolder_Join(t *testing.T) {
+	link := canonical.Part{Kind: canonical.KindRef, URI: "https://example.com/"}
+	markdown := canonical.Part{Kind: canonical.KindText, Text: "# x", Media: "text/markdown"}
+	more := func(parts ...canonical.Part) canonical.Event {
+		return canonical.Event{Artifact: &canonical.ArtifactUpdate{Artifact: canonical.Artifact{ID: "a", Parts: parts}, Append: true}}
+	}
+	whole := func(state canonical.State, parts ...canonical.Part) canonical.Event {
+		return canonical.Event{Task: &canonical.Task{ID: "t", ContextID: "c", Status: canonical.Status{State: state}, Artifacts: []canonical.Artifact{{ID: "a", Parts: parts}}}}
+	}
+	working := canonical.StateWorking
+	for name, test := range map[string]struct {
+		events []canonical.Event
+		want   []canonical.Part
+		joined bool
+	}{
+		"chunks of text":              {[]canonical.Event{artifact("a", false, false, "Hello "), more(text("wor")), more(text("ld"))}, []canonical.Part{text("Hello world")}, true},
+		"parts of one chunk":          {[]canonical.Event{artifact("a", false, false, "one", "two")}, []canonical.Part{text("one"), text("two")}, false},
+		"a chunk of several":          {[]canonical.Event{artifact("a", false, false, "one"), more(text(" more"), text("two"))}, []canonical.Part{text("one more"), text("two")}, true},
+		"a link between":              {[]canonical.Event{artifact("a", false, false, "one"), more(link), more(text("two"))}, []canonical.Part{text("one"), link, text("two")}, false},
+		"text of another media type":  {[]canonical.Event{artifact("a", false, false, "one"), more(markdown)}, []canonical.Part{text("one"), markdown}, false},
+		"a snapshot of the same":      {[]canonical.Event{artifact("a", false, false, "a"), more(text("b")), whole(working, text("a"), text("b"))}, []canonical.Part{text("ab")}, true},
+		"a snapshot with more":        {[]canonical.Event{artifact("a", false, false, "a"), more(text("b")), whole(working, text("a"), text("b"), text("c"), link), more(text("d"))}, []canonical.Part{text("abc"), link, text("d")}, true},
+		"a snapshot of something new": {[]canonical.Event{artifact("a", false, false, "a"), more(text("b")), whole(working, text("x"), text("y"))}, []canonical.Part{text("x"), text("y")}, false},
+		"only a snapshot":             {[]canonical.Event{whole(working, text("x"), text("y"))}, []canonical.Part{text("x"), text("y")}, false},
+		"what takes its place":        {[]canonical.Event{artifact("a", false, false, "a"), more(text("b")), artifact("a", false, true, "c", "d")}, []canonical.Part{text("c"), text("d")}, false},
+		"gone and begun anew": {
+			[]canonical.Event{artifact("a", false, false, "a"), more(text("b")), {Task: &canonical.Task{ID: "t"}}, artifact("a", false, false), whole(working, text("x"), text("y"))},
+			[]canonical.Part{text("x"), text("y")}, false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := stream.Folder{Join: true}
+			plain := stream.Folder{}
+			for _, e := range test.events {
+				if err := errors.Join(f.Add(&e, at), plain.Add(&e, at)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(test.want, f.Task().Artifacts[0].Parts); diff != "" || f.Joined() != test.joined {
+				t.Errorf("joined %v, -want +got:\n%s", f.Joined(), diff)
+			}
+			if plain.Joined() {
+				t.Error("a folder that does not join has joined")
+			}
+		})
+	}
+}
