@@ -79,7 +79,7 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 	rec.TaskID, rec.Context = r.agent.TaskID, r.agent.ContextID
 	rec.Heard, _ = r.input()
 	rec.Round, rec.Held = r.round, rec.Held || r.held
-	rec.Joined = rec.Joined || r.fold.Joined()
+	rec.Joined, rec.Log = rec.Joined || r.fold.Joined(), r.log
 	rec.Runner, rec.Waits, rec.State = g.runnerOf(r), r.waits(), ""
 	if rec.Follower = g.instance; r.left || r.settled() && !r.open() {
 		rec.Follower = ""
@@ -110,7 +110,7 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 		r.reused = true
 		return &transport.BadReplyError{Agent: x.agent.Name, Reason: "its task has the id of one that has ended: each task needs an id of its own"}
 	}
-	r.keeping, r.saved = true, g.Now()
+	r.keeping, r.saved, r.onLog = true, g.Now(), r.log.Count
 	if r.posted == nil {
 		r.posted = task
 	}
@@ -166,7 +166,7 @@ func (r *run) note(ctx context.Context, s step) {
 		status := s.events[i].Status
 		urgent = urgent || status != nil && status.State != r.x.record.Task.Status.State
 	}
-	if urgent || r.g.Now().Sub(r.saved) >= saveEvery {
+	if urgent || r.log.pressing(r.onLog) || r.g.Now().Sub(r.saved) >= saveEvery {
 		r.keepUp(ctx)
 	}
 }
@@ -392,6 +392,7 @@ func (r *run) lose(ctx context.Context, why string) {
 		return
 	}
 	r.x.record.leave()
+	r.x.record.Log = r.log
 	if err := r.g.put(ctx, r.x.record); err != nil {
 		r.unkept(ctx, err)
 	}
@@ -410,7 +411,7 @@ func (r *run) mark(ctx context.Context, state canonical.State, why string) {
 	if why != "" {
 		task.Status.Message = stream.Failed(r.own, &canonical.Error{Message: why}).Status.Message
 	}
-	rec.Task, rec.Said, rec.Re, rec.Runner, rec.Follower, rec.Waits = task, nil, "", "", "", waitsNot
+	rec.Task, rec.Log, rec.Said, rec.Re, rec.Runner, rec.Follower, rec.Waits = task, r.log, nil, "", "", "", waitsNot
 	if err := r.g.put(ctx, rec); err != nil {
 		r.unkept(ctx, err)
 		return

@@ -53,6 +53,8 @@ type run struct {
 	outdone bool               // its record has ended without it
 	reused  bool               // the agent gave its task the id of one that has ended
 	saved   time.Time
+	log     eventLog        // of what the agent said, for the record
+	onLog   int             // how many of its events are on record
 	posted  *canonical.Task // as those who have changes posted to them know it
 	mail    *mailbox        // what others want of it; nil: nobody knows of it
 
@@ -94,7 +96,7 @@ func (g *Gateway) newRun(x *exchange, parents []ect.ID) *run {
 	r.fold.Join = !x.kin()
 	switch {
 	case x.record != nil:
-		r.own, r.agent = x.record.own(), x.record.agent()
+		r.own, r.agent, r.log, r.onLog = x.record.own(), x.record.agent(), x.record.Log, x.record.Log.Count
 		task := x.record.Task
 		r.keeping, r.posted, r.round, r.held = !r.guest, &task, x.record.Round, x.record.Held && !r.guest
 	case !x.relay() && x.callerStreams() == translators.StreamsTask && x.agentStreams() != translators.StreamsTask:
@@ -150,7 +152,7 @@ func (r *run) step(ctx context.Context, patience time.Duration) (step, error) {
 			}
 			return step{}, io.EOF
 		}
-		h, err := r.pump.next(ctx, patience)
+		h, err := r.next(ctx, patience)
 		switch {
 		case err == nil: // what was taken is not lost, even if nobody waits any more
 		case ctx.Err() != nil: // what is heard of an agent that has said all is no end to one who left
@@ -167,6 +169,26 @@ func (r *run) step(ctx context.Context, patience time.Duration) (step, error) {
 			return s, err
 		}
 	}
+}
+
+// logs: who follows the work later is told of it from its record, and not by the agent.
+func (r *run) logs() bool {
+	return !r.guest && !r.x.relay() && r.x.agentStreams() != translators.StreamsTask && r.x.callerStreams() == translators.StreamsTask
+}
+
+// next waits for the next thing that the agent says. Meanwhile, what it has said goes
+// on record, for those who are told it from there.
+func (r *run) next(ctx context.Context, patience time.Duration) (heard, error) {
+	due := saveEvery - r.g.Now().Sub(r.saved)
+	if !r.keeping || r.onLog == r.log.Count || due >= patience {
+		return r.pump.next(ctx, patience)
+	}
+	h, err := r.pump.next(ctx, max(due, 0))
+	if !errors.Is(err, errPatience) {
+		return h, err
+	}
+	r.keepUp(ctx)
+	return r.pump.next(ctx, patience-max(due, 0))
 }
 
 // maxAgain bounds how often an agent may have a call made again for nothing.
@@ -239,6 +261,9 @@ func (r *run) hear(ctx context.Context, h heard) (step, bool, error) {
 	}
 	r.fresh = false
 	events, err := r.absorb(message)
+	if r.logs() {
+		r.log = r.log.with(events)
+	}
 	if message.Phase != canonical.PhaseEvent || r.complete() {
 		r.unask() // who has answered waits for no answer
 	}

@@ -150,6 +150,8 @@ type watching struct {
 	x       *exchange
 	rec     *record
 	known   *canonical.Task
+	shape   *stream.Shaper
+	heard   int // how many events of the record's log its caller knows
 	round   int // of the question that the caller has answered; -1: none
 	told    ect.StreamHash
 	queue   []transport.Event
@@ -175,8 +177,16 @@ func (w *watching) first() error {
 	if w.rec.Waits == waitsOpen && w.x.message.Op == canonical.OpInvoke { // that is answered by now
 		task.Status, task.Inputs, w.round = canonical.Status{State: canonical.StateWorking}, nil, w.rec.Round
 	}
-	w.known = task
-	return w.say([]canonical.Event{{Task: task}})
+	w.known, w.heard = task, w.rec.Log.Count
+	w.shape = stream.NewShaper(stream.Shape{From: w.x.agentStreams(), To: w.x.callerStreams()})
+	return w.retell(canonical.Event{Task: task})
+}
+
+// retell says an event in the way of the caller's protocol.
+func (w *watching) retell(e canonical.Event) error {
+	events, losses := w.shape.Event(&e)
+	w.losses = merge(w.losses, losses)
+	return w.say(events)
 }
 
 // say tells events. One that the caller's protocol has no words for is lost.
@@ -263,9 +273,35 @@ func (w *watching) change(ctx context.Context) error {
 		return err
 	}
 	task.Output = nil
-	events := stream.Diff(w.known, task)
+	before, err := w.happened(rec)
+	if err != nil {
+		return err
+	}
+	events := stream.Diff(before, task)
 	w.known = task
 	return w.say(events)
+}
+
+// happened tells the events that the record's log has, and is how the task stood after
+// them. Where the caller is too slow for the log, that it has missed some is declared.
+func (w *watching) happened(rec *record) (*canonical.Task, error) {
+	var fold stream.Folder
+	if err := fold.Add(&canonical.Event{Task: w.known}, rec.own()); err != nil {
+		return w.known, nil // the task as it stands now says what has changed
+	}
+	events, missed := rec.Log.since(w.heard)
+	if w.heard = rec.Log.Count; missed {
+		w.losses = merge(w.losses, []canonical.Loss{{Code: canonical.LossStatusUpdates, Path: "/body/status", Fate: canonical.Dropped}})
+	}
+	for i := range events {
+		if err := fold.Add(&events[i], rec.own()); err != nil {
+			continue
+		}
+		if err := w.retell(events[i]); err != nil {
+			return nil, err
+		}
+	}
+	return fold.Task(), nil
 }
 
 func (w *watching) end(ctx context.Context) error {

@@ -31,6 +31,8 @@ type caller struct {
 	parents []ect.ID // of what it says next
 	began   func()   // is called at the first event of a stream; nil: nothing is
 
+	eachEvent func(*hearing) // is called at every event of a stream; nil: nothing is
+
 	dialer interface {
 		transport.Dialer
 		transport.Describer
@@ -170,6 +172,9 @@ func (c *caller) listen(ctx context.Context, events transport.Events, op canonic
 		}
 		if out.events++; out.events == 1 && c.began != nil {
 			c.began()
+		}
+		if c.eachEvent != nil {
+			c.eachEvent(out)
 		}
 		last := out.messages[len(out.messages)-1]
 		if e, ok := last.Body.(*canonical.Event); ok && e.Ask != nil && answer != nil {

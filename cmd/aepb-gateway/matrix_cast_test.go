@@ -34,6 +34,7 @@ const (
 	doToil    = "toil"    // the same, and make no task of it where the caller would wait
 	doUndo    = "undo"    // leave a checkpoint
 	doSpell   = "spell"   // say a text in chunks, and one whole
+	doCountUp = "countup" // say how far it is, and from the second step on only when the test says so
 )
 
 // cast is the road of the troupe's doors: whoever stands behind them.
@@ -186,6 +187,8 @@ func (p *part) invoked(ctx context.Context, body *canonical.Invoke) (transport.A
 		return p.work(ctx, name, what == doToil)
 	case doSpell:
 		return p.spell()
+	case doCountUp:
+		return p.countUp(rest)
 	case doUndo:
 		answer, err := p.reply(p.result("done, and can be undone"))
 		answer.Evidence = p.checkpoint()
@@ -430,6 +433,35 @@ func (p *part) tell() (transport.Answer, error) {
 			saying1(&canonical.Event{Status: &canonical.Status{State: canonical.StateCompleted}}),
 		)
 	}
+}
+
+// steps is how far a doCountUp goes.
+const steps = 10
+
+// countUp says how far it is, step by step.
+func (p *part) countUp(name string) (transport.Answer, error) {
+	if !p.streams() {
+		return transport.Answer{}, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "only in a stream"}
+	}
+	job := p.begin(name, canonical.StateWorking, false)
+	var lines []line
+	for i := range steps {
+		lines = append(lines, func(ctx context.Context) (canonical.Body, error) {
+			if i > 0 {
+				if err := job.wait(ctx); err != nil {
+					return nil, err
+				}
+			}
+			text := "step " + strconv.Itoa(i+1)
+			if p.words == mcp.Binding {
+				return &canonical.Event{Progress: &canonical.Progress{
+					Token: p.asked.Correlation.Progress, Value: json.RawMessage(strconv.Itoa(i + 1)), Message: text,
+				}}, nil
+			}
+			return &canonical.Event{Status: &canonical.Status{State: canonical.StateWorking, Message: spoken1(text)}}, nil
+		})
+	}
+	return p.play(append(lines, saying1(p.result("counted")))...)
 }
 
 // spell says one artifact chunk by chunk, and another with two texts at once.

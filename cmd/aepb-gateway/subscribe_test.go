@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -95,4 +96,71 @@ func TestStream_AsksAtOnce(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestSubscribeToTask_SameEvents: who subscribes while work goes on is told the same
+// events in the same order as the stream that began it (A2A 1.0 section 3.5.2), also
+// over another binding.
+func TestSubscribeToTask_SameEvents(t *testing.T) {
+	t.Parallel()
+	tr := everybody(t)
+	var callers []side
+	for _, s := range tr.sides() {
+		if s.binding == a2a.Binding {
+			callers = append(callers, s)
+		}
+	}
+	for _, to := range tr.hired(t, []string{"mcp@2026-07-28", "mcp@2025-11-25", "ainp+websocket"}) {
+		for i, from := range callers {
+			also := callers[(i+1)%len(callers)]
+			t.Run(from.name+" and "+also.name+" to "+to.name, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), patienceOfPlays)
+				defer cancel()
+				first, second := tr.caller(t, from, to, player), tr.caller(t, also, to, player)
+				name := string(ect.NewID())
+				ids := make(chan string, 1)
+				first.eachEvent = func(h *hearing) {
+					if h.task() != nil && strings.Contains(h.noticed(), "step 1") && len(ids) == 0 {
+						ids <- h.task().ID
+					}
+				}
+				m := first.request(canonical.OpInvoke, first.invoke(doCountUp+" "+name))
+				m.Preferences.Stream = true
+				began := make(chan *hearing, 1)
+				go func() { began <- first.ask(ctx, m, true, nil) }()
+				var id string
+				select {
+				case id = <-ids:
+				case h := <-began:
+					t.Fatalf("the first stream ended: %s", h.otherwise())
+				}
+				second.began = func() { first.agents.finish(name) } // and not before
+				got, want := second.about(ctx, canonical.OpTaskSubscribe, id).story(), (<-began).story()
+				if len(got) < steps || !slices.Equal(got, want[len(want)-len(got):]) {
+					t.Errorf("the second stream told\n%s\nafter the task, where the first told\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+				}
+			})
+		}
+	}
+}
+
+// story is the changes that a stream told, in order: how far it is, what came of it and
+// how it ended.
+func (h *hearing) story() []string {
+	var out []string
+	for _, m := range h.messages {
+		e, ok := m.Body.(*canonical.Event)
+		switch {
+		case !ok || e.Task != nil:
+		case e.Status != nil && e.Status.Message != nil:
+			out = append(out, string(e.Status.State)+" "+e.Status.Message.Parts[0].Text)
+		case e.Status != nil:
+			out = append(out, string(e.Status.State))
+		case e.Progress != nil:
+			out = append(out, string(e.Progress.Value)+" "+e.Progress.Message)
+		case e.Artifact != nil:
+			out = append(out, string(mustMarshal(e.Artifact)))
+		}
+	}
+	return out
 }
