@@ -18,6 +18,7 @@
 //	patience.go   how long an agent is waited for, and how its caller may be told
 //	pump.go       asks an agent, and hands on what it says one thing at a time
 //	run.go        hears that, adds it up, and knows when it is settled
+//	unchanged.go  ends the asking about an agent's task that does not change
 //	follow.go     goes on when the agent's answer ends early: subscribes, asks again, cancels
 //	waiting.go    a run for a caller who wants one answer
 //	telling.go    a run for a caller who wants a stream
@@ -32,6 +33,7 @@
 //	              a task that its caller knows in another way than its agent (MCP 2025-11-25 and the
 //	              extension of 2026-07-28) is held here: told from the record, which a run keeps up
 //	list.go       lists of it, and of what ended with its first answer
+//	eventlog.go   the newest events of work, for streams that are told from its record
 //	watch.go      work of another process, or connection, told from its record; the outcome of a held
 //	              task, and what it asks until then, on one stream
 //	question.go   what an agent asks, and the message that answers it

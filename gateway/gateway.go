@@ -33,7 +33,10 @@ type Settings struct {
 	RequireECT  bool                  // no unattested message at native doors either (R3)
 	ECTInBody   map[ect.Identity]bool // peers whose tokens are in the body too, where their protocol has a place (R5)
 	Timeout     time.Duration         // zero: DefaultTimeout
-	Version     string                // of this gateway: aepb.agent_version
+	// TaskUnchanged is how long an agent may go on answering that a task is at work,
+	// without any change, before it is not asked any more. Zero: for ever.
+	TaskUnchanged time.Duration
+	Version       string // of this gateway: aepb.agent_version
 }
 
 // Deps is what a Gateway is built from. Every field is required but Hops, Pushers, Callbacks, Rollbacks, Workers and AllWorkers.

@@ -79,7 +79,7 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 	rec.TaskID, rec.Context = r.agent.TaskID, r.agent.ContextID
 	rec.Heard, _ = r.input()
 	rec.Round, rec.Held = r.round, rec.Held || r.held
-	rec.Joined, rec.Log = rec.Joined || r.fold.Joined(), r.log
+	rec.Joined, rec.Log, rec.Released = rec.Joined || r.fold.Joined(), r.log, 0
 	rec.Runner, rec.Waits, rec.State = g.runnerOf(r), r.waits(), ""
 	if rec.Follower = g.instance; r.left || r.settled() && !r.open() {
 		rec.Follower = ""
@@ -369,7 +369,10 @@ func (r *run) stops() []context.Context {
 
 // ended writes why the work ended before it was settled.
 func (r *run) ended(ctx context.Context, cause error) {
+	unchanged, stale := errors.AsType[*unchangedError](cause)
 	switch {
+	case stale:
+		r.release(context.WithoutCancel(ctx), unchanged)
 	case errors.Is(cause, errCanceled):
 		r.abort()
 		r.mark(ctx, canonical.StateCanceled, "")

@@ -277,7 +277,7 @@ func (g *Gateway) engage(ctx context.Context, rec *record) (bool, error) {
 		return false, err
 	}
 	for range 8 {
-		rec.Follower = g.instance
+		rec.Follower, rec.Released = g.instance, 0
 		if ok, err := g.save(ctx, rec); err != nil || ok {
 			return ok, err
 		}

@@ -55,6 +55,7 @@ type run struct {
 	saved   time.Time
 	log     eventLog        // of what the agent said, for the record
 	onLog   int             // how many of its events are on record
+	changed time.Time       // when the agent's task was last seen to change
 	posted  *canonical.Task // as those who have changes posted to them know it
 	mail    *mailbox        // what others want of it; nil: nobody knows of it
 
@@ -93,7 +94,7 @@ func (g *Gateway) goOn(
 
 func (g *Gateway) newRun(x *exchange, parents []ect.ID) *run {
 	r := &run{g: g, x: x, op: x.message.Op, parents: parents, guest: x.message.Op != canonical.OpInvoke, history: x.history()}
-	r.fold.Join = !x.kin()
+	r.fold.Join, r.changed = !x.kin(), g.Now()
 	switch {
 	case x.record != nil:
 		r.own, r.agent, r.log, r.onLog = x.record.own(), x.record.agent(), x.record.Log, x.record.Log.Count
@@ -260,7 +261,11 @@ func (r *run) hear(ctx context.Context, h heard) (step, bool, error) {
 		r.broken = 0
 	}
 	r.fresh = false
+	before := r.fold.Task()
 	events, err := r.absorb(message)
+	if err == nil {
+		err = r.unchanged(before)
+	}
 	if r.logs() {
 		r.log = r.log.with(events)
 	}

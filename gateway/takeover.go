@@ -141,7 +141,7 @@ func (g *Gateway) inherit(ctx context.Context, entry Entry) error {
 	case stream.Settled(state): // it waits for its caller; whether that was posted is not known of a process that is gone
 		idle = rec.Runner == "" && !g.lives(ctx, w.By)
 	default:
-		idle = rec.TaskID != "" && rec.Runner == "" && rec.Waits == waitsNot && !g.followed(ctx, rec)
+		idle = rec.TaskID != "" && rec.Runner == "" && rec.Waits == waitsNot && rec.Released == 0 && !g.followed(ctx, rec)
 	}
 	if !idle {
 		return g.prolongWatched(ctx, entry, rec)

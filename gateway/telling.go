@@ -384,7 +384,10 @@ func (t *telling) fail(ctx context.Context, cause error) {
 	r := t.run
 	ctx = context.WithoutCancel(ctx)
 	canceled := errors.Is(cause, errCanceled)
+	unchanged, stale := errors.AsType[*unchangedError](cause)
 	switch {
+	case r.keeping && stale:
+		r.release(ctx, unchanged)
 	case r.keeping && canceled:
 		r.mark(ctx, canonical.StateCanceled, "")
 	case r.keeping:
@@ -396,6 +399,10 @@ func (t *telling) fail(ctx context.Context, cause error) {
 		t.queued(wire)
 	}
 	t.finish(ctx, cause)
+	if r.keeping && stale { // its caller may ask about the task, or cancel it
+		r.stop()
+		return
+	}
 	r.abort()
 }
 

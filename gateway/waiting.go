@@ -39,7 +39,7 @@ func (r *run) wait(ctx context.Context) (transport.Answer, error) {
 		return r.tell(ctx)
 	case err == nil:
 		return r.close(ctx)
-	case errors.Is(err, errPatience) && r.agent.TaskID != "" && r.x.asking() != translators.AskTask && !r.x.tasking():
+	case (errors.Is(err, errPatience) || isUnchanged(err)) && r.agent.TaskID != "" && r.x.asking() != translators.AskTask && !r.x.tasking():
 		r.left = true
 		return r.close(ctx) // it goes on at the agent, and can be asked about
 	}

@@ -279,7 +279,10 @@ func (w *watching) change(ctx context.Context) error {
 	}
 	events := stream.Diff(before, task)
 	w.known = task
-	return w.say(events)
+	if err := w.say(events); err != nil {
+		return err
+	}
+	return rec.released()
 }
 
 // happened tells the events that the record's log has, and is how the task stood after
@@ -355,7 +358,9 @@ func (g *Gateway) outcomeOf(ctx context.Context, x *exchange, rec *record) (tran
 		if next == nil {
 			return transport.Answer{}, &transport.TimeoutError{Agent: x.agent.Name, After: x.timeout()}
 		}
-		rec = next
+		if rec = next; rec.Released > 0 {
+			return transport.Answer{}, rec.released()
+		}
 	}
 	if rec.Task.Status.State.Terminal() {
 		return g.tellRecord(ctx, x, rec, false)
@@ -406,9 +411,10 @@ func (w *watching) interview(ctx context.Context) error {
 		return nil
 	default:
 		next, err := w.g.changed(ctx, w.x, w.rec, 2*runnerLife)
-		if next != nil {
-			w.rec = next
+		if err != nil || next == nil {
+			return err
 		}
-		return err
+		w.rec = next
+		return next.released()
 	}
 }

@@ -41,13 +41,16 @@ func TestLimits_HaveDefaults(t *testing.T) {
 func TestLimits_AreRead(t *testing.T) {
 	t.Parallel()
 	c, err := config.Parse([]byte(`limits: {connections: 100, connections_per_address: 0, connections_per_identity: 5, first_request: 2s,
-  requests: 90, requests_per_caller: 9, streams: 80, streams_per_caller: 8, in_flight_mib: 70, in_flight_mib_per_caller: 7, body_wait: 3s, write_wait: 4s}`))
+  requests: 90, requests_per_caller: 9, streams: 80, streams_per_caller: 8, in_flight_mib: 70, in_flight_mib_per_caller: 7, body_wait: 3s, write_wait: 4s, task_unchanged: 1h}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := accept.Config{Connections: 100, PerIdentity: 5, FirstRequest: 2 * time.Second, WriteWait: 4 * time.Second}
 	if diff := cmp.Diff(want, c.Accept()); diff != "" {
 		t.Errorf("connections (-want +got):\n%s", diff)
+	}
+	if got := time.Duration(c.Limits.TaskUnchanged); got != time.Hour {
+		t.Errorf("a task may be unchanged for %v, want 1h", got)
 	}
 	held := inflight.Config{
 		Requests: 90, RequestsPerCaller: 9, Streams: 80, StreamsPerCaller: 8,
