@@ -18,8 +18,8 @@
 //	patience.go   how long an agent is waited for, and how its caller may be told
 //	pump.go       asks an agent, and hands on what it says one thing at a time
 //	run.go        hears that, adds it up, and knows when it is settled
-//	unchanged.go  ends the asking about an agent's task that does not change
-//	follow.go     goes on when the agent's answer ends early: subscribes, asks again, cancels
+//	follow.go     goes on when the agent's answer ends early: subscribes, asks again, cancels;
+//	              and gives up where nothing changes
 //	waiting.go    a run for a caller who wants one answer
 //	telling.go    a run for a caller who wants a stream
 //	keeping.go    a run on record, and without its caller; replicas that are lost
@@ -28,12 +28,11 @@
 // And where a message is about work that an earlier one began:
 //
 //	record.go     the work as it is kept for its caller, who alone may ask (R2); what ended makes room for
-//	              what begins
+//	              what begins; its newest events, for streams that are told from it
 //	task.go       get, list, cancel, subscribe: told from the record, or by the agent that has the task;
 //	              a task that its caller knows in another way than its agent (MCP 2025-11-25 and the
 //	              extension of 2026-07-28) is held here: told from the record, which a run keeps up
 //	list.go       lists of it, and of what ended with its first answer
-//	eventlog.go   the newest events of work, for streams that are told from its record
 //	watch.go      work of another process, or connection, told from its record; the outcome of a held
 //	              task, and what it asks until then, on one stream
 //	question.go   what an agent asks, and the message that answers it

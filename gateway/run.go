@@ -172,26 +172,6 @@ func (r *run) step(ctx context.Context, patience time.Duration) (step, error) {
 	}
 }
 
-// logs: who follows the work later is told of it from its record, and not by the agent.
-func (r *run) logs() bool {
-	return !r.guest && !r.x.relay() && r.x.agentStreams() != translators.StreamsTask && r.x.callerStreams() == translators.StreamsTask
-}
-
-// next waits for the next thing that the agent says. Meanwhile, what it has said goes
-// on record, for those who are told it from there.
-func (r *run) next(ctx context.Context, patience time.Duration) (heard, error) {
-	due := saveEvery - r.g.Now().Sub(r.saved)
-	if !r.keeping || r.onLog == r.log.Count || due >= patience {
-		return r.pump.next(ctx, patience)
-	}
-	h, err := r.pump.next(ctx, max(due, 0))
-	if !errors.Is(err, errPatience) {
-		return h, err
-	}
-	r.keepUp(ctx)
-	return r.pump.next(ctx, patience-max(due, 0))
-}
-
 // maxAgain bounds how often an agent may have a call made again for nothing.
 const maxAgain = 8
 
