@@ -237,7 +237,7 @@ func (r *run) next(ctx context.Context, patience time.Duration) (heard, error) {
 
 // unchangedError ends the asking about an agent's task that has not changed for as long
 // as the operator allows (Settings.TaskUnchanged). It does not say that the task
-// has failed: nobody knows.
+// has failed: that is not known.
 type unchangedError struct{ after time.Duration }
 
 // Error says what was seen, and what the caller can do.
@@ -285,7 +285,7 @@ func sameWork(before, after *canonical.Task) bool {
 }
 
 // release writes that the work is not followed any more, because it has not changed for
-// too long. Its state stays what the agent said last; the words say the rest. Whoever
+// too long. Its state stays what the agent said last; the words say the rest. Who
 // asks about it has it followed again.
 func (r *run) release(ctx context.Context, why *unchangedError) {
 	rec := r.x.record

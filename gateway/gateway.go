@@ -34,7 +34,7 @@ type Settings struct {
 	ECTInBody   map[ect.Identity]bool // peers whose tokens are in the body too, where their protocol has a place (R5)
 	Timeout     time.Duration         // zero: DefaultTimeout
 	// TaskUnchanged is how long an agent may go on answering that a task is at work,
-	// without any change, before it is not asked any more. Zero: for ever.
+	// without any change, before it is not asked any more. Zero: no limit.
 	TaskUnchanged time.Duration
 	Version       string // of this gateway: aepb.agent_version
 }

@@ -14,7 +14,7 @@ import (
 
 const notChanged = "has not changed for 1m0s"
 
-// atWork plays an MCP server whose task goes on for ever.
+// atWork plays an MCP server whose task never ends.
 func atWork(t *testing.T, test func(*stage)) {
 	t.Helper()
 	era(t, mcp.Modern, map[string][]scene{
@@ -135,7 +135,7 @@ func TestTaskUnchanged_ChangesCount(t *testing.T) {
 	})
 }
 
-// TestTaskUnchanged_OffByDefault: without the setting an agent is asked for ever.
+// TestTaskUnchanged_OffByDefault: without the setting an agent is asked without end.
 func TestTaskUnchanged_OffByDefault(t *testing.T) {
 	t.Parallel()
 	atWork(t, func(s *stage) {

@@ -167,7 +167,7 @@ type Limits struct {
 	MCPStreams             int      `yaml:"mcp_streams_per_caller"`   // open streams of MCP sessions, of one caller; all callers have 4096. Read at the start; default 256
 	Workers                int      `yaml:"background_per_caller"`    // tasks that go on without a waiting request, of one caller; one with a message of more than 32 KiB counts for each 32 KiB of it. Read at the start; default a sixteenth of background
 	AllWorkers             int      `yaml:"background"`               // the same of all callers. Read at the start; default 10000
-	TaskUnchanged          Duration `yaml:"task_unchanged"`           // how long an agent that is asked how its task stands may answer that it works, without any change, before it is not asked any more; the caller is told so, and the task is not ended; default 0: for ever
+	TaskUnchanged          Duration `yaml:"task_unchanged"`           // how long an agent that is asked how its task stands may answer that it works, without any change, before it is not asked any more; the caller is told so, and the task is not ended; default 0: no limit
 }
 
 // Policy is the translation policy (AEPB, Translation Policy).
