@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -303,128 +302,6 @@ func full(err error) bool {
 	return yes
 }
 
-// A caller of A2A is answered with a task where the agent's protocol has calls alone
-// (MCP, µACP, AINP). What such a task has beside the outcome of the call is given to it
-// here: the time of each status (A2A 1.0, 4.1.2, TaskStatus.timestamp), and the caller's
-// message as history where historyLength asks for it (A2A 1.0, 3.2.4).
-
-// now is the time in milliseconds, as A2A writes it (A2A 1.0, 5.6.1).
-func (g *Gateway) now() time.Time { return g.Now().UTC().Truncate(time.Millisecond) }
-
-// makesTask: the tasks of the caller's protocol have these, and the agent's words are
-// another's.
-func (x *exchange) makesTask() bool {
-	historian, ok := x.source.(translators.Historian)
-	return ok && historian.TellsHistory(x.message.Origin.Version) && x.call.Agent != "" && !x.relay() && !x.kin()
-}
-
-// history is what a caller who asks for it is told of the task so far: its own messages,
-// the newest ones, and none that is larger than what is kept of a request. Empty: it asks
-// for none, or the task is not made here.
-func (x *exchange) history() []canonical.Content {
-	most := x.message.Preferences.HistoryLength
-	if most == nil || *most <= 0 || !x.makesTask() {
-		return nil
-	}
-	var history []canonical.Content
-	if x.record != nil {
-		history = slices.Clone(x.record.Task.History)
-	}
-	if invoke, ok := x.asked.(*canonical.Invoke); ok && len(invoke.Turn.Parts) > 0 && len(x.call.Wire.Body) <= maxAsked {
-		history = append(history, invoke.Turn)
-	}
-	return newest(history, min(*most, maxHistory))
-}
-
-// maxHistory bounds the messages in the history of a task that is made here.
-const maxHistory = 16
-
-func newest(history []canonical.Content, most int) []canonical.Content {
-	return history[max(len(history)-most, 0):]
-}
-
-// dated is a status with the time at which the run first saw it. A last one is the same
-// whatever words its record and its caller have for it.
-func (r *run) dated(s canonical.Status) canonical.Status {
-	if !s.At.IsZero() || !r.x.makesTask() {
-		return s
-	}
-	seen := &r.status
-	if s.State.Terminal() {
-		seen = &r.last
-	}
-	same := seen.State == s.State && (s.State.Terminal() || reflect.DeepEqual(seen.Message, s.Message))
-	if seen.At.IsZero() || !same {
-		*seen = s
-		seen.At = r.g.now()
-	}
-	s.At = seen.At
-	return s
-}
-
-// made is the task with what a task that is made here has beside.
-func (r *run) made(t *canonical.Task) *canonical.Task {
-	if !r.x.makesTask() {
-		return t
-	}
-	made := *t
-	if made.Status = r.dated(made.Status); made.History == nil {
-		made.History = r.history
-	}
-	return &made
-}
-
-// complement gives an event what a task that is made here has beside.
-func (r *run) complement(e *canonical.Event) {
-	switch {
-	case !r.x.makesTask():
-	case e.Status != nil:
-		status := r.dated(*e.Status)
-		e.Status = &status
-	case e.Task != nil:
-		e.Task = r.made(e.Task)
-	}
-}
-
-// completeTask does so with a reply. One whose history is asked for becomes a task here
-// rather than in the codec, which knows the outcome alone.
-func (g *Gateway) completeTask(x *exchange, m *canonical.Message) {
-	result, ok := m.Body.(*canonical.Result)
-	if !ok || !x.makesTask() {
-		return
-	}
-	said, history := *result, x.history()
-	switch {
-	case said.Output != nil:
-		output := *said.Output
-		if output.At.IsZero() {
-			output.At = g.now()
-		}
-		said.Output = &output
-		if len(history) > 0 {
-			said.Task, said.Output = madeOf(m.Conversation, output, history), nil
-		}
-	case said.Task != nil:
-		task := *said.Task
-		if task.Status.At.IsZero() {
-			task.Status.At = g.now()
-		}
-		if task.History == nil {
-			task.History = history
-		}
-		said.Task = &task
-	}
-	m.Body = &said
-}
-
-// madeOf is the task that a call's output is.
-func madeOf(at canonical.Conversation, output canonical.Output, history []canonical.Content) *canonical.Task {
-	status := canonical.Status{State: canonical.StateCompleted, At: output.At}
-	if output.Failed {
-		status.State = canonical.StateFailed
-	}
-	output.At = time.Time{}
-	return &canonical.Task{ID: at.TaskID, ContextID: at.ContextID, Status: status, Output: &output, History: history}
 // Bounds of an [eventLog]. What is larger than maxLoggedEvent is left out, and what
 // does not fit any more takes the place of the oldest.
 const (
