@@ -177,7 +177,7 @@ const HashWithoutECT = "jcs-without-ect"
 
 // MediaText is the media type of a reply that is no message of its protocol but a text,
 // with which the HTTP library of a server has refused the request. A codec that takes it
-// makes an error of it; nobody passes it on as it came.
+// makes an error of it; it is not passed on as it came.
 const MediaText = "text/plain"
 
 // Wire is one native message.

@@ -58,7 +58,7 @@ func TestMCPCall_ArgumentsThatDoNotFit(t *testing.T) {
 			})
 		}
 		t.Run(version+" unknown tool", func(t *testing.T) {
-			got := b.send(t, call("nobody", `{"message":"x"}`))
+			got := b.send(t, call("absent", `{"message":"x"}`))
 			if !strings.Contains(string(got.body), `"code":-32602`) {
 				t.Errorf("%d %s", got.status, got.body)
 			}

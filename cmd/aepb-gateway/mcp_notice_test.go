@@ -13,7 +13,7 @@ import (
 // TestMCPNotice_UnreadableCostsOnlyItself: a notification that is not as it must be,
 // such as progress of a server that repeats the token of a caller who gave none, is left
 // out of the answer, and declared (loss L12). The result after it is given (JSON-RPC
-// 2.0, section 4.1: nobody waits for a notification).
+// 2.0, section 4.1: a notification has no reply).
 func TestMCPNotice_UnreadableCostsOnlyItself(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{})

@@ -42,8 +42,8 @@ func decodeEvent(w translators.Wire, env jsonrpc.Message, m *canonical.Message) 
 	}
 }
 
-// unreadable: a notification that is not as it must be costs only itself, since nobody
-// waits for it (JSON-RPC 2.0, section 4.1). nil stays nil.
+// unreadable: a notification that is not as it must be costs only itself: it has
+// no reply (JSON-RPC 2.0, section 4.1). nil stays nil.
 func unreadable(err error, place string) error {
 	if err == nil {
 		return nil
