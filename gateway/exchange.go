@@ -104,7 +104,7 @@ func (x *exchange) relay() bool {
 // without the fields of its protocol's header, so there it is said anew.
 func (x *exchange) verbatim() bool {
 	return !x.unseen && x.call.Entrance.Native() && x.relay() && x.endpoint.Version == x.message.Origin.Version && x.endpoint.Form == x.call.Wire.Form &&
-		!x.endpoint.Rewritten() && !x.call.Tenanted && x.webhook == nil && !x.renamed
+		!x.endpoint.Rewritten() && !x.call.Tenanted && x.webhook == nil && !x.renamed && x.call.Card == nil
 }
 
 // Exchange carries one message to its destination and the reply back.
@@ -264,6 +264,11 @@ func (g *Gateway) converse(ctx context.Context, x *exchange, sealed transport.Se
 			return transport.Answer{}, err
 		}
 		return g.begin(ctx, x, sealed).answer(ctx)
+	}
+	if message, err = x.ownCard(message); err != nil {
+		closeReply(reply)
+		life.close()
+		return transport.Answer{}, err
 	}
 	if message == nil || !x.final(message) {
 		return g.goOn(ctx, x, reply, message, parents, life).answer(ctx)

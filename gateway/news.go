@@ -52,8 +52,12 @@ func (x *exchange) hears() bool {
 }
 
 // listens: the caller wants to hear what the agent says without being asked (MCP
-// before 2026-07-28). Nothing ends that but one of the two.
-func (x *exchange) listens() bool { return x.message.Op == canonical.OpNative && len(x.wireID) == 0 }
+// before 2026-07-28). Nothing ends that but one of the two. Other protocols have
+// forms whose requests bear no id.
+func (x *exchange) listens() bool {
+	_, tells := x.source.(translators.Herald)
+	return tells && x.message.Op == canonical.OpNative && len(x.wireID) == 0
+}
 
 // speaks reports whether the agent ever says something without being asked. To
 // listen to one that does not, or that cannot be reached, is no mistake.

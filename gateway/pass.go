@@ -3,7 +3,9 @@ package gateway
 import (
 	"context"
 
+	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -56,6 +58,38 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 		err = g.heeded(x, reply)
 	}
 	return transport.Answer{Evidence: x.issued}, life.judge(x, err)
+}
+
+// ownCard puts our card in place of the extended card that an agent answers with
+// (A2A 3.1.11): the same skills at our URLs, cleaned as every description is (R9).
+// Any other reply stays as it is; a *transport.BadReplyError: there is no card in it.
+func (x *exchange) ownCard(m *canonical.Message) (*canonical.Message, error) {
+	if x.call.Card == nil {
+		return m, nil
+	}
+	bad := &transport.BadReplyError{Agent: x.agent.Name, Reason: "not a card in answer to the request for its extended card"}
+	if m == nil {
+		return nil, bad // it answers with a stream
+	}
+	said, ok := m.Body.(*canonical.Native)
+	if !ok {
+		return m, nil
+	}
+	decoded, err := x.dest.Decode(translators.Wire{Binding: x.dest.Info().Binding, Media: x.dest.Info().Media[0], Body: said.Result, Re: canonical.OpDescribe})
+	if err != nil {
+		return nil, bad
+	}
+	description, ok := decoded.Body.(*canonical.Description)
+	if !ok {
+		return nil, bad
+	}
+	clean, _ := directory.Clean(*description)
+	card, err := x.call.Card(&clean)
+	if err != nil {
+		return nil, bad
+	}
+	m.Body = &canonical.Native{Result: card}
+	return m, nil
 }
 
 // heeded: what an agent says of an answer, or of a wish to stop, is no refusal.

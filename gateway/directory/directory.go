@@ -309,6 +309,7 @@ func (d *Directory) fetch(ctx context.Context, agent Agent, e Endpoint, caller e
 // pin cleans a description and compares it with the one that was seen before.
 func (d *Directory) pin(ctx context.Context, agent Agent, e Endpoint, target transport.Endpoint, description *canonical.Description) knowledge {
 	clean, removed := Clean(*description)
+	clean.Extended = clean.Extended && !agent.Pin // no operator has accepted what it would show
 	if removed {
 		d.deps.Logger.WarnContext(ctx, "hidden characters or excess length removed from an agent's description",
 			slog.String("agent", agent.Name), slog.String("loss", string(canonical.LossText)))

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
@@ -48,7 +49,10 @@ type Call struct {
 	Session   string           // the session at the door that the message belongs to; empty: none
 	CanAnswer []canonical.Mode // what the caller can be asked in this session, where the message itself does not say; nil: nothing
 	Tenanted  bool             // Agent is what the message names as its tenant, which says nothing to the agent
-	Detached  bool             // the work goes on although the caller's connection is gone (A2A; MCP before 2026-07-28)
+	// Card writes the agent's extended card as the door serves it, where the message
+	// asks for that card (A2A 3.1.11); nil: it asks for something else.
+	Card     func(*canonical.Description) (json.RawMessage, error)
+	Detached bool // the work goes on although the caller's connection is gone (A2A; MCP before 2026-07-28)
 }
 
 // Insistence is how long a door tries to deliver the answer to a question while

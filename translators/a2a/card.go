@@ -19,6 +19,10 @@ import (
 // was signed: a hash of how it is written without its signatures.
 const keySigned = profile.ExtensionURI + "#signed"
 
+// keyImplied is the leftover of the capability that stands for an agent whose card
+// lists no skills. It is on no card that is written.
+const keyImplied = profile.ExtensionURI + "#implied"
+
 // What a description without these gets on a card, where they are required.
 const (
 	plainVersion = "0"
@@ -74,6 +78,9 @@ func (d *decoder) card(body []byte) (*canonical.Description, error) {
 		params.skill(&c.Capabilities[i])
 	}
 	params.card(c)
+	if len(c.Capabilities) == 0 {
+		c.Capabilities = []canonical.Capability{impliedSkill(c)}
+	}
 	signatures := r.Take("signatures")
 	c.Extensions = result(params.ext, r.leftover())
 	if d.err != nil {
@@ -81,6 +88,21 @@ func (d *decoder) card(body []byte) (*canonical.Description, error) {
 	}
 	sign(c, signatures)
 	return c, nil
+}
+
+// impliedSkill is what protocols of calls see of an agent whose card has an empty
+// list of skills (A2A 4.4.1 demands the list and no entry in it): it takes
+// messages (profile P1), so it is one tool that takes a message.
+func impliedSkill(c *canonical.Description) canonical.Capability {
+	return canonical.Capability{
+		ID: "message", Title: c.Name, Description: c.Description, Profile: canonical.ProfileMessage,
+		Extensions: canonical.Extensions{Binding: rawjson.NewBuilder().Bool(keyImplied, true).Bytes()},
+	}
+}
+
+func implied(c *canonical.Capability) bool {
+	own := c.Extensions[Binding]
+	return own != nil && rawjson.Parse(own, "").Has(keyImplied)
 }
 
 // sign keeps signatures with the hash of what they were made for.
@@ -208,17 +230,28 @@ func (e *encoder) unsigned(c *canonical.Description) (json.RawMessage, error) {
 	w.b.Raw("provider", provider(c.Provider, w.form("provider")))
 	w.required("version", firstOf(c.Version, plainVersion))
 	w.text("documentationUrl", c.DocumentationURL)
-	w.b.Raw("capabilities", e.cardCapabilities(c, w.form("capabilities")))
+	said, flags := *c, w.form("capabilities")
+	if string(left.Peek(flagExtended03)) == "true" { // so it need not be said among the capabilities
+		said.Extended = isObject(flags) && string(rawjson.Parse(flags, "").Peek(flagExtended)) == "true"
+	}
+	w.b.Raw("capabilities", e.cardCapabilities(&said, flags))
 	for _, name := range []string{"securitySchemes", "securityRequirements"} {
 		w.b.Raw(name, w.form(name))
 	}
 	w.modes("defaultInputModes", c.InputModes)
 	w.modes("defaultOutputModes", c.OutputModes)
-	skills := make([]json.RawMessage, len(c.Capabilities))
+	var skills []json.RawMessage
 	for i := range c.Capabilities {
-		skills[i] = e.capability(&c.Capabilities[i])
+		if !implied(&c.Capabilities[i]) {
+			skills = append(skills, e.capability(&c.Capabilities[i]))
+		}
 	}
-	w.list("skills", skills)
+	if len(skills) == 0 && !e.home {
+		w.form("skills")
+		w.b.Array("skills", nil)
+	} else {
+		w.list("skills", skills)
+	}
 	w.text("iconUrl", c.IconURL)
 	return w.bytes(), nil
 }
@@ -375,9 +408,9 @@ func (e *encoder) declareEnvelope() {
 // and without members whose meaning here is unknown. Extensions that the agent
 // declares stay, because its callers must know them.
 //
-// Its card is the union of both versions (R9): a client of 0.3 finds the
-// members that it looks for beside those of 1.0.
-func Served(d *canonical.Description, url string) *canonical.Description {
+// union: its card is the union of both versions (R9), so that a client of 0.3
+// finds the members that it looks for beside those of 1.0.
+func Served(d *canonical.Description, url string, union bool) *canonical.Description {
 	out := *d
 	out.Interfaces = []canonical.Interface{
 		{URL: url, Transport: TransportJSONRPC, Version: Version},
@@ -387,7 +420,11 @@ func Served(d *canonical.Description, url string) *canonical.Description {
 	}
 	out.Versions = []string{Version, Version03}
 	out.Streams, out.Pushes = true, true // whatever the agent can, its doors can
-	out.Extensions = servedExtensions(d.Extensions, a2a03.Union(url))
+	var members json.RawMessage
+	if union {
+		members = a2a03.Union(url, d.Extended)
+	}
+	out.Extensions = servedExtensions(d, members)
 	out.Capabilities = slices.Clone(d.Capabilities)
 	for i := range out.Capabilities {
 		c := &out.Capabilities[i]
@@ -404,13 +441,17 @@ const TransportJSONRPC = "JSONRPC"
 
 // servedExtensions keeps of the card's own leftovers the declared extensions,
 // and adds the members of 0.3.
-func servedExtensions(ext canonical.Extensions, union json.RawMessage) canonical.Extensions {
+func servedExtensions(d *canonical.Description, union json.RawMessage) canonical.Extensions {
 	b := rawjson.NewBuilder().Merge(union)
-	capabilities := rawjson.Parse(orEmpty(ext[Binding]), "").Take("capabilities")
-	if isObject(capabilities) {
-		b.Raw("capabilities", rawjson.NewBuilder().Raw("extensions", rawjson.Parse(capabilities, "").Take("extensions")).Object())
+	kept := rawjson.NewBuilder()
+	if d.Extended { // in the words of 1.0 too, beside a union
+		kept.Bool(flagExtended, true)
 	}
-	return replaced(ext, b.Bytes())
+	if capabilities := rawjson.Parse(orEmpty(d.Extensions[Binding]), "").Take("capabilities"); isObject(capabilities) {
+		kept.Raw("extensions", rawjson.Parse(capabilities, "").Take("extensions"))
+	}
+	b.Raw("capabilities", kept.Object())
+	return replaced(d.Extensions, b.Bytes())
 }
 
 // replaced is a copy of ext with another object of our own; nil: none.

@@ -92,7 +92,7 @@ func TestServed(t *testing.T) {
 	t.Parallel()
 	m := readCard(t, "card")
 	before, _ := encodeCard(t, m)
-	served := Served(m.Body.(*canonical.Description), "https://gw.example/agents/w/a2a")
+	served := Served(m.Body.(*canonical.Description), "https://gw.example/agents/w/a2a", true)
 	card, losses := encodeCard(t, &canonical.Message{Op: canonical.OpDescribe, Phase: canonical.PhaseResponse, Origin: m.Origin, Body: served})
 	for _, gone := range []string{"a.example", "security", "signatures", `"later":{"a":1}`} {
 		if strings.Contains(card, gone) {

@@ -289,10 +289,11 @@ func (e *encoder) turn(turn *profile.Turn, id string) json.RawMessage {
 }
 
 // skill is the hint which skill a message is for. A caller of another protocol
-// chose one by its call; words alone would not say which.
+// chose one by its call; words alone would not say which. An agent whose card
+// lists no skills has none to name.
 func (e *encoder) skill(parts []canonical.Part) string {
 	_, _, typed := profile.TypedTurn(parts)
-	if e.m.To.Skill == "" && !e.home && !typed && e.target.Capability != nil {
+	if e.m.To.Skill == "" && !e.home && !typed && e.target.Capability != nil && !implied(e.target.Capability) {
 		return e.target.Capability.ID
 	}
 	return e.m.To.Skill

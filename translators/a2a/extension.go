@@ -151,6 +151,13 @@ func (p params) card(c *canonical.Description) {
 	}
 }
 
+// How a card says that there is an extended one: among its capabilities in 1.0,
+// by a member of its own in 0.3.
+const (
+	flagExtended   = "extendedAgentCard"
+	flagExtended03 = "supportsAuthenticatedExtendedCard"
+)
+
 // flagsOf are the capabilities of an agent that are flags.
 func flagsOf(c *canonical.Description) []struct {
 	name string
@@ -159,18 +166,17 @@ func flagsOf(c *canonical.Description) []struct {
 	return []struct {
 		name string
 		at   *bool
-	}{{"streaming", &c.Streams}, {"pushNotifications", &c.Pushes}}
+	}{{"streaming", &c.Streams}, {"pushNotifications", &c.Pushes}, {flagExtended, &c.Extended}}
 }
 
 // flags reads them.
 func (d *decoder) flags(r *reader, c *canonical.Description) {
-	raw := r.Peek("capabilities")
-	if !isObject(raw) {
-		return
+	if raw := r.Peek("capabilities"); isObject(raw) {
+		for _, f := range flagsOf(c) {
+			*f.at = string(rawjson.Parse(raw, "").Peek(f.name)) == "true"
+		}
 	}
-	for _, f := range flagsOf(c) {
-		*f.at = string(rawjson.Parse(raw, "").Peek(f.name)) == "true"
-	}
+	c.Extended = c.Extended || string(r.Peek(flagExtended03)) == "true"
 }
 
 // flagged lays flags over the capabilities that there were. What says false

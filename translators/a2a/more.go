@@ -211,7 +211,11 @@ func (e *encoder) native(n *canonical.Native) (translators.Wire, error) {
 		if o == nil || o.op != canonical.OpNative {
 			return translators.Wire{}, noCounterpart(e.m)
 		}
-		return e.sayRequest(o, n.Params)
+		params := n.Params
+		if tenant := e.m.Conversation.Tenant; tenant != "" { // that the agent's own card wants named
+			params = rawjson.NewBuilder().Merge(without(rawjson.Parse(orEmpty(params), ""), "tenant")).String("tenant", tenant).Bytes()
+		}
+		return e.sayRequest(o, params)
 	}
 	return e.sayResult(n.Result), nil
 }

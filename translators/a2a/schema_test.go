@@ -136,7 +136,7 @@ func TestUnionCard(t *testing.T) {
 	}
 	for _, name := range []string{"card", "03-card", "card-union"} {
 		m := readCard(t, name)
-		served := Served(m.Body.(*canonical.Description), "https://gw.example/agents/w/a2a")
+		served := Served(m.Body.(*canonical.Description), "https://gw.example/agents/w/a2a", true)
 		text, _ := encodeCard(t, &canonical.Message{Op: canonical.OpDescribe, Phase: canonical.PhaseResponse, Body: served})
 		if err := valid(t, old, []byte(text)); err != nil {
 			t.Errorf("%s for 0.3: %v", name, err)

@@ -156,6 +156,7 @@ type Description struct {
 	InputModes, OutputModes                         []string
 	Capabilities                                    []Capability
 	Streams, Pushes, Tasks                          bool // it can stream its work, push changes, and answer a call with a task
+	Extended                                        bool `json:",omitzero"` // it has a longer description for authenticated callers (A2A 3.1.11)
 	Extensions                                      Extensions
 }
 

@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -24,7 +25,9 @@ const doorPath = "/a2a"
 const cardAge = "max-age=300"
 
 // CardHandler serves the agent's card, from the directory and with the door's
-// own URL. Refusals are problem documents: nobody made a JSON-RPC call.
+// own URL. A client that names a version gets a card with the members of that one
+// alone; most fetch cards without naming one, and get the card of both (R9).
+// Refusals are problem documents: the request was no JSON-RPC call.
 func (d *Door) CardHandler(road transport.Exchanger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		card, err := d.card(r, road)
@@ -36,6 +39,7 @@ func (d *Door) CardHandler(road transport.Exchanger) http.Handler {
 		h := w.Header()
 		h.Set("ETag", tag)
 		h.Set("Cache-Control", cardAge)
+		h.Add("Vary", form.HeaderVersion)
 		if unchanged(r.Header.Values("If-None-Match"), tag) {
 			w.WriteHeader(http.StatusNotModified)
 			return
@@ -54,7 +58,12 @@ func (d *Door) card(r *http.Request, road transport.Exchanger) ([]byte, error) {
 		return nil, &problem.MethodError{Allow: "GET, HEAD"}
 	}
 	agent := r.PathValue("agent")
-	return d.deps.faces(d.deps.BaseURL(r, agent)).card(r.Context(), d.deps.Form, road, agent, false)
+	description, err := road.Describe(r.Context(), transport.Asking(r.Context(), agent, form.Binding))
+	if err != nil {
+		return nil, err
+	}
+	version := form.Spoken(fields(r).Get(form.HeaderVersion))
+	return d.deps.faces(d.deps.BaseURL(r, agent)).card(d.deps.Form, description, agent, version)
 }
 
 // faces is where an agent is reached through us.
@@ -65,15 +74,9 @@ type faces struct {
 
 func (d DoorDeps) faces(url string) faces { return faces{url, d.GRPC} }
 
-// card writes an agent's card. limited: the limit has been asked.
-func (f faces) card(ctx context.Context, codec translators.Translator, road transport.Exchanger, agent string, limited bool) ([]byte, error) {
-	inquiry := transport.Asking(ctx, agent, form.Binding)
-	inquiry.Limited = limited
-	description, err := road.Describe(ctx, inquiry)
-	if err != nil {
-		return nil, err
-	}
-	served := form.Served(description, f.url+doorPath)
+// card writes an agent's card in a version; empty: in both at once.
+func (f faces) card(codec translators.Translator, description *canonical.Description, agent, version string) ([]byte, error) {
+	served := form.Served(description, f.url+doorPath, version == "")
 	if served.Name == "" {
 		served.Name = agent // an MCP server need not say who it is
 	}
@@ -83,12 +86,39 @@ func (f faces) card(ctx context.Context, codec translators.Translator, road tran
 		})
 	}
 	m := &canonical.Message{Op: canonical.OpDescribe, Phase: canonical.PhaseResponse, Body: served}
-	wire, _, err := codec.Encode(m, translators.Target{})
+	wire, _, err := codec.Encode(m, translators.Target{Version: version})
 	var unsaid *canonical.Error
 	if errors.As(err, &unsaid) && unsaid.Code == canonical.CodeCardUnavailable {
 		return nil, &problem.NotFoundError{What: "agent card: the agent names nothing that it can do"}
 	}
 	return wire.Body, err
+}
+
+// extended makes the call that asks an agent for its extended card (A2A 3.1.11):
+// where the agent says that it has one, and to callers that have proved who they
+// are. What comes back names our URLs, as every card of ours does.
+func (f faces) extended(ctx context.Context, codec translators.Translator, road transport.Exchanger, call transport.Call, asked *canonical.Message) (transport.Call, error) {
+	inquiry := transport.Asking(ctx, call.Agent, form.Binding)
+	inquiry.Limited = call.Limited
+	description, err := road.Describe(ctx, inquiry)
+	switch {
+	case err != nil:
+		return call, err
+	case !description.Extended && asked.Origin.Version == form.Version03:
+		return call, &canonical.Error{Code: canonical.CodeCardUnavailable, Message: "the agent has no extended card: use its public one"}
+	case !description.Extended:
+		return call, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the agent has no extended card: use its public one"}
+	case call.Caller.Anonymous:
+		return call, &problem.UnauthenticatedError{}
+	}
+	if native, ok := asked.Body.(*canonical.Native); ok && call.Tenanted { // the tenant is our name for the agent
+		asked.Body = &canonical.Native{Method: native.Method}
+	}
+	call.Message = asked
+	call.Card = func(extended *canonical.Description) (json.RawMessage, error) {
+		return f.card(codec, extended, call.Agent, asked.Origin.Version)
+	}
+	return call, nil
 }
 
 // unchanged reads If-None-Match (RFC 9110 13.1.2).

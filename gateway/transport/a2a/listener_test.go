@@ -239,16 +239,21 @@ func TestListenerSurvives(t *testing.T) {
 	}
 }
 
-func TestListenerCard(t *testing.T) {
+func TestListener_ExtendedCard(t *testing.T) {
 	t.Parallel()
-	r := &road{description: &canonical.Description{Name: "Bob", Capabilities: []canonical.Capability{{ID: "s"}}}}
+	r := &road{description: &canonical.Description{Name: "Bob", Extended: true, Capabilities: []canonical.Capability{{ID: "s"}}}}
 	var body []byte
 	if err := begin(t.Context(), t, overTLS(t, r, nil), "GetExtendedAgentCard").RecvMsg(&body); err != nil {
 		t.Fatal(err)
 	}
+	card, err := r.call.Card(r.description)
 	for _, want := range []string{"Bob", "gw.example:1", "GRPC", "https://gw.example/agents/bob/a2a"} {
-		if !bytes.Contains(body, []byte(want)) {
-			t.Errorf("no %s in %q", want, body)
+		if err != nil || !bytes.Contains(card, []byte(want)) {
+			t.Errorf("%v, no %s in %s", err, want, card)
 		}
+	}
+	r.description.Extended = false
+	if err := begin(t.Context(), t, overTLS(t, r, nil), "GetExtendedAgentCard").RecvMsg(&body); err == nil {
+		t.Error("an agent without an extended card is asked for it")
 	}
 }

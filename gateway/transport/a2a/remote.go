@@ -58,7 +58,10 @@ func (c *remote) serve(path string) error {
 	}
 	arrived(c.stream.Context())
 	if method.Name() == "GetExtendedAgentCard" {
-		return c.card(call)
+		var err error
+		if call, err = c.extended(call); err != nil {
+			return c.refuse(err)
+		}
 	}
 	answer, err := c.road.Exchange(c.ctx, call)
 	c.announce(answer)
@@ -228,17 +231,17 @@ func (c *remote) fail(events transport.Events, wire translators.Wire) error {
 	}
 }
 
-// card answers the question for the extended card with the one card that there is.
-func (c *remote) card(call transport.Call) error {
-	body, err := faces{c.deps.AgentURL(call.Agent), c.deps.GRPC}.card(c.ctx, c.deps.Form, c.road, call.Agent, true)
+// extended makes the call that asks the agent for its extended card.
+func (c *remote) extended(call transport.Call) (transport.Call, error) {
+	wire, err := frame.Framer{}.Unframe(call.Wire)
 	if err != nil {
-		return c.refuse(err)
+		return call, err
 	}
-	wire, _, err := frame.Framer{}.Frame(translators.Wire{Form: form.FormGRPC, Path: call.Wire.Path, Re: canonical.OpNative, Body: body})
+	asked, err := c.deps.Form.Decode(wire)
 	if err != nil {
-		return c.refuse(err)
+		return call, err
 	}
-	return c.say(wire)
+	return faces{c.deps.AgentURL(call.Agent), c.deps.GRPC}.extended(c.ctx, c.deps.Form, c.road, call, asked)
 }
 
 // refuse is an error as gRPC says it (A2A 10.6): a status with an ErrorInfo.

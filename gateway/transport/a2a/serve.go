@@ -71,9 +71,11 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, road transport.Exch
 		d.refuse(w, call.Wire, err)
 		return
 	}
-	if asksCard(d.deps.Form, call.Wire) {
-		d.extended(w, r, road, call)
-		return
+	if asked := asksCard(d.deps.Form, call.Wire); asked != nil {
+		if call, err = d.deps.faces(d.deps.BaseURL(r, call.Agent)).extended(r.Context(), d.deps.Form, road, call, asked); err != nil {
+			d.refuse(w, call.Wire, err)
+			return
+		}
 	}
 	answer, err := road.Exchange(r.Context(), call)
 	answer.Notice.Announce(w.Header())

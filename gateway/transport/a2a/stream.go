@@ -74,44 +74,23 @@ func single(w http.ResponseWriter, wire translators.Wire) {
 	_ = s.Send(wire.Body)
 }
 
-// extended answers the question for the extended card with the one card that there
-// is: what the agent has behind it names places that are not ours.
-func (d *Door) extended(w http.ResponseWriter, r *http.Request, road transport.Exchanger, call transport.Call) {
-	asked, err := d.deps.Form.Decode(call.Wire)
-	if err != nil {
-		d.refuse(w, call.Wire, err)
-		return
-	}
-	card, err := d.deps.faces(d.deps.BaseURL(r, call.Agent)).card(r.Context(), d.deps.Form, road, call.Agent, true)
-	if err != nil {
-		d.refuse(w, call.Wire, err)
-		return
-	}
-	wire, _, err := d.deps.Form.Encode(&canonical.Message{
-		Op: canonical.OpNative, Phase: canonical.PhaseResponse, Body: &canonical.Native{Result: card},
-		Correlation: asked.Correlation, Origin: canonical.Origin{Binding: form.Binding},
-	}, translators.Target{Version: asked.Origin.Version, Form: call.Wire.Form})
-	if err != nil {
-		d.refuse(w, call.Wire, err)
-		return
-	}
-	write(w, wire, answerMedia(call.Wire), http.StatusOK)
-}
-
 // cardHints are what a question for the extended card must hold.
 var cardHints = []string{"ExtendedAgentCard", "ExtendedCard", "/extendedAgentCard", "/v1/card"}
 
-// asksCard reports whether a request asks for the extended card.
-func asksCard(codec translators.Translator, wire translators.Wire) bool {
+// asksCard is the request for the extended card, decoded; nil: it is another request.
+func asksCard(codec translators.Translator, wire translators.Wire) *canonical.Message {
 	hinted := false
 	for _, hint := range cardHints {
 		hinted = hinted || strings.Contains(wire.Path, hint) || wire.Form != form.FormHTTP && bytes.Contains(wire.Body, []byte(hint))
 	}
 	if !hinted {
-		return false
+		return nil
 	}
 	m, err := codec.Decode(wire)
-	return err == nil && m.Op == canonical.OpNative
+	if err != nil || m.Op != canonical.OpNative {
+		return nil
+	}
+	return m
 }
 
 // failure is an error in the words of the request: its form, its version, and

@@ -219,19 +219,31 @@ func TestDoorRefusesAStreamInIt(t *testing.T) {
 	}
 }
 
-// TestDoorHasTheExtendedCard: it is the card that everybody gets.
-func TestDoorHasTheExtendedCard(t *testing.T) {
+// TestDoor_ExtendedCard: the agent is asked for it only if it says that it has one.
+func TestDoor_ExtendedCard(t *testing.T) {
 	t.Parallel()
-	for _, r := range []*http.Request{
-		post(`{"jsonrpc":"2.0","id":"q1","method":"GetExtendedAgentCard"}`),
-		post(`{"jsonrpc":"2.0","id":"q1","method":"agent/getAuthenticatedExtendedCard"}`),
-		below(http.MethodGet, "/extendedAgentCard", ""),
-		below(http.MethodGet, "/v1/card", ""),
+	for name, request := range map[string]func() *http.Request{
+		"1.0": func() *http.Request { return post(`{"jsonrpc":"2.0","id":"q1","method":"GetExtendedAgentCard"}`) },
+		"0.3": func() *http.Request {
+			return post(`{"jsonrpc":"2.0","id":"q1","method":"agent/getAuthenticatedExtendedCard"}`)
+		},
+		"1.0 HTTP": func() *http.Request { return below(http.MethodGet, "/extendedAgentCard", "") },
+		"0.3 HTTP": func() *http.Request { return below(http.MethodGet, "/v1/card", "") },
 	} {
 		fake := &road{description: description()}
-		w := ask(newDoor(t, 0).Handler(fake), r)
-		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"url":"https://gw.example/agents/bob/a2a"`) || fake.call.Agent != "" {
-			t.Errorf("%s: %d %s", r.URL, w.Code, w.Body)
+		w := ask(newDoor(t, 0).Handler(fake), request())
+		if !strings.Contains(w.Body.String(), "no extended card") || fake.call.Agent != "" {
+			t.Errorf("%s to an agent without one: %d %s", name, w.Code, w.Body)
+		}
+		extended := description()
+		extended.Extended = true
+		fake = &road{description: extended, answer: transport.Answer{Wire: translators.Wire{Status: http.StatusOK}}}
+		if ask(newDoor(t, 0).Handler(fake), request()); fake.call.Agent != "bob" || fake.call.Card == nil {
+			t.Fatalf("%s to an agent with one: called %q", name, fake.call.Agent)
+		}
+		card, err := fake.call.Card(extended)
+		if err != nil || !strings.Contains(string(card), `"url":"https://gw.example/agents/bob/a2a"`) {
+			t.Errorf("%s: %v %s", name, err, card)
 		}
 	}
 }

@@ -185,7 +185,12 @@ func (d *Dialer) Describe(ctx context.Context, e transport.Endpoint) (*canonical
 	door.Binding, door.Version, door.Form, door.GRPC = "a2a-v1", "", "", ""
 	door.URL = (&url.URL{Scheme: at.Scheme, Host: at.Host, Path: "/agents/" + e.Agent + "/a2a"}).String()
 	description, _, err := d.deps.Cards.Describe(ctx, door)
-	return description, e, err
+	if err != nil {
+		return nil, e, err
+	}
+	out := *description
+	out.Extended = false // its door hands that out, and messages do not go there
+	return &out, e, nil
 }
 
 func bad(e transport.Endpoint, reason string) error {

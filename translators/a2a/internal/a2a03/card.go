@@ -110,7 +110,33 @@ func LowerCard(card json.RawMessage) (json.RawMessage, []canonical.Loss, error) 
 		return nil, nil, &canonical.Error{Code: canonical.CodeCardUnavailable, Message: "the agent names no interface of A2A 0.3"}
 	}
 	rest, losses := Unsecured(o.Rest())
-	return b.Merge(rest).Bytes(), append(l.losses, losses...), nil
+	rest, extended := withoutExtended(rest)
+	if b.Merge(rest); extended {
+		b.Bool("supportsAuthenticatedExtendedCard", true)
+	}
+	return b.Bytes(), append(l.losses, losses...), nil
+}
+
+// withoutExtended takes the flag for the extended card off the capabilities of 1.0:
+// 0.3 has a member of the card for it.
+func withoutExtended(card json.RawMessage) (json.RawMessage, bool) {
+	o := rawjson.Parse(card, "")
+	capabilities := o.Peek("capabilities")
+	if len(capabilities) == 0 || capabilities[0] != '{' {
+		return card, false
+	}
+	flags := rawjson.Parse(capabilities, "")
+	if string(flags.Take("extendedAgentCard")) != "true" {
+		return card, false
+	}
+	b := rawjson.NewBuilder()
+	for _, m := range o.Members() {
+		if m.Name == "capabilities" {
+			m.Value = rawjson.NewBuilder().Merge(flags.Rest()).Bytes()
+		}
+		b.Raw(m.Name, m.Value)
+	}
+	return b.Bytes(), true
 }
 
 // PlaceInterfaces is where lost interfaces are declared.
@@ -187,9 +213,14 @@ func (l *lowerer) skill(raw json.RawMessage, path string) json.RawMessage {
 }
 
 // Union are the members by which a card of 1.0 is one of 0.3 as well: the
-// agent is reached at url, over JSON-RPC and over HTTP alone.
-func Union(url string) json.RawMessage {
+// agent is reached at url, over JSON-RPC and over HTTP alone. extended: it has an
+// extended card.
+func Union(url string, extended bool) json.RawMessage {
 	other := rawjson.NewBuilder().String("transport", httpJSON).String("url", url).Bytes()
-	return rawjson.NewBuilder().String("url", url).String("preferredTransport", jsonRPC).
-		Array("additionalInterfaces", []json.RawMessage{other}).String("protocolVersion", PlainVersion).Bytes()
+	b := rawjson.NewBuilder().String("url", url).String("preferredTransport", jsonRPC).
+		Array("additionalInterfaces", []json.RawMessage{other}).String("protocolVersion", PlainVersion)
+	if extended {
+		b.Bool("supportsAuthenticatedExtendedCard", true)
+	}
+	return b.Bytes()
 }
