@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 
@@ -37,7 +38,7 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 	if x.apart(listed) {
 		return nil
 	}
-	description, endpoint, err := g.Directory.Describe(ctx, x.agent, listed, x.call.Caller.ID)
+	description, endpoint, err := g.Directory.DescribeFor(ctx, x.agent, listed, x.viewer())
 	if err != nil {
 		return err
 	}
@@ -54,10 +55,31 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 	if x.kin() || x.message.Op != canonical.OpInvoke { // the caller and the agent agree about names already
 		return g.Directory.Admits(x.agent, listed, called(x.message))
 	}
-	if x.chosen, err = x.capability(description); err != nil {
+	if x.chosen, err = g.capability(ctx, x, listed); err != nil {
 		return err
 	}
 	return g.Directory.Admits(x.agent, listed, x.chosen.ID)
+}
+
+// viewer is for whom the agent describes itself.
+func (x *exchange) viewer() directory.Viewer {
+	return directory.Viewer{Caller: x.call.Caller.ID, CanAnswer: x.askable()}
+}
+
+// capability is what the message is for. The agent is asked once more what it can do
+// before a name is refused: it may be newer than what is known.
+func (g *Gateway) capability(ctx context.Context, x *exchange, listed directory.Endpoint) (*canonical.Capability, error) {
+	found, err := x.capability(x.described)
+	unknown, ok := errors.AsType[*canonical.Error](err)
+	if !ok || unknown.Code != canonical.CodeSkillNotFound {
+		return found, err
+	}
+	description, _, renewed := g.Directory.Renew(ctx, x.agent, listed, x.viewer())
+	if !renewed {
+		return nil, err
+	}
+	x.described = description
+	return x.capability(description)
 }
 
 // mirror judges what the header of a request repeats of its body, as soon as it
@@ -151,7 +173,7 @@ func (g *Gateway) asked(ctx context.Context, x *exchange, listed directory.Endpo
 		}
 	}
 	listed.Version = x.call.ToVersion
-	_, endpoint, err := g.Directory.Describe(ctx, x.agent, listed, x.call.Caller.ID)
+	_, endpoint, err := g.Directory.DescribeFor(ctx, x.agent, listed, x.viewer())
 	return endpoint, err
 }
 

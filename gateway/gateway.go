@@ -196,8 +196,29 @@ func (g *Gateway) Describe(ctx context.Context, q transport.Inquiry) (*canonical
 	if endpoint.Binding == "" {
 		return nil, &problem.NoPathError{From: string(q.Binding)}
 	}
-	description, _, err := g.Directory.Describe(ctx, agent, endpoint, q.Caller.ID)
+	viewer := directory.Viewer{Caller: q.Caller.ID, CanAnswer: q.CanAnswer, Listing: true}
+	if source, ok := g.Registry.Translator(q.Binding); ok {
+		viewer.CanAnswer = askableBy(source, "", q.Form, q.CanAnswer)
+	}
+	description, _, err := g.Directory.DescribeFor(ctx, agent, endpoint, viewer)
 	return description, err
+}
+
+// askableBy is what an agent may ask callers that use a protocol's version and form.
+// can is what they say themselves, where their protocol has that.
+func askableBy(source translators.Translator, version, form string, can []canonical.Mode) []canonical.Mode {
+	asker, ok := source.(translators.Asker)
+	if !ok {
+		return nil
+	}
+	switch asker.Asks(version, form) {
+	case translators.AskNone:
+		return nil
+	case translators.AskTask:
+		return []canonical.Mode{canonical.ModeForm, canonical.ModeURL}
+	default:
+		return can
+	}
 }
 
 // admit judges who may ask about an agent: those who may call it. A prefix of

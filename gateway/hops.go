@@ -232,11 +232,12 @@ func (g *Gateway) throughPeer(ctx context.Context, x *exchange) error {
 	if listed.Through == "" || x.kin() || x.message.Op != canonical.OpInvoke {
 		return nil
 	}
-	description, _, err := g.Directory.Describe(ctx, x.agent, listed, x.call.Caller.ID)
+	description, _, err := g.Directory.DescribeFor(ctx, x.agent, listed, x.viewer())
 	if err != nil {
 		return err
 	}
-	x.chosen, err = x.capability(description)
+	x.described = description
+	x.chosen, err = g.capability(ctx, x, listed)
 	return err
 }
 

@@ -22,6 +22,7 @@ import (
 const (
 	freshFor   = 5 * time.Minute
 	retryAfter = 2 * time.Second
+	renewAfter = 5 * time.Second // between two fetches for callers that name what is not known
 	fetchLimit = 15 * time.Second
 )
 
@@ -63,7 +64,15 @@ type Directory struct {
 	order     []string                   // of visitors, the oldest first
 	policy    Documents
 	peers     []Peer
-	answers   map[string]Verdict // of peers, by question
+	answers   map[string]Verdict   // of peers, by question
+	renewed   map[string]time.Time // by name: when an agent was last asked by Renew
+}
+
+// Viewer is for whom an agent describes itself.
+type Viewer struct {
+	Caller    ect.Identity
+	CanAnswer []canonical.Mode // what the caller can be asked
+	Listing   bool             // the caller wants to see all that there is now; else what is known will do
 }
 
 // knowledge is what one endpoint said about itself, or why it could not.
@@ -72,6 +81,7 @@ type knowledge struct {
 	endpoint    transport.Endpoint
 	err         error
 	until       time.Time
+	stale       time.Time       // from when on a listing asks again
 	held        map[string]bool // capabilities whose change waits for an operator (R9)
 }
 
@@ -98,6 +108,7 @@ func New(deps Deps) (*Directory, error) {
 	return &Directory{
 		deps: deps, agents: map[string]Agent{}, known: map[string]knowledge{}, granted: map[string][]string{},
 		documents: map[string]fetchedDocument{}, resolved: map[string]resolved{}, visitors: map[string]Agent{}, answers: map[string]Verdict{},
+		renewed: map[string]time.Time{},
 	}, nil
 }
 
@@ -172,6 +183,7 @@ func (d *Directory) drop(name string) {
 // forget what the agent said, not who it is.
 func (d *Directory) forget(name string) {
 	delete(d.resolved, name)
+	delete(d.renewed, name)
 	maps.DeleteFunc(d.known, func(k string, _ knowledge) bool { return strings.HasPrefix(k, name+" ") })
 }
 
@@ -239,28 +251,109 @@ func (d *Directory) Find(dest string) (Agent, bool) {
 // a version is kept to it, though its operator leaves it open. The result is
 // shared: it must not be changed.
 func (d *Directory) Describe(ctx context.Context, agent Agent, e Endpoint, caller ect.Identity) (*canonical.Description, transport.Endpoint, error) {
-	name := key(agent.Name, e)
+	return d.DescribeFor(ctx, agent, e, Viewer{Caller: caller})
+}
+
+// DescribeFor is Describe, as the agent shows itself to clients like the viewer.
+// When a listing is due and the agent cannot be asked, what it said last is shown.
+func (d *Directory) DescribeFor(ctx context.Context, agent Agent, e Endpoint, v Viewer) (*canonical.Description, transport.Endpoint, error) {
+	v = d.narrow(e, v)
+	name := key(agent.Name, e) + viewOf(v.CanAnswer)
 	d.mu.RLock()
 	k, ok := d.known[name]
 	d.mu.RUnlock()
-	if !ok || !d.deps.Now().Before(k.until) {
-		k = d.learn(ctx, name, agent, e, caller)
+	switch now := d.deps.Now(); {
+	case !ok || !now.Before(k.until):
+		k = d.learn(ctx, name, agent, e, v)
+	case v.Listing && !now.Before(k.stale):
+		if fresh := d.learn(ctx, name, agent, e, v); fresh.err == nil {
+			k = fresh
+		}
 	}
-	k.endpoint.Caller = caller
+	k.endpoint.Caller = v.Caller
 	return k.description, k.endpoint, k.err
+}
+
+// Renew asks an agent anew whose description lacks what a caller named; false: it was
+// asked so within the last five seconds, or cannot be asked.
+func (d *Directory) Renew(ctx context.Context, agent Agent, e Endpoint, v Viewer) (*canonical.Description, transport.Endpoint, bool) {
+	v = d.narrow(e, v)
+	d.mu.Lock()
+	now := d.deps.Now()
+	last, asked := d.renewed[agent.Name]
+	due := !asked || !now.Before(last.Add(renewAfter))
+	if due {
+		d.renewed[agent.Name] = now
+	}
+	d.mu.Unlock()
+	if !due {
+		return nil, transport.Endpoint{}, false
+	}
+	k := d.learn(ctx, key(agent.Name, e)+viewOf(v.CanAnswer), agent, e, v)
+	k.endpoint.Caller = v.Caller
+	return k.description, k.endpoint, k.err == nil
+}
+
+// narrow leaves out what the agents of an endpoint's protocol do not look at.
+func (d *Directory) narrow(e Endpoint, v Viewer) Viewer {
+	if _, ok := d.deps.Describers[e.Binding].(transport.ByCapabilities); !ok || e.Through != "" {
+		v.CanAnswer = nil
+	}
+	return v
+}
+
+// modes are what a client can be asked, in the order in which a view names them.
+// Text is asked for by forms.
+var modes = [...]canonical.Mode{canonical.ModeForm, canonical.ModeURL, canonical.ModeNative}
+
+// viewOf names what an agent shows to clients that can be asked so, among the keys
+// of one endpoint. There are eight at most; the one without a name is for clients
+// that cannot be asked.
+func viewOf(asked []canonical.Mode) string {
+	view := ""
+	for _, mode := range modes {
+		if slices.Contains(asked, mode) || mode == canonical.ModeForm && slices.Contains(asked, canonical.ModeText) {
+			view += "?" + string(mode)
+		}
+	}
+	return view
+}
+
+// keys are those of all views of an endpoint.
+func keys(name string, e Endpoint) []string {
+	base := key(name, e)
+	list := []string{base}
+	for set := 1; set < 1<<len(modes); set++ {
+		var asked []canonical.Mode
+		for i, mode := range modes {
+			if set&(1<<i) != 0 {
+				asked = append(asked, mode)
+			}
+		}
+		list = append(list, base+viewOf(asked))
+	}
+	return list
 }
 
 // learn fetches once for all who wait. The fetch outlives a caller who goes
 // away, since others may wait for it; fetchLimit bounds it, and the time that
-// the agent may take for a call.
-func (d *Directory) learn(ctx context.Context, name string, agent Agent, e Endpoint, caller ect.Identity) knowledge {
+// the agent may take for a call. A failure does not replace what is known and
+// can still be used.
+func (d *Directory) learn(ctx context.Context, name string, agent Agent, e Endpoint, v Viewer) knowledge {
 	result := d.flight.DoChan(name, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience(agent))
 		defer cancel()
-		k := d.fetch(ctx, agent, e, caller)
+		k := d.fetch(ctx, name, agent, e, v)
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if current, ok := d.current(agent.Name); ok && lists(current, e) {
+		now := d.deps.Now()
+		old, known := d.known[name]
+		switch current, ok := d.current(agent.Name); {
+		case !ok || !lists(current, e):
+		case k.err != nil && known && old.err == nil && now.Before(old.until):
+			old.stale = now.Add(retryAfter)
+			d.known[name] = old
+		default:
 			d.known[name] = k
 		}
 		return k, nil
@@ -282,11 +375,11 @@ func patience(agent Agent) time.Duration {
 	return fetchLimit
 }
 
-func (d *Directory) fetch(ctx context.Context, agent Agent, e Endpoint, caller ect.Identity) knowledge {
+func (d *Directory) fetch(ctx context.Context, name string, agent Agent, e Endpoint, v Viewer) knowledge {
 	target := transport.Endpoint{
 		Agent: agent.Name, ID: agent.ID, Binding: e.Binding, Version: e.Version,
-		URL: e.URL, GRPC: e.GRPC, Form: e.Form, Caller: caller, Timeout: patience(agent),
-		Expose: agent.Expose,
+		URL: e.URL, GRPC: e.GRPC, Form: e.Form, Caller: v.Caller, Timeout: patience(agent),
+		Expose: agent.Expose, Asked: v.CanAnswer,
 	}
 	describer := d.deps.Describers[e.Binding]
 	if e.Through != "" {
@@ -303,22 +396,26 @@ func (d *Directory) fetch(ctx context.Context, agent Agent, e Endpoint, caller e
 			slog.String("agent", agent.Name), slog.String("binding", string(e.Binding)), slog.Any("error", err))
 		return knowledge{err: err, endpoint: target, until: d.deps.Now().Add(retryAfter)}
 	}
-	return d.pin(ctx, agent, e, target, description)
+	return d.pin(ctx, name, agent, e, target, description)
 }
 
 // pin cleans a description and compares it with the one that was seen before.
-func (d *Directory) pin(ctx context.Context, agent Agent, e Endpoint, target transport.Endpoint, description *canonical.Description) knowledge {
+func (d *Directory) pin(ctx context.Context, name string, agent Agent, e Endpoint, target transport.Endpoint, description *canonical.Description) knowledge {
 	clean, removed := Clean(*description)
 	clean.Extended = clean.Extended && !agent.Pin // no operator has accepted what it would show
 	if removed {
 		d.deps.Logger.WarnContext(ctx, "hidden characters or excess length removed from an agent's description",
 			slog.String("agent", agent.Name), slog.String("loss", string(canonical.LossText)))
 	}
-	served, held, err := d.compare(ctx, agent, e, clean)
+	served, held, err := d.compare(ctx, name, agent, e, clean)
 	if err != nil {
 		return knowledge{err: err, endpoint: target, until: d.deps.Now().Add(retryAfter)}
 	}
-	return knowledge{description: served, endpoint: target, until: d.deps.Now().Add(freshFor), held: held}
+	now, fresh := d.deps.Now(), freshFor
+	if target.Fresh > 0 {
+		fresh = min(target.Fresh, freshFor)
+	}
+	return knowledge{description: served, endpoint: target, until: now.Add(freshFor), stale: now.Add(fresh), held: held}
 }
 
 // lists reports whether an endpoint is one of an agent's as they are now.

@@ -21,7 +21,8 @@ type Pin struct {
 	Pending     *Pin // nil: none waits. It has no Pending of its own
 }
 
-// Pins keeps pins. A key names an agent, a binding and a version. Both may be
+// Pins keeps pins. A key names an agent, a binding, a version, and what clients that
+// can be asked see of it. Both may be
 // called by many at once; an error leaves the pin as it was.
 type Pins interface {
 	Pinned(ctx context.Context, key string) (Pin, bool, error)
@@ -68,11 +69,11 @@ func (e *PinError) Unwrap() error { return e.Err }
 // compare pins a cleaned description. It returns the one to serve, and what may
 // not be called until an operator has accepted the other. An agent with Pin is
 // not served while that cannot be told: its error is a *PinError.
-func (d *Directory) compare(ctx context.Context, agent Agent, e Endpoint, now canonical.Description) (*canonical.Description, map[string]bool, error) {
+func (d *Directory) compare(ctx context.Context, name string, agent Agent, e Endpoint, now canonical.Description) (*canonical.Description, map[string]bool, error) {
 	if !agent.Listed() {
 		return &now, nil, nil
 	}
-	served, held, err := d.compared(ctx, agent, e, now)
+	served, held, err := d.compared(ctx, name, agent, e, now)
 	if err == nil {
 		return served, held, nil
 	}
@@ -83,8 +84,8 @@ func (d *Directory) compare(ctx context.Context, agent Agent, e Endpoint, now ca
 	return &now, nil, nil
 }
 
-func (d *Directory) compared(ctx context.Context, agent Agent, e Endpoint, now canonical.Description) (*canonical.Description, map[string]bool, error) {
-	name, hash := key(agent.Name, e), hashOf(now)
+func (d *Directory) compared(ctx context.Context, name string, agent Agent, e Endpoint, now canonical.Description) (*canonical.Description, map[string]bool, error) {
+	hash := hashOf(now)
 	pin, known, err := d.deps.Pins.Pinned(ctx, name)
 	switch {
 	case err != nil:
@@ -198,42 +199,71 @@ func heldBy(p Pin) map[string]bool {
 }
 
 // Admits says whether a capability of an agent may be called: a *ChangedError
-// if its description waits for an operator. A change of the agent's own
-// description holds no call back: it names none.
+// if its description waits for an operator, whoever it is shown to. A change of the
+// agent's own description holds no call back: it names none.
 func (d *Directory) Admits(agent Agent, e Endpoint, capability string) error {
 	if !agent.Pin || capability == "" {
 		return nil
 	}
 	d.mu.RLock()
-	held := d.known[key(agent.Name, e)].held[capability]
-	d.mu.RUnlock()
-	if held {
-		return &ChangedError{Capability: capability}
+	defer d.mu.RUnlock()
+	for _, name := range keys(agent.Name, e) {
+		if d.known[name].held[capability] {
+			return &ChangedError{Capability: capability}
+		}
 	}
 	return nil
 }
 
-// Pinned is the pin of an agent's endpoint; false: it was never described.
+// Pinned is the pin of an agent's endpoint, as clients that cannot be asked see it;
+// false: it was never described to such.
 func (d *Directory) Pinned(ctx context.Context, agent Agent, e Endpoint) (Pin, bool, error) {
 	return d.deps.Pins.Pinned(ctx, key(agent.Name, e))
+}
+
+// Views are the pins of an agent's endpoint, one for each different description that
+// it has shown to different clients.
+func (d *Directory) Views(ctx context.Context, agent Agent, e Endpoint) ([]Pin, error) {
+	var views []Pin
+	for _, name := range keys(agent.Name, e) {
+		pin, known, err := d.deps.Pins.Pinned(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if known && !slices.ContainsFunc(views, func(other Pin) bool { return other.says(pin) }) {
+			views = append(views, pin)
+		}
+	}
+	return views, nil
+}
+
+// says reports whether two pins are the same, with what waits.
+func (p Pin) says(other Pin) bool {
+	waits := func(pin Pin) string {
+		if pin.Pending == nil {
+			return ""
+		}
+		return pin.Pending.Hash
+	}
+	return p.Hash == other.Hash && waits(p) == waits(other)
 }
 
 // Accept makes what waits of an agent the description that counts. With a hash
 // only that one: an operator accepts what was read. It says whether anything was.
 func (d *Directory) Accept(ctx context.Context, agent Agent, hash string) (bool, error) {
-	var keys []string
+	var names []string
 	d.mu.RLock()
 	for name := range d.known {
 		if strings.HasPrefix(name, agent.Name+" ") {
-			keys = append(keys, name)
+			names = append(names, name)
 		}
 	}
 	d.mu.RUnlock()
 	for _, e := range agent.Endpoints {
-		keys = append(keys, key(agent.Name, e))
+		names = append(names, keys(agent.Name, e)...)
 	}
 	accepted := false
-	for _, name := range keys {
+	for _, name := range names {
 		pin, known, err := d.deps.Pins.Pinned(ctx, name)
 		if err != nil {
 			return accepted, err
@@ -248,7 +278,7 @@ func (d *Directory) Accept(ctx context.Context, agent Agent, hash string) (bool,
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, name := range keys {
+	for _, name := range names {
 		delete(d.known, name)
 	}
 	return accepted, nil

@@ -229,22 +229,29 @@ type changeDocument struct {
 func (a admin) pins(c *gin.Context, agent directory.Agent) []pinDocument {
 	var out []pinDocument
 	for _, e := range agent.Endpoints {
-		pin, ok, err := a.deps.Directory.Pinned(c.Request.Context(), agent, e)
-		if err != nil || !ok {
+		views, err := a.deps.Directory.Views(c.Request.Context(), agent, e)
+		if err != nil {
 			continue
 		}
-		doc := pinDocument{Binding: string(e.Binding), Hash: pin.Hash}
-		if pin.Pending != nil {
-			doc.Pending = &pendingDocument{Hash: pin.Pending.Hash}
-			for _, change := range pin.Changes() {
-				doc.Pending.Changes = append(doc.Pending.Changes, changeDocument{
-					Capability: change.Capability, Kind: change.Kind, Members: change.Members, Was: change.Was, Is: change.Is,
-				})
-			}
+		for _, pin := range views {
+			out = append(out, documentOf(e, pin))
 		}
-		out = append(out, doc)
 	}
 	return out
+}
+
+func documentOf(e directory.Endpoint, pin directory.Pin) pinDocument {
+	doc := pinDocument{Binding: string(e.Binding), Hash: pin.Hash}
+	if pin.Pending == nil {
+		return doc
+	}
+	doc.Pending = &pendingDocument{Hash: pin.Pending.Hash}
+	for _, change := range pin.Changes() {
+		doc.Pending.Changes = append(doc.Pending.Changes, changeDocument{
+			Capability: change.Capability, Kind: change.Kind, Members: change.Members, Was: change.Was, Is: change.Is,
+		})
+	}
+	return doc
 }
 
 // accept makes what waits the description that counts (R9). With sha256 only

@@ -119,7 +119,11 @@ type Inquiry struct {
 	Caller  identity.Caller
 	Address string
 	Binding canonical.Binding // the door that asks
-	Limited bool              // the door has asked [Exchanger.Limit] for this very request; else the road does
+	Form    string            // the wire form that the caller uses there (translators.Wire.Form)
+	// CanAnswer is what the caller can be asked, in a protocol whose clients say so: an
+	// agent may have more to show to those that can be asked.
+	CanAnswer []canonical.Mode
+	Limited   bool // the door has asked [Exchanger.Limit] for this very request; else the road does
 }
 
 // Question asks whether a pair is served (AEPB, Protocol Negotiation step 3).
@@ -163,6 +167,7 @@ type Endpoint struct {
 	Alone   bool             // Session is one message's, and ends with the stream that answers it
 	Expose  []string         // what its description shows besides skills: what directory.Agent.Expose says
 	Timeout time.Duration
+	Fresh   time.Duration // how long what the agent says of itself can be shown without asking again; zero: it does not say
 }
 
 // Rewritten reports whether what is sent there must say something that the
@@ -257,6 +262,11 @@ func ParentIn(h http.Header) string { return strings.Join(h.Values(FieldParent),
 type Describer interface {
 	Describe(context.Context, Endpoint) (*canonical.Description, Endpoint, error)
 }
+
+// ByCapabilities is implemented by a Describer whose agents describe themselves to a
+// client by what it can be asked (Endpoint.Asked): an MCP server may hide a tool
+// that asks for input from clients that cannot give it.
+type ByCapabilities interface{ ByCapabilities() }
 
 // Door is a protocol's HTTP face. The agent's name is the request's path value "agent".
 type Door interface {

@@ -15,7 +15,11 @@ const offered = `{"capabilities":{"tools":{},"resources":{}}}`
 
 // inquire asks the directory who the agent is (R8: no ECT, no forwarding).
 func (v *visit) inquire(ctx context.Context) (*canonical.Description, error) {
-	return v.road.Describe(ctx, v.asking(ctx))
+	q := v.asking(ctx)
+	if q.CanAnswer = v.message.Preferences.CanAnswer; q.CanAnswer == nil { // which a client of a session has said at its beginning
+		q.CanAnswer = v.guest.Asked
+	}
+	return v.road.Describe(ctx, q)
 }
 
 // describe answers server/discover and initialize.

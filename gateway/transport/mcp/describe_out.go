@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -53,7 +54,7 @@ func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonica
 // discover asks in the modern revision. A server that does not speak it is a
 // *transport.BadReplyError.
 func (d *Dialer) discover(ctx context.Context, l *line) (*canonical.Description, error) {
-	wire, err := d.encode(&canonical.DescribeRequest{}, canonical.OpDescribe, mcp.Modern)
+	wire, err := d.encodeFor(l.ep.Asked, &canonical.DescribeRequest{}, canonical.OpDescribe, mcp.Modern)
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +72,37 @@ func (d *Dialer) discover(ctx context.Context, l *line) (*canonical.Description,
 // encode writes a request of our own.
 func (d *Dialer) encode(body canonical.Body, op canonical.Op, version string) (translators.Wire, error) {
 	return d.encodeFor(nil, body, op, version)
+}
+
+// ByCapabilities implements transport.ByCapabilities.
+func (*Dialer) ByCapabilities() {}
+
+// What is shown of a server is asked for again after so long: as it says itself
+// (2026-07-28, caching), within bounds, and soon where it says that its list of
+// tools changes, since the gateway has no stream of its own to be told.
+const (
+	leastFresh = time.Second
+	mostFresh  = 5 * time.Minute
+	changing   = 5 * time.Second
+)
+
+// freshness is how long a server's own words can be shown; zero: it does not say.
+// said is what it says of each of them.
+func freshness(description *canonical.Description, said []canonical.Extensions) time.Duration {
+	least, found := mostFresh, false
+	for _, ext := range said {
+		if ttl, ok := mcp.TTL(ext); ok {
+			least, found = min(least, ttl), true
+		}
+	}
+	switch {
+	case found:
+		return max(least, leastFresh)
+	case mcp.ToolsChange(description):
+		return changing
+	default:
+		return 0
+	}
 }
 
 func (d *Dialer) encodeFor(asked []canonical.Mode, body canonical.Body, op canonical.Op, version string) (translators.Wire, error) {
@@ -117,10 +149,11 @@ func (d *Dialer) description(l *line, body []byte, version string) (*canonical.D
 }
 
 func (d *Dialer) withTools(ctx context.Context, l *line, ep transport.Endpoint, description *canonical.Description) (*canonical.Description, transport.Endpoint, error) {
-	tools, err := d.tools(ctx, l, ep.Version)
+	tools, said, err := d.tools(ctx, l, ep.Version)
 	if err != nil {
 		return nil, ep, err
 	}
+	ep.Fresh = freshness(description, append(said, description.Extensions))
 	out := *description
 	out.Capabilities, err = d.withContent(ctx, l, ep, description, tools)
 	return &out, ep, err
@@ -186,28 +219,28 @@ func (d *Dialer) prompts(ctx context.Context, l *line, version string) ([]canoni
 	return nil, l.bad("a list of prompts without end")
 }
 
-// tools follows the list to its end.
-func (d *Dialer) tools(ctx context.Context, l *line, version string) ([]canonical.Capability, error) {
-	var tools []canonical.Capability
+// tools follows the list to its end. said is what each page says besides.
+func (d *Dialer) tools(ctx context.Context, l *line, version string) (tools []canonical.Capability, said []canonical.Extensions, err error) {
 	page := canonical.Page{}
 	for range maxPages {
 		list, err := d.page(ctx, l, page, version)
 		var refused *refusedError
 		if errors.As(err, &refused) && refused.said.Code == canonical.CodeNoMethod && tools == nil {
-			return nil, nil // a server without tools
+			return nil, nil, nil // a server without tools
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		said = append(said, list.Extensions)
 		if tools = append(tools, list.Capabilities...); len(tools) > maxTools {
-			return nil, l.bad("more than " + strconv.Itoa(maxTools) + " tools")
+			return nil, nil, l.bad("more than " + strconv.Itoa(maxTools) + " tools")
 		}
 		if list.Next == "" {
-			return tools, nil
+			return tools, said, nil
 		}
 		page.Cursor = list.Next
 	}
-	return nil, l.bad("a list of tools without end")
+	return nil, nil, l.bad("a list of tools without end")
 }
 
 func (d *Dialer) page(ctx context.Context, l *line, page canonical.Page, version string) (*canonical.CapabilityList, error) {
@@ -224,7 +257,7 @@ func (d *Dialer) page(ctx context.Context, l *line, page canonical.Page, version
 
 // request asks a server that has said who it is, and reads what it answers.
 func (d *Dialer) request(ctx context.Context, l *line, body canonical.Body, op canonical.Op, version string) (canonical.Body, error) {
-	wire, err := d.encode(body, op, version)
+	wire, err := d.encodeFor(l.ep.Asked, body, op, version)
 	if err != nil {
 		return nil, err
 	}

@@ -416,7 +416,9 @@ func (g *guest) acknowledge(wire translators.Wire) {
 
 // describe answers from the directory (R8: no ECT, no forwarding).
 func (g *guest) describe(ctx context.Context, wire translators.Wire, m *canonical.Message) {
-	d, err := g.road.Describe(ctx, g.asking(ctx))
+	q := g.asking(ctx)
+	q.Form = wire.Form
+	d, err := g.road.Describe(ctx, q)
 	switch {
 	case err != nil:
 		g.fail(wire, m, err, nil)

@@ -1,0 +1,343 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// listServer is an MCP server that shows some tools only to clients that can be
+// asked, and whose tools may become more. "plain" is there for all, "ask" for clients
+// with elicitation, "look" for those with roots. It speaks 2026-07-28, or 2025-11-25
+// in sessions.
+type listServer struct {
+	modern  bool
+	changes bool   // it says that its list changes
+	ttl     string // of what it says, in milliseconds; modern alone
+
+	lists atomic.Int32 // requests for the list
+
+	mu       sync.Mutex
+	more     []string
+	sessions map[string]*listSession
+}
+
+// listSession is what such a server knows of one session.
+type listSession struct {
+	can     map[string]json.RawMessage
+	unasked chan string      // what is said on its stand-alone stream
+	answers chan rpcEnvelope // of the client
+}
+
+type rpcEnvelope struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
+	Params struct {
+		Name         string                     `json:"name"`
+		Capabilities map[string]json.RawMessage `json:"capabilities"`
+		Meta         struct {
+			Capabilities map[string]json.RawMessage `json:"io.modelcontextprotocol/clientCapabilities"`
+		} `json:"_meta"`
+	} `json:"params"`
+}
+
+// add gives the server one more tool, of which nothing is said.
+func (s *listServer) add(tool string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.more = append(s.more, tool)
+}
+
+func (s *listServer) tools(can map[string]json.RawMessage) string {
+	names := []string{"plain"}
+	if can["elicitation"] != nil {
+		names = append(names, "ask")
+	}
+	if can["roots"] != nil {
+		names = append(names, "look")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []string
+	for _, name := range append(names, s.more...) {
+		list = append(list, `{"name":"`+name+`","inputSchema":{"type":"object"}}`)
+	}
+	return `"tools":[` + strings.Join(list, ",") + `]`
+}
+
+func (s *listServer) capabilities() string {
+	return `"capabilities":{"tools":{"listChanged":` + strconv.FormatBool(s.changes) + `}}`
+}
+
+func (s *listServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	session := s.session(r.Header.Get("Mcp-Session-Id"))
+	if r.Method == http.MethodGet && session != nil && !s.modern {
+		s.stream(w, r, session)
+		return
+	}
+	var m rpcEnvelope
+	body, err := io.ReadAll(r.Body)
+	if r.Method != http.MethodPost || err != nil || json.Unmarshal(body, &m) != nil {
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	answer := func(result string) {
+		if s.modern {
+			result = `"resultType":"complete",` + result
+		}
+		well(w, r, []byte(`{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":{`+result+`}}`))
+	}
+	caching := ""
+	can := m.Params.Meta.Capabilities
+	if s.modern {
+		caching = `"cacheScope":"private","ttlMs":` + s.ttl + `,`
+	}
+	if session != nil {
+		can = session.can
+	}
+	switch {
+	case m.Method == "" && session != nil:
+		session.answers <- m
+		w.WriteHeader(http.StatusAccepted)
+	case len(m.ID) == 0:
+		w.WriteHeader(http.StatusAccepted)
+	case m.Method == "server/discover" && s.modern:
+		answer(caching + `"supportedVersions":["2026-07-28"],` + s.capabilities())
+	case m.Method == "initialize" && !s.modern:
+		w.Header().Set("Mcp-Session-Id", s.begin(m.Params.Capabilities))
+		answer(`"protocolVersion":"2025-11-25","serverInfo":{"name":"lists","version":"1"},` + s.capabilities())
+	case m.Method == "tools/list":
+		s.lists.Add(1)
+		answer(caching + s.tools(can))
+	case m.Method == "tools/call" && m.Params.Name == "ask" && session != nil:
+		s.ask(w, r, session, m.ID)
+	case m.Method == "tools/call" && m.Params.Name == "look" && session != nil:
+		s.look(w, r, session, m.ID)
+	case m.Method == "tools/call":
+		answer(`"content":[{"type":"text","text":"did ` + m.Params.Name + `"}]`)
+	default:
+		w.WriteHeader(http.StatusNotFound)
+		well(w, r, []byte(`{"jsonrpc":"2.0","id":`+string(m.ID)+`,"error":{"code":-32601,"message":"no such method"}}`))
+	}
+}
+
+func (s *listServer) session(id string) *listSession {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[id]
+}
+
+func (s *listServer) begin(can map[string]json.RawMessage) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sessions == nil {
+		s.sessions = map[string]*listSession{}
+	}
+	id := "s" + strconv.Itoa(len(s.sessions))
+	s.sessions[id] = &listSession{can: can, unasked: make(chan string), answers: make(chan rpcEnvelope, 1)}
+	return id
+}
+
+// stream is the stand-alone stream of a session. It takes one at a time.
+func (s *listServer) stream(w http.ResponseWriter, r *http.Request, session *listSession) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(http.StatusOK)
+	flush := http.NewResponseController(w)
+	_ = flush.Flush()
+	for {
+		select {
+		case said := <-session.unasked:
+			_, _ = io.WriteString(w, "data: "+said+"\n\n")
+			_ = flush.Flush()
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// ask asks in the stream that answers the call.
+func (s *listServer) ask(w http.ResponseWriter, r *http.Request, session *listSession, id json.RawMessage) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	_, _ = io.WriteString(w, `data: {"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"which?","requestedSchema":{"type":"object","properties":{"color":{"type":"string"}},"required":["color"]}}}`+"\n\n")
+	_ = http.NewResponseController(w).Flush()
+	s.conclude(w, r, session, id)
+}
+
+// look asks on the stand-alone stream. A server whose client has none open waits.
+func (s *listServer) look(w http.ResponseWriter, r *http.Request, session *listSession, id json.RawMessage) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	select {
+	case session.unasked <- `{"jsonrpc":"2.0","id":"q","method":"roots/list"}`:
+		s.conclude(w, r, session, id)
+	case <-r.Context().Done():
+	}
+}
+
+// conclude waits for what the client answers, and ends the call with that.
+func (s *listServer) conclude(w http.ResponseWriter, r *http.Request, session *listSession, id json.RawMessage) {
+	select {
+	case got := <-session.answers:
+		text, err := json.Marshal("heard " + string(got.Result) + string(got.Error))
+		if err == nil {
+			_, _ = io.WriteString(w, `data: {"jsonrpc":"2.0","id":`+string(id)+`,"result":{"content":[{"type":"text","text":`+string(text)+`}]}}`+"\n\n")
+		}
+	case <-r.Context().Done():
+	}
+}
+
+// lists starts such a server and lists it.
+func (b *bed) lists(t *testing.T, name string, s *listServer) {
+	t.Helper()
+	if s.ttl == "" {
+		s.ttl = "300000"
+	}
+	server := httptest.NewUnstartedServer(s)
+	server.TLS = serving(b.svid(t, "/"+name))
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	b.list(t, name, "mcp-v1", server.URL+"/mcp", host{})
+}
+
+// toolsOf lists the tools of an agent over MCP, in 2026-07-28 or in a session of
+// 2025-11-25 that it begins, for a client with these capabilities.
+func (b *bed) toolsOf(t *testing.T, agent, capabilities string, modern bool) []string {
+	t.Helper()
+	l := letter{at: "/agents/" + agent + "/mcp", header: map[string]string{"Accept": "application/json, text/event-stream"}}
+	l.body = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
+	if modern {
+		l.header = mirror("tools/list", "")
+		l.body = `{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{` + strings.Replace(modernMeta, `Capabilities":{}`, `Capabilities":`+capabilities, 1) + `}}`
+	} else {
+		first := l
+		first.body = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + capabilities + `,"clientInfo":{"name":"c","version":"1"}}}`
+		begun := b.send(t, first)
+		l.header["Mcp-Session-Id"], l.header["Mcp-Protocol-Version"] = begun.header.Get("Mcp-Session-Id"), "2025-11-25"
+		if begun.status != http.StatusOK || l.header["Mcp-Session-Id"] == "" {
+			t.Fatalf("no session: %d %s", begun.status, begun.body)
+		}
+	}
+	got := b.send(t, l)
+	var list struct {
+		Result struct{ Tools []struct{ Name string } }
+	}
+	if json.Unmarshal(got.body, &list) != nil || got.status != http.StatusOK {
+		t.Fatalf("no list: %d %s", got.status, got.body)
+	}
+	var names []string
+	for _, tool := range list.Result.Tools {
+		names = append(names, tool.Name)
+	}
+	return names
+}
+
+// TestToolsList_ByCapabilities: a client sees the tools that the server shows to
+// clients with its capabilities (MCP, lifecycle, capability negotiation), as far as
+// the gateway tells them apart: sampling and roots are asked for together.
+func TestToolsList_ByCapabilities(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	for _, modern := range []bool{true, false} {
+		name := map[bool]string{true: "modern", false: "legacy"}[modern]
+		b.lists(t, name, &listServer{modern: modern})
+		for capabilities, want := range map[string][]string{
+			`{}`:                  {"plain"},
+			`{"elicitation":{}}`:  {"plain", "ask"},
+			`{"roots":{}}`:        {"plain", "look"},
+			`{"experimental":{}}`: {"plain"},
+			`{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}`: {"plain", "ask", "look"},
+		} {
+			for _, inModern := range []bool{true, false} {
+				if got := b.toolsOf(t, name, capabilities, inModern); !slices.Equal(got, want) {
+					t.Errorf("server %s, client modern=%t with %s: %v, want %v", name, inModern, capabilities, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestToolsList_ForOtherProtocols: callers of A2A can be asked for input, so they
+// reach the tools that a server shows to clients with elicitation.
+func TestToolsList_ForOtherProtocols(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	b.lists(t, "legacy", &listServer{})
+	if card := b.cardOf(t, "legacy", nil); !strings.Contains(string(card["skills"]), `"id":"ask"`) || strings.Contains(string(card["skills"]), `"id":"look"`) {
+		t.Errorf("the card has the skills %s", card["skills"])
+	}
+	asked := b.taskOf(t, "legacy", `"parts":[{"data":{"skill":"ask","input":{}}}]`)
+	if asked.Status.State != "TASK_STATE_INPUT_REQUIRED" {
+		t.Fatalf("the tool that asks: %+v", asked)
+	}
+	done := b.taskOf(t, "legacy", `"taskId":"`+asked.ID+`","contextId":"`+asked.ContextID+`","parts":[{"data":{"color":"red"}}]`)
+	if done.Status.State != "TASK_STATE_COMPLETED" || !strings.Contains(string(done.Artifacts), "red") {
+		t.Errorf("its answer came to %s %s", done.Status.State, done.Artifacts)
+	}
+}
+
+// a2aTask is a task as an A2A caller gets it.
+type a2aTask struct {
+	ID, ContextID string
+	Status        struct{ State string }
+	Artifacts     json.RawMessage
+}
+
+// taskOf is the task that comes of a message with these members.
+func (b *bed) taskOf(t *testing.T, agent, members string) a2aTask {
+	t.Helper()
+	got := b.send(t, letter{
+		at: "/agents/" + agent + "/a2a", header: map[string]string{"A2A-Version": "1.0"},
+		body: `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER",` + members + `}}}`,
+	})
+	var said struct{ Result struct{ Task a2aTask } }
+	if json.Unmarshal(got.body, &said) != nil || said.Result.Task.ID == "" {
+		t.Fatalf("no task: %d %s", got.status, got.body)
+	}
+	return said.Result.Task
+}
+
+// TestToolsAdded_AreFound: a tool that a server has added can be called at once, by
+// its name, and is listed as soon as what the server said of its list is over. Names
+// that it does not have cost it one request in five seconds.
+func TestToolsAdded_AreFound(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]*listServer{
+		"legacy": {}, "modern": {modern: true, ttl: "300000"}, "changing": {changes: true}, "short": {modern: true, ttl: "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, plan{})
+			b.lists(t, "agent", s)
+			if card := b.cardOf(t, "agent", nil); !strings.Contains(string(card["skills"]), `"id":"plain"`) {
+				t.Fatalf("the card has the skills %s", card["skills"])
+			}
+			s.add("later")
+			done := b.taskOf(t, "agent", `"parts":[{"data":{"skill":"later","input":{}}}]`)
+			if !strings.Contains(string(done.Artifacts), "did later") {
+				t.Errorf("the new tool: %+v", done)
+			}
+			if card := b.cardOf(t, "agent", nil); !strings.Contains(string(card["skills"]), `"id":"later"`) {
+				t.Errorf("once it was called, the card has the skills %s", card["skills"])
+			}
+			before := s.lists.Load()
+			for range 3 {
+				got := b.send(t, letter{at: "/agents/agent/a2a", header: map[string]string{"A2A-Version": "1.0"}, body: strings.Replace(addBody(1), `"add"`, `"never"`, 1)})
+				if !strings.Contains(string(got.body), "no such skill") {
+					t.Errorf("an unknown tool: %s", got.body)
+				}
+			}
+			if asked := s.lists.Load() - before; asked > 1 {
+				t.Errorf("three unknown names made %d requests", asked)
+			}
+		})
+	}
+}
