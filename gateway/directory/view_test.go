@@ -1,0 +1,180 @@
+package directory_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// shower describes itself by what its client can be asked.
+type shower struct {
+	mu    sync.Mutex
+	fresh time.Duration
+	fails bool
+	text  string
+	asked [][]canonical.Mode // one entry for each request
+}
+
+func (s *shower) ByCapabilities() {}
+
+func (s *shower) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+func (s *shower) Describe(_ context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, e.Asked)
+	if s.fails {
+		return nil, e, &transport.UnreachableError{Agent: e.Agent}
+	}
+	e.Fresh = s.fresh
+	d := &canonical.Description{Name: "toy", Capabilities: []canonical.Capability{{ID: "plain", Description: s.text}}}
+	if slices.Contains(e.Asked, canonical.ModeForm) {
+		d.Capabilities = append(d.Capabilities, canonical.Capability{ID: "ask", Description: s.text})
+	}
+	return d, e, nil
+}
+
+func newShower(t *testing.T, pin bool) (*directory.Directory, *shower, directory.Agent) {
+	t.Helper()
+	s := &shower{text: "first"}
+	d, err := directory.New(directory.Deps{
+		Describers: map[canonical.Binding]transport.Describer{binding: s}, Egress: &gate{}, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := agent("a", "https://a.example")
+	a.Pin = pin
+	list(t, d, a)
+	return d, s, a
+}
+
+// TestDescribeFor_EachView: clients that can be asked the same share one request, in
+// whatever order they say it; others have one of their own.
+func TestDescribeFor_EachView(t *testing.T) {
+	t.Parallel()
+	d, s, a := newShower(t, false)
+	form, url, text := canonical.ModeForm, canonical.ModeURL, canonical.ModeText
+	for _, asked := range [][]canonical.Mode{nil, {form}, {text}, {form, url}, {url, form}, {}} {
+		got, _, err := d.DescribeFor(t.Context(), a, a.Endpoints[0], directory.Viewer{Caller: "c", CanAnswer: asked})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := 1 + min(1, len(asked)); len(got.Capabilities) != want && !slices.Equal(asked, []canonical.Mode{text}) {
+			t.Errorf("%v sees %d capabilities, want %d", asked, len(got.Capabilities), want)
+		}
+	}
+	if len(s.asked) != 3 {
+		t.Errorf("%d requests for three views: %v", len(s.asked), s.asked)
+	}
+}
+
+// TestDescribeFor_Listing: a listing asks again when what the agent said is over, a
+// call does not; while the agent cannot be asked, what it said last is shown.
+func TestDescribeFor_Listing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, s, a := newShower(t, false)
+		s.fresh = 10 * time.Second
+		see := func(listing bool) string {
+			got, _, err := d.DescribeFor(t.Context(), a, a.Endpoints[0], directory.Viewer{Listing: listing})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got.Capabilities[0].Description
+		}
+		see(true)
+		s.set(func() { s.text = "second" })
+		time.Sleep(9 * time.Second)
+		if got := see(true); got != "first" {
+			t.Errorf("before it is over: %s", got)
+		}
+		time.Sleep(2 * time.Second)
+		if got := see(false); got != "first" {
+			t.Errorf("a call asked again: %s", got)
+		}
+		s.set(func() { s.fails = true })
+		before := len(s.asked)
+		for range 3 {
+			if got := see(true); got != "first" {
+				t.Errorf("while it cannot be asked: %s", got)
+			}
+		}
+		if len(s.asked) != before+1 {
+			t.Errorf("%d requests to an agent that cannot be asked", len(s.asked)-before)
+		}
+		s.set(func() { s.fails = false })
+		time.Sleep(3 * time.Second)
+		if got := see(true); got != "second" {
+			t.Errorf("once it is over: %s", got)
+		}
+	})
+}
+
+// TestRenew_Bounded: callers that name what an agent does not have make one request to
+// it in five seconds, together.
+func TestRenew_Bounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, s, a := newShower(t, false)
+		renewed := 0
+		for range 20 {
+			if _, _, ok := d.Renew(t.Context(), a, a.Endpoints[0], directory.Viewer{}); ok {
+				renewed++
+			}
+			time.Sleep(time.Second)
+		}
+		if renewed != 4 || len(s.asked) != 4 {
+			t.Errorf("%d renewals by %d requests in twenty seconds", renewed, len(s.asked))
+		}
+	})
+}
+
+// TestPin_EachView: what an agent shows only to some clients is held and accepted like
+// the rest, also when nothing but its hash is known here (R9).
+func TestPin_EachView(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, s, a := newShower(t, true)
+		viewers := []directory.Viewer{{}, {CanAnswer: []canonical.Mode{canonical.ModeForm}}}
+		see := func() {
+			for _, v := range viewers {
+				if _, _, err := d.DescribeFor(t.Context(), a, a.Endpoints[0], v); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		see()
+		s.set(func() { s.text = "second" })
+		time.Sleep(6 * time.Minute)
+		see()
+		if d.Admits(a, a.Endpoints[0], "ask") == nil {
+			t.Error("a changed tool that some clients see can be called")
+		}
+		views, err := d.Views(t.Context(), a, a.Endpoints[0])
+		if err != nil || len(views) != 2 || views[1].Pending == nil || len(views[1].Changes()) != 2 {
+			t.Fatalf("an operator sees %d views: %+v %v", len(views), views, err)
+		}
+		for _, view := range views {
+			if ok, err := d.Accept(t.Context(), a, view.Pending.Hash); !ok || err != nil {
+				t.Errorf("accept: %t %v", ok, err)
+			}
+		}
+		see()
+		if err := d.Admits(a, a.Endpoints[0], "ask"); err != nil {
+			t.Error(err)
+		}
+	})
+}
