@@ -157,9 +157,11 @@ func (x *exchange) dress() {
 	}
 	if x.relay() {
 		x.endpoint.Session = x.call.Session
+		x.endpoint.Beside = x.call.Session == "" && len(x.endpoint.Asked) > 0
 	}
 	if x.alone != "" { // nobody can be asked in it
 		x.endpoint.Session, x.endpoint.Alone, x.endpoint.Asked = x.alone, true, nil
+		x.endpoint.Beside = false
 	}
 }
 

@@ -23,6 +23,8 @@ type listServer struct {
 	ttl     string // of what it says, in milliseconds; modern alone
 
 	lists atomic.Int32 // requests for the list
+	looks atomic.Int32 // calls of "look"
+	hold  func()       // called by every call of "plain"; nil: it waits for nothing
 
 	mu       sync.Mutex
 	more     []string
@@ -32,8 +34,8 @@ type listServer struct {
 // listSession is what such a server knows of one session.
 type listSession struct {
 	can     map[string]json.RawMessage
-	unasked chan string      // what is said on its stand-alone stream
-	answers chan rpcEnvelope // of the client
+	unasked chan string // what is said on its stand-alone stream
+	answers sync.Map    // of the client: by id, channels of rpcEnvelope
 }
 
 type rpcEnvelope struct {
@@ -106,7 +108,7 @@ func (s *listServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case m.Method == "" && session != nil:
-		session.answers <- m
+		session.answer(string(m.ID)) <- m
 		w.WriteHeader(http.StatusAccepted)
 	case len(m.ID) == 0:
 		w.WriteHeader(http.StatusAccepted)
@@ -123,6 +125,9 @@ func (s *listServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case m.Method == "tools/call" && m.Params.Name == "look" && session != nil:
 		s.look(w, r, session, m.ID)
 	case m.Method == "tools/call":
+		if s.hold != nil {
+			s.hold()
+		}
 		answer(`"content":[{"type":"text","text":"did ` + m.Params.Name + `"}]`)
 	default:
 		w.WriteHeader(http.StatusNotFound)
@@ -143,11 +148,17 @@ func (s *listServer) begin(can map[string]json.RawMessage) string {
 		s.sessions = map[string]*listSession{}
 	}
 	id := "s" + strconv.Itoa(len(s.sessions))
-	s.sessions[id] = &listSession{can: can, unasked: make(chan string), answers: make(chan rpcEnvelope, 1)}
+	s.sessions[id] = &listSession{can: can, unasked: make(chan string)}
 	return id
 }
 
-// stream is the stand-alone stream of a session. It takes one at a time.
+// answer is where the client's answer to a request goes.
+func (s *listSession) answer(id string) chan rpcEnvelope {
+	at, _ := s.answers.LoadOrStore(id, make(chan rpcEnvelope, 1))
+	return at.(chan rpcEnvelope) //nolint:forcetypeassert // nothing else is stored
+}
+
+// stream is the stand-alone stream of a session.
 func (s *listServer) stream(w http.ResponseWriter, r *http.Request, session *listSession) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
@@ -169,23 +180,24 @@ func (s *listServer) ask(w http.ResponseWriter, r *http.Request, session *listSe
 	w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = io.WriteString(w, `data: {"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"which?","requestedSchema":{"type":"object","properties":{"color":{"type":"string"}},"required":["color"]}}}`+"\n\n")
 	_ = http.NewResponseController(w).Flush()
-	s.conclude(w, r, session, id)
+	s.conclude(w, r, session.answer(`"q"`), id)
 }
 
 // look asks on the stand-alone stream. A server whose client has none open waits.
 func (s *listServer) look(w http.ResponseWriter, r *http.Request, session *listSession, id json.RawMessage) {
 	w.Header().Set("Content-Type", "text/event-stream")
+	q := `"q` + strconv.Itoa(int(s.looks.Add(1))) + `"`
 	select {
-	case session.unasked <- `{"jsonrpc":"2.0","id":"q","method":"roots/list"}`:
-		s.conclude(w, r, session, id)
+	case session.unasked <- `{"jsonrpc":"2.0","id":` + q + `,"method":"roots/list"}`:
+		s.conclude(w, r, session.answer(q), id)
 	case <-r.Context().Done():
 	}
 }
 
 // conclude waits for what the client answers, and ends the call with that.
-func (s *listServer) conclude(w http.ResponseWriter, r *http.Request, session *listSession, id json.RawMessage) {
+func (s *listServer) conclude(w http.ResponseWriter, r *http.Request, answers <-chan rpcEnvelope, id json.RawMessage) {
 	select {
-	case got := <-session.answers:
+	case got := <-answers:
 		text, err := json.Marshal("heard " + string(got.Result) + string(got.Error))
 		if err == nil {
 			_, _ = io.WriteString(w, `data: {"jsonrpc":"2.0","id":`+string(id)+`,"result":{"content":[{"type":"text","text":`+string(text)+`}]}}`+"\n\n")
@@ -340,4 +352,65 @@ func TestToolsAdded_AreFound(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStandaloneRequest_IsAnswered: a server of 2025-11-25 may ask what it needs for a
+// call on the stand-alone stream of the session (Streamable HTTP, listening for messages
+// from the server). A client of 2026-07-28 that has said that it has roots is asked in its
+// own way (MRTR), and the server has the answer.
+func TestStandaloneRequest_IsAnswered(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	server := &listServer{}
+	b.lists(t, "legacy", server)
+	meta := strings.Replace(modernMeta, `Capabilities":{}`, `Capabilities":{"roots":{}}`, 1)
+	call := func(tool, id, more string) string {
+		got := b.send(t, letter{
+			at: "/agents/legacy/mcp", header: mirror("tools/call", tool),
+			body: `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + tool + `","arguments":{},` + more + meta + `}}`,
+		})
+		text := string(got.body)
+		if _, data, events := strings.Cut(text, "data: "); events {
+			text = data
+		}
+		return text
+	}
+	// ends answers what the client is asked until the call has ended.
+	ends := func(id string) (text string, asked int) {
+		for text = call("look", id, ""); ; asked++ {
+			var got struct {
+				Result struct {
+					InputRequests map[string]struct{ Method string }
+					RequestState  string
+				}
+			}
+			if json.Unmarshal([]byte(text), &got) != nil || len(got.Result.InputRequests) == 0 {
+				return text, asked
+			}
+			for key, q := range got.Result.InputRequests {
+				if q.Method != "roots/list" {
+					t.Errorf("the client is asked for %s", q.Method)
+				}
+				text = call("look", id, `"requestState":"`+got.Result.RequestState+`","inputResponses":{"`+key+`":{"roots":[{"uri":"file:///home/ada"}]}},`)
+			}
+		}
+	}
+	if text, asked := ends("1"); asked != 1 || !strings.Contains(text, "file:///home/ada") {
+		t.Errorf("the client was asked %d times, and the server made of it %s", asked, text)
+	}
+	// While another call of the session is under way, the server does not say for which it asks.
+	entered, release := make(chan struct{}), make(chan struct{})
+	server.hold = func() { entered <- struct{}{}; <-release }
+	var group sync.WaitGroup
+	group.Go(func() {
+		if text := call("plain", "2", ""); !strings.Contains(text, "did plain") {
+			t.Errorf("the other call got %s", text)
+		}
+	})
+	<-entered
+	if text, asked := ends("3"); asked != 0 || !strings.Contains(text, "several calls are under way") {
+		t.Errorf("the client was asked %d times, and the server made of it %s", asked, text)
+	}
+	close(release)
+	group.Wait()
 }

@@ -165,6 +165,7 @@ type Endpoint struct {
 	Asked   []canonical.Mode // what the agent may ask, because this caller can answer it
 	Session string           // the caller's own session, where one protocol is relayed: it is mirrored toward the agent
 	Alone   bool             // Session is one message's, and ends with the stream that answers it
+	Beside  bool             // the caller has no stream for what the agent asks apart from the reply: it is heard with the reply
 	Expose  []string         // what its description shows besides skills: what directory.Agent.Expose says
 	Timeout time.Duration
 	Fresh   time.Duration // how long what the agent says of itself can be shown without asking again; zero: it does not say

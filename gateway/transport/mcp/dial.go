@@ -40,6 +40,8 @@ type Dialer struct {
 	deps     DialerDeps
 	sessions *sessions
 	serial   atomic.Uint64 // ids of our own requests
+
+	standalone standaloneStreams
 }
 
 var (
@@ -98,6 +100,9 @@ func (d *Dialer) tell(ctx context.Context, l *line, wire translators.Wire) error
 			return err
 		}
 	}
+	if env, err := parse(wire.Body); err == nil && env.Method == "" {
+		d.standalone.answered(keyOf(l.ep, wire.Version), env.ID)
+	}
 	response, err := l.post(ctx, wire, s)
 	if err != nil {
 		return l.failed(ctx, err)
@@ -120,7 +125,11 @@ func (d *Dialer) inSession(ctx context.Context, l *line, wire translators.Wire, 
 		if s.version != wire.Version {
 			return transport.Reply{}, l.bad("it does not speak " + wire.Version + " any more")
 		}
-		reply, err := l.ask(ctx, wire, s, re)
+		ask := l.ask
+		if l.ep.Beside {
+			ask = l.askBeside
+		}
+		reply, err := ask(ctx, wire, s, re)
 		if _, gone := errors.AsType[*goneError](err); !gone {
 			return reply, err
 		}
