@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/aepb/aepb-gateway/translators"
@@ -363,22 +362,6 @@ func Reading() []canonical.Capability {
 			InputSchema: argumentsSchema(rawjson.NewBuilder().Raw("cursor", textSchema("nextCursor of the page before; none: the first"))),
 		},
 	}
-}
-
-// TTL is how long a result may be used, as its server says (2026-07-28, caching);
-// false: it does not. What is no duration in milliseconds says nothing.
-func TTL(ext canonical.Extensions) (time.Duration, bool) {
-	const most = int64(24 * time.Hour / time.Millisecond)
-	ms, err := strconv.ParseInt(string(member(ext[Binding], "ttlMs")), 10, 64)
-	if err != nil || ms < 0 {
-		return 0, false
-	}
-	return time.Duration(min(ms, most)) * time.Millisecond, true
-}
-
-// ToolsChange reports whether a server says that its list of tools may change.
-func ToolsChange(d *canonical.Description) bool {
-	return (*Translator)(nil).Offers(d).Tools
 }
 
 // Offers reports whether a server said that it has something: tools, prompts,

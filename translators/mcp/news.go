@@ -3,6 +3,8 @@ package mcp
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -161,6 +163,22 @@ func (t *Translator) Offers(d *canonical.Description) translators.News {
 		Tools: has("tools", "listChanged"), Prompts: has("prompts", "listChanged"), Resources: has("resources", "listChanged"),
 		Any: has("resources", "subscribe"), Log: Offers(d, "logging"),
 	}
+}
+
+// TTL is how long a result may be used, as its server says (2026-07-28, caching);
+// false: it does not. What is no duration in milliseconds says nothing.
+func TTL(ext canonical.Extensions) (time.Duration, bool) {
+	const most = int64(24 * time.Hour / time.Millisecond)
+	ms, err := strconv.ParseInt(string(member(ext[Binding], "ttlMs")), 10, 64)
+	if err != nil || ms < 0 {
+		return 0, false
+	}
+	return time.Duration(min(ms, most)) * time.Millisecond, true
+}
+
+// ToolsChange reports whether a server says that its list of tools may change.
+func ToolsChange(d *canonical.Description) bool {
+	return (*Translator)(nil).Offers(d).Tools
 }
 
 func member(raw json.RawMessage, name string) json.RawMessage {

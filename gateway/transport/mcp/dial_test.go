@@ -700,3 +700,36 @@ func TestDescribeAServerWithoutTools(t *testing.T) {
 		t.Errorf("got %+v %v", description, err)
 	}
 }
+
+// TestDescribe_Freshness: a server says how long its words can be shown (2026-07-28,
+// caching), or that its list changes; the shortest time holds, within bounds.
+func TestDescribe_Freshness(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		discover, list string // values of ttlMs
+		changes        string
+		want           time.Duration
+	}{
+		"the list's":   {"300000", "60000", "false", time.Minute},
+		"the server's": {"60000", "300000", "true", time.Minute},
+		"none left":    {"0", "0", "false", time.Second},
+		"for a year":   {"31536000000", "31536000000", "false", 5 * time.Minute},
+		"nonsense":     {`"x"`, "-1", "true", 5 * time.Second},
+		"nothing":      {`"x"`, "1.5", "false", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPeer(t, func(w http.ResponseWriter, _ *http.Request, in incoming) {
+				said := `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":` + tc.changes + `}},"cacheScope":"private","ttlMs":` + tc.discover + `}`
+				if in.Method == "tools/list" {
+					said = `{"resultType":"complete","tools":[],"cacheScope":"private","ttlMs":` + tc.list + `}`
+				}
+				result(w, in, said)
+			})
+			_, ep, err := newDialer(t, &direct{}, nil).Describe(t.Context(), endpoint(p, ""))
+			if err != nil || ep.Fresh != tc.want {
+				t.Errorf("fresh for %s, want %s: %v", ep.Fresh, tc.want, err)
+			}
+		})
+	}
+}

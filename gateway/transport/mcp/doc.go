@@ -24,7 +24,8 @@
 // hears what a legacy server says without being asked, in the session that
 // mirrors its hearer's; session.go keeps the sessions of legacy servers, one for each agent,
 // caller and revision, so that no caller ever rides in another's (R8). A server
-// gets its messages in the revision that it agreed to.
+// gets its messages in the revision that it agreed to. standalone.go hears what a
+// legacy server asks apart from its answer while a client of 2026-07-28 calls it.
 //
 // Between eras it is the road that asks a modern server by subscriptions/listen
 // for what a legacy client hears on its stream, and the other way round (package

@@ -39,6 +39,7 @@ type standaloneStream struct {
 	ready   chan struct{}   // closed once the server has opened the stream, or will not
 	ended   chan struct{}   // closed when nothing more comes
 	cancel  context.CancelFunc
+	work    sync.WaitGroup
 	waiting map[string]bool // ids of requests that a call has taken and that are not answered
 }
 
@@ -55,10 +56,10 @@ func (l *line) standalone(ctx context.Context, s session, version string, b *bes
 			all.open = map[sessionKey]*standaloneStream{}
 		}
 		all.open[key] = stream
-		go func() {
+		stream.work.Go(func() {
 			defer close(stream.ended)
 			l.readStandalone(life, s, version, stream)
-		}()
+		})
 	}
 	stream.calls = append(stream.calls, b)
 	all.mu.Unlock()
@@ -72,7 +73,7 @@ func (l *line) standalone(ctx context.Context, s session, version string, b *bes
 		all.mu.Unlock()
 		if last {
 			stream.cancel()
-			<-stream.ended
+			stream.work.Wait()
 		}
 	})
 	timer := time.NewTimer(standaloneWait)
