@@ -196,7 +196,7 @@ func (g *Gateway) Describe(ctx context.Context, q transport.Inquiry) (*canonical
 	if endpoint.Binding == "" {
 		return nil, &problem.NoPathError{From: string(q.Binding)}
 	}
-	viewer := directory.Viewer{Caller: q.Caller.ID, CanAnswer: q.CanAnswer, Listing: true}
+	viewer := directory.Viewer{Caller: q.Caller.ID, CanAnswer: q.CanAnswer, Listing: !q.Known}
 	if source, ok := g.Registry.Translator(q.Binding); ok {
 		viewer.CanAnswer = askableBy(source, "", q.Form, q.CanAnswer)
 	}

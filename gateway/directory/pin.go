@@ -94,19 +94,43 @@ func (d *Directory) compared(ctx context.Context, name string, agent Agent, e En
 		return &now, nil, nil
 	case known && pin.Hash == hash: // it went back to what it was
 		pin.Pending = nil
-	case !known, !agent.Pin:
+	case !agent.Pin:
 		pin = Pin{Hash: hash, Description: now}
+	case !known:
+		if pin, err = d.firstPin(ctx, agent, e, Pin{Hash: hash, Description: now}); err != nil {
+			return nil, nil, err
+		}
 	case pin.Pending != nil && pin.Pending.Hash == hash:
 		return &pin.Description, heldBy(pin), nil
 	default:
 		pin.Pending = &Pin{Hash: hash, Description: now}
 	}
-	if known {
+	if known || pin.Pending != nil {
 		d.deps.Changed(agent.Name)
 		d.deps.Logger.WarnContext(ctx, "an agent's description has changed", slog.String("agent", agent.Name),
 			slog.String("binding", string(e.Binding)), slog.String("sha256", hash), slog.Bool("held", pin.Pending != nil))
 	}
 	return &pin.Description, heldBy(pin), d.deps.Pins.KeepPin(ctx, name, pin)
+}
+
+// firstPin is how a view is pinned that was not seen before. What an operator has seen
+// in another view of the agent counts here too: what is more, or different, waits.
+func (d *Directory) firstPin(ctx context.Context, agent Agent, e Endpoint, now Pin) (Pin, error) {
+	for _, name := range keys(agent.Name, e) {
+		other, known, err := d.deps.Pins.Pinned(ctx, name)
+		if err != nil {
+			return Pin{}, err
+		}
+		if !known {
+			continue
+		}
+		first := Pin{Hash: other.Hash, Description: other.Description, Pending: &now}
+		if !slices.ContainsFunc(first.Changes(), func(c Change) bool { return c.Kind != "removed" }) {
+			return now, nil
+		}
+		return first, nil
+	}
+	return now, nil
 }
 
 // hashOf is over the JSON of the cleaned description, whose members have one order.

@@ -143,7 +143,7 @@ func TestRenew_Bounded(t *testing.T) {
 }
 
 // TestPin_EachView: what an agent shows only to some clients is held and accepted like
-// the rest, also when nothing but its hash is known here (R9).
+// the rest: what the first view did not show waits for an operator (R9).
 func TestPin_EachView(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -157,6 +157,16 @@ func TestPin_EachView(t *testing.T) {
 			}
 		}
 		see()
+		if d.Admits(a, a.Endpoints[0], "plain") != nil || d.Admits(a, a.Endpoints[0], "ask") == nil {
+			t.Error("a tool that the first view did not show can be called, or one that it did show cannot")
+		}
+		if ok, err := d.Accept(t.Context(), a, ""); !ok || err != nil {
+			t.Fatalf("accept: %t %v", ok, err)
+		}
+		see()
+		if err := d.Admits(a, a.Endpoints[0], "ask"); err != nil {
+			t.Error(err)
+		}
 		s.set(func() { s.text = "second" })
 		time.Sleep(6 * time.Minute)
 		see()

@@ -123,6 +123,7 @@ type Inquiry struct {
 	// CanAnswer is what the caller can be asked, in a protocol whose clients say so: an
 	// agent may have more to show to those that can be asked.
 	CanAnswer []canonical.Mode
+	Known     bool // what is known of the agent will do: the caller does not ask what it can do now
 	Limited   bool // the door has asked [Exchanger.Limit] for this very request; else the road does
 }
 

@@ -14,8 +14,9 @@ import (
 const offered = `{"capabilities":{"tools":{},"resources":{}}}`
 
 // inquire asks the directory who the agent is (R8: no ECT, no forwarding).
-func (v *visit) inquire(ctx context.Context) (*canonical.Description, error) {
+func (v *visit) inquire(ctx context.Context, known bool) (*canonical.Description, error) {
 	q := v.asking(ctx)
+	q.Known = known
 	if q.CanAnswer = v.message.Preferences.CanAnswer; q.CanAnswer == nil { // which a client of a session has said at its beginning
 		q.CanAnswer = v.guest.Asked
 	}
@@ -24,7 +25,7 @@ func (v *visit) inquire(ctx context.Context) (*canonical.Description, error) {
 
 // describe answers server/discover and initialize.
 func (v *visit) describe(ctx context.Context) {
-	d, err := v.inquire(ctx)
+	d, err := v.inquire(ctx, true)
 	if err != nil {
 		v.fail(err)
 		return
@@ -56,7 +57,7 @@ func (v *visit) list(ctx context.Context) {
 		v.fail(&canonical.Error{Code: canonical.CodeBadParams, Message: "Invalid cursor"})
 		return
 	}
-	d, err := v.inquire(ctx)
+	d, err := v.inquire(ctx, false)
 	if err != nil {
 		v.fail(err)
 		return

@@ -397,7 +397,7 @@ func (v *visit) described(ctx context.Context) (*canonical.Description, error) {
 		return nil, err
 	}
 	said := *d
-	said.Extensions = nil
+	said.Extensions, said.Extended = nil, false
 	said.Capabilities = slices.Clone(said.Capabilities)
 	for i := range said.Capabilities {
 		said.Capabilities[i].Extensions = nil
