@@ -365,10 +365,13 @@ func TestStandaloneRequest_IsAnswered(t *testing.T) {
 	b.lists(t, "legacy", server)
 	meta := strings.Replace(modernMeta, `Capabilities":{}`, `Capabilities":{"roots":{}}`, 1)
 	call := func(tool, id, more string) string {
-		got := b.send(t, letter{
+		got, err := b.try(t, letter{
 			at: "/agents/legacy/mcp", header: mirror("tools/call", tool),
 			body: `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + tool + `","arguments":{},` + more + meta + `}}`,
 		})
+		if err != nil {
+			t.Errorf("no answer to a call of %s: %v", tool, err)
+		}
 		text := string(got.body)
 		if _, data, events := strings.Cut(text, "data: "); events {
 			text = data
@@ -400,8 +403,11 @@ func TestStandaloneRequest_IsAnswered(t *testing.T) {
 	}
 	// While another call of the session is under way, the server does not say for which it asks.
 	entered, release := make(chan struct{}), make(chan struct{})
-	server.hold = func() { entered <- struct{}{}; <-release }
+	free := sync.OnceFunc(func() { close(release) })
+	server.hold = func() { close(entered); <-release }
 	var group sync.WaitGroup
+	defer group.Wait()
+	defer free()
 	group.Go(func() {
 		if text := call("plain", "2", ""); !strings.Contains(text, "did plain") {
 			t.Errorf("the other call got %s", text)
@@ -411,6 +417,4 @@ func TestStandaloneRequest_IsAnswered(t *testing.T) {
 	if text, asked := ends("3"); asked != 0 || !strings.Contains(text, "several calls are under way") {
 		t.Errorf("the client was asked %d times, and the server made of it %s", asked, text)
 	}
-	close(release)
-	group.Wait()
 }
