@@ -147,9 +147,49 @@ func TestUnionCard(t *testing.T) {
 				t.Errorf("%s: no %s", name, member)
 			}
 		}
+		if said := o.Take("supportsAuthenticatedExtendedCard"); (said != nil) != served.Extended {
+			t.Errorf("%s: of an extended card it says %s", name, said)
+		}
 		o.Take("skills") // the samples' have members of later versions
 		if err := valid(t, schema(t, c, "AgentCard"), o.Rest()); err != nil {
 			t.Errorf("%s for 1.0: %v", name, err)
+		}
+	}
+}
+
+// TestServedCard_OfOneVersion: the card for a client that names its version has the
+// members that its schema knows, and no other; so does one without skills.
+func TestServedCard_OfOneVersion(t *testing.T) {
+	t.Parallel()
+	old, c := schema03(t, "AgentCard"), schemas(t)
+	if old == nil || c == nil {
+		return
+	}
+	for _, name := range []string{"card", "03-card", "card-union"} {
+		d := *readCard(t, name).Body.(*canonical.Description)
+		d.Extended = true
+		for _, skills := range []bool{true, false} {
+			if !skills {
+				d.Capabilities = []canonical.Capability{impliedSkill(&d)}
+			}
+			m := &canonical.Message{Op: canonical.OpDescribe, Phase: canonical.PhaseResponse, Body: Served(&d, "https://gw.example/agents/w/a2a", false)}
+			for version, s := range map[string]*jsonschema.Schema{Version: schema(t, c, "AgentCard"), Version03: old} {
+				wire, _, err := New(translators.Config{}).Encode(m, translators.Target{Version: version})
+				if err != nil {
+					t.Fatal(err)
+				}
+				card := rawjson.Parse(wire.Body, "")
+				listed := card.Take("skills") // the samples' have members of later versions
+				if whole := rawjson.NewBuilder().Merge(card.Rest()).Raw("skills", raw("[]")).Bytes(); valid(t, s, whole) != nil {
+					t.Errorf("%s for %s: %v", name, version, valid(t, s, whole))
+				}
+				if !skills && string(listed) != "[]" {
+					t.Errorf("%s for %s has the skills %s", name, version, listed)
+				}
+				if version == Version03 && (string(card.Peek("supportsAuthenticatedExtendedCard")) != "true" || card.Has("supportedInterfaces")) {
+					t.Errorf("%s is no card of 0.3: %s", name, wire.Body)
+				}
+			}
 		}
 	}
 }
