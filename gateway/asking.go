@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/consent"
 	"github.com/aepb/aepb-gateway/translators/stream"
@@ -267,4 +268,77 @@ func (t *telling) await(ctx context.Context) error {
 		t.waits = nil
 	}
 	return t.take(context.WithoutCancel(ctx), s)
+}
+
+// talks reports whether the agent hears answers only as words of the user.
+func (r *run) talks() bool {
+	return r.ask == nil && (r.result == nil || r.result.Pending == nil) &&
+		(r.agent.TaskID == "" || r.x.agentStreams() == translators.StreamsTask)
+}
+
+// refuse tells the agent that there is no answer, where its protocol has words for
+// that: an error in place of the answer to a request of its own. Everywhere else the
+// question stays open, and the call ends with the error.
+func (r *run) refuse(ctx context.Context, cause *canonical.Error) error {
+	if r.ask == nil {
+		return cause
+	}
+	r.round++
+	return r.answerAsk(ctx, &canonical.Reply{ID: r.ask.ID, Failure: cause})
+}
+
+// answerAsk answers a request of the agent's.
+func (r *run) answerAsk(ctx context.Context, reply *canonical.Reply) error {
+	m := &canonical.Message{Op: canonical.OpAnswer, Phase: canonical.PhaseRequest, To: r.x.message.To, Trace: r.x.message.Trace, Body: reply}
+	m.Preferences = r.x.message.Preferences
+	sealed, err := r.g.sealOwn(ctx, r.x, m)
+	if err != nil {
+		return err
+	}
+	r.onward()
+	life := r.x.patience(ctx)
+	defer life.close()
+	taken, err := r.g.send(life.ctx, r.x, sealed) //nolint:contextcheck // it may outlive who waits
+	closeReply(taken)
+	return life.judge(r.x, err)
+}
+
+// give carries answers to the agent and goes on hearing it.
+func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
+	if r.talks() && slices.ContainsFunc(answers, canceled) {
+		return errCanceled // it is no word of the user's
+	}
+	r.round++
+	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, To: r.x.message.To, Trace: r.x.message.Trace}
+	m.Preferences = r.x.message.Preferences
+	switch {
+	case r.ask != nil:
+		reply := &canonical.Reply{ID: r.ask.ID}
+		if len(answers) > 0 {
+			reply.Answer = answers[0]
+		}
+		return r.answerAsk(ctx, reply)
+	case r.result != nil && r.result.Pending != nil:
+		again := *r.x.message.Body.(*canonical.Invoke)
+		again.Answers, again.State = answers, r.result.Pending.State
+		m.Body, m.Conversation = &again, r.x.message.Conversation
+	case r.agent.TaskID != "" && r.x.agentStreams() != translators.StreamsTask:
+		return r.hand(ctx, answers)
+	default:
+		m.Body = &canonical.Invoke{Turn: stream.Turn(answers), Answers: spoken(stream.Inputs(r.snapshot()), answers)}
+		m.Conversation = r.agent
+	}
+	m.Correlation.MessageID = r.g.NewID()
+	if invoke := m.Body.(*canonical.Invoke); invoke.Turn.ID == "" {
+		invoke.Turn.ID = m.Correlation.MessageID
+	}
+	sealed, err := r.g.sealOwn(ctx, r.x, m)
+	if err != nil {
+		return err
+	}
+	r.pump.stop()
+	r.result = nil
+	r.fold.Resume()
+	r.send(ctx, sealed)
+	return nil
 }

@@ -15,8 +15,8 @@
 // Most messages are answered with one reply, and that is all of it. Where more
 // comes than that, exchange.go hands over to a run:
 //
-//	patience.go   how long an agent is waited for, and how its caller may be told
-//	pump.go       asks an agent, and hands on what it says one thing at a time
+//	patience.go   how long an agent is waited for, and how its caller may be told; the pump asks
+//	              an agent, and hands on what it says one thing at a time
 //	run.go        hears that, adds it up, and knows when it is settled
 //	follow.go     goes on when the agent's answer ends early: subscribes, asks again, cancels;
 //	              and gives up where nothing changes
@@ -35,8 +35,11 @@
 //	list.go       lists of it, and of what ended with its first answer
 //	watch.go      work of another process, or connection, told from its record; the outcome of a held
 //	              task, and what it asks until then, on one stream
-//	question.go   what an agent asks, and the message that answers it
-//	asking.go     who waits for the answer, and hears meanwhile whether the agent still does
+//	made.go       what tasks have that are made of calls: times, and the caller's messages
+//	question.go   what an agent asks, and the message that answers it; package consent holds
+//	              the answers against the questions
+//	asking.go     waits for the answer, hears meanwhile whether the agent still does, and gives it
+//	              to the agent
 //	mail.go       what one process wants of another that works on a task
 //	dialogue.go   what the agent calls a dialogue of its caller's
 //	push.go       webhooks that are told of changes, with the evidence of that. A configuration

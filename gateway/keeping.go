@@ -344,17 +344,6 @@ func (r *run) stepOr(ctx context.Context) (step, error) {
 	return s, r.late(err)
 }
 
-// stepLong is step with an agent's patience. Who listens for news may hear nothing
-// for longer: that there is still somebody its door says.
-func (r *run) stepLong(ctx context.Context) (step, error) {
-	for silent := time.Duration(0); ; silent += r.x.endpoint.Timeout {
-		s, err := r.step(ctx, r.x.endpoint.Timeout)
-		if !errors.Is(err, errPatience) || !r.began || !r.x.hears() || silent >= longestSilence {
-			return s, err
-		}
-	}
-}
-
 // stops are the signals that the caller wants the work ended.
 func (r *run) stops() []context.Context {
 	var stops []context.Context

@@ -472,43 +472,6 @@ func (r *run) untask(t *canonical.Task) {
 	}
 }
 
-// final is the reply to a caller who waited, as far as it has come.
-func (r *run) final() *canonical.Result {
-	if r.result != nil {
-		return r.result
-	}
-	if result := r.fold.Result(); result != nil {
-		return result
-	}
-	return &canonical.Result{Task: &canonical.Task{
-		ID: r.own.TaskID, ContextID: r.own.ContextID, Status: canonical.Status{State: canonical.StateWorking},
-	}}
-}
-
-// snapshot is the work as a task.
-func (r *run) snapshot() *canonical.Task {
-	var task *canonical.Task
-	switch {
-	case r.failure != nil:
-		failed, _ := r.failure.Body.(*canonical.Error)
-		task = stream.Failed(r.own, failed)
-	case r.result != nil && r.result.Task == nil:
-		task = stream.TaskOf(r.own.TaskID, r.own.ContextID, r.result)
-		task.Output = r.result.Output
-	default:
-		task = r.final().Task
-		if task == nil {
-			task = stream.TaskOf(r.own.TaskID, r.own.ContextID, r.final())
-		}
-	}
-	if r.ask != nil {
-		asked := *task
-		asked.Status, asked.Inputs = canonical.Status{State: canonical.StateInputRequired}, []canonical.Input{r.ask.Input}
-		task = &asked
-	}
-	return r.made(task)
-}
-
 // stop ends the run: it neither hears anybody any more nor is heard.
 func (r *run) stop() {
 	r.pump.stop()

@@ -265,8 +265,8 @@ type pushStage struct {
 	plan   plan
 }
 
-// agentSides are the agents behind the gateway of these tests.
-func agentSides() map[string]side {
+// pushSides are the agents behind the gateway of these tests.
+func pushSides() map[string]side {
 	return map[string]side{
 		"A2A 1.0": {"a2a@1.0", a2a.Binding, a2a.Version, ""}, "A2A 0.3": {"a2a@0.3", a2a.Binding, a2a.Version03, ""},
 		"MCP": {"mcp@" + mcp.Modern, mcp.Binding, mcp.Modern, ""}, "MCP 2025": {"mcp@" + mcp.Legacy, mcp.Binding, mcp.Legacy, ""}, "µACP": {"uacp", uacp.Binding, "", ""}, "AINP": {"ainp", ainp.Binding, "", ""},
@@ -289,7 +289,7 @@ func newPushStage(t *testing.T) *pushStage {
 
 func (s *pushStage) hire(t *testing.T) {
 	t.Helper()
-	for name, agent := range agentSides() {
+	for name, agent := range pushSides() {
 		if !s.troupe.hires(t, agent) {
 			t.Fatalf("no agent of %s", name)
 		}
@@ -304,7 +304,7 @@ func (s *pushStage) restart(t *testing.T) {
 	s.hire(t)
 }
 
-func (s *pushStage) agent(name string) string { return s.troupe.listed(agentSides()[name], player) }
+func (s *pushStage) agent(name string) string { return s.troupe.listed(pushSides()[name], player) }
 
 // pushPath is the path of the webhook of one case.
 func pushPath(words ...string) string {
@@ -347,7 +347,7 @@ func (h *pushReceiver) told(t *testing.T, path string, f pushForm) {
 func TestPush_WaitingSendIsRegisteredAndDelivered(t *testing.T) {
 	t.Parallel()
 	s := newPushStage(t)
-	for name := range agentSides() {
+	for name := range pushSides() {
 		for _, f := range pushForms() {
 			for what, one := range map[string]sending{"waiting": {}, "stream": {stream: true}, "at once": {returns: true}} {
 				t.Run(f.name+" to "+name+" "+what, func(t *testing.T) {
@@ -465,7 +465,7 @@ func TestPush_RefusedBeforeTheAgentIsAsked(t *testing.T) {
 	t.Parallel()
 	s := newPushStage(t)
 	const words = "count never"
-	for name := range agentSides() {
+	for name := range pushSides() {
 		for _, f := range pushForms() {
 			for what, hook := range map[string]string{"a listed agent": s.talker.URL(), "this gateway": s.at.Public + "/x", "no URL": "hook", "no TLS": "http://hook.example/x"} {
 				answer := f.send(t, s.bed, sending{agent: s.agent(name), words: words, hook: hook})
