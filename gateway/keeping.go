@@ -257,7 +257,9 @@ func (g *Gateway) insist(ctx context.Context, rec record, posted *canonical.Task
 // tellOthers posts what has changed since it was last told.
 func (r *run) tellOthers(ctx context.Context) {
 	task := r.x.record.Task
-	r.g.pushes(ctx, r.x.record, stream.Diff(r.posted, &task))
+	if !sameWork(r.posted, &task) { // another time of the same status is no change
+		r.g.pushes(ctx, r.x.record, stream.Diff(r.posted, &task))
+	}
 	r.posted = &task
 }
 
