@@ -230,7 +230,7 @@ func (g *Gateway) putLast(ctx context.Context, rec *record) error {
 	rec.revision, rec.Pushes = now.revision, rec.Pushes || now.Pushes
 	ok, err := g.save(ctx, rec)
 	if err == nil && !ok {
-		err = conflict(nil) // once more
+		err = conflict() // once more
 	}
 	return err
 }

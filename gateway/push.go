@@ -224,7 +224,7 @@ func (g *Gateway) markPushes(ctx context.Context, rec *record) error {
 		}
 		stored = *now
 	}
-	return conflict(nil)
+	return conflict()
 }
 
 // maxSwaps bounds how often a record is written again because others wrote it first.
@@ -287,7 +287,7 @@ func (g *Gateway) engage(ctx context.Context, rec *record) (bool, error) {
 		}
 		*rec = *now
 	}
-	return false, conflict(nil)
+	return false, conflict()
 }
 
 // followed: a process that is alive hears of every change.

@@ -227,7 +227,7 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 		g.postChange(ctx, x.record, rec)
 	}
 	if !saved && x.webhook != nil && !x.hooked {
-		return conflict(nil)
+		return conflict()
 	}
 	if err := g.registerNew(ctx, x, rec); err != nil {
 		return err
@@ -251,7 +251,7 @@ func (g *Gateway) outlast(ctx context.Context, rec *record, round int) (bool, er
 		}
 		rec.revision, rec.Pushes, rec.Follower = now.revision, rec.Pushes || now.Pushes, now.Follower
 	}
-	return false, conflict(nil)
+	return false, conflict()
 }
 
 // postChange posts what is different in a task between two of its records, if the

@@ -347,10 +347,7 @@ func (g *Gateway) untilEnd(ctx context.Context, x *exchange, rec *record) (*reco
 	return rec, nil
 }
 
-func conflict(err error) error {
-	if err != nil {
-		return err
-	}
+func conflict() error {
 	return &problem.ConflictError{Reason: "the task was changed by somebody else"}
 }
 

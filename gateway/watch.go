@@ -289,8 +289,8 @@ func (w *watching) change(ctx context.Context) error {
 // them. Where the caller is too slow for the log, that it has missed some is declared.
 func (w *watching) happened(rec *record) (*canonical.Task, error) {
 	var fold stream.Folder
-	if err := fold.Add(&canonical.Event{Task: w.known}, rec.own()); err != nil {
-		return w.known, nil // the task as it stands now says what has changed
+	if fold.Add(&canonical.Event{Task: w.known}, rec.own()) != nil {
+		return w.known, nil //nolint:nilerr // the task as it stands now says what has changed
 	}
 	events, missed := rec.Log.since(w.heard)
 	if w.heard = rec.Log.Count; missed {

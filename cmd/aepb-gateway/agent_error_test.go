@@ -89,8 +89,14 @@ func TestMCPCall_ErrorsOfTheAgent(t *testing.T) {
 		code   int
 		reason string
 	}{
-		{-32003, "PUSH_NOTIFICATION_NOT_SUPPORTED"}, {-32004, "UNSUPPORTED_OPERATION"}, {-32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"},
-		{-32008, "EXTENSION_SUPPORT_REQUIRED"}, {-32009, "VERSION_NOT_SUPPORTED"}, {-32601, ""}, {-32600, ""}, {-32700, ""},
+		{-32003, "PUSH_NOTIFICATION_NOT_SUPPORTED"},
+		{-32004, "UNSUPPORTED_OPERATION"},
+		{-32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"},
+		{-32008, "EXTENSION_SUPPORT_REQUIRED"},
+		{-32009, "VERSION_NOT_SUPPORTED"},
+		{-32601, ""},
+		{-32600, ""},
+		{-32700, ""},
 	} {
 		for _, reason := range []string{"", tc.reason} {
 			name := fmt.Sprintf("refusing%d%t", -tc.code, reason != "")

@@ -95,11 +95,11 @@ func (p *part) note(said ...string) {
 func answersSaid(body *canonical.Invoke) []string {
 	var said []string
 	for _, a := range body.Answers {
-		one := string(a.Action) + " " + sorted(a.Value)
+		one := []string{string(a.Action), sorted(a.Value)}
 		for _, part := range a.Parts {
-			one += " " + part.Text
+			one = append(one, part.Text)
 		}
-		said = append(said, strings.TrimSpace(one))
+		said = append(said, strings.TrimSpace(strings.Join(one, " ")))
 	}
 	if said != nil {
 		return said
@@ -217,7 +217,6 @@ func ends(from, to *nature, heard string) bool {
 	return from.asks == translators.AskStream && to.asks == translators.AskTask && heard == "refused"
 }
 
-
 // TestConsent_Matrix: what becomes of each way to answer, from callers of every
 // protocol and revision to agents of each. "Accept" reaches an agent only from a caller
 // that accepted with values that fit the form. The table in the README of translators
@@ -309,9 +308,6 @@ func askedHow(n *nature) string {
 	}
 }
 
-// unquotedValue is a value of a table's cell that would end it.
-var unquotedValue = regexp.MustCompile(`\|`)
-
 func holdConsent(t *testing.T, seen map[string]map[string][]string) {
 	t.Helper()
 	var b strings.Builder
@@ -323,13 +319,13 @@ func holdConsent(t *testing.T, seen map[string]map[string][]string) {
 	ways := map[string][]string{} // rows by way of asking
 	for _, key := range keys {
 		way, from, _ := strings.Cut(key, "\x00")
-		row := "| " + from + " |"
+		row := []string{from}
 		for _, r := range responses() {
 			cells := seen[key][r.name]
 			slices.Sort(cells)
-			row += " " + unquotedValue.ReplaceAllString(strings.Join(cells, "; "), "/") + " |"
+			row = append(row, strings.ReplaceAll(strings.Join(cells, "; "), "|", "/"))
 		}
-		ways[way] = append(ways[way], row)
+		ways[way] = append(ways[way], "| "+strings.Join(row, " | ")+" |")
 	}
 	var names []string
 	for way := range ways {
@@ -337,13 +333,12 @@ func holdConsent(t *testing.T, seen map[string]map[string][]string) {
 	}
 	slices.Sort(names)
 	for _, way := range names {
-		b.WriteString("\nAsked by " + way + ":\n\n| caller |")
-		line := "|---|"
+		head := []string{"caller"}
 		for _, r := range responses() {
-			b.WriteString(" " + r.name + " |")
-			line += "---|"
+			head = append(head, r.name)
 		}
-		b.WriteString("\n" + line + "\n" + strings.Join(ways[way], "\n") + "\n")
+		b.WriteString("\nAsked by " + way + ":\n\n| " + strings.Join(head, " | ") + " |\n|" + strings.Repeat("---|", len(head)) + "\n" +
+			strings.Join(ways[way], "\n") + "\n")
 	}
 	text, err := os.ReadFile(consentFile)
 	must(t, err)

@@ -114,8 +114,11 @@ type pushForm struct {
 
 func pushForms() []pushForm {
 	return []pushForm{
-		{"1.0 JSON-RPC", a2a.Version, ""}, {"1.0 HTTP", a2a.Version, a2a.FormHTTP}, {"1.0 gRPC", a2a.Version, a2a.FormGRPC},
-		{"0.3 JSON-RPC", a2a.Version03, ""}, {"0.3 HTTP", a2a.Version03, a2a.FormHTTP},
+		{"1.0 JSON-RPC", a2a.Version, ""},
+		{"1.0 HTTP", a2a.Version, a2a.FormHTTP},
+		{"1.0 gRPC", a2a.Version, a2a.FormGRPC},
+		{"0.3 JSON-RPC", a2a.Version03, ""},
+		{"0.3 HTTP", a2a.Version03, a2a.FormHTTP},
 	}
 }
 

@@ -310,13 +310,13 @@ var modes = [...]canonical.Mode{canonical.ModeForm, canonical.ModeURL, canonical
 // of one endpoint. There are eight at most; the one without a name is for clients
 // that cannot be asked.
 func viewOf(asked []canonical.Mode) string {
-	view := ""
+	var view strings.Builder
 	for _, mode := range modes {
 		if slices.Contains(asked, mode) || mode == canonical.ModeForm && slices.Contains(asked, canonical.ModeText) {
-			view += "?" + string(mode)
+			view.WriteString("?" + string(mode))
 		}
 	}
-	return view
+	return view.String()
 }
 
 // keys are those of all views of an endpoint.

@@ -342,7 +342,8 @@ func TestFolder_Join(t *testing.T) {
 		"what takes its place":        {[]canonical.Event{artifact("a", false, false, "a"), more(text("b")), artifact("a", false, true, "c", "d")}, []canonical.Part{text("c"), text("d")}, false},
 		"gone and begun anew": {
 			[]canonical.Event{artifact("a", false, false, "a"), more(text("b")), {Task: &canonical.Task{ID: "t"}}, artifact("a", false, false), whole(working, text("x"), text("y"))},
-			[]canonical.Part{text("x"), text("y")}, false,
+			[]canonical.Part{text("x"), text("y")},
+			false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

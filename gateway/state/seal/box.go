@@ -144,7 +144,7 @@ func (b *Box) seal(name, value []byte) []byte {
 	copy(out[saltAt:], b.own.salt[:])
 	binary.BigEndian.PutUint64(out[countAt:], b.count.Add(1))
 	setNonce(nonce, out)
-	return b.with.Seal(out, nonce, value, name)
+	return b.with.Seal(out, nonce, value, name) //nolint:gosec // each count is used once
 }
 
 // isSealed reports whether a value begins as sealed ones do.

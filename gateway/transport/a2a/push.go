@@ -23,7 +23,7 @@ import (
 const headerToken = "A2A-Notification-Token"
 
 // headerToken03 is the same in 0.3 (A2A 0.3, section 9.5).
-const headerToken03 = "X-A2A-Notification-Token"
+const headerToken03 = "X-A2A-Notification-Token" //nolint:gosec // the name of a field
 
 const (
 	pushTries   = 4                // of one notification, at most

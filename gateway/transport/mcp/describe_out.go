@@ -69,11 +69,6 @@ func (d *Dialer) discover(ctx context.Context, l *line) (*canonical.Description,
 	return description, err
 }
 
-// encode writes a request of our own.
-func (d *Dialer) encode(body canonical.Body, op canonical.Op, version string) (translators.Wire, error) {
-	return d.encodeFor(nil, body, op, version)
-}
-
 // ByCapabilities implements transport.ByCapabilities.
 func (*Dialer) ByCapabilities() {}
 

@@ -187,7 +187,7 @@ func (l *line) askBeside(ctx context.Context, wire translators.Wire, s session, 
 	select {
 	case first := <-b.answered:
 		if first.err != nil || first.reply.Events == nil {
-			_ = b.Close() // nothing is open but the stand-alone stream
+			_ = b.Close() //nolint:contextcheck // nothing is open but the stand-alone stream; what it asked is refused after the call
 			return first.reply, first.err
 		}
 		b.follow(first.reply.Events)
@@ -196,7 +196,7 @@ func (l *line) askBeside(ctx context.Context, wire translators.Wire, s session, 
 		b.request = request
 		return transport.Reply{Events: b}, nil
 	case <-ctx.Done():
-		_ = b.Close()
+		_ = b.Close() //nolint:contextcheck // what was asked is refused after the call
 		return transport.Reply{}, l.failed(ctx, ctx.Err())
 	}
 }
@@ -340,7 +340,7 @@ func (b *besideEvents) Close() error {
 	if b.answer != nil {
 		err = b.answer.Close()
 	}
-	b.refuse() //nolint:contextcheck // the call has ended
+	b.refuse()
 	b.release()
 	return err
 }

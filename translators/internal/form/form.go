@@ -57,9 +57,12 @@ func Fit(schema, value json.RawMessage) (misfits []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", ErrSchema, short(err.Error()))
 	}
+	if !json.Valid(value) {
+		return []string{"the value is no JSON"}, nil
+	}
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
 	if err != nil {
-		return []string{"the value is no JSON"}, nil
+		return nil, fmt.Errorf("form: read value: %w", err)
 	}
 	invalid, ok := errors.AsType[*jsonschema.ValidationError](compiled.Validate(document))
 	if !ok {
@@ -88,18 +91,17 @@ func compile(schema json.RawMessage) (*jsonschema.Schema, error) {
 // noLoader loads nothing: a schema from outside must not make us open anything.
 type noLoader struct{}
 
-func (noLoader) Load(url string) (any, error) {
+func (noLoader) Load(string) (any, error) {
 	return nil, errors.New("it refers to another document")
 }
 
 // pattern compiles a pattern in linear time. One that only ECMAScript knows, such as
 // a look-ahead, matches all: the agent that asks judges the answer by it.
 func pattern(text string) (jsonschema.Regexp, error) {
-	compiled, err := regexp.Compile(text)
-	if err != nil {
-		return anything(text), nil
+	if compiled, err := regexp.Compile(text); err == nil {
+		return compiled, nil
 	}
-	return compiled, nil
+	return anything(text), nil
 }
 
 type anything string
