@@ -23,7 +23,8 @@ var ErrTooMuch = errors.New("stream: the events add up to too much")
 type Folder struct {
 	// Join makes text that is appended to an artifact one part with the text that the
 	// artifact ends with, as the agent means it (A2A, append of TaskArtifactUpdateEvent).
-	// It is for readers whose protocol has no chunks. Parts that come together stay apart.
+	// It is for readers whose protocol has no chunks. Parts that come together stay apart,
+	// and what follows on a part of 256 KiB begins another.
 	Join bool
 
 	task   *canonical.Task
@@ -113,10 +114,14 @@ func (f *Folder) artifact(u *canonical.ArtifactUpdate) {
 	}
 }
 
+// maxJoined bounds, in bytes, the text to which chunks are added: each copies it, and
+// an agent may send very many.
+const maxJoined = 256 << 10
+
 // appended is the parts of an artifact with those that came to it.
 func (f *Folder) appended(id string, parts, more []canonical.Part) []canonical.Part {
 	last := len(parts) - 1
-	if !f.Join || last < 0 || len(more) == 0 || !continues(&parts[last], &more[0]) {
+	if !f.Join || last < 0 || len(more) == 0 || len(parts[last].Text) >= maxJoined || !continues(&parts[last], &more[0]) {
 		return slices.Concat(parts, more)
 	}
 	if f.joined == nil {

@@ -324,13 +324,18 @@ func TestFolder_Join(t *testing.T) {
 	whole := func(state canonical.State, parts ...canonical.Part) canonical.Event {
 		return canonical.Event{Task: &canonical.Task{ID: "t", ContextID: "c", Status: canonical.Status{State: state}, Artifacts: []canonical.Artifact{{ID: "a", Parts: parts}}}}
 	}
-	working := canonical.StateWorking
+	working, full := canonical.StateWorking, strings.Repeat("x", 256<<10)
 	for name, test := range map[string]struct {
 		events []canonical.Event
 		want   []canonical.Part
 		joined bool
 	}{
-		"chunks of text":              {[]canonical.Event{artifact("a", false, false, "Hello "), more(text("wor")), more(text("ld"))}, []canonical.Part{text("Hello world")}, true},
+		"chunks of text": {[]canonical.Event{artifact("a", false, false, "Hello "), more(text("wor")), more(text("ld"))}, []canonical.Part{text("Hello world")}, true},
+		"a part that is full": {
+			[]canonical.Event{artifact("a", false, false, full), more(text("b")), more(text("c"))},
+			[]canonical.Part{text(full), text("bc")},
+			true,
+		},
 		"parts of one chunk":          {[]canonical.Event{artifact("a", false, false, "one", "two")}, []canonical.Part{text("one"), text("two")}, false},
 		"a chunk of several":          {[]canonical.Event{artifact("a", false, false, "one"), more(text(" more"), text("two"))}, []canonical.Part{text("one more"), text("two")}, true},
 		"a link between":              {[]canonical.Event{artifact("a", false, false, "one"), more(link), more(text("two"))}, []canonical.Part{text("one"), link, text("two")}, false},
