@@ -87,16 +87,18 @@ func closeFolder(dir string) error {
 	if err := os.MkdirAll(dir, folderMode); err != nil {
 		return fmt.Errorf("identity: %w", err)
 	}
+	// Read before the mode is asked for: another process that makes this folder closes
+	// it first, so files that it has written are never seen in an open folder.
+	content, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("identity: %w", err)
+	}
 	info, err := os.Stat(dir)
 	if err != nil {
 		return fmt.Errorf("identity: %w", err)
 	}
 	if info.Mode().Perm()&^folderMode == 0 {
 		return nil
-	}
-	content, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("identity: %w", err)
 	}
 	ours := slices.ContainsFunc(content, func(file fs.DirEntry) bool { return file.Name() == AnchorKeyFile })
 	if len(content) > 0 && !ours {
