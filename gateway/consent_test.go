@@ -239,6 +239,7 @@ func TestConsent_ArgumentsOfATool(t *testing.T) {
 	const (
 		two    = `{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}`
 		choice = `{"type":"object","properties":{"a":{"type":"string","enum":["x","y"]}},"required":["a"]}`
+		refers = `{"type":"object","properties":{"a":{"$ref":"#/$defs/n"}},"required":["a"],"$defs":{"n":{"type":"integer"}}}` // only the server can judge
 	)
 	for name, c := range map[string]struct {
 		schema, text string
@@ -253,6 +254,8 @@ func TestConsent_ArgumentsOfATool(t *testing.T) {
 		"canceled":         {two, "add", `{"text":"cancel"}`, "", "CANCELED"},
 		"choice":           {choice, "z", `{"text":"y"}`, `"arguments":{"a":"y"}`, "COMPLETED"},
 		"not among choice": {choice, "z", `{"text":"w"}`, "", "refused"},
+		"references":       {refers, "add", `{"data":{"a":1}}`, `"arguments":{"a":1}`, "COMPLETED"},
+		"text for those":   {refers, "add", `{"text":"1"}`, "", "refused"},
 		"text that fits":   {choice, "x", "", `"arguments":{"a":"x"}`, "COMPLETED"},
 	} {
 		t.Run(name, func(t *testing.T) {

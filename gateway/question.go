@@ -179,6 +179,11 @@ func (r *record) answers(invoke *canonical.Invoke) ([]canonical.Answer, error) {
 		return nil, nil
 	}
 	answers, err := consent.Read(asked, invoke)
+	if _, unchecked := errors.AsType[*consent.UncheckedError](err); unchecked && r.Waits == waitsArgs { // the server judges them, as those of any call
+		asked = slices.Clone(asked)
+		asked[0].Schema = json.RawMessage(`{"type":"object"}`)
+		answers, err = consent.Read(asked, invoke)
+	}
 	_, missing := errors.AsType[*consent.MissingError](err)
 	talks := r.Waits == waitsTask && len(asked) == 1 && stream.Talk(asked[0])
 	if missing && talks && invoke.State == "" && len(invoke.Answers) == 0 {
@@ -188,11 +193,7 @@ func (r *record) answers(invoke *canonical.Invoke) ([]canonical.Answer, error) {
 }
 
 func missingAnswers(missing *consent.MissingError) error {
-	quoted := make([]string, len(missing.Keys))
-	for i, key := range missing.Keys {
-		quoted[i] = strconv.QuoteToGraphic(key)
-	}
-	return &canonical.Error{Code: canonical.CodeBadParams, Message: "the message answers nothing to " + strings.Join(quoted, ", ") + ": answer all questions at once"}
+	return &canonical.Error{Code: canonical.CodeBadParams, Message: missing.Error() + ": answer all questions at once"}
 }
 
 func canceled(a canonical.Answer) bool { return a.Action == canonical.Cancel }

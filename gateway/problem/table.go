@@ -44,6 +44,7 @@ var table = rows(
 	}),
 	say[*QueryError](CodeMalformed),
 	say[*consent.MissingError](CodeMalformed),
+	say[*consent.UncheckedError](CodeMalformed),
 	say[*MediaTypeError](CodeMediaType),
 	as(func(e *NotAcceptableError) Problem {
 		p := status(of(CodeMediaType, e.Error()), http.StatusNotAcceptable)

@@ -19,7 +19,23 @@ type MissingError struct {
 }
 
 func (e *MissingError) Error() string {
-	return "consent: no answer to " + quoted(e.Keys)
+	return "the message has no answer to " + quoted(e.Keys)
+}
+
+// UncheckedError: the values of an answer cannot be held against the form of its
+// question, because the form is none of MCP's, or both are too large.
+type UncheckedError struct {
+	Key string // of the question
+	Err error
+}
+
+func (e *UncheckedError) Error() string {
+	return "the values of the answer to the question " + quote(e.Key) + " cannot be held against its form (" + e.Err.Error() + "): answer with fewer values, decline or cancel"
+}
+
+// Unwrap is the refusal in the words of every protocol.
+func (e *UncheckedError) Unwrap() error {
+	return &canonical.Error{Code: canonical.CodeBadParams, Message: e.Error()}
 }
 
 // Read returns the answers that a message gives to what was asked, in the order of
@@ -43,7 +59,7 @@ func Read(asked []canonical.Input, invoke *canonical.Invoke) ([]canonical.Answer
 }
 
 // Check holds answers against what was asked and returns one for each question, in
-// the order of the questions. Errors as in [Read].
+// the order of the questions. Errors as in [Read], and [*UncheckedError].
 func Check(asked []canonical.Input, given []canonical.Answer) ([]canonical.Answer, error) {
 	found := make(map[string]canonical.Answer, len(given))
 	for _, a := range given {
@@ -52,10 +68,10 @@ func Check(asked []canonical.Input, given []canonical.Answer) ([]canonical.Answe
 		}
 		at := slices.IndexFunc(asked, func(in canonical.Input) bool { return in.Key == a.Key })
 		if at < 0 {
-			return nil, refused("there is no question %s: answer %s", strconv.QuoteToGraphic(a.Key), quoted(keys(asked)))
+			return nil, refused("there is no question %s: answer %s", quote(a.Key), quoted(keys(asked)))
 		}
 		if _, twice := found[a.Key]; twice {
-			return nil, refused("the question %s is answered twice: answer it once", strconv.QuoteToGraphic(a.Key))
+			return nil, refused("the question %s is answered twice: answer it once", quote(a.Key))
 		}
 		checked, err := Fit(asked[at], a)
 		if err != nil {
@@ -91,14 +107,14 @@ func Fit(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
 		return a, nil
 	case canonical.Accept:
 	default:
-		return a, refused(`the answer to the question %s says neither accept, decline nor cancel: give it an "action"`, strconv.QuoteToGraphic(in.Key))
+		return a, refused(`the answer to the question %s says neither accept, decline nor cancel: give it an "action"`, quote(in.Key))
 	}
 	switch in.Mode {
 	case canonical.ModeForm:
 		return fitForm(in, a)
 	case canonical.ModeURL:
 		if len(a.Parts) > 0 || !blank(a.Value) {
-			return a, refused("the question %s asks for a visit to its URL and takes no values: accept it without content, decline or cancel", strconv.QuoteToGraphic(in.Key))
+			return a, refused("the question %s asks for a visit to its URL and takes no values: accept it without content, decline or cancel", quote(in.Key))
 		}
 		a.Value = nil // {} is how a form with nothing to fill in is answered
 		return a, nil
@@ -124,7 +140,7 @@ func fitForm(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
 	}
 	switch misfits, err := form.Fit(in.Schema, value); {
 	case err != nil:
-		return a, refused("the form of the question %s cannot be checked, so it cannot be accepted, only declined or canceled: %v", strconv.QuoteToGraphic(in.Key), err)
+		return a, &UncheckedError{Key: in.Key, Err: err}
 	case misfits != nil:
 		return a, misfit(in, strings.Join(misfits, "; "))
 	}
@@ -142,7 +158,7 @@ func fitText(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
 		text, ok = rawjson.Unquote(rawjson.Parse(a.Value, "").Peek(replyProperty))
 	}
 	if !ok || strings.TrimSpace(text) == "" {
-		return a, refused("the question %s wants a text that is not empty: answer with text, or with {%q: TEXT} where a form is filled in", strconv.QuoteToGraphic(in.Key), replyProperty)
+		return a, refused("the question %s wants a text that is not empty: answer with text, or with {%q: TEXT} where a form is filled in", quote(in.Key), replyProperty)
 	}
 	a.Value, a.Parts = nil, []canonical.Part{{Kind: canonical.KindText, Text: text}}
 	return a, nil
@@ -161,12 +177,12 @@ func fitNative(in canonical.Input, a canonical.Answer) error {
 		method = in.Native.Method
 	}
 	if a.Action != "" || len(a.Value) == 0 || a.Value[0] != '{' {
-		return refused("the answer to the question %s (%s) is the result of that request, without an action", strconv.QuoteToGraphic(in.Key), method)
+		return refused("the answer to the question %s (%s) is the result of that request, without an action", quote(in.Key), method)
 	}
 	result := rawjson.Parse(a.Value, "")
 	for _, name := range members[method] {
 		if !result.Has(name) {
-			return refused("the answer to the question %s is no result of %s: it has no %q", strconv.QuoteToGraphic(in.Key), method, name)
+			return refused("the answer to the question %s is no result of %s: it has no %q", quote(in.Key), method, name)
 		}
 	}
 	return nil
@@ -225,7 +241,7 @@ func actionIn(in canonical.Input, data json.RawMessage) (canonical.Answer, bool,
 	case in.Mode == canonical.ModeText:
 		return a, isAction(a.Action) && o.Rest() == nil, nil
 	case o.Rest() != nil:
-		return a, false, refused(`the answer to the question %s has an "action" and other members: put the values into "content"`, strconv.QuoteToGraphic(in.Key))
+		return a, false, refused(`the answer to the question %s has an "action" and other members: put the values into "content"`, quote(in.Key))
 	default:
 		return a, true, nil
 	}
@@ -279,7 +295,7 @@ func textOf(parts []canonical.Part) string {
 func misfit(in canonical.Input, why string) error {
 	return &canonical.Error{
 		Code: canonical.CodeBadParams, Schema: in.Schema,
-		Message: fmt.Sprintf("the answer to the question %s does not fit its form: %s. Answer with values that match the schema, decline or cancel", strconv.QuoteToGraphic(in.Key), why),
+		Message: fmt.Sprintf("the answer to the question %s does not fit its form: %s. Answer with values that match the schema, decline or cancel", quote(in.Key), why),
 	}
 }
 
@@ -295,8 +311,18 @@ func keys(asked []canonical.Input) []string {
 	return list
 }
 
-// maxQuoted bounds the keys that an error quotes.
-const maxQuoted = 8
+// Bounds of what an error quotes.
+const (
+	maxQuoted = 8  // keys
+	maxKey    = 64 // bytes of a key
+)
+
+func quote(key string) string {
+	if len(key) > maxKey {
+		key = strings.ToValidUTF8(key[:maxKey], "") + "..."
+	}
+	return strconv.QuoteToGraphic(key)
+}
 
 func quoted(keys []string) string {
 	var b strings.Builder
@@ -308,7 +334,7 @@ func quoted(keys []string) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(strconv.QuoteToGraphic(key))
+		b.WriteString(quote(key))
 	}
 	return b.String()
 }

@@ -1,12 +1,13 @@
 // Package form holds values against the schemas in which agents ask for them: the
 // forms of questions (MCP, elicitation) and the arguments of tools.
 //
-// Schemas and values come from outside, so both are bounded: a schema has at most
-// [MaxSchema] bytes and no references, the sizes of schema and value multiplied are
-// at most [maxWork], patterns run in linear time, and numbers that would take much
-// memory to compare are refused. Forms of questions have no references (MCP, a flat
-// object of primitive properties); with them a small schema could ask for work that
-// grows exponentially.
+// Schemas and values come from outside, and checking them costs time and memory for
+// each pair of a schema's and a value's parts. So both are bounded: a schema has at
+// most [MaxSchema] bytes and no references (with them a small one could ask for work
+// that grows exponentially; MCP's forms have none), the depths of schema and value and
+// the products of their parts and of their bytes have limits, patterns run in linear
+// time and have a limit together, and numbers that would take much memory to compare
+// are refused.
 package form
 
 import (
@@ -14,13 +15,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	kinds "github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 )
@@ -29,58 +31,68 @@ import (
 const MaxSchema = 64 << 10
 
 const (
-	maxWork     = 1 << 28 // bytes of schema times bytes of value
+	maxDepth    = 64      // of nested objects and arrays
+	maxParts    = 1 << 18 // JSON tokens of the schema times those of the value
+	maxBytes    = 1 << 24 // bytes of the schema times those of the value
+	maxPattern  = 4 << 10 // bytes of a pattern
+	maxStates   = 1 << 14 // of all patterns
+	maxSteps    = 1 << 24 // states of all patterns times bytes of the value
 	maxDigits   = 64      // of a number
 	maxExponent = 400     // of a number: beyond those of a float64
 	maxReasons  = 5
 	maxReason   = 200 // bytes
 )
 
-// ErrSchema: values cannot be held against a schema.
-var ErrSchema = errors.New("form: the schema cannot be read, has references, or is larger than " + strconv.Itoa(MaxSchema) + " bytes")
+// ErrUnchecked: a value cannot be held against a schema.
+var ErrUnchecked = errors.New("the schema cannot be read, has references, or is too large for the value")
 
 // Fit holds a value against a JSON Schema and returns why it does not fit: at most five
 // reasons, each of at most 200 bytes; none: it fits. Formats are judged (email, uri,
-// date, date-time and the others of draft 2020-12), as MCP's forms mean them.
-// [ErrSchema]: it cannot be held against this schema.
+// date, date-time and the others of draft 2020-12), as MCP's forms mean them. Reasons
+// do not quote the value. [ErrUnchecked]: it cannot be held against this schema.
 func Fit(schema, value json.RawMessage) (misfits []string, err error) {
-	if len(schema) > MaxSchema || !sized(schema) || refers(schema) {
-		return nil, ErrSchema
+	if len(schema) > MaxSchema || len(schema)*len(value) > maxBytes {
+		return nil, ErrUnchecked
 	}
-	if len(schema)*len(value) > maxWork {
-		return []string{fmt.Sprintf("the value has %d bytes, which is too much for its schema: expected at most %d", len(value), maxWork/len(schema))}, nil
-	}
-	if !sized(value) {
+	asks, says := scan(schema), scan(value)
+	switch {
+	case asks.refers || asks.vast || max(asks.depth, says.depth) > maxDepth || asks.tokens*says.tokens > maxParts:
+		return nil, ErrUnchecked
+	case says.vast:
 		return []string{fmt.Sprintf("a number has more than %d characters or an exponent beyond %d", maxDigits, maxExponent)}, nil
-	}
-	compiled, err := compile(schema)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s", ErrSchema, short(err.Error()))
-	}
-	if !json.Valid(value) {
+	case !json.Valid(value):
 		return []string{"the value is no JSON"}, nil
+	}
+	p := &patterns{left: min(maxStates, maxSteps/max(len(value), 1))}
+	compiled, err := compile(schema, p)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", ErrUnchecked, short(err.Error()))
 	}
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
 	if err != nil {
-		return nil, fmt.Errorf("form: read value: %w", err)
+		return nil, fmt.Errorf("%w: read value: %w", ErrUnchecked, err)
 	}
 	invalid, ok := errors.AsType[*jsonschema.ValidationError](compiled.Validate(document))
-	if !ok {
+	switch {
+	case p.left < 0:
+		return nil, ErrUnchecked
+	case !ok:
 		return nil, nil
+	default:
+		return reasons(nil, invalid), nil
 	}
-	return reasons(nil, invalid), nil
 }
 
 const schemaURL = "urn:form"
 
-func compile(schema json.RawMessage) (*jsonschema.Schema, error) {
+func compile(schema json.RawMessage, p *patterns) (*jsonschema.Schema, error) {
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
 	if err != nil {
 		return nil, err
 	}
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(noLoader{}) // $schema may name a document too
-	compiler.UseRegexpEngine(pattern)
+	compiler.UseRegexpEngine(p.compile)
 	compiler.AssertFormat()
 	if err := compiler.AddResource(schemaURL, document); err != nil {
 		return nil, err
@@ -95,13 +107,40 @@ func (noLoader) Load(string) (any, error) {
 	return nil, errors.New("it refers to another document")
 }
 
-// pattern compiles a pattern in linear time. One that only ECMAScript knows, such as
+// patterns compiles the patterns of a schema, and of values whose format is a pattern.
+type patterns struct {
+	left int // states; below 0: the patterns are too large for the value
+}
+
+// compile compiles a pattern in linear time. One that only ECMAScript knows, such as
 // a look-ahead, matches all: the agent that asks judges the answer by it.
-func pattern(text string) (jsonschema.Regexp, error) {
-	if compiled, err := regexp.Compile(text); err == nil {
-		return compiled, nil
+func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
+	if len(text) > maxPattern {
+		p.left = -1
+		return anything(text), nil
+	}
+	if parsed, err := syntax.Parse(text, syntax.Perl); err == nil {
+		if p.left -= states(parsed); p.left >= 0 {
+			return regexp.Compile(text)
+		}
 	}
 	return anything(text), nil
+}
+
+// states estimates the states of a compiled pattern, in which each repetition is
+// written out. Go's parser bounds the repetitions that are within one another to 1000.
+func states(parsed *syntax.Regexp) int {
+	n := 1
+	if parsed.Op == syntax.OpLiteral {
+		n = len(parsed.Rune)
+	}
+	for _, sub := range parsed.Sub {
+		n += states(sub)
+	}
+	if parsed.Op == syntax.OpRepeat {
+		n *= max(parsed.Min, parsed.Max, 1)
+	}
+	return n
 }
 
 type anything string
@@ -116,13 +155,24 @@ func reasons(found []string, err *jsonschema.ValidationError) []string {
 	}
 	if len(err.Causes) == 0 {
 		at := "/" + strings.Join(err.InstanceLocation, "/")
-		said := err.ErrorKind.LocalizedString(message.NewPrinter(language.English))
-		return append(found, short(at+": "+said))
+		return append(found, short(at+": "+said(err.ErrorKind)))
 	}
 	for _, cause := range err.Causes {
 		found = reasons(found, cause)
 	}
 	return found
+}
+
+// said is what was expected. The values of a person are not repeated.
+func said(kind jsonschema.ErrorKind) string {
+	switch k := kind.(type) {
+	case *kinds.Format:
+		return "it is no valid " + k.Want
+	case *kinds.Pattern:
+		return "it does not match the pattern " + k.Want
+	default:
+		return kind.LocalizedString(message.NewPrinter(language.English))
+	}
 }
 
 func short(text string) string {
@@ -132,36 +182,38 @@ func short(text string) string {
 	return text
 }
 
-// refers reports whether a schema has a member that refers to another schema.
-func refers(schema json.RawMessage) bool {
-	decoder := json.NewDecoder(bytes.NewReader(schema))
-	decoder.UseNumber()
-	for {
-		token, err := decoder.Token()
-		if err != nil {
-			return false // which the compiler says better
-		}
-		if text, ok := token.(string); ok && slices.Contains([]string{"$ref", "$dynamicRef", "$recursiveRef"}, text) {
-			return true // as a value, which is rare, it counts too
-		}
-	}
+// scanned is what a scan of JSON has found.
+type scanned struct {
+	tokens int
+	depth  int
+	refers bool // a name or text is that of a reference; as a text, which is rare, it counts too
+	vast   bool // a number is too large to be compared exactly at little cost
 }
 
-// sized reports whether all numbers of a JSON value are small enough to be compared
-// exactly at little cost.
-func sized(raw json.RawMessage) bool {
+// scan reads tokens up to the end, or to what is no JSON, which the readers of the
+// value say better.
+func scan(raw json.RawMessage) (found scanned) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
+	depth := 0
 	for {
 		token, err := decoder.Token()
-		if errors.Is(err, io.EOF) {
-			return true
-		}
 		if err != nil {
-			return true // which the readers of the value say better
+			return found
 		}
-		if number, ok := token.(json.Number); ok && !sizedNumber(string(number)) {
-			return false
+		found.tokens++
+		switch t := token.(type) {
+		case json.Delim:
+			if t == '}' || t == ']' {
+				depth--
+				continue
+			}
+			depth++
+			found.depth = max(found.depth, depth)
+		case json.Number:
+			found.vast = found.vast || !sizedNumber(string(t))
+		case string:
+			found.refers = found.refers || slices.Contains([]string{"$ref", "$dynamicRef", "$recursiveRef"}, t)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package form
 import (
 	"encoding/json"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -67,8 +68,8 @@ func TestFit_HostileSchemas(t *testing.T) {
 		`[]`,
 		`{"description":"` + strings.Repeat("x", MaxSchema) + `"}`,
 	} {
-		if _, err := Fit(json.RawMessage(schema), json.RawMessage(`{"v":1}`)); !errors.Is(err, ErrSchema) {
-			t.Errorf("%.60s: %v, expected ErrSchema", schema, err)
+		if _, err := Fit(json.RawMessage(schema), json.RawMessage(`{"v":1}`)); !errors.Is(err, ErrUnchecked) {
+			t.Errorf("%.60s: %v, expected ErrUnchecked", schema, err)
 		}
 	}
 	for _, value := range []string{`{"v":1e999999999}`, `{"v":-1E-999999999}`, `{"v":` + strings.Repeat("9", 100) + `}`} {
@@ -76,10 +77,54 @@ func TestFit_HostileSchemas(t *testing.T) {
 			t.Errorf("%.40s fits", value)
 		}
 	}
-	schema := `{"items":{"anyOf":[` + strings.Repeat(`{"const":1},`, 4000) + `{"const":2}]}}`
-	value := `[` + strings.Repeat("3,", 10000) + `3]`
-	if misfits, _ := Fit(json.RawMessage(schema), json.RawMessage(value)); misfits == nil {
-		t.Error("a value is held against a schema that takes much work")
+}
+
+func TestFit_CostIsBounded(t *testing.T) {
+	const most = 64 << 20 // bytes that one check allocates; those of hostile ones took seconds and gigabytes
+	letters := func(n int) string { return `"` + strings.Repeat("a", n) + `"` }
+	numbers := func(n int) string { return `[` + strings.Repeat("3,", n) + `3]` }
+	choices := func(n int) string {
+		return `{"items":{"anyOf":[` + strings.Repeat(`{"const":1},`, n) + `{"const":2}]}}`
+	}
+	for _, c := range []struct {
+		name, schema, value string
+		unchecked           bool
+	}{
+		{"many choices for many items", choices(1000), numbers(5000), true},
+		{"as many as are checked", choices(250), numbers(120), false},
+		{"deep schema", strings.Repeat(`{"not":`, 5000) + `{"const":1}` + strings.Repeat(`}`, 5000), "3", true},
+		{"deep value", `{}`, strings.Repeat("[", 5000) + strings.Repeat("]", 5000), true},
+		{"as deep as is checked", strings.Repeat(`{"items":`, maxDepth-1) + `{}` + strings.Repeat(`}`, maxDepth-1), strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth), false},
+		{"long value", `{"type":"string"}`, letters(2 << 20), true},
+		{"repetitions in a pattern", `{"pattern":"` + strings.Repeat("(a?){1000}", 100) + `"}`, letters(100), true},
+		{"pattern for a long value", `{"pattern":"(` + strings.Repeat("a?", 60) + `)*b"}`, letters(300_000), true},
+		{"long pattern", `{"pattern":"` + strings.Repeat("[a]", 2000) + `"}`, letters(1), true},
+		{"many patterns", `{"allOf":[` + strings.Repeat(`{"pattern":"a{1000}"},`, 20) + `true]}`, letters(1), true},
+		{"value that is a pattern", `{"allOf":[` + strings.Repeat(`{"format":"regex"},`, 80) + `true]}`, `"` + strings.Repeat("(a?){1000}", 20) + `"`, true},
+		{"pattern of names", `{"type":"string","pattern":"^\\p{L}{1,200}$"}`, letters(10_000), false},
+		{"unique items", `{"uniqueItems":true}`, numbers(50_000), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := Fit(json.RawMessage(c.schema), json.RawMessage(c.value))
+			runtime.ReadMemStats(&after)
+			if errors.Is(err, ErrUnchecked) != c.unchecked {
+				t.Errorf("%v; expected ErrUnchecked: %v", err, c.unchecked)
+			}
+			if used := after.TotalAlloc - before.TotalAlloc; used > most {
+				t.Errorf("%d bytes allocated, expected at most %d", used, most)
+			}
+		})
+	}
+}
+
+func TestFit_ReasonsQuoteNoValue(t *testing.T) {
+	for _, property := range []string{`{"format":"email"}`, `{"pattern":"^a$"}`, `{"enum":["a"]}`, `{"const":"a"}`, `{"type":"number"}`, `{"maxLength":1}`, `{"not":{}}`} {
+		misfits, _ := Fit(properties(property), json.RawMessage(`{"v":"secret"}`))
+		if len(misfits) != 1 || strings.Contains(misfits[0], "secret") {
+			t.Errorf("%s: %q", property, misfits)
+		}
 	}
 }
 
