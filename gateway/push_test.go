@@ -15,6 +15,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
@@ -341,6 +342,35 @@ func TestPush_TooManyConfigurations(t *testing.T) {
 		}
 		if _, state := taskIn(t, s.ask(t, s, s.asks(invoking, withHook(answerAda(id), "c3", ""))).Wire.Body); state != "TASK_STATE_COMPLETED" {
 			t.Errorf("one in place of another leads to %s", state)
+		}
+	})
+}
+
+// TestAttack_WebhookForAnothersTask: a message to the task of another caller carries a
+// configuration. It is refused, and nothing is registered or posted.
+func TestAttack_WebhookForAnothersTask(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{calling: {{reply: result(pending)}, {reply: result(complete)}}}, func(s *stage) {
+		t := s.t
+		id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
+		theirs := []transport.Call{
+			s.asks(invoking, withHook(answerAda(id), "theirs", "")),
+			s.asks("CreateTaskPushNotificationConfig", `{"taskId":"`+id+`","id":"c","url":"https://hook.example/theirs"}`),
+		}
+		for _, call := range theirs {
+			call.Caller = identity.Caller{Peer: ect.Peer{ID: "spiffe://example.com/other"}}
+			_, err := s.Exchange(t.Context(), call)
+			if refused, ok := errors.AsType[*canonical.Error](err); !ok || refused.Code != canonical.CodeTaskNotFound {
+				t.Errorf("%s: %v", call.Wire.Body, err)
+			}
+		}
+		if list := s.configs(s.asks("ListTaskPushNotificationConfigs", `{"taskId":"`+id+`"}`)); strings.Contains(list, "theirs") {
+			t.Errorf("registered are %s", list)
+		}
+		s.ask(t, s, s.asks(invoking, withHook(answerAda(id), "mine", "")))
+		synctest.Wait()
+		if posted := s.posted(); s.states("mine") == "" || strings.Contains(posted, "theirs") {
+			t.Errorf("posted was %s", posted)
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/policy"
 )
 
 // cardAgent is an A2A agent with a card that a test writes. It answers every
@@ -186,6 +187,36 @@ func TestExtendedCard_Relayed(t *testing.T) {
 	answer := string(bytes.Join(heard.Messages, nil))
 	if !strings.Contains(answer, "secret") || !strings.Contains(answer, b.rpc) || strings.Contains(answer, server.URL) {
 		t.Errorf("over gRPC: %q %s", answer, heard.Code)
+	}
+}
+
+// TestAttack_ExtendedCardOfAnAgentForOthers: a caller of the trust domain that an
+// agent's rules do not permit asks for its extended card, which would be fetched with
+// our certificate. It is refused, and the agent is not asked.
+func TestAttack_ExtendedCardOfAnAgentForOthers(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	secret := &cardAgent{members: `"capabilities":{"extendedAgentCard":true},`, skills: "[]", extended: `[{"id":"secret"}]`}
+	b.carded(t, "vault", secret)
+	agent, _ := b.directory.Find("vault")
+	agent.Rules = policy.Rules{Callers: []string{"spiffe://" + devTrustDomain + "/keeper"}}
+	must(t, b.directory.Put(agent))
+	for name, l := range asksForCard("vault") {
+		if got := b.send(t, l); got.status != http.StatusForbidden || strings.Contains(string(got.body), "secret") {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	for _, body := range secret.seen() {
+		if strings.Contains(body, "xtended") {
+			t.Errorf("the agent is asked %s", body)
+		}
+	}
+	keeper := b.caller(t, b.svid(t, "/keeper"))
+	for name, l := range asksForCard("vault") {
+		l.via = keeper
+		if got := b.send(t, l); !strings.Contains(string(got.body), "secret") {
+			t.Errorf("%s of a permitted caller: %d %s", name, got.status, got.body)
+		}
 	}
 }
 
