@@ -319,9 +319,8 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 		}
 		return r.answerAsk(ctx, reply)
 	case r.result != nil && r.result.Pending != nil:
-		again := *r.x.message.Body.(*canonical.Invoke)
-		again.Answers, again.State = answers, r.result.Pending.State
-		m.Body, m.Conversation = &again, r.x.message.Conversation
+		m.Op, m.Origin, m.Conversation = r.x.message.Op, r.x.message.Origin, r.x.message.Conversation
+		m.Body = repeated(r.x.message.Body, answers, r.result.Pending.State)
 	case r.agent.TaskID != "" && r.x.agentStreams() != translators.StreamsTask:
 		return r.hand(ctx, answers)
 	default:
@@ -329,7 +328,7 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 		m.Conversation = r.agent
 	}
 	m.Correlation.MessageID = r.g.NewID()
-	if invoke := m.Body.(*canonical.Invoke); invoke.Turn.ID == "" {
+	if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Turn.ID == "" {
 		invoke.Turn.ID = m.Correlation.MessageID
 	}
 	sealed, err := r.g.sealOwn(ctx, r.x, m)
@@ -341,4 +340,21 @@ func (r *run) give(ctx context.Context, answers []canonical.Answer) error {
 	r.fold.Resume()
 	r.send(ctx, sealed)
 	return nil
+}
+
+// repeated is a request that is made again, with the answers to what the agent asked
+// about it.
+func repeated(request canonical.Body, answers []canonical.Answer, state string) canonical.Body {
+	switch body := request.(type) {
+	case *canonical.Invoke:
+		again := *body
+		again.Answers, again.State = answers, state
+		return &again
+	case *canonical.Native:
+		again := *body
+		again.Answers, again.State = answers, state
+		return &again
+	default:
+		return request
+	}
 }

@@ -75,7 +75,7 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 		x.record = g.newRecord(x, task)
 	}
 	rec := x.record
-	rec.Task, rec.Said, rec.Re = *task, nil, ""
+	rec.Task, rec.Said, rec.Re, rec.Native = *task, nil, "", r.native()
 	rec.TaskID, rec.Context = r.agent.TaskID, r.agent.ContextID
 	rec.Heard, _ = r.input()
 	rec.Round, rec.Held = r.round, rec.Held || r.held

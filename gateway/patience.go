@@ -175,7 +175,7 @@ func (x *exchange) streams() bool {
 func (x *exchange) final(m *canonical.Message) bool {
 	result, ok := m.Body.(*canonical.Result)
 	switch {
-	case !ok || x.verbatim() || x.message.Op != canonical.OpInvoke:
+	case !ok || x.verbatim() || x.message.Op != canonical.OpInvoke && x.message.Op != canonical.OpNative:
 		return true
 	case result.Pending != nil:
 		return x.relay() && x.asking() == translators.AskReply

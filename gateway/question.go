@@ -22,8 +22,8 @@ import (
 // it. True: the message is answered; false: it goes on down the road, which may
 // now be another message than came.
 func (g *Gateway) resume(ctx context.Context, x *exchange) (bool, transport.Answer, error) {
-	invoke, ok := x.message.Body.(*canonical.Invoke)
-	if !ok || x.call.Agent == "" {
+	invoke := x.repeats()
+	if invoke == nil || x.call.Agent == "" {
 		return false, transport.Answer{}, nil
 	}
 	round, id := readState(invoke.State)
@@ -43,12 +43,30 @@ func (g *Gateway) resume(ctx context.Context, x *exchange) (bool, transport.Answ
 		return false, transport.Answer{}, &canonical.Error{Code: canonical.CodeBadParams, Message: "nothing waits for this request state"}
 	case rec == nil:
 		return false, transport.Answer{}, &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
+	case rec.Method != x.message.Method():
+		return false, transport.Answer{}, errAnotherCall
 	case invoke.State != "" && round != rec.Round:
 		return false, transport.Answer{}, &canonical.Error{Code: canonical.CodeBadParams, Message: "the request state belongs to a question that was answered"}
 	}
 	x.record, x.workflow = rec, rec.Workflow
 	return g.goOnWith(ctx, x, rec, invoke)
 }
+
+// repeats is what a message answers by repeating a request, or by naming a task; nil:
+// it begins something.
+func (x *exchange) repeats() *canonical.Invoke {
+	switch body := x.message.Body.(type) {
+	case *canonical.Invoke:
+		return body
+	case *canonical.Native:
+		if body.State != "" && x.relay() {
+			return &canonical.Invoke{Answers: body.Answers, State: body.State}
+		}
+	}
+	return nil
+}
+
+var errAnotherCall = &canonical.Error{Code: canonical.CodeBadParams, Message: "the request state belongs to another call"}
 
 // stateOf is what an answer to this question must bring back: a question is
 // answered once, so that the answer to an earlier one is not taken for its own.
@@ -279,7 +297,7 @@ func (g *Gateway) rewrite(rec *record, m *canonical.Message, invoke *canonical.I
 	next.State = ""
 	if invoke.State != "" && invoke.Call != nil && rec.Call != nil {
 		if _, began, err := g.first(rec); err != nil || !sameCall(began.Call, invoke.Call) {
-			return &canonical.Error{Code: canonical.CodeBadParams, Message: "the request state belongs to another call"}
+			return errAnotherCall
 		}
 	}
 	switch rec.Waits {

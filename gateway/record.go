@@ -76,6 +76,8 @@ type record struct {
 	State    string            `json:",omitempty"` // with waitsState: the agent's
 	Call     *said             `json:",omitempty"` // the request, to be said again
 	Skill    string            `json:",omitempty"` // what is called; empty: the caller's and the agent's names are the same
+	Method   string            `json:",omitempty"` // of a request that only one protocol has; empty: it is a call or a message
+	Native   json.RawMessage   `json:",omitempty"` // its result
 	Source   canonical.Binding // the caller's protocol
 	Pushes   bool              `json:",omitempty"` // somebody wants to be told of changes
 	Held     bool              `json:",omitempty"` // the agent keeps its task in another way than its caller knows: it is told, and answered, here
@@ -189,6 +191,7 @@ func (g *Gateway) newRecord(x *exchange, task *canonical.Task) *record {
 	if x.chosen != nil {
 		rec.Skill = x.chosen.ID
 	}
+	rec.Method = x.message.Method()
 	return rec
 }
 

@@ -114,7 +114,9 @@ var errSilent = errors.New("gateway: the answer was no stream")
 
 // send asks the agent. What it says is heard by the next steps.
 func (r *run) send(ctx context.Context, sealed transport.Sealed) {
-	r.op, r.began = canonical.OpInvoke, false
+	if r.op, r.began = canonical.OpInvoke, false; r.x.message.Op == canonical.OpNative {
+		r.op = canonical.OpNative
+	}
 	r.pump = startPump(context.WithoutCancel(ctx), func(ctx context.Context) (transport.Reply, error) {
 		return r.g.send(ctx, r.x, sealed)
 	})

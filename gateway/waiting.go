@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"slices"
@@ -178,7 +179,7 @@ func chunksJoined(joined bool) []canonical.Loss {
 // settledOnRecord: what goes on, or waits for its caller, is on record before
 // its caller hears of it; what has ended is put there if it was there before.
 func (r *run) settledOnRecord(ctx context.Context) error {
-	lasting := r.x.message.Op == canonical.OpInvoke && (r.asked() || !r.complete())
+	lasting := r.x.message.Op == canonical.OpInvoke && (r.asked() || !r.complete()) || r.x.message.Op == canonical.OpNative && r.asked()
 	if !lasting && !r.keeping {
 		return nil
 	}
@@ -272,6 +273,17 @@ func (r *run) final() *canonical.Result {
 	}}
 }
 
+// native is the result of a request that only one protocol has; nil: there is none.
+func (r *run) native() json.RawMessage {
+	if r.other == nil {
+		return nil
+	}
+	if body, ok := r.other.Body.(*canonical.Native); ok {
+		return body.Result
+	}
+	return nil
+}
+
 // snapshot is the work as a task.
 func (r *run) snapshot() *canonical.Task {
 	var task *canonical.Task
@@ -279,6 +291,8 @@ func (r *run) snapshot() *canonical.Task {
 	case r.failure != nil:
 		failed, _ := r.failure.Body.(*canonical.Error)
 		task = stream.Failed(r.own, failed)
+	case r.native() != nil:
+		task = &canonical.Task{ID: r.own.TaskID, ContextID: r.own.ContextID, Status: canonical.Status{State: canonical.StateCompleted}}
 	case r.result != nil && r.result.Task == nil:
 		task = stream.TaskOf(r.own.TaskID, r.own.ContextID, r.result)
 		task.Output = r.result.Output

@@ -23,7 +23,7 @@ func (g *Gateway) watch(ctx context.Context, x *exchange, rec *record, streaming
 	if rec.Held && x.message.Op == canonical.OpTaskResult {
 		return g.outcomeOf(ctx, x, rec)
 	}
-	answered, round := rec.Waits == waitsOpen && x.message.Op == canonical.OpInvoke, rec.Round
+	answered, round := rec.Waits == waitsOpen && (x.message.Op == canonical.OpInvoke || rec.Method != ""), rec.Round
 	end := time.Now().Add(x.timeout())
 	for !rec.Task.Status.State.Terminal() && (rec.Runner != "" || rec.Follower != "") && time.Until(end) > 0 {
 		next, err := g.changed(ctx, x, rec, time.Until(end))
@@ -115,10 +115,28 @@ func (g *Gateway) answerOf(x *exchange, rec *record) (*canonical.Message, error)
 		return nil, err
 	}
 	m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: result, Losses: chunksJoined(rec.Joined)}
-	if t := result.Task; t != nil && t.Failure != nil && x.message.Op == canonical.OpTaskResult {
+	t := result.Task
+	switch {
+	case t == nil:
+	case rec.Native != nil && x.message.Op == canonical.OpNative:
+		m.Origin, m.Body = x.from(), &canonical.Native{Method: rec.Method, Result: rec.Native}
+	case t.Failure != nil && (x.message.Op == canonical.OpTaskResult || x.message.Op == canonical.OpNative):
 		m.Phase, m.Body = canonical.PhaseError, t.Failure
+	case x.message.Op == canonical.OpNative && t.Status.State.Terminal():
+		return nil, lostWork(t)
+	case x.message.Op == canonical.OpNative:
+		return nil, &transport.TimeoutError{Agent: x.agent.Name, After: x.timeout()}
 	}
 	return m, nil
+}
+
+// lostWork says why work ended without an answer of the agent's.
+func lostWork(t *canonical.Task) error {
+	why := "the request was canceled"
+	if m := t.Status.Message; m != nil && len(m.Parts) > 0 {
+		why = m.Parts[0].Text
+	}
+	return &canonical.Error{Code: canonical.CodeUnavailable, Message: why}
 }
 
 // resultOf is what a record says, as its caller wants to hear it: the task, or
@@ -132,7 +150,7 @@ func (g *Gateway) resultOf(x *exchange, rec *record) (*canonical.Result, error) 
 	case x.callerStreams() == translators.StreamsTask:
 		task.Output = nil
 		return &canonical.Result{Task: task}, nil
-	case x.message.Op == canonical.OpInvoke || x.message.Op == canonical.OpTaskResult:
+	case x.message.Op == canonical.OpInvoke || x.message.Op == canonical.OpNative || x.message.Op == canonical.OpTaskResult:
 		if task.Output != nil && task.Status.State.Terminal() {
 			return &canonical.Result{Output: task.Output}, nil
 		}

@@ -146,6 +146,7 @@ type jsMCPJob struct {
 	Endpoint string   `json:"endpoint"`
 	Mode     string   `json:"mode"` // auto or legacy
 	Calls    []jsCall `json:"calls"`
+	Prompts  []string `json:"prompts,omitempty"` // that are fetched after the calls
 
 	Answers map[string]json.RawMessage `json:"answers,omitempty"` // of its user, by method; nil: nobody can be asked
 }

@@ -36,7 +36,7 @@ func inquiries() []inquiry {
 	}
 }
 
-// inquirer starts an MCP server whose tools ask before they answer.
+// inquirer starts an MCP server whose tools and prompts ask before they answer.
 func (g *gw) inquirer(t *testing.T, name string, stateless bool) {
 	t.Helper()
 	asker := mcp.NewServer(&mcp.Implementation{Name: "inquirer", Version: "1"}, nil)
@@ -46,6 +46,13 @@ func (g *gw) inquirer(t *testing.T, name string, stateless bool) {
 				return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": q.asks}, RequestState: q.tool}, nil
 			}
 			return texts(r.Params.RequestState + string(mustJSON(r.Params.InputResponses["q"]))), nil
+		})
+		asker.AddPrompt(&mcp.Prompt{Name: q.tool}, func(_ context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+			if r.Params.InputResponses == nil {
+				return &mcp.GetPromptResult{InputRequests: mcp.InputRequestMap{"q": q.asks}, RequestState: q.tool}, nil
+			}
+			said := &mcp.TextContent{Text: "prompt " + r.Params.RequestState + string(mustJSON(r.Params.InputResponses["q"]))}
+			return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: said}}}, nil
 		})
 	}
 	server, mux, _ := serveTLS(t, g, name, newDesk(), func() {
@@ -67,6 +74,7 @@ func mcpAsksJS(t *testing.T, g *gw) {
 	job := jsMCPJob{Answers: map[string]json.RawMessage{}}
 	for _, q := range inquiries() {
 		job.Calls = append(job.Calls, jsCall{Name: q.tool, Arguments: json.RawMessage(`{}`)})
+		job.Prompts = append(job.Prompts, q.tool)
 		job.Answers[q.method] = json.RawMessage(q.answer)
 	}
 	for mode, version := range map[string]string{"auto": modernMCP, "legacy": legacyMCP} {
@@ -87,15 +95,19 @@ func mcpAsksJS(t *testing.T, g *gw) {
 
 func checkInquiries(t *testing.T, got jsMCPReport) {
 	t.Helper()
-	if all := inquiries(); len(got.Results) != len(all) || len(got.Asked) != len(all) {
+	all := append(inquiries(), inquiries()...) // the tools, and then the prompts
+	if len(got.Results) != len(all) || len(got.Asked) != len(all) {
 		t.Fatalf("%+v, asked %s", got.Results, mustJSON(got.Asked))
 	}
-	for i, q := range inquiries() {
+	for i, q := range all {
 		if a := got.Asked[i]; a.Method != q.method || !strings.Contains(string(a.Params), q.reaches) {
 			t.Errorf("%s: the user was asked %s %s", q.tool, a.Method, a.Params)
 		}
 		if r := got.Results[i]; r.Error != nil || r.IsError || !strings.Contains(r.Text, q.returns) {
 			t.Errorf("%s: the server made of it %q, %+v", q.tool, r.Text, r.Error)
+		}
+		if prompt := i >= len(all)/2; prompt != strings.HasPrefix(got.Results[i].Text, "prompt ") {
+			t.Errorf("%s: the answer is that of the other kind: %q", q.tool, got.Results[i].Text)
 		}
 	}
 }

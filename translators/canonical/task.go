@@ -87,4 +87,15 @@ type Native struct {
 	Method string
 	Params json.RawMessage `json:",omitempty"` // nil: absent
 	Result json.RawMessage `json:",omitempty"`
+
+	Answers []Answer `json:",omitempty"` // to what the agent asked about the request, which this one repeats
+	State   string   `json:",omitempty"` // what the agent gave its caller to bring back with them
+}
+
+// Method is the method of a request that only one protocol has; empty: it is none.
+func (m *Message) Method() string {
+	if n, ok := m.Body.(*Native); ok {
+		return n.Method
+	}
+	return ""
 }

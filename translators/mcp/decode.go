@@ -126,7 +126,12 @@ func decodeMethod(env jsonrpc.Message, m *canonical.Message, r *reader) error {
 		restoreAsker(m, r)
 		m.Extensions = requestExtensions(env, r)
 	default:
-		m.Op, m.Body = canonical.OpNative, &canonical.Native{Method: env.Method, Params: env.Params}
+		m.Op = canonical.OpNative
+		native, err := decodeNativeRequest(env, m.Origin.Version)
+		if err != nil {
+			return err
+		}
+		m.Body = native
 		restoreAsker(m, r)
 	}
 	return r.err()
@@ -350,9 +355,18 @@ func decodeNative(w translators.Wire, env jsonrpc.Message, m *canonical.Message)
 	if !isObject(env.Result) {
 		return refuse(canonical.CodeBadUpstream, "the result is no object")
 	}
-	m.Origin.Version = replyVersion(w, rawjson.Parse(env.Result, "").Peek("resultType"))
+	kind := rawjson.Parse(env.Result, "").Peek("resultType")
+	m.Origin.Version = replyVersion(w, kind)
 	if !known(m.Origin.Version) {
 		return unsupportedVersion(m.Origin.Version)
+	}
+	if text, _ := rawjson.Unquote(kind); text == resultAsks {
+		r, err := read(env.Result, "/result")
+		if err != nil {
+			return err
+		}
+		r.Take("resultType")
+		return decodePending(m, r)
 	}
 	m.Body = &canonical.Native{Result: env.Result}
 	return nil

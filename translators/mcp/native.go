@@ -60,23 +60,19 @@ func (e *encoder) nativeRequest(body *canonical.Native) (name string, params jso
 	if member := nameMember(body.Method); member != "" && isObject(body.Params) {
 		name, _ = rawjson.Unquote(rawjson.Parse(body.Params, "").Peek(member))
 	}
-	if e.native {
-		return name, withToken(body.Params, e.m.Correlation.Progress), nil
+	params, err = e.repeated(body)
+	if err != nil {
+		return "", nil, err
 	}
-	w := write(canonical.Extensions{Binding: orEmpty(body.Params)})
-	if !e.modern {
-		for _, member := range []string{"inputResponses", "requestState"} {
-			if w.has(member) {
-				w.forget(member)
-				e.lose(canonical.LossRequestState, canonical.Dropped, "/body/params/"+member)
-			}
-		}
-		if w.left != nil {
-			w.left.Take(metaLogLevel)
-		}
+	if e.native {
+		return name, withToken(params, e.m.Correlation.Progress), nil
+	}
+	w := write(canonical.Extensions{Binding: orEmpty(params)})
+	if !e.modern && w.left != nil {
+		w.left.Take(metaLogLevel)
 	}
 	e.requestMeta(w)
-	if body.Params == nil {
+	if params == nil {
 		return name, w.object(), nil
 	}
 	return name, w.bytes(), nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/internal/jsonrpc"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
@@ -261,6 +262,48 @@ func (e *encoder) pending(w *writer, p *canonical.Pending) error {
 	}
 	w.text("requestState", p.State)
 	return nil
+}
+
+// decodeNativeRequest keeps a request that only MCP has. What the methods that may ask
+// repeat is read (2026-07-28, multi round-trip requests).
+func decodeNativeRequest(env jsonrpc.Message, version string) (*canonical.Native, error) {
+	n := &canonical.Native{Method: env.Method, Params: env.Params}
+	if version != Modern || env.Method != methodPromptsGet && env.Method != methodResourcesRead || !isObject(env.Params) {
+		return n, nil
+	}
+	o := rawjson.Parse(env.Params, "/params")
+	answers := o.Take("inputResponses")
+	takeText(o, "requestState", &n.State)
+	if answers == nil && n.State == "" {
+		return n, o.Err()
+	}
+	var err error
+	if n.Answers, err = decodeAnswers(orEmpty(answers), "/params/inputResponses"); err != nil {
+		return nil, err
+	}
+	n.Params = orEmpty(o.Rest())
+	return n, o.Err()
+}
+
+// repeated are the parameters of a request that only MCP has, with what makes it the
+// answer to a question.
+func (e *encoder) repeated(body *canonical.Native) (json.RawMessage, error) {
+	switch {
+	case len(body.Answers) == 0 && body.State == "":
+		return body.Params, nil
+	case !e.modern:
+		e.lose(canonical.LossRequestState, canonical.Dropped, "/body/state")
+		return body.Params, nil
+	}
+	answers, err := e.answers(body.Answers, "/body/answers")
+	if err != nil {
+		return nil, err
+	}
+	b := rawjson.NewBuilder().Merge(rawjson.Parse(orEmpty(body.Params), "").Rest())
+	if len(body.Answers) > 0 {
+		b.Raw("inputResponses", answers)
+	}
+	return b.Optional("requestState", body.State).Bytes(), nil
 }
 
 // decodeAnswers reads a map of answers.

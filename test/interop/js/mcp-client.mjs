@@ -1,4 +1,4 @@
-// Usage: node mcp-client.mjs '{"endpoint": URL, "mode": "auto"|"legacy", "calls": [{"name", "arguments"}, …], "answers": {METHOD: result, …}}'
+// Usage: node mcp-client.mjs '{"endpoint": URL, "mode": "auto"|"legacy", "calls": [{"name", "arguments"}, …], "prompts": [NAME, …], "answers": {METHOD: result, …}}'
 // The user gives the answers to what servers ask (none: nobody can be asked).
 // Prints one JSON line:
 // {"version", "tools", "results": [{isError, text, structured} | {error}], "asked": [{method, params}, …], "exchanges"}.
@@ -28,14 +28,21 @@ const results = [];
 for (const call of job.calls) {
   results.push(await attempt(async () => summary(await client.callTool(call))));
 }
+for (const name of job.prompts ?? []) {
+  results.push(await attempt(async () => ({ isError: false, text: textOf((await client.getPrompt({ name })).messages.map((m) => m.content)), structured: null })));
+}
 const exchanges = await wire.exchanges();
 await client.close();
 process.stdout.write(JSON.stringify({ version, tools, results, asked, exchanges }) + '\n');
 
+function textOf(content) {
+  return content.filter((c) => c.type === 'text').map((c) => c.text).join('\n');
+}
+
 function summary(result) {
   return {
     isError: result.isError ?? false,
-    text: result.content.filter((c) => c.type === 'text').map((c) => c.text).join('\n'),
+    text: textOf(result.content),
     structured: result.structuredContent ?? null,
   };
 }
