@@ -146,3 +146,25 @@ func TestPrompt_AsksAnOlderClient(t *testing.T) {
 		}
 	})
 }
+
+// TestResource_AsksANewerClient: resources/read may ask as prompts/get may.
+func TestResource_AsksANewerClient(t *testing.T) {
+	t.Parallel()
+	contents := `{"contents":[{"uri":"shop://secret","text":"the secret"}]}`
+	era(t, mcp.Legacy, map[string][]scene{"resources/read": {{events: []string{asksInside, "", result(contents)}, end: io.EOF}}, "": {{reply: "taken"}}}, func(s *stage) {
+		read := func(more string) transport.Call {
+			call := s.prompts(more)
+			call.Wire.Body = []byte(strings.NewReplacer(`"prompts/get"`, `"resources/read"`, `"name":"ask","arguments":{"tone":"warm"}`, `"uri":"shop://secret"`).Replace(string(call.Wire.Body)))
+			return call
+		}
+		state, keys := stateIn(s.t, s.outcome(read("")))
+		answer := `,"requestState":"` + state + `","inputResponses":{"` + keys[0] + `":{"action":"accept","content":{"name":"Ada"}}}`
+		if got := s.outcome(s.prompts(answer)); !strings.HasPrefix(got, "refused") {
+			s.t.Errorf("the answer with another method leads to %s", got)
+		}
+		time.AfterFunc(time.Second, func() { close(s.asker.resume) })
+		if got := s.outcome(read(answer)); !strings.Contains(got, "the secret") {
+			s.t.Errorf("the answer leads to %s", got)
+		}
+	})
+}
