@@ -176,51 +176,53 @@ func (l *line) ask(ctx context.Context, wire translators.Wire, s session, re can
 	// What was opened lives on as a stream, so ctx ends it only until then.
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, cancel)()
-	reply, err := l.open(ctx, inner, wire, s, re)
-	if err != nil || reply.Events == nil {
+	reply, f, err := l.open(ctx, inner, wire, s, re)
+	if f == nil {
 		cancel()
 		return reply, err
 	}
-	reply.Events.(*flow).cancel = cancel
-	return reply, nil
+	if f.cancel = cancel; reply.Events == nil {
+		_ = f.Close()
+	}
+	return reply, err
 }
 
 // open sends a request within inner; ctx is whose end it means when that breaks off.
-func (l *line) open(ctx, inner context.Context, wire translators.Wire, s session, re canonical.Op) (transport.Reply, error) {
+// Whoever gets a flow closes it.
+func (l *line) open(ctx, inner context.Context, wire translators.Wire, s session, re canonical.Op) (transport.Reply, *flow, error) {
 	response, err := l.post(inner, wire, s)
 	if err != nil {
-		return transport.Reply{}, l.failed(ctx, err)
+		return transport.Reply{}, nil, l.failed(ctx, err)
 	}
 	if s.id != "" && response.StatusCode == http.StatusNotFound {
 		_ = response.Body.Close()
-		return transport.Reply{}, &goneError{}
+		return transport.Reply{}, nil, &goneError{}
 	}
 	evidence, err := ect.ParseHeader(response.Header.Values(ect.HeaderName), l.d.deps.Limits)
 	if err != nil {
 		_ = response.Body.Close()
-		return transport.Reply{}, l.bad("its Execution-Context header is malformed or too large")
+		return transport.Reply{}, nil, l.bad("its Execution-Context header is malformed or too large")
 	}
 	out := translators.Wire{Binding: mcp.Binding, Version: wire.Version, Media: mediaJSON, Re: re, Status: response.StatusCode}
 	if refused(response, re) {
 		defer func() { _ = response.Body.Close() }()
 		out.Media = translators.MediaText
 		out.Body, err = l.text(ctx, response)
-		return transport.Reply{Evidence: evidence, Wire: out}, err
+		return transport.Reply{Evidence: evidence, Wire: out}, nil, err
 	}
 	if !streaming(response) {
 		defer func() { _ = response.Body.Close() }()
 		out.Body, err = l.read(ctx, response, wire)
-		return transport.Reply{Evidence: evidence, Wire: out}, err
+		return transport.Reply{Evidence: evidence, Wire: out}, nil, err
 	}
 	f := l.flow(inner, response, wire, s)
 	first, err := f.next(ctx)
 	if err != nil || f.over {
-		_ = response.Body.Close()
 		out.Body = first
-		return transport.Reply{Evidence: evidence, Wire: out}, err
+		return transport.Reply{Evidence: evidence, Wire: out}, f, err
 	}
 	f.first, f.wire = first, out
-	return transport.Reply{Evidence: evidence, Events: f}, nil
+	return transport.Reply{Evidence: evidence, Events: f}, f, nil
 }
 
 func requestID(body []byte) json.RawMessage {

@@ -51,7 +51,7 @@ type flow struct {
 	resumes int
 
 	mu     sync.Mutex
-	body   io.Closer
+	body   io.ReadCloser
 	closed bool
 }
 
@@ -120,12 +120,31 @@ func (f *flow) closing(ctx context.Context) (transport.Event, error) {
 	return transport.Event{Evidence: tokens}, nil
 }
 
-// Close gives the connection back.
+// maxTail bounds, in bytes, what a server says between its reply and the end of its
+// stream.
+const maxTail = 4 << 10
+
+// Close gives the connection back. After the reply it is kept for other requests if the
+// server ends its stream soon, which nobody waits for: HTTP/1.1 uses no connection again
+// whose answer was not read to its end.
 func (f *flow) Close() error {
-	f.cancel()
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.closed {
+		return nil
+	}
 	f.closed = true
+	if body := f.body; f.over {
+		late := time.AfterFunc(trailWait, f.cancel)
+		go func() {
+			_, _ = io.CopyN(io.Discard, body, maxTail)
+			late.Stop()
+			f.cancel()
+			_ = body.Close()
+		}()
+		return nil
+	}
+	f.cancel()
 	return f.body.Close()
 }
 

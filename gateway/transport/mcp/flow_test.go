@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -176,6 +177,90 @@ func TestHalfStreams(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStreamedReplies_UseOneConnection: a server that answers calls with streams over
+// HTTP/1.1, as those of the official SDKs do, is not dialed for each call.
+func TestStreamedReplies_UseOneConnection(t *testing.T) {
+	t.Parallel()
+	for name, notice := range map[string]string{
+		"the reply alone": "", "after progress": `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{}}` + "\n\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addresses, heard := map[string]bool{}, make(chan struct{})
+			p := newPeer(t, func(w http.ResponseWriter, r *http.Request, in incoming) {
+				addresses[r.RemoteAddr] = true
+				stream(w, notice+`data: {"jsonrpc":"2.0","id":`+string(in.ID)+`,"result":`+content+"}\n\n")
+				_ = http.NewResponseController(w).Flush() // the end comes apart from the reply
+				<-heard
+			})
+			ends := &ending{ended: make(chan struct{}, 1)}
+			defer ends.transport.CloseIdleConnections()
+			d := newDialer(t, ends, nil)
+			for _, id := range []string{"id-1", "id-2", "id-3"} {
+				reply, err := d.Dial(t.Context(), endpoint(p, mcp.Modern), seal(t, mcp.Modern, id))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if reply.Events != nil {
+					if _, err := drain(t, reply.Events); err != nil {
+						t.Error(err)
+					}
+					_ = reply.Events.Close()
+				}
+				heard <- struct{}{}
+				<-ends.ended
+			}
+			if len(addresses) != 1 {
+				t.Errorf("%d connections", len(addresses))
+			}
+		})
+	}
+}
+
+// TestStreamedReplies_ServerThatGoesOn: a server that does not end its stream after the
+// reply keeps nobody waiting, and is left soon.
+func TestStreamedReplies_ServerThatGoesOn(t *testing.T) {
+	t.Parallel()
+	left := make(chan struct{})
+	p := newPeer(t, func(w http.ResponseWriter, r *http.Request, in incoming) {
+		stream(w, `data: {"jsonrpc":"2.0","id":`+string(in.ID)+`,"result":`+content+"}\n\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		close(left)
+	})
+	if reply, err := newDialer(t, &direct{}, nil).Dial(t.Context(), endpoint(p, mcp.Modern), seal(t, mcp.Modern, "id-1")); err != nil || !strings.Contains(string(reply.Wire.Body), `"text":"hi"`) {
+		t.Errorf("got %s, %v", reply.Wire.Body, err)
+	}
+	<-left
+}
+
+// ending tells when an answer was read to its end.
+type ending struct {
+	transport http.Transport
+	ended     chan struct{}
+}
+
+func (e *ending) DoAs(r *http.Request, _ ect.Identity) (*http.Response, error) {
+	response, err := e.transport.RoundTrip(r)
+	if err == nil {
+		response.Body = &endingBody{response.Body, e.ended}
+	}
+	return response, err
+}
+
+type endingBody struct {
+	io.ReadCloser
+	ended chan struct{}
+}
+
+func (b *endingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.ended <- struct{}{}
+	}
+	return n, err
 }
 
 // TestSessionsOfReplicas: a session that mirrors a caller's own is one for all.
