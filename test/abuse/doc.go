@@ -32,8 +32,9 @@
 // answered with its own answer; an ECT of such a call that it cannot get afterwards;
 // a forgery that was taken; a request that a stranger made the gateway send; more
 // memory than check-config says of the configuration (or --rss); and, in runs of a
-// minute or more, a p99 of more than three times that of a fresh gateway beside a
-// process that only burns CPU, so much that the machine is as busy as under attack.
+// minute or more, a p99 of more than three times that of a fresh gateway beside
+// processes that only burn CPU: what the attackers used, with their low priority, and
+// what the attacks cost the gateway and its agents, with that of the gateway.
 // So is an attack that never ran, and evidence that was all refused: then nothing
 // was proved.
 //

@@ -196,7 +196,7 @@ func (r *rig) attacked(ctx context.Context, o options, seen *observed) error {
 	during, enough := context.WithTimeout(ctx, o.time)
 	defer enough()
 	seen.busy[0], err = whileBusy(func() (err error) {
-		seen.used, err = both(func() { seen.calls = c.load(during) }, func() (time.Duration, error) { return child(limited, partAttack, told, &seen.attacks) })
+		seen.used, err = both(func() { seen.calls = c.load(during) }, func() (time.Duration, error) { return child(limited, behind, partAttack, told, &seen.attacks) })
 		return err
 	})
 	if err != nil {
@@ -215,8 +215,9 @@ func (r *rig) attacked(ctx context.Context, o options, seen *observed) error {
 	return nil
 }
 
-// control makes the same calls with a fresh gateway, beside a process that only burns
-// CPU: so much that the machine is as busy as it was under attack.
+// control makes the same calls with a fresh gateway, beside processes that only burn
+// CPU: one as much as the attackers, and one as much as the attacks cost the gateway and
+// its agents, so that the machine is as busy as it was under attack.
 func control(ctx context.Context, o options, binary, dir, backend string, seen *observed) (err error) {
 	r, err := assemble(ctx, o, binary, dir, backend)
 	defer func() { err = errors.Join(err, r.stop()) }()
@@ -245,10 +246,16 @@ func control(ctx context.Context, o options, binary, dir, backend string, seen *
 	during, enough := context.WithTimeout(ctx, controlTime)
 	defer enough()
 	seen.busy[1], err = whileBusy(func() error {
-		_, err := both(func() { seen.control = c.load(during) }, func() (time.Duration, error) {
-			return child(limited, partBurn, burning{Seconds: controlTime.Seconds(), CPUs: max(seen.busy[0]-alone, 0)}, nil)
+		attackers := seen.used.Seconds() / o.time.Seconds()
+		var failed error
+		_, err := both(func() {
+			_, failed = both(func() { seen.control = c.load(during) }, func() (time.Duration, error) {
+				return child(limited, behind, partBurn, burning{Seconds: controlTime.Seconds(), CPUs: attackers}, nil)
+			})
+		}, func() (time.Duration, error) {
+			return child(limited, beside, partBurn, burning{Seconds: controlTime.Seconds(), CPUs: max(seen.busy[0]-attackers-alone, 0)}, nil)
 		})
-		return err
+		return errors.Join(err, failed)
 	})
 	return err
 }

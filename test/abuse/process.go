@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -71,12 +73,16 @@ func whileBusy(do func() error) (float64, error) {
 	return (after - before) / time.Since(began).Seconds(), err
 }
 
-// niceness of the other processes: the good caller and the gateway come first.
-const niceness = "10"
+// How a process is scheduled beside the good caller and the gateway, which come first
+// or not.
+const (
+	behind = "10" // niceness of the attackers, who would have machines of their own
+	beside = "0"  // of what stands for work of the gateway
+)
 
 // child runs this program again for another part of it, with its input as JSON, and
 // returns what it said and the CPU time that it used. It is killed when ctx ends.
-func child(ctx context.Context, part string, input, output any) (time.Duration, error) {
+func child(ctx context.Context, niceness, part string, input, output any) (time.Duration, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return 0, err
@@ -88,7 +94,9 @@ func child(ctx context.Context, part string, input, output any) (time.Duration, 
 	var said, complaint bytes.Buffer
 	cmd := exec.CommandContext(ctx, "nice", "-n", niceness, self, part) // all its threads are
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), &said, &complaint
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	if niceness == behind {
+		cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	}
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
@@ -112,23 +120,37 @@ type burning struct {
 // burnSlice is the time in which a share is kept.
 const burnSlice = 10 * time.Millisecond
 
-// burn uses so many CPUs, evenly.
+// burn uses so many CPUs, evenly. What other processes kept it from using it uses later.
 func burn(ctx context.Context, b burning) {
-	end := time.Now().Add(time.Duration(b.Seconds * float64(time.Second)))
-	share := time.Duration(min(b.CPUs/float64(runtime.NumCPU()), 1) * float64(burnSlice))
+	began := time.Now()
+	length := time.Duration(b.Seconds * float64(time.Second))
+	threads := runtime.GOMAXPROCS(0)
+	share := min(b.CPUs/float64(threads), 1)
 	var group sync.WaitGroup
-	for range runtime.NumCPU() {
+	for range threads {
 		group.Go(func() {
+			runtime.LockOSThread()
 			tick := time.NewTicker(burnSlice)
 			defer tick.Stop()
-			for now := time.Now(); now.Before(end) && ctx.Err() == nil; now = <-tick.C {
-				for time.Since(now) < share {
+			for past := time.Duration(0); past < length && ctx.Err() == nil; past = time.Since(began) {
+				for used() < time.Duration(share*float64(past)) && time.Since(began) < length {
 					continue
 				}
+				<-tick.C
 			}
 		})
 	}
 	group.Wait()
+}
+
+// used is the CPU time that this thread has used.
+func used() time.Duration {
+	const thisThread = 1 // RUSAGE_THREAD
+	var usage syscall.Rusage
+	if syscall.Getrusage(thisThread, &usage) != nil {
+		return math.MaxInt64
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // both runs a load while a process runs, and waits for both.
