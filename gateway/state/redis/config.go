@@ -102,6 +102,10 @@ func loopback(address string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
+// mostConnections bounds the connections to each server, and so the operations at once:
+// others wait for their turn, behind those of a caller who has many.
+const mostConnections = 256
+
 // options are the client's. It never waits longer than an operation may.
 func (c Config) options() *goredis.UniversalOptions {
 	o := &goredis.UniversalOptions{
@@ -111,7 +115,7 @@ func (c Config) options() *goredis.UniversalOptions {
 		DialTimeout: c.Timeout, ReadTimeout: c.Timeout, WriteTimeout: c.Timeout, PoolTimeout: c.Timeout,
 		DialerRetries: 1, DialerRetryTimeout: time.Millisecond,
 		MaxRetries: 2, MinRetryBackoff: 5 * time.Millisecond, MaxRetryBackoff: 50 * time.Millisecond,
-		ContextTimeoutEnabled: true, DisableIdentity: true,
+		ContextTimeoutEnabled: true, DisableIdentity: true, PoolSize: mostConnections,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 	if c.TLS != nil {

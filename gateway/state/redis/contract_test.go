@@ -2,8 +2,11 @@ package redis_test
 
 import (
 	"strconv"
+	"sync"
 	"testing"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
@@ -169,6 +172,31 @@ func TestConversationsHaveAShare(t *testing.T) {
 	if _, _, ok, err := s.Last(t.Context(), "victim\x00agent\x00c"); ok || err == nil {
 		t.Error("without Redis a conversation is unknown, and that is no error")
 	}
+}
+
+// TestOperationsDoNotQueue: while the server is slow, operations of one caller do not wait
+// for a connection until those of others are answered.
+func TestOperationsDoNotQueue(t *testing.T) {
+	t.Parallel()
+	server := serve(t)
+	s, admin := open(t, redis.Config{Addresses: []string{server.address}, Timeout: soon / 2}), server.client(goredis.Options{})
+	if err := admin.Do(t.Context(), "CLIENT", "PAUSE", soon.Milliseconds(), "WRITE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	const atOnce = 200
+	var all sync.WaitGroup
+	for range atOnce {
+		all.Go(func() { s.Remember(t.Context(), "owner\x00agent\x00c", "w", "1") })
+	}
+	eventually(t, soon/2, "all are with the server", func() bool {
+		info, err := admin.InfoMap(t.Context(), "clients").Result()
+		n, _ := strconv.Atoi(info["Clients"]["blocked_clients"])
+		return err == nil && n == atOnce
+	})
+	if err := admin.Do(t.Context(), "CLIENT", "UNPAUSE").Err(); err != nil {
+		t.Error(err)
+	}
+	all.Wait()
 }
 
 // What one replica keeps, all know.
