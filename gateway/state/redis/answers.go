@@ -20,7 +20,7 @@ func (s *Store) Finish(ctx context.Context, key ect.ReplayKey, answer []byte, un
 		return
 	}
 	if keys, args, ok := s.answer(key, answer, until); ok {
-		_, _ = s.run(ctx, "answers", script(setLua), keys, args...) // Failing tells
+		_, _ = s.run(ctx, "answers", s.script(setLua), keys, args...) // Failing tells
 	}
 }
 
@@ -41,9 +41,9 @@ func (s *Store) Confirm(ctx context.Context, key ect.ReplayKey, answer []byte, u
 		return nil
 	}
 	if s.config.Wait == 0 {
-		_, err = script(setLua).Run(bounded, s.client, keys, args...).Slice()
+		_, err = s.script(setLua).Run(bounded, s.client, keys, args...).Slice()
 	} else {
-		_, err = s.confirmed(bounded, script(setLua), keys, args)
+		_, err = s.confirmed(bounded, s.script(setLua), keys, args)
 	}
 	return failure(ctx, "answers", err)
 }
@@ -135,7 +135,7 @@ func (s *Store) Remember(ctx context.Context, key, workflow string, id ect.ID) {
 	defer cancel()
 	owned, own := s.ownedKey(key), s.conversationKey(key)
 	most := max(1, s.config.Bounds.MaxConversations/state.ConversationShares)
-	_ = script(rememberLua).Run(bounded, s.client, []string{own, owned},
+	_ = s.script(rememberLua).Run(bounded, s.client, []string{own, owned},
 		workflow+"\x00"+string(id), milliseconds(s.now().Add(s.config.Bounds.ConversationLifetime)), most).Err() // Failing tells
 }
 

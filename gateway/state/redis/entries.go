@@ -175,7 +175,7 @@ func (e *Entries) Swap(ctx context.Context, key state.EntryKey, old uint64, valu
 	}
 	account := e.account(key)
 	keys := append(e.keys(key), account+":z", account+":h", account+":d")
-	reply, err := e.write(ctx, key, script(swapLua), keys, func(channel string) []any {
+	reply, err := e.write(ctx, key, e.store.script(swapLua), keys, func(channel string) []any {
 		ended := 0
 		if state.Ended(value) {
 			ended = 1
@@ -225,7 +225,7 @@ func (e *Entries) account(key state.EntryKey) string {
 
 // Delete removes an entry; one that is not there is no error.
 func (e *Entries) Delete(ctx context.Context, key state.EntryKey) error {
-	_, err := e.write(ctx, key, script(deleteLua), e.keys(key), func(channel string) []any {
+	_, err := e.write(ctx, key, e.store.script(deleteLua), e.keys(key), func(channel string) []any {
 		return []any{key.ID, nameOf(key), channel}
 	})
 	return err

@@ -33,7 +33,7 @@ var _ limit.Bucket = (*Store)(nil)
 // Lease takes up to want requests out of a source's shared bucket, as
 // [limit.Bucket] says.
 func (s *Store) Lease(ctx context.Context, source string, rate float64, burst, want int) (granted int, wait time.Duration, err error) {
-	reply, err := s.run(ctx, "limits", script(leaseLua), []string{s.config.Prefix + "l:" + digest(source).hex()},
+	reply, err := s.run(ctx, "limits", s.script(leaseLua), []string{s.config.Prefix + "l:" + digest(source).hex()},
 		strconv.FormatFloat(rate, 'g', -1, 64), burst, want)
 	if err != nil {
 		return 0, 0, err

@@ -54,16 +54,13 @@ redis.call('PEXPIREAT', KEYS[2], ARGV[6])
 return {'fresh'}
 `
 
-// script is a script by its text: the server knows it by its hash.
-func script(lua string) *goredis.Script { return goredis.NewScript(lua) }
-
 // Claim notes the use of a token, as [state.Replays.Claim] does, for all
 // replicas at once. [state.UnavailableError]: Redis is away, or has lost what was
 // used and may not say yet what is new (R6); nobody may use it.
 func (s *Store) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUse) (ect.ReplayState, error) {
 	name := digest(string(key.Issuer), key.Workflow, string(key.ID))
 	shard := int(name[0]) % replayShards
-	reply, err := s.run(ctx, "uses of tokens", script(claimLua),
+	reply, err := s.run(ctx, "uses of tokens", s.script(claimLua),
 		[]string{s.epochKey(shard), s.config.Prefix + "r:" + shardTag(shard) + ":" + name.hex()},
 		aheadMicros, s.aheadAnew(), digest(use.Token, use.Body).hex(), nonce(), use.Issued.UnixMicro(), milliseconds(use.Until))
 	if err != nil {

@@ -85,9 +85,9 @@ return {'ok'}
 
 // call is a script with its keys and arguments.
 type call struct {
-	script *goredis.Script
-	keys   []string
-	args   []any
+	lua  string
+	keys []string
+	args []any
 }
 
 // accounting counts a record for its holder.
@@ -99,7 +99,7 @@ func (s *Store) accounting(r *ect.Record, holder string, size int) call {
 	if r.Workflow != "" {
 		list = s.workflowKey(r.Workflow)
 	}
-	return call{script(accountLua), s.holderKeys(holder), []any{
+	return call{accountLua, s.holderKeys(holder), []any{
 		listed(r), own, size + bookkeeping, milliseconds(r.Until), s.share(), list,
 	}}
 }
@@ -139,7 +139,7 @@ func (s *Store) together(ctx context.Context, what string, calls ...call) ([][]a
 	commands := make([]*goredis.Cmd, len(calls))
 	_, _ = s.client.Pipelined(bounded, func(p goredis.Pipeliner) error { // each command has its own error
 		for i, c := range calls {
-			commands[i] = c.script.EvalSha(bounded, p, c.keys, c.args...)
+			commands[i] = s.script(c.lua).EvalSha(bounded, p, c.keys, c.args...)
 		}
 		return nil
 	})
@@ -147,7 +147,7 @@ func (s *Store) together(ctx context.Context, what string, calls ...call) ([][]a
 	for i, c := range calls {
 		reply, err := commands[i].Slice()
 		if err != nil && goredis.HasErrorPrefix(err, "NOSCRIPT") {
-			reply, err = c.script.Run(bounded, s.client, c.keys, c.args...).Slice()
+			reply, err = s.script(c.lua).Run(bounded, s.client, c.keys, c.args...).Slice()
 		}
 		if err != nil {
 			return nil, failure(ctx, what, err)

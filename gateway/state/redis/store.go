@@ -25,6 +25,7 @@ type Store struct {
 	entries *Entries
 	vouch   *voucher
 	changes *goredis.PubSub // what other replicas announce
+	scripts sync.Map        // of *goredis.Script, by their texts
 
 	memory   atomic.Int64 // what all masters may use; 0: there is no bound
 	squeezes atomic.Int64 // how often shares were halved
@@ -135,6 +136,15 @@ func (s *Store) crowded(kind string) bool {
 func (s *Store) sharded() bool {
 	_, cluster := s.client.(*goredis.ClusterClient)
 	return cluster
+}
+
+// script is a script by its text: the server knows it by its hash.
+func (s *Store) script(lua string) *goredis.Script {
+	if known, ok := s.scripts.Load(lua); ok {
+		return known.(*goredis.Script)
+	}
+	known, _ := s.scripts.LoadOrStore(lua, goredis.NewScript(lua))
+	return known.(*goredis.Script)
 }
 
 // run runs a script on the master of its keys.

@@ -18,7 +18,7 @@ import (
 const maxWorkflow = 1 << 14
 
 // putLua: KEYS id; ARGV issuer, compact, about, until (ms), most, holder, code, 1 if we
-// signed it or else "". The same bytes
+// signed it or else "", 1 if its holder must be that one or else "". The same bytes
 // may be prolonged, others of the same issuer are refused; other issuers' tokens
 // with the id stand beside it, as fields of their own, until the last has ended.
 const putLua = `
@@ -30,6 +30,7 @@ local holder = ARGV[6]
 if known[1] and tonumber(known[2]) >= now then
   if known[1] ~= ARGV[2] then return {'conflict'} end
   holder = known[3] or holder
+  if ARGV[9] ~= '' and holder ~= ARGV[6] then return {'held', holder} end
   if tonumber(known[2]) >= til then return {'ok', holder} end
 end
 if not known[1] and ARGV[8] == '' and redis.call('HLEN', KEYS[1]) >= 3 * tonumber(ARGV[5]) then
@@ -115,48 +116,131 @@ type about struct {
 	Members []ect.Identity `json:"members,omitempty"`
 }
 
-// Put keeps a record, as [state.Tokens.Put] does. What it says of its workflow is
-// noted in another slot than the record, and after it: if the second step fails the
-// record makes no member, and putting it again repairs that. A root has its
+// Put keeps a record, as [state.Tokens.Put] does. In a cluster, what it says of its
+// workflow is noted in another slot than the record, and after it: if the second step
+// fails the record makes no member, and putting it again repairs that. A root has its
 // workflow before either, and loses it soon when nothing follows.
 func (s *Store) Put(ctx context.Context, r ect.Record) error {
 	text, err := json.Marshal(about{r.ID, r.Workflow, r.Issuer, r.Audience, r.Act, r.Parents, r.Until, r.Own, r.Holder, r.Members})
 	if err != nil {
 		return &state.FullError{What: "an execution context token"}
 	}
-	if r.IsRoot() || r.Begins {
-		reply, err := s.run(ctx, "execution context tokens", script(beginLua), []string{s.standingKey(r.Workflow), s.workflowKey(r.Workflow)},
-			rootOf(&r), heldFor.Milliseconds(), s.vouch.code("root", r.Workflow, rootOf(&r)))
-		if err := rooted(&r, reply, err); err != nil {
+	if !s.sharded() && r.Workflow != "" {
+		if done, err := s.putAtOnce(ctx, &r, text); done || err != nil {
 			return err
 		}
 	}
-	ours := ""
-	if r.Own {
-		ours = "1"
+	if r.IsRoot() || r.Begins {
+		begin := s.beginning(&r)
+		reply, err := s.run(ctx, tokens, s.script(begin.lua), begin.keys, begin.args...)
+		if err == nil {
+			err = taken(&r, reply)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	reply, err := s.run(ctx, "execution context tokens", script(putLua), []string{s.tokenKey(r.ID)},
-		issuerField(r.Issuer), r.Compact, text, milliseconds(r.Until), ect.MaxNamesakes, r.Holder, s.vouch.code("record", r.Compact, string(text)), ours)
-	switch {
-	case err != nil:
+	put := s.putting(&r, text, false)
+	reply, err := s.run(ctx, tokens, s.script(put.lua), put.keys, put.args...)
+	if err == nil {
+		err = taken(&r, reply)
+	}
+	if err != nil {
 		return err
-	case word(reply, 0) == "conflict":
-		return &ect.ConflictError{ID: r.ID}
 	}
 	calls := []call{s.accounting(&r, word(reply, 1), len(r.Compact)+len(text))}
 	if r.Workflow != "" {
 		calls = append(calls, s.listing(&r))
 	}
-	replies, err := s.together(ctx, "execution context tokens", calls...)
+	replies, err := s.together(ctx, tokens, calls...)
 	if err != nil {
 		return err
 	}
 	if r.Workflow != "" {
-		if err := rooted(&r, replies[1], nil); err != nil {
+		if err := taken(&r, replies[1]); err != nil {
 			return err
 		}
 	}
 	return s.discard(ctx, replies[0])
+}
+
+// tokens is what errors call the records.
+const tokens = "execution context tokens"
+
+// putAtOnce does all that Put does in one step, where one server has all keys. False:
+// the record is there already and counts for another holder, which takes two.
+func (s *Store) putAtOnce(ctx context.Context, r *ect.Record, text []byte) (done bool, err error) {
+	lua, steps := recordLua, []call{s.putting(r, text, true), s.accounting(r, r.Holder, len(r.Compact)+len(text)), s.listing(r)}
+	if r.IsRoot() || r.Begins {
+		lua, steps = rootLua, append([]call{s.beginning(r)}, steps...)
+	}
+	var keys []string
+	var args, counts []any
+	for _, step := range steps {
+		keys, args, counts = append(keys, step.keys...), append(args, step.args...), append(counts, len(step.keys), len(step.args))
+	}
+	replies, err := s.run(ctx, tokens, s.script(lua), keys, append(counts, args...)...)
+	if err != nil {
+		return false, err
+	}
+	var gone []any
+	for i := range replies {
+		reply, _ := replies[i].([]any)
+		if word(reply, 0) == "held" {
+			return false, nil
+		}
+		if err := taken(r, reply); err != nil {
+			return false, err
+		}
+		if i == len(steps)-2 {
+			gone = reply
+		}
+	}
+	return true, s.discard(ctx, gone)
+}
+
+// The steps of Put in one script: KEYS and ARGV are those of the steps one after the
+// other, behind the numbers of each step's keys and arguments. It answers what the steps
+// answer, as far as the first that does not answer ok.
+const (
+	stepsBegin = "local steps = {\nfunction(KEYS, ARGV)"
+	stepsNext  = "end,\nfunction(KEYS, ARGV)"
+	stepsEnd   = `end}
+local key, arg, replies = 0, 2 * #steps, {}
+for i, step in ipairs(steps) do
+  local keys, args = {}, {}
+  for n = 1, tonumber(ARGV[2 * i - 1]) do keys[n] = KEYS[key + n] end
+  for n = 1, tonumber(ARGV[2 * i]) do args[n] = ARGV[arg + n] end
+  key, arg = key + #keys, arg + #args
+  replies[i] = step(keys, args)
+  if replies[i][1] ~= 'ok' then break end
+end
+return replies`
+
+	recordLua = stepsBegin + putLua + stepsNext + accountLua + stepsNext + listLua + stepsEnd
+	rootLua   = stepsBegin + beginLua + stepsNext + putLua + stepsNext + accountLua + stepsNext + listLua + stepsEnd
+)
+
+// beginning holds the workflow for the root that begins it.
+func (s *Store) beginning(r *ect.Record) call {
+	return call{beginLua, []string{s.standingKey(r.Workflow), s.workflowKey(r.Workflow)}, []any{
+		rootOf(r), heldFor.Milliseconds(), s.vouch.code("root", r.Workflow, rootOf(r)),
+	}}
+}
+
+// putting keeps the record itself, if bound only for its own holder.
+func (s *Store) putting(r *ect.Record, text []byte, bound bool) call {
+	ours, holders := "", ""
+	if r.Own {
+		ours = "1"
+	}
+	if bound {
+		holders = "1"
+	}
+	return call{putLua, []string{s.tokenKey(r.ID)}, []any{
+		issuerField(r.Issuer), r.Compact, text, milliseconds(r.Until), ect.MaxNamesakes, r.Holder,
+		s.vouch.code("record", r.Compact, string(text)), ours, holders,
+	}}
 }
 
 // listing notes what a record says of its workflow.
@@ -169,14 +253,19 @@ func (s *Store) listing(r *ect.Record) call {
 	for _, who := range r.Members {
 		args = append(args, memberField(who), s.vouch.code("member", r.Workflow, string(who)))
 	}
-	return call{script(listLua), []string{s.workflowKey(r.Workflow), s.standingKey(r.Workflow)}, args}
+	return call{listLua, []string{s.workflowKey(r.Workflow), s.standingKey(r.Workflow)}, args}
 }
 
-func rooted(r *ect.Record, reply []any, err error) error {
-	if err == nil && word(reply, 0) == "foreign" {
+// taken is why a step did not take a record; nil: it did.
+func taken(r *ect.Record, reply []any) error {
+	switch word(reply, 0) {
+	case "conflict":
+		return &ect.ConflictError{ID: r.ID}
+	case "foreign":
 		return &ect.ForeignRootError{ID: r.ID}
+	default:
+		return nil
 	}
-	return err
 }
 
 // rootOf is the root of a workflow that a record begins.
