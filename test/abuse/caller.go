@@ -76,6 +76,7 @@ func newCaller(r *rig) (*caller, error) {
 
 // load makes calls until ctx ends; those that have begun are finished.
 func (c *caller) load(ctx context.Context) []call {
+	c.calls = nil
 	var all sync.WaitGroup
 	all.Go(func() { c.every(ctx, callEvery, kindTools, kindWorker) })
 	for _, kind := range kinds()[2:] {

@@ -34,7 +34,7 @@ const (
 	shortest    = 10 * time.Second // the attack with the slowest pace is made several times
 	long        = time.Minute      // runs of at least that are judged by their latency too
 	controlTime = 30 * time.Second
-	aloneTime   = 5 * time.Second  // in which the CPU time of the good calls alone is measured
+	shortTime   = 5 * time.Second  // in which the CPU time of the good calls is measured
 	graceTime   = 20 * time.Second // for a process that should have ended
 )
 
@@ -233,7 +233,7 @@ func control(ctx context.Context, o options, binary, dir, backend string, seen *
 		return err
 	}
 	alone, err := whileBusy(func() error {
-		short, enough := context.WithTimeout(ctx, aloneTime)
+		short, enough := context.WithTimeout(ctx, shortTime)
 		defer enough()
 		c.load(short)
 		return nil
@@ -241,21 +241,36 @@ func control(ctx context.Context, o options, binary, dir, backend string, seen *
 	if err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, controlTime+graceTime)
+	attackers := seen.used.Seconds() / o.time.Seconds()
+	others := max(seen.busy[0]-attackers-alone, 0)
+	_, reached, err := besideBurning(ctx, c, shortTime, attackers, others)
+	if err != nil {
+		return err
+	}
+	others = max(others+seen.busy[0]-reached, 0) // the calls use more CPU beside others than alone
+	seen.control, seen.busy[1], err = besideBurning(ctx, c, controlTime, attackers, others)
+	return err
+}
+
+// besideBurning makes the good calls while other processes burn so many CPUs: one in
+// place of the attackers, and one in place of what they cost the gateway. It returns how
+// many CPUs the machine had in use.
+func besideBurning(ctx context.Context, c *caller, length time.Duration, attackers, others float64) (calls []call, busy float64, err error) {
+	limited, cancel := context.WithTimeout(ctx, length+graceTime)
 	defer cancel()
-	during, enough := context.WithTimeout(ctx, controlTime)
+	during, enough := context.WithTimeout(ctx, length)
 	defer enough()
-	seen.busy[1], err = whileBusy(func() error {
-		attackers := seen.used.Seconds() / o.time.Seconds()
+	burn := func(niceness string, cpus float64) func() (time.Duration, error) {
+		return func() (time.Duration, error) {
+			return child(limited, niceness, partBurn, burning{Seconds: length.Seconds(), CPUs: cpus}, nil)
+		}
+	}
+	busy, err = whileBusy(func() error {
 		var failed error
 		_, err := both(func() {
-			_, failed = both(func() { seen.control = c.load(during) }, func() (time.Duration, error) {
-				return child(limited, behind, partBurn, burning{Seconds: controlTime.Seconds(), CPUs: attackers}, nil)
-			})
-		}, func() (time.Duration, error) {
-			return child(limited, beside, partBurn, burning{Seconds: controlTime.Seconds(), CPUs: max(seen.busy[0]-attackers-alone, 0)}, nil)
-		})
+			_, failed = both(func() { calls = c.load(during) }, burn(behind, attackers))
+		}, burn(beside, others))
 		return errors.Join(err, failed)
 	})
-	return err
+	return calls, busy, err
 }
