@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +40,8 @@ type DialerDeps struct {
 type Dialer struct {
 	deps     DialerDeps
 	sessions *sessions
-	serial   atomic.Uint64 // ids of our own requests
+	serial   atomic.Uint64  // ids of our own requests
+	tails    sync.WaitGroup // that read the ends of streams
 
 	standalone standaloneStreams
 }

@@ -136,12 +136,12 @@ func (f *flow) Close() error {
 	f.closed = true
 	if body := f.body; f.over {
 		late := time.AfterFunc(trailWait, f.cancel)
-		go func() {
+		f.l.d.tails.Go(func() {
 			_, _ = io.CopyN(io.Discard, body, maxTail)
 			late.Stop()
 			f.cancel()
 			_ = body.Close()
-		}()
+		})
 		return nil
 	}
 	f.cancel()

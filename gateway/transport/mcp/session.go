@@ -249,6 +249,7 @@ func (d *Dialer) Close() {
 	for key, s := range d.sessions.drain(d.deps.Keeper != nil) {
 		d.end(ctx, key, s)
 	}
+	d.tails.Wait()
 }
 
 // end ends a session at its server, as well as that can be done.
