@@ -12,7 +12,7 @@
 //	errors                      Error, by the table in errors.go
 //	content blocks              Part: text, image, audio, resource_link, resource
 //	everything else             carried in Extensions["mcp-v1"] of its level, or in _meta["aepb.gateway/ext"]
-//	input_required, its answers Result.Pending, Invoke.Answers and State (modern)
+//	input_required, its answers Result.Pending, Answers and State of Invoke and of Native (modern)
 //	requests of a server        Event.Ask, and OpAnswer back (legacy)
 //	progress, log messages      Event.Progress, Event.Log; other notifications Event.Native
 //	task, tasks/*               Result.Task and the operations on tasks, of 2025-11-25 and of the extension
