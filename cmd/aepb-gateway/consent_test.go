@@ -43,6 +43,7 @@ type response struct {
 	twice   bool // and the same again
 	key     string
 	empty   bool // no answer at all
+	other   bool // by another caller
 }
 
 func responses() []response {
@@ -61,6 +62,7 @@ func responses() []response {
 		{name: "cancel", answer: canonical.Answer{Action: canonical.Cancel}},
 		{name: "error", failure: true},
 		{name: "nothing", empty: true},
+		{name: "accept, another caller", accepts: true, answer: good, other: true}, // and then the caller
 	}
 }
 
@@ -127,8 +129,9 @@ func sorted(value json.RawMessage) string {
 	return string(text)
 }
 
-// responds answers a question in one way, and says what the caller hears in the end.
-func (c *caller) responds(ctx context.Context, r response) string {
+// responds answers a question in one way, and says what the caller hears in the end;
+// other is the caller who answers in its place where the response wants that.
+func (c *caller) responds(ctx context.Context, r response, other *caller) string {
 	m := c.request(canonical.OpInvoke, c.invoke(doAsk))
 	if c.words() == mcp.Binding {
 		m.Correlation.Progress = json.RawMessage(`"p"`)
@@ -159,10 +162,13 @@ func (c *caller) responds(ctx context.Context, r response) string {
 			invoke.Turn.Parts = textPart(" ")
 		}
 	}
+	again := *next
+	again.Correlation.WireID, again.Correlation.MessageID = own(ect.NewID()), string(ect.NewID())
+	if r.other {
+		return other.ask(ctx, next, false, nil).said() + ", then " + c.ask(ctx, &again, false, nil).said() + " for the caller"
+	}
 	first := c.ask(ctx, next, false, nil)
 	if r.twice {
-		again := *next
-		again.Correlation.WireID, again.Correlation.MessageID = own(ect.NewID()), string(ect.NewID())
 		return first.said() + ", then " + c.ask(ctx, &again, false, nil).said()
 	}
 	return first.said()
@@ -198,6 +204,8 @@ func (r response) of(n *nature) bool {
 	switch {
 	case r.failure:
 		return within
+	case r.other:
+		return !within && n.binding != slim.Binding // who speaks on a node is one caller
 	case r.key != "":
 		return !within && n.words != uacp.Binding // where one answer is a plain text
 	default:
@@ -224,6 +232,7 @@ func ends(from, to *nature, heard string) bool {
 func TestConsent_Matrix(t *testing.T) {
 	t.Parallel()
 	tr := everybody(t)
+	others := newTroupeOf(t, tr.stage, tr.stage.svid(t, "/another"), nil, speakToy)
 	var callers, agents []*nature
 	for _, s := range tr.sides() {
 		n := natureOf(s, tr.list[s.binding].form)
@@ -255,11 +264,15 @@ func TestConsent_Matrix(t *testing.T) {
 					if from.binding == slim.Binding {
 						soon(ctx, func() bool { return c.exposed(ctx) })
 					}
-					heard := c.responds(ctx, r)
+					other := others.caller(t, from.side, to.side, player)
+					heard := c.responds(ctx, r, other)
 					if ends(from, to, heard) {
 						soonIn(t.Context(), background, func() bool { return len(tr.told(c.wid)) > 0 })
 					}
 					told := tr.told(c.wid)
+					if foreign := tr.told(other.wid); foreign != nil {
+						t.Errorf("%s to %s: of another caller the agent is told %q", from.name, to.name, foreign)
+					}
 					if strings.HasPrefix(heard, "broken") || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 						t.Errorf("%s to %s: %s does not end: %s", from.name, to.name, r.name, heard)
 					}

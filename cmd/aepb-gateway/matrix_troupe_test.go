@@ -16,6 +16,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
@@ -102,19 +103,25 @@ type troupe struct {
 // newTroupe starts one beside a gateway, which lists its agents.
 func newTroupe(t *testing.T, b *bed, also ...speaker) *troupe {
 	t.Helper()
+	return newTroupeOf(t, b, b.svid(t, "/troupe"), b.slim, also...)
+}
+
+// newTroupeOf starts one with an identity; slim may be nil.
+func newTroupeOf(t *testing.T, b *bed, who *identity.SVID, slimNet *slimNet, also ...speaker) *troupe {
+	t.Helper()
 	material := *b.dev
-	material.Gateway = b.svid(t, "/troupe")
+	material.Gateway = who
 	public, inner, second := listen(t), listen(t), listen(t)
 	tr := &troupe{t: t, stage: b, ledger: newLedger(t, b), seen: map[string]bool{}, list: map[canonical.Binding]protocol{}, members: map[string]*tslim.Peer{}}
 	tr.at = addresses{Public: "https://" + public.Addr().String(), UACP: "uacps://" + inner.Addr().String()}
 	tr.adder = "uacps://" + second.Addr().String()
 	own := config.Config{Listen: config.Listen{UACPAgent: player}}
-	if b.slim != nil {
+	if slimNet != nil {
 		node := b.settings.config.SLIM.Nodes[0]
 		node.Namespace = "troupe"
 		own.SLIM.Nodes = []config.SLIMNode{node}
 		for _, revision := range []string{mcp.Legacy, mcp.LegacyJune, mcp.LegacyMarch} {
-			tr.members[slim.VersionMCP(revision)] = b.slim.join(t, "org/troupe/of-"+revision, nil)
+			tr.members[slim.VersionMCP(revision)] = slimNet.join(t, "org/troupe/of-"+revision, nil)
 		}
 	}
 	s, err := devSettings(&material, own, tr.at, "", b.logs)
