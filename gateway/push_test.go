@@ -254,6 +254,7 @@ func (s *stage) answersTwice(first string) {
 	t := s.t
 	t.Helper()
 	id := s.asked(t, s.ask(t, s, s.asks(invoking, first)))
+	synctest.Wait() // else the first post may find the second configuration too
 	if _, err := s.Exchange(t.Context(), s.asks(invoking, withHook(answerAda(id), "two", ""))); err == nil {
 		t.Fatal("an answer that did not reach the agent is a success")
 	}
