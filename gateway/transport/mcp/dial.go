@@ -190,7 +190,7 @@ func (l *line) ask(ctx context.Context, wire translators.Wire, s session, re can
 }
 
 // open sends a request within inner; ctx is whose end it means when that breaks off.
-// Whoever gets a flow closes it.
+// A flow that it returns must be closed.
 func (l *line) open(ctx, inner context.Context, wire translators.Wire, s session, re canonical.Op) (transport.Reply, *flow, error) {
 	response, err := l.post(inner, wire, s)
 	if err != nil {

@@ -124,9 +124,9 @@ func (f *flow) closing(ctx context.Context) (transport.Event, error) {
 // stream.
 const maxTail = 4 << 10
 
-// Close gives the connection back. After the reply it is kept for other requests if the
-// server ends its stream soon, which nobody waits for: HTTP/1.1 uses no connection again
-// whose answer was not read to its end.
+// Close gives the connection back, without waiting. After the reply it is kept for other
+// requests if the server ends its stream soon: HTTP/1.1 uses no connection again whose
+// answer was not read to its end.
 func (f *flow) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

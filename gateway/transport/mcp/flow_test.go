@@ -220,7 +220,7 @@ func TestStreamedReplies_UseOneConnection(t *testing.T) {
 }
 
 // TestStreamedReplies_ServerThatGoesOn: a server that does not end its stream after the
-// reply keeps nobody waiting, and is left soon.
+// reply delays no caller, and is left soon.
 func TestStreamedReplies_ServerThatGoesOn(t *testing.T) {
 	t.Parallel()
 	left := make(chan struct{})
