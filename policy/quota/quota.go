@@ -82,8 +82,10 @@ func (p *Pool) take(holder string, n int64) error {
 	case n > p.config.Total-p.used, p.used+n > p.config.Total-p.config.Total/4 && held > max(1, p.config.PerHolder/8):
 		return &ExceededError{Resource: p.config.Resource}
 	}
-	p.used += n
-	p.held[holder] = held
+	if n > 0 { // who holds nothing has no entry
+		p.used += n
+		p.held[holder] = held
+	}
 	return nil
 }
 

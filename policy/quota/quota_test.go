@@ -118,6 +118,22 @@ func TestPool_BoundsHoldUnderConcurrency(t *testing.T) {
 	}
 }
 
+func TestPool_GrantOfNothing(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, 64, 16)
+	grant, err := p.Take("a", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u := p.Usage(); u.Holders != 0 {
+		t.Errorf("usage %+v, want no holder", u)
+	}
+	grant.Release()
+	if u := p.Usage(); u.Used != 0 || u.Holders != 0 {
+		t.Errorf("usage %+v afterwards, want nothing held", u)
+	}
+}
+
 func TestConfig_BoundsThatBoundNothingAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []quota.Config{{Total: 1}, {Resource: "units"}, {Resource: "units", Total: 1, PerHolder: 2}, {Resource: "units", Total: 1, PerHolder: -1}} {
