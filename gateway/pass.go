@@ -12,9 +12,6 @@ import (
 // pass carries what only one protocol has, and what answers or stops what is
 // under way there. Across protocols it has no counterpart (R7, L13, L14).
 func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, error) {
-	if done, answer, err := g.resume(ctx, x); done || err != nil {
-		return answer, err
-	}
 	if reply, ok := x.message.Body.(*canonical.Reply); ok {
 		if done, err := g.answerQuestion(ctx, x, reply); done || err != nil {
 			return transport.Answer{}, err
@@ -44,6 +41,9 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 		var err error
 		if ctx, err = g.enter(ctx, x); err != nil {
 			return transport.Answer{}, err
+		}
+		if answered, answer, err := g.resume(ctx, x); answered || err != nil {
+			return answer, err
 		}
 	}
 	sealed, _, err := g.request(ctx, x)

@@ -274,7 +274,7 @@ func (x *exchange) pose(m *canonical.Message) {
 }
 
 // stepLong is step with an agent's patience. Who listens for news may hear nothing
-// for longer: that there is still somebody its door says.
+// for longer; the listener keeps such a connection alive.
 func (r *run) stepLong(ctx context.Context) (step, error) {
 	for silent := time.Duration(0); ; silent += r.x.endpoint.Timeout {
 		s, err := r.step(ctx, r.x.endpoint.Timeout)
@@ -299,8 +299,8 @@ type pump struct {
 	done   sync.WaitGroup
 }
 
-// startPump begins to ask. The request lives until the pump is stopped, whoever
-// waits for it meanwhile.
+// startPump begins to ask. The request lives until the pump is stopped, also when its
+// caller waits no longer.
 func startPump(ctx context.Context, ask func(context.Context) (transport.Reply, error)) *pump {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &pump{out: make(chan heard), cancel: cancel}

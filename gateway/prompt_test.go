@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
@@ -123,6 +125,30 @@ func TestPrompt_AnswersThatAreNone(t *testing.T) {
 		time.AfterFunc(time.Second, func() { close(s.asker.resume) })
 		if got := s.outcome(s.prompts(with(good))); !strings.Contains(got, "greet Ada") {
 			t.Errorf("the good answer leads to %s", got)
+		}
+	})
+}
+
+// TestAttack_AnotherAnswersTheQuestionOfAPrompt: a caller that has learned the request
+// state and the key of another caller's question repeats the request with an answer. It
+// is refused, the server hears nothing of it, and the question stays open for its caller.
+func TestAttack_AnotherAnswersTheQuestionOfAPrompt(t *testing.T) {
+	t.Parallel()
+	era(t, mcp.Legacy, map[string][]scene{prompting: {{events: []string{asksInside, "", result(promptAnswer)}, end: io.EOF}}, "": {{reply: "taken"}}}, func(s *stage) {
+		t := s.t
+		state, keys := stateIn(t, s.outcome(s.prompts("")))
+		answer := s.prompts(`,"requestState":"` + state + `","inputResponses":{"` + keys[0] + `":{"action":"accept","content":{"name":"Ada"}}}`)
+		theirs := answer
+		theirs.Caller = identity.Caller{Peer: ect.Peer{ID: "spiffe://example.com/other"}}
+		if got, err := s.Exchange(t.Context(), theirs); err == nil {
+			t.Errorf("the answer of another caller leads to %s", got.Wire.Body)
+		}
+		if len(s.asker.heard("")) != 0 || len(s.asker.heard(prompting)) != 1 {
+			t.Errorf("the server heard %s", s.asker.bodies)
+		}
+		time.AfterFunc(time.Second, func() { close(s.asker.resume) })
+		if got := s.outcome(answer); !strings.Contains(got, "greet Ada") {
+			t.Errorf("afterwards the caller's own leads to %s", got)
 		}
 	})
 }

@@ -400,7 +400,7 @@ func (g *Gateway) postTo(ctx context.Context, p *posting, hooks []hook) error {
 	}
 	var errs []error
 	for i := range events {
-		sealed, err := g.tidings(ctx, x, &p.rec, &events[i], whole)
+		sealed, err := g.sealPost(ctx, x, &p.rec, &events[i], whole)
 		if err != nil {
 			errs = append(errs, err) // what cannot be said there is said when the task is asked for
 			continue
@@ -414,9 +414,9 @@ func (g *Gateway) postTo(ctx context.Context, p *posting, hooks []hook) error {
 	return errors.Join(errs...)
 }
 
-// tidings is an event as it is posted, with its evidence: a translation like any
+// sealPost is an event as it is posted, with its evidence: a translation like any
 // other, of what the agent has said by then. whole: it is a task, posted by itself.
-func (g *Gateway) tidings(ctx context.Context, x *exchange, rec *record, event *canonical.Event, whole bool) (transport.Sealed, error) {
+func (g *Gateway) sealPost(ctx context.Context, x *exchange, rec *record, event *canonical.Event, whole bool) (transport.Sealed, error) {
 	l := leg{
 		name: legReply, id: ect.ID(g.NewID()), aside: true, input: rec.Heard, source: rec.Binding, dest: rec.Source,
 		message: &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Body: event, Conversation: rec.own()},

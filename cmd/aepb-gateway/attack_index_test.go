@@ -23,7 +23,7 @@ import (
 type attackFinding struct {
 	// id: 1 to 18 are findings of the security review (5 and 18 by their items), H1 to
 	// H8 holes that the audit of requirements tried, F1 to F18 of the trial operation.
-	// W1 and W2 were never open: they were tried when the feature was written.
+	// W1 to W3 were never open: they were tried when the feature was written.
 	id   string
 	what string // an attacker could do
 	// tests prove that it is closed: FOLDER:NAME, or the NAME alone in this folder.
@@ -144,6 +144,7 @@ var attackIndex = []attackFinding{
 	{id: "F18", what: "go on with a connection whose certificate has ended", tests: []string{"TestAttack_ConnectionOutlivesItsCertificate"}},
 	{id: "W1", what: "have the changes of another caller's task posted to a webhook of one's own", tests: []string{"gateway:TestAttack_WebhookForAnothersTask"}},
 	{id: "W2", what: "read the extended card of an agent whose rules do not permit the caller", tests: []string{"TestAttack_ExtendedCardOfAnAgentForOthers"}},
+	{id: "W3", what: "answer a question that an agent asks another caller", tests: []string{"gateway:TestAttack_AnotherAnswersTheQuestionOfAPrompt"}},
 }
 
 // TestAttack_IndexIsComplete: every finding has a row, in order and once; every row
@@ -203,7 +204,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "W1", "W2")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "W1", "W2", "W3")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.

@@ -12,6 +12,6 @@
 //
 // Alternatives considered: asking the agent at every discovery (an attacker's
 // loop would become load on the agent), polling in the background (costs
-// for agents nobody calls), and a stream to each server on which it tells of changes
+// for agents without callers), and a stream to each server on which it tells of changes
 // (a connection for each, held for callers that may never come back).
 package directory

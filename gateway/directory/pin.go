@@ -223,7 +223,7 @@ func heldBy(p Pin) map[string]bool {
 }
 
 // Admits says whether a capability of an agent may be called: a *ChangedError
-// if its description waits for an operator, whoever it is shown to. A change of the
+// if its description waits for an operator in any view of the agent. A change of the
 // agent's own description holds no call back: it names none.
 func (d *Directory) Admits(agent Agent, e Endpoint, capability string) error {
 	if !agent.Pin || capability == "" {

@@ -237,7 +237,7 @@ type besideEvents struct {
 
 var _ transport.Events = (*besideEvents)(nil)
 
-// take hands a request of the server on to whoever reads the call; false: it is over.
+// take hands a request of the server on to the reader of the call; false: it is over.
 func (b *besideEvents) take(request json.RawMessage) bool {
 	if b == nil {
 		return false
