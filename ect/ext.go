@@ -140,8 +140,10 @@ func Warnings(list []string, limit int) (kept []string, omitted int, hash string
 
 func bounded(list []string, limit int) (kept []string, omitted int, hash string) {
 	size := len("[]")
+	var quoted []byte
 	for i, entry := range list {
-		size += len(jose.Quote(nil, entry))
+		quoted = jose.Quote(quoted[:0], entry)
+		size += len(quoted)
 		if i > 0 {
 			size++
 		}

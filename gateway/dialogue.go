@@ -2,8 +2,6 @@ package gateway
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"strings"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -138,6 +136,5 @@ func (x *exchange) asSaid(m *canonical.Message) *canonical.Message {
 // secret: it lets only its own caller in, and no other id of any caller
 // leads to it.
 func boundContext(x *exchange, contextID string) string {
-	sum := sha256.Sum256([]byte("aepb context\x00" + conversation(x, contextID)))
-	return "ctx-" + base64.RawURLEncoding.EncodeToString(sum[:])
+	return "ctx-" + ect.Hash([]byte("aepb context\x00"+conversation(x, contextID)))
 }

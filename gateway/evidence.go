@@ -113,7 +113,7 @@ func (g *Gateway) claimEvidence(ctx context.Context, x *exchange) (answer transp
 		x.kept = true
 		return answer, false, nil
 	}
-	body := ect.Hash(x.call.Wire.Octets())
+	body := x.inputHash()
 	if x.call.Agent != "" {
 		body += " " + x.call.Agent // for another agent it is another message
 	}

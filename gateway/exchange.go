@@ -21,6 +21,7 @@ import (
 // what earlier steps wrote and never calls one.
 type exchange struct {
 	call      transport.Call
+	hashed    string    // of its octets, once it was asked for
 	settings  *Settings // in force when the message came
 	began     time.Time
 	source    translators.Translator
@@ -76,6 +77,14 @@ type exchange struct {
 
 	stopped context.Context    //nolint:containedctx // ends when the caller stops its request
 	forget  context.CancelFunc // gives back what that takes
+}
+
+// inputHash is the hash of the message as it came.
+func (x *exchange) inputHash() string {
+	if x.hashed == "" {
+		x.hashed = ect.Hash(x.call.Wire.Octets())
+	}
+	return x.hashed
 }
 
 // reader is whoever leg 1 is for: the agent, else the caller who asked for a
@@ -305,7 +314,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 	}
 	id := ect.ID(g.NewID())
 	l := leg{
-		name: legRequest, id: id, message: x.message, input: ect.Hash(x.call.Wire.Octets()),
+		name: legRequest, id: id, message: x.message, input: x.inputHash(),
 		encoder: x.dest, source: x.source.Info().Binding, dest: x.dest.Info().Binding,
 		target:  translators.Target{Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.capable(), Stream: x.streams()},
 		parents: x.parents, audience: g.audience(x), reader: x.reader(),

@@ -36,7 +36,7 @@ func (g *Gateway) fail(ctx context.Context, x *exchange, answer transport.Answer
 	ext.SetString(ect.ExtDescription, bounded(p.Detail, maxDescription))
 	token, err := g.Signer.Sign(ect.Claims{
 		Act: ect.ActTranslateError, Audience: []string{string(x.call.Caller.ID), string(g.Self())},
-		Workflow: g.failedWorkflow(x), Parents: failedParents(x), InputHash: ect.Hash(x.call.Wire.Octets()), Ext: ext,
+		Workflow: g.failedWorkflow(x), Parents: failedParents(x), InputHash: x.inputHash(), Ext: ext,
 	})
 	if err == nil {
 		filing := g.ownFiling(x, nil)

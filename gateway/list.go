@@ -345,6 +345,11 @@ func (g *Gateway) finished(ctx context.Context, group string, visit func(ended))
 }
 
 func appendEnded(b []byte, full int, tasks []ended) []byte {
+	size := binary.MaxVarintLen64
+	for _, t := range tasks {
+		size += 4*binary.MaxVarintLen32 + len(t.ID) + len(t.Context) + len(t.State)
+	}
+	b = slices.Grow(b, size)
 	b = binary.AppendUvarint(b, uint64(full)) //nolint:gosec // a count
 	for _, t := range tasks {
 		b = binary.AppendVarint(b, t.At.UnixNano())

@@ -109,7 +109,7 @@ func (g *Gateway) verify(ctx context.Context, x *exchange) error {
 	}
 	x.evidence.caller = x.call.Caller.ID
 	x.call.Wire = x.call.Wire.Hashed()
-	body := ect.Hash(x.call.Wire.Octets())
+	body := x.inputHash()
 	for _, s := range submitted {
 		check := ect.Check{Purpose: ect.Parent, Peer: x.call.Caller.Peer}
 		if s.source {

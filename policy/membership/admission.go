@@ -196,16 +196,16 @@ func (a *admission) beginner(t ect.Verified, begun bool) Filed {
 // root admits the first root of a workflow, and further ones of its issuer.
 func (a *admission) root(t ect.Verified, standing ect.Standing) (Filed, error) {
 	issuer, begun := a.begun[t.Workflow()]
-	switch {
-	case standing.Known && !standing.Root, begun && issuer != t.Issuer():
+	if standing.Known && !standing.Root || begun && issuer != t.Issuer() {
 		return Filed{}, &ect.ForeignRootError{ID: t.ID()}
-	default:
+	}
+	if len(a.sub.Tokens) > 1 { // others may belong to what this one begins
 		if a.begun == nil {
 			a.begun = map[string]ect.Identity{}
 		}
 		a.begun[t.Workflow()] = t.Issuer()
-		return a.file(t), nil
 	}
+	return a.file(t), nil
 }
 
 // file admits a token of an issuer that belongs: whom it names belongs then, too.
