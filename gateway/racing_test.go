@@ -54,6 +54,15 @@ func (s *stage) posted() string {
 	return strings.Join(s.posts.taken, "\n")
 }
 
+// hookedAndTold is hooked, when how the task stands then has been posted: it is what
+// was posted.
+func (s *stage) hookedAndTold() string {
+	s.t.Helper()
+	s.hooked()
+	synctest.Wait()
+	return s.posted()
+}
+
 // all is everything that it heard.
 func (p *player) all() string {
 	p.mu.Lock()
