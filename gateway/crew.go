@@ -31,7 +31,9 @@ type crew struct {
 	shares  *quota.Pool // of the work that callers have here
 	most    int         // of all work
 	mu      sync.Mutex
+	ended   *sync.Cond // one work has ended
 	working int
+	serving int // of these, those that last as long as the crew
 	closed  bool
 	all     sync.WaitGroup
 	ctx     context.Context //nolint:containedctx // the life of the crew, not of a call
@@ -47,7 +49,9 @@ func newCrew(total, perCaller int) (*crew, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &crew{shares: shares, most: total, ctx: ctx, cancel: cancel}, nil
+	c := &crew{shares: shares, most: total, ctx: ctx, cancel: cancel}
+	c.ended = sync.NewCond(&c.mu)
+	return c, nil
 }
 
 // reserve takes a share for work of a caller that holds so many bytes of a message.
@@ -86,8 +90,20 @@ func (c *crew) runGranted(grant *quota.Grant, work func(context.Context)) error 
 // run lets one more work. ErrBusy: there are too many, or the crew is closed.
 func (c *crew) run(work func(context.Context)) error { return c.admit(c.most, work) }
 
-// admit lets one more work if fewer do than there may be. What all the others need
-// has room above their number, so that it is there also when there are too many.
+// serve is run for work that lasts as long as the crew. What all the others need has
+// room above their number, so that it is there also when there are too many.
+func (c *crew) serve(work func(context.Context)) error {
+	err := c.admit(c.most+1, work)
+	if err == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.serving++
+		c.ended.Broadcast()
+	}
+	return err
+}
+
+// admit lets one more work if fewer do than there may be.
 func (c *crew) admit(most int, work func(context.Context)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,8 +116,25 @@ func (c *crew) admit(most int, work func(context.Context)) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.working--
+		c.ended.Broadcast()
 	})
 	return nil
+}
+
+// settle waits until all work has ended but that which lasts as long as the crew, or
+// until ctx ends. It reports whether the work has ended.
+func (c *crew) settle(ctx context.Context) bool {
+	defer context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.ended.Broadcast()
+	})()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.working > c.serving && ctx.Err() == nil {
+		c.ended.Wait()
+	}
+	return c.working <= c.serving
 }
 
 // close ends the work and waits until it has ended.
@@ -111,6 +144,62 @@ func (c *crew) close() {
 	c.mu.Unlock()
 	c.cancel()
 	c.all.Wait()
+}
+
+// requests counts those that are under way. Once it drains, no new work is taken.
+type requests struct {
+	mu       sync.Mutex
+	under    int
+	draining bool
+	idle     chan struct{} // closed when none is under way; nil: it is not waited for
+}
+
+// enter counts a request until leave is called.
+func (r *requests) enter() (leave func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.under++
+	return r.leave
+}
+
+func (r *requests) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.under--; r.under == 0 && r.idle != nil {
+		close(r.idle)
+		r.idle = nil
+	}
+}
+
+// drain lets no new work be taken, and waits until no request is under way or ctx ends.
+func (r *requests) drain(ctx context.Context) {
+	r.mu.Lock()
+	r.draining = true
+	if r.under == 0 {
+		r.mu.Unlock()
+		return
+	}
+	if r.idle == nil {
+		r.idle = make(chan struct{})
+	}
+	idle := r.idle
+	r.mu.Unlock()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+}
+
+func (r *requests) settled() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.under == 0
+}
+
+func (r *requests) drains() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.draining
 }
 
 // inflight is the requests of sessions that are under way here, so that their

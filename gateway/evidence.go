@@ -10,6 +10,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/dag"
 	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
@@ -263,7 +264,7 @@ func (g *Gateway) lifecycleGate(ctx context.Context, x *exchange) error {
 	if !x.draining || x.message.Op != canonical.OpInvoke {
 		return nil
 	}
-	under, err := g.underWay(ctx, x)
+	under, err := g.underWay(ctx, x, x.message)
 	if err != nil || under {
 		return err
 	}
@@ -278,13 +279,31 @@ func (g *Gateway) lifecycleGate(ctx context.Context, x *exchange) error {
 	return x.permit.Perform(string(x.message.Op))
 }
 
+// takesWork refuses a message that would begin new work at a gateway that drains
+// (R16). It is judged before the message's tokens are used up: its caller can send the
+// same message to another replica, or again after the restart.
+func (g *Gateway) takesWork(ctx context.Context, x *exchange) error {
+	if !g.requests.drains() {
+		return nil
+	}
+	message, err := g.spoken(x)
+	if err != nil || message.Op != canonical.OpInvoke {
+		return nil //nolint:nilerr // it is refused for that later
+	}
+	under, err := g.underWay(ctx, x, message)
+	if err != nil || under {
+		return err
+	}
+	return &problem.DrainingError{}
+}
+
 // underWay reports whether a message goes on with work that the agent has begun.
-func (g *Gateway) underWay(ctx context.Context, x *exchange) (bool, error) {
-	invoke, ok := x.message.Body.(*canonical.Invoke)
+func (g *Gateway) underWay(ctx context.Context, x *exchange, message *canonical.Message) (bool, error) {
+	invoke, ok := message.Body.(*canonical.Invoke)
 	if ok && invoke.State != "" {
 		return true, nil
 	}
-	id := x.message.Conversation.TaskID
+	id := message.Conversation.TaskID
 	if id == "" {
 		return false, nil
 	}

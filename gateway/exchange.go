@@ -66,6 +66,7 @@ type exchange struct {
 	prior   *record               // as it was before this message answered what it asked; nil: it answered nothing
 	unseen  bool                  // nobody is told: what is heard is only kept
 	leave   func()                // counts the message out
+	under   func()                // and its request; nil: it is part of another one
 	stands  standing              // where its dialogue stands
 	spoken  agentNames            // what the agent calls it
 	renamed bool                  // its dialogue has another name toward the agent than its caller gave it
@@ -118,7 +119,7 @@ func (x *exchange) verbatim() bool {
 
 // Exchange carries one message to its destination and the reply back.
 func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer transport.Answer, err error) {
-	x := &exchange{call: call, settings: g.settings.Load(), began: g.Now(), leave: g.Metrics.Enter(), legs: &requestLegs{}, holder: holderOf(call.Caller, call.Address)}
+	x := &exchange{call: call, settings: g.settings.Load(), began: g.Now(), leave: g.Metrics.Enter(), under: g.requests.enter(), legs: &requestLegs{}, holder: holderOf(call.Caller, call.Address)}
 	defer func() {
 		err = x.canceled(err)
 		if answer.Events == nil { // a stream is settled at its end
@@ -140,6 +141,9 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 	}
 	g.reach(ctx, x)
 	if err := g.permit(x); err != nil {
+		return answer, err
+	}
+	if err := g.takesWork(ctx, x); err != nil {
 		return answer, err
 	}
 	if stored, done, err := g.claimEvidence(ctx, x); done || err != nil {

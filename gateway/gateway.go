@@ -85,6 +85,7 @@ type Gateway struct {
 	shelves      shelves
 	heart        sync.Once       // says that this process is alive, once somebody needs to know
 	refusals     *sample.Sampler // those that leave no ECT each
+	requests     requests        // that are under way
 	members      *membership.Register
 }
 
@@ -128,6 +129,16 @@ func (g *Gateway) startWorkers(total, perCaller int) error {
 		(*made).shares.OnRefusal(func() { g.Metrics.RateLimited(limit.ScopeShare) })
 	}
 	return nil
+}
+
+// Drain lets the gateway take no new work (R16): a message that would begin some gets
+// a [problem.DrainingError], and everything that goes on with work goes through. It
+// returns when all requests and all work in the background have ended, or ctx has.
+func (g *Gateway) Drain(ctx context.Context) {
+	g.requests.drain(ctx)
+	for g.crew.settle(ctx) && !g.requests.settled() && ctx.Err() == nil {
+		g.requests.drain(ctx)
+	}
 }
 
 // Close ends the work that goes on in the background, and waits for that. What

@@ -419,7 +419,7 @@ func (g *Gateway) alive(ctx context.Context) error {
 		return &problem.RecordingError{Err: err}
 	}
 	g.heart.Do(func() {
-		_ = g.crew.admit(g.crew.most+1, func(ctx context.Context) { // else all work here would soon count as lost
+		_ = g.crew.serve(func(ctx context.Context) { // else all work here would soon count as lost
 			ticker := time.NewTicker(runnerBeats)
 			defer ticker.Stop()
 			for {

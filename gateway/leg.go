@@ -354,6 +354,9 @@ func (g *Gateway) finishRun(ctx context.Context, x *exchange, err error) {
 	x.once.Do(func() {
 		g.finish(ctx, x, err)
 		x.leave()
+		if x.under != nil {
+			x.under()
+		}
 		if x.forget != nil {
 			x.forget()
 		}

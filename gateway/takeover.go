@@ -90,7 +90,7 @@ func (g *Gateway) commend(ctx context.Context, x *exchange, rec *record) {
 // TakeOver begins to look after tasks whose process was lost, as long as somebody
 // wants to be told of them. It is called once; Close ends it.
 func (g *Gateway) TakeOver() error {
-	return g.crew.run(func(ctx context.Context) {
+	return g.crew.serve(func(ctx context.Context) {
 		for pause(ctx, runnerBeats) {
 			g.lookAfter(ctx)
 		}

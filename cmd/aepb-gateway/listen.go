@@ -28,9 +28,8 @@ const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 60 * time.Second
 	idleTimeout       = 120 * time.Second
-	shutdownPart      = time.Second
+	shutdownPart      = time.Second // also for the last answers after the grace
 	maxHeaderBytes    = 64 << 10
-	shutdownGrace     = 30 * time.Second // R16
 )
 
 // ports are what a gateway listens on.
@@ -104,13 +103,14 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 			return nil
 		})
 	}
+	// What is no HTTP listens longer: calls that came in here go out there.
+	calls, endCalls := context.WithCancel(context.WithoutCancel(ctx))
 	if out.grpc != nil {
-		group.Go(func() error { return out.grpc.Serve(ctx, out.road) })
+		group.Go(func() error { return out.grpc.Serve(calls, out.road) })
 	}
 	if out.watch != nil {
 		group.Go(func() error { return out.watch.run(ctx) })
 	}
-	// The other doors close last: calls that came in here go out there.
 	doors, closeDoors := context.WithCancel(context.WithoutCancel(ctx))
 	for _, listener := range out.listeners {
 		out.listening.Add(1)
@@ -121,7 +121,7 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 	}
 	group.Go(func() error {
 		<-ctx.Done()
-		return out.stop(context.WithoutCancel(ctx), servers, closeDoors)
+		return out.stop(context.WithoutCancel(ctx), servers, endCalls, closeDoors)
 	})
 	return group.Wait()
 }
@@ -137,19 +137,33 @@ func (out *service) server(handler http.Handler) *http.Server {
 	}
 }
 
-// stop fails readiness first, then drains the public listener, and only then
-// the admin one, so that a scraper sees the end.
-func (out *service) stop(ctx context.Context, servers []*http.Server, closeDoors func()) error {
+// stop is a graceful shutdown (R16). Readiness fails first, and everything goes on
+// until load balancers have noticed. Then new work is refused, and what is under way has
+// the grace to end, with all listeners open, since it may need its callers. What is left
+// then fails on record and is told so. The admin listener closes after the public one,
+// so that a scraper sees the end.
+func (out *service) stop(ctx context.Context, servers []*http.Server, endCalls, closeDoors func()) error {
 	out.stopping.Store(true)
+	delay, grace := out.settings.config.Shutdown(out.settings.dev)
+	out.logger.InfoContext(ctx, "stopping", slog.Duration("delay", delay), slog.Duration("grace", grace))
+	time.Sleep(delay)
+	within, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
 	for _, drain := range out.drain {
 		drain()
 	}
-	out.logger.InfoContext(ctx, "stopping", slog.Duration("grace", shutdownGrace))
-	ctx, cancel := context.WithTimeout(ctx, shutdownGrace)
-	defer cancel()
+	servers[0].SetKeepAlivesEnabled(false) // the next request of a caller goes where there is work for it
+	out.road.Drain(within)
+	endCalls()
 	var errs []error
+	if within.Err() != nil {
+		out.logger.WarnContext(ctx, "the grace is over: work that is left fails on record")
+		errs = append(errs, out.road.Close())
+	}
+	last, cancelLast := context.WithTimeout(ctx, shutdownPart)
+	defer cancelLast()
 	for _, server := range servers {
-		if err := drain(ctx, server); err != nil {
+		if err := drain(last, server); err != nil {
 			errs = append(errs, err, server.Close())
 		}
 	}
@@ -226,7 +240,7 @@ func (out *service) overGRPC(s settings, form translators.Translator, callers ht
 	}
 	at := s.publicGRPC()
 	listener, err := ta2a.NewListener(ta2a.ListenerDeps{
-		Form: form, Accept: out.publicBounds.connections.Listen(s.grpc), TLS: out.tls, Session: s.source.Session, Logger: s.logger, GRPC: at, Grace: shutdownGrace,
+		Form: form, Accept: out.publicBounds.connections.Listen(s.grpc), TLS: out.tls, Session: s.source.Session, Logger: s.logger, GRPC: at, Grace: shutdownPart,
 		Requests: out.publicBounds.requests, Write: s.config.InFlight(s.dev).WriteWait,
 		AgentURL: func(agent string) string { return s.publicURL + "/agents/" + agent },
 		Identify: func(ctx context.Context, a ta2a.Arrival) context.Context {

@@ -54,25 +54,29 @@ func TestSameMessageMeanwhile(t *testing.T) {
 	}
 }
 
-// A stop lets what is in flight finish and takes nothing new (R16).
-func TestStopWhileWorking(t *testing.T) {
+// TestStop_WhileWorking: readiness fails at once, and during shutdown_delay all goes on.
+// Then new work is refused with 503 and Retry-After by the listener that is still open,
+// and what is in flight finishes (R16).
+func TestStop_WhileWorking(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, plan{})
+	delay := config.Duration(time.Second)
+	b := newBed(t, plan{config: config.Config{ShutdownDelay: &delay, ShutdownGrace: config.Duration(20 * time.Second)}})
 	entered, release := make(chan struct{}, 1), make(chan struct{})
 	b.serve(t, "slow", "mcp-v1", &fake{conduct: held(entered, release)}, host{})
+	add := func() letter {
+		return b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=" + goodMCP, body: addBody(b.number())})
+	}
 	first := b.sending(t, b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=slow", body: addBody(b.number())}))
 	<-entered
 	b.end()
-	stranger := b.caller(t, b.svid(t, "/late"))
-	for { // until the public listener is closed
-		if _, err := b.try(t, letter{via: stranger, method: "GET", at: "/.well-known/aepb"}); err != nil {
-			break
-		}
-		stranger.CloseIdleConnections()
-	}
-	if got := b.send(t, b.operator("GET", "/readyz", "", nil)); got.status != http.StatusServiceUnavailable || !strings.Contains(string(got.body), "stopping") {
-		t.Errorf("ready while stopping: %d %s", got.status, got.body)
-	}
+	soonIn(t.Context(), background, func() bool {
+		return b.send(t, b.operator("GET", "/readyz", "", nil)).status == http.StatusServiceUnavailable
+	})
+	b.right(t, b.send(t, add()), "3")
+	refused := want{status: 503, code: "draining", header: map[string]string{"Retry-After": "5"}}
+	soonIn(t.Context(), background, func() bool { return b.send(t, add()).status == refused.status })
+	l := add()
+	b.refused(t, l, b.send(t, l), refused)
 	close(release)
 	b.right(t, <-first, "done")
 }

@@ -14,23 +14,27 @@ import (
 
 // Config is the file. Every key may be left out.
 type Config struct {
-	Listen    Listen           `yaml:"listen"`
-	PublicURL string           `yaml:"public_url"`  // where callers reach us, such as https://gw.example.com; needed by serve
-	PublicRPC string           `yaml:"public_grpc"` // where callers reach listen.grpc, host:port, for agents' cards; default: the host of public_url and the port listened at
-	Identity  Identity         `yaml:"identity"`
-	TLS       TLS              `yaml:"tls"`
-	Admin     Admin            `yaml:"admin"`
-	State     State            `yaml:"state"`
-	Log       Log              `yaml:"log"`
-	Limits    Limits           `yaml:"limits"`
-	Policy    Policy           `yaml:"policy"`
-	ECT       ECT              `yaml:"ect"`
-	Peers     map[string]Peer  `yaml:"peers"`     // what is special about a peer, by its SPIFFE id
-	Documents Documents        `yaml:"documents"` // capability documents that callers may name as destination
-	Timeout   Duration         `yaml:"timeout"`   // of one call to an agent; default 60s
-	SLIM      SLIM             `yaml:"slim"`
-	AINP      AINP             `yaml:"ainp"`
-	Agents    map[string]Agent `yaml:"agents"` // by name: 1 to 63 of a-z 0-9 - _ .
+	Listen    Listen          `yaml:"listen"`
+	PublicURL string          `yaml:"public_url"`  // where callers reach us, such as https://gw.example.com; needed by serve
+	PublicRPC string          `yaml:"public_grpc"` // where callers reach listen.grpc, host:port, for agents' cards; default: the host of public_url and the port listened at
+	Identity  Identity        `yaml:"identity"`
+	TLS       TLS             `yaml:"tls"`
+	Admin     Admin           `yaml:"admin"`
+	State     State           `yaml:"state"`
+	Log       Log             `yaml:"log"`
+	Limits    Limits          `yaml:"limits"`
+	Policy    Policy          `yaml:"policy"`
+	ECT       ECT             `yaml:"ect"`
+	Peers     map[string]Peer `yaml:"peers"`     // what is special about a peer, by its SPIFFE id
+	Documents Documents       `yaml:"documents"` // capability documents that callers may name as destination
+	Timeout   Duration        `yaml:"timeout"`   // of one call to an agent; default 60s
+
+	ShutdownDelay *Duration `yaml:"shutdown_delay"` // how long everything goes on after a signal to stop, while readiness fails, so that load balancers notice; default 5s, in dev 0
+	ShutdownGrace Duration  `yaml:"shutdown_grace"` // how long work under way may last after that, background work included, while new work gets 503 with Retry-After; what is left then fails on record; default 20s, in dev 2s. The process ends within 2s more: by default 27s after the signal, and Kubernetes gives 30s
+
+	SLIM   SLIM             `yaml:"slim"`
+	AINP   AINP             `yaml:"ainp"`
+	Agents map[string]Agent `yaml:"agents"` // by name: 1 to 63 of a-z 0-9 - _ .
 }
 
 // Listen is where the listeners are. serve takes it; dev has flags.

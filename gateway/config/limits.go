@@ -90,3 +90,24 @@ func (l Limits) check(say func(path, reason string)) {
 		}
 	}
 }
+
+// How long a gateway goes on after a signal to stop, unless the file says it.
+const (
+	defaultShutdownDelay = Duration(5 * time.Second)
+	defaultShutdownGrace = Duration(20 * time.Second)
+	devShutdownGrace     = Duration(2 * time.Second)
+)
+
+// Shutdown is how long everything goes on after a signal to stop, and how long the
+// work under way may last after that (R16). A development gateway has no load balancer
+// that must notice.
+func (c Config) Shutdown(dev bool) (delay, grace time.Duration) {
+	wait, last := defaultShutdownDelay, defaultShutdownGrace
+	if dev {
+		wait, last = 0, devShutdownGrace
+	}
+	if c.ShutdownDelay != nil {
+		wait = *c.ShutdownDelay
+	}
+	return time.Duration(wait), time.Duration(orElse(c.ShutdownGrace, last))
+}
