@@ -159,11 +159,12 @@ func (out *service) stop(ctx context.Context, servers []*http.Server, endCalls, 
 	if within.Err() != nil {
 		out.logger.WarnContext(ctx, "the grace is over: work that is left fails on record")
 		errs = append(errs, out.road.Close())
+		last, cancelLast := context.WithTimeout(ctx, shutdownPart)
+		defer cancelLast()
+		within = last
 	}
-	last, cancelLast := context.WithTimeout(ctx, shutdownPart)
-	defer cancelLast()
 	for _, server := range servers {
-		if err := drain(last, server); err != nil {
+		if err := drain(within, server); err != nil {
 			errs = append(errs, err, server.Close())
 		}
 	}

@@ -2,10 +2,11 @@ package main
 
 import (
 	"net/http"
-	"strings"
 	"testing"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/config"
 )
 
 // sending sends a letter and does not wait.
@@ -64,7 +65,7 @@ func TestStop_WhileWorking(t *testing.T) {
 	entered, release := make(chan struct{}, 1), make(chan struct{})
 	b.serve(t, "slow", "mcp-v1", &fake{conduct: held(entered, release)}, host{})
 	add := func() letter {
-		return b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=" + goodMCP, body: addBody(b.number())})
+		return b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=calculator", body: addBody(b.number())})
 	}
 	first := b.sending(t, b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=slow", body: addBody(b.number())}))
 	<-entered
@@ -72,8 +73,8 @@ func TestStop_WhileWorking(t *testing.T) {
 	soonIn(t.Context(), background, func() bool {
 		return b.send(t, b.operator("GET", "/readyz", "", nil)).status == http.StatusServiceUnavailable
 	})
-	b.right(t, b.send(t, add()), "3")
-	refused := want{status: 503, code: "draining", header: map[string]string{"Retry-After": "5"}}
+	b.right(t, b.send(t, add()), `"sum":`)
+	refused := want{status: 503, code: "draining", proof: "internal_error", header: map[string]string{"Retry-After": "5"}}
 	soonIn(t.Context(), background, func() bool { return b.send(t, add()).status == refused.status })
 	l := add()
 	b.refused(t, l, b.send(t, l), refused)
