@@ -146,7 +146,7 @@ func (out *service) stop(ctx context.Context, servers []*http.Server, endCalls, 
 	out.stopping.Store(true)
 	delay, grace := out.settings.config.Shutdown(out.settings.dev)
 	out.logger.InfoContext(ctx, "stopping", slog.Duration("delay", delay), slog.Duration("grace", grace))
-	time.Sleep(delay)
+	<-time.After(delay)
 	within, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	for _, drain := range out.drain {
