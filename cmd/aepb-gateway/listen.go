@@ -28,7 +28,7 @@ const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 60 * time.Second
 	idleTimeout       = 120 * time.Second
-	shutdownPart      = time.Second // also for the last answers after the grace
+	shutdownPart      = 500 * time.Millisecond // also for the last answers after the grace
 	maxHeaderBytes    = 64 << 10
 )
 
@@ -94,6 +94,7 @@ func (p ports) addresses() addresses {
 func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 	servers := []*http.Server{out.server(out.publicBounds.handler(out.public)), out.server(out.adminBounds.handler(out.admin))}
 	listeners := []net.Listener{out.publicBounds.listen(public), out.adminBounds.listen(admin)}
+	delay, grace := out.settings.config.Shutdown(out.settings.dev)
 	group, ctx := errgroup.WithContext(ctx)
 	for i, listener := range listeners {
 		group.Go(func() error {
@@ -121,7 +122,7 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 	}
 	group.Go(func() error {
 		<-ctx.Done()
-		return out.stop(context.WithoutCancel(ctx), servers, endCalls, closeDoors)
+		return out.stop(context.WithoutCancel(ctx), delay, grace, servers, endCalls, closeDoors)
 	})
 	return group.Wait()
 }
@@ -142,9 +143,8 @@ func (out *service) server(handler http.Handler) *http.Server {
 // the grace to end, with all listeners open, since it may need its callers. What is left
 // then fails on record and is told so. The admin listener closes after the public one,
 // so that a scraper sees the end.
-func (out *service) stop(ctx context.Context, servers []*http.Server, endCalls, closeDoors func()) error {
+func (out *service) stop(ctx context.Context, delay, grace time.Duration, servers []*http.Server, endCalls, closeDoors func()) error {
 	out.stopping.Store(true)
-	delay, grace := out.settings.config.Shutdown(out.settings.dev)
 	out.logger.InfoContext(ctx, "stopping", slog.Duration("delay", delay), slog.Duration("grace", grace))
 	<-time.After(delay)
 	within, cancel := context.WithTimeout(ctx, grace)

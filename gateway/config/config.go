@@ -30,7 +30,7 @@ type Config struct {
 	Timeout   Duration        `yaml:"timeout"`   // of one call to an agent; default 60s
 
 	ShutdownDelay *Duration `yaml:"shutdown_delay"` // how long everything goes on after a signal to stop, while readiness fails, so that load balancers notice; default 5s, in dev 0
-	ShutdownGrace Duration  `yaml:"shutdown_grace"` // how long work under way may last after that, background work included, while new work gets 503 with Retry-After; what is left then fails on record; default 20s, in dev 2s. The process ends within 2s more: by default 27s after the signal, and Kubernetes gives 30s
+	ShutdownGrace Duration  `yaml:"shutdown_grace"` // how long work under way may last after that, background work included, while new work gets 503 with Retry-After; what is left then fails on record; default 20s, in dev 5s. A change of either needs a restart. The process ends within 2s more: by default 27s after the signal, and Kubernetes gives 30s
 
 	SLIM   SLIM             `yaml:"slim"`
 	AINP   AINP             `yaml:"ainp"`

@@ -95,7 +95,7 @@ func (l Limits) check(say func(path, reason string)) {
 const (
 	defaultShutdownDelay = Duration(5 * time.Second)
 	defaultShutdownGrace = Duration(20 * time.Second)
-	devShutdownGrace     = Duration(2 * time.Second)
+	devShutdownGrace     = Duration(5 * time.Second)
 )
 
 // Shutdown is how long everything goes on after a signal to stop, and how long the
