@@ -181,9 +181,9 @@ func answersIn(turn *canonical.Content) []canonical.Answer {
 // content and without an action it accepts. Whether the action is one is judged
 // against the question (package consent).
 func readAnswer(o *rawjson.Object) canonical.Answer {
-	a := canonical.Answer{Key: memberText(o, "key", ""), Action: canonical.Action(memberText(o, "action", ""))}
+	a := canonical.Answer{Key: wordIn(o.Peek("key")), Action: canonical.Action(wordIn(o.Peek("action")))}
 	content := o.Peek("content")
-	if content != nil && a.Action == "" {
+	if content != nil && leftOut(o.Peek("action")) {
 		a.Action = canonical.Accept
 	}
 	if a.Action == canonical.Accept {
@@ -191,6 +191,18 @@ func readAnswer(o *rawjson.Object) canonical.Answer {
 	}
 	return a
 }
+
+// wordIn is a text; what is something else stays JSON, so that it names no question
+// and no action.
+func wordIn(raw json.RawMessage) string {
+	if text, ok := rawjson.Unquote(raw); ok || leftOut(raw) {
+		return text
+	}
+	return string(raw)
+}
+
+// leftOut: the member is left out, or null.
+func leftOut(raw json.RawMessage) bool { return raw == nil || string(raw) == "null" }
 
 func sayAnswer(a *canonical.Answer) json.RawMessage {
 	return rawjson.NewBuilder().Optional("key", a.Key).Optional("action", string(a.Action)).Raw("content", a.Value).Bytes()

@@ -99,6 +99,7 @@ func Check(asked []canonical.Input, given []canonical.Answer) ([]canonical.Answe
 // it is no answer to that question; the error has the schema of a form.
 func Fit(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
 	if in.Mode == canonical.ModeNative {
+		a.Parts = nil
 		return a, fitNative(in, a)
 	}
 	switch a.Action {
@@ -107,7 +108,7 @@ func Fit(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
 		return a, nil
 	case canonical.Accept:
 	default:
-		return a, refused(`the answer to the question %s says neither accept, decline nor cancel: give it an "action"`, quote(in.Key))
+		return a, noAction(in)
 	}
 	switch in.Mode {
 	case canonical.ModeForm:
@@ -125,12 +126,14 @@ func Fit(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
 
 func fitForm(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
 	if len(a.Value) == 0 && len(a.Parts) > 0 {
-		value, _, ok := profile.Bind(in.Schema, textOf(a.Parts))
-		if !ok {
+		text := textOf(a.Parts)
+		value, _, ok := profile.Bind(in.Schema, text)
+		if !ok || strings.TrimSpace(text) == "" {
 			return a, misfit(in, "it wants values, not text")
 		}
-		a.Value, a.Parts = value, nil
+		a.Value = value
 	}
+	a.Parts = nil // only the values were judged
 	value := a.Value
 	if len(value) == 0 {
 		value = json.RawMessage("{}")
@@ -191,7 +194,12 @@ func fitNative(in canonical.Input, a canonical.Answer) error {
 // plain is what a message without answers of its own means for the only question.
 func plain(in canonical.Input, parts []canonical.Part) (canonical.Answer, error) {
 	a := canonical.Answer{Key: in.Key, Action: canonical.Accept}
-	if data := object(parts); data != nil {
+	text := strings.TrimSpace(textOf(parts))
+	word := canonical.Action(strings.ToLower(text))
+	if data, several := object(parts); data != nil {
+		if in.Mode != canonical.ModeText && (several || word == canonical.Decline || word == canonical.Cancel) {
+			return a, refused("the answer to the question %s says several things: answer with one data part, decline or cancel", quote(in.Key))
+		}
 		if said, ok, err := actionIn(in, data); ok || err != nil {
 			return said, err
 		}
@@ -200,8 +208,6 @@ func plain(in canonical.Input, parts []canonical.Part) (canonical.Answer, error)
 			return a, nil
 		}
 	}
-	text := strings.TrimSpace(textOf(parts))
-	word := canonical.Action(strings.ToLower(text))
 	if in.Mode == canonical.ModeURL && word == done {
 		return a, nil
 	}
@@ -233,13 +239,18 @@ func choices(schema json.RawMessage) bool {
 // name. In free text other data is what the caller says.
 func actionIn(in canonical.Input, data json.RawMessage) (canonical.Answer, bool, error) {
 	o := rawjson.Parse(data, "")
-	action, ok := rawjson.Unquote(o.Take("action"))
+	raw := o.Take("action")
+	action, _ := rawjson.Unquote(raw) // one that is no text is none of the three
 	a := canonical.Answer{Key: in.Key, Action: canonical.Action(strings.ToLower(action)), Value: o.Take("content")}
 	switch {
-	case !ok || declares(in.Schema, "action"):
+	case in.Mode != canonical.ModeText && o.Has("elicitation") && !declares(in.Schema, "elicitation"):
+		return a, false, refused(`the answer to the question %s has an "elicitation" that is none: answer with "action" and "content"`, quote(in.Key))
+	case raw == nil || declares(in.Schema, "action"):
 		return a, false, nil
 	case in.Mode == canonical.ModeText:
 		return a, isAction(a.Action) && o.Rest() == nil, nil
+	case !isAction(a.Action):
+		return a, false, noAction(in)
 	case o.Rest() != nil:
 		return a, false, refused(`the answer to the question %s has an "action" and other members: put the values into "content"`, quote(in.Key))
 	default:
@@ -260,14 +271,17 @@ func isAction(a canonical.Action) bool {
 	return a == canonical.Accept || a == canonical.Decline || a == canonical.Cancel
 }
 
-// object is the first data part that is an object.
-func object(parts []canonical.Part) json.RawMessage {
+// object is the first data part that is an object, and whether there are several.
+func object(parts []canonical.Part) (first json.RawMessage, several bool) {
 	for i := range parts {
 		if p := &parts[i]; p.Kind == canonical.KindData && len(p.Data) > 0 && p.Data[0] == '{' {
-			return p.Data
+			if first != nil {
+				return first, true
+			}
+			first = p.Data
 		}
 	}
-	return nil
+	return first, false
 }
 
 // empty reports whether parts say nothing.
@@ -297,6 +311,10 @@ func misfit(in canonical.Input, why string) error {
 		Code: canonical.CodeBadParams, Schema: in.Schema,
 		Message: fmt.Sprintf("the answer to the question %s does not fit its form: %s. Answer with values that match the schema, decline or cancel", quote(in.Key), why),
 	}
+}
+
+func noAction(in canonical.Input) error {
+	return refused(`the answer to the question %s says neither accept, decline nor cancel: give it an "action"`, quote(in.Key))
 }
 
 func refused(format string, args ...any) error {
