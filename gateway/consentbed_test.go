@@ -1,0 +1,295 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/consent"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// The keys of the questions that are asked.
+const (
+	keyWho   = "who"   // a form with a required text
+	keyAge   = "age"   // a form with a required whole number
+	keySure  = "sure"  // a form without values
+	keyVisit = "visit" // a URL
+	keyTalk  = "talk"  // free text
+	keyModel = "model" // a request for a model's words
+)
+
+func inputOf(key string) canonical.Input {
+	in := canonical.Input{Key: key, Mode: canonical.ModeForm}
+	switch key {
+	case keyWho:
+		in.Schema = json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`)
+	case keyAge:
+		in.Schema = json.RawMessage(`{"type":"object","properties":{"age":{"type":"integer","minimum":18}},"required":["age"]}`)
+	case keySure:
+		in.Schema = json.RawMessage(`{"type":"object","properties":{}}`)
+	case keyVisit:
+		in.Mode, in.URL = canonical.ModeURL, "https://example.com/"
+	case keyTalk:
+		in.Mode = canonical.ModeText
+	case keyModel:
+		in.Mode, in.Native = canonical.ModeNative, &canonical.Native{Method: "sampling/createMessage", Params: json.RawMessage(`{}`)}
+	}
+	return in
+}
+
+// askedSets are the questions that can be open at once.
+func askedSets() [][]string {
+	return [][]string{{keyWho}, {keySure}, {keyAge}, {keyVisit}, {keyTalk}, {keyModel}, {keySure, keyWho}, {keyTalk, keyVisit, keyAge}}
+}
+
+// inputsOf are the questions of one of these sets.
+func inputsOf(set uint8) []canonical.Input {
+	sets := askedSets()
+	var inputs []canonical.Input
+	for _, key := range sets[int(set)%len(sets)] {
+		inputs = append(inputs, inputOf(key))
+	}
+	return inputs
+}
+
+// codec is how one kind of message is written, and read with the codec under test.
+type codec struct {
+	name  string
+	form  translators.Translator
+	begun func() translators.Wire                                            // the call about which the agent asks
+	wire  func(t testing.TB, m fuzzedMessage, state string) translators.Wire // an answer to it
+	doc   func(translators.Wire) []byte                                      // the JSON in it; nil: the body
+	state bool                                                               // an answer names the question by its request state
+}
+
+func (c *codec) document(w translators.Wire) []byte {
+	if c.doc == nil {
+		return w.Body
+	}
+	return c.doc(w)
+}
+
+// bed is a gateway that waits for the answers of one caller.
+type bed struct {
+	*Gateway
+	t      testing.TB
+	codec  *codec
+	inputs []canonical.Input
+	key    EntryKey
+}
+
+const bedCaller = "spiffe://example.com/client"
+
+func newBed(t testing.TB, c *codec, inputs []canonical.Input) *bed {
+	t.Helper()
+	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry, err := translators.NewRegistry(formA2A, formMCP, formAINP, formUACP, formSLIM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &Gateway{Deps: Deps{
+		Registry: registry, Entries: memory.Entries(), Answers: memory, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		NewID: func() string { return string(ect.NewID()) },
+	}, instance: "here"}
+	b := &bed{Gateway: g, t: t, codec: c, inputs: inputs}
+	b.key = g.keyOf(b.exchange(translators.Wire{}), theTask)
+	return b
+}
+
+// exchange is one message of the caller to an MCP server of 2026-07-28.
+func (b *bed) exchange(w translators.Wire) *exchange {
+	return &exchange{
+		call:   transport.Call{Agent: "agent", Session: "session", Caller: identity.Caller{Peer: ect.Peer{ID: bedCaller}}, Wire: w},
+		source: b.codec.form, dest: formMCP, agent: directory.Agent{Name: "agent"}, endpoint: transport.Endpoint{Version: mcp.Modern},
+	}
+}
+
+// asks puts a question of a round on record.
+func (b *bed) asks(round int) {
+	b.t.Helper()
+	rec, err := b.load(b.t.Context(), b.key)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if rec == nil {
+		begun := b.codec.begun()
+		rec = &record{Form: recordForm, Agent: "agent", Binding: mcp.Binding, Source: b.codec.form.Info().Binding, key: b.key}
+		rec.Call = saidIn(begun.Version, begun.Form, begun)
+	}
+	rec.Task = canonical.Task{ID: theTask, Inputs: b.inputs, Status: canonical.Status{State: canonical.StateInputRequired}}
+	rec.Waits, rec.State, rec.Round = waitsState, "agent's own", round
+	if ok, err := b.save(b.t.Context(), rec); err != nil || !ok {
+		b.t.Fatalf("the question is not kept: %v", err)
+	}
+}
+
+// hear takes one message and returns what the agent is told. False: the question is
+// still open.
+func (b *bed) hear(w translators.Wire) ([]canonical.Answer, bool) {
+	b.t.Helper()
+	m, err := b.codec.form.Decode(w)
+	if err != nil {
+		return nil, false
+	}
+	x := b.exchange(w)
+	x.message = m
+	if query, ok := m.Body.(*canonical.TaskQuery); ok && m.Op == canonical.OpTaskAnswer {
+		m.Body, m.Conversation.TaskID = &canonical.Invoke{Answers: query.Answers}, query.ID // as answerTask does
+	}
+	invoke := x.repeats()
+	if invoke == nil || b.asksAgain(invoke) {
+		return nil, false
+	}
+	if answered, _, err := b.resume(b.t.Context(), x); answered || err != nil || x.prior == nil {
+		return nil, false
+	}
+	if err := b.claim(b.t.Context(), x); err != nil {
+		b.t.Fatal(err)
+	}
+	told, ok := x.message.Body.(*canonical.Invoke)
+	if !ok {
+		b.t.Fatalf("the agent is told %+v", x.message.Body)
+	}
+	return told.Answers, true
+}
+
+// asksAgain: the message lacks answers, and its caller is asked again, which this
+// gateway has no means for.
+func (b *bed) asksAgain(invoke *canonical.Invoke) bool {
+	rec, err := b.load(b.t.Context(), b.key)
+	if err != nil || rec == nil {
+		b.t.Fatal("the record is gone")
+	}
+	_, err = rec.answers(invoke)
+	_, missing := errors.AsType[*consent.MissingError](err)
+	return missing
+}
+
+// firstRound is that of the first question: there was one before.
+const firstRound = 1
+
+// hearAll takes a stream of messages to questions on record. Once a question is
+// answered, the next message finds none, and then the agent asks again.
+func (b *bed) hearAll(messages []fuzzedMessage, says func([]canonical.Input, []byte) claims) (heard []canonical.Answer) {
+	b.t.Helper()
+	round, open := firstRound, true
+	b.asks(round)
+	for _, m := range messages {
+		current := stateOf(round, theTask)
+		at := m.state
+		switch m.state {
+		case "":
+			at = current
+		case "earlier":
+			at = stateOf(round-1, theTask)
+		case "none":
+			at = ""
+		}
+		w := b.codec.wire(b.t, m, at)
+		answers, done := b.hear(w)
+		said := says(b.inputs, b.codec.document(w))
+		if !open || b.codec.state && at != current {
+			said = nil // to a question that is answered
+		}
+		judge(b.t, answers, said, w.Body)
+		heard = append(heard, answers...)
+		switch {
+		case done:
+			round, open = round+1, false
+		case !open:
+			open = true
+			b.asks(round)
+		}
+	}
+	return heard
+}
+
+// idOf is the id of a question that was asked in the middle of a stream.
+func idOf(question, round int) string {
+	return "0b5e4e0c-5f4e-4d3a-9b1e-01234567" + strconv.Itoa(10+question) + strconv.Itoa(10+round)
+}
+
+// replyTo is the id that a fuzzed key stands for: of a question, by the key, and
+// of the question of an earlier round, by the key after "earlier ".
+func (b *bed) replyTo(key string) string {
+	for i, in := range b.inputs {
+		switch key {
+		case in.Key:
+			return idOf(i, firstRound)
+		case "earlier " + in.Key:
+			return idOf(i, firstRound-1)
+		}
+	}
+	return key
+}
+
+// hearReplies takes the answers to questions of an open stream, each a message that
+// names its question by an id. The first to each counts.
+func (b *bed) hearReplies(answers []fuzzedAnswer, says func(key string, body []byte) (claim, bool)) []canonical.Answer {
+	b.t.Helper()
+	ctx := b.t.Context()
+	x := b.exchange(translators.Wire{})
+	x.record = &record{key: b.key, Box: "box"}
+	for i, in := range b.inputs {
+		for round := range firstRound + 1 {
+			x.record.Round = round
+			if err := b.question(ctx, x, idOf(i, round), in.Key); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+	}
+	said, first := claims{}, map[string]bool{}
+	var all []byte
+	for _, a := range answers {
+		id := b.replyTo(a.key)
+		w := b.codec.wire(b.t, fuzzedMessage{answers: []fuzzedAnswer{a}}, id)
+		all = append(append(all, w.Body...), '\n')
+		m, err := b.codec.form.Decode(w)
+		if err != nil {
+			continue
+		}
+		reply, ok := m.Body.(*canonical.Reply)
+		if !ok {
+			continue
+		}
+		if _, err := b.answerQuestion(ctx, x, reply); err != nil {
+			b.t.Fatal(err)
+		}
+		for i, in := range b.inputs {
+			if id == idOf(i, firstRound) && !first[in.Key] {
+				first[in.Key] = true
+				c, ok := says(in.Key, w.Body)
+				said.add(in.Key, c, ok)
+			}
+		}
+	}
+	waits := &asked{got: map[string]canonical.Answer{}, round: firstRound}
+	entry, _, err := b.Entries.Get(ctx, x.record.mailKey())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var l letter
+	if len(entry.Value) > 0 && json.Unmarshal(entry.Value, &l) != nil {
+		b.t.Fatalf("the letter is %q", entry.Value)
+	}
+	if waits.take(b.inputs, l.Answers); waits.refused != nil {
+		return nil
+	}
+	heard := waits.answers(b.inputs)
+	judge(b.t, heard, said, all)
+	return heard
+}
