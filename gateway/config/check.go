@@ -100,6 +100,7 @@ func (c Config) check(s source) error {
 	if c.Listen.UACPUDP != "" && !loopback(c.Listen.UACPUDP) {
 		say("$.listen.uacp_udp", "not an address of this machine: datagrams have no protection")
 	}
+	c.Listen.check(say)
 	c.Listen.UACPConnections.check("$.listen.uacp_connections", say)
 	c.SLIM.check(c.Identity.WorkloadAPI != "", say)
 	if err := directory.ValidateDocuments(c.VisitorRules(false)); err != nil {
@@ -252,6 +253,11 @@ func (a Admin) check(say func(path, reason string)) {
 		}
 		names[o.ID] = name
 	}
+	for i, host := range a.Hosts {
+		if !exactHost(host) {
+			say("$.admin.hosts["+strconv.Itoa(i)+"]", strconv.Quote(host)+" allows nothing: expected an exact host name or IP address, without scheme, port, path or pattern")
+		}
+	}
 }
 
 func (a Agent) check(path string, say func(path, reason string)) {
@@ -324,6 +330,7 @@ func (c Config) Serve() error {
 	if c.Listen.UACPUDP != "" {
 		errs = append(errs, &Error{Reason: "listen.uacp_udp: datagrams have no protection, so only dev takes them"})
 	}
+	errs = append(errs, c.Listen.serve()...)
 	errs = append(errs, c.SLIM.serve()...)
 	for _, agent := range c.Directory(false) {
 		if err := directory.Validate(agent, false); err != nil {

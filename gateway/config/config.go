@@ -43,6 +43,8 @@ type Listen struct {
 	GRPC   string `yaml:"grpc"`   // A2A over gRPC, also in dev; default: not served
 	Admin  string `yaml:"admin"`  // default 127.0.0.1:9443
 
+	Metrics string `yaml:"metrics"` // /metrics, /healthz and /readyz alone, over plain HTTP and without credentials, for Prometheus and probes; also in dev; such as :9464, where aepbctl healthz looks. They hold no secrets, but names of agents. Default: not served. A change needs a restart
+
 	UACP      string `yaml:"uacp"`       // for µACP over TLS, such as :8888; default: none. The TLS server name begins with the agent's name, and at least one label follows; of several agents the longest name is meant
 	UACPUDP   string `yaml:"uacp_udp"`   // for µACP in datagrams, without protection: only in dev, and on a loopback address; default: none
 	UACPAgent string `yaml:"uacp_agent"` // whom µACP callers reach who give no such name
@@ -91,7 +93,7 @@ type TLS struct {
 // Admin guards the admin listener (R17).
 type Admin struct {
 	Operators map[string]Operator `yaml:"operators"` // who may use /api, by name; at least one under serve, in dev also who has the token file
-	Hosts     []string            `yaml:"hosts"`     // names that may stand in Host, besides localhost and loopback addresses
+	Hosts     []string            `yaml:"hosts"`     // names that may stand in the Host of a request to /api, besides localhost, 127.0.0.1, ::1 and the host of public_url: exact host names or IP addresses, without a port
 }
 
 // Operator is somebody who operates the gateway.
