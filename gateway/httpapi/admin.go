@@ -26,27 +26,61 @@ import (
 // maxAdminBody bounds what an operator may post, in octets.
 const maxAdminBody = 64 << 10
 
+// MonitoringDeps is what the pages for Prometheus and for probes are built from.
+type MonitoringDeps struct {
+	Metrics http.Handler
+	// Ready says why no new work should come; no error: it may. Its text is shown
+	// to all who ask.
+	Ready  func() error
+	Logger *slog.Logger
+}
+
+// Monitoring builds a surface of /metrics, /healthz and /readyz alone. Prometheus
+// cannot choose the Host that it sends, so every Host is answered: a web page that
+// reaches the listener by DNS rebinding can read these pages. They change nothing
+// and hold no secrets, but they name agents and count what passes.
+func Monitoring(deps MonitoringDeps) (http.Handler, error) {
+	if deps.Metrics == nil || deps.Ready == nil || deps.Logger == nil {
+		return nil, errors.New("httpapi: incomplete MonitoringDeps")
+	}
+	engine := surface(deps.Logger)
+	deps.pages(engine)
+	return engine, nil
+}
+
+func (m MonitoringDeps) pages(engine *gin.Engine) {
+	engine.GET("/healthz", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
+	engine.GET("/readyz", m.ready)
+	engine.GET("/metrics", gin.WrapH(m.Metrics))
+}
+
+func (m MonitoringDeps) ready(c *gin.Context) {
+	if err := m.Ready(); err != nil {
+		c.String(http.StatusServiceUnavailable, "%v\n", err)
+		return
+	}
+	c.String(http.StatusOK, "ready\n")
+}
+
 // AdminDeps is what the admin surface is built from.
 type AdminDeps struct {
+	MonitoringDeps
 	Directory *directory.Directory
 	Registry  *translators.Registry // for negotiation
 	Evidence  ect.Store             // for auditors; nil: it is not served here
 	Self      ect.Identity
 	PublicURL string
-	Metrics   http.Handler
-	Ready     func() bool
 	// Operators are who may use /api, by client certificate: loopback is no identity (R17).
 	Operators Operators
 	// Token makes its bearer an operator with every role: dev has one. Empty: none does.
 	Token string
-	Hosts []string // host names, without port, that may stand in Host (R17)
+	Hosts []string // host names, without port, that may stand in the Host of a request to /api (R17)
 	// Failures bounds refused operators; nil: they cost nothing.
 	Failures *Failures
 	Open     bool // a development gateway: agents without callers are open to everybody (R2)
-	Logger   *slog.Logger
 }
 
-// Admin builds the admin surface.
+// Admin builds the admin surface: the pages of [Monitoring], and /api.
 func Admin(deps AdminDeps) (http.Handler, error) {
 	if deps.Directory == nil || deps.Registry == nil || deps.Metrics == nil || deps.Ready == nil ||
 		(deps.Token == "" && deps.Operators == nil) || deps.Logger == nil {
@@ -54,11 +88,9 @@ func Admin(deps AdminDeps) (http.Handler, error) {
 	}
 	engine := surface(deps.Logger)
 	a := admin{deps}
-	engine.Use(a.underWay, a.host)
-	engine.GET("/healthz", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
-	engine.GET("/readyz", a.ready)
-	engine.GET("/metrics", gin.WrapH(deps.Metrics))
-	api := engine.Group("/api", a.operator)
+	engine.Use(a.underWay, a.origin)
+	deps.pages(engine)
+	api := engine.Group("/api", a.host, a.operator)
 	api.GET("/agents", a.list)
 	api.POST("/agents", a.put)
 	api.GET("/agents/:name", a.show)
@@ -84,26 +116,29 @@ func (a admin) underWay(c *gin.Context) {
 	}
 }
 
-// host refuses requests that a web page elsewhere could have a browser send:
-// a foreign Host (DNS rebinding) or a foreign Origin (R17).
+// origin refuses what a web page of another origin has a browser send (R17).
+func (a admin) origin(c *gin.Context) {
+	if origin := c.GetHeader("Origin"); origin != "" && origin != "https://"+c.Request.Host {
+		refuse(c)
+	}
+}
+
+// host refuses a foreign Host: a web page elsewhere has its own name lead to this
+// address (DNS rebinding), and then its requests have no foreign Origin (R17).
 func (a admin) host(c *gin.Context) {
 	name := c.Request.Host
 	if h, _, err := net.SplitHostPort(name); err == nil {
 		name = h
 	}
-	origin := c.GetHeader("Origin")
-	if !slices.Contains(a.deps.Hosts, strings.Trim(name, "[]")) || (origin != "" && origin != "https://"+c.Request.Host) {
-		problem.Write(c.Writer, c.Request, &policy.Forbidden{Constraint: policy.ConstraintCallers})
-		c.Abort()
+	name = strings.Trim(name, "[]")
+	if !slices.ContainsFunc(a.deps.Hosts, func(ours string) bool { return strings.EqualFold(ours, name) }) {
+		refuse(c)
 	}
 }
 
-func (a admin) ready(c *gin.Context) {
-	if !a.deps.Ready() {
-		c.String(http.StatusServiceUnavailable, "stopping\n")
-		return
-	}
-	c.String(http.StatusOK, "ready\n")
+func refuse(c *gin.Context) {
+	problem.Write(c.Writer, c.Request, &policy.Forbidden{Constraint: policy.ConstraintCallers})
+	c.Abort()
 }
 
 // agentDocument is an agent as the admin API shows and takes it.

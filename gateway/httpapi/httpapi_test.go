@@ -667,11 +667,12 @@ func TestAdmin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ready := true
+	var ready error
+	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "a_metric 1\n") })
 	handler, err := httpapi.Admin(httpapi.AdminDeps{
 		Registry: registry, Self: "spiffe://gw.example/aepb", PublicURL: "https://gw.example",
-		Directory: agents, Metrics: http.NotFoundHandler(), Ready: func() bool { return ready }, Token: "right",
-		Hosts: []string{"127.0.0.1", "::1"}, Logger: slog.New(slog.DiscardHandler),
+		MonitoringDeps: httpapi.MonitoringDeps{Metrics: metrics, Ready: func() error { return ready }, Logger: slog.New(slog.DiscardHandler)},
+		Directory:      agents, Token: "right", Hosts: []string{"127.0.0.1", "::1", "GW.example"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -708,16 +709,23 @@ func TestAdmin(t *testing.T) {
 		{"remove", "DELETE", "https://127.0.0.1:9443/api/agents/pricing", "", right, 204},
 		{"remove again", "DELETE", "https://127.0.0.1:9443/api/agents/pricing", "", right, 404},
 		{"show nobody", "GET", "https://127.0.0.1:9443/api/agents/pricing", "", right, 404},
+		{"list by a name in other letters", "GET", "https://gw.EXAMPLE:9443/api/agents", "", right, 200},
+		{"foreign host, no token", "GET", "https://10.1.2.3:9443/api/agents", "", nil, 403},
 		{"health", "GET", "https://127.0.0.1:9443/healthz", "", nil, 200},
 		{"ready", "GET", "https://127.0.0.1:9443/readyz", "", nil, 200},
+		{"metrics", "GET", "https://127.0.0.1:9443/metrics", "", nil, 200},
+		{"health by the address of a pod", "GET", "https://10.1.2.3:9443/healthz", "", nil, 200},
+		{"ready by the address of a pod", "GET", "https://10.1.2.3:9443/readyz", "", nil, 200},
+		{"metrics by the name of a service", "GET", "https://aepb-gateway.monitoring.svc:9443/metrics", "", nil, 200},
+		{"metrics for a page of another origin", "GET", "https://127.0.0.1:9443/metrics", "", http.Header{"Origin": {"https://evil.example"}}, 403},
 	} {
 		if w := s.do(tc.method, tc.target, tc.body, nil, tc.header); w.Code != tc.status {
 			t.Errorf("%s: got %d %s, want %d", tc.name, w.Code, w.Body, tc.status)
 		}
 	}
-	ready = false
-	if w := s.do("GET", "https://127.0.0.1:9443/readyz", "", nil, nil); w.Code != 503 {
-		t.Errorf("stopping: got %d", w.Code)
+	ready = errors.New("stopping")
+	if w := s.do("GET", "https://127.0.0.1:9443/readyz", "", nil, nil); w.Code != 503 || w.Body.String() != "stopping\n" {
+		t.Errorf("stopping: got %d %s", w.Code, w.Body)
 	}
 }
 
