@@ -1,5 +1,6 @@
-// Package telemetry is what operators see: every metric name of the gateway in
-// one file (metrics.go), and the set-up of the log (log.go).
+// Package telemetry is what operators see: every metric of the gateway, with what
+// it means and what to do about it, in one file (metrics.go), and the set-up of the
+// log (log.go). README.md is the reference for operators, made of metrics.go.
 //
 // Metric names and labels are a promise (contract section 3). No label takes a
 // value that an outsider can invent: labels.go maps everything that is not on a

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,8 +15,6 @@ import (
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
-
-const namespace = "aepb"
 
 // Stage is a part of the road whose time is measured.
 type Stage string
@@ -30,6 +29,8 @@ const (
 // Deps is what Metrics need.
 type Deps struct {
 	Bindings []canonical.Binding // the protocols spoken here; others are "other"
+	// Version and Commit are what runs. An empty version: nothing is told of it.
+	Version, Commit string
 	// Backend is what keeps the state, and BackendUp tells whether it can now.
 	// Empty: nothing is told of it.
 	Backend   string
@@ -46,6 +47,7 @@ type Deps struct {
 // for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
+	defined  definitions
 	bindings set
 	agents   *firstSeen
 
@@ -76,74 +78,60 @@ func New(deps Deps) (*Metrics, error) {
 	}
 	m.define()
 	m.remember()
-	for _, c := range []prometheus.Collector{
+	all := append(m.asked(deps),
 		m.translations, m.duration, m.losses, m.verified, m.issued, m.kept, m.limited, m.denied, m.inflight, m.upstream, m.reloads, m.questions, m.changes,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(),
-	} {
+	)
+	for _, c := range all {
 		if err := m.registry.Register(c); err != nil {
 			return nil, err
 		}
 	}
+	return m, nil
+}
+
+// asked defines what others know and are asked for at every scrape, as far as there
+// are such others.
+func (m *Metrics) asked(deps Deps) (all []prometheus.Collector) {
+	if deps.Version != "" {
+		info := m.defined.gauge("build_info",
+			"Always 1; its labels say what runs.",
+			"Compare it between replicas after a rollout. unknown is a build without version control.",
+			prometheus.Labels{"version": deps.Version, "commit": deps.Commit})
+		info.Set(1)
+		all = append(all, info)
+	}
+	backend := prometheus.Labels{"backend": deps.Backend}
+	if deps.Backend != "" {
+		all = append(all, m.defined.gaugeFunc("state_backend_up",
+			"1 while what keeps the state can be used.",
+			"At 0 the gateway is not ready and refuses work that it would have to remember: look at the disk of state.path, or at Redis.",
+			backend, func() float64 {
+				if deps.BackendUp() {
+					return 1
+				}
+				return 0
+			}))
+	}
 	if deps.Filled != nil {
-		if err := m.registry.Register(newFilled(deps.Filled)); err != nil {
-			return nil, err
-		}
+		all = append(all, m.defined.gauges("state_usage_ratio",
+			"Part of its bounds that a kind of state takes, of the number or of the bytes. lasting_entries are those that cannot be dropped before their end: at 0.75 new tasks are refused. With Redis: memory, of maxmemory.",
+			"Alert above 0.7 for lasting_entries and for memory: raise state.records, state.records_mib or maxmemory. Other kinds drop their oldest when they are full.",
+			"kind", deps.Filled))
 	}
 	if deps.Ignored != nil {
-		if err := m.registry.Register(ignored(deps)); err != nil {
-			return nil, err
-		}
+		all = append(all, m.defined.counterFunc("state_ignored_total",
+			"Evidence that the backend gave and that was not believed: its authentication code is not that of a replica.",
+			"Alert on any: another program writes to this Redis, or the replicas have different keys in state.key.",
+			backend, func() float64 { return float64(deps.Ignored()) }))
 	}
-	if deps.Backend == "" {
-		return m, nil
-	}
-	return m, m.registry.Register(backendUp(deps))
+	return all
 }
 
-// backendUp is asked when somebody looks.
-func backendUp(deps Deps) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "state_backend_up", Help: "1 while what keeps the state can be used.",
-		ConstLabels: prometheus.Labels{"backend": deps.Backend},
-	}, func() float64 {
-		if deps.BackendUp() {
-			return 1
-		}
-		return 0
-	})
-}
-
-// ignored tells at every look what was not believed.
-func ignored(deps Deps) prometheus.Collector {
-	return prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Namespace: namespace, Name: "state_ignored_total",
-		Help:        "Evidence that the backend gave and that was not believed: its authentication code is not that of a replica.",
-		ConstLabels: prometheus.Labels{"backend": deps.Backend},
-	}, func() float64 { return float64(deps.Ignored()) })
-}
-
-// filled tells how full each kind of state is, at every look.
-type filled struct {
-	ratio *prometheus.Desc
-	look  func() map[string]float64
-}
-
-func newFilled(look func() map[string]float64) filled {
-	return filled{prometheus.NewDesc(namespace+"_state_usage_ratio",
-		"Part of its bounds that a kind of state takes, of the number or of the bytes. lasting_entries are those that cannot be dropped before their end: at 0.75 new tasks are refused. With Redis: memory, of maxmemory.",
-		[]string{"kind"}, nil), look}
-}
-
-func (f filled) Describe(out chan<- *prometheus.Desc) { out <- f.ratio }
-
-func (f filled) Collect(out chan<- prometheus.Metric) {
-	for kind, ratio := range f.look() {
-		if m, err := prometheus.NewConstMetric(f.ratio, prometheus.GaugeValue, ratio, kind); err == nil {
-			out <- m
-		}
-	}
-}
+// Definitions are the metrics of this gateway in the order of the reference, without
+// those of the Go runtime and of the process.
+func (m *Metrics) Definitions() []Definition { return slices.Clone(m.defined) }
 
 // often is the way to what every exchange counts.
 type often struct {
@@ -166,47 +154,61 @@ func (m *Metrics) remember() {
 	m.often.upstream.begin(m.upstream, 2, func(l labels) labels { return labels{m.agents.label(l[0]), m.binding(l[1])} })
 }
 
-// define names every metric (contract section 3).
+// define names every metric that is counted here (contract section 3).
 func (m *Metrics) define() {
-	m.translations = counter("translations_total",
-		"Exchanges, by how they ended: ok or the code of the problem.", "from", "to", "result")
-	m.duration = histogram("translation_duration_seconds",
+	d := &m.defined
+	m.translations = d.counter("translations_total",
+		"Exchanges, by how they ended: ok or the code of the problem.",
+		"Alert on the share of results that are neither ok nor the caller's fault: upstream_unreachable and bad_upstream_reply are the agent's, internal_error is ours and has a line in the log.",
+		"from", "to", "result")
+	m.duration = d.histogram("translation_duration_seconds",
 		"Time that an exchange took, by stage; total includes the agent's own time.",
+		"If total grows and send does not, the gateway itself is slow: look at its CPU and at Redis. If both grow, it is the agent.",
 		[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60}, "from", "to", "stage")
-	m.losses = counter("translation_losses_total",
-		"Things that a translation could not say natively.", "from", "to", "code", "fate")
-	m.verified = counter("ects_verified_total",
-		"Execution context tokens that were checked, by outcome.", "level", "result")
-	m.issued = counter("ects_issued_total",
-		"Execution context tokens that were signed.", "act", "level")
-	m.kept = counter("ects_by_reference_total",
-		"Messages whose own token did not travel with them: the peer's form has no place for it (bare), or the frame no room (full).", "protocol", "reason")
-	m.limited = counter("rate_limited_total",
-		"Requests refused by the limit per source, and by the share of what one caller may hold at a time (share).", "scope")
-	m.denied = counter("policy_denied_total",
-		"Requests refused by policy, by constraint.", "constraint")
-	m.inflight = prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "inflight", Help: "Exchanges that are under way.",
-	})
-	m.upstream = histogram("upstream_request_duration_seconds",
+	m.losses = d.counter("translation_losses_total",
+		"Things that a translation could not say natively.",
+		"Look the code up in translators/canonical/catalogue.go. A loss that changes what the message means is refused, unless policy.allow_losses names it.",
+		"from", "to", "code", "fate")
+	m.verified = d.counter("ects_verified_total",
+		"Execution context tokens that were checked, by outcome.",
+		"Expired and issued_in_future come of clocks that differ; unknown_key and key_not_trusted of a missing trust bundle or issuer; replay of a repeated message, or an attack.",
+		"level", "result")
+	m.issued = d.counter("ects_issued_total",
+		"Execution context tokens that were signed.",
+		"None while there are exchanges is a fault. Many of aepb:translate_error are refusals: see policy_denied_total and rate_limited_total.",
+		"act", "level")
+	m.kept = d.counter("ects_by_reference_total",
+		"Messages whose own token did not travel with them: the peer's form has no place for it (bare), or the frame no room (full).",
+		"Nothing: such a token can be fetched at GET /ects/ID. The peer's operators should know it.",
+		"protocol", "reason")
+	m.limited = d.counter("rate_limited_total",
+		"Requests refused by the limit per source, and by the share of what one caller may hold at a time (share).",
+		"If the callers are good ones, raise limits.rate or limits.burst, and for share the limit that the detail of the refusal names.",
+		"scope")
+	m.denied = d.counter("policy_denied_total",
+		"Requests refused by policy, by constraint.",
+		"A sudden rise after a change of the configuration is a mistake in it; otherwise callers try what they are not allowed to.",
+		"constraint")
+	m.inflight = d.gauge("inflight",
+		"Exchanges that are under way.",
+		"If it grows without end, an agent hangs: see upstream_request_duration_seconds. Its bound is limits.requests and limits.streams.",
+		nil)
+	m.upstream = d.histogram("upstream_request_duration_seconds",
 		"Time until an agent had answered, or failed to.",
+		"Alert per agent. An agent that is near its timeout (agents.NAME.timeout) will fail soon.",
 		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}, "agent", "protocol")
-	m.changes = counter("description_changes_total",
-		"Times that an agent described itself otherwise than before.", "agent")
-	m.questions = counter("gateway_queries_total",
-		"Questions to other gateways, whether they translate a pair: served, unserved or failed.", "result")
-	m.reloads = counter("config_reloads_total",
-		"Times that a changed configuration was read, by outcome: applied, or refused with the old one left in force.", "result")
-}
-
-func counter(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
-}
-
-func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: namespace, Name: name, Help: help, Buckets: buckets,
-	}, labels)
+	m.changes = d.counter("description_changes_total",
+		"Times that an agent described itself otherwise than before.",
+		"For a pinned agent look at what has changed, and accept it: aepbctl agents show, aepbctl agents accept.",
+		"agent")
+	m.questions = d.counter("gateway_queries_total",
+		"Questions to other gateways, whether they translate a pair: served, unserved or failed.",
+		"Failed: the other gateway cannot be reached, or does not know our certificate. See peers.ID.gateway.",
+		"result")
+	m.reloads = d.counter("config_reloads_total",
+		"Times that a changed configuration was read, by outcome: applied, or refused with the old one left in force.",
+		"Alert on refused: the log says why, and check-config where. The old configuration stays in force until the file is good.",
+		"result")
 }
 
 // Handler serves the metrics in the Prometheus formats.
