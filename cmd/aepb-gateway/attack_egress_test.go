@@ -229,6 +229,8 @@ func TestAttack_DevOnAPublicAddress(t *testing.T) {
 	const here = "127.0.0.1:0"
 	grpc := filepath.Join(t.TempDir(), "grpc.yaml")
 	must(t, os.WriteFile(grpc, []byte("listen: {grpc: ':0'}\n"), 0o600))
+	metrics := filepath.Join(t.TempDir(), "metrics.yaml")
+	must(t, os.WriteFile(metrics, []byte("listen: {metrics: '0.0.0.0:0'}\n"), 0o600))
 	for name, tc := range map[string]struct {
 		flags devFlags
 		want  string // in the error; empty: it runs
@@ -239,6 +241,7 @@ func TestAttack_DevOnAPublicAddress(t *testing.T) {
 		"admin":              {devFlags{addr: here, adminAddr: "[::]:0", uacpAddr: here}, "--admin-addr"},
 		"uacp":               {devFlags{addr: here, adminAddr: here, uacpAddr: "0.0.0.0:0"}, "--uacp-addr"},
 		"grpc":               {devFlags{addr: here, adminAddr: here, uacpAddr: here, config: grpc}, "listen.grpc"},
+		"metrics":            {devFlags{addr: here, adminAddr: here, uacpAddr: here, config: metrics}, "listen.metrics"},
 		"on purpose":         {devFlags{addr: "0.0.0.0:0", adminAddr: here, uacpAddr: here, insecurePublic: true}, ""},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())

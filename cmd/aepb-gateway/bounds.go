@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/whole"
@@ -32,17 +33,33 @@ func (s settings) bounds() (bounds, error) {
 	return bounds{connections, requests}, err
 }
 
-// bound makes the bounds of both surfaces.
+// scrapeGate bounds the connections of listen.metrics. All are of callers without an
+// identity, of whom half of the connections are: 64, and 16 from one address, as
+// Prometheus and probes may come through one proxy.
+func scrapeGate() (*accept.Gate, error) {
+	return accept.New(accept.Config{Connections: 128, PerAddress: 16, PerIdentity: 1, FirstRequest: readHeaderTimeout, WriteWait: monitoringTimeout})
+}
+
+// monitoringTimeout is how long one request to listen.metrics may take to be read and
+// answered: longer than Prometheus waits.
+const monitoringTimeout = 30 * time.Second
+
+// bound makes the bounds of all surfaces.
 func (out *service) bound(s settings) (err error) {
-	if out.publicBounds, err = s.bounds(); err == nil {
-		out.adminBounds, err = s.bounds()
+	if out.publicBounds, err = s.bounds(); err != nil {
+		return err
 	}
+	if out.adminBounds, err = s.bounds(); err != nil {
+		return err
+	}
+	out.scrapes, err = scrapeGate()
 	return err
 }
 
-// counted has the refusals of both surfaces counted.
+// counted has the refusals of all surfaces counted.
 func (out *service) counted() {
 	refused := func() { out.metrics.RateLimited(limit.ScopeShare) }
+	out.scrapes.OnRefusal(refused)
 	for _, b := range []bounds{out.publicBounds, out.adminBounds} {
 		b.connections.OnRefusal(refused)
 		b.requests.OnRefusal(refused)

@@ -69,7 +69,7 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	ports, err := open(flags.addr, flags.adminAddr, flags.uacpAddr)
+	ports, err := open(config.Listen{Public: flags.addr, Admin: flags.adminAddr, UACP: flags.uacpAddr, GRPC: extra.Listen.GRPC, Metrics: extra.Listen.Metrics})
 	if err != nil {
 		return err
 	}
@@ -90,11 +90,8 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 	if err != nil {
 		return errors.Join(err, ports.close())
 	}
-	s.uacp = ports.uacp
+	s.uacp, s.grpc, s.metrics = ports.uacp, ports.grpc, ports.metrics
 	if s.datagrams, err = ports.listenDatagrams(extra, stdout); err != nil {
-		return errors.Join(err, ports.close())
-	}
-	if s.grpc, err = listenGRPC(extra); err != nil {
 		return errors.Join(err, ports.close())
 	}
 	service, err := wire(s)
@@ -102,7 +99,7 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 		err = at.save(flags.dir)
 	}
 	if err != nil {
-		return errors.Join(err, ports.close(), closing(s.grpc))
+		return errors.Join(err, ports.close())
 	}
 	if flags.config != "" {
 		service.watch = service.watcher(flags.config)
@@ -123,6 +120,7 @@ func (f devFlags) private(extra config.Config) error {
 		{"--admin-addr", f.adminAddr},
 		{"--uacp-addr", f.uacpAddr},
 		{"listen.grpc", extra.Listen.GRPC}, // listen.uacp_udp is always on loopback
+		{"listen.metrics", extra.Listen.Metrics},
 	} {
 		if one.at != "" && !onLoopback(one.at) {
 			return fmt.Errorf("%s is no loopback address: a development gateway lets callers in without credentials; "+
@@ -189,14 +187,19 @@ func readConfig(file string) (config.Config, error) {
 
 // addresses is where a development gateway listens; aepbctl --dir reads them.
 type addresses struct {
-	Public string `json:"public"`
-	Admin  string `json:"admin"`
-	UACP   string `json:"uacp,omitempty"`
+	Public  string `json:"public"`
+	Admin   string `json:"admin"`
+	UACP    string `json:"uacp,omitempty"`
+	Metrics string `json:"metrics,omitempty"`
 }
 
-// listens are the host:port of the public and the admin listener.
+// listens are the host:port of the listeners for HTTP.
 func (a addresses) listens() []string {
-	return []string{strings.TrimPrefix(a.Public, "https://"), strings.TrimPrefix(a.Admin, "https://")}
+	out := []string{strings.TrimPrefix(a.Public, "https://"), strings.TrimPrefix(a.Admin, "https://")}
+	if at, ok := strings.CutPrefix(a.Metrics, "http://"); ok {
+		out = append(out, at)
+	}
+	return out
 }
 
 func (a addresses) save(dir string) error {
@@ -219,6 +222,9 @@ func (a addresses) ready(w io.Writer) {
 	fmt.Fprintf(w, "ready public %s\nready admin %s\n", a.Public, a.Admin)
 	if a.UACP != "" {
 		fmt.Fprintf(w, "ready uacp %s\n", a.UACP)
+	}
+	if a.Metrics != "" {
+		fmt.Fprintf(w, "ready metrics %s\n", a.Metrics)
 	}
 }
 

@@ -169,11 +169,11 @@ func stopWithin(t *testing.T, stop func(context.Context) error) {
 // start runs the service until the test ends and expects a clean stop.
 func (b *bed) start(t *testing.T, p plan) {
 	t.Helper()
-	public, admin := listen(t), listen(t)
-	b.at = addresses{Public: "https://" + public.Addr().String(), Admin: "https://" + admin.Addr().String()}
+	public, admin, metrics := listen(t), listen(t), listen(t)
+	b.at = addresses{Public: "https://" + public.Addr().String(), Admin: "https://" + admin.Addr().String(), Metrics: "http://" + metrics.Addr().String()}
 	s, err := devSettings(b.dev, p.config, b.at, b.adminToken, b.logs)
 	must(t, err)
-	s.dev = !p.serve
+	s.dev, s.metrics = !p.serve, metrics
 	s.grpc = listen(t)
 	b.rpc = s.grpc.Addr().String()
 	s.ainp, err = developmentAINP(config.AINP{}, b.dir)

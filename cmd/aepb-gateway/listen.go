@@ -19,6 +19,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/whole"
 	ta2a "github.com/aepb/aepb-gateway/gateway/transport/a2a"
+	"github.com/aepb/aepb-gateway/gateway/transport/accept"
 	tuacp "github.com/aepb/aepb-gateway/gateway/transport/uacp"
 	"github.com/aepb/aepb-gateway/translators"
 )
@@ -34,25 +35,25 @@ const (
 
 // ports are what a gateway listens on.
 type ports struct {
-	public, admin, uacp net.Listener
+	public, admin       net.Listener
+	grpc, metrics, uacp net.Listener // nil: off
 	datagrams           net.PacketConn
 }
 
-// open listens; an empty µACP address is none. On an error nothing stays open.
-func open(public, admin, uacp string) (p ports, err error) {
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, p.close())
+// open listens wherever there is an address. On an error nothing stays open.
+func open(l config.Listen) (p ports, err error) {
+	for _, one := range []struct {
+		at string
+		to *net.Listener
+	}{{l.Public, &p.public}, {l.Admin, &p.admin}, {l.GRPC, &p.grpc}, {l.Metrics, &p.metrics}, {l.UACP, &p.uacp}} {
+		if one.at == "" {
+			continue
 		}
-	}()
-	if p.public, err = net.Listen("tcp", public); err != nil {
-		return p, err
+		if *one.to, err = net.Listen("tcp", one.at); err != nil {
+			return ports{}, errors.Join(err, p.close())
+		}
 	}
-	if p.admin, err = net.Listen("tcp", admin); err != nil || uacp == "" {
-		return p, err
-	}
-	p.uacp, err = net.Listen("tcp", uacp)
-	return p, err
+	return p, nil
 }
 
 // listenDatagrams opens the socket for µACP in datagrams; nil: nobody wants it.
@@ -73,7 +74,7 @@ func (p ports) close() error {
 	if p.datagrams != nil {
 		errs = append(errs, p.datagrams.Close())
 	}
-	for _, l := range []net.Listener{p.public, p.admin, p.uacp} {
+	for _, l := range []net.Listener{p.public, p.admin, p.grpc, p.metrics, p.uacp} {
 		if l != nil {
 			errs = append(errs, l.Close())
 		}
@@ -86,23 +87,28 @@ func (p ports) addresses() addresses {
 	if p.uacp != nil {
 		a.UACP = tuacp.Scheme + "://" + p.uacp.Addr().String()
 	}
+	if p.metrics != nil {
+		a.Metrics = "http://" + p.metrics.Addr().String()
+	}
 	return a
 }
 
-// run serves both listeners until ctx ends, then lets what is in flight finish
+// run serves the listeners until ctx ends, then lets what is in flight finish
 // within the grace period.
 func (out *service) run(ctx context.Context, public, admin net.Listener) error {
+	out.started(ctx)
 	servers := []*http.Server{out.server(out.publicBounds.handler(out.public)), out.server(out.adminBounds.handler(out.admin))}
 	listeners := []net.Listener{out.publicBounds.listen(public), out.adminBounds.listen(admin)}
 	delay, grace := out.settings.config.Shutdown(out.settings.dev)
 	group, ctx := errgroup.WithContext(ctx)
 	for i, listener := range listeners {
-		group.Go(func() error {
-			if err := servers[i].ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
-				return err
-			}
-			return nil
-		})
+		server := servers[i]
+		group.Go(func() error { return served(server.ServeTLS(listener, "", "")) })
+	}
+	if metrics := out.settings.metrics; metrics != nil {
+		server := out.monitoringServer()
+		servers = append(servers, server)
+		group.Go(func() error { return served(server.Serve(out.scrapes.Listen(metrics))) })
 	}
 	// What is no HTTP listens longer: calls that came in here go out there.
 	calls, endCalls := context.WithCancel(context.WithoutCancel(ctx))
@@ -138,10 +144,38 @@ func (out *service) server(handler http.Handler) *http.Server {
 	}
 }
 
+// monitoringServer speaks plain HTTP/1.1: Prometheus and kubelets have no certificate
+// of the trust domain.
+func (out *service) monitoringServer() *http.Server {
+	return &http.Server{
+		Handler: accept.Handler(out.monitoring), ConnContext: accept.Context,
+		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: monitoringTimeout, WriteTimeout: monitoringTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog:       slog.NewLogLogger(out.logger.Handler(), slog.LevelDebug),
+	}
+}
+
+// served is what a server ended with; being shut down is no error.
+func served(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// started logs what is in force, so that replicas and rollouts can be compared.
+func (out *service) started(ctx context.Context) {
+	s := out.settings
+	out.logger.InfoContext(ctx, "started",
+		slog.String("version", version), slog.String("commit", thisBuild().commit), slog.String("config", s.config.Hash()),
+		slog.String("state", out.backend), slog.String("identity", string(s.svid.ID)), slog.Time("identity_expires", s.svid.Chain[0].NotAfter))
+}
+
 // stop is a graceful shutdown (R16). Readiness fails first, and everything goes on
 // until load balancers have noticed. Then new work is refused, and what is under way has
 // the grace to end, with all listeners open, since it may need its callers. What is left
 // then fails on record and is told so. The admin listener closes after the public one,
+// and that of the metrics last,
 // so that a scraper sees the end.
 func (out *service) stop(ctx context.Context, delay, grace time.Duration, servers []*http.Server, endCalls, closeDoors func()) error {
 	out.stopping.Store(true)
@@ -194,21 +228,6 @@ func (out *service) shut() error {
 		errs = append(errs, closing())
 	}
 	return errors.Join(errs...)
-}
-
-// listenGRPC opens the listener of A2A over gRPC; nil: nobody wants one.
-func listenGRPC(c config.Config) (net.Listener, error) {
-	if c.Listen.GRPC == "" {
-		return nil, nil //nolint:nilnil // it is off
-	}
-	return net.Listen("tcp", c.Listen.GRPC)
-}
-
-func closing(l net.Listener) error {
-	if l == nil {
-		return nil
-	}
-	return l.Close()
 }
 
 func announceGRPC(w io.Writer, l net.Listener) {

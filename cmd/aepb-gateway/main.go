@@ -4,8 +4,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -52,8 +55,10 @@ func command(started *bool) *cobra.Command {
 		Args:          cobra.NoArgs,
 		// Without it, cobra takes the name of a command that does not exist for
 		// a question.
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version: version,
 	}
+	root.SetVersionTemplate(versionText())
 	root.AddCommand(serveCommand(), checkConfigCommand(), devCommand(), demoCommand(), versionCommand())
 	for _, cmd := range root.Commands() {
 		work := cmd.RunE
@@ -68,11 +73,45 @@ func command(started *bool) *cobra.Command {
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version",
+		Short: "Print the version, the commit and the version of Go",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "aepb-gateway", version)
+			_, err := io.WriteString(cmd.OutOrStdout(), versionText())
 			return err
 		},
 	}
+}
+
+func versionText() string {
+	b := thisBuild()
+	return fmt.Sprintf("aepb-gateway %s\ncommit %s\n%s\n", version, b.commit, b.goVersion)
+}
+
+// build is what a program knows of its making.
+type build struct {
+	commit    string // with -modified if it was not that commit alone; unknown: built without version control
+	goVersion string
+}
+
+func thisBuild() build {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{GoVersion: runtime.Version()}
+	}
+	return builtFrom(info)
+}
+
+func builtFrom(info *debug.BuildInfo) build {
+	b := build{commit: "unknown", goVersion: info.GoVersion}
+	modified := ""
+	for _, setting := range info.Settings {
+		switch {
+		case setting.Key == "vcs.revision":
+			b.commit = setting.Value
+		case setting.Key == "vcs.modified" && setting.Value == "true":
+			modified = "-modified"
+		}
+	}
+	b.commit += modified
+	return b
 }

@@ -73,6 +73,9 @@ func TestStop_WhileWorking(t *testing.T) {
 	soonIn(t.Context(), background, func() bool {
 		return b.send(t, b.operator("GET", "/readyz", "", nil)).status == http.StatusServiceUnavailable
 	})
+	if status, text := b.monitor(t, "/readyz", ""); status != http.StatusServiceUnavailable || text != "stopping\n" {
+		t.Errorf("ready at listen.metrics while stopping: %d %s", status, text)
+	}
 	b.right(t, b.send(t, add()), `"sum":`)
 	refused := want{status: 503, code: "draining", proof: "internal_error", header: map[string]string{"Retry-After": "5"}}
 	soonIn(t.Context(), background, func() bool { return b.send(t, add()).status == refused.status })

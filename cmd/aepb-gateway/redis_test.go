@@ -90,6 +90,9 @@ func TestStateInRedis(t *testing.T) {
 	b.works(t)
 	server.kill()
 	within(t, patience, "not ready without Redis", func() bool { return !ready() })
+	if status, text := b.monitor(t, "/readyz", ""); status != http.StatusServiceUnavailable || text != "state cannot be kept now\n" {
+		t.Errorf("ready at listen.metrics without Redis: %d %s", status, text)
+	}
 	began := time.Now()
 	got := call()
 	if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" || time.Since(began) > patience {

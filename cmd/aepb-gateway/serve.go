@@ -21,12 +21,6 @@ import (
 	"github.com/aepb/aepb-gateway/policy"
 )
 
-// Where serve listens when the file does not say.
-const (
-	defaultPublic = ":8443"
-	defaultAdmin  = "127.0.0.1:9443"
-)
-
 // workloadPatience is how long a start waits for the Workload API.
 const workloadPatience = 30 * time.Second
 
@@ -92,17 +86,15 @@ func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	ports, err := open(orDefault(c.Listen.Public, defaultPublic), orDefault(c.Listen.Admin, defaultAdmin), c.Listen.UACP)
+	ports, err := open(c.Listen.WithDefaults())
 	if err != nil {
 		return err
 	}
-	s.uacp, s.listening, s.listens = ports.uacp, portOf(ports.public), ports.addresses().listens()
-	if s.grpc, err = listenGRPC(c); err != nil {
-		return errors.Join(err, ports.close())
-	}
+	s.uacp, s.grpc, s.metrics = ports.uacp, ports.grpc, ports.metrics
+	s.listening, s.listens = portOf(ports.public), ports.addresses().listens()
 	service, err := wire(s)
 	if err != nil {
-		return errors.Join(err, ports.close(), closing(s.grpc))
+		return errors.Join(err, ports.close())
 	}
 	ports.addresses().ready(stdout)
 	announceGRPC(stdout, s.grpc)

@@ -25,6 +25,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state/redis"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/accept"
 	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
 	"github.com/aepb/aepb-gateway/gateway/transport/callback"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
@@ -49,9 +50,10 @@ type settings struct {
 	publicURL  string          // where callers reach us when their Host header is none of ours
 	hosts      []string
 	listening  string        // the port of the public listener, where it may differ from that of publicURL
-	listens    []string      // host:port of the public and the admin listener
+	listens    []string      // host:port of the listeners for HTTP
 	adminToken string        // of dev and demo; empty: operators show certificates
 	grpc       net.Listener  // nil: A2A is not served over gRPC
+	metrics    net.Listener  // nil: metrics and health are on the admin listener alone
 	redis      *redis.Config // nil: state is kept elsewhere
 	stateKeys  [][]byte      // of state.key; none: not configured
 	dev        bool
@@ -69,6 +71,8 @@ type service struct {
 	public, admin http.Handler
 	publicBounds  bounds // also of listeners that are not HTTP
 	adminBounds   bounds
+	monitoring    http.Handler // at listen.metrics
+	scrapes       *accept.Gate // bounds the connections there
 	tls           *tls.Config
 	statePlain    bool               // of gateway.Deps
 	source        *identity.Source   // verifies callers; the same for good, unlike settings
@@ -80,6 +84,7 @@ type service struct {
 	logger        *slog.Logger
 	settings      settings     // in force; only reload changes them
 	watch         *watcher     // nil: the configuration cannot change
+	backend       string       // that keeps the state
 	failing       func() error // why state cannot be kept now; nil: it can
 	guard         *egress.Guard
 	documents     *egress.Guard // fetches capability documents that callers name
@@ -117,7 +122,7 @@ func wire(s settings) (built *service, err error) {
 	if err != nil {
 		return nil, err
 	}
-	out.close, out.failing, out.replay = append(out.close, kept.close), kept.failing, kept.replay
+	out.close, out.failing, out.replay, out.backend = append(out.close, kept.close), kept.failing, kept.replay, kept.backend
 	if kept, out.statePlain, err = kept.sealed(s); err != nil {
 		return nil, err
 	}
@@ -136,7 +141,7 @@ func wire(s settings) (built *service, err error) {
 	}
 	if out.metrics, err = telemetry.New(telemetry.Deps{
 		Bindings: registry.Bindings(), Backend: kept.backend, BackendUp: func() bool { return kept.failing() == nil },
-		Filled: kept.filled, Ignored: kept.ignored,
+		Filled: kept.filled, Ignored: kept.ignored, Version: version, Commit: thisBuild().commit,
 	}); err != nil {
 		return nil, err
 	}
@@ -333,12 +338,34 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	if err != nil {
 		return err
 	}
+	monitoring := httpapi.MonitoringDeps{Metrics: out.metrics.Handler(), Ready: out.ready, Logger: s.logger}
+	if out.monitoring, err = httpapi.Monitoring(monitoring); err != nil {
+		return err
+	}
 	out.admin, err = httpapi.Admin(httpapi.AdminDeps{
-		Registry: registry, Evidence: kept.evidence, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Metrics: out.metrics.Handler(),
-		Ready:     func() bool { return !out.stopping.Load() && out.failing() == nil },
-		Operators: out.operator, Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Failures: failures, Logger: s.logger,
+		MonitoringDeps: monitoring,
+		Registry:       registry, Evidence: kept.evidence, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory,
+		Operators: out.operator, Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Failures: failures,
 	})
 	return err
+}
+
+// Why a gateway is not ready, in words for all who may ask.
+var (
+	errStopping = errors.New("stopping")
+	errNoState  = errors.New("state cannot be kept now")
+)
+
+// ready says why no new work should come.
+func (out *service) ready() error {
+	switch {
+	case out.stopping.Load():
+		return errStopping
+	case out.failing() != nil:
+		return errNoState // the reason names addresses and files
+	default:
+		return nil
+	}
 }
 
 // operate puts the configured operators, and the names of callers, in force.

@@ -35,6 +35,8 @@ type Config struct {
 	SLIM   SLIM             `yaml:"slim"`
 	AINP   AINP             `yaml:"ainp"`
 	Agents map[string]Agent `yaml:"agents"` // by name: 1 to 63 of a-z 0-9 - _ .
+
+	hash string // of the file's bytes; empty: there is no file
 }
 
 // Listen is where the listeners are. serve takes it; dev has flags.

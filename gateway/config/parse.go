@@ -2,6 +2,8 @@ package config
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +16,8 @@ import (
 
 // MaxSize bounds a configuration file, in octets.
 const MaxSize = 1 << 20
+
+const hashLength = 12
 
 // Duration reads "30s".
 type Duration time.Duration
@@ -52,8 +56,14 @@ func Parse(data []byte) (Config, error) {
 	if err := decoder.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return Config{}, syntax(err)
 	}
+	sum := sha256.Sum256(data)
+	c.hash = hex.EncodeToString(sum[:])[:hashLength]
 	return c, c.check(source(data))
 }
+
+// Hash tells one file from another: the first 12 hexadecimal digits of the SHA-256 of
+// its bytes, as sha256sum prints them. Empty: there is no file.
+func (c Config) Hash() string { return c.hash }
 
 // syntax keeps the first line of the library's message, which quotes the file.
 func syntax(err error) error {

@@ -75,6 +75,9 @@ func reference(t *testing.T) string {
 
 func rows(b *strings.Builder, structs map[string]*ast.StructType, name, prefix string) {
 	for _, field := range structs[name].Fields.List {
+		if field.Tag == nil {
+			continue // no key
+		}
 		key := prefix + reflect.StructTag(strings.Trim(field.Tag.Value, "`")).Get("yaml")
 		kind, inner := describe(field.Type)
 		suffix := map[string]string{"map": ".NAME", "list": "[]"}[kind]

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect/identity"
+)
+
+// monitor gets a page of listen.metrics; an empty host is the address.
+func (b *bed) monitor(t *testing.T, path, host string) (status int, text string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.at.Metrics+path, http.NoBody)
+	must(t, err)
+	request.Host, request.Close = host, true
+	response, err := http.DefaultClient.Do(request)
+	must(t, err)
+	body, err := io.ReadAll(response.Body)
+	must(t, err)
+	must(t, response.Body.Close())
+	return response.StatusCode, string(body)
+}
+
+func TestMetricsListener_AnswersByAnyNameAndHasNothingElse(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	b.works(t)
+	for _, host := range []string{"", "10.1.2.3:9464", "aepb-gateway.monitoring.svc:9464"} {
+		for path, want := range map[string]string{"/healthz": "ok\n", "/readyz": "ready\n", "/metrics": "\naepb_translations_total{"} {
+			if status, text := b.monitor(t, path, host); status != http.StatusOK || !strings.Contains(text, want) {
+				t.Errorf("%s as %q: got %d %s", path, host, status, text)
+			}
+		}
+	}
+	for _, path := range []string{"/api/agents", "/agents/calculator/a2a", "/.well-known/aepb", "/debug/pprof/"} {
+		if status, text := b.monitor(t, path, ""); status != http.StatusNotFound {
+			t.Errorf("%s: got %d %s", path, status, text)
+		}
+	}
+	if at := strings.TrimPrefix(b.at.Metrics, "http://"); !b.settings.listensAt(at) {
+		t.Error("webhooks and documents may be fetched from listen.metrics")
+	}
+	_, page := b.monitor(t, "/metrics", "")
+	if want := fmt.Sprintf("\naepb_build_info{commit=%q,version=%q} 1\n", thisBuild().commit, version); !strings.Contains(page, want) {
+		t.Errorf("missing: %s", want)
+	}
+}
+
+// One address cannot take the connections from all others, so a scraper at another
+// address still comes through.
+func TestMetricsListener_OneAddressHasItsLimit(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(b.at.Metrics, "http://"))
+	must(t, err)
+	ask := func(from string) error { // on a connection that stays open
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: patience}
+		c, err := d.DialContext(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", port))
+		must(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		must(t, c.SetDeadline(time.Now().Add(patience)))
+		_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") // it may be closed already
+		response, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			return err
+		}
+		return response.Body.Close()
+	}
+	for i := range 16 {
+		if err := ask("127.0.0.2"); err != nil {
+			t.Fatalf("connection %d: %v", i+1, err)
+		}
+	}
+	if ask("127.0.0.2") == nil {
+		t.Error("a 17th connection of one address is served")
+	}
+	if err := ask("127.0.0.3"); err != nil {
+		t.Errorf("another address: %v", err)
+	}
+	if _, page := b.monitor(t, "/metrics", ""); !strings.Contains(page, "\naepb_rate_limited_total{scope=\"share\"} 1\n") {
+		t.Error("the refusal is not counted")
+	}
+}
+
+func TestMetricsListener_EveryPartOfARequestHasItsTime(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	s := b.monitoringServer()
+	for name, limit := range map[string]time.Duration{
+		"header": s.ReadHeaderTimeout, "request": s.ReadTimeout, "answer": s.WriteTimeout, "idle": s.IdleTimeout,
+	} {
+		if limit <= 0 || limit > 2*time.Minute {
+			t.Errorf("%s: %v", name, limit)
+		}
+	}
+	if s.MaxHeaderBytes <= 0 || s.MaxHeaderBytes > 64<<10 {
+		t.Errorf("%d bytes of header", s.MaxHeaderBytes)
+	}
+}
+
+// running is a gateway that serve runs until the test ends, and what it printed.
+func running(t *testing.T, file string, lines int) (ready []string, logs *journal) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	out, in := io.Pipe()
+	logs = &journal{}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		err := serve(ctx, file, in, logs)
+		_ = in.CloseWithError(io.EOF)
+		if err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	t.Cleanup(func() { stop(); _ = out.Close(); wg.Wait() })
+	read := bufio.NewScanner(out)
+	for range lines {
+		read.Scan()
+		ready = append(ready, read.Text())
+	}
+	return ready, logs
+}
+
+// TestServe_LogsWhatIsInForce: one line says which program runs, with which file,
+// state and identity.
+func TestServe_LogsWhatIsInForce(t *testing.T) {
+	t.Parallel()
+	dir, file := operated(t, "state: {path: DIR/state.db}\n")
+	text, err := os.ReadFile(file)
+	must(t, err)
+	text = []byte(strings.NewReplacer("DIR/state.db", filepath.Join(dir, "state.db"), "listen: {", "listen: {metrics: \"127.0.0.1:0\", ").Replace(string(text)))
+	must(t, os.WriteFile(file, text, 0o600))
+	svid, err := identity.LoadSVID(filepath.Join(dir, "gateway.pem"), filepath.Join(dir, "gateway-key.pem"))
+	must(t, err)
+	ready, logs := running(t, file, 3)
+	at, ok := strings.CutPrefix(ready[2], "ready metrics ")
+	if !ok {
+		t.Fatalf("got %q", ready)
+	}
+	b := &bed{at: addresses{Metrics: at}}
+	within(t, patience, "the gateway is ready", func() bool {
+		status, _ := b.monitor(t, "/readyz", "")
+		return status == http.StatusOK
+	})
+	var line struct {
+		Level, Msg, Version, Commit, Config, State, Identity string
+		Expires                                              time.Time `json:"identity_expires"`
+	}
+	for found := range strings.Lines(logs.String()) {
+		if strings.Contains(found, `"msg":"started"`) {
+			must(t, json.Unmarshal([]byte(found), &line))
+		}
+	}
+	if want := fmt.Sprintf("%x", sha256.Sum256(text))[:12]; line.Config != want {
+		t.Errorf("configuration %q, want %q", line.Config, want)
+	}
+	if line.Level != "INFO" || line.Version != version || line.Commit != thisBuild().commit || line.Commit == "" || line.State != "bolt" {
+		t.Errorf("got %+v", line)
+	}
+	if line.Identity != string(svid.ID) || !line.Expires.Equal(svid.Chain[0].NotAfter) {
+		t.Errorf("identity %s until %v, want %s until %v", line.Identity, line.Expires, svid.ID, svid.Chain[0].NotAfter)
+	}
+}
+
+func TestVersion_SaysTheCommit(t *testing.T) {
+	t.Parallel()
+	stamp := func(settings ...debug.BuildSetting) *debug.BuildInfo {
+		return &debug.BuildInfo{GoVersion: "go1.26.5", Settings: settings}
+	}
+	revision := debug.BuildSetting{Key: "vcs.revision", Value: "0123456789abcdef"}
+	for _, tc := range []struct {
+		info   *debug.BuildInfo
+		commit string
+	}{
+		{stamp(), "unknown"},
+		{stamp(revision), "0123456789abcdef"},
+		{stamp(revision, debug.BuildSetting{Key: "vcs.modified", Value: "false"}), "0123456789abcdef"},
+		{stamp(debug.BuildSetting{Key: "vcs.modified", Value: "true"}, revision), "0123456789abcdef-modified"},
+	} {
+		if got := builtFrom(tc.info); got.commit != tc.commit || got.goVersion != "go1.26.5" {
+			t.Errorf("got %+v, want %s", got, tc.commit)
+		}
+	}
+	for _, args := range [][]string{{"version"}, {"--version"}} {
+		var out strings.Builder
+		cmd := command(new(bool))
+		cmd.SetArgs(args)
+		cmd.SetOut(&out)
+		must(t, cmd.ExecuteContext(t.Context()))
+		if want := "aepb-gateway " + version + "\ncommit " + thisBuild().commit + "\n" + runtime.Version() + "\n"; out.String() != want {
+			t.Errorf("%s: got %q, want %q", args, out.String(), want)
+		}
+	}
+}
