@@ -27,6 +27,9 @@ GOLANGCI := $(BIN)/golangci-lint-$(GOLANGCI_VERSION)
 JS := $(patsubst %/package.json,%,$(wildcard test/interop/js/package.json test/slim/js/package.json test/conformance/package.json))
 JS_READY := $(JS:%=%/node_modules/.package-lock.json)
 
+# The Prometheus that scrapes gateways in a test: that of the machine, or Debian's.
+PROMETHEUS := $(if $(shell command -v prometheus && command -v promtool),,$(BIN)/prometheus)
+
 # The folders with a test file that has a line like this.
 with = { grep -rl --include='*_test.go' --exclude-dir=node_modules --exclude-dir=$(TMP) '$(1)' . || true; } | xargs -r -n1 dirname | sort -u
 
@@ -39,7 +42,7 @@ build: ## both programs, into bin/
 	$(GO) build -trimpath -o bin/ ./cmd/...
 
 .PHONY: test
-test: $(JS_READY) redis ## every test, with the race detector; installs what it needs
+test: $(JS_READY) redis $(PROMETHEUS) ## every test, with the race detector; installs what it needs
 	$(GO) test -race -count=1 -timeout 20m $(PKG)
 
 .PHONY: redis
@@ -117,7 +120,7 @@ cover: ## coverage of all packages by all tests, as coverage.out and a total
 	$(GO) tool cover -func=coverage.out | tail -1
 
 .PHONY: tools
-tools: $(GOLANGCI) $(JS_READY) redis ## the pinned tools and test clients
+tools: $(GOLANGCI) $(JS_READY) redis $(PROMETHEUS) ## the pinned tools and test clients
 
 .PHONY: clean
 clean: ## remove what the targets made
@@ -127,6 +130,14 @@ $(GOLANGCI):
 	@mkdir -p $(BIN)
 	GOBIN=$(abspath $(BIN)) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	@mv $(BIN)/golangci-lint $@
+
+# Debian's package is unpacked and not installed: as a package it would be a service.
+$(BIN)/prometheus:
+	@command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || { echo "prometheus and promtool are needed in PATH for the test that scrapes gateways"; exit 1; }
+	@mkdir -p $(BIN) && dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && cd "$$dir" && \
+	{ apt-get download -qq prometheus || { sudo=; [[ $$(id -u) == 0 ]] || sudo=sudo; $$sudo apt-get update -qq; apt-get download -qq prometheus; }; } && \
+	dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/prometheus ./usr/bin/promtool && \
+	touch usr/bin/prometheus && mv usr/bin/promtool usr/bin/prometheus $(abspath $(BIN))/
 
 # Among the packages is a Node of the version they need, for machines with an
 # older one; the tests choose it themselves. No package may run a script here.
