@@ -11,6 +11,8 @@ FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /out/aepb-gateway /out/aepbctl /
 USER 65532:65532
-EXPOSE 8443 9443
+EXPOSE 8443 9443 9464
+# Asks http://127.0.0.1:9464, so the configuration needs listen: {metrics: ":9464"}.
+HEALTHCHECK --interval=10s --timeout=6s --start-period=30s CMD ["/aepbctl", "healthz"]
 ENTRYPOINT ["/aepb-gateway"]
 CMD ["serve", "--config", "/etc/aepb/gateway.yaml"]
