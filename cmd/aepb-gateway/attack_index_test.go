@@ -122,7 +122,7 @@ var attackIndex = []attackFinding{
 		untested: "accepted: what is refused does no harm, and the rate limit bounds what one caller can put there",
 	},
 	{id: "18k", what: "share a limit with strangers once 16,384 addresses are known", untested: "accepted: callers with an identity have limits of their own"},
-	{id: "18l", what: "read metrics and health without an identity", untested: "documented: the admin listener is for the operator's network"},
+	{id: "18l", what: "read metrics and health without an identity", untested: "documented: the admin listener and listen.metrics are for the operator's network"},
 	{id: "H1", what: "become a member of a workflow by a message that policy refuses", tests: []string{"TestAttack_OwnTokenMakesAMember"}},
 	{id: "H2", what: "roll back and decide as an outsider with a token of one's own among the parents", tests: []string{"TestAttack_OwnTokenMakesAParty"}},
 	{id: "H3", what: "keep a caller from rolling back by a token with the id of the caller's own", tests: []string{"TestAttack_NamesakeBlocksRollback"}},
