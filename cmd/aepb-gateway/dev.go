@@ -106,6 +106,7 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 	}
 	at.announce(stdout, flags.dir)
 	announceGRPC(stdout, s.grpc)
+	service.started(ctx)
 	return service.run(ctx, ports.public, ports.admin)
 }
 

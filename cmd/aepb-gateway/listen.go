@@ -96,7 +96,6 @@ func (p ports) addresses() addresses {
 // run serves the listeners until ctx ends, then lets what is in flight finish
 // within the grace period.
 func (out *service) run(ctx context.Context, public, admin net.Listener) error {
-	out.started(ctx)
 	servers := []*http.Server{out.server(out.publicBounds.handler(out.public)), out.server(out.adminBounds.handler(out.admin))}
 	listeners := []net.Listener{out.publicBounds.listen(public), out.adminBounds.listen(admin)}
 	delay, grace := out.settings.config.Shutdown(out.settings.dev)
@@ -105,10 +104,10 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 		server := servers[i]
 		group.Go(func() error { return served(server.ServeTLS(listener, "", "")) })
 	}
-	if metrics := out.settings.metrics; metrics != nil {
+	if out.scraped != nil {
 		server := out.monitoringServer()
 		servers = append(servers, server)
-		group.Go(func() error { return served(server.Serve(out.scrapes.Listen(metrics))) })
+		group.Go(func() error { return served(server.Serve(out.scrapes.Listen(out.scraped))) })
 	}
 	// What is no HTTP listens longer: calls that came in here go out there.
 	calls, endCalls := context.WithCancel(context.WithoutCancel(ctx))
@@ -163,7 +162,8 @@ func served(err error) error {
 	return err
 }
 
-// started logs what is in force, so that replicas and rollouts can be compared.
+// started logs what is in force, so that replicas and rollouts can be compared. It
+// belongs before run, in which the configuration may change.
 func (out *service) started(ctx context.Context) {
 	s := out.settings
 	out.logger.InfoContext(ctx, "started",

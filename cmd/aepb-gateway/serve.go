@@ -99,6 +99,7 @@ func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err erro
 	ports.addresses().ready(stdout)
 	announceGRPC(stdout, s.grpc)
 	service.watch = service.watcher(file)
+	service.started(ctx)
 	return service.run(ctx, ports.public, ports.admin)
 }
 

@@ -72,6 +72,7 @@ type service struct {
 	publicBounds  bounds // also of listeners that are not HTTP
 	adminBounds   bounds
 	monitoring    http.Handler // at listen.metrics
+	scraped       net.Listener // of listen.metrics; nil: there is none
 	scrapes       *accept.Gate // bounds the connections there
 	tls           *tls.Config
 	statePlain    bool               // of gateway.Deps
@@ -107,7 +108,7 @@ type service struct {
 
 // wire is the composition root. On an error nothing stays open.
 func wire(s settings) (built *service, err error) {
-	out := &service{settings: s, logger: s.logger, source: s.source, tls: s.source.ServerConfig()}
+	out := &service{settings: s, logger: s.logger, source: s.source, tls: s.source.ServerConfig(), scraped: s.metrics}
 	out.operate(s.config)
 	out.peers.Store(&s.config.Peers)
 	defer func() {
