@@ -175,8 +175,7 @@ func (out *service) started(ctx context.Context) {
 // until load balancers have noticed. Then new work is refused, and what is under way has
 // the grace to end, with all listeners open, since it may need its callers. What is left
 // then fails on record and is told so. The admin listener closes after the public one,
-// and that of the metrics last,
-// so that a scraper sees the end.
+// and that of the metrics last, so that a scraper sees the end.
 func (out *service) stop(ctx context.Context, delay, grace time.Duration, servers []*http.Server, endCalls, closeDoors func()) error {
 	out.stopping.Store(true)
 	out.logger.InfoContext(ctx, "stopping", slog.Duration("delay", delay), slog.Duration("grace", grace))
