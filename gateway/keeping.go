@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
-	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/stream"
@@ -27,16 +26,6 @@ const (
 
 func counts(in, out int) json.RawMessage {
 	return json.RawMessage("[" + strconv.Itoa(in) + "," + strconv.Itoa(out) + "]")
-}
-
-// endedError: the record says that the work has ended already.
-type endedError struct{ state canonical.State }
-
-func (*endedError) Error() string { return "gateway: the task has ended on record" }
-
-func overtaken(err error) bool {
-	_, yes := errors.AsType[*endedError](err)
-	return yes
 }
 
 // put writes what a run knows over what others have written meanwhile; they
@@ -108,7 +97,7 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 	err := g.put(ctx, rec)
 	if overtaken(err) && !r.keeping {
 		r.reused = true
-		return &transport.BadReplyError{Agent: x.agent.Name, Reason: "its task has the id of one that has ended: each task needs an id of its own"}
+		return x.sameID()
 	}
 	r.keeping, r.saved, r.onLog = true, g.Now(), r.log.Count
 	if r.posted == nil {

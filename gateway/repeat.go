@@ -209,8 +209,15 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 	if rec.Waits = waitsNot; result.Task != nil && stream.Settled(task.Status.State) && !task.Status.State.Terminal() {
 		rec.Waits, rec.Task.Inputs = waitsTask, result.Task.Inputs // by which its answers are understood
 	}
-	if old, ok, err := g.Entries.Get(ctx, rec.key); x.record == nil && err == nil && ok {
-		rec.revision = old.Revision
+	if x.record == nil {
+		old, err := g.load(ctx, rec.key)
+		switch {
+		case err != nil || old == nil:
+		case old.Task.Status.State.Terminal() && !task.Status.State.Terminal():
+			return x.sameID()
+		default:
+			rec.revision = old.revision
+		}
 	}
 	save := g.save
 	if x.prior != nil { // what comes of an answer is heard once, and only here
@@ -236,6 +243,12 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 		g.attend(ctx, x, rec)
 	}
 	return nil
+}
+
+// sameID refuses a task that goes on under the id of one that has ended: whoever asks
+// about that would be told of another (A2A 1.0, 3.4.2).
+func (x *exchange) sameID() error {
+	return &transport.BadReplyError{Agent: x.agent.Name, Reason: "its task has the id of one that has ended: each task needs an id of its own"}
 }
 
 // outlast writes rec over what others have written since the question of a round was

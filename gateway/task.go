@@ -116,6 +116,24 @@ func (g *Gateway) askAgent(ctx context.Context, x *exchange, rec *record, query 
 // errEnded refuses a subscription to a task that has ended (A2A 1.0 section 3.1.6).
 var errEnded = &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task has ended"}
 
+// endedError: the record says that the work has ended already.
+type endedError struct{ state canonical.State }
+
+func (*endedError) Error() string { return "gateway: the task has ended on record" }
+
+// Unwrap is the error in the words of a native door.
+func (e *endedError) Unwrap() error {
+	if e.state == canonical.StateCanceled {
+		return errCanceled
+	}
+	return errEnded
+}
+
+func overtaken(err error) bool {
+	_, yes := errors.AsType[*endedError](err)
+	return yes
+}
+
 // subscribe begins a subscription with how the task stands, which the agent was asked
 // for with GetTask: a subscription must begin with the task, and is refused if it
 // has ended (A2A 1.0 section 3.1.6). Agents of A2A 0.3 do neither. Changes are then
