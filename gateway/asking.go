@@ -209,6 +209,7 @@ func (r *run) answered(ctx context.Context) bool {
 			r.keepUp(ctx)
 			return true
 		}
+		r.unheard(s)
 		r.note(ctx, s)
 	}
 	return true

@@ -68,7 +68,7 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 	rec.TaskID, rec.Context = r.agent.TaskID, r.agent.ContextID
 	rec.Heard, _ = r.input()
 	rec.Round, rec.Held = r.round, rec.Held || r.held
-	rec.Joined, rec.Log, rec.Released = rec.Joined || r.fold.Joined(), r.log, 0
+	rec.Lost, rec.Log, rec.Released = merge(merge(rec.Lost, chunksJoined(r.fold.Joined())), r.untold), r.log, 0
 	rec.Runner, rec.Waits, rec.State = g.runnerOf(r), r.waits(), ""
 	if rec.Follower = g.instance; r.left || r.settled() && !r.open() {
 		rec.Follower = ""
@@ -287,6 +287,7 @@ func (r *run) drive(ctx context.Context) {
 				r.ended(ctx, err)
 				return
 			}
+			r.unheard(s)
 			r.note(ctx, s)
 		}
 		for !r.keepUp(ctx) && r.open() && pause(ctx, saveEvery) {

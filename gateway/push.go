@@ -419,7 +419,7 @@ func (g *Gateway) postTo(ctx context.Context, p *posting, hooks []hook) error {
 func (g *Gateway) sealPost(ctx context.Context, x *exchange, rec *record, event *canonical.Event, whole bool) (transport.Sealed, error) {
 	l := leg{
 		name: legReply, id: ect.ID(g.NewID()), aside: true, input: rec.Heard, source: rec.Binding, dest: rec.Source,
-		message: &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Body: event, Conversation: rec.own()},
+		message: &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Body: event, Conversation: rec.own(), Losses: rec.Lost},
 		encoder: x.source, target: translators.Target{Form: x.call.Wire.Form, Stream: true},
 		audience: []string{string(x.call.Caller.ID)}, reader: x.call.Caller.ID,
 	}

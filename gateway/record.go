@@ -81,7 +81,7 @@ type record struct {
 	Source   canonical.Binding // the caller's protocol
 	Pushes   bool              `json:",omitempty"` // somebody wants to be told of changes
 	Held     bool              `json:",omitempty"` // the agent keeps its task in another way than its caller knows: it is told, and answered, here
-	Joined   bool              `json:",omitempty"` // appended chunks of an artifact are one part of Task
+	Lost     []canonical.Loss  `json:",omitempty"` // what the agent said that has no place in Task: log messages, chunks that are one part there
 	Released time.Duration     `json:",omitempty"` // it was not followed any more after no change for so long; zero: it is, or never was
 	Log      eventLog          `json:",omitzero"`  // what streams that are told from here must hear beside Task
 	Changed  time.Time

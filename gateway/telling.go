@@ -184,7 +184,9 @@ func (t *telling) take(ctx context.Context, s step) error {
 		t.losses = merge(t.losses, r.untold)
 		return nil
 	}
-	t.losses = merge(t.losses, s.losses)
+	if t.losses = merge(t.losses, s.losses); r.x.callerStreams() == translators.StreamsTask {
+		r.unheard(s)
+	}
 	for i := range s.events {
 		if s.events[i].Ask != nil || !r.x.retell(&s.events[i]) {
 			continue // asked at the end of what is there

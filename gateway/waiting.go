@@ -67,12 +67,15 @@ func (r *run) settle(ctx context.Context, limit time.Duration) error {
 		if err != nil {
 			return err
 		}
-		r.untold = merge(r.untold, unlogged(s.events))
+		r.unheard(s)
 	}
 }
 
-// unlogged declares the log messages among the events: a caller who gets one answer
-// gets none of them.
+// unheard keeps what is lost of a step that its caller is not told as it comes.
+func (r *run) unheard(s step) { r.untold = merge(r.untold, unlogged(s.events)) }
+
+// unlogged declares the log messages among the events: a caller who gets one answer, or
+// a task, gets none of them.
 func unlogged(events []canonical.Event) []canonical.Loss {
 	if !slices.ContainsFunc(events, func(e canonical.Event) bool { return e.Log != nil }) {
 		return nil

@@ -114,7 +114,7 @@ func (g *Gateway) answerOf(x *exchange, rec *record) (*canonical.Message, error)
 	if err != nil {
 		return nil, err
 	}
-	m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: result, Losses: chunksJoined(rec.Joined)}
+	m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: result, Losses: rec.Lost}
 	t := result.Task
 	switch {
 	case t == nil:
@@ -328,7 +328,7 @@ func (w *watching) happened(rec *record) (*canonical.Task, error) {
 func (w *watching) end(ctx context.Context) error {
 	before := len(w.x.issued)
 	_, err := w.g.mark(ctx, w.x, marked{
-		state: "close", parents: []ect.ID{w.opening}, output: w.told.Sum(), in: 0, out: w.told.Count(), losses: w.losses,
+		state: "close", parents: []ect.ID{w.opening}, output: w.told.Sum(), in: 0, out: w.told.Count(), losses: merge(w.losses, w.rec.Lost),
 	})
 	if err != nil {
 		return err
