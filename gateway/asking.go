@@ -17,6 +17,7 @@ import (
 // asked is what a run waits for.
 type asked struct {
 	got     map[string]canonical.Answer // by the keys of the inputs
+	turns   []canonical.Content         // the messages with them, for the task's history
 	refused *canonical.Error            // why what the caller gave is no answer; nil: it is one
 	till    time.Time
 	round   int  // of the question
@@ -44,7 +45,9 @@ func (a *asked) take(inputs []canonical.Input, answers []given) {
 			a.refused = refused
 			return
 		}
-		a.got[one.Key] = answer
+		if a.got[one.Key] = answer; one.Turn != nil {
+			a.turns = append(a.turns, *one.Turn)
+		}
 	}
 }
 
@@ -173,6 +176,7 @@ func (r *run) meanwhile(ctx context.Context, h heard, ok bool) (step, error) {
 // pass tells the agent what came of its question.
 func (r *run) pass(ctx context.Context, a *asked) error {
 	inputs := r.inputs()
+	r.history = newest(slices.Concat(r.history, a.turns), maxHistory)
 	switch {
 	case a.refused != nil:
 		return r.refuse(ctx, a.refused)

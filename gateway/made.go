@@ -36,10 +36,21 @@ func (x *exchange) history() []canonical.Content {
 	if x.record != nil {
 		history = slices.Clone(x.record.Task.History)
 	}
-	if invoke, ok := x.asked.(*canonical.Invoke); ok && len(invoke.Turn.Parts) > 0 && len(x.call.Wire.Body) <= maxAsked {
-		history = append(history, invoke.Turn)
+	if turn := x.turn(); turn != nil {
+		history = append(history, *turn)
 	}
 	return newest(history, min(*most, maxHistory))
+}
+
+// turn is the caller's message as it stands in a history that the caller asks for; nil:
+// it asks for none, or the message is too large.
+func (x *exchange) turn() *canonical.Content {
+	most := x.message.Preferences.HistoryLength
+	invoke, ok := x.asked.(*canonical.Invoke)
+	if !ok || most == nil || *most <= 0 || !x.makesTask() || len(invoke.Turn.Parts) == 0 || len(x.call.Wire.Body) > maxAsked {
+		return nil
+	}
+	return &invoke.Turn
 }
 
 // maxHistory bounds the messages in the history of a task that is made here.

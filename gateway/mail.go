@@ -23,8 +23,9 @@ type letter struct {
 // same name: what comes too late for the first question does not answer the second.
 type given struct {
 	canonical.Answer
-	Round   int              `json:",omitempty"` // counted from 1; 0: of any
-	Failure *canonical.Error `json:",omitempty"` // of the client, in place of an answer
+	Round   int                `json:",omitempty"` // counted from 1; 0: of any
+	Failure *canonical.Error   `json:",omitempty"` // of the client, in place of an answer
+	Turn    *canonical.Content `json:",omitempty"` // the message with the answer, for the task's history; nil: it has none
 }
 
 // given are answers to what the record asks now.

@@ -346,7 +346,11 @@ func (g *Gateway) answerOpen(ctx context.Context, x *exchange, rec *record, answ
 	if err := g.registerKnown(ctx, x); err != nil {
 		return transport.Answer{}, err
 	}
-	if err := g.post(ctx, asked.mailKey(), letter{Answers: asked.given(answers)}); err != nil {
+	given := asked.given(answers)
+	if turn := x.turn(); turn != nil && len(given) > 0 {
+		given[0].Turn = turn
+	}
+	if err := g.post(ctx, asked.mailKey(), letter{Answers: given}); err != nil {
 		return transport.Answer{}, err
 	}
 	return g.watch(ctx, x, &asked, x.message.Preferences.Stream)
