@@ -220,6 +220,16 @@ func (r *run) logs() bool {
 	return !r.guest && !r.x.relay() && r.x.agentStreams() != translators.StreamsTask && r.x.callerStreams() == translators.StreamsTask
 }
 
+// lastProgress is the last progress among events, else the one before them.
+func lastProgress(before *canonical.Progress, events []canonical.Event) *canonical.Progress {
+	for i := range events {
+		if p := events[i].Progress; p != nil {
+			before = &canonical.Progress{Value: p.Value, Total: p.Total, Message: p.Message}
+		}
+	}
+	return before
+}
+
 // next waits for the next thing that the agent says. Meanwhile, what it has said goes
 // on record, for those who are told it from there.
 func (r *run) next(ctx context.Context, patience time.Duration) (heard, error) {

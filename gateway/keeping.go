@@ -243,12 +243,19 @@ func (g *Gateway) insist(ctx context.Context, rec record, posted *canonical.Task
 	}
 }
 
-// tellOthers posts what has changed since it was last told.
+// tellOthers posts what has changed since it was last told. Progress is an update of
+// the status, as in streams (A2A 1.0, 3.5.2 and 4.3.3); of several since then, the last
+// one is posted.
 func (r *run) tellOthers(ctx context.Context) {
 	task := r.x.record.Task
-	if !sameWork(r.posted, &task) { // another time of the same status is no change
-		r.g.pushes(ctx, r.x.record, stream.Diff(r.posted, &task))
+	var events []canonical.Event
+	if r.progress != nil {
+		events, r.progress = []canonical.Event{{Progress: r.progress}}, nil
 	}
+	if !sameWork(r.posted, &task) { // another time of the same status is no change
+		events = append(events, stream.Diff(r.posted, &task)...)
+	}
+	r.g.pushes(ctx, r.x.record, events)
 	r.posted = &task
 }
 

@@ -103,6 +103,14 @@ func (r *run) complement(e *canonical.Event) {
 	}
 }
 
+// tellProgress puts progress in the status of a task that is posted as a whole: the
+// task on record does not hold it.
+func (g *Gateway) tellProgress(t *canonical.Task, p *canonical.Progress) {
+	t.Status.At, t.Status.Message = g.now(), &canonical.Content{
+		ID: t.ID + "/progress", Role: canonical.RoleAgent, Parts: []canonical.Part{{Kind: canonical.KindText, Text: p.Message}},
+	}
+}
+
 // completeTask does so with a reply. One whose history is asked for becomes a task here
 // rather than in the codec, which knows the outcome alone.
 func (g *Gateway) completeTask(x *exchange, m *canonical.Message) {

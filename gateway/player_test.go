@@ -231,7 +231,13 @@ type mailman struct {
 	deaf   atomic.Bool // nothing arrives
 }
 
-func (*mailman) Form(string) (string, bool)       { return a2a.FormHTTP, false }
+func (*mailman) Form(version string) (string, bool) {
+	if version == a2a.Version03 {
+		return a2a.FormPush, true
+	}
+	return a2a.FormHTTP, false
+}
+
 func (*mailman) Check(canonical.PushConfig) error { return nil }
 
 func (m *mailman) Push(_ context.Context, c canonical.PushConfig, sealed transport.Sealed) error {

@@ -396,6 +396,12 @@ func (g *Gateway) postTo(ctx context.Context, p *posting, hooks []hook) error {
 			return err
 		}
 		task.Output = nil
+		if said := events[0].Progress; said != nil && len(events) == 1 {
+			if said.Message == "" {
+				return nil
+			}
+			g.tellProgress(task, said)
+		}
 		events = []canonical.Event{{Task: task}}
 	}
 	var errs []error

@@ -57,7 +57,10 @@ type run struct {
 	onLog   int             // how many of its events are on record
 	changed time.Time       // when the agent's task was last seen to change
 	posted  *canonical.Task // as those who have changes posted to them know it
-	mail    *mailbox        // what others want of it; nil: nobody knows of it
+
+	progress *canonical.Progress // the last one that is still to be posted; nil: none is
+
+	mail *mailbox // what others want of it; nil: nobody knows of it
 
 	status  canonical.Status    // the one under way that was given its time here last
 	last    canonical.Status    // and the one with which the work ended
@@ -249,7 +252,7 @@ func (r *run) hear(ctx context.Context, h heard) (step, bool, error) {
 		err = r.unchanged(before)
 	}
 	if r.logs() {
-		r.log = r.log.with(events)
+		r.log, r.progress = r.log.with(events), lastProgress(r.progress, events)
 	}
 	if message.Phase != canonical.PhaseEvent || r.complete() {
 		r.unask() // who has answered waits for no answer
