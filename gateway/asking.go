@@ -25,7 +25,7 @@ type asked struct {
 }
 
 func (r *run) awaited(heard bool) *asked {
-	return &asked{got: map[string]canonical.Answer{}, till: r.g.Now().Add(answerLimit), round: r.round, heard: heard}
+	return &asked{got: map[string]canonical.Answer{}, till: r.g.Now().Add(r.x.answerWait()), round: r.round, heard: heard}
 }
 
 // take takes the answers to the question; the first one to each counts. A client's
@@ -181,16 +181,29 @@ func (r *run) pass(ctx context.Context, a *asked) error {
 	case a.refused != nil:
 		return r.refuse(ctx, a.refused)
 	case r.talks() && !a.all(inputs):
-		return errSilence
+		return r.x.silence()
 	default:
 		return r.give(ctx, a.answers(inputs))
 	}
 }
 
-// errSilence: an agent that hears answers only as words of the user hears no word
-// that the user did not say.
-var errSilence = &canonical.Error{
-	Code: canonical.CodeTimeout, Message: "the question was not answered within " + answerLimit.String(),
+// DefaultAnswerWait is how long an agent's question waits if the settings do not say it.
+const DefaultAnswerWait = 10 * time.Minute
+
+// answerWait is how long a question of this exchange may wait for its answer.
+func (x *exchange) answerWait() time.Duration {
+	if x.settings.AnswerWait > 0 {
+		return x.settings.AnswerWait
+	}
+	return DefaultAnswerWait
+}
+
+// silence ends a call whose question was not answered in time: an agent that hears
+// answers only as words of the user hears no word that the user did not say.
+func (x *exchange) silence() error {
+	return &canonical.Error{
+		Code: canonical.CodeTimeout, Message: "the question was not answered within " + x.answerWait().String(),
+	}
 }
 
 // moot: what was asked is not asked any more.

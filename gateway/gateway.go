@@ -36,7 +36,8 @@ type Settings struct {
 	// TaskUnchanged is how long an agent may go on answering that a task is at work,
 	// without any change, before it is not asked any more. Zero: no limit.
 	TaskUnchanged time.Duration
-	Version       string // of this gateway: aepb.agent_version
+	AnswerWait    time.Duration // how long an agent that holds its stream or its task open waits for an answer; zero: [DefaultAnswerWait]
+	Version       string        // of this gateway: aepb.agent_version
 }
 
 // Deps is what a Gateway is built from. Every field is required but Hops, Pushers, Callbacks, Rollbacks, Workers and AllWorkers.

@@ -19,7 +19,6 @@ const (
 	saveEvery   = 250 * time.Millisecond // of what is no change of state
 	runnerLife  = 15 * time.Second
 	runnerBeats = 5 * time.Second
-	answerLimit = 10 * time.Minute // for a question to be answered
 
 	longestSilence = time.Hour // of a stream of news
 )

@@ -419,7 +419,7 @@ func (g *Gateway) question(ctx context.Context, x *exchange, id, key string) err
 	if err != nil {
 		return errRecord
 	}
-	_, _, err = g.Entries.Swap(ctx, x.questionKey(id), 0, value, g.Now().Add(answerLimit))
+	_, _, err = g.Entries.Swap(ctx, x.questionKey(id), 0, value, g.Now().Add(x.answerWait()))
 	if err != nil {
 		return &problem.RecordingError{Err: err}
 	}
@@ -458,7 +458,7 @@ func (g *Gateway) answerQuestion(ctx context.Context, x *exchange, reply *canoni
 	if err != nil {
 		return false, errRecord
 	}
-	if _, _, err := g.Entries.Swap(ctx, key, entry.Revision, value, g.Now().Add(answerLimit)); err != nil {
+	if _, _, err := g.Entries.Swap(ctx, key, entry.Revision, value, g.Now().Add(x.answerWait())); err != nil {
 		return false, &problem.RecordingError{Err: err}
 	}
 	return true, nil

@@ -173,6 +173,7 @@ func (out *service) reload(ctx context.Context, c config.Config) error {
 func (s settings) road() gateway.Settings {
 	return gateway.Settings{
 		Constraints: s.config.Constraints(), Document: s.document, Gateways: s.config.Gateways(), RequireECT: s.config.ECT.Require,
-		Timeout: time.Duration(s.config.Timeout), TaskUnchanged: time.Duration(s.config.Limits.TaskUnchanged), Version: version, ECTInBody: s.config.InBody(),
+		Timeout: time.Duration(s.config.Timeout), TaskUnchanged: time.Duration(s.config.Limits.TaskUnchanged),
+		AnswerWait: time.Duration(s.config.Limits.AnswerWait), Version: version, ECTInBody: s.config.InBody(),
 	}
 }

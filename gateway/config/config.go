@@ -176,6 +176,7 @@ type Limits struct {
 	Workers                int      `yaml:"background_per_caller"`    // tasks that go on without a waiting request, of one caller; one with a message of more than 32 KiB counts for each 32 KiB of it. Read at the start; default a sixteenth of background
 	AllWorkers             int      `yaml:"background"`               // the same of all callers. Read at the start; default 10000
 	TaskUnchanged          Duration `yaml:"task_unchanged"`           // how long an agent that is asked how its task stands may answer that it works, without any change, before it is not asked any more; the caller is told so, and the task is not ended; default 0: no limit
+	AnswerWait             Duration `yaml:"answer_wait"`              // how long an agent that has asked its caller, and keeps its stream open or has work of its own under way, waits for the answer; then the question is canceled, or its call ends with an error; default 10m
 }
 
 // Policy is the translation policy (AEPB, Translation Policy).

@@ -41,7 +41,7 @@ func TestLimits_HaveDefaults(t *testing.T) {
 func TestLimits_AreRead(t *testing.T) {
 	t.Parallel()
 	c, err := config.Parse([]byte(`limits: {connections: 100, connections_per_address: 0, connections_per_identity: 5, first_request: 2s,
-  requests: 90, requests_per_caller: 9, streams: 80, streams_per_caller: 8, in_flight_mib: 70, in_flight_mib_per_caller: 7, body_wait: 3s, write_wait: 4s, task_unchanged: 1h}`))
+  requests: 90, requests_per_caller: 9, streams: 80, streams_per_caller: 8, in_flight_mib: 70, in_flight_mib_per_caller: 7, body_wait: 3s, write_wait: 4s, task_unchanged: 1h, answer_wait: 5m}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,6 +51,9 @@ func TestLimits_AreRead(t *testing.T) {
 	}
 	if got := time.Duration(c.Limits.TaskUnchanged); got != time.Hour {
 		t.Errorf("a task may be unchanged for %v, want 1h", got)
+	}
+	if got := time.Duration(c.Limits.AnswerWait); got != 5*time.Minute {
+		t.Errorf("a question may wait for %v, want 5m", got)
 	}
 	held := inflight.Config{
 		Requests: 90, RequestsPerCaller: 9, Streams: 80, StreamsPerCaller: 8,
