@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
@@ -283,4 +284,30 @@ func TestConsent_ArgumentsOfATool(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The gateway's own question is told also to a caller who attests to its messages: the
+// token of the message is the parent of the answer, once.
+func TestConsent_ArgumentsOfAnAttestedCall(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{calling: {{reply: result(complete)}}}, func(s *stage) {
+		t := s.t
+		s.asker.typed = `{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}`
+		call := s.asks(invoking, `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"add"}],"metadata":{"urn:aepb:translation:1":{"skill":"ask"}}}}`)
+		token, err := s.caller.Signer(t, time.Now).Sign(ect.Claims{
+			Audience: []string{string(s.self.ID)}, Workflow: string(ect.NewID()), Act: "send_task", OutputHash: ect.Hash(call.Wire.Body),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		call.Evidence = []string{token.Compact()}
+		id, state := taskIn(t, s.ask(t, s, call).Wire.Body)
+		if state != "TASK_STATE_INPUT_REQUIRED" {
+			t.Fatalf("the task is %s", state)
+		}
+		said := s.outcome(s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"a":1,"b":2}}]}}`))
+		if heard := strings.Join(s.asker.heard(calling), ""); !strings.Contains(said, "COMPLETED") || !strings.Contains(heard, `"arguments":{"a":1,"b":2}`) {
+			t.Errorf("the answer leads to %s; the server heard %s", said, heard)
+		}
+	})
 }

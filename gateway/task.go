@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -425,10 +426,11 @@ func (g *Gateway) done(ctx context.Context, x *exchange, rec *record) (transport
 	return g.answer(x, wire), err
 }
 
-// behind is what testifies to a record, and to the question about it.
+// behind is what testifies to a record, and to the question about it. Of a message
+// that is answered with a question of ours, both are one token.
 func (x *exchange) behind(rec *record) []ect.ID {
 	_, parents := x.evidence.origins()
-	if rec.Last != "" {
+	if rec.Last != "" && !slices.Contains(parents, rec.Last) {
 		parents = append(parents, rec.Last)
 	}
 	return parents
