@@ -111,6 +111,8 @@ func (e *encoder) event(body *canonical.Event) (letter, error) {
 	switch {
 	case body.Native != nil:
 		return letter{}, refuse(canonical.CodeUnsupportedOp, "AINP has no such notification")
+	case body.Ask != nil && body.Ask.Input.Mode == canonical.ModeNative:
+		return letter{}, refuse(canonical.CodeUnsupportedOp, "the agent asks for what only its own protocol can say: an AINP peer cannot be asked")
 	case body.Ask != nil:
 		return letter{kind: TypeIntent, payload: e.question(&body.Ask.Input, own)}, nil
 	case body.Log != nil || e.home() && kindOf(own) == intentNotice:

@@ -151,6 +151,10 @@ func TestEncodeNegative(t *testing.T) {
 	unstamped.Correlation.WireID = nil
 	late := stamp()
 	late.From = ""
+	asks := turn()
+	asks.Phase, asks.Body = canonical.PhaseEvent, &canonical.Event{Ask: &canonical.Ask{ID: json.RawMessage(`"q"`), Input: canonical.Input{
+		Key: "k", Mode: canonical.ModeNative, Native: &canonical.Native{Method: "roots/list"},
+	}}}
 	for name, tc := range map[string]struct {
 		m    *canonical.Message
 		to   translators.Target
@@ -164,6 +168,7 @@ func TestEncodeNegative(t *testing.T) {
 		"another version":   {turn(text), translators.Target{Version: "0.2.0", Stamp: stamp()}, "unsupported_version"},
 		"too large":         {turn(canonical.Part{Kind: canonical.KindFile, Bytes: make([]byte, ainp.PayloadLimit)}), translators.Target{Stamp: stamp()}, "too large"},
 		"a ping":            {&canonical.Message{Op: canonical.OpPing, Phase: canonical.PhaseRequest}, translators.Target{Stamp: stamp()}, "unsupported_op"},
+		"MCP's question":    {asks, translators.Target{Form: ainp.FormSocket, Stream: true, Stamp: stamp()}, "unsupported_op"},
 		"notice of another": {&canonical.Message{Op: canonical.OpNotice, Phase: canonical.PhaseRequest}, translators.Target{Stamp: stamp()}, "unsupported_op"},
 	} {
 		_, _, err := ainp.New(translators.Config{}).Encode(tc.m, tc.to)
