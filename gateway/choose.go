@@ -323,6 +323,9 @@ func (g *Gateway) owned(ctx context.Context, x *exchange) error {
 func (g *Gateway) stampRequest(x *exchange, id ect.ID) {
 	m := x.message
 	m.Correlation.WireID = quoted(string(id))
+	if x.call.Agent != "" {
+		m.Preferences.CanAnswer = x.answerable(m.Preferences.CanAnswer)
+	}
 	if m.Preferences.CanAnswer == nil {
 		m.Preferences.CanAnswer = x.endpoint.Asked // in a protocol where every request says so
 	}

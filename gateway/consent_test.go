@@ -311,3 +311,41 @@ func TestConsent_ArgumentsOfAnAttestedCall(t *testing.T) {
 		}
 	})
 }
+
+// A question that its caller's protocol cannot say ends the call: the server hears that,
+// and no task is left that waits for an answer.
+func TestConsent_QuestionThatCannotBeSaid(t *testing.T) {
+	t.Parallel()
+	asksModel := `{"jsonrpc":"2.0","id":"q1","method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`
+	const canceledCall = "notifications/cancelled"
+	play(t, map[string][]scene{calling: {{events: []string{asksModel, ""}, end: io.EOF}}, canceledCall: {{}}}, func(s *stage) {
+		t := s.t
+		s.asker.version = mcp.Legacy
+		if _, err := s.Exchange(t.Context(), s.asks(invoking, called)); err == nil || !strings.Contains(err.Error(), "L14") {
+			t.Errorf("the call leads to %v", err)
+		}
+		synctest.Wait()
+		if len(s.asker.heard(canceledCall)) != 1 {
+			t.Errorf("the server heard %s", s.asker.bodies)
+		}
+		if list := s.says(s.asks("ListTasks", `{}`)); strings.Contains(list, "INPUT_REQUIRED") {
+			t.Errorf("there are %s", list)
+		}
+	})
+}
+
+// A server is told that its caller answers only what this caller can be asked here
+// (MCP 2026-07-28, clientCapabilities of a request).
+func TestConsent_WhatACallerAnswers(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]bool{mcp.LegacyMarch: false, mcp.Legacy: true} {
+		play(t, map[string][]scene{calling: {{reply: result(complete)}}}, func(s *stage) {
+			call := s.olderIn(version, calling, callsAsk)
+			call.CanAnswer = []canonical.Mode{canonical.ModeNative}
+			s.ask(s.t, s, call)
+			if told := strings.Contains(s.asker.last(), `"sampling"`); told != want {
+				s.t.Errorf("of a caller of %s the server is told %s", version, s.asker.last())
+			}
+		})
+	}
+}

@@ -214,7 +214,7 @@ func (x *exchange) asking() translators.Asking {
 // understood: what an agent of the same protocol asks in its own words needs no
 // form; across protocols there is nothing else.
 func (x *exchange) understood(mode canonical.Mode) bool {
-	return mode != canonical.ModeNative || x.relay()
+	return mode != canonical.ModeNative || x.kin()
 }
 
 // askable is what the agent may ask, because this caller can answer it.
@@ -225,8 +225,17 @@ func (x *exchange) askable() []canonical.Mode {
 	case translators.AskTask:
 		return []canonical.Mode{canonical.ModeForm, canonical.ModeURL}
 	default:
-		return x.message.Preferences.CanAnswer
+		return x.answerable(x.message.Preferences.CanAnswer)
 	}
+}
+
+// answerable is what of that which a caller says it answers this agent may ask: nothing
+// where the caller cannot be asked.
+func (x *exchange) answerable(modes []canonical.Mode) []canonical.Mode {
+	if x.asking() == translators.AskNone {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(modes), func(mode canonical.Mode) bool { return !x.understood(mode) })
 }
 
 // brief leaves out the history of a task that its caller did not ask for (A2A,

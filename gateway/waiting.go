@@ -137,7 +137,12 @@ func (r *run) close(ctx context.Context) (transport.Answer, error) {
 		return transport.Answer{}, err
 	}
 	answer, err := r.reply(ctx, m)
-	if r.ask != nil && err == nil {
+	switch {
+	case err != nil && r.asked(): // what it asks cannot be said to its caller, and has no answer
+		r.mark(ctx, canonical.StateFailed, problem.Native(err).Message)
+		r.abort()
+		return answer, err
+	case r.ask != nil && err == nil:
 		r.handOver(ctx) // the agent's stream waits for the answer
 		return answer, nil
 	}
