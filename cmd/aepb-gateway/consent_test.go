@@ -44,6 +44,9 @@ type response struct {
 	key     string
 	empty   bool // no answer at all
 	other   bool // by another caller
+	words   string // a message of these words, in place of an answer
+	do      string // what the agent is told first; empty: to ask for a name
+	args    string // the same as arguments of its tool, for which there are no words
 }
 
 func responses() []response {
@@ -65,6 +68,9 @@ func responses() []response {
 		{name: "accept, another caller", accepts: true, answer: good, other: true}, // and then the caller
 	}
 }
+
+// does is what the agent is told first.
+func (r response) does() string { return cmp.Or(r.do, doAsk) }
 
 // to is the answer for a question.
 func (r response) to(in canonical.Input) canonical.Answer {
@@ -131,11 +137,8 @@ func sorted(value json.RawMessage) string {
 
 // responds answers a question in one way, and says what the caller hears in the end;
 // other is the caller who answers in its place where the response wants that.
-func (c *caller) responds(ctx context.Context, r response, other *caller) string {
-	m := c.request(canonical.OpInvoke, c.invoke(doAsk))
-	if c.words() == mcp.Binding {
-		m.Correlation.Progress = json.RawMessage(`"p"`)
-	}
+func (c *caller) responds(ctx context.Context, r response, other *caller, say func(*hearing) string) string {
+	do, m := r.does(), c.opens(r)
 	asked := false
 	h := c.ask(ctx, m, false, func(ask *canonical.Ask) {
 		asked = true
@@ -149,29 +152,57 @@ func (c *caller) responds(ctx context.Context, r response, other *caller) string
 		}
 	})
 	if asked {
-		return h.said()
+		return say(h)
 	}
-	next := c.onward(doAsk, h, r.to)
-	if next == nil {
-		return "not asked"
+	next := c.onward(do, h, r.to)
+	if task := h.task(); next == nil || c.words() == mcp.Binding && task != nil && len(task.Inputs) == 0 { // MCP has no answer to a task that names no question
+		return notAsked(h, say)
 	}
-	if r.empty {
+	if r.empty || r.words != "" {
 		invoke, _ := next.Body.(*canonical.Invoke)
 		invoke.Answers = nil
 		if invoke.State == "" {
-			invoke.Turn.Parts = textPart(" ")
+			invoke.Turn.Parts = textPart(cmp.Or(r.words, " "))
 		}
 	}
 	again := *next
 	again.Correlation.WireID, again.Correlation.MessageID = own(ect.NewID()), string(ect.NewID())
 	if r.other {
-		return other.ask(ctx, next, false, nil).said() + ", then " + c.ask(ctx, &again, false, nil).said() + " for the caller"
+		return say(other.ask(ctx, next, false, nil)) + ", then " + say(c.ask(ctx, &again, false, nil)) + " for the caller"
 	}
 	first := c.ask(ctx, next, false, nil)
 	if r.twice {
-		return first.said() + ", then " + c.ask(ctx, &again, false, nil).said()
+		return say(first) + ", then " + say(c.ask(ctx, &again, false, nil))
 	}
-	return first.said()
+	return say(first)
+}
+
+// asking is the message that lets the agent ask.
+func (c *caller) asking(do string) *canonical.Message {
+	m := c.request(canonical.OpInvoke, c.invoke(do))
+	if c.words() == mcp.Binding {
+		m.Correlation.Progress = json.RawMessage(`"p"`)
+	}
+	return m
+}
+
+// inputRequired is what a caller hears who is told that its agent waits for input, and
+// cannot give it.
+const inputRequired = "hears that input is required"
+
+// notAsked is what a caller hears that no question reaches.
+func notAsked(h *hearing, say func(*hearing) string) string {
+	if strings.Contains(h.text(), "nobody can be asked") {
+		return "not asked"
+	}
+	switch h.state() {
+	case canonical.StateCompleted:
+		return say(h)
+	case canonical.StateInputRequired:
+		return inputRequired
+	default:
+		return "not asked: " + say(h)
+	}
 }
 
 var greeted = regexp.MustCompile(`Hello \w*`)
@@ -204,6 +235,8 @@ func (r response) of(n *nature) bool {
 	switch {
 	case r.failure:
 		return within
+	case r.words != "":
+		return n.asks == translators.AskTask
 	case r.other:
 		return !within && n.binding != slim.Binding // who speaks on a node is one caller
 	case r.key != "":
@@ -265,7 +298,7 @@ func TestConsent_Matrix(t *testing.T) {
 						soon(ctx, func() bool { return c.exposed(ctx) })
 					}
 					other := others.caller(t, from.side, to.side, player)
-					heard := c.responds(ctx, r, other)
+					heard := c.responds(ctx, r, other, (*hearing).said)
 					if ends(from, to, heard) {
 						soonIn(t.Context(), background, func() bool { return len(tr.told(c.wid)) > 0 })
 					}
@@ -297,7 +330,7 @@ func TestConsent_Matrix(t *testing.T) {
 		}
 	}
 	must(t, group.Wait())
-	holdConsent(t, seen)
+	holdConsent(t, seen, tr.kindsOfQuestions(t, others))
 }
 
 // told is what the agents were told in a workflow.
@@ -321,7 +354,7 @@ func askedHow(n *nature) string {
 	}
 }
 
-func holdConsent(t *testing.T, seen map[string]map[string][]string) {
+func holdConsent(t *testing.T, seen map[string]map[string][]string, more string) {
 	t.Helper()
 	var b strings.Builder
 	keys := make([]string, 0, len(seen))
@@ -360,7 +393,7 @@ func holdConsent(t *testing.T, seen map[string]map[string][]string) {
 	if !ok || !ends {
 		t.Fatalf("%s does not have the marks of the table", consentFile)
 	}
-	now := "\n" + b.String() + "\n"
+	now := "\n" + b.String() + more + "\n"
 	if os.Getenv(matrixEnv) != "" {
 		must(t, os.WriteFile(consentFile, []byte(before+consentBegin+now+consentEnd+after), 0o600))
 		return

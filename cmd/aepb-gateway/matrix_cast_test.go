@@ -76,6 +76,10 @@ func (c *cast) Describe(_ context.Context, q transport.Inquiry) (*canonical.Desc
 		}}
 		return d, nil
 	}
+	if q.Agent == greeter {
+		d.Capabilities = []canonical.Capability{greetTool()}
+		return d, nil
+	}
 	d.Capabilities = []canonical.Capability{{ID: "play", Title: "Play", Description: "Plays a scene.", Profile: canonical.ProfileMessage}}
 	return d, nil
 }
@@ -88,6 +92,7 @@ type part struct {
 	asked *canonical.Message
 	words canonical.Binding
 	known *canonical.Description // the agent; nil: nobody knows it
+	sure  bool                   // it asks also who did not say that it can be asked
 }
 
 // Exchange is what an agent does with a message.
@@ -166,7 +171,14 @@ func (p *part) invoked(ctx context.Context, body *canonical.Invoke) (transport.A
 		p.note(answersSaid(body)...)
 		return p.reply(p.result(greets(body.Answers)))
 	}
+	if isTypedCall(body) {
+		p.note("called " + sorted(body.Call.Args))
+	}
+	said, p.sure = strings.CutPrefix(said, doInsist+" ")
 	what, rest, _ := strings.Cut(said, " ")
+	if in, ok := kindsAsked[what]; ok {
+		return p.ask(in)
+	}
 	switch what {
 	case doFail:
 		return p.reply(p.failure("it went wrong"))

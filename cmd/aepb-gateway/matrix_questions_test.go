@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -52,9 +53,16 @@ func wordsOfAnswer(a canonical.Answer) string {
 	if a.Action == canonical.Decline {
 		return "nobody"
 	}
-	var named struct{ Name, Town string }
+	var named struct {
+		Name, Town string
+		Content    struct{ Text string }
+		Roots      []struct{ Name string }
+	}
 	_ = json.Unmarshal(a.Value, &named)
-	said := []string{named.Name, named.Town}
+	said := []string{named.Name, named.Town, named.Content.Text}
+	for _, root := range named.Roots {
+		said = append(said, root.Name)
+	}
 	for _, part := range a.Parts {
 		said = append(said, part.Text)
 	}
@@ -94,13 +102,18 @@ func (p *part) ask(inputs ...canonical.Input) (transport.Answer, error) {
 			ID: job.id, ContextID: p.context(), Inputs: inputs,
 			Status: canonical.Status{State: canonical.StateInputRequired, Message: spoken1(inputs[0].Prompt[0].Text)},
 		}})
-	case len(p.asked.Preferences.CanAnswer) == 0:
+	case !p.sure && !p.mayAsk(inputs[0]):
 	case asks == translators.AskReply:
 		return p.reply(&canonical.Result{Pending: &canonical.Pending{Inputs: inputs, State: "asked"}})
 	case asks == translators.AskStream:
 		return p.play(p.interview(inputs)...)
 	}
 	return p.reply(p.result("nobody can be asked"))
+}
+
+// mayAsk: the caller has said that it can be asked this.
+func (p *part) mayAsk(in canonical.Input) bool {
+	return slices.Contains(p.asked.Preferences.CanAnswer, in.Mode)
 }
 
 // interview asks one question after the other.
@@ -223,7 +236,7 @@ func (c *caller) onward(do string, h *hearing, answer func(canonical.Input) cano
 		case len(a) == 0: // nobody says what it is that is asked
 			next.Turn.Parts = textPart("Ada")
 		case c.words() == uacp.Binding: // where no message is without words, and one answer need be nothing else
-			if next.Turn.Parts = stream.Turn(a).Parts; len(a) == 1 && a[0].Action == canonical.Accept {
+			if next.Turn.Parts = stream.Turn(a).Parts; len(a) == 1 && a[0].Action == canonical.Accept && wordsOfAnswer(a[0]) != "" {
 				next.Answers, next.Turn.Parts = nil, textPart(wordsOfAnswer(a[0]))
 			}
 		}
