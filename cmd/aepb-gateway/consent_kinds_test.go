@@ -94,7 +94,7 @@ func kinds() []kind {
 		{"A message of the caller's model (sampling)", all, []string{byRequest, inResult}, ask(doAskModel,
 			response{name: "a message", accepts: true, answer: answer("", message)},
 			response{name: "another result", answer: answer("", roots)},
-			response{name: "accept, no result", answer: answer(canonical.Accept, "")},
+			response{name: "accept, with a message", answer: answer(canonical.Accept, message)},
 			response{name: "decline", answer: answer(canonical.Decline, "")},
 			response{name: "error", failure: true},
 			response{name: "nothing", empty: true},

@@ -42,8 +42,8 @@ type response struct {
 	failure bool // a client's error in place of an answer
 	twice   bool // and the same again
 	key     string
-	empty   bool // no answer at all
-	other   bool // by another caller
+	empty   bool   // no answer at all
+	other   bool   // by another caller
 	words   string // a message of these words, in place of an answer
 	do      string // what the agent is told first; empty: to ask for a name
 	args    string // the same as arguments of its tool, for which there are no words
