@@ -143,6 +143,25 @@ func TestEncodeRefuses(t *testing.T) {
 	}
 }
 
+// TestEncode_DomainsOfReasons: the reason of wrong parameters stands under A2A's own
+// domain, as the official SDKs write it. Their clients over HTTP know a reason only
+// there, and take every other error for an internal one.
+func TestEncode_DomainsOfReasons(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[canonical.Code]string{
+		canonical.CodeBadParams:     `"reason":"INVALID_PARAMS","domain":"a2a-protocol.org"`,
+		canonical.CodeTaskNotFound:  `"reason":"TASK_NOT_FOUND","domain":"a2a-protocol.org"`,
+		canonical.CodeSkillNotFound: `"reason":"SKILL_NOT_FOUND","domain":"urn:aepb:translation:1"`,
+	} {
+		for _, form := range []string{"", FormHTTP} {
+			wire, _, err := New(translators.Config{}).Encode(from(&canonical.Error{Code: code, Message: "no"}, nil), translators.Target{Form: form})
+			if err != nil || !strings.Contains(string(wire.Body), want) {
+				t.Errorf("%s in %q: %v %s", code, form, err, wire.Body)
+			}
+		}
+	}
+}
+
 // TestSmuggling: what another protocol's peer carries as A2A leftovers says
 // nothing that the canonical message does not.
 func TestSmuggling(t *testing.T) {

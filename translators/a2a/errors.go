@@ -43,7 +43,7 @@ var errorTable = [...]errorRow{
 	{canonical.CodeInvalidRequest, jsonrpc.CodeInvalidRequest, "INVALID_REQUEST", domainOurs, 0},
 	{canonical.CodeHeaderMismatch, jsonrpc.CodeInvalidRequest, "HEADER_MISMATCH", domainOurs, 0},
 	{canonical.CodeNoMethod, jsonrpc.CodeNoMethod, "METHOD_NOT_FOUND", domainOurs, 0},
-	{canonical.CodeBadParams, jsonrpc.CodeBadParams, "INVALID_PARAMS", domainOurs, 0},
+	{canonical.CodeBadParams, jsonrpc.CodeBadParams, "INVALID_PARAMS", domainA2A, 0},
 	{canonical.CodeSkillNotFound, jsonrpc.CodeBadParams, "SKILL_NOT_FOUND", domainOurs, 0},
 	{canonical.CodeResourceNotFound, jsonrpc.CodeBadParams, "RESOURCE_NOT_FOUND", domainOurs, 0},
 	{canonical.CodeInternal, jsonrpc.CodeInternal, "INTERNAL", domainOurs, 0},

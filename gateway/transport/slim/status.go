@@ -35,7 +35,7 @@ const (
 
 // failures: the first of a status is what the status alone means.
 var failures = [...]failure{
-	{"INVALID_PARAMS", domainOurs, -32602, rpc.InvalidArgument, "InvalidParamsError"},
+	{"INVALID_PARAMS", domainA2A, -32602, rpc.InvalidArgument, "InvalidParamsError"},
 	{"INVALID_REQUEST", domainOurs, -32600, rpc.InvalidArgument, "InvalidRequestError"},
 	{"HEADER_MISMATCH", domainOurs, -32600, rpc.InvalidArgument, "HeaderMismatchError"},
 	{"SKILL_NOT_FOUND", domainOurs, -32602, rpc.NotFound, "SkillNotFoundError"},
