@@ -9,6 +9,7 @@ import (
 	"iter"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,9 @@ import (
 //	stream   two steps, then a result that comes in two pieces (one, in MCP)
 //	slow     works until the test lets it go on
 //	hold     works until it is canceled
+//	free     lets the job of that name go on
+//	stopped  waits until the job of that name was stopped
+//	begun    waits until the job of that name has begun (MCP)
 //	ask      asks "for how many?", and tells the answer
 //	files    an image, other octets, a link, data and text
 //	take     gives back the file that it was handed
@@ -42,10 +46,12 @@ const png = "\x89PNG\r\n\x1a\n\x00\xff"
 // job is one piece of work that a test watches and lets go on.
 type job struct {
 	begun, free, stopped chan struct{}
-	once                 sync.Once
+	once, freed          sync.Once
 }
 
 func (j *job) stop() { j.once.Do(func() { close(j.stopped) }) }
+
+func (j *job) letGo() { j.freed.Do(func() { close(j.free) }) }
 
 // desk has the jobs, by the name that their request gives.
 type desk struct {
@@ -81,6 +87,17 @@ func (d *desk) await(ctx context.Context, name string) bool {
 	case <-d.over:
 	case <-ctx.Done():
 		j.stop()
+	}
+	return false
+}
+
+// wasStopped waits for a job to be stopped.
+func (d *desk) wasStopped(ctx context.Context, name string) bool {
+	select {
+	case <-d.job(name).stopped:
+		return true
+	case <-d.over:
+	case <-ctx.Done():
 	}
 	return false
 }
@@ -204,13 +221,7 @@ func (g *gw) worker(t *testing.T, name, version string) *callee {
 	d := newDesk()
 	server, mux, book := serveTLS(t, g, name, d, func() {})
 	requests := a2asrv.NewHandler(worker{d})
-	iface := a2a.NewAgentInterface(server.URL+"/agent", a2a.TransportProtocolJSONRPC)
-	iface.ProtocolVersion = a2a.ProtocolVersion(version)
-	card := &a2a.AgentCard{
-		Name: "Worker", Description: "Works", Version: "1", SupportedInterfaces: []*a2a.AgentInterface{iface},
-		Capabilities: a2a.AgentCapabilities{Streaming: true}, DefaultInputModes: []string{"text/plain"}, DefaultOutputModes: []string{"text/plain"},
-		Skills: []a2a.AgentSkill{{ID: "work", Name: "Work", Description: "Works", Tags: []string{"t"}}},
-	}
+	card := workerCard(server.URL, version)
 	if version == string(a2av0.Version) {
 		mux.Handle(a2asrv.WellKnownAgentCardPath, a2asrv.NewAgentCardHandler(a2av0.NewStaticAgentCardProducer(card)))
 		mux.Handle("/agent", a2av0.NewJSONRPCHandler(requests))
@@ -220,6 +231,16 @@ func (g *gw) worker(t *testing.T, name, version string) *callee {
 	}
 	g.list(t, name, "a2a-v1", server.URL)
 	return &callee{desk: d, logbook: book, name: name}
+}
+
+func workerCard(url, version string) *a2a.AgentCard {
+	iface := a2a.NewAgentInterface(url+"/agent", a2a.TransportProtocolJSONRPC)
+	iface.ProtocolVersion = a2a.ProtocolVersion(version)
+	return &a2a.AgentCard{
+		Name: "Worker", Description: "Works", Version: "1", SupportedInterfaces: []*a2a.AgentInterface{iface},
+		Capabilities: a2a.AgentCapabilities{Streaming: true}, DefaultInputModes: []string{"text/plain"}, DefaultOutputModes: []string{"text/plain"},
+		Skills: []a2a.AgentSkill{{ID: "work", Name: "Work", Description: "Works", Tags: []string{"t"}}},
+	}
 }
 
 type worker struct{ *desk }
@@ -321,6 +342,11 @@ func (w worker) work(ctx context.Context, ec *a2asrv.ExecutorContext, word, rest
 			default:
 				say(result("late", a2a.NewTextPart("done at last")), done)
 			}
+		case word == "free":
+			w.job(rest).letGo()
+			say(done)
+		case word == "stopped":
+			say(result("stopped", a2a.NewTextPart(strconv.FormatBool(w.wasStopped(ctx, rest)))), done)
 		case word == "ask":
 			say(status(a2a.TaskStateInputRequired, "for how many?"))
 		case word == "files":
@@ -401,6 +427,20 @@ func (d *desk) tools() map[string]mcp.ToolHandler {
 		"stream": stepByStep,
 		"slow":   d.wait,
 		"hold":   d.wait,
+		"free": of(func(_ context.Context, job string) *mcp.CallToolResult {
+			d.job(job).letGo()
+			return texts("done")
+		}),
+		"begun": of(func(ctx context.Context, job string) *mcp.CallToolResult {
+			select {
+			case <-d.job(job).begun:
+			case <-ctx.Done():
+			}
+			return texts("begun")
+		}),
+		"stopped": of(func(ctx context.Context, job string) *mcp.CallToolResult {
+			return texts(strconv.FormatBool(d.wasStopped(ctx, job)))
+		}),
 		"ask":    askFor,
 		"take":   takeFile,
 		"many":   just(texts("first", "second", "third"), nil),
@@ -431,6 +471,17 @@ func stepByStep(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResul
 		}
 	}
 	return texts("half whole"), nil
+}
+
+// of is a tool that is told the name of a job.
+func of(do func(ctx context.Context, job string) *mcp.CallToolResult) mcp.ToolHandler {
+	return func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		var args struct{ Job string }
+		if err := json.Unmarshal(r.Params.Arguments, &args); err != nil {
+			return nil, err
+		}
+		return do(ctx, args.Job), nil
+	}
 }
 
 func (d *desk) wait(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

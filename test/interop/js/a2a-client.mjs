@@ -3,9 +3,8 @@
 // {"card", "results": [{kind, state, text, data} | {error}], "exchanges"}. Of a
 // stream kind is that of every event, state the last one, and text all of it.
 
-import { randomUUID } from 'node:crypto';
-import { Role, TaskState } from '@a2a-js/sdk';
 import { ClientFactory, ClientFactoryOptions, DefaultAgentCardResolver, JsonRpcTransportFactory } from '@a2a-js/sdk/client';
+import { request, stateOf, values } from './a2a-message.mjs';
 import { attempt, recordingFetch } from './recording-fetch.mjs';
 
 const job = JSON.parse(process.argv[2]);
@@ -32,40 +31,16 @@ const out = {
 };
 process.stdout.write(JSON.stringify(out) + '\n');
 
-function request(parts) {
-  return {
-    tenant: '',
-    configuration: undefined,
-    metadata: undefined,
-    message: {
-      messageId: randomUUID(),
-      contextId: '',
-      taskId: '',
-      role: Role.ROLE_USER,
-      parts: parts.map(part),
-      metadata: undefined,
-      extensions: [],
-      referenceTaskIds: [],
-    },
-  };
-}
-
-function part(p) {
-  const content = 'text' in p ? { $case: 'text', value: p.text } : { $case: 'data', value: p.data };
-  return { content, metadata: undefined, filename: '', mediaType: 'text' in p ? '' : 'application/json' };
-}
-
 function summary(result) {
   const task = 'status' in result;
   const parts = task
     ? [...result.artifacts.flatMap((artifact) => artifact.parts), ...(result.status.message?.parts ?? [])]
     : result.parts;
-  const of = (kind) => parts.filter((p) => p.content.$case === kind).map((p) => p.content.value);
   return {
     kind: task ? 'task' : 'message',
-    state: task ? TaskState[result.status.state] : '',
-    text: of('text').join('\n'),
-    data: of('data'),
+    state: task ? stateOf(result) : '',
+    text: values(parts, 'text').join('\n'),
+    data: values(parts, 'data'),
   };
 }
 
@@ -77,9 +52,9 @@ async function heard(message) {
     const { $case: kind, value } = payload;
     kinds.push(kind);
     const parts = kind === 'artifactUpdate' ? value.artifact.parts : kind === 'statusUpdate' ? value.status.message?.parts : undefined;
-    if (parts) texts.push(...parts.filter((p) => p.content.$case === 'text').map((p) => p.content.value));
+    if (parts) texts.push(...values(parts, 'text'));
     if (kind === 'task' || kind === 'message') texts.push(summary(value).text);
-    if (kind === 'task' || kind === 'statusUpdate') state = TaskState[value.status.state];
+    if (kind === 'task' || kind === 'statusUpdate') state = stateOf(value);
   }
   return { kind: kinds.join(' '), state, text: texts.join('\n'), data: [] };
 }
