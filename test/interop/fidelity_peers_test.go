@@ -400,10 +400,31 @@ func (g *gw) workshop(t *testing.T, name string, stateless bool) *callee {
 	})
 	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return shop }, &mcp.StreamableHTTPOptions{Stateless: stateless, PropagateRequestCancellation: true}))
 	addContent(shop)
+	addShyTool(shop)
+	shop.AddReceivingMiddleware(d.endsAll)
 	if err := g.AddServer(t.Context(), name, server.URL+"/mcp", "prompts", "resources"); err != nil {
 		t.Fatal(err)
 	}
 	return &callee{desk: d, logbook: book, name: name, mcp: true}
+}
+
+// endsAll ends every request when the test does, also one whose question its caller
+// has left open.
+func (d *desk) endsAll(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, request mcp.Request) (mcp.Result, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			select {
+			case <-d.over:
+				cancel()
+			case <-ctx.Done():
+			}
+		})
+		defer waiting.Wait()
+		defer cancel()
+		return next(ctx, method, request)
+	}
 }
 
 func texts(list ...string) *mcp.CallToolResult {
@@ -434,6 +455,7 @@ func (d *desk) tools() map[string]mcp.ToolHandler {
 		"begun": of(func(ctx context.Context, job string) *mcp.CallToolResult {
 			select {
 			case <-d.job(job).begun:
+			case <-d.over:
 			case <-ctx.Done():
 			}
 			return texts("begun")

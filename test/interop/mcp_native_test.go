@@ -40,6 +40,11 @@ func (g *gw) newsroom(t *testing.T, name string, stateless bool) *newsroom {
 		}
 		return texts("told"), nil
 	})
+	room.AddTool(&mcp.Tool{Name: "poke", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		room.RemoveTools("fresh")
+		room.AddTool(&mcp.Tool{Name: "fresh", InputSchema: json.RawMessage(`{"type":"object"}`)}, nil)
+		return texts("poked"), room.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: newsURI})
+	})
 	room.AddResource(&mcp.Resource{URI: newsURI, Name: "today"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: newsURI, Text: "quiet"}}}, nil
 	})

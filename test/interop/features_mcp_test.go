@@ -1,0 +1,309 @@
+package interop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// featuresOfMCP is what every MCP client sees of an agent; relayed: both speak one
+// revision, so the server itself judges an answer that does not fit.
+func featuresOfMCP(at *callee, relayed bool) features {
+	want := features{
+		"accepted": "answer: four", "answer that does not fit": "refused", "asked again": "answer: four",
+		"progress": "one two", "whole": "half whole", "canceled call": "true", "unknown tool": "refused -32602",
+	}
+	if !at.mcp {
+		maps.Copy(want, features{
+			"declined": "answer: declined", "canceled": "refused", "arguments that do not fit": "refused",
+			"tools of who can be asked": "work", "tools of who cannot be asked": "work",
+		})
+		return want
+	}
+	all := slices.Sorted(maps.Keys(newDesk().tools()))
+	maps.Copy(want, features{
+		"declined": "answer: decline", "canceled": "answer: cancel", "tools of who cannot be asked": strings.Join(all, " "),
+	})
+	all = append(all, shyTool)
+	slices.Sort(all)
+	want["tools of who can be asked"] = strings.Join(all, " ")
+	if relayed {
+		want["answer that does not fit"] = "answer: "
+	}
+	return want
+}
+
+// shyTool is shown to clients that can be asked alone.
+const shyTool = "shy"
+
+func addShyTool(server *mcp.Server) {
+	server.AddTool(&mcp.Tool{Name: shyTool, InputSchema: json.RawMessage(`{"type":"object"}`)}, nil)
+	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, request mcp.Request) (mcp.Result, error) {
+			result, err := next(ctx, method, request)
+			asked, ok := request.(*mcp.ListToolsRequest)
+			list, lists := result.(*mcp.ListToolsResult)
+			if can := (&mcp.ClientCapabilities{}); ok && lists && err == nil {
+				if c := asked.ClientCapabilities(); c != nil {
+					can = c
+				}
+				list.Tools = slices.DeleteFunc(list.Tools, func(tool *mcp.Tool) bool { return tool.Name == shyTool && can.Elicitation == nil })
+			}
+			return result, err
+		}
+	})
+}
+
+type mcpFeatureAgent struct {
+	Endpoint string `json:"endpoint"`
+	MCP      bool   `json:"mcp"`
+	Job      string `json:"job"`
+}
+
+type newsAgent struct {
+	Endpoint string `json:"endpoint"`
+	URI      string `json:"uri"`
+}
+
+// mcpFeatureJob is what a client has to do, as mcp-features.mjs reads it.
+type mcpFeatureJob struct {
+	Mode   string                     `json:"mode"`
+	Agents map[string]mcpFeatureAgent `json:"agents"`
+	News   map[string]newsAgent       `json:"news"`
+	Plain  string                     `json:"plain"` // has no skills
+}
+
+type mcpFeatureReport struct {
+	Agents map[string]features `json:"agents"`
+	News   map[string]features `json:"news"`
+	Plain  string              `json:"plain"`
+}
+
+// mcpFeatures has both SDKs use all that MCP has, in two revisions, at agents of A2A
+// and MCP. What a Go client hears of a server unasked is in mcp_native_test.go.
+func mcpFeatures(t *testing.T, g *gw) {
+	t.Helper()
+	agents := map[string]*callee{
+		"A2A":              g.worker(t, "call-worker", "1.0"),
+		"MCP " + modernMCP: g.workshop(t, "call-shop-modern", true),
+		"MCP " + legacyMCP: g.workshop(t, "call-shop-legacy", false),
+	}
+	g.carded(t, "call-plain", func(card *a2a.AgentCard) { card.Skills = []a2a.AgentSkill{} })
+	news := map[string]newsAgent{}
+	for _, room := range []*newsroom{g.newsroom(t, "feature-news-modern", true), g.newsroom(t, "feature-news-legacy", false)} {
+		news[room.name] = newsAgent{g.agentURL(room.name) + "/mcp", newsURI}
+	}
+	for way, c := range map[string]struct {
+		mode, version string
+		run           func(*testing.T, mcpFeatureJob) mcpFeatureReport
+	}{
+		modernMCP + " in Go": {modernMCP, modernMCP, g.goMCPFeatures}, legacyMCP + " in Go": {legacyMCP, legacyMCP, g.goMCPFeatures},
+		modernMCP + " in JavaScript": {"auto", modernMCP, g.jsMCPFeatures}, legacyMCP + " in JavaScript": {"legacy", legacyMCP, g.jsMCPFeatures},
+	} {
+		t.Run(way, func(t *testing.T) {
+			job := mcpFeatureJob{Mode: c.mode, News: news, Plain: g.agentURL("call-plain") + "/mcp", Agents: map[string]mcpFeatureAgent{}}
+			for name, at := range agents {
+				job.Agents[name] = mcpFeatureAgent{g.agentURL(at.name) + "/mcp", at.mcp, way + " " + name}
+			}
+			got := c.run(t, job)
+			for name, at := range agents {
+				if diff := cmp.Diff(featuresOfMCP(at, strings.HasSuffix(name, c.version)), got.Agents[name]); diff != "" {
+					t.Error(name, diff)
+				}
+			}
+			for name, seen := range got.News {
+				if diff := cmp.Diff(features{"heard": "gossip warning, " + newsURI + ", tools"}, seen); diff != "" {
+					t.Error(name, diff)
+				}
+			}
+			if got.Plain != "message firstsecondthird" {
+				t.Errorf("an agent without skills: %q", got.Plain)
+			}
+		})
+	}
+}
+
+func (g *gw) jsMCPFeatures(t *testing.T, job mcpFeatureJob) mcpFeatureReport {
+	t.Helper()
+	var got mcpFeatureReport
+	newJavascript(t).run(t, g.CAFile(), "mcp-features.mjs", job, &got)
+	if len(got.News) != len(job.News) {
+		t.Errorf("news of %d servers", len(got.News))
+	}
+	return got
+}
+
+// goMCPFeatures does what mcp-features.mjs does, but for the news.
+func (g *gw) goMCPFeatures(t *testing.T, job mcpFeatureJob) mcpFeatureReport {
+	t.Helper()
+	report := mcpFeatureReport{Agents: map[string]features{}}
+	for name, at := range job.Agents {
+		r := &mcpFeatureRun{mcpFeatureAgent: at, seen: features{}, steps: make(chan string, 100)}
+		r.seen["tools of who cannot be asked"] = toolsOf(t, g.host(t, at.Endpoint, job.Mode, &mcp.ClientOptions{}))
+		r.session = g.host(t, at.Endpoint, job.Mode, &mcp.ClientOptions{
+			ElicitationHandler: func(_ context.Context, q *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				return r.answer(q.Params), nil
+			},
+			ProgressNotificationHandler: func(_ context.Context, n *mcp.ProgressNotificationClientRequest) {
+				r.steps <- n.Params.Message
+			},
+		})
+		r.seen["tools of who can be asked"] = toolsOf(t, r.session)
+		r.all(t)
+		report.Agents[name] = r.seen
+	}
+	plain := g.host(t, job.Plain, job.Mode, &mcp.ClientOptions{})
+	result, err := plain.CallTool(t.Context(), &mcp.CallToolParams{Name: "message", Arguments: map[string]any{"message": "many: x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report.Plain = toolsOf(t, plain) + " " + blockText(result)
+	return report
+}
+
+// host is an SDK client at an endpoint.
+func (g *gw) host(t *testing.T, endpoint, version string, options *mcp.ClientOptions) *mcp.ClientSession {
+	t.Helper()
+	if options.Capabilities == nil {
+		options.Capabilities = &mcp.ClientCapabilities{} // and not those that the SDK claims by itself
+	}
+	who := g.authenticated(t)
+	who.client.Transport = who.wire.next // which does not wait for the end of a stream
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "features", Version: "1"}, options).Connect(t.Context(), &mcp.StreamableClientTransport{
+		Endpoint: endpoint, HTTPClient: who.client, DisableStandaloneSSE: true,
+	}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = session.Close() })
+	return session
+}
+
+func toolsOf(t *testing.T, session *mcp.ClientSession) string {
+	t.Helper()
+	list, err := session.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, tool := range list.Tools {
+		names = append(names, tool.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+// mcpFeatureRun is a Go client at one agent.
+type mcpFeatureRun struct {
+	mcpFeatureAgent
+	session *mcp.ClientSession
+	seen    features
+	answer  user
+	steps   chan string
+}
+
+func (r *mcpFeatureRun) want(word string) *mcp.CallToolParams {
+	if r.MCP {
+		return &mcp.CallToolParams{Name: word, Arguments: map[string]any{"job": r.Job}}
+	}
+	return &mcp.CallToolParams{Name: "work", Arguments: map[string]any{"message": word + ": " + r.Job}}
+}
+
+// call says what comes of a call, or how it was refused.
+func (r *mcpFeatureRun) call(t *testing.T, p *mcp.CallToolParams) (said string, result *mcp.CallToolResult) {
+	t.Helper()
+	result, err := r.session.CallTool(t.Context(), p)
+	switch wrong, ok := errors.AsType[*jsonrpc.Error](err); {
+	case ok:
+		return fmt.Sprintf("refused %d", wrong.Code), nil
+	case err != nil:
+		return "refused " + err.Error(), nil
+	case result.IsError:
+		return "refused " + blockText(result), result
+	}
+	return blockText(result), result
+}
+
+func (r *mcpFeatureRun) all(t *testing.T) {
+	t.Helper()
+	r.asked(t)
+	r.told(t)
+	r.canceled(t)
+	r.seen["unknown tool"], _ = r.call(t, &mcp.CallToolParams{Name: "none", Arguments: map[string]any{}})
+	if !r.MCP {
+		said, result := r.call(t, &mcp.CallToolParams{Name: "work", Arguments: map[string]any{"message": 7}})
+		if r.seen["arguments that do not fit"], _, _ = strings.Cut(said, " "); result == nil {
+			t.Errorf("arguments that do not fit are no result of the tool: %s", said)
+		}
+	}
+}
+
+func (r *mcpFeatureRun) asked(t *testing.T) {
+	t.Helper()
+	nothing := func(*mcp.ElicitParams) *mcp.ElicitResult { return &mcp.ElicitResult{Action: "accept"} } // all else the SDK itself refuses
+	leave := func(*mcp.ElicitParams) *mcp.ElicitResult { return &mcp.ElicitResult{Action: "cancel"} }
+	for _, one := range []struct {
+		what string
+		user user
+	}{
+		{"accepted", fill("four")}, {"declined", decline}, {"canceled", leave}, {"answer that does not fit", nothing}, {"asked again", fill("four")},
+	} {
+		r.answer = one.user
+		said, _ := r.call(t, r.want("ask"))
+		if strings.HasPrefix(said, "refused") {
+			said = "refused"
+		}
+		r.seen[one.what] = said
+	}
+}
+
+// told calls a tool that says how far it is.
+func (r *mcpFeatureRun) told(t *testing.T) {
+	t.Helper()
+	p := r.want("stream")
+	p.SetProgressToken("bar")
+	said, result := r.call(t, p)
+	var steps []string
+	until(t, func() bool { // the SDK has handlers of their own pace
+		for len(r.steps) > 0 {
+			steps = append(steps, <-r.steps)
+		}
+		return len(steps) >= 2
+	})
+	r.seen["progress"], r.seen["whole"] = strings.Join(steps, " "), said
+	if !r.MCP && result != nil {
+		r.seen["whole"] = remarshal[messageOutput](t, result.StructuredContent).Text
+	}
+}
+
+// canceled takes back a call that works until then.
+func (r *mcpFeatureRun) canceled(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	p := r.want("hold")
+	p.SetProgressToken("hold")
+	ended := make(chan struct{})
+	go func() { // waited for below
+		defer close(ended)
+		_, _ = r.session.CallTool(ctx, p)
+	}()
+	if r.MCP {
+		r.call(t, r.want("begun"))
+	} else {
+		until(t, func() bool { return len(r.steps) > 0 })
+	}
+	cancel()
+	<-ended
+	r.seen["canceled call"], _ = r.call(t, r.want("stopped"))
+}
