@@ -103,7 +103,11 @@ func a2aFeatures(t *testing.T, g *gw) {
 				t.Error("cards", diff)
 			}
 			for name, at := range agents {
-				if diff := cmp.Diff(featuresOfA2A(at, job.Transport), got.Agents[name]); diff != "" {
+				want := featuresOfA2A(at, job.Transport)
+				if strings.HasSuffix(transport, " in Go") {
+					delete(want, "filter statusTimestampAfter") // the SDK takes a time.Time alone
+				}
+				if diff := cmp.Diff(want, got.Agents[name]); diff != "" {
 					t.Error(name, diff)
 				}
 				path := job.Agents[name].Job
@@ -398,5 +402,4 @@ func (r *a2aFeatureRun) filters(t *testing.T) {
 		_, err := r.client.ListTasks(t.Context(), request)
 		r.seen["filter "+filter] = a2a.ErrorReason(err)
 	}
-	r.seen["filter statusTimestampAfter"] = "INVALID_PARAMS" // the SDK takes a time.Time alone
 }

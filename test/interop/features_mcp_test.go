@@ -177,9 +177,14 @@ func (g *gw) host(t *testing.T, endpoint, version string, options *mcp.ClientOpt
 	if options.Capabilities == nil {
 		options.Capabilities = &mcp.ClientCapabilities{} // and not those that the SDK claims by itself
 	}
+	return g.connect(t, mcp.NewClient(&mcp.Implementation{Name: "features", Version: "1"}, options), endpoint, version)
+}
+
+func (g *gw) connect(t *testing.T, client *mcp.Client, endpoint, version string) *mcp.ClientSession {
+	t.Helper()
 	who := g.authenticated(t)
 	who.client.Transport = who.wire.next // which does not wait for the end of a stream
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "features", Version: "1"}, options).Connect(t.Context(), &mcp.StreamableClientTransport{
+	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
 		Endpoint: endpoint, HTTPClient: who.client, DisableStandaloneSSE: true,
 	}, &mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {

@@ -157,15 +157,20 @@ type jsMCPReport struct {
 		Name        string          `json:"name"`
 		InputSchema json.RawMessage `json:"inputSchema"`
 	} `json:"tools"`
-	Results []struct {
-		IsError    bool            `json:"isError"`
-		Text       string          `json:"text"`
-		Structured json.RawMessage `json:"structured"`
-		Error      *jsError        `json:"error"`
-	} `json:"results"`
-	Asked []struct {
-		Method string          `json:"method"`
-		Params json.RawMessage `json:"params"`
-	} `json:"asked"`
-	Exchanges []exchange `json:"exchanges"`
+	Results   []jsMCPResult `json:"results"`
+	Asked     []jsAsked     `json:"asked"`
+	Exchanges []exchange    `json:"exchanges"`
+}
+
+type jsMCPResult struct {
+	IsError    bool            `json:"isError"`
+	Text       string          `json:"text"`
+	Structured json.RawMessage `json:"structured"`
+	Error      *jsError        `json:"error"`
+}
+
+// jsAsked is what a server asked the user of a client.
+type jsAsked struct {
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
 }
