@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
@@ -298,17 +299,18 @@ func (r *mcpFeatureRun) canceled(t *testing.T) {
 	defer cancel()
 	p := r.want("hold")
 	p.SetProgressToken("hold")
-	ended := make(chan struct{})
-	go func() { // waited for below
-		defer close(ended)
-		_, _ = r.session.CallTool(ctx, p)
-	}()
+	var held sync.WaitGroup
+	held.Go(func() {
+		if _, err := r.session.CallTool(ctx, p); err == nil {
+			t.Error("a canceled call has a result")
+		}
+	})
 	if r.MCP {
 		r.call(t, r.want("begun"))
 	} else {
 		until(t, func() bool { return len(r.steps) > 0 })
 	}
 	cancel()
-	<-ended
+	held.Wait()
 	r.seen["canceled call"], _ = r.call(t, r.want("stopped"))
 }
