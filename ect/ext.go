@@ -44,6 +44,7 @@ const (
 	ExtHashForm         = "aepb.hash_form"         // how the hashes were taken, where it is not the whole body
 	ExtCandidates       = "aepb.candidates"        // of a negotiation: the protocols to choose from
 	ExtReason           = "aepb.reason"            // of a negotiation: why this one
+	ExtUpstreamReason   = "aepb.upstream_reason"   // of a failure: why the agent failed, without what its network would show
 	ExtRefusal          = "aepb.refusal"           // of sampled refusals: the code of all of them
 	ExtRefusals         = "aepb.refusals"          // how many there were since the last such token for this source
 	ExtRefusedSince     = "aepb.refused_since"     // NumericDate of the first of them

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -34,6 +35,9 @@ func (g *Gateway) fail(ctx context.Context, x *exchange, answer transport.Answer
 		ext.SetString(ect.ExtHashForm, inbody.HashForm)
 	}
 	ext.SetString(ect.ExtDescription, bounded(p.Detail, maxDescription))
+	if why := problem.Evident(ctx, cause); why != "" {
+		ext.SetString(ect.ExtUpstreamReason, string(why))
+	}
 	token, err := g.Signer.Sign(ect.Claims{
 		Act: ect.ActTranslateError, Audience: []string{string(x.call.Caller.ID), string(g.Self())},
 		Workflow: g.failedWorkflow(x), Parents: failedParents(x), InputHash: x.inputHash(), Ext: ext,
@@ -81,6 +85,15 @@ func destination(x *exchange) canonical.Binding {
 	return x.call.To
 }
 
+// unreached is what the network said of an agent that cannot be reached. It is for
+// logs alone, and quotes no message.
+func unreached(err error) error {
+	if e, ok := errors.AsType[*transport.UnreachableError](err); ok {
+		return e.Err
+	}
+	return nil
+}
+
 func bounded(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -101,6 +114,10 @@ func (g *Gateway) finish(ctx context.Context, x *exchange, err error) {
 	}
 	took := g.Now().Sub(x.began)
 	g.Metrics.Translated(string(x.call.Wire.Binding), string(destination(x)), result, took)
+	reason := problem.ReasonOf(err)
+	if reason != "" {
+		g.Metrics.UpstreamFailed(x.whom(), reason)
+	}
 	level := slog.LevelDebug
 	if err != nil {
 		level = slog.LevelWarn
@@ -116,6 +133,12 @@ func (g *Gateway) finish(ctx context.Context, x *exchange, err error) {
 	}
 	if err != nil {
 		attrs = append(attrs, slog.Any("error", err))
+	}
+	if reason != "" {
+		attrs = append(attrs, slog.String("reason", string(reason)))
+	}
+	if cause := unreached(err); cause != nil {
+		attrs = append(attrs, slog.Any("cause", cause))
 	}
 	g.Logger.LogAttrs(ctx, level, "exchange", attrs...)
 }

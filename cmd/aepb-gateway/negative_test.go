@@ -115,8 +115,8 @@ func problemDocument(t *testing.T, l letter, got reply, w want) {
 		return
 	}
 	var doc struct {
-		Type, Title, Code, Detail, Instance string
-		Status                              int
+		Type, Title, Code, Detail, Instance, Reason string
+		Status                                      int
 	}
 	jsonIn(t, got.body, &doc)
 	if doc.Code != w.code || doc.Status != w.status || doc.Type != "urn:aepb:problem:"+w.code {

@@ -327,11 +327,11 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	}
 	form, _ := registry.Translator(a2a.Binding)
 	failures := httpapi.NewFailures(road)
-	if err := out.overGRPC(s, form, httpapi.Callers{Authenticators: authenticators, Anonymous: s.anonymous(), Failures: failures}); err != nil {
+	if err := out.overGRPC(s, form, httpapi.Callers{Authenticators: authenticators, Anonymous: s.anonymous(), Failures: failures, Reasons: out.mayKnow}); err != nil {
 		return err
 	}
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
-		Authenticators: authenticators, Failures: failures,
+		Authenticators: authenticators, Failures: failures, Reasons: out.mayKnow,
 		Exchanger: road, Router: road, Awaiter: road, Rollbacker: road, Registry: registry, Evidence: kept.evidence, Members: road.Members(), Auditor: out.auditor, Self: s.svid.ID, Signer: road.Signer, Anonymous: s.anonymous(),
 		Doors: doors, Notice: road.Notice,
 		Version: version, BaseURL: s.baseURL, Logger: s.logger,
@@ -388,6 +388,13 @@ func (s settings) anonymous() ect.Identity {
 func (out *service) operator(id ect.Identity) (policy.Operator, bool) {
 	who, ok := (*out.operators.Load())[id]
 	return who, ok
+}
+
+// mayKnow reports whether a caller may learn from an answer why an agent failed. In
+// development, each caller is its own operator.
+func (out *service) mayKnow(id ect.Identity) bool {
+	_, operator := out.operator(id)
+	return operator || out.settings.dev
 }
 
 // auditor is the operator of that identity who may read all evidence.

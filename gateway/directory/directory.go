@@ -393,7 +393,7 @@ func (d *Directory) fetch(ctx context.Context, name string, agent Agent, e Endpo
 	target.Timeout = agent.Timeout
 	if err != nil {
 		d.deps.Logger.WarnContext(ctx, "agent could not be described",
-			slog.String("agent", agent.Name), slog.String("binding", string(e.Binding)), slog.Any("error", err))
+			slog.String("agent", agent.Name), slog.String("binding", string(e.Binding)), slog.Any("error", err), logCause(err))
 		return knowledge{err: err, endpoint: target, until: d.deps.Now().Add(retryAfter)}
 	}
 	return d.pin(ctx, name, agent, e, target, description)
@@ -444,4 +444,12 @@ func hostport(text string) string {
 		return u.Host + ":80"
 	}
 	return u.Host + ":443"
+}
+
+// logCause is what the network said of an agent that cannot be reached.
+func logCause(err error) slog.Attr {
+	if cause := errors.Unwrap(err); cause != nil {
+		return slog.Any("cause", cause)
+	}
+	return slog.Attr{}
 }

@@ -27,6 +27,8 @@ type Callers struct {
 	Authenticators []Authenticator // tried in order for callers that show a token
 	Anonymous      ect.Identity    // of callers without credentials; empty: they are refused (R3)
 	Failures       *Failures       // nil: failed authentications cost nothing
+	// Reasons reports whether a caller may know why an agent failed; nil: none may.
+	Reasons func(ect.Identity) bool
 }
 
 // Identify marks the context of a request with who makes it. state is what the
@@ -38,6 +40,9 @@ func (who Callers) Identify(ctx context.Context, state *tls.ConnectionState, rem
 		address = remote
 	}
 	caller, err := who.judge(ctx, state, address, r)
+	if err == nil && who.Reasons != nil && who.Reasons(caller.ID) {
+		ctx = problem.WithReasons(ctx)
+	}
 	switch {
 	case err == nil && caller.ID != "":
 		return transport.WithCaller(ctx, caller, address), nil
@@ -75,7 +80,7 @@ func (who Callers) judge(ctx context.Context, state *tls.ConnectionState, addres
 // operator lets them be, else unauthenticated. Whoever cannot be identified is
 // refused by what is asked (step 2), after that has judged the request's form.
 func identify(deps PublicDeps) gin.HandlerFunc {
-	who := Callers{Authenticators: deps.Authenticators, Anonymous: deps.Anonymous, Failures: deps.Failures}
+	who := Callers{Authenticators: deps.Authenticators, Anonymous: deps.Anonymous, Failures: deps.Failures, Reasons: deps.Reasons}
 	return func(c *gin.Context) {
 		ctx, err := who.Identify(c.Request.Context(), c.Request.TLS, c.Request.RemoteAddr, credential.Request{
 			Fields: c.Request.Header.Values, Target: deps.BaseURL(c.Request) + c.Request.URL.EscapedPath(),

@@ -42,6 +42,8 @@ type PublicDeps struct {
 	// Authenticators are tried in order for callers that show a token.
 	Authenticators []Authenticator
 	Failures       *Failures // nil: failed authentications cost nothing
+	// Reasons reports whether a caller may know why an agent failed; nil: none may.
+	Reasons func(ect.Identity) bool
 	// Notice is what is known of an agent's future, to those who may call it; nil: nothing.
 	Notice  func(transport.Inquiry) transport.Notice
 	Version string

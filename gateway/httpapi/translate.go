@@ -65,12 +65,12 @@ func tell(c *gin.Context, events transport.Events) {
 		case errors.Is(err, io.EOF):
 			return
 		case errors.Is(context.Cause(ctx), identity.ErrSessionEnded):
-			_ = w.Send(problem.Document(&problem.UnauthenticatedError{}))
+			_ = w.Send(problem.Document(ctx, &problem.UnauthenticatedError{}))
 			return
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			_ = w.Send(problem.Document(err))
+			_ = w.Send(problem.Document(ctx, err))
 			return
 		}
 		if len(event.Evidence) > 0 {

@@ -1,6 +1,7 @@
 package problem
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 
@@ -55,7 +56,10 @@ func native(e *canonical.Error) Problem {
 // Native is an error in the words of a native door: a message like any other,
 // which the door's codec writes in its protocol. An error that already is one
 // passes through; it is not to be changed.
-func Native(err error) *canonical.Error {
+func Native(err error) *canonical.Error { return NativeFor(context.Background(), err) }
+
+// NativeFor is Native for the caller of a request, who may know more ([WithReasons]).
+func NativeFor(ctx context.Context, err error) *canonical.Error {
 	p := From(err)
 	var own *canonical.Error
 	if errors.As(err, &own) && own.Code == p.Native {
@@ -65,16 +69,17 @@ func Native(err error) *canonical.Error {
 	if p.Detail != p.Title {
 		message += ": " + p.Detail
 	}
-	return &canonical.Error{Code: p.Native, Message: message, RetryAfter: p.RetryAfter, Details: details(p)}
+	return &canonical.Error{Code: p.Native, Message: message, RetryAfter: p.RetryAfter, Details: details(p, shown(ctx, err))}
 }
 
 // details names our own code, for clients that look.
-func details(p Problem) []json.RawMessage {
+func details(p Problem, why Reason) []json.RawMessage {
 	raw, err := json.Marshal(struct {
 		Type   string `json:"@type"`
 		Code   string `json:"code"`
 		Status int    `json:"status"`
-	}{typePrefix + p.Code, p.Code, p.Status})
+		Reason Reason `json:"reason,omitempty"` // for operators alone
+	}{typePrefix + p.Code, p.Code, p.Status, why})
 	if err != nil {
 		return nil
 	}

@@ -120,7 +120,8 @@ var table = rows(
 	// Transport, directory, state.
 	as(func(e *transport.UnreachableError) Problem { return fault(of(CodeUnreachable, e.Error())) }),
 	as(func(e *transport.TimeoutError) Problem { return fault(of(CodeTimeout, e.Error())) }),
-	as(func(e *transport.BadReplyError) Problem { return fault(of(CodeBadReply, e.Error())) }),
+	as(badReply),
+	as(badStatus),
 	as(func(*translators.UnreadableNoticeError) Problem {
 		return fault(of(CodeBadReply, "a notification that cannot be read"))
 	}),
@@ -241,6 +242,36 @@ func refused(e *transport.RefusedError) Problem {
 	p := of(CodeNoPath, "the next gateway toward "+e.Agent+" does not carry the message on")
 	p.UpstreamFault = e.Status >= http.StatusInternalServerError
 	return p
+}
+
+// badReply: the text tells what is wrong with the reply, unless a status says that
+// the agent is busy or that the message does not suit it.
+func badReply(e *transport.BadReplyError) Problem {
+	p := fault(of(CodeBadReply, e.Error()))
+	if said, ok := errors.AsType[*transport.StatusError](e.Err); ok {
+		p = badStatus(said)
+		if p.Code == CodeBadReply {
+			p.Detail = e.Error()
+		}
+	}
+	return p
+}
+
+// badStatus keeps what a status of the agent means for the caller: a smaller message,
+// or a later one, may do. Any other status tells a caller nothing.
+func badStatus(e *transport.StatusError) Problem {
+	switch e.Status {
+	case http.StatusRequestEntityTooLarge:
+		return of(CodeTooLarge, "agent "+e.Agent+" does not take a message of this size")
+	case http.StatusTooManyRequests:
+		return retry(of(CodeRateLimited, "agent "+e.Agent+" does not take more requests now"), e.RetryAfter, retrySoon)
+	case http.StatusServiceUnavailable:
+		p := fault(status(of(CodeUnreachable, "agent "+e.Agent+" cannot take the message now"), e.Status))
+		p.Title, p.RetryAfter = "The agent is not available", e.RetryAfter
+		return p
+	default:
+		return fault(of(CodeBadReply, e.Error()))
+	}
 }
 
 func malformed(e *translators.MalformedError) Problem {

@@ -1,6 +1,7 @@
 package problem
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 	"net/http"
@@ -21,6 +22,7 @@ type document struct {
 	Code     string `json:"code"`
 	Detail   string `json:"detail"`
 	Instance string `json:"instance"`
+	Reason   Reason `json:"reason,omitempty"` // for operators alone
 }
 
 // Write answers a request with the problem that err is. Nothing may have been
@@ -30,7 +32,7 @@ func Write(w http.ResponseWriter, r *http.Request, err error) {
 	p.setHeaders(w.Header())
 	body, err := json.Marshal(document{
 		Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.Detail,
-		Instance: clean(r.URL.EscapedPath()),
+		Instance: clean(r.URL.EscapedPath()), Reason: shown(r.Context(), err),
 	})
 	if err != nil { // a struct of strings always can be
 		w.WriteHeader(p.Status)
@@ -44,9 +46,11 @@ func Write(w http.ResponseWriter, r *http.Request, err error) {
 
 // Document is the problem that err is, where there is no response of its own to
 // write it as: in the middle of a stream.
-func Document(err error) []byte {
+func Document(ctx context.Context, err error) []byte {
 	p := From(err)
-	body, err := json.Marshal(document{Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.Detail})
+	body, err := json.Marshal(document{
+		Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.Detail, Reason: shown(ctx, err),
+	})
 	if err != nil { // a struct of strings always can be
 		return nil
 	}

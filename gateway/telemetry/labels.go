@@ -53,6 +53,7 @@ var (
 	queries = setOf("served", "unserved", "failed")
 	scopes  = setOf(limit.Scopes()...)
 	kinds   = setOf("bare", "full")
+	faults  = setOf(problem.Reasons()...)
 	rules   = setOf(policy.AllConstraints()...)
 	reasons = setOf(
 		resultOK, resultRefused, resultMalformed, resultTooLarge, resultRepeated,
@@ -78,6 +79,7 @@ func fateLabel(fate string) string               { return fates.label(fate) }
 func actLabel(act string) string                 { return acts.label(act) }
 func keptLabel(reason string) string             { return kinds.label(reason) }
 func scopeLabel(s limit.Scope) string            { return scopes.label(string(s)) }
+func upstreamLabel(r problem.Reason) string      { return faults.label(string(r)) }
 func constraintLabel(c policy.Constraint) string { return rules.label(string(c)) }
 func verifyLabel(result string) string           { return reasons.label(result) }
 

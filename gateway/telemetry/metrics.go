@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -62,6 +63,7 @@ type Metrics struct {
 	denied       *prometheus.CounterVec
 	inflight     prometheus.Gauge
 	upstream     *prometheus.HistogramVec
+	failures     *prometheus.CounterVec
 	reloads      *prometheus.CounterVec
 	questions    *prometheus.CounterVec
 	changes      *prometheus.CounterVec
@@ -79,7 +81,7 @@ func New(deps Deps) (*Metrics, error) {
 	m.define()
 	m.remember()
 	all := append(m.asked(deps),
-		m.translations, m.duration, m.losses, m.verified, m.issued, m.kept, m.limited, m.denied, m.inflight, m.upstream, m.reloads, m.questions, m.changes,
+		m.translations, m.duration, m.losses, m.verified, m.issued, m.kept, m.limited, m.denied, m.inflight, m.upstream, m.failures, m.reloads, m.questions, m.changes,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(),
 	)
@@ -197,6 +199,10 @@ func (m *Metrics) define() {
 		"Time until an agent had answered, or failed to.",
 		"Alert per agent. An agent that is near its timeout (agents.NAME.timeout) will fail soon.",
 		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}, "agent", "protocol")
+	m.failures = d.counter("upstream_failures_total",
+		"Exchanges that failed because their agent did: dns, refused, reset, tls_version, tls_ca, tls_name, spiffe_id, timeout, http_status, bad_reply, too_large or other.",
+		"Look at the reason: dns and refused are the address or an agent that is down, tls_* and spiffe_id its certificate or its id in agents.NAME.id, the others its answer. The log line of the exchange has the error.",
+		"agent", "reason")
 	m.changes = d.counter("description_changes_total",
 		"Times that an agent described itself otherwise than before.",
 		"For a pinned agent look at what has changed, and accept it: aepbctl agents show, aepbctl agents accept.",
@@ -269,6 +275,11 @@ func (m *Metrics) Denied(constraint policy.Constraint) {
 // Upstream notes how long an agent took.
 func (m *Metrics) Upstream(agent, protocol string, took time.Duration) {
 	m.often.upstream.of(labels{agent, protocol}).Observe(took.Seconds())
+}
+
+// UpstreamFailed counts an exchange that failed because its agent did.
+func (m *Metrics) UpstreamFailed(agent string, reason problem.Reason) {
+	m.failures.WithLabelValues(m.agents.label(agent), upstreamLabel(reason)).Inc()
 }
 
 // DescriptionChanged counts an agent that described itself otherwise than before (R9).

@@ -51,6 +51,7 @@ func touch(m *telemetry.Metrics) {
 	m.RateLimited(limit.ScopeIdentity)
 	m.Denied(policy.ConstraintHops)
 	m.Upstream("echo", "mcp-v1", 20*time.Millisecond)
+	m.UpstreamFailed("echo", problem.ReasonDNS)
 }
 
 // Names and labels are a promise: contract section 3.
@@ -72,6 +73,7 @@ func TestContract(t *testing.T) {
 		`aepb_policy_denied_total{constraint="aepb.max_translation_hops"} 1`,
 		`aepb_inflight 1`,
 		`aepb_upstream_request_duration_seconds_count{agent="echo",protocol="mcp-v1"} 1`,
+		`aepb_upstream_failures_total{agent="echo",reason="dns"} 1`,
 		`go_goroutines `,
 		`process_start_time_seconds `,
 		`go_build_info{`,

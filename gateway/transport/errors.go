@@ -1,6 +1,11 @@
 package transport
 
-import "time"
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+)
 
 // UnreachableError: no connection, or it broke before a reply.
 type UnreachableError struct {
@@ -27,9 +32,49 @@ func (e *TimeoutError) Error() string {
 type BadReplyError struct {
 	Agent  string
 	Reason string // what is wrong; never quotes the reply
+	Err    error  // of which kind that is: *StatusError, ErrTooLong, *sse.LimitError; nil: something else
 }
 
 func (e *BadReplyError) Error() string { return "agent " + e.Agent + " sent a bad reply: " + e.Reason }
+
+// Unwrap gives the kind.
+func (e *BadReplyError) Unwrap() error { return e.Err }
+
+// ErrTooLong: a reply is longer than what is read of one.
+var ErrTooLong = errors.New("longer than a reply may be")
+
+// StatusError: the agent's HTTP server answered with this status, and with no reply
+// of its protocol.
+type StatusError struct {
+	Agent      string
+	Status     int
+	RetryAfter time.Duration // zero: no advice
+}
+
+func (e *StatusError) Error() string {
+	return "agent " + e.Agent + " answered with HTTP status " + strconv.Itoa(e.Status)
+}
+
+// BadStatus is a *BadReplyError. A status from 300 on is what is wrong with it.
+func BadStatus(agent, reason string, status int, header http.Header) error {
+	bad := &BadReplyError{Agent: agent, Reason: reason}
+	if status >= http.StatusMultipleChoices {
+		bad.Err = &StatusError{Agent: agent, Status: status, RetryAfter: RetryAfter(header)}
+	}
+	return bad
+}
+
+// maxRetry bounds the advice of an agent.
+const maxRetry = time.Hour
+
+// RetryAfter reads delta-seconds, up to an hour; a date is taken for no advice.
+func RetryAfter(header http.Header) time.Duration {
+	n, err := strconv.ParseUint(header.Get("Retry-After"), 10, 16)
+	if err != nil {
+		return 0
+	}
+	return min(time.Duration(n)*time.Second, maxRetry)
+}
 
 // RefusedError: another gateway, on the way to the agent, did not carry the
 // message on.

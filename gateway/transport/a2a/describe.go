@@ -66,7 +66,7 @@ func (d *Dialer) read(ctx context.Context, e transport.Endpoint, place string) (
 	if err != nil {
 		return nil, err
 	}
-	bad := func(reason string) error { return &transport.BadReplyError{Agent: e.Agent, Reason: reason} }
+	bad := func(reason string) error { return transport.BadStatus(e.Agent, reason, got.status, got.header) }
 	if reason := unreadable(got); reason != "" {
 		return nil, bad("no card: " + reason)
 	}

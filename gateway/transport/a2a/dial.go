@@ -100,7 +100,7 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 		return transport.Reply{}, err
 	}
 	if reason := misfit(wire, got); reason != "" {
-		return transport.Reply{}, &transport.BadReplyError{Agent: e.Agent, Reason: reason}
+		return transport.Reply{}, transport.BadStatus(e.Agent, reason, got.status, got.header)
 	}
 	return transport.Reply{Evidence: tokens, Wire: d.heard(wire, got.header, got.body, got.status)}, nil
 }
@@ -203,7 +203,7 @@ func (d *Dialer) whole(ctx context.Context, e transport.Endpoint, response *http
 	case err != nil:
 		return fetched{}, failure(ctx, e, err)
 	case len(body) > limit:
-		return fetched{}, &transport.BadReplyError{Agent: e.Agent, Reason: "longer than " + strconv.Itoa(limit) + " octets"}
+		return fetched{}, &transport.BadReplyError{Agent: e.Agent, Reason: "longer than " + strconv.Itoa(limit) + " octets", Err: transport.ErrTooLong}
 	case closed != nil:
 		return fetched{}, failure(ctx, e, closed)
 	}

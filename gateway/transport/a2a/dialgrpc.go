@@ -146,7 +146,11 @@ func (in *incoming) foreign() string {
 }
 
 func (in *incoming) bad(reason string) error {
-	return &transport.BadReplyError{Agent: in.e.Agent, Reason: reason}
+	return transport.BadStatus(in.e.Agent, reason, in.response.StatusCode, in.response.Header)
+}
+
+func (in *incoming) tooLong(reason string) error {
+	return &transport.BadReplyError{Agent: in.e.Agent, Reason: reason, Err: transport.ErrTooLong}
 }
 
 func (in *incoming) tokens(h http.Header) ([]string, error) {
@@ -192,7 +196,7 @@ func (in *incoming) frame(ctx context.Context) ([]byte, error) {
 	case head[0] != 0:
 		return nil, in.bad("compressed, although nobody asked for that")
 	case int64(size) > int64(limit):
-		return nil, in.bad("longer than " + strconv.Itoa(limit) + " octets")
+		return nil, in.tooLong("longer than " + strconv.Itoa(limit) + " octets")
 	}
 	var body bytes.Buffer // grows with what comes, not with what is announced
 	if n, err := io.CopyN(&body, in.response.Body, int64(size)); err != nil {
@@ -257,7 +261,7 @@ func (in *incoming) Next(ctx context.Context) (transport.Event, error) {
 	case err != nil:
 		return in.end(err)
 	case in.events > maxEvents || in.total > maxStream:
-		return in.end(in.bad("its stream is too long"))
+		return in.end(in.tooLong("its stream is too long"))
 	}
 	wire := in.heard(body)
 	wire.Event = true

@@ -79,7 +79,7 @@ func (l *listening) misfit(data []byte) string {
 // broken says why there is no next event.
 func (l *listening) broken(err error) error {
 	if limit, ok := errors.AsType[*sse.LimitError](err); ok {
-		return &transport.BadReplyError{Agent: l.e.Agent, Reason: limit.Error()}
+		return &transport.BadReplyError{Agent: l.e.Agent, Reason: limit.Error(), Err: limit}
 	}
 	return &transport.UnreachableError{Agent: l.e.Agent, Err: err}
 }

@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"maps"
 	"mime"
@@ -58,7 +59,7 @@ func (d *Door) Handler(road transport.Exchanger) http.Handler {
 			card.ServeHTTP(w, r)
 		case atNothing:
 			wire.Media = media(r.Header)
-			d.refuse(w, wire, &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such operation"})
+			d.refuse(r.Context(), w, wire, &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such operation"})
 		default:
 			d.serve(w, r, road, wire)
 		}
@@ -68,12 +69,12 @@ func (d *Door) Handler(road transport.Exchanger) http.Handler {
 func (d *Door) serve(w http.ResponseWriter, r *http.Request, road transport.Exchanger, wire translators.Wire) {
 	call, err := d.receive(w, r, road, wire)
 	if err != nil {
-		d.refuse(w, call.Wire, err)
+		d.refuse(r.Context(), w, call.Wire, err)
 		return
 	}
 	if asked := asksCard(d.deps.Form, call.Wire); asked != nil {
 		if call, err = d.deps.faces(d.deps.BaseURL(r, call.Agent)).extended(r.Context(), d.deps.Form, road, call, asked); err != nil {
-			d.refuse(w, call.Wire, err)
+			d.refuse(r.Context(), w, call.Wire, err)
 			return
 		}
 	}
@@ -84,7 +85,7 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, road transport.Exch
 	}
 	switch {
 	case err != nil:
-		d.refuse(w, call.Wire, err, inside(answer)...)
+		d.refuse(r.Context(), w, call.Wire, err, inside(answer)...)
 	case answer.Events != nil:
 		d.tell(w, r, call, answer.Events)
 	case wire.Form != form.FormHTTP && streaming(d.deps.Form, call.Wire):
@@ -190,8 +191,8 @@ func inside(answer transport.Answer) []string {
 
 // refuse answers with the error in the words of the request. Who asked for a
 // stream over JSON-RPC reads nothing but events where the status is 200.
-func (d *Door) refuse(w http.ResponseWriter, request translators.Wire, cause error, tokens ...string) {
-	wire, p, err := d.failure(request, cause)
+func (d *Door) refuse(ctx context.Context, w http.ResponseWriter, request translators.Wire, cause error, tokens ...string) {
+	wire, p, err := d.failure(ctx, request, cause)
 	if err != nil { // an error can always be said
 		w.WriteHeader(http.StatusInternalServerError)
 		return

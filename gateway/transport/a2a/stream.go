@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -51,7 +52,7 @@ func (d *Door) tell(w http.ResponseWriter, r *http.Request, call transport.Call,
 		case ctx.Err() != nil:
 			panic(http.ErrAbortHandler) // whoever seems to be gone may still read: this is not the end
 		case err != nil:
-			wire, _, _ := d.failure(call.Wire, err)
+			wire, _, _ := d.failure(ctx, call.Wire, err)
 			_ = s.Send(wire.Body)
 			return
 		}
@@ -95,9 +96,9 @@ func asksCard(codec translators.Translator, wire translators.Wire) *canonical.Me
 
 // failure is an error in the words of the request: its form, its version, and
 // its id as far as they could be read.
-func (d *Door) failure(request translators.Wire, cause error) (translators.Wire, problem.Problem, error) {
+func (d *Door) failure(ctx context.Context, request translators.Wire, cause error) (translators.Wire, problem.Problem, error) {
 	p := problem.From(cause)
-	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.Native(cause)}
+	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.NativeFor(ctx, cause)}
 	target := translators.Target{Form: request.Form}
 	if decoded, _ := d.deps.Form.Decode(request); decoded != nil {
 		m.Correlation.WireID, target.Version = decoded.Correlation.WireID, decoded.Origin.Version

@@ -109,16 +109,19 @@ func (d *Dialer) ask(ctx context.Context, ep transport.Endpoint, wire translator
 		t := &talk{d: d, ep: ep, peer: peer, said: asked, re: re, seen: NewMemory(maxTold, d.deps.Now)}
 		return t.converse(ctx, signed, evidence)
 	}
-	answer, status, err := d.post(ctx, ep, signed, evidence)
+	answer, response, err := d.post(ctx, ep, signed, evidence)
 	if err != nil {
 		return transport.Reply{}, failed(ctx, ep, err)
 	}
 	seen, tokens, err := d.judge(ctx, ep, peer, asked, answer)
+	if err != nil && response.StatusCode >= http.StatusMultipleChoices {
+		return transport.Reply{}, transport.BadStatus(ep.Agent, errNoEnvelope.Error(), response.StatusCode, response.Header)
+	}
 	if err != nil {
 		return transport.Reply{}, err
 	}
 	return transport.Reply{Evidence: tokens, Wire: translators.Wire{
-		Binding: ainp.Binding, Version: ainp.Version, Media: ainp.Media, Body: answer, Re: re, Status: status,
+		Binding: ainp.Binding, Version: ainp.Version, Media: ainp.Media, Body: answer, Re: re, Status: response.StatusCode,
 		Hasher: d.hasher(seen, answer),
 	}}, nil
 }
@@ -135,10 +138,10 @@ func (d *Dialer) evidence(ep transport.Endpoint, e ainp.Envelope) ([]string, err
 	return tokens, nil
 }
 
-func (d *Dialer) post(ctx context.Context, ep transport.Endpoint, body []byte, evidence []string) ([]byte, int, error) {
+func (d *Dialer) post(ctx context.Context, ep transport.Endpoint, body []byte, evidence []string) ([]byte, *http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, ep.URL, bytes.NewReader(body))
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	request.Header.Set("Content-Type", ainp.Media)
 	request.Header.Set("Accept", ainp.Media)
@@ -147,7 +150,7 @@ func (d *Dialer) post(ctx context.Context, ep transport.Endpoint, body []byte, e
 	}
 	response, err := d.deps.Client.DoAs(request, ep.ID)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	limit := int64(d.deps.Form.Info().BodyLimit)
@@ -156,9 +159,9 @@ func (d *Dialer) post(ctx context.Context, ep transport.Endpoint, body []byte, e
 		err = ctx.Err() // a server that sees the deadline may end half an answer properly
 	}
 	if err == nil && int64(len(answer)) > limit {
-		err = &transport.BadReplyError{Agent: ep.Agent, Reason: "longer than an envelope"}
+		err = &transport.BadReplyError{Agent: ep.Agent, Reason: "longer than an envelope", Err: transport.ErrTooLong}
 	}
-	return answer, response.StatusCode, err
+	return answer, response, err
 }
 
 // The ways in which an answer is none. Their texts are for BadReplyError.

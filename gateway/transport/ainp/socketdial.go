@@ -114,7 +114,7 @@ func (d *Dialer) open(ctx context.Context, ep transport.Endpoint, evidence []str
 		HTTPHeader: header, CompressionMode: websocket.CompressionDisabled,
 	})
 	if err != nil && response != nil {
-		return nil, &transport.BadReplyError{Agent: ep.Agent, Reason: "it opens no WebSocket"}
+		return nil, transport.BadStatus(ep.Agent, "it opens no WebSocket", response.StatusCode, response.Header)
 	}
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (t *talk) read(ctx context.Context) (transport.Event, error) {
 	kind, body, err := t.conn.Read(ctx)
 	switch {
 	case errors.Is(err, websocket.ErrMessageTooBig), websocket.CloseStatus(err) == websocket.StatusMessageTooBig:
-		return transport.Event{}, &transport.BadReplyError{Agent: t.ep.Agent, Reason: "longer than an envelope"}
+		return transport.Event{}, &transport.BadReplyError{Agent: t.ep.Agent, Reason: "longer than an envelope", Err: transport.ErrTooLong}
 	case err == nil && kind != websocket.MessageText:
 		return transport.Event{}, &transport.BadReplyError{Agent: t.ep.Agent, Reason: "an envelope is a text"}
 	case errors.Is(err, io.EOF) || websocket.CloseStatus(err) >= 0:

@@ -166,7 +166,7 @@ func (d *Dialer) whole(ctx context.Context, e transport.Endpoint, response *http
 	case err != nil:
 		return nil, failure(ctx, e, err)
 	case len(body) > d.deps.BodyLimit:
-		return nil, bad(e, "longer than "+strconv.Itoa(d.deps.BodyLimit)+" octets")
+		return nil, tooLong(e, "longer than "+strconv.Itoa(d.deps.BodyLimit)+" octets")
 	case closed != nil:
 		return nil, failure(ctx, e, closed)
 	}
@@ -194,8 +194,19 @@ func (d *Dialer) Describe(ctx context.Context, e transport.Endpoint) (*canonical
 }
 
 func bad(e transport.Endpoint, reason string) error {
-	return &transport.BadReplyError{Agent: e.Agent, Reason: "the gateway before it: " + reason}
+	return &transport.BadReplyError{Agent: e.Agent, Reason: before + reason}
 }
+
+func badStatus(e transport.Endpoint, reason string, response *http.Response) error {
+	return transport.BadStatus(e.Agent, before+reason, response.StatusCode, response.Header)
+}
+
+func tooLong(e transport.Endpoint, reason string) error {
+	return &transport.BadReplyError{Agent: e.Agent, Reason: before + reason, Err: transport.ErrTooLong}
+}
+
+// before says that not the agent has answered so.
+const before = "the gateway before it: "
 
 // failure sorts out why there is no response. A caller that went away is
 // nobody's fault.

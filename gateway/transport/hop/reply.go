@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -22,7 +21,6 @@ const (
 	maxRefusal = 16 << 10 // octets of a problem document
 	maxEvents  = 1 << 16
 	maxStream  = 1 << 30 // octets
-	maxRetry   = time.Hour
 )
 
 // read says what a whole response is: a message, or a refusal. judge says why a
@@ -32,16 +30,16 @@ func read(
 ) (translators.Wire, error) {
 	switch status := response.StatusCode; {
 	case status >= 300 && status < 400:
-		return translators.Wire{}, bad(e, "a redirect (HTTP status "+strconv.Itoa(status)+"), which is not followed")
+		return translators.Wire{}, badStatus(e, "a redirect (HTTP status "+strconv.Itoa(status)+"), which is not followed", response)
 	case response.Header.Get("Content-Encoding") != "":
 		return translators.Wire{}, bad(e, "compressed, although nobody asked for that")
 	case status != http.StatusOK:
 		refusal, ok := parseRefusal(body)
 		if !ok || media(response.Header) != mediaProblem {
-			return translators.Wire{}, bad(e, "HTTP status "+strconv.Itoa(status)+" without a problem document")
+			return translators.Wire{}, badStatus(e, "HTTP status "+strconv.Itoa(status)+" without a problem document", response)
 		}
 		refusal.Agent, refusal.Status, refusal.Evidence = e.Agent, status, tokens
-		refusal.RetryAfter = retryAfter(response.Header.Get("Retry-After"))
+		refusal.RetryAfter = transport.RetryAfter(response.Header)
 		return translators.Wire{}, refusal
 	case judge == nil:
 		return message(e, response.Header, body)
@@ -66,15 +64,6 @@ func message(e transport.Endpoint, header http.Header, body []byte) (translators
 // heard is a message of the agent's, as the gateway before it tells it.
 func heard(sent translators.Wire, header http.Header, body []byte) translators.Wire {
 	return translators.Wire{Binding: sent.Binding, Version: sent.Version, Form: sent.Form, Media: mediaJSON, Header: fields(header), Body: body}
-}
-
-// retryAfter reads delta-seconds, up to an hour; a date is taken for no advice.
-func retryAfter(text string) time.Duration {
-	n, err := strconv.ParseUint(text, 10, 16)
-	if err != nil {
-		return 0
-	}
-	return min(time.Duration(n)*time.Second, maxRetry)
 }
 
 // parseRefusal reads a problem document; false: it is none.
@@ -163,7 +152,7 @@ func (l *listening) Next(ctx context.Context) (transport.Event, error) {
 		return l.trailer()
 	case err != nil:
 		if limit, ok := errors.AsType[*sse.LimitError](err); ok {
-			return l.end(bad(l.e, limit.Error()))
+			return l.end(tooLong(l.e, limit.Error()))
 		}
 		return l.end(&transport.UnreachableError{Agent: l.e.Agent, Err: err})
 	}

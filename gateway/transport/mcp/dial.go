@@ -111,7 +111,7 @@ func (d *Dialer) tell(ctx context.Context, l *line, wire translators.Wire) error
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode >= http.StatusMultipleChoices {
-		return l.bad("it does not take the message: HTTP status " + strconv.Itoa(response.StatusCode))
+		return l.refused(response, "it does not take the message: HTTP status "+strconv.Itoa(response.StatusCode))
 	}
 	return nil
 }
@@ -236,6 +236,15 @@ func (l *line) bad(reason string) error {
 	return &transport.BadReplyError{Agent: l.ep.Agent, Reason: reason}
 }
 
+// refused is a reply that an HTTP status is in place of.
+func (l *line) refused(response *http.Response, reason string) error {
+	return transport.BadStatus(l.ep.Agent, reason, response.StatusCode, response.Header)
+}
+
+func (l *line) tooLong(reason string) error {
+	return &transport.BadReplyError{Agent: l.ep.Agent, Reason: reason, Err: transport.ErrTooLong}
+}
+
 // failed says what it means that a request or its answer broke off.
 func (l *line) failed(ctx context.Context, err error) error {
 	var denied *egress.DeniedError
@@ -244,7 +253,7 @@ func (l *line) failed(ctx context.Context, err error) error {
 	case errors.As(err, &denied):
 		return denied
 	case errors.As(err, &limit):
-		return l.bad("its event stream is too large: " + limit.What + " beyond " + strconv.Itoa(limit.Limit))
+		return l.tooLong("its event stream is too large: " + limit.What + " beyond " + strconv.Itoa(limit.Limit))
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return &transport.TimeoutError{Agent: l.ep.Agent, After: l.ep.Timeout}
 	case ctx.Err() != nil:

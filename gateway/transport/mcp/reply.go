@@ -26,7 +26,7 @@ func (l *line) read(ctx context.Context, response *http.Response, request transl
 	code := response.StatusCode
 	switch {
 	case code >= http.StatusMultipleChoices && code < http.StatusBadRequest:
-		return nil, l.bad("a redirect, which is not followed")
+		return nil, l.refused(response, "a redirect, which is not followed")
 	case response.Header.Get("Content-Encoding") != "":
 		return nil, l.bad("compressed, although nobody asked for that")
 	}
@@ -35,7 +35,7 @@ func (l *line) read(ctx context.Context, response *http.Response, request transl
 		return l.readJSON(ctx, response, request)
 	case mediaEvents:
 		if code != http.StatusOK {
-			return nil, l.bad("an event stream with HTTP status " + strconv.Itoa(code))
+			return nil, l.refused(response, "an event stream with HTTP status "+strconv.Itoa(code))
 		}
 		f := l.flow(ctx, response, request, session{})
 		for {
@@ -47,7 +47,7 @@ func (l *line) read(ctx context.Context, response *http.Response, request transl
 	}
 	switch {
 	case code != http.StatusOK && code != http.StatusAccepted && code != http.StatusNoContent:
-		return nil, l.bad("HTTP status " + strconv.Itoa(code) + " without a JSON-RPC body")
+		return nil, l.refused(response, "HTTP status "+strconv.Itoa(code)+" without a JSON-RPC body")
 	case response.ContentLength == 0 || code != http.StatusOK:
 		return nil, l.bad("no reply at all")
 	default:
@@ -66,20 +66,20 @@ func (l *line) readJSON(ctx context.Context, response *http.Response, request tr
 	case err != nil:
 		return nil, l.failed(ctx, err)
 	case len(body) > l.limit():
-		return nil, l.bad("larger than " + strconv.Itoa(l.limit()) + " octets")
+		return nil, l.tooLong("larger than " + strconv.Itoa(l.limit()) + " octets")
 	case len(bytes.TrimSpace(body)) == 0:
-		return nil, l.bad("an empty reply with HTTP status " + strconv.Itoa(response.StatusCode))
+		return nil, l.refused(response, "an empty reply with HTTP status "+strconv.Itoa(response.StatusCode))
 	}
 	id := requestID(request.Body)
 	body = outOfBatch(body, request.Version, id)
 	answer, err := parse(body)
 	switch {
 	case err != nil && response.StatusCode != http.StatusOK:
-		return nil, l.bad("HTTP status " + strconv.Itoa(response.StatusCode) + " without a JSON-RPC body")
+		return nil, l.refused(response, "HTTP status "+strconv.Itoa(response.StatusCode)+" without a JSON-RPC body")
 	case err != nil:
 		return nil, l.bad("not a JSON-RPC message")
 	case response.StatusCode >= http.StatusBadRequest && answer.Error == nil:
-		return nil, l.bad("HTTP status " + strconv.Itoa(response.StatusCode) + " without an error")
+		return nil, l.refused(response, "HTTP status "+strconv.Itoa(response.StatusCode)+" without an error")
 	case !answer.answers(id):
 		return nil, l.bad("not the reply to this request")
 	}
@@ -101,7 +101,7 @@ func (l *line) text(ctx context.Context, response *http.Response) ([]byte, error
 	case err != nil || ctx.Err() != nil:
 		return nil, l.failed(ctx, cmp.Or(err, ctx.Err()))
 	case len(body) > l.limit():
-		return nil, l.bad("larger than " + strconv.Itoa(l.limit()) + " bytes")
+		return nil, l.tooLong("larger than " + strconv.Itoa(l.limit()) + " bytes")
 	default:
 		return body, nil
 	}

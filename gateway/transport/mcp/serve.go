@@ -263,7 +263,7 @@ func (v *visit) reply(body canonical.Body) {
 // fail answers with the error in MCP's words, under the caller's own id where
 // it could be read.
 func (v *visit) fail(err error) {
-	wire, encodeErr := v.encodeFailure(problem.Native(err))
+	wire, encodeErr := v.encodeFailure(problem.NativeFor(v.r.Context(), err))
 	if encodeErr != nil {
 		v.w.WriteHeader(http.StatusInternalServerError)
 		return

@@ -236,7 +236,7 @@ func (d *Dialer) initialized(ctx context.Context, l *line, s session) error {
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode >= http.StatusMultipleChoices {
-		return l.bad("it does not take the end of the handshake")
+		return l.refused(response, "it does not take the end of the handshake")
 	}
 	return nil
 }

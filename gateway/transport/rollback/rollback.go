@@ -95,7 +95,7 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 	case err != nil:
 		return transport.Reply{}, failure(ctx, e, err)
 	case len(body) > longest:
-		return transport.Reply{}, &transport.BadReplyError{Agent: e.Agent, Reason: "its answer to a rollback is too long"}
+		return transport.Reply{}, &transport.BadReplyError{Agent: e.Agent, Reason: "its answer to a rollback is too long", Err: transport.ErrTooLong}
 	}
 	return d.read(e, wire, response, body)
 }
