@@ -41,16 +41,13 @@ func misanswering(name string, c conduct, reason string) cause {
 
 func (b *bed) causes(t *testing.T) []cause {
 	t.Helper()
-	away := listen(t)
-	nowhere := "https://" + away.Addr().String()
-	must(t, away.Close())
 	soon := host{timeout: time.Second}
 	certified := func(r identity.SVIDRequest) host { return host{tls: serving(issue(t, b.dev.Authority, "/fake", r))} }
 	foreign := host{tls: serving(issue(t, authority(t, devTrustDomain, nil), "/fake", identity.SVIDRequest{}))}
 	page := func(status int) conduct { return calling(status, "text/html", "<html>") }
 	return []cause{
 		network("no such name", nil, soon, "https://nothing.invalid/mcp", "dns"),
-		network("refused", nil, host{}, nowhere, "refused"),
+		network("refused", nil, host{}, unheard(t), "refused"),
 		network("accepts and closes", nil, host{}, closes(t), "reset"),
 		network("reset after the request", resets, host{}, "", "reset"),
 		network("hangs up, HTTP/2", hangsUp, host{http2: true}, "", "reset"),
@@ -77,6 +74,17 @@ func (b *bed) causes(t *testing.T) []cause {
 		{"no answer", unanswered, soon, "", 504, "timeout", "timeout", "timeout", ""},
 		{"header but no body", headed, soon, "", 504, "timeout", "timeout", "timeout", ""},
 	}
+}
+
+// unheard is a port where no server listens, and none can come to: it is the near end of
+// a connection that lasts as long as the test.
+func unheard(t *testing.T) string {
+	t.Helper()
+	far := listen(t)
+	near, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", far.Addr().String())
+	must(t, err)
+	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+	return "https://" + near.LocalAddr().String()
 }
 
 // closes is where each connection is closed as soon as it is there.
