@@ -110,7 +110,7 @@ func TestMadeTask_IsTheSameLater(t *testing.T) {
 				body := answer.Wire.Body
 				if answer.Events != nil {
 					body = []byte(heardNext(t, answer.Events))
-					go read(t, answer.Events)
+					go readOn(t.Context(), answer.Events)
 				}
 				told := tasksOf(t, body)[0]
 				if want := strings.Contains(c.configuration, `"historyLength":2`); (told.messages() == "m1") != want {

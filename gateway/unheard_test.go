@@ -61,7 +61,7 @@ func TestLogMessages_AfterTheAnswer(t *testing.T) {
 		"a stream that is read": func(s *stage) string {
 			events := s.ask(s.t, s, s.asksTool(streaming, now)).Events
 			id, _ := taskIn(s.t, []byte(heardNext(s.t, events)))
-			go read(s.t, events)
+			go readOn(s.t.Context(), events)
 			return id
 		},
 	} {

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,6 +59,16 @@ func read(t *testing.T, events transport.Events) (bodies []string, evidence []st
 			bodies = append(bodies, string(event.Wire.Body))
 		}
 		evidence = append(evidence, event.Evidence...)
+	}
+}
+
+// readOn reads a stream to its end, for a test that does not look at it.
+func readOn(ctx context.Context, events transport.Events) {
+	defer func() { _ = events.Close() }()
+	for {
+		if _, err := events.Next(ctx); err != nil {
+			return
+		}
 	}
 }
 
