@@ -66,6 +66,35 @@ func TestMCPCall_ArgumentsThatDoNotFit(t *testing.T) {
 	}
 }
 
+// TestMCPCallOverSLIM_ArgumentsThatDoNotFit: MCP carried over SLIM is told so in the same
+// way. A2A carried there has its error -32602.
+func TestMCPCallOverSLIM_ArgumentsThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	p := plan{}
+	net := newSLIMNet(t, &p)
+	newBed(t, p)
+	caller := net.join(t, "org/callers/alice", nil)
+	net.exposed(t, caller, "concierge")
+	ask := func(body string) string {
+		t.Helper()
+		f, err := askSLIMService(t, caller, "concierge", "", "", []byte(body), nil)
+		must(t, err)
+		return string(f.Body)
+	}
+	for name, arguments := range map[string]string{"missing": `{}`, "of another type": `{"message":7}`} {
+		got := ask(modernCall("concierge", arguments))
+		if !strings.Contains(got, `"isError":true`) || !strings.Contains(got, "/message: ") || !strings.Contains(got, `"result":{`) {
+			t.Errorf("a member that is %s: %s", name, got)
+		}
+	}
+	if got := ask(modernCall("absent", `{"message":"x"}`)); !strings.Contains(got, `"code":-32602`) {
+		t.Errorf("a tool that does not exist: %s", got)
+	}
+	if got := ask(modernCall("concierge", `{"message":"x"}`)); strings.Contains(got, `"isError"`) || !strings.Contains(got, `"result":{`) {
+		t.Errorf("arguments that fit: %s", got)
+	}
+}
+
 // refusing is an A2A agent that answers each message with an error.
 func refusing(code int, reason string) conduct {
 	return saying(func(good []byte) []byte {

@@ -278,3 +278,20 @@ func (e *encoder) status(code canonical.Code) int {
 		return 0
 	}
 }
+
+// Misfit is the answer to a call whose arguments do not fit the tool's schema: a result
+// with isError, which a model reads and mends (SEP-1303; MCP 2025-11-25, Tools, Error
+// Handling). The SDKs answer so in the older revisions too. nil: it is another error, or
+// a call whose answer has to be a task (2025-11-25, Tasks), and stays an error.
+func Misfit(revision string, request *canonical.Message, said *canonical.Error) *canonical.Result {
+	tasked := revision == Legacy && request.Preferences.TaskOK
+	if request.Op != canonical.OpInvoke || said.Code != canonical.CodeBadParams || said.Schema == nil || tasked {
+		return nil
+	}
+	if invoke, ok := request.Body.(*canonical.Invoke); ok && invoke.State != "" {
+		return nil // the answer to a question does not fit: the call has not ended
+	}
+	return &canonical.Result{Output: &canonical.Output{
+		Failed: true, Parts: []canonical.Part{{Kind: canonical.KindText, Text: said.Message}},
+	}}
+}

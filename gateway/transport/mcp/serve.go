@@ -287,29 +287,12 @@ func (v *visit) encodeFailure(said *canonical.Error) (translators.Wire, error) {
 		if v.message.Origin.Version != "" {
 			version = v.message.Origin.Version
 		}
-		if result := misfit(v.message, said); result != nil {
+		if result := mcp.Misfit(version, v.message, said); result != nil {
 			m.Phase, m.Body = canonical.PhaseResponse, result
 		}
 	}
 	wire, _, err := v.door.deps.Form.Encode(m, translators.Target{Version: version})
 	return wire, err
-}
-
-// misfit is the answer to a call whose arguments do not fit the tool's schema: a result
-// with isError, which a model reads and mends (SEP-1303; MCP 2025-11-25, Tools, Error
-// Handling). The SDKs answer so in the older revisions too. nil: it is another error, or
-// a call whose answer has to be a task (2025-11-25, Tasks), and stays an error.
-func misfit(request *canonical.Message, said *canonical.Error) *canonical.Result {
-	tasked := request.Origin.Version == mcp.Legacy && request.Preferences.TaskOK
-	if request.Op != canonical.OpInvoke || said.Code != canonical.CodeBadParams || said.Schema == nil || tasked {
-		return nil
-	}
-	if invoke, ok := request.Body.(*canonical.Invoke); ok && invoke.State != "" {
-		return nil // the answer to a question does not fit: the call has not ended
-	}
-	return &canonical.Result{Output: &canonical.Output{
-		Failed: true, Parts: []canonical.Part{{Kind: canonical.KindText, Text: said.Message}},
-	}}
 }
 
 // status keeps the HTTP status where HTTP clients act on it. Everything else

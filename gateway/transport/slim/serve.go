@@ -361,6 +361,13 @@ func (v *visit) express(ctx context.Context, m *canonical.Message, failed bool) 
 	if v.message != nil {
 		m.Correlation.WireID, target.Version = v.message.Correlation.WireID, v.message.Origin.Version
 	}
+	if said, refused := m.Body.(*canonical.Error); refused && v.message != nil {
+		if revision, byMCP := form.Revision(target.Version); byMCP {
+			if result := mcp.Misfit(revision, v.message, said); result != nil {
+				m.Phase, m.Body = canonical.PhaseResponse, result
+			}
+		}
+	}
 	wire, _, err := v.door.l.deps.Form.Encode(m, target)
 	if err == nil {
 		wire, _, err = Frame(wire)
