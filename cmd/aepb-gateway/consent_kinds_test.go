@@ -270,6 +270,7 @@ func (tr *troupe) agentSide(name string) *nature {
 
 // responded is one cell: what the agent is told, and what the caller hears.
 func (tr *troupe) responded(t *testing.T, others *troupe, agent string, can []canonical.Mode, from, to *nature, r response) string {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patienceOfPlays)
 	defer cancel()
 	c := tr.callerWho(ctx, t, can, from, to, agent)
@@ -282,7 +283,7 @@ func (tr *troupe) responded(t *testing.T, others *troupe, agent string, can []ca
 	if foreign := tr.told(other.wid); foreign != nil {
 		t.Errorf("%s to %s: of another caller the agent is told %q", from.name, to.name, foreign)
 	}
-	return tr.cell(t, ctx, c, from, to, r, heard)
+	return tr.cell(ctx, t, c, from, to, r, heard)
 }
 
 // tellsInBackground reports whether the agent hears that its work was canceled after its
@@ -305,7 +306,8 @@ func asking() []string { return append(sortedKeys(kindsAsked), doAsk) }
 
 // cell holds what was seen against what must never be: an end that does not come, a
 // fault of the gateway, and an answer that was not given.
-func (tr *troupe) cell(t *testing.T, ctx context.Context, c *caller, from, to *nature, r response, heard string) string {
+func (tr *troupe) cell(ctx context.Context, t *testing.T, c *caller, from, to *nature, r response, heard string) string {
+	t.Helper()
 	told := tr.told(c.wid)
 	if strings.Contains(heard, "broken") || strings.Contains(heard, "(internal)") && !withinAINP(from, to) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		t.Errorf("%s to %s: %s %s: %s", from.name, to.name, r.do, r.name, heard)
@@ -327,6 +329,7 @@ func affirms(told string) bool {
 
 // callerWho is a caller who says what it can be asked.
 func (tr *troupe) callerWho(ctx context.Context, t *testing.T, can []canonical.Mode, from, to *nature, agent string) *caller {
+	t.Helper()
 	c := tr.caller(t, from.side, to.side, agent)
 	c.ep.Asked = can
 	if from.binding == slim.Binding {
@@ -364,7 +367,7 @@ func (tr *troupe) silences(t *testing.T, callers []*nature) string {
 					defer cancel()
 					c := tr.callerWho(ctx, t, []canonical.Mode{canonical.ModeForm}, from, to, player)
 					heard := c.staysSilent(ctx, r, to)
-					seen.put(shortWay(to), from.name, r.name, tr.cell(t, ctx, c, from, to, r, heard))
+					seen.put(shortWay(to), from.name, r.name, tr.cell(ctx, t, c, from, to, r, heard))
 					return nil
 				})
 			}

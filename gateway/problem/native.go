@@ -1,7 +1,6 @@
 package problem
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 
@@ -56,10 +55,10 @@ func native(e *canonical.Error) Problem {
 // Native is an error in the words of a native door: a message like any other,
 // which the door's codec writes in its protocol. An error that already is one
 // passes through; it is not to be changed.
-func Native(err error) *canonical.Error { return NativeFor(context.Background(), err) }
+func Native(err error) *canonical.Error { return NativeFor(false, err) }
 
-// NativeFor is Native for the caller of a request, who may know more ([WithReasons]).
-func NativeFor(ctx context.Context, err error) *canonical.Error {
+// NativeFor is Native for a caller who may know why an agent failed ([Knows]).
+func NativeFor(knows bool, err error) *canonical.Error {
 	p := From(err)
 	var own *canonical.Error
 	if errors.As(err, &own) && own.Code == p.Native {
@@ -69,7 +68,7 @@ func NativeFor(ctx context.Context, err error) *canonical.Error {
 	if p.Detail != p.Title {
 		message += ": " + p.Detail
 	}
-	return &canonical.Error{Code: p.Native, Message: message, RetryAfter: p.RetryAfter, Details: details(p, shown(ctx, err))}
+	return &canonical.Error{Code: p.Native, Message: message, RetryAfter: p.RetryAfter, Details: details(p, shown(knows, err))}
 }
 
 // details names our own code, for clients that look.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -194,9 +195,12 @@ func WithReasons(ctx context.Context) context.Context {
 	return context.WithValue(ctx, reasonsKey{}, true)
 }
 
-// shown is why an agent failed, for those who may know it.
-func shown(ctx context.Context, err error) Reason {
-	if ctx.Value(reasonsKey{}) == nil {
+// Knows reports whether the caller of a request may know why an agent failed.
+func Knows(ctx context.Context) bool { return ctx.Value(reasonsKey{}) != nil }
+
+// shown is why the agent failed, for those who may know it.
+func shown(knows bool, err error) Reason {
+	if !knows {
 		return ""
 	}
 	return ReasonOf(err)
@@ -206,12 +210,9 @@ func shown(ctx context.Context, err error) Reason {
 // reads that, and is not to learn about the agent's network unless it may know.
 func Evident(ctx context.Context, err error) Reason {
 	why := ReasonOf(err)
-	switch why {
-	case "", ReasonTimeout, ReasonHTTPStatus, ReasonBadReply, ReasonTooLarge:
+	open := []Reason{"", ReasonTimeout, ReasonHTTPStatus, ReasonBadReply, ReasonTooLarge}
+	if Knows(ctx) || slices.Contains(open, why) {
 		return why
 	}
-	if ctx.Value(reasonsKey{}) == nil {
-		return reasonUnreachable
-	}
-	return why
+	return reasonUnreachable
 }

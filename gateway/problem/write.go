@@ -32,7 +32,7 @@ func Write(w http.ResponseWriter, r *http.Request, err error) {
 	p.setHeaders(w.Header())
 	body, err := json.Marshal(document{
 		Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.Detail,
-		Instance: clean(r.URL.EscapedPath()), Reason: shown(r.Context(), err),
+		Instance: clean(r.URL.EscapedPath()), Reason: shown(Knows(r.Context()), err),
 	})
 	if err != nil { // a struct of strings always can be
 		w.WriteHeader(p.Status)
@@ -49,7 +49,7 @@ func Write(w http.ResponseWriter, r *http.Request, err error) {
 func Document(ctx context.Context, err error) []byte {
 	p := From(err)
 	body, err := json.Marshal(document{
-		Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.Detail, Reason: shown(ctx, err),
+		Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.Detail, Reason: shown(Knows(ctx), err),
 	})
 	if err != nil { // a struct of strings always can be
 		return nil

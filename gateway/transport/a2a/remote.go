@@ -255,7 +255,7 @@ func (c *remote) refuse(cause error) error {
 		return said.Err() // gRPC's own: a compressed message, say
 	}
 	p := problem.From(cause)
-	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.NativeFor(c.ctx, cause)}
+	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.NativeFor(problem.Knows(c.ctx), cause)}
 	wire, _, err := c.deps.Form.Encode(m, translators.Target{Version: form.Version, Form: form.FormGRPC})
 	if err == nil {
 		wire, _, err = frame.Framer{}.Frame(wire)

@@ -98,7 +98,7 @@ func asksCard(codec translators.Translator, wire translators.Wire) *canonical.Me
 // its id as far as they could be read.
 func (d *Door) failure(ctx context.Context, request translators.Wire, cause error) (translators.Wire, problem.Problem, error) {
 	p := problem.From(cause)
-	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.NativeFor(ctx, cause)}
+	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: problem.NativeFor(problem.Knows(ctx), cause)}
 	target := translators.Target{Form: request.Form}
 	if decoded, _ := d.deps.Form.Decode(request); decoded != nil {
 		m.Correlation.WireID, target.Version = decoded.Correlation.WireID, decoded.Origin.Version

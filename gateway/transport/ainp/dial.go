@@ -109,20 +109,20 @@ func (d *Dialer) ask(ctx context.Context, ep transport.Endpoint, wire translator
 		t := &talk{d: d, ep: ep, peer: peer, said: asked, re: re, seen: NewMemory(maxTold, d.deps.Now)}
 		return t.converse(ctx, signed, evidence)
 	}
-	answer, response, err := d.post(ctx, ep, signed, evidence)
+	got, err := d.post(ctx, ep, signed, evidence)
 	if err != nil {
 		return transport.Reply{}, failed(ctx, ep, err)
 	}
-	seen, tokens, err := d.judge(ctx, ep, peer, asked, answer)
-	if err != nil && response.StatusCode >= http.StatusMultipleChoices {
-		return transport.Reply{}, transport.BadStatus(ep.Agent, errNoEnvelope.Error(), response.StatusCode, response.Header)
+	seen, tokens, err := d.judge(ctx, ep, peer, asked, got.body)
+	if bad, ok := errors.AsType[*transport.BadReplyError](err); ok {
+		err = transport.BadStatus(ep.Agent, bad.Reason, got.status, got.header)
 	}
 	if err != nil {
 		return transport.Reply{}, err
 	}
 	return transport.Reply{Evidence: tokens, Wire: translators.Wire{
-		Binding: ainp.Binding, Version: ainp.Version, Media: ainp.Media, Body: answer, Re: re, Status: response.StatusCode,
-		Hasher: d.hasher(seen, answer),
+		Binding: ainp.Binding, Version: ainp.Version, Media: ainp.Media, Body: got.body, Re: re, Status: got.status,
+		Hasher: d.hasher(seen, got.body),
 	}}, nil
 }
 
@@ -138,10 +138,17 @@ func (d *Dialer) evidence(ep transport.Endpoint, e ainp.Envelope) ([]string, err
 	return tokens, nil
 }
 
-func (d *Dialer) post(ctx context.Context, ep transport.Endpoint, body []byte, evidence []string) ([]byte, *http.Response, error) {
+// posted is an HTTP response, read to its end.
+type posted struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (d *Dialer) post(ctx context.Context, ep transport.Endpoint, body []byte, evidence []string) (posted, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, ep.URL, bytes.NewReader(body))
 	if err != nil {
-		return nil, nil, err
+		return posted{}, err
 	}
 	request.Header.Set("Content-Type", ainp.Media)
 	request.Header.Set("Accept", ainp.Media)
@@ -150,7 +157,7 @@ func (d *Dialer) post(ctx context.Context, ep transport.Endpoint, body []byte, e
 	}
 	response, err := d.deps.Client.DoAs(request, ep.ID)
 	if err != nil {
-		return nil, nil, err
+		return posted{}, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	limit := int64(d.deps.Form.Info().BodyLimit)
@@ -161,7 +168,7 @@ func (d *Dialer) post(ctx context.Context, ep transport.Endpoint, body []byte, e
 	if err == nil && int64(len(answer)) > limit {
 		err = &transport.BadReplyError{Agent: ep.Agent, Reason: "longer than an envelope", Err: transport.ErrTooLong}
 	}
-	return answer, response, err
+	return posted{response.StatusCode, response.Header, answer}, err
 }
 
 // The ways in which an answer is none. Their texts are for BadReplyError.

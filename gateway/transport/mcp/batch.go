@@ -44,7 +44,7 @@ func (v *visit) batch(ctx context.Context, wire translators.Wire) {
 		// The limit was asked for the request as a whole; that was the first message.
 		(&visit{
 			door: v.door, road: v.road, w: one, r: v.r, limited: v.limited && i == 0,
-			session: v.session, guest: v.guest, quiet: true,
+			session: v.session, guest: v.guest, knows: v.knows, quiet: true,
 		}).member(ctx, wire, answers.size)
 		if ctx.Err() != nil {
 			return // the caller went away

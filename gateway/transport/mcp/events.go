@@ -102,6 +102,6 @@ func (v *visit) last(ctx context.Context, stream transport.Events) {
 
 // failure is an error in MCP's words.
 func (v *visit) failure(err error) ([]byte, error) {
-	wire, encodeErr := v.encodeFailure(problem.NativeFor(v.r.Context(), err))
+	wire, encodeErr := v.encodeFailure(problem.NativeFor(v.knows, err))
 	return wire.Body, encodeErr
 }

@@ -76,7 +76,7 @@ func (d *Door) Close() { d.close() }
 // caller is in the request's context.
 func (d *Door) Handler(road transport.Exchanger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := &visit{door: d, road: road, w: w, r: r}
+		v := &visit{door: d, road: road, w: w, r: r, knows: problem.Knows(r.Context())}
 		v.serve(r.Context())
 	})
 }
@@ -95,6 +95,7 @@ type visit struct {
 	version  string // in which to fail while the message does not say; empty: the modern one
 	session  string // that the request belongs to; empty: none
 	guest    guest  // what is known of it
+	knows    bool   // why an agent failed
 	quiet    bool   // whoever writes the answer down takes no streams
 
 	insists time.Time // until when what the message needs is tried again; zero: it is not
@@ -263,7 +264,7 @@ func (v *visit) reply(body canonical.Body) {
 // fail answers with the error in MCP's words, under the caller's own id where
 // it could be read.
 func (v *visit) fail(err error) {
-	wire, encodeErr := v.encodeFailure(problem.NativeFor(v.r.Context(), err))
+	wire, encodeErr := v.encodeFailure(problem.NativeFor(v.knows, err))
 	if encodeErr != nil {
 		v.w.WriteHeader(http.StatusInternalServerError)
 		return
