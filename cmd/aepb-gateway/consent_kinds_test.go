@@ -405,20 +405,30 @@ func (c *caller) staysSilent(ctx context.Context, r response, to *nature) string
 		return h.why()
 	}
 	soonIn(ctx, limit, told)
+	if r.accepts && !told() {
+		return c.ask(ctx, c.onward(doAsk, h, accepts), false, nil).why()
+	}
+	var now string
+	soonIn(ctx, background, func() bool { // the agent hears that the time is over before it is on record
+		now = c.looks(ctx, h)
+		return !told() || now != "asked again" && now != string(canonical.StateWorking)
+	})
 	if r.accepts {
 		return c.ask(ctx, c.onward(doAsk, h, accepts), false, nil).why()
 	}
-	if task := h.task(); task != nil {
-		soonIn(ctx, background, func() bool {
-			h = c.about(ctx, canonical.OpTaskGet, task.ID)
-			return h.refused() != "" || !told() || h.state().Terminal()
-		})
-		return h.why()
+	return now
+}
+
+// looks is how a question stands that was heard: as its task, or by the request again
+// without an answer.
+func (c *caller) looks(ctx context.Context, asked *hearing) string {
+	if task := asked.task(); task != nil {
+		return c.about(ctx, canonical.OpTaskGet, task.ID).why()
 	}
-	next := c.onward(doAsk, h, accepts)
-	if next == nil {
-		return notAsked(h, (*hearing).why)
+	again := c.onward(doAsk, asked, accepts)
+	if again == nil {
+		return notAsked(asked, (*hearing).why)
 	}
-	next.Body.(*canonical.Invoke).Answers = nil
-	return c.ask(ctx, next, false, nil).why()
+	again.Body.(*canonical.Invoke).Answers = nil
+	return c.ask(ctx, again, false, nil).why()
 }
