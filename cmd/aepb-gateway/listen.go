@@ -98,7 +98,6 @@ func (p ports) addresses() addresses {
 func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 	servers := []*http.Server{out.server(out.publicBounds.handler(out.public)), out.server(out.adminBounds.handler(out.admin))}
 	listeners := []net.Listener{out.publicBounds.listen(public), out.adminBounds.listen(admin)}
-	delay, grace := out.settings.config.Shutdown(out.settings.dev)
 	group, ctx := errgroup.WithContext(ctx)
 	for i, listener := range listeners {
 		server := servers[i]
@@ -127,7 +126,7 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 	}
 	group.Go(func() error {
 		<-ctx.Done()
-		return out.stop(context.WithoutCancel(ctx), delay, grace, servers, endCalls, closeDoors)
+		return out.stop(context.WithoutCancel(ctx), servers, endCalls, closeDoors)
 	})
 	return group.Wait()
 }
@@ -176,11 +175,11 @@ func (out *service) started(ctx context.Context) {
 // the grace to end, with all listeners open, since it may need its callers. What is left
 // then fails on record and is told so. The admin listener closes after the public one,
 // and that of the metrics last, so that a scraper sees the end.
-func (out *service) stop(ctx context.Context, delay, grace time.Duration, servers []*http.Server, endCalls, closeDoors func()) error {
+func (out *service) stop(ctx context.Context, servers []*http.Server, endCalls, closeDoors func()) error {
 	out.stopping.Store(true)
-	out.logger.InfoContext(ctx, "stopping", slog.Duration("delay", delay), slog.Duration("grace", grace))
-	<-time.After(delay)
-	within, cancel := context.WithTimeout(ctx, grace)
+	out.logger.InfoContext(ctx, "stopping", slog.Duration("delay", out.delay), slog.Duration("grace", out.grace))
+	<-time.After(out.delay)
+	within, cancel := context.WithTimeout(ctx, out.grace)
 	defer cancel()
 	for _, drain := range out.drain {
 		drain()

@@ -103,12 +103,14 @@ type service struct {
 	dids          atomic.Pointer[map[string]ect.Identity]
 	listeners     []transport.Listener // that are not HTTP
 	stopping      atomic.Bool
+	delay, grace  time.Duration // of a stop, as configured at the start
 	close         []func() error // in order, once nobody is served any more
 }
 
 // wire is the composition root. On an error nothing stays open.
 func wire(s settings) (built *service, err error) {
 	out := &service{settings: s, logger: s.logger, source: s.source, tls: s.source.ServerConfig(), scraped: s.metrics}
+	out.delay, out.grace = s.config.Shutdown(s.dev)
 	out.operate(s.config)
 	out.peers.Store(&s.config.Peers)
 	defer func() {
