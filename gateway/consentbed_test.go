@@ -113,8 +113,9 @@ func newBed(t testing.TB, c *codec, inputs []canonical.Input) *bed {
 // exchange is one message of the caller to an MCP server of 2026-07-28.
 func (b *bed) exchange(w translators.Wire) *exchange {
 	return &exchange{
-		call:   transport.Call{Agent: "agent", Session: "session", Caller: identity.Caller{Peer: ect.Peer{ID: bedCaller}}, Wire: w},
-		source: b.codec.form, dest: formMCP, agent: directory.Agent{Name: "agent"}, endpoint: transport.Endpoint{Version: mcp.Modern},
+		settings: &Settings{},
+		call:     transport.Call{Agent: "agent", Session: "session", Caller: identity.Caller{Peer: ect.Peer{ID: bedCaller}}, Wire: w},
+		source:   b.codec.form, dest: formMCP, agent: directory.Agent{Name: "agent"}, endpoint: transport.Endpoint{Version: mcp.Modern},
 	}
 }
 

@@ -103,7 +103,7 @@ type service struct {
 	dids          atomic.Pointer[map[string]ect.Identity]
 	listeners     []transport.Listener // that are not HTTP
 	stopping      atomic.Bool
-	delay, grace  time.Duration // of a stop, as configured at the start
+	delay, grace  time.Duration  // of a stop, as configured at the start
 	close         []func() error // in order, once nobody is served any more
 }
 
