@@ -46,6 +46,7 @@ const monitoringTimeout = 30 * time.Second
 
 // bound makes the bounds of all surfaces.
 func (out *service) bound(s settings) (err error) {
+	out.delay, out.grace = s.config.Shutdown(s.dev)
 	if out.publicBounds, err = s.bounds(); err != nil {
 		return err
 	}

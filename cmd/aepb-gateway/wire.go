@@ -110,7 +110,6 @@ type service struct {
 // wire is the composition root. On an error nothing stays open.
 func wire(s settings) (built *service, err error) {
 	out := &service{settings: s, logger: s.logger, source: s.source, tls: s.source.ServerConfig(), scraped: s.metrics}
-	out.delay, out.grace = s.config.Shutdown(s.dev)
 	out.operate(s.config)
 	out.peers.Store(&s.config.Peers)
 	defer func() {
