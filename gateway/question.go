@@ -37,10 +37,8 @@ func (g *Gateway) resume(ctx context.Context, x *exchange) (bool, transport.Answ
 	switch {
 	case err != nil:
 		return false, transport.Answer{}, err
-	case rec == nil && x.relay() && invoke.State != "":
-		return false, transport.Answer{}, nil // the agent's own state
 	case rec == nil && invoke.State != "":
-		return false, transport.Answer{}, &canonical.Error{Code: canonical.CodeBadParams, Message: "nothing waits for this request state"}
+		return false, transport.Answer{}, g.unknownState(ctx, x)
 	case rec == nil:
 		return false, transport.Answer{}, &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
 	case rec.Method != x.message.Method():
@@ -64,6 +62,27 @@ func (x *exchange) repeats() *canonical.Invoke {
 		}
 	}
 	return nil
+}
+
+// unknownState judges a request state of which no record is here: nil, if the agent may
+// have made it, because it asks by such states itself.
+func (g *Gateway) unknownState(ctx context.Context, x *exchange) error {
+	if !x.relay() {
+		return errUnknownState
+	}
+	if err := g.choose(ctx, x); err != nil {
+		return err
+	}
+	asker, ok := x.dest.(translators.Asker)
+	if x.via == nil && ok && asker.Asks(x.endpoint.Version, x.endpoint.Form) != translators.AskReply {
+		return errUnknownState
+	}
+	return nil
+}
+
+var errUnknownState = &canonical.Error{
+	Code:    canonical.CodeBadParams,
+	Message: "nothing waits for this request state: what asked may have ended, or the state was made for another caller; make the call again without it",
 }
 
 var errAnotherCall = &canonical.Error{Code: canonical.CodeBadParams, Message: "the request state belongs to another call"}

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,14 +67,12 @@ func TestMessageToCanceledTask_IsNoFailureOfTheGateway(t *testing.T) {
 	}, func(s *stage) {
 		t := s.t
 		s.ask(t, s, s.tool(askingHi))
-		told := make(chan error, 1)
-		go func() {
-			_, err := s.Exchange(t.Context(), s.tool(`{"message":"more","task_id":"t1","context_id":"c1"}`))
-			told <- err
-		}()
+		var err error
+		var work sync.WaitGroup
+		work.Go(func() { _, err = s.Exchange(t.Context(), s.tool(`{"message":"more","task_id":"t1","context_id":"c1"}`)) })
 		<-time.After(time.Second)
 		s.ask(t, s, s.a2a(canceling, `{"id":"t1"}`))
-		err := <-told
+		work.Wait()
 		if canceled, ok := errors.AsType[*problem.CanceledError](err); !ok || canceled == nil || problem.Native(err).Code == canonical.CodeInternal {
 			t.Errorf("the message is answered with %v, want that it was canceled", err)
 		}
