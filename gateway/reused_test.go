@@ -69,7 +69,9 @@ func TestMessageToCanceledTask_IsNoFailureOfTheGateway(t *testing.T) {
 		s.ask(t, s, s.tool(askingHi))
 		var err error
 		var work sync.WaitGroup
-		work.Go(func() { _, err = s.Exchange(t.Context(), s.tool(`{"message":"more","task_id":"t1","context_id":"c1"}`)) })
+		work.Go(func() {
+			_, err = s.Exchange(t.Context(), s.tool(`{"message":"more","task_id":"t1","context_id":"c1"}`))
+		})
 		<-time.After(time.Second)
 		s.ask(t, s, s.a2a(canceling, `{"id":"t1"}`))
 		work.Wait()
