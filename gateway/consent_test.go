@@ -227,7 +227,7 @@ func TestConsent_SamplingWantsAResult(t *testing.T) {
 		play(t, map[string][]scene{calling: {{reply: asksFor(`"k":`+wantsLLM, "s-1")}}}, func(s *stage) {
 			t := s.t
 			call := s.olderIn(mcp.Legacy, calling, callsAsk)
-			call.CanAnswer = []canonical.Mode{canonical.ModeNative}
+			call.CanAnswer = []canonical.Mode{canonical.ModeSampling}
 			events := s.ask(t, s, call).Events
 			s.reply(mcp.Legacy, nextQuestion(t, events), `"result":`+said)
 			if bodies, _ := read(t, events); len(bodies) != 1 || !strings.Contains(bodies[0], `"error"`) || len(s.asker.heard(calling)) != 1 {
@@ -341,7 +341,7 @@ func TestConsent_WhatACallerAnswers(t *testing.T) {
 	for version, want := range map[string]bool{mcp.LegacyMarch: false, mcp.Legacy: true} {
 		play(t, map[string][]scene{calling: {{reply: result(complete)}}}, func(s *stage) {
 			call := s.olderIn(version, calling, callsAsk)
-			call.CanAnswer = []canonical.Mode{canonical.ModeNative}
+			call.CanAnswer = []canonical.Mode{canonical.ModeSampling}
 			s.ask(s.t, s, call)
 			if told := strings.Contains(s.asker.last(), `"sampling"`); told != want {
 				s.t.Errorf("of a caller of %s the server is told %s", version, s.asker.last())

@@ -187,7 +187,7 @@ func TestAModernServerAsksAModel(t *testing.T) {
 	play(t, map[string][]scene{calling: {{reply: asksFor(`"k":`+wantsLLM, "s-1")}, {reply: result(complete)}}}, func(s *stage) {
 		t := s.t
 		call := s.olderIn(mcp.Legacy, calling, callsAsk)
-		call.CanAnswer = []canonical.Mode{canonical.ModeNative}
+		call.CanAnswer = []canonical.Mode{canonical.ModeSampling}
 		events := s.ask(t, s, call).Events
 		q := nextQuestion(t, events)
 		if q.Method != "sampling/createMessage" || !strings.Contains(string(q.Params), "say it") {
@@ -240,6 +240,27 @@ func TestAModernServersQuestionsThatNobodyAnswers(t *testing.T) {
 					s.t.Errorf("the server was asked %s", got)
 				}
 			})
+		})
+	}
+}
+
+// An agent of another protocol asks for words or forms. A client of MCP that answers
+// only for its model, or about its roots, is told how the task stands.
+func TestAsking_ClientOfModelsAndRootsAlone(t *testing.T) {
+	t.Parallel()
+	for _, can := range [][]canonical.Mode{{canonical.ModeSampling}, {canonical.ModeRoots}, {canonical.ModeSampling, canonical.ModeRoots}} {
+		play(t, whatWriterAsks(), func(s *stage) {
+			t := s.t
+			call := s.legacy(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"write","arguments":` + askingHi + `}}`)
+			call.CanAnswer = can
+			answer := s.ask(t, s, call)
+			if answer.Events != nil {
+				t.Errorf("with %s it is asked %s", can, heardNext(t, answer.Events))
+				return
+			}
+			if got := structured(t, answer); got.State != "input-required" || got.TaskID != "t1" {
+				t.Errorf("with %s it is told %s", can, answer.Wire.Body)
+			}
 		})
 	}
 }

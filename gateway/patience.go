@@ -214,7 +214,7 @@ func (x *exchange) asking() translators.Asking {
 // understood: what an agent of the same protocol asks in its own words needs no
 // form; across protocols there is nothing else.
 func (x *exchange) understood(mode canonical.Mode) bool {
-	return mode != canonical.ModeNative || x.kin()
+	return (mode != canonical.ModeSampling && mode != canonical.ModeRoots) || x.kin()
 }
 
 // askable is what the agent may ask, because this caller can answer it.

@@ -61,8 +61,16 @@ func (s *listServer) add(tool string) {
 
 func (s *listServer) tools(can map[string]json.RawMessage) string {
 	names := []string{"plain"}
-	if can["elicitation"] != nil {
+	var modes map[string]json.RawMessage
+	elicits := json.Unmarshal(can["elicitation"], &modes) == nil && can["elicitation"] != nil
+	if elicits && (modes["form"] != nil || len(modes) == 0) {
 		names = append(names, "ask")
+	}
+	if modes["url"] != nil {
+		names = append(names, "visit")
+	}
+	if can["sampling"] != nil {
+		names = append(names, "think")
 	}
 	if can["roots"] != nil {
 		names = append(names, "look")
@@ -253,8 +261,8 @@ func (b *bed) toolsOf(t *testing.T, agent, capabilities string, modern bool) []s
 }
 
 // TestToolsList_ByCapabilities: a client sees the tools that the server shows to
-// clients with its capabilities (MCP, lifecycle, capability negotiation), as far as
-// the gateway tells them apart: sampling and roots are asked for together.
+// clients with its capabilities (MCP, lifecycle, capability negotiation), and none that
+// asks what it cannot be asked.
 func TestToolsList_ByCapabilities(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{})
@@ -262,11 +270,16 @@ func TestToolsList_ByCapabilities(t *testing.T) {
 		name := map[bool]string{true: "modern", false: "legacy"}[modern]
 		b.lists(t, name, &listServer{modern: modern})
 		for capabilities, want := range map[string][]string{
-			`{}`:                  {"plain"},
-			`{"elicitation":{}}`:  {"plain", "ask"},
-			`{"roots":{}}`:        {"plain", "look"},
-			`{"experimental":{}}`: {"plain"},
-			`{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}`: {"plain", "ask", "look"},
+			`{}`:                                    {"plain"},
+			`{"elicitation":{}}`:                    {"plain", "ask"},
+			`{"roots":{}}`:                          {"plain", "look"},
+			`{"sampling":{}}`:                       {"plain", "think"},
+			`{"experimental":{}}`:                   {"plain"},
+			`{"elicitation":{"url":{}}}`:            {"plain", "visit"},
+			`{"elicitation":{"form":{}}}`:           {"plain", "ask"},
+			`{"elicitation":{"url":{}},"roots":{}}`: {"plain", "visit", "look"},
+			`{"sampling":{"tools":{}},"roots":{}}`:  {"plain", "think", "look"},
+			`{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}`: {"plain", "ask", "visit", "think", "look"},
 		} {
 			for _, inModern := range []bool{true, false} {
 				if got := b.toolsOf(t, name, capabilities, inModern); !slices.Equal(got, want) {
@@ -277,14 +290,18 @@ func TestToolsList_ByCapabilities(t *testing.T) {
 	}
 }
 
-// TestToolsList_ForOtherProtocols: callers of A2A can be asked for input, so they
-// reach the tools that a server shows to clients with elicitation.
+// TestToolsList_ForOtherProtocols: callers of A2A can be asked for input, and sent to a
+// URL, so they reach the tools that a server shows to clients with elicitation. For a
+// model's words and for roots they cannot be asked.
 func TestToolsList_ForOtherProtocols(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{})
 	b.lists(t, "legacy", &listServer{})
-	if card := b.cardOf(t, "legacy", nil); !strings.Contains(string(card["skills"]), `"id":"ask"`) || strings.Contains(string(card["skills"]), `"id":"look"`) {
-		t.Errorf("the card has the skills %s", card["skills"])
+	skills := string(b.cardOf(t, "legacy", nil)["skills"])
+	for skill, want := range map[string]bool{"ask": true, "visit": true, "think": false, "look": false} {
+		if got := strings.Contains(skills, `"id":"`+skill+`"`); got != want {
+			t.Errorf("the card has the skill %s: %t, want %t", skill, got, want)
+		}
 	}
 	asked := b.taskOf(t, "legacy", `"parts":[{"data":{"skill":"ask","input":{}}}]`)
 	if asked.Status.State != "TASK_STATE_INPUT_REQUIRED" {

@@ -304,10 +304,10 @@ func (d *Directory) narrow(e Endpoint, v Viewer) Viewer {
 
 // modes are what a client can be asked, in the order in which a view names them.
 // Text is asked for by forms.
-var modes = [...]canonical.Mode{canonical.ModeForm, canonical.ModeURL, canonical.ModeNative}
+var modes = [...]canonical.Mode{canonical.ModeForm, canonical.ModeURL, canonical.ModeSampling, canonical.ModeRoots}
 
 // viewOf names what an agent shows to clients that can be asked so, among the keys
-// of one endpoint. There are eight at most; the one without a name is for clients
+// of one endpoint. There are sixteen at most; the one without a name is for clients
 // that cannot be asked.
 func viewOf(asked []canonical.Mode) string {
 	var view strings.Builder

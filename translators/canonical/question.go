@@ -13,6 +13,13 @@ const (
 	ModeNative Mode = "native" // a request that only one protocol has (MCP sampling, roots)
 )
 
+// What a sender can be asked of [ModeNative], each said apart (MCP, client capabilities).
+// They stand in Preferences.CanAnswer alone: a question itself has ModeNative.
+const (
+	ModeSampling Mode = "sampling"
+	ModeRoots    Mode = "roots"
+)
+
 // Input is one question of an agent.
 type Input struct {
 	Key        string // names it among the questions asked at once

@@ -29,8 +29,10 @@ func declared(raw json.RawMessage, version string) (asked []canonical.Mode, task
 			asked = append(asked, canonical.ModeURL)
 		}
 	}
-	if isObject(o.Peek("sampling")) || isObject(o.Peek("roots")) {
-		asked = append(asked, canonical.ModeNative)
+	for _, mode := range natives {
+		if isObject(o.Peek(string(mode))) {
+			asked = append(asked, mode)
+		}
 	}
 	extensions := o.Peek("extensions")
 	return asked, version == Modern && isObject(extensions) && isObject(rawjson.Parse(extensions, "").Peek(extTasks))
@@ -49,6 +51,10 @@ func elicits(raw json.RawMessage, version string) (form, url bool) {
 	url = isObject(o.Peek("url"))
 	return isObject(o.Peek("form")) || !url, url
 }
+
+// natives are the capabilities of a client whose requests only MCP has, under the names
+// that MCP has for them.
+var natives = [...]canonical.Mode{canonical.ModeSampling, canonical.ModeRoots}
 
 func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
 
@@ -72,8 +78,10 @@ func declaring(asked []canonical.Mode, taskOK bool, version string) json.RawMess
 		}
 		b.Raw("elicitation", modes.Bytes())
 	}
-	if slices.Contains(asked, canonical.ModeNative) {
-		b.Raw("sampling", none).Raw("roots", none)
+	for _, mode := range natives {
+		if slices.Contains(asked, mode) {
+			b.Raw(string(mode), none)
+		}
 	}
 	if taskOK && version == Modern {
 		b.Raw("extensions", rawjson.NewBuilder().Raw(extTasks, none).Bytes())

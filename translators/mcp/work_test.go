@@ -83,15 +83,15 @@ func workSamples() []sample {
 func TestWhoCanBeAsked(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
-	all := []canonical.Mode{canonical.ModeForm, canonical.ModeURL, canonical.ModeNative}
+	all := []canonical.Mode{canonical.ModeForm, canonical.ModeURL, canonical.ModeSampling, canonical.ModeRoots}
 	for version, want := range map[string]struct {
 		written string
 		read    []canonical.Mode
 	}{
 		mcp.Modern:      {`{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`, all},
 		mcp.Legacy:      {`{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}`, all},
-		mcp.LegacyJune:  {`{"elicitation":{},"sampling":{},"roots":{}}`, []canonical.Mode{canonical.ModeForm, canonical.ModeNative}},
-		mcp.LegacyMarch: {`{"sampling":{},"roots":{}}`, []canonical.Mode{canonical.ModeNative}},
+		mcp.LegacyJune:  {`{"elicitation":{},"sampling":{},"roots":{}}`, []canonical.Mode{canonical.ModeForm, canonical.ModeSampling, canonical.ModeRoots}},
+		mcp.LegacyMarch: {`{"sampling":{},"roots":{}}`, []canonical.Mode{canonical.ModeSampling, canonical.ModeRoots}},
 	} {
 		m := &canonical.Message{
 			Op: canonical.OpDescribe, Phase: canonical.PhaseRequest, Body: &canonical.DescribeRequest{},

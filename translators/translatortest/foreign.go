@@ -166,7 +166,7 @@ func asked() map[string]*canonical.Message {
 			{Key: "url-key", Action: canonical.Decline, Parts: prompt},
 		},
 	}}
-	again.Preferences = canonical.Preferences{TaskOK: true, CanAnswer: []canonical.Mode{canonical.ModeForm, canonical.ModeURL}}
+	again.Preferences = canonical.Preferences{TaskOK: true, CanAnswer: []canonical.Mode{canonical.ModeForm, canonical.ModeURL, canonical.ModeSampling, canonical.ModeRoots}}
 	task := &canonical.Task{
 		ID: "task-77", Status: canonical.Status{State: canonical.StateInputRequired}, Inputs: questions,
 		Created: time.Date(2026, 7, 28, 1, 2, 3, 0, time.UTC), TTL: &hour, Poll: time.Second,

@@ -109,7 +109,7 @@ func setCanAnswer(m *canonical.Message, raw json.RawMessage) bool {
 	m.Preferences.CanAnswer = nil
 	for _, value := range values {
 		mode := canonical.Mode(value)
-		ok = ok && slices.Contains(modes(), mode)
+		ok = ok && (slices.Contains(modes(), mode) || mode == canonical.ModeSampling || mode == canonical.ModeRoots)
 		m.Preferences.CanAnswer = append(m.Preferences.CanAnswer, mode)
 	}
 	return ok
