@@ -12,6 +12,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/whole"
+	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport/accept"
 	"github.com/aepb/aepb-gateway/gateway/transport/inflight"
 	"github.com/aepb/aepb-gateway/policy/limit"
@@ -58,13 +59,18 @@ func (out *service) bound(s settings) (err error) {
 }
 
 // counted has the refusals of all surfaces counted.
-func (out *service) counted() {
+func (out *service) counted() (err error) {
 	refused := func() { out.metrics.RateLimited(limit.ScopeShare) }
 	out.scrapes.OnRefusal(refused)
 	for _, b := range []bounds{out.publicBounds, out.adminBounds} {
 		b.connections.OnRefusal(refused)
 		b.requests.OnRefusal(refused)
 	}
+	if out.refusals.public, err = telemetry.NewRefusals("public", out.metrics, out.logger, time.Now); err != nil {
+		return err
+	}
+	out.refusals.admin, err = telemetry.NewRefusals("admin", out.metrics, out.logger, time.Now)
+	return err
 }
 
 func (b bounds) reconfigure(c config.Config, dev bool) error {

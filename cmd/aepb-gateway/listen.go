@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -96,7 +97,10 @@ func (p ports) addresses() addresses {
 // run serves the listeners until ctx ends, then lets what is in flight finish
 // within the grace period.
 func (out *service) run(ctx context.Context, public, admin net.Listener) error {
-	servers := []*http.Server{out.server(out.publicBounds.handler(out.public)), out.server(out.adminBounds.handler(out.admin))}
+	servers := []*http.Server{
+		out.server(out.publicBounds.handler(out.public), out.refusals.public.ErrorLog()),
+		out.server(out.adminBounds.handler(out.admin), out.refusals.admin.ErrorLog()),
+	}
 	listeners := []net.Listener{out.publicBounds.listen(public), out.adminBounds.listen(admin)}
 	group, ctx := errgroup.WithContext(ctx)
 	for i, listener := range listeners {
@@ -131,14 +135,14 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 	return group.Wait()
 }
 
-func (out *service) server(handler http.Handler) *http.Server {
+func (out *service) server(handler http.Handler, failures *log.Logger) *http.Server {
 	sessions := httpapi.NewSessions(out.source)
 	return &http.Server{
 		Handler: sessions.Handler(whole.Handler(handler)), ConnState: sessions.State, TLSConfig: out.tls.Clone(),
 		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return sessions.Conn(connection(ctx, c), c) },
 		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog:       slog.NewLogLogger(out.logger.Handler(), slog.LevelDebug),
+		ErrorLog:       failures,
 	}
 }
 

@@ -82,6 +82,7 @@ type service struct {
 	limiter       *limit.Limiter
 	road          *gateway.Gateway
 	metrics       *telemetry.Metrics
+	refusals      struct{ public, admin *telemetry.Refusals }
 	logger        *slog.Logger
 	settings      settings     // in force; only reload changes them
 	watch         *watcher     // nil: the configuration cannot change
@@ -147,7 +148,9 @@ func wire(s settings) (built *service, err error) {
 	}); err != nil {
 		return nil, err
 	}
-	out.counted()
+	if err := out.counted(); err != nil {
+		return nil, err
+	}
 	hops, err := hop.New(hop.Deps{Client: guard, Cards: describers[a2a.Binding]})
 	if err != nil {
 		return nil, err
@@ -175,18 +178,26 @@ func wire(s settings) (built *service, err error) {
 	if err := out.surfaces(s, list, registry, kept); err != nil {
 		return nil, err
 	}
-	if err := out.directory.AllowDocuments(s.config.VisitorRules(s.dev)); err != nil {
+	if err := out.configured(s); err != nil {
 		return nil, err
 	}
+	return out, nil
+}
+
+// configured gives the directory the agents, peers and rules of the configuration.
+func (out *service) configured(s settings) error {
+	if err := out.directory.AllowDocuments(s.config.VisitorRules(s.dev)); err != nil {
+		return err
+	}
 	if err := out.directory.UsePeers(s.config.PeerGateways(s.dev)); err != nil {
-		return nil, err
+		return err
 	}
 	for _, agent := range s.config.Directory(s.dev) {
 		if err := out.directory.Put(agent); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // pushers are those of the protocols that have one.
@@ -334,7 +345,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
 		Authenticators: authenticators, Failures: failures, Reasons: out.mayKnow,
 		Exchanger: road, Router: road, Awaiter: road, Rollbacker: road, Registry: registry, Evidence: kept.evidence, Members: road.Members(), Auditor: out.auditor, Self: s.svid.ID, Signer: road.Signer, Anonymous: s.anonymous(),
-		Doors: doors, Notice: road.Notice,
+		Doors: doors, Notice: road.Notice, Answered: out.refusals.public.Answered,
 		Version: version, BaseURL: s.baseURL, Logger: s.logger,
 	})
 	if err != nil {
@@ -348,6 +359,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 		MonitoringDeps: monitoring,
 		Registry:       registry, Evidence: kept.evidence, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory,
 		Operators: out.operator, Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Failures: failures,
+		Answered: out.refusals.admin.Answered,
 	})
 	return err
 }

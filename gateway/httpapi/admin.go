@@ -43,7 +43,7 @@ func Monitoring(deps MonitoringDeps) (http.Handler, error) {
 	if deps.Metrics == nil || deps.Ready == nil || deps.Logger == nil {
 		return nil, errors.New("httpapi: incomplete MonitoringDeps")
 	}
-	engine := surface(deps.Logger)
+	engine := surface(deps.Logger, nil)
 	deps.pages(engine)
 	return engine, nil
 }
@@ -77,6 +77,8 @@ type AdminDeps struct {
 	Hosts []string // host names, without port, that may stand in the Host of a request to /api (R17)
 	// Failures bounds refused operators; nil: they cost nothing.
 	Failures *Failures
+	// Answered is told the status of every answer but those of probes; nil: it is not told to anything.
+	Answered func(r *http.Request, status int)
 	Open     bool // a development gateway: agents without callers are open to everybody (R2)
 }
 
@@ -86,8 +88,8 @@ func Admin(deps AdminDeps) (http.Handler, error) {
 		(deps.Token == "" && deps.Operators == nil) || deps.Logger == nil {
 		return nil, errors.New("httpapi: incomplete AdminDeps")
 	}
-	engine := surface(deps.Logger)
 	a := admin{deps}
+	engine := surface(deps.Logger, a.answered)
 	engine.Use(a.underWay, a.origin)
 	deps.pages(engine)
 	api := engine.Group("/api", a.host, a.operator)
@@ -106,6 +108,15 @@ func Admin(deps AdminDeps) (http.Handler, error) {
 }
 
 type admin struct{ deps AdminDeps }
+
+const pathReady = "/readyz"
+
+// answered leaves out probes: that this replica is not ready refuses no caller.
+func (a admin) answered(r *http.Request, status int) {
+	if a.deps.Answered != nil && (r.URL.Path != pathReady || status != http.StatusServiceUnavailable) {
+		a.deps.Answered(r, status)
+	}
+}
 
 // underWay lets a request count for who its connection is, or its address.
 func (a admin) underWay(c *gin.Context) {

@@ -63,8 +63,8 @@ func (a admin) operator(c *gin.Context) {
 		err = &policy.Forbidden{Reason: "this operator lacks the role " + string(need)}
 	}
 	if err != nil {
-		a.audit(c, who, "refused")
 		problem.Write(c.Writer, c.Request, err)
+		a.audit(c, who, "refused")
 		c.Abort()
 		return
 	}

@@ -45,10 +45,12 @@ type PublicDeps struct {
 	// Reasons reports whether a caller may know why an agent failed; nil: none may.
 	Reasons func(ect.Identity) bool
 	// Notice is what is known of an agent's future, to those who may call it; nil: nothing.
-	Notice  func(transport.Inquiry) transport.Notice
-	Version string
-	BaseURL func(*http.Request) string // where callers reach us, no trailing slash
-	Logger  *slog.Logger
+	Notice func(transport.Inquiry) transport.Notice
+	// Answered is told the status of every answer; nil: it is not told to anything.
+	Answered func(r *http.Request, status int)
+	Version  string
+	BaseURL  func(*http.Request) string // where callers reach us, no trailing slash
+	Logger   *slog.Logger
 }
 
 // Router knows what is served, from here or through other gateways, and for how
@@ -73,7 +75,7 @@ func Public(deps PublicDeps) (http.Handler, error) {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
-	engine := surface(deps.Logger)
+	engine := surface(deps.Logger, deps.Answered)
 	engine.Use(identify(deps))
 	for names, entrance := range map[names]transport.Entrance{
 		aepbNames(): transport.Translate, cpatNames(): transport.TranslateCPAT,
@@ -102,11 +104,17 @@ func native(group *gin.RouterGroup, doors Doors) {
 
 // surface is an engine that answers everything, even its own mistakes, with a
 // problem document.
-func surface(logger *slog.Logger) *gin.Engine {
+func surface(logger *slog.Logger, answered func(*http.Request, int)) *gin.Engine {
 	engine := gin.New()
 	engine.RedirectTrailingSlash, engine.RedirectFixedPath = false, false
 	engine.HandleMethodNotAllowed = true
 	engine.UseRawPath = false
+	if answered != nil {
+		engine.Use(func(c *gin.Context) {
+			c.Next()
+			answered(c.Request, c.Writer.Status())
+		})
+	}
 	engine.Use(recovery(logger))
 	// An answer to HEAD has no body; unless its header is out, gin writes a text.
 	engine.NoRoute(func(c *gin.Context) {

@@ -54,6 +54,12 @@ var (
 	scopes  = setOf(limit.Scopes()...)
 	kinds   = setOf("bare", "full")
 	faults  = setOf(problem.Reasons()...)
+	// Where and why requests are refused.
+	listeners = setOf("public", "admin")
+	refused   = setOf(
+		"unauthenticated", "forbidden", "rate_limited", "unavailable",
+		"tls_version", "tls_certificate", "tls_plain", "tls_closed", "tls_other",
+	)
 	rules   = setOf(policy.AllConstraints()...)
 	reasons = setOf(
 		resultOK, resultRefused, resultMalformed, resultTooLarge, resultRepeated,

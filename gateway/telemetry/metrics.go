@@ -64,6 +64,7 @@ type Metrics struct {
 	inflight     prometheus.Gauge
 	upstream     *prometheus.HistogramVec
 	failures     *prometheus.CounterVec
+	refusals     *prometheus.CounterVec
 	reloads      *prometheus.CounterVec
 	questions    *prometheus.CounterVec
 	changes      *prometheus.CounterVec
@@ -81,7 +82,7 @@ func New(deps Deps) (*Metrics, error) {
 	m.define()
 	m.remember()
 	all := append(m.asked(deps),
-		m.translations, m.duration, m.losses, m.verified, m.issued, m.kept, m.limited, m.denied, m.inflight, m.upstream, m.failures, m.reloads, m.questions, m.changes,
+		m.translations, m.duration, m.losses, m.verified, m.issued, m.kept, m.limited, m.denied, m.inflight, m.upstream, m.failures, m.refusals, m.reloads, m.questions, m.changes,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(),
 	)
@@ -203,6 +204,10 @@ func (m *Metrics) define() {
 		"Exchanges that failed because their agent did: dns, refused, reset, tls_version, tls_ca, tls_name, spiffe_id, timeout, http_status, bad_reply, too_large or other.",
 		"Look at the reason: dns and refused are the address or an agent that is down, tls_* and spiffe_id its certificate or its id in agents.NAME.id, the others its answer. The log line of the exchange has the error.",
 		"agent", "reason")
+	m.refusals = d.counter("refused_total",
+		"Requests that a listener answered with 401 (unauthenticated), 403 (forbidden), 429 (rate_limited) or 503 (unavailable), and TLS handshakes that failed there: tls_version, tls_certificate, tls_plain, tls_closed or tls_other.",
+		"Look for refused in the log: samples have the path, the caller and the address, or the cause of a handshake. Many of tls_certificate after a renewal: callers trust or use an older authority.",
+		"listener", "reason")
 	m.changes = d.counter("description_changes_total",
 		"Times that an agent described itself otherwise than before.",
 		"For a pinned agent look at what has changed, and accept it: aepbctl agents show, aepbctl agents accept.",

@@ -1,11 +1,13 @@
 package telemetry_test
 
 import (
+	"log/slog"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -104,6 +106,9 @@ func TestReference_DefinesEveryMetricThatIsScraped(t *testing.T) {
 	m.Asked("served")
 	m.DescriptionChanged("echo")
 	m.Reloaded(true)
+	if _, err := telemetry.NewRefusals("public", m, slog.New(slog.DiscardHandler), time.Now); err != nil {
+		t.Fatal(err)
+	}
 	found := scraped(scrape(t, m))
 	ofProgram := regexp.MustCompile(`^(go|process|promhttp)_`)
 	for name, d := range found {

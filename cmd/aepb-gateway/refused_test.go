@@ -1,0 +1,127 @@
+package main
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/ect/identity"
+)
+
+// refusalLine is a line of the log about refused requests or handshakes.
+type refusalLine struct {
+	Msg, Level, Listener, Reason, Caller, Path, Result string
+	Status, Count                                      int
+}
+
+func (b *bed) refusalLines(msg string) []refusalLine {
+	var out []refusalLine
+	for text := range strings.Lines(b.logs.String()) {
+		var line refusalLine
+		if json.Unmarshal([]byte(text), &line) == nil && line.Msg == msg {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+func (b *bed) initialization() letter {
+	return letter{header: map[string]string{"Accept": "application/json, text/event-stream"}, body: `{"jsonrpc":"2.0","id":1,"method":"initialize",` +
+		`"params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`}
+}
+
+// TestRefused_AtTheDoor: requests and handshakes that a listener refuses are counted by
+// reason, and logged with their true status.
+func TestRefused_AtTheDoor(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true, noToken: true})
+	stranger := b.initialization()
+	stranger.via, stranger.at = b.nobody, "/agents/calculator/mcp"
+	unlisted := b.initialization()
+	unlisted.at = "/agents/closed/mcp"
+	visitor := letter{method: http.MethodGet, at: b.at.Admin + "/api/agents"}
+	for _, c := range []struct {
+		letter letter
+		status int
+	}{{stranger, 401}, {unlisted, 403}, {visitor, 403}} {
+		if got := b.send(t, c.letter); got.status != c.status {
+			t.Errorf("%s: %d %s", c.letter.at, got.status, got.body)
+		}
+	}
+	old := b.clientTLS(t, nil)
+	old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
+	foreign := b.clientTLS(t, issue(t, authority(t, devTrustDomain, nil), "/foreign", identity.SVIDRequest{}))
+	for _, conf := range []*tls.Config{old, foreign} {
+		if got, err := b.try(t, letter{via: b.dialing(t, conf), at: "/aepb/translate"}); err == nil {
+			t.Errorf("answered with %d", got.status)
+		}
+	}
+	b.plainWords(t, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	b.plainWords(t, "")
+	b.stop()
+
+	w := httptest.NewRecorder()
+	b.metrics.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	lines := b.refusalLines("refused")
+	for _, want := range []refusalLine{
+		{Listener: "public", Reason: "unauthenticated", Status: 401, Path: "/agents/calculator/mcp"},
+		{Listener: "public", Reason: "forbidden", Status: 403, Path: "/agents/closed/mcp", Caller: string(b.dev.Client.ID)},
+		{Listener: "admin", Reason: "forbidden", Status: 403, Path: "/api/agents"},
+		{Listener: "public", Reason: "tls_version"},
+		{Listener: "public", Reason: "tls_certificate"},
+		{Listener: "public", Reason: "tls_plain"},
+		{Listener: "public", Reason: "tls_closed"},
+	} {
+		if line := `aepb_refused_total{listener="` + want.Listener + `",reason="` + want.Reason + `"} 1`; !strings.Contains(w.Body.String(), "\n"+line+"\n") {
+			t.Errorf("no %q among the metrics", line)
+		}
+		want.Msg, want.Level, want.Count = "refused", "INFO", 1
+		if strings.HasPrefix(want.Reason, "tls_") {
+			continue // more in a second than are logged
+		}
+		if !slices.Contains(lines, want) {
+			t.Errorf("no line %+v among %+v", want, lines)
+		}
+	}
+	if !slices.ContainsFunc(lines, func(l refusalLine) bool { return strings.HasPrefix(l.Reason, "tls_") }) {
+		t.Errorf("no line about a handshake: %+v", lines)
+	}
+	if got := b.refusalLines("operator"); len(got) != 1 || got[0].Status != http.StatusForbidden || got[0].Result != "refused" {
+		t.Errorf("the refused operator is logged as %+v", got)
+	}
+}
+
+// plainWords says something that is no TLS, and waits until the connection is closed.
+func (b *bed) plainWords(t *testing.T, words string) {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(b.at.Public, "https://"))
+	must(t, err)
+	_, _ = conn.Write([]byte(words))
+	if words != "" {
+		_, _ = conn.Read(make([]byte, 512))
+	}
+	must(t, conn.Close())
+}
+
+// TestRefused_Flood: many refusals are few lines, which say how many there were.
+func TestRefused_Flood(t *testing.T) {
+	t.Parallel()
+	const all = 80
+	b := newBed(t, plan{serve: true, noToken: true})
+	for range all {
+		b.send(t, letter{via: b.nobody, at: doorA2A, body: addBody(b.number())})
+	}
+	b.counts(t, `aepb_refused_total{listener="public",reason="unauthenticated"} 80`)
+	lines, told := b.refusalLines("refused"), 0
+	for _, line := range lines {
+		told += line.Count
+	}
+	if len(lines) == 0 || len(lines) > all/10 || told > all {
+		t.Errorf("%d lines about %d refusals", len(lines), told)
+	}
+}

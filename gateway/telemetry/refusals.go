@@ -1,0 +1,123 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/sample"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+)
+
+// refusalLines bounds the log lines about refusals in a second.
+const refusalLines = 4
+
+// Refusals counts requests and TLS handshakes that a listener refuses, and logs
+// samples of them: a flood is told with its number, and does not fill the log.
+type Refusals struct {
+	listener string
+	metrics  *Metrics
+	logger   *slog.Logger
+	samples  *sample.Sampler
+}
+
+// NewRefusals is for one listener: public or admin.
+func NewRefusals(listener string, metrics *Metrics, logger *slog.Logger, now func() time.Time) (*Refusals, error) {
+	if metrics == nil || logger == nil {
+		return nil, errors.New("telemetry: refusals need metrics and a logger")
+	}
+	samples, err := sample.New(sample.Config{Most: refusalLines}, sample.Deps{Now: now})
+	if err != nil {
+		return nil, err
+	}
+	for reason := range refused { // each at 0, so that the first refusal is a rate
+		metrics.refusals.WithLabelValues(listeners.label(listener), reason)
+	}
+	return &Refusals{listener: listener, metrics: metrics, logger: logger, samples: samples}, nil
+}
+
+// refusedBy are the statuses that refuse a request, and their reasons.
+var refusedBy = map[int]string{
+	http.StatusUnauthorized:       "unauthenticated",
+	http.StatusForbidden:          "forbidden",
+	http.StatusTooManyRequests:    "rate_limited",
+	http.StatusServiceUnavailable: "unavailable",
+}
+
+// Answered notes a request that was answered with a status that refuses it.
+func (f *Refusals) Answered(r *http.Request, status int) {
+	reason, ok := refusedBy[status]
+	if !ok {
+		return
+	}
+	f.note(r.Context(), reason, slog.Int("status", status), slog.String("method", r.Method), slog.String("path", r.URL.Path),
+		slog.String("caller", string(transport.CallerFrom(r.Context()).ID)), slog.String("address", host(r.RemoteAddr)))
+}
+
+func (f *Refusals) note(ctx context.Context, reason string, attrs ...slog.Attr) {
+	f.metrics.refusals.WithLabelValues(listeners.label(f.listener), refused.label(reason)).Inc()
+	said, tell := f.samples.Note(sample.Key{Reason: reason})
+	if !tell {
+		return
+	}
+	f.logger.LogAttrs(ctx, slog.LevelInfo, "refused", append([]slog.Attr{
+		slog.String("listener", f.listener), slog.String("reason", reason), slog.Uint64("count", said.Count),
+	}, attrs...)...)
+}
+
+func host(address string) string {
+	if name, _, err := net.SplitHostPort(address); err == nil {
+		return name
+	}
+	return address
+}
+
+// ErrorLog is for the server of the listener: net/http tells nothing but lines of
+// text about handshakes that fail.
+func (f *Refusals) ErrorLog() *log.Logger { return log.New(serverLog{f}, "", 0) }
+
+type serverLog struct{ to *Refusals }
+
+const handshakeFailed = "http: TLS handshake error from "
+
+// Write implements io.Writer: one line of the server's log.
+func (s serverLog) Write(line []byte) (int, error) {
+	text := strings.TrimSpace(string(line))
+	about, ok := strings.CutPrefix(text, handshakeFailed)
+	if !ok {
+		s.to.logger.Debug(text)
+		return len(line), nil
+	}
+	address, cause, _ := strings.Cut(about, ": ")
+	s.to.note(context.Background(), handshakeReason(cause), slog.String("address", host(address)), slog.String("cause", cause))
+	return len(line), nil
+}
+
+// handshakes are parts of the texts of crypto/tls, which has no types for them.
+var handshakes = []struct{ part, reason string }{
+	{"unsupported versions", "tls_version"},
+	{"protocol version not supported", "tls_version"},
+	{"first record does not look like a TLS handshake", "tls_plain"},
+	{"client sent an HTTP request to an HTTPS server", "tls_plain"},
+	{"certificate", "tls_certificate"},
+	{"identity: ", "tls_certificate"},
+	{"x509", "tls_certificate"},
+	{"EOF", "tls_closed"},
+	{"connection reset", "tls_closed"},
+	{"timeout", "tls_closed"},
+	{"use of closed", "tls_closed"},
+}
+
+func handshakeReason(cause string) string {
+	for _, h := range handshakes {
+		if strings.Contains(cause, h.part) {
+			return h.reason
+		}
+	}
+	return "tls_other"
+}
