@@ -119,6 +119,9 @@ func (x *exchange) verbatim() bool {
 
 // Exchange carries one message to its destination and the reply back.
 func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer transport.Answer, err error) {
+	if transport.RequestID(ctx) == "" { // of a listener that is not HTTP
+		ctx = transport.WithRequestID(ctx, g.NewID())
+	}
 	x := &exchange{call: call, settings: g.settings.Load(), began: g.Now(), leave: g.Metrics.Enter(), under: g.requests.enter(), legs: &requestLegs{}, holder: holderOf(call.Caller, call.Address)}
 	defer func() {
 		err = x.canceled(err)

@@ -117,6 +117,7 @@ func problemDocument(t *testing.T, l letter, got reply, w want) {
 	var doc struct {
 		Type, Title, Code, Detail, Instance, Reason string
 		Status                                      int
+		Request                                     string `json:"request_id"`
 	}
 	jsonIn(t, got.body, &doc)
 	if doc.Code != w.code || doc.Status != w.status || doc.Type != "urn:aepb:problem:"+w.code {

@@ -67,7 +67,7 @@ func TestRefused_AtTheDoor(t *testing.T) {
 
 	w := httptest.NewRecorder()
 	b.metrics.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	lines := b.refusalLines("refused")
+	lines := b.refusalLines("refused at the listener")
 	for _, want := range []refusalLine{
 		{Listener: "public", Reason: "unauthenticated", Status: 401, Path: "/agents/calculator/mcp"},
 		{Listener: "public", Reason: "forbidden", Status: 403, Path: "/agents/closed/mcp", Caller: string(b.dev.Client.ID)},
@@ -80,7 +80,7 @@ func TestRefused_AtTheDoor(t *testing.T) {
 		if line := `aepb_refused_total{listener="` + want.Listener + `",reason="` + want.Reason + `"} 1`; !strings.Contains(w.Body.String(), "\n"+line+"\n") {
 			t.Errorf("no %q among the metrics", line)
 		}
-		want.Msg, want.Level, want.Count = "refused", "INFO", 1
+		want.Msg, want.Level, want.Count = "refused at the listener", "INFO", 1
 		if strings.HasPrefix(want.Reason, "tls_") {
 			continue // more in a second than are logged
 		}
@@ -117,11 +117,51 @@ func TestRefused_Flood(t *testing.T) {
 		b.send(t, letter{via: b.nobody, at: doorA2A, body: addBody(b.number())})
 	}
 	b.counts(t, `aepb_refused_total{listener="public",reason="unauthenticated"} 80`)
-	lines, told := b.refusalLines("refused"), 0
+	lines, told := b.refusalLines("refused at the listener"), 0
 	for _, line := range lines {
 		told += line.Count
 	}
 	if len(lines) == 0 || len(lines) > all/10 || told > all {
 		t.Errorf("%d lines about %d refusals", len(lines), told)
+	}
+}
+
+// TestRequestID_OfAnswerAndLog: one id names a request in the answer and in the log,
+// whatever the answer is, and each request has another.
+func TestRequestID_OfAnswerAndLog(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true, noToken: true})
+	b.serve(t, "away", "mcp-v1", &fake{conduct: hangsUp}, host{})
+	seen := map[string]bool{}
+	for name, c := range map[string]struct {
+		letter letter
+		msg    string // of its line; empty: there is none
+	}{
+		"good":              {letter{at: doorA2A, body: addBody(b.number())}, ""},
+		"failed":            {b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=away", body: addBody(b.number())}), "exchange"},
+		"failed at a door":  {letter{at: "/agents/away/a2a", body: addBody(b.number())}, "exchange"},
+		"unauthenticated":   {letter{via: b.nobody, at: doorA2A, body: addBody(b.number())}, "refused at the listener"},
+		"refused operator":  {letter{method: http.MethodGet, at: b.at.Admin + "/api/agents"}, "operator"},
+		"no such resource":  {letter{method: http.MethodGet, at: "/nowhere"}, ""},
+		"the caller's own":  {letter{method: http.MethodGet, at: "/nowhere", header: map[string]string{"X-Request-Id": "chosen"}}, ""},
+		"probe of liveness": {letter{method: http.MethodGet, at: b.at.Admin + "/healthz"}, ""},
+	} {
+		got := b.send(t, c.letter)
+		id := got.header.Get("X-Request-Id")
+		if id == "" || id == "chosen" || seen[id] {
+			t.Errorf("%s: X-Request-Id %q", name, id)
+		}
+		seen[id] = true
+		var document struct {
+			Request string `json:"request_id"`
+		}
+		if got.header.Get("Content-Type") == "application/problem+json" && (json.Unmarshal(got.body, &document) != nil || document.Request != id) {
+			t.Errorf("%s: %s, want request_id %s", name, got.body, id)
+		}
+		if line := `"msg":"` + c.msg + `"`; c.msg != "" && !slices.ContainsFunc(slices.Collect(strings.Lines(b.logs.String())), func(text string) bool {
+			return strings.Contains(text, line) && strings.Contains(text, `"request_id":"`+id+`"`)
+		}) {
+			t.Errorf("%s: no line %s with the id %s in the log", name, line, id)
+		}
 	}
 }

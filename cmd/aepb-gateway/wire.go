@@ -142,13 +142,7 @@ func wire(s settings) (built *service, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if out.metrics, err = telemetry.New(telemetry.Deps{
-		Bindings: registry.Bindings(), Backend: kept.backend, BackendUp: func() bool { return kept.failing() == nil },
-		Filled: kept.filled, Ignored: kept.ignored, Version: version, Commit: thisBuild().commit,
-	}); err != nil {
-		return nil, err
-	}
-	if err := out.counted(); err != nil {
+	if err := out.measure(registry, kept); err != nil {
 		return nil, err
 	}
 	hops, err := hop.New(hop.Deps{Client: guard, Cards: describers[a2a.Binding]})
@@ -198,6 +192,17 @@ func (out *service) configured(s settings) error {
 		}
 	}
 	return nil
+}
+
+// measure makes the metrics.
+func (out *service) measure(registry *translators.Registry, kept kept) (err error) {
+	if out.metrics, err = telemetry.New(telemetry.Deps{
+		Bindings: registry.Bindings(), Backend: kept.backend, BackendUp: func() bool { return kept.failing() == nil },
+		Filled: kept.filled, Ignored: kept.ignored, Version: version, Commit: thisBuild().commit,
+	}); err != nil {
+		return err
+	}
+	return out.counted()
 }
 
 // pushers are those of the protocols that have one.

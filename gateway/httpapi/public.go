@@ -109,6 +109,7 @@ func surface(logger *slog.Logger, answered func(*http.Request, int)) *gin.Engine
 	engine.RedirectTrailingSlash, engine.RedirectFixedPath = false, false
 	engine.HandleMethodNotAllowed = true
 	engine.UseRawPath = false
+	engine.Use(numbered)
 	if answered != nil {
 		engine.Use(func(c *gin.Context) {
 			c.Next()
@@ -126,6 +127,17 @@ func surface(logger *slog.Logger, answered func(*http.Request, int)) *gin.Engine
 		c.Writer.WriteHeaderNow()
 	})
 	return engine
+}
+
+// fieldRequest names a request to its caller, as the log names it. A caller's own
+// id is not taken over: two requests could have one, and a caller could choose it.
+const fieldRequest = "X-Request-Id"
+
+// numbered gives a request its id.
+func numbered(c *gin.Context) {
+	id := string(ect.NewID())
+	c.Request = c.Request.WithContext(transport.WithRequestID(c.Request.Context(), id))
+	c.Header(fieldRequest, id)
 }
 
 // recovery turns a panic into a problem document; its text stays in the log. The

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/transport"
 )
 
 // MediaType is that of problem documents (RFC 9457).
@@ -22,7 +24,8 @@ type document struct {
 	Code     string `json:"code"`
 	Detail   string `json:"detail"`
 	Instance string `json:"instance"`
-	Reason   Reason `json:"reason,omitempty"` // for operators alone
+	Request  string `json:"request_id,omitempty"` // also in X-Request-Id and the log
+	Reason   Reason `json:"reason,omitempty"`     // for operators alone
 }
 
 // Write answers a request with the problem that err is. Nothing may have been
@@ -32,7 +35,7 @@ func Write(w http.ResponseWriter, r *http.Request, err error) {
 	p.setHeaders(w.Header())
 	body, err := json.Marshal(document{
 		Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.Detail,
-		Instance: clean(r.URL.EscapedPath()), Reason: shown(Knows(r.Context()), err),
+		Instance: clean(r.URL.EscapedPath()), Request: transport.RequestID(r.Context()), Reason: shown(Knows(r.Context()), err),
 	})
 	if err != nil { // a struct of strings always can be
 		w.WriteHeader(p.Status)
@@ -49,7 +52,7 @@ func Write(w http.ResponseWriter, r *http.Request, err error) {
 func Document(ctx context.Context, err error) []byte {
 	p := From(err)
 	body, err := json.Marshal(document{
-		Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.Detail, Reason: shown(Knows(ctx), err),
+		Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.Detail, Request: transport.RequestID(ctx), Reason: shown(Knows(ctx), err),
 	})
 	if err != nil { // a struct of strings always can be
 		return nil

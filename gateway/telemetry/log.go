@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/aepb/aepb-gateway/gateway/transport"
 )
 
 const (
@@ -20,7 +22,7 @@ func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(Bounded(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})))
 }
 
-// Bounded wraps a handler so that no attribute is long: texts are cut at 1024
+// Bounded wraps a handler so that every line of a request has its id, and so that no attribute is long: texts are cut at 1024
 // octets, octets are counted and not shown, and everything that is not a plain
 // value becomes its text.
 func Bounded(next slog.Handler) slog.Handler { return bounded{next} }
@@ -37,6 +39,9 @@ func (b bounded) Handle(ctx context.Context, r slog.Record) error {
 		short.AddAttrs(boundAttr(a, maxDepth))
 		return true
 	})
+	if id := transport.RequestID(ctx); id != "" {
+		short.AddAttrs(slog.String("request_id", id))
+	}
 	return b.next.Handle(ctx, short)
 }
 

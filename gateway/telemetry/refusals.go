@@ -65,7 +65,7 @@ func (f *Refusals) note(ctx context.Context, reason string, attrs ...slog.Attr) 
 	if !tell {
 		return
 	}
-	f.logger.LogAttrs(ctx, slog.LevelInfo, "refused", append([]slog.Attr{
+	f.logger.LogAttrs(ctx, slog.LevelInfo, "refused at the listener", append([]slog.Attr{
 		slog.String("listener", f.listener), slog.String("reason", reason), slog.Uint64("count", said.Count),
 	}, attrs...)...)
 }

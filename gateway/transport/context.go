@@ -7,6 +7,20 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
+type requestKey struct{}
+
+// WithRequestID marks the context of a request with its id, which its answer and its
+// lines in the log have in common.
+func WithRequestID(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, requestKey{}, id)
+}
+
+// RequestID is the id of a request; empty: it has none.
+func RequestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestKey{}).(string)
+	return id
+}
+
 type callerKey struct{}
 
 type arrival struct {
