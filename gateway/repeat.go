@@ -128,6 +128,7 @@ func (g *Gateway) store(ctx context.Context, x *exchange, answer transport.Answe
 	s := stored{wire: answer.Wire, evidence: x.issuedIDs, rare: rare{Status: answer.Wire.Status}}
 	if cause != nil {
 		p := problem.From(cause)
+		p.Request = transport.RequestID(ctx)
 		s.rare.Problem = &p
 	}
 	blob, err := s.pack()

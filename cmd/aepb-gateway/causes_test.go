@@ -192,6 +192,8 @@ func TestUpstreamFailure_InDevelopment(t *testing.T) {
 	} {
 		if got := b.send(t, l); !strings.Contains(string(got.body), `"reason":"reset"`) {
 			t.Errorf("%s: %d %s", l.at, got.status, got.body)
+		} else if len(l.tokens) > 0 {
+			sameAnswer(t, got, b.send(t, l)) // the reason too (R6)
 		}
 	}
 }

@@ -55,8 +55,9 @@ func TestRefusalsAreToldAtTheEnd(t *testing.T) {
 	must(t, b.close[len(b.close)-1]()) // what happens first at the end, while there is still a store
 	b.logs.mu.Lock()
 	defer b.logs.mu.Unlock()
-	if logged := b.logs.text.String(); strings.Count(logged, `"reason":"rate_limited"`) != 2 {
-		t.Errorf("%d samples: %s", strings.Count(logged, `"reason":"rate_limited"`), logged)
+	const sample = `"msg":"refused","reason":"rate_limited"`
+	if logged := b.logs.text.String(); strings.Count(logged, sample) != 2 {
+		t.Errorf("%d samples: %s", strings.Count(logged, sample), logged)
 	}
 }
 

@@ -68,7 +68,7 @@ func NativeFor(knows bool, err error) *canonical.Error {
 	if p.Detail != p.Title {
 		message += ": " + p.Detail
 	}
-	return &canonical.Error{Code: p.Native, Message: message, RetryAfter: p.RetryAfter, Details: details(p, shown(knows, err))}
+	return &canonical.Error{Code: p.Native, Message: message, RetryAfter: p.RetryAfter, Details: details(p, p.shown(knows))}
 }
 
 // details names our own code, for clients that look.

@@ -35,6 +35,9 @@ type Problem struct {
 	// counts for the agent's circuit breaker.
 	UpstreamFault bool
 
+	Reason  Reason `json:",omitempty"` // why the agent failed, for those who may know it
+	Request string `json:",omitempty"` // id of the request that was refused first; empty: of this one
+
 	Challenge string `json:",omitempty"` // WWW-Authenticate
 	Allow     string `json:",omitempty"` // methods that would be allowed
 	Location  string `json:",omitempty"` // who takes the work instead
@@ -58,6 +61,9 @@ func From(err error) Problem {
 	p, ok := find(err)
 	if !ok {
 		p = fallback(err)
+	}
+	if why := ReasonOf(err); why != "" {
+		p.Reason = why
 	}
 	p.Detail = clean(p.Detail)
 	return p

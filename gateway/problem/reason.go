@@ -199,11 +199,11 @@ func WithReasons(ctx context.Context) context.Context {
 func Knows(ctx context.Context) bool { return ctx.Value(reasonsKey{}) != nil }
 
 // shown is why the agent failed, for those who may know it.
-func shown(knows bool, err error) Reason {
+func (p Problem) shown(knows bool) Reason {
 	if !knows {
 		return ""
 	}
-	return ReasonOf(err)
+	return p.Reason
 }
 
 // Evident is why an agent failed, as the evidence of a request says it. Its caller

@@ -1,6 +1,7 @@
 package problem
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"math"
@@ -35,7 +36,7 @@ func Write(w http.ResponseWriter, r *http.Request, err error) {
 	p.setHeaders(w.Header())
 	body, err := json.Marshal(document{
 		Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.Detail,
-		Instance: clean(r.URL.EscapedPath()), Request: transport.RequestID(r.Context()), Reason: shown(Knows(r.Context()), err),
+		Instance: clean(r.URL.EscapedPath()), Request: cmp.Or(p.Request, transport.RequestID(r.Context())), Reason: p.shown(Knows(r.Context())),
 	})
 	if err != nil { // a struct of strings always can be
 		w.WriteHeader(p.Status)
@@ -52,7 +53,7 @@ func Write(w http.ResponseWriter, r *http.Request, err error) {
 func Document(ctx context.Context, err error) []byte {
 	p := From(err)
 	body, err := json.Marshal(document{
-		Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.Detail, Request: transport.RequestID(ctx), Reason: shown(Knows(ctx), err),
+		Type: typePrefix + p.Code, Title: p.Title, Status: p.Status, Code: p.Code, Detail: p.Detail, Request: cmp.Or(p.Request, transport.RequestID(ctx)), Reason: p.shown(Knows(ctx)),
 	})
 	if err != nil { // a struct of strings always can be
 		return nil
