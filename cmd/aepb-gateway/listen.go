@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -98,8 +97,8 @@ func (p ports) addresses() addresses {
 // within the grace period.
 func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 	servers := []*http.Server{
-		out.server(out.publicBounds.handler(out.public), out.refusals.public.ErrorLog()),
-		out.server(out.adminBounds.handler(out.admin), out.refusals.admin.ErrorLog()),
+		out.server(out.publicBounds.handler(out.public), out.refusals.public.ServerLog()),
+		out.server(out.adminBounds.handler(out.admin), out.refusals.admin.ServerLog()),
 	}
 	listeners := []net.Listener{out.publicBounds.listen(public), out.adminBounds.listen(admin)}
 	group, ctx := errgroup.WithContext(ctx)
@@ -135,14 +134,14 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 	return group.Wait()
 }
 
-func (out *service) server(handler http.Handler, failures *log.Logger) *http.Server {
+func (out *service) server(handler http.Handler, failures slog.Handler) *http.Server {
 	sessions := httpapi.NewSessions(out.source)
 	return &http.Server{
 		Handler: sessions.Handler(whole.Handler(handler)), ConnState: sessions.State, TLSConfig: out.tls.Clone(),
 		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return sessions.Conn(connection(ctx, c), c) },
 		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog:       failures,
+		ErrorLog:       slog.NewLogLogger(failures, slog.LevelDebug),
 	}
 }
 

@@ -191,7 +191,7 @@ func (tr *troupe) perform(t *testing.T, public, second net.Listener) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var group sync.WaitGroup
-	server := tr.server(tr.faces(), tr.refusals.public.ErrorLog())
+	server := tr.server(tr.faces(), tr.refusals.public.ServerLog())
 	group.Go(func() { _ = server.ServeTLS(public, "", "") })
 	adds, err := tuacp.NewListener(tuacp.ListenerDeps{Form: tr.list[uacp.Binding].form, TLS: tr.tls, Net: second, Agent: adder})
 	must(t, err)

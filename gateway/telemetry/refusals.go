@@ -3,7 +3,6 @@ package telemetry
 import (
 	"context"
 	"errors"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -77,25 +76,32 @@ func host(address string) string {
 	return address
 }
 
-// ErrorLog is for the server of the listener: net/http tells nothing but lines of
-// text about handshakes that fail.
-func (f *Refusals) ErrorLog() *log.Logger { return log.New(serverLog{f}, "", 0) }
+// ServerLog handles the log of the listener's server: net/http tells nothing but lines
+// of text about handshakes that fail.
+func (f *Refusals) ServerLog() slog.Handler { return serverLog{f.logger.Handler(), f} }
 
-type serverLog struct{ to *Refusals }
+type serverLog struct {
+	slog.Handler
+	to *Refusals
+}
 
 const handshakeFailed = "http: TLS handshake error from "
 
-// Write implements io.Writer: one line of the server's log.
-func (s serverLog) Write(line []byte) (int, error) {
-	text := strings.TrimSpace(string(line))
-	about, ok := strings.CutPrefix(text, handshakeFailed)
+// Enabled is slog.Handler's: handshakes count at every level.
+func (serverLog) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle is slog.Handler's.
+func (s serverLog) Handle(ctx context.Context, r slog.Record) error {
+	about, ok := strings.CutPrefix(r.Message, handshakeFailed)
 	if !ok {
-		s.to.logger.Debug(text)
-		return len(line), nil
+		if s.Handler.Enabled(ctx, r.Level) {
+			return s.Handler.Handle(ctx, r)
+		}
+		return nil
 	}
 	address, cause, _ := strings.Cut(about, ": ")
-	s.to.note(context.Background(), handshakeReason(cause), slog.String("address", host(address)), slog.String("cause", cause))
-	return len(line), nil
+	s.to.note(ctx, handshakeReason(cause), slog.String("address", host(address)), slog.String("cause", cause))
+	return nil
 }
 
 // handshakes are parts of the texts of crypto/tls, which has no types for them.
