@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -191,7 +192,7 @@ func (tr *troupe) perform(t *testing.T, public, second net.Listener) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var group sync.WaitGroup
-	server := tr.server(tr.faces(), tr.refusals.public.ServerLog())
+	server := tr.server(tr.faces(), slog.DiscardHandler)
 	group.Go(func() { _ = server.ServeTLS(public, "", "") })
 	adds, err := tuacp.NewListener(tuacp.ListenerDeps{Form: tr.list[uacp.Binding].form, TLS: tr.tls, Net: second, Agent: adder})
 	must(t, err)
