@@ -57,7 +57,7 @@ const (
 )
 
 func kinds() []kind {
-	all := []canonical.Mode{canonical.ModeForm, canonical.ModeURL, canonical.ModeNative}
+	all := []canonical.Mode{canonical.ModeForm, canonical.ModeURL, canonical.ModeSampling, canonical.ModeRoots}
 	answer := func(action canonical.Action, value string) canonical.Answer {
 		a := canonical.Answer{Action: action}
 		if value != "" {

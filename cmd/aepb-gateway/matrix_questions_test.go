@@ -113,7 +113,11 @@ func (p *part) ask(inputs ...canonical.Input) (transport.Answer, error) {
 
 // mayAsk: the caller has said that it can be asked this.
 func (p *part) mayAsk(in canonical.Input) bool {
-	return slices.Contains(p.asked.Preferences.CanAnswer, in.Mode)
+	mode := in.Mode
+	if in.Native != nil {
+		mode = map[string]canonical.Mode{"sampling/createMessage": canonical.ModeSampling, "roots/list": canonical.ModeRoots}[in.Native.Method]
+	}
+	return slices.Contains(p.asked.Preferences.CanAnswer, mode)
 }
 
 // interview asks one question after the other.
