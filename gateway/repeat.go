@@ -246,14 +246,14 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 	return nil
 }
 
-// sameID refuses a task that goes on under the id of one that has ended: whoever asks
-// about that would be told of another (A2A 1.0, 3.4.2).
+// sameID refuses a task that goes on under the id of one that has ended: who asks
+// about the one would be told of the other (A2A 1.0, 3.4.2).
 func (x *exchange) sameID() error {
 	return &transport.BadReplyError{Agent: x.agent.Name, Reason: "its task has the id of one that has ended: each task needs an id of its own"}
 }
 
 // outlast writes rec over what others have written since the question of a round was
-// answered; false: the work was ended, or asks again, so somebody knows more.
+// answered; false: the work was ended, or asks again, so another request has newer news.
 func (g *Gateway) outlast(ctx context.Context, rec *record, round int) (bool, error) {
 	for range 8 {
 		if ok, err := g.save(ctx, rec); err != nil || ok {
@@ -314,7 +314,7 @@ func (g *Gateway) unsaid(ctx context.Context, x *exchange, m *canonical.Message,
 	return refusal
 }
 
-// inFull is a task with what came of it, whoever asks for it and how.
+// inFull is a task with what came of it: the same for each caller and each way to ask.
 func inFull(task *canonical.Task, result *canonical.Result) *canonical.Task {
 	if result.Task != nil || result.Output == nil {
 		return task

@@ -59,7 +59,7 @@ func (b *bed) causes(t *testing.T) []cause {
 		network("unknown authority, SPIFFE id listed", well, host{tls: foreign.tls, id: "spiffe://aepb.dev/fake"}, "", "tls_ca"),
 		network("expired certificate", well, host{tls: serving(expired(t, b, "/fake"))}, "", "tls_ca"),
 		network("wrong host name", well, certified(identity.SVIDRequest{DNSNames: []string{"fake.example"}}), "", "tls_name"),
-		network("wrong SPIFFE id", well, host{id: "spiffe://aepb.dev/somebody-else"}, "", "spiffe_id"),
+		network("wrong SPIFFE id", well, host{id: "spiffe://aepb.dev/another-agent"}, "", "spiffe_id"),
 		misanswering("401", page(401), "http_status"),
 		misanswering("403", page(403), "http_status"),
 		misanswering("404", page(404), "http_status"),
