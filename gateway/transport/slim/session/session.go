@@ -278,26 +278,24 @@ func (s *Session) claims(f frame.Frame) bool {
 
 // live does what time asks for, until the session has been over for a while.
 func (s *Session) live(ctx context.Context) {
-	timer := time.NewTimer(0)
+	// pass sets when it fires. A timer that is due when it is made crashes the race detector
+	// where several goroutines of one synctest bubble wait for theirs (Go 1.26).
+	timer := time.NewTimer(linger)
 	defer timer.Stop()
 	defer s.release(ctx)
-	for {
+	for !s.pass(timer) {
+		if s.ended() {
+			s.release(ctx)
+			if !s.app.rest(s) {
+				return
+			}
+		}
 		select {
 		case <-ctx.Done():
 			s.do(func(now time.Time) { s.m.end(now, "") })
 			return
 		case <-s.wake:
 		case <-timer.C:
-		}
-		over := s.pass(timer)
-		if over {
-			return
-		}
-		if s.ended() {
-			s.release(ctx)
-			if !s.app.rest(s) {
-				return
-			}
 		}
 	}
 }
