@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"math"
 	"slices"
 	"sync"
@@ -34,7 +35,9 @@ func newReplays(config Config, deps Deps) *Replays {
 }
 
 // Claim notes the use of a token. When live uses leave no room it refuses with
-// a [FullError]: to forget one would let it happen again.
+// a [FullError]: to forget one would let it happen again. While even a token made now
+// would be of before the epoch, it refuses with an [UnavailableError] that says for how
+// long; later such a token is [ect.ReplayUnknown] for good.
 func (r *Replays) Claim(_ context.Context, key ect.ReplayKey, use ect.ReplayUse) (ect.ReplayState, error) {
 	k := digestOf(string(key.Issuer), key.Workflow, string(key.ID))
 	u := digestOf(use.Token, use.Body)
@@ -48,12 +51,24 @@ func (r *Replays) Claim(_ context.Context, key ect.ReplayKey, use ect.ReplayUse)
 		return ect.ReplayConflict, nil
 	}
 	if use.Issued.Before(r.epoch) {
-		return ect.ReplayUnknown, nil
+		return ect.ReplayUnknown, r.young(now)
 	}
 	if !r.uses.add(k, u, use.Until, now) {
 		return ect.ReplayUnknown, r.full(now)
 	}
 	return ect.ReplayFresh, nil
+}
+
+// errYoung is why a token is refused that may have been used before the start.
+var errYoung = errors.New("state: uses of tokens that are made now may have been forgotten when the gateway ended")
+
+// young is the refusal while the epoch is ahead; nil later. Tokens carry whole seconds.
+func (r *Replays) young(now time.Time) error {
+	first := r.epoch.Add(time.Second - time.Nanosecond).Truncate(time.Second)
+	if !now.Before(first) {
+		return nil
+	}
+	return &UnavailableError{Err: errYoung, RetryAfter: first.Sub(now)}
 }
 
 func (r *Replays) full(now time.Time) *FullError {

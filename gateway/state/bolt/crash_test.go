@@ -103,7 +103,7 @@ func TestCrash(t *testing.T) {
 		onDisk(t, path)
 		before := time.Now()
 		s := open(t, bolt.Config{Path: path})
-		if !s.Unclean() || s.Epoch().Before(before.Add(ect.DefaultSkew)) {
+		if !s.Unclean() || s.Epoch().Before(before) {
 			t.Fatalf("round %d: unclean %v, epoch %v, started at %v", round, s.Unclean(), s.Epoch(), before)
 		}
 		for _, w := range all {

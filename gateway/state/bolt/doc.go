@@ -27,12 +27,14 @@
 // transaction. [Open] takes the mark away before anything else happens. If it
 // was there, all uses of tokens since the stored epoch are known and the epoch
 // stays. If it was not, up to the last second of the process before is missing:
-// what is there is restored, and the epoch is the start and [ect.DefaultSkew]
-// more, so that tokens issued earlier are refused (R6), even by those whose
-// clocks are ahead of ours: a token dated after the start may have been used
-// before it. An instant within a second counts: tokens carry whole
-// seconds, so those of the second of the start are refused with the earlier
-// ones. A new file has the epoch of its start, too: that nothing is known does
+// what is there is restored, and the epoch is the start, so that tokens issued
+// earlier are refused (R6). A sender whose clock is ahead of ours dates a token
+// after the start and may have used it before: such a use is on disk before the
+// token is accepted ([Store.Claim]). An instant within a second counts: tokens
+// carry whole seconds, so those of the second of the start are refused with the
+// earlier ones, for less than a second with [state.UnavailableError], which says
+// when to come again. Uses that smaller bounds leave no room for are forgotten
+// with any date: then the epoch is the start and [ect.DefaultSkew] more. A new file has the epoch of its start, too: that nothing is known does
 // not mean that nothing happened. The mark says nothing of a file that was
 // replaced by an older copy of itself; to restore a backup, delete the mark with
 // it, or the replay window is open.

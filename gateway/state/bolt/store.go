@@ -71,6 +71,7 @@ type Store struct {
 	*state.Memory
 	queue   *queue
 	owner   *owner
+	now     func() time.Time
 	unclean bool
 	group   sync.WaitGroup
 	closing sync.Once
@@ -114,10 +115,10 @@ func start(config Config, deps Deps, f *file) (*Store, error) {
 		return nil, f.openError(err)
 	}
 	epoch := epochAfter(last, deps.Now())
-	s := &Store{unclean: last.known && !last.clean}
+	s := &Store{unclean: last.known && !last.clean, now: deps.Now}
 	stale, complete, err := s.restore(config, deps, f, epoch)
 	if err == nil && !complete { // bounds that are smaller than before
-		s.unclean, epoch = true, unknownUntil(deps.Now())
+		s.unclean, epoch = true, forgottenUntil(deps.Now())
 		stale, _, err = s.restore(config, deps, f, epoch)
 	}
 	if err == nil {
@@ -142,18 +143,16 @@ func epochAfter(last meta, now time.Time) time.Time {
 		return now.Truncate(time.Second)
 	case last.clean:
 		return last.epoch
-	case last.epoch.After(unknownUntil(now)): // the clock went back
+	case last.epoch.After(now): // the clock went back
 		return last.epoch
-	default:
-		return unknownUntil(now)
+	default: // a use that is not on disk was of a token dated before the end: see Claim
+		return now
 	}
 }
 
-// unknownUntil is the latest date of a token that may have been used before an
-// unclean end, which was before now: whoever made it may have a clock that is
-// ahead of ours, by as much as a verifier lets pass. It is the safe side: for
-// that long after the start, callers whose clocks are right are refused too.
-func unknownUntil(now time.Time) time.Time { return now.Add(ect.DefaultSkew) }
+// forgottenUntil is the latest date of a token whose use had no room: its issuer may
+// have a clock that is ahead of ours, by as much as a verifier lets pass.
+func forgottenUntil(now time.Time) time.Time { return now.Add(ect.DefaultSkew) }
 
 // restore fills a new memory from the file. stale is what can be deleted there;
 // complete is false if a use of a token had no room.
@@ -191,8 +190,10 @@ func (s *Store) Put(ctx context.Context, r ect.Record) error {
 	return s.queue.kept()
 }
 
-// Claim notes the use of a token, as [state.Replays.Claim] does.
-// [state.UnavailableError]: it cannot be written down, so nobody may use it.
+// Claim notes the use of a token, as [state.Replays.Claim] does. The use of a token
+// with a date in the future is on disk before Claim returns: so after an unclean end
+// every token dated later than that end is new, and is accepted at once.
+// [state.UnavailableError]: the use cannot be written down, so the token is refused.
 func (s *Store) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUse) (ect.ReplayState, error) {
 	if err := s.queue.admit(ctx); err != nil {
 		return ect.ReplayUnknown, err
@@ -200,6 +201,9 @@ func (s *Store) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUse)
 	found, err := s.Memory.Claim(ctx, key, use)
 	if err == nil {
 		err = s.queue.kept()
+	}
+	if err == nil && found == ect.ReplayFresh && use.Issued.After(s.now()) {
+		err = s.Flush(ctx)
 	}
 	if err != nil {
 		return ect.ReplayUnknown, err
