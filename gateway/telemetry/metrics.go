@@ -42,6 +42,8 @@ type Deps struct {
 	// Ignored counts what the backend gave that no replica had written. Nil: nothing
 	// is told of it.
 	Ignored func() uint64
+	// Identity is how long the identity holds. Nil: nothing is told of it.
+	Identity *Identity
 }
 
 // Metrics is every metric of one gateway, on a registry of its own. It is safe
@@ -128,6 +130,9 @@ func (m *Metrics) asked(deps Deps) (all []prometheus.Collector) {
 			"Evidence that the backend gave and that was not believed: its authentication code is not that of a replica.",
 			"Alert on any: another program writes to this Redis, or the replicas have different keys in state.key.",
 			backend, func() float64 { return float64(deps.Ignored()) }))
+	}
+	if deps.Identity != nil {
+		all = append(all, deps.Identity.collectors(&m.defined)...)
 	}
 	return all
 }

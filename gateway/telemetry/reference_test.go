@@ -38,6 +38,13 @@ func full(t *testing.T) *telemetry.Metrics {
 		Bindings: []canonical.Binding{"a2a-v1", "mcp-v1"}, Version: "1.2.3", Commit: "0123456789ab",
 		Backend: "redis", BackendUp: func() bool { return true },
 		Filled: func() map[string]float64 { return map[string]float64{"memory": 0.5} }, Ignored: func() uint64 { return 0 },
+		Identity: &telemetry.Identity{
+			Expiry: func() map[string]time.Time {
+				return map[string]time.Time{"svid": time.Unix(1893456000, 0), "bundle": {}}
+			},
+			Bundles:  func() map[string]time.Time { return map[string]time.Time{"example.org": {}} },
+			Failures: func() uint64 { return 7 },
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -145,5 +152,18 @@ func TestBuildInfo_SaysWhatRuns(t *testing.T) {
 	}
 	if strings.Contains(scrape(t, newMetrics(t)), "aepb_build_info") {
 		t.Error("without a version there is one")
+	}
+}
+
+func TestIdentity_TellsEndsAsUnixTime(t *testing.T) {
+	t.Parallel()
+	page := scrape(t, full(t))
+	for _, want := range []string{
+		"aepb_identity_expiry_timestamp_seconds{kind=\"bundle\"} 0\n", "aepb_identity_expiry_timestamp_seconds{kind=\"svid\"} 1.893456e+09\n",
+		"aepb_bundle_expiry_timestamp_seconds{trust_domain=\"example.org\"} 0\n", "\naepb_identity_watch_errors_total 7\n",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("missing: %s", want)
+		}
 	}
 }
