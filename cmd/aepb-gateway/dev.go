@@ -53,6 +53,12 @@ func devCommand() *cobra.Command {
 }
 
 func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
+	var hangup <-chan os.Signal
+	if flags.config != "" { // else there is nothing to read again, and SIGHUP ends it
+		heard, deaf := hangups()
+		defer deaf()
+		hangup = heard
+	}
 	httpapi.Quiet()
 	extra, err := readConfig(flags.config)
 	if err != nil {
@@ -102,7 +108,7 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 		return errors.Join(err, ports.close())
 	}
 	if flags.config != "" {
-		service.watch = service.watcher(flags.config)
+		service.watch = service.watcher(flags.config, hangup)
 	}
 	at.announce(stdout, flags.dir)
 	announceGRPC(stdout, s.grpc)

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,7 +30,15 @@ import (
 	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
 )
 
+// asGateway in the environment makes the test binary the gateway itself, so that tests
+// can send signals to a process of its own.
+const asGateway = "AEPB_TEST_AS_GATEWAY"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(asGateway) != "" {
+		main()
+		return
+	}
 	httpapi.Quiet()
 	redis.Quiet()
 	goleak.VerifyTestMain(m)

@@ -119,6 +119,7 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 	if out.watch != nil {
 		group.Go(func() error { return out.watch.run(ctx) })
 	}
+	group.Go(func() error { return out.expiry.run(ctx) })
 	doors, closeDoors := context.WithCancel(context.WithoutCancel(ctx))
 	for _, listener := range out.listeners {
 		out.listening.Add(1)

@@ -25,18 +25,31 @@ const lookEvery = 2 * time.Second
 // one that it names. Whatever is bad leaves the old configuration in force.
 type watcher struct {
 	file   string
-	named  []string        // by the last file that could be read, also if it was refused
-	pushed <-chan struct{} // the Workload API has something new; nil: never
+	named  []string         // by the last file that could be read, also if it was refused
+	hangup <-chan os.Signal // of hangups; nil: never
+	pushed <-chan struct{}  // the Workload API has something new; nil: never
 	apply  func(context.Context, config.Config) error
+	keep   func(ctx context.Context, anyway bool) error // of service.keepIdentity
 	count  func(applied bool)
 	logger *slog.Logger
 	seen   [sha256.Size]byte
+	// refused: the last look ended so. It is tried again in silence: what was wrong
+	// may end without a change of a file, such as a certificate that begins later.
+	refused bool
 }
 
-func (out *service) watcher(file string) *watcher {
+// hangups hears SIGHUP from now on, and keeps one until a watcher runs. It belongs
+// before anything that takes time: without it, SIGHUP ends the process.
+func hangups() (heard <-chan os.Signal, stop func()) {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	return hangup, func() { signal.Stop(hangup) }
+}
+
+func (out *service) watcher(file string, hangup <-chan os.Signal) *watcher {
 	w := &watcher{
-		file: file, named: out.settings.config.Files(),
-		apply: out.reload, count: out.metrics.Reloaded, logger: out.logger,
+		file: file, hangup: hangup, named: out.settings.config.Files(),
+		apply: out.reload, keep: out.keepIdentity, count: out.metrics.Reloaded, logger: out.logger,
 	}
 	if out.settings.workload != nil {
 		w.pushed = out.settings.workload.Changed()
@@ -46,9 +59,6 @@ func (out *service) watcher(file string) *watcher {
 
 // run watches until ctx ends.
 func (w *watcher) run(ctx context.Context) error {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	w.seen, _, _ = w.print()
@@ -56,7 +66,7 @@ func (w *watcher) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-hangup:
+		case <-w.hangup:
 			w.look(ctx, true)
 		case <-w.pushed:
 			w.look(ctx, true)
@@ -84,11 +94,13 @@ func (w *watcher) print() (sum [sha256.Size]byte, data []byte, err error) {
 // look applies the configuration if a file changed, or anyway.
 func (w *watcher) look(ctx context.Context, anyway bool) {
 	now, data, err := w.print()
-	if err == nil && !anyway && now == w.seen {
+	again := !anyway && now == w.seen
+	if err == nil && again && !w.refused {
 		return
 	}
-	if err != nil && !anyway {
-		return // it may be on its way; the next look sees it
+	if err != nil && !anyway { // it may be on its way; the next look sees it
+		_ = w.keep(ctx, false) // warnings before it expires tell of what goes wrong
+		return
 	}
 	w.seen = now
 	var c config.Config
@@ -102,9 +114,17 @@ func (w *watcher) look(ctx context.Context, anyway bool) {
 		}
 		err = w.apply(ctx, c)
 	}
+	w.refused = err != nil
+	var kept error
+	if w.refused {
+		kept = w.keep(ctx, !again)
+	}
+	if w.refused && again {
+		return // it was told
+	}
 	w.count(err == nil)
 	if err != nil {
-		w.logger.ErrorContext(ctx, "the new configuration is refused, the old one stays in force", slog.Any("error", err))
+		w.logger.ErrorContext(ctx, "the new configuration is refused, the old one stays in force", slog.Any("error", err), slog.Any("identity", kept))
 	}
 }
 

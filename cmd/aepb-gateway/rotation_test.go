@@ -191,6 +191,7 @@ func TestWatcherSeesNamedFiles(t *testing.T) {
 	var refusal error
 	w := &watcher{
 		file: file, apply: func(context.Context, config.Config) error { return refusal },
+		keep: func(context.Context, bool) error { return nil },
 		count: func(ok bool) {
 			if applied++; !ok {
 				refused++

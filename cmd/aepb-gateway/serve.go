@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/url"
 	"os"
 	"runtime/debug"
@@ -49,7 +50,7 @@ func checkConfigCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := readConfig(args[0])
 			if err == nil {
-				_, err = production(c, nil, io.Discard)
+				_, err = production(c, nil, slog.New(slog.DiscardHandler))
 			}
 			if err == nil {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "ok\nmemory: at most %d MiB with these bounds\n", c.MemoryBound()>>20)
@@ -69,20 +70,23 @@ func limitMemory(c config.Config) {
 }
 
 func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err error) {
+	hangup, deaf := hangups()
+	defer deaf()
 	httpapi.Quiet()
 	c, err := readConfig(file)
 	if err != nil {
 		return err
 	}
 	limitMemory(c)
-	workload, err := openWorkload(ctx, c.Identity)
+	logger := telemetry.NewLogger(stderr, c.LogLevel())
+	workload, err := openWorkload(ctx, c.Identity, logger)
 	if err != nil {
 		return err
 	}
 	if workload != nil {
 		defer func() { err = errors.Join(err, workload.Close()) }()
 	}
-	s, err := production(c, workload, stderr)
+	s, err := production(c, workload, logger)
 	if err != nil {
 		return err
 	}
@@ -98,15 +102,15 @@ func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err erro
 	}
 	ports.addresses().ready(stdout)
 	announceGRPC(stdout, s.grpc)
-	service.watch = service.watcher(file)
+	service.watch = service.watcher(file, hangup)
 	service.started(ctx)
 	return service.run(ctx, ports.public, ports.admin)
 }
 
 // production reads everything that the configuration names, and so finds every
 // mistake before anything listens.
-func production(c config.Config, workload *identity.Workload, logs io.Writer) (settings, error) {
-	s := settings{config: c, workload: workload, publicURL: c.PublicURL, logger: telemetry.NewLogger(logs, c.LogLevel())}
+func production(c config.Config, workload *identity.Workload, logger *slog.Logger) (settings, error) {
+	s := settings{config: c, workload: workload, publicURL: c.PublicURL, logger: logger}
 	if err := c.Serve(); err != nil {
 		return s, err
 	}
@@ -142,13 +146,17 @@ func production(c config.Config, workload *identity.Workload, logs io.Writer) (s
 }
 
 // openWorkload asks the Workload API who we are, if that is configured.
-func openWorkload(ctx context.Context, c config.Identity) (*identity.Workload, error) {
+func openWorkload(ctx context.Context, c config.Identity, logger *slog.Logger) (*identity.Workload, error) {
 	if c.WorkloadAPI == "" {
 		return nil, nil //nolint:nilnil // files say it
 	}
+	failed, err := logFailures(c.WorkloadAPI, logger)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, workloadPatience)
 	defer cancel()
-	return identity.OpenWorkload(ctx, c.WorkloadAPI)
+	return identity.OpenWorkload(ctx, identity.WorkloadDeps{Address: c.WorkloadAPI, Failed: failed})
 }
 
 // loadBundle reads the trust anchors of our own trust domain and of the federated ones.

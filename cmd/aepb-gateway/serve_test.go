@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -72,7 +73,7 @@ func TestProductionRefuses(t *testing.T) {
 		must(t, err)
 		c, err := config.Parse(bytes.Replace(data, []byte(strings.ReplaceAll(tc.old, "DIR", dir)), []byte(tc.new), 1))
 		must(t, err)
-		_, err = production(c, nil, io.Discard)
+		_, err = production(c, nil, slog.New(slog.DiscardHandler))
 		if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: got %v, want it to say %q", name, err, tc.says)
 		}
@@ -105,7 +106,7 @@ func TestReload(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{})
 	file := filepath.Join(b.dir, "extra.yaml")
-	w := b.watcher(file)
+	w := b.watcher(file, nil)
 	write := func(text string) {
 		must(t, os.WriteFile(file, []byte(text), 0o600))
 		w.look(t.Context(), false)

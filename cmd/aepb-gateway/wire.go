@@ -88,6 +88,7 @@ type service struct {
 	watch         *watcher     // nil: the configuration cannot change
 	backend       string       // that keeps the state
 	failing       func() error // why state cannot be kept now; nil: it can
+	expiry        *expiry
 	guard         *egress.Guard
 	documents     *egress.Guard // fetches capability documents that callers name
 	hooks         *egress.Guard // of webhooks and callbacks; nil: not made yet
@@ -110,7 +111,7 @@ type service struct {
 
 // wire is the composition root. On an error nothing stays open.
 func wire(s settings) (built *service, err error) {
-	out := &service{settings: s, logger: s.logger, source: s.source, tls: s.source.ServerConfig(), scraped: s.metrics}
+	out := &service{settings: s, logger: s.logger, source: s.source, tls: s.source.ServerConfig(), scraped: s.metrics, expiry: s.expiry()}
 	out.operate(s.config)
 	out.peers.Store(&s.config.Peers)
 	defer func() {
@@ -198,7 +199,7 @@ func (out *service) configured(s settings) error {
 func (out *service) measure(registry *translators.Registry, kept kept) (err error) {
 	if out.metrics, err = telemetry.New(telemetry.Deps{
 		Bindings: registry.Bindings(), Backend: kept.backend, BackendUp: func() bool { return kept.failing() == nil },
-		Filled: kept.filled, Ignored: kept.ignored, Version: version, Commit: thisBuild().commit,
+		Filled: kept.filled, Ignored: kept.ignored, Version: version, Commit: thisBuild().commit, Identity: out.expiry.told(),
 	}); err != nil {
 		return err
 	}
@@ -383,7 +384,7 @@ func (out *service) ready() error {
 	case out.failing() != nil:
 		return errNoState // the reason names addresses and files
 	default:
-		return nil
+		return out.expiry.failing()
 	}
 }
 

@@ -156,6 +156,21 @@ func (b *Bundle) authorities() *x509bundle.Set {
 	return b.set
 }
 
+// Lives are those of the anchors of each trust domain, by its name: of several
+// anchors the one counts that ends last. A trust domain without anchors has none.
+func (b *Bundle) Lives() map[string]Life {
+	out := map[string]Life{}
+	for _, bundle := range b.authorities().Bundles() {
+		for _, anchor := range bundle.X509Authorities() {
+			name := bundle.TrustDomain().Name()
+			if last, ok := out[name]; !ok || anchor.NotAfter.After(last.Until) {
+				out[name] = Life{anchor.NotBefore, anchor.NotAfter}
+			}
+		}
+	}
+	return out
+}
+
 // TokenKeys are the keys that sign a trust domain's JWT-SVIDs; false if it has
 // none that we know. Only a bundle document brings any (ParseBundle).
 func (b *Bundle) TokenKeys(trustDomain string) (*KeySet, bool) {

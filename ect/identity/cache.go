@@ -22,22 +22,13 @@ type judged struct {
 
 // newJudged takes the path that verified, leaf first, anchor last.
 func newJudged(id ect.Identity, path []*x509.Certificate, anchors uint64) judged {
-	leaf := path[0]
-	j := judged{
+	leaf, life := path[0], lifeOf(path)
+	return judged{
 		peer:       ect.Peer{ID: id, Key: leaf.PublicKey},
 		thumbprint: thumbprint(leaf.PublicKey),
-		from:       leaf.NotBefore, until: leaf.NotAfter,
+		from:       life.From, until: life.Until,
 		anchors: anchors,
 	}
-	for _, cert := range path[1:] {
-		if cert.NotBefore.After(j.from) {
-			j.from = cert.NotBefore
-		}
-		if cert.NotAfter.Before(j.until) {
-			j.until = cert.NotAfter
-		}
-	}
-	return j
 }
 
 func (j judged) covers(at time.Time) bool { return !at.Before(j.from) && !at.After(j.until) }

@@ -4,7 +4,8 @@
 //
 // # How to read it
 //
-//   - svid.go: our own name, certificate chain and key, and their PEM files
+//   - svid.go: our own name, certificate chain and key, and their PEM files; the
+//     [Life] of certificates, and when to warn of its end
 //   - bundle.go, jwks.go: whom we trust, per trust domain; the one function
 //     that judges a chain (verify) and the SPIFFE form of a bundle
 //   - authority.go, files.go: a certificate authority for development, and the

@@ -39,6 +39,7 @@ type Source struct {
 	deps  SourceDeps
 	known *chainCache // clients' chains, as they were judged
 	own   atomic.Pointer[tls.Certificate]
+	life  atomic.Pointer[Life]
 	show  atomic.Pointer[tls.Certificate] // to callers that judge by host name; nil: own
 }
 
@@ -69,9 +70,33 @@ func (s *Source) Renew(svid *SVID) error {
 	if svid == nil || len(svid.Chain) == 0 || svid.Key == nil {
 		return errIncomplete
 	}
-	cert := svid.Certificate()
+	path := svid.Chain
+	if _, whole, err := s.deps.Bundle.verify(path, s.deps.Now()); err == nil {
+		path = whole
+	}
+	life, cert := lifeOf(path), svid.Certificate()
+	s.life.Store(&life)
 	s.own.Store(&cert)
 	return nil
+}
+
+// Life is that of our SVID in force, of its chain, and of the anchor that vouches
+// for it.
+func (s *Source) Life() Life { return *s.life.Load() }
+
+// PublicLife is that of the certificate that servers show instead of the SVID;
+// false: they show the SVID.
+func (s *Source) PublicLife() (Life, bool) {
+	public := s.show.Load()
+	if public == nil || public.Leaf == nil {
+		return Life{}, false
+	}
+	return lifeOf([]*x509.Certificate{public.Leaf}), true
+}
+
+// Uses reports whether an SVID and the anchors of a bundle are those in force.
+func (s *Source) Uses(svid *SVID, bundle *Bundle) bool {
+	return s.own.Load().Leaf.Equal(svid.Chain[0]) && sameSet(s.deps.Bundle.authorities(), bundle.authorities())
 }
 
 // wholeRecords: nobody begins with a part of a message, so a message does not begin

@@ -80,3 +80,47 @@ func signsECT(key crypto.Signer) bool {
 	_, err := jose.CheckSigner(key)
 	return err == nil
 }
+
+// Life is the time in which a certificate can be used.
+type Life struct{ From, Until time.Time }
+
+// How often operators are warned of an end that comes, and of one that has come.
+const (
+	warnAtLeast = time.Minute
+	warnEnded   = 5 * time.Minute
+)
+
+// Ended reports whether the time is over. A certificate is valid up to and including
+// its end.
+func (l Life) Ended(now time.Time) bool { return now.After(l.Until) }
+
+// FirstWarning is when a third of the life is left.
+func (l Life) FirstWarning() time.Time { return l.Until.Add(-l.Until.Sub(l.From) / 3) }
+
+// NextWarning is when to warn again after a warning at now: when half of what is
+// left has passed, but not within a minute, and at the end; after it, every five
+// minutes.
+func (l Life) NextWarning(now time.Time) time.Time {
+	if l.Ended(now) {
+		return now.Add(warnEnded)
+	}
+	next := now.Add(max(l.Until.Sub(now)/2, warnAtLeast))
+	if end := l.Until.Add(time.Nanosecond); next.After(end) {
+		return end
+	}
+	return next
+}
+
+// lifeOf is the time in which all of the certificates are valid.
+func lifeOf(path []*x509.Certificate) Life {
+	life := Life{path[0].NotBefore, path[0].NotAfter}
+	for _, cert := range path[1:] {
+		if cert.NotBefore.After(life.From) {
+			life.From = cert.NotBefore
+		}
+		if cert.NotAfter.Before(life.Until) {
+			life.Until = cert.NotAfter
+		}
+	}
+	return life
+}

@@ -6,14 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/bundle/jwtbundle"
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"github.com/spiffe/go-spiffe/v2/svid/jwtsvid"
 	"github.com/spiffe/go-spiffe/v2/workloadapi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/aepb/aepb-gateway/ect"
 )
@@ -30,9 +34,11 @@ var (
 // 5). Safe for concurrent use.
 type Workload struct {
 	client   *workloadapi.Client
+	watch    context.Context //nolint:containedctx // it ends with Close, which go-spiffe reports as an error
 	end      context.CancelFunc
 	watching sync.WaitGroup
-	failed   error         // why watching ended; read after watching.Wait
+	failed   func(error)
+	failures atomic.Uint64
 	first    chan struct{} // closed when something is known
 	changed  chan struct{} // holds one token when there is something new
 
@@ -43,27 +49,43 @@ type Workload struct {
 	wrong  error                            // why the newest answer will not do
 }
 
-// OpenWorkload asks the Workload API at an address such as unix:///run/agent.sock
-// and waits for its first answer until ctx ends. It must be closed.
-func OpenWorkload(ctx context.Context, address string) (*Workload, error) {
-	if err := CheckWorkloadAddress(address); err != nil {
+// How soon the Workload API is asked again after it failed. It is a socket of this
+// machine, so asking often costs little, and an SVID may be about to expire. The
+// pauses of go-spiffe and of gRPC grow to 30 s and to 2 minutes.
+const (
+	retryWatch   = time.Second
+	retryConnect = 500 * time.Millisecond
+	maxConnect   = 3 * time.Second // for one connection
+)
+
+// WorkloadDeps is what a Workload needs.
+type WorkloadDeps struct {
+	Address string // of the API, such as unix:///run/agent.sock; required
+	// Failed is told each time that asking who we are failed. It must not wait, and
+	// must not call the Workload. Nil: only Failures counts it.
+	Failed func(error)
+	Dial   func(context.Context, string) (net.Conn, error) // nil: the socket at Address
+}
+
+// OpenWorkload asks the Workload API who we are and waits for its first answer
+// until ctx ends. From then on it is watched: when it fails it is asked again every
+// second, and what it said last stays. It must be closed.
+func OpenWorkload(ctx context.Context, deps WorkloadDeps) (*Workload, error) {
+	if err := CheckWorkloadAddress(deps.Address); err != nil {
 		return nil, err
 	}
 	watch, end := context.WithCancel(context.WithoutCancel(ctx))
-	client, err := workloadapi.New(watch, workloadapi.WithAddr(address))
+	client, err := workloadapi.New(watch, deps.options()...)
 	if err != nil {
 		end()
 		return nil, fmt.Errorf("identity: %w", err)
 	}
-	w := &Workload{client: client, end: end, first: make(chan struct{}), changed: make(chan struct{}, 1)}
+	w := &Workload{client: client, watch: watch, end: end, failed: deps.Failed, first: make(chan struct{}), changed: make(chan struct{}, 1)}
 	w.watching.Go(func() {
-		err := client.WatchX509Context(watch, (*workloadWatcher)(w))
-		if watch.Err() == nil { // else it was Close
-			w.failed = err
-		}
+		again(watch, func() error { return client.WatchX509Context(watch, (*workloadWatcher)(w)) })
 	})
 	w.watching.Go(func() { // an API without JWT-SVIDs is none the worse for it
-		_ = client.WatchJWTBundles(watch, (*tokenWatcher)(w))
+		again(watch, func() error { return client.WatchJWTBundles(watch, (*tokenWatcher)(w)) })
 	})
 	select {
 	case <-w.first:
@@ -71,6 +93,46 @@ func OpenWorkload(ctx context.Context, address string) (*Workload, error) {
 	case <-ctx.Done():
 		_, _, err := w.Current()
 		return nil, errors.Join(ctx.Err(), err, w.Close())
+	}
+}
+
+func (d WorkloadDeps) options() []workloadapi.ClientOption {
+	dial := []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: retryConnect, Multiplier: 1, MaxDelay: retryConnect},
+		MinConnectTimeout: maxConnect,
+	})}
+	if d.Dial != nil {
+		dial = append(dial, grpc.WithContextDialer(d.Dial))
+	}
+	return []workloadapi.ClientOption{
+		workloadapi.WithAddr(d.Address), workloadapi.WithBackoffStrategy(steady{}), workloadapi.WithDialOptions(dial...),
+	}
+}
+
+// steady is a pause that does not grow.
+type steady struct{}
+
+var _ workloadapi.BackoffStrategy = steady{}
+
+// NewBackoff implements workloadapi.BackoffStrategy.
+func (s steady) NewBackoff() workloadapi.Backoff { return s }
+
+// Next implements workloadapi.Backoff.
+func (steady) Next() time.Duration { return retryWatch }
+
+// Reset implements workloadapi.Backoff.
+func (steady) Reset() {}
+
+// again watches until ctx ends. go-spiffe ends a watch for good when the API says
+// that the call is canceled, as an agent may that stops, or invalid. The watcher was
+// told of that error.
+func again(ctx context.Context, watch func() error) {
+	for ctx.Err() == nil {
+		_ = watch()
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryWatch):
+		}
 	}
 }
 
@@ -100,6 +162,10 @@ func (w *Workload) Current() (*SVID, *Bundle, error) {
 // Changed delivers when Current has something new.
 func (w *Workload) Changed() <-chan struct{} { return w.changed }
 
+// Failures is how often asking who we are has failed: the API could not be reached,
+// refused, or gave an answer that will not do.
+func (w *Workload) Failures() uint64 { return w.failures.Load() }
+
 // Token is a new JWT-SVID of ours for these audiences, and when it ends. It
 // fails as the API does, and never quotes a token.
 func (w *Workload) Token(ctx context.Context, audience ...string) (token string, expires time.Time, err error) {
@@ -117,7 +183,7 @@ func (w *Workload) Token(ctx context.Context, audience ...string) (token string,
 func (w *Workload) Close() error {
 	w.end()
 	w.watching.Wait()
-	return errors.Join(w.failed, w.client.Close())
+	return w.client.Close()
 }
 
 // workloadWatcher hears what the Workload API says.
@@ -128,13 +194,13 @@ var _ workloadapi.X509ContextWatcher = (*workloadWatcher)(nil)
 // OnX509ContextUpdate takes over the default SVID: the first one (SPIFFE
 // Workload API, section 5.2.1). One that cannot sign ECTs is an error.
 func (w *workloadWatcher) OnX509ContextUpdate(said *workloadapi.X509Context) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	given := said.DefaultSVID()
 	if !signsECT(given.PrivateKey) {
-		w.wrong = errKeyType
+		w.fail(errKeyType)
 		return
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	known := w.svid != nil
 	w.svid = &SVID{ID: ect.Identity(given.ID.String()), Chain: given.Certificates, Key: given.PrivateKey}
 	w.bundle = &Bundle{home: given.ID.TrustDomain(), set: said.Bundles, tokens: maps.Clone(w.tokens)}
@@ -154,12 +220,22 @@ func (w *workloadWatcher) tell() {
 	}
 }
 
-// OnX509ContextWatchError keeps the reason; the watch goes on by itself, with a
-// growing pause, and what was known stays.
+// OnX509ContextWatchError keeps the reason; the watch goes on by itself, and what
+// was known stays.
 func (w *workloadWatcher) OnX509ContextWatchError(err error) {
+	if w.watch.Err() == nil { // else it was Close
+		w.fail(err)
+	}
+}
+
+func (w *workloadWatcher) fail(err error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.wrong = err
+	w.mu.Unlock()
+	w.failures.Add(1)
+	if w.failed != nil {
+		w.failed(err)
+	}
 }
 
 // tokenWatcher hears which keys sign JWT-SVIDs.

@@ -89,7 +89,7 @@ var rooms = []room{
 	{"golang.org/x/crypto", []string{"ect/internal/jose"}, false, "the numbers of a signature are read where signatures are made"},
 	{"golang.org/x/time", []string{"policy/limit"}, false, "limits are counted in one place"},
 	{"github.com/transparency-dev", []string{"ect/ledger"}, false, "the ledger is one implementation of an interface of ect"},
-	{"google.golang.org/grpc", []string{"gateway/transport/slim", "gateway/transport/a2a", "ect/identity/workloadtest", "cmd/aepb-gateway/demo"}, false, "two wires speak it, and who plays a SPIFFE agent or a peer"},
+	{"google.golang.org/grpc", []string{"gateway/transport/slim", "gateway/transport/a2a", "ect/identity", "cmd/aepb-gateway/demo"}, false, "two wires speak it, the Workload API is called with it and played, and so are peers"},
 	{"google.golang.org/protobuf", []string{"gateway/transport/slim", "gateway/transport/a2a", "cmd/aepb-gateway/demo"}, false, "a protobuf Struct rounds numbers; it stays at the wire that needs it"},
 	{"google.golang.org/genproto", []string{"gateway/transport/a2a", "cmd/aepb-gateway/demo"}, false, "a status of gRPC and its details are messages of google.rpc"},
 	{"github.com/coder/websocket", []string{"gateway/transport/ainp"}, true, "one wire speaks it; egress dials for it"},

@@ -10,9 +10,11 @@ import (
 	"context"
 	"crypto"
 	"crypto/x509"
+	"errors"
 	"net"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/spiffe/go-spiffe/v2/proto/spiffe/workload"
@@ -20,6 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 )
 
 // Agent tells every caller the same. It says nothing before the first Say.
@@ -28,10 +31,17 @@ type Agent struct {
 
 	Address string // unix:///…
 
+	listen  func(context.Context) (net.Listener, error)
+	server  *grpc.Server // nil: it is away
+	serving sync.WaitGroup
+
+	asked  atomic.Uint64
 	mu     sync.Mutex
+	pipe   *bufconn.Listener // nil: there is a socket at Address, or it is away
 	says   *workload.X509SVIDResponse
 	tokens Tokens
-	news   chan struct{} // closed when says or tokens changes
+	refuse error         // what it ends all calls with; nil: it answers
+	news   chan struct{} // closed when one of these changes
 }
 
 // Tokens is what an agent says of JWT-SVIDs; zero: it gives none.
@@ -50,22 +60,78 @@ type Identity struct {
 	Federated map[string][]*x509.Certificate // of others, by the id of the trust domain
 }
 
-// NewAgent serves until the test ends.
+// NewAgent serves at a socket until the test ends.
 func NewAgent(tb testing.TB) *Agent {
 	tb.Helper()
 	socket := filepath.Join(tb.TempDir(), "a.sock")
 	a := &Agent{Address: "unix://" + socket, news: make(chan struct{})}
-	var lc net.ListenConfig
-	listener, err := lc.Listen(tb.Context(), "unix", socket)
+	a.listen = func(ctx context.Context) (net.Listener, error) {
+		var lc net.ListenConfig
+		return lc.Listen(ctx, "unix", socket)
+	}
+	a.begin(tb)
+	return a
+}
+
+// NewPipedAgent serves those who use its Dial until the test ends, without a socket,
+// so that time may be virtual.
+func NewPipedAgent(tb testing.TB) *Agent {
+	tb.Helper()
+	a := &Agent{Address: "unix:///none.sock", news: make(chan struct{})}
+	a.listen = func(context.Context) (net.Listener, error) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.pipe = bufconn.Listen(1 << 16)
+		return a.pipe, nil
+	}
+	a.begin(tb)
+	return a
+}
+
+func (a *Agent) begin(tb testing.TB) {
+	tb.Helper()
+	a.Return(tb)
+	tb.Cleanup(a.Leave)
+}
+
+// errAway: the agent has left.
+var errAway = errors.New("no agent is there")
+
+// Dial connects to an agent without a socket.
+func (a *Agent) Dial(ctx context.Context, _ string) (net.Conn, error) {
+	a.mu.Lock()
+	pipe := a.pipe
+	a.mu.Unlock()
+	if pipe == nil {
+		return nil, errAway
+	}
+	return pipe.DialContext(ctx)
+}
+
+// Leave ends the agent as a crash does: connections break, and its socket is gone.
+func (a *Agent) Leave() {
+	if a.server == nil {
+		return
+	}
+	a.mu.Lock()
+	a.pipe = nil
+	a.mu.Unlock()
+	a.server.Stop()
+	a.serving.Wait()
+	a.server = nil
+}
+
+// Return has an agent that left serve again where it was. It says what it said last.
+func (a *Agent) Return(tb testing.TB) {
+	tb.Helper()
+	listener, err := a.listen(tb.Context())
 	if err != nil {
 		tb.Fatal(err)
 	}
 	server := grpc.NewServer()
 	workload.RegisterSpiffeWorkloadAPIServer(server, a)
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(listener) })
-	tb.Cleanup(func() { server.Stop(); serving.Wait() })
-	return a
+	a.server = server
+	a.serving.Go(func() { _ = server.Serve(listener) })
 }
 
 // Say tells everybody, those who come later too.
@@ -100,6 +166,18 @@ func (a *Agent) SayTokens(tokens Tokens) {
 	a.news = make(chan struct{})
 }
 
+// Asked is how often it was asked who a workload is.
+func (a *Agent) Asked() uint64 { return a.asked.Load() }
+
+// Refuse ends all calls with an error, those to come too; nil: it answers again.
+func (a *Agent) Refuse(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refuse = err
+	close(a.news)
+	a.news = make(chan struct{})
+}
+
 func der(certs []*x509.Certificate) (all []byte) {
 	for _, cert := range certs {
 		all = append(all, cert.Raw...)
@@ -112,10 +190,14 @@ func (a *Agent) FetchX509SVID(_ *workload.X509SVIDRequest, stream grpc.ServerStr
 	if md, _ := metadata.FromIncomingContext(stream.Context()); len(md.Get("workload.spiffe.io")) != 1 {
 		return status.Error(codes.InvalidArgument, "security header missing")
 	}
+	a.asked.Add(1)
 	for {
 		a.mu.Lock()
-		says, news := a.says, a.news
+		says, refuse, news := a.says, a.refuse, a.news
 		a.mu.Unlock()
+		if refuse != nil {
+			return refuse
+		}
 		if says != nil {
 			if err := stream.Send(says); err != nil {
 				return err

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/ect/identity/workloadtest"
+)
+
+// process is serve in a process of its own, whose identity a SPIFFE agent tells.
+type process struct {
+	cmd   *exec.Cmd
+	out   *bufio.Scanner
+	logs  *journal
+	dev   *identity.Development
+	agent *workloadtest.Agent
+	at    addresses
+}
+
+// newProcess starts it. It is told nothing before the agent says something, and is
+// killed at the end of the test.
+func newProcess(t *testing.T) *process {
+	t.Helper()
+	dir, file := operated(t, "")
+	p := &process{logs: &journal{}, agent: workloadtest.NewAgent(t)}
+	var err error
+	p.dev, err = identity.LoadOrCreate(dir, devTrustDomain, time.Now)
+	must(t, err)
+	text, err := os.ReadFile(file)
+	must(t, err)
+	text = byWorkloadAPI(text, p.agent)
+	must(t, os.WriteFile(file, []byte(strings.Replace(string(text), "listen: {", `listen: {metrics: "127.0.0.1:0", `, 1)), 0o600))
+	program, err := os.Executable()
+	must(t, err)
+	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), program, "serve", "--config", file)
+	p.cmd.Env, p.cmd.Stderr = append(os.Environ(), asGateway+"=1"), p.logs
+	out, err := p.cmd.StdoutPipe()
+	must(t, err)
+	p.out = bufio.NewScanner(out)
+	must(t, p.cmd.Start())
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill() // it may have ended
+		_ = p.cmd.Wait()         // of being killed
+		if t.Failed() {
+			t.Log(p.logs.String())
+		}
+	})
+	return p
+}
+
+// ready waits until it says where it listens.
+func (p *process) ready(t *testing.T) {
+	t.Helper()
+	for p.out.Scan() {
+		for prefix, at := range map[string]*string{"ready public ": &p.at.Public, "ready metrics ": &p.at.Metrics} {
+			if text, ok := strings.CutPrefix(p.out.Text(), prefix); ok {
+				*at = text
+			}
+		}
+		if p.at.Metrics != "" {
+			return
+		}
+	}
+	t.Fatalf("the process ended: %v", p.cmd.Wait())
+}
+
+// told has the agent say an SVID of so long a life.
+func (p *process) told(t *testing.T, ttl time.Duration) *identity.SVID {
+	t.Helper()
+	s := issue(t, p.dev.Authority, "/gateway", identity.SVIDRequest{TTL: ttl})
+	p.agent.Say(t, identityOf(p.dev, s))
+	return s
+}
+
+func (p *process) page(t *testing.T, path string) (status int, text string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.at.Metrics+path, http.NoBody)
+	must(t, err)
+	request.Close = true
+	response, err := http.DefaultClient.Do(request)
+	must(t, err)
+	body, err := io.ReadAll(response.Body)
+	must(t, err)
+	must(t, response.Body.Close())
+	return response.StatusCode, string(body)
+}
+
+// shakes makes a TLS connection as a caller does.
+func (p *process) shakes(t *testing.T) error {
+	t.Helper()
+	source, err := identity.NewSource(p.dev.Client, p.dev.Bundle)
+	must(t, err)
+	d := tls.Dialer{Config: source.ClientConfig(p.dev.Gateway.ID)}
+	conn, err := d.DialContext(t.Context(), "tcp", strings.TrimPrefix(p.at.Public, "https://"))
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// A SIGHUP before the gateway knows who it is waits until it does, and then has the
+// configuration read again.
+func TestSIGHUP_BeforeTheIdentityIsKnown(t *testing.T) {
+	t.Parallel()
+	p := newProcess(t)
+	within(t, patience, "the gateway asks who it is", func() bool { return p.agent.Asked() > 0 })
+	for range 3 {
+		must(t, p.cmd.Process.Signal(syscall.SIGHUP))
+	}
+	p.told(t, time.Hour)
+	p.ready(t)
+	within(t, patience, "the configuration is read again", func() bool { return p.logs.lines("configuration reloaded") != nil })
+}
+
+// In real time: the SPIFFE agent dies, a short SVID ends, and the agent comes back.
+func TestExpiry_InRealTime(t *testing.T) {
+	t.Parallel()
+	p := newProcess(t)
+	short := p.told(t, 8*time.Second)
+	p.ready(t)
+	within(t, patience, "the gateway is ready", func() bool {
+		status, _ := p.page(t, "/readyz")
+		return status == http.StatusOK
+	})
+	must(t, p.shakes(t))
+	p.agent.Leave()
+	within(t, patience, "the SVID ends", func() bool { return time.Now().After(short.Expires()) })
+	within(t, 3*time.Second, "readiness fails", func() bool {
+		status, text := p.page(t, "/readyz")
+		return status == http.StatusServiceUnavailable && strings.Contains(text, "the SVID of this gateway expired at "+short.Expires().UTC().Format(time.RFC3339))
+	})
+	if p.shakes(t) == nil {
+		t.Error("callers take an SVID that has expired")
+	}
+	_, page := p.page(t, "/metrics")
+	if got := numberIn(t, page, `aepb_identity_expiry_timestamp_seconds{kind="svid"}`); got != float64(short.Expires().Unix()) {
+		t.Errorf("the SVID ends at %v, want %v", got, short.Expires())
+	}
+	if n := numberIn(t, page, "aepb_identity_watch_errors_total"); n < 2 {
+		t.Errorf("%v failures of the Workload API", n)
+	}
+	within(t, 2*lookEvery, "the log tells", func() bool {
+		return p.logs.lines("the SPIFFE Workload API failed") != nil && p.logs.lines("expires soon", `"kind":"svid"`) != nil &&
+			p.logs.lines("identity expired", `"kind":"svid"`) != nil
+	})
+
+	fresh := p.told(t, time.Hour)
+	p.agent.Return(t)
+	within(t, 5*time.Second, "the gateway is ready again", func() bool {
+		status, _ := p.page(t, "/readyz")
+		return status == http.StatusOK
+	})
+	must(t, p.shakes(t))
+	_, page = p.page(t, "/metrics")
+	if got := numberIn(t, page, `aepb_identity_expiry_timestamp_seconds{kind="svid"}`); got != float64(fresh.Expires().Unix()) {
+		t.Errorf("the SVID ends at %v, want %v", got, fresh.Expires())
+	}
+
+	without := identityOf(p.dev, fresh)
+	without.Anchors = nil
+	p.agent.Say(t, without)
+	within(t, 3*time.Second, "readiness fails without a trust bundle", func() bool {
+		status, text := p.page(t, "/readyz")
+		return status == http.StatusServiceUnavailable && strings.Contains(text, "no trust bundle")
+	})
+	p.agent.Say(t, identityOf(p.dev, fresh))
+	within(t, 3*time.Second, "the gateway is ready with the trust bundle", func() bool {
+		status, _ := p.page(t, "/readyz")
+		return status == http.StatusOK
+	})
+}
