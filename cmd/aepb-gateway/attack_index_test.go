@@ -22,7 +22,7 @@ import (
 // attackFinding is one row.
 type attackFinding struct {
 	// id: 1 to 18 are findings of the security review (5 and 18 by their items), H1 to
-	// H8 holes that the audit of requirements tried, F1 to F18 of the trial operation.
+	// H8 holes that the audit of requirements tried, F1 to F19 of the trial operation.
 	// W1 to W3 were never open: they were tried when the feature was written.
 	id   string
 	what string // an attacker could do
@@ -142,6 +142,9 @@ var attackIndex = []attackFinding{
 	{id: "F3", what: "lock out new callers by filling the store of tasks", tests: []string{"TestAttack_FilledStoreLocksOutNewCallers"}},
 	{id: "F6", what: "lock out a whole deployment by sessions that its pods have left", tests: []string{"TestAttack_LeftSessionsLockOutADeployment"}},
 	{id: "F18", what: "go on with a connection whose certificate has ended", tests: []string{"TestAttack_ConnectionOutlivesItsCertificate"}},
+	{id: "F19", what: "pass for another workload, or pass without a good credential, by a bearer token that is not judged", tests: []string{
+		"TestAttack_BearerTokenBesideACertificate",
+	}},
 	{id: "W1", what: "have the changes of another caller's task posted to a webhook of one's own", tests: []string{"gateway:TestAttack_WebhookForAnothersTask"}},
 	{id: "W2", what: "read the extended card of an agent whose rules do not permit the caller", tests: []string{"TestAttack_ExtendedCardOfAnAgentForOthers"}},
 	{id: "W3", what: "answer a question that an agent asks another caller", tests: []string{"gateway:TestAttack_AnotherAnswersTheQuestionOfAPrompt"}},
@@ -204,7 +207,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "W1", "W2", "W3")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "W1", "W2", "W3")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.

@@ -63,7 +63,6 @@ func TestRefusedCallers(t *testing.T) {
 		at("no certificate at the translate endpoint", letter{via: b.nobody, body: body}, unknown),
 		at("a bearer token of nobody", letter{via: b.nobody, body: body, header: map[string]string{"Authorization": "Bearer abc"}}, unknown),
 		at("a bearer token of nobody at a native door", letter{via: b.nobody, at: doorA2A, body: body, header: map[string]string{"Authorization": "Bearer abc"}}, rpc(unknown, -31401)),
-		at("a bearer token of nobody beside a certificate", letter{body: body, header: map[string]string{"Authorization": "Bearer abc"}}, unknown),
 		at("an ECT as a bearer token", letter{via: b.nobody, body: body, header: map[string]string{"Authorization": "Bearer " + ours[0]}}, unknown),
 		at("another scheme", letter{via: b.nobody, body: body, header: map[string]string{"Authorization": "Basic YTpi"}}, unknown),
 		at("a workload identity token of an issuer that nobody named", letter{via: b.nobody, body: body, header: map[string]string{"Workload-Identity-Token": "abc", "Workload-Proof-Token": "abc"}}, unknown),

@@ -93,6 +93,9 @@ type CredentialError struct {
 	Credential string // "workload identity token", "workload proof token" or "JWT-SVID"
 	Reason     CredentialReason
 	Claim      string // the claim, header parameter or field at fault, if one is; never foreign text
+	// Foreign: it cannot have been meant for us, so beside a client certificate it
+	// counts for nothing. Alone it is refused like any other.
+	Foreign bool
 }
 
 func (e *CredentialError) Error() string {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 
@@ -76,7 +77,7 @@ func (who Callers) judge(ctx context.Context, state *tls.ConnectionState, addres
 
 // identify finds out who the caller is. A client certificate was verified in the
 // handshake whenever one was given (R3); a token may stand in for it, and beside
-// it must name the same workload. Callers without either are anonymous where the
+// it must name the same workload, unless it cannot have been meant for us. Callers without either are anonymous where the
 // operator lets them be, else unauthenticated. Whoever cannot be identified is
 // refused by what is asked (step 2), after that has judged the request's form.
 func identify(deps PublicDeps) gin.HandlerFunc {
@@ -112,6 +113,8 @@ func (who Callers) whoIs(ctx context.Context, peer ect.Peer, certified bool, r c
 	for _, authenticate := range who.Authenticators {
 		caller, ok, err := authenticate(ctx, r)
 		switch {
+		case certified && foreign(err):
+			continue // some clients send every server their token; the certificate alone says who it is
 		case err != nil:
 			return identity.Caller{}, err
 		case ok && certified && caller.ID != peer.ID:
@@ -121,6 +124,12 @@ func (who Callers) whoIs(ctx context.Context, peer ect.Peer, certified bool, r c
 		}
 	}
 	return identity.Caller{Peer: peer}, nil
+}
+
+// foreign reports whether a token was refused that cannot have been meant for us.
+func foreign(err error) bool {
+	refused, ok := errors.AsType[*identity.CredentialError](err)
+	return ok && refused.Foreign
 }
 
 // admitted lets a caller with an identity of its own pass, within its limit.

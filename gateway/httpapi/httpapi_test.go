@@ -482,10 +482,13 @@ func TestCallersByToken(t *testing.T) {
 			return identity.Caller{}, false, nil
 		case shown == "good" && r.Target == "https://gw.example/agents/x/a2a":
 			return identity.Caller{Peer: holder.Peer()}, true, nil
+		case shown == "foreign":
+			return identity.Caller{}, false, errors.Join(&problem.UnauthenticatedError{}, &identity.CredentialError{Credential: "JWT-SVID", Foreign: true})
 		default:
 			return identity.Caller{}, false, &identity.CredentialError{Credential: "workload identity token"}
 		}
 	})
+	foreign := http.Header{"Workload-Identity-Token": {"foreign"}}
 	good := http.Header{"Workload-Identity-Token": {"good"}}
 	for name, tc := range map[string]struct {
 		as     *ecttest.Party
@@ -498,6 +501,8 @@ func TestCallersByToken(t *testing.T) {
 		"certificate of other":  {other, good, 400, "identity_invalid"},
 		"broken token":          {nil, http.Header{"Workload-Identity-Token": {"bad"}}, 400, "identity_invalid"},
 		"broken beside a good":  {holder, http.Header{"Workload-Identity-Token": {"bad"}}, 400, "identity_invalid"},
+		"foreign token":         {nil, foreign, 401, "unauthenticated"},
+		"foreign beside a good": {other, foreign, 200, "spiffe://example.com/other"},
 		"certificate alone":     {other, nil, 200, "spiffe://example.com/other"},
 		"nothing":               {nil, nil, 200, "spiffe://example.com/anonymous"},
 	} {

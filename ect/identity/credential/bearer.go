@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"strings"
@@ -15,6 +16,13 @@ const bearerToken = "JWT-SVID"
 
 // bearerAlgorithms are those of a JWT-SVID (SPIFFE JWT-SVID section 2.1).
 var bearerAlgorithms = []string{"RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512"}
+
+// The types that a JWT-SVID may have (SPIFFE JWT-SVID section 2.3), and those of our
+// other tokens, which belong in other fields.
+var (
+	bearerTypes = []string{"", "jwt", "jose"}
+	otherTypes  = []string{"wit+jwt", "wpt+jwt", "exec+jwt"}
+)
 
 // BearerDeps is what a Bearer needs.
 type BearerDeps struct {
@@ -56,7 +64,8 @@ func NewBearer(d BearerDeps) (*Bearer, error) {
 
 // Caller is who sent a request; false if its Authorization shows no bearer
 // token. The caller has no key: it proved to have a token, which anybody on its
-// way could have. Its error is *identity.CredentialError.
+// way could have. Its error is *identity.CredentialError, which tells a token that
+// cannot be for us, such as one that an SDK sends to every server.
 func (b *Bearer) Caller(r Request) (identity.Caller, bool, error) {
 	value, shown, err := r.single(authorizationField, bearerToken)
 	if err != nil || !shown {
@@ -66,7 +75,11 @@ func (b *Bearer) Caller(r Request) (identity.Caller, bool, error) {
 	if !strings.EqualFold(scheme, "Bearer") {
 		return identity.Caller{}, false, nil
 	}
-	id, until, err := b.judge(strings.TrimLeft(token, " "))
+	token = strings.TrimLeft(token, " ")
+	id, until, err := b.judge(token)
+	if refused, ok := errors.AsType[*identity.CredentialError](err); ok {
+		refused.Foreign = b.foreign(token)
+	}
 	if err != nil {
 		return identity.Caller{}, false, err
 	}
@@ -83,7 +96,7 @@ func (b *Bearer) Judge(compact string) (ect.Identity, error) {
 // judge also tells when the token ends.
 func (b *Bearer) judge(compact string) (ect.Identity, time.Time, error) {
 	j := judge{bearerToken, b.now().Unix(), b.skew}
-	token, err := j.parse(compact, b.maxToken, "", "jwt", "jose")
+	token, err := j.parse(compact, b.maxToken, bearerTypes...)
 	if err != nil {
 		return "", time.Time{}, err
 	}
@@ -109,6 +122,27 @@ func (b *Bearer) judge(compact string) (ect.Identity, time.Time, error) {
 		return "", time.Time{}, j.refuse(identity.CredentialAudienceMismatch, "aud")
 	}
 	return id, j.end(claims), nil
+}
+
+// foreign reports whether a token that was refused cannot have been meant for us: it is
+// no JWT, or one that has neither the form of our tokens nor us as an audience. What
+// has a JWT's header and cannot be read as a whole may be one of ours that was spoiled.
+func (b *Bearer) foreign(compact string) bool {
+	token, err := jose.ParseJWT(compact, len(compact)) // the header that it came in has a bound
+	if err != nil {
+		parts := strings.Split(compact, ".")
+		header, broken := jose.Decode(parts[0], "header")
+		return len(parts) != 3 || broken != nil || !bytes.HasPrefix(bytes.TrimSpace(header), []byte("{"))
+	}
+	ours := func(aud string) bool { return slices.Contains(b.audience, aud) }
+	switch {
+	case slices.ContainsFunc(token.Claims.Texts("aud"), ours):
+		return false
+	case slices.Contains(bearerTypes, token.Type):
+		return !strings.HasPrefix(token.Claims.Text("sub"), "spiffe://")
+	default:
+		return !slices.Contains(otherTypes, token.Type)
+	}
 }
 
 func (b *Bearer) signed(token *jose.JWT, domain string, j judge) error {

@@ -7,6 +7,7 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"math/big"
 	"net/http"
 	"strings"
@@ -179,6 +180,76 @@ func TestBearerRefuses(t *testing.T) {
 				t.Error("found somebody")
 			}
 		})
+	}
+}
+
+// What SDKs send to every server is told from a token of ours that is bad.
+func TestBearer_TellsForeignTokens(t *testing.T) {
+	t.Parallel()
+	theirs := func(change func(*bearing)) func(*bearing) {
+		return func(b *bearing) {
+			b.payload["sub"], b.payload["aud"] = `"auth0|123"`, `"https://api.example.com"`
+			change(b)
+		}
+	}
+	as := func(text string) func(*bearing) {
+		return func(b *bearing) { b.edit = func(string) string { return text } }
+	}
+	spoiled := func(part int, text string) func(*bearing) {
+		return func(b *bearing) {
+			b.edit = func(token string) string {
+				parts := strings.Split(token, ".")
+				parts[part] = text
+				return strings.Join(parts, ".")
+			}
+		}
+	}
+	for name, tc := range map[string]struct {
+		change  func(*bearing)
+		foreign bool
+	}{
+		"nothing":                        {as(""), true},
+		"opaque":                         {as("ya29.a0AfH6SM"), true},
+		"three parts that are no JWT":    {as("MTk4NjIy.Cl2FMQ.ZnCjm1XVW7vRze4b7C"), true},
+		"an encrypted token":             {as("eyJhbGciOiJkaXIifQ..aaaa.bbbb.cccc"), true},
+		"of another service":             {theirs(func(*bearing) {}), true},
+		"of another service, HS256":      {theirs(func(b *bearing) { b.header["alg"] = `"HS256"` }), true},
+		"of another service, no aud":     {theirs(func(b *bearing) { b.payload["aud"] = `` }), true},
+		"of another service, no sub":     {theirs(func(b *bearing) { b.payload["sub"] = `` }), true},
+		"of another service, long":       {theirs(func(b *bearing) { b.payload["groups"] = `"` + strings.Repeat("x", 9<<10) + `"` }), true},
+		"an access token of a workload":  {func(b *bearing) { b.header["typ"], b.payload["aud"] = `"at+jwt"`, `"https://api.example.com"` }, true},
+		"an access token for us":         {func(b *bearing) { b.header["typ"] = `"at+jwt"` }, false},
+		"of another service, also ours":  {theirs(func(b *bearing) { b.payload["aud"] = `["x","` + self + `"]` }), false},
+		"of a workload, for another":     {func(b *bearing) { b.payload["aud"] = `"spiffe://example.org/other"` }, false},
+		"of a domain that nobody trusts": {func(b *bearing) { b.payload["sub"] = `"spiffe://nowhere.org/a"` }, false},
+		"long, and ours":                 {func(b *bearing) { b.payload["groups"] = `"` + strings.Repeat("x", 9<<10) + `"` }, false},
+		"expired":                        {func(b *bearing) { b.payload["exp"] = number(noon.Unix() - 60) }, false},
+		"signature of another":           {func(b *bearing) { b.key = newEC(t, elliptic.P256()) }, false},
+		"alg none":                       {func(b *bearing) { b.header["alg"] = `"none"` }, false},
+		"spoiled signature":              {spoiled(2, "*"), false},
+		"spoiled payload":                {spoiled(1, "e30*"), false},
+		"an identity token":              {func(b *bearing) { b.header["typ"] = `"wit+jwt"`; b.payload["aud"] = `` }, false},
+		"an ECT for another":             {theirs(func(b *bearing) { b.header["typ"] = `"exec+jwt"` }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBearing(t)
+			tc.change(b)
+			_, found, err := b.caller(t)
+			refused, ok := errors.AsType[*identity.CredentialError](err)
+			if found || !ok || refused.Foreign != tc.foreign {
+				t.Errorf("got %v, %+v, want foreign %v", found, err, tc.foreign)
+			}
+		})
+	}
+	b := newBearing(t)
+	bearer, err := credential.NewBearer(credential.BearerDeps{Bundle: b.bundle, Audience: []string{self}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = bearer.Caller(credential.Request{Fields: http.Header{"Authorization": {"Bearer a", "Bearer b"}}.Values})
+	if refused, ok := errors.AsType[*identity.CredentialError](err); !ok || refused.Foreign {
+		t.Errorf("two fields, of which one may be ours: %v", err)
 	}
 }
 
