@@ -52,7 +52,7 @@ func newTimed(t *testing.T, byAPI bool, edit func(dir, text string) string) *tim
 	must(t, os.WriteFile(v.file, text, 0o600))
 	v.renewed(t, time.Hour)
 	if byAPI {
-		failed, err := logFailures(v.agent.Address, logger)
+		failed, err := logFailures(t.Context(), v.agent.Address, logger)
 		must(t, err)
 		workload, err = identity.OpenWorkload(t.Context(), identity.WorkloadDeps{Address: v.agent.Address, Dial: v.agent.Dial, Failed: failed})
 		must(t, err)
@@ -112,7 +112,7 @@ func (v *timed) page(t *testing.T, path string) (status int, text string) {
 	return w.Code, w.Body.String()
 }
 
-// notReady expects /readyz to refuse in these words; none: to be ready.
+// notReady expects /readyz to refuse in these words, or without words to be ready.
 func (v *timed) notReady(t *testing.T, words string) {
 	t.Helper()
 	status, text := v.page(t, "/readyz")

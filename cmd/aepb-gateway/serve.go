@@ -150,7 +150,7 @@ func openWorkload(ctx context.Context, c config.Identity, logger *slog.Logger) (
 	if c.WorkloadAPI == "" {
 		return nil, nil //nolint:nilnil // files say it
 	}
-	failed, err := logFailures(c.WorkloadAPI, logger)
+	failed, err := logFailures(ctx, c.WorkloadAPI, logger)
 	if err != nil {
 		return nil, err
 	}

@@ -398,7 +398,7 @@ func (e *expiry) told() *telemetry.Identity {
 
 // logFailures logs that the Workload API failed: at once, then once a minute with
 // how often.
-func logFailures(address string, logger *slog.Logger) (func(error), error) {
+func logFailures(ctx context.Context, address string, logger *slog.Logger) (func(error), error) {
 	failures, err := sample.New(sample.Config{Every: time.Minute}, sample.Deps{})
 	if err != nil {
 		return nil, err
@@ -408,7 +408,7 @@ func logFailures(address string, logger *slog.Logger) (func(error), error) {
 		if !due {
 			return
 		}
-		logger.WarnContext(context.Background(), "the SPIFFE Workload API failed, what it said last stays in force until it expires",
+		logger.WarnContext(ctx, "the SPIFFE Workload API failed, what it said last stays in force until it expires",
 			slog.String("address", address), slog.Any("error", err), slog.Uint64("count", told.Count), slog.Time("since", told.Since),
 			slog.String("do", "see that the SPIFFE agent runs, that its socket can be reached, and that it has an entry for this gateway"))
 	}, nil

@@ -157,7 +157,7 @@ func (b *Bundle) authorities() *x509bundle.Set {
 }
 
 // Lives are those of the anchors of each trust domain, by its name: of several
-// anchors the one counts that ends last. A trust domain without anchors has none.
+// anchors the one counts that ends last. A trust domain without anchors is left out.
 func (b *Bundle) Lives() map[string]Life {
 	out := map[string]Life{}
 	for _, bundle := range b.authorities().Bundles() {

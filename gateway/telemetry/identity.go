@@ -10,7 +10,7 @@ import (
 type Identity struct {
 	// Expiry is the end of what the gateway is: svid, bundle (the trust bundle of its
 	// own trust domain) and, where callers are shown another certificate, public. A
-	// zero time: there is none.
+	// zero time: it is not known.
 	Expiry func() map[string]time.Time
 	// Bundles are the ends of the trust bundles, by trust domain. These must come from
 	// the configuration or the Workload API, as they become labels.
@@ -22,11 +22,11 @@ type Identity struct {
 func (i Identity) collectors(d *definitions) []prometheus.Collector {
 	return []prometheus.Collector{
 		d.gauges("identity_expiry_timestamp_seconds",
-			"Unix time at which the identity in force ends: svid, with its chain and its anchor; bundle, the anchors of the own trust domain; public, the certificate of tls.certificate. 0: none is known.",
+			"Unix time at which the identity in force ends: svid, with its chain and its anchor; bundle, the anchors of the own trust domain; public, the certificate of tls.certificate. 0: it is not known.",
 			"Alert while less than a quarter of the usual life is left: what renews it has failed. See that the SPIFFE agent runs, or put new files in place; they are read by themselves. After the end the gateway is not ready and its callers fail in the handshake.",
 			"kind", seconds(i.Expiry)),
 		d.gauges("bundle_expiry_timestamp_seconds",
-			"Unix time at which the last trust anchor of a trust domain ends: the own one, and those that are federated. 0: none is known.",
+			"Unix time at which the last trust anchor of a trust domain ends: the own one, and those that are federated. 0: it is not known.",
 			"Alert a week before, or sooner with short-lived anchors: afterwards callers and agents of that trust domain are refused. Renew identity.bundle or identity.federated, or see that the SPIFFE agent does.",
 			"trust_domain", seconds(i.Bundles)),
 		d.counterFunc("identity_watch_errors_total",

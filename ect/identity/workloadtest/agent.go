@@ -77,7 +77,7 @@ func NewAgent(tb testing.TB) *Agent {
 // so that time may be virtual.
 func NewPipedAgent(tb testing.TB) *Agent {
 	tb.Helper()
-	a := &Agent{Address: "unix:///none.sock", news: make(chan struct{})}
+	a := &Agent{Address: "unix:///pipe.sock", news: make(chan struct{})}
 	a.listen = func(context.Context) (net.Listener, error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
