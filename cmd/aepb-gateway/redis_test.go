@@ -4,7 +4,9 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -90,7 +92,7 @@ func TestStateInRedis(t *testing.T) {
 	b.works(t)
 	server.kill()
 	within(t, patience, "not ready without Redis", func() bool { return !ready() })
-	if status, text := b.monitor(t, "/readyz", ""); status != http.StatusServiceUnavailable || text != "state cannot be kept now\n" {
+	if status, text := b.monitor(t, "/readyz", ""); status != http.StatusServiceUnavailable || text != "state cannot be kept now: Redis at "+server.address+" cannot be reached\n" {
 		t.Errorf("ready at listen.metrics without Redis: %d %s", status, text)
 	}
 	began := time.Now()
@@ -113,13 +115,41 @@ func TestStateInRedis(t *testing.T) {
 	b.right(t, got, `"sum":2`)
 }
 
-// A Redis that is not there ends serve with a reason, and check-config does not ask.
-func TestNoRedis(t *testing.T) {
+// A gateway starts while Redis is away, says why it is not ready, and works once it comes.
+func TestServe_StartsWithoutRedis(t *testing.T) {
 	t.Parallel()
+	server := newRedis(t)
+	server.kill()
+	b := newBed(t, plan{config: config.Config{
+		State: config.State{Redis: config.Redis{Addresses: []string{server.address}, Plaintext: "loopback"}},
+	}})
+	if status, text := b.monitor(t, "/readyz", ""); status != http.StatusServiceUnavailable || text != "state cannot be kept now: Redis at "+server.address+" cannot be reached\n" {
+		t.Errorf("ready: %d %s", status, text)
+	}
+	plain := letter{at: doorA2A, body: addBody(1), header: map[string]string{"A2A-Version": "1.0"}}
+	if got := b.send(t, plain); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
+		t.Errorf("a call without Redis: %d: %s", got.status, got.body)
+	}
+	server.run()
+	within(t, patience, "ready", func() bool {
+		status, _ := b.monitor(t, "/readyz", "")
+		return status == http.StatusOK
+	})
+	b.right(t, b.send(t, plain), `"sum":2`)
+}
+
+// A Redis that is there and not set up to keep state ends serve with a reason, and so do
+// files that are not there. check-config does not ask Redis.
+func TestServe_RefusesAnUnfitRedis(t *testing.T) {
+	t.Parallel()
+	evicting, locked := newRedis(t, "--maxmemory-policy", "allkeys-lru"), newRedis(t, "--requirepass", "a-secret")
+	wrong := filepath.Join(t.TempDir(), "password")
+	must(t, os.WriteFile(wrong, []byte("another"), 0o600))
 	for name, tc := range map[string]struct{ redis, says string }{
-		"nobody there": {`{addresses: ["127.0.0.1:1"], plaintext: loopback}`, "redis cannot be used"},
-		"lost CA":      {`{addresses: ["127.0.0.1:1"], tls: {ca: /lost.pem}}`, "state.redis"},
-		"lost secret":  {`{addresses: ["127.0.0.1:1"], plaintext: loopback, password_file: /lost}`, "state.redis"},
+		"evicts":         {`{addresses: ["` + evicting.address + `"], plaintext: loopback}`, "maxmemory-policy"},
+		"wrong password": {`{addresses: ["` + locked.address + `"], plaintext: loopback, password_file: ` + wrong + `}`, "WRONGPASS"},
+		"lost CA":        {`{addresses: ["127.0.0.1:1"], tls: {ca: /lost.pem}}`, "state.redis"},
+		"lost secret":    {`{addresses: ["127.0.0.1:1"], plaintext: loopback, password_file: /lost}`, "state.redis"},
 	} {
 		_, file := operated(t, "state: {redis: "+tc.redis+"}\n")
 		err := serve(t.Context(), file, &journal{}, &journal{})

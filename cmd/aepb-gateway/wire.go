@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -378,13 +379,16 @@ var (
 
 // ready says why no new work should come.
 func (out *service) ready() error {
+	err := out.failing()
 	switch {
 	case out.stopping.Load():
 		return errStopping
-	case out.failing() != nil:
-		return errNoState // the reason names addresses and files
-	default:
+	case err == nil:
 		return out.expiry.failing()
+	case out.backend == "redis":
+		return fmt.Errorf("%w: %w", errNoState, err)
+	default:
+		return errNoState // the reason names files
 	}
 }
 

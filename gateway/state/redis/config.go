@@ -126,7 +126,7 @@ func (c Config) options() *goredis.UniversalOptions {
 	plain := goredis.NewDialer(&goredis.Options{DialTimeout: c.Timeout})
 	o.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if !loopback(address) { // told by a cluster or a Sentinel
-			return nil, fmt.Errorf("state: redis: %s is not a loopback address, so it needs TLS", address)
+			return nil, fmt.Errorf("%w: %s is not a loopback address, so it needs TLS", errUnsafe, address)
 		}
 		return plain(ctx, network, address)
 	}

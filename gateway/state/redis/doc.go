@@ -22,8 +22,9 @@
 // ect.DefaultSkew later: their makers' clocks may be ahead. It costs callers up to
 // one lifetime of an ECT and needs nobody's attention.
 //
-// [Open] refuses a Redis that evicts keys or does not write to disk; it is looked
-// at again every second, and one that has become unfit is as good as away.
+// [Open] refuses a Redis that evicts keys, does not write to disk, or does not let us
+// log in; it waits for one that cannot be reached. Redis is looked at again every
+// second, and one that has become unfit is as good as away.
 //
 // # How to read it
 //

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/aepb/aepb-gateway/gateway/state"
 )
@@ -30,6 +33,47 @@ var (
 	errYoung  = errors.New("state: redis: what was used is not known, and tokens may still be older than that")
 	errReply  = errors.New("state: redis: an answer that no script of ours gives")
 )
+
+// downError is why Redis cannot be used, in a text for all who may ask for readiness.
+type downError struct {
+	text string
+	err  error
+}
+
+func (e *downError) Error() string { return e.text }
+
+// Unwrap gives the cause.
+func (e *downError) Unwrap() error { return e.err }
+
+// longestReason bounds what is quoted of an answer of Redis, in bytes.
+const longestReason = 200
+
+// described says of a failed look at Redis where that is and what is wrong. What a
+// server answers is quoted; what the network says is not, for it means only that
+// there is no answer.
+func (s *Store) described(err error) string {
+	where := "Redis at " + strings.Join(s.config.Addresses, ", ")
+	_, answered := errors.AsType[goredis.Error](err)
+	if !answered && !unfit(err) {
+		return where + " cannot be reached"
+	}
+	reason := strings.TrimPrefix(err.Error(), "state: ")
+	return where + ": " + reason[:min(len(reason), longestReason)]
+}
+
+// unfit reports whether an error shows that Redis is there, and that it or the
+// configuration has to be changed before state can be kept. go-redis has no types for
+// what servers answer, and crypto/tls none for most of its errors.
+func unfit(err error) bool {
+	if err == nil {
+		return false
+	}
+	text := err.Error()
+	return errors.Is(err, errUnsafe) || slices.ContainsFunc([]string{
+		"WRONGPASS", "NOAUTH", "NOPERM", "ERR AUTH", "ERR Client sent AUTH", "ERR invalid password",
+		"DENIED Redis is running in protected mode", "cluster support disabled", "tls: ",
+	}, func(sign string) bool { return strings.Contains(text, sign) })
+}
 
 const retryAfter = time.Second
 

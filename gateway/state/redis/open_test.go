@@ -37,7 +37,6 @@ func TestUnfit(t *testing.T) {
 		"no password":      {redis.Config{Addresses: []string{locked.address}}, "NOAUTH"},
 		"wrong password":   {redis.Config{Addresses: []string{locked.address}, Password: "another"}, "WRONGPASS"},
 		"password":         {redis.Config{Addresses: []string{locked.address}, Password: "a-secret"}, ""},
-		"nobody there":     {redis.Config{Addresses: []string{"127.0.0.1:1"}}, "refused"},
 		"no address":       {redis.Config{}, "address"},
 		"far and plain":    {redis.Config{Addresses: []string{"192.0.2.1:6379"}}, "TLS"},
 		"name and plain":   {redis.Config{Addresses: []string{"redis.example:6379"}}, "TLS"},
@@ -61,6 +60,28 @@ func TestUnfit(t *testing.T) {
 	}
 }
 
+// A Redis that cannot be reached is waited for: state is kept from the moment it comes.
+func TestOpen_WaitsForARedisThatIsAway(t *testing.T) {
+	t.Parallel()
+	server := serve(t)
+	server.kill()
+	s := open(t, redis.Config{Addresses: []string{server.address}, Username: "default", Password: "a-secret"})
+	if err := s.Failing(); err == nil || err.Error() != "Redis at "+server.address+" cannot be reached" {
+		t.Errorf("failing: %v", err)
+	}
+	wantUnavailable(t, soon, func() error { return swapOne(s, "1") })
+	server.args = append(server.args, "--requirepass", "another")
+	server.start()
+	eventually(t, soon, "what is wrong is told", func() bool {
+		err := s.Failing()
+		return err != nil && strings.Contains(err.Error(), "WRONGPASS") && !strings.Contains(err.Error(), "a-secret")
+	})
+	server.kill()
+	server.args = append(server.args, "--requirepass", "a-secret")
+	server.start()
+	eventually(t, soon, "it is used", func() bool { return s.Failing() == nil && swapOne(s, "1") == nil })
+}
+
 // A Redis that becomes unfit while it is used is as good as away.
 func TestBecomesUnfit(t *testing.T) {
 	t.Parallel()
@@ -73,6 +94,9 @@ func TestBecomesUnfit(t *testing.T) {
 	}
 	set("allkeys-lru")
 	eventually(t, soon, "it is noticed", func() bool { return s.Failing() != nil })
+	if err := s.Failing(); !strings.Contains(err.Error(), server.address+": redis is not set up to keep this: maxmemory-policy is \"allkeys-lru\", not noeviction") {
+		t.Errorf("failing: %v", err)
+	}
 	wantUnavailable(t, soon, func() error { return swapOne(s, "1") })
 	set("noeviction")
 	eventually(t, soon, "it is taken again", func() bool { return swapOne(s, "1") == nil })

@@ -40,8 +40,8 @@ type Store struct {
 
 // trouble is why the last look at Redis failed.
 type trouble struct {
-	err   error
-	fatal bool // nothing may be written: Redis is there, and not fit
+	err   error // a *downError
+	fatal bool  // nothing may be written: Redis is there, and not fit
 }
 
 var (
@@ -49,8 +49,10 @@ var (
 	_ ect.ReplayCache = (*Store)(nil)
 )
 
-// Open connects, and refuses with an [OpenError] what cannot be reached or is
-// not fit to keep state (R18). The Store must be closed.
+// Open connects, and refuses with an [OpenError] a Redis that is there and not set
+// up to keep state (R18): it would not become so by itself. One that cannot be
+// reached is no error: the Store is [Store.Failing], and works once Redis comes. The
+// Store must be closed.
 func Open(config Config, deps Deps) (*Store, error) {
 	config = config.WithDefaults()
 	if err := config.Validate(); err != nil {
@@ -72,7 +74,7 @@ func Open(config Config, deps Deps) (*Store, error) {
 	s.changes = s.client.Subscribe(s.ctx, s.channel())
 	ctx, cancel := context.WithTimeout(s.ctx, startWait)
 	defer cancel()
-	if err := s.inspect(ctx); err != nil {
+	if err := s.inspect(ctx); unfit(err) {
 		return nil, errors.Join(&OpenError{Err: err}, s.Close())
 	}
 	if len(config.Keys) == 0 {
@@ -98,7 +100,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Failing is why Redis cannot be used now; nil: it can, as of a second ago.
+// Failing is why Redis cannot be used now; nil: it can, as of a second ago. Its text
+// names the configured addresses and no secrets.
 func (s *Store) Failing() error {
 	if t := s.trouble.Load(); t != nil {
 		return t.err

@@ -35,7 +35,6 @@ func (s *Store) watch() {
 
 // inspect looks at every master, and notes what it finds.
 func (s *Store) inspect(ctx context.Context) error {
-	fatal := false
 	var room int64
 	var fullest float64
 	err := s.masters(ctx, func(ctx context.Context, c *goredis.Client) error {
@@ -45,7 +44,6 @@ func (s *Store) inspect(ctx context.Context) error {
 		}
 		info := infoOf(text)
 		if err := s.fit(info); err != nil {
-			fatal = true
 			return err
 		}
 		bound, part := memoryOf(info)
@@ -59,7 +57,7 @@ func (s *Store) inspect(ctx context.Context) error {
 	if err == nil {
 		err = s.touchEpochs(ctx)
 	}
-	s.report(ctx, err, fatal)
+	s.report(ctx, err)
 	return err
 }
 
@@ -108,15 +106,17 @@ func (s *Store) fit(info map[string]string) error {
 }
 
 // report notes how a look ended, and says when trouble begins and when it ends.
-func (s *Store) report(ctx context.Context, err error, fatal bool) {
+func (s *Store) report(ctx context.Context, err error) {
 	before := s.trouble.Load()
 	if s.ctx.Err() != nil {
 		return
 	}
 	if err != nil {
-		s.trouble.Store(&trouble{err: err, fatal: fatal})
-		if before == nil {
-			s.logger.ErrorContext(ctx, "redis cannot be used: what depends on it is refused until it can", slog.Any("error", err))
+		down := &downError{text: s.described(err), err: err}
+		s.trouble.Store(&trouble{err: down, fatal: unfit(err)})
+		if before == nil || before.err.Error() != down.text { // another reason is news
+			s.logger.ErrorContext(ctx, "redis cannot be used: what depends on it is refused until it can",
+				slog.String("reason", down.text), slog.Any("error", err))
 		}
 		return
 	}
