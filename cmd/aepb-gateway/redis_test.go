@@ -13,6 +13,8 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
 // redisServer is a real one; kill ends it, run starts it again over what it left.
@@ -136,6 +138,50 @@ func TestServe_StartsWithoutRedis(t *testing.T) {
 		return status == http.StatusOK
 	})
 	b.right(t, b.send(t, plain), `"sum":2`)
+}
+
+// Without Redis and without a journal every door refuses, and names what is lacking.
+func TestDoors_NameTheGuaranteeThatRedisIsNeededFor(t *testing.T) {
+	t.Parallel()
+	server := newRedis(t)
+	b := newBed(t, plan{config: config.Config{
+		State: config.State{Redis: config.Redis{Addresses: []string{server.address}, Plaintext: "loopback"}},
+	}})
+	add := modernCall("concierge", `{"message":"x"}`)
+	doors := map[string]struct {
+		letter func() letter
+		lacks  state.Guarantee
+	}{
+		"A2A": {func() letter {
+			return letter{at: doorA2A, body: addBody(1), header: map[string]string{"A2A-Version": "1.0"}}
+		}, state.LacksRecording},
+		"MCP": {func() letter { return letter{at: doorMCP, body: add, header: mirror("tools/call", "concierge")} }, state.LacksRecording},
+		"an MCP session": {func() letter {
+			return letter{at: doorMCP, body: initializeBody, header: mcpHeader("2025-06-18")}
+		}, state.LacksShared},
+		"A2A, a task": {func() letter {
+			return letter{at: doorA2A, body: `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t"}}`, header: map[string]string{"A2A-Version": "1.0"}}
+		}, state.LacksShared},
+		"translate, with an ECT": {func() letter {
+			body := addBody(1)
+			return letter{body: body, tokens: []string{ecttest.Mint(t, b.me, b.recipe(body))}}
+		}, state.LacksReading},
+		"AINP": {func() letter {
+			return letter{at: "/agents/calculator/ainp", body: envelopeWith()(t, b)}
+		}, state.LacksReplay},
+	}
+	b.right(t, b.send(t, doors["A2A"].letter()), `"sum":2`)
+	server.kill()
+	for name, tc := range doors {
+		got := b.send(t, tc.letter())
+		wait := got.header.Get("Retry-After")
+		if got.status != http.StatusServiceUnavailable || wait == "" || !strings.Contains(string(got.body), string(tc.lacks)+"; try again in "+wait+" s") {
+			t.Errorf("%s: %d, Retry-After %q: %s\nwant %q", name, got.status, wait, got.body, tc.lacks)
+		}
+	}
+	if text := string(b.askUACP(t, "calculator", frameOf(t, uacp.FormBare, addition(1)))); !strings.Contains(text, string(state.LacksRecording)+"; try again in 1 s") {
+		t.Errorf("µACP: %s", text)
+	}
 }
 
 // A Redis that is there and not set up to keep state ends serve with a reason, and so do

@@ -90,6 +90,8 @@ var golden = []struct {
 	{"own share full", fmt.Errorf("ect: %w", &state.FullError{What: "x", Own: true, RetryAfter: 2 * time.Second}), 429, "rate_limited", "internal_error", canonical.CodeRateLimited, 2 * time.Second},
 	{"no space to record", &problem.RecordingError{Err: &state.FullError{What: "x"}}, 503, "internal_error", "internal_error", canonical.CodeUnavailable, time.Second},
 	{"own share full, at a record", &problem.RecordingError{Err: fmt.Errorf("x: %w", &state.FullError{Own: true})}, 429, "rate_limited", "internal_error", canonical.CodeRateLimited, time.Second},
+	{"replay not excluded", &state.UnavailableError{Lacks: state.LacksReplay, RetryAfter: 29 * time.Second}, 503, "internal_error", "internal_error", canonical.CodeUnavailable, 29 * time.Second},
+	{"shared state away", &problem.RecordingError{Err: &state.UnavailableError{Lacks: state.LacksShared, RetryAfter: 2 * time.Second}}, 503, "internal_error", "internal_error", canonical.CodeUnavailable, 2 * time.Second},
 	{"deadline", fmt.Errorf("dial: %w", context.DeadlineExceeded), 504, "timeout", "timeout", canonical.CodeTimeout, 0},
 	{"socket deadline", &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, 504, "timeout", "timeout", canonical.CodeTimeout, 0},
 	{"caller gone", context.Canceled, 504, "timeout", "timeout", canonical.CodeTimeout, 0},
@@ -98,6 +100,20 @@ var golden = []struct {
 	{"codec: version", &canonical.Error{Code: canonical.CodeUnsupportedVersion}, 404, "no_translation_path", "internal_error", canonical.CodeUnsupportedVersion, 0},
 	{"codec: other", &canonical.Error{Code: canonical.CodeOther, Message: "secret"}, 500, "internal_error", "internal_error", canonical.CodeOther, 0},
 	{"codec: new code", &canonical.Error{Code: "brand new", Message: "secret"}, 500, "internal_error", "internal_error", "brand new", 0},
+}
+
+// Whoever is refused because a store is away is told which guarantee that costs it.
+func TestFrom_NamesTheGuaranteeThatIsLacking(t *testing.T) {
+	t.Parallel()
+	for _, lacks := range []state.Guarantee{state.LacksRecording, state.LacksReading, state.LacksReplay, state.LacksShared} {
+		away := &state.UnavailableError{Err: errors.New("secret"), Lacks: lacks, RetryAfter: 1500 * time.Millisecond}
+		for _, err := range []error{away, fmt.Errorf("ect: %w", away), &problem.RecordingError{Err: fmt.Errorf("ect: %w", away)}} {
+			want := string(lacks) + "; try again in 2 s"
+			if p := problem.From(err); p.Detail != want {
+				t.Errorf("%T: %q, want %q", err, p.Detail, want)
+			}
+		}
+	}
 }
 
 func TestFrom(t *testing.T) {

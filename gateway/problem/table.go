@@ -1,6 +1,7 @@
 package problem
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"reflect"
@@ -68,6 +69,9 @@ var table = rows(
 	as(func(e *RecordingError) Problem {
 		if full, ok := errors.AsType[*state.FullError](e.Err); ok {
 			return noSpace(full)
+		}
+		if gone, ok := errors.AsType[*state.UnavailableError](e.Err); ok && gone.Lacks != "" {
+			return away(gone)
 		}
 		return unavailable(e.Error(), e.RetryAfter)
 	}),
@@ -144,9 +148,7 @@ var table = rows(
 		p.Location = e.Successor
 		return p
 	}),
-	as(func(e *state.UnavailableError) Problem {
-		return unavailable("evidence cannot be kept now", e.RetryAfter)
-	}),
+	as(away),
 	as(noSpace),
 )
 
@@ -202,6 +204,14 @@ func unavailable(detail string, after time.Duration) Problem {
 	p := retry(of(CodeInternal, detail), after, retrySoon)
 	p.Native = canonical.CodeUnavailable
 	return status(p, http.StatusServiceUnavailable)
+}
+
+// away says which guarantee cannot be kept while the store is away, and when to try
+// again: not every protocol has a place of its own for that.
+func away(e *state.UnavailableError) Problem {
+	p := unavailable("", e.RetryAfter)
+	p.Detail = cmp.Or(string(e.Lacks), "evidence cannot be kept now") + "; try again in " + retryAfter(p.RetryAfter) + " s"
+	return p
 }
 
 // noSpace tells a caller that has used up its own share from a store that is full.

@@ -204,14 +204,31 @@ func (e *FullError) Error() string {
 	return "state: no room for " + e.What
 }
 
+// Guarantee says what a caller is refused for: a text that it is shown.
+type Guarantee string
+
+// What cannot be promised while a store is away.
+const (
+	LacksRecording Guarantee = "evidence cannot be recorded now"
+	LacksReading   Guarantee = "evidence on record cannot be read now, so that the part of a message in its workflow is not known"
+	LacksReplay    Guarantee = "a replay cannot be excluded now"
+	LacksShared    Guarantee = "shared state, such as tasks, sessions, questions and dialogues, cannot be read or written now"
+)
+
 // UnavailableError: what has to be kept cannot be kept now, so nothing may
 // happen that depends on it. The message can be sent again later.
 type UnavailableError struct {
 	Err        error         // why; for logs, never shown
 	RetryAfter time.Duration // when to try again
+	Lacks      Guarantee     // what cannot be promised meanwhile; empty: the driver does not say
 }
 
-func (e *UnavailableError) Error() string { return "state: nothing can be kept now" }
+func (e *UnavailableError) Error() string {
+	if e.Lacks != "" {
+		return "state: " + string(e.Lacks)
+	}
+	return "state: nothing can be kept now"
+}
 
 // Unwrap gives the cause.
 func (e *UnavailableError) Unwrap() error { return e.Err }

@@ -77,8 +77,16 @@ func unfit(err error) bool {
 
 const retryAfter = time.Second
 
+// unavailable refuses what depends on Redis. What is not evidence is shared state.
 func unavailable(err error) error {
-	return &state.UnavailableError{Err: err, RetryAfter: retryAfter}
+	return &state.UnavailableError{Err: err, RetryAfter: retryAfter, Lacks: state.LacksShared}
+}
+
+// lacks names the guarantee that an operation could not keep.
+func lacks(err *error, what state.Guarantee) {
+	if gone, ok := errors.AsType[*state.UnavailableError](*err); ok {
+		gone.Lacks = what // each refusal is a value of its own
+	}
 }
 
 // failure is what an error of the client means to a caller.

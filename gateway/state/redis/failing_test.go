@@ -36,6 +36,31 @@ func wantUnavailable(t *testing.T, within time.Duration, do func() error) {
 	}
 }
 
+// While Redis is away each operation says which guarantee that costs.
+func TestUnavailable_SaysWhichGuaranteeIsLacking(t *testing.T) {
+	t.Parallel()
+	server := serve(t)
+	s := open(t, redis.Config{Addresses: []string{server.address}})
+	server.kill()
+	for name, tc := range map[string]struct {
+		lacks state.Guarantee
+		do    func() error
+	}{
+		"put":          {state.LacksRecording, func() error { return s.Put(t.Context(), ect.Record{ID: "i", Workflow: "w", Until: hence()}) }},
+		"get":          {state.LacksReading, func() error { _, err := s.Get(t.Context(), "i"); return err }},
+		"workflow":     {state.LacksReading, func() error { _, _, err := s.Workflow(t.Context(), "w", "", 1); return err }},
+		"standing":     {state.LacksReading, func() error { _, err := s.Standing(t.Context(), "w", "who"); return err }},
+		"claim":        {state.LacksReplay, func() error { _, err := claim(s, "i", time.Now()); return err }},
+		"entry":        {state.LacksShared, func() error { return swapOne(s, "1") }},
+		"conversation": {state.LacksShared, func() error { _, _, _, err := s.Last(t.Context(), "c"); return err }},
+	} {
+		gone, ok := errors.AsType[*state.UnavailableError](tc.do())
+		if !ok || gone.Lacks != tc.lacks {
+			t.Errorf("%s: %v, want %q", name, gone, tc.lacks)
+		}
+	}
+}
+
 func swapOne(s *redis.Store, id string) error {
 	got, _, err := s.Entries().Get(context.Background(), entryKey(id))
 	if err != nil {

@@ -57,7 +57,8 @@ return {'fresh'}
 // Claim notes the use of a token, as [state.Replays.Claim] does, for all
 // replicas at once. [state.UnavailableError]: Redis is away, or has lost what was
 // used and may not say yet what is new (R6); nobody may use it.
-func (s *Store) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUse) (ect.ReplayState, error) {
+func (s *Store) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUse) (_ ect.ReplayState, err error) {
+	defer lacks(&err, state.LacksReplay)
 	name := digest(string(key.Issuer), key.Workflow, string(key.ID))
 	shard := int(name[0]) % replayShards
 	reply, err := s.run(ctx, "uses of tokens", s.script(claimLua),

@@ -120,7 +120,8 @@ type about struct {
 // workflow is noted in another slot than the record, and after it: if the second step
 // fails the record makes no member, and putting it again repairs that. A root has its
 // workflow before either, and loses it soon when nothing follows.
-func (s *Store) Put(ctx context.Context, r ect.Record) error {
+func (s *Store) Put(ctx context.Context, r ect.Record) (err error) {
+	defer lacks(&err, state.LacksRecording)
 	text, err := json.Marshal(about{r.ID, r.Workflow, r.Issuer, r.Audience, r.Act, r.Parents, r.Until, r.Own, r.Holder, r.Members})
 	if err != nil {
 		return &state.FullError{What: "an execution context token"}
@@ -277,7 +278,8 @@ func rootOf(r *ect.Record) string {
 }
 
 // Get finds the records with each id, one of each issuer that used it.
-func (s *Store) Get(ctx context.Context, ids ...ect.ID) ([][]ect.Record, error) {
+func (s *Store) Get(ctx context.Context, ids ...ect.ID) (found [][]ect.Record, err error) {
+	defer lacks(&err, state.LacksReading)
 	if len(ids) > ect.MaxLookups {
 		return nil, ect.ErrTooManyIDs
 	}
@@ -296,7 +298,7 @@ func (s *Store) Get(ctx context.Context, ids ...ect.ID) ([][]ect.Record, error) 
 	if err != nil {
 		return nil, failure(ctx, "", err)
 	}
-	found := make([][]ect.Record, len(ids))
+	found = make([][]ect.Record, len(ids))
 	for i, reply := range replies {
 		fields := reply.Val()
 		for name, compact := range fields {
@@ -316,6 +318,7 @@ func (s *Store) Get(ctx context.Context, ids ...ect.ID) ([][]ect.Record, error) 
 // Workflow returns the records of a workflow in the order in which they came, of the
 // latest maxWorkflow of them. A cursor is the number under which the last one stands.
 func (s *Store) Workflow(ctx context.Context, wid, after string, limit int) (records []ect.Record, next string, err error) {
+	defer lacks(&err, state.LacksReading)
 	limit = max(limit, 1)
 	from := "-inf"
 	if after != "" {
@@ -364,7 +367,8 @@ func (s *Store) Workflow(ctx context.Context, wid, after string, limit int) (rec
 }
 
 // Standing says what an identity is to a workflow.
-func (s *Store) Standing(ctx context.Context, wid string, who ect.Identity) (ect.Standing, error) {
+func (s *Store) Standing(ctx context.Context, wid string, who ect.Identity) (standing ect.Standing, err error) {
+	defer lacks(&err, state.LacksReading)
 	bounded, cancel, err := s.begin(ctx)
 	if err != nil || wid == "" {
 		return ect.Standing{}, err
