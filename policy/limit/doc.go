@@ -13,10 +13,13 @@
 // addresses have tables of their own, because addresses are cheap to come by
 // and identities are not.
 //
-// Replicas of a gateway share their buckets (R19, shared.go): each leases a tenth
-// of a second's worth of requests at a time, so that a busy source costs a round
-// trip per lease and not per request. Over any T seconds all replicas admit at most
-// rate×T + burst + replicas×batch. While the shared buckets are away each replica
+// Replicas of a gateway share their buckets (R19, shared.go): each leases up to a tenth
+// of a second's worth of its part of the requests at a time, no more than twice of what
+// came since, so that a busy source costs a round trip per lease and not per request.
+// Over any T seconds all replicas admit at most rate×T + burst + replicas×batch. Of an
+// empty bucket a replica leases what is earned next, behind the leases of the others: so
+// replicas that ask for more than there is take turns, and none starves; with refusals
+// instead, the first to ask again would have all of it for seconds. While the shared buckets are away each replica
 // admits its share, the rate divided by the number of replicas.
 //
 // Alternatives considered: a fixed window (lets twice the rate through at its

@@ -34,7 +34,7 @@ func (l *lease) exhausted(now time.Time, scope Scope) Decision {
 		return Decision{OK: true, Scope: scope}
 	}
 	defer l.mu.Unlock()
-	if now.Before(l.refused) && !(l.left > 0 && now.Before(l.until)) {
+	if now.Before(l.refused) {
 		return Decision{Scope: scope, RetryAfter: l.refused.Sub(now)}
 	}
 	return Decision{OK: true, Scope: scope}

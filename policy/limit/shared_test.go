@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/aepb/aepb-gateway/policy/limit"
 )
@@ -18,10 +18,16 @@ import (
 // bucket is a fake of the shared buckets, on the clock of package time.
 type bucket struct {
 	mu      sync.Mutex
-	sources map[string]*rate.Limiter
+	sources map[string]*level
 	asked   atomic.Int64
 	away    atomic.Bool
 	slow    atomic.Int64 // how long it takes, in nanoseconds
+}
+
+// level is how full one bucket is; less than nothing: what it earns is leased already.
+type level struct {
+	tokens float64
+	at     time.Time
 }
 
 func (b *bucket) Lease(ctx context.Context, source string, perSecond float64, burst, want int) (int, time.Duration, error) {
@@ -38,20 +44,23 @@ func (b *bucket) Lease(ctx context.Context, source string, perSecond float64, bu
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.sources == nil {
-		b.sources = map[string]*rate.Limiter{}
-	}
+	now := time.Now()
 	l := b.sources[source]
 	if l == nil {
-		l = rate.NewLimiter(rate.Limit(perSecond), burst)
+		if b.sources == nil {
+			b.sources = map[string]*level{}
+		}
+		l = &level{tokens: float64(burst), at: now}
 		b.sources[source] = l
 	}
-	for n := want; n > 0; n-- {
-		if l.AllowN(time.Now(), n) {
-			return n, 0, nil
-		}
+	l.tokens, l.at = min(float64(burst), l.tokens+now.Sub(l.at).Seconds()*perSecond), now
+	granted, wait := min(want, int(math.Floor(l.tokens+1e-9))), time.Duration(0)
+	if granted < 1 {
+		granted = max(0, min(want, int(math.Floor(l.tokens+limit.LeaseAhead.Seconds()*perSecond))))
+		wait = time.Duration(math.Ceil((float64(max(granted, 1)) - l.tokens) / perSecond * 1e9))
 	}
-	return 0, time.Duration((1 - l.Tokens()) / perSecond * float64(time.Second)), nil
+	l.tokens -= float64(granted)
+	return granted, wait, nil
 }
 
 func replicas(t testing.TB, b limit.Bucket, n int, config limit.Config) []*limit.Limiter {
@@ -105,6 +114,90 @@ func TestReplicasShareABucket(t *testing.T) {
 	}
 }
 
+// arrivals are requests at one replica, some of them so close that they are at once,
+// until the end of the test. They count what passes after from.
+func arrivals(l *limit.Limiter, random *rand.Rand, perSecond float64, from, end time.Time) (passed int) {
+	key := limit.Identity("spiffe://a.test/x")
+	for time.Now().Before(end) {
+		if l.Allow(key).OK && !time.Now().Before(from) {
+			passed++
+		}
+		time.Sleep(time.Duration(random.ExpFloat64() / perSecond * 1e9))
+	}
+	return passed
+}
+
+// Finding F13: three replicas, of which callers ask for more than there is. Each admits
+// its part of the whole within a fifth, over ten seconds, and nothing of the rate is
+// lost, whatever rate and burst are, however fast the bucket answers, and whoever came
+// first. Before, the first took it all for seconds, and a burst of 1 lost a sixth.
+func TestReplicas_EachAdmitsItsFairPart(t *testing.T) {
+	t.Parallel()
+	const seconds, n = 10, 3
+	for seed := range uint64(24) {
+		random := rand.New(rand.NewPCG(seed, 13))
+		perSecond := []float64{14, 20, 50, 200, 1000}[seed%5]
+		burst := []int{1, 2, 10, int(perSecond) * 2}[seed%4]
+		over := 1.5 + 3*random.Float64() // of what there is, in all
+		synctest.Test(t, func(t *testing.T) {
+			b := &bucket{}
+			b.slow.Store(random.Int64N(int64(3 * time.Millisecond)))
+			all := replicas(t, b, n, limit.Config{Rate: perSecond, Burst: burst})
+			from := time.Now().Add(time.Duration(float64(burst)/(perSecond*(over-1))*1e9) + 5*time.Second) // the burst is used up
+			end := from.Add(seconds * time.Second)
+			var got [n]int
+			var group sync.WaitGroup
+			for i, l := range all {
+				source := rand.New(rand.NewPCG(seed, uint64(i)))
+				group.Go(func() {
+					time.Sleep(time.Duration(i) * 300 * time.Millisecond)
+					got[i] = arrivals(l, source, over*perSecond/n, from, end)
+				})
+			}
+			group.Wait()
+			total := got[0] + got[1] + got[2]
+			batch := min(max(1, int(perSecond*0.1/n)), burst)
+			if most, least := perSecond*seconds+n*float64(batch)+1, perSecond*seconds*0.95-n*float64(batch); float64(total) > most || float64(total) < least {
+				t.Errorf("%v/s, burst %d, %.1f times over: %d admitted in %d s, want %.0f to %.0f", perSecond, burst, over, total, seconds, least, most)
+			}
+			for _, one := range got {
+				if fair := float64(total) / n; math.Abs(float64(one)-fair) > fair/5+1 {
+					t.Errorf("%v/s, burst %d, %.1f times over: %v admitted, want each within a fifth of %.0f", perSecond, burst, over, got, fair)
+					break
+				}
+			}
+		})
+	}
+}
+
+// A replica that is asked for less than its part gets at least what it is asked for in
+// the proportion of the whole, and what it leaves goes to the others.
+func TestReplicas_LeasesFollowDemand(t *testing.T) {
+	t.Parallel()
+	for _, perSecond := range []float64{50, 1000} {
+		synctest.Test(t, func(t *testing.T) {
+			all := replicas(t, &bucket{}, 3, limit.Config{Rate: perSecond, Burst: 10})
+			from := time.Now().Add(2 * time.Second)
+			end := from.Add(10 * time.Second)
+			demand := [3]float64{2 * perSecond, 2 * perSecond, perSecond / 10}
+			var got [3]int
+			var group sync.WaitGroup
+			for i, l := range all {
+				source := rand.New(rand.NewPCG(1, uint64(i)))
+				group.Go(func() { got[i] = arrivals(l, source, demand[i], from, end) })
+			}
+			group.Wait()
+			total := float64(got[0] + got[1] + got[2])
+			if total < perSecond*10*0.97 || total > perSecond*10*1.02 {
+				t.Errorf("%v/s: %v admitted in all, want %v", perSecond, total, perSecond*10)
+			}
+			if part := perSecond * 10 * demand[2] / (4.1 * perSecond); float64(got[2]) < part*0.8 || math.Abs(float64(got[0]-got[1])) > float64(got[0])/5 {
+				t.Errorf("%v/s: %v admitted, want at least %.0f at the last and as much at each of the others", perSecond, got, part)
+			}
+		})
+	}
+}
+
 // The road asks once per lease, and not at all while the bucket is known to be empty.
 func TestLeasesSaveRoundTrips(t *testing.T) {
 	t.Parallel()
@@ -112,11 +205,11 @@ func TestLeasesSaveRoundTrips(t *testing.T) {
 		b := &bucket{}
 		l := replicas(t, b, 2, limit.Config{Rate: 1000, Burst: 1000})[0] // batches of 50
 		key := limit.Identity("spiffe://a.test/x")
-		if got := take(l, key, 100); got != 100 || b.asked.Load() != 2 {
-			t.Errorf("%d passed with %d questions, want 100 with 2", got, b.asked.Load())
+		if got := take(l, key, 200); got != 200 || b.asked.Load() > 9 { // 2, 4, 8, 16, 32, then batches
+			t.Errorf("%d passed with %d questions, want 200 with 9 at most", got, b.asked.Load())
 		}
 		take(l, key, 5000)
-		if asked := b.asked.Load(); asked > 22 {
+		if asked := b.asked.Load(); asked > 9+16+1 {
 			t.Errorf("a source that floods an empty bucket asked %d times", asked)
 		}
 		if d := l.Allow(key); d.OK || d.RetryAfter <= 0 || d.Scope != limit.ScopeIdentity {
