@@ -68,7 +68,7 @@ func (r *Replays) young(now time.Time) error {
 	if !now.Before(first) {
 		return nil
 	}
-	return &UnavailableError{Err: errYoung, RetryAfter: first.Sub(now)}
+	return &UnavailableError{Err: errYoung, RetryAfter: first.Sub(now), Lacks: LacksReplay}
 }
 
 func (r *Replays) full(now time.Time) *FullError {

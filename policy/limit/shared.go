@@ -13,8 +13,8 @@ type Bucket interface {
 	// Lease takes up to want requests, at least one, out of a source's bucket, which
 	// fills with rate per second up to burst. Of an empty bucket it takes requests that
 	// the bucket still has to earn, each only once: they may be made after wait, and
-	// those of whoever asks next come after them. granted 0: the next one that nobody
-	// has taken is there after wait, which is more than [LeaseAhead].
+	// the next lease comes after them. granted 0: the next request that is not leased
+	// yet is there after wait, which is more than [LeaseAhead].
 	Lease(ctx context.Context, source string, rate float64, burst, want int) (granted int, wait time.Duration, err error)
 }
 

@@ -146,7 +146,7 @@ func TestUncleanEnd(t *testing.T) {
 		wantClaim(t, s, 1, lost, ect.ReplaySame)
 		found, err := s.Claim(t.Context(), replayKey(2), use(lost))
 		later := (*state.UnavailableError)(nil)
-		if wait := time.Until(start.Truncate(time.Second).Add(time.Second)); found != ect.ReplayUnknown || !errors.As(err, &later) || later.RetryAfter != wait {
+		if wait := time.Until(start.Truncate(time.Second).Add(time.Second)); found != ect.ReplayUnknown || !errors.As(err, &later) || later.RetryAfter != wait || later.Lacks != state.LacksReplay {
 			t.Errorf("in the second of the start: %v, %v, want to come again after %v", found, err, wait)
 		}
 		time.Sleep(time.Second)
