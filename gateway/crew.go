@@ -137,6 +137,27 @@ func (c *crew) settle(ctx context.Context) bool {
 	return c.working <= c.serving
 }
 
+// bound is ctx, but ends with the crew too. release gives back what that takes.
+func (c *crew) bound(ctx context.Context) (_ context.Context, release func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	unlink := context.AfterFunc(c.ctx, cancel)
+	return ctx, func() { unlink(); cancel() }
+}
+
+// detached has the values of a request and ends with the crew alone.
+type detached struct {
+	context.Context                 //nolint:containedctx // of the crew
+	values          context.Context //nolint:containedctx // this is one
+}
+
+// Value implements [context.Context].
+func (d detached) Value(key any) any {
+	if v := d.Context.Value(key); v != nil { // how package context finds what ends with it
+		return v
+	}
+	return d.values.Value(key)
+}
+
 // close ends the work and waits until it has ended.
 func (c *crew) close() {
 	c.mu.Lock()
@@ -243,7 +264,7 @@ func (f *inflight) enter(ctx context.Context, session string, id json.RawMessage
 // nothing can name it, and every answer goes the way its request came: then the
 // same id twice is nobody's business but its sender's.
 func (g *Gateway) enter(ctx context.Context, x *exchange) (context.Context, error) {
-	x.stopped = x.lifetime(ctx)
+	x.stopped = g.lifetime(ctx, x)
 	session := x.call.Session
 	if session == "" || len(x.wireID) == 0 {
 		return x.stopped, nil
@@ -260,9 +281,16 @@ func (g *Gateway) enter(ctx context.Context, x *exchange) (context.Context, erro
 	return ctx, nil
 }
 
-// canceled tells an error that came of the caller's own cancellation from others.
-func (x *exchange) canceled(err error) error {
-	if x.stopped != nil && errors.Is(err, context.Canceled) && errors.Is(context.Cause(x.stopped), errCanceled) {
+// stopped tells an error that came of the end of this process, or of the caller's own
+// cancellation, from others.
+func (g *Gateway) stopped(x *exchange, err error) error {
+	if !errors.Is(err, context.Canceled) {
+		return err
+	}
+	if g.crew.ctx.Err() != nil {
+		return errStopped
+	}
+	if x.stopped != nil && errors.Is(context.Cause(x.stopped), errCanceled) {
 		return errCanceled
 	}
 	return err

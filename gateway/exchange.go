@@ -122,9 +122,14 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 	if transport.RequestID(ctx) == "" { // of a listener that is not HTTP
 		ctx = transport.WithRequestID(ctx, g.NewID())
 	}
-	x := &exchange{call: call, settings: g.settings.Load(), began: g.Now(), leave: g.Metrics.Enter(), under: g.requests.enter(), legs: &requestLegs{}, holder: holderOf(call.Caller, call.Address)}
+	ctx, release := g.crew.bound(ctx)
+	left := g.requests.enter()
+	x := &exchange{
+		call: call, settings: g.settings.Load(), began: g.Now(), leave: g.Metrics.Enter(), under: func() { release(); left() },
+		legs: &requestLegs{}, holder: holderOf(call.Caller, call.Address),
+	}
 	defer func() {
-		err = x.canceled(err)
+		err = g.stopped(x, err)
 		if answer.Events == nil { // a stream is settled at its end
 			answer = g.settle(ctx, x, answer, err)
 		}
@@ -168,6 +173,7 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 // settle closes the books of a message: the evidence of a failure, the answer
 // for a repetition, the counters.
 func (g *Gateway) settle(ctx context.Context, x *exchange, answer transport.Answer, err error) transport.Answer {
+	ctx = context.WithoutCancel(ctx) // also for a caller who has left, and at the end of this process
 	if err != nil {
 		g.restore(ctx, x)
 		answer = g.fail(ctx, x, answer, err)

@@ -309,9 +309,7 @@ func (r *run) drive(ctx context.Context) {
 var errCanceled = &problem.CanceledError{}
 
 // errStopped: this process ends.
-var errStopped = &canonical.Error{
-	Code: canonical.CodeUnavailable, Message: "the gateway was stopped; whether the agent has finished is not known",
-}
+var errStopped = &problem.StoppedError{}
 
 // stepOr is step, unless somebody says to stop: a letter, the client of a
 // session, or whoever closes the gateway. An agent that has a task of its own
@@ -364,7 +362,7 @@ func (r *run) ended(ctx context.Context, cause error) {
 		r.abort()
 		r.mark(ctx, canonical.StateCanceled, "")
 	case ctx.Err() != nil:
-		r.lose(context.WithoutCancel(ctx), errStopped.Message)
+		r.lose(context.WithoutCancel(ctx), errStopped.Error())
 	default:
 		r.lose(ctx, problem.Native(cause).Message)
 	}

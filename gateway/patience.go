@@ -77,10 +77,10 @@ func (l *life) judge(x *exchange, err error) error {
 }
 
 // lifetime is how long the work goes on: it ends with the caller's connection
-// only where that means to stop.
-func (x *exchange) lifetime(ctx context.Context) context.Context {
+// only where that means to stop, and always with the gateway.
+func (g *Gateway) lifetime(ctx context.Context, x *exchange) context.Context {
 	if x.call.Detached {
-		return context.WithoutCancel(ctx)
+		return detached{g.crew.ctx, context.WithoutCancel(ctx)}
 	}
 	return ctx
 }

@@ -111,7 +111,7 @@ func (g *Gateway) askAgent(ctx context.Context, x *exchange, rec *record, query 
 		}
 		return r.tell(ctx)
 	}
-	return g.converse(x.lifetime(ctx), x, sealed)
+	return g.converse(g.lifetime(ctx, x), x, sealed)
 }
 
 // errEnded refuses a subscription to a task that has ended (A2A 1.0 section 3.1.6).
@@ -167,7 +167,7 @@ func (g *Gateway) cancelApart(ctx context.Context, x *exchange) (transport.Answe
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	return g.converse(x.lifetime(ctx), x, sealed)
+	return g.converse(g.lifetime(ctx, x), x, sealed)
 }
 
 // acknowledged sends what is only acknowledged; an error of the agent is one

@@ -47,6 +47,9 @@ func TestMain(m *testing.M) {
 // secret stands in every message. Neither a refusal nor a log may repeat it.
 const secret = "swordfish"
 
+// shortGrace is how long what is under way may last when a test ends.
+const shortGrace = 500 * time.Millisecond
+
 // patience bounds what a test waits for.
 const patience = 30 * time.Second
 
@@ -96,6 +99,9 @@ func newBed(t *testing.T, p plan) *bed {
 	b.goodAgents(t, &p.config)
 	if p.config.Admin.Operators == nil {
 		p.config.Admin.Operators = approvers()
+	}
+	if p.config.ShutdownDelay == nil && p.config.ShutdownGrace == 0 { // agents of tests may never end
+		p.config.ShutdownDelay, p.config.ShutdownGrace = new(config.Duration), config.Duration(shortGrace)
 	}
 	b.start(t, p)
 	b.me = b.party(t, b.dev.Client)

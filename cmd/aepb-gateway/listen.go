@@ -29,7 +29,8 @@ const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 60 * time.Second
 	idleTimeout       = 120 * time.Second
-	shutdownPart      = 500 * time.Millisecond // also for the last answers after the grace
+	shutdownPart      = 500 * time.Millisecond
+	lastAnswers       = time.Second // after the grace, for what is told on all listeners then
 	maxHeaderBytes    = 64 << 10
 )
 
@@ -178,7 +179,8 @@ func (out *service) started(ctx context.Context) {
 // until load balancers have noticed. Then new work is refused, and what is under way has
 // the grace to end, with all listeners open, since it may need its callers. What is left
 // then fails on record and is told so. The admin listener closes after the public one,
-// and that of the metrics last, so that a scraper sees the end.
+// and that of the metrics last, so that a scraper sees the end. From the end of the grace to the end
+// of this process it takes two seconds at most.
 func (out *service) stop(ctx context.Context, servers []*http.Server, endCalls, closeDoors func()) error {
 	out.stopping.Store(true)
 	out.logger.InfoContext(ctx, "stopping", slog.Duration("delay", out.delay), slog.Duration("grace", out.grace))
@@ -190,35 +192,44 @@ func (out *service) stop(ctx context.Context, servers []*http.Server, endCalls, 
 	}
 	servers[0].SetKeepAlivesEnabled(false) // the next request of a caller goes where there is work for it
 	out.road.Drain(within)
-	endCalls()
 	var errs []error
 	if within.Err() != nil {
-		out.logger.WarnContext(ctx, "the grace is over: work that is left fails on record")
+		out.logger.WarnContext(ctx, "the grace is over: work that is left fails on record, and its callers are told")
 		errs = append(errs, out.road.Close())
-		last, cancelLast := context.WithTimeout(ctx, shutdownPart)
+		last, cancelLast := context.WithTimeout(ctx, lastAnswers)
 		defer cancelLast()
 		within = last
 	}
-	for _, server := range servers {
-		if err := drain(within, server); err != nil {
-			errs = append(errs, err, server.Close())
-		}
-	}
+	endCalls()
 	closeDoors()
+	errs = append(errs, out.drainServer(within, servers[0]))
+	for _, drained := range out.drained {
+		drained(within)
+	}
 	out.listening.Wait()
+	rest, cancelRest := context.WithTimeout(ctx, shutdownPart)
+	defer cancelRest()
+	for _, server := range servers[1:] {
+		errs = append(errs, out.drainServer(rest, server))
+	}
 	return errors.Join(append(errs, out.shut())...)
 }
 
-// drain waits until a server's connections have ended. An HTTP/2 connection whose
+// drainServer waits until a server's connections have ended. An HTTP/2 connection whose
 // handshake ends only after Shutdown has begun is not told of it (net/http tells
-// those that it knows then), so it is begun again now and then.
-func drain(ctx context.Context, server *http.Server) error {
+// those that it knows then), so it is begun again now and then. Connections that are left
+// when ctx ends are cut: their clients do not read, which is no failure of this process.
+func (out *service) drainServer(ctx context.Context, server *http.Server) error {
 	for {
 		part, cancel := context.WithTimeout(ctx, shutdownPart)
 		err := server.Shutdown(part)
 		cancel()
-		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		switch {
+		case err == nil || !errors.Is(err, context.DeadlineExceeded):
 			return err
+		case ctx.Err() != nil:
+			out.logger.WarnContext(ctx, "connections are cut whose clients have not read their answers")
+			return server.Close()
 		}
 	}
 }
@@ -262,7 +273,7 @@ func (out *service) overGRPC(s settings, form translators.Translator, callers ht
 	}
 	at := s.publicGRPC()
 	listener, err := ta2a.NewListener(ta2a.ListenerDeps{
-		Form: form, Accept: out.publicBounds.connections.Listen(s.grpc), TLS: out.tls, Session: s.source.Session, Logger: s.logger, GRPC: at, Grace: shutdownPart,
+		Form: form, Accept: out.publicBounds.connections.Listen(s.grpc), TLS: out.tls, Session: s.source.Session, Logger: s.logger, GRPC: at, Grace: lastAnswers,
 		Requests: out.publicBounds.requests, Write: s.config.InFlight(s.dev).WriteWait,
 		AgentURL: func(agent string) string { return s.publicURL + "/agents/" + agent },
 		Identify: func(ctx context.Context, a ta2a.Arrival) context.Context {

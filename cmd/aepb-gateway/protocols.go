@@ -35,6 +35,7 @@ type protocol struct {
 	listener transport.Listener                      // nil: it has none of its own
 	pusher   transport.Pusher                        // nil: it posts to no webhooks
 	drain    func()                                  // ends the streams on which nothing is said; nil: it has none
+	drained  func(context.Context)                   // waits for connections that it took over from the HTTP server; nil: it has none
 	close    func() error                            // nil: nothing to close
 }
 
@@ -172,7 +173,7 @@ func speakAINP(out *service, form translators.Translator) (protocol, error) {
 		return protocol{}, err
 	}
 	return protocol{
-		form: form, dialer: dialer, drain: door.Close,
+		form: form, dialer: dialer, drain: door.Close, drained: door.Wait,
 		doors: func(road transport.Exchanger) httpapi.Doors { return at("/ainp", door.Handler(road)) },
 	}, nil
 }

@@ -91,9 +91,10 @@ type service struct {
 	failing       func() error // why state cannot be kept now; nil: it can
 	expiry        *expiry
 	guard         *egress.Guard
-	documents     *egress.Guard // fetches capability documents that callers name
-	hooks         *egress.Guard // of webhooks and callbacks; nil: not made yet
-	drain         []func()      // end the streams on which nothing is said
+	documents     *egress.Guard           // fetches capability documents that callers name
+	hooks         *egress.Guard           // of webhooks and callbacks; nil: not made yet
+	drain         []func()                // end the streams on which nothing is said
+	drained       []func(context.Context) // wait for the connections that are not the HTTP server's
 	entries       gateway.Entries
 	listening     sync.WaitGroup // listeners
 	signer        *ect.Signer
@@ -234,6 +235,9 @@ func (out *service) speak() ([]protocol, error) {
 		}
 		if p.drain != nil {
 			out.drain = append(out.drain, p.drain)
+		}
+		if p.drained != nil {
+			out.drained = append(out.drained, p.drained)
 		}
 		if p.listener != nil {
 			out.listeners = append(out.listeners, p.listener)

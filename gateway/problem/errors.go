@@ -121,6 +121,14 @@ type DrainingError struct {
 
 func (e *DrainingError) Error() string { return "no new work is taken" }
 
+// StoppedError: the gateway was stopped while a request was under way, and the time for
+// work under way was over (R16).
+type StoppedError struct{}
+
+func (*StoppedError) Error() string {
+	return "the gateway was stopped before the agent had answered; whether the agent has finished is not known"
+}
+
 // RetiredError: the agent has ended for good.
 type RetiredError struct{ Successor string } // URL of its successor; empty: none
 

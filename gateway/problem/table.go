@@ -85,6 +85,9 @@ var table = rows(
 		p.Location = e.Location
 		return p
 	}),
+	as(func(e *StoppedError) Problem {
+		return retry(of(CodeDraining, e.Error()), 0, retryDrain)
+	}),
 	as(func(e *RetiredError) Problem {
 		p := of(CodeRetired, e.Error())
 		p.Successor = e.Successor

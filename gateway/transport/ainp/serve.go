@@ -49,6 +49,7 @@ type Door struct {
 	unidentified *quota.Pool     // those whose caller has proved no identity yet, by address
 	open         context.Context //nolint:containedctx // ends when the door closes
 	close        context.CancelFunc
+	sockets      sockets
 }
 
 var _ transport.Door = (*Door)(nil)
@@ -77,11 +78,24 @@ func NewDoor(deps DoorDeps) (*Door, error) {
 		return nil, err
 	}
 	d.open, d.close = context.WithCancel(context.Background())
+	d.sockets.idle = make(chan struct{})
 	return d, nil
 }
 
-// Close ends the connections that stay open, and what goes on in them.
-func (d *Door) Close() { d.close() }
+// Close takes no more connections that stay open, and ends each of those that there are
+// when nothing is under way on it.
+func (d *Door) Close() {
+	d.sockets.close()
+	d.close()
+}
+
+// Wait waits, after Close, until the connections have ended, or ctx has.
+func (d *Door) Wait(ctx context.Context) {
+	select {
+	case <-d.sockets.idle:
+	case <-ctx.Done():
+	}
+}
 
 // Handler takes one envelope by POST and answers with one, or opens a WebSocket.
 func (d *Door) Handler(road transport.Exchanger) http.Handler {

@@ -77,6 +77,7 @@ type socket struct {
 	mu      sync.Mutex
 	running map[string]context.CancelCauseFunc // by the id of the intent
 	busy    int
+	leaving bool // it ends as soon as nothing is under way
 	heard   bool // since somebody last looked
 	group   *workers.Group
 }
@@ -86,6 +87,11 @@ type socket struct {
 // browser's page of another origin is refused at once.
 func (d *Door) serveSocket(w http.ResponseWriter, r *http.Request, road transport.Exchanger) {
 	v := &visit{d: d, road: road, agent: r.PathValue("agent"), back: post{w}, profile: ainp.SigDraft}
+	if !d.sockets.enter() {
+		v.fail(&problem.DrainingError{}, nil)
+		return
+	}
+	defer d.sockets.leave()
 	place, err := d.admitSocket(r.Context())
 	if err != nil {
 		v.fail(err, nil)
@@ -115,7 +121,7 @@ func (d *Door) serveSocket(w http.ResponseWriter, r *http.Request, road transpor
 		_ = conn.Close(websocket.StatusPolicyViolation, "the certificate of this connection has expired or is not trusted any more")
 		cancel()
 	})()
-	defer context.AfterFunc(d.open, func() { _ = conn.Close(websocket.StatusGoingAway, "the gateway stops") })() //nolint:contextcheck // a signal
+	defer context.AfterFunc(d.open, s.goAway)() //nolint:contextcheck // a signal
 	s.group.Go(func() { s.watch(ctx) })
 	s.listen(ctx)
 }
@@ -171,9 +177,61 @@ func (s *socket) listen(ctx context.Context) {
 
 func (s *socket) enter(n int) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.busy += n
 	s.heard = true
+	over := s.leaving && s.busy == 0
+	s.mu.Unlock()
+	if over {
+		s.goAway()
+	}
+}
+
+// goAway ends the connection because the gateway stops: at once, or when what is under
+// way has been answered.
+func (s *socket) goAway() {
+	s.mu.Lock()
+	s.leaving = true
+	busy := s.busy > 0
+	s.mu.Unlock()
+	if !busy {
+		_ = s.conn.Close(websocket.StatusGoingAway, "the gateway stops")
+	}
+}
+
+// sockets counts the connections that stay open, until none is and no more are taken.
+type sockets struct {
+	mu     sync.Mutex
+	count  int
+	closed bool
+	idle   chan struct{} // closed then
+}
+
+// enter counts one until leave is called; false: no more are taken.
+func (s *sockets) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.count++
+	}
+	return !s.closed
+}
+
+func (s *sockets) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.count--; s.closed && s.count == 0 {
+		close(s.idle)
+	}
+}
+
+// close takes no more. It is idempotent.
+func (s *sockets) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed && s.count == 0 {
+		close(s.idle)
+	}
+	s.closed = true
 }
 
 // watch looks whether the caller is there, and ends a connection on which

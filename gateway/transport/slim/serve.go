@@ -44,8 +44,9 @@ type ListenerDeps struct {
 	Limits    ect.Limits             // of the evidence of one request; zero: the defaults
 }
 
-// grace is how long calls that run may go on after the end was announced (R16).
-const grace = 25 * time.Second
+// grace is how long calls that run may go on after the end of Serve's context: the
+// gateway has drained before (R16), so that only their last words are missing.
+const grace = time.Second
 
 // Listener exposes agents on every node, as org/namespace/agent.
 type Listener struct {

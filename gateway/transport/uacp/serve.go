@@ -118,8 +118,11 @@ func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
 func (l *Listener) connection(ctx context.Context, road transport.Exchanger, plain net.Conn, entry *handshake) {
 	conn := tls.Server(plain, l.deps.TLS)
 	defer func() { _ = conn.Close() }()
-	// Reading stops when ctx ends; what is being answered is answered.
-	stop := context.AfterFunc(ctx, func() { _ = plain.SetReadDeadline(time.Unix(1, 0)) })
+	// Reading stops when ctx ends; what is being answered is answered, to a peer that reads.
+	stop := context.AfterFunc(ctx, func() {
+		_ = plain.SetReadDeadline(time.Unix(1, 0))
+		time.AfterFunc(lastAnswers, func() { _ = plain.Close() })
+	})
 	defer stop()
 	greet, cancel := context.WithTimeout(ctx, l.deps.Config.Handshake)
 	defer cancel()
@@ -186,6 +189,9 @@ func address(conn net.Conn) string {
 	}
 	return host
 }
+
+// lastAnswers is how long answers may take to be read after the end of Serve's context.
+const lastAnswers = time.Second
 
 // idleWorkers is how many goroutines of a connection wait for its next frames, and of
 // all who send datagrams.
