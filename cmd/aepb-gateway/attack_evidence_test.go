@@ -126,7 +126,7 @@ func TestAttack_ATokenThatNeverEnds(t *testing.T) {
 func TestAttack_OneIssuerFillsRedis(t *testing.T) {
 	t.Parallel()
 	server := newRedis(t, "--maxmemory", "12mb", "--appendfsync", "everysec")
-	own := config.Config{Limits: manyRequests(), State: config.State{Redis: config.Redis{Addresses: []string{server.address}, Plaintext: "loopback"}}}
+	own := config.Config{Limits: manyRequests(), State: server.state()}
 	b := newBed(t, plan{serve: true, config: own})
 	other := b.beside(t, "gateway-2", config.Config{Limits: manyRequests(), State: own.State})
 	mallory := b.svid(t, "/mallory")

@@ -575,8 +575,12 @@ func TestStateKeyIsKept(t *testing.T) {
 		t.Errorf("no key: %v", err)
 	}
 	shared := kept{backend: "redis"}
-	if _, plain, err := shared.sealed(settings{logger: s.logger}); err != nil || !plain {
+	if _, plain, err := shared.sealed(settings{logger: s.logger}); !errors.Is(err, errNoStateKey) || plain {
 		t.Errorf("Redis without a key: plain %v, %v", plain, err)
+	}
+	unverified := settings{logger: s.logger, config: config.Config{State: config.State{Unverified: true}}}
+	if _, plain, err := shared.sealed(unverified); err != nil || !plain {
+		t.Errorf("Redis that is not verified: plain %v, %v", plain, err)
 	}
 }
 

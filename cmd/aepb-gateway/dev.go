@@ -84,7 +84,7 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 		extra.State.Path = filepath.Join(flags.dir, "state.db")
 	}
 	s, err := devSettings(material, extra, at, token, stderr)
-	if err == nil && extra.State.Key == "" && extra.State.Redis.Used() {
+	if err == nil && extra.State.Key == "" && !extra.State.Unverified && extra.State.Redis.Used() {
 		s.stateKeys, err = stateKeyAt(filepath.Join(flags.dir, "state-key"))
 	}
 	if err == nil {

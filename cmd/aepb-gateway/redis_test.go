@@ -14,12 +14,14 @@ import (
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/state/seal"
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
 // redisServer is a real one; kill ends it, run starts it again over what it left.
 type redisServer struct {
 	address string
+	key     string // file with the key of those who share it
 	run     func()
 	kill    func()
 }
@@ -32,6 +34,8 @@ func newRedis(t *testing.T, options ...string) *redisServer {
 	must(t, l.Close())
 	_, port, _ := strings.Cut(s.address, ":")
 	dir := t.TempDir()
+	s.key = filepath.Join(dir, "state-key")
+	must(t, os.WriteFile(s.key, seal.NewKey(), 0o600))
 	var process *exec.Cmd
 	s.run = func() {
 		process = exec.CommandContext(context.WithoutCancel(t.Context()), "redis-server", append([]string{
@@ -54,6 +58,11 @@ func newRedis(t *testing.T, options ...string) *redisServer {
 	return s
 }
 
+// state is that of a gateway which has the key.
+func (s *redisServer) state() config.State {
+	return config.State{Key: s.key, Redis: config.Redis{Addresses: []string{s.address}, Plaintext: "loopback"}}
+}
+
 func within(t *testing.T, limit time.Duration, what string, done func() bool) {
 	t.Helper()
 	end := time.After(limit)
@@ -74,7 +83,7 @@ func TestStateInRedis(t *testing.T) {
 	t.Parallel()
 	server := newRedis(t)
 	b := newBed(t, plan{config: config.Config{
-		State: config.State{Redis: config.Redis{Addresses: []string{server.address}, Plaintext: "loopback"}},
+		State: server.state(),
 	}})
 	ready := func() bool { return b.send(t, b.operator("GET", "/readyz", "", nil)).status == http.StatusOK }
 	metric := func(value string) bool {
@@ -123,7 +132,7 @@ func TestServe_StartsWithoutRedis(t *testing.T) {
 	server := newRedis(t)
 	server.kill()
 	b := newBed(t, plan{config: config.Config{
-		State: config.State{Redis: config.Redis{Addresses: []string{server.address}, Plaintext: "loopback"}},
+		State: server.state(),
 	}})
 	if status, text := b.monitor(t, "/readyz", ""); status != http.StatusServiceUnavailable || text != "state cannot be kept now: Redis at "+server.address+" cannot be reached\n" {
 		t.Errorf("ready: %d %s", status, text)
@@ -145,7 +154,7 @@ func TestDoors_NameTheGuaranteeThatRedisIsNeededFor(t *testing.T) {
 	t.Parallel()
 	server := newRedis(t)
 	b := newBed(t, plan{config: config.Config{
-		State: config.State{Redis: config.Redis{Addresses: []string{server.address}, Plaintext: "loopback"}},
+		State: server.state(),
 	}})
 	add := modernCall("concierge", `{"message":"x"}`)
 	doors := map[string]struct {
@@ -197,7 +206,7 @@ func TestServe_RefusesAnUnfitRedis(t *testing.T) {
 		"lost CA":        {`{addresses: ["127.0.0.1:1"], tls: {ca: /lost.pem}}`, "state.redis"},
 		"lost secret":    {`{addresses: ["127.0.0.1:1"], plaintext: loopback, password_file: /lost}`, "state.redis"},
 	} {
-		_, file := operated(t, "state: {redis: "+tc.redis+"}\n")
+		_, file := operated(t, "state: {unverified: true, redis: "+tc.redis+"}\n")
 		err := serve(t.Context(), file, &journal{}, &journal{})
 		if err == nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: got %v, want it to say %q", name, err, tc.says)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/state/seal"
 )
@@ -16,6 +17,9 @@ const maxKeyFile = 4 << 10
 
 // onlyOwner is the mode of a file with a secret.
 const onlyOwner fs.FileMode = 0o600
+
+// errNoStateKey: no way of running the gateway leaves Redis unverified by itself.
+var errNoStateKey = errors.New("state in redis has no key: set state.key, or state.unverified: true")
 
 // loadStateKeys reads state.key; no file, no keys.
 func loadStateKeys(file string) ([][]byte, error) {
@@ -61,7 +65,8 @@ func stateKeyAt(file string) ([][]byte, error) {
 
 // sealed puts encryption between the gateway and a driver that writes to a file
 // or to Redis. A file has a key beside it when none is configured. In Redis, which
-// several replicas share, nothing is sealed then, and plain says so.
+// several replicas share, nothing is sealed where the operator says state.unverified,
+// and plain says so.
 func (k kept) sealed(s settings) (out kept, plain bool, err error) {
 	keys := s.stateKeys
 	switch {
@@ -71,13 +76,22 @@ func (k kept) sealed(s settings) (out kept, plain bool, err error) {
 		if keys, err = stateKeyAt(s.config.State.Path + ".key"); err != nil {
 			return k, false, fmt.Errorf("the key of the state: %w", err)
 		}
-	case len(keys) == 0:
-		s.logger.WarnContext(context.Background(), "state in redis is not sealed: webhooks with credentials are refused; configure state.key, the same for all replicas")
+	case len(keys) == 0 && s.config.State.Unverified:
+		s.logger.WarnContext(context.Background(), "state in redis is not sealed: what any program writes there is believed, and webhooks with credentials are refused; configure state.key, the same for all replicas, instead of state.unverified")
 		return k, true, nil
+	case len(keys) == 0:
+		return k, false, errNoStateKey
 	}
-	box, err := seal.NewBox(keys...)
+	box, err := seal.NewBox(seal.Deps{Now: time.Now, Logger: s.logger}, keys...)
 	if err != nil {
 		return k, false, err
+	}
+	ignored := k.ignored
+	k.ignored = func() uint64 {
+		if ignored == nil {
+			return box.Refused()
+		}
+		return ignored() + box.Refused()
 	}
 	k.entries = seal.NewEntries(k.entries, box)
 	if shared, ok := k.answers.(seal.SharedStore); ok {

@@ -332,6 +332,7 @@ func (c Config) Serve() error {
 	}
 	errs = append(errs, c.Listen.serve()...)
 	errs = append(errs, c.SLIM.serve()...)
+	errs = append(errs, c.State.serve()...)
 	for _, agent := range c.Directory(false) {
 		if err := directory.Validate(agent, false); err != nil {
 			errs = append(errs, &Error{Reason: fmt.Sprintf("agents: %v", err)})

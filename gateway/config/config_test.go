@@ -139,6 +139,9 @@ func TestMistakes(t *testing.T) {
 		"redis replicas":    {"state: {redis: {max_replicas: 1001, addresses: [\"127.0.0.1:1\"]}}\n", "[1:31] state.redis.max_replicas"},
 		"redis timeout":     {"state: {redis: {timeout: 1m, addresses: [\"127.0.0.1:1\"]}}\n", "[1:26] state.redis.timeout"},
 		"redis two ways":    {"state: {redis: {cluster: true, master: m, addresses: [\"127.0.0.1:1\"]}}\n", "[1:26] state.redis.cluster"},
+		"unverified file":   {"state: {unverified: true, path: a.db}\n", "[1:21] state.unverified"},
+		"unverified, key":   {"state: {unverified: true, key: k, redis: {plaintext: loopback, addresses: [\"127.0.0.1:1\"]}}\n", "leave out one of them"},
+		"unverified how":    {"state: {unverified: maybe}\n", "[1:21]"},
 		"redis username":    {"state: {redis: {username_file: u, addresses: [\"127.0.0.1:1\"]}}\n", "without a password"},
 		"redis key":         {"state:\n  redis:\n    host: x\n", "[3:5]"},
 		"two mistakes":      {"log: {level: loud}\npolicy: {hop_scope: all}\n", "[2:21]"},
@@ -160,6 +163,7 @@ public_url: https://gw.example
 identity: {trust_domain: example.com, certificate: a.pem, key: b.pem, bundle: c.pem}
 admin: {operators: {ann: {id: spiffe://example.com/ann, roles: [viewer]}}}
 `
+	const redis = `state: {redis: {plaintext: loopback, addresses: ["127.0.0.1:1"]}`
 	for name, tc := range map[string]struct {
 		text string
 		says []string
@@ -167,6 +171,9 @@ admin: {operators: {ann: {id: spiffe://example.com/ann, roles: [viewer]}}}
 		"whole":      {whole, nil},
 		"nothing":    {"", []string{"identity.certificate", "identity.key", "identity.bundle", "identity.trust_domain", "admin.operators", "public_url"}},
 		"pushed":     {strings.Replace(whole, "certificate: a.pem, key: b.pem, bundle: c.pem", `workload_api: "unix:///a.sock"`, 1), nil},
+		"no key":     {whole + redis + "}\n", []string{"state.key: missing", "state.unverified: true"}},
+		"a key":      {whole + redis + ", key: k}\n", nil},
+		"unverified": {whole + redis + ", unverified: true}\n", nil},
 		"half a TLS": {whole + "tls: {key: x}\n", []string{"certificate and key go together"}},
 		"plain http": {whole + `agents: {a: {endpoints: [{binding: a2a-v1, url: "http://127.0.0.1"}]}}`, []string{"https"}},
 		"a bad name": {whole + `agents: {A: {endpoints: [{binding: a2a-v1, url: "https://a.example"}]}}`, []string{"a name is"}},

@@ -35,6 +35,9 @@ func (r Redis) replicas() int {
 // check finds the mistakes of state.redis.
 func (s State) check(say func(path, reason string)) {
 	r := s.Redis
+	if s.Unverified && (s.Key != "" || !r.Used()) {
+		say("$.state.unverified", "true is for redis without state.key: leave out one of them")
+	}
 	if !r.Used() {
 		if r.set() {
 			say("$.state.redis", "nothing without addresses")
@@ -63,6 +66,15 @@ func (s State) check(say func(path, reason string)) {
 		say("$.state.redis.timeout", "between 10ms and 10s")
 	}
 	r.checkTransport(say)
+}
+
+// serve: what Redis gives is verified, or the operator says that it is not.
+func (s State) serve() []error {
+	if !s.Redis.Used() || s.Key != "" || s.Unverified {
+		return nil
+	}
+	return []error{&Error{Reason: "state.key: missing, and required by serve with state.redis: name a file with a key that all replicas have " +
+		"(openssl rand -hex 32), or set state.unverified: true to believe every program that can write to this Redis"}}
 }
 
 func (r Redis) set() bool {

@@ -127,8 +127,8 @@ func (m *Metrics) asked(deps Deps) (all []prometheus.Collector) {
 	}
 	if deps.Ignored != nil {
 		all = append(all, m.defined.counterFunc("state_ignored_total",
-			"Evidence that the backend gave and that was not believed: its authentication code is not that of a replica.",
-			"Alert on any: another program writes to this Redis, or the replicas have different keys in state.key.",
+			"Values that the backend gave and that were not believed: no replica sealed or authenticated them.",
+			"Alert on any: another program writes to the backend, or the replicas have different keys in state.key.",
 			backend, func() float64 { return float64(deps.Ignored()) }))
 	}
 	if deps.Identity != nil {

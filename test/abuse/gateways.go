@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/state/seal"
 	"github.com/aepb/aepb-gateway/test/harness/balancer"
 	"github.com/aepb/aepb-gateway/test/harness/redisserver"
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
@@ -78,7 +79,11 @@ func assemble(ctx context.Context, o options, binary, dir, backend string) (*rig
 		if err != nil {
 			return r, err
 		}
-		state += `, redis: {plaintext: loopback, max_replicas: 2, addresses: ["` + r.redis.Address() + `"]}`
+		key := filepath.Join(dir, "state-key")
+		if err := os.WriteFile(key, seal.NewKey(), 0o600); err != nil {
+			return r, err
+		}
+		state += ", key: " + key + `, redis: {plaintext: loopback, max_replicas: 2, addresses: ["` + r.redis.Address() + `"]}`
 	}
 	for range 2 * replicas {
 		port, err := redisserver.FreePort()

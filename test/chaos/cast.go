@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/aepb/aepb-gateway/gateway/state/seal"
 	"github.com/aepb/aepb-gateway/test/harness/balancer"
 	"github.com/aepb/aepb-gateway/test/harness/redisserver"
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
@@ -76,6 +77,9 @@ func assemble(ctx context.Context, binary, dir, redis string) (*rig, error) {
 	if r.balancer, err = balancer.New(addresses...); err != nil {
 		return r, err
 	}
+	if err := os.WriteFile(filepath.Join(dir, stateKey), seal.NewKey(), 0o600); err != nil {
+		return r, err
+	}
 	for i, address := range addresses {
 		g, err := r.write(filepath.Join(dir, "gateway-"+strconv.Itoa(i)), address, redis)
 		if err != nil {
@@ -89,6 +93,9 @@ func assemble(ctx context.Context, binary, dir, redis string) (*rig, error) {
 	return r, nil
 }
 
+// stateKey is the file with the key of all replicas, beside their folders.
+const stateKey = "state-key"
+
 // agentTimeout is how long the gateways wait for an agent.
 const agentTimeout = 10 * time.Second
 
@@ -100,7 +107,7 @@ func (r *rig) write(dir, address, redis string) (*gateway, error) {
 	if err := r.trust.Replica(dir); err != nil {
 		return nil, err
 	}
-	text := strings.NewReplacer("DIR", dir, "PUBLIC", r.balancer.Address(), "ADDRESS", address, "REDIS", redis,
+	text := strings.NewReplacer("DIR", dir, "STATEKEY", filepath.Join(filepath.Dir(dir), stateKey), "PUBLIC", r.balancer.Address(), "ADDRESS", address, "REDIS", redis,
 		"AGENTS", r.agents.URL, "DOMAIN", r.trust.TrustDomain(), "TIMEOUT", agentTimeout.String()).Replace(`
 public_url: https://PUBLIC
 listen: {public: "ADDRESS", admin: "127.0.0.1:0"}
@@ -108,7 +115,7 @@ identity: {trust_domain: DOMAIN, certificate: DIR/gateway.pem, key: DIR/gateway-
 admin: {operators: {ann: {id: "spiffe://DOMAIN/client", roles: [operator]}}}
 timeout: TIMEOUT
 limits: {rate: 100000, burst: 100000}
-state: {redis: {plaintext: loopback, REDIS}}
+state: {key: STATEKEY, redis: {plaintext: loopback, REDIS}}
 agents:
   worker: {callers: ["spiffe://DOMAIN/client", "spiffe://DOMAIN/caller/*"], endpoints: [{binding: a2a-v1, url: "AGENTS"}]}
   tools: {callers: ["spiffe://DOMAIN/client", "spiffe://DOMAIN/caller/*"], endpoints: [{binding: mcp-v1, url: "AGENTS/modern"}]}

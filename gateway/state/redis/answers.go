@@ -115,8 +115,9 @@ func (s *Store) Last(ctx context.Context, key string) (workflow string, id ect.I
 	if err != nil {
 		return "", "", false, failure(ctx, "conversations", err)
 	}
-	workflow, last, ok := strings.Cut(string(value), "\x00")
-	if !ok {
+	workflow, rest, _ := strings.Cut(string(value), "\x00")
+	last, code, _ := strings.Cut(rest, "\x00")
+	if !s.vouch.holds(ctx, code, vouchTurn, key, workflow, last) {
 		return "", "", false, nil
 	}
 	return workflow, ect.ID(last), true, nil
@@ -125,7 +126,7 @@ func (s *Store) Last(ctx context.Context, key string) (workflow string, id ect.I
 // Remember notes the last ECT of a conversation, as
 // [state.Conversations.Remember] does; while Redis is away it does not.
 func (s *Store) Remember(ctx context.Context, key, workflow string, id ect.ID) {
-	if key == "" || strings.ContainsRune(workflow, 0) {
+	if key == "" || strings.ContainsRune(workflow, 0) || strings.ContainsRune(string(id), 0) {
 		return
 	}
 	bounded, cancel, err := s.begin(ctx)
@@ -136,7 +137,7 @@ func (s *Store) Remember(ctx context.Context, key, workflow string, id ect.ID) {
 	owned, own := s.ownedKey(key), s.conversationKey(key)
 	most := max(1, s.config.Bounds.MaxConversations/state.ConversationShares)
 	_ = s.script(rememberLua).Run(bounded, s.client, []string{own, owned},
-		workflow+"\x00"+string(id), milliseconds(s.now().Add(s.config.Bounds.ConversationLifetime)), most).Err() // Failing tells
+		workflow+"\x00"+string(id)+"\x00"+s.vouch.code(vouchTurn, key, workflow, string(id)), milliseconds(s.now().Add(s.config.Bounds.ConversationLifetime)), most).Err() // Failing tells
 }
 
 // rememberLua: KEYS conversation, those of its owner by their end; ARGV where it

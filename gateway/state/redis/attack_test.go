@@ -66,6 +66,57 @@ func TestAttack_RedisContentMakesMembers(t *testing.T) {
 	}
 }
 
+// TestAttack_RedisMovesAConversation is finding N4 for conversations: a program that
+// writes to Redis has the next message of a caller continue another workflow. Before, it
+// did. With a key only what a replica wrote, for this conversation, is believed.
+func TestAttack_RedisMovesAConversation(t *testing.T) {
+	t.Parallel()
+	config := apart(redis.Config{Addresses: []string{serve(t, "--appendfsync", "everysec").address}, Timeout: 5 * time.Second})
+	client := goredis.NewClient(&goredis.Options{Addr: config.Addresses[0]})
+	defer func() { _ = client.Close() }()
+	with := config
+	with.Keys = [][]byte{bytes.Repeat([]byte{7}, redis.KeySize)}
+	s, unverified := open(t, with), open(t, config)
+	last := func() string {
+		workflow, id, _, err := s.Last(t.Context(), "victim\x00c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return workflow + " " + string(id)
+	}
+	s.Remember(t.Context(), "victim\x00c", "w", "1")
+	if got := last(); got != "w 1" {
+		t.Fatalf("what a replica wrote: %q", got)
+	}
+	mine := client.Keys(t.Context(), config.Prefix+"c:*").Val()
+	own := client.Get(t.Context(), mine[0]).Val()
+	s.Remember(t.Context(), "mallory\x00c", "w", "2")
+	var moved string
+	for _, key := range client.Keys(t.Context(), config.Prefix+"c:*").Val() {
+		if key != mine[0] {
+			moved = client.Get(t.Context(), key).Val()
+		}
+	}
+	for what, value := range map[string]string{
+		"moved": moved, "changed": strings.Replace(own, "w", "v", 1), "no code": "w\x001", "no parts": "w", "empty": "",
+	} {
+		if err := client.Set(t.Context(), mine[0], value, time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if got := last(); got != " " {
+			t.Errorf("%s: %q is believed", what, got)
+		}
+	}
+	unverified.Remember(t.Context(), "victim\x00c", "v", "3")
+	if got := last(); got != " " || s.Ignored() < 6 {
+		t.Errorf("what a gateway without the key wrote: %q, and %d were ignored", got, s.Ignored())
+	}
+	s.Remember(t.Context(), "victim\x00c", "w", "4")
+	if got := last(); got != "w 4" {
+		t.Errorf("what a replica wrote afterwards: %q", got)
+	}
+}
+
 // forge does what a program can that writes to Redis and has read it.
 func forge(t *testing.T, config redis.Config, owner, mallory string) {
 	t.Helper()

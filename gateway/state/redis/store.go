@@ -78,7 +78,7 @@ func Open(config Config, deps Deps) (*Store, error) {
 		return nil, errors.Join(&OpenError{Err: err}, s.Close())
 	}
 	if len(config.Keys) == 0 {
-		s.logger.WarnContext(ctx, "evidence in redis is not authenticated: a program that can write there can make evidence and members; set state.key to a file with a key that all replicas have")
+		s.logger.WarnContext(ctx, "redis is not verified: a program that can write there can make evidence, members and conversations; set state.key to a file with a key that all replicas have")
 	}
 	s.group.Go(s.watch)
 	s.group.Go(s.entries.listen)

@@ -25,7 +25,7 @@ const sayEvery = time.Minute
 var errKeySize = errors.New("state: redis: a key has 32 bytes")
 
 // voucher tells what a replica wrote from what others wrote into Redis: with each record,
-// root and member stands an authentication code. What lacks it is not there for anyone.
+// root, member and conversation stands an authentication code. What lacks it is not there for anyone.
 // Without keys everything in Redis is believed.
 type voucher struct {
 	keys    [][]byte // the first makes codes, all check them
@@ -49,6 +49,9 @@ func newVoucher(keys [][]byte, logger *slog.Logger, now func() time.Time) (*vouc
 	}
 	return v, nil
 }
+
+// vouchTurn says that a code is for where a conversation stands.
+const vouchTurn = "turn"
 
 // unsigned stands where there is no key to make a code with.
 const unsigned = "1"
@@ -85,7 +88,7 @@ func (v *voucher) holds(ctx context.Context, code string, texts ...string) bool 
 	}
 	v.refused.Add(1)
 	if now, last := v.now().Unix(), v.said.Load(); now-last >= int64(sayEvery/time.Second) && v.said.CompareAndSwap(last, now) {
-		v.logger.ErrorContext(ctx, "redis holds evidence that no replica wrote, or with a key that is not known here: it is ignored",
+		v.logger.ErrorContext(ctx, "redis holds what no replica wrote, or with a key that is not known here: it is ignored",
 			slog.Uint64("ignored", v.refused.Load()))
 	}
 	return false

@@ -2,6 +2,7 @@ package seal
 
 import (
 	"bytes"
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -12,8 +13,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Sizes in bytes.
@@ -39,8 +42,8 @@ var (
 	ErrKeys = fmt.Errorf("seal: a key file has 1 to %d lines, each with a key of %d bytes in hexadecimal or base64", maxKeys, KeySize)
 	// ErrUnknownKey: a value was sealed with a key that the box does not have.
 	ErrUnknownKey = errors.New("seal: the state was written with a key that is not in the key file; put the former key on a line behind the new one")
-	// ErrBroken: a value is not what was sealed for this entry.
-	ErrBroken = errors.New("seal: a value in the state was changed or moved by another program")
+	// ErrBroken: a value is not what was sealed for this entry, or was never sealed.
+	ErrBroken = errors.New("seal: a value in the state was written, changed or moved by another program, or before there was a key: it is not used")
 )
 
 var mark = [2]byte{0xAE, 0x01}
@@ -55,12 +58,25 @@ type process struct {
 	salt salt
 }
 
+// logEvery is how often values that do not open are logged.
+const logEvery = time.Minute
+
+// Deps are what a Box uses.
+type Deps struct {
+	Now    func() time.Time // nil: the time of the machine
+	Logger *slog.Logger     // nil: nothing is logged
+}
+
 // Box seals and opens values. It is safe for concurrent use.
 type Box struct {
+	deps  Deps
 	keys  map[keyName][]byte
 	own   process
 	with  cipher.AEAD
 	count atomic.Uint64
+
+	refused atomic.Uint64 // values that did not open
+	logged  atomic.Int64  // when, in Unix seconds
 
 	mu    sync.RWMutex
 	known map[process]cipher.AEAD // of other processes
@@ -98,11 +114,17 @@ func NewKey() []byte {
 }
 
 // NewBox makes a box: the first key seals, all open.
-func NewBox(keys ...[]byte) (*Box, error) {
+func NewBox(deps Deps, keys ...[]byte) (*Box, error) {
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	if deps.Logger == nil {
+		deps.Logger = slog.New(slog.DiscardHandler)
+	}
 	if len(keys) == 0 || len(keys) > maxKeys {
 		return nil, ErrKeys
 	}
-	b := &Box{keys: map[keyName][]byte{}, known: map[process]cipher.AEAD{}}
+	b := &Box{deps: deps, keys: map[keyName][]byte{}, known: map[process]cipher.AEAD{}}
 	for _, key := range keys {
 		if len(key) != KeySize {
 			return nil, ErrKeys
@@ -147,16 +169,24 @@ func (b *Box) seal(name, value []byte) []byte {
 	return b.with.Seal(out, nonce, value, name) //nolint:gosec // each count is used once
 }
 
-// isSealed reports whether a value begins as sealed ones do.
-func isSealed(value []byte) bool { return len(value) >= len(mark) && [2]byte(value) == mark }
-
-// open is the value that was sealed for this name, or a value that never was
-// sealed as it is.
-func (b *Box) open(name, sealed []byte) ([]byte, error) {
-	if !isSealed(sealed) {
-		return sealed, nil
+// open is the value that was sealed for this name. One that does not open is counted
+// and logged; one that was never sealed does not open either.
+func (b *Box) open(ctx context.Context, name, sealed []byte) ([]byte, error) {
+	value, err := b.opened(name, sealed)
+	if err == nil {
+		return value, nil
 	}
-	if len(sealed) < headSize {
+	refused := b.refused.Add(1)
+	now, last := b.deps.Now().Unix(), b.logged.Load()
+	if now-last >= int64(logEvery/time.Second) && b.logged.CompareAndSwap(last, now) {
+		b.deps.Logger.ErrorContext(ctx, "state holds a value that does not open: it is not used",
+			slog.Any("error", err), slog.Uint64("refused", refused))
+	}
+	return nil, err
+}
+
+func (b *Box) opened(name, sealed []byte) ([]byte, error) {
+	if len(sealed) < headSize || [2]byte(sealed) != mark {
 		return nil, ErrBroken
 	}
 	with, err := b.find(process{keyName(sealed[len(mark):]), salt(sealed[saltAt:])})
@@ -171,6 +201,9 @@ func (b *Box) open(name, sealed []byte) ([]byte, error) {
 	}
 	return value, nil
 }
+
+// Refused is how many values did not open since the start.
+func (b *Box) Refused() uint64 { return b.refused.Load() }
 
 // setNonce makes the nonce of a sealed value's count.
 func setNonce(nonce, sealed []byte) { copy(nonce[nonceSize-countSize:], sealed[countAt:headSize]) }

@@ -5,8 +5,9 @@
 //
 // A [Box] has the keys: the first seals, all of them open, so a key is rotated
 // by putting a new one before it. [Entries] and [Answers] stand between the
-// gateway and a driver, which never sees a value in the clear. What was written
-// before there was a key is read as it is.
+// gateway and a driver, which never sees a value in the clear. A value that was not
+// sealed is not believed: a program that can write there, and has no key, can remove
+// values and put back older ones of the same entry, and not make any.
 //
 // The form of a sealed value:
 //

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ func key(first byte) []byte { return append([]byte{first}, make([]byte, seal.Key
 
 func box(tb testing.TB, keys ...[]byte) *seal.Box {
 	tb.Helper()
-	b, err := seal.NewBox(keys...)
+	b, err := seal.NewBox(seal.Deps{}, keys...)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -64,7 +65,6 @@ func TestEntriesAreSealed(t *testing.T) {
 		}
 	}
 	raw := func(id string) []byte { e, _, _ := driver.Get(ctx, name(id)); return e.Value }
-	put(driver, "plain", `{"Token":"hush"}`) // of a version without keys
 	before := seal.NewEntries(driver, box(t, key(1)))
 	put(before, "a", `{"Token":"hush"}`)
 	put(before, "b", `{"Token":"hush"}`)
@@ -73,14 +73,14 @@ func TestEntriesAreSealed(t *testing.T) {
 	}
 	rotated := seal.NewEntries(driver, box(t, key(2), key(1)))
 	put(rotated, "c", `{"Token":"hush"}`)
-	for id, reader := range map[string]*seal.Entries{"plain": before, "a": rotated, "b": before, "c": rotated} {
+	for id, reader := range map[string]*seal.Entries{"a": rotated, "b": before, "c": rotated} {
 		for range 2 {
 			if e, ok, err := reader.Get(ctx, name(id)); !ok || err != nil || string(e.Value) != `{"Token":"hush"}` {
 				t.Errorf("%s: %q %v %v", id, e.Value, ok, err)
 			}
 		}
 	}
-	if list, err := rotated.List(ctx, "push", "g", "", 9); err != nil || len(list) != 4 || string(list[1].Value) != `{"Token":"hush"}` {
+	if list, err := rotated.List(ctx, "push", "g", "", 9); err != nil || len(list) != 3 || string(list[1].Value) != `{"Token":"hush"}` {
 		t.Errorf("listed %v, %v", list, err)
 	}
 	if e, ok, err := rotated.Await(ctx, name("a"), 0); !ok || err != nil || string(e.Value) != `{"Token":"hush"}` {
@@ -99,6 +99,56 @@ func TestEntriesAreSealed(t *testing.T) {
 	}
 	if _, err := before.List(ctx, "push", "g", "", 9); !errors.Is(err, seal.ErrUnknownKey) && !errors.Is(err, seal.ErrBroken) {
 		t.Errorf("a list with what does not open: %v", err)
+	}
+}
+
+// TestAttack_UnsealedStateIsBelieved is finding N4: a program without the key writes into
+// the driver. Before, a value that was never sealed was taken as it was, of every kind.
+// Now it is not used, counted, and logged once a minute.
+func TestAttack_UnsealedStateIsBelieved(t *testing.T) {
+	t.Parallel()
+	driver, logs := memory(t, state.Config{}), &bytes.Buffer{}
+	now := time.Now()
+	b, err := seal.NewBox(seal.Deps{Now: func() time.Time { return now }, Logger: slog.New(slog.NewTextHandler(logs, nil))}, key(1))
+	must(t, err)
+	sealed, ctx, until := seal.NewEntries(driver.Entries(), b), t.Context(), now.Add(time.Hour)
+	forged := map[string]string{
+		"JSON": `{"forged":true}`, "ended": state.EndedMark + `"forged":true}`, "empty": "", "short": "x", "the mark alone": "\xae\x01",
+		"the mark, then zeros": "\xae\x01" + strings.Repeat("\x00", 60),
+	}
+	for _, kind := range []string{
+		"task", "question", "push", "callback", "decided", "session", "mail", "halt", "undone", "wishes", "shelf", "ended", "runner", "watched", "pin",
+	} {
+		for what, value := range forged {
+			name := state.EntryKey{Kind: kind, Group: "g", ID: what}
+			_, _, err := driver.Entries().Swap(ctx, name, 0, []byte(value), until)
+			must(t, err)
+			e, ok, err := sealed.Get(ctx, name)
+			if gone := (*state.UnavailableError)(nil); ok || len(e.Value) > 0 || !errors.As(err, &gone) || !errors.Is(err, seal.ErrBroken) && what != "the mark, then zeros" {
+				t.Errorf("%s, %s: got %q, %v, %v", kind, what, e.Value, ok, err)
+			}
+			if e, ok, err := sealed.Await(ctx, name, 0); ok || len(e.Value) > 0 || err == nil {
+				t.Errorf("%s, %s, awaited: got %q, %v, %v", kind, what, e.Value, ok, err)
+			}
+		}
+		if list, err := sealed.List(ctx, kind, "g", "", 9); len(list) > 0 || err == nil {
+			t.Errorf("%s, listed: got %v, %v", kind, list, err)
+		}
+	}
+	for what, value := range forged {
+		name := ect.ReplayKey{Issuer: "victim", ID: ect.ID(what)}
+		driver.Finish(ctx, name, []byte(value), until)
+		if got, ok := seal.NewAnswers(driver, b).Load(ctx, name); ok {
+			t.Errorf("an answer, %s: got %q", what, got)
+		}
+	}
+	if lines := strings.Count(logs.String(), "does not open"); lines != 1 || b.Refused() < 200 {
+		t.Errorf("%d refused, %d lines in the log: %s", b.Refused(), lines, logs)
+	}
+	now = now.Add(time.Hour / 2)
+	_, _, _ = sealed.Get(ctx, state.EntryKey{Kind: "task", Group: "g", ID: "JSON"})
+	if lines := strings.Count(logs.String(), "does not open"); lines != 2 {
+		t.Errorf("half an hour later: %d lines in the log", lines)
 	}
 }
 
@@ -193,10 +243,10 @@ func TestParseKeys(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := seal.NewBox(); err == nil {
+	if _, err := seal.NewBox(seal.Deps{}); err == nil {
 		t.Error("a box without keys")
 	}
-	if _, err := seal.NewBox([]byte("short")); err == nil {
+	if _, err := seal.NewBox(seal.Deps{}, []byte("short")); err == nil {
 		t.Error("a box with a short key")
 	}
 }

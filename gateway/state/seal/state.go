@@ -33,7 +33,7 @@ func NewEntries(driver EntryStore, box *Box) *Entries { return &Entries{driver, 
 // Get finds an entry.
 func (e *Entries) Get(ctx context.Context, key state.EntryKey) (state.Entry, bool, error) {
 	entry, ok, err := e.EntryStore.Get(ctx, key)
-	return e.opened(entry, ok, err)
+	return e.opened(ctx, entry, ok, err)
 }
 
 // Swap writes a value if the entry is still at a revision.
@@ -59,7 +59,7 @@ func endedName(key state.EntryKey) []byte { return append(entryName(key), state.
 func (e *Entries) List(ctx context.Context, kind, group, after string, limit int) ([]state.Entry, error) {
 	entries, err := e.EntryStore.List(ctx, kind, group, after, limit)
 	for i := range entries {
-		if entries[i], _, err = e.opened(entries[i], true, err); err != nil {
+		if entries[i], _, err = e.opened(ctx, entries[i], true, err); err != nil {
 			return nil, err
 		}
 	}
@@ -69,18 +69,18 @@ func (e *Entries) List(ctx context.Context, kind, group, after string, limit int
 // Await waits for a newer revision.
 func (e *Entries) Await(ctx context.Context, key state.EntryKey, after uint64) (state.Entry, bool, error) {
 	entry, ok, err := e.EntryStore.Await(ctx, key, after)
-	return e.opened(entry, ok, err)
+	return e.opened(ctx, entry, ok, err)
 }
 
-func (e *Entries) opened(entry state.Entry, ok bool, err error) (state.Entry, bool, error) {
+func (e *Entries) opened(ctx context.Context, entry state.Entry, ok bool, err error) (state.Entry, bool, error) {
 	if err != nil || !ok {
 		return entry, ok, err
 	}
-	if rest, ended := bytes.CutPrefix(entry.Value, []byte(state.EndedMark)); ended && isSealed(rest) {
-		rest, err = e.box.open(endedName(entry.Key), rest)
+	if rest, ended := bytes.CutPrefix(entry.Value, []byte(state.EndedMark)); ended {
+		rest, err = e.box.open(ctx, endedName(entry.Key), rest)
 		entry.Value = append([]byte(state.EndedMark), rest...)
 	} else {
-		entry.Value, err = e.box.open(entryName(entry.Key), entry.Value)
+		entry.Value, err = e.box.open(ctx, entryName(entry.Key), entry.Value)
 	}
 	if err != nil {
 		return state.Entry{}, false, &state.UnavailableError{Err: err}
@@ -115,7 +115,7 @@ func (a *Answers) Load(ctx context.Context, key ect.ReplayKey) ([]byte, bool) {
 	if !ok {
 		return nil, false
 	}
-	answer, err := a.box.open(answerName(key), sealed)
+	answer, err := a.box.open(ctx, answerName(key), sealed)
 	return answer, err == nil
 }
 
