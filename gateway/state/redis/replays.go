@@ -48,7 +48,7 @@ if known[1] then
   if known[2] == ARGV[4] then return {'fresh'} end
   return {'same'}
 end
-if tonumber(ARGV[5]) < epoch then return {'unknown', string.format('%.0f', math.max(epoch - now, 0))} end
+if tonumber(ARGV[5]) < epoch then return {'unknown', string.format('%.0f', math.max(math.ceil(epoch / 1000000) * 1000000 - now, 0))} end
 redis.call('HSET', KEYS[2], 'for', ARGV[3], 'by', ARGV[4])
 redis.call('PEXPIREAT', KEYS[2], ARGV[6])
 return {'fresh'}
@@ -81,8 +81,9 @@ func (s *Store) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUse)
 	}
 }
 
-// young refuses for as long as the epoch is ahead: nobody's token could be newer,
-// however soon it is made, so the caller is told when to come again. Afterwards
+// young refuses for as long as the epoch is ahead, and for the rest of its second,
+// because iat has whole seconds: no token could be newer, however soon it is made,
+// so the caller is told when to come again. Afterwards
 // what was issued before it is refused for good, and what is made anew is not.
 func young(micros string) error {
 	left, _ := strconv.ParseInt(micros, 10, 64) // what is no number is no wait
