@@ -111,3 +111,45 @@ func TestAttack_BearerTokenBesideACertificate(t *testing.T) {
 		}
 	}
 }
+
+// TestAttack_FailedBearersLockOutTheirAddress is finding N7: a stranger behind the same
+// address shows bad tokens as fast as it can. Before, the new tokens of others there were
+// not judged any more. Now tokens that name a trusted key have a share of their own, which
+// bounds also those that name one and are forged.
+func TestAttack_FailedBearersLockOutTheirAddress(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true})
+	key, forger := b.newTokenKey(t), tokenKey{}
+	var err error
+	forger.PrivateKey, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	ask := func(token string) reply {
+		request := b.request(t, letter{via: b.nobody, at: "/agents/members/a2a", body: addBody(b.number())})
+		request.Header.Set("Authorization", "Bearer "+token)
+		got, err := receive(b.nobody, request)
+		must(t, err)
+		return got
+	}
+	victim := "spiffe://" + devTrustDomain + "/victim"
+	unknownKey := strings.Replace(key.token(t, victim, b.self(), time.Minute), base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"ES256","typ":"JWT","kid":"k"}`)),
+		base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"ES256","typ":"JWT","kid":"other"}`)), 1)
+	refused, forged := 0, 0
+	for range 150 { // more than limits.burst
+		for _, bad := range []string{"abc", unknownKey, key.token(t, "spiffe://elsewhere.test/x", b.self(), time.Minute)} {
+			if ask(bad).status == http.StatusTooManyRequests {
+				refused++
+			}
+		}
+		if got := ask(forger.token(t, victim, b.self(), time.Minute)); got.status == http.StatusUnauthorized {
+			forged++
+		}
+	}
+	if refused == 0 || forged != 150 {
+		t.Errorf("%d of 450 bad tokens were refused for their number, and %d of 150 forged ones were judged", refused, forged)
+	}
+	for n := range 30 {
+		if got := ask(key.token(t, victim, b.self(), time.Minute+time.Duration(n)*time.Second)); got.status != http.StatusOK {
+			t.Errorf("new token %d of the victim: %d %s", n, got.status, short(got.body))
+		}
+	}
+}

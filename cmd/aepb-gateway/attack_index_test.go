@@ -148,6 +148,7 @@ var attackIndex = []attackFinding{
 	{id: "N4", what: "have state believed that was written to Redis without the key of the replicas", tests: []string{
 		"TestAttack_RedisWriterInventsATask", "gateway/state/seal:TestAttack_UnsealedStateIsBelieved", "gateway/state/redis:TestAttack_RedisMovesAConversation",
 	}},
+	{id: "N7", what: "lock out callers with tokens at the same address by bad tokens", tests: []string{"TestAttack_FailedBearersLockOutTheirAddress"}},
 	{id: "W1", what: "have the changes of another caller's task posted to a webhook of one's own", tests: []string{"gateway:TestAttack_WebhookForAnothersTask"}},
 	{id: "W2", what: "read the extended card of an agent whose rules do not permit the caller", tests: []string{"TestAttack_ExtendedCardOfAnAgentForOthers"}},
 	{id: "W3", what: "answer a question that an agent asks another caller", tests: []string{"gateway:TestAttack_AnotherAnswersTheQuestionOfAPrompt"}},
@@ -210,7 +211,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N4", "W1", "W2", "W3")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N4", "N7", "W1", "W2", "W3")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.

@@ -193,17 +193,24 @@ func (s settings) wimse(issuers map[string]credential.Issuer, replay ect.ReplayC
 }
 
 // authenticators take callers without a client certificate: a workload identity
-// token with its proof, or a JWT-SVID.
-func (out *service) authenticators(s settings) ([]httpapi.Authenticator, error) {
+// token with its proof, or a JWT-SVID. known reports whether such a token names a
+// key that we trust.
+func (out *service) authenticators(s settings) (list []httpapi.Authenticator, known func(credential.Request) bool, err error) {
 	bearer, err := credential.NewBearer(credential.BearerDeps{Bundle: s.bundle, Audience: []string{string(s.svid.ID)}})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	first, err := s.wimse(s.files.issuers, out.replay)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	out.wimse.Store(first)
+	known = func(r credential.Request) bool {
+		if now := out.wimse.Load(); len(r.Fields(credential.IdentityField)) > 0 {
+			return now != nil && now.Known(r)
+		}
+		return bearer.Known(r)
+	}
 	return []httpapi.Authenticator{
 		func(ctx context.Context, r credential.Request) (identity.Caller, bool, error) {
 			if now := out.wimse.Load(); now != nil {
@@ -218,7 +225,7 @@ func (out *service) authenticators(s settings) ([]httpapi.Authenticator, error) 
 			}
 			return caller, ok, err
 		},
-	}, nil
+	}, known, nil
 }
 
 // What of an identity ends, as metrics and logs name it.

@@ -344,12 +344,15 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 			maps.Copy(doors, p.doors(road))
 		}
 	}
-	authenticators, err := out.authenticators(s)
+	authenticators, known, err := out.authenticators(s)
 	if err != nil {
 		return err
 	}
 	form, _ := registry.Translator(a2a.Binding)
-	failures := httpapi.NewFailures(road)
+	failures, err := httpapi.NewFailures(road, known)
+	if err != nil {
+		return err
+	}
 	if err := out.overGRPC(s, form, httpapi.Callers{Authenticators: authenticators, Anonymous: s.anonymous(), Failures: failures, Reasons: out.mayKnow}); err != nil {
 		return err
 	}

@@ -60,15 +60,17 @@ func (who Callers) Identify(ctx context.Context, state *tls.ConnectionState, rem
 // too often is refused before its tokens are judged.
 func (who Callers) judge(ctx context.Context, state *tls.ConnectionState, address string, r credential.Request) (identity.Caller, error) {
 	peer, certified := identity.PeerOf(state)
+	var pays payer
 	if !certified {
-		if err := who.Failures.allow(ctx, address, r); err != nil {
+		var err error
+		if pays, err = who.Failures.allow(ctx, address, r); err != nil {
 			return identity.Caller{}, err
 		}
 	}
 	caller, err := who.whoIs(ctx, peer, certified, r)
 	switch {
 	case err != nil:
-		return identity.Caller{}, who.Failures.failed(ctx, peer.ID, address, err)
+		return identity.Caller{}, who.Failures.failed(ctx, peer.ID, address, pays, err)
 	case !certified && caller.ID != "":
 		who.Failures.passed(r)
 	}

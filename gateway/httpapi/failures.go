@@ -3,11 +3,13 @@ package httpapi
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
+	"github.com/aepb/aepb-gateway/policy/limit"
 )
 
 // FailureCounter lets failed authentications take from the share of requests of
@@ -26,43 +28,81 @@ const (
 	maxProven = 4096
 )
 
+// Failed tokens that name a trusted key are judged so often in a second, from one
+// address and from all, and so many at once. A signature costs some 50 µs.
+const (
+	keyedRate    = 400
+	allKeyedRate = 1000
+)
+
 // Failures bounds failed authentications. Credentials from an address that failed
-// too often are not judged any more, except tokens that were good a short time
-// ago: their callers do not pay for a stranger at the same address. A nil Failures
-// bounds nothing.
+// too often are not judged any more, and a stranger there does not lock out others:
+// tokens that were good a short time ago are judged, and tokens that name a trusted key
+// have a share of their own, which only such tokens use up. When that is used up, too,
+// they are judged as long as the address has requests left. A nil Failures bounds nothing.
 type Failures struct {
-	counter FailureCounter
+	counter  FailureCounter
+	known    func(credential.Request) bool
+	keyed    *limit.Limiter // by address
+	allKeyed *limit.Limiter
 
 	mu     sync.Mutex
 	proven map[[sha256.Size]byte]time.Time // until when, by hash of the token
 }
 
-// NewFailures lets failures count.
-func NewFailures(counter FailureCounter) *Failures {
-	return &Failures{counter: counter, proven: map[[sha256.Size]byte]time.Time{}}
+// NewFailures lets failures count. known reports whether the token of a request names a
+// trusted key, without a check of its signature; nil: none does.
+func NewFailures(counter FailureCounter, known func(credential.Request) bool) (*Failures, error) {
+	keyed, err := limit.New(limit.Config{Rate: keyedRate, Burst: keyedRate}, limit.Deps{})
+	all, err2 := limit.New(limit.Config{Rate: allKeyedRate, Burst: allKeyedRate}, limit.Deps{})
+	if err = errors.Join(err, err2); err != nil {
+		return nil, err
+	}
+	if known == nil {
+		known = func(credential.Request) bool { return false }
+	}
+	return &Failures{counter: counter, known: known, keyed: keyed, allKeyed: all, proven: map[[sha256.Size]byte]time.Time{}}, nil
 }
 
-// allow refuses to judge credentials.
-func (f *Failures) allow(ctx context.Context, address string, r credential.Request) error {
+// payer is what a failure takes from.
+type payer int
+
+const (
+	addressPays payer = iota
+	keyedPays
+)
+
+// everyone is the source of all failures of tokens that name a trusted key.
+const everyone = "all"
+
+// allow refuses to judge credentials, or says what pays if they are no good.
+func (f *Failures) allow(ctx context.Context, address string, r credential.Request) (payer, error) {
 	tokens := shown(r)
-	if f == nil || len(tokens) == 0 {
-		return nil
+	if f == nil || len(tokens) == 0 || f.isProven(tokens) {
+		return addressPays, nil
 	}
-	err := f.counter.MayAuthenticate(ctx, address)
-	if err == nil {
-		return nil
+	if f.keyed.Exhausted(limit.Address(address)).OK && f.allKeyed.Exhausted(everyone).OK && f.known(r) {
+		return keyedPays, nil
 	}
+	return addressPays, f.counter.MayAuthenticate(ctx, address)
+}
+
+func (f *Failures) isProven(tokens []string) bool {
+	sum := digest(tokens)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if until, ok := f.proven[digest(tokens)]; ok && time.Now().Before(until) {
-		return nil
-	}
-	return err
+	until, ok := f.proven[sum]
+	return ok && time.Now().Before(until)
 }
 
 // failed counts refused credentials, and says what to refuse them with.
-func (f *Failures) failed(ctx context.Context, proved ect.Identity, address string, cause error) error {
+func (f *Failures) failed(ctx context.Context, proved ect.Identity, address string, pays payer, cause error) error {
 	if f == nil {
+		return cause
+	}
+	if pays == keyedPays {
+		f.keyed.Allow(limit.Address(address))
+		f.allKeyed.Allow(everyone)
 		return cause
 	}
 	if over := f.counter.FailedAuthentication(ctx, proved, address); over != nil {

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
@@ -39,6 +42,15 @@ func (c *counter) FailedAuthentication(_ context.Context, proved ect.Identity, a
 	return nil
 }
 
+func failures(t *testing.T, counter httpapi.FailureCounter, known func(credential.Request) bool) *httpapi.Failures {
+	t.Helper()
+	f, err := httpapi.NewFailures(counter, known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 // Tokens of an address that failed too often are not judged any more, except one
 // that was good before; another address, and callers without a token, pay nothing.
 func TestFailures_TakeFromTheirAddress(t *testing.T) {
@@ -46,7 +58,7 @@ func TestFailures_TakeFromTheirAddress(t *testing.T) {
 	judged, broken := 0, errors.New("a broken token")
 	source := &counter{left: map[string]int{"192.0.2.1": 3, "192.0.2.2": 3}}
 	callers := httpapi.Callers{
-		Failures: httpapi.NewFailures(source),
+		Failures: failures(t, source, nil),
 		Authenticators: []httpapi.Authenticator{func(_ context.Context, r credential.Request) (identity.Caller, bool, error) {
 			tokens := r.Fields("Authorization")
 			switch {
@@ -101,7 +113,7 @@ func TestFailures_TakeFromAProvedIdentity(t *testing.T) {
 	self := ecttest.NewParty(t, "spiffe://a.test/x")
 	source := &counter{left: map[string]int{"192.0.2.1": 0, string(self.ID): 2}}
 	callers := httpapi.Callers{
-		Failures: httpapi.NewFailures(source),
+		Failures: failures(t, source, nil),
 		Authenticators: []httpapi.Authenticator{func(_ context.Context, r credential.Request) (identity.Caller, bool, error) {
 			if len(r.Fields("Authorization")) > 0 {
 				return identity.Caller{}, false, errors.New("a broken token")
@@ -127,7 +139,7 @@ func TestFailures_RememberSoManyTokens(t *testing.T) {
 	t.Parallel()
 	source := &counter{left: map[string]int{"192.0.2.1": 1}}
 	callers := httpapi.Callers{
-		Failures: httpapi.NewFailures(source),
+		Failures: failures(t, source, nil),
 		Authenticators: []httpapi.Authenticator{func(context.Context, credential.Request) (identity.Caller, bool, error) {
 			return identity.Caller{Peer: ect.Peer{ID: "spiffe://a.test/x"}}, true, nil
 		}},
@@ -153,4 +165,62 @@ func TestFailures_RememberSoManyTokens(t *testing.T) {
 	if _, err := callers.Identify(t.Context(), nil, "192.0.2.1:1", shows(4999)); err != nil {
 		t.Errorf("the last one is forgotten: %v", err)
 	}
+}
+
+// TestFailures_TokensOfTrustedKeysHaveAShare: failures of other tokens do not use it up; it is
+// bounded for an address and for all; and beyond it the address pays, so that an address
+// without failures is not refused.
+func TestFailures_TokensOfTrustedKeysHaveAShare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		judged, broken := 0, errors.New("a broken token")
+		source := &counter{left: map[string]int{"192.0.2.1": 10, "192.0.2.2": 10, "192.0.2.3": 10, "192.0.2.4": 1}}
+		token := func(r credential.Request) string { return r.Fields("Authorization")[0] }
+		callers := httpapi.Callers{
+			Failures: failures(t, source, func(r credential.Request) bool { return !strings.HasPrefix(token(r), "unknown") }),
+			Authenticators: []httpapi.Authenticator{func(_ context.Context, r credential.Request) (identity.Caller, bool, error) {
+				judged++
+				if strings.HasPrefix(token(r), "good") {
+					return identity.Caller{Peer: ect.Peer{ID: "spiffe://a.test/x"}}, true, nil
+				}
+				return identity.Caller{}, false, broken
+			}},
+		}
+		identify := func(token, address string) error {
+			_, err := callers.Identify(t.Context(), nil, address+":1", credential.Request{Fields: http.Header{"Authorization": {token}}.Values})
+			return err
+		}
+		flood := func(token, address string, want int) {
+			t.Helper()
+			judged = 0
+			for n := range 2000 {
+				_ = identify(token+strconv.Itoa(n), address)
+			}
+			if judged != want {
+				t.Errorf("%d tokens of %s were judged, want %d", judged, address, want)
+			}
+		}
+		flood("unknown ", "192.0.2.1", 10)
+		for n := range 3 {
+			if err := identify("good and new "+strconv.Itoa(n), "192.0.2.1"); err != nil {
+				t.Errorf("a good token beside failures of other keys: %v", err)
+			}
+		}
+		if err := identify("expired", "192.0.2.1"); !errors.Is(err, broken) {
+			t.Errorf("a token of a trusted key that is no good: %v", err)
+		}
+		flood("forged ", "192.0.2.1", 399)         // one of 400 was the expired one
+		flood("forged ", "192.0.2.2", 400+10)      // its own requests pay for the rest
+		flood("forged ", "192.0.2.3", 1000-800+10) // all have used up theirs
+		if err := identify("good and new", "192.0.2.3"); !errors.Is(err, errEmpty) {
+			t.Errorf("an address that used up all: %v", err)
+		}
+		if err := identify("good and new", "192.0.2.4"); err != nil {
+			t.Errorf("an address without failures: %v", err)
+		}
+		time.Sleep(time.Second)
+		if err := identify("good and newer", "192.0.2.3"); err != nil {
+			t.Errorf("a second later: %v", err)
+		}
+	})
 }

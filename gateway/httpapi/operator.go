@@ -79,15 +79,17 @@ func (a admin) operator(c *gin.Context) {
 func (a admin) judge(r *http.Request) (policy.Operator, error) {
 	peer, certified := identity.PeerOf(r.TLS)
 	address, shows := r.RemoteAddr, credential.Request{Fields: r.Header.Values}
+	var pays payer
 	if !certified {
-		if err := a.deps.Failures.allow(r.Context(), address, shows); err != nil {
+		var err error
+		if pays, err = a.deps.Failures.allow(r.Context(), address, shows); err != nil {
 			return policy.Operator{}, err
 		}
 	}
 	who, err := a.whoOperates(r)
 	switch {
 	case err != nil:
-		err = a.deps.Failures.failed(r.Context(), peer.ID, address, err)
+		err = a.deps.Failures.failed(r.Context(), peer.ID, address, pays, err)
 	case !certified:
 		a.deps.Failures.passed(shows)
 	}

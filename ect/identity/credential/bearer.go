@@ -2,6 +2,7 @@ package credential
 
 import (
 	"bytes"
+	"crypto"
 	"errors"
 	"slices"
 	"strings"
@@ -67,15 +68,10 @@ func NewBearer(d BearerDeps) (*Bearer, error) {
 // way could have. Its error is *identity.CredentialError, which tells a token that
 // cannot be for us, such as one that an SDK sends to every server.
 func (b *Bearer) Caller(r Request) (identity.Caller, bool, error) {
-	value, shown, err := r.single(authorizationField, bearerToken)
+	token, shown, err := bearerOf(r)
 	if err != nil || !shown {
 		return identity.Caller{}, false, err
 	}
-	scheme, token, _ := strings.Cut(value, " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return identity.Caller{}, false, nil
-	}
-	token = strings.TrimLeft(token, " ")
 	id, until, err := b.judge(token)
 	if refused, ok := errors.AsType[*identity.CredentialError](err); ok {
 		refused.Foreign = b.foreign(token)
@@ -84,6 +80,35 @@ func (b *Bearer) Caller(r Request) (identity.Caller, bool, error) {
 		return identity.Caller{}, false, err
 	}
 	return identity.Caller{Peer: ect.Peer{ID: id}, Until: until}, true, nil
+}
+
+// bearerOf is the bearer token of a request; false if it shows none.
+func bearerOf(r Request) (token string, shown bool, err error) {
+	value, shown, err := r.single(authorizationField, bearerToken)
+	if err != nil || !shown {
+		return "", false, err
+	}
+	scheme, token, _ := strings.Cut(value, " ")
+	return strings.TrimLeft(token, " "), strings.EqualFold(scheme, "Bearer"), nil
+}
+
+// Known reports whether a request shows a token that names one of the keys by which
+// it could be judged. It checks no signature, so anyone can make such a token.
+func (b *Bearer) Known(r Request) bool {
+	compact, shown, err := bearerOf(r)
+	if err != nil || !shown {
+		return false
+	}
+	j := judge{credential: bearerToken}
+	token, err := j.parse(compact, b.maxToken, bearerTypes...)
+	if err != nil || !slices.Contains(bearerAlgorithms, token.Algorithm) {
+		return false
+	}
+	_, domain, ok := workload(token.Claims.Text("sub"))
+	if ok {
+		_, err = b.key(token, domain, j)
+	}
+	return ok && err == nil
 }
 
 // Judge gives the id in a JWT-SVID (SPIFFE JWT-SVID sections 2 to 4). Its error
@@ -146,16 +171,22 @@ func (b *Bearer) foreign(compact string) bool {
 }
 
 func (b *Bearer) signed(token *jose.JWT, domain string, j judge) error {
-	keys, known := b.bundle.TokenKeys(domain)
-	if !known {
-		return j.refuse(identity.CredentialUnknownKey, "sub")
-	}
-	key, known := keys.Find(token.Algorithm, token.KeyID)
-	switch {
-	case !known:
-		return j.refuse(identity.CredentialUnknownKey, "kid")
-	case !token.Verify(key):
+	key, err := b.key(token, domain, j)
+	if err == nil && !token.Verify(key) {
 		return j.refuse(identity.CredentialInvalidSignature, "")
 	}
-	return nil
+	return err
+}
+
+// key is the one that a token names.
+func (b *Bearer) key(token *jose.JWT, domain string, j judge) (crypto.PublicKey, error) {
+	keys, known := b.bundle.TokenKeys(domain)
+	if !known {
+		return nil, j.refuse(identity.CredentialUnknownKey, "sub")
+	}
+	key, known := keys.Find(token.Algorithm, token.KeyID)
+	if !known {
+		return nil, j.refuse(identity.CredentialUnknownKey, "kid")
+	}
+	return key, nil
 }

@@ -313,3 +313,49 @@ func TestNewBearer(t *testing.T) {
 		}
 	}
 }
+
+// TestKnown_NamesATrustedKey: what names one of the keys is known, forged or late as it may
+// be; everything that is refused without a look at its signature is not.
+func TestKnown_NamesATrustedKey(t *testing.T) {
+	t.Parallel()
+	b, s := newBearing(t), newScene(t)
+	bearer, err := credential.NewBearer(credential.BearerDeps{Bundle: b.bundle, Audience: []string{self}, Now: func() time.Time { return noon }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	forger := newEC(t, elliptic.P256())
+	for name, tc := range map[string]struct {
+		header, payload raw // over the good ones, of both kinds of tokens
+		known           bool
+	}{
+		"good":              {nil, nil, true},
+		"late":              {nil, raw{"exp": number(noon.Unix() - 900)}, true},
+		"for others":        {nil, raw{"aud": `"x"`, "iss": `"x"`}, true},
+		"another key":       {raw{"kid": `"other"`}, nil, false},
+		"another issuer":    {nil, raw{"sub": `"spiffe://nowhere.io/a"`}, false},
+		"no issuer":         {nil, raw{"sub": ""}, false},
+		"no workload":       {nil, raw{"sub": `"auth0|1"`}, false},
+		"another algorithm": {raw{"alg": `"HS256"`}, nil, false},
+		"another type":      {raw{"typ": `"exec+jwt"`}, nil, false},
+		"critical":          {raw{"crit": `["x"]`}, nil, false},
+	} {
+		fields := http.Header{"Authorization": {"Bearer " + mint(t, forger, b.header.with(tc.header).String(), b.payload.with(tc.payload).String())}}
+		if got := bearer.Known(credential.Request{Fields: fields.Values}); got != tc.known {
+			t.Errorf("a JWT-SVID, %s: %v", name, got)
+		}
+		fields = http.Header{credential.IdentityField: {mint(t, forger, s.tokenHeader.with(tc.header).String(), s.tokenPayload.with(tc.payload).String())}}
+		if got := s.wimse(t).Known(credential.Request{Fields: fields.Values}); got != tc.known {
+			t.Errorf("an identity token, %s: %v", name, got)
+		}
+	}
+	good := mint(t, b.key, b.header.String(), b.payload.String())
+	for name, lines := range map[string][]string{
+		"no token": nil, "opaque": {"Bearer abc"}, "two": {"Bearer " + good, "Bearer " + good}, "another scheme": {"Basic " + good},
+		"too long": {"Bearer " + good + strings.Repeat("A", credential.DefaultMaxToken)},
+	} {
+		r := credential.Request{Fields: http.Header{"Authorization": lines, credential.IdentityField: lines}.Values}
+		if bearer.Known(r) || s.wimse(t).Known(r) {
+			t.Errorf("%s is known", name)
+		}
+	}
+}

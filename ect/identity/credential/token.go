@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"crypto"
 	"strings"
 	"time"
 
@@ -35,15 +36,11 @@ func (w *WIMSE) identity(compact string, now int64) (confirmed, error) {
 		claims.Fail("sub")
 		return confirmed{}, j.well(claims)
 	}
-	issuer, known := w.issuers[domain]
-	if !known {
-		return confirmed{}, j.refuse(identity.CredentialUnknownKey, "sub")
+	issuer, key, err := w.key(token, domain, j)
+	if err != nil {
+		return confirmed{}, err
 	}
-	key, known := issuer.Keys.Find(token.Algorithm, token.KeyID)
-	switch {
-	case !known:
-		return confirmed{}, j.refuse(identity.CredentialUnknownKey, "kid")
-	case !token.Verify(key):
+	if !token.Verify(key) {
 		return confirmed{}, j.refuse(identity.CredentialInvalidSignature, "")
 	}
 	iss := claims.Text("iss")
@@ -61,6 +58,38 @@ func (w *WIMSE) identity(compact string, now int64) (confirmed, error) {
 		peer: ect.Peer{ID: id, Key: own.Public, KeyID: own.ID}, alg: jose.AlgorithmOf(own.Public), token: compact,
 		until: j.end(claims),
 	}, err
+}
+
+// key is the one that an identity token names, and whose it is.
+func (w *WIMSE) key(token *jose.JWT, domain string, j judge) (Issuer, crypto.PublicKey, error) {
+	issuer, known := w.issuers[domain]
+	if !known {
+		return issuer, nil, j.refuse(identity.CredentialUnknownKey, "sub")
+	}
+	key, known := issuer.Keys.Find(token.Algorithm, token.KeyID)
+	if !known {
+		return issuer, nil, j.refuse(identity.CredentialUnknownKey, "kid")
+	}
+	return issuer, key, nil
+}
+
+// Known reports whether a request shows an identity token that names one of the keys
+// by which it could be judged. It checks no signature, so anyone can make such a token.
+func (w *WIMSE) Known(r Request) bool {
+	compact, shown, err := r.single(IdentityField, identityToken)
+	if err != nil || !shown {
+		return false
+	}
+	j := judge{credential: identityToken}
+	token, err := j.parse(compact, w.maxToken, "wit+jwt")
+	if err != nil || !jose.Supported(token.Algorithm) {
+		return false
+	}
+	_, domain, ok := workload(token.Claims.Text("sub"))
+	if ok {
+		_, _, err = w.key(token, domain, j)
+	}
+	return ok && err == nil
 }
 
 // confirmation reads the caller's key out of cnf.
