@@ -44,3 +44,31 @@ func TestWebhooksGoToNoAgent(t *testing.T) {
 		t.Errorf("%d %s; the agent got %s", got.status, got.body, heard)
 	}
 }
+
+// TestWebhooks_NoPublicAddressIsRefusedAtOnce: under serve the caller of each way to register
+// a webhook learns at once, and why, that nothing will be posted to a name of this machine.
+func TestWebhooks_NoPublicAddressIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true})
+	version := map[string]string{"A2A-Version": "1.0"}
+	begun := b.send(t, letter{at: "/agents/members/a2a", body: streamed(addBody(b.number())), header: version})
+	id, wid := tasksIn(t, begun)[0].ID, b.proofs(t, begun)[0].Workflow
+	for _, host := range []string{"localhost:9", "2130706433", "127.1", "0x7f.1", "127.0.0.1", "[::1]"} {
+		url := "https://" + host + "/x"
+		set := `{"jsonrpc":"2.0","id":1,"method":"CreateTaskPushNotificationConfig","params":{"taskId":"` + id + `","url":"` + url + `"}}`
+		for way, got := range map[string]reply{
+			"with a message": b.hooked(t, "members", url, ""),
+			"for a task":     b.send(t, letter{at: "/agents/members/a2a", header: version, body: set}),
+			"for a decision": b.send(t, letter{at: "/hitl/callbacks", body: `{"wid":"` + wid + `","uri":"` + url + `"}`}),
+		} {
+			if text := string(got.body); !strings.Contains(text, "loopback address") || strings.Contains(text, `"sum"`) || strings.Contains(text, `"result"`) {
+				t.Errorf("%s, %s: %d %s", url, way, got.status, short(got.body))
+			}
+		}
+	}
+	for _, hook := range []string{"https://hooks.example/x", "https://127.1.example/x"} {
+		if got := b.send(t, letter{at: "/hitl/callbacks", body: `{"wid":"` + wid + `","uri":"` + hook + `"}`}); got.status != http.StatusCreated {
+			t.Errorf("%s: %d %s", hook, got.status, short(got.body))
+		}
+	}
+}

@@ -84,6 +84,7 @@ var golden = []struct {
 	{"next gateway: busy", &transport.RefusedError{Agent: "x", Status: 429, Code: "rate_limited", RetryAfter: time.Minute}, 429, "rate_limited", "internal_error", canonical.CodeRateLimited, time.Minute},
 	{"next gateway: its trouble", &transport.RefusedError{Agent: "x", Status: 500, Code: "internal_error", Detail: "secret"}, 404, "no_translation_path", "internal_error", canonical.CodeUnsupportedOp, 0},
 	{"next gateway: ours", &transport.RefusedError{Agent: "x", Status: 403, Code: "forbidden", Detail: "secret"}, 404, "no_translation_path", "internal_error", canonical.CodeUnsupportedOp, 0},
+	{"egress, evident", &egress.DeniedError{Host: "10.0.0.1", Reason: egress.ReasonPrivate, Evident: true}, 403, "policy_violation", "policy_violation", canonical.CodeForbidden, 0},
 	{"egress", &egress.DeniedError{Host: "10.0.0.1", Reason: "private"}, 403, "policy_violation", "policy_violation", canonical.CodeForbidden, 0},
 	{"agent entry", &directory.InvalidAgentError{Name: "x", Reason: "no"}, 400, "malformed_message", "internal_error", canonical.CodeInvalidRequest, 0},
 	{"own share full", fmt.Errorf("ect: %w", &state.FullError{What: "x", Own: true}), 429, "rate_limited", "internal_error", canonical.CodeRateLimited, time.Second},

@@ -134,8 +134,12 @@ var table = rows(
 	}),
 	as(refused),
 	as(func(e *sse.LimitError) Problem { return fault(of(CodeBadReply, e.Error())) }),
-	as(func(*egress.DeniedError) Problem {
-		return of(CodePolicyViolation, "egress policy does not allow this destination")
+	as(func(e *egress.DeniedError) Problem {
+		const refused = "egress policy does not allow this destination"
+		if e.Evident {
+			return of(CodePolicyViolation, refused+": "+string(e.Reason)+"; name an https URL of a public host")
+		}
+		return of(CodePolicyViolation, refused)
 	}),
 	say[*directory.InvalidAgentError](CodeMalformed),
 	as(func(e *directory.DocumentError) Problem { return fault(of(CodeBadReply, e.Error())) }),

@@ -32,6 +32,9 @@ const (
 type DeniedError struct {
 	Host   string // as in the URL, with port if it had one
 	Reason Reason
+	// Evident: the reason stands in the URL, so that who wrote it may know it. It says
+	// nothing about networks, agents or the configuration.
+	Evident bool
 }
 
 func (e *DeniedError) Error() string { return "egress to " + e.Host + " denied: " + string(e.Reason) }

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"errors"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -89,6 +90,84 @@ func TestRefuses(t *testing.T) {
 	refused = publicIP + ":443"
 	if got := reasonOf(call(t, g, "https://agent.test/", "")); got != ReasonTaken {
 		t.Errorf("by address: %q", got)
+	}
+}
+
+// TestJudge_NamesThatMeanAddresses: a webhook by a name or number that means no public
+// address is refused when it is registered, with the reason, without a look at any
+// resolver; where loopback is open, it is taken.
+func TestJudge_NamesThatMeanAddresses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	closed, _ := w.guard(t, Deps{Resolver: names("nothing.test")})
+	open, _ := w.guard(t, Deps{
+		Resolver: names("nothing.test"), Config: Config{AllowPrivate: []string{"127.0.0.0/8", "::1/128"}},
+		Refuses: func(at string) bool { return at == "127.0.0.1:7443" },
+	})
+	for host, tc := range map[string]struct{ closed, open Reason }{
+		"localhost":                {ReasonLoopback, ""},
+		"LOCALHOST.":               {ReasonLoopback, ""},
+		"a.localhost":              {ReasonLoopback, ""},
+		"localhost.localdomain":    {ReasonLoopback, ""},
+		"ip6-localhost":            {ReasonLoopback, ""},
+		"ip6-loopback":             {ReasonLoopback, ""},
+		"2130706433":               {ReasonLoopback, ""},
+		"0x7f000001":               {ReasonLoopback, ""},
+		"0X7F.1":                   {ReasonLoopback, ""},
+		"0x7f.1":                   {ReasonLoopback, ""},
+		"127.1":                    {ReasonLoopback, ""},
+		"127.0.1":                  {ReasonLoopback, ""},
+		"0177.0.0.1":               {ReasonLoopback, ""},
+		"127.0.0.1":                {ReasonLoopback, ""},
+		"[::1]":                    {ReasonLoopback, ""},
+		"0":                        {ReasonUnspecified, ReasonUnspecified},
+		"10.1":                     {ReasonPrivate, ReasonPrivate},
+		"3232235777":               {ReasonPrivate, ReasonPrivate}, // 192.168.1.1
+		"0xa9fea9fe":               {ReasonMetadata, ReasonMetadata},
+		"169.254.43518":            {ReasonMetadata, ReasonMetadata},
+		"metadata.google.internal": {ReasonMetadata, ReasonMetadata},
+		"1.2.3.4.5":                {ReasonNoAddress, ReasonNoAddress},
+		"4294967296":               {ReasonNoAddress, ReasonNoAddress},
+		"256.1.1.1":                {ReasonNoAddress, ReasonNoAddress},
+		"a.b.7":                    {ReasonNoAddress, ReasonNoAddress},
+		"0x":                       {ReasonNoAddress, ReasonNoAddress},
+		"127.1:7443":               {ReasonLoopback, ReasonTaken},
+		"localhost:7443":           {ReasonLoopback, ReasonTaken},
+		"134744072":                {"", ""}, // 8.8.8.8
+		"8.8.8.8":                  {"", ""},
+		"hooks.example":            {"", ""},
+		"127.1.example":            {"", ""},
+		"localhost.example":        {"", ""},
+		"notlocalhost":             {"", ""},
+		"0xa.dev":                  {"", ""},
+		"1e100":                    {"", ""},
+	} {
+		if got := reasonOf(closed.Judge("https://" + host + "/x")); got != tc.closed {
+			t.Errorf("%s: %q, want %q", host, got, tc.closed)
+		}
+		if got := reasonOf(open.Judge("https://" + host + "/x")); got != tc.open {
+			t.Errorf("%s, where loopback is open: %q, want %q", host, got, tc.open)
+		}
+	}
+}
+
+// TestJudge_TellsWhatIsEvident: who names a URL learns why it is refused, and not which
+// addresses are those of agents.
+func TestJudge_TellsWhatIsEvident(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	g, _ := w.guard(t, Deps{Resolver: names("nothing.test"), Refuses: func(at string) bool { return at == "agent.test:443" }})
+	for place, evident := range map[string]bool{
+		"https://agent.test/": false, "https://127.1/": true, "http://hooks.test/": true, "https://a:b@hooks.test/": true, "nothing": true,
+	} {
+		denied, ok := errors.AsType[*DeniedError](g.Judge(place))
+		if !ok || denied.Evident != evident {
+			t.Errorf("%s: %+v", place, denied)
+		}
+	}
+	listed, _ := w.guard(t, Deps{Resolver: names("nothing.test"), Config: Config{AllowHosts: []string{"listed.test"}}})
+	if denied, ok := errors.AsType[*DeniedError](listed.Judge("https://hooks.test/")); !ok || denied.Evident {
+		t.Errorf("a host that is not listed: %+v", denied)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -137,6 +138,59 @@ func newTarget(host, port string) (target, bool) {
 	}
 	return target{host: name, port: port, address: address}, true
 }
+
+// meaning is the address of a host that is an address in any form, or a name that means
+// one wherever it is resolved; false: only a resolver can tell. The zero address: the host
+// is a number and no address, and numbers are no names.
+func (t target) meaning() (netip.Addr, bool) {
+	if t.address.IsValid() {
+		return t.address, true
+	}
+	if address, ok := fixedNames[t.host]; ok {
+		return address, true
+	}
+	if strings.HasSuffix(t.host, ".localhost") { // RFC 6761, section 6.3
+		return fixedNames["localhost"], true
+	}
+	return numeric(t.host)
+}
+
+// fixedNames are names that mean an address by convention, and stand in the hosts file
+// of many systems.
+var fixedNames = map[string]netip.Addr{
+	"localhost": netip.AddrFrom4([4]byte{127, 0, 0, 1}), "localhost.localdomain": netip.AddrFrom4([4]byte{127, 0, 0, 1}),
+	"localhost6": netip.IPv6Loopback(), "ip6-localhost": netip.IPv6Loopback(), "ip6-loopback": netip.IPv6Loopback(),
+	"metadata.google.internal": netip.AddrFrom4([4]byte{169, 254, 169, 254}),
+}
+
+// numeric reads an IPv4 address as inet_aton does, which many resolvers take for a name:
+// one to four numbers, decimal, octal or hexadecimal, of which the last fills what is left.
+// False: the host does not end in a number. The zero address: it does, and is none.
+func numeric(host string) (netip.Addr, bool) {
+	parts := strings.Split(host, ".")
+	last := len(parts) - 1
+	hexadecimal, isHex := strings.CutPrefix(parts[last], "0x")
+	if strings.Trim(parts[last], digits) != "" && (!isHex || strings.Trim(hexadecimal, digits+"abcdef") != "") {
+		return netip.Addr{}, false
+	}
+	if last > 3 {
+		return netip.Addr{}, true
+	}
+	var value uint64
+	for i, part := range parts {
+		n, err := strconv.ParseUint(part, 0, 32)
+		if err != nil || i < last && n > 255 || i == last && n >= 1<<(8*(4-last)) {
+			return netip.Addr{}, true
+		}
+		if i < last {
+			n <<= 8 * (3 - i)
+		}
+		value |= n
+	}
+	return netip.AddrFrom4([4]byte{byte(value >> 24), byte(value >> 16), byte(value >> 8), byte(value)}), true
+}
+
+const digits = "0123456789"
 
 // grantName reads "host", "host:port", an address or "[address]:port".
 func grantName(entry string) (string, bool) {

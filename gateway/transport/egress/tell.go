@@ -3,14 +3,25 @@ package egress
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
 )
 
 // Judge says whether a URL may be called at all, as far as that can be said
-// without asking for its addresses: *DeniedError.
+// without asking for its addresses: *DeniedError, which is Evident unless it names
+// what is taken or listed.
 func (g *Guard) Judge(place string) error {
+	denied, refused := errors.AsType[*DeniedError](g.judge(place))
+	if !refused {
+		return nil
+	}
+	denied.Evident = denied.Reason != ReasonTaken && denied.Reason != ReasonNotListed
+	return denied
+}
+
+func (g *Guard) judge(place string) error {
 	u, err := url.Parse(place)
 	if err != nil {
 		return &DeniedError{Reason: ReasonURL}
@@ -19,10 +30,17 @@ func (g *Guard) Judge(place string) error {
 		return err
 	}
 	at, _ := newTarget(u.Hostname(), portOf(u.Port(), u.Scheme))
-	if at.address.IsValid() {
-		if reason := g.grants.judge(at, at.address); reason != "" {
-			return at.denied(reason)
-		}
+	address, meant := at.meaning()
+	switch {
+	case !meant:
+		return nil
+	case !address.IsValid():
+		return at.denied(ReasonNoAddress)
+	case g.refuses(net.JoinHostPort(address.String(), at.port)):
+		return at.denied(ReasonTaken)
+	}
+	if reason := g.grants.judge(at, address); reason != "" {
+		return at.denied(reason)
 	}
 	return nil
 }
