@@ -27,8 +27,9 @@ type Translator interface {
 // Namer is implemented by a translator whose protocol restricts how a
 // capability may be called.
 type Namer interface {
-	// CapabilityNames gives each capability the name it has in this protocol:
-	// deterministic, unique, in the same order.
+	// CapabilityNames gives each capability the name it has in this protocol, in
+	// the same order: unique, and never the ID of another one. It depends on the
+	// ID alone, wherever that leaves it unique: capabilities come and go.
 	CapabilityNames([]canonical.Capability) []string
 }
 

@@ -59,42 +59,39 @@ type Envelope = jsonrpc.Envelope
 func Skim(body []byte) (Envelope, bool) { return jsonrpc.Skim(body) }
 
 // CapabilityNames gives each skill the tool name under which MCP clients see
-// it: its id, with every character outside [A-Za-z0-9_.-] replaced by "_", at
-// most 128 octets. Ids that become equal, and ids that had to be cut, get six
-// hex digits of their SHA-256.
+// it: its id if that is a name as MCP wants it (1 to 128 of [A-Za-z0-9_.-]),
+// else the id with every other character replaced by "_", cut, and with six hex
+// digits of its SHA-256 behind it. So a name depends on its own id alone, and
+// does not pass to another skill when skills come and go or one is not shown.
 func (t *Translator) CapabilityNames(capabilities []canonical.Capability) []string {
 	names := make([]string, len(capabilities))
-	count := map[string]int{}
+	taken := make(map[string]bool, len(capabilities))
 	for i := range capabilities {
-		names[i] = sanitise(capabilities[i].ID)
-		count[names[i]]++
+		if id := capabilities[i].ID; fits(id) && !taken[id] {
+			names[i], taken[id] = id, true
+		}
 	}
 	for i := range capabilities {
 		id := capabilities[i].ID
-		if len(names[i]) > maxName || (count[names[i]] > 1 && names[i] != id) || names[i] == "" {
-			names[i] = withHash(names[i], id)
+		for n := 0; names[i] == ""; n++ { // more than once for equal ids, and where an id looks like another one's name
+			salted := id
+			if n > 0 {
+				salted += "\x00" + strconv.Itoa(n)
+			}
+			if name := withHash(sanitise(id), salted); !taken[name] {
+				names[i], taken[name] = name, true
+			}
 		}
 	}
-	distinct(names, capabilities)
 	return names
-}
-
-// distinct settles what is left: equal ids, and an id that looks like another
-// one's hashed name. Whoever comes first keeps the name.
-func distinct(names []string, capabilities []canonical.Capability) {
-	taken := make(map[string]bool, len(names))
-	for i := range names {
-		for n := i; taken[names[i]]; n++ {
-			names[i] = withHash(sanitise(capabilities[i].ID), capabilities[i].ID+"\x00"+strconv.Itoa(n))
-		}
-		taken[names[i]] = true
-	}
 }
 
 const (
 	maxName  = 128 // octets, MCP server/tools
 	hashSize = 6   // hex digits
 )
+
+func fits(id string) bool { return id != "" && len(id) <= maxName && sanitise(id) == id }
 
 func sanitise(id string) string {
 	name := []byte(id)
