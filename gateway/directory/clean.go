@@ -16,19 +16,27 @@ const (
 )
 
 // Clean removes from a description what could mislead a reader or a model:
-// control, bidirectional and tag characters, and excess length. It reports
-// whether anything was removed (loss L32). It works on a shallow copy.
+// control, bidirectional and tag characters, and excess length; and capabilities
+// that no caller could name: those without a name, and all but the first of one
+// name. It reports whether anything was removed (loss L32). It works on a shallow
+// copy.
 func Clean(d canonical.Description) (canonical.Description, bool) {
 	var c cleaner
 	d.Name, d.Title, d.Version = c.text(d.Name, maxName), c.text(d.Title, maxName), c.text(d.Version, maxName)
 	d.Description, d.Instructions = c.text(d.Description, maxDescription), c.text(d.Instructions, maxDescription)
-	capabilities := make([]canonical.Capability, len(d.Capabilities))
-	for i, capability := range d.Capabilities {
+	capabilities := make([]canonical.Capability, 0, len(d.Capabilities))
+	seen := make(map[string]bool, len(d.Capabilities))
+	for _, capability := range d.Capabilities {
+		if capability.ID == "" || seen[capability.ID] {
+			c.removed = true
+			continue
+		}
+		seen[capability.ID] = true
 		capability.Title = c.text(capability.Title, maxName)
 		capability.Description = c.text(capability.Description, maxDescription)
 		capability.Tags = c.list(capability.Tags)
 		capability.Examples = c.list(capability.Examples)
-		capabilities[i] = capability
+		capabilities = append(capabilities, capability)
 	}
 	d.Capabilities = capabilities
 	return d, c.removed

@@ -404,7 +404,7 @@ func (d *Directory) pin(ctx context.Context, name string, agent Agent, e Endpoin
 	clean, removed := Clean(*description)
 	clean.Extended = clean.Extended && !agent.Pin // no operator has accepted what it would show
 	if removed {
-		d.deps.Logger.WarnContext(ctx, "hidden characters or excess length removed from an agent's description",
+		d.deps.Logger.WarnContext(ctx, "hidden characters, excess length or unnamed capabilities removed from an agent's description",
 			slog.String("agent", agent.Name), slog.String("loss", string(canonical.LossText)))
 	}
 	served, held, err := d.compare(ctx, name, agent, e, clean)

@@ -330,8 +330,19 @@ func TestCleanRemovesWhatNobodySees(t *testing.T) {
 			t.Errorf("%s: got %q removed=%v", name, got.Description, removed)
 		}
 	}
-	original := canonical.Description{Capabilities: []canonical.Capability{{Description: "a\u202Eb", Tags: []string{"x\u202E"}}}}
+	original := canonical.Description{Capabilities: []canonical.Capability{{ID: "x", Description: "a\u202Eb", Tags: []string{"x\u202E"}}}}
 	if got, _ := directory.Clean(original); got.Capabilities[0].Description != "ab" || original.Capabilities[0].Description == "ab" {
 		t.Error("Clean must clean a copy")
+	}
+}
+
+// TestClean_CapabilitiesWithoutNameOfTheirOwnAreRemoved: no caller could name them.
+func TestClean_CapabilitiesWithoutNameOfTheirOwnAreRemoved(t *testing.T) {
+	t.Parallel()
+	got, removed := directory.Clean(canonical.Description{Capabilities: []canonical.Capability{
+		{ID: "a", Title: "first"}, {Title: "without a name"}, {ID: "a b"}, {ID: "a", Title: "second"},
+	}})
+	if !removed || len(got.Capabilities) != 2 || got.Capabilities[0].Title != "first" || got.Capabilities[1].ID != "a b" {
+		t.Errorf("removed=%t, left %+v", removed, got.Capabilities)
 	}
 }
