@@ -49,10 +49,14 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 		}
 	}
 	x.dress()
-	if err := x.mirror(description); err != nil {
+	within := x.kin() || x.message.Op != canonical.OpInvoke // the caller and the agent use the same words
+	if within {
+		g.rename(ctx, x, listed)
+	}
+	if err := x.mirror(x.described); err != nil {
 		return err
 	}
-	if x.kin() || x.message.Op != canonical.OpInvoke { // the caller and the agent agree about names already
+	if within {
 		return g.Directory.Admits(x.agent, listed, called(x.message))
 	}
 	if x.chosen, err = g.capability(ctx, x, listed); err != nil {
@@ -97,6 +101,30 @@ func (x *exchange) mirror(d *canonical.Description) (err error) {
 	asked.Body = x.asked
 	x.call.Wire.Header, err = mirrorer.Mirror(x.call.Wire.Header, &asked, named(x.source, d, called(&asked)))
 	return err
+}
+
+// rename puts the agent's own name of a capability in place of the one under which
+// it is listed to the caller (translators.Namer), where all else stays in the
+// caller's words. The agent is asked once more what it has if the name is not known;
+// one that stays unknown is for the agent to refuse.
+func (g *Gateway) rename(ctx context.Context, x *exchange, listed directory.Endpoint) {
+	invoke, calls := x.message.Body.(*canonical.Invoke)
+	if _, names := x.source.(translators.Namer); !names || !calls || invoke.Call == nil {
+		return
+	}
+	found := named(x.source, x.described, invoke.Call.Name)
+	if found == nil {
+		if newer, _, ok := g.Directory.Renew(ctx, x.agent, listed, x.viewer()); ok {
+			x.described = newer
+			found = named(x.source, newer, invoke.Call.Name)
+		}
+	}
+	if found == nil || found.ID == invoke.Call.Name {
+		return
+	}
+	m, body, call := *x.message, *invoke, *invoke.Call
+	call.Name, body.Call, m.Body = found.ID, &call, &body
+	x.message, x.renamedCall = &m, true
 }
 
 // heed: an agent that says that it has changed is not as it is known here, nor
@@ -204,10 +232,10 @@ func capability(source translators.Translator, d *canonical.Description, m *cano
 	if name == "" {
 		return nil, &canonical.Error{
 			Code:    canonical.CodeBadParams,
-			Message: "this agent has several skills: name one with a data part {\"skill\": …, \"input\": …}; it has " + names(d),
+			Message: "this agent has several skills: name one with a data part {\"skill\": …, \"input\": …}; it has " + names(source, d),
 		}
 	}
-	return nil, &canonical.Error{Code: canonical.CodeSkillNotFound, Message: "no such skill or tool; this agent has " + names(d)}
+	return nil, &canonical.Error{Code: canonical.CodeSkillNotFound, Message: "no such skill or tool; this agent has " + names(source, d)}
 }
 
 // sole is the only skill that there is, whatever content is handed out beside
@@ -251,15 +279,18 @@ func named(source translators.Translator, d *canonical.Description, name string)
 	return nil
 }
 
-func names(d *canonical.Description) string {
+// names are those by which a caller may call the first capabilities.
+func names(source translators.Translator, d *canonical.Description) string {
 	const most = 16
-	var list []string
-	for i, c := range d.Capabilities {
-		if i == most {
-			list = append(list, "…")
-			break
-		}
-		list = append(list, c.ID)
+	list := make([]string, len(d.Capabilities))
+	for i := range list {
+		list[i] = d.Capabilities[i].ID
+	}
+	if namer, ok := source.(translators.Namer); ok {
+		list = namer.CapabilityNames(d.Capabilities)
+	}
+	if len(list) > most {
+		list = append(list[:most:most], "…")
 	}
 	return strings.Join(list, ", ")
 }

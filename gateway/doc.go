@@ -5,7 +5,8 @@
 //
 //	limit.go, stages.go, reach.go   what comes before translation: limit, evidence, destination, policy
 //	hops.go                         the way through another gateway, where there is none from here
-//	choose.go                       what a message is for, and which dialogue it belongs to
+//	choose.go                       what a message is for, under the agent's own name of it, and which dialogue
+//	                                it belongs to
 //	parent.go                       a message that only names the ECT that it came of; the way behind it
 //	inside.go                       evidence in the body too, for peers that look nowhere else
 //	leg.go                          one leg: decode, stamp, encode, judge, sign, record

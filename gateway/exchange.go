@@ -60,17 +60,18 @@ type exchange struct {
 
 	yield *yield // what the reply brings that its caller can read later; nil: nothing
 
-	webhook *canonical.PushConfig // who is to be told of changes of the work; nil: the message names nobody
-	hooked  bool                  // that has been kept
-	record  *record               // the work that the message is about, once it is known; nil: none is kept
-	prior   *record               // as it was before this message answered what it asked; nil: it answered nothing
-	unseen  bool                  // nobody is told: what is heard is only kept
-	leave   func()                // counts the message out
-	under   func()                // and its request; nil: it is part of another one
-	stands  standing              // where its dialogue stands
-	spoken  agentNames            // what the agent calls it
-	renamed bool                  // its dialogue has another name toward the agent than its caller gave it
-	once    sync.Once             // the books are settled once
+	webhook     *canonical.PushConfig // who is to be told of changes of the work; nil: the message names nobody
+	hooked      bool                  // that has been kept
+	record      *record               // the work that the message is about, once it is known; nil: none is kept
+	prior       *record               // as it was before this message answered what it asked; nil: it answered nothing
+	unseen      bool                  // nobody is told: what is heard is only kept
+	leave       func()                // counts the message out
+	under       func()                // and its request; nil: it is part of another one
+	stands      standing              // where its dialogue stands
+	spoken      agentNames            // what the agent calls it
+	renamed     bool                  // its dialogue has another name toward the agent than its caller gave it
+	renamedCall bool                  // and so has what it calls
+	once        sync.Once             // the books are settled once
 
 	hearer *translators.Hearer // who is told news in the way of another revision; nil: nobody
 	forced bool                // the agent does it as a task or not at all
@@ -335,11 +336,13 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 	if x.endpoint.Tenant != "" {
 		x.message.Conversation.Tenant = x.endpoint.Tenant
 	}
-	if x.call.Agent != "" && x.verbatim() {
+	switch {
+	case x.call.Agent != "" && x.verbatim() && x.renamedCall: // all but one name stays as it is
+	case x.call.Agent != "" && x.verbatim():
 		wire := x.call.Wire
 		wire.Version = x.message.Origin.Version
 		l.verbatim = &wire
-	} else {
+	default:
 		g.stampRequest(x, id)
 		l.message = x.tasked(x.message)
 	}

@@ -178,7 +178,7 @@ func (x *exchange) again() *exchange {
 	return &exchange{
 		call: x.call, settings: x.settings, began: x.began, source: x.source, dest: x.dest, evidence: x.evidence, agent: x.agent,
 		endpoint: x.endpoint, via: x.via, described: x.described, permit: x.permit, message: x.message, wireID: x.wireID, workflow: x.workflow,
-		stands: x.stands, spoken: x.spoken, renamed: x.renamed,
+		stands: x.stands, spoken: x.spoken, renamed: x.renamed, renamedCall: x.renamedCall,
 		parents: x.parents, attested: x.attested, admitted: x.admitted, kept: x.kept, record: x.record, leave: func() {}, legs: x.legs, holder: x.holder,
 	}
 }

@@ -79,6 +79,16 @@ func performed(body *canonical.Invoke) *canonical.Output {
 	return out
 }
 
+// does is what a fake does with a message.
+type does func(m *canonical.Message) canonical.Body
+
+func (d does) with(m *canonical.Message) canonical.Body {
+	if d == nil {
+		return perform(m)
+	}
+	return d(m)
+}
+
 // spoil changes what a fake is about to answer to an invocation; nil: nothing is.
 type spoil func(good []byte) []byte
 
@@ -91,6 +101,7 @@ type uacpFake struct {
 	tells []string                // to whoever observes it; nil: it cannot be observed
 	who   *ecttest.Party          // set by uacpAgent
 	job   *job                    // what it works on; nil: it answers at once
+	does  does                    // nil: perform
 	undo  func(leg string) string // mints the checkpoint of an invocation, or the result of a rollback; nil: it has neither
 }
 
@@ -128,7 +139,7 @@ func (f *uacpFake) answer(body []byte) []byte {
 	if err != nil || m.Op == canonical.OpNotice {
 		return nil
 	}
-	reply := &canonical.Message{Op: m.Op, Phase: canonical.PhaseResponse, Correlation: m.Correlation, Body: perform(m)}
+	reply := &canonical.Message{Op: m.Op, Phase: canonical.PhaseResponse, Correlation: m.Correlation, Body: f.does.with(m)}
 	if d, ok := reply.Body.(*canonical.Description); ok {
 		d.Streams = f.tells != nil && f.job == nil
 	}
@@ -250,6 +261,7 @@ func (b *bed) listAs(t *testing.T, name string, id ect.Identity, e directory.End
 type ainpFake struct {
 	who     tainp.Identity
 	profile ainp.SigProfile
+	does    does // nil: perform
 	spoil   spoil
 	calls   atomic.Int32
 	seen    func(body []byte)
@@ -273,7 +285,7 @@ func (f *ainpFake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	wire, _, err := form.Encode(&canonical.Message{
-		Op: m.Op, Phase: canonical.PhaseResponse, Correlation: m.Correlation, Body: perform(m),
+		Op: m.Op, Phase: canonical.PhaseResponse, Correlation: m.Correlation, Body: f.does.with(m),
 	}, translators.Target{Stamp: translators.Stamp{From: f.who.DID, To: head.From, At: time.Now()}})
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)

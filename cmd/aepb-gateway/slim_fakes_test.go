@@ -55,6 +55,7 @@ func (n *slimNet) join(t *testing.T, as string, handler rpc.Handler) *tslim.Peer
 // test/slim runs.
 type slimFake struct {
 	calls  atomic.Int32
+	does   does                                   // nil: perform
 	answer func(call rpc.Call) (rpc.Frame, error) // of an invocation; nil: as it should be
 	seen   func(call rpc.Call)                    // told of every invocation; nil: nobody is
 
@@ -105,7 +106,7 @@ func (f *slimFake) Serve(ctx context.Context, call rpc.Call, out rpc.Responder) 
 		return nil
 	}
 	reply := &canonical.Message{
-		Op: m.Op, Phase: canonical.PhaseResponse, Correlation: m.Correlation, Body: perform(m),
+		Op: m.Op, Phase: canonical.PhaseResponse, Correlation: m.Correlation, Body: f.does.with(m),
 		Conversation: canonical.Conversation{ContextID: "c-1", TaskID: "t-1"},
 	}
 	if d, ok := reply.Body.(*canonical.Description); ok {

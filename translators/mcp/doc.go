@@ -43,6 +43,16 @@
 // native.go, one for each kind of thing; each holds both directions. methods.go
 // says which revision has which method, wire.go what a header repeats of a body.
 //
+// Names. A tool is listed under a name that MCP and the providers of models take,
+// 1 to 128 of [A-Za-z0-9_.-] (CapabilityNames): clients show no other to a model.
+// MCP only recommends that, and the official SDKs warn of other names and serve
+// them. So the tools of an MCP server have such names here too; a call by one of
+// them goes on under the server's own name, and one by the server's own name as it
+// is. Nothing restricts names of prompts, URIs of resources and their templates:
+// they go unchanged between MCP clients and servers, in lists, calls, completions,
+// subscriptions and notifications. To callers of other protocols a prompt is the
+// skill "prompt." and its name.
+//
 // Two rules keep a message whole. What a decoder does not know stays, member by
 // member, in the extensions of its level and is written again. And what is
 // said explicitly although its absence would mean the same (isError: false, an
