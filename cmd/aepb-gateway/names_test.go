@@ -10,10 +10,17 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
+	"github.com/aepb/aepb-gateway/translators/slim"
+	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
 // oddNames are names of tools, prompts and skills that are not what MCP wants of a
@@ -342,6 +349,186 @@ func subscribed(t *testing.T, b *bed, agent string, s *mcpNames) {
 			}
 		default:
 			t.Errorf("%s: the server was not asked for %q: %s", agent, resource.name, short([]byte(got)))
+		}
+	}
+}
+
+// a2aNames is an A2A agent with skills of these names.
+type a2aNames struct{ names namesake }
+
+func (a *a2aNames) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	form := a2a.New(translators.Config{})
+	asked := &canonical.Message{Op: canonical.OpDescribe, Body: &canonical.DescribeRequest{}}
+	if r.Method == http.MethodPost {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		if asked, err = form.Decode(translators.Wire{Binding: a2a.Binding, Version: "1.0", Media: "application/json", Body: body}); err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+	}
+	reply := &canonical.Message{
+		Op: asked.Op, Phase: canonical.PhaseResponse, Correlation: asked.Correlation, Body: a.names.does(asked),
+		Conversation: canonical.Conversation{ContextID: "c", TaskID: "t"},
+	}
+	if d, ok := reply.Body.(*canonical.Description); ok {
+		d.Interfaces = []canonical.Interface{{URL: "https://" + r.Host + "/", Transport: "JSONRPC", Version: "1.0"}}
+	}
+	wire, _, err := form.Encode(reply, translators.Target{Version: "1.0"})
+	if err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	well(w, r, wire.Body)
+}
+
+// many lists an agent of each protocol with these names, under the name of its binding.
+func (b *bed) many(t *testing.T, names namesake) {
+	t.Helper()
+	server := httptest.NewUnstartedServer(&a2aNames{names})
+	server.TLS = serving(b.svid(t, "/a2a-v1"))
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	b.list(t, "a2a-v1", a2a.Binding, server.URL+"/", host{})
+	b.namesServer(t, "mcp-v1", &mcpNames{names: names, modern: true})
+	b.slimAgent(t, b.slim, "slim-v1", slim.VersionA2A, &slimFake{does: names.does})
+	b.slimAgent(t, b.slim, "slim-mcp", slim.VersionMCP(mcp.Modern), &slimFake{does: names.does})
+	b.uacpAgent(t, "uacp-v1", &uacpFake{does: names.does}, "")
+	b.ainpAgent(t, "ainp-v1", &ainpFake{does: names.does}, directory.Endpoint{})
+}
+
+// lister is a caller: it sees what an agent has, and calls that by the name that it sees.
+type lister struct {
+	list func(t *testing.T, agent string) []shown
+	call func(t *testing.T, agent, name string) string
+}
+
+// shownBy reads a list that was asked for with the codec.
+func shownBy(t *testing.T, form translators.Translator, body []byte, version string) []shown {
+	t.Helper()
+	m, err := form.Decode(translators.Wire{Binding: form.Info().Binding, Version: version, Media: form.Info().Media[0], Body: body, Re: canonical.OpCapabilities})
+	must(t, err)
+	said, ok := m.Body.(*canonical.CapabilityList)
+	if !ok {
+		t.Fatalf("no list: %s", short(body))
+	}
+	list := make([]shown, len(said.Capabilities))
+	for i, c := range said.Capabilities {
+		list[i] = shown{c.ID, c.Description}
+	}
+	return list
+}
+
+func invoking(name string) *canonical.Invoke {
+	return &canonical.Invoke{Call: &canonical.Call{Name: name, Args: json.RawMessage(`{}`)}}
+}
+
+// listers are callers of each protocol; of SLIM in the words of A2A and of MCP.
+func (b *bed) listers(t *testing.T) map[string]lister {
+	t.Helper()
+	member, alice := b.slim.join(t, "org/callers/alice", nil), did("alice")
+	page := &canonical.Message{Op: canonical.OpCapabilities, Phase: canonical.PhaseRequest, Body: &canonical.Page{}}
+	plain := func(t *testing.T, agent, method string, params map[string]any) []byte {
+		t.Helper()
+		f, err := askSLIM(t, member, agent, "", []byte(askedMCP(true, method, params)), nil)
+		must(t, err)
+		return f.Body
+	}
+	card := func(t *testing.T, agent string) []shown {
+		t.Helper()
+		var skills []struct{ ID, Description string }
+		must(t, json.Unmarshal(b.cardOf(t, agent, nil)["skills"], &skills))
+		list := make([]shown, len(skills))
+		for i, s := range skills {
+			list[i] = shown{s.ID, s.Description}
+		}
+		return list
+	}
+	send := func(name string) string {
+		part := map[string]any{"data": map[string]any{"skill": name, "input": map[string]any{}}}
+		return string(mustMarshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": map[string]any{
+			"message": map[string]any{"messageId": string(ect.NewID()), "role": "ROLE_USER", "parts": []any{part}},
+		}}))
+	}
+	return map[string]lister{
+		"a2a-v1": {card, func(t *testing.T, agent, name string) string {
+			t.Helper()
+			return string(b.send(t, letter{at: "/agents/" + agent + "/a2a", body: send(name)}).body)
+		}},
+		"mcp-v1": {func(t *testing.T, agent string) []shown {
+			t.Helper()
+			return shownIn(t, b.askMCP(t, agent, true, "tools/list", nil), "tools", "name")
+		}, func(t *testing.T, agent, name string) string {
+			t.Helper()
+			return string(b.askMCP(t, agent, true, "tools/call", map[string]any{"name": name}))
+		}},
+		"slim-v1": {card, func(t *testing.T, agent, name string) string { // which is the card that it gets there
+			t.Helper()
+			f, err := askSLIM(t, member, agent, "SendMessage", inProtobuf(t, send(name)), nil)
+			if err != nil {
+				return err.Error()
+			}
+			return outOfProtobuf(t, f.Body)
+		}},
+		"slim-mcp": {func(t *testing.T, agent string) []shown {
+			t.Helper()
+			b.slim.exposed(t, member, agent)
+			return shownIn(t, plain(t, agent, "tools/list", nil), "tools", "name")
+		}, func(t *testing.T, agent, name string) string {
+			t.Helper()
+			return string(plain(t, agent, "tools/call", map[string]any{"name": name}))
+		}},
+		"uacp-v1": {func(t *testing.T, agent string) []shown {
+			t.Helper()
+			form, asked := uacp.New(translators.Config{}), *page
+			asked.Correlation.WireID = json.RawMessage("41")
+			wire, _, err := form.Encode(&asked, translators.Target{Form: uacp.FormEnveloped})
+			must(t, err)
+			return shownBy(t, form, b.askUACP(t, agent, wire.Body), "")
+		}, func(t *testing.T, agent, name string) string {
+			t.Helper()
+			return string(b.askUACP(t, agent, frameOf(t, uacp.FormEnveloped, invoking(name))))
+		}},
+		"ainp-v1": {func(t *testing.T, agent string) []shown {
+			t.Helper()
+			form, asked := ainp.New(translators.Config{}), *page
+			asked.Correlation.WireID = mustMarshal(string(ect.NewID()))
+			wire, _, err := form.Encode(&asked, translators.Target{Stamp: translators.Stamp{From: alice.DID, At: time.Now()}})
+			must(t, err)
+			return shownBy(t, form, b.send(t, letter{at: "/agents/" + agent + "/ainp", body: string(signed(alice, wire.Body, ""))}).body, "")
+		}, func(t *testing.T, agent, name string) string {
+			t.Helper()
+			return string(b.send(t, letter{at: "/agents/" + agent + "/ainp", body: string(signed(alice, envelopeOf(t, alice, invoking(name)), ""))}).body)
+		}},
+	}
+}
+
+// TestNames_EveryPair: whatever an agent calls what it has, a caller of any protocol
+// can call all of it by the names that it sees, and each reaches what it stands for.
+func TestNames_EveryPair(t *testing.T) {
+	t.Parallel()
+	p := plan{}
+	net := newSLIMNet(t, &p)
+	b := newBed(t, p)
+	b.slim = net
+	names := namesake(oddNames())
+	for _, name := range drawnNames(1, 24) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	b.many(t, names)
+	words := append(protocolOrder(), "slim-mcp")
+	listers := b.listers(t)
+	for _, from := range words {
+		for _, to := range words {
+			caller := listers[from]
+			if strings.HasPrefix(from, "slim") {
+				listers["slim-mcp"].list(t, to) // waits until it is there
+			}
+			reaches(t, from+" to "+to, caller.list(t, to), len(names), func(name string) string { return caller.call(t, to, name) })
 		}
 	}
 }

@@ -112,6 +112,9 @@ func (f *slimFake) Serve(ctx context.Context, call rpc.Call, out rpc.Responder) 
 	if d, ok := reply.Body.(*canonical.Description); ok {
 		d.Interfaces = []canonical.Interface{{URL: "org/agents/x", Transport: tslim.BindingURI, Version: "1.0"}}
 	}
+	if _, lists := reply.Body.(*canonical.CapabilityList); lists && f.does != nil {
+		reply.Origin = m.Origin // its own words, in which any name stays as it is
+	}
 	if _, failed := reply.Body.(*canonical.Error); failed {
 		reply.Phase = canonical.PhaseError
 	}
