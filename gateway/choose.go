@@ -91,7 +91,7 @@ func (g *Gateway) capability(ctx context.Context, x *exchange, listed directory.
 // such header.
 func (x *exchange) mirror(d *canonical.Description) (err error) {
 	if to, ok := x.dest.(translators.Mirrorer); ok && to != nil && x.kin() {
-		x.marks = named(x.source, d, called(x.message))
+		x.marks = x.known(d, called(x.message))
 	}
 	mirrorer, ok := x.source.(translators.Mirrorer)
 	if !ok || !x.call.Entrance.Native() || x.asked == nil {
@@ -112,11 +112,11 @@ func (g *Gateway) rename(ctx context.Context, x *exchange, listed directory.Endp
 	if _, names := x.source.(translators.Namer); !names || !calls || invoke.Call == nil {
 		return
 	}
-	found := named(x.source, x.described, invoke.Call.Name)
+	found := x.known(x.described, invoke.Call.Name)
 	if found == nil {
 		if newer, _, ok := g.Directory.Renew(ctx, x.agent, listed, x.viewer()); ok {
 			x.described = newer
-			found = named(x.source, newer, invoke.Call.Name)
+			found = x.known(newer, invoke.Call.Name)
 		}
 	}
 	if found == nil || found.ID == invoke.Call.Name {
@@ -125,6 +125,17 @@ func (g *Gateway) rename(ctx context.Context, x *exchange, listed directory.Endp
 	m, body, call := *x.message, *invoke, *invoke.Call
 	call.Name, body.Call, m.Body = found.ID, &call, &body
 	x.message, x.renamedCall = &m, true
+}
+
+// known is the capability of that name for a caller in the agent's own words. One
+// that stands for a prompt or for resources is there for callers of other protocols
+// alone: others ask for those themselves.
+func (x *exchange) known(d *canonical.Description, name string) *canonical.Capability {
+	found := named(x.source, d, name)
+	if found != nil && x.relay() && found.Profile.Content() {
+		return nil
+	}
+	return found
 }
 
 // heed: an agent that says that it has changed is not as it is known here, nor

@@ -285,8 +285,8 @@ func carried(op canonical.Op) bool {
 // *transport.BadReplyError, or *translators.UnreadableNoticeError of an event.
 func (g *Gateway) decodeReply(x *exchange, wire translators.Wire, re canonical.Op) (*canonical.Message, error) {
 	wire.Binding, wire.Version, wire.Re = x.dest.Info().Binding, x.endpoint.Version, re
-	if x.chosen != nil {
-		wire.Profile = x.chosen.Profile
+	if called := x.capable(); called != nil {
+		wire.Profile = called.Profile
 	}
 	message, err := g.read(x.dest, wire)
 	if unread, ok := errors.AsType[*translators.UnreadableNoticeError](err); ok {

@@ -415,6 +415,33 @@ func TestNames_PinnedTool(t *testing.T) {
 	}
 }
 
+// TestNames_PromptsAsSkills: callers of other protocols call the prompts of a server,
+// whose operator exposes them, by the names of the skills that stand for them.
+func TestNames_PromptsAsSkills(t *testing.T) {
+	t.Parallel()
+	p := plan{}
+	net := newSLIMNet(t, &p)
+	b := newBed(t, p)
+	b.slim = net
+	names := slices.DeleteFunc(namesake(oddNames()), func(name string) bool { return name == "prompt.x" || name == "resource.read" })
+	listers := b.listers(t)
+	for agent, modern := range map[string]bool{"modern": true, "legacy": false} {
+		b.namesServer(t, agent, &mcpNames{names: names, modern: modern})
+		found, _ := b.directory.Find(agent)
+		found.Expose = []string{directory.ExposePrompts, directory.ExposeResources}
+		must(t, b.directory.Put(found))
+		listers["slim-mcp"].list(t, agent) // waits until it is there
+		for from, caller := range listers {
+			shows := 2 * len(names)
+			if from == "mcp-v1" { // to which they are prompts
+				shows = len(names)
+			}
+			list := slices.DeleteFunc(caller.list(t, agent), func(one shown) bool { return strings.HasPrefix(one.name, "resource.") })
+			reaches(t, from+" to "+agent, list, shows, func(name string) string { return caller.call(t, agent, name) })
+		}
+	}
+}
+
 // a2aNames is an A2A agent with skills of these names.
 type a2aNames struct{ names namesake }
 
