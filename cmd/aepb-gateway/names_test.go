@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -38,7 +39,7 @@ func oddNames() []string {
 // drawnNames are n more, the same for the same seed: words over few characters, so that
 // many of them look alike, and the names under which others are listed.
 func drawnNames(seed uint64, n int) []string {
-	r := rand.New(rand.NewPCG(seed, 28)) //nolint:gosec // a test's choice, to be made again
+	r := rand.New(rand.NewPCG(seed, 28))
 	pieces := []string{"a", "b", "_", " ", "/", ".", "-", "é", "\"", "\\", "0", "\u2066", "\n", "😀"}
 	var out []string
 	for len(out) < n {
@@ -260,9 +261,7 @@ func (b *bed) askMCP(t *testing.T, agent string, modern bool, method string, par
 
 func askedMCP(modern bool, method string, params map[string]any) string {
 	said := map[string]any{}
-	for name, value := range params {
-		said[name] = value
-	}
+	maps.Copy(said, params)
 	if modern {
 		said["_meta"] = map[string]any{"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": map[string]any{}}
 	}
@@ -618,6 +617,11 @@ func TestNames_EveryPair(t *testing.T) {
 				listers["slim-mcp"].list(t, to) // waits until it is there
 			}
 			reaches(t, from+" to "+to, caller.list(t, to), len(names), func(name string) string { return caller.call(t, to, name) })
+		}
+	}
+	for from, want := range map[string]string{"mcp-v1": "fs_read_file_c57648", "uacp-v1": "fs/read file"} {
+		if got := listers[from].call(t, "a2a-v1", "nothing"); !strings.Contains(got, "this agent has "+want+", fs_read_file, ") {
+			t.Errorf("%s: who calls what is not there is told %s", from, short([]byte(got)))
 		}
 	}
 }
