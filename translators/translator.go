@@ -28,8 +28,7 @@ type Translator interface {
 // capability may be called.
 type Namer interface {
 	// CapabilityNames gives each capability the name it has in this protocol, in
-	// the same order: unique, and never the ID of another one. It depends on the
-	// ID alone, wherever that leaves it unique: capabilities come and go.
+	// the same order: unique, and never the ID of another one.
 	CapabilityNames([]canonical.Capability) []string
 }
 

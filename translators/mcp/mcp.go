@@ -59,29 +59,34 @@ type Envelope = jsonrpc.Envelope
 func Skim(body []byte) (Envelope, bool) { return jsonrpc.Skim(body) }
 
 // CapabilityNames gives each skill the tool name under which MCP clients see
-// it: its id if that is a name as MCP wants it (1 to 128 of [A-Za-z0-9_.-]),
-// else the id with every other character replaced by "_", cut, and with six hex
-// digits of its SHA-256 behind it. So a name depends on its own id alone, and
-// does not pass to another skill when skills come and go or one is not shown.
+// it: its id, with every character outside [A-Za-z0-9_.-] replaced by "_". Ids that
+// become equal, and ids that had to be cut or are empty, get six hex digits of their
+// SHA-256. An id that is a name as MCP wants it (1 to 128 of these characters) always
+// keeps it, so that no skill is listed under the id of another one.
 func (t *Translator) CapabilityNames(capabilities []canonical.Capability) []string {
 	names := make([]string, len(capabilities))
 	taken := make(map[string]bool, len(capabilities))
+	alike := make(map[string]int, len(capabilities))
 	for i := range capabilities {
-		if id := capabilities[i].ID; fits(id) && !taken[id] {
+		id := capabilities[i].ID
+		alike[sanitise(id)]++
+		if fits(id) && !taken[id] {
 			names[i], taken[id] = id, true
 		}
 	}
 	for i := range capabilities {
-		id := capabilities[i].ID
-		for n := 0; names[i] == ""; n++ { // more than once for equal ids, and where an id looks like another one's name
-			salted := id
-			if n > 0 {
-				salted += "\x00" + strconv.Itoa(n)
-			}
-			if name := withHash(sanitise(id), salted); !taken[name] {
-				names[i], taken[name] = name, true
-			}
+		if names[i] != "" {
+			continue
 		}
+		id := capabilities[i].ID
+		name := sanitise(id)
+		if len(name) > maxName || name == "" || alike[name] > 1 {
+			name = withHash(sanitise(id), id)
+		}
+		for n := 1; taken[name]; n++ { // for equal ids, and where an id looks like another one's name
+			name = withHash(sanitise(id), id+"\x00"+strconv.Itoa(n))
+		}
+		names[i], taken[name] = name, true
 	}
 	return names
 }

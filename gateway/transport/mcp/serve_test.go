@@ -207,12 +207,12 @@ func TestAnsweredFromTheDirectory(t *testing.T) {
 			[]string{`"protocolVersion":"2025-11-25"`},
 		},
 		"June list":  {with(legacyHeader(), "Mcp-Protocol-Version", mcp.LegacyJune), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, []string{`"title":"Cook"`, `"outputSchema":`}},
-		"March list": {legacyHeader(), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, []string{`"tools":[{"name":"cook_a_meal_0ad71d","description":"d","inputSchema":`}},
+		"March list": {legacyHeader(), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, []string{`"tools":[{"name":"cook_a_meal","description":"d","inputSchema":`}},
 		"modern list": {
 			modernHeader("tools/list", ""), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta + `}}`,
-			[]string{`"name":"cook_a_meal_0ad71d"`, `"ttlMs":`, `"cacheScope":"private"`, `"required":["message"]`},
+			[]string{`"name":"cook_a_meal"`, `"ttlMs":`, `"cacheScope":"private"`, `"required":["message"]`},
 		},
-		"legacy list": {legacyHeader(), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, []string{`"name":"cook_a_meal_0ad71d"`}},
+		"legacy list": {legacyHeader(), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, []string{`"name":"cook_a_meal"`}},
 		"ping":        {legacyHeader(), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, []string{`"result":{}`}},
 	} {
 		t.Run(name, func(t *testing.T) {
