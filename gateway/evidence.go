@@ -397,7 +397,8 @@ func (g *Gateway) way(ctx context.Context, x *exchange, start, nodes []dag.Node)
 	return err
 }
 
-// nodes finds what each id means: the tokens that came along, or else those on record.
+// nodes finds what each id may mean: the tokens that came along, or else those on
+// record, of every issuer. The walk takes those of the workflow that it is in.
 func (g *Gateway) nodes(ctx context.Context, ids []ect.ID, along []dag.Node) ([][]dag.Node, error) {
 	found := make([][]dag.Node, len(ids))
 	var missing []ect.ID
@@ -420,7 +421,7 @@ func (g *Gateway) nodes(ctx context.Context, ids []ect.ID, along []dag.Node) ([]
 		return nil, err
 	}
 	for n, i := range at {
-		for _, record := range g.ours(records[n]) {
+		for _, record := range records[n] {
 			found[i] = append(found[i], dag.NodeOfRecord(record))
 		}
 	}
@@ -441,15 +442,21 @@ func (e evidence) workflow() string {
 	return newest.Workflow()
 }
 
-// origins are the tokens that a message came of, as far as it says so: those that
-// came with it, else the one that it names; and their workflow. None: it says nothing.
+// origins are the tokens that a message came of, as far as it says so: of those that
+// came with it the ones in its workflow, where alone a next gateway looks for them, else
+// the one that it names; and their workflow. Without any it says nothing.
 func (e evidence) origins() (workflow string, ids []ect.ID) {
+	if len(e.sources) > 0 {
+		workflow = e.workflow()
+	}
 	for _, v := range e.sources {
-		ids = append(ids, v.ID())
+		if v.Workflow() == workflow {
+			ids = append(ids, v.ID())
+		}
 	}
 	switch {
 	case len(ids) > 0:
-		return e.workflow(), ids
+		return workflow, ids
 	case e.named != nil:
 		return e.named.Workflow, []ect.ID{e.named.ID}
 	default:

@@ -106,8 +106,11 @@ func TestASignalIsItsSenders(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	b.Apply(gateway.Settings{Gateways: []ect.Identity{b.outsider.ID}})
-	own = b.mint(b.outsider, ect.Claims{Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow, Parents: []ect.ID{checkpoint}})
-	if _, err := b.Exchange(t.Context(), call()); err != nil {
+	asks := b.rollback(b.caller, workflow, checkpoint)
+	own = b.mint(b.outsider, ect.Claims{
+		Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow, Parents: []ect.ID{claims(t, asks.Body.(*canonical.Signal).Token).ID},
+	})
+	if _, err := b.Exchange(t.Context(), b.say(b.outsider, asks, own)); err != nil {
 		t.Errorf("a gateway carries it: %v", err)
 	}
 }

@@ -439,6 +439,13 @@ func TestRefusedPaths(t *testing.T) {
 		{name: "the gateway is on the way already", want: denied("loop"), make: translation([]ect.ID{request.ID}, ours[0])},
 		{name: "the gateway is on the way, by reference", want: denied("loop"), make: translation([]ect.ID{request.ID})},
 		{name: "an ancestor that nobody knows", want: denied("lineage"), make: translation([]ect.ID{ect.NewID()})},
+		{name: "an ancestor in another workflow", want: denied("lineage"), make: func(t *testing.T, b *bed) letter {
+			t.Helper()
+			body := addBody(b.number())
+			other := b.recipe(body)
+			other.Claims.ID = ect.NewID()
+			return translation([]ect.ID{other.Claims.ID}, ecttest.Mint(t, b.me, other))(t, b)
+		}},
 		{name: "three translations before", want: denied("aepb.max_translation_hops"), make: threeHops},
 	})
 	t.Run("a key that is somewhere on the web is not fetched", b.fetchesNoKey)
@@ -450,9 +457,10 @@ func threeHops(t *testing.T, b *bed) letter {
 	t.Helper()
 	l := letter{body: addBody(b.number())}
 	var parents []ect.ID
+	workflow := string(ect.NewID())
 	for range 3 {
 		recipe := b.recipe(l.body)
-		recipe.Claims.ID, recipe.Claims.Act, recipe.Claims.Parents = ect.NewID(), ect.ActTranslate, parents
+		recipe.Claims.ID, recipe.Claims.Act, recipe.Claims.Parents, recipe.Claims.Workflow = ect.NewID(), ect.ActTranslate, parents, workflow
 		l.tokens = append([]string{ecttest.Mint(t, b.me, recipe)}, l.tokens...)
 		parents = []ect.ID{recipe.Claims.ID}
 	}

@@ -25,17 +25,18 @@ const (
 
 // Node is what the graph knows of a token.
 type Node struct {
-	ID      ect.ID
-	Issuer  ect.Identity // verified
-	Act     ect.Act
-	Parents []ect.ID
-	Leg     Leg
+	ID       ect.ID
+	Workflow string       // its parents are looked for there; empty: among tokens of none
+	Issuer   ect.Identity // verified
+	Act      ect.Act
+	Parents  []ect.ID
+	Leg      Leg
 }
 
 // NodeOf makes the node of a verified token.
 func NodeOf(v ect.Verified) Node {
 	leg, _ := v.Extension(ect.ExtLeg)
-	return Node{ID: v.ID(), Issuer: v.Issuer(), Act: v.Act(), Parents: v.Parents(), Leg: legOf(leg)}
+	return Node{ID: v.ID(), Workflow: v.Workflow(), Issuer: v.Issuer(), Act: v.Act(), Parents: v.Parents(), Leg: legOf(leg)}
 }
 
 // NodeOfToken makes the node of a token of ours.
@@ -44,7 +45,7 @@ func NodeOfToken(t ect.Token) Node { return nodeOf(t.Claims()) }
 // NodeOfRecord makes the node of a token in the evidence store. A store holds
 // what was signed or verified here, so the token is read and not judged again.
 func NodeOfRecord(r ect.Record) Node {
-	n := Node{ID: r.ID, Issuer: r.Issuer, Act: r.Act, Parents: r.Parents, Leg: Request}
+	n := Node{ID: r.ID, Workflow: r.Workflow, Issuer: r.Issuer, Act: r.Act, Parents: r.Parents, Leg: Request}
 	if !r.Act.Translation() {
 		return n // only a translation has a leg
 	}
@@ -56,7 +57,7 @@ func NodeOfRecord(r ect.Record) Node {
 
 func nodeOf(c ect.Claims) Node {
 	leg, _ := c.Ext.String(ect.ExtLeg)
-	return Node{ID: c.ID, Issuer: c.Issuer, Act: c.Act, Parents: c.Parents, Leg: legOf(leg)}
+	return Node{ID: c.ID, Workflow: c.Workflow, Issuer: c.Issuer, Act: c.Act, Parents: c.Parents, Leg: legOf(leg)}
 }
 
 // legOf takes every leg that is not a reply for a request: nobody shortens the
@@ -69,8 +70,10 @@ func legOf(leg string) Leg {
 }
 
 // Lookup finds the verified nodes that each id may mean, one list for each of the ids
-// in their order, at most MaxLookups at once; an empty one: it is not known here. More than one (of several issuers, and who names a parent does not say
-// whose) are walked all: nobody shortens a path by using another's id again.
+// in their order, at most MaxLookups at once; an empty one: it is not known here. A
+// walk takes only those in the workflow of the token that names them (ECT draft, "DAG
+// Validation"). More than one there (of several issuers, and the token does not say
+// whose) are walked all: another's id, used again, shortens no path.
 type Lookup func(ctx context.Context, ids []ect.ID) ([][]Node, error)
 
 // Path is the translations found by a walk.

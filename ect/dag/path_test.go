@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -212,6 +213,43 @@ func TestTranslationPath(t *testing.T) {
 				t.Errorf("got incomplete %v, passes %v", p.Incomplete, passes(p))
 			}
 		})
+	}
+}
+
+// TestTranslationPath_ParentsOfItsWorkflow: a parent is a token of its child's workflow.
+// A namesake in another one neither ends the path nor makes it whole, and of namesakes
+// in the same one each is walked.
+func TestTranslationPath_ParentsOfItsWorkflow(t *testing.T) {
+	t.Parallel()
+	in := func(workflow string, n dag.Node) dag.Node { n.Workflow = workflow; return n }
+	g := graph{}
+	start := in("w", g.request("2", "gw2", "1"))
+	ours := in("w", g.request("1", gateway, "a"))
+	source, planted, elsewhere := in("w", g.work("a")), in("w", g.work("1")), in("v", g.work("1"))
+	for name, tc := range map[string]struct {
+		known  []dag.Node // under the id 1
+		want   []ect.ID
+		partly bool
+	}{
+		"its own":                         {known: []dag.Node{ours}, want: []ect.ID{"2", "1"}},
+		"its own and a namesake":          {known: []dag.Node{elsewhere, ours}, want: []ect.ID{"2", "1"}},
+		"a namesake alone":                {known: []dag.Node{elsewhere}, want: []ect.ID{"2"}, partly: true},
+		"two of its workflow":             {known: []dag.Node{planted, ours}, want: []ect.ID{"2", "1"}},
+		"a namesake without any workflow": {known: []dag.Node{in("", planted)}, want: []ect.ID{"2"}, partly: true},
+	} {
+		find := func(_ context.Context, ids []ect.ID) ([][]dag.Node, error) {
+			found := make([][]dag.Node, len(ids))
+			for i, id := range ids {
+				if found[i] = tc.known; id == source.ID {
+					found[i] = []dag.Node{source}
+				}
+			}
+			return found, nil
+		}
+		p, err := dag.TranslationPath(t.Context(), []dag.Node{start}, find, 0)
+		if err != nil || p.Incomplete != tc.partly || !slices.Equal(ids(p), tc.want) {
+			t.Errorf("%s: got %v, incomplete %v, %v; want %v, incomplete %v", name, ids(p), p.Incomplete, err, tc.want, tc.partly)
+		}
 	}
 }
 

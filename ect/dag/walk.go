@@ -30,9 +30,10 @@ type step struct {
 // place is where the walk has been. The leg belongs to it: a node that does not
 // count on the way from one source may count on the way from another.
 type place struct {
-	id  ect.ID
-	who ect.Identity // the issuer, whose id it is
-	leg Leg
+	id       ect.ID
+	workflow string
+	who      ect.Identity // the issuer, whose id it is
+	leg      Leg
 }
 
 func (w *walker) walk(ctx context.Context, start []Node) (Path, error) {
@@ -54,12 +55,15 @@ func (w *walker) walk(ctx context.Context, start []Node) (Path, error) {
 			break
 		}
 		for _, p := range parents {
-			nodes := w.known[p.id]
-			if len(nodes) == 0 {
-				w.path.Incomplete = true
+			missing := true
+			for _, n := range w.known[p.id] {
+				if n.Workflow == p.workflow {
+					missing = false
+					w.reach(n, p.leg)
+				}
 			}
-			for _, n := range nodes {
-				w.reach(n, p.leg)
+			if missing {
+				w.path.Incomplete = true
 			}
 		}
 	}
@@ -67,7 +71,7 @@ func (w *walker) walk(ctx context.Context, start []Node) (Path, error) {
 }
 
 func (w *walker) reach(n Node, leg Leg) {
-	if at := (place{n.ID, n.Issuer, leg}); !w.seen[at] {
+	if at := (place{n.ID, n.Workflow, n.Issuer, leg}); !w.seen[at] {
 		w.seen[at] = true
 		w.level = append(w.level, step{n, leg})
 	}
@@ -88,7 +92,7 @@ func (w *walker) visit() (parents []place, ok bool) {
 			continue
 		}
 		for _, id := range at.node.Parents {
-			if next := (place{id: id, leg: at.leg}); !w.asked[next] {
+			if next := (place{id: id, workflow: at.node.Workflow, leg: at.leg}); !w.asked[next] {
 				w.asked[next] = true
 				parents = append(parents, next)
 			}

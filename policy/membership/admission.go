@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -11,8 +12,9 @@ import (
 // Submission is the verified tokens of one message.
 type Submission struct {
 	Caller ect.Identity // authenticated by the transport
-	// Gateway reports whether an identity is a gateway that the operator listed. Its
-	// word counts like ours: whom its tokens name belongs.
+	// Gateway reports whether an identity is a gateway that the operator listed. It may
+	// bring the tokens of others. Whom its own tokens name belongs, if the workflow is
+	// not on record, or if a parent of the token shows the part of its user there.
 	Gateway func(ect.Identity) bool
 	// Decides: the caller has the role of an approver in the operator's directory.
 	// Its decision about a token on record needs no membership (ruling R23).
@@ -139,6 +141,7 @@ type admission struct {
 	*Register
 	sub   Submission
 	begun map[string]ect.Identity // who issued the root of each workflow of which this message has one
+	apart map[ect.ID]bool         // admitted tokens that show no part of their issuers: on record as they are, or by role
 	out   Admission
 }
 
@@ -156,7 +159,7 @@ func (a *admission) judge(ctx context.Context, t ect.Verified) (Filed, error) {
 		case rec.Issuer != t.Issuer():
 			return Filed{}, &ect.ConflictError{ID: t.ID()}
 		case rec.Compact == t.Compact() && t.Issuer() != a.sub.Caller:
-			return Filed{Token: t, Members: rec.Members}, nil // it is on record as it is
+			return a.showsNothing(Filed{Token: t, Members: rec.Members}), nil // it is on record as it is
 		}
 	}
 	standing, err := a.deps.Store.Standing(ctx, wid, t.Issuer())
@@ -167,7 +170,19 @@ func (a *admission) judge(ctx context.Context, t ect.Verified) (Filed, error) {
 		a.out.Member = true
 	}
 	root, begun := a.begun[wid]
-	belongs := standing.Member || begun && root == t.Issuer() || a.named(t) || a.sub.Gateway(t.Issuer()) && t.Issuer() == a.sub.Caller
+	gateway := a.sub.Gateway(t.Issuer())
+	if foreign := len(t.Parents()) == 0 && !standing.Root; gateway && !foreign && (standing.Known || begun) {
+		switch ok, err := a.onBehalf(ctx, t); {
+		case err != nil:
+			return Filed{}, err
+		case !ok && a.carriesDecision(t):
+			a.out.ByRole = true
+			return a.showsNothing(Filed{Token: t}), nil
+		case !ok:
+			return Filed{}, Outsider()
+		}
+	}
+	belongs := standing.Member || begun && root == t.Issuer() || a.named(t, t.Issuer()) || gateway && t.Issuer() == a.sub.Caller
 	switch {
 	case len(t.Parents()) == 0:
 		return a.root(t, standing)
@@ -177,7 +192,7 @@ func (a *admission) judge(ctx context.Context, t ect.Verified) (Filed, error) {
 		return a.beginner(t, begun), nil
 	case a.decision(t):
 		a.out.ByRole = true
-		return Filed{Token: t}, nil
+		return a.showsNothing(Filed{Token: t}), nil
 	default:
 		return Filed{}, Outsider()
 	}
@@ -190,6 +205,15 @@ func (a *admission) beginner(t ect.Verified, begun bool) Filed {
 	if t.Issuer() == a.sub.Caller {
 		f.Members = []ect.Identity{t.Issuer()}
 	}
+	return f
+}
+
+// showsNothing notes that a token is admitted whatever the part of its issuer is.
+func (a *admission) showsNothing(f Filed) Filed {
+	if a.apart == nil {
+		a.apart = map[ect.ID]bool{}
+	}
+	a.apart[f.Token.ID()] = true
 	return f
 }
 
@@ -218,32 +242,83 @@ func (a *admission) file(t ect.Verified) Filed {
 	return Filed{Token: t, Members: a.members(t.Audience(), caller)}
 }
 
-// named reports whether a parent names the token's issuer and was signed by a
-// gateway or by an identity that belongs: the issuer of a token on record in the
-// workflow made members, or did not, when it was recorded.
-func (a *admission) named(t ect.Verified) bool {
+// named reports whether a parent names an identity and was signed by a gateway or by
+// an identity that belongs: the issuer of a token on record in the workflow made
+// members, or did not, when it was recorded.
+func (a *admission) named(t ect.Verified, who ect.Identity) bool {
+	filed, known := a.parents(t)
+	return slices.ContainsFunc(filed, func(f Filed) bool { return slices.Contains(f.Members, who) }) ||
+		slices.ContainsFunc(known, func(rec ect.Record) bool { return slices.Contains(rec.Members, who) })
+}
+
+// parents are the parents of a token within its workflow: those that are admitted with
+// it, and those on record. An id means nothing in another workflow.
+func (a *admission) parents(t ect.Verified) (filed []Filed, known []ect.Record) {
 	for _, id := range t.Parents() {
-		for _, filed := range a.out.Filed {
-			if filed.Token.ID() == id && filed.Token.Workflow() == t.Workflow() && slices.Contains(filed.Members, t.Issuer()) {
-				return true
+		for _, f := range a.out.Filed {
+			if f.Token.ID() == id && f.Token.Workflow() == t.Workflow() {
+				filed = append(filed, f)
 			}
 		}
 		for _, rec := range a.out.Known[id] {
-			if rec.Workflow == t.Workflow() && slices.Contains(rec.Members, t.Issuer()) {
-				return true
+			if rec.Workflow == t.Workflow() {
+				known = append(known, rec)
 			}
 		}
 	}
-	return false
+	return filed, known
+}
+
+// onBehalf reports whether a listed gateway may sign a token in a workflow that is on
+// record for the user that it names. Its word alone says nothing of the user's part
+// there: the gateway may know nothing of the workflow, and have been sent a token whose
+// parents it could not see. So a parent must be found in the workflow, and the user
+// belongs, or a parent names it, or it issued one that is admitted with the token. A
+// gateway that names no user speaks for the issuer of a token that is admitted with it,
+// or for itself if a parent names it.
+func (a *admission) onBehalf(ctx context.Context, t ect.Verified) (bool, error) {
+	text, _ := t.Extension(ect.ExtCaller)
+	user := ect.Identity(text)
+	filed, known := a.parents(t)
+	if slices.ContainsFunc(filed, func(f Filed) bool {
+		return !a.apart[f.Token.ID()] && (user == "" || f.Token.Issuer() == user)
+	}) {
+		return true, nil
+	}
+	if user == a.deps.Self { // the message came from here
+		return slices.ContainsFunc(known, func(rec ect.Record) bool { return rec.Issuer == user }), nil
+	}
+	if a.named(t, cmp.Or(user, t.Issuer())) {
+		return true, nil
+	}
+	if user == "" || len(filed)+len(known) == 0 && len(t.Parents()) > 0 {
+		return false, nil
+	}
+	standing, err := a.deps.Store.Standing(ctx, t.Workflow(), user)
+	return standing.Member, err
 }
 
 // decision reports whether the token is an approver's decision about a token that
 // is on record.
 func (a *admission) decision(t ect.Verified) bool {
-	if !a.sub.Decides || t.Issuer() != a.sub.Caller || t.Act() != ect.ActApprovalGranted && t.Act() != ect.ActApprovalDenied {
+	if !a.sub.Decides || t.Issuer() != a.sub.Caller || !decides(t) {
 		return false
 	}
 	return slices.ContainsFunc(t.Parents(), func(id ect.ID) bool {
 		return slices.ContainsFunc(a.out.Known[id], func(rec ect.Record) bool { return rec.Workflow == t.Workflow() })
 	})
+}
+
+// carriesDecision reports whether a gateway's token was made of a decision that is on
+// record, as its issuer sent it.
+func (a *admission) carriesDecision(t ect.Verified) bool {
+	user, said := t.Extension(ect.ExtCaller)
+	filed, _ := a.parents(t)
+	return t.Issuer() == a.sub.Caller && slices.ContainsFunc(filed, func(f Filed) bool {
+		return decides(f.Token) && (!said || f.Token.Issuer() == ect.Identity(user))
+	})
+}
+
+func decides(t ect.Verified) bool {
+	return t.Act() == ect.ActApprovalGranted || t.Act() == ect.ActApprovalDenied
 }

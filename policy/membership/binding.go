@@ -142,10 +142,19 @@ func (b *binding) file(t ect.Verified, bound []Filed) Filed {
 	if !named && !gateway && t.Issuer() != b.reply.Agent {
 		return Filed{Token: t}
 	}
-	var caller ect.Identity
-	if gateway {
-		text, _ := t.Extension(ect.ExtCaller)
-		caller = ect.Identity(text)
+	var user ect.Identity
+	if text, said := t.Extension(ect.ExtCaller); said && gateway && b.shows(t, bound, ect.Identity(text)) {
+		user = ect.Identity(text)
 	}
-	return Filed{Token: t, Members: b.members(t.Audience(), caller)}
+	return Filed{Token: t, Members: b.members(t.Audience(), user)}
+}
+
+// shows reports whether a bound parent of a token shows the part of an identity: it
+// names it, or was signed by it as one whose word counts. That a gateway names an
+// identity makes no member.
+func (b *binding) shows(t ect.Verified, bound []Filed, user ect.Identity) bool {
+	counts := user == b.reply.Agent || b.reply.Gateway(user)
+	return slices.ContainsFunc(bound, func(f Filed) bool {
+		return slices.Contains(t.Parents(), f.Token.ID()) && (counts && f.Token.Issuer() == user || slices.Contains(f.Members, user))
+	})
 }

@@ -228,10 +228,15 @@ func TestAdmit_ListedGatewayCarriesOthers(t *testing.T) {
 	if !w.belongs(wid, w.caller) || !w.belongs(wid, w.peer) {
 		t.Error("the caller or the gateway between does not belong")
 	}
-	// Its next message names a token that we never saw.
-	next := w.sign(w.peer, ect.Claims{Act: ect.ActTranslate, Workflow: wid, Parents: []ect.ID{ect.NewID()}})
-	if _, err := w.send(w.peer, next); err != nil {
+	// The user's next message in the workflow comes with its source, too.
+	source := w.sign(w.caller, ect.Claims{Workflow: wid, Parents: []ect.ID{leg.ID()}, Audience: []string{string(w.peer.ID)}})
+	next := w.sign(w.peer, ect.Claims{Act: ect.ActTranslate, Workflow: wid, Parents: []ect.ID{source.ID()}, Ext: ext})
+	if _, err := w.send(w.peer, next, source); err != nil {
 		t.Errorf("the gateway's next message: %v", err)
+	}
+	unseen := w.sign(w.peer, ect.Claims{Act: ect.ActTranslate, Workflow: wid, Parents: []ect.ID{ect.NewID()}, Ext: ext})
+	if _, err := w.send(w.peer, unseen); !isOutsider(err) {
+		t.Errorf("a message of the gateway that names a token that we never saw: %v, want a refusal", err)
 	}
 }
 

@@ -1,0 +1,273 @@
+package membership_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/policy/membership"
+)
+
+// behalf is a token of the peer gateway, made of a message of its user's; nil: it says
+// of no user.
+func (w *world) behalf(user *ecttest.Party, workflow string, parents ...ect.ID) ect.Verified {
+	w.t.Helper()
+	c := ect.Claims{Act: ect.ActTranslate, Workflow: workflow, Parents: parents, Ext: ect.Ext{}}
+	c.Ext.SetString(ect.ExtLeg, "request")
+	if user != nil {
+		c.Ext.SetString(ect.ExtCaller, string(user.ID))
+	}
+	return w.sign(w.peer, c)
+}
+
+// TestAdmit_GatewayForItsUser: what a listed gateway signs in a workflow that is on
+// record is admitted only if the part of its user shows there.
+func TestAdmit_GatewayForItsUser(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		tokens func(w *world, b begun) []ect.Verified
+		want   bool
+		joins  bool // the outsider belongs then
+	}{
+		"a member, with its source": {want: true, tokens: func(w *world, b begun) []ect.Verified {
+			source := w.sign(w.caller, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}})
+			return []ect.Verified{w.behalf(w.caller, b.workflow, source.ID()), source}
+		}},
+		"a member, its source is on record": {want: true, tokens: func(w *world, b begun) []ect.Verified {
+			return []ect.Verified{w.behalf(w.caller, b.workflow, b.root.ID())}
+		}},
+		"a member, its source is unknown": {tokens: func(w *world, b begun) []ect.Verified {
+			return []ect.Verified{w.behalf(w.caller, b.workflow, ect.NewID())}
+		}},
+		"a member, its source is in another workflow": {tokens: func(w *world, b begun) []ect.Verified {
+			return []ect.Verified{w.behalf(w.caller, b.workflow, w.begin().root.ID())}
+		}},
+		"an outsider, below the token of another": {tokens: func(w *world, b begun) []ect.Verified {
+			return []ect.Verified{w.behalf(w.outsider, b.workflow, b.root.ID())}
+		}},
+		"an outsider, with the token of another": {tokens: func(w *world, b begun) []ect.Verified {
+			return []ect.Verified{w.behalf(w.outsider, b.workflow, b.root.ID()), b.root}
+		}},
+		"an outsider, with its own token": {tokens: func(w *world, b begun) []ect.Verified {
+			source := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}})
+			return []ect.Verified{w.behalf(w.outsider, b.workflow, source.ID()), source}
+		}},
+		"an outsider, with its own token, which an agent brought": {tokens: func(w *world, b begun) []ect.Verified {
+			source := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}})
+			w.must(w.recorder.Keep(t.Context(), source, ect.Filing{}))
+			return []ect.Verified{w.behalf(w.outsider, b.workflow, source.ID()), source}
+		}},
+		"an outsider, below its own token, which an agent brought": {tokens: func(w *world, b begun) []ect.Verified {
+			source := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}})
+			w.must(w.recorder.Keep(t.Context(), source, ect.Filing{}))
+			return []ect.Verified{w.behalf(w.outsider, b.workflow, source.ID())}
+		}},
+		"whom a member has named": {want: true, joins: true, tokens: func(w *world, b begun) []ect.Verified {
+			handed := w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}, Audience: []string{string(w.outsider.ID)}})
+			source := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{handed.ID()}})
+			return []ect.Verified{w.behalf(w.outsider, b.workflow, source.ID()), source, handed}
+		}},
+		"an outsider, as a root": {tokens: func(w *world, b begun) []ect.Verified {
+			return []ect.Verified{w.behalf(w.outsider, b.workflow)}
+		}},
+		"no user, with a source": {want: true, tokens: func(w *world, b begun) []ect.Verified {
+			source := w.sign(w.caller, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}})
+			return []ect.Verified{w.behalf(nil, b.workflow, source.ID()), source}
+		}},
+		"no user, below the token of another": {tokens: func(w *world, b begun) []ect.Verified {
+			return []ect.Verified{w.behalf(nil, b.workflow, b.root.ID())}
+		}},
+		"no user, of a gateway that belongs, below an unknown token": {tokens: func(w *world, b begun) []ect.Verified {
+			w.leg(w.peer, b.workflow, b.leg.ID())
+			return []ect.Verified{w.behalf(nil, b.workflow, ect.NewID())}
+		}},
+		"no user, below a token that names the gateway": {want: true, tokens: func(w *world, b begun) []ect.Verified {
+			return []ect.Verified{w.behalf(nil, b.workflow, w.leg(w.peer, b.workflow, b.leg.ID()).ID())}
+		}},
+		"an outsider, of a gateway that belongs": {tokens: func(w *world, b begun) []ect.Verified {
+			return []ect.Verified{w.behalf(w.outsider, b.workflow, w.leg(w.peer, b.workflow, b.leg.ID()).ID())}
+		}},
+		"ourselves: the message came from here": {want: true, tokens: func(w *world, b begun) []ect.Verified {
+			return []ect.Verified{w.behalf(w.self, b.workflow, b.leg.ID()), b.leg}
+		}},
+	} {
+		w := newWorld(t)
+		b := w.begin()
+		tokens := tc.tokens(w, b)
+		before := w.snapshot(b.workflow)
+		_, err := w.send(w.peer, tokens...)
+		_, foreign := errors.AsType[*ect.ForeignRootError](err)
+		if got := err == nil; got != tc.want || err != nil && !isOutsider(err) && !foreign {
+			t.Errorf("%s: got %v, want admitted %v", name, err, tc.want)
+		}
+		if w.belongs(b.workflow, w.outsider) != tc.joins {
+			t.Errorf("%s: the outsider belongs %v, want %v", name, !tc.joins, tc.joins)
+		}
+		if diff := cmp.Diff(before, w.snapshot(b.workflow)); !tc.want && diff != "" {
+			t.Errorf("%s: the workflow changed (-before +after):\n%s", name, diff)
+		}
+	}
+}
+
+// TestAdmit_GatewayBeginsAWorkflow: a workflow that is not on record begins with the
+// message of a gateway's user, whether its source is a root or not.
+func TestAdmit_GatewayBeginsAWorkflow(t *testing.T) {
+	t.Parallel()
+	for name, parents := range map[string][]ect.ID{"a root": nil, "a child of what is known elsewhere": {ect.NewID()}} {
+		w := newWorld(t)
+		wid := string(ect.NewID())
+		source := w.sign(w.caller, ect.Claims{Workflow: wid, Parents: parents, Audience: []string{string(w.peer.ID)}})
+		if _, err := w.send(w.peer, w.behalf(w.caller, wid, source.ID()), source); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		next := w.sign(w.caller, ect.Claims{Workflow: wid, Parents: []ect.ID{source.ID()}})
+		if _, err := w.send(w.peer, w.behalf(w.caller, wid, next.ID()), next); err != nil {
+			t.Errorf("%s: the next message: %v", name, err)
+		}
+		if !w.belongs(wid, w.caller) || !w.belongs(wid, w.peer) {
+			t.Errorf("%s: the user or the gateway does not belong", name)
+		}
+	}
+}
+
+// TestAdmit_FurtherRootOfAGateway: a gateway began the workflow for a user without a
+// token. A further root makes no other user a member.
+func TestAdmit_FurtherRootOfAGateway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	wid := string(ect.NewID())
+	_, err := w.send(w.peer, w.behalf(w.caller, wid))
+	w.must(err)
+	if _, err := w.send(w.peer, w.behalf(w.outsider, wid)); !isOutsider(err) || w.belongs(wid, w.outsider) {
+		t.Errorf("for another user: %v, want a refusal", err)
+	}
+	if !w.belongs(wid, w.caller) {
+		t.Error("the user for whom the gateway began the workflow does not belong")
+	}
+}
+
+// TestBind_GatewayNamesAUser: whom a gateway names in the evidence of its reply as its
+// caller belongs only if a bound parent of that token shows it.
+func TestBind_GatewayNamesAUser(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		user func(w *world) *ecttest.Party
+		want bool
+	}{
+		"an outsider": {func(w *world) *ecttest.Party { return w.outsider }, false},
+		"the gateway": {func(w *world) *ecttest.Party { return w.peer }, true},
+	} {
+		w := newWorld(t)
+		b := w.begin()
+		user := tc.user(w)
+		legs := w.behalf(w.self, b.workflow, b.leg.ID())
+		next := w.behalf(user, b.workflow, legs.ID())
+		bound, _, err := w.register.Bind(t.Context(), w.reply(b, legs, next))
+		if err != nil || len(bound) != 2 {
+			t.Fatalf("%s: %d bound, %v", name, len(bound), err)
+		}
+		if got := slices.Contains(bound[1].Members, user.ID); got != tc.want {
+			t.Errorf("%s: belongs %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+// beside is the peer gateway: another register and store, for the same parties.
+func (w *world) beside() *world {
+	w.t.Helper()
+	other := *w
+	other.self, other.peer, other.store = w.peer, w.self, ecttest.NewStore()
+	var err error
+	other.register, err = membership.New(membership.Deps{Store: other.store, Self: other.self.ID})
+	w.must(err)
+	other.recorder, err = ect.NewRecorder(ect.RecorderDeps{Store: other.store})
+	w.must(err)
+	return &other
+}
+
+// binds records what came with a reply.
+func (w *world) binds(b begun, tokens ...ect.Verified) {
+	w.t.Helper()
+	bound, unbound, err := w.register.Bind(w.t.Context(), w.reply(b, tokens...))
+	w.must(err)
+	if len(unbound) > 0 {
+		w.t.Fatalf("%d tokens of the reply are not bound", len(unbound))
+	}
+	for _, f := range bound {
+		w.must(w.recorder.Keep(w.t.Context(), f.Token, ect.Filing{Members: f.Members}))
+	}
+}
+
+// victim is a workflow on record at a gateway, and its tokens there.
+type victim struct {
+	at *world
+	begun
+	seen []ect.Verified
+}
+
+// TestAttack_OutsiderOverTwoGateways is the property behind finding N2: two gateways
+// list each other, and have the work of others on record; a further replica of one has
+// forgotten it. Whatever an outsider that has seen every token sends to any of them, and
+// whatever that sends on, with the source or without it: at the other gateway it becomes
+// no member and no party, may read no record, and no record of the workflows changes.
+func TestAttack_OutsiderOverTwoGateways(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(40) {
+		random := rand.New(rand.NewPCG(seed, 28))
+		first := newWorld(t)
+		second := first.beside()
+		here, there := first.begin(), second.begin()
+		both := begun{workflow: string(ect.NewID())}
+		both.root = first.sign(first.caller, ect.Claims{Workflow: both.workflow})
+		over, err := second.send(first.caller, both.root)
+		first.must(err)
+		both.leg, err = first.send(first.peer, over, both.root)
+		first.must(err)
+		both.checkpoint = both.leg
+		second.binds(begun{workflow: both.workflow, leg: over}, both.leg)
+		victims := []victim{
+			{first, here, []ect.Verified{here.root, here.leg, here.checkpoint}},
+			{second, there, []ect.Verified{there.root, there.leg, there.checkpoint}},
+			{first, both, []ect.Verified{both.root, over, both.leg}},
+			{second, both, []ect.Verified{both.root, over, both.leg}},
+		}
+		var own, legs []ect.Verified
+		for range 25 {
+			target := victims[random.IntN(len(victims))]
+			tokens := first.attack(random, target.begun, slices.Concat(target.seen, legs), &own)
+			gateway := []*world{first, second, first.beside(), second.beside()}[random.IntN(4)]
+			before := snapshots(victims)
+			if leg, err := gateway.send(first.outsider, tokens...); err == nil {
+				legs = append(legs, leg)
+				next := first
+				if gateway.self == first.self {
+					next = second
+				}
+				if random.IntN(3) > 0 {
+					tokens = nil // as if the source had been left out
+				}
+				if leg, err := next.send(gateway.self, append([]ect.Verified{leg}, tokens...)...); err == nil {
+					legs = append(legs, leg)
+				}
+			}
+			if diff := cmp.Diff(before, snapshots(victims)); diff != "" {
+				t.Fatalf("seed %d: a workflow changed (-before +after):\n%s", seed, diff)
+			}
+			for _, v := range victims {
+				v.at.wantNothing(seed, v.begun, v.seen, own)
+			}
+		}
+	}
+}
+
+func snapshots(victims []victim) (all []string) {
+	for _, v := range victims {
+		all = append(all, v.at.snapshot(v.workflow)...)
+	}
+	return all
+}
