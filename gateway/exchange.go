@@ -316,6 +316,10 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 		g.countDenied(err)
 		return transport.Sealed{}, translators.Wire{}, err
 	}
+	along, err := g.along(x)
+	if err != nil {
+		return transport.Sealed{}, translators.Wire{}, err
+	}
 	if err := g.bindDialogue(ctx, x); err != nil {
 		return transport.Sealed{}, translators.Wire{}, err
 	}
@@ -351,7 +355,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 		return transport.Sealed{}, wire, err
 	}
 	g.negotiated(ctx, x)
-	sealed, err := x.seal(receipt, wire, x.evidence.ancestors()...)
+	sealed, err := x.seal(receipt, wire, along...)
 	return sealed, wire, err
 }
 

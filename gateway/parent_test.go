@@ -10,6 +10,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 )
@@ -144,6 +145,68 @@ func TestAttack_HopsBehindAListedPrefix(t *testing.T) {
 		_, err := b.Exchange(t.Context(), call)
 		if denied, ok := errors.AsType[*policy.Denied](err); !ok || denied.Constraint != policy.ConstraintHops {
 			t.Errorf("listed by %s: %v, want a refusal for its hops", name, err)
+		}
+	}
+}
+
+// TestParents_OfItsWorkflow: our token names as parents the sources of its own workflow
+// alone, since in another one no gateway would look for them.
+func TestParents_OfItsWorkflow(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	tokens := []string{b.source(t, addBody, nil), b.source(t, addBody, nil)}
+	answer, err := b.Exchange(t.Context(), b.call(addBody, tokens...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	leg := claims(t, answer.Evidence[0])
+	at := slices.IndexFunc(tokens, func(token string) bool { return claims(t, token).Workflow == leg.Workflow })
+	if at < 0 || !slices.Equal(leg.Parents, []ect.ID{claims(t, tokens[at]).ID}) {
+		t.Errorf("a token in %s has the parents %v, want the source of that workflow alone", leg.Workflow, leg.Parents)
+	}
+	if sent := b.agent.tokens[0]; len(sent) != 3 {
+		t.Errorf("%d tokens are sent on, want ours and both sources", len(sent))
+	}
+}
+
+// TestAncestors_TooLargeForTheNextGateway: another gateway judges a message by the
+// tokens that come with ours. Where they do not fit, it is not asked: it would not find
+// the source, or another token under that id. An agent that is no gateway gets what fits.
+func TestAncestors_TooLargeForTheNextGateway(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		gateway  bool
+		audience int
+		refused  bool
+	}{
+		"a gateway, a large source": {gateway: true, audience: 100, refused: true},
+		"a gateway, a small source": {gateway: true, audience: 1},
+		"an agent, a large source":  {audience: 100},
+	} {
+		b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+		if tc.gateway {
+			b.Apply(gateway.Settings{Gateways: []ect.Identity{b.server.ID}})
+		}
+		audience := []string{string(b.self.ID)}
+		for n := range tc.audience {
+			audience = append(audience, "spiffe://example.com/agents/one-of-many/"+strconv.Itoa(n))
+		}
+		token, err := b.caller.Signer(t, func() time.Time { return b.now }).Sign(ect.Claims{
+			Audience: audience, Workflow: string(ect.NewID()), Act: "send_task", OutputHash: ect.Hash([]byte(addBody)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = b.Exchange(t.Context(), b.call(addBody, token.Compact()))
+		large, refused := errors.AsType[*problem.AncestorsTooLargeError](err)
+		if refused != tc.refused || !refused && err != nil {
+			t.Errorf("%s, %d octets: got %v, want refused %v", name, len(token.Compact()), err, tc.refused)
+		}
+		if refused && (large.Size != len(token.Compact()) || problem.From(err).Status != 431) {
+			t.Errorf("%s: %v with status %d", name, err, problem.From(err).Status)
+		}
+		if asked := len(b.agent.bodies) > 0; asked == tc.refused {
+			t.Errorf("%s: it was asked %v", name, asked)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/dag"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
@@ -32,18 +33,21 @@ type evidence struct {
 	ancestry dag.Path // by the draft's letter; only where the operator counts so
 }
 
-// ancestors travel along behind our own token, newest first, as many as fit
-// with it in 8 KiB (R4): the sources, which a next gateway must resolve to see
-// where the translation path begins (R1), and the path's translate ECTs with
-// what they were made of: the path ends where that is no translation, and who
-// cannot see that must refuse.
-func (e evidence) ancestors() []string {
-	const budget = 8<<10 - 2<<10 // our own token takes up to 2 KiB
-	var out []string
-	size := 0
+// ancestorsSize bounds, in octets, what travels along behind our own token, which
+// takes up to 2 KiB of the 8 KiB (R4).
+const ancestorsSize = 8<<10 - 2<<10
+
+// ancestors travel along behind our own token, newest first, as many as fit: the
+// sources, which a next gateway must resolve to see where the translation path begins
+// (R1), and the path's translate ECTs with what they were made of: the path ends where
+// that is no translation, and who cannot see that must refuse. size is that of all.
+func (e evidence) ancestors() (along []string, size int) {
+	kept := 0
 	add := func(compact string) {
-		if size += len(compact); size <= budget {
-			out = append(out, compact)
+		size += len(compact)
+		if kept+len(compact) <= ancestorsSize {
+			kept += len(compact)
+			along = append(along, compact)
 		}
 	}
 	for _, v := range e.sources {
@@ -54,7 +58,24 @@ func (e evidence) ancestors() []string {
 			add(v.Compact())
 		}
 	}
-	return out
+	return along, size
+}
+
+// along are the ancestors of a request. A next gateway judges the message by them, so
+// one that would not see all of them is not asked: what is left out, it could take for
+// another token with that id.
+func (g *Gateway) along(x *exchange) ([]string, error) {
+	along, size := x.evidence.ancestors()
+	if size > ancestorsSize && g.toGateway(x) {
+		return nil, &problem.AncestorsTooLargeError{Size: size, Limit: ancestorsSize}
+	}
+	return along, nil
+}
+
+// toGateway reports whether a message goes on to another gateway, as far as we know.
+func (g *Gateway) toGateway(x *exchange) bool {
+	return x.via != nil || x.agent.ID != "" && (x.settings.isGateway(x.agent.ID) ||
+		slices.ContainsFunc(g.Directory.Peers(), func(p directory.Peer) bool { return p.ID == x.agent.ID }))
 }
 
 // protocols finds both translators and the destination. An unknown agent is

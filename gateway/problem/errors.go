@@ -1,6 +1,7 @@
 package problem
 
 import (
+	"strconv"
 	"strings"
 	"time"
 )
@@ -80,6 +81,15 @@ func (e *AnswerTooLargeError) Error() string {
 
 // Unwrap gives the cause.
 func (e *AnswerTooLargeError) Unwrap() error { return e.Err }
+
+// AncestorsTooLargeError: the tokens that came with a message do not fit beside ours in
+// what the next gateway is sent, and it could not judge the message without them (R4).
+type AncestorsTooLargeError struct{ Size, Limit int } // octets
+
+func (e *AncestorsTooLargeError) Error() string {
+	return "the tokens of this message take " + strconv.Itoa(e.Size) + " octets, and at most " + strconv.Itoa(e.Limit) +
+		" go on to the next gateway: sign a smaller token, or send fewer with it"
+}
 
 // InProgressError: the same message is being worked on, or its answer was too
 // large to be kept (R6).

@@ -60,6 +60,7 @@ var golden = []struct {
 	{"ECT invalid", &ect.InvalidError{Reason: ect.ReasonReplay}, 403, "ect_invalid", "internal_error", canonical.CodeForbidden, 0},
 	{"ECT malformed", &ect.MalformedError{Reason: "no"}, 400, "ect_invalid", "internal_error", canonical.CodeForbidden, 0},
 	{"ECT too large", &ect.TooLargeError{What: "token", Limit: 1}, 431, "ect_invalid", "internal_error", canonical.CodeForbidden, 0},
+	{"ancestors too large", &problem.AncestorsTooLargeError{Size: 2, Limit: 1}, 431, "ect_invalid", "internal_error", canonical.CodeForbidden, 0},
 	{"ECT conflict", &ect.ConflictError{ID: "x"}, 403, "ect_invalid", "internal_error", canonical.CodeForbidden, 0},
 	{"ECT repeated", &ect.ReplayedError{}, 409, "in_progress", "internal_error", canonical.CodeUnavailable, time.Second},
 	{"ECT required", fmt.Errorf("here: %w", ect.ErrRequired), 403, "ect_required", "internal_error", canonical.CodeForbidden, 0},

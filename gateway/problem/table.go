@@ -105,6 +105,9 @@ var table = rows(
 	as(func(e *ect.TooLargeError) Problem {
 		return status(of(CodeECTInvalid, e.Error()), http.StatusRequestHeaderFieldsTooLarge)
 	}),
+	as(func(e *AncestorsTooLargeError) Problem {
+		return status(of(CodeECTInvalid, e.Error()), http.StatusRequestHeaderFieldsTooLarge)
+	}),
 	as(func(e *ect.ReplayedError) Problem { return retry(of(CodeInProgress, e.Error()), 0, retrySoon) }),
 
 	// Permission.
