@@ -45,6 +45,7 @@ var attackIndex = []attackFinding{
 		"policy/membership:TestAttack_TwoRootsInOneMessage", "policy/membership:TestAttack_ReplyEvidenceOfAnOutsiderMakesMembers",
 		"policy/membership:TestAttack_OwnTokenThatOthersBrought", "TestAttack_ApproverJoinsByItsDecision",
 		"TestAttack_MessageThatWaitsForAWorkflow", "TestAttack_RollbackResultOfAnotherIssuer",
+		"TestAttack_ListedGatewayBringsItsUserIn", "policy/membership:TestAttack_OutsiderOverTwoGateways",
 	}},
 	{id: "2", what: "make the evidence store forget what others need, or fill Redis, with tokens of one's own", tests: []string{
 		"TestAttack_OneIssuerFlushesAllEvidence", "TestAttack_OneIssuerFillsRedis", "TestAttack_ATokenThatNeverEnds",

@@ -500,3 +500,134 @@ func TestAttack_WorkflowPagesTakeMemory(t *testing.T) {
 		}
 	}
 }
+
+// gateway2 is the path of the second gateway's identity.
+const gateway2 = "gateway-2"
+
+// neighbours are two gateways: the first lists the second as one that carries the
+// tokens of others, and the second sends on to the first.
+func neighbours(t *testing.T) (first, second *bed) {
+	t.Helper()
+	first = newBed(t, plan{config: config.Config{Policy: config.Policy{Gateways: []string{"spiffe://" + devTrustDomain + "/" + gateway2}}}})
+	second = first.beside(t, gateway2, config.Config{})
+	second.knows(t, first)
+	return first, second
+}
+
+// large makes a token so large that it does not fit beside a gateway's own, and small
+// enough to be taken.
+func large(c *ect.Claims) {
+	c.Ext = ect.Ext{"x": json.RawMessage(`"` + strings.Repeat("x", 3900) + `"`)}
+	for n := range 8 {
+		c.Audience = append(c.Audience, "spiffe://"+devTrustDomain+"/audience/"+strconv.Itoa(n))
+	}
+}
+
+// TestAttack_ListedGatewayBringsItsUserIn is finding N2: a user of a listed gateway sent
+// that a token with the workflow of others and the id of a token there, too large to be
+// passed on. The gateway left it out, and the first one took the other's token with that
+// id for the user's: the user could read the workflow and register an approval hook. Now
+// the gateway does not send a message on without its source, the first one takes no
+// gateway's word for its user's part, and it looks for a parent in its workflow alone.
+func TestAttack_ListedGatewayBringsItsUserIn(t *testing.T) {
+	t.Parallel()
+	first, second := neighbours(t)
+	a, body := first.attacker(t), addBody(first.number())
+	source := first.token(t, body)
+	got := first.send(t, letter{body: body, tokens: []string{source}})
+	first.right(t, got, `"sum":`)
+	victims, _, err := ect.ParseUnverified(source)
+	must(t, err)
+	legs := first.proofs(t, got)
+	wid, before := victims.Workflow, first.ectsOf(t, victims.Workflow)
+	outside := func(when string) {
+		t.Helper()
+		for _, path := range []string{"/workflows/" + wid, "/ects/" + string(victims.ID), "/ects/" + string(legs[0].ID), "/ects/" + string(legs[1].ID)} {
+			if got := a.get(t, path); got != http.StatusNotFound {
+				t.Errorf("%s: the attacker's GET of %s got %d, want 404", when, path, got)
+			}
+		}
+		hook := a.send(t, letter{via: a.client, at: "/hitl/callbacks", body: `{"wid":"` + wid + `","uri":"https://attacker.example/"}`})
+		if hook.status != http.StatusNotFound {
+			t.Errorf("%s: the attacker's hook got %d, want 404", when, hook.status)
+		}
+		if after := first.ectsOf(t, wid); after != before {
+			t.Errorf("%s: the workflow has %d tokens, want %d as before", when, after, before)
+		}
+	}
+	outside("before")
+	namesake := ect.NewID() // of a token of the attacker's own, at the first gateway
+	if got := a.plant(t, ect.Claims{ID: namesake, Workflow: string(ect.NewID())}); got.status != http.StatusOK {
+		t.Fatalf("a token in a workflow of the attacker's own: %d", got.status)
+	}
+	const onward = "/aepb/translate?from=a2a-v1&to=mcp-v1&dest=calculator"
+	for name, id := range map[string]ect.ID{"the victim's id": victims.ID, "our leg's id": legs[0].ID, "an id planted before": namesake, "an id of its own": ""} {
+		for _, size := range []string{"large", "small"} {
+			second, body := second, addBody(first.number())
+			c := ect.Claims{ID: id, Workflow: wid, Audience: []string{second.self(), first.self()}, OutputHash: ect.Hash([]byte(body))}
+			switch {
+			case size == "small":
+				c.Parents = []ect.ID{legs[1].ID}
+			case id == victims.ID || id == namesake:
+				second = first.beside(t, gateway2, config.Config{}) // it has never heard of any of this
+				second.knows(t, first)
+				fallthrough
+			default:
+				large(&c)
+			}
+			token := ecttest.Mint(t, a.party, ecttest.Recipe{Claims: c})
+			got := second.send(t, letter{via: a.client, at: onward, body: body, tokens: []string{token}})
+			if got.status < 400 || strings.Contains(string(got.body), `"sum"`) {
+				t.Errorf("%s, %s, %d octets: %d %s", name, size, len(token), got.status, short(got.body))
+			}
+			outside(name + ", " + size)
+		}
+		// A gateway that leaves the source out all the same.
+		if id == "" {
+			id = ect.NewID()
+		}
+		body := addBody(first.number())
+		c := ect.Claims{
+			Act: ect.ActTranslate, Workflow: wid, Parents: []ect.ID{id}, Audience: []string{first.self(), string(a.party.ID)}, OutputHash: ect.Hash([]byte(body)), Ext: ect.Ext{},
+		}
+		c.Ext.SetString(ect.ExtCaller, string(a.party.ID))
+		c.Ext.SetString(ect.ExtLeg, "request")
+		carried := ecttest.Mint(t, first.party(t, second.dev.Gateway), ecttest.Recipe{Claims: c})
+		if got := first.send(t, letter{via: first.caller(t, second.dev.Gateway), body: body, tokens: []string{carried}}); got.status != http.StatusForbidden {
+			t.Errorf("%s, without its source: %d, want 403", name, got.status)
+		}
+		outside(name + ", without its source")
+	}
+}
+
+// TestListedGateway_CarriesItsUsers is the honest side of finding N2: a user of the
+// second gateway begins a workflow that the first one does not know, and goes on in it;
+// and a member of a workflow at the first one goes on there through the second.
+func TestListedGateway_CarriesItsUsers(t *testing.T) {
+	t.Parallel()
+	first, second := neighbours(t)
+	a := first.attacker(t) // here a user like any other
+	ask := func(name string, c ect.Claims, via *http.Client, who *ecttest.Party) {
+		t.Helper()
+		n := first.number()
+		body := addBody(n)
+		c.Audience, c.OutputHash = []string{second.self()}, ect.Hash([]byte(body))
+		got := second.send(t, letter{via: via, at: "/aepb/translate?from=a2a-v1&to=mcp-v1&dest=calculator", body: body, tokens: []string{ecttest.Mint(t, who, ecttest.Recipe{Claims: c})}})
+		if got.status != http.StatusOK || !strings.Contains(string(got.body), `"sum":`+strconv.FormatInt(n+1, 10)) {
+			t.Errorf("%s: %d %s", name, got.status, short(got.body))
+		}
+	}
+	root, elsewhere := ect.Claims{ID: ect.NewID(), Workflow: string(ect.NewID())}, string(ect.NewID())
+	ask("the first message", root, a.client, a.party)
+	ask("a further root", ect.Claims{Workflow: root.Workflow}, a.client, a.party)
+	ask("a child of the first", ect.Claims{Workflow: root.Workflow, Parents: []ect.ID{root.ID}}, a.client, a.party)
+	ask("the first message of a workflow begun elsewhere", ect.Claims{Workflow: elsewhere, Parents: []ect.ID{ect.NewID()}}, a.client, a.party)
+	ask("the next one there", ect.Claims{Workflow: elsewhere, Parents: []ect.ID{ect.NewID()}}, a.client, a.party)
+	for _, wid := range []string{root.Workflow, elsewhere} {
+		if got := a.get(t, "/workflows/"+wid); got != http.StatusOK {
+			t.Errorf("the user reads its own workflow: %d, want 200", got)
+		}
+	}
+	legs := first.work(t)
+	ask("a member of the workflow", ect.Claims{Workflow: legs[0].Workflow, Parents: []ect.ID{legs[1].ID}}, first.client, first.me)
+}
