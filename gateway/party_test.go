@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -257,5 +258,71 @@ func TestAnAgentsEvidenceIsOfThisAnswer(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// TestDecision_OfAMemberWithoutTheRole: a member of the workflow who neither asked for
+// the work nor signed what waits decides only with the role of an approver (R23).
+func TestDecision_OfAMemberWithoutTheRole(t *testing.T) {
+	t.Parallel()
+	b := newSignalBed(t)
+	b.agent.mark = func(c *ect.Claims) { c.Audience = append(c.Audience, string(b.outsider.ID)) } // a member by that
+	workflow, gate := b.work("https://client.example/hook")
+	child := b.mint(b.outsider, ect.Claims{Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow, Parents: []ect.ID{gate}})
+	if _, err := b.Exchange(t.Context(), b.say(b.outsider, text("go"), child)); err != nil {
+		t.Fatalf("the member works in the workflow: %v", err)
+	}
+	heard := len(b.agent.heard)
+	for _, act := range []ect.Act{ect.ActApprovalGranted, ect.ActApprovalDenied} {
+		if _, err := b.Exchange(t.Context(), b.say(b.outsider, b.decision(b.outsider, act, workflow, gate))); problem.From(err).Code != problem.CodeForbidden {
+			t.Errorf("%s: got %v, want forbidden", act, err)
+		}
+	}
+	b.wantDecidedOnce(b.decision(b.approver, ect.ActApprovalGranted, workflow, gate), 1)
+	if len(b.agent.heard) != heard {
+		t.Error("the agent heard of a decision")
+	}
+}
+
+// TestDecision_OfTheHooksRegistrant: an approver who had itself told of decisions about
+// this workflow has asked for one, and does not give it (R23).
+func TestDecision_OfTheHooksRegistrant(t *testing.T) {
+	t.Parallel()
+	for name, registrant := range map[string]func(b *signalBed) *ecttest.Party{
+		"the approver": func(b *signalBed) *ecttest.Party { return b.approver }, "another": outsider,
+	} {
+		b := newSignalBed(t)
+		workflow, gate := b.work("")
+		who := registrant(b)
+		if err := b.Await(t.Context(), who.ID, workflow, "https://client.example/hook"); err != nil {
+			t.Fatal(err)
+		}
+		granted := b.decision(b.approver, ect.ActApprovalGranted, workflow, gate)
+		if who != b.approver {
+			b.wantDecidedOnce(granted, 1)
+			continue
+		}
+		if _, err := b.Exchange(t.Context(), b.say(b.approver, granted)); problem.From(err).Code != problem.CodeForbidden {
+			t.Errorf("%s has registered: got %v, want forbidden", name, err)
+		}
+		if err := b.Close(); err != nil || len(b.told.list) != 0 {
+			t.Errorf("%s has registered: told %d times, %v", name, len(b.told.list), err)
+		}
+	}
+}
+
+// wantDecidedOnce makes the approver's decision, and expects that it alone was told, to
+// so many hooks. It ends the gateway.
+func (b *signalBed) wantDecidedOnce(granted *canonical.Message, hooks int) {
+	b.t.Helper()
+	if _, err := b.Exchange(b.t.Context(), b.say(b.approver, granted)); err != nil {
+		b.t.Errorf("the approver decides: %v", err)
+	}
+	if err := b.Close(); err != nil { // waits for what is told in the background
+		b.t.Fatal(err)
+	}
+	token := granted.Body.(*canonical.Signal).Token
+	if len(b.told.list) != hooks || slices.ContainsFunc(b.told.list, func(d transport.Decision) bool { return d.Token != token }) {
+		b.t.Errorf("told %d times, want the approver's decision %d times", len(b.told.list), hooks)
 	}
 }

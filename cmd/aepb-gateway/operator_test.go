@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/config"
@@ -113,5 +114,26 @@ func TestOperator_AuditorReadsAllEvidence(t *testing.T) {
 	}
 	if n := strings.Count(b.logs.String(), "evidence read by an auditor"); n != 4 {
 		t.Errorf("%d reads of the auditor are logged, want 4", n)
+	}
+}
+
+// TestOperator_AuditorWithoutACertificate: at the public listener, who names an auditor
+// with a bearer token alone is a caller like any other (R17): a token can be stolen and
+// passed on, a certificate's key cannot.
+func TestOperator_AuditorWithoutACertificate(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{config: staff(), noToken: true})
+	legs, key := b.work(t), b.newTokenKey(t)
+	bearer := map[string]string{"Authorization": "Bearer " + key.token(t, "spiffe://"+devTrustDomain+"/staff/auditor", b.self(), time.Minute)}
+	for _, path := range []string{"/workflows/" + legs[0].Workflow, "/ects/" + string(legs[0].ID)} {
+		if got := b.send(t, letter{via: b.nobody, method: http.MethodGet, media: "-", at: path, header: bearer}); got.status != http.StatusNotFound {
+			t.Errorf("with a token: %s got %d, want 404", path, got.status)
+		}
+		if got := b.send(t, letter{via: b.as(t, "/staff/auditor"), method: http.MethodGet, media: "-", at: path}); got.status != http.StatusOK {
+			t.Errorf("with a certificate: %s got %d, want 200", path, got.status)
+		}
+	}
+	if n := strings.Count(b.logs.String(), "evidence read by an auditor"); n != 2 {
+		t.Errorf("%d reads of the auditor are logged, want the 2 with a certificate", n)
 	}
 }
