@@ -189,7 +189,7 @@ func (g *Gateway) bindEvidence(ctx context.Context, x *exchange, tokens []ect.Ve
 	var parents []ect.ID
 	for _, filed := range bound {
 		v := filed.Token
-		err := g.Recorder.Keep(ctx, v, ect.Filing{Holder: limit.Identity(string(v.Issuer())), Members: filed.Members})
+		err := g.Recorder.Keep(ctx, v, ect.Filing{Holder: x.replier(), Members: filed.Members})
 		if outside(err) {
 			unbound = append(unbound, v)
 			continue
@@ -208,6 +208,19 @@ func (g *Gateway) bindEvidence(ctx context.Context, x *exchange, tokens []ect.Ve
 	return parents, g.keepApart(ctx, x, unbound)
 }
 
+// replier is in whose share the tokens of a reply count: that of the agent or gateway
+// that sent them. Their issuers may know nothing of it.
+func (x *exchange) replier() string {
+	switch {
+	case x.via != nil:
+		return limit.Identity(string(x.via.peer.ID))
+	case x.agent.ID != "":
+		return limit.Identity(string(x.agent.ID))
+	default:
+		return limit.Identity("agent " + label(x.agent)) // no identity has a space
+	}
+}
+
 // keepApart declares the tokens that do not testify to a reply, and records them
 // outside of every workflow. What is on record stays as it is: an agent cannot take a
 // token out of the workflow in which another one brought it.
@@ -222,7 +235,7 @@ func (g *Gateway) keepApart(ctx context.Context, x *exchange, unbound []ect.Veri
 		if slices.ContainsFunc(found[0], func(r ect.Record) bool { return r.Compact == v.Compact() }) {
 			continue
 		}
-		err = g.Recorder.Keep(ctx, v, ect.Filing{Holder: limit.Identity(string(v.Issuer())), Unlisted: true})
+		err = g.Recorder.Keep(ctx, v, ect.Filing{Holder: x.replier(), Unlisted: true})
 		if err != nil && !outside(err) {
 			return recording(err)
 		}

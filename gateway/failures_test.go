@@ -379,6 +379,42 @@ func TestEvidenceOfTheDestination(t *testing.T) {
 	}
 }
 
+// TestAttack_AgentFillsAnothersShare is a point of finding N8: an agent that holds tokens
+// which a caller signed, and which this gateway has not seen, sends them with its replies,
+// bound to the request or not, so that they fill that caller's share of the store. They
+// count as the agent's.
+func TestAttack_AgentFillsAnothersShare(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	var sent []ect.ID
+	b.agent.evidence = func(_, reply []byte) (tokens []string) {
+		leg := claims(t, b.agent.tokens[len(b.agent.tokens)-1][0])
+		for _, c := range []ect.Claims{
+			{Workflow: leg.Workflow, Parents: []ect.ID{leg.ID}}, {Workflow: string(ect.NewID())}, {},
+		} {
+			c.Audience, c.Act, c.OutputHash = []string{string(b.self.ID)}, "receive_task", ect.Hash(reply)
+			token, err := b.caller.Signer(t, nil).Sign(c)
+			if err != nil {
+				t.Error(err)
+			}
+			sent, tokens = append(sent, token.ID()), append(tokens, token.Compact())
+		}
+		return tokens
+	}
+	if _, err := b.Exchange(t.Context(), b.translate(t, addBody)); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range sent {
+		records, err := ecttest.Find(t.Context(), b.memory, id)
+		if err != nil || len(records) != 1 {
+			t.Fatalf("%s: %d records, %v", id, len(records), err)
+		}
+		if got, want := records[0].Holder, limit.Identity(string(b.server.ID)); got != want {
+			t.Errorf("a token of %s counts as that of %s, want %s", records[0].Issuer, got, want)
+		}
+	}
+}
+
 // lossyMCP and lossyA2A say of every message that they encode that something of it was
 // lost, beside what really was.
 type (

@@ -8,7 +8,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
-	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -160,7 +159,7 @@ func (g *Gateway) outcome(ctx context.Context, x *exchange, said *canonical.Sign
 		return nil, recording(err)
 	}
 	for _, filed := range bound {
-		if err := g.Recorder.Keep(ctx, v, ect.Filing{Holder: limit.Identity(string(v.Issuer())), Members: filed.Members}); err != nil {
+		if err := g.Recorder.Keep(ctx, v, ect.Filing{Holder: x.replier(), Members: filed.Members}); err != nil {
 			return nil, recording(err)
 		}
 	}
