@@ -90,7 +90,7 @@ var attackIndex = []attackFinding{
 	{id: "12", what: "fail to authenticate, or hold idle connections, as often as one likes", tests: []string{
 		"TestAttack_FailedAuthenticationsAreFree", "TestAttack_OneAddressHoldsAllConnections", "TestAttack_IdleConnectionsAreHeld",
 		"TestAttack_FailuresRefuseGoodTokensAtTheSameAddress",
-		"gateway/transport/accept:TestAttack_SilentConnectionsKeepCallersOut",
+		"gateway/transport/accept:TestAttack_ConnectionsKeepCallersOut",
 	}},
 	{id: "13", what: "join another caller's dialogue by its context id", tests: []string{"TestAttack_CallerJoinsAnotherCallersContext"}},
 	{id: "14", what: "take all background workers, or push out others' stored answers, so that their requests run twice", tests: []string{
@@ -147,10 +147,19 @@ var attackIndex = []attackFinding{
 	{id: "F19", what: "pass for another workload, or pass without a good credential, by a bearer token that is not judged", tests: []string{
 		"TestAttack_BearerTokenBesideACertificate",
 	}},
+	{id: "N1", what: "keep out all new connections with connections that ask something and stay", tests: []string{
+		"TestAttack_StrangersThatAskHoldAllConnections", "gateway/transport/accept:TestAttack_ConnectionsKeepCallersOut",
+	}},
+	{id: "N2", what: "become a member of another's workflow through a listed gateway that does not know it", tests: []string{
+		"TestAttack_ListedGatewayBringsItsUserIn", "policy/membership:TestAttack_OutsiderOverTwoGateways",
+	}},
 	{id: "N4", what: "have state believed that was written to Redis without the key of the replicas", tests: []string{
 		"TestAttack_RedisWriterInventsATask", "gateway/state/seal:TestAttack_UnsealedStateIsBelieved", "gateway/state/redis:TestAttack_RedisMovesAConversation",
 	}},
+	{id: "N5", what: "end the handshakes of others with connections that are refused", tests: []string{"TestAttack_RefusedConnectionsEndHandshakes"}},
+	{id: "N6", what: "hold listen.metrics shut", tests: []string{"TestAttack_MetricsListenerIsHeldShut"}},
 	{id: "N7", what: "lock out callers with tokens at the same address by bad tokens", tests: []string{"TestAttack_FailedBearersLockOutTheirAddress"}},
+	{id: "N8", what: "end slow handshakes of others over µACP", tests: []string{"gateway/transport/uacp:TestAttack_HandshakesPushEachOtherOut"}},
 	{id: "W1", what: "have the changes of another caller's task posted to a webhook of one's own", tests: []string{"gateway:TestAttack_WebhookForAnothersTask"}},
 	{id: "W2", what: "read the extended card of an agent whose rules do not permit the caller", tests: []string{"TestAttack_ExtendedCardOfAnAgentForOthers"}},
 	{id: "W3", what: "answer a question that an agent asks another caller", tests: []string{"gateway:TestAttack_AnotherAnswersTheQuestionOfAPrompt"}},
@@ -213,7 +222,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N4", "N7", "W1", "W2", "W3")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.

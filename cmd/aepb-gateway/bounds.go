@@ -26,19 +26,21 @@ type bounds struct {
 }
 
 func (s settings) bounds() (bounds, error) {
-	connections, err := accept.New(s.config.Accept())
+	connections, err := accept.New(s.config.Accept(s.dev))
 	if err != nil {
 		return bounds{}, err
 	}
-	requests, err := inflight.New(s.config.InFlight(s.dev))
+	requests, err := inflight.New(s.config.InFlight())
 	return bounds{connections, requests}, err
 }
 
-// scrapeGate bounds the connections of listen.metrics. All are of callers without an
-// identity, of whom half of the connections are: 64, and 16 from one address, as
-// Prometheus and probes may come through one proxy.
+// scrapeGate bounds the connections of listen.metrics: 64 of strangers, and 16 from one
+// address, as Prometheus and probes may come through one proxy.
 func scrapeGate() (*accept.Gate, error) {
-	return accept.New(accept.Config{Connections: 128, PerAddress: 16, PerIdentity: 1, FirstRequest: readHeaderTimeout, WriteWait: monitoringTimeout})
+	return accept.New(accept.Config{
+		Connections: 256, PerAddress: 16, PerIdentity: 1,
+		FirstRequest: readHeaderTimeout, StrangerIdle: readHeaderTimeout, WriteWait: monitoringTimeout,
+	})
 }
 
 // monitoringTimeout is how long one request to listen.metrics may take to be read and
@@ -73,8 +75,14 @@ func (out *service) counted() (err error) {
 	return err
 }
 
+// open is how many connections there are, as metrics name them.
+func (b bounds) open() map[string]float64 {
+	u := b.connections.Usage()
+	return map[string]float64{"fresh": float64(u.Fresh), "stranger": float64(u.Strangers), "identified": float64(u.Identified)}
+}
+
 func (b bounds) reconfigure(c config.Config, dev bool) error {
-	return errors.Join(b.connections.Reconfigure(c.Accept()), b.requests.Reconfigure(c.InFlight(dev)))
+	return errors.Join(b.connections.Reconfigure(c.Accept(dev)), b.requests.Reconfigure(c.InFlight()))
 }
 
 // listen prepares a listener for a server of this surface.

@@ -148,14 +148,16 @@ func (out *service) server(handler http.Handler, failures slog.Handler) *http.Se
 }
 
 // monitoringServer speaks plain HTTP/1.1: Prometheus and kubelets have no certificate
-// of the trust domain.
+// of the trust domain. A connection has one request, so that no client can keep one.
 func (out *service) monitoringServer() *http.Server {
-	return &http.Server{
+	server := &http.Server{
 		Handler: accept.Handler(out.monitoring), ConnContext: accept.Context,
-		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: monitoringTimeout, WriteTimeout: monitoringTimeout, IdleTimeout: idleTimeout,
+		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: monitoringTimeout, WriteTimeout: monitoringTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog:       slog.NewLogLogger(out.logger.Handler(), slog.LevelDebug),
 	}
+	server.SetKeepAlivesEnabled(false)
+	return server
 }
 
 // served is what a server ended with; being shut down is no error.
@@ -274,7 +276,7 @@ func (out *service) overGRPC(s settings, form translators.Translator, callers ht
 	at := s.publicGRPC()
 	listener, err := ta2a.NewListener(ta2a.ListenerDeps{
 		Form: form, Accept: out.publicBounds.connections.Listen(s.grpc), TLS: out.tls, Session: s.source.Session, Logger: s.logger, GRPC: at, Grace: lastAnswers,
-		Requests: out.publicBounds.requests, Write: s.config.InFlight(s.dev).WriteWait,
+		Requests: out.publicBounds.requests, Write: s.config.InFlight().WriteWait,
 		AgentURL: func(agent string) string { return s.publicURL + "/agents/" + agent },
 		Identify: func(ctx context.Context, a ta2a.Arrival) context.Context {
 			marked, _ := callers.Identify(ctx, a.TLS, a.Remote, credential.Request{Fields: a.Fields, Target: "https://" + at + a.Method})

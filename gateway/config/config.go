@@ -51,14 +51,14 @@ type Listen struct {
 	UACPUDP   string `yaml:"uacp_udp"`   // for µACP in datagrams, without protection: only in dev, and on a loopback address; default: none
 	UACPAgent string `yaml:"uacp_agent"` // whom µACP callers reach who give no such name
 
-	UACPConnections ConnectionBounds `yaml:"uacp_connections"` // connections of µACP over TLS; those without an identity are in their handshake, and the oldest gives way to the next. A change needs a restart
+	UACPConnections ConnectionBounds `yaml:"uacp_connections"` // connections of µACP over TLS; those without an identity are in their handshake, and the oldest of the address with most gives way to the next. A change needs a restart
 }
 
 // ConnectionBounds bounds connections that stay open. A zero field takes its default.
 type ConnectionBounds struct {
 	Total        int `yaml:"total"`        // of all identified callers, at once; default 1024
-	PerCaller    int `yaml:"per_caller"`   // of one identified caller; default a sixteenth of total
-	Unidentified int `yaml:"unidentified"` // besides, whose caller has proved no identity yet; default 256
+	PerCaller    int `yaml:"per_caller"`   // of one identified caller; default half of total
+	Unidentified int `yaml:"unidentified"` // besides, whose caller has proved no identity yet; default 1024
 	PerAddress   int `yaml:"per_address"`  // of these, from one network address; default a quarter of unidentified
 }
 
@@ -160,20 +160,20 @@ type Limits struct {
 	Rate  float64 `yaml:"rate"`  // requests per second; default 50, in dev 1000
 	Burst int     `yaml:"burst"` // requests at once; default 100, in dev 2000
 
-	Connections            int      `yaml:"connections"`              // open at once of callers that showed a certificate, and half as many of those that did not, those in their handshake included; default 8192
-	ConnectionsPerAddress  *int     `yaml:"connections_per_address"`  // of those without a certificate; default an eighth of connections; 0: no limit, where all callers share the address of a load balancer
-	ConnectionsPerIdentity int      `yaml:"connections_per_identity"` // by the SPIFFE id of the certificate; default an eighth of connections
+	Connections            int      `yaml:"connections"`              // open at once of callers that proved an identity, and besides a quarter as many of strangers, and a quarter as many on which nothing was asked yet; when there are more, one without a request under way ends; default 8192
+	ConnectionsPerAddress  *int     `yaml:"connections_per_address"`  // of strangers, and of those on which nothing was asked yet; default an eighth of connections, in dev all; 0: each counts for itself, where all callers share the address of a load balancer
+	ConnectionsPerIdentity int      `yaml:"connections_per_identity"` // by the SPIFFE id of the certificate or token; default a quarter of connections, in dev all
 	FirstRequest           Duration `yaml:"first_request"`            // from the beginning of a connection, handshake included, until its first request; default 10s
 	Requests               int      `yaml:"requests"`                 // under way at once, and a quarter as many of callers without an identity; default 4096
-	RequestsPerCaller      int      `yaml:"requests_per_caller"`      // default a sixteenth of requests, in dev a quarter
-	Streams                int      `yaml:"streams"`                  // answers under way that are streams of events, and a quarter as many of callers without an identity; one beyond these counts as a request; default 4096
-	StreamsPerCaller       int      `yaml:"streams_per_caller"`       // default a sixteenth of streams, in dev a quarter
+	RequestsPerCaller      int      `yaml:"requests_per_caller"`      // default a quarter of requests
+	Streams                int      `yaml:"streams"`                  // answers under way that are streams of events, and a quarter as many of callers without an identity; they do not count as requests; default 4096
+	StreamsPerCaller       int      `yaml:"streams_per_caller"`       // default a quarter of streams
 	InFlightMiB            int      `yaml:"in_flight_mib"`            // of bodies that are being read and answers that are being written; default 256
 	InFlightMiBPerCaller   int      `yaml:"in_flight_mib_per_caller"` // default a quarter of in_flight_mib
 	BodyWait               Duration `yaml:"body_wait"`                // in which a body that is being read must bring 8 KiB for each second, or end; default 10s
 	WriteWait              Duration `yaml:"write_wait"`               // in which a reader must take a part of its answer; default 30s
-	Sessions               int      `yaml:"mcp_sessions"`             // of one caller at one agent; when one more begins, the one that was not used for longest ends. Read at the start; default 256
-	MCPStreams             int      `yaml:"mcp_streams_per_caller"`   // open streams of MCP sessions, of one caller; all callers have 4096. Read at the start; default 256
+	Sessions               int      `yaml:"mcp_sessions"`             // of one caller at one agent; when one more begins, the one that was not used for longest ends. Read at the start; default 1024
+	MCPStreams             int      `yaml:"mcp_streams_per_caller"`   // open streams of MCP sessions, of one caller; all callers have 4096. Read at the start; default 1024
 	Workers                int      `yaml:"background_per_caller"`    // tasks that go on without a waiting request, of one caller; one with a message of more than 32 KiB counts for each 32 KiB of it. Read at the start; default a sixteenth of background
 	AllWorkers             int      `yaml:"background"`               // the same of all callers. Read at the start; default 10000
 	TaskUnchanged          Duration `yaml:"task_unchanged"`           // how long an agent that is asked how its task stands may answer that it works, without any change, before it is not asked any more; the caller is told so, and the task is not ended; default 0: no limit
@@ -316,7 +316,7 @@ func (b ConnectionBounds) WithDefaults() ConnectionBounds {
 		b.Total = defaultPoolConnections
 	}
 	if b.PerCaller == 0 {
-		b.PerCaller = max(1, b.Total/16)
+		b.PerCaller = max(1, b.Total/2)
 	}
 	if b.Unidentified == 0 {
 		b.Unidentified = defaultUnidentified
@@ -330,7 +330,7 @@ func (b ConnectionBounds) WithDefaults() ConnectionBounds {
 // The defaults, and the most that a file may ask for.
 const (
 	defaultPoolConnections = 1024
-	defaultUnidentified    = 256
+	defaultUnidentified    = 1024
 	maxConnections         = 1 << 20
 )
 

@@ -12,11 +12,11 @@ import (
 func TestConnectionBounds(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]config.ConnectionBounds{
-		"{}":                                 {Total: 1024, PerCaller: 64, Unidentified: 256, PerAddress: 64},
-		"{total: 8}":                         {Total: 8, PerCaller: 1, Unidentified: 256, PerAddress: 64},
-		"{total: 8, per_caller: 8}":          {Total: 8, PerCaller: 8, Unidentified: 256, PerAddress: 64},
-		"{unidentified: 2}":                  {Total: 1024, PerCaller: 64, Unidentified: 2, PerAddress: 1},
-		"{unidentified: 12, per_address: 5}": {Total: 1024, PerCaller: 64, Unidentified: 12, PerAddress: 5},
+		"{}":                                 {Total: 1024, PerCaller: 512, Unidentified: 1024, PerAddress: 256},
+		"{total: 8}":                         {Total: 8, PerCaller: 4, Unidentified: 1024, PerAddress: 256},
+		"{total: 8, per_caller: 8}":          {Total: 8, PerCaller: 8, Unidentified: 1024, PerAddress: 256},
+		"{unidentified: 2}":                  {Total: 1024, PerCaller: 512, Unidentified: 2, PerAddress: 1},
+		"{unidentified: 12, per_address: 5}": {Total: 1024, PerCaller: 512, Unidentified: 12, PerAddress: 5},
 	} {
 		c, err := config.Parse([]byte("listen: {uacp_connections: " + text + "}\nainp: {sockets: " + text + "}\n"))
 		if err != nil {

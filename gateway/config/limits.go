@@ -12,6 +12,8 @@ import (
 const (
 	defaultConnections  = 8192
 	defaultFirstRequest = 10 * time.Second
+	strangerIdle        = 5 * time.Second
+	devStrangerIdle     = 2 * time.Minute
 	defaultRequests     = 4096
 	defaultStreams      = 4096
 	defaultInFlightMiB  = 256
@@ -22,14 +24,19 @@ const (
 // mostOfLimit is more than any limit of one process needs to be.
 const mostOfLimit = 1 << 20
 
-// Accept is the limits of connections in the words of package accept.
-func (c Config) Accept() accept.Config {
+// Accept is the limits of connections in the words of package accept. In a development
+// gateway one caller is everybody, and need not have a certificate.
+func (c Config) Accept(dev bool) accept.Config {
 	l := c.Limits
 	total := orElse(l.Connections, defaultConnections)
+	perAddress, perIdentity, idle := max(1, total/8), max(1, total/4), strangerIdle
+	if dev {
+		perAddress, perIdentity, idle = total, total, devStrangerIdle
+	}
 	out := accept.Config{
-		Connections: total, PerAddress: max(1, total/8), PerIdentity: orElse(l.ConnectionsPerIdentity, max(1, total/8)),
-		FirstRequest: time.Duration(orElse(l.FirstRequest, Duration(defaultFirstRequest))),
-		WriteWait:    time.Duration(orElse(l.WriteWait, Duration(defaultWriteWait))),
+		Connections: total, PerAddress: perAddress, PerIdentity: orElse(l.ConnectionsPerIdentity, perIdentity),
+		FirstRequest: time.Duration(orElse(l.FirstRequest, Duration(defaultFirstRequest))), StrangerIdle: idle,
+		WriteWait: time.Duration(orElse(l.WriteWait, Duration(defaultWriteWait))),
 	}
 	if l.ConnectionsPerAddress != nil {
 		out.PerAddress = *l.ConnectionsPerAddress
@@ -37,13 +44,11 @@ func (c Config) Accept() accept.Config {
 	return out
 }
 
-// InFlight is the limits of what requests hold, in the words of package inflight.
-// In a development gateway one caller is everybody.
-func (c Config) InFlight(dev bool) inflight.Config {
-	l, part := c.Limits, 16
-	if dev {
-		part = 4
-	}
+// InFlight is the limits of what requests hold, in the words of package inflight. One
+// caller has a quarter of each: one SPIFFE id is a whole deployment, of some hundreds of
+// processes with a few requests and streams each.
+func (c Config) InFlight() inflight.Config {
+	l, part := c.Limits, 4
 	requests, streams := orElse(l.Requests, defaultRequests), orElse(l.Streams, defaultStreams)
 	total := orElse(l.InFlightMiB, defaultInFlightMiB)
 	return inflight.Config{

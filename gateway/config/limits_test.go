@@ -15,22 +15,22 @@ import (
 func TestLimits_HaveDefaults(t *testing.T) {
 	t.Parallel()
 	var c config.Config
-	want := accept.Config{Connections: 8192, PerAddress: 1024, PerIdentity: 1024, FirstRequest: 10 * time.Second, WriteWait: 30 * time.Second}
-	if diff := cmp.Diff(want, c.Accept()); diff != "" {
+	want := accept.Config{Connections: 8192, PerAddress: 1024, PerIdentity: 2048, FirstRequest: 10 * time.Second, StrangerIdle: 5 * time.Second, WriteWait: 30 * time.Second}
+	if diff := cmp.Diff(want, c.Accept(false)); diff != "" {
 		t.Errorf("connections (-want +got):\n%s", diff)
 	}
 	held := inflight.Config{
-		Requests: 4096, RequestsPerCaller: 256, Streams: 4096, StreamsPerCaller: 256,
+		Requests: 4096, RequestsPerCaller: 1024, Streams: 4096, StreamsPerCaller: 1024,
 		Bytes: 256 << 20, BytesPerCaller: 64 << 20, BodyWait: 10 * time.Second, WriteWait: 30 * time.Second,
 	}
-	if diff := cmp.Diff(held, c.InFlight(false)); diff != "" {
+	if diff := cmp.Diff(held, c.InFlight()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
-	held.RequestsPerCaller, held.StreamsPerCaller = 1024, 1024
-	if diff := cmp.Diff(held, c.InFlight(true)); diff != "" {
-		t.Errorf("requests in dev (-want +got):\n%s", diff)
+	want.PerAddress, want.PerIdentity, want.StrangerIdle = 8192, 8192, 2*time.Minute
+	if diff := cmp.Diff(want, c.Accept(true)); diff != "" {
+		t.Errorf("connections in dev (-want +got):\n%s", diff)
 	}
-	if err := c.Accept().Validate(); err != nil {
+	if err := c.Accept(false).Validate(); err != nil {
 		t.Error(err)
 	}
 	if err := held.Validate(); err != nil {
@@ -45,8 +45,8 @@ func TestLimits_AreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := accept.Config{Connections: 100, PerIdentity: 5, FirstRequest: 2 * time.Second, WriteWait: 4 * time.Second}
-	if diff := cmp.Diff(want, c.Accept()); diff != "" {
+	want := accept.Config{Connections: 100, PerIdentity: 5, FirstRequest: 2 * time.Second, StrangerIdle: 5 * time.Second, WriteWait: 4 * time.Second}
+	if diff := cmp.Diff(want, c.Accept(false)); diff != "" {
 		t.Errorf("connections (-want +got):\n%s", diff)
 	}
 	if got := time.Duration(c.Limits.TaskUnchanged); got != time.Hour {
@@ -59,14 +59,14 @@ func TestLimits_AreRead(t *testing.T) {
 		Requests: 90, RequestsPerCaller: 9, Streams: 80, StreamsPerCaller: 8,
 		Bytes: 70 << 20, BytesPerCaller: 7 << 20, BodyWait: 3 * time.Second, WriteWait: 4 * time.Second,
 	}
-	if diff := cmp.Diff(held, c.InFlight(true)); diff != "" {
+	if diff := cmp.Diff(held, c.InFlight()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 	small, err := config.Parse([]byte("limits: {connections: 3, requests: 1, streams: 1, in_flight_mib: 1}"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range []error{small.Accept().Validate(), small.InFlight(false).Validate()} {
+	for _, err := range []error{small.Accept(false).Validate(), small.InFlight().Validate()} {
 		if err != nil {
 			t.Errorf("the smallest limits: %v", err)
 		}

@@ -45,7 +45,7 @@ const (
 // admin listener has the same limits once more.
 func (c Config) MemoryBound() int64 {
 	const mib = 1 << 20
-	flight, accept := c.InFlight(false), c.Accept()
+	flight, accept := c.InFlight(), c.Accept(false)
 	bytes := c.stateBound()
 	bytes += copiesInFlight * (flight.Bytes + flight.Bytes/unidentifiedPart)
 	busy := int64(flight.Requests + flight.Streams)

@@ -16,9 +16,8 @@ const (
 )
 
 // Clean removes from a description what could mislead a reader or a model:
-// control, bidirectional and tag characters, and excess length; and capabilities
-// that no caller could name: those without a name, and all but the first of one
-// name. It reports whether anything was removed (loss L32). It works on a shallow
+// control, bidirectional and tag characters, and excess length; and of
+// capabilities of one name all but the first, which no caller could name. It reports whether anything was removed (loss L32). It works on a shallow
 // copy.
 func Clean(d canonical.Description) (canonical.Description, bool) {
 	var c cleaner
@@ -27,7 +26,7 @@ func Clean(d canonical.Description) (canonical.Description, bool) {
 	capabilities := make([]canonical.Capability, 0, len(d.Capabilities))
 	seen := make(map[string]bool, len(d.Capabilities))
 	for _, capability := range d.Capabilities {
-		if capability.ID == "" || seen[capability.ID] {
+		if seen[capability.ID] {
 			c.removed = true
 			continue
 		}

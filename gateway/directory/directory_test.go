@@ -336,13 +336,14 @@ func TestCleanRemovesWhatNobodySees(t *testing.T) {
 	}
 }
 
-// TestClean_CapabilitiesWithoutNameOfTheirOwnAreRemoved: no caller could name them.
-func TestClean_CapabilitiesWithoutNameOfTheirOwnAreRemoved(t *testing.T) {
+// TestClean_CapabilitiesWithoutNameOfTheirOwn: of several of one name, which no caller
+// could tell apart, the first is left. One without a name is an agent's only one (AINP).
+func TestClean_CapabilitiesWithoutNameOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	got, removed := directory.Clean(canonical.Description{Capabilities: []canonical.Capability{
-		{ID: "a", Title: "first"}, {Title: "without a name"}, {ID: "a b"}, {ID: "a", Title: "second"},
+		{ID: "a", Title: "first"}, {Title: "without a name"}, {ID: "a b"}, {ID: "a", Title: "second"}, {Title: "nor this"},
 	}})
-	if !removed || len(got.Capabilities) != 2 || got.Capabilities[0].Title != "first" || got.Capabilities[1].ID != "a b" {
+	if !removed || len(got.Capabilities) != 3 || got.Capabilities[0].Title != "first" || got.Capabilities[2].ID != "a b" {
 		t.Errorf("removed=%t, left %+v", removed, got.Capabilities)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/accept"
 	"github.com/aepb/aepb-gateway/gateway/transport/inflight"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -104,6 +105,7 @@ func identify(deps PublicDeps) gin.HandlerFunc {
 // underWay lets a request count for its caller, or its address.
 func underWay(c *gin.Context, caller identity.Caller, address string) error {
 	if caller.ID != "" && !caller.Anonymous {
+		accept.Prove(c.Request.Context(), string(caller.ID))
 		return inflight.Admit(c.Writer, c.Request, limit.Identity(string(caller.ID)), true)
 	}
 	return inflight.Admit(c.Writer, c.Request, limit.Address(address), false)

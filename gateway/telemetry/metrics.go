@@ -39,6 +39,9 @@ type Deps struct {
 	// Filled is the part of its bounds that each kind of state takes, by kinds that
 	// are always the same. Nil: nothing is told of it.
 	Filled func() map[string]float64
+	// Connections is how many are open at the public listeners, by kinds that are
+	// always the same. Nil: nothing is told of it.
+	Connections func() map[string]float64
 	// Ignored counts what the backend gave that no replica had written. Nil: nothing
 	// is told of it.
 	Ignored func() uint64
@@ -124,6 +127,12 @@ func (m *Metrics) asked(deps Deps) (all []prometheus.Collector) {
 			"Part of its bounds that a kind of state takes, of the number or of the bytes. lasting_entries are those that cannot be dropped before their end: at 0.75 new tasks are refused. With Redis: memory, of maxmemory.",
 			"Alert above 0.7 for lasting_entries and for memory: raise state.records, state.records_mib or maxmemory. Other kinds drop their oldest when they are full.",
 			"kind", deps.Filled))
+	}
+	if deps.Connections != nil {
+		all = append(all, m.defined.gauges("connections",
+			"Connections open at the public listeners over HTTP and gRPC: fresh, on which nothing was asked yet; stranger, whose caller has proved no identity; identified.",
+			"fresh or stranger near a quarter of limits.connections is a flood: new ones take the place of idle ones, and callers with an identity do not notice. identified near limits.connections: raise it.",
+			"kind", deps.Connections))
 	}
 	if deps.Ignored != nil {
 		all = append(all, m.defined.counterFunc("state_ignored_total",

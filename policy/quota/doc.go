@@ -8,6 +8,9 @@
 // a few holders at their limit do not lock out the others. Callers without an
 // identity cost nothing to invent: give them a pool of their own.
 //
+// [Places] are for what is held for long and used now and then, such as connections: an
+// unused one gives way to the next, so that holding costs others nothing.
+//
 // Alternatives considered: golang.org/x/sync/semaphore bounds the total only, and
 // lets callers wait; here a caller over its limit is refused at once. Maximum
 // fairness (total divided by the number of holders) would take back what was

@@ -271,6 +271,9 @@ func (c sessionCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials
 	at := &connection{Conn: conn, counted: accept.From(raw), session: c.session()}
 	at.session.AfterEnd(at.end) // for good: a closed session does not end
 	at.session.Begin(&secured.State)
+	if peer, ok := identity.PeerOf(&secured.State); ok {
+		_ = at.counted.Begin(string(peer.ID)) // if there are too many, the first call is refused
+	}
 	return at, connectionInfo{secured, at}, nil
 }
 
@@ -304,6 +307,7 @@ func (c *connection) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls++
+	c.counted.Enter()
 	return !c.session.Ended()
 }
 
@@ -311,6 +315,7 @@ func (c *connection) begin() bool {
 func (c *connection) done() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.counted.Leave()
 	if c.calls--; c.calls == 0 && c.session.Ended() {
 		c.closing = true
 		time.AfterFunc(linger, func() { _ = c.Close() })

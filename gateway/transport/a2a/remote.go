@@ -179,7 +179,9 @@ func (c *remote) say(wire translators.Wire) error {
 func (c *remote) tell(events transport.Events) error {
 	defer func() { _ = events.Close() }()
 	if c.share.Request != nil {
-		c.share.Stream()
+		if err := c.share.Stream(); err != nil {
+			return c.refuse(err)
+		}
 	}
 	if err := c.stream.SendHeader(nil); err != nil {
 		return err

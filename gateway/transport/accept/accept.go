@@ -1,7 +1,6 @@
 package accept
 
 import (
-	"container/list"
 	"errors"
 	"net"
 	"sync"
@@ -14,23 +13,24 @@ import (
 
 // Config bounds the connections of all listeners of one [Gate].
 type Config struct {
-	Connections  int           // open at once of callers with an identity; half as many of those without, at least 1
-	PerAddress   int           // of callers without an identity; 0: no limit
+	Connections  int           // open at once of callers with an identity; a quarter as many strangers', and a quarter as many new ones, each at least 1
+	PerAddress   int           // of strangers, and of new ones; 0: no limit
 	PerIdentity  int           // at least 1
 	FirstRequest time.Duration // from accepting a connection until its first request
+	StrangerIdle time.Duration // for which a stranger's connection may have no request under way
 	WriteWait    time.Duration // in which a reader must take a part of what is written
 }
 
 // Validate refuses bounds that bound nothing.
 func (c Config) Validate() error {
-	if c.FirstRequest <= 0 || c.WriteWait <= 0 || c.PerAddress < 0 || c.PerIdentity < 1 {
+	if c.FirstRequest <= 0 || c.StrangerIdle <= 0 || c.WriteWait <= 0 || c.PerAddress < 0 || c.PerIdentity < 1 {
 		return errors.New("accept: expected a limit for each identity, and times above zero")
 	}
-	return errors.Join(c.unidentified().Validate(), c.identified().Validate())
+	return errors.Join(c.byAddress().Validate(), c.byIdentity().Validate())
 }
 
-func (c Config) unidentified() quota.Config {
-	total := int64(max(1, c.Connections/2))
+func (c Config) byAddress() quota.Config {
+	total := int64(max(1, c.Connections/4))
 	out := quota.Config{Resource: "open connections", Total: total, PerHolder: total}
 	if c.PerAddress > 0 {
 		out.PerHolder = min(total, int64(c.PerAddress))
@@ -38,18 +38,16 @@ func (c Config) unidentified() quota.Config {
 	return out
 }
 
-func (c Config) identified() quota.Config {
+func (c Config) byIdentity() quota.Config {
 	return quota.Config{Resource: "open connections", Total: int64(c.Connections), PerHolder: min(int64(c.Connections), int64(c.PerIdentity))}
 }
 
 // Gate counts the connections of its listeners. It is safe for concurrent use.
 type Gate struct {
-	config       atomic.Pointer[Config]
-	unidentified *quota.Pool
-	identified   *quota.Pool
-
-	mu      sync.Mutex
-	waiting *list.List // of *Conn before their first request, the oldest first
+	config     atomic.Pointer[Config]
+	fresh      *quota.Places // connections before their first request, by address
+	strangers  *quota.Places // those whose caller has proved no identity, by address
+	identified *quota.Places // the others, by identity
 }
 
 // New makes a gate without connections.
@@ -57,16 +55,13 @@ func New(config Config) (*Gate, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	g := &Gate{waiting: list.New()}
-	var err error
-	if g.unidentified, err = quota.New(config.unidentified()); err != nil {
-		return nil, err
-	}
-	if g.identified, err = quota.New(config.identified()); err != nil {
-		return nil, err
-	}
+	g := &Gate{}
+	var errs [3]error
+	g.fresh, errs[0] = quota.NewPlaces(config.byAddress())
+	g.strangers, errs[1] = quota.NewPlaces(config.byAddress())
+	g.identified, errs[2] = quota.NewPlaces(config.byIdentity())
 	g.config.Store(&config)
-	return g, nil
+	return g, errors.Join(errs[:]...)
 }
 
 // Reconfigure changes the bounds for new connections, and how long old ones wait.
@@ -76,13 +71,26 @@ func (g *Gate) Reconfigure(config Config) error {
 		return err
 	}
 	g.config.Store(&config)
-	return errors.Join(g.unidentified.Reconfigure(config.unidentified()), g.identified.Reconfigure(config.identified()))
+	return errors.Join(g.fresh.Reconfigure(config.byAddress()), g.strangers.Reconfigure(config.byAddress()), g.identified.Reconfigure(config.byIdentity()))
 }
 
 // OnRefusal has f called for each connection over a limit, to count it.
 func (g *Gate) OnRefusal(f func()) {
-	g.unidentified.OnRefusal(f)
-	g.identified.OnRefusal(f)
+	for _, places := range []*quota.Places{g.fresh, g.strangers, g.identified} {
+		places.OnRefusal(f)
+	}
+}
+
+// Usage is how many connections a gate has.
+type Usage struct {
+	Fresh      int64 // before their first request
+	Strangers  int64 // whose caller has proved no identity
+	Identified int64
+}
+
+// Usage counts the connections that are open.
+func (g *Gate) Usage() Usage {
+	return Usage{Fresh: g.fresh.Usage().Used, Strangers: g.strangers.Usage().Used, Identified: g.identified.Usage().Used}
 }
 
 // Listen bounds the connections of a listener. It belongs below TLS.
@@ -110,52 +118,25 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 func (g *Gate) admit(inner net.Conn) (*Conn, error) {
-	config, remote := g.config.Load(), inner.RemoteAddr().String()
-	holder := limit.Address(remote)
-	if config.PerAddress == 0 {
-		holder = remote // with its port: every connection is a holder of its own
-	}
-	share, err := g.unidentified.Take(holder, 1)
-	if full, ok := errors.AsType[*quota.ExceededError](err); ok && !full.Own && g.closeOldest() {
-		share, err = g.unidentified.Take(holder, 1)
-	}
+	config := g.config.Load()
+	place, err := g.fresh.Take(config.holder(inner), false, func() { _ = inner.Close() })
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{Conn: inner, gate: g, share: share}
+	c := &Conn{Conn: inner, gate: g, place: place}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.first = time.AfterFunc(config.FirstRequest, func() { _ = c.Close() })
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	c.place = g.waiting.PushBack(c)
+	c.timer = time.AfterFunc(config.FirstRequest, c.closeUnused)
 	return c, nil
 }
 
-// closeOldest closes the connection that has waited longest for its first request,
-// so that connections on which nothing is asked do not keep out callers that ask
-// something; false: there is none.
-func (g *Gate) closeOldest() bool {
-	g.mu.Lock()
-	front := g.waiting.Front()
-	if front == nil {
-		g.mu.Unlock()
-		return false
+// holder is who a connection counts for while its caller has proved no identity.
+func (c Config) holder(conn net.Conn) string {
+	remote := conn.RemoteAddr().String()
+	if c.PerAddress == 0 {
+		return remote // with its port: every connection is a holder of its own
 	}
-	oldest, _ := front.Value.(*Conn)
-	g.mu.Unlock()
-	_ = oldest.Close() // it is being given up
-	return true
-}
-
-// settle takes a connection out of those that wait for their first request.
-func (g *Gate) settle(c *Conn) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if c.place != nil {
-		g.waiting.Remove(c.place)
-		c.place = nil
-	}
+	return limit.Address(remote)
 }
 
 // Conn is a connection that counts. While no deadline for writing is set, each
@@ -163,14 +144,16 @@ func (g *Gate) settle(c *Conn) {
 // and one that is slow does not.
 type Conn struct {
 	net.Conn
-	gate    *Gate
-	begun   atomic.Bool
-	timed   atomic.Bool // its user has set a deadline for writing
-	mu      sync.Mutex
-	share   *quota.Grant
-	first   *time.Timer
-	closing bool
-	place   *list.Element // in gate.waiting, guarded by its lock; nil: it does not wait
+	gate  *Gate
+	begun atomic.Bool
+	timed atomic.Bool // its user has set a deadline for writing
+
+	mu       sync.Mutex
+	place    *quota.Place // among the fresh connections, the strangers' or the identified
+	requests int          // under way
+	stranger bool         // its caller has asked something and proved no identity
+	timer    *time.Timer  // ends it when nothing is asked; nil: it may be idle for as long as its server lets it
+	closing  bool
 }
 
 // From finds the counted connection below others, such as TLS; nil: there is none.
@@ -189,8 +172,8 @@ func From(c net.Conn) *Conn {
 
 // Begin says that the first request came, or that a handshake is over after which
 // requests need not follow soon, and which identity the other end has proved;
-// empty: none. From then on the connection counts for that identity. An
-// [*quota.ExceededError] says that the identity has too many: close the connection
+// empty: none. From then on the connection counts for that identity, or among those of
+// strangers. An [*quota.ExceededError] says that there are too many: close the connection
 // then. A second Begin does nothing, and so does one of a nil Conn.
 func (c *Conn) Begin(identity string) error {
 	if c == nil || c.begun.Load() {
@@ -201,18 +184,97 @@ func (c *Conn) Begin(identity string) error {
 	if c.begun.Load() || c.closing {
 		return nil
 	}
-	if identity != "" {
-		share, err := c.gate.identified.Take(limit.Identity(identity), 1)
-		if err != nil {
-			return err
-		}
-		c.share.Release()
-		c.share = share
+	if err := c.move(identity); err != nil {
+		return err
 	}
-	c.first.Stop()
 	c.begun.Store(true)
-	c.gate.settle(c)
 	return nil
+}
+
+// Prove says that the caller of a begun connection has proved an identity after all, as
+// with a token. If that identity has too many connections, the connection stays among
+// those of strangers.
+func (c *Conn) Prove(identity string) {
+	if c == nil || identity == "" {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stranger && !c.closing {
+		_ = c.move(identity) // it is answered all the same
+	}
+}
+
+// move takes a place for an identity, or a stranger's. The lock is held.
+func (c *Conn) move(identity string) error {
+	places, holder := c.gate.strangers, c.gate.config.Load().holder(c.Conn)
+	if identity != "" {
+		places, holder = c.gate.identified, limit.Identity(identity)
+	}
+	place, err := places.Take(holder, c.requests > 0, func() { _ = c.Conn.Close() })
+	if err != nil {
+		return err
+	}
+	c.place.Release()
+	c.place, c.stranger = place, identity == ""
+	c.stopTimer()
+	c.wait()
+	return nil
+}
+
+// wait ends a stranger's connection if no request comes. The lock is held.
+func (c *Conn) wait() {
+	if c.stranger && c.requests == 0 {
+		c.timer = time.AfterFunc(c.gate.config.Load().StrangerIdle, c.closeUnused)
+	}
+}
+
+// stopTimer lets the connection be idle. The lock is held.
+func (c *Conn) stopTimer() {
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
+}
+
+// closeUnused closes the connection unless a request is under way.
+func (c *Conn) closeUnused() {
+	c.mu.Lock()
+	unused := c.place.ReleaseUnused()
+	c.mu.Unlock()
+	if unused {
+		_ = c.Close()
+	}
+}
+
+// Enter counts a request that is under way, until [Conn.Leave]: meanwhile the connection
+// does not give way to others. Neither does anything to a nil Conn.
+func (c *Conn) Enter() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.requests++; c.requests > 1 {
+		return
+	}
+	c.place.Use()
+	if c.stranger {
+		c.stopTimer()
+	}
+}
+
+// Leave ends what [Conn.Enter] began.
+func (c *Conn) Leave() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.requests--; c.requests == 0 && !c.closing {
+		c.place.Rest()
+		c.wait()
+	}
 }
 
 // Begun reports whether [Conn.Begin] has nothing to do any more.
@@ -222,9 +284,8 @@ func (c *Conn) Begun() bool { return c == nil || c.begun.Load() }
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	c.closing = true
-	c.first.Stop()
-	c.share.Release()
-	c.gate.settle(c)
+	c.stopTimer()
+	c.place.Release()
 	c.mu.Unlock()
 	return c.Conn.Close()
 }

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -65,6 +67,9 @@ func newGate(t *testing.T, c accept.Config) *accept.Gate {
 	if c.WriteWait == 0 {
 		c.WriteWait = time.Minute
 	}
+	if c.StrangerIdle == 0 {
+		c.StrangerIdle = time.Minute
+	}
 	g, err := accept.New(c)
 	if err != nil {
 		t.Fatal(err)
@@ -94,58 +99,178 @@ func closed(c net.Conn) bool {
 	return errors.Is(err, io.EOF)
 }
 
-func TestGate_OneAddressHasItsLimitAndOthersHaveTheirs(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := newPipes()
-		got := accepting(newGate(t, accept.Config{Connections: 64, PerAddress: 2, PerIdentity: 2}).Listen(p))
-		var far []net.Conn
-		for _, at := range []string{"192.0.2.1:1", "192.0.2.1:2", "192.0.2.1:3", "192.0.2.2:1"} {
-			far = append(far, p.connect(at))
-		}
-		synctest.Wait()
-		for i, want := range []bool{false, false, true, false} {
-			if closed(far[i]) != want {
-				t.Errorf("connection %d: closed %v, want %v", i, !want, want)
-			}
-		}
-		first := <-got
-		if err := first.Close(); err != nil {
-			t.Error(err)
-		}
-		_ = first.Close()
-		if again := p.connect("192.0.2.1:4"); closed(again) {
-			t.Error("what was given back is not granted again")
-		}
-		if more := p.connect("192.0.2.1:5"); !closed(more) {
-			t.Error("a connection that was closed twice is given back twice")
-		}
-		_ = p.Close()
-		for c := range got {
+// opener opens connections and keeps both ends of them.
+type opener struct {
+	pipes *pipes
+	conns <-chan net.Conn
+	far   []net.Conn
+	near  []*accept.Conn
+}
+
+func open(t *testing.T, c accept.Config) *opener {
+	t.Helper()
+	o := &opener{pipes: newPipes()}
+	o.conns = accepting(newGate(t, c).Listen(o.pipes))
+	t.Cleanup(func() {
+		_ = o.pipes.Close()
+		for _, c := range o.near {
 			_ = c.Close()
 		}
 	})
+	return o
 }
 
-func TestGate_WithoutALimitForAddressesTheTotalHolds(t *testing.T) {
+// connect opens one more.
+func (o *opener) connect(at string) *accept.Conn {
+	o.far = append(o.far, o.pipes.connect(at))
+	o.near = append(o.near, accept.From(<-o.conns))
+	return o.near[len(o.near)-1]
+}
+
+// closed compares which connections are closed, by their number.
+func (o *opener) closed(t *testing.T, want ...int) {
+	t.Helper()
+	for i, c := range o.far {
+		if got := closed(c); got != slices.Contains(want, i) {
+			t.Errorf("connection %d is closed: %v", i, got)
+		}
+	}
+}
+
+// TestGate_OneMoreOfAnAddress: at the limit of an address its oldest connection on which
+// nothing was asked gives way to the next, and other addresses do not notice.
+func TestGate_OneMoreOfAnAddress(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := open(t, accept.Config{Connections: 64, PerAddress: 2, PerIdentity: 2})
+		for _, at := range []string{"192.0.2.2:1", "192.0.2.1:1", "192.0.2.1:2", "192.0.2.1:3"} {
+			o.connect(at)
+		}
+		o.closed(t, 1)
+		_ = o.near[2].Close()
+		_ = o.near[2].Close()
+		o.connect("192.0.2.1:4")
+		o.closed(t, 1, 2)
+		o.connect("192.0.2.1:5")
+		o.closed(t, 1, 2, 3)
+	})
+}
+
+// TestGate_WithoutALimitForAddresses: a quarter of the connections may be open on which
+// nothing was asked; then the oldest gives way.
+func TestGate_WithoutALimitForAddresses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := open(t, accept.Config{Connections: 20, PerIdentity: 20})
+		for i := range 8 {
+			o.connect("192.0.2.1:" + strconv.Itoa(1000+i))
+		}
+		o.closed(t, 0, 1, 2)
+	})
+}
+
+// TestGate_States: connections on which nothing was asked, strangers' and those of
+// identities do not compete. Of strangers' the one that rests for longest gives way, of
+// the address with most; one with a request under way does not.
+func TestGate_States(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := open(t, accept.Config{Connections: 16, PerAddress: 4, PerIdentity: 2}) // 4 fresh ones, 4 strangers'
+		stranger := func(at string) *accept.Conn {
+			c := o.connect(at)
+			if err := c.Begin(""); err != nil {
+				t.Fatal(err)
+			}
+			c.Enter()
+			c.Leave()
+			return c
+		}
+		stranger("192.0.2.1:1") // 0
+		stranger("192.0.2.2:1") // 1
+		stranger("192.0.2.1:2") // 2
+		stranger("192.0.2.3:1") // 3
+		o.near[0].Enter()
+		o.near[0].Leave() // it was used last
+		o.closed(t)
+		stranger("192.0.2.4:1") // 4
+		o.closed(t, 2)
+		o.near[1].Enter()
+		stranger("192.0.2.5:1") // 5
+		o.closed(t, 2, 3)
+		if c := o.connect("192.0.2.1:4"); c.Begin("spiffe://a.test/x") != nil { // 6
+			t.Error("a connection with an identity is refused because of strangers")
+		}
+		for range 5 {
+			o.connect("192.0.2.9:1") // 7 to 11, of one address: three, for which the oldest give way
+		}
+		o.closed(t, 2, 3, 7, 8)
+	})
+}
+
+// TestConn_StrangersMayBeIdleForSeconds: their connections end soon after the last
+// request, and those of identities do not.
+func TestConn_StrangersMayBeIdleForSeconds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := open(t, accept.Config{Connections: 16, PerAddress: 4, PerIdentity: 4, StrangerIdle: 5 * time.Second, FirstRequest: 9 * time.Second})
+		for _, id := range []string{"", "", "", "spiffe://a.test/x"} {
+			if err := o.connect("192.0.2.1:1").Begin(id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o.near[1].Enter()
+		o.near[2].Enter()
+		o.near[2].Prove("spiffe://a.test/y")
+		o.near[2].Leave()
+		time.Sleep(6 * time.Second)
+		o.closed(t, 0)
+		o.near[1].Leave()
+		time.Sleep(4 * time.Second)
+		o.closed(t, 0)
+		o.near[1].Enter()
+		time.Sleep(4 * time.Second)
+		o.near[1].Leave()
+		time.Sleep(4 * time.Second)
+		o.closed(t, 0)
+		time.Sleep(2 * time.Second)
+		o.closed(t, 0, 1)
+	})
+}
+
+// TestConn_ProvesAnIdentity: a caller that shows a token counts for its identity from
+// then on; one that has too many connections stays a stranger.
+func TestConn_ProvesAnIdentity(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes()
-		got := accepting(newGate(t, accept.Config{Connections: 20, PerIdentity: 20}).Listen(p))
-		var all []net.Conn
-		for i := range 16 {
-			all = append(all, p.connect("192.0.2.1:"+string(rune('1'+i%9))+"0"+string(rune('0'+i/9))))
-			synctest.Wait()
-		}
-		for i, c := range all { // the oldest have given way
-			if want := i < 6; closed(c) != want {
-				t.Errorf("connection %d of 16 is closed: %v, want %v: half of 20 may be open", i, !want, want)
+		g := newGate(t, accept.Config{Connections: 16, PerAddress: 4, PerIdentity: 1})
+		conns := accepting(g.Listen(p))
+		var near []*accept.Conn
+		for range 2 {
+			p.connect("192.0.2.1:1")
+			c := accept.From(<-conns)
+			near = append(near, c)
+			if err := c.Begin(""); err != nil {
+				t.Fatal(err)
 			}
+			c.Enter()
+			c.Prove("spiffe://a.test/x")
+			c.Prove("spiffe://a.test/x")
+		}
+		if got, want := g.Usage(), (accept.Usage{Strangers: 1, Identified: 1}); got != want {
+			t.Errorf("usage %+v, want %+v", got, want)
 		}
 		_ = p.Close()
-		for c := range got {
+		for _, c := range near {
 			_ = c.Close()
+			c.Leave()
 		}
+		if got := g.Usage(); got != (accept.Usage{}) {
+			t.Errorf("usage %+v after all were closed", got)
+		}
+		(*accept.Conn)(nil).Prove("x")
+		(*accept.Conn)(nil).Enter()
+		(*accept.Conn)(nil).Leave()
 	})
 }
 
@@ -163,10 +288,11 @@ func TestConn_CountsForItsIdentity(t *testing.T) {
 			conns = append(conns, c)
 			return c.Begin(id)
 		}
-		for range 2 {
+		for i := range 2 {
 			if err := begin("spiffe://a.test/x"); err != nil {
 				t.Fatal(err)
 			}
+			conns[i].Enter()
 		}
 		if err := begin("spiffe://a.test/x"); err == nil {
 			t.Error("a third connection of one identity is taken")
@@ -276,14 +402,15 @@ func TestGate_NewBoundsHoldFromNowOn(t *testing.T) {
 		p := newPipes()
 		g := newGate(t, accept.Config{Connections: 64, PerAddress: 1, PerIdentity: 1})
 		got := accepting(g.Listen(p))
-		p.connect("192.0.2.1:1")
-		if c := p.connect("192.0.2.1:2"); !closed(c) {
-			t.Error("a second connection is open")
+		first := p.connect("192.0.2.1:1")
+		second := p.connect("192.0.2.1:2")
+		if !closed(first) || closed(second) {
+			t.Error("two connections are open")
 		}
-		if err := g.Reconfigure(accept.Config{Connections: 64, PerAddress: 2, PerIdentity: 1, FirstRequest: time.Minute, WriteWait: time.Minute}); err != nil {
+		if err := g.Reconfigure(accept.Config{Connections: 64, PerAddress: 2, PerIdentity: 1, FirstRequest: time.Minute, StrangerIdle: time.Minute, WriteWait: time.Minute}); err != nil {
 			t.Fatal(err)
 		}
-		if c := p.connect("192.0.2.1:3"); closed(c) {
+		if c := p.connect("192.0.2.1:3"); closed(c) || closed(second) {
 			t.Error("the new limit is not in force")
 		}
 		if err := g.Reconfigure(accept.Config{}); err == nil {
@@ -298,10 +425,11 @@ func TestGate_NewBoundsHoldFromNowOn(t *testing.T) {
 
 func TestConfig_BoundsThatBoundNothingAreRefused(t *testing.T) {
 	t.Parallel()
-	good := accept.Config{Connections: 1, PerIdentity: 1, FirstRequest: 1, WriteWait: 1}
+	good := accept.Config{Connections: 1, PerIdentity: 1, FirstRequest: 1, StrangerIdle: 1, WriteWait: 1}
 	for name, change := range map[string]func(*accept.Config){
 		"no connections": func(c *accept.Config) { c.Connections = 0 }, "no identity": func(c *accept.Config) { c.PerIdentity = 0 },
 		"no time to begin": func(c *accept.Config) { c.FirstRequest = 0 }, "no time to write": func(c *accept.Config) { c.WriteWait = 0 },
+		"no time to be idle": func(c *accept.Config) { c.StrangerIdle = 0 },
 		"a negative address": func(c *accept.Config) { c.PerAddress = -1 },
 	} {
 		c := good
@@ -346,36 +474,31 @@ func TestHandler_BeginsConnections(t *testing.T) {
 	}
 }
 
-// TestAttack_SilentConnectionsKeepCallersOut: connections from many addresses, on
-// which nothing is asked, take all places of callers who have proved no identity yet,
-// and so keep out those who would. The one that is silent for longest gives way; those
-// that asked something stay.
-func TestAttack_SilentConnectionsKeepCallersOut(t *testing.T) {
+// TestAttack_ConnectionsKeepCallersOut: connections from many addresses, silent ones and
+// such as have asked something and stay, take all places, and so keep new callers out.
+// However many come, those of a caller with few are not the ones that give way.
+func TestAttack_ConnectionsKeepCallersOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPipes()
-		conns := accepting(newGate(t, accept.Config{Connections: 8, PerIdentity: 8}).Listen(p)) // 4 places
-		var far []net.Conn
-		var near []*accept.Conn
-		open := func(at string) {
-			far = append(far, p.connect(at))
-			near = append(near, accept.From(<-conns))
-		}
-		for _, at := range []string{"192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1", "192.0.2.4:1"} {
-			open(at)
-		}
-		if err := near[0].Begin(""); err != nil {
-			t.Fatal(err)
-		}
-		open("192.0.2.5:1")
-		for i, want := range []bool{false, true, false, false, false} {
-			if got := closed(far[i]); got != want {
-				t.Errorf("connection %d is closed: %v, want %v", i, got, want)
+		o := open(t, accept.Config{Connections: 64, PerAddress: 8, PerIdentity: 8}) // 16 fresh ones, 16 strangers'
+		silent, asked := o.connect("198.51.100.1:1"), o.connect("198.51.100.1:2")
+		for _, c := range []*accept.Conn{asked} {
+			if err := c.Begin(""); err != nil {
+				t.Fatal(err)
 			}
 		}
-		_ = p.Close()
-		for _, c := range near {
-			_ = c.Close()
+		for i := range 100 {
+			at := "192.0.2." + strconv.Itoa(i%5) + ":" + strconv.Itoa(i)
+			o.connect(at)
+			if c := o.connect(at); c.Begin("") != nil {
+				t.Fatal("a stranger is refused where others rest")
+			}
+		}
+		if closed(o.far[0]) || closed(o.far[1]) {
+			t.Errorf("the caller's connections are closed: silent %v, asked %v", closed(o.far[0]), closed(o.far[1]))
+		}
+		if err := silent.Begin("spiffe://a.test/x"); err != nil {
+			t.Error(err)
 		}
 	})
 }

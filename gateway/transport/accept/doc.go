@@ -2,13 +2,20 @@
 // many one network address and one identity have, how long one may be open before
 // its first request, and how long a reader may not read.
 //
-// [Gate.Listen] wraps a listener below TLS. A connection first counts for its
-// address. When its first request comes, the server calls [Conn.Begin] with the
-// identity that the handshake has verified, and the connection counts for that
-// from then on: callers behind one address do not stand in each other's way, and a
-// stranger at that address takes nothing from them. A connection that is over a
-// limit is closed at once; where the places of callers without an identity are all
-// taken, the one that has waited longest for its first request gives way.
+// [Gate.Listen] wraps a listener below TLS. A connection is in one of three states, each
+// with places of its own (quota.Places):
+//
+//   - fresh: nothing was asked on it. It counts for its address. It ends if no request
+//     comes soon.
+//   - stranger: something was asked ([Conn.Begin]), and no identity was proved. It counts
+//     for its address, and ends when it is idle for some seconds.
+//   - identified: a certificate ([Conn.Begin]) or a token ([Conn.Prove]) has proved an
+//     identity. It counts for that.
+//
+// So callers with an identity never compete with strangers, and in each state a new
+// connection takes the place of one on which no request is under way, from the holder
+// with the most, when there are no more: no number of addresses keeps new callers out.
+// A connection with a request under way does not give way.
 //
 // The identity is not read in the handshake itself: crypto/tls judges a client's
 // certificate before the client has proved that it has the key, and a certificate

@@ -19,8 +19,15 @@ func Context(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// Handler begins each connection with its first request. A connection whose
-// identity has too many is refused with 429 and ends.
+// Prove says of the connection of a request that its caller has proved an identity, as
+// with a token ([Conn.Prove]).
+func Prove(ctx context.Context, identity string) {
+	conn, _ := ctx.Value(connKey{}).(*Conn)
+	conn.Prove(identity)
+}
+
+// Handler begins each connection with its first request, and counts its requests. A
+// connection whose identity has too many is refused with 429 and ends.
 func Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _ := r.Context().Value(connKey{}).(*Conn)
@@ -32,6 +39,8 @@ func Handler(next http.Handler) http.Handler {
 				return
 			}
 		}
+		conn.Enter()
+		defer conn.Leave()
 		next.ServeHTTP(w, r)
 	})
 }

@@ -30,8 +30,8 @@ type SocketConfig struct {
 	Connections int           // at once, of callers with an identity; 1024. More are refused
 	InFlight    int           // messages at once on one; 16. More are refused
 
-	PerCaller    int           // connections of one caller; a sixteenth of all
-	Unidentified int           // besides, whose caller has proved no identity yet; 256
+	PerCaller    int           // connections of one caller; half of all
+	Unidentified int           // besides, whose caller has proved no identity yet; 1024
 	PerAddress   int           // of these, from one address; a quarter of them
 	First        time.Duration // for a message that proves one; 30 s
 }
@@ -51,8 +51,11 @@ func (c SocketConfig) withDefaults() SocketConfig {
 	if c.InFlight <= 0 {
 		c.InFlight = 16
 	}
+	if c.PerCaller <= 0 {
+		c.PerCaller = max(1, c.Connections/2)
+	}
 	if c.Unidentified <= 0 {
-		c.Unidentified = 256
+		c.Unidentified = 1024
 	}
 	if c.PerAddress <= 0 {
 		c.PerAddress = max(1, c.Unidentified/4)

@@ -111,15 +111,16 @@ func (x *exchange) commit(size int) error {
 		return nil
 	}
 	if strings.HasPrefix(x.Header().Get("Content-Type"), sse.Media) {
-		x.share.Stream()
+		x.broken = x.share.Stream()
 	}
 	length, _ := strconv.ParseInt(x.Header().Get("Content-Length"), 10, 64)
-	if length = max(length, int64(size)); length >= large {
-		if x.broken = x.share.Hold(length); x.broken != nil {
-			x.deadline()
-			problem.Write(x.ResponseWriter, x.request, x.broken)
-			return x.broken
-		}
+	if length = max(length, int64(size)); length >= large && x.broken == nil {
+		x.broken = x.share.Hold(length)
+	}
+	if x.broken != nil {
+		x.deadline()
+		problem.Write(x.ResponseWriter, x.request, x.broken)
+		return x.broken
 	}
 	x.ResponseWriter.WriteHeader(x.status)
 	return nil
@@ -183,7 +184,7 @@ func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err == nil {
 		x.taken = true
 		if x.share != nil {
-			x.share.Stream()
+			_ = x.share.Stream() // its protocol bounds such connections; else it counts as a request
 		}
 	}
 	return conn, buffer, err

@@ -97,11 +97,11 @@ func (l *Limits) Reconfigure(config Config) error {
 	return errors.Join(l.known.reconfigure(config.pools(1)), l.unknown.reconfigure(config.pools(unknownPart)))
 }
 
-// OnRefusal has f called for each share that is refused, to count it. A stream that
-// finds no room among the streams goes on counting as a request, and is refused nothing.
+// OnRefusal has f called for each share that is refused, to count it.
 func (l *Limits) OnRefusal(f func()) {
 	for _, s := range []shares{l.known, l.unknown} {
 		s.requests.OnRefusal(f)
+		s.streams.OnRefusal(f)
 		s.bytes.OnRefusal(f)
 	}
 }
@@ -170,20 +170,22 @@ func (r *Request) Shrink(n int64) {
 	r.held = n
 }
 
-// Stream counts the request as a stream from now on, if there is room for one;
-// else it still counts as a request.
-func (r *Request) Stream() {
+// Stream counts the request as a stream from now on, and no more among the requests:
+// streams, which last, take no places of plain calls. On an [*quota.ExceededError] there
+// are too many: end the request then.
+func (r *Request) Stream() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
-		return
+		return nil
 	}
 	slot, err := r.shares.streams.Take(r.holder, 1)
 	if err != nil {
-		return
+		return err
 	}
 	r.slot.Release()
 	r.slot = slot
+	return nil
 }
 
 // End gives everything back. A second End does nothing.

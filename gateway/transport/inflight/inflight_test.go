@@ -109,24 +109,31 @@ func TestRequest_HoldsTheLargerOfBodyAndAnswer(t *testing.T) {
 	r.Shrink(0)
 }
 
-// A stream does not count as a request as long as there is room for streams.
+// TestRequest_StreamsHaveTheirOwnShare: a stream does not count as a request, and one too
+// many is refused, so that streams leave the places of plain calls alone.
 func TestRequest_StreamsHaveTheirOwnShare(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t, small())
 	var streams []*inflight.Request
-	for range 2 + 4 {
+	for range 2 {
 		r := begin(t, l, "a", true)
-		r.Stream()
+		if err := r.Stream(); err != nil {
+			t.Fatal(err)
+		}
 		streams = append(streams, r)
 	}
+	third := begin(t, l, "a", true)
+	wantExceeded(t, "a third stream", third.Stream())
+	third.End()
+	for range 4 {
+		begin(t, l, "a", true)
+	}
 	_, err := l.Begin("a", true)
-	wantExceeded(t, "with two streams and four beyond", err)
+	wantExceeded(t, "a fifth plain call", err)
 	streams[0].End()
-	_, err = l.Begin("a", true)
-	wantExceeded(t, "with the streams beyond still requests", err)
-	streams[5].End()
-	begin(t, l, "a", true)
-	streams[0].Stream()
+	if err := streams[0].Stream(); err != nil {
+		t.Errorf("a stream that has ended: %v", err)
+	}
 }
 
 func TestLimits_NewBoundsHoldFromNowOn(t *testing.T) {

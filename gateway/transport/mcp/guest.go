@@ -19,7 +19,7 @@ import (
 
 // Bounds of the sessions of legacy clients.
 const (
-	DefaultSessions = 256 // sessions of one caller at one agent
+	DefaultSessions = 1024 // sessions of one caller at one agent
 
 	maxSession = 64              // octets of a session's id that is looked up
 	touchAfter = 5 * time.Minute // a session's life is renewed when it was not for so long

@@ -29,7 +29,7 @@ type DoorDeps struct {
 	Now     func() time.Time       // nil: the real clock
 
 	Sessions int // of one caller at one agent; when there are more, the one that was not used for longest ends; zero: DefaultSessions
-	Streams  int // standing streams of one caller; zero: a sixteenth of all
+	Streams  int // standing streams of one caller; zero: a quarter of all
 
 	// Ours reports whether a host name is one of this gateway's: a page that was
 	// loaded under any other came from elsewhere, whatever Host says. nil: all are.
@@ -59,6 +59,9 @@ func NewDoor(deps DoorDeps) (*Door, error) {
 	}
 	if deps.Sessions == 0 {
 		deps.Sessions = DefaultSessions
+	}
+	if deps.Streams == 0 {
+		deps.Streams = maxStanding / 4
 	}
 	streams, err := quota.New(quota.Config{Resource: "open streams", Total: maxStanding, PerHolder: int64(deps.Streams)})
 	if err != nil {

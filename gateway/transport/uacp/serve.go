@@ -43,8 +43,8 @@ type ListenerDeps struct {
 // Listener takes µACP traffic in for one agent.
 type Listener struct {
 	deps         ListenerDeps
-	identified   *quota.Pool // connections, by caller
-	unidentified handshakes  // besides
+	identified   *quota.Pool   // connections, by caller
+	unidentified *quota.Places // besides, by address: connections in their handshake
 }
 
 var _ transport.Listener = (*Listener)(nil)
@@ -101,13 +101,13 @@ func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
 			}
 			continue
 		}
-		entry, err := l.unidentified.begin(conn)
+		entry, err := l.begin(conn)
 		if err != nil {
 			_ = conn.Close()
 			continue
 		}
 		group.Go(func() {
-			defer l.unidentified.end(entry)
+			defer entry.Release()
 			l.connection(ctx, road, conn, entry)
 		})
 	}
@@ -115,7 +115,7 @@ func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
 
 // connection serves one connection until it ends, or is idle, or ctx ends. entry is
 // its share while its caller is not known.
-func (l *Listener) connection(ctx context.Context, road transport.Exchanger, plain net.Conn, entry *handshake) {
+func (l *Listener) connection(ctx context.Context, road transport.Exchanger, plain net.Conn, entry *quota.Place) {
 	conn := tls.Server(plain, l.deps.TLS)
 	defer func() { _ = conn.Close() }()
 	// Reading stops when ctx ends; what is being answered is answered, to a peer that reads.
@@ -139,7 +139,7 @@ func (l *Listener) connection(ctx context.Context, road transport.Exchanger, pla
 		return
 	}
 	defer share.Release()
-	l.unidentified.end(entry)
+	entry.Release()
 	g.listen(ctx, conn)
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -23,8 +21,8 @@ type Config struct {
 	Connections int           // at once, of callers with an identity; 1024. More are told so, and closed
 	InFlight    int           // requests at once on a connection; 16. More wait unread
 
-	PerCaller    int // connections of one caller; a sixteenth of all
-	Unidentified int // besides, in their handshake; 256. For one more the oldest is closed
+	PerCaller    int // connections of one caller; half of all
+	Unidentified int // besides, in their handshake; 1024. For one more the oldest of the address with most is closed
 	PerAddress   int // of these, from one address; a quarter of them
 }
 
@@ -43,8 +41,11 @@ func (c Config) withDefaults() Config {
 	if c.InFlight <= 0 {
 		c.InFlight = 16
 	}
+	if c.PerCaller <= 0 {
+		c.PerCaller = max(1, c.Connections/2)
+	}
 	if c.Unidentified <= 0 {
-		c.Unidentified = 256
+		c.Unidentified = 1024
 	}
 	if c.PerAddress <= 0 {
 		c.PerAddress = max(1, c.Unidentified/4)
@@ -56,67 +57,18 @@ func (c Config) withDefaults() Config {
 func (l *Listener) bound(c Config) (err error) {
 	l.identified, err = quota.New(quota.Config{Resource: "µACP connections", Total: int64(c.Connections), PerHolder: int64(c.PerCaller)})
 	if err == nil {
-		l.unidentified.pool, err = quota.New(quota.Config{
+		l.unidentified, err = quota.NewPlaces(quota.Config{
 			Resource: "µACP handshakes", Total: int64(c.Unidentified), PerHolder: int64(c.PerAddress),
 		})
 	}
 	return err
 }
 
-// handshakes are connections whose caller is not known yet. When their number or
-// that of an address is reached, the oldest one is closed for the next: an
-// honest handshake takes milliseconds, so silent connections do not lock out other
-// callers, not even at the same address.
-type handshakes struct {
-	pool *quota.Pool // by address
-
-	mu   sync.Mutex
-	open []*handshake // the oldest first
-}
-
-type handshake struct {
-	holder string
-	conn   net.Conn
-	grant  *quota.Grant
-}
-
-// begin makes room for a connection.
-func (h *handshakes) begin(conn net.Conn) (*handshake, error) {
-	one := &handshake{holder: limit.Address(conn.RemoteAddr().String()), conn: conn}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for {
-		grant, err := h.pool.Take(one.holder, 1)
-		if err == nil {
-			one.grant = grant
-			h.open = append(h.open, one)
-			return one, nil
-		}
-		if !h.evict(one.holder) {
-			return nil, err
-		}
-	}
-}
-
-// evict closes the oldest connection of a holder, or of all if it has none; false:
-// there is none at all. The lock is held.
-func (h *handshakes) evict(holder string) bool {
-	if len(h.open) == 0 {
-		return false
-	}
-	i := max(0, slices.IndexFunc(h.open, func(one *handshake) bool { return one.holder == holder }))
-	h.open[i].grant.Release()
-	_ = h.open[i].conn.Close()
-	h.open = slices.Delete(h.open, i, i+1)
-	return true
-}
-
-// end gives back what a connection was granted.
-func (h *handshakes) end(one *handshake) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	one.grant.Release()
-	h.open = slices.DeleteFunc(h.open, func(other *handshake) bool { return other == one })
+// begin takes the place of a connection whose caller is not known yet. When there are too
+// many, one of the address with most is closed, the oldest: an honest handshake takes
+// milliseconds, so silent connections lock out no others, not even at their address.
+func (l *Listener) begin(conn net.Conn) (*quota.Place, error) {
+	return l.unidentified.Take(limit.Address(conn.RemoteAddr().String()), false, func() { _ = conn.Close() })
 }
 
 // holder is who a connection is counted for: its caller, or, for anonymous callers

@@ -59,6 +59,37 @@ func TestAttack_StrangersNeverFinishTheHandshake(t *testing.T) {
 	}
 }
 
+// TestAttack_HandshakesPushEachOtherOut: N8. The oldest handshake of all gave way to the
+// next, so a flood from many addresses ended each slow one. Now it is one of the address
+// with most.
+func TestAttack_HandshakesPushEachOtherOut(t *testing.T) {
+	t.Parallel()
+	address := open(t, &road{exchange: echo}, wire.Config{Connections: 4, Unidentified: 32, PerAddress: 16})
+	from := func(i int) net.Conn {
+		t.Helper()
+		conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 4, byte(i))}}).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	slow := from(100)
+	for i := range 400 {
+		from(i%20 + 1)
+	}
+	conn := tls.Client(slow, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{wire.Protocol}})
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if err := conn.HandshakeContext(t.Context()); err != nil {
+		t.Fatalf("a slow handshake, during a flood from twenty addresses: %v", err)
+	}
+	victim := line{t, conn}
+	victim.send(octets(t, form.Frame{ID: 5}))
+	if _, err := victim.receive(); err != nil {
+		t.Errorf("its caller is not served: %v", err)
+	}
+}
+
 // TestAttack_CallerStopsInTheMiddleOfAFrame: a caller that had an observation, and
 // then sent the beginning of a frame, was waited for without end. Now the rest has
 // to follow soon.

@@ -1,0 +1,239 @@
+package quota_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/policy/quota"
+)
+
+func newPlaces(t *testing.T, total, per int64) *quota.Places {
+	t.Helper()
+	p, err := quota.NewPlaces(quota.Config{Resource: "places", Total: total, PerHolder: per})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// twin is places as simply as possible: all in one list, in the order in which they were
+// used.
+type twin struct {
+	total, each int
+	all         []*twinPlace
+}
+
+type twinPlace struct {
+	holder int
+	inUse  bool
+	real   *quota.Place
+	given  int // how often it gave way
+}
+
+func (w *twin) of(holder int) (held int, unused []*twinPlace) {
+	for _, one := range w.all {
+		if one.holder == holder {
+			held++
+			if !one.inUse {
+				unused = append(unused, one)
+			}
+		}
+	}
+	return held, unused
+}
+
+// yields are the places of which one gives way; room: none has to.
+func (w *twin) yields(holder int) (candidates []*twinPlace, room, own bool) {
+	held, unused := w.of(holder)
+	own = held >= w.each
+	if own || len(w.all) >= w.total-w.total/4 && held >= max(1, w.each/8) {
+		return first(unused), false, own
+	}
+	if len(w.all) < w.total {
+		return nil, true, false
+	}
+	most := 0
+	for h := range 6 {
+		_, idle := w.of(h)
+		most = max(most, len(idle))
+	}
+	if most == 0 {
+		return nil, false, false
+	}
+	if len(unused) == most {
+		return first(unused), false, false
+	}
+	for h := range 6 {
+		if others, idle := w.of(h); len(idle) == most && others >= held {
+			candidates = append(candidates, idle[0])
+		}
+	}
+	return append(candidates, first(unused)...), false, false
+}
+
+func first(list []*twinPlace) []*twinPlace { return list[:min(1, len(list))] }
+
+// TestPlaces_AsItsTwin: whatever is taken, used and given back, what gives way is what
+// the simple twin allows, a place in use never is, and the counts agree.
+func TestPlaces_AsItsTwin(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(60) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		w := &twin{total: 4 + random.IntN(20)}
+		w.each = 1 + random.IntN(w.total)
+		p := newPlaces(t, int64(w.total), int64(w.each))
+		for range 400 {
+			w.step(t, p, random)
+			if u := p.Usage(); int(u.Used) != len(w.all) {
+				t.Fatalf("seed %d: %d places are taken, want %d", seed, u.Used, len(w.all))
+			}
+		}
+		for len(w.all) > 0 {
+			w.drop(w.all[0]).Release()
+		}
+		if u := p.Usage(); u.Used != 0 || u.Holders != 0 {
+			t.Fatalf("seed %d: %+v at the end", seed, u)
+		}
+	}
+}
+
+func (w *twin) step(t *testing.T, p *quota.Places, random *rand.Rand) {
+	t.Helper()
+	if len(w.all) == 0 || random.IntN(2) == 0 {
+		w.take(t, p, random.IntN(6), random.IntN(3) == 0)
+		return
+	}
+	one := w.all[random.IntN(len(w.all))]
+	switch random.IntN(4) {
+	case 0:
+		w.drop(one).Release()
+	case 1:
+		if one.real.ReleaseUnused() == one.inUse {
+			t.Fatal("a place in use is given back as unused, or an unused one is not")
+		}
+		if !one.inUse {
+			w.drop(one)
+		}
+	case 2:
+		one.inUse = true
+		if !one.real.Use() {
+			t.Fatal("a place that did not give way cannot be used")
+		}
+	default:
+		if one.real.Rest(); one.inUse {
+			one.inUse = false
+			w.all = append(slices.DeleteFunc(w.all, func(other *twinPlace) bool { return other == one }), one)
+		}
+	}
+}
+
+func (w *twin) take(t *testing.T, p *quota.Places, holder int, inUse bool) {
+	t.Helper()
+	candidates, room, own := w.yields(holder)
+	one := &twinPlace{holder: holder, inUse: inUse}
+	var err error
+	one.real, err = p.Take(strconv.Itoa(holder), inUse, func() { one.given++ })
+	gave := slices.IndexFunc(w.all, func(other *twinPlace) bool { return other.given > 0 })
+	switch {
+	case err != nil:
+		wantExceeded(t, err, own)
+		if room || len(candidates) > 0 || gave >= 0 {
+			t.Fatalf("refused where there is room %v or %d give way", room, len(candidates))
+		}
+		return
+	case room != (gave < 0):
+		t.Fatalf("room %v, and place %d gave way", room, gave)
+	case gave >= 0:
+		victim := w.all[gave]
+		if victim.inUse || victim.given != 1 || !slices.Contains(candidates, victim) {
+			t.Fatalf("a place gave way that is in use (%v), or not the one to give way", victim.inUse)
+		}
+		if w.drop(victim); victim.real.Use() || victim.real.ReleaseUnused() {
+			t.Fatal("a place that gave way can be used")
+		}
+		victim.real.Rest()
+		victim.real.Release()
+	}
+	w.all = append(w.all, one)
+}
+
+func (w *twin) drop(one *twinPlace) *quota.Place {
+	w.all = slices.DeleteFunc(w.all, func(other *twinPlace) bool { return other == one })
+	return one.real
+}
+
+// TestPlaces_HolderOfFewKeepsThem: however many others come, also each as a holder of its
+// own, a holder with one place of many keeps it if it is used now and then.
+func TestPlaces_HolderOfFewKeepsThem(t *testing.T) {
+	t.Parallel()
+	p := newPlaces(t, 64, 16)
+	mine, err := p.Take("mine", false, func() { t.Error("the place of a holder with few gave way") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1000 {
+		if _, err := p.Take(strconv.Itoa(i%12), false, func() {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 1000 {
+		if _, err := p.Take("new "+strconv.Itoa(i), false, func() {}); err != nil {
+			t.Fatal(err)
+		}
+		if i%16 == 0 {
+			mine.Use()
+			mine.Rest()
+		}
+	}
+}
+
+// TestPlaces_Concurrently: the bounds hold, and each place gives way at most once.
+func TestPlaces_Concurrently(t *testing.T) {
+	t.Parallel()
+	p := newPlaces(t, 32, 8)
+	var all sync.WaitGroup
+	for worker := range 8 {
+		all.Go(func() {
+			for i := range 2000 {
+				one, err := p.Take(strconv.Itoa((worker+i)%10), i%2 == 0, func() {})
+				if err != nil {
+					continue
+				}
+				one.Use()
+				if u := p.Usage(); u.Used > u.Total {
+					t.Errorf("%d of %d places are taken", u.Used, u.Total)
+				}
+				one.Rest()
+				if i%3 == 0 {
+					one.Release()
+				}
+			}
+		})
+	}
+	all.Wait()
+	if err := p.Reconfigure(quota.Config{}); err == nil {
+		t.Error("bounds that bound nothing are taken")
+	}
+}
+
+// TestPlaces_CountsRefusals: one is counted where all of a holder's places are in use.
+func TestPlaces_CountsRefusals(t *testing.T) {
+	t.Parallel()
+	p := newPlaces(t, 2, 1)
+	refused := 0
+	p.OnRefusal(func() { refused++ })
+	for range 3 {
+		if one, err := p.Take("a", true, func() { t.Error("a place in use gave way") }); err != nil {
+			wantExceeded(t, err, true)
+		} else {
+			one.Rest()
+			one.Use()
+		}
+	}
+	if refused != 2 {
+		t.Errorf("%d refusals are counted, want 2", refused)
+	}
+}
