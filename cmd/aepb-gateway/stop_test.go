@@ -108,3 +108,39 @@ func TestStop_WaitingCallersAreAnswered(t *testing.T) {
 		t.Errorf("%d of %d answers are logged", got, callers)
 	}
 }
+
+// TestStop_DrainingEndsConnections: from the moment at which new work is refused, every
+// answer over HTTP/1.1 ends its connection, so that the next request of its caller goes
+// where there is work for it. Before, during shutdown_delay, connections are kept.
+func TestStop_DrainingEndsConnections(t *testing.T) {
+	t.Parallel()
+	delay := config.Duration(time.Second)
+	b := newBed(t, plan{config: config.Config{ShutdownDelay: &delay, ShutdownGrace: config.Duration(20 * time.Second)}})
+	entered, release := make(chan struct{}, 1), make(chan struct{})
+	b.serve(t, "slow", "mcp-v1", &fake{conduct: held(entered, release)}, host{})
+	first := b.sending(t, b.sealed(t, letter{at: "/aepb/translate?from=a2a-v1&dest=slow", body: addBody(b.number())}))
+	<-entered
+	conf := b.clientTLS(t, b.dev.Client)
+	conf.NextProtos = []string{"http/1.1"}
+	client := b.dialing(t, conf)
+	ask := func() (status int, ends bool) {
+		response, err := client.Do(b.request(t, b.sealed(t, letter{body: addBody(b.number())})))
+		must(t, err)
+		must(t, response.Body.Close())
+		if response.ProtoMajor != 1 {
+			t.Errorf("the answer is in %s", response.Proto)
+		}
+		return response.StatusCode, response.Close
+	}
+	b.end()
+	if status, ends := ask(); status != http.StatusOK || ends {
+		t.Errorf("during the delay: %d, the connection ends: %t", status, ends)
+	}
+	refused := func() bool { status, _ := ask(); return status == http.StatusServiceUnavailable }
+	within(t, patience, "new work is refused", refused)
+	if status, ends := ask(); status != http.StatusServiceUnavailable || !ends {
+		t.Errorf("while draining: %d, the connection ends: %t", status, ends)
+	}
+	close(release)
+	b.right(t, <-first, "done")
+}
