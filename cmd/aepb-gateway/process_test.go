@@ -25,14 +25,15 @@ type process struct {
 	dev   *identity.Development
 	agent *workloadtest.Agent
 	at    addresses
+	file  string // its configuration
 }
 
-// newProcess starts it. It is told nothing before the agent says something, and is
-// killed at the end of the test.
-func newProcess(t *testing.T) *process {
+// newProcess starts it; extra is more of its configuration, env of its environment. It
+// is told nothing before the agent says something, and is killed at the end of the test.
+func newProcess(t *testing.T, extra string, env ...string) *process {
 	t.Helper()
-	dir, file := operated(t, "")
-	p := &process{logs: &journal{}, agent: workloadtest.NewAgent(t)}
+	dir, file := operated(t, extra)
+	p := &process{logs: &journal{}, agent: workloadtest.NewAgent(t), file: file}
 	var err error
 	p.dev, err = identity.LoadOrCreate(dir, devTrustDomain, time.Now)
 	must(t, err)
@@ -43,7 +44,7 @@ func newProcess(t *testing.T) *process {
 	program, err := os.Executable()
 	must(t, err)
 	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), program, "serve", "--config", file)
-	p.cmd.Env, p.cmd.Stderr = append(os.Environ(), asGateway+"=1"), p.logs
+	p.cmd.Env, p.cmd.Stderr = append(append(os.Environ(), asGateway+"=1"), env...), p.logs
 	out, err := p.cmd.StdoutPipe()
 	must(t, err)
 	p.out = bufio.NewScanner(out)
@@ -112,7 +113,7 @@ func (p *process) shakes(t *testing.T) error {
 // configuration read again.
 func TestSIGHUP_BeforeTheIdentityIsKnown(t *testing.T) {
 	t.Parallel()
-	p := newProcess(t)
+	p := newProcess(t, "")
 	within(t, patience, "the gateway asks who it is", func() bool { return p.agent.Asked() > 0 })
 	for range 3 {
 		must(t, p.cmd.Process.Signal(syscall.SIGHUP))
@@ -125,7 +126,7 @@ func TestSIGHUP_BeforeTheIdentityIsKnown(t *testing.T) {
 // In real time: the SPIFFE agent dies, a short SVID ends, and the agent comes back.
 func TestExpiry_InRealTime(t *testing.T) {
 	t.Parallel()
-	p := newProcess(t)
+	p := newProcess(t, "")
 	short := p.told(t, 8*time.Second)
 	p.ready(t)
 	within(t, patience, "the gateway is ready", func() bool {
@@ -178,4 +179,30 @@ func TestExpiry_InRealTime(t *testing.T) {
 		status, _ := p.page(t, "/readyz")
 		return status == http.StatusOK
 	})
+}
+
+// TestStop_SecondSignalEndsAtOnce: the first SIGTERM begins a stop that waits for load
+// balancers, and the second one does not wait for anything.
+func TestStop_SecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	p := newProcess(t, "shutdown_delay: 60s\n")
+	p.told(t, time.Hour)
+	p.ready(t)
+	must(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	within(t, patience, "the stop begins", func() bool { return p.logs.lines(`"msg":"stopping"`) != nil })
+	if status, text := p.page(t, "/readyz"); status != http.StatusServiceUnavailable || text != "stopping\n" {
+		t.Errorf("while the stop waits: %d %q", status, text)
+	}
+	must(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	ended := make(chan error, 1)
+	go func() { ended <- p.cmd.Wait() }()
+	select {
+	case err := <-ended:
+		if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGTERM {
+			t.Errorf("the process ended with %v, want the end that SIGTERM makes", err)
+		}
+	case <-time.After(10 * time.Second):
+		must(t, p.cmd.Process.Kill())
+		t.Errorf("the process goes on after the second SIGTERM, until it is killed: %v", <-ended)
+	}
 }
