@@ -206,3 +206,22 @@ func TestStop_SecondSignalEndsAtOnce(t *testing.T) {
 		t.Errorf("the process goes on after the second SIGTERM, until it is killed: %v", <-ended)
 	}
 }
+
+// TestServe_SoftMemoryLimit: a started service has the bound of its configuration as the
+// soft limit of Go's memory, and keeps one that the operator states in the environment.
+func TestServe_SoftMemoryLimit(t *testing.T) {
+	t.Parallel()
+	for env, want := range map[string]float64{"": 0, "3GiB": 3 << 30} {
+		p := newProcess(t, "limits: {in_flight_mib: 64}\n", "GOMEMLIMIT="+env)
+		p.told(t, time.Hour)
+		p.ready(t)
+		if want == 0 {
+			c, err := readConfig(p.file)
+			must(t, err)
+			want = float64(c.MemoryBound())
+		}
+		if _, page := p.page(t, "/metrics"); numberIn(t, page, "go_gc_gomemlimit_bytes") != want {
+			t.Errorf("with GOMEMLIMIT=%q the soft limit is %v bytes, want %v", env, numberIn(t, page, "go_gc_gomemlimit_bytes"), want)
+		}
+	}
+}
