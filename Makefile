@@ -21,6 +21,10 @@ TMP := .tmp
 BIN := $(TMP)/bin
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := $(BIN)/golangci-lint-$(GOLANGCI_VERSION)
+GOVULNCHECK_VERSION := v1.9.0
+GOVULNCHECK := $(BIN)/govulncheck-$(GOVULNCHECK_VERSION)
+# What is known of vulnerabilities: the database of Go, or file:///FOLDER with a copy.
+VULN_DB ?= https://vuln.go.dev
 
 # The JavaScript SDK clients of the interop tests and the real SLIM software,
 # present once installed.
@@ -68,6 +72,18 @@ arch: ## the rules of the house alone: imports, egress, sizes, documentation
 
 .PHONY: check
 check: lint vet tidy test clean-tree ## all that must hold before a change goes in
+
+# Not part of check: what it says changes with its database, and that is on the network.
+.PHONY: vuln
+vuln: $(GOVULNCHECK) ## known vulnerabilities that the code reaches; needs vuln.go.dev
+	@code=0; $(GOVULNCHECK) -db $(VULN_DB) $(PKG) || code=$$?; \
+	case $$code in \
+	0) ;; \
+	3) echo "vuln: the code reaches the vulnerabilities above: take the versions that mend them" >&2 ;; \
+	*) echo "vuln: NOTHING WAS CHECKED: govulncheck ended with $$code, for the reason above." >&2; \
+	   echo "If the database $(VULN_DB) cannot be reached, run this where it can be, or unpack" >&2; \
+	   echo "https://vuln.go.dev/vulndb.zip into a folder and run: make vuln VULN_DB=file:///FOLDER" >&2 ;; \
+	esac; exit $$code
 
 .PHONY: tidy
 tidy: ## go.mod says what the code needs, no more and no less
@@ -130,6 +146,11 @@ $(GOLANGCI):
 	@mkdir -p $(BIN)
 	GOBIN=$(abspath $(BIN)) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	@mv $(BIN)/golangci-lint $@
+
+$(GOVULNCHECK):
+	@mkdir -p $(BIN)
+	GOBIN=$(abspath $(BIN)) $(GO) install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
+	@mv $(BIN)/govulncheck $@
 
 # Debian's package is unpacked and not installed: as a package it would be a service.
 $(BIN)/prometheus:
