@@ -219,6 +219,22 @@ func TestMediansAndRatios(t *testing.T) {
 	}
 }
 
+// TestTable_SaysWhatIsRaised: each measurement has a line with the limits that its
+// gateway's configuration raises.
+func TestTable_SaysWhatIsRaised(t *testing.T) {
+	t.Parallel()
+	for only, lines := range map[string]int{"": len(names()), exchangeName: 1, "streams": 1} {
+		var out bytes.Buffer
+		if err := table(&out, document{Raised: raises(only)}); err != nil {
+			t.Fatal(err)
+		}
+		shown := strings.Count(out.String(), ": limits: {rate: 1000000, ")
+		if streams := strings.Contains(out.String(), "connections_per_identity: 4096"); shown != lines || streams != (only != exchangeName) {
+			t.Errorf("--only %q: %d lines, want %d, with those of streams %t:\n%s", only, shown, lines, streams, out.String())
+		}
+	}
+}
+
 func TestQuantiles(t *testing.T) {
 	t.Parallel()
 	o := observation{}

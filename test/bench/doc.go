@@ -46,6 +46,9 @@
 // What lasts longer than a call is measured by package lasting: --only stream,
 // sessions, streams or limits.
 //
+// The output begins with what the gateway's configuration raises for each measurement:
+// one caller makes all the calls, which the defaults are there to prevent.
+//
 // The columns: rps, p50_us and p99_us are seen by the client; cpu_us_per_call
 // and allocs_per_call are those of the case's own process (in direct the MCP
 // server's, in the others not); rss_kb is that process's resident memory after

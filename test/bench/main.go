@@ -126,6 +126,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if d.Lasting, err = lasting.Run(ctx, chosen, lasting.Full()); err != nil {
 		return err
 	}
+	d.Raised = raises(o.only)
 	if o.json {
 		return json.NewEncoder(stdout).Encode(d)
 	}

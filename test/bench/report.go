@@ -13,11 +13,44 @@ import (
 
 // document is what --json prints.
 type document struct {
+	Raised []raised `json:"raised"`
+
 	Idle []idle   `json:"idle"`
 	Runs []result `json:"runs"`
 
 	Pairs   []pair           `json:"pairs,omitempty"`
 	Lasting []lasting.Figure `json:"lasting,omitempty"`
+}
+
+// raised is what the gateway's configuration raises for a measurement.
+type raised struct {
+	Name          string `json:"name"`
+	Configuration string `json:"configuration"` // YAML
+}
+
+// raises is that of all measurements, or of the one that is wanted.
+func raises(only string) (all []raised) {
+	for _, name := range names() {
+		r := raised{name, gatewayLimits}
+		if slices.Contains(lasting.Names(), name) {
+			r.Configuration = lasting.Configuration(name)
+		}
+		if only == "" || only == name {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// heading says what the gateway's configuration raises, a line for each measurement.
+func heading(w io.Writer, all []raised) error {
+	var text strings.Builder
+	text.WriteString("configuration of the gateway, which raises:\n")
+	for _, r := range all {
+		fmt.Fprintf(&text, "  %s: %s\n", r.Name, strings.ReplaceAll(strings.TrimSpace(r.Configuration), "\n", "; "))
+	}
+	_, err := io.WriteString(w, text.String()+"\n")
+	return err
 }
 
 // baseline is the case that the others are compared to.
@@ -49,9 +82,12 @@ func columns() []column {
 	}
 }
 
-// table prints what the processes take at idle, the medians, and the medians of
-// the per-round ratios to floor.
+// table prints what is raised, what the processes take at idle, the medians, and the
+// medians of the per-round ratios to floor.
 func table(w io.Writer, d document) (err error) {
+	if err := heading(w, d.Raised); err != nil {
+		return err
+	}
 	if len(d.Lasting) > 0 {
 		defer func() { err = errors.Join(err, lasting.Table(w, d.Lasting)) }()
 	}

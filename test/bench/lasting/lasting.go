@@ -51,6 +51,18 @@ func measurements() map[string]func(context.Context, *bed, Scale) ([]Figure, err
 // Names are the measurements there are, in their order.
 func Names() []string { return []string{"stream", "sessions", "streams", "limits"} }
 
+// Configuration is the gateway's configuration in a measurement. Everything that it says
+// raises a bound, and results hold for a gateway with these bounds.
+func Configuration(name string) string {
+	limits := "rate: 1000000, burst: 1000000" // one caller makes all the calls
+	if name == "streams" {
+		// They are all of one identity at one address, over HTTP/1.1, and each is a request
+		// until its answer begins. Every default is less than their number.
+		limits += ", connections_per_address: 4096, connections_per_identity: 4096, requests_per_caller: 4096, streams_per_caller: 4096"
+	}
+	return "limits: {" + limits + "}\ntimeout: 10m\n"
+}
+
 // Run makes the measurements with these names.
 func Run(ctx context.Context, names []string, s Scale) (all []Figure, err error) {
 	if len(names) == 0 {
@@ -66,7 +78,7 @@ func Run(ctx context.Context, names []string, s Scale) (all []Figure, err error)
 		return nil, err
 	}
 	for _, name := range names {
-		b, err := newBed(ctx, binary, filepath.Join(dir, name), "")
+		b, err := newBed(ctx, binary, filepath.Join(dir, name), Configuration(name))
 		if err == nil {
 			var figures []Figure
 			figures, err = measurements()[name](ctx, b, s)
@@ -118,16 +130,15 @@ type bed struct {
 	client *http.Client
 }
 
-// newBed starts a gateway; more is added to its configuration, and env to its
-// environment. What it returns must be stopped, also when it comes with an error.
-func newBed(ctx context.Context, binary, dir, more string, env ...string) (*bed, error) {
+// newBed starts a gateway; env is added to its environment. What it returns must be
+// stopped, also when it comes with an error.
+func newBed(ctx context.Context, binary, dir, configuration string, env ...string) (*bed, error) {
 	b := &bed{binary: binary, dir: dir, agent: &talker{end: make(chan struct{})}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return b, err
 	}
 	config := filepath.Join(dir, "gateway.yaml")
-	text := "limits: {rate: 1000000, burst: 1000000}\ntimeout: 10m\n" + more
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(configuration), 0o600); err != nil {
 		return b, err
 	}
 	var err error

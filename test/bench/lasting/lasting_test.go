@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/aepb/aepb-gateway/gateway/config"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -64,5 +66,22 @@ func TestGoals(t *testing.T) {
 	}
 	if median([]float64{3, 1, 2}) != 2 || median(nil) != 0 {
 		t.Error("the median is another")
+	}
+}
+
+// TestConfiguration_HasRoomForTheStreams: a gateway takes each configuration, and that of
+// streams has room for all of them from one caller.
+func TestConfiguration_HasRoomForTheStreams(t *testing.T) {
+	t.Parallel()
+	for _, name := range Names() {
+		c, err := config.Parse([]byte(Configuration(name)))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		accept, flight := c.Accept(), c.InFlight(true)
+		least := min(accept.Connections, accept.PerAddress, accept.PerIdentity, flight.Requests, flight.RequestsPerCaller, flight.Streams, flight.StreamsPerCaller)
+		if name == "streams" && least < Full().Streams+4*atOnce {
+			t.Errorf("a limit of %d for %d streams", least, Full().Streams)
+		}
 	}
 }

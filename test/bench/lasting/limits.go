@@ -32,7 +32,7 @@ func limits(ctx context.Context, b *bed, s Scale) (figures []Figure, err error) 
 	defer func() { err = errors.Join(err, end()) }()
 	both := make([]*bed, 2)
 	for i, more := range []string{"", `state: {unverified: true, redis: {addresses: ["` + address + `"], plaintext: loopback, durability: asserted, max_replicas: 1}}` + "\n"} {
-		made, wrong := newBed(ctx, b.binary, filepath.Join(b.dir, strconv.Itoa(i)), more, rarely)
+		made, wrong := newBed(ctx, b.binary, filepath.Join(b.dir, strconv.Itoa(i)), Configuration("limits")+more, rarely)
 		defer func() { err = errors.Join(err, made.stop(ctx)) }()
 		if wrong != nil {
 			return nil, wrong
