@@ -235,6 +235,19 @@ func TestTable_SaysWhatIsRaised(t *testing.T) {
 	}
 }
 
+// TestLimit_IsFarMoreThanTheLoad: of the exchange two minutes, and of the pairs, of which
+// those with SLIM have three sides, more than six.
+func TestLimit_IsFarMoreThanTheLoad(t *testing.T) {
+	t.Parallel()
+	o, err := parse(nil, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := o.limit(); got < 30*time.Minute {
+		t.Errorf("a run has %v", got)
+	}
+}
+
 func TestQuantiles(t *testing.T) {
 	t.Parallel()
 	o := observation{}

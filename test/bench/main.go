@@ -139,7 +139,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // limit is far more than a run can need: minting ECTs takes about as long as
 // using them, building the gateway a minute at most.
 func (o options) limit() time.Duration {
+	protocols := len(bindings()) + 1 // and that of SLIM
 	loaded := o.seconds * float64(len(o.cases)*len(concurrencies()))
+	loaded += min(pairSpan, o.seconds/float64(o.rounds)) * float64(3*pairSlices*o.rounds*protocols*(protocols-1))
 	return 10*time.Minute + time.Duration(4*loaded*float64(time.Second))
 }
 
