@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -60,48 +59,12 @@ func TestMetricsListener_AnswersByAnyNameAndHasNothingElse(t *testing.T) {
 	}
 }
 
-// One address cannot take the connections from all others, so a scraper at another
-// address still comes through.
-func TestMetricsListener_OneAddressHasItsLimit(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, plan{})
-	_, port, err := net.SplitHostPort(strings.TrimPrefix(b.at.Metrics, "http://"))
-	must(t, err)
-	ask := func(from string) error { // on a connection that stays open
-		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: patience}
-		c, err := d.DialContext(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", port))
-		must(t, err)
-		t.Cleanup(func() { _ = c.Close() })
-		must(t, c.SetDeadline(time.Now().Add(patience)))
-		_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") // it may be closed already
-		response, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			return err
-		}
-		return response.Body.Close()
-	}
-	for i := range 16 {
-		if err := ask("127.0.0.2"); err != nil {
-			t.Fatalf("connection %d: %v", i+1, err)
-		}
-	}
-	if ask("127.0.0.2") == nil {
-		t.Error("a 17th connection of one address is served")
-	}
-	if err := ask("127.0.0.3"); err != nil {
-		t.Errorf("another address: %v", err)
-	}
-	if _, page := b.monitor(t, "/metrics", ""); !strings.Contains(page, "\naepb_rate_limited_total{scope=\"share\"} 1\n") {
-		t.Error("the refusal is not counted")
-	}
-}
-
 func TestMetricsListener_EveryPartOfARequestHasItsTime(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{})
 	s := b.monitoringServer()
 	for name, limit := range map[string]time.Duration{
-		"header": s.ReadHeaderTimeout, "request": s.ReadTimeout, "answer": s.WriteTimeout, "idle": s.IdleTimeout,
+		"header": s.ReadHeaderTimeout, "request": s.ReadTimeout, "answer": s.WriteTimeout,
 	} {
 		if limit <= 0 || limit > 2*time.Minute {
 			t.Errorf("%s: %v", name, limit)

@@ -74,15 +74,30 @@ func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
 	defer end()
 	stop := context.AfterFunc(ctx, func() { l.drain(end) })
 	defer stop()
-	group, within := errgroup.WithContext(life)
-	group.Go(func() error { return l.deps.Network.Run(within) })
-	for _, n := range l.deps.Network.nodes {
-		group.Go(func() error { return l.expose(within, n, road) })
-	}
+	network, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	group, network := errgroup.WithContext(network)
+	group.Go(func() error { return l.deps.Network.Run(network) })
+	group.Go(func() error {
+		defer cut() // when the sessions have said their last
+		return l.exposeAll(life, network, road)
+	})
 	if err := group.Wait(); ctx.Err() == nil {
 		return err
 	}
 	return nil
+}
+
+// exposeAll exposes the agents on all nodes until life or the network ends.
+func (l *Listener) exposeAll(life, network context.Context, road transport.Exchanger) error {
+	life, end := context.WithCancel(life)
+	defer end()
+	defer context.AfterFunc(network, end)() //nolint:contextcheck // a signal
+	group, life := errgroup.WithContext(life)
+	for _, n := range l.deps.Network.nodes {
+		group.Go(func() error { return l.expose(life, n, road) })
+	}
+	return group.Wait()
 }
 
 // drain takes no more calls and waits for those that run, within reason: they
@@ -106,6 +121,12 @@ func (l *Listener) enter() bool {
 	}
 	l.calls.Add(1)
 	return true
+}
+
+func (l *Listener) drains() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.draining
 }
 
 // expose keeps one application for each agent that is listed.
@@ -176,7 +197,19 @@ type door struct {
 	revisions map[talkKey]string // the revision of MCP that a caller's session agreed on
 }
 
-var _ rpc.Handler = (*door)(nil)
+var (
+	_ rpc.Handler = (*door)(nil)
+	_ rpc.Counter = (*door)(nil)
+)
+
+// Enter implements [rpc.Counter]: a call is waited for until its caller has been told
+// how it ended.
+func (d *door) Enter() (leave func()) {
+	if d.l.enter() {
+		return d.l.calls.Done
+	}
+	return func() {} // it is refused
+}
 
 // groups is the agent's part in groups; nil: it takes none.
 func (d *door) groups() Groups {
@@ -216,10 +249,9 @@ func (d *door) asking(ctx context.Context) transport.Inquiry {
 
 // Serve answers one call.
 func (d *door) Serve(ctx context.Context, call rpc.Call, out rpc.Responder) error {
-	if !d.l.enter() {
+	if d.l.drains() {
 		return &rpc.StatusError{Code: rpc.Unavailable, Message: "UnavailableError: this gateway is about to stop"}
 	}
-	defer d.l.calls.Done()
 	ctx = d.arrived(ctx, call)
 	v := &visit{door: d, call: call, out: out}
 	if call.Service != "" {

@@ -78,7 +78,7 @@ func TestConfiguration_HasRoomForTheStreams(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		accept, flight := c.Accept(), c.InFlight(true)
+		accept, flight := c.Accept(false), c.InFlight()
 		least := min(accept.Connections, accept.PerAddress, accept.PerIdentity, flight.Requests, flight.RequestsPerCaller, flight.Streams, flight.StreamsPerCaller)
 		if name == "streams" && least < Full().Streams+4*atOnce {
 			t.Errorf("a limit of %d for %d streams", least, Full().Streams)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
@@ -35,13 +36,17 @@ type stream struct {
 	peer   grpc.ClientStream
 	linkID string
 	queue  chan *dataplane.Message
-	done   chan struct{} // closed when the connection ends
+	done   chan struct{}      // closed when the connection ends
+	cancel context.CancelFunc // ends peer
 
 	mu   sync.Mutex
 	acks map[uint64]chan *dataplane.SubscriptionAck
 }
 
-// open connects and opens the stream, whose life is the context's.
+// lastWords is how long what is queued may take to be sent when the link is to end.
+const lastWords = 300 * time.Millisecond
+
+// open connects and opens the stream. Run it, which ends it.
 func open(ctx context.Context, deps Deps) (*stream, error) {
 	conn, err := grpc.NewClient("passthrough:///"+deps.Node,
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dialed(ctx, deps.Dial) }),
@@ -53,12 +58,16 @@ func open(ctx context.Context, deps Deps) (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	peer, err := conn.NewStream(ctx, &grpc.StreamDesc{StreamName: "OpenChannel", ServerStreams: true, ClientStreams: true}, method)
+	// The stream outlives ctx by what is queued then.
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, cancel)()
+	peer, err := conn.NewStream(life, &grpc.StreamDesc{StreamName: "OpenChannel", ServerStreams: true, ClientStreams: true}, method)
 	if err != nil {
+		cancel()
 		return nil, errors.Join(err, conn.Close())
 	}
 	return &stream{
-		conn: conn, peer: peer, linkID: uuid.NewString(), queue: make(chan *dataplane.Message, queueLength),
+		conn: conn, peer: peer, cancel: cancel, linkID: uuid.NewString(), queue: make(chan *dataplane.Message, queueLength),
 		done: make(chan struct{}), acks: map[uint64]chan *dataplane.SubscriptionAck{},
 	}, nil
 }
@@ -72,16 +81,25 @@ func dialed(ctx context.Context, dial Dial) (net.Conn, error) {
 }
 
 // run greets the node, has the names announced, and then sends and receives
-// until something fails; it returns when nothing of the connection is left.
+// until something fails, or ctx ends; then it sends what is queued. It returns when
+// nothing of the connection is left.
 func (s *stream) run(ctx context.Context, announce func(context.Context) error, receive func(*dataplane.Message)) error {
 	group, ctx := errgroup.WithContext(ctx)
+	greeted, ended := make(chan struct{}), make(chan struct{})
 	group.Go(func() error { // whatever ends first ends the reader, who waits in the connection
 		<-ctx.Done()
 		close(s.done)
+		select {
+		case <-ended:
+		case <-time.After(lastWords):
+		}
+		defer s.cancel()
 		return s.conn.Close()
 	})
-	greeted := make(chan struct{})
-	group.Go(func() error { return s.read(greeted, receive) })
+	group.Go(func() error {
+		defer close(ended)
+		return s.read(greeted, receive)
+	})
 	group.Go(func() error { return s.write(ctx) })
 	group.Go(func() error { return s.setUp(ctx, greeted, announce) })
 	return group.Wait()
@@ -105,11 +123,25 @@ func (s *stream) write(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return errors.Join(ctx.Err(), s.finish())
 		case m := <-s.queue:
 			if err := s.peer.SendMsg(m); err != nil {
 				return err
 			}
+		}
+	}
+}
+
+// finish sends what is queued, and says that there is no more.
+func (s *stream) finish() error {
+	for {
+		select {
+		case m := <-s.queue:
+			if err := s.peer.SendMsg(m); err != nil {
+				return err
+			}
+		default:
+			return s.peer.CloseSend()
 		}
 	}
 }

@@ -109,6 +109,7 @@ func (v *Server) begin(ctx context.Context, m session.Message, id json.RawMessag
 		defer v.calls.Done()
 		defer done()
 		defer grant.Release()
+		defer rpc.Entered(v.handler)()
 		if err := v.handler.Serve(ctx, call, responder{v.session, m.From}); err != nil {
 			v.logger.WarnContext(ctx, "a SLIM message failed", slog.Any("error", err))
 		}

@@ -37,6 +37,20 @@ type Handler interface {
 	Serve(ctx context.Context, call Call, out Responder) error
 }
 
+// Counter is a Handler that is told of each call until its answer, with its status, was
+// handed to the session.
+type Counter interface {
+	Enter() (leave func())
+}
+
+// Entered tells a handler of a call, if it wants to know.
+func Entered(h Handler) (leave func()) {
+	if counter, ok := h.(Counter); ok {
+		return counter.Enter()
+	}
+	return func() {}
+}
+
 // ServeSession answers the calls on one session until it ends, and closes it.
 // first was read from it already. Errors: the session's, the context's.
 func ServeSession(ctx context.Context, s *session.Session, first session.Message, handler Handler, crew *workers.Group, calls *quota.Pool, logger *slog.Logger) error {
@@ -109,6 +123,7 @@ func (v *Server) Receive(ctx context.Context, m session.Message) {
 	v.crew.Go(func() {
 		defer v.calls.Done()
 		defer v.finished(one)
+		defer Entered(v.handler)()
 		if !ok {
 			v.reply(ctx, m.From, ending(id, &StatusError{InvalidArgument, "the deadline is no time"}))
 			return
