@@ -92,7 +92,7 @@ func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
 func (l *Listener) exposeAll(life, network context.Context, road transport.Exchanger) error {
 	life, end := context.WithCancel(life)
 	defer end()
-	defer context.AfterFunc(network, end)() //nolint:contextcheck // a signal
+	defer context.AfterFunc(network, end)()
 	group, life := errgroup.WithContext(life)
 	for _, n := range l.deps.Network.nodes {
 		group.Go(func() error { return l.expose(life, n, road) })
