@@ -47,18 +47,26 @@ type Filing struct {
 // LogValue prints the id; the bytes of a token are never logged.
 func (r Record) LogValue() slog.Value { return slog.StringValue(string(r.ID)) }
 
-// MaxNamesakes is how many issuers may have used one id. An id is random, so more than one is an attempt to be taken for
-// another; it must not cost that other anything. Ours have a place besides these.
+// MaxNamesakes bounds how many records of one id are found by the id alone, and how many more by the id and a workflow. An
+// id is random, so more than one issuer of it is an attempt to be taken for another; it must not cost that other anything.
 //
-// Who came first keeps the place: a further record is refused, and none gives way to it, whatever their workflows and
-// holders are. Were it otherwise, an identity that has seen an id could have the record of it forgotten by making MaxNamesakes
-// others: lost evidence breaks a workflow, and cannot be made again. A refused record costs its issuer one message, which
-// can be sent again under a new id, and only who knows an id before its first use can bring that about.
+// No record is refused, and none gives way, because others have its id: the bound is of lookups. Who came first is found by
+// the id alone, and ours always is; every further record is found by its workflow, in which only members record, and by its
+// issuer. So identities that know an id before its first use can neither refuse nor hide the record of its owner, and those
+// that learn it later cannot have that record forgotten.
 const MaxNamesakes = 16
+
+// Ref says which records are looked for: those with an id and, where more than MaxNamesakes issuers used the id, which of
+// the further ones.
+type Ref struct {
+	ID       ID
+	Workflow string   // those in this workflow; empty: of no workflow
+	Issuer   Identity // that of this issuer; empty: of no issuer
+}
 
 // Bounds of a store.
 const (
-	MaxLookups = 256 // ids of one Get
+	MaxLookups = 256 // references of one Get
 	MaxMembers = 256 // members of one workflow; further ones are none
 )
 
@@ -66,7 +74,7 @@ const (
 // the caller's to change.
 type Store interface {
 	// Put keeps a copy of a record, and changes nothing in it. The same issuer's id with the same bytes is no error; with
-	// other bytes, or when MaxNamesakes other issuers have the id, it is a *ConflictError and changes nothing.
+	// other bytes it is a *ConflictError and changes nothing. That other issuers have the id is no error.
 	//
 	// A record without parents (a root) in a workflow that has any record is accepted only if the first record of that
 	// workflow was a root by the same issuer; else it is a *ForeignRootError and changes nothing. So is a record with Begins
@@ -74,9 +82,11 @@ type Store interface {
 	// issuers that come at once into a new workflow exactly one is kept. The issuer of the first root is the workflow's root
 	// issuer, and those whom a record names in Members are its members, for as long as any record of the workflow is kept.
 	Put(context.Context, Record) error
-	// Get finds the records with each id, at most one of each issuer: one list for each of the ids, in their order. More
-	// than MaxLookups ids are ErrTooManyIDs.
-	Get(ctx context.Context, ids ...ID) ([][]Record, error)
+	// Get finds the records that each reference means, at most one of each issuer: one list for each of the references, in
+	// their order. In it are records of MaxNamesakes issuers and of ours, and if there are more, up to MaxNamesakes further
+	// ones in the workflow of the reference, and that of its issuer. It may hold others than the workflow and the issuer
+	// ask for. More than MaxLookups references are ErrTooManyIDs.
+	Get(ctx context.Context, refs ...Ref) ([][]Record, error)
 	// Workflow returns up to limit (at least 1) records of a workflow in the order in which they came: those after the
 	// cursor, or from the first if it is empty. next is the cursor behind the last of them; empty: there are no more. What
 	// leaves the store between two pages is no error. A cursor that the store did not return is ErrCursor.

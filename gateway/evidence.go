@@ -228,7 +228,7 @@ func (g *Gateway) keepApart(ctx context.Context, x *exchange, unbound []ect.Veri
 	for _, v := range unbound {
 		x.unbound.add(string(v.ID()))
 		g.Logger.DebugContext(ctx, "reply evidence is not bound to the request", slog.String("agent", x.agent.Name), slog.String("jti", string(v.ID())))
-		found, err := g.Evidence.Get(ctx, v.ID())
+		found, err := g.Evidence.Get(ctx, ect.Ref{ID: v.ID(), Issuer: v.Issuer()})
 		if err != nil {
 			return recording(err)
 		}
@@ -351,7 +351,7 @@ func (g *Gateway) descend(ctx context.Context, x *exchange) error {
 	if !id.Valid() {
 		return errReference
 	}
-	records, err := g.named(ctx, id)
+	records, err := g.named(ctx, ect.Ref{ID: id, Issuer: who.ID})
 	if err != nil {
 		return recording(err)
 	}
@@ -396,7 +396,7 @@ func (x *exchange) agree() error {
 // path begins there if its sender, or a gateway before it, made that of this very
 // message; else what he did in between is no translation, and there is none.
 func (g *Gateway) way(ctx context.Context, x *exchange, start, nodes []dag.Node) error {
-	find := func(ctx context.Context, ids []ect.ID) ([][]dag.Node, error) { return g.nodes(ctx, ids, nodes) }
+	find := func(ctx context.Context, refs []ect.Ref) ([][]dag.Node, error) { return g.nodes(ctx, refs, nodes) }
 	limit := x.settings.Constraints.WalkLimit()
 	var err error
 	if n := x.evidence.named; n == nil || n.Issuer == x.call.Caller.ID || x.settings.isGateway(x.call.Caller.ID) {
@@ -411,19 +411,19 @@ func (g *Gateway) way(ctx context.Context, x *exchange, start, nodes []dag.Node)
 }
 
 // nodes finds what each id may mean: the tokens that came along, or else those on
-// record, of every issuer. The walk takes those of the workflow that it is in.
-func (g *Gateway) nodes(ctx context.Context, ids []ect.ID, along []dag.Node) ([][]dag.Node, error) {
-	found := make([][]dag.Node, len(ids))
-	var missing []ect.ID
+// record, of several issuers. The walk takes those of the workflow that it is in.
+func (g *Gateway) nodes(ctx context.Context, refs []ect.Ref, along []dag.Node) ([][]dag.Node, error) {
+	found := make([][]dag.Node, len(refs))
+	var missing []ect.Ref
 	var at []int
-	for i, id := range ids {
+	for i, ref := range refs {
 		for n := range along { // maxSignatures at most
-			if along[n].ID == id {
+			if along[n].ID == ref.ID {
 				found[i] = append(found[i], along[n])
 			}
 		}
 		if found[i] == nil {
-			missing, at = append(missing, id), append(at, i)
+			missing, at = append(missing, ref), append(at, i)
 		}
 	}
 	if len(missing) == 0 {

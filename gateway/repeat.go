@@ -154,7 +154,7 @@ func (g *Gateway) repeat(ctx context.Context, key ect.ReplayKey) (transport.Answ
 	}
 	answer := transport.Answer{Wire: s.wire}
 	for _, id := range s.evidence {
-		records, err := g.named(ctx, id)
+		records, err := g.named(ctx, ect.Ref{ID: id})
 		if err != nil || len(records) == 0 {
 			return transport.Answer{}, true, &problem.RecordingError{Err: err}
 		}

@@ -242,8 +242,8 @@ func (g *Gateway) open(tokens []string) ([]submission, error) {
 
 // named finds what an id means: our own token, if we ever used that id, for then
 // all others with it came later; else whatever any issuer calls by it.
-func (g *Gateway) named(ctx context.Context, id ect.ID) ([]ect.Record, error) {
-	found, err := g.Evidence.Get(ctx, id)
+func (g *Gateway) named(ctx context.Context, ref ect.Ref) ([]ect.Record, error) {
+	found, err := g.Evidence.Get(ctx, ref)
 	if err != nil {
 		return nil, err
 	}

@@ -112,7 +112,7 @@ func (g *Gateway) address(ctx context.Context, call *transport.Call, asked ect.C
 			continue
 		}
 		seen[queue[i]] = true
-		records, err := g.named(ctx, queue[i])
+		records, err := g.named(ctx, ect.Ref{ID: queue[i], Workflow: asked.Workflow})
 		if err != nil {
 			return recording(err)
 		}

@@ -146,16 +146,90 @@ func TestAttack_OneIssuerFillsRedis(t *testing.T) {
 	}
 }
 
+// TestAttack_NamesakesRefuseTheOwner is the rest of finding N8: more identities than there
+// are places use the jti of a token before its owner sends it, each in a workflow of its
+// own. Before, the owner was refused with 403 for as long as their tokens were kept. Now its
+// message and those that follow from it pass; the owner finds its token by the jti, and a
+// member of its workflow by the jti and the workflow or the issuer; the identities do not
+// get into the workflow; and a lookup of the jti finds no more than its bound.
+func TestAttack_NamesakesRefuseTheOwner(t *testing.T) {
+	t.Parallel()
+	for name, state := range map[string]func(*testing.T) config.State{
+		"memory": func(*testing.T) config.State { return config.State{} },
+		"redis":  func(t *testing.T) config.State { return newRedis(t).state() }, //nolint:thelper // a case
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, plan{serve: true, config: config.Config{Limits: manyRequests(), State: state(t)}})
+			within(t, patience, "the first token is taken", func() bool {
+				return b.send(t, b.sealed(t, letter{at: toMembers, body: addBody(1)})).status == http.StatusOK
+			})
+			b.namesakesRefuse(t)
+		})
+	}
+}
+
+func (b *bed) namesakesRefuse(t *testing.T) {
+	t.Helper()
+	svid := b.svid(t, "/member")
+	member := attacker{b, b.party(t, svid), b.caller(t, svid)}
+	body := addBody(b.number())
+	recipe := b.recipe(body)
+	recipe.Claims.ID, recipe.Claims.Audience = ect.NewID(), append(recipe.Claims.Audience, string(svid.ID))
+	id, wid, token := recipe.Claims.ID, recipe.Claims.Workflow, ecttest.Mint(t, b.me, recipe)
+	var last attacker
+	for n := range 2 * ect.MaxNamesakes {
+		svid := b.svid(t, "/a/mallory"+strconv.Itoa(n))
+		last = attacker{b, b.party(t, svid), b.caller(t, svid)}
+		claims := ect.Claims{ID: id, Workflow: string(ect.NewID())}
+		if got := last.plant(t, claims); got.status != http.StatusOK && n < ect.MaxNamesakes {
+			t.Fatalf("namesake %d: %d %s", n, got.status, short(got.body))
+		}
+	}
+	if got := b.send(t, letter{at: toMembers, body: body, tokens: []string{token}}); got.status != http.StatusOK {
+		t.Fatalf("the owner's message: %d %s", got.status, short(got.body))
+	}
+	if got := last.plant(t, ect.Claims{ID: id, Workflow: wid}); got.status != http.StatusForbidden {
+		t.Errorf("a namesake in the owner's workflow: %d, want 403", got.status)
+	}
+	ects := "/ects/" + string(id)
+	for name, ask := range map[string]letter{
+		"the owner by the jti":        {at: ects},
+		"the owner by the workflow":   {at: ects + "?wid=" + wid},
+		"the member by the workflow":  {via: member.client, at: ects + "?wid=" + wid},
+		"the member by the issuer":    {via: member.client, at: ects + "?iss=" + string(b.me.ID)},
+		"the member, by both of them": {via: member.client, at: ects + "?wid=" + wid + "&iss=" + string(b.me.ID)},
+	} {
+		ask.method, ask.media = http.MethodGet, "-"
+		if got := b.send(t, ask); got.status != http.StatusOK || string(got.body) != token {
+			t.Errorf("%s: %d, the owner's token: %v", name, got.status, string(got.body) == token)
+		}
+	}
+	if got := last.get(t, ects+"?wid="+wid); got != http.StatusNotFound {
+		t.Errorf("an outsider by the workflow: %d, want 404", got)
+	}
+	body = addBody(b.number())
+	child := b.recipe(body)
+	child.Claims.ID, child.Claims.Workflow, child.Claims.Parents = ect.NewID(), wid, []ect.ID{id}
+	if got := b.send(t, letter{at: toMembers, body: body, tokens: []string{ecttest.Mint(t, b.me, child)}}); got.status != http.StatusOK {
+		t.Errorf("a message that follows from it: %d %s", got.status, short(got.body))
+	}
+	found, err := b.road.Evidence.Get(t.Context(), ect.Ref{ID: id, Workflow: wid, Issuer: b.me.ID})
+	if err != nil || len(found[0]) > ect.MaxNamesakes+1 {
+		t.Errorf("a lookup finds %d records, %v", len(found[0]), err)
+	}
+}
+
 // counting is a store that counts the ids that are looked up.
 type counting struct {
 	ect.Store
 	ids, rounds atomic.Int64
 }
 
-func (c *counting) Get(ctx context.Context, ids ...ect.ID) ([][]ect.Record, error) {
-	c.ids.Add(int64(len(ids)))
+func (c *counting) Get(ctx context.Context, refs ...ect.Ref) ([][]ect.Record, error) {
+	c.ids.Add(int64(len(refs)))
 	c.rounds.Add(1)
-	return c.Store.Get(ctx, ids...)
+	return c.Store.Get(ctx, refs...)
 }
 
 // TestAttack_LineageWalkCostsTenThousandLookups is finding 9: a hundred tokens with a

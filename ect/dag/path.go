@@ -69,12 +69,12 @@ func legOf(leg string) Leg {
 	return Request
 }
 
-// Lookup finds the verified nodes that each id may mean, one list for each of the ids
+// Lookup finds the verified nodes that each id may mean in a workflow, one list for each
 // in their order, at most MaxLookups at once; an empty one: it is not known here. A
 // walk takes only those in the workflow of the token that names them (ECT draft, "DAG
 // Validation"). More than one there (of several issuers, and the token does not say
 // whose) are walked all: another's id, used again, shortens no path.
-type Lookup func(ctx context.Context, ids []ect.ID) ([][]Node, error)
+type Lookup func(ctx context.Context, refs []ect.Ref) ([][]Node, error)
 
 // Path is the translations found by a walk.
 type Path struct {

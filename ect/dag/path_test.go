@@ -42,10 +42,10 @@ func (g graph) work(id ect.ID, parents ...ect.ID) dag.Node {
 	return g.add(id, "send_task", dag.Request, "spiffe://example.com/agent", parents...)
 }
 
-func (g graph) find(_ context.Context, ids []ect.ID) ([][]dag.Node, error) {
+func (g graph) find(_ context.Context, ids []ect.Ref) ([][]dag.Node, error) {
 	found := make([][]dag.Node, len(ids))
 	for i, id := range ids {
-		if n, ok := g[id]; ok {
+		if n, ok := g[id.ID]; ok {
 			found[i] = []dag.Node{n}
 		}
 	}
@@ -237,10 +237,10 @@ func TestTranslationPath_ParentsOfItsWorkflow(t *testing.T) {
 		"two of its workflow":             {known: []dag.Node{planted, ours}, want: []ect.ID{"2", "1"}},
 		"a namesake without any workflow": {known: []dag.Node{in("", planted)}, want: []ect.ID{"2"}, partly: true},
 	} {
-		find := func(_ context.Context, ids []ect.ID) ([][]dag.Node, error) {
+		find := func(_ context.Context, ids []ect.Ref) ([][]dag.Node, error) {
 			found := make([][]dag.Node, len(ids))
 			for i, id := range ids {
-				if found[i] = tc.known; id == source.ID {
+				if found[i] = tc.known; id.ID == source.ID {
 					found[i] = []dag.Node{source}
 				}
 			}
@@ -331,10 +331,11 @@ func walkEnds(t *testing.T, width int) {
 	t.Helper()
 	lookups, rounds := 0, 0
 	asked := map[ect.ID]bool{}
-	endless := func(_ context.Context, ids []ect.ID) (found [][]dag.Node, _ error) {
+	endless := func(_ context.Context, refs []ect.Ref) (found [][]dag.Node, _ error) {
 		rounds++
-		lookups += len(ids)
-		for _, id := range ids {
+		lookups += len(refs)
+		for _, ref := range refs {
+			id := ref.ID
 			if asked[id] {
 				t.Errorf("%s was looked up twice", id)
 			}
@@ -347,7 +348,7 @@ func walkEnds(t *testing.T, width int) {
 		}
 		return found, nil
 	}
-	first, _ := endless(t.Context(), []ect.ID{"0"})
+	first, _ := endless(t.Context(), []ect.Ref{{ID: "0"}})
 	start := first[0]
 	for name, walk := range map[string]func(context.Context, []dag.Node, dag.Lookup, int) (dag.Path, error){
 		"path": dag.TranslationPath, "ancestry": dag.Ancestry,
@@ -370,10 +371,10 @@ func TestNobodyShortensAPathByUsingAnIDAgain(t *testing.T) {
 	g.work("w")
 	hop := dag.Node{ID: "1", Issuer: gateway, Act: ect.ActTranslate, Leg: dag.Request, Parents: []ect.ID{"w"}}
 	cover := dag.Node{ID: "1", Issuer: "spiffe://evil.example/e", Act: "send_task", Leg: dag.Request}
-	find := func(ctx context.Context, ids []ect.ID) ([][]dag.Node, error) {
+	find := func(ctx context.Context, ids []ect.Ref) ([][]dag.Node, error) {
 		found, err := g.find(ctx, ids)
 		for i, id := range ids {
-			if id == "1" {
+			if id.ID == "1" {
 				found[i] = []dag.Node{cover, hop}
 			}
 		}
@@ -391,7 +392,7 @@ func TestNobodyShortensAPathByUsingAnIDAgain(t *testing.T) {
 func TestALookupsTroubleIsPassedOn(t *testing.T) {
 	t.Parallel()
 	trouble := errors.New("trouble")
-	find := func(context.Context, []ect.ID) ([][]dag.Node, error) { return nil, trouble }
+	find := func(context.Context, []ect.Ref) ([][]dag.Node, error) { return nil, trouble }
 	start := []dag.Node{{ID: "1", Act: ect.ActTranslate, Leg: dag.Request, Parents: []ect.ID{"2"}}}
 	p, err := dag.TranslationPath(t.Context(), start, find, 0)
 	if !errors.Is(err, trouble) || !p.Incomplete {

@@ -14,10 +14,10 @@ type walker struct {
 	leg     func(start Node) Leg // the leg that counts on the way from a start node
 	through bool                 // every leg counts, and what does not count is passed
 
-	asked map[place]bool    // are parents, by id alone
-	known map[ect.ID][]Node // was looked up
-	seen  map[place]bool    // on this level or an earlier one
-	level []step            // the nodes that are as far from the start
+	asked map[place]bool     // are parents, by id alone
+	known map[ect.Ref][]Node // was looked up
+	seen  map[place]bool     // on this level or an earlier one
+	level []step             // the nodes that are as far from the start
 	path  Path
 }
 
@@ -36,11 +36,13 @@ type place struct {
 	leg      Leg
 }
 
+func (p place) ref() ect.Ref { return ect.Ref{ID: p.id, Workflow: p.workflow} }
+
 func (w *walker) walk(ctx context.Context, start []Node) (Path, error) {
 	if w.limit <= 0 {
 		w.limit = DefaultLimit
 	}
-	w.asked, w.seen, w.known = make(map[place]bool), make(map[place]bool, len(start)), make(map[ect.ID][]Node)
+	w.asked, w.seen, w.known = make(map[place]bool), make(map[place]bool, len(start)), make(map[ect.Ref][]Node)
 	for _, n := range start {
 		w.reach(n, w.leg(n))
 	}
@@ -56,7 +58,7 @@ func (w *walker) walk(ctx context.Context, start []Node) (Path, error) {
 		}
 		for _, p := range parents {
 			missing := true
-			for _, n := range w.known[p.id] {
+			for _, n := range w.known[p.ref()] {
 				if n.Workflow == p.workflow {
 					missing = false
 					w.reach(n, p.leg)
@@ -103,25 +105,25 @@ func (w *walker) visit() (parents []place, ok bool) {
 
 // lookUp finds what is not known of the parents, all at once; false: they are too many.
 func (w *walker) lookUp(ctx context.Context, parents []place) (bool, error) {
-	var ids []ect.ID
+	var refs []ect.Ref
 	for _, p := range parents {
-		if _, known := w.known[p.id]; !known {
-			w.known[p.id] = nil
-			ids = append(ids, p.id)
+		if _, known := w.known[p.ref()]; !known {
+			w.known[p.ref()] = nil
+			refs = append(refs, p.ref())
 		}
 	}
 	if len(w.known) > MaxLookups {
 		return false, nil
 	}
-	if len(ids) == 0 {
+	if len(refs) == 0 {
 		return true, nil
 	}
-	found, err := w.find(ctx, ids)
+	found, err := w.find(ctx, refs)
 	if err != nil {
 		return false, fmt.Errorf("dag: find parents: %w", err)
 	}
-	for i, id := range ids {
-		w.known[id] = found[i]
+	for i, ref := range refs {
+		w.known[ref] = found[i]
 	}
 	return true, nil
 }

@@ -44,7 +44,7 @@ func storeLookups(t *testing.T, s ect.Store) {
 	for _, r := range []ect.Record{a, b, namesake} {
 		put(t, s, r)
 	}
-	found, err := s.Get(t.Context(), b.ID, ect.NewID(), a.ID, b.ID)
+	found, err := s.Get(t.Context(), ect.Ref{ID: b.ID}, ect.Ref{ID: ect.NewID()}, ect.Ref{ID: a.ID}, ect.Ref{ID: b.ID})
 	if err != nil || len(found) != 4 {
 		t.Fatalf("got %d lists, %v; want one for each id", len(found), err)
 	}
@@ -54,9 +54,9 @@ func storeLookups(t *testing.T, s ect.Store) {
 	if found, err := s.Get(t.Context()); err != nil || len(found) != 0 {
 		t.Errorf("no ids: got %d lists, %v", len(found), err)
 	}
-	ids := make([]ect.ID, ect.MaxLookups+1)
+	ids := make([]ect.Ref, ect.MaxLookups+1)
 	for i := range ids {
-		ids[i] = ect.NewID()
+		ids[i].ID = ect.NewID()
 	}
 	if found, err := s.Get(t.Context(), ids[1:]...); err != nil || len(found) != ect.MaxLookups {
 		t.Errorf("as many ids as are allowed: %d lists, %v", len(found), err)

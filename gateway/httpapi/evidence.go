@@ -61,20 +61,22 @@ func callerReads(auditor func(ect.Identity) (name string, ok bool)) func(*gin.Co
 
 // token serves one ECT to its issuer, to those that it names, and to the members of
 // its workflow. A jti is unique to its issuer only: of several that the reader may
-// see, ours comes first, then the reader's own; ?iss= names another.
+// see, ours comes first, then the reader's own; ?iss= and ?wid= name another issuer and
+// the workflow: others may have used the id so often that only these tell.
 func (e evidence) token(c *gin.Context) {
 	ctx, who := c.Request.Context(), e.reader(c)
-	found, err := e.store.Get(ctx, ect.ID(c.Param("jti")))
+	issuer, wid := ect.Identity(c.Query("iss")), c.Query("wid")
+	found, err := e.store.Get(ctx, ect.Ref{ID: ect.ID(c.Param("jti")), Workflow: wid, Issuer: cmp.Or(issuer, who.id)})
 	if err != nil {
 		problem.Write(c.Writer, c.Request, &problem.RecordingError{Err: err})
 		return
 	}
-	records, issuer := found[0], ect.Identity(c.Query("iss"))
+	records := found[0]
 	slices.SortFunc(records, func(a, b ect.Record) int {
 		return cmp.Or(cmp.Compare(e.rank(a, who.id), e.rank(b, who.id)), cmp.Compare(a.Issuer, b.Issuer))
 	})
 	for _, record := range records {
-		if issuer != "" && record.Issuer != issuer {
+		if issuer != "" && record.Issuer != issuer || wid != "" && record.Workflow != wid {
 			continue
 		}
 		may, err := e.mayRead(ctx, record, who)

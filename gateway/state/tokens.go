@@ -23,6 +23,7 @@ type Tokens struct {
 	workflows *workflows
 	shares    *shares
 	shared    map[ect.ID]int // of an id that several issuers used: the highest number given out
+	further   *namesakes
 }
 
 var _ ect.Store = (*Tokens)(nil)
@@ -43,6 +44,7 @@ func newTokens(config Config, deps Deps) *Tokens {
 		heads:     newHeads(),
 		workflows: newWorkflows(),
 		shared:    map[ect.ID]int{},
+		further:   newNamesakes(),
 	}
 	t.shares = newShares(t.records.byKey, config)
 	t.workflows.shares = t.shares
@@ -60,10 +62,7 @@ func (t *Tokens) Put(_ context.Context, r ect.Record) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
-	n, old, found := t.number(r.ID, r.Issuer, now)
-	if n >= ect.MaxNamesakes && !found && !r.Own {
-		return &ect.ConflictError{ID: r.ID}
-	}
+	n, old, found := t.number(&r, now)
 	if found {
 		kept := t.read(old)
 		if kept.Compact != r.Compact {
@@ -79,7 +78,7 @@ func (t *Tokens) Put(_ context.Context, r ect.Record) error {
 		return &ect.ForeignRootError{ID: r.ID}
 	}
 	whole := appendToken(scratch[:0], &r, root)
-	return t.place(&r, spot{member: m, key: numbered(r.ID, n), number: n, root: root}, whole, now)
+	return t.place(&r, spot{member: m, key: keyOf(&r, n), number: n, root: root}, whole, now)
 }
 
 // repeated makes a record that is put again one with what is kept of it: neither its
@@ -105,7 +104,7 @@ func repeated(r, kept *ect.Record) bool {
 type spot struct {
 	member
 	key    digest
-	number int    // among those with its id
+	number int    // among those with its id; apart: it is one of the further ones
 	root   digest // of its workflow
 	serial uint64 // that it had before; 0: it is new
 }
@@ -193,18 +192,23 @@ func (t *Tokens) evict(number uint32, now time.Time) {
 	t.records.drop(key, *p)
 }
 
-// Get finds the records with each id, one of each issuer that used it.
-func (t *Tokens) Get(_ context.Context, ids ...ect.ID) ([][]ect.Record, error) {
-	if len(ids) > ect.MaxLookups {
+// Get finds the records that each reference means, at most one of each issuer.
+func (t *Tokens) Get(_ context.Context, refs ...ect.Ref) ([][]ect.Record, error) {
+	if len(refs) > ect.MaxLookups {
 		return nil, ect.ErrTooManyIDs
 	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	now := t.now()
-	found := make([][]ect.Record, len(ids))
-	for i, id := range ids {
-		for n := range t.shared[id] + 1 {
-			if octets, _, ok := t.records.get(numbered(id, n), now); ok {
+	found := make([][]ect.Record, len(refs))
+	for i, ref := range refs {
+		for n := range t.shared[ref.ID] + 1 {
+			if octets, _, ok := t.records.get(numbered(ref.ID, n), now); ok {
+				found[i] = append(found[i], t.read(octets))
+			}
+		}
+		for _, key := range t.further.find(ref) {
+			if octets, _, ok := t.records.get(key, now); ok {
 				found[i] = append(found[i], t.read(octets))
 			}
 		}
@@ -293,15 +297,12 @@ func (t *Tokens) restore(whole []byte, r *ect.Record, root digest, serial uint64
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
-	n, _, _ := t.number(r.ID, r.Issuer, now)
-	if n >= ect.MaxNamesakes && !r.Own {
-		return false
-	}
+	n, _, _ := t.number(r, now)
 	m := memberOf(r.Workflow)
 	if root == (digest{}) { // of a file from before roots were kept
 		root, _ = t.workflows.rootFor(m.workflow, r, now)
 	}
-	return t.place(r, spot{member: m, key: numbered(r.ID, n), number: n, root: root, serial: serial}, whole, now) == nil
+	return t.place(r, spot{member: m, key: keyOf(r, n), number: n, root: root, serial: serial}, whole, now) == nil
 }
 
 func (t *Tokens) sweep(most int) {
@@ -312,20 +313,29 @@ func (t *Tokens) sweep(most int) {
 
 // number is where a record belongs among those with its id: where its issuer
 // has one already, which is found, else the first free number; from MaxNamesakes
-// on there is room for ours alone. Nearly every id has one record, number 0.
-func (t *Tokens) number(id ect.ID, issuer ect.Identity, now time.Time) (n int, old []byte, found bool) {
-	free, top := -1, t.shared[id]
+// on there is room for ours alone, and others are apart. Nearly every id has one
+// record, number 0.
+func (t *Tokens) number(r *ect.Record, now time.Time) (n int, old []byte, found bool) {
+	free, top := -1, t.shared[r.ID]
 	for n := range top + 1 {
-		octets, _, ok := t.records.get(numbered(id, n), now)
-		if ok && t.read(octets).Issuer == issuer {
+		octets, _, ok := t.records.get(numbered(r.ID, n), now)
+		if ok && t.read(octets).Issuer == r.Issuer {
 			return n, octets, true
 		}
 		if !ok && free < 0 {
 			free = n
 		}
 	}
+	if t.further.some() {
+		if octets, _, ok := t.records.get(issuedBy(r.ID, r.Issuer), now); ok {
+			return apart, octets, true
+		}
+	}
 	if free < 0 {
 		free = top + 1
+	}
+	if free >= ect.MaxNamesakes && !r.Own {
+		free = apart
 	}
 	return free, nil, false
 }
@@ -352,6 +362,9 @@ func (t *Tokens) list(key digest, r *ect.Record, number int) {
 	if number > 0 {
 		t.shared[r.ID] = max(number, t.shared[r.ID])
 	}
+	if number == apart {
+		t.further.add(key, r)
+	}
 	m := t.at(key)
 	w := t.workflows.byKey.Find(m.workflow)
 	if w == nil {
@@ -376,10 +389,12 @@ func (t *Tokens) forget(key digest, p place[member]) {
 	t.shares.drop(p)
 	octets := t.records.read(p)
 	defer t.heads.leave(beheaded(octets).number())
-	if len(t.shared) == 0 {
+	if len(t.shared) == 0 && !t.further.some() {
 		return
 	}
-	id := t.read(octets).ID
+	r := t.read(octets)
+	t.further.remove(key, &r)
+	id := r.ID
 	top, ok := t.shared[id]
 	if !ok {
 		return

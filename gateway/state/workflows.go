@@ -1,6 +1,7 @@
 package state
 
 import (
+	"slices"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -127,4 +128,91 @@ func (x *workflows) standing(wid string, who ect.Identity, now time.Time) ect.St
 	}
 	root := w.root == digestOf(string(who))
 	return ect.Standing{Known: true, Root: root, Member: root || x.members.Find(digestOf(wid, string(who))) != nil}
+}
+
+// apart is the number of a record that came when MaxNamesakes others had its id. It has
+// the key of its issuer, so that each issuer has a place whatever others do.
+const apart = -1
+
+// keyOf is the key of a record with a number.
+func keyOf(r *ect.Record, number int) digest {
+	if number == apart {
+		return issuedBy(r.ID, r.Issuer)
+	}
+	return numbered(r.ID, number)
+}
+
+// issuedBy is the key of the record of an issuer that is apart.
+func issuedBy(id ect.ID, issuer ect.Identity) digest {
+	return digestOf(string(id), "iss", string(issuer))
+}
+
+// namesakes finds the records that are apart: by their keys, which name their issuers,
+// and by their workflows. It holds no pointers, as shelf does not. It is not safe for
+// concurrent use: its owner has the lock.
+type namesakes struct {
+	count  int                  // records that are apart
+	listed *index.Index[digest] // under an id and a workflow, at places below MaxNamesakes: the key of a record
+}
+
+func newNamesakes() *namesakes { return &namesakes{listed: index.New[digest]()} }
+
+// some reports whether any record is apart. Nearly always there is none.
+func (x *namesakes) some() bool { return x.count > 0 }
+
+// placesOf are the keys of the places of an id in a workflow; without one there are no
+// places.
+func placesOf(id ect.ID, workflow string) (places []digest) {
+	if workflow == "" {
+		return nil
+	}
+	first := digestOf(string(id), "wid", workflow)
+	for n := range ect.MaxNamesakes {
+		place := first
+		place[0] ^= byte(n)
+		places = append(places, place)
+	}
+	return places
+}
+
+// find is the keys of the records that a reference may mean.
+func (x *namesakes) find(ref ect.Ref) (keys []digest) {
+	if !x.some() {
+		return nil
+	}
+	for _, place := range placesOf(ref.ID, ref.Workflow) {
+		if key := x.listed.Find(place); key != nil {
+			keys = append(keys, *key)
+		}
+	}
+	if key := issuedBy(ref.ID, ref.Issuer); ref.Issuer != "" && !slices.Contains(keys, key) {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// add counts a record that is kept apart, and lists it in its workflow while there is a
+// place: members alone record there.
+func (x *namesakes) add(key digest, r *ect.Record) {
+	x.count++
+	for _, place := range placesOf(r.ID, r.Workflow) {
+		if x.listed.Find(place) == nil {
+			*x.listed.Insert(place) = key
+			return
+		}
+	}
+}
+
+// remove forgets a record that leaves, if it was apart.
+func (x *namesakes) remove(key digest, r *ect.Record) {
+	if !x.some() || key != issuedBy(r.ID, r.Issuer) {
+		return
+	}
+	x.count--
+	for _, place := range placesOf(r.ID, r.Workflow) {
+		if at := x.listed.Find(place); at != nil && *at == key {
+			x.listed.Delete(place)
+			return
+		}
+	}
 }

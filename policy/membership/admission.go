@@ -62,29 +62,8 @@ func (r *Register) Admit(ctx context.Context, s Submission) (Admission, error) {
 		}
 	}
 	tokens := inOrder(s.Tokens)
-	ids := make([]ect.ID, 0, 2*len(tokens))
-	for i := range tokens {
-		ids = append(ids, tokens[i].ID())
-	}
-	for _, t := range tokens {
-		for _, id := range t.Parents() {
-			if !slices.Contains(ids, id) && len(ids) < maxIDs {
-				ids = append(ids, id)
-			}
-		}
-	}
-	found, err := r.deps.Store.Get(ctx, ids...)
-	if err != nil {
+	if err := a.lookUp(ctx, tokens); err != nil {
 		return a.out, err
-	}
-	for i, id := range ids {
-		if len(found[i]) == 0 {
-			continue
-		}
-		if a.out.Known == nil {
-			a.out.Known = map[ect.ID][]ect.Record{}
-		}
-		a.out.Known[id] = found[i]
 	}
 	a.out.Filed = make([]Filed, 0, len(tokens))
 	for _, t := range tokens {
@@ -95,6 +74,40 @@ func (r *Register) Admit(ctx context.Context, s Submission) (Admission, error) {
 		a.out.Filed = append(a.out.Filed, filed)
 	}
 	return a.out, nil
+}
+
+// lookUp finds what is on record under the ids of tokens and of their parents, each in
+// the workflow of the token that has or names it.
+func (a *admission) lookUp(ctx context.Context, tokens []ect.Verified) error {
+	refs := make([]ect.Ref, 0, 2*len(tokens))
+	for _, t := range tokens {
+		refs = append(refs, ect.Ref{ID: t.ID(), Workflow: t.Workflow(), Issuer: t.Issuer()})
+	}
+	for _, t := range tokens {
+		for _, id := range t.Parents() {
+			asked := func(ref ect.Ref) bool { return ref.ID == id && ref.Workflow == t.Workflow() }
+			if !slices.ContainsFunc(refs, asked) && len(refs) < maxIDs {
+				refs = append(refs, ect.Ref{ID: id, Workflow: t.Workflow()})
+			}
+		}
+	}
+	found, err := a.deps.Store.Get(ctx, refs...)
+	if err != nil {
+		return err
+	}
+	for i, ref := range refs {
+		for _, rec := range found[i] {
+			known := a.out.Known[ref.ID]
+			if slices.ContainsFunc(known, func(other ect.Record) bool { return other.Issuer == rec.Issuer }) {
+				continue // under the same id in another workflow
+			}
+			if a.out.Known == nil {
+				a.out.Known = map[ect.ID][]ect.Record{}
+			}
+			a.out.Known[ref.ID] = append(known, rec)
+		}
+	}
+	return nil
 }
 
 // maxIDs bounds the ids that are looked up for one message. Parents beyond it do

@@ -321,7 +321,7 @@ func (w *world) wantNothing(seed uint64, b begun, seen, own []ect.Verified) {
 		if w.isParty(b.workflow, w.outsider, v.ID()) {
 			w.t.Fatalf("seed %d: the outsider is party", seed)
 		}
-		found, err := w.store.Get(context.Background(), v.ID())
+		found, err := w.store.Get(context.Background(), ect.Ref{ID: v.ID()})
 		w.must(err)
 		for _, r := range found[0] {
 			if r.Issuer == w.outsider.ID {

@@ -118,7 +118,7 @@ func (b *binding) lookUp(ctx context.Context, ids []ect.ID) (parents []ect.ID, e
 		return nil, nil
 	}
 	b.asked += len(ids)
-	found, err := b.deps.Store.Get(ctx, ids...)
+	found, err := b.deps.Store.Get(ctx, refsIn(b.reply.Workflow, ids)...)
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func (r *Register) ancestors(ctx context.Context, s Signal) (known map[ect.ID]ec
 		if len(next) == 0 {
 			break
 		}
-		found, err := r.deps.Store.Get(ctx, next...)
+		found, err := r.deps.Store.Get(ctx, refsIn(s.Workflow, next)...)
 		if err != nil {
 			return nil, false, err
 		}
@@ -77,6 +77,15 @@ func (r *Register) ancestors(ctx context.Context, s Signal) (known map[ect.ID]ec
 		}
 	}
 	return known, true, nil
+}
+
+// refsIn are references to tokens of a workflow.
+func refsIn(workflow string, ids []ect.ID) []ect.Ref {
+	refs := make([]ect.Ref, len(ids))
+	for i, id := range ids {
+		refs[i] = ect.Ref{ID: id, Workflow: workflow}
+	}
+	return refs
 }
 
 // meant is the token that an id means in a workflow: ours, else the agent's, else
@@ -128,7 +137,7 @@ func (r *Register) Gate(ctx context.Context, decision ect.Verified, agent ect.Id
 	if len(claims.Parents) != 1 || claims.Workflow == "" {
 		return ect.Record{}, false, nil
 	}
-	found, err := r.deps.Store.Get(ctx, claims.Parents...)
+	found, err := r.deps.Store.Get(ctx, refsIn(claims.Workflow, claims.Parents)...)
 	if err != nil {
 		return ect.Record{}, false, err
 	}

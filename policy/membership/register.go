@@ -11,8 +11,8 @@ import (
 
 // Store is what a Register asks of the evidence store.
 type Store interface {
-	// Get finds the records with each id, in the order of ids.
-	Get(ctx context.Context, ids ...ect.ID) ([][]ect.Record, error)
+	// Get finds the records that each reference means, in their order.
+	Get(ctx context.Context, refs ...ect.Ref) ([][]ect.Record, error)
 	// Standing says what an identity is to a workflow.
 	Standing(ctx context.Context, wid string, who ect.Identity) (ect.Standing, error)
 }

@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"fmt"
 	"strconv"
 	"sync"
 	"testing"
@@ -229,4 +230,43 @@ func TestReplicasShare(t *testing.T) {
 		found, _ := ecttest.All(t.Context(), a, "w")
 		return err == nil && len(named) == 0 && len(found) == 0
 	})
+}
+
+// What came when many others had its id outlives them under its own key, and leaves with
+// its holder's account.
+func TestNamesakes_OutliveTheOthers(t *testing.T) {
+	t.Parallel()
+	s := open(t, redis.Config{Addresses: []string{serve(t).address}, Bounds: state.Config{MaxTokens: 1000, MaxTokenBytes: 1 << 30, MaxTokenBytesPerHolder: 64 << 10}})
+	end := time.Now().Add(time.Second)
+	named := func(who, wid string, until time.Time) ect.Record {
+		return ect.Record{Compact: "token of " + who, ID: "id", Workflow: wid, Issuer: ect.Identity(who), Holder: who, Until: until}
+	}
+	put := func(r ect.Record) {
+		t.Helper()
+		if err := s.Put(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range ect.MaxNamesakes {
+		put(named(fmt.Sprint("stranger", n), fmt.Sprint("w", n), end))
+	}
+	put(named("owner", "w", end.Add(time.Hour)))
+	<-time.After(time.Until(end) + time.Second/10)
+	there := func(want int) {
+		t.Helper()
+		listed, err := ecttest.All(t.Context(), s, "w")
+		found, err2 := s.Get(t.Context(), ect.Ref{ID: "id", Workflow: "w"}, ect.Ref{ID: "id", Issuer: "owner"}, ect.Ref{ID: "id"})
+		if err != nil || err2 != nil || len(listed) != want || len(found[0]) != want || len(found[1]) != want || len(found[2]) != 0 {
+			t.Errorf("want %d: the workflow lists %d; found %v, %v, %v", want, len(listed), found, err, err2)
+		}
+	}
+	there(1)
+	put(named("owner", "w", end.Add(2*time.Hour)))
+	there(1)
+	for n := range 60 { // pushes it out of its share
+		r := named("owner", "", end.Add(time.Hour))
+		r.ID = ect.ID(fmt.Sprint("other", n))
+		put(r)
+	}
+	there(0)
 }

@@ -47,7 +47,7 @@ func TestUnavailable_SaysWhichGuaranteeIsLacking(t *testing.T) {
 		do    func() error
 	}{
 		"put":          {state.LacksRecording, func() error { return s.Put(t.Context(), ect.Record{ID: "i", Workflow: "w", Until: hence()}) }},
-		"get":          {state.LacksReading, func() error { _, err := s.Get(t.Context(), "i"); return err }},
+		"get":          {state.LacksReading, func() error { _, err := s.Get(t.Context(), ect.Ref{ID: "i"}); return err }},
 		"workflow":     {state.LacksReading, func() error { _, _, err := s.Workflow(t.Context(), "w", "", 1); return err }},
 		"standing":     {state.LacksReading, func() error { _, err := s.Standing(t.Context(), "w", "who"); return err }},
 		"claim":        {state.LacksReplay, func() error { _, err := claim(s, "i", time.Now()); return err }},

@@ -83,6 +83,93 @@ if redis.call('EXISTS', KEYS[1]) == 0 and redis.call('HEXISTS', KEYS[2], 'kept')
 return {'ok'}
 `
 
+// noteLua lists a record that is apart among those with its id in its workflow. KEYS the
+// list; ARGV its issuer, until (ms), most.
+const noteLua = `
+local t = redis.call('TIME')
+local now, til = t[1] * 1000 + math.floor(t[2] / 1000), tonumber(ARGV[2])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('(%.0f', now))
+local ends = redis.call('ZSCORE', KEYS[1], ARGV[1])
+if ends and tonumber(ends) >= til or not ends and redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[3]) then return {'ok'} end
+redis.call('ZADD', KEYS[1], til, ARGV[1])
+local life = redis.call('PTTL', KEYS[1])
+if life < 0 or life < til - now then redis.call('PEXPIREAT', KEYS[1], ARGV[2]) end
+return {'ok'}
+`
+
+// noting lists a record that is apart. In a cluster that is in another slot, and after
+// the record: if it fails, putting the record again repairs it.
+func (s *Store) noting(r *ect.Record) call {
+	key := s.apartOf(s.workflowKey(r.Workflow), r.ID)
+	return call{noteLua, []string{key}, []any{issuerField(r.Issuer), milliseconds(r.Until), ect.MaxNamesakes}}
+}
+
+// apartOf is the key of the list of an id in the workflow with a list.
+func (s *Store) apartOf(list string, id ect.ID) string {
+	return s.config.Prefix + "nw:" + digest(list, string(id)).hex()
+}
+
+// appendApart adds to what is found those records that are apart: that of the issuer of
+// each reference, and those in its workflow. crowded are the references of which there may be any.
+func (s *Store) appendApart(ctx context.Context, found [][]ect.Record, refs []ect.Ref, crowded []int) error {
+	listed := map[int]*goredis.StringSliceCmd{}
+	_, err := s.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
+		for _, i := range crowded {
+			if ref := refs[i]; ref.Workflow != "" {
+				listed[i] = p.ZRange(ctx, s.apartOf(s.workflowKey(ref.Workflow), ref.ID), 0, ect.MaxNamesakes-1)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	replies := map[int][]*goredis.MapStringStringCmd{}
+	_, err = s.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
+		for _, i := range crowded {
+			var issuers []string
+			if listed[i] != nil {
+				issuers = listed[i].Val()
+			}
+			if refs[i].Issuer != "" {
+				issuers = append(issuers, issuerField(refs[i].Issuer))
+			}
+			for _, who := range issuers {
+				replies[i] = append(replies[i], p.HGetAll(ctx, s.apartKey(who, refs[i].ID)))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, some := range replies {
+		for _, reply := range some {
+			if found[i], err = s.appendAll(ctx, found[i], refs[i].ID, reply.Val()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readApart reads what is not under the key of its id once more, where it is if it came
+// when many others had the id. Else it has left.
+func (s *Store) readApart(ctx context.Context, members []goredis.Z, found []*goredis.SliceCmd) error {
+	_, err := s.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
+		for i, one := range members {
+			if word(found[i].Val(), 1) != "" {
+				continue
+			}
+			name, _ := one.Member.(string)
+			who, id, _ := strings.Cut(name, " ")
+			found[i] = p.HMGet(ctx, s.apartKey(who, ect.ID(id)), fieldsOf(who)...)
+		}
+		return nil
+	})
+	return err
+}
+
 // call is a script with its keys and arguments.
 type call struct {
 	lua  string
@@ -173,7 +260,9 @@ func (s *Store) discard(ctx context.Context, gone []any) error {
 			one, list := word(gone, i), word(gone, i+1)
 			who, id, _ := strings.Cut(one, " ")
 			p.HDel(bounded, s.tokenKey(ect.ID(id)), who+":compact", who+":about", who+":until", who+":holder", who+":mac")
+			p.Del(bounded, s.apartKey(who, ect.ID(id)))
 			if list != "" {
+				p.ZRem(bounded, s.apartOf(list, ect.ID(id)), who)
 				p.Eval(bounded, unlistLua, []string{list, s.standingOf(list)}, one)
 			}
 		}

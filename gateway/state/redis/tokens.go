@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +21,9 @@ const maxWorkflow = 1 << 14
 // putLua: KEYS id; ARGV issuer, compact, about, until (ms), most, holder, code, 1 if we
 // signed it or else "", 1 if its holder must be that one or else "". The same bytes
 // may be prolonged, others of the same issuer are refused; other issuers' tokens
-// with the id stand beside it, as fields of their own, until the last has ended.
+// with the id stand beside it, as fields of their own, until the last has ended. Beyond
+// most of them it answers more: the record belongs under a key of its own, and so does
+// each further one while any of these may live, so that no issuer has two.
 const putLua = `
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -33,7 +36,8 @@ if known[1] and tonumber(known[2]) >= now then
   if ARGV[9] ~= '' and holder ~= ARGV[6] then return {'held', holder} end
   if tonumber(known[2]) >= til then return {'ok', holder} end
 end
-if not known[1] and ARGV[8] == '' and redis.call('HLEN', KEYS[1]) >= 3 * tonumber(ARGV[5]) then
+local more = not known[1] and ARGV[8] == '' and redis.call('HEXISTS', KEYS[1], 'more') == 1
+if not known[1] and ARGV[8] == '' and not more and redis.call('HLEN', KEYS[1]) >= 3 * tonumber(ARGV[5]) then
   local all, left = redis.call('HGETALL', KEYS[1]), 0
   for i = 1, #all, 2 do
     local other = string.match(all[i], '^(%x+):until$')
@@ -43,11 +47,16 @@ if not known[1] and ARGV[8] == '' and redis.call('HLEN', KEYS[1]) >= 3 * tonumbe
       redis.call('HDEL', KEYS[1], other .. ':compact', other .. ':about', other .. ':until', other .. ':holder', other .. ':mac')
     end
   end
-  if left >= tonumber(ARGV[5]) then return {'conflict'} end
+  more = left >= tonumber(ARGV[5])
 end
-redis.call('HSET', KEYS[1], who .. ':compact', ARGV[2], who .. ':about', ARGV[3], who .. ':until', ARGV[4], who .. ':holder', holder, who .. ':mac', ARGV[7])
+if more then
+  redis.call('HSET', KEYS[1], 'more', '1')
+else
+  redis.call('HSET', KEYS[1], who .. ':compact', ARGV[2], who .. ':about', ARGV[3], who .. ':until', ARGV[4], who .. ':holder', holder, who .. ':mac', ARGV[7])
+end
 local life = redis.call('PTTL', KEYS[1])
 if life < 0 or life < til - now then redis.call('PEXPIREAT', KEYS[1], ARGV[4]) end
+if more then return {'more'} end
 return {'ok', holder}
 `
 
@@ -143,6 +152,11 @@ func (s *Store) Put(ctx context.Context, r ect.Record) (err error) {
 	}
 	put := s.putting(&r, text, false)
 	reply, err := s.run(ctx, tokens, s.script(put.lua), put.keys, put.args...)
+	apart := err == nil && word(reply, 0) == "more"
+	if apart {
+		put.keys = []string{s.apartKey(issuerField(r.Issuer), r.ID)}
+		reply, err = s.run(ctx, tokens, s.script(put.lua), put.keys, put.args...)
+	}
 	if err == nil {
 		err = taken(&r, reply)
 	}
@@ -152,6 +166,9 @@ func (s *Store) Put(ctx context.Context, r ect.Record) (err error) {
 	calls := []call{s.accounting(&r, word(reply, 1), len(r.Compact)+len(text))}
 	if r.Workflow != "" {
 		calls = append(calls, s.listing(&r))
+	}
+	if apart && r.Workflow != "" {
+		calls = append(calls, s.noting(&r))
 	}
 	replies, err := s.together(ctx, tokens, calls...)
 	if err != nil {
@@ -169,7 +186,8 @@ func (s *Store) Put(ctx context.Context, r ect.Record) (err error) {
 const tokens = "execution context tokens"
 
 // putAtOnce does all that Put does in one step, where one server has all keys. False:
-// the record is there already and counts for another holder, which takes two.
+// the record is there already and counts for another holder, which takes two, or too many
+// others have its id.
 func (s *Store) putAtOnce(ctx context.Context, r *ect.Record, text []byte) (done bool, err error) {
 	lua, steps := recordLua, []call{s.putting(r, text, true), s.accounting(r, r.Holder, len(r.Compact)+len(text)), s.listing(r)}
 	if r.IsRoot() || r.Begins {
@@ -187,7 +205,7 @@ func (s *Store) putAtOnce(ctx context.Context, r *ect.Record, text []byte) (done
 	var gone []any
 	for i := range replies {
 		reply, _ := replies[i].([]any)
-		if word(reply, 0) == "held" {
+		if word(reply, 0) == "held" || word(reply, 0) == "more" {
 			return false, nil
 		}
 		if err := taken(r, reply); err != nil {
@@ -277,10 +295,10 @@ func rootOf(r *ect.Record) string {
 	return noRoot
 }
 
-// Get finds the records with each id, one of each issuer that used it.
-func (s *Store) Get(ctx context.Context, ids ...ect.ID) (found [][]ect.Record, err error) {
+// Get finds the records that each reference means, at most one of each issuer.
+func (s *Store) Get(ctx context.Context, refs ...ect.Ref) (found [][]ect.Record, err error) {
 	defer lacks(&err, state.LacksReading)
-	if len(ids) > ect.MaxLookups {
+	if len(refs) > ect.MaxLookups {
 		return nil, ect.ErrTooManyIDs
 	}
 	bounded, cancel, err := s.begin(ctx)
@@ -288,31 +306,49 @@ func (s *Store) Get(ctx context.Context, ids ...ect.ID) (found [][]ect.Record, e
 		return nil, err
 	}
 	defer cancel()
-	replies := make([]*goredis.MapStringStringCmd, len(ids))
+	replies := make([]*goredis.MapStringStringCmd, len(refs))
 	_, err = s.client.Pipelined(bounded, func(p goredis.Pipeliner) error {
-		for i, id := range ids {
-			replies[i] = p.HGetAll(bounded, s.tokenKey(id))
+		for i, ref := range refs {
+			replies[i] = p.HGetAll(bounded, s.tokenKey(ref.ID))
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, failure(ctx, "", err)
 	}
-	found = make([][]ect.Record, len(ids))
+	found = make([][]ect.Record, len(refs))
+	var crowded []int
 	for i, reply := range replies {
 		fields := reply.Val()
-		for name, compact := range fields {
-			who, ok := strings.CutSuffix(name, ":compact")
-			if !ok {
-				continue
-			}
-			at := stored{who: who, id: ids[i], compact: compact, about: fields[who+":about"], holder: fields[who+":holder"], code: fields[who+":mac"]}
-			if found[i], err = s.appendRecord(ctx, found[i], at); err != nil {
-				return nil, err
-			}
+		if fields["more"] != "" {
+			crowded = append(crowded, i)
+		}
+		if found[i], err = s.appendAll(ctx, found[i], refs[i].ID, fields); err != nil {
+			return nil, err
+		}
+	}
+	if len(crowded) > 0 {
+		if err := s.appendApart(bounded, found, refs, crowded); err != nil {
+			return nil, failure(ctx, "", err)
 		}
 	}
 	return found, nil
+}
+
+// appendAll adds the records under a key, but for those of issuers that are there.
+func (s *Store) appendAll(ctx context.Context, records []ect.Record, id ect.ID, fields map[string]string) ([]ect.Record, error) {
+	for name, compact := range fields {
+		who, ok := strings.CutSuffix(name, ":compact")
+		if !ok || slices.ContainsFunc(records, func(r ect.Record) bool { return issuerField(r.Issuer) == who }) {
+			continue
+		}
+		at := stored{who: who, id: id, compact: compact, about: fields[who+":about"], holder: fields[who+":holder"], code: fields[who+":mac"]}
+		var err error
+		if records, err = s.appendRecord(ctx, records, at); err != nil {
+			return nil, err
+		}
+	}
+	return records, nil
 }
 
 // Workflow returns the records of a workflow in the order in which they came, of the
@@ -341,10 +377,13 @@ func (s *Store) Workflow(ctx context.Context, wid, after string, limit int) (rec
 		for i, one := range members {
 			name, _ := one.Member.(string)
 			who, id, _ := strings.Cut(name, " ")
-			found[i] = p.HMGet(bounded, s.tokenKey(ect.ID(id)), who+":compact", who+":about", who+":holder", who+":mac")
+			found[i] = p.HMGet(bounded, s.tokenKey(ect.ID(id)), fieldsOf(who)...)
 		}
 		return nil
 	})
+	if err == nil {
+		err = s.readApart(bounded, members, found)
+	}
 	if err != nil {
 		return nil, "", failure(ctx, "", err)
 	}
@@ -417,6 +456,11 @@ func (s *Store) appendRecord(ctx context.Context, records []ect.Record, at store
 	}), nil
 }
 
+// fieldsOf are the fields of a record.
+func fieldsOf(who string) []string {
+	return []string{who + ":compact", who + ":about", who + ":holder", who + ":mac"}
+}
+
 // issuerField begins the names of an issuer's fields.
 func issuerField(issuer ect.Identity) string { return digest(string(issuer)).hex() }
 
@@ -424,6 +468,11 @@ func issuerField(issuer ect.Identity) string { return digest(string(issuer)).hex
 func memberField(who ect.Identity) string { return "m:" + digest(string(who)).hex() }
 
 func (s *Store) tokenKey(id ect.ID) string { return s.config.Prefix + "t:" + digest(string(id)).hex() }
+
+// apartKey is the key of a record that came when MaxNamesakes others had its id.
+func (s *Store) apartKey(who string, id ect.ID) string {
+	return s.config.Prefix + "n:" + digest(who, string(id)).hex()
+}
 
 func (s *Store) workflowKey(wid string) string { return s.config.Prefix + "w:" + digest(wid).hex() }
 

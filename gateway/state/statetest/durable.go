@@ -105,6 +105,15 @@ func restartNamesakes(t *testing.T, h Harness) {
 	if u := d.UsageOf(state.KindToken); u.Entries != 2 {
 		t.Errorf("usage %+v", u)
 	}
+	for n := range ect.MaxNamesakes {
+		put(t, d, issuedRecord(fmt.Sprint("stranger", n), fmt.Sprint("w", n), time.Hour))
+	}
+	put(t, d, issuedRecord("late", "w", time.Hour))
+	d = h.Reopen(t, d)
+	found, err := d.Get(t.Context(), ect.Ref{ID: first.ID, Workflow: "w"})
+	if err != nil || len(found[0]) != ect.MaxNamesakes+1 || d.UsageOf(state.KindToken).Entries != ect.MaxNamesakes+3 {
+		t.Errorf("with many others: got %d records, %v", len(found[0]), err)
+	}
 }
 
 // What was replaced or prolonged comes back as it was last.

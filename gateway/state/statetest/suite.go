@@ -121,7 +121,7 @@ func oneOfEach(ctx context.Context, d Driver, n int) {
 	key := ect.ReplayKey{ID: r.ID}
 	_, _ = d.Claim(ctx, key, ect.ReplayUse{Token: "t", Issued: time.Now(), Until: r.Until})
 	_ = d.Put(ctx, r)
-	_, _ = d.Get(ctx, r.ID)
+	_, _ = d.Get(ctx, ect.Ref{ID: r.ID})
 	_, _, _ = d.Workflow(ctx, r.Workflow, "", 10)
 	d.Finish(ctx, key, []byte("x"), r.Until)
 	_, _ = d.Load(ctx, key)

@@ -19,6 +19,7 @@ var tokens = map[string]func(*testing.T, Harness){
 	"tokens share nothing":                 tokensShareNothing,
 	"tokens expire":                        tokensExpire,
 	"tokens with one id end by themselves": namesakesExpire,
+	"tokens that others preceded":          namesakesApart,
 	"tokens make room":                     tokensMakeRoom,
 	"tokens are bounded in octets":         tokensByteBound,
 }
@@ -185,6 +186,63 @@ func namesakesExpire(t *testing.T, h Harness) {
 	want("a", "c")
 	pass(2 * time.Hour)
 	want()
+}
+
+// issuedRecord is a record with the id of all such records.
+func issuedRecord(issuer, wid string, lives time.Duration) ect.Record {
+	r := record(1, wid, lives)
+	r.Issuer, r.Compact = ect.Identity(issuer), "token of "+issuer
+	return r
+}
+
+// wantIssuers compares whose records a reference finds.
+func wantIssuers(t *testing.T, d Driver, ref ect.Ref, issuers ...string) {
+	t.Helper()
+	found, err := d.Get(t.Context(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range found[0] {
+		got = append(got, string(r.Issuer))
+	}
+	slices.Sort(got)
+	if slices.Sort(issuers); !slices.Equal(got, issuers) {
+		t.Errorf("%+v: got %v, want %v", ref, got, issuers)
+	}
+}
+
+// A record that came when many others had its id stays where its issuer and its workflow
+// find it, also when the others have ended; it can be prolonged, and ends by itself.
+func namesakesApart(t *testing.T, h Harness) {
+	d := h.Open(t, state.Config{})
+	for n := range ect.MaxNamesakes {
+		put(t, d, issuedRecord(fmt.Sprint("stranger", n), fmt.Sprint("w", n), time.Minute))
+	}
+	put(t, d, issuedRecord("owner", "w", time.Hour), issuedRecord("member", "w", 3*time.Hour), issuedRecord("alone", "", time.Hour))
+	wantIDs(t, d, "w", "id-1", "id-1")
+	pass(2 * time.Minute) // the strangers have ended
+	put(t, d, record(9, "", time.Second))
+	wantIssuers(t, d, ect.Ref{ID: "id-1"})
+	wantIssuers(t, d, ect.Ref{ID: "id-1", Workflow: "w"}, "owner", "member")
+	wantIssuers(t, d, ect.Ref{ID: "id-1", Workflow: "w", Issuer: "owner"}, "owner", "member")
+	wantIssuers(t, d, ect.Ref{ID: "id-1", Issuer: "owner"}, "owner")
+	wantIssuers(t, d, ect.Ref{ID: "id-1", Workflow: "w0", Issuer: "alone"}, "alone")
+	put(t, d, issuedRecord("owner", "w", 2*time.Hour))
+	other := issuedRecord("owner", "w", 2*time.Hour)
+	other.Compact = "other bytes"
+	if err := d.Put(t.Context(), other); !errors.As(err, new(*ect.ConflictError)) {
+		t.Errorf("other bytes of the owner: %v", err)
+	}
+	pass(90 * time.Minute)
+	wantIssuers(t, d, ect.Ref{ID: "id-1", Workflow: "w", Issuer: "alone"}, "owner", "member")
+	pass(time.Hour)
+	wantIssuers(t, d, ect.Ref{ID: "id-1", Workflow: "w", Issuer: "owner"}, "member")
+	wantIDs(t, d, "w", "id-1")
+	pass(time.Hour)
+	wantIssuers(t, d, ect.Ref{ID: "id-1", Workflow: "w", Issuer: "owner"})
+	put(t, d, record(8, "", time.Second), issuedRecord("owner", "w", time.Hour)) // writing sweeps
+	wantIssuers(t, d, ect.Ref{ID: "id-1"}, "owner")
 }
 
 func tokensMakeRoom(t *testing.T, h Harness) {
