@@ -161,7 +161,7 @@ var attackIndex = []attackFinding{
 	{id: "N7", what: "lock out callers with tokens at the same address by bad tokens", tests: []string{"TestAttack_FailedBearersLockOutTheirAddress"}},
 	{id: "N8", what: "end slow handshakes of others over µACP; have a token refused or hidden by using its jti first, under many identities", tests: []string{
 		"gateway/transport/uacp:TestAttack_HandshakesPushEachOtherOut",
-		"TestAttack_NamesakesRefuseTheOwner", "gateway/state:TestAttack_NamesakesBlockAnID",
+		"TestAttack_NamesakesRefuseTheOwner", "gateway/state:TestAttack_NamesakesBlockAnID", "policy/membership:TestAttack_NamesakesHideAParent",
 	}},
 	{id: "W1", what: "have the changes of another caller's task posted to a webhook of one's own", tests: []string{"gateway:TestAttack_WebhookForAnothersTask"}},
 	{id: "W2", what: "read the extended card of an agent whose rules do not permit the caller", tests: []string{"TestAttack_ExtendedCardOfAnAgentForOthers"}},

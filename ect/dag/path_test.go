@@ -42,9 +42,9 @@ func (g graph) work(id ect.ID, parents ...ect.ID) dag.Node {
 	return g.add(id, "send_task", dag.Request, "spiffe://example.com/agent", parents...)
 }
 
-func (g graph) find(_ context.Context, ids []ect.Ref) ([][]dag.Node, error) {
-	found := make([][]dag.Node, len(ids))
-	for i, id := range ids {
+func (g graph) find(_ context.Context, refs []ect.Ref) ([][]dag.Node, error) {
+	found := make([][]dag.Node, len(refs))
+	for i, id := range refs {
 		if n, ok := g[id.ID]; ok {
 			found[i] = []dag.Node{n}
 		}
@@ -237,9 +237,12 @@ func TestTranslationPath_ParentsOfItsWorkflow(t *testing.T) {
 		"two of its workflow":             {known: []dag.Node{planted, ours}, want: []ect.ID{"2", "1"}},
 		"a namesake without any workflow": {known: []dag.Node{in("", planted)}, want: []ect.ID{"2"}, partly: true},
 	} {
-		find := func(_ context.Context, ids []ect.Ref) ([][]dag.Node, error) {
-			found := make([][]dag.Node, len(ids))
-			for i, id := range ids {
+		find := func(_ context.Context, refs []ect.Ref) ([][]dag.Node, error) {
+			found := make([][]dag.Node, len(refs))
+			for i, id := range refs {
+				if id.Workflow != "w" {
+					t.Errorf("%s: %s is looked up in workflow %q", name, id.ID, id.Workflow)
+				}
 				if found[i] = tc.known; id.ID == source.ID {
 					found[i] = []dag.Node{source}
 				}
@@ -371,9 +374,9 @@ func TestNobodyShortensAPathByUsingAnIDAgain(t *testing.T) {
 	g.work("w")
 	hop := dag.Node{ID: "1", Issuer: gateway, Act: ect.ActTranslate, Leg: dag.Request, Parents: []ect.ID{"w"}}
 	cover := dag.Node{ID: "1", Issuer: "spiffe://evil.example/e", Act: "send_task", Leg: dag.Request}
-	find := func(ctx context.Context, ids []ect.Ref) ([][]dag.Node, error) {
-		found, err := g.find(ctx, ids)
-		for i, id := range ids {
+	find := func(ctx context.Context, refs []ect.Ref) ([][]dag.Node, error) {
+		found, err := g.find(ctx, refs)
+		for i, id := range refs {
 			if id.ID == "1" {
 				found[i] = []dag.Node{cover, hop}
 			}

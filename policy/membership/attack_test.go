@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -97,6 +98,29 @@ func TestAttack_NamesakeInTheWorkflow(t *testing.T) {
 		t.Error("a namesake takes the caller's own work away")
 	}
 	w.wantOutside(b)
+}
+
+// TestAttack_NamesakesHideAParent: as many identities as the id alone finds use the id of
+// the caller's root before it, in workflows of their own. What names the root in its
+// workflow finds it: the caller is party to it, and a gateway's token for the caller, which
+// needs a parent there, is admitted.
+func TestAttack_NamesakesHideAParent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	root := w.sign(w.caller, ect.Claims{Workflow: string(ect.NewID())})
+	for n := range ect.MaxNamesakes {
+		who := "spiffe://example.org/stranger" + strconv.Itoa(n)
+		w.must(w.store.Put(t.Context(), ect.Record{Compact: who, ID: root.ID(), Workflow: string(ect.NewID()), Issuer: ect.Identity(who)}))
+	}
+	if _, err := w.send(w.caller, root); err != nil {
+		t.Fatal(err)
+	}
+	if !w.isParty(root.Workflow(), w.caller, root.ID()) {
+		t.Error("namesakes take the caller's own work away")
+	}
+	if _, err := w.send(w.peer, w.behalf(w.caller, root.Workflow(), root.ID())); err != nil {
+		t.Errorf("a gateway's token for the caller: %v", err)
+	}
 }
 
 // TestAttack_TwoTokensWithOneID: one message brings a token of the workflow and one of
