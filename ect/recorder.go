@@ -30,6 +30,8 @@ type Record struct {
 	Holder  string     // whose share of the store it takes, a key of policy/limit; empty: the gateway's own
 	Members []Identity // whom it makes members of its workflow (R14), decided when it was recorded
 	Begins  bool       // it is kept only if its workflow has no record, or began without a root; not read back
+
+	ByIssuer bool // its issuer brought it: see Filing; not read back
 }
 
 // Filing says how a token is put on record.
@@ -42,6 +44,11 @@ type Filing struct {
 	// Begins is true for a token with parents whose issuer had no part in its workflow,
 	// and was admitted because the workflow was not on record: see Record.
 	Begins bool
+	// ByIssuer is true for a token that its issuer brought. From then on its record counts in
+	// Holder's share and stands in the workflow that it names, whichever identity brought it first: an
+	// agent that shows a caller's token before the caller does can neither evict the record
+	// with its own nor keep it out of the workflow.
+	ByIssuer bool
 }
 
 // LogValue prints the id; the bytes of a token are never logged.
@@ -74,7 +81,8 @@ const (
 // the caller's to change.
 type Store interface {
 	// Put keeps a copy of a record, and changes nothing in it. The same issuer's id with the same bytes is no error; with
-	// other bytes it is a *ConflictError and changes nothing. That other issuers have the id is no error.
+	// other bytes it is a *ConflictError and changes nothing. That other issuers have the id is no error. A record that is put
+	// again stays in the share of its first holder, unless ByIssuer says that it moves.
 	//
 	// A record without parents (a root) in a workflow that has any record is accepted only if the first record of that
 	// workflow was a root by the same issuer; else it is a *ForeignRootError and changes nothing. So is a record with Begins
@@ -170,7 +178,7 @@ func (r *Recorder) put(ctx context.Context, compact string, c *Claims, f Filing,
 		Compact: compact, ID: c.ID, Workflow: workflow, Issuer: c.Issuer,
 		Audience: c.Audience, Act: c.Act, Parents: c.Parents,
 		Until: end.Add(r.retention),
-		Own:   own, Holder: f.Holder, Members: members, Begins: f.Begins && workflow != "",
+		Own:   own, Holder: f.Holder, Members: members, Begins: f.Begins && workflow != "", ByIssuer: f.ByIssuer,
 	})
 	if err != nil {
 		return fmt.Errorf("ect: record: %w", err)

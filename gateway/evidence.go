@@ -142,7 +142,10 @@ func (g *Gateway) claimEvidence(ctx context.Context, x *exchange) (answer transp
 		if x.settings.isGateway(x.call.Caller.ID) {
 			holder = limit.Identity(string(filed.Token.Issuer())) // a gateway carries the tokens of many
 		}
-		err := g.Recorder.Keep(ctx, filed.Token, ect.Filing{Holder: holder, Members: filed.Members, Begins: filed.Begins})
+		err := g.Recorder.Keep(ctx, filed.Token, ect.Filing{
+			Holder: holder, Members: filed.Members, Begins: filed.Begins,
+			ByIssuer: holder == limit.Identity(string(filed.Token.Issuer())),
+		})
 		if _, late := errors.AsType[*ect.ForeignRootError](err); late && filed.Begins {
 			return answer, false, membership.Outsider() // it has begun since the message was judged
 		}

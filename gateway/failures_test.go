@@ -415,6 +415,44 @@ func TestAttack_AgentFillsAnothersShare(t *testing.T) {
 	}
 }
 
+// TestAttack_AgentEvictsWhatItShowedFirst: an agent holds a caller's token and sends it
+// with a reply before the caller sends it here. Before, the record stayed in the agent's
+// share, where the agent's own tokens evict it, and outside of its workflow. Now it is the
+// caller's as soon as the caller brings it, and stays so.
+func TestAttack_AgentEvictsWhatItShowedFirst(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	body := strings.Replace(addBody, `"b":2`, `"b":3`, 1)
+	token := b.source(t, body, nil)
+	c := claims(t, token)
+	b.agent.evidence = func(_, reply []byte) []string {
+		own, err := b.server.Signer(t, nil).Sign(ect.Claims{
+			Workflow: c.Workflow, Parents: []ect.ID{c.ID}, Audience: []string{string(b.self.ID)}, Act: "receive_task", OutputHash: ect.Hash(reply),
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		return []string{own.Compact(), token}
+	}
+	shown := func(holder ect.Identity, workflow string) {
+		t.Helper()
+		if _, err := b.Exchange(t.Context(), b.translate(t, addBody)); err != nil {
+			t.Fatal(err)
+		}
+		records, err := ecttest.Find(t.Context(), b.memory, c.ID)
+		if err != nil || len(records) != 1 || records[0].Holder != limit.Identity(string(holder)) || records[0].Workflow != workflow {
+			t.Errorf("got %+v, %v; want it with %s, in workflow %q", records, err, holder, workflow)
+		}
+	}
+	shown(b.server.ID, "")
+	call := b.translate(t, body)
+	call.Evidence = []string{token}
+	if _, err := b.Exchange(t.Context(), call); err != nil {
+		t.Fatal(err)
+	}
+	shown(b.caller.ID, c.Workflow)
+}
+
 // lossyMCP and lossyA2A say of every message that they encode that something of it was
 // lost, beside what really was.
 type (

@@ -50,7 +50,7 @@ var attackIndex = []attackFinding{
 	{id: "2", what: "make the evidence store forget what others need, or fill Redis, with tokens of one's own", tests: []string{
 		"TestAttack_OneIssuerFlushesAllEvidence", "TestAttack_OneIssuerFillsRedis", "TestAttack_ATokenThatNeverEnds",
 		"gateway/state:TestAttack_MembersWithoutRecords", "gateway/state:TestAttack_PagesKeptByOneRecord",
-		"gateway:TestAttack_AgentFillsAnothersShare",
+		"gateway:TestAttack_AgentFillsAnothersShare", "gateway:TestAttack_AgentEvictsWhatItShowedFirst",
 	}},
 	{id: "3", what: "make the gateway send requests to internal or public hosts by naming a did:web as sender", tests: []string{
 		"TestAttack_StrangerMakesUsFetchInternalAddress", "TestAttack_AgentMakesUsFetchInternalAddress",

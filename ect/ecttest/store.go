@@ -50,6 +50,10 @@ func united(kept, again ect.Record) ect.Record {
 			again.Members = append(again.Members, who)
 		}
 	}
+	if !again.ByIssuer {
+		again.Holder = kept.Holder
+	}
+	again.Begins, again.ByIssuer = false, false
 	return again
 }
 

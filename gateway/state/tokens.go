@@ -82,8 +82,8 @@ func (t *Tokens) Put(_ context.Context, r ect.Record) error {
 }
 
 // repeated makes a record that is put again one with what is kept of it: neither its
-// life nor its members become less, and it stays in the share that it is in. False:
-// there is nothing new.
+// life nor its members become less, and it stays in the share that it is in, unless its
+// issuer brings it. False: there is nothing new.
 func repeated(r, kept *ect.Record) bool {
 	longer := r.Until.After(kept.Until)
 	if !longer {
@@ -96,8 +96,12 @@ func repeated(r, kept *ect.Record) bool {
 		}
 	}
 	more := len(members) > len(kept.Members) || r.Own && !kept.Own
-	r.Members, r.Own, r.Holder = members, r.Own || kept.Own, kept.Holder
-	return longer || more
+	moves := r.ByIssuer && !kept.Own && (r.Holder != kept.Holder || r.Workflow != kept.Workflow)
+	if !moves {
+		r.Holder = kept.Holder
+	}
+	r.Members, r.Own = members, r.Own || kept.Own
+	return longer || more || moves
 }
 
 // spot is where a record belongs.
@@ -149,7 +153,7 @@ func (t *Tokens) makeRoom(h *holder, key digest, size int, now time.Time) error 
 		return &FullError{What: "an execution context token", Own: true}
 	}
 	t.records.clean(now, sweep)
-	for h.load+need > t.shares.share && h.load+need-t.loadOf(key) > t.shares.share {
+	for h.load+need > t.shares.share && h.load+need-t.loadIn(h, key) > t.shares.share {
 		number, ok := t.shares.victim(h)
 		if !ok {
 			break // what counts for him beside records
@@ -182,6 +186,14 @@ func (t *Tokens) loadOf(key digest) int64 {
 		return 0
 	}
 	return t.shares.weigh(t.records.weight(int(p.size)))
+}
+
+// loadIn is what a record under a key counts for now in the share of a holder.
+func (t *Tokens) loadIn(h *holder, key digest) int64 {
+	if p := t.records.byKey.Find(key); p == nil || p.meta.holder != h.number {
+		return 0
+	}
+	return t.loadOf(key)
 }
 
 func (t *Tokens) evict(number uint32, now time.Time) {

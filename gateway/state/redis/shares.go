@@ -83,6 +83,60 @@ if redis.call('EXISTS', KEYS[1]) == 0 and redis.call('HEXISTS', KEYS[2], 'kept')
 return {'ok'}
 `
 
+// releaseLua takes a record out of a holder's account: KEYS as accountLua; ARGV the record.
+const releaseLua = `
+local size = string.match(redis.call('HGET', KEYS[3], ARGV[1]) or '', '^(%d+) ')
+if not size then return {'ok'} end
+if tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or 0) >= 4503599627370496 then redis.call('HINCRBY', KEYS[3], 'own', -tonumber(size)) end
+redis.call('HINCRBY', KEYS[3], 'sum', -tonumber(size))
+redis.call('HDEL', KEYS[3], ARGV[1])
+redis.call('ZREM', KEYS[1], ARGV[1])
+redis.call('ZREM', KEYS[2], ARGV[1])
+return {'ok'}
+`
+
+// Which holder a record that is there already may have.
+const (
+	heldByAny  = ""
+	heldByThis = "1"
+	holdsNow   = "2" // it becomes that of the record that is put
+)
+
+// keep puts the record itself under its key, or apart; its holder is what it had before
+// unless its issuer brings it.
+func (s *Store) keep(ctx context.Context, r *ect.Record, text []byte) (reply []any, apart bool, err error) {
+	held := heldByAny
+	if r.ByIssuer {
+		held = heldByThis
+	}
+	put := s.putting(r, text, held)
+	run := func() { reply, err = s.run(ctx, tokens, s.script(put.lua), put.keys, put.args...) }
+	if run(); err == nil && word(reply, 0) == "more" {
+		apart, put.keys = true, []string{s.apartKey(issuerField(r.Issuer), r.ID)}
+		run()
+	}
+	if err == nil && word(reply, 0) == "held" {
+		if err = s.move(ctx, r, word(reply, 1), len(r.Compact)+len(text)); err == nil {
+			put.args = s.putting(r, text, holdsNow).args
+			run()
+		}
+	}
+	return reply, apart, err
+}
+
+// move counts a record for its holder, and no more for the one before. The record says
+// whose it is only after that, so that what fails in between is done when it is put again.
+func (s *Store) move(ctx context.Context, r *ect.Record, before string, size int) error {
+	replies, err := s.together(ctx, tokens, s.accounting(r, r.Holder, size))
+	if err == nil {
+		err = s.discard(ctx, replies[0])
+	}
+	if err == nil {
+		_, err = s.together(ctx, tokens, call{releaseLua, s.holderKeys(before), []any{listed(r)}})
+	}
+	return err
+}
+
 // noteLua lists a record that is apart among those with its id in its workflow. KEYS the
 // list; ARGV its issuer, until (ms), most.
 const noteLua = `

@@ -19,7 +19,8 @@ import (
 const maxWorkflow = 1 << 14
 
 // putLua: KEYS id; ARGV issuer, compact, about, until (ms), most, holder, code, 1 if we
-// signed it or else "", 1 if its holder must be that one or else "". The same bytes
+// signed it or else "", 1 if its holder must be that one, 2 if it becomes that one, or
+// else "". The same bytes
 // may be prolonged, others of the same issuer are refused; other issuers' tokens
 // with the id stand beside it, as fields of their own, until the last has ended. Beyond
 // most of them it answers more: the record belongs under a key of its own, and so does
@@ -33,8 +34,13 @@ local holder = ARGV[6]
 if known[1] and tonumber(known[2]) >= now then
   if known[1] ~= ARGV[2] then return {'conflict'} end
   holder = known[3] or holder
-  if ARGV[9] ~= '' and holder ~= ARGV[6] then return {'held', holder} end
-  if tonumber(known[2]) >= til then return {'ok', holder} end
+  if ARGV[9] == '1' and holder ~= ARGV[6] then return {'held', holder} end
+  local moves = ARGV[9] == '2' and holder ~= ARGV[6]
+  if moves then
+    holder = ARGV[6]
+    redis.call('HSET', KEYS[1], who .. ':holder', holder)
+  end
+  if tonumber(known[2]) > til or tonumber(known[2]) == til and not moves then return {'ok', holder} end
 end
 local more = not known[1] and ARGV[8] == '' and redis.call('HEXISTS', KEYS[1], 'more') == 1
 if not known[1] and ARGV[8] == '' and not more and redis.call('HLEN', KEYS[1]) >= 3 * tonumber(ARGV[5]) then
@@ -150,13 +156,7 @@ func (s *Store) Put(ctx context.Context, r ect.Record) (err error) {
 			return err
 		}
 	}
-	put := s.putting(&r, text, false)
-	reply, err := s.run(ctx, tokens, s.script(put.lua), put.keys, put.args...)
-	apart := err == nil && word(reply, 0) == "more"
-	if apart {
-		put.keys = []string{s.apartKey(issuerField(r.Issuer), r.ID)}
-		reply, err = s.run(ctx, tokens, s.script(put.lua), put.keys, put.args...)
-	}
+	reply, apart, err := s.keep(ctx, &r, text)
 	if err == nil {
 		err = taken(&r, reply)
 	}
@@ -189,7 +189,7 @@ const tokens = "execution context tokens"
 // the record is there already and counts for another holder, which takes two, or too many
 // others have its id.
 func (s *Store) putAtOnce(ctx context.Context, r *ect.Record, text []byte) (done bool, err error) {
-	lua, steps := recordLua, []call{s.putting(r, text, true), s.accounting(r, r.Holder, len(r.Compact)+len(text)), s.listing(r)}
+	lua, steps := recordLua, []call{s.putting(r, text, heldByThis), s.accounting(r, r.Holder, len(r.Compact)+len(text)), s.listing(r)}
 	if r.IsRoot() || r.Begins {
 		lua, steps = rootLua, append([]call{s.beginning(r)}, steps...)
 	}
@@ -247,14 +247,11 @@ func (s *Store) beginning(r *ect.Record) call {
 	}}
 }
 
-// putting keeps the record itself, if bound only for its own holder.
-func (s *Store) putting(r *ect.Record, text []byte, bound bool) call {
-	ours, holders := "", ""
+// putting keeps the record itself.
+func (s *Store) putting(r *ect.Record, text []byte, holders string) call {
+	ours := ""
 	if r.Own {
 		ours = "1"
-	}
-	if bound {
-		holders = "1"
 	}
 	return call{putLua, []string{s.tokenKey(r.ID)}, []any{
 		issuerField(r.Issuer), r.Compact, text, milliseconds(r.Until), ect.MaxNamesakes, r.Holder,

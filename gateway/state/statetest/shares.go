@@ -22,6 +22,7 @@ func RunShares(t *testing.T, open func(t testing.TB, bounds state.Config) ect.St
 		"a full share keeps the latest of both":    latestOfBoth,
 		"many holders take nothing of a small one": manyHolders,
 		"a record put again stays in its share":    putAgain,
+		"a record moves to its issuer's share":     putByIssuer,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -152,6 +153,37 @@ func putAgain(t *testing.T, s ect.Store) {
 	records, err := ecttest.Find(t.Context(), s, r.ID)
 	if err != nil || len(records) != 1 || records[0].Holder != "victim" {
 		t.Errorf("got %d records, %v; want the one that another holder put again", len(records), err)
+	}
+}
+
+// An agent shows a caller's token first, outside of its workflow, and floods its own
+// share after the caller brought the token itself. Before, the caller's record left.
+func putByIssuer(t *testing.T, s ect.Store) {
+	r := held("victim", 1, false)
+	first := r
+	first.Holder, first.Workflow = "agent", ""
+	mine := r
+	mine.ByIssuer = true
+	for _, one := range []ect.Record{first, mine, mine, first} {
+		if err := s.Put(t.Context(), one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bring(t, s, "agent", 1000, false)
+	records, err := ecttest.Find(t.Context(), s, r.ID)
+	if err != nil || len(records) != 1 || records[0].Holder != "victim" || records[0].Workflow != r.Workflow {
+		t.Errorf("got %d records, %v; want the issuer's, in its share and workflow: %v", len(records), err, records)
+	}
+	if listed, err := ecttest.All(t.Context(), s, r.Workflow); err != nil || len(listed) != 1 {
+		t.Errorf("its workflow lists %d records, %v", len(listed), err)
+	}
+	for n := range 1000 { // it counts for its issuer
+		if err := s.Put(t.Context(), held("victim", 2+n, false)); err != nil && !ownShare(err) {
+			t.Fatal(err)
+		}
+	}
+	if records, err := ecttest.Find(t.Context(), s, r.ID); err != nil || len(records) != 0 {
+		t.Errorf("%d records that no share counts, %v", len(records), err)
 	}
 }
 
