@@ -35,10 +35,13 @@ func limiter(tb testing.TB, bucket limit.Bucket, replicas int, limits limit.Conf
 type noting struct {
 	*redis.Store
 	failed atomic.Int64
+	slow   atomic.Int64 // time beyond 10 ms that Redis took, in nanoseconds
 }
 
 func (n *noting) Lease(ctx context.Context, source string, rate float64, burst, want int) (int, time.Duration, error) {
+	began := time.Now()
 	granted, wait, err := n.Store.Lease(ctx, source, rate, burst, want)
+	n.slow.Add(int64(max(0, time.Since(began)-10*time.Millisecond)))
 	if err != nil {
 		n.failed.Add(1)
 	}
@@ -109,8 +112,9 @@ func TestLease(t *testing.T) {
 
 // Finding F13, with the server's clock: three replicas that are asked for three times of
 // what there is each admit their part of it within a fifth over ten seconds, and
-// together what there is. Measured again if the machine was too busy for Redis to answer
-// in time.
+// together what there is, but for what accrued while the machine let this process do
+// nothing: a burst of one keeps no more than one. Measured again if the machine was too
+// busy for Redis to answer in time.
 func TestLease_NoReplicaStarves(t *testing.T) {
 	t.Parallel()
 	config := redis.Config{Addresses: []string{serve(t, "--appendfsync", "everysec").address}}
@@ -128,6 +132,15 @@ func noReplicaStarves(t *testing.T, config redis.Config) (measured bool) {
 	var group sync.WaitGroup
 	var got [replicas]float64
 	began := time.Now()
+	var stalled time.Duration // beyond the time of one request
+	group.Go(func() {
+		for last := began; time.Since(began) < 10*time.Second; {
+			<-time.After(time.Millisecond)
+			now := time.Now()
+			stalled += max(0, now.Sub(last)-time.Second/perSecond/2)
+			last = now
+		}
+	})
 	failed := make([]*noting, replicas)
 	for i := range got {
 		failed[i] = &noting{Store: open(t, config)}
@@ -145,14 +158,17 @@ func noReplicaStarves(t *testing.T, config redis.Config) (measured bool) {
 	}
 	group.Wait()
 	seconds := time.Since(began).Seconds()
+	lost := stalled
 	for _, one := range failed {
 		if one.failed.Load() > 0 {
 			return false
 		}
+		lost = max(lost, time.Duration(one.slow.Load()))
 	}
 	total := got[0] + got[1] + got[2]
-	if most := perSecond*seconds + burst + replicas*batch; total > most || total < 0.95*perSecond*seconds {
-		t.Errorf("%v admitted in %.2f s, want at most %.0f and no twentieth less", total, seconds, most)
+	most, least := perSecond*seconds+burst+replicas*batch, 0.95*perSecond*(seconds-lost.Seconds())
+	if total > most || total < least {
+		t.Errorf("%v admitted in %.2f s, of which the machine took %s: want at most %.0f and at least %.0f", total, seconds, lost, most, least)
 	}
 	for _, one := range got {
 		if fair := total / replicas; one < fair*0.8 || one > fair*1.2 {
