@@ -7,7 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 )
 
 // TestDrain_WaitsForBackgroundWork: a task that was promised ends while the gateway
@@ -80,4 +82,45 @@ func TestDrain_EndsWithItsContext(t *testing.T) {
 			t.Errorf("afterwards it is %s", got)
 		}
 	})
+}
+
+// TestDrain_WaitingCallersAreTold: who waits for an answer when the gateway closes gets an
+// error at once, with an ECT, whether or not its work ends with its connection.
+func TestDrain_WaitingCallersAreTold(t *testing.T) {
+	t.Parallel()
+	for name, detached := range map[string]bool{"work that outlives its caller": true, "work of its caller alone": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := slow(t)
+				call := b.a2aCall("SendMessage", adding)
+				call.Detached = detached
+				type end struct {
+					answer transport.Answer
+					err    error
+				}
+				ended := make(chan end, 1)
+				go func() {
+					answer, err := b.Exchange(t.Context(), call)
+					ended <- end{answer, err}
+				}()
+				<-b.agent.entered
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				b.Drain(ctx)
+				began := time.Now()
+				if err := b.Close(); err != nil {
+					t.Error(err)
+				}
+				got := <-ended
+				if _, stopped := errors.AsType[*problem.StoppedError](got.err); !stopped || time.Since(began) != 0 {
+					t.Errorf("after %s: %v", time.Since(began), got.err)
+				}
+				proof := claims(t, got.answer.Evidence[len(got.answer.Evidence)-1])
+				if proof.Act != ect.ActTranslateError || !has(t, b, proof.ID) {
+					t.Errorf("the last ECT is %s", proof.Act)
+				}
+			})
+		})
+	}
 }

@@ -71,7 +71,7 @@ func (a *agent) Dial(ctx context.Context, _ transport.Endpoint, sealed transport
 		select {
 		case <-a.gate:
 		case <-ctx.Done():
-			return transport.Reply{}, &transport.TimeoutError{Agent: "calculator"}
+			return transport.Reply{}, ctx.Err()
 		}
 	}
 	if a.fail != nil {
