@@ -107,7 +107,7 @@ chaos: redis ## three replicas under load while things die: nobody is told a lie
 	$(GO) run ./test/chaos $(if $(SHORT),--time 20s)
 
 .PHONY: abuse
-abuse: redis ## all known attacks at once: a good caller loses nothing; SHORT=1
+abuse: redis ## strangers who stay, then all known attacks at once: a good caller loses nothing; SHORT=1
 	$(GO) run ./test/abuse $(if $(SHORT),--time 20s)
 
 .PHONY: fuzz

@@ -4,6 +4,7 @@
 //
 //	go run ./test/abuse
 //	go run ./test/abuse --time 20s --backend redis
+//	go run ./test/abuse --time 20s --backend crowd
 //
 // The attackers are a process of their own: one identity with a valid certificate
 // that may call one agent, and 1,000 clients without a certificate, each with an
@@ -37,6 +38,14 @@
 // what the attacks cost the gateway and its agents, with that of the gateway.
 // So is an attack that never ran, and evidence that was all refused: then nothing
 // was proved.
+//
+// Before that comes an act of its own, on memory alone: 4,096 strangers ask one public
+// thing each and stay, from 12 addresses and from one, and every new connection of a
+// good caller and of a probe must come in (package crowd, which says why it is apart).
+// Connections are bounded before any state is asked for, so that one backend is enough.
+// It takes 20 seconds in a short run and a minute in a long one, and more on a busy
+// machine. --gateway FILE attacks another program than that of this module, to see an
+// older one fail.
 //
 // How to read it: main.go are the flags; gateways.go starts what is attacked and
 // agents.go the agents; caller.go are the good calls and what is asked about them

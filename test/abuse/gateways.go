@@ -41,7 +41,9 @@ type rig struct {
 	gateways []*devgateway.Process
 	public   []string // host:port of each gateway
 	uacp     []string // the same for µACP
+	metrics  []string // the same for /metrics and the probes
 	front    string   // host:port for the good caller: the balancer, or the one gateway
+	limits   string   // in the configuration, beside the rate
 	bound    int      // MiB that one gateway has resident at most, as its configuration says
 }
 
@@ -51,10 +53,15 @@ const (
 	answersMiB = 64
 )
 
-// assemble starts everything for one backend. What it returns must be stopped, also
-// when it comes with an error.
-func assemble(ctx context.Context, o options, binary, dir, backend string) (*rig, error) {
-	r := &rig{}
+// attackedLimits are those of gateways that all attacks are made at. They take a quarter
+// as many connections without an identity as with one: twice the 500 that strangers have
+// open at once, most of them for as long as a first request may take.
+const attackedLimits = "connections: 4096, requests: 1024, requests_per_caller: 256, streams: 1024, streams_per_caller: 256, in_flight_mib: 128, in_flight_mib_per_caller: 32, background: 1600, background_per_caller: 400"
+
+// assemble starts everything for one backend, with these limits beside the rate. What it
+// returns must be stopped, also when it comes with an error.
+func assemble(ctx context.Context, o options, binary, dir, backend, limits string) (*rig, error) {
+	r := &rig{limits: limits}
 	var err error
 	if err = os.MkdirAll(dir, 0o700); err != nil {
 		return r, err
@@ -85,15 +92,13 @@ func assemble(ctx context.Context, o options, binary, dir, backend string) (*rig
 		}
 		state += ", key: " + key + `, redis: {plaintext: loopback, max_replicas: 2, addresses: ["` + r.redis.Address() + `"]}`
 	}
-	for range 2 * replicas {
-		port, err := redisserver.FreePort()
-		if err != nil {
-			return r, err
-		}
-		if len(r.public) < replicas {
-			r.public = append(r.public, "127.0.0.1:"+port)
-		} else {
-			r.uacp = append(r.uacp, "127.0.0.1:"+port)
+	for range replicas {
+		for _, addresses := range []*[]string{&r.public, &r.uacp, &r.metrics} {
+			port, err := redisserver.FreePort()
+			if err != nil {
+				return r, err
+			}
+			*addresses = append(*addresses, "127.0.0.1:"+port)
 		}
 	}
 	if r.front = r.public[0]; replicas > 1 {
@@ -115,9 +120,7 @@ func assemble(ctx context.Context, o options, binary, dir, backend string) (*rig
 // one of two CPUs, and never in the control.
 const neverRewrites = "16gb"
 
-// start writes the files of one gateway and runs it. It takes half as many connections
-// without an identity as with one: four times the 500 that strangers have open at once,
-// most of them for as long as a first request may take.
+// start writes the files of one gateway and runs it.
 func (r *rig) start(ctx context.Context, binary, dir string, i int, state string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -126,15 +129,15 @@ func (r *rig) start(ctx context.Context, binary, dir string, i int, state string
 		return err
 	}
 	file := filepath.Join(dir, "gateway.yaml")
-	text := strings.NewReplacer("DIR", dir, "FRONT", r.front, "ADDRESS", r.public[i], "UACP", r.uacp[i], "STATE", state,
+	text := strings.NewReplacer("DIR", dir, "FRONT", r.front, "ADDRESS", r.public[i], "UACP", r.uacp[i], "METRICS", r.metrics[i], "STATE", state, "LIMITS", r.limits,
 		"AGENTS", r.agents.URL, "DOMAIN", r.trust.TrustDomain(), "RATE", strconv.Itoa(rate), "BURST", strconv.Itoa(2*rate)).Replace(`
 public_url: https://FRONT
-listen: {public: "ADDRESS", admin: "127.0.0.1:0", uacp: "UACP"}
+listen: {public: "ADDRESS", admin: "127.0.0.1:0", uacp: "UACP", metrics: "METRICS"}
 identity: {trust_domain: DOMAIN, certificate: DIR/gateway.pem, key: DIR/gateway-key.pem, bundle: DIR/ca.pem}
 ainp: {key: DIR/ainp.pem}
 admin: {operators: {ann: {id: "spiffe://DOMAIN/caller/ann", roles: [operator]}}}
 timeout: 10s
-limits: {rate: RATE, burst: BURST, connections: 4096, requests: 1024, requests_per_caller: 256, streams: 1024, streams_per_caller: 256, in_flight_mib: 128, in_flight_mib_per_caller: 32, background: 1600, background_per_caller: 400}
+limits: {rate: RATE, burst: BURST, LIMITS}
 state: {STATE}
 agents:
   tools: {callers: ["spiffe://DOMAIN/client", "spiffe://DOMAIN/caller/hostile"], endpoints: [{binding: mcp-v1, url: "AGENTS/mcp"}]}

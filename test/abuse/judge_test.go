@@ -142,4 +142,8 @@ func TestFlags(t *testing.T) {
 	if err != nil || o.evidence != 32 || o.rss != 0 {
 		t.Errorf("%+v %v", o, err)
 	}
+	o, err = parse([]string{"--backend", "crowd", "--gateway", "old"}, &strings.Builder{})
+	if err != nil || o.backend != partCrowd || o.gateway != "old" {
+		t.Errorf("%+v %v", o, err)
+	}
 }

@@ -8,14 +8,17 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/aepb/aepb-gateway/test/abuse/crowd"
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
 
@@ -28,6 +31,7 @@ var (
 const (
 	partAttack = "attack"
 	partBurn   = "burn"
+	partCrowd  = "crowd"
 )
 
 const (
@@ -42,8 +46,9 @@ const (
 type options struct {
 	time     time.Duration
 	backend  string
-	evidence int // MiB
-	rss      int // MiB
+	gateway  string // a program to attack; empty: what is built from this module
+	evidence int    // MiB
+	rss      int    // MiB
 	log      bool
 }
 
@@ -67,7 +72,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("abuse", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.DurationVar(&o.time, "time", 2*time.Minute, "how long each backend is attacked")
-	flags.StringVar(&o.backend, "backend", "", "attack only this one: "+strings.Join(backends(), ", "))
+	flags.StringVar(&o.backend, "backend", "", "attack only this one: "+strings.Join(backends(), ", ")+"; or make the act of the strangers who stay alone: "+partCrowd)
+	flags.StringVar(&o.gateway, "gateway", "", "the gateway's program, to see an older one fail; empty: what is built from this module")
 	flags.IntVar(&o.evidence, "evidence", 0, "state.evidence_mib of the gateways; half of it is one caller's share; 0: a share that the attackers of this time overfill")
 	flags.IntVar(&o.rss, "rss", 0, "the most MiB that one gateway may have resident; 0: what its configuration says, as in check-config")
 	flags.BoolVar(&o.log, "log", false, "print every call that was lost, and what the gateways say")
@@ -77,7 +83,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		}
 		return o, fmt.Errorf("%w: %w", errUsage, err)
 	}
-	if o.time < shortest || o.backend != "" && !slices.Contains(backends(), o.backend) || flags.NArg() > 0 || o.rss < 0 || o.evidence < 0 {
+	if o.time < shortest || o.backend != "" && !slices.Contains(append(backends(), partCrowd), o.backend) || flags.NArg() > 0 || o.rss < 0 || o.evidence < 0 {
 		return o, fmt.Errorf("%w: --time is at least %s, --backend one of those there are, and there are no arguments", errUsage, shortest)
 	}
 	if o.evidence == 0 {
@@ -94,6 +100,9 @@ func defaultEvidence(d time.Duration) int { return 2 * int(math.Ceil(0.75*d.Seco
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (err error) {
 	if len(args) == 1 && args[0] == partAttack {
 		return runAttack(ctx, stdin, stdout)
+	}
+	if len(args) == 1 && args[0] == partCrowd {
+		return crowd.Attack(ctx, stdin, stdout)
 	}
 	if len(args) == 1 && args[0] == partBurn {
 		var b burning
@@ -112,11 +121,16 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	binary, err := devgateway.Build(ctx, dir)
-	if err != nil {
-		return err
+	binary := o.gateway
+	if binary == "" {
+		if binary, err = devgateway.Build(ctx, dir); err != nil {
+			return err
+		}
 	}
 	var errs []error
+	if o.backend == "" || o.backend == partCrowd {
+		errs = append(errs, crowded(ctx, o, binary, dir, stdout))
+	}
 	for _, backend := range backends() {
 		if o.backend == "" || o.backend == backend {
 			errs = append(errs, perform(ctx, o, binary, filepath.Join(dir, backend), backend, stdout))
@@ -145,10 +159,73 @@ func perform(ctx context.Context, o options, binary, dir, backend string, stdout
 	return nil
 }
 
+// crowded makes the act of the strangers who stay, each round at a gateway of its own.
+func crowded(ctx context.Context, o options, binary, dir string, stdout io.Writer) error {
+	var errs []error
+	for i, round := range crowd.Rounds() {
+		seen, log, err := crowdedOnce(ctx, o, binary, filepath.Join(dir, partCrowd+strconv.Itoa(i)), round)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w\n%s", round.Name, err, log))
+			continue
+		}
+		found := crowd.Judge(seen)
+		errs = append(errs, crowd.Table(stdout, seen, found))
+		if o.log {
+			fmt.Fprintln(stdout, log)
+		}
+		if len(found) > 0 {
+			errs = append(errs, fmt.Errorf("%w: %d violations\n  %s", errViolations, len(found), strings.Join(found, "\n  ")))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// crowdedOnce makes one round of it.
+func crowdedOnce(ctx context.Context, o options, binary, dir string, round crowd.Round) (seen crowd.Observed, log string, err error) {
+	seen = crowd.Observed{Round: round, Length: crowd.Length(o.time)}
+	r, err := assemble(ctx, o, binary, dir, backendMemory, round.Limits)
+	defer func() { err = errors.Join(err, r.stop()) }()
+	if err != nil {
+		return seen, r.output(), err
+	}
+	c, err := newCaller(r)
+	if err != nil {
+		return seen, r.output(), err
+	}
+	defer c.http.CloseIdleConnections()
+	if err := c.ready(ctx); err != nil {
+		return seen, r.output(), err
+	}
+	honest := crowd.Deps{
+		TLS: c.http.Transport.(*http.Transport).TLSClientConfig, Public: r.gateways[0].Public, Admin: r.gateways[0].Admin, Metrics: "http://" + r.metrics[0],
+		Call: func(ctx context.Context, via *http.Client) error {
+			return (&caller{rig: r, http: via, minter: c.minter}).once(ctx, kindTools).lost
+		},
+	}
+	told := crowd.Order{Seconds: seen.Length.Seconds(), Addresses: round.Addresses, Public: r.public[0], Metrics: r.metrics[0], Roots: r.trust.RootsPEM()}
+	limited, cancel := context.WithTimeout(ctx, crowd.Stretch*seen.Length+graceTime)
+	defer cancel()
+	during, enough := context.WithCancel(limited)
+	defer enough()
+	began := time.Now()
+	// The strangers are not behind: on a busy machine they would be too few.
+	_, err = both(func() { seen.Visits = crowd.Visits(during, honest) }, func() (time.Duration, error) {
+		defer enough()
+		return child(limited, beside, partCrowd, told, &seen.Counts)
+	})
+	if err != nil {
+		return seen, r.output(), err
+	}
+	seen.Length = time.Since(began)
+	seen.Peak, err = peak(r.gateways[0].PID())
+	seen.Ended = err != nil
+	return seen, r.output(), nil
+}
+
 // observe runs the attack, and in long runs the control beside it.
 func observe(ctx context.Context, o options, binary, dir, backend string) (seen observed, log string, err error) {
 	seen = observed{seconds: o.time.Seconds(), evidence: o.evidence, bound: o.rss}
-	r, err := assemble(ctx, o, binary, filepath.Join(dir, "attacked"), backend)
+	r, err := assemble(ctx, o, binary, filepath.Join(dir, "attacked"), backend, attackedLimits)
 	defer func() { err = errors.Join(err, r.stop()) }()
 	if err != nil {
 		return seen, r.output(), err
@@ -219,7 +296,7 @@ func (r *rig) attacked(ctx context.Context, o options, seen *observed) error {
 // CPU: one as much as the attackers, and one as much as the attacks cost the gateway and
 // its agents, so that the machine is as busy as it was under attack.
 func control(ctx context.Context, o options, binary, dir, backend string, seen *observed) (err error) {
-	r, err := assemble(ctx, o, binary, dir, backend)
+	r, err := assemble(ctx, o, binary, dir, backend, attackedLimits)
 	defer func() { err = errors.Join(err, r.stop()) }()
 	if err != nil {
 		return err

@@ -94,7 +94,7 @@ func child(ctx context.Context, niceness, part string, input, output any) (time.
 	var said, complaint bytes.Buffer
 	cmd := exec.CommandContext(ctx, "nice", "-n", niceness, self, part) // all its threads are
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), &said, &complaint
-	if niceness == behind {
+	if part != partBurn {
 		cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 	}
 	if err := cmd.Start(); err != nil {
