@@ -12,8 +12,9 @@ import (
 //
 //   - at the holder's own limit, that holder's place which was used longest ago;
 //   - else that of the holder with the most unused places, the one used longest ago, but
-//     not for a holder that has more places than that one;
-//   - of the last quarter of the places, holders above an eighth of their limit get none.
+//     not for a holder that has more places than that one: it gives one of its own;
+//   - so it is, too, in the last quarter of the places, for holders above an eighth of
+//     their limit; there those with as many places as another one give one of their own.
 //
 // So a holder with few places keeps them, whatever others take. Every operation takes the
 // same time however many places there are. It is safe for concurrent use.
@@ -107,7 +108,9 @@ func (p *Places) take(holder string, inUse bool, taken *Place) (victim *Place, e
 	p.used++
 	h.held++
 	taken.holder = h
-	if !inUse {
+	if inUse {
+		taken.uses = 1
+	} else {
 		p.rest(taken)
 	}
 	return victim, nil
@@ -118,20 +121,18 @@ func (p *Places) giving(h *placeHolder) (*placeHolder, error) {
 	total := int(p.config.Total)
 	each := int(min(p.config.PerHolder, p.config.Total))
 	own := h.held >= each
+	room := p.used < total
 	switch {
-	case own || p.used >= total-total/4 && h.held >= max(1, each/8):
-		if h.unused.Len() == 0 {
-			return nil, &ExceededError{Resource: p.config.Resource, Own: own}
-		}
+	case own && h.unused.Len() == 0:
+		return nil, &ExceededError{Resource: p.config.Resource, Own: true}
+	case own, h.unused.Len() > 0 && h.unused.Len() == p.most && !room:
 		return h, nil
-	case p.used < total:
+	case room && (p.used < total-total/4 || h.held < max(1, each/8)):
 		return nil, nil //nolint:nilnil // there is room
-	case h.unused.Len() > 0 && h.unused.Len() == p.most:
-		return h, nil
 	}
 	if full := p.bySize[p.most]; p.most > 0 && full != nil {
 		from, _ := full.Front().Value.(*placeHolder)
-		if from.held >= h.held {
+		if from.held > h.held || from.held == h.held && !room {
 			return from, nil
 		}
 	}
@@ -192,27 +193,35 @@ type Place struct {
 	giveWay func()
 
 	at   *list.Element // in holder.unused; nil: it is in use
-	gone bool          // released, or given away
+	uses int
+	gone bool // released, or given away
 }
 
-// Use says that the place is in use, until [Place.Rest]; false: it is not the holder's
-// any more.
+// Use counts one more use of the place, until [Place.Rest]; false: it is not the holder's
+// any more. A nil Place counts nothing.
 func (one *Place) Use() bool {
+	if one == nil {
+		return true
+	}
 	p := one.places
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	one.uses++
 	if !one.gone {
 		p.wake(one)
 	}
 	return !one.gone
 }
 
-// Rest says that the place is not in use any more.
+// Rest ends one use. After the last one the place is not in use any more.
 func (one *Place) Rest() {
+	if one == nil {
+		return
+	}
 	p := one.places
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !one.gone && one.at == nil {
+	if one.uses--; one.uses == 0 && !one.gone {
 		p.rest(one)
 	}
 }

@@ -18,14 +18,16 @@ const introduction = 256 << 10
 // place is one connection's share of those that stay open. It is safe for
 // concurrent use.
 type place struct {
-	mu     sync.Mutex
-	grant  *quota.Grant
-	proved bool // the caller's identity, by the connection or by a message
+	giveWay func() // ends the connection, so that another one has its share
+
+	mu       sync.Mutex
+	grant    *quota.Grant // of those that have proved no identity; nil: it has
+	identity *quota.Place // nil: it has proved none
 }
 
 // bound makes the pools of connections that stay open.
 func (d *Door) bound(c SocketConfig) (err error) {
-	d.identified, err = quota.New(quota.Config{Resource: "AINP connections", Total: int64(c.Connections), PerHolder: int64(c.PerCaller)})
+	d.identified, err = quota.NewPlaces(quota.Config{Resource: "AINP connections", Total: int64(c.Connections), PerHolder: int64(c.PerCaller)})
 	if err == nil {
 		d.unidentified, err = quota.New(quota.Config{
 			Resource: "AINP connections that have not proved an identity", Total: int64(c.Unidentified), PerHolder: int64(c.PerAddress),
@@ -36,35 +38,48 @@ func (d *Door) bound(c SocketConfig) (err error) {
 
 // admitSocket grants a place to the caller of an upgrade. Without an identity there
 // is one only where callers are known by their DIDs, among all who have none yet.
-// Anonymous callers of a development gateway share by address.
-func (d *Door) admitSocket(ctx context.Context) (*place, error) {
+// Anonymous callers of a development gateway share by address. giveWay ends the connection.
+func (d *Door) admitSocket(ctx context.Context, giveWay func()) (*place, error) {
 	caller, address := transport.CallerFrom(ctx), limit.Address(transport.AddressFrom(ctx))
 	if refusal := transport.Refusal(ctx); refusal != nil {
 		if !d.deps.ByDID() {
 			return nil, refusal
 		}
 		grant, err := d.unidentified.Take(address, 1)
-		return &place{grant: grant}, err
+		return &place{giveWay: giveWay, grant: grant}, err
 	}
 	holder := address
 	if caller.ID != "" && !caller.Anonymous {
 		holder = limit.Identity(string(caller.ID))
 	}
-	grant, err := d.identified.Take(holder, 1)
-	return &place{grant: grant, proved: true}, err
+	identity, err := d.identified.Take(holder, false, giveWay)
+	return &place{giveWay: giveWay, identity: identity}, err
 }
 
 // identified reports whether the caller has proved an identity.
 func (p *place) identified() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.proved
+	return p.identity != nil
+}
+
+// use counts a message that is under way, until done: meanwhile the connection does not
+// give way to others.
+func (p *place) use() (done func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.identity.Use()
+	return p.identity.Rest
 }
 
 // leave gives the place back.
 func (p *place) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.identity != nil {
+		p.identity.Release()
+		return
+	}
 	p.grant.Release()
 }
 
@@ -73,15 +88,15 @@ func (p *place) leave() {
 func (s *socket) prove(ctx context.Context) error {
 	s.place.mu.Lock()
 	defer s.place.mu.Unlock()
-	if s.place.proved {
+	if s.place.identity != nil {
 		return nil
 	}
-	grant, err := s.d.identified.Take(limit.Identity(string(transport.CallerFrom(ctx).ID)), 1)
+	identity, err := s.d.identified.Take(limit.Identity(string(transport.CallerFrom(ctx).ID)), false, s.place.giveWay)
 	if err != nil {
 		return err
 	}
 	s.place.grant.Release()
-	s.place.grant, s.place.proved = grant, true
+	s.place.identity = identity
 	return nil
 }
 

@@ -45,7 +45,7 @@ type DoorDeps struct {
 // Door takes AINP traffic in. It is safe for concurrent use.
 type Door struct {
 	deps         DoorDeps
-	identified   *quota.Pool     // connections that stay open, by caller
+	identified   *quota.Places   // connections that stay open, by caller
 	unidentified *quota.Pool     // those whose caller has proved no identity yet, by address
 	open         context.Context //nolint:containedctx // ends when the door closes
 	close        context.CancelFunc

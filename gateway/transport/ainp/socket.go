@@ -95,7 +95,9 @@ func (d *Door) serveSocket(w http.ResponseWriter, r *http.Request, road transpor
 		return
 	}
 	defer d.sockets.leave()
-	place, err := d.admitSocket(r.Context())
+	yields, giveWay := context.WithCancel(context.Background())
+	defer giveWay()
+	place, err := d.admitSocket(r.Context(), giveWay)
 	if err != nil {
 		v.fail(err, nil)
 		return
@@ -115,6 +117,9 @@ func (d *Door) serveSocket(w http.ResponseWriter, r *http.Request, road transpor
 		session: "ainp " + uuid.NewString(), running: map[string]context.CancelCauseFunc{}, group: workers.New(idleWorkers),
 	}
 	s.bound()
+	defer context.AfterFunc(yields, func() {
+		_ = conn.Close(websocket.StatusTryAgainLater, "another connection takes the place of this one")
+	})() //nolint:contextcheck // a signal
 	ctx, cancel := context.WithCancel(r.Context())
 	defer s.group.Wait()
 	defer cancel()
@@ -164,7 +169,8 @@ func (s *socket) listen(ctx context.Context) {
 			continue
 		}
 		s.enter(1)
-		done := func() { s.enter(-1); <-slots }
+		rest := s.place.use()
+		done := func() { rest(); s.enter(-1); <-slots }
 		if !s.place.identified() {
 			if !s.introduce(ctx, v, body, done) {
 				return

@@ -144,10 +144,38 @@ func TestSocketIsBounded(t *testing.T) {
 	t.Parallel()
 	t.Run("connections", func(t *testing.T) {
 		t.Parallel()
-		at := socketDoor(t, &road{exchange: echo}, nobody(), wire.SocketConfig{Connections: 1})
-		dialDoor(t, at)
+		asked, answers := make(chan struct{}), make(chan struct{})
+		held := func(call transport.Call) (transport.Answer, error) {
+			asked <- struct{}{}
+			<-answers
+			return echo(call)
+		}
+		at := socketDoor(t, &road{exchange: held}, nobody(), wire.SocketConfig{Connections: 1})
+		first := dialDoor(t, at)
+		if err := first.Write(t.Context(), websocket.MessageText, []byte(numbered(t, party("alice"), "1"))); err != nil {
+			t.Fatal(err)
+		}
+		<-asked
 		if _, response, err := websocket.Dial(t.Context(), at, nil); err == nil || response == nil || response.StatusCode != http.StatusTooManyRequests {
-			t.Errorf("a second connection: %v", err)
+			t.Errorf("a second connection, while a message is under way on the first: %v", err)
+		}
+		close(answers)
+		if _, _, err := first.Read(t.Context()); err != nil {
+			t.Errorf("the first connection: %v", err)
+		}
+		var err error
+		for range 100 { // until it is noticed that nothing is under way
+			var second *websocket.Conn
+			if second, _, err = websocket.Dial(t.Context(), at, nil); err == nil {
+				defer func() { _ = second.CloseNow() }()
+				break
+			}
+		}
+		if err != nil {
+			t.Errorf("a second connection, while nothing is under way: %v", err)
+		}
+		if _, _, err := first.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusTryAgainLater {
+			t.Errorf("the first connection, which has given way: %v", err)
 		}
 	})
 	t.Run("another origin", func(t *testing.T) {

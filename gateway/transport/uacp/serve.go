@@ -43,7 +43,7 @@ type ListenerDeps struct {
 // Listener takes µACP traffic in for one agent.
 type Listener struct {
 	deps         ListenerDeps
-	identified   *quota.Pool   // connections, by caller
+	identified   *quota.Places // connections, by caller
 	unidentified *quota.Places // besides, by address: connections in their handshake
 }
 
@@ -133,12 +133,13 @@ func (l *Listener) connection(ctx context.Context, road transport.Exchanger, pla
 	defer leave()
 	g := l.guest(road, stream{conn, l.deps.Config.Write}, l.named(conn.ConnectionState().ServerName), workers.New(idleWorkers))
 	ctx = l.arrived(ctx, conn, address(plain))
-	share, err := l.identified.Take(holder(ctx), 1)
+	share, err := l.identified.Take(holder(ctx), false, func() { _ = plain.Close() })
 	if err != nil {
 		g.turnAway(ctx, conn, err)
 		return
 	}
 	defer share.Release()
+	g.place = share
 	entry.Release()
 	g.listen(ctx, conn)
 }
@@ -206,6 +207,7 @@ type guest struct {
 	writing   sync.Mutex
 	most      int // octets of a frame
 	observers observers
+	place     *quota.Place // of its connection; nil: it has none
 	recent    recent
 	busy      chan struct{}
 	group     *workers.Group
@@ -295,8 +297,10 @@ func (g *guest) take(ctx context.Context, body []byte, wait bool) bool {
 	if err == nil && f.Verb == form.Observe {
 		asked, leave = g.observers.add(ctx, f)
 	}
+	g.place.Use()
 	g.group.Go(func() {
 		defer func() { <-g.busy }()
+		defer g.place.Rest()
 		defer leave()
 		g.answer(asked, body)
 	})

@@ -55,7 +55,7 @@ func (c Config) withDefaults() Config {
 
 // bound makes the pools of connections.
 func (l *Listener) bound(c Config) (err error) {
-	l.identified, err = quota.New(quota.Config{Resource: "µACP connections", Total: int64(c.Connections), PerHolder: int64(c.PerCaller)})
+	l.identified, err = quota.NewPlaces(quota.Config{Resource: "µACP connections", Total: int64(c.Connections), PerHolder: int64(c.PerCaller)})
 	if err == nil {
 		l.unidentified, err = quota.NewPlaces(quota.Config{
 			Resource: "µACP handshakes", Total: int64(c.Unidentified), PerHolder: int64(c.PerAddress),

@@ -403,15 +403,20 @@ func TestOnlyTLS13(t *testing.T) {
 	}
 }
 
-// TestTooManyConnections: one more than allowed is told so, and closed.
+// TestTooManyConnections: one more than allowed is told so, and closed, while the other
+// is answered; one on which nothing is under way gives way to the next.
 func TestTooManyConnections(t *testing.T) {
 	t.Parallel()
-	address := open(t, &road{exchange: echo}, wire.Config{Connections: 1})
-	first := connect(t, address)
-	first.send(octets(t, form.Frame{ID: 5}))
-	if _, err := first.receive(); err != nil {
-		t.Fatal(err)
+	asked, answers := make(chan struct{}), make(chan struct{})
+	held := func(call transport.Call) (transport.Answer, error) {
+		asked <- struct{}{}
+		<-answers
+		return echo(call)
 	}
+	address := open(t, &road{exchange: held}, wire.Config{Connections: 1})
+	first := connect(t, address)
+	first.send(octets(t, form.Frame{Verb: form.Ask, ID: 5, Options: topic(form.TopicSend), Payload: []byte("hi")}))
+	<-asked
 	second := connect(t, address)
 	second.send(octets(t, form.Frame{ID: 6}))
 	if got, err := second.receive(); err != nil || got.Code != 0x83 || got.ID != 6 {
@@ -420,10 +425,23 @@ func TestTooManyConnections(t *testing.T) {
 	if got, err := second.receive(); !errors.Is(err, io.EOF) {
 		t.Errorf("and then %+v, %v", got, err)
 	}
-	first.send(octets(t, form.Frame{ID: 7}))
+	close(answers)
 	if _, err := first.receive(); err != nil {
 		t.Errorf("the first connection: %v", err)
 	}
+	var err error
+	for range 100 { // until it is noticed that nothing is under way
+		third := connect(t, address)
+		third.send(octets(t, form.Frame{ID: 7}))
+		if got, wrong := third.receive(); wrong != nil || got.Code != 0x83 {
+			err = wrong
+			break
+		}
+	}
+	if err != nil {
+		t.Errorf("a third connection, while nothing is under way on the first: %v", err)
+	}
+	closedWithin(t, first.conn, 4*time.Second)
 }
 
 // agent is a peer that answers a frame as a test says; nil closes.
