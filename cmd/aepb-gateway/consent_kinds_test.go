@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 	"github.com/aepb/aepb-gateway/translators/slim"
@@ -345,11 +346,29 @@ const answerWait = 300 * time.Millisecond
 // callers who leave, and by callers who answer when the time is over.
 func (tr *troupe) silences(t *testing.T, callers []*nature) string {
 	t.Helper()
+	var seen cells
+	columns := []response{{name: "silence"}, {name: "leaves"}, {name: "accept, too late", accepts: true}}
+	ends := func(from *nature) bool { return from.form == ainp.FormSocket } // its connection is its work's end
+	for _, from := range callers {
+		if ends(from) { // while questions wait for long, or their end could come before the caller's
+			tr.silent(t, []*nature{from}, &seen, columns[1])
+		}
+	}
 	settings := tr.stage.settings.road()
 	settings.AnswerWait = answerWait
 	tr.stage.road.Apply(settings)
-	columns := []response{{name: "silence"}, {name: "leaves"}, {name: "accept, too late", accepts: true}}
-	var seen cells
+	for _, from := range callers {
+		if ends(from) {
+			tr.silent(t, []*nature{from}, &seen, columns[0], columns[2])
+		}
+	}
+	tr.silent(t, slices.DeleteFunc(slices.Clone(callers), ends), &seen, columns...)
+	return seen.table("No answer in time (here "+answerWait.String()+")", []string{columns[0].name, columns[1].name, columns[2].name})
+}
+
+// silent fills columns of that table.
+func (tr *troupe) silent(t *testing.T, callers []*nature, seen *cells, columns ...response) {
+	t.Helper()
 	var group errgroup.Group
 	group.SetLimit(2 * atOnce)
 	for _, name := range []string{byRequest, inResult, byTask, bySocket} {
@@ -374,11 +393,6 @@ func (tr *troupe) silences(t *testing.T, callers []*nature) string {
 		}
 	}
 	must(t, group.Wait())
-	var names []string
-	for _, r := range columns {
-		names = append(names, r.name)
-	}
-	return seen.table("No answer in time (here "+answerWait.String()+")", names)
 }
 
 // staysSilent does not answer a question while there is time, and says what the
