@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity/credential"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/policy"
@@ -234,7 +236,9 @@ func many(parts int) []byte {
 
 func TestGRPCDoorKnowsItsCallers(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, plan{serve: true})
+	var c config.Config
+	tokens := newWITCaller(t, &c)
+	b := newBed(t, plan{serve: true, config: c})
 	good := [][]byte{request(t, "SendMessage", strings.Replace(addTo, "calculator", "members", 1))}
 	t.Run("nobody", func(t *testing.T) {
 		got := b.remote(t, b.clientTLS(t, nil)).Call(t.Context(), "SendMessage", good)
@@ -246,6 +250,18 @@ func TestGRPCDoorKnowsItsCallers(t *testing.T) {
 		got := b.remote(t, b.clientTLS(t, b.dev.Client)).Call(t.Context(), "SendMessage", good)
 		if got.Code != "OK" {
 			t.Errorf("%s %s", got.Code, got.Details)
+		}
+	})
+	t.Run("a token, whose connection is no stranger's", func(t *testing.T) {
+		const method = "/lf.a2a.v1.A2AService/SendMessage"
+		fields := tokens.fields(tokens.tokenUntil(time.Now().Add(time.Minute)), "https://"+b.rpc+method)
+		strangers := b.publicBounds.connections.Usage().Strangers
+		got := b.remote(t, b.clientTLS(t, nil)).Call(t.Context(), method, good, credential.IdentityField, fields[credential.IdentityField], credential.ProofField, fields[credential.ProofField])
+		if got.Code != "PERMISSION_DENIED" { // it is known, and not on the list
+			t.Errorf("%s %s", got.Code, got.Details)
+		}
+		if now := b.publicBounds.connections.Usage().Strangers; now > strangers {
+			t.Errorf("%d connections of strangers, %d before", now, strangers)
 		}
 	})
 	t.Run("TLS 1.2", func(t *testing.T) {

@@ -202,6 +202,9 @@ func (out *service) stop(ctx context.Context, servers []*http.Server, endCalls, 
 		defer cancelLast()
 		within = last
 	}
+	if end, ok := within.Deadline(); ok {
+		out.cutAt.Store(&end)
+	}
 	endCalls()
 	closeDoors()
 	errs = append(errs, out.drainServer(within, servers[0]))
@@ -209,12 +212,23 @@ func (out *service) stop(ctx context.Context, servers []*http.Server, endCalls, 
 		drained(within)
 	}
 	out.listening.Wait()
-	rest, cancelRest := context.WithTimeout(ctx, shutdownPart)
-	defer cancelRest()
+	if out.untilCut() < shutdownPart {
+		rest, cancelRest := context.WithTimeout(ctx, shutdownPart)
+		defer cancelRest()
+		within = rest
+	}
 	for _, server := range servers[1:] {
-		errs = append(errs, out.drainServer(rest, server))
+		errs = append(errs, out.drainServer(within, server))
 	}
 	return errors.Join(append(errs, out.shut())...)
+}
+
+// untilCut is how long answers that are being written may still take.
+func (out *service) untilCut() time.Duration {
+	if end := out.cutAt.Load(); end != nil {
+		return time.Until(*end)
+	}
+	return lastAnswers // it ends without a stop
 }
 
 // drainServer waits until a server's connections have ended. An HTTP/2 connection whose
@@ -275,7 +289,7 @@ func (out *service) overGRPC(s settings, form translators.Translator, callers ht
 	}
 	at := s.publicGRPC()
 	listener, err := ta2a.NewListener(ta2a.ListenerDeps{
-		Form: form, Accept: out.publicBounds.connections.Listen(s.grpc), TLS: out.tls, Session: s.source.Session, Logger: s.logger, GRPC: at, Grace: lastAnswers,
+		Form: form, Accept: out.publicBounds.connections.Listen(s.grpc), TLS: out.tls, Session: s.source.Session, Logger: s.logger, GRPC: at, Grace: out.untilCut,
 		Requests: out.publicBounds.requests, Write: s.config.InFlight().WriteWait,
 		AgentURL: func(agent string) string { return s.publicURL + "/agents/" + agent },
 		Identify: func(ctx context.Context, a ta2a.Arrival) context.Context {

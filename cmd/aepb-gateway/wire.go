@@ -107,8 +107,9 @@ type service struct {
 	dids          atomic.Pointer[map[string]ect.Identity]
 	listeners     []transport.Listener // that are not HTTP
 	stopping      atomic.Bool
-	delay, grace  time.Duration  // of a stop, as configured at the start
-	close         []func() error // in order, once nobody is served any more
+	cutAt         atomic.Pointer[time.Time] // what is left of a stop; nil: it has not come to that
+	delay, grace  time.Duration             // of a stop, as configured at the start
+	close         []func() error            // in order, once nobody is served any more
 }
 
 // wire is the composition root. On an error nothing stays open.

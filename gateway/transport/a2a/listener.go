@@ -66,7 +66,7 @@ type ListenerDeps struct {
 	GRPC     string                    // and over gRPC: host:port
 	Limits   ect.Limits                // of the evidence of one request; zero: the defaults
 	Read     time.Duration             // for a request to arrive; zero: one minute
-	Grace    time.Duration             // for what runs when Serve is to end; zero: 30 s
+	Grace    func() time.Duration      // for what runs when Serve is to end, asked then; nil: 30 s
 	Write    time.Duration             // for a reader to take a part of an answer; zero: half a minute
 	Requests *inflight.Limits          // what callers hold; nil: nothing is bounded
 	Logger   *slog.Logger
@@ -91,8 +91,8 @@ func NewListener(deps ListenerDeps) (*Listener, error) {
 	if deps.Write <= 0 {
 		deps.Write = defaultWrite
 	}
-	if deps.Grace <= 0 {
-		deps.Grace = defaultGrace
+	if deps.Grace == nil {
+		deps.Grace = func() time.Duration { return defaultGrace }
 	}
 	return &Listener{deps}, nil
 }
@@ -110,7 +110,7 @@ func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
 	})
 	group.Go(func() error {
 		<-ctx.Done()
-		cut := time.AfterFunc(l.deps.Grace, server.Stop)
+		cut := time.AfterFunc(l.deps.Grace(), server.Stop)
 		defer cut.Stop()
 		server.GracefulStop()
 		return nil
@@ -216,6 +216,7 @@ func (l *Listener) begin(ctx context.Context, arrival Arrival, conn *accept.Conn
 	}
 	caller := transport.CallerFrom(ctx)
 	if caller.ID != "" && !caller.Anonymous {
+		conn.Prove(string(caller.ID))
 		return l.deps.Requests.Begin(limit.Identity(string(caller.ID)), true)
 	}
 	return l.deps.Requests.Begin(limit.Address(transport.AddressFrom(ctx)), false)

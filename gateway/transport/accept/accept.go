@@ -126,7 +126,7 @@ func (g *Gate) admit(inner net.Conn) (*Conn, error) {
 	c := &Conn{Conn: inner, gate: g, place: place}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.timer = time.AfterFunc(config.FirstRequest, c.closeUnused)
+	c.endsAfter(config.FirstRequest)
 	return c, nil
 }
 
@@ -152,6 +152,7 @@ type Conn struct {
 	place    *quota.Place // among the fresh connections, the strangers' or the identified
 	requests int          // under way
 	stranger bool         // its caller has asked something and proved no identity
+	refused  bool         // it proved one that has too many
 	timer    *time.Timer  // ends it when nothing is asked; nil: it may be idle for as long as its server lets it
 	closing  bool
 }
@@ -184,11 +185,7 @@ func (c *Conn) Begin(identity string) error {
 	if c.begun.Load() || c.closing {
 		return nil
 	}
-	if err := c.move(identity); err != nil {
-		return err
-	}
-	c.begun.Store(true)
-	return nil
+	return c.move(identity)
 }
 
 // Prove says that the caller of a begun connection has proved an identity after all, as
@@ -200,8 +197,8 @@ func (c *Conn) Prove(identity string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stranger && !c.closing {
-		_ = c.move(identity) // it is answered all the same
+	if c.stranger && !c.refused && !c.closing {
+		c.refused = c.move(identity) != nil // it is answered all the same
 	}
 }
 
@@ -218,15 +215,25 @@ func (c *Conn) move(identity string) error {
 	c.place.Release()
 	c.place, c.stranger = place, identity == ""
 	c.stopTimer()
+	c.begun.Store(true)
 	c.wait()
 	return nil
 }
 
-// wait ends a stranger's connection if no request comes. The lock is held.
+// wait ends a stranger's connection, or one that never began, if no request comes. The
+// lock is held.
 func (c *Conn) wait() {
-	if c.stranger && c.requests == 0 {
-		c.timer = time.AfterFunc(c.gate.config.Load().StrangerIdle, c.closeUnused)
+	if (c.stranger || !c.begun.Load()) && c.requests == 0 {
+		c.endsAfter(c.gate.config.Load().StrangerIdle)
 	}
+}
+
+// endsAfter closes the connection after a time, unless a request is under way then or it
+// has another place. The lock is held.
+func (c *Conn) endsAfter(d time.Duration) {
+	c.stopTimer()
+	place := c.place
+	c.timer = time.AfterFunc(d, func() { c.closeUnused(place) })
 }
 
 // stopTimer lets the connection be idle. The lock is held.
@@ -237,10 +244,10 @@ func (c *Conn) stopTimer() {
 	}
 }
 
-// closeUnused closes the connection unless a request is under way.
-func (c *Conn) closeUnused() {
+// closeUnused closes the connection if it has that place and no request is under way.
+func (c *Conn) closeUnused(place *quota.Place) {
 	c.mu.Lock()
-	unused := c.place.ReleaseUnused()
+	unused := c.place == place && place.ReleaseUnused()
 	c.mu.Unlock()
 	if unused {
 		_ = c.Close()

@@ -117,9 +117,9 @@ func (d *Door) serveSocket(w http.ResponseWriter, r *http.Request, road transpor
 		session: "ainp " + uuid.NewString(), running: map[string]context.CancelCauseFunc{}, group: workers.New(idleWorkers),
 	}
 	s.bound()
-	defer context.AfterFunc(yields, func() {
+	defer context.AfterFunc(yields, func() { //nolint:contextcheck // a signal
 		_ = conn.Close(websocket.StatusTryAgainLater, "another connection takes the place of this one")
-	})() //nolint:contextcheck // a signal
+	})()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer s.group.Wait()
 	defer cancel()
