@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -82,7 +83,7 @@ const (
 type Store interface {
 	// Put keeps a copy of a record, and changes nothing in it. The same issuer's id with the same bytes is no error; with
 	// other bytes it is a *ConflictError and changes nothing. That other issuers have the id is no error. A record that is put
-	// again stays in the share of its first holder, unless ByIssuer says that it moves.
+	// again is one with what is kept, as Record.Unite says.
 	//
 	// A record without parents (a root) in a workflow that has any record is accepted only if the first record of that
 	// workflow was a root by the same issuer; else it is a *ForeignRootError and changes nothing. So is a record with Begins
@@ -108,6 +109,38 @@ type Standing struct {
 	Known  bool // the workflow has a record
 	Root   bool // the identity issued its first root
 	Member bool // the identity issued its first root, or a record that is or was kept while the workflow is made it a member
+}
+
+// Unite makes a record that is put again one with what is kept of it. Neither its life nor
+// its members become less. It stays in its holder's share, unless its issuer brings it. A
+// record that was kept apart enters its workflow, and none leaves it. What we signed stays
+// as it is when others bring it. False: there is nothing new.
+func (r *Record) Unite(kept Record) (changed bool) {
+	if kept.Own && !r.Own {
+		*r = kept
+		return false
+	}
+	longer := r.Until.After(kept.Until)
+	if !longer {
+		r.Until = kept.Until
+	}
+	members := slices.Clone(kept.Members)
+	for _, who := range r.Members {
+		if !slices.Contains(members, who) {
+			members = append(members, who)
+		}
+	}
+	moves := r.ByIssuer && !kept.Own && r.Holder != kept.Holder
+	if !moves {
+		r.Holder = kept.Holder
+	}
+	enters := kept.Workflow == "" && r.Workflow != ""
+	if !enters {
+		r.Workflow = kept.Workflow
+	}
+	more := len(members) > len(kept.Members) || r.Own && !kept.Own
+	r.Members = members
+	return longer || more || moves || enters
 }
 
 // IsRoot reports whether a record begins a workflow: it is in one, and has no parents.

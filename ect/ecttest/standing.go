@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 )
@@ -220,4 +221,31 @@ func storeRootRace(t *testing.T, s ect.Store) {
 			t.Errorf("%d roots were let in, %d kept, %v", winners, len(kept), err)
 		}
 	}
+}
+
+// storeEnters: a record that was kept apart enters its workflow, and makes members there,
+// when it is put there, whichever identity brings it. It does not leave it.
+func storeEnters(t *testing.T, s ect.Store) {
+	const wid, issuer, further = "w-enters", "spiffe://a.test/issuer", "spiffe://a.test/further"
+	put(t, s, root(wid, "spiffe://a.test/root"))
+	for n, byIssuer := range []bool{true, false} {
+		r := record(fmt.Sprint("h.enters.", n))
+		r.ID, r.Workflow, r.Issuer, r.Parents, r.Own, r.Holder = ect.ID(fmt.Sprint("enters-", n)), wid, issuer, []ect.ID{"parent"}, false, "first"
+		apart, entered, left := r, r, r
+		apart.Workflow, apart.Members = "", nil
+		entered.ByIssuer, entered.Members = byIssuer, []ect.Identity{further}
+		left.Workflow, left.Members, left.Until = "", nil, r.Until.Add(time.Hour)
+		put(t, s, apart)
+		put(t, s, entered)
+		put(t, s, left)
+		got := get(t, s, r.ID)
+		if got.Workflow != wid || !slices.Contains(got.Members, further) || !got.Until.Equal(left.Until) || got.Holder != r.Holder {
+			t.Errorf("by its issuer: %t: it became %+v", byIssuer, got)
+		}
+		listed, err := All(t.Context(), s, wid)
+		if err != nil || len(listed) != 2+n {
+			t.Errorf("by its issuer: %t: the workflow lists %d records, %v", byIssuer, len(listed), err)
+		}
+	}
+	wantStanding(t, s, wid, further, ect.Standing{Known: true, Member: true})
 }

@@ -30,31 +30,23 @@ func (s *Store) Put(_ context.Context, r ect.Record) error {
 	defer s.mu.Unlock()
 	known := s.matching(func(old ect.Record) bool { return old.ID == r.ID })
 	i := slices.IndexFunc(known, func(n int) bool { return s.records[n].Issuer == r.Issuer })
-	switch {
-	case i >= 0 && s.records[known[i]].Compact != r.Compact:
+	if i >= 0 && s.records[known[i]].Compact != r.Compact {
 		return &ect.ConflictError{ID: r.ID}
+	}
+	r = copyOf(r)
+	if i >= 0 {
+		r.Unite(s.records[known[i]])
+	}
+	switch {
 	case (r.IsRoot() || r.Begins) && !s.mayBegin(r):
 		return &ect.ForeignRootError{ID: r.ID}
 	case i >= 0:
-		s.records[known[i]] = united(s.records[known[i]], copyOf(r))
+		r.Begins, r.ByIssuer = false, false
+		s.records[known[i]] = r
 	default:
-		s.records = append(s.records, copyOf(r))
+		s.records = append(s.records, r)
 	}
 	return nil
-}
-
-// united is a record that was put again: it makes those members whom either names.
-func united(kept, again ect.Record) ect.Record {
-	for _, who := range kept.Members {
-		if !slices.Contains(again.Members, who) {
-			again.Members = append(again.Members, who)
-		}
-	}
-	if !again.ByIssuer {
-		again.Holder = kept.Holder
-	}
-	again.Begins, again.ByIssuer = false, false
-	return again
 }
 
 // mayBegin reports whether a record is the first of its workflow, or that was a root
@@ -198,6 +190,7 @@ func StoreSuite(t *testing.T, open func() ect.Store) {
 		"knows its members":           storeMembers,
 		"bounds members":              storeManyMembers,
 		"lets one of many roots in":   storeRootRace,
+		"lists what came apart":       storeEnters,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -68,7 +67,7 @@ func (t *Tokens) Put(_ context.Context, r ect.Record) error {
 		if kept.Compact != r.Compact {
 			return &ect.ConflictError{ID: r.ID}
 		}
-		if !repeated(&r, &kept) {
+		if !r.Unite(kept) {
 			return nil
 		}
 	}
@@ -79,29 +78,6 @@ func (t *Tokens) Put(_ context.Context, r ect.Record) error {
 	}
 	whole := appendToken(scratch[:0], &r, root)
 	return t.place(&r, spot{member: m, key: keyOf(&r, n), number: n, root: root}, whole, now)
-}
-
-// repeated makes a record that is put again one with what is kept of it: neither its
-// life nor its members become less, and it stays in the share that it is in, unless its
-// issuer brings it. False: there is nothing new.
-func repeated(r, kept *ect.Record) bool {
-	longer := r.Until.After(kept.Until)
-	if !longer {
-		r.Until = kept.Until
-	}
-	members := slices.Clone(kept.Members)
-	for _, who := range r.Members {
-		if !slices.Contains(members, who) {
-			members = append(members, who)
-		}
-	}
-	more := len(members) > len(kept.Members) || r.Own && !kept.Own
-	moves := r.ByIssuer && !kept.Own && (r.Holder != kept.Holder || r.Workflow != kept.Workflow)
-	if !moves {
-		r.Holder = kept.Holder
-	}
-	r.Members, r.Own = members, r.Own || kept.Own
-	return longer || more || moves
 }
 
 // spot is where a record belongs.

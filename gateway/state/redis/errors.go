@@ -31,6 +31,7 @@ var (
 
 	errUnsafe = errors.New("state: redis is not set up to keep this")
 	errYoung  = errors.New("state: redis: what was used is not known, and tokens may still be older than that")
+	errBusy   = errors.New("state: redis: others changed a record each time that it was put")
 	errReply  = errors.New("state: redis: an answer that no script of ours gives")
 )
 

@@ -47,7 +47,14 @@ local function drop(one)
   return list
 end
 for _, one in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('(%.0f', now), 'LIMIT', 0, 32)) do drop(one) end
-if redis.call('HEXISTS', KEYS[3], ARGV[1]) == 0 then
+local had = redis.call('HGET', KEYS[3], ARGV[1])
+if had then
+  local size, list = string.match(had, '^(%d+) (.*)$')
+  if ARGV[6] ~= '' then list = ARGV[6] end
+  redis.call('HSET', KEYS[3], ARGV[1], ARGV[3] .. ' ' .. list)
+  redis.call('HINCRBY', KEYS[3], 'sum', tonumber(ARGV[3]) - tonumber(size))
+  if tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or 0) >= 4503599627370496 then redis.call('HINCRBY', KEYS[3], 'own', tonumber(ARGV[3]) - tonumber(size)) end
+else
   redis.call('HSET', KEYS[3], ARGV[1], ARGV[3] .. ' ' .. ARGV[6])
   redis.call('HINCRBY', KEYS[3], 'sum', ARGV[3])
   if ARGV[2] == '1' then redis.call('HINCRBY', KEYS[3], 'own', ARGV[3]) end
@@ -95,33 +102,32 @@ redis.call('ZREM', KEYS[2], ARGV[1])
 return {'ok'}
 `
 
-// Which holder a record that is there already may have.
-const (
-	heldByAny  = ""
-	heldByThis = "1"
-	holdsNow   = "2" // it becomes that of the record that is put
-)
+// maxRewrites bounds how often a record is put again because others changed it meanwhile.
+const maxRewrites = 32
 
-// keep puts the record itself under its key, or apart; its holder is what it had before
-// unless its issuer brings it.
-func (s *Store) keep(ctx context.Context, r *ect.Record, text []byte) (reply []any, apart bool, err error) {
-	held := heldByAny
-	if r.ByIssuer {
-		held = heldByThis
-	}
-	put := s.putting(r, text, held)
+// keep puts the record itself under its key, or apart.
+func (s *Store) keep(ctx context.Context, r *ect.Record, put call) (reply []any, apart bool, err error) {
 	run := func() { reply, err = s.run(ctx, tokens, s.script(put.lua), put.keys, put.args...) }
 	if run(); err == nil && word(reply, 0) == "more" {
 		apart, put.keys = true, []string{s.apartKey(issuerField(r.Issuer), r.ID)}
 		run()
 	}
-	if err == nil && word(reply, 0) == "held" {
-		if err = s.move(ctx, r, word(reply, 1), len(r.Compact)+len(text)); err == nil {
-			put.args = s.putting(r, text, holdsNow).args
-			run()
-		}
-	}
 	return reply, apart, err
+}
+
+// unite makes a record one with what a reply says is kept of it, which it then takes the
+// place of. What no replica vouches for counts for nothing.
+func (s *Store) unite(ctx context.Context, r *ect.Record, reply []any) (replaces string, err error) {
+	before, replaces := word(reply, 1), word(reply, 2)
+	at := stored{who: issuerField(r.Issuer), id: r.ID, compact: r.Compact, about: replaces, holder: before, code: word(reply, 3)}
+	kept, err := s.appendRecord(ctx, nil, at)
+	if err != nil || len(kept) == 0 {
+		return replaces, err
+	}
+	if r.Unite(kept[0]); r.Holder != kept[0].Holder {
+		err = s.move(ctx, r, kept[0].Holder, len(r.Compact)+len(replaces))
+	}
+	return replaces, err
 }
 
 // move counts a record for its holder, and no more for the one before. The record says
@@ -323,6 +329,26 @@ func (s *Store) discard(ctx context.Context, gone []any) error {
 		return nil
 	})
 	return failure(ctx, "execution context tokens", err)
+}
+
+// taken is why a step did not take a record; nil: it did.
+func taken(r *ect.Record, reply []any) error {
+	switch word(reply, 0) {
+	case "conflict":
+		return &ect.ConflictError{ID: r.ID}
+	case "foreign":
+		return &ect.ForeignRootError{ID: r.ID}
+	default:
+		return nil
+	}
+}
+
+// rootOf is the root of a workflow that a record begins.
+func rootOf(r *ect.Record) string {
+	if r.IsRoot() {
+		return issuerField(r.Issuer)
+	}
+	return noRoot
 }
 
 // listed is the name of a record in lists.

@@ -19,9 +19,9 @@ import (
 const maxWorkflow = 1 << 14
 
 // putLua: KEYS id; ARGV issuer, compact, about, until (ms), most, holder, code, 1 if we
-// signed it or else "", 1 if its holder must be that one, 2 if it becomes that one, or
-// else "". The same bytes
-// may be prolonged, others of the same issuer are refused; other issuers' tokens
+// signed it or else "", the about that this one takes the place of or "". If the same bytes
+// are there with another about or holder than either it answers held, and what is there.
+// Other bytes of the same issuer are refused; other issuers' tokens
 // with the id stand beside it, as fields of their own, until the last has ended. Beyond
 // most of them it answers more: the record belongs under a key of its own, and so does
 // each further one while any of these may live, so that no issuer has two.
@@ -29,18 +29,11 @@ const putLua = `
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local who, til = ARGV[1], tonumber(ARGV[4])
-local known = redis.call('HMGET', KEYS[1], who .. ':compact', who .. ':until', who .. ':holder')
-local holder = ARGV[6]
+local known = redis.call('HMGET', KEYS[1], who .. ':compact', who .. ':until', who .. ':holder', who .. ':about', who .. ':mac')
 if known[1] and tonumber(known[2]) >= now then
   if known[1] ~= ARGV[2] then return {'conflict'} end
-  holder = known[3] or holder
-  if ARGV[9] == '1' and holder ~= ARGV[6] then return {'held', holder} end
-  local moves = ARGV[9] == '2' and holder ~= ARGV[6]
-  if moves then
-    holder = ARGV[6]
-    redis.call('HSET', KEYS[1], who .. ':holder', holder)
-  end
-  if tonumber(known[2]) > til or tonumber(known[2]) == til and not moves then return {'ok', holder} end
+  if known[4] == ARGV[3] and known[3] == ARGV[6] and known[5] == ARGV[7] then return {'ok'} end
+  if (known[4] or '') ~= ARGV[9] then return {'held', known[3] or '', known[4] or '', known[5] or ''} end
 end
 local more = not known[1] and ARGV[8] == '' and redis.call('HEXISTS', KEYS[1], 'more') == 1
 if not known[1] and ARGV[8] == '' and not more and redis.call('HLEN', KEYS[1]) >= 3 * tonumber(ARGV[5]) then
@@ -58,12 +51,12 @@ end
 if more then
   redis.call('HSET', KEYS[1], 'more', '1')
 else
-  redis.call('HSET', KEYS[1], who .. ':compact', ARGV[2], who .. ':about', ARGV[3], who .. ':until', ARGV[4], who .. ':holder', holder, who .. ':mac', ARGV[7])
+  redis.call('HSET', KEYS[1], who .. ':compact', ARGV[2], who .. ':about', ARGV[3], who .. ':until', ARGV[4], who .. ':holder', ARGV[6], who .. ':mac', ARGV[7])
 end
 local life = redis.call('PTTL', KEYS[1])
 if life < 0 or life < til - now then redis.call('PEXPIREAT', KEYS[1], ARGV[4]) end
 if more then return {'more'} end
-return {'ok', holder}
+return {'ok'}
 `
 
 // beginLua comes before a record is put that would begin its workflow. KEYS workflow's standing and list; ARGV the root,
@@ -137,59 +130,83 @@ type about struct {
 // workflow before either, and loses it soon when nothing follows.
 func (s *Store) Put(ctx context.Context, r ect.Record) (err error) {
 	defer lacks(&err, state.LacksRecording)
-	text, err := json.Marshal(about{r.ID, r.Workflow, r.Issuer, r.Audience, r.Act, r.Parents, r.Until, r.Own, r.Holder, r.Members})
-	if err != nil {
-		return &state.FullError{What: "an execution context token"}
-	}
-	if !s.sharded() && r.Workflow != "" {
-		if done, err := s.putAtOnce(ctx, &r, text); done || err != nil {
-			return err
-		}
-	}
-	if r.IsRoot() || r.Begins {
-		begin := s.beginning(&r)
-		reply, err := s.run(ctx, tokens, s.script(begin.lua), begin.keys, begin.args...)
-		if err == nil {
-			err = taken(&r, reply)
-		}
+	replaces := ""
+	for range maxRewrites {
+		reply, err := s.putOnce(ctx, &r, replaces)
 		if err != nil {
 			return err
 		}
-	}
-	reply, apart, err := s.keep(ctx, &r, text)
-	if err == nil {
-		err = taken(&r, reply)
-	}
-	if err != nil {
-		return err
-	}
-	calls := []call{s.accounting(&r, word(reply, 1), len(r.Compact)+len(text))}
-	if r.Workflow != "" {
-		calls = append(calls, s.listing(&r))
-	}
-	if apart && r.Workflow != "" {
-		calls = append(calls, s.noting(&r))
-	}
-	replies, err := s.together(ctx, tokens, calls...)
-	if err != nil {
-		return err
-	}
-	if r.Workflow != "" {
-		if err := taken(&r, replies[1]); err != nil {
+		if word(reply, 0) != "held" {
+			return nil
+		}
+		if replaces, err = s.unite(ctx, &r, reply); err != nil {
 			return err
 		}
 	}
-	return s.discard(ctx, replies[0])
+	return unavailable(errBusy)
+}
+
+// putOnce puts a record in the place of what is kept of it, and answers what is kept if
+// that is something else.
+func (s *Store) putOnce(ctx context.Context, r *ect.Record, replaces string) (held []any, err error) {
+	text, err := json.Marshal(about{r.ID, r.Workflow, r.Issuer, r.Audience, r.Act, r.Parents, r.Until, r.Own, r.Holder, r.Members})
+	if err != nil {
+		return nil, &state.FullError{What: "an execution context token"}
+	}
+	put := s.putting(r, text, replaces)
+	if !s.sharded() && r.Workflow != "" {
+		if held, done, err := s.putAtOnce(ctx, r, put, len(text)); done || err != nil {
+			return held, err
+		}
+	}
+	return s.putInSteps(ctx, r, put, len(text))
+}
+
+// putInSteps puts a record, and notes after that what it says of its workflow.
+func (s *Store) putInSteps(ctx context.Context, r *ect.Record, put call, size int) (held []any, err error) {
+	if r.IsRoot() || r.Begins {
+		begin := s.beginning(r)
+		reply, err := s.run(ctx, tokens, s.script(begin.lua), begin.keys, begin.args...)
+		if err == nil {
+			err = taken(r, reply)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	reply, apart, err := s.keep(ctx, r, put)
+	if err == nil {
+		err = taken(r, reply)
+	}
+	if err != nil || word(reply, 0) == "held" {
+		return reply, err
+	}
+	calls := []call{s.accounting(r, r.Holder, len(r.Compact)+size)}
+	if r.Workflow != "" {
+		calls = append(calls, s.listing(r))
+	}
+	if apart && r.Workflow != "" {
+		calls = append(calls, s.noting(r))
+	}
+	replies, err := s.together(ctx, tokens, calls...)
+	if err != nil {
+		return nil, err
+	}
+	if r.Workflow != "" {
+		if err := taken(r, replies[1]); err != nil {
+			return nil, err
+		}
+	}
+	return nil, s.discard(ctx, replies[0])
 }
 
 // tokens is what errors call the records.
 const tokens = "execution context tokens"
 
-// putAtOnce does all that Put does in one step, where one server has all keys. False:
-// the record is there already and counts for another holder, which takes two, or too many
-// others have its id.
-func (s *Store) putAtOnce(ctx context.Context, r *ect.Record, text []byte) (done bool, err error) {
-	lua, steps := recordLua, []call{s.putting(r, text, heldByThis), s.accounting(r, r.Holder, len(r.Compact)+len(text)), s.listing(r)}
+// putAtOnce does all that putInSteps does in one step, where one server has all keys.
+// False: too many others have the record's id.
+func (s *Store) putAtOnce(ctx context.Context, r *ect.Record, put call, size int) (held []any, done bool, err error) {
+	lua, steps := recordLua, []call{put, s.accounting(r, r.Holder, len(r.Compact)+size), s.listing(r)}
 	if r.IsRoot() || r.Begins {
 		lua, steps = rootLua, append([]call{s.beginning(r)}, steps...)
 	}
@@ -200,22 +217,25 @@ func (s *Store) putAtOnce(ctx context.Context, r *ect.Record, text []byte) (done
 	}
 	replies, err := s.run(ctx, tokens, s.script(lua), keys, append(counts, args...)...)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	var gone []any
 	for i := range replies {
 		reply, _ := replies[i].([]any)
-		if word(reply, 0) == "held" || word(reply, 0) == "more" {
-			return false, nil
+		switch word(reply, 0) {
+		case "held":
+			return reply, true, nil
+		case "more":
+			return nil, false, nil
 		}
 		if err := taken(r, reply); err != nil {
-			return false, err
+			return nil, false, err
 		}
 		if i == len(steps)-2 {
 			gone = reply
 		}
 	}
-	return true, s.discard(ctx, gone)
+	return nil, true, s.discard(ctx, gone)
 }
 
 // The steps of Put in one script: KEYS and ARGV are those of the steps one after the
@@ -248,14 +268,14 @@ func (s *Store) beginning(r *ect.Record) call {
 }
 
 // putting keeps the record itself.
-func (s *Store) putting(r *ect.Record, text []byte, holders string) call {
+func (s *Store) putting(r *ect.Record, text []byte, replaces string) call {
 	ours := ""
 	if r.Own {
 		ours = "1"
 	}
 	return call{putLua, []string{s.tokenKey(r.ID)}, []any{
 		issuerField(r.Issuer), r.Compact, text, milliseconds(r.Until), ect.MaxNamesakes, r.Holder,
-		s.vouch.code("record", r.Compact, string(text)), ours, holders,
+		s.vouch.code("record", r.Compact, string(text)), ours, replaces,
 	}}
 }
 
@@ -270,26 +290,6 @@ func (s *Store) listing(r *ect.Record) call {
 		args = append(args, memberField(who), s.vouch.code("member", r.Workflow, string(who)))
 	}
 	return call{listLua, []string{s.workflowKey(r.Workflow), s.standingKey(r.Workflow)}, args}
-}
-
-// taken is why a step did not take a record; nil: it did.
-func taken(r *ect.Record, reply []any) error {
-	switch word(reply, 0) {
-	case "conflict":
-		return &ect.ConflictError{ID: r.ID}
-	case "foreign":
-		return &ect.ForeignRootError{ID: r.ID}
-	default:
-		return nil
-	}
-}
-
-// rootOf is the root of a workflow that a record begins.
-func rootOf(r *ect.Record) string {
-	if r.IsRoot() {
-		return issuerField(r.Issuer)
-	}
-	return noRoot
 }
 
 // Get finds the records that each reference means, at most one of each issuer.

@@ -17,12 +17,14 @@ import (
 func RunShares(t *testing.T, open func(t testing.TB, bounds state.Config) ect.Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, ect.Store){
-		"one holder keeps to his share":            oneHolder,
-		"tokens of a holder do not push out ours":  ownLast,
-		"a full share keeps the latest of both":    latestOfBoth,
-		"many holders take nothing of a small one": manyHolders,
-		"a record put again stays in its share":    putAgain,
-		"a record moves to its issuer's share":     putByIssuer,
+		"one holder keeps to his share":             oneHolder,
+		"tokens of a holder do not push out ours":   ownLast,
+		"a full share keeps the latest of both":     latestOfBoth,
+		"many holders take nothing of a small one":  manyHolders,
+		"a record put again stays in its share":     putAgain,
+		"a record moves to its issuer's share":      putByIssuer,
+		"what we signed stays where it is":          ownPutByIssuer,
+		"a record enters its workflow in its share": entersInShare,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -184,6 +186,57 @@ func putByIssuer(t *testing.T, s ect.Store) {
 	}
 	if records, err := ecttest.Find(t.Context(), s, r.ID); err != nil || len(records) != 0 {
 		t.Errorf("%d records that no share counts, %v", len(records), err)
+	}
+}
+
+// A listed gateway brings back what we signed, which names us as its issuer.
+func ownPutByIssuer(t *testing.T, s ect.Store) {
+	r := held("victim", 1, true)
+	r.Members = []ect.Identity{"spiffe://a.test/victim"}
+	again := r
+	again.Own, again.ByIssuer, again.Holder, again.Workflow, again.Members = false, true, "self", "", nil
+	later := again
+	later.Until = r.Until.Add(time.Hour)
+	for _, one := range []ect.Record{r, again, later} {
+		if err := s.Put(t.Context(), one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	records, err := ecttest.Find(t.Context(), s, r.ID)
+	if err != nil || len(records) != 1 {
+		t.Fatalf("got %d records, %v; want ours", len(records), err)
+	}
+	if got := records[0]; !got.Own || got.Holder != "victim" || got.Workflow != r.Workflow || len(got.Members) != 1 {
+		t.Errorf("it became %+v; want what we signed in its holder's share", got)
+	}
+	bring(t, s, "victim", 1000, false)
+	if got := found(t, s, "victim", 2, true); got != 1 {
+		t.Error("it left before the tokens of others")
+	}
+}
+
+// A record that came apart leaves its workflow when its share is used up, as others do.
+func entersInShare(t *testing.T, s ect.Store) {
+	r := held("victim", 1, false)
+	apart := r
+	apart.Workflow = ""
+	for _, one := range []ect.Record{apart, r} {
+		if err := s.Put(t.Context(), one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if listed, err := ecttest.All(t.Context(), s, r.Workflow); err != nil || len(listed) != 1 {
+		t.Errorf("its workflow lists %d records, %v", len(listed), err)
+	}
+	for n := range 1000 {
+		other := held("victim", 2+n, false)
+		other.Workflow = ""
+		if err := s.Put(t.Context(), other); err != nil && !ownShare(err) {
+			t.Fatal(err)
+		}
+	}
+	if standing, err := s.Standing(t.Context(), r.Workflow, r.Issuer); err != nil || standing.Known {
+		t.Errorf("its workflow is on record without a record: %+v, %v", standing, err)
 	}
 }
 
