@@ -138,13 +138,10 @@ func (g *Gateway) claimEvidence(ctx context.Context, x *exchange) (answer transp
 	x.used = claims
 	for _, filed := range x.admission.Filed {
 		g.Dialects.Learn(filed.Token)
-		holder := x.holder
-		if x.settings.isGateway(x.call.Caller.ID) {
-			holder = limit.Identity(string(filed.Token.Issuer())) // a gateway carries the tokens of many
-		}
+		// Who brings a token is charged for it: issuers may know nothing of what a gateway carries.
 		err := g.Recorder.Keep(ctx, filed.Token, ect.Filing{
-			Holder: holder, Members: filed.Members, Begins: filed.Begins,
-			ByIssuer: holder == limit.Identity(string(filed.Token.Issuer())),
+			Holder: x.holder, Members: filed.Members, Begins: filed.Begins,
+			ByIssuer: filed.Token.Issuer() == x.call.Caller.ID && !x.call.Caller.Anonymous,
 		})
 		if _, late := errors.AsType[*ect.ForeignRootError](err); late && filed.Begins {
 			return answer, false, membership.Outsider() // it has begun since the message was judged

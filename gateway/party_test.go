@@ -14,6 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -114,6 +115,46 @@ func TestASignalIsItsSenders(t *testing.T) {
 	if _, err := b.Exchange(t.Context(), b.say(b.outsider, asks, own)); err != nil {
 		t.Errorf("a gateway carries it: %v", err)
 	}
+}
+
+// TestAttack_GatewayFillsAnothersShare: a user of a listed gateway sends tokens of another
+// issuer that were never seen here. Before, they counted in their issuer's share. They
+// count as the gateway's, and what we signed stays where it is when it comes back.
+func TestAttack_GatewayFillsAnothersShare(t *testing.T) {
+	t.Parallel()
+	b := newSignalBed(t)
+	b.Apply(gateway.Settings{Gateways: []ect.Identity{b.outsider.ID}})
+	wantHolder := func(id ect.ID, holder ect.Identity) {
+		t.Helper()
+		records, err := ecttest.Find(t.Context(), b.memory, id)
+		if err != nil || len(records) != 1 || records[0].Holder != limit.Identity(string(holder)) {
+			t.Errorf("got %+v, %v; want it with %s", records, err, holder)
+		}
+	}
+	c := ect.Claims{Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: string(ect.NewID())}
+	unseen := b.mint(b.caller, c)
+	c.Parents = []ect.ID{claims(t, unseen).ID}
+	carries := b.mint(b.outsider, c)
+	if _, err := b.Exchange(t.Context(), b.say(b.outsider, text("go"), unseen, carries)); err != nil {
+		t.Fatal(err)
+	}
+	wantHolder(claims(t, unseen).ID, b.outsider.ID)
+	wantHolder(claims(t, carries).ID, b.outsider.ID)
+
+	asked := b.say(b.caller, text("go"), b.mint(b.caller, ect.Claims{
+		Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: string(ect.NewID()),
+	}))
+	answer, err := b.Exchange(t.Context(), asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := claims(t, answer.Evidence[0])
+	c.Workflow, c.Parents, c.Ext = ours.Workflow, []ect.ID{ours.ID}, ect.Ext{}
+	c.Ext.SetString(ect.ExtCaller, string(b.caller.ID)) // who belongs
+	if _, err = b.Exchange(t.Context(), b.say(b.outsider, text("go on"), answer.Evidence[0], b.mint(b.outsider, c))); err != nil {
+		t.Fatal(err)
+	}
+	wantHolder(ours.ID, b.caller.ID)
 }
 
 // TestANamesakeTakesNothingAway: a stranger's token with the checkpoint's id is

@@ -51,6 +51,7 @@ var attackIndex = []attackFinding{
 		"TestAttack_OneIssuerFlushesAllEvidence", "TestAttack_OneIssuerFillsRedis", "TestAttack_ATokenThatNeverEnds",
 		"gateway/state:TestAttack_MembersWithoutRecords", "gateway/state:TestAttack_PagesKeptByOneRecord",
 		"gateway:TestAttack_AgentFillsAnothersShare", "gateway:TestAttack_AgentEvictsWhatItShowedFirst",
+		"gateway:TestAttack_GatewayFillsAnothersShare",
 	}},
 	{id: "3", what: "make the gateway send requests to internal or public hosts by naming a did:web as sender", tests: []string{
 		"TestAttack_StrangerMakesUsFetchInternalAddress", "TestAttack_AgentMakesUsFetchInternalAddress",
