@@ -155,7 +155,8 @@ var attackIndex = []attackFinding{
 		"TestAttack_ListedGatewayBringsItsUserIn", "policy/membership:TestAttack_OutsiderOverTwoGateways",
 	}},
 	{id: "N4", what: "have state believed that was written to Redis without the key of the replicas", tests: []string{
-		"TestAttack_RedisWriterInventsATask", "gateway/state/seal:TestAttack_UnsealedStateIsBelieved", "gateway/state/redis:TestAttack_RedisMovesAConversation",
+		"TestAttack_RedisWriterInventsATask", "gateway/state/seal:TestAttack_UnsealedStateIsBelieved",
+		"gateway/state/seal:TestAttack_PlantedEntryHidesAGroup", "gateway/state/redis:TestAttack_RedisMovesAConversation",
 	}},
 	{id: "N5", what: "end the handshakes of others with connections that are refused", tests: []string{"TestAttack_RefusedConnectionsEndHandshakes"}},
 	{id: "N6", what: "hold listen.metrics shut", tests: []string{"TestAttack_MetricsListenerIsHeldShut"}},

@@ -20,7 +20,8 @@ type EntryStore interface {
 }
 
 // Entries is a driver of entries whose values are sealed. An entry that cannot be
-// opened is a *state.UnavailableError around [ErrUnknownKey] or [ErrBroken].
+// opened is a *state.UnavailableError around [ErrUnknownKey] or [ErrBroken], and is not
+// in lists.
 type Entries struct {
 	EntryStore
 
@@ -55,15 +56,27 @@ func (e *Entries) sealed(key state.EntryKey, value []byte) []byte {
 // sealed: a mark that another program adds or takes away does not open.
 func endedName(key state.EntryKey) []byte { return append(entryName(key), state.EndedMark...) }
 
-// List is a page of a group.
-func (e *Entries) List(ctx context.Context, kind, group, after string, limit int) ([]state.Entry, error) {
-	entries, err := e.EntryStore.List(ctx, kind, group, after, limit)
-	for i := range entries {
-		if entries[i], _, err = e.opened(ctx, entries[i], true, err); err != nil {
+// List is a page of a group, without the entries that cannot be opened: what another
+// program put there must not hide the others. They are counted and logged. Fewer than
+// limit are the last.
+func (e *Entries) List(ctx context.Context, kind, group, after string, limit int) (found []state.Entry, err error) {
+	for len(found) < limit {
+		wanted := limit - len(found)
+		entries, err := e.EntryStore.List(ctx, kind, group, after, wanted)
+		if err != nil {
 			return nil, err
 		}
+		for _, entry := range entries {
+			after = entry.Key.ID
+			if entry, ok, _ := e.opened(ctx, entry, true, nil); ok {
+				found = append(found, entry)
+			}
+		}
+		if len(entries) < wanted {
+			break
+		}
 	}
-	return entries, err
+	return found, nil
 }
 
 // Await waits for a newer revision.
