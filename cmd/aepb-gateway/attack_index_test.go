@@ -157,6 +157,7 @@ var attackIndex = []attackFinding{
 	{id: "N4", what: "have state believed that was written to Redis without the key of the replicas", tests: []string{
 		"TestAttack_RedisWriterInventsATask", "gateway/state/seal:TestAttack_UnsealedStateIsBelieved",
 		"gateway/state/seal:TestAttack_PlantedEntryHidesAGroup", "gateway/state/redis:TestAttack_RedisMovesAConversation",
+		"gateway/state/redis:TestAttack_RedisWriterHidesAGroup",
 	}},
 	{id: "N5", what: "end the handshakes of others with connections that are refused", tests: []string{"TestAttack_RefusedConnectionsEndHandshakes"}},
 	{id: "N6", what: "hold listen.metrics shut", tests: []string{"TestAttack_MetricsListenerIsHeldShut"}},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/state/redis"
 )
 
@@ -199,5 +200,40 @@ func TestKeysAreChanged(t *testing.T) {
 	config.Keys = [][]byte{{1, 2, 3}}
 	if _, err := redis.Open(config, redis.Deps{}); err == nil {
 		t.Error("a key of three bytes was accepted")
+	}
+}
+
+// TestAttack_RedisWriterHidesAGroup: a program that can write to Redis spoils single
+// entries of a group. Before, no list of the group was to be had.
+func TestAttack_RedisWriterHidesAGroup(t *testing.T) {
+	t.Parallel()
+	address := serve(t, "--appendfsync", "everysec").address
+	s := open(t, redis.Config{Addresses: []string{address}, Timeout: 5 * time.Second})
+	for _, id := range []string{"a", "b", "c"} {
+		_, ok, err := s.Entries().Swap(t.Context(), state.EntryKey{Kind: "watched", ID: id}, 0, []byte(id), time.Now().Add(time.Hour))
+		if !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	client := goredis.NewClient(&goredis.Options{Addr: address})
+	defer func() { _ = client.Close() }()
+	entries, err := client.Keys(t.Context(), "*e:{*}:[abc]").Result()
+	if err != nil || len(entries) != 3 {
+		t.Fatal(entries, err)
+	}
+	for _, name := range entries {
+		switch name[len(name)-1] {
+		case 'a':
+			err = client.Set(t.Context(), name, "no hash", 0).Err()
+		case 'b':
+			err = client.HSet(t.Context(), name, "revision", "no number").Err()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := s.Entries().List(t.Context(), "watched", "", "", 1)
+	if err != nil || len(list) != 1 || list[0].Key.ID != "c" || s.Ignored() != 2 {
+		t.Errorf("listed %v, %v, and %d were ignored; want c and 2", list, err, s.Ignored())
 	}
 }

@@ -283,7 +283,8 @@ func (e *Entries) List(ctx context.Context, kind, group, after string, limit int
 
 const listAtOnce = 256
 
-// page is what is alive of the next ids.
+// page is what is alive of the next ids. What no replica can have written there is left
+// out and counted, so that it does not hide the others.
 func (e *Entries) page(ctx context.Context, kind, group, after string, most int) (ids []string, found []state.Entry, err error) {
 	keys := e.keys(state.EntryKey{Kind: kind, Group: group})
 	ids, err = e.store.client.ZRangeByLex(ctx, keys[1], &goredis.ZRangeBy{Min: "(" + after, Max: "+", Count: int64(most)}).Result()
@@ -291,21 +292,22 @@ func (e *Entries) page(ctx context.Context, kind, group, after string, most int)
 		return nil, nil, err
 	}
 	values := make([]*goredis.SliceCmd, len(ids))
-	_, err = e.store.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
+	_, _ = e.store.client.Pipelined(ctx, func(p goredis.Pipeliner) error { // each command has its own error
 		for i, id := range ids {
 			values[i] = p.HMGet(ctx, keys[0]+id, "revision", "value", "until", "owner")
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, nil, err
-	}
 	for i, id := range ids {
-		one, ok, err := entryOf(state.EntryKey{Kind: kind, Group: group, ID: id}, values[i].Val())
-		if err != nil {
+		err := values[i].Err()
+		if err != nil && !goredis.HasErrorPrefix(err, "WRONGTYPE") {
 			return nil, nil, err
 		}
-		if ok {
+		one, ok, malformed := entryOf(state.EntryKey{Kind: kind, Group: group, ID: id}, values[i].Val())
+		switch {
+		case err != nil || malformed != nil:
+			e.store.vouch.refuse(ctx)
+		case ok:
 			found = append(found, one)
 		}
 	}

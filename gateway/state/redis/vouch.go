@@ -86,12 +86,17 @@ func (v *voucher) holds(ctx context.Context, code string, texts ...string) bool 
 			return true
 		}
 	}
+	v.refuse(ctx)
+	return false
+}
+
+// refuse counts and says that Redis holds what no replica wrote.
+func (v *voucher) refuse(ctx context.Context) {
 	v.refused.Add(1)
 	if now, last := v.now().Unix(), v.said.Load(); now-last >= int64(sayEvery/time.Second) && v.said.CompareAndSwap(last, now) {
 		v.logger.ErrorContext(ctx, "redis holds what no replica wrote, or with a key that is not known here: it is ignored",
 			slog.Uint64("ignored", v.refused.Load()))
 	}
-	return false
 }
 
 // Ignored counts what was found in Redis and not believed.
