@@ -273,34 +273,33 @@ func TestAttack_StrangersTakeAllUACPConnections(t *testing.T) {
 	}
 }
 
-// TestAttack_OneCallerTakesAllUACPConnections is finding 6 by a caller with a
-// certificate: it opened all connections that there are, on none of which it had
-// anything to say. Now one identity has a share, and is told when it is over it.
+// TestAttack_OneCallerTakesAllUACPConnections is finding 6 by callers with a
+// certificate: one opened all connections that there are, on none of which it had
+// anything to say. Now one identity has a share, beyond which its own oldest connection
+// at rest ends; several identities that hold all connections keep no other one out.
 func TestAttack_OneCallerTakesAllUACPConnections(t *testing.T) {
 	t.Parallel()
 	bounds := config.ConnectionBounds{Total: 16, PerCaller: 4, Unidentified: 16, PerAddress: 8}
 	b := newBed(t, plan{serve: true, config: config.Config{Listen: config.Listen{UACPConnections: bounds}}})
-	mallory := b.svid(t, "/mallory")
-	open := 0
-	var held *tls.Conn
-	for range 24 {
-		conn, err := b.openUACP(t, "127.0.0.2", mallory)
-		if err == nil {
-			open, held = open+1, conn
-			continue
+	for i := range 6 {
+		mallory := b.svid(t, "/mallory-"+strconv.Itoa(i))
+		var held []*tls.Conn
+		for range 24 {
+			conn, err := b.openUACP(t, "127.0.0.2", mallory)
+			if err != nil {
+				t.Fatalf("a new connection, where others rest: %v", err)
+			}
+			held = append(held, conn)
 		}
-		if want := "refused with code 83"; err.Error() != want {
-			t.Errorf("over its share it hears %q, want %q", err, want)
+		if open := stillOpen(held[:len(held)-1]) + 1; open > bounds.PerCaller {
+			t.Errorf("one caller has %d connections, want at most %d", open, bounds.PerCaller)
 		}
-	}
-	if open != bounds.PerCaller {
-		t.Errorf("one caller has %d connections, want %d", open, bounds.PerCaller)
+		if _, err := b.addOver(t, held[len(held)-1]); err != nil {
+			t.Errorf("its newest connection: %v", err)
+		}
 	}
 	if _, err := b.openUACP(t, "127.0.0.1", b.dev.Client); err != nil {
 		t.Fatalf("another caller is not served: %v", err)
-	}
-	if _, err := b.addOver(t, held); err != nil {
-		t.Errorf("a connection within the share: %v", err)
 	}
 }
 
@@ -383,38 +382,43 @@ func TestAttack_StrangersTakeAllWebSockets(t *testing.T) {
 
 // TestAttack_OneCallerTakesAllWebSockets is finding 6 by callers with an
 // identity, proved by a certificate or by a DID: one had all WebSockets. Now it has
-// a share.
+// a share, beyond which its own oldest at rest ends; several identities that hold all
+// keep no other one out.
 func TestAttack_OneCallerTakesAllWebSockets(t *testing.T) {
 	t.Parallel()
 	bounds := config.ConnectionBounds{Total: 16, PerCaller: 4, Unidentified: 16, PerAddress: 8}
 	mallory := did("mallory")
 	b := newBed(t, plan{serve: true, config: config.Config{AINP: config.AINP{Callers: map[string]string{mallory.DID: memberID("mallory")}, Sockets: bounds}}})
-	svid := b.svid(t, "/mallory")
-	for i := range 24 {
-		conn, status := b.upgrade(t, "127.0.0.2", svid)
-		want := http.StatusSwitchingProtocols
-		if i >= bounds.PerCaller {
-			want = http.StatusTooManyRequests
+	for i := range 6 {
+		svid, held := b.svid(t, "/mallory-"+strconv.Itoa(i)), []*websocket.Conn{}
+		for range 12 {
+			conn, status := b.upgrade(t, "127.0.0.2", svid)
+			if conn == nil {
+				t.Fatalf("an upgrade, where other connections rest: %d", status)
+			}
+			held = append(held, conn)
 		}
-		if status != want {
-			t.Errorf("upgrade %d got %d, want %d", i, status, want)
+		ended := 0
+		for _, conn := range held[:len(held)-bounds.PerCaller] {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			if _, _, err := conn.Read(ctx); websocket.CloseStatus(err) == websocket.StatusTryAgainLater {
+				ended++
+			}
+			cancel()
 		}
-		_ = conn
+		if ended != len(held)-bounds.PerCaller {
+			t.Errorf("%d of %d connections of one caller have ended, want all but %d", ended, len(held), bounds.PerCaller)
+		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	conn, status := b.upgrade(t, "127.0.0.2", nil)
+	for range 6 { // by its DID, too
+		conn, status := b.upgrade(t, "127.0.0.2", nil)
+		if conn == nil {
+			t.Fatalf("refused with %d before it said who it is", status)
+		}
+		b.sumOver(t, conn, mallory)
+	}
+	conn, status := b.upgrade(t, "127.0.0.1", b.dev.Client)
 	if conn == nil {
-		t.Fatalf("refused with %d before it said who it is", status)
-	}
-	must(t, conn.Write(ctx, websocket.MessageText, []byte(addressedTo(t, mallory, b.settings.ainp.DID, 1))))
-	if _, body, err := conn.Read(ctx); err != nil || !strings.Contains(string(body), "RATE_LIMIT") {
-		t.Errorf("the same caller by its DID hears %s, %v", short(body), err)
-	}
-	if _, _, err := conn.Read(ctx); err == nil {
-		t.Error("its connection stays open")
-	}
-	if conn, status = b.upgrade(t, "127.0.0.1", b.dev.Client); conn == nil {
 		t.Fatalf("another caller is refused with %d", status)
 	}
 	b.sumOver(t, conn, did("anybody"))
