@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/config"
 )
 
 // tokenKey signs JWT-SVIDs of the development trust domain.
@@ -63,7 +64,7 @@ func (k tokenKey) token(t *testing.T, sub, aud string, life time.Duration) strin
 // own forgiven; or to pass without a certificate.
 func TestAttack_BearerTokenBesideACertificate(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, plan{serve: true})
+	b := newBed(t, plan{serve: true, config: config.Config{Limits: config.Limits{Rate: 1, Burst: 40}}}) // of which the machine's speed adds little
 	key, forger := b.newTokenKey(t), tokenKey{}
 	var err error
 	forger.PrivateKey, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -134,7 +135,7 @@ func TestAttack_FailedBearersLockOutTheirAddress(t *testing.T) {
 	unknownKey := strings.Replace(key.token(t, victim, b.self(), time.Minute), base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"ES256","typ":"JWT","kid":"k"}`)),
 		base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"ES256","typ":"JWT","kid":"other"}`)), 1)
 	refused, forged := 0, 0
-	for range 150 { // more than limits.burst
+	for range 100 { // more than limits.burst
 		for _, bad := range []string{"abc", unknownKey, key.token(t, "spiffe://elsewhere.test/x", b.self(), time.Minute)} {
 			if ask(bad).status == http.StatusTooManyRequests {
 				refused++
@@ -144,8 +145,8 @@ func TestAttack_FailedBearersLockOutTheirAddress(t *testing.T) {
 			forged++
 		}
 	}
-	if refused == 0 || forged != 150 {
-		t.Errorf("%d of 450 bad tokens were refused for their number, and %d of 150 forged ones were judged", refused, forged)
+	if refused < 100 || forged != 100 {
+		t.Errorf("%d of 300 bad tokens were refused for their number, and %d of 100 forged ones were judged", refused, forged)
 	}
 	for n := range 30 {
 		if got := ask(key.token(t, victim, b.self(), time.Minute+time.Duration(n)*time.Second)); got.status != http.StatusOK {
