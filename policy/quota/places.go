@@ -181,8 +181,7 @@ func (p *Places) sort(h *placeHolder) {
 	}
 	p.most = max(p.most, h.size)
 	for p.most > 0 && (p.bySize[p.most] == nil || p.bySize[p.most].Len() == 0) {
-		delete(p.bySize, p.most)
-		p.most--
+		p.most-- // its list stays for the next
 	}
 }
 
