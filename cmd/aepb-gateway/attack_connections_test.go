@@ -85,7 +85,8 @@ func TestAttack_RefusedConnectionsEndHandshakes(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{serve: true, config: config.Config{Limits: config.Limits{Connections: 128}}})
 	host := strings.TrimPrefix(b.at.Public, "https://")
-	victim, err := net.Dial("tcp", host) //nolint:noctx // at once
+	var ordinary net.Dialer
+	victim, err := ordinary.DialContext(t.Context(), "tcp", host)
 	must(t, err)
 	defer func() { _ = victim.Close() }()
 	for i := range 400 {

@@ -47,11 +47,9 @@ func NewPlaces(config Config) (*Places, error) {
 // Reconfigure changes the bounds for places that are taken from now on. On an error
 // nothing changes.
 func (p *Places) Reconfigure(config Config) error {
-	if err := config.Validate(); err != nil {
+	config, err := config.complete()
+	if err != nil {
 		return err
-	}
-	if config.PerHolder == 0 {
-		config.PerHolder = max(1, config.Total/16)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

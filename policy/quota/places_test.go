@@ -198,6 +198,27 @@ func TestPlaces_HolderOfFewKeepsThem(t *testing.T) {
 	}
 }
 
+// TestPlaces_HolderOfSomeKeepsThem: several places at once of a holder above an eighth of
+// its limit, as of probes behind one proxy, do not end each other while others hold more.
+func TestPlaces_HolderOfSomeKeepsThem(t *testing.T) {
+	t.Parallel()
+	p := newPlaces(t, 64, 16)
+	take := func(holder string, giveWay func()) {
+		if _, err := p.Take(holder, false, giveWay); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 60 { // three quarters are theirs
+		take(strconv.Itoa(i%4), func() {})
+	}
+	for range 6 {
+		take("proxy", func() { t.Error("a place of the proxy gave way") })
+	}
+	for i := range 200 {
+		take(strconv.Itoa(i%4), func() {})
+	}
+}
+
 // TestPlaces_Concurrently: the bounds hold, and each place gives way at most once.
 func TestPlaces_Concurrently(t *testing.T) {
 	t.Parallel()

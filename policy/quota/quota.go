@@ -21,6 +21,14 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// complete is the configuration with its defaults, or why it will not do.
+func (c Config) complete() (Config, error) {
+	if c.PerHolder == 0 {
+		c.PerHolder = max(1, c.Total/16)
+	}
+	return c, c.Validate()
+}
+
 // Pool grants shares of one resource. It is safe for concurrent use.
 type Pool struct {
 	config  Config
@@ -33,11 +41,9 @@ type Pool struct {
 
 // New makes a pool of which nothing is held.
 func New(config Config) (*Pool, error) {
-	if err := config.Validate(); err != nil {
+	config, err := config.complete()
+	if err != nil {
 		return nil, err
-	}
-	if config.PerHolder == 0 {
-		config.PerHolder = max(1, config.Total/16)
 	}
 	return &Pool{config: config, held: map[string]int64{}}, nil
 }
@@ -45,11 +51,9 @@ func New(config Config) (*Pool, error) {
 // Reconfigure changes the bounds. What was granted stays granted; a holder above
 // its new limit gets nothing more until it is below. On an error nothing changes.
 func (p *Pool) Reconfigure(config Config) error {
-	if err := config.Validate(); err != nil {
+	config, err := config.complete()
+	if err != nil {
 		return err
-	}
-	if config.PerHolder == 0 {
-		config.PerHolder = max(1, config.Total/16)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
