@@ -144,7 +144,10 @@ func (r *run) waits() waiting {
 }
 
 // note keeps up with what happened, if the run is on record: every change of
-// state, and what the agent calls its task; else now and then.
+// state, and what the agent calls its task, at once; other changes after saveEvery.
+// An agent that says again how its task stands changes nothing: the task keeps its
+// place on lists (A2A 1.0, ListTasks: what changed last comes first), and its record
+// is written only to let it live on.
 func (r *run) note(ctx context.Context, s step) {
 	if !r.keeping || r.x.record == nil {
 		return
@@ -154,7 +157,24 @@ func (r *run) note(ctx context.Context, s step) {
 		status := s.events[i].Status
 		urgent = urgent || status != nil && status.State != r.x.record.Task.Status.State
 	}
-	if urgent || r.log.pressing(r.onLog) || r.g.Now().Sub(r.saved) >= saveEvery {
+	age := r.g.Now().Sub(r.saved)
+	switch {
+	case urgent, age >= saveEvery && !r.changed.Before(r.saved), r.log.pressing(r.onLog):
+		r.keepUp(ctx)
+	case age >= recordLife/4:
+		r.prolong(ctx)
+	}
+}
+
+// prolong lets the record of work that has not changed live on, at its place on lists.
+func (r *run) prolong(ctx context.Context) {
+	ok, err := r.g.write(context.WithoutCancel(ctx), r.x.record)
+	switch {
+	case err != nil:
+		r.unkept(ctx, err)
+	case ok:
+		r.saved = r.g.Now()
+	default: // another has written to it
 		r.keepUp(ctx)
 	}
 }

@@ -258,13 +258,18 @@ func (g *Gateway) save(ctx context.Context, rec *record) (bool, error) {
 			rec.Task.Status.At = g.now()
 		}
 	}
+	return g.write(ctx, rec)
+}
+
+// write puts a record into the store as it is, for recordLife from now.
+func (g *Gateway) write(ctx context.Context, rec *record) (bool, error) {
 	var value bytes.Buffer
 	encoder := json.NewEncoder(&value)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(rec); err != nil {
 		return false, errRecord
 	}
-	revision, ok, err := g.Entries.Swap(ctx, rec.key, rec.revision, value.Bytes(), rec.Changed.Add(recordLife))
+	revision, ok, err := g.Entries.Swap(ctx, rec.key, rec.revision, value.Bytes(), g.Now().Add(recordLife))
 	if err != nil {
 		return false, &problem.RecordingError{Err: err}
 	}

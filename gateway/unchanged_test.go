@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -155,6 +156,37 @@ func TestTaskUnchanged_OffByDefault(t *testing.T) {
 		s.asker.mu.Unlock()
 		if bodies := <-heard; !strings.Contains(bodies[len(bodies)-1], "TASK_STATE_CANCELED") {
 			t.Errorf("the task ended with %s", bodies)
+		}
+	})
+}
+
+// TestTaskUnchanged_KeepsItsPlaceOnLists: being asked about again and again changes
+// nothing about a task, so a caller who reads a list page by page finds every task,
+// however slowly it reads, and for as long as the work lasts.
+func TestTaskUnchanged_KeepsItsPlaceOnLists(t *testing.T) {
+	t.Parallel()
+	atWork(t, func(s *stage) {
+		t := s.t
+		begin := func() string {
+			const config = `{"configuration":{"returnImmediately":true},"message"`
+			id, _ := taskIn(t, s.ask(t, s, s.asks(invoking, strings.Replace(called, `{"message"`, config, 1))).Wire.Body)
+			<-time.After(time.Minute)
+			return id
+		}
+		first, second := begin(), begin()
+		for range 4 { // two hours: longer than a record lives after its last change
+			page := s.says(s.asks("ListTasks", `{"pageSize":1}`))
+			if !strings.Contains(page, second) {
+				t.Errorf("the first page is %s, expected the task that was begun last, %s", page, second)
+			}
+			var list struct{ Result struct{ NextPageToken string } }
+			if err := json.Unmarshal([]byte(page), &list); err != nil || list.Result.NextPageToken == "" {
+				t.Fatalf("the first page %s names no second one: %v", page, err)
+			}
+			<-time.After(30 * time.Minute)
+			if page := s.says(s.asks("ListTasks", `{"pageSize":1,"pageToken":"`+list.Result.NextPageToken+`"}`)); !strings.Contains(page, first) {
+				t.Errorf("the second page is %s, expected %s", page, first)
+			}
 		}
 	})
 }
