@@ -179,7 +179,9 @@ func TestTaskUnchanged_KeepsItsPlaceOnLists(t *testing.T) {
 			if !strings.Contains(page, second) {
 				t.Errorf("the first page is %s, expected the task that was begun last, %s", page, second)
 			}
-			var list struct{ Result struct{ NextPageToken string } }
+			var list struct {
+				Result struct{ NextPageToken string }
+			}
 			if err := json.Unmarshal([]byte(page), &list); err != nil || list.Result.NextPageToken == "" {
 				t.Fatalf("the first page %s names no second one: %v", page, err)
 			}
