@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -30,7 +31,7 @@ func (r *run) awaited(heard bool) *asked {
 
 // take takes the answers to the question; the first one to each counts. A client's
 // error is none, nor are values that do not fit.
-func (a *asked) take(inputs []canonical.Input, answers []given) {
+func (a *asked) take(inputs []canonical.Input, answers []store.AnswerForRound) {
 	for _, one := range answers {
 		at := slices.IndexFunc(inputs, func(in canonical.Input) bool { return in.Key == one.Key })
 		if _, had := a.got[one.Key]; had || at < 0 || one.Round != 0 && one.Round != a.round+1 {
@@ -123,23 +124,23 @@ func (r *run) await(ctx context.Context, a *asked) (step, bool, error) {
 	}
 	var lost, stopped <-chan struct{}
 	if a.heard {
-		lost = r.mail.lost.Done()
+		lost = r.mail.Lost().Done()
 	}
-	if r.x.stopped != nil {
-		stopped = r.x.stopped.Done()
+	if r.x.scope.stopped != nil {
+		stopped = r.x.scope.stopped.Done()
 	}
 	for inputs := r.inputs(); !a.all(inputs); {
 		select {
-		case answers := <-r.mail.letters:
+		case answers := <-r.mail.Answers():
 			a.take(inputs, answers)
 		case h, ok := <-agent:
 			s, err := r.meanwhile(ctx, h, ok)
 			return s, false, err
-		case <-r.mail.canceled.Done():
+		case <-r.mail.Canceled().Done():
 			return step{}, false, errCanceled
 		case <-lost:
 			return step{}, false, errUnheard
-		case <-r.g.crew.ctx.Done():
+		case <-r.g.workers.Context().Done():
 			return step{}, false, errStopped
 		case <-timer.C:
 			return step{}, true, nil
@@ -242,7 +243,7 @@ func (t *telling) inquire(ctx context.Context) error {
 		r.own.TaskID = r.g.NewID()
 	}
 	if r.x.record == nil {
-		r.x.record = r.g.newRecord(r.x, r.snapshot())
+		r.x.record = r.x.newRecord(r.snapshot())
 	}
 	if err := r.listen(); err != nil { //nolint:contextcheck // it lives as long as the run
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -77,9 +78,9 @@ func (g *Gateway) Await(ctx context.Context, caller ect.Identity, workflow, uri 
 	}
 	value, err := json.Marshal(callback{URL: uri, Caller: caller, Since: g.Now()})
 	if err != nil {
-		return errRecord
+		return store.ErrUnreadable
 	}
-	key := EntryKey{Kind: entryCallback, Group: workflow, ID: ect.Hash([]byte(string(caller) + "\x00" + uri)), Owner: string(caller)}
+	key := store.EntryKey{Kind: store.KindCallback, Group: workflow, ID: ect.Hash([]byte(string(caller) + "\x00" + uri)), Owner: string(caller)}
 	if _, _, err := g.Entries.Swap(ctx, key, 0, value, g.Now().Add(callbackLife)); err != nil {
 		return &problem.RecordingError{Err: err}
 	}
@@ -87,14 +88,14 @@ func (g *Gateway) Await(ctx context.Context, caller ect.Identity, workflow, uri 
 }
 
 func (g *Gateway) callbacks(ctx context.Context, workflow string) ([]callback, error) {
-	entries, err := g.Entries.List(ctx, entryCallback, workflow, "", maxCallbacks)
+	entries, err := g.Entries.List(ctx, store.KindCallback, workflow, "", maxCallbacks)
 	if err != nil {
 		return nil, &problem.RecordingError{Err: err}
 	}
 	list := make([]callback, len(entries))
 	for i, entry := range entries {
 		if json.Unmarshal(entry.Value, &list[i]) != nil {
-			return nil, errRecord
+			return nil, store.ErrUnreadable
 		}
 	}
 	return list, nil
@@ -106,7 +107,7 @@ func (g *Gateway) announce(ctx context.Context, said *canonical.Signal, waiting 
 		return
 	}
 	for _, w := range waiting {
-		err := g.crew.runFor(string(w.Caller), func(ctx context.Context) {
+		err := g.workers.GoFor(string(w.Caller), 0, func(ctx context.Context) {
 			if err := g.Callbacks.Tell(ctx, transport.Decision{URL: w.URL, Approval: said.Approval, Token: said.Token}); err != nil {
 				g.Logger.WarnContext(ctx, "a decision was not taken", slog.String("approval", said.Approval), slog.Any("error", err))
 			}

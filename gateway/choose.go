@@ -318,8 +318,8 @@ func (g *Gateway) lineage(x *exchange) {
 		x.workflow, x.parents = x.record.Workflow, x.behind(x.record)
 		return
 	}
-	if x.stands.found {
-		x.workflow, x.parents = x.stands.workflow, []ect.ID{x.stands.last}
+	if workflow, last, ok := x.thread.Last(); ok {
+		x.workflow, x.parents = workflow, []ect.ID{last}
 		return
 	}
 	x.workflow = g.NewID()
@@ -327,7 +327,7 @@ func (g *Gateway) lineage(x *exchange) {
 
 // remember makes the reply's ECT the conversation's last (R3).
 func (g *Gateway) remember(ctx context.Context, x *exchange) {
-	g.Conversations.Remember(ctx, conversation(x, x.agentsName(x.replyContext)), x.workflow, x.replyID)
+	g.Conversations.Remember(ctx, x.dialogueKey(x.replyContext), x.workflow, x.replyID)
 }
 
 // maxReferences bounds the tasks that one message refers to.
@@ -345,7 +345,7 @@ func (g *Gateway) owned(ctx context.Context, x *exchange) error {
 		return &canonical.Error{Code: canonical.CodeBadParams, Message: "the message refers to too many tasks"}
 	}
 	for i, id := range at.ReferenceTasks {
-		rec, err := g.load(ctx, g.keyOf(x, id))
+		rec, err := g.tasks.Load(ctx, x.keyOf(id))
 		if err != nil {
 			return err
 		}
@@ -409,7 +409,7 @@ func (g *Gateway) stampReply(x *exchange, m *canonical.Message) {
 		return
 	}
 	if x.record != nil { // the work has names already
-		m.Conversation = x.record.own()
+		m.Conversation = x.record.CallerNames()
 		if result, ok := m.Body.(*canonical.Result); ok && result.Task != nil {
 			result.Task.ID, result.Task.ContextID = m.Conversation.TaskID, m.Conversation.ContextID
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -53,8 +54,8 @@ func askedSets() [][]string {
 	return [][]string{{keyWho}, {keySure}, {keyAge}, {keyVisit}, {keyTalk}, {keyModel}, {keySure, keyWho}, {keyTalk, keyVisit, keyAge}}
 }
 
-// inputsOf are the questions of one of these sets.
-func inputsOf(set uint8) []canonical.Input {
+// inputsOfSet are the questions of one of these sets.
+func inputsOfSet(set uint8) []canonical.Input {
 	sets := askedSets()
 	var inputs []canonical.Input
 	for _, key := range sets[int(set)%len(sets)] {
@@ -86,7 +87,7 @@ type bed struct {
 	t      testing.TB
 	codec  *codec
 	inputs []canonical.Input
-	key    EntryKey
+	key    store.EntryKey
 }
 
 const bedCaller = "spiffe://example.com/client"
@@ -106,34 +107,41 @@ func newBed(t testing.TB, c *codec, inputs []canonical.Input) *bed {
 		NewID: func() string { return string(ect.NewID()) },
 	}, instance: "here"}
 	b := &bed{Gateway: g, t: t, codec: c, inputs: inputs}
-	b.key = g.keyOf(b.exchange(translators.Wire{}), theTask)
+	if err := g.startWorkers(0, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.Close() })
+	b.key = b.exchange(translators.Wire{}).keyOf(theTask)
 	return b
 }
 
 // exchange is one message of the caller to an MCP server of 2026-07-28.
 func (b *bed) exchange(w translators.Wire) *exchange {
 	return &exchange{
-		settings: &Settings{},
-		call:     transport.Call{Agent: "agent", Session: "session", Caller: identity.Caller{Peer: ect.Peer{ID: bedCaller}}, Wire: w},
-		source:   b.codec.form, dest: formMCP, agent: directory.Agent{Name: "agent"}, endpoint: transport.Endpoint{Version: mcp.Modern},
+		settings: &Settings{}, scope: &scope{},
+		call:   transport.Call{Agent: "agent", Session: "session", Caller: identity.Caller{Peer: ect.Peer{ID: bedCaller}}, Wire: w},
+		source: b.codec.form, dest: formMCP, agent: directory.Agent{Name: "agent"}, endpoint: transport.Endpoint{Version: mcp.Modern},
 	}
 }
 
 // asks puts a question of a round on record.
 func (b *bed) asks(round int) {
 	b.t.Helper()
-	rec, err := b.load(b.t.Context(), b.key)
+	rec, err := b.tasks.Load(b.t.Context(), b.key)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	if rec == nil {
 		begun := b.codec.begun()
-		rec = &record{Form: recordForm, Agent: "agent", Binding: mcp.Binding, Source: b.codec.form.Info().Binding, key: b.key}
-		rec.Call = saidIn(begun.Version, begun.Form, begun)
+		rec = &store.Record{
+			AsTold: store.AsTold{Form: store.RecordForm}, AgentSide: store.AgentSide{Agent: "agent", Binding: mcp.Binding},
+			Origin: store.Origin{Source: b.codec.form.Info().Binding}, Key: b.key,
+		}
+		rec.Call = store.SaveMessage(begun.Version, begun.Form, begun)
 	}
 	rec.Task = canonical.Task{ID: theTask, Inputs: b.inputs, Status: canonical.Status{State: canonical.StateInputRequired}}
-	rec.Waits, rec.State, rec.Round = waitsState, "agent's own", round
-	if ok, err := b.save(b.t.Context(), rec); err != nil || !ok {
+	rec.Resume, rec.State, rec.Round = store.ResumeState, "agent's own", round
+	if ok, err := b.tasks.Save(b.t.Context(), rec); err != nil || !ok {
 		b.t.Fatalf("the question is not kept: %v", err)
 	}
 }
@@ -171,11 +179,11 @@ func (b *bed) hear(w translators.Wire) ([]canonical.Answer, bool) {
 // asksAgain: the message lacks answers, and its caller is asked again, which this
 // gateway has no means for.
 func (b *bed) asksAgain(invoke *canonical.Invoke) bool {
-	rec, err := b.load(b.t.Context(), b.key)
+	rec, err := b.tasks.Load(b.t.Context(), b.key)
 	if err != nil || rec == nil {
 		b.t.Fatal("the record is gone")
 	}
-	_, err = rec.answers(invoke)
+	_, err = answersIn(rec, invoke)
 	_, missing := errors.AsType[*consent.MissingError](err)
 	return missing
 }
@@ -244,7 +252,7 @@ func (b *bed) hearReplies(answers []fuzzedAnswer, says func(key string, body []b
 	b.t.Helper()
 	ctx := b.t.Context()
 	x := b.exchange(translators.Wire{})
-	x.record = &record{key: b.key, Box: "box"}
+	x.record = &store.Record{Key: b.key, Ownership: store.Ownership{Queue: "box"}}
 	for i, in := range b.inputs {
 		for round := range firstRound + 1 {
 			x.record.Round = round
@@ -279,13 +287,13 @@ func (b *bed) hearReplies(answers []fuzzedAnswer, says func(key string, body []b
 		}
 	}
 	waits := &asked{got: map[string]canonical.Answer{}, round: firstRound}
-	entry, _, err := b.Entries.Get(ctx, x.record.mailKey())
+	entry, _, err := b.Entries.Get(ctx, x.record.ControlKey())
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	var l letter
+	var l store.ControlMessage
 	if len(entry.Value) > 0 && json.Unmarshal(entry.Value, &l) != nil {
-		b.t.Fatalf("the letter is %q", entry.Value)
+		b.t.Fatalf("the control message is %q", entry.Value)
 	}
 	if waits.take(b.inputs, l.Answers); waits.refused != nil {
 		return nil

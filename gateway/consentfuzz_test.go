@@ -23,7 +23,7 @@ import (
 func fuzzMessages(f *testing.F, good fuzzedAnswer, codecs []codec, says func([]canonical.Input, []byte) claims) {
 	f.Helper()
 	for i := range codecs {
-		heard := newBed(f, &codecs[i], inputsOf(0)).hearAll([]fuzzedMessage{{answers: []fuzzedAnswer{good}}}, says)
+		heard := newBed(f, &codecs[i], inputsOfSet(0)).hearAll([]fuzzedMessage{{answers: []fuzzedAnswer{good}}}, says)
 		if len(heard) != 1 || heard[0].Action != canonical.Accept || string(heard[0].Value) != `{"name":"Ada"}` {
 			f.Fatalf("%s: the agent hears %+v of an answer that accepts", codecs[i].name, heard)
 		}
@@ -31,7 +31,7 @@ func fuzzMessages(f *testing.F, good fuzzedAnswer, codecs []codec, says func([]c
 	try := func(b *bed, stream []fuzzedMessage) { b.hearAll(stream, says) }
 	trySeeds(f, codecs, good, try)
 	f.Fuzz(func(t *testing.T, of, set uint8, stream string) {
-		try(newBed(t, &codecs[int(of)%len(codecs)], inputsOf(set)), readStream(stream))
+		try(newBed(t, &codecs[int(of)%len(codecs)], inputsOfSet(set)), readStream(stream))
 	})
 }
 
@@ -39,7 +39,7 @@ func fuzzMessages(f *testing.F, good fuzzedAnswer, codecs []codec, says func([]c
 func fuzzReplies(f *testing.F, good fuzzedAnswer, codecs []codec, says func(string, []byte) (claim, bool)) {
 	f.Helper()
 	for i := range codecs {
-		heard := newBed(f, &codecs[i], inputsOf(0)).hearReplies([]fuzzedAnswer{good}, says)
+		heard := newBed(f, &codecs[i], inputsOfSet(0)).hearReplies([]fuzzedAnswer{good}, says)
 		if len(heard) != 1 || heard[0].Action != canonical.Accept || string(heard[0].Value) != `{"name":"Ada"}` {
 			f.Fatalf("%s: the agent hears %+v of an answer that accepts", codecs[i].name, heard)
 		}
@@ -53,7 +53,7 @@ func fuzzReplies(f *testing.F, good fuzzedAnswer, codecs []codec, says func(stri
 	}
 	trySeeds(f, codecs, good, try)
 	f.Fuzz(func(t *testing.T, of, set uint8, stream string) {
-		try(newBed(t, &codecs[int(of)%len(codecs)], inputsOf(set)), readStream(stream))
+		try(newBed(t, &codecs[int(of)%len(codecs)], inputsOfSet(set)), readStream(stream))
 	})
 }
 

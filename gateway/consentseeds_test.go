@@ -62,7 +62,7 @@ func trySeeds(f *testing.F, codecs []codec, good fuzzedAnswer, try func(*bed, []
 				streams = append(streams, randomStream(random, keys))
 			}
 			for i, stream := range streams {
-				try(newBed(f, &codecs[of], inputsOf(uint8(set))), stream)
+				try(newBed(f, &codecs[of], inputsOfSet(uint8(set))), stream)
 				if i%seedEvery == 0 {
 					f.Add(uint8(of), uint8(set), streamOf(stream...))
 				}

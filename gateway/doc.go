@@ -10,7 +10,8 @@
 //	parent.go                       a message that only names the ECT that it came of; the way behind it
 //	inside.go                       evidence in the body too, for peers that look nowhere else
 //	leg.go                          one leg: decode, stamp, encode, judge, sign, record
-//	repeat.go                       the same answer to the same message; replies that may be asked for again
+//	repeat.go                       the same answer to the same message (package idempotency); replies that may be
+//	                                asked for again; lists of them
 //	failure.go                      what is left behind when it goes wrong
 //
 // Most messages are answered with one reply, and that is all of it. Where more
@@ -24,16 +25,15 @@
 //	waiting.go    a run for a caller who wants one answer
 //	telling.go    a run for a caller who wants a stream
 //	keeping.go    a run on record, and without its caller; replicas that are lost
-//	crew.go       what goes on in the background, Close waits for it; requests that are stopped, at whichever replica
+//	scope.go      what a request takes while it is under way; its cancellation, at whichever replica. Package
+//	              worker runs what goes on in the background
 //
-// And where a message is about work that an earlier one began:
+// And where a message is about work that an earlier one began, whose record package task/store
+// keeps for its caller, who alone may ask (R2):
 //
-//	record.go     the work as it is kept for its caller, who alone may ask (R2); what ended makes room for
-//	              what begins; its newest events, for streams that are told from it
 //	task.go       get, list, cancel, subscribe: told from the record, or by the agent that has the task;
 //	              a task that its caller knows in another way than its agent (MCP 2025-11-25 and the
 //	              extension of 2026-07-28) is held here: told from the record, which a run keeps up
-//	list.go       lists of it, and of what ended with its first answer
 //	watch.go      work of another process, or connection, told from its record; the outcome of a held
 //	              task, and what it asks until then, on one stream
 //	made.go       what tasks have that are made of calls: times, and the caller's messages
@@ -41,8 +41,6 @@
 //	              the answers against the questions
 //	asking.go     waits for the answer, hears meanwhile whether the agent still does, and gives it
 //	              to the agent
-//	mail.go       what one process wants of another that works on a task
-//	dialogue.go   what the agent calls a dialogue of its caller's
 //	push.go       webhooks that are told of changes, with the evidence of that. A configuration
 //	              that comes with a message to an agent is registered for the task that the
 //	              message begins, as soon as there is one, and the task is posted as it stands
@@ -82,9 +80,9 @@
 //
 // A run belongs to one goroutine at a time. Its caller's has it first: inside
 // Exchange, and then inside Next and Close of the stream that Exchange returned,
-// which take turns by a lock. handOver gives it to the crew, and is the last
-// thing that the giver does with it. Others never touch a run: they write to its
-// mailbox, and read its record, which every writer swaps by revision.
+// which take turns by a lock. handOver gives it to a worker, and is the last
+// thing that the giver does with it. Others never touch a run: they send it control
+// messages, and read its record, which every writer swaps by revision.
 //
 // Data moves forward only. Order is kept by proof-carrying values rather than
 // by care: a leg demands a policy.Permit, which only policy.Evaluate mints from

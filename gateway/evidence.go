@@ -55,7 +55,7 @@ func (x *exchange) requestLegs() []ect.ID {
 	if x.record == nil {
 		return ids
 	}
-	kept := x.record.Legs
+	kept := x.record.Requests
 	if len(kept) == 0 && x.record.Last != "" {
 		kept = []ect.ID{x.record.Last}
 	}
@@ -296,7 +296,7 @@ func (g *Gateway) lifecycleGate(ctx context.Context, x *exchange) error {
 // (R16). It is judged before the message's tokens are used up: its caller can send the
 // same message to another replica, or again after the restart.
 func (g *Gateway) takesWork(ctx context.Context, x *exchange) error {
-	if !g.requests.drains() {
+	if !g.requests.isDraining() {
 		return nil
 	}
 	message, err := g.spoken(x)
@@ -320,7 +320,7 @@ func (g *Gateway) underWay(ctx context.Context, x *exchange, message *canonical.
 	if id == "" {
 		return false, nil
 	}
-	rec, err := g.load(ctx, g.keyOf(x, id))
+	rec, err := g.tasks.Load(ctx, x.keyOf(id))
 	return rec != nil, err
 }
 

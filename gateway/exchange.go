@@ -3,11 +3,11 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"sync"
-	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/conversation"
 	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
@@ -23,7 +23,6 @@ type exchange struct {
 	call      transport.Call
 	hashed    string    // of its octets, once it was asked for
 	settings  *Settings // in force when the message came
-	began     time.Time
 	source    translators.Translator
 	dest      translators.Translator
 	evidence  evidence
@@ -62,23 +61,17 @@ type exchange struct {
 
 	webhook     *canonical.PushConfig // who is to be told of changes of the work; nil: the message names nobody
 	hooked      bool                  // that has been kept
-	record      *record               // the work that the message is about, once it is known; nil: none is kept
-	prior       *record               // as it was before this message answered what it asked; nil: it answered nothing
+	record      *store.Record         // the work that the message is about, once it is known; nil: none is kept
+	prior       *store.Record         // as it was before this message answered what it asked; nil: it answered nothing
+	thread      conversation.Thread   // where its dialogue stands
 	unseen      bool                  // nobody is told: what is heard is only kept
-	leave       func()                // counts the message out
-	under       func()                // and its request; nil: it is part of another one
-	stands      standing              // where its dialogue stands
-	spoken      agentNames            // what the agent calls it
-	renamed     bool                  // its dialogue has another name toward the agent than its caller gave it
 	renamedCall bool                  // and so has what it calls
-	once        sync.Once             // the books are settled once
 
 	hearer *translators.Hearer // who is told news in the way of another revision; nil: nobody
 	forced bool                // the agent does it as a task or not at all
 	alone  string              // the session at the agent that is this message's alone; empty: none is
 
-	stopped context.Context    //nolint:containedctx // ends when the caller stops its request
-	forget  context.CancelFunc // gives back what that takes
+	scope *scope
 }
 
 // inputHash is the hash of the message as it came.
@@ -115,7 +108,7 @@ func (x *exchange) relay() bool {
 // without the fields of its protocol's header, so there it is said anew.
 func (x *exchange) verbatim() bool {
 	return !x.unseen && x.call.Entrance.Native() && x.relay() && x.endpoint.Version == x.message.Origin.Version && x.endpoint.Form == x.call.Wire.Form &&
-		!x.endpoint.Rewritten() && !x.call.Tenanted && x.webhook == nil && !x.renamed && x.call.Card == nil
+		!x.endpoint.Rewritten() && !x.call.Tenanted && x.webhook == nil && !x.thread.Renamed() && x.call.Card == nil
 }
 
 // Exchange carries one message to its destination and the reply back.
@@ -123,14 +116,14 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 	if transport.RequestID(ctx) == "" { // of a listener that is not HTTP
 		ctx = transport.WithRequestID(ctx, g.NewID())
 	}
-	ctx, release := g.crew.bound(ctx)
-	left := g.requests.enter()
+	ctx, unbind := g.workers.Bind(ctx)
+	left, counted := g.requests.enter(), g.Metrics.Enter()
 	x := &exchange{
-		call: call, settings: g.settings.Load(), began: g.Now(), leave: g.Metrics.Enter(), under: func() { release(); left() },
+		call: call, settings: g.settings.Load(), scope: &scope{began: g.Now(), release: func() { counted(); unbind(); left() }},
 		legs: &requestLegs{}, holder: holderOf(call.Caller, call.Address),
 	}
 	defer func() {
-		err = g.stopped(x, err)
+		err = g.stopCause(x, err)
 		if answer.Events == nil { // a stream is settled at its end
 			answer = g.settle(ctx, x, answer, err)
 		}
@@ -215,7 +208,7 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 	if err := g.owned(ctx, x); err != nil {
 		return transport.Answer{}, err
 	}
-	ctx, err := g.enter(ctx, x)
+	ctx, err := g.register(ctx, x)
 	if err != nil {
 		return transport.Answer{}, err
 	}
@@ -246,7 +239,7 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 // for a message that lets the work go on there. [quota.ExceededError].
 func (g *Gateway) reserve(x *exchange) (err error) {
 	if p := x.message.Preferences; p.NoWait || p.TaskOK {
-		x.worker, err = g.crew.reserve(x.owner(), len(x.call.Wire.Body))
+		x.worker, err = g.workers.Reserve(x.owner(), len(x.call.Wire.Body))
 	}
 	return err
 }
@@ -320,9 +313,11 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 	if err != nil {
 		return transport.Sealed{}, translators.Wire{}, err
 	}
-	if err := g.bindDialogue(ctx, x); err != nil {
+	thread, err := x.thread.Resolve(ctx, g.Conversations, x.parties(), x.message.Conversation.ContextID, x.recordedNames())
+	if err != nil {
 		return transport.Sealed{}, translators.Wire{}, err
 	}
+	x.thread = thread
 	g.lineage(x)
 	if err := g.await(ctx, x); err != nil {
 		return transport.Sealed{}, translators.Wire{}, err

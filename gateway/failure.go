@@ -112,7 +112,7 @@ func (g *Gateway) finish(ctx context.Context, x *exchange, err error) {
 	if err != nil {
 		result = problem.From(err).Code
 	}
-	took := g.Now().Sub(x.began)
+	took := g.Now().Sub(x.scope.began)
 	g.Metrics.Translated(string(x.call.Wire.Binding), string(destination(x)), result, took)
 	reason := problem.ReasonOf(err)
 	if reason != "" {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -122,7 +123,7 @@ func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message
 // done in the background, and only as well as it can be.
 func (r *run) abort() {
 	named := r.agent.TaskID != "" || !r.x.names()
-	if !r.guest && !r.complete() && !named && r.g.crew.runHolding(r.x.owner(), len(r.x.call.Wire.Body), r.outlive) == nil {
+	if !r.guest && !r.complete() && !named && r.g.workers.GoFor(r.x.owner(), len(r.x.call.Wire.Body), r.outlive) == nil {
 		return
 	}
 	r.stop()
@@ -152,7 +153,7 @@ func (x *exchange) names() bool {
 // comes of the message has to be ended without him.
 func (g *Gateway) waits(ctx context.Context, x *exchange) context.Context {
 	if x.names() {
-		return g.crew.ctx
+		return g.workers.Context()
 	}
 	return ctx
 }
@@ -200,7 +201,7 @@ func (g *Gateway) abandon(x *exchange) {
 
 // tellAgent sends a message of our own in the background.
 func (g *Gateway) tellAgent(x *exchange, op canonical.Op, body canonical.Body) {
-	_ = g.crew.run(func(ctx context.Context) {
+	_ = g.workers.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, abortWithin)
 		defer cancel()
 		sealed, err := g.inquire(ctx, x, op, body)
@@ -302,11 +303,11 @@ func (r *run) release(ctx context.Context, why *unchangedError) {
 	if rec == nil {
 		return
 	}
-	rec.leave()
+	rec.Release()
 	rec.Log, rec.Released = r.log, why.after
 	rec.Task.Status.At = r.g.Now()
 	rec.Task.Status.Message = stream.Failed(r.own, &canonical.Error{Message: why.Error()}).Status.Message
-	if err := r.g.put(ctx, rec); err != nil {
+	if err := r.g.tasks.SaveMerged(ctx, rec); err != nil {
 		r.unkept(ctx, err)
 		return
 	}
@@ -314,9 +315,9 @@ func (r *run) release(ctx context.Context, why *unchangedError) {
 }
 
 // released is why the record's work is not followed any more; nil: it is, or has ended.
-func (r *record) released() error {
-	if r.Released == 0 {
+func released(rec *store.Record) error {
+	if rec.Released == 0 {
 		return nil
 	}
-	return &unchangedError{r.Released}
+	return &unchangedError{rec.Released}
 }

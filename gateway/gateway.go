@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/conversation"
 	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/sample"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/membership"
@@ -54,9 +57,9 @@ type Deps struct {
 	Verifier      *ect.Verifier
 	Recorder      *ect.Recorder
 	Evidence      ect.Store
-	Answers       Answers
-	Conversations Conversations
-	Entries       Entries
+	Answers       idempotency.Store
+	Conversations conversation.Store
+	Entries       store.Entries
 	StatePlain    bool // entries are stored as they are, where others may read them: webhooks with credentials are refused
 	Limiter       *limit.Limiter
 	Metrics       *telemetry.Metrics
@@ -74,20 +77,19 @@ type Deps struct {
 // Gateway is the road. It is safe for concurrent use.
 type Gateway struct {
 	Deps
-	settings     atomic.Pointer[Settings]
-	instance     string // names this process among the replicas
-	crew         *crew
-	inflight     inflight
-	boxes        *crew // reads the messages to the tasks that go on here
-	attending    *crew // who listens whether other replicas are told to stop what goes on here
-	outbox       outbox
-	listings     listings
-	negotiations negotiations
-	shelves      shelves
-	heart        sync.Once       // says that this process is alive, once somebody needs to know
-	refusals     *sample.Sampler // those that leave no ECT each
-	requests     requests        // that are under way
-	members      *membership.Register
+	settings       atomic.Pointer[Settings]
+	instance       string // names this process among the replicas
+	tasks          *store.Store
+	workers        *worker.Group
+	cancels        cancelRegistry
+	controlReaders *worker.Group // read the control messages of tasks that go on here
+	cancelWatchers *worker.Group // watch whether other replicas cancel a request that is under way here
+	outbox         outbox
+	negotiations   negotiations
+	shelves        shelves
+	refusals       *sample.Sampler // those that leave no ECT each
+	requests       requests        // that are under way
+	members        *membership.Register
 }
 
 var _ transport.Exchanger = (*Gateway)(nil)
@@ -122,14 +124,27 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 
 // startWorkers makes the background workers, of which one caller may have so many.
 func (g *Gateway) startWorkers(total, perCaller int) error {
-	for _, made := range []**crew{&g.crew, &g.boxes, &g.attending} {
+	for _, made := range []**worker.Group{&g.workers, &g.controlReaders, &g.cancelWatchers} {
 		var err error
-		if *made, err = newCrew(total, perCaller); err != nil {
+		if *made, err = worker.NewGroup(total, perCaller); err != nil {
 			return err
 		}
-		(*made).shares.OnRefusal(func() { g.Metrics.RateLimited(limit.ScopeShare) })
+		(*made).OnRefusal(func() { g.Metrics.RateLimited(limit.ScopeShare) })
 	}
+	g.tasks = store.New(store.Deps{
+		Entries: g.Entries, Replies: g.Answers, Replica: g.instance, Now: g.Now, Logger: g.Logger,
+		StatusTime: g.statusTime, Heartbeat: g.workers, Queues: g.controlReaders,
+	})
 	return nil
+}
+
+// statusTime is now, for tasks of protocols that say when a status came.
+func (g *Gateway) statusTime(source canonical.Binding) time.Time {
+	form, _ := g.Registry.Translator(source)
+	if historian, ok := form.(translators.Historian); ok && historian.TellsHistory("") {
+		return g.now()
+	}
+	return time.Time{}
 }
 
 // Drain lets the gateway take no new work (R16): a message that would begin some gets
@@ -137,7 +152,7 @@ func (g *Gateway) startWorkers(total, perCaller int) error {
 // returns when all requests and all work in the background have ended, or ctx has.
 func (g *Gateway) Drain(ctx context.Context) {
 	g.requests.drain(ctx)
-	for g.crew.settle(ctx) && !g.requests.settled() && ctx.Err() == nil {
+	for g.workers.Drain(ctx) && !g.requests.isIdle() && ctx.Err() == nil {
 		g.requests.drain(ctx)
 	}
 }
@@ -145,9 +160,9 @@ func (g *Gateway) Drain(ctx context.Context) {
 // Close ends the work that goes on in the background, and waits for that. What
 // it was about says so on record.
 func (g *Gateway) Close() error {
-	g.crew.close()
-	g.boxes.close()
-	g.attending.close()
+	g.workers.Close()
+	g.controlReaders.Close()
+	g.cancelWatchers.Close()
 	return nil
 }
 

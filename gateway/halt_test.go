@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
@@ -21,11 +21,11 @@ const (
 
 // halts counts what is written of requests that may be stopped from elsewhere.
 type halts struct {
-	gateway.Entries
+	store.Entries
 	written atomic.Int64
 }
 
-func (h *halts) Swap(ctx context.Context, key gateway.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
+func (h *halts) Swap(ctx context.Context, key store.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
 	if key.Kind == "halt" {
 		h.written.Add(1)
 	}

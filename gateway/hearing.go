@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -15,6 +17,7 @@ import (
 const (
 	newsAgain   = time.Second      // before an agent is asked for news again
 	newsLongest = 30 * time.Second // and again
+	storeRetry  = time.Second      // between two looks while the state is away
 )
 
 // hearing is what an agent says without being asked to a caller whose revision
@@ -319,7 +322,7 @@ func (h *hearing) attend(ctx context.Context) {
 	}
 	h.changes = make(chan wishes)
 	ctx, h.end = context.WithCancel(context.WithoutCancel(ctx))
-	watching := h.g.crew.runFor(h.x.owner(), func(life context.Context) {
+	watching := h.g.workers.GoFor(h.x.owner(), 0, func(life context.Context) {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		defer context.AfterFunc(life, stop)()
@@ -334,7 +337,7 @@ func (h *hearing) attend(ctx context.Context) {
 func (h *hearing) watch(ctx context.Context) {
 	key := h.x.wishesKey()
 	for seen := uint64(0); ctx.Err() == nil; {
-		within, cancel := context.WithTimeout(ctx, recordLife/4)
+		within, cancel := context.WithTimeout(ctx, store.RecordLife/4)
 		entry, ok, err := h.g.Entries.Await(within, key, seen)
 		late := within.Err() != nil
 		cancel()
@@ -342,11 +345,11 @@ func (h *hearing) watch(ctx context.Context) {
 		case late:
 			_, err = h.g.wished(ctx, key) // keeps it
 		case err == nil && !ok: // something to wait for
-			_, err = h.g.saveWishes(ctx, key, 0, wishes{})
+			err = h.g.saveWishes(ctx, key, 0, wishes{})
 			seen = 0
 		}
 		if err != nil {
-			pause(ctx, collectAgain)
+			worker.Pause(ctx, storeRetry)
 		}
 		if err != nil || late || !ok {
 			continue

@@ -14,6 +14,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -21,7 +22,7 @@ import (
 
 // Bounds of what callers can read later.
 const (
-	shelfLife   = replyLife
+	shelfLife   = store.EndedLife
 	shelfSlots  = 64          // tasks that are listed for one caller and agent, by each process
 	maxShelves  = 1 << 12     // callers and agents whose slots a process counts
 	maxYield    = 768 << 10   // octets of what is kept of one task
@@ -64,8 +65,8 @@ type caption struct {
 type shelves struct {
 	mu      sync.Mutex
 	next    map[string]int
-	pending map[EntryKey]shelved // not on the list yet
-	busy    bool                 // somebody is about to put it there
+	pending map[store.EntryKey]shelved // not on the list yet
+	busy    bool                       // somebody is about to put it there
 
 	writing sync.Mutex // held while some are put there
 }
@@ -79,11 +80,11 @@ type shelved struct {
 
 // add leaves an entry for whoever writes, in place of one for the same slot.
 // True: nobody writes yet.
-func (s *shelves) add(key EntryKey, l shelved) bool {
+func (s *shelves) add(key store.EntryKey, l shelved) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pending == nil {
-		s.pending = map[EntryKey]shelved{}
+		s.pending = map[store.EntryKey]shelved{}
 	}
 	s.pending[key] = l
 	idle := !s.busy
@@ -92,10 +93,10 @@ func (s *shelves) add(key EntryKey, l shelved) bool {
 }
 
 // take gives some of a group, or of any (""); none: there is nothing.
-func (s *shelves) take(group string) map[EntryKey]shelved {
+func (s *shelves) take(group string) map[store.EntryKey]shelved {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	taken := map[EntryKey]shelved{}
+	taken := map[store.EntryKey]shelved{}
 	for key, l := range s.pending {
 		if len(taken) == shelfSlots {
 			break
@@ -174,7 +175,7 @@ func (x *exchange) label(m *canonical.Message) {
 	if x.record != nil {
 		id = x.record.Task.ID // by which it is known to its caller
 	}
-	if id == "" || len(id) > maxTaskID {
+	if id == "" || len(id) > store.MaxTaskID {
 		return
 	}
 	task.Artifacts = slices.Clone(task.Artifacts)
@@ -188,7 +189,7 @@ func (x *exchange) label(m *canonical.Message) {
 		}
 	}
 	named.Task, m.Body = &task, &named
-	x.yield = &yield{Form: recordForm, Artifacts: result.Task.Artifacts, task: id}
+	x.yield = &yield{Form: store.RecordForm, Artifacts: result.Task.Artifacts, task: id}
 }
 
 // shelve keeps what the reply that was signed last brought. That it is not kept
@@ -200,14 +201,14 @@ func (g *Gateway) shelve(ctx context.Context, x *exchange) {
 	}
 	x.yield = nil
 	ctx = context.WithoutCancel(ctx)
-	group := g.keyOf(x, "").Group
+	group := x.keyOf("").Group
 	if before := g.yieldOf(ctx, group, y.task); before == nil {
 		y.Slot = g.shelves.slot(group, g.instance)
 	} else if y.Slot = before.Slot; same(before.Artifacts, y.Artifacts) {
 		return
 	}
 	y.Workflow, y.Last = x.workflow, x.replyID
-	blob, err := plainJSON(y)
+	blob, err := store.EncodeJSON(y)
 	if err != nil || len(blob) > maxYield {
 		g.Logger.InfoContext(ctx, "what came of a task is not kept to be read later", slog.String("task", y.task), slog.Int("octets", len(blob)))
 		return
@@ -218,35 +219,27 @@ func (g *Gateway) shelve(ctx context.Context, x *exchange) {
 }
 
 func same(a, b []canonical.Artifact) bool {
-	x, err := plainJSON(a)
-	y, err2 := plainJSON(b)
+	x, err := store.EncodeJSON(a)
+	y, err2 := store.EncodeJSON(b)
 	return err == nil && err2 == nil && bytes.Equal(x, y)
-}
-
-func plainJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(v)
-	return b.Bytes(), err
 }
 
 // enlist puts a task on the list, in place of what had its slot.
 func (g *Gateway) enlist(ctx context.Context, group string, y *yield, until time.Time) {
-	s := spine{Form: recordForm, Task: y.task, At: g.Now()}
+	s := spine{Form: store.RecordForm, Task: y.task, At: g.Now()}
 	for _, a := range y.Artifacts[:min(len(y.Artifacts), maxCaptions)] {
 		c := caption{ID: a.ID, Name: bounded(a.Name, maxCaption), Description: bounded(a.Description, maxCaption)}
 		if len(a.Parts) == 1 {
 			c.Media = bounded(a.Parts[0].Media, maxCaption)
 		}
-		if a.ID != "" && len(a.ID) <= maxTaskID {
+		if a.ID != "" && len(a.ID) <= store.MaxTaskID {
 			s.Captions = append(s.Captions, c)
 		}
 	}
-	if !g.shelves.add(EntryKey{Kind: entryShelf, Group: group, ID: y.Slot}, shelved{s, until}) {
+	if !g.shelves.add(store.EntryKey{Kind: store.KindArtifacts, Group: group, ID: y.Slot}, shelved{s, until}) {
 		return
 	}
-	if g.crew.run(g.listNow) == nil {
+	if g.workers.Go(g.listNow) == nil {
 		return
 	}
 	for g.listPending(ctx, "") { // to the end, or nobody would begin again
@@ -283,9 +276,9 @@ func (g *Gateway) listPending(ctx context.Context, group string) bool {
 	return len(pending) > 0
 }
 
-func (g *Gateway) listOne(ctx context.Context, key EntryKey, l shelved) {
-	value, err := plainJSON(l.spine)
-	var old Entry
+func (g *Gateway) listOne(ctx context.Context, key store.EntryKey, l shelved) {
+	value, err := store.EncodeJSON(l.spine)
+	var old store.Entry
 	if err == nil {
 		old, _, err = g.Entries.Get(ctx, key)
 	}
@@ -309,7 +302,7 @@ func (g *Gateway) yieldOf(ctx context.Context, group, task string) *yield {
 		return nil
 	}
 	y := &yield{}
-	if err := json.Unmarshal(blob, y); err != nil || y.Form != recordForm {
+	if err := json.Unmarshal(blob, y); err != nil || y.Form != store.RecordForm {
 		return nil
 	}
 	y.task = task
@@ -361,13 +354,13 @@ func patterns(agent string) []translators.Holding {
 
 // holdings lists what can be read, the newest of a page first.
 func (g *Gateway) holdings(ctx context.Context, x *exchange, cursor string) (list []translators.Holding, next string, err error) {
-	if strings.Trim(cursor, "0123456789abcdefghijklmnopqrstuvwxyz-.") != "" || len(cursor) > maxTaskID {
+	if strings.Trim(cursor, "0123456789abcdefghijklmnopqrstuvwxyz-.") != "" || len(cursor) > store.MaxTaskID {
 		return nil, "", &canonical.Error{Code: canonical.CodeBadParams, Message: "Invalid cursor"}
 	}
-	for g.listPending(ctx, g.keyOf(x, "").Group) { // what is not on the list yet
+	for g.listPending(ctx, x.keyOf("").Group) { // what is not on the list yet
 		continue
 	}
-	entries, err := g.Entries.List(ctx, entryShelf, g.keyOf(x, "").Group, cursor, shelfPage)
+	entries, err := g.Entries.List(ctx, store.KindArtifacts, x.keyOf("").Group, cursor, shelfPage)
 	if err != nil {
 		return nil, "", &problem.RecordingError{Err: err}
 	}
@@ -377,7 +370,7 @@ func (g *Gateway) holdings(ctx context.Context, x *exchange, cursor string) (lis
 	spines := make([]spine, 0, len(entries))
 	for _, entry := range entries {
 		var s spine
-		if json.Unmarshal(entry.Value, &s) == nil && s.Form == recordForm {
+		if json.Unmarshal(entry.Value, &s) == nil && s.Form == store.RecordForm {
 			spines = append(spines, s)
 		}
 	}
@@ -401,7 +394,7 @@ func (g *Gateway) readHolding(ctx context.Context, x *exchange, uri string) ([]t
 	if !ok || at.agent != x.agent.Name {
 		return nil, nil, none
 	}
-	y := g.yieldOf(ctx, g.keyOf(x, "").Group, at.task)
+	y := g.yieldOf(ctx, x.keyOf("").Group, at.task)
 	if y == nil {
 		return nil, nil, none
 	}
@@ -421,6 +414,6 @@ func (g *Gateway) readHolding(ctx context.Context, x *exchange, uri string) ([]t
 			losses = append(losses, canonical.Loss{Code: canonical.LossMetadata, Path: "/body/contents/" + strconv.Itoa(n), Fate: canonical.Dropped})
 		}
 	}
-	x.workflow, x.parents = y.Workflow, x.behind(&record{Last: y.Last})
+	x.workflow, x.parents = y.Workflow, x.behind(&store.Record{Proof: store.Proof{Last: y.Last}})
 	return held, losses, nil
 }

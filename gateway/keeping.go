@@ -10,15 +10,15 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
 const (
-	saveEvery   = 250 * time.Millisecond // of what is no change of state
-	runnerLife  = 15 * time.Second
-	runnerBeats = 5 * time.Second
+	saveEvery = 250 * time.Millisecond // of what is no change of state
 
 	longestSilence = time.Hour // of a stream of news
 )
@@ -27,61 +27,34 @@ func counts(in, out int) json.RawMessage {
 	return json.RawMessage("[" + strconv.Itoa(in) + "," + strconv.Itoa(out) + "]")
 }
 
-// put writes what a run knows over what others have written meanwhile; they
-// write about other things, unless they have ended the work: [endedError].
-func (g *Gateway) put(ctx context.Context, rec *record) error {
-	for range 8 {
-		ok, err := g.save(ctx, rec)
-		if err != nil || ok {
-			return err
-		}
-		entry, found, err := g.Entries.Get(ctx, rec.key)
-		if err != nil {
-			return &problem.RecordingError{Err: err}
-		}
-		if rec.revision = 0; !found {
-			continue
-		}
-		now, err := g.readRecord(entry)
-		if err != nil {
-			return err
-		}
-		if rec.Pushes = rec.Pushes || now.Pushes; now.Task.Status.State.Terminal() {
-			return &endedError{now.Task.Status.State}
-		}
-		rec.revision = now.revision
-	}
-	return &problem.ConflictError{Reason: "the task was changed by somebody else"}
-}
-
 // keep writes the run's record, so that its caller can ask about it from now
 // on. durable: it must be on record before the caller hears of it.
 func (r *run) keep(ctx context.Context, durable bool) error {
 	g, x := r.g, r.x
 	task := r.snapshot()
 	if x.record == nil {
-		x.record = g.newRecord(x, task)
+		x.record = x.newRecord(task)
 	}
 	rec := x.record
-	rec.Task, rec.Said, rec.Re, rec.Native = *task, nil, "", r.native()
+	rec.Task, rec.Saved, rec.Re, rec.Native = *task, nil, "", r.native()
 	rec.TaskID, rec.Context = r.agent.TaskID, r.agent.ContextID
-	rec.Heard, _ = r.input()
-	rec.Round, rec.Held = r.round, rec.Held || r.held
-	rec.Lost, rec.Log, rec.Released = merge(merge(rec.Lost, chunksJoined(r.fold.Joined())), r.untold), r.log, 0
-	rec.Runner, rec.Waits, rec.State = g.runnerOf(r), r.waits(), ""
+	rec.Input, _ = r.input()
+	rec.Round, rec.Converted = r.round, rec.Converted || r.held
+	rec.Losses, rec.Log, rec.Released = merge(merge(rec.Losses, chunksJoined(r.fold.Joined())), r.untold), r.log, 0
+	rec.Runner, rec.Resume, rec.State = g.runnerOf(r), r.waits(), ""
 	if rec.Follower = g.instance; r.left || r.settled() && !r.open() {
 		rec.Follower = ""
 	}
-	if rec.Waits == waitsState {
+	if rec.Resume == store.ResumeState {
 		rec.State = r.result.Pending.State
 	}
-	if rec.Waits == waitsState || rec.Waits != waitsNot && x.asking() == translators.AskReply {
-		if err := rec.asksAgain(x); err != nil {
+	if rec.Resume == store.ResumeState || rec.Resume != store.ResumeNone && x.asking() == translators.AskReply {
+		if err := x.saveRequest(rec); err != nil {
 			return err
 		}
 	}
 	if rec.Runner != "" || rec.Follower != "" {
-		if err := g.alive(ctx); err != nil && durable {
+		if err := g.tasks.StartHeartbeat(ctx); err != nil && durable {
 			return err
 		}
 	}
@@ -91,10 +64,10 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 		}
 	}
 	if !r.keeping {
-		g.Conversations.Remember(ctx, conversation(x, x.agentsName(rec.Task.ContextID)), x.workflow, x.requestID)
+		g.Conversations.Remember(ctx, x.dialogueKey(rec.Task.ContextID), x.workflow, x.requestID)
 	}
-	err := g.put(ctx, rec)
-	if overtaken(err) && !r.keeping {
+	err := g.tasks.SaveMerged(ctx, rec)
+	if isTaskEnded(err) && !r.keeping {
 		r.reused = true
 		return x.sameID()
 	}
@@ -111,8 +84,8 @@ func (r *run) listen() error {
 	if r.mail != nil {
 		return nil
 	}
-	r.x.record.Box = r.g.NewID()
-	box, err := r.g.mailbox(r.x.record.mailKey())
+	r.x.record.Queue = r.g.NewID()
+	box, err := r.g.tasks.OpenQueue(r.x.record.ControlKey())
 	r.mail = box
 	return err
 }
@@ -130,16 +103,16 @@ func (g *Gateway) runnerOf(r *run) string {
 func (r *run) open() bool { return r.ask != nil || r.held && r.asked() }
 
 // waits says what it takes to go on.
-func (r *run) waits() waiting {
+func (r *run) waits() store.ResumeKind {
 	switch {
 	case r.open():
-		return waitsOpen
+		return store.ResumeStream
 	case r.result != nil && r.result.Pending != nil:
-		return waitsState
+		return store.ResumeState
 	case r.asked():
-		return waitsTask
+		return store.ResumeTask
 	default:
-		return waitsNot
+		return store.ResumeNone
 	}
 }
 
@@ -152,23 +125,23 @@ func (r *run) note(ctx context.Context, s step) {
 	if !r.keeping || r.x.record == nil {
 		return
 	}
-	urgent := r.complete() || r.waits() != r.x.record.Waits || r.agent.TaskID != r.x.record.TaskID // by its name it can be asked about
+	urgent := r.complete() || r.waits() != r.x.record.Resume || r.agent.TaskID != r.x.record.TaskID // by its name it can be asked about
 	for i := range s.events {
 		status := s.events[i].Status
 		urgent = urgent || status != nil && status.State != r.x.record.Task.Status.State
 	}
 	age := r.g.Now().Sub(r.saved)
 	switch {
-	case urgent, age >= saveEvery && !r.changed.Before(r.saved), r.log.pressing(r.onLog):
+	case urgent, age >= saveEvery && !r.changed.Before(r.saved), r.log.MustSave(r.onLog):
 		r.keepUp(ctx)
-	case age >= recordLife/4:
+	case age >= store.RecordLife/4:
 		r.prolong(ctx)
 	}
 }
 
 // prolong lets the record of work that has not changed live on, at its place on lists.
 func (r *run) prolong(ctx context.Context) {
-	ok, err := r.g.write(context.WithoutCancel(ctx), r.x.record)
+	ok, err := r.g.tasks.Extend(context.WithoutCancel(ctx), r.x.record)
 	switch {
 	case err != nil:
 		r.unkept(ctx, err)
@@ -200,66 +173,22 @@ func (r *run) keepUp(ctx context.Context) bool {
 // soon as that can be: else the record would say that the work goes on for as long
 // as the process lives. An end that somebody else was told of first is posted here.
 func (r *run) unkept(ctx context.Context, err error) bool {
-	if before, ok := errors.AsType[*endedError](err); ok {
-		if r.outdone = true; before.state == r.x.record.Task.Status.State {
+	if before, ok := errors.AsType[*store.EndedError](err); ok {
+		if r.outdone = true; before.State == r.x.record.Task.Status.State {
 			r.tellOthers(ctx)
 		}
 		return true
 	}
 	r.g.Logger.WarnContext(ctx, "the state of a task is not kept", slog.String("task", r.own.TaskID), slog.Any("error", err))
-	if !later(err) {
+	if !store.CanRetry(err) {
 		return true
 	}
 	if rec := r.x.record; rec.Task.Status.State.Terminal() || rec.Runner == "" && rec.Follower == "" {
-		r.g.insist(ctx, *rec, r.posted)
+		r.g.saveUntilDone(ctx, *rec, r.posted)
 		task := rec.Task
 		r.posted = &task // or will be
 	}
 	return false
-}
-
-// later: what could not be kept may be kept later.
-func later(err error) bool {
-	_, away := errors.AsType[*problem.RecordingError](err)
-	_, raced := errors.AsType[*problem.ConflictError](err)
-	return away || raced
-}
-
-// putLast writes the last word of this process. One that is no end is none any more if
-// the record does not say that the work goes on here, or somebody has answered since.
-func (g *Gateway) putLast(ctx context.Context, rec *record) error {
-	now, err := g.load(ctx, rec.key)
-	switch {
-	case err != nil || now == nil || rec.Task.Status.State.Terminal():
-		return g.put(ctx, rec)
-	case now.Task.Status.State.Terminal(), now.Runner != g.instance && now.Follower != g.instance, now.Round > rec.Round:
-		return &endedError{now.Task.Status.State}
-	}
-	rec.revision, rec.Pushes = now.revision, rec.Pushes || now.Pushes
-	ok, err := g.save(ctx, rec)
-	if err == nil && !ok {
-		err = conflict() // once more
-	}
-	return err
-}
-
-// insist writes a last word until it is on record, and posts it then.
-func (g *Gateway) insist(ctx context.Context, rec record, posted *canonical.Task) {
-	over := g.Now().Add(recordLife)
-	err := g.crew.run(func(ctx context.Context) {
-		for wait := saveEvery; g.Now().Before(over) && pause(ctx, wait); wait = min(2*wait, runnerBeats) {
-			err := g.putLast(ctx, &rec)
-			if err == nil {
-				g.pushes(ctx, &rec, stream.Diff(posted, &rec.Task))
-			}
-			if !later(err) || full(err) && rec.revision == 0 {
-				return // where nothing is on record, nothing says that it goes on
-			}
-		}
-	})
-	if err != nil {
-		g.Logger.WarnContext(ctx, "the end of a task is not kept", slog.String("task", rec.Task.ID), slog.Any("error", err))
-	}
 }
 
 // tellOthers posts what has changed since it was last told. Progress is an update of
@@ -281,15 +210,15 @@ func (r *run) tellOthers(ctx context.Context) {
 // handOver lets the work go on without its caller. If there is no room for it,
 // it ends, and its record says so.
 func (r *run) handOver(ctx context.Context) {
-	r.x.stopped = nil // from now on only letters say so
+	r.x.scope.stopped = nil // from now on only control messages say so
 	grant := r.x.worker
 	r.x.worker = nil
 	var err error
 	if grant == nil {
-		grant, err = r.g.crew.reserve(r.x.owner(), len(r.x.call.Wire.Body))
+		grant, err = r.g.workers.Reserve(r.x.owner(), len(r.x.call.Wire.Body))
 	}
 	if err == nil {
-		err = r.g.crew.runGranted(grant, r.drive)
+		err = r.g.workers.GoGranted(grant, r.drive)
 	}
 	if err != nil {
 		r.lose(context.WithoutCancel(ctx), "the gateway could not go on with it; whether the agent has finished is not known")
@@ -316,7 +245,7 @@ func (r *run) drive(ctx context.Context) {
 			r.unheard(s)
 			r.note(ctx, s)
 		}
-		for !r.keepUp(ctx) && r.open() && pause(ctx, saveEvery) {
+		for !r.keepUp(ctx) && r.open() && worker.Pause(ctx, saveEvery) {
 			continue // until then nobody is asked
 		}
 		if !r.open() || r.outdone || !r.answered(ctx) { // nobody answers what has ended
@@ -337,7 +266,7 @@ var errStopped = &problem.StoppedError{}
 func (r *run) stepOr(ctx context.Context) (step, error) {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(r.g.crew.ctx, cancel)() //nolint:contextcheck // a signal
+	defer context.AfterFunc(r.g.workers.Context(), cancel)() //nolint:contextcheck // a signal
 	stops := r.stops()
 	for _, stop := range stops {
 		defer context.AfterFunc(stop, cancel)() //nolint:contextcheck // a signal
@@ -346,7 +275,7 @@ func (r *run) stepOr(ctx context.Context) (step, error) {
 	if err == nil || errors.Is(err, io.EOF) || ctx.Err() != nil {
 		return s, err
 	}
-	if r.g.crew.ctx.Err() != nil {
+	if r.g.workers.Context().Err() != nil {
 		return s, errStopped
 	}
 	for _, stop := range stops {
@@ -364,10 +293,10 @@ func (r *run) stepOr(ctx context.Context) (step, error) {
 func (r *run) stops() []context.Context {
 	var stops []context.Context
 	if r.mail != nil {
-		stops = append(stops, r.mail.canceled)
+		stops = append(stops, r.mail.Canceled())
 	}
-	if r.x.stopped != nil {
-		stops = append(stops, r.x.stopped)
+	if r.x.scope.stopped != nil {
+		stops = append(stops, r.x.scope.stopped)
 	}
 	return stops
 }
@@ -399,9 +328,9 @@ func (r *run) lose(ctx context.Context, why string) {
 	if r.x.record == nil || r.x.record.Runner == "" && r.x.record.Follower == "" {
 		return
 	}
-	r.x.record.leave()
+	r.x.record.Release()
 	r.x.record.Log = r.log
-	if err := r.g.put(ctx, r.x.record); err != nil {
+	if err := r.g.tasks.SaveMerged(ctx, r.x.record); err != nil {
 		r.unkept(ctx, err)
 	}
 }
@@ -419,89 +348,32 @@ func (r *run) mark(ctx context.Context, state canonical.State, why string) {
 	if why != "" {
 		task.Status.Message = stream.Failed(r.own, &canonical.Error{Message: why}).Status.Message
 	}
-	rec.Task, rec.Log, rec.Said, rec.Re, rec.Runner, rec.Follower, rec.Waits = task, r.log, nil, "", "", "", waitsNot
-	if err := r.g.put(ctx, rec); err != nil {
+	rec.Task, rec.Log, rec.Saved, rec.Re, rec.Runner, rec.Follower, rec.Resume = task, r.log, nil, "", "", "", store.ResumeNone
+	if err := r.g.tasks.SaveMerged(ctx, rec); err != nil {
 		r.unkept(ctx, err)
 		return
 	}
 	r.tellOthers(ctx)
 }
 
-// alive says that this process works on something, and goes on saying it.
-func (g *Gateway) alive(ctx context.Context) error {
-	if err := g.beat(ctx); err != nil {
-		return &problem.RecordingError{Err: err}
+// failLost says of work whose replica is gone that it is lost, and posts that.
+func (g *Gateway) failLost(ctx context.Context, rec *store.Record) error {
+	before, err := g.tasks.FailLost(ctx, rec)
+	if err == nil && before != nil {
+		g.pushes(ctx, rec, stream.Diff(before, &rec.Task))
 	}
-	g.heart.Do(func() {
-		_ = g.crew.serve(func(ctx context.Context) { // else all work here would soon count as lost
-			ticker := time.NewTicker(runnerBeats)
-			defer ticker.Stop()
-			for {
-				select {
-				case <-ctx.Done():
-					return
-				case <-ticker.C:
-					if err := g.beat(ctx); err != nil {
-						g.Logger.WarnContext(ctx, "this process cannot say that it is alive", slog.Any("error", err))
-					}
-				}
-			}
-		})
-	})
-	return nil
-}
-
-func (g *Gateway) beat(ctx context.Context) error {
-	key := EntryKey{Kind: entryRunner, Group: g.instance, ID: g.instance}
-	entry, _, err := g.Entries.Get(ctx, key)
-	if err != nil {
-		return err
-	}
-	_, _, err = g.Entries.Swap(ctx, key, entry.Revision, []byte("{}"), g.Now().Add(runnerLife))
 	return err
 }
 
-// lost: the process that worked on it is gone, and nobody knows how it ended.
-func (g *Gateway) lost(ctx context.Context, rec *record) (bool, error) {
-	if rec.Runner == "" || rec.Runner == g.instance || rec.Task.Status.State.Terminal() {
-		return false, nil
-	}
-	_, ok, err := g.Entries.Get(ctx, EntryKey{Kind: entryRunner, Group: rec.Runner, ID: rec.Runner})
-	return !ok && err == nil, err
-}
-
-// settleLost says of work whose process is gone that it is lost: exactly once,
-// whichever replica notices first. An agent that has a task of its own can still be
-// asked about it. The record is then as it stands.
-func (g *Gateway) settleLost(ctx context.Context, rec *record) error {
-	gone, err := g.lost(ctx, rec)
+// saveUntilDone saves a last state in the background until it is on record, and posts it
+// then.
+func (g *Gateway) saveUntilDone(ctx context.Context, rec store.Record, posted *canonical.Task) {
+	err := g.workers.Go(func(ctx context.Context) {
+		g.tasks.SaveUntilDone(ctx, rec, func(ctx context.Context, rec *store.Record) {
+			g.pushes(ctx, rec, stream.Diff(posted, &rec.Task))
+		})
+	})
 	if err != nil {
-		return &problem.RecordingError{Err: err}
+		g.Logger.WarnContext(ctx, "last state of a task not saved", slog.String("task", rec.Task.ID), slog.Any("error", err))
 	}
-	if !gone {
-		return nil
-	}
-	before := rec.Task
-	if rec.leave(); rec.TaskID == "" {
-		why := &canonical.Error{Message: "the gateway that worked on it was lost; whether the agent has finished is not known"}
-		rec.Task.Status, rec.Task.Inputs = stream.Failed(rec.own(), why).Status, nil
-		rec.Said, rec.Waits = nil, waitsNot
-	}
-	ok, err := g.save(ctx, rec)
-	if err != nil {
-		return err
-	}
-	if ok {
-		g.pushes(ctx, rec, stream.Diff(&before, &rec.Task))
-		return nil
-	}
-	now, err := g.load(ctx, rec.key) // somebody else was first
-	if err != nil {
-		return err
-	}
-	if now == nil {
-		return &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
-	}
-	*rec = *now
-	return nil
 }

@@ -11,14 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 )
 
 // entries are those of the memory, while nothing is broken.
 type entries struct {
-	gateway.Entries
+	store.Entries
 	broken atomic.Bool   // nothing can be kept
 	away   atomic.Bool   // nor found
 	shelf  chan struct{} // not nil: what is listed waits for its end
@@ -28,7 +28,7 @@ type entries struct {
 	shelved map[time.Time]int // writes of what is listed, by when
 }
 
-func (e *entries) Swap(ctx context.Context, key gateway.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
+func (e *entries) Swap(ctx context.Context, key store.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
 	if e.broken.Load() {
 		return 0, false, &state.UnavailableError{}
 	}
@@ -49,18 +49,18 @@ func (e *entries) Swap(ctx context.Context, key gateway.EntryKey, old uint64, va
 	return e.Entries.Swap(ctx, key, old, value, until)
 }
 
-func (e *entries) Get(ctx context.Context, key gateway.EntryKey) (gateway.Entry, bool, error) {
+func (e *entries) Get(ctx context.Context, key store.EntryKey) (store.Entry, bool, error) {
 	if e.away.Load() {
-		return gateway.Entry{}, false, &state.UnavailableError{}
+		return store.Entry{}, false, &state.UnavailableError{}
 	}
 	return e.Entries.Get(ctx, key)
 }
 
 // Await notices within a second that nothing can be found.
-func (e *entries) Await(ctx context.Context, key gateway.EntryKey, after uint64) (gateway.Entry, bool, error) {
+func (e *entries) Await(ctx context.Context, key store.EntryKey, after uint64) (store.Entry, bool, error) {
 	for {
 		if e.away.Load() {
-			return gateway.Entry{}, false, &state.UnavailableError{}
+			return store.Entry{}, false, &state.UnavailableError{}
 		}
 		within, cancel := context.WithTimeout(ctx, time.Second)
 		entry, ok, err := e.Entries.Await(within, key, after)
@@ -145,7 +145,7 @@ func TestAnEndAfterSomebodyElseWrote(t *testing.T) {
 		b := slow(t)
 		defer func() { _ = b.Close() }()
 		id := b.unattended(t)
-		key := gateway.EntryKey{Kind: "task", Group: string(b.caller.ID) + "\x00calculator", ID: id}
+		key := store.EntryKey{Kind: "task", Group: string(b.caller.ID) + "\x00calculator", ID: id}
 		entry, found, err := b.memory.Entries().Get(t.Context(), key)
 		if err != nil || !found {
 			t.Fatalf("there is no record: %v", err)

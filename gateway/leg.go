@@ -85,9 +85,9 @@ func (g *Gateway) say(x *exchange, l leg) (translators.Wire, []canonical.Loss, e
 	}
 	l.target.Stamp = g.stamp(x, l)
 	if l.name == legRequest {
-		l.message = x.inDialogue(l.message)
+		l.message = x.thread.ToAgent(x.parties(), l.message, x.recordedNames())
 	} else {
-		l.message = x.asSaid(l.message)
+		l.message = x.thread.ToCaller(x.parties(), l.message, x.recordedNames())
 	}
 	wire, added, err := l.encoder.Encode(l.message, l.target)
 	if err != nil {
@@ -298,7 +298,7 @@ func (g *Gateway) decodeReply(x *exchange, wire translators.Wire, re canonical.O
 	if result, ok := message.Body.(*canonical.Result); ok && result.Pending != nil && len(result.Pending.Inputs) == 0 && result.Pending.State == "" {
 		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "it waits for an answer and asks nothing"}
 	}
-	x.speaksOf(message.Conversation.ContextID)
+	x.thread = x.thread.WithAgentID(message.Conversation.ContextID)
 	return message, nil
 }
 
@@ -351,14 +351,5 @@ func (g *Gateway) mark(ctx context.Context, x *exchange, m marked) (ect.ID, erro
 
 // finishRun settles the books of a message whose answer was a stream.
 func (g *Gateway) finishRun(ctx context.Context, x *exchange, err error) {
-	x.once.Do(func() {
-		g.finish(ctx, x, err)
-		x.leave()
-		if x.under != nil {
-			x.under()
-		}
-		if x.forget != nil {
-			x.forget()
-		}
-	})
+	x.scope.close(func() { g.finish(ctx, x, err) })
 }

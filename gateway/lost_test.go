@@ -11,17 +11,18 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 )
 
 // dying is the state as a replica sees it that is killed while it takes an answer:
 // from a certain step on it does nothing any more.
 type dying struct {
-	gateway.Entries
+	store.Entries
 	before string // "mail": the answer is not on its way yet; "put away": it is
 }
 
-func (d *dying) Swap(ctx context.Context, key gateway.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
+func (d *dying) Swap(ctx context.Context, key store.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
 	if key.Kind == "mail" && d.before == "mail" || key.Kind == "question" && old > 0 && d.before == "put away" {
 		return 0, false, &state.UnavailableError{}
 	}

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -25,8 +27,8 @@ type wishes struct {
 	Level string   `json:",omitempty"` // of the log; empty: none of it
 }
 
-func (x *exchange) wishesKey() EntryKey {
-	return EntryKey{Kind: entryWishes, Group: x.call.Session, ID: x.agent.Name, Owner: x.owner()}
+func (x *exchange) wishesKey() store.EntryKey {
+	return store.EntryKey{Kind: entryWishes, Group: x.call.Session, ID: x.agent.Name, Owner: x.owner()}
 }
 
 // herald is what knows how news is asked for; nil: the two sides have no such in common.
@@ -92,7 +94,7 @@ func (g *Gateway) news(ctx context.Context, x *exchange) (answer transport.Answe
 	if wrong != nil {
 		return answer, true, wrong
 	}
-	if ctx, err = g.enter(ctx, x); err != nil {
+	if ctx, err = g.register(ctx, x); err != nil {
 		return answer, true, err
 	}
 	if wanted.Verb == translators.NewsListen {
@@ -192,12 +194,8 @@ func (x *exchange) instead(native *canonical.Native) {
 }
 
 // amend changes what a session wants.
-func (g *Gateway) amend(ctx context.Context, key EntryKey, wanted translators.News) error {
-	for range 8 {
-		entry, _, err := g.Entries.Get(ctx, key)
-		if err != nil {
-			return &problem.RecordingError{Err: err}
-		}
+func (g *Gateway) amend(ctx context.Context, key store.EntryKey, wanted translators.News) error {
+	_, err := g.tasks.Update(ctx, key, func(entry store.Entry) ([]byte, time.Time, error) {
 		w := readWishes(entry)
 		switch wanted.Verb {
 		case translators.NewsLevel:
@@ -212,42 +210,41 @@ func (g *Gateway) amend(ctx context.Context, key EntryKey, wanted translators.Ne
 			}
 		}
 		if len(w.URIs) > maxWishes {
-			return &canonical.Error{Code: canonical.CodeRateLimited, Message: "the session subscribes to too many resources"}
+			return nil, time.Time{}, &canonical.Error{Code: canonical.CodeRateLimited, Message: "the session subscribes to too many resources"}
 		}
-		if ok, err := g.saveWishes(ctx, key, entry.Revision, w); err != nil || ok {
-			return err
-		}
-	}
-	return &problem.ConflictError{Reason: "what the session wants is being changed by too many at once"}
+		value, err := store.EncodeJSON(w)
+		return value, g.Now().Add(store.RecordLife), err
+	})
+	return err
 }
 
-func readWishes(entry Entry) wishes {
+func readWishes(entry store.Entry) wishes {
 	var w wishes
 	_ = json.Unmarshal(entry.Value, &w) // nothing is no wish
 	return w
 }
 
-func (g *Gateway) saveWishes(ctx context.Context, key EntryKey, old uint64, w wishes) (bool, error) {
-	value, err := plainJSON(w)
+func (g *Gateway) saveWishes(ctx context.Context, key store.EntryKey, old uint64, w wishes) error {
+	value, err := store.EncodeJSON(w)
 	if err != nil {
-		return false, errRecord
+		return store.ErrUnreadable
 	}
-	_, ok, err := g.Entries.Swap(ctx, key, old, value, g.Now().Add(recordLife))
+	_, _, err = g.Entries.Swap(ctx, key, old, value, g.Now().Add(store.RecordLife))
 	if err != nil {
-		return false, &problem.RecordingError{Err: err}
+		return &problem.RecordingError{Err: err}
 	}
-	return ok, nil
+	return nil
 }
 
 // wished is what a session wants. It is kept as long as somebody asks for it.
-func (g *Gateway) wished(ctx context.Context, key EntryKey) (wishes, error) {
+func (g *Gateway) wished(ctx context.Context, key store.EntryKey) (wishes, error) {
 	entry, ok, err := g.Entries.Get(ctx, key)
 	if err != nil {
 		return wishes{}, &problem.RecordingError{Err: err}
 	}
 	w := readWishes(entry)
-	if ok && entry.Until.Sub(g.Now()) < recordLife/2 {
-		_, err = g.saveWishes(ctx, key, entry.Revision, w) // if not, the next one does it
+	if ok && entry.Until.Sub(g.Now()) < store.RecordLife/2 {
+		err = g.saveWishes(ctx, key, entry.Revision, w) // if not, the next one does it
 	}
 	return w, err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -159,7 +160,7 @@ func TestADialogueIsOwnedWhileItsStreamIsOpen(t *testing.T) {
 
 // unsure are answers that others share, and that cannot be confirmed now.
 type unsure struct {
-	gateway.Answers
+	idempotency.Store
 	fails bool
 }
 
@@ -176,7 +177,7 @@ func TestAnEndIsConfirmedBeforeItIsTold(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
-		answers := &unsure{Answers: s.memory, fails: true}
+		answers := &unsure{Store: s.memory, fails: true}
 		s.shared = answers
 		close(s.tools.gate)
 		road := s.replica(t)

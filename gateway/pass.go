@@ -18,7 +18,7 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 		}
 	}
 	if abort, ok := x.message.Body.(*canonical.Abort); ok {
-		if done, err := g.halt(ctx, x, abort.Request); done || err != nil {
+		if done, err := g.cancel(ctx, x, abort.Request); done || err != nil {
 			return transport.Answer{}, err
 		}
 	}
@@ -39,7 +39,7 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 	}
 	if x.message.Op == canonical.OpNative {
 		var err error
-		if ctx, err = g.enter(ctx, x); err != nil {
+		if ctx, err = g.register(ctx, x); err != nil {
 			return transport.Answer{}, err
 		}
 		if answered, answer, err := g.resume(ctx, x); answered || err != nil {

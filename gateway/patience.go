@@ -80,7 +80,7 @@ func (l *life) judge(x *exchange, err error) error {
 // only where that means to stop, and always with the gateway.
 func (g *Gateway) lifetime(ctx context.Context, x *exchange) context.Context {
 	if x.call.Detached {
-		return detached{g.crew.ctx, context.WithoutCancel(ctx)}
+		return g.workers.Detach(ctx)
 	}
 	return ctx
 }

@@ -16,7 +16,9 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/a2a/frame"
@@ -280,8 +282,8 @@ type stage struct {
 	memory  *state.Memory
 	records records
 	entries entries
-	shared  gateway.Answers // in place of the memory's; nil: the memory's
-	view    gateway.Entries // of the next replica; nil: what all have
+	shared  idempotency.Store // in place of the memory's; nil: the memory's
+	view    store.Entries     // of the next replica; nil: what all have
 	posts   *mailman
 	ids     []string // of the replicas
 }
@@ -377,11 +379,11 @@ func (s *stage) replica(t *testing.T) *gateway.Gateway {
 	dialects, err := ect.NewDialects(ect.DialectsDeps{})
 	must(err)
 	first := true
-	var answers gateway.Answers = s.memory
+	var answers idempotency.Store = s.memory
 	if s.shared != nil {
 		answers = s.shared
 	}
-	var kept gateway.Entries = &s.entries
+	var kept store.Entries = &s.entries
 	if s.view != nil {
 		kept = s.view
 	}

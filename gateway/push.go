@@ -10,6 +10,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -27,7 +28,7 @@ func (g *Gateway) push(ctx context.Context, x *exchange) (transport.Answer, erro
 	if !ok || g.Pushers[x.source.Info().Binding] == nil {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodePushUnsupported, Message: "no push notifications are sent here"}
 	}
-	rec, err := g.load(ctx, g.keyOf(x, request.Config.TaskID))
+	rec, err := g.tasks.Load(ctx, x.keyOf(request.Config.TaskID))
 	if err == nil && rec == nil {
 		err = &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
 	}
@@ -74,7 +75,7 @@ func (g *Gateway) acceptable(pusher transport.Pusher, config *canonical.PushConf
 // registerNew registers the configuration of a message for the task that the message
 // began, and posts the task as it stands, because nothing was posted of it before.
 // Without a configuration, or after it was registered, it does nothing.
-func (g *Gateway) registerNew(ctx context.Context, x *exchange, rec *record) error {
+func (g *Gateway) registerNew(ctx context.Context, x *exchange, rec *store.Record) error {
 	if x.webhook == nil || x.hooked {
 		return nil
 	}
@@ -102,15 +103,15 @@ func (g *Gateway) registerKnown(ctx context.Context, x *exchange) error {
 	}
 	if x.prior != nil { // what is put back if the agent cannot be reached
 		x.prior.Pushes = true
-		if rec := x.record; rec.Waits == waitsNot && rec.Round == x.prior.Round+1 && !rec.Task.Status.State.Terminal() {
-			x.prior.revision = rec.revision
+		if rec := x.record; rec.Resume == store.ResumeNone && rec.Round == x.prior.Round+1 && !rec.Task.Status.State.Terminal() {
+			x.prior.Revision = rec.Revision
 		}
 	}
 	return nil
 }
 
 // registerPush keeps the configuration of a message for a task that is on record.
-func (g *Gateway) registerPush(ctx context.Context, x *exchange, rec *record) error {
+func (g *Gateway) registerPush(ctx context.Context, x *exchange, rec *store.Record) error {
 	x.hooked = true
 	config := *x.webhook
 	if err := g.keepPush(ctx, x, rec, &config); err != nil {
@@ -120,10 +121,10 @@ func (g *Gateway) registerPush(ctx context.Context, x *exchange, rec *record) er
 	return nil
 }
 
-func pushGroup(task EntryKey) string { return task.Group + "\x00" + task.ID }
+func pushGroup(task store.EntryKey) string { return task.Group + "\x00" + task.ID }
 
-func (g *Gateway) pushed(ctx context.Context, x *exchange, rec *record, request *canonical.PushRequest) (canonical.Body, error) {
-	key := EntryKey{Kind: entryPush, Group: pushGroup(rec.key), ID: request.Config.ID}
+func (g *Gateway) pushed(ctx context.Context, x *exchange, rec *store.Record, request *canonical.PushRequest) (canonical.Body, error) {
+	key := store.EntryKey{Kind: store.KindPush, Group: pushGroup(rec.Key), ID: request.Config.ID}
 	switch request.Verb {
 	case canonical.VerbCreate:
 		return g.pushTo(ctx, x, rec, request.Config)
@@ -133,7 +134,7 @@ func (g *Gateway) pushed(ctx context.Context, x *exchange, rec *record, request 
 		}
 		return &canonical.Done{}, nil
 	case canonical.VerbList:
-		hooks, err := g.hooks(ctx, rec.key)
+		hooks, err := g.hooks(ctx, rec.Key)
 		list := &canonical.PushList{Configs: make([]canonical.PushConfig, len(hooks))}
 		for i := range hooks {
 			list.Configs[i] = hooks[i].PushConfig
@@ -153,7 +154,7 @@ func (g *Gateway) pushed(ctx context.Context, x *exchange, rec *record, request 
 }
 
 // pushTo keeps settings, and makes sure that somebody notices what happens.
-func (g *Gateway) pushTo(ctx context.Context, x *exchange, rec *record, config canonical.PushConfig) (*canonical.PushConfig, error) {
+func (g *Gateway) pushTo(ctx context.Context, x *exchange, rec *store.Record, config canonical.PushConfig) (*canonical.PushConfig, error) {
 	if err := g.acceptable(g.Pushers[x.source.Info().Binding], &config); err != nil {
 		return nil, err
 	}
@@ -166,8 +167,8 @@ func (g *Gateway) pushTo(ctx context.Context, x *exchange, rec *record, config c
 }
 
 // keepPush writes settings down.
-func (g *Gateway) keepPush(ctx context.Context, x *exchange, rec *record, config *canonical.PushConfig) error {
-	hooks, err := g.hooks(ctx, rec.key)
+func (g *Gateway) keepPush(ctx context.Context, x *exchange, rec *store.Record, config *canonical.PushConfig) error {
+	hooks, err := g.hooks(ctx, rec.Key)
 	if err != nil {
 		return err
 	}
@@ -181,12 +182,12 @@ func (g *Gateway) keepPush(ctx context.Context, x *exchange, rec *record, config
 	config.TaskID = rec.Task.ID
 	value, err := json.Marshal(hook{*config, x.principal()})
 	if err != nil {
-		return errRecord
+		return store.ErrUnreadable
 	}
-	key := EntryKey{Kind: entryPush, Group: pushGroup(rec.key), ID: config.ID}
+	key := store.EntryKey{Kind: store.KindPush, Group: pushGroup(rec.Key), ID: config.ID}
 	old, _, err := g.Entries.Get(ctx, key)
 	if err == nil {
-		_, _, err = g.Entries.Swap(ctx, key, old.Revision, value, g.Now().Add(recordLife))
+		_, _, err = g.Entries.Swap(ctx, key, old.Revision, value, g.Now().Add(store.RecordLife))
 	}
 	if err != nil {
 		return &problem.RecordingError{Err: err}
@@ -198,41 +199,30 @@ func (g *Gateway) keepPush(ctx context.Context, x *exchange, rec *record, config
 // nothing else in it. If others have written the record meanwhile, rec is what they
 // wrote, unless they ended the task: then rec keeps its revision, so that the run
 // that has it does not write over the end.
-func (g *Gateway) markPushes(ctx context.Context, rec *record) error {
+func (g *Gateway) markPushes(ctx context.Context, rec *store.Record) error {
 	stored := *rec
-	for range maxSwaps {
-		ok := stored.Pushes
-		if !ok {
-			var err error
+	if stored.Pushes = true; !rec.Pushes {
+		_, err := g.tasks.UpdateRecord(ctx, &stored, func(now *store.Record) (bool, error) {
+			if now == nil {
+				return false, store.NotFound()
+			}
+			stored = *now
 			stored.Pushes = true
-			if ok, err = g.save(ctx, &stored); err != nil {
-				return err
-			}
-		}
-		if ok {
-			if rec.Pushes = true; stored.Task.Status.State.Terminal() == rec.Task.Status.State.Terminal() {
-				*rec = stored
-			}
-			return nil
-		}
-		now, err := g.load(ctx, rec.key)
+			return !now.Pushes, nil
+		})
 		if err != nil {
 			return err
 		}
-		if now == nil {
-			return &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
-		}
-		stored = *now
 	}
-	return conflict()
+	if rec.Pushes = true; stored.Task.Status.State.Terminal() == rec.Task.Status.State.Terminal() {
+		*rec = stored
+	}
+	return nil
 }
-
-// maxSwaps bounds how often a record is written again because others wrote it first.
-const maxSwaps = 8
 
 // attend follows an agent's own task that nobody else here follows, so that its
 // changes are noticed.
-func (g *Gateway) attend(ctx context.Context, x *exchange, rec *record) {
+func (g *Gateway) attend(ctx context.Context, x *exchange, rec *store.Record) {
 	if rec.TaskID == "" || rec.Runner != "" || stream.Settled(rec.Task.Status.State) || g.followed(ctx, rec) {
 		return // a settled task waits for its caller, or has ended
 	}
@@ -272,27 +262,24 @@ func (g *Gateway) attend(ctx context.Context, x *exchange, rec *record) {
 
 // engage says on record that a task is followed here; false: somebody else does, or
 // nobody has to. Of many that would at once, one does.
-func (g *Gateway) engage(ctx context.Context, rec *record) (bool, error) {
-	if err := g.alive(ctx); err != nil {
+func (g *Gateway) engage(ctx context.Context, rec *store.Record) (bool, error) {
+	if err := g.tasks.StartHeartbeat(ctx); err != nil {
 		return false, err
 	}
-	for range 8 {
-		rec.Follower, rec.Released = g.instance, 0
-		if ok, err := g.save(ctx, rec); err != nil || ok {
-			return ok, err
-		}
-		now, err := g.load(ctx, rec.key)
-		if err != nil || now == nil || now.Runner != "" || stream.Settled(now.Task.Status.State) || g.followed(ctx, now) {
-			return false, err
+	rec.Follower, rec.Released = g.instance, 0
+	return g.tasks.UpdateRecord(ctx, rec, func(now *store.Record) (bool, error) {
+		if now == nil || now.Runner != "" || stream.Settled(now.Task.Status.State) || g.followed(ctx, now) {
+			return false, nil
 		}
 		*rec = *now
-	}
-	return false, conflict()
+		rec.Follower, rec.Released = g.instance, 0
+		return true, nil
+	})
 }
 
 // followed: a process that is alive hears of every change.
-func (g *Gateway) followed(ctx context.Context, rec *record) bool {
-	return g.lives(ctx, rec.Follower)
+func (g *Gateway) followed(ctx context.Context, rec *store.Record) bool {
+	return g.tasks.IsAlive(ctx, rec.Follower)
 }
 
 // hook is where changes of a task are posted to, and for whom.
@@ -302,8 +289,8 @@ type hook struct {
 	For principal
 }
 
-func (g *Gateway) hooks(ctx context.Context, task EntryKey) ([]hook, error) {
-	entries, err := g.Entries.List(ctx, entryPush, pushGroup(task), "", maxPushes)
+func (g *Gateway) hooks(ctx context.Context, task store.EntryKey) ([]hook, error) {
+	entries, err := g.Entries.List(ctx, store.KindPush, pushGroup(task), "", maxPushes)
 	if err != nil {
 		return nil, &problem.RecordingError{Err: err}
 	}
@@ -316,31 +303,31 @@ func (g *Gateway) hooks(ctx context.Context, task EntryKey) ([]hook, error) {
 	return hooks, nil
 }
 
-func readHook(entry Entry) (hook, error) {
+func readHook(entry store.Entry) (hook, error) {
 	var h hook
 	if json.Unmarshal(entry.Value, &h) != nil {
-		return h, errRecord
+		return h, store.ErrUnreadable
 	}
 	return h, nil
 }
 
 // pushes posts what happened to those who want to be told, one after the other.
-func (g *Gateway) pushes(ctx context.Context, rec *record, events []canonical.Event) {
+func (g *Gateway) pushes(ctx context.Context, rec *store.Record, events []canonical.Event) {
 	if !rec.Pushes || len(events) == 0 || g.Pushers[rec.Source] == nil {
 		return
 	}
-	key := rec.key // the record goes on changing
+	key := rec.Key // the record goes on changing
 	if !g.outbox.add(key, posting{rec: *rec, events: events}) {
 		return // whoever posts already comes to it
 	}
-	if err := g.crew.runFor(key.OwnerOf(), func(ctx context.Context) { g.deliver(ctx, key) }); err != nil {
+	if err := g.workers.GoFor(key.OwnerOf(), 0, func(ctx context.Context) { g.deliver(ctx, key) }); err != nil {
 		g.outbox.clear(key)
 		g.Logger.WarnContext(ctx, "changes of a task are not posted", slog.String("task", rec.Task.ID), slog.Any("error", err))
 	}
 }
 
 // deliver posts what there is about one task.
-func (g *Gateway) deliver(ctx context.Context, key EntryKey) {
+func (g *Gateway) deliver(ctx context.Context, key store.EntryKey) {
 	for {
 		next, ok := g.outbox.next(key)
 		if !ok {
@@ -348,12 +335,12 @@ func (g *Gateway) deliver(ctx context.Context, key EntryKey) {
 		}
 		if err := g.postAll(ctx, &next); err != nil {
 			g.Logger.WarnContext(ctx, "changes of a task are not posted", slog.String("task", key.ID), slog.Any("error", err))
-			if later(err) {
+			if store.CanRetry(err) {
 				continue
 			}
 		}
 		if ctx.Err() == nil && next.rec.Task.Status.State.Terminal() {
-			_ = g.Entries.Delete(ctx, watchedKey(key)) // else the end is posted once more
+			_ = g.Entries.Delete(ctx, store.FailoverKey(key)) // else the end is posted once more
 		}
 	}
 }
@@ -361,7 +348,7 @@ func (g *Gateway) deliver(ctx context.Context, key EntryKey) {
 // postAll posts some events to all who want to be told. An error says why one
 // cannot be, to nobody; a webhook that does not take it is none.
 func (g *Gateway) postAll(ctx context.Context, p *posting) error {
-	hooks, err := g.hooks(ctx, p.rec.key)
+	hooks, err := g.hooks(ctx, p.rec.Key)
 	if err != nil {
 		return err
 	}
@@ -422,10 +409,10 @@ func (g *Gateway) postTo(ctx context.Context, p *posting, hooks []hook) error {
 
 // sealPost is an event as it is posted, with its evidence: a translation like any
 // other, of what the agent has said by then. whole: it is a task, posted by itself.
-func (g *Gateway) sealPost(ctx context.Context, x *exchange, rec *record, event *canonical.Event, whole bool) (transport.Sealed, error) {
+func (g *Gateway) sealPost(ctx context.Context, x *exchange, rec *store.Record, event *canonical.Event, whole bool) (transport.Sealed, error) {
 	l := leg{
-		name: legReply, id: ect.ID(g.NewID()), aside: true, input: rec.Heard, source: rec.Binding, dest: rec.Source,
-		message: &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Body: event, Conversation: rec.own(), Losses: rec.Lost},
+		name: legReply, id: ect.ID(g.NewID()), aside: true, input: rec.Input, source: rec.Binding, dest: rec.Source,
+		message: &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Body: event, Conversation: rec.CallerNames(), Losses: rec.Losses},
 		encoder: x.source, target: translators.Target{Form: x.call.Wire.Form, Stream: true},
 		audience: []string{string(x.call.Caller.ID)}, reader: x.call.Caller.ID,
 	}
@@ -449,7 +436,7 @@ func (g *Gateway) sealPost(ctx context.Context, x *exchange, rec *record, event 
 
 // posting is what happened to a task, and is still to be posted.
 type posting struct {
-	rec    record
+	rec    store.Record
 	events []canonical.Event
 }
 
@@ -460,15 +447,15 @@ const maxPostings = 64
 // outbox is what is still to be posted, in order for each task.
 type outbox struct {
 	mu      sync.Mutex
-	waiting map[EntryKey][]posting // with an entry, if empty, while somebody posts
+	waiting map[store.EntryKey][]posting // with an entry, if empty, while somebody posts
 }
 
 // add reports whether somebody has to begin posting.
-func (o *outbox) add(key EntryKey, p posting) bool {
+func (o *outbox) add(key store.EntryKey, p posting) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.waiting == nil {
-		o.waiting = map[EntryKey][]posting{}
+		o.waiting = map[store.EntryKey][]posting{}
 	}
 	list, busy := o.waiting[key]
 	if list = append(list, p); len(list) > maxPostings {
@@ -479,7 +466,7 @@ func (o *outbox) add(key EntryKey, p posting) bool {
 }
 
 // next is the oldest; false: there is none, and whoever posts has finished.
-func (o *outbox) next(key EntryKey) (posting, bool) {
+func (o *outbox) next(key store.EntryKey) (posting, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	list := o.waiting[key]
@@ -491,7 +478,7 @@ func (o *outbox) next(key EntryKey) (posting, bool) {
 	return list[0], true
 }
 
-func (o *outbox) clear(key EntryKey) {
+func (o *outbox) clear(key store.EntryKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.waiting, key)

@@ -17,6 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators"
@@ -463,14 +464,14 @@ func TestPush_StreamIsPostedFromItsBeginning(t *testing.T) {
 
 // interrupting does something else right before the first write of a kind.
 type interrupting struct {
-	gateway.Entries
+	store.Entries
 
 	kind string
 	once sync.Once
 	do   func()
 }
 
-func (e *interrupting) Swap(ctx context.Context, key gateway.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
+func (e *interrupting) Swap(ctx context.Context, key store.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
 	if key.Kind == e.kind {
 		e.once.Do(e.do)
 	}

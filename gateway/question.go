@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -33,7 +34,7 @@ func (g *Gateway) resume(ctx context.Context, x *exchange) (bool, transport.Answ
 	if id == "" && invoke.State == "" {
 		return false, transport.Answer{}, nil
 	}
-	rec, err := g.load(ctx, g.keyOf(x, id))
+	rec, err := g.tasks.Load(ctx, x.keyOf(id))
 	switch {
 	case err != nil:
 		return false, transport.Answer{}, err
@@ -101,20 +102,20 @@ func readState(state string) (round int, task string) {
 	return round, task
 }
 
-func (g *Gateway) goOnWith(ctx context.Context, x *exchange, rec *record, invoke *canonical.Invoke) (bool, transport.Answer, error) {
+func (g *Gateway) goOnWith(ctx context.Context, x *exchange, rec *store.Record, invoke *canonical.Invoke) (bool, transport.Answer, error) {
 	none := transport.Answer{}
-	if err := g.settleLost(ctx, rec); err != nil {
+	if err := g.failLost(ctx, rec); err != nil {
 		return false, none, err
 	}
 	switch {
-	case x.relay() && rec.Waits == waitsTask, x.relay() && rec.TaskID == rec.Task.ID && rec.Waits == waitsNot && invoke.State == "":
+	case x.relay() && rec.Resume == store.ResumeTask, x.relay() && rec.TaskID == rec.Task.ID && rec.Resume == store.ResumeNone && invoke.State == "":
 		return false, none, nil // the agent knows best what may be said to its task, but it never made our request state
 	case rec.Task.Status.State.Terminal():
 		return false, none, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task has ended"}
-	case rec.Waits == waitsNot && (rec.TaskID == "" || invoke.State != ""):
+	case rec.Resume == store.ResumeNone && (rec.TaskID == "" || invoke.State != ""):
 		return false, none, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task is at work and asks nothing"}
 	}
-	answers, err := rec.answers(invoke)
+	answers, err := answersIn(rec, invoke)
 	if missing, ok := errors.AsType[*consent.MissingError](err); ok {
 		if invoke.State == "" {
 			return false, none, missingAnswers(missing)
@@ -125,22 +126,22 @@ func (g *Gateway) goOnWith(ctx context.Context, x *exchange, rec *record, invoke
 	if err != nil {
 		return false, none, err
 	}
-	if rec.endsWith(answers, x) {
+	if endsWith(rec, answers, x) {
 		answer, err := g.cancelAsked(ctx, x, rec)
 		return true, answer, err
 	}
-	if rec.Waits == waitsOpen {
+	if rec.Resume == store.ResumeStream {
 		answer, err := g.answerOpen(ctx, x, rec, answers)
 		return true, answer, err
 	}
-	if rec.Waits == waitsTask && !x.relay() && x.agentStreams() != translators.StreamsTask {
+	if rec.Resume == store.ResumeTask && !x.relay() && x.agentStreams() != translators.StreamsTask {
 		answer, err := g.update(ctx, x, rec, answers)
 		return true, answer, err
 	}
 	if err := g.rewrite(rec, x.message, invoke, answers); err != nil {
 		return false, none, err
 	}
-	rec.address(x)
+	x.addressSkill(rec)
 	prior := *rec
 	x.prior = &prior
 	return false, none, nil
@@ -154,10 +155,10 @@ func (g *Gateway) claim(ctx context.Context, x *exchange) error {
 		return nil
 	}
 	rec := x.record
-	rec.Waits, rec.State, rec.Task.Inputs, rec.Said, rec.Last = waitsNot, "", nil, nil, x.requestID
+	rec.Resume, rec.State, rec.Task.Inputs, rec.Saved, rec.Last = store.ResumeNone, "", nil, nil, x.requestID
 	rec.Round++
 	rec.Task.Status = canonical.Status{State: canonical.StateWorking}
-	ok, err := g.save(ctx, rec)
+	ok, err := g.tasks.Save(ctx, rec)
 	if err == nil && !ok {
 		err = &problem.ConflictError{Reason: "the question was answered by somebody else"}
 	}
@@ -165,7 +166,7 @@ func (g *Gateway) claim(ctx context.Context, x *exchange) error {
 		x.prior = nil // it is not ours to put back
 		return err
 	}
-	x.prior.revision = rec.revision
+	x.prior.Revision = rec.Revision
 	return nil
 }
 
@@ -187,11 +188,11 @@ func (g *Gateway) claimAndRegister(ctx context.Context, x *exchange) error {
 // restore puts a question back that was answered in vain, if nothing has come of
 // the answer since.
 func (g *Gateway) restore(ctx context.Context, x *exchange) {
-	if x.prior == nil || x.prior.revision != x.record.revision {
+	if x.prior == nil || x.prior.Revision != x.record.Revision {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	restored, err := g.outlast(ctx, x.prior, x.record.Round)
+	restored, err := g.tasks.SaveIfCurrent(ctx, x.prior, x.record.Round)
 	if err != nil {
 		g.Logger.WarnContext(ctx, "a question is not put back", slog.String("task", x.prior.Task.ID), slog.Any("error", err))
 	}
@@ -201,28 +202,28 @@ func (g *Gateway) restore(ctx context.Context, x *exchange) {
 }
 
 // inputs are what the record asks, as the agent asked it.
-func (r *record) inputs() []canonical.Input {
-	if r.Waits == waitsTask {
-		return stream.Plain(stream.Inputs(&r.Task))
+func inputsOf(rec *store.Record) []canonical.Input {
+	if rec.Resume == store.ResumeTask {
+		return stream.Plain(stream.Inputs(&rec.Task))
 	}
-	return stream.Inputs(&r.Task)
+	return stream.Inputs(&rec.Task)
 }
 
 // answers are what a message answers to what the record asks. Work that asks nothing
 // takes any message, and so does an agent that only talks.
-func (r *record) answers(invoke *canonical.Invoke) ([]canonical.Answer, error) {
-	asked := r.inputs()
-	if r.Waits == waitsNot {
+func answersIn(rec *store.Record, invoke *canonical.Invoke) ([]canonical.Answer, error) {
+	asked := inputsOf(rec)
+	if rec.Resume == store.ResumeNone {
 		return nil, nil
 	}
 	answers, err := consent.Read(asked, invoke)
-	if _, unchecked := errors.AsType[*consent.UncheckedError](err); unchecked && r.Waits == waitsArgs { // the server judges them, as those of any call
+	if _, unchecked := errors.AsType[*consent.UncheckedError](err); unchecked && rec.Resume == store.ResumeArgs { // the server judges them, as those of any call
 		asked = slices.Clone(asked)
 		asked[0].Schema = json.RawMessage(`{"type":"object"}`)
 		answers, err = consent.Read(asked, invoke)
 	}
 	_, missing := errors.AsType[*consent.MissingError](err)
-	talks := r.Waits == waitsTask && len(asked) == 1 && stream.Talk(asked[0])
+	talks := rec.Resume == store.ResumeTask && len(asked) == 1 && stream.Talk(asked[0])
 	if missing && talks && invoke.State == "" && len(invoke.Answers) == 0 {
 		return nil, nil
 	}
@@ -242,11 +243,11 @@ func declined(answers []canonical.Answer) bool {
 // endsWith reports whether work ends with these answers: where the caller cancels what
 // its agent could only hear as words of the user, or does not say which arguments a
 // call is to have.
-func (r *record) endsWith(answers []canonical.Answer, x *exchange) bool {
-	switch r.Waits {
-	case waitsArgs:
+func endsWith(rec *store.Record, answers []canonical.Answer, x *exchange) bool {
+	switch rec.Resume {
+	case store.ResumeArgs:
 		return declined(answers) || slices.ContainsFunc(answers, canceled)
-	case waitsTask:
+	case store.ResumeTask:
 		return slices.ContainsFunc(answers, canceled) && (x.relay() || x.agentStreams() == translators.StreamsTask)
 	default:
 		return false
@@ -255,11 +256,11 @@ func (r *record) endsWith(answers []canonical.Answer, x *exchange) bool {
 
 // cancelAsked ends work whose question was canceled, also at the agent, and tells the
 // caller so.
-func (g *Gateway) cancelAsked(ctx context.Context, x *exchange, rec *record) (transport.Answer, error) {
-	if rec.Waits == waitsTask && rec.TaskID != "" {
+func (g *Gateway) cancelAsked(ctx context.Context, x *exchange, rec *store.Record) (transport.Answer, error) {
+	if rec.Resume == store.ResumeTask && rec.TaskID != "" {
 		stop := x.again()
 		stop.message = &canonical.Message{
-			Op: canonical.OpTaskCancel, Phase: canonical.PhaseRequest, Body: &canonical.TaskQuery{ID: rec.TaskID}, Conversation: rec.agent(),
+			Op: canonical.OpTaskCancel, Phase: canonical.PhaseRequest, Body: &canonical.TaskQuery{ID: rec.TaskID}, Conversation: rec.AgentNames(),
 			Correlation: x.message.Correlation, Preferences: x.message.Preferences, Origin: x.message.Origin, Trace: x.message.Trace,
 		}
 		sealed, _, err := g.request(ctx, stop)
@@ -278,18 +279,18 @@ func (g *Gateway) cancelAsked(ctx context.Context, x *exchange, rec *record) (tr
 }
 
 // first is the request that began the work.
-func (g *Gateway) first(rec *record) (*canonical.Message, *canonical.Invoke, error) {
+func (g *Gateway) first(rec *store.Record) (*canonical.Message, *canonical.Invoke, error) {
 	form, ok := g.Registry.Translator(rec.Source)
 	if !ok || rec.Call == nil {
-		return nil, nil, errRecord
+		return nil, nil, store.ErrUnreadable
 	}
-	first, err := g.read(form, rec.Call.wire(rec.Source, ""))
+	first, err := g.read(form, rec.Call.Wire(rec.Source, ""))
 	if err != nil {
-		return nil, nil, errRecord
+		return nil, nil, store.ErrUnreadable
 	}
 	invoke, ok := first.Body.(*canonical.Invoke)
 	if !ok {
-		return nil, nil, errRecord
+		return nil, nil, store.ErrUnreadable
 	}
 	return first, invoke, nil
 }
@@ -311,7 +312,7 @@ func compact(raw json.RawMessage) []byte {
 }
 
 // rewrite makes the message what the agent is to be told.
-func (g *Gateway) rewrite(rec *record, m *canonical.Message, invoke *canonical.Invoke, answers []canonical.Answer) error {
+func (g *Gateway) rewrite(rec *store.Record, m *canonical.Message, invoke *canonical.Invoke, answers []canonical.Answer) error {
 	next := *invoke
 	next.State = ""
 	if invoke.State != "" && invoke.Call != nil && rec.Call != nil {
@@ -319,14 +320,14 @@ func (g *Gateway) rewrite(rec *record, m *canonical.Message, invoke *canonical.I
 			return errAnotherCall
 		}
 	}
-	switch rec.Waits {
-	case waitsState, waitsArgs:
+	switch rec.Resume {
+	case store.ResumeState, store.ResumeArgs:
 		first, again, err := g.first(rec)
 		if err != nil {
 			return err
 		}
 		next = *again
-		if rec.Waits == waitsState {
+		if rec.Resume == store.ResumeState {
 			next.Answers, next.State = answers, rec.State
 		} else {
 			next.Call = &canonical.Call{Name: rec.Skill, Args: answers[0].Value}
@@ -338,7 +339,7 @@ func (g *Gateway) rewrite(rec *record, m *canonical.Message, invoke *canonical.I
 	default:
 		m.Conversation.TaskID, m.Conversation.ContextID = rec.TaskID, rec.Context
 		if len(invoke.Answers) > 0 || declined(answers) { // else the caller's own words stay as they are
-			next.Turn, next.Call, next.Answers = stream.Turn(answers), nil, spoken(rec.inputs(), answers)
+			next.Turn, next.Call, next.Answers = stream.Turn(answers), nil, spoken(inputsOf(rec), answers)
 		}
 	}
 	m.Body = &next
@@ -356,8 +357,8 @@ func spoken(asked []canonical.Input, answers []canonical.Answer) []canonical.Ans
 
 // answerOpen gives the answer to whoever holds the agent's stream, wherever
 // that is, and waits for what comes of it.
-func (g *Gateway) answerOpen(ctx context.Context, x *exchange, rec *record, answers []canonical.Answer) (transport.Answer, error) {
-	rec.address(x)
+func (g *Gateway) answerOpen(ctx context.Context, x *exchange, rec *store.Record, answers []canonical.Answer) (transport.Answer, error) {
+	x.addressSkill(rec)
 	if err := g.choose(ctx, x); err != nil {
 		return transport.Answer{}, err
 	}
@@ -365,11 +366,11 @@ func (g *Gateway) answerOpen(ctx context.Context, x *exchange, rec *record, answ
 	if err := g.registerKnown(ctx, x); err != nil {
 		return transport.Answer{}, err
 	}
-	given := asked.given(answers)
+	given := asked.ForRound(answers)
 	if turn := x.turn(); turn != nil && len(given) > 0 {
 		given[0].Turn = turn
 	}
-	if err := g.post(ctx, asked.mailKey(), letter{Answers: given}); err != nil {
+	if err := g.tasks.Send(ctx, asked.ControlKey(), store.ControlMessage{Answers: given}); err != nil {
 		return transport.Answer{}, err
 	}
 	return g.watch(ctx, x, &asked, x.message.Preferences.Stream)
@@ -397,17 +398,17 @@ func (g *Gateway) ask(ctx context.Context, x *exchange, question *canonical.Inpu
 		State: canonical.StateInputRequired, Message: &canonical.Content{ID: g.NewID(), Role: canonical.RoleAgent, Parts: question.Prompt},
 	}}
 	if x.record == nil {
-		x.record = g.newRecord(x, task)
+		x.record = x.newRecord(task)
 	}
 	before := *x.record
-	x.record.Task, x.record.Said, x.record.Waits, x.record.Skill = *task, nil, waitsArgs, x.chosen.ID
-	if err := x.record.asksAgain(x); err != nil {
+	x.record.Task, x.record.Saved, x.record.Resume, x.record.Skill = *task, nil, store.ResumeArgs, x.chosen.ID
+	if err := x.saveRequest(x.record); err != nil {
 		return transport.Answer{}, err
 	}
 	if len(x.parents) > 0 {
 		x.record.Last = x.parents[0]
 	}
-	ok, err := g.save(ctx, x.record)
+	ok, err := g.tasks.Save(ctx, x.record)
 	if err == nil && !ok {
 		err = &problem.ConflictError{Reason: "the task was changed by somebody else"}
 	}
@@ -423,20 +424,20 @@ func (g *Gateway) ask(ctx context.Context, x *exchange, question *canonical.Inpu
 
 // openQuestion is what is kept of a question in a session.
 type openQuestion struct {
-	Box      EntryKey
+	Box      store.EntryKey
 	Key      string
 	Round    int  `json:",omitempty"` // as [given] has it
 	Answered bool `json:",omitempty"` // it is kept only to be known as ours
 }
 
-func (x *exchange) questionKey(id string) EntryKey {
-	return EntryKey{Kind: entryQuestion, Group: x.call.Session, ID: id, Owner: x.owner()}
+func (x *exchange) questionKey(id string) store.EntryKey {
+	return store.EntryKey{Kind: store.KindQuestion, Group: x.call.Session, ID: id, Owner: x.owner()}
 }
 
 func (g *Gateway) question(ctx context.Context, x *exchange, id, key string) error {
-	value, err := json.Marshal(openQuestion{Box: x.record.mailKey(), Key: key, Round: x.record.Round + 1})
+	value, err := json.Marshal(openQuestion{Box: x.record.ControlKey(), Key: key, Round: x.record.Round + 1})
 	if err != nil {
-		return errRecord
+		return store.ErrUnreadable
 	}
 	_, _, err = g.Entries.Swap(ctx, x.questionKey(id), 0, value, g.Now().Add(x.answerWait()))
 	if err != nil {
@@ -462,20 +463,20 @@ func (g *Gateway) answerQuestion(ctx context.Context, x *exchange, reply *canoni
 	}
 	var open openQuestion
 	if json.Unmarshal(entry.Value, &open) != nil {
-		return false, errRecord
+		return false, store.ErrUnreadable
 	}
 	if open.Answered { // and its asker was told; what comes second is nobody's
 		return true, nil
 	}
-	answer := given{Answer: reply.Answer, Round: open.Round, Failure: reply.Failure}
+	answer := store.AnswerForRound{Answer: reply.Answer, Round: open.Round, Failure: reply.Failure}
 	answer.Key = open.Key
 	// It is delivered before it is put away: what fails in between is done again.
-	if err := g.post(ctx, open.Box, letter{Answers: []given{answer}, Questions: []string{id}}); err != nil {
+	if err := g.tasks.Send(ctx, open.Box, store.ControlMessage{Answers: []store.AnswerForRound{answer}, Questions: []string{id}}); err != nil {
 		return false, err
 	}
 	value, err := json.Marshal(openQuestion{Answered: true})
 	if err != nil {
-		return false, errRecord
+		return false, store.ErrUnreadable
 	}
 	if _, _, err := g.Entries.Swap(ctx, key, entry.Revision, value, g.Now().Add(x.answerWait())); err != nil {
 		return false, &problem.RecordingError{Err: err}

@@ -15,19 +15,21 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
 // tardy is the state as a replica sees it whose writes of one kind take a while.
 type tardy struct {
-	gateway.Entries
+	store.Entries
 	kind  string
 	takes time.Duration
 }
 
-func (e *tardy) Swap(ctx context.Context, key gateway.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
+func (e *tardy) Swap(ctx context.Context, key store.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
 	if key.Kind == e.kind {
 		<-time.After(e.takes)
 	}
@@ -36,11 +38,11 @@ func (e *tardy) Swap(ctx context.Context, key gateway.EntryKey, old uint64, valu
 
 // refusing takes no writes of one kind.
 type refusing struct {
-	gateway.Entries
+	store.Entries
 	kind string
 }
 
-func (e *refusing) Swap(ctx context.Context, key gateway.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
+func (e *refusing) Swap(ctx context.Context, key store.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
 	if key.Kind == e.kind {
 		return 0, false, &state.UnavailableError{}
 	}
@@ -509,7 +511,7 @@ func TestACallerWhoStopsHearsNoError(t *testing.T) {
 
 // listLengths are the octets of the longest list of ended tasks.
 type listLengths struct {
-	gateway.Answers
+	idempotency.Store
 	longest atomic.Int64
 }
 
@@ -518,7 +520,7 @@ func (l *listLengths) Finish(ctx context.Context, key ect.ReplayKey, answer []by
 		<-time.After(10 * time.Millisecond)
 		l.longest.Store(max(l.longest.Load(), int64(len(answer))))
 	}
-	l.Answers.Finish(ctx, key, answer, until)
+	l.Store.Finish(ctx, key, answer, until)
 }
 
 // A list is as short as it has to be however many tasks end at once: one that grows
@@ -527,7 +529,7 @@ func TestListsStayShortUnderLoad(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
-		lengths := &listLengths{Answers: s.memory}
+		lengths := &listLengths{Store: s.memory}
 		s.shared = lengths
 		g := s.replica(t)
 		defer func() { _ = g.Close() }()
@@ -678,12 +680,12 @@ func TestWhoLeavesEndsItsWorkOnRecord(t *testing.T) {
 
 // hiccup is a state in which one write of a record fails.
 type hiccup struct {
-	gateway.Entries
+	store.Entries
 	at    int64 // which one
 	tasks atomic.Int64
 }
 
-func (h *hiccup) Swap(ctx context.Context, key gateway.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
+func (h *hiccup) Swap(ctx context.Context, key store.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
 	if key.Kind == "task" && h.tasks.Add(1) == h.at {
 		return 0, false, &state.UnavailableError{}
 	}

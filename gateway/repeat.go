@@ -2,122 +2,21 @@ package gateway
 
 import (
 	"context"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"log/slog"
-	"net/http"
-	"slices"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/conversation"
+	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
-
-// stored is an answer as it is kept for a repetition (R6). Its ECTs are on
-// record anyway, so their ids suffice.
-type stored struct {
-	wire     translators.Wire
-	evidence []ect.ID
-	rare     rare
-}
-
-// rare is what most answers do not have.
-type rare struct {
-	Status  int              `json:",omitempty"`
-	Problem *problem.Problem `json:",omitempty"`
-}
-
-func (r rare) none() bool { return r.Status == 0 && r.Problem == nil }
-
-var errUnreadable = errors.New("gateway: a stored answer is unreadable")
-
-// pack writes what unpack reads: texts with their lengths, then the body.
-func (s *stored) pack() ([]byte, error) {
-	var seldom []byte
-	if !s.rare.none() {
-		var err error
-		if seldom, err = json.Marshal(s.rare); err != nil {
-			return nil, err
-		}
-	}
-	b := make([]byte, 0, 128+len(seldom)+len(s.evidence)*64+len(s.wire.Body))
-	b = appendTexts(b, string(s.wire.Binding), s.wire.Version, s.wire.Form, s.wire.Media, string(seldom))
-	b = binary.AppendUvarint(b, uint64(len(s.evidence)))
-	for _, id := range s.evidence {
-		b = appendTexts(b, string(id))
-	}
-	lines := 0
-	for _, values := range s.wire.Header {
-		lines += len(values)
-	}
-	b = binary.AppendUvarint(b, uint64(lines))
-	for name, values := range s.wire.Header {
-		for _, value := range values {
-			b = appendTexts(b, name, value)
-		}
-	}
-	return append(b, s.wire.Body...), nil
-}
-
-func unpack(blob []byte) (s stored, err error) {
-	var binding, seldom, name, value string
-	blob, whole := readTexts(blob, &binding, &s.wire.Version, &s.wire.Form, &s.wire.Media, &seldom)
-	blob, count := readCount(blob)
-	for ; count > 0; count-- {
-		blob, whole = readTexts(blob, &name)
-		s.evidence = append(s.evidence, ect.ID(name))
-	}
-	blob, count = readCount(blob)
-	for ; count > 0; count-- {
-		blob, whole = readTexts(blob, &name, &value)
-		if s.wire.Header == nil {
-			s.wire.Header = http.Header{}
-		}
-		s.wire.Header[name] = append(s.wire.Header[name], value)
-	}
-	if !whole || count < 0 || seldom != "" && json.Unmarshal([]byte(seldom), &s.rare) != nil {
-		return stored{}, errUnreadable
-	}
-	s.wire.Binding, s.wire.Status, s.wire.Body = canonical.Binding(binding), s.rare.Status, blob
-	return s, nil
-}
-
-// readCount reads how many items follow, each of an octet at least; negative:
-// there cannot be as many.
-func readCount(b []byte) (rest []byte, count int) {
-	size, n := binary.Uvarint(b)
-	if n <= 0 || size > uint64(len(b)-n) { //nolint:gosec // n is at most len(b)
-		return nil, -1
-	}
-	return b[n:], int(size) //nolint:gosec // at most len(b)
-}
-
-// appendTexts writes each text behind its length.
-func appendTexts(b []byte, texts ...string) []byte {
-	for _, text := range texts {
-		b = binary.AppendUvarint(b, uint64(len(text)))
-		b = append(b, text...)
-	}
-	return b
-}
-
-// readTexts reads what appendTexts wrote, and returns what is behind it; false:
-// there is not as much.
-func readTexts(b []byte, into ...*string) (rest []byte, whole bool) {
-	for _, to := range into {
-		size, n := binary.Uvarint(b)
-		if n <= 0 || size > maxText || int(size) > len(b)-n {
-			return nil, false
-		}
-		*to, b = string(b[n:n+int(size)]), b[n+int(size):]
-	}
-	return b, true
-}
 
 // store keeps an answer, or how the message failed, under the key of each source that
 // was used up.
@@ -125,13 +24,13 @@ func (g *Gateway) store(ctx context.Context, x *exchange, answer transport.Answe
 	if len(x.used) == 0 {
 		return
 	}
-	s := stored{wire: answer.Wire, evidence: x.issuedIDs, rare: rare{Status: answer.Wire.Status}}
+	reply := idempotency.Reply{Wire: answer.Wire, Evidence: x.issuedIDs}
 	if cause != nil {
 		p := problem.From(cause)
 		p.Request = transport.RequestID(ctx)
-		s.rare.Problem = &p
+		reply.Problem = &p
 	}
-	blob, err := s.pack()
+	blob, err := reply.Encode()
 	if err != nil {
 		return
 	}
@@ -148,38 +47,32 @@ func (g *Gateway) repeat(ctx context.Context, key ect.ReplayKey) (transport.Answ
 	if !ok {
 		return transport.Answer{}, true, &problem.InProgressError{}
 	}
-	s, err := unpack(blob)
+	reply, err := idempotency.Decode(blob)
 	if err != nil {
 		return transport.Answer{}, true, err
 	}
-	answer := transport.Answer{Wire: s.wire}
-	for _, id := range s.evidence {
+	answer := transport.Answer{Wire: reply.Wire}
+	for _, id := range reply.Evidence {
 		records, err := g.named(ctx, ect.Ref{ID: id})
 		if err != nil || len(records) == 0 {
 			return transport.Answer{}, true, &problem.RecordingError{Err: err}
 		}
 		answer.Evidence = append(answer.Evidence, records[0].Compact)
 	}
-	if s.rare.Problem != nil {
-		return answer, true, &problem.StoredError{Problem: *s.rare.Problem}
+	if reply.Problem != nil {
+		return answer, true, &problem.StoredError{Problem: *reply.Problem}
 	}
 	return answer, true, nil
 }
-
-// replyLife is how long a task that was answered with its end can be asked for.
-const replyLife = 10 * time.Minute
-
-// maxText bounds, in octets, one text of what is kept.
-const maxText = 1 << 30
 
 // again is the same caller's exchange with the same agent, about to say
 // something else.
 func (x *exchange) again() *exchange {
 	return &exchange{
-		call: x.call, settings: x.settings, began: x.began, source: x.source, dest: x.dest, evidence: x.evidence, agent: x.agent,
+		call: x.call, settings: x.settings, scope: &scope{began: x.scope.began}, source: x.source, dest: x.dest, evidence: x.evidence, agent: x.agent,
 		endpoint: x.endpoint, via: x.via, described: x.described, permit: x.permit, message: x.message, wireID: x.wireID, workflow: x.workflow,
-		stands: x.stands, spoken: x.spoken, renamed: x.renamed, renamedCall: x.renamedCall,
-		parents: x.parents, attested: x.attested, admitted: x.admitted, kept: x.kept, record: x.record, leave: func() {}, legs: x.legs, holder: x.holder,
+		thread: x.thread, renamedCall: x.renamedCall,
+		parents: x.parents, attested: x.attested, admitted: x.admitted, kept: x.kept, record: x.record, legs: x.legs, holder: x.holder,
 	}
 }
 
@@ -194,40 +87,42 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 		return nil
 	}
 	task := taskOfReply(x, m, result)
-	if task == nil || len(task.ID) > maxTaskID || x.record.answered() {
+	if task == nil || len(task.ID) > store.MaxTaskID || x.record.IsReply() {
 		return nil
 	}
 	rec := g.recordOf(x, task)
-	rec.Last, rec.Heard = x.replyID, heard
+	rec.Last, rec.Input = x.replyID, heard
 	if x.callerStreams() == translators.StreamsTask && rec.Source == x.source.Info().Binding { // else it was begun at another door
-		rec.Said, rec.Re = saidIn(x.message.Origin.Version, x.call.Wire.Form, wire), x.message.Op
+		rec.Saved, rec.Re = store.SaveMessage(x.message.Origin.Version, x.call.Wire.Form, wire), x.message.Op
 	} else {
-		rec.Task, rec.Said = *inFull(task, result), nil
+		rec.Task, rec.Saved = *inFull(task, result), nil
 	}
-	if rec.Said != nil && x.record == nil && task.Status.State.Terminal() && x.webhook == nil {
-		return g.keepEnd(ctx, rec)
+	if rec.Saved != nil && x.record == nil && task.Status.State.Terminal() && x.webhook == nil {
+		return g.tasks.SaveEnded(ctx, rec)
 	}
-	if rec.Waits = waitsNot; result.Task != nil && stream.Settled(task.Status.State) && !task.Status.State.Terminal() {
-		rec.Waits, rec.Task.Inputs = waitsTask, result.Task.Inputs // by which its answers are understood
+	if rec.Resume = store.ResumeNone; result.Task != nil && stream.Settled(task.Status.State) && !task.Status.State.Terminal() {
+		rec.Resume, rec.Task.Inputs = store.ResumeTask, result.Task.Inputs // by which its answers are understood
 	}
 	if x.record == nil {
-		old, err := g.load(ctx, rec.key)
+		old, err := g.tasks.Load(ctx, rec.Key)
 		switch {
 		case err != nil || old == nil:
 		case old.Task.Status.State.Terminal() && !task.Status.State.Terminal():
 			return x.sameID()
 		default:
-			rec.revision = old.revision
+			rec.Revision = old.Revision
 		}
 	}
-	save := g.save
+	save := g.tasks.Save
 	if x.prior != nil { // what comes of an answer is heard once, and only here
-		save = func(ctx context.Context, rec *record) (bool, error) { return g.outlast(ctx, rec, rec.Round) }
+		save = func(ctx context.Context, rec *store.Record) (bool, error) {
+			return g.tasks.SaveIfCurrent(ctx, rec, rec.Round)
+		}
 	}
 	saved, err := save(ctx, rec)
 	if err != nil {
 		if x.record != nil && task.Status.State.Terminal() {
-			g.insist(ctx, *rec, &x.record.Task)
+			g.saveUntilDone(ctx, *rec, &x.record.Task)
 		}
 		return err
 	}
@@ -235,7 +130,7 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 		g.postChange(ctx, x.record, rec)
 	}
 	if !saved && x.webhook != nil && !x.hooked {
-		return conflict()
+		return store.Conflict()
 	}
 	if err := g.registerNew(ctx, x, rec); err != nil {
 		return err
@@ -252,25 +147,9 @@ func (x *exchange) sameID() error {
 	return &transport.BadReplyError{Agent: x.agent.Name, Reason: "its task has the id of one that has ended: each task needs an id of its own"}
 }
 
-// outlast writes rec over what others have written since the question of a round was
-// answered; false: the work was ended, or asks again, so another request has newer news.
-func (g *Gateway) outlast(ctx context.Context, rec *record, round int) (bool, error) {
-	for range 8 {
-		if ok, err := g.save(ctx, rec); err != nil || ok {
-			return ok, err
-		}
-		now, err := g.load(ctx, rec.key)
-		if err != nil || now == nil || now.Task.Status.State.Terminal() || now.Waits != waitsNot || now.Round != round {
-			return false, err
-		}
-		rec.revision, rec.Pushes, rec.Follower = now.revision, rec.Pushes || now.Pushes, now.Follower
-	}
-	return false, conflict()
-}
-
 // postChange posts what is different in a task between two of its records, if the
 // task has push notification configurations.
-func (g *Gateway) postChange(ctx context.Context, before, after *record) {
+func (g *Gateway) postChange(ctx context.Context, before, after *store.Record) {
 	if !after.Pushes {
 		return
 	}
@@ -303,12 +182,12 @@ func (g *Gateway) unsaid(ctx context.Context, x *exchange, m *canonical.Message,
 		return refusal
 	}
 	task := taskOfReply(x, m, result)
-	if task == nil || task.ID == "" || len(task.ID) > maxTaskID {
+	if task == nil || task.ID == "" || len(task.ID) > store.MaxTaskID {
 		return refusal
 	}
 	rec := g.recordOf(x, task)
 	rec.Task, rec.Last = *inFull(task, result), x.requestID
-	if saved, err := g.save(ctx, rec); saved && err == nil {
+	if saved, err := g.tasks.Save(ctx, rec); saved && err == nil {
 		refusal.Task = task.ID
 	}
 	return refusal
@@ -324,34 +203,20 @@ func inFull(task *canonical.Task, result *canonical.Result) *canonical.Task {
 	return whole
 }
 
-// keepEnd keeps a task that was answered with its end.
-func (g *Gateway) keepEnd(ctx context.Context, rec *record) error {
-	key, reply, until := replyKey(rec.key), rec.appendReply(nil), g.Now().Add(replyLife)
-	if shared, ok := g.Answers.(Confirmer); ok {
-		if err := shared.Confirm(ctx, key, reply, until); err != nil {
-			return &problem.RecordingError{Err: err}
-		}
-	} else {
-		g.Answers.Finish(ctx, key, reply, until)
-	}
-	g.listEnd(ctx, rec)
-	return nil
-}
-
 // recordOf is the record of a task that was answered. What only its run knows
 // stays as it is.
-func (g *Gateway) recordOf(x *exchange, task *canonical.Task) *record {
+func (g *Gateway) recordOf(x *exchange, task *canonical.Task) *store.Record {
 	brief := canonical.Task{ID: task.ID, ContextID: task.ContextID, Status: canonical.Status{State: task.Status.State}}
 	if x.record != nil {
 		rec := *x.record
-		rec.Task, rec.Workflow, rec.Legs = brief, x.workflow, x.requestLegs()
+		rec.Task, rec.Workflow, rec.Requests = brief, x.workflow, x.requestLegs()
 		rec.Task.ID, rec.Task.ContextID = x.record.Task.ID, x.record.Task.ContextID
 		return &rec
 	}
-	rec := g.newRecord(x, &brief)
+	rec := x.newRecord(&brief)
 	if task.ID != "" && (x.relay() || x.agentStreams() == translators.StreamsTask) {
 		rec.TaskID = task.ID
-		if task.ContextID == x.spoken.first || task.ContextID == x.spoken.last { // else it is the caller's name for it
+		if x.thread.NamedByAgent(task.ContextID) { // else it is the caller's name for it
 			rec.Context = task.ContextID
 		}
 	}
@@ -375,36 +240,160 @@ func taskOfReply(x *exchange, m *canonical.Message, result *canonical.Result) *c
 	}
 }
 
-// replyKey is where a reply is kept among the answers: no issuer of tokens has
-// such a name.
-func replyKey(task EntryKey) ect.ReplayKey {
-	return ect.ReplayKey{Issuer: ect.Identity("task\x00" + task.Group), ID: ect.ID(task.ID)}
+// owner is whose work it is: callers without a name are told apart by address.
+func owner(caller identity.Caller, address string) string {
+	if caller.Anonymous {
+		return string(caller.ID) + "@" + address
+	}
+	return string(caller.ID)
 }
 
-// appendReply writes what loadReply reads.
-func (r *record) appendReply(b []byte) []byte {
-	return appendTexts(slices.Grow(b, 384+len(r.Said.Body)),
-		string(r.Binding), string(r.Source), r.TaskID, r.Context, r.Task.ContextID, string(r.Task.Status.State), r.Workflow,
-		string(r.Last), r.Said.Version, r.Said.Form, string(r.Said.Body), r.Said.Media)
+// owner is whose share of the store this exchange takes.
+func (x *exchange) owner() string { return owner(x.call.Caller, x.call.Address) }
+
+// keyOf names the record of the caller's task: it belongs to the caller and the agent.
+func (x *exchange) keyOf(id string) store.EntryKey {
+	return store.TaskKey(x.owner(), x.agent.Name, id)
 }
 
-// loadReply finds a task that was answered with its end; nil: there is none.
-func (g *Gateway) loadReply(ctx context.Context, key EntryKey) *record {
-	blob, ok := g.Answers.Load(ctx, replyKey(key))
-	if !ok {
-		return nil
+// parties are the two sides of the exchange's dialogue.
+func (x *exchange) parties() conversation.Parties {
+	agent := x.agent.Name
+	if x.call.Agent == "" {
+		agent = ""
 	}
-	rec := &record{Form: recordForm, Said: &said{}, key: key}
-	var binding, source, state, last, body string
-	rest, whole := readTexts(blob,
-		&binding, &source, &rec.TaskID, &rec.Context, &rec.Task.ContextID, &state, &rec.Workflow,
-		&last, &rec.Said.Version, &rec.Said.Form, &body,
-	)
-	if !whole {
-		return nil
+	return conversation.Parties{Owner: x.owner(), Agent: agent}
+}
+
+// recordedNames are the ids of the dialogue in the record of the work.
+func (x *exchange) recordedNames() conversation.Names {
+	if x.record == nil {
+		return conversation.Names{}
 	}
-	_, _ = readTexts(rest, &rec.Said.Media) // which was not kept always
-	rec.Binding, rec.Source, rec.Last = canonical.Binding(binding), canonical.Binding(source), ect.ID(last)
-	rec.Task.ID, rec.Task.Status.State, rec.Said.Body = key.ID, canonical.State(state), []byte(body)
+	return conversation.Names{Agent: x.record.Context, Caller: x.record.Task.ContextID}
+}
+
+// dialogueKey is the key of a dialogue by the agent's name for it.
+func (x *exchange) dialogueKey(id string) string {
+	p := x.parties()
+	return p.Key(x.thread.AgentID(p, id, x.recordedNames()))
+}
+
+// newRecord begins the record of this exchange's work.
+func (x *exchange) newRecord(task *canonical.Task) *store.Record {
+	rec := &store.Record{
+		AsTold:    store.AsTold{Form: store.RecordForm, Task: *task},
+		AgentSide: store.AgentSide{Agent: x.agent.Name, Binding: x.dest.Info().Binding},
+		Proof:     store.Proof{Workflow: x.workflow, Last: x.requestID, Requests: x.requestLegs()},
+		Origin:    store.Origin{Source: x.source.Info().Binding},
+		Key:       x.keyOf(task.ID),
+	}
+	if x.chosen != nil {
+		rec.Skill = x.chosen.ID
+	}
+	rec.Method = x.message.Method()
 	return rec
+}
+
+// addressSkill says of an answer what it is an answer to, which it need not say again.
+func (x *exchange) addressSkill(rec *store.Record) {
+	if invoke, ok := x.message.Body.(*canonical.Invoke); ok && !x.relay() && invoke.Call == nil && x.message.To.Skill == "" {
+		x.message.To.Skill = rec.Skill
+	}
+}
+
+// maxAsked bounds, in bytes, a request that is kept until a question about it is
+// answered.
+const maxAsked = 64 << 10
+
+// saveRequest keeps the caller's request, which is to be said again with what it
+// answers. What it said first stays. [translators.TooLongError]: it is too large.
+func (x *exchange) saveRequest(rec *store.Record) error {
+	if rec.Call != nil {
+		return nil
+	}
+	if len(x.call.Wire.Body) > maxAsked {
+		return &translators.TooLongError{Reason: "there is a question about the request, which would have to be kept until the answer: send a request of at most 65536 bytes"}
+	}
+	rec.Call = store.SaveMessage(x.message.Origin.Version, x.call.Wire.Form, x.call.Wire)
+	return nil
+}
+
+// present is the record's task as it stands.
+func (g *Gateway) present(rec *store.Record) (*canonical.Task, error) {
+	if rec.Saved == nil {
+		task := rec.Task
+		return &task, nil
+	}
+	form, ok := g.Registry.Translator(rec.Source)
+	if !ok {
+		return nil, store.ErrUnreadable
+	}
+	m, err := g.read(form, rec.Saved.Wire(rec.Source, rec.AnswersTo()))
+	if err != nil {
+		return nil, store.ErrUnreadable
+	}
+	result, ok := m.Body.(*canonical.Result)
+	switch {
+	case !ok:
+		return nil, store.ErrUnreadable
+	case result.Task != nil:
+		return result.Task, nil
+	default:
+		return stream.TaskOf(rec.Task.ID, rec.Task.ContextID, result), nil
+	}
+}
+
+// list answers from the record, because the agent takes all callers of the gateway for one
+// caller: it would show one of them the work of another.
+func (g *Gateway) list(ctx context.Context, x *exchange, f *canonical.TaskFilter) (transport.Answer, error) {
+	page, err := g.tasks.List(ctx, x.keyOf("").Group, x.parties().BoundID(f.ContextID), f)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	g.lineage(x)
+	wire, err := g.tellPage(ctx, x, f, page)
+	return g.answer(x, wire), err
+}
+
+// tellPage answers with a page, or with as much of it as a message of the caller's
+// protocol holds (µACP: 64 KiB).
+func (g *Gateway) tellPage(ctx context.Context, x *exchange, f *canonical.TaskFilter, page store.Page) (translators.Wire, error) {
+	tasks := make([]*canonical.Task, len(page.Items))
+	for i := range tasks {
+		tasks[i] = g.told(ctx, x, page.Items[i], f)
+	}
+	for {
+		list := &canonical.TaskList{Size: page.Size, Total: page.Total, Tasks: []canonical.Task{}}
+		if n := len(tasks); n > 0 && (page.More || n < len(page.Items)) {
+			list.Next = page.Items[n-1].Cursor()
+		}
+		for _, task := range tasks {
+			if task != nil {
+				list.Tasks = append(list.Tasks, *task)
+			}
+		}
+		m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: list, Correlation: canonical.Correlation{WireID: x.wireID}}
+		wire, _, err := g.leg(ctx, x, g.toCaller(x, m, x.parents))
+		if unsaid, ok := errors.AsType[*canonical.Error](err); !ok || unsaid.Code != canonical.CodeBadParams || len(tasks) < 2 {
+			return wire, err
+		}
+		tasks = tasks[:len(tasks)/2]
+	}
+}
+
+// told is a task as a list shows it; nil: it is gone.
+func (g *Gateway) told(ctx context.Context, x *exchange, one store.Item, f *canonical.TaskFilter) *canonical.Task {
+	rec := g.tasks.LoadItem(ctx, x.keyOf("").Group, one)
+	if rec == nil {
+		return nil
+	}
+	task, err := g.present(rec)
+	if err != nil {
+		return nil
+	}
+	if task.Output = nil; f.IncludeArtifacts == nil || !*f.IncludeArtifacts {
+		task.Artifacts = nil
+	}
+	return task
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
@@ -84,7 +85,7 @@ func TestALostReplicaIsToldOfOnce(t *testing.T) {
 		others := []*gateway.Gateway{s.replica(t), s.replica(t)}
 		id := s.begin(s.Gateway)
 		s.ask(t, s, s.adds("CreateTaskPushNotificationConfig", `{"taskId":"`+id+`","url":"https://hook.example/"}`))
-		if err := s.memory.Entries().Delete(t.Context(), gateway.EntryKey{Kind: "runner", Group: s.ids[0], ID: s.ids[0]}); err != nil {
+		if err := s.memory.Entries().Delete(t.Context(), store.EntryKey{Kind: "runner", Group: s.ids[0], ID: s.ids[0]}); err != nil {
 			t.Fatal(err)
 		}
 		var all sync.WaitGroup

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 )
 
 // crowd leaves space for so many more records of a caller's work, and more for what
@@ -25,7 +25,7 @@ func crowd(t *testing.T, e *entries, caller ect.Identity, most int) {
 	}
 	e.Entries = small.Entries()
 	for n := range state.KindShare(share) - most {
-		key := gateway.EntryKey{Kind: "task", Group: string(caller) + "\x00another", ID: strconv.Itoa(n)}
+		key := store.EntryKey{Kind: "task", Group: string(caller) + "\x00another", ID: strconv.Itoa(n)}
 		if _, ok, err := e.Entries.Swap(t.Context(), key, 0, []byte(`{"Form":1}`), time.Now().Add(24*time.Hour)); err != nil || !ok {
 			t.Fatal(ok, err)
 		}
@@ -109,7 +109,7 @@ func TestAnEndWithoutAPlaceIsGivenUp(t *testing.T) {
 		b := slow(t)
 		defer func() { _ = b.Close() }()
 		crowd(t, &b.entries, b.caller.ID, 1)
-		key := gateway.EntryKey{Kind: "task", Group: string(b.caller.ID) + "\x00calculator", ID: b.unattended(t)}
+		key := store.EntryKey{Kind: "task", Group: string(b.caller.ID) + "\x00calculator", ID: b.unattended(t)}
 		if err := b.entries.Delete(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestAskingAboutWhatWasAnsweredTakesNoRoom(t *testing.T) {
 	}, func(s *stage) {
 		t := s.t
 		crowd(t, &s.entries, s.caller.ID, 1)
-		taken := gateway.EntryKey{Kind: "task", Group: string(s.caller.ID) + "\x00writer", ID: "another"}
+		taken := store.EntryKey{Kind: "task", Group: string(s.caller.ID) + "\x00writer", ID: "another"}
 		if _, ok, err := s.entries.Entries.Swap(t.Context(), taken, 0, []byte(`{"Form":1}`), time.Now().Add(time.Hour)); err != nil || !ok {
 			t.Fatal(ok, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -53,14 +54,14 @@ type run struct {
 	outdone bool               // its record has ended without it
 	reused  bool               // the agent gave its task the id of one that has ended
 	saved   time.Time
-	log     eventLog        // of what the agent said, for the record
+	log     store.EventLog  // of what the agent said, for the record
 	onLog   int             // how many of its events are on record
 	changed time.Time       // when the agent's task was last seen to change
 	posted  *canonical.Task // as those who have changes posted to them know it
 
 	progress *canonical.Progress // the last one that is still to be posted; nil: none is
 
-	mail *mailbox // what others want of it; nil: nobody knows of it
+	mail *store.ControlQueue // what others want of it; nil: nobody knows of it
 
 	status  canonical.Status    // the one under way that was given its time here last
 	last    canonical.Status    // and the one with which the work ended
@@ -100,9 +101,9 @@ func (g *Gateway) newRun(x *exchange, parents []ect.ID) *run {
 	r.fold.Join, r.changed = !x.kin(), g.Now()
 	switch {
 	case x.record != nil:
-		r.own, r.agent, r.log, r.onLog = x.record.own(), x.record.agent(), x.record.Log, x.record.Log.Count
+		r.own, r.agent, r.log, r.onLog = x.record.CallerNames(), x.record.AgentNames(), x.record.Log, x.record.Log.Count
 		task := x.record.Task
-		r.keeping, r.posted, r.round, r.held = !r.guest, &task, x.record.Round, x.record.Held && !r.guest
+		r.keeping, r.posted, r.round, r.held = !r.guest, &task, x.record.Round, x.record.Converted && !r.guest
 	case !x.relay() && x.callerStreams() == translators.StreamsTask && x.agentStreams() != translators.StreamsTask:
 		r.own = canonical.Conversation{TaskID: g.NewID(), ContextID: x.message.Conversation.ContextID}
 		if r.own.ContextID == "" {
@@ -252,7 +253,7 @@ func (r *run) hear(ctx context.Context, h heard) (step, bool, error) {
 		err = r.unchanged(before)
 	}
 	if r.logs() {
-		r.log, r.progress = r.log.with(events), lastProgress(r.progress, events)
+		r.log, r.progress = r.log.With(events), lastProgress(r.progress, events)
 	}
 	if message.Phase != canonical.PhaseEvent || r.complete() {
 		r.unask() // who has answered waits for no answer
@@ -480,5 +481,5 @@ func (r *run) untask(t *canonical.Task) {
 // stop ends the run: it neither hears anybody any more nor is heard.
 func (r *run) stop() {
 	r.pump.stop()
-	r.mail.close()
+	r.mail.Close()
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/membership"
@@ -212,10 +213,10 @@ func (g *Gateway) decide(ctx context.Context, x *exchange, token ect.Verified) (
 // decided writes down what was decided. The same again is no news (false), and
 // another decision about the same is refused (R23).
 func (g *Gateway) decided(ctx context.Context, said *canonical.Signal, token ect.Verified) (bool, error) {
-	if said.Approval == "" || len(said.Approval) > maxTaskID {
+	if said.Approval == "" || len(said.Approval) > store.MaxTaskID {
 		return false, &canonical.Error{Code: canonical.CodeBadParams, Message: "a decision names what it is about"}
 	}
-	key := EntryKey{Kind: entryDecided, Group: token.Workflow(), ID: said.Approval, Owner: string(token.Issuer())}
+	key := store.EntryKey{Kind: store.KindDecision, Group: token.Workflow(), ID: said.Approval, Owner: string(token.Issuer())}
 	_, fresh, err := g.Entries.Swap(ctx, key, 0, []byte(ect.Hash([]byte(said.Token))), g.Now().Add(callbackLife))
 	if err != nil {
 		return false, &problem.RecordingError{Err: err}

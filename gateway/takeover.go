@@ -8,21 +8,22 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
-// entryWatched is a task of which somebody wants to be told, whichever process
-// follows it. It is there until its end was posted.
-const entryWatched = "watched"
+// failoverPage is how many entries one look at the store reads.
+const failoverPage = 100
 
 // watched is what another process must know to follow a task in this one's place.
 type watched struct {
 	principal
 
-	Task EntryKey
+	Task store.EntryKey
 	By   string    `json:",omitempty"` // who looked after it last
 	At   time.Time `json:",omitzero"`
 }
@@ -47,11 +48,11 @@ func (x *exchange) principal() principal {
 
 // standIn is an exchange about work whose caller is not there. Whoever may not call
 // the agent any more has none.
-func (g *Gateway) standIn(p principal, rec *record) (*exchange, error) {
+func (g *Gateway) standIn(p principal, rec *store.Record) (*exchange, error) {
 	settings := *g.settings.Load()
 	settings.RequireECT = false // the work was let in when it began
 	x := &exchange{
-		settings: &settings, began: g.Now(), leave: func() {}, workflow: rec.Workflow, attested: p.Attested, legs: &requestLegs{ids: rec.Legs},
+		settings: &settings, scope: &scope{began: g.Now()}, workflow: rec.Workflow, attested: p.Attested, legs: &requestLegs{ids: rec.Requests},
 		call: transport.Call{
 			Agent: rec.Agent, Entrance: transport.Native, To: rec.Binding, Address: p.Address, Detached: true,
 			Caller: identity.Caller{Peer: ect.Peer{ID: p.Caller}, Anonymous: p.Anonymous},
@@ -67,20 +68,16 @@ func (g *Gateway) standIn(p principal, rec *record) (*exchange, error) {
 	return x, g.permit(x)
 }
 
-func watchedKey(task EntryKey) EntryKey {
-	return EntryKey{Kind: entryWatched, ID: ect.Hash(appendTexts(nil, task.Group, task.ID)), Owner: task.OwnerOf()}
-}
-
 // commend asks the other processes to look after a task if this one is lost.
 // Where there is no room for that, it is followed here alone.
-func (g *Gateway) commend(ctx context.Context, x *exchange, rec *record) {
-	err := g.alive(ctx)
+func (g *Gateway) commend(ctx context.Context, x *exchange, rec *store.Record) {
+	err := g.tasks.StartHeartbeat(ctx)
 	var value []byte
 	if err == nil {
-		value, err = json.Marshal(watched{principal: x.principal(), Task: rec.key, By: g.instance})
+		value, err = json.Marshal(watched{principal: x.principal(), Task: rec.Key, By: g.instance})
 	}
 	if err == nil {
-		_, _, err = g.Entries.Swap(ctx, watchedKey(rec.key), 0, value, g.Now().Add(recordLife))
+		_, _, err = g.Entries.Swap(ctx, store.FailoverKey(rec.Key), 0, value, g.Now().Add(store.RecordLife))
 	}
 	if err != nil {
 		g.Logger.WarnContext(ctx, "a task is followed by this process alone", slog.String("task", rec.Task.ID), slog.Any("error", err))
@@ -90,8 +87,8 @@ func (g *Gateway) commend(ctx context.Context, x *exchange, rec *record) {
 // TakeOver begins to look after tasks whose process was lost, as long as somebody
 // wants to be told of them. It is called once; Close ends it.
 func (g *Gateway) TakeOver() error {
-	return g.crew.serve(func(ctx context.Context) {
-		for pause(ctx, runnerBeats) {
+	return g.workers.Serve(func(ctx context.Context) {
+		for worker.Pause(ctx, store.HeartbeatInterval) {
 			g.lookAfter(ctx)
 		}
 	})
@@ -100,7 +97,7 @@ func (g *Gateway) TakeOver() error {
 // lookAfter looks at every task that somebody wants to be told of.
 func (g *Gateway) lookAfter(ctx context.Context) {
 	for after := ""; ctx.Err() == nil; {
-		entries, err := g.Entries.List(ctx, entryWatched, "", after, maxPage)
+		entries, err := g.Entries.List(ctx, store.KindFailover, "", after, failoverPage)
 		if err != nil {
 			g.Logger.WarnContext(ctx, "nobody looks after tasks of lost processes", slog.Any("error", err))
 			return
@@ -111,45 +108,45 @@ func (g *Gateway) lookAfter(ctx context.Context) {
 				g.Logger.WarnContext(ctx, "a task is not taken over", slog.Any("error", err))
 			}
 		}
-		if len(entries) < maxPage {
+		if len(entries) < failoverPage {
 			return
 		}
 	}
 }
 
 // inherit goes on with a task in place of a process that is gone.
-func (g *Gateway) inherit(ctx context.Context, entry Entry) error {
+func (g *Gateway) inherit(ctx context.Context, entry store.Entry) error {
 	var w watched
 	if json.Unmarshal(entry.Value, &w) != nil {
 		return g.Entries.Delete(ctx, entry.Key)
 	}
-	rec, err := g.load(ctx, w.Task)
+	rec, err := g.tasks.Load(ctx, w.Task)
 	if err != nil {
 		return err
 	}
 	if rec == nil {
 		return g.Entries.Delete(ctx, entry.Key)
 	}
-	if err := g.settleLost(ctx, rec); err != nil {
+	if err := g.failLost(ctx, rec); err != nil {
 		return err
 	}
 	state := rec.Task.Status.State
 	var idle bool
 	switch {
 	case state.Terminal(): // whoever saw the end may be posting it
-		idle = g.Now().Sub(rec.Changed) > runnerLife
+		idle = g.Now().Sub(rec.Changed) > store.LeaseTTL
 	case stream.Settled(state): // it waits for its caller; whether that was posted is not known of a process that is gone
-		idle = rec.Runner == "" && !g.lives(ctx, w.By)
+		idle = rec.Runner == "" && !g.tasks.IsAlive(ctx, w.By)
 	default:
-		idle = rec.TaskID != "" && rec.Runner == "" && rec.Waits == waitsNot && rec.Released == 0 && !g.followed(ctx, rec)
+		idle = rec.TaskID != "" && rec.Runner == "" && rec.Resume == store.ResumeNone && rec.Released == 0 && !g.followed(ctx, rec)
 	}
 	if !idle {
 		return g.prolongWatched(ctx, entry, rec)
 	}
-	if g.Now().Sub(w.At) < runnerLife && w.By != g.instance {
+	if g.Now().Sub(w.At) < store.LeaseTTL && w.By != g.instance {
 		return nil // another has it in hand
 	}
-	if err := g.alive(ctx); err != nil { // else others would take it over from this process
+	if err := g.tasks.StartHeartbeat(ctx); err != nil { // else others would take it over from this process
 		return err
 	}
 	w.By, w.At = g.instance, g.Now()
@@ -157,54 +154,36 @@ func (g *Gateway) inherit(ctx context.Context, entry Entry) error {
 	if err != nil {
 		return err
 	}
-	if _, mine, err := g.Entries.Swap(ctx, entry.Key, entry.Revision, value, g.Now().Add(recordLife)); err != nil || !mine {
+	if _, mine, err := g.Entries.Swap(ctx, entry.Key, entry.Revision, value, g.Now().Add(store.RecordLife)); err != nil || !mine {
 		return err
 	}
 	return g.adopt(ctx, &w, rec)
 }
 
-// lives reports whether a process is alive, as far as can be known.
-func (g *Gateway) lives(ctx context.Context, instance string) bool {
-	if instance == "" || instance == g.instance {
-		return instance != ""
-	}
-	_, alive, err := g.Entries.Get(ctx, EntryKey{Kind: entryRunner, Group: instance, ID: instance})
-	return alive || err != nil
-}
-
 // prolongWatched lets the entry of a task, and the configurations of the task, live
 // as long as its record does. It reads the configurations only when the entry was
 // prolonged: that is often enough, because each lives twice as long as that takes.
-func (g *Gateway) prolongWatched(ctx context.Context, entry Entry, rec *record) error {
-	prolonged, err := g.prolong(ctx, entry)
+func (g *Gateway) prolongWatched(ctx context.Context, entry store.Entry, rec *store.Record) error {
+	prolonged, err := g.tasks.ExtendEntry(ctx, entry)
 	if err != nil || !prolonged {
 		return err
 	}
-	configs, err := g.Entries.List(ctx, entryPush, pushGroup(rec.key), "", maxPushes)
+	configs, err := g.Entries.List(ctx, store.KindPush, pushGroup(rec.Key), "", maxPushes)
 	if err != nil {
 		return err
 	}
 	for _, config := range configs {
-		if _, err := g.prolong(ctx, config); err != nil {
+		if _, err := g.tasks.ExtendEntry(ctx, config); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// prolong lets an entry live for recordLife again, once half of that is over.
-func (g *Gateway) prolong(ctx context.Context, entry Entry) (bool, error) {
-	if entry.Until.Sub(g.Now()) > recordLife/2 {
-		return false, nil
-	}
-	_, ok, err := g.Entries.Swap(ctx, entry.Key, entry.Revision, entry.Value, g.Now().Add(recordLife))
-	return ok, err
-}
-
 // adopt posts how a task stands, because nobody knows what was posted of its last
 // changes, and follows it from there.
-func (g *Gateway) adopt(ctx context.Context, w *watched, rec *record) error {
-	rec, err := g.load(ctx, rec.key) // again: it may have changed, and its changes are posted in order
+func (g *Gateway) adopt(ctx context.Context, w *watched, rec *store.Record) error {
+	rec, err := g.tasks.Load(ctx, rec.Key) // again: it may have changed, and its changes are posted in order
 	if err != nil || rec == nil {
 		return err
 	}

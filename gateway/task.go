@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -28,25 +28,25 @@ func (g *Gateway) task(ctx context.Context, x *exchange) (transport.Answer, erro
 	if !ok {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "this cannot be asked about a task"}
 	}
-	rec, err := g.load(ctx, g.keyOf(x, query.ID))
+	rec, err := g.tasks.Load(ctx, x.keyOf(query.ID))
 	if err == nil && rec == nil {
 		err = &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
 	}
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	if err := g.settleLost(ctx, rec); err != nil {
+	if err := g.failLost(ctx, rec); err != nil {
 		return transport.Answer{}, err
 	}
 	x.record, x.workflow = rec, rec.Workflow
-	if x.message.Op == canonical.OpTaskCancel && rec.Waits == waitsOpen && rec.Runner != "" { // whoever holds the question tells the agent
-		return g.cancel(ctx, x, rec)
+	if x.message.Op == canonical.OpTaskCancel && rec.Resume == store.ResumeStream && rec.Runner != "" { // whoever holds the question tells the agent
+		return g.cancelTask(ctx, x, rec)
 	}
 	apart, err := g.ofRecord(ctx, x, rec)
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	if rec.Held && x.relay() || apart {
+	if rec.Converted && x.relay() || apart {
 		return g.held(ctx, x, rec, query)
 	}
 	if rec.TaskID != "" && !rec.Task.Status.State.Terminal() || x.relay() && rec.TaskID != "" {
@@ -57,7 +57,7 @@ func (g *Gateway) task(ctx context.Context, x *exchange) (transport.Answer, erro
 
 // ofRecord: how an agent's own task stands is told from its record, which alone knows
 // what came of it, or what is asked. It takes the agent's version to know that.
-func (g *Gateway) ofRecord(ctx context.Context, x *exchange, rec *record) (bool, error) {
+func (g *Gateway) ofRecord(ctx context.Context, x *exchange, rec *store.Record) (bool, error) {
 	if x.message.Op != canonical.OpTaskGet || rec.TaskID == "" || x.relay() {
 		return false, nil
 	}
@@ -70,13 +70,13 @@ func (g *Gateway) ofRecord(ctx context.Context, x *exchange, rec *record) (bool,
 }
 
 // askAgent asks the agent about its own task, under its own name for it.
-func (g *Gateway) askAgent(ctx context.Context, x *exchange, rec *record, query *canonical.TaskQuery) (transport.Answer, error) {
+func (g *Gateway) askAgent(ctx context.Context, x *exchange, rec *store.Record, query *canonical.TaskQuery) (transport.Answer, error) {
 	if x.message.Op == canonical.OpTaskAnswer && !x.relay() {
 		return g.answerTask(ctx, x, rec, query)
 	}
 	named := *query
 	named.ID = rec.TaskID
-	x.message.Body, x.message.Conversation.TaskID = &named, rec.theirs(x.message)
+	x.message.Body, x.message.Conversation.TaskID = &named, rec.AgentTaskOf(x.message)
 	apart := x.agentStreams() != translators.StreamsTask && !x.relay()
 	switch {
 	case apart && x.message.Op == canonical.OpTaskCancel && x.seesCanceled():
@@ -114,25 +114,10 @@ func (g *Gateway) askAgent(ctx context.Context, x *exchange, rec *record, query 
 	return g.converse(g.lifetime(ctx, x), x, sealed)
 }
 
-// errEnded refuses a subscription to a task that has ended (A2A 1.0 section 3.1.6).
-var errEnded = &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task has ended"}
-
-// endedError: the record says that the work has ended already.
-type endedError struct{ state canonical.State }
-
-func (*endedError) Error() string { return "gateway: the task has ended on record" }
-
-// Unwrap is the error in the words of a native door.
-func (e *endedError) Unwrap() error {
-	if e.state == canonical.StateCanceled {
-		return errCanceled
-	}
-	return errEnded
-}
-
-func overtaken(err error) bool {
-	_, yes := errors.AsType[*endedError](err)
-	return yes
+// isTaskEnded reports whether the record says that the task has ended.
+func isTaskEnded(err error) bool {
+	_, ended := errors.AsType[*store.EndedError](err)
+	return ended
 }
 
 // subscribe begins a subscription with how the task stands, which the agent was asked
@@ -143,7 +128,7 @@ func (r *run) subscribe(ctx context.Context) (transport.Answer, error) {
 	r.x.message.Op = canonical.OpTaskSubscribe
 	first, err := r.step(ctx, r.x.endpoint.Timeout)
 	if err == nil && r.fold.Task() != nil && r.fold.Task().Status.State.Terminal() {
-		err = errEnded
+		err = store.ErrEnded
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		r.abort()
@@ -195,10 +180,10 @@ func (g *Gateway) acknowledged(ctx context.Context, x *exchange, sealed transpor
 
 // update gives answers to an agent's task that takes them apart from calls (MCP,
 // tasks/update), and goes on with the task.
-func (g *Gateway) update(ctx context.Context, x *exchange, rec *record, answers []canonical.Answer) (transport.Answer, error) {
+func (g *Gateway) update(ctx context.Context, x *exchange, rec *store.Record, answers []canonical.Answer) (transport.Answer, error) {
 	prior, asked, said := *rec, x.message, *x.message
 	said.Op, said.To.Skill = canonical.OpTaskAnswer, rec.Skill
-	said.Conversation.TaskID = rec.theirs(x.message)
+	said.Conversation.TaskID = rec.AgentTaskOf(x.message)
 	said.Body = &canonical.TaskQuery{ID: rec.TaskID, Answers: answers}
 	x.message, x.prior = &said, &prior
 	sealed, _, err := g.request(ctx, x)
@@ -242,14 +227,14 @@ func (r *run) hand(ctx context.Context, answers []canonical.Answer) error {
 // held answers about a task that its caller knows in another way than its agent,
 // or of which its agent says apart what came of it: from the record, which somebody
 // here keeps up with the agent's task.
-func (g *Gateway) held(ctx context.Context, x *exchange, rec *record, query *canonical.TaskQuery) (transport.Answer, error) {
+func (g *Gateway) held(ctx context.Context, x *exchange, rec *store.Record, query *canonical.TaskQuery) (transport.Answer, error) {
 	g.attend(ctx, x, rec)
 	if x.message.Op != canonical.OpTaskCancel || rec.TaskID == "" || rec.Task.Status.State.Terminal() {
 		return g.fromRecord(ctx, x, rec, query)
 	}
 	named := *query
 	named.ID = rec.TaskID
-	x.message.Body, x.message.Conversation.TaskID = &named, rec.theirs(x.message)
+	x.message.Body, x.message.Conversation.TaskID = &named, rec.AgentTaskOf(x.message)
 	sealed, _, err := g.request(ctx, x)
 	if err != nil {
 		return transport.Answer{}, err
@@ -265,17 +250,17 @@ func (g *Gateway) held(ctx context.Context, x *exchange, rec *record, query *can
 }
 
 // fromRecord answers about work that is ours to answer for.
-func (g *Gateway) fromRecord(ctx context.Context, x *exchange, rec *record, query *canonical.TaskQuery) (transport.Answer, error) {
+func (g *Gateway) fromRecord(ctx context.Context, x *exchange, rec *store.Record, query *canonical.TaskQuery) (transport.Answer, error) {
 	done := rec.Task.Status.State.Terminal()
 	switch x.message.Op {
 	case canonical.OpTaskCancel:
 		if done {
 			return g.refuseCancel(ctx, x, rec)
 		}
-		return g.cancel(ctx, x, rec)
+		return g.cancelTask(ctx, x, rec)
 	case canonical.OpTaskSubscribe:
 		if done {
-			return transport.Answer{}, errEnded
+			return transport.Answer{}, store.ErrEnded
 		}
 		return g.watch(ctx, x, rec, true)
 	case canonical.OpTaskResult:
@@ -289,7 +274,7 @@ func (g *Gateway) fromRecord(ctx context.Context, x *exchange, rec *record, quer
 
 // refuseCancel: what has ended cannot be canceled; a protocol that only
 // acknowledges does so (reference, task, poll, cancel).
-func (g *Gateway) refuseCancel(ctx context.Context, x *exchange, rec *record) (transport.Answer, error) {
+func (g *Gateway) refuseCancel(ctx context.Context, x *exchange, rec *store.Record) (transport.Answer, error) {
 	if x.seesCanceled() {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeNotCancelable, Message: "the task has ended"}
 	}
@@ -304,18 +289,18 @@ func (x *exchange) seesCanceled() bool {
 
 // cancel tells whoever works on it to stop, and waits a little for that. They may
 // have done with it meanwhile without having heard of the wish.
-func (g *Gateway) cancel(ctx context.Context, x *exchange, rec *record) (transport.Answer, error) {
+func (g *Gateway) cancelTask(ctx context.Context, x *exchange, rec *store.Record) (transport.Answer, error) {
 	told := ""
 	for end := time.Now().Add(cancelWait); !rec.Task.Status.State.Terminal(); {
-		var next *record
+		var next *store.Record
 		var err error
 		switch {
 		case rec.Runner == "" && rec.Follower == "" && rec.TaskID != "":
 			return g.task(ctx, x) // the agent itself is told
 		case rec.Runner == "" && rec.Follower == "":
 			next, err = g.endWaiting(ctx, rec)
-		case rec.Box != "" && rec.Box != told:
-			told, next, err = rec.Box, rec, g.post(ctx, rec.mailKey(), letter{Cancel: true})
+		case rec.Queue != "" && rec.Queue != told:
+			told, next, err = rec.Queue, rec, g.tasks.Send(ctx, rec.ControlKey(), store.ControlMessage{Cancel: true})
 		default:
 			next, err = g.changed(ctx, x, rec, time.Until(end))
 		}
@@ -332,11 +317,11 @@ func (g *Gateway) cancel(ctx context.Context, x *exchange, rec *record) (transpo
 
 // endWaiting ends work that only waits for its caller, or returns it as somebody
 // else has changed it meanwhile.
-func (g *Gateway) endWaiting(ctx context.Context, rec *record) (*record, error) {
+func (g *Gateway) endWaiting(ctx context.Context, rec *store.Record) (*store.Record, error) {
 	before := rec.Task
 	rec.Task.Status, rec.Task.Inputs = canonical.Status{State: canonical.StateCanceled, At: g.Now()}, nil
-	rec.Waits, rec.Said = waitsNot, nil
-	ok, err := g.save(ctx, rec)
+	rec.Resume, rec.Saved = store.ResumeNone, nil
+	ok, err := g.tasks.Save(ctx, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -344,7 +329,7 @@ func (g *Gateway) endWaiting(ctx context.Context, rec *record) (*record, error) 
 		g.pushes(ctx, rec, stream.Diff(&before, &rec.Task))
 		return rec, nil
 	}
-	now, err := g.load(ctx, rec.key)
+	now, err := g.tasks.Load(ctx, rec.Key)
 	if err == nil && now == nil {
 		err = &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
 	}
@@ -352,7 +337,7 @@ func (g *Gateway) endWaiting(ctx context.Context, rec *record) (*record, error) 
 }
 
 // untilEnd waits a little for the end of what was canceled.
-func (g *Gateway) untilEnd(ctx context.Context, x *exchange, rec *record) (*record, error) {
+func (g *Gateway) untilEnd(ctx context.Context, x *exchange, rec *store.Record) (*store.Record, error) {
 	for end := time.Now().Add(cancelWait); !rec.Task.Status.State.Terminal(); {
 		next, err := g.changed(ctx, x, rec, time.Until(end))
 		if err != nil {
@@ -366,25 +351,21 @@ func (g *Gateway) untilEnd(ctx context.Context, x *exchange, rec *record) (*reco
 	return rec, nil
 }
 
-func conflict() error {
-	return &problem.ConflictError{Reason: "the task was changed by somebody else"}
-}
-
 // answerTask takes the answers to what a task asks (MCP tasks/update) and goes
 // on with it in the background.
-func (g *Gateway) answerTask(ctx context.Context, x *exchange, rec *record, query *canonical.TaskQuery) (transport.Answer, error) {
-	if rec.Waits == waitsNot {
+func (g *Gateway) answerTask(ctx context.Context, x *exchange, rec *store.Record, query *canonical.TaskQuery) (transport.Answer, error) {
+	if rec.Resume == store.ResumeNone {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeBadParams, Message: "the task asks nothing"}
 	}
-	if rec.Waits == waitsOpen {
-		answers, err := consent.Check(rec.inputs(), query.Answers)
+	if rec.Resume == store.ResumeStream {
+		answers, err := consent.Check(inputsOf(rec), query.Answers)
 		if missing, ok := errors.AsType[*consent.MissingError](err); ok {
 			err = missingAnswers(missing)
 		}
 		if err != nil {
 			return transport.Answer{}, err
 		}
-		if err := g.post(ctx, rec.mailKey(), letter{Answers: rec.given(answers)}); err != nil {
+		if err := g.tasks.Send(ctx, rec.ControlKey(), store.ControlMessage{Answers: rec.ForRound(answers)}); err != nil {
 			return transport.Answer{}, err
 		}
 		return g.done(ctx, x, rec)
@@ -418,7 +399,7 @@ func (g *Gateway) answerTask(ctx context.Context, x *exchange, rec *record, quer
 }
 
 // done acknowledges.
-func (g *Gateway) done(ctx context.Context, x *exchange, rec *record) (transport.Answer, error) {
+func (g *Gateway) done(ctx context.Context, x *exchange, rec *store.Record) (transport.Answer, error) {
 	m := &canonical.Message{
 		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: &canonical.Done{}, Correlation: canonical.Correlation{WireID: x.wireID},
 	}
@@ -428,7 +409,7 @@ func (g *Gateway) done(ctx context.Context, x *exchange, rec *record) (transport
 
 // behind is what testifies to a record, and to the question about it. Of a message
 // that is answered with a question of ours, both are one token.
-func (x *exchange) behind(rec *record) []ect.ID {
+func (x *exchange) behind(rec *store.Record) []ect.ID {
 	_, parents := x.evidence.origins()
 	if rec.Last != "" && !slices.Contains(parents, rec.Last) {
 		parents = append(parents, rec.Last)

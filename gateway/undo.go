@@ -13,6 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators"
@@ -36,7 +37,7 @@ func (g *Gateway) Rollback(ctx context.Context, call transport.Call, token strin
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	key := EntryKey{Kind: entryUndone, Group: asked.Workflow, ID: ect.Hash([]byte(string(call.Caller.ID) + "\x00" + token)), Owner: owner(call.Caller, call.Address)}
+	key := store.EntryKey{Kind: store.KindRollback, Group: asked.Workflow, ID: ect.Hash([]byte(string(call.Caller.ID) + "\x00" + token)), Owner: owner(call.Caller, call.Address)}
 	entry, done, err := g.Entries.Get(ctx, key)
 	switch {
 	case err != nil:
@@ -68,7 +69,7 @@ type undone struct {
 
 // keepUndone keeps an answer. What cannot be kept is known at least for as long as
 // the request's token lives.
-func (g *Gateway) keepUndone(ctx context.Context, key EntryKey, agent string, answer transport.Answer) {
+func (g *Gateway) keepUndone(ctx context.Context, key store.EntryKey, agent string, answer transport.Answer) {
 	value, err := json.Marshal(undone{
 		agent, answer.Wire.Binding, answer.Wire.Media, answer.Wire.Header.Get(rollback.Field), answer.Wire.Body, answer.Evidence,
 	})
@@ -84,7 +85,7 @@ func (g *Gateway) keepUndone(ctx context.Context, key EntryKey, agent string, an
 func (g *Gateway) recalled(caller identity.Caller, value []byte) (transport.Answer, error) {
 	var kept undone
 	if json.Unmarshal(value, &kept) != nil {
-		return transport.Answer{}, errRecord
+		return transport.Answer{}, store.ErrUnreadable
 	}
 	agent, ok := g.Directory.Find(kept.Agent)
 	if !ok {

@@ -109,7 +109,7 @@ func (r *run) promise(ctx context.Context) (transport.Answer, error) {
 		return transport.Answer{}, err
 	}
 	answer, err := r.reply(ctx, &canonical.Message{
-		Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Body: &canonical.Result{Task: r.x.record.brief()},
+		Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Body: &canonical.Result{Task: r.x.record.Brief()},
 	})
 	if err != nil {
 		r.mark(ctx, canonical.StateFailed, problem.Native(err).Message)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -16,14 +17,14 @@ import (
 // watch tells a caller of work that goes on elsewhere: in another process, or
 // behind another connection. It is told from its record, which may have heard of
 // the end from somebody who asked, before whoever follows the work has.
-func (g *Gateway) watch(ctx context.Context, x *exchange, rec *record, streaming bool) (transport.Answer, error) {
+func (g *Gateway) watch(ctx context.Context, x *exchange, rec *store.Record, streaming bool) (transport.Answer, error) {
 	if streaming && x.callerStreams() == translators.StreamsTask { // others have no words for a task in a stream
 		return g.tellRecord(ctx, x, rec, true)
 	}
-	if rec.Held && x.message.Op == canonical.OpTaskResult {
+	if rec.Converted && x.message.Op == canonical.OpTaskResult {
 		return g.outcomeOf(ctx, x, rec)
 	}
-	answered, round := rec.Waits == waitsOpen && (x.message.Op == canonical.OpInvoke || rec.Method != ""), rec.Round
+	answered, round := rec.Resume == store.ResumeStream && (x.message.Op == canonical.OpInvoke || rec.Method != ""), rec.Round
 	end := time.Now().Add(x.timeout())
 	for !rec.Task.Status.State.Terminal() && (rec.Runner != "" || rec.Follower != "") && time.Until(end) > 0 {
 		next, err := g.changed(ctx, x, rec, time.Until(end))
@@ -33,7 +34,7 @@ func (g *Gateway) watch(ctx context.Context, x *exchange, rec *record, streaming
 		if next == nil {
 			break
 		}
-		if rec = next; rec.Waits != waitsNot && !(answered && rec.Round == round) {
+		if rec = next; rec.Resume != store.ResumeNone && !(answered && rec.Round == round) {
 			break
 		}
 	}
@@ -51,33 +52,18 @@ func (x *exchange) timeout() time.Duration {
 // changed waits for the next change of a record, but not for ever; nil: there
 // was none. Work whose process is gone is settled on the way, and an agent's own
 // task that nobody follows is followed, so that there is something to wait for.
-func (g *Gateway) changed(ctx context.Context, x *exchange, rec *record, limit time.Duration) (*record, error) {
-	revision := rec.revision
-	if err := g.settleLost(ctx, rec); err != nil || rec.revision != revision {
+func (g *Gateway) changed(ctx context.Context, x *exchange, rec *store.Record, limit time.Duration) (*store.Record, error) {
+	revision := rec.Revision
+	if err := g.failLost(ctx, rec); err != nil || rec.Revision != revision {
 		return rec, err
 	}
 	g.attend(ctx, x, rec)
-	within, cancel := context.WithTimeout(ctx, min(limit, runnerLife))
-	defer cancel()
-	entry, ok, err := g.Entries.Await(within, rec.key, rec.revision)
-	switch {
-	case ok && err == nil: // even if nobody would have waited any longer
-		return g.readRecord(entry)
-	case err == nil:
-		return nil, &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case within.Err() != nil && limit <= runnerLife:
-		return nil, nil
-	case within.Err() != nil:
-		return rec, nil
-	}
-	return nil, err
+	return g.tasks.Wait(ctx, rec, limit)
 }
 
 // tellRecord answers with how work stands on record: as one reply, or as a
 // stream of what changes.
-func (g *Gateway) tellRecord(ctx context.Context, x *exchange, rec *record, streaming bool) (transport.Answer, error) {
+func (g *Gateway) tellRecord(ctx context.Context, x *exchange, rec *store.Record, streaming bool) (transport.Answer, error) {
 	parents := x.behind(rec)
 	if len(parents) == 0 {
 		parents = x.parents
@@ -87,9 +73,9 @@ func (g *Gateway) tellRecord(ctx context.Context, x *exchange, rec *record, stre
 		if err != nil {
 			return transport.Answer{}, err
 		}
-		m.Conversation, m.Correlation.WireID = rec.own(), x.wireID
+		m.Conversation, m.Correlation.WireID = rec.CallerNames(), x.wireID
 		l := g.toCaller(x, m, parents)
-		l.input = rec.Heard
+		l.input = rec.Input
 		wire, _, err := g.leg(ctx, x, l)
 		return g.answer(x, wire), g.unsaid(ctx, x, m, err)
 	}
@@ -109,12 +95,12 @@ func (g *Gateway) tellRecord(ctx context.Context, x *exchange, rec *record, stre
 // answerOf is what a record says, or why the work failed: whoever asks for the
 // outcome of a call has what the call would have been answered with (MCP
 // 2025-11-25, tasks/result).
-func (g *Gateway) answerOf(x *exchange, rec *record) (*canonical.Message, error) {
+func (g *Gateway) answerOf(x *exchange, rec *store.Record) (*canonical.Message, error) {
 	result, err := g.resultOf(x, rec)
 	if err != nil {
 		return nil, err
 	}
-	m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: result, Losses: rec.Lost}
+	m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: result, Losses: rec.Losses}
 	t := result.Task
 	switch {
 	case t == nil:
@@ -141,7 +127,7 @@ func lostWork(t *canonical.Task) error {
 
 // resultOf is what a record says, as its caller wants to hear it: the task, or
 // for a caller of calls the outcome of the call.
-func (g *Gateway) resultOf(x *exchange, rec *record) (*canonical.Result, error) {
+func (g *Gateway) resultOf(x *exchange, rec *store.Record) (*canonical.Result, error) {
 	task, err := g.present(rec)
 	if err != nil {
 		return nil, err
@@ -166,7 +152,7 @@ func (g *Gateway) resultOf(x *exchange, rec *record) (*canonical.Result, error) 
 type watching struct {
 	g       *Gateway
 	x       *exchange
-	rec     *record
+	rec     *store.Record
 	known   *canonical.Task
 	shape   *stream.Shaper
 	heard   int // how many events of the record's log its caller knows
@@ -192,7 +178,7 @@ func (w *watching) first() error {
 		return err
 	}
 	task.Output, w.round = nil, -1
-	if w.rec.Waits == waitsOpen && w.x.message.Op == canonical.OpInvoke { // that is answered by now
+	if w.rec.Resume == store.ResumeStream && w.x.message.Op == canonical.OpInvoke { // that is answered by now
 		task.Status, task.Inputs, w.round = canonical.Status{State: canonical.StateWorking}, nil, w.rec.Round
 	}
 	w.known, w.heard = task, w.rec.Log.Count
@@ -222,7 +208,7 @@ func (w *watching) say(events []canonical.Event) error {
 
 // tell says one thing that has to be said.
 func (w *watching) tell(m *canonical.Message) error {
-	m.Correlation.WireID, m.Conversation = w.x.wireID, w.rec.own()
+	m.Correlation.WireID, m.Conversation = w.x.wireID, w.rec.CallerNames()
 	l := w.g.toCaller(w.x, m, nil)
 	l.target.Stream = true
 	wire, losses, err := w.g.say(w.x, l)
@@ -241,8 +227,8 @@ func (w *watching) Next(ctx context.Context) (transport.Event, error) {
 	defer w.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(w.left, cancel)()       //nolint:contextcheck // a signal
-	defer context.AfterFunc(w.g.crew.ctx, cancel)() //nolint:contextcheck // a signal
+	defer context.AfterFunc(w.left, cancel)()                //nolint:contextcheck // a signal
+	defer context.AfterFunc(w.g.workers.Context(), cancel)() //nolint:contextcheck // a signal
 	for len(w.queue) == 0 {
 		if w.over {
 			return transport.Event{}, io.EOF
@@ -261,7 +247,7 @@ func (w *watching) more(ctx context.Context) error {
 	err := w.change(ctx)
 	switch {
 	case err == nil:
-	case w.g.crew.ctx.Err() != nil:
+	case w.g.workers.Context().Err() != nil:
 		w.fail(ctx, errStopped)
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -278,12 +264,12 @@ func (w *watching) change(ctx context.Context) error {
 	if stream.Settled(w.known.Status.State) {
 		return w.end(ctx)
 	}
-	rec, err := w.g.changed(ctx, w.x, w.rec, 2*runnerLife)
+	rec, err := w.g.changed(ctx, w.x, w.rec, 2*store.LeaseTTL)
 	if err != nil || rec == nil {
 		return err
 	}
 	w.rec = rec
-	if rec.Waits == waitsOpen && rec.Round == w.round {
+	if rec.Resume == store.ResumeStream && rec.Round == w.round {
 		return nil // the answer is on its way
 	}
 	task, err := w.g.present(rec)
@@ -300,22 +286,22 @@ func (w *watching) change(ctx context.Context) error {
 	if err := w.say(events); err != nil {
 		return err
 	}
-	return rec.released()
+	return released(rec)
 }
 
 // happened tells the events that the record's log has, and is how the task stood after
 // them. Where the caller is too slow for the log, that it has missed some is declared.
-func (w *watching) happened(rec *record) (*canonical.Task, error) {
+func (w *watching) happened(rec *store.Record) (*canonical.Task, error) {
 	var fold stream.Folder
-	if fold.Add(&canonical.Event{Task: w.known}, rec.own()) != nil {
+	if fold.Add(&canonical.Event{Task: w.known}, rec.CallerNames()) != nil {
 		return w.known, nil //nolint:nilerr // the task as it stands now says what has changed
 	}
-	events, missed := rec.Log.since(w.heard)
+	events, missed := rec.Log.Since(w.heard)
 	if w.heard = rec.Log.Count; missed {
 		w.losses = merge(w.losses, []canonical.Loss{{Code: canonical.LossStatusUpdates, Path: "/body/status", Fate: canonical.Dropped}})
 	}
 	for i := range events {
-		if err := fold.Add(&events[i], rec.own()); err != nil {
+		if err := fold.Add(&events[i], rec.CallerNames()); err != nil {
 			continue
 		}
 		if err := w.retell(events[i]); err != nil {
@@ -328,7 +314,7 @@ func (w *watching) happened(rec *record) (*canonical.Task, error) {
 func (w *watching) end(ctx context.Context) error {
 	before := len(w.x.issued)
 	_, err := w.g.mark(ctx, w.x, marked{
-		state: "close", parents: []ect.ID{w.opening}, output: w.told.Sum(), in: 0, out: w.told.Count(), losses: merge(w.losses, w.rec.Lost),
+		state: "close", parents: []ect.ID{w.opening}, output: w.told.Sum(), in: 0, out: w.told.Count(), losses: merge(w.losses, w.rec.Losses),
 	})
 	if err != nil {
 		return err
@@ -366,9 +352,9 @@ func (w *watching) Close() error {
 // outcomeOf answers a caller who waits for what comes of held work. What the work
 // asks meanwhile, the caller is asked on the stream of this answer (MCP
 // 2025-11-25, tasks/result); whoever holds the work hears the answer.
-func (g *Gateway) outcomeOf(ctx context.Context, x *exchange, rec *record) (transport.Answer, error) {
+func (g *Gateway) outcomeOf(ctx context.Context, x *exchange, rec *store.Record) (transport.Answer, error) {
 	asks := x.asking() == translators.AskStream && x.call.Session != ""
-	for end := time.Now().Add(x.timeout()); !rec.Task.Status.State.Terminal() && (!asks || rec.Waits != waitsOpen); {
+	for end := time.Now().Add(x.timeout()); !rec.Task.Status.State.Terminal() && (!asks || rec.Resume != store.ResumeStream); {
 		next, err := g.changed(ctx, x, rec, time.Until(end))
 		if err != nil {
 			return transport.Answer{}, err
@@ -377,7 +363,7 @@ func (g *Gateway) outcomeOf(ctx context.Context, x *exchange, rec *record) (tran
 			return transport.Answer{}, &transport.TimeoutError{Agent: x.agent.Name, After: x.timeout()}
 		}
 		if rec = next; rec.Released > 0 {
-			return transport.Answer{}, rec.released()
+			return transport.Answer{}, released(rec)
 		}
 	}
 	if rec.Task.Status.State.Terminal() {
@@ -413,7 +399,7 @@ func (w *watching) interview(ctx context.Context) error {
 			return err
 		}
 		return w.end(ctx)
-	case w.rec.Waits == waitsOpen && w.rec.Round != w.round:
+	case w.rec.Resume == store.ResumeStream && w.rec.Round != w.round:
 		w.round = w.rec.Round
 		w.x.record = w.rec
 		for _, in := range stream.Forms(stream.Inputs(&w.rec.Task)) {
@@ -428,11 +414,11 @@ func (w *watching) interview(ctx context.Context) error {
 		}
 		return nil
 	default:
-		next, err := w.g.changed(ctx, w.x, w.rec, 2*runnerLife)
+		next, err := w.g.changed(ctx, w.x, w.rec, 2*store.LeaseTTL)
 		if err != nil || next == nil {
 			return err
 		}
 		w.rec = next
-		return next.released()
+		return released(next)
 	}
 }

@@ -24,9 +24,9 @@ import (
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
-	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/state/seal"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	tuacp "github.com/aepb/aepb-gateway/gateway/transport/uacp"
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
@@ -528,7 +528,7 @@ func TestStateKeyIsKept(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state.db")
 	s := settings{config: config.Config{State: config.State{Path: path}}, logger: slog.New(slog.DiscardHandler)}
-	name := gateway.EntryKey{Kind: "push", Group: "g", ID: "1"}
+	name := store.EntryKey{Kind: "push", Group: "g", ID: "1"}
 	open := func() kept {
 		k, err := openState(s)
 		must(t, err)

@@ -318,7 +318,11 @@ func TestAttack_OneAddressHoldsAllConnections(t *testing.T) {
 	}
 	for name, at := range map[string]string{"HTTP": b.at.Public, "gRPC": b.rpc, "admin": b.at.Admin} {
 		held := open(at)
-		if got := stillOpen(held); got > six {
+		got := stillOpen(held)
+		for end := time.Now().Add(listenWait); got > six && time.Now().Before(end); got = stillOpen(held) {
+			continue // one that gave way may end a moment later
+		}
+		if got > six {
 			t.Errorf("%s: one address holds %d connections, want at most %d", name, got, six)
 		}
 		b.works(t)

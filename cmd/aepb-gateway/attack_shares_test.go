@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/aepb/aepb-gateway/ect/ecttest"
-	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 )
 
 // sharedGateway is a gateway as serve runs it, whose agents are open to every caller
@@ -157,7 +157,7 @@ func TestAttack_FullGroupRefusesOtherRequests(t *testing.T) {
 	if n := refused.Load(); n > 0 {
 		t.Errorf("%d of 150 streams were refused", n)
 	}
-	kept, err := b.entries.List(t.Context(), gateway.KindTask, string(who.ID)+"\x00calculator", "", 200)
+	kept, err := b.entries.List(t.Context(), store.KindTask, string(who.ID)+"\x00calculator", "", 200)
 	if most := state.KindShare(32); err != nil || len(kept) == 0 || len(kept) > most {
 		t.Errorf("%d tasks are kept, %v, want at most %d", len(kept), err, most)
 	}

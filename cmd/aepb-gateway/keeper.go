@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	tmcp "github.com/aepb/aepb-gateway/gateway/transport/mcp"
 )
 
@@ -89,14 +89,14 @@ const kindSession = "session"
 
 // keeper keeps native sessions among the entries, so that every replica knows
 // them.
-type keeper struct{ entries gateway.Entries }
+type keeper struct{ entries store.Entries }
 
 var _ tmcp.Keeper = keeper{}
 
-func sessionKey(group, id string) gateway.EntryKey {
+func sessionKey(group, id string) store.EntryKey {
 	before, _, _ := strings.Cut(group, "\x00")
 	_, owner, _ := strings.Cut(before, " ") // a Keeper's groups begin with a word
-	return gateway.EntryKey{Kind: kindSession, Group: group, ID: id, Owner: owner}
+	return store.EntryKey{Kind: kindSession, Group: group, ID: id, Owner: owner}
 }
 
 func (k keeper) Get(ctx context.Context, group, id string) ([]byte, uint64, bool, error) {

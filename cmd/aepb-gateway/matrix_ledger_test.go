@@ -10,7 +10,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
-	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/uacp"
 )
@@ -49,13 +49,13 @@ func (l *ledger) Put(ctx context.Context, r ect.Record) error {
 
 // workbook is where the gateway keeps how work stands.
 type workbook struct {
-	gateway.Entries
+	store.Entries
 
 	l *ledger
 }
 
-// Swap implements gateway.Entries.
-func (w *workbook) Swap(ctx context.Context, key gateway.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
+// Swap implements store.Entries.
+func (w *workbook) Swap(ctx context.Context, key store.EntryKey, old uint64, value []byte, until time.Time) (uint64, bool, error) {
 	revision, ok, err := w.Entries.Swap(ctx, key, old, value, until)
 	if ok && err == nil {
 		w.l.hears(minted.FindAllString(string(value), -1))

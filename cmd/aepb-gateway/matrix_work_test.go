@@ -184,15 +184,15 @@ func (c *caller) aborts(ctx context.Context) string {
 	return "stopped"
 }
 
-// conversation is one session of MCP on SLIM: what is asked for in it is stopped
+// slimSession is one session of MCP on SLIM: what is asked for in it is stopped
 // in it. The gateway's own callers have a session for each message.
-type conversation struct {
+type slimSession struct {
 	*plain.Conversation
 
 	c *caller
 }
 
-func (c *caller) converses(ctx context.Context, member *tslim.Peer) (*conversation, error) {
+func (c *caller) converses(ctx context.Context, member *tslim.Peer) (*slimSession, error) {
 	at, err := name.Parse("org/gw/" + c.agent)
 	if err != nil {
 		return nil, err
@@ -201,7 +201,7 @@ func (c *caller) converses(ctx context.Context, member *tslim.Peer) (*conversati
 	if err != nil {
 		return nil, err
 	}
-	s := &conversation{session, c}
+	s := &slimSession{session, c}
 	revision, _ := slim.Revision(c.side.version)
 	s.ask(ctx, c.request(canonical.OpDescribe, &canonical.DescribeRequest{Versions: []string{revision}}))
 	begun, err := session.Call(ctx, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
@@ -214,7 +214,7 @@ func (c *caller) converses(ctx context.Context, member *tslim.Peer) (*conversati
 }
 
 // ask says a message, and hears what answers it, if anything does.
-func (s *conversation) ask(ctx context.Context, m *canonical.Message) *hearing {
+func (s *slimSession) ask(ctx context.Context, m *canonical.Message) *hearing {
 	out := &hearing{}
 	wire, _, err := s.c.said(m, false)
 	var sealed transport.Sealed

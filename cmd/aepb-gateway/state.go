@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/conversation"
+	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/state/bolt"
 	"github.com/aepb/aepb-gateway/gateway/state/redis"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/policy/limit"
 )
 
@@ -24,9 +26,9 @@ type kept struct {
 	backend       string // memory, bolt or redis
 	evidence      ect.Store
 	replay        ect.ReplayCache
-	answers       gateway.Answers
-	conversations gateway.Conversations
-	entries       gateway.Entries
+	answers       idempotency.Store
+	conversations conversation.Store
+	entries       store.Entries
 	limits        limit.Bucket // nil: every process has its own
 	failing       func() error
 	close         func() error
@@ -41,7 +43,7 @@ func openState(s settings) (kept, error) {
 	switch path := s.config.State.Path; {
 	case s.redis != nil:
 		config := *s.redis
-		config.Bounds, config.Bulky, config.Keys = bounds, []string{gateway.KindTask}, s.stateKeys
+		config.Bounds, config.Bulky, config.Keys = bounds, []string{store.KindTask}, s.stateKeys
 		store, err := redis.Open(config, redis.Deps{Now: time.Now, Logger: s.logger})
 		if err != nil {
 			return kept{}, err

@@ -24,6 +24,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/state/redis"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/accept"
@@ -95,7 +96,7 @@ type service struct {
 	hooks         *egress.Guard           // of webhooks and callbacks; nil: not made yet
 	drain         []func()                // end the streams on which nothing is said
 	drained       []func(context.Context) // wait for the connections that are not the HTTP server's
-	entries       gateway.Entries
+	entries       store.Entries
 	listening     sync.WaitGroup // listeners
 	signer        *ect.Signer
 	keys          *identity.JWKSource

@@ -16,7 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
-	"github.com/aepb/aepb-gateway/gateway/transport/workers"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -82,7 +82,7 @@ type socket struct {
 	busy    int
 	leaving bool // it ends as soon as nothing is under way
 	heard   bool // since somebody last looked
-	group   *workers.Group
+	group   *worker.Pool
 }
 
 // serveSocket opens a connection for a caller that has an identity, or may prove
@@ -114,7 +114,7 @@ func (d *Door) serveSocket(w http.ResponseWriter, r *http.Request, road transpor
 	defer func() { _ = conn.CloseNow() }()
 	s := &socket{
 		d: d, road: road, conn: conn, agent: v.agent, did: r.URL.Query().Get("did"), place: place,
-		session: "ainp " + uuid.NewString(), running: map[string]context.CancelCauseFunc{}, group: workers.New(idleWorkers),
+		session: "ainp " + uuid.NewString(), running: map[string]context.CancelCauseFunc{}, group: worker.NewPool(idleWorkers),
 	}
 	s.bound()
 	defer context.AfterFunc(yields, func() { //nolint:contextcheck // a signal

@@ -7,7 +7,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/plain"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/session"
-	"github.com/aepb/aepb-gateway/gateway/transport/workers"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/quota"
 )
@@ -25,7 +25,7 @@ type groups struct {
 var _ Groups = (*groups)(nil)
 
 // Join lives through one group, unless there are too many, or a stranger asks.
-func (g *groups) Join(ctx context.Context, s *session.Session, crew *workers.Group, calls *quota.Pool) {
+func (g *groups) Join(ctx context.Context, s *session.Session, pool *worker.Pool, calls *quota.Pool) {
 	defer s.Close()
 	if !g.welcome(s.Subject()) {
 		g.logger.InfoContext(ctx, "a SLIM group is left: its moderator may not call", g.about(s)...)
@@ -38,7 +38,7 @@ func (g *groups) Join(ctx context.Context, s *session.Session, crew *workers.Gro
 	}
 	defer place.Release()
 	g.logger.InfoContext(ctx, "a SLIM group is joined", g.about(s)...)
-	err = g.serve(ctx, s, crew, calls)
+	err = g.serve(ctx, s, pool, calls)
 	g.logger.InfoContext(ctx, "a SLIM group is over", append(g.about(s), slog.Any("error", err))...)
 }
 
@@ -48,9 +48,9 @@ func (g *groups) about(s *session.Session) []any {
 
 // serve answers requests until the group is over, for us or for all. A member
 // who asks in SLIMRPC is answered in it.
-func (g *groups) serve(ctx context.Context, s *session.Session, crew *workers.Group, shares *quota.Pool) error {
+func (g *groups) serve(ctx context.Context, s *session.Session, pool *worker.Pool, shares *quota.Pool) error {
 	ctx, cancel := context.WithCancel(ctx)
-	calls, messages := rpc.NewServer(s, g.handler, crew, shares, g.logger), plain.NewServer(s, g.handler, crew, shares, g.logger)
+	calls, messages := rpc.NewServer(s, g.handler, pool, shares, g.logger), plain.NewServer(s, g.handler, pool, shares, g.logger)
 	defer messages.Wait()
 	defer calls.Wait()
 	defer cancel()

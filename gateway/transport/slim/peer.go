@@ -14,7 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/plain"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/session"
-	"github.com/aepb/aepb-gateway/gateway/transport/workers"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
@@ -34,9 +34,9 @@ const (
 
 // Groups takes part in the sessions with many members that others invite us to.
 type Groups interface {
-	// Join lives through one session and closes it. What members ask is the crew's
+	// Join lives through one session and closes it. What members ask is the pool's
 	// work, as much at once as calls has for each of them.
-	Join(ctx context.Context, s *session.Session, crew *workers.Group, calls *quota.Pool)
+	Join(ctx context.Context, s *session.Session, pool *worker.Pool, calls *quota.Pool)
 }
 
 // PeerDeps is what a Peer needs.
@@ -57,7 +57,7 @@ type Peer struct {
 	deps   PeerDeps
 	app    *session.App
 	client *rpc.Client
-	crew   *workers.Group
+	pool   *worker.Pool
 	calls  *quota.Pool // that are answered at once, by caller
 }
 
@@ -80,7 +80,7 @@ func NewPeer(deps PeerDeps) (*Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Peer{deps, app, client, workers.New(idleWorkers), calls}, nil
+	return &Peer{deps, app, client, worker.NewPool(idleWorkers), calls}, nil
 }
 
 // Name is the full name, with the id of this instance.
@@ -91,7 +91,7 @@ func (p *Peer) Name() name.Name { return p.app.Name() }
 // will not have the name.
 func (p *Peer) Run(ctx context.Context) error {
 	defer p.client.Close()
-	defer p.crew.Wait()
+	defer p.pool.Wait()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.app.Run(ctx) })
 	group.Go(func() error { return p.accept(ctx) })
@@ -122,7 +122,7 @@ var errUnwanted = errors.New("slim: nobody here takes such sessions")
 // serve finds out by the first message which of the two ways a session speaks.
 func (p *Peer) serve(ctx context.Context, s *session.Session) error {
 	if s.Group() && p.deps.Groups != nil {
-		p.deps.Groups.Join(ctx, s, p.crew, p.calls)
+		p.deps.Groups.Join(ctx, s, p.pool, p.calls)
 		return nil
 	}
 	if s.Group() || p.deps.Handler == nil {
@@ -133,9 +133,9 @@ func (p *Peer) serve(ctx context.Context, s *session.Session) error {
 		return err
 	}
 	if rpc.Calls(first) {
-		return rpc.ServeSession(ctx, s, first, p.deps.Handler, p.crew, p.calls, p.deps.Logger)
+		return rpc.ServeSession(ctx, s, first, p.deps.Handler, p.pool, p.calls, p.deps.Logger)
 	}
-	return plain.ServeSession(ctx, s, first, p.deps.Handler, p.crew, p.calls, p.deps.Logger)
+	return plain.ServeSession(ctx, s, first, p.deps.Handler, p.pool, p.calls, p.deps.Logger)
 }
 
 func (p *Peer) first(ctx context.Context, s *session.Session) (session.Message, error) {

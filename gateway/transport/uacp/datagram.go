@@ -10,7 +10,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
-	"github.com/aepb/aepb-gateway/gateway/transport/workers"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/uacp"
 )
@@ -56,7 +56,7 @@ type Datagrams struct {
 	deps    DatagramDeps
 	l       *Listener
 	senders map[netip.AddrPort]*sender
-	all     *workers.Group
+	all     *worker.Pool
 }
 
 var _ transport.Listener = (*Datagrams)(nil)
@@ -69,7 +69,7 @@ func NewDatagrams(deps DatagramDeps) (*Datagrams, error) {
 	l := &Listener{deps: ListenerDeps{
 		Form: deps.Form, Agent: deps.Agent, Anonymous: deps.Anonymous, Limits: deps.Limits, Config: deps.Config.withDefaults(), Kept: deps.Kept,
 	}}
-	return &Datagrams{deps: deps, l: l, all: workers.New(idleWorkers), senders: map[netip.AddrPort]*sender{}}, nil
+	return &Datagrams{deps: deps, l: l, all: worker.NewPool(idleWorkers), senders: map[netip.AddrPort]*sender{}}, nil
 }
 
 // Serve takes datagrams in until ctx ends. What is too long, or comes from

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aepb/aepb-gateway/gateway/transport/workers"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	form "github.com/aepb/aepb-gateway/translators/uacp"
 )
 
@@ -24,7 +24,7 @@ func TestRepetitionsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	l, peer := &Listener{deps: ListenerDeps{Config: Config{}.withDefaults()}}, deaf{make(chan struct{})}
-	g := l.guest(nil, peer, "chef", workers.New(idleWorkers))
+	g := l.guest(nil, peer, "chef", worker.NewPool(idleWorkers))
 	g.recent.seen(body, time.Now())
 	g.recent.answered(body, body)
 	before := runtime.NumGoroutine()

@@ -15,7 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
-	"github.com/aepb/aepb-gateway/gateway/transport/workers"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -131,7 +131,7 @@ func (l *Listener) connection(ctx context.Context, road transport.Exchanger, pla
 	}
 	ctx, leave := l.session(ctx, conn)
 	defer leave()
-	g := l.guest(road, stream{conn, l.deps.Config.Write}, l.named(conn.ConnectionState().ServerName), workers.New(idleWorkers))
+	g := l.guest(road, stream{conn, l.deps.Config.Write}, l.named(conn.ConnectionState().ServerName), worker.NewPool(idleWorkers))
 	ctx = l.arrived(ctx, conn, address(plain))
 	share, err := l.identified.Take(holder(ctx), false, func() { _ = plain.Close() })
 	if err != nil {
@@ -210,7 +210,7 @@ type guest struct {
 	place     *quota.Place // of its connection; nil: it has none
 	recent    recent
 	busy      chan struct{}
-	group     *workers.Group
+	group     *worker.Pool
 }
 
 // line is the way back to a peer.
@@ -221,7 +221,7 @@ type line interface {
 	close()
 }
 
-func (l *Listener) guest(road transport.Exchanger, at line, agent string, group *workers.Group) *guest {
+func (l *Listener) guest(road transport.Exchanger, at line, agent string, group *worker.Pool) *guest {
 	return &guest{l: l, road: road, line: at, agent: agent, most: form.MaxFrame, busy: make(chan struct{}, l.deps.Config.InFlight), group: group}
 }
 

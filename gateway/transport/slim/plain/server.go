@@ -9,7 +9,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/session"
-	"github.com/aepb/aepb-gateway/gateway/transport/workers"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/quota"
 )
@@ -19,9 +19,9 @@ import (
 // own making, errors too; one that it returns is only logged. When too many
 // calls run, reading waits, and so does whoever sends them. Errors: the
 // session's, the context's.
-func ServeSession(ctx context.Context, s *session.Session, first session.Message, handler rpc.Handler, crew *workers.Group, calls *quota.Pool, logger *slog.Logger) error {
+func ServeSession(ctx context.Context, s *session.Session, first session.Message, handler rpc.Handler, pool *worker.Pool, calls *quota.Pool, logger *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
-	v := NewServer(s, handler, crew, calls, logger)
+	v := NewServer(s, handler, pool, calls, logger)
 	defer v.Wait()
 	defer cancel()
 	defer s.Close()
@@ -40,8 +40,8 @@ func ServeSession(ctx context.Context, s *session.Session, first session.Message
 type Server struct {
 	session *session.Session
 	handler rpc.Handler
-	crew    *workers.Group // does the calls
-	shares  *quota.Pool    // of calls at once, by who calls
+	pool    *worker.Pool // does the calls
+	shares  *quota.Pool  // of calls at once, by who calls
 	logger  *slog.Logger
 	slots   chan struct{} // of a session with one caller
 	calls   sync.WaitGroup
@@ -49,8 +49,8 @@ type Server struct {
 
 // NewServer answers on a session that its caller reads. calls bounds those that
 // run, of each caller and of all: several sessions may share it.
-func NewServer(s *session.Session, handler rpc.Handler, crew *workers.Group, calls *quota.Pool, logger *slog.Logger) *Server {
-	return &Server{session: s, handler: handler, crew: crew, shares: calls, logger: logger, slots: make(chan struct{}, maxCalls)}
+func NewServer(s *session.Session, handler rpc.Handler, pool *worker.Pool, calls *quota.Pool, logger *slog.Logger) *Server {
+	return &Server{session: s, handler: handler, pool: pool, shares: calls, logger: logger, slots: make(chan struct{}, maxCalls)}
 }
 
 // Wait waits for the calls that run, which end with the context of theirs.
@@ -105,7 +105,7 @@ func (v *Server) begin(ctx context.Context, m session.Message, id json.RawMessag
 	}
 	call := rpc.Call{Request: rpc.Request{Metadata: m.Metadata, Body: m.Blob}, From: m.From, Subject: m.Subject, Session: v.session.ID()}
 	v.calls.Add(1)
-	v.crew.Go(func() {
+	v.pool.Go(func() {
 		defer v.calls.Done()
 		defer done()
 		defer grant.Release()

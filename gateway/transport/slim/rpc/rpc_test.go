@@ -17,7 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/nodetest"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/session"
-	"github.com/aepb/aepb-gateway/gateway/transport/workers"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/policy/quota"
 )
 
@@ -83,7 +83,7 @@ func serve(t *testing.T, app *session.App) {
 	t.Helper()
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
-	crew := workers.New(1)
+	pool := worker.NewPool(1)
 	calls, err := quota.New(quota.Config{Resource: "calls", Total: 256, PerHolder: 256})
 	if err != nil {
 		t.Fatal(err)
@@ -96,14 +96,14 @@ func serve(t *testing.T, app *session.App) {
 				return
 			}
 			if first, err := s.Receive(ctx); err == nil {
-				_ = ServeSession(ctx, s, first, echo{}, crew, calls, slog.New(slog.DiscardHandler))
+				_ = ServeSession(ctx, s, first, echo{}, pool, calls, slog.New(slog.DiscardHandler))
 			}
 		}
 	}()
 	t.Cleanup(func() {
 		cancel()
 		<-done
-		crew.Wait()
+		pool.Wait()
 	})
 }
 

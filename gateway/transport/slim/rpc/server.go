@@ -9,7 +9,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/session"
-	"github.com/aepb/aepb-gateway/gateway/transport/workers"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/quota"
 )
@@ -53,9 +53,9 @@ func Entered(h Handler) (leave func()) {
 
 // ServeSession answers the calls on one session until it ends, and closes it.
 // first was read from it already. Errors: the session's, the context's.
-func ServeSession(ctx context.Context, s *session.Session, first session.Message, handler Handler, crew *workers.Group, calls *quota.Pool, logger *slog.Logger) error {
+func ServeSession(ctx context.Context, s *session.Session, first session.Message, handler Handler, pool *worker.Pool, calls *quota.Pool, logger *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
-	v := NewServer(s, handler, crew, calls, logger)
+	v := NewServer(s, handler, pool, calls, logger)
 	v.alone = true
 	defer v.Wait()
 	defer cancel()
@@ -74,8 +74,8 @@ func ServeSession(ctx context.Context, s *session.Session, first session.Message
 type Server struct {
 	session *session.Session
 	handler Handler
-	crew    *workers.Group // does the calls
-	shares  *quota.Pool    // of calls at once, by who calls
+	pool    *worker.Pool // does the calls
+	shares  *quota.Pool  // of calls at once, by who calls
 	logger  *slog.Logger
 	calls   sync.WaitGroup
 	alone   bool // there is one caller in the session
@@ -92,8 +92,8 @@ type running struct {
 
 // NewServer answers on a session that its caller reads. calls bounds those that
 // run, of each caller and of all: several sessions may share it.
-func NewServer(s *session.Session, handler Handler, crew *workers.Group, calls *quota.Pool, logger *slog.Logger) *Server {
-	return &Server{session: s, handler: handler, crew: crew, shares: calls, logger: logger, running: map[running]*quota.Grant{}}
+func NewServer(s *session.Session, handler Handler, pool *worker.Pool, calls *quota.Pool, logger *slog.Logger) *Server {
+	return &Server{session: s, handler: handler, pool: pool, shares: calls, logger: logger, running: map[running]*quota.Grant{}}
 }
 
 // Wait waits for the calls that run, which end with the context of Receive.
@@ -120,7 +120,7 @@ func (v *Server) Receive(ctx context.Context, m session.Message) {
 	}
 	deadline, ok := parseDeadline(m.Metadata[keyTimeout], time.Now())
 	v.calls.Add(1)
-	v.crew.Go(func() {
+	v.pool.Go(func() {
 		defer v.calls.Done()
 		defer v.finished(one)
 		defer Entered(v.handler)()

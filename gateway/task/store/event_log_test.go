@@ -1,4 +1,4 @@
-package gateway
+package store
 
 import (
 	"encoding/json"
@@ -16,10 +16,10 @@ func progressEvent(message string) canonical.Event {
 }
 
 // logOf is a log of events, added one by one.
-func logOf(events ...canonical.Event) eventLog {
-	var l eventLog
+func logOf(events ...canonical.Event) EventLog {
+	var l EventLog
 	for _, e := range events {
-		l = l.with([]canonical.Event{e})
+		l = l.With([]canonical.Event{e})
 	}
 	return l
 }
@@ -34,11 +34,11 @@ func TestEventLog_SinceANumber(t *testing.T) {
 		canonical.Event{Status: &canonical.Status{State: canonical.StateCompleted}}, // the task says it
 		progressEvent("two"),
 	)
-	events, missed := l.since(1)
+	events, missed := l.Since(1)
 	if diff := cmp.Diff([]canonical.Event{working, progressEvent("two")}, events); diff != "" || missed || l.Count != 3 {
 		t.Errorf("of %d events missed %v, -want +got:\n%s", l.Count, missed, diff)
 	}
-	if events, missed = l.since(3); len(events) > 0 || missed {
+	if events, missed = l.Since(3); len(events) > 0 || missed {
 		t.Errorf("after the last come %v, missed %v", events, missed)
 	}
 }
@@ -62,12 +62,12 @@ func TestEventLog_IsBounded(t *testing.T) {
 			if len(l.Events) == 0 || len(l.Events) > maxLogged || size > maxLoggedBytes {
 				t.Errorf("%d events of %d bytes are kept", len(l.Events), size)
 			}
-			kept, missed := l.since(0)
-			if diff := cmp.Diff(events[len(events)-len(kept):], kept); diff != "" || !missed || l.Count != len(events) {
+			logged, missed := l.Since(0)
+			if diff := cmp.Diff(events[len(events)-len(logged):], logged); diff != "" || !missed || l.Count != len(events) {
 				t.Errorf("of %d events missed %v, -want +got:\n%s", l.Count, missed, diff)
 			}
-			if !l.pressing(0) || l.pressing(l.Count) {
-				t.Errorf("pressing: %v with nothing on record, %v with all", l.pressing(0), l.pressing(l.Count))
+			if !l.MustSave(0) || l.MustSave(l.Count) {
+				t.Errorf("MustSave: %v with nothing on record, %v with all", l.MustSave(0), l.MustSave(l.Count))
 			}
 		})
 	}
@@ -79,10 +79,10 @@ func TestEventLog_LargeEvents(t *testing.T) {
 	artifact := canonical.Event{Artifact: &canonical.ArtifactUpdate{Artifact: canonical.Artifact{
 		ID: "a", Parts: []canonical.Part{{Kind: canonical.KindText, Text: large}},
 	}}}
-	if events, missed := logOf(artifact).since(0); len(events) > 0 || missed {
+	if events, missed := logOf(artifact).Since(0); len(events) > 0 || missed {
 		t.Errorf("of a large artifact, which the task has, %d events are kept, missed %v", len(events), missed)
 	}
-	if events, missed := logOf(progressEvent("one"), progressEvent(large), progressEvent("two")).since(0); len(events) != 2 || !missed {
+	if events, missed := logOf(progressEvent("one"), progressEvent(large), progressEvent("two")).Since(0); len(events) != 2 || !missed {
 		t.Errorf("beside a large message %d events are kept, missed %v", len(events), missed)
 	}
 }
@@ -91,13 +91,13 @@ func TestEventLog_LargeEvents(t *testing.T) {
 func TestEventLog_SharesNothing(t *testing.T) {
 	t.Parallel()
 	before := logOf(progressEvent("one"), progressEvent("two"))
-	want, _ := before.since(0)
-	first, second := before.with([]canonical.Event{progressEvent("a")}), before.with([]canonical.Event{progressEvent("b")})
-	if got, _ := before.since(0); !cmp.Equal(want, got) {
+	want, _ := before.Since(0)
+	first, second := before.With([]canonical.Event{progressEvent("a")}), before.With([]canonical.Event{progressEvent("b")})
+	if got, _ := before.Since(0); !cmp.Equal(want, got) {
 		t.Errorf("the log changed: %s", cmp.Diff(want, got))
 	}
-	a, _ := first.since(2)
-	b, _ := second.since(2)
+	a, _ := first.Since(2)
+	b, _ := second.Since(2)
 	if len(a) != 1 || len(b) != 1 || a[0].Progress.Message != "a" || b[0].Progress.Message != "b" {
 		t.Errorf("two that went on from it have %v and %v", a, b)
 	}

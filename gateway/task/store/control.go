@@ -1,0 +1,212 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/worker"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+const (
+	maxAnswers    = 256             // that one execution is ever given
+	receiveRetry  = time.Second     // between two attempts while the store is away
+	cancelPending = 2 * time.Second // how long a cancellation waits for a request that may have just begun, at another replica
+)
+
+// ControlMessage is what other requests want of the replica that works on a task: all
+// that they ever wanted, so that no two of them overwrite each other.
+type ControlMessage struct {
+	Cancel    bool             `json:",omitempty"`
+	Answers   []AnswerForRound `json:",omitempty"`
+	Questions []string         `json:",omitempty"` // of a session, to which there is an answer: a second one is dropped
+}
+
+// AnswerForRound is an answer to a question of one round. An agent may ask again under
+// the same name: an answer that comes too late for the first question does not answer the
+// second.
+type AnswerForRound struct {
+	canonical.Answer
+
+	Round   int                `json:",omitempty"` // counted from 1; 0: of any
+	Failure *canonical.Error   `json:",omitempty"` // of the client, in place of an answer
+	Turn    *canonical.Content `json:",omitempty"` // the message with the answer, for the task's history; nil: it has none
+}
+
+// ForRound are answers to what the record asks now.
+func (r *Record) ForRound(answers []canonical.Answer) []AnswerForRound {
+	list := make([]AnswerForRound, len(answers))
+	for i, answer := range answers {
+		list[i] = AnswerForRound{Answer: answer, Round: r.Round + 1}
+	}
+	return list
+}
+
+// ControlQueue is where one execution reads control messages. Each execution has its own,
+// named in the record, so that it reads nothing that was meant for another.
+type ControlQueue struct {
+	canceled context.Context //nolint:containedctx // a signal, not a lifetime
+	lost     context.Context //nolint:containedctx // a signal, not a lifetime
+	answers  chan []AnswerForRound
+	end      context.CancelFunc
+	lose     context.CancelFunc
+}
+
+// Canceled ends when a control message cancels the work.
+func (q *ControlQueue) Canceled() context.Context { return q.canceled }
+
+// Lost ends when the store was away for so long that messages may have been lost.
+func (q *ControlQueue) Lost() context.Context { return q.lost }
+
+// Answers are the answers, as they come.
+func (q *ControlQueue) Answers() <-chan []AnswerForRound { return q.answers }
+
+// Close ends the reading. A nil queue is closed.
+func (q *ControlQueue) Close() {
+	if q != nil {
+		q.end()
+	}
+}
+
+// OpenQueue begins to read control messages, until the queue is closed. Its error is a
+// *quota.ExceededError or worker.ErrBusy: then no message could cancel the work, so it
+// must not begin.
+func (s *Store) OpenQueue(key EntryKey) (*ControlQueue, error) {
+	q := &ControlQueue{answers: make(chan []AnswerForRound)}
+	var cancel context.CancelFunc
+	q.canceled, cancel = context.WithCancel(context.Background())
+	q.lost, q.lose = context.WithCancel(context.Background())
+	life, end := context.WithCancel(context.Background())
+	q.end = end
+	started := s.deps.Queues.GoFor(key.OwnerOf(), 0, func(ctx context.Context) {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		defer context.AfterFunc(life, stop)()
+		defer func() { _ = s.deps.Entries.Delete(context.WithoutCancel(ctx), key) }()
+		s.readInto(ctx, q, key, cancel)
+	})
+	if started != nil {
+		cancel()
+		end()
+		return nil, started
+	}
+	return q, nil
+}
+
+// readInto passes on what comes in, until the work is canceled or ctx ends.
+func (s *Store) readInto(ctx context.Context, q *ControlQueue, key EntryKey, cancel context.CancelFunc) {
+	taken, awaySince := 0, time.Time{}
+	for seen := uint64(0); ctx.Err() == nil; {
+		message, next, err := s.receive(ctx, key, seen)
+		seen = next
+		switch {
+		case err != nil:
+			if awaySince.IsZero() {
+				awaySince = time.Now()
+			}
+			if time.Since(awaySince) >= transport.Insistence {
+				q.lose()
+			}
+			worker.Pause(ctx, receiveRetry)
+			if _, _, err := s.deps.Entries.Get(ctx, key); err == nil {
+				awaySince = time.Time{}
+			}
+			continue
+		case message.Cancel:
+			cancel()
+			return
+		}
+		taken = min(taken, len(message.Answers)) // the entry may have expired, and be a new one
+		if awaySince = (time.Time{}); len(message.Answers) == taken {
+			continue
+		}
+		select {
+		case q.answers <- message.Answers[taken:]:
+			taken = len(message.Answers)
+		case <-ctx.Done():
+		}
+	}
+}
+
+// receive waits for the next control message. An empty one says to go on waiting.
+func (s *Store) receive(ctx context.Context, key EntryKey, seen uint64) (ControlMessage, uint64, error) {
+	entry, ok, err := s.deps.Entries.Await(ctx, key, seen)
+	if err == nil && !ok { // an empty entry, so that there is one to wait for
+		seen, ok, err = s.deps.Entries.Swap(ctx, key, 0, []byte("{}"), s.deps.Now().Add(RecordLife))
+		if err == nil && ok {
+			return ControlMessage{}, seen, nil
+		}
+		seen = 0 // another writer was first
+	}
+	if err != nil {
+		return ControlMessage{}, seen, err
+	}
+	var message ControlMessage
+	if json.Unmarshal(entry.Value, &message) != nil {
+		message = ControlMessage{}
+	}
+	return message, max(entry.Revision, seen), nil
+}
+
+// Send adds a message for the replica that works on a task. Its error is a
+// *[problem.RecordingError] or a *[problem.ConflictError].
+func (s *Store) Send(ctx context.Context, key EntryKey, message ControlMessage) error {
+	_, err := s.Update(ctx, key, func(entry Entry) ([]byte, time.Time, error) {
+		var all ControlMessage
+		_ = json.Unmarshal(entry.Value, &all) // no entry is an empty one
+		if slices.ContainsFunc(message.Questions, func(id string) bool { return slices.Contains(all.Questions, id) }) {
+			return nil, time.Time{}, nil
+		}
+		all.Cancel = all.Cancel || message.Cancel
+		all.Answers, all.Questions = append(all.Answers, message.Answers...), append(all.Questions, message.Questions...)
+		if len(all.Answers) > maxAnswers {
+			return nil, time.Time{}, &problem.ConflictError{Reason: "the task has more answers than it takes: wait until it has ended"}
+		}
+		value, err := json.Marshal(all)
+		if err != nil {
+			return nil, time.Time{}, ErrUnreadable
+		}
+		return value, s.deps.Now().Add(RecordLife), nil
+	})
+	return err
+}
+
+// Cancel cancels a request of a session at whichever replica it is under way. It reports
+// whether a replica has said that it is.
+func (s *Store) Cancel(ctx context.Context, key EntryKey) (bool, error) {
+	before, err := s.Update(ctx, key, func(entry Entry) ([]byte, time.Time, error) {
+		until := entry.Until
+		if entry.Revision == 0 {
+			until = s.deps.Now().Add(cancelPending)
+		}
+		return []byte(`{"Cancel":true}`), until, nil
+	})
+	if _, conflict := errors.AsType[*problem.ConflictError](err); conflict {
+		return false, nil // it comes and goes: it is as good as over
+	}
+	return before.Revision != 0 && err == nil, err
+}
+
+// WatchCancel calls cancel when another replica is told to cancel a request that is under
+// way here. It returns then, or when ctx ends.
+func (s *Store) WatchCancel(ctx context.Context, key EntryKey, cancel func()) {
+	if ctx.Err() != nil {
+		return
+	}
+	defer func() { _ = s.deps.Entries.Delete(context.WithoutCancel(ctx), key) }()
+	for seen := uint64(0); ctx.Err() == nil; {
+		message, next, err := s.receive(ctx, key, seen)
+		switch seen = next; {
+		case err != nil:
+			worker.Pause(ctx, receiveRetry)
+		case message.Cancel:
+			cancel()
+			return
+		}
+	}
+}
