@@ -298,7 +298,9 @@ func (g *Gateway) decodeReply(x *exchange, wire translators.Wire, re canonical.O
 	if result, ok := message.Body.(*canonical.Result); ok && result.Pending != nil && len(result.Pending.Inputs) == 0 && result.Pending.State == "" {
 		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "it waits for an answer and asks nothing"}
 	}
-	x.thread = x.thread.WithAgentID(message.Conversation.ContextID)
+	if id := message.Conversation.ContextID; id != "" {
+		x.thread = x.thread.WithAgentID(id)
+	}
 	return message, nil
 }
 
