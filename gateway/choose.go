@@ -362,7 +362,7 @@ func (g *Gateway) owned(ctx context.Context, x *exchange) error {
 // stampRequest gives a message bound for an agent what only the roof can mint:
 // its id on the wire is the id of the ECT that testifies to it, and so is the
 // name of its progress. A relay within one protocol has every other id that it needs.
-func (g *Gateway) stampRequest(x *exchange, id ect.ID) {
+func (x *exchange) stampRequest(id ect.ID) {
 	m := x.message
 	m.Correlation.WireID = quoted(string(id))
 	if x.call.Agent != "" {

@@ -12,7 +12,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/membership"
-	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -32,7 +31,6 @@ type exchange struct {
 	endpoint  transport.Endpoint
 	described *canonical.Description // the agent, as it is known
 	permit    policy.Permit
-	worker    *quota.Grant          // of the background work that this message may begin; nil: none was reserved
 	message   *canonical.Message    // the request as decoded
 	asked     canonical.Body        // what it says, whatever becomes of it
 	chosen    *canonical.Capability // what is called, across protocols
@@ -57,15 +55,14 @@ type exchange struct {
 	requestID, replyID ect.ID // of the ECTs of the two legs, once recorded
 	replyContext       string // the dialogue that the reply belongs to
 
-	yield *yield // what the reply brings that its caller can read later; nil: nothing
+	snapshot *snapshot // what the reply brings that its caller can read later; nil: nothing
 
-	webhook     *canonical.PushConfig // who is to be told of changes of the work; nil: the message names nobody
-	hooked      bool                  // that has been kept
-	record      *store.Record         // the work that the message is about, once it is known; nil: none is kept
-	prior       *store.Record         // as it was before this message answered what it asked; nil: it answered nothing
-	thread      conversation.Thread   // where its dialogue stands
-	unseen      bool                  // nobody is told: what is heard is only kept
-	renamedCall bool                  // and so has what it calls
+	webhook     *webhook            // who is to be told of changes of the work; nil: the message names no webhook
+	record      *store.Record       // the work that the message is about, once it is known; nil: none is kept
+	prior       *store.Record       // as it was before this message answered what it asked; nil: it answered nothing
+	thread      conversation.Thread // where its dialogue stands
+	unseen      bool                // nobody is told: what is heard is only kept
+	renamedCall bool                // and so has what it calls
 
 	hearer *translators.Hearer // who is told news in the way of another revision; nil: nobody
 	forced bool                // the agent does it as a task or not at all
@@ -184,7 +181,7 @@ func (g *Gateway) carry(ctx context.Context, x *exchange) (transport.Answer, err
 			return g.translated(ctx, x)
 		}
 		_, wire, err := g.request(ctx, x)
-		return g.answer(x, wire), err
+		return x.answer(wire), err
 	}
 	switch x.message.Op {
 	case canonical.OpInvoke:
@@ -202,7 +199,7 @@ func (g *Gateway) carry(ctx context.Context, x *exchange) (transport.Answer, err
 
 // invoke asks an agent to do something.
 func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, error) {
-	if err := g.webhook(x); err != nil {
+	if err := g.takeWebhook(x); err != nil {
 		return transport.Answer{}, err
 	}
 	if err := g.owned(ctx, x); err != nil {
@@ -215,16 +212,18 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 	if answered, answer, err := g.resume(ctx, x); answered || err != nil {
 		return answer, err
 	}
-	if err := g.reserve(x); err != nil {
-		return transport.Answer{}, err
+	if p := x.message.Preferences; p.NoWait || p.TaskOK { // before the agent hears of it
+		if x.scope.worker, err = g.workers.Reserve(x.owner(), len(x.call.Wire.Body)); err != nil {
+			return transport.Answer{}, err
+		}
 	}
-	defer x.release()
+	defer x.scope.releaseWorker()
 	sealed, wire, err := g.request(ctx, x)
-	if question := g.bindable(x, err); question != nil {
+	if question := x.bindable(err); question != nil {
 		return g.ask(ctx, x, question)
 	}
 	if err != nil {
-		return g.answer(x, wire), err
+		return x.answer(wire), err
 	}
 	if err := g.claimAndRegister(ctx, x); err != nil {
 		return transport.Answer{}, err
@@ -233,23 +232,6 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 		return g.begin(ctx, x, sealed).answer(ctx)
 	}
 	return g.converse(ctx, x, sealed)
-}
-
-// reserve takes a share of the background work, before the agent hears of anything,
-// for a message that lets the work go on there. [quota.ExceededError].
-func (g *Gateway) reserve(x *exchange) (err error) {
-	if p := x.message.Preferences; p.NoWait || p.TaskOK {
-		x.worker, err = g.workers.Reserve(x.owner(), len(x.call.Wire.Body))
-	}
-	return err
-}
-
-// release gives the share back, unless the work that goes on has it.
-func (x *exchange) release() {
-	if x.worker != nil {
-		x.worker.Release()
-		x.worker = nil
-	}
 }
 
 // converse sends the request and passes the reply on. What is more than one
@@ -342,7 +324,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 		wire.Version = x.message.Origin.Version
 		l.verbatim = &wire
 	default:
-		g.stampRequest(x, id)
+		x.stampRequest(id)
 		l.message = x.tasked(x.message)
 	}
 	wire, receipt, err := g.leg(ctx, x, l)
@@ -401,7 +383,7 @@ func (g *Gateway) reply(ctx context.Context, x *exchange, heard translators.Wire
 	if err := g.keepReply(ctx, x, message, wire, l.input); err != nil {
 		return transport.Answer{}, err
 	}
-	return g.answer(x, wire), nil
+	return x.answer(wire), nil
 }
 
 // toCaller is a leg of the reply.
@@ -418,6 +400,6 @@ func (g *Gateway) toCaller(x *exchange, message *canonical.Message, parents []ec
 	}
 }
 
-func (g *Gateway) answer(x *exchange, wire translators.Wire) transport.Answer {
+func (x *exchange) answer(wire translators.Wire) transport.Answer {
 	return transport.Answer{Wire: wire, Evidence: x.proof(), Losses: x.losses, Notice: notice(x.agent.Lifecycle)}
 }

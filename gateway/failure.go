@@ -24,7 +24,7 @@ func (g *Gateway) fail(ctx context.Context, x *exchange, answer transport.Answer
 	}
 	ctx = context.WithoutCancel(ctx) // the caller may be gone; the evidence must not be
 	p := problem.From(cause)
-	ext := g.commonExt(x)
+	ext := x.commonExt()
 	ext.SetString(ect.ExtGatewayID, string(g.Self()))
 	ext.SetString(ect.ExtSourceProtocol, string(x.call.Wire.Binding))
 	ext.SetString(ect.ExtDestProtocol, string(destination(x)))

@@ -86,7 +86,6 @@ type Gateway struct {
 	cancelWatchers *worker.Group // watch whether other replicas cancel a request that is under way here
 	outbox         outbox
 	negotiations   negotiations
-	shelves        shelves
 	refusals       *sample.Sampler // those that leave no ECT each
 	requests       requests        // that are under way
 	members        *membership.Register
@@ -133,7 +132,7 @@ func (g *Gateway) startWorkers(total, perCaller int) error {
 	}
 	g.tasks = store.New(store.Deps{
 		Entries: g.Entries, Replies: g.Answers, Replica: g.instance, Now: g.Now, Logger: g.Logger,
-		StatusTime: g.statusTime, Heartbeat: g.workers, Queues: g.controlReaders,
+		StatusTime: g.statusTime, Workers: g.workers, Queues: g.controlReaders,
 	})
 	return nil
 }

@@ -263,14 +263,14 @@ func (g *Gateway) translated(ctx context.Context, x *exchange) (transport.Answer
 		}
 		return transport.Answer{}, err
 	}
-	return g.answer(x, reply.Wire), nil
+	return x.answer(reply.Wire), nil
 }
 
 // vouched verifies what other gateways say of a message that they translated: the
 // newest of their tokens covers it, and was made of ours, step by step. Else it
 // says what is wrong.
 func (g *Gateway) vouched(ctx context.Context, x *exchange, reply transport.Reply) (reason string, err error) {
-	submitted, err := g.open(reply.Evidence)
+	submitted, err := splitTokens(reply.Evidence)
 	if err != nil || len(submitted) == 0 || reply.Events != nil {
 		return "a translation without an ECT that can be read", nil //nolint:nilerr // the reason says so
 	}

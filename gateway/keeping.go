@@ -41,7 +41,7 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 	rec.Input, _ = r.input()
 	rec.Round, rec.Converted = r.round, rec.Converted || r.held
 	rec.Losses, rec.Log, rec.Released = merge(merge(rec.Losses, chunksJoined(r.fold.Joined())), r.untold), r.log, 0
-	rec.Runner, rec.Resume, rec.State = g.runnerOf(r), r.waits(), ""
+	rec.Runner, rec.Resume, rec.State = r.replica(), r.waits(), ""
 	if rec.Follower = g.instance; r.left || r.settled() && !r.open() {
 		rec.Follower = ""
 	}
@@ -90,13 +90,13 @@ func (r *run) listen() error {
 	return err
 }
 
-// runnerOf is who must be alive for the work to go on: this process, unless the
+// replica is which replica must be alive for the work to go on: this process, unless the
 // work is settled or the agent has a task of its own.
-func (g *Gateway) runnerOf(r *run) string {
+func (r *run) replica() string {
 	if !r.open() && (r.complete() || r.agent.TaskID != "") {
 		return ""
 	}
-	return g.instance
+	return r.g.instance
 }
 
 // open: the run itself is answered what is asked.
@@ -211,8 +211,8 @@ func (r *run) tellOthers(ctx context.Context) {
 // it ends, and its record says so.
 func (r *run) handOver(ctx context.Context) {
 	r.x.scope.stopped = nil // from now on only control messages say so
-	grant := r.x.worker
-	r.x.worker = nil
+	grant := r.x.scope.worker
+	r.x.scope.worker = nil
 	var err error
 	if grant == nil {
 		grant, err = r.g.workers.Reserve(r.x.owner(), len(r.x.call.Wire.Body))

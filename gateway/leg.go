@@ -74,7 +74,7 @@ func (g *Gateway) leg(ctx context.Context, x *exchange, l leg) (translators.Wire
 	}
 	x.issued, x.issuedIDs = append(x.issued, token.Compact()), append(x.issuedIDs, token.ID())
 	x.losses = append(x.losses, losses...)
-	g.shelve(ctx, x)
+	g.saveArtifacts(ctx, x)
 	return wire, receipt, nil
 }
 
@@ -174,7 +174,7 @@ func (g *Gateway) translationExt(x *exchange, words words, dialect ect.Dialect, 
 	for i, loss := range losses {
 		warnings[i] = loss.String()
 	}
-	ext := g.commonExt(x)
+	ext := x.commonExt()
 	ext.SetString(words.source, string(l.source))
 	ext.SetString(words.dest, string(l.dest))
 	ext.SetString(words.gateway, string(g.Self()))
@@ -190,7 +190,7 @@ func (g *Gateway) translationExt(x *exchange, words words, dialect ect.Dialect, 
 	return ext
 }
 
-func (g *Gateway) commonExt(x *exchange) ect.Ext {
+func (x *exchange) commonExt() ect.Ext {
 	ext := ect.Ext{}
 	ext.SetString(ect.ExtAgentVersion, x.settings.Version)
 	ext.SetString(ect.ExtCaller, string(x.call.Caller.ID))

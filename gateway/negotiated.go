@@ -51,7 +51,7 @@ func (g *Gateway) negotiated(ctx context.Context, x *exchange) {
 		return
 	}
 	chosen, candidates, reason := x.choice()
-	ext := g.commonExt(x)
+	ext := x.commonExt()
 	ext.SetString(ect.ExtGatewayID, string(g.Self()))
 	ext.SetString(ect.ExtSourceProtocol, string(x.source.Info().Binding))
 	ext.SetString(ect.ExtDestProtocol, chosen)

@@ -134,7 +134,7 @@ func (g *Gateway) wish(ctx context.Context, x *exchange, herald translators.Hera
 	l := g.toCaller(x, m, parents)
 	l.input = heard
 	wire, _, err := g.leg(ctx, x, l)
-	return g.answer(x, wire), err
+	return x.answer(wire), err
 }
 
 // sound asks an agent to tell of something, until it has agreed.

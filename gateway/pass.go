@@ -35,7 +35,7 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 		if answer, done, err := g.look(ctx, x); done || err != nil {
 			return answer, err
 		}
-		return transport.Answer{}, g.noCounterpart(x)
+		return transport.Answer{}, x.noCounterpart()
 	}
 	if x.message.Op == canonical.OpNative {
 		var err error
@@ -113,7 +113,7 @@ func (g *Gateway) heeded(x *exchange, reply transport.Reply) error {
 
 // noCounterpart: an agent of another protocol has no such method. What nobody
 // waits for is dropped without a word.
-func (g *Gateway) noCounterpart(x *exchange) error {
+func (x *exchange) noCounterpart() error {
 	if x.message.Op == canonical.OpAbort && len(x.wireID) > 0 { // somebody waits to hear that it was stopped
 		return &canonical.Error{Code: canonical.CodeNotCancelable, Message: "no request of this name is under way here that could be stopped"}
 	}

@@ -42,12 +42,19 @@ func (g *Gateway) push(ctx context.Context, x *exchange) (transport.Answer, erro
 	}
 	m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: body, Correlation: canonical.Correlation{WireID: x.wireID}}
 	wire, _, err := g.leg(ctx, x, g.toCaller(x, m, x.behind(rec)))
-	return g.answer(x, wire), err
+	return x.answer(wire), err
 }
 
-// webhook takes the settings out of a message: they are kept here once there is
+// webhook is the push configuration that came with a message: who is to be told of changes
+// of the work.
+type webhook struct {
+	config canonical.PushConfig
+	saved  bool // it is on record
+}
+
+// takeWebhook takes the settings out of a message: they are kept here once there is
 // a task, and never go to an agent, because of the credentials in them (R2).
-func (g *Gateway) webhook(x *exchange) error {
+func (g *Gateway) takeWebhook(x *exchange) error {
 	invoke, ok := x.message.Body.(*canonical.Invoke)
 	if !ok || invoke.Push == nil || x.call.Agent == "" {
 		return nil
@@ -56,8 +63,9 @@ func (g *Gateway) webhook(x *exchange) error {
 	if pusher == nil {
 		return &canonical.Error{Code: canonical.CodePushUnsupported, Message: "no push notifications are sent here"}
 	}
-	x.webhook, invoke.Push = invoke.Push, nil
-	return g.acceptable(pusher, x.webhook)
+	x.webhook = &webhook{config: *invoke.Push}
+	invoke.Push = nil
+	return g.acceptable(pusher, &x.webhook.config)
 }
 
 // acceptable refuses settings whose URL is none, or whose credentials could be
@@ -76,7 +84,7 @@ func (g *Gateway) acceptable(pusher transport.Pusher, config *canonical.PushConf
 // began, and posts the task as it stands, because nothing was posted of it before.
 // Without a configuration, or after it was registered, it does nothing.
 func (g *Gateway) registerNew(ctx context.Context, x *exchange, rec *store.Record) error {
-	if x.webhook == nil || x.hooked {
+	if x.webhook == nil || x.webhook.saved {
 		return nil
 	}
 	if err := g.registerPush(ctx, x, rec); err != nil {
@@ -95,7 +103,7 @@ func (g *Gateway) registerNew(ctx context.Context, x *exchange, rec *store.Recor
 // record, before the agent is sent the message: what comes of the message is posted.
 // A task that has ended gets none: the agent will refuse the message.
 func (g *Gateway) registerKnown(ctx context.Context, x *exchange) error {
-	if x.webhook == nil || x.hooked || x.record == nil || x.record.Task.Status.State.Terminal() {
+	if x.webhook == nil || x.webhook.saved || x.record == nil || x.record.Task.Status.State.Terminal() {
 		return nil
 	}
 	if err := g.registerPush(ctx, x, x.record); err != nil {
@@ -112,8 +120,8 @@ func (g *Gateway) registerKnown(ctx context.Context, x *exchange) error {
 
 // registerPush keeps the configuration of a message for a task that is on record.
 func (g *Gateway) registerPush(ctx context.Context, x *exchange, rec *store.Record) error {
-	x.hooked = true
-	config := *x.webhook
+	x.webhook.saved = true
+	config := x.webhook.config
 	if err := g.keepPush(ctx, x, rec, &config); err != nil {
 		return err
 	}
@@ -192,38 +200,13 @@ func (g *Gateway) keepPush(ctx context.Context, x *exchange, rec *store.Record, 
 	if err != nil {
 		return &problem.RecordingError{Err: err}
 	}
-	return g.markPushes(ctx, rec)
-}
-
-// markPushes writes in a record that changes of the task are posted, and changes
-// nothing else in it. If others have written the record meanwhile, rec is what they
-// wrote, unless they ended the task: then rec keeps its revision, so that the run
-// that has it does not write over the end.
-func (g *Gateway) markPushes(ctx context.Context, rec *store.Record) error {
-	stored := *rec
-	if stored.Pushes = true; !rec.Pushes {
-		_, err := g.tasks.UpdateRecord(ctx, &stored, func(now *store.Record) (bool, error) {
-			if now == nil {
-				return false, store.NotFound()
-			}
-			stored = *now
-			stored.Pushes = true
-			return !now.Pushes, nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	if rec.Pushes = true; stored.Task.Status.State.Terminal() == rec.Task.Status.State.Terminal() {
-		*rec = stored
-	}
-	return nil
+	return g.tasks.MarkPushed(ctx, rec)
 }
 
 // attend follows an agent's own task that nobody else here follows, so that its
 // changes are noticed.
 func (g *Gateway) attend(ctx context.Context, x *exchange, rec *store.Record) {
-	if rec.TaskID == "" || rec.Runner != "" || stream.Settled(rec.Task.Status.State) || g.followed(ctx, rec) {
+	if rec.TaskID == "" || rec.Runner != "" || stream.Settled(rec.Task.Status.State) || g.tasks.IsAlive(ctx, rec.Follower) {
 		return // a settled task waits for its caller, or has ended
 	}
 	following := x.again()
@@ -242,7 +225,7 @@ func (g *Gateway) attend(ctx context.Context, x *exchange, rec *store.Record) {
 	if err := r.fold.Add(&canonical.Event{Task: &task}, r.own); err != nil || r.settled() {
 		return // it waits for its caller
 	}
-	mine, err := g.engage(ctx, &own)
+	mine, err := g.tasks.Follow(ctx, &own)
 	if mine {
 		*rec = own
 		err = r.look(ctx)
@@ -258,28 +241,6 @@ func (g *Gateway) attend(ctx context.Context, x *exchange, rec *store.Record) {
 		return
 	}
 	r.handOver(ctx)
-}
-
-// engage says on record that a task is followed here; false: somebody else does, or
-// nobody has to. Of many that would at once, one does.
-func (g *Gateway) engage(ctx context.Context, rec *store.Record) (bool, error) {
-	if err := g.tasks.StartHeartbeat(ctx); err != nil {
-		return false, err
-	}
-	rec.Follower, rec.Released = g.instance, 0
-	return g.tasks.UpdateRecord(ctx, rec, func(now *store.Record) (bool, error) {
-		if now == nil || now.Runner != "" || stream.Settled(now.Task.Status.State) || g.followed(ctx, now) {
-			return false, nil
-		}
-		*rec = *now
-		rec.Follower, rec.Released = g.instance, 0
-		return true, nil
-	})
-}
-
-// followed: a process that is alive hears of every change.
-func (g *Gateway) followed(ctx context.Context, rec *store.Record) bool {
-	return g.tasks.IsAlive(ctx, rec.Follower)
 }
 
 // hook is where changes of a task are posted to, and for whom.

@@ -379,7 +379,7 @@ func (g *Gateway) answerOpen(ctx context.Context, x *exchange, rec *store.Record
 // bindable is the question that a message in plain text leaves open to a
 // protocol of calls (profile P3): the arguments. Only whoever can be asked by a
 // task is asked; nil: the error stands.
-func (g *Gateway) bindable(x *exchange, err error) *canonical.Input {
+func (x *exchange) bindable(err error) *canonical.Input {
 	missing, ok := errors.AsType[*canonical.Error](err)
 	if !ok || missing.Code != canonical.CodeBadParams || missing.Schema == nil || x.call.Agent == "" ||
 		x.chosen == nil || x.asking() != translators.AskTask || x.message.Body.(*canonical.Invoke).Call != nil {

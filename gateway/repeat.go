@@ -90,7 +90,7 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 	if task == nil || len(task.ID) > store.MaxTaskID || x.record.IsReply() {
 		return nil
 	}
-	rec := g.recordOf(x, task)
+	rec := x.recordOf(task)
 	rec.Last, rec.Input = x.replyID, heard
 	if x.callerStreams() == translators.StreamsTask && rec.Source == x.source.Info().Binding { // else it was begun at another door
 		rec.Saved, rec.Re = store.SaveMessage(x.message.Origin.Version, x.call.Wire.Form, wire), x.message.Op
@@ -129,7 +129,7 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 	if saved && x.record != nil && rec.Follower == "" && !x.record.Task.Status.State.Terminal() { // no other exchange posts it
 		g.postChange(ctx, x.record, rec)
 	}
-	if !saved && x.webhook != nil && !x.hooked {
+	if !saved && x.webhook != nil && !x.webhook.saved {
 		return store.Conflict()
 	}
 	if err := g.registerNew(ctx, x, rec); err != nil {
@@ -185,7 +185,7 @@ func (g *Gateway) unsaid(ctx context.Context, x *exchange, m *canonical.Message,
 	if task == nil || task.ID == "" || len(task.ID) > store.MaxTaskID {
 		return refusal
 	}
-	rec := g.recordOf(x, task)
+	rec := x.recordOf(task)
 	rec.Task, rec.Last = *inFull(task, result), x.requestID
 	if saved, err := g.tasks.Save(ctx, rec); saved && err == nil {
 		refusal.Task = task.ID
@@ -205,7 +205,7 @@ func inFull(task *canonical.Task, result *canonical.Result) *canonical.Task {
 
 // recordOf is the record of a task that was answered. What only its run knows
 // stays as it is.
-func (g *Gateway) recordOf(x *exchange, task *canonical.Task) *store.Record {
+func (x *exchange) recordOf(task *canonical.Task) *store.Record {
 	brief := canonical.Task{ID: task.ID, ContextID: task.ContextID, Status: canonical.Status{State: task.Status.State}}
 	if x.record != nil {
 		rec := *x.record
@@ -353,7 +353,7 @@ func (g *Gateway) list(ctx context.Context, x *exchange, f *canonical.TaskFilter
 	}
 	g.lineage(x)
 	wire, err := g.tellPage(ctx, x, f, page)
-	return g.answer(x, wire), err
+	return x.answer(wire), err
 }
 
 // tellPage answers with a page, or with as much of it as a message of the caller's

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/task/store"
+	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -17,6 +18,7 @@ type scope struct {
 	release func()             // counts the request out; nil: it is part of another request
 	once    sync.Once          // release and forget are called once
 	stopped context.Context    //nolint:containedctx // ends when the caller cancels its request; nil: it cannot any more
+	worker  *quota.Grant       // of the background work that the message may begin; nil: it was not reserved, or is in use
 	forget  context.CancelFunc // takes the request out of the registry; nil: it is not in it
 }
 
@@ -32,6 +34,14 @@ func (s *scope) close(finish func()) {
 			s.forget()
 		}
 	})
+}
+
+// releaseWorker gives back the share of background work, unless work that goes on has it.
+func (s *scope) releaseWorker() {
+	if s.worker != nil {
+		s.worker.Release()
+		s.worker = nil
+	}
 }
 
 // isCanceled reports whether the caller canceled its request.

@@ -119,7 +119,7 @@ func (g *Gateway) relaySignal(ctx context.Context, x *exchange, token ect.Verifi
 	}
 	sealed, wire, err := g.request(ctx, x)
 	if err != nil || x.call.Agent == "" {
-		return g.answer(x, wire), err
+		return x.answer(wire), err
 	}
 	life := x.patience(ctx)
 	defer life.close()
@@ -207,7 +207,7 @@ func (g *Gateway) decide(ctx context.Context, x *exchange, token ect.Verified) (
 		return transport.Answer{}, nil
 	}
 	wire, _, err := g.leg(ctx, x, g.toCaller(x, m, []ect.ID{token.ID()}))
-	return g.answer(x, wire), err
+	return x.answer(wire), err
 }
 
 // decided writes down what was decided. The same again is no news (false), and

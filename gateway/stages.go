@@ -124,7 +124,7 @@ func (g *Gateway) verify(ctx context.Context, x *exchange) error {
 	if len(x.call.Evidence) == 0 {
 		return g.descend(ctx, x)
 	}
-	submitted, err := g.open(x.call.Evidence)
+	submitted, err := splitTokens(x.call.Evidence)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (g *Gateway) replyEvidence(ctx context.Context, x *exchange, reply transpor
 // what that was made of is an ancestor. It returns its own that are bound to this
 // execution. Others are declared and recorded apart (R4).
 func (g *Gateway) attested(ctx context.Context, x *exchange, tokens []string, own *ect.Check) ([]ect.ID, error) {
-	submitted, err := g.open(tokens)
+	submitted, err := splitTokens(tokens)
 	if err != nil {
 		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "its ECT is unreadable"}
 	}
@@ -217,9 +217,9 @@ type submission struct {
 	source  bool
 }
 
-// open tells sources from ancestors among the submitted tokens, unverified
+// splitTokens tells sources from ancestors among the submitted tokens, unverified
 // (R4), sources first.
-func (g *Gateway) open(tokens []string) ([]submission, error) {
+func splitTokens(tokens []string) ([]submission, error) {
 	if len(tokens) > maxSignatures {
 		return nil, &ect.TooLargeError{What: "signatures to verify", Limit: maxSignatures}
 	}
@@ -300,7 +300,7 @@ func (g *Gateway) permit(x *exchange) error {
 		return x.lost
 	}
 	if x.call.Agent != "" && x.agent.Name == "" && !errors.Is(err, ect.ErrRequired) {
-		return g.unknown(x)
+		return x.unknown()
 	}
 	g.countDenied(err)
 	x.permit = permit
@@ -327,7 +327,7 @@ func (g *Gateway) countDenied(err error) {
 
 // unknown is a destination that nobody listed: at a translate endpoint there
 // is then no path to it (R8).
-func (g *Gateway) unknown(x *exchange) error {
+func (x *exchange) unknown() error {
 	if !x.call.Entrance.Native() {
 		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(x.call.To), Detail: "unknown_agent"}
 	}

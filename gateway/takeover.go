@@ -138,7 +138,7 @@ func (g *Gateway) inherit(ctx context.Context, entry store.Entry) error {
 	case stream.Settled(state): // it waits for its caller; whether that was posted is not known of a process that is gone
 		idle = rec.Runner == "" && !g.tasks.IsAlive(ctx, w.By)
 	default:
-		idle = rec.TaskID != "" && rec.Runner == "" && rec.Resume == store.ResumeNone && rec.Released == 0 && !g.followed(ctx, rec)
+		idle = rec.TaskID != "" && rec.Runner == "" && rec.Resume == store.ResumeNone && rec.Released == 0 && !g.tasks.IsAlive(ctx, rec.Follower)
 	}
 	if !idle {
 		return g.prolongWatched(ctx, entry, rec)

@@ -404,7 +404,7 @@ func (g *Gateway) done(ctx context.Context, x *exchange, rec *store.Record) (tra
 		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: &canonical.Done{}, Correlation: canonical.Correlation{WireID: x.wireID},
 	}
 	wire, _, err := g.leg(ctx, x, g.toCaller(x, m, x.behind(rec)))
-	return g.answer(x, wire), err
+	return x.answer(wire), err
 }
 
 // behind is what testifies to a record, and to the question about it. Of a message

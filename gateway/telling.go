@@ -370,7 +370,7 @@ func (t *telling) finish(ctx context.Context, cause error) {
 		}
 		r.x.replyID, r.x.replyContext = id, r.own.ContextID
 		r.g.remember(ctx, r.x)
-		r.g.shelve(ctx, r.x)
+		r.g.saveArtifacts(ctx, r.x)
 		evidence = r.x.issued[before:]
 	} else {
 		before := len(r.x.issued)

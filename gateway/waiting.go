@@ -259,7 +259,7 @@ func (r *run) reply(ctx context.Context, m *canonical.Message) (transport.Answer
 			return transport.Answer{}, err
 		}
 	}
-	return g.answer(x, wire), nil
+	return x.answer(wire), nil
 }
 
 func countExt(in, out int) ect.Ext {

@@ -77,7 +77,7 @@ func (g *Gateway) tellRecord(ctx context.Context, x *exchange, rec *store.Record
 		l := g.toCaller(x, m, parents)
 		l.input = rec.Input
 		wire, _, err := g.leg(ctx, x, l)
-		return g.answer(x, wire), g.unsaid(ctx, x, m, err)
+		return x.answer(wire), g.unsaid(ctx, x, m, err)
 	}
 	w := &watching{g: g, x: x, rec: rec}
 	w.left, w.depart = context.WithCancel(context.Background())

@@ -25,7 +25,7 @@ func (s *Store) StartHeartbeat(ctx context.Context) error {
 		return &problem.RecordingError{Err: err}
 	}
 	s.heart.Do(func() {
-		_ = s.deps.Heartbeat.Serve(func(ctx context.Context) { // else all work here would soon count as lost
+		_ = s.deps.Workers.Serve(func(ctx context.Context) { // else all work here would soon count as lost
 			ticker := time.NewTicker(HeartbeatInterval)
 			defer ticker.Stop()
 			for {

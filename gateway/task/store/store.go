@@ -30,7 +30,7 @@ type Deps struct {
 	// StatusTime is the time of a task's status where the protocol of the caller has
 	// one and the agent gave none; zero: that protocol has none.
 	StatusTime func(canonical.Binding) time.Time
-	Heartbeat  *worker.Group // runs the heartbeat
+	Workers    *worker.Group // runs the heartbeat, and writes the index of artifacts
 	Queues     *worker.Group // reads control messages
 }
 
@@ -39,6 +39,7 @@ type Store struct {
 	deps   Deps
 	heart  sync.Once // starts the heartbeat, once a record needs it
 	recent recentIndex
+	index  artifactIndex
 }
 
 // New makes a Store.

@@ -64,7 +64,7 @@ func newReplica(t *testing.T, name string, entries Entries) *Store {
 	}
 	return New(Deps{
 		Entries: entries, Replies: memory, Replica: name, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
-		StatusTime: func(canonical.Binding) time.Time { return time.Time{} }, Heartbeat: workers, Queues: workers,
+		StatusTime: func(canonical.Binding) time.Time { return time.Time{} }, Workers: workers, Queues: workers,
 	})
 }
 
@@ -261,7 +261,7 @@ func TestHeartbeat_BusyReplicaIsAlive(t *testing.T) {
 			t.Fatal(err)
 		}
 		busy, other := newReplica(t, "busy", memory.Entries()), newReplica(t, "other", memory.Entries())
-		for busy.deps.Heartbeat.Go(func(ctx context.Context) { <-ctx.Done() }) == nil {
+		for busy.deps.Workers.Go(func(ctx context.Context) { <-ctx.Done() }) == nil {
 			continue
 		}
 		if err := busy.StartHeartbeat(t.Context()); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
 // EndedError: the record says that the task has ended.
@@ -149,4 +150,47 @@ func (s *Store) saveLast(ctx context.Context, rec *Record) error {
 		err = Conflict()
 	}
 	return err
+}
+
+// MarkPushed writes in a record that changes of the task are posted, and changes nothing
+// else in it. If others have written the record meanwhile, rec is what they wrote, unless
+// they ended the task: then rec keeps its revision, so that the execution that has rec
+// does not write over the end.
+func (s *Store) MarkPushed(ctx context.Context, rec *Record) error {
+	stored := *rec
+	if stored.Pushes = true; !rec.Pushes {
+		_, err := s.UpdateRecord(ctx, &stored, func(now *Record) (bool, error) {
+			if now == nil {
+				return false, NotFound()
+			}
+			stored = *now
+			stored.Pushes = true
+			return !now.Pushes, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if rec.Pushes = true; stored.Task.Status.State.Terminal() == rec.Task.Status.State.Terminal() {
+		*rec = stored
+	}
+	return nil
+}
+
+// Follow says on record that this replica follows an agent's own task; false: another
+// replica does, or the task does not have to be followed. Of many that would at once, one
+// does.
+func (s *Store) Follow(ctx context.Context, rec *Record) (bool, error) {
+	if err := s.StartHeartbeat(ctx); err != nil {
+		return false, err
+	}
+	rec.Follower, rec.Released = s.deps.Replica, 0
+	return s.UpdateRecord(ctx, rec, func(now *Record) (bool, error) {
+		if now == nil || now.Runner != "" || stream.Settled(now.Task.Status.State) || s.IsAlive(ctx, now.Follower) {
+			return false, nil
+		}
+		*rec = *now
+		rec.Follower, rec.Released = s.deps.Replica, 0
+		return true, nil
+	})
 }
