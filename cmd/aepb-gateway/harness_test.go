@@ -58,6 +58,7 @@ const patience = 30 * time.Second
 // callers of every kind in front.
 type bed struct {
 	*service
+	ledger     *ledger // of what the gateway stores
 	dev        *identity.Development
 	dir        string // of dev
 	at         addresses
@@ -92,7 +93,7 @@ type plan struct {
 
 func newBed(t *testing.T, p plan) *bed {
 	t.Helper()
-	b := &bed{logs: &journal{}, adminToken: "the-operators-own-token-26-x", dir: t.TempDir()}
+	b := &bed{ledger: &ledger{heard: map[string]bool{}}, logs: &journal{}, adminToken: "the-operators-own-token-26-x", dir: t.TempDir()}
 	var err error
 	b.dev, err = identity.LoadOrCreate(b.dir, devTrustDomain, time.Now)
 	must(t, err)
@@ -196,7 +197,7 @@ func (b *bed) start(t *testing.T, p plan) {
 	if p.noAINP {
 		s.ainp = tainp.Identity{}
 	}
-	s.uacp, s.also = listen(t), p.also
+	s.uacp, s.also, s.observe = listen(t), p.also, b.ledger.observe
 	s.slim, err = readSLIM(p.config.SLIM)
 	must(t, err)
 	b.at.UACP = "uacps://" + s.uacp.Addr().String()

@@ -29,13 +29,16 @@ type ledger struct {
 // newLedger is for a gateway that nobody has asked anything yet.
 func newLedger(t *testing.T, b *bed) *ledger {
 	t.Helper()
-	l := &ledger{Store: b.road.Evidence, about: map[string][]string{}, heard: map[string]bool{}}
+	l := b.ledger
+	l.Store, l.about = b.road.Evidence, map[string][]string{}
 	var err error
 	b.road.Recorder, err = ect.NewRecorder(ect.RecorderDeps{Store: l})
 	must(t, err)
-	b.road.Entries = &workbook{b.road.Entries, l}
 	return l
 }
+
+// observe lets the ledger see the entries that a gateway stores.
+func (l *ledger) observe(entries store.Entries) store.Entries { return &workbook{entries, l} }
 
 // Put implements ect.Store.
 func (l *ledger) Put(ctx context.Context, r ect.Record) error {

@@ -66,6 +66,8 @@ type settings struct {
 	uacp      net.Listener   // nil: µACP callers cannot come in
 	datagrams net.PacketConn // nil: not in datagrams
 	also      []speaker      // protocols beside those that everybody speaks
+
+	observe func(store.Entries) store.Entries // sees what is stored as entries; nil: nothing does
 }
 
 // service is everything that was built, ready to be served.
@@ -133,6 +135,9 @@ func wire(s settings) (built *service, err error) {
 	out.close, out.failing, out.replay, out.backend = append(out.close, kept.close), kept.failing, kept.replay, kept.backend
 	if kept, out.statePlain, err = kept.sealed(s); err != nil {
 		return nil, err
+	}
+	if s.observe != nil {
+		kept.entries = s.observe(kept.entries)
 	}
 	out.entries = kept.entries
 	if err := out.openGuards(); err != nil {

@@ -44,6 +44,12 @@ type CanceledError struct{}
 
 func (*CanceledError) Error() string { return "nothing more comes of it" }
 
+// Is reports whether target is a CanceledError too.
+func (*CanceledError) Is(target error) bool {
+	_, canceled := target.(*CanceledError)
+	return canceled
+}
+
 // QueryError: the request itself is wrong, before any message is looked at.
 type QueryError struct{ Reason string }
 
