@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -314,9 +315,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 		target:  translators.Target{Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.capable(), Stream: x.streams()},
 		parents: x.parents, audience: g.audience(x), reader: x.reader(),
 	}
-	if x.endpoint.Tenant != "" {
-		x.message.Conversation.Tenant = x.endpoint.Tenant
-	}
+	x.message.Conversation.Tenant = cmp.Or(x.endpoint.Tenant, x.message.Conversation.Tenant)
 	switch {
 	case x.call.Agent != "" && x.verbatim() && x.renamedCall: // all but one name stays as it is
 	case x.call.Agent != "" && x.verbatim():

@@ -13,7 +13,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
 // failoverPage is how many entries one look at the store reads.
@@ -130,17 +129,7 @@ func (g *Gateway) inherit(ctx context.Context, entry store.Entry) error {
 	if err := g.failLost(ctx, rec); err != nil {
 		return err
 	}
-	state := rec.Task.Status.State
-	var idle bool
-	switch {
-	case state.Terminal(): // whoever saw the end may be posting it
-		idle = g.Now().Sub(rec.Changed) > store.LeaseTTL
-	case stream.Settled(state): // it waits for its caller; whether that was posted is not known of a process that is gone
-		idle = rec.Runner == "" && !g.tasks.IsAlive(ctx, w.By)
-	default:
-		idle = rec.TaskID != "" && rec.Runner == "" && rec.Resume == store.ResumeNone && rec.Released == 0 && !g.tasks.IsAlive(ctx, rec.Follower)
-	}
-	if !idle {
+	if !g.tasks.IsAbandoned(ctx, w.By, rec) {
 		return g.prolongWatched(ctx, entry, rec)
 	}
 	if g.Now().Sub(w.At) < store.LeaseTTL && w.By != g.instance {

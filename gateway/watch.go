@@ -26,7 +26,7 @@ func (g *Gateway) watch(ctx context.Context, x *exchange, rec *store.Record, str
 	}
 	answered, round := rec.Resume == store.ResumeStream && (x.message.Op == canonical.OpInvoke || rec.Method != ""), rec.Round
 	end := time.Now().Add(x.timeout())
-	for !rec.Task.Status.State.Terminal() && (rec.Runner != "" || rec.Follower != "") && time.Until(end) > 0 {
+	for rec.IsActive() && time.Until(end) > 0 {
 		next, err := g.changed(ctx, x, rec, time.Until(end))
 		if err != nil {
 			return transport.Answer{}, err

@@ -136,9 +136,7 @@ func wire(s settings) (built *service, err error) {
 	if kept, out.statePlain, err = kept.sealed(s); err != nil {
 		return nil, err
 	}
-	if s.observe != nil {
-		kept.entries = s.observe(kept.entries)
-	}
+	kept.entries = s.observed(kept.entries)
 	out.entries = kept.entries
 	if err := out.openGuards(); err != nil {
 		return nil, err
@@ -176,9 +174,6 @@ func wire(s settings) (built *service, err error) {
 		return nil, err
 	}
 	out.close = append(out.close, out.road.Close, func() error { return out.road.Flush(context.Background()) })
-	if err := out.road.TakeOver(); err != nil {
-		return nil, err
-	}
 	if err := out.surfaces(s, list, registry, kept); err != nil {
 		return nil, err
 	}
@@ -188,8 +183,20 @@ func wire(s settings) (built *service, err error) {
 	return out, nil
 }
 
-// configured gives the directory the agents, peers and rules of the configuration.
+// observed is entries as s.observe sees them.
+func (s settings) observed(entries store.Entries) store.Entries {
+	if s.observe == nil {
+		return entries
+	}
+	return s.observe(entries)
+}
+
+// configured gives the directory the agents, peers and rules of the configuration, and
+// begins to look after the tasks of lost replicas.
 func (out *service) configured(s settings) error {
+	if err := out.road.TakeOver(); err != nil {
+		return err
+	}
 	if err := out.directory.AllowDocuments(s.config.VisitorRules(s.dev)); err != nil {
 		return err
 	}

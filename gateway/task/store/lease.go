@@ -63,6 +63,19 @@ func (s *Store) IsAlive(ctx context.Context, replica string) bool {
 	return alive || err != nil
 }
 
+// IsAbandoned reports whether no replica posts the changes of a task; by is the one that
+// looked after it last.
+func (s *Store) IsAbandoned(ctx context.Context, by string, rec *Record) bool {
+	switch taskState := rec.Task.Status.State; {
+	case taskState.Terminal(): // the replica that saw the end may be posting it
+		return s.deps.Now().Sub(rec.Changed) > LeaseTTL
+	case stream.Settled(taskState): // it waits for its caller; whether that was posted is not known of a lost replica
+		return rec.Runner == "" && !s.IsAlive(ctx, by)
+	default:
+		return rec.TaskID != "" && rec.Runner == "" && rec.Resume == ResumeNone && rec.Released == 0 && !s.IsAlive(ctx, rec.Follower)
+	}
+}
+
 // IsOwnerLost reports whether the replica that works on a record is gone, so that it is
 // not known how the work ended.
 func (s *Store) IsOwnerLost(ctx context.Context, rec *Record) (bool, error) {

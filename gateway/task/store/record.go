@@ -142,6 +142,11 @@ func (r *Record) AgentNames() canonical.Conversation {
 	return canonical.Conversation{TaskID: r.TaskID, ContextID: r.Context}
 }
 
+// IsActive reports whether a replica works on it, or hears of its changes.
+func (r *Record) IsActive() bool {
+	return !r.Task.Status.State.Terminal() && (r.Runner != "" || r.Follower != "")
+}
+
 // IsReply reports whether the work ended with its first reply, and is kept like one.
 func (r *Record) IsReply() bool {
 	return r != nil && r.Revision == 0 && r.Saved != nil && r.Task.Status.State.Terminal()
