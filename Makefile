@@ -40,8 +40,13 @@ PROMETHEUS := $(if $(shell command -v prometheus && command -v promtool),,$(BIN)
 CALM := /(translators|policy|ect)(/|$$)|/gateway/(config|problem)$$|/cmd/aepbctl$$|/test/(arch|matrix)$$
 LOCKS := (sync|sync/atomic|golang.org/x/sync/[a-z]+)
 # The packages of a lane among PKG. 0: race, 1: calm.
-lane = $(GO) list -f '{{.ImportPath}} {{join .Imports " "}} ' $(PKG) | \
-	awk -v calm='$(CALM)' -v locks=' $(LOCKS) ' '($$1 ~ calm && $$0 !~ locks) == $(1) { print $$1 }'
+lane = $(GO) list -f '{{.ImportPath}} {{.Dir}} {{join .Imports " "}} ' $(PKG) | \
+	awk -v calm='$(CALM)' -v locks=' $(LOCKS) ' '($$1 ~ calm && $$0 !~ locks) == $(1) { print $$2 }'
+# Tests that go a thousand times where other tests of their package go once with the race
+# detector: they do without. A test of this name anywhere is one of them.
+SWEEPS := TestMatrix|TestConsent_Matrix
+# Those of the folders on standard input that have such a test.
+having = xargs -n1 | while read -r dir; do grep -sqE '^func ($(1))\(' "$$dir"/*_test.go && echo "$$dir" || true; done
 
 # The folders with a test file that has a line like this.
 with = { grep -rl --include='*_test.go' --exclude-dir=node_modules --exclude-dir=$(TMP) '$(1)' . || true; } | xargs -r -n1 dirname | sort -u
@@ -55,16 +60,21 @@ build: ## both programs, into bin/
 	$(GO) build -trimpath -o bin/ ./cmd/...
 
 .PHONY: test
-test: $(JS_READY) redis $(PROMETHEUS) ## every test, in two lanes: race and calm; installs what it needs
-	@$(MAKE) -k race calm
+test: $(JS_READY) redis $(PROMETHEUS) ## every test, in three lanes: race, calm, sweeps; installs what it needs
+	@$(MAKE) -k race calm sweeps
 
 .PHONY: race
 race: # the packages that may have a race, with the race detector
-	@list=$$($(call lane,0)); [[ -z $$list ]] || { echo "== race"; $(GO) test -race -count=1 -timeout 20m $$list; }
+	@list=$$($(call lane,0)); [[ -z $$list ]] || { echo "== race"; $(GO) test -race -count=1 -timeout 20m -skip '^($(SWEEPS))$$' $$list; }
 
 .PHONY: calm
 calm: # the others, without it
 	@list=$$($(call lane,1)); [[ -z $$list ]] || { echo "== calm"; $(GO) test -count=1 -timeout 20m $$list; }
+
+.PHONY: sweeps
+sweeps: # the tests that race leaves out, without the race detector
+	@list=$$($(call lane,0)); [[ -z $$list ]] || list=$$(echo $$list | $(call having,$(SWEEPS))); \
+	[[ -z $$list ]] || { echo "== sweeps"; $(GO) test -count=1 -timeout 20m -run '^($(SWEEPS))$$' $$list; }
 
 .PHONY: redis
 redis: # the servers that tests of shared state start and stop
