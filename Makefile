@@ -45,6 +45,8 @@ lane = $(GO) list -f '{{.ImportPath}} {{.Dir}} {{join .Imports " "}} ' $(PKG) | 
 # Tests that go a thousand times where other tests of their package go once with the race
 # detector: they do without. A test of this name anywhere is one of them.
 SWEEPS := TestMatrix|TestConsent_Matrix
+# What tests are called that last for a minute or more: they have a lane of their own.
+LONG := TestLong_.*
 # Those of the folders on standard input that have such a test.
 having = xargs -n1 | while read -r dir; do grep -sqE '^func ($(1))\(' "$$dir"/*_test.go && echo "$$dir" || true; done
 
@@ -60,12 +62,12 @@ build: ## both programs, into bin/
 	$(GO) build -trimpath -o bin/ ./cmd/...
 
 .PHONY: test
-test: $(JS_READY) redis $(PROMETHEUS) ## every test, in three lanes: race, calm, sweeps; installs what it needs
+test: $(JS_READY) redis $(PROMETHEUS) ## all but the long tests, in lanes: race, calm, sweeps; installs what it needs
 	@$(MAKE) -k race calm sweeps
 
 .PHONY: race
 race: # the packages that may have a race, with the race detector
-	@list=$$($(call lane,0)); [[ -z $$list ]] || { echo "== race"; $(GO) test -race -count=1 -timeout 20m -skip '^($(SWEEPS))$$' $$list; }
+	@list=$$($(call lane,0)); [[ -z $$list ]] || { echo "== race"; $(GO) test -race -count=1 -timeout 20m -skip '^($(SWEEPS)|$(LONG))$$' $$list; }
 
 .PHONY: calm
 calm: # the others, without it
@@ -75,6 +77,19 @@ calm: # the others, without it
 sweeps: # the tests that race leaves out, without the race detector
 	@list=$$($(call lane,0)); [[ -z $$list ]] || list=$$(echo $$list | $(call having,$(SWEEPS))); \
 	[[ -z $$list ]] || { echo "== sweeps"; $(GO) test -count=1 -timeout 20m -run '^($(SWEEPS))$$' $$list; }
+
+.PHONY: long
+long: $(JS_READY) ## the tests that last for minutes, and meanwhile the calm ones with the race detector
+	@$(MAKE) -k -j2 --output-sync=target minutes calm-race
+
+.PHONY: minutes
+minutes: # the tests that last for minutes; they mostly wait, so all go at once
+	@list=$$($(GO) list -f '{{.Dir}}' $(PKG)); list=$$(echo $$list | $(call having,$(LONG))); \
+	[[ -z $$list ]] || { echo "== minutes"; $(GO) test -race -count=1 -timeout 10m -p 4 -run '^($(LONG))$$' $$list; }
+
+.PHONY: calm-race
+calm-race: # the packages of calm, with the race detector
+	@list=$$($(call lane,1)); [[ -z $$list ]] || { echo "== calm-race"; $(GO) test -race -count=1 -timeout 10m -p 1 $$list; }
 
 .PHONY: redis
 redis: # the servers that tests of shared state start and stop
