@@ -47,6 +47,9 @@ lane = $(GO) list -f '{{.ImportPath}} {{.Dir}} {{join .Imports " "}} ' $(PKG) | 
 SWEEPS := TestMatrix|TestConsent_Matrix
 # What tests are called that last for a minute or more: they have a lane of their own.
 LONG := TestLong_.*
+# Builds the programs once for all that run them, and says where they are; tests of one
+# package build what they need.
+BUILT = $(if $(filter ./...,$(PKG)),$(GO) build -o $(BIN)/ ./cmd/... && AEPB_BIN='$(abspath $(BIN))')
 # Those of the folders on standard input that have such a test.
 having = xargs -n1 | while read -r dir; do grep -sqE '^func ($(1))\(' "$$dir"/*_test.go && echo "$$dir" || true; done
 
@@ -63,7 +66,7 @@ build: ## both programs, into bin/
 
 .PHONY: test
 test: $(JS_READY) redis $(PROMETHEUS) ## all but the long tests, in lanes: race, calm, sweeps; installs what it needs
-	@$(MAKE) -k race calm sweeps
+	@$(BUILT) $(MAKE) -k race calm sweeps
 
 .PHONY: race
 race: # the packages that may have a race, with the race detector
@@ -80,7 +83,7 @@ sweeps: # the tests that race leaves out, without the race detector
 
 .PHONY: long
 long: $(JS_READY) ## the tests that last for minutes, and meanwhile the calm ones with the race detector
-	@$(MAKE) -k -j2 --output-sync=target minutes calm-race
+	@$(BUILT) $(MAKE) -k -j2 --output-sync=target minutes calm-race
 
 .PHONY: minutes
 minutes: # the tests that last for minutes; they mostly wait, so all go at once
