@@ -45,6 +45,8 @@ lane = $(GO) list -f '{{.ImportPath}} {{.Dir}} {{join .Imports " "}} ' $(PKG) | 
 # Tests that go a thousand times where other tests of their package go once with the race
 # detector: they do without. A test of this name anywhere is one of them.
 SWEEPS := TestMatrix|TestConsent_Matrix
+# Packages that need no program but themselves.
+QUICK := ./cmd/aepbctl ./ect/... ./gateway/... ./policy/... ./translators/... ./test/arch
 # What tests are called that last for a minute or more: they have a lane of their own.
 LONG := TestLong_.*
 # Builds the programs once for all that run them, and says where they are; tests of one
@@ -67,6 +69,10 @@ build: ## both programs, into bin/
 .PHONY: test
 test: $(JS_READY) redis $(PROMETHEUS) ## all but the long tests, in lanes: race, calm, sweeps; installs what it needs
 	@$(BUILT) $(MAKE) -k race calm sweeps
+
+.PHONY: quick
+quick: ## what can be tested in a minute: no race detector, no other process, nothing long
+	$(GO) test -short -vet=off -count=1 $(QUICK)
 
 .PHONY: race
 race: # the packages that may have a race, with the race detector
