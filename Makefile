@@ -44,7 +44,7 @@ lane = $(GO) list -f '{{.ImportPath}} {{.Dir}} {{join .Imports " "}} ' $(PKG) | 
 	awk -v calm='$(CALM)' -v locks=' $(LOCKS) ' '($$1 ~ calm && $$0 !~ locks) == $(1) { print $$2 }'
 # Tests that go a thousand times where other tests of their package go once with the race
 # detector: they do without. A test of this name anywhere is one of them.
-SWEEPS := TestMatrix|TestConsent_Matrix
+SWEEPS := TestMatrix|TestConsent_Matrix|TestDamaged|TestLoops
 # Packages that need no program but themselves.
 QUICK := ./cmd/aepbctl ./ect/... ./gateway/... ./policy/... ./translators/... ./test/arch
 # What tests are called that last for a minute or more: they have a lane of their own.
