@@ -34,6 +34,27 @@ JS_READY := $(JS:%=%/node_modules/.package-lock.json)
 # The Prometheus that scrapes gateways in a test: that of the machine, or Debian's.
 PROMETHEUS := $(if $(shell command -v prometheus && command -v promtool),,$(BIN)/prometheus)
 
+# Tests need the race detector where goroutines share something. Calm are the packages
+# of these folders whose code has neither a lock nor an atomic value; by the rules of
+# the house they start no goroutine either.
+CALM := /(translators|policy|ect)(/|$$)|/gateway/(config|problem)$$|/cmd/aepbctl$$|/test/(arch|matrix)$$
+LOCKS := (sync|sync/atomic|golang.org/x/sync/[a-z]+)
+# The packages of a lane among PKG. 0: race, 1: calm.
+lane = $(GO) list -f '{{.ImportPath}} {{.Dir}} {{join .Imports " "}} ' $(PKG) | \
+	awk -v calm='$(CALM)' -v locks=' $(LOCKS) ' '($$1 ~ calm && $$0 !~ locks) == $(1) { print $$2 }'
+# Tests that go a thousand times where other tests of their package go once with the race
+# detector: they do without. A test of this name anywhere is one of them.
+SWEEPS := TestMatrix|TestConsent_Matrix|TestDamaged|TestLoops
+# Packages that need no program but themselves.
+QUICK := ./cmd/aepbctl ./ect/... ./gateway/... ./policy/... ./translators/... ./test/arch
+# What tests are called that last for a minute or more: they have a lane of their own.
+LONG := TestLong_.*
+# Builds the programs once for all that run them, and says where they are; tests of one
+# package build what they need.
+BUILT = $(if $(filter ./...,$(PKG)),$(GO) build -o $(BIN)/ ./cmd/... && AEPB_BIN='$(abspath $(BIN))')
+# Those of the folders on standard input that have such a test.
+having = xargs -n1 | while read -r dir; do grep -sqE '^func ($(1))\(' "$$dir"/*_test.go && echo "$$dir" || true; done
+
 # The folders with a test file that has a line like this.
 with = { grep -rl --include='*_test.go' --exclude-dir=node_modules --exclude-dir=$(TMP) '$(1)' . || true; } | xargs -r -n1 dirname | sort -u
 
@@ -46,8 +67,38 @@ build: ## both programs, into bin/
 	$(GO) build -trimpath -o bin/ ./cmd/...
 
 .PHONY: test
-test: $(JS_READY) redis $(PROMETHEUS) ## every test, with the race detector; installs what it needs
-	$(GO) test -race -count=1 -timeout 20m $(PKG)
+test: $(JS_READY) redis $(PROMETHEUS) ## all but the long tests, in lanes: race, calm, sweeps; installs what it needs
+	@$(BUILT) $(MAKE) -k race calm sweeps
+
+.PHONY: quick
+quick: ## what can be tested in a minute: no race detector, no other process, nothing long
+	$(GO) test -short -vet=off -count=1 $(QUICK)
+
+.PHONY: race
+race: # the packages that may have a race, with the race detector
+	@list=$$($(call lane,0)); [[ -z $$list ]] || { echo "== race"; $(GO) test -race -count=1 -timeout 20m -skip '^($(SWEEPS)|$(LONG))$$' $$list; }
+
+.PHONY: calm
+calm: # the others, without it
+	@list=$$($(call lane,1)); [[ -z $$list ]] || { echo "== calm"; $(GO) test -count=1 -timeout 20m $$list; }
+
+.PHONY: sweeps
+sweeps: # the tests that race leaves out, without the race detector
+	@list=$$($(call lane,0)); [[ -z $$list ]] || list=$$(echo $$list | $(call having,$(SWEEPS))); \
+	[[ -z $$list ]] || { echo "== sweeps"; $(GO) test -count=1 -timeout 20m -run '^($(SWEEPS))$$' $$list; }
+
+.PHONY: long
+long: $(JS_READY) ## the tests that last for minutes, and meanwhile the calm ones with the race detector
+	@$(BUILT) $(MAKE) -k -j2 --output-sync=target minutes calm-race
+
+.PHONY: minutes
+minutes: # the tests that last for minutes; they mostly wait, so all go at once
+	@list=$$($(GO) list -f '{{.Dir}}' $(PKG)); list=$$(echo $$list | $(call having,$(LONG))); \
+	[[ -z $$list ]] || { echo "== minutes"; $(GO) test -race -count=1 -timeout 10m -p 4 -run '^($(LONG))$$' $$list; }
+
+.PHONY: calm-race
+calm-race: # the packages of calm, with the race detector
+	@list=$$($(call lane,1)); [[ -z $$list ]] || { echo "== calm-race"; $(GO) test -race -count=1 -timeout 10m -p 1 $$list; }
 
 .PHONY: redis
 redis: # the servers that tests of shared state start and stop

@@ -13,9 +13,9 @@ import (
 // heartbeats, after which it would count us as gone.
 const idle = 62 * time.Second
 
-// TestAnIdleMinute: sessions that nobody uses stay usable, both ways, because
+// TestLong_IdleMinute: sessions that nobody uses stay usable, both ways, because
 // we give signs of life.
-func TestAnIdleMinute(t *testing.T) {
+func TestLong_IdleMinute(t *testing.T) {
 	t.Parallel()
 	_, at := startNode(t)
 	theirs := startApp(t, at, "org/ns/alice", false)

@@ -27,16 +27,16 @@ import (
 // domain is the trust domain of these tests.
 const domain = "slim.test"
 
-// programs is where both programs are built, once, if a test needs them.
+// programs is where both programs are once a test needed them.
 var programs string
 
-var build = sync.OnceValue(func() error {
-	out, err := exec.Command("go", "build", "-o", programs, "../../cmd/aepb-gateway", "../../cmd/aepbctl").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
-	}
-	return nil
+var build = sync.OnceValue(func() (err error) {
+	programs, err = devgateway.BuildAll(context.Background(), scratch)
+	return err
 })
+
+// scratch is a folder that is removed after the tests.
+var scratch string
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
@@ -44,10 +44,10 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	var err error
-	if programs, err = os.MkdirTemp("", "slim-bin-"); err != nil {
+	if scratch, err = os.MkdirTemp("", "slim-bin-"); err != nil {
 		panic(err)
 	}
-	defer func() { _ = os.RemoveAll(programs) }()
+	defer func() { _ = os.RemoveAll(scratch) }()
 	return m.Run()
 }
 

@@ -11,8 +11,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestTwoMinutes is the soak in its short form.
-func TestTwoMinutes(t *testing.T) {
+// TestLong_TwoMinutes is the soak in its short form.
+func TestLong_TwoMinutes(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	s, err := run(t.Context(), []string{"--time", "2m"}, &out, io.Discard)

@@ -217,7 +217,11 @@ func TestClosed(t *testing.T) {
 // close to the end it was.
 func TestCloseAmongWriters(t *testing.T) {
 	t.Parallel()
-	for range 20 {
+	rounds := 20
+	if testing.Short() {
+		rounds = 2
+	}
+	for range rounds {
 		path := filePath(t)
 		s := open(t, bolt.Config{Path: path})
 		claimed := make(chan int)

@@ -175,6 +175,9 @@ func tryDamaged(t *testing.T, content []byte, what string, at int) bool {
 // Damage of all sorts: never a panic, a fault or an endless loop.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("hundreds of files are opened")
+	}
 	content := filled(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	good := 0
@@ -204,6 +207,9 @@ func TestDamaged(t *testing.T) {
 // what a reader who trusts pages would follow for ever.
 func TestLoops(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("hundreds of files are opened")
+	}
 	content := filled(t)
 	loops := 0
 	for page := 2; page < len(content)/bolt.PageSize; page++ {

@@ -61,6 +61,9 @@ func free(port int) bool {
 // otherwise, and ends it with the test.
 func serve(tb testing.TB, args ...string) *server {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("redis-server is started")
+	}
 	port := freePort(tb)
 	s := &server{tb: tb, address: "127.0.0.1:" + port}
 	s.args = append([]string{

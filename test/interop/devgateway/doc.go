@@ -7,7 +7,7 @@
 // lines, files of the development directory, HTTP. It imports none of the
 // project's packages, so that what it proves does not depend on them.
 //
-// How to read it: process.go is the process, serve.go that of production,
+// How to read it: programs.go builds, process.go is the process, serve.go that of production,
 // admin.go what is said to it; certs.go reads the development CA and issues
 // certificates to peers, front.go is a proxy that stands in front of one.
 //

@@ -24,17 +24,6 @@ const keptOutput = 64 << 10
 // ErrNotReady says that the process ended or stayed silent before it was ready.
 var ErrNotReady = errors.New("devgateway: not ready")
 
-// Build compiles the gateway into dir and returns the binary's path.
-func Build(ctx context.Context, dir string) (string, error) {
-	binary := filepath.Join(dir, "aepb-gateway")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", binary,
-		"github.com/aepb/aepb-gateway/cmd/aepb-gateway").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("devgateway: build: %w\n%s", err, out)
-	}
-	return binary, nil
-}
-
 // Deps is what a gateway process needs.
 type Deps struct {
 	Binary string   // from Build

@@ -233,3 +233,26 @@ func TestCertificatesServeAndIdentify(t *testing.T) {
 		t.Errorf("peer %s", peer)
 	}
 }
+
+// TestBuild_TakesWhatIsBuilt: where a folder is named nothing is compiled, and what is
+// not in it is not replaced in silence.
+func TestBuild_TakesWhatIsBuilt(t *testing.T) { //nolint:paralleltest // it sets a variable of the environment
+	built, dir := t.TempDir(), t.TempDir()
+	t.Setenv(builtVariable, built)
+	if _, err := Build(t.Context(), dir); !errors.Is(err, ErrNotBuilt) || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without the program: %v", err)
+	}
+	gateway := filepath.Join(built, "aepb-gateway")
+	if err := os.WriteFile(gateway, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Build(t.Context(), dir); err != nil || got != gateway {
+		t.Errorf("with it: %q, %v", got, err)
+	}
+	if _, err := BuildAll(t.Context(), dir); !errors.Is(err, ErrNotBuilt) {
+		t.Errorf("without aepbctl: %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("compiled all the same: %v, %v", left, err)
+	}
+}
