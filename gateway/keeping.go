@@ -67,7 +67,7 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 		g.Conversations.Remember(ctx, x.dialogueKey(rec.Task.ContextID), x.workflow, x.requestID)
 	}
 	err := g.tasks.SaveMerged(ctx, rec)
-	if isTaskEnded(err) && !r.keeping {
+	if _, ended := store.EndedAs(err); ended && !r.keeping {
 		r.reused = true
 		return x.sameID()
 	}
@@ -173,8 +173,8 @@ func (r *run) keepUp(ctx context.Context) bool {
 // soon as that can be: else the record would say that the work goes on for as long
 // as the process lives. An end that somebody else was told of first is posted here.
 func (r *run) unkept(ctx context.Context, err error) bool {
-	if before, ok := errors.AsType[*store.EndedError](err); ok {
-		if r.outdone = true; before.State == r.x.record.Task.Status.State {
+	if before, ok := store.EndedAs(err); ok {
+		if r.outdone = true; before == r.x.record.Task.Status.State {
 			r.tellOthers(ctx)
 		}
 		return true

@@ -114,12 +114,6 @@ func (g *Gateway) askAgent(ctx context.Context, x *exchange, rec *store.Record, 
 	return g.converse(g.lifetime(ctx, x), x, sealed)
 }
 
-// isTaskEnded reports whether the record says that the task has ended.
-func isTaskEnded(err error) bool {
-	_, ended := errors.AsType[*store.EndedError](err)
-	return ended
-}
-
 // subscribe begins a subscription with how the task stands, which the agent was asked
 // for with GetTask: a subscription must begin with the task, and is refused if it
 // has ended (A2A 1.0 section 3.1.6). Agents of A2A 0.3 do neither. Changes are then

@@ -11,15 +11,24 @@ import (
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
-// EndedError: the record says that the task has ended.
-type EndedError struct{ State canonical.State }
+// endedError: the record says that the task has ended.
+type endedError struct{ state canonical.State }
+
+// EndedAs reports whether an error says that the task has ended on record, and how.
+func EndedAs(err error) (canonical.State, bool) {
+	ended, ok := errors.AsType[*endedError](err)
+	if !ok {
+		return "", false
+	}
+	return ended.state, true
+}
 
 // Error says so.
-func (*EndedError) Error() string { return "the task has ended on record" }
+func (*endedError) Error() string { return "the task has ended on record" }
 
 // Unwrap is the error in the words of a native endpoint.
-func (e *EndedError) Unwrap() error {
-	if e.State == canonical.StateCanceled {
+func (e *endedError) Unwrap() error {
+	if e.state == canonical.StateCanceled {
 		return &problem.CanceledError{}
 	}
 	return ErrEnded
@@ -80,7 +89,7 @@ func (s *Store) UpdateRecord(ctx context.Context, rec *Record, merge func(now *R
 
 // SaveMerged saves what this replica knows over what others have written meanwhile: they
 // write about other things, unless they have ended the work. Then its error is an
-// *EndedError.
+// one that [EndedAs] knows.
 func (s *Store) SaveMerged(ctx context.Context, rec *Record) error {
 	_, err := s.UpdateRecord(ctx, rec, func(now *Record) (bool, error) {
 		if now == nil || now.IsReply() {
@@ -88,7 +97,7 @@ func (s *Store) SaveMerged(ctx context.Context, rec *Record) error {
 			return true, nil
 		}
 		if rec.Pushes = rec.Pushes || now.Pushes; now.Task.Status.State.Terminal() {
-			return false, &EndedError{now.Task.Status.State}
+			return false, &endedError{now.Task.Status.State}
 		}
 		rec.Revision = now.Revision
 		return true, nil
@@ -142,7 +151,7 @@ func (s *Store) saveLast(ctx context.Context, rec *Record) error {
 	case err != nil || now == nil || rec.Task.Status.State.Terminal():
 		return s.SaveMerged(ctx, rec)
 	case now.Task.Status.State.Terminal(), now.Runner != s.deps.Replica && now.Follower != s.deps.Replica, now.Round > rec.Round:
-		return &EndedError{now.Task.Status.State}
+		return &endedError{now.Task.Status.State}
 	}
 	rec.Revision, rec.Pushes = now.Revision, rec.Pushes || now.Pushes
 	ok, err := s.Save(ctx, rec)
