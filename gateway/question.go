@@ -216,12 +216,11 @@ func answersIn(rec *store.Record, invoke *canonical.Invoke) ([]canonical.Answer,
 	if rec.Resume == store.ResumeNone {
 		return nil, nil
 	}
-	answers, err := consent.Read(asked, invoke)
-	if _, unchecked := errors.AsType[*consent.UncheckedError](err); unchecked && rec.Resume == store.ResumeArgs { // the server judges them, as those of any call
-		asked = slices.Clone(asked)
-		asked[0].Schema = json.RawMessage(`{"type":"object"}`)
-		answers, err = consent.Read(asked, invoke)
+	read := consent.Read
+	if rec.Resume == store.ResumeArgs { // for arguments, not for consent
+		read = consent.ReadArguments
 	}
+	answers, err := read(asked, invoke)
 	_, missing := errors.AsType[*consent.MissingError](err)
 	talks := rec.Resume == store.ResumeTask && len(asked) == 1 && stream.Talk(asked[0])
 	if missing && talks && invoke.State == "" && len(invoke.Answers) == 0 {

@@ -2,6 +2,7 @@ package consent
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -42,8 +43,25 @@ func (e *UncheckedError) Unwrap() error {
 // the questions. Errors: [*MissingError] if a question has no answer;
 // [*canonical.Error] with [canonical.CodeBadParams] if an answer fits no question.
 func Read(asked []canonical.Input, invoke *canonical.Invoke) ([]canonical.Answer, error) {
+	return read(asked, invoke, rules{requires, Fit})
+}
+
+// ReadArguments is Read for the gateway's own question for the arguments of a call: data
+// is arguments also where the schema requires none, and means no consent. Arguments that
+// cannot be held against the schema pass: the server judges them, as those of any call.
+func ReadArguments(asked []canonical.Input, invoke *canonical.Invoke) ([]canonical.Answer, error) {
+	return read(asked, invoke, rules{func(json.RawMessage) bool { return true }, fitArguments})
+}
+
+// rules are what tells a question for consent from one for arguments.
+type rules struct {
+	takes func(schema json.RawMessage) bool // values alone answer a form
+	fit   func(canonical.Input, canonical.Answer) (canonical.Answer, error)
+}
+
+func read(asked []canonical.Input, invoke *canonical.Invoke, by rules) ([]canonical.Answer, error) {
 	if len(invoke.Answers) > 0 {
-		return Check(asked, invoke.Answers)
+		return check(asked, invoke.Answers, by.fit)
 	}
 	if empty(invoke.Turn.Parts) {
 		return nil, &MissingError{keys(asked)}
@@ -51,16 +69,20 @@ func Read(asked []canonical.Input, invoke *canonical.Invoke) ([]canonical.Answer
 	if len(asked) != 1 {
 		return nil, refused("several questions are open: answer each by its key, which is one of %s", quoted(keys(asked)))
 	}
-	answer, err := plain(asked[0], invoke.Turn.Parts)
+	answer, err := plain(asked[0], invoke.Turn.Parts, by.takes)
 	if err != nil {
 		return nil, err
 	}
-	return Check(asked, []canonical.Answer{answer})
+	return check(asked, []canonical.Answer{answer}, by.fit)
 }
 
 // Check holds answers against what was asked and returns one for each question, in
 // the order of the questions. Errors as in [Read], and [*UncheckedError].
 func Check(asked []canonical.Input, given []canonical.Answer) ([]canonical.Answer, error) {
+	return check(asked, given, Fit)
+}
+
+func check(asked []canonical.Input, given []canonical.Answer, fit func(canonical.Input, canonical.Answer) (canonical.Answer, error)) ([]canonical.Answer, error) {
 	found := make(map[string]canonical.Answer, len(given))
 	for _, a := range given {
 		if a.Key == "" && len(asked) == 1 {
@@ -73,7 +95,7 @@ func Check(asked []canonical.Input, given []canonical.Answer) ([]canonical.Answe
 		if _, twice := found[a.Key]; twice {
 			return nil, refused("the question %s is answered twice: answer it once", quote(a.Key))
 		}
-		checked, err := Fit(asked[at], a)
+		checked, err := fit(asked[at], a)
 		if err != nil {
 			return nil, err
 		}
@@ -124,12 +146,39 @@ func Fit(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
 	}
 }
 
+// fitArguments is Fit for the arguments of a call. A schema of arguments may take members
+// that it does not name.
+func fitArguments(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
+	if in.Mode != canonical.ModeForm || a.Action != canonical.Accept {
+		return Fit(in, a)
+	}
+	a, err := fitSchema(in, a)
+	if unchecked, ok := errors.AsType[*UncheckedError](err); ok && unchecked.Key == in.Key {
+		return a, nil
+	}
+	return a, err
+}
+
 func fitForm(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
+	a, err := fitSchema(in, a)
+	if err != nil {
+		return a, err
+	}
+	if why := foreign(in.Schema, a.Value); why != "" {
+		return a, misfit(in, why)
+	}
+	return a, nil
+}
+
+func fitSchema(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
 	if len(a.Value) == 0 && len(a.Parts) > 0 {
 		text := textOf(a.Parts)
 		value, _, ok := profile.Bind(in.Schema, text)
-		if !ok || strings.TrimSpace(text) == "" {
-			return a, misfit(in, "it wants values, not text")
+		switch {
+		case !ok || strings.TrimSpace(text) == "":
+			return a, misfit(in, wanted(in.Schema))
+		case isAnswerText(text):
+			return a, misfit(in, "the text is JSON that looks like another way of answering: send it as a data part")
 		}
 		a.Value = value
 	}
@@ -174,7 +223,6 @@ const replyProperty = "reply"
 // fitNative: the answer to a request that is no elicitation is its result, which has
 // no action (MCP, sampling and roots).
 func fitNative(in canonical.Input, a canonical.Answer) error {
-	members := map[string][]string{"sampling/createMessage": {"role", "content", "model"}, "roots/list": {"roots"}}
 	var method string
 	if in.Native != nil {
 		method = in.Native.Method
@@ -182,17 +230,14 @@ func fitNative(in canonical.Input, a canonical.Answer) error {
 	if a.Action != "" || len(a.Value) == 0 || a.Value[0] != '{' {
 		return refused("the answer to the question %s (%s) is the result of that request, without an action", quote(in.Key), method)
 	}
-	result := rawjson.Parse(a.Value, "")
-	for _, name := range members[method] {
-		if !result.Has(name) {
-			return refused("the answer to the question %s is no result of %s: it has no %q", quote(in.Key), method, name)
-		}
+	if why := misresult(method, rawjson.Parse(a.Value, "")); why != "" {
+		return refused("the answer to the question %s is no result of %s: %s", quote(in.Key), method, why)
 	}
 	return nil
 }
 
 // plain is what a message without answers of its own means for the only question.
-func plain(in canonical.Input, parts []canonical.Part) (canonical.Answer, error) {
+func plain(in canonical.Input, parts []canonical.Part, takes func(schema json.RawMessage) bool) (canonical.Answer, error) {
 	a := canonical.Answer{Key: in.Key, Action: canonical.Accept}
 	text := strings.TrimSpace(textOf(parts))
 	word := canonical.Action(strings.ToLower(text))
@@ -203,9 +248,13 @@ func plain(in canonical.Input, parts []canonical.Part) (canonical.Answer, error)
 		if said, ok, err := actionIn(in, data); ok || err != nil {
 			return said, err
 		}
-		if in.Mode != canonical.ModeText {
+		switch {
+		case in.Mode == canonical.ModeText:
+		case in.Mode == canonical.ModeForm && takes(in.Schema):
 			a.Value = data
 			return a, nil
+		default:
+			return a, noWord(in)
 		}
 	}
 	if in.Mode == canonical.ModeURL && word == done {
@@ -311,6 +360,16 @@ func misfit(in canonical.Input, why string) error {
 		Code: canonical.CodeBadParams, Schema: in.Schema,
 		Message: fmt.Sprintf("the answer to the question %s does not fit its form: %s. Answer with values that match the schema, decline or cancel", quote(in.Key), why),
 	}
+}
+
+// noWord: values alone do not say whether the user agrees.
+func noWord(in canonical.Input) error {
+	why := "its form requires no values, so that values alone are no consent"
+	if in.Mode == canonical.ModeURL {
+		why = "it asks for a visit to its URL, and takes no values"
+	}
+	return &canonical.Error{Code: canonical.CodeBadParams, Schema: in.Schema, Message: fmt.Sprintf(
+		`the message does not say whether the question %s is accepted: %s. Answer with {"action": "accept"}, with values in "content", or with the word accept, decline or cancel`, quote(in.Key), why)}
 }
 
 func noAction(in canonical.Input) error {

@@ -12,6 +12,7 @@ package form
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -259,6 +260,34 @@ func Choice(property json.RawMessage, text string) string {
 		}
 	}
 	return text
+}
+
+// Choices are the texts that a property takes, where it takes one of a list; by their
+// titles, if they have any. Nil: it takes others too.
+func Choices(property json.RawMessage) []string {
+	var declared struct {
+		Enum      []json.RawMessage `json:"enum"`
+		EnumNames []string          `json:"enumNames"`
+		OneOf     []choice          `json:"oneOf"`
+		AnyOf     []choice          `json:"anyOf"`
+	}
+	if json.Unmarshal(property, &declared) != nil {
+		return nil
+	}
+	var texts []string
+	for i, value := range declared.Enum {
+		c := choice{Const: value}
+		if i < len(declared.EnumNames) {
+			c.Title = declared.EnumNames[i]
+		}
+		declared.OneOf = append(declared.OneOf, c)
+	}
+	for _, c := range slices.Concat(declared.OneOf, declared.AnyOf) {
+		if value, ok := c.value(); ok {
+			texts = append(texts, cmp.Or(c.Title, value))
+		}
+	}
+	return texts
 }
 
 type choice struct {
