@@ -121,6 +121,10 @@ vet: ## go vet
 arch: ## the rules of the house alone: imports, egress, sizes, documentation
 	$(GO) test -count=1 ./test/arch
 
+.PHONY: meters
+meters: ## the figures of the tree that may only fall, with their ceilings and worst places
+	@$(GO) test -count=1 -run '^TestMeters$$' -v ./test/arch | sed -E '/^(=== |--- PASS|PASS$$|ok )/d; s/^    //'
+
 .PHONY: check
 check: lint vet tidy test clean-tree ## all that must hold before a change goes in
 
