@@ -9,7 +9,8 @@
 // To read it: arch_test.go runs every check twice, once over the repository
 // and once over planted violations, because a check that cannot fail proves
 // nothing. tree_test.go parses the sources; the other files hold the checks by
-// subject.
+// subject. meters_test.go has the figures that may only fall, with the ceiling
+// of each; the other meters files compute them.
 //
 // Everything is syntax, nothing is type-checked: the checks run in a second,
 // and on a tree that does not build.
