@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/grpctest"
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/policy"
@@ -181,8 +182,7 @@ func TestExtendedCard_Relayed(t *testing.T) {
 			t.Errorf("%s: a caller without credentials got %d %s", name, got.status, got.body)
 		}
 	}
-	octets, err := peers.Request("GetExtendedAgentCard", `{"tenant":"vault"}`)
-	must(t, err)
+	octets := grpctest.Request(t, "GetExtendedAgentCard", `{"tenant":"vault"}`)
 	heard := b.remote(t, b.clientTLS(t, b.dev.Client)).Call(t.Context(), "GetExtendedAgentCard", [][]byte{octets})
 	answer := string(bytes.Join(heard.Messages, nil))
 	if !strings.Contains(answer, "secret") || !strings.Contains(answer, b.rpc) || strings.Contains(answer, server.URL) {

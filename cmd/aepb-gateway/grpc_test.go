@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/grpctest"
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
@@ -17,12 +18,9 @@ import (
 )
 
 // remote is a caller over gRPC, as the development client or with other settings.
-func (b *bed) remote(t *testing.T, conf *tls.Config) *peers.Caller {
+func (b *bed) remote(t *testing.T, conf *tls.Config) *grpctest.Caller {
 	t.Helper()
-	c, err := peers.NewCaller(b.rpc, conf)
-	must(t, err)
-	t.Cleanup(func() { must(t, c.Close()) })
-	return c
+	return grpctest.New(t, b.rpc, conf)
 }
 
 // overGRPC starts an agent that speaks gRPC alone and lists it as "caller".
@@ -42,9 +40,7 @@ func (b *bed) overGRPC(t *testing.T) *peers.A2AAgent {
 // request serialises a request for an agent.
 func request(t *testing.T, method, text string) []byte {
 	t.Helper()
-	octets, err := peers.Request(method, text)
-	must(t, err)
-	return octets
+	return grpctest.Request(t, method, text)
 }
 
 // messageTo is a text to an agent, in JSON.
@@ -95,7 +91,7 @@ func TestGRPCDoor(t *testing.T) {
 	b := newBed(t, plan{})
 	b.overGRPC(t)
 	c := b.remote(t, b.clientTLS(t, b.dev.Client))
-	call := func(t *testing.T, method string, octets []byte, fields ...string) peers.Heard {
+	call := func(t *testing.T, method string, octets []byte, fields ...string) grpctest.Reply {
 		t.Helper()
 		got := c.Call(t.Context(), method, [][]byte{octets}, fields...)
 		if got.Code != "OK" || len(got.Messages) == 0 {
@@ -277,7 +273,7 @@ func TestGRPCDoorLimits(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{config: config.Config{Limits: config.Limits{Rate: 0.001, Burst: 2}}})
 	c := b.remote(t, b.clientTLS(t, b.dev.Client))
-	var last peers.Heard
+	var last grpctest.Reply
 	for range 4 {
 		last = c.Call(t.Context(), "SendMessage", [][]byte{[]byte("no message at all")})
 	}

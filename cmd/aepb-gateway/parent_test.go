@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
+	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/grpctest"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/ect/identity"
@@ -136,7 +136,7 @@ func (b *bed) namings(t *testing.T, mint *lineal) map[string]naming {
 	}
 }
 
-func (b *bed) overStub(stub *peers.Caller, mint *lineal) naming {
+func (b *bed) overStub(stub *grpctest.Caller, mint *lineal) naming {
 	return func(t *testing.T, parent string, par ...ect.ID) string {
 		t.Helper()
 		octets := request(t, "SendMessage", messageTo("abacus", greeting))

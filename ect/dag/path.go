@@ -39,9 +39,6 @@ func NodeOf(v ect.Verified) Node {
 	return Node{ID: v.ID(), Workflow: v.Workflow(), Issuer: v.Issuer(), Act: v.Act(), Parents: v.Parents(), Leg: legOf(leg)}
 }
 
-// NodeOfToken makes the node of a token of ours.
-func NodeOfToken(t ect.Token) Node { return nodeOf(t.Claims()) }
-
 // NodeOfRecord makes the node of a token in the evidence store. A store holds
 // what was signed or verified here, so the token is read and not judged again.
 func NodeOfRecord(r ect.Record) Node {

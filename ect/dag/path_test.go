@@ -440,7 +440,7 @@ func TestNodes(t *testing.T) {
 		}
 		wanted := dag.Node{ID: token.ID(), Issuer: gateway, Act: c.Act, Parents: c.Parents, Leg: want}
 		for name, got := range map[string]dag.Node{
-			"token": dag.NodeOfToken(token), "verified": dag.NodeOf(verified), "record": dag.NodeOfRecord(found[0]),
+			"verified": dag.NodeOf(verified), "record": dag.NodeOfRecord(found[0]),
 		} {
 			if diff := cmp.Diff(wanted, got); diff != "" {
 				t.Errorf("leg %s of a %s (-want +got):\n%s", leg, name, diff)

@@ -39,18 +39,18 @@ func (e *UncheckedError) Unwrap() error {
 	return &canonical.Error{Code: canonical.CodeBadParams, Message: e.Error()}
 }
 
-// Read returns the answers that a message gives to what was asked, in the order of
+// Read returns the answers that a message gives to what was questions, in the order of
 // the questions. Errors: [*MissingError] if a question has no answer;
 // [*canonical.Error] with [canonical.CodeBadParams] if an answer fits no question.
-func Read(asked []canonical.Input, invoke *canonical.Invoke) ([]canonical.Answer, error) {
-	return read(asked, invoke, rules{requires, Fit})
+func Read(questions []canonical.Input, invoke *canonical.Invoke) ([]canonical.Answer, error) {
+	return read(questions, invoke, rules{requires, Fit})
 }
 
 // ReadArguments is Read for the gateway's own question for the arguments of a call: data
 // is arguments also where the schema requires none, and means no consent. Arguments that
 // cannot be held against the schema pass: the server judges them, as those of any call.
-func ReadArguments(asked []canonical.Input, invoke *canonical.Invoke) ([]canonical.Answer, error) {
-	return read(asked, invoke, rules{func(json.RawMessage) bool { return true }, fitArguments})
+func ReadArguments(questions []canonical.Input, invoke *canonical.Invoke) ([]canonical.Answer, error) {
+	return read(questions, invoke, rules{func(json.RawMessage) bool { return true }, fitArguments})
 }
 
 // rules are what tells a question for consent from one for arguments.
@@ -59,51 +59,51 @@ type rules struct {
 	fit   func(canonical.Input, canonical.Answer) (canonical.Answer, error)
 }
 
-func read(asked []canonical.Input, invoke *canonical.Invoke, by rules) ([]canonical.Answer, error) {
+func read(questions []canonical.Input, invoke *canonical.Invoke, by rules) ([]canonical.Answer, error) {
 	if len(invoke.Answers) > 0 {
-		return check(asked, invoke.Answers, by.fit)
+		return check(questions, invoke.Answers, by.fit)
 	}
 	if empty(invoke.Turn.Parts) {
-		return nil, &MissingError{keys(asked)}
+		return nil, &MissingError{keys(questions)}
 	}
-	if len(asked) != 1 {
-		return nil, refused("several questions are open: answer each by its key, which is one of %s", quoted(keys(asked)))
+	if len(questions) != 1 {
+		return nil, refused("several questions are open: answer each by its key, which is one of %s", quoted(keys(questions)))
 	}
-	answer, err := plain(asked[0], invoke.Turn.Parts, by.takes)
+	answer, err := plain(questions[0], invoke.Turn.Parts, by.takes)
 	if err != nil {
 		return nil, err
 	}
-	return check(asked, []canonical.Answer{answer}, by.fit)
+	return check(questions, []canonical.Answer{answer}, by.fit)
 }
 
-// Check holds answers against what was asked and returns one for each question, in
+// Check holds answers against what was questions and returns one for each question, in
 // the order of the questions. Errors as in [Read], and [*UncheckedError].
-func Check(asked []canonical.Input, given []canonical.Answer) ([]canonical.Answer, error) {
-	return check(asked, given, Fit)
+func Check(questions []canonical.Input, given []canonical.Answer) ([]canonical.Answer, error) {
+	return check(questions, given, Fit)
 }
 
-func check(asked []canonical.Input, given []canonical.Answer, fit func(canonical.Input, canonical.Answer) (canonical.Answer, error)) ([]canonical.Answer, error) {
+func check(questions []canonical.Input, given []canonical.Answer, fit func(canonical.Input, canonical.Answer) (canonical.Answer, error)) ([]canonical.Answer, error) {
 	found := make(map[string]canonical.Answer, len(given))
 	for _, a := range given {
-		if a.Key == "" && len(asked) == 1 {
-			a.Key = asked[0].Key
+		if a.Key == "" && len(questions) == 1 {
+			a.Key = questions[0].Key
 		}
-		at := slices.IndexFunc(asked, func(in canonical.Input) bool { return in.Key == a.Key })
+		at := slices.IndexFunc(questions, func(in canonical.Input) bool { return in.Key == a.Key })
 		if at < 0 {
-			return nil, refused("there is no question %s: answer %s", quote(a.Key), quoted(keys(asked)))
+			return nil, refused("there is no question %s: answer %s", quote(a.Key), quoted(keys(questions)))
 		}
 		if _, twice := found[a.Key]; twice {
 			return nil, refused("the question %s is answered twice: answer it once", quote(a.Key))
 		}
-		checked, err := fit(asked[at], a)
+		checked, err := fit(questions[at], a)
 		if err != nil {
 			return nil, err
 		}
 		found[a.Key] = checked
 	}
 	var missing []string
-	answers := make([]canonical.Answer, 0, len(asked))
-	for _, in := range asked {
+	answers := make([]canonical.Answer, 0, len(questions))
+	for _, in := range questions {
 		a, ok := found[in.Key]
 		if !ok {
 			missing = append(missing, in.Key)
@@ -364,12 +364,8 @@ func misfit(in canonical.Input, why string) error {
 
 // noWord: values alone do not say whether the user agrees.
 func noWord(in canonical.Input) error {
-	why := "its form requires no values, so that values alone are no consent"
-	if in.Mode == canonical.ModeURL {
-		why = "it asks for a visit to its URL, and takes no values"
-	}
 	return &canonical.Error{Code: canonical.CodeBadParams, Schema: in.Schema, Message: fmt.Sprintf(
-		`the message does not say whether the question %s is accepted: %s. Answer with {"action": "accept"}, with values in "content", or with the word accept, decline or cancel`, quote(in.Key), why)}
+		`the message does not say whether the question %s is accepted: it requires no values, so that values alone are no consent. Answer with {"action": "accept"}, with values in "content", or with the word accept, decline or cancel`, quote(in.Key))}
 }
 
 func noAction(in canonical.Input) error {
@@ -380,10 +376,10 @@ func refused(format string, args ...any) error {
 	return &canonical.Error{Code: canonical.CodeBadParams, Message: fmt.Sprintf(format, args...)}
 }
 
-func keys(asked []canonical.Input) []string {
-	list := make([]string, len(asked))
-	for i := range asked {
-		list[i] = asked[i].Key
+func keys(questions []canonical.Input) []string {
+	list := make([]string, len(questions))
+	for i := range questions {
+		list[i] = questions[i].Key
 	}
 	return list
 }

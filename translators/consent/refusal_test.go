@@ -114,7 +114,7 @@ func TestRead_RefusalNamesWhatIsWanted(t *testing.T) {
 	mail := `{"type":"object","properties":{"mail":{"type":"string","format":"email"}},"required":["mail"]}`
 	size := `{"type":"object","properties":{"size":{"type":"string","enum":["s","m"]}},"required":["size"]}`
 	for schema, want := range map[string]string{
-		mail: `the format "email"`, size: `one of "s", "m"`, colourForm: `one of "Red", "None"`, ageForm: "the type integer", certainForm: "the type boolean",
+		mail: `the format "email"`, size: `one of "s", "m"`, colourForm: `one of "Red", "None"`, ageForm: "the type \"integer\"", certainForm: "the type \"boolean\"",
 	} {
 		_, err := consent.Read([]canonical.Input{formOf(schema)}, &canonical.Invoke{Turn: canonical.Content{Parts: text("nope")}})
 		if err == nil || !strings.Contains(err.Error(), want) {

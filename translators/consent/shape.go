@@ -94,33 +94,26 @@ func foreign(schema, value json.RawMessage) string {
 
 // wanted says what a form wants in place of a text that does not fit it.
 func wanted(schema json.RawMessage) string {
-	if len(schema) == 0 || schema[0] != '{' {
-		return "it wants values, not text"
-	}
+	const values = "it wants values, not text"
 	o := rawjson.Parse(schema, "")
 	required, _ := o.Strings("required")
 	properties := o.Object("properties")
-	if len(required) != 1 || properties == nil {
-		return "it wants values, not text"
+	if o.Err() != nil || properties == nil || len(required) != 1 {
+		return values
 	}
 	declared := properties.Peek(required[0])
-	if len(declared) == 0 || declared[0] != '{' {
-		return "it wants values, not text"
-	}
 	if choices := form.Choices(declared); len(choices) > 0 {
 		return "it wants one of " + quoted(choices)
 	}
-	kind, _ := rawjson.Parse(declared, "").String("type")
-	format, _ := rawjson.Parse(declared, "").String("format")
-	switch {
+	property := rawjson.Parse(declared, "")
+	kind, _ := property.String("type")
+	switch format, _ := property.String("format"); {
 	case kind == "string" && format != "":
 		return "it wants a text of the format " + quote(format)
-	case kind == "string":
-		return "the text does not fit"
-	case kind != "":
-		return "it wants a value of the type " + kind + " as data, not text"
+	case kind != "string" && kind != "":
+		return "it wants a value of the type " + quote(kind) + " as data, not text"
 	}
-	return "it wants values, not text"
+	return values
 }
 
 // misresult is why an object is no result of a request for sampling or roots (MCP,
@@ -129,30 +122,34 @@ func misresult(method string, result *rawjson.Object) string {
 	switch method {
 	case "sampling/createMessage":
 		role, _ := rawjson.Unquote(result.Peek("role"))
-		model, named := rawjson.Unquote(result.Peek("model"))
+		model, _ := rawjson.Unquote(result.Peek("model"))
 		content := result.Peek("content")
 		switch {
 		case role != "assistant":
 			return `its "role" is not "assistant"`
-		case !named || model == "":
+		case model == "":
 			return `it names no "model"`
 		case len(content) == 0 || content[0] != '{' && content[0] != '[':
 			return `its "content" is neither an object nor a list`
 		}
 	case "roots/list":
-		var roots []json.RawMessage
-		if given := result.Peek("roots"); len(given) == 0 || given[0] != '[' || json.Unmarshal(given, &roots) != nil {
-			return `its "roots" are no list`
-		}
-		for _, root := range roots {
-			uri, named := "", len(root) > 0 && root[0] == '{'
-			if named {
-				uri, named = rawjson.Unquote(rawjson.Parse(root, "").Peek("uri"))
-			}
-			if !named || uri == "" {
-				return `one of its "roots" has no "uri"`
-			}
+		if given := result.Peek("roots"); !areRoots(given) {
+			return `its "roots" are no list of objects with a "uri"`
 		}
 	}
 	return ""
+}
+
+func areRoots(given json.RawMessage) bool {
+	var roots []json.RawMessage
+	if len(given) == 0 || given[0] != '[' || json.Unmarshal(given, &roots) != nil {
+		return false
+	}
+	return !slices.ContainsFunc(roots, func(root json.RawMessage) bool {
+		if root[0] != '{' {
+			return true
+		}
+		uri, _ := rawjson.Unquote(rawjson.Parse(root, "").Peek("uri"))
+		return uri == ""
+	})
 }

@@ -76,12 +76,6 @@ func Marker(mark Mark, form string, request Frame) Frame {
 	return f
 }
 
-// Final reports whether an event of ours says that it is the last.
-func Final(body []byte) bool {
-	o, err := Open(body)
-	return err == nil && o.in != nil && string(rawjson.Parse(o.in.object, "").Peek(memberFinal)) == "true"
-}
-
 // settled: nothing more comes unless somebody acts.
 func settled(s canonical.State) bool {
 	return s.Terminal() || s == canonical.StateInputRequired || s == canonical.StateAuthRequired

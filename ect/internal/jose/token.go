@@ -18,18 +18,6 @@ func Hash(text []byte) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// Base64 says whether all of a text is of the base64url alphabet.
-func Base64(text string) bool {
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-', c == '_':
-		default:
-			return false
-		}
-	}
-	return true
-}
-
 // Decode reads unpadded base64url in its one canonical spelling. The decoder
 // alone would skip line breaks and let stray bits pass.
 func Decode(text, what string) ([]byte, error) {

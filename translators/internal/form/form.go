@@ -235,12 +235,7 @@ func sizedNumber(number string) bool {
 // of the choices of a property (oneOf or anyOf with const and title, or enum with
 // enumNames; MCP, elicitation). Text that is no title is returned as it is.
 func Choice(property json.RawMessage, text string) string {
-	var declared struct {
-		Enum      []json.RawMessage `json:"enum"`
-		EnumNames []string          `json:"enumNames"`
-		OneOf     []choice          `json:"oneOf"`
-		AnyOf     []choice          `json:"anyOf"`
-	}
+	var declared choices
 	if json.Unmarshal(property, &declared) != nil {
 		return text
 	}
@@ -265,12 +260,7 @@ func Choice(property json.RawMessage, text string) string {
 // Choices are the texts that a property takes, where it takes one of a list; by their
 // titles, if they have any. Nil: it takes others too.
 func Choices(property json.RawMessage) []string {
-	var declared struct {
-		Enum      []json.RawMessage `json:"enum"`
-		EnumNames []string          `json:"enumNames"`
-		OneOf     []choice          `json:"oneOf"`
-		AnyOf     []choice          `json:"anyOf"`
-	}
+	var declared choices
 	if json.Unmarshal(property, &declared) != nil {
 		return nil
 	}
@@ -288,6 +278,14 @@ func Choices(property json.RawMessage) []string {
 		}
 	}
 	return texts
+}
+
+// choices are the ways in which a property lists what it takes.
+type choices struct {
+	Enum      []json.RawMessage `json:"enum"`
+	EnumNames []string          `json:"enumNames"`
+	OneOf     []choice          `json:"oneOf"`
+	AnyOf     []choice          `json:"anyOf"`
 }
 
 type choice struct {
