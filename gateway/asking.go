@@ -124,7 +124,7 @@ func (r *run) await(ctx context.Context, a *asked) (step, bool, error) {
 	}
 	var lost, stopped <-chan struct{}
 	if a.heard {
-		lost = r.mail.Lost().Done()
+		lost = r.mail.Disrupted().Done()
 	}
 	if r.x.scope.stopped != nil {
 		stopped = r.x.scope.stopped.Done()

@@ -37,8 +37,13 @@ func newLedger(t *testing.T, b *bed) *ledger {
 	return l
 }
 
-// observe lets the ledger see the entries that a gateway stores.
-func (l *ledger) observe(entries store.Entries) store.Entries { return &workbook{entries, l} }
+// observe lets the ledger see the entries that a gateway stores; nil: nothing sees them.
+func (l *ledger) observe(entries store.Entries) store.Entries {
+	if l == nil {
+		return entries
+	}
+	return &workbook{entries, l}
+}
 
 // Put implements ect.Store.
 func (l *ledger) Put(ctx context.Context, r ect.Record) error {

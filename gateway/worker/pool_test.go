@@ -91,9 +91,9 @@ func BenchmarkPool_Go(b *testing.B) {
 
 // deep takes n KiB of stack.
 func deep(n int) byte {
-	var room [1 << 10]byte
+	var space [1 << 10]byte
 	if n > 0 {
-		room[n] = deep(n - 1)
+		space[n] = deep(n - 1)
 	}
-	return room[0]
+	return space[0]
 }

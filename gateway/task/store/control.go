@@ -50,18 +50,18 @@ func (r *Record) ForRound(answers []canonical.Answer) []AnswerForRound {
 // ControlQueue is where one execution reads control messages. Each execution has its own,
 // named in the record, so that it reads nothing that was meant for another.
 type ControlQueue struct {
-	canceled context.Context //nolint:containedctx // a signal, not a lifetime
-	lost     context.Context //nolint:containedctx // a signal, not a lifetime
-	answers  chan []AnswerForRound
-	end      context.CancelFunc
-	lose     context.CancelFunc
+	canceled  context.Context //nolint:containedctx // a signal, not a lifetime
+	disrupted context.Context //nolint:containedctx // a signal, not a lifetime
+	answers   chan []AnswerForRound
+	end       context.CancelFunc
+	lose      context.CancelFunc
 }
 
 // Canceled ends when a control message cancels the work.
 func (q *ControlQueue) Canceled() context.Context { return q.canceled }
 
-// Lost ends when the store was away for so long that messages may have been lost.
-func (q *ControlQueue) Lost() context.Context { return q.lost }
+// Disrupted ends when the store was away for so long that messages may have been lost.
+func (q *ControlQueue) Disrupted() context.Context { return q.disrupted }
 
 // Answers are the answers, as they come.
 func (q *ControlQueue) Answers() <-chan []AnswerForRound { return q.answers }
@@ -80,7 +80,7 @@ func (s *Store) OpenQueue(key EntryKey) (*ControlQueue, error) {
 	q := &ControlQueue{answers: make(chan []AnswerForRound)}
 	var cancel context.CancelFunc
 	q.canceled, cancel = context.WithCancel(context.Background())
-	q.lost, q.lose = context.WithCancel(context.Background())
+	q.disrupted, q.lose = context.WithCancel(context.Background())
 	life, end := context.WithCancel(context.Background())
 	q.end = end
 	started := s.deps.Queues.GoFor(key.OwnerOf(), 0, func(ctx context.Context) {

@@ -132,8 +132,8 @@ func TestFailLost_SettlesWhatIsKnown(t *testing.T) {
 // work, and the others see the result.
 func TestFailLost_AnotherReplicaWasFirst(t *testing.T) {
 	t.Parallel()
-	lost := Record{Ownership: Ownership{Runner: "gone"}, AsTold: AsTold{Task: canonical.Task{Status: canonical.Status{State: canonical.StateWorking}}}}
-	s, entries, rec := stored(t, lost)
+	working := Record{Ownership: Ownership{Runner: "gone"}, AsTold: AsTold{Task: canonical.Task{Status: canonical.Status{State: canonical.StateWorking}}}}
+	s, entries, rec := stored(t, working)
 	first := *rec
 	first.Runner, first.Task.Status.State = "", canonical.StateCanceled
 	entries.swap = func() {
@@ -145,14 +145,14 @@ func TestFailLost_AnotherReplicaWasFirst(t *testing.T) {
 		t.Errorf("it is %+v, %v", rec, err)
 	}
 
-	s, entries, rec = stored(t, lost)
+	s, entries, rec = stored(t, working)
 	entries.swap = func() { _ = entries.Delete(t.Context(), rec.Key) }
 	var refused *canonical.Error
 	if err := failLost(t, s, rec); !errors.As(err, &refused) || refused.Code != canonical.CodeTaskNotFound {
 		t.Errorf("without its record: %v", err)
 	}
 
-	s, entries, rec = stored(t, lost)
+	s, entries, rec = stored(t, working)
 	entries.get = func() error { return &state.UnavailableError{} }
 	var away *problem.RecordingError
 	if err := failLost(t, s, rec); !errors.As(err, &away) || rec.Runner != "gone" {
@@ -268,8 +268,8 @@ func TestHeartbeat_BusyReplicaIsAlive(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-time.After(10 * LeaseTTL)
-		if lost, err := other.IsOwnerLost(t.Context(), &Record{Ownership: Ownership{Runner: "busy"}}); lost || err != nil {
-			t.Errorf("another replica takes it for lost: %v, %v", lost, err)
+		if gone, err := other.IsOwnerLost(t.Context(), &Record{Ownership: Ownership{Runner: "busy"}}); gone || err != nil {
+			t.Errorf("another replica takes it for lost: %v, %v", gone, err)
 		}
 	})
 }
