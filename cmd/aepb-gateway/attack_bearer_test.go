@@ -64,7 +64,7 @@ func (k tokenKey) token(t *testing.T, sub, aud string, life time.Duration) strin
 // own forgiven; or to pass without a certificate.
 func TestAttack_BearerTokenBesideACertificate(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, plan{serve: true, config: config.Config{Limits: config.Limits{Rate: 1, Burst: 40}}}) // of which the machine's speed adds little
+	b := newBed(t, plan{serve: true})
 	key, forger := b.newTokenKey(t), tokenKey{}
 	var err error
 	forger.PrivateKey, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -119,7 +119,7 @@ func TestAttack_BearerTokenBesideACertificate(t *testing.T) {
 // bounds also those that name one and are forged.
 func TestAttack_FailedBearersLockOutTheirAddress(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, plan{serve: true})
+	b := newBed(t, plan{serve: true, config: config.Config{Limits: config.Limits{Rate: 1, Burst: 40}}}) // of which the machine's speed adds little
 	key, forger := b.newTokenKey(t), tokenKey{}
 	var err error
 	forger.PrivateKey, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
