@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	maxAnswers    = 256             // that one execution is ever given
+	maxAnswers    = 256             // that wait for one execution
 	receiveRetry  = time.Second     // between two attempts while the store is away
 	cancelPending = 2 * time.Second // how long a cancellation waits for a request that may have just begun, at another replica
 )
@@ -127,10 +127,32 @@ func (s *Store) readInto(ctx context.Context, q *ControlQueue, key EntryKey, can
 		}
 		select {
 		case q.answers <- message.Answers[taken:]:
-			taken = len(message.Answers)
+			taken = s.forget(ctx, key, len(message.Answers))
 		case <-ctx.Done():
 		}
 	}
+}
+
+// forget drops the first answers, which were taken, once they fill half of the entry, so
+// that a long call can go on being answered. It returns how many taken answers are left.
+func (s *Store) forget(ctx context.Context, key EntryKey, taken int) int {
+	if taken < maxAnswers/2 {
+		return taken
+	}
+	_, err := s.Update(ctx, key, func(entry Entry) ([]byte, time.Time, error) {
+		var all ControlMessage
+		if err := json.Unmarshal(entry.Value, &all); err != nil {
+			return nil, time.Time{}, ErrUnreadable
+		}
+		all.Answers = all.Answers[min(taken, len(all.Answers)):]
+		all.Questions = all.Questions[max(0, len(all.Questions)-maxAnswers):]
+		value, err := json.Marshal(all)
+		return value, entry.Until, err
+	})
+	if err != nil {
+		return taken // with the next answer again
+	}
+	return 0
 }
 
 // receive waits for the next control message. An empty one says to go on waiting.

@@ -1,0 +1,90 @@
+package store
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+func answer(n int) ControlMessage {
+	return ControlMessage{Answers: []AnswerForRound{{Answer: canonical.Answer{Key: strconv.Itoa(n)}}}}
+}
+
+// TestQueue_LongCallIsAnswered: finding F9. Answers that were taken make room for more,
+// however many a call needs; each arrives once, in order.
+func TestQueue_LongCallIsAnswered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, key := newReplica(t, "here", memory.Entries()), EntryKey{Kind: KindControl, Group: "g", ID: "q"}
+		q, err := s.OpenQueue(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Close()
+		const calls = 3 * maxAnswers
+		for n := range calls {
+			if err := s.Send(t.Context(), key, answer(n)); err != nil {
+				t.Fatalf("answer %d is refused: %v", n, err)
+			}
+			got := <-q.Answers()
+			if len(got) != 1 || got[0].Key != strconv.Itoa(n) {
+				t.Fatalf("answer %d arrives as %+v", n, got)
+			}
+		}
+	})
+}
+
+// TestQueue_IsBounded: answers that are not taken are refused beyond a number.
+func TestQueue_IsBounded(t *testing.T) {
+	t.Parallel()
+	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, key := newReplica(t, "here", memory.Entries()), EntryKey{Kind: KindControl, Group: "g", ID: "q"}
+	for n := range maxAnswers {
+		if err := s.Send(t.Context(), key, answer(n)); err != nil {
+			t.Fatalf("answer %d: %v", n, err)
+		}
+	}
+	if _, refused := errors.AsType[*problem.ConflictError](s.Send(t.Context(), key, answer(maxAnswers))); !refused {
+		t.Error("an answer more than the queue holds is taken")
+	}
+}
+
+// TestQueue_CancelFromAnotherReplica: a control message of another replica ends the work,
+// and the queue's entry is deleted with it.
+func TestQueue_CancelFromAnotherReplica(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		here, other := newReplica(t, "here", memory.Entries()), newReplica(t, "other", memory.Entries())
+		key := EntryKey{Kind: KindControl, Group: "g", ID: "q"}
+		q, err := here.OpenQueue(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Close()
+		if err := other.Send(t.Context(), key, ControlMessage{Cancel: true}); err != nil {
+			t.Fatal(err)
+		}
+		<-q.Canceled().Done()
+		synctest.Wait()
+		if _, ok, err := memory.Entries().Get(t.Context(), key); ok || err != nil {
+			t.Errorf("the entry is still there: %v, %v", ok, err)
+		}
+	})
+}
