@@ -26,6 +26,8 @@ const (
 	doInsist   = "insist"
 	doAskURL   = "askurl"   // to visit a URL
 	doAskEmpty = "askempty" // for a form without values
+	doAskNote  = "asknote"  // for a form of which no value is required
+	doAskFlag  = "askflag"  // for a form that requires yes or no
 	doAskModel = "askmodel" // for a message of the caller's model
 	doAskRoots = "askroots" // for the caller's roots
 )
@@ -34,6 +36,8 @@ const (
 var kindsAsked = map[string]canonical.Input{
 	doAskURL:   {Key: "visit", Mode: canonical.ModeURL, Prompt: textPart("sign in"), URL: "https://sign.example/in"},
 	doAskEmpty: {Key: "confirm", Mode: canonical.ModeForm, Prompt: textPart("go on?"), Schema: json.RawMessage(`{"type":"object","properties":{}}`)},
+	doAskNote:  {Key: "note", Mode: canonical.ModeForm, Prompt: textPart("delete all?"), Schema: json.RawMessage(`{"type":"object","properties":{"note":{"type":"string"},"force":{"type":"boolean"}}}`)},
+	doAskFlag:  {Key: "flag", Mode: canonical.ModeForm, Prompt: textPart("sure?"), Schema: json.RawMessage(`{"type":"object","properties":{"sure":{"type":"boolean"}},"required":["sure"]}`)},
 	doAskModel: {Key: "model", Mode: canonical.ModeNative, Native: &canonical.Native{
 		Method: "sampling/createMessage",
 		Params: json.RawMessage(`{"messages":[{"role":"user","content":{"type":"text","text":"what is your name?"}}],"maxTokens":10}`),
@@ -85,12 +89,34 @@ func kinds() []kind {
 			{name: "accept, with values", answer: answer(canonical.Accept, `{"name":"Ada"}`)},
 			{name: "text: done", accepts: true, words: "done"},
 			{name: "another text", words: "Ada"},
+			{name: "data: {}", data: `{}`},
 			{name: "accept, another caller", accepts: true, answer: answer(canonical.Accept, ""), other: true},
 		}, refusals...)...)},
 		{"A form without values", all, []string{byRequest, inResult, byTask, bySocket}, ask(doAskEmpty, append([]response{
 			{name: "accept", accepts: true, answer: answer(canonical.Accept, `{}`)},
+			{name: "accept, with values", answer: answer(canonical.Accept, `{"decline":true}`)},
 			{name: "text: accept", accepts: true, words: "accept"},
 			{name: "another text", words: "Ada"},
+			{name: "data: {}", data: `{}`},
+			{name: "data: confirm false", data: `{"confirm":false}`},
+			{name: "data: decline true", data: `{"decline":true}`},
+			{name: "data: inputResponses", data: `{"inputResponses":{"confirm":{"action":"decline"}}}`},
+		}, refusals...)...)},
+		{"A form of which no value is required", all, []string{byRequest, inResult, byTask, bySocket}, ask(doAskNote, append([]response{
+			{name: "accept", accepts: true, answer: answer(canonical.Accept, `{}`)},
+			{name: "accept, a value", accepts: true, answer: answer(canonical.Accept, `{"note":"now"}`)},
+			{name: "accept, decline true", answer: answer(canonical.Accept, `{"note":"now","decline":true}`)},
+			{name: "text: no", words: "no"},
+			{name: "data: a value", data: `{"note":"never"}`},
+			{name: "data: force false", data: `{"force":false}`},
+		}, refusals...)...)},
+		{"A form that requires yes or no", all, []string{byRequest, inResult, byTask, bySocket}, ask(doAskFlag, append([]response{
+			{name: "accept, true", accepts: true, answer: answer(canonical.Accept, `{"sure":true}`)},
+			{name: "accept, false", accepts: true, answer: answer(canonical.Accept, `{"sure":false}`)},
+			{name: "accept, no values", answer: answer(canonical.Accept, `{}`)},
+			{name: "text: no", words: "no"},
+			{name: "data: sure false", accepts: true, data: `{"sure":false}`},
+			{name: "data: decline true", data: `{"decline":true}`},
 		}, refusals...)...)},
 		{"A message of the caller's model (sampling)", all, []string{byRequest, inResult}, ask(doAskModel,
 			response{name: "a message", accepts: true, answer: answer("", message)},

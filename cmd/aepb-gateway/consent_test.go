@@ -45,6 +45,7 @@ type response struct {
 	empty   bool   // no answer at all
 	other   bool   // by another caller
 	words   string // a message of these words, in place of an answer
+	data    string // a message with this data, in place of an answer
 	do      string // what the agent is told first; empty: to ask for a name
 	args    string // the same as arguments of its tool, for which there are no words
 }
@@ -158,11 +159,14 @@ func (c *caller) responds(ctx context.Context, r response, other *caller, say fu
 	if task := h.task(); next == nil || c.words() == mcp.Binding && task != nil && len(task.Inputs) == 0 { // MCP has no answer to a task that names no question
 		return notAsked(h, say)
 	}
-	if r.empty || r.words != "" {
+	if r.empty || r.words != "" || r.data != "" {
 		invoke, _ := next.Body.(*canonical.Invoke)
 		invoke.Answers = nil
 		if invoke.State == "" {
 			invoke.Turn.Parts = textPart(cmp.Or(r.words, " "))
+		}
+		if r.data != "" {
+			invoke.Turn.Parts = []canonical.Part{{Kind: canonical.KindData, Data: json.RawMessage(r.data)}}
 		}
 	}
 	again := *next
@@ -235,7 +239,7 @@ func (r response) of(n *nature) bool {
 	switch {
 	case r.failure:
 		return within
-	case r.words != "":
+	case r.words != "", r.data != "":
 		return n.asks == translators.AskTask
 	case r.other:
 		return !within && n.binding != slim.Binding // who speaks on a node is one caller

@@ -21,12 +21,19 @@
 // Where a caller sends a plain message to a task that asks one question:
 //
 //	a data part {"action": A}            the action A; with "content": the values
-//	a data part with other members       accept, with these values
+//	a data part with other members       accept, with these values, where the form requires a value; else no answer
 //	text "decline" or "cancel"           that action, in any case of letters, unless it is a choice of the form
 //	text "accept"                        accept, where nothing has to be filled in
 //	text "done"                          accept, where the question was to visit a URL
 //	other text                           accept, if the form wants one text, or one of several choices by value or title
 //	nothing                              no answer: the question stays open
+//
+// Consent is an act: the word, or a value that the form requires. Where a form requires
+// none ("Delete all?"), or the question is to visit a URL, values alone are refused, whatever
+// they say, because {} and {"confirm": false} would be consent too. Values that a form does
+// not name are refused where it names none, and everywhere if they look like another way of
+// answering ("decline", "inputResponses" and the like, at any depth). A refusal says what is
+// wanted: the choices, the format or the type.
 //
 // A question in free text takes every text as it is: it is a conversation. There only
 // the data part {"action": A} declines or cancels.
