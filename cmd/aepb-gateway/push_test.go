@@ -333,9 +333,7 @@ func (h *pushReceiver) told(t *testing.T, path string, f pushForm) {
 			header = "X-A2A-Notification-Token"
 			whole = string(doc["kind"]) == `"task"` && doc["contextId"] != nil && doc["status"] != nil
 		}
-		if task, err := pushread.Task(f.version == a2a.Version03, []byte(n.body)); err != nil || task == "" {
-			t.Errorf("%s: the official library does not read the notification: %v", path, err)
-		}
+		pushread.Task(t, f.version == a2a.Version03, []byte(n.body)) // the official library reads it
 		if !whole || n.header.Get(header) != pushToken {
 			t.Errorf("%s: the notification of A2A %s is %s with %v", path, f.version, n.body, n.header)
 		}

@@ -5,18 +5,18 @@ package pushread
 
 import (
 	"encoding/json"
-	"errors"
+	"testing"
 
 	a2a03 "github.com/a2aproject/a2a-go/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2a"
 )
 
-// errNoTask: a push notification is about no task.
-var errNoTask = errors.New("pushread: the push notification names no task")
-
 // Task reads the body of a push notification as the official libraries of A2A 1.0
-// and 0.3 do, and returns the id of its task.
-func Task(old bool, body []byte) (task string, err error) {
+// and 0.3 do. The test fails if it is about no task.
+func Task(tb testing.TB, old bool, body []byte) {
+	tb.Helper()
+	var task string
+	var err error
 	if old {
 		var whole a2a03.Task
 		err = json.Unmarshal(body, &whole)
@@ -27,8 +27,7 @@ func Task(old bool, body []byte) (task string, err error) {
 			task = string(event.Event.TaskInfo().TaskID)
 		}
 	}
-	if err == nil && task == "" {
-		err = errNoTask
+	if err != nil || task == "" {
+		tb.Errorf("the push notification %s names no task: %v", body, err)
 	}
-	return task, err
 }
