@@ -109,7 +109,7 @@ func TestCard_WithoutSkills(t *testing.T) {
 	if card := b.cardOf(t, "plain", nil); string(card["skills"]) != "[]" {
 		t.Errorf("the card has the skills %s", card["skills"])
 	}
-	reply, err := peers.A2ACall(t.Context(), b.client, b.at.Public+"/agents/plain", peers.A2AUse("any", map[string]any{"a": 1}))
+	reply, err := peers.A2ACall(t.Context(), b.client, b.at.Public+"/agents/plain", grpctest.SkillMessage("any", map[string]any{"a": 1}))
 	must(t, err)
 	if reply.Text() != "done" || len(reply.Card.Skills) != 0 {
 		t.Errorf("the Go client of A2A got %q from an agent with %d skills", reply.Text(), len(reply.Card.Skills))

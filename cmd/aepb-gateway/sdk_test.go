@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/grpctest"
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/translators/uacp"
@@ -21,7 +22,7 @@ func TestSDKClientsReachTheOthers(t *testing.T) {
 	b.ainpAgent(t, "scribe", &ainpFake{}, directory.Endpoint{})
 	for _, dest := range []string{"abacus", "beads", "scribe"} {
 		n := b.counter.Add(1)
-		reply, err := peers.A2ACall(t.Context(), b.client, b.at.Public+"/agents/"+dest, peers.A2AUse("add", map[string]any{"a": n, "b": 1}))
+		reply, err := peers.A2ACall(t.Context(), b.client, b.at.Public+"/agents/"+dest, grpctest.SkillMessage("add", map[string]any{"a": n, "b": 1}))
 		must(t, err)
 		said, err := json.Marshal(reply.Task)
 		must(t, err)

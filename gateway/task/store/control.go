@@ -38,6 +38,12 @@ type AnswerForRound struct {
 	Turn    *canonical.Content `json:",omitempty"` // the message with the answer, for the task's history; nil: it has none
 }
 
+// answers reports whether the message has an answer to the same question of the same
+// round.
+func (m *ControlMessage) answers(to AnswerForRound) bool {
+	return to.Round != 0 && slices.ContainsFunc(m.Answers, func(a AnswerForRound) bool { return a.Round == to.Round && a.Key == to.Key })
+}
+
 // ForRound are answers to what the record asks now.
 func (r *Record) ForRound(answers []canonical.Answer) []AnswerForRound {
 	list := make([]AnswerForRound, len(answers))
@@ -144,7 +150,7 @@ func (s *Store) forget(ctx context.Context, key EntryKey, taken int) int {
 		if err := json.Unmarshal(entry.Value, &all); err != nil {
 			return nil, time.Time{}, ErrUnreadable
 		}
-		all.Answers = all.Answers[min(taken, len(all.Answers)):]
+		all.Answers = all.Answers[min(taken-1, len(all.Answers)):] // the last one still refuses another to the same question
 		all.Questions = all.Questions[max(0, len(all.Questions)-maxAnswers):]
 		value, err := json.Marshal(all)
 		return value, entry.Until, err
@@ -152,7 +158,7 @@ func (s *Store) forget(ctx context.Context, key EntryKey, taken int) int {
 	if err != nil {
 		return taken // with the next answer again
 	}
-	return 0
+	return 1
 }
 
 // receive waits for the next control message. An empty one says to go on waiting.
@@ -183,6 +189,12 @@ func (s *Store) Send(ctx context.Context, key EntryKey, message ControlMessage) 
 		_ = json.Unmarshal(entry.Value, &all) // no entry is an empty one
 		if slices.ContainsFunc(message.Questions, func(id string) bool { return slices.Contains(all.Questions, id) }) {
 			return nil, time.Time{}, nil
+		}
+		switch again := slices.ContainsFunc(message.Answers, all.answers); {
+		case again && len(message.Questions) > 0: // a response of a session, which has no reply
+			return nil, time.Time{}, nil
+		case again:
+			return nil, time.Time{}, &problem.ConflictError{Reason: "the question was answered by another request: ask how the task stands"}
 		}
 		all.Cancel = all.Cancel || message.Cancel
 		all.Answers, all.Questions = append(all.Answers, message.Answers...), append(all.Questions, message.Questions...)

@@ -88,3 +88,34 @@ func TestQueue_CancelFromAnotherReplica(t *testing.T) {
 		}
 	})
 }
+
+// TestSend_SecondAnswerIsRefused: finding F7. Of two answers to one question, the second is
+// refused, so that its caller does not take the other's for its own; an answer to the next
+// question is not.
+func TestSend_SecondAnswerIsRefused(t *testing.T) {
+	t.Parallel()
+	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, key := newReplica(t, "here", memory.Entries()), EntryKey{Kind: KindControl, Group: "g", ID: "q"}
+	inRound := func(name string, round int) ControlMessage {
+		return ControlMessage{Answers: []AnswerForRound{{Answer: canonical.Answer{Key: name}, Round: round}}}
+	}
+	for _, c := range []struct {
+		name  string
+		send  ControlMessage
+		taken bool
+	}{
+		{"the first", inRound("name", 1), true},
+		{"a second", inRound("name", 1), false},
+		{"to another question", inRound("town", 1), true},
+		{"to the next round", inRound("name", 2), true},
+		{"a cancellation", ControlMessage{Cancel: true}, true},
+	} {
+		err := s.Send(t.Context(), key, c.send)
+		if _, refused := errors.AsType[*problem.ConflictError](err); refused == c.taken || err != nil && !refused {
+			t.Errorf("%s: %v, expected it to be taken: %v", c.name, err, c.taken)
+		}
+	}
+}

@@ -1,4 +1,4 @@
-// Package grpctest calls A2A over gRPC in tests, without an SDK.
+// Package grpctest calls A2A over gRPC in tests, without an SDK, and makes messages of the SDK.
 package grpctest
 
 import (
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2apb/v1"
 	rpccode "google.golang.org/genproto/googleapis/rpc/code"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -145,4 +146,9 @@ func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	}
 	*message = data.Materialize()
 	return nil
+}
+
+// SkillMessage is a message of the A2A SDK that asks for a skill with its arguments.
+func SkillMessage(skill string, input map[string]any) *a2a.Message {
+	return a2a.NewMessage(a2a.MessageRoleUser, a2a.NewDataPart(map[string]any{"skill": skill, "input": input}))
 }

@@ -57,11 +57,6 @@ func (r A2AReply) Text() string {
 	return strings.Join(texts, "\n")
 }
 
-// A2AUse is a message that asks for a skill with its arguments.
-func A2AUse(skill string, input map[string]any) *a2a.Message {
-	return a2a.NewMessage(a2a.MessageRoleUser, a2a.NewDataPart(map[string]any{"skill": skill, "input": input}))
-}
-
 // A2ACall does what any user of the A2A Go SDK does: it resolves the card below
 // baseURL, picks an interface from it and sends one message.
 func A2ACall(ctx context.Context, client *http.Client, baseURL string, message *a2a.Message) (A2AReply, error) {
