@@ -28,14 +28,18 @@ func argsOf(call *canonical.Call) json.RawMessage {
 }
 
 // ParseTyped reads a P2 data part's value; ok is false when it is anything but
-// an object of exactly a non-empty string "skill" and an object "input".
+// an object of exactly a non-empty string "skill" and an object "input", which may be
+// left out where there are no arguments.
 func ParseTyped(data json.RawMessage) (call *canonical.Call, ok bool) {
 	if len(data) == 0 || data[0] != '{' {
 		return nil, false
 	}
 	o := rawjson.Parse(data, "")
 	name, _ := o.String("skill")
-	input := o.RawObject("input")
+	input := json.RawMessage("{}")
+	if o.Has("input") {
+		input = o.RawObject("input")
+	}
 	if o.Err() != nil || name == "" || input == nil || len(o.Members()) > 0 {
 		return nil, false
 	}
