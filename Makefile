@@ -76,8 +76,8 @@ quick: ## what can be tested in a minute: no race detector, no other process, no
 	$(GO) test -short -vet=off -count=1 $(QUICK)
 
 .PHONY: race
-race: # the packages that may have a race, with the race detector
-	@list=$$($(call lane,0)); [[ -z $$list ]] || { echo "== race"; $(GO) test -race -count=1 -timeout 20m -skip '^($(SWEEPS)|$(LONG))$$' $$list; }
+race: # the packages that may have a race, with the race detector; three at once, since some wait
+	@list=$$($(call lane,0)); [[ -z $$list ]] || { echo "== race"; $(GO) test -race -p 3 -count=1 -timeout 20m -skip '^($(SWEEPS)|$(LONG))$$' $$list; }
 
 .PHONY: calm
 calm: # the others, without it
