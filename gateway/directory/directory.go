@@ -72,6 +72,7 @@ type Directory struct {
 type Viewer struct {
 	Caller    ect.Identity
 	CanAnswer []canonical.Mode // what the caller can be asked
+	Version   string           // of the endpoint's protocol, which the caller uses itself; empty: it uses another protocol
 	Listing   bool             // the caller wants to see all that there is now; else what is known will do
 }
 
@@ -258,6 +259,33 @@ func (d *Directory) Describe(ctx context.Context, agent Agent, e Endpoint, calle
 // When a listing is due and the agent cannot be asked, what it said last is shown.
 func (d *Directory) DescribeFor(ctx context.Context, agent Agent, e Endpoint, v Viewer) (*canonical.Description, transport.Endpoint, error) {
 	v = d.narrow(e, v)
+	k := d.look(ctx, agent, e, v)
+	if revision := d.revision(e, v, k); revision != "" {
+		e.Version = revision
+		// A server that begins no session has none to ask on, and one that does not speak
+		// what it says that it speaks is used as it was found.
+		if own := d.look(ctx, agent, e, v); own.err == nil && (revision == v.Version || !own.endpoint.Sessionless) {
+			k = own
+		}
+	}
+	k.endpoint.Caller = v.Caller
+	return k.description, k.endpoint, k.err
+}
+
+// revision is the version that suits a viewer better than the negotiated one; empty: no other.
+func (d *Directory) revision(e Endpoint, v Viewer, k knowledge) string {
+	by, ok := d.deps.Describers[e.Binding].(transport.ByRevision)
+	if !ok || e.Through != "" || e.Version != "" || k.err != nil || k.description == nil {
+		return ""
+	}
+	if revision := by.Revision(k.description, v.Version, v.CanAnswer); revision != k.endpoint.Version {
+		return revision
+	}
+	return ""
+}
+
+// look is what is known of an endpoint in its version, asked for where that is due.
+func (d *Directory) look(ctx context.Context, agent Agent, e Endpoint, v Viewer) knowledge {
 	name := key(agent.Name, e) + viewOf(v.CanAnswer)
 	d.mu.RLock()
 	k, ok := d.known[name]
@@ -270,8 +298,7 @@ func (d *Directory) DescribeFor(ctx context.Context, agent Agent, e Endpoint, v 
 			k = fresh
 		}
 	}
-	k.endpoint.Caller = v.Caller
-	return k.description, k.endpoint, k.err
+	return k
 }
 
 // Renew asks an agent anew whose description lacks what a caller named; false: it was
@@ -290,6 +317,10 @@ func (d *Directory) Renew(ctx context.Context, agent Agent, e Endpoint, v Viewer
 		return nil, transport.Endpoint{}, false
 	}
 	k := d.learn(ctx, key(agent.Name, e)+viewOf(v.CanAnswer), agent, e, v)
+	if revision := d.revision(e, v, k); revision != "" {
+		e.Version = revision
+		k = d.learn(ctx, key(agent.Name, e)+viewOf(v.CanAnswer), agent, e, v)
+	}
 	k.endpoint.Caller = v.Caller
 	return k.description, k.endpoint, k.err == nil
 }
@@ -319,9 +350,18 @@ func viewOf(asked []canonical.Mode) string {
 	return view.String()
 }
 
-// keys are those of all views of an endpoint.
-func keys(name string, e Endpoint) []string {
-	base := key(name, e)
+// keys are those of all views of an endpoint, in each version that it may be asked in.
+func (d *Directory) keys(name string, e Endpoint) []string {
+	list := viewsOf(key(name, e))
+	if by, ok := d.deps.Describers[e.Binding].(transport.ByRevision); ok && e.Version == "" {
+		for _, e.Version = range by.Revisions() {
+			list = append(list, viewsOf(key(name, e))...)
+		}
+	}
+	return list
+}
+
+func viewsOf(base string) []string {
 	list := []string{base}
 	for set := 1; set < 1<<len(modes); set++ {
 		var asked []canonical.Mode
