@@ -26,11 +26,15 @@ func inSessions() map[string][]scene {
 // Lifecycle, Version Negotiation; Elicitation).
 func TestRevision_OfTheCaller(t *testing.T) {
 	t.Parallel()
-	for _, version := range []string{mcp.Legacy, mcp.LegacyJune} {
+	for _, names := range [][]string{nil, {mcp.Modern}} {
+		version := mcp.LegacyJune
+		if names != nil { // it does not name those that begin a session, like the Python SDK
+			version = mcp.Legacy
+		}
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			play(t, inSessions(), func(s *stage) {
-				s.asker.eras = mcp.Revisions()
+				s.asker.eras, s.asker.names = mcp.Revisions(), names
 				close(s.asker.resume)
 				events := s.ask(s.t, s, s.olderIn(version, calling, `"name":"ask","arguments":{}`)).Events
 				if got := heardNext(s.t, events); !strings.Contains(got, `"halfway"`) {
@@ -61,7 +65,8 @@ func TestRevision_OfOtherCallers(t *testing.T) {
 		"of both":          {func(*player) {}, "", mcp.Legacy},
 		"without sessions": {func(p *player) { p.sessionless = true }, "", mcp.Modern},
 		"with tasks":       {func(p *player) { p.tasks = true }, "", mcp.Modern},
-		"of the newest":    {func(p *player) { p.eras = p.eras[:1] }, "", mcp.Modern},
+		"of the newest":    {func(p *player) { p.version, p.eras = mcp.Modern, nil }, "", mcp.Modern},
+		"of one it hides":  {func(p *player) { p.names = p.eras[:1] }, "", mcp.Legacy},
 		"of older ones":    {func(p *player) { p.eras = []string{mcp.Modern, mcp.LegacyMarch, mcp.LegacyJune} }, "", mcp.LegacyJune},
 		"pinned":           {func(*player) {}, mcp.Modern, mcp.Modern},
 		"pinned to March":  {func(*player) {}, mcp.LegacyMarch, mcp.LegacyMarch},

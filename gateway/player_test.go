@@ -63,6 +63,7 @@ type player struct {
 	sessionless bool // it keeps no sessions
 	version     string
 	eras        []string               // the revisions that it speaks, the newest first; nil: version alone
+	names       []string               // those of them that it names; nil: all
 	spoken      []string               // the revision of each request
 	typed       string                 // schema of its only skill; empty: it takes messages
 	offers      string                 // what an MCP server says that it can do; empty: nothing
@@ -76,11 +77,15 @@ func (p *player) Describe(_ context.Context, e transport.Endpoint) (*canonical.D
 	speaks := []string{p.version}
 	if p.eras != nil { // a server of several revisions, found in its newest one
 		if speaks = p.eras; e.Version == "" {
-			e.Version = p.eras[0]
+			if e.Version = p.eras[0]; p.names != nil {
+				speaks = p.names
+			}
 		} else {
 			speaks = []string{e.Version}
 		}
 		e.Sessionless = p.sessionless
+	} else if e.Version != "" && e.Version != p.version {
+		return nil, e, &transport.BadReplyError{Agent: e.Agent, Reason: "it does not speak " + e.Version}
 	} else {
 		e.Version = p.version
 	}

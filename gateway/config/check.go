@@ -297,8 +297,7 @@ func (a Agent) check(path string, say func(path, reason string)) {
 	}
 }
 
-// checkRevision: a revision is one that is spoken here, of an MCP endpoint that is
-// reached directly and names no other.
+// checkRevision: it is one that is spoken here, for an endpoint that has no other.
 func (a Agent) checkRevision(path string, say func(path, reason string)) {
 	pinned := func(e Endpoint) bool {
 		return directory.HasRevisions(e.Binding) && e.Through == "" && (e.Version == "" || e.Version == a.Revision)

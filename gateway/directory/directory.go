@@ -260,28 +260,23 @@ func (d *Directory) Describe(ctx context.Context, agent Agent, e Endpoint, calle
 func (d *Directory) DescribeFor(ctx context.Context, agent Agent, e Endpoint, v Viewer) (*canonical.Description, transport.Endpoint, error) {
 	v = d.narrow(e, v)
 	k := d.look(ctx, agent, e, v)
-	if revision := d.revision(e, v, k); revision != "" {
+	if revision := d.revision(e, v, k); revision != "" && revision != k.endpoint.Version {
 		e.Version = revision
-		// A server that begins no session has none to ask on, and one that does not speak
-		// what it says that it speaks is used as it was found.
-		if own := d.look(ctx, agent, e, v); own.err == nil && (revision == v.Version || !own.endpoint.Sessionless) {
-			k = own
-		}
+		k = d.revised(ctx, agent, e, v, k)
 	}
 	k.endpoint.Caller = v.Caller
 	return k.description, k.endpoint, k.err
 }
 
-// revision is the version that suits a viewer better than the negotiated one; empty: no other.
-func (d *Directory) revision(e Endpoint, v Viewer, k knowledge) string {
-	by, ok := d.deps.Describers[e.Binding].(transport.ByRevision)
-	if !ok || e.Through != "" || e.Version != "" || k.err != nil || k.description == nil {
-		return ""
+// putOff leaves a version alone that an agent refused, once for each refusal.
+func (d *Directory) putOff(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if k, ok := d.known[name]; ok && k.err != nil && k.stale.IsZero() {
+		k.stale = d.deps.Now()
+		k.until = k.stale.Add(freshFor)
+		d.known[name] = k
 	}
-	if revision := by.Revision(k.description, v.Version, v.CanAnswer); revision != k.endpoint.Version {
-		return revision
-	}
-	return ""
 }
 
 // look is what is known of an endpoint in its version, asked for where that is due.
@@ -317,9 +312,11 @@ func (d *Directory) Renew(ctx context.Context, agent Agent, e Endpoint, v Viewer
 		return nil, transport.Endpoint{}, false
 	}
 	k := d.learn(ctx, key(agent.Name, e)+viewOf(v.CanAnswer), agent, e, v)
-	if revision := d.revision(e, v, k); revision != "" {
+	if revision := d.revision(e, v, k); revision != "" && revision != k.endpoint.Version {
 		e.Version = revision
-		k = d.learn(ctx, key(agent.Name, e)+viewOf(v.CanAnswer), agent, e, v)
+		if own := d.learn(ctx, key(agent.Name, e)+viewOf(v.CanAnswer), agent, e, v); own.err == nil {
+			k = own
+		}
 	}
 	k.endpoint.Caller = v.Caller
 	return k.description, k.endpoint, k.err == nil

@@ -212,6 +212,11 @@ func TestPin_EachView(t *testing.T) {
 // and an agent that does not speak what it says that it speaks is used as it was found.
 func TestDescribeFor_Revision(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testRevision)
+}
+
+func testRevision(t *testing.T) {
+	t.Helper()
 	d, s, a := newShower(t, false)
 	s.finds, s.speaks = "2", []string{"2", "1"}
 	see := func(own string) string {
@@ -232,8 +237,26 @@ func TestDescribeFor_Revision(t *testing.T) {
 	}
 	d.Outdated(a.Name)
 	s.refuses = "1"
-	if got := see("1"); got != "2" {
-		t.Errorf("where it refuses: in %q", got)
+	s.asked = nil
+	for range 3 {
+		if got := see("1"); got != "2" {
+			t.Errorf("where it refuses: in %q", got)
+		}
+		time.Sleep(2 * time.Second)
+	}
+	if len(s.asked) != 2 {
+		t.Errorf("%d requests to an agent that refuses a version, want one for each version", len(s.asked))
+	}
+}
+
+// TestRenew_WhereARevisionIsRefused: an agent that refuses the caller's version is renewed
+// as it was found.
+func TestRenew_WhereARevisionIsRefused(t *testing.T) {
+	t.Parallel()
+	d, s, a := newShower(t, false)
+	s.finds, s.speaks, s.refuses = "2", []string{"2", "1"}, "1"
+	if _, e, ok := d.Renew(t.Context(), a, a.Endpoints[0], directory.Viewer{Version: "1"}); !ok || e.Version != "2" {
+		t.Errorf("renewed: %t, in %q", ok, e.Version)
 	}
 }
 

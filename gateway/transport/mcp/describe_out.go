@@ -79,20 +79,22 @@ func (*Dialer) Revisions() []string { return mcp.Revisions() }
 // Callers who can be asked get the newest one with sessions: there a server asks that is
 // written in either style, since the official SDKs turn a reply that asks into requests,
 // and in 2026-07-28 one that asks on its session fails. A server that keeps tasks of
-// 2026-07-28 asks by these.
+// 2026-07-28 asks by these. What discovery does not name is tried: some name no older ones.
 func (*Dialer) Revision(d *canonical.Description, own string, can []canonical.Mode) string {
 	if slices.Contains(d.Versions, own) {
 		return own
 	}
-	if !mcp.IsLegacy(own) && (len(can) == 0 || d.Tasks) {
-		return ""
+	if !mcp.IsLegacy(own) {
+		if own = mcp.Legacy; len(can) == 0 || d.Tasks {
+			return ""
+		}
 	}
 	for _, version := range mcp.Revisions() { // the newest first
 		if mcp.IsLegacy(version) && slices.Contains(d.Versions, version) {
 			return version
 		}
 	}
-	return ""
+	return own
 }
 
 // What is shown of a server is asked for again after so long: as it says itself
