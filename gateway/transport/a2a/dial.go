@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -79,7 +78,7 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 	}
 	response, err := d.deps.Client.DoAs(request, e.ID)
 	if err != nil {
-		return transport.Reply{}, failure(asked, e, err)
+		return transport.Reply{}, transport.CallError(asked, e, err)
 	}
 	if wire.Form == form.FormGRPC {
 		reply, err := d.answered(asked, &incoming{d: d, e: e, sent: wire, response: response, cancel: cancel})
@@ -186,7 +185,7 @@ func (d *Dialer) fetch(e transport.Endpoint, request *http.Request) (fetched, er
 	request.Header.Set("Accept", form.Media)
 	response, err := d.deps.Client.DoAs(request, e.ID)
 	if err != nil {
-		return fetched{}, failure(request.Context(), e, err)
+		return fetched{}, transport.CallError(request.Context(), e, err)
 	}
 	return d.whole(request.Context(), e, response)
 }
@@ -201,32 +200,13 @@ func (d *Dialer) whole(ctx context.Context, e transport.Endpoint, response *http
 	}
 	switch {
 	case err != nil:
-		return fetched{}, failure(ctx, e, err)
+		return fetched{}, transport.CallError(ctx, e, err)
 	case len(body) > limit:
 		return fetched{}, &transport.BadReplyError{Agent: e.Agent, Reason: "longer than " + strconv.Itoa(limit) + " octets", Err: transport.ErrTooLong}
 	case closed != nil:
-		return fetched{}, failure(ctx, e, closed)
+		return fetched{}, transport.CallError(ctx, e, closed)
 	}
 	return fetched{response.StatusCode, response.Header, body}, nil
-}
-
-// failure sorts out why there is no response. A caller that went away is
-// nobody's fault, least of all the agent's.
-func failure(ctx context.Context, e transport.Endpoint, err error) error {
-	var denied *egress.DeniedError
-	var network net.Error
-	switch {
-	case errors.As(err, &denied):
-		return denied
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return &transport.TimeoutError{Agent: e.Agent, After: e.Timeout}
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case errors.As(err, &network) && network.Timeout():
-		return &transport.TimeoutError{Agent: e.Agent, After: e.Timeout}
-	default:
-		return &transport.UnreachableError{Agent: e.Agent, Err: err}
-	}
 }
 
 // misfit says why a response is no reply to the request; "": it is one. An

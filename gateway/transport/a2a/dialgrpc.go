@@ -119,7 +119,7 @@ func (in *incoming) begin(ctx context.Context) (transport.Reply, error) {
 	}
 	if cause := ctx.Err(); err != nil || cause != nil {
 		if cause != nil {
-			err = failure(ctx, in.e, cause)
+			err = transport.CallError(ctx, in.e, cause)
 		}
 		return transport.Reply{}, err
 	}
@@ -188,7 +188,7 @@ func (in *incoming) frame(ctx context.Context) ([]byte, error) {
 	if _, err := io.ReadFull(in.response.Body, head[:]); errors.Is(err, io.EOF) {
 		return nil, io.EOF
 	} else if err != nil {
-		return nil, failure(ctx, in.e, err)
+		return nil, transport.CallError(ctx, in.e, err)
 	}
 	limit := in.d.deps.Form.Info().BodyLimit
 	size := binary.BigEndian.Uint32(head[1:])
@@ -203,7 +203,7 @@ func (in *incoming) frame(ctx context.Context) ([]byte, error) {
 		if errors.Is(err, io.EOF) && n < int64(size) {
 			err = io.ErrUnexpectedEOF
 		}
-		return nil, failure(ctx, in.e, err)
+		return nil, transport.CallError(ctx, in.e, err)
 	}
 	if body.Len() == 0 {
 		return []byte{}, nil
@@ -255,7 +255,7 @@ func (in *incoming) Next(ctx context.Context) (transport.Event, error) {
 	in.events, in.total = in.events+1, in.total+len(body)
 	switch {
 	case !alive:
-		return in.end(failure(ctx, in.e, context.Cause(ctx)))
+		return in.end(transport.CallError(ctx, in.e, context.Cause(ctx)))
 	case errors.Is(err, io.EOF):
 		return in.last()
 	case err != nil:

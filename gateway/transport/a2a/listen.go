@@ -50,7 +50,7 @@ func (l *listening) Next(ctx context.Context) (transport.Event, error) {
 	alive := stop()
 	switch {
 	case !alive:
-		return l.end(failure(ctx, l.e, context.Cause(ctx)))
+		return l.end(transport.CallError(ctx, l.e, context.Cause(ctx)))
 	case errors.Is(err, io.EOF):
 		return l.trailer()
 	case err != nil:

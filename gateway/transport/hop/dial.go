@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"mime"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -102,7 +101,7 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 	}
 	response, err := d.deps.Client.DoAs(request, e.ID)
 	if err != nil {
-		return transport.Reply{}, failure(asked, e, err)
+		return transport.Reply{}, transport.CallError(asked, e, err)
 	}
 	tokens, err := ect.ParseHeader(response.Header.Values(ect.HeaderName), d.deps.Limits)
 	if err != nil {
@@ -164,11 +163,11 @@ func (d *Dialer) whole(ctx context.Context, e transport.Endpoint, response *http
 	}
 	switch {
 	case err != nil:
-		return nil, failure(ctx, e, err)
+		return nil, transport.CallError(ctx, e, err)
 	case len(body) > d.deps.BodyLimit:
 		return nil, tooLong(e, "longer than "+strconv.Itoa(d.deps.BodyLimit)+" octets")
 	case closed != nil:
-		return nil, failure(ctx, e, closed)
+		return nil, transport.CallError(ctx, e, closed)
 	}
 	return body, nil
 }
@@ -207,25 +206,6 @@ func tooLong(e transport.Endpoint, reason string) error {
 
 // before says that not the agent has answered so.
 const before = "the gateway before it: "
-
-// failure sorts out why there is no response. A caller that went away is
-// nobody's fault.
-func failure(ctx context.Context, e transport.Endpoint, err error) error {
-	var denied *egress.DeniedError
-	var network net.Error
-	switch {
-	case errors.As(err, &denied):
-		return denied
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return &transport.TimeoutError{Agent: e.Agent, After: e.Timeout}
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case errors.As(err, &network) && network.Timeout():
-		return &transport.TimeoutError{Agent: e.Agent, After: e.Timeout}
-	default:
-		return &transport.UnreachableError{Agent: e.Agent, Err: err}
-	}
-}
 
 func media(h http.Header) string {
 	name, _, err := mime.ParseMediaType(h.Get("Content-Type"))

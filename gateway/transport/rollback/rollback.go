@@ -14,7 +14,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -84,7 +83,7 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 	}
 	response, err := d.deps.Client.DoAs(request, e.ID)
 	if err != nil {
-		return transport.Reply{}, failure(ctx, e, err)
+		return transport.Reply{}, transport.CallError(ctx, e, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, longest+1))
@@ -93,7 +92,7 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 	}
 	switch {
 	case err != nil:
-		return transport.Reply{}, failure(ctx, e, err)
+		return transport.Reply{}, transport.CallError(ctx, e, err)
 	case len(body) > longest:
 		return transport.Reply{}, &transport.BadReplyError{Agent: e.Agent, Reason: "its answer to a rollback is too long", Err: transport.ErrTooLong}
 	}
@@ -136,20 +135,4 @@ func beside(endpoint string) (string, error) {
 		return "", &egress.DeniedError{Reason: egress.ReasonURL}
 	}
 	return (&url.URL{Scheme: at.Scheme, Host: at.Host, Path: rollback.Path}).String(), nil
-}
-
-// failure sorts out why there is no answer.
-func failure(ctx context.Context, e transport.Endpoint, err error) error {
-	var denied *egress.DeniedError
-	var network net.Error
-	switch {
-	case errors.As(err, &denied):
-		return denied
-	case errors.Is(ctx.Err(), context.DeadlineExceeded), ctx.Err() == nil && errors.As(err, &network) && network.Timeout():
-		return &transport.TimeoutError{Agent: e.Agent, After: e.Timeout}
-	case ctx.Err() != nil:
-		return ctx.Err()
-	default:
-		return &transport.UnreachableError{Agent: e.Agent, Err: err}
-	}
 }
