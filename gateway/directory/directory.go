@@ -429,11 +429,7 @@ func (d *Directory) fetch(ctx context.Context, name string, agent Agent, e Endpo
 	description, target, err := describer.Describe(ctx, target)
 	target.Timeout = agent.Timeout
 	if err != nil {
-		level := slog.LevelDebug // of a revision that was only tried
-		if slices.ContainsFunc(agent.Endpoints, func(own Endpoint) bool { return own.Binding == e.Binding && own.Version == e.Version }) {
-			level = slog.LevelWarn
-		}
-		d.deps.Logger.Log(ctx, level, "agent could not be described",
+		d.deps.Logger.WarnContext(ctx, "agent could not be described",
 			slog.String("agent", agent.Name), slog.String("binding", string(e.Binding)), slog.Any("error", err), logCause(err))
 		return knowledge{err: err, endpoint: target, until: d.deps.Now().Add(retryAfter)}
 	}
