@@ -72,7 +72,6 @@ type Directory struct {
 type Viewer struct {
 	Caller    ect.Identity
 	CanAnswer []canonical.Mode // what the caller can be asked
-	Version   string           // of the endpoint's protocol, which the caller uses itself; empty: it uses another protocol
 	Listing   bool             // the caller wants to see all that there is now; else what is known will do
 }
 
@@ -259,28 +258,6 @@ func (d *Directory) Describe(ctx context.Context, agent Agent, e Endpoint, calle
 // When a listing is due and the agent cannot be asked, what it said last is shown.
 func (d *Directory) DescribeFor(ctx context.Context, agent Agent, e Endpoint, v Viewer) (*canonical.Description, transport.Endpoint, error) {
 	v = d.narrow(e, v)
-	k := d.look(ctx, agent, e, v)
-	if revision := d.revision(e, v, k); revision != "" && revision != k.endpoint.Version {
-		e.Version = revision
-		k = d.revised(ctx, agent, e, v, k)
-	}
-	k.endpoint.Caller = v.Caller
-	return k.description, k.endpoint, k.err
-}
-
-// putOff leaves a version alone that an agent refused, once for each refusal.
-func (d *Directory) putOff(name string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if k, ok := d.known[name]; ok && k.err != nil && k.stale.IsZero() {
-		k.stale = d.deps.Now()
-		k.until = k.stale.Add(freshFor)
-		d.known[name] = k
-	}
-}
-
-// look is what is known of an endpoint in its version, asked for where that is due.
-func (d *Directory) look(ctx context.Context, agent Agent, e Endpoint, v Viewer) knowledge {
 	name := key(agent.Name, e) + viewOf(v.CanAnswer)
 	d.mu.RLock()
 	k, ok := d.known[name]
@@ -293,7 +270,8 @@ func (d *Directory) look(ctx context.Context, agent Agent, e Endpoint, v Viewer)
 			k = fresh
 		}
 	}
-	return k
+	k.endpoint.Caller = v.Caller
+	return k.description, k.endpoint, k.err
 }
 
 // Renew asks an agent anew whose description lacks what a caller named; false: it was
@@ -312,12 +290,6 @@ func (d *Directory) Renew(ctx context.Context, agent Agent, e Endpoint, v Viewer
 		return nil, transport.Endpoint{}, false
 	}
 	k := d.learn(ctx, key(agent.Name, e)+viewOf(v.CanAnswer), agent, e, v)
-	if revision := d.revision(e, v, k); revision != "" && revision != k.endpoint.Version {
-		e.Version = revision
-		if own := d.learn(ctx, key(agent.Name, e)+viewOf(v.CanAnswer), agent, e, v); own.err == nil {
-			k = own
-		}
-	}
 	k.endpoint.Caller = v.Caller
 	return k.description, k.endpoint, k.err == nil
 }
@@ -347,18 +319,9 @@ func viewOf(asked []canonical.Mode) string {
 	return view.String()
 }
 
-// keys are those of all views of an endpoint, in each version that it may be asked in.
-func (d *Directory) keys(name string, e Endpoint) []string {
-	list := viewsOf(key(name, e))
-	if by, ok := d.deps.Describers[e.Binding].(transport.ByRevision); ok && e.Version == "" {
-		for _, e.Version = range by.Revisions() {
-			list = append(list, viewsOf(key(name, e))...)
-		}
-	}
-	return list
-}
-
-func viewsOf(base string) []string {
+// keys are those of all views of an endpoint.
+func keys(name string, e Endpoint) []string {
+	base := key(name, e)
 	list := []string{base}
 	for set := 1; set < 1<<len(modes); set++ {
 		var asked []canonical.Mode

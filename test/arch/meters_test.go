@@ -44,7 +44,7 @@ func meters() []meter {
 		{"fields that more than 2 files write", 18, 0, fieldsOfManyWriters},
 		{"forbidden words, production", 660, 0, wordsInProduction},
 		{"forbidden words, tests", 1082, 0, wordsInTests},
-		{"production lines", 97400, 100, productionLines},
+		{"production lines", 97300, 100, productionLines},
 		{"places that sign in gateway/", 5, 0, placesThatSign},
 		{"places that verify in gateway/", 5, 0, placesThatVerify},
 		{"levels that are written out (ect.L2) in gateway/", 7, 0, levelsWrittenOut},
