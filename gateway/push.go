@@ -149,16 +149,15 @@ func (g *Gateway) pushed(ctx context.Context, x *exchange, rec *store.Record, re
 		}
 		return list, err
 	default:
-		hooks, err := g.hooks(ctx, rec.Key)
+		entry, ok, err := g.Entries.Get(ctx, key)
 		if err != nil {
-			return nil, err
+			return nil, &problem.RecordingError{Err: err}
 		}
-		for i := range hooks {
-			if id := request.Config.ID; id == "" || hooks[i].ID == id { // A2A 0.3 section 7.6: the task alone may be named
-				return &hooks[i].PushConfig, nil
-			}
+		if !ok {
+			return nil, &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such push notification settings"}
 		}
-		return nil, &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such push notification settings"}
+		found, err := readHook(entry)
+		return &found.PushConfig, err
 	}
 }
 

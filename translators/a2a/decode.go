@@ -1,7 +1,6 @@
 package a2a
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -28,12 +27,10 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 	}
 	m := arrived(w)
 	m.Correlation.WireID = env.ID
-	if malformed != nil && malformed.Path == "/params" && env.Method != "" {
-		err = badParams(err) // no object; the request itself can be read
+	if err == nil {
+		m.Origin.Version, err = spoken(w, env)
 	}
-	version, misspoken := spoken(w, env)
-	m.Origin.Version = version
-	if err = cmp.Or(err, misspoken); err != nil {
+	if err != nil {
 		return m, err
 	}
 	switch {
