@@ -62,7 +62,7 @@ type exchange struct {
 	record      *store.Record       // the work that the message is about, once it is known; nil: none is kept
 	prior       *store.Record       // as it was before this message answered what it asked; nil: it answered nothing
 	thread      conversation.Thread // where its dialogue stands
-	unseen      bool                // nobody is told: what is heard is only kept
+	unseen      bool                // no caller is told: what the agent says is only saved
 	renamedCall bool                // and so has what it calls
 
 	hearer *translators.Hearer // who is told news in the way of another revision; nil: nobody

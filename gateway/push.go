@@ -408,7 +408,7 @@ const maxPostings = 64
 // outbox is what is still to be posted, in order for each task.
 type outbox struct {
 	mu      sync.Mutex
-	waiting map[store.EntryKey][]posting // with an entry, if empty, while somebody posts
+	waiting map[store.EntryKey][]posting // with an entry, if empty, while a worker posts
 }
 
 // add reports whether somebody has to begin posting.

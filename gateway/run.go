@@ -61,7 +61,7 @@ type run struct {
 
 	progress *canonical.Progress // the last one that is still to be posted; nil: none is
 
-	mail *store.ControlQueue // what others want of it; nil: nobody knows of it
+	mail *store.ControlQueue // what other requests want of it; nil: no record names it
 
 	status  canonical.Status    // the one under way that was given its time here last
 	last    canonical.Status    // and the one with which the work ended

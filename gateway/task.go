@@ -39,7 +39,7 @@ func (g *Gateway) task(ctx context.Context, x *exchange) (transport.Answer, erro
 		return transport.Answer{}, err
 	}
 	x.record, x.workflow = rec, rec.Workflow
-	if x.message.Op == canonical.OpTaskCancel && rec.Resume == store.ResumeStream && rec.Runner != "" { // whoever holds the question tells the agent
+	if x.message.Op == canonical.OpTaskCancel && rec.Resume == store.ResumeStream && rec.Runner != "" { // the replica that has the question tells the agent
 		return g.cancelTask(ctx, x, rec)
 	}
 	apart, err := g.ofRecord(ctx, x, rec)

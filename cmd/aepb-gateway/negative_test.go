@@ -63,6 +63,20 @@ func refusals(t *testing.T, b *bed, cases []refusal) {
 	t.Run("good calls afterwards", b.works)
 }
 
+// refusalsInTurn is refusals for cases that share what expires: they wait for no test that
+// runs beside them.
+func refusalsInTurn(t *testing.T, b *bed, cases []refusal) {
+	t.Helper()
+	unique(t, cases)
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			l := c.make(t, b)
+			b.refused(t, l, b.send(t, l), c.want)
+		})
+	}
+	t.Run("good calls afterwards", b.works)
+}
+
 func unique(t *testing.T, cases []refusal) {
 	t.Helper()
 	seen := map[string]bool{}

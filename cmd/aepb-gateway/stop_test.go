@@ -114,7 +114,7 @@ func TestStop_WaitingCallersAreAnswered(t *testing.T) {
 // where there is work for it. Before, during shutdown_delay, connections are kept.
 func TestStop_DrainingEndsConnections(t *testing.T) {
 	t.Parallel()
-	delay := config.Duration(time.Second)
+	delay := config.Duration(5 * time.Second) // more than one request takes on a busy machine
 	b := newBed(t, plan{config: config.Config{ShutdownDelay: &delay, ShutdownGrace: config.Duration(20 * time.Second)}})
 	entered, release := make(chan struct{}, 1), make(chan struct{})
 	b.serve(t, "slow", "mcp-v1", &fake{conduct: held(entered, release)}, host{})
@@ -133,8 +133,7 @@ func TestStop_DrainingEndsConnections(t *testing.T) {
 		return response.StatusCode, response.Close
 	}
 	b.end()
-	ended := time.Now()
-	if status, ends := ask(); time.Since(ended) < time.Duration(delay) && (status != http.StatusOK || ends) {
+	if status, ends := ask(); status != http.StatusOK || ends {
 		t.Errorf("during the delay: %d, the connection ends: %t", status, ends)
 	}
 	refused := func() bool { status, _ := ask(); return status == http.StatusServiceUnavailable }

@@ -8,8 +8,8 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// Names are the ids of the dialogue in which a task on record was begun; the zero
-// value: there is no record.
+// Names are the ids of the dialogue in which a task on record was begun; they are empty if
+// the task is not on record.
 type Names struct {
 	Agent  string // the agent's
 	Caller string // the caller's

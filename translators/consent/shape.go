@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/aepb/aepb-gateway/translators/internal/form"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
@@ -28,9 +29,20 @@ var answerWords = []string{
 }
 
 func isAnswerWord(name string) bool {
-	name = strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(name))
+	if len(name) > maxAnswerWord {
+		return false
+	}
+	name = strings.Map(func(r rune) rune {
+		if r == '_' || r == '-' || r == ' ' {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, name)
 	return slices.Contains(answerWords, name)
 }
+
+// maxAnswerWord bounds, in bytes, a name that is compared with them.
+const maxAnswerWord = 32
 
 // maxNesting bounds how deep values are searched; deeper ones do not fit any form.
 const maxNesting = 16

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -26,11 +25,8 @@ func artifactsOf(names ...string) (list []canonical.Artifact) {
 func TestArtifacts_ListedAndRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := newReplica(t, "here", memory.Entries())
+		entries := newMemory(t).Entries()
+		s := newReplica(t, "here", entries)
 		task := TaskKey("alice", "painter", "t1")
 		for range 2 {
 			s.SaveArtifacts(t.Context(), task, Snapshot{Workflow: "w", Last: "jti", Artifacts: artifactsOf("picture", strings.Repeat("é", maxMetaText))})
@@ -60,11 +56,8 @@ func TestArtifacts_ListedAndRead(t *testing.T) {
 func TestArtifacts_SlotsAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := newReplica(t, "here", memory.Entries())
+		entries := newMemory(t).Entries()
+		s := newReplica(t, "here", entries)
 		group := TaskKey("alice", "painter", "").Group
 		for n := range slots + 1 {
 			s.SaveArtifacts(t.Context(), TaskKey("alice", "painter", strconv.Itoa(n)), Snapshot{Artifacts: artifactsOf("a")})

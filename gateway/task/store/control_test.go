@@ -5,10 +5,8 @@ import (
 	"strconv"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
-	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -21,11 +19,8 @@ func answer(n int) ControlMessage {
 func TestQueue_LongCallIsAnswered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, key := newReplica(t, "here", memory.Entries()), EntryKey{Kind: KindControl, Group: "g", ID: "q"}
+		entries := newMemory(t).Entries()
+		s, key := newReplica(t, "here", entries), EntryKey{Kind: KindControl, Group: "g", ID: "q"}
 		q, err := s.OpenQueue(key)
 		if err != nil {
 			t.Fatal(err)
@@ -44,14 +39,12 @@ func TestQueue_LongCallIsAnswered(t *testing.T) {
 	})
 }
 
-// TestQueue_IsBounded: answers that are not taken are refused beyond a number.
+// TestQueue_IsBounded: answers that are not taken are refused beyond a number, and do not
+// keep out a cancellation.
 func TestQueue_IsBounded(t *testing.T) {
 	t.Parallel()
-	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, key := newReplica(t, "here", memory.Entries()), EntryKey{Kind: KindControl, Group: "g", ID: "q"}
+	entries := newMemory(t).Entries()
+	s, key := newReplica(t, "here", entries), EntryKey{Kind: KindControl, Group: "g", ID: "q"}
 	for n := range maxAnswers {
 		if err := s.Send(t.Context(), key, answer(n)); err != nil {
 			t.Fatalf("answer %d: %v", n, err)
@@ -60,6 +53,9 @@ func TestQueue_IsBounded(t *testing.T) {
 	if _, refused := errors.AsType[*problem.ConflictError](s.Send(t.Context(), key, answer(maxAnswers))); !refused {
 		t.Error("an answer more than the queue holds is taken")
 	}
+	if err := s.Send(t.Context(), key, ControlMessage{Cancel: true}); err != nil {
+		t.Errorf("a full queue keeps out a cancellation: %v", err)
+	}
 }
 
 // TestQueue_CancelFromAnotherReplica: a control message of another replica ends the work,
@@ -67,11 +63,8 @@ func TestQueue_IsBounded(t *testing.T) {
 func TestQueue_CancelFromAnotherReplica(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
-		here, other := newReplica(t, "here", memory.Entries()), newReplica(t, "other", memory.Entries())
+		entries := newMemory(t).Entries()
+		here, other := newReplica(t, "here", entries), newReplica(t, "other", entries)
 		key := EntryKey{Kind: KindControl, Group: "g", ID: "q"}
 		q, err := here.OpenQueue(key)
 		if err != nil {
@@ -83,7 +76,7 @@ func TestQueue_CancelFromAnotherReplica(t *testing.T) {
 		}
 		<-q.Canceled().Done()
 		synctest.Wait()
-		if _, ok, err := memory.Entries().Get(t.Context(), key); ok || err != nil {
+		if _, ok, err := entries.Get(t.Context(), key); ok || err != nil {
 			t.Errorf("the entry is still there: %v, %v", ok, err)
 		}
 	})
@@ -94,11 +87,8 @@ func TestQueue_CancelFromAnotherReplica(t *testing.T) {
 // question is not.
 func TestSend_SecondAnswerIsRefused(t *testing.T) {
 	t.Parallel()
-	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, key := newReplica(t, "here", memory.Entries()), EntryKey{Kind: KindControl, Group: "g", ID: "q"}
+	entries := newMemory(t).Entries()
+	s, key := newReplica(t, "here", entries), EntryKey{Kind: KindControl, Group: "g", ID: "q"}
 	inRound := func(name string, round int) ControlMessage {
 		return ControlMessage{Answers: []AnswerForRound{{Answer: canonical.Answer{Key: name}, Round: round}}}
 	}

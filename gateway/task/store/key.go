@@ -19,7 +19,7 @@ const (
 	KindDecision  = "decided"  // what a human decided
 	KindRollback  = "undone"   // the result of a rollback
 	KindArtifacts = "shelf"    // an index of artifacts of replies
-	KindFailover  = "watched"  // a task of which somebody wants to be told, at whichever replica
+	KindFailover  = "watched"  // a task whose changes are posted, also if its replica is lost
 	kindEnded     = "ended"    // the replicas that have an index of ended tasks
 )
 

@@ -50,6 +50,16 @@ func (a *scripted) Await(ctx context.Context, key EntryKey, after uint64) (Entry
 	return a.Entries.Await(ctx, key, after)
 }
 
+// newMemory is the state of one process.
+func newMemory(t *testing.T) *state.Memory {
+	t.Helper()
+	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return memory
+}
+
 // newReplica makes a replica and its store, which closes with the test.
 func newReplica(t *testing.T, name string, entries Entries) *Store {
 	t.Helper()
@@ -58,12 +68,8 @@ func newReplica(t *testing.T, name string, entries Entries) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(workers.Close)
-	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return New(Deps{
-		Entries: entries, Replies: memory, Replica: name, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Entries: entries, Replies: newMemory(t), Replica: name, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		StatusTime: func(canonical.Binding) time.Time { return time.Time{} }, Workers: workers, Queues: workers,
 	})
 }
@@ -71,11 +77,7 @@ func newReplica(t *testing.T, name string, entries Entries) *Store {
 // stored is a replica named "here" that has saved one record.
 func stored(t *testing.T, rec Record) (*Store, *scripted, *Record) {
 	t.Helper()
-	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	entries := &scripted{Entries: memory.Entries()}
+	entries := &scripted{Entries: newMemory(t).Entries()}
 	s := newReplica(t, "here", entries)
 	rec.Form, rec.Key = RecordForm, EntryKey{Kind: KindTask, Group: "g", ID: "t"}
 	rec.Task.ID = "t"
@@ -256,11 +258,8 @@ func failLost(t *testing.T, s *Store, rec *Record) error {
 func TestHeartbeat_BusyReplicaIsAlive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
-		busy, other := newReplica(t, "busy", memory.Entries()), newReplica(t, "other", memory.Entries())
+		entries := newMemory(t).Entries()
+		busy, other := newReplica(t, "busy", entries), newReplica(t, "other", entries)
 		for busy.deps.Workers.Go(func(ctx context.Context) { <-ctx.Done() }) == nil {
 			continue
 		}

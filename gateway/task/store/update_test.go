@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
-	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -20,11 +19,8 @@ func working() AsTold {
 // their writes meet.
 func TestUpdate_LosesNoChange(t *testing.T) {
 	t.Parallel()
-	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, key := newReplica(t, "here", memory.Entries()), EntryKey{Kind: "count", Group: "g", ID: "n"}
+	entries := newMemory(t).Entries()
+	s, key := newReplica(t, "here", entries), EntryKey{Kind: "count", Group: "g", ID: "n"}
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
@@ -46,7 +42,7 @@ func TestUpdate_LosesNoChange(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if entry, _, err := memory.Entries().Get(t.Context(), key); err != nil || string(entry.Value) != "100" {
+	if entry, _, err := entries.Get(t.Context(), key); err != nil || string(entry.Value) != "100" {
 		t.Errorf("100 increments make %s: %v", entry.Value, err)
 	}
 }
@@ -54,17 +50,14 @@ func TestUpdate_LosesNoChange(t *testing.T) {
 // TestUpdate_NoValueWritesNothing: change may leave the entry as it is, or refuse.
 func TestUpdate_NoValueWritesNothing(t *testing.T) {
 	t.Parallel()
-	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, key, refused := newReplica(t, "here", memory.Entries()), EntryKey{Kind: "count", Group: "g", ID: "n"}, errors.New("refused")
+	entries := newMemory(t).Entries()
+	s, key, refused := newReplica(t, "here", entries), EntryKey{Kind: "count", Group: "g", ID: "n"}, errors.New("refused")
 	for _, want := range []error{nil, refused} {
 		if _, err := s.Update(t.Context(), key, func(Entry) ([]byte, time.Time, error) { return nil, time.Time{}, want }); !errors.Is(err, want) {
 			t.Errorf("the error is %v, expected %v", err, want)
 		}
 	}
-	if _, ok, err := memory.Entries().Get(t.Context(), key); ok || err != nil {
+	if _, ok, err := entries.Get(t.Context(), key); ok || err != nil {
 		t.Errorf("an entry was written: %v, %v", ok, err)
 	}
 }
