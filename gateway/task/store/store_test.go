@@ -272,3 +272,20 @@ func TestHeartbeat_BusyReplicaIsAlive(t *testing.T) {
 		}
 	})
 }
+
+// TestIsAlive_StoreAway: a store that does not answer makes no replica lost, so that no
+// other takes over its work.
+func TestIsAlive_StoreAway(t *testing.T) {
+	t.Parallel()
+	s, entries, rec := stored(t, Record{Ownership: Ownership{Runner: "other"}, AsTold: working()})
+	if s.IsAlive(t.Context(), "other") || s.IsAlive(t.Context(), "") || !s.IsAlive(t.Context(), "here") {
+		t.Error("alive is not this replica alone, while the other has no heartbeat")
+	}
+	entries.get = func() error { return &state.UnavailableError{} }
+	if !s.IsAlive(t.Context(), "other") || s.IsAbandoned(t.Context(), "other", rec) {
+		t.Error("a replica is lost because the store is away")
+	}
+	if gone, err := s.IsOwnerLost(t.Context(), rec); gone || err == nil {
+		t.Errorf("the owner is lost: %v, %v, expected the error of the store", gone, err)
+	}
+}
