@@ -156,9 +156,10 @@ func TestExtendedCard_Relayed(t *testing.T) {
 	skill := func(id string) string {
 		return `{"id":"` + id + `","name":"` + id + `","description":"d","tags":["t"]}`
 	}
-	server := b.carded(t, "vault", &cardAgent{
+	vault := &cardAgent{
 		members: `"capabilities":{"extendedAgentCard":true},`, skills: "[" + skill("open") + "]", extended: "[" + skill("open") + "," + skill("secret") + "]",
-	})
+	}
+	server := b.carded(t, "vault", vault)
 	if card := b.cardOf(t, "vault", map[string]string{"A2A-Version": "1.0"}); !strings.Contains(string(card["capabilities"]), `"extendedAgentCard":true`) {
 		t.Errorf("the card of 1.0 has the capabilities %s", card["capabilities"])
 	}
@@ -187,6 +188,9 @@ func TestExtendedCard_Relayed(t *testing.T) {
 	answer := string(bytes.Join(heard.Messages, nil))
 	if !strings.Contains(answer, "secret") || !strings.Contains(answer, b.rpc) || strings.Contains(answer, server.URL) {
 		t.Errorf("over gRPC: %q %s", answer, heard.Code)
+	}
+	if seen := vault.seen(); !strings.Contains(seen[len(seen)-1], `"params":{`) {
+		t.Errorf("over gRPC the agent was asked %s, want params: the A2A SDK for Go refuses it without", seen[len(seen)-1])
 	}
 }
 

@@ -112,7 +112,7 @@ func (f faces) extended(ctx context.Context, codec translators.Translator, road 
 		return call, &problem.UnauthenticatedError{}
 	}
 	if native, ok := asked.Body.(*canonical.Native); ok && call.Tenanted { // the tenant is our name for the agent
-		asked.Body = &canonical.Native{Method: native.Method}
+		asked.Body = &canonical.Native{Method: native.Method, Params: json.RawMessage("{}")} // without params agents refuse it
 	}
 	call.Message = asked
 	call.Card = func(extended *canonical.Description) (json.RawMessage, error) {
