@@ -149,15 +149,16 @@ func (g *Gateway) pushed(ctx context.Context, x *exchange, rec *store.Record, re
 		}
 		return list, err
 	default:
-		entry, ok, err := g.Entries.Get(ctx, key)
+		hooks, err := g.hooks(ctx, rec.Key)
 		if err != nil {
-			return nil, &problem.RecordingError{Err: err}
+			return nil, err
 		}
-		if !ok {
-			return nil, &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such push notification settings"}
+		for i := range hooks {
+			if id := request.Config.ID; id == "" || hooks[i].ID == id { // A2A 0.3 section 7.6: the task alone may be named
+				return &hooks[i].PushConfig, nil
+			}
 		}
-		found, err := readHook(entry)
-		return &found.PushConfig, err
+		return nil, &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such push notification settings"}
 	}
 }
 

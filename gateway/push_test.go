@@ -499,3 +499,26 @@ func TestPush_RegistrationOverwritesNoCancellation(t *testing.T) {
 		_ = other.Close()
 	})
 }
+
+// TestPush_GetByTaskAlone: A2A 0.3 need not say which configuration is meant (section
+// 7.6: TaskIdParams or GetTaskPushNotificationConfigParams); the first one is answered.
+func TestPush_GetByTaskAlone(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{calling: {{reply: result(pending)}}}, func(s *stage) {
+		t := s.t
+		id := s.asked(t, s.ask(t, s, s.asks(invoking, withHook(called, "c0", ""))))
+		s.ask(t, s, s.asks("CreateTaskPushNotificationConfig", `{"taskId":"`+id+`","id":"c1","url":"https://hook.example/c1"}`))
+		for params, want := range map[string]string{
+			`{"id":"` + id + `"}`: "hook.example/c0",
+			`{"id":"` + id + `","pushNotificationConfigId":"c1"}`:    "hook.example/c1",
+			`{"id":"` + id + `","pushNotificationConfigId":"other"}`: "",
+		} {
+			call := s.by(a2a.Binding, a2a.Version03, `{"jsonrpc":"2.0","id":7,"method":"tasks/pushNotificationConfig/get","params":`+params+`}`)
+			call.Agent = "asker"
+			answer, err := s.Exchange(t.Context(), call)
+			if got := string(answer.Wire.Body); !strings.Contains(got, want) || (err != nil) != (want == "") {
+				t.Errorf("%s: %s, %v, want %q", params, got, err, want)
+			}
+		}
+	})
+}
