@@ -85,7 +85,7 @@ func TestA2ADoorRefuses(t *testing.T) {
 		edit("no parts", `"parts":[{"text":"`+secret+`"},`, `"parts":[],"x":[`, late(answering(native(-32602, "/params/message/parts"), `"5"`))),
 		edit("unknown role", `"ROLE_USER"`, `"user"`, late(answering(native(-32602, "/params/message/role"), `"5"`))),
 		edit("unknown skill", `"add"`, `"divide"`, late(answering(native(-32602, "no such skill or tool; this agent has add"), `"5"`))),
-		edit("params is a string", `"params":{`, `"params":"x","y":{`, late(answering(native(-32600, "at /params"), `"5"`))),
+		edit("params is a string", `"params":{`, `"params":"x","y":{`, late(answering(native(-32602, "/params: not an object"), `"5"`))),
 		at("text for an agent with several tools", letter{body: textBody(secret)}, late(answering(native(-32602, "this agent has several skills"), `"t"`))),
 		at("truncated", letter{body: addBody(5)[:40]}, late(answering(native(-32700, "truncated JSON"), "null"))),
 		at("empty", letter{}, late(answering(native(-32700, "truncated JSON"), "null"))),

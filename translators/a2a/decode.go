@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -27,10 +28,12 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 	}
 	m := arrived(w)
 	m.Correlation.WireID = env.ID
-	if err == nil {
-		m.Origin.Version, err = spoken(w, env)
+	if malformed != nil && malformed.Path == "/params" && env.Method != "" {
+		err = badParams(err) // no object; the request itself can be read
 	}
-	if err != nil {
+	version, misspoken := spoken(w, env)
+	m.Origin.Version = version
+	if err = cmp.Or(err, misspoken); err != nil {
 		return m, err
 	}
 	switch {
