@@ -127,7 +127,7 @@ func TestUnsayableMessages(t *testing.T) {
 		a2a("jsonrpc 1.0", `"2.0"`, `"1.0"`, because(broken, "at /jsonrpc")),
 		a2a("jsonrpc as a number", `"2.0"`, `2.0`, because(broken, "at /jsonrpc")),
 		a2a("method in another case", `"method"`, `"Method"`, because(broken, "at ")),
-		a2a("params as a list", `"params":{`, `"params":[1],"x":{`, because(broken, "at /params")),
+		a2a("params as a list", `"params":{`, `"params":[1],"x":{`, because(broken, "/params: not an object")),
 		a2a("a request and a result", `"id"`, `"result":{},"id"`, because(broken, "neither a request nor a result nor an error")),
 		a2a("id is an object", `"id":"5"`, `"id":{}`, because(broken, "at /id")),
 		a2a("id is a fraction", `"id":"5"`, `"id":1.5`, because(broken, "at /id")),
