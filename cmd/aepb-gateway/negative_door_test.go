@@ -227,7 +227,7 @@ func TestMCPDoorRefuses(t *testing.T) {
 		at("a million levels", letter{body: strings.Repeat(`{"a":`, 1_000_000)}, bad(-32600, "nested deeper")),
 		at("no id", letter{body: strings.Replace(call, `"id":1,`, "", 1)}, bad(-32600, "id")),
 		at("a notification with an id", letter{body: mcpBody("notifications/cancelled", ""), header: mirror("notifications/cancelled", "")}, bad(-32600, "notification")),
-		at("a reply that is no object", letter{body: `{"jsonrpc":"2.0","id":1,"result":[]}`, header: map[string]string{"Mcp-Protocol-Version": "2025-11-25"}}, native(-32600, "no object")),
+		at("a reply that is no object", letter{body: `{"jsonrpc":"2.0","id":1,"result":[]}`, header: map[string]string{"Mcp-Protocol-Version": "2025-11-25"}}, bad(-32600, "no object")),
 		at("unknown agent", letter{at: "/agents/nobody/mcp", body: call}, late(one(problem(404, "unknown_agent", -32602)))),
 		at("tools of an unknown agent", letter{at: "/agents/nobody/mcp", body: mcpBody("tools/list", ""), header: mirror("tools/list", "")}, one(problem(404, "unknown_agent", -32602))),
 		at("discovery of an unknown agent", letter{at: "/agents/nobody/mcp", body: mcpBody("server/discover", ""), header: mirror("server/discover", "")}, one(problem(404, "unknown_agent", -32602))),

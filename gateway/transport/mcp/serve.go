@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -100,6 +101,7 @@ type visit struct {
 	guest    guest  // what is known of it
 	knows    bool   // why an agent failed
 	quiet    bool   // whoever writes the answer down takes no streams
+	answers  bool   // what it brings is a response
 
 	insists time.Time // until when what the message needs is tried again; zero: it is not
 }
@@ -164,7 +166,8 @@ func (v *visit) read(ctx context.Context) (translators.Wire, error) {
 	if v.evidence, err = ect.ParseHeader(v.r.Header.Values(ect.HeaderName), v.door.deps.Limits); err != nil {
 		return translators.Wire{}, err
 	}
-	if answer, err := parse(body); err == nil && answer.Method == "" {
+	received, _ := parse(body) // the codec says what is wrong
+	if v.answers = received.Method == "" && (received.Result != nil || received.Error != nil); v.answers {
 		v.insists = time.Now().Add(transport.Insistence)
 	}
 	if err := v.insist(ctx, func() error { return v.recognise(ctx) }); err != nil {
@@ -277,7 +280,11 @@ func (v *visit) fail(err error) {
 	}
 	p := problem.From(err)
 	p.Advise(v.w.Header())
-	v.write(wire, status(err, p, wire.Status))
+	code := cmp.Or(status(err, p, wire.Status), http.StatusOK)
+	if v.answers && code == http.StatusOK { // a response that is not taken (MCP 2025-11-25, Sending Messages to the Server, item 4)
+		code = http.StatusBadRequest
+	}
+	v.write(wire, code)
 }
 
 func (v *visit) encodeFailure(said *canonical.Error) (translators.Wire, error) {

@@ -375,3 +375,26 @@ func TestNeedsTheCodec(t *testing.T) {
 		t.Error("a dialer without a client")
 	}
 }
+
+// TestServer_ResponseThatIsNotTaken: a response that cannot be taken is answered with an
+// HTTP error (MCP 2025-11-25, Streamable HTTP, Sending Messages to the Server, item 4).
+func TestServer_ResponseThatIsNotTaken(t *testing.T) {
+	t.Parallel()
+	unknown := &road{err: &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "nothing was asked under this id"}}
+	for name, tc := range map[string]struct {
+		exchanger *road
+		body      string
+	}{
+		"no jsonrpc":       {&road{}, `{"id":"s1","result":{"action":"accept"}}`},
+		"result and error": {&road{}, `{"jsonrpc":"2.0","id":"s1","result":{},"error":{"code":1,"message":"x"}}`},
+		"no id":            {&road{}, `{"jsonrpc":"2.0","result":{}}`},
+		"not an object":    {&road{}, `{"jsonrpc":"2.0","id":"s1","error":"x"}`},
+		"no object":        {&road{}, `{"jsonrpc":"2.0","id":"s1","result":7}`},
+		"unknown":          {unknown, `{"jsonrpc":"2.0","id":"s1","result":{"action":"accept"}}`},
+	} {
+		got := knock(t, tc.exchanger, http.MethodPost, with(legacyHeader(), "Mcp-Protocol-Version", mcp.Legacy), tc.body)
+		if got.Code != http.StatusBadRequest || !strings.Contains(got.Body.String(), `"error":{"code":-32`) {
+			t.Errorf("%s: %d %s, want 400 and an error", name, got.Code, got.Body)
+		}
+	}
+}
