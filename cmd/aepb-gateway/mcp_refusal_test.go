@@ -33,6 +33,13 @@ func TestMCPServer_RefusesWithText(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a method that the SDK's own server lacks", func(t *testing.T) {
+		const method = "foo/bar"
+		got := b.send(t, letter{at: "/agents/sessions/mcp", header: mirror(method, ""), body: `{"jsonrpc":"2.0","id":7,"method":"` + method + `","params":{` + modernMeta + `}}`})
+		if body := string(got.body); got.status != http.StatusNotFound || !strings.Contains(body, `"code":-32601,`) {
+			t.Errorf("%d %s, want 404 and -32601 (MCP 2026-07-28, Streamable HTTP)", got.status, body)
+		}
+	})
 	long := "no\x00thing \u202e" + strings.Repeat("x", 4096)
 	b.serve(t, "wordy", "mcp-v1", &fake{conduct: calling(http.StatusBadRequest, "text/plain; charset=utf-8", long)}, host{})
 	for caller, l := range map[string]letter{

@@ -55,6 +55,10 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 // maxText bounds, in bytes, how much is quoted of a text that refuses a request.
 const maxText = 512
 
+// textNoMethod begins the text with which servers of the SDK for Go refuse a method
+// that they do not have, in revisions before 2026-07-28.
+const textNoMethod = "JSON RPC not handled: "
+
 // decodeRefusal reads the text with which a server has refused a request, in place of a
 // message of the protocol.
 func decodeRefusal(w translators.Wire) (*canonical.Message, error) {
@@ -67,8 +71,12 @@ func decodeRefusal(w translators.Wire) (*canonical.Message, error) {
 		text = text[:maxText]
 		m.Losses = []canonical.Loss{{Code: canonical.LossErrorDetail, Path: "/body/message", Fate: canonical.Dropped}}
 	}
+	code := canonical.CodeInvalidRequest
+	if bytes.HasPrefix(text, []byte(textNoMethod)) {
+		code = canonical.CodeNoMethod
+	}
 	m.Body = &canonical.Error{
-		Code:    canonical.CodeInvalidRequest,
+		Code:    code,
 		Message: "the agent refused the request with HTTP status " + strconv.Itoa(w.Status) + ": " + strconv.Quote(string(text)),
 	}
 	return m, nil
