@@ -67,6 +67,34 @@ func TestSubscribeToTask_Ended(t *testing.T) {
 	}
 }
 
+// TestSubscribeToTask_Waiting: a subscription to a task that waits for its caller is a
+// stream with the task in it (A2A 1.0 section 11.7), whatever the agent speaks.
+func TestSubscribeToTask_Waiting(t *testing.T) {
+	t.Parallel()
+	tr := everybody(t)
+	for _, to := range tr.hired(t, []string{"a2a@1.0", "a2a@0.3", "mcp@2026-07-28"}) {
+		for _, from := range tr.sides() {
+			if from.binding != a2a.Binding || from == to || from.form == a2a.FormGRPC {
+				continue
+			}
+			t.Run(from.name+" to "+to.name, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), patienceOfPlays)
+				defer cancel()
+				c := tr.caller(t, from, to, player)
+				h := c.ask(ctx, c.request(canonical.OpInvoke, c.invoke(doAsk)), false, nil)
+				if h.task() == nil || h.state() != canonical.StateInputRequired {
+					t.Fatalf("no task waits: %s", h.otherwise())
+				}
+				id := h.task().ID
+				h = c.about(ctx, canonical.OpTaskSubscribe, id)
+				if h.events != 1 || h.task() == nil || h.task().ID != id || h.state() != canonical.StateInputRequired {
+					t.Errorf("%d events in a stream, %s, want one with the task", h.events, h.otherwise())
+				}
+			})
+		}
+	}
+}
+
 // TestStream_AsksAtOnce: a stream of work that asks before it says anything else begins
 // with the task, and then says what is asked (A2A 1.0 section 3.1.2).
 func TestStream_AsksAtOnce(t *testing.T) {
