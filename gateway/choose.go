@@ -67,7 +67,11 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 
 // viewer is for whom the agent describes itself.
 func (x *exchange) viewer() directory.Viewer {
-	return directory.Viewer{Caller: x.call.Caller.ID, CanAnswer: x.askable()}
+	v := directory.Viewer{Caller: x.call.Caller.ID, CanAnswer: x.askable(), Version: x.call.ToVersion}
+	if v.Version == "" && x.relay() {
+		v.Version = x.message.Origin.Version
+	}
+	return v
 }
 
 // capability is what the message is for. The agent is asked once more what it can do

@@ -223,6 +223,9 @@ func (g *Gateway) Describe(ctx context.Context, q transport.Inquiry) (*canonical
 		return nil, &problem.NoPathError{From: string(q.Binding)}
 	}
 	viewer := directory.Viewer{Caller: q.Caller.ID, CanAnswer: q.CanAnswer, Listing: !q.Known}
+	if endpoint.Binding == q.Binding {
+		viewer.Version = q.Version
+	}
 	if source, ok := g.Registry.Translator(q.Binding); ok {
 		viewer.CanAnswer = askableBy(source, "", q.Form, q.CanAnswer)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/a2a/frame"
+	mcpserver "github.com/aepb/aepb-gateway/gateway/transport/mcp"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
@@ -58,22 +59,41 @@ type player struct {
 	told     int        // how often it has described itself
 	open     int        // streams that are open
 	blind    bool
-	version  string
-	typed    string                 // schema of its only skill; empty: it takes messages
-	offers   string                 // what an MCP server says that it can do; empty: nothing
-	tasks    bool                   // it keeps tasks
-	support  string                 // what its skill says of tasks, in 2025-11-25; empty: nothing
-	skills   []canonical.Capability // more than the one that it has
-	resume   chan struct{}          // an event without text waits for it
+
+	sessionless bool // it keeps no sessions
+	version     string
+	eras        []string               // the revisions that it speaks, the newest first; nil: version alone
+	names       []string               // those of them that it names; nil: all
+	spoken      []string               // the revision of each request
+	typed       string                 // schema of its only skill; empty: it takes messages
+	offers      string                 // what an MCP server says that it can do; empty: nothing
+	tasks       bool                   // it keeps tasks
+	support     string                 // what its skill says of tasks, in 2025-11-25; empty: nothing
+	skills      []canonical.Capability // more than the one that it has
+	resume      chan struct{}          // an event without text waits for it
 }
 
 func (p *player) Describe(_ context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
-	e.Version = p.version
+	speaks := []string{p.version}
+	if p.eras != nil { // a server of several revisions, found in its newest one
+		if speaks = p.eras; e.Version == "" {
+			if e.Version = p.eras[0]; p.names != nil {
+				speaks = p.names
+			}
+		} else {
+			speaks = []string{e.Version}
+		}
+		e.Sessionless = p.sessionless
+	} else if e.Version != "" && e.Version != p.version {
+		return nil, e, &transport.BadReplyError{Agent: e.Agent, Reason: "it does not speak " + e.Version}
+	} else {
+		e.Version = p.version
+	}
 	p.mu.Lock()
 	p.told++
 	p.mu.Unlock()
 	if p.typed != "" {
-		d := &canonical.Description{Name: "asker", Versions: []string{p.version}, Capabilities: []canonical.Capability{
+		d := &canonical.Description{Name: "asker", Versions: speaks, Capabilities: []canonical.Capability{
 			{ID: "ask", Profile: canonical.ProfileTyped, InputSchema: json.RawMessage(p.typed)},
 		}}
 		if d.Tasks = p.tasks; p.support != "" {
@@ -115,7 +135,7 @@ func (p *player) Dial(ctx context.Context, _ transport.Endpoint, sealed transpor
 	defer p.mu.Unlock()
 	p.asked, p.bodies = append(p.asked, request.Method), append(p.bodies, string(wire.Body))
 	p.evidence = append(p.evidence, tokens)
-	p.headers = append(p.headers, wire.Header)
+	p.headers, p.spoken = append(p.headers, wire.Header), append(p.spoken, wire.Version)
 	list := p.scenes[request.Method]
 	if len(list) == 0 {
 		p.t.Errorf("nobody expected %s", wire.Body)
@@ -308,6 +328,13 @@ func newStage(t *testing.T, scenes map[string][]scene) *stage {
 
 // servers are the two MCP servers.
 type servers struct{ *stage }
+
+func (servers) ByCapabilities()     {}
+func (servers) Revisions() []string { return mcp.Revisions() }
+
+func (servers) Revision(d *canonical.Description, own string, can []canonical.Mode) string {
+	return (*mcpserver.Dialer)(nil).Revision(d, own, can)
+}
 
 func (s servers) Describe(ctx context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
 	if e.Agent == "asker" {

@@ -71,6 +71,7 @@ type summary struct {
 	Name         string   `json:"name,omitempty"`
 	Version      string   `json:"version,omitempty"`
 	Protocol     string   `json:"protocol_version,omitempty"`
+	Asking       string   `json:"asking_version,omitempty"`
 	Capabilities []string `json:"capabilities,omitempty"`
 	Error        string   `json:"error,omitempty"`
 }
@@ -266,6 +267,9 @@ func (a agent) print(w io.Writer) error {
 		fmt.Fprintln(w, "  cannot be asked:", line(d.Error))
 	} else if d != nil {
 		fmt.Fprintf(w, "  says it is %s %s, speaks %s\n  can: %s\n", word(d.Name), word(d.Version), word(d.Protocol), words(d.Capabilities))
+		if d.Asking != "" {
+			fmt.Fprintf(w, "  callers of other protocols have it in %s, where it can ask them; those of its own in theirs, where it has that\n", word(d.Asking))
+		}
 	}
 	for _, p := range a.Descriptions {
 		p.print(w, a)

@@ -132,7 +132,7 @@ func TestAttack_AnswersForgeTerminalLines(t *testing.T) {
 		lines int
 	}{
 		"agents show":          {listed.print, 12},
-		"agents show, answers": {described.print, 13},
+		"agents show, answers": {described.print, 14},
 		"agents list":          {func(w io.Writer) error { return printAgents(w, []agent{listed}) }, 3},
 		"negotiate":            {other.print, 6},
 		"negotiate, direct":    {direct.print, 6},

@@ -19,6 +19,7 @@ import (
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
 // maxEvidenceMiB is more than any machine should give to evidence in memory.
@@ -276,6 +277,7 @@ func (a Agent) check(path string, say func(path, reason string)) {
 			say(at, "stands twice")
 		}
 	}
+	a.checkRevision(path+".revision", say)
 	if _, ok := levels[a.Level]; !ok {
 		say(path+".ect_assurance_level", "a level is L1, L2 or L3")
 	}
@@ -292,6 +294,20 @@ func (a Agent) check(path string, say func(path, reason string)) {
 		if e.GRPC != "" && !hostport(e.GRPC) {
 			say(path+".endpoints["+strconv.Itoa(i)+"].grpc", "not host:port")
 		}
+	}
+}
+
+// checkRevision: it is one that is spoken here, for an endpoint that has no other.
+func (a Agent) checkRevision(path string, say func(path, reason string)) {
+	pinned := func(e Endpoint) bool {
+		return directory.HasRevisions(e.Binding) && e.Through == "" && (e.Version == "" || e.Version == a.Revision)
+	}
+	switch choices := mcp.Revisions(); {
+	case a.Revision == "":
+	case !slices.Contains(choices, a.Revision):
+		say(path, "no MCP revision "+strconv.Quote(a.Revision)+" is spoken here: expected one of "+strings.Join(choices, ", "))
+	case !slices.ContainsFunc(a.Endpoints, pinned):
+		say(path, "expected an endpoint with binding mcp-v1, a url, and no other version")
 	}
 }
 

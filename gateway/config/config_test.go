@@ -95,6 +95,9 @@ func TestMistakes(t *testing.T) {
 		"bad operation":     {"agents:\n  a:\n    callers: ['spiffe://x/y#task.get', 'spiffe://x/y#tasks/get']\n", "[3:40] agents.'a'.callers[1]: no operation"},
 		"bad assurance":     {"agents:\n  a:\n    ect_assurance_level: high\n", "[3:26] agents.'a'.ect_assurance_level"},
 		"bad exposure":      {"agents:\n  a:\n    expose: [prompts, completion]\n", "[3:23] agents.'a'.expose[1]: what is exposed"},
+		"unknown revision":  {"agents:\n  a:\n    revision: 2027-01-01\n", "[3:15] agents.'a'.revision: no MCP revision \"2027-01-01\" is spoken here: expected one of 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26"},
+		"revision of A2A":   {"agents:\n  a:\n    revision: 2025-11-25\n    endpoints:\n      - binding: a2a-v1\n        url: https://a\n", "agents.'a'.revision: expected an endpoint with binding mcp-v1"},
+		"two revisions":     {"agents:\n  a:\n    revision: 2025-11-25\n    endpoints:\n      - binding: mcp-v1\n        version: 2025-06-18\n        url: https://a\n", "agents.'a'.revision: expected an endpoint with binding mcp-v1"},
 		"exposed twice":     {"agents:\n  a:\n    expose:\n      - prompts\n      - prompts\n", "[5:9] agents.'a'.expose[1]: stands twice"},
 		"exposed as text":   {"agents:\n  a:\n    expose: prompts\n", "[3:13]"},
 		"bad security":      {"policy: {min_protocol_security: tls-1.2}\n", "[1:33] policy.min_protocol_security"},
@@ -269,5 +272,17 @@ func TestGRPCPlaces(t *testing.T) {
 		if _, err := parse(bad, "a.example:1"); !errors.As(err, &said) || !strings.Contains(err.Error(), "public_grpc") {
 			t.Errorf("we at %q: %v", bad, err)
 		}
+	}
+}
+
+// TestRevision_Pinned: the key pins the MCP endpoint of an agent, and no other.
+func TestRevision_Pinned(t *testing.T) {
+	t.Parallel()
+	c, err := config.Parse([]byte("agents:\n  a:\n    revision: 2025-11-25\n    endpoints:\n      - {binding: mcp-v1, url: https://a}\n      - {binding: a2a-v1, url: https://a}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := c.Directory(false)[0].Endpoints; e[0].Version != "2025-11-25" || e[1].Version != "" {
+		t.Errorf("got %+v", e)
 	}
 }

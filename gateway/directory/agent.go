@@ -126,6 +126,10 @@ func identifies(id canonical.Binding) bool {
 // maxBinding bounds a binding identifier, in octets.
 const maxBinding = 64
 
+// HasRevisions reports whether an operator may pin one of several revisions of a
+// binding's protocol (agents.NAME.revision).
+func HasRevisions(binding string) bool { return binding == "mcp-v1" }
+
 func noPeer(id ect.Identity) string { return "no gateway among the peers is " + string(id) }
 
 // What Agent.Expose may say.

@@ -72,6 +72,7 @@ type Directory struct {
 type Viewer struct {
 	Caller    ect.Identity
 	CanAnswer []canonical.Mode // what the caller can be asked
+	Version   string           // of the endpoint's protocol, which the caller uses itself; empty: it uses another protocol
 	Listing   bool             // the caller wants to see all that there is now; else what is known will do
 }
 
@@ -258,6 +259,28 @@ func (d *Directory) Describe(ctx context.Context, agent Agent, e Endpoint, calle
 // When a listing is due and the agent cannot be asked, what it said last is shown.
 func (d *Directory) DescribeFor(ctx context.Context, agent Agent, e Endpoint, v Viewer) (*canonical.Description, transport.Endpoint, error) {
 	v = d.narrow(e, v)
+	k := d.look(ctx, agent, e, v)
+	if revision := d.revision(e, v, k); revision != "" && revision != k.endpoint.Version {
+		e.Version = revision
+		k = d.revised(ctx, agent, e, v, k)
+	}
+	k.endpoint.Caller = v.Caller
+	return k.description, k.endpoint, k.err
+}
+
+// putOff leaves a version alone that an agent refused, once for each refusal.
+func (d *Directory) putOff(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if k, ok := d.known[name]; ok && k.err != nil && k.stale.IsZero() {
+		k.stale = d.deps.Now()
+		k.until = k.stale.Add(freshFor)
+		d.known[name] = k
+	}
+}
+
+// look is what is known of an endpoint in its version, asked for where that is due.
+func (d *Directory) look(ctx context.Context, agent Agent, e Endpoint, v Viewer) knowledge {
 	name := key(agent.Name, e) + viewOf(v.CanAnswer)
 	d.mu.RLock()
 	k, ok := d.known[name]
@@ -270,8 +293,7 @@ func (d *Directory) DescribeFor(ctx context.Context, agent Agent, e Endpoint, v 
 			k = fresh
 		}
 	}
-	k.endpoint.Caller = v.Caller
-	return k.description, k.endpoint, k.err
+	return k
 }
 
 // Renew asks an agent anew whose description lacks what a caller named; false: it was
@@ -290,6 +312,12 @@ func (d *Directory) Renew(ctx context.Context, agent Agent, e Endpoint, v Viewer
 		return nil, transport.Endpoint{}, false
 	}
 	k := d.learn(ctx, key(agent.Name, e)+viewOf(v.CanAnswer), agent, e, v)
+	if revision := d.revision(e, v, k); revision != "" && revision != k.endpoint.Version {
+		e.Version = revision
+		if own := d.learn(ctx, key(agent.Name, e)+viewOf(v.CanAnswer), agent, e, v); own.err == nil && !own.endpoint.Sessionless {
+			k = own
+		}
+	}
 	k.endpoint.Caller = v.Caller
 	return k.description, k.endpoint, k.err == nil
 }
@@ -319,9 +347,18 @@ func viewOf(asked []canonical.Mode) string {
 	return view.String()
 }
 
-// keys are those of all views of an endpoint.
-func keys(name string, e Endpoint) []string {
-	base := key(name, e)
+// keys are those of all views of an endpoint, in each version that it may be asked in.
+func (d *Directory) keys(name string, e Endpoint) []string {
+	list := viewsOf(key(name, e))
+	if by, ok := d.deps.Describers[e.Binding].(transport.ByRevision); ok && e.Version == "" {
+		for _, e.Version = range by.Revisions() {
+			list = append(list, viewsOf(key(name, e))...)
+		}
+	}
+	return list
+}
+
+func viewsOf(base string) []string {
 	list := []string{base}
 	for set := 1; set < 1<<len(modes); set++ {
 		var asked []canonical.Mode
@@ -392,7 +429,11 @@ func (d *Directory) fetch(ctx context.Context, name string, agent Agent, e Endpo
 	description, target, err := describer.Describe(ctx, target)
 	target.Timeout = agent.Timeout
 	if err != nil {
-		d.deps.Logger.WarnContext(ctx, "agent could not be described",
+		level := slog.LevelDebug // of a revision that was only tried
+		if slices.ContainsFunc(agent.Endpoints, func(own Endpoint) bool { return own.Binding == e.Binding && own.Version == e.Version }) {
+			level = slog.LevelWarn
+		}
+		d.deps.Logger.Log(ctx, level, "agent could not be described",
 			slog.String("agent", agent.Name), slog.String("binding", string(e.Binding)), slog.Any("error", err), logCause(err))
 		return knowledge{err: err, endpoint: target, until: d.deps.Now().Add(retryAfter)}
 	}

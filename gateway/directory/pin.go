@@ -116,7 +116,8 @@ func (d *Directory) compared(ctx context.Context, name string, agent Agent, e En
 // firstPin is how a view is pinned that was not seen before. What an operator has seen
 // in another view of the agent counts here too: what is more, or different, waits.
 func (d *Directory) firstPin(ctx context.Context, agent Agent, e Endpoint, now Pin) (Pin, error) {
-	for _, name := range keys(agent.Name, e) {
+	e.Version = "" // what was seen in another version counts too
+	for _, name := range d.keys(agent.Name, e) {
 		other, known, err := d.deps.Pins.Pinned(ctx, name)
 		if err != nil {
 			return Pin{}, err
@@ -231,7 +232,7 @@ func (d *Directory) Admits(agent Agent, e Endpoint, capability string) error {
 	}
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	for _, name := range keys(agent.Name, e) {
+	for _, name := range d.keys(agent.Name, e) {
 		if d.known[name].held[capability] {
 			return &ChangedError{Capability: capability}
 		}
@@ -249,7 +250,7 @@ func (d *Directory) Pinned(ctx context.Context, agent Agent, e Endpoint) (Pin, b
 // it has shown to different clients.
 func (d *Directory) Views(ctx context.Context, agent Agent, e Endpoint) ([]Pin, error) {
 	var views []Pin
-	for _, name := range keys(agent.Name, e) {
+	for _, name := range d.keys(agent.Name, e) {
 		pin, known, err := d.deps.Pins.Pinned(ctx, name)
 		if err != nil {
 			return nil, err
@@ -284,7 +285,7 @@ func (d *Directory) Accept(ctx context.Context, agent Agent, hash string) (bool,
 	}
 	d.mu.RUnlock()
 	for _, e := range agent.Endpoints {
-		names = append(names, keys(agent.Name, e)...)
+		names = append(names, d.keys(agent.Name, e)...)
 	}
 	accepted := false
 	for _, name := range names {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/policy"
 )
@@ -316,4 +317,27 @@ func (d *Directory) current(name string) (Agent, bool) {
 	}
 	agent, ok := d.agents[name]
 	return agent, ok
+}
+
+// revised is what is known of an endpoint in a version that suits a viewer better than the
+// one in which it was found. It stays as found where it does not speak that version, which
+// is not tried again for a while, and where it keeps no session on which it could ask.
+func (d *Directory) revised(ctx context.Context, agent Agent, e Endpoint, v Viewer, found knowledge) knowledge {
+	k := d.look(ctx, agent, e, v)
+	if _, refused := errors.AsType[*transport.BadReplyError](k.err); refused {
+		d.putOff(key(agent.Name, e) + viewOf(v.CanAnswer))
+	}
+	if k.err != nil || k.endpoint.Sessionless {
+		return found
+	}
+	return k
+}
+
+// revision is the version that suits a viewer; empty: the one in which it was found.
+func (d *Directory) revision(e Endpoint, v Viewer, k knowledge) string {
+	by, ok := d.deps.Describers[e.Binding].(transport.ByRevision)
+	if !ok || e.Through != "" || e.Version != "" || k.err != nil || k.description == nil {
+		return ""
+	}
+	return by.Revision(k.description, v.Version, v.CanAnswer)
 }

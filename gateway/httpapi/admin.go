@@ -186,6 +186,7 @@ type summary struct {
 	Name         string   `json:"name,omitempty"`
 	Version      string   `json:"version,omitempty"`
 	Protocol     string   `json:"protocol_version,omitempty"`
+	Asking       string   `json:"asking_version,omitempty"` // for callers of other protocols who can be asked, where it is another
 	Capabilities []string `json:"capabilities,omitempty"`
 	Error        string   `json:"error,omitempty"`
 }
@@ -219,6 +220,10 @@ func (a admin) show(c *gin.Context) {
 		doc.Description = &summary{Error: problem.From(err).Detail}
 	} else {
 		doc.Description = &summary{Name: description.Name, Version: description.Version, Protocol: endpoint.Version}
+		viewer := directory.Viewer{CanAnswer: []canonical.Mode{canonical.ModeForm, canonical.ModeURL}} // like an A2A client
+		if _, asking, err := a.deps.Directory.DescribeFor(c.Request.Context(), agent, agent.Endpoints[0], viewer); err == nil && asking.Version != endpoint.Version {
+			doc.Description.Asking = asking.Version
+		}
 		for _, capability := range description.Capabilities {
 			doc.Description.Capabilities = append(doc.Description.Capabilities, capability.ID)
 		}

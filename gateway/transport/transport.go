@@ -123,8 +123,9 @@ type Inquiry struct {
 	// CanAnswer is what the caller can be asked, in a protocol whose clients say so: an
 	// agent may have more to show to those that can be asked.
 	CanAnswer []canonical.Mode
-	Known     bool // what is known of the agent will do: the caller does not ask what it can do now
-	Limited   bool // the door has asked [Exchanger.Limit] for this very request; else the road does
+	Version   string // of the protocol that the caller uses; empty: not known
+	Known     bool   // what is known of the agent will do: the caller does not ask what it can do now
+	Limited   bool   // the door has asked [Exchanger.Limit] for this very request; else the road does
 }
 
 // Question asks whether a pair is served (AEPB, Protocol Negotiation step 3).
@@ -166,10 +167,12 @@ type Endpoint struct {
 	Asked   []canonical.Mode // what the agent may ask, because this caller can answer it
 	Session string           // the caller's own session, where one protocol is relayed: it is mirrored toward the agent
 	Alone   bool             // Session is one message's, and ends with the stream that answers it
-	Beside  bool             // the caller has no stream for what the agent asks apart from the reply: it is heard with the reply
-	Expose  []string         // what its description shows besides skills: what directory.Agent.Expose says
-	Timeout time.Duration
-	Fresh   time.Duration // how long what the agent says of itself can be shown without asking again; zero: it does not say
+	// Sessionless: the agent keeps no session in this version, on which it could ask.
+	Sessionless bool
+	Beside      bool     // the caller has no stream for what the agent asks apart from the reply: it is heard with the reply
+	Expose      []string // what its description shows besides skills: what directory.Agent.Expose says
+	Timeout     time.Duration
+	Fresh       time.Duration // how long what the agent says of itself can be shown without asking again; zero: it does not say
 }
 
 // Rewritten reports whether what is sent there must say something that the
@@ -269,6 +272,16 @@ type Describer interface {
 // client by what it can be asked (Endpoint.Asked): an MCP server may hide a tool
 // that asks for input from clients that cannot give it.
 type ByCapabilities interface{ ByCapabilities() }
+
+// ByRevision is implemented by a Describer whose agents may speak several versions of
+// their protocol, so that one suits a caller better than the one that was negotiated.
+type ByRevision interface {
+	// Revisions are the versions that there are.
+	Revisions() []string
+	// Revision is the version for a caller who uses own, empty where it uses another
+	// protocol, and who can be asked so; empty: the one that was negotiated will do.
+	Revision(d *canonical.Description, own string, can []canonical.Mode) string
+}
 
 // Door is a protocol's HTTP face. The agent's name is the request's path value "agent".
 type Door interface {

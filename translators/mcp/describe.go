@@ -175,7 +175,7 @@ func (e *encoder) description(d *canonical.Description) json.RawMessage {
 }
 
 func (e *encoder) descriptionVersions(w *writer, d *canonical.Description) {
-	said := versions()
+	said := Revisions()
 	switch {
 	case e.native:
 		said = d.Versions

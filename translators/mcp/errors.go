@@ -26,7 +26,7 @@ func refuse(code canonical.Code, message string) error {
 }
 
 func unsupportedVersion(requested string) error {
-	data := rawjson.NewBuilder().Strings("supported", versions(), true).String("requested", requested).Bytes()
+	data := rawjson.NewBuilder().Strings("supported", Revisions(), true).String("requested", requested).Bytes()
 	return &canonical.Error{
 		Code: canonical.CodeUnsupportedVersion, Message: "Unsupported protocol version",
 		Native: &canonical.NativeError{Binding: Binding, Code: codeUnsupportedVersion, Data: data},
@@ -254,7 +254,7 @@ func (e *encoder) errorData(body *canonical.Error, native int64) json.RawMessage
 	e.losses = append(e.losses, foreign(body.Extensions, "/body")...)
 	b := rawjson.NewBuilder()
 	if native == codeUnsupportedVersion && e.modern {
-		b.Strings("supported", versions(), true).String("requested", "")
+		b.Strings("supported", Revisions(), true).String("requested", "")
 	}
 	if native == codeCapabilityRequired && e.modern {
 		b.Raw("requiredCapabilities", json.RawMessage("{}"))

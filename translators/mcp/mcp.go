@@ -42,7 +42,7 @@ var (
 func New(cfg translators.Config) *Translator {
 	cfg = cfg.WithDefaults()
 	return &Translator{cfg, translators.Info{
-		Binding: Binding, Name: "MCP", Versions: versions(), Media: []string{"application/json"},
+		Binding: Binding, Name: "MCP", Versions: Revisions(), Media: []string{"application/json"},
 		BodyLimit: cfg.BodyLimit, Depth: cfg.Depth, Streams: translators.StreamsReply,
 	}}
 }
@@ -115,14 +115,14 @@ func withHash(name, id string) string {
 	return name[:keep] + "_" + hex.EncodeToString(sum[:])[:hashSize]
 }
 
-func known(version string) bool { return slices.Contains(versions(), version) }
+func known(version string) bool { return slices.Contains(Revisions(), version) }
 
 // choose is the version that Encode writes.
 func choose(target translators.Target) (string, error) {
 	if target.Version == "" {
 		return Modern, nil
 	}
-	if !slices.Contains(versions(), target.Version) {
+	if !slices.Contains(Revisions(), target.Version) {
 		return "", unsupportedVersion(target.Version)
 	}
 	return target.Version, nil

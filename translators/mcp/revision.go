@@ -20,11 +20,12 @@ const (
 	LegacyMarch = "2025-03-26"
 )
 
-func versions() []string { return []string{Modern, Legacy, LegacyJune, LegacyMarch} }
+// Revisions are the supported ones, the newest first.
+func Revisions() []string { return []string{Modern, Legacy, LegacyJune, LegacyMarch} }
 
 // IsLegacy reports whether a revision is a supported one that begins with
 // initialize.
-func IsLegacy(version string) bool { return version != Modern && slices.Contains(versions(), version) }
+func IsLegacy(version string) bool { return version != Modern && slices.Contains(Revisions(), version) }
 
 // level is a kind of object in which the revisions differ.
 type level string

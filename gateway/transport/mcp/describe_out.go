@@ -47,7 +47,7 @@ func (d *Dialer) Describe(ctx context.Context, ep transport.Endpoint) (*canonica
 	if mcp.IsLegacy(ep.Version) && s.version != ep.Version {
 		return nil, ep, l.bad("it does not speak " + ep.Version)
 	}
-	ep.Version = s.version
+	ep.Version, ep.Sessionless = s.version, s.id == ""
 	return d.withTools(ctx, l, ep, description)
 }
 
@@ -71,6 +71,31 @@ func (d *Dialer) discover(ctx context.Context, l *line) (*canonical.Description,
 
 // ByCapabilities implements transport.ByCapabilities.
 func (*Dialer) ByCapabilities() {}
+
+// Revisions implements transport.ByRevision.
+func (*Dialer) Revisions() []string { return mcp.Revisions() }
+
+// Revision implements transport.ByRevision: the caller's own where the server has it.
+// Callers who can be asked get the newest one with sessions: there a server asks that is
+// written in either style, since the official SDKs turn a reply that asks into requests,
+// and in 2026-07-28 one that asks on its session fails. A server that keeps tasks of
+// 2026-07-28 asks by these. What discovery does not name is tried: some name no older ones.
+func (*Dialer) Revision(d *canonical.Description, own string, can []canonical.Mode) string {
+	if slices.Contains(d.Versions, own) {
+		return own
+	}
+	if !mcp.IsLegacy(own) {
+		if own = mcp.Legacy; len(can) == 0 || d.Tasks {
+			return ""
+		}
+	}
+	for _, version := range mcp.Revisions() { // the newest first
+		if mcp.IsLegacy(version) && slices.Contains(d.Versions, version) {
+			return version
+		}
+	}
+	return own
+}
 
 // What is shown of a server is asked for again after so long: as it says itself
 // (2026-07-28, caching), within bounds, and soon where it says that its list of

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
@@ -124,6 +125,47 @@ func TestBatchedReplies(t *testing.T) {
 			var bad *transport.BadReplyError
 			if tc.ok && (err != nil || string(got.Wire.Body) != reply) || !tc.ok && !errors.As(err, &bad) {
 				t.Errorf("got %s, %v", got.Wire.Body, err)
+			}
+		})
+	}
+}
+
+// TestRevision_OfAServerOfBoth: what a server of both styles says in its newest revision
+// leads to the one that suits the caller; one without sessions is told apart.
+func TestRevision_OfAServerOfBoth(t *testing.T) {
+	t.Parallel()
+	for name, sessionless := range map[string]bool{"with sessions": false, "without sessions": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := newLegacy("")
+			server.noID = sessionless
+			p := newPeer(t, func(w http.ResponseWriter, r *http.Request, in incoming) {
+				if in.Method == "server/discover" {
+					result(w, in, `{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{},"serverInfo":{"name":"both","version":"1"},"ttlMs":0,"cacheScope":"public"}`)
+					return
+				}
+				if r.Header.Get("Mcp-Protocol-Version") == mcp.Modern {
+					result(w, in, `{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}`)
+					return
+				}
+				server.serve(w, r, in)
+			})
+			d := newDialer(t, &direct{}, nil)
+			description, ep, err := d.Describe(t.Context(), endpoint(p, ""))
+			if err != nil || ep.Version != mcp.Modern || ep.Sessionless {
+				t.Fatalf("got %+v %+v %v", description, ep, err)
+			}
+			form := []canonical.Mode{canonical.ModeForm}
+			for own, want := range map[string]string{mcp.Legacy: mcp.Legacy, mcp.Modern: mcp.Modern, mcp.LegacyJune: mcp.Legacy} {
+				if got := d.Revision(description, own, nil); got != want {
+					t.Errorf("a caller of %s has it in %q, want %s", own, got, want)
+				}
+			}
+			if asking, silent := d.Revision(description, "", form), d.Revision(description, "", nil); asking != mcp.Legacy || silent != "" {
+				t.Errorf("others who can be asked have it in %q, and the rest in %q", asking, silent)
+			}
+			if _, ep, err = d.Describe(t.Context(), endpoint(p, mcp.Legacy)); err != nil || ep.Version != mcp.Legacy || ep.Sessionless != sessionless {
+				t.Errorf("in a session: %+v %v", ep, err)
 			}
 		})
 	}
