@@ -28,18 +28,8 @@ func bodyFields(own canonical.Binding) []field {
 	list := []field{
 		turnText("turn_id", canonical.LossIDs, "/body/turn/id", func(c *canonical.Content) *string { return &c.ID }),
 		role(),
-		texts("extensions", canonical.LossMetadata, "/body/turn/extensionURIs", func(m *canonical.Message) *[]string {
-			if c := turn(m); c != nil {
-				return &c.ExtensionURIs
-			}
-			return nil
-		}),
-		exts("turn_ext", "/body/turn", own, func(m *canonical.Message) *canonical.Extensions {
-			if c := turn(m); c != nil {
-				return &c.Extensions
-			}
-			return nil
-		}),
+		texts("extensions", canonical.LossMetadata, "/body/turn/extensionURIs", of(turn, func(c *canonical.Content) *[]string { return &c.ExtensionURIs })),
+		exts("turn_ext", "/body/turn", own, of(turn, func(c *canonical.Content) *canonical.Extensions { return &c.Extensions })),
 		made("call", getCall, setCall, one(canonical.LossContent, "/body/call")),
 		made("parts", getTurnParts, setTurnParts, partsLosses), // after the call that they may be
 		exts("body_ext", "/body", own, bodyExtensions),
@@ -69,12 +59,7 @@ func role() field {
 }
 
 func turnText(name string, code canonical.LossCode, path string, at func(*canonical.Content) *string) field {
-	return text(name, code, path, func(m *canonical.Message) *string {
-		if c := turn(m); c != nil {
-			return at(c)
-		}
-		return nil
-	})
+	return text(name, code, path, of(turn, at))
 }
 
 // theCall stands in place of the parts of a turn that are the message's call in

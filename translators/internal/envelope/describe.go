@@ -9,21 +9,11 @@ import (
 )
 
 func described(name, path string, at func(*canonical.Description) *string) field {
-	return text(name, canonical.LossPeerInfo, path, func(m *canonical.Message) *string {
-		if d, ok := m.Body.(*canonical.Description); ok {
-			return at(d)
-		}
-		return nil
-	})
+	return text(name, canonical.LossPeerInfo, path, of(body[canonical.Description], at))
 }
 
 func describedList(name string, code canonical.LossCode, path string, at func(*canonical.Description) *[]string) field {
-	return texts(name, code, path, func(m *canonical.Message) *[]string {
-		if d, ok := m.Body.(*canonical.Description); ok {
-			return at(d)
-		}
-		return nil
-	})
+	return texts(name, code, path, of(body[canonical.Description], at))
 }
 
 func describeFields() []field {
@@ -40,18 +30,8 @@ func describeFields() []field {
 		describedList("versions", canonical.LossPeerInfo, "/body/versions", func(d *canonical.Description) *[]string { return &d.Versions }),
 		describedList("input_modes", canonical.LossModes, "/body/inputModes", func(d *canonical.Description) *[]string { return &d.InputModes }),
 		describedList("output_modes", canonical.LossModes, "/body/outputModes", func(d *canonical.Description) *[]string { return &d.OutputModes }),
-		text("next", canonical.LossIDs, "/body/next", func(m *canonical.Message) *string {
-			if l, ok := m.Body.(*canonical.CapabilityList); ok {
-				return &l.Next
-			}
-			return nil
-		}),
-		texts("offered_versions", canonical.LossPeerInfo, "/body/versions", func(m *canonical.Message) *[]string {
-			if d, ok := m.Body.(*canonical.DescribeRequest); ok {
-				return &d.Versions
-			}
-			return nil
-		}),
+		text("next", canonical.LossIDs, "/body/next", of(body[canonical.CapabilityList], func(l *canonical.CapabilityList) *string { return &l.Next })),
+		texts("offered_versions", canonical.LossPeerInfo, "/body/versions", of(body[canonical.DescribeRequest], func(d *canonical.DescribeRequest) *[]string { return &d.Versions })),
 		made("client", getClient, setClient, one(canonical.LossPeerInfo, "/body/client")),
 	}
 }

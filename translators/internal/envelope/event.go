@@ -131,21 +131,6 @@ func textOf(parts []canonical.Part) string {
 	return strings.Join(texts, "\n\n")
 }
 
-func event(m *canonical.Message) *canonical.Event {
-	e, _ := m.Body.(*canonical.Event)
-	return e
-}
-
-// of gives a member of an event to a field; nil: the message is no such event.
-func of[T any](at func(*canonical.Event) *T) func(*canonical.Message) *T {
-	return func(m *canonical.Message) *T {
-		if e := event(m); e != nil {
-			return at(e)
-		}
-		return nil
-	}
-}
-
 // eventFields are about what is said while a request is worked on. A task and a
 // turn in an event are said as in a result.
 func eventFields() []field {
@@ -157,25 +142,25 @@ func changeFields() []field {
 	status := func(e *canonical.Event) *canonical.Status { return e.Status }
 	artifact := func(e *canonical.Event) *canonical.ArtifactUpdate { return e.Artifact }
 	return []field{
-		among(text("event_state", canonical.LossState, "/body/status/state", of(func(e *canonical.Event) *string {
+		among(text("event_state", canonical.LossState, "/body/status/state", of(body[canonical.Event], func(e *canonical.Event) *string {
 			if s := status(e); s != nil {
 				return (*string)(&s.State)
 			}
 			return nil
 		})), states()...),
-		moment("event_at", canonical.LossHistory, "/body/status/at", of(func(e *canonical.Event) *time.Time {
+		moment("event_at", canonical.LossHistory, "/body/status/at", of(body[canonical.Event], func(e *canonical.Event) *time.Time {
 			if s := status(e); s != nil {
 				return &s.At
 			}
 			return nil
 		})),
-		content("event_message", canonical.LossPartBoundaries, "/body/status/message", of(func(e *canonical.Event) **canonical.Content {
+		content("event_message", canonical.LossPartBoundaries, "/body/status/message", of(body[canonical.Event], func(e *canonical.Event) **canonical.Content {
 			if s := status(e); s != nil {
 				return &s.Message
 			}
 			return nil
 		})),
-		inputs("event_asks", "/body/inputs", of(func(e *canonical.Event) *[]canonical.Input {
+		inputs("event_asks", "/body/inputs", of(body[canonical.Event], func(e *canonical.Event) *[]canonical.Input {
 			if e.Status == nil {
 				return nil
 			}
@@ -185,13 +170,13 @@ func changeFields() []field {
 			name: "event_artifact", get: getArtifactUpdate, set: setArtifactUpdate, losses: one(canonical.LossArtifacts, "/body/artifact/artifact"),
 			beyond: updateBeyond,
 		},
-		flag("append", canonical.LossChunks, "/body/artifact/append", of(func(e *canonical.Event) *bool {
+		flag("append", canonical.LossChunks, "/body/artifact/append", of(body[canonical.Event], func(e *canonical.Event) *bool {
 			if a := artifact(e); a != nil {
 				return &a.Append
 			}
 			return nil
 		})),
-		flag("last", canonical.LossChunks, "/body/artifact/last", of(func(e *canonical.Event) *bool {
+		flag("last", canonical.LossChunks, "/body/artifact/last", of(body[canonical.Event], func(e *canonical.Event) *bool {
 			if a := artifact(e); a != nil {
 				return &a.Last
 			}
@@ -203,7 +188,7 @@ func changeFields() []field {
 // noticeFields are about what is no change of a task.
 func noticeFields() []field {
 	number := func(name, path string, at func(*canonical.Progress) *json.RawMessage) field {
-		return raws(name, canonical.LossProgress, path, of(func(e *canonical.Event) *json.RawMessage {
+		return raws(name, canonical.LossProgress, path, of(body[canonical.Event], func(e *canonical.Event) *json.RawMessage {
 			if e.Progress == nil {
 				return nil
 			}
@@ -211,7 +196,7 @@ func noticeFields() []field {
 		}))
 	}
 	line := func(name, path string, at func(*canonical.Log) *string) field {
-		return text(name, canonical.LossProgress, path, of(func(e *canonical.Event) *string {
+		return text(name, canonical.LossProgress, path, of(body[canonical.Event], func(e *canonical.Event) *string {
 			if e.Log == nil {
 				return nil
 			}
@@ -222,7 +207,7 @@ func noticeFields() []field {
 		number("progress_token", "/body/progress/token", func(p *canonical.Progress) *json.RawMessage { return &p.Token }),
 		number("progress_value", "/body/progress/value", func(p *canonical.Progress) *json.RawMessage { return &p.Value }),
 		number("progress_total", "/body/progress/total", func(p *canonical.Progress) *json.RawMessage { return &p.Total }),
-		text("progress_message", canonical.LossProgress, "/body/progress/message", of(func(e *canonical.Event) *string {
+		text("progress_message", canonical.LossProgress, "/body/progress/message", of(body[canonical.Event], func(e *canonical.Event) *string {
 			if e.Progress == nil {
 				return nil
 			}
@@ -230,13 +215,13 @@ func noticeFields() []field {
 		})),
 		line("log_at", "/body/log/level", func(l *canonical.Log) *string { return &l.Level }),
 		line("logger", "/body/log/logger", func(l *canonical.Log) *string { return &l.Logger }),
-		raws("log_data", canonical.LossProgress, "/body/log/data", of(func(e *canonical.Event) *json.RawMessage {
+		raws("log_data", canonical.LossProgress, "/body/log/data", of(body[canonical.Event], func(e *canonical.Event) *json.RawMessage {
 			if e.Log == nil {
 				return nil
 			}
 			return &e.Log.Data
 		})),
-		raws("ask_id", canonical.LossIDs, "/body/ask/id", of(func(e *canonical.Event) *json.RawMessage {
+		raws("ask_id", canonical.LossIDs, "/body/ask/id", of(body[canonical.Event], func(e *canonical.Event) *json.RawMessage {
 			if e.Ask == nil {
 				return nil
 			}
@@ -273,7 +258,7 @@ func content(name string, code canonical.LossCode, path string, at func(*canonic
 }
 
 func getArtifactUpdate(m *canonical.Message) json.RawMessage {
-	if e := event(m); e != nil && e.Artifact != nil {
+	if e := body[canonical.Event](m); e != nil && e.Artifact != nil {
 		return writeArtifact(&e.Artifact.Artifact, writeParts(e.Artifact.Artifact.Parts))
 	}
 	return nil
@@ -281,7 +266,7 @@ func getArtifactUpdate(m *canonical.Message) json.RawMessage {
 
 // updateBeyond is artifactsBeyond of one artifact.
 func updateBeyond(m, view *canonical.Message) (said json.RawMessage, ok bool) {
-	e, seen := event(m), event(view)
+	e, seen := body[canonical.Event](m), body[canonical.Event](view)
 	if e == nil || e.Artifact == nil || seen == nil || seen.Artifact == nil {
 		return nil, false
 	}
@@ -289,7 +274,7 @@ func updateBeyond(m, view *canonical.Message) (said json.RawMessage, ok bool) {
 }
 
 func setArtifactUpdate(m *canonical.Message, raw json.RawMessage) (ok bool) {
-	e := event(m)
+	e := body[canonical.Event](m)
 	if e == nil || e.Artifact == nil {
 		return false
 	}
@@ -299,14 +284,14 @@ func setArtifactUpdate(m *canonical.Message, raw json.RawMessage) (ok bool) {
 }
 
 func getAsk(m *canonical.Message) json.RawMessage {
-	if e := event(m); e != nil && e.Ask != nil {
+	if e := body[canonical.Event](m); e != nil && e.Ask != nil {
 		return writeInput(&e.Ask.Input)
 	}
 	return nil
 }
 
 func setAsk(m *canonical.Message, raw json.RawMessage) (ok bool) {
-	e := event(m)
+	e := body[canonical.Event](m)
 	if e == nil || e.Ask == nil {
 		return false
 	}
@@ -315,7 +300,7 @@ func setAsk(m *canonical.Message, raw json.RawMessage) (ok bool) {
 }
 
 func getEventNative(m *canonical.Message) json.RawMessage {
-	e := event(m)
+	e := body[canonical.Event](m)
 	if e == nil || e.Native == nil {
 		return nil
 	}
@@ -323,7 +308,7 @@ func getEventNative(m *canonical.Message) json.RawMessage {
 }
 
 func setEventNative(m *canonical.Message, raw json.RawMessage) bool {
-	e := event(m)
+	e := body[canonical.Event](m)
 	if e == nil || e.Native == nil || raw == nil {
 		return false
 	}

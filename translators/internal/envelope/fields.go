@@ -61,6 +61,22 @@ func fields(own canonical.Binding) []field {
 	return append(list, eventFields()...)
 }
 
+// body is the message's body if it is of this type, else nil.
+func body[B any](m *canonical.Message) *B {
+	b, _ := any(m.Body).(*B)
+	return b
+}
+
+// of gives a member of a part of the message to a field; nil: it has no such part.
+func of[P, T any](part func(*canonical.Message) *P, at func(*P) *T) func(*canonical.Message) *T {
+	return func(m *canonical.Message) *T {
+		if p := part(m); p != nil {
+			return at(p)
+		}
+		return nil
+	}
+}
+
 // one is the losses of a field with one place.
 func one(code canonical.LossCode, path string) func(*canonical.Message) []canonical.Loss {
 	return func(*canonical.Message) []canonical.Loss {

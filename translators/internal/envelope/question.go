@@ -15,11 +15,6 @@ func modes() []canonical.Mode {
 	return []canonical.Mode{canonical.ModeText, canonical.ModeForm, canonical.ModeURL, canonical.ModeNative}
 }
 
-func invoke(m *canonical.Message) *canonical.Invoke {
-	i, _ := m.Body.(*canonical.Invoke)
-	return i
-}
-
 func pending(m *canonical.Message) *canonical.Pending {
 	if r, ok := m.Body.(*canonical.Result); ok {
 		return r.Pending
@@ -33,38 +28,13 @@ func questionFields() []field {
 	return []field{
 		flag("task_ok", canonical.LossPeerInfo, "/preferences/taskOK", func(m *canonical.Message) *bool { return &m.Preferences.TaskOK }),
 		made("can_answer", getCanAnswer, setCanAnswer, one(canonical.LossPeerInfo, "/preferences/canAnswer")),
-		inputs("asks", "/body/task/inputs", func(m *canonical.Message) *[]canonical.Input {
-			if t := task(m); t != nil {
-				return &t.Inputs
-			}
-			return nil
-		}),
-		inputs("pending", "/body/pending/inputs", func(m *canonical.Message) *[]canonical.Input {
-			if p := pending(m); p != nil {
-				return &p.Inputs
-			}
-			return nil
-		}),
-		text("pending_state", canonical.LossRequestState, "/body/pending/state", func(m *canonical.Message) *string {
-			if p := pending(m); p != nil {
-				return &p.State
-			}
-			return nil
-		}),
-		text("request_state", canonical.LossRequestState, "/body/state", func(m *canonical.Message) *string {
-			if i := invoke(m); i != nil {
-				return &i.State
-			}
-			return nil
-		}),
+		inputs("asks", "/body/task/inputs", of(task, func(t *canonical.Task) *[]canonical.Input { return &t.Inputs })),
+		inputs("pending", "/body/pending/inputs", of(pending, func(p *canonical.Pending) *[]canonical.Input { return &p.Inputs })),
+		text("pending_state", canonical.LossRequestState, "/body/pending/state", of(pending, func(p *canonical.Pending) *string { return &p.State })),
+		text("request_state", canonical.LossRequestState, "/body/state", of(body[canonical.Invoke], func(i *canonical.Invoke) *string { return &i.State })),
 		made("answers", getAnswers, setAnswers, one(canonical.LossElicitation, "/body/answers")),
 		made("ttl_ns", getTTL, setTTL, one(canonical.LossCaching, "/body/ttl")),
-		moment("created", canonical.LossHistory, "/body/task/created", func(m *canonical.Message) *time.Time {
-			if t := task(m); t != nil {
-				return &t.Created
-			}
-			return nil
-		}),
+		moment("created", canonical.LossHistory, "/body/task/created", of(task, func(t *canonical.Task) *time.Time { return &t.Created })),
 		made("task_ttl_ns", getTaskTTL, setTaskTTL, one(canonical.LossCaching, "/body/task/ttl")),
 		made("poll_ns", getPoll, setPoll, one(canonical.LossCaching, "/body/task/poll")),
 		made("task_output", getTaskOutput, setTaskOutput, one(canonical.LossContent, "/body/task/output")),
@@ -78,19 +48,14 @@ func questionFields() []field {
 // unsayable declares what no envelope carries: where changes are posted to is
 // between the caller and us.
 func unsayable(m *canonical.Message) []canonical.Loss {
-	if i := invoke(m); i != nil && i.Push != nil {
+	if i := body[canonical.Invoke](m); i != nil && i.Push != nil {
 		return []canonical.Loss{{Code: canonical.LossPush, Path: "/body/push", Fate: canonical.Dropped}}
 	}
 	return nil
 }
 
 func canDo(name, path string, at func(*canonical.Description) *bool) field {
-	return flag(name, canonical.LossPeerInfo, path, func(m *canonical.Message) *bool {
-		if d, ok := m.Body.(*canonical.Description); ok {
-			return at(d)
-		}
-		return nil
-	})
+	return flag(name, canonical.LossPeerInfo, path, of(body[canonical.Description], at))
 }
 
 func getCanAnswer(m *canonical.Message) json.RawMessage {
@@ -180,14 +145,14 @@ func takeExt(o *rawjson.Object, ok bool) (canonical.Extensions, bool) {
 }
 
 func getAnswers(m *canonical.Message) json.RawMessage {
-	if i := invoke(m); i != nil {
+	if i := body[canonical.Invoke](m); i != nil {
 		return writeAnswers(i.Answers)
 	}
 	return nil
 }
 
 func setAnswers(m *canonical.Message, raw json.RawMessage) (ok bool) {
-	if i := invoke(m); i != nil {
+	if i := body[canonical.Invoke](m); i != nil {
 		i.Answers, ok = readAnswers(raw)
 	}
 	return ok
@@ -240,14 +205,14 @@ func readDuration(raw json.RawMessage) (*time.Duration, bool) {
 }
 
 func getTTL(m *canonical.Message) json.RawMessage {
-	if i := invoke(m); i != nil {
+	if i := body[canonical.Invoke](m); i != nil {
 		return writeDuration(i.TTL)
 	}
 	return nil
 }
 
 func setTTL(m *canonical.Message, raw json.RawMessage) (ok bool) {
-	if i := invoke(m); i != nil {
+	if i := body[canonical.Invoke](m); i != nil {
 		i.TTL, ok = readDuration(raw)
 	}
 	return ok

@@ -142,56 +142,26 @@ func states() []canonical.State {
 
 func resultFields(own canonical.Binding) []field {
 	return []field{
-		raws("structured", canonical.LossStructured, "/body/output/structured", func(m *canonical.Message) *json.RawMessage {
-			if o := output(m); o != nil {
-				return &o.Structured
-			}
-			return nil
-		}),
-		flag("failed", canonical.LossState, "/body/output/failed", func(m *canonical.Message) *bool {
-			if o := output(m); o != nil {
-				return &o.Failed
-			}
-			return nil
-		}),
+		raws("structured", canonical.LossStructured, "/body/output/structured", of(output, func(o *canonical.Output) *json.RawMessage { return &o.Structured })),
+		flag("failed", canonical.LossState, "/body/output/failed", of(output, func(o *canonical.Output) *bool { return &o.Failed })),
 		made("outputs", getOutputs, setOutputs, one(canonical.LossContent, "/body/output/parts")),
 		taskText("result_task_id", canonical.LossIDs, "/body/task/id", func(t *canonical.Task) *string { return &t.ID }),
 		taskText("result_context_id", canonical.LossIDs, "/body/task/contextId", func(t *canonical.Task) *string { return &t.ContextID }),
 		among(taskText("state", canonical.LossState, "/body/task/status/state", func(t *canonical.Task) *string { return (*string)(&t.Status.State) }),
 			states()...),
-		moment("state_at", canonical.LossHistory, "/body/task/status/at", func(m *canonical.Message) *time.Time {
-			if t := task(m); t != nil {
-				return &t.Status.At
-			}
-			return nil
-		}),
-		content("state_message", canonical.LossPartBoundaries, "/body/task/status/message", func(m *canonical.Message) **canonical.Content {
-			if t := task(m); t != nil {
-				return &t.Status.Message
-			}
-			return nil
-		}),
+		moment("state_at", canonical.LossHistory, "/body/task/status/at", of(task, func(t *canonical.Task) *time.Time { return &t.Status.At })),
+		content("state_message", canonical.LossPartBoundaries, "/body/task/status/message", of(task, func(t *canonical.Task) **canonical.Content { return &t.Status.Message })),
 		{
 			name: "artifacts", get: getArtifacts, set: setArtifacts, losses: one(canonical.LossArtifacts, "/body/task/artifacts"),
 			beyond: artifactsBeyond,
 		},
 		made("history", getTaskHistory, setTaskHistory, one(canonical.LossHistory, "/body/task/history")),
-		exts("task_ext", "/body/task", own, func(m *canonical.Message) *canonical.Extensions {
-			if t := task(m); t != nil {
-				return &t.Extensions
-			}
-			return nil
-		}),
+		exts("task_ext", "/body/task", own, of(task, func(t *canonical.Task) *canonical.Extensions { return &t.Extensions })),
 	}
 }
 
 func taskText(name string, code canonical.LossCode, path string, at func(*canonical.Task) *string) field {
-	return text(name, code, path, func(m *canonical.Message) *string {
-		if t := task(m); t != nil {
-			return at(t)
-		}
-		return nil
-	})
+	return text(name, code, path, of(task, at))
 }
 
 func getOutputs(m *canonical.Message) json.RawMessage {

@@ -162,12 +162,7 @@ func workFields() []field {
 		made("query_answers", getQueryAnswers, setQueryAnswers, one(canonical.LossElicitation, "/body/answers")),
 		made("answer", getReplyAnswer, setReplyAnswer, one(canonical.LossElicitation, "/body/answer")),
 		made("answer_failure", getReplyFailure, setReplyFailure, one(canonical.LossErrorDetail, "/body/failure")),
-		text("reason", canonical.LossProgress, "/body/reason", func(m *canonical.Message) *string {
-			if a, ok := m.Body.(*canonical.Abort); ok {
-				return &a.Reason
-			}
-			return nil
-		}),
+		text("reason", canonical.LossProgress, "/body/reason", of(body[canonical.Abort], func(a *canonical.Abort) *string { return &a.Reason })),
 	}
 }
 

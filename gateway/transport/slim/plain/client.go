@@ -14,8 +14,6 @@ import (
 // Bounds of a conversation.
 const (
 	maxCalls    = 256
-	bufferCount = 1024
-	bufferBytes = 32 << 20
 	payloadType = "msg"
 )
 
@@ -70,9 +68,9 @@ func (c *Conversation) Call(ctx context.Context, body []byte, metadata map[strin
 	if !ok || e.response() {
 		return nil, ErrMessage
 	}
-	s := &Stream{conversation: c, changed: make(chan struct{})}
+	s := &Stream{Queue: rpc.NewQueue(), conversation: c}
 	if e.notification() {
-		s.err = io.EOF
+		s.End(io.EOF)
 	} else if err := c.begin(s, e.key()); err != nil {
 		return nil, err
 	}
@@ -133,7 +131,7 @@ func (c *Conversation) finish(err error) {
 	c.over, c.calls = err, nil
 	c.mu.Unlock()
 	for _, s := range calls {
-		s.end(err)
+		s.End(err)
 	}
 }
 
@@ -153,85 +151,16 @@ func (c *Conversation) deliver(e envelope, m session.Message) {
 	}
 	c.mu.Unlock()
 	if to != nil {
-		to.deliver(rpc.Frame{Metadata: m.Metadata, Body: m.Blob}, e.response())
+		to.Put(rpc.Frame{Metadata: m.Metadata, Body: m.Blob}, e.response())
 	}
 }
 
-// Stream is what comes for one call. One reader at a time.
+// Stream is what comes for one call; the last frame is the response. One reader at a
+// time. Its Next ends with io.EOF after the response, rpc.ErrSlow, or the session's error.
 type Stream struct {
+	*rpc.Queue
 	conversation *Conversation
 	id           string
-
-	mu      sync.Mutex
-	frames  []rpc.Frame
-	bytes   int
-	err     error // after the frames
-	changed chan struct{}
-}
-
-func (s *Stream) deliver(f rpc.Frame, last bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return
-	}
-	if len(s.frames) >= bufferCount || s.bytes > 0 && s.bytes+len(f.Body) > bufferBytes {
-		s.err = rpc.ErrSlow
-	} else {
-		s.frames = append(s.frames, f)
-		s.bytes += len(f.Body)
-		if last {
-			s.err = io.EOF
-		}
-	}
-	s.signal()
-}
-
-func (s *Stream) end(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil {
-		s.err = err
-		s.signal()
-	}
-}
-
-// signal wakes the reader; the lock is held.
-func (s *Stream) signal() {
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-// Next gives the next message; the last one is the response. Errors: io.EOF
-// after it, rpc.ErrSlow, the session's, the context's.
-func (s *Stream) Next(ctx context.Context) (rpc.Frame, error) {
-	for {
-		f, changed, err := s.tryNext()
-		if changed == nil {
-			return f, err
-		}
-		select {
-		case <-ctx.Done():
-			return rpc.Frame{}, ctx.Err()
-		case <-changed:
-		}
-	}
-}
-
-func (s *Stream) tryNext() (rpc.Frame, <-chan struct{}, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.frames) > 0 {
-		f := s.frames[0]
-		s.frames[0] = rpc.Frame{}
-		s.frames = s.frames[1:]
-		s.bytes -= len(f.Body)
-		return f, nil, nil
-	}
-	if s.err != nil {
-		return rpc.Frame{}, nil, s.err
-	}
-	return rpc.Frame{}, s.changed, nil
 }
 
 // Close gives the call up: what still comes is dropped.
@@ -245,5 +174,5 @@ func (s *Stream) Close() {
 		}
 	}
 	c.mu.Unlock()
-	s.end(session.ErrClosed)
+	s.End(session.ErrClosed)
 }

@@ -1,10 +1,12 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,11 +17,9 @@ import (
 
 // Bounds of a call out.
 const (
-	bufferCount = 1024 // responses that nobody has read yet
-	bufferBytes = 32 << 20
-	maxCalls    = 4096 // on one session
-	maxNames    = 1024 // sessions
-	maxUnheard  = 3    // calls in a row that were given up before anything came
+	maxCalls   = 4096 // on one session
+	maxNames   = 1024 // sessions
+	maxUnheard = 3    // calls in a row that were given up before anything came
 )
 
 // Errors of calls out.
@@ -220,13 +220,13 @@ func (ch *channel) finish(err error) {
 	defer ch.mu.Unlock()
 	ch.over = err
 	for _, s := range ch.streams {
-		s.end(err)
+		s.End(err)
 	}
 	clear(ch.streams)
 }
 
 func (ch *channel) register() (*Stream, error) {
-	s := &Stream{channel: ch, id: uuid.NewString(), changed: make(chan struct{})}
+	s := &Stream{Queue: NewQueue(), channel: ch, id: uuid.NewString()}
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	switch {
@@ -254,93 +254,28 @@ func (ch *channel) deliver(m session.Message) {
 	}
 }
 
-// Stream is the responses of one call. One reader at a time.
+// Stream is the responses of one call. One reader at a time. Its Next ends with io.EOF
+// after the last response, *StatusError, ErrSlow, *session.BrokenError or
+// session.ErrClosed.
 type Stream struct {
+	*Queue
 	channel *channel
 	id      string
-
-	mu      sync.Mutex
-	frames  []Frame
-	bytes   int
-	heard   bool
-	err     error // after the frames
-	changed chan struct{}
+	heard   atomic.Bool
 }
 
 func (s *Stream) deliver(m session.Message) {
-	last, err := ended(m)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.heard = true
-	switch {
-	case s.err != nil:
-		return
-	case last && err == nil:
-		s.err = io.EOF
-	case last:
-		s.err = err
-	case len(s.frames) >= bufferCount || s.bytes+len(m.Blob) > bufferBytes && s.bytes > 0:
-		s.err = ErrSlow
-	default:
-		s.frames = append(s.frames, Frame{visible(m.Metadata), m.Blob})
-		s.bytes += len(m.Blob)
+	s.heard.Store(true)
+	if last, err := ended(m); last {
+		s.End(cmp.Or(err, io.EOF))
+	} else {
+		s.Put(Frame{visible(m.Metadata), m.Blob}, false)
 	}
-	s.signal()
-}
-
-func (s *Stream) end(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil {
-		s.err = err
-		s.signal()
-	}
-}
-
-// signal wakes the reader; the lock is held.
-func (s *Stream) signal() {
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-// Next gives the next response. Errors: io.EOF after the last, *StatusError,
-// ErrSlow, *session.BrokenError, session.ErrClosed, the context's.
-func (s *Stream) Next(ctx context.Context) (Frame, error) {
-	for {
-		f, changed, err := s.tryNext()
-		if changed == nil {
-			return f, err
-		}
-		select {
-		case <-ctx.Done():
-			return Frame{}, ctx.Err()
-		case <-changed:
-		}
-	}
-}
-
-func (s *Stream) tryNext() (Frame, <-chan struct{}, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.frames) > 0 {
-		f := s.frames[0]
-		s.frames[0] = Frame{}
-		s.frames = s.frames[1:]
-		s.bytes -= len(f.Body)
-		return f, nil, nil
-	}
-	if s.err != nil {
-		return Frame{}, nil, s.err
-	}
-	return Frame{}, s.changed, nil
 }
 
 // Close gives the call up: what still comes is dropped. SLIMRPC has no way to
 // tell the server.
 func (s *Stream) Close() {
-	s.mu.Lock()
-	unheard := !s.heard && s.err == nil
-	s.mu.Unlock()
-	s.channel.release(s, unheard)
-	s.end(session.ErrClosed)
+	open := s.End(session.ErrClosed)
+	s.channel.release(s, open && !s.heard.Load())
 }
