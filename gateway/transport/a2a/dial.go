@@ -15,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/a2a/frame"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/gateway/transport/reply"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
@@ -63,15 +64,8 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 		return transport.Reply{}, err
 	}
 	asked := ctx
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a stream outlives the wait for its beginning
-	release := context.AfterFunc(asked, cancel)
-	keep := false
-	defer func() {
-		if !keep {
-			release()
-			cancel()
-		}
-	}()
+	ctx, cancel, keep, end := reply.Outlive(asked)
+	defer end()
 	request, err := d.request(ctx, e, wire, evidence)
 	if err != nil {
 		return transport.Reply{}, err
@@ -81,18 +75,23 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 		return transport.Reply{}, transport.CallError(asked, e, err)
 	}
 	if wire.Form == form.FormGRPC {
-		reply, err := d.answered(asked, &incoming{d: d, e: e, sent: wire, response: response, cancel: cancel})
-		keep = err == nil && reply.Events != nil && release()
-		return reply, err
+		answer, err := d.answered(asked, &incoming{d: d, e: e, sent: wire, response: response, cancel: cancel})
+		if err == nil && answer.Events != nil {
+			keep()
+		}
+		return answer, err
 	}
-	tokens, err := ect.ParseHeader(response.Header.Values(ect.HeaderName), d.deps.Limits)
+	peer := d.peer(e)
+	tokens, err := peer.Evidence(response.Header)
 	if err != nil {
 		_ = response.Body.Close()
-		return transport.Reply{}, &transport.BadReplyError{Agent: e.Agent, Reason: "its execution context is malformed or too large"}
+		return transport.Reply{}, err
 	}
 	if response.StatusCode == http.StatusOK && media(response.Header) == sse.Media && response.Header.Get("Content-Encoding") == "" {
-		keep = release()
-		return transport.Reply{Evidence: tokens, Events: d.listen(e, wire, response, cancel)}, nil
+		keep()
+		return transport.Reply{Evidence: tokens, Events: peer.Stream(response, cancel, func(data []byte) (translators.Wire, error) {
+			return d.event(peer, wire, response.Header, data)
+		})}, nil
 	}
 	got, err := d.whole(asked, e, response)
 	if err != nil {
@@ -187,26 +186,18 @@ func (d *Dialer) fetch(e transport.Endpoint, request *http.Request) (fetched, er
 	if err != nil {
 		return fetched{}, transport.CallError(request.Context(), e, err)
 	}
+	defer func() { _ = response.Body.Close() }()
 	return d.whole(request.Context(), e, response)
+}
+
+func (d *Dialer) peer(e transport.Endpoint) reply.Peer {
+	return reply.Peer{Endpoint: e, Limit: d.deps.Form.Info().BodyLimit, Limits: d.deps.Limits}
 }
 
 // whole reads a response to its end.
 func (d *Dialer) whole(ctx context.Context, e transport.Endpoint, response *http.Response) (fetched, error) {
-	limit := d.deps.Form.Info().BodyLimit
-	body, err := transport.ReadAll(io.LimitReader(response.Body, int64(limit)+1), response.ContentLength)
-	closed := response.Body.Close()
-	if err == nil {
-		err = ctx.Err() // a server that sees the deadline may end half an answer properly
-	}
-	switch {
-	case err != nil:
-		return fetched{}, transport.CallError(ctx, e, err)
-	case len(body) > limit:
-		return fetched{}, &transport.BadReplyError{Agent: e.Agent, Reason: "longer than " + strconv.Itoa(limit) + " octets", Err: transport.ErrTooLong}
-	case closed != nil:
-		return fetched{}, transport.CallError(ctx, e, closed)
-	}
-	return fetched{response.StatusCode, response.Header, body}, nil
+	body, err := d.peer(e).Whole(ctx, response)
+	return fetched{response.StatusCode, response.Header, body}, err
 }
 
 // misfit says why a response is no reply to the request; "": it is one. An

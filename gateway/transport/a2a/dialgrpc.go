@@ -19,6 +19,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/a2a/frame"
+	"github.com/aepb/aepb-gateway/gateway/transport/reply"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
 )
@@ -260,7 +261,7 @@ func (in *incoming) Next(ctx context.Context) (transport.Event, error) {
 		return in.last()
 	case err != nil:
 		return in.end(err)
-	case in.events > maxEvents || in.total > maxStream:
+	case in.events > reply.MaxEvents || in.total > reply.MaxStream:
 		return in.end(in.tooLong("its stream is too long"))
 	}
 	wire := in.heard(body)

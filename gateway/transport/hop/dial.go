@@ -4,16 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/gateway/transport/reply"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -86,15 +85,8 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 		return transport.Reply{}, err
 	}
 	asked := ctx
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a stream outlives the wait for its beginning
-	release := context.AfterFunc(asked, cancel)
-	keep := false
-	defer func() {
-		if !keep {
-			release()
-			cancel()
-		}
-	}()
+	ctx, cancel, keep, end := reply.Outlive(asked)
+	defer end()
 	request, err := request(ctx, e, wire, evidence)
 	if err != nil {
 		return transport.Reply{}, err
@@ -103,16 +95,19 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 	if err != nil {
 		return transport.Reply{}, transport.CallError(asked, e, err)
 	}
-	tokens, err := ect.ParseHeader(response.Header.Values(ect.HeaderName), d.deps.Limits)
+	peer := reply.Peer{Endpoint: e, Limit: d.deps.BodyLimit, Limits: d.deps.Limits, Prefix: before}
+	tokens, err := peer.Evidence(response.Header)
 	if err != nil {
 		_ = response.Body.Close()
-		return transport.Reply{}, bad(e, "its execution context is malformed or too large")
+		return transport.Reply{}, err
 	}
 	if response.StatusCode == http.StatusOK && media(response.Header) == sse.Media && response.Header.Get("Content-Encoding") == "" {
-		keep = release()
-		return transport.Reply{Evidence: tokens, Events: d.listen(e, wire, response, cancel)}, nil
+		keep()
+		return transport.Reply{Evidence: tokens, Events: peer.Stream(response, cancel, func(data []byte) (translators.Wire, error) {
+			return event(peer, wire, response.Header, data)
+		})}, nil
 	}
-	body, err := d.whole(asked, e, response)
+	body, err := peer.Whole(asked, response)
 	if err != nil {
 		return transport.Reply{}, err
 	}
@@ -154,24 +149,6 @@ func fields(all http.Header) http.Header {
 	return out
 }
 
-// whole reads a response to its end.
-func (d *Dialer) whole(ctx context.Context, e transport.Endpoint, response *http.Response) ([]byte, error) {
-	body, err := transport.ReadAll(io.LimitReader(response.Body, int64(d.deps.BodyLimit)+1), response.ContentLength)
-	closed := response.Body.Close()
-	if err == nil {
-		err = ctx.Err() // a server that sees the deadline may end half an answer properly
-	}
-	switch {
-	case err != nil:
-		return nil, transport.CallError(ctx, e, err)
-	case len(body) > d.deps.BodyLimit:
-		return nil, tooLong(e, "longer than "+strconv.Itoa(d.deps.BodyLimit)+" octets")
-	case closed != nil:
-		return nil, transport.CallError(ctx, e, closed)
-	}
-	return body, nil
-}
-
 // Describe asks who an agent behind a gateway is, at the A2A door that it has
 // there. e.URL is the gateway's translate endpoint. What comes back has the
 // endpoint that was given: messages do not go to that door.
@@ -198,10 +175,6 @@ func bad(e transport.Endpoint, reason string) error {
 
 func badStatus(e transport.Endpoint, reason string, response *http.Response) error {
 	return transport.BadStatus(e.Agent, before+reason, response.StatusCode, response.Header)
-}
-
-func tooLong(e transport.Endpoint, reason string) error {
-	return &transport.BadReplyError{Agent: e.Agent, Reason: before + reason, Err: transport.ErrTooLong}
 }
 
 // before says that not the agent has answered so.

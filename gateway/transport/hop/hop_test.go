@@ -18,6 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/gateway/transport/reply"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -348,9 +349,8 @@ func FuzzAnswer(f *testing.F) {
 		case !errors.As(err, &bad):
 			t.Errorf("%T", err)
 		}
-		l := &listening{e: e, sent: translators.Wire{Body: []byte(question)}, response: &http.Response{Header: http.Header{}, Body: http.NoBody}, cancel: func() {}}
-		if event, err := l.judge(body); (err == nil) == (len(event.Wire.Body) == 0) {
-			t.Errorf("event %q, %v", event.Wire.Body, err)
+		if wire, err := event(reply.Peer{Endpoint: e}, translators.Wire{Body: []byte(question)}, http.Header{}, body); (err == nil) == (len(wire.Body) == 0) {
+			t.Errorf("event %q, %v", wire.Body, err)
 		}
 	})
 }

@@ -2,26 +2,16 @@ package hop
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 	"strconv"
-	"sync"
 
-	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
-	"github.com/aepb/aepb-gateway/gateway/transport/sse"
+	"github.com/aepb/aepb-gateway/gateway/transport/reply"
 	"github.com/aepb/aepb-gateway/translators"
 )
 
-// Bounds of a refusal, and of a stream beyond those of one event.
-const (
-	maxRefusal = 16 << 10 // octets of a problem document
-	maxEvents  = 1 << 16
-	maxStream  = 1 << 30 // octets
-)
+const maxRefusal = 16 << 10 // octets of a problem document
 
 // read says what a whole response is: a message, or a refusal. judge says why a
 // message is no reply to the one that was sent; nil: it is to be none.
@@ -116,94 +106,19 @@ func envelope(body []byte) (map[string]json.RawMessage, bool) {
 	return members, err == nil && members != nil
 }
 
-// listening is the stream of a gateway. One event of it is read when one is
-// asked for.
-type listening struct {
-	d        *Dialer
-	e        transport.Endpoint
-	sent     translators.Wire
-	response *http.Response
-	reader   *sse.Reader
-	cancel   context.CancelFunc
-	closed   sync.Once
-	err      error // what ended it, and ends it again
-	trailed  bool  // its trailer was read
-}
-
-var _ transport.Events = (*listening)(nil)
-
-func (d *Dialer) listen(e transport.Endpoint, sent translators.Wire, response *http.Response, cancel context.CancelFunc) *listening {
-	limits := sse.Limits{Event: d.deps.BodyLimit, Events: maxEvents, Total: maxStream}
-	return &listening{d: d, e: e, sent: sent, response: response, reader: sse.NewReader(response.Body, limits), cancel: cancel}
-}
-
-// Next reads the next event. Whoever does not wait for it ends the stream.
-func (l *listening) Next(ctx context.Context) (transport.Event, error) {
-	if l.err != nil {
-		return transport.Event{}, l.err
-	}
-	stop := context.AfterFunc(ctx, l.cancel)
-	event, err := l.reader.Next()
-	alive := stop()
-	switch {
-	case !alive:
-		return l.end(transport.CallError(ctx, l.e, context.Cause(ctx)))
-	case errors.Is(err, io.EOF):
-		return l.trailer()
-	case err != nil:
-		if limit, ok := errors.AsType[*sse.LimitError](err); ok {
-			return l.end(tooLong(l.e, limit.Error()))
-		}
-		return l.end(&transport.UnreachableError{Agent: l.e.Agent, Err: err})
-	}
-	return l.judge(event.Data)
-}
-
-// judge tells a message of the stream from the problem that ends it, and from
+// event tells a message of the stream from the problem that ends it, and from
 // what belongs to something else. Notices on the way have no id.
-func (l *listening) judge(data []byte) (transport.Event, error) {
+func event(peer reply.Peer, sent translators.Wire, header http.Header, data []byte) (translators.Wire, error) {
 	members, ok := envelope(data)
 	if ok && members["jsonrpc"] == nil {
 		if refusal, ok := parseRefusal(data); ok {
-			refusal.Agent = l.e.Agent
-			return l.end(refusal)
+			refusal.Agent = peer.Endpoint.Agent
+			return translators.Wire{}, refusal
 		}
 	}
 	notice := ok && members["method"] != nil && string(members["jsonrpc"]) == `"2.0"`
-	if reason := misfit(l.sent.Body, data); reason != "" && !notice {
-		return l.end(bad(l.e, reason))
+	if reason := misfit(sent.Body, data); reason != "" && !notice {
+		return translators.Wire{}, peer.Bad(reason)
 	}
-	wire := heard(l.sent, l.response.Header, data)
-	wire.Event = true
-	return transport.Event{Wire: wire}, nil
-}
-
-func (l *listening) end(err error) (transport.Event, error) {
-	l.err = err
-	_ = l.Close()
-	return transport.Event{}, err
-}
-
-// trailer is the evidence that closes a stream, if the gateway gives any.
-func (l *listening) trailer() (transport.Event, error) {
-	values := l.response.Trailer.Values(ect.HeaderName)
-	if l.trailed || len(values) == 0 {
-		return l.end(io.EOF)
-	}
-	l.trailed = true
-	tokens, err := ect.ParseHeader(values, l.d.deps.Limits)
-	if err != nil {
-		return l.end(bad(l.e, "its execution context is malformed or too large"))
-	}
-	return transport.Event{Evidence: tokens}, nil
-}
-
-// Close ends the stream and its connection.
-func (l *listening) Close() error {
-	var err error
-	l.closed.Do(func() {
-		l.cancel()
-		err = l.response.Body.Close()
-	})
-	return err
+	return heard(sent, header, data), nil
 }
