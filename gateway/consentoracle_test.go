@@ -190,7 +190,8 @@ func claimsOfParts(asked []canonical.Input, parts []json.RawMessage) claims {
 		key, named := textIn(answer["key"])
 		key, named = nameOf(asked, key), named || absent(answer["key"])
 		action, _ := textIn(answer["action"])
-		if named && (action == "accept" || absent(answer["action"]) && answer["content"] != nil) {
+		implied := absent(answer["action"]) && answer["content"] != nil && key != keySure && key != keyVisit
+		if named && (action == "accept" || implied) {
 			c, ok := claimOf(key, answer["content"])
 			said.add(key, c, ok)
 		}
@@ -279,6 +280,9 @@ func claimOfData(key string, data json.RawMessage) (claim, bool) {
 		return claim{}, false
 	}
 	if !says {
+		if key == keySure || key == keyVisit { // only the word accepts what requires no value
+			return claim{}, false
+		}
 		return claimOf(key, data)
 	}
 	word, _ := textIn(action)

@@ -178,13 +178,13 @@ func answersIn(turn *canonical.Content) []canonical.Answer {
 }
 
 // readAnswer reads an answer. Without a key it is to the only question there is; with
-// content and without an action it accepts. Whether the action is one is judged
-// against the question (package consent).
+// content and without an action it accepts what requires values. Whether the action is
+// one is judged against the question (package consent).
 func readAnswer(o *rawjson.Object) canonical.Answer {
 	a := canonical.Answer{Key: wordIn(o.Peek("key")), Action: canonical.Action(wordIn(o.Peek("action")))}
 	content := o.Peek("content")
 	if content != nil && leftOut(o.Peek("action")) {
-		a.Action = canonical.Accept
+		a.Action, a.Implied = canonical.Accept, true
 	}
 	if a.Action == canonical.Accept {
 		a.Value = content
@@ -205,7 +205,11 @@ func wordIn(raw json.RawMessage) string {
 func leftOut(raw json.RawMessage) bool { return raw == nil || string(raw) == "null" }
 
 func sayAnswer(a *canonical.Answer) json.RawMessage {
-	return rawjson.NewBuilder().Optional("key", a.Key).Optional("action", string(a.Action)).Raw("content", a.Value).Bytes()
+	action := string(a.Action)
+	if a.Implied {
+		action = ""
+	}
+	return rawjson.NewBuilder().Optional("key", a.Key).Optional("action", action).Raw("content", a.Value).Bytes()
 }
 
 // answers says answers that the message does not: in parts where it has none,
@@ -259,7 +263,7 @@ func restoreAnswers(canon *rawjson.Object, invoke *canonical.Invoke) {
 			return
 		}
 		answer := readAnswer(rawjson.Parse(element, ""))
-		if !rawjson.Equal(sayAnswer(&answer), element) {
+		if answer.Implied || !rawjson.Equal(sayAnswer(&answer), element) {
 			return
 		}
 		answers = append(answers, answer)

@@ -45,6 +45,7 @@ const (
 type Answer struct {
 	Key        string
 	Action     Action
+	Implied    bool            `json:",omitempty"` // the message gives values and no action: they accept what requires some
 	Value      json.RawMessage `json:",omitempty"` // ModeForm: an object; ModeNative: the result
 	Parts      []Part          // ModeText
 	Extensions Extensions

@@ -120,6 +120,10 @@ func check(questions []canonical.Input, given []canonical.Answer, fit func(canon
 // values where it accepts nothing. [*canonical.Error] with [canonical.CodeBadParams]:
 // it is no answer to that question; the error has the schema of a form.
 func Fit(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
+	if a.Implied && (in.Mode == canonical.ModeURL || in.Mode == canonical.ModeForm && !requires(in.Schema)) {
+		return a, noWord(in)
+	}
+	a.Implied = false
 	if in.Mode == canonical.ModeNative {
 		a.Parts = nil
 		return a, fitNative(in, a)
@@ -149,6 +153,7 @@ func Fit(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
 // fitArguments is Fit for the arguments of a call. A schema of arguments may take members
 // that it does not name.
 func fitArguments(in canonical.Input, a canonical.Answer) (canonical.Answer, error) {
+	a.Implied = false
 	if in.Mode != canonical.ModeForm || a.Action != canonical.Accept {
 		return Fit(in, a)
 	}
