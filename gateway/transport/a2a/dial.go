@@ -64,8 +64,8 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 		return transport.Reply{}, err
 	}
 	asked := ctx
-	ctx, cancel, keep, end := reply.Outlive(asked)
-	defer end()
+	ctx, life := reply.Outlive(asked)
+	defer life.End()
 	request, err := d.request(ctx, e, wire, evidence)
 	if err != nil {
 		return transport.Reply{}, err
@@ -75,9 +75,9 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 		return transport.Reply{}, transport.CallError(asked, e, err)
 	}
 	if wire.Form == form.FormGRPC {
-		answer, err := d.answered(asked, &incoming{d: d, e: e, sent: wire, response: response, cancel: cancel})
+		answer, err := d.answered(asked, &incoming{d: d, e: e, sent: wire, response: response, cancel: life.Cancel})
 		if err == nil && answer.Events != nil {
-			keep()
+			life.Keep()
 		}
 		return answer, err
 	}
@@ -88,8 +88,8 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 		return transport.Reply{}, err
 	}
 	if response.StatusCode == http.StatusOK && media(response.Header) == sse.Media && response.Header.Get("Content-Encoding") == "" {
-		keep()
-		return transport.Reply{Evidence: tokens, Events: peer.Stream(response, cancel, func(data []byte) (translators.Wire, error) {
+		life.Keep()
+		return transport.Reply{Evidence: tokens, Events: peer.Stream(response, life.Cancel, func(data []byte) (translators.Wire, error) {
 			return d.event(peer, wire, response.Header, data)
 		})}, nil
 	}

@@ -85,8 +85,8 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 		return transport.Reply{}, err
 	}
 	asked := ctx
-	ctx, cancel, keep, end := reply.Outlive(asked)
-	defer end()
+	ctx, life := reply.Outlive(asked)
+	defer life.End()
 	request, err := request(ctx, e, wire, evidence)
 	if err != nil {
 		return transport.Reply{}, err
@@ -102,8 +102,8 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 		return transport.Reply{}, err
 	}
 	if response.StatusCode == http.StatusOK && media(response.Header) == sse.Media && response.Header.Get("Content-Encoding") == "" {
-		keep()
-		return transport.Reply{Evidence: tokens, Events: peer.Stream(response, cancel, func(data []byte) (translators.Wire, error) {
+		life.Keep()
+		return transport.Reply{Evidence: tokens, Events: peer.Stream(response, life.Cancel, func(data []byte) (translators.Wire, error) {
 			return event(peer, wire, response.Header, data)
 		})}, nil
 	}

@@ -30,19 +30,28 @@ type Peer struct {
 	Prefix   string     // of what is said of its answers; empty: the agent itself answers
 }
 
-// Outlive gives a request a context that does not end with ctx once the answer is a
-// stream: keep says so, and reports whether ctx had not ended before. Without it, end
-// cancels the request; the stream that is kept cancels it with cancel.
-func Outlive(ctx context.Context) (longer context.Context, cancel context.CancelFunc, keep func() bool, end func()) {
-	longer, cancel = context.WithCancel(context.WithoutCancel(ctx))
-	release := context.AfterFunc(ctx, cancel)
-	alive := false
-	keep = func() bool { alive = release(); return alive }
-	return longer, cancel, keep, func() {
-		if !alive {
-			release()
-			cancel()
-		}
+// Life is how long a request goes on: at the most as long as the one for which it is made,
+// unless its answer is a stream.
+type Life struct {
+	Cancel  context.CancelFunc // ends the request
+	release func() bool
+	streams bool
+}
+
+// Outlive gives a request a context that ends with ctx, until [Life.Keep].
+func Outlive(ctx context.Context) (context.Context, Life) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	return longer, Life{Cancel: cancel, release: context.AfterFunc(ctx, cancel)}
+}
+
+// Keep lets the request go on for as long as its stream, unless its time is up already.
+func (l *Life) Keep() { l.streams = l.release() }
+
+// End ends the request, unless it is kept.
+func (l *Life) End() {
+	if !l.streams {
+		l.release()
+		l.Cancel()
 	}
 }
 
