@@ -89,7 +89,8 @@ type Store interface {
 	// workflow was a root by the same issuer; else it is a *ForeignRootError and changes nothing. So is a record with Begins
 	// in a workflow whose first record was a root. Of two roots by different
 	// issuers that come at once into a new workflow exactly one is kept. The issuer of the first root is the workflow's root
-	// issuer, and those whom a record names in Members are its members, for as long as any record of the workflow is kept.
+	// issuer until the last Until of its records, also where they leave before, and those whom a record names in Members are
+	// its members for as long as any record of the workflow is kept.
 	Put(context.Context, Record) error
 	// Get finds the records that each reference means, at most one of each issuer: one list for each of the references, in
 	// their order. In it are records of MaxNamesakes issuers and of ours, and if there are more, up to MaxNamesakes further
@@ -106,7 +107,7 @@ type Store interface {
 
 // Standing is what an identity is to a workflow.
 type Standing struct {
-	Known  bool // the workflow has a record
+	Known  bool // the workflow has a record, or had one whose Until is not over
 	Root   bool // the identity issued its first root
 	Member bool // the identity issued its first root, or a record that is or was kept while the workflow is made it a member
 }

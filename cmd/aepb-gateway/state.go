@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
-	"cmp"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -33,49 +35,73 @@ type kept struct {
 	failing       func() error
 	close         func() error
 	filled        func() map[string]float64 // how full each kind of state is
-	ignored       func() uint64             // what was found and not believed; nil: that cannot be
+	evicted       *evictions
+	ignored       func() uint64 // what was found and not believed; nil: that cannot be
+}
+
+// evictions counts the evidence that leaves before its end, and says so in the log, at
+// most once a minute. It is safe for concurrent use.
+type evictions struct {
+	own, others atomic.Uint64
+	logger      *slog.Logger
+	logged      atomic.Int64 // when, in Unix seconds
+}
+
+func (e *evictions) note(own bool) {
+	if own {
+		e.own.Add(1)
+	} else {
+		e.others.Add(1)
+	}
+	if now, last := time.Now().Unix(), e.logged.Load(); now-last >= 60 && e.logged.CompareAndSwap(last, now) {
+		e.logger.WarnContext(context.Background(), "the evidence store is full: execution context tokens leave before their end, those of the caller that holds most first; raise state.evidence_mib",
+			slog.Uint64("own", e.own.Load()), slog.Uint64("others", e.others.Load()))
+	}
+}
+
+// counts are those of metrics, by scope.
+func (e *evictions) counts() map[string]float64 {
+	return map[string]float64{"own": float64(e.own.Load()), "others": float64(e.others.Load())}
 }
 
 // openState opens what the operator named, or keeps state in memory: what was
 // used before this start is then unknown, and ECTs from before it are refused (R6).
 func openState(s settings) (kept, error) {
-	bounds := stateBounds(s.config.State, s.dev)
+	bounds := stateBounds(s.config.State)
+	gone := &evictions{logger: s.logger}
 	switch path := s.config.State.Path; {
 	case s.redis != nil:
 		config := *s.redis
 		config.Bounds, config.Bulky, config.Keys = bounds, []string{store.KindTask}, s.stateKeys
-		store, err := redis.Open(config, redis.Deps{Now: time.Now, Logger: s.logger})
+		store, err := redis.Open(config, redis.Deps{Now: time.Now, Logger: s.logger, Evicted: gone.note})
 		if err != nil {
 			return kept{}, err
 		}
 		return kept{"redis", store, store, store, store, store.Entries(), store, store.Failing, store.Close, func() map[string]float64 {
 			return map[string]float64{"memory": store.Filled()}
-		}, store.Ignored}, nil
+		}, gone, store.Ignored}, nil
 	case path != "":
-		store, err := bolt.Open(bolt.Config{Path: path, Bounds: bounds}, bolt.Deps{Now: time.Now, Logger: s.logger})
+		store, err := bolt.Open(bolt.Config{Path: path, Bounds: bounds}, bolt.Deps{Now: time.Now, Logger: s.logger, Evicted: gone.note})
 		if err != nil {
 			return kept{}, err
 		}
-		return kept{"bolt", store, store, store, store, store.Entries(), nil, store.Failing, store.Close, store.Filled, nil}, nil
+		return kept{"bolt", store, store, store, store, store.Entries(), nil, store.Failing, store.Close, store.Filled, gone, nil}, nil
 	}
-	memory, err := state.New(bounds, state.Deps{Now: time.Now, Epoch: time.Now().Truncate(time.Second)})
+	memory, err := state.New(bounds, state.Deps{Now: time.Now, Epoch: time.Now().Truncate(time.Second), Evicted: gone.note})
 	if err != nil {
 		return kept{}, err
 	}
 	healthy := func() error { return nil }
-	return kept{"memory", memory, memory, memory, memory, memory.Entries(), nil, healthy, healthy, memory.Filled, nil}, nil
+	return kept{"memory", memory, memory, memory, memory, memory.Entries(), nil, healthy, healthy, memory.Filled, gone, nil}, nil
 }
 
 // stateBounds are those of the configuration in the words of package state.
-func stateBounds(c config.State, dev bool) state.Config {
+func stateBounds(c config.State) state.Config {
 	bounds := state.Config{
-		MaxTokenBytes: int64(c.EvidenceMiB) << 20, MaxTokenBytesPerHolder: int64(c.EvidenceShareMiB) << 20,
-		MaxEntries: c.Records, MaxEntriesBytes: int64(c.RecordsMiB) << 20,
+		MaxTokenBytes: int64(c.EvidenceMiB) << 20,
+		MaxEntries:    c.Records, MaxEntriesBytes: int64(c.RecordsMiB) << 20,
 		MaxEntriesPerOwner: c.CallerRecords, MaxEntriesBytesPerOwner: int64(c.CallerRecordsKiB) << 10,
 		MaxAnswersBytes: int64(c.AnswersMiB) << 20, MaxAnswersBytesPerOwner: int64(c.CallerAnswersKiB) << 10,
-	}
-	if dev && bounds.MaxTokenBytesPerHolder == 0 { // one caller is everybody
-		bounds.MaxTokenBytesPerHolder = cmp.Or(bounds.MaxTokenBytes, state.DefaultMaxTokenBytes)
 	}
 	return bounds
 }

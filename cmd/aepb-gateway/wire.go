@@ -215,7 +215,7 @@ func (out *service) configured(s settings) error {
 func (out *service) measure(registry *translators.Registry, kept kept) (err error) {
 	if out.metrics, err = telemetry.New(telemetry.Deps{
 		Bindings: registry.Bindings(), Backend: kept.backend, BackendUp: func() bool { return kept.failing() == nil },
-		Filled: kept.filled, Connections: out.publicBounds.open, Ignored: kept.ignored, Version: version, Commit: thisBuild().commit, Identity: out.expiry.told(),
+		Filled: kept.filled, Connections: out.publicBounds.open, Ignored: kept.ignored, Evicted: kept.evicted.counts, Version: version, Commit: thisBuild().commit, Identity: out.expiry.told(),
 	}); err != nil {
 		return err
 	}

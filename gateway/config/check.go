@@ -45,9 +45,6 @@ func (c Config) check(s source) error {
 	if c.Log.Level != "" && level.UnmarshalText([]byte(c.Log.Level)) != nil {
 		say("$.log.level", "not debug, info, warn or error")
 	}
-	if c.State.EvidenceShareMiB < 0 || c.State.EvidenceShareMiB > maxEvidenceMiB {
-		say("$.state.evidence_share_mib", "between 1 and 65536")
-	}
 	if c.State.EvidenceMiB < 0 || c.State.EvidenceMiB > maxEvidenceMiB {
 		say("$.state.evidence_mib", "between 1 and 65536")
 	}

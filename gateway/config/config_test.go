@@ -120,7 +120,6 @@ func TestMistakes(t *testing.T) {
 		"federated nothing": {"identity:\n  federated: {b.example: ''}\n", "identity.federated.'b.example': the file"},
 		"two identities":    {"identity: {key: k, workload_api: \"unix:///a.sock\"}\n", "[1:34] identity.workload_api: stands instead"},
 		"evidence":          {"state: {evidence_mib: -1}\n", "[1:23]"},
-		"evidence share":    {"state: {evidence_share_mib: -1}\n", "[1:29]"},
 		"records":           {"state: {records: -1}\n", "[1:18] state.records"},
 		"a caller's":        {"state: {records: 10, records_per_caller: 11}\n", "between 1 and 10"},
 		"a caller's bytes":  {"state: {records_kib_per_caller: 65537}\n", "between 1 and 65536"},

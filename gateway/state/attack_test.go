@@ -68,8 +68,8 @@ func TestAttack_MembersWithoutRecords(t *testing.T) {
 			standing++
 		}
 	}
-	if most := (4 << 20) / 16 / (64 * ect.MaxMembers); standing == 0 || standing > most {
-		t.Errorf("%d workflows have their members, at most %d fit the share", standing, most)
+	if most := (4 << 20) / (64 * ect.MaxMembers); standing == 0 || standing > most {
+		t.Errorf("%d workflows have their members, at most %d fit the store", standing, most)
 	}
 }
 

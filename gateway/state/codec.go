@@ -14,8 +14,7 @@ import (
 // length plus one (0: there is none, which is not the same as an empty one).
 // Files are full of this: a change of it is a change of format.
 
-// A token ends, in files since members are kept, with whose it is, whom it makes
-// members, and the root of its workflow.
+// A token ends with whose it is, whom it makes members, and the root of its workflow.
 func appendToken(b []byte, r *ect.Record, root digest) []byte {
 	b = appendInstant(b, r.Until)
 	b = appendText(b, r.Compact)
@@ -96,9 +95,6 @@ func readRecord(r *reader) (record ect.Record, root digest) {
 		Compact: r.text(), ID: ect.ID(r.text()), Workflow: r.text(),
 		Issuer: ect.Identity(r.text()), Act: ect.Act(r.text()),
 		Audience: readList[string](r), Parents: readList[ect.ID](r), Until: until,
-	}
-	if r.done() { // of a file from before members were kept
-		return record, digest{}
 	}
 	record.Own = r.take(1) == "\x01"
 	record.Holder = r.text()

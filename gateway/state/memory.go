@@ -7,20 +7,17 @@ import (
 
 // Config bounds what is kept. A zero field takes its default.
 type Config struct {
-	MaxTokens     int   // evidence records
-	MaxTokenBytes int64 // octets of evidence, bookkeeping included
-	// MaxTokenBytesPerHolder is how much of that one holder may have: 0: a sixteenth,
-	// but at least 64 KiB and the room of 1,024 records.
-	MaxTokenBytesPerHolder int64
-	MaxReplays             int           // uses of tokens; about 80 octets each
-	MaxAnswers             int           // stored answers
-	MaxAnswersBytes        int64         // octets of stored answers in all
-	MaxAnswerBytes         int           // octets of one stored answer; larger ones are not kept
-	MaxConversations       int           // conversations
-	ConversationLifetime   time.Duration // after the last turn
-	MaxEntries             int           // entries
-	MaxEntriesBytes        int64         // octets of entries in all, bookkeeping included
-	MaxEntryBytes          int           // octets of one entry's value
+	MaxTokens            int           // evidence records
+	MaxTokenBytes        int64         // octets of evidence, bookkeeping included
+	MaxReplays           int           // uses of tokens; about 80 octets each
+	MaxAnswers           int           // stored answers
+	MaxAnswersBytes      int64         // octets of stored answers in all
+	MaxAnswerBytes       int           // octets of one stored answer; larger ones are not kept
+	MaxConversations     int           // conversations
+	ConversationLifetime time.Duration // after the last turn
+	MaxEntries           int           // entries
+	MaxEntriesBytes      int64         // octets of entries in all, bookkeeping included
+	MaxEntryBytes        int           // octets of one entry's value
 
 	MaxEntriesPerOwner      int   // entries of one owner; default: a sixteenth of MaxEntries
 	MaxEntriesBytesPerOwner int64 // bytes of entries of one owner; default: a sixteenth of MaxEntriesBytes, or two of the largest
@@ -72,7 +69,7 @@ func orDefault[T comparable](field *T, value T) {
 // Validate refuses bounds that bound nothing.
 func (c Config) Validate() error {
 	for _, bound := range []int64{
-		int64(c.MaxTokens), c.MaxTokenBytes, c.MaxTokenBytesPerHolder, int64(c.MaxReplays), int64(c.MaxAnswers),
+		int64(c.MaxTokens), c.MaxTokenBytes, int64(c.MaxReplays), int64(c.MaxAnswers),
 		c.MaxAnswersBytes, int64(c.MaxAnswerBytes), int64(c.MaxConversations), int64(c.ConversationLifetime),
 		int64(c.MaxEntries), c.MaxEntriesBytes, int64(c.MaxEntryBytes),
 		int64(c.MaxEntriesPerOwner), c.MaxEntriesBytesPerOwner, c.MaxAnswersBytesPerOwner,
@@ -91,6 +88,9 @@ type Deps struct {
 	// tokens issued before it are unknown (R6). Zero: nothing was ever used
 	// before, as in a gateway that was just set up.
 	Epoch time.Time
+	// Evicted is told of each token that leaves before its end, and whether we signed it.
+	// It is called while tokens are locked, and returns at once. Nil: nothing is told.
+	Evicted func(own bool)
 	// Journal is told of every change, for a driver that keeps it somewhere
 	// safer. Nil: nobody is.
 	Journal Journal

@@ -6,12 +6,15 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state/internal/index"
 )
 
-// A holder may have a part of the evidence store: one of partsOfStore, but never less
-// than leastShare records or octets.
+// partOfOthers is the part of what a holder has that tokens of others keep beside ours:
+// one of so many. So the token that begins an exchange does not leave at once.
+const partOfOthers = 8
+
+// A workflow whose last record left before its end costs the holder of its first one
+// beginningWeight octets; all together have the room of one of partOfBeginnings of the store.
 const (
-	partsOfStore     = 16
-	leastShareCount  = 1 << 10
-	leastShareOctets = 64 << 10
+	beginningWeight  = 192
+	partOfBeginnings = 4
 )
 
 // memberWeight is what a member of a workflow costs the holder of its first record.
@@ -22,9 +25,9 @@ const memberWeight = 64
 // use: its owner has the lock.
 type shares struct {
 	records *index.Index[place[member]]
-	total   int64
+	total   int64 // of records and members
+	begun   int64 // of workflows of which only the beginning is left
 	most    int64 // of all holders together
-	share   int64 // of one
 	least   int64 // that a record counts for, so that a bound in octets is one in records
 	numbers map[string]uint32
 	list    []*holder // by number minus one; nil: the number is free
@@ -34,14 +37,16 @@ type shares struct {
 
 // holder is one who holds something.
 type holder struct {
-	name    string
-	number  uint32
-	load    int64
-	pinned  int // workflows that count for him, and what is about to come
-	records int
-	lists   [2]chain // records of others, and our own
-	loads   [2]int64 // of the records in lists
-	at      int      // in shares.largest
+	name       string
+	number     uint32
+	load       int64
+	pinned     int // workflows that count for him, and what is about to come
+	records    int
+	begun      int      // workflows of which only the beginning is left
+	beginnings chain    // those, by their numbers
+	lists      [2]chain // records of others, and our own
+	loads      [2]int64 // of the records in lists
+	at         int      // in shares.largest
 }
 
 // chain is records of one holder in the order in which they came, by their numbers.
@@ -50,11 +55,6 @@ type chain struct{ oldest, latest uint32 }
 func newShares(records *index.Index[place[member]], config Config) *shares {
 	s := &shares{records: records, most: config.MaxTokenBytes, numbers: map[string]uint32{}}
 	s.least = s.most / int64(config.MaxTokens)
-	s.share = config.MaxTokenBytesPerHolder
-	if s.share == 0 {
-		s.share = max(s.most/partsOfStore, min(leastShareCount*s.least, s.most), leastShareOctets)
-	}
-	s.share = min(s.share, s.most)
 	return s
 }
 
@@ -102,6 +102,18 @@ func (s *shares) charge(h *holder, load int64) {
 	heap.Fix(&s.largest, h.at)
 }
 
+// begin counts one more or one less workflow of which only the beginning is left. They have
+// room beside the records, one of partOfBeginnings of it.
+func (s *shares) begin(h *holder, one int) {
+	h.begun += one
+	h.load += int64(one) * beginningWeight
+	s.begun += int64(one) * beginningWeight
+	heap.Fix(&s.largest, h.at)
+}
+
+// crowded: the beginnings take more than their room.
+func (s *shares) crowded() bool { return s.begun > s.most/partOfBeginnings }
+
 // push makes a record the latest of its holder.
 func (s *shares) push(h *holder, number uint32, own bool) {
 	_, p := s.records.At(number)
@@ -145,33 +157,29 @@ func (s *shares) drop(p place[member]) {
 	s.leave(h)
 }
 
-// victim is the record of a holder that leaves first: the oldest of others while
-// they take at least half of what it holds, else the oldest of our own. Tokens that
-// it signs do not push out ours, and a busy holder whose share is full still keeps
-// its latest tokens beside ours. false: it has none.
+// victim is the record of a holder that leaves first: the oldest of others while they
+// take more than one of partOfOthers of what it holds, else the oldest of our own. false:
+// it has none.
 func (s *shares) victim(h *holder) (number uint32, ok bool) {
 	foreign, own := h.lists[bit(false)].oldest, h.lists[bit(true)].oldest
-	if own == 0 || foreign != 0 && h.loads[bit(false)] >= h.loads[bit(true)] {
+	if own == 0 || foreign != 0 && h.loads[bit(false)] > (h.loads[bit(false)]+h.loads[bit(true)])/partOfOthers {
 		return foreign, foreign != 0
 	}
 	return own, true
 }
 
-// heaviest is the record that leaves first of all: one of the holder of most.
-func (s *shares) heaviest() (number uint32, ok bool) {
+// heaviest is the holder of most among those that have what can leave; nil: there is none.
+func (s *shares) heaviest(has func(*holder) bool) *holder {
 	var most *holder
 	for i, h := range s.largest { // the first as a rule; it may have no record yet, or members alone
-		if h.records > 0 && (most == nil || h.load > most.load) {
+		if has(h) && (most == nil || h.load > most.load) {
 			most = h
 		}
 		if most != nil && (i == 0 || i >= 2) {
-			return s.victim(most)
+			break
 		}
 	}
-	if most == nil {
-		return 0, false
-	}
-	return s.victim(most)
+	return most
 }
 
 func bit(own bool) int {

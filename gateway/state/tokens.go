@@ -14,7 +14,8 @@ import (
 
 // Tokens keeps ECTs by id and by workflow. It is safe for concurrent use.
 type Tokens struct {
-	now func() time.Time
+	now     func() time.Time
+	evicted func(own bool)
 
 	mu        sync.RWMutex
 	records   *shelf[member] // beheaded
@@ -38,7 +39,7 @@ type member struct {
 
 func newTokens(config Config, deps Deps) *Tokens {
 	t := &Tokens{
-		now:       deps.Now,
+		now: deps.Now, evicted: deps.Evicted,
 		records:   newShelf[member](KindToken, config.MaxTokens, config.MaxTokenBytes, deps.Journal),
 		heads:     newHeads(),
 		workflows: newWorkflows(),
@@ -110,7 +111,7 @@ func (t *Tokens) place(r *ect.Record, at spot, whole []byte, now time.Time) erro
 	}
 	if !kept {
 		t.heads.leave(number)
-		t.workflows.leave(at.workflow)
+		t.workflows.leave(at.workflow, now)
 		return cmp.Or(err, error(&FullError{What: "an execution context token"}))
 	}
 	t.shares.push(h, t.records.byKey.Number(at.key), r.Own)
@@ -118,24 +119,14 @@ func (t *Tokens) place(r *ect.Record, at spot, whole []byte, now time.Time) erro
 	return nil
 }
 
-// makeRoom lets records leave until one of so many octets fits: those of its own
-// holder where its share is used up, and else those of the holder of most.
+// makeRoom lets records leave until one of so many octets fits: those of the holder of
+// most. While there is room, what one holder has is not bounded.
 func (t *Tokens) makeRoom(h *holder, key digest, size int, now time.Time) error {
 	need := t.shares.weigh(t.records.weight(size))
-	switch {
-	case need > t.shares.most:
+	if need > t.shares.most {
 		return &FullError{What: "an execution context token"}
-	case need > t.shares.share:
-		return &FullError{What: "an execution context token", Own: true}
 	}
 	t.records.clean(now, sweep)
-	for h.load+need > t.shares.share && h.load+need-t.loadIn(h, key) > t.shares.share {
-		number, ok := t.shares.victim(h)
-		if !ok {
-			break // what counts for him beside records
-		}
-		t.evict(number, now)
-	}
 	if t.shares.total+need <= t.shares.most && t.records.byKey.Len() < t.records.maxEntries {
 		return nil
 	}
@@ -146,10 +137,11 @@ func (t *Tokens) makeRoom(h *holder, key digest, size int, now time.Time) error 
 			t.records.drop(first, *p)
 			continue
 		}
-		number, ok := t.shares.heaviest()
-		if !ok {
+		h := t.shares.heaviest(func(h *holder) bool { return h.records > 0 })
+		if h == nil {
 			break
 		}
+		number, _ := t.shares.victim(h)
 		t.evict(number, now)
 	}
 	return nil
@@ -164,18 +156,13 @@ func (t *Tokens) loadOf(key digest) int64 {
 	return t.shares.weigh(t.records.weight(int(p.size)))
 }
 
-// loadIn is what a record under a key counts for now in the share of a holder.
-func (t *Tokens) loadIn(h *holder, key digest) int64 {
-	if p := t.records.byKey.Find(key); p == nil || p.meta.holder != h.number {
-		return 0
-	}
-	return t.loadOf(key)
-}
-
 func (t *Tokens) evict(number uint32, now time.Time) {
 	key, p := t.records.byKey.At(number)
 	if p.until >= nanos(now) {
 		t.records.evicted++
+		if t.evicted != nil {
+			t.evicted(p.meta.own)
+		}
 	}
 	t.records.drop(key, *p)
 }
@@ -287,9 +274,6 @@ func (t *Tokens) restore(whole []byte, r *ect.Record, root digest, serial uint64
 	now := t.now()
 	n, _, _ := t.number(r, now)
 	m := memberOf(r.Workflow)
-	if root == (digest{}) { // of a file from before roots were kept
-		root, _ = t.workflows.rootFor(m.workflow, r, now)
-	}
 	return t.place(r, spot{member: m, key: keyOf(r, n), number: n, root: root, serial: serial}, whole, now) == nil
 }
 
@@ -297,6 +281,7 @@ func (t *Tokens) sweep(most int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.records.clean(t.now(), most)
+	t.workflows.sweep(t.now(), most)
 }
 
 // number is where a record belongs among those with its id: where its issuer
@@ -412,7 +397,7 @@ func (t *Tokens) unlist(key digest, m member) {
 	if w.first == key {
 		w.first = m.after
 	}
-	t.workflows.leave(m.workflow)
+	t.workflows.leave(m.workflow, t.now())
 }
 
 // read gives a record its header back; it shares nothing with the octets.

@@ -14,10 +14,12 @@ import (
 type workflows struct {
 	byKey   *index.Index[workflow]
 	shares  *shares
+	swept   int                  // the holder that was looked at last
 	members *index.Index[digest] // under a workflow and an identity: the member that came before in the same workflow
 }
 
-// workflow is one workflow with a record.
+// workflow is one workflow with a record, or whose last record left before its end. Who
+// began such a one stays known until then, so that no other can begin it again.
 type workflow struct {
 	first, latest digest // the keys of its records
 	root          digest // the issuer of the root that was its first record; noRoot: that was no root
@@ -26,6 +28,7 @@ type workflow struct {
 	records       int32
 	holder        uint32 // for whom its members count: who holds its first record
 	until         int64  // when the last of its records ends
+	older, newer  uint32 // without a record: the holder's others, by number
 }
 
 // noRoot is the root of a workflow that began with a record that has parents. It is
@@ -68,12 +71,15 @@ func (x *workflows) enter(key, root digest, h *holder, until, now time.Time) {
 		return
 	}
 	w := x.byKey.Find(key)
-	if w == nil {
+	switch {
+	case w == nil:
 		w = x.byKey.Insert(key)
 		w.holder = h.number
 		h.pinned++
 		w.until = nanos(until)
 		w.root = root
+	case w.records == 0:
+		x.unlink(w)
 	}
 	if w.until < nanos(now) { // what is left of it is not swept yet
 		x.dismiss(w)
@@ -83,16 +89,83 @@ func (x *workflows) enter(key, root digest, h *holder, until, now time.Time) {
 	w.until = max(w.until, nanos(until))
 }
 
-// leave counts one record less. With the last the workflow is forgotten.
-func (x *workflows) leave(key digest) {
+// leave counts one record less. With the last the members are forgotten, and at the end of
+// its term the workflow.
+func (x *workflows) leave(key digest, now time.Time) {
 	w := x.byKey.Find(key)
 	if w == nil {
 		return
 	}
-	if w.records--; w.records == 0 {
-		x.dismiss(w)
-		x.shares.leave(x.shares.list[w.holder-1])
+	if w.records--; w.records > 0 {
+		return
+	}
+	x.dismiss(w)
+	h := x.shares.list[w.holder-1]
+	if w.until < nanos(now) {
 		x.byKey.Delete(key)
+		x.shares.leave(h)
+		return
+	}
+	x.link(x.byKey.Number(key), w)
+}
+
+// link puts a workflow that lost its last record behind the others of its holder.
+func (x *workflows) link(number uint32, w *workflow) {
+	h := x.shares.list[w.holder-1]
+	w.older, w.newer = h.beginnings.latest, 0
+	if h.beginnings.latest == 0 {
+		h.beginnings.oldest = number
+	} else {
+		_, before := x.byKey.At(h.beginnings.latest)
+		before.newer = number
+	}
+	h.beginnings.latest = number
+	x.shares.begin(h, 1)
+	for x.shares.crowded() {
+		x.forget(x.shares.heaviest(func(h *holder) bool { return h.begun > 0 }))
+	}
+}
+
+// unlink takes it out again.
+func (x *workflows) unlink(w *workflow) {
+	h := x.shares.list[w.holder-1]
+	if w.older == 0 {
+		h.beginnings.oldest = w.newer
+	} else {
+		_, before := x.byKey.At(w.older)
+		before.newer = w.newer
+	}
+	if w.newer == 0 {
+		h.beginnings.latest = w.older
+	} else {
+		_, after := x.byKey.At(w.newer)
+		after.older = w.older
+	}
+	w.older, w.newer = 0, 0
+	x.shares.begin(h, -1)
+}
+
+// forget drops the holder's workflow that has been without a record for longest.
+func (x *workflows) forget(h *holder) {
+	number := h.beginnings.oldest
+	key, w := x.byKey.At(number)
+	x.unlink(w)
+	x.byKey.Delete(key)
+	x.shares.leave(h)
+}
+
+// sweep drops workflows without a record whose term is over: it looks at the oldest ones of
+// so many holders, others each time.
+func (x *workflows) sweep(now time.Time, holders int) {
+	for range min(holders, len(x.shares.list)) {
+		x.swept = (x.swept + 1) % len(x.shares.list)
+		for h := x.shares.list[x.swept]; h != nil && h.beginnings.oldest != 0; {
+			if _, w := x.byKey.At(h.beginnings.oldest); w.until >= nanos(now) {
+				break
+			}
+			x.forget(h)
+			h = x.shares.list[x.swept] // nil: it had nothing more
+		}
 	}
 }
 

@@ -57,7 +57,13 @@ func (d *definitions) counterFunc(name, help, action string, labels prometheus.L
 // gauges asks for the values of one label at every scrape.
 func (d *definitions) gauges(name, help, action, label string, values func() map[string]float64) prometheus.Collector {
 	d.add("gauge", name, help, action, []string{label})
-	return gauges{prometheus.NewDesc(namespace+"_"+name, help, []string{label}, nil), values}
+	return readings{prometheus.NewDesc(namespace+"_"+name, help, []string{label}, nil), prometheus.GaugeValue, values}
+}
+
+// counters asks for the counts of one label at every scrape.
+func (d *definitions) counters(name, help, action, label string, values func() map[string]float64) prometheus.Collector {
+	d.add("counter", name, help, action, []string{label})
+	return readings{prometheus.NewDesc(namespace+"_"+name, help, []string{label}, nil), prometheus.CounterValue, values}
 }
 
 func names(labels prometheus.Labels) []string {
@@ -69,16 +75,18 @@ func names(labels prometheus.Labels) []string {
 	return out
 }
 
-type gauges struct {
+// readings are asked for at every scrape.
+type readings struct {
 	desc   *prometheus.Desc
+	kind   prometheus.ValueType
 	values func() map[string]float64
 }
 
-func (g gauges) Describe(out chan<- *prometheus.Desc) { out <- g.desc }
+func (g readings) Describe(out chan<- *prometheus.Desc) { out <- g.desc }
 
-func (g gauges) Collect(out chan<- prometheus.Metric) {
+func (g readings) Collect(out chan<- prometheus.Metric) {
 	for label, value := range g.values() {
-		if m, err := prometheus.NewConstMetric(g.desc, prometheus.GaugeValue, value, label); err == nil {
+		if m, err := prometheus.NewConstMetric(g.desc, g.kind, value, label); err == nil {
 			out <- m
 		}
 	}

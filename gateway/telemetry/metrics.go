@@ -39,6 +39,9 @@ type Deps struct {
 	// Filled is the part of its bounds that each kind of state takes, by kinds that
 	// are always the same. Nil: nothing is told of it.
 	Filled func() map[string]float64
+	// Evicted counts the execution context tokens that left before their end, by scopes
+	// that are always the same. Nil: nothing is told of it.
+	Evicted func() map[string]float64
 	// Connections is how many are open at the public listeners, by kinds that are
 	// always the same. Nil: nothing is told of it.
 	Connections func() map[string]float64
@@ -127,6 +130,12 @@ func (m *Metrics) asked(deps Deps) (all []prometheus.Collector) {
 			"Part of its bounds that a kind of state takes, of the number or of the bytes. lasting_entries are those that cannot be dropped before their end: at 0.75 new tasks are refused. With Redis: memory, of maxmemory.",
 			"Alert above 0.7 for lasting_entries and for memory: raise state.records, state.records_mib or maxmemory. Other kinds drop their oldest when they are full.",
 			"kind", deps.Filled))
+	}
+	if deps.Evicted != nil {
+		all = append(all, m.defined.counters("state_evicted_total",
+			"Execution context tokens that left the store before their end because it was full: own, which this gateway signed, and others.",
+			"Alert on own: GET /ects and rollback lack them. Raise state.evidence_mib, or maxmemory of Redis.",
+			"scope", deps.Evicted))
 	}
 	if deps.Connections != nil {
 		all = append(all, m.defined.gauges("connections",

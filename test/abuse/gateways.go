@@ -72,7 +72,7 @@ func assemble(ctx context.Context, o options, binary, dir, backend, limits strin
 	if r.agents, err = serveAgents(r.trust); err != nil {
 		return r, err
 	}
-	replicas, state := 1, fmt.Sprintf("evidence_mib: %d, evidence_share_mib: %d, records_mib: %d, answers_mib: %d", o.evidence, o.evidence/2, recordsMiB, answersMiB)
+	replicas, state := 1, fmt.Sprintf("evidence_mib: %d, records_mib: %d, answers_mib: %d", o.evidence, recordsMiB, answersMiB)
 	switch backend {
 	case backendBolt:
 		state += ", path: " + filepath.Join(dir, "state.db")

@@ -1,7 +1,6 @@
 package bolt
 
 import (
-	"errors"
 	"os"
 
 	"go.etcd.io/bbolt"
@@ -41,25 +40,4 @@ func Each(tx *bbolt.Tx, kind state.Kind, each func(serial uint64, content []byte
 		each(p.serial, p.content)
 		return nil
 	})
-}
-
-// Ungroup makes a file of format 2.
-func Ungroup(tx *bbolt.Tx) error {
-	for _, kind := range state.Kinds() {
-		if groupSize(kind) == 1 {
-			continue
-		}
-		alone, err := tx.CreateBucket([]byte(kind.String()))
-		if err != nil {
-			return err
-		}
-		err = Each(tx, kind, func(serial uint64, content []byte) {
-			key := keyOf(serial)
-			err = errors.Join(err, alone.Put(key[:], seal(key[:], content)))
-		})
-		if err = errors.Join(err, tx.DeleteBucket(bucketName(kind))); err != nil {
-			return err
-		}
-	}
-	return tx.Bucket([]byte(metaBucket)).Put([]byte(keyFormat), seal([]byte(keyFormat), []byte{formatAlone}))
 }

@@ -37,13 +37,8 @@ const kinds = 5
 var _ [kinds]state.Kind = state.Kinds()
 
 // format is the number of this layout and of what is kept (gateway/state,
-// codec.go). Up to format 3 tokens say nothing of members; in formats 1 and 2
-// everything lies alone, and 1 has no entries. They are read, and made this one.
-const (
-	format          = 4
-	formatAlone     = 2
-	formatNoEntries = 1
-)
+// codec.go). Files of other formats are refused.
+const format = 4
 
 // mark names an entry on disk.
 type mark struct {
@@ -65,7 +60,6 @@ type file struct {
 	handle *os.File // the one that bbolt writes to
 	broken bool     // bbolt gave up in the middle, with its locks held
 	known  bool     // there was a process before
-	format byte     // of its file
 	latest [kinds]uint64
 	unsure bool // the last commit failed, and parts of it may be there all the same
 	arena  arena
@@ -174,10 +168,9 @@ func (f *file) readMeta() (m meta, err error) {
 		if err != nil {
 			return err
 		}
-		if len(number) != 1 || number[0] < formatNoEntries || number[0] > format {
+		if len(number) != 1 || number[0] != format {
 			return fmt.Errorf("%w: format %x, not %d", errNotOurs, number, format)
 		}
-		f.format = number[0]
 		epoch, err := unseal([]byte(keyEpoch), b.Get([]byte(keyEpoch)))
 		if err != nil {
 			return err
@@ -201,15 +194,10 @@ func (f *file) load(each func(mark, []byte) error) error {
 			switch {
 			case !f.known:
 				continue
-			case f.format <= formatAlone:
-				name = []byte(kind.String())
 			case groupSize(kind) > 1:
 				read = readGrouped
 			}
 			b := tx.Bucket(name)
-			if b == nil && kind == state.KindEntry && f.format == formatNoEntries {
-				continue
-			}
 			if b == nil {
 				return corrupt("there are no %s", kind)
 			}
@@ -260,9 +248,6 @@ func (f *file) begin(epoch time.Time) error {
 	return f.update(func(tx *bbolt.Tx) error {
 		for _, kind := range state.Kinds() {
 			if _, err := tx.CreateBucketIfNotExists(bucketName(kind)); err != nil {
-				return err
-			}
-			if err := f.gather(tx, kind); err != nil {
 				return err
 			}
 		}

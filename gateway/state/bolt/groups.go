@@ -3,7 +3,6 @@ package bolt
 import (
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -36,7 +35,7 @@ func groupSize(kind state.Kind) uint64 {
 	}
 }
 
-// bucketName tells groups from what lies alone, as all did in earlier formats.
+// bucketName tells groups from what lies alone.
 func bucketName(kind state.Kind) []byte {
 	if groupSize(kind) == 1 {
 		return []byte(kind.String())
@@ -270,41 +269,4 @@ func readGrouped(kind state.Kind, b *bbolt.Bucket, each func(piece) error) error
 		return err
 	}
 	return pass()
-}
-
-// gather makes groups of what an earlier format left alone.
-func (f *file) gather(tx *bbolt.Tx, kind state.Kind) error {
-	size, to := groupSize(kind), tx.Bucket(bucketName(kind))
-	from := tx.Bucket([]byte(kind.String()))
-	if size == 1 || from == nil {
-		return nil
-	}
-	var value []byte
-	var at uint64
-	write := func() error {
-		if value == nil {
-			return nil
-		}
-		key := keyOf(at)
-		defer func() { value = nil }()
-		return to.Put(key[:], seal(key[:], value))
-	}
-	err := readAlone(kind, from, func(p piece) error {
-		if p.serial/size != at {
-			if err := write(); err != nil {
-				return err
-			}
-			at = p.serial / size
-		}
-		if len(p.content) > largest {
-			key := asideOf(kind, p.serial)
-			return to.Put(key[:], seal(key[:], p.content))
-		}
-		value = appendPiece(value, p, size)
-		return nil
-	})
-	if err = errors.Join(err, write()); err != nil {
-		return err
-	}
-	return tx.DeleteBucket([]byte(kind.String()))
 }

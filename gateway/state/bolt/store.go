@@ -63,6 +63,8 @@ func (c Config) Validate() error {
 type Deps struct {
 	Now    func() time.Time // nil: time.Now
 	Logger *slog.Logger     // nil: silence
+
+	Evicted func(own bool) // as [state.Deps] has it
 }
 
 // Store is state in memory that a file follows. Reading is the memory's own.
@@ -158,7 +160,7 @@ func forgottenUntil(now time.Time) time.Time { return now.Add(ect.DefaultSkew) }
 // complete is false if a use of a token had no room.
 func (s *Store) restore(config Config, deps Deps, f *file, epoch time.Time) (stale []mark, complete bool, err error) {
 	s.queue = newQueue(config.Queue, config.QueueBytes)
-	s.Memory, err = state.New(config.Bounds, state.Deps{Now: deps.Now, Epoch: epoch, Journal: s.queue})
+	s.Memory, err = state.New(config.Bounds, state.Deps{Now: deps.Now, Epoch: epoch, Journal: s.queue, Evicted: deps.Evicted})
 	if err != nil {
 		return nil, false, err
 	}

@@ -137,4 +137,6 @@ func (c Config) options() *goredis.UniversalOptions {
 type Deps struct {
 	Now    func() time.Time // nil: time.Now
 	Logger *slog.Logger     // nil: silence
+
+	Evicted func(own bool) // as [state.Deps] has it, and called at any time
 }

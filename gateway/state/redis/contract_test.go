@@ -236,7 +236,7 @@ func TestReplicasShare(t *testing.T) {
 // its holder's account.
 func TestNamesakes_OutliveTheOthers(t *testing.T) {
 	t.Parallel()
-	s := open(t, redis.Config{Addresses: []string{serve(t).address}, Bounds: state.Config{MaxTokens: 1000, MaxTokenBytes: 1 << 30, MaxTokenBytesPerHolder: 64 << 10}})
+	s := open(t, redis.Config{Addresses: []string{serve(t).address}, Bounds: state.Config{MaxTokens: 1000, MaxTokenBytes: 64 << 10}})
 	end := time.Now().Add(time.Second)
 	named := func(who, wid string, until time.Time) ect.Record {
 		return ect.Record{Compact: "token of " + who, ID: "id", Workflow: wid, Issuer: ect.Identity(who), Holder: who, Until: until}

@@ -14,13 +14,11 @@ import (
 // place in its workflow and in its holder's account.
 const bookkeeping = 1280
 
-// Shares of the evidence: a holder has one of partsOfStore, and all holders together
-// have one of partsOfMemory of what Redis may use (maxmemory), if that is bounded. While
-// a master is pressed, shares are halved every second, and doubled again when it is not;
+// Shares of the evidence: a holder may have all of it while there is room, which is one of
+// partsOfMemory of what Redis may use (maxmemory), if that is bounded. While a master is pressed, shares are halved every second, and doubled again when it is not;
 // leastShare is where that ends. So the total is kept by what holders lose who write
 // while there is little room; a holder who does not write keeps what he has until it ends.
 const (
-	partsOfStore  = 16
 	partsOfMemory = 4
 	leastShare    = 64 << 10
 	mostSqueezes  = 12
@@ -31,8 +29,8 @@ const (
 // accountLua counts a record for its holder. KEYS the holder's records in the order in
 // which they leave, by their ends, and their sizes; ARGV the record, 1 if we signed it
 // and else 0, its size, until (ms), the share, its workflow's list or "". What it answers
-// after ok left: a record and its workflow's list, in turn, 32 of them at most. The
-// oldest of others leave while they take at least half, else the oldest of our own.
+// after ok left: a record, its workflow's list and 1 if we signed it, in turn, 32 of them at most. The
+// oldest of others leave while they take more than an eighth, else the oldest of our own.
 const accountLua = `
 local t = redis.call('TIME')
 local now, til = t[1] * 1000 + math.floor(t[2] / 1000), tonumber(ARGV[4])
@@ -44,7 +42,7 @@ local function drop(one)
   redis.call('HDEL', KEYS[3], one)
   redis.call('HINCRBY', KEYS[3], 'sum', -tonumber(size))
   if ours then redis.call('HINCRBY', KEYS[3], 'own', -tonumber(size)) end
-  return list
+  return list, ours and '1' or '0'
 end
 for _, one in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('(%.0f', now), 'LIMIT', 0, 32)) do drop(one) end
 local had = redis.call('HGET', KEYS[3], ARGV[1])
@@ -63,17 +61,17 @@ end
 local ends = redis.call('ZSCORE', KEYS[2], ARGV[1])
 if not ends or tonumber(ends) < til then redis.call('ZADD', KEYS[2], til, ARGV[1]) end
 local gone = {'ok'}
-while #gone < 64 do
+while #gone < 96 do
   local sum, own = tonumber(redis.call('HGET', KEYS[3], 'sum')), tonumber(redis.call('HGET', KEYS[3], 'own') or 0)
   if sum <= tonumber(ARGV[5]) then break end
   local first = {}
-  if own > sum - own then first = redis.call('ZRANGEBYSCORE', KEYS[1], '4503599627370496', '+inf', 'LIMIT', 0, 2) end
+  if (sum - own) * 8 <= sum then first = redis.call('ZRANGEBYSCORE', KEYS[1], '4503599627370496', '+inf', 'LIMIT', 0, 2) end
   if #first == 0 or #first == 1 and first[1] == ARGV[1] then first = redis.call('ZRANGE', KEYS[1], 0, 1) end
   local one = first[1]
   if one == ARGV[1] then one = first[2] end
   if not one then break end
-  gone[#gone + 1] = one
-  gone[#gone + 1] = drop(one)
+  local list, ours = drop(one)
+  gone[#gone + 1], gone[#gone + 2], gone[#gone + 3] = one, list, ours
 end
 for i = 1, 3 do
   local left = redis.call('PTTL', KEYS[i])
@@ -82,11 +80,10 @@ end
 return gone
 `
 
-// unlistLua takes a record out of its workflow: KEYS the list and the standing; ARGV the
-// record. With the last the workflow is forgotten.
+// unlistLua takes a record out of its workflow: KEYS the list; ARGV the record. Who began
+// the workflow stays known until the term of its records.
 const unlistLua = `
 redis.call('ZREM', KEYS[1], ARGV[1])
-if redis.call('EXISTS', KEYS[1]) == 0 and redis.call('HEXISTS', KEYS[2], 'kept') == 1 then redis.call('DEL', KEYS[2]) end
 return {'ok'}
 `
 
@@ -257,11 +254,7 @@ func (s *Store) share() int64 {
 	if room := s.memory.Load(); room > 0 {
 		total = min(total, room/partsOfMemory)
 	}
-	share := s.config.Bounds.MaxTokenBytesPerHolder
-	if share == 0 {
-		share = total / partsOfStore
-	}
-	return max(min(share, total)>>s.squeezes.Load(), leastShare)
+	return max(total>>s.squeezes.Load(), leastShare)
 }
 
 // press notes how full the masters are.
@@ -307,8 +300,11 @@ func (s *Store) together(ctx context.Context, what string, calls ...call) ([][]a
 // discard deletes the records that left a holder's account. What stays behind when that
 // fails is found until it ends, and counts for no holder.
 func (s *Store) discard(ctx context.Context, gone []any) error {
-	if len(gone) < 3 {
+	if len(gone) < 4 {
 		return nil
+	}
+	for i := 3; s.evicted != nil && i < len(gone); i += 3 {
+		s.evicted(word(gone, i) == "1")
 	}
 	bounded, cancel, err := s.begin(ctx)
 	if err != nil {
@@ -316,14 +312,14 @@ func (s *Store) discard(ctx context.Context, gone []any) error {
 	}
 	defer cancel()
 	_, err = s.client.Pipelined(bounded, func(p goredis.Pipeliner) error {
-		for i := 1; i+1 < len(gone); i += 2 {
+		for i := 1; i+2 < len(gone); i += 3 {
 			one, list := word(gone, i), word(gone, i+1)
 			who, id, _ := strings.Cut(one, " ")
 			p.HDel(bounded, s.tokenKey(ect.ID(id)), who+":compact", who+":about", who+":until", who+":holder", who+":mac")
 			p.Del(bounded, s.apartKey(who, ect.ID(id)))
 			if list != "" {
 				p.ZRem(bounded, s.apartOf(list, ect.ID(id)), who)
-				p.Eval(bounded, unlistLua, []string{list, s.standingOf(list)}, one)
+				p.Eval(bounded, unlistLua, []string{list}, one)
 			}
 		}
 		return nil

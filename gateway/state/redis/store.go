@@ -21,14 +21,14 @@ type Store struct {
 	config  Config
 	now     func() time.Time
 	logger  *slog.Logger
+	evicted func(own bool)
 	client  goredis.UniversalClient
 	entries *Entries
 	vouch   *voucher
 	changes *goredis.PubSub // what other replicas announce
 	scripts sync.Map        // of *goredis.Script, by their texts
 
-	memory   atomic.Int64 // what all masters may use; 0: there is no bound
-	squeezes atomic.Int64 // how often shares were halved
+	pressure
 
 	trouble atomic.Pointer[trouble] // nil: none
 	began   atomic.Bool             // every slot has an epoch since we came
@@ -36,6 +36,12 @@ type Store struct {
 	ctx     context.Context         //nolint:containedctx // ends what runs beside callers, at Close
 	stop    context.CancelFunc
 	group   sync.WaitGroup
+}
+
+// pressure is how much memory there is for evidence.
+type pressure struct {
+	memory   atomic.Int64 // what all masters may use; 0: there is no bound
+	squeezes atomic.Int64 // how often shares were halved
 }
 
 // trouble is why the last look at Redis failed.
@@ -68,7 +74,7 @@ func Open(config Config, deps Deps) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{config: config, vouch: vouch, now: deps.Now, logger: deps.Logger, client: goredis.NewUniversalClient(config.options())}
+	s := &Store{config: config, vouch: vouch, now: deps.Now, logger: deps.Logger, evicted: deps.Evicted, client: goredis.NewUniversalClient(config.options())}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.entries = newEntries(s)
 	s.changes = s.client.Subscribe(s.ctx, s.channel())
