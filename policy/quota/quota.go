@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Config bounds one resource, in the unit of that resource.
@@ -188,4 +189,22 @@ func (e *ExceededError) Error() string {
 		return "quota: this caller holds too many " + e.Resource + ": end some and try again"
 	}
 	return "quota: too many " + e.Resource + " are in use by all callers: try again later"
+}
+
+// OrDefault gives a bound of zero or less its default.
+func OrDefault[T int | time.Duration](bound *T, value T) {
+	if *bound <= 0 {
+		*bound = value
+	}
+}
+
+// ConnectionDefaults are the defaults of what is open at once at a listener of connections
+// that stay: 1024 with an identity, a half of them of one caller, 16 requests on each; and
+// 1024 without an identity yet, a quarter of them from one address.
+func ConnectionDefaults(connections, inFlight, perCaller, unidentified, perAddress *int) {
+	OrDefault(connections, 1024)
+	OrDefault(inFlight, 16)
+	OrDefault(perCaller, max(1, *connections/2))
+	OrDefault(unidentified, 1024)
+	OrDefault(perAddress, max(1, *unidentified/4))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/worker"
+	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -37,29 +38,11 @@ type SocketConfig struct {
 }
 
 func (c SocketConfig) withDefaults() SocketConfig {
-	for _, d := range []struct {
-		value *time.Duration
-		is    time.Duration
-	}{{&c.Idle, 5 * time.Minute}, {&c.Ping, 30 * time.Second}, {&c.Write, 10 * time.Second}, {&c.First, 30 * time.Second}} {
-		if *d.value <= 0 {
-			*d.value = d.is
-		}
-	}
-	if c.Connections <= 0 {
-		c.Connections = 1024
-	}
-	if c.InFlight <= 0 {
-		c.InFlight = 16
-	}
-	if c.PerCaller <= 0 {
-		c.PerCaller = max(1, c.Connections/2)
-	}
-	if c.Unidentified <= 0 {
-		c.Unidentified = 1024
-	}
-	if c.PerAddress <= 0 {
-		c.PerAddress = max(1, c.Unidentified/4)
-	}
+	quota.OrDefault(&c.Idle, 5*time.Minute)
+	quota.OrDefault(&c.Ping, 30*time.Second)
+	quota.OrDefault(&c.Write, 10*time.Second)
+	quota.OrDefault(&c.First, 30*time.Second)
+	quota.ConnectionDefaults(&c.Connections, &c.InFlight, &c.PerCaller, &c.Unidentified, &c.PerAddress)
 	return c
 }
 

@@ -27,29 +27,10 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	for _, d := range []struct {
-		value *time.Duration
-		is    time.Duration
-	}{{&c.Handshake, 5 * time.Second}, {&c.Idle, 2 * time.Minute}, {&c.Write, 10 * time.Second}} {
-		if *d.value <= 0 {
-			*d.value = d.is
-		}
-	}
-	if c.Connections <= 0 {
-		c.Connections = 1024
-	}
-	if c.InFlight <= 0 {
-		c.InFlight = 16
-	}
-	if c.PerCaller <= 0 {
-		c.PerCaller = max(1, c.Connections/2)
-	}
-	if c.Unidentified <= 0 {
-		c.Unidentified = 1024
-	}
-	if c.PerAddress <= 0 {
-		c.PerAddress = max(1, c.Unidentified/4)
-	}
+	quota.OrDefault(&c.Handshake, 5*time.Second)
+	quota.OrDefault(&c.Idle, 2*time.Minute)
+	quota.OrDefault(&c.Write, 10*time.Second)
+	quota.ConnectionDefaults(&c.Connections, &c.InFlight, &c.PerCaller, &c.Unidentified, &c.PerAddress)
 	return c
 }
 
