@@ -128,17 +128,6 @@ func (e Ext) SetList(key string, list []string, limit int) {
 // translation, and never more than WarningsSize octets.
 func (e Ext) SetWarnings(list []string) { e.SetList(ExtWarnings, list, WarningsSize) }
 
-// Warnings keeps the first entries of a list, as many as fit limit octets as a
-// JSON array (0: WarningsSize). If any are omitted, hash is Hash over the whole
-// list as a JSON array without white space, by which a list kept elsewhere can
-// be recognised; else it is empty.
-func Warnings(list []string, limit int) (kept []string, omitted int, hash string) {
-	if limit <= 0 {
-		limit = WarningsSize
-	}
-	return bounded(list, limit)
-}
-
 func bounded(list []string, limit int) (kept []string, omitted int, hash string) {
 	size := len("[]")
 	var quoted []byte

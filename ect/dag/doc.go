@@ -5,7 +5,7 @@
 // Translation") has a receiver count the translations in the ancestry of a
 // message. Read by the letter that also counts the way back, and every earlier
 // turn of a conversation: a third question through one gateway would look like a
-// loop. [TranslationPath] therefore follows only the way that this message
+// loop. [LegPath] therefore follows only the way that this message
 // took: from its token along par, as long as the tokens are translations of the
 // same leg. [Ancestry] counts by the letter, for operators who want that.
 //

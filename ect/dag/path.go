@@ -92,18 +92,11 @@ func (p Path) Visits(id ect.Identity) bool {
 	return false
 }
 
-// TranslationPath follows the way a message took: from each of the tokens that
-// came with it, along par, while the nodes are translations of that token's
-// leg. Start with the tokens that came with the message and nothing else: a
-// token of an earlier turn, taken as parent for want of a better one, is no
-// part of the way. More than limit translations (0: DefaultLimit) stop the walk. An
-// error is the lookup's own.
-func TranslationPath(ctx context.Context, start []Node, find Lookup, limit int) (Path, error) {
-	w := walker{find: find, limit: limit, leg: func(n Node) Leg { return n.Leg }}
-	return w.walk(ctx, start)
-}
-
-// LegPath is TranslationPath for a leg that the caller knows: start nodes of the
+// LegPath follows the way a message took on a leg: from each of the tokens that came with
+// it, along par, while the nodes are translations of that leg. Start with the tokens that
+// came with the message and nothing else: a token of an earlier turn, taken as parent for
+// want of a better one, is no part of the way. More than limit translations (0:
+// DefaultLimit) stop the walk. An error is the lookup's own. Start nodes of the
 // other leg are not on the path. A request whose parent is the last reply of
 // its conversation so has a path of length zero.
 func LegPath(ctx context.Context, leg Leg, start []Node, find Lookup, limit int) (Path, error) {

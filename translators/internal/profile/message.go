@@ -168,17 +168,6 @@ type messageArgs struct {
 	empty             bool // a member stands there and says nothing
 }
 
-// TurnFromArgs reads the arguments of a P1 tool back into a turn and the
-// dialogue that it belongs to. Arguments of another shape are a
-// *canonical.Error of code CodeBadParams with the schema.
-func TurnFromArgs(args json.RawMessage) (canonical.Content, canonical.Conversation, error) {
-	a, err := readArgs(args)
-	if err != nil {
-		return canonical.Content{}, canonical.Conversation{}, err
-	}
-	return canonical.Content{Role: canonical.RoleCaller, Parts: a.parts()}, a.conversation(), nil
-}
-
 func (a *messageArgs) conversation() canonical.Conversation {
 	return canonical.Conversation{ContextID: a.contextID, TaskID: a.taskID}
 }
