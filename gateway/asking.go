@@ -177,7 +177,7 @@ func (r *run) meanwhile(ctx context.Context, h heard, ok bool) (step, error) {
 // pass tells the agent what came of its question.
 func (r *run) pass(ctx context.Context, a *asked) error {
 	inputs := r.inputs()
-	r.history = newest(slices.Concat(r.history, a.turns), maxHistory)
+	r.history = newest(append(append(r.history, question(r.own.TaskID, r.round, inputs)), a.turns...))
 	switch {
 	case a.refused != nil:
 		return r.refuse(ctx, a.refused)

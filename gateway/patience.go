@@ -241,16 +241,15 @@ func (x *exchange) answerable(modes []canonical.Mode) []canonical.Mode {
 // brief leaves out the history of a task that its caller did not ask for (A2A,
 // historyLength).
 func (x *exchange) brief(m *canonical.Message) {
-	most := x.message.Preferences.HistoryLength
-	if most == nil || *most < 0 || x.verbatim() {
+	if x.verbatim() {
 		return
 	}
 	shorten := func(t *canonical.Task) *canonical.Task {
-		if t == nil || len(t.History) <= *most {
+		if t == nil || len(t.History) == 0 {
 			return t
 		}
 		short := *t
-		short.History = t.History[len(t.History)-*most:]
+		short.History = x.shortened(t.History)
 		return &short
 	}
 	switch body := m.Body.(type) {
