@@ -198,13 +198,18 @@ func (x *exchange) promised(t *canonical.Task) bool {
 		len(t.Artifacts) == 0 && t.Status.State != canonical.StateCanceled
 }
 
-// asking is how this caller can be asked.
-func (x *exchange) asking() translators.Asking {
+// way is how the caller's protocol asks.
+func (x *exchange) way() translators.Asking {
 	asker, ok := x.source.(translators.Asker)
 	if !ok {
 		return translators.AskNone
 	}
-	way := asker.Asks(x.message.Origin.Version, x.call.Wire.Form)
+	return asker.Asks(x.message.Origin.Version, x.call.Wire.Form)
+}
+
+// asking is how this caller can be asked.
+func (x *exchange) asking() translators.Asking {
+	way := x.way()
 	if way == translators.AskTask || slices.ContainsFunc(x.message.Preferences.CanAnswer, x.understood) {
 		return way
 	}
