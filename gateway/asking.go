@@ -177,7 +177,7 @@ func (r *run) meanwhile(ctx context.Context, h heard, ok bool) (step, error) {
 // pass tells the agent what came of its question.
 func (r *run) pass(ctx context.Context, a *asked) error {
 	inputs := r.inputs()
-	r.history = newest(slices.Concat(r.history, a.turns), maxHistory)
+	r.history = newest(append(append(r.history, question(r.own.TaskID, r.round, inputs)), a.turns...))
 	switch {
 	case a.refused != nil:
 		return r.refuse(ctx, a.refused)
@@ -281,12 +281,31 @@ func (t *telling) await(ctx context.Context) error {
 		return err
 	case done:
 		t.waits = nil
-		return r.pass(ctx, said)
+		err := r.pass(ctx, said)
+		if errors.Is(err, errCanceled) { // the question, not the request: that has a result (MCP 2025-11-25, elicitation, Response Actions)
+			return r.dismiss(ctx)
+		}
+		return err
 	}
 	if r.moot(said) {
 		t.waits = nil
 	}
 	return t.take(context.WithoutCancel(ctx), s)
+}
+
+// dismiss ends the work of an agent that hears no word of a question that the user
+// dismissed.
+func (r *run) dismiss(ctx context.Context) error {
+	task := *r.snapshot()
+	task.Status, task.Inputs = canonical.Status{State: canonical.StateCanceled, At: r.g.Now()}, nil
+	r.stop()
+	if r.agent.TaskID != "" && r.x.keepsTasks() {
+		if err := r.order(ctx, canonical.OpTaskCancel, nil); err != nil {
+			return err
+		}
+	}
+	r.result = &canonical.Result{Task: &task}
+	return nil
 }
 
 // talks reports whether the agent hears answers only as words of the user.

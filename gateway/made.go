@@ -2,7 +2,7 @@ package gateway
 
 import (
 	"reflect"
-	"slices"
+	"strconv"
 	"time"
 
 	"github.com/aepb/aepb-gateway/translators"
@@ -11,8 +11,8 @@ import (
 
 // A caller of A2A is answered with a task where the agent's protocol has calls alone
 // (MCP, µACP, AINP). What such a task has beside the outcome of the call is given to it
-// here: the time of each status (A2A 1.0, 4.1.2, TaskStatus.timestamp), and the caller's
-// message as history where historyLength asks for it (A2A 1.0, 3.2.4).
+// here: the time of each status (A2A 1.0, 4.1.2, TaskStatus.timestamp), and the history,
+// which is told where historyLength asks for it (A2A 1.0, 3.2.4).
 
 // now is the time in milliseconds, as A2A writes it (A2A 1.0, 5.6.1).
 func (g *Gateway) now() time.Time { return g.Now().UTC().Truncate(time.Millisecond) }
@@ -24,40 +24,81 @@ func (x *exchange) makesTask() bool {
 	return ok && historian.TellsHistory(x.message.Origin.Version) && x.call.Agent != "" && !x.relay() && !x.kin()
 }
 
-// history is what a caller who asks for it is told of the task so far: its own messages,
-// the newest ones, and none that is larger than what is kept of a request. Empty: it asks
-// for none, or the task is not made here.
+// history is what is kept of the talk about a task that is made here: the caller's
+// messages, and what was asked in between. Empty: the task is not made here.
 func (x *exchange) history() []canonical.Content {
-	most := x.message.Preferences.HistoryLength
-	if most == nil || *most <= 0 || !x.makesTask() {
+	if !x.makesTask() {
 		return nil
 	}
 	var history []canonical.Content
 	if x.record != nil {
-		history = slices.Clone(x.record.Task.History)
+		history = append(history, x.record.Task.History...)
+	}
+	if x.prior != nil {
+		history = append(history, question(x.prior.Task.ID, x.prior.Round, inputsOf(x.prior)))
 	}
 	if turn := x.turn(); turn != nil {
 		history = append(history, *turn)
 	}
-	return newest(history, min(*most, maxHistory))
+	return newest(history)
 }
 
-// turn is the caller's message as it stands in a history that the caller asks for; nil:
-// it asks for none, or the message is too large.
+// turn is the caller's message as it stands in a history; nil: it stands in none.
 func (x *exchange) turn() *canonical.Content {
-	most := x.message.Preferences.HistoryLength
 	invoke, ok := x.asked.(*canonical.Invoke)
-	if !ok || most == nil || *most <= 0 || !x.makesTask() || len(invoke.Turn.Parts) == 0 || len(x.call.Wire.Body) > maxAsked {
+	if !ok || !x.makesTask() || len(invoke.Turn.Parts) == 0 || len(x.call.Wire.Body) > maxAsked {
 		return nil
 	}
 	return &invoke.Turn
 }
 
-// maxHistory bounds the messages in the history of a task that is made here.
+// question is what was asked about a task, after so many rounds, as its history has it.
+func question(task string, round int, inputs []canonical.Input) canonical.Content {
+	asked := canonical.Content{ID: task + "/asked/" + strconv.Itoa(round+1), Role: canonical.RoleAgent}
+	for i := range inputs {
+		asked.Parts = append(asked.Parts, inputs[i].Prompt...)
+	}
+	return asked
+}
+
+// maxHistory bounds the messages in the history of a task that is made here; maxAsked
+// bounds their content.
 const maxHistory = 16
 
-func newest(history []canonical.Content, most int) []canonical.Content {
-	return history[max(len(history)-most, 0):]
+// newest is the end of a history, within the bounds of what is kept.
+func newest(history []canonical.Content) []canonical.Content {
+	size := 0
+	for first := len(history); first > 0; first-- {
+		size += extended(history[first-1].Extensions)
+		for _, p := range history[first-1].Parts {
+			size += len(p.Text) + len(p.Data) + len(p.Bytes) + len(p.URI) + extended(p.Extensions)
+		}
+		if size > maxAsked || len(history)-first >= maxHistory {
+			return history[first:]
+		}
+	}
+	return history
+}
+
+// extended is how many bytes extensions have.
+func extended(e canonical.Extensions) (size int) {
+	for _, raw := range e {
+		size += len(raw)
+	}
+	return size
+}
+
+// shortened is the end of a history that a caller is told: as much as it asks for, and of
+// a task that is made here nothing where it does not say (A2A 1.0, 3.2.4).
+func (x *exchange) shortened(history []canonical.Content) []canonical.Content {
+	most := len(history)
+	switch asked := x.message.Preferences.HistoryLength; {
+	case asked != nil && *asked >= 0:
+		most = min(most, *asked)
+	case x.makesTask():
+		return nil
+	}
+	return history[len(history)-most:]
 }
 
 // dated is a status with the time at which the run first saw it. A last one is the same
@@ -118,7 +159,7 @@ func (g *Gateway) completeTask(x *exchange, m *canonical.Message) {
 	if !ok || !x.makesTask() {
 		return
 	}
-	said, history := *result, x.history()
+	said, history := *result, x.shortened(x.history())
 	switch {
 	case said.Output != nil:
 		output := *said.Output

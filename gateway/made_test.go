@@ -15,7 +15,13 @@ import (
 type toldTask struct {
 	ID, ContextID string
 	Status        struct{ State, Timestamp string }
-	History       []struct{ MessageID string }
+	History       []toldMessage
+}
+
+// toldMessage is a message in a history.
+type toldMessage struct {
+	MessageID, Role string
+	Parts           []struct{ Text string }
 }
 
 // messages are the ids of the messages in its history.
@@ -52,7 +58,7 @@ func tasksOf(t *testing.T, body []byte) []toldTask {
 }
 
 // sameTask asks for the task again in every way, and compares that with how it was told.
-func (s *stage) sameTask(told toldTask, from string) {
+func (s *stage) sameTask(told toldTask, from string, history ...toldMessage) {
 	s.t.Helper()
 	if told.Status.Timestamp == "" || told.ID == "" {
 		s.t.Fatalf("%s: no task that is dated: %+v", from, told)
@@ -65,15 +71,18 @@ func (s *stage) sameTask(told toldTask, from string) {
 	}
 	none := told
 	none.History = nil
+	if told.History == nil { // not asked for yet
+		told.History = history
+	}
 	for _, c := range []struct {
 		name string
 		got  []toldTask
 		want toldTask
 	}{
-		{"GetTask", read(looking, `{"id":"`+told.ID+`"}`), told},
+		{"GetTask", read(looking, `{"id":"`+told.ID+`"}`), none},
 		{"GetTask with history", read(looking, `{"id":"`+told.ID+`","historyLength":4}`), told},
 		{"GetTask without history", read(looking, `{"id":"`+told.ID+`","historyLength":0}`), none},
-		{"ListTasks", read("ListTasks", `{}`), told},
+		{"ListTasks", read("ListTasks", `{}`), none},
 		{"ListTasks with history", read("ListTasks", `{"historyLength":4}`), told},
 		{"ListTasks without history", read("ListTasks", `{"historyLength":0}`), none},
 	} {
@@ -83,9 +92,10 @@ func (s *stage) sameTask(told toldTask, from string) {
 	}
 }
 
-// TestMadeTask_IsTheSameLater: a task that is made of a call of MCP has the history and
-// the time of its status that its caller was told first, whenever and however it is
-// read again (A2A 1.0, 3.2.4 and 4.1.2).
+// TestMadeTask_IsTheSameLater: a task that is made of a call of MCP has the history, where
+// that is asked for, and the time of its status that its caller was told first, whenever
+// and however it is read again (A2A 1.0, 3.2.4 and 4.1.2). It is kept whether or not it
+// was asked for at first, with what the agent asked.
 func TestMadeTask_IsTheSameLater(t *testing.T) {
 	t.Parallel()
 	asks := []string{asksInside, "", result(oldHello)}
@@ -116,25 +126,32 @@ func TestMadeTask_IsTheSameLater(t *testing.T) {
 				if want := strings.Contains(c.configuration, `"historyLength":2`); (told.messages() == "m1") != want {
 					t.Fatalf("the history is %+v", told.History)
 				}
-				s.sameTask(told, "first")
+				s.sameTask(told, "first", toldMessage{MessageID: "m1"})
 				switch told.Status.State {
 				case "TASK_STATE_COMPLETED":
 					return
 				case "TASK_STATE_INPUT_REQUIRED":
-					asked := len(told.History) > 0
-					if told = s.answersIn(told, c.configuration); (told.messages() == "m1 m2") != asked {
+					question := told.ID + "/asked/1"
+					told = s.answersIn(told, c.configuration)
+					if want := map[bool]string{true: question + " m2"}[strings.Contains(c.configuration, `"historyLength":2`)]; told.messages() != want {
 						t.Errorf("after the answer the history is %+v", told.History)
+					}
+					again := s.a2a(looking, `{"id":"`+told.ID+`","historyLength":10}`)
+					again.Agent = "asker"
+					if told = tasksOf(t, s.ask(t, s, again).Wire.Body)[0]; told.messages() != "m1 "+question+" m2" {
+						t.Fatalf("asked for later the history is %+v", told.History)
+					}
+					if q := told.History[1]; q.Role != "ROLE_AGENT" || len(q.Parts) != 1 || q.Parts[0].Text != "who?" {
+						t.Errorf("the question is %+v", q)
 					}
 				case "TASK_STATE_WORKING":
 					s.asker.resume <- struct{}{}
 				}
 				synctest.Wait()
-				history := told.History
-				again := s.a2a(looking, `{"id":"`+told.ID+`"}`)
+				again := s.a2a(looking, `{"id":"`+told.ID+`","historyLength":4}`)
 				again.Agent = "asker"
-				told = tasksOf(t, s.ask(t, s, again).Wire.Body)[0]
-				if told.History = history; told.Status.State == "TASK_STATE_WORKING" {
-					t.Fatalf("it goes on: %+v", told)
+				if told = tasksOf(t, s.ask(t, s, again).Wire.Body)[0]; told.Status.State == "TASK_STATE_WORKING" || !strings.HasPrefix(told.messages(), "m1") {
+					t.Fatalf("at the end it is %+v", told)
 				}
 				s.sameTask(told, "at the end")
 			})

@@ -198,13 +198,18 @@ func (x *exchange) promised(t *canonical.Task) bool {
 		len(t.Artifacts) == 0 && t.Status.State != canonical.StateCanceled
 }
 
-// asking is how this caller can be asked.
-func (x *exchange) asking() translators.Asking {
+// way is how the caller's protocol asks.
+func (x *exchange) way() translators.Asking {
 	asker, ok := x.source.(translators.Asker)
 	if !ok {
 		return translators.AskNone
 	}
-	way := asker.Asks(x.message.Origin.Version, x.call.Wire.Form)
+	return asker.Asks(x.message.Origin.Version, x.call.Wire.Form)
+}
+
+// asking is how this caller can be asked.
+func (x *exchange) asking() translators.Asking {
+	way := x.way()
 	if way == translators.AskTask || slices.ContainsFunc(x.message.Preferences.CanAnswer, x.understood) {
 		return way
 	}
@@ -241,16 +246,15 @@ func (x *exchange) answerable(modes []canonical.Mode) []canonical.Mode {
 // brief leaves out the history of a task that its caller did not ask for (A2A,
 // historyLength).
 func (x *exchange) brief(m *canonical.Message) {
-	most := x.message.Preferences.HistoryLength
-	if most == nil || *most < 0 || x.verbatim() {
+	if x.verbatim() {
 		return
 	}
 	shorten := func(t *canonical.Task) *canonical.Task {
-		if t == nil || len(t.History) <= *most {
+		if t == nil || len(t.History) == 0 {
 			return t
 		}
 		short := *t
-		short.History = t.History[len(t.History)-*most:]
+		short.History = x.shortened(t.History)
 		return &short
 	}
 	switch body := m.Body.(type) {

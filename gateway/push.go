@@ -382,7 +382,7 @@ func (g *Gateway) sealPost(ctx context.Context, x *exchange, rec *store.Record, 
 		l.message.Op, l.message.Phase, l.message.Body = canonical.OpTaskGet, canonical.PhaseResponse, &canonical.Result{Task: event.Task}
 		l.target.Version, l.target.Stream = x.message.Origin.Version, false
 	}
-	if rec.Last != "" {
+	if x.brief(l.message); rec.Last != "" {
 		l.parents = []ect.ID{rec.Last}
 	}
 	wire, receipt, err := g.leg(ctx, x, l)

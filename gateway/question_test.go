@@ -256,7 +256,7 @@ func TestAQuestionOfATaskInAStream(t *testing.T) {
 	for name, c := range map[string]struct{ answer, agentHears, callerHears string }{
 		"accepted":      {`"result":{"action":"accept","content":{"reply":"short"}}`, `"short"`, "done it"},
 		"declined":      {`"result":{"action":"decline"}`, `"declined"`, "done it"},
-		"canceled":      {`"result":{"action":"cancel"}`, canceling, `"error"`},
+		"canceled":      {`"result":{"action":"cancel"}`, canceling, `"isError":true`}, // as TestConsent_CancelIsNoWordOfTheUser
 		"refused":       {`"error":{"code":-1,"message":"no"}`, canceling, "answered the question with an error: no"},
 		"without words": {`"result":{"action":"accept","content":{"reply":""}}`, canceling, "wants a text"},
 		"other values":  {`"result":{"action":"accept","content":{"name":"x"}}`, canceling, "wants a text"},

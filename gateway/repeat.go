@@ -206,7 +206,7 @@ func inFull(task *canonical.Task, result *canonical.Result) *canonical.Task {
 // recordOf is the record of a task that was answered. What only its run knows
 // stays as it is.
 func (x *exchange) recordOf(task *canonical.Task) *store.Record {
-	brief := canonical.Task{ID: task.ID, ContextID: task.ContextID, Status: canonical.Status{State: task.Status.State}}
+	brief := canonical.Task{ID: task.ID, ContextID: task.ContextID, Status: canonical.Status{State: task.Status.State}, History: x.history()}
 	if x.record != nil {
 		rec := *x.record
 		rec.Task, rec.Workflow, rec.Requests = brief, x.workflow, x.requestLegs()
@@ -334,14 +334,17 @@ func (g *Gateway) present(rec *store.Record) (*canonical.Task, error) {
 		return nil, store.ErrUnreadable
 	}
 	result, ok := m.Body.(*canonical.Result)
-	switch {
-	case !ok:
+	if !ok {
 		return nil, store.ErrUnreadable
-	case result.Task != nil:
-		return result.Task, nil
-	default:
-		return stream.TaskOf(rec.Task.ID, rec.Task.ContextID, result), nil
 	}
+	task := result.Task
+	if task == nil {
+		task = stream.TaskOf(rec.Task.ID, rec.Task.ContextID, result)
+	}
+	if len(rec.Task.History) > len(task.History) { // it was answered with less
+		task.History = rec.Task.History
+	}
+	return task, nil
 }
 
 // list answers from the record, because the agent takes all callers of the gateway for one

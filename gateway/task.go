@@ -202,20 +202,26 @@ func (g *Gateway) update(ctx context.Context, x *exchange, rec *store.Record, an
 // hand gives answers to an agent's task that takes them apart from calls, and goes
 // on with it.
 func (r *run) hand(ctx context.Context, answers []canonical.Answer) error {
-	sealed, err := r.g.inquire(ctx, r.x, canonical.OpTaskAnswer, &canonical.TaskQuery{ID: r.agent.TaskID, Answers: answers})
-	if err != nil {
-		return err
-	}
-	own := r.x.again()
-	said := *r.x.message
-	said.Op, own.message, own.requestID = canonical.OpTaskAnswer, &said, r.x.requestID
-	if _, err := r.g.acknowledged(ctx, own, sealed); err != nil {
+	if err := r.order(ctx, canonical.OpTaskAnswer, answers); err != nil {
 		return err
 	}
 	r.pump.stop()
 	r.result = nil
 	r.fold.Resume()
 	return r.look(ctx)
+}
+
+// order tells the agent something about its task, and waits until it has heard that.
+func (r *run) order(ctx context.Context, op canonical.Op, answers []canonical.Answer) error {
+	sealed, err := r.g.inquire(ctx, r.x, op, &canonical.TaskQuery{ID: r.agent.TaskID, Answers: answers})
+	if err != nil {
+		return err
+	}
+	own := r.x.again()
+	said := *r.x.message
+	said.Op, own.message, own.requestID = op, &said, r.x.requestID
+	_, err = r.g.acknowledged(ctx, own, sealed)
+	return err
 }
 
 // held answers about a task that its caller knows in another way than its agent,

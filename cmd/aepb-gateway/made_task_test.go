@@ -116,7 +116,8 @@ func TestMadeTask_StatusTimestamp(t *testing.T) {
 }
 
 // TestMadeTask_History: a caller who asks for history is told its own message in the
-// task that is made of its call; others are not (A2A 1.0, 3.2.4).
+// task that is made of its call, when it sends it and later; others are not (A2A 1.0,
+// 3.2.4).
 func TestMadeTask_History(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, plan{})
@@ -131,8 +132,17 @@ func TestMadeTask_History(t *testing.T) {
 	for name, body := range map[string]string{"one answer": addBody(5), "a stream": streamed(addBody(5))} {
 		for _, length := range []string{"", "0"} {
 			t.Run(name+" without "+length, func(t *testing.T) {
-				if told := send(t, body, length)[0]; len(told.History) != 0 {
+				told := send(t, body, length)[0]
+				if len(told.History) != 0 {
 					t.Errorf("the history is %+v", told.History)
+				}
+				for _, ask := range []letter{
+					a2aTo(b.client, "tool", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"`+told.ID+`","historyLength":10}}`),
+					{at: "/agents/tool/a2a", body: `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"` + told.ID + `","historyLength":10}}`},
+				} {
+					if got := string(b.send(t, ask).body); !strings.Contains(got, `"history":[{`) || !strings.Contains(got, `"messageId":"m1"`) {
+						t.Errorf("asked for later it is %s", got)
+					}
 				}
 			})
 		}

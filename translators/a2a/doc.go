@@ -12,6 +12,13 @@
 // Over HTTP there is no method's name, and the two versions have places of their
 // own: there the carrier says 0.3, and who says nothing means 1.0.
 //
+// A card that is asked for without a version is written in both at once, although the
+// schema of 1.0 admits no other members. 1.0 takes who says nothing for a client of 0.3
+// (A2A 1.0, section 3.6.2), but the clients of a2a-go fetch the card without the header
+// and without an Accept, those of 1.0 and of 0.3 alike: nothing tells them apart, a card
+// of either one stops the clients of the other, and both read what they know of the joint
+// one. Who names a version, as the JavaScript client does, gets a card of that alone.
+//
 // # What becomes of what
 //
 // Carried natively, both ways:

@@ -253,6 +253,9 @@ func (e *encoder) pending(w *writer, p *canonical.Pending) error {
 	if !e.modern {
 		return refuse(canonical.CodeCapabilityRequired, "the agent asks for what this client cannot be asked")
 	}
+	if lacks := lacking(p.Inputs, e.m.Preferences.CanAnswer); len(lacks) > 0 {
+		return undeclared("what the agent asks", declaring(lacks, false, e.version))
+	}
 	if len(p.Inputs) > 0 {
 		asked, err := e.inputs(p.Inputs, "/body/pending/inputs")
 		if err != nil {
@@ -262,6 +265,27 @@ func (e *encoder) pending(w *writer, p *canonical.Pending) error {
 	}
 	w.text("requestState", p.State)
 	return nil
+}
+
+// lacking is what a client has to declare that it can answer for these questions, and
+// has not. nil as what it can: that is not known here.
+func lacking(inputs []canonical.Input, can []canonical.Mode) (modes []canonical.Mode) {
+	for i := range inputs {
+		mode := inputs[i].Mode
+		switch {
+		case mode == canonical.ModeText:
+			mode = canonical.ModeForm
+		case mode == canonical.ModeNative && inputs[i].Native != nil:
+			domain, _, _ := strings.Cut(inputs[i].Native.Method, "/")
+			if mode = canonical.Mode(domain); !slices.Contains(natives[:], mode) {
+				continue
+			}
+		}
+		if can != nil && !slices.Contains(can, mode) {
+			modes = append(modes, mode)
+		}
+	}
+	return modes
 }
 
 // decodeNativeRequest keeps a request that only MCP has. What the methods that may ask

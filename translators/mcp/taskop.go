@@ -49,7 +49,7 @@ func taskFieldsOf() []profile.Field {
 func decodeTaskOp(env jsonrpc.Message, m *canonical.Message, r *reader) error {
 	m.Op = taskOp(env.Method)
 	if m.Origin.Version == Modern && !m.Preferences.TaskOK {
-		return undeclared()
+		return undeclared("a request about tasks", declaring(nil, true, Modern))
 	}
 	restoreAsker(m, r)
 	profile.RestoreMessage(r.carried.Canon, m, taskFieldsOf()...)
@@ -77,14 +77,13 @@ func decodeTaskOp(env jsonrpc.Message, m *canonical.Message, r *reader) error {
 	return r.err()
 }
 
-// undeclared: whoever asks about tasks has to declare the extension, on every
-// request (SEP-2663, required capabilities).
-func undeclared() error {
+// undeclared refuses what needs capabilities that the client has not declared
+// (2026-07-28, MissingRequiredClientCapabilityError).
+func undeclared(what string, needs json.RawMessage) error {
 	return &canonical.Error{
-		Code: canonical.CodeCapabilityRequired, Message: "the client has not declared " + extTasks,
+		Code: canonical.CodeCapabilityRequired, Message: what + " needs a capability that the client has not declared: " + string(needs),
 		Native: &canonical.NativeError{
-			Binding: Binding, Code: codeCapabilityRequired,
-			Data: json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + extTasks + `":{}}}}`),
+			Binding: Binding, Code: codeCapabilityRequired, Data: rawjson.NewBuilder().Raw("requiredCapabilities", needs).Bytes(),
 		},
 	}
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -35,9 +36,13 @@ func (s *Store) SaveEnded(ctx context.Context, rec *Record) error {
 
 // appendReply writes what LoadEnded reads.
 func (r *Record) appendReply(b []byte) []byte {
-	return idempotency.AppendTexts(slices.Grow(b, 384+len(r.Saved.Body)),
+	b = idempotency.AppendTexts(slices.Grow(b, 384+len(r.Saved.Body)),
 		string(r.Binding), string(r.Source), r.TaskID, r.Context, r.Task.ContextID, string(r.Task.Status.State), r.Workflow,
 		string(r.Last), r.Saved.Version, r.Saved.Form, string(r.Saved.Body), r.Saved.Media)
+	if history, err := EncodeJSON(r.Task.History); err == nil && r.Task.History != nil {
+		return idempotency.AppendTexts(b, string(history))
+	}
+	return b
 }
 
 // LoadEnded finds a task that was answered with its end; nil: there is none.
@@ -59,7 +64,9 @@ func readEnded(key EntryKey, blob []byte) *Record {
 	if !whole {
 		return nil
 	}
-	_, _ = idempotency.ReadTexts(rest, &rec.Saved.Media) // which earlier versions did not write
+	var history string
+	_, _ = idempotency.ReadTexts(rest, &rec.Saved.Media, &history) // which earlier versions did not write
+	_ = json.Unmarshal([]byte(history), &rec.Task.History)
 	rec.Binding, rec.Source, rec.Last = canonical.Binding(binding), canonical.Binding(source), ect.ID(last)
 	rec.Task.ID, rec.Task.Status.State, rec.Saved.Body = key.ID, canonical.State(taskState), []byte(body)
 	return rec

@@ -89,6 +89,10 @@ func TestStored_ReplyIsReadAndWrittenAlike(t *testing.T) {
 			t.Errorf("the first %d bytes are read as a whole reply", cut)
 		}
 	}
+	rec.Task.History = []canonical.Content{{ID: "m1", Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "<hello>"}}}}
+	if diff := cmp.Diff(rec, readEnded(s.TaskKey, rec.appendReply(nil))); diff != "" {
+		t.Errorf("with a history: -written +read\n%s", diff)
+	}
 	full, tasks := readTasks(s.List)
 	if diff := cmp.Diff(s.List, appendTasks(nil, full, tasks)); diff != "" || full != 5 || len(tasks) != 2 {
 		t.Errorf("the list has %d full lists and %d tasks: -stored +written\n%s", full, len(tasks), diff)
