@@ -54,11 +54,11 @@ func (x *exchange) turn() *canonical.Content {
 
 // question is what was asked about a task, after so many rounds, as its history has it.
 func question(task string, round int, inputs []canonical.Input) canonical.Content {
-	asked := canonical.Content{ID: task + "/asked/" + strconv.Itoa(round+1), Role: canonical.RoleAgent}
+	content := canonical.Content{ID: task + "/asked/" + strconv.Itoa(round+1), Role: canonical.RoleAgent}
 	for i := range inputs {
-		asked.Parts = append(asked.Parts, inputs[i].Prompt...)
+		content.Parts = append(content.Parts, inputs[i].Prompt...)
 	}
-	return asked
+	return content
 }
 
 // maxHistory bounds the messages in the history of a task that is made here; maxAsked
@@ -92,9 +92,9 @@ func extended(e canonical.Extensions) (size int) {
 // a task that is made here nothing where it does not say (A2A 1.0, 3.2.4).
 func (x *exchange) shortened(history []canonical.Content) []canonical.Content {
 	most := len(history)
-	switch asked := x.message.Preferences.HistoryLength; {
-	case asked != nil && *asked >= 0:
-		most = min(most, *asked)
+	switch length := x.message.Preferences.HistoryLength; {
+	case length != nil && *length >= 0:
+		most = min(most, *length)
 	case x.makesTask():
 		return nil
 	}

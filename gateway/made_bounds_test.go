@@ -11,22 +11,22 @@ import (
 // bytes; what is too large by itself is not.
 func TestHistory_IsBounded(t *testing.T) {
 	t.Parallel()
-	said := func(bytes int) canonical.Content {
+	message := func(bytes int) canonical.Content {
 		return canonical.Content{Parts: []canonical.Part{{Kind: canonical.KindText, Text: strings.Repeat("x", bytes)}}}
 	}
 	beside := canonical.Content{Extensions: canonical.Extensions{"a2a-v1": []byte(strings.Repeat("x", maxAsked))}}
 	for name, c := range map[string]struct {
 		history []canonical.Content
-		kept    int
+		left    int
 	}{
-		"few":          {[]canonical.Content{said(1), said(1)}, 2},
+		"few":          {[]canonical.Content{message(1), message(1)}, 2},
 		"many":         {make([]canonical.Content, maxHistory+3), maxHistory},
-		"large":        {[]canonical.Content{said(1), said(maxAsked - 10), said(10)}, 2},
-		"too large":    {[]canonical.Content{said(1), said(maxAsked + 1)}, 0},
-		"large beside": {[]canonical.Content{said(1), beside}, 1},
+		"large":        {[]canonical.Content{message(1), message(maxAsked - 10), message(10)}, 2},
+		"too large":    {[]canonical.Content{message(1), message(maxAsked + 1)}, 0},
+		"large beside": {[]canonical.Content{message(1), beside}, 1},
 	} {
-		if got := newest(c.history); len(got) != c.kept {
-			t.Errorf("%s: %d are kept, want %d", name, len(got), c.kept)
+		if got := newest(c.history); len(got) != c.left {
+			t.Errorf("%s: %d are kept, want %d", name, len(got), c.left)
 		}
 	}
 }

@@ -19,14 +19,14 @@ import (
 func TestUndeclared_IsMissingACapability(t *testing.T) {
 	t.Parallel()
 	const form, url, sampling, roots = `{"elicitation":{"form":{}}}`, `{"elicitation":{"url":{}}}`, `{"sampling":{}}`, `{"roots":{}}`
-	asked := func(method, params string) string {
+	ask := func(method, params string) string {
 		return `{"jsonrpc":"2.0","id":"q1","method":"` + method + `","params":` + params + `}`
 	}
 	asks := map[string]string{
 		form:     asksInside,
-		url:      asked("elicitation/create", `{"mode":"url","elicitationId":"e","message":"go","url":"https://x.example/"}`),
-		sampling: asked("sampling/createMessage", `{"messages":[],"maxTokens":5}`),
-		roots:    asked("roots/list", `{}`),
+		url:      ask("elicitation/create", `{"mode":"url","elicitationId":"e","message":"go","url":"https://x.example/"}`),
+		sampling: ask("sampling/createMessage", `{"messages":[],"maxTokens":5}`),
+		roots:    ask("roots/list", `{}`),
 	}
 	for needs, ask := range asks {
 		for _, has := range []string{"{}", form, url, sampling, roots} {

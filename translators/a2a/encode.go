@@ -62,7 +62,7 @@ func (e *encoder) wire() (translators.Wire, error) {
 	if err != nil {
 		return translators.Wire{}, err
 	}
-	bridge := answers(e.m.Op, e.m.Phase == canonical.PhaseEvent).bridge()
+	bridge := bridges[answers(e.m.Op, e.m.Phase == canonical.PhaseEvent)]
 	return e.sayResult(e.lower(result, bridge.lowerer(e.target.Form))), nil
 }
 
@@ -92,7 +92,7 @@ func (e *encoder) asked() (translators.Wire, error) {
 	if err != nil {
 		return translators.Wire{}, err
 	}
-	return e.sayRequest(o, e.lower(params, o.params.bridge().lowerer(e.target.Form)))
+	return e.sayRequest(o, e.lower(params, bridges[o.params].lowerer(e.target.Form)))
 }
 
 // answered writes a reply, or one event of it.

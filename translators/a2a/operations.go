@@ -42,28 +42,17 @@ const (
 	pushed               // what was answered about settings
 )
 
-// bridge is how words are turned.
-func (w words) bridge() bridge {
-	switch w {
-	case sending:
-		return bridge{a2a03.RaiseRequest, a2a03.RaiseRequestHTTP, a2a03.LowerRequest, a2a03.LowerRequestHTTP}
-	case asked:
-		return bridge{a2a03.RaiseParams, a2a03.RaiseParams, a2a03.LowerParams, a2a03.LowerParamsHTTP}
-	case setting:
-		return bridge{a2a03.RaisePush, a2a03.RaisePushHTTP, a2a03.LowerPush, a2a03.LowerPushHTTP}
-	case finding:
-		return bridge{a2a03.RaisePushQuery, a2a03.RaisePushQuery, a2a03.LowerPushQuery, a2a03.LowerPushQueryHTTP}
-	case told:
-		return bridge{a2a03.RaiseEvent, a2a03.RaiseEventHTTP, a2a03.LowerEvent, a2a03.LowerEventHTTP}
-	case tasked:
-		return bridge{a2a03.RaiseTask, a2a03.RaiseTaskHTTP, a2a03.LowerTask, a2a03.LowerTaskHTTP}
-	case listed:
-		return bridge{a2a03.RaiseTasks, a2a03.RaiseTasksHTTP, a2a03.LowerTasks, a2a03.LowerTasksHTTP}
-	case pushed:
-		return bridge{a2a03.RaisePushResult, a2a03.RaisePushResultHTTP, a2a03.LowerPushResult, a2a03.LowerPushResultHTTP}
-	default:
-		return bridge{a2a03.RaiseResult, a2a03.RaiseResultHTTP, a2a03.LowerResult, a2a03.LowerResultHTTP}
-	}
+// bridges is how words are turned.
+var bridges = [...]bridge{
+	sending: {a2a03.RaiseRequest, a2a03.RaiseRequestHTTP, a2a03.LowerRequest, a2a03.LowerRequestHTTP},
+	asked:   {a2a03.RaiseParams, a2a03.RaiseParams, a2a03.LowerParams, a2a03.LowerParamsHTTP},
+	setting: {a2a03.RaisePush, a2a03.RaisePushHTTP, a2a03.LowerPush, a2a03.LowerPushHTTP},
+	finding: {a2a03.RaisePushQuery, a2a03.RaisePushQuery, a2a03.LowerPushQuery, a2a03.LowerPushQueryHTTP},
+	told:    {a2a03.RaiseEvent, a2a03.RaiseEventHTTP, a2a03.LowerEvent, a2a03.LowerEventHTTP},
+	tasked:  {a2a03.RaiseTask, a2a03.RaiseTaskHTTP, a2a03.LowerTask, a2a03.LowerTaskHTTP},
+	listed:  {a2a03.RaiseTasks, a2a03.RaiseTasksHTTP, a2a03.LowerTasks, a2a03.LowerTasksHTTP},
+	pushed:  {a2a03.RaisePushResult, a2a03.RaisePushResultHTTP, a2a03.LowerPushResult, a2a03.LowerPushResultHTTP},
+	sent:    {a2a03.RaiseResult, a2a03.RaiseResultHTTP, a2a03.LowerResult, a2a03.LowerResultHTTP},
 }
 
 // The names of the operations, in 1.0 and in 0.3.

@@ -1,6 +1,7 @@
 package ainp
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 	"time"
@@ -10,57 +11,36 @@ import (
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
-// nativeCode says a code in AINP's words (draft-ainp-protocol-00; NOT_IMPLEMENTED
+// nativeCodes says codes in AINP's words (draft-ainp-protocol-00; NOT_IMPLEMENTED
 // and VALIDATION_ERROR are the SDK's).
-func nativeCode(code canonical.Code) string {
-	switch code {
-	case canonical.CodeUnauthenticated:
-		return "INVALID_SIGNATURE"
-	case canonical.CodeForbidden:
-		return "UNAUTHORIZED"
-	case canonical.CodeUnsupportedMedia, canonical.CodeUnsupportedVersion:
-		return "UNSUPPORTED_SCHEMA"
-	case canonical.CodeTimeout:
-		return "TIMEOUT"
-	case canonical.CodeRateLimited:
-		return "RATE_LIMIT_EXCEEDED"
-	case canonical.CodeUnavailable:
-		return "AGENT_OFFLINE"
-	case canonical.CodeParse, canonical.CodeInvalidRequest, canonical.CodeBadParams, canonical.CodeHeaderMismatch:
-		return "VALIDATION_ERROR"
-	case canonical.CodeNoMethod, canonical.CodeUnsupportedOp, canonical.CodePushUnsupported, canonical.CodeCapabilityRequired:
-		return "NOT_IMPLEMENTED"
-	default:
-		return "INTERNAL_ERROR"
-	}
+var nativeCodes = map[canonical.Code]string{
+	canonical.CodeUnauthenticated:  "INVALID_SIGNATURE",
+	canonical.CodeForbidden:        "UNAUTHORIZED",
+	canonical.CodeUnsupportedMedia: "UNSUPPORTED_SCHEMA", canonical.CodeUnsupportedVersion: "UNSUPPORTED_SCHEMA",
+	canonical.CodeTimeout:     "TIMEOUT",
+	canonical.CodeRateLimited: "RATE_LIMIT_EXCEEDED",
+	canonical.CodeUnavailable: "AGENT_OFFLINE",
+	canonical.CodeParse:       "VALIDATION_ERROR", canonical.CodeInvalidRequest: "VALIDATION_ERROR", canonical.CodeBadParams: "VALIDATION_ERROR", canonical.CodeHeaderMismatch: "VALIDATION_ERROR",
+	canonical.CodeNoMethod: "NOT_IMPLEMENTED", canonical.CodeUnsupportedOp: "NOT_IMPLEMENTED", canonical.CodePushUnsupported: "NOT_IMPLEMENTED", canonical.CodeCapabilityRequired: "NOT_IMPLEMENTED",
 }
 
-func codeOf(native string) canonical.Code {
-	switch native {
-	case "INVALID_SIGNATURE":
-		return canonical.CodeUnauthenticated
-	case "UNAUTHORIZED":
-		return canonical.CodeForbidden
-	case "UNSUPPORTED_SCHEMA":
-		return canonical.CodeUnsupportedMedia
-	case "TIMEOUT":
-		return canonical.CodeTimeout
-	case "RATE_LIMIT_EXCEEDED":
-		return canonical.CodeRateLimited
-	case "AGENT_OFFLINE":
-		return canonical.CodeUnavailable
-	case "VALIDATION_ERROR":
-		return canonical.CodeBadParams
-	case "DUPLICATE_INTENT":
-		return canonical.CodeInvalidRequest
-	case "NOT_IMPLEMENTED":
-		return canonical.CodeUnsupportedOp
-	case "INTERNAL_ERROR":
-		return canonical.CodeInternal
-	default:
-		return canonical.CodeOther
-	}
+func nativeCode(code canonical.Code) string { return cmp.Or(nativeCodes[code], "INTERNAL_ERROR") }
+
+// codes reads AINP's words.
+var codes = map[string]canonical.Code{
+	"INVALID_SIGNATURE":   canonical.CodeUnauthenticated,
+	"UNAUTHORIZED":        canonical.CodeForbidden,
+	"UNSUPPORTED_SCHEMA":  canonical.CodeUnsupportedMedia,
+	"TIMEOUT":             canonical.CodeTimeout,
+	"RATE_LIMIT_EXCEEDED": canonical.CodeRateLimited,
+	"AGENT_OFFLINE":       canonical.CodeUnavailable,
+	"VALIDATION_ERROR":    canonical.CodeBadParams,
+	"DUPLICATE_INTENT":    canonical.CodeInvalidRequest,
+	"NOT_IMPLEMENTED":     canonical.CodeUnsupportedOp,
+	"INTERNAL_ERROR":      canonical.CodeInternal,
 }
+
+func codeOf(native string) canonical.Code { return cmp.Or(codes[native], canonical.CodeOther) }
 
 func (l letter) failed(m *canonical.Message, p *rawjson.Object) error {
 	m.Phase = canonical.PhaseError

@@ -1,6 +1,7 @@
 package uacp
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 
@@ -18,39 +19,25 @@ const (
 	codeInternal  = 0x80
 )
 
-// nativeCode says a code as µACP's status.
-func nativeCode(code canonical.Code) uint8 {
-	switch code {
-	case canonical.CodeParse, canonical.CodeInvalidRequest, canonical.CodeBadParams, canonical.CodeHeaderMismatch:
-		return 0x40
-	case canonical.CodeUnauthenticated:
-		return 0x41
-	case canonical.CodeForbidden:
-		return 0x42
-	case canonical.CodeTaskNotFound, canonical.CodeSkillNotFound, canonical.CodeResourceNotFound, canonical.CodeCardUnavailable:
-		return 0x43
-	case canonical.CodeNoMethod:
-		return 0x44
-	case canonical.CodeNotCancelable:
-		return 0x47
-	case canonical.CodeUnsupportedMedia:
-		return 0x4C
-	case canonical.CodeUnsupportedOp, canonical.CodePushUnsupported:
-		return 0x81
-	case canonical.CodeBadUpstream:
-		return 0x82
-	case canonical.CodeRateLimited, canonical.CodeUnavailable:
-		return 0x83
-	case canonical.CodeTimeout:
-		return 0x84
-	case canonical.CodeUnsupportedVersion:
-		return 0x85
-	case canonical.CodeCapabilityRequired:
-		return 0xC1
-	default:
-		return codeInternal
-	}
+// nativeCodes says codes as µACP's status; others are codeInternal.
+var nativeCodes = map[canonical.Code]uint8{
+	canonical.CodeParse: 0x40, canonical.CodeInvalidRequest: 0x40, canonical.CodeBadParams: 0x40, canonical.CodeHeaderMismatch: 0x40,
+	canonical.CodeUnauthenticated: 0x41,
+	canonical.CodeForbidden:       0x42,
+	canonical.CodeTaskNotFound:    0x43, canonical.CodeSkillNotFound: 0x43, canonical.CodeResourceNotFound: 0x43, canonical.CodeCardUnavailable: 0x43,
+	canonical.CodeNoMethod:         0x44,
+	canonical.CodeNotCancelable:    0x47,
+	canonical.CodeUnsupportedMedia: 0x4C,
+	canonical.CodeUnsupportedOp:    0x81, canonical.CodePushUnsupported: 0x81,
+	canonical.CodeBadUpstream: 0x82,
+	canonical.CodeRateLimited: 0x83, canonical.CodeUnavailable: 0x83,
+	canonical.CodeTimeout:            0x84,
+	canonical.CodeUnsupportedVersion: 0x85,
+	canonical.CodeCapabilityRequired: 0xC1,
 }
+
+// nativeCode says a code as µACP's status.
+func nativeCode(code canonical.Code) uint8 { return cmp.Or(nativeCodes[code], codeInternal) }
 
 // problemTooLarge is the type of the detail by which a gateway says that a message,
 // or its answer, is too large: the protocols between which it translates have no
@@ -64,40 +51,24 @@ func tooLarge(e *canonical.Error) bool {
 	})
 }
 
-// codeOf reads µACP's status.
-func codeOf(native uint8) canonical.Code {
-	switch native {
-	case 0x40, 0x49: // BAD_REQUEST, LENGTH_REQUIRED
-		return canonical.CodeInvalidRequest
-	case 0x41, 0xC2: // UNAUTHORIZED, AUTH_METHOD
-		return canonical.CodeUnauthenticated
-	case 0x42, 0xC3, 0xC6: // FORBIDDEN, SECURITY_LEVEL, SECURITY_NEG_FAILED
-		return canonical.CodeForbidden
-	case 0x43, 0x48: // NOT_FOUND, GONE
-		return canonical.CodeResourceNotFound
-	case 0x44: // METHOD_NOT_ALLOWED
-		return canonical.CodeNoMethod
-	case 0x45, 0x4C: // NOT_ACCEPTABLE, UNSUPPORTED_CONTENT_TYPE
-		return canonical.CodeUnsupportedMedia
-	case 0x46, 0x84: // REQUEST_TIMEOUT, GATEWAY_TIMEOUT
-		return canonical.CodeTimeout
-	case 0x47: // CONFLICT
-		return canonical.CodeNotCancelable
-	case 0x4A, 0x4B, 0x4F: // PAYLOAD_TOO_LARGE, URI_TOO_LONG, INVALID_OPTION
-		return canonical.CodeBadParams
-	case 0x4D, 0x4E, 0x81: // UNSUPPORTED_QOS, UNSUPPORTED_VERB, NOT_IMPLEMENTED
-		return canonical.CodeUnsupportedOp
-	case 0x80, 0x86: // INTERNAL, STORAGE
-		return canonical.CodeInternal
-	case 0x82: // BAD_GATEWAY
-		return canonical.CodeBadUpstream
-	case 0x83: // UNAVAILABLE
-		return canonical.CodeUnavailable
-	case 0x85, 0xC7: // VERSION, VERSION_MISMATCH
-		return canonical.CodeUnsupportedVersion
-	case 0xC0, 0xC1, 0xC4, 0xC5: // negotiation required, capability, transport, feature
-		return canonical.CodeCapabilityRequired
-	default:
-		return canonical.CodeOther
-	}
+// codes are µACP's statuses; others are CodeOther.
+var codes = map[uint8]canonical.Code{
+	0x40: canonical.CodeInvalidRequest, 0x49: canonical.CodeInvalidRequest, // BAD_REQUEST, LENGTH_REQUIRED
+	0x41: canonical.CodeUnauthenticated, 0xC2: canonical.CodeUnauthenticated, // UNAUTHORIZED, AUTH_METHOD
+	0x42: canonical.CodeForbidden, 0xC3: canonical.CodeForbidden, 0xC6: canonical.CodeForbidden, // FORBIDDEN, SECURITY_LEVEL, SECURITY_NEG_FAILED
+	0x43: canonical.CodeResourceNotFound, 0x48: canonical.CodeResourceNotFound, // NOT_FOUND, GONE
+	0x44: canonical.CodeNoMethod,                                               // METHOD_NOT_ALLOWED
+	0x45: canonical.CodeUnsupportedMedia, 0x4C: canonical.CodeUnsupportedMedia, // NOT_ACCEPTABLE, UNSUPPORTED_CONTENT_TYPE
+	0x46: canonical.CodeTimeout, 0x84: canonical.CodeTimeout, // REQUEST_TIMEOUT, GATEWAY_TIMEOUT
+	0x47: canonical.CodeNotCancelable,                                                           // CONFLICT
+	0x4A: canonical.CodeBadParams, 0x4B: canonical.CodeBadParams, 0x4F: canonical.CodeBadParams, // PAYLOAD_TOO_LARGE, URI_TOO_LONG, INVALID_OPTION
+	0x4D: canonical.CodeUnsupportedOp, 0x4E: canonical.CodeUnsupportedOp, 0x81: canonical.CodeUnsupportedOp, // UNSUPPORTED_QOS, UNSUPPORTED_VERB, NOT_IMPLEMENTED
+	0x80: canonical.CodeInternal, 0x86: canonical.CodeInternal, // INTERNAL, STORAGE
+	0x82: canonical.CodeBadUpstream,                                                // BAD_GATEWAY
+	0x83: canonical.CodeUnavailable,                                                // UNAVAILABLE
+	0x85: canonical.CodeUnsupportedVersion, 0xC7: canonical.CodeUnsupportedVersion, // VERSION, VERSION_MISMATCH
+	0xC0: canonical.CodeCapabilityRequired, 0xC1: canonical.CodeCapabilityRequired, 0xC4: canonical.CodeCapabilityRequired, 0xC5: canonical.CodeCapabilityRequired, // negotiation required, capability, transport, feature
 }
+
+// codeOf reads µACP's status.
+func codeOf(native uint8) canonical.Code { return cmp.Or(codes[native], canonical.CodeOther) }

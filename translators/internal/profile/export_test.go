@@ -2,6 +2,7 @@ package profile
 
 import (
 	"encoding/json"
+
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
