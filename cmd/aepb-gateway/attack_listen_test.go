@@ -109,7 +109,7 @@ func connEnded(conn net.Conn, within time.Duration) bool {
 // that stops ends after limits.body_wait. Another caller notices nothing.
 func TestAttack_UnfinishedBodiesTakeMemory(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, plan{config: config.Config{Limits: config.Limits{InFlightMiB: 32, InFlightMiBPerCaller: 2, BodyWait: config.Duration(time.Second)}}})
+	b := newBed(t, plan{config: config.Config{Limits: config.Limits{InFlightMiB: 32, Share: 16, BodyWait: config.Duration(time.Second)}}})
 	mallory := b.listenAttacker(t, "/mallory", "127.0.0.1")
 	const bodies, size = 12, 1 << 20
 	refused, stopped := 0, []net.Conn{}
@@ -157,7 +157,7 @@ func TestAttack_UnfinishedBodiesTakeMemory(t *testing.T) {
 // a reader that takes nothing for limits.write_wait is cut off.
 func TestAttack_ReadersThatNeverReadHoldMemory(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, plan{config: config.Config{Limits: config.Limits{InFlightMiB: 64, InFlightMiBPerCaller: 16, WriteWait: config.Duration(700 * time.Millisecond)}}})
+	b := newBed(t, plan{config: config.Config{Limits: config.Limits{InFlightMiB: 64, WriteWait: config.Duration(700 * time.Millisecond)}}})
 	const size = 12 << 20
 	b.serve(t, "big", "mcp-v1", &fake{conduct: func(w http.ResponseWriter, r *http.Request, good []byte) {
 		well(w, r, []byte(strings.Replace(string(good), "done", strings.Repeat("x", size), 1)))
@@ -302,7 +302,7 @@ func TestAttack_FailuresRefuseGoodTokensAtTheSameAddress(t *testing.T) {
 func TestAttack_OneAddressHoldsAllConnections(t *testing.T) {
 	t.Parallel()
 	six := 6
-	limits := config.Limits{Connections: 64, ConnectionsPerAddress: &six, ConnectionsPerIdentity: 8, FirstRequest: config.Duration(10 * time.Minute)}
+	limits := config.Limits{Connections: 64, ConnectionsPerAddress: &six, Share: 8, FirstRequest: config.Duration(10 * time.Minute)}
 	b := newBed(t, plan{config: config.Config{Limits: limits}})
 	open := func(at string) (held []*tls.Conn) { // none ends while others are opened
 		stranger := b.listenAttacker(t, "", "127.0.0.2")

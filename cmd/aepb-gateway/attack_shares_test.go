@@ -246,7 +246,7 @@ func TestAttack_LargeAnswersMakeOthersRunTwice(t *testing.T) {
 // before the agent hears of the task, and others go on.
 func TestAttack_OneCallerTakesAllWorkers(t *testing.T) {
 	t.Parallel()
-	b := sharedGateway(t, config.Config{Limits: config.Limits{Workers: 5}})
+	b := sharedGateway(t, config.Config{Limits: config.Limits{AllWorkers: 20}})
 	slow := &fake{}
 	slow.conduct = func(_ http.ResponseWriter, r *http.Request, _ []byte) {
 		select {
@@ -282,7 +282,7 @@ func TestAttack_OneCallerTakesAllWorkers(t *testing.T) {
 // parts of 32 KiB, so that it is refused at the caller's share, and others go on.
 func TestAttack_LargeMessagesInTheBackground(t *testing.T) {
 	t.Parallel()
-	b := sharedGateway(t, config.Config{})
+	b := sharedGateway(t, config.Config{Limits: config.Limits{AllWorkers: 2500}})
 	slow := &fake{}
 	slow.conduct = func(_ http.ResponseWriter, r *http.Request, _ []byte) {
 		select {

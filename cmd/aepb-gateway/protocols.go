@@ -93,7 +93,7 @@ func speakMCP(out *service, form translators.Translator) (protocol, error) {
 	}
 	door, err := tmcp.NewDoor(tmcp.DoorDeps{
 		Form: form, Version: version, Keeper: keeper{out.entries}, Ours: out.settings.ours,
-		Sessions: out.settings.config.Limits.Sessions, Streams: out.settings.config.Limits.MCPStreams,
+		Sessions: out.settings.config.Limits.Sessions, Streams: out.settings.config.Limits.MCPStreams(),
 	})
 	if err != nil {
 		dialer.Close()

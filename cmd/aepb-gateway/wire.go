@@ -314,6 +314,7 @@ func (out *service) build(
 	if err != nil {
 		return nil, err
 	}
+	background, perCaller := s.config.Limits.Background()
 	return gateway.New(s.road(), gateway.Deps{
 		StatePlain: out.statePlain,
 		Rollbacks:  apart(registry, undo),
@@ -322,7 +323,7 @@ func (out *service) build(
 		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, Limiter: out.limiter, Metrics: out.metrics,
 		Approver: out.approver,
 		Logger:   s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
-		Workers: s.config.Limits.Workers, AllWorkers: s.config.Limits.AllWorkers,
+		Workers: perCaller, AllWorkers: background,
 	})
 }
 

@@ -120,7 +120,6 @@ const (
 	maxRecords  = 1 << 24
 	maxMiB      = 65536
 	maxSessions = 1 << 16
-	maxStreams  = 4096
 	maxWorkers  = 10_000
 )
 
@@ -138,9 +137,8 @@ func (c Config) checkShares(say func(path, reason string)) {
 		{"$.state.answers_mib", s.AnswersMiB, maxMiB},
 		{"$.state.answers_kib_per_caller", s.CallerAnswersKiB, cmp.Or(s.AnswersMiB, state.DefaultMaxAnswersBytes>>20) << 10},
 		{"$.limits.mcp_sessions", l.Sessions, maxSessions},
-		{"$.limits.mcp_streams_per_caller", l.MCPStreams, maxStreams},
 		{"$.limits.background", l.AllWorkers, maxWorkers},
-		{"$.limits.background_per_caller", l.Workers, cmp.Or(l.AllWorkers, maxWorkers)},
+		{"$.limits.share", l.Share, mostOfLimit},
 	} {
 		if bound.value < 0 || bound.value > bound.most {
 			say(bound.path, "between 1 and "+strconv.Itoa(bound.most)+"; 0: the default")

@@ -156,27 +156,22 @@ type Log struct {
 // callers hold of one process. A caller is its identity, or its network address
 // if it has shown none.
 type Limits struct {
-	Rate  float64 `yaml:"rate"`  // requests per second; default 50, in dev 1000
+	Rate  float64 `yaml:"rate"`  // requests per second of one caller; default 50, in dev 1000
 	Burst int     `yaml:"burst"` // requests at once; default 100, in dev 2000
 
-	Connections            int      `yaml:"connections"`              // open at once of callers that proved an identity, and besides a quarter as many of strangers, and a quarter as many on which nothing was asked yet; when there are more, one without a request under way ends; default 8192
-	ConnectionsPerAddress  *int     `yaml:"connections_per_address"`  // of strangers, and of those on which nothing was asked yet; default an eighth of connections, in dev all; 0: each counts for itself, where all callers share the address of a load balancer
-	ConnectionsPerIdentity int      `yaml:"connections_per_identity"` // by the SPIFFE id of the certificate or token; default a quarter of connections, in dev all
-	FirstRequest           Duration `yaml:"first_request"`            // from the beginning of a connection, handshake included, until its first request; default 10s
-	Requests               int      `yaml:"requests"`                 // under way at once, and a quarter as many of callers without an identity; default 4096
-	RequestsPerCaller      int      `yaml:"requests_per_caller"`      // default a quarter of requests
-	Streams                int      `yaml:"streams"`                  // answers under way that are streams of events, and a quarter as many of callers without an identity; they do not count as requests; default 4096
-	StreamsPerCaller       int      `yaml:"streams_per_caller"`       // default a quarter of streams
-	InFlightMiB            int      `yaml:"in_flight_mib"`            // of bodies that are being read and answers that are being written; default 256
-	InFlightMiBPerCaller   int      `yaml:"in_flight_mib_per_caller"` // default a quarter of in_flight_mib
-	BodyWait               Duration `yaml:"body_wait"`                // in which a body that is being read must bring 8 KiB for each second, or end; default 10s
-	WriteWait              Duration `yaml:"write_wait"`               // in which a reader must take a part of its answer; default 30s
-	Sessions               int      `yaml:"mcp_sessions"`             // of one caller at one agent; when one more begins, the one that was not used for longest ends. Read at the start; default 1024
-	MCPStreams             int      `yaml:"mcp_streams_per_caller"`   // open streams of MCP sessions, of one caller; all callers have 4096. Read at the start; default 1024
-	Workers                int      `yaml:"background_per_caller"`    // tasks that go on without a waiting request, of one caller; one with a message of more than 32 KiB counts for each 32 KiB of it. Read at the start; default a sixteenth of background
-	AllWorkers             int      `yaml:"background"`               // the same of all callers. Read at the start; default 10000
-	TaskUnchanged          Duration `yaml:"task_unchanged"`           // how long an agent that is asked how its task stands may answer that it works, without any change, before it is not asked any more; the caller is told so, and the task is not ended; default 0: no limit
-	AnswerWait             Duration `yaml:"answer_wait"`              // how long an agent that has asked its caller, and keeps its stream open or has work of its own under way, waits for the answer; then the question is canceled, or its call ends with an error; default 10m
+	Connections           int      `yaml:"connections"`             // open at once of callers that proved an identity, and besides a quarter as many of strangers, and a quarter as many on which nothing was asked yet; when there are more, one without a request under way ends; default 8192
+	ConnectionsPerAddress *int     `yaml:"connections_per_address"` // of strangers, and of those on which nothing was asked yet; default an eighth of connections, in dev all; 0: each counts for itself, where all callers share the address of a load balancer
+	FirstRequest          Duration `yaml:"first_request"`           // from the beginning of a connection, handshake included, until its first request; default 10s
+	Requests              int      `yaml:"requests"`                // under way at once, and a quarter as many of callers without an identity; default 4096
+	Streams               int      `yaml:"streams"`                 // answers under way that are streams of events, and a quarter as many of callers without an identity; they do not count as requests; default 4096
+	InFlightMiB           int      `yaml:"in_flight_mib"`           // of bodies that are being read and answers that are being written; default 256
+	BodyWait              Duration `yaml:"body_wait"`               // in which a body that is being read must bring 8 KiB for each second, or end; default 10s
+	WriteWait             Duration `yaml:"write_wait"`              // in which a reader must take a part of its answer; default 30s
+	Sessions              int      `yaml:"mcp_sessions"`            // of one caller at one agent; when one more begins, the one that was not used for longest ends. Read at the start; default 1024
+	AllWorkers            int      `yaml:"background"`              // tasks that go on without a waiting request; one with a message of more than 32 KiB counts for each 32 KiB of it. Read at the start; default 10000
+	Share                 int      `yaml:"share"`                   // one caller may have one of so many of the connections, requests, streams, bytes in flight, tasks in the background and open streams of MCP sessions (of 4096); of connections in dev all. For MCP and the background read at the start; default 4: a quarter
+	TaskUnchanged         Duration `yaml:"task_unchanged"`          // how long an agent that is asked how its task stands may answer that it works, without any change, before it is not asked any more; the caller is told so, and the task is not ended; default 0: no limit
+	AnswerWait            Duration `yaml:"answer_wait"`             // how long an agent that has asked its caller, and keeps its stream open or has work of its own under way, waits for the answer; then the question is canceled, or its call ends with an error; default 10m
 }
 
 // Policy is the translation policy (AEPB, Translation Policy).

@@ -17,6 +17,8 @@ const (
 	defaultRequests     = 4096
 	defaultStreams      = 4096
 	defaultInFlightMiB  = 256
+	defaultShare        = 4
+	allMCPStreams       = 4096
 	defaultBodyWait     = 10 * time.Second
 	defaultWriteWait    = 30 * time.Second
 )
@@ -29,12 +31,15 @@ const mostOfLimit = 1 << 20
 func (c Config) Accept(dev bool) accept.Config {
 	l := c.Limits
 	total := orElse(l.Connections, defaultConnections)
-	perAddress, perIdentity, idle := max(1, total/8), max(1, total/4), strangerIdle
+	perAddress, perIdentity, idle := max(1, total/8), l.part(total), strangerIdle
 	if dev {
-		perAddress, perIdentity, idle = total, total, devStrangerIdle
+		perAddress, idle = total, devStrangerIdle
+		if l.Share == 0 {
+			perIdentity = total
+		}
 	}
 	out := accept.Config{
-		Connections: total, PerAddress: perAddress, PerIdentity: orElse(l.ConnectionsPerIdentity, perIdentity),
+		Connections: total, PerAddress: perAddress, PerIdentity: perIdentity,
 		FirstRequest: time.Duration(orElse(l.FirstRequest, Duration(defaultFirstRequest))), StrangerIdle: idle,
 		WriteWait: time.Duration(orElse(l.WriteWait, Duration(defaultWriteWait))),
 	}
@@ -44,17 +49,28 @@ func (c Config) Accept(dev bool) accept.Config {
 	return out
 }
 
-// InFlight is the limits of what requests hold, in the words of package inflight. One
-// caller has a quarter of each: one SPIFFE id is a whole deployment, of some hundreds of
-// processes with a few requests and streams each.
+// part is what one caller has of a limit: by default a quarter, because one SPIFFE id is a
+// whole deployment, of some hundreds of processes with a few requests and streams each.
+func (l Limits) part(total int) int { return max(1, total/orElse(l.Share, defaultShare)) }
+
+// Background is how many tasks may go on without a waiting request, in all and of one caller.
+func (l Limits) Background() (total, perCaller int) {
+	total = orElse(l.AllWorkers, maxWorkers)
+	return total, l.part(total)
+}
+
+// MCPStreams is how many streams of MCP sessions one caller may have open.
+func (l Limits) MCPStreams() int { return l.part(allMCPStreams) }
+
+// InFlight is the limits of what requests hold, in the words of package inflight.
 func (c Config) InFlight() inflight.Config {
-	l, part := c.Limits, 4
+	l := c.Limits
 	requests, streams := orElse(l.Requests, defaultRequests), orElse(l.Streams, defaultStreams)
 	total := orElse(l.InFlightMiB, defaultInFlightMiB)
 	return inflight.Config{
-		Requests: requests, RequestsPerCaller: orElse(l.RequestsPerCaller, max(1, requests/part)),
-		Streams: streams, StreamsPerCaller: orElse(l.StreamsPerCaller, max(1, streams/part)),
-		Bytes: int64(total) << 20, BytesPerCaller: int64(orElse(l.InFlightMiBPerCaller, max(1, total/4))) << 20,
+		Requests: requests, RequestsPerCaller: l.part(requests),
+		Streams: streams, StreamsPerCaller: l.part(streams),
+		Bytes: int64(total) << 20, BytesPerCaller: max(1<<20, int64(total)<<20/int64(orElse(l.Share, defaultShare))),
 		BodyWait:  time.Duration(orElse(l.BodyWait, Duration(defaultBodyWait))),
 		WriteWait: time.Duration(orElse(l.WriteWait, Duration(defaultWriteWait))),
 	}
@@ -82,13 +98,9 @@ func (l Limits) check(say func(path, reason string)) {
 	}{
 		{"connections", l.Connections, mostOfLimit},
 		{"connections_per_address", perAddress, orElse(l.Connections, defaultConnections)},
-		{"connections_per_identity", l.ConnectionsPerIdentity, orElse(l.Connections, defaultConnections)},
 		{"requests", l.Requests, mostOfLimit},
-		{"requests_per_caller", l.RequestsPerCaller, orElse(l.Requests, defaultRequests)},
 		{"streams", l.Streams, mostOfLimit},
-		{"streams_per_caller", l.StreamsPerCaller, orElse(l.Streams, defaultStreams)},
 		{"in_flight_mib", l.InFlightMiB, mostOfLimit},
-		{"in_flight_mib_per_caller", l.InFlightMiBPerCaller, orElse(l.InFlightMiB, defaultInFlightMiB)},
 	} {
 		if limit.value < 0 || limit.value > limit.most {
 			say("$.limits."+limit.key, "not negative, and not above "+strconv.Itoa(limit.most))

@@ -40,12 +40,12 @@ func TestLimits_HaveDefaults(t *testing.T) {
 
 func TestLimits_AreRead(t *testing.T) {
 	t.Parallel()
-	c, err := config.Parse([]byte(`limits: {connections: 100, connections_per_address: 0, connections_per_identity: 5, first_request: 2s,
-  requests: 90, requests_per_caller: 9, streams: 80, streams_per_caller: 8, in_flight_mib: 70, in_flight_mib_per_caller: 7, body_wait: 3s, write_wait: 4s, task_unchanged: 1h, answer_wait: 5m}`))
+	c, err := config.Parse([]byte(`limits: {connections: 100, connections_per_address: 0, share: 10, first_request: 2s,
+  requests: 90, streams: 80, in_flight_mib: 70, body_wait: 3s, write_wait: 4s, task_unchanged: 1h, answer_wait: 5m}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := accept.Config{Connections: 100, PerIdentity: 5, FirstRequest: 2 * time.Second, StrangerIdle: 5 * time.Second, WriteWait: 4 * time.Second}
+	want := accept.Config{Connections: 100, PerIdentity: 10, FirstRequest: 2 * time.Second, StrangerIdle: 5 * time.Second, WriteWait: 4 * time.Second}
 	if diff := cmp.Diff(want, c.Accept(false)); diff != "" {
 		t.Errorf("connections (-want +got):\n%s", diff)
 	}
@@ -76,9 +76,9 @@ func TestLimits_AreRead(t *testing.T) {
 func TestLimits_SharesAreNoLargerThanTheWhole(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"connections: -1", "connections_per_address: -1", "connections_per_address: 8193", "connections: 10, connections_per_identity: 11",
-		"requests: -1", "requests_per_caller: 4097", "streams: -1", "streams: 5, streams_per_caller: 6",
-		"in_flight_mib: 2000000", "in_flight_mib_per_caller: 257",
+		"connections: -1", "connections_per_address: -1", "connections_per_address: 8193", "share: -1",
+		"requests: -1", "streams: -1", "share: 2000000",
+		"in_flight_mib: 2000000",
 	} {
 		keys := strings.Split(text, ",")
 		key, _, _ := strings.Cut(strings.TrimSpace(keys[len(keys)-1]), ":")

@@ -56,7 +56,7 @@ const (
 // attackedLimits are those of gateways that all attacks are made at. They take a quarter
 // as many connections without an identity as with one: twice the 500 that strangers have
 // open at once, most of them for as long as a first request may take.
-const attackedLimits = "connections: 4096, requests: 1024, requests_per_caller: 256, streams: 1024, streams_per_caller: 256, in_flight_mib: 128, in_flight_mib_per_caller: 32, background: 1600, background_per_caller: 400"
+const attackedLimits = "connections: 4096, requests: 1024, streams: 1024, in_flight_mib: 128, background: 1600"
 
 // assemble starts everything for one backend, with these limits beside the rate. What it
 // returns must be stopped, also when it comes with an error.

@@ -229,7 +229,7 @@ func TestTable_SaysWhatIsRaised(t *testing.T) {
 			t.Fatal(err)
 		}
 		shown := strings.Count(out.String(), ": limits: {rate: 1000000, ")
-		if streams := strings.Contains(out.String(), "connections_per_identity: 4096"); shown != lines || streams != (only != exchangeName) {
+		if streams := strings.Contains(out.String(), "share: 1"); shown != lines || streams != (only != exchangeName) {
 			t.Errorf("--only %q: %d lines, want %d, with those of streams %t:\n%s", only, shown, lines, streams, out.String())
 		}
 	}
