@@ -7,6 +7,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
 // A caller of A2A is answered with a task where the agent's protocol has calls alone
@@ -35,7 +36,7 @@ func (x *exchange) history() []canonical.Content {
 		history = append(history, x.record.Task.History...)
 	}
 	if x.prior != nil {
-		history = append(history, question(x.prior.Task.ID, x.prior.Round, inputsOf(x.prior)))
+		history = append(history, question(x.prior.Task.ID, x.prior.Round, stream.Inputs(&x.prior.Task)))
 	}
 	if turn := x.turn(); turn != nil {
 		history = append(history, *turn)

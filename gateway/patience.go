@@ -207,6 +207,9 @@ func (x *exchange) way() translators.Asking {
 	return asker.Asks(x.message.Origin.Version, x.call.Wire.Form)
 }
 
+// asksAlike: the agent's protocol is the caller's, which asks by results.
+func (x *exchange) asksAlike() bool { return x.kin() && x.way() == translators.AskReply }
+
 // asking is how this caller can be asked.
 func (x *exchange) asking() translators.Asking {
 	way := x.way()

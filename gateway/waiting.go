@@ -169,7 +169,9 @@ func (r *run) outcome(ctx context.Context) (*canonical.Message, error) {
 		m = r.other
 	case r.asked():
 		m.Body = r.question()
-		m.Preferences.CanAnswer = append([]canonical.Mode{}, r.x.message.Preferences.CanAnswer...)
+		if r.x.asksAlike() {
+			m.Preferences.CanAnswer = append([]canonical.Mode{}, r.x.message.Preferences.CanAnswer...)
+		}
 	default:
 		m.Body = r.final()
 		m.Losses = chunksJoined(r.fold.Joined())
@@ -237,11 +239,7 @@ func (r *run) inputs() []canonical.Input {
 // such, else the task that waits. A caller in the agent's own protocol who has not said
 // that it can be asked hears from its codec what it lacks.
 func (r *run) question() *canonical.Result {
-	way := r.x.asking()
-	if r.x.kin() {
-		way = r.x.way()
-	}
-	if way == translators.AskReply && !r.x.message.Preferences.TaskOK {
+	if (r.x.asking() == translators.AskReply || r.x.asksAlike()) && !r.x.message.Preferences.TaskOK {
 		return &canonical.Result{Pending: &canonical.Pending{Inputs: stream.Forms(r.inputs()), State: stateOf(r.round, r.own.TaskID)}}
 	}
 	return &canonical.Result{Task: r.snapshot()}

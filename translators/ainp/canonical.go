@@ -104,30 +104,25 @@ func (t Text) WithEvidence(tokens []string) (Text, error) {
 
 // HashInput is Text.HashInput of a body. It fails with a *translators.MalformedError.
 func HashInput(body []byte) ([]byte, error) {
-	e, err := Open(body)
-	if err != nil {
-		return nil, err
-	}
-	text, err := e.Text()
+	text, err := opened(body, Envelope.Text)
 	return text.HashInput(), err
 }
 
 // Evidence is Envelope.Evidence of a body. It fails with a *translators.MalformedError.
-func Evidence(body []byte) ([]string, error) {
-	e, err := Open(body)
-	if err != nil {
-		return nil, err
-	}
-	return e.Evidence()
-}
+func Evidence(body []byte) ([]string, error) { return opened(body, Envelope.Evidence) }
 
 // WithEvidence is Envelope.WithEvidence of a body, without a signature. It fails with a *translators.MalformedError.
 func WithEvidence(body []byte, tokens []string) ([]byte, error) {
+	return opened(body, func(e Envelope) ([]byte, error) { return evidenced(e.body, tokens, "") })
+}
+
+// opened is what there is to know of a body, or why it is no envelope.
+func opened[T any](body []byte, read func(Envelope) (T, error)) (out T, err error) {
 	e, err := Open(body)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	return evidenced(e.body, tokens, "")
+	return read(e)
 }
 
 // withoutEvidence is a payload without tokens, and without the members that are
@@ -288,13 +283,7 @@ type Head struct {
 }
 
 // ReadHead is Envelope.Head of a body. It fails with a *translators.MalformedError.
-func ReadHead(body []byte) (Head, error) {
-	e, err := Open(body)
-	if err != nil {
-		return Head{}, err
-	}
-	return e.Head()
-}
+func ReadHead(body []byte) (Head, error) { return opened(body, Envelope.Head) }
 
 // Head reads the members of a Head, and those only, by their exact names. A
 // member of another type is a *translators.MalformedError.

@@ -105,25 +105,11 @@ func setTurnParts(m *canonical.Message, raw json.RawMessage) bool {
 }
 
 func writeParts(parts []canonical.Part) json.RawMessage {
-	if len(parts) == 0 {
-		return nil
-	}
-	list := make([]json.RawMessage, len(parts))
-	for i := range parts {
-		list[i] = profile.WritePart(&parts[i])
-	}
-	return Array(list)
+	return writeList(&parts, profile.WritePart)
 }
 
 func readParts(raw json.RawMessage, to *[]canonical.Part) bool {
-	elements, ok := elementsOf(raw)
-	*to = nil
-	for _, element := range elements {
-		p, fits := profile.ReadPart(element)
-		ok = ok && fits
-		*to = append(*to, p)
-	}
-	return ok
+	return readList(to, raw, profile.ReadPart)
 }
 
 func getCall(m *canonical.Message) json.RawMessage {

@@ -128,13 +128,17 @@ func capabilities(m *canonical.Message) *[]canonical.Capability {
 }
 
 func getCapabilities(m *canonical.Message) json.RawMessage {
-	list := capabilities(m)
+	return writeList(capabilities(m), writeCapability)
+}
+
+// writeList writes a list; nil: it is empty, or there is none.
+func writeList[T any](list *[]T, write func(*T) json.RawMessage) json.RawMessage {
 	if list == nil || len(*list) == 0 {
 		return nil
 	}
 	out := make([]json.RawMessage, len(*list))
 	for i := range *list {
-		out[i] = writeCapability(&(*list)[i])
+		out[i] = write(&(*list)[i])
 	}
 	return Array(out)
 }
@@ -148,16 +152,21 @@ func writeCapability(c *canonical.Capability) json.RawMessage {
 }
 
 func setCapabilities(m *canonical.Message, raw json.RawMessage) bool {
-	list := capabilities(m)
+	return readList(capabilities(m), raw, readCapability)
+}
+
+// readList reads what writeList wrote; false: it did not write that, or there is no
+// place for it.
+func readList[T any](list *[]T, raw json.RawMessage, read func(json.RawMessage) (T, bool)) bool {
 	if list == nil {
 		return false
 	}
 	*list = nil
 	elements, ok := elementsOf(raw)
 	for _, element := range elements {
-		c, fits := readCapability(element)
+		one, fits := read(element)
 		ok = ok && fits
-		*list = append(*list, c)
+		*list = append(*list, one)
 	}
 	return ok
 }

@@ -83,31 +83,8 @@ func setCanAnswer(m *canonical.Message, raw json.RawMessage) bool {
 func inputs(name, path string, at func(*canonical.Message) *[]canonical.Input) field {
 	return field{
 		name: name, losses: one(canonical.LossElicitation, path),
-		get: func(m *canonical.Message) json.RawMessage {
-			p := at(m)
-			if p == nil || len(*p) == 0 {
-				return nil
-			}
-			list := make([]json.RawMessage, len(*p))
-			for i := range *p {
-				list[i] = writeInput(&(*p)[i])
-			}
-			return Array(list)
-		},
-		set: func(m *canonical.Message, raw json.RawMessage) bool {
-			p := at(m)
-			if p == nil {
-				return false
-			}
-			*p = nil
-			elements, ok := elementsOf(raw)
-			for _, element := range elements {
-				in, fits := readInput(element)
-				ok = ok && fits
-				*p = append(*p, in)
-			}
-			return ok
-		},
+		get: func(m *canonical.Message) json.RawMessage { return writeList(at(m), writeInput) },
+		set: func(m *canonical.Message, raw json.RawMessage) bool { return readList(at(m), raw, readInput) },
 	}
 }
 
@@ -159,23 +136,11 @@ func setAnswers(m *canonical.Message, raw json.RawMessage) (ok bool) {
 }
 
 func writeAnswers(answers []canonical.Answer) json.RawMessage {
-	if len(answers) == 0 {
-		return nil
-	}
-	list := make([]json.RawMessage, len(answers))
-	for n := range answers {
-		list[n] = WriteAnswer(&answers[n])
-	}
-	return Array(list)
+	return writeList(&answers, WriteAnswer)
 }
 
 func readAnswers(raw json.RawMessage) (answers []canonical.Answer, ok bool) {
-	elements, ok := elementsOf(raw)
-	for _, element := range elements {
-		a, fits := readAnswer(element)
-		ok = ok && fits
-		answers = append(answers, a)
-	}
+	ok = readList(&answers, raw, readAnswer)
 	return answers, ok
 }
 

@@ -178,14 +178,10 @@ func setOutputs(m *canonical.Message, raw json.RawMessage) bool {
 
 func getTaskHistory(m *canonical.Message) json.RawMessage {
 	t := task(m)
-	if t == nil || len(t.History) == 0 {
+	if t == nil {
 		return nil
 	}
-	list := make([]json.RawMessage, len(t.History))
-	for i := range t.History {
-		list[i] = profile.WriteContent(&t.History[i])
-	}
-	return Array(list)
+	return writeList(&t.History, profile.WriteContent)
 }
 
 func setTaskHistory(m *canonical.Message, raw json.RawMessage) bool {
@@ -193,14 +189,7 @@ func setTaskHistory(m *canonical.Message, raw json.RawMessage) bool {
 	if t == nil {
 		return false
 	}
-	t.History = nil
-	elements, ok := elementsOf(raw)
-	for _, element := range elements {
-		c, fits := profile.ReadContent(element)
-		ok = ok && fits
-		t.History = append(t.History, c)
-	}
-	return ok
+	return readList(&t.History, raw, profile.ReadContent)
 }
 
 func elementsOf(raw json.RawMessage) ([]json.RawMessage, bool) {
@@ -212,14 +201,10 @@ func elementsOf(raw json.RawMessage) ([]json.RawMessage, bool) {
 
 func getArtifacts(m *canonical.Message) json.RawMessage {
 	t := task(m)
-	if t == nil || len(t.Artifacts) == 0 {
+	if t == nil {
 		return nil
 	}
-	list := make([]json.RawMessage, len(t.Artifacts))
-	for i := range t.Artifacts {
-		list[i] = writeArtifact(&t.Artifacts[i], writeParts(t.Artifacts[i].Parts))
-	}
-	return Array(list)
+	return writeList(&t.Artifacts, func(a *canonical.Artifact) json.RawMessage { return writeArtifact(a, writeParts(a.Parts)) })
 }
 
 // artifactsBeyond says which artifacts a view's parts are of where the parts are
@@ -279,14 +264,7 @@ func setArtifacts(m *canonical.Message, raw json.RawMessage) bool {
 		return false
 	}
 	seen := partsOf(t.Artifacts)
-	t.Artifacts = nil
-	elements, ok := elementsOf(raw)
-	for _, element := range elements {
-		a, fits := readArtifact(element, &seen)
-		ok = ok && fits
-		t.Artifacts = append(t.Artifacts, a)
-	}
-	return ok
+	return readList(&t.Artifacts, raw, func(raw json.RawMessage) (canonical.Artifact, bool) { return readArtifact(raw, &seen) })
 }
 
 // readArtifact takes the parts that are counted off those that were seen.

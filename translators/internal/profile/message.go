@@ -19,7 +19,7 @@ const separator = "\n\n"
 // blank line into message, the first data part that is an object into data,
 // files and references into files, ids into context_id and task_id. What the
 // arguments cannot say goes into the outline, to be carried under OutlineTurn;
-// it is nil when TurnFromArgs alone gives the turn back, unless always is set,
+// it is nil when the arguments alone give the turn back, unless always is set,
 // for a tool whose name does not show that it has profile P1. Losses name
 // places in an Invoke's turn.
 func ArgsFromTurn(turn canonical.Content, conv canonical.Conversation, always bool) (args, outline json.RawMessage, losses []canonical.Loss) {

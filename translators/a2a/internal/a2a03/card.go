@@ -191,7 +191,7 @@ func Unsecured(card json.RawMessage) (json.RawMessage, []canonical.Loss) {
 		case "signatures":
 			l.drop(canonical.LossSignature, place+m.Name)
 		case "skills":
-			b.Raw(m.Name, l.list(m.Value, "/body/capabilities", l.skill))
+			b.Raw(m.Name, mapped(m.Value, "/body/capabilities", l.skill))
 		default:
 			b.Raw(m.Name, m.Value)
 		}

@@ -71,7 +71,7 @@ func (h *toHTTP) message(raw json.RawMessage, path string) json.RawMessage {
 	o := rawjson.Parse(raw, "")
 	o.Take("kind")
 	b := rawjson.NewBuilder().Raw("role", named(o.Take("role"), roles))
-	b.Raw(contentHTTP, h.list(o.Take("parts"), path+"/parts", h.part))
+	b.Raw(contentHTTP, mapped(o.Take("parts"), path+"/parts", h.part))
 	h.rest(b, o, messageHTTP, path)
 	return b.Bytes()
 }
@@ -101,9 +101,9 @@ func (h *toHTTP) task(raw json.RawMessage, path string) json.RawMessage {
 		case "status":
 			value = h.status(value, path+"/status")
 		case "artifacts":
-			value = h.list(value, path+"/artifacts", h.artifact)
+			value = mapped(value, path+"/artifacts", h.artifact)
 		case "history":
-			value = h.list(value, path+"/history", h.message)
+			value = mapped(value, path+"/history", h.message)
 		}
 		return name, value
 	})
@@ -127,7 +127,7 @@ func (h *toHTTP) status(raw json.RawMessage, path string) json.RawMessage {
 func (h *toHTTP) artifact(raw json.RawMessage, path string) json.RawMessage {
 	return members(rawjson.NewBuilder(), rawjson.Parse(raw, ""), func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
 		if name == "parts" {
-			value = h.list(value, path+"/parts", h.part)
+			value = mapped(value, path+"/parts", h.part)
 		}
 		return name, value
 	})

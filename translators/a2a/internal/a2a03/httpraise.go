@@ -115,7 +115,7 @@ func (f *fromHTTP) message(raw json.RawMessage, path string) json.RawMessage {
 		case "role":
 			value = f.named(o, name, value, roles)
 		case contentHTTP:
-			name, value = "parts", f.list(value, place, f.part)
+			name, value = "parts", mapped(value, place, f.part)
 		}
 		return name, value
 	})
@@ -156,9 +156,9 @@ func (f *fromHTTP) task(raw json.RawMessage, path string) json.RawMessage {
 		case "status":
 			value = f.status(value, place)
 		case "artifacts":
-			value = f.list(value, place, f.artifact)
+			value = mapped(value, place, f.artifact)
 		case "history":
-			value = f.list(value, place, f.message)
+			value = mapped(value, place, f.message)
 		}
 		return name, value
 	})
@@ -183,7 +183,7 @@ func (f *fromHTTP) status(raw json.RawMessage, path string) json.RawMessage {
 func (f *fromHTTP) artifact(raw json.RawMessage, path string) json.RawMessage {
 	return members(rawjson.NewBuilder(), f.open(raw, path, nil, nil), func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
 		if name == "parts" {
-			value = f.list(value, place, f.part)
+			value = mapped(value, place, f.part)
 		}
 		return name, value
 	})

@@ -3,7 +3,6 @@ package a2a03
 import (
 	"encoding/json"
 	"slices"
-	"strconv"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
@@ -101,18 +100,6 @@ func (l *lowerer) rest(b *rawjson.Builder, o *rawjson.Object, names []string, pa
 	}
 }
 
-func (l *lowerer) list(raw json.RawMessage, path string, each func(json.RawMessage, string) json.RawMessage) json.RawMessage {
-	elements, ok := rawjson.Elements(raw)
-	if !ok || len(elements) == 0 {
-		return raw
-	}
-	out := make([]json.RawMessage, len(elements))
-	for i, element := range elements {
-		out[i] = each(element, path+"/"+strconv.Itoa(i))
-	}
-	return array(out)
-}
-
 // enum gives a value its name in 0.3; one that 0.3 does not have becomes other.
 func (l *lowerer) enum(raw json.RawMessage, table []name, other string, code canonical.LossCode, path string) json.RawMessage {
 	if raw == nil || isNull(raw) {
@@ -141,7 +128,7 @@ func (l *lowerer) message(raw json.RawMessage, path string) json.RawMessage {
 	b.Raw("messageId", l.required(o.Take("messageId"), "", path+"/id"))
 	role := l.enum(o.Take("role"), roles, "agent", canonical.LossHistory, path+"/role")
 	b.Raw("role", l.required(role, "agent", path+"/role"))
-	b.Raw("parts", l.list(o.Take("parts"), path+"/parts", l.part))
+	b.Raw("parts", mapped(o.Take("parts"), path+"/parts", l.part))
 	l.rest(b, o, messageOld, path)
 	return b.Bytes()
 }
@@ -170,8 +157,8 @@ func (l *lowerer) task(raw json.RawMessage, path string) json.RawMessage {
 	}
 	b := rawjson.NewBuilder().String("kind", kindTask).Raw("contextId", context)
 	b.Raw("status", l.status(o.Take("status"), path+"/status"))
-	b.Raw("artifacts", l.list(o.Take("artifacts"), path+"/artifacts", l.artifact))
-	b.Raw("history", l.list(o.Take("history"), path+"/history", l.message))
+	b.Raw("artifacts", mapped(o.Take("artifacts"), path+"/artifacts", l.artifact))
+	b.Raw("history", mapped(o.Take("history"), path+"/history", l.message))
 	l.rest(b, o, taskOld, path)
 	return b.Bytes()
 }
@@ -190,7 +177,7 @@ func (l *lowerer) status(raw json.RawMessage, path string) json.RawMessage {
 func (l *lowerer) artifact(raw json.RawMessage, path string) json.RawMessage {
 	o := rawjson.Parse(raw, "")
 	b := rawjson.NewBuilder().Raw("artifactId", l.required(o.Take("artifactId"), "", path+"/id"))
-	b.Raw("parts", l.list(o.Take("parts"), path+"/parts", l.part))
+	b.Raw("parts", mapped(o.Take("parts"), path+"/parts", l.part))
 	l.rest(b, o, nil, path)
 	return b.Bytes()
 }

@@ -155,7 +155,7 @@ func (l *lowerer) pushQuery(params json.RawMessage, rest func(*rawjson.Object) j
 func RaisePushResult(result json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
 	r := &raiser{}
 	if elements, ok := rawjson.Elements(result); ok {
-		out := rawjson.NewBuilder().Raw("configs", r.list(array(elements), path, r.push)).Bytes()
+		out := rawjson.NewBuilder().Raw("configs", mapped(array(elements), path, r.push)).Bytes()
 		return out, r.losses, r.err
 	}
 	if isNull(result) {
@@ -174,7 +174,7 @@ func LowerPushResult(result json.RawMessage) (json.RawMessage, []canonical.Loss)
 	o := rawjson.Parse(result, "")
 	switch {
 	case o.Has("configs"):
-		list := l.list(o.Take("configs"), "/body/configs", func(raw json.RawMessage, _ string) json.RawMessage { return l.push(raw) })
+		list := mapped(o.Take("configs"), "/body/configs", func(raw json.RawMessage, _ string) json.RawMessage { return l.push(raw) })
 		if string(o.Take("nextPageToken")) > `""` {
 			l.drop(canonical.LossPush, "/body/next")
 		}

@@ -110,7 +110,7 @@ func RaiseTasksHTTP(result json.RawMessage, path string) (json.RawMessage, []can
 func (r *raiser) page(raw json.RawMessage, path, list string, each func(json.RawMessage, string) json.RawMessage) json.RawMessage {
 	return members(rawjson.NewBuilder(), r.open(raw, path, nil, nil), func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
 		if name == list {
-			value = r.list(value, place, each)
+			value = mapped(value, place, each)
 		}
 		return name, value
 	})
@@ -135,7 +135,7 @@ func LowerTasksHTTP(result json.RawMessage) (json.RawMessage, []canonical.Loss) 
 func (l *lowerer) page(raw json.RawMessage, list string, each func(json.RawMessage, string) json.RawMessage) json.RawMessage {
 	return members(rawjson.NewBuilder(), rawjson.Parse(raw, ""), func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
 		if name == list {
-			value = l.list(value, "/body/"+list, each)
+			value = mapped(value, "/body/"+list, each)
 		}
 		return name, value
 	})

@@ -101,8 +101,8 @@ func (r *raiser) kind(o *rawjson.Object, want string) {
 	}
 }
 
-// list raises every element of an array; what is none is left to the reader of 1.0.
-func (r *raiser) list(raw json.RawMessage, path string, each func(json.RawMessage, string) json.RawMessage) json.RawMessage {
+// mapped is an array with every element changed; what is no array is left to the reader of 1.0.
+func mapped(raw json.RawMessage, path string, each func(json.RawMessage, string) json.RawMessage) json.RawMessage {
 	elements, ok := rawjson.Elements(raw)
 	if !ok || len(elements) == 0 {
 		return raw
@@ -145,7 +145,7 @@ func (r *raiser) message(raw json.RawMessage, path string) json.RawMessage {
 		case "role":
 			b.Raw(m.Name, r.enum(o, m.Name, m.Value, roles))
 		case "parts":
-			b.Raw(m.Name, r.list(m.Value, o.Path(m.Name), r.part))
+			b.Raw(m.Name, mapped(m.Value, o.Path(m.Name), r.part))
 		default:
 			b.Raw(m.Name, m.Value)
 		}
@@ -168,9 +168,9 @@ func (r *raiser) task(raw json.RawMessage, path string) json.RawMessage {
 		case "status":
 			b.Raw(m.Name, r.status(m.Value, o.Path(m.Name)))
 		case "artifacts":
-			b.Raw(m.Name, r.list(m.Value, o.Path(m.Name), r.artifact))
+			b.Raw(m.Name, mapped(m.Value, o.Path(m.Name), r.artifact))
 		case "history":
-			b.Raw(m.Name, r.list(m.Value, o.Path(m.Name), r.message))
+			b.Raw(m.Name, mapped(m.Value, o.Path(m.Name), r.message))
 		default:
 			b.Raw(m.Name, m.Value)
 		}
@@ -202,7 +202,7 @@ func (r *raiser) artifact(raw json.RawMessage, path string) json.RawMessage {
 	b := rawjson.NewBuilder()
 	for _, m := range o.Members() {
 		if m.Name == "parts" {
-			m.Value = r.list(m.Value, o.Path(m.Name), r.part)
+			m.Value = mapped(m.Value, o.Path(m.Name), r.part)
 		}
 		b.Raw(m.Name, m.Value)
 	}
