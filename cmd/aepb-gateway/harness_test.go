@@ -197,7 +197,7 @@ func (b *bed) start(t *testing.T, p plan) {
 	if p.noAINP {
 		s.ainp = tainp.Identity{}
 	}
-	s.uacp, s.also, s.observe = listen(t), p.also, b.ledger.observe
+	s.uacp, s.also, s.observe, s.epoch = listen(t), p.also, b.ledger.observe, time.Now().Truncate(time.Second)
 	s.slim, err = readSLIM(p.config.SLIM)
 	must(t, err)
 	b.at.UACP = "uacps://" + s.uacp.Addr().String()

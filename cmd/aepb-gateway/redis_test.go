@@ -118,10 +118,15 @@ func TestStateInRedis(t *testing.T) {
 	within(t, patience, "ready again", ready)
 	// Uses of tokens may be lost, so ECTs are refused until one can be younger than
 	// that, and callers are told when (R6); what comes without one is translated at once.
-	got = call()
-	if wait := got.header.Get("Retry-After"); got.status != http.StatusServiceUnavailable || len(wait) != 2 || wait > "31" {
-		t.Errorf("an ECT whose use may be forgotten: got %d, Retry-After %q: %s", got.status, wait, got.body)
+	// That takes less than two seconds.
+	began = time.Now()
+	for got = call(); got.status != http.StatusOK && time.Since(began) < 3*time.Second; got = call() {
+		old := got.status == http.StatusForbidden && strings.Contains(string(got.body), "too_old") // made at the end of that second
+		if wait := got.header.Get("Retry-After"); !old && (got.status != http.StatusServiceUnavailable || wait == "" || wait > "2") {
+			t.Errorf("an ECT whose use may be forgotten: got %d, Retry-After %q: %s", got.status, wait, got.body)
+		}
 	}
+	b.right(t, got, `"sum":2`)
 	got = b.send(t, letter{at: doorA2A, body: addBody(1), header: map[string]string{"A2A-Version": "1.0"}})
 	b.right(t, got, `"sum":2`)
 }

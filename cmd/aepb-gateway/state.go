@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -87,7 +88,7 @@ func openState(s settings) (kept, error) {
 		}
 		return kept{"bolt", store, store, store, store, store.Entries(), nil, store.Failing, store.Close, store.Filled, gone, nil}, nil
 	}
-	memory, err := state.New(bounds, state.Deps{Now: time.Now, Epoch: time.Now().Truncate(time.Second), Evicted: gone.note})
+	memory, err := state.New(bounds, state.Deps{Now: time.Now, Epoch: cmp.Or(s.epoch, time.Now()), Passing: true, Evicted: gone.note})
 	if err != nil {
 		return kept{}, err
 	}

@@ -68,6 +68,7 @@ type settings struct {
 	also      []speaker      // protocols beside those that everybody speaks
 
 	observe func(store.Entries) store.Entries // sees what is stored as entries; nil: nothing does
+	epoch   time.Time                         // since when state in memory knows every use of a token; zero: since now
 }
 
 // service is everything that was built, ready to be served.

@@ -88,6 +88,8 @@ type Deps struct {
 	// tokens issued before it are unknown (R6). Zero: nothing was ever used
 	// before, as in a gateway that was just set up.
 	Epoch time.Time
+	// Passing: what is kept is forgotten when the process ends.
+	Passing bool
 	// Evicted is told of each token that leaves before its end, and whether we signed it.
 	// It is called while tokens are locked, and returns at once. Nil: nothing is told.
 	Evicted func(own bool)

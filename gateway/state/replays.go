@@ -17,8 +17,9 @@ import (
 // Replays remembers which tokens were used, and for what (R6). It is safe for
 // concurrent use.
 type Replays struct {
-	now   func() time.Time
-	epoch time.Time
+	now     func() time.Time
+	epoch   time.Time
+	passing bool // uses are forgotten when the process ends
 
 	mu   sync.Mutex
 	uses *uses
@@ -31,14 +32,20 @@ var _ ect.ReplayCache = (*Replays)(nil)
 type digest = index.Key
 
 func newReplays(config Config, deps Deps) *Replays {
-	return &Replays{now: deps.Now, epoch: deps.Epoch, uses: newUses(config.MaxReplays, deps.Journal)}
+	return &Replays{now: deps.Now, epoch: deps.Epoch, passing: deps.Passing, uses: newUses(config.MaxReplays, deps.Journal)}
 }
 
 // Claim notes the use of a token. When live uses leave no room it refuses with
 // a [FullError]: to forget one would let it happen again. While even a token made now
 // would be of before the epoch, it refuses with an [UnavailableError] that says for how
-// long; later such a token is [ect.ReplayUnknown] for good.
-func (r *Replays) Claim(_ context.Context, key ect.ReplayKey, use ect.ReplayUse) (ect.ReplayState, error) {
+// long; later such a token is [ect.ReplayUnknown] for good. Where uses do not outlive the
+// process, a token that is dated ahead is not used before its date ([AwaitIssue]).
+func (r *Replays) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUse) (ect.ReplayState, error) {
+	if ahead := use.Issued.Sub(r.now()); r.passing && ahead > 0 {
+		if err := AwaitIssue(ctx, ahead); err != nil {
+			return ect.ReplayUnknown, err
+		}
+	}
 	k := digestOf(string(key.Issuer), key.Workflow, string(key.ID))
 	u := digestOf(use.Token, use.Body)
 	r.mu.Lock()
@@ -57,6 +64,30 @@ func (r *Replays) Claim(_ context.Context, key ect.ReplayKey, use ect.ReplayUse)
 		return ect.ReplayUnknown, r.full(now)
 	}
 	return ect.ReplayFresh, nil
+}
+
+// maxAhead is how far ahead of time a token may be dated whose use waits for its date.
+const maxAhead = 5 * time.Second
+
+// errAhead is why a token is refused that is dated further ahead.
+var errAhead = errors.New("state: the token is dated ahead: were it used now, it could be used again after a restart that forgets its use")
+
+// AwaitIssue waits for the date of a token that is dated so far ahead. So every token that
+// is dated after a loss of uses is known to be new, at once. [UnavailableError]: it is
+// dated more than 5 seconds ahead, and the same token can be sent again at its date; else
+// the context's error.
+func AwaitIssue(ctx context.Context, ahead time.Duration) error {
+	if ahead > maxAhead {
+		return &UnavailableError{Err: errAhead, RetryAfter: ahead, Lacks: LacksReplay}
+	}
+	timer := time.NewTimer(ahead)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // errYoung is why a token is refused that may have been used before the start.

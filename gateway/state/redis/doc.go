@@ -18,9 +18,9 @@
 //
 // Uses of tokens (R6) are known since an epoch, which is kept beside them and
 // begins anew whenever a master was restarted, replaced or emptied: then uses may
-// have been lost, and tokens from before are refused, and those dated up to
-// ect.DefaultSkew later: their makers' clocks may be ahead. It costs callers up to
-// one lifetime of an ECT and needs nobody's attention.
+// have been lost, and tokens from before are refused: with a wait in the second of the
+// epoch, and for good later. A token that is dated ahead is not used before its date, by
+// Redis's clock: the call waits up to 5 seconds, and is refused until then if it is more.
 //
 // [Open] refuses a Redis that evicts keys, does not write to disk, or does not let us
 // log in; it waits for one that cannot be reached. Redis is looked at again every

@@ -23,9 +23,8 @@ const replayShards = 64
 // epochLua is the beginning of every script that works with an epoch: since when,
 // in microseconds of the server's clock, uses are known in this slot (R6). The
 // epoch is kept with the id of the replication history that it was made in, which
-// is another after every restart and every failover, when uses may be lost. ARGV
-// begins with how far ahead (µs) the clocks may be of those who made the tokens
-// that were used: after a history, and when there is none.
+// is another after every restart and every failover, when uses may be lost. No token is
+// used before its date, so those that were used are dated before it.
 const epochLua = `
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
@@ -33,24 +32,25 @@ local history = string.match(redis.call('INFO', 'replication'), 'master_replid:(
 local kept = redis.call('HMGET', KEYS[1], 'history', 'epoch')
 local epoch = tonumber(kept[2])
 if kept[1] ~= history then
-  epoch = math.max(epoch or 0, now + tonumber(kept[1] and ARGV[1] or ARGV[2]))
+  epoch = math.max(epoch or 0, now)
   redis.call('HSET', KEYS[1], 'history', history, 'epoch', string.format('%.0f', epoch))
 end
 `
 
-// claimLua: KEYS epoch, use; ARGV of the epoch, what for, nonce, issued (µs), until (ms).
+// claimLua: KEYS epoch, use; ARGV what for, nonce, issued (µs), until (ms).
 // A use that carries our own nonce is this very call, sent again after its
 // answer was lost.
 const claimLua = epochLua + `
 local known = redis.call('HMGET', KEYS[2], 'for', 'by')
 if known[1] then
-  if known[1] ~= ARGV[3] then return {'conflict'} end
-  if known[2] == ARGV[4] then return {'fresh'} end
+  if known[1] ~= ARGV[1] then return {'conflict'} end
+  if known[2] == ARGV[2] then return {'fresh'} end
   return {'same'}
 end
-if tonumber(ARGV[5]) < epoch then return {'unknown', string.format('%.0f', math.max(math.ceil(epoch / 1000000) * 1000000 - now, 0))} end
-redis.call('HSET', KEYS[2], 'for', ARGV[3], 'by', ARGV[4])
-redis.call('PEXPIREAT', KEYS[2], ARGV[6])
+if tonumber(ARGV[3]) > now then return {'ahead', string.format('%.0f', tonumber(ARGV[3]) - now)} end
+if tonumber(ARGV[3]) < epoch then return {'unknown', string.format('%.0f', math.max(math.ceil(epoch / 1000000) * 1000000 - now, 0))} end
+redis.call('HSET', KEYS[2], 'for', ARGV[1], 'by', ARGV[2])
+redis.call('PEXPIREAT', KEYS[2], ARGV[4])
 return {'fresh'}
 `
 
@@ -63,7 +63,7 @@ func (s *Store) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUse)
 	shard := int(name[0]) % replayShards
 	reply, err := s.run(ctx, "uses of tokens", s.script(claimLua),
 		[]string{s.epochKey(shard), s.config.Prefix + "r:" + shardTag(shard) + ":" + name.hex()},
-		aheadMicros, s.aheadAnew(), digest(use.Token, use.Body).hex(), nonce(), use.Issued.UnixMicro(), milliseconds(use.Until))
+		digest(use.Token, use.Body).hex(), nonce(), use.Issued.UnixMicro(), milliseconds(use.Until))
 	if err != nil {
 		return ect.ReplayUnknown, err
 	}
@@ -74,6 +74,12 @@ func (s *Store) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUse)
 		return ect.ReplaySame, nil
 	case "conflict":
 		return ect.ReplayConflict, nil
+	case "ahead":
+		left, _ := strconv.ParseInt(word(reply, 1), 10, 64)
+		if err := state.AwaitIssue(ctx, time.Duration(left)*time.Microsecond); err != nil {
+			return ect.ReplayUnknown, err
+		}
+		return s.Claim(ctx, key, use)
 	case "unknown":
 		return ect.ReplayUnknown, young(word(reply, 1))
 	default:
@@ -98,26 +104,11 @@ func young(micros string) error {
 func (s *Store) touchEpochs(ctx context.Context) error {
 	_, err := s.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
 		for shard := range replayShards {
-			p.Eval(ctx, epochLua+"return {'ok'}", []string{s.epochKey(shard)}, aheadMicros, s.aheadAnew())
+			p.Eval(ctx, epochLua+"return {'ok'}", []string{s.epochKey(shard)})
 		}
 		return nil
 	})
-	if err == nil {
-		s.began.Store(true)
-	}
 	return err
-}
-
-// aheadMicros is by how much a verifier lets clocks be ahead.
-const aheadMicros = int64(ect.DefaultSkew / time.Microsecond)
-
-// aheadAnew is what to allow for in a slot that knows nothing: nothing if it is
-// new to us, too, but not if it was emptied before our eyes.
-func (s *Store) aheadAnew() int64 {
-	if s.began.Load() {
-		return aheadMicros
-	}
-	return 0
 }
 
 func (s *Store) epochKey(shard int) string { return s.config.Prefix + "epoch:" + shardTag(shard) }

@@ -31,7 +31,6 @@ type Store struct {
 	pressure
 
 	trouble atomic.Pointer[trouble] // nil: none
-	began   atomic.Bool             // every slot has an epoch since we came
 	filled  atomic.Uint64           // bits of a float64: the part of maxmemory that is in use, of the fullest master
 	ctx     context.Context         //nolint:containedctx // ends what runs beside callers, at Close
 	stop    context.CancelFunc
