@@ -68,11 +68,13 @@ func (out *service) counted() (err error) {
 		b.connections.OnRefusal(refused)
 		b.requests.OnRefusal(refused)
 	}
-	if out.refusals.public, err = telemetry.NewRefusals("public", out.metrics, out.logger, time.Now); err != nil {
-		return err
+	out.refusals = map[string]*telemetry.Refusals{}
+	for _, name := range append(out.lasting, telemetry.ListenerPublic, telemetry.ListenerAdmin, telemetry.ListenerGRPC) {
+		if out.refusals[name], err = telemetry.NewRefusals(name, out.metrics, out.logger, time.Now); err != nil {
+			return err
+		}
 	}
-	out.refusals.admin, err = telemetry.NewRefusals("admin", out.metrics, out.logger, time.Now)
-	return err
+	return nil
 }
 
 // open is how many connections there are, as metrics name them.

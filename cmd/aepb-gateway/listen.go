@@ -18,6 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/whole"
+	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	ta2a "github.com/aepb/aepb-gateway/gateway/transport/a2a"
 	"github.com/aepb/aepb-gateway/gateway/transport/accept"
 	tuacp "github.com/aepb/aepb-gateway/gateway/transport/uacp"
@@ -98,8 +99,8 @@ func (p ports) addresses() addresses {
 // within the grace period.
 func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 	servers := []*http.Server{
-		out.server(out.publicBounds.handler(out.public), out.refusals.public.ServerLog()),
-		out.server(out.adminBounds.handler(out.admin), out.refusals.admin.ServerLog()),
+		out.server(out.publicBounds.handler(out.public), out.refusals[telemetry.ListenerPublic].ServerLog()),
+		out.server(out.adminBounds.handler(out.admin), out.refusals[telemetry.ListenerAdmin].ServerLog()),
 	}
 	listeners := []net.Listener{out.publicBounds.listen(public), out.adminBounds.listen(admin)}
 	group, ctx := errgroup.WithContext(ctx)
@@ -115,18 +116,18 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 	// What is no HTTP listens longer: calls that came in here go out there.
 	calls, endCalls := context.WithCancel(context.WithoutCancel(ctx))
 	if out.grpc != nil {
-		group.Go(func() error { return out.grpc.Serve(calls, out.road) })
+		group.Go(func() error { return out.grpc.Serve(calls, out.refusals[telemetry.ListenerGRPC].Exchanger(out.road)) })
 	}
 	if out.watch != nil {
 		group.Go(func() error { return out.watch.run(ctx) })
 	}
 	group.Go(func() error { return out.expiry.run(ctx) })
 	doors, closeDoors := context.WithCancel(context.WithoutCancel(ctx))
-	for _, listener := range out.listeners {
+	for name, listener := range out.listeners {
 		out.listening.Add(1)
 		group.Go(func() error {
 			defer out.listening.Done()
-			return listener.Serve(doors, out.road)
+			return listener.Serve(doors, out.refusals[string(name)].Exchanger(out.road))
 		})
 	}
 	group.Go(func() error {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -196,7 +197,7 @@ func (tr *troupe) perform(t *testing.T, public, second net.Listener) {
 	group.Go(func() { _ = server.ServeTLS(public, "", "") })
 	adds, err := tuacp.NewListener(tuacp.ListenerDeps{Form: tr.list[uacp.Binding].form, TLS: tr.tls, Net: second, Agent: adder})
 	must(t, err)
-	for _, listener := range append(tr.listeners, tr.grpc, adds) {
+	for _, listener := range append(slices.Collect(maps.Values(tr.listeners)), tr.grpc, adds) {
 		group.Go(func() {
 			if err := listener.Serve(ctx, tr.agents); err != nil {
 				t.Errorf("a listener of the troupe: %v", err)

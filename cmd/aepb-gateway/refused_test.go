@@ -10,6 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coder/websocket"
+
+	"github.com/aepb/aepb-gateway/translators/uacp"
+
 	"github.com/aepb/aepb-gateway/ect/identity"
 )
 
@@ -93,6 +97,46 @@ func TestRefused_AtTheDoor(t *testing.T) {
 	}
 	if got := b.refusalLines("operator"); len(got) != 1 || got[0].Status != http.StatusForbidden || got[0].Result != "refused" {
 		t.Errorf("the refused operator is logged as %+v", got)
+	}
+}
+
+// TestRefused_OverOtherProtocols: what is refused over gRPC, µACP and a WebSocket of AINP is
+// counted and logged with its caller, like what is refused over HTTP.
+func TestRefused_OverOtherProtocols(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true, noToken: true})
+	if got := b.remote(t, b.clientTLS(t, b.dev.Client)).Call(t.Context(), "SendMessage", [][]byte{request(t, "SendMessage", messageTo("closed", "hello"))}); got.Code != "PERMISSION_DENIED" {
+		t.Errorf("over gRPC: %+v", got)
+	}
+	b.askUACP(t, "closed", good(uacp.FormEnveloped)(t, b))
+	conn, response, err := websocket.Dial(t.Context(), "wss"+strings.TrimPrefix(b.at.Public, "https")+"/agents/closed/ainp", &websocket.DialOptions{HTTPClient: b.client})
+	if err != nil {
+		t.Fatalf("no WebSocket: %v %v", err, response)
+	}
+	must(t, conn.Write(t.Context(), websocket.MessageText, []byte(`{"id":"1"}`)))
+	_, answer, err := conn.Read(t.Context())
+	must(t, err)
+	if !strings.Contains(string(answer), "UNAUTHORIZED") {
+		t.Errorf("over a WebSocket: %s", answer)
+	}
+	_ = conn.CloseNow()
+	b.stop()
+
+	w := httptest.NewRecorder()
+	b.metrics.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	lines := b.refusalLines("refused at the listener")
+	for _, want := range []refusalLine{
+		{Listener: "grpc", Reason: "forbidden", Status: 403, Caller: string(b.dev.Client.ID)},
+		{Listener: "uacp-v1", Reason: "forbidden", Status: 403, Caller: string(b.dev.Client.ID)},
+		{Listener: "ainp-v1", Reason: "forbidden", Status: 403, Caller: string(b.dev.Client.ID)},
+	} {
+		if line := `aepb_refused_total{listener="` + want.Listener + `",reason="` + want.Reason + `"} 1`; !strings.Contains(w.Body.String(), "\n"+line+"\n") {
+			t.Errorf("no %q among the metrics", line)
+		}
+		want.Msg, want.Level, want.Count = "refused at the listener", "INFO", 1
+		if !slices.Contains(lines, want) {
+			t.Errorf("no line %+v among %+v", want, lines)
+		}
 	}
 }
 

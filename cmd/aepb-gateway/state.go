@@ -92,19 +92,17 @@ func openState(s settings) (kept, error) {
 	if err != nil {
 		return kept{}, err
 	}
-	healthy := func() error { return nil }
-	return kept{"memory", memory, memory, memory, memory, memory.Entries(), nil, healthy, healthy, memory.Filled, gone, nil}, nil
+	always := func() error { return nil }
+	return kept{"memory", memory, memory, memory, memory, memory.Entries(), nil, always, always, memory.Filled, gone, nil}, nil
 }
 
 // stateBounds are those of the configuration in the words of package state.
 func stateBounds(c config.State) state.Config {
-	bounds := state.Config{
-		MaxTokenBytes: int64(c.EvidenceMiB) << 20,
-		MaxEntries:    c.Records, MaxEntriesBytes: int64(c.RecordsMiB) << 20,
+	return state.Config{
+		MaxTokenBytes: int64(c.EvidenceMiB) << 20, MaxEntries: c.Records, MaxEntriesBytes: int64(c.RecordsMiB) << 20,
 		MaxEntriesPerOwner: c.CallerRecords, MaxEntriesBytesPerOwner: int64(c.CallerRecordsKiB) << 10,
 		MaxAnswersBytes: int64(c.AnswersMiB) << 20, MaxAnswersBytesPerOwner: int64(c.CallerAnswersKiB) << 10,
 	}
-	return bounds
 }
 
 // loadRedis reads the files that state.redis names; nil: there is no Redis.

@@ -87,7 +87,7 @@ type service struct {
 	limiter       *limit.Limiter
 	road          *gateway.Gateway
 	metrics       *telemetry.Metrics
-	refusals      struct{ public, admin *telemetry.Refusals }
+	refusals      map[string]*telemetry.Refusals // by listener
 	logger        *slog.Logger
 	settings      settings     // in force; only reload changes them
 	watch         *watcher     // nil: the configuration cannot change
@@ -109,7 +109,8 @@ type service struct {
 	peers         atomic.Pointer[map[string]config.Peer]
 	operators     atomic.Pointer[map[ect.Identity]policy.Operator]
 	dids          atomic.Pointer[map[string]ect.Identity]
-	listeners     []transport.Listener // that are not HTTP
+	lasting       []string                                 // protocols whose connections last: what they refuse has no HTTP status
+	listeners     map[canonical.Binding]transport.Listener // that are not HTTP
 	stopping      atomic.Bool
 	cutAt         atomic.Pointer[time.Time] // what is left of a stop; nil: it has not come to that
 	delay, grace  time.Duration             // of a stop, as configured at the start
@@ -237,6 +238,7 @@ func pushers(list []protocol) map[canonical.Binding]transport.Pusher {
 // speak makes every protocol that the configuration has what it takes for.
 func (out *service) speak() ([]protocol, error) {
 	var list []protocol
+	out.listeners = map[canonical.Binding]transport.Listener{}
 	for _, make := range append(speakers(), out.settings.also...) {
 		p, err := make(out)
 		if p.close != nil {
@@ -253,9 +255,11 @@ func (out *service) speak() ([]protocol, error) {
 		}
 		if p.drained != nil {
 			out.drained = append(out.drained, p.drained)
+			out.lasting = append(out.lasting, string(p.form.Info().Binding))
 		}
 		if p.listener != nil {
-			out.listeners = append(out.listeners, p.listener)
+			out.listeners[p.form.Info().Binding] = p.listener
+			out.lasting = append(out.lasting, string(p.form.Info().Binding))
 		}
 	}
 	return list, nil
@@ -375,7 +379,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	out.public, err = httpapi.Public(httpapi.PublicDeps{
 		Authenticators: authenticators, Failures: failures, Reasons: out.mayKnow,
 		Exchanger: road, Router: road, Awaiter: road, Rollbacker: road, Registry: registry, Evidence: kept.evidence, Members: road.Members(), Auditor: out.auditor, Self: s.svid.ID, Signer: road.Signer, Anonymous: s.anonymous(),
-		Doors: doors, Notice: road.Notice, Answered: out.refusals.public.Answered,
+		Doors: doors, Notice: road.Notice, Answered: out.refusals[telemetry.ListenerPublic].Answered,
 		Version: version, BaseURL: s.baseURL, Logger: s.logger,
 	})
 	if err != nil {
@@ -389,7 +393,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 		MonitoringDeps: monitoring,
 		Registry:       registry, Evidence: kept.evidence, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory,
 		Operators: out.operator, Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Failures: failures,
-		Answered: out.refusals.admin.Answered,
+		Answered: out.refusals[telemetry.ListenerAdmin].Answered,
 	})
 	return err
 }

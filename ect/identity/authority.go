@@ -86,9 +86,6 @@ func newAuthority(deps AuthorityDeps, key crypto.Signer, anchors []*x509.Certifi
 	return a, nil
 }
 
-// TrustDomain is the domain whose ids this authority issues.
-func (a *Authority) TrustDomain() string { return a.domain.Name() }
-
 // Bundle is what others must trust to accept this authority's SVIDs.
 func (a *Authority) Bundle() (*Bundle, error) { return NewBundle(a.domain.Name(), a.anchors...) }
 

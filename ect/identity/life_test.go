@@ -85,7 +85,7 @@ func TestBundle_LivesAreThoseOfTheLastAnchors(t *testing.T) {
 	}
 	bundle.Federate(other)
 	lives := bundle.Lives()
-	if len(lives) != 2 || !lives[domain].Until.Equal(later.anchors[0].NotAfter) || !lives[p.foreign.TrustDomain()].Until.Equal(p.foreign.anchors[0].NotAfter) {
+	if len(lives) != 2 || !lives[domain].Until.Equal(later.anchors[0].NotAfter) || !lives[p.foreign.domain.Name()].Until.Equal(p.foreign.anchors[0].NotAfter) {
 		t.Errorf("got %v", lives)
 	}
 }

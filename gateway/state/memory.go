@@ -2,6 +2,7 @@ package state
 
 import (
 	"errors"
+	"log/slog"
 	"time"
 )
 
@@ -96,6 +97,27 @@ type Deps struct {
 	// Journal is told of every change, for a driver that keeps it somewhere
 	// safer. Nil: nobody is.
 	Journal Journal
+}
+
+// DriverDeps is what a driver with a store behind it needs.
+type DriverDeps struct {
+	Now     func() time.Time // nil: time.Now
+	Logger  *slog.Logger     // nil: silence
+	Evicted func(own bool)   // as [Deps] has it, and called at any time
+}
+
+// WithDefaults fills what is nil.
+func (d DriverDeps) WithDefaults() DriverDeps {
+	if d.Now == nil {
+		d.Now = time.Now
+	}
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	if d.Evicted == nil {
+		d.Evicted = func(bool) {}
+	}
+	return d
 }
 
 // Memory is all state of one process, in memory: each kind with its own bounds

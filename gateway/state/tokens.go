@@ -39,7 +39,7 @@ type member struct {
 
 func newTokens(config Config, deps Deps) *Tokens {
 	t := &Tokens{
-		now: deps.Now, evicted: deps.Evicted,
+		now: deps.Now, evicted: DriverDeps{Evicted: deps.Evicted}.WithDefaults().Evicted,
 		records:   newShelf[member](KindToken, config.MaxTokens, config.MaxTokenBytes, deps.Journal),
 		heads:     newHeads(),
 		workflows: newWorkflows(),
@@ -160,9 +160,7 @@ func (t *Tokens) evict(number uint32, now time.Time) {
 	key, p := t.records.byKey.At(number)
 	if p.until >= nanos(now) {
 		t.records.evicted++
-		if t.evicted != nil {
-			t.evicted(p.meta.own)
-		}
+		t.evicted(p.meta.own)
 	}
 	t.records.drop(key, *p)
 }

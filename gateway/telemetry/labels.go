@@ -18,6 +18,13 @@ const (
 	none  = "none"  // no value at all: translate only has no agent, a broken request no protocol
 )
 
+// The listeners for HTTP and gRPC; others are named by their protocols.
+const (
+	ListenerPublic = "public"
+	ListenerAdmin  = "admin"
+	ListenerGRPC   = "grpc"
+)
+
 // maxAgents bounds the agent label. Agents are listed by operators, but each
 // costs a histogram; those beyond share one.
 const maxAgents = 512
@@ -54,9 +61,8 @@ var (
 	scopes  = setOf(limit.Scopes()...)
 	kinds   = setOf("bare", "full")
 	faults  = setOf(problem.Reasons()...)
-	// Where and why requests are refused.
-	listeners = setOf("public", "admin")
-	refused   = setOf(
+	// Why requests are refused.
+	refused = setOf(
 		"unauthenticated", "forbidden", "rate_limited", "unavailable",
 		"tls_version", "tls_certificate", "tls_plain", "tls_closed", "tls_other",
 	)

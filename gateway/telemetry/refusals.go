@@ -9,8 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/sample"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
 // refusalLines bounds the log lines about refusals in a second.
@@ -25,7 +27,7 @@ type Refusals struct {
 	samples  *sample.Sampler
 }
 
-// NewRefusals is for one listener: public or admin.
+// NewRefusals is for one listener, whose name is a label of metrics.
 func NewRefusals(listener string, metrics *Metrics, logger *slog.Logger, now func() time.Time) (*Refusals, error) {
 	if metrics == nil || logger == nil {
 		return nil, errors.New("telemetry: refusals need metrics and a logger")
@@ -35,7 +37,7 @@ func NewRefusals(listener string, metrics *Metrics, logger *slog.Logger, now fun
 		return nil, err
 	}
 	for reason := range refused { // each at 0, so that the first refusal is a rate
-		metrics.refusals.WithLabelValues(listeners.label(listener), reason)
+		metrics.refusals.WithLabelValues(listener, reason)
 	}
 	return &Refusals{listener: listener, metrics: metrics, logger: logger, samples: samples}, nil
 }
@@ -58,8 +60,52 @@ func (f *Refusals) Answered(r *http.Request, status int) {
 		slog.String("caller", string(transport.CallerFrom(r.Context()).ID)), slog.String("address", host(r.RemoteAddr)))
 }
 
+// Exchanger is x for a listener without HTTP statuses: what it refuses is noted.
+func (f *Refusals) Exchanger(x transport.Exchanger) transport.Exchanger { return refusing{x, f} }
+
+type refusing struct {
+	transport.Exchanger
+	to *Refusals
+}
+
+func (r refusing) Limit(ctx context.Context, q transport.Inquiry) error {
+	err := r.Exchanger.Limit(ctx, q)
+	r.to.Failed(ctx, q.Agent, err)
+	return err
+}
+
+func (r refusing) Admit(ctx context.Context, q transport.Inquiry) error {
+	err := r.Exchanger.Admit(ctx, q)
+	r.to.Failed(ctx, q.Agent, err)
+	return err
+}
+
+func (r refusing) Exchange(ctx context.Context, c transport.Call) (transport.Answer, error) {
+	answer, err := r.Exchanger.Exchange(ctx, c)
+	r.to.Failed(ctx, c.Agent, err)
+	return answer, err
+}
+
+func (r refusing) Describe(ctx context.Context, q transport.Inquiry) (*canonical.Description, error) {
+	description, err := r.Exchanger.Describe(ctx, q)
+	r.to.Failed(ctx, q.Agent, err)
+	return description, err
+}
+
+// Failed notes a failure that refuses a request, if there is one. Nil Refusals note nothing.
+func (f *Refusals) Failed(ctx context.Context, agent string, err error) {
+	if err == nil || f == nil {
+		return
+	}
+	status := problem.From(err).Status
+	if reason, ok := refusedBy[status]; ok {
+		f.note(ctx, reason, slog.Int("status", status), slog.String("agent", agent),
+			slog.String("caller", string(transport.CallerFrom(ctx).ID)), slog.String("address", host(transport.AddressFrom(ctx))))
+	}
+}
+
 func (f *Refusals) note(ctx context.Context, reason string, attrs ...slog.Attr) {
-	f.metrics.refusals.WithLabelValues(listeners.label(f.listener), refused.label(reason)).Inc()
+	f.metrics.refusals.WithLabelValues(f.listener, refused.label(reason)).Inc()
 	said, tell := f.samples.Note(sample.Key{Reason: reason})
 	if !tell {
 		return

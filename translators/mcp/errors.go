@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -80,34 +81,29 @@ func agentCode(code canonical.Code, version string) int64 {
 	}
 }
 
+// codes are MCP's numbers of every revision, modernCodes those of 2026-07-28.
+var (
+	codes = map[int64]canonical.Code{
+		jsonrpc.CodeParse: canonical.CodeParse, jsonrpc.CodeInvalidRequest: canonical.CodeInvalidRequest, jsonrpc.CodeNoMethod: canonical.CodeNoMethod,
+		jsonrpc.CodeBadParams: canonical.CodeBadParams, jsonrpc.CodeInternal: canonical.CodeInternal,
+	}
+	modernCodes = map[int64]canonical.Code{
+		codeHeaderMismatch: canonical.CodeHeaderMismatch, codeCapabilityRequired: canonical.CodeCapabilityRequired,
+		codeUnsupportedVersion: canonical.CodeUnsupportedVersion,
+	}
+)
+
 // codeOf reads MCP's numbers.
 func codeOf(native int64, version string) canonical.Code {
-	switch native {
-	case jsonrpc.CodeParse:
-		return canonical.CodeParse
-	case jsonrpc.CodeInvalidRequest:
-		return canonical.CodeInvalidRequest
-	case jsonrpc.CodeNoMethod:
-		return canonical.CodeNoMethod
-	case jsonrpc.CodeBadParams:
-		return canonical.CodeBadParams
-	case jsonrpc.CodeInternal:
-		return canonical.CodeInternal
-	}
+	code := codes[native]
 	switch {
-	case version != Modern && native == codeResourceNotFound:
-		return canonical.CodeResourceNotFound
-	case version != Modern:
-		return canonical.CodeOther
-	case native == codeHeaderMismatch:
-		return canonical.CodeHeaderMismatch
-	case native == codeCapabilityRequired:
-		return canonical.CodeCapabilityRequired
-	case native == codeUnsupportedVersion:
-		return canonical.CodeUnsupportedVersion
-	default:
-		return canonical.CodeOther
+	case code != "":
+	case version == Modern:
+		code = modernCodes[native]
+	case native == codeResourceNotFound:
+		code = canonical.CodeResourceNotFound
 	}
+	return cmp.Or(code, canonical.CodeOther)
 }
 
 // The carried members of an error, in the canon of its data.

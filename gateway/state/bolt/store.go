@@ -3,7 +3,6 @@ package bolt
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,12 +59,7 @@ func (c Config) Validate() error {
 }
 
 // Deps is what a Store needs.
-type Deps struct {
-	Now    func() time.Time // nil: time.Now
-	Logger *slog.Logger     // nil: silence
-
-	Evicted func(own bool) // as [state.Deps] has it
-}
+type Deps = state.DriverDeps
 
 // Store is state in memory that a file follows. Reading is the memory's own.
 // It is safe for concurrent use.
@@ -92,12 +86,7 @@ func Open(config Config, deps Deps) (*Store, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	if deps.Now == nil {
-		deps.Now = time.Now
-	}
-	if deps.Logger == nil {
-		deps.Logger = slog.New(slog.DiscardHandler)
-	}
+	deps = deps.WithDefaults()
 	f, err := openFile(config.Path)
 	if err != nil {
 		return nil, err

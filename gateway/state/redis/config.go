@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -134,9 +133,4 @@ func (c Config) options() *goredis.UniversalOptions {
 }
 
 // Deps is what a Store needs.
-type Deps struct {
-	Now    func() time.Time // nil: time.Now
-	Logger *slog.Logger     // nil: silence
-
-	Evicted func(own bool) // as [state.Deps] has it, and called at any time
-}
+type Deps = state.DriverDeps

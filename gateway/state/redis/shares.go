@@ -303,7 +303,7 @@ func (s *Store) discard(ctx context.Context, gone []any) error {
 	if len(gone) < 4 {
 		return nil
 	}
-	for i := 3; s.evicted != nil && i < len(gone); i += 3 {
+	for i := 3; i < len(gone); i += 3 {
 		s.evicted(word(gone, i) == "1")
 	}
 	bounded, cancel, err := s.begin(ctx)

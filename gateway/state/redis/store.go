@@ -63,12 +63,7 @@ func Open(config Config, deps Deps) (*Store, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	if deps.Now == nil {
-		deps.Now = time.Now
-	}
-	if deps.Logger == nil {
-		deps.Logger = slog.New(slog.DiscardHandler)
-	}
+	deps = deps.WithDefaults()
 	vouch, err := newVoucher(config.Keys, deps.Logger, deps.Now)
 	if err != nil {
 		return nil, err

@@ -37,9 +37,12 @@ type DoorDeps struct {
 	ByDID func() bool
 	// Receiver is the DID that an agent is known by; nil, or empty: it has none.
 	Receiver func(agent string) string
-	Limits   ect.Limits       // of the evidence of one message; zero: the defaults
-	Socket   SocketConfig     // bounds of connections that stay open
-	Now      func() time.Time // nil: the real clock
+	// Refused is told why a message that came through a WebSocket is answered with an
+	// error; what is posted has an HTTP status. Nil: nothing is told.
+	Refused func(ctx context.Context, agent string, err error)
+	Limits  ect.Limits       // of the evidence of one message; zero: the defaults
+	Socket  SocketConfig     // bounds of connections that stay open
+	Now     func() time.Time // nil: the real clock
 }
 
 // Door takes AINP traffic in. It is safe for concurrent use.
@@ -65,6 +68,9 @@ func NewDoor(deps DoorDeps) (*Door, error) {
 	if deps.Identity == nil {
 		deps.Identity = func(string) (ect.Identity, bool) { return "", false }
 		deps.ByDID = func() bool { return false }
+	}
+	if deps.Refused == nil {
+		deps.Refused = func(context.Context, string, error) {}
 	}
 	if deps.ByDID == nil {
 		deps.ByDID = func() bool { return true }
@@ -123,8 +129,9 @@ type visit struct {
 	road    transport.Exchanger
 	agent   string
 	back    back
-	socket  *socket  // nil: the message was posted
-	header  []string // evidence beside the message
+	socket  *socket     // nil: the message was posted
+	refused func(error) // of a message in a socket: is told why it is answered with an error
+	header  []string    // evidence beside the message
 	wire    translators.Wire
 	message *canonical.Message
 	id      string          // of the message
@@ -407,6 +414,9 @@ func (v *visit) describe(ctx context.Context) {
 
 func (v *visit) fail(err error, evidence []string) {
 	p, said := problem.From(err), problem.Native(err)
+	if v.refused != nil {
+		v.refused(err)
+	}
 	v.back.advise(p)
 	if v.message != nil && v.message.Op == canonical.OpNative && said.Code == canonical.CodeNoMethod {
 		said = &canonical.Error{

@@ -140,7 +140,10 @@ func (s *socket) listen(ctx context.Context) {
 			_ = s.conn.Close(websocket.StatusUnsupportedData, "an envelope is a text")
 			return
 		}
-		v := &visit{d: s.d, road: s.road, agent: s.agent, back: s, socket: s, profile: ainp.SigDraft}
+		v := &visit{
+			d: s.d, road: s.road, agent: s.agent, back: s, socket: s, profile: ainp.SigDraft,
+			refused: func(err error) { s.d.deps.Refused(ctx, s.agent, err) },
+		}
 		if err := v.limit(ctx); err != nil {
 			v.fail(err, nil)
 			continue
