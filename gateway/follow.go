@@ -119,6 +119,36 @@ func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message
 	return x.seal(receipt, wire)
 }
 
+// acknowledged sends a message that has one answer, and returns that with what
+// testifies to it. An error of the agent is one here.
+func (g *Gateway) acknowledged(ctx context.Context, x *exchange, sealed transport.Sealed) (wire translators.Wire, m *canonical.Message, parents []ect.ID, err error) {
+	life := x.patience(ctx)
+	defer life.close()
+	reply, err := g.send(life.ctx, x, sealed) //nolint:contextcheck // it may outlive who waits
+	defer closeReply(reply)
+	if err != nil {
+		return wire, nil, nil, life.judge(x, err)
+	}
+	if m, parents, err = g.hear(ctx, x, reply); err == nil && m == nil {
+		err = &transport.BadReplyError{Agent: x.agent.Name, Reason: "it answers with a stream"}
+	}
+	if err == nil {
+		if refused, ok := m.Body.(*canonical.Error); ok {
+			err = refused
+		}
+	}
+	return reply.Wire, m, parents, err
+}
+
+// confirmed sends what is only acknowledged.
+func (x *exchange) confirmed(ctx context.Context, g *Gateway) error {
+	sealed, _, err := g.request(ctx, x)
+	if err == nil {
+		_, _, _, err = g.acknowledged(ctx, x, sealed)
+	}
+	return err
+}
+
 // abort ends the work at the agent, because nobody wants it any more. It is
 // done in the background, and only as well as it can be.
 func (r *run) abort() {

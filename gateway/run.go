@@ -376,12 +376,9 @@ func (r *run) refused(m *canonical.Message, e *canonical.Error) {
 
 // passing: what is refused for such a reason may be granted later.
 func passing(code canonical.Code) bool {
-	switch code {
-	case canonical.CodeRateLimited, canonical.CodeUnavailable, canonical.CodeTimeout, canonical.CodeInternal, canonical.CodeBadUpstream:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]canonical.Code{
+		canonical.CodeRateLimited, canonical.CodeUnavailable, canonical.CodeTimeout, canonical.CodeInternal, canonical.CodeBadUpstream,
+	}, code)
 }
 
 // learn keeps the agent's names for the work.
