@@ -47,6 +47,7 @@ func (g *Gateway) push(ctx context.Context, x *exchange) (transport.Answer, erro
 type webhook struct {
 	config canonical.PushConfig
 	saved  bool // it is on record
+	known  bool // and so was the work, before the message
 }
 
 // takeWebhook takes the settings out of a message: they are kept here once there is
@@ -107,6 +108,7 @@ func (g *Gateway) registerKnown(ctx context.Context, x *exchange) error {
 	if x.webhook == nil || x.webhook.saved || x.record == nil || x.record.Task.Status.State.Terminal() {
 		return nil
 	}
+	x.webhook.known = true
 	if err := g.registerPush(ctx, x, x.record); err != nil {
 		return err
 	}
