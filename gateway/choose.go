@@ -10,6 +10,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators"
@@ -349,12 +350,9 @@ func (g *Gateway) owned(ctx context.Context, x *exchange) error {
 		return &canonical.Error{Code: canonical.CodeBadParams, Message: "the message refers to too many tasks"}
 	}
 	for i, id := range at.ReferenceTasks {
-		rec, err := g.tasks.Load(ctx, x.keyOf(id))
+		rec, err := store.Known(g.tasks.Load(ctx, x.keyOf(id)))
 		if err != nil {
 			return err
-		}
-		if rec == nil {
-			return &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
 		}
 		if rec.TaskID != "" {
 			at.ReferenceTasks[i] = rec.TaskID

@@ -46,7 +46,8 @@
 //	              message begins, as soon as there is one, and the task is posted as it stands
 //	              then; one that comes with a message to a task is registered before the agent
 //	              is sent the message. An answer that is a message and no task has nothing to
-//	              register for, as in A2A itself. Progress of an agent's call is posted as an
+//	              register for, as in A2A itself. So that each change is posted, an agent that
+//	              streams is asked for a stream whatever its caller waits for. Progress of an agent's call is posted as an
 //	              update of the status, at most every 250 ms and then the last one
 //	takeover.go   goes on with that for a process that was lost; the first thing it posts is the whole
 //	              task. Nothing else is known of the changes that the lost one recorded and did not

@@ -95,10 +95,7 @@ func (x *exchange) reader() ect.Identity {
 // relay: both sides speak one protocol.
 // SLIM is two if its agents use the words of different ones.
 func (x *exchange) relay() bool {
-	if x.source.Info().Binding != x.dest.Info().Binding {
-		return false
-	}
-	return x.message == nil || x.kin()
+	return x.source.Info().Binding == x.dest.Info().Binding && (x.message == nil || x.kin())
 }
 
 // verbatim: both sides speak one version of it in one form, and what one says
@@ -252,19 +249,17 @@ func (g *Gateway) converse(ctx context.Context, x *exchange, sealed transport.Se
 		return transport.Answer{}, gone
 	}
 	message, parents, err := g.hear(ctx, x, reply)
-	if err != nil {
-		closeReply(reply)
-		life.close()
-		return transport.Answer{}, err
-	}
-	if x.wantsTask(message) {
+	if x.wantsTask(message) && err == nil {
 		life.close()
 		if sealed, err = g.asTask(ctx, x); err != nil {
 			return transport.Answer{}, err
 		}
 		return g.begin(ctx, x, sealed).answer(ctx)
 	}
-	if message, err = x.ownCard(message); err != nil {
+	if err == nil {
+		message, err = x.ownCard(message)
+	}
+	if err != nil {
 		closeReply(reply)
 		life.close()
 		return transport.Answer{}, err

@@ -79,6 +79,34 @@ func (r *run) look(ctx context.Context) error {
 	return nil
 }
 
+// recount hears the agent once more for a caller who gets one answer, where the agent
+// was asked for a stream on account of a webhook: the history that the answer has is
+// the agent's, and its events do not say all of it. Without that, it is what they said.
+func (r *run) recount(ctx context.Context) {
+	if !r.x.relay() || !r.x.posts() || r.result != nil || r.failure != nil || r.fold.Task() == nil || r.agent.TaskID == "" {
+		return
+	}
+	x := r.x.again()
+	asks := *r.x.message
+	asks.Op, x.message, x.requestID = canonical.OpTaskGet, &asks, r.x.requestID
+	sealed, err := r.g.inquire(ctx, x, asks.Op, &canonical.TaskQuery{ID: r.agent.TaskID})
+	if err != nil {
+		return
+	}
+	wire, m, parents, err := r.g.acknowledged(ctx, x, sealed)
+	if err != nil {
+		return
+	}
+	result, ok := m.Body.(*canonical.Result)
+	if !ok || result.Task == nil || result.Task.ID != r.agent.TaskID || !stream.Settled(result.Task.Status.State) {
+		return
+	}
+	if r.rename(result.Task); r.fold.Add(&canonical.Event{Task: result.Task}, r.own) == nil {
+		r.follows(parents)
+		r.hash(wire)
+	}
+}
+
 // interval is how long to wait between two looks: what the agent says, within reason.
 func (r *run) interval() time.Duration {
 	if task := r.fold.Task(); task != nil && task.Poll > 0 {
@@ -117,6 +145,36 @@ func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message
 		return transport.Sealed{}, err
 	}
 	return x.seal(receipt, wire)
+}
+
+// acknowledged sends a message that has one answer, and returns that with what
+// testifies to it. An error of the agent is one here.
+func (g *Gateway) acknowledged(ctx context.Context, x *exchange, sealed transport.Sealed) (wire translators.Wire, m *canonical.Message, parents []ect.ID, err error) {
+	life := x.patience(ctx)
+	defer life.close()
+	reply, err := g.send(life.ctx, x, sealed) //nolint:contextcheck // it may outlive who waits
+	defer closeReply(reply)
+	if err != nil {
+		return wire, nil, nil, life.judge(x, err)
+	}
+	if m, parents, err = g.hear(ctx, x, reply); err == nil && m == nil {
+		err = &transport.BadReplyError{Agent: x.agent.Name, Reason: "it answers with a stream"}
+	}
+	if err == nil {
+		if refused, ok := m.Body.(*canonical.Error); ok {
+			err = refused
+		}
+	}
+	return reply.Wire, m, parents, err
+}
+
+// confirmed sends what is only acknowledged.
+func (x *exchange) confirmed(ctx context.Context, g *Gateway) error {
+	sealed, _, err := g.request(ctx, x)
+	if err == nil {
+		_, _, _, err = g.acknowledged(ctx, x, sealed)
+	}
+	return err
 }
 
 // abort ends the work at the agent, because nobody wants it any more. It is
@@ -307,11 +365,7 @@ func (r *run) release(ctx context.Context, why *unchangedError) {
 	rec.Log, rec.Released = r.log, why.after
 	rec.Task.Status.At = r.g.Now()
 	rec.Task.Status.Message = stream.Failed(r.own, &canonical.Error{Message: why.Error()}).Status.Message
-	if err := r.g.tasks.SaveMerged(ctx, rec); err != nil {
-		r.unkept(ctx, err)
-		return
-	}
-	r.tellOthers(ctx)
+	r.saveLast(ctx)
 }
 
 // released is why the record's work is not followed any more; nil: it is, or has ended.

@@ -167,7 +167,7 @@ func (h *hearing) more(ctx context.Context, wants translators.News) (translators
 		own := h.own()
 		sealed, err := h.seal(ctx, own, one)
 		if err == nil {
-			_, err = h.g.acknowledged(ctx, own, sealed)
+			_, _, _, err = h.g.acknowledged(ctx, own, sealed)
 		}
 		if _, refused := errors.AsType[*canonical.Error](err); refused {
 			uris = slices.DeleteFunc(uris, func(u string) bool { return u == uri })

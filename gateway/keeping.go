@@ -117,7 +117,8 @@ func (r *run) waits() store.ResumeKind {
 }
 
 // note keeps up with what happened, if the run is on record: every change of
-// state, and what the agent calls its task, at once; other changes after saveEvery.
+// state, each status that is posted, and what the agent calls its task, at once; other
+// changes after saveEvery.
 // An agent that says again how its task stands changes nothing: the task keeps its
 // place on lists (A2A 1.0, ListTasks: what changed last comes first), and its record
 // is written only to let it live on.
@@ -128,7 +129,7 @@ func (r *run) note(ctx context.Context, s step) {
 	urgent := r.complete() || r.waits() != r.x.record.Resume || r.agent.TaskID != r.x.record.TaskID // by its name it can be asked about
 	for i := range s.events {
 		status := s.events[i].Status
-		urgent = urgent || status != nil && status.State != r.x.record.Task.Status.State
+		urgent = urgent || status != nil && (r.x.record.Pushes || status.State != r.x.record.Task.Status.State)
 	}
 	age := r.g.Now().Sub(r.saved)
 	switch {
@@ -205,6 +206,16 @@ func (r *run) tellOthers(ctx context.Context) {
 	}
 	r.g.pushes(ctx, r.x.record, events)
 	r.posted = &task
+}
+
+// registerNew registers the webhook of the message that began the work, and posts the
+// progress that is no part of the task.
+func (r *run) registerNew(ctx context.Context) error {
+	err := r.g.registerNew(ctx, r.x, r.x.record)
+	if err == nil && r.x.webhook != nil {
+		r.tellOthers(ctx)
+	}
+	return err
 }
 
 // handOver lets the work go on without its caller. If there is no room for it,
@@ -303,19 +314,28 @@ func (r *run) stops() []context.Context {
 
 // ended writes why the work ended before it was settled.
 func (r *run) ended(ctx context.Context, cause error) {
+	why := cause
+	if errors.Is(cause, errCanceled) {
+		r.abort()
+	} else if ctx.Err() != nil && !isUnchanged(cause) {
+		why = errStopped
+	}
+	r.forsake(context.WithoutCancel(ctx), why)
+	r.g.finishRun(ctx, r.x, cause)
+}
+
+// forsake writes why its caller is told no more of the work than an error.
+func (r *run) forsake(ctx context.Context, cause error) {
 	unchanged, stale := errors.AsType[*unchangedError](cause)
 	switch {
+	case !r.keeping:
 	case stale:
-		r.release(context.WithoutCancel(ctx), unchanged)
+		r.release(ctx, unchanged)
 	case errors.Is(cause, errCanceled):
-		r.abort()
 		r.mark(ctx, canonical.StateCanceled, "")
-	case ctx.Err() != nil:
-		r.lose(context.WithoutCancel(ctx), errStopped.Error())
 	default:
 		r.lose(ctx, problem.Native(cause).Message)
 	}
-	r.g.finishRun(ctx, r.x, cause)
 }
 
 // lose writes that it is not known how the work ended. An agent that has a task
@@ -349,7 +369,12 @@ func (r *run) mark(ctx context.Context, state canonical.State, why string) {
 		task.Status.Message = stream.Failed(r.own, &canonical.Error{Message: why}).Status.Message
 	}
 	rec.Task, rec.Log, rec.Saved, rec.Re, rec.Runner, rec.Follower, rec.Resume = task, r.log, nil, "", "", "", store.ResumeNone
-	if err := r.g.tasks.SaveMerged(ctx, rec); err != nil {
+	r.saveLast(ctx)
+}
+
+// saveLast writes the record as it stands, and posts what has changed.
+func (r *run) saveLast(ctx context.Context) {
+	if err := r.g.tasks.SaveMerged(ctx, r.x.record); err != nil {
 		r.unkept(ctx, err)
 		return
 	}

@@ -273,12 +273,7 @@ func (g *Gateway) spoken(x *exchange) (*canonical.Message, error) {
 
 // carried: discovery is answered from the directory (R8), and nobody answers a notice.
 func carried(op canonical.Op) bool {
-	switch op {
-	case canonical.OpDescribe, canonical.OpCapabilities, canonical.OpPing, canonical.OpNotice:
-		return false
-	default:
-		return true
-	}
+	return !slices.Contains([]canonical.Op{canonical.OpDescribe, canonical.OpCapabilities, canonical.OpPing, canonical.OpNotice}, op)
 }
 
 // decodeReply reads what an agent said: a reply, or an event of a stream.

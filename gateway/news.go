@@ -61,18 +61,11 @@ func (x *exchange) listens() bool {
 	return tells && x.message.Op == canonical.OpNative && len(x.wireID) == 0
 }
 
-// speaks reports whether the agent ever says something without being asked. To
-// listen to one that does not, or that cannot be reached, is no mistake.
-func (g *Gateway) speaks(ctx context.Context, x *exchange) bool {
+// asksIn reports whether the agent, which can be reached, asks in its replies, or else
+// in streams, where it may say something without being asked.
+func (g *Gateway) asksIn(ctx context.Context, x *exchange, replies bool) bool {
 	asker, ok := x.dest.(translators.Asker)
-	return ok && x.relay() && g.choose(ctx, x) == nil && asker.Asks(x.endpoint.Version, x.endpoint.Form) != translators.AskReply
-}
-
-// unasked: no agent of this revision asks in a stream. What answers such a question
-// is an answer said again, to one of ours, and has been taken.
-func (g *Gateway) unasked(ctx context.Context, x *exchange) bool {
-	asker, ok := x.dest.(translators.Asker)
-	return ok && x.relay() && g.choose(ctx, x) == nil && asker.Asks(x.endpoint.Version, x.endpoint.Form) == translators.AskReply
+	return ok && x.relay() && g.choose(ctx, x) == nil && (asker.Asks(x.endpoint.Version, x.endpoint.Form) == translators.AskReply) == replies
 }
 
 // news answers a request for news where the agent's revision asks for it in
@@ -359,7 +352,7 @@ func (g *Gateway) turnUp(ctx context.Context, x *exchange, asking *canonical.Nat
 	own.message = &m
 	sealed, err := g.sealOwn(ctx, own, &m)
 	if err == nil {
-		_, err = g.acknowledged(ctx, own, sealed)
+		_, _, _, err = g.acknowledged(ctx, own, sealed)
 	}
 	if _, refused := errors.AsType[*canonical.Error](err); refused {
 		return nil

@@ -22,13 +22,13 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 			return transport.Answer{}, err
 		}
 	}
-	if x.message.Op == canonical.OpAnswer && g.unasked(ctx, x) {
+	if x.message.Op == canonical.OpAnswer && g.asksIn(ctx, x, true) { // an answer said again, to a question of ours, which was taken
 		return transport.Answer{}, nil
 	}
 	if answer, done, err := g.news(ctx, x); done || err != nil {
 		return answer, err
 	}
-	if x.listens() && !g.speaks(ctx, x) {
+	if x.listens() && !g.asksIn(ctx, x, false) { // there is nothing to hear, which is no mistake
 		return transport.Answer{}, nil
 	}
 	if !x.relay() {

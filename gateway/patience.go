@@ -134,9 +134,16 @@ func (x *exchange) outcomeApart() bool {
 func (x *exchange) lasts() bool {
 	p := x.message.Preferences
 	if x.call.Agent == "" || x.relay() {
-		return x.call.Agent != "" && (p.Stream || x.tasking())
+		return x.call.Agent != "" && (p.Stream || x.tasking() || x.posts())
 	}
-	return p.Stream || p.NoWait || p.TaskOK
+	return p.Stream || p.NoWait || p.TaskOK || x.posts()
+}
+
+// posts: the message brings a webhook that is told each change, so that the agent is
+// heard at work whatever its caller waits for. An agent of the caller's own protocol
+// that does not stream shows no more than its answer.
+func (x *exchange) posts() bool {
+	return x.webhook != nil && x.message.Op == canonical.OpInvoke && (!x.relay() || x.described != nil && x.described.Streams)
 }
 
 // agentStreams is how the agent streams, callerStreams how the caller reads that.
@@ -165,7 +172,7 @@ func (x *exchange) streams() bool {
 	case x.call.Agent == "":
 		return false
 	case x.relay():
-		return x.message.Preferences.Stream
+		return x.message.Preferences.Stream || x.posts()
 	default:
 		return x.described != nil && x.described.Streams && x.agentStreams() == translators.StreamsTask
 	}

@@ -28,10 +28,7 @@ func (g *Gateway) push(ctx context.Context, x *exchange) (transport.Answer, erro
 	if !ok || g.Pushers[x.source.Info().Binding] == nil {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodePushUnsupported, Message: "no push notifications are sent here"}
 	}
-	rec, err := g.tasks.Load(ctx, x.keyOf(request.Config.TaskID))
-	if err == nil && rec == nil {
-		err = &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
-	}
+	rec, err := store.Known(g.tasks.Load(ctx, x.keyOf(request.Config.TaskID)))
 	if err != nil {
 		return transport.Answer{}, err
 	}
@@ -50,6 +47,7 @@ func (g *Gateway) push(ctx context.Context, x *exchange) (transport.Answer, erro
 type webhook struct {
 	config canonical.PushConfig
 	saved  bool // it is on record
+	known  bool // and so was the work, before the message
 }
 
 // takeWebhook takes the settings out of a message: they are kept here once there is
@@ -90,13 +88,17 @@ func (g *Gateway) registerNew(ctx context.Context, x *exchange, rec *store.Recor
 	if err := g.registerPush(ctx, x, rec); err != nil {
 		return err
 	}
+	return g.pushWhole(ctx, rec)
+}
+
+// pushWhole posts a task as it stands.
+func (g *Gateway) pushWhole(ctx context.Context, rec *store.Record) error {
 	task, err := g.present(rec)
-	if err != nil {
-		return err
+	if err == nil {
+		task.Output = nil
+		g.pushes(ctx, rec, []canonical.Event{{Task: task}})
 	}
-	task.Output = nil
-	g.pushes(ctx, rec, []canonical.Event{{Task: task}})
-	return nil
+	return err
 }
 
 // registerKnown registers the configuration of a message to a task that is on
@@ -106,6 +108,7 @@ func (g *Gateway) registerKnown(ctx context.Context, x *exchange) error {
 	if x.webhook == nil || x.webhook.saved || x.record == nil || x.record.Task.Status.State.Terminal() {
 		return nil
 	}
+	x.webhook.known = true
 	if err := g.registerPush(ctx, x, x.record); err != nil {
 		return err
 	}
@@ -141,21 +144,18 @@ func (g *Gateway) pushed(ctx context.Context, x *exchange, rec *store.Record, re
 			return nil, &problem.RecordingError{Err: err}
 		}
 		return &canonical.Done{}, nil
-	case canonical.VerbList:
+	default:
 		hooks, err := g.hooks(ctx, rec.Key)
 		list := &canonical.PushList{Configs: make([]canonical.PushConfig, len(hooks))}
 		for i := range hooks {
 			list.Configs[i] = hooks[i].PushConfig
 		}
-		return list, err
-	default:
-		hooks, err := g.hooks(ctx, rec.Key)
-		if err != nil {
-			return nil, err
+		if request.Verb == canonical.VerbList || err != nil {
+			return list, err
 		}
-		for i := range hooks {
-			if id := request.Config.ID; id == "" || hooks[i].ID == id { // A2A 0.3 section 7.6: the task alone may be named
-				return &hooks[i].PushConfig, nil
+		for i := range list.Configs {
+			if id := request.Config.ID; id == "" || list.Configs[i].ID == id { // A2A 0.3 section 7.6: the task alone may be named
+				return &list.Configs[i], nil
 			}
 		}
 		return nil, &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such push notification settings"}
@@ -317,15 +317,8 @@ func (g *Gateway) postAll(ctx context.Context, p *posting) error {
 	var errs []error
 	for len(hooks) > 0 { // a task has one caller, who may have spoken several versions
 		spoken := hooks[0].For.Version
-		var same, others []hook
-		for _, h := range hooks {
-			if h.For.Version == spoken {
-				same = append(same, h)
-			} else {
-				others = append(others, h)
-			}
-		}
-		errs = append(errs, g.postTo(ctx, p, same))
+		others := slices.DeleteFunc(slices.Clone(hooks), func(h hook) bool { return h.For.Version == spoken })
+		errs = append(errs, g.postTo(ctx, p, slices.DeleteFunc(hooks, func(h hook) bool { return h.For.Version != spoken })))
 		hooks = others
 	}
 	return errors.Join(errs...)

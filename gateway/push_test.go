@@ -277,7 +277,9 @@ func TestPush_TwoQuestions(t *testing.T) {
 		return strings.Replace(wholeTask("INPUT_REQUIRED", ""), `"state":"TASK_STATE_INPUT_REQUIRED"`,
 			`"state":"TASK_STATE_INPUT_REQUIRED","message":{"messageId":"q","role":"ROLE_AGENT","parts":[{"text":"`+text+`"}]}`, 1)
 	}
-	play(t, map[string][]scene{invoking: {{reply: ask("first?")}, {reply: ask("second?")}, {reply: wholeTask("COMPLETED", oneArt)}}}, func(s *stage) {
+	play(t, map[string][]scene{
+		streaming: {{reply: ask("first?")}}, invoking: {{reply: ask("second?")}, {reply: wholeTask("COMPLETED", oneArt)}},
+	}, func(s *stage) {
 		t := s.t
 		s.ask(t, s, s.a2a(invoking, withHook(saying, "one", "")))
 		for range 2 {
@@ -296,7 +298,7 @@ func TestPush_TwoQuestions(t *testing.T) {
 func TestPush_AgentTaskGoesOnAfterTheAnswer(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{
-		invoking:  {{reply: wholeTask("INPUT_REQUIRED", "")}, {reply: wholeTask("WORKING", "")}},
+		streaming: {{reply: wholeTask("INPUT_REQUIRED", "")}}, invoking: {{reply: wholeTask("WORKING", "")}},
 		following: {{events: []string{wholeTask("WORKING", ""), artifact("done it"), status("COMPLETED", "")}, end: io.EOF}},
 	}, func(s *stage) {
 		t := s.t
@@ -313,7 +315,7 @@ func TestPush_AgentTaskGoesOnAfterTheAnswer(t *testing.T) {
 // task (A2A 1.0, section 3.1.1), so nothing is registered or posted.
 func TestPush_MessageInPlaceOfATask(t *testing.T) {
 	t.Parallel()
-	play(t, map[string][]scene{invoking: {{reply: result(`{"message":{"messageId":"r","role":"ROLE_AGENT","parts":[{"text":"hello"}]}}`)}}}, func(s *stage) {
+	play(t, map[string][]scene{streaming: {{reply: result(`{"message":{"messageId":"r","role":"ROLE_AGENT","parts":[{"text":"hello"}]}}`)}}}, func(s *stage) {
 		t := s.t
 		if got := string(s.ask(t, s, s.a2a(invoking, withHook(saying, "one", ""))).Wire.Body); !strings.Contains(got, "hello") {
 			t.Errorf("the answer is %s", got)
@@ -419,7 +421,7 @@ func TestPush_PausedTaskOfALostReplica(t *testing.T) {
 func TestPush_ConfigurationLivesAsLongAsItsTask(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{
-		invoking: {{reply: wholeTask("INPUT_REQUIRED", "")}, {reply: wholeTask("COMPLETED", "")}}, looking: {{reply: result(taskOf("INPUT_REQUIRED", ""))}},
+		streaming: {{reply: wholeTask("INPUT_REQUIRED", "")}}, invoking: {{reply: wholeTask("COMPLETED", "")}}, looking: {{reply: result(taskOf("INPUT_REQUIRED", ""))}},
 	}, func(s *stage) {
 		t := s.t
 		if err := s.TakeOver(); err != nil {

@@ -262,11 +262,7 @@ func (g *Gateway) cancelAsked(ctx context.Context, x *exchange, rec *store.Recor
 			Op: canonical.OpTaskCancel, Phase: canonical.PhaseRequest, Body: &canonical.TaskQuery{ID: rec.TaskID}, Conversation: rec.AgentNames(),
 			Correlation: x.message.Correlation, Preferences: x.message.Preferences, Origin: x.message.Origin, Trace: x.message.Trace,
 		}
-		sealed, _, err := g.request(ctx, stop)
-		if err != nil {
-			return transport.Answer{}, err
-		}
-		if _, err := g.acknowledged(ctx, stop, sealed); err != nil {
+		if err := stop.confirmed(ctx, g); err != nil {
 			return transport.Answer{}, err
 		}
 	}

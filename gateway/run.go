@@ -37,7 +37,7 @@ type run struct {
 	result  *canonical.Result  // the reply that ended it
 	other   *canonical.Message // the reply that ended it, if it was no result
 	whole   *translators.Wire  // the reply itself, if it was one message and no stream
-	message *canonical.Message // and what it says
+	message *canonical.Message // what was said last
 	failure *canonical.Message // the error that did
 	ask     *canonical.Ask     // what the agent's open stream waits for
 	asks    []*canonical.Ask   // and what it asks beside that
@@ -262,10 +262,10 @@ func (r *run) hear(ctx context.Context, h heard) (step, bool, error) {
 		return step{}, false, unproven
 	}
 	s := step{events: events, losses: message.Losses}
-	if event {
+	if r.message = message; event {
 		s.wire = &wire
 	} else {
-		r.over, r.whole, r.message = true, &wire, message
+		r.over, r.whole = true, &wire
 	}
 	return s, true, err
 }
@@ -376,12 +376,9 @@ func (r *run) refused(m *canonical.Message, e *canonical.Error) {
 
 // passing: what is refused for such a reason may be granted later.
 func passing(code canonical.Code) bool {
-	switch code {
-	case canonical.CodeRateLimited, canonical.CodeUnavailable, canonical.CodeTimeout, canonical.CodeInternal, canonical.CodeBadUpstream:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]canonical.Code{
+		canonical.CodeRateLimited, canonical.CodeUnavailable, canonical.CodeTimeout, canonical.CodeInternal, canonical.CodeBadUpstream,
+	}, code)
 }
 
 // learn keeps the agent's names for the work.

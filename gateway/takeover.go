@@ -176,14 +176,8 @@ func (g *Gateway) adopt(ctx context.Context, w *watched, rec *store.Record) erro
 	if err != nil || rec == nil {
 		return err
 	}
-	task, err := g.present(rec)
-	if err != nil {
+	if err := g.pushWhole(ctx, rec); err != nil || rec.Task.Status.State.Terminal() {
 		return err
-	}
-	task.Output = nil
-	g.pushes(ctx, rec, []canonical.Event{{Task: task}})
-	if task.Status.State.Terminal() {
-		return nil
 	}
 	x, err := g.standIn(w.principal, rec)
 	if err != nil { // also where its caller may not call any more: then it is not told any more

@@ -28,10 +28,7 @@ func (g *Gateway) task(ctx context.Context, x *exchange) (transport.Answer, erro
 	if !ok {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "this cannot be asked about a task"}
 	}
-	rec, err := g.tasks.Load(ctx, x.keyOf(query.ID))
-	if err == nil && rec == nil {
-		err = &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
-	}
+	rec, err := store.Known(g.tasks.Load(ctx, x.keyOf(query.ID)))
 	if err != nil {
 		return transport.Answer{}, err
 	}
@@ -134,42 +131,15 @@ func (r *run) subscribe(ctx context.Context) (transport.Answer, error) {
 // cancelApart cancels a task of an agent that only acknowledges that, and answers
 // with how the task stands then (reference, task, poll, cancel).
 func (g *Gateway) cancelApart(ctx context.Context, x *exchange) (transport.Answer, error) {
-	sealed, _, err := g.request(ctx, x)
-	if err != nil {
-		return transport.Answer{}, err
-	}
-	if _, err := g.acknowledged(ctx, x, sealed); err != nil {
+	if err := x.confirmed(ctx, g); err != nil {
 		return transport.Answer{}, err
 	}
 	x.message.Op = canonical.OpTaskGet
-	sealed, err = g.inquire(ctx, x, x.message.Op, x.message.Body)
+	sealed, err := g.inquire(ctx, x, x.message.Op, x.message.Body)
 	if err != nil {
 		return transport.Answer{}, err
 	}
 	return g.converse(g.lifetime(ctx, x), x, sealed)
-}
-
-// acknowledged sends what is only acknowledged; an error of the agent is one
-// here. What it returns is what testifies to the acknowledgement.
-func (g *Gateway) acknowledged(ctx context.Context, x *exchange, sealed transport.Sealed) ([]ect.ID, error) {
-	life := x.patience(ctx)
-	defer life.close()
-	reply, err := g.send(life.ctx, x, sealed) //nolint:contextcheck // it may outlive who waits
-	defer closeReply(reply)
-	if err != nil {
-		return nil, life.judge(x, err)
-	}
-	m, parents, err := g.hear(ctx, x, reply)
-	if err != nil {
-		return nil, err
-	}
-	if m == nil {
-		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "it answers with a stream"}
-	}
-	if refused, ok := m.Body.(*canonical.Error); ok {
-		return nil, refused
-	}
-	return parents, nil
 }
 
 // update gives answers to an agent's task that takes them apart from calls (MCP,
@@ -187,7 +157,7 @@ func (g *Gateway) update(ctx context.Context, x *exchange, rec *store.Record, an
 	if err != nil {
 		return transport.Answer{}, err
 	}
-	parents, err := g.acknowledged(ctx, x, sealed)
+	_, _, parents, err := g.acknowledged(ctx, x, sealed)
 	if err != nil {
 		return transport.Answer{}, err
 	}
@@ -220,7 +190,7 @@ func (r *run) order(ctx context.Context, op canonical.Op, answers []canonical.An
 	own := r.x.again()
 	said := *r.x.message
 	said.Op, own.message, own.requestID = op, &said, r.x.requestID
-	_, err = r.g.acknowledged(ctx, own, sealed)
+	_, _, _, err = r.g.acknowledged(ctx, own, sealed)
 	return err
 }
 
@@ -235,14 +205,10 @@ func (g *Gateway) held(ctx context.Context, x *exchange, rec *store.Record, quer
 	named := *query
 	named.ID = rec.TaskID
 	x.message.Body, x.message.Conversation.TaskID = &named, rec.AgentTaskOf(x.message)
-	sealed, _, err := g.request(ctx, x)
-	if err != nil {
+	if err := x.confirmed(ctx, g); err != nil {
 		return transport.Answer{}, err
 	}
-	if _, err := g.acknowledged(ctx, x, sealed); err != nil {
-		return transport.Answer{}, err
-	}
-	rec, err = g.untilEnd(ctx, x, rec)
+	rec, err := g.untilEnd(ctx, x, rec)
 	if err != nil {
 		return transport.Answer{}, err
 	}
@@ -329,11 +295,7 @@ func (g *Gateway) endWaiting(ctx context.Context, rec *store.Record) (*store.Rec
 		g.pushes(ctx, rec, stream.Diff(&before, &rec.Task))
 		return rec, nil
 	}
-	now, err := g.tasks.Load(ctx, rec.Key)
-	if err == nil && now == nil {
-		err = &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
-	}
-	return now, err
+	return store.Known(g.tasks.Load(ctx, rec.Key))
 }
 
 // untilEnd waits a little for the end of what was canceled.

@@ -93,7 +93,7 @@ func (r *run) single() bool { return r.said.Count() == 1 && r.whole != nil }
 // open signs the ECT that opens the stream, and puts the work on record.
 func (t *telling) open(ctx context.Context) error {
 	r := t.run
-	if err := t.enroll(ctx); err != nil {
+	if err := r.enroll(ctx); err != nil {
 		return err
 	}
 	id, err := r.g.mark(ctx, r.x, marked{state: "open", parents: r.parents})
@@ -103,15 +103,14 @@ func (t *telling) open(ctx context.Context) error {
 
 // enroll puts the work on record as soon as it has a name: before its caller
 // hears that, and may ask about it.
-func (t *telling) enroll(ctx context.Context) error {
-	r := t.run
+func (r *run) enroll(ctx context.Context) error {
 	if r.guest || r.keeping || r.own.TaskID == "" || r.x.callerStreams() != translators.StreamsTask {
 		return nil
 	}
 	if err := r.keep(ctx, true); err != nil {
 		return err
 	}
-	return r.g.registerNew(ctx, r.x, r.x.record)
+	return r.registerNew(ctx)
 }
 
 // Next is the caller's next event.
@@ -173,7 +172,7 @@ func (t *telling) inquires() bool {
 // take tells what the agent said.
 func (t *telling) take(ctx context.Context, s step) error {
 	r := t.run
-	if err := t.enroll(ctx); err != nil {
+	if err := r.enroll(ctx); err != nil {
 		return err
 	}
 	r.note(ctx, s)
@@ -386,22 +385,14 @@ func (t *telling) fail(ctx context.Context, cause error) {
 	r := t.run
 	ctx = context.WithoutCancel(ctx)
 	canceled := errors.Is(cause, errCanceled)
-	unchanged, stale := errors.AsType[*unchangedError](cause)
-	switch {
-	case r.keeping && stale:
-		r.release(ctx, unchanged)
-	case r.keeping && canceled:
-		r.mark(ctx, canonical.StateCanceled, "")
-	case r.keeping:
-		r.lose(ctx, problem.Native(cause).Message)
-	}
+	r.forsake(ctx, cause)
 	if canceled && t.canceled() == nil {
 		cause = nil // it is what its caller wanted
 	} else if wire, err := r.g.refusal(r.x, cause); err == nil {
 		t.queued(wire)
 	}
 	t.finish(ctx, cause)
-	if r.keeping && stale { // its caller may ask about the task, or cancel it
+	if r.keeping && isUnchanged(cause) { // its caller may ask about the task, or cancel it
 		r.stop()
 		return
 	}

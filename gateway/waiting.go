@@ -23,7 +23,7 @@ func (r *run) answer(ctx context.Context) (transport.Answer, error) {
 	switch {
 	case tasking && p.TaskOK:
 		return r.promise(ctx)
-	case p.Stream, r.x.relay() && !tasking:
+	case p.Stream, r.x.relay() && !tasking && !r.x.posts():
 		return r.tell(ctx)
 	case p.NoWait, p.TaskOK:
 		return r.promise(ctx)
@@ -34,24 +34,73 @@ func (r *run) answer(ctx context.Context) (transport.Answer, error) {
 
 // wait answers once the work is settled.
 func (r *run) wait(ctx context.Context) (transport.Answer, error) {
-	err := r.settle(ctx, r.x.endpoint.Timeout)
+	err := r.hearOut(ctx)
 	switch {
 	case err == nil && r.asked() && r.x.asking() == translators.AskStream:
 		return r.tell(ctx)
 	case err == nil:
+		r.recount(ctx)
 		return r.close(ctx)
 	case (errors.Is(err, errPatience) || isUnchanged(err)) && r.agent.TaskID != "" && r.x.asking() != translators.AskTask && !r.x.tasking():
 		r.left = true
 		return r.close(ctx) // it goes on at the agent, and can be asked about
+	case errors.Is(err, errPatience) && r.agent.TaskID != "" && r.enrolled(): // and its webhook is told how it ends
+		r.stop()
+		r.lose(ctx, "")
+		r.g.attend(ctx, r.x, r.x.record)
+		return transport.Answer{}, r.late(err)
+	}
+	return transport.Answer{}, r.drop(ctx, r.late(err))
+}
+
+// enrolled: the work is on record for the webhook of this message, and what has come of
+// the message was put there. A question that was answered in vain is put back elsewhere.
+func (r *run) enrolled() bool {
+	return r.keeping && r.x.posts() && (!r.x.webhook.known || r.said.Count() > 0)
+}
+
+// drop ends work of which its caller is told an error.
+func (r *run) drop(ctx context.Context, cause error) error {
+	if r.enrolled() {
+		r.forsake(context.WithoutCancel(ctx), r.g.stopCause(r.x, cause))
 	}
 	r.abort()
-	return transport.Answer{}, r.late(err)
+	return cause
 }
 
 // late says whose fault it is that nothing came.
 func (r *run) late(err error) error {
 	if errors.Is(err, errPatience) {
 		return &transport.TimeoutError{Agent: r.x.agent.Name, After: r.x.endpoint.Timeout}
+	}
+	return err
+}
+
+// hearOut hears the agent for a caller who waits. What a webhook is to be told goes on
+// record meanwhile, also if the agent is silent for long.
+func (r *run) hearOut(ctx context.Context) error {
+	limit := r.x.endpoint.Timeout
+	if r.x.posts() {
+		if err := r.settle(ctx, grace); !errors.Is(err, errPatience) {
+			return err
+		}
+		if err := r.enroll(ctx); err != nil {
+			return err
+		}
+		limit -= grace
+	}
+	return r.settle(ctx, limit)
+}
+
+// hearBriefly does so for a caller who does not wait. An agent that is heard at work in
+// place of its answer at once is heard until it names its task.
+func (r *run) hearBriefly(ctx context.Context) error {
+	if !r.x.relay() || !r.x.posts() {
+		return r.settle(ctx, promptly)
+	}
+	err := r.settle(ctx, r.x.endpoint.Timeout)
+	if r.own.TaskID == "" {
+		err = r.late(err)
 	}
 	return err
 }
@@ -64,11 +113,30 @@ func (r *run) settle(ctx context.Context, limit time.Duration) error {
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+		if err == nil {
+			r.unheard(s)
+			err = r.report(ctx, s)
+		}
 		if err != nil {
 			return err
 		}
-		r.unheard(s)
 	}
+}
+
+// report puts on record what a webhook is to be told. What has ended before there was
+// a record is posted with the answer. errPatience: the caller is to be told now of the
+// task, as the agent would have told it.
+func (r *run) report(ctx context.Context, s step) error {
+	if !r.x.posts() || r.complete() && !r.keeping {
+		return nil
+	}
+	if err := r.enroll(ctx); err != nil {
+		return err
+	}
+	if r.note(ctx, s); r.x.relay() && r.x.message.Preferences.NoWait && r.keeping && !r.settled() {
+		return errPatience
+	}
+	return nil
 }
 
 // unheard keeps what is lost of a step that its caller is not told as it comes.
@@ -86,15 +154,14 @@ func unlogged(events []canonical.Event) []canonical.Loss {
 // promise answers with the result if it is there at once, else with the task. Who
 // insists on a task gets one that may have ended.
 func (r *run) promise(ctx context.Context) (transport.Answer, error) {
-	err := r.settle(ctx, promptly)
+	err := r.hearBriefly(ctx)
 	r.held = r.x.tasking()
 	ended := err == nil && !(r.held && r.asked())
 	if ended && (r.failure != nil || !r.x.insists()) {
 		return r.close(ctx)
 	}
 	if err != nil && !errors.Is(err, errPatience) {
-		r.abort()
-		return transport.Answer{}, err
+		return transport.Answer{}, r.drop(ctx, err)
 	}
 	if r.own.TaskID == "" {
 		r.own = canonical.Conversation{TaskID: r.g.NewID(), ContextID: r.x.message.Conversation.ContextID}
@@ -103,14 +170,12 @@ func (r *run) promise(ctx context.Context) (transport.Answer, error) {
 		r.abort()
 		return transport.Answer{}, err
 	}
-	if err := r.g.registerNew(ctx, r.x, r.x.record); err != nil {
-		r.mark(ctx, canonical.StateFailed, problem.Native(err).Message)
-		r.abort()
-		return transport.Answer{}, err
+	var answer transport.Answer
+	if err = r.registerNew(ctx); err == nil {
+		answer, err = r.reply(ctx, &canonical.Message{
+			Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Body: &canonical.Result{Task: r.x.record.Brief()},
+		})
 	}
-	answer, err := r.reply(ctx, &canonical.Message{
-		Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Body: &canonical.Result{Task: r.x.record.Brief()},
-	})
 	if err != nil {
 		r.mark(ctx, canonical.StateFailed, problem.Native(err).Message)
 		r.abort()
@@ -174,7 +239,9 @@ func (r *run) outcome(ctx context.Context) (*canonical.Message, error) {
 		}
 	default:
 		m.Body = r.final()
-		m.Losses = chunksJoined(r.fold.Joined())
+		if m.Losses = chunksJoined(r.fold.Joined()); r.message != nil && r.x.posts() {
+			m.From = r.message.From // as in the answer of one that is not heard at work
+		}
 	}
 	return m, nil
 }

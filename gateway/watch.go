@@ -64,32 +64,27 @@ func (g *Gateway) changed(ctx context.Context, x *exchange, rec *store.Record, l
 // tellRecord answers with how work stands on record: as one reply, or as a
 // stream of what changes.
 func (g *Gateway) tellRecord(ctx context.Context, x *exchange, rec *store.Record, streaming bool) (transport.Answer, error) {
-	parents := x.behind(rec)
-	if len(parents) == 0 {
-		parents = x.parents
-	}
 	if !streaming {
 		m, err := g.answerOf(x, rec)
 		if err != nil {
 			return transport.Answer{}, err
 		}
 		m.Conversation, m.Correlation.WireID = rec.CallerNames(), x.wireID
-		l := g.toCaller(x, m, parents)
+		l := g.toCaller(x, m, x.since(rec))
 		l.input = rec.Input
 		wire, _, err := g.leg(ctx, x, l)
 		return x.answer(wire), g.unsaid(ctx, x, m, err)
 	}
 	w := &watching{g: g, x: x, rec: rec}
-	w.left, w.depart = context.WithCancel(context.Background())
-	opening, err := g.mark(ctx, x, marked{state: "open", parents: parents})
-	if err != nil {
-		return transport.Answer{}, err
+	return w.begin(ctx, func(context.Context) error { return w.first() })
+}
+
+// since is what testifies to work on record, else what its caller sent.
+func (x *exchange) since(rec *store.Record) []ect.ID {
+	if parents := x.behind(rec); len(parents) > 0 {
+		return parents
 	}
-	w.opening = opening
-	if err := w.first(); err != nil {
-		return transport.Answer{}, err
-	}
-	return transport.Answer{Events: w, Evidence: x.issued, Losses: x.losses, Notice: notice(x.agent.Lifecycle)}, nil
+	return x.parents
 }
 
 // answerOf is what a record says, or why the work failed: whoever asks for the
@@ -170,6 +165,19 @@ type watching struct {
 }
 
 var _ transport.Events = (*watching)(nil)
+
+// begin opens the stream with what is queued first.
+func (w *watching) begin(ctx context.Context, first func(context.Context) error) (answer transport.Answer, err error) {
+	g, x := w.g, w.x
+	w.left, w.depart = context.WithCancel(context.Background())
+	if w.opening, err = g.mark(ctx, x, marked{state: "open", parents: x.since(w.rec)}); err != nil {
+		return answer, err
+	}
+	if err := first(ctx); err != nil {
+		return answer, err
+	}
+	return transport.Answer{Events: w, Evidence: x.issued, Losses: x.losses, Notice: notice(x.agent.Lifecycle)}, nil
+}
 
 // first queues the whole task.
 func (w *watching) first() error {
@@ -369,21 +377,8 @@ func (g *Gateway) outcomeOf(ctx context.Context, x *exchange, rec *store.Record)
 	if rec.Task.Status.State.Terminal() {
 		return g.tellRecord(ctx, x, rec, false)
 	}
-	parents := x.behind(rec)
-	if len(parents) == 0 {
-		parents = x.parents
-	}
 	w := &watching{g: g, x: x, rec: rec, round: -1, asks: true}
-	w.left, w.depart = context.WithCancel(context.Background())
-	opening, err := g.mark(ctx, x, marked{state: "open", parents: parents})
-	if err != nil {
-		return transport.Answer{}, err
-	}
-	w.opening = opening
-	if err := w.interview(ctx); err != nil {
-		return transport.Answer{}, err
-	}
-	return transport.Answer{Events: w, Evidence: x.issued, Losses: x.losses, Notice: notice(x.agent.Lifecycle)}, nil
+	return w.begin(ctx, w.interview)
 }
 
 // interview asks what is open and was not asked yet, else waits for what happens;

@@ -26,6 +26,7 @@ import (
 // a tool for every word.
 //
 //	stream   two steps, then a result that comes in two pieces (one, in MCP)
+//	steps    five steps, then a result (A2A)
 //	slow     works until the test lets it go on
 //	hold     works until it is canceled
 //	free     lets the job of that name go on
@@ -330,6 +331,11 @@ func (w worker) work(ctx context.Context, ec *a2asrv.ExecutorContext, word, rest
 			second := a2a.NewArtifactUpdateEvent(ec, first.Artifact.ID, a2a.NewTextPart("whole"))
 			second.Artifact.Name, second.LastChunk = "report", true
 			say(status(a2a.TaskStateWorking, "one"), status(a2a.TaskStateWorking, "two"), first, second, done)
+		case word == "steps":
+			for i := range 5 {
+				say(status(a2a.TaskStateWorking, "step "+strconv.Itoa(i+1)))
+			}
+			say(result("made", a2a.NewTextPart("made")), done)
 		case word == "slow", word == "hold", word == "late":
 			w.mu.Lock()
 			w.tasks[ec.TaskID] = rest

@@ -101,12 +101,7 @@ const (
 
 // Terminal reports whether no further change can come.
 func (s State) Terminal() bool {
-	switch s {
-	case StateCompleted, StateFailed, StateRejected, StateCanceled:
-		return true
-	default:
-		return false
-	}
+	return s == StateCompleted || s == StateFailed || s == StateRejected || s == StateCanceled
 }
 
 // Task is a snapshot of a piece of work.

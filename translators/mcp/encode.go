@@ -138,12 +138,7 @@ func (e *encoder) request() (translators.Wire, error) {
 
 // tasking: whoever asks about a task declares that it knows of tasks.
 func tasking(op canonical.Op) bool {
-	switch op {
-	case canonical.OpTaskGet, canonical.OpTaskCancel, canonical.OpTaskAnswer:
-		return true
-	default:
-		return false
-	}
+	return op == canonical.OpTaskGet || op == canonical.OpTaskCancel || op == canonical.OpTaskAnswer
 }
 
 // params closes a level that may be absent altogether.

@@ -37,6 +37,14 @@ func (e *endedError) Unwrap() error {
 // ErrEnded: a task that has ended takes nothing more.
 var ErrEnded = &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the task has ended"}
 
+// Known is what [Store.Load] returned; its caller is told of a task that is not there.
+func Known(rec *Record, err error) (*Record, error) {
+	if err == nil && rec == nil {
+		err = &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no such task"}
+	}
+	return rec, err
+}
+
 // Conflict: other requests changed the task each time that it was to be saved.
 func Conflict() error {
 	return &problem.ConflictError{Reason: "the task was changed by another request: read it and try again"}
