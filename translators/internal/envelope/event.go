@@ -234,27 +234,15 @@ func noticeFields() []field {
 
 // content is a turn that may be absent.
 func content(name string, code canonical.LossCode, path string, at func(*canonical.Message) **canonical.Content) field {
-	return field{
-		name: name, losses: one(code, path),
-		get: func(m *canonical.Message) json.RawMessage {
-			if p := at(m); p != nil && *p != nil {
-				return profile.WriteContent(*p)
-			}
+	return member(name, code, path, at, func(c *canonical.Content) json.RawMessage {
+		if c == nil {
 			return nil
-		},
-		set: func(m *canonical.Message, raw json.RawMessage) bool {
-			p := at(m)
-			if p == nil {
-				return false
-			}
-			if *p = nil; raw == nil {
-				return true
-			}
-			c, ok := profile.ReadContent(raw)
-			*p = &c
-			return ok
-		},
-	}
+		}
+		return profile.WriteContent(c)
+	}, func(raw json.RawMessage) (*canonical.Content, bool) {
+		c, ok := profile.ReadContent(raw)
+		return &c, ok
+	})
 }
 
 func getArtifactUpdate(m *canonical.Message) json.RawMessage {

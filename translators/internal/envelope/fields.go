@@ -84,52 +84,51 @@ func one(code canonical.LossCode, path string) func(*canonical.Message) []canoni
 	}
 }
 
-// text is a string member; at answers nil where the message has no such member.
-func text(name string, code canonical.LossCode, path string, at func(*canonical.Message) *string) field {
+// member is a field that is a member of the message; at answers nil where the message has
+// no such member. write answers nil for what need not be said; what is not said is zero.
+func member[T any](
+	name string, code canonical.LossCode, path string, at func(*canonical.Message) *T,
+	write func(T) json.RawMessage, read func(json.RawMessage) (T, bool),
+) field {
 	return field{
 		name: name, losses: one(code, path),
 		get: func(m *canonical.Message) json.RawMessage {
-			if p := at(m); p != nil && *p != "" {
-				return rawjson.Quote(*p)
+			if p := at(m); p != nil {
+				return write(*p)
 			}
 			return nil
 		},
-		set: func(m *canonical.Message, raw json.RawMessage) bool {
+		set: func(m *canonical.Message, raw json.RawMessage) (ok bool) {
 			p := at(m)
 			if p == nil {
 				return false
 			}
-			if raw == nil {
-				*p = ""
-				return true
+			var value T
+			if ok = true; raw != nil {
+				value, ok = read(raw)
 			}
-			value, ok := rawjson.Unquote(raw)
 			*p = value
-			return ok && value != ""
+			return ok
 		},
 	}
 }
 
+// text is a string that is not empty.
+func text(name string, code canonical.LossCode, path string, at func(*canonical.Message) *string) field {
+	return member(name, code, path, at, func(value string) json.RawMessage {
+		if value == "" {
+			return nil
+		}
+		return rawjson.Quote(value)
+	}, func(raw json.RawMessage) (string, bool) {
+		value, ok := rawjson.Unquote(raw)
+		return value, ok && value != ""
+	})
+}
+
 // texts is a list of strings.
 func texts(name string, code canonical.LossCode, path string, at func(*canonical.Message) *[]string) field {
-	return field{
-		name: name, losses: one(code, path),
-		get: func(m *canonical.Message) json.RawMessage {
-			if p := at(m); p != nil && len(*p) > 0 {
-				return stringList(*p)
-			}
-			return nil
-		},
-		set: func(m *canonical.Message, raw json.RawMessage) bool {
-			p := at(m)
-			if p == nil {
-				return false
-			}
-			values, ok := readStrings(raw)
-			*p = values
-			return ok
-		},
-	}
+	return member(name, code, path, at, stringList, readStrings)
 }
 
 // among narrows a text field to values that exist.
@@ -143,6 +142,9 @@ func among[T ~string](f field, values ...T) field {
 }
 
 func stringList(values []string) json.RawMessage {
+	if len(values) == 0 {
+		return nil
+	}
 	list := make([]json.RawMessage, len(values))
 	for i, value := range values {
 		list[i] = rawjson.Quote(value)
@@ -171,69 +173,32 @@ func Array(values []json.RawMessage) json.RawMessage {
 
 // raws is a member that is JSON already.
 func raws(name string, code canonical.LossCode, path string, at func(*canonical.Message) *json.RawMessage) field {
-	return field{
-		name: name, losses: one(code, path),
-		get: func(m *canonical.Message) json.RawMessage {
-			if p := at(m); p != nil {
-				return *p
-			}
-			return nil
-		},
-		set: func(m *canonical.Message, raw json.RawMessage) bool {
-			p := at(m)
-			if p != nil {
-				*p = raw
-			}
-			return p != nil
-		},
-	}
+	same := func(raw json.RawMessage) json.RawMessage { return raw }
+	return member(name, code, path, at, same, func(raw json.RawMessage) (json.RawMessage, bool) { return raw, true })
 }
 
 // flag is a boolean.
 func flag(name string, code canonical.LossCode, path string, at func(*canonical.Message) *bool) field {
-	return field{
-		name: name, losses: one(code, path),
-		get: func(m *canonical.Message) json.RawMessage {
-			if p := at(m); p != nil && *p {
-				return json.RawMessage("true")
-			}
+	return member(name, code, path, at, func(is bool) json.RawMessage {
+		if !is {
 			return nil
-		},
-		set: func(m *canonical.Message, raw json.RawMessage) bool {
-			p := at(m)
-			if p != nil {
-				*p = raw != nil
-			}
-			return p != nil && (raw == nil || string(raw) == "true")
-		},
-	}
+		}
+		return json.RawMessage("true")
+	}, func(raw json.RawMessage) (is, ok bool) { return true, string(raw) == "true" })
 }
 
 // moment is a time in RFC 3339.
 func moment(name string, code canonical.LossCode, path string, at func(*canonical.Message) *time.Time) field {
-	return field{
-		name: name, losses: one(code, path),
-		get: func(m *canonical.Message) json.RawMessage {
-			if p := at(m); p != nil && !p.IsZero() {
-				return rawjson.Quote(p.UTC().Format(time.RFC3339Nano))
-			}
+	return member(name, code, path, at, func(when time.Time) json.RawMessage {
+		if when.IsZero() {
 			return nil
-		},
-		set: func(m *canonical.Message, raw json.RawMessage) bool {
-			p := at(m)
-			if p == nil {
-				return false
-			}
-			*p = time.Time{}
-			if raw == nil {
-				return true
-			}
-			said, _ := rawjson.Unquote(raw)
-			when, err := time.Parse(time.RFC3339Nano, said)
-			*p = when.UTC()
-			return err == nil && !when.IsZero()
-		},
-	}
+		}
+		return rawjson.Quote(when.UTC().Format(time.RFC3339Nano))
+	}, func(raw json.RawMessage) (time.Time, bool) {
+		text, _ := rawjson.Unquote(raw)
+		when, err := time.Parse(time.RFC3339Nano, text)
+		return when.UTC(), err == nil && !when.IsZero()
+	})
 }
 
 // exts is the extensions of one level, for other bindings than own.

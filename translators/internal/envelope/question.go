@@ -33,9 +33,9 @@ func questionFields() []field {
 		text("pending_state", canonical.LossRequestState, "/body/pending/state", of(pending, func(p *canonical.Pending) *string { return &p.State })),
 		text("request_state", canonical.LossRequestState, "/body/state", of(body[canonical.Invoke], func(i *canonical.Invoke) *string { return &i.State })),
 		made("answers", getAnswers, setAnswers, one(canonical.LossElicitation, "/body/answers")),
-		made("ttl_ns", getTTL, setTTL, one(canonical.LossCaching, "/body/ttl")),
+		member("ttl_ns", canonical.LossCaching, "/body/ttl", of(body[canonical.Invoke], func(i *canonical.Invoke) **time.Duration { return &i.TTL }), writeDuration, readDuration),
 		moment("created", canonical.LossHistory, "/body/task/created", of(task, func(t *canonical.Task) *time.Time { return &t.Created })),
-		made("task_ttl_ns", getTaskTTL, setTaskTTL, one(canonical.LossCaching, "/body/task/ttl")),
+		member("task_ttl_ns", canonical.LossCaching, "/body/task/ttl", of(task, func(t *canonical.Task) **time.Duration { return &t.TTL }), writeDuration, readDuration),
 		made("poll_ns", getPoll, setPoll, one(canonical.LossCaching, "/body/task/poll")),
 		made("task_output", getTaskOutput, setTaskOutput, one(canonical.LossContent, "/body/task/output")),
 		made("task_failure", getFailure, setFailure, one(canonical.LossErrorDetail, "/body/task/failure")),
@@ -167,34 +167,6 @@ func readDuration(raw json.RawMessage) (*time.Duration, bool) {
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	d := time.Duration(n)
 	return &d, err == nil && strconv.FormatInt(n, 10) == string(raw)
-}
-
-func getTTL(m *canonical.Message) json.RawMessage {
-	if i := body[canonical.Invoke](m); i != nil {
-		return writeDuration(i.TTL)
-	}
-	return nil
-}
-
-func setTTL(m *canonical.Message, raw json.RawMessage) (ok bool) {
-	if i := body[canonical.Invoke](m); i != nil {
-		i.TTL, ok = readDuration(raw)
-	}
-	return ok
-}
-
-func getTaskTTL(m *canonical.Message) json.RawMessage {
-	if t := task(m); t != nil {
-		return writeDuration(t.TTL)
-	}
-	return nil
-}
-
-func setTaskTTL(m *canonical.Message, raw json.RawMessage) (ok bool) {
-	if t := task(m); t != nil {
-		t.TTL, ok = readDuration(raw)
-	}
-	return ok
 }
 
 func getPoll(m *canonical.Message) json.RawMessage {
