@@ -101,6 +101,10 @@ minutes: # the tests that last for minutes; they mostly wait, so all go at once
 calm-race: # the packages of calm, with the race detector
 	@list=$$($(call lane,1)); [[ -z $$list ]] || { echo "== calm-race"; $(GO) test -race -count=1 -timeout 10m -p 1 $$list; }
 
+.PHONY: interop
+interop: $(TMP)/python-old/.ready $(TMP)/python-new/.ready ## the Python SDKs of MCP and A2A through the gateway; installs them with pip
+	$(GO) test -tags interop -count=1 -timeout 5m ./test/python
+
 .PHONY: redis
 redis: # the servers that tests of shared state start and stop
 	@command -v redis-server >/dev/null && command -v redis-cli >/dev/null && exit; \
@@ -215,6 +219,12 @@ $(BIN)/prometheus:
 	{ apt-get download -qq prometheus || { sudo=; [[ $$(id -u) == 0 ]] || sudo=sudo; $$sudo apt-get update -qq; apt-get download -qq prometheus; }; } && \
 	dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/prometheus ./usr/bin/promtool && \
 	touch usr/bin/prometheus && mv usr/bin/promtool usr/bin/prometheus $(abspath $(BIN))/
+
+# A virtual environment for the SDKs of each time: their versions exclude each other.
+$(TMP)/python-%/.ready: test/python/requirements-%.txt
+	@command -v python3 >/dev/null || { echo "python3 with venv and pip is needed for the Python SDKs"; exit 1; }
+	rm -rf $(@D) && python3 -m venv $(@D) && $(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
 
 # Among the packages is a Node of the version they need, for machines with an
 # older one; the tests choose it themselves. No package may run a script here.

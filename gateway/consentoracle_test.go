@@ -85,7 +85,10 @@ func claimOf(key string, value json.RawMessage) (claim, bool) {
 		age, err := strconv.ParseFloat(string(members["age"]), 64)
 		return claim{value: value}, err == nil && age >= 18 && age == math.Trunc(age)
 	case keySure:
-		return claim{value: value}, value == nil || object
+		if value == nil {
+			return claim{value: json.RawMessage("{}")}, true
+		}
+		return claim{value: value}, object
 	case keyVisit:
 		return claim{}, value == nil || object && len(members) == 0
 	case keyTalk:
@@ -246,7 +249,7 @@ func claimOfMessage(key string, parts []json.RawMessage) (claim, bool) {
 		return claimOfData(key, objects[0])
 	}
 	if word == "accept" && (key == keySure || key == keyVisit) || word == "done" && key == keyVisit {
-		return claim{}, true
+		return claimOf(key, nil)
 	}
 	return claimOfText(key, text)
 }

@@ -188,14 +188,13 @@ func fitSchema(in canonical.Input, a canonical.Answer) (canonical.Answer, error)
 		a.Value = value
 	}
 	a.Parts = nil // only the values were judged
-	value := a.Value
-	if len(value) == 0 {
-		value = json.RawMessage("{}")
+	if len(a.Value) == 0 {
+		a.Value = json.RawMessage("{}") // servers with the SDK for Python demand content of a form that is accepted
 	}
-	if value[0] != '{' {
+	if a.Value[0] != '{' {
 		return a, misfit(in, "it wants an object")
 	}
-	switch misfits, err := form.Fit(in.Schema, value); {
+	switch misfits, err := form.Fit(in.Schema, a.Value); {
 	case err != nil:
 		return a, &UncheckedError{Key: in.Key, Err: err}
 	case misfits != nil:

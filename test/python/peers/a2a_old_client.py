@@ -1,0 +1,36 @@
+"""An A2A client of 0.3: like a2a_client.py."""
+
+import asyncio
+import json
+import sys
+
+from a2a.client import ClientConfig, ClientFactory
+from a2a.types import DataPart, Message, Part, Role, TextPart
+
+ANSWERS = {"accept": None, "decline": "decline", "cancel": "cancel"}
+
+
+async def say(client, part, task: str | None, number: int):
+    """The last task of the answer."""
+    message = Message(message_id=f"m{number}", role=Role.user, parts=[Part(root=part)], task_id=task)
+    last = None
+    async for event in client.send_message(message):
+        last = event[0]
+    return last
+
+
+async def main() -> None:
+    client, seen, number = await ClientFactory.connect(sys.argv[1], client_config=ClientConfig(streaming=False)), {}, 0
+    for action, word in ANSWERS.items():
+        seen[action] = {}
+        for skill, accepts in (("greet", {"name": "Ada"}), ("wipe", {"action": "accept"})):
+            number += 2
+            waits = await say(client, DataPart(data={"skill": skill, "input": {}}), None, number)
+            part = TextPart(text=word) if word else DataPart(data=accepts)
+            ended = await say(client, part, waits.id, number + 1)
+            texts = [p.root.text for a in ended.artifacts or [] for p in a.parts if isinstance(p.root, TextPart)]
+            seen[action][skill] = [waits.status.state.value, ended.status.state.value, "".join(texts)]
+    print(json.dumps(seen))
+
+
+asyncio.run(main())

@@ -1,0 +1,36 @@
+"""An MCP client of 2.x: like mcp_client.py, in the mode given after the URL."""
+
+import asyncio
+import json
+import sys
+
+from mcp import Client, MCPError, types
+
+
+async def calls(url: str, mode: str, action: str) -> dict:
+    asked, logs, heard = [], [], {}
+
+    async def answer(_context, params):
+        asked.append(params.message)
+        content = {"name": "Ada"} if "name" in params.message else {}
+        return types.ElicitResult(action=action, content=content if action == "accept" else None)
+
+    async def log(params):
+        logs.append(params.data)
+
+    async with Client(url, mode=mode, elicitation_callback=answer, logging_callback=log, log_level="info") as client:
+        for tool in ("greet", "wipe", "report"):
+            try:
+                result = await client.call_tool(tool, {})
+                heard[tool] = result.content[0].text
+            except MCPError as error:
+                heard[tool] = str(error)
+        return {"version": client.protocol_version, "asked": asked, "logs": logs, "heard": heard}
+
+
+async def main() -> None:
+    url, mode = sys.argv[1:]
+    print(json.dumps({action: await calls(url, mode, action) for action in ("accept", "decline", "cancel")}))
+
+
+asyncio.run(main())

@@ -1,0 +1,37 @@
+"""An MCP client of 1.x: calls each tool of the server at the URL, answers its questions in
+each way, and prints as JSON what it and the server have heard."""
+
+import asyncio
+import json
+import sys
+
+from mcp import ClientSession, types
+from mcp.client.streamable_http import streamablehttp_client
+
+
+async def calls(url: str, action: str) -> dict:
+    asked, logs = [], []
+
+    async def answer(_context, params):
+        asked.append(params.message)
+        content = {"name": "Ada"} if "name" in params.message and action == "accept" else None
+        return types.ElicitResult(action=action, content=content if content or action != "accept" else {})
+
+    async def log(params):
+        logs.append(params.data)
+
+    async with streamablehttp_client(url) as (read, write, _):
+        async with ClientSession(read, write, elicitation_callback=answer, logging_callback=log) as session:
+            hello = await session.initialize()
+            heard = {}
+            for tool in ("greet", "wipe") + (("report",) if action == "accept" else ()):
+                result = await session.call_tool(tool, {})
+                heard[tool] = result.content[0].text
+            return {"version": hello.protocolVersion, "asked": asked, "logs": logs, "heard": heard}
+
+
+async def main() -> None:
+    print(json.dumps({action: await calls(sys.argv[1], action) for action in ("accept", "decline", "cancel")}))
+
+
+asyncio.run(main())
