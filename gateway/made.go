@@ -160,7 +160,11 @@ func (g *Gateway) completeTask(x *exchange, m *canonical.Message) {
 	if !ok || !x.makesTask() {
 		return
 	}
-	said, history := *result, x.shortened(x.history())
+	said := *result
+	var history []canonical.Content
+	if x.message.Preferences.HistoryLength != nil {
+		history = x.shortened(x.history())
+	}
 	switch {
 	case said.Output != nil:
 		output := *said.Output

@@ -269,11 +269,15 @@ func (x *exchange) brief(m *canonical.Message) {
 	}
 	switch body := m.Body.(type) {
 	case *canonical.Result:
-		short := *body
-		short.Task, m.Body = shorten(body.Task), &short
+		if task := shorten(body.Task); task != body.Task {
+			short := *body
+			short.Task, m.Body = task, &short
+		}
 	case *canonical.Event:
-		short := *body
-		short.Task, m.Body = shorten(body.Task), &short
+		if task := shorten(body.Task); task != body.Task {
+			short := *body
+			short.Task, m.Body = task, &short
+		}
 	case *canonical.TaskList:
 		for i := range body.Tasks {
 			body.Tasks[i] = *shorten(&body.Tasks[i])
