@@ -114,6 +114,47 @@ func gateway(t *testing.T, url string) (g *devgateway.Process, ca string) {
 	return g, filepath.Join(home, "ca.pem")
 }
 
+// answered is what a tool returns after each answer to a form with a name, and to one with
+// nothing in it.
+func answered(action string) (name, nothing string) {
+	if action == "accept" {
+		return "accept Ada", "accept"
+	}
+	return action, action
+}
+
+// noWay is what the server's SDK says when a tool asks by a request in a revision that has none.
+const noWay = "Cannot send 'elicitation/create': this transport context has no back-channel for server-initiated requests."
+
+// seenByMCP is what a client of MCP sees: two tools ask by a request, which takes a revision
+// with sessions, and two in the way of the client's revision.
+func seenByMCP(revision string, sessions bool) any {
+	want := map[string]any{}
+	for _, action := range []string{"accept", "decline", "cancel"} {
+		name, nothing := answered(action)
+		questions := []any{"What is your name?", "Delete all?", "Order in what name?", "Purge all?"}
+		results := map[string]any{
+			"greet": name, "wipe": nothing, "order": name, "purge": nothing, "echo": "Grüße, 世界", "report": "logged",
+		}
+		if !sessions {
+			questions, results["greet"], results["wipe"] = questions[2:], noWay, noWay
+		}
+		want[action] = map[string]any{"version": revision, "asked": questions, "logs": []any{"one", "two", "three"}, "heard": results}
+	}
+	return want
+}
+
+// seenByA2A is what a client of A2A sees: each tool asks.
+func seenByA2A() any {
+	want := map[string]any{}
+	for _, action := range []string{"accept", "decline", "cancel"} {
+		name, nothing := answered(action)
+		ends := func(text string) any { return []any{"input-required", "completed", text} }
+		want[action] = map[string]any{"greet": ends(name), "wipe": ends(nothing), "order": ends(name), "purge": ends(nothing)}
+	}
+	return want
+}
+
 // TestPython: what the Python SDKs of MCP see of a server of several revisions through the
 // gateway is what they see of it without: its questions, its log, and what it has heard of
 // the answers. What those of A2A answer it hears likewise.
@@ -125,30 +166,27 @@ func TestPython(t *testing.T) {
 	for name, c := range map[string]struct {
 		which string
 		args  []string // the program, and what follows the URL
+		want  any
 	}{
-		"MCP 1.x client":         {"old", []string{"mcp_client.py"}},
-		"MCP 2.x client of 2025": {"new", []string{"mcp2_client.py", "legacy"}},
-		"MCP 2.x client of 2026": {"new", []string{"mcp2_client.py", "auto"}},
+		"MCP 1.x client":         {"old", []string{"mcp_client.py"}, seenByMCP("2025-11-25", true)},
+		"MCP 2.x client of 2025": {"new", []string{"mcp2_client.py", "legacy"}, seenByMCP("2025-11-25", true)},
+		"MCP 2.x client of 2026": {"new", []string{"mcp2_client.py", "auto"}, seenByMCP("2026-07-28", false)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			args := func(url string) []string { return append([]string{c.args[0], url}, c.args[1:]...) }
-			direct, seen := run(t, c.which, "", args(url)...), run(t, c.which, ca, args(through+"/mcp")...)
-			if diff := cmp.Diff(direct, seen); diff != "" {
-				t.Errorf("through the gateway (-without +with):\n%s", diff)
+			if diff := cmp.Diff(c.want, run(t, c.which, "", args(url)...)); diff != "" {
+				t.Errorf("without the gateway (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(c.want, run(t, c.which, ca, args(through+"/mcp")...)); diff != "" {
+				t.Errorf("through the gateway (-want +got):\n%s", diff)
 			}
 		})
-	}
-	want := map[string]any{}
-	for action, text := range map[string][2]string{"accept": {"accept Ada", "accept"}, "decline": {"decline", "decline"}, "cancel": {"cancel", "cancel"}} {
-		want[action] = map[string]any{
-			"greet": []any{"input-required", "completed", text[0]}, "wipe": []any{"input-required", "completed", text[1]},
-		}
 	}
 	for name, c := range map[string][2]string{"A2A 1.0 client": {"new", "a2a_client.py"}, "A2A 0.3 client": {"old", "a2a_old_client.py"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(any(want), run(t, c[0], ca, c[1], through)); diff != "" {
+			if diff := cmp.Diff(seenByA2A(), run(t, c[0], ca, c[1], through)); diff != "" {
 				t.Errorf("what it sees (-want +got):\n%s", diff)
 			}
 		})

@@ -30,7 +30,8 @@ async def main() -> None:
     client, seen, number = await create_client(sys.argv[1], client_config=ClientConfig(streaming=False)), {}, 0
     for action, word in ANSWERS.items():
         seen[action] = {}
-        for skill, accepts in (("greet", {"name": "Ada"}), ("wipe", {"action": "accept"})):
+        for skill in ("greet", "wipe", "order", "purge"):
+            accepts = {"name": "Ada"} if skill in ("greet", "order") else {"action": "accept"}
             number += 2
             waits = await say(client, new_data_part({"skill": skill, "input": {}}), "", number)
             part = new_text_part(word) if word else new_data_part(accepts)

@@ -23,7 +23,8 @@ async def main() -> None:
     client, seen, number = await ClientFactory.connect(sys.argv[1], client_config=ClientConfig(streaming=False)), {}, 0
     for action, word in ANSWERS.items():
         seen[action] = {}
-        for skill, accepts in (("greet", {"name": "Ada"}), ("wipe", {"action": "accept"})):
+        for skill in ("greet", "wipe", "order", "purge"):
+            accepts = {"name": "Ada"} if skill in ("greet", "order") else {"action": "accept"}
             number += 2
             waits = await say(client, DataPart(data={"skill": skill, "input": {}}), None, number)
             part = TextPart(text=word) if word else DataPart(data=accepts)

@@ -19,9 +19,9 @@ async def calls(url: str, mode: str, action: str) -> dict:
         logs.append(params.data)
 
     async with Client(url, mode=mode, elicitation_callback=answer, logging_callback=log, log_level="info") as client:
-        for tool in ("greet", "wipe", "report"):
+        for tool in ("greet", "wipe", "order", "purge", "echo", "report"):
             try:
-                result = await client.call_tool(tool, {})
+                result = await client.call_tool(tool, {"text": "Grüße, 世界"} if tool == "echo" else {})
                 heard[tool] = result.content[0].text
             except MCPError as error:
                 heard[tool] = str(error)

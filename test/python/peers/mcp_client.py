@@ -14,8 +14,8 @@ async def calls(url: str, action: str) -> dict:
 
     async def answer(_context, params):
         asked.append(params.message)
-        content = {"name": "Ada"} if "name" in params.message and action == "accept" else None
-        return types.ElicitResult(action=action, content=content if content or action != "accept" else {})
+        content = {"name": "Ada"} if "name" in params.message else {}
+        return types.ElicitResult(action=action, content=content if action == "accept" else None)
 
     async def log(params):
         logs.append(params.data)
@@ -24,8 +24,8 @@ async def calls(url: str, action: str) -> dict:
         async with ClientSession(read, write, elicitation_callback=answer, logging_callback=log) as session:
             hello = await session.initialize()
             heard = {}
-            for tool in ("greet", "wipe") + (("report",) if action == "accept" else ()):
-                result = await session.call_tool(tool, {})
+            for tool in ("greet", "wipe", "order", "purge", "echo", "report"):
+                result = await session.call_tool(tool, {"text": "Grüße, 世界"} if tool == "echo" else {})
                 heard[tool] = result.content[0].text
             return {"version": hello.protocolVersion, "asked": asked, "logs": logs, "heard": heard}
 

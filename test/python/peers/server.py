@@ -2,9 +2,10 @@
 
 import asyncio
 import socket
+from typing import Annotated
 
 import uvicorn
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import Context, Elicit, ElicitationResult, MCPServer, Resolve
 from pydantic import BaseModel
 
 server = MCPServer("peers", version="1", log_level="ERROR")
@@ -31,6 +32,32 @@ async def greet(ctx: Context) -> str:
 async def wipe(ctx: Context) -> str:
     """Asks whether to delete everything, in a form with nothing to fill in."""
     return (await ctx.elicit("Delete all?", schema=Nothing)).action
+
+
+def name_of_order() -> Elicit[Name]:
+    return Elicit("Order in what name?", Name)
+
+
+def sure_to_purge() -> Elicit[Nothing]:
+    return Elicit("Purge all?", Nothing)
+
+
+@server.tool()
+async def order(answer: Annotated[ElicitationResult[Name], Resolve(name_of_order)]) -> str:
+    """Like greet, but asks in the way of the client's revision: by a request or in a result."""
+    return f"accept {answer.data.name}" if answer.action == "accept" else answer.action
+
+
+@server.tool()
+async def purge(answer: Annotated[ElicitationResult[Nothing], Resolve(sure_to_purge)]) -> str:
+    """Like wipe, in that way."""
+    return answer.action
+
+
+@server.tool()
+async def echo(text: str) -> str:
+    """Says what it was told."""
+    return text
 
 
 @server.tool()
