@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -66,7 +65,8 @@ func (e *evictions) counts() map[string]float64 {
 }
 
 // openState opens what the operator named, or keeps state in memory: what was
-// used before this start is then unknown, and ECTs from before it are refused (R6).
+// used before this start is then unknown, and ECTs from before it are refused (R6). It waits
+// for the next second, because ECTs carry whole ones.
 func openState(s settings) (kept, error) {
 	bounds := stateBounds(s.config.State)
 	gone := &evictions{logger: s.logger}
@@ -88,7 +88,11 @@ func openState(s settings) (kept, error) {
 		}
 		return kept{"bolt", store, store, store, store, store.Entries(), nil, store.Failing, store.Close, store.Filled, gone, nil}, nil
 	}
-	memory, err := state.New(bounds, state.Deps{Now: time.Now, Epoch: cmp.Or(s.epoch, time.Now()), Passing: true, Evicted: gone.note})
+	if s.epoch.IsZero() { // a token of the second before may have been used by the process before
+		s.epoch = time.Now().Truncate(time.Second).Add(time.Second)
+		<-time.After(time.Until(s.epoch))
+	}
+	memory, err := state.New(bounds, state.Deps{Now: time.Now, Epoch: s.epoch, Passing: true, Evicted: gone.note})
 	if err != nil {
 		return kept{}, err
 	}
