@@ -50,14 +50,25 @@ func questionsWithoutValues() []canonical.Input {
 	return []canonical.Input{inputOf(keySure), inputOf(keyVisit), flag, note}
 }
 
-// says gives one message to a gateway that waits for the answer, and returns what the
-// agent is told; empty: nothing, because the message is refused.
-func says(t *testing.T, c *codec, question canonical.Input, answer fuzzedAnswer) canonical.Action {
+// asker asks callers of one kind, each of its questions until it is answered.
+type asker struct {
+	codec *codec
+	open  map[int]*bed
+}
+
+// says gives one message to a gateway that waits for the answer to a question, and returns
+// what the agent is told; empty: nothing, because the message is refused.
+func (a *asker) says(t *testing.T, question int, answer fuzzedAnswer) canonical.Action {
 	t.Helper()
-	b := newBed(t, c, []canonical.Input{question})
-	defer func() { _ = b.Close() }()
-	b.asks(firstRound)
-	answers, _ := b.hear(c.wire(t, fuzzedMessage{answers: []fuzzedAnswer{answer}}, stateOf(firstRound, theTask)))
+	if a.open[question] == nil {
+		a.open[question] = newBed(t, a.codec, questionsWithoutValues()[question:question+1])
+		a.open[question].asks(firstRound)
+	}
+	answers, done := a.open[question].hear(a.codec.wire(t, fuzzedMessage{answers: []fuzzedAnswer{answer}}, stateOf(firstRound, theTask)))
+	if done {
+		_ = a.open[question].Close()
+		delete(a.open, question)
+	}
 	if len(answers) != 1 {
 		return ""
 	}
@@ -78,7 +89,7 @@ func TestConsent_NoIsNeverHeardAsAccept(t *testing.T) {
 	for name, c := range allKinds() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			seen := map[canonical.Action]int{}
+			seen, asks := map[canonical.Action]int{}, asker{c, map[int]*bed{}}
 			for i, word := range no {
 				answers := []fuzzedAnswer{{text: word}, {key: keySure, action: word}, {key: keySure, action: word, content: `{}`}}
 				shape := strings.ReplaceAll(shapes[i%len(shapes)], `"W"`, string(inJSON(word)))
@@ -89,7 +100,7 @@ func TestConsent_NoIsNeverHeardAsAccept(t *testing.T) {
 					if answer.text == "" && strings.HasSuffix(name, "beside words") {
 						answer.text = word
 					}
-					action := says(t, c, question, answer)
+					action := asks.says(t, i%4, answer)
 					if seen[action]++; action == canonical.Accept {
 						t.Errorf("%+v to %s %s is heard as accept", answer, question.Key, question.Schema)
 					}
@@ -123,8 +134,9 @@ func TestConsent_MeaningIsHeard(t *testing.T) {
 			c := &list[i]
 			t.Run(group+", "+string(c.form.Info().Binding)+" "+c.name, func(t *testing.T) {
 				t.Parallel()
+				asks := asker{c, map[int]*bed{}}
 				for _, m := range meanings {
-					for _, question := range questionsWithoutValues() {
+					for i, question := range questionsWithoutValues() {
 						answer := fuzzedAnswer{text: m.word}
 						switch group {
 						case "data":
@@ -135,7 +147,7 @@ func TestConsent_MeaningIsHeard(t *testing.T) {
 						if strings.HasSuffix(c.name, "beside words") {
 							answer.text = "as said beside"
 						}
-						if got := says(t, c, question, answer); got != m.means {
+						if got := asks.says(t, i, answer); got != m.means {
 							t.Errorf("%s to %s %s is heard as %q", m.word, question.Key, question.Schema, got)
 						}
 					}

@@ -168,6 +168,7 @@ identity: {trust_domain: %s, %s}
 admin: {operators: {root: {id: "spiffe://%s/client", roles: [viewer, operator, auditor]}}}
 log: {level: debug}
 timeout: 20s
+shutdown_delay: 0s
 %s
 `, strings.TrimPrefix(g.public, "https://"), strings.TrimPrefix(g.admin, "https://"), g.public, domain,
 		who, domain, more))
