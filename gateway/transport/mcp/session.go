@@ -44,6 +44,7 @@ func (s session) mark(h http.Header) {
 // sessionKey: a session belongs to one caller at one agent (R8), and speaks one
 // revision: the one that was asked for, and the one that was agreed on.
 type sessionKey struct {
+	agent   string // another agent may be where this one was
 	url     string
 	server  ect.Identity
 	caller  ect.Identity
@@ -57,7 +58,7 @@ func keyOf(ep transport.Endpoint, version string) sessionKey {
 	for i, mode := range ep.Asked {
 		asked[i] = string(mode)
 	}
-	return sessionKey{ep.URL, ep.ID, ep.Caller, version, strings.Join(asked, " "), ep.Session}
+	return sessionKey{ep.Agent, ep.URL, ep.ID, ep.Caller, version, strings.Join(asked, " "), ep.Session}
 }
 
 // sessions is the bounded table of what was begun.
