@@ -166,7 +166,7 @@ func speakAINP(out *service, form translators.Translator) (protocol, error) {
 		Form: form, Self: out.settings.ainp, Keys: keys, Replays: ainpReplays{out.replay}, Identity: out.ainpCaller,
 		Receiver: dialer.Receiver, Named: out.ainpNamed, ByDID: func() bool { return len(*out.dids.Load()) > 0 },
 		Refused: func(ctx context.Context, agent string, err error) {
-			out.refusals[string(form.Info().Binding)].Failed(ctx, agent, err)
+			_ = out.refusals[string(form.Info().Binding)].Failed(ctx, agent, err)
 		},
 		Socket: tainp.SocketConfig{
 			Connections: bounds.Total, PerCaller: bounds.PerCaller, Unidentified: bounds.Unidentified, PerAddress: bounds.PerAddress,

@@ -5,12 +5,11 @@
 // There is one type per kind of state, each with bounds of its own, so that a
 // flood of one kind cannot push out another:
 //
-//   - [Tokens] is the evidence store (ect.Store). When it is
-//     full, the holder of most loses its own records, those of others first, the oldest
-//     first, and then those that we signed.
+//   - [Tokens] is the evidence store (ect.Store). When it is full, the holder of most
+//     loses its own records: those of others, the oldest first, then those that we signed.
 //     A lineage that can no longer be resolved is then refused by policy, never
-//     guessed. The members of a workflow go with its last
-//     record; who began it stays known until the term of its records.
+//     guessed. The members of a workflow go with its last record; who began it stays
+//     known until the term of its records.
 //   - [Replays] is the replay cache (ect.ReplayCache, R6). Full, it refuses
 //     with a [FullError] rather than forget: forgetting would let a token be
 //     used twice.

@@ -69,16 +69,13 @@ func (r *Replays) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUs
 // maxAhead is how far ahead of time a token may be dated whose use waits for its date.
 const maxAhead = 5 * time.Second
 
-// errAhead is why a token is refused that is dated further ahead.
-var errAhead = errors.New("state: the token is dated ahead: were it used now, it could be used again after a restart that forgets its use")
-
 // AwaitIssue waits for the date of a token that is dated so far ahead. So every token that
 // is dated after a loss of uses is known to be new, at once. [UnavailableError]: it is
 // dated more than 5 seconds ahead, and the same token can be sent again at its date; else
 // the context's error.
 func AwaitIssue(ctx context.Context, ahead time.Duration) error {
 	if ahead > maxAhead {
-		return &UnavailableError{Err: errAhead, RetryAfter: ahead, Lacks: LacksReplay}
+		return &UnavailableError{Err: errors.New("state: the token is dated more than 5 seconds ahead: used now, it could be used again after a restart"), RetryAfter: ahead, Lacks: LacksReplay}
 	}
 	timer := time.NewTimer(ahead)
 	defer timer.Stop()

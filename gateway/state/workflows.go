@@ -141,7 +141,6 @@ func (x *workflows) unlink(w *workflow) {
 		_, after := x.byKey.At(w.newer)
 		after.older = w.older
 	}
-	w.older, w.newer = 0, 0
 	x.shares.begin(h, -1)
 }
 

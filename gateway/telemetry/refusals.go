@@ -69,39 +69,34 @@ type refusing struct {
 }
 
 func (r refusing) Limit(ctx context.Context, q transport.Inquiry) error {
-	err := r.Exchanger.Limit(ctx, q)
-	r.to.Failed(ctx, q.Agent, err)
-	return err
+	return r.to.Failed(ctx, q.Agent, r.Exchanger.Limit(ctx, q))
 }
 
 func (r refusing) Admit(ctx context.Context, q transport.Inquiry) error {
-	err := r.Exchanger.Admit(ctx, q)
-	r.to.Failed(ctx, q.Agent, err)
-	return err
+	return r.to.Failed(ctx, q.Agent, r.Exchanger.Admit(ctx, q))
 }
 
 func (r refusing) Exchange(ctx context.Context, c transport.Call) (transport.Answer, error) {
 	answer, err := r.Exchanger.Exchange(ctx, c)
-	r.to.Failed(ctx, c.Agent, err)
-	return answer, err
+	return answer, r.to.Failed(ctx, c.Agent, err)
 }
 
 func (r refusing) Describe(ctx context.Context, q transport.Inquiry) (*canonical.Description, error) {
 	description, err := r.Exchanger.Describe(ctx, q)
-	r.to.Failed(ctx, q.Agent, err)
-	return description, err
+	return description, r.to.Failed(ctx, q.Agent, err)
 }
 
-// Failed notes a failure that refuses a request, if there is one. Nil Refusals note nothing.
-func (f *Refusals) Failed(ctx context.Context, agent string, err error) {
+// Failed notes a failure that refuses a request, and returns it. Nil Refusals note nothing.
+func (f *Refusals) Failed(ctx context.Context, agent string, err error) error {
 	if err == nil || f == nil {
-		return
+		return err
 	}
 	status := problem.From(err).Status
 	if reason, ok := refusedBy[status]; ok {
 		f.note(ctx, reason, slog.Int("status", status), slog.String("agent", agent),
 			slog.String("caller", string(transport.CallerFrom(ctx).ID)), slog.String("address", host(transport.AddressFrom(ctx))))
 	}
+	return err
 }
 
 func (f *Refusals) note(ctx context.Context, reason string, attrs ...slog.Attr) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -71,14 +72,13 @@ func byEra(version string, modern, legacy int64) int64 {
 // MCP's own numbers the client would take it for a method that is missing here, or for a
 // version or a capability to be negotiated (2026-07-28, Lifecycle, Error Handling).
 func agentCode(code canonical.Code, version string) int64 {
-	switch code {
-	case canonical.CodeParse, canonical.CodeInvalidRequest, canonical.CodeNoMethod, canonical.CodeHeaderMismatch,
-		canonical.CodeUnsupportedOp, canonical.CodePushUnsupported, canonical.CodeCardUnavailable,
-		canonical.CodeCapabilityRequired, canonical.CodeUnsupportedVersion:
+	if slices.Contains([]canonical.Code{
+		canonical.CodeParse, canonical.CodeInvalidRequest, canonical.CodeNoMethod, canonical.CodeHeaderMismatch, canonical.CodeUnsupportedOp,
+		canonical.CodePushUnsupported, canonical.CodeCardUnavailable, canonical.CodeCapabilityRequired, canonical.CodeUnsupportedVersion,
+	}, code) {
 		return jsonrpc.CodeInternal
-	default:
-		return nativeCode(code, version)
 	}
+	return nativeCode(code, version)
 }
 
 // codes are MCP's numbers of every revision, modernCodes those of 2026-07-28.

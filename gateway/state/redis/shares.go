@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -15,7 +16,8 @@ import (
 const bookkeeping = 1280
 
 // Shares of the evidence: a holder may have all of it while there is room, which is one of
-// partsOfMemory of what Redis may use (maxmemory), if that is bounded. While a master is pressed, shares are halved every second, and doubled again when it is not;
+// partsOfMemory of what Redis may use (maxmemory), if that is bounded. While a master is
+// pressed, shares are halved every second, and doubled again when it is not;
 // leastShare is where that ends. So the total is kept by what holders lose who write
 // while there is little room; a holder who does not write keeps what he has until it ends.
 const (
@@ -80,12 +82,18 @@ end
 return gone
 `
 
-// unlistLua takes a record out of its workflow: KEYS the list; ARGV the record. Who began
-// the workflow stays known until the term of its records.
+// unlistLua takes a record out of its workflow: KEYS the list and the standing; ARGV the
+// record, and for how long (ms) who began the workflow stays known without one: an hour, as no
+// account counts it, and 0 while a master is pressed.
 const unlistLua = `
 redis.call('ZREM', KEYS[1], ARGV[1])
-return {'ok'}
-`
+if redis.call('EXISTS', KEYS[1]) == 1 or redis.call('HEXISTS', KEYS[2], 'kept') == 0 then return {'ok'} end
+if ARGV[2] == '0' then redis.call('DEL', KEYS[2]) return {'ok'} end
+for _, field in ipairs(redis.call('HKEYS', KEYS[2])) do
+  if field ~= 'kept' and field ~= 'root' and field ~= 'vouch' then redis.call('HDEL', KEYS[2], field) end
+end
+if redis.call('PTTL', KEYS[2]) > tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[2], ARGV[2]) end
+return {'ok'}`
 
 // releaseLua takes a record out of a holder's account: KEYS as accountLua; ARGV the record.
 const releaseLua = `
@@ -303,6 +311,10 @@ func (s *Store) discard(ctx context.Context, gone []any) error {
 	if len(gone) < 4 {
 		return nil
 	}
+	life := time.Hour.Milliseconds()
+	if s.squeezes.Load() > 0 {
+		life = 0
+	}
 	for i := 3; i < len(gone); i += 3 {
 		s.evicted(word(gone, i) == "1")
 	}
@@ -319,7 +331,7 @@ func (s *Store) discard(ctx context.Context, gone []any) error {
 			p.Del(bounded, s.apartKey(who, ect.ID(id)))
 			if list != "" {
 				p.ZRem(bounded, s.apartOf(list, ect.ID(id)), who)
-				p.Eval(bounded, unlistLua, []string{list}, one)
+				p.Eval(bounded, unlistLua, []string{list, s.standingOf(list)}, one, life)
 			}
 		}
 		return nil
