@@ -270,3 +270,41 @@ func TestNamesakes_OutliveTheOthers(t *testing.T) {
 	}
 	there(0)
 }
+
+// TestEvicted_BeginningIsBounded: of a workflow whose records left before their end, only
+// who began it is kept, and for an hour: no account counts it, so that one identity could
+// otherwise fill Redis with workflows and their members until the term of its records.
+func TestEvicted_BeginningIsBounded(t *testing.T) {
+	t.Parallel()
+	server := serve(t)
+	s := open(t, redis.Config{Addresses: []string{server.address}, Bounds: state.Config{MaxTokens: 1000, MaxTokenBytes: 64 << 10}})
+	for n := range 120 {
+		r := ect.Record{
+			Compact: fmt.Sprint("token ", n), ID: ect.ID(fmt.Sprint("id", n)), Workflow: fmt.Sprint("w", n), Issuer: "mallory", Holder: "mallory",
+			Until: time.Now().Add(48 * time.Hour), Members: []ect.Identity{"a", "b", "c"},
+		}
+		if err := s.Put(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if standing, err := s.Standing(t.Context(), "w0", "mallory"); err != nil || !standing.Root {
+		t.Errorf("who began the first is %+v, %v", standing, err)
+	}
+	client, left := server.client(goredis.Options{}), 0
+	defer func() { _ = client.Close() }()
+	keys, err := client.Keys(t.Context(), "*m:{*").Result()
+	if err != nil || len(keys) != 120 {
+		t.Fatalf("%d standings, %v", len(keys), err)
+	}
+	for _, key := range keys {
+		life, fields := client.PTTL(t.Context(), key).Val(), client.HLen(t.Context(), key).Val()
+		if life <= time.Hour && fields == 3 {
+			left++
+		} else if life < 47*time.Hour || fields != 6 {
+			t.Errorf("%s lives for %v with %d fields", key, life, fields)
+		}
+	}
+	if left < 60 {
+		t.Errorf("%d beginnings are bounded, expected most of 120", left)
+	}
+}
