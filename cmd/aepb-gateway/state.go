@@ -103,7 +103,7 @@ func openState(s settings) (kept, error) {
 // stateBounds are those of the configuration in the words of package state.
 func stateBounds(c config.State) state.Config {
 	return state.Config{
-		MaxTokenBytes: int64(c.EvidenceMiB) << 20, MaxEntries: c.Records, MaxEntriesBytes: int64(c.RecordsMiB) << 20,
+		MaxTokenBytes: c.EvidenceBytes(), MaxEntries: c.Records, MaxEntriesBytes: int64(c.RecordsMiB) << 20,
 		MaxEntriesPerOwner: c.CallerRecords, MaxEntriesBytesPerOwner: int64(c.CallerRecordsKiB) << 10,
 		MaxAnswersBytes: int64(c.AnswersMiB) << 20, MaxAnswersBytesPerOwner: int64(c.CallerAnswersKiB) << 10,
 	}

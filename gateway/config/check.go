@@ -22,8 +22,8 @@ import (
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
-// maxEvidenceMiB is more than any machine should give to evidence in memory.
-const maxEvidenceMiB = 65536
+// maxEvidenceMiB is more than a file should have.
+const maxEvidenceMiB = 1 << 20
 
 // operations are what may follow # in a caller pattern: those that reach an
 // agent. What we answer in its stead is open to whoever may ask any of them.
@@ -46,7 +46,7 @@ func (c Config) check(s source) error {
 		say("$.log.level", "not debug, info, warn or error")
 	}
 	if c.State.EvidenceMiB < 0 || c.State.EvidenceMiB > maxEvidenceMiB {
-		say("$.state.evidence_mib", "between 1 and 65536")
+		say("$.state.evidence_mib", "between 1 and 1048576")
 	}
 	c.State.check(say)
 	c.checkShares(say)

@@ -107,7 +107,7 @@ type Operator struct {
 // State is where state is kept.
 type State struct {
 	Path        string `yaml:"path"`         // bbolt file; default: in memory, gone with the process
-	EvidenceMiB int    `yaml:"evidence_mib"` // of ECTs kept for GET /ects and /workflows; full, the caller that holds most loses its oldest; default 128, with Redis 1024
+	EvidenceMiB int    `yaml:"evidence_mib"` // of ECTs kept for GET /ects and /workflows, on disk with path; full, the caller that holds most loses its oldest; default 24576 with path, 1024 with Redis, else 128
 	Key         string `yaml:"key"`          // file with the keys that seal what is kept in path or redis: lines of 32 bytes in hexadecimal or base64, the first seals and all open; read at start, the same for all replicas; default: for path a file beside it (path.key), which is made; for redis required by serve
 	Unverified  bool   `yaml:"unverified"`   // true: without key, all that stands in redis is believed, whichever program wrote it, and webhooks with credentials are refused; default false
 	Redis       Redis  `yaml:"redis"`        // shared by several replicas; instead of path

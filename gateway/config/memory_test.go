@@ -20,17 +20,18 @@ func memoryBound(t *testing.T, text string) int64 {
 func TestMemoryBound_FollowsEachBound(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
-	file := "state: {path: /x/y, evidence_mib: 200}"
+	file := "state: {path: /x/y, evidence_mib: 200}" // evidence is in the file, the rest in memory too
 	for _, tc := range []struct {
 		larger, smaller string
 		least           int64
 	}{
-		{"state: {evidence_mib: 200}", "state: {evidence_mib: 100}", 300 * mib},
-		{"", "state: {evidence_mib: 64}", 192 * mib},
+		{"state: {evidence_mib: 200}", "state: {evidence_mib: 100}", 200 * mib},
+		{"", "state: {evidence_mib: 64}", 128 * mib},
 		{"state: {answers_mib: 100}", "state: {answers_mib: 50}", 150 * mib},
 		{"state: {records_mib: 100}", "state: {records_mib: 50}", 50 * mib},
-		{file, "state: {evidence_mib: 200}", 200 * mib},
-		{"state: {evidence_mib: 200}", `state: {redis: {addresses: ["127.0.0.1:1"], plaintext: loopback}, evidence_mib: 200}`, 600 * mib},
+		{file, "state: {evidence_mib: 20}", 200 * mib},
+		{"state: {evidence_mib: 2000}", "state: {path: /x/y, evidence_mib: 2000}", 2000 * mib},
+		{"state: {evidence_mib: 200}", `state: {redis: {addresses: ["127.0.0.1:1"], plaintext: loopback}, evidence_mib: 200}`, 400 * mib},
 		{"limits: {in_flight_mib: 200}", "limits: {in_flight_mib: 100}", 500 * mib},
 		{"", "limits: {in_flight_mib: 64, requests: 100, streams: 100}", 960 * mib},
 		{"", "limits: {background: 1000}", 9000 * 128 << 10},

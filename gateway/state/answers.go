@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/state/internal/index"
 )
 
 // Answers keeps what was answered to a message with an ECT, so that a
@@ -56,7 +57,7 @@ func (a *Answers) Finish(_ context.Context, key ect.ReplayKey, answer []byte, un
 	if len(answer) > a.largest {
 		return
 	}
-	k := digestOf(string(key.Issuer), key.Workflow, string(key.ID))
+	k := index.KeyOf(string(key.Issuer), key.Workflow, string(key.ID))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now, owner := a.now(), AnswerOwner(key)
@@ -139,7 +140,7 @@ func (a *Answers) dropOldest(account *answerAccount) {
 // Load finds a stored answer; false: there is none, or not yet. The octets are
 // the caller's own.
 func (a *Answers) Load(_ context.Context, key ect.ReplayKey) ([]byte, bool) {
-	k := digestOf(string(key.Issuer), key.Workflow, string(key.ID))
+	k := index.KeyOf(string(key.Issuer), key.Workflow, string(key.ID))
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	blob, _, ok := a.blobs.get(k, a.now())

@@ -3,12 +3,10 @@ package state_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
@@ -70,42 +68,5 @@ func TestAttack_MembersWithoutRecords(t *testing.T) {
 	}
 	if most := (4 << 20) / (64 * ect.MaxMembers); standing == 0 || standing > most {
 		t.Errorf("%d workflows have their members, at most %d fit the store", standing, most)
-	}
-}
-
-// TestAttack_PagesKeptByOneRecord: two identities share the seconds in which their tokens
-// end. Of each second the first record is one's, and stays; the many behind it are the
-// other's, and leave because its share is used up. Before, each second kept a page of up
-// to 1 MiB for the sake of its first record, beyond every bound. Now what has left takes
-// no more than what is kept, however many seconds there are.
-func TestAttack_PagesKeptByOneRecord(t *testing.T) {
-	t.Parallel()
-	const bound, seconds, behind = 4 << 20, 60, 100
-	m := open(t, state.Config{MaxTokenBytes: bound})
-	text := strings.Repeat("x", 5<<10)
-	end := time.Now().Add(time.Hour).Truncate(time.Second)
-	for second := range seconds {
-		for n := range behind {
-			who := "stays"
-			if n > 0 {
-				who = "leaves"
-			}
-			id := fmt.Sprint(second, "-", n)
-			r := ect.Record{Compact: text, ID: ect.ID(id), Workflow: id, Issuer: ect.Identity(who), Holder: who, Until: end.Add(time.Duration(second) * time.Second)}
-			if n == 0 {
-				r.Compact = "small"
-			}
-			if err := m.Put(t.Context(), r); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	for second := range seconds {
-		if found, err := ecttest.Find(t.Context(), m, ect.ID(fmt.Sprint(second, "-0"))); err != nil || len(found) != 1 {
-			t.Fatalf("the first of second %d: %d records, %v", second, len(found), err)
-		}
-	}
-	if held := m.HeldPages(); held > 3*bound {
-		t.Errorf("pages of %d KiB for %d KiB of records that may be kept", held>>10, bound>>10)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/state/internal/encoding"
+	"github.com/aepb/aepb-gateway/gateway/state/internal/index"
 )
 
 // Conversations remembers the last ECT of each conversation (R3), under a key
@@ -42,7 +44,7 @@ type ownedTurns struct {
 // conversationOf is the digest of a key: the last octets say whose it is.
 func conversationOf(key string) (k digest, owner ownerDigest) {
 	who, _, _ := strings.Cut(key, "\x00")
-	k, all := digestOf(key), digestOf("owner", who)
+	k, all := index.KeyOf(key), index.KeyOf("owner", who)
 	copy(owner[:], all[:])
 	copy(k[len(k)-len(owner):], owner[:])
 	return k, owner
@@ -109,8 +111,8 @@ func (c *Conversations) Last(_ context.Context, key string) (workflow string, id
 	if !ok {
 		return "", "", false, nil
 	}
-	r := reader{data: string(octets[keyedSize:])}
-	return r.text(), ect.ID(r.text()), true, nil
+	r := encoding.Reader{Data: string(octets[keyedSize:])}
+	return r.Text(), ect.ID(r.Text()), true, nil
 }
 
 // Remember notes the last ECT of a conversation. Nothing is remembered under

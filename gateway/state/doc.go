@@ -5,11 +5,8 @@
 // There is one type per kind of state, each with bounds of its own, so that a
 // flood of one kind cannot push out another:
 //
-//   - [Tokens] is the evidence store (ect.Store). When it is full, the holder of most
-//     loses its own records: those of others, the oldest first, then those that we signed.
-//     A lineage that can no longer be resolved is then refused by policy, never
-//     guessed. The members of a workflow go with its last record; who began it stays
-//     known until the term of its records.
+//   - [Tokens] is the evidence store (ect.Store), which package evidence is: in memory, or
+//     with package bolt in its file.
 //   - [Replays] is the replay cache (ect.ReplayCache, R6). Full, it refuses
 //     with a [FullError] rather than forget: forgetting would let a token be
 //     used twice.
@@ -25,8 +22,8 @@
 // little with every write, so nothing needs a goroutine and no write ever pays
 // for a long sweep. journal.go is what a driver needs that keeps
 // the memory somewhere safer: it is told of every change, and can restore one;
-// shares.go is what each owner has of the entries;
-// codec.go is how entries are written; internal/index finds what is on a shelf.
+// owners.go is what each owner has of the entries; codec.go and internal/encoding are how
+// state is written; internal/index finds what is on a shelf.
 //
 // statetest holds the contract of what is declared nowhere else; every driver
 // has to pass it, and the suites of package ect/ecttest.

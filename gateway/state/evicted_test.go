@@ -27,7 +27,7 @@ func TestEvicted_IsTold(t *testing.T) {
 	bring := func(name string, ours bool, count int, until time.Time) {
 		t.Helper()
 		for n := range count {
-			id := ect.ID(fmt.Sprint(name, n))
+			id := ect.ID(fmt.Sprintf("%5s%2d", name, n))
 			if err := m.Put(t.Context(), ect.Record{Compact: "h.c.s" + string(id), ID: id, Issuer: "a", Own: ours, Holder: "h", Until: until}); err != nil {
 				t.Fatal(err)
 			}

@@ -3,9 +3,6 @@ package state
 // Held is the octets of all pages.
 func (a *Answers) Held() int { return heldBy(a.blobs) }
 
-// HeldPages is the bytes of all pages.
-func (t *Tokens) HeldPages() int { return heldBy(t.records) }
-
 func heldBy[M any](x *shelf[M]) (octets int) {
 	for _, b := range x.boards {
 		for _, page := range b.pages {
@@ -14,6 +11,3 @@ func heldBy[M any](x *shelf[M]) (octets int) {
 	}
 	return octets
 }
-
-// Heads is how many headers are kept apart from their tokens.
-func (t *Tokens) Heads() int { return len(t.heads.numbers) }

@@ -2,6 +2,8 @@ package state
 
 import (
 	"errors"
+
+	"github.com/aepb/aepb-gateway/gateway/state/internal/encoding"
 )
 
 // Kind is one kind of state. Its number may be kept on disk and never changes.
@@ -57,8 +59,6 @@ type Change struct {
 	Size   int    // octets of what came, about; 0: it left
 	// What came: as it was written, or an entry, which is written when it is
 	// asked for. Both nil: it left.
-	before  []byte // of a token: what precedes its header, which is kept apart; then the content follows both
-	head    string
 	content []byte
 	entry   *entry
 }
@@ -68,14 +68,13 @@ func (c Change) Gone() bool { return c.content == nil && c.entry == nil }
 
 // Len is how many octets AppendBinary appends; 0 for entries, of which only Size
 // is known.
-func (c Change) Len() int { return len(c.before) + len(c.head) + len(c.content) }
+func (c Change) Len() int { return len(c.content) }
 
 // AppendBinary appends what came, as [Memory.Restore] reads it. It may be
 // called from any goroutine, at any time after Note. It fails for what is gone.
 func (c Change) AppendBinary(b []byte) ([]byte, error) {
 	switch {
 	case c.content != nil:
-		b = append(append(b, c.before...), c.head...)
 		return append(b, c.content...), nil
 	case c.entry != nil:
 		return appendEntry(b, c.entry), nil
@@ -94,26 +93,23 @@ var ErrUnreadable = errors.New("state: an entry cannot be read")
 // [ErrUnreadable]: it is no entry. [FullError]: a use of a token would have to
 // be forgotten, so that the memory does not know all uses since its epoch.
 func (m *Memory) Restore(kind Kind, serial uint64, data []byte) (bool, error) {
-	r := reader{data: string(data)}
+	r := encoding.Reader{Data: string(data)}
 	switch kind {
-	case KindToken:
-		if record, root := readRecord(&r); r.done() {
-			return m.Tokens.restore(data, &record, root, serial), nil
-		}
+	case KindToken: // evidence has tables of its own
 	case KindReplay:
-		if e, use := readReplay(&r); r.done() {
+		if e, use := readReplay(&r); r.Done() {
 			return m.Replays.restore(e, use, serial)
 		}
 	case KindAnswer:
-		if e := readAnswer(&r); r.done() {
+		if e := readAnswer(&r); r.Done() {
 			return m.Answers.restore(e, serial), nil
 		}
 	case KindConversation:
-		if e := readTurn(&r); r.done() {
+		if e := readTurn(&r); r.Done() {
 			return m.Conversations.restore(e, serial), nil
 		}
 	case KindEntry:
-		if e := readEntry(&r, serial); r.done() {
+		if e := readEntry(&r, serial); r.Done() {
 			return m.entries.restore(e), nil
 		}
 	}

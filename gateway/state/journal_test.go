@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
@@ -61,35 +60,16 @@ func journaled(tb testing.TB, config state.Config) (*state.Memory, *notes) {
 	return m, journal
 }
 
-func record(n int, lives time.Duration) ect.Record {
-	return ect.Record{
-		Compact: fmt.Sprintf("token-%d", n), ID: ect.ID(fmt.Sprintf("id-%d", n)), Workflow: "w",
-		Audience: []string{"a", ""}, Parents: []ect.ID{}, Until: time.Now().Add(lives),
-	}
-}
-
 func TestJournalIsToldEverything(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, key := t.Context(), ect.ReplayKey{ID: "1"}
-		m, journal := journaled(t, state.Config{MaxTokens: 2, MaxAnswerBytes: 10})
+		m, journal := journaled(t, state.Config{MaxAnswerBytes: 10})
 		use := ect.ReplayUse{Token: "t", Until: time.Now().Add(time.Minute)}
 
 		_, _ = m.Claim(ctx, key, use)
 		_, _ = m.Claim(ctx, key, use) // nothing changes
 		journal.want(t, "+replays 1")
-
-		_ = m.Put(ctx, record(1, time.Hour))
-		_ = m.Put(ctx, record(1, time.Hour)) // nothing changes
-		_ = m.Put(ctx, record(1, 2*time.Hour))
-		journal.want(t, "+tokens 1", "+tokens 2", "-tokens 1")
-		_ = m.Put(ctx, record(2, time.Hour))
-		_ = m.Put(ctx, record(3, time.Hour))
-		journal.want(t, "+tokens 3", "-tokens 2", "+tokens 4")
-		conflicting := record(3, time.Hour)
-		conflicting.Compact = "other"
-		_ = m.Put(ctx, conflicting)
-		journal.want(t)
 
 		m.Finish(ctx, key, []byte("answer"), use.Until)
 		m.Finish(ctx, key, []byte("later"), use.Until)
@@ -101,22 +81,16 @@ func TestJournalIsToldEverything(t *testing.T) {
 
 		time.Sleep(48 * time.Hour)
 		m.Sweep(1)
-		journal.want(t, "-tokens 3", "-replays 1", "-answers 2", "-conversations 1")
-		m.Sweep(100)
-		journal.want(t, "-tokens 4")
+		journal.want(t, "-replays 1", "-answers 2", "-conversations 1")
 		m.Sweep(100)
 		journal.want(t)
 	})
 }
 
-// fill makes one entry of each kind.
+// fill makes one entry of each kind that a journal is told of.
 func fill(tb testing.TB, m *state.Memory, until time.Time) {
 	tb.Helper()
-	r, key := record(1, 0), ect.ReplayKey{ID: "1"}
-	r.Until = until
-	if err := m.Put(tb.Context(), r); err != nil {
-		tb.Fatal(err)
-	}
+	key := ect.ReplayKey{ID: "1"}
 	if _, err := m.Claim(tb.Context(), key, ect.ReplayUse{Token: "t", Until: until}); err != nil {
 		tb.Fatal(err)
 	}
@@ -146,12 +120,6 @@ func TestRestore(t *testing.T) {
 			}
 		}
 		silent.want(t)
-		want := record(1, 0)
-		want.Until = until
-		got, _ := ecttest.Find(t.Context(), m, "id-1")
-		if diff := cmp.Diff([]ect.Record{want}, got); diff != "" {
-			t.Error(diff)
-		}
 		if blob, _ := m.Load(t.Context(), ect.ReplayKey{ID: "1"}); string(blob) != "answer" {
 			t.Errorf("answer %q", blob)
 		}
@@ -176,8 +144,8 @@ func TestRestoreForgets(t *testing.T) {
 				t.Errorf("%s has expired: %v, %v", c.Kind, kept, err)
 			}
 		}
-		_ = m.Put(t.Context(), record(2, time.Hour))
-		notes.want(t, "+tokens 10") // the serial of what is forgotten is not given again
+		m.Remember(t.Context(), "b", "w", "1")
+		notes.want(t, "+conversations 10") // the serial of what is forgotten is not given again
 	})
 }
 
@@ -202,17 +170,15 @@ func TestRestoreReplaces(t *testing.T) {
 	notes.want(t, "-conversations 1")
 }
 
-// Bounds that are smaller than before: evidence makes room, uses of tokens
-// must not be forgotten in silence.
+// Bounds that are smaller than before: uses of tokens must not be forgotten in silence.
 func TestRestoreIntoLess(t *testing.T) {
 	t.Parallel()
 	source, journal := journaled(t, state.Config{})
 	for n := range 3 {
-		_ = source.Put(t.Context(), record(n, time.Hour+time.Duration(n)))
 		_, _ = source.Claim(t.Context(), ect.ReplayKey{ID: ect.ID(fmt.Sprint(n))}, ect.ReplayUse{Until: time.Now().Add(time.Hour)})
 		source.Finish(t.Context(), ect.ReplayKey{ID: "1"}, make([]byte, 10*(n+1)), time.Now().Add(time.Hour))
 	}
-	m, notes := journaled(t, state.Config{MaxTokens: 2, MaxReplays: 2, MaxAnswerBytes: 20})
+	m, notes := journaled(t, state.Config{MaxReplays: 2, MaxAnswerBytes: 20})
 	var full *state.FullError
 	refused := 0
 	for _, c := range journal.list {
@@ -231,15 +197,11 @@ func TestRestoreIntoLess(t *testing.T) {
 	if refused != 1 {
 		t.Error("a use of a token was forgotten")
 	}
-	notes.want(t, "-answers 1", "-tokens 1")
+	notes.want(t, "-answers 1")
 	if got, _ := m.Load(t.Context(), ect.ReplayKey{ID: "1"}); len(got) != 20 {
 		t.Errorf("an answer of %d octets", len(got))
 	}
 }
-
-// sinceMembers is how much longer a token in a workflow is since members are kept, when
-// it has neither members nor a holder.
-const sinceMembers = 3 + 16
 
 func TestRestoreRefuses(t *testing.T) {
 	t.Parallel()
@@ -251,9 +213,6 @@ func TestRestoreRefuses(t *testing.T) {
 		for end := range data {
 			if c.Kind == state.KindAnswer && end >= 28 {
 				break // an answer may be any octets, and none
-			}
-			if c.Kind == state.KindToken && end == len(data)-sinceMembers {
-				continue // it was a whole record before members were kept
 			}
 			if kept, err := m.Restore(c.Kind, 1, data[:end]); kept || !errors.Is(err, state.ErrUnreadable) {
 				t.Errorf("%s cut off at %d: %v, %v", c.Kind, end, kept, err)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/state/evidence"
 )
 
 // Config bounds what is kept. A zero field takes its default.
@@ -43,8 +45,8 @@ const (
 
 // WithDefaults fills the zero fields.
 func (c Config) WithDefaults() Config {
-	orDefault(&c.MaxTokens, DefaultMaxTokens)
 	orDefault(&c.MaxTokenBytes, DefaultMaxTokenBytes)
+	orDefault(&c.MaxTokens, max(DefaultMaxTokens, int(c.MaxTokenBytes>>10))) // hardly any is smaller
 	orDefault(&c.MaxReplays, DefaultMaxReplays)
 	orDefault(&c.MaxAnswers, DefaultMaxAnswers)
 	orDefault(&c.MaxAnswersBytes, DefaultMaxAnswersBytes)
@@ -94,6 +96,8 @@ type Deps struct {
 	// Evicted is told of each token that leaves before its end, and whether we signed it.
 	// It is called while tokens are locked, and returns at once. Nil: nothing is told.
 	Evicted func(own bool)
+	// Tokens is where evidence is; nil: in memory.
+	Tokens *Tokens
 	// Journal is told of every change, for a driver that keeps it somewhere
 	// safer. Nil: nobody is.
 	Journal Journal
@@ -132,8 +136,20 @@ type Memory struct {
 	bounds  Config
 }
 
+// Tokens keeps ECTs by id and by workflow.
+type Tokens = evidence.Store
+
+// OpenTokens makes the evidence store; changed is told of changes that wait for the disk.
+func OpenTokens(config Config, deps DriverDeps, disk evidence.Disk, changed func(bytes int)) (*Tokens, error) {
+	deps = deps.WithDefaults()
+	return evidence.Open(
+		evidence.Bounds{Records: uint64(config.MaxTokens), Bytes: uint64(config.MaxTokenBytes)}, //nolint:gosec // not negative
+		evidence.Deps{Now: deps.Now, Evicted: deps.Evicted, Full: &FullError{What: "an execution context token"}, Disk: disk, Changed: changed},
+	)
+}
+
 // New makes empty state.
-func New(config Config, deps Deps) (*Memory, error) {
+func New(config Config, deps Deps) (m *Memory, err error) {
 	config = config.WithDefaults()
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -141,8 +157,13 @@ func New(config Config, deps Deps) (*Memory, error) {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
+	if deps.Tokens == nil {
+		if deps.Tokens, err = OpenTokens(config, DriverDeps{Now: deps.Now, Evicted: deps.Evicted}, nil, nil); err != nil {
+			return nil, err
+		}
+	}
 	return &Memory{
-		Tokens:        newTokens(config, deps),
+		Tokens:        deps.Tokens,
 		Replays:       newReplays(config, deps),
 		Answers:       newAnswers(config, deps),
 		Conversations: newConversations(config, deps),
@@ -162,7 +183,8 @@ func (m *Memory) Entries() *Entries { return m.entries }
 func (m *Memory) UsageOf(kind Kind) Usage {
 	switch kind {
 	case KindToken:
-		return m.Tokens.Usage()
+		records, bytes, evicted := m.Tokens.Usage()
+		return Usage{Entries: records, Bytes: bytes, Evicted: evicted}
 	case KindReplay:
 		return m.Replays.Usage()
 	case KindAnswer:
@@ -206,7 +228,7 @@ type Usage struct {
 // longest expired first. Nobody can find them before either; writing sweeps a
 // few, and Sweep is for times without writes.
 func (m *Memory) Sweep(most int) {
-	m.Tokens.sweep(most)
+	m.Tokens.Sweep(most)
 	m.Replays.sweep(most)
 	m.Answers.sweep(most)
 	m.Conversations.sweep(most)

@@ -2,15 +2,13 @@ package state
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
-	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/state/internal/encoding"
 	"github.com/aepb/aepb-gateway/gateway/state/internal/index"
 )
 
@@ -46,8 +44,8 @@ func (r *Replays) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUs
 			return ect.ReplayUnknown, err
 		}
 	}
-	k := digestOf(string(key.Issuer), key.Workflow, string(key.ID))
-	u := digestOf(use.Token, use.Body)
+	k := index.KeyOf(string(key.Issuer), key.Workflow, string(key.ID))
+	u := index.KeyOf(use.Token, use.Body)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
@@ -153,7 +151,7 @@ func newUses(most int, journal Journal) *uses {
 
 func (x *uses) get(key digest, now time.Time) (digest, bool) {
 	u := x.byKey.Find(key)
-	if u == nil || u.until < nanos(now) {
+	if u == nil || u.until < encoding.Nanos(now) {
 		return digest{}, false
 	}
 	return u.use, true
@@ -162,7 +160,7 @@ func (x *uses) get(key digest, now time.Time) (digest, bool) {
 // add notes a new use; false: there is no room.
 func (x *uses) add(key, use digest, until, now time.Time) bool {
 	x.clean(now, sweep)
-	old, ok := x.insert(key, usage{use, nanos(until), x.serial + 1}, now)
+	old, ok := x.insert(key, usage{use, encoding.Nanos(until), x.serial + 1}, now)
 	if !ok {
 		return false
 	}
@@ -183,7 +181,7 @@ func (x *uses) restore(e keyed, use digest, serial uint64, now time.Time) bool {
 	if e.until.Before(now) {
 		return false
 	}
-	old, ok := x.insert(e.key, usage{use, nanos(e.until), serial}, now)
+	old, ok := x.insert(e.key, usage{use, encoding.Nanos(e.until), serial}, now)
 	if ok {
 		x.left(old)
 	}
@@ -218,7 +216,7 @@ func (x *uses) insert(key digest, u usage, now time.Time) (old usage, ok bool) {
 // was none.
 func (x *uses) clean(now time.Time, most int) bool {
 	some := false
-	for most > 0 && len(x.seconds) > 0 && x.seconds[0]*int64(time.Second) < nanos(now) {
+	for most > 0 && len(x.seconds) > 0 && x.seconds[0]*int64(time.Second) < encoding.Nanos(now) {
 		second := x.seconds[0]
 		list := x.ends[second]
 		for ; most > 0 && len(list) > 0; most-- {
@@ -247,31 +245,10 @@ func (x *uses) left(u usage) {
 // first is when there will be room again.
 func (x *uses) first() time.Time { return time.Unix(x.seconds[0], 0) }
 
-// nanos clamps an instant to what Unix nanoseconds can say.
-func nanos(t time.Time) int64 {
-	const latest = math.MaxInt64 / int64(time.Second)
-	if seconds := t.Unix(); seconds >= latest || seconds <= -latest {
-		return max(min(seconds, latest), -latest) * int64(time.Second)
-	}
-	return t.UnixNano()
-}
-
 func ceil(nanos int64) int64 {
 	const second = int64(time.Second)
 	if nanos > 0 && nanos%second != 0 {
 		return nanos/second + 1
 	}
 	return nanos / second
-}
-
-// digestOf hashes texts with their lengths, so that no two lists of texts are
-// the same octets.
-func digestOf(texts ...string) digest {
-	buffer := make([]byte, 0, 256)
-	for _, text := range texts {
-		buffer = binary.BigEndian.AppendUint64(buffer, uint64(len(text)))
-		buffer = append(buffer, text...)
-	}
-	sum := sha256.Sum256(buffer)
-	return digest(sum[:])
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/aepb/aepb-gateway/gateway/state/internal/encoding"
 	"github.com/aepb/aepb-gateway/gateway/state/internal/index"
 )
 
@@ -37,7 +38,6 @@ type shelf[M any] struct {
 	seconds    []int64                // of boards, in order
 	serial     uint64                 // of the latest piece
 	dropped    func(digest, place[M]) // called for everything that leaves, while it can still be read; may be nil
-	complete   func(*Change)          // gives a change what belongs to it beside its octets; may be nil
 	journal    Journal                // told of everything that comes and leaves; may be nil
 	evicted    uint64                 // pieces that had to leave before their end
 }
@@ -68,7 +68,7 @@ func newShelf[M any](kind Kind, maxEntries int, maxBytes int64, journal Journal)
 // get finds a piece that is alive. It is lent for as long as the lock is held.
 func (x *shelf[M]) get(key digest, now time.Time) ([]byte, *place[M], bool) {
 	p := x.byKey.Find(key)
-	if p == nil || p.until < nanos(now) {
+	if p == nil || p.until < encoding.Nanos(now) {
 		return nil, p, false
 	}
 	return x.read(*p), p, true
@@ -87,19 +87,14 @@ func (x *shelf[M]) read(p place[M]) []byte {
 // least time left makes room. A piece larger than the whole shelf is not taken.
 func (x *shelf[M]) add(key digest, meta M, until, now time.Time, parts ...[]byte) bool {
 	x.clean(now, sweep)
-	p, old, replaced := x.insert(key, place[M]{until: nanos(until), serial: x.serial + 1, meta: meta}, now, parts)
+	p, old, replaced := x.insert(key, place[M]{until: encoding.Nanos(until), serial: x.serial + 1, meta: meta}, now, parts)
 	if p == nil {
 		return false
 	}
 	x.serial++
 	if x.journal != nil {
 		content := x.read(*p)
-		c := Change{Kind: x.kind, Serial: x.serial, content: content}
-		if x.complete != nil {
-			x.complete(&c)
-		}
-		c.Size = c.Len() + overhead
-		x.journal.Note(c)
+		x.journal.Note(Change{Kind: x.kind, Serial: x.serial, content: content, Size: len(content) + overhead})
 	}
 	if replaced {
 		x.left(old) // after its heir: a journal cut short between the two still has one
@@ -114,7 +109,7 @@ func (x *shelf[M]) restore(key digest, meta M, serial uint64, until, now time.Ti
 	if until.Before(now) {
 		return false
 	}
-	p, old, replaced := x.insert(key, place[M]{until: nanos(until), serial: serial, meta: meta}, now, parts)
+	p, old, replaced := x.insert(key, place[M]{until: encoding.Nanos(until), serial: serial, meta: meta}, now, parts)
 	if replaced && p != nil {
 		x.left(old)
 	}
@@ -137,7 +132,7 @@ func (x *shelf[M]) insert(key digest, p place[M], now time.Time, parts [][]byte)
 	}
 	for x.byKey.Len() >= x.maxEntries || (x.maxBytes > 0 && x.bytes+x.weight(size) > x.maxBytes) {
 		first, leaves := x.first()
-		if leaves.until >= nanos(now) {
+		if leaves.until >= encoding.Nanos(now) {
 			x.evicted++
 		}
 		x.drop(first, *leaves)
@@ -168,7 +163,7 @@ func (x *shelf[M]) boardOf(second int64) *board {
 // clean drops what has expired, but no more than most of it.
 func (x *shelf[M]) clean(now time.Time, most int) {
 	for range most {
-		if len(x.seconds) == 0 || x.seconds[0]*int64(time.Second) >= nanos(now) {
+		if len(x.seconds) == 0 || x.seconds[0]*int64(time.Second) >= encoding.Nanos(now) {
 			return
 		}
 		if first, p := x.first(); p != nil {

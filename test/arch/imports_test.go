@@ -83,6 +83,7 @@ var rooms = []room{
 	{"github.com/spiffe/go-spiffe", []string{"ect/identity"}, false, "identities are ect.Identity outside"},
 	{"github.com/golang-jwt/jwt", []string{"ect"}, false, "tokens are made and judged in one place"},
 	{"github.com/redis/go-redis", []string{"gateway/state"}, false, "state is reached through the pillars' small interfaces"},
+	{"github.com/tidwall/btree", []string{"gateway/state/evidence"}, false, "tables in order, in memory"},
 	{"go.etcd.io/bbolt", []string{"gateway/state"}, false, "state is reached through the pillars' small interfaces"},
 	{"github.com/alicebob/miniredis", []string{"gateway/state"}, true, "the store of a test"},
 	{"github.com/prometheus", []string{"gateway/telemetry"}, false, "every metric name stands in one file"},

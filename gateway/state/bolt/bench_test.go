@@ -3,13 +3,16 @@ package bolt_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/state/bolt"
 )
@@ -139,5 +142,54 @@ func BenchmarkPaced(b *testing.B) {
 	for name, do := range map[string]operation{"claim": claimOne, "put": putOne()} {
 		b.Run(name+"/memory", func(b *testing.B) { paced(b, memory(b), do) })
 		b.Run(name+"/bolt", func(b *testing.B) { paced(b, open(b, benchConfig(b)), do) })
+	}
+}
+
+// BenchmarkMillion is a file with a million tokens of 250 callers, with headers of their
+// certificates: how long a start takes and a look-up, and what a token takes on disk.
+//
+//	go test -run '^$' -bench Million -benchtime 1x ./gateway/state/bolt
+func BenchmarkMillion(b *testing.B) {
+	const tokens, callers = 1_000_000, 250
+	path := filePath(b)
+	config := bolt.Config{Path: path, Bounds: state.Config{MaxTokenBytes: 16 << 30}}
+	token := func(n int) ect.Record {
+		caller := strconv.Itoa(n % callers)
+		return ect.Record{
+			Compact: strings.Repeat(caller+"-", 2600/(len(caller)+1)) + "." + strings.Repeat("p", 700) + strconv.Itoa(n) + "." + strings.Repeat("s", 86),
+			ID:      ect.ID(fmt.Sprintf("6f0a1c52-6a83-4d6f-9f6e-%012d", n)), Workflow: fmt.Sprintf("6f0a1c52-6a83-4d6f-9f6f-%012d", n/4),
+			Issuer: ect.Identity("spiffe://a.test/agents/" + caller), Audience: []string{"spiffe://b.test/b"}, Parents: []ect.ID{"6f0a1c52-6a83-4d6f-9f6e-0d2f3a4b5c6d"},
+			Until: time.Unix(4_000_000_000, 0), Own: n%2 == 0, Holder: caller,
+		}
+	}
+	for b.Loop() {
+		s := open(b, config)
+		began := time.Now()
+		for n := range tokens {
+			if err := s.Put(b.Context(), token(n)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(time.Since(began).Microseconds())/tokens, "us/put")
+		closed(b, s)
+		info, err := os.Stat(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(info.Size())/tokens, "B/token")
+		began = time.Now()
+		s = open(b, config)
+		b.ReportMetric(time.Since(began).Seconds(), "s/start")
+		var took []time.Duration
+		for n := 0; n < tokens; n += 97 {
+			began := time.Now()
+			if found, err := ecttest.Find(b.Context(), s, token(n).ID); err != nil || len(found) != 1 || found[0].Compact != token(n).Compact {
+				b.Fatalf("token %d: %v, %v", n, len(found), err)
+			}
+			took = append(took, time.Since(began))
+		}
+		slices.Sort(took)
+		b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "us/p99-lookup")
+		closed(b, s)
 	}
 }

@@ -1,8 +1,9 @@
 // Package bolt is the driver of gateway/state for one process that outlives a
 // restart: memory, written behind to a bbolt file (architecture section 6, R20).
 //
-// Everything is read from and decided in [state.Memory], under its bounds. Its
-// journal fills a bounded queue, and one goroutine writes what is queued in one
+// Evidence is read from the file; what waits to be written lies before it, in memory
+// (package evidence). Everything else is read from and decided in [state.Memory], under its
+// bounds. Its journal fills a bounded queue, and one goroutine writes what is queued in one
 // transaction, at the latest half a second later (Config.FlushEvery, never more
 // than a second), or when the queue is half full. Nobody on the road waits for a
 // disk, unless the queue is full: then writers wait until it is taken, because
@@ -41,33 +42,30 @@
 //
 // # The file
 //
-// One bucket per kind of state. Keys are serials, so that what is new is
-// appended at one end and expires roughly at the other; with hashes for keys, a
-// commit of a thousand things would rewrite a thousand pages. What has serials
-// next to each other came together, and as a rule goes together: it is one
-// value, a group (groups.go), and only entries, which change, have a key each.
-// Values have a checksum before them, which bbolt has for its two meta pages
-// alone. What has
-// expired is deleted in the same group commits, a bounded number each time; the
-// file does not shrink, what is free in it is used again.
+// One bucket per kind of state, and one per table of evidence. Keys of kinds are serials, so
+// that what is new is appended at one end and expires roughly at the other; records of
+// evidence too, and their indexes are small. Values have a checksum before them, which
+// bbolt has for its two meta pages alone. What has expired is deleted in the same group
+// commits, a bounded number each time; the file does not shrink, what is free in it is
+// used again.
 //
-// bbolt trusts its pages: a page that points to itself is read for ever, one
-// beyond the end of the file is a fault of the process. So Open reads the
-// structure of the whole file first (check.go) and refuses it with an
-// [OpenError] instead.
+// A start reads everything but evidence, however much there is: what is damaged there is
+// found when it is asked for, and refused with [state.UnavailableError]. A page of bbolt
+// that points back to itself, which no panic tells, ends the process: "bbolt check" of
+// bbolt's own program finds such a file.
 //
 // # How to read it
 //
 // store.go is what callers see, owner.go the goroutine that writes, queue.go
-// what lies between them; file.go is everything about bbolt, and groups.go what
-// its values are.
+// what lies between them; file.go and write.go are everything about bbolt, and evidence.go
+// how it reads and writes evidence.
 //
 // # Alternatives considered
 //
 // bbolt's own Batch waits up to 10 ms for company at one caller, and Update for
-// the disk (R20). Keeping everything on disk and caching it would put page
-// reads, and decoding, on the road, to save memory that is bounded anyway. A log
-// file of our own would be smaller and faster; and it would be a storage engine
-// to maintain. Writing expiry into an index on disk would double the writes;
-// the memory is that index.
+// the disk (R20). Keeping everything but evidence on disk alone would put page reads on
+// the road, to save memory that is bounded anyway; evidence lasts for a day, which no
+// memory holds. A log file of our own would be smaller and faster; and it would be a
+// storage engine to maintain. Serials in groups, one value each, made commits of small
+// things faster, and half of the code.
 package bolt

@@ -84,7 +84,7 @@ func TestFlushedWhenHalfFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, config := range map[string]bolt.Config{
 			"in number": {Path: filePath(t), Queue: 8},
-			"in octets": {Path: filePath(t), QueueBytes: 8 * 200},
+			"in octets": {Path: filePath(t), QueueBytes: 8 * 320},
 		} {
 			s := open(t, config)
 			for n := range 3 {
@@ -250,6 +250,7 @@ func TestSmallerBounds(t *testing.T) {
 		for n, want := range []ect.ReplayState{ect.ReplaySame, ect.ReplaySame, ect.ReplaySame, ect.ReplayUnknown, ect.ReplayUnknown} {
 			wantClaim(t, s, n, issued, want)
 		}
+		time.Sleep(time.Minute)
 		closed(t, s)
 		if diff := cmp.Diff(map[string]int{"tokens": 2, "replays": 3, "answers": 0, "conversations": 0, "entries": 0}, onDisk(t, path)); diff != "" {
 			t.Error(diff)

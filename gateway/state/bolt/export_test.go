@@ -6,6 +6,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/state/evidence"
 )
 
 // Handle is the file that bbolt writes to.
@@ -28,16 +29,14 @@ func Seal(key string, content []byte) []byte { return seal([]byte(key), content)
 var ErrBroken = errBroken
 
 // Each passes on what a file holds of a kind.
-func Each(tx *bbolt.Tx, kind state.Kind, each func(serial uint64, content []byte)) error {
-	read, b := readGrouped, tx.Bucket(bucketName(kind))
-	if groupSize(kind) == 1 {
-		read = readAlone
+func Each(tx *bbolt.Tx, kind state.Kind, each func(content []byte)) error {
+	name := []byte(kind.String())
+	if kind == state.KindToken {
+		name = evidenceBucket(evidence.Records)
 	}
-	if b == nil {
-		return nil
-	}
-	return read(kind, b, func(p piece) error {
-		each(p.serial, p.content)
-		return nil
+	return tx.Bucket(name).ForEach(func(key, sealed []byte) error {
+		content, err := unseal(key, sealed)
+		each(content)
+		return err
 	})
 }

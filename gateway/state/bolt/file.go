@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"runtime/debug"
+	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/state/evidence"
 )
 
 // pageSize of new files. A record with its certificates has some 2 KiB: of
@@ -38,7 +41,7 @@ var _ [kinds]state.Kind = state.Kinds()
 
 // format is the number of this layout and of what is kept (gateway/state,
 // codec.go). Files of other formats are refused.
-const format = 4
+const format = 5
 
 // mark names an entry on disk.
 type mark struct {
@@ -57,15 +60,15 @@ type meta struct {
 type file struct {
 	path   string
 	db     *bbolt.DB
-	handle *os.File // the one that bbolt writes to
-	broken bool     // bbolt gave up in the middle, with its locks held
-	known  bool     // there was a process before
+	handle *os.File    // the one that bbolt writes to
+	broken atomic.Bool // bbolt gave up in the middle, with its locks held
+	known  bool        // there was a process before
 	latest [kinds]uint64
 	unsure bool // the last commit failed, and parts of it may be there all the same
 	arena  arena
 }
 
-// openFile opens the file, or makes it, after a look at its pages.
+// openFile opens the file, or makes it.
 func openFile(path string) (*file, error) {
 	f := &file{path: path}
 	info, err := os.Stat(path)
@@ -75,24 +78,11 @@ func openFile(path string) (*file, error) {
 		return nil, f.openError(err)
 	case !info.Mode().IsRegular():
 		return nil, f.openError(errors.New("not a regular file"))
-	case info.Size() > 0:
-		if err := f.inspect(); err != nil {
-			return nil, f.openError(err)
-		}
 	}
-	if err := f.open(false); err != nil {
+	if err := damage(f.open()); err != nil {
 		return nil, f.openError(err)
 	}
 	return f, nil
-}
-
-// inspect reads the structure of the file under a shared lock, while nobody
-// writes. Opened like this, bbolt reads no more than the meta pages.
-func (f *file) inspect() error {
-	if err := f.open(true); err != nil {
-		return damage(err)
-	}
-	return errors.Join(damage(inspect(f.handle)), f.close())
 }
 
 // damage is what an error in reading means, unless another process or the
@@ -109,10 +99,10 @@ func damage(err error) error {
 	}
 }
 
-func (f *file) open(readOnly bool) error {
+func (f *file) open() error {
 	err := guard(func() (err error) {
 		f.db, err = bbolt.Open(f.path, 0o600, &bbolt.Options{
-			PageSize: pageSize, Timeout: lockWait, ReadOnly: readOnly, FreelistType: bbolt.FreelistMapType, NoStatistics: true,
+			PageSize: pageSize, Timeout: lockWait, FreelistType: bbolt.FreelistMapType, NoStatistics: true,
 			OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
 				opened, err := os.OpenFile(name, flag, perm)
 				f.handle = opened
@@ -189,19 +179,20 @@ func (f *file) readMeta() (m meta, err error) {
 // octets are bbolt's.
 func (f *file) load(each func(mark, []byte) error) error {
 	return f.view(func(tx *bbolt.Tx) error {
-		for _, kind := range state.Kinds() {
-			name, read := bucketName(kind), readAlone
-			switch {
-			case !f.known:
-				continue
-			case groupSize(kind) > 1:
-				read = readGrouped
+		if !f.known {
+			return nil
+		}
+		for t := range evidence.TableCount { // it is read when it is asked for
+			if name := evidenceBucket(evidence.Table(t)); tx.Bucket(name) == nil {
+				return corrupt("there is no %s", name)
 			}
-			b := tx.Bucket(name)
+		}
+		for _, kind := range ownBuckets() {
+			b := tx.Bucket([]byte(kind.String()))
 			if b == nil {
 				return corrupt("there are no %s", kind)
 			}
-			if err := f.loadKind(kind, b, read, each); err != nil {
+			if err := f.loadKind(kind, b, each); err != nil {
 				return err
 			}
 		}
@@ -209,23 +200,7 @@ func (f *file) load(each func(mark, []byte) error) error {
 	})
 }
 
-// reading passes on what a bucket holds, in the order of its keys.
-type reading func(kind state.Kind, b *bbolt.Bucket, each func(piece) error) error
-
-func (f *file) loadKind(kind state.Kind, b *bbolt.Bucket, read reading, each func(mark, []byte) error) error {
-	var last uint64
-	err := read(kind, b, func(p piece) error {
-		if p.serial <= last {
-			return corrupt("%s: %d after %d", kind, p.serial, last)
-		}
-		last = p.serial
-		return each(mark{kind: kind, serial: p.serial}, p.content)
-	})
-	f.latest[kind] = last
-	return err
-}
-
-func readAlone(kind state.Kind, b *bbolt.Bucket, each func(piece) error) error {
+func (f *file) loadKind(kind state.Kind, b *bbolt.Bucket, each func(mark, []byte) error) error {
 	return b.ForEach(func(key, value []byte) error {
 		if len(key) != 8 || value == nil {
 			return corrupt("%s: a key of %d octets", kind, len(key))
@@ -235,8 +210,15 @@ func readAlone(kind state.Kind, b *bbolt.Bucket, each func(piece) error) error {
 		if err != nil {
 			return fmt.Errorf("%s %d: %w", kind, serial, err)
 		}
-		return each(piece{serial, content})
+		f.latest[kind] = serial
+		return each(mark{kind: kind, serial: serial}, content)
 	})
+}
+
+// ownBuckets are the kinds with a bucket of their name: all but evidence.
+func ownBuckets() []state.Kind {
+	kinds := state.Kinds()
+	return slices.DeleteFunc(kinds[:], func(kind state.Kind) bool { return kind == state.KindToken })
 }
 
 // begin takes the mark of a clean end away, before anything else happens.
@@ -246,8 +228,15 @@ func (f *file) begin(epoch time.Time) error {
 		return err
 	}
 	return f.update(func(tx *bbolt.Tx) error {
-		for _, kind := range state.Kinds() {
-			if _, err := tx.CreateBucketIfNotExists(bucketName(kind)); err != nil {
+		var names [][]byte
+		for _, kind := range ownBuckets() {
+			names = append(names, []byte(kind.String()))
+		}
+		for t := range evidence.TableCount {
+			names = append(names, evidenceBucket(evidence.Table(t)))
+		}
+		for _, name := range names {
+			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
 			}
 		}
@@ -274,17 +263,19 @@ func (f *file) update(do func(*bbolt.Tx) error) error {
 // run runs a transaction. If bbolt gives up in its middle, it may hold its
 // locks for ever, so that it must not be asked again.
 func (f *file) run(transaction func() error) error {
-	if f.broken {
+	if f.broken.Load() {
 		return errBroken
 	}
 	err := guard(transaction)
-	f.broken = errors.Is(err, errBroken)
+	if errors.Is(err, errBroken) {
+		f.broken.Store(true)
+	}
 	return err
 }
 
 // close lets go of the file.
 func (f *file) close() error {
-	if f.broken {
+	if f.broken.Load() {
 		return f.handle.Close()
 	}
 	return f.db.Close()

@@ -131,7 +131,7 @@ func onDisk(tb testing.TB, path string) map[string]int {
 		}
 		for _, kind := range state.Kinds() {
 			counts[kind.String()] = 0
-			errs = append(errs, bolt.Each(tx, kind, func(uint64, []byte) { counts[kind.String()]++ }))
+			errs = append(errs, bolt.Each(tx, kind, func([]byte) { counts[kind.String()]++ }))
 		}
 		return errors.Join(errs...)
 	})
@@ -139,4 +139,13 @@ func onDisk(tb testing.TB, path string) map[string]int {
 		tb.Fatal(err)
 	}
 	return counts
+}
+
+func fileSize(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
 }

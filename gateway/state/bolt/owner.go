@@ -115,11 +115,12 @@ func (o *owner) commit(clean bool) error {
 	}
 	o.batch = o.queue.take(o.batch)
 	stale := o.stale[:min(len(o.stale), sweepAtOnce)]
-	if len(o.batch) == 0 && len(stale) == 0 && !clean {
+	changes := o.memory.Tokens.Take()
+	if len(o.batch) == 0 && len(stale) == 0 && changes == nil && !clean && !o.file.broken.Load() {
 		return nil
 	}
 	began := time.Now()
-	written, deleted, err := o.file.write(o.batch, stale, clean)
+	written, deleted, err := o.file.write(o.batch, stale, changes, clean)
 	o.slowest.Store(max(o.slowest.Load(), int64(time.Since(began))))
 	o.report(err)
 	if err != nil {
@@ -128,6 +129,7 @@ func (o *owner) commit(clean bool) error {
 	o.written.Add(uint64(written)) //nolint:gosec // counts
 	o.deleted.Add(uint64(deleted)) //nolint:gosec // counts
 	o.settled.Store(o.file.latest[state.KindEntry])
+	o.memory.Tokens.Wrote()
 	clear(o.batch)
 	o.batch, o.stale = o.batch[:0], o.stale[len(stale):]
 	return nil

@@ -28,6 +28,7 @@ type queue struct {
 
 	mu      sync.Mutex
 	changes []state.Change
+	records int // changes of evidence, which wait elsewhere
 	bytes   int64
 	kicked  bool
 	failed  error         // why the last commit failed; nil: it did not
@@ -55,8 +56,22 @@ func (q *queue) Note(c state.Change) {
 		return
 	}
 	q.changes = append(q.changes, c)
-	q.bytes += int64(c.Size)
-	if !q.kicked && (len(q.changes) >= q.maxChanges/2 || q.bytes >= q.maxBytes/2) {
+	q.weigh(int64(c.Size))
+}
+
+// Evidence counts a change of evidence.
+func (q *queue) Evidence(bytes int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if bytes > 0 {
+		q.records++
+		q.weigh(int64(bytes))
+	}
+}
+
+func (q *queue) weigh(bytes int64) {
+	q.bytes += bytes
+	if !q.kicked && (q.waiting() >= q.maxChanges/2 || q.bytes >= q.maxBytes/2) {
 		q.kicked = true
 		select {
 		case q.kick <- struct{}{}:
@@ -152,7 +167,7 @@ func (q *queue) take(left []state.Change) []state.Change {
 		clear(q.changes)
 		q.changes = q.changes[:0]
 	}
-	q.bytes, q.kicked = 0, false
+	q.records, q.bytes, q.kicked = 0, 0, false
 	q.turn()
 	return left
 }
@@ -182,7 +197,9 @@ func (q *queue) turn() {
 	}
 }
 
-func (q *queue) full() bool { return len(q.changes) >= q.maxChanges || q.bytes >= q.maxBytes }
+func (q *queue) waiting() int { return len(q.changes) + q.records }
+
+func (q *queue) full() bool { return q.waiting() >= q.maxChanges || q.bytes >= q.maxBytes }
 
 func (q *queue) failing() error {
 	q.mu.Lock()
@@ -194,7 +211,7 @@ func (q *queue) failing() error {
 func (q *queue) fill(s *Stats) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s.Queued, s.QueuedBytes = len(q.changes), q.bytes
+	s.Queued, s.QueuedBytes = q.waiting(), q.bytes
 	s.Waits, s.Waited = q.waits, q.waited
 }
 

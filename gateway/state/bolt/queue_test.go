@@ -24,9 +24,7 @@ func fullQueue(t *testing.T) *queue {
 		if err := q.admit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := m.Put(t.Context(), ect.Record{ID: id, Until: time.Now().Add(time.Hour)}); err != nil {
-			t.Fatal(err)
-		}
+		m.Remember(t.Context(), string(id), "w", id)
 	}
 	return q
 }

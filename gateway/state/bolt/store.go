@@ -61,7 +61,7 @@ func (c Config) Validate() error {
 // Deps is what a Store needs.
 type Deps = state.DriverDeps
 
-// Store is state in memory that a file follows. Reading is the memory's own.
+// Store is evidence in a file, and other state in memory that the file follows.
 // It is safe for concurrent use.
 type Store struct {
 	*state.Memory
@@ -149,7 +149,10 @@ func forgottenUntil(now time.Time) time.Time { return now.Add(ect.DefaultSkew) }
 // complete is false if a use of a token had no room.
 func (s *Store) restore(config Config, deps Deps, f *file, epoch time.Time) (stale []mark, complete bool, err error) {
 	s.queue = newQueue(config.Queue, config.QueueBytes)
-	s.Memory, err = state.New(config.Bounds, state.Deps{Now: deps.Now, Epoch: epoch, Journal: s.queue, Evicted: deps.Evicted})
+	tokens, err := state.OpenTokens(config.Bounds, deps, f, s.queue.Evidence)
+	if err == nil {
+		s.Memory, err = state.New(config.Bounds, state.Deps{Now: deps.Now, Epoch: epoch, Journal: s.queue, Tokens: tokens})
+	}
 	if err != nil {
 		return nil, false, err
 	}
@@ -248,7 +251,7 @@ func (s *Store) Flush(ctx context.Context) error {
 }
 
 // Close writes what is queued and marks the end as clean, once; writes that
-// come later are refused, reading goes on. An error means that the end is not
+// come later are refused, and reading evidence; other reading goes on. An error means that the end is not
 // clean and the next start will know.
 func (s *Store) Close() error {
 	s.closing.Do(func() { close(s.owner.stop) })

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"runtime"
-	"slices"
 
 	"go.etcd.io/bbolt"
 
@@ -49,6 +48,15 @@ func (a *arena) take(written []byte) {
 	}
 }
 
+// seal is a value with its checksum.
+func (a *arena) seal(key, value []byte) []byte {
+	sealed := append(a.room(4+len(value)), 0, 0, 0, 0)
+	sealed = append(sealed, value...)
+	binary.BigEndian.PutUint32(sealed, checksum(key, value))
+	a.take(sealed)
+	return sealed
+}
+
 // reset frees all, and keeps some of it.
 func (a *arena) reset() {
 	a.blocks, a.used = a.blocks[:min(len(a.blocks), keptBlocks)], 0
@@ -59,12 +67,17 @@ func (a *arena) reset() {
 }
 
 // write is one group commit.
-func (f *file) write(batch []state.Change, stale []mark, clean bool) (written, deleted int, err error) {
+func (f *file) write(batch []state.Change, stale []mark, changes evidenceChanges, clean bool) (written, deleted int, err error) {
 	latest := f.latest
 	err = f.update(func(tx *bbolt.Tx) error {
 		w := writer{tx: tx, file: f, latest: &latest, passing: f.passing(batch)}
 		if err := w.write(batch, stale); err != nil {
 			return err
+		}
+		if changes != nil {
+			if err := w.evidence(changes); err != nil {
+				return err
+			}
 		}
 		written, deleted = w.written, w.deleted
 		if clean {
@@ -103,83 +116,69 @@ type writer struct {
 	latest           *[kinds]uint64 // serials on disk after this
 	passing          map[mark]bool
 	buckets          [kinds]*bbolt.Bucket
-	edits            [kinds]edits
 	written, deleted int
+	steps            int
 }
 
+// write makes the changes of a batch in the order in which they came, and removes what is stale.
 func (w *writer) write(batch []state.Change, stale []mark) error {
-	for _, kind := range state.Kinds() {
-		w.buckets[kind] = w.tx.Bucket(bucketName(kind))
+	for _, kind := range ownBuckets() {
+		w.buckets[kind] = w.tx.Bucket([]byte(kind.String()))
 		w.buckets[kind].FillPercent = 0.95 // entries are appended: a page that is full stays so
 	}
 	for i := range batch {
-		w.sort(&batch[i])
+		c := &batch[i]
+		change := w.put
+		switch at := (mark{c.Kind, c.Serial}); {
+		case w.passing[at]:
+			continue
+		case c.Gone():
+			change = func(*state.Change) error { return w.remove(at) }
+		}
+		if err := change(c); err != nil {
+			return err
+		}
 	}
-	for _, m := range stale {
-		w.edits[m.kind].gone = append(w.edits[m.kind].gone, m.serial)
-	}
-	for _, kind := range state.Kinds() {
-		if err := w.kind(kind, w.edits[kind]); err != nil {
+	for _, at := range stale {
+		if err := w.remove(at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sort puts a change to those of its kind. They come in order of their serials.
-func (w *writer) sort(c *state.Change) {
-	e := &w.edits[c.Kind]
-	switch {
-	case w.passing[mark{c.Kind, c.Serial}]:
-	case c.Gone():
-		e.gone = append(e.gone, c.Serial)
-	default:
-		e.come = append(e.come, *c)
+// pause lets others go first now and then.
+func (w *writer) pause() {
+	if w.steps++; w.steps%breath == 0 {
+		runtime.Gosched()
 	}
 }
 
-// kind writes what happened to one kind, and lets others go first now and then.
-func (w *writer) kind(kind state.Kind, e edits) error {
-	slices.Sort(e.gone)
-	size := groupSize(kind)
-	for last := 0; !e.empty(); {
-		if done := w.written + w.deleted; done-last >= breath {
-			last = done
-			runtime.Gosched()
-		}
-		number, first := e.next(size)
-		write := w.group
-		if size == 1 {
-			write = w.entry
-		}
-		if err := write(kind, number, first); err != nil {
-			return err
-		}
-	}
-	return nil
+func (w *writer) remove(at mark) error {
+	w.pause()
+	w.deleted++
+	key := keyOf(at.serial)
+	return w.buckets[at.kind].Delete(key[:])
 }
 
-// entry writes or removes what lies alone.
-func (w *writer) entry(kind state.Kind, serial uint64, e edits) error {
-	key := keyOf(serial)
-	if len(e.gone) > 0 {
-		w.deleted++
-		return w.buckets[kind].Delete(key[:])
-	}
-	w.latest[kind] = max(w.latest[kind], serial)
+func (w *writer) put(c *state.Change) error {
+	w.pause()
 	w.written++
-	return w.alone(w.buckets[kind], key[:], e.come[0])
-}
-
-// alone writes one change under a key of its own.
-func (w *writer) alone(bucket *bbolt.Bucket, key []byte, c state.Change) error {
+	w.latest[c.Kind] = max(w.latest[c.Kind], c.Serial)
+	key := keyOf(c.Serial)
 	value, err := c.AppendBinary(append(w.file.arena.room(c.Size), 0, 0, 0, 0))
 	if err != nil {
 		return err
 	}
-	binary.BigEndian.PutUint32(value, checksum(key, value[4:]))
+	binary.BigEndian.PutUint32(value, checksum(key[:], value[4:]))
 	w.file.arena.take(value)
-	return bucket.Put(key, value)
+	return w.buckets[c.Kind].Put(key[:], value)
+}
+
+// keyOf is the key of an entry.
+func keyOf(serial uint64) (key [8]byte) {
+	binary.BigEndian.PutUint64(key[:], serial)
+	return key
 }
 
 // checksum is CRC-32C over key and content: it finds accidents, not forgers,

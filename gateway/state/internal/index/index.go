@@ -8,7 +8,11 @@
 // less time; BenchmarkClaim and BenchmarkPut: a third).
 package index
 
-import "hash/maphash"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash/maphash"
+)
 
 const (
 	parts      = 1 << 8 // each grows by itself, so that nobody waits for all of it
@@ -18,6 +22,17 @@ const (
 
 // Key is a digest: nobody can choose two that are the same.
 type Key [16]byte
+
+// KeyOf hashes texts with their lengths, so that no two lists of texts are the same.
+func KeyOf(texts ...string) Key {
+	buffer := make([]byte, 0, 256)
+	for _, text := range texts {
+		buffer = binary.BigEndian.AppendUint64(buffer, uint64(len(text)))
+		buffer = append(buffer, text...)
+	}
+	sum := sha256.Sum256(buffer)
+	return Key(sum[:])
+}
 
 // Index is a map of values that hold no pointers: the collector does not look into
 // it. What Find and Insert point to stays where it is until its key is deleted. It

@@ -1,0 +1,105 @@
+package bolt_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/state/bolt"
+)
+
+// TestEvidence_OutlivesMemory: one caller makes far more records than wait for the disk. All
+// are there, the first too, also after a restart, and its workflow lists it.
+func TestEvidence_OutlivesMemory(t *testing.T) {
+	t.Parallel()
+	const records = 20_000
+	config := bolt.Config{Path: filePath(t), QueueBytes: 1 << 20}
+	token := func(n int) ect.Record {
+		r := record(n)
+		r.Compact, r.Workflow, r.Holder = strings.Repeat("h", 2000)+"."+strings.Repeat("p", 500)+fmt.Sprint(n)+".s", fmt.Sprint("w", n/3), "caller"
+		return r
+	}
+	s := open(t, config)
+	for n := range records {
+		if err := s.Put(t.Context(), token(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if u := s.UsageOf(state.KindToken); u.Entries != records || u.Evicted != 0 {
+			t.Fatalf("usage %+v", u)
+		}
+		for n := 0; n < records; n += 37 {
+			if found, err := ecttest.Find(t.Context(), s, token(n).ID); err != nil || len(found) != 1 || found[0].Compact != token(n).Compact {
+				t.Fatalf("record %d: %d, %v", n, len(found), err)
+			}
+		}
+		if listed, err := ecttest.All(t.Context(), s, "w0"); err != nil || len(listed) != 3 || listed[0].ID != token(0).ID {
+			t.Fatalf("the first workflow lists %d records, %v", len(listed), err)
+		}
+		closed(t, s)
+		s = open(t, config)
+	}
+	if size := fileSize(t, config.Path); size > records*2000 {
+		t.Errorf("%d bytes for %d records: their header is there more than once", size, records)
+	}
+}
+
+// TestEvidence_BeginningOutlivesRestart: who began a workflow is known in the next life of the
+// file too, when its records left before their end.
+func TestEvidence_BeginningOutlivesRestart(t *testing.T) {
+	t.Parallel()
+	config := bolt.Config{Path: filePath(t), Bounds: state.Config{MaxTokens: 10}}
+	s := open(t, config)
+	root := record(1)
+	root.Workflow, root.Parents = "begun", nil
+	for n := range 30 {
+		r := record(n)
+		if n == 0 {
+			r = root
+		}
+		if err := s.Put(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closed(t, s)
+	s = open(t, config)
+	if listed, err := ecttest.All(t.Context(), s, "begun"); err != nil || len(listed) != 0 {
+		t.Fatalf("the workflow still lists %d records, %v", len(listed), err)
+	}
+	stranger := root
+	stranger.ID, stranger.Issuer, stranger.Compact = "other", "spiffe://a.test/mallory", "h.p.other"
+	var foreign *ect.ForeignRootError
+	if err := s.Put(t.Context(), stranger); !errors.As(err, &foreign) {
+		t.Errorf("another begins it again: %v", err)
+	}
+}
+
+// TestEvidence_Ends: what has ended leaves the disk, with its indexes, headers and workflows.
+func TestEvidence_Ends(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := filePath(t)
+		s := open(t, bolt.Config{Path: path})
+		for n := range 500 {
+			r := record(n)
+			r.Compact, r.Members = fmt.Sprintf("header-%d.payload.%d", n%7, n), []ect.Identity{"spiffe://a.test/member"}
+			r.ID, r.Issuer = ect.ID(fmt.Sprint(n/40)), ect.Identity(fmt.Sprint("spiffe://a.test/", n%40)) // many with one id
+			if err := s.Put(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		closed(t, s)
+		if n := rawKeys(t, path); n != 1 { // the totals
+			t.Errorf("%d keys stay on the disk", n)
+		}
+	})
+}

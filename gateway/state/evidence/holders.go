@@ -1,0 +1,155 @@
+package evidence
+
+import "math/bits"
+
+// partOfOthers is the part of what a holder has that tokens of others keep beside ours:
+// one of so many. So the token that begins an exchange does not leave at once.
+const partOfOthers = 8
+
+// A workflow whose last record left before its end costs the holder of its first one
+// beginningWeight bytes; all together have the room of one of partOfBeginnings of the
+// store. A member costs it memberWeight.
+const (
+	beginningWeight  = 192
+	partOfBeginnings = 4
+	memberWeight     = 64
+)
+
+// ofOthers is in the number of a record of its holder that we did not sign, so that it
+// is behind ours. ofRecords is in the first number of the order of holders by records,
+// which is behind that by beginnings.
+const (
+	ofOthers  = 1 << 63
+	ofRecords = 1 << 63
+)
+
+// account is what a holder has, in bytes, or how that changes: what becomes less is added
+// as its complement.
+type account struct {
+	others, own, members uint64 // records of others, and ours; members of workflows
+	begun                uint64 // workflows of which only the beginning is left
+	records              uint64 // how many
+}
+
+func (a *account) bytes() uint64 { return a.others + a.own + a.members }
+
+// perRecord is about what tables take for each record beside its value, in bytes.
+const perRecord = 512
+
+// account is what a record counts for.
+func (r *stored) account() account {
+	weight := uint64(r.size + perRecord) //nolint:gosec // a size
+	if r.Own {
+		return account{own: weight, records: 1}
+	}
+	return account{others: weight, records: 1}
+}
+
+func (a account) negative() account {
+	return account{-a.others, -a.own, -a.members, -a.begun, -a.records}
+}
+
+func rounded(amount uint64) uint64 {
+	if length := bits.Len64(amount); length > 5 {
+		return amount >> (length - 5) << (length - 5)
+	}
+	return amount
+}
+
+func accountOf(v *view, holder Key) (a account) {
+	value, _ := v.get(Accounts, holder)
+	if len(value) == 5*8 {
+		a = account{number(value, 0), number(value, 1), number(value, 2), number(value, 3), number(value, 4)}
+	}
+	return a
+}
+
+// charge changes what a holder has.
+func (s *Store) charge(v *view, holder Key, more account) {
+	if more == (account{}) {
+		return
+	}
+	before := accountOf(v, holder)
+	after := account{
+		before.others + more.others, before.own + more.own, before.members + more.members, before.begun + more.begun, before.records + more.records,
+	}
+	s.totals.bytes += more.bytes()
+	s.totals.begun += more.begun
+	v.rank(ofRecords, holder, before.bytes(), before.records > 0, after.bytes(), after.records > 0)
+	v.rank(0, holder, before.begun, before.begun > 0, after.begun, after.begun > 0)
+	if after == (account{}) {
+		v.remove(Accounts, holder)
+		return
+	}
+	v.setNumbers(Accounts, holder, after.others, after.own, after.members, after.begun, after.records)
+}
+
+// rank moves a holder to its place in an order, the largest first. By records only one
+// that has some is there. Amounts are compared by their first five bits, so that a place
+// seldom changes.
+func (v *view) rank(order uint64, holder Key, before uint64, was bool, after uint64, is bool) {
+	place := func(amount uint64) Key { return Key{order | ^uint64(0)>>1 - rounded(amount), holder.A, holder.B} }
+	if was == is && rounded(before) == rounded(after) {
+		return
+	}
+	if was {
+		v.remove(Largest, place(before))
+	}
+	if is {
+		v.mark(Largest, place(after))
+	}
+}
+
+// heaviest is the holder of most, from a place in the order on.
+func heaviest(v *view, from uint64) (holder Key, found bool) {
+	place, found := v.next(Largest, Key{A: from})
+	return Key{A: place.B, B: place.N}, found && place.A&ofRecords == from
+}
+
+// makeRoom lets records leave until what comes fits, or so many of them: those of the holder
+// that would have most with it. While there is room, what one holder has is not bounded.
+func (s *Store) makeRoom(v *view, holder Key, comes account, most int, now int64) error {
+	for range most {
+		if s.totals.bytes+comes.bytes() <= s.bounds.Bytes && s.totals.records+comes.records <= s.bounds.Records {
+			return nil
+		}
+		if ended, err := s.dropEnded(v, now); err != nil || ended {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		largest, found := heaviest(v, ofRecords)
+		if !found {
+			return nil
+		}
+		if largest != holder {
+			bringer, other := accountOf(v, holder), accountOf(v, largest)
+			if bringer.records > 0 && bringer.bytes()+comes.bytes() >= other.bytes() {
+				largest = holder
+			}
+		}
+		if err := s.evict(v, largest, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// evict drops the record of a holder that leaves first: the oldest of others while they
+// take more than one of partOfOthers of what it has, else the oldest of our own.
+func (s *Store) evict(v *view, holder Key, now int64) error {
+	a, from := accountOf(v, holder), uint64(ofOthers)
+	if a.others == 0 || a.own > 0 && a.others <= (a.others+a.own)/partOfOthers {
+		from = 1
+	}
+	serial, _ := v.behind(Shares, holder, from)
+	r, err := s.headers.readIndexed(v, serial&^ofOthers)
+	if err != nil {
+		return err
+	}
+	s.evictions++
+	s.deps.Evicted(r.Own)
+	s.drop(v, r, now)
+	return nil
+}

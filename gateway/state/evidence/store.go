@@ -1,0 +1,481 @@
+package evidence
+
+import (
+	"context"
+	"encoding/hex"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/state/internal/encoding"
+)
+
+// sweepPerPut is how many records that have ended one Put drops at most. More than one,
+// so that what has ended always becomes less.
+const sweepPerPut = 4
+
+// Bounds of a store.
+type Bounds struct {
+	Records uint64 // how many
+	Bytes   uint64 // of records and what belongs to them
+}
+
+// Deps is what a store needs.
+type Deps struct {
+	Now     func() time.Time
+	Evicted func(own bool)  // is told of each record that leaves before its end; called while the store is locked
+	Full    error           // the error of a record that is larger than the store
+	Disk    Disk            // nil: all is in memory
+	Changed func(bytes int) // is told of changes that wait for the disk; called while the store is locked
+}
+
+// Store keeps ECTs by id and by workflow. It is safe for concurrent use.
+type Store struct {
+	deps   Deps
+	bounds Bounds
+
+	mu        sync.RWMutex
+	changes   *layer
+	written   *layer
+	headers   headers
+	totals    totals
+	evictions uint64
+	nextEnd   int64 // nothing ends before this
+}
+
+// totals is what all tables hold together.
+type totals struct{ serial, records, apart, bytes, begun uint64 }
+
+var _ ect.Store = (*Store)(nil)
+
+// Open makes a store, or reads what is on disk.
+func Open(bounds Bounds, deps Deps) (s *Store, err error) {
+	s = &Store{deps: deps, bounds: bounds, changes: newLayer()}
+	v, err := s.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer s.end(&v, &err)
+	value, _ := v.get(Totals, Key{})
+	s.totals = totals{number(value, 0), number(value, 1), number(value, 2), number(value, 3), number(value, 4)}
+	s.headers = readHeaders(v.disk)
+	return s, err
+}
+
+// begin is the tables as they are, until end, which is deferred.
+func (s *Store) begin() (v view, err error) {
+	v = view{changes: s.changes, written: s.written}
+	if s.deps.Disk != nil {
+		v.disk, err = s.deps.Disk.Begin()
+	}
+	return v, err
+}
+
+func (s *Store) end(v *view, err *error) {
+	if v.disk != nil {
+		s.deps.Disk.End(v.disk, recover(), err)
+	}
+}
+
+// Put keeps a record until its Until. The same issuer's id with the same bytes is no
+// error and may prolong it, or make more members; with other bytes it is a
+// *ect.ConflictError. A root in a workflow that another issuer's record began is a
+// *ect.ForeignRootError. Deps.Full: the record alone is larger than the store.
+func (s *Store) Put(_ context.Context, r ect.Record) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, err := s.begin()
+	if err != nil {
+		return err
+	}
+	defer s.end(&v, &err)
+	defer s.tell(s.changes.bytes)
+	return s.put(&v, &stored{Record: r}, encoding.Nanos(s.deps.Now()))
+}
+
+// tell says how much more waits for the disk.
+func (s *Store) tell(before int) {
+	if s.deps.Changed != nil {
+		s.deps.Changed(s.changes.bytes - before)
+	}
+}
+
+func (s *Store) put(v *view, r *stored, now int64) error {
+	if err := s.sweep(v, sweepPerPut, now); err != nil {
+		return err
+	}
+	r.by = digestOf(string(r.Issuer))
+	old, err := s.find(v, r.digests(), now)
+	if err != nil {
+		return err
+	}
+	if old != nil {
+		if old.Compact != r.Compact {
+			return &ect.ConflictError{ID: r.ID}
+		}
+		if !r.Unite(old.Record) {
+			return nil
+		}
+		r.digests() // it may enter a workflow, or its holder's share
+		r.apart = old.apart
+	}
+	w, known := workflowOf(v, r.wid)
+	root, allowed := rootFor(w, known, r, now)
+	if r.Workflow != "" && !allowed {
+		return &ect.ForeignRootError{ID: r.ID}
+	}
+	var text string
+	r.header, text = s.headers.take(v, r.Compact)
+	value := r.encode(text)
+	r.size = len(value)
+	if comes := r.account(); comes.bytes() > s.bounds.Bytes {
+		s.headers.leave(v, r.header)
+		return s.deps.Full
+	}
+	if r.Workflow != "" { // before anything leaves, which may be the last of it
+		s.enter(v, r, &w, root, now)
+		s.admit(v, &w, &r.Record)
+		w.save(v, r.wid)
+	}
+	if old != nil {
+		s.drop(v, old, now)
+	}
+	s.totals.serial++
+	r.serial = s.totals.serial
+	if err := s.makeRoom(v, r.holder, r.account(), math.MaxInt, now); err != nil {
+		return err
+	}
+	s.add(v, r, value)
+	return nil
+}
+
+// find is the record of the same id and issuer; nil: there is none, and the new one has
+// its place.
+func (s *Store) find(v *view, r *stored, now int64) (*stored, error) {
+	list, _ := v.get(IDs, r.id)
+	others := 0
+	for at := 0; at < len(list)/placeSize; at++ {
+		issued := keyAt(list, placeFields*at+1) == r.by
+		if !issued && len(list) < ect.MaxNamesakes*placeSize {
+			continue
+		}
+		old, err := s.headers.read(v, number(list, placeFields*at))
+		switch {
+		case err != nil:
+			return nil, err
+		case encoding.Nanos(old.Until) < now:
+			s.drop(v, old, now)
+		case issued:
+			return old, nil
+		case !old.Own:
+			others++
+		}
+	}
+	if s.totals.apart > 0 {
+		if value, found := v.get(IDs, digestOf(string(r.ID), "iss", string(r.Issuer))); found {
+			old, err := s.headers.read(v, number(value, 0))
+			if err != nil || encoding.Nanos(old.Until) >= now {
+				return old, err
+			}
+			s.drop(v, old, now)
+		}
+	}
+	r.apart = others >= ect.MaxNamesakes && !r.Own
+	return nil, nil
+}
+
+// Of a record of an id there are its serial and the digest of its issuer.
+const (
+	placeFields = 3
+	placeSize   = 8 * placeFields
+)
+
+// add puts a record into all tables.
+func (s *Store) add(v *view, r *stored, value []byte) {
+	v.set(Records, Key{A: r.serial}, value)
+	s.list(v, r)
+	v.mark(Terms, r.term())
+	s.nextEnd = min(s.nextEnd, encoding.Nanos(r.Until))
+	v.mark(Shares, r.holder.under(r.place()))
+	s.totals.records++
+	s.charge(v, r.holder, r.account())
+	if r.Workflow != "" {
+		v.mark(Listed, r.wid.under(r.serial))
+	}
+}
+
+func (r *stored) term() Key { return Key{A: uint64(encoding.Nanos(r.Until)), N: r.serial} } //nolint:gosec // not negative
+
+// place is the number of a record among those of its holder.
+func (r *stored) place() uint64 {
+	if r.Own {
+		return r.serial
+	}
+	return r.serial | ofOthers
+}
+
+// list makes a record one that is found by its id: our own before others, and one that is
+// apart by its issuer, and in its workflow while there is a place there.
+func (s *Store) list(v *view, r *stored) {
+	entry := numbers(r.serial, r.by.A, r.by.B)
+	if !r.apart {
+		list, _ := v.get(IDs, r.id)
+		if r.Own {
+			entry = append(entry, list...)
+		} else if len(list) > 0 {
+			entry = append(slices.Clone(list), entry...)
+		}
+		v.set(IDs, r.id, entry)
+		return
+	}
+	s.totals.apart++
+	v.set(IDs, digestOf(string(r.ID), "iss", string(r.Issuer)), entry)
+	if r.Workflow == "" {
+		return
+	}
+	id := digestOf(string(r.ID), "wid", r.Workflow)
+	if list, _ := v.get(IDs, id); len(list) < ect.MaxNamesakes*placeSize {
+		v.set(IDs, id, append(slices.Clone(list), entry...))
+	}
+}
+
+// unlist takes it out of there again.
+func (s *Store) unlist(v *view, r *stored) {
+	id := r.id
+	if r.apart {
+		s.totals.apart--
+		v.remove(IDs, digestOf(string(r.ID), "iss", string(r.Issuer)))
+		id = digestOf(string(r.ID), "wid", r.Workflow)
+	}
+	list, _ := v.get(IDs, id)
+	for at := 0; at < len(list); at += placeSize {
+		if number(list[at:], 0) != r.serial {
+			continue
+		}
+		if len(list) == placeSize {
+			v.remove(IDs, id)
+		} else {
+			v.set(IDs, id, slices.Delete(slices.Clone(list), at, at+placeSize))
+		}
+		return
+	}
+}
+
+// drop takes a record out of all tables.
+func (s *Store) drop(v *view, r *stored, now int64) {
+	r.digests()
+	v.remove(Records, Key{A: r.serial})
+	v.remove(Terms, r.term())
+	v.remove(Shares, r.holder.under(r.place()))
+	s.unlist(v, r)
+	s.headers.leave(v, r.header)
+	s.totals.records--
+	s.charge(v, r.holder, r.account().negative())
+	if r.Workflow != "" {
+		v.remove(Listed, r.wid.under(r.serial))
+		s.exit(v, r.wid, now)
+	}
+}
+
+// sweep drops what has ended, but no more than most.
+func (s *Store) sweep(v *view, most int, now int64) error {
+	for range most {
+		if ended, err := s.dropEnded(v, now); !ended {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropEnded drops the record that ended first, or else a workflow.
+func (s *Store) dropEnded(v *view, now int64) (ended bool, err error) {
+	if s.nextEnd >= now {
+		return false, nil
+	}
+	record, hasRecord := v.next(Terms, Key{})
+	begun, hasBegun := v.next(Ends, Key{})
+	switch {
+	case hasRecord && int64(record.A) < now: //nolint:gosec // as it was written
+		r, err := s.headers.readIndexed(v, record.N)
+		if err != nil {
+			return false, err
+		}
+		s.drop(v, r, now)
+		return true, nil
+	case hasBegun && int64(begun.A) < now: //nolint:gosec // as it was written
+		s.forget(v, Key{A: begun.B, B: begun.N})
+		return true, nil
+	}
+	s.nextEnd = math.MaxInt64
+	if hasRecord {
+		s.nextEnd = int64(record.A) //nolint:gosec // as it was written
+	}
+	if hasBegun {
+		s.nextEnd = min(s.nextEnd, int64(begun.A)) //nolint:gosec // as it was written
+	}
+	return false, nil
+}
+
+// Get finds the records that each reference means, at most one of each issuer.
+func (s *Store) Get(_ context.Context, refs ...ect.Ref) (found [][]ect.Record, err error) {
+	if len(refs) > ect.MaxLookups {
+		return nil, ect.ErrTooManyIDs
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	now := encoding.Nanos(s.deps.Now())
+	v, err := s.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer s.end(&v, &err)
+	found = make([][]ect.Record, len(refs))
+	for i, ref := range refs {
+		for _, serial := range s.meant(&v, ref) {
+			r, err := s.headers.read(&v, serial)
+			if err != nil {
+				return nil, err
+			}
+			if encoding.Nanos(r.Until) >= now {
+				found[i] = append(found[i], r.Record)
+			}
+		}
+	}
+	return found, nil
+}
+
+// meant is the serials of the records that a reference may mean.
+func (s *Store) meant(v *view, ref ect.Ref) (serials []uint64) {
+	keys := append(make([]Key, 0, 3), digestOf(string(ref.ID)))
+	if s.totals.apart > 0 && ref.Workflow != "" {
+		keys = append(keys, digestOf(string(ref.ID), "wid", ref.Workflow))
+	}
+	if s.totals.apart > 0 && ref.Issuer != "" {
+		keys = append(keys, digestOf(string(ref.ID), "iss", string(ref.Issuer)))
+	}
+	for _, key := range keys {
+		list, _ := v.get(IDs, key)
+		for at := 0; at < len(list); at += placeSize {
+			if serial := number(list[at:], 0); !slices.Contains(serials, serial) {
+				serials = append(serials, serial)
+			}
+		}
+	}
+	return serials
+}
+
+// Workflow returns the records of a workflow in the order in which they came.
+func (s *Store) Workflow(_ context.Context, wid, after string, limit int) (records []ect.Record, next string, err error) {
+	serial := uint64(0)
+	if after != "" {
+		b, err := hex.DecodeString(after)
+		if err != nil || len(b) != 8 {
+			return nil, "", ect.ErrCursor
+		}
+		serial = number(b, 0)
+	}
+	if wid == "" {
+		return nil, "", nil
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	now, key := encoding.Nanos(s.deps.Now()), digestOf(wid)
+	v, err := s.begin()
+	if err != nil {
+		return nil, "", err
+	}
+	defer s.end(&v, &err)
+	for last := ""; ; {
+		n, found := v.behind(Listed, key, serial+1)
+		if !found {
+			return records, "", nil
+		}
+		serial = n
+		r, err := s.headers.read(&v, n)
+		switch {
+		case err != nil:
+			return nil, "", err
+		case encoding.Nanos(r.Until) < now:
+		case len(records) == max(limit, 1):
+			return records, last, nil
+		default:
+			records = append(records, r.Record)
+			last = hex.EncodeToString(numbers(n))
+		}
+	}
+}
+
+// Standing says what an identity is to a workflow.
+func (s *Store) Standing(_ context.Context, wid string, identity ect.Identity) (standing ect.Standing, err error) {
+	if wid == "" {
+		return ect.Standing{}, nil
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	v, err := s.begin()
+	if err != nil {
+		return ect.Standing{}, err
+	}
+	defer s.end(&v, &err)
+	return standingOf(&v, wid, identity, encoding.Nanos(s.deps.Now())), nil
+}
+
+// Usage is how many records there are and what they count for in bytes, and how many had to
+// leave before their end since the start.
+func (s *Store) Usage() (records int, bytes int64, evicted uint64) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return int(s.totals.records), int64(s.totals.bytes), s.evictions //nolint:gosec // counts
+}
+
+// Sweep drops records that have ended, and those that smaller bounds leave no room for, at
+// most so many of each.
+func (s *Store) Sweep(most int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, err := s.begin()
+	if err != nil {
+		return // those who ask are told
+	}
+	defer s.end(&v, &err)
+	defer s.tell(s.changes.bytes)
+	now := encoding.Nanos(s.deps.Now())
+	if err = s.sweep(&v, most, now); err == nil {
+		err = s.makeRoom(&v, Key{}, account{}, most, now) // the bounds may be less than before
+	}
+}
+
+// Take ends the changes until now, with what an earlier one took and could not be
+// written, and passes them on in the order of their keys, table by table. A value that is
+// nil leaves. [Store.Wrote] has to follow when they are on disk; one at a time.
+func (s *Store) Take() func(each func(t Table, key Key, value []byte) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changes.bytes > 0 {
+		s.headers.save(s.changes)
+		t := s.totals
+		s.changes.set(Totals, Key{}, numbers(t.serial, t.records, t.apart, t.bytes, t.begun))
+		if s.written == nil {
+			s.written = s.changes
+		} else {
+			_ = s.changes.each(func(t Table, key Key, value []byte) error {
+				s.written.set(t, key, value)
+				return nil
+			})
+		}
+		s.changes = newLayer()
+	}
+	if s.written == nil {
+		return nil
+	}
+	return s.written.each
+}
+
+// Wrote says that what Take passed on is on disk.
+func (s *Store) Wrote() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.written = nil
+}

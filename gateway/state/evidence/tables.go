@@ -1,0 +1,259 @@
+package evidence
+
+import (
+	"cmp"
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	"github.com/tidwall/btree"
+
+	"github.com/aepb/aepb-gateway/gateway/state/internal/index"
+)
+
+// Table is one of the tables that evidence consists of. Its number may be on disk and
+// never changes.
+type Table uint8
+
+// The tables. A key begins with the digest of what is said, or with a time or an amount.
+// Those from Terms on are read in the order of their keys, and have no values.
+const (
+	Records   Table = iota // by serial: a record
+	IDs                    // by id, by id and issuer, by id and workflow: places of records
+	Workflows              // by workflow: what is known of it
+	Members                // by workflow and identity: the member that came before
+	Accounts               // by holder: what counts for it
+	Headers                // by number: a JOSE header, and behind it how many records have it
+	Begun                  // by holder and number: a workflow of which only the beginning is left
+	Totals                 // one value
+	Terms                  // by end and serial
+	Ends                   // by end and workflow of which only the beginning is left
+	Listed                 // by workflow and serial of a record
+	Shares                 // by holder and serial of a record, our own first
+	Oldest                 // by holder and number: the keys of Begun
+	Largest                // by amount, the largest first, and holder: of records and of beginnings
+	tables
+)
+
+// TableCount is how many tables there are.
+const TableCount = int(tables)
+
+// Key names a value in its table, which is in the order of A, B and N.
+type Key struct{ A, B, N uint64 }
+
+// KeySize is the bytes of a key on disk.
+const KeySize = 24
+
+// AppendBinary appends a key so that bytes have the order of keys.
+func (k Key) AppendBinary(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, k.A)
+	b = binary.BigEndian.AppendUint64(b, k.B)
+	return binary.BigEndian.AppendUint64(b, k.N)
+}
+
+// ReadKey reads what AppendBinary wrote, of at least KeySize bytes.
+func ReadKey(b []byte) Key {
+	return Key{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])}
+}
+
+func (k Key) less(other Key) bool {
+	switch {
+	case k.A != other.A:
+		return k.A < other.A
+	case k.B != other.B:
+		return k.B < other.B
+	default:
+		return k.N < other.N
+	}
+}
+
+func (k Key) compare(other Key) int {
+	switch {
+	case k.A != other.A:
+		return cmp.Compare(k.A, other.A)
+	case k.B != other.B:
+		return cmp.Compare(k.B, other.B)
+	default:
+		return cmp.Compare(k.N, other.N)
+	}
+}
+
+// under is a key behind that of a digest.
+func (k Key) under(n uint64) Key { return Key{k.A, k.B, n} }
+
+// next is the key that follows.
+func (k Key) next() Key {
+	if k.N++; k.N == 0 {
+		if k.B++; k.B == 0 {
+			k.A++
+		}
+	}
+	return k
+}
+
+// digestOf is the key of texts: half a SHA-256 of them.
+func digestOf(texts ...string) Key {
+	d := index.KeyOf(texts...)
+	return Key{A: binary.BigEndian.Uint64(d[:]), B: binary.BigEndian.Uint64(d[8:])}
+}
+
+// Reader reads tables on disk, as they were at one moment. What it returns is good until
+// that view ends.
+type Reader interface {
+	Get(t Table, key Key) (value []byte, found bool)
+	Next(t Table, from Key) (key Key, value []byte, found bool) // the first key that is not less
+}
+
+// Disk is where tables lie that do not fit into memory.
+type Disk interface {
+	// Begin reads what is on disk at one moment, until End, which makes an error of a panic
+	// meanwhile.
+	Begin() (Reader, error)
+	End(r Reader, panicked any, err *error)
+}
+
+// layer is changes of tables, in memory. Tables that are not read in order are maps, which
+// find faster.
+type layer struct {
+	maps  [Terms]map[Key][]byte // nil: the value is gone
+	trees [tables - Terms]*btree.BTreeG[item]
+	bytes int
+}
+
+type item struct {
+	key  Key
+	gone bool
+}
+
+func newLayer() *layer {
+	l := &layer{}
+	for t := range l.maps {
+		l.maps[t] = map[Key][]byte{}
+	}
+	for t := range l.trees {
+		l.trees[t] = btree.NewBTreeGOptions(func(a, b item) bool { return a.key.less(b.key) }, btree.Options{NoLocks: true})
+	}
+	return l
+}
+
+func (l *layer) set(t Table, key Key, value []byte) {
+	l.bytes += KeySize + len(value)
+	if t < Terms {
+		l.maps[t][key] = value
+		return
+	}
+	l.trees[t-Terms].Set(item{key, value == nil})
+}
+
+// first is the first key of a table in order from a key on.
+func (l *layer) first(t Table, from Key) (first item, found bool) {
+	l.trees[t-Terms].Ascend(item{key: from}, func(i item) bool {
+		first, found = i, true
+		return false
+	})
+	return first, found
+}
+
+// each passes everything on, table by table, in the order of keys.
+func (l *layer) each(each func(t Table, key Key, value []byte) error) (err error) {
+	for t, values := range l.maps {
+		for _, key := range slices.SortedFunc(maps.Keys(values), Key.compare) {
+			if err := each(Table(t), key, values[key]); err != nil {
+				return err
+			}
+		}
+	}
+	for t, tree := range l.trees {
+		tree.Scan(func(i item) bool {
+			value := []byte{}
+			if i.gone {
+				value = nil
+			}
+			err = each(Terms+Table(t), i.key, value) //nolint:gosec // TableCount
+			return err == nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// view is all tables at one moment: changes before what is on disk.
+type view struct {
+	changes *layer
+	written *layer // are being written to the disk; nil: there are none
+	disk    Reader // nil: all is in changes
+}
+
+// get is a value of a table that is not in order.
+func (v *view) get(t Table, key Key) (value []byte, found bool) {
+	if value, found = v.changes.maps[t][key]; found {
+		return value, value != nil
+	}
+	if v.written != nil {
+		if value, found = v.written.maps[t][key]; found {
+			return value, value != nil
+		}
+	}
+	if v.disk != nil {
+		return v.disk.Get(t, key)
+	}
+	return nil, false
+}
+
+// set changes a value, which is the view's own from then on.
+func (v *view) set(t Table, key Key, value []byte) { v.changes.set(t, key, value) }
+
+// setNumbers sets a value that is decoded where it is read, in its place if it has one.
+func (v *view) setNumbers(t Table, key Key, list ...uint64) {
+	value := v.changes.maps[t][key]
+	if len(value) != 8*len(list) {
+		value = make([]byte, 8*len(list))
+		v.changes.set(t, key, value)
+	}
+	for i, n := range list {
+		binary.BigEndian.PutUint64(value[8*i:], n)
+	}
+}
+
+// mark puts a key into a table in order.
+func (v *view) mark(t Table, key Key) { v.changes.set(t, key, []byte{}) }
+
+func (v *view) remove(t Table, key Key) {
+	switch {
+	case v.disk != nil:
+		v.changes.set(t, key, nil)
+	case t < Terms:
+		delete(v.changes.maps[t], key)
+	default:
+		v.changes.trees[t-Terms].Delete(item{key: key})
+	}
+}
+
+// next is the first key of a table in order from a key on.
+func (v *view) next(t Table, from Key) (key Key, found bool) {
+	for {
+		first, ok := v.changes.first(t, from)
+		if v.written != nil {
+			if i, there := v.written.first(t, from); there && (!ok || i.key.less(first.key)) {
+				first, ok = i, true
+			}
+		}
+		if v.disk != nil {
+			if key, _, there := v.disk.Next(t, from); there && (!ok || key.less(first.key)) {
+				return key, true
+			}
+		}
+		if !ok || !first.gone {
+			return first.key, ok
+		}
+		from = first.key.next()
+	}
+}
+
+// behind is the first number under a digest from a number on.
+func (v *view) behind(t Table, digest Key, from uint64) (n uint64, found bool) {
+	key, found := v.next(t, digest.under(from))
+	return key.N, found && key.A == digest.A && key.B == digest.B
+}
