@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 )
 
 // stepOf is what an MCP server says on the way.
@@ -67,5 +69,36 @@ func TestSubscriber_AtAnotherReplica(t *testing.T) {
 			}
 		}
 		_ = other.Close()
+	})
+}
+
+// TestSubscriber_OfALostReplica: who has subscribed at another replica than the one that
+// works on the task, and is killed, is told that it is lost soon after that is known.
+func TestSubscriber_OfALostReplica(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{"tools/call": {{events: []string{stepOf(1), "", result(`{"resultType":"complete","content":[]}`)}}}}, func(s *stage) {
+		t := s.t
+		view := &entries{Entries: s.memory.Entries()}
+		s.view = view
+		killed := s.replica(t)
+		s.view = nil
+		call := s.a2a(invoking, strings.Replace(addingLater, `"skill":"add"`, `"skill":"ask"`, 1))
+		call.Agent = "asker"
+		id, _ := taskIn(t, s.ask(t, killed, call).Wire.Body)
+		<-time.After(store.HeartbeatInterval - time.Second)
+		died := time.Now().Add(2 * time.Second) // after one more heartbeat
+		time.AfterFunc(2*time.Second, func() {
+			view.broken.Store(true)
+			_ = killed.Close()
+		})
+		subscribe := s.a2a(following, `{"id":"`+id+`"}`)
+		subscribe.Agent = "asker"
+		bodies, _ := read(t, s.ask(t, s, subscribe).Events)
+		if last := bodies[len(bodies)-1]; !strings.Contains(last, "TASK_STATE_FAILED") || !strings.Contains(last, "was lost") {
+			t.Errorf("the stream ends with %s", last)
+		}
+		if took := time.Since(died); took > store.LeaseTTL+store.HeartbeatInterval {
+			t.Errorf("that took %v", took)
+		}
 	})
 }

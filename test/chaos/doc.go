@@ -10,6 +10,10 @@
 //	replicas  a gateway is killed every few seconds, and started again
 //	redis     Redis is restarted in the middle
 //	cluster   of three masters with a replica each one is killed, and returns later
+//	rolling   all gateways are restarted one after the other, abruptly and in order
+//
+// The last one is stricter than the others: see package rolling, which it is in. What
+// follows is of the others.
 //
 // Errors are allowed, and so are connections that break where everybody sees it.
 // Where gateways are killed, so is that of an answer to a question, which MCP
@@ -24,7 +28,8 @@
 // of Redis, and cast.go starts the gateways behind a balancer (test/harness); agents.go
 // are the agents, with the journal of what they did; callers.go is the load, with
 // mcp.go and a2a.go for its protocols, which also asks every replica afterwards;
-// witness.go reads the streams as they come, and judge.go decides.
+// witness.go reads the streams as they come, and judge.go decides; rolling is an act with
+// gateways, agents and callers of its own.
 //
 // Alternatives considered: a clock and a network that are simulated, which find
 // more orders of events and none of the mistakes between processes; counting errors,

@@ -227,6 +227,7 @@ type report struct {
 	Log     string  `json:"-"` // of the gateways
 
 	calls []outcome
+	note  string
 }
 
 // details tell how each call ended that did not end right.
@@ -260,6 +261,9 @@ func (r report) table(w io.Writer) error {
 		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", c.Kind, c.Calls, c.Accepted, c.Right, c.Error, c.Broken, c.Lost, c.Forgot)
 	}
 	err := out.Flush()
+	if r.note != "" {
+		fmt.Fprintln(w, r.note)
+	}
 	fmt.Fprintf(w, "%d lies\n", len(r.Lies))
 	return err
 }

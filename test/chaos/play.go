@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -10,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/aepb/aepb-gateway/test/chaos/rolling"
 	"github.com/aepb/aepb-gateway/test/harness/redisserver"
 	"github.com/aepb/aepb-gateway/test/harness/wait"
 )
@@ -18,7 +20,8 @@ import (
 type act struct {
 	name  string
 	state func(ctx context.Context, dir string) ([]*redisserver.Server, error)
-	// harm goes wrong until ctx ends; then everybody is up again.
+	// harm goes wrong until ctx ends; then everybody is up again. nil: the act is one of
+	// its own, and brings its gateways.
 	harm func(ctx context.Context, r *rig, nodes []*redisserver.Server) error
 }
 
@@ -27,6 +30,7 @@ func acts() []act {
 		{"replicas", single, killReplicas},
 		{"redis", single, restartRedis},
 		{"cluster", cluster, loseMaster},
+		{"rolling", single, nil},
 	}
 }
 
@@ -59,6 +63,9 @@ func play(ctx context.Context, a act, binary, dir string, lasts time.Duration) (
 	if err != nil {
 		return rep, err
 	}
+	if a.harm == nil {
+		return roll(ctx, rep, rolling.Setup{Binary: binary, Dir: dir, Size: sizeIn(lasts)}, nodes[0])
+	}
 	r, err := assemble(ctx, binary, dir, stateConfig(nodes))
 	defer func() { err = errors.Join(err, r.stop()) }()
 	if err != nil {
@@ -80,6 +87,32 @@ func play(ctx context.Context, a act, binary, dir string, lasts time.Duration) (
 	})
 	rep.Log, rep.calls = r.output(), outcomes
 	return rep, ctx.Err()
+}
+
+// small: what is told to last less is played with a quarter of everything.
+const small = 30 * time.Second
+
+func sizeIn(lasts time.Duration) rolling.Size {
+	if lasts < small {
+		return rolling.Short()
+	}
+	return rolling.Full()
+}
+
+// roll plays the rolling restart, in the words of the other acts.
+func roll(ctx context.Context, rep report, s rolling.Setup, redis *redisserver.Server) (report, error) {
+	began := time.Now()
+	found, err := rolling.Play(ctx, s, redis)
+	rep.Seconds, rep.Log = time.Since(began).Seconds(), found.Log
+	for _, k := range found.Kinds {
+		rep.Kinds = append(rep.Kinds, count{Kind: k.Name, Calls: k.All, Accepted: k.All, Right: k.Done, Error: k.All - k.Done - k.Failed, Broken: k.Cut, Lost: k.Failed})
+	}
+	for _, v := range found.Violations {
+		rep.Lies = append(rep.Lies, lie{What: cut(v.What), Kind: v.Kind, Key: v.Key})
+	}
+	rep.note = fmt.Sprintf("%d ECTs verified and found at another replica, %d went down with a killed gateway over a file before it wrote them, %d second attempts",
+		found.Evidence-found.Unsaved, found.Unsaved, found.Retries)
+	return rep, err
 }
 
 const (

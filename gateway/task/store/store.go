@@ -107,11 +107,11 @@ func EncodeJSON(v any) ([]byte, error) {
 }
 
 // Wait waits for the next change of a record, at most for limit and at most for the time
-// of a lease. It returns nil if limit is over without a change, and rec itself if the
-// lease is: then the caller looks whether the record's replica is alive. Its error is
-// CodeTaskNotFound if the record is gone.
+// between two heartbeats. It returns nil if limit is over without a change, and rec itself
+// if that time is: then the caller looks whether the record's replica is alive. Its error
+// is CodeTaskNotFound if the record is gone.
 func (s *Store) Wait(ctx context.Context, rec *Record, limit time.Duration) (*Record, error) {
-	within, cancel := context.WithTimeout(ctx, min(limit, LeaseTTL))
+	within, cancel := context.WithTimeout(ctx, min(limit, HeartbeatInterval))
 	defer cancel()
 	entry, ok, err := s.deps.Entries.Await(within, rec.Key, rec.Revision)
 	switch {
@@ -121,7 +121,7 @@ func (s *Store) Wait(ctx context.Context, rec *Record, limit time.Duration) (*Re
 		return nil, NotFound()
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case within.Err() != nil && limit <= LeaseTTL:
+	case within.Err() != nil && limit <= HeartbeatInterval:
 		return nil, nil
 	case within.Err() != nil:
 		return rec, nil

@@ -166,7 +166,7 @@ func TestFailLost_AnotherReplicaWasFirst(t *testing.T) {
 // the end of the record is not taken for the end of the wait.
 func TestWait_ChangeAtTheEnd(t *testing.T) {
 	t.Parallel()
-	const limit = LeaseTTL
+	const limit = HeartbeatInterval
 	working := Record{AsTold: AsTold{Task: canonical.Task{Status: canonical.Status{State: canonical.StateWorking}}}}
 	for name, c := range map[string]struct {
 		limit  time.Duration
@@ -232,15 +232,15 @@ func TestWait_RecordExpiresMeanwhile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rec.Revision, _, err = entries.Entries.Swap(t.Context(), rec.Key, rec.Revision, value, time.Now().Add(LeaseTTL)); err != nil {
+		if rec.Revision, _, err = entries.Entries.Swap(t.Context(), rec.Key, rec.Revision, value, time.Now().Add(HeartbeatInterval)); err != nil {
 			t.Fatal(err)
 		}
-		next, err := s.Wait(t.Context(), rec, LeaseTTL)
+		next, err := s.Wait(t.Context(), rec, HeartbeatInterval)
 		if err != nil && !errors.As(err, new(*canonical.Error)) || next != nil {
 			t.Errorf("at its end it is %+v, %v", next, err)
 		}
 		<-time.After(time.Nanosecond)
-		if next, err := s.Wait(t.Context(), rec, LeaseTTL); next != nil || !errors.As(err, new(*canonical.Error)) {
+		if next, err := s.Wait(t.Context(), rec, HeartbeatInterval); next != nil || !errors.As(err, new(*canonical.Error)) {
 			t.Errorf("then it is %+v, %v", next, err)
 		}
 	})
