@@ -24,11 +24,10 @@ func (b *bed) remote(t *testing.T, conf *tls.Config) *grpctest.Caller {
 }
 
 // overGRPC starts an agent that speaks gRPC alone and lists it as "caller".
-func (b *bed) overGRPC(t *testing.T) *peers.A2AAgent {
+func (b *bed) overGRPC(t *testing.T) grpctest.Agent {
 	t.Helper()
 	who := b.svid(t, "/caller")
-	agent, err := peers.NewA2AGRPCAgent(t.Context(), peers.Deps{TLS: serving(who)})
-	must(t, err)
+	agent := grpctest.NewAgent(t, peers.Deps{TLS: serving(who)})
 	t.Cleanup(func() { stopWithin(t, agent.Stop) })
 	must(t, b.directory.Put(directory.Agent{
 		Name: "caller", ID: who.ID, Rules: policy.Rules{Open: true},

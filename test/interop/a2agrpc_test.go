@@ -10,6 +10,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
 	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
 
+	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/grpctest"
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
 )
 
@@ -17,8 +18,7 @@ import (
 // and everybody speak to the official agent that has nothing else.
 func a2aOverGRPC(t *testing.T, g *gw) {
 	t.Helper()
-	agent, err := peers.NewA2AGRPCAgent(t.Context(), peers.Deps{TLS: g.peerTLS(t, "only-grpc")})
-	check(t, err)
+	agent := grpctest.NewAgent(t, peers.Deps{TLS: g.peerTLS(t, "only-grpc")})
 	stopLater(t, "only-grpc", agent.Stop)
 	check(t, g.AddAgentAt(t.Context(), "only-grpc", "a2a-v1", agent.URL(), agent.GRPC()))
 	g.concierge(t, "not-grpc")
@@ -51,7 +51,7 @@ func overGRPC(t *testing.T, g *gw, name string) *a2aclient.Client {
 	card, err := agentcard.NewResolver(g.anonymous(t).client).Resolve(t.Context(), g.agentURL(name))
 	check(t, err)
 	conf := &tls.Config{RootCAs: g.Roots(), MinVersion: tls.VersionTLS13}
-	client, err := a2aclient.NewFromCard(t.Context(), card, a2aclient.WithDefaultsDisabled(), peers.WithGRPC(conf))
+	client, err := a2aclient.NewFromCard(t.Context(), card, a2aclient.WithDefaultsDisabled(), grpctest.WithGRPC(conf))
 	check(t, err)
 	t.Cleanup(func() { check(t, client.Destroy()) })
 	return client

@@ -59,7 +59,7 @@ func a2aHTTPClient(t *testing.T, g *gw) {
 // a2aHTTPAgent is an SDK agent that has no JSON-RPC, called in every way.
 func a2aHTTPAgent(t *testing.T, g *gw) {
 	t.Helper()
-	agent, err := peers.NewA2ARESTAgent(t.Context(), peers.Deps{TLS: g.peerTLS(t, "http-agent")})
+	agent, err := peers.NewA2AAgentOver(t.Context(), peers.Deps{TLS: g.peerTLS(t, "http-agent")}, a2a.TransportProtocolHTTPJSON, "")
 	if err != nil {
 		t.Fatal(err)
 	}

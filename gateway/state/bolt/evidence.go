@@ -114,7 +114,7 @@ func (w *writer) evidence(changes evidenceChanges) error {
 			w.deleted += count(t)
 			return buckets[t].Delete(k)
 		case t < evidence.Terms:
-			value = w.file.arena.seal(k, value)
+			value = seal(k, value)
 		}
 		w.written += count(t)
 		return buckets[t].Put(k, value)

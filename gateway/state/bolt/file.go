@@ -58,14 +58,13 @@ type meta struct {
 
 // file is a bbolt file of ours. It is not safe for concurrent use.
 type file struct {
-	path   string
-	db     *bbolt.DB
-	handle *os.File    // the one that bbolt writes to
-	broken atomic.Bool // bbolt gave up in the middle, with its locks held
-	known  bool        // there was a process before
-	latest [kinds]uint64
-	unsure bool // the last commit failed, and parts of it may be there all the same
-	arena  arena
+	path    string
+	db      *bbolt.DB
+	handle  *os.File    // the one that bbolt writes to
+	broken  atomic.Bool // bbolt gave up in the middle, with its locks held
+	known   bool        // there was a process before
+	settled uint64      // the latest entry on disk
+	unsure  bool        // the last commit failed, and parts of it may be there all the same
 }
 
 // openFile opens the file, or makes it.
@@ -210,7 +209,9 @@ func (f *file) loadKind(kind state.Kind, b *bbolt.Bucket, each func(mark, []byte
 		if err != nil {
 			return fmt.Errorf("%s %d: %w", kind, serial, err)
 		}
-		f.latest[kind] = serial
+		if kind == state.KindEntry {
+			f.settled = serial
+		}
 		return each(mark{kind: kind, serial: serial}, content)
 	})
 }

@@ -128,7 +128,7 @@ func (o *owner) commit(clean bool) error {
 	}
 	o.written.Add(uint64(written)) //nolint:gosec // counts
 	o.deleted.Add(uint64(deleted)) //nolint:gosec // counts
-	o.settled.Store(o.file.latest[state.KindEntry])
+	o.settled.Store(o.file.settled)
 	o.memory.Tokens.Wrote()
 	clear(o.batch)
 	o.batch, o.stale = o.batch[:0], o.stale[len(stale):]

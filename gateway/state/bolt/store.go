@@ -119,7 +119,7 @@ func start(config Config, deps Deps, f *file) (*Store, error) {
 		return nil, f.openError(err)
 	}
 	s.owner = newOwner(config, deps.Logger, s.Memory, s.queue, f, stale)
-	s.owner.settled.Store(f.latest[state.KindEntry])
+	s.owner.settled.Store(f.settled)
 	s.owner.greet(s.unclean, epoch, s.Memory)
 	return s, nil
 }

@@ -4,17 +4,11 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"runtime"
+	"slices"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/aepb/aepb-gateway/gateway/state"
-)
-
-// blockSize is the size of the pieces of an arena, in octets, and keptBlocks how
-// many of them one commit leaves to the next.
-const (
-	blockSize  = 1 << 20
-	keptBlocks = 8
 )
 
 // breath is after how many changes the writer lets others go first, on whom
@@ -22,55 +16,14 @@ const (
 // ten.
 const breath = 64
 
-// arena is memory for the values of one transaction, which bbolt needs until
-// the transaction is over.
-type arena struct {
-	blocks [][]byte
-	used   int // blocks before this one are full
-}
-
-// room is an empty slice with the capacity for size octets, at least.
-func (a *arena) room(size int) []byte {
-	for ; a.used < len(a.blocks); a.used++ {
-		if b := a.blocks[a.used]; cap(b)-len(b) >= size {
-			return b[len(b):]
-		}
-	}
-	a.blocks = append(a.blocks, make([]byte, 0, max(size, blockSize)))
-	return a.blocks[a.used]
-}
-
-// take keeps what was written into the room. What outgrew it lies elsewhere,
-// and is the collector's.
-func (a *arena) take(written []byte) {
-	if b := a.blocks[a.used]; len(b)+len(written) <= cap(b) {
-		a.blocks[a.used] = b[:len(b)+len(written)]
-	}
-}
-
-// seal is a value with its checksum.
-func (a *arena) seal(key, value []byte) []byte {
-	sealed := append(a.room(4+len(value)), 0, 0, 0, 0)
-	sealed = append(sealed, value...)
-	binary.BigEndian.PutUint32(sealed, checksum(key, value))
-	a.take(sealed)
-	return sealed
-}
-
-// reset frees all, and keeps some of it.
-func (a *arena) reset() {
-	a.blocks, a.used = a.blocks[:min(len(a.blocks), keptBlocks)], 0
-	clear(a.blocks[len(a.blocks):cap(a.blocks)])
-	for i := range a.blocks {
-		a.blocks[i] = a.blocks[i][:0]
-	}
-}
-
 // write is one group commit.
 func (f *file) write(batch []state.Change, stale []mark, changes evidenceChanges, clean bool) (written, deleted int, err error) {
-	latest := f.latest
+	w := writer{settled: f.settled}
+	if !f.unsure {
+		batch = lasting(batch)
+	}
 	err = f.update(func(tx *bbolt.Tx) error {
-		w := writer{tx: tx, file: f, latest: &latest, passing: f.passing(batch)}
+		w.tx = tx
 		if err := w.write(batch, stale); err != nil {
 			return err
 		}
@@ -79,42 +32,33 @@ func (f *file) write(batch []state.Change, stale []mark, changes evidenceChanges
 				return err
 			}
 		}
-		written, deleted = w.written, w.deleted
 		if clean {
 			return tx.Bucket([]byte(metaBucket)).Put([]byte(keyClean), seal([]byte(keyClean), nil))
 		}
 		return nil
 	})
-	if f.unsure = err != nil; !f.unsure {
-		f.latest = latest
+	if f.unsure = err != nil; f.unsure {
+		return 0, 0, err
 	}
-	f.arena.reset()
-	return written, deleted, err
+	f.settled = w.settled
+	return w.written, w.deleted, nil
 }
 
-// passing is what comes and leaves within one batch: the disk need not hear of it.
-func (f *file) passing(batch []state.Change) map[mark]bool {
-	var found map[mark]bool
-	if f.unsure {
-		return nil
-	}
+// lasting leaves out what comes and leaves within one batch: the disk need not hear of it.
+func lasting(batch []state.Change) []state.Change {
+	came, passing := map[mark]bool{}, map[mark]bool{}
 	for _, c := range batch {
-		if c.Gone() && c.Serial > f.latest[c.Kind] {
-			if found == nil {
-				found = map[mark]bool{}
-			}
-			found[mark{c.Kind, c.Serial}] = true
-		}
+		at := mark{c.Kind, c.Serial}
+		passing[at] = came[at]
+		came[at] = !c.Gone()
 	}
-	return found
+	return slices.DeleteFunc(slices.Clone(batch), func(c state.Change) bool { return passing[mark{c.Kind, c.Serial}] })
 }
 
 // writer writes one batch.
 type writer struct {
 	tx               *bbolt.Tx
-	file             *file
-	latest           *[kinds]uint64 // serials on disk after this
-	passing          map[mark]bool
+	settled          uint64 // the latest entry on disk after this
 	buckets          [kinds]*bbolt.Bucket
 	written, deleted int
 	steps            int
@@ -128,14 +72,11 @@ func (w *writer) write(batch []state.Change, stale []mark) error {
 	}
 	for i := range batch {
 		c := &batch[i]
-		change := w.put
-		switch at := (mark{c.Kind, c.Serial}); {
-		case w.passing[at]:
-			continue
-		case c.Gone():
-			change = func(*state.Change) error { return w.remove(at) }
-		}
-		if err := change(c); err != nil {
+		if c.Gone() {
+			if err := w.remove(mark{c.Kind, c.Serial}); err != nil {
+				return err
+			}
+		} else if err := w.put(c); err != nil {
 			return err
 		}
 	}
@@ -164,14 +105,15 @@ func (w *writer) remove(at mark) error {
 func (w *writer) put(c *state.Change) error {
 	w.pause()
 	w.written++
-	w.latest[c.Kind] = max(w.latest[c.Kind], c.Serial)
+	if c.Kind == state.KindEntry {
+		w.settled = max(w.settled, c.Serial)
+	}
 	key := keyOf(c.Serial)
-	value, err := c.AppendBinary(append(w.file.arena.room(c.Size), 0, 0, 0, 0))
+	value, err := c.AppendBinary(make([]byte, 4, 4+c.Size))
 	if err != nil {
 		return err
 	}
 	binary.BigEndian.PutUint32(value, checksum(key[:], value[4:]))
-	w.file.arena.take(value)
 	return w.buckets[c.Kind].Put(key[:], value)
 }
 
@@ -189,7 +131,7 @@ func checksum(key, content []byte) uint32 {
 }
 
 func seal(key, content []byte) []byte {
-	value := binary.BigEndian.AppendUint32(nil, checksum(key, content))
+	value := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(content)), checksum(key, content))
 	return append(value, content...)
 }
 

@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"net/http"
@@ -24,40 +25,39 @@ const ConciergeSkill = "concierge"
 //
 // Anything else completes a task with one artifact: "You said: …" and then every
 // part that was not text, as the SDK read it.
-type A2AAgent struct {
-	server server
-	calls  *calls // over gRPC; nil: it does not speak that
-}
+type A2AAgent struct{ server server }
 
 // NewA2AAgent starts the agent on a free loopback port. Its card is at
 // /.well-known/agent-card.json; JSON-RPC is served at the root.
 func NewA2AAgent(ctx context.Context, d Deps) (*A2AAgent, error) {
-	return newA2AAgent(ctx, d, a2a.TransportProtocolJSONRPC)
+	return NewA2AAgentOver(ctx, d, a2a.TransportProtocolJSONRPC, "")
 }
 
-// NewA2ARESTAgent starts the same agent without JSON-RPC: only HTTP+JSON is
-// served, below the root, and the card names nothing else.
-func NewA2ARESTAgent(ctx context.Context, d Deps) (*A2AAgent, error) {
-	return newA2AAgent(ctx, d, a2a.TransportProtocolHTTPJSON)
-}
-
-func newA2AAgent(ctx context.Context, d Deps, binding a2a.TransportProtocol) (*A2AAgent, error) {
+// NewA2AAgentOver starts the same agent with another binding, which its card names alone:
+// HTTP+JSON below the root, or what is served at another host:port.
+func NewA2AAgentOver(ctx context.Context, d Deps, binding a2a.TransportProtocol, elsewhere string) (*A2AAgent, error) {
 	a := &A2AAgent{}
 	err := a.server.listen(ctx, d, func(base string) http.Handler {
-		requests := a2asrv.NewHandler(concierge{}, a2asrv.WithLogger(d.logger()))
-		door := a2asrv.NewJSONRPCHandler(requests)
-		if binding == a2a.TransportProtocolHTTPJSON {
-			door = a2asrv.NewRESTHandler(requests)
-		}
+		requests := Concierge(d)
 		mux := http.NewServeMux()
-		mux.Handle(a2asrv.WellKnownAgentCardPath, a2asrv.NewStaticAgentCardHandler(conciergeCard(base, binding)))
-		mux.Handle("/", door)
+		mux.Handle(a2asrv.WellKnownAgentCardPath, a2asrv.NewStaticAgentCardHandler(conciergeCard(cmp.Or(elsewhere, base), binding)))
+		switch binding {
+		case a2a.TransportProtocolJSONRPC:
+			mux.Handle("/", a2asrv.NewJSONRPCHandler(requests))
+		case a2a.TransportProtocolHTTPJSON:
+			mux.Handle("/", a2asrv.NewRESTHandler(requests))
+		}
 		return mux
 	})
 	if err != nil {
 		return nil, err
 	}
 	return a, nil
+}
+
+// Concierge answers the requests of any binding.
+func Concierge(d Deps) a2asrv.RequestHandler {
+	return a2asrv.NewHandler(concierge{}, a2asrv.WithLogger(d.logger()))
 }
 
 // URL is both the base of the agent's card and its JSON-RPC endpoint.
@@ -68,9 +68,6 @@ func (a *A2AAgent) Received() []Received { return a.server.journal.snapshot() }
 
 // Stop ends the agent, giving running requests until ctx ends, and waits for it.
 func (a *A2AAgent) Stop(ctx context.Context) error {
-	if a.calls != nil {
-		a.calls.stop()
-	}
 	return a.server.stop(ctx)
 }
 
