@@ -68,7 +68,7 @@ func (e *evictions) counts() map[string]float64 {
 // used before this start is then unknown, and ECTs from before it are refused (R6). It waits
 // for the next second, because ECTs carry whole ones.
 func openState(s settings) (kept, error) {
-	bounds := stateBounds(s.config.State)
+	bounds := s.config.StateBounds()
 	gone := &evictions{logger: s.logger}
 	switch path := s.config.State.Path; {
 	case s.redis != nil:
@@ -98,15 +98,6 @@ func openState(s settings) (kept, error) {
 	}
 	always := func() error { return nil }
 	return kept{"memory", memory, memory, memory, memory, memory.Entries(), nil, always, always, memory.Filled, gone, nil}, nil
-}
-
-// stateBounds are those of the configuration in the words of package state.
-func stateBounds(c config.State) state.Config {
-	return state.Config{
-		MaxTokenBytes: int64(c.EvidenceMiB) << 20, MaxEntries: c.Records, MaxEntriesBytes: int64(c.RecordsMiB) << 20,
-		MaxEntriesPerOwner: c.CallerRecords, MaxEntriesBytesPerOwner: int64(c.CallerRecordsKiB) << 10,
-		MaxAnswersBytes: int64(c.AnswersMiB) << 20, MaxAnswersBytesPerOwner: int64(c.CallerAnswersKiB) << 10,
-	}
 }
 
 // loadRedis reads the files that state.redis names; nil: there is no Redis.
