@@ -68,10 +68,10 @@ func TestAttack_StrangersThatAskHoldAllConnections(t *testing.T) {
 			if got := b.send(t, b.operator(http.MethodGet, "/readyz", "", nil)); got.status != http.StatusOK {
 				t.Errorf("readiness: %d", got.status)
 			}
-			if open := int(b.publicBounds.connections.Usage().Strangers); open > 32 {
+			if open := int(b.publicBounds.connections.Usage().Strangers.Used); open > 32 {
 				t.Errorf("strangers hold %d connections, want at most a quarter of 128", open)
 			}
-			if !soonIn(t.Context(), 2*listenWait, func() bool { return b.publicBounds.connections.Usage().Strangers == 0 }) {
+			if !soonIn(t.Context(), 2*listenWait, func() bool { return b.publicBounds.connections.Usage().Strangers.Used == 0 }) {
 				t.Error("idle connections of strangers stay open")
 			}
 		})

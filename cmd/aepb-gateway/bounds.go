@@ -86,7 +86,19 @@ func (out *service) counted() (err error) {
 // open is how many connections there are, as metrics name them.
 func (b bounds) open() map[string]float64 {
 	u := b.connections.Usage()
-	return map[string]float64{"fresh": float64(u.Fresh), "stranger": float64(u.Strangers), "identified": float64(u.Identified)}
+	return map[string]float64{"fresh": float64(u.Fresh.Used), "stranger": float64(u.Strangers.Used), "identified": float64(u.Identified.Used)}
+}
+
+// usage is what callers hold, as metrics name it.
+func (b bounds) usage() map[string]telemetry.Use {
+	open := b.connections.Usage()
+	requests, streams, bytes := b.requests.Usage()
+	return map[string]telemetry.Use{
+		"connections": telemetry.UseOf(config.BytesOfConnection, open.Fresh, open.Strangers, open.Identified),
+		"requests":    telemetry.UseOf(config.BytesOfRequest, requests[:]...),
+		"streams":     telemetry.UseOf(config.BytesOfRequest, streams[:]...),
+		"in_flight":   telemetry.UseOf(1, bytes[:]...),
+	}
 }
 
 func (b bounds) reconfigure(c config.Config, dev bool) error {

@@ -6,17 +6,17 @@ import (
 	"slices"
 
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 )
 
 // What one of each takes in memory, in bytes: estimates, generous ones, that test/abuse and
 // test/soak hold gateways to.
 const (
-	bytesOfUse          = 80        // of a token, in the replay cache
-	bytesOfConversation = 256       // where it stands
-	bytesOfRequest      = 112 << 10 // under way: its stacks, its connection to its agent, and an answer that is too small to count as in flight
+	BytesOfUse          = 80        // of a token, in the replay cache
+	BytesOfConversation = 256       // where it stands
+	BytesOfRequest      = 112 << 10 // under way: its stacks, its connection to its agent, and an answer that is too small to count as in flight
 	bytesOfRefusal      = 32 << 10  // the same of a caller without an identity, for whom no agent is asked
-	bytesOfConnection   = 48 << 10  // open: buffers of TLS and HTTP/2, and stacks
-	bytesOfTask         = 128 << 10 // in the background: stacks, its record, and 32 KiB of a message in three copies
+	BytesOfConnection   = 48 << 10  // open: buffers of TLS and HTTP/2, and stacks
 	bytesOfDisk         = 32 << 20  // what evidence on disk takes in memory
 )
 
@@ -119,17 +119,17 @@ func (c Config) MemoryBound() int64 {
 func (c Config) parts() []memoryPart {
 	l, flight, accept := c.Limits, c.InFlight(), c.Accept(false)
 	background, _ := l.Background()
-	request := int64(bytesOfRequest + bytesOfRefusal/unidentifiedPart)
+	request := int64(BytesOfRequest + bytesOfRefusal/unidentifiedPart)
 	out := append(c.partsOfState(),
 		memoryPart{"limits.in_flight_mib", copiesInFlight*flight.Bytes + copiesOfRefused*flight.Bytes/unidentifiedPart},
 		memoryPart{"limits.requests", int64(flight.Requests) * request},
 		memoryPart{"limits.streams", int64(flight.Streams) * request},
-		memoryPart{"limits.background", int64(background) * bytesOfTask},
-		memoryPart{"limits.connections", int64(accept.Connections+2*max(1, accept.Connections/unidentifiedPart)) * bytesOfConnection},
+		memoryPart{"limits.background", int64(background) * worker.BytesOfWork},
+		memoryPart{"limits.connections", int64(accept.Connections+2*max(1, accept.Connections/unidentifiedPart)) * BytesOfConnection},
 	)
 	sockets := func(key string, b ConnectionBounds) {
 		b = c.Sockets(b)
-		out = append(out, memoryPart{key, int64(b.Total+b.Unidentified) * bytesOfConnection})
+		out = append(out, memoryPart{key, int64(b.Total+b.Unidentified) * BytesOfConnection})
 	}
 	if c.Listen.UACP != "" {
 		sockets("listen.uacp_connections", c.Listen.UACPConnections)
@@ -154,7 +154,7 @@ func (c Config) partsOfState() []memoryPart {
 		{"state.evidence_mib", evidence},
 		{"state.answers_mib", copiesOfPages * b.MaxAnswersBytes},
 		{"state.records_mib", b.MaxEntriesBytes},
-		{"limits.memory_mib", int64(b.MaxReplays)*bytesOfUse + int64(b.MaxConversations)*bytesOfConversation},
+		{"limits.memory_mib", int64(b.MaxReplays)*BytesOfUse + int64(b.MaxConversations)*BytesOfConversation},
 	}
 }
 
