@@ -55,7 +55,6 @@ func (c Config) check(s source) error {
 		if err := limits.Validate(); err != nil {
 			say("$.limits", err.Error())
 		}
-		c.Limits.check(say)
 	}
 	for i, code := range c.Policy.AllowLosses {
 		if _, ok := canonical.Lookup(canonical.LossCode(code)); !ok {
@@ -126,7 +125,13 @@ const (
 
 // checkShares: a caller has no more than all callers have.
 func (c Config) checkShares(say func(path, reason string)) {
-	s, l := c.State, c.Limits
+	s, l, perAddress := c.State, c.Limits, 0
+	if l.ConnectionsPerAddress != nil {
+		perAddress = *l.ConnectionsPerAddress
+	}
+	if l.MemoryMiB != 0 && (l.MemoryMiB < leastMemoryMiB || l.MemoryMiB > mostOfLimit) {
+		say("$.limits.memory_mib", "between "+strconv.Itoa(leastMemoryMiB)+" and "+strconv.Itoa(mostOfLimit))
+	}
 	for _, bound := range []struct {
 		path        string
 		value, most int
@@ -140,6 +145,11 @@ func (c Config) checkShares(say func(path, reason string)) {
 		{"$.limits.mcp_sessions", l.Sessions, maxSessions},
 		{"$.limits.background", l.AllWorkers, maxWorkers},
 		{"$.limits.share", l.Share, mostOfLimit},
+		{"$.limits.connections", l.Connections, mostOfLimit},
+		{"$.limits.connections_per_address", perAddress, l.connections()},
+		{"$.limits.requests", l.Requests, mostOfLimit},
+		{"$.limits.streams", l.Streams, mostOfLimit},
+		{"$.limits.in_flight_mib", l.InFlightMiB, mostOfLimit},
 	} {
 		if bound.value < 0 || bound.value > bound.most {
 			say(bound.path, "between 1 and "+strconv.Itoa(bound.most)+"; 0: the default")

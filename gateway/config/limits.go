@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"strconv"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/transport/accept"
@@ -96,33 +95,6 @@ func (c Config) InFlight() inflight.Config {
 		Bytes: total, BytesPerCaller: min(total, max(largestMessage, total/int64(cmp.Or(l.Share, defaultShare)))),
 		BodyWait:  time.Duration(cmp.Or(l.BodyWait, Duration(defaultBodyWait))),
 		WriteWait: time.Duration(cmp.Or(l.WriteWait, Duration(defaultWriteWait))),
-	}
-}
-
-// check finds numbers that are no limits, and shares that are larger than what
-// they are a share of.
-func (l Limits) check(say func(path, reason string)) {
-	perAddress := 0
-	if l.ConnectionsPerAddress != nil {
-		perAddress = *l.ConnectionsPerAddress
-	}
-	for _, limit := range []struct {
-		key   string
-		value int
-		most  int
-	}{
-		{"connections", l.Connections, mostOfLimit},
-		{"connections_per_address", perAddress, l.connections()},
-		{"requests", l.Requests, mostOfLimit},
-		{"streams", l.Streams, mostOfLimit},
-		{"in_flight_mib", l.InFlightMiB, mostOfLimit},
-	} {
-		if limit.value < 0 || limit.value > limit.most {
-			say("$.limits."+limit.key, "not negative, and not above "+strconv.Itoa(limit.most))
-		}
-	}
-	if l.MemoryMiB != 0 && (l.MemoryMiB < leastMemoryMiB || l.MemoryMiB > mostOfLimit) {
-		say("$.limits.memory_mib", "at least "+strconv.Itoa(leastMemoryMiB)+", and not above "+strconv.Itoa(mostOfLimit))
 	}
 }
 

@@ -126,11 +126,11 @@ func (m *Metrics) asked(deps Deps) (all []prometheus.Collector) {
 	all = append(all, m.defined.gauges("state_usage_bytes",
 		"Memory that a kind takes of what has a bound, as check-config counts it: state, of it the entries by their kinds (entries_session: MCP sessions), requests, streams, bytes in_flight, background tasks and connections. Not with Redis what it keeps.",
 		"The largest is the one to bound if the process needs too much memory, see limits.memory_mib.",
-		"kind", m.usage.bytes),
+		"kind", m.usage.each(func(u Use) float64 { return u.Bytes })),
 		m.defined.gauges("state_usage_ratio",
 			"Part of its bounds that a kind takes, of the number or of the bytes, of identified callers or of others. lasting_entries are those that cannot be dropped before their end: at 0.75 new tasks are refused. With Redis: memory, of maxmemory.",
 			"Alert above 0.7 for lasting_entries and for memory: raise state.records, state.records_mib or maxmemory; and for requests, streams, in_flight, background and replays: raise limits.memory_mib, or the limit itself. Other kinds drop their oldest, or one at rest, when they are full.",
-			"kind", m.usage.ratios))
+			"kind", m.usage.each(func(u Use) float64 { return u.Ratio })))
 	if deps.Evicted != nil {
 		all = append(all, m.defined.counters("state_evicted_total",
 			"Execution context tokens that left the store before their end because it was full: own, which this gateway signed, and others.",

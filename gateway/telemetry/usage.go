@@ -50,20 +50,15 @@ func (u *usage) all() map[string]Use {
 	return out
 }
 
-func (u *usage) bytes() map[string]float64 {
-	out := map[string]float64{}
-	for kind, use := range u.all() {
-		if use.Bytes >= 0 {
-			out[kind] = use.Bytes
+// each asks for one value of every kind that has it.
+func (u *usage) each(value func(Use) float64) func() map[string]float64 {
+	return func() map[string]float64 {
+		out := map[string]float64{}
+		for kind, use := range u.all() {
+			if v := value(use); v >= 0 {
+				out[kind] = v
+			}
 		}
+		return out
 	}
-	return out
-}
-
-func (u *usage) ratios() map[string]float64 {
-	out := map[string]float64{}
-	for kind, use := range u.all() {
-		out[kind] = use.Ratio
-	}
-	return out
 }
