@@ -1,6 +1,7 @@
 package ect
 
 import (
+	"cmp"
 	"container/list"
 	"errors"
 	"fmt"
@@ -145,7 +146,7 @@ func NewDialects(d DialectsDeps) (*Dialects, error) {
 		return nil, errors.New("ect: a limit is not negative")
 	}
 	out := &Dialects{
-		limit: orDefault(d.Limit, DefaultDialects), order: list.New(), peers: make(map[Identity]*list.Element),
+		limit: cmp.Or(d.Limit, DefaultDialects), order: list.New(), peers: make(map[Identity]*list.Element),
 	}
 	if err := out.Configure(d.Configured); err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package ect
 
 import (
 	"bytes"
+	"cmp"
 	"crypto"
 	"crypto/x509"
 	"encoding/base64"
@@ -61,8 +62,8 @@ func NewSigner(d SignerDeps) (*Signer, error) {
 	}
 	s := &Signer{
 		issuer: d.Issuer, version: d.AgentVersion,
-		lifetime: int64(orDefault(d.Lifetime, DefaultLifetime) / time.Second),
-		maxToken: orDefault(d.MaxToken, defaultToken), now: d.Now, newID: d.NewID,
+		lifetime: int64(cmp.Or(d.Lifetime, DefaultLifetime) / time.Second),
+		maxToken: cmp.Or(d.MaxToken, defaultToken), now: d.Now, newID: d.NewID,
 		unsigned: slices.Clone(d.UnsignedFor),
 	}
 	if s.lifetime < 1 {
@@ -158,7 +159,7 @@ func (s *Signer) SignAs(d Dialect, c Claims) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
-	return Token{compact: compact, claims: c, ext: ext, dialect: orDefault(d, DialectSeed)}, nil
+	return Token{compact: compact, claims: c, ext: ext, dialect: cmp.Or(d, DialectSeed)}, nil
 }
 
 // Assert writes an unsigned token (L1), which proves nothing and is no Token:
@@ -308,15 +309,6 @@ func (a Assertion) String() string { return string(a.id) }
 
 // GoString does the same for %#v.
 func (a Assertion) GoString() string { return "ect.Assertion(" + string(a.id) + ")" }
-
-// orDefault reads zero as "not set".
-func orDefault[T comparable](value, fallback T) T {
-	var zero T
-	if value == zero {
-		return fallback
-	}
-	return value
-}
 
 // Statement signs claims that are no ECT, such as a capability document (AEPB,
 // Capability Document Integrity), as a JWT in compact form. Its type is JWT, so

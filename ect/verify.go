@@ -1,6 +1,7 @@
 package ect
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -94,14 +95,14 @@ type Verifier struct {
 func NewVerifier(d VerifierDeps) (*Verifier, error) {
 	v := &Verifier{
 		keys: d.Keys, replay: d.Replay, audience: slices.Clone(d.Audience),
-		maxAge:      int64(orDefault(d.MaxAge, DefaultMaxAge) / time.Second),
-		skew:        int64(orDefault(d.Skew, DefaultSkew) / time.Second),
-		maxLifetime: int64(orDefault(d.MaxLifetime, DefaultMaxLifetime) / time.Second),
-		minLevel:    orDefault(d.MinLevel, L2),
+		maxAge:      int64(cmp.Or(d.MaxAge, DefaultMaxAge) / time.Second),
+		skew:        int64(cmp.Or(d.Skew, DefaultSkew) / time.Second),
+		maxLifetime: int64(cmp.Or(d.MaxLifetime, DefaultMaxLifetime) / time.Second),
+		minLevel:    cmp.Or(d.MinLevel, L2),
 		minLevelOf:  d.MinLevelOf,
 		algorithms:  slices.Clone(d.Algorithms),
 		lenient:     d.Lenient,
-		maxToken:    orDefault(d.MaxToken, defaultToken),
+		maxToken:    cmp.Or(d.MaxToken, defaultToken),
 		now:         d.Now,
 	}
 	if v.now == nil {

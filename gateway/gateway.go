@@ -130,6 +130,9 @@ func (g *Gateway) startWorkers(total, perCaller int) error {
 		}
 		(*made).OnRefusal(func() { g.Metrics.RateLimited(limit.ScopeShare) })
 	}
+	g.Metrics.Uses(func() map[string]telemetry.Use {
+		return map[string]telemetry.Use{"background": telemetry.UseOf(worker.BytesOfWork, g.workers.Usage())}
+	})
 	g.tasks = store.New(store.Deps{
 		Entries: g.Entries, Replies: g.Answers, Replica: g.instance, Now: g.Now, Logger: g.Logger,
 		StatusTime: g.statusTime, Workers: g.workers, Queues: g.controlReaders,

@@ -140,7 +140,7 @@ func (w withoutCertificate) ClientConfig(expected ect.Identity, roots ...*x509.C
 // connections are bounds of connections that stay open. On a development gateway,
 // where all callers may be one, that one may have them all.
 func (s settings) connections(b config.ConnectionBounds) config.ConnectionBounds {
-	whole := b.WithDefaults()
+	whole := s.config.Sockets(b)
 	if s.dev && b.PerCaller == 0 {
 		whole.PerCaller = whole.Total
 	}

@@ -68,10 +68,10 @@ func TestAttack_StrangersThatAskHoldAllConnections(t *testing.T) {
 			if got := b.send(t, b.operator(http.MethodGet, "/readyz", "", nil)); got.status != http.StatusOK {
 				t.Errorf("readiness: %d", got.status)
 			}
-			if open := int(b.publicBounds.connections.Usage().Strangers); open > 32 {
+			if open := int(b.publicBounds.connections.Usage().Strangers.Used); open > 32 {
 				t.Errorf("strangers hold %d connections, want at most a quarter of 128", open)
 			}
-			if !soonIn(t.Context(), 2*listenWait, func() bool { return b.publicBounds.connections.Usage().Strangers == 0 }) {
+			if !soonIn(t.Context(), 2*listenWait, func() bool { return b.publicBounds.connections.Usage().Strangers.Used == 0 }) {
 				t.Error("idle connections of strangers stay open")
 			}
 		})
@@ -162,9 +162,10 @@ func TestLimits_OneIdentityIsAWholeDeployment(t *testing.T) {
 	for range 20 {
 		b.right(t, b.send(t, b.toMembers(via)), `"sum":`)
 	}
-	bounds, accepts := (config.Config{}).InFlight(), (config.Config{}).Accept(false)
+	large := config.Config{Limits: config.Limits{MemoryMiB: 8192}} // what a gateway of such a deployment is given
+	bounds, accepts := large.InFlight(), large.Accept(false)
 	const pods = 300
 	if bounds.StreamsPerCaller < 3*pods || bounds.RequestsPerCaller < 3*pods || accepts.PerIdentity < 6*pods {
-		t.Errorf("%d processes of one identity meet a default: %+v, %+v", pods, bounds, accepts)
+		t.Errorf("%d processes of one identity meet a bound: %+v, %+v", pods, bounds, accepts)
 	}
 }

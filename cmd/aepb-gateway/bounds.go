@@ -3,12 +3,18 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/whole"
@@ -80,7 +86,19 @@ func (out *service) counted() (err error) {
 // open is how many connections there are, as metrics name them.
 func (b bounds) open() map[string]float64 {
 	u := b.connections.Usage()
-	return map[string]float64{"fresh": float64(u.Fresh), "stranger": float64(u.Strangers), "identified": float64(u.Identified)}
+	return map[string]float64{"fresh": float64(u.Fresh.Used), "stranger": float64(u.Strangers.Used), "identified": float64(u.Identified.Used)}
+}
+
+// usage is what callers hold, as metrics name it.
+func (b bounds) usage() map[string]telemetry.Use {
+	open := b.connections.Usage()
+	requests, streams, bytes := b.requests.Usage()
+	return map[string]telemetry.Use{
+		"connections": telemetry.UseOf(config.BytesOfConnection, open.Fresh, open.Strangers, open.Identified),
+		"requests":    telemetry.UseOf(config.BytesOfRequest, requests[:]...),
+		"streams":     telemetry.UseOf(config.BytesOfRequest, streams[:]...),
+		"in_flight":   telemetry.UseOf(1, bytes[:]...),
+	}
 }
 
 func (b bounds) reconfigure(c config.Config, dev bool) error {
@@ -146,4 +164,45 @@ func portOf(l net.Listener) string {
 		return ""
 	}
 	return port
+}
+
+// memory is what a process may take, in bytes.
+type memory struct {
+	bound     int64 // by its configuration
+	container int64 // by the cgroups that it is in; 0: they have no limit
+	soft      int64 // near it Go collects garbage more often
+}
+
+// memoryOf leaves a tenth of the container to what Go does not count, such as the program
+// itself.
+func memoryOf(bound int64, container func() (uint64, error)) (memory, error) {
+	m := memory{bound: bound, soft: bound}
+	limit, err := container()
+	if errors.Is(err, memlimit.ErrNoLimit) || errors.Is(err, memlimit.ErrNoCgroup) || errors.Is(err, memlimit.ErrCgroupsNotSupported) {
+		return m, nil
+	}
+	if err == nil && limit <= math.MaxInt64/2 {
+		m.container = int64(limit)
+		m.soft = min(bound, m.container/10*9)
+	}
+	return m, err
+}
+
+// limitMemory lets the collector run before the heap grows beyond what the configuration
+// states, and beyond the container. It is set at the start, as the bounds of state are. A
+// limit in the environment is the operator's own, and stays.
+func limitMemory(ctx context.Context, c config.Config, container func() (uint64, error), logger *slog.Logger) {
+	const mib = 1 << 20
+	m, err := memoryOf(c.MemoryBound(), container)
+	if err != nil {
+		logger.WarnContext(ctx, "the memory limit of the container cannot be read; that of the configuration counts", slog.Any("error", err))
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(m.soft)
+	}
+	logger.InfoContext(ctx, "memory", slog.Int64("bound_mib", m.bound/mib), slog.Int64("container_mib", m.container/mib), slog.Int64("soft_limit_mib", debug.SetMemoryLimit(-1)/mib))
+	if m.container > 0 && m.bound > m.container {
+		logger.WarnContext(ctx, "the bounds of the configuration add up to more memory than the container has, which may kill the process: give the container more, or lower limits.memory_mib to three quarters of what it has",
+			slog.Int64("bound_mib", m.bound/mib), slog.Int64("container_mib", m.container/mib), slog.Int64("memory_mib", m.container/mib*3/4))
+	}
 }

@@ -250,12 +250,12 @@ func TestGRPCDoorKnowsItsCallers(t *testing.T) {
 	t.Run("a token, whose connection is no stranger's", func(t *testing.T) {
 		const method = "/lf.a2a.v1.A2AService/SendMessage"
 		fields := tokens.fields(tokens.tokenUntil(time.Now().Add(time.Minute)), "https://"+b.rpc+method)
-		strangers := b.publicBounds.connections.Usage().Strangers
+		strangers := b.publicBounds.connections.Usage().Strangers.Used
 		got := b.remote(t, b.clientTLS(t, nil)).Call(t.Context(), method, good, credential.IdentityField, fields[credential.IdentityField], credential.ProofField, fields[credential.ProofField])
 		if got.Code != "PERMISSION_DENIED" { // it is known, and not on the list
 			t.Errorf("%s %s", got.Code, got.Details)
 		}
-		if now := b.publicBounds.connections.Usage().Strangers; now > strangers {
+		if now := b.publicBounds.connections.Usage().Strangers.Used; now > strangers {
 			t.Errorf("%d connections of strangers, %d before", now, strangers)
 		}
 	})

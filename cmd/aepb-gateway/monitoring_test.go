@@ -169,3 +169,34 @@ func TestVersion_SaysTheCommit(t *testing.T) {
 		}
 	}
 }
+
+// TestMetrics_UsageOfEveryBound: whatever has a bound shows what it takes, in bytes and as
+// a part of the bound, and what was used shows as used.
+func TestMetrics_UsageOfEveryBound(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{})
+	b.works(t)
+	b.initialize(t, b.client, "concierge")
+	request, err := b.publicBounds.requests.Begin("a", true)
+	must(t, err)
+	defer request.End()
+	must(t, request.Hold(1<<20))
+	_, page := b.monitor(t, "/metrics", "")
+	for _, kind := range []string{
+		"tokens", "replays", "answers", "conversations", "entries", "entries_session", "requests", "streams", "in_flight",
+		"background", "connections", "uacp_connections", "ainp_sockets",
+	} {
+		for _, name := range []string{"aepb_state_usage_bytes", "aepb_state_usage_ratio"} {
+			if !strings.Contains(page, "\n"+name+"{kind=\""+kind+"\"} ") {
+				t.Errorf("%s of %s is missing", name, kind)
+			}
+		}
+	}
+	for kind, least := range map[string]float64{"tokens": 1000, "replays": 80, "entries_session": 1, "requests": 112 << 10, "in_flight": 1 << 20, "connections": 48 << 10} {
+		for name, least := range map[string]float64{"aepb_state_usage_bytes": least, "aepb_state_usage_ratio": 1e-9} {
+			if got := numberIn(t, page, name+"{kind=\""+kind+"\"}"); got < least {
+				t.Errorf("%s of %s is %v, want at least %v", name, kind, got, least)
+			}
+		}
+	}
+}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/ect/identity/workloadtest"
 )
@@ -212,13 +214,15 @@ func TestStop_SecondSignalEndsAtOnce(t *testing.T) {
 func TestServe_SoftMemoryLimit(t *testing.T) {
 	t.Parallel()
 	for env, want := range map[string]float64{"": 0, "3GiB": 3 << 30} {
-		p := newProcess(t, "limits: {in_flight_mib: 64}\n", "GOMEMLIMIT="+env)
+		p := newProcess(t, "limits: {in_flight_mib: 16}\n", "GOMEMLIMIT="+env)
 		p.told(t, time.Hour)
 		p.ready(t)
 		if want == 0 {
 			c, err := readConfig(p.file)
 			must(t, err)
-			want = float64(c.MemoryBound())
+			m, err := memoryOf(c.MemoryBound(), memlimit.FromCgroup)
+			must(t, err)
+			want = float64(m.soft)
 		}
 		if _, page := p.page(t, "/metrics"); numberIn(t, page, "go_gc_gomemlimit_bytes") != want {
 			t.Errorf("with GOMEMLIMIT=%q the soft limit is %v bytes, want %v", env, numberIn(t, page, "go_gc_gomemlimit_bytes"), want)

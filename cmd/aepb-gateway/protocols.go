@@ -13,6 +13,7 @@ import (
 	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
 	tmcp "github.com/aepb/aepb-gateway/gateway/transport/mcp"
 	tuacp "github.com/aepb/aepb-gateway/gateway/transport/uacp"
+	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/ainp"
@@ -37,6 +38,7 @@ type protocol struct {
 	drain    func()                                  // ends the streams on which nothing is said; nil: it has none
 	drained  func(context.Context)                   // waits for connections that it took over from the HTTP server; nil: it has none
 	close    func() error                            // nil: nothing to close
+	usage    func() []quota.Usage                    // of connections that stay open; nil: it has none
 }
 
 // speaker makes a protocol for a service; one without a form is not spoken,
@@ -118,14 +120,19 @@ func speakUACP(out *service, form translators.Translator) (protocol, error) {
 		return p, err
 	}
 	bounds := out.settings.connections(out.settings.config.Listen.UACPConnections)
-	if p.listener, err = tuacp.NewListener(tuacp.ListenerDeps{
+	listener, err := tuacp.NewListener(tuacp.ListenerDeps{
 		Form: form, TLS: out.tls, Session: out.settings.source.Session, Net: out.settings.uacp, Agent: out.settings.config.Listen.UACPAgent, Anonymous: out.settings.anonymous(),
 		Known: func(agent string) bool { _, ok := out.directory.Find(agent); return ok }, Kept: kept,
 		Config: tuacp.Config{
 			Connections: bounds.Total, PerCaller: bounds.PerCaller, Unidentified: bounds.Unidentified, PerAddress: bounds.PerAddress,
 		},
-	}); err != nil || out.settings.datagrams == nil {
+	})
+	if err != nil {
 		return p, err
+	}
+	p.listener, p.usage = listener, listener.Usage
+	if out.settings.datagrams == nil {
+		return p, nil
 	}
 	datagrams, err := tuacp.NewDatagrams(tuacp.DatagramDeps{
 		Form: form, Conn: out.settings.datagrams, Agent: out.settings.config.Listen.UACPAgent, Anonymous: out.settings.anonymous(),
@@ -176,7 +183,7 @@ func speakAINP(out *service, form translators.Translator) (protocol, error) {
 		return protocol{}, err
 	}
 	return protocol{
-		form: form, dialer: dialer, drain: door.Close, drained: door.Wait,
+		form: form, dialer: dialer, drain: door.Close, drained: door.Wait, usage: door.Usage,
 		doors: func(road transport.Exchanger) httpapi.Doors { return at("/ainp", door.Handler(road)) },
 	}, nil
 }

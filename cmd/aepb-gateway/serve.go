@@ -10,9 +10,9 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
-	"runtime/debug"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
 	"github.com/aepb/aepb-gateway/ect/identity"
@@ -60,15 +60,6 @@ func checkConfigCommand() *cobra.Command {
 	}
 }
 
-// limitMemory lets the collector run before the heap grows beyond what the configuration
-// states. It is set at the start, as the bounds of state are. A limit in the environment
-// is the operator's own, and stays.
-func limitMemory(c config.Config) {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(c.MemoryBound())
-	}
-}
-
 func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err error) {
 	hangup, deaf := hangups()
 	defer deaf()
@@ -77,8 +68,8 @@ func serve(ctx context.Context, file string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	limitMemory(c)
 	logger := telemetry.NewLogger(stderr, c.LogLevel())
+	limitMemory(ctx, c, memlimit.FromCgroup, logger)
 	workload, err := openWorkload(ctx, c.Identity, logger)
 	if err != nil {
 		return err
@@ -216,11 +207,4 @@ func hosts(c config.Config) ([]string, error) {
 		return nil, errors.New("not an https URL without a path")
 	}
 	return append([]string{u.Hostname(), "localhost", "127.0.0.1", "::1"}, c.Admin.Hosts...), nil
-}
-
-func orDefault(value, fallback string) string {
-	if value == "" {
-		return fallback
-	}
-	return value
 }

@@ -38,7 +38,7 @@ admin: {operators: {ann: {id: "spiffe://aepb.dev/client", roles: [operator]}}}
 func TestCheckConfig_SaysTheMemoryBound(t *testing.T) {
 	t.Parallel()
 	bounds := make([]int, 2)
-	for i, extra := range []string{"", "limits: {in_flight_mib: 64}\n"} {
+	for i, extra := range []string{"", "limits: {in_flight_mib: 16}\n"} {
 		_, file := operated(t, extra)
 		var out strings.Builder
 		cmd := checkConfigCommand()
@@ -49,8 +49,8 @@ func TestCheckConfig_SaysTheMemoryBound(t *testing.T) {
 			t.Fatalf("%v in %q", err, out.String())
 		}
 	}
-	if saved := bounds[0] - bounds[1]; saved != 192*5*5/4 { // in flight and of strangers, in copies, with the collector's part
-		t.Errorf("%d MiB, with 192 MiB less in flight %d MiB", bounds[0], bounds[1])
+	if saved := bounds[0] - bounds[1]; saved != 16*9/2*5/4 { // in flight in four copies, of strangers in two, with the collector's part
+		t.Errorf("%d MiB, with 16 MiB less in flight %d MiB", bounds[0], bounds[1])
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/x509"
@@ -37,7 +38,7 @@ type slimJWT struct {
 
 // Mint is slimcredential.TokenSource's.
 func (j *slimJWT) Mint(_ context.Context, request slimcredential.TokenRequest) (string, time.Time, error) {
-	return j.minter.Mint(orDefault(j.subject, request.Subject), request.PublicKey)
+	return j.minter.Mint(cmp.Or(j.subject, request.Subject), request.PublicKey)
 }
 
 // Judge is slimcredential.TokenJudge's.

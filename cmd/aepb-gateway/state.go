@@ -20,6 +20,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state/bolt"
 	"github.com/aepb/aepb-gateway/gateway/state/redis"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
+	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/policy/limit"
 )
 
@@ -34,7 +35,7 @@ type kept struct {
 	limits        limit.Bucket // nil: every process has its own
 	failing       func() error
 	close         func() error
-	filled        func() map[string]float64 // how full each kind of state is
+	usage         func() map[string]telemetry.Use // what each kind of state takes
 	evicted       *evictions
 	ignored       func() uint64 // what was found and not believed; nil: that cannot be
 }
@@ -68,7 +69,7 @@ func (e *evictions) counts() map[string]float64 {
 // used before this start is then unknown, and ECTs from before it are refused (R6). It waits
 // for the next second, because ECTs carry whole ones.
 func openState(s settings) (kept, error) {
-	bounds := stateBounds(s.config.State)
+	bounds := s.config.StateBounds()
 	gone := &evictions{logger: s.logger}
 	switch path := s.config.State.Path; {
 	case s.redis != nil:
@@ -78,15 +79,15 @@ func openState(s settings) (kept, error) {
 		if err != nil {
 			return kept{}, err
 		}
-		return kept{"redis", store, store, store, store, store.Entries(), store, store.Failing, store.Close, func() map[string]float64 {
-			return map[string]float64{"memory": store.Filled()}
+		return kept{"redis", store, store, store, store, store.Entries(), store, store.Failing, store.Close, func() map[string]telemetry.Use {
+			return map[string]telemetry.Use{"memory": {Bytes: -1, Ratio: store.Filled()}}
 		}, gone, store.Ignored}, nil
 	case path != "":
 		store, err := bolt.Open(bolt.Config{Path: path, Bounds: bounds}, bolt.Deps{Now: time.Now, Logger: s.logger, Evicted: gone.note})
 		if err != nil {
 			return kept{}, err
 		}
-		return kept{"bolt", store, store, store, store, store.Entries(), nil, store.Failing, store.Close, store.Filled, gone, nil}, nil
+		return kept{"bolt", store, store, store, store, store.Entries(), nil, store.Failing, store.Close, usageOf(store.Memory), gone, nil}, nil
 	}
 	if s.epoch.IsZero() { // a token of the second before may have been used by the process before
 		s.epoch = time.Now().Truncate(time.Second).Add(time.Second)
@@ -97,15 +98,23 @@ func openState(s settings) (kept, error) {
 		return kept{}, err
 	}
 	always := func() error { return nil }
-	return kept{"memory", memory, memory, memory, memory, memory.Entries(), nil, always, always, memory.Filled, gone, nil}, nil
+	return kept{"memory", memory, memory, memory, memory, memory.Entries(), nil, always, always, usageOf(memory), gone, nil}, nil
 }
 
-// stateBounds are those of the configuration in the words of package state.
-func stateBounds(c config.State) state.Config {
-	return state.Config{
-		MaxTokenBytes: c.EvidenceBytes(), MaxEntries: c.Records, MaxEntriesBytes: int64(c.RecordsMiB) << 20,
-		MaxEntriesPerOwner: c.CallerRecords, MaxEntriesBytesPerOwner: int64(c.CallerRecordsKiB) << 10,
-		MaxAnswersBytes: int64(c.AnswersMiB) << 20, MaxAnswersBytesPerOwner: int64(c.CallerAnswersKiB) << 10,
+// usageOf is what state in this process takes, as metrics name it.
+func usageOf(m *state.Memory) func() map[string]telemetry.Use {
+	each := map[state.Kind]int{state.KindReplay: config.BytesOfUse, state.KindConversation: config.BytesOfConversation}
+	return func() map[string]telemetry.Use {
+		ratios := m.Filled()
+		out := map[string]telemetry.Use{state.KindLasting: {Bytes: -1, Ratio: ratios[state.KindLasting]}}
+		for _, kind := range state.Kinds() {
+			u := m.UsageOf(kind)
+			out[kind.String()] = telemetry.Use{Bytes: float64(u.Bytes) + float64(each[kind]*u.Entries), Ratio: ratios[kind.String()]}
+		}
+		for kind, u := range m.Entries().ByKind() {
+			out["entries_"+kind] = telemetry.Use{Bytes: float64(u.Bytes), Ratio: u.Ratio}
+		}
+		return out
 	}
 }
 

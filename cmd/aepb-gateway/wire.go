@@ -37,7 +37,9 @@ import (
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
 // settings is what a way of running the gateway decides.
@@ -152,7 +154,7 @@ func wire(s settings) (built *service, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := out.measure(registry, kept); err != nil {
+	if err := out.measure(list, registry, kept); err != nil {
 		return nil, err
 	}
 	hops, err := hop.New(hop.Deps{Client: guard, Cards: describers[a2a.Binding]})
@@ -214,12 +216,22 @@ func (out *service) configured(s settings) error {
 }
 
 // measure makes the metrics.
-func (out *service) measure(registry *translators.Registry, kept kept) (err error) {
+func (out *service) measure(list []protocol, registry *translators.Registry, kept kept) (err error) {
 	if out.metrics, err = telemetry.New(telemetry.Deps{
 		Bindings: registry.Bindings(), Backend: kept.backend, BackendUp: func() bool { return kept.failing() == nil },
-		Filled: kept.filled, Connections: out.publicBounds.open, Ignored: kept.ignored, Evicted: kept.evicted.counts, Version: version, Commit: thisBuild().commit, Identity: out.expiry.told(),
+		Connections: out.publicBounds.open, Ignored: kept.ignored, Evicted: kept.evicted.counts, Version: version, Commit: thisBuild().commit, Identity: out.expiry.told(),
 	}); err != nil {
 		return err
+	}
+	out.metrics.Uses(kept.usage)
+	out.metrics.Uses(out.publicBounds.usage)
+	for _, p := range list {
+		if p.usage != nil {
+			kind := map[canonical.Binding]string{uacp.Binding: "uacp_connections", ainp.Binding: "ainp_sockets"}[p.form.Info().Binding]
+			out.metrics.Uses(func() map[string]telemetry.Use {
+				return map[string]telemetry.Use{kind: telemetry.UseOf(config.BytesOfConnection, p.usage()...)}
+			})
+		}
 	}
 	return out.counted()
 }

@@ -55,7 +55,6 @@ func (c Config) check(s source) error {
 		if err := limits.Validate(); err != nil {
 			say("$.limits", err.Error())
 		}
-		c.Limits.check(say)
 	}
 	for i, code := range c.Policy.AllowLosses {
 		if _, ok := canonical.Lookup(canonical.LossCode(code)); !ok {
@@ -99,7 +98,8 @@ func (c Config) check(s source) error {
 		say("$.listen.uacp_udp", "not an address of this machine: datagrams have no protection")
 	}
 	c.Listen.check(say)
-	c.Listen.UACPConnections.check("$.listen.uacp_connections", say)
+	c.checkSockets("$.listen.uacp_connections", c.Listen.UACPConnections, say)
+	c.checkSockets("$.ainp.sockets", c.AINP.Sockets, say)
 	c.SLIM.check(c.Identity.WorkloadAPI != "", say)
 	if err := directory.ValidateDocuments(c.VisitorRules(false)); err != nil {
 		say("$.documents", err.Error())
@@ -125,7 +125,13 @@ const (
 
 // checkShares: a caller has no more than all callers have.
 func (c Config) checkShares(say func(path, reason string)) {
-	s, l := c.State, c.Limits
+	s, l, perAddress := c.State, c.Limits, 0
+	if l.ConnectionsPerAddress != nil {
+		perAddress = *l.ConnectionsPerAddress
+	}
+	if l.MemoryMiB != 0 && (l.MemoryMiB < leastMemoryMiB || l.MemoryMiB > mostOfLimit) {
+		say("$.limits.memory_mib", "between "+strconv.Itoa(leastMemoryMiB)+" and "+strconv.Itoa(mostOfLimit))
+	}
 	for _, bound := range []struct {
 		path        string
 		value, most int
@@ -133,12 +139,17 @@ func (c Config) checkShares(say func(path, reason string)) {
 		{"$.state.records", s.Records, maxRecords},
 		{"$.state.records_mib", s.RecordsMiB, maxMiB},
 		{"$.state.records_per_caller", s.CallerRecords, cmp.Or(s.Records, state.DefaultMaxEntries)},
-		{"$.state.records_kib_per_caller", s.CallerRecordsKiB, cmp.Or(s.RecordsMiB, state.DefaultMaxEntriesBytes>>20) << 10},
+		{"$.state.records_kib_per_caller", s.CallerRecordsKiB, c.recordsMiB() << 10},
 		{"$.state.answers_mib", s.AnswersMiB, maxMiB},
-		{"$.state.answers_kib_per_caller", s.CallerAnswersKiB, cmp.Or(s.AnswersMiB, state.DefaultMaxAnswersBytes>>20) << 10},
+		{"$.state.answers_kib_per_caller", s.CallerAnswersKiB, c.answersMiB() << 10},
 		{"$.limits.mcp_sessions", l.Sessions, maxSessions},
 		{"$.limits.background", l.AllWorkers, maxWorkers},
 		{"$.limits.share", l.Share, mostOfLimit},
+		{"$.limits.connections", l.Connections, mostOfLimit},
+		{"$.limits.connections_per_address", perAddress, l.connections()},
+		{"$.limits.requests", l.Requests, mostOfLimit},
+		{"$.limits.streams", l.Streams, mostOfLimit},
+		{"$.limits.in_flight_mib", l.InFlightMiB, mostOfLimit},
 	} {
 		if bound.value < 0 || bound.value > bound.most {
 			say(bound.path, "between 1 and "+strconv.Itoa(bound.most)+"; 0: the default")
@@ -184,21 +195,20 @@ func (a AINP) check(say func(path, reason string)) {
 			say(path, "the id is no SPIFFE id of a workload")
 		}
 	}
-	a.Sockets.check("$.ainp.sockets", say)
 }
 
-// check finds bounds that bound nothing, or shares that are larger than the whole.
-func (b ConnectionBounds) check(path string, say func(path, reason string)) {
+// checkSockets finds bounds that bound nothing, or shares that are larger than the whole.
+func (c Config) checkSockets(path string, b ConnectionBounds, say func(path, reason string)) {
 	for _, field := range []struct {
 		name  string
 		value int
 	}{{".total", b.Total}, {".per_caller", b.PerCaller}, {".unidentified", b.Unidentified}, {".per_address", b.PerAddress}} {
-		if field.value < 0 || field.value > maxConnections {
-			say(path+field.name, "between 1 and "+strconv.Itoa(maxConnections))
+		if field.value < 0 || field.value > mostOfLimit {
+			say(path+field.name, "between 1 and "+strconv.Itoa(mostOfLimit))
 			return
 		}
 	}
-	switch b = b.WithDefaults(); {
+	switch b = c.Sockets(b); {
 	case b.PerCaller > b.Total:
 		say(path+".per_caller", "more than total")
 	case b.PerAddress > b.Unidentified:
@@ -344,6 +354,9 @@ func (c Config) Serve() error {
 	errs = append(errs, c.Listen.serve()...)
 	errs = append(errs, c.SLIM.serve()...)
 	errs = append(errs, c.State.serve()...)
+	if err := c.checkMemory(); err != nil {
+		errs = append(errs, err)
+	}
 	for _, agent := range c.Directory(false) {
 		if err := directory.Validate(agent, false); err != nil {
 			errs = append(errs, &Error{Reason: fmt.Sprintf("agents: %v", err)})

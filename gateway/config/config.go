@@ -56,9 +56,9 @@ type Listen struct {
 
 // ConnectionBounds bounds connections that stay open. A zero field takes its default.
 type ConnectionBounds struct {
-	Total        int `yaml:"total"`        // of all identified callers, at once; default 1024
+	Total        int `yaml:"total"`        // of all identified callers, at once; default 64
 	PerCaller    int `yaml:"per_caller"`   // of one identified caller; default half of total
-	Unidentified int `yaml:"unidentified"` // besides, whose caller has proved no identity yet; default 1024
+	Unidentified int `yaml:"unidentified"` // besides, whose caller has proved no identity yet; default 64
 	PerAddress   int `yaml:"per_address"`  // of these, from one network address; default a quarter of unidentified
 }
 
@@ -107,16 +107,16 @@ type Operator struct {
 // State is where state is kept.
 type State struct {
 	Path        string `yaml:"path"`         // bbolt file; default: in memory, gone with the process
-	EvidenceMiB int    `yaml:"evidence_mib"` // of ECTs kept for GET /ects and /workflows, on disk with path; full, the caller that holds most loses its oldest; default 24576 with path, 1024 with Redis, else 128
+	EvidenceMiB int    `yaml:"evidence_mib"` // of ECTs kept for GET /ects and /workflows, on disk with path; full, the caller that holds most loses its oldest; default 36, with path 24576, with Redis 1024
 	Key         string `yaml:"key"`          // file with the keys that seal what is kept in path or redis: lines of 32 bytes in hexadecimal or base64, the first seals and all open; read at start, the same for all replicas; default: for path a file beside it (path.key), which is made; for redis required by serve
 	Unverified  bool   `yaml:"unverified"`   // true: without key, all that stands in redis is believed, whichever program wrote it, and webhooks with credentials are refused; default false
 	Redis       Redis  `yaml:"redis"`        // shared by several replicas; instead of path
 
 	Records          int `yaml:"records"`                // tasks, MCP sessions, questions, push settings and the like of all callers; one kind takes at most three quarters. Without space the oldest ended task of the caller with most goes first. In Redis maxmemory bounds them; default 65536
-	RecordsMiB       int `yaml:"records_mib"`            // the same in MiB; default 64
+	RecordsMiB       int `yaml:"records_mib"`            // the same in MiB; default 32
 	CallerRecords    int `yaml:"records_per_caller"`     // of one caller, whose oldest ended tasks go first; without any, it gets 429. In a Redis cluster: of one caller, agent and kind; default a sixteenth of records
 	CallerRecordsKiB int `yaml:"records_kib_per_caller"` // the same in KiB; default a sixteenth of records_mib, and at least two records of 1 MiB
-	AnswersMiB       int `yaml:"answers_mib"`            // of answers kept for repeated messages; without space the oldest of the caller with most goes first. In Redis maxmemory bounds them; default 64
+	AnswersMiB       int `yaml:"answers_mib"`            // of answers kept for repeated messages; without space the oldest of the caller with most goes first. In Redis maxmemory bounds them; default 12
 	CallerAnswersKiB int `yaml:"answers_kib_per_caller"` // of one caller, whose oldest go first; default a quarter of answers_mib, and at least two answers of 1 MiB
 }
 
@@ -159,17 +159,18 @@ type Limits struct {
 	Rate  float64 `yaml:"rate"`  // requests per second of one caller; default 50, in dev 1000
 	Burst int     `yaml:"burst"` // requests at once; default 100, in dev 2000
 
-	Connections           int      `yaml:"connections"`             // open at once of callers that proved an identity, and besides a quarter as many of strangers, and a quarter as many on which nothing was asked yet; when there are more, one without a request under way ends; default 8192
+	MemoryMiB             int      `yaml:"memory_mib"`              // that the process may take with all its bounds full. Bounds that are not said follow from it, and those that are said are refused if all add up to more. Of state, background and the soft memory limit read at the start; default 768, for a container of 1 GiB
+	Connections           int      `yaml:"connections"`             // open at once of callers that proved an identity, and besides a quarter as many of strangers, and a quarter as many on which nothing was asked yet; when there are more, one without a request under way ends; default 768
 	ConnectionsPerAddress *int     `yaml:"connections_per_address"` // of strangers, and of those on which nothing was asked yet; default an eighth of connections, in dev all; 0: each counts for itself, where all callers share the address of a load balancer
 	FirstRequest          Duration `yaml:"first_request"`           // from the beginning of a connection, handshake included, until its first request; default 10s
-	Requests              int      `yaml:"requests"`                // under way at once, and a quarter as many of callers without an identity; default 4096
-	Streams               int      `yaml:"streams"`                 // answers under way that are streams of events, and a quarter as many of callers without an identity; they do not count as requests; default 4096
-	InFlightMiB           int      `yaml:"in_flight_mib"`           // of bodies that are being read and answers that are being written; default 256
+	Requests              int      `yaml:"requests"`                // under way at once, and a quarter as many of callers without an identity; default 512
+	Streams               int      `yaml:"streams"`                 // answers under way that are streams of events, and a quarter as many of callers without an identity; they do not count as requests; default 512
+	InFlightMiB           int      `yaml:"in_flight_mib"`           // of bodies that are being read and answers that are being written; default 32
 	BodyWait              Duration `yaml:"body_wait"`               // in which a body that is being read must bring 8 KiB for each second, or end; default 10s
 	WriteWait             Duration `yaml:"write_wait"`              // in which a reader must take a part of its answer; default 30s
 	Sessions              int      `yaml:"mcp_sessions"`            // of one caller at one agent; when one more begins, the one that was not used for longest ends. Read at the start; default 1024
-	AllWorkers            int      `yaml:"background"`              // tasks that go on without a waiting request; one with a message of more than 32 KiB counts for each 32 KiB of it. Read at the start; default 10000
-	Share                 int      `yaml:"share"`                   // one caller may have one of so many of the connections, requests, streams, bytes in flight, tasks in the background and open streams of MCP sessions (of 4096); of connections in dev all. For MCP and the background read at the start; default 4: a quarter
+	AllWorkers            int      `yaml:"background"`              // tasks that go on without a waiting request; one with a message of more than 32 KiB counts for each 32 KiB of it. Read at the start; default 256
+	Share                 int      `yaml:"share"`                   // one caller may have one of so many of the connections, requests, streams, bytes in flight, tasks in the background and open streams of MCP sessions; of connections in dev all. For MCP and the background read at the start; default 4: a quarter
 	TaskUnchanged         Duration `yaml:"task_unchanged"`          // how long an agent that is asked how its task stands may answer that it works, without any change, before it is not asked any more; the caller is told so, and the task is not ended; default 0: no limit
 	AnswerWait            Duration `yaml:"answer_wait"`             // how long an agent that has asked its caller, and keeps its stream open or has work of its own under way, waits for the answer; then the question is canceled, or its call ends with an error; default 10m
 }
@@ -304,30 +305,6 @@ func (c Config) DIDs() map[string]ect.Identity {
 	}
 	return out
 }
-
-// WithDefaults fills in the fields that are zero.
-func (b ConnectionBounds) WithDefaults() ConnectionBounds {
-	if b.Total == 0 {
-		b.Total = defaultPoolConnections
-	}
-	if b.PerCaller == 0 {
-		b.PerCaller = max(1, b.Total/2)
-	}
-	if b.Unidentified == 0 {
-		b.Unidentified = defaultUnidentified
-	}
-	if b.PerAddress == 0 {
-		b.PerAddress = max(1, b.Unidentified/4)
-	}
-	return b
-}
-
-// The defaults, and the most that a file may ask for.
-const (
-	defaultPoolConnections = 1024
-	defaultUnidentified    = 1024
-	maxConnections         = 1 << 20
-)
 
 // Gateways are the peers that may carry other agents' ECTs.
 func (c Config) Gateways() []ect.Identity {

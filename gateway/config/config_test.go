@@ -122,7 +122,7 @@ func TestMistakes(t *testing.T) {
 		"evidence":          {"state: {evidence_mib: -1}\n", "[1:23]"},
 		"records":           {"state: {records: -1}\n", "[1:18] state.records"},
 		"a caller's":        {"state: {records: 10, records_per_caller: 11}\n", "between 1 and 10"},
-		"a caller's bytes":  {"state: {records_kib_per_caller: 65537}\n", "between 1 and 65536"},
+		"a caller's bytes":  {"state: {records_kib_per_caller: 32769}\n", "between 1 and 32768"},
 		"answers":           {"state: {answers_mib: 65537}\n", "state.answers_mib"},
 		"a caller's answer": {"state: {answers_mib: 1, answers_kib_per_caller: 1025}\n", "between 1 and 1024"},
 		"sessions":          {"limits: {mcp_sessions: 65537}\n", "limits.mcp_sessions"},

@@ -1,36 +1,48 @@
 package config
 
 import (
-	"strconv"
+	"cmp"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/transport/accept"
 	"github.com/aepb/aepb-gateway/gateway/transport/inflight"
 )
 
-// Defaults of [Limits].
+// Defaults of [Limits], and of what follows from limits.memory_mib those that go with
+// 768 MiB.
 const (
-	defaultConnections  = 8192
-	defaultFirstRequest = 10 * time.Second
-	strangerIdle        = 5 * time.Second
-	devStrangerIdle     = 2 * time.Minute
-	defaultRequests     = 4096
-	defaultStreams      = 4096
-	defaultInFlightMiB  = 256
-	defaultShare        = 4
-	allMCPStreams       = 4096
-	defaultBodyWait     = 10 * time.Second
-	defaultWriteWait    = 30 * time.Second
+	defaultConnections    = 768
+	defaultSockets        = 64 // of µACP, and of AINP
+	defaultBackground     = 256
+	defaultEvidenceMiB    = 36
+	defaultEvidenceOnDisk = 24 << 30 // bytes, with path: a day of one caller at the default rate
+	defaultRecordsMiB     = 32
+	defaultAnswersMiB     = 12
+	defaultReplays        = 1 << 19
+	defaultConversations  = 1 << 16
+	defaultFirstRequest   = 10 * time.Second
+	strangerIdle          = 5 * time.Second
+	devStrangerIdle       = 2 * time.Minute
+	defaultRequests       = 512
+	defaultStreams        = 512
+	defaultInFlightMiB    = 32
+	allMCPStreams         = 4096
+	defaultShare          = 4
+	defaultBodyWait       = 10 * time.Second
+	defaultWriteWait      = 30 * time.Second
 )
 
 // mostOfLimit is more than any limit of one process needs to be.
 const mostOfLimit = 1 << 20
 
+// largestMessage is as much as one message may have in flight, with what is counted besides.
+const largestMessage = 17 << 20
+
 // Accept is the limits of connections in the words of package accept. In a development
 // gateway one caller is everybody, and need not have a certificate.
 func (c Config) Accept(dev bool) accept.Config {
 	l := c.Limits
-	total := orElse(l.Connections, defaultConnections)
+	total := l.connections()
 	perAddress, perIdentity, idle := max(1, total/8), l.part(total), strangerIdle
 	if dev {
 		perAddress, idle = total, devStrangerIdle
@@ -40,8 +52,8 @@ func (c Config) Accept(dev bool) accept.Config {
 	}
 	out := accept.Config{
 		Connections: total, PerAddress: perAddress, PerIdentity: perIdentity,
-		FirstRequest: time.Duration(orElse(l.FirstRequest, Duration(defaultFirstRequest))), StrangerIdle: idle,
-		WriteWait: time.Duration(orElse(l.WriteWait, Duration(defaultWriteWait))),
+		FirstRequest: time.Duration(cmp.Or(l.FirstRequest, Duration(defaultFirstRequest))), StrangerIdle: idle,
+		WriteWait: time.Duration(cmp.Or(l.WriteWait, Duration(defaultWriteWait))),
 	}
 	if l.ConnectionsPerAddress != nil {
 		out.PerAddress = *l.ConnectionsPerAddress
@@ -51,60 +63,43 @@ func (c Config) Accept(dev bool) accept.Config {
 
 // part is what one caller has of a limit: by default a quarter, because one SPIFFE id is a
 // whole deployment, of some hundreds of processes with a few requests and streams each.
-func (l Limits) part(total int) int { return max(1, total/orElse(l.Share, defaultShare)) }
+func (l Limits) part(total int) int { return max(1, total/cmp.Or(l.Share, defaultShare)) }
+
+func (l Limits) connections() int { return cmp.Or(l.Connections, l.scaled(defaultConnections)) }
+func (l Limits) streams() int     { return cmp.Or(l.Streams, l.scaled(defaultStreams)) }
+
+// Sockets are bounds of connections that stay open, of µACP or of AINP, with defaults.
+func (c Config) Sockets(b ConnectionBounds) ConnectionBounds {
+	b.Total, b.Unidentified = cmp.Or(b.Total, c.Limits.scaled(defaultSockets)), cmp.Or(b.Unidentified, c.Limits.scaled(defaultSockets))
+	b.PerCaller, b.PerAddress = cmp.Or(b.PerCaller, max(1, b.Total/2)), cmp.Or(b.PerAddress, max(1, b.Unidentified/4))
+	return b
+}
 
 // Background is how many tasks may go on without a waiting request, in all and of one caller.
 func (l Limits) Background() (total, perCaller int) {
-	total = orElse(l.AllWorkers, maxWorkers)
+	total = cmp.Or(l.AllWorkers, l.scaled(defaultBackground))
 	return total, l.part(total)
 }
 
 // MCPStreams is how many streams of MCP sessions one caller may have open.
-func (l Limits) MCPStreams() int { return l.part(allMCPStreams) }
+func (l Limits) MCPStreams() int { return l.part(min(allMCPStreams, l.streams())) }
 
-// InFlight is the limits of what requests hold, in the words of package inflight.
+// InFlight is the limits of what requests hold, in the words of package inflight. Unless
+// the file says the share of a caller, one largest message fits in it.
 func (c Config) InFlight() inflight.Config {
 	l := c.Limits
-	requests, streams := orElse(l.Requests, defaultRequests), orElse(l.Streams, defaultStreams)
-	total := orElse(l.InFlightMiB, defaultInFlightMiB)
+	requests, streams := cmp.Or(l.Requests, l.scaled(defaultRequests)), l.streams()
+	total := int64(cmp.Or(l.InFlightMiB, l.scaled(defaultInFlightMiB))) << 20
+	least := int64(largestMessage)
+	if l.Share > 0 {
+		least = 1 << 20
+	}
 	return inflight.Config{
 		Requests: requests, RequestsPerCaller: l.part(requests),
 		Streams: streams, StreamsPerCaller: l.part(streams),
-		Bytes: int64(total) << 20, BytesPerCaller: max(1<<20, int64(total)<<20/int64(orElse(l.Share, defaultShare))),
-		BodyWait:  time.Duration(orElse(l.BodyWait, Duration(defaultBodyWait))),
-		WriteWait: time.Duration(orElse(l.WriteWait, Duration(defaultWriteWait))),
-	}
-}
-
-func orElse[T comparable](value, otherwise T) T {
-	var zero T
-	if value == zero {
-		return otherwise
-	}
-	return value
-}
-
-// check finds numbers that are no limits, and shares that are larger than what
-// they are a share of.
-func (l Limits) check(say func(path, reason string)) {
-	perAddress := 0
-	if l.ConnectionsPerAddress != nil {
-		perAddress = *l.ConnectionsPerAddress
-	}
-	for _, limit := range []struct {
-		key   string
-		value int
-		most  int
-	}{
-		{"connections", l.Connections, mostOfLimit},
-		{"connections_per_address", perAddress, orElse(l.Connections, defaultConnections)},
-		{"requests", l.Requests, mostOfLimit},
-		{"streams", l.Streams, mostOfLimit},
-		{"in_flight_mib", l.InFlightMiB, mostOfLimit},
-	} {
-		if limit.value < 0 || limit.value > limit.most {
-			say("$.limits."+limit.key, "not negative, and not above "+strconv.Itoa(limit.most))
-		}
+		Bytes: total, BytesPerCaller: min(total, max(least, total/int64(cmp.Or(l.Share, defaultShare)))),
+		BodyWait:  time.Duration(cmp.Or(l.BodyWait, Duration(defaultBodyWait))),
+		WriteWait: time.Duration(cmp.Or(l.WriteWait, Duration(defaultWriteWait))),
 	}
 }
 
@@ -126,5 +121,5 @@ func (c Config) Shutdown(dev bool) (delay, grace time.Duration) {
 	if c.ShutdownDelay != nil {
 		wait = *c.ShutdownDelay
 	}
-	return time.Duration(wait), time.Duration(orElse(c.ShutdownGrace, last))
+	return time.Duration(wait), time.Duration(cmp.Or(c.ShutdownGrace, last))
 }

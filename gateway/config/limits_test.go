@@ -15,18 +15,18 @@ import (
 func TestLimits_HaveDefaults(t *testing.T) {
 	t.Parallel()
 	var c config.Config
-	want := accept.Config{Connections: 8192, PerAddress: 1024, PerIdentity: 2048, FirstRequest: 10 * time.Second, StrangerIdle: 5 * time.Second, WriteWait: 30 * time.Second}
+	want := accept.Config{Connections: 768, PerAddress: 96, PerIdentity: 192, FirstRequest: 10 * time.Second, StrangerIdle: 5 * time.Second, WriteWait: 30 * time.Second}
 	if diff := cmp.Diff(want, c.Accept(false)); diff != "" {
 		t.Errorf("connections (-want +got):\n%s", diff)
 	}
 	held := inflight.Config{
-		Requests: 4096, RequestsPerCaller: 1024, Streams: 4096, StreamsPerCaller: 1024,
-		Bytes: 256 << 20, BytesPerCaller: 64 << 20, BodyWait: 10 * time.Second, WriteWait: 30 * time.Second,
+		Requests: 512, RequestsPerCaller: 128, Streams: 512, StreamsPerCaller: 128,
+		Bytes: 32 << 20, BytesPerCaller: 17 << 20, BodyWait: 10 * time.Second, WriteWait: 30 * time.Second,
 	}
 	if diff := cmp.Diff(held, c.InFlight()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
-	want.PerAddress, want.PerIdentity, want.StrangerIdle = 8192, 8192, 2*time.Minute
+	want.PerAddress, want.PerIdentity, want.StrangerIdle = 768, 768, 2*time.Minute
 	if diff := cmp.Diff(want, c.Accept(true)); diff != "" {
 		t.Errorf("connections in dev (-want +got):\n%s", diff)
 	}
@@ -76,9 +76,9 @@ func TestLimits_AreRead(t *testing.T) {
 func TestLimits_SharesAreNoLargerThanTheWhole(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"connections: -1", "connections_per_address: -1", "connections_per_address: 8193", "share: -1",
+		"connections: -1", "connections_per_address: -1", "connections_per_address: 769", "share: -1",
 		"requests: -1", "streams: -1", "share: 2000000",
-		"in_flight_mib: 2000000",
+		"in_flight_mib: 2000000", "memory_mib: -1", "memory_mib: 191", "memory_mib: 2000000",
 	} {
 		keys := strings.Split(text, ",")
 		key, _, _ := strings.Cut(strings.TrimSpace(keys[len(keys)-1]), ":")

@@ -278,6 +278,23 @@ func (s *Entries) Usage() Usage {
 	return s.records.usage()
 }
 
+// KindUse is what one kind of entries takes.
+type KindUse struct {
+	Bytes int64
+	Ratio float64 // of the bound of a kind, of the number or of the bytes
+}
+
+// ByKind says what each kind of entries takes that there ever was one of.
+func (s *Entries) ByKind() map[string]KindUse {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	out := make(map[string]KindUse, len(s.accounts.kinds))
+	for kind, a := range s.accounts.kinds {
+		out[kind] = KindUse{a.bytes, a.of(s.total.ofKind())}
+	}
+	return out
+}
+
 // lasting is what cannot be dropped before its end.
 func (s *Entries) lasting() amount {
 	s.mu.RLock()

@@ -61,6 +61,13 @@ var (
 	scopes  = setOf(limit.Scopes()...)
 	kinds   = setOf("bare", "full")
 	faults  = setOf(problem.Reasons()...)
+	// What has a bound: state, entries by their kinds, and what callers hold of the process.
+	used = setOf(
+		"memory", "tokens", "replays", "answers", "conversations", "entries", "lasting_entries",
+		"entries_task", "entries_mail", "entries_question", "entries_halt", "entries_runner", "entries_push", "entries_callback",
+		"entries_decided", "entries_undone", "entries_shelf", "entries_watched", "entries_ended", "entries_pin", "entries_session",
+		"requests", "streams", "in_flight", "background", "connections", "uacp_connections", "ainp_sockets",
+	)
 	// Why requests are refused.
 	refused = setOf(
 		"unauthenticated", "forbidden", "rate_limited", "unavailable",

@@ -36,9 +36,6 @@ type Deps struct {
 	// Empty: nothing is told of it.
 	Backend   string
 	BackendUp func() bool
-	// Filled is the part of its bounds that each kind of state takes, by kinds that
-	// are always the same. Nil: nothing is told of it.
-	Filled func() map[string]float64
 	// Evicted counts the execution context tokens that left before their end, by scopes
 	// that are always the same. Nil: nothing is told of it.
 	Evicted func() map[string]float64
@@ -59,6 +56,7 @@ type Metrics struct {
 	defined  definitions
 	bindings set
 	agents   *firstSeen
+	usage    usage
 
 	translations *prometheus.CounterVec
 	duration     *prometheus.HistogramVec
@@ -125,12 +123,14 @@ func (m *Metrics) asked(deps Deps) (all []prometheus.Collector) {
 				return 0
 			}))
 	}
-	if deps.Filled != nil {
-		all = append(all, m.defined.gauges("state_usage_ratio",
-			"Part of its bounds that a kind of state takes, of the number or of the bytes. lasting_entries are those that cannot be dropped before their end: at 0.75 new tasks are refused. With Redis: memory, of maxmemory.",
-			"Alert above 0.7 for lasting_entries and for memory: raise state.records, state.records_mib or maxmemory. Other kinds drop their oldest when they are full.",
-			"kind", deps.Filled))
-	}
+	all = append(all, m.defined.gauges("state_usage_bytes",
+		"Memory that a kind takes of what has a bound, as check-config counts it: state, of it the entries by their kinds (entries_session: MCP sessions), requests, streams, bytes in_flight, background tasks and connections. Not with Redis what it keeps.",
+		"The largest is the one to bound if the process needs too much memory, see limits.memory_mib.",
+		"kind", m.usage.each(func(u Use) float64 { return u.Bytes })),
+		m.defined.gauges("state_usage_ratio",
+			"Part of its bounds that a kind takes, of the number or of the bytes, of identified callers or of others. lasting_entries are those that cannot be dropped before their end: at 0.75 new tasks are refused. With Redis: memory, of maxmemory.",
+			"Alert above 0.7 for lasting_entries and for memory: raise state.records, state.records_mib or maxmemory; and for requests, streams, in_flight, background and replays: raise limits.memory_mib, or the limit itself. Other kinds drop their oldest, or one at rest, when they are full.",
+			"kind", m.usage.each(func(u Use) float64 { return u.Ratio })))
 	if deps.Evicted != nil {
 		all = append(all, m.defined.counters("state_evicted_total",
 			"Execution context tokens that left the store before their end because it was full: own, which this gateway signed, and others.",

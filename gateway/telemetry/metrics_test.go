@@ -16,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -231,22 +232,37 @@ func BenchmarkLost(b *testing.B) {
 	}
 }
 
-// TestStateUsage: each look shows how full each kind of state is then.
-func TestStateUsage(t *testing.T) {
+// TestUsage: each look shows how much each kind takes then, of its bound and in bytes.
+// Kinds that are on no list share one label, and what another process keeps has no bytes.
+func TestUsage(t *testing.T) {
 	t.Parallel()
-	ratio := 0.25
-	m, err := telemetry.New(telemetry.Deps{
-		Bindings: []canonical.Binding{"a2a-v1"}, Filled: func() map[string]float64 { return map[string]float64{"entries": ratio, "answers": 0} },
-	})
+	m := newMetrics(t)
+	pool, err := quota.New(quota.Config{Resource: "streams", Total: 8, PerHolder: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, ratio = range []float64{0.25, 0.5} {
+	empty := quota.Usage{Total: 1}
+	m.Uses(func() map[string]telemetry.Use {
+		return map[string]telemetry.Use{"streams": telemetry.UseOf(100, empty, pool.Usage()), "memory": {Bytes: -1, Ratio: 0.5}}
+	})
+	m.Uses(func() map[string]telemetry.Use {
+		return map[string]telemetry.Use{"entries_of-a-caller": {Bytes: 1, Ratio: 0.25}, "invented": {Bytes: 2, Ratio: 0.125}}
+	})
+	for n := range 3 {
 		got := scrape(t, m)
-		for _, line := range []string{`aepb_state_usage_ratio{kind="answers"} 0`, fmt.Sprintf(`aepb_state_usage_ratio{kind="entries"} %v`, ratio)} {
+		for _, line := range []string{
+			fmt.Sprintf(`aepb_state_usage_bytes{kind="streams"} %d`, 200*n), fmt.Sprintf(`aepb_state_usage_ratio{kind="streams"} %v`, float64(n)/4),
+			`aepb_state_usage_ratio{kind="memory"} 0.5`, `aepb_state_usage_bytes{kind="other"} 3`, `aepb_state_usage_ratio{kind="other"} 0.25`,
+		} {
 			if !strings.Contains(got, "\n"+line+"\n") {
 				t.Errorf("missing: %s", line)
 			}
+		}
+		if strings.Contains(got, `aepb_state_usage_bytes{kind="memory"}`) || strings.Contains(got, "of-a-caller") {
+			t.Error("the bytes of another process, or a label that is on no list")
+		}
+		if _, err := pool.Take("a", 2); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

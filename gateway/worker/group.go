@@ -56,6 +56,13 @@ func (g *Group) OnRefusal(refused func()) { g.shares.OnRefusal(refused) }
 // Context ends when the group closes.
 func (g *Group) Context() context.Context { return g.ctx }
 
+// BytesOfWork is what one place takes in memory: stacks, a record, and 32 KiB of a message
+// in three copies.
+const BytesOfWork = 128 << 10
+
+// Usage says how full the group is.
+func (g *Group) Usage() quota.Usage { return g.shares.Usage() }
+
 // Reserve takes places of a holder's share for work that holds a message of so many
 // bytes. Its error is a [quota.ExceededError].
 func (g *Group) Reserve(holder string, bytes int) (*quota.Grant, error) {

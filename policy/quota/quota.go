@@ -117,6 +117,9 @@ type Usage struct {
 	Holders int
 }
 
+// Ratio is the part of the bound that is held.
+func (u Usage) Ratio() float64 { return float64(u.Used) / float64(max(1, u.Total)) }
+
 // Usage says how full the pool is.
 func (p *Pool) Usage() Usage {
 	p.mu.Lock()

@@ -50,18 +50,24 @@ type rig struct {
 // What the gateways keep beside the evidence, in MiB.
 const (
 	recordsMiB = 32
-	answersMiB = 64
+	answersMiB = 16
 )
 
-// attackedLimits are those of gateways that all attacks are made at. They take a quarter
-// as many connections without an identity as with one: twice the 500 that strangers have
-// open at once, most of them for as long as a first request may take.
-const attackedLimits = "connections: 4096, requests: 1024, streams: 1024, in_flight_mib: 128, background: 1600"
+// memory is what gateways that are attacked may take: as an operator has them in a container
+// of 1 GiB, but with as much more as the evidence of a long run takes, which is counted
+// four times with the collector's part. All other bounds follow from it, and what a
+// gateway has resident is held to what they add up to.
+func memory(evidence int) string {
+	return fmt.Sprintf("memory_mib: %d", 768+4*max(0, evidence-24)+4*(answersMiB-12))
+}
 
-// assemble starts everything for one backend, with these limits beside the rate. What it
+// assemble starts everything for one backend, with these limits beside the rate and the memory. What it
 // returns must be stopped, also when it comes with an error.
 func assemble(ctx context.Context, o options, binary, dir, backend, limits string) (*rig, error) {
-	r := &rig{limits: limits}
+	r := &rig{limits: memory(o.evidence)}
+	if limits != "" {
+		r.limits += ", " + limits
+	}
 	var err error
 	if err = os.MkdirAll(dir, 0o700); err != nil {
 		return r, err

@@ -225,7 +225,7 @@ func crowdedOnce(ctx context.Context, o options, binary, dir string, round crowd
 // observe runs the attack, and in long runs the control beside it.
 func observe(ctx context.Context, o options, binary, dir, backend string) (seen observed, log string, err error) {
 	seen = observed{seconds: o.time.Seconds(), evidence: o.evidence, bound: o.rss}
-	r, err := assemble(ctx, o, binary, filepath.Join(dir, "attacked"), backend, attackedLimits)
+	r, err := assemble(ctx, o, binary, filepath.Join(dir, "attacked"), backend, "")
 	defer func() { err = errors.Join(err, r.stop()) }()
 	if err != nil {
 		return seen, r.output(), err
@@ -296,7 +296,7 @@ func (r *rig) attacked(ctx context.Context, o options, seen *observed) error {
 // CPU: one as much as the attackers, and one as much as the attacks cost the gateway and
 // its agents, so that the machine is as busy as it was under attack.
 func control(ctx context.Context, o options, binary, dir, backend string, seen *observed) (err error) {
-	r, err := assemble(ctx, o, binary, dir, backend, attackedLimits)
+	r, err := assemble(ctx, o, binary, dir, backend, "")
 	defer func() { err = errors.Join(err, r.stop()) }()
 	if err != nil {
 		return err

@@ -103,6 +103,7 @@ var rooms = []room{
 	{"github.com/google/uuid", []string{"ect", "gateway", "cmd"}, true, "whoever stamps ids; a translator never does"},
 	{"github.com/a2aproject/a2a-go", []string{"cmd/aepb-gateway/demo", "gateway/transport/a2a"}, false, "we are tested against the SDK, not built from it; but the messages of A2A over gRPC are generated from its schema there"},
 	{"github.com/modelcontextprotocol/go-sdk", []string{"cmd/aepb-gateway/demo"}, false, "we are tested against the SDKs, not built from them"},
+	{"github.com/KimMachineGun/automemlimit", []string{"cmd/aepb-gateway"}, true, "the memory limits of both versions of cgroups, which serve reads at its start"},
 	{"github.com/santhosh-tekuri/jsonschema", []string{"translators/internal/form"}, true, "values are held against schemas from outside in one place, which bounds both"},
 	{"golang.org/x/text", []string{"translators/internal/form"}, false, "the reasons of jsonschema are said in a language"},
 	{"github.com/google/go-cmp", nil, true, "comparison for tests"},

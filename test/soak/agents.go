@@ -5,6 +5,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
@@ -107,4 +112,50 @@ func read(w http.ResponseWriter, r *http.Request) (inbound, bool) {
 
 func reply(w io.Writer, id json.RawMessage, member, value string) {
 	_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":`+string(id)+`,"`+member+`":`+value+`}`)
+}
+
+// serveStreams is an A2A agent whose answers are streams: a task, what it works on, and
+// its end.
+func serveStreams(trust *devgateway.Trust) (*httptest.Server, error) {
+	conf, err := trust.PeerTLS("talker")
+	if err != nil {
+		return nil, err
+	}
+	server := httptest.NewUnstartedServer(nil)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/.well-known/agent-card.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, cardHead+server.URL+strings.Replace(cardTail, `"streaming":false`, `"streaming":true`, 1))
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if in, ok := read(w, r); ok {
+			w.Header().Set("Content-Type", "text/event-stream")
+			stream(w, r, string(in.ID), strconv.Quote(uuid.NewString()))
+		}
+	})
+	server.Config.Handler, server.TLS = mux, conf
+	server.StartTLS()
+	return server, nil
+}
+
+func stream(w http.ResponseWriter, r *http.Request, id, task string) {
+	say := func(result string) {
+		_, _ = io.WriteString(w, `data: {"jsonrpc":"2.0","id":`+id+`,"result":{`+result+"}}\n\n")
+		_ = http.NewResponseController(w).Flush()
+	}
+	update := func(state, more string) {
+		say(`"statusUpdate":{"taskId":` + task + `,"contextId":"c","status":{"state":"TASK_STATE_` + state + `"` + more + `}}`)
+	}
+	say(`"task":{"id":` + task + `,"contextId":"c","status":{"state":"TASK_STATE_WORKING"}}`)
+	tick := time.NewTicker(eventEvery)
+	defer tick.Stop()
+	for range events {
+		select {
+		case <-tick.C:
+		case <-r.Context().Done():
+			return
+		}
+		update("WORKING", `,"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"on it"}]}`)
+	}
+	update("COMPLETED", "")
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -23,10 +24,18 @@ var (
 // shortest run: below it the warm-up would eat the samples.
 const shortest = 30 * time.Second
 
+// The parts of a run.
+const (
+	partStreams = "streams"
+	partMixed   = "mixed"
+)
+
 // options are the flags.
 type options struct {
-	time time.Duration
-	pace time.Duration
+	time    time.Duration
+	pace    time.Duration
+	streams int    // per second
+	part    string // empty: both
 }
 
 func main() {
@@ -50,14 +59,16 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.SetOutput(stderr)
 	flags.DurationVar(&o.time, "time", time.Hour, "how long the load lasts")
 	flags.DurationVar(&o.pace, "pace", 200*time.Millisecond, "between two calls of one caller")
+	flags.IntVar(&o.streams, "streams", 600, "streams per second, of all callers together")
+	flags.StringVar(&o.part, "part", "", "only this: "+partStreams+" or "+partMixed)
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return o, err
 		}
 		return o, fmt.Errorf("%w: %w", errUsage, err)
 	}
-	if o.time < shortest || o.pace <= 0 || flags.NArg() > 0 {
-		return o, fmt.Errorf("%w: --time is at least %s, --pace positive, and there are no arguments", errUsage, shortest)
+	if o.time < shortest || o.pace <= 0 || o.streams <= 0 || !slices.Contains([]string{"", partStreams, partMixed}, o.part) || flags.NArg() > 0 {
+		return o, fmt.Errorf("%w: --time is at least %s, --pace and --streams positive, --part one of those there are, and there are no arguments", errUsage, shortest)
 	}
 	return o, nil
 }
@@ -86,6 +97,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (summary,
 	o, err := parse(args, stderr)
 	if err != nil {
 		return summary{}, err
+	}
+	if o.part != partMixed {
+		if err := streams(ctx, o, stdout); err != nil || o.part == partStreams {
+			return summary{}, err
+		}
 	}
 	s, err := soak(ctx, o)
 	if err != nil {

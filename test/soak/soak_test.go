@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestLong_TwoMinutes(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	s, err := run(t.Context(), []string{"--time", "2m"}, &out, io.Discard)
+	s, err := run(t.Context(), []string{"--time", "2m", "--part", "mixed"}, &out, io.Discard)
 	t.Logf("\n%s", out.String())
 	if err != nil || !s.Flat {
 		t.Error(err)
@@ -51,7 +51,7 @@ func TestAnyOtherAnswerEndsIt(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"--time", "1s"}, {"--pace", "0"}, {"x"}, {"--nonesuch"}} {
+	for _, args := range [][]string{{"--time", "1s"}, {"--pace", "0"}, {"--streams", "0"}, {"--part", "nonesuch"}, {"x"}, {"--nonesuch"}} {
 		if _, err := run(t.Context(), args, io.Discard, io.Discard); !errors.Is(err, errUsage) {
 			t.Errorf("%v: %v", args, err)
 		}

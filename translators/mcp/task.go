@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -386,20 +387,13 @@ func (e *encoder) task(w *writer, body *canonical.Result) error {
 	case taskFailed:
 		why := t.Failure
 		if why == nil {
-			why = &canonical.Error{Code: canonical.CodeInternal, Message: orElse(e.statusText(t, "/body/task"), "The task failed.")}
+			why = &canonical.Error{Code: canonical.CodeInternal, Message: cmp.Or(e.statusText(t, "/body/task"), "The task failed.")}
 		}
 		w.raw("error", e.errorObject(why))
 	case taskAsks:
 		return e.taskInputs(w, t)
 	}
 	return nil
-}
-
-func orElse(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
 }
 
 func (e *encoder) taskInputs(w *writer, t *canonical.Task) error {

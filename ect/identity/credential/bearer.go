@@ -2,6 +2,7 @@ package credential
 
 import (
 	"bytes"
+	"cmp"
 	"crypto"
 	"errors"
 	"slices"
@@ -46,8 +47,8 @@ type Bearer struct {
 // NewBearer checks its dependencies.
 func NewBearer(d BearerDeps) (*Bearer, error) {
 	b := &Bearer{
-		bundle: d.Bundle, audience: slices.Clone(d.Audience), skew: int64(orDefault(d.Skew, DefaultSkew) / time.Second),
-		maxToken: orDefault(d.MaxToken, DefaultMaxToken), now: d.Now,
+		bundle: d.Bundle, audience: slices.Clone(d.Audience), skew: int64(cmp.Or(d.Skew, DefaultSkew) / time.Second),
+		maxToken: cmp.Or(d.MaxToken, DefaultMaxToken), now: d.Now,
 	}
 	if b.now == nil {
 		b.now = time.Now

@@ -135,11 +135,3 @@ func workload(sub string) (ect.Identity, string, bool) {
 
 // maxID bounds an id (SPIFFE-ID section 2.3), octets.
 const maxID = 2048
-
-func orDefault[T comparable](value, fallback T) T {
-	var zero T
-	if value == zero {
-		return fallback
-	}
-	return value
-}

@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -37,7 +38,7 @@ func NewMembers(d MembersDeps) (*Members, error) {
 	if d.Keys == nil || d.Issuer == "" || len(d.Audience) == 0 {
 		return nil, errors.New("credential: tokens of members are judged by keys, issuer and audience")
 	}
-	d.Skew, d.MaxToken = orDefault(d.Skew, DefaultSkew), orDefault(d.MaxToken, DefaultMaxToken)
+	d.Skew, d.MaxToken = cmp.Or(d.Skew, DefaultSkew), cmp.Or(d.MaxToken, DefaultMaxToken)
 	if d.Skew < 0 || d.MaxToken < 0 {
 		return nil, errors.New("credential: a bound is negative")
 	}

@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"cmp"
 	"crypto"
 	"encoding/base64"
 	"errors"
@@ -42,7 +43,7 @@ func NewMinter(d MinterDeps) (*Minter, error) {
 			return nil, err
 		}
 	}
-	d.Lifetime = orDefault(d.Lifetime, DefaultLifetime)
+	d.Lifetime = cmp.Or(d.Lifetime, DefaultLifetime)
 	switch {
 	case d.Issuer == "" || len(d.Audience) == 0:
 		return nil, errors.New("credential: whoever mints tokens has a name, and somebody to mint them for")

@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -103,5 +104,5 @@ func normal(uri string) (string, bool) {
 	default:
 		return "", false
 	}
-	return u.Scheme + "://" + host + orDefault(u.EscapedPath(), "/"), true
+	return u.Scheme + "://" + host + cmp.Or(u.EscapedPath(), "/"), true
 }

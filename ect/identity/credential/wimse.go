@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,9 +70,9 @@ type WIMSE struct {
 func NewWIMSE(d WIMSEDeps) (*WIMSE, error) {
 	w := &WIMSE{
 		issuers: maps.Clone(d.Issuers), replay: d.Replay, audience: slices.Clone(d.Audience), bound: slices.Clone(d.Bound),
-		skew:     int64(orDefault(d.Skew, DefaultSkew) / time.Second),
-		maxProof: int64(orDefault(d.MaxProof, DefaultMaxProof) / time.Second),
-		maxToken: orDefault(d.MaxToken, DefaultMaxToken), missingAlg: d.MissingAlg, now: d.Now,
+		skew:     int64(cmp.Or(d.Skew, DefaultSkew) / time.Second),
+		maxProof: int64(cmp.Or(d.MaxProof, DefaultMaxProof) / time.Second),
+		maxToken: cmp.Or(d.MaxToken, DefaultMaxToken), missingAlg: d.MissingAlg, now: d.Now,
 	}
 	if w.now == nil {
 		w.now = time.Now

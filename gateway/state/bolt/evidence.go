@@ -111,20 +111,16 @@ func (w *writer) evidence(changes evidenceChanges) error {
 		k := key.AppendBinary(make([]byte, 0, evidence.KeySize))
 		switch {
 		case value == nil:
-			w.deleted += count(t)
+			if t == evidence.Records {
+				w.deleted++
+			}
 			return buckets[t].Delete(k)
 		case t < evidence.Terms:
 			value = seal(k, value)
 		}
-		w.written += count(t)
+		if t == evidence.Records {
+			w.written++
+		}
 		return buckets[t].Put(k, value)
 	})
-}
-
-// count is what a change counts as: records alone are counted.
-func count(t evidence.Table) int {
-	if t == evidence.Records {
-		return 1
-	}
-	return 0
 }

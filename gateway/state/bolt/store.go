@@ -1,6 +1,7 @@
 package bolt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -31,15 +32,8 @@ const (
 
 // WithDefaults fills the zero fields.
 func (c Config) WithDefaults() Config {
-	if c.FlushEvery == 0 {
-		c.FlushEvery = DefaultFlushEvery
-	}
-	if c.Queue == 0 {
-		c.Queue = DefaultQueue
-	}
-	if c.QueueBytes == 0 {
-		c.QueueBytes = DefaultQueueBytes
-	}
+	c.FlushEvery = cmp.Or(c.FlushEvery, DefaultFlushEvery)
+	c.Queue, c.QueueBytes = cmp.Or(c.Queue, DefaultQueue), cmp.Or(c.QueueBytes, DefaultQueueBytes)
 	c.Bounds = c.Bounds.WithDefaults()
 	return c
 }

@@ -56,17 +56,6 @@ func ReadKey(b []byte) Key {
 	return Key{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])}
 }
 
-func (k Key) less(other Key) bool {
-	switch {
-	case k.A != other.A:
-		return k.A < other.A
-	case k.B != other.B:
-		return k.B < other.B
-	default:
-		return k.N < other.N
-	}
-}
-
 func (k Key) compare(other Key) int {
 	switch {
 	case k.A != other.A:
@@ -131,7 +120,7 @@ func newLayer() *layer {
 		l.maps[t] = map[Key][]byte{}
 	}
 	for t := range l.trees {
-		l.trees[t] = btree.NewBTreeGOptions(func(a, b item) bool { return a.key.less(b.key) }, btree.Options{NoLocks: true})
+		l.trees[t] = btree.NewBTreeGOptions(func(a, b item) bool { return a.key.compare(b.key) < 0 }, btree.Options{NoLocks: true})
 	}
 	return l
 }
@@ -236,12 +225,12 @@ func (v *view) next(t Table, from Key) (key Key, found bool) {
 	for {
 		first, ok := v.changes.first(t, from)
 		if v.written != nil {
-			if i, there := v.written.first(t, from); there && (!ok || i.key.less(first.key)) {
+			if i, there := v.written.first(t, from); there && (!ok || i.key.compare(first.key) < 0) {
 				first, ok = i, true
 			}
 		}
 		if v.disk != nil {
-			if key, _, there := v.disk.Next(t, from); there && (!ok || key.less(first.key)) {
+			if key, _, there := v.disk.Next(t, from); there && (!ok || key.compare(first.key) < 0) {
 				return key, true
 			}
 		}

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -55,15 +56,8 @@ const Crowded = 0.875
 
 // WithDefaults fills the zero fields.
 func (c Config) WithDefaults() Config {
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
-	}
-	if c.Prefix == "" {
-		c.Prefix = DefaultPrefix
-	}
-	if c.Bounds.MaxTokenBytes == 0 {
-		c.Bounds.MaxTokenBytes = DefaultMaxTokenBytes
-	}
+	c.Timeout, c.Prefix = cmp.Or(c.Timeout, DefaultTimeout), cmp.Or(c.Prefix, DefaultPrefix)
+	c.Bounds.MaxTokenBytes = cmp.Or(c.Bounds.MaxTokenBytes, DefaultMaxTokenBytes)
 	c.Bounds = c.Bounds.WithDefaults()
 	return c
 }

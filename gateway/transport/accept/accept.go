@@ -83,14 +83,14 @@ func (g *Gate) OnRefusal(f func()) {
 
 // Usage is how many connections a gate has.
 type Usage struct {
-	Fresh      int64 // before their first request
-	Strangers  int64 // whose caller has proved no identity
-	Identified int64
+	Fresh      quota.Usage // before their first request
+	Strangers  quota.Usage // whose caller has proved no identity
+	Identified quota.Usage
 }
 
 // Usage counts the connections that are open.
 func (g *Gate) Usage() Usage {
-	return Usage{Fresh: g.fresh.Usage().Used, Strangers: g.strangers.Usage().Used, Identified: g.identified.Usage().Used}
+	return Usage{Fresh: g.fresh.Usage(), Strangers: g.strangers.Usage(), Identified: g.identified.Usage()}
 }
 
 // Listen bounds the connections of a listener. It belongs below TLS.

@@ -36,6 +36,11 @@ func (d *Door) bound(c SocketConfig) (err error) {
 	return err
 }
 
+// Usage says how many connections stay open: of identified callers, and of others.
+func (d *Door) Usage() []quota.Usage {
+	return []quota.Usage{d.identified.Usage(), d.unidentified.Usage()}
+}
+
 // admitSocket grants a place to the caller of an upgrade. Without an identity there
 // is one only where callers are known by their DIDs, among all who have none yet.
 // Anonymous callers of a development gateway share by address. giveWay ends the connection.

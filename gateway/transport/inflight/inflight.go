@@ -106,6 +106,17 @@ func (l *Limits) OnRefusal(f func()) {
 	}
 }
 
+// Usage is what is held of one resource: by callers with an identity, and by others.
+type Usage [2]quota.Usage
+
+// Usage says how full the pools are.
+func (l *Limits) Usage() (requests, streams, bytes Usage) {
+	for i, s := range []shares{l.known, l.unknown} {
+		requests[i], streams[i], bytes[i] = s.requests.Usage(), s.streams.Usage(), s.bytes.Usage()
+	}
+	return requests, streams, bytes
+}
+
 // Request is one request under way. It is safe for concurrent use.
 type Request struct {
 	shares shares

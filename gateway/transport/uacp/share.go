@@ -45,6 +45,11 @@ func (l *Listener) bound(c Config) (err error) {
 	return err
 }
 
+// Usage says how many connections there are: of identified callers, and in their handshake.
+func (l *Listener) Usage() []quota.Usage {
+	return []quota.Usage{l.identified.Usage(), l.unidentified.Usage()}
+}
+
 // begin takes the place of a connection whose caller is not known yet. When there are too
 // many, one of the address with most is closed, the oldest: an honest handshake takes
 // milliseconds, so silent connections lock out no others, not even at their address.

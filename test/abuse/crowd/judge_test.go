@@ -47,10 +47,10 @@ func TestJudge_PlantedViolations(t *testing.T) {
 	}
 	cases := map[string]planted{
 		"too few strangers": {
-			func(o *Observed) { change(o, surfacePublic, func(t *Tally) { t.Tried = 4095 }) }, "only 4095 strangers came and 1024 stayed at once, want 4096 and 1024",
+			func(o *Observed) { change(o, surfacePublic, func(t *Tally) { t.Tried = 4095 }) }, "only 4095 strangers came and 96 stayed at once, want 4096 and 96",
 		},
 		"strangers who did not stay": {
-			func(o *Observed) { change(o, surfacePublic, func(t *Tally) { t.MostHeld = 1023 }) }, "only 4096 strangers came and 1023 stayed at once",
+			func(o *Observed) { change(o, surfacePublic, func(t *Tally) { t.MostHeld = leastHeld - 1 }) }, "only 4096 strangers came and 95 stayed at once",
 		},
 		"too few at listen.metrics": {
 			func(o *Observed) { change(o, surfaceMetrics, func(t *Tally) { t.Tried = 511 }) }, "only 511 strangers came to listen.metrics, want 512",
@@ -82,7 +82,7 @@ func TestTable_NamesEverything(t *testing.T) {
 	if err := Table(&out, o, Judge(o)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range append(visitNames(), "50   1     25ms  49ms", "512 MiB at most, bound 512 MiB", "1024 held at most; 4096 tried, 3000 came in, 1500 ended", "1 violations") {
+	for _, want := range append(visitNames(), "50   1     25ms  49ms", "512 MiB at most, bound 512 MiB", "96 held at most; 4096 tried, 3000 came in, 1500 ended", "1 violations") {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, out.String())
 		}

@@ -58,7 +58,7 @@ func Configuration(name string) string {
 	if name == "streams" {
 		// They are all of one identity at one address, over HTTP/1.1, and each is a request
 		// until its answer begins. Every default is less than their number.
-		limits += ", connections_per_address: 4096, share: 1"
+		limits += ", memory_mib: 8192, connections_per_address: 4096, share: 1"
 	}
 	return "limits: {" + limits + "}\ntimeout: 10m\n"
 }

@@ -3,6 +3,7 @@ package grpctest
 import (
 	"crypto/tls"
 	"net"
+	"sync"
 	"testing"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
@@ -33,14 +34,11 @@ func NewAgent(tb testing.TB, d peers.Deps) Agent {
 	conf.MinVersion = tls.VersionTLS13
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(conf)))
 	a2agrpc.NewHandler(peers.Concierge(d)).RegisterWith(server)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = server.Serve(ln) // it ends when it is stopped
-	}()
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(ln) }) // it ends when it is stopped
 	tb.Cleanup(func() {
 		server.GracefulStop()
-		<-done
+		serving.Wait()
 	})
 	agent, err := peers.NewA2AAgentOver(tb.Context(), d, a2a.TransportProtocolGRPC, ln.Addr().String())
 	if err != nil {

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
+	"github.com/aepb/aepb-gateway/gateway/config"
+)
+
+// TestMemory_SoftLimit: it is the bound of the configuration, or nine tenths of a smaller
+// container.
+func TestMemory_SoftLimit(t *testing.T) {
+	t.Parallel()
+	const bound = 768 << 20
+	unread := errors.New("unread")
+	for name, tc := range map[string]struct {
+		limit uint64
+		err   error
+		want  memory
+		fails error
+	}{
+		"no cgroup":        {0, memlimit.ErrNoCgroup, memory{bound, 0, bound}, nil},
+		"no limit":         {0, memlimit.ErrNoLimit, memory{bound, 0, bound}, nil},
+		"unread":           {0, unread, memory{bound, 0, bound}, unread},
+		"1 GiB":            {1 << 30, nil, memory{bound, 1 << 30, bound}, nil},
+		"512 MiB":          {512 << 20, nil, memory{bound, 512 << 20, (512 << 20) / 10 * 9}, nil},
+		"beyond any":       {1 << 63, nil, memory{bound, 0, bound}, nil},
+		"the bound itself": {bound, nil, memory{bound, bound, bound / 10 * 9}, nil},
+	} {
+		got, err := memoryOf(bound, func() (uint64, error) { return tc.limit, tc.err })
+		if got != tc.want || !errors.Is(err, tc.fails) {
+			t.Errorf("%s: %+v, %v, want %+v, %v", name, got, err, tc.want, tc.fails)
+		}
+	}
+}
+
+// TestMemory_IsSetAndSaid: Go's limit is that of a small container, one line says it, and
+// a warning that the bounds are larger, and what to do.
+func TestMemory_IsSetAndSaid(t *testing.T) {
+	t.Setenv("GOMEMLIMIT", "")
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	var out bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&out, nil))
+	limitMemory(t.Context(), config.Config{}, func() (uint64, error) { return 500 << 20, nil }, logger)
+	if got := debug.SetMemoryLimit(-1); got != 450<<20 {
+		t.Errorf("the soft limit is %d bytes, want nine tenths of 500 MiB", got)
+	}
+	for _, want := range []string{"msg=memory bound_mib=", "container_mib=500 soft_limit_mib=450", "level=WARN", "memory_mib=375"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it says %q, want %q", out.String(), want)
+		}
+	}
+	out.Reset()
+	t.Setenv("GOMEMLIMIT", "3GiB")
+	limitMemory(t.Context(), config.Config{}, func() (uint64, error) { return 2 << 30, nil }, logger)
+	if got := debug.SetMemoryLimit(-1); got != 450<<20 || strings.Contains(out.String(), "WARN") {
+		t.Errorf("with a limit of the operator's: %d, %s", got, out.String())
+	}
+}

@@ -1,0 +1,351 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/test/harness/redisserver"
+	"github.com/aepb/aepb-gateway/test/interop/devgateway"
+)
+
+const (
+	streamCallers = 8
+	mostOpen      = 24 // streams of one caller at once: on a machine that is too slow for the pace they would pile up
+	events        = 3  // of each stream, besides its beginning and its end
+	eventEvery    = 5 * time.Millisecond
+	restTime      = 2 * time.Minute  // after the load
+	tokenLife     = 30 * time.Second // so that uses of tokens end in a short run, too
+	fillTime      = 90 * time.Second // in which state must be as full as it gets
+)
+
+// streaming is a gateway of serve with all its defaults, an agent that streams, and callers
+// with an identity each.
+type streaming struct {
+	gateway *devgateway.Process
+	metrics string // URL
+	bound   float64
+	callers []*streamer
+	stop    []func() error
+}
+
+// streamer is one caller.
+type streamer struct {
+	client *http.Client
+	minter *devgateway.Minter
+	url    string
+	open   chan struct{}
+}
+
+const streamConfig = `
+public_url: https://PUBLIC
+listen: {public: "PUBLIC", admin: "127.0.0.1:0", metrics: "METRICS"}
+identity: {trust_domain: soak.test, certificate: DIR/gateway.pem, key: DIR/gateway-key.pem, bundle: DIR/ca.pem}
+admin: {operators: {ann: {id: "spiffe://soak.test/caller/ann", roles: [operator]}}}
+limits: {rate: 1000000, burst: 1000000, connections_per_address: 0}
+agents:
+  talker: {callers: ["spiffe://soak.test/caller/*"], endpoints: [{binding: a2a-v1, url: "AGENT"}]}
+`
+
+// stage starts everything. What it returns must be ended, also when it comes with an error.
+func stage(ctx context.Context, dir string) (*streaming, error) {
+	s := &streaming{}
+	trust, err := devgateway.NewTrust("soak.test")
+	if err != nil {
+		return s, err
+	}
+	agent, err := serveStreams(trust)
+	if err != nil {
+		return s, err
+	}
+	s.stop = append(s.stop, func() error { agent.Close(); return nil })
+	if err := trust.Replica(dir); err != nil {
+		return s, err
+	}
+	var ports [2]string
+	for i := range ports {
+		if ports[i], err = redisserver.FreePort(); err != nil {
+			return s, err
+		}
+	}
+	public := "127.0.0.1:" + ports[0]
+	s.metrics = "http://127.0.0.1:" + ports[1] + "/metrics"
+	text := strings.NewReplacer("DIR", dir, "PUBLIC", public, "METRICS", "127.0.0.1:"+ports[1], "AGENT", agent.URL).Replace(streamConfig)
+	file := filepath.Join(dir, "streams.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return s, err
+	}
+	written, err := config.Parse([]byte(text))
+	if err != nil {
+		return s, err
+	}
+	s.bound = float64(written.MemoryBound() >> 10)
+	binary, err := devgateway.Build(ctx, dir)
+	if err != nil {
+		return s, err
+	}
+	if s.gateway, err = devgateway.Serve(ctx, devgateway.ServeDeps{Binary: binary, Config: file, Trust: trust}); err != nil {
+		return s, err
+	}
+	s.stop = append(s.stop, s.gateway.Kill)
+	for i := range streamCallers {
+		svid, err := trust.SVID("caller-" + strconv.Itoa(i))
+		if err != nil {
+			return s, err
+		}
+		minter, err := devgateway.NewMinterOf(svid, trust.GatewayID())
+		if err != nil {
+			return s, err
+		}
+		c := &streamer{client: trust.Client(svid), minter: minter, url: "https://" + public + "/agents/talker/a2a", open: make(chan struct{}, mostOpen)}
+		s.callers = append(s.callers, c)
+	}
+	return s, nil
+}
+
+func (s *streaming) end() error {
+	s.leave()
+	var errs []error
+	for _, stop := range s.stop {
+		errs = append(errs, stop())
+	}
+	return errors.Join(errs...)
+}
+
+// leave closes the callers' connections.
+func (s *streaming) leave() {
+	for _, c := range s.callers {
+		c.client.CloseIdleConnections()
+	}
+}
+
+// statusError is an answer that is no stream.
+type statusError struct {
+	status int
+	body   string
+}
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("soak: a stream was answered %d %.400s", e.status, e.body)
+}
+
+// hear makes one attested call and reads its stream to the end.
+func (c *streamer) hear(ctx context.Context) error {
+	body := strings.Replace(a2aBody(0, ""), "SendMessage", "SendStreamingMessage", 1)
+	token, err := c.minter.Mint(body, uuid.NewString(), tokenLife)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "text/event-stream", "A2A-Version": "1.0", "Execution-Context": token} {
+		req.Header.Set(name, value)
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK || !strings.Contains(string(text), "TASK_STATE_COMPLETED") {
+		return &statusError{resp.StatusCode, string(text)}
+	}
+	return nil
+}
+
+// pour has all callers begin so many streams a second together, until ctx ends. A caller
+// that has as many open as it may begins none, and that is late: the machine is too slow.
+func (s *streaming) pour(ctx context.Context, pace int) (done, late int64, err error) {
+	var count, missed atomic.Int64
+	group, all := errgroup.WithContext(ctx)
+	for _, c := range s.callers {
+		group.Go(func() error {
+			tick := time.NewTicker(time.Second * streamCallers / time.Duration(pace))
+			defer tick.Stop()
+			for {
+				select {
+				case <-all.Done():
+					return nil
+				case <-tick.C:
+				}
+				select {
+				case c.open <- struct{}{}:
+				default:
+					missed.Add(1)
+					continue
+				}
+				group.Go(func() error {
+					defer func() { <-c.open }()
+					if err := c.hear(context.WithoutCancel(ctx)); err != nil {
+						return err
+					}
+					count.Add(1)
+					return nil
+				})
+			}
+		})
+	}
+	err = group.Wait()
+	return count.Load(), missed.Load(), err
+}
+
+// fill makes calls, few at a time, until evidence is as full as it gets.
+func (s *streaming) fill(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, fillTime)
+	defer cancel()
+	for limited.Err() == nil {
+		group, all := errgroup.WithContext(limited)
+		for _, c := range s.callers {
+			group.Go(func() error {
+				for range 50 {
+					if err := c.hear(all); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return errors.Join(err, ctx.Err())
+		}
+		page, err := s.page(ctx)
+		if err != nil {
+			return err
+		}
+		full, err := metric(page, `aepb_state_usage_ratio{kind="tokens"}`)
+		if err != nil || full > 0.95 {
+			return err
+		}
+	}
+	return fmt.Errorf("soak: evidence is not full after %s", fillTime)
+}
+
+func (s *streaming) page(ctx context.Context) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.metrics, http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	return string(text), err
+}
+
+// rest waits and says what is resident then, in KiB.
+func (s *streaming) rest(ctx context.Context, d time.Duration) (float64, error) {
+	s.leave()
+	http.DefaultClient.CloseIdleConnections()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return resident(strconv.Itoa(s.gateway.PID()))
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// poured is what came of it, in KiB.
+type poured struct {
+	Streams int64   `json:"streams"`
+	Late    int64   `json:"late"`
+	Want    float64 `json:"want"`
+	Idle    float64 `json:"idle_kib"` // with state as full as it gets
+	Peak    float64 `json:"peak_kib"` // under load
+	After   float64 `json:"after_kib"`
+	Bound   float64 `json:"bound_kib"`
+}
+
+var errStreams = errors.New("soak: streams")
+
+// Of the pace so much must be reached, and so much above idle may be left.
+const (
+	leastPace = 0.9
+	mostLeft  = 1.1
+)
+
+// judge finds what is wrong.
+func (p poured) judge() error {
+	var errs []error
+	if float64(p.Streams) < leastPace*p.Want {
+		errs = append(errs, fmt.Errorf("%w: %d were made, want %.0f: nothing was proved", errStreams, p.Streams, p.Want))
+	}
+	if p.Peak > p.Bound {
+		errs = append(errs, fmt.Errorf("%w: %.0f KiB were resident under load, the bound is %.0f", errStreams, p.Peak, p.Bound))
+	}
+	if p.After > mostLeft*p.Idle {
+		errs = append(errs, fmt.Errorf("%w: %.0f KiB are resident %s after the load, more than a tenth above the %.0f before", errStreams, p.After, restTime, p.Idle))
+	}
+	return errors.Join(errs...)
+}
+
+// streams pours streams over a gateway of serve and looks at its memory before, meanwhile
+// and afterwards. Any answer but a stream is an error, so there is no 503.
+func streams(ctx context.Context, o options, stdout io.Writer) (err error) {
+	dir, err := os.MkdirTemp("", "aepb-soak-streams-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	s, err := stage(ctx, dir)
+	defer func() { err = errors.Join(err, s.end()) }()
+	if err != nil {
+		return err
+	}
+	p := poured{Want: float64(o.streams) * o.time.Seconds(), Bound: s.bound}
+	if err := s.fill(ctx); err != nil {
+		return err
+	}
+	if p.Idle, err = s.rest(ctx, restTime); err != nil {
+		return err
+	}
+	var watching sync.WaitGroup
+	during, enough := context.WithTimeout(ctx, o.time)
+	defer enough()
+	watching.Go(func() {
+		tick := time.NewTicker(time.Second / 4)
+		defer tick.Stop()
+		for during.Err() == nil {
+			if now, err := resident(strconv.Itoa(s.gateway.PID())); err == nil {
+				p.Peak = max(p.Peak, now)
+			}
+			<-tick.C
+		}
+	})
+	streams, late, err := s.pour(during, o.streams)
+	enough()
+	watching.Wait()
+	p.Streams, p.Late = streams, late
+	if err != nil {
+		return fmt.Errorf("after %d streams: %w\n%.4000s", streams, err, s.gateway.Output())
+	}
+	if p.After, err = s.rest(ctx, restTime); err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "streams: %d of %.0f (%d begun late), resident: idle %.0f KiB, under load %.0f, %s later %.0f, bound %.0f\n",
+		p.Streams, p.Want, p.Late, p.Idle, p.Peak, restTime, p.After, p.Bound)
+	return p.judge()
+}
