@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/worker"
@@ -71,6 +72,7 @@ func (c Config) StateBounds() state.Config {
 func (c Config) recordsMiB() int {
 	return c.State.orOurs(c.State.RecordsMiB, c.Limits.scaled(defaultRecordsMiB))
 }
+
 func (c Config) answersMiB() int {
 	return c.State.orOurs(c.State.AnswersMiB, c.Limits.scaled(defaultAnswersMiB))
 }
@@ -169,9 +171,10 @@ func (c Config) checkMemory() error {
 	}
 	parts := c.parts()
 	slices.SortFunc(parts, func(a, b memoryPart) int { return cmp.Compare(b.bytes, a.bytes) })
-	reason := fmt.Sprintf("limits.memory_mib: the bounds add up to %d MiB of memory, and it is %d: raise it to %d, or lower", sum, most, sum)
+	var largest []string
 	for _, h := range parts[:3] {
-		reason += fmt.Sprintf(" %s (%d MiB of the sum),", h.key, (h.bytes+h.bytes/4)>>20)
+		largest = append(largest, fmt.Sprintf("%s (%d MiB of the sum)", h.key, (h.bytes+h.bytes/4)>>20))
 	}
-	return &Error{Reason: reason[:len(reason)-1]}
+	return &Error{Reason: fmt.Sprintf("limits.memory_mib: the bounds add up to %d MiB of memory, and it is %d: raise it to %d, or lower %s",
+		sum, most, sum, strings.Join(largest, ", "))}
 }

@@ -41,12 +41,11 @@ func NewA2AAgentOver(ctx context.Context, d Deps, binding a2a.TransportProtocol,
 		requests := Concierge(d)
 		mux := http.NewServeMux()
 		mux.Handle(a2asrv.WellKnownAgentCardPath, a2asrv.NewStaticAgentCardHandler(conciergeCard(cmp.Or(elsewhere, base), binding)))
-		switch binding {
-		case a2a.TransportProtocolJSONRPC:
-			mux.Handle("/", a2asrv.NewJSONRPCHandler(requests))
-		case a2a.TransportProtocolHTTPJSON:
-			mux.Handle("/", a2asrv.NewRESTHandler(requests))
+		handler := a2asrv.NewJSONRPCHandler(requests)
+		if binding == a2a.TransportProtocolHTTPJSON {
+			handler = a2asrv.NewRESTHandler(requests)
 		}
+		mux.Handle("/", handler)
 		return mux
 	})
 	if err != nil {
