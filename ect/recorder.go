@@ -1,6 +1,7 @@
 package ect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,9 +171,7 @@ func NewRecorder(d RecorderDeps) (*Recorder, error) {
 	if d.Retention < 0 {
 		return nil, errors.New("ect: retention is negative")
 	}
-	if d.Retention == 0 {
-		d.Retention = DefaultRetention
-	}
+	d.Retention = cmp.Or(d.Retention, DefaultRetention)
 	if d.Now == nil {
 		d.Now = time.Now
 	}

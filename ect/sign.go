@@ -211,15 +211,11 @@ func (s *Signer) payload(d Dialect, c *Claims) (payload []byte, ext json.RawMess
 // Ext is the caller's own as long as nothing is missing in it, to be read only.
 func (s *Signer) complete(c Claims) Claims {
 	c.Audience, c.Parents = slices.Clone(c.Audience), slices.Clone(c.Parents)
-	if c.Issuer == "" {
-		c.Issuer = s.issuer
-	}
+	c.Issuer = cmp.Or(c.Issuer, s.issuer)
 	if c.IssuedAt == 0 {
 		c.IssuedAt = s.now().Unix()
 	}
-	if c.Expires == 0 {
-		c.Expires = c.IssuedAt + s.lifetime
-	}
+	c.Expires = cmp.Or(c.Expires, c.IssuedAt+s.lifetime)
 	if c.ID == "" {
 		c.ID = s.newID()
 	}

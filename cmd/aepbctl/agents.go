@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -284,10 +285,7 @@ func (p pin) print(w io.Writer, a agent) {
 	}
 	fmt.Fprintf(w, "  a change waits: sha256 %s\n", word(p.Pending.Hash))
 	for _, c := range p.Pending.Changes {
-		name := word(c.Capability)
-		if name == "" {
-			name = "the agent itself"
-		}
+		name := cmp.Or(word(c.Capability), "the agent itself")
 		fmt.Fprintf(w, "    %s %s %s\n", word(c.Kind), name, words(c.Members))
 		if c.Was != "" {
 			fmt.Fprintf(w, "      - %s\n", strconv.QuoteToASCII(c.Was))

@@ -147,8 +147,6 @@ type firstSeen struct {
 	known []string // sorted
 }
 
-func newFirstSeen(size int) *firstSeen { return &firstSeen{max: size} }
-
 func (f *firstSeen) label(value string) string {
 	if value == "" {
 		return none

@@ -81,7 +81,7 @@ func New(deps Deps) (*Metrics, error) {
 	if len(deps.Bindings) == 0 {
 		return nil, errors.New("telemetry: a gateway speaks some protocol")
 	}
-	m := &Metrics{registry: prometheus.NewRegistry(), bindings: set{}, agents: newFirstSeen(maxAgents)}
+	m := &Metrics{registry: prometheus.NewRegistry(), bindings: set{}, agents: &firstSeen{max: maxAgents}}
 	for _, b := range deps.Bindings {
 		m.bindings[string(b)] = true
 	}

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -30,21 +31,11 @@ type Config struct {
 
 // WithDefaults fills the zero fields.
 func (c Config) WithDefaults() Config {
-	if c.Rate == 0 {
-		c.Rate = DefaultRate
-	}
-	if c.Burst == 0 {
-		c.Burst = DefaultBurst
-	}
-	if c.MaxSources == 0 {
-		c.MaxSources = DefaultMaxSources
-	}
-	if c.Idle == 0 {
-		c.Idle = DefaultIdle
-	}
-	if c.Replicas == 0 {
-		c.Replicas = 1
-	}
+	c.Rate = cmp.Or(c.Rate, DefaultRate)
+	c.Burst = cmp.Or(c.Burst, DefaultBurst)
+	c.MaxSources = cmp.Or(c.MaxSources, DefaultMaxSources)
+	c.Idle = cmp.Or(c.Idle, DefaultIdle)
+	c.Replicas = cmp.Or(c.Replicas, 1)
 	return c
 }
 

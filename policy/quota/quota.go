@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -24,9 +25,7 @@ func (c Config) Validate() error {
 
 // complete is the configuration with its defaults, or why it will not do.
 func (c Config) complete() (Config, error) {
-	if c.PerHolder == 0 {
-		c.PerHolder = max(1, c.Total/16)
-	}
+	c.PerHolder = cmp.Or(c.PerHolder, max(1, c.Total/16))
 	return c, c.Validate()
 }
 

@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -23,9 +24,7 @@ type encoder struct {
 
 // Encode writes a message for an A2A peer. It fails with a *canonical.Error.
 func (t *Translator) Encode(m *canonical.Message, target translators.Target) (translators.Wire, []canonical.Loss, error) {
-	if target.Version == "" {
-		target.Version = Version
-	}
+	target.Version = cmp.Or(target.Version, Version)
 	if err := spoke(target); err != nil {
 		return translators.Wire{}, nil, err
 	}
@@ -264,15 +263,9 @@ func (e *encoder) request(invoke *canonical.Invoke) (json.RawMessage, error) {
 func (e *encoder) turn(turn *profile.Turn, id string) json.RawMessage {
 	const path = "/body/turn"
 	c, conv := turn.Content, e.m.Conversation
-	if conv.ContextID == "" {
-		conv.ContextID = turn.Conversation.ContextID
-	}
-	if conv.TaskID == "" {
-		conv.TaskID = turn.Conversation.TaskID
-	}
-	if c.Role == "" {
-		c.Role = canonical.RoleCaller
-	}
+	conv.ContextID = cmp.Or(conv.ContextID, turn.Conversation.ContextID)
+	conv.TaskID = cmp.Or(conv.TaskID, turn.Conversation.TaskID)
+	c.Role = cmp.Or(c.Role, canonical.RoleCaller)
 	w := newWriter(c.Extensions[Binding], messageMembers)
 	w.selects = true
 	e.message(w, &c, path, id)
@@ -359,12 +352,8 @@ func (e *encoder) response(r *canonical.Result) (json.RawMessage, error) {
 	switch {
 	case r.Task != nil:
 		task := *r.Task
-		if task.ID == "" {
-			task.ID = conv.TaskID
-		}
-		if task.ContextID == "" {
-			task.ContextID = conv.ContextID
-		}
+		task.ID = cmp.Or(task.ID, conv.TaskID)
+		task.ContextID = cmp.Or(task.ContextID, conv.ContextID)
 		e.carry(canon, carriedTask)
 		w.b.Raw("task", e.task(&task, canon, "/body/task"))
 		w.raw("message", nil)
@@ -384,10 +373,7 @@ func (e *encoder) response(r *canonical.Result) (json.RawMessage, error) {
 func (e *encoder) answer(c *canonical.Content, conv *canonical.Conversation, canon *rawjson.Builder) json.RawMessage {
 	const path = "/body/turn"
 	w := newWriter(c.Extensions[Binding], messageMembers)
-	id := c.ID
-	if id == "" {
-		id = e.m.Correlation.MessageID
-	}
+	id := cmp.Or(c.ID, e.m.Correlation.MessageID)
 	e.message(w, c, path, id)
 	w.ids(conv)
 	w.metadata(e.wrap(canon, c.Extensions, path))

@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -165,9 +166,7 @@ func (d *decoder) status(task *reader) canonical.Status {
 		r.fail("state", "required")
 	}
 	status := canonical.Status{State: canonical.State(r.enum("state", states))}
-	if status.State == "" {
-		status.State = canonical.StateUnknown
-	}
+	status.State = cmp.Or(status.State, canonical.StateUnknown)
 	if message := r.value("message"); message != nil {
 		content := d.said(message, r.Path("message"))
 		status.Message = &content
@@ -274,10 +273,7 @@ func (e *encoder) status(s *canonical.Status, leftover json.RawMessage, path, id
 		leftover = nil
 	}
 	w := newWriter(leftover, statusMembers)
-	state := s.State
-	if state == "" {
-		state = canonical.StateUnknown
-	}
+	state := cmp.Or(s.State, canonical.StateUnknown)
 	w.enum("state", string(state), string(canonical.StateUnknown), states)
 	var message json.RawMessage
 	if s.Message != nil {

@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -165,9 +166,7 @@ func spoken(w translators.Wire, env jsonrpc.Message) (string, error) {
 	if env.Method != "" && said != "" && header != "" && said != header {
 		return said, &canonical.Error{Code: canonical.CodeHeaderMismatch, Message: "the message is of one version, its header of another"}
 	}
-	if said == "" {
-		said = header
-	}
+	said = cmp.Or(said, header)
 	shown := shows(env)
 	switch {
 	case said == "" && shown == "":

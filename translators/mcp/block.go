@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"encoding/json"
 	"path"
 	"strconv"
@@ -66,10 +67,7 @@ func decodeText(r *reader, p *canonical.Part) {
 
 // linkText is what a reader of a revision without links sees of one.
 func linkText(p *canonical.Part) string {
-	label := p.Title
-	if label == "" {
-		label = p.Name
-	}
+	label := cmp.Or(p.Title, p.Name)
 	if label == "" {
 		return p.URI
 	}

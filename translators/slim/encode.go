@@ -1,6 +1,7 @@
 package slim
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/aepb/aepb-gateway/translators"
@@ -10,9 +11,7 @@ import (
 // Encode writes a message in the words of the target's version. It fails with a
 // *canonical.Error.
 func (t *Translator) Encode(m *canonical.Message, target translators.Target) (translators.Wire, []canonical.Loss, error) {
-	if target.Version == "" {
-		target.Version = VersionA2A
-	}
+	target.Version = cmp.Or(target.Version, VersionA2A)
 	by, ok := t.of(target.Version)
 	if !ok || target.Form != "" && (target.Form != FormRPC || by.prefix != prefixA2A) {
 		return translators.Wire{}, nil, unsupportedVersion()

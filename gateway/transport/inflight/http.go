@@ -2,6 +2,7 @@ package inflight
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -103,9 +104,7 @@ func (x *exchange) commit(size int) error {
 		return x.broken
 	}
 	x.committed = true
-	if x.status == 0 {
-		x.status = http.StatusOK
-	}
+	x.status = cmp.Or(x.status, http.StatusOK)
 	if x.share == nil {
 		x.ResponseWriter.WriteHeader(x.status)
 		return nil

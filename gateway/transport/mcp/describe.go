@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -41,9 +42,7 @@ func (v *visit) describe(ctx context.Context) {
 	if said.Version == "" {
 		said.Version = v.door.deps.Version
 	}
-	if said.Instructions == "" {
-		said.Instructions = said.Description
-	}
+	said.Instructions = cmp.Or(said.Instructions, said.Description)
 	if said.Extensions = own(said.Extensions); said.Extensions == nil {
 		said.Extensions = canonical.Extensions{mcp.Binding: json.RawMessage(offered)}
 	}

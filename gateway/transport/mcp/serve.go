@@ -52,18 +52,12 @@ func NewDoor(deps DoorDeps) (*Door, error) {
 	if deps.Form == nil || deps.Form.Info().Binding != mcp.Binding {
 		return nil, errors.New("mcp: a door needs the MCP codec")
 	}
-	if deps.Version == "" {
-		deps.Version = "dev"
-	}
+	deps.Version = cmp.Or(deps.Version, "dev")
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
-	if deps.Sessions == 0 {
-		deps.Sessions = DefaultSessions
-	}
-	if deps.Streams == 0 {
-		deps.Streams = maxStanding / 4
-	}
+	deps.Sessions = cmp.Or(deps.Sessions, DefaultSessions)
+	deps.Streams = cmp.Or(deps.Streams, maxStanding/4)
 	streams, err := quota.New(quota.Config{Resource: "open streams", Total: maxStanding, PerHolder: int64(deps.Streams)})
 	if err != nil {
 		return nil, err
@@ -289,10 +283,7 @@ func (v *visit) fail(err error) {
 
 func (v *visit) encodeFailure(said *canonical.Error) (translators.Wire, error) {
 	m := &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseError, Body: said}
-	version := v.version
-	if version == "" {
-		version = mcp.Modern
-	}
+	version := cmp.Or(v.version, mcp.Modern)
 	if v.message != nil {
 		m.Correlation.WireID = v.message.Correlation.WireID
 		if v.message.Origin.Version != "" {
@@ -329,9 +320,7 @@ func status(err error, p problem.Problem, protocol int) int {
 }
 
 func (v *visit) write(wire translators.Wire, code int) {
-	if code == 0 {
-		code = http.StatusOK
-	}
+	code = cmp.Or(code, http.StatusOK)
 	h := v.w.Header()
 	h.Set("Content-Type", mediaJSON)
 	h.Set("Content-Length", strconv.Itoa(len(wire.Body)))

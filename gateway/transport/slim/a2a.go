@@ -1,6 +1,7 @@
 package slim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -45,9 +46,7 @@ type Responses interface {
 // at all after one in A2A's words. The responses' service is the one that answered.
 // Errors: those of Call; a failure of the agent comes from Next.
 func CallA2A(ctx context.Context, caller Caller, to name.Name, r rpc.Request) (Responses, string, error) {
-	if r.Service == "" {
-		r.Service = ServiceA2A
-	}
+	r.Service = cmp.Or(r.Service, ServiceA2A)
 	first, err := opened(ctx, caller, to, r)
 	if err != nil || !first.unknown() || !first.idle(r) {
 		return first, r.Service, err

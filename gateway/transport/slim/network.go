@@ -1,6 +1,7 @@
 package slim
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -95,9 +96,7 @@ func NewNetwork(deps NetworkDeps) (*Network, error) {
 	if deps.Egress == nil && len(deps.Nodes) > 0 {
 		return nil, errNetwork
 	}
-	if deps.Self == "" {
-		deps.Self = defaultSelf
-	}
+	deps.Self = cmp.Or(deps.Self, defaultSelf)
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}

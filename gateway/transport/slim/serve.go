@@ -1,6 +1,7 @@
 package slim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -442,11 +443,7 @@ func (v *visit) described(ctx context.Context) (*canonical.Description, error) {
 	for i := range said.Capabilities {
 		said.Capabilities[i].Extensions = nil
 	}
-	if said.Name == "" {
-		said.Name = v.door.agent
-	}
-	if said.Version == "" {
-		said.Version = v.door.l.deps.Version
-	}
+	said.Name = cmp.Or(said.Name, v.door.agent)
+	said.Version = cmp.Or(said.Version, v.door.l.deps.Version)
 	return &said, nil
 }

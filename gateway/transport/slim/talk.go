@@ -1,6 +1,7 @@
 package slim
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -83,9 +84,7 @@ func (v *visit) listed(ctx context.Context, body func(*canonical.Description) ca
 	if err != nil {
 		return v.refuse(ctx, err)
 	}
-	if said.Instructions == "" {
-		said.Instructions = said.Description
-	}
+	said.Instructions = cmp.Or(said.Instructions, said.Description)
 	return v.express(ctx, &canonical.Message{Op: v.message.Op, Phase: canonical.PhaseResponse, Body: body(said)}, false)
 }
 

@@ -1,6 +1,7 @@
 package uacp
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -173,10 +174,7 @@ func hostPort(address string) (scheme, at string, ok bool) {
 	if err != nil || u.Scheme != Scheme && u.Scheme != SchemeDatagram || u.Hostname() == "" || u.User != nil || u.Path != "" && u.Path != "/" {
 		return "", "", false
 	}
-	port := u.Port()
-	if port == "" {
-		port = defaultPort
-	}
+	port := cmp.Or(u.Port(), defaultPort)
 	return u.Scheme, net.JoinHostPort(u.Hostname(), port), true
 }
 

@@ -1,6 +1,7 @@
 package frame
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
@@ -160,10 +161,7 @@ func unframeDetail(detail *anypb.Any) (json.RawMessage, error) {
 	if known(detail) {
 		return protojson.Marshal(detail)
 	}
-	kind := detail.GetTypeUrl()
-	if kind == "" {
-		kind = "about:blank"
-	}
+	kind := cmp.Or(detail.GetTypeUrl(), "about:blank")
 	return json.Marshal(map[string]string{ // what nobody here can read
 		detailType: kind, "value": base64.StdEncoding.EncodeToString(detail.GetValue()),
 	})

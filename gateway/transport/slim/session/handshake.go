@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/dataplane"
@@ -159,9 +160,7 @@ func refusal(self name.Name, f frame.Frame) []*dataplane.Message {
 	}
 	leave := route
 	leave.Message ^= 1 << 31
-	if leave.Message == 0 {
-		leave.Message = 1
-	}
+	leave.Message = cmp.Or(leave.Message, 1)
 	return []*dataplane.Message{
 		frame.Control(route, frame.Joined(self.Encode()), nil),
 		frame.Control(leave, frame.Leave(), map[string]string{flagLeaving: flagSet}),
