@@ -35,7 +35,7 @@ func meters() []meter {
 		{"structs over 16 fields outside gateway/config", 11, 0, largeStructs},
 		{"files per package, worst outside gateway", 20, 0, mostFilesOfPackage},
 		{"files of package gateway", 35, 0, filesOfRoot},
-		{"functions over complexity 15", 44, 0, complexFunctions},
+		{"functions over complexity 15", 43, 0, complexFunctions},
 		{"complexity of a function, worst", 35, 0, mostComplex},
 		{"files in one circle of calls, package gateway", 33, 0, circleOfRoot},
 		{"pairs of files that call each other, package gateway", 59, 0, pairsOfRoot},
