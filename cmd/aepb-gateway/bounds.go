@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"runtime/debug"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"time"
@@ -103,6 +104,45 @@ func (b bounds) usage() map[string]telemetry.Use {
 
 func (b bounds) reconfigure(c config.Config, dev bool) error {
 	return errors.Join(b.connections.Reconfigure(c.Accept(dev)), b.requests.Reconfigure(c.InFlight()))
+}
+
+// Without requests Go does not collect garbage for two minutes, and afterwards returns
+// little by little what is free, so that what a load needed stays resident long after it.
+const (
+	restEvery = 30 * time.Second
+	restMost  = 4 << 20  // bytes that are made in this time by scrapes and regular work
+	loadLeast = 16 << 20 // bytes since the last time that are worth a collection
+)
+
+// rest tells when a load is over. It is not safe for concurrent use.
+type rest struct{ seen, returned uint64 }
+
+// after reports whether memory is to be returned, by how many bytes were ever made.
+func (r *rest) after(made uint64) bool {
+	quiet := made-r.seen < restMost
+	r.seen = made
+	if !quiet || made-r.returned < loadLeast {
+		return false
+	}
+	r.returned = made
+	return true
+}
+
+// returnMemory gives memory back to the system after each load, until ctx ends.
+func returnMemory(ctx context.Context) error {
+	tick := time.NewTicker(restEvery)
+	defer tick.Stop()
+	made := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	for r := (rest{}); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if metrics.Read(made); r.after(made[0].Value.Uint64()) {
+			debug.FreeOSMemory()
+		}
+	}
 }
 
 // listen prepares a listener for a server of this surface.

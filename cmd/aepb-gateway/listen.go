@@ -122,6 +122,7 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 		group.Go(func() error { return out.watch.run(ctx) })
 	}
 	group.Go(func() error { return out.expiry.run(ctx) })
+	group.Go(func() error { return returnMemory(ctx) })
 	doors, closeDoors := context.WithCancel(context.WithoutCancel(ctx))
 	for name, listener := range out.listeners {
 		out.listening.Add(1)

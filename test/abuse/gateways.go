@@ -53,12 +53,12 @@ const (
 	answersMiB = 16
 )
 
-// memory is what gateways that are attacked may take: as an operator has them in a container
-// of 1 GiB, but with as much more as the evidence of a long run takes, which is counted
-// four times with the collector's part. All other bounds follow from it, and what a
-// gateway has resident is held to what they add up to.
+// memory is what gateways that are attacked may take: the limits that an operator has in a
+// container of 1 GiB, and as much memory more as the evidence of a long run takes, which is
+// counted in three copies with the collector's part. What a gateway has resident is held to
+// what its bounds add up to.
 func memory(evidence int) string {
-	return fmt.Sprintf("memory_mib: %d", 768+4*max(0, evidence-24)+4*(answersMiB-12))
+	return fmt.Sprintf("memory_mib: %d, connections: 768, requests: 512, streams: 512, in_flight_mib: 32, background: 256", 800+4*max(0, evidence-24))
 }
 
 // assemble starts everything for one backend, with these limits beside the rate and the memory. What it

@@ -14,9 +14,15 @@
 // look like a leak: evidence is bounded to a few MiB, tokens live for seconds,
 // and conversations are few.
 //
-// How to read it: main.go are the flags; cast.go starts everybody, agents.go are
-// the agents behind the gateway; calls.go, abuse.go and operator.go are the load,
-// load.go the callers; meter.go samples and judge.go decides.
+// Before that come streams, as long: 8 callers begin 600 attested ones a second at a
+// gateway of serve with its defaults. Any answer but a stream to its end is an error, a
+// 503 too; under load no more may be resident than the bounds of the configuration add up
+// to, as check-config says them, and two minutes later no more than a tenth above what it
+// was at rest before, with state as full. --part streams or --part mixed is one alone.
+//
+// How to read it: main.go are the flags; streams.go is the first part; cast.go starts
+// everybody of the second, agents.go are the agents behind the gateways; calls.go, abuse.go
+// and operator.go are the load, load.go the callers; meter.go samples and judge.go decides.
 //
 // Alternatives considered: comparing first and last sample, which any collection
 // decides; a fitted line, which a single spike bends. Medians of quarters and the

@@ -30,9 +30,11 @@ const (
 	restTime      = 2 * time.Minute  // after the load
 	tokenLife     = 30 * time.Second // so that uses of tokens end in a short run, too
 	fillTime      = 90 * time.Second // in which state must be as full as it gets
+	leastFull     = 0.7              // one kind of records takes three quarters
 )
 
-// streaming is a gateway of serve with all its defaults, an agent that streams, and callers
+// streaming is a gateway of serve with its defaults, but little state, so that it is soon
+// full: what is kept on purpose would look like a leak. And an agent that streams, and callers
 // with an identity each.
 type streaming struct {
 	gateway *devgateway.Process
@@ -56,6 +58,7 @@ listen: {public: "PUBLIC", admin: "127.0.0.1:0", metrics: "METRICS"}
 identity: {trust_domain: soak.test, certificate: DIR/gateway.pem, key: DIR/gateway-key.pem, bundle: DIR/ca.pem}
 admin: {operators: {ann: {id: "spiffe://soak.test/caller/ann", roles: [operator]}}}
 limits: {rate: 1000000, burst: 1000000, connections_per_address: 0}
+state: {evidence_mib: 8, records_mib: 8}
 agents:
   talker: {callers: ["spiffe://soak.test/caller/*"], endpoints: [{binding: a2a-v1, url: "AGENT"}]}
 `
@@ -209,7 +212,7 @@ func (s *streaming) pour(ctx context.Context, pace int) (done, late int64, err e
 	return count.Load(), missed.Load(), err
 }
 
-// fill makes calls, few at a time, until evidence is as full as it gets.
+// fill makes calls, few at a time, until evidence and records are as full as they get.
 func (s *streaming) fill(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, fillTime)
 	defer cancel()
@@ -232,12 +235,19 @@ func (s *streaming) fill(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		full, err := metric(page, `aepb_state_usage_ratio{kind="tokens"}`)
-		if err != nil || full > 0.95 {
-			return err
+		full := 1.0
+		for _, kind := range []string{"tokens", "entries"} {
+			ratio, err := metric(page, `aepb_state_usage_ratio{kind="`+kind+`"}`)
+			if err != nil {
+				return err
+			}
+			full = min(full, ratio)
+		}
+		if full > leastFull {
+			return nil
 		}
 	}
-	return fmt.Errorf("soak: evidence is not full after %s", fillTime)
+	return fmt.Errorf("soak: state is not full after %s", fillTime)
 }
 
 func (s *streaming) page(ctx context.Context) (string, error) {
@@ -277,7 +287,30 @@ type poured struct {
 	Peak    float64 `json:"peak_kib"` // under load
 	After   float64 `json:"after_kib"`
 	Bound   float64 `json:"bound_kib"`
+	Before  memory  `json:"before"`
+	Left    memory  `json:"left"`
 }
+
+// memory is what a gateway says of its own, in KiB.
+type memory map[string]float64
+
+// look reads the metrics that say where memory is.
+func (s *streaming) look(ctx context.Context) (memory, error) {
+	page, err := s.page(ctx)
+	m := memory{}
+	for name, key := range map[string]string{
+		"alive": "go_memstats_heap_alloc_bytes", "heap": "go_memstats_heap_inuse_bytes", "idle": "go_memstats_heap_idle_bytes",
+		"released": "go_memstats_heap_released_bytes", "stacks": "go_memstats_stack_inuse_bytes",
+		"tokens": usageOf("tokens"), "replays": usageOf("replays"), "entries": usageOf("entries"), "answers": usageOf("answers"), "conversations": usageOf("conversations"),
+	} {
+		bytes, wrong := metric(page, key)
+		err = errors.Join(err, wrong)
+		m[name] = float64(int(bytes) >> 10)
+	}
+	return m, err
+}
+
+func usageOf(kind string) string { return `aepb_state_usage_bytes{kind="` + kind + `"}` }
 
 var errStreams = errors.New("soak: streams")
 
@@ -322,6 +355,9 @@ func streams(ctx context.Context, o options, stdout io.Writer) (err error) {
 	if p.Idle, err = s.rest(ctx, restTime); err != nil {
 		return err
 	}
+	if p.Before, err = s.look(ctx); err != nil {
+		return err
+	}
 	var watching sync.WaitGroup
 	during, enough := context.WithTimeout(ctx, o.time)
 	defer enough()
@@ -345,7 +381,10 @@ func streams(ctx context.Context, o options, stdout io.Writer) (err error) {
 	if p.After, err = s.rest(ctx, restTime); err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "streams: %d of %.0f (%d begun late), resident: idle %.0f KiB, under load %.0f, %s later %.0f, bound %.0f\n",
-		p.Streams, p.Want, p.Late, p.Idle, p.Peak, restTime, p.After, p.Bound)
+	if p.Left, err = s.look(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "streams: %d of %.0f (%d begun late), resident: idle %.0f KiB, under load %.0f, %s later %.0f, bound %.0f\nidle:  %v\nafter: %v\n",
+		p.Streams, p.Want, p.Late, p.Idle, p.Peak, restTime, p.After, p.Bound, p.Before, p.Left)
 	return p.judge()
 }
