@@ -31,6 +31,9 @@ type usage struct {
 // Uses has f asked at every scrape what is taken, by kind. A kind that is on no list
 // shows as other.
 func (m *Metrics) Uses(f func() map[string]Use) {
+	if m == nil {
+		return
+	}
 	m.usage.mu.Lock()
 	defer m.usage.mu.Unlock()
 	m.usage.of = append(m.usage.of, f)
