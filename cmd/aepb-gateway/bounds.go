@@ -111,20 +111,28 @@ func (b bounds) reconfigure(c config.Config, dev bool) error {
 const (
 	restEvery = 30 * time.Second
 	restMost  = 4 << 20  // bytes that are made in this time by scrapes and regular work
-	loadLeast = 16 << 20 // bytes since the last time that are worth a collection
+	loadLeast = 16 << 20 // bytes since the last load that are worth a collection
+	restLooks = 4        // collections after a load: idle connections to agents end meanwhile
 )
 
 // rest tells when a load is over. It is not safe for concurrent use.
-type rest struct{ seen, returned uint64 }
+type rest struct {
+	seen, returned uint64
+	looks          int // that are left after a load
+}
 
 // after reports whether memory is to be returned, by how many bytes were ever made.
 func (r *rest) after(made uint64) bool {
 	quiet := made-r.seen < restMost
 	r.seen = made
-	if !quiet || made-r.returned < loadLeast {
+	if made-r.returned >= loadLeast {
+		r.looks = restLooks
+	}
+	if !quiet || r.looks == 0 {
 		return false
 	}
 	r.returned = made
+	r.looks--
 	return true
 }
 
