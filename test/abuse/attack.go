@@ -79,6 +79,7 @@ type attacker struct {
 	old     *http.Client   // the same with HTTP/1.1
 	slow    *http.Client   // HTTP/2 for bodies, whose connection may be held up
 	hoard   string         // its own workflow
+	family  string         // that of its lineages: the first record of a workflow decides whether roots may follow
 	zeros   []byte         // of a long body
 	lineage []string       // jtis of tokens with unknown parents
 
@@ -90,7 +91,7 @@ type attacker struct {
 
 // runAttack reads an order, does it, and writes the counts.
 func runAttack(ctx context.Context, in io.Reader, out io.Writer) error {
-	a := &attacker{tallies: counts{}, hoard: newWorkflow(), zeros: make([]byte, longBody)}
+	a := &attacker{tallies: counts{}, hoard: newWorkflow(), family: newWorkflow(), zeros: make([]byte, longBody)}
 	if err := json.NewDecoder(in).Decode(&a.order); err != nil {
 		return err
 	}

@@ -161,7 +161,7 @@ func (a *attacker) lineages(ctx context.Context, n int) string {
 	if n < lineageTokens/2 {
 		var parents []devgateway.Claims
 		for range 2 {
-			claims := devgateway.Claims{RegisteredClaims: jwt.RegisteredClaims{ID: uuid.NewString()}, Workflow: a.hoard}
+			claims := devgateway.Claims{RegisteredClaims: jwt.RegisteredClaims{ID: uuid.NewString()}, Workflow: a.family}
 			for range lineageOut {
 				claims.Parents = append(claims.Parents, uuid.NewString())
 			}
@@ -170,12 +170,12 @@ func (a *attacker) lineages(ctx context.Context, n int) string {
 		a.mu.Lock()
 		a.lineage = append(a.lineage, parents[0].ID, parents[1].ID)
 		a.mu.Unlock()
-		return a.store(ctx, n, devgateway.Claims{Workflow: a.hoard}, parents...)
+		return a.store(ctx, n, devgateway.Claims{Workflow: a.family}, parents...)
 	}
 	a.mu.Lock()
 	parents := slices.Clone(a.lineage)
 	a.mu.Unlock()
-	return a.store(ctx, n, devgateway.Claims{Workflow: a.hoard, Parents: parents})
+	return a.store(ctx, n, devgateway.Claims{Workflow: a.family, Parents: parents})
 }
 
 func (a *attacker) toTools(ctx context.Context, body string, tokens ...string) string {
