@@ -117,7 +117,7 @@ func newTroupeOf(t *testing.T, b *bed, who *identity.SVID, slimNet *slimNet, als
 	tr := &troupe{t: t, stage: b, ledger: newLedger(t, b), seen: map[string]bool{}, list: map[canonical.Binding]protocol{}, members: map[string]*tslim.Peer{}}
 	tr.at = addresses{Public: "https://" + public.Addr().String(), UACP: "uacps://" + inner.Addr().String()}
 	tr.adder = "uacps://" + second.Addr().String()
-	own := config.Config{Listen: config.Listen{UACPAgent: player}}
+	own := config.Config{Listen: config.Listen{UACPAgent: player}, Limits: b.settings.config.Limits}
 	if slimNet != nil {
 		node := b.settings.config.SLIM.Nodes[0]
 		node.Namespace = "troupe"
