@@ -250,3 +250,23 @@ func TestEvidence_Damaged(t *testing.T) {
 		t.Error("a record that is as it was written is not found")
 	}
 }
+
+// A damaged record that has ended is in the way of one write, and of no other.
+func TestEvidence_DamagedHasEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := filePath(t)
+		s := open(t, bolt.Config{Path: path})
+		put(t, s, 1)
+		closed(t, s)
+		flip(t, path, "payload-1.")
+		s = open(t, bolt.Config{Path: path, FlushEvery: time.Second})
+		put(t, s, 2)
+		time.Sleep(2 * time.Hour)
+		_ = s.Put(t.Context(), record(3))
+		put(t, s, 4)
+		if !has(t, s, 4) {
+			t.Error("the record is not found")
+		}
+	})
+}

@@ -27,7 +27,7 @@ const (
 	DefaultFlushEvery = 500 * time.Millisecond
 	MaxFlushEvery     = time.Second
 	DefaultQueue      = 1 << 14
-	DefaultQueueBytes = 32 << 20
+	DefaultQueueBytes = 16 << 20
 )
 
 // WithDefaults fills the zero fields.

@@ -12,7 +12,7 @@ const partOfOthers = 8
 const (
 	beginningWeight  = 192
 	partOfBeginnings = 4
-	memberWeight     = 64
+	memberWeight     = 96
 )
 
 // ofOthers is in the number of a record of its holder that we did not sign, so that it
@@ -146,6 +146,7 @@ func (s *Store) evict(v *view, holder Key, now int64) error {
 	serial, _ := v.behind(Shares, holder, from)
 	r, err := s.headers.readIndexed(v, serial&^ofOthers)
 	if err != nil {
+		v.remove(Shares, holder.under(serial)) // one damaged record is in the way once
 		return err
 	}
 	s.evictions++

@@ -300,11 +300,13 @@ func (s *Store) dropEnded(v *view, now int64) (ended bool, err error) {
 	case hasRecord && int64(record.A) < now: //nolint:gosec // as it was written
 		r, err := s.headers.readIndexed(v, record.N)
 		if err != nil {
+			v.remove(Terms, record) // one damaged record is in the way once
 			return false, err
 		}
 		s.drop(v, r, now)
 		return true, nil
 	case hasBegun && int64(begun.A) < now: //nolint:gosec // as it was written
+		v.remove(Ends, begun)
 		s.forget(v, Key{A: begun.B, B: begun.N})
 		return true, nil
 	}

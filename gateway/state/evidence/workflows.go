@@ -88,11 +88,10 @@ func (s *Store) exit(v *view, key Key, now int64) {
 	for s.totals.begun > s.bounds.Bytes/partOfBeginnings {
 		holder, found := heaviest(v, 0)
 		oldest, there := v.behind(Oldest, holder, 0)
-		if !found || !there {
+		value, _ := v.get(Begun, holder.under(oldest))
+		if !found || !there || !s.forget(v, keyAt(value, 0)) {
 			return
 		}
-		value, _ := v.get(Begun, holder.under(oldest))
-		s.forget(v, keyAt(value, 0))
 	}
 }
 
@@ -105,12 +104,15 @@ func (s *Store) unlink(v *view, key Key, w *workflow) {
 	s.charge(v, w.holder, account{begun: beginningWeight}.negative())
 }
 
-// forget drops what is left of a workflow without a record.
-func (s *Store) forget(v *view, key Key) {
-	if w, found := workflowOf(v, key); found && w.begun > 0 {
-		s.unlink(v, key, &w)
-		v.remove(Workflows, key)
+// forget drops what is left of a workflow without a record. False: there is none.
+func (s *Store) forget(v *view, key Key) bool {
+	w, found := workflowOf(v, key)
+	if !found || w.begun == 0 {
+		return false
 	}
+	s.unlink(v, key, &w)
+	v.remove(Workflows, key)
+	return true
 }
 
 // dismiss forgets all members.
