@@ -158,7 +158,7 @@ func (d *decoder) interfaces(r *reader) []canonical.Interface {
 			Version: o.text("protocolVersion"), Tenant: o.text("tenant"),
 		})
 	}
-	if !rawjson.Equal(arrayOf(writeInterfaces(list)), raw) {
+	if !rawjson.Equal(rawjson.ArrayOf(writeInterfaces(list)), raw) {
 		r.keep("supportedInterfaces", raw)
 	}
 	return list
@@ -232,7 +232,7 @@ func (e *encoder) unsigned(c *canonical.Description) (json.RawMessage, error) {
 	w.text("documentationUrl", c.DocumentationURL)
 	said, flags := *c, w.form("capabilities")
 	if string(left.Peek(flagExtended03)) == "true" { // so it need not be said among the capabilities
-		said.Extended = isObject(flags) && string(rawjson.Parse(flags, "").Peek(flagExtended)) == "true"
+		said.Extended = rawjson.IsObject(flags) && string(rawjson.Parse(flags, "").Peek(flagExtended)) == "true"
 	}
 	w.b.Raw("capabilities", e.cardCapabilities(&said, flags))
 	for _, name := range []string{"securitySchemes", "securityRequirements"} {
@@ -297,7 +297,7 @@ func (e *encoder) interfaces(list []canonical.Interface, form json.RawMessage) j
 			return form
 		}
 	}
-	return arrayOf(writeInterfaces(list))
+	return rawjson.ArrayOf(writeInterfaces(list))
 }
 
 func provider(p *canonical.Provider, form json.RawMessage) json.RawMessage {
@@ -447,7 +447,7 @@ func servedExtensions(d *canonical.Description, union json.RawMessage) canonical
 	if d.Extended { // in the words of 1.0 too, beside a union
 		kept.Bool(flagExtended, true)
 	}
-	if capabilities := rawjson.Parse(orEmpty(d.Extensions[Binding]), "").Take("capabilities"); isObject(capabilities) {
+	if capabilities := rawjson.Parse(orEmpty(d.Extensions[Binding]), "").Take("capabilities"); rawjson.IsObject(capabilities) {
 		kept.Raw("extensions", rawjson.Parse(capabilities, "").Take("extensions"))
 	}
 	b.Raw("capabilities", kept.Object())

@@ -97,7 +97,7 @@ func LowerCard(card json.RawMessage) (json.RawMessage, []canonical.Loss, error) 
 	supported := o.Take("supportedInterfaces")
 	if rest := o.Rest(); IsCard(rest) {
 		// What cannot be read fails a copy: o is still to be written.
-		if list, err := interfaces(rawjson.Parse(rest, "")); err == nil && rawjson.Equal(array(list), supported) {
+		if list, err := interfaces(rawjson.Parse(rest, "")); err == nil && rawjson.Equal(rawjson.ArrayOf(list), supported) {
 			return rest, nil, nil
 		}
 	}
