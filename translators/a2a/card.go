@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -225,10 +226,10 @@ func (e *encoder) unsigned(c *canonical.Description) (json.RawMessage, error) {
 	left.Take(keySigned)
 	w := newWriter(left.Rest(), cardMembers)
 	w.text("name", c.Name)
-	w.required("description", firstOf(c.Description, c.Instructions, c.Name))
+	w.required("description", cmp.Or(c.Description, c.Instructions, c.Name))
 	w.b.Raw("supportedInterfaces", e.interfaces(c.Interfaces, w.form("supportedInterfaces")))
 	w.b.Raw("provider", provider(c.Provider, w.form("provider")))
-	w.required("version", firstOf(c.Version, plainVersion))
+	w.required("version", cmp.Or(c.Version, plainVersion))
 	w.text("documentationUrl", c.DocumentationURL)
 	said, flags := *c, w.form("capabilities")
 	if string(left.Peek(flagExtended03)) == "true" { // so it need not be said among the capabilities
@@ -261,15 +262,6 @@ func orEmpty(raw json.RawMessage) json.RawMessage {
 		return json.RawMessage("{}")
 	}
 	return raw
-}
-
-func firstOf(values ...string) string {
-	for _, value := range values {
-		if value != "" {
-			return value
-		}
-	}
-	return ""
 }
 
 // required writes a text that a card must have; the form "" of a card that had
@@ -319,8 +311,8 @@ func provider(p *canonical.Provider, form json.RawMessage) json.RawMessage {
 func (e *encoder) capability(c *canonical.Capability) json.RawMessage {
 	w := newWriter(c.Extensions[Binding], skillMembers)
 	w.text("id", c.ID)
-	w.required("name", firstOf(c.Title, c.ID))
-	w.required("description", firstOf(c.Description, c.Title, c.ID))
+	w.required("name", cmp.Or(c.Title, c.ID))
+	w.required("description", cmp.Or(c.Description, c.Title, c.ID))
 	tags := c.Tags
 	if i := slices.IndexFunc(w.rest, func(m rawjson.Member) bool { return m.Name == "tags" }); len(tags) == 0 && i < 0 {
 		tags = e.tags(c)

@@ -1,6 +1,7 @@
 package a2a03
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -48,10 +49,7 @@ func interfaces(o *rawjson.Object) ([]json.RawMessage, error) {
 		if raw != nil && !ok {
 			o.Fail(name, "not a string")
 		}
-		if text == "" {
-			return otherwise
-		}
-		return text
+		return cmp.Or(text, otherwise)
 	}
 	version := said("protocolVersion", PlainVersion)
 	if !Speaks(version) {
