@@ -3,6 +3,8 @@ package identity
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,12 +45,7 @@ func PeerOf(state *tls.ConnectionState) (ect.Peer, bool) {
 }
 
 func claimsWorkload(cert *x509.Certificate) bool {
-	for _, uri := range cert.URIs {
-		if strings.EqualFold(uri.Scheme, "spiffe") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(cert.URIs, func(uri *url.URL) bool { return strings.EqualFold(uri.Scheme, "spiffe") })
 }
 
 // CredentialReason says in one word why a credential was refused. The words are

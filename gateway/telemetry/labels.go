@@ -92,16 +92,6 @@ const (
 	resultRepeated  = "repeated"
 )
 
-func stageLabel(s Stage) string                  { return stages.label(string(s)) }
-func resultLabel(result string) string           { return results.label(result) }
-func fateLabel(fate string) string               { return fates.label(fate) }
-func actLabel(act string) string                 { return acts.label(act) }
-func keptLabel(reason string) string             { return kinds.label(reason) }
-func scopeLabel(s limit.Scope) string            { return scopes.label(string(s)) }
-func upstreamLabel(r problem.Reason) string      { return faults.label(string(r)) }
-func constraintLabel(c policy.Constraint) string { return rules.label(string(c)) }
-func verifyLabel(result string) string           { return reasons.label(result) }
-
 func lossLabel(code string) string {
 	if _, ok := canonical.Lookup(canonical.LossCode(code)); ok {
 		return code

@@ -170,13 +170,13 @@ type often struct {
 }
 
 func (m *Metrics) remember() {
-	m.often.translations.begin(m.translations, 3, func(l labels) labels { return labels{m.binding(l[0]), m.binding(l[1]), resultLabel(l[2])} })
-	m.often.duration.begin(m.duration, 3, func(l labels) labels { return labels{m.binding(l[0]), m.binding(l[1]), stageLabel(Stage(l[2]))} })
+	m.often.translations.begin(m.translations, 3, func(l labels) labels { return labels{m.binding(l[0]), m.binding(l[1]), results.label(l[2])} })
+	m.often.duration.begin(m.duration, 3, func(l labels) labels { return labels{m.binding(l[0]), m.binding(l[1]), stages.label(l[2])} })
 	m.often.losses.begin(m.losses, 4, func(l labels) labels {
-		return labels{m.binding(l[0]), m.binding(l[1]), lossLabel(l[2]), fateLabel(l[3])}
+		return labels{m.binding(l[0]), m.binding(l[1]), lossLabel(l[2]), fates.label(l[3])}
 	})
-	m.often.verified.begin(m.verified, 2, func(l labels) labels { return labels{l[0], verifyLabel(l[1])} })
-	m.often.issued.begin(m.issued, 2, func(l labels) labels { return labels{actLabel(l[0]), l[1]} })
+	m.often.verified.begin(m.verified, 2, func(l labels) labels { return labels{l[0], reasons.label(l[1])} })
+	m.often.issued.begin(m.issued, 2, func(l labels) labels { return labels{acts.label(l[0]), l[1]} })
 	m.often.upstream.begin(m.upstream, 2, func(l labels) labels { return labels{m.agents.label(l[0]), m.binding(l[1])} })
 }
 
@@ -287,17 +287,17 @@ func (m *Metrics) Issued(act string, level ect.Level) {
 
 // ByReference counts a message whose own token did not travel with it: bare or full.
 func (m *Metrics) ByReference(protocol, reason string) {
-	m.kept.WithLabelValues(m.binding(protocol), keptLabel(reason)).Inc()
+	m.kept.WithLabelValues(m.binding(protocol), kinds.label(reason)).Inc()
 }
 
 // RateLimited counts a request that the limit per source refused, or a share.
 func (m *Metrics) RateLimited(scope limit.Scope) {
-	m.limited.WithLabelValues(scopeLabel(scope)).Inc()
+	m.limited.WithLabelValues(scopes.label(string(scope))).Inc()
 }
 
 // Denied counts a request that policy refused.
 func (m *Metrics) Denied(constraint policy.Constraint) {
-	m.denied.WithLabelValues(constraintLabel(constraint)).Inc()
+	m.denied.WithLabelValues(rules.label(string(constraint))).Inc()
 }
 
 // Upstream notes how long an agent took.
@@ -307,7 +307,7 @@ func (m *Metrics) Upstream(agent, protocol string, took time.Duration) {
 
 // UpstreamFailed counts an exchange that failed because its agent did.
 func (m *Metrics) UpstreamFailed(agent string, reason problem.Reason) {
-	m.failures.WithLabelValues(m.agents.label(agent), upstreamLabel(reason)).Inc()
+	m.failures.WithLabelValues(m.agents.label(agent), faults.label(string(reason))).Inc()
 }
 
 // DescriptionChanged counts an agent that described itself otherwise than before (R9).

@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -158,7 +159,7 @@ func (d *decoder) interfaces(r *reader) []canonical.Interface {
 			Version: o.text("protocolVersion"), Tenant: o.text("tenant"),
 		})
 	}
-	if !rawjson.Equal(arrayOf(writeInterfaces(list)), raw) {
+	if !rawjson.Equal(rawjson.ArrayOf(writeInterfaces(list)), raw) {
 		r.keep("supportedInterfaces", raw)
 	}
 	return list
@@ -225,14 +226,14 @@ func (e *encoder) unsigned(c *canonical.Description) (json.RawMessage, error) {
 	left.Take(keySigned)
 	w := newWriter(left.Rest(), cardMembers)
 	w.text("name", c.Name)
-	w.required("description", firstOf(c.Description, c.Instructions, c.Name))
+	w.required("description", cmp.Or(c.Description, c.Instructions, c.Name))
 	w.b.Raw("supportedInterfaces", e.interfaces(c.Interfaces, w.form("supportedInterfaces")))
 	w.b.Raw("provider", provider(c.Provider, w.form("provider")))
-	w.required("version", firstOf(c.Version, plainVersion))
+	w.required("version", cmp.Or(c.Version, plainVersion))
 	w.text("documentationUrl", c.DocumentationURL)
 	said, flags := *c, w.form("capabilities")
 	if string(left.Peek(flagExtended03)) == "true" { // so it need not be said among the capabilities
-		said.Extended = isObject(flags) && string(rawjson.Parse(flags, "").Peek(flagExtended)) == "true"
+		said.Extended = rawjson.IsObject(flags) && string(rawjson.Parse(flags, "").Peek(flagExtended)) == "true"
 	}
 	w.b.Raw("capabilities", e.cardCapabilities(&said, flags))
 	for _, name := range []string{"securitySchemes", "securityRequirements"} {
@@ -263,15 +264,6 @@ func orEmpty(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-func firstOf(values ...string) string {
-	for _, value := range values {
-		if value != "" {
-			return value
-		}
-	}
-	return ""
-}
-
 // required writes a text that a card must have; the form "" of a card that had
 // it empty stands before what was filled in.
 func (w *writer) required(name, value string) {
@@ -297,7 +289,7 @@ func (e *encoder) interfaces(list []canonical.Interface, form json.RawMessage) j
 			return form
 		}
 	}
-	return arrayOf(writeInterfaces(list))
+	return rawjson.ArrayOf(writeInterfaces(list))
 }
 
 func provider(p *canonical.Provider, form json.RawMessage) json.RawMessage {
@@ -319,8 +311,8 @@ func provider(p *canonical.Provider, form json.RawMessage) json.RawMessage {
 func (e *encoder) capability(c *canonical.Capability) json.RawMessage {
 	w := newWriter(c.Extensions[Binding], skillMembers)
 	w.text("id", c.ID)
-	w.required("name", firstOf(c.Title, c.ID))
-	w.required("description", firstOf(c.Description, c.Title, c.ID))
+	w.required("name", cmp.Or(c.Title, c.ID))
+	w.required("description", cmp.Or(c.Description, c.Title, c.ID))
 	tags := c.Tags
 	if i := slices.IndexFunc(w.rest, func(m rawjson.Member) bool { return m.Name == "tags" }); len(tags) == 0 && i < 0 {
 		tags = e.tags(c)
@@ -447,7 +439,7 @@ func servedExtensions(d *canonical.Description, union json.RawMessage) canonical
 	if d.Extended { // in the words of 1.0 too, beside a union
 		kept.Bool(flagExtended, true)
 	}
-	if capabilities := rawjson.Parse(orEmpty(d.Extensions[Binding]), "").Take("capabilities"); isObject(capabilities) {
+	if capabilities := rawjson.Parse(orEmpty(d.Extensions[Binding]), "").Take("capabilities"); rawjson.IsObject(capabilities) {
 		kept.Raw("extensions", rawjson.Parse(capabilities, "").Take("extensions"))
 	}
 	b.Raw("capabilities", kept.Object())

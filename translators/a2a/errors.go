@@ -227,11 +227,7 @@ func (e *encoder) details(body *canonical.Error, row errorRow) json.RawMessage {
 	if ours := e.wrap(canon, body.Extensions, "/body"); ours != nil {
 		list = append(list, typed(typeCarried).Merge(ours).Bytes())
 	}
-	return arrayOf(slices.Concat(list, body.Details))
-}
-
-func arrayOf(values []json.RawMessage) json.RawMessage {
-	return rawjson.Parse(rawjson.NewBuilder().Array("v", values).Bytes(), "").Take("v")
+	return rawjson.ArrayOf(slices.Concat(list, body.Details))
 }
 
 // delay is a duration in protobuf's JSON form.

@@ -100,7 +100,7 @@ func aroundOf(left, around json.RawMessage) json.RawMessage {
 // canon, and its words as the status's message. nil: it was not made so.
 func progressOf(s *canonical.Status, canon *rawjson.Object) *canonical.Progress {
 	raw := canon.Peek(keyProgress)
-	if !isObject(raw) || s.State != canonical.StateWorking || !s.At.IsZero() {
+	if !rawjson.IsObject(raw) || s.State != canonical.StateWorking || !s.At.IsZero() {
 		return nil
 	}
 	o := rawjson.Parse(raw, "")
@@ -112,15 +112,11 @@ func progressOf(s *canonical.Status, canon *rawjson.Object) *canonical.Progress 
 	default:
 		return nil
 	}
-	if o.Rest() != nil || !isNumber(p.Value) || p.Total != nil && !isNumber(p.Total) {
+	if o.Rest() != nil || !rawjson.IsNumber(p.Value) || p.Total != nil && !rawjson.IsNumber(p.Total) {
 		return nil
 	}
 	canon.Take(keyProgress)
 	return p
-}
-
-func isNumber(raw json.RawMessage) bool {
-	return len(raw) > 0 && (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9')
 }
 
 // event writes one item of a stream.
@@ -162,7 +158,7 @@ func (e *encoder) event(event *canonical.Event) (json.RawMessage, error) {
 }
 
 func objectOrNil(raw json.RawMessage) json.RawMessage {
-	if isObject(raw) {
+	if rawjson.IsObject(raw) {
 		return raw
 	}
 	return nil

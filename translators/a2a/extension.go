@@ -52,7 +52,7 @@ func (d *decoder) params(r *reader) params {
 		return p
 	}
 	r.keep("capabilities", raw)
-	if !isObject(raw) {
+	if !rawjson.IsObject(raw) {
 		r.fail("capabilities", "not an object")
 		return p
 	}
@@ -60,13 +60,13 @@ func (d *decoder) params(r *reader) params {
 	if found.Err() != nil {
 		return p
 	}
-	if skills := found.Take("skills"); isObject(skills) {
+	if skills := found.Take("skills"); rawjson.IsObject(skills) {
 		p.skills = map[string]json.RawMessage{}
 		for _, m := range rawjson.Parse(skills, "").Members() {
 			p.skills[m.Name] = m.Value
 		}
 	}
-	if canon := found.Take(profile.CanonKey); isObject(canon) {
+	if canon := found.Take(profile.CanonKey); rawjson.IsObject(canon) {
 		p.canon = rawjson.Parse(canon, "")
 	}
 	p.ext = foreign(found)
@@ -87,7 +87,7 @@ func ourParams(capabilities json.RawMessage) json.RawMessage {
 }
 
 func isOurs(entry json.RawMessage) bool {
-	if !isObject(entry) {
+	if !rawjson.IsObject(entry) {
 		return false
 	}
 	uri, _ := rawjson.Unquote(rawjson.Parse(entry, "").Peek("uri"))
@@ -98,7 +98,7 @@ func isOurs(entry json.RawMessage) bool {
 func foreign(o *rawjson.Object) canonical.Extensions {
 	var ext canonical.Extensions
 	for _, m := range o.Members() {
-		if !isObject(m.Value) || m.Name == string(Binding) || m.Name == profile.CanonKey {
+		if !rawjson.IsObject(m.Value) || m.Name == string(Binding) || m.Name == profile.CanonKey {
 			continue
 		}
 		if ext == nil {
@@ -112,7 +112,7 @@ func foreign(o *rawjson.Object) canonical.Extensions {
 // skill gives a capability what params say of it: one with an input schema is typed.
 func (p params) skill(c *canonical.Capability) {
 	raw := p.skills[c.ID]
-	if !isObject(raw) {
+	if !rawjson.IsObject(raw) {
 		return
 	}
 	o := rawjson.Parse(raw, "")
@@ -124,7 +124,7 @@ func (p params) skill(c *canonical.Capability) {
 	if c.InputSchema != nil {
 		c.Profile = canonical.ProfileTyped
 	}
-	if canon := o.Take(profile.CanonKey); isObject(canon) {
+	if canon := o.Take(profile.CanonKey); rawjson.IsObject(canon) {
 		said, _ := rawjson.Unquote(rawjson.Parse(canon, "").Peek(keyProfile))
 		if isProfile(said) {
 			c.Profile = canonical.Profile(said)
@@ -171,7 +171,7 @@ func flagsOf(c *canonical.Description) []struct {
 
 // flags reads them.
 func (d *decoder) flags(r *reader, c *canonical.Description) {
-	if raw := r.Peek("capabilities"); isObject(raw) {
+	if raw := r.Peek("capabilities"); rawjson.IsObject(raw) {
 		for _, f := range flagsOf(c) {
 			*f.at = string(rawjson.Parse(raw, "").Peek(f.name)) == "true"
 		}
@@ -195,7 +195,7 @@ func flagged(left json.RawMessage, c *canonical.Description) json.RawMessage {
 
 // cardCapabilities lays our entry over the capabilities that the card had.
 func (e *encoder) cardCapabilities(c *canonical.Description, left json.RawMessage) json.RawMessage {
-	if !isObject(left) {
+	if !rawjson.IsObject(left) {
 		left = json.RawMessage("{}")
 	}
 	left = flagged(left, c)
@@ -242,8 +242,8 @@ func without(o *rawjson.Object, name string) json.RawMessage {
 // nil: there is nothing to say and there was nothing.
 func overParams(left json.RawMessage, c *canonical.Description) json.RawMessage {
 	l := over(left)
-	l.put("skills", overSkills(l.o.Peek("skills"), c), isObject)
-	l.put(profile.CanonKey, overCanon(l.o.Peek(profile.CanonKey), c), isObject)
+	l.put("skills", overSkills(l.o.Peek("skills"), c), rawjson.IsObject)
+	l.put(profile.CanonKey, overCanon(l.o.Peek(profile.CanonKey), c), rawjson.IsObject)
 	l.extensions(c.Extensions)
 	return l.value(left)
 }
@@ -264,7 +264,7 @@ func overCanon(left json.RawMessage, c *canonical.Description) json.RawMessage {
 		for i, version := range c.Versions {
 			quoted[i] = rawjson.Quote(version)
 		}
-		l.put(keyVersions, arrayOf(quoted), isTexts)
+		l.put(keyVersions, rawjson.ArrayOf(quoted), isTexts)
 	}
 	return l.value(left)
 }
@@ -285,9 +285,9 @@ func overSkills(left json.RawMessage, c *canonical.Description) json.RawMessage 
 		for _, f := range schemaFields {
 			s.put(f.name, *f.at(capability), isSchema)
 		}
-		s.put(profile.CanonKey, overProfile(s.o.Peek(profile.CanonKey), capability), isObject)
+		s.put(profile.CanonKey, overProfile(s.o.Peek(profile.CanonKey), capability), rawjson.IsObject)
 		s.extensions(capability.Extensions)
-		l.put(capability.ID, s.value(was), isObject)
+		l.put(capability.ID, s.value(was), rawjson.IsObject)
 	}
 	return l.value(left)
 }
@@ -315,7 +315,7 @@ type layer struct {
 }
 
 func over(left json.RawMessage) *layer {
-	if !isObject(left) {
+	if !rawjson.IsObject(left) {
 		left = json.RawMessage("{}")
 	}
 	return &layer{o: rawjson.Parse(left, ""), b: rawjson.NewBuilder()}
@@ -331,11 +331,9 @@ func (l *layer) put(name string, value json.RawMessage, reads func(json.RawMessa
 	l.b.Raw(name, value)
 }
 
-func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
-
 // isSchema: an object, or one of the two schemas that are booleans.
 func isSchema(raw json.RawMessage) bool {
-	return isObject(raw) || string(raw) == "true" || string(raw) == "false"
+	return rawjson.IsObject(raw) || string(raw) == "true" || string(raw) == "false"
 }
 
 func isText(raw json.RawMessage) bool {
@@ -362,7 +360,7 @@ func isTexts(raw json.RawMessage) bool {
 func (l *layer) extensions(ext canonical.Extensions) {
 	for _, binding := range slices.Sorted(maps.Keys(ext)) {
 		if binding != Binding && binding != profile.CanonKey {
-			l.put(string(binding), ext[binding], isObject)
+			l.put(string(binding), ext[binding], rawjson.IsObject)
 		}
 	}
 }

@@ -126,7 +126,7 @@ func statusOf(w translators.Wire) int {
 		return w.Status
 	}
 	status := rawjson.Parse(w.Body, "").Peek("error")
-	code, err := strconv.Atoi(string(rawjson.Parse(orEmptyObject(status), "").Peek("code")))
+	code, err := strconv.Atoi(string(rawjson.Parse(rawjson.ObjectOr(status), "").Peek("code")))
 	if err != nil {
 		return w.Status
 	}
@@ -167,7 +167,7 @@ func (said httpRow) unwrap(failure *jsonrpc.Error, details json.RawMessage) {
 	failure.Data = details
 	own, rest := readDetails(details)
 	failure.Code = said.number(own.reason)
-	if len(rest) != 1 || !isObject(rest[0]) {
+	if len(rest) != 1 || !rawjson.IsObject(rest[0]) {
 		return
 	}
 	o := rawjson.Parse(rest[0], "")
@@ -188,7 +188,7 @@ func (said httpRow) wrap(failure *jsonrpc.Error) json.RawMessage {
 	info := rawjson.NewBuilder().String("@type", typeErrorInfo).String("reason", row.reason).String("domain", row.domain).Bytes()
 	kept := rawjson.NewBuilder().String("@type", typeRPC).
 		Raw("code", json.RawMessage(strconv.FormatInt(failure.Code, 10))).Raw("data", failure.Data).Bytes()
-	return arrayOf([]json.RawMessage{info, kept})
+	return rawjson.ArrayOf([]json.RawMessage{info, kept})
 }
 
 func isList(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '[' }
@@ -197,7 +197,7 @@ func isList(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '[' }
 func sayHTTP(failure jsonrpc.Error) (body []byte, status int, wrapped bool) {
 	row := rowOfHTTP(&failure)
 	rest := rawjson.Parse(orEmpty(failure.Rest), "")
-	b, kept := rawjson.NewBuilder(), rawjson.Parse(orEmptyObject(rest.Take(keyHTTP)), "")
+	b, kept := rawjson.NewBuilder(), rawjson.Parse(rawjson.ObjectOr(rest.Take(keyHTTP)), "")
 	if !kept.Has("code") && !kept.Has("status") {
 		b.Raw("code", json.RawMessage(strconv.Itoa(row.status))).String("status", row.name)
 	} else {
@@ -217,13 +217,6 @@ func sayHTTP(failure jsonrpc.Error) (body []byte, status int, wrapped bool) {
 		}
 	}
 	return rawjson.NewBuilder().Raw("error", b.Bytes()).Bytes(), row.status, wrapped
-}
-
-func orEmptyObject(raw json.RawMessage) json.RawMessage {
-	if isObject(raw) {
-		return raw
-	}
-	return json.RawMessage("{}")
 }
 
 // sayFailure writes an error in a form.

@@ -338,7 +338,7 @@ func lookup(raw json.RawMessage, table []enum) string {
 // reader would take for ours was not left over by a decoder here.
 func (w *writer) metadata(ours json.RawMessage) {
 	form := w.form("metadata")
-	if !isObject(form) {
+	if !rawjson.IsObject(form) {
 		if ours != nil {
 			form = rawjson.NewBuilder().Raw(profile.ExtensionURI, ours).Bytes()
 		}

@@ -104,17 +104,17 @@ func sayFailureOf(f *canonical.Error) json.RawMessage {
 
 // failureIn reads it; nil: it is not what sayFailureOf writes.
 func failureIn(raw json.RawMessage) *canonical.Error {
-	if !isObject(raw) {
+	if !rawjson.IsObject(raw) {
 		return nil
 	}
 	o := rawjson.Parse(raw, "")
 	f := &canonical.Error{Code: canonical.Code(memberText(o, "code", "")), Message: memberText(o, "message", ""), Schema: o.Peek("schema")}
 	f.RetryAfter, _ = durationIn(o.Peek("retryDelay"))
 	f.Details, _ = rawjson.Elements(o.Peek("details"))
-	if native := o.Peek("native"); isObject(native) {
+	if native := o.Peek("native"); rawjson.IsObject(native) {
 		f.Native = upstream(rawjson.Parse(native, ""))
 	}
-	if ext := o.Peek("extensions"); isObject(ext) {
+	if ext := o.Peek("extensions"); rawjson.IsObject(ext) {
 		f.Extensions = canonical.Extensions{}
 		for _, m := range rawjson.Parse(ext, "").Members() {
 			f.Extensions[canonical.Binding(m.Name)] = m.Value

@@ -42,8 +42,8 @@ func (e *encoder) config(c *canonical.PushConfig, tenant, path string) json.RawM
 	w.text("token", c.Token)
 	form := w.form("authentication")
 	switch {
-	case isObject(form), c.Scheme != "", c.Credentials != "":
-		if !isObject(form) {
+	case rawjson.IsObject(form), c.Scheme != "", c.Credentials != "":
+		if !rawjson.IsObject(form) {
 			form = nil
 		}
 		a := newWriter(form, authMembers)

@@ -33,12 +33,12 @@ const soleKey = "reply"
 
 // elicitation finds such a part.
 func elicitation(p *canonical.Part) *rawjson.Object {
-	if p.Kind != canonical.KindData || !isObject(p.Data) {
+	if p.Kind != canonical.KindData || !rawjson.IsObject(p.Data) {
 		return nil
 	}
 	o := rawjson.Parse(p.Data, "")
 	inner := o.Take(keyElicitation)
-	if !isObject(inner) || o.Rest() != nil {
+	if !rawjson.IsObject(inner) || o.Rest() != nil {
 		return nil
 	}
 	return rawjson.Parse(inner, "")
@@ -71,7 +71,7 @@ func inputsIn(s *canonical.Status) []canonical.Input {
 		switch mode := canonical.Mode(memberText(o, "mode", "")); {
 		case mode == canonical.ModeURL && input.URL != "", mode == "" && input.URL != "":
 			input.Mode = canonical.ModeURL
-		case isObject(input.Schema):
+		case rawjson.IsObject(input.Schema):
 			input.Mode = canonical.ModeForm
 		default:
 			input.Mode, input.Schema = canonical.ModeText, nil
@@ -259,7 +259,7 @@ func restoreAnswers(canon *rawjson.Object, invoke *canonical.Invoke) {
 	elements, ok := rawjson.Elements(canon.Peek(keyAnswers))
 	var answers []canonical.Answer
 	for _, element := range elements {
-		if !isObject(element) {
+		if !rawjson.IsObject(element) {
 			return
 		}
 		answer := readAnswer(rawjson.Parse(element, ""))

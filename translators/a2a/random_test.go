@@ -89,7 +89,7 @@ func (g generator) value(depth int) json.RawMessage {
 	for i := range list {
 		list[i] = g.value(depth - 1)
 	}
-	return arrayOf(list)
+	return rawjson.ArrayOf(list)
 }
 
 func (g generator) object(depth int, prefix string) json.RawMessage {
@@ -122,7 +122,7 @@ func (g generator) texts() json.RawMessage {
 	for i := range list {
 		list[i] = g.quoted()
 	}
-	return arrayOf(list)
+	return rawjson.ArrayOf(list)
 }
 
 func (g generator) extras(b *rawjson.Builder) {
@@ -162,7 +162,7 @@ func (g generator) parts(least int) json.RawMessage {
 	for i := range list {
 		list[i] = g.part()
 	}
-	return arrayOf(list)
+	return rawjson.ArrayOf(list)
 }
 
 func (g generator) message(role string) json.RawMessage {
@@ -214,9 +214,9 @@ func (g generator) reply() translators.Wire {
 			g.maybe(a, "description", g.quoted)
 			g.maybe(a, "extensions", g.texts)
 			g.extras(a)
-			return arrayOf([]json.RawMessage{a.Bytes()})
+			return rawjson.ArrayOf([]json.RawMessage{a.Bytes()})
 		})
-		g.maybe(task, "history", func() json.RawMessage { return arrayOf([]json.RawMessage{g.message("ROLE_USER")}) })
+		g.maybe(task, "history", func() json.RawMessage { return rawjson.ArrayOf([]json.RawMessage{g.message("ROLE_USER")}) })
 		g.extras(task)
 		result.Raw("task", task.Bytes())
 	}

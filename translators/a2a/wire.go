@@ -191,7 +191,7 @@ func shows(env jsonrpc.Message) string {
 		return Version
 	case operationOf(env.Method, Version03) != nil:
 		return Version03
-	case isObject(env.Result) && rawjson.Parse(env.Result, "").Has("kind"):
+	case rawjson.IsObject(env.Result) && rawjson.Parse(env.Result, "").Has("kind"):
 		return Version03
 	default:
 		return ""

@@ -49,7 +49,7 @@ type Text []byte
 func (e Envelope) Text() (Text, error) {
 	o := rawjson.Parse(e.body, "")
 	o.Take("sig")
-	text, err := rawjson.Canonical(objectOr(o.Rest()))
+	text, err := rawjson.Canonical(rawjson.ObjectOr(o.Rest()))
 	if err != nil {
 		return nil, &translators.MalformedError{Reason: "no canonical form"}
 	}
@@ -92,7 +92,7 @@ func (t Text) HashInput() []byte {
 	if bare := withoutEvidence(payload); bare != nil {
 		o.Insert("payload", bare)
 	}
-	return objectOr(o.Rest())
+	return rawjson.ObjectOr(o.Rest())
 }
 
 // WithEvidence is the text of the envelope with tokens in it. A text and its
@@ -145,7 +145,7 @@ func withoutEvidence(payload json.RawMessage) json.RawMessage {
 	if attested, ok := rawjson.Elements(p.Peek(slotAttestations)); ok {
 		p.Take(slotAttestations)
 		if kept := without(attested, tokens); len(kept) > 0 {
-			p.Insert(slotAttestations, envelope.Array(kept))
+			p.Insert(slotAttestations, rawjson.ArrayOf(kept))
 		}
 	}
 	return p.Rest()
@@ -175,8 +175,8 @@ func bare(payload json.RawMessage) bool {
 func evidenced(body []byte, tokens []string, sig string) ([]byte, error) {
 	o := rawjson.Parse(body, "")
 	o.Take("sig")
-	p := rawjson.Parse(objectOr(withoutEvidence(objectOr(o.RawObject("payload")))), "/payload")
-	object := rawjson.Parse(objectOr(p.RawObject(envelope.Key)), "")
+	p := rawjson.Parse(rawjson.ObjectOr(withoutEvidence(rawjson.ObjectOr(o.RawObject("payload")))), "/payload")
+	object := rawjson.Parse(rawjson.ObjectOr(p.RawObject(envelope.Key)), "")
 	object.Take(envelope.SlotECT)
 	attested, _ := p.Array(slotAttestations)
 	if err := cmp.Or(o.Err(), p.Err(), object.Err()); err != nil {

@@ -61,7 +61,7 @@ func readOffers(p *rawjson.Object, name string) ([]canonical.Capability, error) 
 	var list []canonical.Capability
 	for _, element := range elements {
 		o := rawjson.Parse(element, p.Path(name))
-		c := canonical.Capability{ID: takeText(o, "did"), Description: takeText(o, "description")}
+		c := canonical.Capability{ID: o.TakeText("did"), Description: o.TakeText("description")}
 		if raw := o.Peek("tags"); len(raw) > 2 {
 			c.Tags, _ = o.Strings("tags")
 		}
@@ -92,30 +92,30 @@ func writeOffers(list []canonical.Capability) []json.RawMessage {
 			b.Strings("tags", c.Tags, true)
 			names = append(names, "tags")
 		}
-		out[i] = b.Merge(rest(c.Extensions[Binding], names...)).Bytes()
+		out[i] = b.Merge(rawjson.Without(c.Extensions[Binding], names...)).Bytes()
 	}
 	return out
 }
 
 func (e *encoder) found(body *canonical.CapabilityList) json.RawMessage {
-	left := objectOr(body.Extensions[Binding])
+	left := rawjson.ObjectOr(body.Extensions[Binding])
 	name := listMatches
 	if rawjson.Parse(left, "").Has(listResults) {
 		name = listResults
 	}
 	b := rawjson.NewBuilder()
 	e.answers(b)
-	return b.Array(name, writeOffers(body.Capabilities)).Merge(rest(left, name, "intent_id", envelope.Key)).Bytes()
+	return b.Array(name, writeOffers(body.Capabilities)).Merge(rawjson.Without(left, name, "intent_id", envelope.Key)).Bytes()
 }
 
 func (e *encoder) advertised(body *canonical.Description) json.RawMessage {
-	left := objectOr(body.Extensions[Binding])
+	left := rawjson.ObjectOr(body.Extensions[Binding])
 	b := rawjson.NewBuilder()
 	e.answers(b)
 	if len(body.Capabilities) > 0 || !rawjson.Parse(left, "").Has(listCapabilities) {
 		b.Array(listCapabilities, writeOffers(body.Capabilities))
 	}
-	return b.Merge(rest(left, listCapabilities, "intent_id", envelope.Key)).Bytes()
+	return b.Merge(rawjson.Without(left, listCapabilities, "intent_id", envelope.Key)).Bytes()
 }
 
 // Negotiation is what a NEGOTIATE payload says that every receiver must judge.

@@ -47,7 +47,7 @@ func (l letter) failed(m *canonical.Message, p *rawjson.Object) error {
 	l.answers(m, p)
 	native := p.Required("error_code")
 	body := &canonical.Error{Code: codeOf(native)}
-	body.Message = takeText(p, "error_message")
+	body.Message = p.TakeText("error_message")
 	body.Native = &canonical.NativeError{Binding: Binding, Data: rawjson.Quote(native)}
 	if n, ok := milliseconds(p.Peek("retry_after_ms")); ok && n > 0 {
 		p.Take("retry_after_ms")
@@ -76,12 +76,12 @@ func (e *encoder) refusal(b *rawjson.Builder, body *canonical.Error) json.RawMes
 	if ms := body.RetryAfter.Milliseconds(); ms > 0 {
 		b.Raw("retry_after_ms", json.RawMessage(strconv.FormatInt(ms, 10)))
 	}
-	left := rest(body.Extensions[Binding], "intent_id", "error_code", envelope.Key)
+	left := rawjson.Without(body.Extensions[Binding], "intent_id", "error_code", envelope.Key)
 	if body.Message != "" {
-		left = rest(left, "error_message")
+		left = rawjson.Without(left, "error_message")
 	}
 	if body.RetryAfter > 0 {
-		left = rest(left, "retry_after_ms")
+		left = rawjson.Without(left, "retry_after_ms")
 	}
 	return b.Merge(left).Bytes()
 }

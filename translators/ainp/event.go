@@ -107,7 +107,7 @@ func (l letter) notified(m *canonical.Message, p *rawjson.Object) error {
 
 // event writes one message of a stream.
 func (e *encoder) event(body *canonical.Event) (letter, error) {
-	own := rawjson.Parse(objectOr(body.Extensions[Binding]), "")
+	own := rawjson.Parse(rawjson.ObjectOr(body.Extensions[Binding]), "")
 	switch {
 	case body.Native != nil:
 		return letter{}, refuse(canonical.CodeUnsupportedOp, "AINP has no such notification")
@@ -122,7 +122,7 @@ func (e *encoder) event(body *canonical.Event) (letter, error) {
 	b := rawjson.NewBuilder()
 	e.answers(b)
 	b.String("status", statusOf(state)).Raw("result", value(parts))
-	return letter{kind: TypeResult, payload: b.Merge(rest(body.Extensions[Binding], "intent_id", "status", "result", envelope.Key)).Bytes()}, nil
+	return letter{kind: TypeResult, payload: b.Merge(rawjson.Without(body.Extensions[Binding], "intent_id", "status", "result", envelope.Key)).Bytes()}, nil
 }
 
 // notification is a line for the records.
@@ -142,7 +142,7 @@ func (e *encoder) notification(body *canonical.Event, own *rawjson.Object) json.
 	if e.home() && left == nil && b.Empty() {
 		return e.payload(own, intentNotice, contextOther, nil)
 	}
-	return e.payload(own, intentNotice, contextOther, b.Merge(rest(left, "content")).Bytes())
+	return e.payload(own, intentNotice, contextOther, b.Merge(rawjson.Without(left, "content")).Bytes())
 }
 
 // concern says which intent it is about.

@@ -95,7 +95,7 @@ func readNote(m *canonical.Message, body *canonical.Invoke, p *rawjson.Object, w
 	if said, ok := o.String(words); ok {
 		part := canonical.Part{Kind: canonical.KindText, Text: said}
 		if words == "content" {
-			part.Media = takeText(o, "content_type")
+			part.Media = o.TakeText("content_type")
 		}
 		body.Turn.Parts = append(body.Turn.Parts, part)
 	}
@@ -107,7 +107,7 @@ func readNote(m *canonical.Message, body *canonical.Invoke, p *rawjson.Object, w
 		}
 		body.Turn.Parts = append(body.Turn.Parts, part)
 	}
-	m.Conversation.ContextID = takeText(o, thread)
+	m.Conversation.ContextID = o.TakeText(thread)
 	if o.Err() != nil {
 		return badParams()
 	}
@@ -122,21 +122,12 @@ func readNote(m *canonical.Message, body *canonical.Invoke, p *rawjson.Object, w
 	return nil
 }
 
-// takeText takes a string that says something.
-func takeText(o *rawjson.Object, name string) string {
-	if raw := o.Peek(name); len(raw) < 3 {
-		return ""
-	}
-	said, _ := o.String(name)
-	return said
-}
-
 func readAttachment(raw json.RawMessage) (p canonical.Part, ok bool) {
 	o := rawjson.Parse(raw, "")
 	p.Kind = canonical.KindRef
 	p.URI = o.Required("url")
-	p.Media = takeText(o, "mime_type")
-	p.Name = takeText(o, "filename")
+	p.Media = o.TakeText("mime_type")
+	p.Name = o.TakeText("filename")
 	p.Size = o.Take("size_bytes")
 	ok = o.Err() == nil && p.URI != ""
 	p.Extensions = extended(nil, o.Rest())
@@ -145,7 +136,7 @@ func readAttachment(raw json.RawMessage) (p canonical.Part, ok bool) {
 
 func writeAttachment(p *canonical.Part) json.RawMessage {
 	return rawjson.NewBuilder().String("url", p.URI).Optional("mime_type", p.Media).Optional("filename", p.Name).
-		Raw("size_bytes", p.Size).Merge(rest(p.Extensions[Binding], "url", "mime_type", "filename", "size_bytes")).Bytes()
+		Raw("size_bytes", p.Size).Merge(rawjson.Without(p.Extensions[Binding], "url", "mime_type", "filename", "size_bytes")).Bytes()
 }
 
 func readService(body *canonical.Invoke, p *rawjson.Object) error {
@@ -163,21 +154,9 @@ func readService(body *canonical.Invoke, p *rawjson.Object) error {
 	return nil
 }
 
-// rest is an object without members that are written otherwise.
-func rest(raw json.RawMessage, names ...string) json.RawMessage {
-	if len(raw) == 0 || raw[0] != '{' {
-		return nil
-	}
-	o := rawjson.Parse(raw, "")
-	for _, name := range names {
-		o.Take(name)
-	}
-	return o.Rest()
-}
-
 // intent writes an invocation: as a call if it is one, else as a note.
 func (e *encoder) intent(body *canonical.Invoke) (json.RawMessage, error) {
-	left := rawjson.Parse(objectOr(body.Extensions[Binding]), "")
+	left := rawjson.Parse(rawjson.ObjectOr(body.Extensions[Binding]), "")
 	kind, _ := rawjson.Unquote(left.Peek(typeMember))
 	left.Take(envelope.Key)
 	switch {
@@ -188,13 +167,6 @@ func (e *encoder) intent(body *canonical.Invoke) (json.RawMessage, error) {
 	default:
 		return e.note(body, left, kind), nil
 	}
-}
-
-func objectOr(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 || raw[0] != '{' {
-		return json.RawMessage("{}")
-	}
-	return raw
 }
 
 func (e *encoder) call(call *canonical.Call, left *rawjson.Object, kind string) (json.RawMessage, error) {
@@ -211,7 +183,7 @@ func (e *encoder) call(call *canonical.Call, left *rawjson.Object, kind string) 
 		return e.payload(left, name, contextOther, call.Args), nil
 	}
 	b := rawjson.NewBuilder().String("service_type", name).Raw("details", call.Args)
-	b.Merge(rest(semantics, "service_type", "details"))
+	b.Merge(rawjson.Without(semantics, "service_type", "details"))
 	return e.payload(left, intentService, contextService, b.Bytes()), nil
 }
 
@@ -240,16 +212,16 @@ func (e *encoder) note(body *canonical.Invoke, left *rawjson.Object, kind string
 			b.Optional("content_type", media)
 		}
 	}
-	own := rest(body.Turn.Extensions[Binding], words)
+	own := rawjson.Without(body.Turn.Extensions[Binding], words)
 	if e.m.Conversation.ContextID != "" {
-		own = rest(own, thread)
+		own = rawjson.Without(own, thread)
 	}
 	if media != "" && words == "content" {
-		own = rest(own, "content_type")
+		own = rawjson.Without(own, "content_type")
 	}
 	if len(attachments) > 0 {
 		b.Array("attachments", attachments)
-		own = rest(own, "attachments")
+		own = rawjson.Without(own, "attachments")
 	}
 	b.Optional(thread, e.m.Conversation.ContextID).Merge(own)
 	if e.home() && b.Empty() && body.Turn.Extensions[Binding] == nil {

@@ -64,12 +64,12 @@ func (e *encoder) question(in *canonical.Input, own *rawjson.Object) json.RawMes
 		case p.Kind == canonical.KindText:
 			texts = append(texts, p.Text)
 		case p.Kind == canonical.KindData && left == nil && len(p.Data) > 0 && p.Data[0] == '{':
-			left = rest(p.Data, "description")
+			left = rawjson.Without(p.Data, "description")
 		}
 	}
-	if said := rawjson.Parse(objectOr(own.Peek("semantics")), "").Peek("request_type"); said != nil {
+	if said := rawjson.Parse(rawjson.ObjectOr(own.Peek("semantics")), "").Peek("request_type"); said != nil {
 		b.Raw("request_type", said)
-	} else if !e.home() && rawjson.Parse(objectOr(left), "").Peek("request_type") == nil {
+	} else if !e.home() && rawjson.Parse(rawjson.ObjectOr(left), "").Peek("request_type") == nil {
 		b.String("request_type", requestInput)
 	}
 	if len(texts) > 0 {
@@ -77,7 +77,7 @@ func (e *encoder) question(in *canonical.Input, own *rawjson.Object) json.RawMes
 	}
 	if in.Mode == canonical.ModeURL {
 		b.Optional("url", in.URL)
-		left = rest(left, "url")
+		left = rawjson.Without(left, "url")
 	}
 	own.Take(envelope.Key)
 	if e.m.Phase == canonical.PhaseEvent {
@@ -200,14 +200,14 @@ func untold(left json.RawMessage, told bool, id string) json.RawMessage {
 // reply writes the answer to a question.
 func (e *encoder) reply(body *canonical.Reply) letter {
 	own, b := body.Extensions[Binding], rawjson.NewBuilder()
-	switch said := rawjson.Parse(objectOr(own), "").Peek("intent_id"); {
+	switch said := rawjson.Parse(rawjson.ObjectOr(own), "").Peek("intent_id"); {
 	case said == nil:
 		b.String("intent_id", e.known(body.ID))
 	case string(said) != "null":
 		b.Raw("intent_id", said)
 	}
 	if body.Failure != nil {
-		said := rawjson.NewBuilder().Merge(rest(own, "intent_id")).Bytes()
+		said := rawjson.NewBuilder().Merge(rawjson.Without(own, "intent_id")).Bytes()
 		failed := *body.Failure
 		failed.Extensions = extended(nil, said)
 		return letter{kind: TypeError, payload: e.refusal(b, &failed)}
@@ -222,7 +222,7 @@ func (e *encoder) reply(body *canonical.Reply) letter {
 	} else {
 		b.Raw("result", value(body.Answer.Parts))
 	}
-	return letter{kind: TypeResult, payload: b.Merge(rest(own, "intent_id", "status", "result", envelope.Key)).Bytes()}
+	return letter{kind: TypeResult, payload: b.Merge(rawjson.Without(own, "intent_id", "status", "result", envelope.Key)).Bytes()}
 }
 
 // known is the id under which a message of ours, or of the agent's, is known in AINP.

@@ -68,7 +68,7 @@ func (e *encoder) result(r *canonical.Result) (json.RawMessage, error) {
 	parts, state := envelope.Words(r)
 	b.String("status", statusOf(state))
 	b.Raw("result", native(r, parts))
-	return b.Merge(rest(r.Extensions[Binding], "intent_id", "status", "result", envelope.Key)).Bytes(), nil
+	return b.Merge(rawjson.Without(r.Extensions[Binding], "intent_id", "status", "result", envelope.Key)).Bytes(), nil
 }
 
 // answers writes which intent is answered.

@@ -101,7 +101,7 @@ func (e *encoder) signal(body *canonical.Signal) (letter, error) {
 		b.String("intent_id", body.Approval)
 	}
 	b.String("status", statusSuccess).Raw("result", said.Bytes())
-	return letter{kind: TypeResult, payload: b.Merge(rest(own, "intent_id", "status", "result", envelope.Key)).Bytes()}, nil
+	return letter{kind: TypeResult, payload: b.Merge(rawjson.Without(own, "intent_id", "status", "result", envelope.Key)).Bytes()}, nil
 }
 
 // callback is the member that names the callback of a request.

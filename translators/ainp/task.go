@@ -43,7 +43,7 @@ func (l letter) work(m *canonical.Message, kind string, p *rawjson.Object) error
 			return badParams()
 		}
 	case kind == intentCancel && o.Has("intent_id"):
-		m.Op, m.Body = canonical.OpAbort, &canonical.Abort{Request: rawjson.Quote(o.Required("intent_id")), Reason: takeText(o, "reason")}
+		m.Op, m.Body = canonical.OpAbort, &canonical.Abort{Request: rawjson.Quote(o.Required("intent_id")), Reason: o.TakeText("reason")}
 	default:
 		return badParams()
 	}
@@ -84,9 +84,9 @@ func set(body canonical.Body, ext canonical.Extensions) {
 
 // about writes an intent about work.
 func (e *encoder) about(kind string, own json.RawMessage, members *rawjson.Builder) json.RawMessage {
-	left := rawjson.Parse(objectOr(own), "")
+	left := rawjson.Parse(rawjson.ObjectOr(own), "")
 	left.Take(envelope.Key)
-	said := rest(left.Peek("semantics"))
+	said := rawjson.Without(left.Peek("semantics"))
 	return e.payload(left, kind, contextWork, members.Merge(said).Bytes())
 }
 
@@ -145,11 +145,11 @@ func (l letter) listed(m *canonical.Message, p *rawjson.Object) error {
 func (e *encoder) list(body *canonical.TaskList) json.RawMessage {
 	inner := rawjson.NewBuilder()
 	envelope.WriteList(inner, body)
-	own := rawjson.Parse(objectOr(body.Extensions[Binding]), "")
-	inner.Merge(rest(own.Take("result"), "tasks", "next"))
+	own := rawjson.Parse(rawjson.ObjectOr(body.Extensions[Binding]), "")
+	inner.Merge(rawjson.Without(own.Take("result"), "tasks", "next"))
 	b := rawjson.NewBuilder()
 	e.answers(b)
-	return b.String("status", statusSuccess).Raw("result", inner.Bytes()).Merge(rest(own.Rest(), "intent_id", "status", envelope.Key)).Bytes()
+	return b.String("status", statusSuccess).Raw("result", inner.Bytes()).Merge(rawjson.Without(own.Rest(), "intent_id", "status", envelope.Key)).Bytes()
 }
 
 // done reads a RESULT that only acknowledges.
@@ -165,5 +165,5 @@ func (l letter) done(m *canonical.Message, p *rawjson.Object) error {
 func (e *encoder) done(body *canonical.Done) json.RawMessage {
 	b := rawjson.NewBuilder()
 	e.answers(b)
-	return b.String("status", statusSuccess).Merge(rest(body.Extensions[Binding], "intent_id", "status", envelope.Key)).Bytes()
+	return b.String("status", statusSuccess).Merge(rawjson.Without(body.Extensions[Binding], "intent_id", "status", envelope.Key)).Bytes()
 }

@@ -132,7 +132,7 @@ func (l *letter) unpack() error {
 	if attested, ok := rawjson.Elements(p.Peek(slotAttestations)); ok && len(tokens) > 0 {
 		p.Take(slotAttestations)
 		if kept := without(attested, tokens); len(kept) > 0 {
-			p.Put(slotAttestations, envelope.Array(kept))
+			p.Put(slotAttestations, rawjson.ArrayOf(kept))
 		}
 	}
 	l.aepb = envelope.Strip(object)
@@ -240,9 +240,9 @@ func wireID(id string, has bool, trace string, traced bool) json.RawMessage {
 	case has && traced && id == trace:
 		return first
 	case !traced:
-		return envelope.Array([]json.RawMessage{first})
+		return rawjson.ArrayOf([]json.RawMessage{first})
 	default:
-		return envelope.Array([]json.RawMessage{first, rawjson.Quote(trace)})
+		return rawjson.ArrayOf([]json.RawMessage{first, rawjson.Quote(trace)})
 	}
 }
 

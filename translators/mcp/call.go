@@ -65,7 +65,7 @@ func decodeRetry(m *canonical.Message, r *reader, body *canonical.Invoke) error 
 // wantTask reads the wish that a task may answer (2025-11-25, experimental).
 func wantTask(m *canonical.Message, r *reader, body *canonical.Invoke) {
 	raw := r.Peek("task")
-	if m.Origin.Version != Legacy || !isObject(raw) {
+	if m.Origin.Version != Legacy || !rawjson.IsObject(raw) {
 		return
 	}
 	m.Preferences.TaskOK = true

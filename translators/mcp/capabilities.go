@@ -30,33 +30,31 @@ func declared(raw json.RawMessage, version string) (asked []canonical.Mode, task
 		}
 	}
 	for _, mode := range natives {
-		if isObject(o.Peek(string(mode))) {
+		if rawjson.IsObject(o.Peek(string(mode))) {
 			asked = append(asked, mode)
 		}
 	}
 	extensions := o.Peek("extensions")
-	return asked, version == Modern && isObject(extensions) && isObject(rawjson.Parse(extensions, "").Peek(extTasks))
+	return asked, version == Modern && rawjson.IsObject(extensions) && rawjson.IsObject(rawjson.Parse(extensions, "").Peek(extTasks))
 }
 
 // elicits: an empty capability means forms, which were all there was before
 // 2025-11-25.
 func elicits(raw json.RawMessage, version string) (form, url bool) {
-	if !isObject(raw) || version == LegacyMarch {
+	if !rawjson.IsObject(raw) || version == LegacyMarch {
 		return false, false
 	}
 	if version == LegacyJune {
 		return true, false
 	}
 	o := rawjson.Parse(raw, "")
-	url = isObject(o.Peek("url"))
-	return isObject(o.Peek("form")) || !url, url
+	url = rawjson.IsObject(o.Peek("url"))
+	return rawjson.IsObject(o.Peek("form")) || !url, url
 }
 
 // natives are the capabilities of a client whose requests only MCP has, under the names
 // that MCP has for them.
 var natives = [...]canonical.Mode{canonical.ModeSampling, canonical.ModeRoots}
-
-func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
 
 // declaring writes a client's capabilities in the words of a revision.
 func declaring(asked []canonical.Mode, taskOK bool, version string) json.RawMessage {
@@ -91,21 +89,21 @@ func declaring(asked []canonical.Mode, taskOK bool, version string) json.RawMess
 
 // tasksOffered reports whether a server's capabilities say that it keeps tasks.
 func tasksOffered(raw json.RawMessage, version string) bool {
-	if !isObject(raw) {
+	if !rawjson.IsObject(raw) {
 		return false
 	}
 	o := rawjson.Parse(raw, "")
 	if version == Modern {
 		extensions := o.Peek("extensions")
-		return isObject(extensions) && isObject(rawjson.Parse(extensions, "").Peek(extTasks))
+		return rawjson.IsObject(extensions) && rawjson.IsObject(rawjson.Parse(extensions, "").Peek(extTasks))
 	}
-	return version == Legacy && isObject(o.Peek("tasks"))
+	return version == Legacy && rawjson.IsObject(o.Peek("tasks"))
 }
 
 // offers writes a server's capabilities in the words of a revision: its own, as
 // far as the revision has them, else those of an agent that has skills only.
 func (e *encoder) offers(own json.RawMessage, tasks bool) json.RawMessage {
-	if !isObject(own) {
+	if !rawjson.IsObject(own) {
 		own = json.RawMessage(`{"tools":{}}`)
 	}
 	b := rawjson.NewBuilder()
@@ -131,7 +129,7 @@ func (e *encoder) offers(own json.RawMessage, tasks bool) json.RawMessage {
 // withTasks is a set of extensions with the one for tasks, or without it.
 func withTasks(extensions json.RawMessage, tasks bool) json.RawMessage {
 	b := rawjson.NewBuilder()
-	if isObject(extensions) {
+	if rawjson.IsObject(extensions) {
 		for _, m := range rawjson.Parse(extensions, "").Members() {
 			if m.Name != extTasks {
 				b.Raw(m.Name, m.Value)
@@ -176,7 +174,7 @@ func taskSupport(c *canonical.Capability) string {
 // becomes a task: that each call of it may be one.
 func AsTasks(ext canonical.Extensions) canonical.Extensions {
 	own := ext[Binding]
-	if own != nil && (!isObject(own) || rawjson.Parse(own, "").Has("execution")) {
+	if own != nil && (!rawjson.IsObject(own) || rawjson.Parse(own, "").Has("execution")) {
 		return ext
 	}
 	execution := rawjson.NewBuilder().String("taskSupport", taskOptional).Bytes()

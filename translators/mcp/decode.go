@@ -336,7 +336,7 @@ func decodeReply(w translators.Wire, env jsonrpc.Message, m *canonical.Message) 
 	switch {
 	case kind == resultAsks:
 		return decodePending(m, r)
-	case kind == resultTask, m.Op == canonical.OpInvoke && m.Origin.Version == Legacy && isObject(r.Peek("task")) && !r.Has("content"):
+	case kind == resultTask, m.Op == canonical.OpInvoke && m.Origin.Version == Legacy && rawjson.IsObject(r.Peek("task")) && !r.Has("content"):
 		return decodeCreated(m, r)
 	case taskMethod(m.Op) != "":
 		return decodeTaskReply(m, r)
@@ -360,7 +360,7 @@ func decodeReply(w translators.Wire, env jsonrpc.Message, m *canonical.Message) 
 
 // decodeNative keeps the result of a method that only MCP has.
 func decodeNative(w translators.Wire, env jsonrpc.Message, m *canonical.Message) error {
-	if !isObject(env.Result) {
+	if !rawjson.IsObject(env.Result) {
 		return refuse(canonical.CodeBadUpstream, "the result is no object")
 	}
 	kind := rawjson.Parse(env.Result, "").Peek("resultType")

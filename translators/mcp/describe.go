@@ -88,7 +88,7 @@ func (e *encoder) page(body *canonical.Page) json.RawMessage {
 func decodeDescription(m *canonical.Message, r *reader) error {
 	d := &canonical.Description{}
 	capabilities := r.Peek("capabilities")
-	if !isObject(capabilities) {
+	if !rawjson.IsObject(capabilities) {
 		r.Fail("capabilities", "required")
 	}
 	d.Tasks = tasksOffered(capabilities, m.Origin.Version)

@@ -128,7 +128,7 @@ func errorBody(in *jsonrpc.Error, version string) *canonical.Error {
 		e.Extensions = canonical.Extensions{Binding: in.Rest}
 		return e // no gateway writes an error like that
 	}
-	if !isObject(in.Data) {
+	if !rawjson.IsObject(in.Data) {
 		return e
 	}
 	data := rawjson.Parse(in.Data, "/error/data")

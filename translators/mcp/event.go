@@ -69,10 +69,10 @@ func decodeProgress(env jsonrpc.Message, event *canonical.Event) error {
 	if !isTokenValue(p.Token) {
 		r.Fail("progressToken", "neither a string nor a number")
 	}
-	if !isNumber(p.Value) {
+	if !rawjson.IsNumber(p.Value) {
 		r.Fail("progress", "not a number")
 	}
-	if p.Total != nil && !isNumber(p.Total) {
+	if p.Total != nil && !rawjson.IsNumber(p.Total) {
 		r.Fail("total", "not a number")
 	}
 	takeText(r.Object, "message", &p.Message)
@@ -80,11 +80,9 @@ func decodeProgress(env jsonrpc.Message, event *canonical.Event) error {
 	return r.err()
 }
 
-func isNumber(raw json.RawMessage) bool {
-	return len(raw) > 0 && (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9')
+func isTokenValue(raw json.RawMessage) bool {
+	return len(raw) > 0 && raw[0] == '"' || rawjson.IsNumber(raw)
 }
-
-func isTokenValue(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '"' || isNumber(raw) }
 
 func decodeLog(env jsonrpc.Message, event *canonical.Event) error {
 	r, err := read(env.Params, "/params")
@@ -185,7 +183,7 @@ func (e *encoder) ask(a *canonical.Ask) (translators.Wire, error) {
 func related(params json.RawMessage, task string) json.RawMessage {
 	o := rawjson.Parse(orEmpty(params), "")
 	meta := rawjson.Parse([]byte("{}"), "")
-	if raw := o.Peek("_meta"); isObject(raw) {
+	if raw := o.Peek("_meta"); rawjson.IsObject(raw) {
 		meta = rawjson.Parse(o.Take("_meta"), "")
 	}
 	meta.Take(metaRelated)
@@ -221,7 +219,7 @@ func decodeReplyTo(w translators.Wire, env jsonrpc.Message, m *canonical.Message
 		reply.Failure = errorBody(env.Error, version)
 		return nil
 	}
-	if !isObject(env.Result) {
+	if !rawjson.IsObject(env.Result) {
 		return refuse(canonical.CodeInvalidRequest, "the result is no object")
 	}
 	reply.Answer = decodeAnswer(env.Result)
@@ -258,7 +256,7 @@ func (e *encoder) replyTo(body *canonical.Reply) (translators.Wire, error) {
 func decodeAbort(env jsonrpc.Message, m *canonical.Message, r *reader) error {
 	m.Op = canonical.OpAbort
 	body := &canonical.Abort{Request: r.Take("requestId")}
-	if body.Request != nil && body.Request[0] != '"' && !isNumber(body.Request) {
+	if body.Request != nil && body.Request[0] != '"' && !rawjson.IsNumber(body.Request) {
 		r.Fail("requestId", "neither a string nor an integer")
 	}
 	takeText(r.Object, "reason", &body.Reason)

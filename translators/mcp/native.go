@@ -57,7 +57,7 @@ func (e *encoder) nativeRequest(body *canonical.Native) (name string, params jso
 	if !serves(e.version, body.Method) {
 		return "", nil, refuse(canonical.CodeNoMethod, "MCP "+e.version+" has no such method")
 	}
-	if member := nameMember(body.Method); member != "" && isObject(body.Params) {
+	if member := nameMember(body.Method); member != "" && rawjson.IsObject(body.Params) {
 		name, _ = rawjson.Unquote(rawjson.Parse(body.Params, "").Peek(member))
 	}
 	params, err = e.repeated(body)
@@ -93,7 +93,7 @@ func withToken(params, token json.RawMessage) json.RawMessage {
 	}
 	o := rawjson.Parse(orEmpty(params), "")
 	meta := rawjson.Parse([]byte("{}"), "")
-	if raw := o.Peek("_meta"); isObject(raw) {
+	if raw := o.Peek("_meta"); rawjson.IsObject(raw) {
 		meta = rawjson.Parse(raw, "")
 	}
 	if had := meta.Take("progressToken"); had != nil && rawjson.Equal(had, token) {
@@ -105,7 +105,7 @@ func withToken(params, token json.RawMessage) json.RawMessage {
 }
 
 func (e *encoder) nativeResponse(body *canonical.Native) (translators.Wire, error) {
-	if e.m.Origin.Binding != Binding || !isObject(body.Result) {
+	if e.m.Origin.Binding != Binding || !rawjson.IsObject(body.Result) {
 		return translators.Wire{}, refuse(canonical.CodeUnsupportedOp, "MCP has no such reply")
 	}
 	result := body.Result
@@ -152,7 +152,7 @@ func (e *encoder) legacyResult(o *rawjson.Object) json.RawMessage {
 		}
 	}
 	raw := o.Peek("_meta")
-	if !isObject(raw) {
+	if !rawjson.IsObject(raw) {
 		return rawjson.NewBuilder().Merge(o.Rest()).Bytes()
 	}
 	meta := rawjson.Parse(raw, "")
@@ -186,7 +186,7 @@ func (t *Translator) Seeks(n *canonical.Native) (*translators.Seeking, error) {
 	default:
 		return nil, nil
 	}
-	if n.Params != nil && !isObject(n.Params) {
+	if n.Params != nil && !rawjson.IsObject(n.Params) {
 		return nil, refuse(canonical.CodeBadParams, "params is no object")
 	}
 	o := rawjson.Parse(orEmpty(n.Params), "/params")
@@ -364,11 +364,11 @@ func Reading() []canonical.Capability {
 // resources.
 func Offers(d *canonical.Description, what string) bool {
 	raw := d.Extensions[Binding]
-	if !isObject(raw) {
+	if !rawjson.IsObject(raw) {
 		return false
 	}
 	capabilities := rawjson.Parse(raw, "").Peek("capabilities")
-	return isObject(capabilities) && isObject(rawjson.Parse(capabilities, "").Peek(what))
+	return rawjson.IsObject(capabilities) && rawjson.IsObject(rawjson.Parse(capabilities, "").Peek(what))
 }
 
 func (e *encoder) profile() canonical.Profile {

@@ -57,7 +57,7 @@ func (t *Translator) Wants(n *canonical.Native) (*translators.News, error) {
 		return nil, nil
 	}
 	bare := &translators.News{Verb: news.Verb}
-	if !isObject(n.Params) {
+	if !rawjson.IsObject(n.Params) {
 		return bare, refuse(canonical.CodeBadParams, "params is no object")
 	}
 	o := rawjson.Parse(n.Params, "/params")
@@ -182,7 +182,7 @@ func ToolsChange(d *canonical.Description) bool {
 }
 
 func member(raw json.RawMessage, name string) json.RawMessage {
-	if !isObject(raw) {
+	if !rawjson.IsObject(raw) {
 		return nil
 	}
 	return rawjson.Parse(raw, "").Peek(name)
@@ -192,12 +192,12 @@ func member(raw json.RawMessage, name string) json.RawMessage {
 // told what he has asked for and nothing else; a legacy one hears everything
 // that his revision has a word for.
 func (t *Translator) Retell(n *canonical.Native, to translators.Hearer) *canonical.Native {
-	if !notifies(to.Version, n.Method) || n.Params != nil && !isObject(n.Params) {
+	if !notifies(to.Version, n.Method) || n.Params != nil && !rawjson.IsObject(n.Params) {
 		return nil
 	}
 	params := rawjson.Parse(orEmpty(n.Params), "")
 	meta := rawjson.Parse([]byte("{}"), "")
-	if raw := params.Peek("_meta"); isObject(raw) {
+	if raw := params.Peek("_meta"); rawjson.IsObject(raw) {
 		meta = rawjson.Parse(params.Take("_meta"), "")
 	}
 	meta.Take(metaSubscription)

@@ -72,7 +72,7 @@ type inputRequest struct {
 // input writes one question. id is a name for it that is nobody else's.
 func (e *encoder) input(in *canonical.Input, id, at string) (inputRequest, error) {
 	left := rawjson.Parse([]byte("{}"), "")
-	if raw := in.Extensions[Binding]; isObject(raw) {
+	if raw := in.Extensions[Binding]; rawjson.IsObject(raw) {
 		left = rawjson.Parse(raw, "")
 	}
 	params := left.Take("params")
@@ -98,7 +98,7 @@ func (e *encoder) elicit(in *canonical.Input, left json.RawMessage, id, at strin
 	switch {
 	case in.Mode == canonical.ModeURL && e.version != LegacyJune:
 		b.String("message", text).String("mode", "url").String("url", in.URL)
-		if e.version == Legacy && !(isObject(left) && rawjson.Parse(left, "").Has("elicitationId")) {
+		if e.version == Legacy && !(rawjson.IsObject(left) && rawjson.Parse(left, "").Has("elicitationId")) {
 			b.String("elicitationId", id)
 		}
 	case in.Mode == canonical.ModeURL: // a form without fields: to accept it is to have been there
@@ -112,7 +112,7 @@ func (e *encoder) elicit(in *canonical.Input, left json.RawMessage, id, at strin
 	default:
 		b.String("message", text).Raw("requestedSchema", json.RawMessage(replyForm))
 	}
-	if isObject(left) {
+	if rawjson.IsObject(left) {
 		for _, m := range rawjson.Parse(left, "").Members() {
 			if m.Name == "mode" && e.version == LegacyJune && !e.native {
 				continue // there was only one
@@ -158,11 +158,11 @@ func flat(schema json.RawMessage) bool {
 		return false
 	}
 	properties := rawjson.Parse(schema, "").Peek("properties")
-	if !isObject(properties) {
+	if !rawjson.IsObject(properties) {
 		return false
 	}
 	for _, p := range rawjson.Parse(properties, "").Members() {
-		if !isObject(p.Value) {
+		if !rawjson.IsObject(p.Value) {
 			return false
 		}
 		one := rawjson.Parse(p.Value, "")
@@ -170,7 +170,7 @@ func flat(schema json.RawMessage) bool {
 		case "string", "number", "integer", "boolean":
 		case "array":
 			items := one.Peek("items")
-			if !isObject(items) || !rawjson.Parse(items, "").Has("enum") && !rawjson.Parse(items, "").Has("anyOf") {
+			if !rawjson.IsObject(items) || !rawjson.Parse(items, "").Has("enum") && !rawjson.Parse(items, "").Has("anyOf") {
 				return false
 			}
 		default:
@@ -185,7 +185,7 @@ func decodeInputs(raw json.RawMessage, path string) ([]canonical.Input, error) {
 	var inputs []canonical.Input
 	o := rawjson.Parse(raw, path)
 	for _, m := range o.Members() {
-		if !isObject(m.Value) {
+		if !rawjson.IsObject(m.Value) {
 			o.Fail(m.Name, "not an object")
 			return nil, o.Err()
 		}
@@ -292,7 +292,7 @@ func lacking(inputs []canonical.Input, can []canonical.Mode) (modes []canonical.
 // repeat is read (2026-07-28, multi round-trip requests).
 func decodeNativeRequest(env jsonrpc.Message, version string) (*canonical.Native, error) {
 	n := &canonical.Native{Method: env.Method, Params: env.Params}
-	if version != Modern || env.Method != methodPromptsGet && env.Method != methodResourcesRead || !isObject(env.Params) {
+	if version != Modern || env.Method != methodPromptsGet && env.Method != methodResourcesRead || !rawjson.IsObject(env.Params) {
 		return n, nil
 	}
 	o := rawjson.Parse(env.Params, "/params")
@@ -335,7 +335,7 @@ func decodeAnswers(raw json.RawMessage, path string) ([]canonical.Answer, error)
 	var answers []canonical.Answer
 	o := rawjson.Parse(raw, path)
 	for _, m := range o.Members() {
-		if !isObject(m.Value) {
+		if !rawjson.IsObject(m.Value) {
 			o.Fail(m.Name, "not an object")
 			return nil, o.Err()
 		}
@@ -353,7 +353,7 @@ func decodeAnswer(raw json.RawMessage) canonical.Answer {
 	action, _ := rawjson.Unquote(o.Peek("action"))
 	switch a := canonical.Action(action); a {
 	case canonical.Accept, canonical.Decline, canonical.Cancel:
-		if o.Has("content") && !isObject(o.Peek("content")) {
+		if o.Has("content") && !rawjson.IsObject(o.Peek("content")) {
 			break
 		}
 		o.Take("action")
@@ -369,7 +369,7 @@ func decodeAnswer(raw json.RawMessage) canonical.Answer {
 // answer writes one answer.
 func (e *encoder) answer(a *canonical.Answer, at string) (json.RawMessage, error) {
 	if a.Action == "" {
-		if !isObject(a.Value) {
+		if !rawjson.IsObject(a.Value) {
 			return json.RawMessage("{}"), nil
 		}
 		return a.Value, nil
@@ -379,7 +379,7 @@ func (e *encoder) answer(a *canonical.Answer, at string) (json.RawMessage, error
 		text := e.prompt(a.Parts, at+"/parts")
 		content = rawjson.NewBuilder().String("reply", text).Bytes()
 	}
-	if content != nil && !isObject(content) {
+	if content != nil && !rawjson.IsObject(content) {
 		return nil, refuse(canonical.CodeBadParams, "the answer to a form is no object")
 	}
 	b := rawjson.NewBuilder().String("action", string(a.Action)).Raw("content", content)

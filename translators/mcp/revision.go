@@ -128,13 +128,8 @@ func (r *reader) nested(o *rawjson.Object, at level, name string) {
 		r.Fail(name, "a reserved member")
 	}
 	if len(placed) > 0 {
-		o.Put(placedKey, stringArray(placed))
+		o.Put(placedKey, rawjson.ArrayOfStrings(placed))
 	}
-}
-
-func stringArray(values []string) json.RawMessage {
-	b := rawjson.NewBuilder().Strings("l", values, true).Bytes()
-	return b[len(`{"l":`) : len(b)-1]
 }
 
 // restore puts carried members into their object, all or none: only what we

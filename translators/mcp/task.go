@@ -331,7 +331,7 @@ func decodeTask(m *canonical.Message, r *reader) error {
 // it failed, or what it asks. The result stays among the leftovers as well:
 // only so does it go home as it came.
 func decodeDetail(m *canonical.Message, r *reader, t *canonical.Task) error {
-	if raw := r.Peek("result"); t.Status.State != canonical.StateWorking && isObject(raw) {
+	if raw := r.Peek("result"); t.Status.State != canonical.StateWorking && rawjson.IsObject(raw) {
 		inner, err := read(raw, "/result/result")
 		if err != nil {
 			return err
@@ -344,7 +344,7 @@ func decodeDetail(m *canonical.Message, r *reader, t *canonical.Task) error {
 			t.Output = of.Body.(*canonical.Result).Output
 		}
 	}
-	if raw := r.Peek("error"); t.Status.State == canonical.StateFailed && isObject(raw) {
+	if raw := r.Peek("error"); t.Status.State == canonical.StateFailed && rawjson.IsObject(raw) {
 		env, err := jsonrpc.Parse(rawjson.NewBuilder().String("jsonrpc", "2.0").Raw("id", json.RawMessage("0")).Raw("error", raw).Bytes(), translators.Config{}.WithDefaults())
 		if err != nil {
 			return err
@@ -352,7 +352,7 @@ func decodeDetail(m *canonical.Message, r *reader, t *canonical.Task) error {
 		r.Take("error")
 		t.Failure = errorBody(env.Error, m.Origin.Version)
 	}
-	if raw := r.Peek("inputRequests"); t.Status.State == canonical.StateInputRequired && isObject(raw) {
+	if raw := r.Peek("inputRequests"); t.Status.State == canonical.StateInputRequired && rawjson.IsObject(raw) {
 		inputs, err := decodeInputs(raw, "/result/inputRequests")
 		if err != nil {
 			return err

@@ -178,7 +178,7 @@ func paramHeaders(h http.Header, schema, args json.RawMessage) {
 // annotated is the cheap answer for the many schemas that mark nothing. An
 // escape may hide the name.
 func annotated(schema json.RawMessage) bool {
-	return isObject(schema) && (bytes.Contains(schema, []byte(annotation)) || bytes.IndexByte(schema, '\\') >= 0)
+	return rawjson.IsObject(schema) && (bytes.Contains(schema, []byte(annotation)) || bytes.IndexByte(schema, '\\') >= 0)
 }
 
 // params follows a schema through its properties, which is the only way to a
@@ -191,15 +191,15 @@ type params struct {
 
 func (p *params) walk(schema, args json.RawMessage) {
 	properties := rawjson.Parse(schema, "").Peek("properties")
-	if !isObject(properties) {
+	if !rawjson.IsObject(properties) {
 		return
 	}
 	values := rawjson.Empty()
-	if isObject(args) {
+	if rawjson.IsObject(args) {
 		values = rawjson.Parse(args, "")
 	}
 	for _, property := range rawjson.Parse(properties, "").Members() {
-		if !isObject(property.Value) {
+		if !rawjson.IsObject(property.Value) {
 			continue
 		}
 		value := values.Peek(property.Name)
@@ -284,7 +284,7 @@ type decimal struct {
 // decimalOf reads a JSON number; false: it is none, or beyond all reason.
 func decimalOf(text string) (decimal, bool) {
 	const longest, furthest = 64, 1000
-	if len(text) > longest || !isNumber([]byte(text)) || !json.Valid([]byte(text)) {
+	if len(text) > longest || !rawjson.IsNumber([]byte(text)) || !json.Valid([]byte(text)) {
 		return decimal{}, false
 	}
 	mantissa, power, _ := strings.Cut(strings.ToLower(text), "e")

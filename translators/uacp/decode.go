@@ -255,7 +255,7 @@ func said(c content) canonical.Extensions {
 
 // rpcID is the wire id of a JSON-RPC message in a frame: both ids.
 func rpcID(id uint32, rpc json.RawMessage) json.RawMessage {
-	return envelope.Array([]json.RawMessage{number(id), rpc})
+	return rawjson.ArrayOf([]json.RawMessage{number(id), rpc})
 }
 
 func (t *Translator) rpcRequest(c content, m *canonical.Message, method string) (*rawjson.Object, error) {
@@ -263,7 +263,7 @@ func (t *Translator) rpcRequest(c content, m *canonical.Message, method string) 
 	if !ok || env.Method != method || env.ID == nil {
 		return nil, refuse(canonical.CodeInvalidRequest, "the payload is not the JSON-RPC request of this topic")
 	}
-	m.Correlation.WireID = envelope.Array([]json.RawMessage{m.Correlation.WireID, env.ID})
+	m.Correlation.WireID = rawjson.ArrayOf([]json.RawMessage{m.Correlation.WireID, env.ID})
 	if env.Params == nil {
 		return rawjson.Parse([]byte("{}"), "/params"), nil
 	}
@@ -302,7 +302,7 @@ func (t *Translator) list(c content, m *canonical.Message) error {
 	if err != nil {
 		return err
 	}
-	page := &canonical.Page{Cursor: takeText(p, "cursor")}
+	page := &canonical.Page{Cursor: p.TakeText("cursor")}
 	left := p.Rest()
 	if left == nil && env.Params != nil {
 		left = json.RawMessage("{}")
@@ -313,15 +313,6 @@ func (t *Translator) list(c content, m *canonical.Message) error {
 		return refuse(canonical.CodeBadParams, "not the parameters of a list")
 	}
 	return nil
-}
-
-// takeText takes a string that says something.
-func takeText(o *rawjson.Object, name string) string {
-	if raw := o.Peek(name); len(raw) < 3 {
-		return ""
-	}
-	text, _ := o.String(name)
-	return text
 }
 
 const (
@@ -389,7 +380,7 @@ func (t *Translator) failed(f Frame, c content, m *canonical.Message) {
 	e := &canonical.Error{Code: codeOf(f.Code), Native: &canonical.NativeError{Binding: Binding, Code: int64(f.Code)}}
 	m.Body = e
 	if env, ok := t.rpc(&c); ok && env.Error != nil && env.ID != nil {
-		m.Correlation.WireID = envelope.Array([]json.RawMessage{m.Correlation.WireID, env.ID})
+		m.Correlation.WireID = rawjson.ArrayOf([]json.RawMessage{m.Correlation.WireID, env.ID})
 		e.Message = env.Error.Message
 		e.Extensions = own(rawjson.NewBuilder().Raw("code", json.RawMessage(strconv.FormatInt(env.Error.Code, 10))).
 			Raw("data", env.Error.Data).Merge(env.Error.Rest).Bytes())
@@ -410,7 +401,7 @@ func (t *Translator) result(f Frame, c content, m *canonical.Message) error {
 	body := &canonical.Result{}
 	m.Body = body
 	if env, ok := t.rpc(&c); ok && env.ID != nil {
-		m.Correlation.WireID = envelope.Array([]json.RawMessage{m.Correlation.WireID, env.ID})
+		m.Correlation.WireID = rawjson.ArrayOf([]json.RawMessage{m.Correlation.WireID, env.ID})
 		return rpcResult(env, body)
 	}
 	out := &canonical.Output{Failed: f.Code >= codeErrors}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
-	"github.com/aepb/aepb-gateway/translators/internal/envelope"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
@@ -14,15 +13,15 @@ func (t *Translator) listed(c content, m *canonical.Message) error {
 	if !ok || env.Result == nil || env.Result[0] != '{' {
 		return &translators.MalformedError{Reason: "not a list of tools"}
 	}
-	m.Correlation.WireID = envelope.Array([]json.RawMessage{m.Correlation.WireID, env.ID})
+	m.Correlation.WireID = rawjson.ArrayOf([]json.RawMessage{m.Correlation.WireID, env.ID})
 	o := rawjson.Parse(env.Result, "/result")
-	list := &canonical.CapabilityList{Next: takeText(o, "nextCursor")}
+	list := &canonical.CapabilityList{Next: o.TakeText("nextCursor")}
 	tools, has := o.Array("tools")
 	for _, raw := range tools {
 		tool := rawjson.Parse(raw, "/result/tools")
 		capability := canonical.Capability{
 			ID: tool.Required("name"), Profile: canonical.ProfileTyped,
-			Title: takeText(tool, "title"), Description: takeText(tool, "description"),
+			Title: tool.TakeText("title"), Description: tool.TakeText("description"),
 			InputSchema: tool.RawObject("inputSchema"), OutputSchema: tool.RawObject("outputSchema"), Annotations: tool.RawObject("annotations"),
 		}
 		capability.Extensions = own(tool.Rest())
@@ -45,7 +44,7 @@ func (t *Translator) described(c content, m *canonical.Message) error {
 	}
 	o := rawjson.Parse(c.json, "")
 	d := &canonical.Description{
-		Name: takeText(o, "name"), Version: takeText(o, "version"), Description: takeText(o, "description"),
+		Name: o.TakeText("name"), Version: o.TakeText("version"), Description: o.TakeText("description"),
 	}
 	if string(o.Peek(memberStreams)) == "true" {
 		o.Take(memberStreams)

@@ -174,21 +174,9 @@ func (e *encoder) call(b *built, body *canonical.Invoke, ref reference) error {
 		return refuse(canonical.CodeBadParams, "a call needs a name, and arguments that are an object")
 	}
 	params := rawjson.NewBuilder().String("name", name).Raw("arguments", args).
-		Merge(without(body.Extensions[Binding], "name", "arguments")).Bytes()
+		Merge(rawjson.Without(body.Extensions[Binding], "name", "arguments")).Bytes()
 	b.c = content{kind: contentJSON, json: jsonrpc.Request(e.rpcID(ref), methodCall, params)}
 	return nil
-}
-
-// without is an object without members that are written otherwise.
-func without(raw json.RawMessage, names ...string) json.RawMessage {
-	if len(raw) == 0 || raw[0] != '{' {
-		return nil
-	}
-	o := rawjson.Parse(raw, "")
-	for _, name := range names {
-		o.Take(name)
-	}
-	return o.Rest()
 }
 
 func (e *encoder) page(b *built, body *canonical.Page, ref reference) {
@@ -196,7 +184,7 @@ func (e *encoder) page(b *built, body *canonical.Page, ref reference) {
 		b.c = content{kind: contentNone, empty: true}
 		return
 	}
-	params := rawjson.NewBuilder().Optional("cursor", body.Cursor).Merge(without(body.Extensions[Binding], "cursor")).Object()
+	params := rawjson.NewBuilder().Optional("cursor", body.Cursor).Merge(rawjson.Without(body.Extensions[Binding], "cursor")).Object()
 	if params == nil && body.Extensions[Binding] != nil {
 		params = json.RawMessage("{}")
 	}
@@ -252,16 +240,16 @@ func (e *encoder) rpcResult(b *built, r *canonical.Result, parts []canonical.Par
 			blocks = append(blocks, block)
 		}
 	}
-	left := without(r.Extensions[Binding], "structuredContent")
+	left := rawjson.Without(r.Extensions[Binding], "structuredContent")
 	o := rawjson.NewBuilder()
 	if len(blocks) > 0 || !e.home() {
 		o.Array("content", blocks)
-		left = without(left, "content")
+		left = rawjson.Without(left, "content")
 	}
 	o.Raw("structuredContent", structured)
 	if state != canonical.StateCompleted {
 		o.Bool("isError", true)
-		left = without(left, "isError")
+		left = rawjson.Without(left, "isError")
 	}
 	b.c = content{kind: contentJSON, json: jsonrpc.Result(ref.rpc, o.Merge(left).Bytes())}
 }
@@ -306,11 +294,11 @@ func (e *encoder) listed(b *built, body *canonical.CapabilityList, ref reference
 		}
 		tools[i] = rawjson.NewBuilder().String("name", c.ID).Optional("title", c.Title).Optional("description", c.Description).
 			Raw("inputSchema", object(c.InputSchema)).Raw("outputSchema", object(c.OutputSchema)).Raw("annotations", object(c.Annotations)).
-			Merge(without(c.Extensions[Binding], names...)).Bytes()
+			Merge(rawjson.Without(c.Extensions[Binding], names...)).Bytes()
 	}
-	left := without(body.Extensions[Binding], "tools")
+	left := rawjson.Without(body.Extensions[Binding], "tools")
 	if body.Next != "" {
-		left = without(left, "nextCursor")
+		left = rawjson.Without(left, "nextCursor")
 	}
 	o := rawjson.NewBuilder().Array("tools", tools).Optional("nextCursor", body.Next).Merge(left)
 	b.c = content{kind: contentJSON, json: jsonrpc.Result(e.rpcID(ref), o.Bytes())}
@@ -336,7 +324,7 @@ func (e *encoder) described(b *built, d *canonical.Description) {
 	if flag(o, memberStreams, d.Streams); d.Streams {
 		names = append(names, memberStreams)
 	}
-	b.c = content{kind: contentJSON, json: o.Merge(without(d.Extensions[Binding], names...)).Bytes()}
+	b.c = content{kind: contentJSON, json: o.Merge(rawjson.Without(d.Extensions[Binding], names...)).Bytes()}
 }
 
 func (e *encoder) failed(b *built, body *canonical.Error, ref reference) {
@@ -356,7 +344,7 @@ func (e *encoder) failed(b *built, body *canonical.Error, ref reference) {
 				code = n
 			}
 		}
-		inner := rawjson.NewBuilder().Raw("code", code).String("message", body.Message).Merge(without(left, "code", "message")).Bytes()
+		inner := rawjson.NewBuilder().Raw("code", code).String("message", body.Message).Merge(rawjson.Without(left, "code", "message")).Bytes()
 		b.c = content{kind: contentJSON, json: rawjson.NewBuilder().String("jsonrpc", "2.0").Raw("id", ref.rpc).Raw("error", inner).Bytes()}
 	case body.Message != "":
 		b.c = content{kind: contentText, text: body.Message}

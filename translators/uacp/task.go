@@ -106,7 +106,7 @@ func query(c content, m *canonical.Message, op canonical.Op) error {
 		return refuse(canonical.CodeBadParams, "the payload does not name a task")
 	}
 	o := rawjson.Parse(c.json, "")
-	body := &canonical.TaskQuery{ID: takeText(o, memberTask)}
+	body := &canonical.TaskQuery{ID: o.TakeText(memberTask)}
 	m.Body = body
 	if body.ID == "" || o.Err() != nil {
 		return refuse(canonical.CodeBadParams, "the payload does not name a task")
@@ -146,7 +146,7 @@ func (e *encoder) sayQuery(b *built, body *canonical.TaskQuery) (string, error) 
 		return "", refuse(canonical.CodeUnsupportedOp, "µACP has no counterpart of "+string(e.m.Op))
 	}
 	b.c = content{kind: contentJSON, json: rawjson.NewBuilder().String(memberTask, body.ID).
-		Merge(without(body.Extensions[Binding], memberTask)).Bytes()}
+		Merge(rawjson.Without(body.Extensions[Binding], memberTask)).Bytes()}
 	return topic, nil
 }
 

@@ -2,6 +2,7 @@ package credential
 
 import (
 	"crypto"
+	"slices"
 	"strings"
 	"time"
 
@@ -148,13 +149,6 @@ var encryption = []string{"RSA1_5", "RSA-OAEP", "ECDH-", "PBES2-", "A128", "A192
 
 // forbidden knows algorithms without a signature that only its maker could make.
 func forbidden(alg string) bool {
-	if strings.EqualFold(alg, "none") || strings.HasPrefix(alg, "HS") {
-		return true
-	}
-	for _, name := range encryption {
-		if strings.HasPrefix(alg, name) {
-			return true
-		}
-	}
-	return false
+	return strings.EqualFold(alg, "none") || strings.HasPrefix(alg, "HS") ||
+		slices.ContainsFunc(encryption, func(name string) bool { return strings.HasPrefix(alg, name) })
 }

@@ -214,7 +214,7 @@ func errorFields() []field {
 
 func getDetails(m *canonical.Message) json.RawMessage {
 	if e := failure(m); e != nil && len(e.Details) > 0 {
-		return Array(e.Details)
+		return rawjson.ArrayOf(e.Details)
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func getInterfaces(m *canonical.Message) json.RawMessage {
 		list[i] = rawjson.NewBuilder().String("url", f.URL).Optional("transport", f.Transport).
 			Optional("version", f.Version).Optional("tenant", f.Tenant).Bytes()
 	}
-	return Array(list)
+	return rawjson.ArrayOf(list)
 }
 
 func setInterfaces(m *canonical.Message, raw json.RawMessage) bool {
@@ -140,7 +140,7 @@ func writeList[T any](list *[]T, write func(*T) json.RawMessage) json.RawMessage
 	for i := range *list {
 		out[i] = write(&(*list)[i])
 	}
-	return Array(out)
+	return rawjson.ArrayOf(out)
 }
 
 func writeCapability(c *canonical.Capability) json.RawMessage {

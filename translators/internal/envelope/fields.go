@@ -128,7 +128,7 @@ func text(name string, code canonical.LossCode, path string, at func(*canonical.
 
 // texts is a list of strings.
 func texts(name string, code canonical.LossCode, path string, at func(*canonical.Message) *[]string) field {
-	return member(name, code, path, at, stringList, readStrings)
+	return member(name, code, path, at, rawjson.ArrayOfStrings, readStrings)
 }
 
 // among narrows a text field to values that exist.
@@ -139,17 +139,6 @@ func among[T ~string](f field, values ...T) field {
 		return (raw == nil || slices.Contains(values, T(said))) && set(m, raw)
 	}
 	return f
-}
-
-func stringList(values []string) json.RawMessage {
-	if len(values) == 0 {
-		return nil
-	}
-	list := make([]json.RawMessage, len(values))
-	for i, value := range values {
-		list[i] = rawjson.Quote(value)
-	}
-	return Array(list)
 }
 
 func readStrings(raw json.RawMessage) (values []string, ok bool) {
@@ -163,12 +152,6 @@ func readStrings(raw json.RawMessage) (values []string, ok bool) {
 		values = append(values, value)
 	}
 	return values, ok
-}
-
-// Array is a JSON array of raw values.
-func Array(values []json.RawMessage) json.RawMessage {
-	b := rawjson.NewBuilder().Array("", values).Bytes()
-	return b[len(`{"":`) : len(b)-1]
 }
 
 // raws is a member that is JSON already.

@@ -66,7 +66,7 @@ func getCanAnswer(m *canonical.Message) json.RawMessage {
 	for i, mode := range m.Preferences.CanAnswer {
 		values[i] = string(mode)
 	}
-	return stringList(values)
+	return rawjson.ArrayOfStrings(values)
 }
 
 func setCanAnswer(m *canonical.Message, raw json.RawMessage) bool {

@@ -214,7 +214,7 @@ func artifactsBeyond(m, view *canonical.Message) (said json.RawMessage, ok bool)
 	if t == nil || seen == nil || len(t.Artifacts) == 0 {
 		return nil, false
 	}
-	return counted(t.Artifacts, seen.Artifacts, Array)
+	return counted(t.Artifacts, seen.Artifacts, rawjson.ArrayOf)
 }
 
 // counted says artifacts with the number of their parts in place of them, if they

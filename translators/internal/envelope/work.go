@@ -69,13 +69,13 @@ func WriteFilter(b *rawjson.Builder, f *canonical.TaskFilter, dialogue string) {
 
 // ReadFilter takes what WriteFilter adds; false: a member says no such thing.
 func ReadFilter(o *rawjson.Object, dialogue string) (*canonical.TaskFilter, bool) {
-	f := &canonical.TaskFilter{ContextID: takeText(o, dialogue), Cursor: takeText(o, "cursor"), State: canonical.State(takeText(o, "state"))}
+	f := &canonical.TaskFilter{ContextID: o.TakeText(dialogue), Cursor: o.TakeText("cursor"), State: canonical.State(o.TakeText("state"))}
 	ok := f.State == "" || slices.Contains(states(), f.State)
 	if o.Has("page_size") {
 		f.Size = takeCount(o, "page_size")
 		ok = ok && f.Size > 0
 	}
-	if after := takeText(o, "after"); after != "" {
+	if after := o.TakeText("after"); after != "" {
 		at, err := time.Parse(time.RFC3339Nano, after)
 		f.After = at.UTC()
 		ok = ok && err == nil && !at.IsZero()
@@ -113,7 +113,7 @@ func ReadList(o *rawjson.Object) *canonical.TaskList {
 		}
 		l.Tasks = append(l.Tasks, task)
 	}
-	l.Next = takeText(o, "next")
+	l.Next = o.TakeText("next")
 	l.Size, l.Total = takeCount(o, "page_size"), takeCount(o, "total")
 	return l
 }
@@ -133,15 +133,6 @@ func takeCount(o *rawjson.Object, name string) int {
 	}
 	o.Take(name)
 	return n
-}
-
-// takeText takes a string that says something.
-func takeText(o *rawjson.Object, name string) string {
-	if len(o.Peek(name)) < len(`"x"`) {
-		return ""
-	}
-	text, _ := o.String(name)
-	return text
 }
 
 // WriteAnswer is one answer as a JSON object.

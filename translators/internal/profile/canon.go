@@ -83,7 +83,7 @@ func textField(name Field, loss canonical.LossCode, path string, at func(*canoni
 func listField(name Field, loss canonical.LossCode, path string, at func(*canonical.Message) *[]string) messageField {
 	return messageField{
 		name: name, loss: loss, path: path,
-		get: func(m *canonical.Message) json.RawMessage { return quoteList(*at(m)) },
+		get: func(m *canonical.Message) json.RawMessage { return rawjson.ArrayOfStrings(*at(m)) },
 		set: func(m *canonical.Message, raw json.RawMessage) bool { return unquoteList(raw, at(m)) },
 	}
 }
@@ -199,28 +199,6 @@ func unquoteSet(raw json.RawMessage, to *string) bool {
 	}
 	*to = text
 	return true
-}
-
-func quoteList(values []string) json.RawMessage {
-	if len(values) == 0 {
-		return nil
-	}
-	list := make([]json.RawMessage, len(values))
-	for i, value := range values {
-		list[i] = rawjson.Quote(value)
-	}
-	return array(list)
-}
-
-func array(values []json.RawMessage) json.RawMessage {
-	out := json.RawMessage{'['}
-	for i, value := range values {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, value...)
-	}
-	return append(out, ']')
 }
 
 func unquoteList(raw json.RawMessage, to *[]string) bool {

@@ -188,7 +188,7 @@ func outlineStatus(m *canonical.Content) json.RawMessage {
 
 func outlineArtifact(a *canonical.Artifact) json.RawMessage {
 	return rawjson.NewBuilder().Optional("id", a.ID).Optional("name", a.Name).Optional("description", a.Description).
-		Raw("extensions", quoteList(a.ExtensionURIs)).Raw("ext", writeExt(a.Extensions)).
+		Raw("extensions", rawjson.ArrayOfStrings(a.ExtensionURIs)).Raw("ext", writeExt(a.Extensions)).
 		Raw("parts", json.RawMessage(strconv.Itoa(len(a.Parts)))).Bytes()
 }
 
@@ -207,7 +207,7 @@ func (f *Flat) history(t *canonical.Task) json.RawMessage {
 		return nil
 	}
 	f.lose(canonical.LossHistory, "/body/task/history")
-	return array(turns)
+	return rawjson.ArrayOf(turns)
 }
 
 func (f *Flat) messageLosses(m *canonical.Content) {

@@ -63,7 +63,7 @@ func (w *argsWriter) add(i int, p *canonical.Part) {
 		entry.Raw("length", json.RawMessage(strconv.Itoa(len(p.Text))))
 		writePart(entry, p, "text")
 		w.rest(p, path)
-	case p.Kind == canonical.KindData && w.data == nil && isObject(p.Data):
+	case p.Kind == canonical.KindData && w.data == nil && rawjson.IsObject(p.Data):
 		w.data = p.Data
 		entry.String("arg", "data")
 		writePart(entry, p, "data")
@@ -156,8 +156,6 @@ func SameParts(a, b []canonical.Part) bool {
 	}
 	return true
 }
-
-func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
 
 // messageArgs are the arguments of a P1 tool, read.
 type messageArgs struct {

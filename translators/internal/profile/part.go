@@ -184,7 +184,7 @@ func writeHead(b *rawjson.Builder, c *canonical.Content, implied canonical.Role)
 	if c.Role != implied {
 		b.Optional("role", string(c.Role))
 	}
-	b.Raw("extensions", quoteList(c.ExtensionURIs)).Raw("ext", writeExt(c.Extensions))
+	b.Raw("extensions", rawjson.ArrayOfStrings(c.ExtensionURIs)).Raw("ext", writeExt(c.Extensions))
 }
 
 func readHead(o *rawjson.Object, c *canonical.Content, implied canonical.Role) bool {

@@ -216,7 +216,7 @@ func followTurn(outline json.RawMessage, call *canonical.Call) (canonical.Conten
 	if args, err := readArgs(call.Args); err == nil && !bound {
 		r.args, r.rest = args, args.message
 	}
-	if bound && isObject(call.Args) {
+	if bound && rawjson.IsObject(call.Args) {
 		r.rest, _ = rawjson.Unquote(rawjson.Parse(call.Args, "").Peek(property))
 	}
 	for _, entry := range entries {
@@ -313,7 +313,7 @@ func takeOutline(ext canonical.Extensions, name string) json.RawMessage {
 		return nil
 	}
 	raw := rawjson.Parse(ext[CanonKey], "").Take(name)
-	if !isObject(raw) {
+	if !rawjson.IsObject(raw) {
 		return nil
 	}
 	return raw

@@ -71,7 +71,7 @@ func TypedTurn(parts []canonical.Part) (call *canonical.Call, at int, ok bool) {
 // stands for the choice. ok is false when the schema is another, or when the text
 // does not fit it.
 func Bind(schema json.RawMessage, text string) (args json.RawMessage, property string, ok bool) {
-	if !isObject(schema) {
+	if !rawjson.IsObject(schema) {
 		return nil, "", false
 	}
 	o := rawjson.Parse(schema, "")
@@ -81,7 +81,7 @@ func Bind(schema json.RawMessage, text string) (args json.RawMessage, property s
 		return nil, "", false
 	}
 	declared := properties.Peek(required[0])
-	if !isObject(declared) {
+	if !rawjson.IsObject(declared) {
 		return nil, "", false
 	}
 	if kind, _ := rawjson.Parse(declared, "").String("type"); kind != "string" {

@@ -33,7 +33,7 @@ func pack(metadata json.RawMessage, members []rawjson.Member) (out json.RawMessa
 // unpack takes those of the names out of the canon of metadata whose value pack
 // could have written: a string, or null. Levels that become empty go.
 func unpack(metadata json.RawMessage, names ...string) (json.RawMessage, []rawjson.Member) {
-	if !isObject(metadata) {
+	if !rawjson.IsObject(metadata) {
 		return metadata, nil
 	}
 	m := rawjson.Parse(metadata, "")
@@ -66,7 +66,7 @@ func unpack(metadata json.RawMessage, names ...string) (json.RawMessage, []rawjs
 // does. false: something else does.
 func within(o *rawjson.Object, name string) (*rawjson.Object, bool) {
 	raw := o.Peek(name)
-	if raw != nil && !isObject(raw) {
+	if raw != nil && !rawjson.IsObject(raw) {
 		return orEmpty(nil), false
 	}
 	return orEmpty(o.Take(name)), true
@@ -74,7 +74,7 @@ func within(o *rawjson.Object, name string) (*rawjson.Object, bool) {
 
 // orEmpty reads an object; anything else is taken for an empty one.
 func orEmpty(raw json.RawMessage) *rawjson.Object {
-	if !isObject(raw) {
+	if !rawjson.IsObject(raw) {
 		raw = json.RawMessage("{}")
 	}
 	return rawjson.Parse(raw, "")

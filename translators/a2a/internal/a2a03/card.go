@@ -1,6 +1,7 @@
 package a2a03
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -48,10 +49,7 @@ func interfaces(o *rawjson.Object) ([]json.RawMessage, error) {
 		if raw != nil && !ok {
 			o.Fail(name, "not a string")
 		}
-		if text == "" {
-			return otherwise
-		}
-		return text
+		return cmp.Or(text, otherwise)
 	}
 	version := said("protocolVersion", PlainVersion)
 	if !Speaks(version) {
@@ -97,7 +95,7 @@ func LowerCard(card json.RawMessage) (json.RawMessage, []canonical.Loss, error) 
 	supported := o.Take("supportedInterfaces")
 	if rest := o.Rest(); IsCard(rest) {
 		// What cannot be read fails a copy: o is still to be written.
-		if list, err := interfaces(rawjson.Parse(rest, "")); err == nil && rawjson.Equal(array(list), supported) {
+		if list, err := interfaces(rawjson.Parse(rest, "")); err == nil && rawjson.Equal(rawjson.ArrayOf(list), supported) {
 			return rest, nil, nil
 		}
 	}

@@ -81,7 +81,7 @@ func (r *raiser) artifactUpdate(raw json.RawMessage, path string) json.RawMessag
 	r.kind(o, kindArtifact)
 	b := rawjson.NewBuilder()
 	for _, m := range o.Members() {
-		if m.Name == "artifact" && isObject(m.Value) {
+		if m.Name == "artifact" && rawjson.IsObject(m.Value) {
 			m.Value = r.artifact(m.Value, o.Path(m.Name))
 		}
 		b.Raw(m.Name, m.Value)
@@ -94,7 +94,7 @@ func RaiseEventHTTP(body json.RawMessage, path string) (json.RawMessage, []canon
 	f := &fromHTTP{&raiser{}}
 	o := f.open(body, path, []string{kindTask, kindMessage, statusUpdate, artifactUpdate}, nil)
 	out := members(rawjson.NewBuilder(), o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
-		if !isObject(value) {
+		if !rawjson.IsObject(value) {
 			return name, value
 		}
 		switch name {
@@ -124,7 +124,7 @@ func (f *fromHTTP) update(raw json.RawMessage, path, kind string) json.RawMessag
 		switch {
 		case name == "status":
 			value = f.status(value, place)
-		case name == "artifact" && isObject(value):
+		case name == "artifact" && rawjson.IsObject(value):
 			value = f.artifact(value, place)
 		}
 		return name, value
@@ -136,7 +136,7 @@ func LowerEvent(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
 	l := &lowerer{}
 	o := rawjson.Parse(result, "")
 	for name, lower := range map[string]func(json.RawMessage) json.RawMessage{statusUpdate: l.statusUpdate, artifactUpdate: l.artifactUpdate} {
-		if value := o.Peek(name); isObject(value) {
+		if value := o.Peek(name); rawjson.IsObject(value) {
 			o.Take(name)
 			out := lower(value)
 			for _, m := range o.Members() {
@@ -192,7 +192,7 @@ func (l *lowerer) place(b *rawjson.Builder, o *rawjson.Object) {
 func LowerEventHTTP(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
 	h := &toHTTP{&lowerer{}}
 	out := members(rawjson.NewBuilder(), rawjson.Parse(result, ""), func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
-		if !isObject(value) {
+		if !rawjson.IsObject(value) {
 			return name, value
 		}
 		switch name {
@@ -217,7 +217,7 @@ func (h *toHTTP) update(raw json.RawMessage) json.RawMessage {
 		switch {
 		case name == "status":
 			value = h.status(value, "/body/status")
-		case name == "artifact" && isObject(value):
+		case name == "artifact" && rawjson.IsObject(value):
 			value = h.artifact(value, "/body/artifact/artifact")
 		}
 		return name, value

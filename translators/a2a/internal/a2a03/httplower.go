@@ -26,7 +26,7 @@ func LowerResultHTTP(result json.RawMessage) (json.RawMessage, []canonical.Loss)
 	h := &toHTTP{&lowerer{}}
 	out := members(rawjson.NewBuilder(), rawjson.Parse(result, ""), func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
 		switch {
-		case !isObject(value):
+		case !rawjson.IsObject(value):
 		case name == kindTask:
 			value = h.task(h.lowerer.task(value, bodyTask), bodyTask)
 		case name == kindMessage:
@@ -65,7 +65,7 @@ func (h *toHTTP) configuration(raw json.RawMessage) json.RawMessage {
 }
 
 func (h *toHTTP) message(raw json.RawMessage, path string) json.RawMessage {
-	if !isObject(raw) {
+	if !rawjson.IsObject(raw) {
 		return raw
 	}
 	o := rawjson.Parse(raw, "")
@@ -110,7 +110,7 @@ func (h *toHTTP) task(raw json.RawMessage, path string) json.RawMessage {
 }
 
 func (h *toHTTP) status(raw json.RawMessage, path string) json.RawMessage {
-	if !isObject(raw) {
+	if !rawjson.IsObject(raw) {
 		return raw
 	}
 	return members(rawjson.NewBuilder(), rawjson.Parse(raw, ""), func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {

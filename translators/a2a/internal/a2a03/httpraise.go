@@ -30,7 +30,7 @@ func RaiseResultHTTP(body json.RawMessage, path string) (json.RawMessage, []cano
 	f := &fromHTTP{&raiser{}}
 	o := f.open(body, path, responseHTTP, nil)
 	out := members(rawjson.NewBuilder(), o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
-		if !isObject(value) {
+		if !rawjson.IsObject(value) {
 			return name, value
 		}
 		switch name {
@@ -238,7 +238,7 @@ func (f *fromHTTP) data(part *rawjson.Object) json.RawMessage {
 	case !said(value):
 		o.Fail(kindData, "required")
 		f.check(o)
-	case !isObject(value) && (metadata == nil || isNull(metadata) || isObject(metadata)):
+	case !rawjson.IsObject(value) && (metadata == nil || isNull(metadata) || rawjson.IsObject(metadata)):
 		f.formed()
 		m := orEmpty(part.Take("metadata"))
 		m.Take(keyCompat)

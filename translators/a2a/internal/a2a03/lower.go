@@ -39,9 +39,9 @@ func LowerResult(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
 	var out json.RawMessage
 	for _, m := range rawjson.Parse(result, "").Members() {
 		switch {
-		case m.Name == "task" && isObject(m.Value):
+		case m.Name == "task" && rawjson.IsObject(m.Value):
 			out = l.task(m.Value, bodyTask)
-		case m.Name == "message" && isObject(m.Value):
+		case m.Name == "message" && rawjson.IsObject(m.Value):
 			out = l.message(m.Value, "/body/turn")
 		case isNull(m.Value):
 			l.drop(canonical.LossEmpty, "/body/extensions/a2a-v1/"+m.Name)
@@ -72,7 +72,7 @@ func (l *lowerer) carry(metadata json.RawMessage, members []rawjson.Member, code
 
 // filled declares metadata that was there and said nothing, and now says something.
 func (l *lowerer) filled(metadata json.RawMessage, path string) {
-	if isNull(metadata) || (isObject(metadata) && orEmpty(metadata).Rest() == nil) {
+	if isNull(metadata) || (rawjson.IsObject(metadata) && orEmpty(metadata).Rest() == nil) {
 		l.drop(canonical.LossEmpty, path+"/extensions/a2a-v1/metadata")
 	}
 }
@@ -120,7 +120,7 @@ func (l *lowerer) enum(raw json.RawMessage, table []name, other string, code can
 }
 
 func (l *lowerer) message(raw json.RawMessage, path string) json.RawMessage {
-	if !isObject(raw) {
+	if !rawjson.IsObject(raw) {
 		return raw
 	}
 	o := rawjson.Parse(raw, "")
@@ -164,7 +164,7 @@ func (l *lowerer) task(raw json.RawMessage, path string) json.RawMessage {
 }
 
 func (l *lowerer) status(raw json.RawMessage, path string) json.RawMessage {
-	if !isObject(raw) {
+	if !rawjson.IsObject(raw) {
 		return raw
 	}
 	o := rawjson.Parse(raw, "")
@@ -183,7 +183,7 @@ func (l *lowerer) artifact(raw json.RawMessage, path string) json.RawMessage {
 }
 
 func (l *lowerer) configuration(raw json.RawMessage) json.RawMessage {
-	if !isObject(raw) {
+	if !rawjson.IsObject(raw) {
 		return raw
 	}
 	o := rawjson.Parse(raw, "")
@@ -232,11 +232,11 @@ func (l *lowerer) extras(o *rawjson.Object, metadata json.RawMessage, path strin
 
 // data writes an object, or wraps what is none and marks it.
 func (l *lowerer) data(b *rawjson.Builder, value, metadata json.RawMessage, path string) json.RawMessage {
-	if _, ambiguous := unwrapped(orEmptyRaw(value), metadata); isObject(value) && ambiguous {
+	if _, ambiguous := unwrapped(rawjson.ObjectOr(value), metadata); rawjson.IsObject(value) && ambiguous {
 		metadata = unmarked(metadata)
 		l.drop(canonical.LossMetadata, path+"/extensions")
 	}
-	if isObject(value) {
+	if rawjson.IsObject(value) {
 		b.Raw("data", value)
 		return metadata
 	}
@@ -250,19 +250,12 @@ func (l *lowerer) data(b *rawjson.Builder, value, metadata json.RawMessage, path
 	return m.Rest()
 }
 
-func orEmptyRaw(raw json.RawMessage) json.RawMessage {
-	if isObject(raw) {
-		return raw
-	}
-	return json.RawMessage("{}")
-}
-
 func (l *lowerer) file(b *rawjson.Builder, o *rawjson.Object, path string) {
 	file := rawjson.NewBuilder()
 	for _, pair := range filePairs {
 		file.Raw(pair.file, o.Take(pair.member))
 	}
-	if left := o.Peek("file"); isObject(left) {
+	if left := o.Peek("file"); rawjson.IsObject(left) {
 		l.rest(file, rawjson.Parse(o.Take("file"), ""), fileOld, path)
 	}
 	b.Raw("file", file.Bytes())

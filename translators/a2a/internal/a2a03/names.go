@@ -96,8 +96,6 @@ func like(text string, names []string) (string, bool) {
 	return "", false
 }
 
-func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
-
 func isNull(raw json.RawMessage) bool { return string(raw) == "null" }
 
 func isText(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '"' }

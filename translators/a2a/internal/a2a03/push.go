@@ -29,7 +29,7 @@ func RaisePush(params json.RawMessage, path string) (json.RawMessage, []canonica
 func (r *raiser) push(raw json.RawMessage, path string) json.RawMessage {
 	o := r.open(raw, path, pushOld, paramsNew)
 	inner := o.Take(pushConfig)
-	if !isObject(inner) {
+	if !rawjson.IsObject(inner) {
 		o.Fail(pushConfig, "required")
 		r.check(o)
 		return nil
@@ -40,12 +40,12 @@ func (r *raiser) push(raw json.RawMessage, path string) json.RawMessage {
 
 // config raises settings by themselves.
 func (r *raiser) config(raw json.RawMessage, path string) json.RawMessage {
-	if !isObject(raw) {
+	if !rawjson.IsObject(raw) {
 		return raw
 	}
 	o := r.open(raw, path, nil, settingNew)
 	return members(rawjson.NewBuilder(), o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
-		if name == "authentication" && isObject(value) {
+		if name == "authentication" && rawjson.IsObject(value) {
 			value = r.authentication(value, place)
 		}
 		return name, value
@@ -85,7 +85,7 @@ func (l *lowerer) push(raw json.RawMessage) json.RawMessage {
 	}
 	task, outer := o.Take("taskId"), o.Take(keyOuter)
 	b := rawjson.NewBuilder().Raw("taskId", task).Raw(pushConfig, l.config(object(o)))
-	if isObject(outer) {
+	if rawjson.IsObject(outer) {
 		l.rest(b, rawjson.Parse(outer, ""), pushOld, "/body")
 	}
 	return b.Bytes()
@@ -93,7 +93,7 @@ func (l *lowerer) push(raw json.RawMessage) json.RawMessage {
 
 func (l *lowerer) config(raw json.RawMessage) json.RawMessage {
 	return members(rawjson.NewBuilder(), rawjson.Parse(raw, ""), func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
-		if name == "authentication" && isObject(value) {
+		if name == "authentication" && rawjson.IsObject(value) {
 			value = l.authentication(value)
 		}
 		return name, value
@@ -108,9 +108,9 @@ func (l *lowerer) authentication(raw json.RawMessage) json.RawMessage {
 	case len(elements) > 0 && scheme != nil && rawjson.Equal(elements[0], scheme):
 	case scheme == nil && schemes != nil && len(elements) == 0:
 	case scheme != nil:
-		schemes = array([]json.RawMessage{scheme})
+		schemes = rawjson.ArrayOf([]json.RawMessage{scheme})
 	default:
-		schemes = array(nil)
+		schemes = rawjson.ArrayOf(nil)
 	}
 	return rawjson.NewBuilder().Raw("schemes", schemes).Merge(object(o)).Bytes()
 }
@@ -155,7 +155,7 @@ func (l *lowerer) pushQuery(params json.RawMessage, rest func(*rawjson.Object) j
 func RaisePushResult(result json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
 	r := &raiser{}
 	if elements, ok := rawjson.Elements(result); ok {
-		out := rawjson.NewBuilder().Raw("configs", mapped(array(elements), path, r.push)).Bytes()
+		out := rawjson.NewBuilder().Raw("configs", mapped(rawjson.ArrayOf(elements), path, r.push)).Bytes()
 		return out, r.losses, r.err
 	}
 	if isNull(result) {

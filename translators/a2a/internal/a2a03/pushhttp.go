@@ -34,7 +34,7 @@ func RaisePushHTTP(params json.RawMessage, path string) (json.RawMessage, []cano
 // setting raises settings with their name. What the name says is said by the
 // settings' own members; where it says otherwise, the name goes.
 func (f *fromHTTP) setting(raw json.RawMessage, path string) json.RawMessage {
-	if !isObject(raw) {
+	if !rawjson.IsObject(raw) {
 		f.fail(path, "required")
 		return nil
 	}
@@ -42,7 +42,7 @@ func (f *fromHTTP) setting(raw json.RawMessage, path string) json.RawMessage {
 	name, _ := rawjson.Unquote(o.Take("name"))
 	task, id, named := strings.Cut(strings.TrimPrefix(name, nameTasks), nameConfigs)
 	inner := o.Take(pushConfig)
-	if !isObject(inner) {
+	if !rawjson.IsObject(inner) {
 		f.fail(o.Path(pushConfig), "required")
 		return nil
 	}

@@ -111,11 +111,7 @@ func mapped(raw json.RawMessage, path string, each func(json.RawMessage, string)
 	for i, element := range elements {
 		out[i] = each(element, path+"/"+strconv.Itoa(i))
 	}
-	return array(out)
-}
-
-func array(values []json.RawMessage) json.RawMessage {
-	return rawjson.Parse(rawjson.NewBuilder().Array("v", values).Bytes(), "").Take("v")
+	return rawjson.ArrayOf(out)
 }
 
 // enum gives a value its name in 1.0. 0.3 will have no others.
@@ -304,7 +300,7 @@ func (r *raiser) partKind(o *rawjson.Object) string {
 // data takes an object, or the value that was wrapped in one.
 func (r *raiser) data(b *rawjson.Builder, o *rawjson.Object, metadata json.RawMessage) json.RawMessage {
 	value := o.Take("data")
-	if !isObject(value) {
+	if !rawjson.IsObject(value) {
 		o.Fail("data", "not an object")
 		return metadata
 	}
@@ -321,7 +317,7 @@ func unwrapped(value, metadata json.RawMessage) (json.RawMessage, bool) {
 		return nil, false
 	}
 	members := rawjson.Parse(value, "").Members()
-	if len(members) != 1 || members[0].Name != keyValue || isObject(members[0].Value) {
+	if len(members) != 1 || members[0].Name != keyValue || rawjson.IsObject(members[0].Value) {
 		return nil, false
 	}
 	return members[0].Value, true

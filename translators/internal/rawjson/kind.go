@@ -1,0 +1,55 @@
+package rawjson
+
+import "encoding/json"
+
+// IsObject reports whether a JSON value is an object.
+func IsObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
+
+// IsNumber reports whether a JSON value is a number.
+func IsNumber(raw json.RawMessage) bool {
+	return len(raw) > 0 && (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9')
+}
+
+// ObjectOr is an object, or an empty one instead of anything else.
+func ObjectOr(raw json.RawMessage) json.RawMessage {
+	if IsObject(raw) {
+		return raw
+	}
+	return json.RawMessage("{}")
+}
+
+// ArrayOf is a JSON array of these values.
+func ArrayOf(values []json.RawMessage) json.RawMessage {
+	b := NewBuilder().Array("", values).Bytes()
+	return b[len(`{"":`) : len(b)-1]
+}
+
+// ArrayOfStrings is a JSON array of these texts; nil: there are no texts.
+func ArrayOfStrings(values []string) json.RawMessage {
+	if len(values) == 0 {
+		return nil
+	}
+	b := NewBuilder().Strings("", values, true).Bytes()
+	return b[len(`{"":`) : len(b)-1]
+}
+
+// Without is an object without some of its members; nil: it is no object, or has no others.
+func Without(raw json.RawMessage, names ...string) json.RawMessage {
+	if !IsObject(raw) {
+		return nil
+	}
+	o := Parse(raw, "")
+	for _, name := range names {
+		o.Take(name)
+	}
+	return o.Rest()
+}
+
+// TakeText takes a string that says something.
+func (o *Object) TakeText(name string) string {
+	if len(o.Peek(name)) < len(`"x"`) {
+		return ""
+	}
+	text, _ := o.String(name)
+	return text
+}
