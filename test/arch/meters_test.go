@@ -42,7 +42,7 @@ func meters() []meter {
 		{"arrows that run back up in gateway/", 77, 0, arrowsBack},
 		{"files that write one field, worst", 6, 0, mostWriters},
 		{"fields that more than 2 files write", 18, 0, fieldsOfManyWriters},
-		{"forbidden words, production", 640, 0, wordsInProduction},
+		{"forbidden words, production", 639, 0, wordsInProduction},
 		{"forbidden words, tests", 1079, 0, wordsInTests},
 		{"production lines", 97300, 100, productionLines},
 		{"places that sign in gateway/", 5, 0, placesThatSign},
