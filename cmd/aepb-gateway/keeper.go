@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"strings"
 	"time"
 
@@ -45,6 +48,9 @@ func (p pins) Pinned(ctx context.Context, key string) (directory.Pin, bool, erro
 	if err != nil || !ok {
 		return directory.Pin{}, false, err
 	}
+	if entry.Value, err = unpackPin(entry.Value); err != nil {
+		return directory.Pin{}, false, err
+	}
 	var pin directory.Pin
 	if err := json.Unmarshal(entry.Value, &pin); err != nil {
 		return directory.Pin{}, false, err
@@ -69,7 +75,7 @@ func restore(pin *directory.Pin) {
 }
 
 func (p pins) KeepPin(ctx context.Context, key string, pin directory.Pin) error {
-	value, err := json.Marshal(pin)
+	value, err := packPin(json.Marshal(pin))
 	if err != nil {
 		return err
 	}
@@ -82,6 +88,34 @@ func (p pins) KeepPin(ctx context.Context, key string, pin directory.Pin) error 
 		err = errPinRace
 	}
 	return err
+}
+
+// A pin of thousands of tools is larger than an entry may be: it is packed by gzip.
+const (
+	packedFrom = 256 << 10
+	mostOfPin  = 64 << 20 // unpacked, in bytes: what waits is as large once more
+)
+
+func packPin(pin []byte, err error) ([]byte, error) {
+	if err != nil || len(pin) < packedFrom {
+		return pin, err
+	}
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	_, err = w.Write(pin)
+	err = errors.Join(err, w.Close())
+	return out.Bytes(), err
+}
+
+func unpackPin(value []byte) ([]byte, error) {
+	if bytes.HasPrefix(value, []byte("{")) {
+		return value, nil
+	}
+	r, err := gzip.NewReader(bytes.NewReader(value))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(r, mostOfPin))
 }
 
 // kindSession is the kind of the entries that hold sessions of a protocol's own.

@@ -166,11 +166,11 @@ func (p Pin) Changes() []Change {
 			"name", was.Name, is.Name, "title", was.Title, is.Title, "version", was.Version, is.Version,
 			"description", was.Description, is.Description, "instructions", was.Instructions, is.Instructions)})
 	}
+	then, there := byID(was.Capabilities), byID(is.Capabilities)
 	for _, old := range was.Capabilities {
-		i := slices.IndexFunc(is.Capabilities, func(c canonical.Capability) bool { return c.ID == old.ID })
-		if i < 0 {
+		if c := there[old.ID]; c == nil {
 			out = append(out, Change{Capability: old.ID, Kind: "removed", Was: short(old.Description)})
-		} else if c := is.Capabilities[i]; hashOfCapability(old) != hashOfCapability(c) {
+		} else if hashOfCapability(old) != hashOfCapability(*c) {
 			out = append(out, Change{Capability: old.ID, Kind: "changed", Was: short(old.Description), Is: short(c.Description), Members: differing(
 				"title", old.Title, c.Title, "description", old.Description, c.Description,
 				"tags", strings.Join(old.Tags, " "), strings.Join(c.Tags, " "),
@@ -178,9 +178,18 @@ func (p Pin) Changes() []Change {
 		}
 	}
 	for _, c := range is.Capabilities {
-		if !slices.ContainsFunc(was.Capabilities, func(old canonical.Capability) bool { return c.ID == old.ID }) {
+		if then[c.ID] == nil {
 			out = append(out, Change{Capability: c.ID, Kind: "added", Is: short(c.Description)})
 		}
+	}
+	return out
+}
+
+// byID finds capabilities: there may be thousands.
+func byID(list []canonical.Capability) map[string]*canonical.Capability {
+	out := make(map[string]*canonical.Capability, len(list))
+	for i := range list {
+		out[list[i].ID] = &list[i]
 	}
 	return out
 }

@@ -204,7 +204,7 @@ func (e *encoder) card(c *canonical.Description) (json.RawMessage, error) {
 		return nil, err
 	}
 	e.declareCard(c)
-	left := rawjson.Parse(orEmpty(c.Extensions[Binding]), "")
+	left := rawjson.Parse(rawjson.OrEmpty(c.Extensions[Binding]), "")
 	signatures := left.Take("signatures")
 	if signatures == nil {
 		return card, nil
@@ -222,7 +222,7 @@ func (e *encoder) unsigned(c *canonical.Description) (json.RawMessage, error) {
 	if len(c.Capabilities) == 0 || len(c.Interfaces) == 0 || c.Name == "" {
 		return nil, &canonical.Error{Code: canonical.CodeCardUnavailable, Message: "a card needs a name, a place to reach the agent, and a skill"}
 	}
-	left := rawjson.Parse(orEmpty(c.Extensions[Binding]), "")
+	left := rawjson.Parse(rawjson.OrEmpty(c.Extensions[Binding]), "")
 	left.Take(keySigned)
 	w := newWriter(left.Rest(), cardMembers)
 	w.text("name", c.Name)
@@ -255,13 +255,6 @@ func (e *encoder) unsigned(c *canonical.Description) (json.RawMessage, error) {
 	}
 	w.text("iconUrl", c.IconURL)
 	return w.bytes(), nil
-}
-
-func orEmpty(raw json.RawMessage) json.RawMessage {
-	if raw == nil {
-		return json.RawMessage("{}")
-	}
-	return raw
 }
 
 // required writes a text that a card must have; the form "" of a card that had
@@ -422,7 +415,7 @@ func Served(d *canonical.Description, url string, union bool) *canonical.Descrip
 		c := &out.Capabilities[i]
 		if own := c.Extensions[Binding]; own != nil {
 			left := without(rawjson.Parse(own, ""), "securityRequirements")
-			c.Extensions = replaced(c.Extensions, without(rawjson.Parse(orEmpty(left), ""), "security"))
+			c.Extensions = replaced(c.Extensions, without(rawjson.Parse(rawjson.OrEmpty(left), ""), "security"))
 		}
 	}
 	return &out
@@ -439,7 +432,7 @@ func servedExtensions(d *canonical.Description, union json.RawMessage) canonical
 	if d.Extended { // in the words of 1.0 too, beside a union
 		kept.Bool(flagExtended, true)
 	}
-	if capabilities := rawjson.Parse(orEmpty(d.Extensions[Binding]), "").Take("capabilities"); rawjson.IsObject(capabilities) {
+	if capabilities := rawjson.Parse(rawjson.OrEmpty(d.Extensions[Binding]), "").Take("capabilities"); rawjson.IsObject(capabilities) {
 		kept.Raw("extensions", rawjson.Parse(capabilities, "").Take("extensions"))
 	}
 	b.Raw("capabilities", kept.Object())

@@ -124,8 +124,8 @@ func (e *encoder) event(event *canonical.Event) (json.RawMessage, error) {
 	left := event.Extensions[Binding]
 	around := left
 	if event.Task == nil && event.Turn == nil {
-		around = rawjson.Parse(orEmpty(left), "").Take(keyAround)
-		left = without(rawjson.Parse(orEmpty(left), ""), keyAround)
+		around = rawjson.Parse(rawjson.OrEmpty(left), "").Take(keyAround)
+		left = without(rawjson.Parse(rawjson.OrEmpty(left), ""), keyAround)
 	}
 	w := newWriter(objectOrNil(around), eventMembers)
 	conv := e.m.Conversation

@@ -190,7 +190,7 @@ func flagged(left json.RawMessage, c *canonical.Description) json.RawMessage {
 			b.Bool(f.name, *f.at)
 		}
 	}
-	return b.Merge(orEmpty(o.Rest())).Bytes()
+	return b.Merge(rawjson.OrEmpty(o.Rest())).Bytes()
 }
 
 // cardCapabilities lays our entry over the capabilities that the card had.

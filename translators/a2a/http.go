@@ -196,7 +196,7 @@ func isList(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '[' }
 // sayHTTP writes an error and names its status; wrapped: its code and data are carried.
 func sayHTTP(failure jsonrpc.Error) (body []byte, status int, wrapped bool) {
 	row := rowOfHTTP(&failure)
-	rest := rawjson.Parse(orEmpty(failure.Rest), "")
+	rest := rawjson.Parse(rawjson.OrEmpty(failure.Rest), "")
 	b, kept := rawjson.NewBuilder(), rawjson.Parse(rawjson.ObjectOr(rest.Take(keyHTTP)), "")
 	if !kept.Has("code") && !kept.Has("status") {
 		b.Raw("code", json.RawMessage(strconv.Itoa(row.status))).String("status", row.name)
@@ -250,7 +250,7 @@ func (e *encoder) sayRequest(o *operation, params json.RawMessage) (translators.
 		return place(o, e.target.Version, params)
 	case FormGRPC:
 		e.unpaired(id)
-		return translators.Wire{Path: ServiceGRPC + o.name, Body: orEmpty(params)}, nil
+		return translators.Wire{Path: ServiceGRPC + o.name, Body: rawjson.OrEmpty(params)}, nil
 	}
 	method := o.nameIn(e.target.Version)
 	if method == "" {

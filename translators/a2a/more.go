@@ -213,7 +213,7 @@ func (e *encoder) native(n *canonical.Native) (translators.Wire, error) {
 		}
 		params := n.Params
 		if tenant := e.m.Conversation.Tenant; tenant != "" { // that the agent's own card wants named
-			params = rawjson.NewBuilder().Merge(without(rawjson.Parse(orEmpty(params), ""), "tenant")).String("tenant", tenant).Bytes()
+			params = rawjson.NewBuilder().Merge(without(rawjson.Parse(rawjson.OrEmpty(params), ""), "tenant")).String("tenant", tenant).Bytes()
 		}
 		return e.sayRequest(o, params)
 	}

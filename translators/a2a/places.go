@@ -142,7 +142,7 @@ func placed(w translators.Wire) (jsonrpc.Message, error) {
 	for _, r := range routes {
 		tenant, id, config, ok := r.match(path, version)
 		if ok && (r.verb == w.Verb || r.other == w.Verb) {
-			if err := objectError(orEmpty(w.Body)); len(w.Body) > 0 && err != nil {
+			if err := objectError(rawjson.OrEmpty(w.Body)); len(w.Body) > 0 && err != nil {
 				return jsonrpc.Message{}, err
 			}
 			m, err := r.read(w, version, query, [3]string{tenant, id, config})
@@ -270,7 +270,7 @@ func place(o *operation, version string, params json.RawMessage) (translators.Wi
 			r = other
 		}
 	}
-	said := rawjson.Parse(orEmpty(params), "")
+	said := rawjson.Parse(rawjson.OrEmpty(params), "")
 	path := r.path
 	if version == Version03 {
 		if r.method == methodCard {
@@ -297,7 +297,7 @@ func place(o *operation, version string, params json.RawMessage) (translators.Wi
 	}
 	wire := translators.Wire{Verb: r.verb, Path: path}
 	if r.body {
-		wire.Body = orEmpty(said.Rest())
+		wire.Body = rawjson.OrEmpty(said.Rest())
 		return wire, nil
 	}
 	if query := queryOf(said); query != "" {

@@ -2,7 +2,6 @@ package ainp
 
 import (
 	"encoding/json"
-	"strings"
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -32,7 +31,7 @@ func rollback(m *canonical.Message, p *rawjson.Object) error {
 		return badParams()
 	}
 	said, _ := semantics.String(tokenMember)
-	if !token(said) || semantics.Err() != nil {
+	if !canonical.IsToken(said) || semantics.Err() != nil {
 		return badParams()
 	}
 	if left := semantics.Rest(); left != nil {
@@ -42,11 +41,6 @@ func rollback(m *canonical.Message, p *rawjson.Object) error {
 	return p.Err()
 }
 
-// token: it looks like a compact JWS. Whether it is one shows later.
-func token(text string) bool {
-	return strings.Count(text, ".") == 2 && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
-}
-
 // tokenIn finds the token that is all of a value.
 func tokenIn(value json.RawMessage) (string, bool) {
 	if len(value) == 0 || value[0] != '{' {
@@ -54,7 +48,7 @@ func tokenIn(value json.RawMessage) (string, bool) {
 	}
 	o := rawjson.Parse(value, "")
 	said, ok := o.String(tokenMember)
-	return said, ok && o.Err() == nil && len(o.Members()) == 0 && token(said)
+	return said, ok && o.Err() == nil && len(o.Members()) == 0 && canonical.IsToken(said)
 }
 
 // decided reads a RESULT that tells what a human decided about an approval.
@@ -85,7 +79,7 @@ func (l letter) undone(m *canonical.Message, p *rawjson.Object) error {
 
 // signal writes a token: a rollback request, what became of it, or a decision.
 func (e *encoder) signal(body *canonical.Signal) (letter, error) {
-	if !token(body.Token) {
+	if !canonical.IsToken(body.Token) {
 		return letter{}, refuse(canonical.CodeBadParams, "a signal is an execution context token")
 	}
 	own, said := body.Extensions[Binding], rawjson.NewBuilder().String(tokenMember, body.Token)

@@ -211,3 +211,14 @@ type Capability struct {
 	OutputModes        []string
 	Extensions         Extensions
 }
+
+// Size is about how many bytes a capability takes in a list, without its extensions.
+func (c *Capability) Size() int {
+	size := 128 + len(c.ID) + len(c.Title) + len(c.Description) + len(c.InputSchema) + len(c.OutputSchema) + len(c.Annotations)
+	for _, list := range [][]string{c.Tags, c.Examples, c.InputModes, c.OutputModes} {
+		for _, text := range list {
+			size += len(text)
+		}
+	}
+	return size
+}

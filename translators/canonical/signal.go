@@ -1,5 +1,7 @@
 package canonical
 
+import "strings"
+
 // The signals about a workflow that every binding can carry (AEPB, Checkpoint
 // and Rollback Signal Carriage; HITL Callback Registration).
 const (
@@ -22,3 +24,8 @@ type Signal struct {
 }
 
 func (*Signal) body() {}
+
+// IsToken reports whether a text looks like a compact JWS. Whether it is one shows later.
+func IsToken(text string) bool {
+	return strings.Count(text, ".") == 2 && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
+}

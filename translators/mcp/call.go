@@ -52,7 +52,7 @@ func decodeRetry(m *canonical.Message, r *reader, body *canonical.Invoke) error 
 	}
 	raw := r.RawObject("inputResponses")
 	var err error
-	if body.Answers, err = decodeAnswers(orEmpty(raw), "/params/inputResponses"); err != nil {
+	if body.Answers, err = decodeAnswers(rawjson.OrEmpty(raw), "/params/inputResponses"); err != nil {
 		return err
 	}
 	if raw != nil && body.Answers == nil {

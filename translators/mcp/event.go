@@ -181,7 +181,7 @@ func (e *encoder) ask(a *canonical.Ask) (translators.Wire, error) {
 
 // related says which task a request belongs to (2025-11-25).
 func related(params json.RawMessage, task string) json.RawMessage {
-	o := rawjson.Parse(orEmpty(params), "")
+	o := rawjson.Parse(rawjson.OrEmpty(params), "")
 	meta := rawjson.Parse([]byte("{}"), "")
 	if raw := o.Peek("_meta"); rawjson.IsObject(raw) {
 		meta = rawjson.Parse(o.Take("_meta"), "")

@@ -67,7 +67,7 @@ func (e *encoder) nativeRequest(body *canonical.Native) (name string, params jso
 	if e.native {
 		return name, withToken(params, e.m.Correlation.Progress), nil
 	}
-	w := write(canonical.Extensions{Binding: orEmpty(params)})
+	w := write(canonical.Extensions{Binding: rawjson.OrEmpty(params)})
 	if !e.modern && w.left != nil {
 		w.left.Take(metaLogLevel)
 	}
@@ -78,20 +78,13 @@ func (e *encoder) nativeRequest(body *canonical.Native) (name string, params jso
 	return name, w.bytes(), nil
 }
 
-func orEmpty(raw json.RawMessage) json.RawMessage {
-	if raw == nil {
-		return json.RawMessage("{}")
-	}
-	return raw
-}
-
 // withToken gives parameters the name under which progress is wanted, if they
 // have another one.
 func withToken(params, token json.RawMessage) json.RawMessage {
 	if token == nil {
 		return params
 	}
-	o := rawjson.Parse(orEmpty(params), "")
+	o := rawjson.Parse(rawjson.OrEmpty(params), "")
 	meta := rawjson.Parse([]byte("{}"), "")
 	if raw := o.Peek("_meta"); rawjson.IsObject(raw) {
 		meta = rawjson.Parse(raw, "")
@@ -189,7 +182,7 @@ func (t *Translator) Seeks(n *canonical.Native) (*translators.Seeking, error) {
 	if n.Params != nil && !rawjson.IsObject(n.Params) {
 		return nil, refuse(canonical.CodeBadParams, "params is no object")
 	}
-	o := rawjson.Parse(orEmpty(n.Params), "/params")
+	o := rawjson.Parse(rawjson.OrEmpty(n.Params), "/params")
 	if s.What == translators.SeekOne {
 		s.URI = o.Required("uri")
 	} else {
@@ -286,7 +279,7 @@ func PromptsPage(cursor string) *canonical.Native {
 // Prompts reads the answer: each prompt as a skill. next is the cursor of the
 // next page; empty: this was the last.
 func Prompts(n *canonical.Native) (skills []canonical.Capability, next string, err error) {
-	o := rawjson.Parse(orEmpty(n.Result), "/result")
+	o := rawjson.Parse(rawjson.OrEmpty(n.Result), "/result")
 	list, ok := o.Array("prompts")
 	if !ok {
 		o.Fail("prompts", "required")
@@ -385,7 +378,7 @@ func (e *encoder) method(call *canonical.Call) (method, name string) {
 	case canonical.ProfilePrompt:
 		return methodPromptsGet, strings.TrimPrefix(call.Name, promptPrefix)
 	case canonical.ProfileResource:
-		uri, _ := rawjson.Unquote(rawjson.Parse(orEmpty(call.Args), "").Peek("uri"))
+		uri, _ := rawjson.Unquote(rawjson.Parse(rawjson.OrEmpty(call.Args), "").Peek("uri"))
 		return methodResourcesRead, uri
 	case canonical.ProfileResources:
 		return methodResources, ""
@@ -401,7 +394,7 @@ func (e *encoder) arguments(w *writer, call *canonical.Call) error {
 		w.raw("arguments", call.Args)
 		return nil
 	}
-	args, n := rawjson.Parse(orEmpty(call.Args), ""), 0
+	args, n := rawjson.Parse(rawjson.OrEmpty(call.Args), ""), 0
 	for _, m := range args.Members() {
 		if _, ok := rawjson.Unquote(m.Value); ok {
 			n++

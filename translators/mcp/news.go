@@ -195,7 +195,7 @@ func (t *Translator) Retell(n *canonical.Native, to translators.Hearer) *canonic
 	if !notifies(to.Version, n.Method) || n.Params != nil && !rawjson.IsObject(n.Params) {
 		return nil
 	}
-	params := rawjson.Parse(orEmpty(n.Params), "")
+	params := rawjson.Parse(rawjson.OrEmpty(n.Params), "")
 	meta := rawjson.Parse([]byte("{}"), "")
 	if raw := params.Peek("_meta"); rawjson.IsObject(raw) {
 		meta = rawjson.Parse(params.Take("_meta"), "")

@@ -302,10 +302,10 @@ func decodeNativeRequest(env jsonrpc.Message, version string) (*canonical.Native
 		return n, o.Err()
 	}
 	var err error
-	if n.Answers, err = decodeAnswers(orEmpty(answers), "/params/inputResponses"); err != nil {
+	if n.Answers, err = decodeAnswers(rawjson.OrEmpty(answers), "/params/inputResponses"); err != nil {
 		return nil, err
 	}
-	n.Params = orEmpty(o.Rest())
+	n.Params = rawjson.OrEmpty(o.Rest())
 	return n, o.Err()
 }
 
@@ -323,7 +323,7 @@ func (e *encoder) repeated(body *canonical.Native) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := rawjson.NewBuilder().Merge(rawjson.Parse(orEmpty(body.Params), "").Rest())
+	b := rawjson.NewBuilder().Merge(rawjson.Parse(rawjson.OrEmpty(body.Params), "").Rest())
 	if len(body.Answers) > 0 {
 		b.Raw("inputResponses", answers)
 	}

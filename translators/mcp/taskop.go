@@ -67,7 +67,7 @@ func decodeTaskOp(env jsonrpc.Message, m *canonical.Message, r *reader) error {
 			r.Fail("inputResponses", "required")
 		}
 		var err error
-		if query.Answers, err = decodeAnswers(orEmpty(raw), "/params/inputResponses"); err != nil {
+		if query.Answers, err = decodeAnswers(rawjson.OrEmpty(raw), "/params/inputResponses"); err != nil {
 			return err
 		}
 	}

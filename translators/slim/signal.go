@@ -2,7 +2,6 @@ package slim
 
 import (
 	"net/http"
-	"strings"
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -57,15 +56,10 @@ func (t *Translator) signal(w translators.Wire, by words) (*canonical.Message, e
 	if err := object.Err(); err != nil {
 		return m, err
 	}
-	if !token(said.Token) {
+	if !canonical.IsToken(said.Token) {
 		return m, &canonical.Error{Code: canonical.CodeBadParams, Message: "a rollback names an execution context token"}
 	}
 	return m, nil
-}
-
-// token: it looks like a compact JWS. Whether it is one shows later.
-func token(text string) bool {
-	return strings.Count(text, ".") == 2 && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
 }
 
 // saySignal writes one.
@@ -73,7 +67,7 @@ func (t *Translator) saySignal(m *canonical.Message, said *canonical.Signal, by 
 	switch {
 	case m.Op != canonical.OpRollback:
 		return translators.Wire{}, nil, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "SLIM has no form for this"}
-	case !token(said.Token):
+	case !canonical.IsToken(said.Token):
 		return translators.Wire{}, nil, &canonical.Error{Code: canonical.CodeBadParams, Message: "a signal is an execution context token"}
 	}
 	own := said.Extensions[by.binding]

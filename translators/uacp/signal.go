@@ -21,16 +21,11 @@ func signal(c content, m *canonical.Message, op canonical.Op, approval string) e
 	m.Op = op
 	said := &canonical.Signal{Approval: approval}
 	m.Body = said
-	if c.kind != contentText || !token(c.text) {
+	if c.kind != contentText || !canonical.IsToken(c.text) {
 		return refuse(canonical.CodeBadParams, "the payload is not an execution context token")
 	}
 	said.Token = c.text
 	return nil
-}
-
-// token: it looks like a compact JWS. Whether it is one shows later.
-func token(text string) bool {
-	return strings.Count(text, ".") == 2 && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
 }
 
 // decision reads a TELL of what a human decided: nobody answers it.
@@ -52,7 +47,7 @@ func signalled(c content, m *canonical.Message, re canonical.Op) error {
 
 // saySignal writes a token as the payload, and names the topic of a request.
 func (e *encoder) saySignal(b *built, body *canonical.Signal) (string, error) {
-	if !token(body.Token) {
+	if !canonical.IsToken(body.Token) {
 		return "", refuse(canonical.CodeBadParams, "a signal is an execution context token")
 	}
 	b.c = content{kind: contentText, text: body.Token}

@@ -1,9 +1,11 @@
 package a2a
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -74,9 +76,28 @@ type faces struct {
 
 func (d DoorDeps) faces(url string) faces { return faces{url, d.GRPC} }
 
+// maxSkills bounds the skills of a card, in bytes: clients over gRPC refuse more than 4 MiB.
+const maxSkills = 2 << 20
+
+// fit leaves out the last skills of a card where there are more than a card holds, and
+// says so in its description. They can be called all the same.
+func fit(d *canonical.Description) {
+	size, all := 0, len(d.Capabilities)
+	for i := range d.Capabilities {
+		c := d.Capabilities[i]
+		c.InputSchema, c.OutputSchema = nil, nil // no card has them
+		if size += c.Size() + len(c.Extensions[form.Binding]); size > maxSkills {
+			d.Capabilities = d.Capabilities[:i]
+			d.Description = strings.TrimSpace(fmt.Sprintf("%s\n\nThis card shows the first %d of %d skills. The others can be called by their ids.", cmp.Or(d.Description, d.Instructions), i, all))
+			return
+		}
+	}
+}
+
 // card writes an agent's card in a version; empty: in both at once.
 func (f faces) card(codec translators.Translator, description *canonical.Description, agent, version string) ([]byte, error) {
 	served := form.Served(description, f.url+doorPath, version == "")
+	fit(served)
 	if served.Name == "" {
 		served.Name = agent // an MCP server need not say who it is
 	}

@@ -3,6 +3,7 @@ package mcp
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"slices"
 
@@ -49,13 +50,8 @@ func (v *visit) describe(ctx context.Context) {
 	v.reply(&said)
 }
 
-// list answers tools/list. Everything fits one page, so no cursor was ever
-// given out.
+// list answers tools/list, in pages where there is much.
 func (v *visit) list(ctx context.Context) {
-	if page, ok := v.message.Body.(*canonical.Page); ok && page.Cursor != "" {
-		v.fail(&canonical.Error{Code: canonical.CodeBadParams, Message: "Invalid cursor"})
-		return
-	}
 	d, err := v.inquire(ctx, false)
 	if err != nil {
 		v.fail(err)
@@ -71,7 +67,61 @@ func (v *visit) list(ctx context.Context) {
 			tools[i].Extensions = mcp.AsTasks(tools[i].Extensions)
 		}
 	}
-	v.reply(&canonical.CapabilityList{Capabilities: tools})
+	var cursor string
+	if page, ok := v.message.Body.(*canonical.Page); ok {
+		cursor = page.Cursor
+	}
+	list, ok := pageOf(tools, cursor)
+	if !ok {
+		v.fail(&canonical.Error{Code: canonical.CodeBadParams, Message: "Invalid cursor: list from the beginning"})
+		return
+	}
+	v.reply(list)
+}
+
+// Bounds of one page of tools. Most clients want no second one: some do not ask for it.
+const (
+	pageTools = 1000
+	pageBytes = 4 << 20
+)
+
+// pageOf is the page after a cursor: the name of the last tool of the page before, which
+// every replica knows. False: there is no such tool, or not any more.
+func pageOf(tools []canonical.Capability, cursor string) (*canonical.CapabilityList, bool) {
+	end, first := pageEnd(tools), 0
+	if cursor == "" && end == len(tools) {
+		return &canonical.CapabilityList{Capabilities: tools}, true
+	}
+	for i, name := range (*mcp.Translator)(nil).CapabilityNames(tools) {
+		tools[i].ID = name // its name among all, which is not always the one among those of a page
+	}
+	if cursor != "" {
+		first = 1 + slices.IndexFunc(tools, func(c canonical.Capability) bool { return cursorOf(c) == cursor })
+		if first == 0 {
+			return nil, false
+		}
+	}
+	tools = tools[first:]
+	list := &canonical.CapabilityList{Capabilities: tools[:pageEnd(tools)]}
+	if n := len(list.Capabilities); n < len(tools) {
+		list.Next = cursorOf(tools[n-1])
+	}
+	return list, true
+}
+
+func cursorOf(tool canonical.Capability) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(tool.ID))
+}
+
+// pageEnd is how many of the tools fit a page: at least one.
+func pageEnd(tools []canonical.Capability) int {
+	size := 0
+	for i := range min(len(tools), pageTools) {
+		if size += tools[i].Size() + len(tools[i].Extensions[mcp.Binding]); size > pageBytes && i > 0 {
+			return i
+		}
+	}
+	return min(len(tools), pageTools)
 }
 
 // own leaves what MCP itself wrote. What another protocol said about an agent,

@@ -16,8 +16,9 @@ import (
 
 // Bounds of a server's list of tools.
 const (
-	maxPages = 50
-	maxTools = 1000
+	maxPages  = 500
+	maxTools  = 10_000
+	maxListed = translators.DefaultBodyLimit // of all lists together, in bytes
 )
 
 // Describe asks a server who it is and what tools it has: in the modern
@@ -290,6 +291,9 @@ func (d *Dialer) request(ctx context.Context, l *line, body canonical.Body, op c
 	}
 	if err != nil {
 		return nil, err
+	}
+	if l.listed += len(reply.Wire.Body); l.listed > maxListed {
+		return nil, l.bad("lists of more than " + strconv.Itoa(maxListed) + " bytes")
 	}
 	m, err := d.decode(l, reply.Wire.Body, op, version)
 	if err != nil {

@@ -148,6 +148,7 @@ type line struct {
 	d        *Dialer
 	ep       transport.Endpoint
 	evidence []string
+	listed   int // bytes of the lists that were read
 }
 
 // goneError: the server does not know the session any more.

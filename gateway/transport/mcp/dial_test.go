@@ -581,7 +581,7 @@ func TestDescribeFails(t *testing.T) {
 			} else {
 				result(w, in, page(slices.Repeat([]string{"a"}, 150), "more"))
 			}
-		}, "more than 1000"},
+		}, "more than 10000"},
 		"modern was demanded": {mcp.Modern, func(w http.ResponseWriter, _ incoming) { failure(w, 400, "", "-32601") }, "refuses describe"},
 		"neither":             {"", func(w http.ResponseWriter, _ incoming) { failure(w, 400, "", "-32601") }, "refuses describe"},
 		"too old": {mcp.Legacy, func(w http.ResponseWriter, in incoming) {

@@ -18,6 +18,14 @@ func ObjectOr(raw json.RawMessage) json.RawMessage {
 	return json.RawMessage("{}")
 }
 
+// OrEmpty is a JSON value, or an empty object if there is none.
+func OrEmpty(raw json.RawMessage) json.RawMessage {
+	if raw == nil {
+		return json.RawMessage("{}")
+	}
+	return raw
+}
+
 // ArrayOf is a JSON array of these values.
 func ArrayOf(values []json.RawMessage) json.RawMessage {
 	b := NewBuilder().Array("", values).Bytes()

@@ -39,6 +39,8 @@ type MCPDeps struct {
 	Stateless bool
 	// Tools names the tools to offer; empty: all of them.
 	Tools []string
+	// Also adds to the server; nil: nothing is added.
+	Also func(*mcp.Server)
 	// Revisions are the ones that the server admits to; empty: all that the SDK has.
 	Revisions []string
 }
@@ -127,6 +129,9 @@ func toolbox(d MCPDeps) *mcp.Server {
 		if len(d.Tools) == 0 || slices.Contains(d.Tools, t.Name) {
 			s.AddTool(&t.Tool, t.call)
 		}
+	}
+	if d.Also != nil {
+		d.Also(s)
 	}
 	return s
 }
