@@ -11,14 +11,34 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state/evidence"
 )
 
-// evidenceBucket is the name of the bucket of a table of evidence. It has the table's keys,
-// and a checksum before each value.
-func evidenceBucket(t evidence.Table) []byte { return fmt.Appendf(nil, "evidence %d", t) }
+// evidenceBucket is the name of the bucket of a table of evidence. It has the table's keys.
+// What is said of a workflow, and of a holder, is beside the list of its records, so that
+// one page changes for both; their keys differ, because no serial is zero. Oldest has the
+// keys of Begun.
+func evidenceBucket(t evidence.Table) []byte {
+	switch t {
+	case evidence.Listed:
+		t = evidence.Workflows
+	case evidence.Shares:
+		t = evidence.Accounts
+	case evidence.Oldest:
+		t = evidence.Begun
+	}
+	return append([]byte("evidence "), 'a'+byte(t))
+}
+
+// sealed are the tables whose values have a checksum before them: what an auditor is shown,
+// and what says who may write to a workflow.
+func sealed(t evidence.Table) bool {
+	return t == evidence.Records || t == evidence.Headers || t == evidence.Workflows
+}
 
 // reader reads evidence in one transaction.
 type reader struct {
 	tx      *bbolt.Tx
-	faults  bool // how the goroutine took faults before
+	cursors [evidence.TableCount]*bbolt.Cursor
+	key     [evidence.KeySize]byte // that is looked for
+	faults  bool                   // how the goroutine took faults before
 	damaged error
 }
 
@@ -61,39 +81,31 @@ func (f *file) End(r evidence.Reader, panicked any, err *error) {
 
 // Get finds a value.
 func (r *reader) Get(t evidence.Table, key evidence.Key) (value []byte, found bool) {
-	bucket := r.tx.Bucket(evidenceBucket(t))
-	if bucket == nil { // the file is new
-		return nil, false
+	if at, value, found := r.Next(t, key); found && at == key {
+		return value, true
 	}
-	k := key.AppendBinary(make([]byte, 0, evidence.KeySize))
-	sealed := bucket.Get(k)
-	if sealed == nil {
-		return nil, false
-	}
-	return r.unseal(k, sealed)
-}
-
-func (r *reader) unseal(key, sealed []byte) (value []byte, ok bool) {
-	value, err := unseal(key, sealed)
-	r.damaged = errors.Join(r.damaged, err)
-	return value, err == nil
+	return nil, false
 }
 
 // Next finds the first key that is not less, and its value.
 func (r *reader) Next(t evidence.Table, from evidence.Key) (key evidence.Key, value []byte, found bool) {
-	bucket := r.tx.Bucket(evidenceBucket(t))
-	if bucket == nil {
-		return key, nil, false
+	if r.cursors[t] == nil {
+		bucket := r.tx.Bucket(evidenceBucket(t))
+		if bucket == nil { // the file is new
+			return key, nil, false
+		}
+		r.cursors[t] = bucket.Cursor()
 	}
-	k, sealed := bucket.Cursor().Seek(from.AppendBinary(make([]byte, 0, evidence.KeySize)))
+	k, value := r.cursors[t].Seek(from.AppendBinary(r.key[:0]))
 	if len(k) != evidence.KeySize {
 		return key, nil, false
 	}
-	if t < evidence.Terms {
-		value, found = r.unseal(k, sealed)
-		return evidence.ReadKey(k), value, found
+	if key = evidence.ReadKey(k); sealed(t) {
+		content, err := unseal(k, value)
+		r.damaged = errors.Join(r.damaged, err)
+		return key, content, err == nil
 	}
-	return evidence.ReadKey(k), nil, true
+	return key, value, true
 }
 
 // evidenceChanges passes changes on to a function.
@@ -106,21 +118,25 @@ func (w *writer) evidence(changes evidenceChanges) error {
 		buckets[t] = w.tx.Bucket(evidenceBucket(evidence.Table(t)))
 	}
 	buckets[evidence.Records].FillPercent, buckets[evidence.Terms].FillPercent = 0.95, 0.95
+	var k [evidence.KeySize]byte
 	return changes(func(t evidence.Table, key evidence.Key, value []byte) error {
+		if t == evidence.Oldest {
+			return nil
+		}
 		w.pause()
-		k := key.AppendBinary(make([]byte, 0, evidence.KeySize))
-		switch {
-		case value == nil:
+		key.AppendBinary(k[:0])
+		if value == nil {
 			if t == evidence.Records {
 				w.deleted++
 			}
-			return buckets[t].Delete(k)
-		case t < evidence.Terms:
-			value = seal(k, value)
+			return buckets[t].Delete(k[:])
 		}
 		if t == evidence.Records {
 			w.written++
 		}
-		return buckets[t].Put(k, value)
+		if sealed(t) {
+			value = seal(k[:], value)
+		}
+		return buckets[t].Put(k[:], value)
 	})
 }

@@ -19,9 +19,8 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state/evidence"
 )
 
-// pageSize of new files. A record with its certificates has some 2 KiB: of
-// pages of 4 KiB half would stay empty, and half of all writing would be for nothing.
-const pageSize = 16 << 10
+// pageSize of new files: each change of an index writes a page of it anew.
+const pageSize = 4 << 10
 
 // lockWait is how long Open waits for another process to let go of the file.
 const lockWait = 2 * time.Second
