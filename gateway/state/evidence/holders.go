@@ -93,16 +93,16 @@ func (v *view) rank(order uint64, holder Key, before uint64, was bool, after uin
 		return
 	}
 	if was {
-		v.remove(Largest, place(before))
+		v.setBits(Largest, place(before), 0)
 	}
 	if is {
-		v.mark(Largest, place(after))
+		v.setBits(Largest, place(after), 1)
 	}
 }
 
 // heaviest is the holder of most, from a place in the order on.
 func heaviest(v *view, from uint64) (holder Key, found bool) {
-	place, found := v.next(Largest, Key{A: from})
+	place, _, found := v.next(Largest, Key{A: from})
 	return Key{A: place.B, B: place.N}, found && place.A&ofRecords == from
 }
 
@@ -143,10 +143,10 @@ func (s *Store) evict(v *view, holder Key, now int64) error {
 	if a.others == 0 || a.own > 0 && a.others <= (a.others+a.own)/partOfOthers {
 		from = 1
 	}
-	serial, _ := v.behind(Shares, holder, from)
-	r, err := s.headers.readIndexed(v, serial&^ofOthers)
+	serial, _ := v.listed(Shares, holder, from)
+	r, err := s.headers.readIndexed(v, serial)
 	if err != nil {
-		v.remove(Shares, holder.under(serial)) // one damaged record is in the way once
+		v.unlist(Shares, holder, serial|from&ofOthers) // one damaged record is in the way once
 		return err
 	}
 	s.evictions++

@@ -196,17 +196,21 @@ const (
 func (s *Store) add(v *view, r *stored, value []byte) {
 	v.set(Records, Key{A: r.serial}, value)
 	s.list(v, r)
-	v.mark(Terms, r.term())
+	v.list(Terms, r.term(), r.serial)
 	s.nextEnd = min(s.nextEnd, encoding.Nanos(r.Until))
-	v.mark(Shares, r.holder.under(r.place()))
+	v.list(Shares, r.holder, r.place())
 	s.totals.records++
 	s.charge(v, r.holder, r.account())
 	if r.Workflow != "" {
-		v.mark(Listed, r.wid.under(r.serial))
+		v.list(Listed, r.wid, r.serial)
 	}
 }
 
-func (r *stored) term() Key { return Key{A: uint64(encoding.Nanos(r.Until)), N: r.serial} } //nolint:gosec // not negative
+// term is the second in which a record ends, as the nanoseconds of its end.
+func (r *stored) term() Key {
+	const second = uint64(time.Second)
+	return Key{A: (uint64(encoding.Nanos(r.Until)) + second - 1) / second * second} //nolint:gosec // not negative
+}
 
 // place is the number of a record among those of its holder.
 func (r *stored) place() uint64 {
@@ -267,14 +271,14 @@ func (s *Store) unlist(v *view, r *stored) {
 func (s *Store) drop(v *view, r *stored, now int64) {
 	r.digests()
 	v.remove(Records, Key{A: r.serial})
-	v.remove(Terms, r.term())
-	v.remove(Shares, r.holder.under(r.place()))
+	v.unlist(Terms, r.term(), r.serial)
+	v.unlist(Shares, r.holder, r.place())
 	s.unlist(v, r)
 	s.headers.leave(v, r.header)
 	s.totals.records--
 	s.charge(v, r.holder, r.account().negative())
 	if r.Workflow != "" {
-		v.remove(Listed, r.wid.under(r.serial))
+		v.unlist(Listed, r.wid, r.serial)
 		s.exit(v, r.wid, now)
 	}
 }
@@ -294,19 +298,20 @@ func (s *Store) dropEnded(v *view, now int64) (ended bool, err error) {
 	if s.nextEnd >= now {
 		return false, nil
 	}
-	record, hasRecord := v.next(Terms, Key{})
-	begun, hasBegun := v.next(Ends, Key{})
+	record, bits, hasRecord := v.next(Terms, Key{})
+	begun, _, hasBegun := v.next(Ends, Key{})
 	switch {
 	case hasRecord && int64(record.A) < now: //nolint:gosec // as it was written
-		r, err := s.headers.readIndexed(v, record.N)
+		serial := serialIn(record.N, bits)
+		r, err := s.headers.readIndexed(v, serial)
 		if err != nil {
-			v.remove(Terms, record) // one damaged record is in the way once
+			v.unlist(Terms, record, serial) // one damaged record is in the way once
 			return false, err
 		}
 		s.drop(v, r, now)
 		return true, nil
 	case hasBegun && int64(begun.A) < now: //nolint:gosec // as it was written
-		v.remove(Ends, begun)
+		v.setBits(Ends, begun, 0)
 		s.forget(v, Key{A: begun.B, B: begun.N})
 		return true, nil
 	}
@@ -390,7 +395,7 @@ func (s *Store) Workflow(_ context.Context, wid, after string, limit int) (recor
 	}
 	defer s.end(&v, &err)
 	for last := ""; ; {
-		n, found := v.behind(Listed, key, serial+1)
+		n, found := v.listed(Listed, key, serial+1)
 		if !found {
 			return records, "", nil
 		}
@@ -462,7 +467,11 @@ func (s *Store) Take() func(each func(t Table, key Key, value []byte) error) err
 			s.written = s.changes
 		} else {
 			_ = s.changes.each(func(t Table, key Key, value []byte) error {
-				s.written.set(t, key, value)
+				if t < Terms {
+					s.written.set(t, key, value)
+				} else {
+					s.written.setBits(t, key, number(value, 0))
+				}
 				return nil
 			})
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"maps"
+	bits64 "math/bits"
 	"slices"
 
 	"github.com/tidwall/btree"
@@ -16,7 +17,8 @@ import (
 type Table uint8
 
 // The tables. A key begins with the digest of what is said, or with a time or an amount.
-// Those from Terms on are read in the order of their keys, and have no values.
+// Those from Terms on are read in the order of their keys. Records are listed in groups of
+// 64 serials, which come together and as a rule go together: the value is a bit for each.
 const (
 	Records   Table = iota // by serial: a record
 	IDs                    // by id, by id and issuer, by id and workflow: places of records
@@ -26,10 +28,10 @@ const (
 	Headers                // by number: a JOSE header, and behind it how many records have it
 	Begun                  // by holder and number: a workflow of which only the beginning is left
 	Totals                 // one value
-	Terms                  // by end and serial
+	Terms                  // by the second in which they end: groups of records
 	Ends                   // by end and workflow of which only the beginning is left
-	Listed                 // by workflow and serial of a record
-	Shares                 // by holder and serial of a record, our own first
+	Listed                 // by workflow: groups of its records
+	Shares                 // by holder: groups of its records, our own first
 	Oldest                 // by holder and number: the keys of Begun
 	Largest                // by amount, the largest first, and holder: of records and of beginnings
 	tables
@@ -111,7 +113,7 @@ type layer struct {
 
 type item struct {
 	key  Key
-	gone bool
+	bits uint64 // zero: it is gone
 }
 
 func newLayer() *layer {
@@ -127,11 +129,12 @@ func newLayer() *layer {
 
 func (l *layer) set(t Table, key Key, value []byte) {
 	l.bytes += KeySize + len(value)
-	if t < Terms {
-		l.maps[t][key] = value
-		return
-	}
-	l.trees[t-Terms].Set(item{key, value == nil})
+	l.maps[t][key] = value
+}
+
+func (l *layer) setBits(t Table, key Key, bits uint64) {
+	l.bytes += KeySize
+	l.trees[t-Terms].Set(item{key, bits})
 }
 
 // first is the first key of a table in order from a key on.
@@ -154,9 +157,9 @@ func (l *layer) each(each func(t Table, key Key, value []byte) error) (err error
 	}
 	for t, tree := range l.trees {
 		tree.Scan(func(i item) bool {
-			value := []byte{}
-			if i.gone {
-				value = nil
+			var value []byte
+			if i.bits != 0 {
+				value = numbers(i.bits)
 			}
 			err = each(Terms+Table(t), i.key, value) //nolint:gosec // TableCount
 			return err == nil
@@ -206,22 +209,63 @@ func (v *view) setNumbers(t Table, key Key, list ...uint64) {
 	}
 }
 
-// mark puts a key into a table in order.
-func (v *view) mark(t Table, key Key) { v.changes.set(t, key, []byte{}) }
-
 func (v *view) remove(t Table, key Key) {
-	switch {
-	case v.disk != nil:
+	if v.disk != nil {
 		v.changes.set(t, key, nil)
-	case t < Terms:
-		delete(v.changes.maps[t], key)
-	default:
-		v.changes.trees[t-Terms].Delete(item{key: key})
+		return
 	}
+	delete(v.changes.maps[t], key)
 }
 
-// next is the first key of a table in order from a key on.
-func (v *view) next(t Table, from Key) (key Key, found bool) {
+// bits is the value of a table in order; zero: there is none.
+func (v *view) bits(t Table, key Key) uint64 {
+	for _, l := range []*layer{v.changes, v.written} {
+		if l == nil {
+			continue
+		}
+		if i, found := l.trees[t-Terms].Get(item{key: key}); found {
+			return i.bits
+		}
+	}
+	if v.disk == nil {
+		return 0
+	}
+	value, _ := v.disk.Get(t, key)
+	return number(value, 0)
+}
+
+func (v *view) setBits(t Table, key Key, bits uint64) {
+	if bits == 0 && v.disk == nil {
+		v.changes.trees[t-Terms].Delete(item{key: key})
+		return
+	}
+	v.changes.setBits(t, key, bits)
+}
+
+// list puts a record behind those of a key, and unlist takes it from there. Records that
+// are not our own have ofOthers in their serial, and stand behind ours.
+func (v *view) list(t Table, key Key, serial uint64) {
+	key.N = groupOf(serial)
+	v.setBits(t, key, v.bits(t, key)|1<<(serial%groupSize))
+}
+
+func (v *view) unlist(t Table, key Key, serial uint64) {
+	key.N = groupOf(serial)
+	v.setBits(t, key, v.bits(t, key)&^(1<<(serial%groupSize)))
+}
+
+const groupSize = 64
+
+// groupOf is the group of a serial; none is zero.
+func groupOf(serial uint64) uint64 { return serial&ofOthers | (serial&^ofOthers)/groupSize + 1 }
+
+// serialIn is the first serial of a group.
+func serialIn(group, bits uint64) uint64 {
+	return (group&^ofOthers-1)*groupSize + uint64(bits64.TrailingZeros64(bits)) //nolint:gosec // below 64
+}
+
+// next is the first key of a table in order from a key on, and its value.
+func (v *view) next(t Table, from Key) (key Key, bits uint64, found bool) {
 	for {
 		first, ok := v.changes.first(t, from)
 		if v.written != nil {
@@ -230,19 +274,31 @@ func (v *view) next(t Table, from Key) (key Key, found bool) {
 			}
 		}
 		if v.disk != nil {
-			if key, _, there := v.disk.Next(t, from); there && (!ok || key.compare(first.key) < 0) {
-				return key, true
+			if key, value, there := v.disk.Next(t, from); there && (!ok || key.compare(first.key) < 0) {
+				return key, number(value, 0), true
 			}
 		}
-		if !ok || !first.gone {
-			return first.key, ok
+		if !ok || first.bits != 0 {
+			return first.key, first.bits, ok
 		}
 		from = first.key.next()
 	}
 }
 
-// behind is the first number under a digest from a number on.
-func (v *view) behind(t Table, digest Key, from uint64) (n uint64, found bool) {
-	key, found := v.next(t, digest.under(from))
-	return key.N, found && key.A == digest.A && key.B == digest.B
+// behind is the first number under a digest from a number on, and its value.
+func (v *view) behind(t Table, digest Key, from uint64) (n, bits uint64, found bool) {
+	key, bits, found := v.next(t, digest.under(from))
+	return key.N, bits, found && key.A == digest.A && key.B == digest.B
+}
+
+// listed is the first record behind a key from a serial on.
+func (v *view) listed(t Table, key Key, from uint64) (serial uint64, found bool) {
+	group, bits, found := v.behind(t, key, groupOf(from))
+	if group == groupOf(from) {
+		bits = bits >> (from % groupSize) << (from % groupSize)
+	}
+	if found && bits == 0 {
+		group, bits, found = v.behind(t, key, group+1)
+	}
+	return serialIn(group, bits), found
 }

@@ -81,13 +81,13 @@ func (s *Store) exit(v *view, key Key, now int64) {
 	w.begun = s.totals.serial
 	w.save(v, key)
 	v.setNumbers(Begun, w.holder.under(w.begun), key.A, key.B)
-	v.mark(Oldest, w.holder.under(w.begun))
+	v.setBits(Oldest, w.holder.under(w.begun), 1)
 	s.nextEnd = min(s.nextEnd, w.until)
-	v.mark(Ends, Key{uint64(w.until), key.A, key.B}) //nolint:gosec // not negative
+	v.setBits(Ends, Key{uint64(w.until), key.A, key.B}, 1) //nolint:gosec // not negative
 	s.charge(v, w.holder, account{begun: beginningWeight})
 	for s.totals.begun > s.bounds.Bytes/partOfBeginnings {
 		holder, found := heaviest(v, 0)
-		oldest, there := v.behind(Oldest, holder, 0)
+		oldest, _, there := v.behind(Oldest, holder, 0)
 		value, _ := v.get(Begun, holder.under(oldest))
 		if !found || !there || !s.forget(v, keyAt(value, 0)) {
 			return
@@ -98,8 +98,8 @@ func (s *Store) exit(v *view, key Key, now int64) {
 // unlink takes a workflow from those of which only the beginning is left.
 func (s *Store) unlink(v *view, key Key, w *workflow) {
 	v.remove(Begun, w.holder.under(w.begun))
-	v.remove(Oldest, w.holder.under(w.begun))
-	v.remove(Ends, Key{uint64(w.until), key.A, key.B}) //nolint:gosec // not negative
+	v.setBits(Oldest, w.holder.under(w.begun), 0)
+	v.setBits(Ends, Key{uint64(w.until), key.A, key.B}, 0) //nolint:gosec // not negative
 	w.begun = 0
 	s.charge(v, w.holder, account{begun: beginningWeight}.negative())
 }
