@@ -13,69 +13,12 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/aepb/aepb-gateway/gateway/httpapi/admindoc"
 )
 
-type agent struct {
-	Name           string     `json:"name"`
-	ID             string     `json:"id,omitempty"`
-	Capability     string     `json:"capability,omitempty"`
-	Pin            bool       `json:"pin,omitempty"`
-	Expose         []string   `json:"expose,omitempty"`
-	Endpoints      []endpoint `json:"endpoints"`
-	Callers        []string   `json:"callers,omitempty"`
-	RequireECT     bool       `json:"require_ect,omitempty"`
-	TimeoutSeconds int        `json:"timeout_seconds,omitempty"`
-	Description    *summary   `json:"description,omitempty"`
-	Lifecycle      *lifecycle `json:"lifecycle,omitempty"`
-	Descriptions   []pin      `json:"descriptions,omitempty"`
-}
-
-type lifecycle struct {
-	Status       string  `json:"status"`
-	Version      string  `json:"version"`
-	DeprecatedAt *string `json:"deprecated_at"`
-	SunsetAt     *string `json:"sunset_at"`
-	Successor    *string `json:"successor"`
-}
-
-// pin is the description of an endpoint that counts, and what waits.
-type pin struct {
-	Binding string `json:"binding"`
-	Hash    string `json:"sha256"`
-	Pending *struct {
-		Hash    string   `json:"sha256"`
-		Changes []change `json:"changes"`
-	} `json:"pending,omitempty"`
-}
-
-type change struct {
-	Capability string   `json:"capability,omitempty"`
-	Kind       string   `json:"kind"`
-	Members    []string `json:"members,omitempty"`
-	Was        string   `json:"was,omitempty"`
-	Is         string   `json:"is,omitempty"`
-}
-
-type endpoint struct {
-	Binding  string `json:"binding"`
-	Version  string `json:"version,omitempty"`
-	URL      string `json:"url"`
-	Priority int    `json:"priority,omitempty"`
-	Through  string `json:"through,omitempty"`
-
-	Form      string `json:"form,omitempty"`
-	DID       string `json:"did,omitempty"`
-	Signature string `json:"signature,omitempty"`
-}
-
-type summary struct {
-	Name         string   `json:"name,omitempty"`
-	Version      string   `json:"version,omitempty"`
-	Protocol     string   `json:"protocol_version,omitempty"`
-	Asking       string   `json:"asking_version,omitempty"`
-	Capabilities []string `json:"capabilities,omitempty"`
-	Error        string   `json:"error,omitempty"`
-}
+// agent is what the admin API says of one.
+type agent = admindoc.Agent
 
 func agentsCommand(t *target) *cobra.Command {
 	cmd := &cobra.Command{Use: "agents", Short: "The agents that the gateway knows", Args: cobra.NoArgs, RunE: help}
@@ -127,7 +70,7 @@ func agentsAdd(t *target) *cobra.Command {
 	var a agent
 	var a2a, mcp, slim string
 	var others []string
-	uacp, ainp := endpoint{Binding: "uacp-v1"}, endpoint{Binding: "ainp-v1"}
+	uacp, ainp := admindoc.Endpoint{Binding: "uacp-v1"}, admindoc.Endpoint{Binding: "ainp-v1"}
 	cmd := &cobra.Command{
 		Use: "add NAME (--capability URL | --a2a URL | --mcp URL | --slim ORG/NS/SVC@NODE | --uacp HOST:PORT | --ainp URL [--did DID] | --endpoint BINDING=URL)", Short: "List an agent", Args: cobra.ExactArgs(1),
 		PreRunE: func(*cobra.Command, []string) error {
@@ -149,7 +92,7 @@ func agentsAdd(t *target) *cobra.Command {
 			if uacp.URL != "" && !strings.Contains(uacp.URL, "://") {
 				uacp.URL = "uacps://" + uacp.URL
 			}
-			for _, e := range []endpoint{{Binding: "a2a-v1", URL: a2a}, {Binding: "mcp-v1", URL: mcp}, {Binding: "slim-v1", URL: slim}, uacp, ainp} {
+			for _, e := range []admindoc.Endpoint{{Binding: "a2a-v1", URL: a2a}, {Binding: "mcp-v1", URL: mcp}, {Binding: "slim-v1", URL: slim}, uacp, ainp} {
 				if e.URL != "" {
 					a.Endpoints = append(a.Endpoints, e)
 				}
@@ -159,7 +102,7 @@ func agentsAdd(t *target) *cobra.Command {
 				if !ok {
 					return errors.New("--endpoint is BINDING=URL, such as toy-v1=https://host/toy")
 				}
-				a.Endpoints = append(a.Endpoints, endpoint{Binding: binding, URL: url})
+				a.Endpoints = append(a.Endpoints, admindoc.Endpoint{Binding: binding, URL: url})
 			}
 			return t.add(cmd, a)
 		},
@@ -241,12 +184,12 @@ func agentsShow(t *target) *cobra.Command {
 			if err := t.fetch(cmd, "/agents/"+url.PathEscape(args[0]), &a); err != nil {
 				return err
 			}
-			return t.show(cmd, a, a.print)
+			return t.show(cmd, a, func(w io.Writer) error { return printAgent(w, a) })
 		},
 	}
 }
 
-func (a agent) print(w io.Writer) error {
+func printAgent(w io.Writer, a agent) error {
 	fmt.Fprintln(w, word(a.Name), word(a.ID))
 	if a.Capability != "" {
 		fmt.Fprintln(w, "  described at", word(a.Capability))
@@ -273,12 +216,12 @@ func (a agent) print(w io.Writer) error {
 		}
 	}
 	for _, p := range a.Descriptions {
-		p.print(w, a)
+		printPin(w, p, a)
 	}
 	return nil
 }
 
-func (p pin) print(w io.Writer, a agent) {
+func printPin(w io.Writer, p admindoc.Pin, a agent) {
 	fmt.Fprintf(w, "  description over %s: sha256 %s\n", word(p.Binding), word(p.Hash))
 	if p.Pending == nil {
 		return

@@ -131,8 +131,8 @@ func TestAttack_AnswersForgeTerminalLines(t *testing.T) {
 		print func(io.Writer) error
 		lines int
 	}{
-		"agents show":          {listed.print, 12},
-		"agents show, answers": {described.print, 14},
+		"agents show":          {func(w io.Writer) error { return printAgent(w, listed) }, 12},
+		"agents show, answers": {func(w io.Writer) error { return printAgent(w, described) }, 14},
 		"agents list":          {func(w io.Writer) error { return printAgents(w, []agent{listed}) }, 3},
 		"negotiate":            {other.print, 6},
 		"negotiate, direct":    {direct.print, 6},

@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/aepb/aepb-gateway/gateway/httpapi/admindoc"
 )
 
 // negotiation is both sides and what they come to.
@@ -40,9 +42,9 @@ type document struct {
 		Endpoint string `json:"endpoint"`
 		Priority int    `json:"priority"`
 	} `json:"protocols"`
-	Gateways  []string   `json:"translation_gateways"`
-	Level     string     `json:"ect_assurance_level"`
-	Lifecycle *lifecycle `json:"lifecycle,omitempty"`
+	Gateways  []string            `json:"translation_gateways"`
+	Level     string              `json:"ect_assurance_level"`
+	Lifecycle *admindoc.Lifecycle `json:"lifecycle,omitempty"`
 }
 
 func negotiateCommand(t *target) *cobra.Command {

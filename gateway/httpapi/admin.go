@@ -16,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/admindoc"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
@@ -152,51 +153,12 @@ func refuse(c *gin.Context) {
 	c.Abort()
 }
 
-// agentDocument is an agent as the admin API shows and takes it.
-type agentDocument struct {
-	Name           string             `json:"name"`
-	ID             string             `json:"id,omitempty"`
-	Capability     string             `json:"capability,omitempty"`
-	Pin            bool               `json:"pin,omitempty"`
-	Expose         []string           `json:"expose,omitempty"`
-	Endpoints      []endpointDocument `json:"endpoints"`
-	Callers        []string           `json:"callers,omitempty"`
-	RequireECT     bool               `json:"require_ect,omitempty"`
-	TimeoutSeconds int                `json:"timeout_seconds,omitempty"`
-	Description    *summary           `json:"description,omitempty"`
-	Lifecycle      *lifecycle         `json:"lifecycle,omitempty"`
-	Descriptions   []pinDocument      `json:"descriptions,omitempty"`
-}
-
-type endpointDocument struct {
-	Binding  string `json:"binding"`
-	Version  string `json:"version,omitempty"`
-	URL      string `json:"url"`
-	Priority int    `json:"priority,omitempty"`
-	GRPC     string `json:"grpc,omitempty"`
-	Through  string `json:"through,omitempty"`
-
-	Form      string `json:"form,omitempty"`
-	DID       string `json:"did,omitempty"`
-	Signature string `json:"signature,omitempty"`
-}
-
-// summary is what an agent says about itself, or why it could not be asked.
-type summary struct {
-	Name         string   `json:"name,omitempty"`
-	Version      string   `json:"version,omitempty"`
-	Protocol     string   `json:"protocol_version,omitempty"`
-	Asking       string   `json:"asking_version,omitempty"` // for callers of other protocols who can be asked, where it is another
-	Capabilities []string `json:"capabilities,omitempty"`
-	Error        string   `json:"error,omitempty"`
-}
-
 func (a admin) list(c *gin.Context) {
-	documents := []agentDocument{}
+	documents := []admindoc.Agent{}
 	for _, agent := range a.deps.Directory.List() {
 		documents = append(documents, document(agent))
 	}
-	c.JSON(http.StatusOK, map[string][]agentDocument{"agents": documents})
+	c.JSON(http.StatusOK, map[string][]admindoc.Agent{"agents": documents})
 }
 
 func (a admin) show(c *gin.Context) {
@@ -217,9 +179,9 @@ func (a admin) show(c *gin.Context) {
 		doc.Descriptions = a.pins(c, agent)
 	}
 	if err != nil {
-		doc.Description = &summary{Error: problem.From(err).Detail}
+		doc.Description = &admindoc.Summary{Error: problem.From(err).Detail}
 	} else {
-		doc.Description = &summary{Name: description.Name, Version: description.Version, Protocol: endpoint.Version}
+		doc.Description = &admindoc.Summary{Name: description.Name, Version: description.Version, Protocol: endpoint.Version}
 		viewer := directory.Viewer{CanAnswer: []canonical.Mode{canonical.ModeForm, canonical.ModeURL}} // like an A2A client
 		if _, asking, err := a.deps.Directory.DescribeFor(c.Request.Context(), agent, agent.Endpoints[0], viewer); err == nil && asking.Version != endpoint.Version {
 			doc.Description.Asking = asking.Version
@@ -245,7 +207,7 @@ func (a admin) put(c *gin.Context) {
 }
 
 func (a admin) read(c *gin.Context) (directory.Agent, error) {
-	var doc agentDocument
+	var doc admindoc.Agent
 	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, maxAdminBody))
 	if err != nil {
 		return directory.Agent{}, problem.Reading(err)
@@ -279,15 +241,15 @@ func (a admin) remove(c *gin.Context) {
 	c.Status(http.StatusNoContent)
 }
 
-func document(agent directory.Agent) agentDocument {
-	doc := agentDocument{
+func document(agent directory.Agent) admindoc.Agent {
+	doc := admindoc.Agent{
 		Name: agent.Name, ID: string(agent.ID), Callers: agent.Rules.Callers,
 		RequireECT: agent.Rules.RequireECT, TimeoutSeconds: int(agent.Timeout / time.Second),
 		Capability: agent.Capability, Pin: agent.Pin, Expose: agent.Expose, Lifecycle: lifecycleOf(agent.Lifecycle),
-		Endpoints: []endpointDocument{},
+		Endpoints: []admindoc.Endpoint{},
 	}
 	for _, e := range agent.Endpoints {
-		doc.Endpoints = append(doc.Endpoints, endpointDocument{
+		doc.Endpoints = append(doc.Endpoints, admindoc.Endpoint{
 			Binding: string(e.Binding), Version: e.Version, URL: e.URL, Priority: max(0, e.Priority), GRPC: e.GRPC, Through: string(e.Through),
 			Form: e.Form, DID: e.DID, Signature: e.Signature,
 		})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/admindoc"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -187,11 +188,11 @@ func describeOutcome(o directory.Outcome, agent directory.Agent, own string) out
 }
 
 // lifecycleOf is nil for an agent whose document says nothing of it.
-func lifecycleOf(l directory.Lifecycle) *lifecycle {
+func lifecycleOf(l directory.Lifecycle) *admindoc.Lifecycle {
 	if l.Status == "" {
 		return nil
 	}
-	out := &lifecycle{Status: string(l.Status), Version: l.Version, DeprecatedAt: instant(l.DeprecatedAt), SunsetAt: instant(l.SunsetAt)}
+	out := &admindoc.Lifecycle{Status: string(l.Status), Version: l.Version, DeprecatedAt: instant(l.DeprecatedAt), SunsetAt: instant(l.SunsetAt)}
 	if l.Successor != "" {
 		out.Successor = &l.Successor
 	}
@@ -206,28 +207,8 @@ func instant(t time.Time) *string {
 	return &text
 }
 
-// pinDocument is the description of an endpoint that counts, and what waits.
-type pinDocument struct {
-	Binding string           `json:"binding"`
-	Hash    string           `json:"sha256"`
-	Pending *pendingDocument `json:"pending,omitempty"`
-}
-
-type pendingDocument struct {
-	Hash    string           `json:"sha256"`
-	Changes []changeDocument `json:"changes"`
-}
-
-type changeDocument struct {
-	Capability string   `json:"capability,omitempty"` // absent: the agent itself
-	Kind       string   `json:"kind"`
-	Members    []string `json:"members,omitempty"`
-	Was        string   `json:"was,omitempty"`
-	Is         string   `json:"is,omitempty"`
-}
-
-func (a admin) pins(c *gin.Context, agent directory.Agent) []pinDocument {
-	var out []pinDocument
+func (a admin) pins(c *gin.Context, agent directory.Agent) []admindoc.Pin {
+	var out []admindoc.Pin
 	for _, e := range agent.Endpoints {
 		views, err := a.deps.Directory.Views(c.Request.Context(), agent, e)
 		if err != nil {
@@ -240,14 +221,14 @@ func (a admin) pins(c *gin.Context, agent directory.Agent) []pinDocument {
 	return out
 }
 
-func documentOf(e directory.Endpoint, pin directory.Pin) pinDocument {
-	doc := pinDocument{Binding: string(e.Binding), Hash: pin.Hash}
+func documentOf(e directory.Endpoint, pin directory.Pin) admindoc.Pin {
+	doc := admindoc.Pin{Binding: string(e.Binding), Hash: pin.Hash}
 	if pin.Pending == nil {
 		return doc
 	}
-	doc.Pending = &pendingDocument{Hash: pin.Pending.Hash}
+	doc.Pending = &admindoc.Pending{Hash: pin.Pending.Hash}
 	for _, change := range pin.Changes() {
-		doc.Pending.Changes = append(doc.Pending.Changes, changeDocument{
+		doc.Pending.Changes = append(doc.Pending.Changes, admindoc.Change{
 			Capability: change.Capability, Kind: change.Kind, Members: change.Members, Was: change.Was, Is: change.Is,
 		})
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/aepb/aepb-gateway/gateway/httpapi/admindoc"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -44,12 +45,12 @@ func (n names) versions() versions {
 // Capability Advertisement, which has neither namespaces nor a life cycle.
 type capabilityDocument struct {
 	versions
-	AgentID             string          `json:"agent_id"`
-	Protocols           []protocolEntry `json:"protocols"`
-	TranslationGateways []string        `json:"translation_gateways"`
-	AssuranceLevel      string          `json:"ect_assurance_level"`
-	Namespaces          []string        `json:"ect_namespaces,omitempty"`
-	Lifecycle           *lifecycle      `json:"lifecycle,omitempty"`
+	AgentID             string              `json:"agent_id"`
+	Protocols           []protocolEntry     `json:"protocols"`
+	TranslationGateways []string            `json:"translation_gateways"`
+	AssuranceLevel      string              `json:"ect_assurance_level"`
+	Namespaces          []string            `json:"ect_namespaces,omitempty"`
+	Lifecycle           *admindoc.Lifecycle `json:"lifecycle,omitempty"`
 }
 
 type protocolEntry struct {
@@ -57,15 +58,6 @@ type protocolEntry struct {
 	Version  string `json:"version"`
 	Endpoint string `json:"endpoint"`
 	Priority int    `json:"priority"`
-}
-
-// lifecycle holds all five members, null where unset (AEPB, Lifecycle).
-type lifecycle struct {
-	Status       string  `json:"status"`
-	Version      string  `json:"version"`
-	DeprecatedAt *string `json:"deprecated_at"`
-	SunsetAt     *string `json:"sunset_at"`
-	Successor    *string `json:"successor"`
 }
 
 type gatewayDocument struct {
@@ -148,7 +140,7 @@ func (w wellKnown) document(c *gin.Context) {
 	}
 	if w.names == aepbNames() {
 		doc.Namespaces = []string{"aepb"}
-		doc.Lifecycle = &lifecycle{Status: "active", Version: w.deps.Version}
+		doc.Lifecycle = &admindoc.Lifecycle{Status: "active", Version: w.deps.Version}
 	}
 	for i, id := range w.deps.Registry.Bindings() {
 		t, _ := w.deps.Registry.Translator(id)

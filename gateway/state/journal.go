@@ -66,10 +66,6 @@ type Change struct {
 // Gone is true when the entry left the memory.
 func (c Change) Gone() bool { return c.content == nil && c.entry == nil }
 
-// Len is how many octets AppendBinary appends; 0 for entries, of which only Size
-// is known.
-func (c Change) Len() int { return len(c.content) }
-
 // AppendBinary appends what came, as [Memory.Restore] reads it. It may be
 // called from any goroutine, at any time after Note. It fails for what is gone.
 func (c Change) AppendBinary(b []byte) ([]byte, error) {

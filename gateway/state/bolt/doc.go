@@ -7,7 +7,7 @@
 // transaction, at the latest half a second later (Config.FlushEvery, never more
 // than a second), or when the queue is half full. Nobody on the road waits for a
 // disk, unless the queue is full: then writers wait until it is taken, because
-// the alternative would be to lose something. [Store.Stats] counts the waits.
+// the alternative would be to lose something.
 //
 // # What is promised
 //

@@ -2,6 +2,7 @@ package bolt
 
 import (
 	"os"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -39,4 +40,36 @@ func Each(tx *bbolt.Tx, kind state.Kind, each func(content []byte)) error {
 		each(content)
 		return err
 	})
+}
+
+// Stats counts what happened since Open.
+type Stats struct {
+	Queued      int           // changes that wait for the next commit
+	QueuedBytes int64         // the same in octets, about
+	Waits       uint64        // writers that found the queue full
+	Waited      time.Duration // how long they waited in all
+	Commits     uint64        // transactions on disk
+	Failures    uint64        // transactions that failed
+	Written     uint64        // entries on disk
+	Deleted     uint64        // entries deleted there
+	Skipped     uint64        // answers and turns that could not be kept
+	Slowest     time.Duration // the longest commit
+}
+
+// Stats is a snapshot.
+func (s *Store) Stats() Stats {
+	out := Stats{
+		Commits: s.owner.commits.Load(), Failures: s.owner.failures.Load(), Skipped: s.owner.skipped.Load(),
+		Written: s.owner.written.Load(), Deleted: s.owner.deleted.Load(), Slowest: time.Duration(s.owner.slowest.Load()),
+	}
+	s.queue.fill(&out)
+	return out
+}
+
+// fill adds to s what the queue knows.
+func (q *queue) fill(s *Stats) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s.Queued, s.QueuedBytes = q.waiting(), q.bytes
+	s.Waits, s.Waited = q.waits, q.waited
 }

@@ -207,14 +207,6 @@ func (q *queue) failing() error {
 	return q.failed
 }
 
-// fill adds to s what the queue knows.
-func (q *queue) fill(s *Stats) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	s.Queued, s.QueuedBytes = q.waiting(), q.bytes
-	s.Waits, s.Waited = q.waits, q.waited
-}
-
 func unavailable(cause error) *state.UnavailableError {
 	return &state.UnavailableError{Err: cause, RetryAfter: retryEvery}
 }

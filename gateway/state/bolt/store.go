@@ -260,30 +260,6 @@ func (s *Store) Failing() error { return s.queue.failing() }
 // without closing the file, or left more than there is room for now.
 func (s *Store) Unclean() bool { return s.unclean }
 
-// Stats counts what happened since Open.
-type Stats struct {
-	Queued      int           // changes that wait for the next commit
-	QueuedBytes int64         // the same in octets, about
-	Waits       uint64        // writers that found the queue full
-	Waited      time.Duration // how long they waited in all
-	Commits     uint64        // transactions on disk
-	Failures    uint64        // transactions that failed
-	Written     uint64        // entries on disk
-	Deleted     uint64        // entries deleted there
-	Skipped     uint64        // answers and turns that could not be kept
-	Slowest     time.Duration // the longest commit
-}
-
-// Stats is a snapshot.
-func (s *Store) Stats() Stats {
-	out := Stats{
-		Commits: s.owner.commits.Load(), Failures: s.owner.failures.Load(), Skipped: s.owner.skipped.Load(),
-		Written: s.owner.written.Load(), Deleted: s.owner.deleted.Load(), Slowest: time.Duration(s.owner.slowest.Load()),
-	}
-	s.queue.fill(&out)
-	return out
-}
-
 // counters are the owner's; anybody may read them.
 type counters struct {
 	commits, failures, written, deleted, skipped atomic.Uint64

@@ -1,0 +1,74 @@
+// Package admindoc is what the admin API says of agents, as documents: for the API, and for
+// aepbctl, which reads them.
+package admindoc
+
+// Agent is an agent as the admin API shows and takes it.
+type Agent struct {
+	Name           string     `json:"name"`
+	ID             string     `json:"id,omitempty"`
+	Capability     string     `json:"capability,omitempty"`
+	Pin            bool       `json:"pin,omitempty"`
+	Expose         []string   `json:"expose,omitempty"`
+	Endpoints      []Endpoint `json:"endpoints"`
+	Callers        []string   `json:"callers,omitempty"`
+	RequireECT     bool       `json:"require_ect,omitempty"`
+	TimeoutSeconds int        `json:"timeout_seconds,omitempty"`
+	Description    *Summary   `json:"description,omitempty"`
+	Lifecycle      *Lifecycle `json:"lifecycle,omitempty"`
+	Descriptions   []Pin      `json:"descriptions,omitempty"`
+}
+
+// Endpoint is where an agent is reached, and in which protocol.
+type Endpoint struct {
+	Binding  string `json:"binding"`
+	Version  string `json:"version,omitempty"`
+	URL      string `json:"url"`
+	Priority int    `json:"priority,omitempty"`
+	GRPC     string `json:"grpc,omitempty"`
+	Through  string `json:"through,omitempty"`
+
+	Form      string `json:"form,omitempty"`
+	DID       string `json:"did,omitempty"`
+	Signature string `json:"signature,omitempty"`
+}
+
+// Summary is what an agent says about itself, or why it could not be asked.
+type Summary struct {
+	Name         string   `json:"name,omitempty"`
+	Version      string   `json:"version,omitempty"`
+	Protocol     string   `json:"protocol_version,omitempty"`
+	Asking       string   `json:"asking_version,omitempty"` // for callers of other protocols who can be asked, where it is another
+	Capabilities []string `json:"capabilities,omitempty"`
+	Error        string   `json:"error,omitempty"`
+}
+
+// Lifecycle holds all five members, null where unset (AEPB, Lifecycle).
+type Lifecycle struct {
+	Status       string  `json:"status"`
+	Version      string  `json:"version"`
+	DeprecatedAt *string `json:"deprecated_at"`
+	SunsetAt     *string `json:"sunset_at"`
+	Successor    *string `json:"successor"`
+}
+
+// Pin is the description of an endpoint that counts, and what waits.
+type Pin struct {
+	Binding string   `json:"binding"`
+	Hash    string   `json:"sha256"`
+	Pending *Pending `json:"pending,omitempty"`
+}
+
+// Pending is a description that waits to be accepted, and what it changes.
+type Pending struct {
+	Hash    string   `json:"sha256"`
+	Changes []Change `json:"changes"`
+}
+
+// Change is one thing that an agent says otherwise than before.
+type Change struct {
+	Capability string   `json:"capability,omitempty"` // absent: the agent itself
+	Kind       string   `json:"kind"`
+	Members    []string `json:"members,omitempty"`
+	Was        string   `json:"was,omitempty"`
+	Is         string   `json:"is,omitempty"`
+}
