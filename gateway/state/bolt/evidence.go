@@ -16,8 +16,8 @@ import (
 // one page changes for both; their keys differ, because no serial is zero. Oldest has the
 // keys of Begun.
 func evidenceBucket(t evidence.Table) []byte {
-	const letters = "abcdefghijcegm" // by table, as evidence.Table has them
-	return append([]byte("evidence "), letters[t])
+	const ends = "abcdefghijcegm" // by table, as evidence.Table has them
+	return append([]byte("evidence "), ends[t])
 }
 
 // sealed are the tables whose values have a checksum before them: what an auditor is shown,
