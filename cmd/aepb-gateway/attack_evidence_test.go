@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"net/http"
 	"path/filepath"
 	"strconv"
@@ -96,6 +98,33 @@ func TestAttack_OneIssuerFlushesAllEvidence(t *testing.T) {
 				t.Error("new evidence of the victim is lost at once")
 			}
 		})
+	}
+}
+
+// TestEvidence_BusyCallerKeepsAll: one caller makes far more calls than the memory of a
+// gateway with a file would hold evidence of. The token of each call is on record, and the
+// workflow of the first call lists both legs.
+func TestEvidence_BusyCallerKeepsAll(t *testing.T) {
+	t.Parallel()
+	const calls = 3000
+	b := newBed(t, plan{serve: true, config: config.Config{
+		Limits: manyRequests(), State: config.State{Path: filepath.Join(t.TempDir(), "state")},
+	}})
+	ids := b.evidenceOf(t, calls)
+	if found := b.onRecord(t, ids); found != calls {
+		t.Errorf("%d of %d tokens are on record", found, calls)
+	}
+	var first struct {
+		Workflow string `json:"wid"`
+	}
+	got := b.send(t, letter{method: http.MethodGet, media: "-", at: "/ects/" + string(ids[0])})
+	_, claims, _ := strings.Cut(string(got.body), ".")
+	claims, _, _ = strings.Cut(claims, ".")
+	octets, err := base64.RawURLEncoding.DecodeString(claims)
+	must(t, err)
+	must(t, json.Unmarshal(octets, &first))
+	if page := b.send(t, letter{method: http.MethodGet, media: "-", at: "/workflows/" + first.Workflow}); page.status != http.StatusOK || strings.Count(string(page.body), "eyJ") < 3 {
+		t.Errorf("the workflow of the first call: %d %s", page.status, short(page.body))
 	}
 }
 

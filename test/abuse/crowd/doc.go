@@ -8,7 +8,7 @@
 // from an address of its own and from one of the strangers'; one more stranger asks on
 // new connections, and so do those who ask for what probes and Prometheus ask for. These
 // are violations: a connection that did not come in; an answer other than 200; more than
-// 128 MiB resident; and strangers who were too few for anything to be proved.
+// 192 MiB resident; and strangers who were too few for anything to be proved.
 //
 // How to read it: crowd.go are the strangers, who run in the attacking process; visits.go
 // are the new connections; judge.go decides.

@@ -43,7 +43,7 @@ type Observed struct {
 }
 
 const (
-	mostResident = 128 // MiB
+	mostResident = 192 // MiB
 	leastHeld    = 96  // at once, half of the places that strangers have by default
 	leastMetrics = 512 // tries at listen.metrics
 	leastVisits  = 0.5 // of those that the pace makes; each waits for the one before it

@@ -56,7 +56,7 @@ func TestJudge_PlantedViolations(t *testing.T) {
 			func(o *Observed) { change(o, surfaceMetrics, func(t *Tally) { t.Tried = 511 }) }, "only 511 strangers came to listen.metrics, want 512",
 		},
 		"a gateway that ended": {func(o *Observed) { o.Ended = true }, "the gateway has ended"},
-		"too much memory":      {func(o *Observed) { o.Peak = 129 }, "the gateway had 129 MiB resident, the bound is 128"},
+		"too much memory":      {func(o *Observed) { o.Peak = 193 }, "the gateway had 193 MiB resident, the bound is 192"},
 	}
 	for i, name := range visitNames() {
 		cases["lost: "+name] = planted{func(o *Observed) { o.Visits[len(o.Visits)-len(visitNames())+i].Lost = errors.New("reset") }, name + ": 1 of 50 new connections were lost, the first: reset"}
@@ -82,7 +82,7 @@ func TestTable_NamesEverything(t *testing.T) {
 	if err := Table(&out, o, Judge(o)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range append(visitNames(), "50   1     25ms  49ms", "128 MiB at most, bound 128 MiB", "96 held at most; 4096 tried, 3000 came in, 1500 ended", "1 violations") {
+	for _, want := range append(visitNames(), "50   1     25ms  49ms", "192 MiB at most, bound 192 MiB", "96 held at most; 4096 tried, 3000 came in, 1500 ended", "1 violations") {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, out.String())
 		}
