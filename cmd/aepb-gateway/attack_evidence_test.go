@@ -120,9 +120,9 @@ func TestEvidence_BusyCallerKeepsAll(t *testing.T) {
 	got := b.send(t, letter{method: http.MethodGet, media: "-", at: "/ects/" + string(ids[0])})
 	_, claims, _ := strings.Cut(string(got.body), ".")
 	claims, _, _ = strings.Cut(claims, ".")
-	octets, err := base64.RawURLEncoding.DecodeString(claims)
+	content, err := base64.RawURLEncoding.DecodeString(claims)
 	must(t, err)
-	must(t, json.Unmarshal(octets, &first))
+	must(t, json.Unmarshal(content, &first))
 	if page := b.send(t, letter{method: http.MethodGet, media: "-", at: "/workflows/" + first.Workflow}); page.status != http.StatusOK || strings.Count(string(page.body), "eyJ") < 3 {
 		t.Errorf("the workflow of the first call: %d %s", page.status, short(page.body))
 	}
