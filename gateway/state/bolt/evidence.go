@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
@@ -29,10 +30,57 @@ func sealed(t evidence.Table) bool {
 // reader reads evidence in one transaction.
 type reader struct {
 	tx      *bbolt.Tx
+	commits uint64 // of readers, when it began
 	cursors [evidence.TableCount]*bbolt.Cursor
 	key     [evidence.KeySize]byte // that is looked for
 	faults  bool                   // how the goroutine took faults before
 	damaged error
+}
+
+// readers are transactions that wait for the next one that reads: to begin one costs more
+// than what is read. A commit ends them, since it could wait for them without end.
+type readers struct {
+	mu      sync.Mutex
+	waiting []*reader
+	commits uint64 // that began and that ended: an odd number while one is under way
+}
+
+// maxWaitingReaders is how many transactions wait at most.
+const maxWaitingReaders = 16
+
+// take is a reader that waits, or else the commits of now for a new one.
+func (r *readers) take() (*reader, uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := len(r.waiting); n > 0 {
+		last := r.waiting[n-1]
+		r.waiting = r.waiting[:n-1]
+		return last, r.commits
+	}
+	return nil, r.commits
+}
+
+// keep lets a reader wait. False: it has to end.
+func (r *readers) keep(one *reader) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.commits%2 == 1 || one.commits != r.commits || len(r.waiting) == maxWaitingReaders {
+		return false
+	}
+	r.waiting = append(r.waiting, one)
+	return true
+}
+
+// commit says that a commit begins or ends, and ends those that wait.
+func (r *readers) commit() (err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.commits++
+	for _, one := range r.waiting {
+		err = errors.Join(err, one.tx.Rollback())
+	}
+	r.waiting = nil
+	return err
 }
 
 var _ evidence.Disk = (*file)(nil)
@@ -42,27 +90,35 @@ func (f *file) Begin() (evidence.Reader, error) {
 	if f.broken.Load() {
 		return nil, unavailable(errBroken)
 	}
-	tx, err := f.db.Begin(false)
-	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
-		err = ErrClosed
+	r, commits := f.readers.take()
+	if r == nil {
+		tx, err := f.db.Begin(false)
+		if errors.Is(err, berrors.ErrDatabaseNotOpen) {
+			err = ErrClosed
+		}
+		if err != nil {
+			return nil, unavailable(err)
+		}
+		r = &reader{tx: tx, commits: commits}
 	}
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	return &reader{tx: tx, faults: debug.SetPanicOnFault(true)}, nil
+	r.faults = debug.SetPanicOnFault(true)
+	return r, nil
 }
 
-// End ends a transaction, and makes an error of a panic, or of what was damaged.
+// End ends reading, and makes an error of a panic, or of what was damaged.
 func (f *file) End(r evidence.Reader, panicked any, err *error) {
 	read, ok := r.(*reader)
 	if !ok {
 		return
 	}
 	debug.SetPanicOnFault(read.faults)
-	failed := errors.Join(guard(read.tx.Rollback), read.damaged)
+	failed := read.damaged
 	if panicked != nil {
 		failed = fmt.Errorf("%w: %v", errBroken, panicked)
 		f.broken.Store(true)
+	}
+	if failed != nil || !f.readers.keep(read) {
+		failed = errors.Join(failed, guard(read.tx.Rollback))
 	}
 	if errors.Is(*err, evidence.ErrUnreadable) {
 		failed = errors.Join(failed, *err)

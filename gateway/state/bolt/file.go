@@ -64,6 +64,7 @@ type file struct {
 	known   bool        // there was a process before
 	settled uint64      // the latest entry on disk
 	unsure  bool        // the last commit failed, and parts of it may be there all the same
+	readers readers
 }
 
 // openFile opens the file, or makes it.
@@ -257,7 +258,10 @@ func (f *file) view(do func(*bbolt.Tx) error) error {
 }
 
 func (f *file) update(do func(*bbolt.Tx) error) error {
-	return f.run(func() error { return f.db.Update(do) })
+	return f.run(func() error {
+		err := errors.Join(f.readers.commit(), f.db.Update(do))
+		return errors.Join(err, f.readers.commit())
+	})
 }
 
 // run runs a transaction. If bbolt gives up in its middle, it may hold its
@@ -278,5 +282,5 @@ func (f *file) close() error {
 	if f.broken.Load() {
 		return f.handle.Close()
 	}
-	return f.db.Close()
+	return errors.Join(f.readers.commit(), f.db.Close())
 }
