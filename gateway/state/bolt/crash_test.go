@@ -164,8 +164,8 @@ func wantWritten(t *testing.T, s *bolt.Store, w written) {
 		if n%5 == 0 {
 			continue // expired long ago
 		}
-		if got, _ := ecttest.Find(t.Context(), s, record(n).ID); len(got) != 1 || got[0].Compact != record(n).Compact {
-			t.Fatalf("record %d of %v is lost", n, w)
+		if got, err := ecttest.Find(t.Context(), s, record(n).ID); err != nil || len(got) != 1 || got[0].Compact != record(n).Compact {
+			t.Fatalf("record %d of %v: found %d, %v", n, w, len(got), err)
 		}
 		if got, err := s.Claim(t.Context(), replayKey(n), use(time.Now())); got != ect.ReplaySame || err != nil {
 			t.Fatalf("use %d of %v is lost: %d, %v", n, w, got, err)

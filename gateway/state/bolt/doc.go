@@ -44,12 +44,14 @@
 //
 // One bucket per kind of state, and one per table of evidence. Keys of kinds are serials, so
 // that what is new is appended at one end and expires roughly at the other; records of
-// evidence too, and their indexes are small. Values have a checksum before them, which
+// evidence too, and their indexes are small. A commit writes the records; their indexes wait
+// for more changes, at most ten seconds, and a start makes those again that an end without
+// warning left unwritten. Values have a checksum before them, which
 // bbolt has for its two meta pages alone. What has expired is deleted in the same group
 // commits, a bounded number each time; the file does not shrink, what is free in it is
 // used again.
 //
-// A start reads everything but evidence, however much there is: what is damaged there is
+// A start reads everything but evidence, however much there is, and of that what its indexes lack: what is damaged there is
 // found when it is asked for, and refused with [state.UnavailableError]. A page of bbolt
 // that points back to itself, which no panic tells, ends the process: "bbolt check" of
 // bbolt's own program finds such a file.

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/state"
@@ -101,5 +103,62 @@ func TestEvidence_Ends(t *testing.T) {
 		if n := rawKeys(t, path); n != 1 { // the totals
 			t.Errorf("%d keys stay on the disk", n)
 		}
+	})
+}
+
+// TestEvidence_TablesAreMadeAgain: after an end without warning the records that were written
+// after the tables are found by id, by workflow and in the order in which they came, and who
+// began a workflow is known.
+func TestEvidence_TablesAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const records = 200
+		path := filePath(t)
+		s := open(t, bolt.Config{Path: path})
+		for n := range records {
+			r := record(n)
+			r.Compact, r.Workflow = fmt.Sprintf("header-%d.payload.%d", n%7, n), fmt.Sprint("w", n/20)
+			if n%20 == 0 {
+				r.Parents = nil
+			}
+			if n%3 == 0 {
+				r.Until = time.Now().Add(time.Second)
+			}
+			if err := s.Put(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			if n == records/2 {
+				time.Sleep(11 * time.Second) // the tables of the first half are written
+			}
+		}
+		flush(t, s)
+		if n := rawKeys(t, powerCut(t, path)); n > 3*records {
+			t.Fatalf("%d keys are written: the tables with each record", n)
+		}
+		time.Sleep(2 * time.Second)
+		left := open(t, bolt.Config{Path: powerCut(t, path)})
+		flush(t, s)
+		flush(t, left)
+		if a, b := s.UsageOf(state.KindToken).Entries, left.UsageOf(state.KindToken).Entries; b > a {
+			t.Errorf("%d records, of %d", b, a)
+		}
+		for n := range 10 {
+			wid := fmt.Sprint("w", n)
+			want, err := ecttest.All(t.Context(), s, wid)
+			got, err2 := ecttest.All(t.Context(), left, wid)
+			if diff := cmp.Diff(want, got); diff != "" || err != nil || err2 != nil || len(got) == 0 {
+				t.Fatal(wid, diff, err, err2)
+			}
+			for _, r := range got {
+				if found, err := ecttest.Find(t.Context(), left, r.ID); err != nil || len(found) != 1 {
+					t.Errorf("record %s: found %d, %v", r.ID, len(found), err)
+				}
+			}
+			standing, err := left.Standing(t.Context(), wid, record(0).Issuer)
+			if err != nil || !standing.Root {
+				t.Errorf("%s: who began it is not known: %+v, %v", wid, standing, err)
+			}
+		}
+		closed(t, left)
 	})
 }

@@ -39,8 +39,12 @@ const kinds = 5
 var _ [kinds]state.Kind = state.Kinds()
 
 // format is the number of this layout and of what is kept (gateway/state,
-// codec.go). Files of other formats are refused.
-const format = 5
+// codec.go). A file of the earlier format is read: there the indexes of evidence are
+// written with each record. Files of other formats are refused.
+const (
+	format  = 6
+	earlier = 5
+)
 
 // mark names an entry on disk.
 type mark struct {
@@ -157,8 +161,8 @@ func (f *file) readMeta() (m meta, err error) {
 		if err != nil {
 			return err
 		}
-		if len(number) != 1 || number[0] != format {
-			return fmt.Errorf("%w: format %x, not %d", errNotOurs, number, format)
+		if len(number) != 1 || number[0] != format && number[0] != earlier {
+			return fmt.Errorf("%w: format %x, not %d or %d", errNotOurs, number, earlier, format)
 		}
 		epoch, err := unseal([]byte(keyEpoch), b.Get([]byte(keyEpoch)))
 		if err != nil {

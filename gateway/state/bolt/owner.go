@@ -115,7 +115,7 @@ func (o *owner) commit(clean bool) error {
 	}
 	o.batch = o.queue.take(o.batch)
 	stale := o.stale[:min(len(o.stale), sweepAtOnce)]
-	changes := o.memory.Tokens.Take()
+	changes := o.memory.Tokens.Take(clean)
 	if len(o.batch) == 0 && len(stale) == 0 && changes == nil && !clean && !o.file.broken.Load() {
 		return nil
 	}

@@ -1,6 +1,7 @@
 // Package evidence is the evidence store (ect.Store) over ordered tables: in memory, or on
 // disk with the changes that wait for it in memory. What it decides, it decides from the
-// tables alone, so that it is the same for both, and a start reads no record.
+// tables alone, so that it is the same for both. A start reads only the records that were
+// written after the other tables were, some ten seconds of them at most.
 //
 // A record is kept until its end. When the store is full the holder of most loses its own
 // records: those of others, the oldest first, down to an eighth, then those that we signed.

@@ -13,6 +13,7 @@ import (
 type stored struct {
 	ect.Record
 	serial              uint64
+	again               bool   // it is put again at a start, later than what is there of it
 	apart               bool   // MaxNamesakes others had its id when it came
 	header              uint64 // the number of its JOSE header; 0: it stays with the record
 	size                int    // of its value
@@ -121,6 +122,7 @@ type headers struct {
 	numbers map[string]uint64
 	list    []header // by number; 0: that of tokens without
 	free    []uint64
+	left    []uint64 // are free when the tables are taken: until then records on disk may need them
 }
 
 type header struct {
@@ -146,16 +148,22 @@ func readHeaders(r Reader) headers {
 		one.text = string(value)
 		h.numbers[one.text] = key.A
 	}
-	for number := range h.list {
-		if number > 0 && h.list[number].uses == 0 {
-			h.free = append(h.free, uint64(number))
-		}
+	for n := range h.list {
+		h.list[n].uses++ // until all records are read: some may not be counted
 	}
 	return h
 }
 
+// release ends the one use more of each that was read, and makes those free that no record has.
+func (h *headers) release(v *view, read int) {
+	for n := range read {
+		h.leave(v, uint64(n))
+	}
+}
+
 // save says how many records have each header.
 func (h *headers) save(changes *layer) {
+	h.free, h.left = append(h.free, h.left...), nil
 	for n := range h.list {
 		if one := &h.list[n]; one.changed && one.uses > 0 {
 			changes.set(Headers, Key{A: uint64(n), N: 1}, numbers(one.uses))
@@ -200,12 +208,19 @@ func (h *headers) leave(v *view, number uint64) {
 	}
 	one := &h.list[number]
 	one.changed = true
-	if one.uses--; one.uses > 0 {
-		return
+	if one.uses--; one.uses == 0 {
+		h.remove(v, number)
 	}
-	delete(h.numbers, one.text)
-	*one = header{}
-	h.free = append(h.free, number)
+}
+
+func (h *headers) remove(v *view, number uint64) {
+	delete(h.numbers, h.list[number].text)
+	h.list[number] = header{}
+	if v.disk != nil {
+		h.left = append(h.left, number)
+	} else {
+		h.free = append(h.free, number)
+	}
 	v.remove(Headers, Key{A: number})
 	v.remove(Headers, Key{A: number, N: 1})
 }

@@ -137,6 +137,33 @@ func (l *layer) setBits(t Table, key Key, bits uint64) {
 	l.trees[t-Terms].Set(item{key, bits})
 }
 
+// records takes the records that came, and the headers that they need, out of the changes.
+func (l *layer) records() *layer {
+	taken := newLayer()
+	for _, t := range []Table{Records, Headers} {
+		for key, value := range l.maps[t] {
+			if value != nil && key.N == 0 {
+				taken.set(t, key, value)
+				delete(l.maps[t], key)
+			}
+		}
+	}
+	l.bytes -= taken.bytes
+	return taken
+}
+
+// add makes later changes.
+func (l *layer) add(later *layer) {
+	_ = later.each(func(t Table, key Key, value []byte) error {
+		if t < Terms {
+			l.set(t, key, value)
+		} else {
+			l.setBits(t, key, number(value, 0))
+		}
+		return nil
+	})
+}
+
 // first is the first key of a table in order from a key on.
 func (l *layer) first(t Table, from Key) (first item, found bool) {
 	l.trees[t-Terms].Ascend(item{key: from}, func(i item) bool {
