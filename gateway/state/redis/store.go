@@ -30,9 +30,10 @@ type Store struct {
 
 	pressure
 
-	trouble atomic.Pointer[trouble] // nil: none
-	filled  atomic.Uint64           // bits of a float64: the part of maxmemory that is in use, of the fullest master
-	ctx     context.Context         //nolint:containedctx // ends what runs beside callers, at Close
+	trouble atomic.Pointer[trouble]   // nil: none
+	settled atomic.Pointer[time.Time] // until when tokens that are made now are refused
+	filled  atomic.Uint64             // bits of a float64: the part of maxmemory that is in use, of the fullest master
+	ctx     context.Context           //nolint:containedctx // ends what runs beside callers, at Close
 	stop    context.CancelFunc
 	group   sync.WaitGroup
 }
