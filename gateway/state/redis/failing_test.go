@@ -386,7 +386,8 @@ func TestClosed(t *testing.T) {
 }
 
 // TestTasksLeaveMemoryToOthers: while nearly all of maxmemory is in use no more
-// tasks begin, those that are there can change, and other kinds have space.
+// tasks begin but in the place of ended ones, those that are there can change, and other
+// kinds have space.
 func TestTasksLeaveMemoryToOthers(t *testing.T) {
 	t.Parallel()
 	server := serve(t, "--maxmemory", "16mb")
@@ -416,8 +417,15 @@ func TestTasksLeaveMemoryToOthers(t *testing.T) {
 	if full, ok := errors.AsType[*state.FullError](err); !ok || full.Own {
 		t.Errorf("another task: %v", err)
 	}
-	if _, ok, err := e.Swap(t.Context(), entryKey("0"), first, nil, hence()); !ok || err != nil {
+	if _, ok, err := e.Swap(t.Context(), entryKey("0"), first, append([]byte(state.EndedMark), make([]byte, 1000)...), hence()); !ok || err != nil {
 		t.Errorf("a task that is there: %v, %v", ok, err)
+	}
+	other := state.EntryKey{Kind: "task", Group: "another caller", ID: "1"}
+	if _, ok, err := e.Swap(t.Context(), other, 0, nil, hence()); !ok || err != nil {
+		t.Errorf("a task in the place of one that ended: %v, %v", ok, err)
+	}
+	if _, ok, err := e.Get(t.Context(), entryKey("0")); ok || err != nil {
+		t.Errorf("the ended task of the caller with most is there: %v, %v", ok, err)
 	}
 	if _, ok, err := e.Swap(t.Context(), state.EntryKey{Kind: "session", Group: "a", ID: "1"}, 0, nil, hence()); !ok || err != nil {
 		t.Errorf("a session: %v, %v", ok, err)

@@ -131,7 +131,7 @@ func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc,
 // ago; 0: none has a maxmemory.
 func (s *Store) Filled() float64 { return math.Float64frombits(s.filled.Load()) }
 
-// crowded is true if no more entries of a kind may begin now.
+// crowded is true if entries of a kind may begin only in the place of ended ones now.
 func (s *Store) crowded(kind string) bool {
 	return s.Filled() > Crowded && slices.Contains(s.config.Bulky, kind)
 }
