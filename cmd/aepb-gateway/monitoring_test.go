@@ -5,8 +5,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,6 +20,8 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/state/bolt"
 )
 
 // monitor gets a page of listen.metrics; an empty host is the address.
@@ -197,6 +201,44 @@ func TestMetrics_UsageOfEveryBound(t *testing.T) {
 			if got := numberIn(t, page, name+"{kind=\""+kind+"\"}"); got < least {
 				t.Errorf("%s of %s is %v, want at least %v", name, kind, got, least)
 			}
+		}
+	}
+}
+
+// TestReady_SaysThatReplaysAreUnknown: while tokens that are made now are refused, no new
+// work should come, and the reason is that and not the store. A start in memory waits
+// instead, and a file that ended in order has lost nothing.
+func TestReady_SaysThatReplaysAreUnknown(t *testing.T) {
+	t.Parallel()
+	at := time.Now().Truncate(time.Second).Add(300 * time.Millisecond)
+	now := func() time.Time { return at }
+	folder := t.TempDir()
+	file := func(name string) *bolt.Store {
+		store, err := bolt.Open(bolt.Config{Path: filepath.Join(folder, name)}, bolt.Deps{Now: now})
+		must(t, err)
+		t.Cleanup(func() { must(t, store.Close()) })
+		return store
+	}
+	first := file("killed")
+	left, err := os.ReadFile(filepath.Join(folder, "killed"))
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(folder, "again"), left, 0o600)) // as a process leaves it that was killed
+	memory, err := state.New(state.Config{}, state.Deps{Now: now, Epoch: at})
+	must(t, err)
+	waited, err := openState(settings{logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	good := func() error { return nil }
+	for name, tc := range map[string]struct {
+		replays replays
+		young   bool
+	}{
+		"memory": {memory, true}, "a file after an unclean end": {file("again"), true},
+		"a new file": {first, false}, "memory after its start": {waited.replay, false},
+	} {
+		if err := tc.replays.Young(); (err != nil) != tc.young {
+			t.Errorf("%s: %v", name, err)
+		} else if err != nil && !errors.Is((&service{failing: good, replay: tc.replays}).ready(), errYoung) {
+			t.Errorf("%s: ready says something else", name)
 		}
 	}
 }

@@ -24,11 +24,18 @@ import (
 	"github.com/aepb/aepb-gateway/policy/limit"
 )
 
+// replays knows which tokens were used.
+type replays interface {
+	ect.ReplayCache
+	// Young is why a token that is made now would be refused; nil: it would not.
+	Young() error
+}
+
 // kept is state, whoever keeps it.
 type kept struct {
 	backend       string // memory, bolt or redis
 	evidence      ect.Store
-	replay        ect.ReplayCache
+	replay        replays
 	answers       idempotency.Store
 	conversations conversation.Store
 	entries       store.Entries

@@ -106,7 +106,7 @@ type service struct {
 	signer        *ect.Signer
 	keys          *identity.JWKSource
 	wimse         atomic.Pointer[credential.WIMSE] // nil: no issuers
-	replay        ect.ReplayCache
+	replay        replays
 	dialects      *ect.Dialects
 	peers         atomic.Pointer[map[string]config.Peer]
 	operators     atomic.Pointer[map[ect.Identity]policy.Operator]
@@ -414,6 +414,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 var (
 	errStopping = errors.New("stopping")
 	errNoState  = errors.New("state cannot be kept now")
+	errYoung    = errors.New("replay protection is not known yet: the state was restarted or emptied, and calls with an ECT are refused until one can be newer")
 )
 
 // ready says why no new work should come.
@@ -422,6 +423,8 @@ func (out *service) ready() error {
 	switch {
 	case out.stopping.Load():
 		return errStopping
+	case err == nil && out.replay.Young() != nil:
+		return errYoung
 	case err == nil:
 		return out.expiry.failing()
 	case out.backend == "redis":

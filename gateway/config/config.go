@@ -112,8 +112,8 @@ type State struct {
 	Unverified  bool   `yaml:"unverified"`   // true: without key, all that stands in redis is believed, whichever program wrote it, and webhooks with credentials are refused; default false
 	Redis       Redis  `yaml:"redis"`        // shared by several replicas; instead of path
 
-	Records          int `yaml:"records"`                // tasks, MCP sessions, questions, push settings and the like of all callers; one kind takes at most three quarters. Without space the oldest ended task of the caller with most goes first. In Redis maxmemory bounds them; default 65536
-	RecordsMiB       int `yaml:"records_mib"`            // the same in MiB; default 32
+	Records          int `yaml:"records"`                // tasks, MCP sessions, questions, push settings and the like of all callers; one kind takes at most three quarters. Without space the oldest ended task of the caller with most goes first. In a Redis cluster maxmemory alone bounds them; default 65536
+	RecordsMiB       int `yaml:"records_mib"`            // the same in MiB; default 32, with Redis 64
 	CallerRecords    int `yaml:"records_per_caller"`     // of one caller, whose oldest ended tasks go first; without any, it gets 429. In a Redis cluster: of one caller, agent and kind; default a sixteenth of records
 	CallerRecordsKiB int `yaml:"records_kib_per_caller"` // the same in KiB; default a sixteenth of records_mib, and at least two records of 1 MiB
 	AnswersMiB       int `yaml:"answers_mib"`            // of answers kept for repeated messages; without space the oldest of the caller with most goes first. In Redis maxmemory bounds them; default 12

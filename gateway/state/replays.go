@@ -56,7 +56,7 @@ func (r *Replays) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUs
 		return ect.ReplayConflict, nil
 	}
 	if use.Issued.Before(r.epoch) {
-		return ect.ReplayUnknown, r.young(now)
+		return ect.ReplayUnknown, r.Young()
 	}
 	if !r.uses.add(k, u, use.Until, now) {
 		return ect.ReplayUnknown, r.full(now)
@@ -88,13 +88,14 @@ func AwaitIssue(ctx context.Context, ahead time.Duration) error {
 // errYoung is why a token is refused that may have been used before the start.
 var errYoung = errors.New("state: uses of tokens that are made now may have been forgotten when the gateway ended")
 
-// young is the refusal while the epoch is ahead; nil later. Tokens carry whole seconds.
-func (r *Replays) young(now time.Time) error {
+// Young is why a token that is made now would be refused: the epoch is ahead; nil later.
+// Tokens carry whole seconds.
+func (r *Replays) Young() error {
 	first := r.epoch.Add(time.Second - time.Nanosecond).Truncate(time.Second)
-	if !now.Before(first) {
-		return nil
+	if left := first.Sub(r.now()); left > 0 {
+		return &UnavailableError{Err: errYoung, RetryAfter: left, Lacks: LacksReplay}
 	}
-	return &UnavailableError{Err: errYoung, RetryAfter: first.Sub(now), Lacks: LacksReplay}
+	return nil
 }
 
 func (r *Replays) full(now time.Time) *FullError {

@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -306,5 +307,41 @@ func TestEvicted_BeginningIsBounded(t *testing.T) {
 	}
 	if left < 60 {
 		t.Errorf("%d beginnings are bounded, expected most of 120", left)
+	}
+}
+
+// TestEntries_OfAnEarlierVersion: entries that were written before all owners had an account
+// are read, changed and deleted, and count from their next change on.
+func TestEntries_OfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	server := serve(t)
+	e := open(t, redis.Config{Addresses: []string{server.address}, Bounds: state.Config{MaxEntries: 2, MaxEntriesPerOwner: 2}}).Entries()
+	write := func(id string, old uint64) (uint64, error) {
+		t.Helper()
+		key := state.EntryKey{Kind: "session", Group: id, ID: id}
+		revision, ok, err := e.Swap(t.Context(), key, old, []byte(id), hence())
+		if !ok && err == nil {
+			t.Errorf("%s is not at revision %d", id, old)
+		}
+		return revision, err
+	}
+	first, err := write("kept", 0)
+	_, err2 := write("deleted", 0)
+	client := server.client(goredis.Options{})
+	gone, err3 := client.Del(t.Context(), "aepb:o:all:h", "aepb:o:all:z", "aepb:o:all:o").Result()
+	if err := errors.Join(err, err2, err3); err != nil || gone != 2 {
+		t.Fatal(gone, err)
+	}
+	if got, ok, err := e.Get(t.Context(), state.EntryKey{Kind: "session", Group: "kept", ID: "kept"}); !ok || err != nil || string(got.Value) != "kept" {
+		t.Errorf("%+v, %v, %v", got, ok, err)
+	}
+	if err := e.Delete(t.Context(), state.EntryKey{Kind: "session", Group: "deleted", ID: "deleted"}); err != nil {
+		t.Error(err)
+	}
+	_, err = write("kept", first)
+	_, err2 = write("new", 0)
+	_, err3 = write("one more", 0)
+	if full, ok := errors.AsType[*state.FullError](err3); err != nil || err2 != nil || !ok || full.Own {
+		t.Errorf("the old one %v, a new one %v, one more %v, want the last refused", err, err2, err3)
 	}
 }

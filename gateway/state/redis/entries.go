@@ -14,14 +14,30 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
-// forgetLua takes an entry off its owner's account, which is three keys: when each
-// entry ends, what each takes, and which of them have ended in which order. A name
-// on the account is the digest of kind and group, a colon, and the id.
-const forgetLua = `
-local function forget(account, name)
-  local held = redis.call('HGET', account .. ':h', name)
-  if not held then return end
-  local size, kind = string.match(held, '^(%d+) (.*)$')
+// accountsLua begins the scripts that change entries. An owner's account is three keys:
+// when each entry ends, what each takes, and which of them have ended in which order. A
+// name on an account is the digest of kind and group, a colon, and the id. Beside these
+// is one account of all owners, and the order of those that have something that ended, by
+// what they take. The last two ARGV are the account of all, "" in a cluster, and the bytes
+// that one entry more counts for in that order. An entry that was never counted leaves
+// without a trace.
+const accountsLua = `
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local all, weight = ARGV[#ARGV - 1], tonumber(ARGV[#ARGV])
+local function number(account, field) return tonumber(redis.call('HGET', account .. ':h', field) or '0') end
+local function kept(account, name)
+  local size, kind = string.match(redis.call('HGET', account .. ':h', name) or '', '^(%d+) (.*)$')
+  return tonumber(size), kind
+end
+local function rank(account)
+  if all == '' then return end
+  if redis.call('ZCARD', account .. ':d') == 0 then return redis.call('ZREM', all .. ':o', account) end
+  redis.call('ZADD', all .. ':o', number(account, 'bytes') + redis.call('ZCARD', account .. ':z') * weight, account)
+end
+local function take(account, name)
+  local size, kind = kept(account, name)
+  if not size then return end
   redis.call('HINCRBY', account .. ':h', 'bytes', -size)
   redis.call('HINCRBY', account .. ':h', 'bytes ' .. kind, -size)
   redis.call('HINCRBY', account .. ':h', 'count ' .. kind, -1)
@@ -29,21 +45,29 @@ local function forget(account, name)
   redis.call('ZREM', account .. ':z', name)
   redis.call('ZREM', account .. ':d', name)
 end
+local function forget(account, name)
+  take(account, name)
+  rank(account)
+  if all ~= '' then take(all, name) end
+end
+local function clean(account)
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', account .. ':z', '-inf', '(' .. now, 'LIMIT', 0, 1000)) do take(account, name) end
+  rank(account)
+end
 `
 
 // swapLua: KEYS entry, ids in order, ids by their end, the three of its owner's
 // account; ARGV old, value, until (ms), until (ns), nonce, id, channel or nothing,
 // prefix of all keys, name on the account, size, kind, 1 if it has ended, most
 // entries of an owner, most of a kind, most bytes of an owner, most of a kind,
-// account, owner as the key has it. Revisions follow the server's clock, so that
+// account, owner as the key has it, the four bounds of all owners, 1 if a new entry
+// must take the place of others. Revisions follow the server's clock, so that
 // one never comes back after a deletion.
-const swapLua = forgetLua + `
+const swapLua = accountsLua + `
 local known = redis.call('HMGET', KEYS[1], 'revision', 'by', 'account')
 if known[2] == ARGV[5] then return {'ok', known[1]} end
 local at = known[1] or '0'
 if at ~= ARGV[1] then return {'lost'} end
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
 if not known[1] then
   local over = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, 1000)
   if #over > 0 then
@@ -51,35 +75,53 @@ if not known[1] then
     redis.call('ZREM', KEYS[3], unpack(over))
   end
 end
-for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', '(' .. now, 'LIMIT', 0, 1000)) do
-  forget(ARGV[17], name)
+clean(ARGV[17])
+if all ~= '' then clean(all) end
+local size, kind, ended = tonumber(ARGV[10]), ARGV[11], ARGV[12] == '1'
+local function short(account, bounds)
+  local before = kept(account, ARGV[9])
+  local more, one = size - (before or 0), before and 0 or 1
+  if redis.call('ZCARD', account .. ':z') + one > tonumber(ARGV[bounds]) or number(account, 'bytes') + more > tonumber(ARGV[bounds + 2]) then return 'all' end
+  if number(account, 'count ' .. kind) + one > tonumber(ARGV[bounds + 1]) or number(account, 'bytes ' .. kind) + more > tonumber(ARGV[bounds + 3]) then return 'kind' end
 end
-local size, kind = tonumber(ARGV[10]), ARGV[11]
-local function number(field) return tonumber(redis.call('HGET', KEYS[5], field) or '0') end
-local function within()
-  local old, oldkind, oldsize, one = redis.call('HGET', KEYS[5], ARGV[9]), nil, 0, 1
-  if old then
-    oldsize, oldkind = string.match(old, '^(%d+) (.*)$')
-    oldsize, one = tonumber(oldsize), 0
-  end
-  return redis.call('ZCARD', KEYS[4]) + one <= tonumber(ARGV[13]) and number('count ' .. kind) + one <= tonumber(ARGV[14])
-    and number('bytes') - oldsize + size <= tonumber(ARGV[15]) and number('bytes ' .. kind) - oldsize + size <= tonumber(ARGV[16])
+local function oldest(account)
+  local first = redis.call('ZRANGE', account .. ':d', 0, 1)
+  if first[1] == ARGV[9] then return first[2] end
+  return first[1]
 end
-while not within() do
-  local oldest = redis.call('ZRANGE', KEYS[6], 0, 1)
-  local name = oldest[1]
-  if name == ARGV[9] then name = oldest[2] end
-  if not name then
-    if ARGV[12] == '1' then break end
-    return {'full'}
+local function largest()
+  for _, account in ipairs(redis.call('ZREVRANGE', all .. ':o', 0, 31)) do
+    clean(account)
+    local name = oldest(account)
+    if name then return account, name end
   end
-  local group, id = string.sub(name, 1, string.find(name, ':', 1, true) - 1), string.sub(name, string.find(name, ':', 1, true) + 1)
-  local entry = ARGV[8] .. 'e:{' .. group .. '}:' .. id
-  redis.call('DEL', entry)
-  redis.call('ZREM', ARGV[8] .. 'i:{' .. group .. '}:', id)
-  redis.call('ZREM', ARGV[8] .. 'x:{' .. group .. '}:', id)
-  forget(ARGV[17], name)
-  if ARGV[7] ~= '' then redis.call('PUBLISH', ARGV[7], entry) end
+end
+local function drop(account, name)
+  local colon = string.find(name, ':', 1, true)
+  local tag, id = '{' .. string.sub(name, 1, colon - 1) .. '}:', string.sub(name, colon + 1)
+  redis.call('DEL', ARGV[8] .. 'e:' .. tag .. id)
+  redis.call('ZREM', ARGV[8] .. 'i:' .. tag, id)
+  redis.call('ZREM', ARGV[8] .. 'x:' .. tag, id)
+  forget(account, name)
+  if ARGV[7] ~= '' then redis.call('PUBLISH', ARGV[7], ARGV[8] .. 'e:' .. tag .. id) end
+end
+while short(ARGV[17], 13) do
+  local name = oldest(ARGV[17])
+  if name then drop(ARGV[17], name) elseif ended then break else return {'full'} end
+end
+local need = ARGV[23] == '1' and size or 0
+while all ~= '' do
+  local bound = short(all, 19)
+  if not bound and need <= 0 then break end
+  local account, name = largest()
+  local bytes, ofkind
+  if name then bytes, ofkind = kept(account, name) end
+  if not name or bound == 'kind' and ofkind ~= kind then
+    if ended and known[1] then break end
+    return {'crowded'}
+  end
+  need = need - bytes
+  drop(account, name)
 end
 local revision = string.format('%.0f', math.max(tonumber(at) + 1, t[1] * 1000000 + t[2]))
 redis.call('HSET', KEYS[1], 'revision', revision, 'value', ARGV[2], 'until', ARGV[4], 'by', ARGV[5], 'account', ARGV[17], 'owner', ARGV[18])
@@ -93,22 +135,24 @@ if left < 0 or left < tonumber(ARGV[3]) - now then
 end
 if known[3] then forget(known[3], ARGV[9]) end
 forget(ARGV[17], ARGV[9])
-redis.call('HSET', KEYS[5], ARGV[9], ARGV[10] .. ' ' .. kind)
-redis.call('HINCRBY', KEYS[5], 'bytes', size)
-redis.call('HINCRBY', KEYS[5], 'bytes ' .. kind, size)
-redis.call('HINCRBY', KEYS[5], 'count ' .. kind, 1)
-local lasts = redis.call('PTTL', KEYS[5])
-redis.call('ZADD', KEYS[4], ARGV[3], ARGV[9])
-if ARGV[12] == '1' then redis.call('ZADD', KEYS[6], revision, ARGV[9]) end
-local over = string.format('%.0f', math.max(tonumber(ARGV[3]), now + lasts))
-for i = 4, 6 do redis.call('PEXPIREAT', KEYS[i], over) end
+if ended then redis.call('ZADD', KEYS[6], revision, ARGV[9]) end
+for _, account in ipairs(all ~= '' and {ARGV[17], all} or {ARGV[17]}) do
+  redis.call('HSET', account .. ':h', ARGV[9], ARGV[10] .. ' ' .. kind)
+  redis.call('HINCRBY', account .. ':h', 'bytes', size)
+  redis.call('HINCRBY', account .. ':h', 'bytes ' .. kind, size)
+  redis.call('HINCRBY', account .. ':h', 'count ' .. kind, 1)
+  redis.call('ZADD', account .. ':z', ARGV[3], ARGV[9])
+  rank(account)
+  local over = string.format('%.0f', math.max(tonumber(ARGV[3]), now + redis.call('PTTL', account .. ':h')))
+  for _, key in ipairs({':z', ':h', ':d', ':o'}) do redis.call('PEXPIREAT', account .. key, over) end
+end
 if ARGV[7] ~= '' then redis.call('PUBLISH', ARGV[7], KEYS[1]) end
 return {'ok', revision}
 `
 
 // deleteLua: KEYS entry, ids in order, ids by their end; ARGV id, name on its
 // owner's account, channel or nothing.
-const deleteLua = forgetLua + `
+const deleteLua = accountsLua + `
 local account = redis.call('HGET', KEYS[1], 'account')
 if account then forget(account, ARGV[2]) end
 redis.call('DEL', KEYS[1])
@@ -123,11 +167,12 @@ return {'ok'}
 // (R18); [state.UnavailableError] with [ErrUnconfirmed]: fewer have, nobody was
 // told, and it may come to be or not.
 //
-// A script that writes an entry also keeps its owner's account, so that the share
-// of an owner is exact on a server and with Sentinels. In a cluster, where a script
-// has one slot, the share is of an owner's entries of one kind and group. The bound
-// of all owners is Redis's own (maxmemory), of which [Config.Bulky] kinds leave a
-// part to the others.
+// A script that writes an entry also keeps its owner's account and that of all owners,
+// so that shares and the bounds in all are exact on a server and with Sentinels, and
+// the oldest of the owner that has most gives way. While [Crowded] of maxmemory is in use,
+// an entry of a [Config.Bulky] kind begins only in the place of such. In a cluster, where a script
+// has one slot, the share is of an owner's entries of one kind and group, and the bound
+// of all owners is Redis's own.
 type Entries struct {
 	store   *Store
 	watches watches
@@ -170,21 +215,20 @@ func (e *Entries) Swap(ctx context.Context, key state.EntryKey, old uint64, valu
 	if len(value) > bounds.MaxEntryBytes {
 		return 0, false, &state.FullError{What: "an entry of this size"}
 	}
-	if old == 0 && e.store.crowded(key.Kind) {
+	crowded := old == 0 && e.store.crowded(key.Kind)
+	if crowded && e.store.sharded() {
 		return 0, false, &state.FullError{What: "entries", RetryAfter: retryAfter}
 	}
 	account := e.account(key)
 	keys := append(e.keys(key), account+":z", account+":h", account+":d")
 	reply, err := e.write(ctx, key, e.store.script(swapLua), keys, func(channel string) []any {
-		ended := 0
-		if state.Ended(value) {
-			ended = 1
-		}
 		return []any{
 			strconv.FormatUint(old, 10), value, milliseconds(until), until.UnixNano(), nonce(), key.ID, channel,
-			e.store.config.Prefix, nameOf(key), key.Size(value), key.Kind, ended,
+			e.store.config.Prefix, nameOf(key), key.Size(value), key.Kind, state.Ended(value),
 			bounds.MaxEntriesPerOwner, state.KindShare(bounds.MaxEntriesPerOwner),
 			bounds.MaxEntriesBytesPerOwner, state.KindShare(bounds.MaxEntriesBytesPerOwner), account, key.Owner,
+			bounds.MaxEntries, state.KindShare(bounds.MaxEntries), bounds.MaxEntriesBytes, state.KindShare(bounds.MaxEntriesBytes), crowded,
+			e.accountOfAll(), e.weight(),
 		}
 	})
 	if err != nil {
@@ -201,6 +245,8 @@ func (e *Entries) Swap(ctx context.Context, key state.EntryKey, old uint64, valu
 		return 0, false, nil
 	case "full":
 		return 0, false, &state.FullError{What: "entries of this caller", Own: true, RetryAfter: retryFull}
+	case "crowded":
+		return 0, false, &state.FullError{What: "entries", RetryAfter: retryFull}
 	default:
 		return 0, false, unavailable(errReply)
 	}
@@ -223,10 +269,25 @@ func (e *Entries) account(key state.EntryKey) string {
 	return e.store.config.Prefix + "o:{" + tag + "}:" + owner
 }
 
+// accountOfAll begins the keys of the account of all owners; empty: a cluster, where they
+// have no slot in common.
+func (e *Entries) accountOfAll() string {
+	if e.store.sharded() {
+		return ""
+	}
+	return e.store.config.Prefix + "o:all"
+}
+
+// weight is what one entry counts for beside its bytes when owners are compared.
+func (e *Entries) weight() int64 {
+	bounds := e.store.config.Bounds
+	return bounds.MaxEntriesBytes / int64(bounds.MaxEntries)
+}
+
 // Delete removes an entry; one that is not there is no error.
 func (e *Entries) Delete(ctx context.Context, key state.EntryKey) error {
 	_, err := e.write(ctx, key, e.store.script(deleteLua), e.keys(key), func(channel string) []any {
-		return []any{key.ID, nameOf(key), channel}
+		return []any{key.ID, nameOf(key), channel, e.accountOfAll(), e.weight()}
 	})
 	return err
 }

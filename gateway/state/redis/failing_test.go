@@ -358,7 +358,7 @@ func TestOlderThanTheEpoch(t *testing.T) {
 func TestClaim_InTheSecondOfTheEpoch(t *testing.T) {
 	t.Parallel()
 	config := redis.Config{Addresses: []string{serve(t).address}}
-	eventually(t, soon, "a second begins", func() bool { return time.Now().Nanosecond() < int(300*time.Millisecond) })
+	secondBegins(t)
 	began := time.Now()
 	s := open(t, config)
 	got, err := claim(s, "1", time.Now().Truncate(time.Second))
@@ -386,7 +386,8 @@ func TestClosed(t *testing.T) {
 }
 
 // TestTasksLeaveMemoryToOthers: while nearly all of maxmemory is in use no more
-// tasks begin, those that are there can change, and other kinds have space.
+// tasks begin but in the place of ended ones, those that are there can change, and other
+// kinds have space.
 func TestTasksLeaveMemoryToOthers(t *testing.T) {
 	t.Parallel()
 	server := serve(t, "--maxmemory", "16mb")
@@ -416,8 +417,15 @@ func TestTasksLeaveMemoryToOthers(t *testing.T) {
 	if full, ok := errors.AsType[*state.FullError](err); !ok || full.Own {
 		t.Errorf("another task: %v", err)
 	}
-	if _, ok, err := e.Swap(t.Context(), entryKey("0"), first, nil, hence()); !ok || err != nil {
+	if _, ok, err := e.Swap(t.Context(), entryKey("0"), first, append([]byte(state.EndedMark), make([]byte, 1000)...), hence()); !ok || err != nil {
 		t.Errorf("a task that is there: %v, %v", ok, err)
+	}
+	other := state.EntryKey{Kind: "task", Group: "another caller", ID: "1"}
+	if _, ok, err := e.Swap(t.Context(), other, 0, nil, hence()); !ok || err != nil {
+		t.Errorf("a task in the place of one that ended: %v, %v", ok, err)
+	}
+	if _, ok, err := e.Get(t.Context(), entryKey("0")); ok || err != nil {
+		t.Errorf("the ended task of the caller with most is there: %v, %v", ok, err)
 	}
 	if _, ok, err := e.Swap(t.Context(), state.EntryKey{Kind: "session", Group: "a", ID: "1"}, 0, nil, hence()); !ok || err != nil {
 		t.Errorf("a session: %v, %v", ok, err)
@@ -436,4 +444,89 @@ func used(t *testing.T, c *goredis.Client) float64 {
 		t.Fatal(err)
 	}
 	return number
+}
+
+// TestYoung_LastsAsLongAsSomethingIsUnknown: after a loss, tokens that are made now are
+// refused for a second or two, and the store says so while it lasts. What cannot have been
+// lost costs no wait.
+func TestYoung_LastsAsLongAsSomethingIsUnknown(t *testing.T) {
+	t.Parallel()
+	restart := func(t *testing.T, server *server) {
+		t.Helper()
+		server.kill()
+		server.start()
+	}
+	for name, tc := range map[string]struct {
+		disk string // whether the server keeps its data
+		lose func(*testing.T, *server)
+	}{
+		"restarted with its data": {"yes", restart},
+		"restarted empty":         {"no", restart},
+		"emptied": {"yes", func(t *testing.T, server *server) {
+			t.Helper()
+			if err := server.client(goredis.Options{}).FlushAll(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := serve(t, "--appendonly", tc.disk)
+			config := redis.Config{Addresses: []string{server.address}, Assert: true}
+			secondBegins(t) // and so do the looks at Redis
+			s := open(t, config)
+			if s.Young() == nil {
+				t.Error("a store without uses is not young")
+			}
+			eventually(t, soon, "it is no longer young", func() bool { return s.Young() == nil })
+			wantNew(t, open(t, config))
+			tc.lose(t, server)
+			began, claims := time.Now(), 0
+			eventually(t, soon, "it says that it is young", func() bool { return s.Young() != nil })
+			eventually(t, soon, "a token that is made now is new", func() bool {
+				claims++
+				got, err := claim(s, strconv.Itoa(claims), time.Now().Truncate(time.Second))
+				late, _ := errors.AsType[*state.UnavailableError](err)
+				if late != nil && (late.RetryAfter > time.Second || late.RetryAfter > 50*time.Millisecond && s.Young() == nil) {
+					t.Errorf("refused for %v, and the store says %v", late.RetryAfter, s.Young())
+				}
+				return got == ect.ReplayFresh && err == nil
+			})
+			if took := time.Since(began); took > 3*time.Second || s.Young() != nil {
+				t.Errorf("it took %v, expected at most 2 s, and then the store says %v", took, s.Young())
+			} else {
+				t.Logf("new tokens were refused for %v", took)
+			}
+		})
+	}
+}
+
+// secondBegins waits for the first part of a second.
+func secondBegins(t *testing.T) {
+	t.Helper()
+	eventually(t, soon, "a second begins", func() bool { return time.Now().Nanosecond() < int(300*time.Millisecond) })
+}
+
+// wantNew: a token that is made now can be used at once.
+func wantNew(t *testing.T, s *redis.Store) {
+	t.Helper()
+	if got, err := claim(s, "new", time.Now().Truncate(time.Second)); got != ect.ReplayFresh || err != nil || s.Young() != nil {
+		t.Errorf("a gateway that starts: a new token is %v, %v; the store says %v", got, err, s.Young())
+	}
+}
+
+// TestYoung_IsSaidWithTheRefusal: what refuses a token for it also says so, without a look
+// at Redis in between.
+func TestYoung_IsSaidWithTheRefusal(t *testing.T) {
+	t.Parallel()
+	server := serve(t)
+	s := open(t, redis.Config{Addresses: []string{server.address}})
+	eventually(t, soon, "it is no longer young", func() bool { return s.Young() == nil })
+	secondBegins(t)
+	if err := server.client(goredis.Options{}).FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := claim(s, "1", time.Now().Truncate(time.Second)); err == nil || s.Young() == nil {
+		t.Errorf("refused: %v; the store says %v", err, s.Young())
+	}
 }

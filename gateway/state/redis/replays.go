@@ -24,7 +24,8 @@ const replayShards = 64
 // in microseconds of the server's clock, uses are known in this slot (R6). The
 // epoch is kept with the id of the replication history that it was made in, which
 // is another after every restart and every failover, when uses may be lost. No token is
-// used before its date, so those that were used are dated before it.
+// used before its date, so those that were used are dated before it. What is left is for
+// how many microseconds more tokens that are made now are dated before it, too.
 const epochLua = `
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
@@ -35,6 +36,7 @@ if kept[1] ~= history then
   epoch = math.max(epoch or 0, now)
   redis.call('HSET', KEYS[1], 'history', history, 'epoch', string.format('%.0f', epoch))
 end
+local left = string.format('%.0f', math.max(math.ceil(epoch / 1000000) * 1000000 - now, 0))
 `
 
 // claimLua: KEYS epoch, use; ARGV what for, nonce, issued (µs), until (ms).
@@ -48,7 +50,7 @@ if known[1] then
   return {'same'}
 end
 if tonumber(ARGV[3]) > now then return {'ahead', string.format('%.0f', tonumber(ARGV[3]) - now)} end
-if tonumber(ARGV[3]) < epoch then return {'unknown', string.format('%.0f', math.max(math.ceil(epoch / 1000000) * 1000000 - now, 0))} end
+if tonumber(ARGV[3]) < epoch then return {'unknown', left} end
 redis.call('HSET', KEYS[2], 'for', ARGV[1], 'by', ARGV[2])
 redis.call('PEXPIREAT', KEYS[2], ARGV[4])
 return {'fresh'}
@@ -75,13 +77,16 @@ func (s *Store) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUse)
 	case "conflict":
 		return ect.ReplayConflict, nil
 	case "ahead":
-		left, _ := strconv.ParseInt(word(reply, 1), 10, 64)
-		if err := state.AwaitIssue(ctx, time.Duration(left)*time.Microsecond); err != nil {
+		if err := state.AwaitIssue(ctx, micros(word(reply, 1))); err != nil {
 			return ect.ReplayUnknown, err
 		}
 		return s.Claim(ctx, key, use)
 	case "unknown":
-		return ect.ReplayUnknown, young(word(reply, 1))
+		left := micros(word(reply, 1))
+		if left > 0 {
+			s.settle(left)
+		}
+		return ect.ReplayUnknown, young(left)
 	default:
 		return ect.ReplayUnknown, unavailable(errReply)
 	}
@@ -91,23 +96,50 @@ func (s *Store) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUse)
 // because iat has whole seconds: no token could be newer, however soon it is made,
 // so the caller is told when to come again. Afterwards
 // what was issued before it is refused for good, and what is made anew is not.
-func young(micros string) error {
-	left, _ := strconv.ParseInt(micros, 10, 64) // what is no number is no wait
+func young(left time.Duration) error {
 	if left <= 0 {
 		return nil
 	}
-	return &state.UnavailableError{Err: errYoung, RetryAfter: time.Duration(left) * time.Microsecond}
+	return &state.UnavailableError{Err: errYoung, RetryAfter: left, Lacks: state.LacksReplay}
+}
+
+// Young is why a token that is made now would be refused, as of a second ago; nil: it
+// would not. It asks Redis nothing.
+func (s *Store) Young() error {
+	if at := s.settled.Load(); at != nil {
+		return young(at.Sub(s.now()))
+	}
+	return nil
+}
+
+// settle notes for how long tokens that are made now are refused.
+func (s *Store) settle(left time.Duration) {
+	at := s.now().Add(left)
+	s.settled.Store(&at)
+}
+
+// micros reads a number of microseconds; what is no number is no time.
+func micros(text string) time.Duration {
+	number, _ := strconv.ParseInt(text, 10, 64)
+	return time.Duration(number) * time.Microsecond
 }
 
 // touchEpochs lets every slot notice a new history soon after it began, and not
 // only with the first token that is refused for it.
 func (s *Store) touchEpochs(ctx context.Context) error {
+	replies := make([]*goredis.Cmd, replayShards)
 	_, err := s.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
-		for shard := range replayShards {
-			p.Eval(ctx, epochLua+"return {'ok'}", []string{s.epochKey(shard)})
+		for shard := range replies {
+			replies[shard] = p.Eval(ctx, epochLua+"return left", []string{s.epochKey(shard)})
 		}
 		return nil
 	})
+	longest := time.Duration(0)
+	for _, reply := range replies {
+		left, _ := reply.Text() // of no answer: err tells
+		longest = max(longest, micros(left))
+	}
+	s.settle(longest)
 	return err
 }
 

@@ -244,15 +244,12 @@ type call struct {
 
 // accounting counts a record for its holder.
 func (s *Store) accounting(r *ect.Record, holder string, size int) call {
-	own, list := 0, ""
-	if r.Own {
-		own = 1
-	}
+	list := ""
 	if r.Workflow != "" {
 		list = s.workflowKey(r.Workflow)
 	}
 	return call{accountLua, s.holderKeys(holder), []any{
-		listed(r), own, size + bookkeeping, milliseconds(r.Until), s.share(), list,
+		listed(r), r.Own, size + bookkeeping, milliseconds(r.Until), s.share(), list,
 	}}
 }
 

@@ -30,9 +30,10 @@ type Store struct {
 
 	pressure
 
-	trouble atomic.Pointer[trouble] // nil: none
-	filled  atomic.Uint64           // bits of a float64: the part of maxmemory that is in use, of the fullest master
-	ctx     context.Context         //nolint:containedctx // ends what runs beside callers, at Close
+	trouble atomic.Pointer[trouble]   // nil: none
+	settled atomic.Pointer[time.Time] // until when tokens that are made now are refused
+	filled  atomic.Uint64             // bits of a float64: the part of maxmemory that is in use, of the fullest master
+	ctx     context.Context           //nolint:containedctx // ends what runs beside callers, at Close
 	stop    context.CancelFunc
 	group   sync.WaitGroup
 }
@@ -130,7 +131,7 @@ func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc,
 // ago; 0: none has a maxmemory.
 func (s *Store) Filled() float64 { return math.Float64frombits(s.filled.Load()) }
 
-// crowded is true if no more entries of a kind may begin now.
+// crowded is true if entries of a kind may begin only in the place of ended ones now.
 func (s *Store) crowded(kind string) bool {
 	return s.Filled() > Crowded && slices.Contains(s.config.Bulky, kind)
 }

@@ -170,10 +170,12 @@ func wantTasks(t *testing.T, e Entries, of state.EntryKey, want ...string) {
 	}
 }
 
-// totals are the rules where the bound of all owners is the driver's own.
+// totals are the rules of the bound of all owners.
 var totals = map[string]func(*testing.T, EntriesHarness){
 	"the largest owner's ended work makes space": largestMakesSpace,
 	"tasks of all leave space for other kinds":   tasksLeaveSpace,
+	"what is gone counts none for all":           goneLeavesSpace,
+	"another owner may take over a name":         nameTakenOver,
 }
 
 func largestMakesSpace(t *testing.T, h EntriesHarness) {
@@ -203,6 +205,50 @@ func tasksLeaveSpace(t *testing.T, h EntriesHarness) {
 	swap(t, e, kinded("session", owned("g", "1")), 0, "")
 	swap(t, e, kinded("question", owned("g", "1")), 0, "")
 	wantRefused(t, e, kinded("push", owned("g", "1")), "", false)
+}
+
+// goneLeavesSpace: also where its owner never comes again.
+func goneLeavesSpace(t *testing.T, h EntriesHarness) {
+	e := h.Open(t, state.Config{MaxEntries: 4, MaxEntriesPerOwner: 4})
+	for range 2 {
+		for _, id := range []string{"1", "2"} {
+			if _, ok, err := e.Swap(t.Context(), owned("large", id), 0, []byte(end("")), time.Now().Add(300*time.Millisecond)); err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+		}
+		after(350 * time.Millisecond)
+		for _, owner := range []string{"a", "b", "c"} {
+			swap(t, e, owned(owner, "1"), 0, "")
+		}
+		swap(t, e, kinded("session", owned("a", "1")), 0, "")
+		wantRefused(t, e, kinded("session", owned("b", "1")), "", false)
+		for _, key := range []state.EntryKey{owned("a", "1"), owned("b", "1"), owned("c", "1"), kinded("session", owned("a", "1"))} {
+			if err := e.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// nameTakenOver: the account of who had an entry of that name before has no part in it.
+func nameTakenOver(t *testing.T, h EntriesHarness) {
+	e := h.Open(t, state.Config{MaxEntries: 4, MaxEntriesPerOwner: 4})
+	key := state.EntryKey{Kind: "callback", Group: "w", ID: "1", Owner: "a"}
+	if _, ok, err := e.Swap(t.Context(), key, 0, []byte(end("")), time.Now().Add(300*time.Millisecond)); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	after(350 * time.Millisecond)
+	key.Owner = "b"
+	first := swap(t, e, key, 0, "")
+	for _, id := range []string{"1", "2", "3"} {
+		swap(t, e, owned("c", id), 0, "")
+	}
+	wantRefused(t, e, owned("d", "1"), "", false)
+	wantEntry(t, e, key, first, "")
+	key.Owner = "c" // alive, it goes over to another owner
+	swap(t, e, key, first, end(""))
+	swap(t, e, kinded("session", owned("d", "1")), 0, "")
+	wantEntry(t, e, key, 0, "")
 }
 
 // restartKeepsShares: what a driver brings back counts as before.
