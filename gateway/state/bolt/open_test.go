@@ -102,7 +102,7 @@ func TestNotOurs(t *testing.T) {
 	})
 	wantOpenError(t, path, bolt.ReasonCorrupt) // a format with a wrong checksum
 	change(func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte("meta")).Put([]byte("format"), bolt.Seal("format", []byte{6}))
+		return tx.Bucket([]byte("meta")).Put([]byte("format"), bolt.Seal("format", []byte{7}))
 	})
 	wantOpenError(t, path, bolt.ReasonFormat)
 	change(func(tx *bbolt.Tx) error {
