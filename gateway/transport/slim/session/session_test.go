@@ -75,9 +75,7 @@ func pair(t *testing.T, a, b *App) (*Session, *Session) {
 // newNode makes a node in the test's bubble.
 func newNode(t *testing.T, fate func(*dataplane.Message) nodetest.Fate) *nodetest.Node {
 	t.Helper()
-	node := nodetest.New(fate)
-	t.Cleanup(node.Close)
-	return node
+	return nodetest.New(t, fate)
 }
 
 func kindOf(m *dataplane.Message) frame.Kind {

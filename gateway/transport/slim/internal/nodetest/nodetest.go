@@ -7,6 +7,7 @@ package nodetest
 import (
 	"context"
 	"sync"
+	"testing"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -25,7 +26,7 @@ type Fate struct {
 }
 
 // Node is a node. Make one in the bubble of testing/synctest whose time it is to
-// use. Close waits for what is under way.
+// use.
 type Node struct {
 	fate  func(m *dataplane.Message) Fate
 	ways  sync.WaitGroup
@@ -34,16 +35,17 @@ type Node struct {
 	down  bool
 }
 
-// New makes a node; without a fate every message arrives at once.
-func New(fate func(m *dataplane.Message) Fate) *Node {
+// New makes a node; without a fate every message arrives at once. The test ends
+// when nothing is under way anymore.
+func New(t testing.TB, fate func(m *dataplane.Message) Fate) *Node {
+	t.Helper()
 	if fate == nil {
 		fate = func(*dataplane.Message) Fate { return Fate{} }
 	}
-	return &Node{fate: fate, names: map[name.Key]link.Subscriber{}}
+	n := &Node{fate: fate, names: map[name.Key]link.Subscriber{}}
+	t.Cleanup(n.ways.Wait)
+	return n
 }
-
-// Close waits until nothing is under way.
-func (n *Node) Close() { n.ways.Wait() }
 
 // Cut takes the connection of all away, or gives it back.
 func (n *Node) Cut(down bool) {
