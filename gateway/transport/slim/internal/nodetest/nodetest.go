@@ -20,7 +20,7 @@ import (
 
 // Fate is what becomes of a message.
 type Fate struct {
-	Lost   bool
+	Drop   bool
 	Copies int // more of them
 	Delay  time.Duration
 }
@@ -66,7 +66,7 @@ func (n *Node) Send(m *dataplane.Message) error {
 	if _, err := frame.Fits(m); err != nil {
 		return err
 	}
-	octets, err := proto.Marshal(m)
+	data, err := proto.Marshal(m)
 	if err != nil {
 		return err
 	}
@@ -76,23 +76,23 @@ func (n *Node) Send(m *dataplane.Message) error {
 		return link.ErrDown
 	}
 	fate := n.fate(m)
-	if fate.Lost {
+	if fate.Drop {
 		return nil
 	}
 	for range fate.Copies + 1 {
-		n.ways.Go(func() { n.carry(octets, fate.Delay) })
+		n.ways.Go(func() { n.carry(data, fate.Delay) })
 	}
 	return nil
 }
 
-func (n *Node) carry(octets []byte, delay time.Duration) {
+func (n *Node) carry(data []byte, delay time.Duration) {
 	if delay > 0 {
 		timer := time.NewTimer(delay)
 		defer timer.Stop()
 		<-timer.C
 	}
 	m := new(dataplane.Message)
-	if proto.Unmarshal(octets, m) != nil {
+	if proto.Unmarshal(data, m) != nil {
 		return
 	}
 	for _, to := range n.targets(m) {
