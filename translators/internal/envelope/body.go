@@ -124,42 +124,7 @@ func readCall(raw json.RawMessage) (c canonical.Call, ok bool) {
 	return c, o.Err() == nil && len(o.Members()) == 0
 }
 
-func bodyExtensions(m *canonical.Message) *canonical.Extensions {
-	switch body := m.Body.(type) {
-	case *canonical.Invoke:
-		return &body.Extensions
-	case *canonical.Result:
-		return &body.Extensions
-	case *canonical.DescribeRequest:
-		return &body.Extensions
-	case *canonical.Description:
-		return &body.Extensions
-	case *canonical.Page:
-		return &body.Extensions
-	case *canonical.CapabilityList:
-		return &body.Extensions
-	case *canonical.Error:
-		return &body.Extensions
-	case *canonical.Signal:
-		return &body.Extensions
-	case *canonical.Event:
-		return &body.Extensions
-	case *canonical.TaskQuery:
-		return &body.Extensions
-	case *canonical.TaskFilter:
-		return &body.Extensions
-	case *canonical.TaskList:
-		return &body.Extensions
-	case *canonical.Done:
-		return &body.Extensions
-	case *canonical.Reply:
-		return &body.Extensions
-	case *canonical.Abort:
-		return &body.Extensions
-	default:
-		return nil
-	}
-}
+func bodyExtensions(m *canonical.Message) *canonical.Extensions { return canonical.ExtensionsOf(m.Body) }
 
 func failure(m *canonical.Message) *canonical.Error { return body[canonical.Error](m) }
 
