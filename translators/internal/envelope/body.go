@@ -124,7 +124,9 @@ func readCall(raw json.RawMessage) (c canonical.Call, ok bool) {
 	return c, o.Err() == nil && len(o.Members()) == 0
 }
 
-func bodyExtensions(m *canonical.Message) *canonical.Extensions { return canonical.ExtensionsOf(m.Body) }
+func bodyExtensions(m *canonical.Message) *canonical.Extensions {
+	return canonical.ExtensionsOf(m.Body)
+}
 
 func failure(m *canonical.Message) *canonical.Error { return body[canonical.Error](m) }
 

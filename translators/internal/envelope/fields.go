@@ -156,7 +156,7 @@ func text(name string, code canonical.LossCode, path string, at func(*canonical.
 
 // texts is a list of strings.
 func texts(name string, code canonical.LossCode, path string, at func(*canonical.Message) *[]string) field {
-	return member(name, code, path, at, rawjson.ArrayOfStrings, readStrings)
+	return member(name, code, path, at, rawjson.ArrayOfStrings, rawjson.Texts)
 }
 
 // among narrows a text field to values that exist.
@@ -167,19 +167,6 @@ func among[T ~string](f field, values ...T) field {
 		return (raw == nil || slices.Contains(values, T(said))) && set(m, raw)
 	}
 	return f
-}
-
-func readStrings(raw json.RawMessage) (values []string, ok bool) {
-	if raw == nil {
-		return nil, true
-	}
-	elements, ok := rawjson.Elements(raw)
-	for _, element := range elements {
-		value, isString := rawjson.Unquote(element)
-		ok = ok && isString
-		values = append(values, value)
-	}
-	return values, ok
 }
 
 // raws is a member that is JSON already.

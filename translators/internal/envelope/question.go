@@ -73,7 +73,7 @@ func writeCanAnswer(modes []canonical.Mode) json.RawMessage {
 }
 
 func readCanAnswer(raw json.RawMessage) (said []canonical.Mode, ok bool) {
-	values, ok := readStrings(raw)
+	values, ok := rawjson.Texts(raw)
 	for _, value := range values {
 		mode := canonical.Mode(value)
 		ok = ok && (slices.Contains(modes(), mode) || mode == canonical.ModeSampling || mode == canonical.ModeRoots)
