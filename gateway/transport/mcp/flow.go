@@ -30,7 +30,7 @@ const (
 // streaming reports whether a response is an event stream.
 func streaming(response *http.Response) bool {
 	return response.StatusCode == http.StatusOK && response.Header.Get("Content-Encoding") == "" &&
-		media(response.Header.Get("Content-Type")) == mediaEvents
+		transport.MediaType(response.Header) == mediaEvents
 }
 
 // flow is what a server says until its reply, the reply included. A legacy
