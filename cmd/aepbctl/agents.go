@@ -56,12 +56,9 @@ func printAgents(w io.Writer, agents []agent) error {
 }
 
 func (t *target) fetch(cmd *cobra.Command, path string, into any) error {
-	got, err := t.operate(cmd.Context(), http.MethodGet, path, nil)
+	got, err := t.operate(cmd.Context(), http.MethodGet, path, nil, http.StatusOK)
 	if err != nil {
 		return err
-	}
-	if got.status != http.StatusOK {
-		return got.refusal()
 	}
 	return json.Unmarshal(got.body, into)
 }
@@ -145,12 +142,9 @@ func (t *target) add(cmd *cobra.Command, a agent) error {
 	if err != nil {
 		return err
 	}
-	got, err := t.operate(cmd.Context(), http.MethodPost, "/agents", body)
+	got, err := t.operate(cmd.Context(), http.MethodPost, "/agents", body, http.StatusCreated)
 	if err != nil {
 		return err
-	}
-	if got.status != http.StatusCreated {
-		return got.refusal()
 	}
 	return t.show(cmd, json.RawMessage(got.body), func(w io.Writer) error { return printAdded(w, a.Name, base) })
 }
@@ -164,14 +158,8 @@ func agentsRemove(t *target) *cobra.Command {
 	return &cobra.Command{
 		Use: "remove NAME", Short: "Take one out", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			got, err := t.operate(cmd.Context(), http.MethodDelete, "/agents/"+url.PathEscape(args[0]), nil)
-			if err != nil {
-				return err
-			}
-			if got.status != http.StatusNoContent {
-				return got.refusal()
-			}
-			return nil
+			_, err := t.operate(cmd.Context(), http.MethodDelete, "/agents/"+url.PathEscape(args[0]), nil, http.StatusNoContent)
+			return err
 		},
 	}
 }
@@ -249,14 +237,8 @@ func agentsAccept(t *target) *cobra.Command {
 			if hash != "" {
 				path += "?sha256=" + url.QueryEscape(hash)
 			}
-			got, err := t.operate(cmd.Context(), http.MethodPost, path, nil)
-			if err != nil {
-				return err
-			}
-			if got.status != http.StatusNoContent {
-				return got.refusal()
-			}
-			return nil
+			_, err := t.operate(cmd.Context(), http.MethodPost, path, nil, http.StatusNoContent)
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&hash, "sha256", "", "accept only the description with this hash, as shown")

@@ -138,8 +138,8 @@ func (t *target) token() (string, error) {
 	return strings.TrimSpace(string(data)), err
 }
 
-// operate calls the admin API.
-func (t *target) operate(ctx context.Context, method, path string, body []byte) (answer, error) {
+// operate calls the admin API, which answers with the status want or refuses.
+func (t *target) operate(ctx context.Context, method, path string, body []byte, want int) (answer, error) {
 	base, err := t.base(t.admin, "admin")
 	if err != nil {
 		return answer{}, err
@@ -155,7 +155,11 @@ func (t *target) operate(ctx context.Context, method, path string, body []byte) 
 	if body != nil {
 		header.Set("Content-Type", "application/json")
 	}
-	return t.call(ctx, method, base+"/api"+path, header, body)
+	got, err := t.call(ctx, method, base+"/api"+path, header, body)
+	if err == nil && got.status != want {
+		err = got.refusal()
+	}
+	return got, err
 }
 
 // refusal turns an error answer into one line.

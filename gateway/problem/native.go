@@ -60,8 +60,7 @@ func Native(err error) *canonical.Error { return NativeFor(false, err) }
 // NativeFor is Native for a caller who may know why an agent failed ([Knows]).
 func NativeFor(knows bool, err error) *canonical.Error {
 	p := From(err)
-	var own *canonical.Error
-	if errors.As(err, &own) && own.Code == p.Native {
+	if own, ok := errors.AsType[*canonical.Error](err); ok && own.Code == p.Native {
 		return own
 	}
 	message := p.Title

@@ -63,7 +63,6 @@ type Metrics struct {
 	losses       *prometheus.CounterVec
 	verified     *prometheus.CounterVec
 	issued       *prometheus.CounterVec
-	often        often
 	kept         *prometheus.CounterVec
 	limited      *prometheus.CounterVec
 	denied       *prometheus.CounterVec
@@ -86,7 +85,6 @@ func New(deps Deps) (*Metrics, error) {
 		m.bindings[string(b)] = true
 	}
 	m.define()
-	m.remember()
 	all := append(m.asked(deps),
 		m.translations, m.duration, m.losses, m.verified, m.issued, m.kept, m.limited, m.denied, m.inflight, m.upstream, m.failures, m.refusals, m.reloads, m.questions, m.changes,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -158,27 +156,6 @@ func (m *Metrics) asked(deps Deps) (all []prometheus.Collector) {
 // Definitions are the metrics of this gateway in the order of the reference, without
 // those of the Go runtime and of the process.
 func (m *Metrics) Definitions() []Definition { return slices.Clone(m.defined) }
-
-// often is the way to what every exchange counts.
-type often struct {
-	translations series[prometheus.Counter]
-	duration     series[prometheus.Observer]
-	losses       series[prometheus.Counter]
-	verified     series[prometheus.Counter]
-	issued       series[prometheus.Counter]
-	upstream     series[prometheus.Observer]
-}
-
-func (m *Metrics) remember() {
-	m.often.translations.begin(m.translations, 3, func(l labels) labels { return labels{m.binding(l[0]), m.binding(l[1]), results.label(l[2])} })
-	m.often.duration.begin(m.duration, 3, func(l labels) labels { return labels{m.binding(l[0]), m.binding(l[1]), stages.label(l[2])} })
-	m.often.losses.begin(m.losses, 4, func(l labels) labels {
-		return labels{m.binding(l[0]), m.binding(l[1]), lossLabel(l[2]), fates.label(l[3])}
-	})
-	m.often.verified.begin(m.verified, 2, func(l labels) labels { return labels{l[0], reasons.label(l[1])} })
-	m.often.issued.begin(m.issued, 2, func(l labels) labels { return labels{acts.label(l[0]), l[1]} })
-	m.often.upstream.begin(m.upstream, 2, func(l labels) labels { return labels{m.agents.label(l[0]), m.binding(l[1])} })
-}
 
 // define names every metric that is counted here (contract section 3).
 func (m *Metrics) define() {
@@ -260,29 +237,29 @@ func (m *Metrics) Enter() (leave func()) {
 
 // Translated counts an exchange that ended. result is "ok" or the code of a problem.
 func (m *Metrics) Translated(from, to, result string, took time.Duration) {
-	m.often.translations.of(labels{from, to, result}).Inc()
+	m.translations.WithLabelValues(m.binding(from), m.binding(to), results.label(result)).Inc()
 	m.Took(from, to, StageTotal, took)
 }
 
 // Took notes how long a stage of an exchange took.
 func (m *Metrics) Took(from, to string, stage Stage, took time.Duration) {
-	m.often.duration.of(labels{from, to, string(stage)}).Observe(took.Seconds())
+	m.duration.WithLabelValues(m.binding(from), m.binding(to), stages.label(string(stage))).Observe(took.Seconds())
 }
 
 // Lost counts one loss of a translation.
 func (m *Metrics) Lost(from, to, code, fate string) {
-	m.often.losses.of(labels{from, to, code, fate}).Inc()
+	m.losses.WithLabelValues(m.binding(from), m.binding(to), lossLabel(code), fates.label(fate)).Inc()
 }
 
 // Verified counts a token that was checked. result is "ok", "refused" or what
 // [VerifyResult] makes of an error. A level of 0 is unknown.
 func (m *Metrics) Verified(level ect.Level, result string) {
-	m.often.verified.of(labels{levelLabel(level), result}).Inc()
+	m.verified.WithLabelValues(levelLabel(level), reasons.label(result)).Inc()
 }
 
 // Issued counts a token that was signed.
 func (m *Metrics) Issued(act string, level ect.Level) {
-	m.often.issued.of(labels{act, levelLabel(level)}).Inc()
+	m.issued.WithLabelValues(acts.label(act), levelLabel(level)).Inc()
 }
 
 // ByReference counts a message whose own token did not travel with it: bare or full.
@@ -302,7 +279,7 @@ func (m *Metrics) Denied(constraint policy.Constraint) {
 
 // Upstream notes how long an agent took.
 func (m *Metrics) Upstream(agent, protocol string, took time.Duration) {
-	m.often.upstream.of(labels{agent, protocol}).Observe(took.Seconds())
+	m.upstream.WithLabelValues(m.agents.label(agent), m.binding(protocol)).Observe(took.Seconds())
 }
 
 // UpstreamFailed counts an exchange that failed because its agent did.

@@ -3,6 +3,8 @@ package transport
 import (
 	"errors"
 	"io"
+	"mime"
+	"net/http"
 )
 
 // readAhead bounds what is made room for because a message says that it is so
@@ -57,4 +59,18 @@ func afterwards(r io.Reader, body *[]byte, length int64) (bool, error) {
 			return true, err
 		}
 	}
+}
+
+// MediaType is a Content-Type without its parameters; empty: there is no such
+// field, or it is malformed.
+func MediaType(h http.Header) string {
+	written := h.Get("Content-Type")
+	if written == "application/json" { // as most peers write it
+		return written
+	}
+	name, _, err := mime.ParseMediaType(written)
+	if err != nil {
+		return ""
+	}
+	return name
 }

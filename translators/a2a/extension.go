@@ -146,7 +146,7 @@ func isProfile(text string) bool {
 func (p params) card(c *canonical.Description) {
 	c.Title, _ = rawjson.Unquote(p.canon.Peek(keyTitle))
 	c.Instructions, _ = rawjson.Unquote(p.canon.Peek(keyInstructions))
-	if versions, ok := readTexts(p.canon.Peek(keyVersions)); ok {
+	if versions, ok := rawjson.Texts(p.canon.Peek(keyVersions)); ok {
 		c.Versions = versions
 	}
 }
@@ -253,7 +253,7 @@ func overCanon(left json.RawMessage, c *canonical.Description) json.RawMessage {
 	l.put(keyTitle, quoteSet(c.Title), isText)
 	l.put(keyInstructions, quoteSet(c.Instructions), isText)
 	was := l.o.Peek(keyVersions)
-	said, ok := readTexts(was)
+	said, ok := rawjson.Texts(was)
 	switch {
 	case ok && slices.Equal(said, c.Versions):
 		l.put(keyVersions, was, isTexts)
@@ -341,19 +341,8 @@ func isText(raw json.RawMessage) bool {
 	return ok && text != ""
 }
 
-// readTexts reads a list of strings; ok is false for anything else.
-func readTexts(raw json.RawMessage) (values []string, ok bool) {
-	elements, ok := rawjson.Elements(raw)
-	for _, element := range elements {
-		value, isString := rawjson.Unquote(element)
-		ok = ok && isString
-		values = append(values, value)
-	}
-	return values, ok
-}
-
 func isTexts(raw json.RawMessage) bool {
-	_, ok := readTexts(raw)
+	_, ok := rawjson.Texts(raw)
 	return ok
 }
 

@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,7 +97,7 @@ func sayFailureOf(f *canonical.Error) json.RawMessage {
 			Raw("code", json.RawMessage(strconv.FormatInt(n.Code, 10))).Raw("data", n.Data).Bytes())
 	}
 	ext := rawjson.NewBuilder()
-	for _, binding := range slices.Sorted(keysOf(f.Extensions)) {
+	for _, binding := range slices.Sorted(maps.Keys(f.Extensions)) {
 		ext.Raw(string(binding), f.Extensions[binding])
 	}
 	return b.Raw("extensions", ext.Object()).Bytes()
@@ -187,17 +188,6 @@ func yielded(m *canonical.Message, t *canonical.Task, canon *rawjson.Object, raw
 	e.carry(extra, carriedTask)
 	if rawjson.Equal(e.task(&again, extra, ""), raw) {
 		*t = again
-	}
-}
-
-// keysOf lists the bindings of extensions.
-func keysOf(ext canonical.Extensions) func(func(canonical.Binding) bool) {
-	return func(yield func(canonical.Binding) bool) {
-		for binding := range ext {
-			if !yield(binding) {
-				return
-			}
-		}
 	}
 }
 

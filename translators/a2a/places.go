@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -221,7 +222,7 @@ func addQuery(b *rawjson.Builder, query string) error {
 	if err != nil {
 		return &translators.MalformedError{Reason: "not a query"}
 	}
-	for _, name := range slices.Sorted(keysOfQuery(values)) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		value := values[name]
 		if slices.Contains(queryVersions, name) {
 			continue
@@ -242,16 +243,6 @@ func addQuery(b *rawjson.Builder, query string) error {
 		}
 	}
 	return nil
-}
-
-func keysOfQuery(values url.Values) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for name := range values {
-			if !yield(name) {
-				return
-			}
-		}
-	}
 }
 
 func isInteger(text string) bool {

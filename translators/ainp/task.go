@@ -56,7 +56,7 @@ func (l letter) work(m *canonical.Message, kind string, p *rawjson.Object) error
 	if p.Err() != nil {
 		return badParams()
 	}
-	set(m.Body, extended(nil, p.Rest()))
+	*canonical.ExtensionsOf(m.Body) = extended(nil, p.Rest())
 	return nil
 }
 
@@ -68,17 +68,6 @@ func opOf(kind string) canonical.Op {
 		return canonical.OpTaskCancel
 	default:
 		return canonical.OpTaskAnswer
-	}
-}
-
-func set(body canonical.Body, ext canonical.Extensions) {
-	switch b := body.(type) {
-	case *canonical.TaskQuery:
-		b.Extensions = ext
-	case *canonical.TaskFilter:
-		b.Extensions = ext
-	case *canonical.Abort:
-		b.Extensions = ext
 	}
 }
 

@@ -23,26 +23,36 @@ import (
 //	OpDecision     request *Signal           response *Done
 //	any            event   *Event
 //	any            error   *Error
-type Body interface{ body() }
+type Body interface{ extensions() *Extensions }
 
-func (*Invoke) body()          {}
-func (*Result) body()          {}
-func (*DescribeRequest) body() {}
-func (*Description) body()     {}
-func (*Page) body()            {}
-func (*CapabilityList) body()  {}
-func (*Error) body()           {}
-func (*TaskQuery) body()       {}
-func (*TaskFilter) body()      {}
-func (*TaskList) body()        {}
-func (*PushRequest) body()     {}
-func (*PushConfig) body()      {}
-func (*PushList) body()        {}
-func (*Done) body()            {}
-func (*Reply) body()           {}
-func (*Abort) body()           {}
-func (*Native) body()          {}
-func (*Event) body()           {}
+// ExtensionsOf is what a body holds beside its members for each protocol, to be
+// read and set; nil: it holds nothing beside them, or there is no body.
+func ExtensionsOf(b Body) *Extensions {
+	if b == nil {
+		return nil
+	}
+	return b.extensions()
+}
+
+func (b *Invoke) extensions() *Extensions          { return &b.Extensions }
+func (b *Result) extensions() *Extensions          { return &b.Extensions }
+func (b *DescribeRequest) extensions() *Extensions { return &b.Extensions }
+func (b *Description) extensions() *Extensions     { return &b.Extensions }
+func (b *Page) extensions() *Extensions            { return &b.Extensions }
+func (b *CapabilityList) extensions() *Extensions  { return &b.Extensions }
+func (e *Error) extensions() *Extensions           { return &e.Extensions }
+func (b *TaskQuery) extensions() *Extensions       { return &b.Extensions }
+func (b *TaskFilter) extensions() *Extensions      { return &b.Extensions }
+func (b *TaskList) extensions() *Extensions        { return &b.Extensions }
+func (b *Done) extensions() *Extensions            { return &b.Extensions }
+func (b *Reply) extensions() *Extensions           { return &b.Extensions }
+func (b *Abort) extensions() *Extensions           { return &b.Extensions }
+func (b *Event) extensions() *Extensions           { return &b.Extensions }
+func (b *Signal) extensions() *Extensions          { return &b.Extensions }
+func (*PushRequest) extensions() *Extensions       { return nil }
+func (*PushConfig) extensions() *Extensions        { return nil }
+func (*PushList) extensions() *Extensions          { return nil }
+func (*Native) extensions() *Extensions            { return nil }
 
 // Invoke asks an agent to do something: a turn of content, a structured call,
 // or both views of the same thing.

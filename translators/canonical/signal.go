@@ -23,8 +23,6 @@ type Signal struct {
 	Extensions Extensions
 }
 
-func (*Signal) body() {}
-
 // IsToken reports whether a text looks like a compact JWS. Whether it is one shows later.
 func IsToken(text string) bool {
 	return strings.Count(text, ".") == 2 && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") == ""

@@ -333,11 +333,7 @@ func restoreTool(canon *rawjson.Object, c *canonical.Capability) {
 }
 
 func stringList(raw json.RawMessage) ([]string, bool) {
-	if len(raw) == 0 || raw[0] != '[' {
-		return nil, false
-	}
-	o := rawjson.Parse(rawjson.NewBuilder().Raw("l", raw).Bytes(), "")
-	values, ok := o.Strings("l")
+	values, ok := rawjson.Texts(raw)
 	return values, ok && len(values) > 0
 }
 

@@ -108,8 +108,7 @@ func (f faces) card(codec translators.Translator, description *canonical.Descrip
 	}
 	m := &canonical.Message{Op: canonical.OpDescribe, Phase: canonical.PhaseResponse, Body: served}
 	wire, _, err := codec.Encode(m, translators.Target{Version: version})
-	var unsaid *canonical.Error
-	if errors.As(err, &unsaid) && unsaid.Code == canonical.CodeCardUnavailable {
+	if unsaid, ok := errors.AsType[*canonical.Error](err); ok && unsaid.Code == canonical.CodeCardUnavailable {
 		return nil, &problem.NotFoundError{What: "agent card: the agent names nothing that it can do"}
 	}
 	return wire.Body, err

@@ -87,7 +87,7 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 		_ = response.Body.Close()
 		return transport.Reply{}, err
 	}
-	if response.StatusCode == http.StatusOK && media(response.Header) == sse.Media && response.Header.Get("Content-Encoding") == "" {
+	if response.StatusCode == http.StatusOK && transport.MediaType(response.Header) == sse.Media && response.Header.Get("Content-Encoding") == "" {
 		life.Keep()
 		return transport.Reply{Evidence: tokens, Events: peer.Stream(response, life.Cancel, func(data []byte) (translators.Wire, error) {
 			return d.event(peer, wire, response.Header, data)
@@ -258,7 +258,7 @@ func unreadable(got fetched) string {
 		return "a redirect (HTTP status " + strconv.Itoa(got.status) + "), which is not followed"
 	case got.header.Get("Content-Encoding") != "":
 		return "compressed, although nobody asked for that"
-	case !slices.Contains(medias, media(got.header)) && (media(got.header) != mediaText || !json.Valid(got.body)):
+	case !slices.Contains(medias, transport.MediaType(got.header)) && (transport.MediaType(got.header) != mediaText || !json.Valid(got.body)):
 		return "HTTP status " + strconv.Itoa(got.status) + " and not " + form.Media
 	case len(bytes.TrimSpace(got.body)) == 0:
 		return "HTTP status " + strconv.Itoa(got.status) + " and an empty body"

@@ -131,7 +131,7 @@ func (in *incoming) begin(ctx context.Context) (transport.Reply, error) {
 // foreign says why a response is none of gRPC; "": it is one.
 func (in *incoming) foreign() string {
 	r := in.response
-	kind := media(r.Header)
+	kind := transport.MediaType(r.Header)
 	switch {
 	case r.StatusCode >= 300 && r.StatusCode < 400:
 		return "a redirect (HTTP status " + strconv.Itoa(r.StatusCode) + "), which is not followed"

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"mime"
 	"net/http"
 	"slices"
 	"strconv"
@@ -58,7 +57,7 @@ func (d *Door) Handler(road transport.Exchanger) http.Handler {
 		case atCard:
 			card.ServeHTTP(w, r)
 		case atNothing:
-			wire.Media = media(r.Header)
+			wire.Media = transport.MediaType(r.Header)
 			d.refuse(r.Context(), w, wire, &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such operation"})
 		default:
 			d.serve(w, r, road, wire)
@@ -128,10 +127,10 @@ func (d *Door) receive(w http.ResponseWriter, r *http.Request, road transport.Ex
 		want = append(want, form.MediaHTTP)
 	}
 	bodied := wire.Path == "" || strings.HasPrefix(wire.Path, routeMessage) || r.ContentLength != 0
-	if bodied && !slices.Contains(want, media(r.Header)) || r.Header.Get("Content-Encoding") != "" {
+	if bodied && !slices.Contains(want, transport.MediaType(r.Header)) || r.Header.Get("Content-Encoding") != "" {
 		return call, &problem.MediaTypeError{Want: want}
 	}
-	call.Wire.Media = media(r.Header)
+	call.Wire.Media = transport.MediaType(r.Header)
 	if err := road.Limit(r.Context(), transport.Asking(r.Context(), call.Agent, form.Binding)); err != nil {
 		return call, err
 	}
@@ -166,19 +165,6 @@ func pick(from http.Header) http.Header {
 		}
 	}
 	return h
-}
-
-// media is a Content-Type without parameters; "": none, or a broken one.
-func media(h http.Header) string {
-	written := h.Get("Content-Type")
-	if written == form.Media { // as nearly everybody writes it
-		return written
-	}
-	name, _, err := mime.ParseMediaType(written)
-	if err != nil {
-		return ""
-	}
-	return name
 }
 
 // inside are the tokens that an error has in its body, for callers that look there.

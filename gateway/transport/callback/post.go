@@ -11,6 +11,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 )
 
 const (
@@ -39,11 +40,7 @@ func Post(ctx context.Context, client Client, r Request) error {
 		if !again || try == tries {
 			return err
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !worker.Pause(ctx, wait) {
 			return ctx.Err()
 		}
 		wait *= backoff

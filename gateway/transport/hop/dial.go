@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"mime"
 	"net/http"
 	"net/url"
 	"strings"
@@ -101,7 +100,7 @@ func (d *Dialer) Dial(ctx context.Context, e transport.Endpoint, sealed transpor
 		_ = response.Body.Close()
 		return transport.Reply{}, err
 	}
-	if response.StatusCode == http.StatusOK && media(response.Header) == sse.Media && response.Header.Get("Content-Encoding") == "" {
+	if response.StatusCode == http.StatusOK && transport.MediaType(response.Header) == sse.Media && response.Header.Get("Content-Encoding") == "" {
 		life.Keep()
 		return transport.Reply{Evidence: tokens, Events: peer.Stream(response, life.Cancel, func(data []byte) (translators.Wire, error) {
 			return event(peer, wire, response.Header, data)
@@ -179,11 +178,3 @@ func badStatus(e transport.Endpoint, reason string, response *http.Response) err
 
 // before says that not the agent has answered so.
 const before = "the gateway before it: "
-
-func media(h http.Header) string {
-	name, _, err := mime.ParseMediaType(h.Get("Content-Type"))
-	if err != nil {
-		return ""
-	}
-	return strings.ToLower(name)
-}

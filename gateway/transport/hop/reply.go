@@ -25,7 +25,7 @@ func read(
 		return translators.Wire{}, bad(e, "compressed, although nobody asked for that")
 	case status != http.StatusOK:
 		refusal, ok := parseRefusal(body)
-		if !ok || media(response.Header) != mediaProblem {
+		if !ok || transport.MediaType(response.Header) != mediaProblem {
 			return translators.Wire{}, badStatus(e, "HTTP status "+strconv.Itoa(status)+" without a problem document", response)
 		}
 		refusal.Agent, refusal.Status, refusal.Evidence = e.Agent, status, tokens
@@ -33,7 +33,7 @@ func read(
 		return translators.Wire{}, refusal
 	case judge == nil:
 		return message(e, response.Header, body)
-	case media(response.Header) != mediaJSON:
+	case transport.MediaType(response.Header) != mediaJSON:
 		return translators.Wire{}, bad(e, "not "+mediaJSON)
 	}
 	if reason := judge(sent.Body, body); reason != "" {
@@ -44,7 +44,7 @@ func read(
 
 // message is one in another protocol, which need not be spoken here.
 func message(e transport.Endpoint, header http.Header, body []byte) (translators.Wire, error) {
-	kind := media(header)
+	kind := transport.MediaType(header)
 	if len(body) == 0 || kind == "" || kind == mediaProblem {
 		return translators.Wire{}, bad(e, "no message")
 	}

@@ -101,8 +101,7 @@ func batchError(reason string) error {
 func (v *visit) noBatches(h http.Header) error {
 	probe := translators.Wire{Binding: mcp.Binding, Header: h, Body: []byte(`{"jsonrpc":"2.0","id":0,"method":"` + mcp.MethodList + `"}`)}
 	_, err := v.door.deps.Form.Decode(probe)
-	var said *canonical.Error
-	if errors.As(err, &said) && said.Code == canonical.CodeUnsupportedVersion {
+	if said, ok := errors.AsType[*canonical.Error](err); ok && said.Code == canonical.CodeUnsupportedVersion {
 		return said
 	}
 	v.version = h.Get(headerVersion)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
@@ -41,7 +42,7 @@ func (v *visit) admit() error {
 		return problem.Reading(&http.MaxBytesError{Limit: most})
 	case !v.sameOrigin():
 		return foreignOrigin()
-	case media(v.r.Header.Get("Content-Type")) != mediaJSON || v.r.Header.Get("Content-Encoding") != "":
+	case transport.MediaType(v.r.Header) != mediaJSON || v.r.Header.Get("Content-Encoding") != "":
 		return &problem.MediaTypeError{Want: []string{mediaJSON}}
 	case !accepts(v.r.Header.Values("Accept"), mediaJSON):
 		return &admissionError{http.StatusNotAcceptable, &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "the answer is application/json, which Accept does not admit"}}
@@ -75,17 +76,6 @@ func loopback(host string) bool {
 	}
 	address, err := netip.ParseAddr(host)
 	return err == nil && address.Unmap().IsLoopback()
-}
-
-func media(contentType string) string {
-	if contentType == mediaJSON { // as nearly everybody writes it
-		return contentType
-	}
-	parsed, _, err := mime.ParseMediaType(contentType)
-	if err != nil {
-		return ""
-	}
-	return parsed
 }
 
 // accepts reports whether an Accept header admits a media type; no header at

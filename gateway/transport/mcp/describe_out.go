@@ -215,8 +215,7 @@ func (d *Dialer) prompts(ctx context.Context, l *line, version string) ([]canoni
 	var prompts []canonical.Capability
 	for cursor, n := "", 0; n < maxPages; n++ {
 		body, err := d.request(ctx, l, mcp.PromptsPage(cursor), canonical.OpNative, version)
-		var refused *refusedError
-		if errors.As(err, &refused) && refused.said.Code == canonical.CodeNoMethod && prompts == nil {
+		if refused, ok := errors.AsType[*refusedError](err); ok && refused.said.Code == canonical.CodeNoMethod && prompts == nil {
 			return nil, nil
 		}
 		if err != nil {
@@ -245,8 +244,7 @@ func (d *Dialer) tools(ctx context.Context, l *line, version string) (tools []ca
 	page := canonical.Page{}
 	for range maxPages {
 		list, err := d.page(ctx, l, page, version)
-		var refused *refusedError
-		if errors.As(err, &refused) && refused.said.Code == canonical.CodeNoMethod && tools == nil {
+		if refused, ok := errors.AsType[*refusedError](err); ok && refused.said.Code == canonical.CodeNoMethod && tools == nil {
 			return nil, nil, nil // a server without tools
 		}
 		if err != nil {

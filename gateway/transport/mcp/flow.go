@@ -13,6 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
@@ -29,7 +30,7 @@ const (
 // streaming reports whether a response is an event stream.
 func streaming(response *http.Response) bool {
 	return response.StatusCode == http.StatusOK && response.Header.Get("Content-Encoding") == "" &&
-		media(response.Header.Get("Content-Type")) == mediaEvents
+		transport.MediaType(response.Header) == mediaEvents
 }
 
 // flow is what a server says until its reply, the reply included. A legacy
@@ -213,11 +214,7 @@ func (f *flow) resume(ctx context.Context, cause error) error {
 		return f.l.failed(ctx, cause)
 	}
 	f.resumes++
-	timer := time.NewTimer(min(wait, longestWait))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-f.inner.Done():
+	if !worker.Pause(f.inner, min(wait, longestWait)) { //nolint:contextcheck // the connection has a context of its own
 		return f.l.failed(ctx, f.inner.Err())
 	}
 	response, err := (&line{d: f.l.d, ep: f.l.ep}).get(f.inner, f.session, last) //nolint:contextcheck // the connection has a context of its own

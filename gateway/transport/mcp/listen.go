@@ -13,6 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/sse"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
@@ -147,7 +148,7 @@ func (s *listening) message(ctx context.Context) (json.RawMessage, error) {
 
 // open asks for a stream, after the wait that the last one left.
 func (s *listening) open(ctx context.Context) error {
-	if !pause(ctx, s.wait) {
+	if s.wait > 0 && !worker.Pause(ctx, s.wait) || ctx.Err() != nil {
 		return ctx.Err()
 	}
 	s.wait = min(max(firstWait, 2*s.wait), lastWait)
@@ -230,19 +231,4 @@ func (l *line) get(ctx context.Context, s session, last string) (*http.Response,
 	}
 	s.mark(request.Header)
 	return l.d.deps.Client.DoAs(request, l.ep.ID)
-}
-
-// pause waits; false: ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -30,7 +30,7 @@ func (l *line) read(ctx context.Context, response *http.Response, request transl
 	case response.Header.Get("Content-Encoding") != "":
 		return nil, l.bad("compressed, although nobody asked for that")
 	}
-	switch media(response.Header.Get("Content-Type")) {
+	switch transport.MediaType(response.Header) {
 	case mediaJSON:
 		return l.readJSON(ctx, response, request)
 	case mediaEvents:
@@ -91,7 +91,7 @@ func (l *line) readJSON(ctx context.Context, response *http.Response, request tr
 // The codec makes an error of that.
 func refused(response *http.Response, re canonical.Op) bool {
 	return re == canonical.OpInvoke && response.StatusCode == http.StatusBadRequest &&
-		response.Header.Get("Content-Encoding") == "" && media(response.Header.Get("Content-Type")) == translators.MediaText
+		response.Header.Get("Content-Encoding") == "" && transport.MediaType(response.Header) == translators.MediaText
 }
 
 // text reads such a refusal.

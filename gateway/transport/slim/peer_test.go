@@ -88,9 +88,7 @@ func startPeer(t *testing.T, node session.Node, as string, handler rpc.Handler) 
 
 func newNode(t *testing.T) *nodetest.Node {
 	t.Helper()
-	node := nodetest.New(nil)
-	t.Cleanup(node.Close)
-	return node
+	return nodetest.New(t, nil)
 }
 
 // TestA2AServices: the name that an agent knows is found, and an agent that

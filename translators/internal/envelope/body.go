@@ -25,19 +25,20 @@ func turn(m *canonical.Message) *canonical.Content {
 }
 
 func bodyFields(own canonical.Binding) []field {
-	list := []field{
+	all := []field{
 		turnText("turn_id", canonical.LossIDs, "/body/turn/id", func(c *canonical.Content) *string { return &c.ID }),
 		role(),
 		texts("extensions", canonical.LossMetadata, "/body/turn/extensionURIs", of(turn, func(c *canonical.Content) *[]string { return &c.ExtensionURIs })),
 		exts("turn_ext", "/body/turn", own, of(turn, func(c *canonical.Content) *canonical.Extensions { return &c.Extensions })),
-		made("call", getCall, setCall, one(canonical.LossContent, "/body/call")),
+		optional("call", canonical.LossContent, "/body/call",
+			of(body[canonical.Invoke], func(i *canonical.Invoke) **canonical.Call { return &i.Call }), writeCall, readCall),
 		made("parts", getTurnParts, setTurnParts, partsLosses), // after the call that they may be
 		exts("body_ext", "/body", own, bodyExtensions),
-		text("cursor", canonical.LossOperation, "/body/cursor", cursor),
-		made("capabilities", getCapabilities, setCapabilities, one(canonical.LossSchemas, "/body/capabilities")),
+		text("cursor", canonical.LossOperation, "/body/cursor", of(body[canonical.Page], func(p *canonical.Page) *string { return &p.Cursor })),
+		list("capabilities", canonical.LossSchemas, "/body/capabilities", capabilities, writeCapability, readCapability),
 	}
-	list = append(list, describeFields()...)
-	return append(list, errorFields()...)
+	all = append(all, describeFields()...)
+	return append(all, errorFields()...)
 }
 
 // role is a loss only where it is not the one that goes without saying.
@@ -112,165 +113,66 @@ func readParts(raw json.RawMessage, to *[]canonical.Part) bool {
 	return readList(to, raw, profile.ReadPart)
 }
 
-func getCall(m *canonical.Message) json.RawMessage {
-	invoke, ok := m.Body.(*canonical.Invoke)
-	if !ok || invoke.Call == nil {
-		return nil
-	}
-	return rawjson.NewBuilder().String("name", invoke.Call.Name).Raw("arguments", invoke.Call.Args).Bytes()
+func writeCall(c *canonical.Call) json.RawMessage {
+	return rawjson.NewBuilder().String("name", c.Name).Raw("arguments", c.Args).Bytes()
 }
 
-func setCall(m *canonical.Message, raw json.RawMessage) bool {
-	invoke, ok := m.Body.(*canonical.Invoke)
-	if !ok {
-		return false
-	}
-	invoke.Call = nil
-	if raw == nil {
-		return true
-	}
+func readCall(raw json.RawMessage) (c canonical.Call, ok bool) {
 	o := rawjson.Parse(raw, "")
-	invoke.Call = &canonical.Call{Args: o.RawObject("arguments")}
-	invoke.Call.Name, _ = o.String("name")
-	return o.Err() == nil && len(o.Members()) == 0
+	c.Args = o.RawObject("arguments")
+	c.Name, _ = o.String("name")
+	return c, o.Err() == nil && len(o.Members()) == 0
 }
 
 func bodyExtensions(m *canonical.Message) *canonical.Extensions {
-	switch body := m.Body.(type) {
-	case *canonical.Invoke:
-		return &body.Extensions
-	case *canonical.Result:
-		return &body.Extensions
-	case *canonical.DescribeRequest:
-		return &body.Extensions
-	case *canonical.Description:
-		return &body.Extensions
-	case *canonical.Page:
-		return &body.Extensions
-	case *canonical.CapabilityList:
-		return &body.Extensions
-	case *canonical.Error:
-		return &body.Extensions
-	case *canonical.Signal:
-		return &body.Extensions
-	case *canonical.Event:
-		return &body.Extensions
-	case *canonical.TaskQuery:
-		return &body.Extensions
-	case *canonical.TaskFilter:
-		return &body.Extensions
-	case *canonical.TaskList:
-		return &body.Extensions
-	case *canonical.Done:
-		return &body.Extensions
-	case *canonical.Reply:
-		return &body.Extensions
-	case *canonical.Abort:
-		return &body.Extensions
-	default:
-		return nil
-	}
+	return canonical.ExtensionsOf(m.Body)
 }
 
-func cursor(m *canonical.Message) *string {
-	switch body := m.Body.(type) {
-	case *canonical.Page:
-		return &body.Cursor
-	default:
-		return nil
-	}
-}
-
-func failure(m *canonical.Message) *canonical.Error {
-	e, _ := m.Body.(*canonical.Error)
-	return e
-}
+func failure(m *canonical.Message) *canonical.Error { return body[canonical.Error](m) }
 
 func errorFields() []field {
 	return []field{
-		among(text("error", canonical.LossErrorCode, "/body/code", func(m *canonical.Message) *string {
-			if e := failure(m); e != nil {
-				return (*string)(&e.Code)
-			}
-			return nil
-		}), canonical.Codes()...),
-		text("error_message", canonical.LossErrorDetail, "/body/message", func(m *canonical.Message) *string {
-			if e := failure(m); e != nil {
-				return &e.Message
-			}
-			return nil
-		}),
-		made("error_details", getDetails, setDetails, one(canonical.LossErrorDetail, "/body/details")),
-		raws("error_schema", canonical.LossErrorDetail, "/body/schema", func(m *canonical.Message) *json.RawMessage {
-			if e := failure(m); e != nil {
-				return &e.Schema
-			}
-			return nil
-		}),
-		made("retry_after_ns", getRetry, setRetry, one(canonical.LossErrorDetail, "/body/retryAfter")),
-		made("error_native", getNative, setNative, one(canonical.LossErrorDetail, "/body/native")),
+		among(text("error", canonical.LossErrorCode, "/body/code", of(failure, func(e *canonical.Error) *string { return (*string)(&e.Code) })),
+			canonical.Codes()...),
+		text("error_message", canonical.LossErrorDetail, "/body/message", of(failure, func(e *canonical.Error) *string { return &e.Message })),
+		member("error_details", canonical.LossErrorDetail, "/body/details",
+			of(failure, func(e *canonical.Error) *[]json.RawMessage { return &e.Details }), writeDetails, rawjson.Elements),
+		raws("error_schema", canonical.LossErrorDetail, "/body/schema", of(failure, func(e *canonical.Error) *json.RawMessage { return &e.Schema })),
+		member("retry_after_ns", canonical.LossErrorDetail, "/body/retryAfter",
+			of(failure, func(e *canonical.Error) *time.Duration { return &e.RetryAfter }), writeRetry, readRetry),
+		optional("error_native", canonical.LossErrorDetail, "/body/native",
+			of(failure, func(e *canonical.Error) **canonical.NativeError { return &e.Native }), writeNative, readNative),
 	}
 }
 
-func getDetails(m *canonical.Message) json.RawMessage {
-	if e := failure(m); e != nil && len(e.Details) > 0 {
-		return rawjson.ArrayOf(e.Details)
-	}
-	return nil
-}
-
-func setDetails(m *canonical.Message, raw json.RawMessage) bool {
-	e := failure(m)
-	if e == nil {
-		return false
-	}
-	var ok bool
-	e.Details, ok = elementsOf(raw)
-	return ok
-}
-
-func getRetry(m *canonical.Message) json.RawMessage {
-	if e := failure(m); e != nil && e.RetryAfter > 0 {
-		return json.RawMessage(strconv.FormatInt(int64(e.RetryAfter), 10))
-	}
-	return nil
-}
-
-func setRetry(m *canonical.Message, raw json.RawMessage) bool {
-	e := failure(m)
-	if e == nil {
-		return false
-	}
-	e.RetryAfter = 0
-	if raw == nil {
-		return true
-	}
-	n, err := strconv.ParseInt(string(raw), 10, 64)
-	e.RetryAfter = time.Duration(n)
-	return err == nil && n > 0
-}
-
-func getNative(m *canonical.Message) json.RawMessage {
-	e := failure(m)
-	if e == nil || e.Native == nil {
+func writeDetails(details []json.RawMessage) json.RawMessage {
+	if len(details) == 0 {
 		return nil
 	}
-	return rawjson.NewBuilder().String("binding", string(e.Native.Binding)).
-		Raw("code", json.RawMessage(strconv.FormatInt(e.Native.Code, 10))).Raw("data", e.Native.Data).Bytes()
+	return rawjson.ArrayOf(details)
 }
 
-func setNative(m *canonical.Message, raw json.RawMessage) bool {
-	e := failure(m)
-	if e == nil {
-		return false
+func writeRetry(after time.Duration) json.RawMessage {
+	if after <= 0 {
+		return nil
 	}
-	e.Native = nil
-	if raw == nil {
-		return true
-	}
+	return json.RawMessage(strconv.FormatInt(int64(after), 10))
+}
+
+func readRetry(raw json.RawMessage) (time.Duration, bool) {
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	return time.Duration(n), err == nil && n > 0
+}
+
+func writeNative(n *canonical.NativeError) json.RawMessage {
+	return rawjson.NewBuilder().String("binding", string(n.Binding)).
+		Raw("code", json.RawMessage(strconv.FormatInt(n.Code, 10))).Raw("data", n.Data).Bytes()
+}
+
+func readNative(raw json.RawMessage) (canonical.NativeError, bool) {
 	o := rawjson.Parse(raw, "")
 	binding, _ := o.String("binding")
 	code, err := strconv.ParseInt(string(o.Take("code")), 10, 64)
-	e.Native = &canonical.NativeError{Binding: canonical.Binding(binding), Code: code, Data: o.Take("data")}
-	return err == nil && o.Err() == nil && binding != "" && len(o.Members()) == 0
+	n := canonical.NativeError{Binding: canonical.Binding(binding), Code: code, Data: o.Take("data")}
+	return n, err == nil && o.Err() == nil && binding != "" && len(o.Members()) == 0
 }

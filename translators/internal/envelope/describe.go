@@ -25,95 +25,58 @@ func describeFields() []field {
 		described("instructions", "/body/instructions", func(d *canonical.Description) *string { return &d.Instructions }),
 		described("documentation_url", "/body/documentationURL", func(d *canonical.Description) *string { return &d.DocumentationURL }),
 		described("icon_url", "/body/iconURL", func(d *canonical.Description) *string { return &d.IconURL }),
-		made("provider", getProvider, setProvider, one(canonical.LossPeerInfo, "/body/provider")),
-		made("interfaces", getInterfaces, setInterfaces, one(canonical.LossPeerInfo, "/body/interfaces")),
+		optional("provider", canonical.LossPeerInfo, "/body/provider",
+			of(body[canonical.Description], func(d *canonical.Description) **canonical.Provider { return &d.Provider }), writeProvider, readProvider),
+		list("interfaces", canonical.LossPeerInfo, "/body/interfaces",
+			of(body[canonical.Description], func(d *canonical.Description) *[]canonical.Interface { return &d.Interfaces }), writeInterface, readInterface),
 		describedList("versions", canonical.LossPeerInfo, "/body/versions", func(d *canonical.Description) *[]string { return &d.Versions }),
 		describedList("input_modes", canonical.LossModes, "/body/inputModes", func(d *canonical.Description) *[]string { return &d.InputModes }),
 		describedList("output_modes", canonical.LossModes, "/body/outputModes", func(d *canonical.Description) *[]string { return &d.OutputModes }),
 		text("next", canonical.LossIDs, "/body/next", of(body[canonical.CapabilityList], func(l *canonical.CapabilityList) *string { return &l.Next })),
 		texts("offered_versions", canonical.LossPeerInfo, "/body/versions", of(body[canonical.DescribeRequest], func(d *canonical.DescribeRequest) *[]string { return &d.Versions })),
-		made("client", getClient, setClient, one(canonical.LossPeerInfo, "/body/client")),
+		member("client", canonical.LossPeerInfo, "/body/client",
+			of(body[canonical.DescribeRequest], func(d *canonical.DescribeRequest) *canonical.Party { return &d.Client }), writeClient, readClient),
 	}
 }
 
-func getProvider(m *canonical.Message) json.RawMessage {
-	d, ok := m.Body.(*canonical.Description)
-	if !ok || d.Provider == nil {
-		return nil
-	}
-	return rawjson.NewBuilder().String("organization", d.Provider.Organization).String("url", d.Provider.URL).Bytes()
+func writeProvider(p *canonical.Provider) json.RawMessage {
+	return rawjson.NewBuilder().String("organization", p.Organization).String("url", p.URL).Bytes()
 }
 
-func setProvider(m *canonical.Message, raw json.RawMessage) bool {
-	d, ok := m.Body.(*canonical.Description)
-	if !ok {
-		return false
-	}
-	d.Provider = nil
-	if raw == nil {
-		return true
-	}
+func readProvider(raw json.RawMessage) (canonical.Provider, bool) {
 	o := rawjson.Parse(raw, "")
-	d.Provider = &canonical.Provider{Organization: o.Required("organization"), URL: o.Required("url")}
-	return o.Err() == nil && len(o.Members()) == 0
+	p := canonical.Provider{Organization: o.Required("organization"), URL: o.Required("url")}
+	return p, o.Err() == nil && len(o.Members()) == 0
 }
 
-func getInterfaces(m *canonical.Message) json.RawMessage {
-	d, ok := m.Body.(*canonical.Description)
-	if !ok || len(d.Interfaces) == 0 {
+func writeInterface(f *canonical.Interface) json.RawMessage {
+	return rawjson.NewBuilder().String("url", f.URL).Optional("transport", f.Transport).
+		Optional("version", f.Version).Optional("tenant", f.Tenant).Bytes()
+}
+
+func readInterface(raw json.RawMessage) (f canonical.Interface, ok bool) {
+	o := rawjson.Parse(raw, "")
+	f.URL = o.Required("url")
+	f.Transport, _ = o.String("transport")
+	f.Version, _ = o.String("version")
+	f.Tenant, _ = o.String("tenant")
+	return f, o.Err() == nil && len(o.Members()) == 0
+}
+
+func writeClient(c canonical.Party) json.RawMessage {
+	if c == (canonical.Party{}) {
 		return nil
 	}
-	list := make([]json.RawMessage, len(d.Interfaces))
-	for i, f := range d.Interfaces {
-		list[i] = rawjson.NewBuilder().String("url", f.URL).Optional("transport", f.Transport).
-			Optional("version", f.Version).Optional("tenant", f.Tenant).Bytes()
-	}
-	return rawjson.ArrayOf(list)
-}
-
-func setInterfaces(m *canonical.Message, raw json.RawMessage) bool {
-	d, ok := m.Body.(*canonical.Description)
-	if !ok {
-		return false
-	}
-	d.Interfaces = nil
-	elements, ok := elementsOf(raw)
-	for _, element := range elements {
-		o := rawjson.Parse(element, "")
-		f := canonical.Interface{URL: o.Required("url")}
-		f.Transport, _ = o.String("transport")
-		f.Version, _ = o.String("version")
-		f.Tenant, _ = o.String("tenant")
-		ok = ok && o.Err() == nil && len(o.Members()) == 0
-		d.Interfaces = append(d.Interfaces, f)
-	}
-	return ok
-}
-
-func getClient(m *canonical.Message) json.RawMessage {
-	d, ok := m.Body.(*canonical.DescribeRequest)
-	if !ok || d.Client == (canonical.Party{}) {
-		return nil
-	}
-	c := d.Client
 	return rawjson.NewBuilder().Optional("id", c.ID).Optional("name", c.Name).Optional("version", c.Version).Optional("skill", c.Skill).Bytes()
 }
 
-func setClient(m *canonical.Message, raw json.RawMessage) bool {
-	d, ok := m.Body.(*canonical.DescribeRequest)
-	if !ok {
-		return false
-	}
-	d.Client = canonical.Party{}
-	if raw == nil {
-		return true
-	}
+func readClient(raw json.RawMessage) (c canonical.Party, ok bool) {
 	o := rawjson.Parse(raw, "")
-	d.Client.ID, _ = o.String("id")
-	d.Client.Name, _ = o.String("name")
-	d.Client.Version, _ = o.String("version")
-	d.Client.Skill, _ = o.String("skill")
-	return o.Err() == nil && len(o.Members()) == 0
+	c.ID, _ = o.String("id")
+	c.Name, _ = o.String("name")
+	c.Version, _ = o.String("version")
+	c.Skill, _ = o.String("skill")
+	return c, o.Err() == nil && len(o.Members()) == 0
 }
 
 func capabilities(m *canonical.Message) *[]canonical.Capability {
@@ -125,10 +88,6 @@ func capabilities(m *canonical.Message) *[]canonical.Capability {
 	default:
 		return nil
 	}
-}
-
-func getCapabilities(m *canonical.Message) json.RawMessage {
-	return writeList(capabilities(m), writeCapability)
 }
 
 // writeList writes a list; nil: it is empty, or there is none.
@@ -149,10 +108,6 @@ func writeCapability(c *canonical.Capability) json.RawMessage {
 		Raw("annotations", c.Annotations).Strings("tags", c.Tags, false).Strings("examples", c.Examples, false).
 		Strings("input_modes", c.InputModes, false).Strings("output_modes", c.OutputModes, false).
 		Raw("ext", profile.WriteExt(c.Extensions, "")).Bytes()
-}
-
-func setCapabilities(m *canonical.Message, raw json.RawMessage) bool {
-	return readList(capabilities(m), raw, readCapability)
 }
 
 // readList reads what writeList wrote; false: it did not write that, or there is no
@@ -183,9 +138,6 @@ func readCapability(raw json.RawMessage) (c canonical.Capability, ok bool) {
 	c.Examples, _ = o.Strings("examples")
 	c.InputModes, _ = o.Strings("input_modes")
 	c.OutputModes, _ = o.Strings("output_modes")
-	ok = true
-	if ext := o.Take("ext"); ext != nil {
-		c.Extensions, ok = profile.ReadExt(ext, "")
-	}
+	c.Extensions, ok = takeExt(o, true)
 	return c, ok && o.Err() == nil && len(o.Members()) == 0
 }

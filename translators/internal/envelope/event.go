@@ -139,94 +139,44 @@ func eventFields() []field {
 
 // changeFields are about a task's changes.
 func changeFields() []field {
-	status := func(e *canonical.Event) *canonical.Status { return e.Status }
-	artifact := func(e *canonical.Event) *canonical.ArtifactUpdate { return e.Artifact }
+	status := of(body[canonical.Event], func(e *canonical.Event) *canonical.Status { return e.Status })
+	artifact := of(body[canonical.Event], func(e *canonical.Event) *canonical.ArtifactUpdate { return e.Artifact })
+	asked := of(body[canonical.Event], func(e *canonical.Event) *[]canonical.Input {
+		if e.Status == nil {
+			return nil
+		}
+		return &e.Inputs
+	})
 	return []field{
-		among(text("event_state", canonical.LossState, "/body/status/state", of(body[canonical.Event], func(e *canonical.Event) *string {
-			if s := status(e); s != nil {
-				return (*string)(&s.State)
-			}
-			return nil
-		})), states()...),
-		moment("event_at", canonical.LossHistory, "/body/status/at", of(body[canonical.Event], func(e *canonical.Event) *time.Time {
-			if s := status(e); s != nil {
-				return &s.At
-			}
-			return nil
-		})),
-		content("event_message", canonical.LossPartBoundaries, "/body/status/message", of(body[canonical.Event], func(e *canonical.Event) **canonical.Content {
-			if s := status(e); s != nil {
-				return &s.Message
-			}
-			return nil
-		})),
-		inputs("event_asks", "/body/inputs", of(body[canonical.Event], func(e *canonical.Event) *[]canonical.Input {
-			if e.Status == nil {
-				return nil
-			}
-			return &e.Inputs
-		})),
+		among(text("event_state", canonical.LossState, "/body/status/state", of(status, func(s *canonical.Status) *string { return (*string)(&s.State) })),
+			states()...),
+		moment("event_at", canonical.LossHistory, "/body/status/at", of(status, func(s *canonical.Status) *time.Time { return &s.At })),
+		content("event_message", canonical.LossPartBoundaries, "/body/status/message", of(status, func(s *canonical.Status) **canonical.Content { return &s.Message })),
+		inputs("event_asks", "/body/inputs", asked),
 		{
 			name: "event_artifact", get: getArtifactUpdate, set: setArtifactUpdate, losses: one(canonical.LossArtifacts, "/body/artifact/artifact"),
 			beyond: updateBeyond,
 		},
-		flag("append", canonical.LossChunks, "/body/artifact/append", of(body[canonical.Event], func(e *canonical.Event) *bool {
-			if a := artifact(e); a != nil {
-				return &a.Append
-			}
-			return nil
-		})),
-		flag("last", canonical.LossChunks, "/body/artifact/last", of(body[canonical.Event], func(e *canonical.Event) *bool {
-			if a := artifact(e); a != nil {
-				return &a.Last
-			}
-			return nil
-		})),
+		flag("append", canonical.LossChunks, "/body/artifact/append", of(artifact, func(a *canonical.ArtifactUpdate) *bool { return &a.Append })),
+		flag("last", canonical.LossChunks, "/body/artifact/last", of(artifact, func(a *canonical.ArtifactUpdate) *bool { return &a.Last })),
 	}
 }
 
 // noticeFields are about what is no change of a task.
 func noticeFields() []field {
-	number := func(name, path string, at func(*canonical.Progress) *json.RawMessage) field {
-		return raws(name, canonical.LossProgress, path, of(body[canonical.Event], func(e *canonical.Event) *json.RawMessage {
-			if e.Progress == nil {
-				return nil
-			}
-			return at(e.Progress)
-		}))
-	}
-	line := func(name, path string, at func(*canonical.Log) *string) field {
-		return text(name, canonical.LossProgress, path, of(body[canonical.Event], func(e *canonical.Event) *string {
-			if e.Log == nil {
-				return nil
-			}
-			return at(e.Log)
-		}))
-	}
+	progress := of(body[canonical.Event], func(e *canonical.Event) *canonical.Progress { return e.Progress })
+	log := of(body[canonical.Event], func(e *canonical.Event) *canonical.Log { return e.Log })
+	ask := of(body[canonical.Event], func(e *canonical.Event) *canonical.Ask { return e.Ask })
+	const code = canonical.LossProgress
 	return []field{
-		number("progress_token", "/body/progress/token", func(p *canonical.Progress) *json.RawMessage { return &p.Token }),
-		number("progress_value", "/body/progress/value", func(p *canonical.Progress) *json.RawMessage { return &p.Value }),
-		number("progress_total", "/body/progress/total", func(p *canonical.Progress) *json.RawMessage { return &p.Total }),
-		text("progress_message", canonical.LossProgress, "/body/progress/message", of(body[canonical.Event], func(e *canonical.Event) *string {
-			if e.Progress == nil {
-				return nil
-			}
-			return &e.Progress.Message
-		})),
-		line("log_at", "/body/log/level", func(l *canonical.Log) *string { return &l.Level }),
-		line("logger", "/body/log/logger", func(l *canonical.Log) *string { return &l.Logger }),
-		raws("log_data", canonical.LossProgress, "/body/log/data", of(body[canonical.Event], func(e *canonical.Event) *json.RawMessage {
-			if e.Log == nil {
-				return nil
-			}
-			return &e.Log.Data
-		})),
-		raws("ask_id", canonical.LossIDs, "/body/ask/id", of(body[canonical.Event], func(e *canonical.Event) *json.RawMessage {
-			if e.Ask == nil {
-				return nil
-			}
-			return &e.Ask.ID
-		})),
+		raws("progress_token", code, "/body/progress/token", of(progress, func(p *canonical.Progress) *json.RawMessage { return &p.Token })),
+		raws("progress_value", code, "/body/progress/value", of(progress, func(p *canonical.Progress) *json.RawMessage { return &p.Value })),
+		raws("progress_total", code, "/body/progress/total", of(progress, func(p *canonical.Progress) *json.RawMessage { return &p.Total })),
+		text("progress_message", code, "/body/progress/message", of(progress, func(p *canonical.Progress) *string { return &p.Message })),
+		text("log_at", code, "/body/log/level", of(log, func(l *canonical.Log) *string { return &l.Level })),
+		text("logger", code, "/body/log/logger", of(log, func(l *canonical.Log) *string { return &l.Logger })),
+		raws("log_data", code, "/body/log/data", of(log, func(l *canonical.Log) *json.RawMessage { return &l.Data })),
+		raws("ask_id", canonical.LossIDs, "/body/ask/id", of(ask, func(a *canonical.Ask) *json.RawMessage { return &a.ID })),
 		made("ask", getAsk, setAsk, one(canonical.LossElicitation, "/body/ask/input")),
 		made("event_native", getEventNative, setEventNative, one(canonical.LossPrompts, "/body/native")),
 	}
@@ -234,15 +184,7 @@ func noticeFields() []field {
 
 // content is a turn that may be absent.
 func content(name string, code canonical.LossCode, path string, at func(*canonical.Message) **canonical.Content) field {
-	return member(name, code, path, at, func(c *canonical.Content) json.RawMessage {
-		if c == nil {
-			return nil
-		}
-		return profile.WriteContent(c)
-	}, func(raw json.RawMessage) (*canonical.Content, bool) {
-		c, ok := profile.ReadContent(raw)
-		return &c, ok
-	})
+	return optional(name, code, path, at, profile.WriteContent, profile.ReadContent)
 }
 
 func getArtifactUpdate(m *canonical.Message) json.RawMessage {

@@ -113,6 +113,34 @@ func member[T any](
 	}
 }
 
+// optional is a member that may be absent.
+func optional[T any](
+	name string, code canonical.LossCode, path string, at func(*canonical.Message) **T,
+	write func(*T) json.RawMessage, read func(json.RawMessage) (T, bool),
+) field {
+	return member(name, code, path, at, func(value *T) json.RawMessage {
+		if value == nil {
+			return nil
+		}
+		return write(value)
+	}, func(raw json.RawMessage) (*T, bool) {
+		value, ok := read(raw)
+		return &value, ok
+	})
+}
+
+// list is a member with several values.
+func list[T any](
+	name string, code canonical.LossCode, path string, at func(*canonical.Message) *[]T,
+	write func(*T) json.RawMessage, read func(json.RawMessage) (T, bool),
+) field {
+	return field{
+		name: name, losses: one(code, path),
+		get: func(m *canonical.Message) json.RawMessage { return writeList(at(m), write) },
+		set: func(m *canonical.Message, raw json.RawMessage) bool { return readList(at(m), raw, read) },
+	}
+}
+
 // text is a string that is not empty.
 func text(name string, code canonical.LossCode, path string, at func(*canonical.Message) *string) field {
 	return member(name, code, path, at, func(value string) json.RawMessage {
@@ -128,7 +156,7 @@ func text(name string, code canonical.LossCode, path string, at func(*canonical.
 
 // texts is a list of strings.
 func texts(name string, code canonical.LossCode, path string, at func(*canonical.Message) *[]string) field {
-	return member(name, code, path, at, rawjson.ArrayOfStrings, readStrings)
+	return member(name, code, path, at, rawjson.ArrayOfStrings, rawjson.Texts)
 }
 
 // among narrows a text field to values that exist.
@@ -139,19 +167,6 @@ func among[T ~string](f field, values ...T) field {
 		return (raw == nil || slices.Contains(values, T(said))) && set(m, raw)
 	}
 	return f
-}
-
-func readStrings(raw json.RawMessage) (values []string, ok bool) {
-	if raw == nil {
-		return nil, true
-	}
-	elements, ok := rawjson.Elements(raw)
-	for _, element := range elements {
-		value, isString := rawjson.Unquote(element)
-		ok = ok && isString
-		values = append(values, value)
-	}
-	return values, ok
 }
 
 // raws is a member that is JSON already.
@@ -238,7 +253,8 @@ func messageFields(own canonical.Binding) []field {
 		flag("streaming", canonical.LossStatusUpdates, "/preferences/stream", func(m *canonical.Message) *bool { return &m.Preferences.Stream }),
 		flag("no_wait", canonical.LossWait, "/preferences/noWait", func(m *canonical.Message) *bool { return &m.Preferences.NoWait }),
 		texts("accept", canonical.LossModes, "/preferences/acceptMedia", func(m *canonical.Message) *[]string { return &m.Preferences.AcceptMedia }),
-		made("history_length", getHistory, setHistory, one(canonical.LossHistory, "/preferences/historyLength")),
+		optional("history_length", canonical.LossHistory, "/preferences/historyLength",
+			func(m *canonical.Message) **int { return &m.Preferences.HistoryLength }, writeLength, readLength),
 		text("log_level", canonical.LossProgress, "/preferences/logLevel", func(m *canonical.Message) *string { return &m.Preferences.LogLevel }),
 		moment("deadline", canonical.LossDeadline, "/deadline", func(m *canonical.Message) *time.Time { return &m.Deadline }),
 		text("traceparent", canonical.LossTrace, "/trace/parent", func(m *canonical.Message) *string { return &m.Trace.Parent }),
@@ -248,19 +264,9 @@ func messageFields(own canonical.Binding) []field {
 	}
 }
 
-func getHistory(m *canonical.Message) json.RawMessage {
-	if m.Preferences.HistoryLength == nil {
-		return nil
-	}
-	return json.RawMessage(strconv.Itoa(*m.Preferences.HistoryLength))
-}
+func writeLength(n *int) json.RawMessage { return json.RawMessage(strconv.Itoa(*n)) }
 
-func setHistory(m *canonical.Message, raw json.RawMessage) bool {
-	m.Preferences.HistoryLength = nil
-	if raw == nil {
-		return true
-	}
+func readLength(raw json.RawMessage) (int, bool) {
 	n, err := strconv.Atoi(string(raw))
-	m.Preferences.HistoryLength = &n
-	return err == nil && strconv.Itoa(n) == string(raw)
+	return n, err == nil && strconv.Itoa(n) == string(raw)
 }

@@ -27,18 +27,21 @@ func pending(m *canonical.Message) *canonical.Pending {
 func questionFields() []field {
 	return []field{
 		flag("task_ok", canonical.LossPeerInfo, "/preferences/taskOK", func(m *canonical.Message) *bool { return &m.Preferences.TaskOK }),
-		made("can_answer", getCanAnswer, setCanAnswer, one(canonical.LossPeerInfo, "/preferences/canAnswer")),
+		member("can_answer", canonical.LossPeerInfo, "/preferences/canAnswer",
+			func(m *canonical.Message) *[]canonical.Mode { return &m.Preferences.CanAnswer }, writeCanAnswer, readCanAnswer),
 		inputs("asks", "/body/task/inputs", of(task, func(t *canonical.Task) *[]canonical.Input { return &t.Inputs })),
 		inputs("pending", "/body/pending/inputs", of(pending, func(p *canonical.Pending) *[]canonical.Input { return &p.Inputs })),
 		text("pending_state", canonical.LossRequestState, "/body/pending/state", of(pending, func(p *canonical.Pending) *string { return &p.State })),
 		text("request_state", canonical.LossRequestState, "/body/state", of(body[canonical.Invoke], func(i *canonical.Invoke) *string { return &i.State })),
-		made("answers", getAnswers, setAnswers, one(canonical.LossElicitation, "/body/answers")),
-		member("ttl_ns", canonical.LossCaching, "/body/ttl", of(body[canonical.Invoke], func(i *canonical.Invoke) **time.Duration { return &i.TTL }), writeDuration, readDuration),
+		answers("answers", of(body[canonical.Invoke], func(i *canonical.Invoke) *[]canonical.Answer { return &i.Answers })),
+		optional("ttl_ns", canonical.LossCaching, "/body/ttl", of(body[canonical.Invoke], func(i *canonical.Invoke) **time.Duration { return &i.TTL }), writeDuration, readDuration),
 		moment("created", canonical.LossHistory, "/body/task/created", of(task, func(t *canonical.Task) *time.Time { return &t.Created })),
-		member("task_ttl_ns", canonical.LossCaching, "/body/task/ttl", of(task, func(t *canonical.Task) **time.Duration { return &t.TTL }), writeDuration, readDuration),
-		made("poll_ns", getPoll, setPoll, one(canonical.LossCaching, "/body/task/poll")),
-		made("task_output", getTaskOutput, setTaskOutput, one(canonical.LossContent, "/body/task/output")),
-		made("task_failure", getFailure, setFailure, one(canonical.LossErrorDetail, "/body/task/failure")),
+		optional("task_ttl_ns", canonical.LossCaching, "/body/task/ttl", of(task, func(t *canonical.Task) **time.Duration { return &t.TTL }), writeDuration, readDuration),
+		member("poll_ns", canonical.LossCaching, "/body/task/poll", of(task, func(t *canonical.Task) *time.Duration { return &t.Poll }), writePoll, readDuration),
+		optional("task_output", canonical.LossContent, "/body/task/output",
+			of(task, func(t *canonical.Task) **canonical.Output { return &t.Output }), writeOutput, readOutput),
+		optional("task_failure", canonical.LossErrorDetail, "/body/task/failure",
+			of(task, func(t *canonical.Task) **canonical.Error { return &t.Failure }), writeError, readError),
 		canDo("streams", "/body/streams", func(d *canonical.Description) *bool { return &d.Streams }),
 		canDo("pushes", "/body/pushes", func(d *canonical.Description) *bool { return &d.Pushes }),
 		canDo("tasks", "/body/tasks", func(d *canonical.Description) *bool { return &d.Tasks }),
@@ -58,34 +61,33 @@ func canDo(name, path string, at func(*canonical.Description) *bool) field {
 	return flag(name, canonical.LossPeerInfo, path, of(body[canonical.Description], at))
 }
 
-func getCanAnswer(m *canonical.Message) json.RawMessage {
-	if len(m.Preferences.CanAnswer) == 0 {
+func writeCanAnswer(modes []canonical.Mode) json.RawMessage {
+	if len(modes) == 0 {
 		return nil
 	}
-	values := make([]string, len(m.Preferences.CanAnswer))
-	for i, mode := range m.Preferences.CanAnswer {
+	values := make([]string, len(modes))
+	for i, mode := range modes {
 		values[i] = string(mode)
 	}
 	return rawjson.ArrayOfStrings(values)
 }
 
-func setCanAnswer(m *canonical.Message, raw json.RawMessage) bool {
-	values, ok := readStrings(raw)
-	m.Preferences.CanAnswer = nil
+func readCanAnswer(raw json.RawMessage) (said []canonical.Mode, ok bool) {
+	values, ok := rawjson.Texts(raw)
 	for _, value := range values {
 		mode := canonical.Mode(value)
 		ok = ok && (slices.Contains(modes(), mode) || mode == canonical.ModeSampling || mode == canonical.ModeRoots)
-		m.Preferences.CanAnswer = append(m.Preferences.CanAnswer, mode)
+		said = append(said, mode)
 	}
-	return ok
+	return said, ok
 }
 
 func inputs(name, path string, at func(*canonical.Message) *[]canonical.Input) field {
-	return field{
-		name: name, losses: one(canonical.LossElicitation, path),
-		get: func(m *canonical.Message) json.RawMessage { return writeList(at(m), writeInput) },
-		set: func(m *canonical.Message, raw json.RawMessage) bool { return readList(at(m), raw, readInput) },
-	}
+	return list(name, canonical.LossElicitation, path, at, writeInput, readInput)
+}
+
+func answers(name string, at func(*canonical.Message) *[]canonical.Answer) field {
+	return list(name, canonical.LossElicitation, "/body/answers", at, WriteAnswer, readAnswer)
 }
 
 func writeInput(in *canonical.Input) json.RawMessage {
@@ -121,29 +123,6 @@ func takeExt(o *rawjson.Object, ok bool) (canonical.Extensions, bool) {
 	return ext, ok && fits
 }
 
-func getAnswers(m *canonical.Message) json.RawMessage {
-	if i := body[canonical.Invoke](m); i != nil {
-		return writeAnswers(i.Answers)
-	}
-	return nil
-}
-
-func setAnswers(m *canonical.Message, raw json.RawMessage) (ok bool) {
-	if i := body[canonical.Invoke](m); i != nil {
-		i.Answers, ok = readAnswers(raw)
-	}
-	return ok
-}
-
-func writeAnswers(answers []canonical.Answer) json.RawMessage {
-	return writeList(&answers, WriteAnswer)
-}
-
-func readAnswers(raw json.RawMessage) (answers []canonical.Answer, ok bool) {
-	ok = readList(&answers, raw, readAnswer)
-	return answers, ok
-}
-
 func readAnswer(raw json.RawMessage) (a canonical.Answer, ok bool) {
 	o := rawjson.Parse(raw, "")
 	a = canonical.Answer{Key: o.Required("key"), Action: canonical.Action(o.Required("action")), Value: o.Take("value")}
@@ -154,79 +133,32 @@ func readAnswer(raw json.RawMessage) (a canonical.Answer, ok bool) {
 }
 
 func writeDuration(d *time.Duration) json.RawMessage {
-	if d == nil {
-		return nil
-	}
 	return json.RawMessage(strconv.FormatInt(int64(*d), 10))
 }
 
-func readDuration(raw json.RawMessage) (*time.Duration, bool) {
-	if raw == nil {
-		return nil, true
-	}
+func readDuration(raw json.RawMessage) (time.Duration, bool) {
 	n, err := strconv.ParseInt(string(raw), 10, 64)
-	d := time.Duration(n)
-	return &d, err == nil && strconv.FormatInt(n, 10) == string(raw)
+	return time.Duration(n), err == nil && strconv.FormatInt(n, 10) == string(raw)
 }
 
-func getPoll(m *canonical.Message) json.RawMessage {
-	if t := task(m); t != nil && t.Poll != 0 {
-		return writeDuration(&t.Poll)
-	}
-	return nil
-}
-
-func setPoll(m *canonical.Message, raw json.RawMessage) bool {
-	t := task(m)
-	d, ok := readDuration(raw)
-	if t == nil || !ok {
-		return false
-	}
-	t.Poll = 0
-	if d != nil {
-		t.Poll = *d
-	}
-	return true
-}
-
-func getTaskOutput(m *canonical.Message) json.RawMessage {
-	t := task(m)
-	if t == nil || t.Output == nil {
+func writePoll(d time.Duration) json.RawMessage {
+	if d == 0 {
 		return nil
 	}
-	return rawjson.NewBuilder().Raw("parts", writeParts(t.Output.Parts)).Raw("structured", t.Output.Structured).
-		Bool("failed", t.Output.Failed).Bytes()
+	return writeDuration(&d)
 }
 
-func setTaskOutput(m *canonical.Message, raw json.RawMessage) bool {
-	t := task(m)
-	if t == nil {
-		return false
-	}
-	t.Output = nil
-	if raw == nil {
-		return true
-	}
+func writeOutput(out *canonical.Output) json.RawMessage {
+	return rawjson.NewBuilder().Raw("parts", writeParts(out.Parts)).Raw("structured", out.Structured).
+		Bool("failed", out.Failed).Bytes()
+}
+
+func readOutput(raw json.RawMessage) (out canonical.Output, ok bool) {
 	o := rawjson.Parse(raw, "")
-	out := &canonical.Output{Structured: o.Take("structured")}
-	ok := readParts(o.Take("parts"), &out.Parts)
+	out.Structured = o.Take("structured")
+	ok = readParts(o.Take("parts"), &out.Parts)
 	out.Failed, _ = o.Bool("failed")
-	t.Output = out
-	return ok && o.Err() == nil && len(o.Members()) == 0
-}
-
-func getFailure(m *canonical.Message) json.RawMessage {
-	if t := task(m); t != nil && t.Failure != nil {
-		return writeError(t.Failure)
-	}
-	return nil
-}
-
-func setFailure(m *canonical.Message, raw json.RawMessage) (ok bool) {
-	if t := task(m); t != nil {
-		t.Failure, ok = readError(raw)
-	}
-	return ok
+	return out, ok && o.Err() == nil && len(o.Members()) == 0
 }
 
 // writeError and readError use the fields of an error that is a body.
@@ -239,13 +171,9 @@ func writeError(e *canonical.Error) json.RawMessage {
 	return b.Raw("ext", profile.WriteExt(e.Extensions, "")).Bytes()
 }
 
-func readError(raw json.RawMessage) (*canonical.Error, bool) {
-	if raw == nil {
-		return nil, true
-	}
+func readError(raw json.RawMessage) (e canonical.Error, ok bool) {
 	o := rawjson.Parse(raw, "")
-	e := &canonical.Error{}
-	inner, ok := &canonical.Message{Body: e}, true
+	inner, ok := &canonical.Message{Body: &e}, true
 	for _, f := range errorFields() {
 		if value := o.Take(f.name); value != nil {
 			ok = ok && f.set(inner, value)

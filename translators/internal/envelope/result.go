@@ -144,7 +144,8 @@ func resultFields(own canonical.Binding) []field {
 	return []field{
 		raws("structured", canonical.LossStructured, "/body/output/structured", of(output, func(o *canonical.Output) *json.RawMessage { return &o.Structured })),
 		flag("failed", canonical.LossState, "/body/output/failed", of(output, func(o *canonical.Output) *bool { return &o.Failed })),
-		made("outputs", getOutputs, setOutputs, one(canonical.LossContent, "/body/output/parts")),
+		list("outputs", canonical.LossContent, "/body/output/parts",
+			of(output, func(o *canonical.Output) *[]canonical.Part { return &o.Parts }), profile.WritePart, profile.ReadPart),
 		taskText("result_task_id", canonical.LossIDs, "/body/task/id", func(t *canonical.Task) *string { return &t.ID }),
 		taskText("result_context_id", canonical.LossIDs, "/body/task/contextId", func(t *canonical.Task) *string { return &t.ContextID }),
 		among(taskText("state", canonical.LossState, "/body/task/status/state", func(t *canonical.Task) *string { return (*string)(&t.Status.State) }),
@@ -155,41 +156,14 @@ func resultFields(own canonical.Binding) []field {
 			name: "artifacts", get: getArtifacts, set: setArtifacts, losses: one(canonical.LossArtifacts, "/body/task/artifacts"),
 			beyond: artifactsBeyond,
 		},
-		made("history", getTaskHistory, setTaskHistory, one(canonical.LossHistory, "/body/task/history")),
+		list("history", canonical.LossHistory, "/body/task/history",
+			of(task, func(t *canonical.Task) *[]canonical.Content { return &t.History }), profile.WriteContent, profile.ReadContent),
 		exts("task_ext", "/body/task", own, of(task, func(t *canonical.Task) *canonical.Extensions { return &t.Extensions })),
 	}
 }
 
 func taskText(name string, code canonical.LossCode, path string, at func(*canonical.Task) *string) field {
 	return text(name, code, path, of(task, at))
-}
-
-func getOutputs(m *canonical.Message) json.RawMessage {
-	if o := output(m); o != nil {
-		return writeParts(o.Parts)
-	}
-	return nil
-}
-
-func setOutputs(m *canonical.Message, raw json.RawMessage) bool {
-	o := output(m)
-	return o != nil && readParts(raw, &o.Parts)
-}
-
-func getTaskHistory(m *canonical.Message) json.RawMessage {
-	t := task(m)
-	if t == nil {
-		return nil
-	}
-	return writeList(&t.History, profile.WriteContent)
-}
-
-func setTaskHistory(m *canonical.Message, raw json.RawMessage) bool {
-	t := task(m)
-	if t == nil {
-		return false
-	}
-	return readList(&t.History, raw, profile.ReadContent)
 }
 
 func elementsOf(raw json.RawMessage) ([]json.RawMessage, bool) {
@@ -282,10 +256,6 @@ func readArtifact(raw json.RawMessage, seen *[]canonical.Part) (a canonical.Arti
 	} else {
 		ok = readParts(o.Take("parts"), &a.Parts)
 	}
-	if ext := o.Take("ext"); ext != nil {
-		var fits bool
-		a.Extensions, fits = profile.ReadExt(ext, "")
-		ok = ok && fits
-	}
+	a.Extensions, ok = takeExt(o, ok)
 	return a, ok && o.Err() == nil && len(o.Members()) == 0
 }

@@ -150,26 +150,12 @@ func reply(m *canonical.Message) *canonical.Reply {
 // workFields are about work that an earlier message began.
 func workFields() []field {
 	return []field{
-		made("query_answers", getQueryAnswers, setQueryAnswers, one(canonical.LossElicitation, "/body/answers")),
+		answers("query_answers", of(body[canonical.TaskQuery], func(q *canonical.TaskQuery) *[]canonical.Answer { return &q.Answers })),
 		made("answer", getReplyAnswer, setReplyAnswer, one(canonical.LossElicitation, "/body/answer")),
-		made("answer_failure", getReplyFailure, setReplyFailure, one(canonical.LossErrorDetail, "/body/failure")),
+		optional("answer_failure", canonical.LossErrorDetail, "/body/failure",
+			of(reply, func(r *canonical.Reply) **canonical.Error { return &r.Failure }), writeError, readError),
 		text("reason", canonical.LossProgress, "/body/reason", of(body[canonical.Abort], func(a *canonical.Abort) *string { return &a.Reason })),
 	}
-}
-
-func getQueryAnswers(m *canonical.Message) json.RawMessage {
-	if q, ok := m.Body.(*canonical.TaskQuery); ok {
-		return writeAnswers(q.Answers)
-	}
-	return nil
-}
-
-func setQueryAnswers(m *canonical.Message, raw json.RawMessage) (fits bool) {
-	q, ok := m.Body.(*canonical.TaskQuery)
-	if ok {
-		q.Answers, fits = readAnswers(raw)
-	}
-	return fits
 }
 
 func getReplyAnswer(m *canonical.Message) json.RawMessage {
@@ -189,21 +175,5 @@ func setReplyAnswer(m *canonical.Message, raw json.RawMessage) (ok bool) {
 		return true
 	}
 	r.Answer, ok = readAnswer(raw)
-	return ok
-}
-
-func getReplyFailure(m *canonical.Message) json.RawMessage {
-	if r := reply(m); r != nil && r.Failure != nil {
-		return writeError(r.Failure)
-	}
-	return nil
-}
-
-func setReplyFailure(m *canonical.Message, raw json.RawMessage) (ok bool) {
-	r := reply(m)
-	if r == nil {
-		return false
-	}
-	r.Failure, ok = readError(raw)
 	return ok
 }

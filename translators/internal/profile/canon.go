@@ -202,15 +202,9 @@ func unquoteSet(raw json.RawMessage, to *string) bool {
 }
 
 func unquoteList(raw json.RawMessage, to *[]string) bool {
-	elements, ok := rawjson.Elements(raw)
-	if !ok || len(elements) == 0 {
+	values, ok := rawjson.Texts(raw)
+	if !ok || len(values) == 0 {
 		return false
-	}
-	values := make([]string, len(elements))
-	for i, element := range elements {
-		if values[i], ok = rawjson.Unquote(element); !ok {
-			return false
-		}
 	}
 	*to = values
 	return true

@@ -199,7 +199,7 @@ func (f *Flat) history(t *canonical.Task) json.RawMessage {
 	turns := make([]json.RawMessage, len(t.History))
 	size := 0
 	for i := range t.History {
-		turns[i] = writeContent(&t.History[i])
+		turns[i] = WriteContent(&t.History[i])
 		size += len(turns[i])
 	}
 	if size > historyLimit {

@@ -165,13 +165,11 @@ func readPart(o *rawjson.Object) (p canonical.Part, ok bool) {
 	return p, o.Err() == nil
 }
 
-// writeContent writes a whole turn; ids travel elsewhere when id is false.
-func writeContent(c *canonical.Content) json.RawMessage {
+// WriteContent writes a whole turn.
+func WriteContent(c *canonical.Content) json.RawMessage {
 	parts := make([]json.RawMessage, len(c.Parts))
 	for i := range c.Parts {
-		b := rawjson.NewBuilder()
-		writePart(b, &c.Parts[i])
-		parts[i] = b.Bytes()
+		parts[i] = WritePart(&c.Parts[i])
 	}
 	b := rawjson.NewBuilder().Optional("id", c.ID)
 	writeHead(b, c, "")
@@ -202,7 +200,8 @@ func readHead(o *rawjson.Object, c *canonical.Content, implied canonical.Role) b
 	return ok && o.Err() == nil && (c.Role == canonical.RoleCaller || c.Role == canonical.RoleAgent || c.Role == "")
 }
 
-func readContent(raw json.RawMessage) (c canonical.Content, ok bool) {
+// ReadContent reads what WriteContent wrote; ok is false for anything else.
+func ReadContent(raw json.RawMessage) (c canonical.Content, ok bool) {
 	o := rawjson.Parse(raw, "")
 	c.ID, _ = o.String("id")
 	if !readHead(o, &c, "") {

@@ -189,7 +189,7 @@ func followHistory(t *canonical.Task, raw json.RawMessage) bool {
 	}
 	list, ok := rawjson.Elements(raw)
 	for _, element := range list {
-		turn, fits := readContent(element)
+		turn, fits := ReadContent(element)
 		ok = ok && fits
 		t.History = append(t.History, turn)
 	}

@@ -25,12 +25,6 @@ func ReadPart(raw json.RawMessage) (p canonical.Part, ok bool) {
 	return p, ok && len(o.Members()) == 0
 }
 
-// WriteContent writes a whole turn.
-func WriteContent(c *canonical.Content) json.RawMessage { return writeContent(c) }
-
-// ReadContent reads what WriteContent wrote; ok is false for anything else.
-func ReadContent(raw json.RawMessage) (c canonical.Content, ok bool) { return readContent(raw) }
-
 // WriteExt writes extensions by binding, but for own; nil: none.
 func WriteExt(ext canonical.Extensions, own canonical.Binding) json.RawMessage {
 	b := rawjson.NewBuilder()

@@ -315,6 +315,17 @@ func Elements(raw json.RawMessage) ([]json.RawMessage, bool) {
 	return elements, ok
 }
 
+// Texts reads an array of strings and nothing else; ok is false for anything else.
+func Texts(raw json.RawMessage) (values []string, ok bool) {
+	elements, ok := Elements(raw)
+	for _, element := range elements {
+		value, isString := Unquote(element)
+		ok = ok && isString
+		values = append(values, value)
+	}
+	return values, ok
+}
+
 // Unquote decodes a JSON string.
 func Unquote(raw json.RawMessage) (string, bool) {
 	if len(raw) < 2 || raw[0] != '"' || raw[len(raw)-1] != '"' {

@@ -12,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/dataplane"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/frame"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
+	"github.com/aepb/aepb-gateway/gateway/worker"
 )
 
 // Times of a link.
@@ -95,23 +96,11 @@ func (l *Link) Run(ctx context.Context) error {
 		}
 		l.deps.Logger.WarnContext(ctx, "no connection to the SLIM node",
 			slog.String("node", l.deps.Node), slog.Any("error", err), slog.Duration("again_in", wait))
-		if !pause(ctx, wait) {
+		// About so long, so that many who lost one node do not return to it in one moment.
+		if !worker.Pause(ctx, wait/2+rand.N(wait)) { //nolint:gosec // spreads load, keeps no secret
 			return context.Cause(ctx)
 		}
 		wait = min(2*wait, backoffLast)
-	}
-}
-
-// pause waits about so long, so that many who lost one node do not return to it
-// in one moment; false: the context ended.
-func pause(ctx context.Context, about time.Duration) bool {
-	timer := time.NewTimer(about/2 + rand.N(about)) //nolint:gosec // spreads load, keeps no secret
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

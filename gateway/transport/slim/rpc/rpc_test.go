@@ -110,8 +110,7 @@ func serve(t *testing.T, app *session.App) {
 // world is a server, and a client that knows its name.
 func world(t *testing.T) (*Client, name.Name) {
 	t.Helper()
-	node := nodetest.New(nil)
-	t.Cleanup(node.Close)
+	node := nodetest.New(t, nil)
 	server, app := start(t, node, "org/ns/server"), start(t, node, "org/ns/client")
 	serve(t, server)
 	client, err := NewClient(app)

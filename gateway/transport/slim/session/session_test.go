@@ -75,9 +75,7 @@ func pair(t *testing.T, a, b *App) (*Session, *Session) {
 // newNode makes a node in the test's bubble.
 func newNode(t *testing.T, fate func(*dataplane.Message) nodetest.Fate) *nodetest.Node {
 	t.Helper()
-	node := nodetest.New(fate)
-	t.Cleanup(node.Close)
-	return node
+	return nodetest.New(t, fate)
 }
 
 func kindOf(m *dataplane.Message) frame.Kind {
@@ -90,13 +88,13 @@ func TestABadRoad(t *testing.T) {
 	t.Parallel()
 	roads := map[string]func(*rand.Rand) nodetest.Fate{
 		"good":     func(*rand.Rand) nodetest.Fate { return nodetest.Fate{} },
-		"losing":   func(r *rand.Rand) nodetest.Fate { return nodetest.Fate{Lost: r.IntN(8) == 0} },
+		"losing":   func(r *rand.Rand) nodetest.Fate { return nodetest.Fate{Drop: r.IntN(8) == 0} },
 		"doubling": func(r *rand.Rand) nodetest.Fate { return nodetest.Fate{Copies: r.IntN(3)} },
 		"unorderly": func(r *rand.Rand) nodetest.Fate {
 			return nodetest.Fate{Delay: time.Duration(r.IntN(900)) * time.Millisecond}
 		},
 		"all of it": func(r *rand.Rand) nodetest.Fate {
-			return nodetest.Fate{Lost: r.IntN(10) == 0, Copies: r.IntN(2), Delay: time.Duration(r.IntN(500)) * time.Millisecond}
+			return nodetest.Fate{Drop: r.IntN(10) == 0, Copies: r.IntN(2), Delay: time.Duration(r.IntN(500)) * time.Millisecond}
 		},
 	}
 	for road, fate := range roads {
@@ -198,7 +196,7 @@ func TestIdleSessionsLive(t *testing.T) {
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	var mute atomic.Bool
-	fate := func(*dataplane.Message) nodetest.Fate { return nodetest.Fate{Lost: mute.Load()} }
+	fate := func(*dataplane.Message) nodetest.Fate { return nodetest.Fate{Drop: mute.Load()} }
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t, fate)
 		mine, theirs := pair(t, start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret))
@@ -219,7 +217,7 @@ func TestSilence(t *testing.T) {
 // TestUndelivered: what nobody acknowledges breaks the session.
 func TestUndelivered(t *testing.T) {
 	t.Parallel()
-	fate := func(m *dataplane.Message) nodetest.Fate { return nodetest.Fate{Lost: kindOf(m) == frame.Msg} }
+	fate := func(m *dataplane.Message) nodetest.Fate { return nodetest.Fate{Drop: kindOf(m) == frame.Msg} }
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t, fate)
 		mine, _ := pair(t, start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret))

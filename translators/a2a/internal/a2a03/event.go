@@ -45,14 +45,7 @@ func (r *raiser) statusUpdate(raw json.RawMessage, path string) json.RawMessage 
 	o := r.open(raw, path, updateOld, nil)
 	r.kind(o, kindStatus)
 	r.final(o, rawText(o.Peek("status"), "state"))
-	b := rawjson.NewBuilder()
-	for _, m := range o.Members() {
-		if m.Name == "status" {
-			m.Value = r.status(m.Value, o.Path(m.Name))
-		}
-		b.Raw(m.Name, m.Value)
-	}
-	return b.Bytes()
+	return changed(rawjson.NewBuilder(), o, change{"status", r.status})
 }
 
 // final takes what the state says anyway; one that says otherwise stays.
@@ -79,36 +72,22 @@ func rawText(object json.RawMessage, name string) string {
 func (r *raiser) artifactUpdate(raw json.RawMessage, path string) json.RawMessage {
 	o := r.open(raw, path, messageOld, nil)
 	r.kind(o, kindArtifact)
-	b := rawjson.NewBuilder()
-	for _, m := range o.Members() {
-		if m.Name == "artifact" && rawjson.IsObject(m.Value) {
-			m.Value = r.artifact(m.Value, o.Path(m.Name))
-		}
-		b.Raw(m.Name, m.Value)
-	}
-	return b.Bytes()
+	return changed(rawjson.NewBuilder(), o, change{"artifact", ofObject(r.artifact)})
 }
 
 // RaiseEventHTTP raises one item of a stream over HTTP.
 func RaiseEventHTTP(body json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
 	f := &fromHTTP{&raiser{}}
 	o := f.open(body, path, []string{kindTask, kindMessage, statusUpdate, artifactUpdate}, nil)
-	out := members(rawjson.NewBuilder(), o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
-		if !rawjson.IsObject(value) {
-			return name, value
-		}
-		switch name {
-		case kindTask:
-			value = f.raiser.task(f.task(value, place), place)
-		case kindMessage:
-			value = f.raiser.message(f.message(value, place), place)
-		case statusUpdate:
-			value = f.raiser.statusUpdate(f.update(value, place, kindStatus), place)
-		case artifactUpdate:
-			value = f.raiser.artifactUpdate(f.update(value, place, kindArtifact), place)
-		}
-		return name, value
-	})
+	out := changed(rawjson.NewBuilder(), o,
+		change{kindTask, ofObject(f.raised)},
+		change{kindMessage, ofObject(f.raisedMessage)},
+		change{statusUpdate, ofObject(func(value json.RawMessage, place string) json.RawMessage {
+			return f.raiser.statusUpdate(f.update(value, place, kindStatus), place)
+		})},
+		change{artifactUpdate, ofObject(func(value json.RawMessage, place string) json.RawMessage {
+			return f.raiser.artifactUpdate(f.update(value, place, kindArtifact), place)
+		})})
 	return out, f.losses, f.err
 }
 
@@ -120,15 +99,7 @@ func (f *fromHTTP) update(raw json.RawMessage, path, kind string) json.RawMessag
 		b.Raw(final, json.RawMessage("false"))
 		f.formed()
 	}
-	return members(b, o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
-		switch {
-		case name == "status":
-			value = f.status(value, place)
-		case name == "artifact" && rawjson.IsObject(value):
-			value = f.artifact(value, place)
-		}
-		return name, value
-	})
+	return changed(b, o, change{"status", f.status}, change{"artifact", ofObject(f.artifact)})
 }
 
 // LowerEvent lowers one item of a stream.
@@ -191,35 +162,18 @@ func (l *lowerer) place(b *rawjson.Builder, o *rawjson.Object) {
 // LowerEventHTTP lowers one item of a stream to the HTTP form.
 func LowerEventHTTP(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
 	h := &toHTTP{&lowerer{}}
-	out := members(rawjson.NewBuilder(), rawjson.Parse(result, ""), func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
-		if !rawjson.IsObject(value) {
-			return name, value
-		}
-		switch name {
-		case kindTask:
-			value = h.task(h.lowerer.task(value, bodyTask), bodyTask)
-		case kindMessage:
-			value = h.message(h.lowerer.message(value, "/body/turn"), "/body/turn")
-		case statusUpdate:
-			value = h.update(h.lowerer.statusUpdate(value))
-		case artifactUpdate:
-			value = h.update(h.lowerer.artifactUpdate(value))
-		}
-		return name, value
-	})
+	update := func(lower func(json.RawMessage) json.RawMessage) func(json.RawMessage, string) json.RawMessage {
+		return ofObject(func(value json.RawMessage, _ string) json.RawMessage { return h.update(lower(value)) })
+	}
+	out := changed(rawjson.NewBuilder(), rawjson.Parse(result, "/body"),
+		change{kindTask, ofObject(h.lowered)}, change{kindMessage, ofObject(h.loweredMessage)},
+		change{statusUpdate, update(h.lowerer.statusUpdate)}, change{artifactUpdate, update(h.lowerer.artifactUpdate)})
 	return out, h.losses
 }
 
 func (h *toHTTP) update(raw json.RawMessage) json.RawMessage {
-	o := rawjson.Parse(raw, "")
+	o := rawjson.Parse(raw, "/body")
 	o.Take("kind")
-	return members(rawjson.NewBuilder(), o, func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
-		switch {
-		case name == "status":
-			value = h.status(value, "/body/status")
-		case name == "artifact" && rawjson.IsObject(value):
-			value = h.artifact(value, "/body/artifact/artifact")
-		}
-		return name, value
-	})
+	artifact := func(value json.RawMessage, place string) json.RawMessage { return h.artifact(value, place+"/artifact") }
+	return changed(rawjson.NewBuilder(), o, change{"status", h.status}, change{"artifact", ofObject(artifact)})
 }

@@ -24,17 +24,20 @@ func LowerRequestHTTP(params json.RawMessage) (json.RawMessage, []canonical.Loss
 // LowerResultHTTP lowers the result of SendMessage to the answer.
 func LowerResultHTTP(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
 	h := &toHTTP{&lowerer{}}
-	out := members(rawjson.NewBuilder(), rawjson.Parse(result, ""), func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
-		switch {
-		case !rawjson.IsObject(value):
-		case name == kindTask:
-			value = h.task(h.lowerer.task(value, bodyTask), bodyTask)
-		case name == kindMessage:
-			value = h.message(h.lowerer.message(value, "/body/turn"), "/body/turn")
-		}
-		return name, value
-	})
+	out := changed(rawjson.NewBuilder(), rawjson.Parse(result, "/body"),
+		change{kindTask, ofObject(h.lowered)}, change{kindMessage, ofObject(h.loweredMessage)})
 	return out, h.losses
+}
+
+// lowered is a task of the HTTP form.
+func (h *toHTTP) lowered(task json.RawMessage, path string) json.RawMessage {
+	return h.task(h.lowerer.task(task, path), path)
+}
+
+// loweredMessage is a message that is all of a body, in the HTTP form.
+func (h *toHTTP) loweredMessage(message json.RawMessage, _ string) json.RawMessage {
+	const place = "/body/turn"
+	return h.message(h.lowerer.message(message, place), place)
 }
 
 // configuration always says whether to wait: the proto has the opposite by
@@ -91,46 +94,25 @@ func named(raw json.RawMessage, table []name) json.RawMessage {
 }
 
 func (h *toHTTP) task(raw json.RawMessage, path string) json.RawMessage {
-	o := rawjson.Parse(raw, "")
+	o := rawjson.Parse(raw, path)
 	o.Take("kind")
 	if string(o.Peek("contextId")) == `""` {
 		o.Take("contextId")
 	}
-	return members(rawjson.NewBuilder(), o, func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
-		switch name {
-		case "status":
-			value = h.status(value, path+"/status")
-		case "artifacts":
-			value = mapped(value, path+"/artifacts", h.artifact)
-		case "history":
-			value = mapped(value, path+"/history", h.message)
-		}
-		return name, value
-	})
+	return changed(rawjson.NewBuilder(), o,
+		change{"status", h.status}, change{"artifacts", each(h.artifact)}, change{"history", each(h.message)})
 }
 
 func (h *toHTTP) status(raw json.RawMessage, path string) json.RawMessage {
 	if !rawjson.IsObject(raw) {
 		return raw
 	}
-	return members(rawjson.NewBuilder(), rawjson.Parse(raw, ""), func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
-		switch name {
-		case "state":
-			value = named(value, states)
-		case "message":
-			value = h.message(value, path+"/message")
-		}
-		return name, value
-	})
+	state := func(value json.RawMessage, _ string) json.RawMessage { return named(value, states) }
+	return changed(rawjson.NewBuilder(), rawjson.Parse(raw, path), change{"state", state}, change{"message", h.message})
 }
 
 func (h *toHTTP) artifact(raw json.RawMessage, path string) json.RawMessage {
-	return members(rawjson.NewBuilder(), rawjson.Parse(raw, ""), func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
-		if name == "parts" {
-			value = mapped(value, path+"/parts", h.part)
-		}
-		return name, value
-	})
+	return changed(rawjson.NewBuilder(), rawjson.Parse(raw, path), change{"parts", each(h.part)})
 }
 
 func (h *toHTTP) part(raw json.RawMessage, path string) json.RawMessage {

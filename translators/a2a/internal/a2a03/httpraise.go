@@ -29,19 +29,18 @@ func RaiseRequestHTTP(body json.RawMessage, path string) (json.RawMessage, []can
 func RaiseResultHTTP(body json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
 	f := &fromHTTP{&raiser{}}
 	o := f.open(body, path, responseHTTP, nil)
-	out := members(rawjson.NewBuilder(), o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
-		if !rawjson.IsObject(value) {
-			return name, value
-		}
-		switch name {
-		case kindTask:
-			value = f.raiser.task(f.task(value, place), place)
-		case kindMessage:
-			value = f.raiser.message(f.message(value, place), place)
-		}
-		return name, value
-	})
+	out := changed(rawjson.NewBuilder(), o, change{kindTask, ofObject(f.raised)}, change{kindMessage, ofObject(f.raisedMessage)})
 	return out, f.losses, f.err
+}
+
+// raised is a task of 1.0.
+func (f *fromHTTP) raised(task json.RawMessage, path string) json.RawMessage {
+	return f.raiser.task(f.task(task, path), path)
+}
+
+// raisedMessage is a message of 1.0.
+func (f *fromHTTP) raisedMessage(message json.RawMessage, path string) json.RawMessage {
+	return f.raiser.message(f.message(message, path), path)
 }
 
 // members writes the members of an object as change has them; one without a
@@ -61,15 +60,7 @@ func (f *fromHTTP) body(raw json.RawMessage, path string) json.RawMessage {
 		o.Take("configuration")
 		f.formed()
 	}
-	return members(rawjson.NewBuilder(), o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
-		switch name {
-		case "message":
-			value = f.message(value, place)
-		case "configuration":
-			value = f.configuration(value, place)
-		}
-		return name, value
-	})
+	return changed(rawjson.NewBuilder(), o, change{"message", f.message}, change{"configuration", f.configuration})
 }
 
 // configuration: a flag that is not said is false, and a number that is 0 is
@@ -113,7 +104,7 @@ func (f *fromHTTP) message(raw json.RawMessage, path string) json.RawMessage {
 	return members(rawjson.NewBuilder().String("kind", kindMessage), o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
 		switch name {
 		case "role":
-			value = f.named(o, name, value, roles)
+			value = f.named(roles)(value, place)
 		case contentHTTP:
 			name, value = "parts", mapped(value, place, f.part)
 		}
@@ -121,25 +112,26 @@ func (f *fromHTTP) message(raw json.RawMessage, path string) json.RawMessage {
 	})
 }
 
-// named gives a value of the proto its name in JSON-RPC.
-func (f *fromHTTP) named(o *rawjson.Object, member string, raw json.RawMessage, table []name) json.RawMessage {
-	text, _ := rawjson.Unquote(raw)
-	switch text {
-	case cancelledHTTP:
-		text = canceledNew
-	case canceledNew: // which peers read as well
-		f.formed()
-	}
-	for _, n := range table {
-		if n.newer == text {
-			return quote(n.old)
+// named gives values of the proto their names in JSON-RPC.
+func (f *fromHTTP) named(table []name) func(json.RawMessage, string) json.RawMessage {
+	return func(raw json.RawMessage, path string) json.RawMessage {
+		text, _ := rawjson.Unquote(raw)
+		switch text {
+		case cancelledHTTP:
+			text = canceledNew
+		case canceledNew: // which peers read as well
+			f.formed()
 		}
+		for _, n := range table {
+			if n.newer == text {
+				return quote(n.old)
+			}
+		}
+		if !isNull(raw) {
+			f.fail(path, "no value of this version")
+		}
+		return raw
 	}
-	if !isNull(raw) {
-		o.Fail(member, "no value of this version")
-		f.check(o)
-	}
-	return raw
 }
 
 func (f *fromHTTP) task(raw json.RawMessage, path string) json.RawMessage {
@@ -151,17 +143,7 @@ func (f *fromHTTP) task(raw json.RawMessage, path string) json.RawMessage {
 	case string(context) == `""`:
 		f.formed()
 	}
-	return members(b, o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
-		switch name {
-		case "status":
-			value = f.status(value, place)
-		case "artifacts":
-			value = mapped(value, place, f.artifact)
-		case "history":
-			value = mapped(value, place, f.message)
-		}
-		return name, value
-	})
+	return changed(b, o, change{"status", f.status}, change{"artifacts", each(f.artifact)}, change{"history", each(f.message)})
 }
 
 func (f *fromHTTP) status(raw json.RawMessage, path string) json.RawMessage {
@@ -169,24 +151,11 @@ func (f *fromHTTP) status(raw json.RawMessage, path string) json.RawMessage {
 		return raw
 	}
 	o := f.open(raw, path, nil, nil)
-	return members(rawjson.NewBuilder(), o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
-		switch name {
-		case "state":
-			value = f.named(o, name, value, states)
-		case "message":
-			value = f.message(value, place)
-		}
-		return name, value
-	})
+	return changed(rawjson.NewBuilder(), o, change{"state", f.named(states)}, change{"message", f.message})
 }
 
 func (f *fromHTTP) artifact(raw json.RawMessage, path string) json.RawMessage {
-	return members(rawjson.NewBuilder(), f.open(raw, path, nil, nil), func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
-		if name == "parts" {
-			value = mapped(value, place, f.part)
-		}
-		return name, value
-	})
+	return changed(rawjson.NewBuilder(), f.open(raw, path, nil, nil), change{"parts", each(f.part)})
 }
 
 func (f *fromHTTP) part(raw json.RawMessage, path string) json.RawMessage {
@@ -290,12 +259,6 @@ func (f *fromHTTP) inner(raw json.RawMessage, place string) json.RawMessage {
 }
 
 func said(raw json.RawMessage) bool { return raw != nil && !isNull(raw) }
-
-func (f *fromHTTP) fail(path, reason string) {
-	o := rawjson.Parse([]byte("{}"), path)
-	o.Fail("", reason)
-	f.check(o)
-}
 
 // unbase64 takes both alphabets, padded or not, as ProtoJSON readers do.
 func unbase64(raw json.RawMessage) ([]byte, bool) {

@@ -44,12 +44,7 @@ func (r *raiser) config(raw json.RawMessage, path string) json.RawMessage {
 		return raw
 	}
 	o := r.open(raw, path, nil, settingNew)
-	return members(rawjson.NewBuilder(), o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
-		if name == "authentication" && rawjson.IsObject(value) {
-			value = r.authentication(value, place)
-		}
-		return name, value
-	})
+	return changed(rawjson.NewBuilder(), o, change{"authentication", ofObject(r.authentication)})
 }
 
 // authentication takes the one scheme that 1.0 has; a list that says more stays.
@@ -92,15 +87,10 @@ func (l *lowerer) push(raw json.RawMessage) json.RawMessage {
 }
 
 func (l *lowerer) config(raw json.RawMessage) json.RawMessage {
-	return members(rawjson.NewBuilder(), rawjson.Parse(raw, ""), func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
-		if name == "authentication" && rawjson.IsObject(value) {
-			value = l.authentication(value)
-		}
-		return name, value
-	})
+	return changed(rawjson.NewBuilder(), rawjson.Parse(raw, ""), change{"authentication", ofObject(l.authentication)})
 }
 
-func (l *lowerer) authentication(raw json.RawMessage) json.RawMessage {
+func (l *lowerer) authentication(raw json.RawMessage, _ string) json.RawMessage {
 	o := rawjson.Parse(raw, "")
 	scheme, schemes := o.Take("scheme"), o.Take("schemes")
 	elements, _ := rawjson.Elements(schemes)

@@ -12,19 +12,8 @@ import (
 // tenant alone.
 func RaiseParams(params json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
 	r := &raiser{}
-	o := r.open(params, path, nil, paramsNew)
-	metadata, carried := unpack(o.Peek("metadata"), "tenant")
-	b := rawjson.NewBuilder()
-	for _, m := range carried {
-		b.Raw(m.Name, m.Value)
-	}
-	for _, m := range o.Members() {
-		if m.Name == "metadata" {
-			m.Value = metadata
-		}
-		b.Raw(m.Name, m.Value)
-	}
-	return b.Bytes(), r.losses, r.err
+	out := r.params(params, path)
+	return out, r.losses, r.err
 }
 
 // LowerParams lowers them.
@@ -72,7 +61,7 @@ func RaiseTask(result json.RawMessage, path string) (json.RawMessage, []canonica
 // RaiseTaskHTTP raises one of the HTTP form.
 func RaiseTaskHTTP(result json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
 	f := &fromHTTP{&raiser{}}
-	out := f.raiser.task(f.task(result, path), path)
+	out := f.raised(result, path)
 	return out, f.losses, f.err
 }
 
@@ -86,7 +75,7 @@ func LowerTask(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
 // LowerTaskHTTP lowers one to the HTTP form.
 func LowerTaskHTTP(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
 	h := &toHTTP{&lowerer{}}
-	out := h.task(h.lowerer.task(result, bodyTask), bodyTask)
+	out := h.lowered(result, bodyTask)
 	return out, h.losses
 }
 
@@ -100,20 +89,13 @@ func RaiseTasks(result json.RawMessage, path string) (json.RawMessage, []canonic
 // RaiseTasksHTTP raises one of the HTTP form.
 func RaiseTasksHTTP(result json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
 	f := &fromHTTP{&raiser{}}
-	out := f.page(result, path, "tasks", func(raw json.RawMessage, path string) json.RawMessage {
-		return f.raiser.task(f.task(raw, path), path)
-	})
+	out := f.page(result, path, "tasks", f.raised)
 	return out, f.losses, f.err
 }
 
 // page raises every element of one member.
-func (r *raiser) page(raw json.RawMessage, path, list string, each func(json.RawMessage, string) json.RawMessage) json.RawMessage {
-	return members(rawjson.NewBuilder(), r.open(raw, path, nil, nil), func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
-		if name == list {
-			value = mapped(value, place, each)
-		}
-		return name, value
-	})
+func (r *raiser) page(raw json.RawMessage, path, list string, to func(json.RawMessage, string) json.RawMessage) json.RawMessage {
+	return changed(rawjson.NewBuilder(), r.open(raw, path, nil, nil), change{list, each(to)})
 }
 
 // LowerTasks lowers one page of tasks.
@@ -126,19 +108,12 @@ func LowerTasks(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
 // LowerTasksHTTP lowers one to the HTTP form.
 func LowerTasksHTTP(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
 	h := &toHTTP{&lowerer{}}
-	out := h.page(result, "tasks", func(raw json.RawMessage, path string) json.RawMessage {
-		return h.task(h.lowerer.task(raw, path), path)
-	})
+	out := h.page(result, "tasks", h.lowered)
 	return out, h.losses
 }
 
-func (l *lowerer) page(raw json.RawMessage, list string, each func(json.RawMessage, string) json.RawMessage) json.RawMessage {
-	return members(rawjson.NewBuilder(), rawjson.Parse(raw, ""), func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
-		if name == list {
-			value = mapped(value, "/body/"+list, each)
-		}
-		return name, value
-	})
+func (l *lowerer) page(raw json.RawMessage, list string, to func(json.RawMessage, string) json.RawMessage) json.RawMessage {
+	return changed(rawjson.NewBuilder(), rawjson.Parse(raw, "/body"), change{list, each(to)})
 }
 
 // keyOuter is the member that keeps what stood around settings of 0.3.

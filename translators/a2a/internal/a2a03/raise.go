@@ -23,25 +23,19 @@ func RaiseRequest(params json.RawMessage, path string) (json.RawMessage, []canon
 }
 
 func (r *raiser) request(params json.RawMessage, path string) json.RawMessage {
+	return r.params(params, path, change{"message", r.message}, change{"configuration", r.configuration})
+}
+
+// params raises those of any request, whose tenant is in the metadata in 0.3.
+func (r *raiser) params(params json.RawMessage, path string, changes ...change) json.RawMessage {
 	o := r.open(params, path, nil, paramsNew)
 	metadata, carried := unpack(o.Peek("metadata"), "tenant")
 	b := rawjson.NewBuilder()
 	for _, m := range carried {
 		b.Raw(m.Name, m.Value)
 	}
-	for _, m := range o.Members() {
-		switch m.Name {
-		case "message":
-			b.Raw(m.Name, r.message(m.Value, o.Path(m.Name)))
-		case "configuration":
-			b.Raw(m.Name, r.configuration(m.Value, o.Path(m.Name)))
-		case "metadata":
-			b.Raw(m.Name, metadata)
-		default:
-			b.Raw(m.Name, m.Value)
-		}
-	}
-	return b.Bytes()
+	rest := change{"metadata", func(json.RawMessage, string) json.RawMessage { return metadata }}
+	return changed(b, o, append(changes, rest)...)
 }
 
 // RaiseResult raises the result of message/send, a task or a message, to the
@@ -85,6 +79,12 @@ func (r *raiser) open(raw json.RawMessage, path string, old, newer []string) *ra
 	return o
 }
 
+func (r *raiser) fail(path, reason string) {
+	o := rawjson.Parse([]byte("{}"), path)
+	o.Fail("", reason)
+	r.check(o)
+}
+
 // formed declares that something which 0.3 demands was not there and will be.
 func (r *raiser) formed() {
 	r.losses = append(r.losses, canonical.Loss{Code: canonical.LossBytes, Path: "/body", Fate: canonical.Dropped})
@@ -114,19 +114,55 @@ func mapped(raw json.RawMessage, path string, each func(json.RawMessage, string)
 	return rawjson.ArrayOf(out)
 }
 
-// enum gives a value its name in 1.0. 0.3 will have no others.
-func (r *raiser) enum(o *rawjson.Object, member string, raw json.RawMessage, table []name) json.RawMessage {
-	text, _ := rawjson.Unquote(raw)
-	for _, n := range table {
-		if n.old == text {
-			return quote(n.newer)
+// each changes every element of an array.
+func each(to func(json.RawMessage, string) json.RawMessage) func(json.RawMessage, string) json.RawMessage {
+	return func(raw json.RawMessage, path string) json.RawMessage { return mapped(raw, path, to) }
+}
+
+// ofObject changes an object; what is none stays as it is.
+func ofObject(to func(json.RawMessage, string) json.RawMessage) func(json.RawMessage, string) json.RawMessage {
+	return func(raw json.RawMessage, path string) json.RawMessage {
+		if !rawjson.IsObject(raw) {
+			return raw
 		}
+		return to(raw, path)
 	}
-	if !isNull(raw) {
-		o.Fail(member, "no value of this version")
-		r.check(o)
+}
+
+// change is what becomes of the member of a name, at its place.
+type change struct {
+	member string
+	to     func(value json.RawMessage, place string) json.RawMessage
+}
+
+// changed writes the members of an object, some of them changed; one without a
+// value is left out.
+func changed(b *rawjson.Builder, o *rawjson.Object, changes ...change) json.RawMessage {
+	for _, m := range o.Members() {
+		for _, c := range changes {
+			if c.member == m.Name {
+				m.Value = c.to(m.Value, o.Path(m.Name))
+			}
+		}
+		b.Raw(m.Name, m.Value)
 	}
-	return raw
+	return b.Bytes()
+}
+
+// enum gives values their names in 1.0. 0.3 will have no others.
+func (r *raiser) enum(table []name) func(json.RawMessage, string) json.RawMessage {
+	return func(raw json.RawMessage, path string) json.RawMessage {
+		text, _ := rawjson.Unquote(raw)
+		for _, n := range table {
+			if n.old == text {
+				return quote(n.newer)
+			}
+		}
+		if !isNull(raw) {
+			r.fail(path, "no value of this version")
+		}
+		return raw
+	}
 }
 
 func (r *raiser) message(raw json.RawMessage, path string) json.RawMessage {
@@ -135,18 +171,7 @@ func (r *raiser) message(raw json.RawMessage, path string) json.RawMessage {
 	}
 	o := r.open(raw, path, messageOld, nil)
 	r.kind(o, kindMessage)
-	b := rawjson.NewBuilder()
-	for _, m := range o.Members() {
-		switch m.Name {
-		case "role":
-			b.Raw(m.Name, r.enum(o, m.Name, m.Value, roles))
-		case "parts":
-			b.Raw(m.Name, mapped(m.Value, o.Path(m.Name), r.part))
-		default:
-			b.Raw(m.Name, m.Value)
-		}
-	}
-	return b.Bytes()
+	return changed(rawjson.NewBuilder(), o, change{"role", r.enum(roles)}, change{"parts", each(r.part)})
 }
 
 func (r *raiser) task(raw json.RawMessage, path string) json.RawMessage {
@@ -158,20 +183,8 @@ func (r *raiser) task(raw json.RawMessage, path string) json.RawMessage {
 	case string(context) == `""`: // what a task without a context says
 		o.Take("contextId")
 	}
-	b := rawjson.NewBuilder()
-	for _, m := range o.Members() {
-		switch m.Name {
-		case "status":
-			b.Raw(m.Name, r.status(m.Value, o.Path(m.Name)))
-		case "artifacts":
-			b.Raw(m.Name, mapped(m.Value, o.Path(m.Name), r.artifact))
-		case "history":
-			b.Raw(m.Name, mapped(m.Value, o.Path(m.Name), r.message))
-		default:
-			b.Raw(m.Name, m.Value)
-		}
-	}
-	return b.Bytes()
+	return changed(rawjson.NewBuilder(), o,
+		change{"status", r.status}, change{"artifacts", each(r.artifact)}, change{"history", each(r.message)})
 }
 
 func (r *raiser) status(raw json.RawMessage, path string) json.RawMessage {
@@ -179,30 +192,12 @@ func (r *raiser) status(raw json.RawMessage, path string) json.RawMessage {
 		return raw
 	}
 	o := r.open(raw, path, nil, nil)
-	b := rawjson.NewBuilder()
-	for _, m := range o.Members() {
-		switch m.Name {
-		case "state":
-			b.Raw(m.Name, r.enum(o, m.Name, m.Value, states))
-		case "message":
-			b.Raw(m.Name, r.message(m.Value, o.Path(m.Name)))
-		default:
-			b.Raw(m.Name, m.Value)
-		}
-	}
-	return b.Bytes()
+	return changed(rawjson.NewBuilder(), o, change{"state", r.enum(states)}, change{"message", r.message})
 }
 
 func (r *raiser) artifact(raw json.RawMessage, path string) json.RawMessage {
 	o := r.open(raw, path, nil, nil)
-	b := rawjson.NewBuilder()
-	for _, m := range o.Members() {
-		if m.Name == "parts" {
-			m.Value = mapped(m.Value, o.Path(m.Name), r.part)
-		}
-		b.Raw(m.Name, m.Value)
-	}
-	return b.Bytes()
+	return changed(rawjson.NewBuilder(), o, change{"parts", each(r.part)})
 }
 
 // configuration turns the wish to wait around: blocking that is not said means

@@ -7,6 +7,7 @@ package nodetest
 import (
 	"context"
 	"sync"
+	"testing"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -19,13 +20,13 @@ import (
 
 // Fate is what becomes of a message.
 type Fate struct {
-	Lost   bool
+	Drop   bool
 	Copies int // more of them
 	Delay  time.Duration
 }
 
 // Node is a node. Make one in the bubble of testing/synctest whose time it is to
-// use. Close waits for what is under way.
+// use.
 type Node struct {
 	fate  func(m *dataplane.Message) Fate
 	ways  sync.WaitGroup
@@ -34,16 +35,17 @@ type Node struct {
 	down  bool
 }
 
-// New makes a node; without a fate every message arrives at once.
-func New(fate func(m *dataplane.Message) Fate) *Node {
+// New makes a node; without a fate every message arrives at once. The test ends
+// when nothing is under way anymore.
+func New(t testing.TB, fate func(m *dataplane.Message) Fate) *Node {
+	t.Helper()
 	if fate == nil {
 		fate = func(*dataplane.Message) Fate { return Fate{} }
 	}
-	return &Node{fate: fate, names: map[name.Key]link.Subscriber{}}
+	n := &Node{fate: fate, names: map[name.Key]link.Subscriber{}}
+	t.Cleanup(n.ways.Wait)
+	return n
 }
-
-// Close waits until nothing is under way.
-func (n *Node) Close() { n.ways.Wait() }
 
 // Cut takes the connection of all away, or gives it back.
 func (n *Node) Cut(down bool) {
@@ -64,7 +66,7 @@ func (n *Node) Send(m *dataplane.Message) error {
 	if _, err := frame.Fits(m); err != nil {
 		return err
 	}
-	octets, err := proto.Marshal(m)
+	data, err := proto.Marshal(m)
 	if err != nil {
 		return err
 	}
@@ -74,23 +76,23 @@ func (n *Node) Send(m *dataplane.Message) error {
 		return link.ErrDown
 	}
 	fate := n.fate(m)
-	if fate.Lost {
+	if fate.Drop {
 		return nil
 	}
 	for range fate.Copies + 1 {
-		n.ways.Go(func() { n.carry(octets, fate.Delay) })
+		n.ways.Go(func() { n.carry(data, fate.Delay) })
 	}
 	return nil
 }
 
-func (n *Node) carry(octets []byte, delay time.Duration) {
+func (n *Node) carry(data []byte, delay time.Duration) {
 	if delay > 0 {
 		timer := time.NewTimer(delay)
 		defer timer.Stop()
 		<-timer.C
 	}
 	m := new(dataplane.Message)
-	if proto.Unmarshal(octets, m) != nil {
+	if proto.Unmarshal(data, m) != nil {
 		return
 	}
 	for _, to := range n.targets(m) {
