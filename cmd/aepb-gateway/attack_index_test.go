@@ -155,7 +155,7 @@ var attackIndex = []attackFinding{
 		"TestAttack_ListedGatewayBringsItsUserIn", "policy/membership:TestAttack_OutsiderOverTwoGateways",
 	}},
 	{id: "N4", what: "have state believed that was written to Redis without the key of the replicas", tests: []string{
-		"TestAttack_RedisWriterInventsATask", "gateway/state/seal:TestAttack_UnsealedStateIsBelieved",
+		"TestAttack_RedisWriterInventsATask", "TestAttack_RedisWriterListsAnAgent", "gateway/state/seal:TestAttack_UnsealedStateIsBelieved",
 		"gateway/state/seal:TestAttack_PlantedEntryHidesAGroup", "gateway/state/redis:TestAttack_RedisMovesAConversation",
 		"gateway/state/redis:TestAttack_RedisWriterHidesAGroup",
 	}},

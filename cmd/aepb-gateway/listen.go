@@ -123,6 +123,7 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 	}
 	group.Go(func() error { return out.expiry.run(ctx) })
 	group.Go(func() error { return returnMemory(ctx) })
+	group.Go(func() error { return out.agents.Run(ctx) })
 	doors, closeDoors := context.WithCancel(context.WithoutCancel(ctx))
 	for name, listener := range out.listeners {
 		out.listening.Add(1)

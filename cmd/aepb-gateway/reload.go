@@ -169,15 +169,8 @@ func (out *service) reload(ctx context.Context, c config.Config) error {
 	if err := out.directory.UsePeers(c.PeerGateways(next.dev)); err != nil {
 		return err // never: config.Parse has judged them
 	}
-	for name := range out.settings.config.Agents {
-		if _, stays := c.Agents[name]; !stays {
-			out.directory.Remove(name)
-		}
-	}
-	for _, agent := range c.Directory(next.dev) {
-		if err := out.directory.Put(agent); err != nil {
-			return err
-		}
+	if err := out.agents.Configure(c.Directory(next.dev)); err != nil {
+		return err
 	}
 	if err := out.directory.AllowDocuments(c.VisitorRules(next.dev)); err != nil {
 		return err // never: config.Parse has judged them

@@ -22,6 +22,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/directory/listing"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/state/redis"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
@@ -86,6 +87,7 @@ type service struct {
 	source        *identity.Source   // verifies callers; the same for good, unlike settings
 	grpc          transport.Listener // nil: there is none
 	directory     *directory.Directory
+	agents        *listing.Agents // of the directory
 	limiter       *limit.Limiter
 	road          *gateway.Gateway
 	metrics       *telemetry.Metrics
@@ -171,6 +173,9 @@ func wire(s settings) (built *service, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if out.agents, err = listing.New(out.addedTo(kept)); err != nil {
+		return nil, err
+	}
 	if out.limiter, err = limit.New(s.limits(), limit.Deps{Bucket: kept.limits}); err != nil {
 		return nil, err
 	}
@@ -195,22 +200,30 @@ func (s settings) observed(entries store.Entries) store.Entries {
 	return s.observe(entries)
 }
 
+// addedTo keeps the agents that operators add where state lasts and is believed: with
+// state.unverified any program could list one.
+func (out *service) addedTo(state kept) listing.Deps {
+	deps := listing.Deps{Directory: out.directory, Open: out.settings.dev, Now: time.Now, Logger: out.logger}
+	if state.backend != "memory" && !out.statePlain {
+		deps.Entries = state.entries
+	}
+	return deps
+}
+
 // configured gives the directory the agents, peers and rules of the configuration, and
 // begins to look after the tasks of lost replicas.
 func (out *service) configured(s settings) error {
 	if err := out.road.TakeOver(); err != nil {
 		return err
 	}
-	if err := out.directory.AllowDocuments(s.config.VisitorRules(s.dev)); err != nil {
+	if err := errors.Join(
+		out.directory.AllowDocuments(s.config.VisitorRules(s.dev)), out.directory.UsePeers(s.config.PeerGateways(s.dev)),
+		out.agents.Configure(s.config.Directory(s.dev)),
+	); err != nil {
 		return err
 	}
-	if err := out.directory.UsePeers(s.config.PeerGateways(s.dev)); err != nil {
-		return err
-	}
-	for _, agent := range s.config.Directory(s.dev) {
-		if err := out.directory.Put(agent); err != nil {
-			return err
-		}
+	if err := out.agents.Look(context.Background()); err != nil {
+		s.logger.WarnContext(context.Background(), "the added agents are not known yet", slog.Any("error", err))
 	}
 	return nil
 }
@@ -403,7 +416,7 @@ func (out *service) surfaces(s settings, list []protocol, registry *translators.
 	}
 	out.admin, err = httpapi.Admin(httpapi.AdminDeps{
 		MonitoringDeps: monitoring,
-		Registry:       registry, Evidence: kept.evidence, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory,
+		Registry:       registry, Evidence: kept.evidence, Self: s.svid.ID, PublicURL: s.publicURL, Directory: out.directory, Agents: out.agents,
 		Operators: out.operator, Token: s.adminToken, Hosts: s.hosts, Open: s.dev, Failures: failures,
 		Answered: out.refusals[telemetry.ListenerAdmin].Answered,
 	})

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/aepb/aepb-gateway/gateway/httpapi/admindoc"
+	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 )
 
 // agent is what the admin API says of one.
@@ -146,10 +146,19 @@ func (t *target) add(cmd *cobra.Command, a agent) error {
 	if err != nil {
 		return err
 	}
-	return t.show(cmd, json.RawMessage(got.body), func(w io.Writer) error { return printAdded(w, a.Name, base) })
+	return t.show(cmd, json.RawMessage(got.body), func(w io.Writer) error { return printAdded(w, a.Name, base, forgotten(got.body)) })
 }
 
-func printAdded(w io.Writer, name, base string) error {
+// forgotten reports whether an agent that was added ends with the gateway's process.
+func forgotten(answer []byte) bool {
+	var a agent
+	return json.Unmarshal(answer, &a) == nil && a.From == "process"
+}
+
+func printAdded(w io.Writer, name, base string, forgotten bool) error {
+	if forgotten {
+		fmt.Fprintln(w, "this gateway process alone knows it, until it ends: write it into the configuration file, or keep state in state.path, or in state.redis with state.key")
+	}
 	_, err := fmt.Fprintf(w, "%s is listed; reach it as\n  an A2A agent  %[2]s/agents/%[1]s/a2a\n  an MCP server %[2]s/agents/%[1]s/mcp\n  an AINP agent %[2]s/agents/%[1]s/ainp\n", word(name), word(base))
 	return err
 }

@@ -139,7 +139,7 @@ func TestAttack_AnswersForgeTerminalLines(t *testing.T) {
 		"send":                 {func(w io.Writer) error { d := hostileOf[delivery](); return d.print(w) }, 3},
 		"translate":            {func(w io.Writer) error { tr := hostileOf[translation](); return tr.print(w) }, 2},
 		"dag":                  {func(w io.Writer) error { return printChain(w, hostileOf[[]tokenView]()) }, 1},
-		"agents add":           {func(w io.Writer) error { return printAdded(w, hostile, hostile) }, 4},
+		"agents add":           {func(w io.Writer) error { return printAdded(w, hostile, hostile, true) }, 5},
 		"errors":               {func(w io.Writer) error { complain(w, errors.Join(errors.New(hostile), errors.New("also"))); return nil }, 1},
 	} {
 		var out bytes.Buffer

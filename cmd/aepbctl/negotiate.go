@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/aepb/aepb-gateway/gateway/httpapi/admindoc"
+	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 )
 
 // negotiation is both sides and what they come to.

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-json-experiment/json"
@@ -16,7 +15,8 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory"
-	"github.com/aepb/aepb-gateway/gateway/httpapi/admindoc"
+	"github.com/aepb/aepb-gateway/gateway/directory/listing"
+	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
@@ -67,6 +67,7 @@ func (m MonitoringDeps) ready(c *gin.Context) {
 type AdminDeps struct {
 	MonitoringDeps
 	Directory *directory.Directory
+	Agents    *listing.Agents       // what is listed there
 	Registry  *translators.Registry // for negotiation
 	Evidence  ect.Store             // for auditors; nil: it is not served here
 	Self      ect.Identity
@@ -85,7 +86,7 @@ type AdminDeps struct {
 
 // Admin builds the admin surface: the pages of [Monitoring], and /api.
 func Admin(deps AdminDeps) (http.Handler, error) {
-	if deps.Directory == nil || deps.Registry == nil || deps.Metrics == nil || deps.Ready == nil ||
+	if deps.Directory == nil || deps.Agents == nil || deps.Registry == nil || deps.Metrics == nil || deps.Ready == nil ||
 		(deps.Token == "" && deps.Operators == nil) || deps.Logger == nil {
 		return nil, errors.New("httpapi: incomplete AdminDeps")
 	}
@@ -156,7 +157,7 @@ func refuse(c *gin.Context) {
 func (a admin) list(c *gin.Context) {
 	documents := []admindoc.Agent{}
 	for _, agent := range a.deps.Directory.List() {
-		documents = append(documents, document(agent))
+		documents = append(documents, a.document(agent))
 	}
 	c.JSON(http.StatusOK, map[string][]admindoc.Agent{"agents": documents})
 }
@@ -168,7 +169,7 @@ func (a admin) show(c *gin.Context) {
 		return
 	}
 	agent, err := a.deps.Directory.Resolve(c.Request.Context(), agent)
-	doc := document(agent)
+	doc := a.document(agent)
 	var description *canonical.Description
 	var endpoint transport.Endpoint
 	if err == nil && len(agent.Endpoints) == 0 {
@@ -194,65 +195,37 @@ func (a admin) show(c *gin.Context) {
 }
 
 func (a admin) put(c *gin.Context) {
-	agent, err := a.read(c)
+	var doc admindoc.Agent
+	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, maxAdminBody))
+	if err = problem.Reading(err); err == nil && json.Unmarshal(body, &doc, json.RejectUnknownMembers(true)) != nil {
+		err = &problem.QueryError{Reason: "the body is no agent document"}
+	}
 	if err == nil {
-		err = a.deps.Directory.Put(agent)
+		err = a.deps.Agents.Put(c.Request.Context(), doc)
 	}
 	if err != nil {
 		problem.Write(c.Writer, c.Request, err)
 		return
 	}
-	a.deps.Logger.InfoContext(c.Request.Context(), "agent listed", slog.String("agent", agent.Name))
-	c.JSON(http.StatusCreated, document(agent))
-}
-
-func (a admin) read(c *gin.Context) (directory.Agent, error) {
-	var doc admindoc.Agent
-	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, maxAdminBody))
-	if err != nil {
-		return directory.Agent{}, problem.Reading(err)
-	}
-	if json.Unmarshal(body, &doc, json.RejectUnknownMembers(true)) != nil {
-		return directory.Agent{}, &problem.QueryError{Reason: "the body is no agent document"}
-	}
-	agent := directory.Agent{
-		Name: doc.Name, ID: ect.Identity(doc.ID), Timeout: seconds(doc.TimeoutSeconds), Capability: doc.Capability, Pin: doc.Pin, Expose: doc.Expose,
-		Rules: policy.Rules{Callers: doc.Callers, RequireECT: doc.RequireECT, Open: a.deps.Open && len(doc.Callers) == 0},
-	}
-	for _, e := range doc.Endpoints {
-		agent.Endpoints = append(agent.Endpoints, directory.Endpoint{
-			Binding: canonical.Binding(e.Binding), Version: e.Version, URL: e.URL, Priority: e.Priority, GRPC: e.GRPC, Through: ect.Identity(e.Through),
-			Form: e.Form, DID: e.DID, Signature: e.Signature,
-		})
-	}
-	return agent, nil
-}
-
-// seconds keeps what no duration can hold out of range, for the directory to refuse.
-func seconds(n int) time.Duration {
-	return time.Duration(max(-1, min(n, int(directory.MaxTimeout/time.Second)+1))) * time.Second
+	shown := a.document(listing.AgentOf(doc, a.deps.Open))
+	a.deps.Logger.InfoContext(c.Request.Context(), "agent listed", slog.String("agent", doc.Name), slog.String("from", shown.From))
+	c.JSON(http.StatusCreated, shown)
 }
 
 func (a admin) remove(c *gin.Context) {
-	if !a.deps.Directory.Remove(c.Param("name")) {
-		problem.Write(c.Writer, c.Request, &problem.UnknownAgentError{Agent: c.Param("name")})
+	found, err := a.deps.Agents.Remove(c.Request.Context(), c.Param("name"))
+	if err == nil && !found {
+		err = &problem.UnknownAgentError{Agent: c.Param("name")}
+	}
+	if err != nil {
+		problem.Write(c.Writer, c.Request, err)
 		return
 	}
 	c.Status(http.StatusNoContent)
 }
 
-func document(agent directory.Agent) admindoc.Agent {
-	doc := admindoc.Agent{
-		Name: agent.Name, ID: string(agent.ID), Callers: agent.Rules.Callers,
-		RequireECT: agent.Rules.RequireECT, TimeoutSeconds: int(agent.Timeout / time.Second),
-		Capability: agent.Capability, Pin: agent.Pin, Expose: agent.Expose, Lifecycle: lifecycleOf(agent.Lifecycle),
-		Endpoints: []admindoc.Endpoint{},
-	}
-	for _, e := range agent.Endpoints {
-		doc.Endpoints = append(doc.Endpoints, admindoc.Endpoint{
-			Binding: string(e.Binding), Version: e.Version, URL: e.URL, Priority: max(0, e.Priority), GRPC: e.GRPC, Through: string(e.Through),
-			Form: e.Form, DID: e.DID, Signature: e.Signature,
-		})
-	}
+func (a admin) document(agent directory.Agent) admindoc.Agent {
+	doc := listing.DocumentOf(agent)
+	doc.From, doc.Lifecycle = a.deps.Agents.From(agent.Name), lifecycleOf(agent.Lifecycle)
 	return doc
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
 	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/directory/listing"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -674,8 +675,12 @@ func TestAdmin(t *testing.T) {
 	}
 	var ready error
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "a_metric 1\n") })
+	listed, err := listing.New(listing.Deps{Directory: agents, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	handler, err := httpapi.Admin(httpapi.AdminDeps{
-		Registry: registry, Self: "spiffe://gw.example/aepb", PublicURL: "https://gw.example",
+		Agents: listed, Registry: registry, Self: "spiffe://gw.example/aepb", PublicURL: "https://gw.example",
 		MonitoringDeps: httpapi.MonitoringDeps{Metrics: metrics, Ready: func() error { return ready }, Logger: slog.New(slog.DiscardHandler)},
 		Directory:      agents, Token: "right", Hosts: []string{"127.0.0.1", "::1", "GW.example"},
 	})

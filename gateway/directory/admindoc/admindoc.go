@@ -13,6 +13,7 @@ type Agent struct {
 	Callers        []string   `json:"callers,omitempty"`
 	RequireECT     bool       `json:"require_ect,omitempty"`
 	TimeoutSeconds int        `json:"timeout_seconds,omitempty"`
+	From           string     `json:"from,omitempty"` // configuration, state or process
 	Description    *Summary   `json:"description,omitempty"`
 	Lifecycle      *Lifecycle `json:"lifecycle,omitempty"`
 	Descriptions   []Pin      `json:"descriptions,omitempty"`

@@ -1,0 +1,174 @@
+package listing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/directory/listing"
+	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+type quiet struct{}
+
+func (quiet) Describe(context.Context, transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
+	return nil, transport.Endpoint{}, errors.New("it is not asked")
+}
+func (quiet) Allow(string)    {}
+func (quiet) Disallow(string) {}
+
+type replica struct {
+	*listing.Agents
+
+	directory *directory.Directory
+	logs      *strings.Builder
+}
+
+func newReplica(t *testing.T, entries listing.Entries) replica {
+	t.Helper()
+	r := replica{logs: &strings.Builder{}}
+	var err error
+	r.directory, err = directory.New(directory.Deps{
+		Describers: map[canonical.Binding]transport.Describer{"a2a-v1": quiet{}}, Egress: quiet{},
+		Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err == nil {
+		r.Agents, err = listing.New(listing.Deps{Directory: r.directory, Entries: entries, Now: time.Now, Logger: slog.New(slog.NewTextHandler(r.logs, nil))})
+	}
+	must(t, err)
+	return r
+}
+
+func newEntries(t *testing.T) *state.Entries {
+	t.Helper()
+	s, err := state.New(state.Config{}, state.Deps{Now: time.Now, Epoch: time.Now()})
+	must(t, err)
+	return s.Entries()
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func agent(name, host string) admindoc.Agent {
+	return admindoc.Agent{Name: name, Endpoints: []admindoc.Endpoint{{Binding: "a2a-v1", URL: "https://" + host + "/a2a"}}}
+}
+
+func (r replica) host(name string) string {
+	found, ok := r.directory.Find(name)
+	if !ok {
+		return ""
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(found.Endpoints[0].URL, "https://"), "/a2a")
+}
+
+// Each replica sees within seconds what another added, replaced and removed.
+func TestAgents_ReplicasFollow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		entries := newEntries(t)
+		one, two := newReplica(t, entries), newReplica(t, entries)
+		ctx, end := context.WithCancel(t.Context())
+		defer end()
+		go func() { _ = two.Run(ctx) }()
+		follows := func(want string) {
+			time.Sleep(3 * time.Second)
+			if got := two.host("extra"); got != want {
+				t.Errorf("the other replica has it at %q, want %q", got, want)
+			}
+		}
+		must(t, one.Put(ctx, agent("extra", "first")))
+		follows("first")
+		must(t, one.Put(ctx, agent("extra", "second")))
+		follows("second")
+		if found, err := one.Remove(ctx, "extra"); err != nil || !found {
+			t.Error(found, err)
+		}
+		follows("")
+	})
+}
+
+// An agent of the configuration counts, whatever the state has under its name; what the
+// state has counts again when the configuration has it no more.
+func TestAgents_ConfigurationIsAbove(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, newEntries(t))
+	must(t, r.Put(t.Context(), agent("extra", "added")))
+	must(t, r.Configure([]directory.Agent{listing.AgentOf(agent("extra", "configured"), false)}))
+	must(t, r.Look(t.Context()))
+	if r.host("extra") != "configured" || r.From("extra") != listing.FromConfiguration || !strings.Contains(r.logs.String(), "left out") {
+		t.Errorf("at %q from %q; log: %s", r.host("extra"), r.From("extra"), r.logs)
+	}
+	err := r.Put(t.Context(), agent("extra", "added"))
+	if _, ok := errors.AsType[*listing.ConfiguredError](err); !ok {
+		t.Error(err)
+	}
+	_, err = r.Remove(t.Context(), "extra")
+	if _, ok := errors.AsType[*listing.ConfiguredError](err); !ok {
+		t.Error(err)
+	}
+	must(t, r.Configure(nil))
+	must(t, r.Look(t.Context()))
+	if r.host("extra") != "added" {
+		t.Errorf("at %q", r.host("extra"))
+	}
+}
+
+// A record that does not hold what an operator could add is logged once and left out.
+func TestAgents_BadRecordsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	entries := newEntries(t)
+	r := newReplica(t, entries)
+	must(t, r.Put(t.Context(), agent("good", "good")))
+	for name, record := range map[string]string{
+		"text": "x", "newer": `{"name":"newer","endpoints":[],"unheard":1}`, "other": `{"name":"good","endpoints":[{"binding":"a2a-v1","url":"https://evil"}]}`,
+		"plain": `{"name":"plain","endpoints":[{"binding":"a2a-v1","url":"http://evil"}]}`,
+	} {
+		_, _, err := entries.Swap(t.Context(), state.EntryKey{Kind: "agent", Group: "agent", ID: name}, 0, []byte(record), time.Now().Add(time.Hour))
+		must(t, err)
+	}
+	must(t, r.Look(t.Context()))
+	must(t, r.Look(t.Context()))
+	if list := r.directory.List(); len(list) != 1 || r.host("good") != "good" {
+		t.Errorf("listed: %v", list)
+	}
+	if got := strings.Count(r.logs.String(), "left out"); got != 4 {
+		t.Errorf("%d lines: %s", got, r.logs)
+	}
+}
+
+// The number of added agents is bounded, and so is the size of each.
+func TestAgents_AreBounded(t *testing.T) {
+	t.Parallel()
+	for name, entries := range map[string]listing.Entries{"state": newEntries(t), "process": nil} {
+		r := newReplica(t, entries)
+		for i := range listing.Most {
+			must(t, r.Put(t.Context(), agent(fmt.Sprint("a", i), "host")))
+		}
+		must(t, r.Put(t.Context(), agent("a1", "again")))
+		err := r.Put(t.Context(), agent("more", "host"))
+		if _, ok := errors.AsType[*directory.InvalidAgentError](err); !ok || r.host("more") != "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	large := agent("large", "host")
+	for i := range 60 {
+		large.Callers = append(large.Callers, fmt.Sprintf("spiffe://example.org/%d/%s", i, strings.Repeat("a", 500)))
+	}
+	r := newReplica(t, newEntries(t))
+	if err := r.Put(t.Context(), large); err == nil || r.host("large") != "" {
+		t.Error("a large document was taken")
+	}
+}
