@@ -126,8 +126,8 @@ func (h *pushReceiver) states(path string) (states []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, n := range h.taken[path] {
-		if said := n.state(); said != "" {
-			states = append(states, said)
+		if state := n.state(); state != "" {
+			states = append(states, state)
 		}
 	}
 	return states

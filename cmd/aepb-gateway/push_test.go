@@ -84,15 +84,9 @@ func (h *pushReceiver) until(t *testing.T, path, state string) (states []string)
 	defer limit.Stop()
 	for {
 		h.mu.Lock()
-		taken, came := slices.Clone(h.taken[path]), h.came
+		came := h.came
 		h.mu.Unlock()
-		states = nil
-		for _, n := range taken {
-			if said := n.state(); said != "" {
-				states = append(states, said)
-			}
-		}
-		states = slices.Compact(states)
+		states = slices.Compact(h.states(path))
 		if slices.Contains(states, state) {
 			return states
 		}
