@@ -295,6 +295,7 @@ func (out *service) overGRPC(s settings, form translators.Translator, callers ht
 		Form: form, Accept: out.publicBounds.connections.Listen(s.grpc), TLS: out.tls, Session: s.source.Session, Logger: s.logger, GRPC: at, Grace: out.untilCut,
 		Requests: out.publicBounds.requests, Write: s.config.InFlight().WriteWait,
 		AgentURL: func(agent string) string { return s.publicURL + "/agents/" + agent },
+		Refused:  out.refusals[telemetry.ListenerGRPC].Connection,
 		Identify: func(ctx context.Context, a ta2a.Arrival) context.Context {
 			marked, _ := callers.Identify(ctx, a.TLS, a.Remote, credential.Request{Fields: a.Fields, Target: "https://" + at + a.Method})
 			return marked

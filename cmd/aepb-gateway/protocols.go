@@ -123,6 +123,9 @@ func speakUACP(out *service, form translators.Translator) (protocol, error) {
 	listener, err := tuacp.NewListener(tuacp.ListenerDeps{
 		Form: form, TLS: out.tls, Session: out.settings.source.Session, Net: out.settings.uacp, Agent: out.settings.config.Listen.UACPAgent, Anonymous: out.settings.anonymous(),
 		Known: func(agent string) bool { _, ok := out.directory.Find(agent); return ok }, Kept: kept,
+		Refused: func(ctx context.Context, remote string, err error) {
+			out.refusals[string(uacp.Binding)].Connection(ctx, remote, err)
+		},
 		Config: tuacp.Config{
 			Connections: bounds.Total, PerCaller: bounds.PerCaller, Unidentified: bounds.Unidentified, PerAddress: bounds.PerAddress,
 		},

@@ -84,15 +84,9 @@ func (h *pushReceiver) until(t *testing.T, path, state string) (states []string)
 	defer limit.Stop()
 	for {
 		h.mu.Lock()
-		taken, came := slices.Clone(h.taken[path]), h.came
+		came := h.came
 		h.mu.Unlock()
-		states = nil
-		for _, n := range taken {
-			if said := n.state(); said != "" {
-				states = append(states, said)
-			}
-		}
-		states = slices.Compact(states)
+		states = slices.Compact(h.states(path))
 		if slices.Contains(states, state) {
 			return states
 		}
@@ -260,7 +254,7 @@ func taskIDIn(doc any) string {
 	return ""
 }
 
-// pushStage is a gateway whose state is in a file, with agents of every protocol.
+// pushStage is a gateway whose state outlives it, with agents of every protocol.
 type pushStage struct {
 	*bed
 	troupe *troupe
@@ -279,7 +273,12 @@ func pushSides() map[string]side {
 
 func newPushStage(t *testing.T) *pushStage {
 	t.Helper()
-	s := &pushStage{plan: plan{config: config.Config{State: config.State{Path: filepath.Join(t.TempDir(), "state.db")}}}}
+	return newPushStageOn(t, config.State{Path: filepath.Join(t.TempDir(), "state.db")})
+}
+
+func newPushStageOn(t *testing.T, state config.State) *pushStage {
+	t.Helper()
+	s := &pushStage{plan: plan{config: config.Config{State: state}}}
 	net := newSLIMNet(t, &s.plan)
 	s.plan.config.SLIM.Nodes[0].Caller = "spiffe://" + devTrustDomain + "/troupe"
 	s.bed = newBed(t, s.plan)
@@ -299,7 +298,7 @@ func (s *pushStage) hire(t *testing.T) {
 	}
 }
 
-// restart ends the gateway, and starts another one on the same state file.
+// restart ends the gateway, and starts another one on the same state.
 func (s *pushStage) restart(t *testing.T) {
 	t.Helper()
 	s.stop()
@@ -369,13 +368,22 @@ func TestPush_WaitingSendIsRegisteredAndDelivered(t *testing.T) {
 
 // TestPush_SixPairsAcrossARestart: callers of A2A 1.0 and 0.3, agents of A2A, MCP
 // and µACP. A waiting send with an inline configuration ends in input required; the
-// gateway is restarted on its state file; the answer leads to the end. Every state
+// gateway is restarted on its state; the answer leads to the end. Every state
 // is posted, in order, with its ECT, and the configuration is listed all the time. That
 // the task works again is said by the gateway, for agents whose protocol has no task that
 // goes on with the answer; an agent of A2A says itself what it does, and this one does not.
 func TestPush_SixPairsAcrossARestart(t *testing.T) {
 	t.Parallel()
-	s := newPushStage(t)
+	for name, state := range pushBackends(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			newPushStageOn(t, state).sixPairs(t)
+		})
+	}
+}
+
+func (s *pushStage) sixPairs(t *testing.T) {
+	t.Helper()
 	type pair struct {
 		form              pushForm
 		agent, path, task string

@@ -12,15 +12,15 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/aepb/aepb-gateway/translators/uacp"
-
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
 // refusalLine is a line of the log about refused requests or handshakes.
 type refusalLine struct {
-	Msg, Level, Listener, Reason, Caller, Path, Result string
-	Status, Count                                      int
+	Msg, Level, Listener, Reason, Caller, Path, Result, Address string
+	Status, Count                                               int
 }
 
 func (b *bed) refusalLines(msg string) []refusalLine {
@@ -84,7 +84,7 @@ func TestRefused_AtTheDoor(t *testing.T) {
 		if line := `aepb_refused_total{listener="` + want.Listener + `",reason="` + want.Reason + `"} 1`; !strings.Contains(w.Body.String(), "\n"+line+"\n") {
 			t.Errorf("no %q among the metrics", line)
 		}
-		want.Msg, want.Level, want.Count = "refused at the listener", "INFO", 1
+		want.Msg, want.Level, want.Count, want.Address = "refused at the listener", "INFO", 1, "127.0.0.1"
 		if strings.HasPrefix(want.Reason, "tls_") {
 			continue // more in a second than are logged
 		}
@@ -133,17 +133,92 @@ func TestRefused_OverOtherProtocols(t *testing.T) {
 		if line := `aepb_refused_total{listener="` + want.Listener + `",reason="` + want.Reason + `"} 1`; !strings.Contains(w.Body.String(), "\n"+line+"\n") {
 			t.Errorf("no %q among the metrics", line)
 		}
-		want.Msg, want.Level, want.Count = "refused at the listener", "INFO", 1
+		want.Msg, want.Level, want.Count, want.Address = "refused at the listener", "INFO", 1, "127.0.0.1"
 		if !slices.Contains(lines, want) {
 			t.Errorf("no line %+v among %+v", want, lines)
 		}
 	}
 }
 
+// TestRefused_HandshakesOfOtherProtocols: a client that speaks no TLS, and one without a
+// certificate, are counted and logged at the listeners of gRPC and µACP, like at those for
+// HTTP. AINP is served by the public one. gRPC lets callers with tokens in, so that one
+// without any is refused when it asks.
+func TestRefused_HandshakesOfOtherProtocols(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true, noToken: true})
+	uacpAt := strings.TrimPrefix(b.at.UACP, "uacps://")
+	plain := "GET /agents/calculator/ainp HTTP/1.1\r\nHost: x\r\n\r\n"
+	for _, at := range []string{strings.TrimPrefix(b.at.Public, "https://"), b.rpc, uacpAt} {
+		b.plainWordsTo(t, at, plain)
+	}
+	if got := b.remote(t, b.clientTLS(t, nil)).Call(t.Context(), "SendMessage", [][]byte{request(t, "SendMessage", messageTo("calculator", "hello"))}); got.Code != "UNAUTHENTICATED" {
+		t.Errorf("over gRPC: %+v", got)
+	}
+	nameless := b.clientTLS(t, nil)
+	nameless.NextProtos = []string{"uacp-stream/1"}
+	conn, err := (&tls.Dialer{Config: nameless}).DialContext(t.Context(), "tcp", uacpAt)
+	must(t, err) // a client learns of it when it reads
+	if n, err := conn.Read(make([]byte, 1)); err == nil {
+		t.Errorf("over µACP %d octets", n)
+	}
+	_ = conn.Close()
+	if got := b.send(t, letter{via: b.caller(t, nil), at: "/agents/calculator/ainp", body: "{}"}); got.status != http.StatusUnauthorized {
+		t.Errorf("over AINP: %d %s", got.status, got.body)
+	}
+	b.stop()
+
+	w := httptest.NewRecorder()
+	b.metrics.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	lines := b.refusalLines("refused at the listener")
+	for _, want := range []refusalLine{
+		{Listener: "public", Reason: "tls_plain"},
+		{Listener: "public", Reason: "unauthenticated"},
+		{Listener: "grpc", Reason: "tls_plain"},
+		{Listener: "grpc", Reason: "unauthenticated"},
+		{Listener: "uacp-v1", Reason: "tls_plain"},
+		{Listener: "uacp-v1", Reason: "tls_certificate"},
+	} {
+		if line := `aepb_refused_total{listener="` + want.Listener + `",reason="` + want.Reason + `"} 1`; !strings.Contains(w.Body.String(), "\n"+line+"\n") {
+			t.Errorf("no %q among the metrics", line)
+		}
+		if !slices.ContainsFunc(lines, func(l refusalLine) bool {
+			return l.Listener == want.Listener && l.Reason == want.Reason && l.Count == 1 && l.Address == "127.0.0.1"
+		}) {
+			t.Errorf("no line like %+v among %+v", want, lines)
+		}
+	}
+}
+
+// TestRefused_TooManyConnections: what a caller has too much of is counted and logged with
+// its name at the listener of µACP.
+func TestRefused_TooManyConnections(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, plan{serve: true, noToken: true, config: config.Config{Listen: config.Listen{UACPConnections: config.ConnectionBounds{PerCaller: 1}}}})
+	entered, release := make(chan struct{}), make(chan struct{})
+	b.serve(t, "slow", "mcp-v1", &fake{conduct: held(entered, release)}, host{})
+	defer close(release)
+	must(t, writeFrameTo(b.dialUACP(t, "slow", b.dev.Client), good(uacp.FormEnveloped)(t, b))) // else it would give way to the next
+	<-entered
+	second := b.dialUACP(t, "calculator", b.dev.Client)
+	must(t, writeFrameTo(second, good(uacp.FormEnveloped)(t, b)))
+	_, _ = readFrameOf(second)
+	b.counts(t, `aepb_refused_total{listener="uacp-v1",reason="rate_limited"} 1`)
+	want := refusalLine{Msg: "refused at the listener", Level: "INFO", Listener: "uacp-v1", Reason: "rate_limited", Caller: string(b.dev.Client.ID), Address: "127.0.0.1", Count: 1}
+	if lines := b.refusalLines(want.Msg); !slices.Contains(lines, want) {
+		t.Errorf("no line %+v among %+v", want, lines)
+	}
+}
+
 // plainWords says something that is no TLS, and waits until the connection is closed.
 func (b *bed) plainWords(t *testing.T, words string) {
 	t.Helper()
-	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(b.at.Public, "https://"))
+	b.plainWordsTo(t, strings.TrimPrefix(b.at.Public, "https://"), words)
+}
+
+func (b *bed) plainWordsTo(t *testing.T, at, words string) {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", at)
 	must(t, err)
 	_, _ = conn.Write([]byte(words))
 	if words != "" {

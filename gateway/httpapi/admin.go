@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -139,11 +138,7 @@ func (a admin) origin(c *gin.Context) {
 // host refuses a foreign Host: a web page elsewhere has its own name lead to this
 // address (DNS rebinding), and then its requests have no foreign Origin (R17).
 func (a admin) host(c *gin.Context) {
-	name := c.Request.Host
-	if h, _, err := net.SplitHostPort(name); err == nil {
-		name = h
-	}
-	name = strings.Trim(name, "[]")
+	name := strings.Trim(transport.Host(c.Request.Host), "[]")
 	if !slices.ContainsFunc(a.deps.Hosts, func(ours string) bool { return strings.EqualFold(ours, name) }) {
 		refuse(c)
 	}

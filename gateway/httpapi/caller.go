@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"net"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -37,10 +36,7 @@ type Callers struct {
 // handshake has verified, remote the address of the other end. broken: it shows
 // a credential that is no good.
 func (who Callers) Identify(ctx context.Context, state *tls.ConnectionState, remote string, r credential.Request) (marked context.Context, broken error) {
-	address, _, err := net.SplitHostPort(remote)
-	if err != nil {
-		address = remote
-	}
+	address := transport.Host(remote)
 	caller, err := who.judge(ctx, state, address, r)
 	if err == nil && who.Reasons != nil && who.Reasons(caller.ID) {
 		ctx = problem.WithReasons(ctx)

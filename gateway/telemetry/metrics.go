@@ -205,7 +205,7 @@ func (m *Metrics) define() {
 		"Look at the reason: dns and refused are the address or an agent that is down, tls_* and spiffe_id its certificate or its id in agents.NAME.id, the others its answer. The log line of the exchange has the error.",
 		"agent", "reason")
 	m.refusals = d.counter("refused_total",
-		"Requests that a listener (public, admin, grpc, or of another protocol) refused with 401 (unauthenticated), 403 (forbidden), 429 (rate_limited) or 503 (unavailable), and over HTTP TLS handshakes that failed there: tls_version, tls_certificate, tls_plain, tls_closed or tls_other.",
+		"Requests that a listener (public, admin, grpc, or of another protocol) refused with 401 (unauthenticated), 403 (forbidden), 429 (rate_limited) or 503 (unavailable), and TLS handshakes that failed there: tls_version, tls_certificate, tls_plain, tls_closed or tls_other.",
 		"Look for refused in the log: samples have the path, the caller and the address, or the cause of a handshake. Many of tls_certificate after a renewal: callers trust or use an older authority.",
 		"listener", "reason")
 	m.changes = d.counter("description_changes_total",

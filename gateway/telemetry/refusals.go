@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/sample"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -52,12 +52,9 @@ var refusedBy = map[int]string{
 
 // Answered notes a request that was answered with a status that refuses it.
 func (f *Refusals) Answered(r *http.Request, status int) {
-	reason, ok := refusedBy[status]
-	if !ok {
-		return
+	if reason, ok := refusedBy[status]; ok {
+		f.note(r.Context(), r.RemoteAddr, reason, slog.Int("status", status), slog.String("method", r.Method), slog.String("path", r.URL.Path))
 	}
-	f.note(r.Context(), reason, slog.Int("status", status), slog.String("method", r.Method), slog.String("path", r.URL.Path),
-		slog.String("caller", string(transport.CallerFrom(r.Context()).ID)), slog.String("address", host(r.RemoteAddr)))
 }
 
 // Exchanger is x for a listener without HTTP statuses: what it refuses is noted.
@@ -93,13 +90,12 @@ func (f *Refusals) Failed(ctx context.Context, agent string, err error) error {
 	}
 	status := problem.From(err).Status
 	if reason, ok := refusedBy[status]; ok {
-		f.note(ctx, reason, slog.Int("status", status), slog.String("agent", agent),
-			slog.String("caller", string(transport.CallerFrom(ctx).ID)), slog.String("address", host(transport.AddressFrom(ctx))))
+		f.note(ctx, transport.AddressFrom(ctx), reason, slog.Int("status", status), slog.String("agent", agent))
 	}
 	return err
 }
 
-func (f *Refusals) note(ctx context.Context, reason string, attrs ...slog.Attr) {
+func (f *Refusals) note(ctx context.Context, remote, reason string, attrs ...slog.Attr) {
 	f.metrics.refusals.WithLabelValues(f.listener, refused.label(reason)).Inc()
 	said, tell := f.samples.Note(sample.Key{Reason: reason})
 	if !tell {
@@ -107,14 +103,8 @@ func (f *Refusals) note(ctx context.Context, reason string, attrs ...slog.Attr) 
 	}
 	f.logger.LogAttrs(ctx, slog.LevelInfo, "refused at the listener", append([]slog.Attr{
 		slog.String("listener", f.listener), slog.String("reason", reason), slog.Uint64("count", said.Count),
+		slog.String("caller", string(transport.CallerFrom(ctx).ID)), slog.String("address", transport.Host(remote)),
 	}, attrs...)...)
-}
-
-func host(address string) string {
-	if name, _, err := net.SplitHostPort(address); err == nil {
-		return name
-	}
-	return address
 }
 
 // ServerLog handles the log of the listener's server: net/http tells nothing but lines
@@ -141,8 +131,21 @@ func (s serverLog) Handle(ctx context.Context, r slog.Record) error {
 		return nil
 	}
 	address, cause, _ := strings.Cut(about, ": ")
-	s.to.note(ctx, handshakeReason(cause), slog.String("address", host(address)), slog.String("cause", cause))
+	s.to.note(ctx, address, handshakeReason(cause), slog.String("cause", cause))
 	return nil
+}
+
+// Connection notes a connection that is refused before anything is asked on it: because
+// there are too many, or because its TLS handshake failed. Nil Refusals note nothing.
+func (f *Refusals) Connection(ctx context.Context, address string, err error) {
+	if f == nil {
+		return
+	}
+	reason := handshakeReason(err.Error())
+	if _, ok := errors.AsType[*quota.ExceededError](err); ok {
+		reason = refusedBy[http.StatusTooManyRequests]
+	}
+	f.note(ctx, address, reason, slog.String("cause", err.Error()))
 }
 
 // handshakes are parts of the texts of crypto/tls, which has no types for them.

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"net"
 
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -60,6 +61,14 @@ func Asking(ctx context.Context, agent string, door canonical.Binding) Inquiry {
 func CallerFrom(ctx context.Context) identity.Caller {
 	a, _ := ctx.Value(callerKey{}).(arrival)
 	return a.caller
+}
+
+// Host is a remote address without its port.
+func Host(remote string) string {
+	if host, _, err := net.SplitHostPort(remote); err == nil {
+		return host
+	}
+	return remote
 }
 
 // AddressFrom is the remote address without its port; empty: unknown.

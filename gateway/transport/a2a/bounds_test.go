@@ -17,6 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/inflight"
+	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
 )
@@ -162,5 +163,33 @@ func TestListener_AnswersTakeTheirLength(t *testing.T) {
 	var body []byte
 	if err := begin(as(t, "a"), t, conn, "SendMessage").RecvMsg(&body); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestListener_CallsTooManyAreTold: a call beyond what its caller may hold is no call that
+// the road refuses, so that the listener says it.
+func TestListener_CallsTooManyAreTold(t *testing.T) {
+	t.Parallel()
+	limits, err := inflight.New(inflight.Config{
+		Requests: 64, RequestsPerCaller: 1, Streams: 16, StreamsPerCaller: 1, Bytes: 16 << 20, BytesPerCaller: 512 << 10,
+		BodyWait: time.Second, WriteWait: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := make(chan error, 8)
+	conn := overTLS(t, &constant{}, func(d *ListenerDeps) {
+		d.Requests, d.Refused = limits, func(_ context.Context, _ string, err error) { refused <- err }
+	})
+	for range 2 {
+		open(t, conn, "a")
+	}
+	select {
+	case err := <-refused:
+		if _, ok := errors.AsType[*quota.ExceededError](err); !ok {
+			t.Errorf("it says %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it says nothing")
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/accept"
 	"github.com/aepb/aepb-gateway/gateway/transport/inflight"
 	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 )
 
@@ -70,6 +71,7 @@ type ListenerDeps struct {
 	Write    time.Duration             // for a reader to take a part of an answer; zero: half a minute
 	Requests *inflight.Limits          // what callers hold; nil: nothing is bounded
 	Logger   *slog.Logger
+	Refused  func(ctx context.Context, remote string, err error) // told of failed handshakes, and of connections and calls too many; may be nil
 }
 
 // Listener takes native traffic in over gRPC.
@@ -85,12 +87,11 @@ func NewListener(deps ListenerDeps) (*Listener, error) {
 	if deps.Session == nil {
 		deps.Session = func() *identity.Session { return nil }
 	}
-	if deps.Read <= 0 {
-		deps.Read = defaultRead
+	if deps.Refused == nil {
+		deps.Refused = func(context.Context, string, error) {}
 	}
-	if deps.Write <= 0 {
-		deps.Write = defaultWrite
-	}
+	quota.OrDefault(&deps.Read, defaultRead)
+	quota.OrDefault(&deps.Write, defaultWrite)
 	if deps.Grace == nil {
 		deps.Grace = func() time.Duration { return defaultGrace }
 	}
@@ -123,7 +124,7 @@ func (l *Listener) options(road transport.Exchanger) []grpc.ServerOption {
 	conf.NextProtos = []string{"h2"}
 	most := l.deps.Form.Info().BodyLimit
 	return []grpc.ServerOption{
-		grpc.Creds(sessionCredentials{credentials.NewTLS(conf), l.deps.Session}), grpc.ForceServerCodecV2(octets{}), grpc.WaitForHandlers(true),
+		grpc.Creds(sessionCredentials{credentials.NewTLS(conf), l.deps}), grpc.ForceServerCodecV2(octets{}), grpc.WaitForHandlers(true),
 		grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error { return l.call(s, road) }),
 		grpc.InTapHandle(l.limitReading),
 		grpc.MaxRecvMsgSize(most), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxMetadata),
@@ -195,6 +196,7 @@ func (l *Listener) call(s grpc.ServerStream, road transport.Exchanger) (err erro
 	}
 	c := &remote{Listener: l, road: road, stream: s, fields: fields, share: &held{}, at: at, ctx: l.deps.Identify(ctx, arrival)}
 	if c.share.Request, err = l.begin(c.ctx, arrival, conn); err != nil {
+		l.deps.Refused(c.ctx, arrival.Remote, err)
 		return c.refuse(err)
 	}
 	c.share.use()
@@ -259,17 +261,20 @@ const linger = time.Second
 type sessionCredentials struct {
 	credentials.TransportCredentials
 
-	session func() *identity.Session
+	deps ListenerDeps
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (c sessionCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
 	secured, ok := info.(credentials.TLSInfo)
+	if err != nil {
+		c.deps.Refused(context.Background(), raw.RemoteAddr().String(), err)
+	}
 	if err != nil || !ok {
 		return conn, info, err
 	}
-	at := &connection{Conn: conn, counted: accept.From(raw), session: c.session()}
+	at := &connection{Conn: conn, counted: accept.From(raw), session: c.deps.Session()}
 	at.session.AfterEnd(at.end) // for good: a closed session does not end
 	at.session.Begin(&secured.State)
 	if peer, ok := identity.PeerOf(&secured.State); ok {
@@ -280,7 +285,7 @@ func (c sessionCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials
 
 // Clone implements credentials.TransportCredentials.
 func (c sessionCredentials) Clone() credentials.TransportCredentials {
-	return sessionCredentials{c.TransportCredentials.Clone(), c.session}
+	return sessionCredentials{c.TransportCredentials.Clone(), c.deps}
 }
 
 // connectionInfo is what gRPC tells a call of its connection.

@@ -38,6 +38,7 @@ type ListenerDeps struct {
 	// Session makes the session of a new connection, which ends with its client's
 	// SVID; nil: connections outlive it.
 	Session func() *identity.Session
+	Refused func(ctx context.Context, remote string, err error) // told of failed handshakes, and of connections too many; may be nil
 }
 
 // Listener takes µACP traffic in for one agent.
@@ -55,6 +56,9 @@ func NewListener(deps ListenerDeps) (*Listener, error) {
 		return nil, errors.New("uacp: incomplete ListenerDeps")
 	}
 	deps.Config = deps.Config.withDefaults()
+	if deps.Refused == nil {
+		deps.Refused = func(context.Context, string, error) {}
+	}
 	deps.TLS = deps.TLS.Clone()
 	deps.TLS.MinVersion, deps.TLS.MaxVersion = tls.VersionTLS13, 0
 	deps.TLS.NextProtos = []string{Protocol}
@@ -103,6 +107,7 @@ func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
 		}
 		entry, err := l.begin(conn)
 		if err != nil {
+			l.deps.Refused(ctx, conn.RemoteAddr().String(), err)
 			_ = conn.Close()
 			continue
 		}
@@ -116,7 +121,7 @@ func (l *Listener) Serve(ctx context.Context, road transport.Exchanger) error {
 // connection serves one connection until it ends, or is idle, or ctx ends. entry is
 // its share while its caller is not known.
 func (l *Listener) connection(ctx context.Context, road transport.Exchanger, plain net.Conn, entry *quota.Place) {
-	conn := tls.Server(plain, l.deps.TLS)
+	conn, remote := tls.Server(plain, l.deps.TLS), plain.RemoteAddr().String()
 	defer func() { _ = conn.Close() }()
 	// Reading stops when ctx ends; what is being answered is answered, to a peer that reads.
 	stop := context.AfterFunc(ctx, func() {
@@ -126,15 +131,17 @@ func (l *Listener) connection(ctx context.Context, road transport.Exchanger, pla
 	defer stop()
 	greet, cancel := context.WithTimeout(ctx, l.deps.Config.Handshake)
 	defer cancel()
-	if conn.HandshakeContext(greet) != nil {
+	if err := conn.HandshakeContext(greet); err != nil {
+		l.deps.Refused(ctx, remote, err)
 		return
 	}
 	ctx, leave := l.session(ctx, conn)
 	defer leave()
 	g := l.guest(road, stream{conn, l.deps.Config.Write}, l.named(conn.ConnectionState().ServerName), worker.NewPool(idleWorkers))
-	ctx = l.arrived(ctx, conn, address(plain))
+	ctx = l.arrived(ctx, conn, transport.Host(remote))
 	share, err := l.identified.Take(holder(ctx), false, func() { _ = plain.Close() })
 	if err != nil {
+		l.deps.Refused(ctx, remote, err)
 		g.turnAway(ctx, conn, err)
 		return
 	}
@@ -181,14 +188,6 @@ func (l *Listener) arrived(ctx context.Context, conn *tls.Conn, address string) 
 // anonymous marks a context with somebody who shows nothing of himself.
 func (l *Listener) anonymous(ctx context.Context, address string) context.Context {
 	return transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: l.deps.Anonymous}, Anonymous: true}, address)
-}
-
-func address(conn net.Conn) string {
-	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
-	if err != nil {
-		return conn.RemoteAddr().String()
-	}
-	return host
 }
 
 // lastAnswers is how long answers may take to be read after the end of Serve's context.
