@@ -44,7 +44,7 @@ func meters() []meter {
 		{"fields that more than 2 files write", 18, 0, fieldsOfManyWriters},
 		{"forbidden words, production", 637, 0, wordsInProduction},
 		{"forbidden words, tests", 1079, 0, wordsInTests},
-		{"production lines", 97300, 100, productionLines},
+		{"production lines", 97200, 100, productionLines},
 		{"places that sign in gateway/", 5, 0, placesThatSign},
 		{"places that verify in gateway/", 5, 0, placesThatVerify},
 		{"levels that are written out (ect.L2) in gateway/", 7, 0, levelsWrittenOut},
