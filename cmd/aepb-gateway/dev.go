@@ -17,6 +17,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
 	"github.com/aepb/aepb-gateway/ect/identity"
@@ -100,6 +101,7 @@ func dev(ctx context.Context, flags devFlags, stdout, stderr io.Writer) error {
 	if s.datagrams, err = ports.listenDatagrams(extra, stdout); err != nil {
 		return errors.Join(err, ports.close())
 	}
+	limitMemory(ctx, s.config, memlimit.FromCgroup, s.logger)
 	service, err := wire(s)
 	if err == nil {
 		err = at.save(flags.dir)
