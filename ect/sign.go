@@ -261,6 +261,9 @@ type Token struct {
 // Compact is the token's bytes: what is sent, hashed and stored.
 func (t Token) Compact() string { return t.compact }
 
+// Level is that of its evidence: it is signed.
+func (t Token) Level() Level { return L2 }
+
 // Claims is a copy of what was signed.
 func (t Token) Claims() Claims {
 	c := t.claims.clone()

@@ -332,7 +332,7 @@ func (g *Gateway) lineage(x *exchange) {
 
 // remember makes the reply's ECT the conversation's last (R3).
 func (g *Gateway) remember(ctx context.Context, x *exchange) {
-	g.Conversations.Remember(ctx, x.dialogueKey(x.replyContext), x.workflow, x.replyID)
+	g.Conversations.Remember(ctx, x.dialogueKey(x.replyContext), x.workflow, x.trail.Reply())
 }
 
 // maxReferences bounds the tasks that one message refers to.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/json"
 	"errors"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"log/slog"
 	"strconv"
 	"testing"
@@ -118,7 +119,7 @@ func newBed(t testing.TB, c *codec, inputs []canonical.Input) *bed {
 // exchange is one message of the caller to an MCP server of 2026-07-28.
 func (b *bed) exchange(w translators.Wire) *exchange {
 	return &exchange{
-		settings: &Settings{}, scope: &scope{},
+		settings: &Settings{}, scope: &scope{}, trail: attest.Begin(),
 		call:   transport.Call{Agent: "agent", Session: "session", Caller: identity.Caller{Peer: ect.Peer{ID: bedCaller}}, Wire: w},
 		source: b.codec.form, dest: formMCP, agent: directory.Agent{Name: "agent"}, endpoint: transport.Endpoint{Version: mcp.Modern},
 	}

@@ -3,9 +3,8 @@ package gateway
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"slices"
-	"sync"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/dag"
@@ -19,55 +18,19 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// maxUnbound bounds the list of unbound tokens in a reply's ECT, in bytes.
-const maxUnbound = 512
+// requests are the ids of the request tokens of this execution, also of the time before
+// it was taken up from its record.
+func (x *exchange) requests() []ect.ID { return x.trail.Requests(x.keptRequests()) }
 
-// maxLegs bounds the request legs that are remembered of one execution: the first,
-// and the latest.
-const maxLegs = 16
-
-// requestLegs are the ids of the request ECTs of one execution. The exchanges that
-// work on it share them.
-type requestLegs struct {
-	mu  sync.Mutex
-	ids []ect.ID
-}
-
-func (l *requestLegs) add(id ect.ID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ids = append(slices.Clip(l.ids), id)
-	if len(l.ids) > maxLegs {
-		l.ids = slices.Delete(l.ids, 1, 2)
+func (x *exchange) keptRequests() []ect.ID {
+	switch {
+	case x.record == nil:
+		return nil
+	case len(x.record.Requests) == 0 && x.record.Last != "":
+		return []ect.ID{x.record.Last}
+	default:
+		return x.record.Requests
 	}
-}
-
-func (l *requestLegs) all() []ect.ID {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.ids)
-}
-
-// requestLegs are those of this execution, also of the time before it was taken up
-// from its record.
-func (x *exchange) requestLegs() []ect.ID {
-	ids := x.legs.all()
-	if x.record == nil {
-		return ids
-	}
-	kept := x.record.Requests
-	if len(kept) == 0 && x.record.Last != "" {
-		kept = []ect.ID{x.record.Last}
-	}
-	for _, id := range ids {
-		if !slices.Contains(kept, id) {
-			kept = append(slices.Clip(kept), id)
-		}
-	}
-	if len(kept) > maxLegs {
-		kept = slices.Delete(slices.Clone(kept), 1, 1+len(kept)-maxLegs)
-	}
-	return kept
 }
 
 // admitEvidence judges whether the issuers of a message's tokens have a part in the
@@ -89,21 +52,13 @@ func (g *Gateway) admitEvidence(ctx context.Context, x *exchange) error {
 	return g.way(ctx, x, nodes[:len(x.evidence.sources)], nodes)
 }
 
-// outside reports whether a token was not recorded because it does not belong where
-// it says: it is a root in another issuer's workflow, or has the id of another token.
-func outside(err error) bool {
-	_, foreign := errors.AsType[*ect.ForeignRootError](err)
-	_, conflict := errors.AsType[*ect.ConflictError](err)
-	return foreign || conflict
-}
-
 // refuseEvidence counts a message that was refused before anything was recorded of it.
 func (g *Gateway) refuseEvidence(ctx context.Context, x *exchange, err error) error {
-	if _, forbidden := errors.AsType[*policy.Forbidden](err); forbidden || outside(err) {
-		g.refuse(ctx, x.holder, err)
+	if _, forbidden := errors.AsType[*policy.Forbidden](err); forbidden || attest.Outside(err) {
+		g.attest.Refusal(ctx, x.holder, err)
 		return err
 	}
-	return recording(err)
+	return attest.Recording(err)
 }
 
 // claimEvidence is step 5a: it uses up the sources of a permitted message and
@@ -147,7 +102,7 @@ func (g *Gateway) claimEvidence(ctx context.Context, x *exchange) (answer transp
 			return answer, false, membership.Outsider() // it has begun since the message was judged
 		}
 		if err != nil {
-			return answer, false, recording(err)
+			return answer, false, attest.Recording(err)
 		}
 	}
 	x.kept = true
@@ -174,40 +129,6 @@ func (g *Gateway) mayRepeat(x *exchange) error {
 	return x.permit.Perform(string(message.Op))
 }
 
-// bindEvidence records an agent's tokens: those that are bound to this execution in
-// its workflow, others apart from it. It returns the bound ones of sources that may
-// stand as parents of the reply.
-func (g *Gateway) bindEvidence(ctx context.Context, x *exchange, tokens []ect.Verified, sources map[ect.ID]bool) ([]ect.ID, error) {
-	reply := membership.Reply{Workflow: x.workflow, Legs: x.requestLegs(), Agent: x.agent.ID, Gateway: x.settings.isGateway, Tokens: tokens}
-	if x.via != nil {
-		reply.Agent = x.via.peer.ID
-	}
-	bound, unbound, err := g.members.Bind(ctx, reply)
-	if err != nil {
-		return nil, recording(err)
-	}
-	var parents []ect.ID
-	for _, filed := range bound {
-		v := filed.Token
-		err := g.Recorder.Keep(ctx, v, ect.Filing{Holder: x.replier(), Members: filed.Members})
-		if outside(err) {
-			unbound = append(unbound, v)
-			continue
-		}
-		if err != nil {
-			return nil, recording(err)
-		}
-		switch {
-		case !sources[v.ID()]:
-		case reply.Testifies(v.Issuer()):
-			parents = append(parents, v.ID())
-		default:
-			unbound = append(unbound, v)
-		}
-	}
-	return parents, g.keepApart(ctx, x, unbound)
-}
-
 // replier is in whose share the tokens of a reply count: that of the agent or gateway
 // that sent them. Their issuers may know nothing of it.
 func (x *exchange) replier() string {
@@ -219,44 +140,6 @@ func (x *exchange) replier() string {
 	default:
 		return limit.Identity("agent " + label(x.agent)) // no identity has a space
 	}
-}
-
-// keepApart declares the tokens that do not testify to a reply, and records them
-// outside of every workflow. What is on record stays as it is: an agent cannot take a
-// token out of the workflow in which another one brought it.
-func (g *Gateway) keepApart(ctx context.Context, x *exchange, unbound []ect.Verified) error {
-	for _, v := range unbound {
-		x.unbound.add(string(v.ID()))
-		g.Logger.DebugContext(ctx, "reply evidence is not bound to the request", slog.String("agent", x.agent.Name), slog.String("jti", string(v.ID())))
-		found, err := g.Evidence.Get(ctx, ect.Ref{ID: v.ID(), Issuer: v.Issuer()})
-		if err != nil {
-			return recording(err)
-		}
-		if slices.ContainsFunc(found[0], func(r ect.Record) bool { return r.Compact == v.Compact() }) {
-			continue
-		}
-		err = g.Recorder.Keep(ctx, v, ect.Filing{Holder: x.replier(), Unlisted: true})
-		if err != nil && !outside(err) {
-			return recording(err)
-		}
-	}
-	return nil
-}
-
-// ownFiling says how a token of ours is recorded: in the caller's share, and it
-// makes those members whom it is for. Who was let in by a role alone stays outside.
-func (g *Gateway) ownFiling(x *exchange, audience []string) ect.Filing {
-	caller := x.call.Caller.ID
-	if x.call.Caller.Anonymous {
-		caller = "" // many callers share that identity
-	}
-	f := ect.Filing{
-		Holder: x.holder, Members: g.members.Own(audience, caller),
-	}
-	f.Members = slices.DeleteFunc(f.Members, func(id ect.Identity) bool {
-		return id == x.call.Caller.ID && (x.admission.ByRole || x.call.Caller.Anonymous)
-	})
-	return f
 }
 
 // foreign reports whether a message that was refused, or whose tokens could not be
@@ -351,9 +234,9 @@ func (g *Gateway) descend(ctx context.Context, x *exchange) error {
 	if !id.Valid() {
 		return errReference
 	}
-	records, err := g.named(ctx, ect.Ref{ID: id, Issuer: who.ID})
+	records, err := g.attest.Named(ctx, ect.Ref{ID: id, Issuer: who.ID})
 	if err != nil {
-		return recording(err)
+		return attest.Recording(err)
 	}
 	records = slices.DeleteFunc(records, func(r ect.Record) bool {
 		return who.Anonymous || r.Issuer != who.ID && !g.members.Names(r, who.ID)
@@ -365,7 +248,7 @@ func (g *Gateway) descend(ctx context.Context, x *exchange) error {
 		belongs, err := g.members.Belongs(ctx, wid, who.ID)
 		switch {
 		case err != nil:
-			return recording(err)
+			return attest.Recording(err)
 		case !belongs:
 			return &ect.InvalidError{Reason: ect.ReasonUnknownParent, Claim: claimParameter}
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/conversation"
@@ -39,22 +40,16 @@ type exchange struct {
 	wireID    json.RawMessage       // the caller's own id for its request
 	workflow  string                // wid of everything that we sign here
 	parents   []ect.ID
-	issued    []string // our tokens, compact, oldest first
-	issuedIDs []ect.ID // and their ids
-	heard     heardOf  // tokens of gateways further on, for a caller that is one
-	losses    []canonical.Loss
+	trail     *attest.Trail
 	attested  bool   // its request came with an ECT, which is not here any more
 	admitted  bool   // from here on every failure leaves evidence (architecture section 5)
 	holder    string // in whose share its records count (holderOf)
-	legs      *requestLegs
-	unbound   heardOf // jtis of tokens that came with replies and do not testify to them (R4)
-	draining  bool    // the agent takes no new work
+	draining  bool   // the agent takes no new work
 	admission membership.Admission
 	kept      bool           // what came with it is on record
 	used      []ect.Verified // the sources that it used up: the answer is kept for their repetition
 
-	requestID, replyID ect.ID // of the ECTs of the two legs, once recorded
-	replyContext       string // the dialogue that the reply belongs to
+	replyContext string // the dialogue that the reply belongs to
 
 	snapshot *snapshot // what the reply brings that its caller can read later; nil: nothing
 
@@ -115,7 +110,7 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 	left, counted := g.requests.enter(), g.Metrics.Enter()
 	x := &exchange{
 		call: call, settings: g.settings.Load(), scope: &scope{began: g.Now(), release: func() { counted(); unbind(); left() }},
-		legs: &requestLegs{}, holder: holderOf(call.Caller, call.Address),
+		trail: attest.Begin(), holder: holderOf(call.Caller, call.Address),
 	}
 	defer func() {
 		err = g.stopCause(x, err)
@@ -178,8 +173,8 @@ func (g *Gateway) carry(ctx context.Context, x *exchange) (transport.Answer, err
 		if x.via != nil {
 			return g.translated(ctx, x)
 		}
-		_, wire, err := g.request(ctx, x)
-		return x.answer(wire), err
+		_, out, err := g.request(ctx, x)
+		return x.answer(out), err
 	}
 	switch x.message.Op {
 	case canonical.OpInvoke:
@@ -216,12 +211,12 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 		}
 	}
 	defer x.scope.releaseWorker()
-	sealed, wire, err := g.request(ctx, x)
+	sealed, out, err := g.request(ctx, x)
 	if question := x.bindable(err); question != nil {
 		return g.ask(ctx, x, question)
 	}
 	if err != nil {
-		return x.answer(wire), err
+		return x.answer(out), err
 	}
 	if err := g.claimAndRegister(ctx, x); err != nil {
 		return transport.Answer{}, err
@@ -279,36 +274,36 @@ func closeReply(reply transport.Reply) {
 }
 
 // request is leg 1: the caller's message in the destination's words.
-func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, translators.Wire, error) {
+func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, transport.Attested, error) {
 	if err := g.choose(ctx, x); err != nil {
-		return transport.Sealed{}, translators.Wire{}, err
+		return transport.Sealed{}, transport.Attested{}, err
 	}
 	if err := x.permit.Carry(securityOf(x)); err != nil {
 		g.countDenied(err)
-		return transport.Sealed{}, translators.Wire{}, err
+		return transport.Sealed{}, transport.Attested{}, err
 	}
 	along, err := g.along(x)
 	if err != nil {
-		return transport.Sealed{}, translators.Wire{}, err
+		return transport.Sealed{}, transport.Attested{}, err
 	}
 	thread, err := x.thread.Resolve(ctx, g.Conversations, x.parties(), x.message.Conversation.ContextID, x.recordedNames())
 	if err != nil {
-		return transport.Sealed{}, translators.Wire{}, err
+		return transport.Sealed{}, transport.Attested{}, err
 	}
 	x.thread = thread
 	g.lineage(x)
 	if err := g.await(ctx, x); err != nil {
-		return transport.Sealed{}, translators.Wire{}, err
+		return transport.Sealed{}, transport.Attested{}, err
 	}
 	if err := g.level(ctx, x); err != nil {
-		return transport.Sealed{}, translators.Wire{}, err
+		return transport.Sealed{}, transport.Attested{}, err
 	}
 	id := ect.ID(g.NewID())
-	l := leg{
-		name: legRequest, id: id, message: x.message, input: x.inputHash(),
-		encoder: x.dest, source: x.source.Info().Binding, dest: x.dest.Info().Binding,
-		target:  translators.Target{Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.capable(), Stream: x.streams()},
-		parents: x.parents, audience: g.audience(x), reader: x.reader(),
+	tr := attest.Translation{
+		Direction: attest.Request, ID: id, Message: x.message, Input: x.inputHash(),
+		Codec: x.dest, Pair: x.pair(),
+		Target:  translators.Target{Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.capable(), Stream: x.streams()},
+		Lineage: attest.Lineage{Parents: x.parents}, Audience: g.audience(x), Reader: x.reader(),
 	}
 	x.message.Conversation.Tenant = cmp.Or(x.endpoint.Tenant, x.message.Conversation.Tenant)
 	switch {
@@ -316,18 +311,18 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 	case x.call.Agent != "" && x.verbatim():
 		wire := x.call.Wire
 		wire.Version = x.message.Origin.Version
-		l.verbatim = &wire
+		tr.Verbatim = &wire
 	default:
 		x.stampRequest(id)
-		l.message = x.tasked(x.message)
+		tr.Message = x.tasked(x.message)
 	}
-	wire, receipt, err := g.leg(ctx, x, l)
+	out, err := g.translate(ctx, x, tr)
 	if err != nil || x.call.Agent == "" && x.via == nil {
-		return transport.Sealed{}, wire, err
+		return transport.Sealed{}, out, err
 	}
 	g.negotiated(ctx, x)
-	sealed, err := x.seal(receipt, wire, along...)
-	return sealed, wire, err
+	sealed, err := x.seal(out, along...)
+	return sealed, out, err
 }
 
 // send carries the sealed request out.
@@ -361,39 +356,39 @@ func (g *Gateway) hear(ctx context.Context, x *exchange, reply transport.Reply) 
 
 // reply is leg 2: the agent's answer in the caller's words.
 func (g *Gateway) reply(ctx context.Context, x *exchange, heard translators.Wire, message *canonical.Message, parents []ect.ID) (transport.Answer, error) {
-	l := g.toCaller(x, message, parents)
-	l.input = ect.Hash(heard.Octets())
+	tr := g.toCaller(x, message, parents)
+	tr.Input = ect.Hash(heard.Octets())
 	if x.verbatim() && heard.Media != translators.MediaText {
-		l.verbatim = &heard
+		tr.Verbatim = &heard
 		x.replyContext = message.Conversation.ContextID
 	} else {
 		g.stampReply(x, message)
 	}
-	wire, _, err := g.leg(ctx, x, l)
+	out, err := g.translate(ctx, x, tr)
 	if err != nil {
 		return transport.Answer{}, g.unsaid(ctx, x, message, err)
 	}
 	g.remember(ctx, x)
-	if err := g.keepReply(ctx, x, message, wire, l.input); err != nil {
+	if err := g.keepReply(ctx, x, message, out.Wire(), tr.Input); err != nil {
 		return transport.Answer{}, err
 	}
-	return x.answer(wire), nil
+	return x.answer(out), nil
 }
 
-// toCaller is a leg of the reply.
-func (g *Gateway) toCaller(x *exchange, message *canonical.Message, parents []ect.ID) leg {
+// toCaller is a translation of a reply.
+func (g *Gateway) toCaller(x *exchange, message *canonical.Message, parents []ect.ID) attest.Translation {
 	x.brief(message)
 	x.pose(message)
 	x.label(message)
 	message.Preferences.TaskOK = x.message.Preferences.TaskOK // says in which form a task is understood
-	return leg{
-		name: legReply, id: ect.ID(g.NewID()), message: message, encoder: x.source,
-		target: translators.Target{Version: x.message.Origin.Version, Form: x.call.Wire.Form, Capability: x.chosen},
-		source: x.dest.Info().Binding, dest: x.source.Info().Binding,
-		parents: parents, audience: []string{string(x.call.Caller.ID)}, reader: x.call.Caller.ID,
+	return attest.Translation{
+		Direction: attest.Reply, ID: ect.ID(g.NewID()), Message: message, Codec: x.source,
+		Target:  translators.Target{Version: x.message.Origin.Version, Form: x.call.Wire.Form, Capability: x.chosen},
+		Pair:    x.pairBack(),
+		Lineage: attest.Lineage{Parents: parents}, Audience: []string{string(x.call.Caller.ID)}, Reader: x.call.Caller.ID,
 	}
 }
 
-func (x *exchange) answer(wire translators.Wire) transport.Answer {
-	return transport.Answer{Wire: wire, Evidence: x.proof(), Losses: x.losses, Notice: notice(x.agent.Lifecycle)}
+func (x *exchange) answer(out transport.Attested) transport.Answer {
+	return transport.Answer{Wire: out.Wire(), Evidence: x.trail.Proof(), Losses: x.trail.Losses(), Notice: notice(x.agent.Lifecycle)}
 }

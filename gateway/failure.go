@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"log/slog"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -12,9 +13,6 @@ import (
 	"github.com/aepb/aepb-gateway/translators/inbody"
 )
 
-// maxDescription bounds aepb.description, in octets (R11).
-const maxDescription = 256
-
 // fail is what every failure after step 5 leaves behind: an
 // aepb:translate_error ECT (AEPB, Translation Failure Handling; at a CPAT
 // endpoint too, since CPAT registers no act for it, R10). It returns the evidence to hand to the caller beside the error.
@@ -23,37 +21,21 @@ func (g *Gateway) fail(ctx context.Context, x *exchange, answer transport.Answer
 		return answer
 	}
 	ctx = context.WithoutCancel(ctx) // the caller may be gone; the evidence must not be
-	p := problem.From(cause)
-	ext := x.commonExt()
-	ext.SetString(ect.ExtGatewayID, string(g.Self()))
-	ext.SetString(ect.ExtSourceProtocol, string(x.call.Wire.Binding))
-	ext.SetString(ect.ExtDestProtocol, string(destination(x)))
-	ext.SetString(ect.ExtError, p.ECTError)
+	failure := attest.Failure{
+		Subject: x.subject(), Lineage: attest.Lineage{Workflow: g.failedWorkflow(x), Parents: failedParents(x)},
+		Cause: cause, Pair: attest.Pair{From: x.call.Wire.Binding, To: destination(x)}, Input: x.inputHash(), Unlisted: x.foreign(),
+	}
 	if h := x.call.Wire.Hasher; h != nil {
-		ext.SetString(ect.ExtHashForm, h.HashForm())
+		failure.Pair.HashForm = h.HashForm()
 	} else if x.callerInside() {
-		ext.SetString(ect.ExtHashForm, inbody.HashForm)
+		failure.Pair.HashForm = inbody.HashForm
 	}
-	ext.SetString(ect.ExtDescription, bounded(p.Detail, maxDescription))
-	if why := problem.Evident(ctx, cause); why != "" {
-		ext.SetString(ect.ExtUpstreamReason, string(why))
+	answer = transport.Answer{Notice: notice(x.agent.Lifecycle)}
+	if g.attest.Failure(ctx, x.trail, failure) {
+		answer.Losses = x.trail.Losses()
 	}
-	token, err := g.Signer.Sign(ect.Claims{
-		Act: ect.ActTranslateError, Audience: []string{string(x.call.Caller.ID), string(g.Self())},
-		Workflow: g.failedWorkflow(x), Parents: failedParents(x), InputHash: x.inputHash(), Ext: ext,
-	})
-	if err == nil {
-		filing := g.ownFiling(x, nil)
-		filing.Unlisted = x.foreign()
-		_, err = g.Recorder.Record(ctx, token, filing)
-	}
-	if err != nil {
-		g.Logger.ErrorContext(ctx, "error evidence could not be recorded", slog.Any("error", err))
-		return transport.Answer{Evidence: x.proof(), Notice: notice(x.agent.Lifecycle)}
-	}
-	g.Metrics.Issued(string(ect.ActTranslateError), ect.L2)
-	x.issued, x.issuedIDs = append(x.issued, token.Compact()), append(x.issuedIDs, token.ID())
-	return transport.Answer{Evidence: x.proof(), Losses: x.losses, Notice: notice(x.agent.Lifecycle)}
+	answer.Evidence = x.trail.Proof()
+	return answer
 }
 
 func (g *Gateway) failedWorkflow(x *exchange) string {
@@ -69,8 +51,8 @@ func (g *Gateway) failedWorkflow(x *exchange) string {
 // failedParents is the source's ECT as the draft has it; without one, what we
 // signed last, else the one that the message names.
 func failedParents(x *exchange) []ect.ID {
-	if len(x.evidence.sources) == 0 && x.requestID != "" {
-		return []ect.ID{x.requestID}
+	if len(x.evidence.sources) == 0 && x.trail.Request() != "" {
+		return []ect.ID{x.trail.Request()}
 	}
 	if _, ids := x.evidence.origins(); len(ids) > 0 {
 		return ids
@@ -92,17 +74,6 @@ func unreached(err error) error {
 		return e.Err
 	}
 	return nil
-}
-
-func bounded(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	cut := limit
-	for cut > 0 && text[cut]&0xC0 == 0x80 {
-		cut--
-	}
-	return text[:cut]
 }
 
 // finish counts the exchange and, where the message brought an ECT, keeps the
@@ -128,7 +99,7 @@ func (g *Gateway) finish(ctx context.Context, x *exchange, err error) {
 	attrs := []slog.Attr{
 		slog.String("from", string(x.call.Wire.Binding)), slog.String("to", string(destination(x))),
 		slog.String("agent", x.agent.Name), slog.String("caller", string(x.call.Caller.ID)),
-		slog.String("result", result), slog.String("wid", x.workflow), slog.Int("losses", len(x.losses)),
+		slog.String("result", result), slog.String("wid", x.workflow), slog.Int("losses", len(x.trail.Losses())),
 		slog.Duration("took", took),
 	}
 	if err != nil {

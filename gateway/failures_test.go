@@ -541,7 +541,10 @@ func TestSemanticLossStopsTheRoad(t *testing.T) {
 // messages can be sent.
 func TestNothingIsSealedWithoutAReceipt(t *testing.T) {
 	t.Parallel()
-	if _, err := transport.Seal(ect.Receipt{}, translators.Wire{Body: []byte("{}")}); !errors.Is(err, transport.ErrUnsealed) {
+	if _, err := transport.Attest(ect.Receipt{}, translators.Wire{Body: []byte("{}")}); !errors.Is(err, transport.ErrUnsealed) {
+		t.Errorf("attested without a receipt: %v", err)
+	}
+	if _, err := (transport.Attested{}).Seal(); !errors.Is(err, transport.ErrUnsealed) {
 		t.Errorf("sealed without a receipt: %v", err)
 	}
 }

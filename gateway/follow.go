@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"io"
 	"log/slog"
 	"time"
@@ -88,7 +89,8 @@ func (r *run) recount(ctx context.Context) {
 	}
 	x := r.x.again()
 	asks := *r.x.message
-	asks.Op, x.message, x.requestID = canonical.OpTaskGet, &asks, r.x.requestID
+	asks.Op, x.message = canonical.OpTaskGet, &asks
+	x.trail.Follow(r.x.trail.Request())
 	sealed, err := r.g.inquire(ctx, x, asks.Op, &canonical.TaskQuery{ID: r.agent.TaskID})
 	if err != nil {
 		return
@@ -125,26 +127,24 @@ func (g *Gateway) inquire(ctx context.Context, x *exchange, op canonical.Op, bod
 
 // sealOwn seals a message that the caller did not send in these words.
 func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message) (transport.Sealed, error) {
-	l := leg{name: legRequest, id: ect.ID(g.NewID()), aside: true}
-	l.encoder, l.source, l.dest = x.dest, x.source.Info().Binding, x.dest.Info().Binding
-	l.target = translators.Target{
+	tr := attest.Translation{Direction: attest.Request, ID: ect.ID(g.NewID()), Internal: true}
+	tr.Codec, tr.Pair = x.dest, x.pair()
+	tr.Target = translators.Target{
 		Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.capable(),
 		Stream: m.Op == canonical.OpTaskSubscribe || m.Op == canonical.OpInvoke && x.streams(),
 	}
-	if l.parents = []ect.ID{x.requestID}; x.requestID == "" {
-		l.parents = x.parents
-	}
-	l.audience, l.reader = g.audience(x), x.reader()
-	m.Correlation.WireID = quoted(string(l.id))
+	tr.Lineage.Parents = x.afterRequest()
+	tr.Audience, tr.Reader = g.audience(x), x.reader()
+	m.Correlation.WireID = quoted(string(tr.ID))
 	if x.endpoint.Tenant != "" {
 		m.Conversation.Tenant = x.endpoint.Tenant
 	}
-	l.message = x.tasked(m)
-	wire, receipt, err := g.leg(ctx, x, l)
+	tr.Message = x.tasked(m)
+	out, err := g.translate(ctx, x, tr)
 	if err != nil {
 		return transport.Sealed{}, err
 	}
-	return x.seal(receipt, wire)
+	return x.seal(out)
 }
 
 // acknowledged sends a message that has one answer, and returns that with what
@@ -250,7 +250,7 @@ func (g *Gateway) abandon(x *exchange) {
 	if !ok || x.agentStreams() != translators.StreamsReply || asker.Asks(x.endpoint.Version, x.endpoint.Form) == translators.AskReply {
 		return
 	}
-	id := quoted(string(x.requestID))
+	id := quoted(string(x.trail.Request()))
 	if x.verbatim() {
 		id = x.wireID
 	}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -86,8 +87,8 @@ type Gateway struct {
 	cancelWatchers *worker.Group // watch whether other replicas cancel a request that is under way here
 	outbox         outbox
 	negotiations   negotiations
-	refusals       *sample.Sampler // those that leave no ECT each
-	requests       requests        // that are under way
+	attest         *attest.Service
+	requests       requests // that are under way
 	members        *membership.Register
 }
 
@@ -113,7 +114,13 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{Deps: deps, members: members, refusals: refusals, instance: deps.NewID()}
+	g := &Gateway{Deps: deps, members: members, instance: deps.NewID()}
+	if g.attest, err = attest.New(attest.Deps{
+		Signer: deps.Signer, Dialects: deps.Dialects, Verifier: deps.Verifier, Recorder: deps.Recorder, Evidence: deps.Evidence, Members: members,
+		Refusals: refusals, Metrics: deps.Metrics, Logger: deps.Logger, NewID: deps.NewID, Version: func() string { return g.settings.Load().Version },
+	}); err != nil {
+		return nil, err
+	}
 	if err := g.startWorkers(deps.AllWorkers, deps.Workers); err != nil {
 		return nil, err
 	}

@@ -116,7 +116,7 @@ func (h *hearing) listen(ctx context.Context) *ear {
 // own is an exchange for one message of ours.
 func (h *hearing) own() *exchange {
 	own := h.x.again()
-	own.requestID = h.x.requestID
+	own.trail.Follow(h.x.trail.Request())
 	return own
 }
 
@@ -270,7 +270,7 @@ func (h *hearing) hear(ctx context.Context, e *ear, got heard, open bool) (trans
 	own := h.own()
 	wire := got.event.Wire
 	if len(wire.Body) == 0 {
-		_, err := h.g.attested(ctx, own, got.event.Evidence, &ect.Check{Purpose: ect.Reply, Body: e.whole.Sum()})
+		_, err := h.g.receive(ctx, own, got.event.Evidence, ect.Check{Purpose: ect.Reply, Body: e.whole.Sum()})
 		return transport.Event{}, false, err
 	}
 	e.whole.Add(wire.Octets())

@@ -97,12 +97,12 @@ func (x *exchange) label(m *canonical.Message) {
 // saveArtifacts keeps what the reply that was signed last brought.
 func (g *Gateway) saveArtifacts(ctx context.Context, x *exchange) {
 	brought := x.snapshot
-	if brought == nil || x.replyID == "" {
+	if brought == nil || x.trail.Reply() == "" {
 		return
 	}
 	x.snapshot = nil
 	g.tasks.SaveArtifacts(context.WithoutCancel(ctx), x.keyOf(brought.task), store.Snapshot{
-		Workflow: x.workflow, Last: x.replyID, Artifacts: brought.artifacts,
+		Workflow: x.workflow, Last: x.trail.Reply(), Artifacts: brought.artifacts,
 	})
 }
 
@@ -136,8 +136,8 @@ func (g *Gateway) look(ctx context.Context, x *exchange) (answer transport.Answe
 		return answer, false, err
 	}
 	m.Body = librarian.Shows(showing)
-	wire, _, err := g.leg(ctx, x, g.toCaller(x, m, x.parents))
-	return x.answer(wire), true, err
+	out, err := g.translate(ctx, x, g.toCaller(x, m, x.parents))
+	return x.answer(out), true, err
 }
 
 // patterns are how the places of an agent are named.

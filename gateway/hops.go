@@ -3,20 +3,17 @@ package gateway
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
-	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/hop"
 	"github.com/aepb/aepb-gateway/policy"
-	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/rollback"
@@ -26,7 +23,6 @@ import (
 const (
 	maxQuestions = 32                        // to other gateways, about one message
 	maxForwards  = policy.DefaultMaxHops - 1 // gateways behind the one that is asked: more could not pass on a message
-	maxProof     = 8 << 10                   // octets of evidence that go back
 	maxDest      = 2048                      // octets of a destination's name
 	maxSide      = 64                        // octets of a protocol's name and version
 	verdictAge   = time.Hour                 // of what we say of ourselves (AEPB, Protocol Negotiation)
@@ -257,56 +253,20 @@ func (g *Gateway) translated(ctx context.Context, x *exchange) (transport.Answer
 	}
 	defer closeReply(reply)
 	reply.Wire.Binding = translators.ParseSide(string(x.via.to)).Binding
-	if reason, err := g.vouched(ctx, x, reply); reason != "" || err != nil {
+	passed := attest.Passed{
+		Subject: x.subject(), Workflow: x.workflow, To: reply.Wire.Binding,
+		Covers: func(v ect.Verified) bool { return g.covers(v, reply.Wire) },
+	}
+	if reply.Events == nil {
+		passed.Tokens = reply.Evidence
+	}
+	if reason, err := g.attest.Learn(ctx, x.trail, passed); reason != "" || err != nil {
 		if err == nil {
 			err = &transport.BadReplyError{Agent: x.endpoint.Agent, Reason: reason}
 		}
 		return transport.Answer{}, err
 	}
-	return x.answer(reply.Wire), nil
-}
-
-// vouched verifies what other gateways say of a message that they translated: the
-// newest of their tokens covers it, and was made of ours, step by step. Else it
-// says what is wrong.
-func (g *Gateway) vouched(ctx context.Context, x *exchange, reply transport.Reply) (reason string, err error) {
-	submitted, err := splitTokens(reply.Evidence)
-	if err != nil || len(submitted) == 0 || reply.Events != nil {
-		return "a translation without an ECT that can be read", nil //nolint:nilerr // the reason says so
-	}
-	steps, said := map[ect.ID]ect.Verified{}, make([]ect.Verified, len(submitted))
-	for i, s := range submitted {
-		v, err := g.Verifier.Verify(ctx, s.compact, ect.Check{Purpose: ect.Parent})
-		g.Metrics.Verified(ect.L2, telemetry.VerifyResult(err))
-		if err != nil || !v.Act().Translation() || v.Workflow() != x.workflow {
-			return "its ECT does not verify", nil //nolint:nilerr // the reason says so
-		}
-		steps[v.ID()], said[i] = v, v
-	}
-	head := said[0] // of all that there is, or something is left
-	if to, _ := head.Extension(ect.ExtDestProtocol); to != string(reply.Wire.Binding) || !g.covers(head, reply.Wire) {
-		return "its ECT is about another message", nil
-	}
-	for at := head; ; at = steps[at.Parents()[0]] {
-		delete(steps, at.ID())
-		if slices.Contains(at.Parents(), x.requestID) && len(steps) == 0 {
-			break
-		}
-		if len(at.Parents()) != 1 || steps[at.Parents()[0]].ID() == "" {
-			return "its ECT was not made of ours", nil
-		}
-	}
-	size := 0
-	for _, v := range said {
-		g.Dialects.Learn(v)
-		if err := g.Recorder.Keep(ctx, v, ect.Filing{Holder: limit.Identity(string(v.Issuer()))}); err != nil {
-			return "", recording(err)
-		}
-		if size += len(v.Compact()); size <= maxProof {
-			x.issued, x.issuedIDs = append(x.issued, v.Compact()), append(x.issuedIDs, v.ID())
-		}
-	}
-	return "", nil
+	return transport.Answer{Wire: reply.Wire, Evidence: x.trail.Proof(), Losses: x.trail.Losses(), Notice: notice(x.agent.Lifecycle)}, nil
 }
 
 // covers: a token was made of this message. How those of a protocol that is not
@@ -342,66 +302,11 @@ func (x *exchange) whom() string {
 	return label(x.agent)
 }
 
-// refused keeps the evidence of a gateway that carried a message no further: the
-// chain shows then where it ended. What does not verify is no evidence.
+// refused keeps the evidence of a gateway that carried a message no further.
 func (g *Gateway) refused(ctx context.Context, x *exchange, err error) {
-	refusal, ok := errors.AsType[*transport.RefusedError](err)
-	if !ok || len(refusal.Evidence) > maxSignatures {
-		return
+	if refusal, ok := errors.AsType[*transport.RefusedError](err); ok {
+		g.attest.Refused(context.WithoutCancel(ctx), x.trail, x.received(refusal.Evidence, ect.Check{}))
 	}
-	ctx = context.WithoutCancel(ctx)
-	var verified []ect.Verified
-	for _, compact := range refusal.Evidence {
-		if v, err := g.Verifier.Verify(ctx, compact, ect.Check{Purpose: ect.Parent}); err == nil {
-			verified = append(verified, v)
-			x.learned(v)
-		}
-	}
-	if _, err := g.bindEvidence(ctx, x, verified, nil); err != nil {
-		g.Logger.WarnContext(ctx, "evidence of a refusal not recorded", slog.String("agent", x.agent.Name), slog.Any("error", err))
-	}
-}
-
-// heardOf is tokens that one goroutine hears of while another answers.
-type heardOf struct {
-	mu   sync.Mutex
-	list []string
-}
-
-func (h *heardOf) add(compact string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.list = append(h.list, compact)
-}
-
-// all are those so far.
-func (h *heardOf) all() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clip(h.list)
-}
-
-// learned takes note of somebody else's evidence for a caller that is a gateway
-// too: the graph is whole only where the message came from.
-func (x *exchange) learned(v ect.Verified) {
-	if x.evidence.path.Hops() > 0 && (v.Claims().Act.Translation() || v.Claims().Act == ect.ActTranslateError) {
-		x.heard.add(v.Compact())
-	}
-}
-
-// proof is the evidence that goes back with an answer: ours, and to a gateway what
-// it cannot have seen, as much as fits with it (R4).
-func (x *exchange) proof() []string {
-	out, size := x.issued, 0
-	for _, compact := range x.issued {
-		size += len(compact)
-	}
-	for _, compact := range x.heard.all() {
-		if size += len(compact); size <= maxProof && len(out) < maxSignatures {
-			out = append(slices.Clip(out), compact)
-		}
-	}
-	return out
 }
 
 // Serves answers a question (AEPB, Protocol Negotiation step 3), and for how

@@ -90,7 +90,7 @@ func (r *run) vouched(ctx context.Context, tokens []string) error {
 	if r.stream != nil && r.complete() {
 		return r.closed(ctx, tokens)
 	}
-	parents, err := r.g.attested(ctx, r.x, tokens, &ect.Check{Purpose: ect.Parent})
+	parents, err := r.g.receive(ctx, r.x, tokens, ect.Check{Purpose: ect.Parent})
 	if err == nil {
 		r.follows(parents)
 	}
@@ -114,11 +114,15 @@ func withoutTokens(form translators.Translator, wire translators.Wire, header []
 
 // seal binds a message to its receipt, with the tokens inside for an agent that
 // wants them there.
-func (x *exchange) seal(receipt ect.Receipt, wire translators.Wire, ancestors ...string) (transport.Sealed, error) {
+func (x *exchange) seal(out transport.Attested, ancestors ...string) (transport.Sealed, error) {
 	if x.agentInside() {
-		wire, _ = inbody.Insert(x.dest, wire, append([]string{receipt.Compact()}, ancestors...))
+		wire, _ := inbody.Insert(x.dest, out.Wire(), append([]string{out.Token()}, ancestors...))
+		var err error
+		if out, err = out.Carrying(wire); err != nil {
+			return transport.Sealed{}, err
+		}
 	}
-	return transport.Seal(receipt, wire, ancestors...)
+	return out.Seal(ancestors...)
 }
 
 // inside puts the evidence of an answer into its body, for a caller that wants it

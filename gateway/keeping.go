@@ -64,7 +64,7 @@ func (r *run) keep(ctx context.Context, durable bool) error {
 		}
 	}
 	if !r.keeping {
-		g.Conversations.Remember(ctx, x.dialogueKey(rec.Task.ContextID), x.workflow, x.requestID)
+		g.Conversations.Remember(ctx, x.dialogueKey(rec.Task.ContextID), x.workflow, x.trail.Request())
 	}
 	err := g.tasks.SaveMerged(ctx, rec)
 	if _, ended := store.EndedAs(err); ended && !r.keeping {

@@ -2,130 +2,78 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"maps"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"slices"
 	"strings"
 
-	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
-	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/inbody"
 )
 
-// The values of aepb.leg (R1).
-const (
-	legRequest = "request"
-	legReply   = "reply"
-)
-
-// leg is one translation: what goes in, and for whom its evidence is.
-type leg struct {
-	name         string
-	id           ect.ID // of the token that this leg signs
-	message      *canonical.Message
-	input        string            // hash of what was decoded; empty: nothing was, the message is our own
-	verbatim     *translators.Wire // goes on as it came: nothing is encoded; nil: is encoded
-	ext          ect.Ext           // what else the token says
-	aside        bool              // a message of our own about the work: the caller is not told of its token
-	encoder      translators.Translator
-	target       translators.Target
-	source, dest canonical.Binding
-	parents      []ect.ID
-	audience     []string
-	reader       ect.Identity // the peer in whose dialect the token is written
+// translate encodes, judges, signs and records one translation. Nothing may be
+// forwarded or answered without what it returns (AEPB, Gateway Requirements item 3).
+func (g *Gateway) translate(ctx context.Context, x *exchange, tr attest.Translation) (transport.Attested, error) {
+	out, err := g.attest.Translate(ctx, x.trail, g.prepared(x, tr))
+	if err == nil && !tr.Internal {
+		g.saveArtifacts(ctx, x)
+	}
+	return out, err
 }
 
-// leg encodes, judges, signs and records one translation. Nothing may be
-// forwarded or answered without the receipt that it returns (AEPB, Gateway
-// Requirements item 3).
-func (g *Gateway) leg(ctx context.Context, x *exchange, l leg) (translators.Wire, ect.Receipt, error) {
-	wire, losses, err := g.say(x, l)
-	if err != nil {
-		return translators.Wire{}, ect.Receipt{}, err
+// prepared is a translation with what the exchange knows of it.
+func (g *Gateway) prepared(x *exchange, tr attest.Translation) attest.Translation {
+	tr.Subject, tr.Lineage.Workflow = x.subject(), x.workflow
+	if tr.Verbatim == nil {
+		tr.Target.Stamp = g.stamp(x, &tr)
+		tr.Framer, _ = g.Dialers[tr.Pair.To].(transport.Framer)
+		if tr.Direction == attest.Request {
+			tr.Message = x.thread.ToAgent(x.parties(), tr.Message, x.recordedNames())
+		} else {
+			tr.Message = x.thread.ToCaller(x.parties(), tr.Message, x.recordedNames())
+		}
 	}
-	words, dialect := wordsOf(x.call.Entrance), g.Dialects.For(l.reader)
-	token, err := g.Signer.SignAs(dialect, ect.Claims{
-		ID: l.id, Act: words.act, Audience: l.audience, Workflow: x.workflow, Parents: l.parents,
-		InputHash: l.input, OutputHash: ect.Hash(wire.Octets()),
-		Ext: g.translationExt(x, words, dialect, l, losses),
-	})
-	if err != nil {
-		return translators.Wire{}, ect.Receipt{}, err
-	}
-	receipt, err := g.Recorder.Record(ctx, token, g.ownFiling(x, l.audience))
-	if err != nil {
-		return translators.Wire{}, ect.Receipt{}, recording(err)
-	}
-	if l.name == legRequest {
-		x.legs.add(l.id)
-	}
-	g.Metrics.Issued(string(words.act), x.permit.Level())
-	if l.aside {
-		return wire, receipt, nil
-	}
-	if l.name == legRequest {
-		x.requestID = l.id
-	} else {
-		x.replyID = l.id
-	}
-	x.issued, x.issuedIDs = append(x.issued, token.Compact()), append(x.issuedIDs, token.ID())
-	x.losses = append(x.losses, losses...)
-	g.saveArtifacts(ctx, x)
-	return wire, receipt, nil
+	return tr
 }
 
-// say encodes a message and judges what that loses.
-func (g *Gateway) say(x *exchange, l leg) (translators.Wire, []canonical.Loss, error) {
-	if l.verbatim != nil {
-		return *l.verbatim, nil, nil
+// subject is for whom the exchange is.
+func (x *exchange) subject() attest.Subject {
+	return attest.Subject{
+		Caller: x.call.Caller, Holder: x.holder, Entrance: x.call.Entrance, Version: x.settings.Version, Permit: x.permit,
+		Unattested: len(x.evidence.sources) == 0 && !x.attested, ByRole: x.admission.ByRole, Gateway: x.evidence.path.Hops() > 0,
 	}
-	l.target.Stamp = g.stamp(x, l)
-	if l.name == legRequest {
-		l.message = x.thread.ToAgent(x.parties(), l.message, x.recordedNames())
-	} else {
-		l.message = x.thread.ToCaller(x.parties(), l.message, x.recordedNames())
-	}
-	wire, added, err := l.encoder.Encode(l.message, l.target)
-	if err != nil {
-		return translators.Wire{}, nil, err
-	}
-	wire, unheld, err := g.frame(l.dest, wire)
-	if err != nil {
-		return translators.Wire{}, nil, err
-	}
-	losses := slices.Concat(l.message.Losses, added, unheld)
-	g.countLosses(l, losses)
-	if err := x.permit.Judge(judged(losses)); err != nil {
-		return translators.Wire{}, nil, err
-	}
-	wire.Hasher = translators.HasherOf(l.encoder)
-	return wire.Hashed(), losses, nil
+}
+
+// stream is the caller's stream, for its evidence.
+func (x *exchange) stream() attest.Stream {
+	return attest.Stream{Subject: x.subject(), Workflow: x.workflow, Pair: x.pairBack()}
+}
+
+// pair is the protocols of the way to the agent, and pairBack of that to the caller.
+func (x *exchange) pair() attest.Pair {
+	return attest.Pair{From: x.source.Info().Binding, To: x.dest.Info().Binding, HashForm: hashForm(x)}
+}
+
+func (x *exchange) pairBack() attest.Pair {
+	p := x.pair()
+	p.From, p.To = p.To, p.From
+	return p
 }
 
 // stamp is what only we know of a message: the name of its evidence and, in a
 // protocol that says so, who sends it to whom, and when.
-func (g *Gateway) stamp(x *exchange, l leg) translators.Stamp {
-	stamper, ok := g.Dialers[l.dest].(transport.Stamper)
+func (g *Gateway) stamp(x *exchange, tr *attest.Translation) translators.Stamp {
+	stamper, ok := g.Dialers[tr.Pair.To].(transport.Stamper)
 	if !ok {
-		return translators.Stamp{Token: string(l.id), At: g.now()}
+		return translators.Stamp{Token: string(tr.ID), At: g.now()}
 	}
-	out := translators.Stamp{From: stamper.Self(), To: x.call.Sender, At: g.Now(), Token: string(l.id)}
-	if l.name == legRequest {
+	out := translators.Stamp{From: stamper.Self(), To: x.call.Sender, At: g.Now(), Token: string(tr.ID)}
+	if tr.Direction == attest.Request {
 		out.To = stamper.Receiver(x.agent.Name)
 	}
 	return out
-}
-
-// frame gives a message the octets that travel, where those are others than the codec's.
-func (g *Gateway) frame(binding canonical.Binding, wire translators.Wire) (translators.Wire, []canonical.Loss, error) {
-	if framer, ok := g.Dialers[binding].(transport.Framer); ok {
-		return framer.Frame(wire)
-	}
-	return wire, nil, nil
 }
 
 // unframe gives a message the octets that the codec reads.
@@ -150,56 +98,6 @@ func (g *Gateway) read(form translators.Translator, wire translators.Wire) (*can
 	return m, err
 }
 
-// words are the names of a translation ECT. They follow the endpoint that was
-// called (R10): AEPB, Gateway as DAG Node; CPAT, Translation ECT Claims.
-type words struct {
-	act                             ect.Act
-	source, dest, gateway, warnings string
-}
-
-func wordsOf(entrance transport.Entrance) words {
-	if entrance == transport.TranslateCPAT {
-		return words{
-			ect.ActCPATTranslate, ect.ExtCPATSourceProtocol, ect.ExtCPATDestProtocol,
-			ect.ExtCPATGatewayID, ect.ExtCPATWarnings,
-		}
-	}
-	return words{ect.ActTranslate, ect.ExtSourceProtocol, ect.ExtDestProtocol, ect.ExtGatewayID, ect.ExtWarnings}
-}
-
-// translationExt is the ext claim of a translation ECT, with what R1, R3 and
-// R10 add.
-func (g *Gateway) translationExt(x *exchange, words words, dialect ect.Dialect, l leg, losses []canonical.Loss) ect.Ext {
-	warnings := make([]string, len(losses))
-	for i, loss := range losses {
-		warnings[i] = loss.String()
-	}
-	ext := x.commonExt()
-	ext.SetString(words.source, string(l.source))
-	ext.SetString(words.dest, string(l.dest))
-	ext.SetString(words.gateway, string(g.Self()))
-	ext.SetString(ect.ExtLeg, l.name)
-	if form := hashForm(x); form != "" {
-		ext.SetString(ect.ExtHashForm, form)
-	}
-	ext.SetList(words.warnings, warnings, min(ect.WarningsSize, dialect.MaxExt()/2))
-	if unbound := x.unbound.all(); l.name == legReply && len(unbound) > 0 {
-		ext.SetList(ect.ExtUnboundEvidence, unbound, maxUnbound)
-	}
-	maps.Copy(ext, l.ext)
-	return ext
-}
-
-func (x *exchange) commonExt() ect.Ext {
-	ext := ect.Ext{}
-	ext.SetString(ect.ExtAgentVersion, x.settings.Version)
-	ext.SetString(ect.ExtCaller, string(x.call.Caller.ID))
-	if len(x.evidence.sources) == 0 && !x.attested {
-		ext[ect.ExtSourceUnattested] = json.RawMessage("true")
-	}
-	return ext
-}
-
 // hashForm names how the messages of the two protocols were hashed, where it is
 // not octet by octet (R5). It is said of the protocol that has evidence inside
 // its messages; the other one's are hashed as they are.
@@ -218,20 +116,6 @@ func hashForm(x *exchange) string {
 	return form
 }
 
-func judged(losses []canonical.Loss) []policy.Loss {
-	out := make([]policy.Loss, len(losses))
-	for i, loss := range losses {
-		out[i] = policy.Loss{Code: string(loss.Code), Semantic: loss.Semantic(), Text: loss.String()}
-	}
-	return out
-}
-
-func (g *Gateway) countLosses(l leg, losses []canonical.Loss) {
-	for _, loss := range losses {
-		g.Metrics.Lost(string(l.source), string(l.dest), string(loss.Code), string(loss.Fate))
-	}
-}
-
 // decodeRequest reads the caller's message. What no agent is asked on the road
 // has no counterpart in the other protocol: that is semantic_loss (R7).
 func (g *Gateway) decodeRequest(x *exchange) (*canonical.Message, error) {
@@ -241,7 +125,7 @@ func (g *Gateway) decodeRequest(x *exchange) (*canonical.Message, error) {
 	}
 	if !carried(message.Op) || message.Phase != canonical.PhaseRequest {
 		loss := canonical.Loss{Code: canonical.LossOperation, Path: "/" + string(message.Op), Fate: canonical.Dropped}
-		return nil, x.permit.Judge(judged([]canonical.Loss{loss}))
+		return nil, x.permit.Judge(attest.Judged([]canonical.Loss{loss}))
 	}
 	if err := x.permit.Perform(string(message.Op)); err != nil {
 		return nil, err
@@ -311,39 +195,6 @@ func (g *Gateway) audience(x *exchange) []string {
 	default:
 		return []string{x.endpoint.URL, string(g.Self())}
 	}
-}
-
-// marked is what an ECT says that opens or closes a stream.
-type marked struct {
-	state         string // "open" or "close"
-	parents       []ect.ID
-	input, output string // hashes; empty: nothing has been said yet
-	in, out       int    // messages that they cover
-	losses        []canonical.Loss
-}
-
-// mark signs and records the ECT that opens or closes the caller's stream.
-func (g *Gateway) mark(ctx context.Context, x *exchange, m marked) (ect.ID, error) {
-	words, dialect := wordsOf(x.call.Entrance), g.Dialects.For(x.call.Caller.ID)
-	l := leg{name: legReply, source: x.dest.Info().Binding, dest: x.source.Info().Binding, ext: ect.Ext{}}
-	l.ext.SetString(ect.ExtStream, m.state)
-	if m.state == "close" {
-		l.ext[ect.ExtEvents] = counts(m.in, m.out)
-	}
-	token, err := g.Signer.SignAs(dialect, ect.Claims{
-		ID: ect.ID(g.NewID()), Act: words.act, Audience: []string{string(x.call.Caller.ID)}, Workflow: x.workflow,
-		Parents: m.parents, InputHash: m.input, OutputHash: m.output, Ext: g.translationExt(x, words, dialect, l, m.losses),
-	})
-	if err != nil {
-		return "", err
-	}
-	if _, err := g.Recorder.Record(ctx, token, g.ownFiling(x, []string{string(x.call.Caller.ID)})); err != nil {
-		return "", recording(err)
-	}
-	g.Metrics.Issued(string(words.act), ect.L2)
-	x.issued, x.issuedIDs = append(x.issued, token.Compact()), append(x.issuedIDs, token.ID())
-	x.losses = append(x.losses, m.losses...)
-	return token.ID(), nil
 }
 
 // finishRun settles the books of a message whose answer was a stream.

@@ -2,7 +2,7 @@ package gateway
 
 import (
 	"context"
-	"log/slog"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"strconv"
 	"sync"
 
@@ -51,24 +51,10 @@ func (g *Gateway) negotiated(ctx context.Context, x *exchange) {
 		return
 	}
 	chosen, candidates, reason := x.choice()
-	ext := x.commonExt()
-	ext.SetString(ect.ExtGatewayID, string(g.Self()))
-	ext.SetString(ect.ExtSourceProtocol, string(x.source.Info().Binding))
-	ext.SetString(ect.ExtDestProtocol, chosen)
-	ext.SetList(ect.ExtCandidates, candidates, 0)
-	ext.SetString(ect.ExtReason, reason)
-	token, err := g.Signer.Sign(ect.Claims{
-		Act: ect.ActNegotiate, Audience: []string{string(x.call.Caller.ID), string(g.Self())},
-		Workflow: x.workflow, Parents: []ect.ID{x.first()}, Ext: ext,
+	g.attest.Negotiation(ctx, attest.Negotiation{
+		Subject: x.subject(), Lineage: attest.Lineage{Workflow: x.workflow, Parents: []ect.ID{x.first()}},
+		From: string(x.source.Info().Binding), To: chosen, Candidates: candidates, Reason: reason,
 	})
-	if err == nil {
-		_, err = g.Recorder.Record(ctx, token, g.ownFiling(x, nil))
-	}
-	if err != nil { // the message has evidence of its own, and need not wait for this
-		g.Logger.ErrorContext(ctx, "a negotiation could not be recorded", slog.Any("error", err))
-		return
-	}
-	g.Metrics.Issued(string(ect.ActNegotiate), ect.L2)
 }
 
 // choice is what was chosen, of what, and why.
@@ -113,6 +99,6 @@ func (x *exchange) first() ect.ID {
 	case len(x.parents) > 0:
 		return x.parents[0]
 	default:
-		return x.requestID
+		return x.trail.Request()
 	}
 }

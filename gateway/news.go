@@ -124,10 +124,10 @@ func (g *Gateway) wish(ctx context.Context, x *exchange, herald translators.Hera
 		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: &canonical.Native{Result: json.RawMessage("{}")},
 		Correlation: canonical.Correlation{WireID: x.wireID}, Origin: x.from(),
 	}
-	l := g.toCaller(x, m, parents)
-	l.input = heard
-	wire, _, err := g.leg(ctx, x, l)
-	return x.answer(wire), err
+	tr := g.toCaller(x, m, parents)
+	tr.Input = heard
+	out, err := g.translate(ctx, x, tr)
+	return x.answer(out), err
 }
 
 // sound asks an agent to tell of something, until it has agreed.
@@ -258,11 +258,7 @@ func (g *Gateway) hearken(ctx context.Context, x *exchange, herald translators.H
 		return transport.Answer{}, err
 	}
 	x.hearer.News = h.wants
-	parents := slices.Clip(x.parents)
-	if x.requestID != "" {
-		parents = []ect.ID{x.requestID}
-	}
-	r := g.newRun(x, parents)
+	r := g.newRun(x, x.afterRequest())
 	if _, last := herald.Frame(*x.hearer); last != nil && h.wants.Quiet() {
 		r.other = x.farewell(last)
 	}

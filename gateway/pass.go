@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -60,7 +61,7 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 	if err == nil {
 		err = g.heeded(x, reply)
 	}
-	return transport.Answer{Evidence: x.issued}, life.judge(x, err)
+	return transport.Answer{Evidence: x.trail.Tokens()}, life.judge(x, err)
 }
 
 // ownCard puts our card in place of the extended card that an agent answers with
@@ -128,5 +129,5 @@ func (x *exchange) noCounterpart() error {
 		code = canonical.LossPrompts
 	}
 	loss := canonical.Loss{Code: code, Path: "/" + string(x.message.Op), Fate: canonical.Dropped}
-	return x.permit.Judge(judged([]canonical.Loss{loss}))
+	return x.permit.Judge(attest.Judged([]canonical.Loss{loss}))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"log/slog"
 	"slices"
 	"sync"
@@ -38,8 +39,8 @@ func (g *Gateway) push(ctx context.Context, x *exchange) (transport.Answer, erro
 		return transport.Answer{}, err
 	}
 	m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: body, Correlation: canonical.Correlation{WireID: x.wireID}}
-	wire, _, err := g.leg(ctx, x, g.toCaller(x, m, x.behind(rec)))
-	return x.answer(wire), err
+	out, err := g.translate(ctx, x, g.toCaller(x, m, x.behind(rec)))
+	return x.answer(out), err
 }
 
 // webhook is the push configuration that came with a message: who is to be told of changes
@@ -215,7 +216,8 @@ func (g *Gateway) attend(ctx context.Context, x *exchange, rec *store.Record) {
 		Op: canonical.OpInvoke, Origin: x.message.Origin, Body: &canonical.Invoke{}, Trace: x.message.Trace,
 	}
 	own := *rec
-	following.parents, following.requestID, following.record = []ect.ID{rec.Last}, rec.Last, &own
+	following.parents, following.record = []ect.ID{rec.Last}, &own
+	following.trail.Follow(rec.Last)
 	following.unseen = true
 	if err := g.choose(ctx, following); err != nil {
 		g.Logger.WarnContext(ctx, "a task cannot be followed", slog.String("agent", x.agent.Name), slog.Any("error", err))
@@ -365,28 +367,30 @@ func (g *Gateway) postTo(ctx context.Context, p *posting, hooks []hook) error {
 // sealPost is an event as it is posted, with its evidence: a translation like any
 // other, of what the agent has said by then. whole: it is a task, posted by itself.
 func (g *Gateway) sealPost(ctx context.Context, x *exchange, rec *store.Record, event *canonical.Event, whole bool) (transport.Sealed, error) {
-	l := leg{
-		name: legReply, id: ect.ID(g.NewID()), aside: true, input: rec.Input, source: rec.Binding, dest: rec.Source,
-		message: &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Body: event, Conversation: rec.CallerNames(), Losses: rec.Losses},
-		encoder: x.source, target: translators.Target{Form: x.call.Wire.Form, Stream: true},
-		audience: []string{string(x.call.Caller.ID)}, reader: x.call.Caller.ID,
+	tr := attest.Translation{
+		Direction: attest.Reply, ID: ect.ID(g.NewID()), Internal: true, Input: rec.Input, Pair: attest.Pair{From: rec.Binding, To: rec.Source, HashForm: hashForm(x)},
+		Message: &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseEvent, Body: event, Conversation: rec.CallerNames(), Losses: rec.Losses},
+		Codec:   x.source, Target: translators.Target{Form: x.call.Wire.Form, Stream: true},
+		Audience: []string{string(x.call.Caller.ID)}, Reader: x.call.Caller.ID,
 	}
 	if whole {
-		l.message.Op, l.message.Phase, l.message.Body = canonical.OpTaskGet, canonical.PhaseResponse, &canonical.Result{Task: event.Task}
-		l.target.Version, l.target.Stream = x.message.Origin.Version, false
+		tr.Message.Op, tr.Message.Phase, tr.Message.Body = canonical.OpTaskGet, canonical.PhaseResponse, &canonical.Result{Task: event.Task}
+		tr.Target.Version, tr.Target.Stream = x.message.Origin.Version, false
 	}
-	if x.brief(l.message); rec.Last != "" {
-		l.parents = []ect.ID{rec.Last}
+	if x.brief(tr.Message); rec.Last != "" {
+		tr.Lineage.Parents = []ect.ID{rec.Last}
 	}
-	wire, receipt, err := g.leg(ctx, x, l)
+	out, err := g.translate(ctx, x, tr)
+	if err == nil && x.callerInside() {
+		wire := out.Wire()
+		wire.Re, wire.Event = tr.Message.Op, !whole
+		wire, _ = inbody.Insert(x.source, wire, []string{out.Token()})
+		out, err = out.Carrying(wire)
+	}
 	if err != nil {
 		return transport.Sealed{}, err
 	}
-	if x.callerInside() {
-		wire.Re, wire.Event = l.message.Op, !whole
-		wire, _ = inbody.Insert(x.source, wire, []string{receipt.Compact()})
-	}
-	return transport.Seal(receipt, wire)
+	return out.Seal()
 }
 
 // posting is what happened to a task, and is still to be posted.

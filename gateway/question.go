@@ -155,7 +155,7 @@ func (g *Gateway) claim(ctx context.Context, x *exchange) error {
 		return nil
 	}
 	rec := x.record
-	rec.Resume, rec.State, rec.Task.Inputs, rec.Saved, rec.Last = store.ResumeNone, "", nil, nil, x.requestID
+	rec.Resume, rec.State, rec.Task.Inputs, rec.Saved, rec.Last = store.ResumeNone, "", nil, nil, x.trail.Request()
 	rec.Round++
 	rec.Task.Status = canonical.Status{State: canonical.StateWorking}
 	ok, err := g.tasks.Save(ctx, rec)

@@ -24,7 +24,7 @@ func (g *Gateway) store(ctx context.Context, x *exchange, answer transport.Answe
 	if len(x.used) == 0 {
 		return
 	}
-	reply := idempotency.Reply{Wire: answer.Wire, Evidence: x.issuedIDs}
+	reply := idempotency.Reply{Wire: answer.Wire, Evidence: x.trail.IDs()}
 	if cause != nil {
 		p := problem.From(cause)
 		p.Request = transport.RequestID(ctx)
@@ -53,7 +53,7 @@ func (g *Gateway) repeat(ctx context.Context, key ect.ReplayKey) (transport.Answ
 	}
 	answer := transport.Answer{Wire: reply.Wire}
 	for _, id := range reply.Evidence {
-		records, err := g.named(ctx, ect.Ref{ID: id})
+		records, err := g.attest.Named(ctx, ect.Ref{ID: id})
 		if err != nil || len(records) == 0 {
 			return transport.Answer{}, true, &problem.RecordingError{Err: err}
 		}
@@ -72,7 +72,7 @@ func (x *exchange) again() *exchange {
 		call: x.call, settings: x.settings, scope: &scope{began: x.scope.began}, source: x.source, dest: x.dest, evidence: x.evidence, agent: x.agent,
 		endpoint: x.endpoint, via: x.via, described: x.described, permit: x.permit, message: x.message, wireID: x.wireID, workflow: x.workflow,
 		thread: x.thread, renamedCall: x.renamedCall,
-		parents: x.parents, attested: x.attested, admitted: x.admitted, kept: x.kept, record: x.record, legs: x.legs, holder: x.holder,
+		parents: x.parents, attested: x.attested, admitted: x.admitted, kept: x.kept, record: x.record, trail: x.trail.Again(), holder: x.holder,
 	}
 }
 
@@ -91,7 +91,7 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 		return nil
 	}
 	rec := x.recordOf(task)
-	rec.Last, rec.Input = x.replyID, heard
+	rec.Last, rec.Input = x.trail.Reply(), heard
 	if x.callerStreams() == translators.StreamsTask && rec.Source == x.source.Info().Binding { // else it was begun at another door
 		rec.Saved, rec.Re = store.SaveMessage(x.message.Origin.Version, x.call.Wire.Form, wire), x.message.Op
 	} else {
@@ -186,7 +186,7 @@ func (g *Gateway) unsaid(ctx context.Context, x *exchange, m *canonical.Message,
 		return refusal
 	}
 	rec := x.recordOf(task)
-	rec.Task, rec.Last = *inFull(task, result), x.requestID
+	rec.Task, rec.Last = *inFull(task, result), x.trail.Request()
 	if saved, err := g.tasks.Save(ctx, rec); saved && err == nil {
 		refusal.Task = task.ID
 	}
@@ -209,7 +209,7 @@ func (x *exchange) recordOf(task *canonical.Task) *store.Record {
 	brief := canonical.Task{ID: task.ID, ContextID: task.ContextID, Status: canonical.Status{State: task.Status.State}, History: x.history()}
 	if x.record != nil {
 		rec := *x.record
-		rec.Task, rec.Workflow, rec.Requests = brief, x.workflow, x.requestLegs()
+		rec.Task, rec.Workflow, rec.Requests = brief, x.workflow, x.requests()
 		rec.Task.ID, rec.Task.ContextID = x.record.Task.ID, x.record.Task.ContextID
 		return &rec
 	}
@@ -284,7 +284,7 @@ func (x *exchange) newRecord(task *canonical.Task) *store.Record {
 	rec := &store.Record{
 		AsTold:    store.AsTold{Form: store.RecordForm, Task: *task},
 		AgentSide: store.AgentSide{Agent: x.agent.Name, Binding: x.dest.Info().Binding},
-		Proof:     store.Proof{Workflow: x.workflow, Last: x.requestID, Requests: x.requestLegs()},
+		Proof:     store.Proof{Workflow: x.workflow, Last: x.trail.Request(), Requests: x.requests()},
 		Origin:    store.Origin{Source: x.source.Info().Binding},
 		Key:       x.keyOf(task.ID),
 	}
@@ -361,7 +361,7 @@ func (g *Gateway) list(ctx context.Context, x *exchange, f *canonical.TaskFilter
 
 // tellPage answers with a page, or with as much of it as a message of the caller's
 // protocol holds (µACP: 64 KiB).
-func (g *Gateway) tellPage(ctx context.Context, x *exchange, f *canonical.TaskFilter, page store.Page) (translators.Wire, error) {
+func (g *Gateway) tellPage(ctx context.Context, x *exchange, f *canonical.TaskFilter, page store.Page) (transport.Attested, error) {
 	tasks := make([]*canonical.Task, len(page.Items))
 	for i := range tasks {
 		tasks[i] = g.told(ctx, x, page.Items[i], f)
@@ -377,9 +377,9 @@ func (g *Gateway) tellPage(ctx context.Context, x *exchange, f *canonical.TaskFi
 			}
 		}
 		m := &canonical.Message{Op: x.message.Op, Phase: canonical.PhaseResponse, Body: list, Correlation: canonical.Correlation{WireID: x.wireID}}
-		wire, _, err := g.leg(ctx, x, g.toCaller(x, m, x.parents))
+		out, err := g.translate(ctx, x, g.toCaller(x, m, x.parents))
 		if unsaid, ok := errors.AsType[*canonical.Error](err); !ok || unsaid.Code != canonical.CodeBadParams || len(tasks) < 2 {
-			return wire, err
+			return out, err
 		}
 		tasks = tasks[:len(tasks)/2]
 	}

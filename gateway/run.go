@@ -71,7 +71,7 @@ type run struct {
 
 // begin sends a request whose work may last.
 func (g *Gateway) begin(ctx context.Context, x *exchange, sealed transport.Sealed) *run {
-	r := g.newRun(x, []ect.ID{x.requestID})
+	r := g.newRun(x, []ect.ID{x.trail.Request()})
 	r.send(ctx, sealed)
 	return r
 }
@@ -308,7 +308,7 @@ func (r *run) closed(ctx context.Context, tokens []string) error {
 	}
 	whole := r.stream.Sum()
 	r.stream = nil
-	parents, err := r.g.attested(ctx, r.x, tokens, &ect.Check{Purpose: ect.Reply, Body: whole})
+	parents, err := r.g.receive(ctx, r.x, tokens, ect.Check{Purpose: ect.Reply, Body: whole})
 	if err == nil {
 		r.follows(parents)
 	}

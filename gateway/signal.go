@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"slices"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -74,7 +75,7 @@ func (g *Gateway) party(ctx context.Context, x *exchange, token ect.Verified) er
 		Workflow: token.Workflow(), Sender: token.Issuer(), Parents: token.Parents(), Agent: x.agent.ID,
 	})
 	if err != nil {
-		return recording(err)
+		return attest.Recording(err)
 	}
 	if !party {
 		return &policy.Forbidden{Agent: x.agent.Name, Reason: "the caller has no part in this workflow"}
@@ -90,7 +91,7 @@ func (g *Gateway) mayDecide(ctx context.Context, x *exchange, token ect.Verified
 	}
 	_, bound, err := g.members.Gate(ctx, token, x.agent.ID)
 	if err != nil {
-		return recording(err)
+		return attest.Recording(err)
 	}
 	if !bound {
 		return &policy.Forbidden{
@@ -112,14 +113,14 @@ func (g *Gateway) relaySignal(ctx context.Context, x *exchange, token ect.Verifi
 	}
 	if !signalling(x.dest, x.message.Op, x.endpoint.Version, x.endpoint.Form) {
 		loss := canonical.Loss{Code: canonical.LossOperation, Path: "/" + string(x.message.Op), Fate: canonical.Dropped}
-		if err := x.permit.Judge(judged([]canonical.Loss{loss})); err != nil {
+		if err := x.permit.Judge(attest.Judged([]canonical.Loss{loss})); err != nil {
 			return transport.Answer{}, err
 		}
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the agent's protocol has no form for this"}
 	}
-	sealed, wire, err := g.request(ctx, x)
+	sealed, out, err := g.request(ctx, x)
 	if err != nil || x.call.Agent == "" {
-		return x.answer(wire), err
+		return x.answer(out), err
 	}
 	life := x.patience(ctx)
 	defer life.close()
@@ -147,22 +148,15 @@ func (g *Gateway) relaySignal(ctx context.Context, x *exchange, token ect.Verifi
 // request (ATD, Basic Rollback). It comes before all else that the reply is
 // proven by.
 func (g *Gateway) outcome(ctx context.Context, x *exchange, said *canonical.Signal, request ect.Verified, parents []ect.ID) ([]ect.ID, error) {
-	v, err := g.Verifier.Verify(ctx, said.Token, ect.Check{Purpose: ect.Parent})
+	v, err := g.attest.Verify(ctx, said.Token, ect.Check{Purpose: ect.Parent})
 	bad := v.Act() != ect.ActRollbackResult || v.Level() < ect.L2 || v.Workflow() != request.Workflow() ||
 		!slices.Contains(v.Parents(), request.ID()) || x.agent.ID != "" && v.Issuer() != x.agent.ID
 	if err != nil || bad {
 		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "its rollback result is not to be believed"}
 	}
-	bound, _, err := g.members.Bind(ctx, membership.Reply{
-		Workflow: request.Workflow(), Legs: []ect.ID{request.ID()}, Agent: x.agent.ID, Gateway: x.settings.isGateway, Tokens: []ect.Verified{v},
-	})
-	if err != nil {
-		return nil, recording(err)
-	}
-	for _, filed := range bound {
-		if err := g.Recorder.Keep(ctx, v, ect.Filing{Holder: x.replier(), Members: filed.Members}); err != nil {
-			return nil, recording(err)
-		}
+	reply := membership.Reply{Workflow: request.Workflow(), Legs: []ect.ID{request.ID()}, Agent: x.agent.ID, Gateway: x.settings.isGateway}
+	if err := g.attest.Bound(ctx, v, reply, x.replier()); err != nil {
+		return nil, err
 	}
 	parents = slices.DeleteFunc(parents, func(id ect.ID) bool { return id == v.ID() })
 	return append([]ect.ID{v.ID()}, parents...), nil
@@ -206,8 +200,8 @@ func (g *Gateway) decide(ctx context.Context, x *exchange, token ect.Verified) (
 	if x.wireID == nil {
 		return transport.Answer{}, nil
 	}
-	wire, _, err := g.leg(ctx, x, g.toCaller(x, m, []ect.ID{token.ID()}))
-	return x.answer(wire), err
+	out, err := g.translate(ctx, x, g.toCaller(x, m, []ect.ID{token.ID()}))
+	return x.answer(out), err
 }
 
 // decided writes down what was decided. The same again is no news (false), and

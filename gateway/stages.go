@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"slices"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -10,17 +11,12 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
-	"github.com/aepb/aepb-gateway/gateway/state"
-	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/rollback"
 )
-
-// maxSignatures bounds the uncached signatures checked per message
-// (architecture section 5, step 4).
-const maxSignatures = 8
 
 // evidence is the ECTs that came with a message, verified.
 type evidence struct {
@@ -124,7 +120,7 @@ func (g *Gateway) verify(ctx context.Context, x *exchange) error {
 	if len(x.call.Evidence) == 0 {
 		return g.descend(ctx, x)
 	}
-	submitted, err := splitTokens(x.call.Evidence)
+	submitted, err := attest.Split(x.call.Evidence)
 	if err != nil {
 		return err
 	}
@@ -133,16 +129,14 @@ func (g *Gateway) verify(ctx context.Context, x *exchange) error {
 	body := x.inputHash()
 	for _, s := range submitted {
 		check := ect.Check{Purpose: ect.Parent, Peer: x.call.Caller.Peer}
-		if s.source {
+		if s.Source {
 			check.Purpose, check.Body, check.Unclaimed = ect.Source, body, true
 		}
-		v, err := g.Verifier.Verify(ctx, s.compact, check)
+		v, err := g.attest.Verify(ctx, s.Compact, check)
 		if err != nil {
-			g.Metrics.Verified(ect.L2, telemetry.VerifyResult(err))
 			return err
 		}
-		g.Metrics.Verified(v.Level(), telemetry.VerifyResult(nil))
-		if s.source {
+		if s.Source {
 			x.evidence.sources = append(x.evidence.sources, v)
 		} else {
 			x.evidence.parents = append(x.evidence.parents, v)
@@ -154,123 +148,42 @@ func (g *Gateway) verify(ctx context.Context, x *exchange) error {
 	return g.admitEvidence(ctx, x)
 }
 
+// afterRequest is what a message of the same execution comes after: the latest request,
+// else what its caller sent.
+func (x *exchange) afterRequest() []ect.ID {
+	if id := x.trail.Request(); id != "" {
+		return []ect.ID{id}
+	}
+	return x.parents
+}
+
 // replyEvidence verifies the ECTs that an agent sent with its answer. Leg 2 has leg
 // 1 as parent and, beside it, what the agent signed if that is bound to this request
 // (R4; architecture section 5, step 13). A broken token makes the answer untrustworthy.
 func (g *Gateway) replyEvidence(ctx context.Context, x *exchange, reply transport.Reply) ([]ect.ID, error) {
-	parents := x.parents
-	if x.requestID != "" {
-		parents = []ect.ID{x.requestID}
-	}
 	if len(reply.Evidence) == 0 {
-		return parents, nil
+		return x.afterRequest(), nil
 	}
-	check := &ect.Check{Purpose: ect.Parent} // of a stream that begins, no token can have seen all
+	check := ect.Check{Purpose: ect.Parent} // of a stream that begins, no token can have seen all
 	if reply.Events == nil {
-		check = &ect.Check{Purpose: ect.Reply, Body: ect.Hash(reply.Wire.Octets())}
+		check = ect.Check{Purpose: ect.Reply, Body: ect.Hash(reply.Wire.Octets())}
 	}
-	own, err := g.attested(ctx, x, reply.Evidence, check)
-	return slices.Concat(own, parents), err
+	own, err := g.receive(ctx, x, reply.Evidence, check)
+	return slices.Concat(own, x.afterRequest()), err
 }
 
-// attested verifies an agent's tokens and records them: its own is held to a check,
-// what that was made of is an ancestor. It returns its own that are bound to this
-// execution. Others are declared and recorded apart (R4).
-func (g *Gateway) attested(ctx context.Context, x *exchange, tokens []string, own *ect.Check) ([]ect.ID, error) {
-	submitted, err := splitTokens(tokens)
-	if err != nil {
-		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "its ECT is unreadable"}
-	}
-	verified, sources := make([]ect.Verified, len(submitted)), map[ect.ID]bool{}
-	for i, s := range submitted {
-		if s.source && len(submitted) > 1 && onward(s.compact) {
-			s.source = false
-		}
-		check := ect.Check{Purpose: ect.Parent}
-		if s.source {
-			check = *own
-		}
-		v, err := g.Verifier.Verify(ctx, s.compact, check)
-		if err != nil {
-			g.Metrics.Verified(ect.L2, telemetry.VerifyResult(err))
-			return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "its ECT does not verify"}
-		}
-		g.Metrics.Verified(v.Level(), telemetry.VerifyResult(nil))
-		g.Dialects.Learn(v)
-		x.learned(v)
-		verified[i], sources[v.ID()] = v, s.source
-	}
-	return g.bindEvidence(ctx, x, verified, sources)
+// receive verifies an agent's tokens and records them; its own is held to a check.
+func (g *Gateway) receive(ctx context.Context, x *exchange, tokens []string, own ect.Check) ([]ect.ID, error) {
+	return g.attest.Receive(ctx, x.trail, x.received(tokens, own))
 }
 
-// onward tells a next gateway's token of the way there, unverified: it testifies
-// to the request that was passed on, not to the reply that it comes with, and
-// what joins the two may be known only further on.
-func onward(compact string) bool {
-	claims, _, err := ect.ParseUnverified(compact)
-	leg, said := claims.Ext.String(ect.ExtLeg)
-	return err == nil && said && leg == legRequest
-}
-
-type submission struct {
-	compact string
-	source  bool
-}
-
-// splitTokens tells sources from ancestors among the submitted tokens, unverified
-// (R4), sources first.
-func splitTokens(tokens []string) ([]submission, error) {
-	if len(tokens) > maxSignatures {
-		return nil, &ect.TooLargeError{What: "signatures to verify", Limit: maxSignatures}
+// received is the tokens that came with what the agent said.
+func (x *exchange) received(tokens []string, own ect.Check) attest.Received {
+	reply := membership.Reply{Workflow: x.workflow, Agent: x.agent.ID, Gateway: x.settings.isGateway}
+	if x.via != nil {
+		reply.Agent = x.via.peer.ID
 	}
-	if len(tokens) == 1 { // the usual case, and it saves reading the token twice
-		return []submission{{compact: tokens[0], source: true}}, nil
-	}
-	sources, ancestors, err := ect.Heads(tokens)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]submission, 0, len(tokens))
-	for _, compact := range sources {
-		out = append(out, submission{compact: compact, source: true})
-	}
-	for _, compact := range ancestors {
-		out = append(out, submission{compact: compact})
-	}
-	return out, nil
-}
-
-// named finds what an id means: our own token, if we ever used that id, for then
-// all others with it came later; else whatever any issuer calls by it.
-func (g *Gateway) named(ctx context.Context, ref ect.Ref) ([]ect.Record, error) {
-	found, err := g.Evidence.Get(ctx, ref)
-	if err != nil {
-		return nil, err
-	}
-	return g.ours(found[0]), nil
-}
-
-// ours is our own of several records with one id, or else all of them.
-func (g *Gateway) ours(records []ect.Record) []ect.Record {
-	if i := slices.IndexFunc(records, func(r ect.Record) bool { return r.Issuer == g.Self() }); i >= 0 {
-		return records[i : i+1]
-	}
-	return records
-}
-
-// recording says what a failure to keep evidence means: a jti that is taken is
-// the sender's fault, all else is trouble of the store.
-func recording(err error) error {
-	if conflict, ok := errors.AsType[*ect.ConflictError](err); ok {
-		return conflict
-	}
-	if full, ok := errors.AsType[*state.FullError](err); ok && full.Own {
-		return full
-	}
-	if foreign, ok := errors.AsType[*ect.ForeignRootError](err); ok {
-		return foreign
-	}
-	return &problem.RecordingError{Err: err}
+	return attest.Received{Subject: x.subject(), Tokens: tokens, Check: own, Reply: reply, Agent: x.agent.Name, Replier: x.replier(), Requests: x.keptRequests()}
 }
 
 // permit is step 5. What is asked of the agent shows when the message is

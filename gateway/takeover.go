@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"log/slog"
 	"time"
 
@@ -51,7 +52,7 @@ func (g *Gateway) standIn(p principal, rec *store.Record) (*exchange, error) {
 	settings := *g.settings.Load()
 	settings.RequireECT = false // the work was let in when it began
 	x := &exchange{
-		settings: &settings, scope: &scope{began: g.Now()}, workflow: rec.Workflow, attested: p.Attested, legs: &requestLegs{ids: rec.Requests},
+		settings: &settings, scope: &scope{began: g.Now()}, workflow: rec.Workflow, attested: p.Attested, trail: attest.Resume(rec.Requests),
 		call: transport.Call{
 			Agent: rec.Agent, Entrance: transport.Native, To: rec.Binding, Address: p.Address, Detached: true,
 			Caller: identity.Caller{Peer: ect.Peer{ID: p.Caller}, Anonymous: p.Anonymous},

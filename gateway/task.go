@@ -189,7 +189,8 @@ func (r *run) order(ctx context.Context, op canonical.Op, answers []canonical.An
 	}
 	own := r.x.again()
 	said := *r.x.message
-	said.Op, own.message, own.requestID = op, &said, r.x.requestID
+	said.Op, own.message = op, &said
+	own.trail.Follow(r.x.trail.Request())
 	_, _, _, err = r.g.acknowledged(ctx, own, sealed)
 	return err
 }
@@ -365,8 +366,8 @@ func (g *Gateway) done(ctx context.Context, x *exchange, rec *store.Record) (tra
 	m := &canonical.Message{
 		Op: x.message.Op, Phase: canonical.PhaseResponse, Body: &canonical.Done{}, Correlation: canonical.Correlation{WireID: x.wireID},
 	}
-	wire, _, err := g.leg(ctx, x, g.toCaller(x, m, x.behind(rec)))
-	return x.answer(wire), err
+	out, err := g.translate(ctx, x, g.toCaller(x, m, x.behind(rec)))
+	return x.answer(out), err
 }
 
 // behind is what testifies to a record, and to the question about it. Of a message

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"io"
 	"slices"
 	"sync"
@@ -72,7 +73,7 @@ func (r *run) tellFrom(ctx context.Context, first step, err error) (transport.An
 		return transport.Answer{}, opens
 	}
 	t.left, t.depart = context.WithCancel(context.Background())
-	answer := transport.Answer{Events: t, Evidence: x.issued, Losses: slices.Clone(x.losses), Notice: notice(x.agent.Lifecycle)}
+	answer := transport.Answer{Events: t, Evidence: x.trail.Tokens(), Losses: x.trail.Losses(), Notice: notice(x.agent.Lifecycle)}
 	switch {
 	case err == nil:
 		err = t.take(ctx, first)
@@ -96,7 +97,7 @@ func (t *telling) open(ctx context.Context) error {
 	if err := r.enroll(ctx); err != nil {
 		return err
 	}
-	id, err := r.g.mark(ctx, r.x, marked{state: "open", parents: r.parents})
+	id, err := r.g.attest.OpenStream(ctx, r.x.trail, r.x.stream(), r.parents)
 	t.opening = id
 	return err
 }
@@ -256,9 +257,9 @@ func merge(known, more []canonical.Loss) []canonical.Loss {
 
 func (t *telling) encode(m *canonical.Message) error {
 	r := t.run
-	l := r.g.toCaller(r.x, m, nil)
-	l.target.Stream = true
-	wire, losses, err := r.g.say(r.x, l)
+	tr := r.g.toCaller(r.x, m, nil)
+	tr.Target.Stream = true
+	wire, losses, err := r.g.attest.Event(r.g.prepared(r.x, tr))
 	if errors.Is(err, translators.ErrTooLarge) {
 		return &problem.AnswerTooLargeError{Err: err}
 	}
@@ -357,22 +358,23 @@ func (t *telling) finish(ctx context.Context, cause error) {
 	t.over = true
 	var evidence []string
 	if cause == nil {
-		before := len(r.x.issued)
+		before := r.x.trail.Count()
 		input, _ := r.input()
-		id, err := r.g.mark(ctx, r.x, marked{
-			state: "close", parents: append([]ect.ID{t.opening}, r.parents...), losses: t.losses,
-			input: input, output: t.told.Sum(), in: r.said.Count(), out: t.told.Count(),
+		id, err := r.g.attest.CloseStream(ctx, r.x.trail, r.x.stream(), attest.End{
+			Parents: append([]ect.ID{t.opening}, r.parents...), Losses: t.losses,
+			Input: input, Output: t.told.Sum(), In: r.said.Count(), Out: t.told.Count(),
 		})
 		if err != nil {
 			t.fail(ctx, err)
 			return
 		}
-		r.x.replyID, r.x.replyContext = id, r.own.ContextID
+		r.x.trail.Replied(id)
+		r.x.replyContext = r.own.ContextID
 		r.g.remember(ctx, r.x)
 		r.g.saveArtifacts(ctx, r.x)
-		evidence = r.x.issued[before:]
+		evidence = r.x.trail.Tokens()[before:]
 	} else {
-		before := len(r.x.issued)
+		before := r.x.trail.Count()
 		evidence = r.g.fail(ctx, r.x, transport.Answer{}, cause).Evidence
 		evidence = evidence[min(before, len(evidence)):]
 	}
@@ -414,13 +416,12 @@ func (g *Gateway) refusal(x *exchange, cause error) (translators.Wire, error) {
 		Op: x.message.Op, Phase: canonical.PhaseError, Body: problem.Native(cause),
 		Correlation: canonical.Correlation{WireID: x.wireID},
 	}
-	l := g.toCaller(x, m, nil)
-	l.target.Stream, l.target.Stamp = true, g.stamp(x, l)
-	wire, _, err := l.encoder.Encode(m, l.target)
-	if err != nil {
-		return translators.Wire{}, err
+	tr := g.toCaller(x, m, nil)
+	tr.Target.Stream, tr.Target.Stamp = true, g.stamp(x, &tr)
+	wire, _, err := tr.Codec.Encode(m, tr.Target)
+	if framer, ok := g.Dialers[tr.Pair.To].(transport.Framer); ok && err == nil {
+		wire, _, err = framer.Frame(wire)
 	}
-	wire, _, err = g.frame(l.dest, wire)
 	return wire, err
 }
 

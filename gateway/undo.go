@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -113,9 +114,9 @@ func (g *Gateway) address(ctx context.Context, call *transport.Call, asked ect.C
 			continue
 		}
 		seen[queue[i]] = true
-		records, err := g.named(ctx, ect.Ref{ID: queue[i], Workflow: asked.Workflow})
+		records, err := g.attest.Named(ctx, ect.Ref{ID: queue[i], Workflow: asked.Workflow})
 		if err != nil {
-			return recording(err)
+			return attest.Recording(err)
 		}
 		for _, r := range records {
 			if r.Workflow != asked.Workflow {
@@ -176,7 +177,7 @@ func (g *Gateway) askedIn(r ect.Record, who ect.Identity) canonical.Binding {
 	caller, _ := claims.Ext.String(ect.ExtCaller)
 	leg, _ := claims.Ext.String(ect.ExtLeg)
 	source, _ := claims.Ext.String(ect.ExtSourceProtocol)
-	if _, ok := g.Rollbacks[canonical.Binding(source)]; !ok || caller != string(who) || leg != legRequest {
+	if _, ok := g.Rollbacks[canonical.Binding(source)]; !ok || caller != string(who) || attest.Direction(leg) != attest.Request {
 		return ""
 	}
 	return canonical.Binding(source)

@@ -315,22 +315,22 @@ func (r *run) question() *canonical.Result {
 // reply is leg 2 of a run.
 func (r *run) reply(ctx context.Context, m *canonical.Message) (transport.Answer, error) {
 	g, x := r.g, r.x
-	l := g.toCaller(x, m, r.parents)
-	l.input, l.ext = r.input()
+	tr := g.toCaller(x, m, r.parents)
+	tr.Input, tr.Ext = r.input()
 	m.Conversation, m.Origin = r.own, x.from()
 	m.Losses = merge(m.Losses, r.untold)
 	g.stampReply(x, m)
-	wire, _, err := g.leg(ctx, x, l)
+	out, err := g.translate(ctx, x, tr)
 	if err != nil {
 		return transport.Answer{}, g.unsaid(ctx, x, m, err)
 	}
 	g.remember(ctx, x)
 	if !r.keeping {
-		if err := g.keepReply(ctx, x, m, wire, l.input); err != nil {
+		if err := g.keepReply(ctx, x, m, out.Wire(), tr.Input); err != nil {
 			return transport.Answer{}, err
 		}
 	}
-	return x.answer(wire), nil
+	return x.answer(out), nil
 }
 
 func countExt(in, out int) ect.Ext {

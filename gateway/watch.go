@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"io"
 	"sync"
 	"time"
@@ -70,10 +71,10 @@ func (g *Gateway) tellRecord(ctx context.Context, x *exchange, rec *store.Record
 			return transport.Answer{}, err
 		}
 		m.Conversation, m.Correlation.WireID = rec.CallerNames(), x.wireID
-		l := g.toCaller(x, m, x.since(rec))
-		l.input = rec.Input
-		wire, _, err := g.leg(ctx, x, l)
-		return x.answer(wire), g.unsaid(ctx, x, m, err)
+		tr := g.toCaller(x, m, x.since(rec))
+		tr.Input = rec.Input
+		out, err := g.translate(ctx, x, tr)
+		return x.answer(out), g.unsaid(ctx, x, m, err)
 	}
 	w := &watching{g: g, x: x, rec: rec}
 	return w.begin(ctx, func(context.Context) error { return w.first() })
@@ -170,13 +171,13 @@ var _ transport.Events = (*watching)(nil)
 func (w *watching) begin(ctx context.Context, first func(context.Context) error) (answer transport.Answer, err error) {
 	g, x := w.g, w.x
 	w.left, w.depart = context.WithCancel(context.Background())
-	if w.opening, err = g.mark(ctx, x, marked{state: "open", parents: x.since(w.rec)}); err != nil {
+	if w.opening, err = g.attest.OpenStream(ctx, x.trail, x.stream(), x.since(w.rec)); err != nil {
 		return answer, err
 	}
 	if err := first(ctx); err != nil {
 		return answer, err
 	}
-	return transport.Answer{Events: w, Evidence: x.issued, Losses: x.losses, Notice: notice(x.agent.Lifecycle)}, nil
+	return transport.Answer{Events: w, Evidence: x.trail.Tokens(), Losses: x.trail.Losses(), Notice: notice(x.agent.Lifecycle)}, nil
 }
 
 // first queues the whole task.
@@ -217,9 +218,9 @@ func (w *watching) say(events []canonical.Event) error {
 // tell says one thing that has to be said.
 func (w *watching) tell(m *canonical.Message) error {
 	m.Correlation.WireID, m.Conversation = w.x.wireID, w.rec.CallerNames()
-	l := w.g.toCaller(w.x, m, nil)
-	l.target.Stream = true
-	wire, losses, err := w.g.say(w.x, l)
+	tr := w.g.toCaller(w.x, m, nil)
+	tr.Target.Stream = true
+	wire, losses, err := w.g.attest.Event(w.g.prepared(w.x, tr))
 	if err != nil {
 		return err
 	}
@@ -320,15 +321,15 @@ func (w *watching) happened(rec *store.Record) (*canonical.Task, error) {
 }
 
 func (w *watching) end(ctx context.Context) error {
-	before := len(w.x.issued)
-	_, err := w.g.mark(ctx, w.x, marked{
-		state: "close", parents: []ect.ID{w.opening}, output: w.told.Sum(), in: 0, out: w.told.Count(), losses: merge(w.losses, w.rec.Losses),
+	before := w.x.trail.Count()
+	_, err := w.g.attest.CloseStream(ctx, w.x.trail, w.x.stream(), attest.End{
+		Parents: []ect.ID{w.opening}, Output: w.told.Sum(), Out: w.told.Count(), Losses: merge(w.losses, w.rec.Losses),
 	})
 	if err != nil {
 		return err
 	}
 	w.over = true
-	w.queue = append(w.queue, transport.Event{Evidence: w.x.issued[before:]})
+	w.queue = append(w.queue, transport.Event{Evidence: w.x.trail.Tokens()[before:]})
 	w.g.finishRun(ctx, w.x, nil)
 	return nil
 }
@@ -341,7 +342,7 @@ func (w *watching) fail(ctx context.Context, cause error) {
 		w.queue = append(w.queue, transport.Event{Wire: wire})
 	}
 	w.over = true
-	before := len(w.x.issued)
+	before := w.x.trail.Count()
 	evidence := w.g.fail(ctx, w.x, transport.Answer{}, cause).Evidence
 	w.queue = append(w.queue, transport.Event{Evidence: evidence[min(before, len(evidence)):]})
 	w.g.finishRun(ctx, w.x, cause)

@@ -120,7 +120,11 @@ func (c *caller) sealed(ctx context.Context, wire translators.Wire) (transport.S
 	if err != nil {
 		return transport.Sealed{}, err
 	}
-	return transport.Seal(receipt, wire)
+	attested, err := transport.Attest(receipt, wire)
+	if err != nil {
+		return transport.Sealed{}, err
+	}
+	return attested.Seal()
 }
 
 // ask sends a message and hears what comes of it. answer is asked for what to

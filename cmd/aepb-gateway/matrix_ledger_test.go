@@ -29,20 +29,15 @@ type ledger struct {
 // newLedger is for a gateway that nobody has asked anything yet.
 func newLedger(t *testing.T, b *bed) *ledger {
 	t.Helper()
-	l := b.ledger
-	l.Store, l.about = b.road.Evidence, map[string][]string{}
-	var err error
-	b.road.Recorder, err = ect.NewRecorder(ect.RecorderDeps{Store: l})
-	must(t, err)
-	return l
+	return b.ledger
 }
 
-// observe lets the ledger see the entries that a gateway stores; nil: nothing sees them.
-func (l *ledger) observe(entries store.Entries) store.Entries {
-	if l == nil {
-		return entries
+// observe lets the ledger see what a gateway stores; nil: nothing sees it.
+func (l *ledger) observe(k *kept) {
+	if l != nil {
+		l.Store, l.about = k.evidence, map[string][]string{}
+		k.evidence, k.entries = l, &workbook{k.entries, l}
 	}
-	return &workbook{entries, l}
 }
 
 // Put implements ect.Store.

@@ -70,8 +70,8 @@ type settings struct {
 	datagrams net.PacketConn // nil: not in datagrams
 	also      []speaker      // protocols beside those that everybody speaks
 
-	observe func(store.Entries) store.Entries // sees what is stored as entries; nil: nothing does
-	epoch   time.Time                         // since when state in memory knows every use of a token; zero: since now
+	observe func(*kept) // sees what is stored; nil: nothing does
+	epoch   time.Time   // since when state in memory knows every use of a token; zero: since now
 }
 
 // service is everything that was built, ready to be served.
@@ -142,7 +142,9 @@ func wire(s settings) (built *service, err error) {
 	if kept, out.statePlain, err = kept.sealed(s); err != nil {
 		return nil, err
 	}
-	kept.entries = s.observed(kept.entries)
+	if s.observe != nil {
+		s.observe(&kept)
+	}
 	out.entries = kept.entries
 	if err := out.openGuards(); err != nil {
 		return nil, err
@@ -190,14 +192,6 @@ func wire(s settings) (built *service, err error) {
 		return nil, err
 	}
 	return out, nil
-}
-
-// observed is entries as s.observe sees them.
-func (s settings) observed(entries store.Entries) store.Entries {
-	if s.observe == nil {
-		return entries
-	}
-	return s.observe(entries)
 }
 
 // addedTo keeps the agents that operators add where state lasts and is believed: with

@@ -10,23 +10,48 @@ import (
 // ErrUnsealed: the receipt does not cover the bytes that were to be sent.
 var ErrUnsealed = errors.New("transport: no receipt covers this message")
 
+// Attested is a message whose token is on record. Only Attest makes one that can be sent
+// or answered.
+type Attested struct {
+	wire    translators.Wire
+	receipt ect.Receipt
+}
+
+// Attest binds a message to the receipt of its ECT. The receipt's out_hash must be the
+// hash of its octets, else it is [ErrUnsealed]. Package attest alone calls it.
+func Attest(receipt ect.Receipt, wire translators.Wire) (Attested, error) {
+	if receipt.ID() == "" || receipt.OutputHash() != ect.Hash(wire.Octets()) {
+		return Attested{}, ErrUnsealed
+	}
+	return Attested{wire, receipt}, nil
+}
+
+// Wire is the message.
+func (a Attested) Wire() translators.Wire { return a.wire }
+
+// Token is the message's token.
+func (a Attested) Token() string { return a.receipt.Compact() }
+
+// Seal makes the message one that a Dialer sends, with the tokens that travel along behind
+// its own. [ErrUnsealed]: it is the zero Attested.
+func (a Attested) Seal(ancestors ...string) (Sealed, error) {
+	if a.receipt.ID() == "" {
+		return Sealed{}, ErrUnsealed
+	}
+	return Sealed{wire: a.wire, evidence: append([]string{a.receipt.Compact()}, ancestors...), token: a.receipt.ID(), valid: true}, nil
+}
+
+// Carrying is the message with the tokens in its body too: the hash that its own token has
+// is of the message without them (R5). [ErrUnsealed]: it says something else.
+func (a Attested) Carrying(wire translators.Wire) (Attested, error) { return Attest(a.receipt, wire) }
+
 // Sealed is a message whose translation is on record, with the tokens that
-// travel along. Only Seal makes one that a Dialer sends.
+// travel along. Only [Attested.Seal] makes one that a Dialer sends.
 type Sealed struct {
 	wire     translators.Wire
 	evidence []string
 	token    ect.ID
 	valid    bool
-}
-
-// Seal binds a message to the receipt of its ECT. The receipt's out_hash must
-// be the hash of its octets. ancestors travel along behind our own token.
-func Seal(receipt ect.Receipt, wire translators.Wire, ancestors ...string) (Sealed, error) {
-	if receipt.ID() == "" || receipt.OutputHash() != ect.Hash(wire.Octets()) {
-		return Sealed{}, ErrUnsealed
-	}
-	evidence := append([]string{receipt.Compact()}, ancestors...)
-	return Sealed{wire: wire, evidence: evidence, token: receipt.ID(), valid: true}, nil
 }
 
 // Token is the jti of our token, which whoever hears the message may name as its

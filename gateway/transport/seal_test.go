@@ -41,9 +41,13 @@ func TestSeal(t *testing.T) {
 		"without receipt":  {ect.Receipt{}, body, false},
 		"nothing and none": {ect.Receipt{}, nil, false},
 	} {
-		sealed, err := transport.Seal(tc.receipt, translators.Wire{Body: tc.body}, "ancestor")
+		attested, err := transport.Attest(tc.receipt, translators.Wire{Body: tc.body})
 		if tc.ok != (err == nil) || !tc.ok && !errors.Is(err, transport.ErrUnsealed) {
 			t.Errorf("%s: got %v", name, err)
+		}
+		sealed, err := attested.Seal("ancestor")
+		if tc.ok != (err == nil) || !tc.ok && !errors.Is(err, transport.ErrUnsealed) {
+			t.Errorf("%s: sealed with %v", name, err)
 		}
 		wire, tokens, err := sealed.Open()
 		if tc.ok != (err == nil) {

@@ -144,7 +144,11 @@ func sealCall(t *testing.T, version string, capability *canonical.Capability, ar
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := transport.Seal(receipt, wire)
+	attested, err := transport.Attest(receipt, wire)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := attested.Seal()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,11 @@ func sealAny(t *testing.T, wire translators.Wire, ancestors ...string) (transpor
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := transport.Seal(receipt, wire, ancestors...)
+	attested, err := transport.Attest(receipt, wire)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := attested.Seal(ancestors...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -393,7 +393,11 @@ func sealOf(t testing.TB, body canonical.Body) transport.Sealed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := transport.Seal(receipt, w, "an.cest.or")
+	attested, err := transport.Attest(receipt, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := attested.Seal("an.cest.or")
 	if err != nil {
 		t.Fatal(err)
 	}

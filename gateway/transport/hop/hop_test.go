@@ -71,7 +71,11 @@ func seal(t *testing.T, body string, ancestors ...string) (transport.Sealed, str
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := transport.Seal(receipt, wire, ancestors...)
+	attested, err := transport.Attest(receipt, wire)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := attested.Seal(ancestors...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -158,7 +158,11 @@ func sealed(t testing.TB, version string, m *canonical.Message) transport.Sealed
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := transport.Seal(receipt, w, "an.cest.or")
+	attested, err := transport.Attest(receipt, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := attested.Seal("an.cest.or")
 	if err != nil {
 		t.Fatal(err)
 	}

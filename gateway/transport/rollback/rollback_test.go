@@ -67,7 +67,11 @@ func sealed(t *testing.T, request string) (transport.Sealed, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := transport.Seal(receipt, wire, request, "an.cest.or")
+	attested, err := transport.Attest(receipt, wire)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := attested.Seal(request, "an.cest.or")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,11 @@ func descended(t *testing.T, w translators.Wire) (transport.Sealed, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := transport.Seal(receipt, w, first.Compact())
+	attested, err := transport.Attest(receipt, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := attested.Seal(first.Compact())
 	if err != nil {
 		t.Fatal(err)
 	}

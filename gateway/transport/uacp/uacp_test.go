@@ -205,7 +205,11 @@ func seal(t testing.TB, w translators.Wire) (transport.Sealed, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := transport.Seal(receipt, w, "an.cest.or")
+	attested, err := transport.Attest(receipt, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := attested.Seal("an.cest.or")
 	if err != nil {
 		t.Fatal(err)
 	}

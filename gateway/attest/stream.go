@@ -1,0 +1,55 @@
+package attest
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// Stream is the answer to a caller that is a stream of events.
+type Stream struct {
+	Subject  Subject
+	Workflow string
+	Pair     Pair
+}
+
+// End is what the token says that closes a stream.
+type End struct {
+	Parents       []ect.ID
+	Input, Output string // hashes of what was read and of what was told; empty: nothing was
+	In, Out       int    // events that they cover
+	Losses        []canonical.Loss
+}
+
+// OpenStream signs and records the token that opens a stream. Its errors are those of
+// [Recording], and [ect.ErrUnsignable].
+func (s *Service) OpenStream(ctx context.Context, t *Trail, stream Stream, parents []ect.ID) (ect.ID, error) {
+	return s.mark(ctx, t, stream, End{Parents: parents}, ect.Ext{}, "open")
+}
+
+// CloseStream signs and records the token that closes a stream: it covers all events. Its
+// errors are those of OpenStream.
+func (s *Service) CloseStream(ctx context.Context, t *Trail, stream Stream, end End) (ect.ID, error) {
+	counts := json.RawMessage("[" + strconv.Itoa(end.In) + "," + strconv.Itoa(end.Out) + "]")
+	return s.mark(ctx, t, stream, end, ect.Ext{ect.ExtEvents: counts}, "close")
+}
+
+func (s *Service) mark(ctx context.Context, t *Trail, stream Stream, end End, ext ect.Ext, state string) (ect.ID, error) {
+	ext.SetString(ect.ExtStream, state)
+	caller := stream.Subject.Caller.ID
+	words, dialect := wordsOf(stream.Subject.Entrance), s.deps.Dialects.For(caller)
+	audience := []string{string(caller)}
+	tr := Translation{Subject: stream.Subject, Direction: Reply, Pair: stream.Pair, Ext: ext}
+	token, _, err := s.sign(ctx, dialect, ect.Claims{
+		ID: ect.ID(s.deps.NewID()), Act: words.act, Audience: audience, Workflow: stream.Workflow, Parents: end.Parents,
+		InputHash: end.Input, OutputHash: end.Output, Ext: s.translationExt(t, words, dialect, &tr, end.Losses),
+	}, stream.Subject.Permit, s.filing(stream.Subject, audience))
+	if err != nil {
+		return "", err
+	}
+	t.issued(token.Compact(), token.ID(), end.Losses)
+	return token.ID(), nil
+}
