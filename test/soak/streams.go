@@ -31,7 +31,7 @@ const (
 	eventEvery    = 5 * time.Millisecond
 	restTime      = 2 * time.Minute  // after the load
 	tokenLife     = 30 * time.Second // so that uses of tokens end in a short run, too
-	fillTime      = 90 * time.Second // in which state must be as full as it gets
+	fillTime      = 60 * time.Second // of the first load, which must fill state
 	leastFull     = 0.7              // one kind of records takes three quarters
 )
 
@@ -216,42 +216,25 @@ func (s *streaming) pour(ctx context.Context, pace int) (done, late int64, err e
 	return count.Load(), missed.Load(), err
 }
 
-// fill makes calls, few at a time, until evidence and records are as full as they get.
-func (s *streaming) fill(ctx context.Context) error {
+// fill makes a first load, so that all is kept that the bounds allow: evidence, records, who
+// began the workflows whose evidence had to leave, and the table of used tokens, which keeps
+// the size that a load of this pace gives it.
+func (s *streaming) fill(ctx context.Context, pace int) error {
 	limited, cancel := context.WithTimeout(ctx, fillTime)
 	defer cancel()
-	for limited.Err() == nil {
-		group, all := errgroup.WithContext(limited)
-		for _, c := range s.callers {
-			group.Go(func() error {
-				for range 50 {
-					if err := c.hear(all); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		}
-		if err := group.Wait(); err != nil {
-			return errors.Join(err, ctx.Err())
-		}
-		page, err := s.page(ctx)
-		if err != nil {
-			return err
-		}
-		full := 1.0
-		for _, kind := range []string{"tokens", "entries"} {
-			ratio, err := metric(page, `aepb_state_usage_ratio{kind="`+kind+`"}`)
-			if err != nil {
-				return err
-			}
-			full = min(full, ratio)
-		}
-		if full > leastFull {
-			return nil
+	if _, _, err := s.pour(limited, pace); err != nil {
+		return errors.Join(err, ctx.Err())
+	}
+	page, err := s.page(ctx)
+	if err != nil {
+		return err
+	}
+	for _, kind := range []string{"tokens", "entries"} {
+		if ratio, err := metric(page, `aepb_state_usage_ratio{kind="`+kind+`"}`); err != nil || ratio < leastFull {
+			return errors.Join(err, fmt.Errorf("%w: of the room for %s only %.2f are taken after %s", errStreams, kind, ratio, fillTime))
 		}
 	}
-	return fmt.Errorf("soak: state is not full after %s", fillTime)
+	return nil
 }
 
 func (s *streaming) page(ctx context.Context) (string, error) {
@@ -353,7 +336,7 @@ func streams(ctx context.Context, o options, stdout io.Writer) (err error) {
 		return err
 	}
 	p := poured{Want: float64(o.streams) * o.time.Seconds(), Bound: s.bound}
-	if err := s.fill(ctx); err != nil {
+	if err := s.fill(ctx, o.streams); err != nil {
 		return err
 	}
 	if p.Idle, err = s.rest(ctx, restTime); err != nil {
