@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
@@ -31,7 +32,7 @@ const (
 	rollbackPath    = "/.well-known/atd/rollback"
 	evidenceCallers = 2               // who calls, and the auditor
 	callsOfOne      = 5               // calls in one workflow
-	evidenceLife    = 5 * time.Minute // of the caller's tokens
+	evidenceLife    = 5 * time.Minute // of tokens: their uses are kept so long
 	readers         = 8               // that look for the tokens afterwards
 	issuedTokens    = 2               // in each answer: one for each leg
 	heldTokens      = 4               // of each call: those, the caller's and the agent's
@@ -96,7 +97,10 @@ func (r *records) serveCheckpoints(trust *devgateway.Trust) (*httptest.Server, e
 		if err != nil {
 			return "", false
 		}
-		signed, err := minter.Sign(devgateway.Claims{Act: act, Workflow: asked.Workflow, Parents: []string{string(asked.ID)}, OutputHash: output})
+		signed, err := minter.Sign(devgateway.Claims{
+			RegisteredClaims: jwt.RegisteredClaims{ExpiresAt: jwt.NewNumericDate(time.Now().Add(evidenceLife))},
+			Act:              act, Workflow: asked.Workflow, Parents: []string{string(asked.ID)}, OutputHash: output,
+		})
 		if err == nil {
 			w.Header().Set(ect.HeaderName, signed)
 		}
@@ -285,11 +289,12 @@ type lasted struct {
 	Want                      float64
 	Quarter, End              footprint   // medians, after the first quarter and at the end of the load
 	Tenths                    []footprint // medians of all tenths
+	Then, Now                 memory      // what the gateway says of its own at these two
 }
 
 func (l lasted) String() string {
-	return fmt.Sprintf("evidence: %d calls of %.0f (%d too late), %d tokens, %d of them lost, resident: after a quarter %s, at the end %s; tenths: %s",
-		l.Calls, l.Want, l.Late, l.Tokens, l.Lost, l.Quarter, l.End, l.Tenths)
+	return fmt.Sprintf("evidence: %d calls of %.0f (%d too late), %d tokens, %d of them lost, resident: after a quarter %s, at the end %s; tenths: %s\nquarter: %v\nend:     %v",
+		l.Calls, l.Want, l.Late, l.Tokens, l.Lost, l.Quarter, l.End, l.Tenths, l.Then, l.Now)
 }
 
 // judge finds what is wrong.
@@ -317,7 +322,7 @@ func middle(all []footprint) footprint {
 }
 
 // watch looks at the process each second until ctx ends.
-func (e *evidence) watch(ctx context.Context) (seen []footprint) {
+func (e *evidence) watch(ctx context.Context, l *lasted, total time.Duration) (seen []footprint) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -328,6 +333,9 @@ func (e *evidence) watch(ctx context.Context) (seen []footprint) {
 		}
 		if now, err := resident(strconv.Itoa(e.gateway.PID())); err == nil {
 			seen = append(seen, now)
+		}
+		if to := map[int]*memory{int(total.Seconds()) / 4: &l.Then, int(total.Seconds()) - 1: &l.Now}[len(seen)]; to != nil {
+			*to, _ = e.look(ctx)
 		}
 	}
 }
@@ -354,7 +362,7 @@ func lasting(ctx context.Context, o options, stdout io.Writer) (err error) {
 	defer enough()
 	var seen []footprint
 	var watching sync.WaitGroup
-	watching.Go(func() { seen = e.watch(loading) })
+	watching.Go(func() { seen = e.watch(loading, &l, o.time) })
 	l.Calls, l.Late, err = e.load(loading, o.rate)
 	enough()
 	watching.Wait()
