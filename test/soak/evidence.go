@@ -93,13 +93,13 @@ func (r *records) serveCheckpoints(trust *devgateway.Trust) (*httptest.Server, e
 	}
 	// answer signs what follows from the first token of a request.
 	answer := func(w http.ResponseWriter, req *http.Request, act, output string) (string, bool) {
-		asked, _, err := ect.ParseUnverified(req.Header.Get(ect.HeaderName))
+		request, _, err := ect.ParseUnverified(req.Header.Get(ect.HeaderName))
 		if err != nil {
 			return "", false
 		}
 		signed, err := minter.Sign(devgateway.Claims{
 			RegisteredClaims: jwt.RegisteredClaims{ExpiresAt: jwt.NewNumericDate(time.Now().Add(evidenceLife))},
-			Act:              act, Workflow: asked.Workflow, Parents: []string{string(asked.ID)}, OutputHash: output,
+			Act:              act, Workflow: request.Workflow, Parents: []string{string(request.ID)}, OutputHash: output,
 		})
 		if err == nil {
 			w.Header().Set(ect.HeaderName, signed)
@@ -163,8 +163,8 @@ func (c *streamer) ask(ctx context.Context, method, url, body, token string) (an
 
 // call makes one attested call and remembers its tokens.
 func (e *evidence) call(ctx context.Context, n int, wid string) error {
-	caller, said := e.callers[0], word()
-	body := a2aBody(n, said)
+	caller, message := e.callers[0], word()
+	body := a2aBody(n, message)
 	minted, err := caller.minter.Mint(body, wid, evidenceLife)
 	if err != nil {
 		return err
@@ -174,7 +174,7 @@ func (e *evidence) call(ctx context.Context, n int, wid string) error {
 		return err
 	}
 	issued := got.header.Values(ect.HeaderName)
-	if !strings.Contains(got.body, said) || len(issued) != issuedTokens {
+	if !strings.Contains(got.body, message) || len(issued) != issuedTokens {
 		return fmt.Errorf("%w: %d tokens with %.400s", errEvidence, len(issued), got.body)
 	}
 	return e.add(append(issued, minted)...)
@@ -209,7 +209,7 @@ func (e *evidence) load(ctx context.Context, rate int) (calls, late int, err err
 // missing counts the tokens that are not on record as they were.
 func (e *evidence) missing(ctx context.Context) (int, error) {
 	var mu sync.Mutex
-	lost := 0
+	absent := 0
 	group, all := errgroup.WithContext(ctx)
 	group.SetLimit(readers)
 	for _, t := range e.all {
@@ -221,13 +221,13 @@ func (e *evidence) missing(ctx context.Context) (int, error) {
 			}
 			if err != nil || sha256.Sum256([]byte(got.body)) != t.hash {
 				mu.Lock()
-				lost++
+				absent++
 				mu.Unlock()
 			}
 			return nil
 		})
 	}
-	return lost, group.Wait()
+	return absent, group.Wait()
 }
 
 // audited says whether the first call's workflow is there for its caller, whose tool verifies
@@ -285,16 +285,16 @@ func (e *evidence) undone(ctx context.Context) error {
 
 // lasted is what came of it.
 type lasted struct {
-	Calls, Late, Tokens, Lost int
-	Want                      float64
-	Quarter, End              footprint   // medians, after the first quarter and at the end of the load
-	Tenths                    []footprint // medians of all tenths
-	Then, Now                 memory      // what the gateway says of its own at these two
+	Calls, Late, Tokens, Missing int
+	Want                         float64
+	Quarter, End                 footprint   // medians, after the first quarter and at the end of the load
+	Tenths                       []footprint // medians of all tenths
+	Then, Now                    memory      // what the gateway says of its own at these two
 }
 
 func (l lasted) String() string {
 	return fmt.Sprintf("evidence: %d calls of %.0f (%d too late), %d tokens, %d of them lost, resident: after a quarter %s, at the end %s; tenths: %s\nquarter: %v\nend:     %v",
-		l.Calls, l.Want, l.Late, l.Tokens, l.Lost, l.Quarter, l.End, l.Tenths, l.Then, l.Now)
+		l.Calls, l.Want, l.Late, l.Tokens, l.Missing, l.Quarter, l.End, l.Tenths, l.Then, l.Now)
 }
 
 // judge finds what is wrong.
@@ -303,8 +303,8 @@ func (l lasted) judge() error {
 	if float64(l.Calls) < leastPace*l.Want {
 		errs = append(errs, fmt.Errorf("%w: %d calls were made, want %.0f: nothing was proved", errEvidence, l.Calls, l.Want))
 	}
-	if l.Tokens != heldTokens*(l.Calls+1) || l.Lost > 0 {
-		errs = append(errs, fmt.Errorf("%w: of %d tokens of %d calls %d are not on record", errEvidence, l.Tokens, l.Calls+1, l.Lost))
+	if l.Tokens != heldTokens*(l.Calls+1) || l.Missing > 0 {
+		errs = append(errs, fmt.Errorf("%w: of %d tokens of %d calls %d are not on record", errEvidence, l.Tokens, l.Calls+1, l.Missing))
 	}
 	if l.End.Own > mostLeft*l.Quarter.Own {
 		errs = append(errs, fmt.Errorf("%w: %s are resident at the end, more than a tenth above the %s after a quarter", errEvidence, l.End, l.Quarter))
@@ -375,7 +375,7 @@ func lasting(ctx context.Context, o options, stdout io.Writer) (err error) {
 		l.Tenths = append(l.Tenths, middle(tenth))
 	}
 	l.Tokens = len(e.all)
-	if l.Lost, err = e.missing(ctx); err != nil {
+	if l.Missing, err = e.missing(ctx); err != nil {
 		return err
 	}
 	binaries, err := devgateway.BuildAll(ctx, dir)

@@ -18,7 +18,7 @@ func TestEvidence_Judge(t *testing.T) {
 		says  string
 	}{
 		"too few calls":      {func(l *lasted) { l.Want = 1000 }, "899 calls were made, want 1000"},
-		"a token is lost":    {func(l *lasted) { l.Lost++ }, "of 3600 tokens of 900 calls 1 are not on record"},
+		"a token is lost":    {func(l *lasted) { l.Missing++ }, "of 3600 tokens of 900 calls 1 are not on record"},
 		"a token not issued": {func(l *lasted) { l.Tokens-- }, "of 3599 tokens of 900 calls 0 are not on record"},
 		"memory grows":       {func(l *lasted) { l.End.Own++ }, "3000 KiB (1101 its own) are resident at the end"},
 	} {
