@@ -18,6 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/whole"
+	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	ta2a "github.com/aepb/aepb-gateway/gateway/transport/a2a"
 	"github.com/aepb/aepb-gateway/gateway/transport/accept"
@@ -123,6 +124,9 @@ func (out *service) run(ctx context.Context, public, admin net.Listener) error {
 	}
 	group.Go(func() error { return out.expiry.run(ctx) })
 	group.Go(func() error { return returnMemory(ctx) })
+	if memory, ok := out.replay.(*state.Memory); ok {
+		group.Go(func() error { return sweeping(ctx, memory) })
+	}
 	group.Go(func() error { return out.agents.Run(ctx) })
 	doors, closeDoors := context.WithCancel(context.WithoutCancel(ctx))
 	for name, listener := range out.listeners {

@@ -2,15 +2,22 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"runtime/debug"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/state"
 )
 
 // TestMemory_SoftLimit: it is the bound of the configuration, or nine tenths of a smaller
@@ -78,4 +85,32 @@ func TestMemory_ReturnsAfterALoad(t *testing.T) {
 			t.Errorf("look %d, %d MiB later: %t", i, look.made, got)
 		}
 	}
+}
+
+// TestMemory_StateSweptAtRest: what has ended leaves a store in memory though nothing is
+// written any more.
+func TestMemory_StateSweptAtRest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, err := state.New(state.Config{}, state.Deps{Now: time.Now, Epoch: time.Now()})
+		must(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { must(t, sweeping(ctx, m)) })
+		const uses = 2*sweepMost - 1
+		for i := range uses {
+			_, err := m.Claim(t.Context(), ect.ReplayKey{ID: ect.ID(strconv.Itoa(i))}, ect.ReplayUse{Token: "t", Issued: time.Now(), Until: time.Now().Add(time.Minute)})
+			must(t, err)
+		}
+		time.Sleep(time.Minute)
+		if got := m.UsageOf(state.KindReplay).Entries; got != uses {
+			t.Errorf("%d uses are kept until their end, want %d", got, uses)
+		}
+		time.Sleep(2*sweepEvery + time.Second)
+		if got := m.UsageOf(state.KindReplay).Entries; got != 0 {
+			t.Errorf("%d uses are kept that have ended", got)
+		}
+		stop()
+		running.Wait()
+	})
 }

@@ -108,6 +108,23 @@ func openState(s settings) (kept, error) {
 	return kept{"memory", memory, memory, memory, memory, memory.Entries(), nil, always, always, usageOf(memory), gone, nil}, nil
 }
 
+// Writing sweeps what has ended. After a load there are no writes, and all of it would stay.
+const sweepEvery, sweepMost = time.Second, 1024 // of each kind, for which others wait
+
+// sweeping drops what has ended from memory, until ctx ends.
+func sweeping(ctx context.Context, m *state.Memory) error {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			m.Sweep(sweepMost)
+		}
+	}
+}
+
 // usageOf is what state in this process takes, as metrics name it.
 func usageOf(m *state.Memory) func() map[string]telemetry.Use {
 	each := map[state.Kind]int{state.KindReplay: config.BytesOfUse, state.KindConversation: config.BytesOfConversation}

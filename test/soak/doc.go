@@ -18,9 +18,15 @@
 // gateway of serve with its defaults. Any answer but a stream to its end is an error, a
 // 503 too; under load no more may be resident than the bounds of the configuration add up
 // to, as check-config says them, and two minutes later no more than a tenth above what it
-// was at rest before, with state as full. --part streams or --part mixed is one alone.
+// was at rest before, with state as full; pages of files, such as the program's own, are left
+// out of that comparison. --part streams or --part mixed is one alone.
 //
-// How to read it: main.go are the flags; streams.go is the first part; cast.go starts
+// --part evidence --rate 50 --time 30m is a third one, never run beside these: one caller of a
+// gateway that keeps its state in a file. At the end each token of each call must be on record
+// as it was, the first call must be there for aepbctl dag and an auditor, and be rolled back,
+// and no more than a tenth may be resident above what was after a quarter of the time.
+//
+// How to read it: main.go are the flags; streams.go is the first part, evidence.go the third; cast.go starts
 // everybody of the second, agents.go are the agents behind the gateways; calls.go, abuse.go
 // and operator.go are the load, load.go the callers; meter.go samples and judge.go decides.
 //

@@ -26,8 +26,9 @@ const shortest = 30 * time.Second
 
 // The parts of a run.
 const (
-	partStreams = "streams"
-	partMixed   = "mixed"
+	partStreams  = "streams"
+	partMixed    = "mixed"
+	partEvidence = "evidence"
 )
 
 // options are the flags.
@@ -35,7 +36,8 @@ type options struct {
 	time    time.Duration
 	pace    time.Duration
 	streams int    // per second
-	part    string // empty: both
+	rate    int    // calls per second of the one caller of the part evidence
+	part    string // empty: streams and mixed
 }
 
 func main() {
@@ -60,15 +62,16 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.DurationVar(&o.time, "time", time.Hour, "how long the load lasts")
 	flags.DurationVar(&o.pace, "pace", 200*time.Millisecond, "between two calls of one caller")
 	flags.IntVar(&o.streams, "streams", 600, "streams per second, of all callers together")
-	flags.StringVar(&o.part, "part", "", "only this: "+partStreams+" or "+partMixed)
+	flags.IntVar(&o.rate, "rate", 50, "calls per second of the one caller of "+partEvidence)
+	flags.StringVar(&o.part, "part", "", partStreams+", "+partMixed+" or "+partEvidence+"; default: the first two")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return o, err
 		}
 		return o, fmt.Errorf("%w: %w", errUsage, err)
 	}
-	if o.time < shortest || o.pace <= 0 || o.streams <= 0 || !slices.Contains([]string{"", partStreams, partMixed}, o.part) || flags.NArg() > 0 {
-		return o, fmt.Errorf("%w: --time is at least %s, --pace and --streams positive, --part one of those there are, and there are no arguments", errUsage, shortest)
+	if o.time < shortest || o.pace <= 0 || o.streams <= 0 || o.rate <= 0 || !slices.Contains([]string{"", partStreams, partMixed, partEvidence}, o.part) || flags.NArg() > 0 {
+		return o, fmt.Errorf("%w: --time is at least %s, --pace, --streams and --rate positive, --part one of those there are, and there are no arguments", errUsage, shortest)
 	}
 	return o, nil
 }
@@ -97,6 +100,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (summary,
 	o, err := parse(args, stderr)
 	if err != nil {
 		return summary{}, err
+	}
+	if o.part == partEvidence {
+		return summary{}, lasting(ctx, o, stdout)
 	}
 	if o.part != partMixed {
 		if err := streams(ctx, o, stdout); err != nil || o.part == partStreams {

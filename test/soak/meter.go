@@ -43,9 +43,11 @@ func (r *rig) sample(ctx context.Context) (s sample, err error) {
 		return s, err
 	}
 	pid := strconv.Itoa(r.gateway.PID())
-	if s.RSS, err = resident(pid); err != nil {
+	now, err := resident(pid)
+	if err != nil {
 		return s, err
 	}
+	s.RSS = now.All
 	files, err := os.ReadDir("/proc/" + pid + "/fd")
 	s.Files = float64(len(files))
 	return s, err
@@ -61,16 +63,30 @@ func metric(page, name string) (float64, error) {
 	return 0, fmt.Errorf("%w: no metric %s", errMeter, name)
 }
 
-// resident is the memory of a process in KiB.
-func resident(pid string) (float64, error) {
+// footprint is the resident memory of a process in KiB: all of it, and the part that is no
+// page of a file. Pages of the program and of the state file that were read count for the
+// first, but the system takes them back when it needs memory.
+type footprint struct {
+	All float64 `json:"all_kib"`
+	Own float64 `json:"own_kib"`
+}
+
+func (f footprint) String() string { return fmt.Sprintf("%.0f KiB (%.0f its own)", f.All, f.Own) }
+
+func resident(pid string) (f footprint, err error) {
 	text, err := os.ReadFile("/proc/" + pid + "/status")
 	if err != nil {
-		return 0, err
+		return f, err
 	}
 	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			return strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 64)
+		for name, to := range map[string]*float64{"VmRSS:": &f.All, "RssAnon:": &f.Own} {
+			if value, ok := strings.CutPrefix(line, name); ok && err == nil {
+				*to, err = strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 64)
+			}
 		}
 	}
-	return 0, errMeter
+	if f.All == 0 || f.Own == 0 {
+		err = errors.Join(err, errMeter)
+	}
+	return f, err
 }

@@ -51,7 +51,7 @@ func TestAnyOtherAnswerEndsIt(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"--time", "1s"}, {"--pace", "0"}, {"--streams", "0"}, {"--part", "nonesuch"}, {"x"}, {"--nonesuch"}} {
+	for _, args := range [][]string{{"--time", "1s"}, {"--pace", "0"}, {"--streams", "0"}, {"--rate", "0"}, {"--part", "nonesuch"}, {"x"}, {"--nonesuch"}} {
 		if _, err := run(t.Context(), args, io.Discard, io.Discard); !errors.Is(err, errUsage) {
 			t.Errorf("%v: %v", args, err)
 		}

@@ -9,7 +9,7 @@ import (
 // TestStreams_Judge: each figure that is out of its bound is named, and no other.
 func TestStreams_Judge(t *testing.T) {
 	t.Parallel()
-	good := poured{Streams: 900, Want: 1000, Idle: 1000, Peak: 4000, After: 1100, Bound: 4000}
+	good := poured{Streams: 900, Want: 1000, Idle: footprint{1500, 1000}, Peak: 4000, After: footprint{3000, 1100}, Bound: 4000}
 	if err := good.judge(); err != nil {
 		t.Error(err)
 	}
@@ -19,7 +19,7 @@ func TestStreams_Judge(t *testing.T) {
 	}{
 		"too few":         {func(p *poured) { p.Streams-- }, "899 were made, want 1000"},
 		"above the bound": {func(p *poured) { p.Peak++ }, "4001 KiB were resident under load, the bound is 4000"},
-		"does not return": {func(p *poured) { p.After++ }, "1101 KiB are resident 2m0s after the load"},
+		"does not return": {func(p *poured) { p.After.Own++ }, "3000 KiB (1101 its own) are resident 2m0s after the load"},
 	} {
 		p := good
 		tc.spoil(&p)
