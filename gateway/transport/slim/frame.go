@@ -7,13 +7,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/aepb/aepb-gateway/gateway/transport/a2a/frame"
-	"github.com/aepb/aepb-gateway/gateway/transport/a2a/transcode"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/internal/a2aproto"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -231,18 +227,6 @@ var errNoEnvelope = errors.New("slim: no message of A2A")
 // errNoMessage: there is no such method, so there is no such message.
 var errNoMessage = errors.New("slim: A2A has no such method")
 
-// instance makes an empty message.
-func instance(of protoreflect.MessageDescriptor) (proto.Message, error) {
-	if of == nil {
-		return nil, errNoMessage
-	}
-	kind, err := protoregistry.GlobalTypes.FindMessageByName(of.FullName())
-	if err != nil {
-		return nil, err
-	}
-	return kind.New().Interface(), nil
-}
-
 func pack(of protoreflect.MessageDescriptor, text json.RawMessage) ([]byte, []canonical.Loss, error) {
 	if of == nil {
 		return nil, nil, unsayable(errNoMessage)
@@ -269,20 +253,5 @@ func unpack(of protoreflect.MessageDescriptor, octets []byte) (json.RawMessage, 
 	if of == nil {
 		return nil, nil, &canonical.Error{Code: canonical.CodeNoMethod, Message: "no such method"}
 	}
-	if text, odd, ok := transcode.Text(of, octets, translators.DefaultDepth); ok {
-		return text, frame.Beyond(odd), nil
-	}
-	m, err := instance(of)
-	if err == nil {
-		err = proto.UnmarshalOptions{RecursionLimit: translators.DefaultDepth}.Unmarshal(octets, m)
-	}
-	if err != nil {
-		return nil, nil, &translators.MalformedError{Reason: "not the message of its method in protobuf", Syntax: true}
-	}
-	text, err := protojson.Marshal(m)
-	var compact bytes.Buffer // protobuf's writer puts blanks in at will
-	if err != nil || json.Compact(&compact, text) != nil {
-		return nil, nil, &translators.MalformedError{Reason: "it has no form in JSON", Syntax: true}
-	}
-	return compact.Bytes(), frame.Unknown(m), nil
+	return frame.Unpack(of, octets, translators.DefaultDepth)
 }

@@ -5,39 +5,62 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// countable reports whether octets hold no more messages than left, and none
-// deeper than depth, before anything is made of them: two octets are enough for
-// a message that takes a hundred in memory. Octets that are no message at all
-// are countable; who reads them will say so.
-func countable(kind protoreflect.MessageDescriptor, body []byte, depth int, left *int) bool {
-	if *left--; *left < 0 || depth < 0 {
+// count is what octets hold, found out before anything is made of them: two octets
+// are enough for a message that takes a hundred in memory.
+type count struct {
+	left    int  // messages, and elements of lists, that there may be
+	strange bool // there are fields that the schema lacks
+}
+
+// message reports whether octets hold no more than may be, and nothing deeper than
+// depth. Octets that are no message at all pass; who reads them will say so.
+func (c *count) message(kind protoreflect.MessageDescriptor, octets []byte, depth int) bool {
+	if c.left--; c.left < 0 || depth < 0 {
 		return false
 	}
-	for len(body) > 0 {
-		number, wireType, n := protowire.ConsumeTag(body)
+	for len(octets) > 0 {
+		number, wire, n := protowire.ConsumeTag(octets)
 		if n < 0 {
 			return true
 		}
-		body = body[n:]
-		n = protowire.ConsumeFieldValue(number, wireType, body)
+		octets = octets[n:]
+		n = protowire.ConsumeFieldValue(number, wire, octets)
 		if n < 0 {
 			return true
 		}
-		field := kind.Fields().ByNumber(number)
-		if wireType == protowire.BytesType && field != nil {
-			value, _ := protowire.ConsumeBytes(body)
-			if field.Kind() == protoreflect.MessageKind && !countable(field.Message(), value, depth-1, left) {
-				return false
-			}
-			if field.Kind() != protoreflect.MessageKind && field.IsList() {
-				if *left--; *left < 0 {
-					return false
-				}
-			}
+		if !c.field(kind.Fields().ByNumber(number), wire, octets[:n], depth) {
+			return false
 		}
-		body = body[n:]
+		octets = octets[n:]
 	}
 	return true
+}
+
+func (c *count) field(field protoreflect.FieldDescriptor, wire protowire.Type, value []byte, depth int) bool {
+	switch {
+	case field == nil:
+		c.strange = true
+	case wire == protowire.BytesType && field.Message() != nil:
+		inner, _ := protowire.ConsumeBytes(value)
+		return c.message(field.Message(), inner, depth-1)
+	case wire == protowire.BytesType && field.IsList():
+		c.left--
+	case wire != wireOf(field):
+		c.strange = true
+	}
+	return c.left >= 0
+}
+
+// wireOf is how a field of a kind that the schemas have travels.
+func wireOf(field protoreflect.FieldDescriptor) protowire.Type {
+	switch field.Kind() {
+	case protoreflect.DoubleKind:
+		return protowire.Fixed64Type
+	case protoreflect.StringKind, protoreflect.BytesKind, protoreflect.MessageKind:
+		return protowire.BytesType
+	default:
+		return protowire.VarintType
+	}
 }
 
 // Tenant is the tenant that a request names; the last one counts, as it does

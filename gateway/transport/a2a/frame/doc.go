@@ -8,13 +8,16 @@
 // and members that the schema lacks are gone (L29). So are fields that the schema
 // lacks, where a message does not go on octet by octet: JSON has no name for them.
 //
-// Package transcode writes the octets and reads them. What it leaves to protobuf's
-// own library is counted before anything is made of it (count.go).
+// Protobuf's own library reads and writes: its octets in their deterministic form,
+// its JSON without the blanks that it varies. What a peer sends is counted before
+// anything is made of it, octets (count.go) as JSON.
 //
 // # Alternatives considered
 //
 // Reading protobuf in the codec: translators have no protobuf, because a Struct
 // rounds numbers, and all other forms keep them. The conversions of the
 // protocol's SDK: they go through types of its own, which refuse what the
-// schema allows and drop what it has besides.
+// schema allows and drop what it has besides. From one form to the other without
+// the messages in between, which takes a fifth of the time: a thousand lines whose rules
+// have to be those of the library, to save some 25 µs of a call.
 package frame

@@ -3,6 +3,7 @@ package frame
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -11,8 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/aepb/aepb-gateway/gateway/transport/a2a/transcode"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -52,11 +53,15 @@ func (Framer) Frame(wire translators.Wire) (translators.Wire, []canonical.Loss, 
 	return wire, losses, nil
 }
 
-// Pack writes the message that JSON says in protobuf's form, and says what that
-// loses, as Frame does.
+// Pack writes the message that JSON says in protobuf's form, fields and entries of
+// maps in their order, and says what that loses, as Frame does.
 func Pack(kind protoreflect.MessageDescriptor, body []byte) ([]byte, []canonical.Loss, error) {
+	exact, few := Doubles(body)
+	if !few {
+		return nil, nil, errMany
+	}
 	var losses []canonical.Loss
-	if !Doubles(body) {
+	if !exact {
 		losses = append(losses, canonical.Loss{Code: canonical.LossNumbers, Path: "/body", Fate: canonical.Dropped})
 	}
 	octets, err := packed(kind, body)
@@ -64,16 +69,21 @@ func Pack(kind protoreflect.MessageDescriptor, body []byte) ([]byte, []canonical
 		return octets, losses, nil
 	}
 	octets, err = packed(kind, defined(kind, body))
-	return octets, append(losses, Beyond(true)...), err
+	return octets, append(losses, beyond(true)...), err
+}
+
+// errMany: what protobuf's library makes of JSON takes many times its room.
+var errMany = fmt.Errorf("frame: more than %d values in one message, send fewer", maxMessages)
+
+// read reads JSON, no deeper than octets are.
+func read(body []byte, message proto.Message) error {
+	return protojson.UnmarshalOptions{RecursionLimit: maxNested}.Unmarshal(body, message)
 }
 
 func packed(kind protoreflect.MessageDescriptor, body []byte) ([]byte, error) {
-	if octets, ok := transcode.Octets(kind, body); ok {
-		return octets, nil
-	}
 	message, err := blank(kind)
 	if err == nil {
-		err = protojson.Unmarshal(body, message)
+		err = read(body, message)
 	}
 	if err != nil {
 		return nil, err
@@ -82,13 +92,31 @@ func packed(kind protoreflect.MessageDescriptor, body []byte) ([]byte, error) {
 }
 
 // defined is JSON without the members that the schema lacks. A value that the
-// schema lacks, such as a state, stays, and is refused by whoever reads it: it is
-// what the message says, and not beside it.
-func defined(kind protoreflect.MessageDescriptor, body json.RawMessage) json.RawMessage {
-	var members map[string]json.RawMessage
-	if kind.FullName().Parent() == "google.protobuf" || json.Unmarshal(body, &members) != nil {
+// schema lacks, such as a state, stays, and is refused by protobuf's library,
+// whose own way to leave members out would lose it: it is what the message says,
+// and not beside it.
+func defined(kind protoreflect.MessageDescriptor, body []byte) []byte {
+	whole := &structpb.Value{} // its reader is as strict as that of the message
+	if read(body, whole) != nil {
 		return body
 	}
+	value := whole.AsInterface()
+	prune(kind, value)
+	if out, err := json.Marshal(value); err == nil {
+		return out
+	}
+	return body
+}
+
+func prune(kind protoreflect.MessageDescriptor, value any) {
+	if kind.FullName().Parent() == "google.protobuf" {
+		return
+	}
+	elements, _ := value.([]any)
+	for _, element := range elements {
+		prune(kind, element)
+	}
+	members, _ := value.(map[string]any)
 	for name, value := range members {
 		field := kind.Fields().ByJSONName(name)
 		if field == nil {
@@ -97,48 +125,25 @@ func defined(kind protoreflect.MessageDescriptor, body json.RawMessage) json.Raw
 		switch {
 		case field == nil:
 			delete(members, name)
-		case field.Message() == nil:
 		case field.IsMap() && field.MapValue().Message() != nil:
-			members[name] = each(field.MapValue().Message(), value, map[string]json.RawMessage{})
-		case field.IsList():
-			members[name] = each(field.Message(), value, []json.RawMessage{})
-		case !field.IsMap():
-			members[name] = defined(field.Message(), value)
+			entries, _ := value.(map[string]any)
+			for _, entry := range entries {
+				prune(field.MapValue().Message(), entry)
+			}
+		case !field.IsMap() && field.Message() != nil:
+			prune(field.Message(), value)
 		}
 	}
-	return written(members, body)
-}
-
-// each is a list, or a map, of defined values.
-func each[T []json.RawMessage | map[string]json.RawMessage](kind protoreflect.MessageDescriptor, body json.RawMessage, values T) json.RawMessage {
-	if json.Unmarshal(body, &values) != nil {
-		return body
-	}
-	switch values := any(values).(type) {
-	case []json.RawMessage:
-		for i := range values {
-			values[i] = defined(kind, values[i])
-		}
-	case map[string]json.RawMessage:
-		for name := range values {
-			values[name] = defined(kind, values[name])
-		}
-	}
-	return written(values, body)
-}
-
-func written(value any, otherwise json.RawMessage) json.RawMessage {
-	if out, err := json.Marshal(value); err == nil {
-		return out
-	}
-	return otherwise
 }
 
 // Doubles reports whether every number is written as a double is: others, 1.50
-// and 2^53+1, come back as other digits. What is no JSON is for its reader to
-// refuse.
-func Doubles(body []byte) bool {
-	for at := 0; at < len(body); {
+// and 2^53+1, come back as other digits; and whether there are no more values than
+// a message may have, before anything is made of them. What is no JSON is for its
+// reader to refuse.
+func Doubles(body []byte) (exact, few bool) {
+	exact = true
+	values := 1
+	for at := 0; at < len(body) && values <= maxMessages; {
 		switch c := body[at]; {
 		case c == '"':
 			at = afterString(body, at)
@@ -147,14 +152,15 @@ func Doubles(body []byte) bool {
 			for at < len(body) && strings.IndexByte(numerals, body[at]) >= 0 {
 				at++
 			}
-			if !double(string(body[from:at])) {
-				return false
-			}
+			exact = exact && double(string(body[from:at]))
 		default:
+			if c == ',' || c == '[' || c == '{' {
+				values++
+			}
 			at++
 		}
 	}
-	return true
+	return exact, values <= maxMessages
 }
 
 // numerals are what numbers are made of.
@@ -172,8 +178,11 @@ func afterString(body []byte, at int) int {
 
 func double(number string) bool {
 	value, err := strconv.ParseFloat(number, 64)
-	var room [32]byte
-	return err == nil && string(transcode.AppendNumber(room[:0], value)) == number
+	if err != nil {
+		return false
+	}
+	text, err := json.Marshal(value)
+	return err == nil && string(text) == number
 }
 
 // Unframe gives a message the JSON that the codec reads. What has no place there
@@ -183,30 +192,30 @@ func (Framer) Unframe(wire translators.Wire) (translators.Wire, error) {
 		return wire, nil
 	}
 	wire.Media = form.Media
+	var err error
 	if wire.Re != "" && wire.Status >= 400 {
-		var err error
 		wire.Body, wire.Lost, err = unframeStatus(wire.Body)
 		return wire, err
 	}
 	kind := kindOf(wire)
-	text, odd, ok := transcode.Text(kind, wire.Body, maxNested)
-	lost := Beyond(odd)
-	if !ok {
-		var err error
-		if text, lost, err = unpacked(kind, wire.Body); err != nil {
-			return wire, err
-		}
+	text, lost, err := Unpack(kind, wire.Body, maxNested)
+	if err != nil {
+		return wire, err
 	}
 	wire.Body, wire.Lost = whole(kind.Name(), text), lost
 	return wire, nil
 }
 
-func unpacked(kind protoreflect.MessageDescriptor, body []byte) ([]byte, []canonical.Loss, error) {
+// Unpack is the JSON of a message in protobuf's form, of at most depth messages in
+// each other, without blanks, and what of it has no place there. Octets that are no
+// such message are a *translators.MalformedError.
+func Unpack(kind protoreflect.MessageDescriptor, octets []byte, depth int) ([]byte, []canonical.Loss, error) {
 	message, err := blank(kind)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := decode(body, message); err != nil {
+	lost, err := decode(octets, message, depth)
+	if err != nil {
 		return nil, nil, err
 	}
 	text, err := protojson.Marshal(message)
@@ -214,41 +223,17 @@ func unpacked(kind protoreflect.MessageDescriptor, body []byte) ([]byte, []canon
 	if err != nil || json.Compact(&compact, text) != nil {
 		return nil, nil, unreadableProto()
 	}
-	return compact.Bytes(), Unknown(message), nil
+	return compact.Bytes(), lost, nil
 }
 
-// Unknown is the loss of a message's fields that the published schema lacks.
-func Unknown(message proto.Message) []canonical.Loss { return Beyond(strange(message.ProtoReflect())) }
-
-// Beyond is the loss of fields that the published schema lacks, those of a later
+// beyond is the loss of fields that the published schema lacks, those of a later
 // version, say, if there are any: a message may have them, as its JSON may have
 // such members, but they have no names by which they could go on (L29).
-func Beyond(found bool) []canonical.Loss {
+func beyond(found bool) []canonical.Loss {
 	if !found {
 		return nil
 	}
 	return []canonical.Loss{{Code: canonical.LossExtension, Path: "/body", Fate: canonical.Dropped}}
-}
-
-func strange(m protoreflect.Message) bool {
-	found := len(m.GetUnknown()) > 0
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch {
-		case f.IsMap() && f.MapValue().Message() != nil:
-			v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
-				found = found || strange(v.Message())
-				return !found
-			})
-		case f.IsList() && f.Message() != nil:
-			for i := range v.List().Len() {
-				found = found || strange(v.List().Get(i).Message())
-			}
-		case !f.IsMap() && !f.IsList() && f.Message() != nil:
-			found = found || strange(v.Message())
-		}
-		return !found
-	})
-	return found
 }
 
 // whole adds the members that a reply must have in JSON, and that protobuf does
@@ -289,16 +274,16 @@ func unreadableProto() error {
 	return &translators.MalformedError{Syntax: true, Reason: "no message of this method in protobuf's form"}
 }
 
-// decode reads octets of a peer within bounds.
-func decode(body []byte, message proto.Message) error {
-	left := maxMessages
-	if !countable(message.ProtoReflect().Descriptor(), body, maxNested, &left) {
-		return &translators.MalformedError{Syntax: true, Reason: "nested too deep, or too many values"}
+// decode reads octets of a peer within bounds, and says what has no name in JSON.
+func decode(octets []byte, message proto.Message, depth int) ([]canonical.Loss, error) {
+	c := count{left: maxMessages}
+	if !c.message(message.ProtoReflect().Descriptor(), octets, depth) {
+		return nil, &translators.MalformedError{Syntax: true, Reason: "nested too deep, or too many values"}
 	}
-	if (proto.UnmarshalOptions{RecursionLimit: maxNested}).Unmarshal(body, message) != nil {
-		return unreadableProto()
+	if (proto.UnmarshalOptions{RecursionLimit: depth, DiscardUnknown: true}).Unmarshal(octets, message) != nil {
+		return nil, unreadableProto()
 	}
-	return nil
+	return beyond(c.strange), nil
 }
 
 // kindOf is a wire's message: a request's by its method, a

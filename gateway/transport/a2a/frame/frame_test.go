@@ -308,6 +308,8 @@ func TestWhatJSONCannotSay(t *testing.T) {
 		"in an error":        {translators.Wire{Re: canonical.OpTaskGet, Status: 404, Body: append(frame.Status(codes.NotFound, "x"), later...)}, "L29 dropped /body"},
 		"too many details":   {translators.Wire{Re: canonical.OpTaskGet, Status: 404, Body: many}, "L31 dropped /body/details"},
 		"in none":            {translators.Wire{Path: send, Body: message("\x2a\x03\x0a\x01x")}, ""},
+		"in an entry":        {translators.Wire{Path: send, Body: message("\x32\x0c\x0a\x0a\x0a\x00\x12\x02\x08\x00" + later)}, "L29 dropped /body"},
+		"a number for text":  {translators.Wire{Path: send, Body: []byte("\x08\x01")}, "L29 dropped /body"},
 		"an error like many": {translators.Wire{Re: canonical.OpTaskGet, Status: 404, Body: frame.Status(codes.NotFound, "x")}, ""},
 	} {
 		c.wire.Form = a2a.FormGRPC
@@ -329,7 +331,7 @@ func TestDoubles(t *testing.T) {
 		`{"a":1.50}`: false, `[9007199254740993]`: false, `{"a":{"b":1e2}}`: false, `1e999`: false, `"\\" ,1.0`: false,
 		``: true, `"1.50`: true, `"\`: true, `{`: true,
 	} {
-		if frame.Doubles([]byte(body)) != want {
+		if got, few := frame.Doubles([]byte(body)); got != want || !few {
 			t.Errorf("%s: %t", body, !want)
 		}
 	}
@@ -341,8 +343,8 @@ func FuzzDoubles(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got := frame.Doubles(body)
-		if !json.Valid(body) {
+		got, few := frame.Doubles(body)
+		if !json.Valid(body) || !few {
 			return
 		}
 		d := json.NewDecoder(bytes.NewReader(body))

@@ -123,10 +123,10 @@ func frameDetail(raw json.RawMessage) (*anypb.Any, error) {
 // than are read are a loss (L31).
 func unframeStatus(body []byte) ([]byte, []canonical.Loss, error) {
 	status := &spb.Status{}
-	if err := decode(body, status); err != nil {
+	lost, err := decode(body, status, maxNested)
+	if err != nil {
 		return nil, nil, err
 	}
-	lost := Unknown(status)
 	if len(status.GetDetails()) > maxDetails {
 		lost = append(lost, canonical.Loss{Code: canonical.LossErrorDetail, Path: "/body/details", Fate: canonical.Dropped})
 	}
@@ -150,7 +150,7 @@ func unframeStatus(body []byte) ([]byte, []canonical.Loss, error) {
 
 func unframeDetail(detail *anypb.Any) (json.RawMessage, error) {
 	if object := (&structpb.Struct{}); detail.MessageIs(object) {
-		if err := decode(detail.GetValue(), object); err != nil {
+		if _, err := decode(detail.GetValue(), object, maxNested); err != nil {
 			return nil, err
 		}
 		if object.GetFields()[detailType].GetStringValue() != "" {
