@@ -236,29 +236,22 @@ func beyond(found bool) []canonical.Loss {
 	return []canonical.Loss{{Code: canonical.LossExtension, Path: "/body", Fate: canonical.Dropped}}
 }
 
-// whole adds the members that a reply must have in JSON, and that protobuf does
-// not say where they are empty.
-func whole(kind protoreflect.Name, body []byte) []byte {
-	switch kind {
-	case "ListTasksResponse":
-		return joined([]byte(`{"tasks":[],"nextPageToken":"","pageSize":0,"totalSize":0}`), body)
-	case "ListTaskPushNotificationConfigsResponse":
-		if string(body) == "{}" {
-			return []byte(`{"configs":[]}`)
-		}
-	}
-	return body
+// least are the members that a reply must have in JSON, and that protobuf does not
+// say where they are empty.
+var least = map[protoreflect.Name]string{
+	"ListTasksResponse":                       `{"tasks":[],"nextPageToken":"","pageSize":0,"totalSize":0}`,
+	"ListTaskPushNotificationConfigsResponse": `{"configs":[]}`,
 }
 
-// joined are the members of both objects; the second one's stand.
-func joined(first, second []byte) []byte {
+// whole adds the members that body lacks.
+func whole(kind protoreflect.Name, body []byte) []byte {
 	var all map[string]json.RawMessage
-	if json.Unmarshal(first, &all) != nil || json.Unmarshal(second, &all) != nil {
-		return second
+	if least[kind] == "" || json.Unmarshal([]byte(least[kind]), &all) != nil || json.Unmarshal(body, &all) != nil {
+		return body
 	}
 	out, err := json.Marshal(all)
 	if err != nil {
-		return second
+		return body
 	}
 	return out
 }

@@ -75,6 +75,7 @@ func TestThereAndBack(t *testing.T) {
 		"an empty page":         {translators.Wire{Re: canonical.OpTaskList, Body: []byte(`{"tasks":[]}`)}, `{"tasks":[],"nextPageToken":"","pageSize":0,"totalSize":0}`},
 		"a page":                {translators.Wire{Re: canonical.OpTaskList, Body: []byte(`{"tasks":[` + task + `],"pageSize":1}`)}, `{"tasks":[` + task + `],"nextPageToken":"","pageSize":1,"totalSize":0}`},
 		"no settings":           {translators.Wire{Re: canonical.OpPush, Body: []byte(`{}`)}, `{"configs":[]}`},
+		"settings elsewhere":    {translators.Wire{Re: canonical.OpPush, Body: []byte(`{"nextPageToken":"n"}`)}, `{"configs":[],"nextPageToken":"n"}`},
 		"settings":              {translators.Wire{Re: canonical.OpPush, Body: []byte(`{"configs":[{"id":"c","taskId":"x","url":"https://a.example"}]}`)}, ""},
 		"a setting":             {translators.Wire{Re: canonical.OpPush, Path: a2a.ServiceGRPC + "GetTaskPushNotificationConfig", Body: []byte(`{"id":"c","taskId":"x","url":"https://a.example"}`)}, ""},
 		"what is done":          {translators.Wire{Re: canonical.OpPush, Path: a2a.ServiceGRPC + "DeleteTaskPushNotificationConfig", Body: []byte(`{}`)}, ""},
