@@ -44,7 +44,7 @@ func newNeighbourhood(t *testing.T) (*signalBed, *neighbours) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	b.Hops = b.agent
+	b.Network.Peers = b.agent
 	return b, n
 }
 

@@ -335,10 +335,10 @@ func (r *run) answerAsk(ctx context.Context, reply *canonical.Reply) error {
 	}
 	r.onward()
 	life := r.x.patience(ctx)
-	defer life.close()
-	taken, err := r.g.send(life.ctx, r.x, sealed) //nolint:contextcheck // it may outlive who waits
+	defer life.Close()
+	taken, err := r.g.send(life.Context(), r.x, sealed) //nolint:contextcheck // it may outlive who waits
 	closeReply(taken)
-	return life.judge(r.x, err)
+	return life.Judge(err)
 }
 
 // give carries answers to the agent and goes on hearing it.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"log/slog"
 	"slices"
 	"time"
@@ -56,12 +57,12 @@ func (g *Gateway) await(ctx context.Context, x *exchange) error {
 // *problem.RecordingError.
 func (g *Gateway) Await(ctx context.Context, caller ect.Identity, workflow, uri string) error {
 	switch {
-	case g.Callbacks == nil:
+	case g.Network.Callbacks == nil:
 		return &canonical.Error{Code: canonical.CodePushUnsupported, Message: "no decisions are told here"}
 	case len(uri) > maxURL || workflow == "":
 		return &canonical.Error{Code: canonical.CodeBadParams, Message: "not a callback for a workflow"}
 	}
-	if err := g.Callbacks.Check(uri); err != nil {
+	if err := g.Network.Callbacks.Check(uri); err != nil {
 		return err
 	}
 	known, err := g.callbacks(ctx, workflow)
@@ -103,12 +104,13 @@ func (g *Gateway) callbacks(ctx context.Context, workflow string) ([]callback, e
 
 // announce tells a decision to everybody who waits for it, in the background.
 func (g *Gateway) announce(ctx context.Context, said *canonical.Signal, waiting []callback) {
-	if g.Callbacks == nil {
+	if g.Network.Callbacks == nil {
 		return
 	}
 	for _, w := range waiting {
 		err := g.workers.GoFor(string(w.Caller), 0, func(ctx context.Context) {
-			if err := g.Callbacks.Tell(ctx, transport.Decision{URL: w.URL, Approval: said.Approval, Token: said.Token}); err != nil {
+			call := outbound.Call{Kind: outbound.Callback, Decision: transport.Decision{URL: w.URL, Approval: said.Approval, Token: said.Token}}
+			if _, err := g.outbound.Send(ctx, call); err != nil {
 				g.Logger.WarnContext(ctx, "a decision was not taken", slog.String("approval", said.Approval), slog.Any("error", err))
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"log/slog"
 	"strconv"
 	"testing"
@@ -103,7 +104,7 @@ func newBed(t testing.TB, c *codec, inputs []canonical.Input) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Gateway{Deps: Deps{
+	g := &Gateway{Deps: Deps{Network: &outbound.Network{},
 		Registry: registry, Entries: memory.Entries(), Answers: memory, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		NewID: func() string { return string(ect.NewID()) },
 	}, instance: "here"}

@@ -9,7 +9,7 @@
 //	                                it belongs to
 //	parent.go                       a message that only names the ECT that it came of; the way behind it
 //	inside.go                       evidence in the body too, for peers that look nowhere else
-//	leg.go                          one leg: decode, stamp, encode, judge, sign, record
+//	attestation.go                  what package attest is told of an exchange; how messages are read
 //	repeat.go                       the same answer to the same message (package idempotency); replies that may be
 //	                                asked for again; lists of them
 //	failure.go                      what is left behind when it goes wrong
@@ -71,7 +71,7 @@
 // says so (translators.Signaler); its door submits the token of a signal with
 // the rest of the evidence (transport.Submitted); its dialer sends it like any
 // message. The road verifies the token, demands that its issuer was party to
-// what its parents came of, puts it on record, and answers with a leg each way;
+// what its parents came of, puts it on record, and answers with a translation each way;
 // a protocol without a form for it is L36, without one for callbacks L38, and
 // decisions are then told from here (Gateway.Await registers by any other way).
 // A2A and MCP have none of their own: their callers and agents use ATD's, apart from
@@ -86,7 +86,7 @@
 // messages, and read its record, which every writer swaps by revision.
 //
 // Data moves forward only. Order is kept by proof-carrying values rather than
-// by care: a leg demands a policy.Permit, which only policy.Evaluate mints from
+// by care: a translation demands a policy.Permit, which only policy.Evaluate mints from
 // ect.Verified values, and nothing leaves without a transport.Sealed, which
 // only exists for bytes that a recorded ECT covers.
 package gateway

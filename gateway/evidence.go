@@ -13,25 +13,9 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
-	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
-
-// requests are the ids of the request tokens of this execution, also of the time before
-// it was taken up from its record.
-func (x *exchange) requests() []ect.ID { return x.trail.Requests(x.keptRequests()) }
-
-func (x *exchange) keptRequests() []ect.ID {
-	switch {
-	case x.record == nil:
-		return nil
-	case len(x.record.Requests) == 0 && x.record.Last != "":
-		return []ect.ID{x.record.Last}
-	default:
-		return x.record.Requests
-	}
-}
 
 // admitEvidence judges whether the issuers of a message's tokens have a part in the
 // workflows that they name, and walks the translation path (R1). An outsider's
@@ -127,19 +111,6 @@ func (g *Gateway) mayRepeat(x *exchange) error {
 		return nil //nolint:nilerr // the stored answer says why
 	}
 	return x.permit.Perform(string(message.Op))
-}
-
-// replier is in whose share the tokens of a reply count: that of the agent or gateway
-// that sent them. Their issuers may know nothing of it.
-func (x *exchange) replier() string {
-	switch {
-	case x.via != nil:
-		return limit.Identity(string(x.via.peer.ID))
-	case x.agent.ID != "":
-		return limit.Identity(string(x.agent.ID))
-	default:
-		return limit.Identity("agent " + label(x.agent)) // no identity has a space
-	}
 }
 
 // foreign reports whether a message that was refused, or whose tokens could not be

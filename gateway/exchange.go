@@ -5,12 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/conversation"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
-	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/membership"
@@ -231,13 +231,13 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 // reply becomes a run.
 func (g *Gateway) converse(ctx context.Context, x *exchange, sealed transport.Sealed) (transport.Answer, error) {
 	life := x.patience(g.waits(ctx, x))
-	reply, err := g.send(life.ctx, x, sealed) //nolint:contextcheck // it may outlive who waits
+	reply, err := g.send(life.Context(), x, sealed) //nolint:contextcheck // it may outlive who waits
 	if err != nil {
-		if life.ctx.Err() != nil {
+		if life.Context().Err() != nil {
 			g.abandon(x)
 		}
-		life.close()
-		return transport.Answer{}, life.judge(x, err)
+		life.Close()
+		return transport.Answer{}, life.Judge(err)
 	}
 	if gone := ctx.Err(); gone != nil {
 		g.disown(context.WithoutCancel(ctx), x, reply, life)
@@ -245,7 +245,7 @@ func (g *Gateway) converse(ctx context.Context, x *exchange, sealed transport.Se
 	}
 	message, parents, err := g.hear(ctx, x, reply)
 	if x.wantsTask(message) && err == nil {
-		life.close()
+		life.Close()
 		if sealed, err = g.asTask(ctx, x); err != nil {
 			return transport.Answer{}, err
 		}
@@ -256,13 +256,13 @@ func (g *Gateway) converse(ctx context.Context, x *exchange, sealed transport.Se
 	}
 	if err != nil {
 		closeReply(reply)
-		life.close()
+		life.Close()
 		return transport.Answer{}, err
 	}
 	if message == nil || !x.final(message) {
 		return g.goOn(ctx, x, reply, message, parents, life).answer(ctx)
 	}
-	life.close()
+	life.Close()
 	return g.reply(ctx, x, reply.Wire, message, parents)
 }
 
@@ -327,15 +327,11 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 
 // send carries the sealed request out.
 func (g *Gateway) send(ctx context.Context, x *exchange, sealed transport.Sealed) (transport.Reply, error) {
-	began := g.Now()
-	reply, err := g.dialer(x).Dial(ctx, x.endpoint, sealed)
+	reply, err := g.outbound.Send(ctx, outbound.Call{Kind: x.sends(), Endpoint: x.endpoint, Sealed: sealed, Agent: x.whom(), From: x.call.Wire.Binding})
 	g.refused(ctx, x, err)
 	if reply.Wire.Hasher == nil {
 		reply.Wire.Hasher = translators.HasherOf(x.dest)
 	}
-	took := g.Now().Sub(began)
-	g.Metrics.Upstream(x.whom(), string(x.endpoint.Binding), took)
-	g.Metrics.Took(string(x.call.Wire.Binding), string(x.endpoint.Binding), telemetry.StageSend, took)
 	if err != nil {
 		return reply, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"io"
 	"log/slog"
 	"time"
@@ -151,11 +152,11 @@ func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message
 // testifies to it. An error of the agent is one here.
 func (g *Gateway) acknowledged(ctx context.Context, x *exchange, sealed transport.Sealed) (wire translators.Wire, m *canonical.Message, parents []ect.ID, err error) {
 	life := x.patience(ctx)
-	defer life.close()
-	reply, err := g.send(life.ctx, x, sealed) //nolint:contextcheck // it may outlive who waits
+	defer life.Close()
+	reply, err := g.send(life.Context(), x, sealed) //nolint:contextcheck // it may outlive who waits
 	defer closeReply(reply)
 	if err != nil {
-		return wire, nil, nil, life.judge(x, err)
+		return wire, nil, nil, life.Judge(err)
 	}
 	if m, parents, err = g.hear(ctx, x, reply); err == nil && m == nil {
 		err = &transport.BadReplyError{Agent: x.agent.Name, Reason: "it answers with a stream"}
@@ -233,11 +234,11 @@ func (r *run) outlive(ctx context.Context) {
 }
 
 // disown deals with an answer whose caller has left meanwhile.
-func (g *Gateway) disown(ctx context.Context, x *exchange, reply transport.Reply, life *life) {
+func (g *Gateway) disown(ctx context.Context, x *exchange, reply transport.Reply, life *outbound.Lifetime) {
 	message, parents, err := g.hear(ctx, x, reply)
 	if err != nil {
 		closeReply(reply)
-		life.close()
+		life.Close()
 		return
 	}
 	g.goOn(ctx, x, reply, message, parents, life).abort()

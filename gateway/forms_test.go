@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"errors"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"strings"
 	"testing"
 
@@ -115,7 +116,7 @@ func TestPlaceAndWordsGoTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	deps.Directory, deps.Dialers = list, map[canonical.Binding]transport.Dialer{a2a.Binding: agent}
+	deps.Directory, deps.Network = list, &outbound.Network{Agents: map[canonical.Binding]transport.Dialer{a2a.Binding: agent}}
 	if b.Gateway, err = gateway.New(gateway.Settings{}, deps); err != nil {
 		t.Fatal(err)
 	}

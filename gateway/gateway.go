@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -44,15 +45,11 @@ type Settings struct {
 	Version       string        // of this gateway: aepb.agent_version
 }
 
-// Deps is what a Gateway is built from. Every field is required but Hops, Pushers, Callbacks, Rollbacks, Workers and AllWorkers.
+// Deps is what a Gateway is built from. Every field is required but Workers and AllWorkers.
 type Deps struct {
 	Registry      *translators.Registry
 	Directory     *directory.Directory
-	Dialers       map[canonical.Binding]transport.Dialer
-	Hops          transport.Dialer                       // to other gateways; nil: the directory lists none
-	Pushers       map[canonical.Binding]transport.Pusher // by the protocol of whoever wants to be told; may be empty
-	Rollbacks     map[canonical.Binding]transport.Dialer // of rollbacks, by the protocols whose agents take them apart from their endpoint; may be empty
-	Callbacks     transport.Callbacks                    // who wait for decisions of humans; nil: nobody can
+	Network       *outbound.Network
 	Signer        *ect.Signer
 	Dialects      *ect.Dialects // how each peer writes tokens
 	Verifier      *ect.Verifier
@@ -88,6 +85,7 @@ type Gateway struct {
 	outbox         outbox
 	negotiations   negotiations
 	attest         *attest.Service
+	outbound       outbound.Sender
 	requests       requests // that are under way
 	members        *membership.Register
 }
@@ -97,7 +95,7 @@ var _ transport.Exchanger = (*Gateway)(nil)
 // New builds the road.
 func New(settings Settings, deps Deps) (*Gateway, error) {
 	for _, missing := range []bool{
-		deps.Registry == nil, deps.Directory == nil, deps.Dialers == nil, deps.Signer == nil, deps.Dialects == nil,
+		deps.Registry == nil, deps.Directory == nil, deps.Network == nil, deps.Signer == nil, deps.Dialects == nil,
 		deps.Verifier == nil, deps.Recorder == nil, deps.Evidence == nil, deps.Answers == nil,
 		deps.Conversations == nil, deps.Entries == nil, deps.Limiter == nil, deps.Metrics == nil, deps.Logger == nil,
 		deps.Now == nil, deps.NewID == nil,
@@ -114,7 +112,10 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{Deps: deps, members: members, instance: deps.NewID()}
+	g := &Gateway{
+		Deps: deps, members: members, instance: deps.NewID(),
+		outbound: outbound.NewChain(deps.Network, outbound.Metrics(deps.Metrics, deps.Now)),
+	}
 	if g.attest, err = attest.New(attest.Deps{
 		Signer: deps.Signer, Dialects: deps.Dialects, Verifier: deps.Verifier, Recorder: deps.Recorder, Evidence: deps.Evidence, Members: members,
 		Refusals: refusals, Metrics: deps.Metrics, Logger: deps.Logger, NewID: deps.NewID, Version: func() string { return g.settings.Load().Version },

@@ -140,16 +140,16 @@ func (h *hearing) ask(ctx context.Context, wants translators.News, first *transp
 		first = &sealed
 	}
 	life := own.patience(ctx)
-	reply, err := h.g.send(life.ctx, own, *first) //nolint:contextcheck // it may outlive who waits
+	reply, err := h.g.send(life.Context(), own, *first) //nolint:contextcheck // it may outlive who waits
 	if err == nil {
 		_, err = h.g.replyEvidence(ctx, own, reply)
 	}
 	if err != nil || reply.Events == nil {
-		life.close()
-		return reply, life.judge(own, err)
+		life.Close()
+		return reply, life.Judge(err)
 	}
-	life.keep()
-	context.AfterFunc(ctx, life.end) // as long as it is heard
+	life.Keep()
+	context.AfterFunc(ctx, life.Close) // as long as it is heard
 	return reply, nil
 }
 
@@ -309,8 +309,8 @@ func (h *hearing) refuse(ctx context.Context, own *exchange, ask *canonical.Ask)
 		return err
 	}
 	life := own.patience(ctx)
-	defer life.close()
-	reply, _ := h.g.send(life.ctx, own, sealed) //nolint:contextcheck // as ask does; whoever asks hears nothing, or this
+	defer life.Close()
+	reply, _ := h.g.send(life.Context(), own, sealed) //nolint:contextcheck // as ask does; whoever asks hears nothing, or this
 	closeReply(reply)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"slices"
 	"time"
 
@@ -45,7 +46,7 @@ type passage struct {
 // Nobody is asked on behalf of a caller who may not call.
 func (g *Gateway) onwards(ctx context.Context, x *exchange) {
 	var noPath *problem.NoPathError
-	if len(g.Directory.Peers()) == 0 || g.Hops == nil || (x.lost != nil && !errors.As(x.lost, &noPath)) || (x.lost == nil && x.call.Agent == "") {
+	if len(g.Directory.Peers()) == 0 || g.Network.Peers == nil || (x.lost != nil && !errors.As(x.lost, &noPath)) || (x.lost == nil && x.call.Agent == "") {
 		return
 	}
 	search, ok := g.search(x)
@@ -246,10 +247,10 @@ func (g *Gateway) translated(ctx context.Context, x *exchange) (transport.Answer
 		return transport.Answer{}, err
 	}
 	life := x.patience(ctx)
-	defer life.close()
-	reply, err := g.send(life.ctx, x, sealed) //nolint:contextcheck // it may outlive who waits
+	defer life.Close()
+	reply, err := g.send(life.Context(), x, sealed) //nolint:contextcheck // it may outlive who waits
 	if err != nil {
-		return transport.Answer{}, life.judge(x, err)
+		return transport.Answer{}, life.Judge(err)
 	}
 	defer closeReply(reply)
 	reply.Wire.Binding = translators.ParseSide(string(x.via.to)).Binding
@@ -283,15 +284,15 @@ func (g *Gateway) covers(v ect.Verified, wire translators.Wire) bool {
 	return said == ect.Hash(wire.Octets())
 }
 
-// dialer carries messages to where x goes.
-func (g *Gateway) dialer(x *exchange) transport.Dialer {
+// sends is the kind of the call that goes to where x goes.
+func (x *exchange) sends() outbound.Kind {
 	if x.via != nil {
-		return g.Hops
+		return outbound.Peer
 	}
 	if _, apart := x.dest.(*rollback.Form); apart {
-		return g.Rollbacks[x.endpoint.Binding]
+		return outbound.Rollback
 	}
-	return g.Dialers[x.endpoint.Binding]
+	return outbound.Message
 }
 
 // whom is the agent in metrics: callers can name what nobody here knows without end.
@@ -300,13 +301,6 @@ func (x *exchange) whom() string {
 		return "gateway"
 	}
 	return label(x.agent)
-}
-
-// refused keeps the evidence of a gateway that carried a message no further.
-func (g *Gateway) refused(ctx context.Context, x *exchange, err error) {
-	if refusal, ok := errors.AsType[*transport.RefusedError](err); ok {
-		g.attest.Refused(context.WithoutCancel(ctx), x.trail, x.received(refusal.Evidence, ect.Check{}))
-	}
 }
 
 // Serves answers a question (AEPB, Protocol Negotiation step 3), and for how

@@ -138,20 +138,20 @@ func (g *Gateway) sound(ctx context.Context, x *exchange, herald translators.Her
 		return "", nil, err
 	}
 	life := x.patience(ctx)
-	defer life.close()
-	reply, err := g.send(life.ctx, x, sealed) //nolint:contextcheck // it may outlive who waits
+	defer life.Close()
+	reply, err := g.send(life.Context(), x, sealed) //nolint:contextcheck // it may outlive who waits
 	defer closeReply(reply)
 	if err != nil {
-		return "", nil, life.judge(x, err)
+		return "", nil, life.Judge(err)
 	}
 	if parents, err = g.replyEvidence(ctx, x, reply); err != nil {
 		return "", nil, err
 	}
 	wire := reply.Wire
 	if reply.Events != nil {
-		event, err := reply.Events.Next(life.ctx) //nolint:contextcheck // as above
+		event, err := reply.Events.Next(life.Context()) //nolint:contextcheck // as above
 		if err != nil {
-			return "", nil, life.judge(x, err)
+			return "", nil, life.Judge(err)
 		}
 		wire = event.Wire
 		wire.Event = true

@@ -265,7 +265,7 @@ func TestCallbacksForNothing(t *testing.T) {
 	if err := b.Await(t.Context(), b.caller.ID, "", hook); !errors.As(err, &bad) || bad.Code != canonical.CodeBadParams {
 		t.Errorf("for no workflow: %v", err)
 	}
-	b.Callbacks = nil
+	b.Network.Callbacks = nil
 	if err := b.Await(t.Context(), b.caller.ID, string(ect.NewID()), hook); !errors.As(err, &bad) || bad.Code != canonical.CodePushUnsupported {
 		t.Errorf("where nobody is told: %v", err)
 	}

@@ -55,13 +55,13 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 		return g.converse(ctx, x, sealed)
 	}
 	life := x.patience(ctx)
-	defer life.close()
-	reply, err := g.send(life.ctx, x, sealed) //nolint:contextcheck // it may outlive who waits
+	defer life.Close()
+	reply, err := g.send(life.Context(), x, sealed) //nolint:contextcheck // it may outlive who waits
 	closeReply(reply)
 	if err == nil {
 		err = g.heeded(x, reply)
 	}
-	return transport.Answer{Evidence: x.trail.Tokens()}, life.judge(x, err)
+	return transport.Answer{Evidence: x.trail.Tokens()}, life.Judge(err)
 }
 
 // ownCard puts our card in place of the extended card that an agent answers with

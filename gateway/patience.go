@@ -3,10 +3,10 @@ package gateway
 import (
 	"context"
 	"errors"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"io"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -24,56 +24,9 @@ const grace = 250 * time.Millisecond
 // the task is promised within the grace, evidence and record included.
 const promptly = 150 * time.Millisecond
 
-// life is that of one request to an agent: it ends with the agent's time limit,
-// or with whoever waits. A reply that turns out to be a stream is kept beyond
-// both.
-type life struct {
-	ctx    context.Context //nolint:containedctx // what it is the life of
-	end    context.CancelFunc
-	unlink func() bool
-	timer  *time.Timer
-	late   atomic.Bool
-}
-
-// limited tells a dialer its time limit, so that it can share it out.
-type limited struct {
-	context.Context //nolint:containedctx // this is one
-	end             time.Time
-}
-
-// Deadline implements context.Context.
-func (l limited) Deadline() (time.Time, bool) { return l.end, true }
-
-// patience begins the life of a request.
-func (x *exchange) patience(ctx context.Context) *life {
-	l := &life{}
-	inner, end := context.WithCancel(context.WithoutCancel(ctx))
-	l.ctx, l.end = limited{inner, time.Now().Add(x.endpoint.Timeout)}, end
-	l.unlink = context.AfterFunc(ctx, l.end)
-	l.timer = time.AfterFunc(x.endpoint.Timeout, func() {
-		l.late.Store(true)
-		l.end()
-	})
-	return l
-}
-
-// keep lets it go on until it is closed.
-func (l *life) keep() {
-	l.timer.Stop()
-	l.unlink()
-}
-
-func (l *life) close() {
-	l.keep()
-	l.end()
-}
-
-// judge says why a request failed.
-func (l *life) judge(x *exchange, err error) error {
-	if l.late.Load() && errors.Is(err, context.Canceled) {
-		return &transport.TimeoutError{Agent: x.agent.Name, After: x.endpoint.Timeout}
-	}
-	return err
+// patience begins the lifetime of a request.
+func (x *exchange) patience(ctx context.Context) *outbound.Lifetime {
+	return outbound.NewLifetime(ctx, x.agent.Name, x.endpoint.Timeout)
 }
 
 // lifetime is how long the work goes on: it ends with the caller's connection

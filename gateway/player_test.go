@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"encoding/json"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -415,11 +416,11 @@ func (s *stage) replica(t *testing.T) *gateway.Gateway {
 		kept = s.view
 	}
 	road, err := gateway.New(gateway.Settings{}, gateway.Deps{
-		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{
-			a2a.Binding: onGRPC{Dialer: s.agent}, mcp.Binding: servers{s}, slimform.Binding: onSLIM{s.agent},
+		Registry: registry, Directory: list, Network: &outbound.Network{
+			Agents:  map[canonical.Binding]transport.Dialer{a2a.Binding: onGRPC{Dialer: s.agent}, mcp.Binding: servers{s}, slimform.Binding: onSLIM{s.agent}},
+			Pushers: map[canonical.Binding]transport.Pusher{a2a.Binding: s.posts},
 		},
-		Pushers: map[canonical.Binding]transport.Pusher{a2a.Binding: s.posts},
-		Signer:  s.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: s.memory, Answers: answers,
+		Signer: s.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: s.memory, Answers: answers,
 		Conversations: s.memory, Entries: kept, Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
 		NewID: func() string {
 			id := string(ect.NewID())

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"log/slog"
 	"slices"
 	"sync"
@@ -26,7 +27,7 @@ const maxPushes = 16
 // agent can do: a webhook's credentials never go to an agent.
 func (g *Gateway) push(ctx context.Context, x *exchange) (transport.Answer, error) {
 	request, ok := x.message.Body.(*canonical.PushRequest)
-	if !ok || g.Pushers[x.source.Info().Binding] == nil {
+	if !ok || g.Network.Pushers[x.source.Info().Binding] == nil {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodePushUnsupported, Message: "no push notifications are sent here"}
 	}
 	rec, err := store.Known(g.tasks.Load(ctx, x.keyOf(request.Config.TaskID)))
@@ -58,7 +59,7 @@ func (g *Gateway) takeWebhook(x *exchange) error {
 	if !ok || invoke.Push == nil || x.call.Agent == "" {
 		return nil
 	}
-	pusher := g.Pushers[x.source.Info().Binding]
+	pusher := g.Network.Pushers[x.source.Info().Binding]
 	if pusher == nil {
 		return &canonical.Error{Code: canonical.CodePushUnsupported, Message: "no push notifications are sent here"}
 	}
@@ -165,7 +166,7 @@ func (g *Gateway) pushed(ctx context.Context, x *exchange, rec *store.Record, re
 
 // pushTo keeps settings, and makes sure that somebody notices what happens.
 func (g *Gateway) pushTo(ctx context.Context, x *exchange, rec *store.Record, config canonical.PushConfig) (*canonical.PushConfig, error) {
-	if err := g.acceptable(g.Pushers[x.source.Info().Binding], &config); err != nil {
+	if err := g.acceptable(g.Network.Pushers[x.source.Info().Binding], &config); err != nil {
 		return nil, err
 	}
 	if err := g.keepPush(ctx, x, rec, &config); err != nil {
@@ -277,7 +278,7 @@ func readHook(entry store.Entry) (hook, error) {
 
 // pushes posts what happened to those who want to be told, one after the other.
 func (g *Gateway) pushes(ctx context.Context, rec *store.Record, events []canonical.Event) {
-	if !rec.Pushes || len(events) == 0 || g.Pushers[rec.Source] == nil {
+	if !rec.Pushes || len(events) == 0 || g.Network.Pushers[rec.Source] == nil {
 		return
 	}
 	key := rec.Key // the record goes on changing
@@ -333,7 +334,7 @@ func (g *Gateway) postTo(ctx context.Context, p *posting, hooks []hook) error {
 		return err
 	}
 	events := p.events
-	form, whole := g.Pushers[p.rec.Source].Form(hooks[0].For.Version)
+	form, whole := g.Network.Pushers[p.rec.Source].Form(hooks[0].For.Version)
 	if x.call.Wire.Form = form; whole {
 		task, err := g.present(&p.rec)
 		if err != nil {
@@ -356,7 +357,8 @@ func (g *Gateway) postTo(ctx context.Context, p *posting, hooks []hook) error {
 			continue
 		}
 		for i := range hooks {
-			if err := g.Pushers[p.rec.Source].Push(ctx, hooks[i].PushConfig, sealed); err != nil {
+			call := outbound.Call{Kind: outbound.Webhook, Endpoint: transport.Endpoint{Binding: p.rec.Source}, Sealed: sealed, Webhook: hooks[i].PushConfig}
+			if _, err := g.outbound.Send(ctx, call); err != nil {
 				g.Logger.WarnContext(ctx, "a push notification was not taken", slog.String("task", p.rec.Task.ID), slog.Any("error", err))
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"log/slog"
 	"strings"
 	"sync"
@@ -157,7 +158,7 @@ func newBed(t testing.TB, settings gateway.Settings, rules policy.Rules, edits .
 	dialects, err := ect.NewDialects(ect.DialectsDeps{Configured: map[ect.Identity]ect.Dialect{b.server.ID: ect.Dialect01}})
 	must(err)
 	deps := gateway.Deps{
-		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{mcp.Binding: b.agent},
+		Registry: registry, Directory: list, Network: &outbound.Network{Agents: map[canonical.Binding]transport.Dialer{mcp.Binding: b.agent}},
 		Signer: b.self.Signer(t, clock), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: memory, Answers: memory,
 		Conversations: memory, Entries: &b.entries, Limiter: limiter, Metrics: metrics, Logger: logger, Now: clock,
 		NewID: func() string { return string(ect.NewID()) },

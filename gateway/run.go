@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"io"
 	"slices"
 	"time"
@@ -78,12 +79,12 @@ func (g *Gateway) begin(ctx context.Context, x *exchange, sealed transport.Seale
 
 // goOn takes over a request that was answered, but not for good.
 func (g *Gateway) goOn(
-	ctx context.Context, x *exchange, reply transport.Reply, message *canonical.Message, parents []ect.ID, life *life,
+	ctx context.Context, x *exchange, reply transport.Reply, message *canonical.Message, parents []ect.ID, life *outbound.Lifetime,
 ) *run {
 	r := g.newRun(x, parents)
-	life.keep()
+	life.Keep()
 	r.pump = startPump(context.WithoutCancel(ctx), func(ctx context.Context) (transport.Reply, error) {
-		context.AfterFunc(ctx, life.end) // as long as it is heard
+		context.AfterFunc(ctx, life.Close) // as long as it is heard
 		if reply.Events == nil {
 			return transport.Reply{}, errSilent
 		}

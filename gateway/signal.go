@@ -123,10 +123,10 @@ func (g *Gateway) relaySignal(ctx context.Context, x *exchange, token ect.Verifi
 		return x.answer(out), err
 	}
 	life := x.patience(ctx)
-	defer life.close()
-	reply, err := g.send(life.ctx, x, sealed) //nolint:contextcheck // it may outlive who waits
+	defer life.Close()
+	reply, err := g.send(life.Context(), x, sealed) //nolint:contextcheck // it may outlive who waits
 	if err != nil {
-		return transport.Answer{}, life.judge(x, err)
+		return transport.Answer{}, life.Judge(err)
 	}
 	message, parents, err := g.hear(ctx, x, reply)
 	if err != nil || message == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"log/slog"
 	"slices"
 	"strings"
@@ -187,8 +188,10 @@ func newSignalBed(t *testing.T, edits ...func(*directory.Deps)) *signalBed {
 	dialects, err := ect.NewDialects(ect.DialectsDeps{})
 	must(err)
 	b.Gateway, err = gateway.New(gateway.Settings{}, gateway.Deps{
-		Registry: registry, Directory: list, Dialers: map[canonical.Binding]transport.Dialer{uacp.Binding: b.agent, mcp.Binding: calculator},
-		Callbacks: b.told, Signer: b.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: b.memory,
+		Registry: registry, Directory: list, Network: &outbound.Network{
+			Agents: map[canonical.Binding]transport.Dialer{uacp.Binding: b.agent, mcp.Binding: calculator}, Callbacks: b.told,
+		},
+		Signer: b.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: b.memory,
 		Answers: b.memory, Conversations: b.memory, Entries: b.memory.Entries(), Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
 		NewID:    func() string { return string(ect.NewID()) },
 		Approver: func(id ect.Identity) bool { return id == b.approver.ID || id == b.caller.ID },

@@ -11,9 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
-	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
-	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/rollback"
 )
@@ -146,44 +144,6 @@ func (g *Gateway) verify(ctx context.Context, x *exchange) error {
 		return err
 	}
 	return g.admitEvidence(ctx, x)
-}
-
-// afterRequest is what a message of the same execution comes after: the latest request,
-// else what its caller sent.
-func (x *exchange) afterRequest() []ect.ID {
-	if id := x.trail.Request(); id != "" {
-		return []ect.ID{id}
-	}
-	return x.parents
-}
-
-// replyEvidence verifies the ECTs that an agent sent with its answer. Leg 2 has leg
-// 1 as parent and, beside it, what the agent signed if that is bound to this request
-// (R4; architecture section 5, step 13). A broken token makes the answer untrustworthy.
-func (g *Gateway) replyEvidence(ctx context.Context, x *exchange, reply transport.Reply) ([]ect.ID, error) {
-	if len(reply.Evidence) == 0 {
-		return x.afterRequest(), nil
-	}
-	check := ect.Check{Purpose: ect.Parent} // of a stream that begins, no token can have seen all
-	if reply.Events == nil {
-		check = ect.Check{Purpose: ect.Reply, Body: ect.Hash(reply.Wire.Octets())}
-	}
-	own, err := g.receive(ctx, x, reply.Evidence, check)
-	return slices.Concat(own, x.afterRequest()), err
-}
-
-// receive verifies an agent's tokens and records them; its own is held to a check.
-func (g *Gateway) receive(ctx context.Context, x *exchange, tokens []string, own ect.Check) ([]ect.ID, error) {
-	return g.attest.Receive(ctx, x.trail, x.received(tokens, own))
-}
-
-// received is the tokens that came with what the agent said.
-func (x *exchange) received(tokens []string, own ect.Check) attest.Received {
-	reply := membership.Reply{Workflow: x.workflow, Agent: x.agent.ID, Gateway: x.settings.isGateway}
-	if x.via != nil {
-		reply.Agent = x.via.peer.ID
-	}
-	return attest.Received{Subject: x.subject(), Tokens: tokens, Check: own, Reply: reply, Agent: x.agent.Name, Replier: x.replier(), Requests: x.keptRequests()}
 }
 
 // permit is step 5. What is asked of the agent shows when the message is

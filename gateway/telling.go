@@ -419,7 +419,7 @@ func (g *Gateway) refusal(x *exchange, cause error) (translators.Wire, error) {
 	tr := g.toCaller(x, m, nil)
 	tr.Target.Stream, tr.Target.Stamp = true, g.stamp(x, &tr)
 	wire, _, err := tr.Codec.Encode(m, tr.Target)
-	if framer, ok := g.Dialers[tr.Pair.To].(transport.Framer); ok && err == nil {
+	if framer := g.Network.Framer(tr.Pair.To); framer != nil && err == nil {
 		wire, _, err = framer.Frame(wire)
 	}
 	return wire, err

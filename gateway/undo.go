@@ -131,11 +131,11 @@ func (g *Gateway) address(ctx context.Context, call *transport.Call, asked ect.C
 			queue = append(queue, r.Parents...)
 		}
 	}
-	if call.Agent == "" || len(g.Rollbacks) == 0 {
+	if call.Agent == "" || len(g.Network.Rollbacks) == 0 {
 		return &policy.Forbidden{Reason: "the caller has no part in this workflow"}
 	}
 	if call.Wire.Binding == "" { // it asked in a protocol that is not HTTP, or another asked
-		call.Wire.Binding = slices.Min(slices.Collect(maps.Keys(g.Rollbacks)))
+		call.Wire.Binding = slices.Min(slices.Collect(maps.Keys(g.Network.Rollbacks)))
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (g *Gateway) askedIn(r ect.Record, who ect.Identity) canonical.Binding {
 	caller, _ := claims.Ext.String(ect.ExtCaller)
 	leg, _ := claims.Ext.String(ect.ExtLeg)
 	source, _ := claims.Ext.String(ect.ExtSourceProtocol)
-	if _, ok := g.Rollbacks[canonical.Binding(source)]; !ok || caller != string(who) || attest.Direction(leg) != attest.Request {
+	if _, ok := g.Network.Rollbacks[canonical.Binding(source)]; !ok || caller != string(who) || attest.Direction(leg) != attest.Request {
 		return ""
 	}
 	return canonical.Binding(source)
@@ -186,7 +186,7 @@ func (g *Gateway) askedIn(r ect.Record, who ect.Identity) canonical.Binding {
 // undoing puts the form of rollbacks over HTTP in place of a protocol that has
 // none of its own, where the agent can be asked that way.
 func (g *Gateway) undoing(x *exchange) {
-	if x.message.Op != canonical.OpRollback || x.dest == nil || x.via != nil || g.Rollbacks[x.dest.Info().Binding] == nil {
+	if x.message.Op != canonical.OpRollback || x.dest == nil || x.via != nil || g.Network.Rollbacks[x.dest.Info().Binding] == nil {
 		return
 	}
 	x.dest = rollback.Over(x.dest)

@@ -37,7 +37,7 @@ func TestTheSameRollbackIsAnsweredTheSame(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newSignalBed(t)
-		b.Rollbacks = map[canonical.Binding]transport.Dialer{mcp.Binding: nil}
+		b.Network.Rollbacks = map[canonical.Binding]transport.Dialer{mcp.Binding: nil}
 		workflow, checkpoint := b.work("")
 		token := b.rollback(b.caller, workflow, checkpoint).Body.(*canonical.Signal).Token
 		first, err := b.undo(b.caller, token)
@@ -73,7 +73,7 @@ func TestTheSameRollbackIsAnsweredTheSame(t *testing.T) {
 func TestNobodyOutsideRollsBack(t *testing.T) {
 	t.Parallel()
 	b := newSignalBed(t)
-	b.Rollbacks = map[canonical.Binding]transport.Dialer{mcp.Binding: nil}
+	b.Network.Rollbacks = map[canonical.Binding]transport.Dialer{mcp.Binding: nil}
 	workflow, checkpoint := b.work("")
 	token := func(who *ecttest.Party, workflow string, par ...ect.ID) string {
 		return b.rollback(who, workflow, par...).Body.(*canonical.Signal).Token
@@ -93,7 +93,7 @@ func TestNobodyOutsideRollsBack(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	b.Rollbacks = nil
+	b.Network.Rollbacks = nil
 	if _, err := b.undo(b.caller, token(b.caller, workflow, checkpoint)); !errors.As(err, &forbidden) {
 		t.Errorf("without a way: %v", err)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/directory/listing"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/state/redis"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
@@ -341,8 +342,8 @@ func (out *service) build(
 	background, perCaller := s.config.Limits.Background()
 	return gateway.New(s.road(), gateway.Deps{
 		StatePlain: out.statePlain,
-		Rollbacks:  apart(registry, undo),
-		Registry:   registry, Directory: out.directory, Dialers: dialers, Hops: hops, Pushers: pushers, Callbacks: told,
+		Network:    &outbound.Network{Agents: dialers, Peers: hops, Pushers: pushers, Callbacks: told, Rollbacks: apart(registry, undo)},
+		Registry:   registry, Directory: out.directory,
 		Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
 		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, Limiter: out.limiter, Metrics: out.metrics,
 		Approver: out.approver,

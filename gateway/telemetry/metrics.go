@@ -277,6 +277,12 @@ func (m *Metrics) Denied(constraint policy.Constraint) {
 	m.denied.WithLabelValues(rules.label(string(constraint))).Inc()
 }
 
+// Sent notes how long an agent took to answer a caller of a protocol.
+func (m *Metrics) Sent(agent, from, to string, took time.Duration) {
+	m.Upstream(agent, to, took)
+	m.Took(from, to, StageSend, took)
+}
+
 // Upstream notes how long an agent took.
 func (m *Metrics) Upstream(agent, protocol string, took time.Duration) {
 	m.upstream.WithLabelValues(m.agents.label(agent), m.binding(protocol)).Observe(took.Seconds())

@@ -29,7 +29,7 @@ type reading struct {
 // the commit that does it.
 func meters() []meter {
 	return []meter{
-		{"methods per type, worst", 211, 0, mostMethodsOfType},
+		{"methods per type, worst", 210, 0, mostMethodsOfType},
 		{"types over 30 methods", 14, 0, largeTypes},
 		{"fields per struct, worst", 45, 0, mostFieldsOfStruct},
 		{"structs over 16 fields outside gateway/config", 11, 0, largeStructs},
@@ -38,13 +38,13 @@ func meters() []meter {
 		{"functions over complexity 15", 42, 0, complexFunctions},
 		{"complexity of a function, worst", 35, 0, mostComplex},
 		{"files in one circle of calls, package gateway", 32, 0, circleOfRoot},
-		{"pairs of files that call each other, package gateway", 54, 0, pairsOfRoot},
-		{"arrows that run back up in gateway/", 74, 0, arrowsBack},
+		{"pairs of files that call each other, package gateway", 53, 0, pairsOfRoot},
+		{"arrows that run back up in gateway/", 72, 0, arrowsBack},
 		{"files that write one field, worst", 6, 0, mostWriters},
 		{"fields that more than 2 files write", 14, 0, fieldsOfManyWriters},
-		{"forbidden words, production", 627, 0, wordsInProduction},
-		{"forbidden words, tests", 1079, 0, wordsInTests},
-		{"production lines", 97200, 100, productionLines},
+		{"forbidden words, production", 626, 0, wordsInProduction},
+		{"forbidden words, tests", 1074, 0, wordsInTests},
+		{"production lines", 96900, 100, productionLines},
 		{"places that sign in gateway/", 1, 0, placesThatSign},
 		{"places that verify in gateway/", 1, 0, placesThatVerify},
 		{"levels that are written out (ect.L2) in gateway/", 0, 0, levelsWrittenOut},

@@ -3,7 +3,10 @@ package gateway
 import (
 	"context"
 	"errors"
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/policy/limit"
+	"github.com/aepb/aepb-gateway/policy/membership"
 	"slices"
 	"strings"
 
@@ -28,7 +31,7 @@ func (g *Gateway) prepared(x *exchange, tr attest.Translation) attest.Translatio
 	tr.Subject, tr.Lineage.Workflow = x.subject(), x.workflow
 	if tr.Verbatim == nil {
 		tr.Target.Stamp = g.stamp(x, &tr)
-		tr.Framer, _ = g.Dialers[tr.Pair.To].(transport.Framer)
+		tr.Framer = g.Network.Framer(tr.Pair.To)
 		if tr.Direction == attest.Request {
 			tr.Message = x.thread.ToAgent(x.parties(), tr.Message, x.recordedNames())
 		} else {
@@ -65,8 +68,8 @@ func (x *exchange) pairBack() attest.Pair {
 // stamp is what only we know of a message: the name of its evidence and, in a
 // protocol that says so, who sends it to whom, and when.
 func (g *Gateway) stamp(x *exchange, tr *attest.Translation) translators.Stamp {
-	stamper, ok := g.Dialers[tr.Pair.To].(transport.Stamper)
-	if !ok {
+	stamper := g.Network.Stamper(tr.Pair.To)
+	if stamper == nil {
 		return translators.Stamp{Token: string(tr.ID), At: g.now()}
 	}
 	out := translators.Stamp{From: stamper.Self(), To: x.call.Sender, At: g.Now(), Token: string(tr.ID)}
@@ -78,7 +81,7 @@ func (g *Gateway) stamp(x *exchange, tr *attest.Translation) translators.Stamp {
 
 // unframe gives a message the octets that the codec reads.
 func (g *Gateway) unframe(binding canonical.Binding, wire translators.Wire) (translators.Wire, error) {
-	if framer, ok := g.Dialers[binding].(transport.Framer); ok {
+	if framer := g.Network.Framer(binding); framer != nil {
 		return framer.Unframe(wire)
 	}
 	return wire, nil
@@ -96,6 +99,79 @@ func (g *Gateway) read(form translators.Translator, wire translators.Wire) (*can
 		m.Losses = append(m.Losses, wire.Lost...)
 	}
 	return m, err
+}
+
+// afterRequest is what a message of the same execution comes after: the latest request,
+// else what its caller sent.
+func (x *exchange) afterRequest() []ect.ID {
+	if id := x.trail.Request(); id != "" {
+		return []ect.ID{id}
+	}
+	return x.parents
+}
+
+// replyEvidence verifies the ECTs that an agent sent with its answer. Leg 2 has leg
+// 1 as parent and, beside it, what the agent signed if that is bound to this request
+// (R4; architecture section 5, step 13). A broken token makes the answer untrustworthy.
+func (g *Gateway) replyEvidence(ctx context.Context, x *exchange, reply transport.Reply) ([]ect.ID, error) {
+	if len(reply.Evidence) == 0 {
+		return x.afterRequest(), nil
+	}
+	check := ect.Check{Purpose: ect.Parent} // of a stream that begins, no token can have seen all
+	if reply.Events == nil {
+		check = ect.Check{Purpose: ect.Reply, Body: ect.Hash(reply.Wire.Octets())}
+	}
+	own, err := g.receive(ctx, x, reply.Evidence, check)
+	return slices.Concat(own, x.afterRequest()), err
+}
+
+// receive verifies an agent's tokens and records them; its own is held to a check.
+func (g *Gateway) receive(ctx context.Context, x *exchange, tokens []string, own ect.Check) ([]ect.ID, error) {
+	return g.attest.Receive(ctx, x.trail, x.received(tokens, own))
+}
+
+// received is the tokens that came with what the agent said.
+func (x *exchange) received(tokens []string, own ect.Check) attest.Received {
+	reply := membership.Reply{Workflow: x.workflow, Agent: x.agent.ID, Gateway: x.settings.isGateway}
+	if x.via != nil {
+		reply.Agent = x.via.peer.ID
+	}
+	return attest.Received{Subject: x.subject(), Tokens: tokens, Check: own, Reply: reply, Agent: x.agent.Name, Replier: x.replier(), Requests: x.keptRequests()}
+}
+
+// requests are the ids of the request tokens of this execution, also of the time before
+// it was taken up from its record.
+func (x *exchange) requests() []ect.ID { return x.trail.Requests(x.keptRequests()) }
+
+func (x *exchange) keptRequests() []ect.ID {
+	switch {
+	case x.record == nil:
+		return nil
+	case len(x.record.Requests) == 0 && x.record.Last != "":
+		return []ect.ID{x.record.Last}
+	default:
+		return x.record.Requests
+	}
+}
+
+// replier is in whose share the tokens of a reply count: that of the agent or gateway
+// that sent them. Their issuers may know nothing of it.
+func (x *exchange) replier() string {
+	switch {
+	case x.via != nil:
+		return limit.Identity(string(x.via.peer.ID))
+	case x.agent.ID != "":
+		return limit.Identity(string(x.agent.ID))
+	default:
+		return limit.Identity("agent " + label(x.agent)) // no identity has a space
+	}
+}
+
+// refused keeps the evidence of a gateway that carried a message no further.
+func (g *Gateway) refused(ctx context.Context, x *exchange, err error) {
+	if refusal, ok := errors.AsType[*transport.RefusedError](err); ok {
+		g.attest.Refused(context.WithoutCancel(ctx), x.trail, x.received(refusal.Evidence, ect.Check{}))
+	}
 }
 
 // hashForm names how the messages of the two protocols were hashed, where it is

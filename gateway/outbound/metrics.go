@@ -1,0 +1,28 @@
+package outbound
+
+import (
+	"context"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway/transport"
+)
+
+// Meter measures how long agents take.
+type Meter interface {
+	// Sent notes how long an agent took to answer a caller of a protocol.
+	Sent(agent, from, to string, took time.Duration)
+}
+
+// Metrics is the stage that measures the calls that have a reply.
+func Metrics(m Meter, now func() time.Time) Stage {
+	return func(next Sender) Sender {
+		return SendFunc(func(ctx context.Context, call Call) (transport.Reply, error) {
+			began := now()
+			reply, err := next.Send(ctx, call)
+			if call.Kind <= Peer {
+				m.Sent(call.Agent, string(call.From), string(call.Endpoint.Binding), now().Sub(began))
+			}
+			return reply, err
+		})
+	}
+}

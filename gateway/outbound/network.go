@@ -1,0 +1,67 @@
+package outbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+// Network is what dials: the end of a chain.
+type Network struct {
+	Agents    map[canonical.Binding]transport.Dialer
+	Rollbacks map[canonical.Binding]transport.Dialer // by the protocols whose agents take them apart from their endpoint
+	Peers     transport.Dialer                       // nil: there are no other gateways
+	Pushers   map[canonical.Binding]transport.Pusher // by the protocol of whom is told
+	Callbacks transport.Callbacks                    // nil: nobody can wait for decisions
+}
+
+var _ Sender = (*Network)(nil)
+
+// ErrUnserved: a call has no dialer. The caller of Send asks first what this gateway speaks.
+var ErrUnserved = errors.New("outbound: the call has no dialer: expected a kind and a protocol that this gateway speaks")
+
+// Send implements Sender. [ErrUnserved]: the call has no dialer.
+func (n *Network) Send(ctx context.Context, call Call) (transport.Reply, error) {
+	binding := call.Endpoint.Binding
+	switch call.Kind {
+	case Webhook:
+		if pusher := n.Pushers[binding]; pusher != nil {
+			return transport.Reply{}, pusher.Push(ctx, call.Webhook, call.Sealed)
+		}
+	case Callback:
+		if n.Callbacks != nil {
+			return transport.Reply{}, n.Callbacks.Tell(ctx, call.Decision)
+		}
+	default:
+		if dialer := n.dialer(call.Kind, binding); dialer != nil {
+			return dialer.Dial(ctx, call.Endpoint, call.Sealed)
+		}
+	}
+	return transport.Reply{}, fmt.Errorf("%w: kind %d, %q", ErrUnserved, call.Kind, binding)
+}
+
+func (n *Network) dialer(kind Kind, binding canonical.Binding) transport.Dialer {
+	switch kind {
+	case Message:
+		return n.Agents[binding]
+	case Rollback:
+		return n.Rollbacks[binding]
+	default:
+		return n.Peers
+	}
+}
+
+// Framer gives messages of a protocol the bytes that travel; nil: its codec does.
+func (n *Network) Framer(binding canonical.Binding) transport.Framer {
+	framer, _ := n.Agents[binding].(transport.Framer)
+	return framer
+}
+
+// Stamper names this gateway and its agents in a protocol; nil: it names no sender.
+func (n *Network) Stamper(binding canonical.Binding) transport.Stamper {
+	stamper, _ := n.Agents[binding].(transport.Stamper)
+	return stamper
+}
