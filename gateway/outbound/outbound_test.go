@@ -17,7 +17,7 @@ import (
 type dialer struct {
 	transport.Dialer
 
-	name  string
+	name   string
 	called *[]string
 }
 
@@ -139,8 +139,8 @@ func TestLifetime_Ends(t *testing.T) {
 		waits, leave := context.WithCancel(t.Context())
 		left := outbound.NewLifetime(waits, "calculator", time.Hour)
 		defer left.Close()
-		kept := outbound.NewLifetime(waits, "calculator", time.Minute)
-		kept.Keep()
+		lasting := outbound.NewLifetime(waits, "calculator", time.Minute)
+		lasting.Keep()
 		time.Sleep(time.Minute)
 		timeout, _ := errors.AsType[*transport.TimeoutError](late.Judge(context.Canceled))
 		if !ended(late) || timeout == nil || timeout.Agent != "calculator" || timeout.After != time.Minute {
@@ -149,10 +149,10 @@ func TestLifetime_Ends(t *testing.T) {
 		if leave(); !ended(left) || !errors.Is(left.Judge(context.Canceled), context.Canceled) {
 			t.Error("its caller left, and it goes on, or it is judged late")
 		}
-		if ended(kept) {
+		if ended(lasting) {
 			t.Error("it was kept, and has ended")
 		}
-		if kept.Close(); !ended(kept) {
+		if lasting.Close(); !ended(lasting) {
 			t.Error("it was closed, and goes on")
 		}
 	})
