@@ -59,25 +59,24 @@ func (g *Gateway) takeWebhook(x *exchange) error {
 	if !ok || invoke.Push == nil || x.call.Agent == "" {
 		return nil
 	}
-	pusher := g.Network.Pushers[x.source.Info().Binding]
-	if pusher == nil {
+	if g.Network.Pushers[x.source.Info().Binding] == nil {
 		return &canonical.Error{Code: canonical.CodePushUnsupported, Message: "no push notifications are sent here"}
 	}
 	x.webhook = &webhook{config: *invoke.Push}
 	invoke.Push = nil
-	return g.acceptable(pusher, &x.webhook.config)
+	return g.acceptable(x, &x.webhook.config)
 }
 
 // acceptable refuses settings whose URL is none, or whose credentials could be
 // read by others where they are stored.
-func (g *Gateway) acceptable(pusher transport.Pusher, config *canonical.PushConfig) error {
+func (g *Gateway) acceptable(x *exchange, config *canonical.PushConfig) error {
 	if g.StatePlain && (config.Token != "" || config.Credentials != "") {
 		return &canonical.Error{
 			Code:    canonical.CodePushUnsupported,
 			Message: "credentials of webhooks cannot be stored safely here: leave out token and authentication, or ask the operator to configure state.key",
 		}
 	}
-	return pusher.Check(*config)
+	return g.Network.Pushers[x.source.Info().Binding].Check(*config)
 }
 
 // registerNew registers the configuration of a message for the task that the message
@@ -166,7 +165,7 @@ func (g *Gateway) pushed(ctx context.Context, x *exchange, rec *store.Record, re
 
 // pushTo keeps settings, and makes sure that somebody notices what happens.
 func (g *Gateway) pushTo(ctx context.Context, x *exchange, rec *store.Record, config canonical.PushConfig) (*canonical.PushConfig, error) {
-	if err := g.acceptable(g.Network.Pushers[x.source.Info().Binding], &config); err != nil {
+	if err := g.acceptable(x, &config); err != nil {
 		return nil, err
 	}
 	if err := g.keepPush(ctx, x, rec, &config); err != nil {

@@ -128,6 +128,21 @@ func plantedStructure() map[string]plants {
 				code("gateway/a.go", "type http struct{ Client int }\nfunc f(h http) int { return h.Client }\n"),
 			},
 		},
+		"one place": {
+			bad: []map[string]string{
+				code("gateway/a.go", "import \""+ours("gateway/transport")+"\"\nvar _, _ = transport.Attest(nil, nil)\n"),
+				code("gateway/a.go", "import \""+ours("gateway/transport")+"\"\nvar _ transport.Dialer\n"),
+				code("gateway/directory/a.go", "import \""+ours("gateway/transport")+"\"\nvar _ transport.Pusher\n"),
+				code("gateway/a.go", "import \""+ours("ect")+"\"\nfunc f(signer *ect.Signer) { signer.Sign(ect.Claims{}) }\n"),
+				code("gateway/a.go", "import \""+ours("ect")+"\"\nfunc f(d struct{ Verifier *ect.Verifier }) { d.Verifier.Verify() }\n"),
+			},
+			good: []map[string]string{
+				code("gateway/attest/a.go", "import (\""+ours("gateway/transport")+"\"; \""+ours("ect")+"\")\nfunc f(signer *ect.Signer) { signer.Sign(ect.Claims{}); transport.Attest(nil, nil) }\n"),
+				code("gateway/outbound/a.go", "import \""+ours("gateway/transport")+"\"\nvar _ transport.Dialer\n"),
+				code("gateway/a_test.go", "import \""+ours("gateway/transport")+"\"\nvar _ transport.Dialer\n"),
+				code("gateway/a.go", "import \""+ours("gateway/transport")+"\"\nvar _ transport.Attested\n"),
+			},
+		},
 		"sizes": {
 			bad: []map[string]string{
 				code("ect/a.go", lines(501)),
