@@ -142,6 +142,7 @@ func TestLifetime_Ends(t *testing.T) {
 		lasting := outbound.NewLifetime(waits, "calculator", time.Minute)
 		lasting.Keep()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		timeout, _ := errors.AsType[*transport.TimeoutError](late.Judge(context.Canceled))
 		if !ended(late) || timeout == nil || timeout.Agent != "calculator" || timeout.After != time.Minute {
 			t.Errorf("after its limit: %+v", timeout)
