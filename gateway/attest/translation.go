@@ -21,8 +21,11 @@ const (
 	Reply   Direction = "reply"   // to the caller
 )
 
-// maxUnbound bounds the list of unbound tokens in a reply's token, in bytes.
-const maxUnbound = 512
+// Bounds of a token's lists, in bytes.
+const (
+	maxUnbound = 512 // of unbound tokens in a reply's token
+	listNames  = 300 // what the names of both lists take, with the counts and hashes of what is left out
+)
 
 // Pair is the protocols of an execution.
 type Pair struct {
@@ -143,10 +146,14 @@ func (s *Service) translationExt(t *Trail, words words, dialect ect.Dialect, tr 
 	if tr.Pair.HashForm != "" {
 		ext.SetString(ect.ExtHashForm, tr.Pair.HashForm)
 	}
-	ext.SetList(words.warnings, warnings, min(ect.WarningsSize, dialect.MaxExt()/2))
-	if unbound := t.notBound(); tr.Direction == Reply && len(unbound) > 0 {
-		ext.SetList(ect.ExtUnboundEvidence, unbound, maxUnbound)
-	}
 	maps.Copy(ext, tr.Ext)
+	left := dialect.MaxExt() - listNames // for both lists: a longer token is not signed
+	for key, value := range ext {
+		left -= len(key) + len(value) + len(`"":,`)
+	}
+	ext.SetList(words.warnings, warnings, max(1, min(ect.WarningsSize, left*3/4)))
+	if unbound := t.notBound(); tr.Direction == Reply && len(unbound) > 0 {
+		ext.SetList(ect.ExtUnboundEvidence, unbound, max(1, min(maxUnbound, left/4)))
+	}
 	return ext
 }
