@@ -86,7 +86,7 @@ func (s *Service) Event(tr Translation) (translators.Wire, []canonical.Loss, err
 // encode makes what travels, and judges what that loses.
 func (s *Service) encode(tr *Translation) (translators.Wire, []canonical.Loss, error) {
 	if tr.Verbatim != nil {
-		return *tr.Verbatim, nil, nil
+		return *tr.Verbatim, nil, tr.Subject.Permit.Judge(nil) // nothing is lost, and it needs a permit all the same
 	}
 	wire, losses, err := tr.Codec.Encode(tr.Message, tr.Target)
 	if err != nil {

@@ -339,6 +339,9 @@ func TestTranslate_NothingWithoutReceipt(t *testing.T) {
 		"the id is no UUID":        {func(_ *env, tr *attest.Translation) { tr.ID = "7" }, is(ect.ErrUnsignable)},
 		"it is its own parent":     {func(_ *env, tr *attest.Translation) { tr.Lineage.Parents = []ect.ID{tr.ID} }, is(ect.ErrUnsignable)},
 		"there is no permit":       {func(_ *env, tr *attest.Translation) { tr.Subject.Permit = policy.Permit{} }, is(policy.ErrNoPermit)},
+		"verbatim without a permit": {
+			func(_ *env, tr *attest.Translation) { tr.Verbatim, tr.Subject.Permit = verbatim, policy.Permit{} }, is(policy.ErrNoPermit),
+		},
 		"decoding lost the meaning":  {func(_ *env, tr *attest.Translation) { tr.Message.Losses = semantic }, as[*policy.SemanticLossError]},
 		"encoding loses the meaning": {func(_ *env, tr *attest.Translation) { tr.Codec = codec{losses: semantic} }, as[*policy.SemanticLossError]},
 		"framing loses the meaning":  {func(_ *env, tr *attest.Translation) { tr.Framer = framer{losses: semantic} }, as[*policy.SemanticLossError]},
