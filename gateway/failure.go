@@ -3,10 +3,10 @@ package gateway
 import (
 	"context"
 	"errors"
-	"github.com/aepb/aepb-gateway/gateway/attest"
 	"log/slog"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/canonical"

@@ -3,13 +3,13 @@ package gateway_test
 import (
 	"context"
 	"errors"
-	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"strings"
 	"testing"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"

@@ -2,11 +2,11 @@ package gateway
 
 import (
 	"context"
-	"github.com/aepb/aepb-gateway/gateway/attest"
 	"strconv"
 	"sync"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 )
 

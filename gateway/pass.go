@@ -2,8 +2,8 @@ package gateway
 
 import (
 	"context"
-	"github.com/aepb/aepb-gateway/gateway/attest"
 
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"

@@ -3,12 +3,12 @@ package gateway
 import (
 	"context"
 	"errors"
-	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"io"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"

@@ -2,10 +2,10 @@ package gateway
 
 import (
 	"context"
-	"github.com/aepb/aepb-gateway/gateway/attest"
 	"slices"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"

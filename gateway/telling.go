@@ -3,12 +3,12 @@ package gateway
 import (
 	"context"
 	"errors"
-	"github.com/aepb/aepb-gateway/gateway/attest"
 	"io"
 	"slices"
 	"sync"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"

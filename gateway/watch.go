@@ -2,12 +2,12 @@ package gateway
 
 import (
 	"context"
-	"github.com/aepb/aepb-gateway/gateway/attest"
 	"io"
 	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
