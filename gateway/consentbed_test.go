@@ -104,7 +104,8 @@ func newBed(t testing.TB, c *codec, inputs []canonical.Input) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Gateway{Deps: Deps{Network: &outbound.Network{},
+	g := &Gateway{Deps: Deps{
+		Network:  &outbound.Network{},
 		Registry: registry, Entries: memory.Entries(), Answers: memory, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		NewID: func() string { return string(ect.NewID()) },
 	}, instance: "here"}

@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"context"
+	"slices"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -47,8 +48,8 @@ type Stage func(next Sender) Sender
 
 // NewChain makes a sender of what dials and the stages around it, the first one outermost.
 func NewChain(dial Sender, stages ...Stage) Sender {
-	for i := len(stages) - 1; i >= 0; i-- {
-		dial = stages[i](dial)
+	for _, stage := range slices.Backward(stages) {
+		dial = stage(dial)
 	}
 	return dial
 }

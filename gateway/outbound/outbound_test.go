@@ -62,7 +62,9 @@ func TestNetwork_EachKindHasItsDialer(t *testing.T) {
 	}
 	at := transport.Endpoint{Binding: "mcp-v1"}
 	for _, call := range []outbound.Call{
-		{Kind: outbound.Message, Endpoint: at}, {Kind: outbound.Rollback, Endpoint: at}, {Kind: outbound.Peer, Endpoint: at},
+		{Kind: outbound.Message, Endpoint: at},
+		{Kind: outbound.Rollback, Endpoint: at},
+		{Kind: outbound.Peer, Endpoint: at},
 		{Kind: outbound.Webhook, Endpoint: at, Webhook: canonical.PushConfig{URL: "https://hook"}},
 		{Kind: outbound.Callback, Decision: transport.Decision{URL: "https://waits"}},
 	} {

@@ -15,11 +15,15 @@ var ownPlaces = []struct {
 	because string
 }{
 	{
-		"gateway/transport", []string{"Attest"}, []string{"gateway/attest", "gateway/transport"},
+		"gateway/transport",
+		[]string{"Attest"},
+		[]string{"gateway/attest", "gateway/transport"},
 		"a message that is forwarded or answered has its token on record, which package attest alone knows",
 	},
 	{
-		"gateway/transport", []string{"Dialer", "Pusher", "Callbacks"}, []string{"gateway/outbound", "gateway/transport", "cmd/aepb-gateway"},
+		"gateway/transport",
+		[]string{"Dialer", "Pusher", "Callbacks"},
+		[]string{"gateway/outbound", "gateway/transport", "cmd/aepb-gateway"},
 		"all that leaves passes the stages of package outbound: send it with an outbound.Sender",
 	},
 }
