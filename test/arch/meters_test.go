@@ -56,8 +56,10 @@ func meters() []meter {
 // cleanPackages hold no forbidden word, in production or in tests. A package
 // that is new or rewritten gets a row, no row is taken out.
 var cleanPackages = []string{
+	"gateway/attest",
 	"gateway/conversation",
 	"gateway/idempotency",
+	"gateway/outbound",
 	"gateway/task/store",
 	"gateway/worker",
 	"gateway/state/seal",
