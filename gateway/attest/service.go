@@ -21,7 +21,7 @@ import (
 type Metrics interface {
 	Issued(act string, level ect.Level)
 	Verified(level ect.Level, result string)
-	Lost(from, to, code, fate string)
+	CountLoss(from, to, code, fate string)
 }
 
 // Deps is what a Service is built from. Every field is required.

@@ -43,7 +43,7 @@ func Begin() *Trail { return &Trail{requests: &requests{}} }
 
 // Resume makes the trail of an execution that is taken up from its record, with the ids of
 // its request tokens.
-func Resume(kept []ect.ID) *Trail { return &Trail{requests: &requests{ids: slices.Clone(kept)}} }
+func Resume(earlier []ect.ID) *Trail { return &Trail{requests: &requests{ids: slices.Clone(earlier)}} }
 
 // Again makes a trail of the same execution for another message about it.
 func (t *Trail) Again() *Trail { return &Trail{requests: t.requests} }
@@ -104,21 +104,21 @@ func (t *Trail) Replied(id ect.ID) {
 	t.reply = id
 }
 
-// Requests are the ids of the request tokens of the execution: kept are those of the time
+// Requests are the ids of the request tokens of the execution: earlier are those of the time
 // before it was taken up from its record.
-func (t *Trail) Requests(kept []ect.ID) []ect.ID {
+func (t *Trail) Requests(earlier []ect.ID) []ect.ID {
 	t.requests.mu.Lock()
 	defer t.requests.mu.Unlock()
-	kept = slices.Clone(kept)
+	earlier = slices.Clone(earlier)
 	for _, id := range t.requests.ids {
-		if !slices.Contains(kept, id) {
-			kept = append(kept, id)
+		if !slices.Contains(earlier, id) {
+			earlier = append(earlier, id)
 		}
 	}
-	if len(kept) > maxRequests {
-		kept = slices.Delete(kept, 1, 1+len(kept)-maxRequests)
+	if len(earlier) > maxRequests {
+		earlier = slices.Delete(earlier, 1, 1+len(earlier)-maxRequests)
 	}
-	return kept
+	return earlier
 }
 
 // Proof is the evidence that goes back with an answer: ours, and to a gateway what it

@@ -100,7 +100,7 @@ func (s *Service) encode(tr *Translation) (translators.Wire, []canonical.Loss, e
 	}
 	losses = slices.Concat(tr.Message.Losses, losses, unframed)
 	for _, loss := range losses {
-		s.deps.Metrics.Lost(string(tr.Pair.From), string(tr.Pair.To), string(loss.Code), string(loss.Fate))
+		s.deps.Metrics.CountLoss(string(tr.Pair.From), string(tr.Pair.To), string(loss.Code), string(loss.Fate))
 	}
 	if err := tr.Subject.Permit.Judge(Judged(losses)); err != nil {
 		return translators.Wire{}, nil, err

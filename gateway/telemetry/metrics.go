@@ -246,8 +246,8 @@ func (m *Metrics) Took(from, to string, stage Stage, took time.Duration) {
 	m.duration.WithLabelValues(m.binding(from), m.binding(to), stages.label(string(stage))).Observe(took.Seconds())
 }
 
-// Lost counts one loss of a translation.
-func (m *Metrics) Lost(from, to, code, fate string) {
+// CountLoss counts one loss of a translation.
+func (m *Metrics) CountLoss(from, to, code, fate string) {
 	m.losses.WithLabelValues(m.binding(from), m.binding(to), lossLabel(code), fates.label(fate)).Inc()
 }
 

@@ -45,7 +45,7 @@ func touch(m *telemetry.Metrics) {
 	m.Enter()
 	m.Translated("a2a-v1", "mcp-v1", "ok", 3*time.Millisecond)
 	m.Took("a2a-v1", "mcp-v1", telemetry.StageSend, time.Millisecond)
-	m.Lost("a2a-v1", "mcp-v1", "L01", "carried")
+	m.CountLoss("a2a-v1", "mcp-v1", "L01", "carried")
 	m.Verified(ect.L2, "ok")
 	m.Issued(string(ect.ActTranslate), ect.L2)
 	m.ByReference("mcp-v1", "full")
@@ -108,7 +108,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		evil := fmt.Sprintf("evil-%d\xff\n", i)
 		m.Translated(evil, evil, evil, 0)
 		m.Took(evil, evil, telemetry.Stage(evil), 0)
-		m.Lost(evil, evil, evil, evil)
+		m.CountLoss(evil, evil, evil, evil)
 		m.Verified(ect.Level(i), evil)
 		m.Verified(ect.Level(-i), evil)
 		m.Issued(evil, ect.Level(i))
@@ -162,7 +162,7 @@ func TestListsAreComplete(t *testing.T) {
 		m.Translated("a2a-v1", "mcp-v1", code, 0)
 	}
 	for _, entry := range canonical.Catalogue() {
-		m.Lost("a2a-v1", "mcp-v1", string(entry.Code), string(entry.Fate))
+		m.CountLoss("a2a-v1", "mcp-v1", string(entry.Code), string(entry.Fate))
 	}
 	for _, scope := range limit.Scopes() {
 		m.RateLimited(scope)
@@ -228,7 +228,7 @@ func BenchmarkLost(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		m.Lost("a2a-v1", "mcp-v1", string(canonical.LossIDs), string(canonical.Carried))
+		m.CountLoss("a2a-v1", "mcp-v1", string(canonical.LossIDs), string(canonical.Carried))
 	}
 }
 
