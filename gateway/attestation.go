@@ -231,7 +231,7 @@ func (g *Gateway) spoken(x *exchange) (*canonical.Message, error) {
 	return &message, nil
 }
 
-// carried: discovery is answered from the directory (R8), and nobody answers a notice.
+// carried: discovery is answered from the directory (R8), and a notice has no answer.
 func carried(op canonical.Op) bool {
 	return !slices.Contains([]canonical.Op{canonical.OpDescribe, canonical.OpCapabilities, canonical.OpPing, canonical.OpNotice}, op)
 }

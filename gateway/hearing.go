@@ -310,7 +310,7 @@ func (h *hearing) refuse(ctx context.Context, own *exchange, ask *canonical.Ask)
 	}
 	life := own.patience(ctx)
 	defer life.Close()
-	reply, _ := h.g.send(life.Context(), own, sealed) //nolint:contextcheck // as ask does; whoever asks hears nothing, or this
+	reply, _ := h.g.send(life.Context(), own, sealed) //nolint:contextcheck // as ask does; the caller hears nothing, or this
 	closeReply(reply)
 	return nil
 }

@@ -15,7 +15,7 @@ type Network struct {
 	Rollbacks map[canonical.Binding]transport.Dialer // by the protocols whose agents take them apart from their endpoint
 	Peers     transport.Dialer                       // nil: there are no other gateways
 	Pushers   map[canonical.Binding]transport.Pusher // by the protocol of whom is told
-	Callbacks transport.Callbacks                    // nil: nobody can wait for decisions
+	Callbacks transport.Callbacks                    // nil: decisions have no callbacks
 }
 
 var _ Sender = (*Network)(nil)

@@ -118,7 +118,7 @@ func (s *Store) settle(left time.Duration) {
 	s.settled.Store(&at)
 }
 
-// micros reads a number of microseconds; what is no number is no time.
+// micros reads a number of microseconds; zero for any other text.
 func micros(text string) time.Duration {
 	number, _ := strconv.ParseInt(text, 10, 64)
 	return time.Duration(number) * time.Microsecond
