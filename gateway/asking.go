@@ -89,7 +89,7 @@ func (r *run) wonder(ask *canonical.Ask) error {
 		return nil
 	}
 	if len(r.asks) >= maxAsks-1 {
-		return &transport.BadReplyError{Agent: r.x.agent.Name, Reason: "it asks too much at once"}
+		return &transport.BadReplyError{Agent: r.x.to.Agent.Name, Reason: "it asks too much at once"}
 	}
 	r.asks = append(r.asks, ask)
 	return nil
@@ -334,11 +334,9 @@ func (r *run) answerAsk(ctx context.Context, reply *canonical.Reply) error {
 		return err
 	}
 	r.onward()
-	life := r.x.patience(ctx)
-	defer life.Close()
-	taken, err := r.g.send(life.Context(), r.x, sealed) //nolint:contextcheck // it may outlive who waits
+	taken, err := r.g.send(ctx, r.x, sealed, r.x.endpoint.Timeout)
 	closeReply(taken)
-	return life.Judge(err)
+	return err
 }
 
 // give carries answers to the agent and goes on hearing it.

@@ -56,7 +56,7 @@ func (x *exchange) stream() attest.Stream {
 
 // pair is the protocols of the way to the agent, and pairBack of that to the caller.
 func (x *exchange) pair() attest.Pair {
-	return attest.Pair{From: x.source.Info().Binding, To: x.dest.Info().Binding, HashForm: hashForm(x)}
+	return attest.Pair{From: x.source.Info().Binding, To: x.to.Codec.Info().Binding, HashForm: hashForm(x)}
 }
 
 func (x *exchange) pairBack() attest.Pair {
@@ -74,7 +74,7 @@ func (g *Gateway) stamp(x *exchange, tr *attest.Translation) translators.Stamp {
 	}
 	out := translators.Stamp{From: stamper.Self(), To: x.call.Sender, At: g.Now(), Token: string(tr.ID)}
 	if tr.Direction == attest.Request {
-		out.To = stamper.Receiver(x.agent.Name)
+		out.To = stamper.Receiver(x.to.Agent.Name)
 	}
 	return out
 }
@@ -132,11 +132,11 @@ func (g *Gateway) receive(ctx context.Context, x *exchange, tokens []string, own
 
 // received is the tokens that came with what the agent said.
 func (x *exchange) received(tokens []string, own ect.Check) attest.Received {
-	reply := membership.Reply{Workflow: x.workflow, Agent: x.agent.ID, Gateway: x.settings.isGateway}
-	if x.via != nil {
-		reply.Agent = x.via.peer.ID
+	reply := membership.Reply{Workflow: x.workflow, Agent: x.to.Agent.ID, Gateway: x.settings.isGateway}
+	if x.to.Via != nil {
+		reply.Agent = x.to.Via.Peer.ID
 	}
-	return attest.Received{Subject: x.subject(), Tokens: tokens, Check: own, Reply: reply, Agent: x.agent.Name, Replier: x.replier(), Requests: x.keptRequests()}
+	return attest.Received{Subject: x.subject(), Tokens: tokens, Check: own, Reply: reply, Agent: x.to.Agent.Name, Replier: x.replier(), Requests: x.keptRequests()}
 }
 
 // requests are the ids of the request tokens of this execution, also of the time before
@@ -158,12 +158,12 @@ func (x *exchange) keptRequests() []ect.ID {
 // that sent them. Their issuers may know nothing of it.
 func (x *exchange) replier() string {
 	switch {
-	case x.via != nil:
-		return limit.Identity(string(x.via.peer.ID))
-	case x.agent.ID != "":
-		return limit.Identity(string(x.agent.ID))
+	case x.to.Via != nil:
+		return limit.Identity(string(x.to.Via.Peer.ID))
+	case x.to.Agent.ID != "":
+		return limit.Identity(string(x.to.Agent.ID))
 	default:
-		return limit.Identity("agent " + label(x.agent)) // no identity has a space
+		return limit.Identity("agent " + label(x.to.Agent)) // no identity has a space
 	}
 }
 
@@ -180,7 +180,7 @@ func (g *Gateway) refused(ctx context.Context, x *exchange, err error) {
 // Where both have, in two ways, it is both.
 func hashForm(x *exchange) string {
 	form := ""
-	if h := translators.HasherOf(x.dest); h != nil {
+	if h := translators.HasherOf(x.to.Codec); h != nil {
 		form = h.HashForm()
 	}
 	if h := translators.HasherOf(x.source); h != nil {
@@ -239,19 +239,19 @@ func carried(op canonical.Op) bool {
 // decodeReply reads what an agent said: a reply, or an event of a stream.
 // *transport.BadReplyError, or *translators.UnreadableNoticeError of an event.
 func (g *Gateway) decodeReply(x *exchange, wire translators.Wire, re canonical.Op) (*canonical.Message, error) {
-	wire.Binding, wire.Version, wire.Re = x.dest.Info().Binding, x.endpoint.Version, re
+	wire.Binding, wire.Version, wire.Re = x.to.Codec.Info().Binding, x.endpoint.Version, re
 	if called := x.capable(); called != nil {
 		wire.Profile = called.Profile
 	}
-	message, err := g.read(x.dest, wire)
+	message, err := g.read(x.to.Codec, wire)
 	if unread, ok := errors.AsType[*translators.UnreadableNoticeError](err); ok {
 		return nil, unread
 	}
 	if err != nil {
-		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "not a reply of " + string(wire.Binding)}
+		return nil, &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "not a reply of " + string(wire.Binding)}
 	}
 	if result, ok := message.Body.(*canonical.Result); ok && result.Pending != nil && len(result.Pending.Inputs) == 0 && result.Pending.State == "" {
-		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "it waits for an answer and asks nothing"}
+		return nil, &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "it waits for an answer and asks nothing"}
 	}
 	if id := message.Conversation.ContextID; id != "" {
 		x.thread = x.thread.WithAgentID(id)
@@ -262,12 +262,12 @@ func (g *Gateway) decodeReply(x *exchange, wire translators.Wire, re canonical.O
 // audience is who must be able to verify leg 1: the destination and we (R4).
 func (g *Gateway) audience(x *exchange) []string {
 	switch {
-	case x.via != nil:
-		return []string{string(x.via.peer.ID), string(g.Self())}
+	case x.to.Via != nil:
+		return []string{string(x.to.Via.Peer.ID), string(g.Self())}
 	case x.call.Agent == "":
 		return []string{string(x.call.Caller.ID), string(g.Self())}
-	case x.agent.ID != "":
-		return []string{string(x.agent.ID), string(g.Self())}
+	case x.to.Agent.ID != "":
+		return []string{string(x.to.Agent.ID), string(g.Self())}
 	default:
 		return []string{x.endpoint.URL, string(g.Self())}
 	}

@@ -41,7 +41,7 @@ func (g *Gateway) await(ctx context.Context, x *exchange) error {
 			return err
 		}
 	}
-	if !signalling(x.dest, m.Op, x.endpoint.Version, x.endpoint.Form) {
+	if !signalling(x.to.Codec, m.Op, x.endpoint.Version, x.endpoint.Form) {
 		said := *m
 		said.Callback = ""
 		said.Losses = append(slices.Clip(said.Losses),

@@ -12,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/hop"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -25,21 +26,21 @@ const messageTool = "message"
 // message is for. Without a destination the message becomes one for a tool
 // named "message" (R8); the encoder knows that by the absence of a capability.
 func (g *Gateway) choose(ctx context.Context, x *exchange) error {
-	if x.via != nil {
+	if x.to.Via != nil {
 		return g.throughPeer(ctx, x)
 	}
 	if x.call.Agent == "" {
-		x.endpoint = transport.Endpoint{Binding: x.dest.Info().Binding, Version: x.call.ToVersion}
+		x.endpoint = transport.Endpoint{Binding: x.to.Codec.Info().Binding, Version: x.call.ToVersion}
 		return nil
 	}
-	listed, ok := x.agent.EndpointOf(x.dest.Info().Binding)
+	listed, ok := x.to.Agent.EndpointOf(x.to.Codec.Info().Binding)
 	if !ok {
-		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(x.dest.Info().Binding)}
+		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(x.to.Codec.Info().Binding)}
 	}
 	if x.apart(listed) {
 		return nil
 	}
-	description, endpoint, err := g.Directory.DescribeFor(ctx, x.agent, listed, x.viewer())
+	description, endpoint, err := g.Directory.DescribeFor(ctx, x.to.Agent, listed, x.viewer())
 	if err != nil {
 		return err
 	}
@@ -58,12 +59,38 @@ func (g *Gateway) choose(ctx context.Context, x *exchange) error {
 		return err
 	}
 	if within {
-		return g.Directory.Admits(x.agent, listed, called(x.message))
+		return g.Directory.Admits(x.to.Agent, listed, called(x.message))
 	}
 	if x.chosen, err = g.capability(ctx, x, listed); err != nil {
 		return err
 	}
-	return g.Directory.Admits(x.agent, listed, x.chosen.ID)
+	return g.Directory.Admits(x.to.Agent, listed, x.chosen.ID)
+}
+
+// throughPeer is the endpoint of a message that goes on through another gateway.
+// What the agent says of itself is known only where an operator listed it.
+func (g *Gateway) throughPeer(ctx context.Context, x *exchange) error {
+	o := x.to.Via
+	name := x.to.Agent.Name
+	if name == "" {
+		name = string(o.To)
+	}
+	x.endpoint = transport.Endpoint{
+		Agent: name, ID: o.Peer.ID, Binding: o.From, Version: x.to.Codec.Info().Versions[0],
+		URL: hop.Target(o.Peer.URL, o.From, o.To, o.Agent), Caller: x.call.Caller.ID, Timeout: x.to.Agent.Timeout,
+	}
+	x.dress()
+	listed, _ := x.to.Agent.EndpointOf(o.To)
+	if listed.Through == "" || x.kin() || x.message.Op != canonical.OpInvoke {
+		return nil
+	}
+	description, _, err := g.Directory.DescribeFor(ctx, x.to.Agent, listed, x.viewer())
+	if err != nil {
+		return err
+	}
+	x.described = description
+	x.chosen, err = g.capability(ctx, x, listed)
+	return err
 }
 
 // viewer is for whom the agent describes itself.
@@ -83,7 +110,7 @@ func (g *Gateway) capability(ctx context.Context, x *exchange, listed directory.
 	if !ok || unknown.Code != canonical.CodeSkillNotFound {
 		return found, err
 	}
-	description, _, renewed := g.Directory.Renew(ctx, x.agent, listed, x.viewer())
+	description, _, renewed := g.Directory.Renew(ctx, x.to.Agent, listed, x.viewer())
 	if !renewed {
 		return nil, err
 	}
@@ -95,7 +122,7 @@ func (g *Gateway) capability(ctx context.Context, x *exchange, listed directory.
 // is known what it has to repeat. Whoever came to the translate endpoint has no
 // such header.
 func (x *exchange) mirror(d *canonical.Description) (err error) {
-	if to, ok := x.dest.(translators.Mirrorer); ok && to != nil && x.kin() {
+	if to, ok := x.to.Codec.(translators.Mirrorer); ok && to != nil && x.kin() {
 		x.marks = x.known(d, called(x.message))
 	}
 	mirrorer, ok := x.source.(translators.Mirrorer)
@@ -119,7 +146,7 @@ func (g *Gateway) rename(ctx context.Context, x *exchange, listed directory.Endp
 	}
 	found := x.known(x.described, invoke.Call.Name)
 	if found == nil {
-		if newer, _, ok := g.Directory.Renew(ctx, x.agent, listed, x.viewer()); ok {
+		if newer, _, ok := g.Directory.Renew(ctx, x.to.Agent, listed, x.viewer()); ok {
 			x.described = newer
 			found = x.known(newer, invoke.Call.Name)
 		}
@@ -154,11 +181,11 @@ func (g *Gateway) heed(x *exchange, heard *canonical.Message) {
 	case *canonical.Error:
 		changed = said.Code == canonical.CodeHeaderMismatch
 	case *canonical.Event:
-		changer, ok := x.dest.(translators.Changer)
+		changer, ok := x.to.Codec.(translators.Changer)
 		changed = ok && said.Native != nil && changer.Changes(said.Native)
 	}
 	if changed {
-		g.Directory.Outdated(x.agent.Name)
+		g.Directory.Outdated(x.to.Agent.Name)
 	}
 }
 
@@ -173,7 +200,7 @@ func (x *exchange) capable() *canonical.Capability {
 
 // kin: both sides use the words of one protocol, whoever carries them.
 func (x *exchange) kin() bool {
-	return spokenBy(x.source, x.message.Origin.Version) == spokenBy(x.dest, x.agentVersion())
+	return spokenBy(x.source, x.message.Origin.Version) == spokenBy(x.to.Codec, x.agentVersion())
 }
 
 func spokenBy(t translators.Translator, version string) canonical.Binding {
@@ -219,7 +246,7 @@ func (g *Gateway) asked(ctx context.Context, x *exchange, listed directory.Endpo
 		}
 	}
 	listed.Version = x.call.ToVersion
-	_, endpoint, err := g.Directory.DescribeFor(ctx, x.agent, listed, x.viewer())
+	_, endpoint, err := g.Directory.DescribeFor(ctx, x.to.Agent, listed, x.viewer())
 	return endpoint, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/destination"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/state"
@@ -123,7 +124,7 @@ func (b *bed) exchange(w translators.Wire) *exchange {
 	return &exchange{
 		settings: &Settings{}, scope: &scope{}, trail: attest.Begin(),
 		call:   transport.Call{Agent: "agent", Session: "session", Caller: identity.Caller{Peer: ect.Peer{ID: bedCaller}}, Wire: w},
-		source: b.codec.form, dest: formMCP, agent: directory.Agent{Name: "agent"}, endpoint: transport.Endpoint{Version: mcp.Modern},
+		source: b.codec.form, to: destination.Destination{Codec: formMCP, Agent: directory.Agent{Name: "agent"}}, endpoint: transport.Endpoint{Version: mcp.Modern},
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/dag"
 	"github.com/aepb/aepb-gateway/gateway/attest"
-	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -128,18 +127,16 @@ func (s *Settings) isGateway(id ect.Identity) bool { return policy.Listed(s.Gate
 // there goes on (AEPB, Graceful Shutdown). New work goes to its successor, if it has
 // one that the caller may call.
 func (g *Gateway) lifecycleGate(ctx context.Context, x *exchange) error {
-	if !x.draining || x.message.Op != canonical.OpInvoke {
+	if !x.to.Draining || x.message.Op != canonical.OpInvoke {
 		return nil
 	}
 	under, err := g.underWay(ctx, x, x.message)
 	if err != nil || under {
 		return err
 	}
-	x.via, x.draining = nil, false
-	if g.follow(ctx, x, false); x.lost != nil {
-		return x.lost
+	if x.to = g.destinations.Successor(ctx, x.query(), x.to); x.to.Unreachable != nil {
+		return x.to.Unreachable
 	}
-	g.onwards(ctx, x)
 	if err := g.permit(x); err != nil {
 		return err
 	}
@@ -177,9 +174,6 @@ func (g *Gateway) underWay(ctx context.Context, x *exchange, message *canonical.
 	rec, err := g.tasks.Load(ctx, x.keyOf(id))
 	return rec != nil, err
 }
-
-// drains reports whether an agent is known to be draining.
-func drains(a directory.Agent) bool { return a.Lifecycle.Status == directory.Draining }
 
 // A message can name the ECT that it came of by its jti alone (AEPB, Task
 // Invocation with Parent Reference): its sender signs none, or the frame had no

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/conversation"
-	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/destination"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -16,6 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/rollback"
 )
 
 // exchange is one message on its way: what each step found out. A step reads
@@ -25,11 +28,8 @@ type exchange struct {
 	hashed    string    // of its octets, once it was asked for
 	settings  *Settings // in force when the message came
 	source    translators.Translator
-	dest      translators.Translator
+	to        destination.Destination
 	evidence  evidence
-	agent     directory.Agent // zero: translate only
-	lost      error           // why the agent cannot be reached, for those who may know it
-	via       *passage        // the other gateway that the message goes through; nil: none
 	endpoint  transport.Endpoint
 	described *canonical.Description // the agent, as it is known
 	permit    policy.Permit
@@ -44,7 +44,6 @@ type exchange struct {
 	attested  bool   // its request came with an ECT, which is not here any more
 	admitted  bool   // from here on every failure leaves evidence (architecture section 5)
 	holder    string // in whose share its records count (holderOf)
-	draining  bool   // the agent takes no new work
 	admission membership.Admission
 	kept      bool           // what came with it is on record
 	used      []ect.Verified // the sources that it used up: the answer is kept for their repetition
@@ -79,18 +78,18 @@ func (x *exchange) inputHash() string {
 // translation only.
 func (x *exchange) reader() ect.Identity {
 	switch {
-	case x.via != nil:
-		return x.via.peer.ID
+	case x.to.Via != nil:
+		return x.to.Via.Peer.ID
 	case x.call.Agent == "":
 		return x.call.Caller.ID
 	}
-	return x.agent.ID
+	return x.to.Agent.ID
 }
 
 // relay: both sides speak one protocol.
 // SLIM is two if its agents use the words of different ones.
 func (x *exchange) relay() bool {
-	return x.source.Info().Binding == x.dest.Info().Binding && (x.message == nil || x.kin())
+	return x.source.Info().Binding == x.to.Codec.Info().Binding && (x.message == nil || x.kin())
 }
 
 // verbatim: both sides speak one version of it in one form, and what one says
@@ -131,7 +130,7 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 	if err := g.verify(ctx, x); err != nil {
 		return answer, err
 	}
-	g.reach(ctx, x)
+	x.to = g.destinations.Reach(ctx, x.query(), x.to)
 	if err := g.permit(x); err != nil {
 		return answer, err
 	}
@@ -170,7 +169,7 @@ func (g *Gateway) settle(ctx context.Context, x *exchange, answer transport.Answ
 // carry does what the message asks for.
 func (g *Gateway) carry(ctx context.Context, x *exchange) (transport.Answer, error) {
 	if x.call.Agent == "" && !signal(x.message.Op) { // translate only
-		if x.via != nil {
+		if x.to.Via != nil {
 			return g.translated(ctx, x)
 		}
 		_, out, err := g.request(ctx, x)
@@ -230,22 +229,20 @@ func (g *Gateway) invoke(ctx context.Context, x *exchange) (transport.Answer, er
 // converse sends the request and passes the reply on. What is more than one
 // reply becomes a run.
 func (g *Gateway) converse(ctx context.Context, x *exchange, sealed transport.Sealed) (transport.Answer, error) {
-	life := x.patience(g.waits(ctx, x))
-	reply, err := g.send(life.Context(), x, sealed) //nolint:contextcheck // it may outlive who waits
+	waits := g.waits(ctx, x)
+	reply, err := g.send(waits, x, sealed, x.endpoint.Timeout)
 	if err != nil {
-		if life.Context().Err() != nil {
+		if _, late := errors.AsType[*transport.TimeoutError](err); late || waits.Err() != nil {
 			g.abandon(x)
 		}
-		life.Close()
-		return transport.Answer{}, life.Judge(err)
+		return transport.Answer{}, err
 	}
 	if gone := ctx.Err(); gone != nil {
-		g.disown(context.WithoutCancel(ctx), x, reply, life)
+		g.disown(context.WithoutCancel(ctx), x, reply)
 		return transport.Answer{}, gone
 	}
 	message, parents, err := g.hear(ctx, x, reply)
 	if x.wantsTask(message) && err == nil {
-		life.Close()
 		if sealed, err = g.asTask(ctx, x); err != nil {
 			return transport.Answer{}, err
 		}
@@ -256,13 +253,11 @@ func (g *Gateway) converse(ctx context.Context, x *exchange, sealed transport.Se
 	}
 	if err != nil {
 		closeReply(reply)
-		life.Close()
 		return transport.Answer{}, err
 	}
 	if message == nil || !x.final(message) {
-		return g.goOn(ctx, x, reply, message, parents, life).answer(ctx)
+		return g.goOn(ctx, x, reply, message, parents).answer(ctx)
 	}
-	life.Close()
 	return g.reply(ctx, x, reply.Wire, message, parents)
 }
 
@@ -301,7 +296,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 	id := ect.ID(g.NewID())
 	tr := attest.Translation{
 		Direction: attest.Request, ID: id, Message: x.message, Input: x.inputHash(),
-		Codec: x.dest, Pair: x.pair(),
+		Codec: x.to.Codec, Pair: x.pair(),
 		Target:  translators.Target{Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.capable(), Stream: x.streams()},
 		Lineage: attest.Lineage{Parents: x.parents}, Audience: g.audience(x), Reader: x.reader(),
 	}
@@ -317,7 +312,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 		tr.Message = x.tasked(x.message)
 	}
 	out, err := g.translate(ctx, x, tr)
-	if err != nil || x.call.Agent == "" && x.via == nil {
+	if err != nil || x.call.Agent == "" && x.to.Via == nil {
 		return transport.Sealed{}, out, err
 	}
 	g.negotiated(ctx, x)
@@ -325,12 +320,15 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 	return sealed, out, err
 }
 
-// send carries the sealed request out.
-func (g *Gateway) send(ctx context.Context, x *exchange, sealed transport.Sealed) (transport.Reply, error) {
-	reply, err := g.outbound.Send(ctx, outbound.Call{Kind: x.sends(), Endpoint: x.endpoint, Sealed: sealed, Agent: x.whom(), From: x.call.Wire.Binding})
+// send carries the sealed request out. The answer may take no longer than limit; zero: its
+// sender limits that itself.
+func (g *Gateway) send(ctx context.Context, x *exchange, sealed transport.Sealed, limit time.Duration) (transport.Reply, error) {
+	reply, err := g.outbound.Send(ctx, outbound.Call{
+		Kind: x.sends(), Endpoint: x.endpoint, Sealed: sealed, Limit: limit, Agent: x.whom(), From: x.call.Wire.Binding,
+	})
 	g.refused(ctx, x, err)
 	if reply.Wire.Hasher == nil {
-		reply.Wire.Hasher = translators.HasherOf(x.dest)
+		reply.Wire.Hasher = translators.HasherOf(x.to.Codec)
 	}
 	if err != nil {
 		return reply, err
@@ -386,5 +384,68 @@ func (g *Gateway) toCaller(x *exchange, message *canonical.Message, parents []ec
 }
 
 func (x *exchange) answer(out transport.Attested) transport.Answer {
-	return transport.Answer{Wire: out.Wire(), Evidence: x.trail.Proof(), Losses: x.trail.Losses(), Notice: notice(x.agent.Lifecycle)}
+	return transport.Answer{Wire: out.Wire(), Evidence: x.trail.Proof(), Losses: x.trail.Losses(), Notice: notice(x.to.Agent.Lifecycle)}
+}
+
+// translated is a message that another gateway puts into the protocol that was
+// asked for, for nobody in particular (AEPB, Multi-Hop Translation). What that
+// gateway signed covers the message, and goes back with what we did.
+func (g *Gateway) translated(ctx context.Context, x *exchange) (transport.Answer, error) {
+	sealed, _, err := g.request(ctx, x)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	reply, err := g.send(ctx, x, sealed, x.endpoint.Timeout)
+	if err != nil {
+		return transport.Answer{}, err
+	}
+	defer closeReply(reply)
+	reply.Wire.Binding = translators.ParseSide(string(x.to.Via.To)).Binding
+	passed := attest.Passed{
+		Subject: x.subject(), Workflow: x.workflow, To: reply.Wire.Binding,
+		Covers: func(v ect.Verified) bool { return g.covers(v, reply.Wire) },
+	}
+	if reply.Events == nil {
+		passed.Tokens = reply.Evidence
+	}
+	if reason, err := g.attest.Learn(ctx, x.trail, passed); reason != "" || err != nil {
+		if err == nil {
+			err = &transport.BadReplyError{Agent: x.endpoint.Agent, Reason: reason}
+		}
+		return transport.Answer{}, err
+	}
+	return transport.Answer{Wire: reply.Wire, Evidence: x.trail.Proof(), Losses: x.trail.Losses(), Notice: notice(x.to.Agent.Lifecycle)}, nil
+}
+
+// covers: a token was made of this message. How those of a protocol that is not
+// spoken here are hashed, other than octet by octet, nobody here knows.
+func (g *Gateway) covers(v ect.Verified, wire translators.Wire) bool {
+	form, known := g.Registry.Translator(wire.Binding)
+	if known {
+		wire.Hasher = translators.HasherOf(form)
+	}
+	said := v.Claims().OutputHash
+	if _, otherwise := v.Extension(ect.ExtHashForm); otherwise && !known {
+		return said != ""
+	}
+	return said == ect.Hash(wire.Octets())
+}
+
+// sends is the kind of the call that goes to where x goes.
+func (x *exchange) sends() outbound.Kind {
+	if x.to.Via != nil {
+		return outbound.Peer
+	}
+	if _, apart := x.to.Codec.(*rollback.Form); apart {
+		return outbound.Rollback
+	}
+	return outbound.Message
+}
+
+// whom is the agent in metrics: callers can name what nobody here knows without end.
+func (x *exchange) whom() string {
+	if x.to.Via != nil && x.to.Via.Unlisted {
+		return "gateway"
+	}
+	return label(x.to.Agent)
 }

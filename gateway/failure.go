@@ -7,6 +7,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -23,14 +24,14 @@ func (g *Gateway) fail(ctx context.Context, x *exchange, answer transport.Answer
 	ctx = context.WithoutCancel(ctx) // the caller may be gone; the evidence must not be
 	failure := attest.Failure{
 		Subject: x.subject(), Lineage: attest.Lineage{Workflow: g.failedWorkflow(x), Parents: failedParents(x)},
-		Cause: cause, Pair: attest.Pair{From: x.call.Wire.Binding, To: destination(x)}, Input: x.inputHash(), Unlisted: x.foreign(),
+		Cause: cause, Pair: attest.Pair{From: x.call.Wire.Binding, To: x.toBinding()}, Input: x.inputHash(), Unlisted: x.foreign(),
 	}
 	if h := x.call.Wire.Hasher; h != nil {
 		failure.Pair.HashForm = h.HashForm()
 	} else if x.callerInside() {
 		failure.Pair.HashForm = inbody.HashForm
 	}
-	answer = transport.Answer{Notice: notice(x.agent.Lifecycle)}
+	answer = transport.Answer{Notice: notice(x.to.Agent.Lifecycle)}
 	if g.attest.Failure(ctx, x.trail, failure) {
 		answer.Losses = x.trail.Losses()
 	}
@@ -60,9 +61,9 @@ func failedParents(x *exchange) []ect.ID {
 	return x.parents
 }
 
-func destination(x *exchange) canonical.Binding {
-	if x.dest != nil {
-		return x.dest.Info().Binding
+func (x *exchange) toBinding() canonical.Binding {
+	if x.to.Codec != nil {
+		return x.to.Codec.Info().Binding
 	}
 	return x.call.To
 }
@@ -84,7 +85,7 @@ func (g *Gateway) finish(ctx context.Context, x *exchange, err error) {
 		result = problem.From(err).Code
 	}
 	took := g.Now().Sub(x.scope.began)
-	g.Metrics.Translated(string(x.call.Wire.Binding), string(destination(x)), result, took)
+	g.Metrics.Translated(string(x.call.Wire.Binding), string(x.toBinding()), result, took)
 	reason := problem.ReasonOf(err)
 	if reason != "" {
 		g.Metrics.UpstreamFailed(x.whom(), reason)
@@ -97,8 +98,8 @@ func (g *Gateway) finish(ctx context.Context, x *exchange, err error) {
 		return
 	}
 	attrs := []slog.Attr{
-		slog.String("from", string(x.call.Wire.Binding)), slog.String("to", string(destination(x))),
-		slog.String("agent", x.agent.Name), slog.String("caller", string(x.call.Caller.ID)),
+		slog.String("from", string(x.call.Wire.Binding)), slog.String("to", string(x.toBinding())),
+		slog.String("agent", x.to.Agent.Name), slog.String("caller", string(x.call.Caller.ID)),
 		slog.String("result", result), slog.String("wid", x.workflow), slog.Int("losses", len(x.trail.Losses())),
 		slog.Duration("took", took),
 	}
@@ -112,4 +113,12 @@ func (g *Gateway) finish(ctx context.Context, x *exchange, err error) {
 		attrs = append(attrs, slog.Any("cause", cause))
 	}
 	g.Logger.LogAttrs(ctx, level, "exchange", attrs...)
+}
+
+// label is an agent in metrics: callers can name documents without end.
+func label(a directory.Agent) string {
+	if a.Name != "" && !a.Listed() {
+		return "document"
+	}
+	return a.Name
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
-	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -43,7 +42,7 @@ func (r *run) follow(ctx context.Context, cause error) error {
 	}
 	if r.x.verbatim() || r.agent.TaskID == "" || r.broken > maxBroken {
 		if quiet {
-			return &transport.BadReplyError{Agent: r.x.agent.Name, Reason: "its stream ended before its last event"}
+			return &transport.BadReplyError{Agent: r.x.to.Agent.Name, Reason: "its stream ended before its last event"}
 		}
 		return cause
 	}
@@ -73,7 +72,7 @@ func (r *run) look(ctx context.Context) error {
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-			return r.g.send(ctx, r.x, sealed)
+			return r.g.send(ctx, r.x, sealed, 0)
 		case <-ctx.Done():
 			return transport.Reply{}, ctx.Err()
 		}
@@ -129,7 +128,7 @@ func (g *Gateway) inquire(ctx context.Context, x *exchange, op canonical.Op, bod
 // sealOwn seals a message that the caller did not send in these words.
 func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message) (transport.Sealed, error) {
 	tr := attest.Translation{Direction: attest.Request, ID: ect.ID(g.NewID()), Internal: true}
-	tr.Codec, tr.Pair = x.dest, x.pair()
+	tr.Codec, tr.Pair = x.to.Codec, x.pair()
 	tr.Target = translators.Target{
 		Version: x.endpoint.Version, Form: x.endpoint.Form, Capability: x.capable(),
 		Stream: m.Op == canonical.OpTaskSubscribe || m.Op == canonical.OpInvoke && x.streams(),
@@ -151,15 +150,13 @@ func (g *Gateway) sealOwn(ctx context.Context, x *exchange, m *canonical.Message
 // acknowledged sends a message that has one answer, and returns that with what
 // testifies to it. An error of the agent is one here.
 func (g *Gateway) acknowledged(ctx context.Context, x *exchange, sealed transport.Sealed) (wire translators.Wire, m *canonical.Message, parents []ect.ID, err error) {
-	life := x.patience(ctx)
-	defer life.Close()
-	reply, err := g.send(life.Context(), x, sealed) //nolint:contextcheck // it may outlive who waits
+	reply, err := g.send(ctx, x, sealed, x.endpoint.Timeout)
 	defer closeReply(reply)
 	if err != nil {
-		return wire, nil, nil, life.Judge(err)
+		return wire, nil, nil, err
 	}
 	if m, parents, err = g.hear(ctx, x, reply); err == nil && m == nil {
-		err = &transport.BadReplyError{Agent: x.agent.Name, Reason: "it answers with a stream"}
+		err = &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "it answers with a stream"}
 	}
 	if err == nil {
 		if refused, ok := m.Body.(*canonical.Error); ok {
@@ -198,7 +195,7 @@ func (r *run) abort() {
 
 // keepsTasks: the agent can be told to cancel what it named a task.
 func (x *exchange) keepsTasks() bool {
-	tasker, ok := x.dest.(translators.Tasker)
+	tasker, ok := x.to.Codec.(translators.Tasker)
 	return x.agentStreams() == translators.StreamsTask || ok && tasker.Tasks(x.agentVersion()) != translators.TaskingNone
 }
 
@@ -234,20 +231,19 @@ func (r *run) outlive(ctx context.Context) {
 }
 
 // disown deals with an answer whose caller has left meanwhile.
-func (g *Gateway) disown(ctx context.Context, x *exchange, reply transport.Reply, life *outbound.Lifetime) {
+func (g *Gateway) disown(ctx context.Context, x *exchange, reply transport.Reply) {
 	message, parents, err := g.hear(ctx, x, reply)
 	if err != nil {
 		closeReply(reply)
-		life.Close()
 		return
 	}
-	g.goOn(ctx, x, reply, message, parents, life).abort()
+	g.goOn(ctx, x, reply, message, parents).abort()
 }
 
 // abandon tells an agent that nobody waits for its answer any more, where the
 // end of the connection does not say so (MCP before 2026-07-28).
 func (g *Gateway) abandon(x *exchange) {
-	asker, ok := x.dest.(translators.Asker)
+	asker, ok := x.to.Codec.(translators.Asker)
 	if !ok || x.agentStreams() != translators.StreamsReply || asker.Asks(x.endpoint.Version, x.endpoint.Form) == translators.AskReply {
 		return
 	}
@@ -266,11 +262,11 @@ func (g *Gateway) tellAgent(x *exchange, op canonical.Op, body canonical.Body) {
 		sealed, err := g.inquire(ctx, x, op, body)
 		if err == nil {
 			var reply transport.Reply
-			reply, err = g.send(ctx, x, sealed)
+			reply, err = g.send(ctx, x, sealed, 0)
 			closeReply(reply)
 		}
 		if err != nil {
-			g.Logger.WarnContext(ctx, "the agent could not be told to stop", slog.String("agent", x.agent.Name), slog.Any("error", err))
+			g.Logger.WarnContext(ctx, "the agent could not be told to stop", slog.String("agent", x.to.Agent.Name), slog.Any("error", err))
 		}
 	})
 }

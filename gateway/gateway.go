@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/conversation"
+	"github.com/aepb/aepb-gateway/gateway/destination"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
@@ -88,6 +88,7 @@ type Gateway struct {
 	outbound       outbound.Sender
 	requests       requests // that are under way
 	members        *membership.Register
+	destinations   *destination.Resolver
 }
 
 var _ transport.Exchanger = (*Gateway)(nil)
@@ -114,11 +115,16 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	}
 	g := &Gateway{
 		Deps: deps, members: members, instance: deps.NewID(),
-		outbound: outbound.NewChain(deps.Network, outbound.Metrics(deps.Metrics, deps.Now)),
+		outbound: outbound.NewChain(deps.Network, outbound.Metrics(deps.Metrics, deps.Now), outbound.Deadline),
 	}
 	if g.attest, err = attest.New(attest.Deps{
 		Signer: deps.Signer, Dialects: deps.Dialects, Verifier: deps.Verifier, Recorder: deps.Recorder, Evidence: deps.Evidence, Members: members,
 		Refusals: refusals, Metrics: deps.Metrics, Logger: deps.Logger, NewID: deps.NewID, Version: func() string { return g.settings.Load().Version },
+	}); err != nil {
+		return nil, err
+	}
+	if g.destinations, err = destination.New(destination.Deps{
+		Registry: deps.Registry, Directory: deps.Directory, Now: deps.Now, Denied: deps.Metrics.Denied,
 	}); err != nil {
 		return nil, err
 	}
@@ -189,6 +195,9 @@ func (g *Gateway) Apply(settings Settings) {
 // Members answers who belongs to a workflow.
 func (g *Gateway) Members() *membership.Register { return g.members }
 
+// Router answers other gateways which pairs are served here.
+func (g *Gateway) Router() *destination.Resolver { return g.destinations }
+
 // Decides reports whether an identity may decide what waits for a human (R23).
 func (g *Gateway) Decides(id ect.Identity) bool { return g.Approver != nil && g.Approver(id) }
 
@@ -213,7 +222,7 @@ func (g *Gateway) approach(ctx context.Context, q transport.Inquiry) (directory.
 	if !ok {
 		return directory.Agent{}, &problem.UnknownAgentError{Agent: q.Agent}
 	}
-	return agent, admit(q.Caller, agent.Rules)
+	return agent, destination.MayCall(q.Caller, agent.Rules)
 }
 
 // Describe answers discovery from the directory (R8), to those who may call.
@@ -226,7 +235,7 @@ func (g *Gateway) Describe(ctx context.Context, q transport.Inquiry) (*canonical
 	if err != nil {
 		return nil, err
 	}
-	if err := admit(q.Caller, agent.Rules); err != nil { // a successor has rules of its own
+	if err := destination.MayCall(q.Caller, agent.Rules); err != nil { // a successor has rules of its own
 		return nil, err
 	}
 	endpoint := agent.Endpoint(q.Binding)
@@ -261,11 +270,20 @@ func askableBy(source translators.Translator, version, form string, can []canoni
 	}
 }
 
-// admit judges who may ask about an agent: those who may call it. A prefix of
-// the trust domain does not let the nameless in.
-func admit(caller identity.Caller, rules policy.Rules) error {
-	if caller.Anonymous && !rules.Open {
-		return &policy.Forbidden{Constraint: policy.ConstraintCallers}
+// notice is what an agent's capability document says of its future.
+func notice(l directory.Lifecycle) transport.Notice {
+	if l.Status != directory.Deprecated {
+		return transport.Notice{}
 	}
-	return policy.Admit(caller.ID, rules)
+	return transport.Notice{Deprecated: l.DeprecatedAt, Sunset: l.SunsetAt, Successor: l.Successor}
+}
+
+// Notice is what is known of an agent's future, to those who may call it. A door
+// asks at the end, so that whatever was learned on the way is in it.
+func (g *Gateway) Notice(q transport.Inquiry) transport.Notice {
+	agent, ok := g.Directory.Find(q.Agent)
+	if !ok || destination.MayCall(q.Caller, agent.Rules) != nil {
+		return transport.Notice{}
+	}
+	return notice(g.Directory.Known(agent))
 }

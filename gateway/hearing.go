@@ -75,7 +75,7 @@ func (h *hearing) prepare(ctx context.Context, wanted translators.News) error {
 	first := h.listen(ctx)
 	got, err := first.pump.next(ctx, h.x.endpoint.Timeout)
 	if errors.Is(err, errPatience) {
-		err = &transport.TimeoutError{Agent: h.x.agent.Name, After: h.x.endpoint.Timeout}
+		err = &transport.TimeoutError{Agent: h.x.to.Agent.Name, After: h.x.endpoint.Timeout}
 	}
 	if err != nil {
 		first.stop()
@@ -139,18 +139,11 @@ func (h *hearing) ask(ctx context.Context, wants translators.News, first *transp
 		}
 		first = &sealed
 	}
-	life := own.patience(ctx)
-	reply, err := h.g.send(life.Context(), own, *first) //nolint:contextcheck // it may outlive who waits
+	reply, err := h.g.send(ctx, own, *first, own.endpoint.Timeout)
 	if err == nil {
 		_, err = h.g.replyEvidence(ctx, own, reply)
 	}
-	if err != nil || reply.Events == nil {
-		life.Close()
-		return reply, life.Judge(err)
-	}
-	life.Keep()
-	context.AfterFunc(ctx, life.Close) // as long as it is heard
-	return reply, nil
+	return reply, err
 }
 
 // more asks for what is asked apart: which resources. Those that the agent
@@ -308,9 +301,7 @@ func (h *hearing) refuse(ctx context.Context, own *exchange, ask *canonical.Ask)
 	if err != nil {
 		return err
 	}
-	life := own.patience(ctx)
-	defer life.Close()
-	reply, _ := h.g.send(life.Context(), own, sealed) //nolint:contextcheck // as ask does; the caller hears nothing, or this
+	reply, _ := h.g.send(ctx, own, sealed, own.endpoint.Timeout) // the caller hears nothing, or this
 	closeReply(reply)
 	return nil
 }

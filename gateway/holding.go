@@ -86,7 +86,7 @@ func (x *exchange) label(m *canonical.Message) {
 		a.Parts = slices.Clone(a.Parts)
 		for n := range a.Parts {
 			if a.ID != "" && librarian.Embeds(&a.Parts[n]) {
-				a.Parts[n].URI, a.Parts[n].Form = place{x.agent.Name, id, a.ID, n}.uri(), canonical.FormEmbedded
+				a.Parts[n].URI, a.Parts[n].Form = place{x.to.Agent.Name, id, a.ID, n}.uri(), canonical.FormEmbedded
 			}
 		}
 	}
@@ -126,7 +126,7 @@ func (g *Gateway) look(ctx context.Context, x *exchange) (answer transport.Answe
 	var showing translators.Showing
 	switch showing.What = seeking.What; seeking.What {
 	case translators.SeekPatterns:
-		showing.Holdings = patterns(x.agent.Name)
+		showing.Holdings = patterns(x.to.Agent.Name)
 	case translators.SeekOne:
 		showing.Contents, m.Losses, err = g.readHolding(ctx, x, seeking.URI)
 	default:
@@ -157,7 +157,7 @@ func (g *Gateway) holdings(ctx context.Context, x *exchange, cursor string) (lis
 	entries, next, err := g.tasks.ListArtifacts(ctx, x.keyOf("").Group, cursor)
 	for _, entry := range entries {
 		for _, a := range entry.Artifacts {
-			h := translators.Holding{URI: place{x.agent.Name, entry.Task, a.ID, -1}.uri(), Name: cmp.Or(a.Name, a.ID), Description: a.Description, Media: a.Media}
+			h := translators.Holding{URI: place{x.to.Agent.Name, entry.Task, a.ID, -1}.uri(), Name: cmp.Or(a.Name, a.ID), Description: a.Description, Media: a.Media}
 			list = append(list, h)
 		}
 	}
@@ -168,7 +168,7 @@ func (g *Gateway) holdings(ctx context.Context, x *exchange, cursor string) (lis
 func (g *Gateway) readHolding(ctx context.Context, x *exchange, uri string) ([]translators.Held, []canonical.Loss, error) {
 	none := &canonical.Error{Code: canonical.CodeResourceNotFound, Message: "Resource not found"}
 	at, ok := placeOf(uri)
-	if !ok || at.agent != x.agent.Name {
+	if !ok || at.agent != x.to.Agent.Name {
 		return nil, nil, none
 	}
 	y := g.tasks.LoadArtifacts(ctx, x.keyOf(at.task))

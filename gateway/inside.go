@@ -24,7 +24,7 @@ func (x *exchange) callerInside() bool {
 }
 
 // agentInside is the same of whoever is asked.
-func (x *exchange) agentInside() bool { return x.bears(x.reader(), x.dest, x.endpoint.Form) }
+func (x *exchange) agentInside() bool { return x.bears(x.reader(), x.to.Codec, x.endpoint.Form) }
 
 func (x *exchange) bears(peer ect.Identity, codec translators.Translator, form string) bool {
 	if peer == "" || !x.settings.ECTInBody[peer] {
@@ -54,9 +54,9 @@ func (x *exchange) heardInside(reply transport.Reply) (transport.Reply, error) {
 	}
 	wire := reply.Wire
 	wire.Re = cmp.Or(wire.Re, canonical.OpInvoke)
-	wire, tokens, err := withoutTokens(x.dest, wire, reply.Evidence)
+	wire, tokens, err := withoutTokens(x.to.Codec, wire, reply.Evidence)
 	if err != nil {
-		return reply, &transport.BadReplyError{Agent: x.agent.Name, Reason: "the ECTs in its body are malformed, or not those in its header"}
+		return reply, &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "the ECTs in its body are malformed, or not those in its header"}
 	}
 	if len(tokens) > 0 {
 		reply.Wire.Body, reply.Evidence = wire.Body, tokens
@@ -71,9 +71,9 @@ func (x *exchange) heardEvent(wire translators.Wire) (translators.Wire, []string
 	}
 	like := wire
 	like.Re = cmp.Or(like.Re, canonical.OpInvoke)
-	like, tokens, err := withoutTokens(x.dest, like, nil)
+	like, tokens, err := withoutTokens(x.to.Codec, like, nil)
 	if err != nil {
-		return wire, nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "the ECTs in an event of its stream are malformed"}
+		return wire, nil, &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "the ECTs in an event of its stream are malformed"}
 	}
 	if len(tokens) > 0 {
 		wire.Body = like.Body
@@ -116,7 +116,7 @@ func withoutTokens(form translators.Translator, wire translators.Wire, header []
 // wants them there.
 func (x *exchange) seal(out transport.Attested, ancestors ...string) (transport.Sealed, error) {
 	if x.agentInside() {
-		wire, _ := inbody.Insert(x.dest, out.Wire(), append([]string{out.Token()}, ancestors...))
+		wire, _ := inbody.Insert(x.to.Codec, out.Wire(), append([]string{out.Token()}, ancestors...))
 		var err error
 		if out, err = out.Carrying(wire); err != nil {
 			return transport.Sealed{}, err

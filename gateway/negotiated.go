@@ -40,14 +40,14 @@ func (n *negotiations) first(key string) bool {
 // decided; an endpoint that is the only one was no choice. The token is not handed
 // out: it says nothing of any message.
 func (g *Gateway) negotiated(ctx context.Context, x *exchange) {
-	if x.via == nil && (x.call.To != "" || (x.agent.Capability == "" && len(x.agent.Endpoints) < 2)) {
+	if x.to.Via == nil && (x.call.To != "" || (x.to.Agent.Capability == "" && len(x.to.Agent.Endpoints) < 2)) {
 		return // the caller named it, or there was nothing to choose from
 	}
 	workflow := x.workflow
 	if workflow == "" {
 		workflow = string(x.first())
 	}
-	if !g.negotiations.first(workflow + "\x00" + x.agent.Name) {
+	if !g.negotiations.first(workflow + "\x00" + x.to.Agent.Name) {
 		return
 	}
 	chosen, candidates, reason := x.choice()
@@ -59,19 +59,19 @@ func (g *Gateway) negotiated(ctx context.Context, x *exchange) {
 
 // choice is what was chosen, of what, and why.
 func (x *exchange) choice() (chosen string, candidates []string, reason string) {
-	for _, e := range x.agent.Endpoints {
+	for _, e := range x.to.Agent.Endpoints {
 		candidates = append(candidates, candidate(e))
 	}
-	for _, b := range x.agent.Beyond {
+	for _, b := range x.to.Agent.Beyond {
 		candidates = append(candidates, string(b))
 	}
-	if x.via != nil {
+	if x.to.Via != nil {
 		if len(candidates) == 0 {
-			candidates = []string{string(x.via.to)}
+			candidates = []string{string(x.to.Via.To)}
 		}
-		return string(x.via.to), candidates, "served by " + string(x.via.peer.ID) + " as " + string(x.via.from) + " to " + string(x.via.to)
+		return string(x.to.Via.To), candidates, "served by " + string(x.to.Via.Peer.ID) + " as " + string(x.to.Via.From) + " to " + string(x.to.Via.To)
 	}
-	chosen = string(x.dest.Info().Binding)
+	chosen = string(x.to.Codec.Info().Binding)
 	if chosen == string(x.source.Info().Binding) {
 		return chosen, candidates, "the caller's own protocol"
 	}

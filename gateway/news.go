@@ -28,13 +28,13 @@ type wishes struct {
 }
 
 func (x *exchange) wishesKey() store.EntryKey {
-	return store.EntryKey{Kind: entryWishes, Group: x.call.Session, ID: x.agent.Name, Owner: x.owner()}
+	return store.EntryKey{Kind: entryWishes, Group: x.call.Session, ID: x.to.Agent.Name, Owner: x.owner()}
 }
 
 // herald is what knows how news is asked for; nil: the two sides have no such in common.
 func (x *exchange) herald() translators.Herald {
 	herald, _ := x.source.(translators.Herald)
-	if herald == nil || x.call.Agent == "" || x.via != nil || !x.call.Entrance.Native() || !x.relay() {
+	if herald == nil || x.call.Agent == "" || x.to.Via != nil || !x.call.Entrance.Native() || !x.relay() {
 		return nil
 	}
 	return herald
@@ -64,7 +64,7 @@ func (x *exchange) listens() bool {
 // asksIn reports whether the agent, which can be reached, asks in its replies, or else
 // in streams, where it may say something without being asked.
 func (g *Gateway) asksIn(ctx context.Context, x *exchange, replies bool) bool {
-	asker, ok := x.dest.(translators.Asker)
+	asker, ok := x.to.Codec.(translators.Asker)
 	return ok && x.relay() && g.choose(ctx, x) == nil && (asker.Asks(x.endpoint.Version, x.endpoint.Form) == translators.AskReply) == replies
 }
 
@@ -77,7 +77,7 @@ func (g *Gateway) news(ctx context.Context, x *exchange) (answer transport.Answe
 		return answer, false, nil
 	}
 	wanted, wrong := herald.Wants(native)
-	unknown := wanted == nil || g.choose(ctx, x) != nil || x.via != nil
+	unknown := wanted == nil || g.choose(ctx, x) != nil || x.to.Via != nil
 	if unknown { // why, the road will say
 		return answer, false, nil
 	}
@@ -137,21 +137,24 @@ func (g *Gateway) sound(ctx context.Context, x *exchange, herald translators.Her
 	if err != nil {
 		return "", nil, err
 	}
-	life := x.patience(ctx)
-	defer life.Close()
-	reply, err := g.send(life.Context(), x, sealed) //nolint:contextcheck // it may outlive who waits
+	reply, err := g.send(ctx, x, sealed, x.endpoint.Timeout)
 	defer closeReply(reply)
 	if err != nil {
-		return "", nil, life.Judge(err)
+		return "", nil, err
 	}
 	if parents, err = g.replyEvidence(ctx, x, reply); err != nil {
 		return "", nil, err
 	}
 	wire := reply.Wire
 	if reply.Events != nil {
-		event, err := reply.Events.Next(life.Context()) //nolint:contextcheck // as above
+		within, cancel := context.WithTimeout(ctx, x.endpoint.Timeout)
+		defer cancel()
+		event, err := reply.Events.Next(within)
+		if err != nil && ctx.Err() == nil && within.Err() != nil {
+			err = &transport.TimeoutError{Agent: x.to.Agent.Name, After: x.endpoint.Timeout}
+		}
 		if err != nil {
-			return "", nil, life.Judge(err)
+			return "", nil, err
 		}
 		wire = event.Wire
 		wire.Event = true

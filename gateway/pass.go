@@ -54,14 +54,12 @@ func (g *Gateway) pass(ctx context.Context, x *exchange) (transport.Answer, erro
 	if x.message.Op == canonical.OpNative {
 		return g.converse(ctx, x, sealed)
 	}
-	life := x.patience(ctx)
-	defer life.Close()
-	reply, err := g.send(life.Context(), x, sealed) //nolint:contextcheck // it may outlive who waits
+	reply, err := g.send(ctx, x, sealed, x.endpoint.Timeout)
 	closeReply(reply)
 	if err == nil {
 		err = g.heeded(x, reply)
 	}
-	return transport.Answer{Evidence: x.trail.Tokens()}, life.Judge(err)
+	return transport.Answer{Evidence: x.trail.Tokens()}, err
 }
 
 // ownCard puts our card in place of the extended card that an agent answers with
@@ -71,7 +69,7 @@ func (x *exchange) ownCard(m *canonical.Message) (*canonical.Message, error) {
 	if x.call.Card == nil {
 		return m, nil
 	}
-	bad := &transport.BadReplyError{Agent: x.agent.Name, Reason: "not a card in answer to the request for its extended card"}
+	bad := &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "not a card in answer to the request for its extended card"}
 	if m == nil {
 		return nil, bad // it answers with a stream
 	}
@@ -79,7 +77,7 @@ func (x *exchange) ownCard(m *canonical.Message) (*canonical.Message, error) {
 	if !ok {
 		return m, nil
 	}
-	decoded, err := x.dest.Decode(translators.Wire{Binding: x.dest.Info().Binding, Media: x.dest.Info().Media[0], Body: said.Result, Re: canonical.OpDescribe})
+	decoded, err := x.to.Codec.Decode(translators.Wire{Binding: x.to.Codec.Info().Binding, Media: x.to.Codec.Info().Media[0], Body: said.Result, Re: canonical.OpDescribe})
 	if err != nil {
 		return nil, bad
 	}

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -24,11 +23,6 @@ const grace = 250 * time.Millisecond
 // the task is promised within the grace, evidence and record included.
 const promptly = 150 * time.Millisecond
 
-// patience begins the lifetime of a request.
-func (x *exchange) patience(ctx context.Context) *outbound.Lifetime {
-	return outbound.NewLifetime(ctx, x.agent.Name, x.endpoint.Timeout)
-}
-
 // lifetime is how long the work goes on: it ends with the caller's connection
 // only where that means to stop, and always with the gateway.
 func (g *Gateway) lifetime(ctx context.Context, x *exchange) context.Context {
@@ -42,7 +36,7 @@ func (g *Gateway) lifetime(ctx context.Context, x *exchange) context.Context {
 // than the caller knows them, or the caller knows of none.
 func (x *exchange) retasks() bool {
 	tasker, ok := x.source.(translators.Tasker)
-	if !ok || x.call.Agent == "" || x.via != nil || x.described == nil || !x.described.Tasks || !x.relay() {
+	if !ok || x.call.Agent == "" || x.to.Via != nil || x.described == nil || !x.described.Tasks || !x.relay() {
 		return false
 	}
 	agent := tasker.Tasks(x.endpoint.Version)
@@ -78,7 +72,7 @@ func (x *exchange) insists() bool {
 // outcomeApart: what came of the agent's task, and what it asks, is heard apart from
 // how it stands.
 func (x *exchange) outcomeApart() bool {
-	tasker, ok := x.dest.(translators.Tasker)
+	tasker, ok := x.to.Codec.(translators.Tasker)
 	return ok && tasker.Tasks(x.agentVersion()) == translators.TaskingApart
 }
 
@@ -101,7 +95,7 @@ func (x *exchange) posts() bool {
 
 // agentStreams is how the agent streams, callerStreams how the caller reads that.
 func (x *exchange) agentStreams() translators.Streams {
-	return translators.StreamsOf(x.dest, x.agentVersion())
+	return translators.StreamsOf(x.to.Codec, x.agentVersion())
 }
 
 // agentVersion is the version in which the agent is spoken to; empty: nobody has
@@ -110,7 +104,7 @@ func (x *exchange) agentVersion() string {
 	if x.endpoint.Version != "" {
 		return x.endpoint.Version
 	}
-	listed, _ := x.agent.EndpointOf(x.dest.Info().Binding)
+	listed, _ := x.to.Agent.EndpointOf(x.to.Codec.Info().Binding)
 	return listed.Version
 }
 

@@ -220,7 +220,7 @@ func (g *Gateway) attend(ctx context.Context, x *exchange, rec *store.Record) {
 	following.trail.Follow(rec.Last)
 	following.unseen = true
 	if err := g.choose(ctx, following); err != nil {
-		g.Logger.WarnContext(ctx, "a task cannot be followed", slog.String("agent", x.agent.Name), slog.Any("error", err))
+		g.Logger.WarnContext(ctx, "a task cannot be followed", slog.String("agent", x.to.Agent.Name), slog.Any("error", err))
 		return
 	}
 	r := g.newRun(following, nil)
@@ -234,7 +234,7 @@ func (g *Gateway) attend(ctx context.Context, x *exchange, rec *store.Record) {
 		err = r.look(ctx)
 	}
 	if err != nil {
-		g.Logger.WarnContext(ctx, "a task cannot be followed", slog.String("agent", x.agent.Name), slog.Any("error", err))
+		g.Logger.WarnContext(ctx, "a task cannot be followed", slog.String("agent", x.to.Agent.Name), slog.Any("error", err))
 	}
 	switch {
 	case !mine:

@@ -69,8 +69,8 @@ func (g *Gateway) repeat(ctx context.Context, key ect.ReplayKey) (transport.Answ
 // something else.
 func (x *exchange) again() *exchange {
 	return &exchange{
-		call: x.call, settings: x.settings, scope: &scope{began: x.scope.began}, source: x.source, dest: x.dest, evidence: x.evidence, agent: x.agent,
-		endpoint: x.endpoint, via: x.via, described: x.described, permit: x.permit, message: x.message, wireID: x.wireID, workflow: x.workflow,
+		call: x.call, settings: x.settings, scope: &scope{began: x.scope.began}, source: x.source, to: x.to, evidence: x.evidence,
+		endpoint: x.endpoint, described: x.described, permit: x.permit, message: x.message, wireID: x.wireID, workflow: x.workflow,
 		thread: x.thread, renamedCall: x.renamedCall,
 		parents: x.parents, attested: x.attested, admitted: x.admitted, kept: x.kept, record: x.record, trail: x.trail.Again(), holder: x.holder,
 	}
@@ -144,7 +144,7 @@ func (g *Gateway) keepReply(ctx context.Context, x *exchange, m *canonical.Messa
 // sameID refuses a task that goes on under the id of one that has ended: who asks
 // about the one would be told of the other (A2A 1.0, 3.4.2).
 func (x *exchange) sameID() error {
-	return &transport.BadReplyError{Agent: x.agent.Name, Reason: "its task has the id of one that has ended: each task needs an id of its own"}
+	return &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "its task has the id of one that has ended: each task needs an id of its own"}
 }
 
 // postChange posts what is different in a task between two of its records, if the
@@ -253,12 +253,12 @@ func (x *exchange) owner() string { return owner(x.call.Caller, x.call.Address) 
 
 // keyOf names the record of the caller's task: it belongs to the caller and the agent.
 func (x *exchange) keyOf(id string) store.EntryKey {
-	return store.TaskKey(x.owner(), x.agent.Name, id)
+	return store.TaskKey(x.owner(), x.to.Agent.Name, id)
 }
 
 // parties are the two sides of the exchange's dialogue.
 func (x *exchange) parties() conversation.Parties {
-	agent := x.agent.Name
+	agent := x.to.Agent.Name
 	if x.call.Agent == "" {
 		agent = ""
 	}
@@ -283,7 +283,7 @@ func (x *exchange) dialogueKey(id string) string {
 func (x *exchange) newRecord(task *canonical.Task) *store.Record {
 	rec := &store.Record{
 		AsTold:    store.AsTold{Form: store.RecordForm, Task: *task},
-		AgentSide: store.AgentSide{Agent: x.agent.Name, Binding: x.dest.Info().Binding},
+		AgentSide: store.AgentSide{Agent: x.to.Agent.Name, Binding: x.to.Codec.Info().Binding},
 		Proof:     store.Proof{Workflow: x.workflow, Last: x.trail.Request(), Requests: x.requests()},
 		Origin:    store.Origin{Source: x.source.Info().Binding},
 		Key:       x.keyOf(task.ID),

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
@@ -79,12 +78,10 @@ func (g *Gateway) begin(ctx context.Context, x *exchange, sealed transport.Seale
 
 // goOn takes over a request that was answered, but not for good.
 func (g *Gateway) goOn(
-	ctx context.Context, x *exchange, reply transport.Reply, message *canonical.Message, parents []ect.ID, life *outbound.Lifetime,
+	ctx context.Context, x *exchange, reply transport.Reply, message *canonical.Message, parents []ect.ID,
 ) *run {
 	r := g.newRun(x, parents)
-	life.Keep()
-	r.pump = startPump(context.WithoutCancel(ctx), func(ctx context.Context) (transport.Reply, error) {
-		context.AfterFunc(ctx, life.Close) // as long as it is heard
+	r.pump = startPump(context.WithoutCancel(ctx), func(context.Context) (transport.Reply, error) {
 		if reply.Events == nil {
 			return transport.Reply{}, errSilent
 		}
@@ -123,7 +120,7 @@ func (r *run) send(ctx context.Context, sealed transport.Sealed) {
 		r.op = canonical.OpNative
 	}
 	r.pump = startPump(context.WithoutCancel(ctx), func(ctx context.Context) (transport.Reply, error) {
-		return r.g.send(ctx, r.x, sealed)
+		return r.g.send(ctx, r.x, sealed, 0)
 	})
 }
 
@@ -200,7 +197,7 @@ func (r *run) again(ctx context.Context) error {
 		return nil
 	}
 	if r.repeats++; r.result.Pending.State == "" || r.repeats > maxAgain {
-		return &transport.BadReplyError{Agent: r.x.agent.Name, Reason: "it asks for nothing"}
+		return &transport.BadReplyError{Agent: r.x.to.Agent.Name, Reason: "it asks for nothing"}
 	}
 	return r.give(ctx, nil)
 }

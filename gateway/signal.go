@@ -72,13 +72,13 @@ func signals(op canonical.Op, act ect.Act) bool {
 // it is about (ATD, Rollback Authorization; R14).
 func (g *Gateway) party(ctx context.Context, x *exchange, token ect.Verified) error {
 	party, err := g.members.IsParty(ctx, membership.Signal{
-		Workflow: token.Workflow(), Sender: token.Issuer(), Parents: token.Parents(), Agent: x.agent.ID,
+		Workflow: token.Workflow(), Sender: token.Issuer(), Parents: token.Parents(), Agent: x.to.Agent.ID,
 	})
 	if err != nil {
 		return attest.Recording(err)
 	}
 	if !party {
-		return &policy.Forbidden{Agent: x.agent.Name, Reason: "the caller has no part in this workflow"}
+		return &policy.Forbidden{Agent: x.to.Agent.Name, Reason: "the caller has no part in this workflow"}
 	}
 	return nil
 }
@@ -87,15 +87,15 @@ func (g *Gateway) party(ctx context.Context, x *exchange, token ect.Verified) er
 // one that is not bound to the token that it is about (R23).
 func (g *Gateway) mayDecide(ctx context.Context, x *exchange, token ect.Verified) error {
 	if !g.Decides(token.Issuer()) {
-		return &policy.Forbidden{Agent: x.agent.Name, Reason: "only an operator with the role approver decides: ask one, or have the role granted"}
+		return &policy.Forbidden{Agent: x.to.Agent.Name, Reason: "only an operator with the role approver decides: ask one, or have the role granted"}
 	}
-	_, bound, err := g.members.Gate(ctx, token, x.agent.ID)
+	_, bound, err := g.members.Gate(ctx, token, x.to.Agent.ID)
 	if err != nil {
 		return attest.Recording(err)
 	}
 	if !bound {
 		return &policy.Forbidden{
-			Agent:  x.agent.Name,
+			Agent:  x.to.Agent.Name,
 			Reason: "the decision is not bound to what it decides: its only parent must be that token of this workflow, with the same inp_hash, and neither signed nor asked for by the approver",
 		}
 	}
@@ -111,7 +111,7 @@ func (g *Gateway) relaySignal(ctx context.Context, x *exchange, token ect.Verifi
 			return transport.Answer{}, err
 		}
 	}
-	if !signalling(x.dest, x.message.Op, x.endpoint.Version, x.endpoint.Form) {
+	if !signalling(x.to.Codec, x.message.Op, x.endpoint.Version, x.endpoint.Form) {
 		loss := canonical.Loss{Code: canonical.LossOperation, Path: "/" + string(x.message.Op), Fate: canonical.Dropped}
 		if err := x.permit.Judge(attest.Judged([]canonical.Loss{loss})); err != nil {
 			return transport.Answer{}, err
@@ -122,17 +122,15 @@ func (g *Gateway) relaySignal(ctx context.Context, x *exchange, token ect.Verifi
 	if err != nil || x.call.Agent == "" {
 		return x.answer(out), err
 	}
-	life := x.patience(ctx)
-	defer life.Close()
-	reply, err := g.send(life.Context(), x, sealed) //nolint:contextcheck // it may outlive who waits
+	reply, err := g.send(ctx, x, sealed, x.endpoint.Timeout)
 	if err != nil {
-		return transport.Answer{}, life.Judge(err)
+		return transport.Answer{}, err
 	}
 	message, parents, err := g.hear(ctx, x, reply)
 	if err != nil || message == nil {
 		closeReply(reply)
 		if err == nil {
-			err = &transport.BadReplyError{Agent: x.agent.Name, Reason: "it answers a signal with a stream"}
+			err = &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "it answers a signal with a stream"}
 		}
 		return transport.Answer{}, err
 	}
@@ -150,11 +148,11 @@ func (g *Gateway) relaySignal(ctx context.Context, x *exchange, token ect.Verifi
 func (g *Gateway) outcome(ctx context.Context, x *exchange, said *canonical.Signal, request ect.Verified, parents []ect.ID) ([]ect.ID, error) {
 	v, err := g.attest.Verify(ctx, said.Token, ect.Check{Purpose: ect.Parent})
 	bad := v.Act() != ect.ActRollbackResult || v.Level() < ect.L2 || v.Workflow() != request.Workflow() ||
-		!slices.Contains(v.Parents(), request.ID()) || x.agent.ID != "" && v.Issuer() != x.agent.ID
+		!slices.Contains(v.Parents(), request.ID()) || x.to.Agent.ID != "" && v.Issuer() != x.to.Agent.ID
 	if err != nil || bad {
-		return nil, &transport.BadReplyError{Agent: x.agent.Name, Reason: "its rollback result is not to be believed"}
+		return nil, &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "its rollback result is not to be believed"}
 	}
-	reply := membership.Reply{Workflow: request.Workflow(), Legs: []ect.ID{request.ID()}, Agent: x.agent.ID, Gateway: x.settings.isGateway}
+	reply := membership.Reply{Workflow: request.Workflow(), Legs: []ect.ID{request.ID()}, Agent: x.to.Agent.ID, Gateway: x.settings.isGateway}
 	if err := g.attest.Bound(ctx, v, reply, x.replier()); err != nil {
 		return nil, err
 	}
@@ -183,7 +181,7 @@ func (g *Gateway) decide(ctx context.Context, x *exchange, token ect.Verified) (
 	}
 	for _, w := range waiting {
 		if w.Caller == token.Issuer() { // R23
-			return transport.Answer{}, &policy.Forbidden{Agent: x.agent.Name, Reason: "who asks for an approval does not give it"}
+			return transport.Answer{}, &policy.Forbidden{Agent: x.to.Agent.Name, Reason: "who asks for an approval does not give it"}
 		}
 	}
 	fresh, err := g.decided(ctx, said, token)

@@ -9,6 +9,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/dag"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/destination"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/policy"
@@ -68,8 +69,8 @@ func (g *Gateway) along(x *exchange) ([]string, error) {
 
 // toGateway reports whether a message goes on to another gateway, as far as we know.
 func (g *Gateway) toGateway(x *exchange) bool {
-	return x.via != nil || x.agent.ID != "" && (x.settings.isGateway(x.agent.ID) ||
-		slices.ContainsFunc(g.Directory.Peers(), func(p directory.Peer) bool { return p.ID == x.agent.ID }))
+	return x.to.Via != nil || x.to.Agent.ID != "" && (x.settings.isGateway(x.to.Agent.ID) ||
+		slices.ContainsFunc(g.Directory.Peers(), func(p directory.Peer) bool { return p.ID == x.to.Agent.ID }))
 }
 
 // protocols finds both translators and the destination. An unknown agent is
@@ -85,30 +86,17 @@ func (g *Gateway) protocols(x *exchange) error {
 	if x.call.Wire.Hasher == nil {
 		x.call.Wire.Hasher = translators.HasherOf(x.source)
 	}
-	if agent, ok := g.Directory.Find(x.call.Agent); ok {
-		x.agent = agent
-	}
-	err := g.destine(x)
-	if err != nil && len(g.Directory.Peers()) > 0 {
-		x.lost, err = err, nil // another gateway may know a way: it is asked once we know who wants that
-	}
+	var err error
+	x.to, err = g.destinations.Find(x.query())
 	return err
 }
 
-// destine finds the destination's protocol, as far as the destination is known.
-func (g *Gateway) destine(x *exchange) error {
-	source, to := x.source, x.call.To
-	if to == "" {
-		to = x.agent.Endpoint(source.Info().Binding).Binding
+// query is for whom the message asks.
+func (x *exchange) query() destination.Query {
+	return destination.Query{
+		Caller: x.call.Caller, Native: x.call.Entrance.Native(), From: x.source.Info().Binding, Agent: x.call.Agent, To: x.call.To,
+		Version: x.call.ToVersion, Attested: len(x.evidence.sources) > 0, Path: x.evidence.path,
 	}
-	var ok bool
-	if x.dest, ok = g.Registry.Translator(to); !ok && (to != "" || x.call.Agent == "") {
-		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(to)}
-	}
-	if v := x.call.ToVersion; v != "" && x.dest != nil && !slices.Contains(x.dest.Info().Versions, v) {
-		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(to), Detail: "unsupported_version"}
-	}
-	return nil
 }
 
 // verify is step 4: it verifies what came with the message, and judges whether its
@@ -150,29 +138,29 @@ func (g *Gateway) verify(ctx context.Context, x *exchange) error {
 // decoded; the permit judges it then.
 func (g *Gateway) permit(x *exchange) error {
 	x.admitted = true
-	rules := x.agent.Rules
+	rules := x.to.Agent.Rules
 	rules.RequireECT = rules.RequireECT || x.settings.RequireECT
 	if x.call.Agent == "" {
 		rules.Open = true // translating for a caller reaches nobody
 	}
 	destination := ""
 	switch {
-	case x.via != nil: // what was asked for, whatever the peer takes the message in
-		destination = string(translators.ParseSide(string(x.via.to)).Binding)
-	case x.dest != nil:
-		destination = string(x.dest.Info().Binding)
+	case x.to.Via != nil: // what was asked for, whatever the peer takes the message in
+		destination = string(translators.ParseSide(string(x.to.Via.To)).Binding)
+	case x.to.Codec != nil:
+		destination = string(x.to.Codec.Info().Binding)
 	}
 	permit, err := policy.Evaluate(policy.Request{
 		Caller: x.call.Caller.ID, Anonymous: x.call.Caller.Anonymous, Native: x.call.Entrance.Native(),
-		Agent: x.agent.Name, Rules: rules, Gateways: x.settings.Gateways,
-		SourceLevel: g.levelOf(x.call.Caller), DestLevel: x.agent.AssuranceLevel,
+		Agent: x.to.Agent.Name, Rules: rules, Gateways: x.settings.Gateways,
+		SourceLevel: g.levelOf(x.call.Caller), DestLevel: x.to.Agent.AssuranceLevel,
 		Source: string(x.source.Info().Binding), Dest: destination,
 		Evidence: x.evidence.sources, Path: x.evidence.path, Ancestry: x.evidence.ancestry, Self: g.Self(), Constraints: x.settings.Constraints,
 	})
-	if x.lost != nil && x.mayKnow(err) {
-		return x.lost
+	if x.to.Unreachable != nil && x.mayKnow(err) {
+		return x.to.Unreachable
 	}
-	if x.call.Agent != "" && x.agent.Name == "" && !errors.Is(err, ect.ErrRequired) {
+	if x.call.Agent != "" && x.to.Agent.Name == "" && !errors.Is(err, ect.ErrRequired) {
 		return x.unknown()
 	}
 	g.countDenied(err)
@@ -205,4 +193,11 @@ func (x *exchange) unknown() error {
 		return &problem.NoPathError{From: string(x.call.Wire.Binding), To: string(x.call.To), Detail: "unknown_agent"}
 	}
 	return &problem.UnknownAgentError{Agent: x.call.Agent}
+}
+
+// mayKnow: a caller whom policy refuses learns nothing about an agent. That the
+// operator allows no such document is nothing about an agent.
+func (x *exchange) mayKnow(refusal error) bool {
+	var forbidden *policy.Forbidden
+	return !errors.Is(refusal, ect.ErrRequired) && (x.to.Agent.Name == "" || !errors.As(refusal, &forbidden))
 }

@@ -64,7 +64,7 @@ func (g *Gateway) standIn(p principal, rec *store.Record) (*exchange, error) {
 	if err := g.protocols(x); err != nil {
 		return nil, err
 	}
-	x.agent.Rules.RequireECT = false
+	x.to.Agent.Rules.RequireECT = false
 	return x, g.permit(x)
 }
 

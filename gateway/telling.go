@@ -73,7 +73,7 @@ func (r *run) tellFrom(ctx context.Context, first step, err error) (transport.An
 		return transport.Answer{}, opens
 	}
 	t.left, t.depart = context.WithCancel(context.Background())
-	answer := transport.Answer{Events: t, Evidence: x.trail.Tokens(), Losses: x.trail.Losses(), Notice: notice(x.agent.Lifecycle)}
+	answer := transport.Answer{Events: t, Evidence: x.trail.Tokens(), Losses: x.trail.Losses(), Notice: notice(x.to.Agent.Lifecycle)}
 	switch {
 	case err == nil:
 		err = t.take(ctx, first)
@@ -239,7 +239,7 @@ func unworded(event *canonical.Event) []canonical.Loss {
 
 // from is where what the caller is told came from.
 func (x *exchange) from() canonical.Origin {
-	return canonical.Origin{Binding: x.dest.Info().Binding, Version: x.endpoint.Version}
+	return canonical.Origin{Binding: x.to.Codec.Info().Binding, Version: x.endpoint.Version}
 }
 
 // maxLosses bounds those that a stream's token tells of.

@@ -12,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/attest"
+	"github.com/aepb/aepb-gateway/gateway/destination"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
@@ -92,7 +93,7 @@ func (g *Gateway) recalled(caller identity.Caller, value []byte) (transport.Answ
 	if !ok {
 		return transport.Answer{}, &problem.UnknownAgentError{Agent: kept.Agent}
 	}
-	if err := admit(caller, agent.Rules); err != nil {
+	if err := destination.MayCall(caller, agent.Rules); err != nil {
 		return transport.Answer{}, err
 	}
 	if err := policy.AdmitTo(caller.ID, string(canonical.OpRollback), agent.Rules); err != nil {
@@ -186,21 +187,21 @@ func (g *Gateway) askedIn(r ect.Record, who ect.Identity) canonical.Binding {
 // undoing puts the form of rollbacks over HTTP in place of a protocol that has
 // none of its own, where the agent can be asked that way.
 func (g *Gateway) undoing(x *exchange) {
-	if x.message.Op != canonical.OpRollback || x.dest == nil || x.via != nil || g.Network.Rollbacks[x.dest.Info().Binding] == nil {
+	if x.message.Op != canonical.OpRollback || x.to.Codec == nil || x.to.Via != nil || g.Network.Rollbacks[x.to.Codec.Info().Binding] == nil {
 		return
 	}
-	x.dest = rollback.Over(x.dest)
+	x.to.Codec = rollback.Over(x.to.Codec)
 }
 
 // apart is where an agent is asked to roll back: nobody asks its endpoint first
 // who it is (AEPB, Checkpoint and Rollback Signal Carriage). false: it is asked at
 // its endpoint, like anything else.
 func (x *exchange) apart(listed directory.Endpoint) bool {
-	if _, ok := x.dest.(*rollback.Form); !ok {
+	if _, ok := x.to.Codec.(*rollback.Form); !ok {
 		return false
 	}
 	x.endpoint = transport.Endpoint{
-		Agent: x.agent.Name, ID: x.agent.ID, Binding: listed.Binding, URL: listed.URL, Caller: x.call.Caller.ID, Timeout: x.agent.Timeout,
+		Agent: x.to.Agent.Name, ID: x.to.Agent.ID, Binding: listed.Binding, URL: listed.URL, Caller: x.call.Caller.ID, Timeout: x.to.Agent.Timeout,
 	}
 	x.dress()
 	return true

@@ -71,7 +71,7 @@ func (r *run) drop(ctx context.Context, cause error) error {
 // late says whose fault it is that nothing came.
 func (r *run) late(err error) error {
 	if errors.Is(err, errPatience) {
-		return &transport.TimeoutError{Agent: r.x.agent.Name, After: r.x.endpoint.Timeout}
+		return &transport.TimeoutError{Agent: r.x.to.Agent.Name, After: r.x.endpoint.Timeout}
 	}
 	return err
 }
@@ -218,7 +218,7 @@ func (r *run) close(ctx context.Context) (transport.Answer, error) {
 // outcome is the reply, with what has to be kept for it kept.
 func (r *run) outcome(ctx context.Context) (*canonical.Message, error) {
 	if r.asked() && r.x.relay() && r.x.asking() == translators.AskNone && r.result != nil && r.result.Pending != nil {
-		return nil, &transport.BadReplyError{Agent: r.x.agent.Name, Reason: "it asks a caller who said that nobody can be asked"}
+		return nil, &transport.BadReplyError{Agent: r.x.to.Agent.Name, Reason: "it asks a caller who said that nobody can be asked"}
 	}
 	if r.asked() && r.own.TaskID == "" {
 		r.own.TaskID = r.g.NewID()

@@ -107,7 +107,7 @@ func (g *Gateway) answerOf(x *exchange, rec *store.Record) (*canonical.Message, 
 	case x.message.Op == canonical.OpNative && t.Status.State.Terminal():
 		return nil, lostWork(t)
 	case x.message.Op == canonical.OpNative:
-		return nil, &transport.TimeoutError{Agent: x.agent.Name, After: x.timeout()}
+		return nil, &transport.TimeoutError{Agent: x.to.Agent.Name, After: x.timeout()}
 	}
 	return m, nil
 }
@@ -177,7 +177,7 @@ func (w *watching) begin(ctx context.Context, first func(context.Context) error)
 	if err := first(ctx); err != nil {
 		return answer, err
 	}
-	return transport.Answer{Events: w, Evidence: x.trail.Tokens(), Losses: x.trail.Losses(), Notice: notice(x.agent.Lifecycle)}, nil
+	return transport.Answer{Events: w, Evidence: x.trail.Tokens(), Losses: x.trail.Losses(), Notice: notice(x.to.Agent.Lifecycle)}, nil
 }
 
 // first queues the whole task.
@@ -369,7 +369,7 @@ func (g *Gateway) outcomeOf(ctx context.Context, x *exchange, rec *store.Record)
 			return transport.Answer{}, err
 		}
 		if next == nil {
-			return transport.Answer{}, &transport.TimeoutError{Agent: x.agent.Name, After: x.timeout()}
+			return transport.Answer{}, &transport.TimeoutError{Agent: x.to.Agent.Name, After: x.timeout()}
 		}
 		if rec = next; rec.Released > 0 {
 			return transport.Answer{}, released(rec)

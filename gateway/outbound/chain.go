@@ -3,6 +3,7 @@ package outbound
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -28,6 +29,7 @@ type Call struct {
 	Webhook  canonical.PushConfig
 	Decision transport.Decision
 	Agent    string            // in metrics
+	Limit    time.Duration     // how long the answer may take; zero: the sender of the call limits that itself
 	From     canonical.Binding // the protocol of the caller on whose behalf it is sent
 }
 

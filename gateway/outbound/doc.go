@@ -4,7 +4,7 @@
 // that leaves, a breaker for each destination for example, is one more [Stage].
 //
 // chain.go is calls, senders and stages, network.go what dials, metrics.go the stage that
-// measures, and lifetime.go how long a request may take.
+// measures, and deadline.go the one that limits how long an answer may take.
 //
 // # Alternatives considered
 //

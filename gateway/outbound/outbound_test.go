@@ -124,39 +124,63 @@ func TestChain_StagesInOrder(t *testing.T) {
 	})
 }
 
-// TestLifetime_Ends: with the time limit, which is said, or with the caller who waits;
-// what is kept goes on until it is closed.
-func TestLifetime_Ends(t *testing.T) {
+// events is a stream that says whether it was closed.
+type events struct {
+	transport.Events
+
+	closed bool
+}
+
+func (e *events) Close() error { e.closed = true; return nil }
+
+// TestDeadline_Ends: a call ends with its time limit, which is said, or with the caller who
+// waits, and a stream with neither.
+func TestDeadline_Ends(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ended := func(l *outbound.Lifetime) bool {
-			synctest.Wait()
-			return l.Context().Err() != nil
+		var seen context.Context //nolint:fatcontext // what the dialer is given is under test
+		stream := &events{}
+		chain := outbound.NewChain(outbound.SendFunc(func(ctx context.Context, c outbound.Call) (transport.Reply, error) {
+			if seen = ctx; c.Agent == "streams" {
+				return transport.Reply{Events: stream}, nil
+			}
+			<-ctx.Done()
+			return transport.Reply{}, ctx.Err()
+		}), outbound.Deadline)
+		call := outbound.Call{Endpoint: transport.Endpoint{Agent: "calculator"}, Limit: time.Minute}
+		began := time.Now()
+		_, err := chain.Send(t.Context(), call)
+		timeout, _ := errors.AsType[*transport.TimeoutError](err)
+		if timeout == nil || timeout.Agent != "calculator" || timeout.After != time.Minute || time.Since(began) != time.Minute {
+			t.Errorf("after %v: %v", time.Since(began), err)
 		}
-		late := outbound.NewLifetime(t.Context(), "calculator", time.Minute)
-		defer late.Close()
-		if end, ok := late.Context().Deadline(); !ok || time.Until(end) != time.Minute {
+		if end, ok := seen.Deadline(); !ok || end.Sub(began) != time.Minute {
 			t.Errorf("a dialer is told %v, %v", end, ok)
 		}
 		waits, leave := context.WithCancel(t.Context())
-		left := outbound.NewLifetime(waits, "calculator", time.Hour)
-		defer left.Close()
-		lasting := outbound.NewLifetime(waits, "calculator", time.Minute)
-		lasting.Keep()
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		timeout, _ := errors.AsType[*transport.TimeoutError](late.Judge(context.Canceled))
-		if !ended(late) || timeout == nil || timeout.Agent != "calculator" || timeout.After != time.Minute {
-			t.Errorf("after its limit: %+v", timeout)
+		time.AfterFunc(time.Second, leave)
+		if _, err := chain.Send(waits, call); !errors.Is(err, context.Canceled) {
+			t.Errorf("its caller left: %v", err)
 		}
-		if leave(); !ended(left) || !errors.Is(left.Judge(context.Canceled), context.Canceled) {
-			t.Error("its caller left, and it goes on, or it is judged late")
+		call.Agent = "streams"
+		waits, leave = context.WithCancel(t.Context())
+		reply, err := chain.Send(waits, call)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if ended(lasting) {
-			t.Error("it was kept, and has ended")
+		leave()
+		time.Sleep(time.Hour)
+		if seen.Err() != nil || stream.closed {
+			t.Error("a stream ended with its caller, or with the time limit")
 		}
-		if lasting.Close(); !ended(lasting) {
-			t.Error("it was closed, and goes on")
+		if _ = reply.Events.Close(); seen.Err() == nil || !stream.closed {
+			t.Error("a stream was closed, and its call goes on")
+		}
+		call.Limit = 0
+		waits, leave = context.WithCancel(t.Context())
+		defer leave()
+		if _, _ = chain.Send(waits, call); seen != waits {
+			t.Error("a call without a limit has another context than that of its sender")
 		}
 	})
 }

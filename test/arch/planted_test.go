@@ -47,7 +47,7 @@ func plantedStructure() map[string]plants {
 				code("cmd/aepb-gateway/b.go", `const b = "toy" + "mcp-v1"`),
 			},
 			good: []map[string]string{
-				code("gateway/hops.go", `var carriages = []string{"a2a-v1"}`),
+				code("gateway/destination/peers.go", `var carriages = []string{"a2a-v1"}`),
 				code("gateway/a.go", `import "`+ours("translators/canonical")+`"`+"\nvar b canonical.Binding // mcp-v1\nconst c = \"mcp-v1 to a2a-v1\""),
 				code("gateway/a_test.go", `const b = "mcp-v1"`),
 				code("translators/mcp/a.go", `const b = "mcp-v1"`),
