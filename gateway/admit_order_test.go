@@ -440,7 +440,7 @@ func (m *spoiledMessage) send() admitResult {
 	clear(m.agent.count)
 	answer, err := m.Exchange(m.ctx, m.call)
 	if err == nil {
-		m.t.Errorf("a message with a cause for a refusal goes through: %s", answer.Wire.Body)
+		m.t.Errorf("a message with a cause for a refusal goes through: %s", answer.Wire().Body)
 	}
 	refusal := problem.From(err)
 	r := admitResult{refused: refusalText(refusal), charged: m.charged(), queried: m.askedFor()}

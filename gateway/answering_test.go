@@ -67,10 +67,10 @@ func (s *stage) olderIn(version, method, params string) transport.Call {
 // whole is an answer, or all events of it.
 func whole(t *testing.T, answer transport.Answer) string {
 	t.Helper()
-	if answer.Events == nil {
-		return string(answer.Wire.Body)
+	if answer.Events() == nil {
+		return string(answer.Wire().Body)
 	}
-	bodies, _ := read(t, answer.Events)
+	bodies, _ := read(t, answer.Events())
 	return strings.Join(bodies, "\n")
 }
 
@@ -87,7 +87,7 @@ func TestAMessageAnswersTheTaskOfAServer(t *testing.T) {
 					t.Errorf("the answer leads to %s", got)
 				}
 				s.updated(1)
-				if _, state := taskIn(t, s.ask(t, s, s.asks(looking, `{"id":"`+id+`"}`)).Wire.Body); state != "TASK_STATE_COMPLETED" {
+				if _, state := taskIn(t, s.ask(t, s, s.asks(looking, `{"id":"`+id+`"}`)).Wire().Body); state != "TASK_STATE_COMPLETED" {
 					t.Errorf("at the end it is %s", state)
 				}
 				if list := s.says(s.asks("ListTasks", `{}`)); !strings.Contains(list, `"totalSize":1`) {
@@ -109,7 +109,7 @@ func TestAnAnswerOnAStreamGoesToTheTaskOfAServer(t *testing.T) {
 				scenes := askingTask()
 				scenes[calling] = append([]scene{{reply: failure("-32021")}}, scenes[calling]...)
 				era(t, mcp.Modern, scenes, func(s *stage) {
-					events := s.ask(s.t, s, s.olderIn(version, calling, `"name":"ask","arguments":{}`+more)).Events
+					events := s.ask(s.t, s, s.olderIn(version, calling, `"name":"ask","arguments":{}`+more)).Events()
 					bodies := s.interview(version, events, acceptsAda)
 					if len(bodies) != 1 || !strings.Contains(bodies[0], `"id":7`) || !strings.Contains(bodies[0], "hello Ada") || strings.Contains(bodies[0], "u1") {
 						s.t.Errorf("the answer leads to %s", bodies)

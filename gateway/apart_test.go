@@ -148,11 +148,11 @@ func TestATaskOfAServerIsCanceledForAnA2ACaller(t *testing.T) {
 					tasksCancel: {{reply: strings.ReplaceAll(pair.canceled, `"cancelled"`, `"`+ends+`"`)}},
 				}, func(s *stage) {
 					s.asker.support = "optional"
-					id, begun := taskIn(s.t, s.ask(s.t, s, s.asks(invoking, strings.Replace(called, `{"message"`, `{"configuration":{"returnImmediately":true},"message"`, 1))).Wire.Body)
+					id, begun := taskIn(s.t, s.ask(s.t, s, s.asks(invoking, strings.Replace(called, `{"message"`, `{"configuration":{"returnImmediately":true},"message"`, 1))).Wire().Body)
 					if begun != "TASK_STATE_WORKING" {
 						s.t.Fatalf("begun as %s", begun)
 					}
-					if same, got := taskIn(s.t, s.ask(s.t, s, s.asks(canceling, `{"id":"`+id+`"}`)).Wire.Body); same != id || got != "TASK_STATE_"+state {
+					if same, got := taskIn(s.t, s.ask(s.t, s, s.asks(canceling, `{"id":"`+id+`"}`)).Wire().Body); same != id || got != "TASK_STATE_"+state {
 						s.t.Errorf("canceled it is %s, %s", same, got)
 					}
 					s.asksOfIt(pair.server, tasksCancel, 1)

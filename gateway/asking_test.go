@@ -59,7 +59,7 @@ func TestAnAgentThatEndsWhileItAsks(t *testing.T) {
 				s.asker.version = mcp.Legacy
 				id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
 				s.ask(t, s, s.tells(id))
-				listening := s.ask(t, s, s.asks(following, `{"id":"`+id+`"}`)).Events
+				listening := s.ask(t, s, s.asks(following, `{"id":"`+id+`"}`)).Events()
 				heardNext(t, listening)
 				<-time.After(time.Minute)
 				close(s.asker.resume)
@@ -68,7 +68,7 @@ func TestAnAgentThatEndsWhileItAsks(t *testing.T) {
 						<-time.After(10 * time.Millisecond)
 					}
 				})
-				task := string(s.ask(t, s, s.asks(looking, `{"id":"`+id+`"}`)).Wire.Body)
+				task := string(s.ask(t, s, s.asks(looking, `{"id":"`+id+`"}`)).Wire().Body)
 				if got := s.stands(s, id); got != c.state || !strings.Contains(task, c.says) || strings.Contains(task, "who?") {
 					t.Errorf("it ends as %s: %s", got, task)
 				}
@@ -99,7 +99,7 @@ func TestAnAgentThatEndsWhileItAsksOnAStream(t *testing.T) {
 			play(t, map[string][]scene{calling: {c.scene}, "notifications/cancelled": {{}}}, func(s *stage) {
 				t := s.t
 				s.asker.version = mcp.Legacy
-				events := s.ask(t, s, s.olderIn(mcp.LegacyJune, calling, callsAsk)).Events
+				events := s.ask(t, s, s.olderIn(mcp.LegacyJune, calling, callsAsk)).Events()
 				q := nextQuestion(t, events)
 				time.AfterFunc(time.Minute, func() { close(s.asker.resume) })
 				<-time.After(time.Minute)
@@ -161,7 +161,7 @@ func TestWhatAnAgentSaysWhileItAsks(t *testing.T) {
 	}, func(s *stage) {
 		t := s.t
 		s.asker.version = mcp.Legacy
-		events := s.ask(t, s, s.olderIn(mcp.LegacyJune, calling, callsAsk+`,"_meta":{"progressToken":"p"}`)).Events
+		events := s.ask(t, s, s.olderIn(mcp.LegacyJune, calling, callsAsk+`,"_meta":{"progressToken":"p"}`)).Events()
 		one := nextQuestion(t, events)
 		if said := heardNext(t, events); !strings.Contains(said, "still here") {
 			t.Errorf("heard %s", said)
@@ -191,7 +191,7 @@ func TestAnAgentThatAsksTooMuchAtOnce(t *testing.T) {
 	}
 	play(t, map[string][]scene{calling: {{events: events}}, "notifications/cancelled": {{}}}, func(s *stage) {
 		s.asker.version = mcp.Legacy
-		if bodies, _ := read(s.t, s.ask(s.t, s, s.olderIn(mcp.LegacyJune, calling, callsAsk)).Events); !strings.Contains(bodies[len(bodies)-1], "asks too much at once") {
+		if bodies, _ := read(s.t, s.ask(s.t, s, s.olderIn(mcp.LegacyJune, calling, callsAsk)).Events()); !strings.Contains(bodies[len(bodies)-1], "asks too much at once") {
 			s.t.Errorf("heard %s", bodies)
 		}
 	})
@@ -221,8 +221,8 @@ func TestAQuestionThatIsLostWithItsStream(t *testing.T) {
 			t.Errorf("then it is %s", got)
 		}
 		time.AfterFunc(soon, func() { close(s.asker.resume) })
-		if done := s.ask(t, s, s.answers(id, "Eve")); !strings.Contains(string(done.Wire.Body), "hello Ada") {
-			t.Errorf("the answer leads to %s", done.Wire.Body)
+		if done := s.ask(t, s, s.answers(id, "Eve")); !strings.Contains(string(done.Wire().Body), "hello Ada") {
+			t.Errorf("the answer leads to %s", done.Wire().Body)
 		}
 		if got := s.asker.heard(""); len(got) != 1 || !strings.Contains(got[0], `"id":"q2"`) || !strings.Contains(got[0], "Eve") {
 			t.Errorf("the server heard %s", got)

@@ -228,7 +228,7 @@ func TestConsent_SamplingWantsAResult(t *testing.T) {
 			t := s.t
 			call := s.olderIn(mcp.Legacy, calling, callsAsk)
 			call.CanAnswer = []canonical.Mode{canonical.ModeSampling}
-			events := s.ask(t, s, call).Events
+			events := s.ask(t, s, call).Events()
 			s.reply(mcp.Legacy, nextQuestion(t, events), `"result":`+said)
 			if bodies, _ := read(t, events); len(bodies) != 1 || !strings.Contains(bodies[0], `"error"`) || len(s.asker.heard(calling)) != 1 {
 				t.Errorf("%s leads to %s; the server heard %s", said, bodies, s.asker.bodies)
@@ -269,11 +269,11 @@ func TestConsent_ArgumentsOfATool(t *testing.T) {
 				t := s.t
 				s.asker.typed = c.schema
 				got := s.ask(t, s, s.asks(invoking, `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"`+c.text+`"}],"metadata":{"urn:aepb:translation:1":{"skill":"ask"}}}}`))
-				said := string(got.Wire.Body)
+				said := string(got.Wire().Body)
 				if c.answer != "" {
-					id, state := taskIn(t, got.Wire.Body)
+					id, state := taskIn(t, got.Wire().Body)
 					if state != "TASK_STATE_INPUT_REQUIRED" {
-						t.Fatalf("it is asked %s", got.Wire.Body)
+						t.Fatalf("it is asked %s", got.Wire().Body)
 					}
 					said = s.outcome(s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[`+c.answer+`]}}`))
 				}
@@ -301,7 +301,7 @@ func TestConsent_ArgumentsOfAnAttestedCall(t *testing.T) {
 			t.Fatal(err)
 		}
 		call.Evidence = []string{token.Compact()}
-		id, state := taskIn(t, s.ask(t, s, call).Wire.Body)
+		id, state := taskIn(t, s.ask(t, s, call).Wire().Body)
 		if state != "TASK_STATE_INPUT_REQUIRED" {
 			t.Fatalf("the task is %s", state)
 		}

@@ -46,11 +46,11 @@ func TestContentAsSkills(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if sent := string(b.agent.bodies[0]); !strings.Contains(sent, tc.sent) || !strings.Contains(string(answer.Wire.Body), tc.got) {
-				t.Errorf("sent %s\ngot %s", sent, answer.Wire.Body)
+			if sent := string(b.agent.bodies[0]); !strings.Contains(sent, tc.sent) || !strings.Contains(string(answer.Wire().Body), tc.got) {
+				t.Errorf("sent %s\ngot %s", sent, answer.Wire().Body)
 			}
 			request, reply := claims(t, answer.Evidence[0]), claims(t, answer.Evidence[1])
-			if request.OutputHash != ect.Hash(b.agent.bodies[0]) || reply.OutputHash != ect.Hash(answer.Wire.Body) || !slices.Equal(reply.Parents, []ect.ID{request.ID}) {
+			if request.OutputHash != ect.Hash(b.agent.bodies[0]) || reply.OutputHash != ect.Hash(answer.Wire().Body) || !slices.Equal(reply.Parents, []ect.ID{request.ID}) {
 				t.Errorf("evidence %+v %+v", request, reply)
 			}
 			for _, loss := range answer.Losses {

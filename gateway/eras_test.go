@@ -36,7 +36,7 @@ func TestRevision_OfTheCaller(t *testing.T) {
 			play(t, inSessions(), func(s *stage) {
 				s.asker.eras, s.asker.names = mcp.Revisions(), names
 				close(s.asker.resume)
-				events := s.ask(s.t, s, s.olderIn(version, calling, `"name":"ask","arguments":{}`)).Events
+				events := s.ask(s.t, s, s.olderIn(version, calling, `"name":"ask","arguments":{}`)).Events()
 				if got := heardNext(s.t, events); !strings.Contains(got, `"halfway"`) {
 					s.t.Errorf("in place of the log it hears %s", got)
 				}
@@ -93,8 +93,8 @@ func TestRevision_OfOtherCallers(t *testing.T) {
 		close(s.asker.resume)
 		id := s.asked(s.t, s.ask(s.t, s, s.asks(invoking, called)))
 		done := s.ask(s.t, s, s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"name":"Ada"}}]}}`))
-		if !strings.Contains(string(done.Wire.Body), "hello Ada") {
-			s.t.Errorf("the answer of an A2A client leads to %s", done.Wire.Body)
+		if !strings.Contains(string(done.Wire().Body), "hello Ada") {
+			s.t.Errorf("the answer of an A2A client leads to %s", done.Wire().Body)
 		}
 	})
 	if got := (servers{}).Revision(&canonical.Description{Versions: mcp.Revisions()}, "", nil); got != "" {

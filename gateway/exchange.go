@@ -15,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -52,7 +53,7 @@ type exchange struct {
 
 	snapshot *snapshot // what the reply brings that its caller can read later; nil: nothing
 
-	webhook     *webhook            // who is to be told of changes of the work; nil: the message names no webhook
+	webhook     *pushTarget         // who is to be told of changes of the work; nil: the message names no webhook
 	record      *store.Record       // the work that the message is about, once it is known; nil: none is kept
 	prior       *store.Record       // as it was before this message answered what it asked; nil: it answered nothing
 	thread      conversation.Thread // where its dialogue stands
@@ -109,48 +110,60 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 	left, counted := g.requests.enter(), g.Metrics.Enter()
 	x := &exchange{
 		call: call, settings: g.settings.Load(), scope: &scope{began: g.Now(), release: func() { counted(); unbind(); left() }},
-		trail: attest.Begin(), holder: holderOf(call.Caller, call.Address),
+		trail: attest.Begin(),
 	}
+	x.holder, _ = limit.KeyOf(call.Caller, call.Address)
 	defer func() {
 		err = g.stopCause(x, err)
-		if answer.Events == nil { // a stream is settled at its end
+		if answer.Events() == nil { // a stream is settled at its end
 			answer = g.settle(ctx, x, answer, err)
 		}
 		answer = g.inside(x, answer)
 	}()
-	if err := g.limited(ctx, call); err != nil {
-		return answer, err
+	if stored, done, err := g.admit(ctx, x); done || err != nil {
+		return stored, err
+	}
+	return g.carry(ctx, x)
+}
+
+// admit is what comes before translation. done: the message is a repetition, with the answer
+// that it had.
+func (g *Gateway) admit(ctx context.Context, x *exchange) (answer transport.Answer, done bool, err error) {
+	if !x.call.Limited {
+		if err := g.Limit(ctx, transport.Inquiry{Agent: x.call.Agent, Caller: x.call.Caller, Address: x.call.Address}); err != nil {
+			return answer, false, err
+		}
 	}
 	if err := g.protocols(x); err != nil {
-		return answer, err
+		return answer, false, err
 	}
 	if err := x.submitted(); err != nil {
-		return answer, err
+		return answer, false, err
 	}
 	if err := g.verify(ctx, x); err != nil {
-		return answer, err
+		return answer, false, err
 	}
 	x.to = g.destinations.Reach(ctx, x.query(), x.to)
 	if err := g.permit(x); err != nil {
-		return answer, err
+		return answer, false, err
 	}
 	if err := g.takesWork(ctx, x); err != nil {
-		return answer, err
+		return answer, false, err
 	}
 	if stored, done, err := g.claimEvidence(ctx, x); done || err != nil {
-		return stored, err
+		return stored, done, err
 	}
 	if x.message, err = g.decodeRequest(x); err != nil {
-		return answer, err
+		return answer, false, err
 	}
 	if x.admission.ByRole && x.message.Op != canonical.OpDecision {
-		return answer, membership.Outsider() // the role of an approver lets in decisions alone
+		return answer, false, membership.Outsider() // the role of an approver lets in decisions alone
 	}
 	if err := g.lifecycleGate(ctx, x); err != nil {
-		return answer, err
+		return answer, false, err
 	}
 	x.asked = x.message.Body
-	return g.carry(ctx, x)
+	return answer, false, nil
 }
 
 // settle closes the books of a message: the evidence of a failure, the answer
@@ -384,7 +397,16 @@ func (g *Gateway) toCaller(x *exchange, message *canonical.Message, parents []ec
 }
 
 func (x *exchange) answer(out transport.Attested) transport.Answer {
-	return transport.Answer{Wire: out.Wire(), Evidence: x.trail.Proof(), Losses: x.trail.Losses(), Notice: notice(x.to.Agent.Lifecycle)}
+	a := out.Answer()
+	a.Evidence, a.Losses, a.Notice = x.trail.Proof(), x.trail.Losses(), notice(x.to.Agent.Lifecycle)
+	return a
+}
+
+// answerStream is a stream as answer.
+func (x *exchange) answerStream(opening transport.Opened, events transport.Events) (transport.Answer, error) {
+	a, err := opening.Answer(events)
+	a.Evidence, a.Losses, a.Notice = x.trail.Tokens(), x.trail.Losses(), notice(x.to.Agent.Lifecycle)
+	return a, err
 }
 
 // translated is a message that another gateway puts into the protocol that was
@@ -401,34 +423,23 @@ func (g *Gateway) translated(ctx context.Context, x *exchange) (transport.Answer
 	}
 	defer closeReply(reply)
 	reply.Wire.Binding = translators.ParseSide(string(x.to.Via.To)).Binding
-	passed := attest.Passed{
-		Subject: x.subject(), Workflow: x.workflow, To: reply.Wire.Binding,
-		Covers: func(v ect.Verified) bool { return g.covers(v, reply.Wire) },
+	form, known := g.Registry.Translator(reply.Wire.Binding)
+	if known {
+		reply.Wire.Hasher = translators.HasherOf(form)
 	}
+	passed := attest.Passed{Subject: x.subject(), Workflow: x.workflow, Wire: reply.Wire, Known: known}
 	if reply.Events == nil {
 		passed.Tokens = reply.Evidence
 	}
-	if reason, err := g.attest.Learn(ctx, x.trail, passed); reason != "" || err != nil {
-		if err == nil {
-			err = &transport.BadReplyError{Agent: x.endpoint.Agent, Reason: reason}
-		}
+	answer, reason, err := g.attest.Learn(ctx, x.trail, passed)
+	if reason != "" {
+		err = &transport.BadReplyError{Agent: x.endpoint.Agent, Reason: reason}
+	}
+	if err != nil {
 		return transport.Answer{}, err
 	}
-	return transport.Answer{Wire: reply.Wire, Evidence: x.trail.Proof(), Losses: x.trail.Losses(), Notice: notice(x.to.Agent.Lifecycle)}, nil
-}
-
-// covers: a token was made of this message. How those of a protocol that is not
-// spoken here are hashed, other than octet by octet, nobody here knows.
-func (g *Gateway) covers(v ect.Verified, wire translators.Wire) bool {
-	form, known := g.Registry.Translator(wire.Binding)
-	if known {
-		wire.Hasher = translators.HasherOf(form)
-	}
-	said := v.Claims().OutputHash
-	if _, otherwise := v.Extension(ect.ExtHashForm); otherwise && !known {
-		return said != ""
-	}
-	return said == ect.Hash(wire.Octets())
+	answer.Evidence, answer.Losses, answer.Notice = x.trail.Proof(), x.trail.Losses(), notice(x.to.Agent.Lifecycle)
+	return answer, nil
 }
 
 // sends is the kind of the call that goes to where x goes.

@@ -29,12 +29,12 @@ func TestACallThatBecomesATask(t *testing.T) {
 		var env struct {
 			Result struct{ TaskID, Status, ResultType string }
 		}
-		if err := json.Unmarshal(begun.Wire.Body, &env); err != nil || env.Result.TaskID == "" || env.Result.Status != "working" {
-			t.Fatalf("it begins as %s", begun.Wire.Body)
+		if err := json.Unmarshal(begun.Wire().Body, &env); err != nil || env.Result.TaskID == "" || env.Result.Status != "working" {
+			t.Fatalf("it begins as %s", begun.Wire().Body)
 		}
 		for _, want := range []string{`"working"`, "done it"} {
-			if got := s.ask(t, s, s.extended("tasks/get", `"taskId":"`+env.Result.TaskID+`"`)); !strings.Contains(string(got.Wire.Body), want) {
-				t.Errorf("%s is not in %s", want, got.Wire.Body)
+			if got := s.ask(t, s, s.extended("tasks/get", `"taskId":"`+env.Result.TaskID+`"`)); !strings.Contains(string(got.Wire().Body), want) {
+				t.Errorf("%s is not in %s", want, got.Wire().Body)
 			}
 		}
 		synctest.Wait()
@@ -54,8 +54,8 @@ func TestATaskOfAToolBehindATask(t *testing.T) {
 	}, func(s *stage) {
 		t := s.t
 		done := s.ask(t, s, s.asks(invoking, called))
-		if _, state := taskIn(t, done.Wire.Body); state != "TASK_STATE_COMPLETED" || !strings.Contains(string(done.Wire.Body), "hello Ada") {
-			t.Errorf("the caller heard %s", done.Wire.Body)
+		if _, state := taskIn(t, done.Wire().Body); state != "TASK_STATE_COMPLETED" || !strings.Contains(string(done.Wire().Body), "hello Ada") {
+			t.Errorf("the caller heard %s", done.Wire().Body)
 		}
 		if got := s.asker.was(); got != "tools/call tasks/get tasks/get" {
 			t.Errorf("the agent was asked %s", got)
@@ -86,8 +86,8 @@ func TestATaskInARelay(t *testing.T) {
 		} {
 			call := s.extended(step.method, step.params)
 			call.Agent = "asker"
-			if got := s.ask(t, s, call); !strings.Contains(string(got.Wire.Body), step.want) {
-				t.Errorf("%s is answered with %s", step.method, got.Wire.Body)
+			if got := s.ask(t, s, call); !strings.Contains(string(got.Wire().Body), step.want) {
+				t.Errorf("%s is answered with %s", step.method, got.Wire().Body)
 			}
 		}
 		if got := s.asker.was(); got != "tools/call tasks/get tasks/update tasks/get tasks/cancel tasks/get" {
@@ -110,8 +110,8 @@ func TestTheResultOfATask(t *testing.T) {
 			return s.by(mcp.Binding, mcp.Legacy, `{"jsonrpc":"2.0","id":7,"method":"`+method+`","params":{`+params+`}}`)
 		}
 		s.ask(t, s, older("tools/call", `"name":"write","arguments":`+askingHi+`,"task":{"ttl":60000}`))
-		if got := s.ask(t, s, older("tasks/result", `"taskId":"t1"`)); !strings.Contains(string(got.Wire.Body), "done it") {
-			t.Errorf("it comes to %s", got.Wire.Body)
+		if got := s.ask(t, s, older("tasks/result", `"taskId":"t1"`)); !strings.Contains(string(got.Wire().Body), "done it") {
+			t.Errorf("it comes to %s", got.Wire().Body)
 		}
 		synctest.Wait()
 	})
@@ -137,16 +137,16 @@ func TestATaskThatIsAnsweredAndCanceled(t *testing.T) {
 				s.ask(t, s, s.extended("tools/call", `"name":"write","arguments":`+askingHi))
 				close(s.agent.resume)
 				synctest.Wait()
-				if got := s.ask(t, s, s.extended("tasks/get", `"taskId":"t1"`)); !strings.Contains(string(got.Wire.Body), `"input_required"`) {
-					t.Fatalf("it asks %s", got.Wire.Body)
+				if got := s.ask(t, s, s.extended("tasks/get", `"taskId":"t1"`)); !strings.Contains(string(got.Wire().Body), `"input_required"`) {
+					t.Fatalf("it asks %s", got.Wire().Body)
 				}
 				s.ask(t, s, s.extended(c.method, `"taskId":"t1"`+c.more))
 				synctest.Wait()
 				if !strings.Contains(s.agent.last(), c.heard) {
 					t.Errorf("the agent heard %s", s.agent.last())
 				}
-				if got := s.ask(t, s, s.extended("tasks/get", `"taskId":"t1"`)); !strings.Contains(string(got.Wire.Body), c.state) {
-					t.Errorf("it ends as %s", got.Wire.Body)
+				if got := s.ask(t, s, s.extended("tasks/get", `"taskId":"t1"`)); !strings.Contains(string(got.Wire().Body), c.state) {
+					t.Errorf("it ends as %s", got.Wire().Body)
 				}
 			})
 		})
@@ -171,7 +171,7 @@ func TestAServerThatStreamsUnasked(t *testing.T) {
 				}
 				call := s.extended(c.method, c.params)
 				call.Agent = "asker"
-				bodies, evidence := read(s.t, s.ask(s.t, s, call).Events)
+				bodies, evidence := read(s.t, s.ask(s.t, s, call).Events())
 				if last := bodies[len(bodies)-1]; strings.Contains(last, `"error"`) || !strings.Contains(last, `"id":7`) || len(evidence) != 1 {
 					s.t.Errorf("the caller heard %s", bodies)
 				}

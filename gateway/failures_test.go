@@ -334,10 +334,10 @@ func TestTranslateOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	token := claims(t, answer.Evidence[0])
-	if len(answer.Evidence) != 1 || token.OutputHash != ect.Hash(answer.Wire.Body) || answer.Wire.Binding != mcp.Binding {
-		t.Errorf("got %d ECTs for %s", len(answer.Evidence), answer.Wire.Binding)
+	if len(answer.Evidence) != 1 || token.OutputHash != ect.Hash(answer.Wire().Body) || answer.Wire().Binding != mcp.Binding {
+		t.Errorf("got %d ECTs for %s", len(answer.Evidence), answer.Wire().Binding)
 	}
-	if got := string(answer.Wire.Body); !strings.Contains(got, `"tools/call"`) || !strings.Contains(got, `"message":"hello"`) {
+	if got := string(answer.Wire().Body); !strings.Contains(got, `"tools/call"`) || !strings.Contains(got, `"message":"hello"`) {
 		t.Errorf("got %s", got)
 	}
 }
@@ -517,8 +517,8 @@ func TestSemanticLossStopsTheRoad(t *testing.T) {
 			if len(b.agent.bodies) != tc.called {
 				t.Errorf("the agent was called %d times", len(b.agent.bodies))
 			}
-			if stopped := len(answer.Wire.Body) == 0; stopped != tc.stops {
-				t.Errorf("the caller got %s", answer.Wire.Body)
+			if stopped := len(answer.Wire().Body) == 0; stopped != tc.stops {
+				t.Errorf("the caller got %s", answer.Wire().Body)
 			}
 			var issued []ect.Act
 			for _, token := range answer.Evidence {

@@ -49,7 +49,7 @@ func TestAStreamIsRelayedOctetByOctet(t *testing.T) {
 	play(t, map[string][]scene{streaming: {{events: events, end: io.EOF}}}, func(s *stage) {
 		t := s.t
 		call := s.a2a(streaming, saying)
-		bodies, closing := read(t, s.ask(t, s, call).Events)
+		bodies, closing := read(t, s.ask(t, s, call).Events())
 		if got, want := strings.Join(bodies, "\n"), strings.ReplaceAll(strings.Join(events, "\n"), "ID", "7"); got != want {
 			t.Errorf("the caller heard\n%s\nand not\n%s", got, want)
 		}
@@ -81,7 +81,7 @@ func TestARelayedStreamMayBeSilent(t *testing.T) {
 				canceling: {{reply: result(taskOf("CANCELED", ""))}},
 			}
 			play(t, scenes, func(s *stage) {
-				bodies, _ := read(s.t, s.ask(s.t, s, s.a2a(streaming, saying)).Events)
+				bodies, _ := read(s.t, s.ask(s.t, s, s.a2a(streaming, saying)).Events())
 				if last := bodies[len(bodies)-1]; !strings.Contains(last, c.last) {
 					s.t.Errorf("the caller heard %s", last)
 				}
@@ -98,8 +98,8 @@ func TestAStreamThatIsNoStream(t *testing.T) {
 			play(t, map[string][]scene{streaming: {{reply: reply}}}, func(s *stage) {
 				t := s.t
 				answer := s.ask(t, s, s.a2a(streaming, saying))
-				if answer.Events != nil || string(answer.Wire.Body) != strings.ReplaceAll(reply, "ID", "7") {
-					t.Errorf("the caller heard %s", answer.Wire.Body)
+				if answer.Events() != nil || string(answer.Wire().Body) != strings.ReplaceAll(reply, "ID", "7") {
+					t.Errorf("the caller heard %s", answer.Wire().Body)
 				}
 			})
 		})
@@ -115,7 +115,7 @@ func TestOlderCallersHearTheStreamInTheirWords(t *testing.T) {
 	play(t, scenes, func(s *stage) {
 		t := s.t
 		call := s.by(a2a.Binding, a2a.Version03, `{"jsonrpc":"2.0","id":7,"method":"message/stream","params":{"message":{"kind":"message","messageId":"m1","role":"user","parts":[{"kind":"text","text":"hi"}]}}}`)
-		bodies, _ := read(t, s.ask(t, s, call).Events)
+		bodies, _ := read(t, s.ask(t, s, call).Events())
 		if len(bodies) != 3 || !strings.Contains(bodies[1], `"artifact-update"`) || !strings.Contains(bodies[2], `"final":true`) {
 			t.Errorf("the caller heard %s", strings.Join(bodies, "\n"))
 		}
@@ -151,8 +151,8 @@ func TestACallIsFollowedToItsEnd(t *testing.T) {
 			play(t, c.scenes, func(s *stage) {
 				t := s.t
 				answer := s.ask(t, s, s.tool(askingHi))
-				if got := structured(t, answer); got.State != "completed" || !strings.Contains(string(answer.Wire.Body), "done it") {
-					t.Errorf("the caller heard %s", answer.Wire.Body)
+				if got := structured(t, answer); got.State != "completed" || !strings.Contains(string(answer.Wire().Body), "done it") {
+					t.Errorf("the caller heard %s", answer.Wire().Body)
 				}
 				if got := s.agent.was(); got != c.asked {
 					t.Errorf("the agent was asked %s", got)
@@ -180,7 +180,7 @@ func TestAStreamWithoutAnEndIsAnError(t *testing.T) {
 		t.Parallel()
 		play(t, map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", "")}, end: io.EOF}}, canceling: {{reply: result(taskOf("CANCELED", ""))}}}, func(s *stage) {
 			t := s.t
-			bodies, evidence := read(t, s.ask(t, s, s.a2a(streaming, saying)).Events)
+			bodies, evidence := read(t, s.ask(t, s, s.a2a(streaming, saying)).Events())
 			if last := bodies[len(bodies)-1]; !strings.Contains(last, `"error"`) || claims(t, evidence[0]).Act != ect.ActTranslateError {
 				t.Errorf("the caller heard %s", last)
 			}
@@ -196,8 +196,8 @@ func TestWhatEndsBadlyIsToldSo(t *testing.T) {
 			play(t, map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", ""), status(state, "why")}, end: io.EOF}}}, func(s *stage) {
 				t := s.t
 				answer := s.ask(t, s, s.tool(askingHi))
-				if got := structured(t, answer); got.State != want || !strings.Contains(string(answer.Wire.Body), `"isError":true`) {
-					t.Errorf("the caller heard %s", answer.Wire.Body)
+				if got := structured(t, answer); got.State != want || !strings.Contains(string(answer.Wire().Body), `"isError":true`) {
+					t.Errorf("the caller heard %s", answer.Wire().Body)
 				}
 			})
 		})
@@ -224,7 +224,7 @@ func TestAQuestionToWhoeverCannotBeAsked(t *testing.T) {
 		}
 		done := s.ask(t, s, s.tool(`{"message":"short","task_id":"t1"}`))
 		if got := structured(t, done); got.State != "completed" || got.TaskID != "t1" || !strings.Contains(s.agent.bodies[1], `"taskId":"t1"`) {
-			t.Errorf("the answer leads to %s", done.Wire.Body)
+			t.Errorf("the answer leads to %s", done.Wire().Body)
 		}
 		if _, err := s.Exchange(t.Context(), s.tool(`{"message":"more","task_id":"t1"}`)); !errors.As(err, &missing) || missing.Code != canonical.CodeUnsupportedOp {
 			t.Errorf("it has ended, but: %v", err)
@@ -295,13 +295,13 @@ func TestASubscriberWhoLeavesEndsNothing(t *testing.T) {
 		looking: {{reply: result(taskOf("WORKING", ""))}},
 	}, func(s *stage) {
 		t := s.t
-		first := s.ask(t, s, s.a2a(streaming, saying)).Events
+		first := s.ask(t, s, s.a2a(streaming, saying)).Events()
 		if _, err := first.Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		other := s.replica(t)
 		for _, g := range []transport.Exchanger{s, other} {
-			events := s.ask(t, g, s.a2a(following, `{"id":"t1"}`)).Events
+			events := s.ask(t, g, s.a2a(following, `{"id":"t1"}`)).Events()
 			if event, err := events.Next(t.Context()); err != nil || !strings.Contains(string(event.Wire.Body), "WORKING") {
 				t.Fatalf("%s, %v", event.Wire.Body, err)
 			}
@@ -309,7 +309,7 @@ func TestASubscriberWhoLeavesEndsNothing(t *testing.T) {
 			s.ask(t, g, s.a2a(looking, `{"id":"t1"}`))
 		}
 		s.agent.scenes[following] = []scene{{events: []string{wholeTask("WORKING", "")}, end: io.EOF}}
-		bodies, _ := read(t, s.ask(t, s, s.a2a(following, `{"id":"t1"}`)).Events)
+		bodies, _ := read(t, s.ask(t, s, s.a2a(following, `{"id":"t1"}`)).Events())
 		if last := bodies[len(bodies)-1]; !strings.Contains(last, `"error"`) {
 			t.Errorf("a subscription that broke off ended with %s", last)
 		}
@@ -326,7 +326,7 @@ func TestClosingWhileSomebodyWaits(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", "")}}}}, func(s *stage) {
 		t := s.t
-		events := s.ask(t, s, s.a2a(streaming, saying)).Events
+		events := s.ask(t, s, s.a2a(streaming, saying)).Events()
 		if _, err := events.Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -350,7 +350,7 @@ func TestClosingTheGatewayEndsStreams(t *testing.T) {
 	play(t, map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", "")}}}}, func(s *stage) {
 		t := s.t
 		heard := make(chan []string, 1)
-		events := s.ask(t, s, s.a2a(streaming, saying)).Events
+		events := s.ask(t, s, s.a2a(streaming, saying)).Events()
 		go func() {
 			bodies, _ := read(t, events)
 			heard <- bodies
@@ -375,13 +375,13 @@ func TestPushNotificationsOfAnAgentsTask(t *testing.T) {
 		s.ask(t, s, s.a2a(invoking, saying))
 		for i := range 2 {
 			set := s.ask(t, s, s.a2a("CreateTaskPushNotificationConfig", fmt.Sprintf(`{"taskId":"t1","id":"p%d","url":"https://hook.example/%d"}`, i, i)))
-			if !strings.Contains(string(set.Wire.Body), "hook.example") {
-				t.Errorf("it is set as %s", set.Wire.Body)
+			if !strings.Contains(string(set.Wire().Body), "hook.example") {
+				t.Errorf("it is set as %s", set.Wire().Body)
 			}
 		}
 		s.ask(t, s, s.a2a("DeleteTaskPushNotificationConfig", `{"taskId":"t1","id":"p1"}`))
-		if list := s.ask(t, s, s.a2a("ListTaskPushNotificationConfigs", `{"taskId":"t1"}`)); strings.Count(string(list.Wire.Body), "hook.example") != 1 {
-			t.Errorf("there are %s", list.Wire.Body)
+		if list := s.ask(t, s, s.a2a("ListTaskPushNotificationConfigs", `{"taskId":"t1"}`)); strings.Count(string(list.Wire().Body), "hook.example") != 1 {
+			t.Errorf("there are %s", list.Wire().Body)
 		}
 		stranger := s.a2a("GetTaskPushNotificationConfig", `{"taskId":"t1","id":"p0"}`)
 		stranger.Caller = identity.Caller{Peer: ecttest.NewParty(t, "spiffe://example.com/stranger").Peer()}
@@ -408,7 +408,7 @@ func TestALateStreamIsOnRecord(t *testing.T) {
 		streaming: {{events: []string{wholeTask("WORKING", "")}, after: time.Second}}, looking: {{reply: result(taskOf("WORKING", ""))}},
 	}, func(s *stage) {
 		t := s.t
-		events := s.ask(t, s, s.a2a(streaming, saying)).Events
+		events := s.ask(t, s, s.a2a(streaming, saying)).Events()
 		if _, err := events.Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -439,7 +439,7 @@ func TestReusedTaskID_IsABadReply(t *testing.T) {
 				canceling: {{reply: result(taskOf("CANCELED", ""))}},
 			}, func(s *stage) {
 				t := s.t
-				read(t, s.ask(t, s, s.a2a(streaming, saying)).Events)
+				read(t, s.ask(t, s, s.a2a(streaming, saying)).Events())
 				_, err := s.Exchange(t.Context(), again(s))
 				if bad, ok := errors.AsType[*transport.BadReplyError](err); !ok || !strings.Contains(bad.Reason, "has ended") {
 					t.Errorf("the answer is %v, want a bad reply of the agent", err)

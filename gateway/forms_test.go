@@ -41,15 +41,15 @@ func TestReplyInTheWordsOfTheRequest(t *testing.T) {
 		c.wire.Binding, c.wire.Media = a2a.Binding, a2a.Media
 		call.Wire = c.wire
 		answer, err := b.Exchange(t.Context(), call)
-		if err != nil || !strings.HasPrefix(string(answer.Wire.Body), c.want) || answer.Wire.Form != c.wire.Form {
-			t.Errorf("%s: %v %+v %s", name, err, answer.Wire.Form, answer.Wire.Body)
+		if err != nil || !strings.HasPrefix(string(answer.Wire().Body), c.want) || answer.Wire().Form != c.wire.Form {
+			t.Errorf("%s: %v %+v %s", name, err, answer.Wire().Form, answer.Wire().Body)
 			continue
 		}
 		legs := answer.Evidence
 		if got := claims(t, legs[0]).InputHash; got != ect.Hash(c.wire.Body) {
 			t.Errorf("%s: the request's evidence covers something else", name)
 		}
-		if got := claims(t, legs[1]).OutputHash; got != ect.Hash(answer.Wire.Body) {
+		if got := claims(t, legs[1]).OutputHash; got != ect.Hash(answer.Wire().Body) {
 			t.Errorf("%s: the reply's evidence covers something else", name)
 		}
 	}
@@ -61,13 +61,13 @@ func TestOldA2AAtTheTranslateEndpoint(t *testing.T) {
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	old := translators.Wire{Binding: a2a.Binding, Version: a2a.Version03, Body: []byte(oldAdd)}
 	answer, err := b.Exchange(t.Context(), b.revised(t, "", old, mcp.Binding, ""))
-	if err != nil || !strings.Contains(string(answer.Wire.Body), `"name":"add","arguments":{"a":1,"b":2}`) {
-		t.Errorf("from 0.3: %v %s", err, answer.Wire.Body)
+	if err != nil || !strings.Contains(string(answer.Wire().Body), `"name":"add","arguments":{"a":1,"b":2}`) {
+		t.Errorf("from 0.3: %v %s", err, answer.Wire().Body)
 	}
 	tool := translators.Wire{Binding: mcp.Binding, Version: mcp.Legacy, Body: []byte(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"add","arguments":{"a":1}}}`)}
 	answer, err = b.Exchange(t.Context(), b.revised(t, "", tool, a2a.Binding, a2a.Version03))
-	if err != nil || answer.Wire.Version != a2a.Version03 || !strings.Contains(string(answer.Wire.Body), `"method":"message/send"`) {
-		t.Errorf("to 0.3: %v %s", err, answer.Wire.Body)
+	if err != nil || answer.Wire().Version != a2a.Version03 || !strings.Contains(string(answer.Wire().Body), `"method":"message/send"`) {
+		t.Errorf("to 0.3: %v %s", err, answer.Wire().Body)
 	}
 	lies := translators.Wire{Binding: a2a.Binding, Version: a2a.Version03, Body: []byte(addBody)}
 	if _, err := b.Exchange(t.Context(), b.revised(t, "", lies, mcp.Binding, "")); err == nil {

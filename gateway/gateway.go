@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/admission"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/conversation"
 	"github.com/aepb/aepb-gateway/gateway/destination"
@@ -19,6 +20,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/webhook"
 	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
@@ -75,6 +77,7 @@ type Deps struct {
 // Gateway is the road. It is safe for concurrent use.
 type Gateway struct {
 	Deps
+	*admission.Limits
 	settings       atomic.Pointer[Settings]
 	instance       string // names this process among the replicas
 	tasks          *store.Store
@@ -83,12 +86,12 @@ type Gateway struct {
 	controlReaders *worker.Group // read the control messages of tasks that go on here
 	cancelWatchers *worker.Group // watch whether other replicas cancel a request that is under way here
 	outbox         outbox
-	negotiations   negotiations
 	attest         *attest.Service
 	outbound       outbound.Sender
 	requests       requests // that are under way
 	members        *membership.Register
 	destinations   *destination.Resolver
+	callbacks      *webhook.Callbacks
 }
 
 var _ transport.Exchanger = (*Gateway)(nil)
@@ -123,6 +126,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	}); err != nil {
 		return nil, err
 	}
+	g.Limits = admission.NewLimits(deps.Limiter, deps.Metrics.RateLimited, g.attest)
 	if g.destinations, err = destination.New(destination.Deps{
 		Registry: deps.Registry, Directory: deps.Directory, Now: deps.Now, Denied: deps.Metrics.Denied,
 	}); err != nil {
@@ -131,6 +135,9 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	if err := g.startWorkers(deps.AllWorkers, deps.Workers); err != nil {
 		return nil, err
 	}
+	g.callbacks = webhook.NewCallbacks(webhook.Deps{
+		Entries: deps.Entries, Network: deps.Network, Sender: g.outbound, Workers: g.workers, Now: deps.Now, Logger: deps.Logger,
+	})
 	g.Apply(settings)
 	return g, nil
 }
@@ -182,6 +189,10 @@ func (g *Gateway) Close() error {
 	return nil
 }
 
+// Flush records the refusals that were counted and not recorded yet. Nothing is refused
+// after it.
+func (g *Gateway) Flush(ctx context.Context) error { return g.attest.Flush(ctx) }
+
 // Apply puts new settings in force. A message that is on its way keeps those
 // that it set out with.
 func (g *Gateway) Apply(settings Settings) {
@@ -197,6 +208,9 @@ func (g *Gateway) Members() *membership.Register { return g.members }
 
 // Router answers other gateways which pairs are served here.
 func (g *Gateway) Router() *destination.Resolver { return g.destinations }
+
+// Callbacks keeps who is told what humans decide.
+func (g *Gateway) Callbacks() *webhook.Callbacks { return g.callbacks }
 
 // Decides reports whether an identity may decide what waits for a human (R23).
 func (g *Gateway) Decides(id ect.Identity) bool { return g.Approver != nil && g.Approver(id) }

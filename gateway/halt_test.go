@@ -66,12 +66,12 @@ func TestAnyReplicaStopsARequest(t *testing.T) {
 				go func() {
 					answer, err := s.Exchange(t.Context(), in(slowTool))
 					heard := ""
-					if answer.Events != nil {
-						bodies, _ := read(t, answer.Events)
+					if answer.Events() != nil {
+						bodies, _ := read(t, answer.Events())
 						heard = strings.Join(bodies, "\n")
 					}
-					if ended <- time.Now(); err == nil && strings.Contains(heard+string(answer.Wire.Body), "done it") {
-						t.Errorf("it was not stopped: %s %s", heard, answer.Wire.Body)
+					if ended <- time.Now(); err == nil && strings.Contains(heard+string(answer.Wire().Body), "done it") {
+						t.Errorf("it was not stopped: %s %s", heard, answer.Wire().Body)
 					}
 				}()
 				<-time.After(c.runs)

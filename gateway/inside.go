@@ -132,16 +132,23 @@ func (g *Gateway) inside(x *exchange, answer transport.Answer) transport.Answer 
 		return answer
 	}
 	answer.Inside = true
-	form, ok := g.Registry.Translator(answer.Wire.Binding)
-	switch wire := answer.Wire; {
-	case answer.Events != nil:
-		answer.Events = &embedding{Events: answer.Events, form: x.source, due: answer.Evidence}
+	wire := answer.Wire()
+	form, ok := g.Registry.Translator(wire.Binding)
+	switch {
+	case answer.Events() != nil:
+		return answer.Through(func(events transport.Events) transport.Events {
+			return &embedding{Events: events, form: x.source, due: answer.Evidence}
+		})
 	case ok && len(wire.Body) > 0:
+		like := wire
 		if x.call.Agent != "" {
-			wire.Re = cmp.Or(wire.Re, canonical.OpInvoke)
+			like.Re = cmp.Or(like.Re, canonical.OpInvoke)
 		}
-		wire, _ = inbody.Insert(form, wire, answer.Evidence)
-		answer.Wire.Body = wire.Body
+		with, _ := inbody.Insert(form, like, answer.Evidence)
+		with.Re = wire.Re
+		if carrying, err := answer.Carrying(with); err == nil { // else its own token would not cover it
+			return carrying
+		}
 	}
 	return answer
 }
@@ -166,14 +173,4 @@ func (e *embedding) Next(ctx context.Context) (transport.Event, error) {
 		event.Wire.Body, e.due = with.Body, nil
 	}
 	return event, nil
-}
-
-// next takes an event from those that wait to be told. What closes the stream comes
-// with the last one for a caller that has it inside.
-func (x *exchange) next(queue []transport.Event) (transport.Event, []transport.Event) {
-	event, rest := queue[0], queue[1:]
-	if len(event.Wire.Body) > 0 && len(rest) == 1 && len(rest[0].Wire.Body) == 0 && x.callerInside() {
-		event.Evidence, rest = rest[0].Evidence, nil
-	}
-	return event, rest
 }

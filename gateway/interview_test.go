@@ -86,7 +86,7 @@ func TestElicitation_NoAnswerForAModernServer(t *testing.T) {
 			t.Parallel()
 			play(t, map[string][]scene{calling: {{reply: asksFor(`"k":`+wantsName, "s-1")}}}, func(s *stage) {
 				t := s.t
-				events := s.ask(t, s, s.olderIn(mcp.Legacy, calling, callsAsk)).Events
+				events := s.ask(t, s, s.olderIn(mcp.Legacy, calling, callsAsk)).Events()
 				s.reply(mcp.Legacy, nextQuestion(t, events), c.answer)
 				bodies, _ := read(t, events)
 				if len(bodies) != 1 || !strings.Contains(bodies[0], `"error":{`) || !strings.Contains(bodies[0], c.says) {
@@ -120,7 +120,7 @@ func TestAModernServersQuestionsOnAStream(t *testing.T) {
 				t.Parallel()
 				play(t, map[string][]scene{calling: {c.asks, {reply: result(complete)}}}, func(s *stage) {
 					t := s.t
-					events := s.ask(t, s, s.olderIn(version, calling, callsAsk+c.more)).Events
+					events := s.ask(t, s, s.olderIn(version, calling, callsAsk+c.more)).Events()
 					q := nextQuestion(t, events)
 					mode := strings.Contains(string(q.Params), `"mode"`)
 					if q.Method != "elicitation/create" || !strings.Contains(string(q.Params), `"message":"who?"`) ||
@@ -152,7 +152,7 @@ func TestAModernServerAsksMore(t *testing.T) {
 				{reply: asksFor(`"k":`+wantsName+`,"l":`+wantsAge, "s-1")}, {reply: asksFor(`"k":`+wantsAge, "s-2")}, {reply: result(complete)},
 			}}, func(s *stage) {
 				t := s.t
-				events := s.ask(t, s, s.olderIn(version, calling, callsAsk)).Events
+				events := s.ask(t, s, s.olderIn(version, calling, callsAsk)).Events()
 				answers := map[string]string{
 					"who?": acceptsAda, "how old?": `{"action":"accept","content":{"age":36}}`,
 				}
@@ -188,7 +188,7 @@ func TestAModernServerAsksAModel(t *testing.T) {
 		t := s.t
 		call := s.olderIn(mcp.Legacy, calling, callsAsk)
 		call.CanAnswer = []canonical.Mode{canonical.ModeSampling}
-		events := s.ask(t, s, call).Events
+		events := s.ask(t, s, call).Events()
 		q := nextQuestion(t, events)
 		if q.Method != "sampling/createMessage" || !strings.Contains(string(q.Params), "say it") {
 			t.Errorf("asked %s %s", q.Method, q.Params)
@@ -230,7 +230,7 @@ func TestAModernServersQuestionsThatNobodyAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			play(t, map[string][]scene{calling: {{reply: asksFor(`"k":`+wantsName, "s-1")}, {reply: result(complete)}}}, func(s *stage) {
-				events := s.ask(s.t, s, s.olderIn(mcp.Legacy, calling, callsAsk)).Events
+				events := s.ask(s.t, s, s.olderIn(mcp.Legacy, calling, callsAsk)).Events()
 				q := nextQuestion(s.t, events)
 				ends(s, events)
 				synctest.Wait()
@@ -254,12 +254,12 @@ func TestAsking_ClientOfModelsAndRootsAlone(t *testing.T) {
 			call := s.legacy(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"write","arguments":` + askingHi + `}}`)
 			call.CanAnswer = can
 			answer := s.ask(t, s, call)
-			if answer.Events != nil {
-				t.Errorf("with %s it is asked %s", can, heardNext(t, answer.Events))
+			if answer.Events() != nil {
+				t.Errorf("with %s it is asked %s", can, heardNext(t, answer.Events()))
 				return
 			}
 			if got := structured(t, answer); got.State != "input-required" || got.TaskID != "t1" {
-				t.Errorf("with %s it is told %s", can, answer.Wire.Body)
+				t.Errorf("with %s it is told %s", can, answer.Wire().Body)
 			}
 		})
 	}

@@ -75,9 +75,9 @@ func (e *entries) Await(ctx context.Context, key store.EntryKey, after uint64) (
 func (b *bed) unattended(t *testing.T) string {
 	t.Helper()
 	answer := b.exchange(t, b.a2aCall("SendMessage", strings.Replace(adding, `{"message"`, `{"configuration":{"returnImmediately":true},"message"`, 1)))
-	id, state := taskIn(t, answer.Wire.Body)
+	id, state := taskIn(t, answer.Wire().Body)
 	if state != "TASK_STATE_WORKING" {
-		t.Fatalf("the answer is %s", answer.Wire.Body)
+		t.Fatalf("the answer is %s", answer.Wire().Body)
 	}
 	return id
 }
@@ -119,14 +119,14 @@ func TestAStreamsEndThatCannotBeKeptAtOnce(t *testing.T) {
 		b := slow(t)
 		defer func() { _ = b.Close() }()
 		answer := b.exchange(t, b.a2aCall("SendStreamingMessage", adding))
-		first, err := answer.Events.Next(t.Context())
+		first, err := answer.Events().Next(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		id, _ := taskIn(t, first.Wire.Body)
 		b.entries.broken.Store(true)
 		close(b.agent.gate)
-		if bodies, _ := read(t, answer.Events); !strings.Contains(bodies[len(bodies)-1], "TASK_STATE_COMPLETED") {
+		if bodies, _ := read(t, answer.Events()); !strings.Contains(bodies[len(bodies)-1], "TASK_STATE_COMPLETED") {
 			t.Errorf("the stream ends with %s", bodies)
 		}
 		b.entries.broken.Store(false)
@@ -176,11 +176,11 @@ func TestATaskThatCannotBeKeptIsNotAnswered(t *testing.T) {
 		s.entries.broken.Store(true)
 		var away *problem.RecordingError
 		if answer, err := s.Exchange(t.Context(), call); !errors.As(err, &away) {
-			t.Errorf("got %s, %v", answer.Wire.Body, err)
+			t.Errorf("got %s, %v", answer.Wire().Body, err)
 		}
 		s.entries.broken.Store(false)
 		s.ask(t, s, call)
-		if _, got := taskIn(t, s.ask(t, s, s.a2a(looking, `{"id":"t1"}`)).Wire.Body); got != "TASK_STATE_INPUT_REQUIRED" {
+		if _, got := taskIn(t, s.ask(t, s, s.a2a(looking, `{"id":"t1"}`)).Wire().Body); got != "TASK_STATE_INPUT_REQUIRED" {
 			t.Errorf("then it is %s", got)
 		}
 	})
@@ -199,7 +199,7 @@ func TestWordsAreNotKeptOneByOne(t *testing.T) {
 	play(t, map[string][]scene{streaming: {{events: events, end: io.EOF}}}, func(s *stage) {
 		t := s.t
 		answer := s.ask(t, s, s.a2a(streaming, `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"hi"}]}}`))
-		if bodies, _ := read(t, answer.Events); len(bodies) != words+2 {
+		if bodies, _ := read(t, answer.Events()); len(bodies) != words+2 {
 			t.Errorf("%d events", len(bodies))
 		}
 		if writes := s.entries.tasks.Load(); writes == 0 || writes > 10 {

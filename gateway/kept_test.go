@@ -82,7 +82,7 @@ func (l listener) hears(g transport.Exchanger, method, params string) string {
 	if method == looking {
 		op = canonical.OpTaskGet
 	}
-	answer := l.ask(l.t, g, call).Wire
+	answer := l.ask(l.t, g, call).Wire()
 	answer.Re = op
 	said, err := l.read(answer)
 	if err != nil {

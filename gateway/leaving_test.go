@@ -42,8 +42,8 @@ func TestACallerLeavesBeforeTheTaskHasAName(t *testing.T) {
 				ctx, leave := context.WithCancel(t.Context())
 				time.AfterFunc(time.Second, leave)
 				answer, err := s.Exchange(ctx, s.tool(askingHi))
-				if err == nil || len(answer.Wire.Body) > 0 {
-					t.Errorf("whoever left was told %s", answer.Wire.Body)
+				if err == nil || len(answer.Wire().Body) > 0 {
+					t.Errorf("whoever left was told %s", answer.Wire().Body)
 				}
 				if last := claims(t, answer.Evidence[len(answer.Evidence)-1]); last.Act != ect.ActTranslateError {
 					t.Errorf("the evidence says %s", last.Act)
@@ -83,17 +83,17 @@ func TestACallerLeavesWhenTheAgentHasAnswered(t *testing.T) {
 			call := s.tool(askingHi)
 			call.Wire.Body = []byte(strings.Replace(string(call.Wire.Body), `"_meta":{`, `"_meta":{"progressToken":1,`, 1))
 			answer, err := s.Exchange(ctx, call)
-			if err != nil || answer.Events == nil {
-				t.Fatalf("no stream: %s, %v", answer.Wire.Body, err)
+			if err != nil || answer.Events() == nil {
+				t.Fatalf("no stream: %s, %v", answer.Wire().Body, err)
 			}
 			leave()
 			for err == nil {
-				_, err = answer.Events.Next(ctx)
+				_, err = answer.Events().Next(ctx)
 			}
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("whoever left hears %v", err)
 			}
-			if err := answer.Events.Close(); err != nil {
+			if err := answer.Events().Close(); err != nil {
 				t.Error(err)
 			}
 		}
@@ -154,13 +154,13 @@ func TestTheTokenThatClosesAnAgentsStream(t *testing.T) {
 							call.Wire.Body = []byte(strings.Replace(string(call.Wire.Body), `"_meta":{`, `"_meta":{"progressToken":1,`, 1))
 						}
 						answer = s.ask(t, s, call)
-						bodies, evidence := read(t, answer.Events)
+						bodies, evidence := read(t, answer.Events())
 						if last := bodies[len(bodies)-1]; strings.Contains(strings.ToUpper(last), "COMPLETED") != c.good || strings.Contains(last, `"error"`) == c.good {
 							t.Errorf("the stream ends with %s", last)
 						}
 						answer.Evidence = evidence
 					} else if answer, err = s.Exchange(t.Context(), s.tool(askingHi)); (err == nil) != c.good {
-						t.Errorf("the caller is told %s, %v", answer.Wire.Body, err)
+						t.Errorf("the caller is told %s, %v", answer.Wire().Body, err)
 					}
 					if bad := (*transport.BadReplyError)(nil); !streams && !c.good && !errors.As(err, &bad) {
 						t.Errorf("got %v", err)

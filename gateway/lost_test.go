@@ -33,12 +33,12 @@ func (d *dying) Swap(ctx context.Context, key store.EntryKey, old uint64, value 
 func (s *stage) askedAt(t *testing.T) (events transport.Events, reply transport.Call) {
 	t.Helper()
 	answer := s.ask(t, s, s.legacy(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"write","arguments":`+askingHi+`}}`))
-	_, rest, found := strings.Cut(heardNext(t, answer.Events), `"id":"`)
+	_, rest, found := strings.Cut(heardNext(t, answer.Events()), `"id":"`)
 	id, _, _ := strings.Cut(rest, `"`)
 	if !found {
 		t.Fatal("nothing is asked")
 	}
-	return answer.Events, s.legacy(`{"jsonrpc":"2.0","id":"` + id + `","result":{"action":"accept","content":{"reply":"short"}}}`)
+	return answer.Events(), s.legacy(`{"jsonrpc":"2.0","id":"` + id + `","result":{"action":"accept","content":{"reply":"short"}}}`)
 }
 
 // A replica is killed while it takes the answer to a question of another's: whether

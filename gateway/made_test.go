@@ -67,7 +67,7 @@ func (s *stage) sameTask(told toldTask, from string, history ...toldMessage) {
 	read := func(method, params string) []toldTask {
 		call := s.a2a(method, params)
 		call.Agent = "asker"
-		return tasksOf(s.t, s.ask(s.t, s, call).Wire.Body)
+		return tasksOf(s.t, s.ask(s.t, s, call).Wire().Body)
 	}
 	none := told
 	none.History = nil
@@ -117,10 +117,10 @@ func TestMadeTask_IsTheSameLater(t *testing.T) {
 			era(t, mcp.Legacy, map[string][]scene{calling: {{events: c.says}}, "": {{reply: "taken"}}, "notifications/cancelled": {{}}}, func(s *stage) {
 				t := s.t
 				answer := s.ask(t, s, s.asksTool(c.method, `,"configuration":`+c.configuration))
-				body := answer.Wire.Body
-				if answer.Events != nil {
-					body = []byte(heardNext(t, answer.Events))
-					go readOn(t.Context(), answer.Events)
+				body := answer.Wire().Body
+				if answer.Events() != nil {
+					body = []byte(heardNext(t, answer.Events()))
+					go readOn(t.Context(), answer.Events())
 				}
 				told := tasksOf(t, body)[0]
 				if want := strings.Contains(c.configuration, `"historyLength":2`); (told.messages() == "m1") != want {
@@ -138,7 +138,7 @@ func TestMadeTask_IsTheSameLater(t *testing.T) {
 					}
 					again := s.a2a(looking, `{"id":"`+told.ID+`","historyLength":10}`)
 					again.Agent = "asker"
-					if told = tasksOf(t, s.ask(t, s, again).Wire.Body)[0]; told.messages() != "m1 "+question+" m2" {
+					if told = tasksOf(t, s.ask(t, s, again).Wire().Body)[0]; told.messages() != "m1 "+question+" m2" {
 						t.Fatalf("asked for later the history is %+v", told.History)
 					}
 					if q := told.History[1]; q.Role != "ROLE_AGENT" || len(q.Parts) != 1 || q.Parts[0].Text != "who?" {
@@ -150,7 +150,7 @@ func TestMadeTask_IsTheSameLater(t *testing.T) {
 				synctest.Wait()
 				again := s.a2a(looking, `{"id":"`+told.ID+`","historyLength":4}`)
 				again.Agent = "asker"
-				if told = tasksOf(t, s.ask(t, s, again).Wire.Body)[0]; told.Status.State == "TASK_STATE_WORKING" || !strings.HasPrefix(told.messages(), "m1") {
+				if told = tasksOf(t, s.ask(t, s, again).Wire().Body)[0]; told.Status.State == "TASK_STATE_WORKING" || !strings.HasPrefix(told.messages(), "m1") {
 					t.Fatalf("at the end it is %+v", told)
 				}
 				s.sameTask(told, "at the end")
@@ -169,5 +169,5 @@ func (s *stage) answersIn(told toldTask, configuration string) toldTask {
 	go func() { answers <- s.ask(s.t, s, call) }()
 	<-time.After(time.Second)
 	s.asker.resume <- struct{}{}
-	return tasksOf(s.t, (<-answers).Wire.Body)[0]
+	return tasksOf(s.t, (<-answers).Wire().Body)[0]
 }

@@ -64,7 +64,7 @@ func TestASchemaThatHasChanged(t *testing.T) {
 	play(t, scenes, func(s *stage) {
 		t := s.t
 		told := func() int {
-			if got := string(s.ask(t, s, s.marking(mcp.Modern, `{}`, nil)).Wire.Body); strings.Contains(got, "done it") != (len(s.asker.headers) > 1) {
+			if got := string(s.ask(t, s, s.marking(mcp.Modern, `{}`, nil)).Wire().Body); strings.Contains(got, "done it") != (len(s.asker.headers) > 1) {
 				t.Errorf("the caller heard %s", got)
 			}
 			return s.asker.told

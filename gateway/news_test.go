@@ -89,15 +89,15 @@ func TestALegacyClientHearsAModernServer(t *testing.T) {
 		{events: []string{agreed(`"toolsListChanged":true`), notice("tools/list_changed", `,"n":1`)}}, // when it unsubscribes
 	}}, func(s *stage) {
 		t := s.t
-		news := s.ask(t, s, s.inSession(http.MethodGet, "")).Events
+		news := s.ask(t, s, s.inSession(http.MethodGet, "")).Events()
 		if got := heardNext(t, news); got != `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` {
 			t.Errorf("heard %s", got)
 		}
 		if got := s.asker.last(); !strings.Contains(got, `"notifications":{"toolsListChanged":true}`) {
 			t.Errorf("the server was asked %s", got)
 		}
-		if got := s.ask(t, s, s.inSession("resources/subscribe", `"uri":"news://1"`)); string(got.Wire.Body) != `{"jsonrpc":"2.0","id":7,"result":{}}` || len(got.Evidence) != 2 {
-			t.Errorf("subscribed with %s, %d tokens", got.Wire.Body, len(got.Evidence))
+		if got := s.ask(t, s, s.inSession("resources/subscribe", `"uri":"news://1"`)); string(got.Wire().Body) != `{"jsonrpc":"2.0","id":7,"result":{}}` || len(got.Evidence) != 2 {
+			t.Errorf("subscribed with %s, %d tokens", got.Wire().Body, len(got.Evidence))
 		}
 		if got := heardNext(t, news); got != `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"news://1"}}` {
 			t.Errorf("heard %s", got)
@@ -131,7 +131,7 @@ func TestAServerIsListenedToAgain(t *testing.T) {
 		{reply: failure("-32601")},
 	}}, func(s *stage) {
 		t := s.t
-		news, began := s.ask(t, s, s.inSession(http.MethodGet, "")).Events, time.Now()
+		news, began := s.ask(t, s, s.inSession(http.MethodGet, "")).Events(), time.Now()
 		if got, took := heardNext(t, news), time.Since(began); !strings.Contains(got, "tools/list_changed") || took != 7*time.Second {
 			t.Errorf("heard %s after %s", got, took)
 		}
@@ -186,7 +186,7 @@ func TestAServerWithoutNews(t *testing.T) {
 	t.Parallel()
 	newsStage(t, mcp.Modern, nil, func(s *stage) {
 		s.asker.offers = `{"tools":{}}`
-		if got := s.ask(s.t, s, s.inSession(http.MethodGet, "")); got.Events != nil || len(got.Evidence) != 0 {
+		if got := s.ask(s.t, s, s.inSession(http.MethodGet, "")); got.Events() != nil || len(got.Evidence) != 0 {
 			s.t.Errorf("got %+v", got)
 		}
 	})
@@ -220,7 +220,7 @@ func TestAModernClientHearsALegacyServer(t *testing.T) {
 			plain("resources/updated", `{`+meta("")+`,"uri":"news://1/part"}`),
 			plain("tools/list_changed", `{`+meta("")+`}`),
 		} {
-			if got := heardNext(t, answer.Events); got != want {
+			if got := heardNext(t, answer.Events()); got != want {
 				t.Errorf("heard %s, want %s", got, want)
 			}
 		}
@@ -232,7 +232,7 @@ func TestAModernClientHearsALegacyServer(t *testing.T) {
 		}
 		go func() { _ = s.Close() }() // it is told that this is the end
 		synctest.Wait()
-		bodies, closing := read(t, answer.Events)
+		bodies, closing := read(t, answer.Events())
 		if len(bodies) != 1 || bodies[0] != `{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete",`+meta("")+`}}` || len(closing) != 1 {
 			t.Errorf("at the end it is told %s, with %d tokens", bodies, len(closing))
 		}
@@ -255,7 +255,7 @@ func TestAModernClientListensToNothing(t *testing.T) {
 			t.Parallel()
 			newsStage(t, mcp.Legacy, tc.scenes, func(s *stage) {
 				s.asker.offers = tc.offers
-				bodies, _ := read(s.t, s.ask(s.t, s, s.listens(tc.asked)).Events)
+				bodies, _ := read(s.t, s.ask(s.t, s, s.listens(tc.asked)).Events())
 				if len(bodies) != 2 || !strings.Contains(bodies[0], `"notifications":{}`) || !strings.Contains(bodies[1], `"result"`) {
 					s.t.Errorf("heard %s", bodies)
 				}
@@ -283,13 +283,13 @@ func TestLogsBetweenRevisions(t *testing.T) {
 	newsStage(t, mcp.Modern, map[string][]scene{calling: {{events: []string{log("warning"), result(complete)}}}}, func(s *stage) {
 		t := s.t
 		s.ask(t, s, s.inSession("logging/setLevel", `"level":"warning"`))
-		bodies, _ := read(t, s.ask(t, s, s.inSession(calling, `"name":"ask","arguments":{}`)).Events)
+		bodies, _ := read(t, s.ask(t, s, s.inSession(calling, `"name":"ask","arguments":{}`)).Events())
 		if len(bodies) != 2 || bodies[0] != log("warning") || !strings.Contains(s.asker.last(), `"io.modelcontextprotocol/logLevel":"warning"`) {
 			t.Errorf("heard %s after %s", bodies, s.asker.last())
 		}
 		other := s.inSession(calling, `"name":"ask","arguments":{}`)
 		other.Session = "s2"
-		read(t, s.ask(t, s, other).Events)
+		read(t, s.ask(t, s, other).Events())
 		if strings.Contains(s.asker.last(), "logLevel") {
 			t.Errorf("another session asks %s", s.asker.last())
 		}
@@ -308,7 +308,7 @@ func TestLogsBetweenRevisions(t *testing.T) {
 			if tc.level != "" {
 				call.Wire.Body = []byte(strings.Replace(string(call.Wire.Body), `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"`+tc.level+`",`, 1))
 			}
-			bodies, _ := read(t, s.ask(t, s, call).Events)
+			bodies, _ := read(t, s.ask(t, s, call).Events())
 			if n := len(strings.Fields(s.asker.was())); n != tc.asked || len(bodies) != map[bool]int{true: 2, false: 1}[tc.want != ""] || tc.want != "" && bodies[0] != log(tc.want) {
 				t.Errorf("%q: heard %s after %s", tc.level, bodies, s.asker.was())
 			}
@@ -321,7 +321,7 @@ func TestSilenceIsNoEndOfNews(t *testing.T) {
 	t.Parallel()
 	newsStage(t, mcp.Modern, map[string][]scene{listening: {{events: []string{agreed(`"toolsListChanged":true`)}}}}, func(s *stage) {
 		t := s.t
-		news := s.ask(t, s, s.listens(`"toolsListChanged":true`)).Events
+		news := s.ask(t, s, s.listens(`"toolsListChanged":true`)).Events()
 		if got := heardNext(t, news); !strings.Contains(got, "acknowledged") {
 			t.Errorf("heard %s", got)
 		}
@@ -345,7 +345,7 @@ func TestAnyReplicaTakesTheWish(t *testing.T) {
 	}}, func(s *stage) {
 		t := s.t
 		other := s.replica(t)
-		news := s.ask(t, s, s.inSession(http.MethodGet, "")).Events
+		news := s.ask(t, s, s.inSession(http.MethodGet, "")).Events()
 		heard := make(chan string)
 		go func() { heard <- heardNext(t, news) }()
 		synctest.Wait()

@@ -40,14 +40,15 @@ func TestAnIDThatIsInUse(t *testing.T) {
 		for _, session := range []string{"one", "another", "", ""} {
 			go func() {
 				answer, err := s.Exchange(t.Context(), adds(session))
-				if answer.Events != nil {
-					bodies, _ := read(t, answer.Events)
-					answer.Wire.Body = []byte(strings.Join(bodies, ""))
+				text := string(answer.Wire().Body)
+				if answer.Events() != nil {
+					bodies, _ := read(t, answer.Events())
+					text = strings.Join(bodies, "")
 				}
 				if err != nil {
-					answer.Wire.Body = []byte(err.Error())
+					text = err.Error()
 				}
-				heard <- string(answer.Wire.Body)
+				heard <- text
 			}()
 		}
 		synctest.Wait()
@@ -100,7 +101,7 @@ func TestNobodySpeaksInAnothersName(t *testing.T) {
 				answer, err := s.Exchange(t.Context(), call)
 				var refused *canonical.Error
 				if !errors.As(err, &refused) || refused.Code != c.want {
-					t.Errorf("%s: %s, %v", name, answer.Wire.Body, err)
+					t.Errorf("%s: %s, %v", name, answer.Wire().Body, err)
 				}
 				told[i] = strings.ReplaceAll(err.Error(), "t9", "t1")
 			}
@@ -123,7 +124,7 @@ func TestNobodySpeaksInAnothersName(t *testing.T) {
 		if heard := s.agent.last(); strings.Contains(heard, `"c1"`) || !strings.Contains(heard, `"contextId":"ctx-`) {
 			t.Errorf("a stranger's message is in another's dialogue: %s", heard)
 		}
-		read(t, s.ask(t, s, s.a2a(streaming, saying(`"contextId":"c1",`))).Events)
+		read(t, s.ask(t, s, s.a2a(streaming, saying(`"contextId":"c1",`))).Events())
 		many := strings.Repeat(`"t1",`, 40)
 		if _, err := s.Exchange(t.Context(), s.a2a(invoking, saying(`"referenceTaskIds":[`+many[:len(many)-1]+`],`))); err == nil {
 			t.Error("forty references are taken")
@@ -138,7 +139,7 @@ func TestADialogueIsOwnedWhileItsStreamIsOpen(t *testing.T) {
 	play(t, map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", "")}}}}, func(s *stage) {
 		t := s.t
 		answer := s.ask(t, s, s.a2a(streaming, saying))
-		if _, err := answer.Events.Next(t.Context()); err != nil {
+		if _, err := answer.Events().Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		call := s.a2a(streaming, strings.Replace(saying, `"messageId"`, `"contextId":"c1","messageId"`, 1))
@@ -153,7 +154,7 @@ func TestADialogueIsOwnedWhileItsStreamIsOpen(t *testing.T) {
 			t.Errorf("the owner is not let in: %s", heard)
 		}
 		for _, answer := range []transport.Answer{answer, theirs, own} {
-			_ = answer.Events.Close()
+			_ = answer.Events().Close()
 		}
 	})
 }
@@ -187,7 +188,7 @@ func TestAnEndIsConfirmedBeforeItIsTold(t *testing.T) {
 			t.Errorf("an end that is not confirmed: %v", err)
 		}
 		answers.fails = false
-		id, _ := taskIn(t, s.ask(t, road, s.adds(invoking, adding)).Wire.Body)
+		id, _ := taskIn(t, s.ask(t, road, s.adds(invoking, adding)).Wire().Body)
 		if got := s.state(road, id); got != "COMPLETED" {
 			t.Errorf("it is %s", got)
 		}
@@ -204,7 +205,7 @@ func (s *stage) list(g *gateway.Gateway, filter string) (ids []string, next stri
 			TotalSize     int
 		}
 	}
-	body := s.ask(s.t, g, s.adds("ListTasks", filter)).Wire.Body
+	body := s.ask(s.t, g, s.adds("ListTasks", filter)).Wire().Body
 	if err := json.Unmarshal(body, &env); err != nil {
 		s.t.Fatalf("%v: %s", err, body)
 	}
@@ -234,7 +235,7 @@ func TestAListHasWhatEndedAtOnce(t *testing.T) {
 				g = other
 			}
 			<-time.After(time.Second)
-			id, state := taskIn(t, s.ask(t, g, s.adds(invoking, strings.Replace(adding, `"messageId"`, `"contextId":"c`+strconv.Itoa(n%2)+`","messageId"`, 1))).Wire.Body)
+			id, state := taskIn(t, s.ask(t, g, s.adds(invoking, strings.Replace(adding, `"messageId"`, `"contextId":"c`+strconv.Itoa(n%2)+`","messageId"`, 1))).Wire().Body)
 			if state != "TASK_STATE_COMPLETED" {
 				t.Fatalf("it is %s", state)
 			}
@@ -271,8 +272,8 @@ func TestAListHasWhatEndedAtOnce(t *testing.T) {
 		}
 		stranger := s.adds("ListTasks", `{}`)
 		stranger.Caller = identity.Caller{Peer: ecttest.NewParty(t, "spiffe://example.com/stranger").Peer()}
-		if answer, err := s.Exchange(t.Context(), stranger); err != nil || !strings.Contains(string(answer.Wire.Body), `"totalSize":0`) {
-			t.Errorf("a stranger is told %s, %v", answer.Wire.Body, err)
+		if answer, err := s.Exchange(t.Context(), stranger); err != nil || !strings.Contains(string(answer.Wire().Body), `"totalSize":0`) {
+			t.Errorf("a stranger is told %s, %v", answer.Wire().Body, err)
 		}
 		var refused *canonical.Error
 		if _, err := s.Exchange(t.Context(), s.adds("ListTasks", `{"pageToken":"x"}`)); !errors.As(err, &refused) || refused.Code != canonical.CodeBadParams {

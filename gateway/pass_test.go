@@ -44,8 +44,8 @@ func (s *stage) resources(t *testing.T, g transport.Exchanger, call transport.Ca
 	t.Helper()
 	answer = s.ask(t, g, call)
 	var env struct{ Result json.RawMessage }
-	if err := json.Unmarshal(answer.Wire.Body, &env); err != nil || json.Unmarshal(env.Result, &out) != nil {
-		t.Fatalf("%v: %s", err, answer.Wire.Body)
+	if err := json.Unmarshal(answer.Wire().Body, &env); err != nil || json.Unmarshal(env.Result, &out) != nil {
+		t.Fatalf("%v: %s", err, answer.Wire().Body)
 	}
 	return out, answer
 }
@@ -63,8 +63,8 @@ func TestArtifactsAreResources(t *testing.T) {
 		synctest.Wait() // another replica knows it a moment later
 		const whole = "a2a://writer/tasks/t1/artifacts/a%2F1"
 		for _, wants := range []string{whole + "/parts/2", whole + "/parts/3"} {
-			if !strings.Contains(string(called.Wire.Body), `"uri":"`+wants+`"`) {
-				t.Errorf("the result does not name %s: %s", wants, called.Wire.Body)
+			if !strings.Contains(string(called.Wire().Body), `"uri":"`+wants+`"`) {
+				t.Errorf("the result does not name %s: %s", wants, called.Wire().Body)
 			}
 		}
 		for _, version := range []string{mcp.Modern, mcp.Legacy, mcp.LegacyJune, mcp.LegacyMarch} {
@@ -95,7 +95,7 @@ func TestArtifactsAreResources(t *testing.T) {
 			}
 			token, reply := claims(t, answer.Evidence[0]), claims(t, called.Evidence[len(called.Evidence)-1])
 			if len(answer.Evidence) != 1 || token.Workflow != reply.Workflow || len(token.Parents) != 1 || token.Parents[0] != reply.ID ||
-				token.OutputHash != ect.Hash(answer.Wire.Body) {
+				token.OutputHash != ect.Hash(answer.Wire().Body) {
 				t.Errorf("%s: evidence %+v after %+v", version, token, reply)
 			}
 			one, _ := s.resources(t, s, s.asksFor(version, "resources/read", `"uri":"`+whole+`/parts/3",`))
@@ -121,7 +121,7 @@ func TestArtifactsOfStreams(t *testing.T) {
 		defer func() { _ = s.Close() }()
 		call := s.tool(askingHi)
 		call.Wire.Body = []byte(strings.Replace(string(call.Wire.Body), `"_meta":{`, `"_meta":{"progressToken":1,`, 1))
-		told, _ := read(t, s.ask(t, s, call).Events)
+		told, _ := read(t, s.ask(t, s, call).Events())
 		if !strings.Contains(told[len(told)-1], `"done"`) {
 			t.Fatalf("%q", told)
 		}

@@ -478,8 +478,8 @@ func structured(t *testing.T, answer transport.Answer) (out struct {
 	var env struct {
 		Result struct{ StructuredContent json.RawMessage }
 	}
-	if err := json.Unmarshal(answer.Wire.Body, &env); err != nil || json.Unmarshal(env.Result.StructuredContent, &out) != nil {
-		t.Fatalf("%v: %s", err, answer.Wire.Body)
+	if err := json.Unmarshal(answer.Wire().Body, &env); err != nil || json.Unmarshal(env.Result.StructuredContent, &out) != nil {
+		t.Fatalf("%v: %s", err, answer.Wire().Body)
 	}
 	return out
 }

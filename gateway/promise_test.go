@@ -18,13 +18,13 @@ func TestATaskIsPromisedAtOnce(t *testing.T) {
 		t := s.t
 		began := time.Now()
 		got := string(s.ask(t, s, s.by(mcp.Binding, mcp.Legacy,
-			`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"write","arguments":{"message":"hi"},"task":{"ttl":60000}}}`)).Wire.Body)
+			`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"write","arguments":{"message":"hi"},"task":{"ttl":60000}}}`)).Wire().Body)
 		if took := time.Since(began); took > 200*time.Millisecond || !strings.Contains(got, `"status":"working"`) {
 			t.Errorf("after %s: %s", took, got)
 		}
 		_, rest, _ := strings.Cut(got, `"taskId":"`)
 		id, _, _ := strings.Cut(rest, `"`)
-		result := string(s.ask(t, s, s.by(mcp.Binding, mcp.Legacy, `{"jsonrpc":"2.0","id":8,"method":"tasks/result","params":{"taskId":"`+id+`"}}`)).Wire.Body)
+		result := string(s.ask(t, s, s.by(mcp.Binding, mcp.Legacy, `{"jsonrpc":"2.0","id":8,"method":"tasks/result","params":{"taskId":"`+id+`"}}`)).Wire().Body)
 		if !strings.Contains(result, "done it") {
 			t.Errorf("the result is %s", result)
 		}
@@ -41,13 +41,13 @@ func TestAnEndThatWasAskedForIsTheOutcome(t *testing.T) {
 	play(t, scenes, func(s *stage) {
 		t := s.t
 		got := string(s.ask(t, s, s.by(mcp.Binding, mcp.Legacy,
-			`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"write","arguments":{"message":"hi"},"task":{"ttl":60000}}}`)).Wire.Body)
+			`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"write","arguments":{"message":"hi"},"task":{"ttl":60000}}}`)).Wire().Body)
 		_, rest, _ := strings.Cut(got, `"taskId":"`)
 		id, _, _ := strings.Cut(rest, `"`)
 		synctest.Wait()
 		began := time.Now()
 		for _, method := range []string{"tasks/get", "tasks/result", "tasks/result"} {
-			got := string(s.ask(t, s, s.by(mcp.Binding, mcp.Legacy, `{"jsonrpc":"2.0","id":8,"method":"`+method+`","params":{"taskId":"`+id+`"}}`)).Wire.Body)
+			got := string(s.ask(t, s, s.by(mcp.Binding, mcp.Legacy, `{"jsonrpc":"2.0","id":8,"method":"`+method+`","params":{"taskId":"`+id+`"}}`)).Wire().Body)
 			want := "done it"
 			if method == "tasks/get" {
 				want = `"status":"completed"`
@@ -68,13 +68,13 @@ func TestAPromisedTaskKeepsItsName(t *testing.T) {
 	}
 	play(t, scenes, func(s *stage) {
 		t := s.t
-		got := string(s.ask(t, s, s.extended("tools/call", `"name":"write","arguments":`+askingHi)).Wire.Body)
+		got := string(s.ask(t, s, s.extended("tools/call", `"name":"write","arguments":`+askingHi)).Wire().Body)
 		_, rest, _ := strings.Cut(got, `"taskId":"`)
 		id, _, _ := strings.Cut(rest, `"`)
 		time.Sleep(time.Minute)
 		answer := s.ask(t, s, s.extended("tasks/get", `"taskId":"`+id+`"`))
-		if id == "t1" || !strings.Contains(string(answer.Wire.Body), `"taskId":"`+id+`"`) || !strings.HasSuffix(s.agent.was(), looking) {
-			t.Errorf("%s is known as %s, and the agent was asked %s", id, answer.Wire.Body, s.agent.was())
+		if id == "t1" || !strings.Contains(string(answer.Wire().Body), `"taskId":"`+id+`"`) || !strings.HasSuffix(s.agent.was(), looking) {
+			t.Errorf("%s is known as %s, and the agent was asked %s", id, answer.Wire().Body, s.agent.was())
 		}
 		for _, loss := range answer.Losses {
 			if loss.Path == "/conversation/taskId" {

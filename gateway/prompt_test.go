@@ -141,7 +141,7 @@ func TestAttack_AnotherAnswersTheQuestionOfAPrompt(t *testing.T) {
 		theirs := answer
 		theirs.Caller = identity.Caller{Peer: ect.Peer{ID: "spiffe://example.com/other"}}
 		if got, err := s.Exchange(t.Context(), theirs); err == nil {
-			t.Errorf("the answer of another caller leads to %s", got.Wire.Body)
+			t.Errorf("the answer of another caller leads to %s", got.Wire().Body)
 		}
 		if len(s.asker.heard("")) != 0 || len(s.asker.heard(prompting)) != 1 {
 			t.Errorf("the server heard %s", s.asker.bodies)
@@ -161,7 +161,7 @@ func TestPrompt_AsksAnOlderClient(t *testing.T) {
 		t := s.t
 		call := s.olderIn(mcp.Legacy, prompting, `"name":"ask","arguments":{"tone":"warm"}`)
 		call.CanAnswer = []canonical.Mode{canonical.ModeForm}
-		events := s.ask(t, s, call).Events
+		events := s.ask(t, s, call).Events()
 		s.reply(mcp.Legacy, nextQuestion(t, events), `"result":{"action":"accept","content":{"name":"Ada"}}`)
 		if bodies, _ := read(t, events); !strings.Contains(strings.Join(bodies, ""), "greet Ada") {
 			t.Errorf("the answer leads to %s", bodies)

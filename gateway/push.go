@@ -44,9 +44,9 @@ func (g *Gateway) push(ctx context.Context, x *exchange) (transport.Answer, erro
 	return x.answer(out), err
 }
 
-// webhook is the push configuration that came with a message: who is to be told of changes
+// pushTarget is the push configuration that came with a message: who is to be told of changes
 // of the work.
-type webhook struct {
+type pushTarget struct {
 	config canonical.PushConfig
 	saved  bool // it is on record
 	known  bool // and so was the work, before the message
@@ -62,7 +62,7 @@ func (g *Gateway) takeWebhook(x *exchange) error {
 	if g.Network.Pushers[x.source.Info().Binding] == nil {
 		return &canonical.Error{Code: canonical.CodePushUnsupported, Message: "no push notifications are sent here"}
 	}
-	x.webhook = &webhook{config: *invoke.Push}
+	x.webhook = &pushTarget{config: *invoke.Push}
 	invoke.Push = nil
 	return g.acceptable(x, &x.webhook.config)
 }

@@ -35,7 +35,7 @@ func (s *stage) hooking() transport.Call {
 // hooked begins that.
 func (s *stage) hooked() (id string) {
 	s.t.Helper()
-	id, _ = taskIn(s.t, s.ask(s.t, s, s.hooking()).Wire.Body)
+	id, _ = taskIn(s.t, s.ask(s.t, s, s.hooking()).Wire().Body)
 	return id
 }
 
@@ -87,7 +87,7 @@ func TestPostsAreProven(t *testing.T) {
 				t.Error("its source was attested by nobody")
 			}
 		}
-		if told := string(s.ask(t, s, s.adds(looking, `{"id":"`+id+`"}`)).Wire.Body); !strings.Contains(told, "COMPLETED") {
+		if told := string(s.ask(t, s, s.adds(looking, `{"id":"`+id+`"}`)).Wire().Body); !strings.Contains(told, "COMPLETED") {
 			t.Errorf("it stands as %s", told)
 		}
 	})
@@ -211,7 +211,7 @@ func answerAda(task string) string {
 // configs is what ListTaskPushNotificationConfigs answers.
 func (s *stage) configs(call transport.Call) string {
 	s.t.Helper()
-	return string(s.ask(s.t, s, call).Wire.Body)
+	return string(s.ask(s.t, s, call).Wire().Body)
 }
 
 var postedState = regexp.MustCompile(`"state":"TASK_STATE_([A-Z_]+)"`)
@@ -263,7 +263,7 @@ func (s *stage) answersTwice(first string) {
 	if !strings.Contains(list, "/two") || strings.Contains(first, "/one") != strings.Contains(list, "/one") {
 		t.Errorf("the list of configurations is %s", list)
 	}
-	if _, state := taskIn(t, s.ask(t, s, s.asks(invoking, answerAda(id))).Wire.Body); state != "TASK_STATE_COMPLETED" {
+	if _, state := taskIn(t, s.ask(t, s, s.asks(invoking, answerAda(id))).Wire().Body); state != "TASK_STATE_COMPLETED" {
 		t.Errorf("the second answer leads to %s", state)
 	}
 	synctest.Wait()
@@ -317,7 +317,7 @@ func TestPush_MessageInPlaceOfATask(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{streaming: {{reply: result(`{"message":{"messageId":"r","role":"ROLE_AGENT","parts":[{"text":"hello"}]}}`)}}}, func(s *stage) {
 		t := s.t
-		if got := string(s.ask(t, s, s.a2a(invoking, withHook(saying, "one", ""))).Wire.Body); !strings.Contains(got, "hello") {
+		if got := string(s.ask(t, s, s.a2a(invoking, withHook(saying, "one", ""))).Wire().Body); !strings.Contains(got, "hello") {
 			t.Errorf("the answer is %s", got)
 		}
 		<-time.After(time.Minute)
@@ -344,7 +344,7 @@ func TestPush_TooManyConfigurations(t *testing.T) {
 		if n := len(s.asker.heard(calling)); n != 1 {
 			t.Errorf("the agent was called %d times", n)
 		}
-		if _, state := taskIn(t, s.ask(t, s, s.asks(invoking, withHook(answerAda(id), "c3", ""))).Wire.Body); state != "TASK_STATE_COMPLETED" {
+		if _, state := taskIn(t, s.ask(t, s, s.asks(invoking, withHook(answerAda(id), "c3", ""))).Wire().Body); state != "TASK_STATE_COMPLETED" {
 			t.Errorf("one in place of another leads to %s", state)
 		}
 	})
@@ -450,8 +450,8 @@ func TestPush_StreamIsPostedFromItsBeginning(t *testing.T) {
 	events := []string{wholeTask("SUBMITTED", ""), status("WORKING", ""), artifact("done it"), status("COMPLETED", "")}
 	play(t, map[string][]scene{streaming: {{events: events, end: io.EOF}}}, func(s *stage) {
 		t := s.t
-		_, _ = read(t, s.ask(t, s, s.a2a(streaming, withHook(saying, "agent", ""))).Events)
-		tool := s.ask(t, s, s.adds(streaming, withHook(adding, "tool", ""))).Events
+		_, _ = read(t, s.ask(t, s, s.a2a(streaming, withHook(saying, "agent", ""))).Events())
+		tool := s.ask(t, s, s.adds(streaming, withHook(adding, "tool", ""))).Events()
 		close(s.tools.gate)
 		_, _ = read(t, tool)
 		synctest.Wait()
@@ -494,7 +494,7 @@ func TestPush_RegistrationOverwritesNoCancellation(t *testing.T) {
 		crossing.do = func() { s.ask(t, s, s.asks(canceling, `{"id":"`+id+`"}`)) }
 		_, _ = other.Exchange(t.Context(), s.asks(invoking, withHook(answerAda(id), "two", "")))
 		for _, g := range []*gateway.Gateway{s.Gateway, other} {
-			if _, state := taskIn(t, s.ask(t, g, s.asks(looking, `{"id":"`+id+`"}`)).Wire.Body); state != "TASK_STATE_CANCELED" {
+			if _, state := taskIn(t, s.ask(t, g, s.asks(looking, `{"id":"`+id+`"}`)).Wire().Body); state != "TASK_STATE_CANCELED" {
 				t.Errorf("the task is %s", state)
 			}
 		}
@@ -518,7 +518,7 @@ func TestPush_GetByTaskAlone(t *testing.T) {
 			call := s.by(a2a.Binding, a2a.Version03, `{"jsonrpc":"2.0","id":7,"method":"tasks/pushNotificationConfig/get","params":`+params+`}`)
 			call.Agent = "asker"
 			answer, err := s.Exchange(t.Context(), call)
-			if got := string(answer.Wire.Body); !strings.Contains(got, want) || (err != nil) != (want == "") {
+			if got := string(answer.Wire().Body); !strings.Contains(got, want) || (err != nil) != (want == "") {
 				t.Errorf("%s: %s, %v, want %q", params, got, err, want)
 			}
 		}

@@ -52,7 +52,7 @@ func TestPush_WaitingSendIsPostedFromItsBeginning(t *testing.T) {
 			play(t, map[string][]scene{streaming: {{events: stepping(), end: io.EOF}}, looking: {had}}, func(s *stage) {
 				t := s.t
 				answer := s.ask(t, s, s.a2a(invoking, withHook(saying, "one", "")))
-				got := string(answer.Wire.Body)
+				got := string(answer.Wire().Body)
 				if !strings.Contains(got, "COMPLETED") || !strings.Contains(got, "done it") || strings.Contains(got, "step 1") != (name == "with its history") {
 					t.Errorf("its caller is answered %s", got)
 				}
@@ -71,7 +71,7 @@ func TestPush_AnswerAtOnceLosesNoStep(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{streaming: {{events: stepping(), end: io.EOF}}}, func(s *stage) {
 		t := s.t
-		if _, state := taskIn(t, s.ask(t, s, s.a2a(invoking, withHook(saying, "one", `"returnImmediately":true,`))).Wire.Body); state != "TASK_STATE_SUBMITTED" {
+		if _, state := taskIn(t, s.ask(t, s, s.a2a(invoking, withHook(saying, "one", `"returnImmediately":true,`))).Wire().Body); state != "TASK_STATE_SUBMITTED" {
 			t.Errorf("its caller is answered %s", state)
 		}
 		s.toldAll("one")
@@ -147,9 +147,9 @@ func TestPush_WaitingCall(t *testing.T) {
 				})
 				defer resumed.Stop()
 				answer, err := s.Exchange(t.Context(), s.asks(invoking, withHook(called, "one", "")))
-				failed := err != nil || strings.Contains(string(answer.Wire.Body), `"error"`)
+				failed := err != nil || strings.Contains(string(answer.Wire().Body), `"error"`)
 				if failed != strings.HasSuffix(tt.want, "FAILED") {
-					t.Errorf("its caller is answered %s, %v", answer.Wire.Body, err)
+					t.Errorf("its caller is answered %s, %v", answer.Wire().Body, err)
 				}
 				synctest.Wait()
 				if got := s.states("one"); got != tt.want || strings.HasPrefix(tt.want, "WORKING WORKING") != strings.Contains(s.posted(), "step 1") {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
+	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
@@ -35,9 +37,9 @@ const (
 
 func (s *stage) asked(t *testing.T, answer transport.Answer) string {
 	t.Helper()
-	id, state := taskIn(t, answer.Wire.Body)
-	if state != "TASK_STATE_INPUT_REQUIRED" || !strings.Contains(string(answer.Wire.Body), "who?") {
-		t.Fatalf("it is asked %s", answer.Wire.Body)
+	id, state := taskIn(t, answer.Wire().Body)
+	if state != "TASK_STATE_INPUT_REQUIRED" || !strings.Contains(string(answer.Wire().Body), "who?") {
+		t.Fatalf("it is asked %s", answer.Wire().Body)
 	}
 	return id
 }
@@ -48,8 +50,8 @@ func TestAQuestionInAReplyToATask(t *testing.T) {
 		t := s.t
 		id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
 		done := s.ask(t, s, s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"name":"Ada"}}]}}`))
-		if same, state := taskIn(t, done.Wire.Body); same != id || state != "TASK_STATE_COMPLETED" || !strings.Contains(string(done.Wire.Body), "hello Ada") {
-			t.Errorf("the answer leads to %s", done.Wire.Body)
+		if same, state := taskIn(t, done.Wire().Body); same != id || state != "TASK_STATE_COMPLETED" || !strings.Contains(string(done.Wire().Body), "hello Ada") {
+			t.Errorf("the answer leads to %s", done.Wire().Body)
 		}
 		if last := s.asker.bodies[1]; !strings.Contains(last, `"requestState":"s-1"`) || !strings.Contains(last, `"content":{"name":"Ada"}`) {
 			t.Errorf("the agent heard %s", last)
@@ -76,12 +78,12 @@ func TestAQuestionAboutALargeRequest(t *testing.T) {
 		t.Parallel()
 		play(t, map[string][]scene{calling: {{reply: result(pending), after: time.Minute / 4}}}, func(s *stage) {
 			t := s.t
-			id, state := taskIn(t, s.ask(t, s, s.asks(invoking, strings.Replace(large, `{"message"`, `{"configuration":{"returnImmediately":true},"message"`, 1))).Wire.Body)
+			id, state := taskIn(t, s.ask(t, s, s.asks(invoking, strings.Replace(large, `{"message"`, `{"configuration":{"returnImmediately":true},"message"`, 1))).Wire().Body)
 			if state != "TASK_STATE_WORKING" {
 				t.Fatalf("it is %s", state)
 			}
 			time.Sleep(time.Minute)
-			now := string(s.ask(t, s, s.asks(looking, `{"id":"`+id+`"}`)).Wire.Body)
+			now := string(s.ask(t, s, s.asks(looking, `{"id":"`+id+`"}`)).Wire().Body)
 			if !strings.Contains(now, "TASK_STATE_FAILED") || !strings.Contains(now, "at most 65536 bytes") {
 				t.Errorf("afterwards: %.400s", now)
 			}
@@ -95,8 +97,8 @@ func TestACallThatHasToBeMadeAgain(t *testing.T) {
 	t.Run("once", func(t *testing.T) {
 		t.Parallel()
 		play(t, map[string][]scene{calling: {again, {reply: result(complete)}}}, func(s *stage) {
-			if answer := s.ask(s.t, s, s.asks(invoking, called)); !strings.Contains(string(answer.Wire.Body), "hello Ada") {
-				s.t.Errorf("it leads to %s", answer.Wire.Body)
+			if answer := s.ask(s.t, s, s.asks(invoking, called)); !strings.Contains(string(answer.Wire().Body), "hello Ada") {
+				s.t.Errorf("it leads to %s", answer.Wire().Body)
 			}
 		})
 	})
@@ -129,8 +131,8 @@ func TestAnAnswerToAnEarlierQuestion(t *testing.T) {
 			var env struct {
 				Result struct{ RequestState string }
 			}
-			if err := json.Unmarshal(answer.Wire.Body, &env); err != nil || env.Result.RequestState == "" {
-				t.Fatalf("it is asked %s", answer.Wire.Body)
+			if err := json.Unmarshal(answer.Wire().Body, &env); err != nil || env.Result.RequestState == "" {
+				t.Fatalf("it is asked %s", answer.Wire().Body)
 			}
 			return env.Result.RequestState
 		}
@@ -142,8 +144,8 @@ func TestAnAnswerToAnEarlierQuestion(t *testing.T) {
 		if _, err := s.Exchange(t.Context(), answering(first)); err == nil || first == second {
 			t.Errorf("%q answers the question of %q", first, second)
 		}
-		if done := s.ask(t, s, answering(second)); !strings.Contains(string(done.Wire.Body), "done it") {
-			t.Errorf("the answer leads to %s", done.Wire.Body)
+		if done := s.ask(t, s, answering(second)); !strings.Contains(string(done.Wire().Body), "done it") {
+			t.Errorf("the answer leads to %s", done.Wire().Body)
 		}
 	})
 }
@@ -160,16 +162,16 @@ func TestAQuestionInAStreamToATask(t *testing.T) {
 				t := s.t
 				s.asker.version = mcp.Legacy
 				answer := s.ask(t, s, s.asks(method, called))
-				if answer.Events != nil {
-					bodies, _ := read(t, answer.Events)
-					answer.Wire.Body = []byte(strings.Replace(bodies[len(bodies)-1], `"taskId"`, `"id"`, 1))
+				if answer.Events() != nil {
+					bodies, _ := read(t, answer.Events())
+					last := []byte(strings.Replace(bodies[len(bodies)-1], `"taskId"`, `"id"`, 1))
 					var env struct {
 						Result struct{ StatusUpdate json.RawMessage }
 					}
-					if err := json.Unmarshal(answer.Wire.Body, &env); err != nil {
+					if err := json.Unmarshal(last, &env); err != nil {
 						t.Fatal(err)
 					}
-					answer.Wire.Body = []byte(`{"result":` + string(env.Result.StatusUpdate) + `}`)
+					answer = transporttest.Answer(translators.Wire{Body: []byte(`{"result":` + string(env.Result.StatusUpdate) + `}`)})
 				}
 				id := s.asked(t, answer)
 				heard := make(chan transport.Answer, 1)
@@ -178,8 +180,8 @@ func TestAQuestionInAStreamToATask(t *testing.T) {
 				}()
 				synctest.Wait()
 				close(s.asker.resume)
-				if done := <-heard; !strings.Contains(string(done.Wire.Body), "hello Ada") || !strings.Contains(string(done.Wire.Body), "COMPLETED") {
-					t.Errorf("the answer leads to %s", done.Wire.Body)
+				if done := <-heard; !strings.Contains(string(done.Wire().Body), "hello Ada") || !strings.Contains(string(done.Wire().Body), "COMPLETED") {
+					t.Errorf("the answer leads to %s", done.Wire().Body)
 				}
 				if last := s.asker.last(); !strings.Contains(last, `"id":3`) || !strings.Contains(last, `"content":{"name":"Ada"}`) {
 					t.Errorf("the agent heard %s", last)
@@ -194,7 +196,7 @@ func TestProgressOfAToolInATask(t *testing.T) {
 	play(t, map[string][]scene{calling: {{events: []string{
 		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":ID,"progress":1,"total":2,"message":"half"}}`, result(complete),
 	}, end: io.EOF}}}, func(s *stage) {
-		bodies, _ := read(s.t, s.ask(s.t, s, s.asks(streaming, called)).Events)
+		bodies, _ := read(s.t, s.ask(s.t, s, s.asks(streaming, called)).Events())
 		if all := strings.Join(bodies, "\n"); len(bodies) != 4 || !strings.Contains(bodies[1], "half") || !strings.Contains(bodies[2], "hello Ada") {
 			s.t.Errorf("the caller heard %s", all)
 		}
@@ -222,8 +224,8 @@ func TestAQuestionOfATaskInAReply(t *testing.T) {
 		var env struct {
 			Result struct{ RequestState, ResultType string }
 		}
-		if err := json.Unmarshal(asked.Wire.Body, &env); err != nil || env.Result.ResultType != "input_required" || !strings.Contains(string(asked.Wire.Body), "how long?") {
-			t.Fatalf("the caller is asked %s", asked.Wire.Body)
+		if err := json.Unmarshal(asked.Wire().Body, &env); err != nil || env.Result.ResultType != "input_required" || !strings.Contains(string(asked.Wire().Body), "how long?") {
+			t.Fatalf("the caller is asked %s", asked.Wire().Body)
 		}
 		answering := `,"requestState":"` + env.Result.RequestState + `","inputResponses":{"reply":{"action":"accept","content":{"reply":"short"}}}`
 		var refused *canonical.Error
@@ -232,8 +234,8 @@ func TestAQuestionOfATaskInAReply(t *testing.T) {
 		if _, err := s.Exchange(t.Context(), other); !errors.As(err, &refused) || refused.Code != canonical.CodeBadParams {
 			t.Errorf("another call with that state: %v", err)
 		}
-		if done := s.ask(t, s, s.canAnswer(answering)); !strings.Contains(string(done.Wire.Body), "done it") {
-			t.Errorf("the answer leads to %s", done.Wire.Body)
+		if done := s.ask(t, s, s.canAnswer(answering)); !strings.Contains(string(done.Wire().Body), "done it") {
+			t.Errorf("the answer leads to %s", done.Wire().Body)
 		}
 		if last := s.agent.bodies[1]; !strings.Contains(last, `"short"`) || !strings.Contains(last, `"taskId":"t1"`) {
 			t.Errorf("the agent heard %s", last)
@@ -271,7 +273,7 @@ func TestAQuestionOfATaskInAStream(t *testing.T) {
 			play(t, scenes, func(s *stage) {
 				t := s.t
 				answer := s.ask(t, s, s.legacy(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"write","arguments":`+askingHi+`}}`))
-				event, err := answer.Events.Next(t.Context())
+				event, err := answer.Events().Next(t.Context())
 				var question struct {
 					ID     json.RawMessage
 					Method string
@@ -281,7 +283,7 @@ func TestAQuestionOfATaskInAStream(t *testing.T) {
 				}
 				heard := make(chan []string, 1)
 				go func() {
-					bodies, _ := read(t, answer.Events)
+					bodies, _ := read(t, answer.Events())
 					heard <- bodies
 				}()
 				synctest.Wait()
@@ -325,14 +327,14 @@ func TestAnAnswerWhileTheStateIsAway(t *testing.T) {
 			play(t, scenes, func(s *stage) {
 				t := s.t
 				answer := s.ask(t, s, s.legacy(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"write","arguments":`+askingHi+`}}`))
-				event, err := answer.Events.Next(t.Context())
+				event, err := answer.Events().Next(t.Context())
 				var question struct{ ID json.RawMessage }
 				if err != nil || json.Unmarshal(event.Wire.Body, &question) != nil {
 					t.Fatalf("the caller is asked %s, %v", event.Wire.Body, err)
 				}
 				heard := make(chan []string, 1)
 				go func() {
-					bodies, _ := read(t, answer.Events)
+					bodies, _ := read(t, answer.Events())
 					heard <- bodies
 				}()
 				synctest.Wait()
@@ -366,8 +368,8 @@ func TestAnOlderServerIsToldThatNobodyWaits(t *testing.T) {
 		t := s.t
 		s.asker.version = mcp.Legacy
 		begun := s.ask(t, s, s.asks(invoking, strings.Replace(called, `{"message"`, `{"configuration":{"returnImmediately":true},"message"`, 1)))
-		id, _ := taskIn(t, begun.Wire.Body)
-		if _, state := taskIn(t, s.ask(t, s, s.asks(canceling, `{"id":"`+id+`"}`)).Wire.Body); state != "TASK_STATE_CANCELED" {
+		id, _ := taskIn(t, begun.Wire().Body)
+		if _, state := taskIn(t, s.ask(t, s, s.asks(canceling, `{"id":"`+id+`"}`)).Wire().Body); state != "TASK_STATE_CANCELED" {
 			t.Errorf("canceling it gives %s", state)
 		}
 		synctest.Wait()

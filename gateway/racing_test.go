@@ -75,7 +75,7 @@ func (p *player) all() string {
 // stands is how a task of the asker's stands for its A2A caller.
 func (s *stage) stands(g transport.Exchanger, id string) string {
 	s.t.Helper()
-	_, state := taskIn(s.t, s.ask(s.t, g, s.asks(looking, `{"id":"`+id+`"}`)).Wire.Body)
+	_, state := taskIn(s.t, s.ask(s.t, g, s.asks(looking, `{"id":"`+id+`"}`)).Wire().Body)
 	return strings.TrimPrefix(state, "TASK_STATE_")
 }
 
@@ -103,8 +103,8 @@ func TestACancelThatCrossesAQuestion(t *testing.T) {
 		s.view = &tardy{s.memory.Entries(), "mail", 3 * time.Second} // it asks before the wish arrives
 		late := s.replica(t)
 		defer func() { _ = late.Close() }()
-		id, _ := taskIn(t, s.ask(t, s, s.asks(invoking, calledLater)).Wire.Body)
-		if _, got := taskIn(t, s.ask(t, late, s.asks(canceling, `{"id":"`+id+`"}`)).Wire.Body); got != "TASK_STATE_CANCELED" {
+		id, _ := taskIn(t, s.ask(t, s, s.asks(invoking, calledLater)).Wire().Body)
+		if _, got := taskIn(t, s.ask(t, late, s.asks(canceling, `{"id":"`+id+`"}`)).Wire().Body); got != "TASK_STATE_CANCELED" {
 			t.Errorf("canceling gives %s", got)
 		}
 		if got := s.stands(s, id); got != "CANCELED" {
@@ -123,7 +123,7 @@ func TestACancelThatCrossesAWrite(t *testing.T) {
 		late := s.replica(t)
 		defer func() { _ = late.Close() }()
 		time.AfterFunc(time.Second/2, func() { s.ask(t, s, s.tells(id)) })
-		if _, got := taskIn(t, s.ask(t, late, s.asks(canceling, `{"id":"`+id+`"}`)).Wire.Body); got != "TASK_STATE_CANCELED" {
+		if _, got := taskIn(t, s.ask(t, late, s.asks(canceling, `{"id":"`+id+`"}`)).Wire().Body); got != "TASK_STATE_CANCELED" {
 			t.Errorf("canceling gives %s", got)
 		}
 		synctest.Wait()
@@ -168,7 +168,7 @@ func TestACancelWhileTheAgentAsksInItsStream(t *testing.T) {
 		s.asker.support = "required"
 		id := s.asked(s.t, s.ask(s.t, s, s.asks(invoking, called)))
 		began := time.Now()
-		if _, got := taskIn(s.t, s.ask(s.t, s, s.asks(canceling, `{"id":"`+id+`"}`)).Wire.Body); got != "TASK_STATE_CANCELED" {
+		if _, got := taskIn(s.t, s.ask(s.t, s, s.asks(canceling, `{"id":"`+id+`"}`)).Wire().Body); got != "TASK_STATE_CANCELED" {
 			s.t.Errorf("canceled it is %s", got)
 		}
 		left(s, began)
@@ -196,7 +196,7 @@ func TestAQuestionWhoseHolderIsGone(t *testing.T) {
 				s.asker.support = "required"
 				g := s.Gateway
 				about := func(method, more string) string {
-					return string(s.ask(t, g, s.newer(method, `"taskId":"u1"`+more)).Wire.Body)
+					return string(s.ask(t, g, s.newer(method, `"taskId":"u1"`+more)).Wire().Body)
 				}
 				answer := func(want string) string {
 					var env struct {
@@ -261,7 +261,7 @@ func TestAnAnswerLongAfterAnother(t *testing.T) {
 		t := s.t
 		s.says(s.older(calling, wantsTask))
 		s.until(s.older, `"status":"input_required"`)
-		outcome := s.ask(t, s, s.older(tasksResult, `"taskId":"u1"`)).Events
+		outcome := s.ask(t, s, s.older(tasksResult, `"taskId":"u1"`)).Events()
 		for _, name := range []string{"Ada", "Eve"} {
 			s.replies(heardNext(t, outcome), name)
 			<-time.After(5 * time.Second)
@@ -302,7 +302,7 @@ func TestASecondAnswerIsNoAnswerToWhatComes(t *testing.T) {
 		t := s.t
 		s.says(s.older(calling, wantsTask))
 		s.until(s.older, `"status":"input_required"`)
-		one, two := s.ask(t, s, s.older(tasksResult, `"taskId":"u1"`)).Events, s.ask(t, s, s.older(tasksResult, `"taskId":"u1"`)).Events
+		one, two := s.ask(t, s, s.older(tasksResult, `"taskId":"u1"`)).Events(), s.ask(t, s, s.older(tasksResult, `"taskId":"u1"`)).Events()
 		first, second := heardNext(t, one), heardNext(t, two)
 		s.replies(first, "Ada")
 		s.replies(second, "Bob")
@@ -334,7 +334,7 @@ func TestAnEndThatWasAskedForIsPosted(t *testing.T) {
 		for s.agent.was() != "SendMessage SubscribeToTask GetTask" {
 			<-time.After(100 * time.Millisecond)
 		}
-		if _, got := taskIn(t, s.ask(t, s, s.a2a(looking, `{"id":"t1"}`)).Wire.Body); got != "TASK_STATE_COMPLETED" {
+		if _, got := taskIn(t, s.ask(t, s, s.a2a(looking, `{"id":"t1"}`)).Wire().Body); got != "TASK_STATE_COMPLETED" {
 			t.Fatalf("it is %s", got)
 		}
 		<-time.After(5 * time.Second)
@@ -426,7 +426,7 @@ func TestAQuestionThatCannotBeKeptAtOnce(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{calling: {{reply: result(pending), after: time.Second}, {reply: result(complete)}}}, func(s *stage) {
 		t := s.t
-		id, _ := taskIn(t, s.ask(t, s, s.asks(invoking, calledLater)).Wire.Body)
+		id, _ := taskIn(t, s.ask(t, s, s.asks(invoking, calledLater)).Wire().Body)
 		s.entries.broken.Store(true)
 		<-time.After(3 * time.Second)
 		s.entries.broken.Store(false)
@@ -435,7 +435,7 @@ func TestAQuestionThatCannotBeKeptAtOnce(t *testing.T) {
 			t.Errorf("afterwards it is %s", got)
 			return
 		}
-		if _, got := taskIn(t, s.ask(t, s, s.answers(id, "Ada")).Wire.Body); got != "TASK_STATE_COMPLETED" {
+		if _, got := taskIn(t, s.ask(t, s, s.answers(id, "Ada")).Wire().Body); got != "TASK_STATE_COMPLETED" {
 			t.Errorf("answered it is %s", got)
 		}
 	})
@@ -470,7 +470,7 @@ func TestATaskIsTheAgentsOnceItHasAName(t *testing.T) {
 		looking:   {{reply: result(taskOf("WORKING", ""))}},
 	}, func(s *stage) {
 		t := s.t
-		_, rest, _ := strings.Cut(string(s.ask(t, s, s.extended("tools/call", `"name":"write","arguments":`+askingHi)).Wire.Body), `"taskId":"`)
+		_, rest, _ := strings.Cut(string(s.ask(t, s, s.extended("tools/call", `"name":"write","arguments":`+askingHi)).Wire().Body), `"taskId":"`)
 		id, _, _ := strings.Cut(rest, `"`)
 		<-time.After(50 * time.Millisecond)
 		s.ask(t, s, s.extended("tasks/get", `"taskId":"`+id+`"`))
@@ -500,12 +500,12 @@ func TestACallerWhoStopsHearsNoError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		heardNext(t, answer.Events)
+		heardNext(t, answer.Events())
 		time.AfterFunc(time.Second, stop)
-		if event, err := answer.Events.Next(lagging{ctx}); !errors.Is(err, context.Canceled) {
+		if event, err := answer.Events().Next(lagging{ctx}); !errors.Is(err, context.Canceled) {
 			t.Errorf("it hears %s, %v", event.Wire.Body, err)
 		}
-		_ = answer.Events.Close()
+		_ = answer.Events().Close()
 	})
 }
 
@@ -610,9 +610,9 @@ func TestARefusalThatCrossesAPromise(t *testing.T) {
 		}}
 		time.AfterFunc(160*time.Millisecond, func() { close(b.agent.gate) }) // it is promised before
 		answer := b.exchange(t, call)
-		id, state := taskIn(t, answer.Wire.Body)
+		id, state := taskIn(t, answer.Wire().Body)
 		if state != "TASK_STATE_WORKING" {
-			t.Errorf("promised is %s", answer.Wire.Body)
+			t.Errorf("promised is %s", answer.Wire().Body)
 		}
 		<-time.After(time.Second)
 		if got := b.stateOf(t, id); got != "TASK_STATE_FAILED" {
@@ -633,9 +633,9 @@ func TestWhoeverWaitsIsNotLeftAlone(t *testing.T) {
 			t := s.t
 			other := s.replica(t)
 			defer func() { _ = other.Close() }()
-			id, _ := taskIn(t, s.ask(t, s, s.asks(invoking, calledLater)).Wire.Body)
+			id, _ := taskIn(t, s.ask(t, s, s.asks(invoking, calledLater)).Wire().Body)
 			_ = s.Close()
-			events := s.ask(t, other, s.asks(following, `{"id":"`+id+`"}`)).Events
+			events := s.ask(t, other, s.asks(following, `{"id":"`+id+`"}`)).Events()
 			defer func() { _ = events.Close() }()
 			within, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 			defer cancel()
@@ -653,8 +653,8 @@ func TestWhoeverWaitsIsNotLeftAlone(t *testing.T) {
 		away := scene{fail: errBroken}
 		era(t, mcp.Modern, map[string][]scene{calling: {begins}, tasksGet: {away, away, away, away, away, ends}}, func(s *stage) {
 			s.says(s.older(calling, wantsTask))
-			if answer, err := s.Exchange(s.t.Context(), s.older(tasksResult, `"taskId":"u1"`)); err != nil || !strings.Contains(string(answer.Wire.Body), "hello Ada") {
-				s.t.Errorf("it ends with %s, %v", answer.Wire.Body, err)
+			if answer, err := s.Exchange(s.t.Context(), s.older(tasksResult, `"taskId":"u1"`)); err != nil || !strings.Contains(string(answer.Wire().Body), "hello Ada") {
+				s.t.Errorf("it ends with %s, %v", answer.Wire().Body, err)
 			}
 		})
 	})
@@ -668,7 +668,7 @@ func TestWhoLeavesEndsItsWorkOnRecord(t *testing.T) {
 		t := s.t
 		call := s.adds(streaming, adding)
 		call.Detached = false
-		events := s.ask(t, s, call).Events
+		events := s.ask(t, s, call).Events()
 		heardNext(t, events)
 		_ = events.Close()
 		synctest.Wait()
@@ -701,7 +701,7 @@ func TestWhatIsKeptLateDoesNotTakeAnAnswerBack(t *testing.T) {
 		s.view = &hiccup{Entries: s.memory.Entries(), at: 2}
 		g := s.replica(t)
 		defer func() { _ = g.Close() }()
-		id, _ := taskIn(t, s.ask(t, g, s.asks(invoking, calledLater)).Wire.Body)
+		id, _ := taskIn(t, s.ask(t, g, s.asks(invoking, calledLater)).Wire().Body)
 		for s.stands(g, id) == "WORKING" {
 			<-time.After(time.Millisecond)
 		}

@@ -28,8 +28,8 @@ func TestWhatTheDoorHasRead(t *testing.T) {
 	call := b.call("never read")
 	call.Message = read()
 	answer, err := b.Exchange(t.Context(), call)
-	if err != nil || !strings.Contains(string(answer.Wire.Body), `"id":7`) || !strings.Contains(string(answer.Wire.Body), `"sum":3`) {
-		t.Errorf("got %s, %v", answer.Wire.Body, err)
+	if err != nil || !strings.Contains(string(answer.Wire().Body), `"id":7`) || !strings.Contains(string(answer.Wire().Body), `"sum":3`) {
+		t.Errorf("got %s, %v", answer.Wire().Body, err)
 	}
 	if diff := cmp.Diff(read(), call.Message); diff != "" {
 		t.Errorf("the door's message has changed (-was +is):\n%s", diff)

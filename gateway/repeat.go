@@ -8,6 +8,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/conversation"
 	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	"github.com/aepb/aepb-gateway/gateway/problem"
@@ -15,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/rollback"
 	"github.com/aepb/aepb-gateway/translators/stream"
 )
 
@@ -24,7 +26,7 @@ func (g *Gateway) store(ctx context.Context, x *exchange, answer transport.Answe
 	if len(x.used) == 0 {
 		return
 	}
-	reply := idempotency.Reply{Wire: answer.Wire, Evidence: x.trail.IDs()}
+	reply := idempotency.Reply{Wire: answer.Wire(), Evidence: x.trail.IDs()}
 	if cause != nil {
 		p := problem.From(cause)
 		p.Request = transport.RequestID(ctx)
@@ -51,18 +53,34 @@ func (g *Gateway) repeat(ctx context.Context, key ect.ReplayKey) (transport.Answ
 	if err != nil {
 		return transport.Answer{}, true, err
 	}
-	answer := transport.Answer{Wire: reply.Wire}
+	var tokens []string
 	for _, id := range reply.Evidence {
 		records, err := g.attest.Named(ctx, ect.Ref{ID: id})
 		if err != nil || len(records) == 0 {
 			return transport.Answer{}, true, &problem.RecordingError{Err: err}
 		}
-		answer.Evidence = append(answer.Evidence, records[0].Compact)
+		tokens = append(tokens, records[0].Compact)
+	}
+	answer, err := g.answerAgain(reply.Wire, tokens)
+	if err != nil {
+		return transport.Answer{}, true, err
 	}
 	if reply.Problem != nil {
 		return answer, true, &problem.StoredError{Problem: *reply.Problem}
 	}
 	return answer, true, nil
+}
+
+// answerAgain is a message that was answered before, with its tokens.
+func (g *Gateway) answerAgain(wire translators.Wire, tokens []string) (transport.Answer, error) {
+	form, known := g.Registry.Translator(wire.Binding)
+	if known && wire.Form == rollback.Name {
+		form = rollback.Over(form)
+	}
+	if known {
+		wire.Hasher = translators.HasherOf(form)
+	}
+	return attest.Repeat(wire, tokens, known)
 }
 
 // again is the same caller's exchange with the same agent, about to say

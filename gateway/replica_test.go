@@ -19,7 +19,7 @@ const addingLater = `{"configuration":{"returnImmediately":true},"message":{"mes
 // begin begins work that nobody waits for.
 func (s *stage) begin(g *gateway.Gateway) (id string) {
 	s.t.Helper()
-	id, state := taskIn(s.t, s.ask(s.t, g, s.adds(invoking, addingLater)).Wire.Body)
+	id, state := taskIn(s.t, s.ask(s.t, g, s.adds(invoking, addingLater)).Wire().Body)
 	if state != "TASK_STATE_WORKING" {
 		s.t.Fatalf("it begins as %s", state)
 	}
@@ -28,7 +28,7 @@ func (s *stage) begin(g *gateway.Gateway) (id string) {
 
 func (s *stage) state(g *gateway.Gateway, id string) string {
 	s.t.Helper()
-	_, state := taskIn(s.t, s.ask(s.t, g, s.adds(looking, `{"id":"`+id+`"}`)).Wire.Body)
+	_, state := taskIn(s.t, s.ask(s.t, g, s.adds(looking, `{"id":"`+id+`"}`)).Wire().Body)
 	return strings.TrimPrefix(state, "TASK_STATE_")
 }
 
@@ -43,7 +43,7 @@ func TestAnyReplicaKnowsOfTheWork(t *testing.T) {
 		}
 		heard := make(chan string, 4)
 		for _, g := range []*gateway.Gateway{s.Gateway, other, s.Gateway, other} {
-			events := s.ask(t, g, s.adds(following, `{"id":"`+id+`"}`)).Events
+			events := s.ask(t, g, s.adds(following, `{"id":"`+id+`"}`)).Events()
 			go func() {
 				bodies, _ := read(t, events)
 				heard <- strings.Join(bodies, "\n")
@@ -66,7 +66,7 @@ func TestAnyReplicaCancels(t *testing.T) {
 		t := s.t
 		other := s.replica(t)
 		id := s.begin(s.Gateway)
-		if _, state := taskIn(t, s.ask(t, other, s.adds(canceling, `{"id":"`+id+`"}`)).Wire.Body); state != "TASK_STATE_CANCELED" {
+		if _, state := taskIn(t, s.ask(t, other, s.adds(canceling, `{"id":"`+id+`"}`)).Wire().Body); state != "TASK_STATE_CANCELED" {
 			t.Errorf("canceling it gives %s", state)
 		}
 		for _, g := range []*gateway.Gateway{s.Gateway, other} {
@@ -124,11 +124,11 @@ func TestAnyReplicaTakesTheAnswer(t *testing.T) {
 			other := s.replica(t)
 			defer func() { _ = other.Close() }()
 			asked := s.ask(t, s, s.canAnswer(""))
-			_, rest, _ := strings.Cut(string(asked.Wire.Body), `"requestState":"`)
+			_, rest, _ := strings.Cut(string(asked.Wire().Body), `"requestState":"`)
 			state, _, _ := strings.Cut(rest, `"`)
 			answering := s.canAnswer(`,"requestState":"` + state + `","inputResponses":{"reply":{"action":"accept","content":{"reply":"short"}}}`)
-			if done := s.ask(t, other, answering); !strings.Contains(string(done.Wire.Body), "done it") || !strings.Contains(s.agent.last(), `"short"`) {
-				t.Errorf("asked %s, the answer leads to %s", asked.Wire.Body, done.Wire.Body)
+			if done := s.ask(t, other, answering); !strings.Contains(string(done.Wire().Body), "done it") || !strings.Contains(s.agent.last(), `"short"`) {
+				t.Errorf("asked %s, the answer leads to %s", asked.Wire().Body, done.Wire().Body)
 			}
 			if _, err := s.Exchange(t.Context(), answering); err == nil {
 				t.Error("the first replica takes the answer again")
@@ -142,14 +142,14 @@ func TestAnyReplicaTakesTheAnswer(t *testing.T) {
 			other := s.replica(t)
 			defer func() { _ = other.Close() }()
 			answer := s.ask(t, s, s.legacy(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"write","arguments":`+askingHi+`}}`))
-			event, err := answer.Events.Next(t.Context())
+			event, err := answer.Events().Next(t.Context())
 			_, rest, found := strings.Cut(string(event.Wire.Body), `"id":"`)
 			id, _, _ := strings.Cut(rest, `"`)
 			if err != nil || !found {
 				t.Fatalf("the caller is asked %s, %v", event.Wire.Body, err)
 			}
 			s.ask(t, other, s.legacy(`{"jsonrpc":"2.0","id":"`+id+`","result":{"action":"accept","content":{"reply":"short"}}}`))
-			bodies, _ := read(t, answer.Events)
+			bodies, _ := read(t, answer.Events())
 			if last := bodies[len(bodies)-1]; !strings.Contains(last, "done it") || !strings.Contains(s.agent.last(), `"short"`) {
 				t.Errorf("the answer leads to %s", last)
 			}
@@ -168,7 +168,7 @@ func TestAnyReplicaTakesTheAnswer(t *testing.T) {
 			id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
 			heard := make(chan string, 1)
 			go func() {
-				heard <- string(s.ask(t, other, s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"name":"Ada"}}]}}`)).Wire.Body)
+				heard <- string(s.ask(t, other, s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"name":"Ada"}}]}}`)).Wire().Body)
 			}()
 			synctest.Wait()
 			close(s.asker.resume)
@@ -285,8 +285,8 @@ func TestAMessageThatNamesAWebhook(t *testing.T) {
 		t := s.t
 		const config = `{"configuration":{"returnImmediately":true,"taskPushNotificationConfig":{"url":"https://hook.example/","token":"secret"}},"message"`
 		answer := s.ask(t, s, s.adds("SendMessage", strings.Replace(adding, `{"message"`, config, 1)))
-		id, _ := taskIn(t, answer.Wire.Body)
-		list := string(s.ask(t, s, s.adds("ListTaskPushNotificationConfigs", `{"taskId":"`+id+`"}`)).Wire.Body)
+		id, _ := taskIn(t, answer.Wire().Body)
+		list := string(s.ask(t, s, s.adds("ListTaskPushNotificationConfigs", `{"taskId":"`+id+`"}`)).Wire().Body)
 		if !strings.Contains(list, "https://hook.example/") {
 			t.Errorf("the settings are %s", list)
 		}
@@ -315,7 +315,7 @@ func TestAListInPages(t *testing.T) {
 		}
 		cursor, pages := "", 0
 		for pages < 9 {
-			body := string(s.ask(t, s, s.adds("ListTasks", fmt.Sprintf(`{"pageSize":2,"pageToken":%q}`, cursor))).Wire.Body)
+			body := string(s.ask(t, s, s.adds("ListTasks", fmt.Sprintf(`{"pageSize":2,"pageToken":%q}`, cursor))).Wire().Body)
 			pages++
 			for id := range want {
 				if strings.Contains(body, `"id":"`+id+`"`) {
@@ -330,7 +330,7 @@ func TestAListInPages(t *testing.T) {
 		if len(want) != 0 || pages != 3 {
 			t.Errorf("%d pages, without %v", pages, want)
 		}
-		if done := string(s.ask(t, s, s.adds("ListTasks", `{"status":"TASK_STATE_COMPLETED"}`)).Wire.Body); strings.Contains(done, `"id":"`+"t") || strings.Contains(done, "WORKING") {
+		if done := string(s.ask(t, s, s.adds("ListTasks", `{"status":"TASK_STATE_COMPLETED"}`)).Wire().Body); strings.Contains(done, `"id":"`+"t") || strings.Contains(done, "WORKING") {
 			t.Errorf("of those that are done there are %s", done)
 		}
 	})
@@ -345,8 +345,8 @@ func TestHistoryAsLongAsAsked(t *testing.T) {
 			play(t, map[string][]scene{invoking: {{reply: wholeTask("INPUT_REQUIRED", history)}}}, func(s *stage) {
 				answer := s.ask(s.t, s, s.by("a2a-v1", "0.3", `{"jsonrpc":"2.0","id":7,"method":"message/send","params":{"configuration":{"historyLength":`+length+
 					`,"blocking":true},"message":{"kind":"message","messageId":"m1","role":"user","parts":[{"kind":"text","text":"hi"}]}}}`))
-				if got := strings.Count(string(answer.Wire.Body), `"messageId":"h`); got != want {
-					s.t.Errorf("there are %d: %s", got, answer.Wire.Body)
+				if got := strings.Count(string(answer.Wire().Body), `"messageId":"h`); got != want {
+					s.t.Errorf("there are %d: %s", got, answer.Wire().Body)
 				}
 			})
 		})

@@ -53,7 +53,7 @@ func (s *stage) newer(method, params string) transport.Call {
 
 func (s *stage) says(call transport.Call) string {
 	s.t.Helper()
-	return string(s.ask(s.t, s, call).Wire.Body)
+	return string(s.ask(s.t, s, call).Wire().Body)
 }
 
 // until asks how the task stands until that holds what is wanted.
@@ -96,7 +96,7 @@ func TestAnOlderClientHasATaskOfAModernServer(t *testing.T) {
 		if got := s.says(s.older("tasks/list", "")); !strings.Contains(got, `"tasks":[{"taskId":"u1","status":"input_required"`) {
 			t.Errorf("listed as %s", got)
 		}
-		outcome := s.ask(t, s, s.older(tasksResult, `"taskId":"u1"`)).Events
+		outcome := s.ask(t, s, s.older(tasksResult, `"taskId":"u1"`)).Events()
 		var asked struct {
 			ID     string
 			Method string
@@ -167,7 +167,7 @@ func TestAnOlderClientHasATaskWhateverTheServerMakesOfIt(t *testing.T) {
 		if got := s.says(s.older(calling, wantsTask)); !strings.Contains(got, `"code":-32602`) {
 			t.Errorf("refused as %s", got)
 		}
-		outcome := s.ask(t, s, s.older(tasksResult, `"taskId":"`+begun("input_required")+`"`)).Events
+		outcome := s.ask(t, s, s.older(tasksResult, `"taskId":"`+begun("input_required")+`"`)).Events()
 		var asked struct{ ID string }
 		if err := json.Unmarshal([]byte(heardNext(t, outcome)), &asked); err != nil {
 			t.Fatal(err)
@@ -388,7 +388,7 @@ func TestASecondAnswerOnAStreamIsNobodys(t *testing.T) {
 	}, func(s *stage) {
 		t := s.t
 		s.asker.support = "required"
-		events := s.ask(t, s, s.olderIn(mcp.LegacyJune, calling, `"name":"ask","arguments":{},"_meta":{"progressToken":"p"}`)).Events
+		events := s.ask(t, s, s.olderIn(mcp.LegacyJune, calling, `"name":"ask","arguments":{},"_meta":{"progressToken":"p"}`)).Events()
 		question := heardNext(t, events)
 		for _, name := range []string{"Ada", "Bob"} {
 			s.replies(question, name)

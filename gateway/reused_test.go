@@ -41,7 +41,7 @@ func TestReusedTaskID_InOneReply(t *testing.T) {
 							t.Errorf("the answer is %v, want a bad reply of the agent", err)
 						}
 						synctest.Wait()
-						if got := string(s.ask(t, s, s.a2a(looking, `{"id":"t1"}`)).Wire.Body); !strings.Contains(got, "TASK_STATE_COMPLETED") {
+						if got := string(s.ask(t, s, s.a2a(looking, `{"id":"t1"}`)).Wire().Body); !strings.Contains(got, "TASK_STATE_COMPLETED") {
 							t.Errorf("the task that has ended is told as %s", got)
 						}
 						if got := s.agent.was(); strings.Contains(got, canceling) {

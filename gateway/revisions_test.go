@@ -37,19 +37,19 @@ func TestEveryRevisionAtTheTranslateEndpoint(t *testing.T) {
 	}
 	for _, version := range mcp.New(translators.Config{}).Info().Versions {
 		answer, err := b.Exchange(t.Context(), b.revised(t, "", translators.Wire{Binding: a2a.Binding, Body: []byte(addBody)}, mcp.Binding, version))
-		if err != nil || answer.Wire.Version != version || strings.Contains(string(answer.Wire.Body), "protocolVersion") != (version == mcp.Modern) {
-			t.Errorf("to %s: %v %s", version, err, answer.Wire.Body)
+		if err != nil || answer.Wire().Version != version || strings.Contains(string(answer.Wire().Body), "protocolVersion") != (version == mcp.Modern) {
+			t.Errorf("to %s: %v %s", version, err, answer.Wire().Body)
 		}
 		answer, err = b.Exchange(t.Context(), b.revised(t, "", call(version), a2a.Binding, ""))
-		if err != nil || !strings.Contains(string(answer.Wire.Body), `"skill":"add"`) {
-			t.Errorf("from %s: %v %s", version, err, answer.Wire.Body)
+		if err != nil || !strings.Contains(string(answer.Wire().Body), `"skill":"add"`) {
+			t.Errorf("from %s: %v %s", version, err, answer.Wire().Body)
 		}
 		answer, err = b.Exchange(t.Context(), b.revised(t, "calculator", call(version), mcp.Binding, ""))
 		if err != nil {
 			t.Errorf("from %s to an agent: %v", version, err)
 			continue
 		}
-		checkSum(t, version, answer.Wire.Body)
+		checkSum(t, version, answer.Wire().Body)
 	}
 	batch := call(mcp.LegacyMarch)
 	batch.Body = []byte("[" + string(batch.Body) + "]")

@@ -228,14 +228,14 @@ func TestBothLegsAreProven(t *testing.T) {
 		"wid is the source's":             request.Workflow == source.Workflow && reply.Workflow == source.Workflow,
 		"inp_hash of leg 1":               request.InputHash == ect.Hash([]byte(addBody)),
 		"out_hash of leg 1":               request.OutputHash == ect.Hash(sent),
-		"out_hash of leg 2":               reply.OutputHash == ect.Hash(answer.Wire.Body),
+		"out_hash of leg 2":               reply.OutputHash == ect.Hash(answer.Wire().Body),
 		"audience of leg 1":               strings.Join(request.Audience, " ") == string(b.server.ID)+" "+string(b.self.ID),
 		"audience of leg 2":               strings.Join(reply.Audience, " ") == string(b.caller.ID),
 		"leg 1 travelled with the call":   b.agent.tokens[0][0] == answer.Evidence[0],
-		"the reply answers id 7":          strings.Contains(string(answer.Wire.Body), `"id":7`),
+		"the reply answers id 7":          strings.Contains(string(answer.Wire().Body), `"id":7`),
 		"the call became tools/call":      strings.Contains(string(sent), `"tools/call"`),
-		"the sum came back":               strings.Contains(string(answer.Wire.Body), `"sum":3`),
-		"the task is completed":           strings.Contains(string(answer.Wire.Body), "TASK_STATE_COMPLETED"),
+		"the sum came back":               strings.Contains(string(answer.Wire().Body), `"sum":3`),
+		"the task is completed":           strings.Contains(string(answer.Wire().Body), "TASK_STATE_COMPLETED"),
 		"leg 1 is in the evidence store":  has(t, b, request.ID),
 		"leg 2 is in the evidence store":  has(t, b, reply.ID),
 		"the source is in it too":         has(t, b, source.ID),
@@ -273,7 +273,7 @@ func TestRepetitionGetsTheStoredAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(first.Wire.Body) != string(second.Wire.Body) || strings.Join(first.Evidence, "") != strings.Join(second.Evidence, "") {
+	if string(first.Wire().Body) != string(second.Wire().Body) || strings.Join(first.Evidence, "") != strings.Join(second.Evidence, "") {
 		t.Error("the repetition got another answer")
 	}
 	if len(b.agent.bodies) != 1 {

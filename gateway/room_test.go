@@ -46,7 +46,7 @@ func (b *bed) refusedForRoom(t *testing.T) {
 	var away *problem.RecordingError
 	var full *state.FullError
 	if answer, err := b.Exchange(t.Context(), b.a2aCall("SendMessage", begun)); !errors.As(err, &away) || !errors.As(err, &full) {
-		t.Errorf("one more: %s, %v", answer.Wire.Body, err)
+		t.Errorf("one more: %s, %v", answer.Wire().Body, err)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestAskingAboutWhatWasAnsweredTakesNoRoom(t *testing.T) {
 			t.Fatal(ok, err)
 		}
 		s.ask(t, s, s.a2a(invoking, `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"hi"}]}}`))
-		if _, got := taskIn(t, s.ask(t, s, s.a2a(looking, `{"id":"t1"}`)).Wire.Body); got != "TASK_STATE_COMPLETED" {
+		if _, got := taskIn(t, s.ask(t, s, s.a2a(looking, `{"id":"t1"}`)).Wire().Body); got != "TASK_STATE_COMPLETED" {
 			t.Errorf("it is %s", got)
 		}
 		if writes := s.entries.tasks.Load(); writes != 0 {

@@ -6,8 +6,6 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
-	"github.com/aepb/aepb-gateway/gateway/problem"
-	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/membership"
@@ -172,7 +170,7 @@ func signalling(form translators.Translator, op canonical.Op, version, wire stri
 // Registration).
 func (g *Gateway) decide(ctx context.Context, x *exchange, token ect.Verified) (transport.Answer, error) {
 	said, _ := x.message.Body.(*canonical.Signal)
-	waiting, err := g.callbacks(ctx, token.Workflow())
+	waiting, err := g.callbacks.Of(ctx, token.Workflow())
 	if err != nil {
 		return transport.Answer{}, err
 	}
@@ -184,12 +182,12 @@ func (g *Gateway) decide(ctx context.Context, x *exchange, token ect.Verified) (
 			return transport.Answer{}, &policy.Forbidden{Agent: x.to.Agent.Name, Reason: "who asks for an approval does not give it"}
 		}
 	}
-	fresh, err := g.decided(ctx, said, token)
+	fresh, err := g.callbacks.Decide(ctx, said, token)
 	if err != nil {
 		return transport.Answer{}, err
 	}
 	if fresh {
-		g.announce(ctx, said, waiting)
+		g.callbacks.Announce(ctx, said, waiting)
 	}
 	x.workflow = token.Workflow()
 	m := &canonical.Message{
@@ -202,27 +200,25 @@ func (g *Gateway) decide(ctx context.Context, x *exchange, token ect.Verified) (
 	return x.answer(out), err
 }
 
-// decided writes down what was decided. The same again is no news (false), and
-// another decision about the same is refused (R23).
-func (g *Gateway) decided(ctx context.Context, said *canonical.Signal, token ect.Verified) (bool, error) {
-	if said.Approval == "" || len(said.Approval) > store.MaxTaskID {
-		return false, &canonical.Error{Code: canonical.CodeBadParams, Message: "a decision names what it is about"}
+// await takes the callback of a request: it is kept here, told from here, and
+// goes on to an agent whose protocol has a place for it. Where nobody is asked,
+// nobody here hears of a decision.
+func (g *Gateway) await(ctx context.Context, x *exchange) error {
+	m := x.message
+	if m.Callback == "" {
+		return nil
 	}
-	key := store.EntryKey{Kind: store.KindDecision, Group: token.Workflow(), ID: said.Approval, Owner: string(token.Issuer())}
-	_, fresh, err := g.Entries.Swap(ctx, key, 0, []byte(ect.Hash([]byte(said.Token))), g.Now().Add(callbackLife))
-	if err != nil {
-		return false, &problem.RecordingError{Err: err}
+	if x.call.Agent != "" {
+		if err := g.callbacks.Await(ctx, x.call.Caller.ID, x.workflow, m.Callback); err != nil {
+			return err
+		}
 	}
-	if fresh {
-		return true, nil
+	if !signalling(x.to.Codec, m.Op, x.endpoint.Version, x.endpoint.Form) {
+		said := *m
+		said.Callback = ""
+		said.Losses = append(slices.Clip(said.Losses),
+			canonical.Loss{Code: canonical.LossCallback, Path: "/callback", Fate: canonical.Dropped})
+		x.message = &said
 	}
-	entry, ok, err := g.Entries.Get(ctx, key)
-	switch {
-	case err != nil:
-		return false, &problem.RecordingError{Err: err}
-	case ok && string(entry.Value) != ect.Hash([]byte(said.Token)):
-		return false, &problem.ConflictError{Reason: "this was decided before"}
-	default:
-		return false, nil
-	}
+	return nil
 }

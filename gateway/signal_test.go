@@ -260,7 +260,7 @@ func TestARollbackIsRelayedAndProven(t *testing.T) {
 	if tokens := b.agent.tokens[len(b.agent.tokens)-1]; len(tokens) != 2 || tokens[0] != answer.Evidence[0] {
 		t.Errorf("%d tokens travelled along", len(tokens))
 	}
-	reply, err := b.form.Decode(translators.Wire{Body: answer.Wire.Body, Re: canonical.OpRollback})
+	reply, err := b.form.Decode(translators.Wire{Body: answer.Wire().Body, Re: canonical.OpRollback})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func TestARollbackIsRelayedAndProven(t *testing.T) {
 	}
 	before := len(b.agent.heard)
 	again, err := b.Exchange(t.Context(), call)
-	if err != nil || string(again.Wire.Body) != string(answer.Wire.Body) || len(b.agent.heard) != before {
+	if err != nil || string(again.Wire().Body) != string(answer.Wire().Body) || len(b.agent.heard) != before {
 		t.Errorf("the same again: %v, heard %d times", err, len(b.agent.heard)-before)
 	}
 }
@@ -420,7 +420,7 @@ func TestARollbackThatTheAgentRefuses(t *testing.T) {
 	if err != nil || len(answer.Evidence) != 2 {
 		t.Fatalf("%v, with %d tokens", err, len(answer.Evidence))
 	}
-	if m, err := b.form.Decode(translators.Wire{Body: answer.Wire.Body, Re: canonical.OpRollback}); err != nil || m.Phase != canonical.PhaseError {
+	if m, err := b.form.Decode(translators.Wire{Body: answer.Wire().Body, Re: canonical.OpRollback}); err != nil || m.Phase != canonical.PhaseError {
 		t.Errorf("got %v, %v", m, err)
 	}
 }
@@ -548,13 +548,13 @@ func TestCallbacksThatAreRefused(t *testing.T) {
 	workflow := string(ect.NewID())
 	for i := range 16 {
 		for range 2 {
-			if err := b.Await(t.Context(), b.caller.ID, workflow, "https://client.example/"+strings.Repeat("x", i)); err != nil {
+			if err := b.Callbacks().Await(t.Context(), b.caller.ID, workflow, "https://client.example/"+strings.Repeat("x", i)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	var full *canonical.Error
-	if err := b.Await(t.Context(), b.caller.ID, workflow, "https://client.example/one/more"); !errors.As(err, &full) {
+	if err := b.Callbacks().Await(t.Context(), b.caller.ID, workflow, "https://client.example/one/more"); !errors.As(err, &full) {
 		t.Errorf("one too many: %v", err)
 	}
 }

@@ -52,7 +52,7 @@ func TestRequestState_Unknown(t *testing.T) {
 			}
 			answer, err = s.Exchange(t.Context(), again)
 			if said, ok := errors.AsType[*canonical.Error](err); !ok || said.Code == canonical.CodeInternal || strings.Contains(err.Error(), "L20") {
-				t.Errorf("once it has ended, the state is answered with %v %s", err, answer.Wire.Body)
+				t.Errorf("once it has ended, the state is answered with %v %s", err, answer.Wire().Body)
 			}
 		})
 	})
@@ -66,13 +66,13 @@ func (s *stage) judges(answer transport.Answer, err error, refused bool) {
 	heard := slices.DeleteFunc(slices.Clone(s.asker.bodies), func(body string) bool { return !strings.Contains(body, `"requestState"`) })
 	s.asker.mu.Unlock()
 	if !refused {
-		if err != nil || len(heard) != 1 || !strings.Contains(string(answer.Wire.Body), `"code":-32602,"message":"no"`) {
-			s.t.Errorf("the server heard %s, and its caller %v %s", heard, err, answer.Wire.Body)
+		if err != nil || len(heard) != 1 || !strings.Contains(string(answer.Wire().Body), `"code":-32602,"message":"no"`) {
+			s.t.Errorf("the server heard %s, and its caller %v %s", heard, err, answer.Wire().Body)
 		}
 		return
 	}
 	said, ok := errors.AsType[*canonical.Error](err)
 	if !ok || said.Code != canonical.CodeBadParams || !strings.Contains(said.Message, "make the call again without it") || len(heard) != 0 {
-		s.t.Errorf("it is answered with %v %s, and the server heard %s", err, answer.Wire.Body, heard)
+		s.t.Errorf("it is answered with %v %s, and the server heard %s", err, answer.Wire().Body, heard)
 	}
 }

@@ -102,7 +102,7 @@ func writeStored(t *testing.T, path string) {
 		close(s.tools.gate)
 		<-time.After(20 * time.Second)
 		s.ask(t, g, s.adds(invoking, adding))
-		if body := s.ask(t, g, s.asks(invoking, called)).Wire.Body; !strings.Contains(string(body), "INPUT_REQUIRED") {
+		if body := s.ask(t, g, s.asks(invoking, called)).Wire().Body; !strings.Contains(string(body), "INPUT_REQUIRED") {
 			t.Fatalf("it begins with %s", body)
 		}
 	})
@@ -114,18 +114,18 @@ func readStored(t *testing.T, path string) {
 		t := s.t
 		g, done := onFile(t, s, path)
 		defer done()
-		list := string(s.ask(t, g, s.adds("ListTasks", `{"includeArtifacts":true}`)).Wire.Body)
+		list := string(s.ask(t, g, s.adds("ListTasks", `{"includeArtifacts":true}`)).Wire().Body)
 		if strings.Count(list, "TASK_STATE_COMPLETED") != 2 || !strings.Contains(list, `"totalSize":2`) {
 			t.Errorf("the calculator's tasks are %s", list)
 		}
-		waits := string(s.ask(t, g, s.asks("ListTasks", `{}`)).Wire.Body)
+		waits := string(s.ask(t, g, s.asks("ListTasks", `{}`)).Wire().Body)
 		if strings.Count(waits, "TASK_STATE_INPUT_REQUIRED") != 1 {
 			t.Fatalf("the asker's tasks are %s", waits)
 		}
 		_, after, _ := strings.Cut(waits, `"id":"`)
 		id, _, _ := strings.Cut(after, `"`)
 		answer := `{"message":{"messageId":"m2","role":"ROLE_USER","taskId":"` + id + `","parts":[{"data":{"name":"Ada"}}]}}`
-		if body := string(s.ask(t, g, s.asks(invoking, answer)).Wire.Body); !strings.Contains(body, "TASK_STATE_COMPLETED") {
+		if body := string(s.ask(t, g, s.asks(invoking, answer)).Wire().Body); !strings.Contains(body, "TASK_STATE_COMPLETED") {
 			t.Errorf("the answer leads to %s", body)
 		}
 	})

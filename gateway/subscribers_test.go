@@ -31,9 +31,9 @@ func TestSubscriber_AtAnotherReplica(t *testing.T) {
 			c := s.a2a(method, params)
 			c.Agent = "asker"
 			if method != following {
-				return s.ask(t, s.Gateway, c).Wire.Body, nil
+				return s.ask(t, s.Gateway, c).Wire().Body, nil
 			}
-			events := s.ask(t, other, c).Events
+			events := s.ask(t, other, c).Events()
 			return nil, func() string {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
@@ -84,7 +84,7 @@ func TestSubscriber_OfALostReplica(t *testing.T) {
 		s.view = nil
 		call := s.a2a(invoking, strings.Replace(addingLater, `"skill":"add"`, `"skill":"ask"`, 1))
 		call.Agent = "asker"
-		id, _ := taskIn(t, s.ask(t, killed, call).Wire.Body)
+		id, _ := taskIn(t, s.ask(t, killed, call).Wire().Body)
 		<-time.After(store.HeartbeatInterval - time.Second)
 		died := time.Now().Add(2 * time.Second) // after one more heartbeat
 		time.AfterFunc(2*time.Second, func() {
@@ -93,7 +93,7 @@ func TestSubscriber_OfALostReplica(t *testing.T) {
 		})
 		subscribe := s.a2a(following, `{"id":"`+id+`"}`)
 		subscribe.Agent = "asker"
-		bodies, _ := read(t, s.ask(t, s, subscribe).Events)
+		bodies, _ := read(t, s.ask(t, s, subscribe).Events())
 		if last := bodies[len(bodies)-1]; !strings.Contains(last, "TASK_STATE_FAILED") || !strings.Contains(last, "was lost") {
 			t.Errorf("the stream ends with %s", last)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/worker"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -60,7 +61,7 @@ func (g *Gateway) standIn(p principal, rec *store.Record) (*exchange, error) {
 		},
 		message: &canonical.Message{Op: canonical.OpInvoke, Origin: canonical.Origin{Binding: rec.Source, Version: p.Version}, Body: &canonical.Invoke{}},
 	}
-	x.holder = holderOf(x.call.Caller, x.call.Address)
+	x.holder, _ = limit.KeyOf(x.call.Caller, x.call.Address)
 	if err := g.protocols(x); err != nil {
 		return nil, err
 	}

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"sync"
 
-	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -19,18 +17,10 @@ import (
 // telling is a run as its caller is told of it, event by event: one ECT opens
 // the stream and one closes it (architecture section 5).
 type telling struct {
-	run     *run
-	shape   *stream.Shaper
-	told    ect.StreamHash
-	queue   []transport.Event
-	opening ect.ID
-	losses  []canonical.Loss
-	waits   *asked
-	over    bool // nothing more will be queued
+	callerStream
 
-	mu     sync.Mutex         // whoever holds it has the run
-	left   context.Context    //nolint:containedctx // a signal: the caller has left
-	depart context.CancelFunc // gives it
+	run   *run
+	waits *asked
 }
 
 var _ transport.Events = (*telling)(nil)
@@ -56,12 +46,13 @@ func (r *run) tellFrom(ctx context.Context, first step, err error) (transport.An
 	if r.settled() && r.single() && (x.relay() && !asks || r.failure != nil) {
 		return r.close(ctx) // the agent has answered without a stream, and so do we
 	}
-	t := &telling{run: r, shape: stream.NewShaper(stream.Shape{
+	t := &telling{run: r, callerStream: callerStream{g: r.g, x: x}}
+	t.shape = stream.NewShaper(stream.Shape{
 		From: x.agentStreams(), To: x.callerStreams(),
 		TaskID: r.own.TaskID, ContextID: r.own.ContextID, Token: x.message.Correlation.Progress,
 		Relay: x.relay() && !x.retasks(), // of a task that its caller knows in another way, or not at all, he hears what he has words for
-	})}
-	opens := t.open(ctx)
+	})
+	opens := t.begin(ctx)
 	if opens == nil {
 		opens = t.greet()
 	}
@@ -72,8 +63,10 @@ func (r *run) tellFrom(ctx context.Context, first step, err error) (transport.An
 		r.abort()
 		return transport.Answer{}, opens
 	}
-	t.left, t.depart = context.WithCancel(context.Background())
-	answer := transport.Answer{Events: t, Evidence: x.trail.Tokens(), Losses: x.trail.Losses(), Notice: notice(x.to.Agent.Lifecycle)}
+	answer, unsealed := x.answerStream(t.opening, t)
+	if unsealed != nil {
+		return transport.Answer{}, unsealed
+	}
 	switch {
 	case err == nil:
 		err = t.take(ctx, first)
@@ -91,15 +84,12 @@ func (r *run) tellFrom(ctx context.Context, first step, err error) (transport.An
 // single: what ended the work was one reply in the words of the caller's protocol.
 func (r *run) single() bool { return r.said.Count() == 1 && r.whole != nil }
 
-// open signs the ECT that opens the stream, and puts the work on record.
-func (t *telling) open(ctx context.Context) error {
-	r := t.run
-	if err := r.enroll(ctx); err != nil {
+// begin puts the work on record, and opens the stream.
+func (t *telling) begin(ctx context.Context) error {
+	if err := t.run.enroll(ctx); err != nil {
 		return err
 	}
-	id, err := r.g.attest.OpenStream(ctx, r.x.trail, r.x.stream(), r.parents)
-	t.opening = id
-	return err
+	return t.open(ctx, t.run.parents)
 }
 
 // enroll puts the work on record as soon as it has a name: before its caller
@@ -129,9 +119,7 @@ func (t *telling) Next(ctx context.Context) (transport.Event, error) {
 			return transport.Event{}, err
 		}
 	}
-	var event transport.Event
-	event, t.queue = t.run.x.next(t.queue)
-	return event, nil
+	return t.next(), nil
 }
 
 // holds: what waits to be told is the last event, and its caller has the token that
@@ -212,9 +200,7 @@ func (t *telling) say(events []canonical.Event) error {
 		if events[i].Log != nil {
 			m.Preferences.LogLevel = x.message.Preferences.LogLevel
 		}
-		if err := t.encode(m); unsayable(&events[i], err) {
-			t.losses = merge(t.losses, unworded(&events[i]))
-		} else if err != nil {
+		if err := t.sayOr(m, &events[i]); err != nil {
 			return err
 		}
 	}
@@ -255,27 +241,6 @@ func merge(known, more []canonical.Loss) []canonical.Loss {
 	return known
 }
 
-func (t *telling) encode(m *canonical.Message) error {
-	r := t.run
-	tr := r.g.toCaller(r.x, m, nil)
-	tr.Target.Stream = true
-	wire, losses, err := r.g.attest.Event(r.g.prepared(r.x, tr))
-	if errors.Is(err, translators.ErrTooLarge) {
-		return &problem.AnswerTooLargeError{Err: err}
-	}
-	if err != nil {
-		return err
-	}
-	t.losses = merge(t.losses, losses)
-	t.queued(wire)
-	return nil
-}
-
-func (t *telling) queued(wire translators.Wire) {
-	t.told.Add(wire.Octets())
-	t.queue = append(t.queue, transport.Event{Wire: wire})
-}
-
 // end tells how the work is settled.
 func (t *telling) end(ctx context.Context) error {
 	r := t.run
@@ -313,7 +278,7 @@ func (t *telling) last(m *canonical.Message) error {
 		} else {
 			events, _ = t.shape.End(result)
 		}
-		if t.told.Count() == 0 && result.Output != nil && len(events) > 0 && events[0].Task == nil { // a stream begins with the task (A2A 1.0, 3.1.2)
+		if t.sent.Count() == 0 && result.Output != nil && len(events) > 0 && events[0].Task == nil { // a stream begins with the task (A2A 1.0, 3.1.2)
 			begun := &canonical.Task{ID: r.own.TaskID, ContextID: r.own.ContextID, Status: canonical.Status{State: canonical.StateWorking}}
 			events = append([]canonical.Event{{Task: begun}}, events...)
 		}
@@ -355,31 +320,21 @@ func (t *telling) unsaid() []canonical.Event {
 func (t *telling) finish(ctx context.Context, cause error) {
 	r := t.run
 	ctx = context.WithoutCancel(ctx)
-	t.over = true
-	var evidence []string
-	if cause == nil {
-		before := r.x.trail.Count()
-		input, _ := r.input()
-		id, err := r.g.attest.CloseStream(ctx, r.x.trail, r.x.stream(), attest.End{
-			Parents: append([]ect.ID{t.opening}, r.parents...), Losses: t.losses,
-			Input: input, Output: t.told.Sum(), In: r.said.Count(), Out: t.told.Count(),
-		})
-		if err != nil {
-			t.fail(ctx, err)
-			return
-		}
-		r.x.trail.Replied(id)
-		r.x.replyContext = r.own.ContextID
-		r.g.remember(ctx, r.x)
-		r.g.saveArtifacts(ctx, r.x)
-		evidence = r.x.trail.Tokens()[before:]
-	} else {
-		before := r.x.trail.Count()
-		evidence = r.g.fail(ctx, r.x, transport.Answer{}, cause).Evidence
-		evidence = evidence[min(before, len(evidence)):]
+	if cause != nil {
+		t.broken(ctx, cause)
+		return
 	}
-	t.queue = append(t.queue, transport.Event{Evidence: evidence})
-	r.g.finishRun(ctx, r.x, cause)
+	input, _ := r.input()
+	id, err := t.closed(ctx, attest.End{Parents: r.parents, Losses: t.losses, Input: input, In: r.said.Count()})
+	if err != nil {
+		t.fail(ctx, err)
+		return
+	}
+	r.x.trail.Replied(id)
+	r.x.replyContext = r.own.ContextID
+	r.g.remember(ctx, r.x)
+	r.g.saveArtifacts(ctx, r.x)
+	r.g.finishRun(ctx, r.x, nil)
 }
 
 // fail ends the stream with an error in the caller's words: never silently.
@@ -390,8 +345,8 @@ func (t *telling) fail(ctx context.Context, cause error) {
 	r.forsake(ctx, cause)
 	if canceled && t.canceled() == nil {
 		cause = nil // it is what its caller wanted
-	} else if wire, err := r.g.refusal(r.x, cause); err == nil {
-		t.queued(wire)
+	} else {
+		t.refuse(cause)
 	}
 	t.finish(ctx, cause)
 	if r.keeping && isUnchanged(cause) { // its caller may ask about the task, or cancel it
@@ -410,34 +365,16 @@ func (t *telling) canceled() error {
 	return t.say(append(t.shape.Begin(), canonical.Event{Status: &status}))
 }
 
-// refusal is an error in the middle of a stream, in the caller's words.
-func (g *Gateway) refusal(x *exchange, cause error) (translators.Wire, error) {
-	m := &canonical.Message{
-		Op: x.message.Op, Phase: canonical.PhaseError, Body: problem.Native(cause),
-		Correlation: canonical.Correlation{WireID: x.wireID},
-	}
-	tr := g.toCaller(x, m, nil)
-	tr.Target.Stream, tr.Target.Stamp = true, g.stamp(x, &tr)
-	wire, _, err := tr.Codec.Encode(m, tr.Target)
-	if framer := g.Network.Framer(tr.Pair.To); framer != nil && err == nil {
-		wire, _, err = framer.Frame(wire)
-	}
-	return wire, err
-}
-
 // Close ends the telling. Work that does not belong to the connection goes on.
 func (t *telling) Close() error {
-	t.depart()
-	t.mu.Lock() // Next has noticed
+	open := t.endLocked()
 	defer t.mu.Unlock()
-	t.queue = nil
-	if t.over {
+	if !open {
 		return nil
 	}
-	t.over = true
 	r := t.run
 	ctx := context.Background() // the caller's has ended
-	if r.x.message.Op == canonical.OpNative && t.told.Count() > 0 {
+	if r.x.message.Op == canonical.OpNative && t.sent.Count() > 0 {
 		t.finish(ctx, nil) // whoever listens ends like this, and what was heard is on record
 	} else {
 		r.g.finishRun(ctx, r.x, context.Canceled)

@@ -31,7 +31,7 @@ func (s *stage) looks() int { return strings.Count(s.asker.was(), tasksGet) }
 // stream is what a stream tells in ten minutes at most.
 func (s *stage) stream(call transport.Call) []string {
 	s.t.Helper()
-	events := s.ask(s.t, s, call).Events
+	events := s.ask(s.t, s, call).Events()
 	late := time.AfterFunc(10*time.Minute, func() { _ = events.Close() })
 	defer late.Stop()
 	bodies, _ := read(s.t, events)
@@ -82,7 +82,7 @@ func TestTaskUnchanged_ReleasesATask(t *testing.T) {
 			t.Fatal(err)
 		}
 		const config = `{"configuration":{"returnImmediately":true,"taskPushNotificationConfig":{"url":"https://hook.example/"}},"message"`
-		id, _ := taskIn(t, s.ask(t, s, s.asks(invoking, strings.Replace(called, `{"message"`, config, 1))).Wire.Body)
+		id, _ := taskIn(t, s.ask(t, s, s.asks(invoking, strings.Replace(called, `{"message"`, config, 1))).Wire().Body)
 		<-time.After(2 * time.Minute)
 		looks := s.looks()
 		<-time.After(10 * time.Minute)
@@ -141,7 +141,7 @@ func TestTaskUnchanged_OffByDefault(t *testing.T) {
 	t.Parallel()
 	atWork(t, func(s *stage) {
 		t := s.t
-		events := s.ask(t, s, s.asks(streaming, called)).Events
+		events := s.ask(t, s, s.asks(streaming, called)).Events()
 		heard := make(chan []string, 1)
 		go func() {
 			bodies, _ := read(t, events)
@@ -169,7 +169,7 @@ func TestTaskUnchanged_KeepsItsPlaceOnLists(t *testing.T) {
 		t := s.t
 		begin := func() string {
 			const config = `{"configuration":{"returnImmediately":true},"message"`
-			id, _ := taskIn(t, s.ask(t, s, s.asks(invoking, strings.Replace(called, `{"message"`, config, 1))).Wire.Body)
+			id, _ := taskIn(t, s.ask(t, s, s.asks(invoking, strings.Replace(called, `{"message"`, config, 1))).Wire().Body)
 			<-time.After(time.Minute)
 			return id
 		}

@@ -72,8 +72,9 @@ type undone struct {
 // keepUndone keeps an answer. What cannot be kept is known at least for as long as
 // the request's token lives.
 func (g *Gateway) keepUndone(ctx context.Context, key store.EntryKey, agent string, answer transport.Answer) {
+	wire := answer.Wire()
 	value, err := json.Marshal(undone{
-		agent, answer.Wire.Binding, answer.Wire.Media, answer.Wire.Header.Get(rollback.Field), answer.Wire.Body, answer.Evidence,
+		agent, wire.Binding, wire.Media, wire.Header.Get(rollback.Field), wire.Body, answer.Evidence,
 	})
 	if err == nil {
 		_, _, err = g.Entries.Swap(context.WithoutCancel(ctx), key, 0, value, g.Now().Add(undoneLife))
@@ -99,10 +100,10 @@ func (g *Gateway) recalled(caller identity.Caller, value []byte) (transport.Answ
 	if err := policy.AdmitTo(caller.ID, string(canonical.OpRollback), agent.Rules); err != nil {
 		return transport.Answer{}, err
 	}
-	return transport.Answer{Evidence: kept.Ours, Wire: translators.Wire{
+	return g.answerAgain(translators.Wire{
 		Binding: kept.Binding, Form: rollback.Name, Media: kept.Media, Header: http.Header{rollback.Field: {kept.Result}}, Body: kept.Body,
 		Re: canonical.OpRollback,
-	}}, nil
+	}, kept.Ours)
 }
 
 // address finds whom a rollback request is for, and in which protocol its caller

@@ -44,7 +44,7 @@ func TestTheSameRollbackIsAnsweredTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		result := claims(t, first.Wire.Header.Get(rollback.Field))
+		result := claims(t, first.Wire().Header.Get(rollback.Field))
 		if result.Act != ect.ActRollbackResult || !slices.Contains(result.Parents, claims(t, token).ID) || len(first.Evidence) != 2 {
 			t.Fatalf("%s with %d tokens", result.Act, len(first.Evidence))
 		}
@@ -52,8 +52,8 @@ func TestTheSameRollbackIsAnsweredTheSame(t *testing.T) {
 		for _, after := range []time.Duration{0, 36 * time.Hour, 20 * 24 * time.Hour} {
 			time.Sleep(after)
 			again, err := b.undo(b.caller, token)
-			if err != nil || again.Wire.Header.Get(rollback.Field) != first.Wire.Header.Get(rollback.Field) ||
-				string(again.Wire.Body) != string(first.Wire.Body) || !slices.Equal(again.Evidence, first.Evidence) || len(b.agent.heard) != heard {
+			if err != nil || again.Wire().Header.Get(rollback.Field) != first.Wire().Header.Get(rollback.Field) ||
+				string(again.Wire().Body) != string(first.Wire().Body) || !slices.Equal(again.Evidence, first.Evidence) || len(b.agent.heard) != heard {
 				t.Errorf("after %s: %v", after, err)
 			}
 		}

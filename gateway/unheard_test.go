@@ -47,11 +47,11 @@ func TestLogMessages_AfterTheAnswer(t *testing.T) {
 	const now = `,"configuration":{"returnImmediately":true,"taskPushNotificationConfig":{"url":"https://hook.example/"}}`
 	for name, begin := range map[string]func(*stage) string{
 		"not waited for": func(s *stage) string {
-			id, _ := taskIn(s.t, s.ask(s.t, s, s.asksTool(invoking, now)).Wire.Body)
+			id, _ := taskIn(s.t, s.ask(s.t, s, s.asksTool(invoking, now)).Wire().Body)
 			return id
 		},
 		"a stream that is left": func(s *stage) string {
-			events := s.ask(s.t, s, s.asksTool(streaming, now)).Events
+			events := s.ask(s.t, s, s.asksTool(streaming, now)).Events()
 			id, _ := taskIn(s.t, []byte(heardNext(s.t, events)))
 			if err := events.Close(); err != nil {
 				s.t.Error(err)
@@ -59,7 +59,7 @@ func TestLogMessages_AfterTheAnswer(t *testing.T) {
 			return id
 		},
 		"a stream that is read": func(s *stage) string {
-			events := s.ask(s.t, s, s.asksTool(streaming, now)).Events
+			events := s.ask(s.t, s, s.asksTool(streaming, now)).Events()
 			id, _ := taskIn(s.t, []byte(heardNext(s.t, events)))
 			go readOn(s.t.Context(), events)
 			return id
@@ -78,7 +78,7 @@ func TestLogMessages_AfterTheAnswer(t *testing.T) {
 					if answer := s.ask(t, s, s.ofTask(looking, id)); warns(t, answer.Evidence, logDropped) {
 						t.Error("nothing was logged yet, and it is declared")
 					}
-					watched := s.ask(t, s, s.ofTask(following, id)).Events
+					watched := s.ask(t, s, s.ofTask(following, id)).Events()
 					s.asker.resume <- struct{}{}
 					synctest.Wait()
 					answer := s.ask(t, s, s.ofTask(looking, id))
@@ -109,13 +109,13 @@ func TestLogMessages_DuringAQuestion(t *testing.T) {
 		"notifications/cancelled": {{}},
 	}, func(s *stage) {
 		t := s.t
-		id, _ := taskIn(t, s.ask(t, s, s.asksTool(invoking, `,"configuration":{"returnImmediately":true}`)).Wire.Body)
+		id, _ := taskIn(t, s.ask(t, s, s.asksTool(invoking, `,"configuration":{"returnImmediately":true}`)).Wire().Body)
 		<-time.After(time.Second)
 		s.asker.resume <- struct{}{}
 		synctest.Wait()
 		answer := s.ask(t, s, s.ofTask(looking, id))
-		if _, state := taskIn(t, answer.Wire.Body); state != "TASK_STATE_INPUT_REQUIRED" || !warns(t, answer.Evidence, logDropped) {
-			t.Errorf("it is declared in none of the ECTs of %s", answer.Wire.Body)
+		if _, state := taskIn(t, answer.Wire().Body); state != "TASK_STATE_INPUT_REQUIRED" || !warns(t, answer.Evidence, logDropped) {
+			t.Errorf("it is declared in none of the ECTs of %s", answer.Wire().Body)
 		}
 		s.ask(t, s, s.ofTask(canceling, id))
 	})

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
@@ -90,14 +91,14 @@ func TestAVisitThatIsAskedForOnAStream(t *testing.T) {
 			onVisit(t, c.agent, func(s *stage) func() transport.Answer {
 				call := s.olderIn(c.caller, calling, callsAsk)
 				call.CanAnswer = []canonical.Mode{c.can}
-				events := s.ask(s.t, s, call).Events
+				events := s.ask(s.t, s, call).Events()
 				q := nextQuestion(s.t, events)
 				if !strings.Contains(string(q.Params), c.hears) || (c.caller == mcp.LegacyJune) == strings.Contains(string(q.Params), `"mode"`) {
 					s.t.Errorf("asked %s", q.Params)
 				}
 				return func() transport.Answer {
 					s.reply(c.caller, q, c.says)
-					return transport.Answer{Events: events}
+					return transporttest.Stream(events)
 				}
 			}, c.agentHears)
 		})
@@ -145,7 +146,7 @@ func TestAVisitThatIsAskedForByATask(t *testing.T) {
 			t.Run(version+" "+hears, func(t *testing.T) {
 				t.Parallel()
 				onVisit(t, version, func(s *stage) func() transport.Answer {
-					asked := string(s.ask(s.t, s, s.asks(invoking, called)).Wire.Body)
+					asked := string(s.ask(s.t, s, s.asks(invoking, called)).Wire().Body)
 					id, state := taskIn(s.t, []byte(asked))
 					_, key, found := strings.Cut(asked, `{"elicitation":{"key":"`)
 					key, _, _ = strings.Cut(key, `"`)

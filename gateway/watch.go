@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -76,7 +75,7 @@ func (g *Gateway) tellRecord(ctx context.Context, x *exchange, rec *store.Record
 		out, err := g.translate(ctx, x, tr)
 		return x.answer(out), g.unsaid(ctx, x, m, err)
 	}
-	w := &watching{g: g, x: x, rec: rec}
+	w := &watching{callerStream: callerStream{g: g, x: x}, rec: rec}
 	return w.begin(ctx, func(context.Context) error { return w.first() })
 }
 
@@ -146,38 +145,26 @@ func (g *Gateway) resultOf(x *exchange, rec *store.Record) (*canonical.Result, e
 // watching is a record as its caller is told of it, change by change. Any
 // number of callers may watch one record.
 type watching struct {
-	g       *Gateway
-	x       *exchange
-	rec     *store.Record
-	known   *canonical.Task
-	shape   *stream.Shaper
-	heard   int // how many events of the record's log its caller knows
-	round   int // of the question that the caller has answered; -1: none
-	told    ect.StreamHash
-	queue   []transport.Event
-	opening ect.ID
-	losses  []canonical.Loss
-	over    bool
-	asks    bool // its caller waits for the outcome, and is asked what is open
+	callerStream
 
-	mu     sync.Mutex
-	left   context.Context    //nolint:containedctx // a signal: the caller has left
-	depart context.CancelFunc // gives it
+	rec   *store.Record
+	known *canonical.Task
+	heard int  // how many events of the record's log its caller knows
+	round int  // of the question that the caller has answered; -1: none
+	asks  bool // its caller waits for the outcome, and is asked what is open
 }
 
 var _ transport.Events = (*watching)(nil)
 
 // begin opens the stream with what is queued first.
 func (w *watching) begin(ctx context.Context, first func(context.Context) error) (answer transport.Answer, err error) {
-	g, x := w.g, w.x
-	w.left, w.depart = context.WithCancel(context.Background())
-	if w.opening, err = g.attest.OpenStream(ctx, x.trail, x.stream(), x.since(w.rec)); err != nil {
+	if err := w.open(ctx, w.x.since(w.rec)); err != nil {
 		return answer, err
 	}
 	if err := first(ctx); err != nil {
 		return answer, err
 	}
-	return transport.Answer{Events: w, Evidence: x.trail.Tokens(), Losses: x.trail.Losses(), Notice: notice(x.to.Agent.Lifecycle)}, nil
+	return w.x.answerStream(w.opening, w)
 }
 
 // first queues the whole task.
@@ -205,29 +192,17 @@ func (w *watching) retell(e canonical.Event) error {
 // say tells events. One that the caller's protocol has no words for is lost.
 func (w *watching) say(events []canonical.Event) error {
 	for i := range events {
-		err := w.tell(&canonical.Message{Op: w.x.message.Op, Phase: canonical.PhaseEvent, Body: &events[i]})
-		if unsayable(&events[i], err) {
-			w.losses = merge(w.losses, []canonical.Loss{{Code: canonical.LossStatusUpdates, Path: "/body/event", Fate: canonical.Dropped}})
-		} else if err != nil {
+		if err := w.sayOr(w.message(&canonical.Message{Op: w.x.message.Op, Phase: canonical.PhaseEvent, Body: &events[i]}), &events[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tell says one thing that has to be said.
-func (w *watching) tell(m *canonical.Message) error {
+// message is one under the caller's names.
+func (w *watching) message(m *canonical.Message) *canonical.Message {
 	m.Correlation.WireID, m.Conversation = w.x.wireID, w.rec.CallerNames()
-	tr := w.g.toCaller(w.x, m, nil)
-	tr.Target.Stream = true
-	wire, losses, err := w.g.attest.Event(w.g.prepared(w.x, tr))
-	if err != nil {
-		return err
-	}
-	w.losses = merge(w.losses, losses)
-	w.told.Add(wire.Octets())
-	w.queue = append(w.queue, transport.Event{Wire: wire})
-	return nil
+	return m
 }
 
 // Next is the next change.
@@ -246,9 +221,7 @@ func (w *watching) Next(ctx context.Context) (transport.Event, error) {
 			return transport.Event{}, err
 		}
 	}
-	event := w.queue[0]
-	w.queue = w.queue[1:]
-	return event, nil
+	return w.next(), nil
 }
 
 // more queues what comes next. An error is the caller's own: it does not wait.
@@ -321,39 +294,23 @@ func (w *watching) happened(rec *store.Record) (*canonical.Task, error) {
 }
 
 func (w *watching) end(ctx context.Context) error {
-	before := w.x.trail.Count()
-	_, err := w.g.attest.CloseStream(ctx, w.x.trail, w.x.stream(), attest.End{
-		Parents: []ect.ID{w.opening}, Output: w.told.Sum(), Out: w.told.Count(), Losses: merge(w.losses, w.rec.Losses),
-	})
-	if err != nil {
-		return err
+	_, err := w.closed(ctx, attest.End{Losses: merge(w.losses, w.rec.Losses)})
+	if err == nil {
+		w.g.finishRun(ctx, w.x, nil)
 	}
-	w.over = true
-	w.queue = append(w.queue, transport.Event{Evidence: w.x.trail.Tokens()[before:]})
-	w.g.finishRun(ctx, w.x, nil)
-	return nil
+	return err
 }
 
 // fail ends the stream with an error in the caller's words. The work goes on.
 func (w *watching) fail(ctx context.Context, cause error) {
-	ctx = context.WithoutCancel(ctx)
-	if wire, err := w.g.refusal(w.x, cause); err == nil {
-		w.told.Add(wire.Octets())
-		w.queue = append(w.queue, transport.Event{Wire: wire})
-	}
-	w.over = true
-	before := w.x.trail.Count()
-	evidence := w.g.fail(ctx, w.x, transport.Answer{}, cause).Evidence
-	w.queue = append(w.queue, transport.Event{Evidence: evidence[min(before, len(evidence)):]})
-	w.g.finishRun(ctx, w.x, cause)
+	w.refuse(cause)
+	w.broken(context.WithoutCancel(ctx), cause)
 }
 
 // Close ends the watching; the work goes on.
 func (w *watching) Close() error {
-	w.depart()
-	w.mu.Lock() // Next has noticed
+	_ = w.endLocked()
 	defer w.mu.Unlock()
-	w.over, w.queue = true, nil
 	w.g.finishRun(context.Background(), w.x, context.Canceled)
 	return nil
 }
@@ -378,7 +335,7 @@ func (g *Gateway) outcomeOf(ctx context.Context, x *exchange, rec *store.Record)
 	if rec.Task.Status.State.Terminal() {
 		return g.tellRecord(ctx, x, rec, false)
 	}
-	w := &watching{g: g, x: x, rec: rec, round: -1, asks: true}
+	w := &watching{callerStream: callerStream{g: g, x: x}, rec: rec, round: -1, asks: true}
 	return w.begin(ctx, w.interview)
 }
 
@@ -389,7 +346,7 @@ func (w *watching) interview(ctx context.Context) error {
 	case w.rec.Task.Status.State.Terminal():
 		m, err := w.g.answerOf(w.x, w.rec)
 		if err == nil {
-			err = w.tell(m)
+			err = w.encode(w.message(m))
 		}
 		if err != nil {
 			return err
@@ -404,7 +361,7 @@ func (w *watching) interview(ctx context.Context) error {
 				return err
 			}
 			ask := &canonical.Event{Ask: &canonical.Ask{ID: quoted(id), Input: in}}
-			if err := w.tell(&canonical.Message{Op: w.x.message.Op, Phase: canonical.PhaseEvent, Body: ask}); err != nil {
+			if err := w.encode(w.message(&canonical.Message{Op: w.x.message.Op, Phase: canonical.PhaseEvent, Body: ask})); err != nil {
 				return err
 			}
 		}

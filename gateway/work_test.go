@@ -96,7 +96,7 @@ func taskIn(t *testing.T, body []byte) (id, state string) {
 
 func (b *bed) stateOf(t *testing.T, id string) string {
 	t.Helper()
-	_, state := taskIn(t, b.exchange(t, b.a2aCall("GetTask", `{"id":"`+id+`"}`)).Wire.Body)
+	_, state := taskIn(t, b.exchange(t, b.a2aCall("GetTask", `{"id":"`+id+`"}`)).Wire().Body)
 	return state
 }
 
@@ -118,14 +118,14 @@ func TestAStreamOfACall(t *testing.T) {
 		if waited := time.Since(began); waited != 250*time.Millisecond {
 			t.Errorf("the stream began after %v", waited)
 		}
-		first, err := answer.Events.Next(t.Context())
+		first, err := answer.Events().Next(t.Context())
 		if err != nil || !strings.Contains(string(first.Wire.Body), "TASK_STATE_WORKING") || !strings.Contains(string(first.Wire.Body), `"id":7`) {
 			t.Fatalf("the first event is %s, %v", first.Wire.Body, err)
 		}
 		var hash ect.StreamHash
 		hash.Add(first.Wire.Body)
 		close(b.agent.gate)
-		bodies, closing := read(t, answer.Events)
+		bodies, closing := read(t, answer.Events())
 		for _, body := range bodies {
 			hash.Add([]byte(body))
 		}
@@ -158,16 +158,16 @@ func TestATaskThatNobodyWaitsFor(t *testing.T) {
 		b := slow(t)
 		defer func() { _ = b.Close() }()
 		answer := b.exchange(t, b.a2aCall("SendMessage", strings.Replace(adding, `{"message"`, `{"configuration":{"returnImmediately":true},"message"`, 1)))
-		id, state := taskIn(t, answer.Wire.Body)
+		id, state := taskIn(t, answer.Wire().Body)
 		if state != "TASK_STATE_WORKING" || id == "" {
-			t.Fatalf("the answer is %s", answer.Wire.Body)
+			t.Fatalf("the answer is %s", answer.Wire().Body)
 		}
 		if got := b.stateOf(t, id); got != "TASK_STATE_WORKING" {
 			t.Errorf("meanwhile it is %s", got)
 		}
 		subscribed := b.exchange(t, b.a2aCall("SubscribeToTask", `{"id":"`+id+`"}`))
 		close(b.agent.gate)
-		bodies, _ := read(t, subscribed.Events)
+		bodies, _ := read(t, subscribed.Events())
 		if last := bodies[len(bodies)-1]; len(bodies) < 3 || !strings.Contains(last, "TASK_STATE_COMPLETED") {
 			t.Errorf("whoever subscribed heard %s", bodies)
 		}
@@ -175,8 +175,8 @@ func TestATaskThatNobodyWaitsFor(t *testing.T) {
 			t.Errorf("at the end it is %s", got)
 		}
 		list := b.exchange(t, b.a2aCall("ListTasks", `{"includeArtifacts":true}`))
-		if !strings.Contains(string(list.Wire.Body), id) || !strings.Contains(string(list.Wire.Body), `"sum":3`) {
-			t.Errorf("the list is %s", list.Wire.Body)
+		if !strings.Contains(string(list.Wire().Body), id) || !strings.Contains(string(list.Wire().Body), `"sum":3`) {
+			t.Errorf("the list is %s", list.Wire().Body)
 		}
 		stranger := b.a2aCall("GetTask", `{"id":"`+id+`"}`)
 		stranger.Caller = identity.Caller{Peer: ecttest.NewParty(t, "spiffe://example.com/stranger").Peer()}
@@ -185,8 +185,8 @@ func TestATaskThatNobodyWaitsFor(t *testing.T) {
 			t.Errorf("a stranger asked about it and got %v", err)
 		}
 		stranger.Wire.Body = []byte(`{"jsonrpc":"2.0","id":7,"method":"ListTasks","params":{}}`)
-		if list, err := b.Exchange(t.Context(), stranger); err != nil || strings.Contains(string(list.Wire.Body), id) {
-			t.Errorf("a stranger is shown %s, %v", list.Wire.Body, err)
+		if list, err := b.Exchange(t.Context(), stranger); err != nil || strings.Contains(string(list.Wire().Body), id) {
+			t.Errorf("a stranger is shown %s, %v", list.Wire().Body, err)
 		}
 	})
 }
@@ -195,10 +195,10 @@ func TestAFinishedCallCanBeAskedFor(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	defer func() { _ = b.Close() }()
-	id, _ := taskIn(t, b.exchange(t, b.a2aCall("SendMessage", adding)).Wire.Body)
+	id, _ := taskIn(t, b.exchange(t, b.a2aCall("SendMessage", adding)).Wire().Body)
 	again := b.exchange(t, b.a2aCall("GetTask", `{"id":"`+id+`"}`))
-	if !strings.Contains(string(again.Wire.Body), `"sum":3`) || !strings.Contains(string(again.Wire.Body), "TASK_STATE_COMPLETED") {
-		t.Errorf("it is told as %s", again.Wire.Body)
+	if !strings.Contains(string(again.Wire().Body), `"sum":3`) || !strings.Contains(string(again.Wire().Body), "TASK_STATE_COMPLETED") {
+		t.Errorf("it is told as %s", again.Wire().Body)
 	}
 	if len(b.agent.bodies) != 1 {
 		t.Errorf("the agent was called %d times", len(b.agent.bodies))
@@ -222,9 +222,9 @@ func TestCancelInFlight(t *testing.T) {
 				b := slow(t)
 				defer func() { _ = b.Close() }()
 				answer := b.exchange(t, b.a2aCall(method, strings.Replace(adding, `{"message"`, `{"configuration":{"returnImmediately":true},"message"`, 1)))
-				body := answer.Wire.Body
-				if answer.Events != nil {
-					first, err := answer.Events.Next(t.Context())
+				body := answer.Wire().Body
+				if answer.Events() != nil {
+					first, err := answer.Events().Next(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -234,18 +234,18 @@ func TestCancelInFlight(t *testing.T) {
 				heard := make(chan []string, 1)
 				go func() {
 					var bodies []string
-					if answer.Events != nil {
-						bodies, _ = read(t, answer.Events)
+					if answer.Events() != nil {
+						bodies, _ = read(t, answer.Events())
 					}
 					heard <- bodies
 				}()
-				if _, state := taskIn(t, b.exchange(t, b.a2aCall("CancelTask", `{"id":"`+id+`"}`)).Wire.Body); state != "TASK_STATE_CANCELED" {
+				if _, state := taskIn(t, b.exchange(t, b.a2aCall("CancelTask", `{"id":"`+id+`"}`)).Wire().Body); state != "TASK_STATE_CANCELED" {
 					t.Errorf("canceling it gives %s", state)
 				}
 				if got := b.stateOf(t, id); got != "TASK_STATE_CANCELED" {
 					t.Errorf("afterwards it is %s", got)
 				}
-				if bodies := <-heard; answer.Events != nil && (len(bodies) == 0 || !strings.Contains(bodies[len(bodies)-1], "TASK_STATE_CANCELED")) {
+				if bodies := <-heard; answer.Events() != nil && (len(bodies) == 0 || !strings.Contains(bodies[len(bodies)-1], "TASK_STATE_CANCELED")) {
 					t.Errorf("the stream ended with %s", bodies)
 				}
 			})
@@ -259,12 +259,12 @@ func TestAClientThatLeavesDoesNotEndTheTask(t *testing.T) {
 		b := slow(t)
 		defer func() { _ = b.Close() }()
 		answer := b.exchange(t, b.a2aCall("SendStreamingMessage", adding))
-		first, err := answer.Events.Next(t.Context())
+		first, err := answer.Events().Next(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		id, _ := taskIn(t, first.Wire.Body)
-		if err := answer.Events.Close(); err != nil {
+		if err := answer.Events().Close(); err != nil {
 			t.Fatal(err)
 		}
 		if got := b.stateOf(t, id); got != "TASK_STATE_WORKING" {
@@ -283,13 +283,13 @@ func TestAClosedGatewaySaysWhatItKnows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := slow(t)
 		answer := b.exchange(t, b.a2aCall("SendMessage", strings.Replace(adding, `{"message"`, `{"configuration":{"returnImmediately":true},"message"`, 1)))
-		id, _ := taskIn(t, answer.Wire.Body)
+		id, _ := taskIn(t, answer.Wire().Body)
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}
 		got := b.exchange(t, b.a2aCall("GetTask", `{"id":"`+id+`"}`))
-		if !strings.Contains(string(got.Wire.Body), "TASK_STATE_FAILED") || !strings.Contains(string(got.Wire.Body), "not known") {
-			t.Errorf("the task is told as %s", got.Wire.Body)
+		if !strings.Contains(string(got.Wire().Body), "TASK_STATE_FAILED") || !strings.Contains(string(got.Wire().Body), "not known") {
+			t.Errorf("the task is told as %s", got.Wire().Body)
 		}
 	})
 }
@@ -302,7 +302,7 @@ func TestAnAgentThatFails(t *testing.T) {
 		defer func() { _ = b.Close() }()
 		b.agent.fail = &transport.UnreachableError{Agent: "calculator"}
 		var unreachable *transport.UnreachableError
-		if answer, err := b.Exchange(t.Context(), b.a2aCall("SendStreamingMessage", adding)); !errors.As(err, &unreachable) || answer.Events != nil {
+		if answer, err := b.Exchange(t.Context(), b.a2aCall("SendStreamingMessage", adding)); !errors.As(err, &unreachable) || answer.Events() != nil {
 			t.Errorf("what fails at once is no stream: %v", err)
 		}
 	})
@@ -314,7 +314,7 @@ func TestAnAgentThatFails(t *testing.T) {
 			b.agent.fail = &transport.UnreachableError{Agent: "calculator"}
 			answer := b.exchange(t, b.a2aCall("SendStreamingMessage", adding))
 			close(b.agent.gate)
-			bodies, evidence := read(t, answer.Events)
+			bodies, evidence := read(t, answer.Events())
 			if last := bodies[len(bodies)-1]; !strings.Contains(last, `"error"`) {
 				t.Errorf("the stream ended with %s", last)
 			}
@@ -333,7 +333,7 @@ func TestAnAgentThatFails(t *testing.T) {
 			b := slow(t)
 			defer func() { _ = b.Close() }()
 			answer := b.exchange(t, b.a2aCall("SendStreamingMessage", adding))
-			bodies, _ := read(t, answer.Events)
+			bodies, _ := read(t, answer.Events())
 			if last := bodies[len(bodies)-1]; !strings.Contains(last, `"error"`) {
 				t.Errorf("the stream ended with %s", last)
 			}
@@ -346,9 +346,9 @@ func TestTextForATypedToolIsAnsweredWithAQuestion(t *testing.T) {
 	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
 	defer func() { _ = b.Close() }()
 	asked := b.exchange(t, b.a2aCall("SendMessage", `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"one and two"}],"metadata":{"urn:aepb:translation:1":{"skill":"add"}}}}`))
-	id, state := taskIn(t, asked.Wire.Body)
-	if state != "TASK_STATE_INPUT_REQUIRED" || !strings.Contains(string(asked.Wire.Body), `"integer"`) || len(b.agent.bodies) != 0 {
-		t.Fatalf("it is asked %s, and the agent was called %d times", asked.Wire.Body, len(b.agent.bodies))
+	id, state := taskIn(t, asked.Wire().Body)
+	if state != "TASK_STATE_INPUT_REQUIRED" || !strings.Contains(string(asked.Wire().Body), `"integer"`) || len(b.agent.bodies) != 0 {
+		t.Fatalf("it is asked %s, and the agent was called %d times", asked.Wire().Body, len(b.agent.bodies))
 	}
 	b.agent.fail = &transport.UnreachableError{Agent: "calculator"}
 	if _, err := b.Exchange(t.Context(), b.a2aCall("SendMessage", `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"a":1,"b":2}}]}}`)); err == nil {
@@ -356,8 +356,8 @@ func TestTextForATypedToolIsAnsweredWithAQuestion(t *testing.T) {
 	}
 	b.agent.fail = nil
 	again := b.exchange(t, b.a2aCall("SendMessage", `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"a":1,"b":2}}]}}`))
-	if done, state := taskIn(t, again.Wire.Body); done != id || state != "TASK_STATE_COMPLETED" || !strings.Contains(string(again.Wire.Body), `"sum":3`) {
-		t.Errorf("the answer is answered with %s", again.Wire.Body)
+	if done, state := taskIn(t, again.Wire().Body); done != id || state != "TASK_STATE_COMPLETED" || !strings.Contains(string(again.Wire().Body), `"sum":3`) {
+		t.Errorf("the answer is answered with %s", again.Wire().Body)
 	}
 	if got := b.stateOf(t, id); got != "TASK_STATE_COMPLETED" {
 		t.Errorf("afterwards it is %s", got)

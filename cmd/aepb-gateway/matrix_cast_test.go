@@ -12,6 +12,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/ainp"
@@ -366,7 +367,7 @@ func (p *part) capability() *canonical.Capability {
 
 func (p *part) reply(body canonical.Body) (transport.Answer, error) {
 	wire, err := p.encoded(p.message(canonical.PhaseResponse, body))
-	return transport.Answer{Wire: wire}, err
+	return transporttest.Answer(wire), err
 }
 
 // line is one message of a scene; nil: nothing to say.
@@ -400,7 +401,7 @@ func (s *scene) Next(ctx context.Context) (transport.Event, error) {
 func (s *scene) Close() error { return nil }
 
 func (p *part) play(lines ...line) (transport.Answer, error) {
-	return transport.Answer{Events: &scene{p, lines}}, nil
+	return transporttest.Stream(&scene{p, lines}), nil
 }
 
 func saying1(body canonical.Body) line {

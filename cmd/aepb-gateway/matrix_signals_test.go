@@ -10,6 +10,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/rollback"
@@ -22,7 +23,7 @@ func (c *cast) Rollback(_ context.Context, _ transport.Call, token string) (tran
 	wire, _, err := rollback.Over(c.troupe.list[c.troupe.order[0]].form).Encode(&canonical.Message{
 		Op: canonical.OpRollback, Phase: canonical.PhaseResponse, Body: &canonical.Signal{Token: result},
 	}, translators.Target{})
-	return transport.Answer{Wire: wire}, err
+	return transporttest.Answer(wire), err
 }
 
 // undone is the result of a rollback; empty: there is none.

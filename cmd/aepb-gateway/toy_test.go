@@ -174,7 +174,7 @@ func toyDoor(road transport.Exchanger) http.Handler {
 			_ = json.NewEncoder(w).Encode(toyWords{ID: asked.ID, Sorry: problem.Native(err).Message})
 			return
 		}
-		_, _ = w.Write(answer.Wire.Body)
+		_, _ = w.Write(answer.Wire().Body)
 	})
 }
 

@@ -3,9 +3,37 @@ package attest
 import (
 	"context"
 	"log/slog"
+	"sync"
 
 	"github.com/aepb/aepb-gateway/ect"
 )
+
+// maxNegotiated is how many negotiations are remembered. One that is forgotten is
+// recorded again.
+const maxNegotiated = 4096
+
+// negotiations are those that are on record already, by workflow and agent.
+type negotiations struct {
+	mu    sync.Mutex
+	known map[string]bool
+}
+
+// FirstNegotiation reports whether a negotiation for an agent is not on record yet in a
+// workflow, and remembers it.
+func (s *Service) FirstNegotiation(workflow, agent string) bool {
+	key := workflow + "\x00" + agent
+	n := &s.negotiations
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.known[key] {
+		return false
+	}
+	if n.known == nil || len(n.known) >= maxNegotiated {
+		n.known = map[string]bool{}
+	}
+	n.known[key] = true
+	return true
+}
 
 // Negotiation is what was chosen, of what, and why.
 type Negotiation struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/membership"
-	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators"
 )
 
 // Verify verifies a token: the only place that does. It is not used up, and nothing is
@@ -185,29 +185,29 @@ type Passed struct {
 	Subject  Subject
 	Workflow string
 	Tokens   []string
-	To       canonical.Binding
-	Covers   func(ect.Verified) bool // a token was made of this message
+	Wire     translators.Wire
+	Known    bool // its protocol is spoken here
 }
 
 // Learn verifies and records what other gateways say of a message that they translated:
 // the newest of their tokens covers it, and was made of ours, step by step (AEPB,
-// Multi-Hop Translation). Else it says what is wrong.
-func (s *Service) Learn(ctx context.Context, t *Trail, in Passed) (reason string, err error) {
+// Multi-Hop Translation). It returns the answer, else what is wrong.
+func (s *Service) Learn(ctx context.Context, t *Trail, in Passed) (_ transport.Answer, reason string, err error) {
 	submitted, err := Split(in.Tokens)
 	if err != nil || len(submitted) == 0 {
-		return "a translation without an ECT that can be read", nil //nolint:nilerr // the reason says so
+		return transport.Answer{}, "a translation without an ECT that can be read", nil //nolint:nilerr // the reason says so
 	}
 	steps, tokens := map[ect.ID]ect.Verified{}, make([]ect.Verified, len(submitted))
 	for i, one := range submitted {
 		v, err := s.Verify(ctx, one.Compact, ect.Check{Purpose: ect.Parent})
 		if err != nil || !v.Act().Translation() || v.Workflow() != in.Workflow {
-			return "its ECT does not verify", nil //nolint:nilerr // the reason says so
+			return transport.Answer{}, "its ECT does not verify", nil //nolint:nilerr // the reason says so
 		}
 		steps[v.ID()], tokens[i] = v, v
 	}
 	head := tokens[0] // of all that there is, or something is left
-	if to, _ := head.Extension(ect.ExtDestProtocol); to != string(in.To) || !in.Covers(head) {
-		return "its ECT is about another message", nil
+	if to, _ := head.Extension(ect.ExtDestProtocol); to != string(in.Wire.Binding) || !covers(head.Claims(), in.Wire, in.Known) {
+		return transport.Answer{}, "its ECT is about another message", nil
 	}
 	for at := head; ; at = steps[at.Parents()[0]] {
 		delete(steps, at.ID())
@@ -215,20 +215,52 @@ func (s *Service) Learn(ctx context.Context, t *Trail, in Passed) (reason string
 			break
 		}
 		if len(at.Parents()) != 1 || steps[at.Parents()[0]].ID() == "" {
-			return "its ECT was not made of ours", nil
+			return transport.Answer{}, "its ECT was not made of ours", nil
 		}
 	}
+	if err := s.recordSteps(ctx, t, tokens); err != nil {
+		return transport.Answer{}, "", err
+	}
+	return transport.Vouch(in.Wire, nil), "", nil
+}
+
+// recordSteps records the tokens of other gateways, which go back with ours as far as they fit.
+func (s *Service) recordSteps(ctx context.Context, t *Trail, tokens []ect.Verified) error {
 	size := 0
 	for _, v := range tokens {
 		s.deps.Dialects.Learn(v)
 		if err := s.deps.Recorder.Keep(ctx, v, ect.Filing{Holder: limit.Identity(string(v.Issuer()))}); err != nil {
-			return "", Recording(err)
+			return Recording(err)
 		}
 		if size += len(v.Compact()); size <= maxProof {
 			t.issued(v.Compact(), v.ID(), nil)
 		}
 	}
-	return "", nil
+	return nil
+}
+
+// covers: a token was made of this message. How those of a protocol that is not spoken here
+// are hashed, other than as they are, is not known here.
+func covers(c ect.Claims, wire translators.Wire, known bool) bool {
+	if _, otherwise := c.Ext.String(ect.ExtHashForm); otherwise && !known {
+		return c.OutputHash != ""
+	}
+	return c.OutputHash == ect.Hash(wire.Octets())
+}
+
+// Repeat is the answer that was given before, with its tokens. [transport.ErrUnsealed]: none
+// of them covers the message. known: its protocol is spoken here.
+func Repeat(wire translators.Wire, tokens []string, known bool) (transport.Answer, error) {
+	covered := len(wire.Body) == 0 || slices.ContainsFunc(tokens, func(compact string) bool {
+		claims, _, err := ect.ParseUnverified(compact) // from the record
+		return err == nil && covers(claims, wire, known)
+	})
+	if !covered {
+		return transport.Answer{}, transport.ErrUnsealed
+	}
+	answer := transport.Vouch(wire, nil)
+	answer.Evidence = tokens
+	return answer, nil
 }
 
 // Bound records a token that an agent's message is, if it is bound to the request that it

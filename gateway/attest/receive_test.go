@@ -14,6 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/membership"
+	"github.com/aepb/aepb-gateway/translators"
 )
 
 // answer is what the agent says in these tests.
@@ -379,7 +380,10 @@ func TestLearn_Steps(t *testing.T) {
 			b := newEnv(t)
 			trail, request := b.begin()
 			tokens, before := tc.tokens(b, request), len(b.store.records)
-			reason, err := b.Learn(t.Context(), trail, b.passed(tokens))
+			learned, reason, err := b.Learn(t.Context(), trail, b.passed(tokens))
+			if got := string(learned.Wire().Body); tc.want == "" && got != answer || tc.want != "" && got != "" {
+				t.Errorf("the answer is %q", got)
+			}
 			if err != nil || reason != tc.want {
 				t.Fatalf("got %q, %v, want %q", reason, err, tc.want)
 			}
@@ -424,8 +428,8 @@ func (b *env) steps(workflow string, parent ect.ID, by ...*ecttest.Party) (out [
 
 func (b *env) passed(tokens []string) attest.Passed {
 	return attest.Passed{
-		Subject: b.subject(), Workflow: b.workflow, Tokens: tokens, To: "ainp-v1",
-		Covers: func(v ect.Verified) bool { return v.Claims().OutputHash == ect.Hash([]byte(answer)) },
+		Subject: b.subject(), Workflow: b.workflow, Tokens: tokens,
+		Wire: translators.Wire{Binding: "ainp-v1", Body: []byte(answer)}, Known: true,
 	}
 }
 
@@ -435,7 +439,7 @@ func TestLearn_StoreFails(t *testing.T) {
 	trail, request := b.begin()
 	tokens := b.steps(b.workflow, request, b.peer)
 	b.store.fail = errors.New("gone")
-	if _, err := b.Learn(t.Context(), trail, b.passed(tokens)); !as[*problem.RecordingError](err) || trail.Count() != 1 {
+	if _, _, err := b.Learn(t.Context(), trail, b.passed(tokens)); !as[*problem.RecordingError](err) || trail.Count() != 1 {
 		t.Errorf("got %v, %d tokens on the trail", err, trail.Count())
 	}
 }

@@ -40,7 +40,10 @@ type Deps struct {
 }
 
 // Service signs, verifies and records. It is safe for concurrent use.
-type Service struct{ deps Deps }
+type Service struct {
+	deps         Deps
+	negotiations negotiations
+}
 
 // New makes a service.
 func New(deps Deps) (*Service, error) {
@@ -48,7 +51,7 @@ func New(deps Deps) (*Service, error) {
 		deps.Refusals == nil || deps.Metrics == nil || deps.Logger == nil || deps.NewID == nil || deps.Version == nil {
 		return nil, errors.New("attest: incomplete Deps: every field is required")
 	}
-	return &Service{deps}, nil
+	return &Service{deps: deps}, nil
 }
 
 // Subject is for whom an execution is, and under which permit.

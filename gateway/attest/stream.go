@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -26,30 +27,35 @@ type End struct {
 
 // OpenStream signs and records the token that opens a stream. Its errors are those of
 // [Recording], and [ect.ErrUnsignable].
-func (s *Service) OpenStream(ctx context.Context, t *Trail, stream Stream, parents []ect.ID) (ect.ID, error) {
-	return s.mark(ctx, t, stream, End{Parents: parents}, ect.Ext{}, "open")
+func (s *Service) OpenStream(ctx context.Context, t *Trail, stream Stream, parents []ect.ID) (transport.Opened, error) {
+	receipt, err := s.mark(ctx, t, stream, End{Parents: parents}, ect.Ext{}, "open")
+	if err != nil {
+		return transport.Opened{}, err
+	}
+	return transport.Open(receipt)
 }
 
 // CloseStream signs and records the token that closes a stream: it covers all events. Its
 // errors are those of OpenStream.
 func (s *Service) CloseStream(ctx context.Context, t *Trail, stream Stream, end End) (ect.ID, error) {
 	counts := json.RawMessage("[" + strconv.Itoa(end.In) + "," + strconv.Itoa(end.Out) + "]")
-	return s.mark(ctx, t, stream, end, ect.Ext{ect.ExtEvents: counts}, "close")
+	receipt, err := s.mark(ctx, t, stream, end, ect.Ext{ect.ExtEvents: counts}, "close")
+	return receipt.ID(), err
 }
 
-func (s *Service) mark(ctx context.Context, t *Trail, stream Stream, end End, ext ect.Ext, state string) (ect.ID, error) {
+func (s *Service) mark(ctx context.Context, t *Trail, stream Stream, end End, ext ect.Ext, state string) (ect.Receipt, error) {
 	ext.SetString(ect.ExtStream, state)
 	caller := stream.Subject.Caller.ID
 	words, dialect := wordsOf(stream.Subject.Entrance), s.deps.Dialects.For(caller)
 	audience := []string{string(caller)}
 	tr := Translation{Subject: stream.Subject, Direction: Reply, Pair: stream.Pair, Ext: ext}
-	token, _, err := s.sign(ctx, dialect, ect.Claims{
+	token, receipt, err := s.sign(ctx, dialect, ect.Claims{
 		ID: ect.ID(s.deps.NewID()), Act: words.act, Audience: audience, Workflow: stream.Workflow, Parents: end.Parents,
 		InputHash: end.Input, OutputHash: end.Output, Ext: s.translationExt(t, words, dialect, &tr, end.Losses),
 	}, stream.Subject.Permit, s.filing(stream.Subject, audience))
 	if err != nil {
-		return "", err
+		return ect.Receipt{}, err
 	}
 	t.issued(token.Compact(), token.ID(), end.Losses)
-	return token.ID(), nil
+	return receipt, nil
 }

@@ -37,10 +37,10 @@ func TestStream_OpenAndClose(t *testing.T) {
 		stream.Subject.Entrance = tc.entrance
 		opened, err := b.OpenStream(t.Context(), trail, stream, []ect.ID{request})
 		b.must(err)
-		end := attest.End{Parents: []ect.ID{opened}, Input: ect.Hash([]byte("read")), Output: ect.Hash([]byte("told")), In: 3, Out: 2, Losses: lossy(2)}
+		end := attest.End{Parents: []ect.ID{opened.ID()}, Input: ect.Hash([]byte("read")), Output: ect.Hash([]byte("told")), In: 3, Out: 2, Losses: lossy(2)}
 		closed, err := b.CloseStream(t.Context(), trail, stream, end)
 		b.must(err)
-		if !slices.Equal(trail.IDs(), []ect.ID{request, opened, closed}) || !slices.Equal(trail.Losses(), end.Losses) || trail.Reply() != "" || trail.Request() != request {
+		if !slices.Equal(trail.IDs(), []ect.ID{request, opened.ID(), closed}) || !slices.Equal(trail.Losses(), end.Losses) || trail.Reply() != "" || trail.Request() != request {
 			t.Errorf("%s: the trail has tokens %v, losses %v, reply %q", name, trail.IDs(), trail.Losses(), trail.Reply())
 		}
 		for i, want := range []struct {
@@ -73,25 +73,25 @@ func TestStream_RecordingFails(t *testing.T) {
 	trail, request := b.begin()
 	b.store.fail = errors.New("gone")
 	opened, err := b.OpenStream(t.Context(), trail, b.stream(), []ect.ID{request})
-	if !as[*problem.RecordingError](err) || opened != "" || trail.Count() != 1 {
-		t.Errorf("open: got %q, %v, %d tokens", opened, err, trail.Count())
+	if !as[*problem.RecordingError](err) || opened.ID() != "" || trail.Count() != 1 {
+		t.Errorf("open: got %q, %v, %d tokens", opened.ID(), err, trail.Count())
 	}
 	b.store.fail = nil
 	opened, err = b.OpenStream(t.Context(), trail, b.stream(), []ect.ID{request})
 	b.must(err)
 	b.store.fail = errors.New("gone")
-	closed, err := b.CloseStream(t.Context(), trail, b.stream(), attest.End{Parents: []ect.ID{opened}, In: 1, Out: 1, Losses: lossy(1)})
+	closed, err := b.CloseStream(t.Context(), trail, b.stream(), attest.End{Parents: []ect.ID{opened.ID()}, In: 1, Out: 1, Losses: lossy(1)})
 	if !as[*problem.RecordingError](err) || closed != "" {
 		t.Errorf("close: got %q, %v, want a *problem.RecordingError", closed, err)
 	}
-	if !slices.Equal(trail.IDs(), []ect.ID{request, opened}) || len(trail.Losses()) != 0 || trail.Reply() != "" || len(b.counts.issued) != 2 {
+	if !slices.Equal(trail.IDs(), []ect.ID{request, opened.ID()}) || len(trail.Losses()) != 0 || trail.Reply() != "" || len(b.counts.issued) != 2 {
 		t.Errorf("the trail has tokens %v, losses %v, reply %q; %d are counted", trail.IDs(), trail.Losses(), trail.Reply(), len(b.counts.issued))
 	}
 	b.store.fail = nil
 	if _, err := b.CloseStream(t.Context(), trail, b.stream(), attest.End{Parents: []ect.ID{""}}); !errors.Is(err, ect.ErrUnsignable) || trail.Count() != 2 {
 		t.Errorf("a parent without an id: got %v, %d tokens", err, trail.Count())
 	}
-	if closed, err = b.CloseStream(t.Context(), trail, b.stream(), attest.End{Parents: []ect.ID{opened}}); err != nil {
+	if closed, err = b.CloseStream(t.Context(), trail, b.stream(), attest.End{Parents: []ect.ID{opened.ID()}}); err != nil {
 		t.Fatal(err)
 	}
 	if trail.Replied(closed); trail.Reply() != closed || trail.Count() != 3 {

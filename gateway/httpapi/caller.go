@@ -100,11 +100,11 @@ func identify(deps PublicDeps) gin.HandlerFunc {
 
 // underWay lets a request count for its caller, or its address.
 func underWay(c *gin.Context, caller identity.Caller, address string) error {
-	if caller.ID != "" && !caller.Anonymous {
+	holder, identified := limit.KeyOf(caller, address)
+	if identified {
 		accept.Prove(c.Request.Context(), string(caller.ID))
-		return inflight.Admit(c.Writer, c.Request, limit.Identity(string(caller.ID)), true)
 	}
-	return inflight.Admit(c.Writer, c.Request, limit.Address(address), false)
+	return inflight.Admit(c.Writer, c.Request, holder, identified)
 }
 
 // whoIs is the caller by certificate, by token, or by both if they agree; the

@@ -35,6 +35,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
@@ -92,9 +93,7 @@ func newSurface(t *testing.T, anonymous ect.Identity, authenticators ...httpapi.
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &surface{road: &road{answer: transport.Answer{
-		Wire: translators.Wire{Media: "application/json", Body: []byte(`{"ok":true}`)}, Evidence: []string{"one", "two"},
-	}}, router: &router{}, store: ecttest.NewStore()}
+	s := &surface{road: &road{answer: transporttest.Answer(translators.Wire{Media: "application/json", Body: []byte(`{"ok":true}`)}, "one", "two")}, router: &router{}, store: ecttest.NewStore()}
 	door := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.road.Limit(r.Context(), transport.Inquiry{}); err != nil { // as every door does
 			problem.Write(w, r, err)

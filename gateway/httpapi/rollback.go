@@ -36,7 +36,7 @@ func (h rollbacks) serve(c *gin.Context) {
 		return
 	}
 	answer, err := h.deps.Rollbacker.Rollback(c.Request.Context(), call, token)
-	for _, token := range append(slices.Clone(answer.Wire.Header.Values(rollback.Field)), answer.Evidence...) {
+	for _, token := range append(slices.Clone(answer.Wire().Header.Values(rollback.Field)), answer.Evidence...) {
 		c.Writer.Header().Add(ect.HeaderName, token)
 	}
 	if err != nil {
@@ -44,7 +44,7 @@ func (h rollbacks) serve(c *gin.Context) {
 		return
 	}
 	c.Header("Cache-Control", "private, no-store")
-	c.Data(http.StatusOK, answer.Wire.Media, answer.Wire.Body)
+	c.Data(http.StatusOK, answer.Wire().Media, answer.Wire().Body)
 }
 
 // read finds the request among the tokens: it is the one of that act. The rest are

@@ -42,13 +42,13 @@ func (t translate) serve(c *gin.Context) {
 		problem.Write(c.Writer, c.Request, err)
 		return
 	}
-	if answer.Events != nil {
-		tell(c, answer.Events)
+	if answer.Events() != nil {
+		tell(c, answer.Events())
 		return
 	}
-	maps.Copy(c.Writer.Header(), answer.Wire.Header)
-	c.Header("Content-Length", strconv.Itoa(len(answer.Wire.Body)))
-	c.Data(http.StatusOK, answer.Wire.Media, answer.Wire.Body)
+	maps.Copy(c.Writer.Header(), answer.Wire().Header)
+	c.Header("Content-Length", strconv.Itoa(len(answer.Wire().Body)))
+	c.Data(http.StatusOK, answer.Wire().Media, answer.Wire().Body)
 }
 
 // tell answers with a stream, in the words of the protocol that was asked for;

@@ -6,8 +6,9 @@
 // dial.go carries a [Sealed] message out through package egress, the one door
 // to the network.
 //
-// A Sealed value can be had only from [Seal], which demands the receipt of an
-// execution context token whose out_hash covers exactly these bytes. So
-// nothing is forwarded before its evidence is recorded, and the compiler keeps
-// that order (architecture section 4).
+// What leaves is [Attested]: only [Attest] makes one, which demands the receipt of an
+// execution context token whose out_hash covers exactly these bytes. A Sealed and the
+// message of an Answer come of it, and the stream of an Answer of an [Opened], which
+// demands the receipt of the token that opens it. So nothing is forwarded or answered before
+// its evidence is recorded, and the compiler keeps that order (architecture section 4).
 package transport

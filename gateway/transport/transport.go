@@ -61,16 +61,6 @@ type Call struct {
 // not wait for an answer when the state has been away for as long.
 const Insistence = 20 * time.Second
 
-// Answer is what goes back to the caller: one message, or a stream.
-type Answer struct {
-	Wire     translators.Wire // in the caller's protocol; translate only: in the destination's
-	Events   Events           // not nil: a stream in place of Wire; the door closes it
-	Evidence []string         // our ECTs, compact, oldest first
-	Losses   []canonical.Loss // of both legs
-	Notice   Notice
-	Inside   bool // the caller has evidence in the body too: in an error, which its door says, it is the door that puts it there
-}
-
 // Notice is what callers should know of an agent's future (AEPB, Lifecycle
 // States). The zero Notice is nothing.
 type Notice struct {

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"net/netip"
 	"strings"
+
+	"github.com/aepb/aepb-gateway/ect/identity"
 )
 
 const (
@@ -12,6 +14,15 @@ const (
 	overflowKey    = "overflow" // of the bucket that sources share which found no room
 	longestKey     = 256        // octets; beyond: a hash, so that memory stays bounded
 )
+
+// KeyOf is the key of a caller: of its identity, which identified reports, else of its
+// address.
+func KeyOf(caller identity.Caller, address string) (key string, identified bool) {
+	if caller.ID == "" || caller.Anonymous {
+		return Address(address), false
+	}
+	return Identity(string(caller.ID)), true
+}
 
 // Identity is the key of a caller whose identity was verified.
 func Identity(id string) string {

@@ -16,9 +16,9 @@ var ownPlaces = []struct {
 }{
 	{
 		"gateway/transport",
-		[]string{"Attest"},
-		[]string{"gateway/attest", "gateway/transport"},
-		"a message that is forwarded or answered has its token on record, which package attest alone knows",
+		[]string{"Attest", "Open", "Vouch"},
+		[]string{"gateway/attest", "gateway/transport/transporttest"},
+		"what is forwarded or answered has its token on record, which package attest alone knows",
 	},
 	{
 		"gateway/transport",

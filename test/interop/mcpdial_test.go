@@ -17,6 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	tmcp "github.com/aepb/aepb-gateway/gateway/transport/mcp"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	form "github.com/aepb/aepb-gateway/translators/mcp"
@@ -177,7 +178,7 @@ func (p *parrot) Exchange(_ context.Context, c transport.Call) (transport.Answer
 		Artifacts: []canonical.Artifact{{ID: "a", Parts: []canonical.Part{{Kind: canonical.KindText, Text: string(invoke.Call.Args)}}}},
 	}}
 	wire, _, err := codec.Encode(m, translators.Target{Version: m.Origin.Version})
-	return transport.Answer{Wire: wire}, err
+	return transporttest.Answer(wire), err
 }
 
 func (*parrot) Limit(context.Context, transport.Inquiry) error { return nil }

@@ -17,6 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/inflight"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
@@ -74,7 +75,7 @@ func open(t *testing.T, conn *grpc.ClientConn, who string) grpc.ClientStream {
 // a request more than a caller may have under way. Another caller notices nothing.
 func TestAttack_UnfinishedRequestsOverGRPCTakeMemory(t *testing.T) {
 	t.Parallel()
-	conn := bounded(t, &constant{answer: transport.Answer{Wire: translators.Wire{Body: []byte{}}}})
+	conn := bounded(t, &constant{answer: transporttest.Answer(translators.Wire{Body: []byte{}})})
 	begun := time.Now()
 	var streams []grpc.ClientStream
 	for range 4 {
@@ -108,7 +109,7 @@ func TestAttack_StreamsOverGRPCThatAreNotRead(t *testing.T) {
 	t.Parallel()
 	large := transport.Event{Wire: translators.Wire{Body: make([]byte, 400<<10)}}
 	events := &told{events: []transport.Event{large, large, large, large}, asked: make(chan struct{}, 16), closed: make(chan struct{})}
-	conn := bounded(t, &road{answer: transport.Answer{Events: events}})
+	conn := bounded(t, &road{answer: transporttest.Stream(events)})
 	stream := begin(as(t, "mallory"), t, conn, "SendStreamingMessage")
 	select {
 	case <-events.closed:
@@ -134,7 +135,7 @@ func TestAttack_StreamsOverGRPCThatAreNotRead(t *testing.T) {
 func TestAttack_UnaryAnswersOverGRPCThatAreNotRead(t *testing.T) {
 	t.Parallel()
 	const size = 300 << 10 // two are more than a caller may hold
-	conn := bounded(t, &constant{answer: transport.Answer{Wire: translators.Wire{Body: make([]byte, size)}}})
+	conn := bounded(t, &constant{answer: transporttest.Answer(translators.Wire{Body: make([]byte, size)})})
 	unread := begin(as(t, "mallory"), t, conn, "SendMessage") // gRPC's window is 64 KiB until the client reads
 	if _, err := unread.Header(); err != nil {
 		t.Fatal(err)
@@ -159,7 +160,7 @@ func TestAttack_UnaryAnswersOverGRPCThatAreNotRead(t *testing.T) {
 // An answer that is larger than what its caller may hold is refused.
 func TestListener_AnswersTakeTheirLength(t *testing.T) {
 	t.Parallel()
-	conn := bounded(t, &constant{answer: transport.Answer{Wire: translators.Wire{Body: make([]byte, 600<<10)}}})
+	conn := bounded(t, &constant{answer: transporttest.Answer(translators.Wire{Body: make([]byte, 600<<10)})})
 	var body []byte
 	if err := begin(as(t, "a"), t, conn, "SendMessage").RecvMsg(&body); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("got %v", err)

@@ -217,11 +217,11 @@ func (l *Listener) begin(ctx context.Context, arrival Arrival, conn *accept.Conn
 		return nil, nil //nolint:nilnil // nothing is bounded
 	}
 	caller := transport.CallerFrom(ctx)
-	if caller.ID != "" && !caller.Anonymous {
+	holder, identified := limit.KeyOf(caller, transport.AddressFrom(ctx))
+	if identified {
 		conn.Prove(string(caller.ID))
-		return l.deps.Requests.Begin(limit.Identity(string(caller.ID)), true)
 	}
-	return l.deps.Requests.Begin(limit.Address(transport.AddressFrom(ctx)), false)
+	return l.deps.Requests.Begin(holder, identified)
 }
 
 // octets is the codec of messages that are read and written as they travel.

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -120,7 +121,7 @@ func (e *told) Close() error { close(e.closed); return nil }
 
 func TestListenerCall(t *testing.T) {
 	t.Parallel()
-	r := &road{answer: transport.Answer{Wire: translators.Wire{Body: []byte("answer"), Header: http.Header{"A2a-Version": {"1.0"}}}, Evidence: []string{"a.b.c", "d.e.f"}}}
+	r := &road{answer: transporttest.Answer(translators.Wire{Body: []byte("answer"), Header: http.Header{"A2a-Version": {"1.0"}}}, "a.b.c", "d.e.f")}
 	conn := overTLS(t, r, nil)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-1", "a2a-extensions", "urn:x")
 	stream := begin(ctx, t, conn, "SendMessage")
@@ -157,7 +158,7 @@ func TestListenerStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.events.closed = make(chan struct{})
-			conn := overTLS(t, &road{answer: transport.Answer{Events: c.events}}, nil)
+			conn := overTLS(t, &road{answer: transporttest.Stream(c.events)}, nil)
 			stream := begin(t.Context(), t, conn, "SendStreamingMessage")
 			var body []byte
 			if err := stream.RecvMsg(&body); err != nil || string(body) != "one" {
@@ -179,7 +180,7 @@ func TestListenerStream(t *testing.T) {
 func TestListenerCallerLeaves(t *testing.T) {
 	t.Parallel()
 	events := &told{asked: make(chan struct{}), closed: make(chan struct{})}
-	conn := overTLS(t, &road{answer: transport.Answer{Events: events}}, nil)
+	conn := overTLS(t, &road{answer: transporttest.Stream(events)}, nil)
 	ctx, leave := context.WithCancel(t.Context())
 	begin(ctx, t, conn, "SubscribeToTask")
 	<-events.asked
@@ -191,7 +192,7 @@ func TestListenerCallerLeaves(t *testing.T) {
 func TestListenerStreamEndsWithItsToken(t *testing.T) {
 	t.Parallel()
 	events := &told{asked: make(chan struct{}), closed: make(chan struct{})}
-	conn := overTLS(t, &road{answer: transport.Answer{Events: events}}, func(d *ListenerDeps) {
+	conn := overTLS(t, &road{answer: transporttest.Stream(events)}, func(d *ListenerDeps) {
 		d.Identify = func(ctx context.Context, _ Arrival) context.Context {
 			until := caller
 			until.Until = time.Now().Add(200 * time.Millisecond)

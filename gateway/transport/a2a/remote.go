@@ -68,10 +68,10 @@ func (c *remote) serve(path string) error {
 	switch {
 	case err != nil:
 		return c.refuse(err)
-	case answer.Events != nil:
-		return c.tell(answer.Events)
+	case answer.Events() != nil:
+		return c.tell(answer.Events())
 	default:
-		return c.say(answer.Wire)
+		return c.say(answer.Wire())
 	}
 }
 
@@ -152,7 +152,7 @@ func (c *remote) header() http.Header {
 // announce puts into the initial metadata what comes with an answer: the
 // evidence, and what callers should know of the agent's future.
 func (c *remote) announce(answer transport.Answer) {
-	h := pick(answer.Wire.Header)
+	h := pick(answer.Wire().Header)
 	answer.Notice.Announce(h)
 	fields := metadata.MD{}
 	for name, values := range h {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -26,7 +27,7 @@ func below(method, rest, body string) *http.Request {
 func TestDoorOverHTTP(t *testing.T) {
 	t.Parallel()
 	for _, media := range []string{form.Media, form.MediaHTTP} {
-		fake := &road{answer: transport.Answer{Wire: translators.Wire{Body: []byte(noHTTP), Status: 404}, Evidence: []string{"a.b.c"}}}
+		fake := &road{answer: transporttest.Answer(translators.Wire{Body: []byte(noHTTP), Status: 404}, "a.b.c")}
 		r := below(http.MethodPost, routeSend, helloHTTP)
 		r.Header.Set("Content-Type", media)
 		r.Header.Set("A2A-Version", "1.0")
@@ -98,7 +99,7 @@ func TestDoorOverHTTPRefuses(t *testing.T) {
 func TestDoorOverHTTPIn03(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{nil, &problem.NoPathError{}} {
-		fake := &road{err: err, answer: transport.Answer{Wire: translators.Wire{Body: []byte(answerHTTP), Status: 200}}}
+		fake := &road{err: err, answer: transporttest.Answer(translators.Wire{Body: []byte(answerHTTP), Status: 200})}
 		r := below(http.MethodPost, "/v1/message:send/", hello03HTTP)
 		r.Header.Set("Content-Type", form.Media+"; charset=utf-8")
 		w := ask(newDoor(t, 0).Handler(fake), r)

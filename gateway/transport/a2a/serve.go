@@ -85,12 +85,12 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, road transport.Exch
 	switch {
 	case err != nil:
 		d.refuse(r.Context(), w, call.Wire, err, inside(answer)...)
-	case answer.Events != nil:
-		d.tell(w, r, call, answer.Events)
-	case streaming(d.deps.Form, call.Wire) && (wire.Form != form.FormHTTP || answer.Wire.Status < http.StatusBadRequest):
-		single(w, answer.Wire) // errors of the HTTP form stay as they are (A2A 1.0 section 11.7)
+	case answer.Events() != nil:
+		d.tell(w, r, call, answer.Events())
+	case streaming(d.deps.Form, call.Wire) && (wire.Form != form.FormHTTP || answer.Wire().Status < http.StatusBadRequest):
+		single(w, answer.Wire()) // errors of the HTTP form stay as they are (A2A 1.0 section 11.7)
 	default:
-		d.answer(w, call, answer.Wire)
+		d.answer(w, call, answer.Wire())
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
@@ -85,10 +86,7 @@ func post(body string) *http.Request {
 
 func TestDoorPassesACallOn(t *testing.T) {
 	t.Parallel()
-	fake := &road{answer: transport.Answer{
-		Wire:     translators.Wire{Body: []byte(`{"jsonrpc":"2.0","id":"q1","result":{}}`), Header: http.Header{"A2a-Version": {"1.0"}, "X-Else": {"no"}}, Status: 503},
-		Evidence: []string{"a.b.c", "d.e.f"},
-	}}
+	fake := &road{answer: transporttest.Answer(translators.Wire{Body: []byte(`{"jsonrpc":"2.0","id":"q1","result":{}}`), Header: http.Header{"A2a-Version": {"1.0"}, "X-Else": {"no"}}, Status: 503}, "a.b.c", "d.e.f")}
 	r := post(hello)
 	r.Header.Add(ect.HeaderName, "aa.bb.cc, dd.ee.ff")
 	r.Header.Add(ect.HeaderName, "gg.hh.ii")
@@ -109,7 +107,7 @@ func TestDoorPassesACallOn(t *testing.T) {
 	if diff := cmp.Diff(want, fake.call); diff != "" {
 		t.Errorf("the call: %s", diff)
 	}
-	if w.Code != http.StatusOK || w.Body.String() != string(fake.answer.Wire.Body) || w.Header().Get("Content-Type") != "application/json" {
+	if w.Code != http.StatusOK || w.Body.String() != string(fake.answer.Wire().Body) || w.Header().Get("Content-Type") != "application/json" {
 		t.Errorf("answered %d %s", w.Code, w.Body)
 	}
 	if got := w.Header().Values(ect.HeaderName); !cmp.Equal(got, fake.answer.Evidence) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -107,7 +108,7 @@ func TestDoorStreams(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		events := scripted(io.EOF, working, "{\n\"a\": 1}", completed)
 		events.events = append(events.events, transport.Event{Evidence: []string{"close.b.c"}})
-		fake := &road{answer: transport.Answer{Events: events, Evidence: []string{"open.b.c"}}}
+		fake := &road{answer: transporttest.Stream(events, "open.b.c")}
 		response := send(t, doorServer(t, fake, http2), streamed)
 		body, err := io.ReadAll(response.Body)
 		if err != nil || response.Body.Close() != nil {
@@ -139,7 +140,7 @@ func TestDoorAsksForNoMoreThanIsRead(t *testing.T) {
 	t.Parallel()
 	events := scripted(nil, working, completed)
 	events.asked = make(chan struct{})
-	response := send(t, doorServer(t, &road{answer: transport.Answer{Events: events}}, false), subscribe)
+	response := send(t, doorServer(t, &road{answer: transporttest.Stream(events)}, false), subscribe)
 	in := bufio.NewReader(response.Body)
 	for _, want := range []string{working, completed} {
 		<-events.asked
@@ -157,7 +158,7 @@ func TestDoorAsksForNoMoreThanIsRead(t *testing.T) {
 func TestDoorToldHalfACaller(t *testing.T) {
 	t.Parallel()
 	events := scripted(nil, working)
-	server := doorServer(t, &road{answer: transport.Answer{Events: events}}, false)
+	server := doorServer(t, &road{answer: transporttest.Stream(events)}, false)
 	client, ok := server.Client().Transport.(*http.Transport)
 	if !ok {
 		t.Fatal("no transport")
@@ -189,7 +190,7 @@ func TestDoorToldHalfACaller(t *testing.T) {
 func TestDoorSaysThatAStreamBroke(t *testing.T) {
 	t.Parallel()
 	events := scripted(&transport.UnreachableError{Agent: "bob", Err: errors.New("x")}, working)
-	response := send(t, doorServer(t, &road{answer: transport.Answer{Events: events}}, true), streamed)
+	response := send(t, doorServer(t, &road{answer: transporttest.Stream(events)}, true), streamed)
 	body, _ := io.ReadAll(response.Body)
 	_ = response.Body.Close()
 	if !strings.Contains(string(body), "data: "+working) || !strings.Contains(string(body), `data: {"jsonrpc":"2.0","id":"q1","error":{"code":-32`) {
@@ -204,7 +205,7 @@ func TestDoorRefusesAStreamInIt(t *testing.T) {
 	for body, fake := range map[string]*road{
 		streamed:  {err: &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "no"}},
 		subscribe: {err: &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no"}},
-		strings.Replace(streamed, "hi", "once", 1): {answer: transport.Answer{Wire: translators.Wire{Body: []byte(working)}}},
+		strings.Replace(streamed, "hi", "once", 1): {answer: transporttest.Answer(translators.Wire{Body: []byte(working)})},
 	} {
 		w := ask(newDoor(t, 0).Handler(fake), post(body))
 		if w.Code != http.StatusOK || !strings.HasPrefix(w.Body.String(), `data: {"jsonrpc":"2.0","id":"q1",`) {
@@ -237,7 +238,7 @@ func TestDoor_ExtendedCard(t *testing.T) {
 		}
 		extended := description()
 		extended.Extended = true
-		fake = &road{description: extended, answer: transport.Answer{Wire: translators.Wire{Status: http.StatusOK}}}
+		fake = &road{description: extended, answer: transporttest.Answer(translators.Wire{Status: http.StatusOK})}
 		if ask(newDoor(t, 0).Handler(fake), request()); fake.call.Agent != "bob" || fake.call.Card == nil {
 			t.Fatalf("%s to an agent with one: called %q", name, fake.call.Agent)
 		}
@@ -263,7 +264,7 @@ func TestDoorKnowsPlaces(t *testing.T) {
 		{http.MethodGet, "/v1/tasks/t", ""},
 		{http.MethodGet, "/tasks/a%2Fb", ""},
 	} {
-		fake := &road{answer: transport.Answer{Wire: translators.Wire{Status: http.StatusOK, Body: []byte("{}")}}}
+		fake := &road{answer: transporttest.Answer(translators.Wire{Status: http.StatusOK, Body: []byte("{}")})}
 		r := httptest.NewRequest(c.verb, "/agents/bob/a2a"+c.rest, strings.NewReader(c.body))
 		r.SetPathValue("rest", strings.TrimPrefix(r.URL.Path, "/agents/bob/a2a"))
 		if c.body != "" {

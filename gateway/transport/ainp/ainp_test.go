@@ -24,6 +24,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	wire "github.com/aepb/aepb-gateway/gateway/transport/ainp"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -127,7 +128,7 @@ func echo(call transport.Call) (transport.Answer, error) {
 		Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Correlation: m.Correlation,
 		Body: &canonical.Result{Output: &canonical.Output{Parts: m.Body.(*canonical.Invoke).Turn.Parts}},
 	}, translators.Target{Stamp: translators.Stamp{From: party("gateway").DID, At: now()}})
-	return transport.Answer{Wire: w, Evidence: []string{"our.own.token"}}, err
+	return transporttest.Answer(w, "our.own.token"), err
 }
 
 func newDoor(t testing.TB, change func(*wire.DoorDeps)) *wire.Door {

@@ -45,17 +45,13 @@ func (d *Door) Usage() []quota.Usage {
 // is one only where callers are known by their DIDs, among all who have none yet.
 // Anonymous callers of a development gateway share by address. giveWay ends the connection.
 func (d *Door) admitSocket(ctx context.Context, giveWay func()) (*place, error) {
-	caller, address := transport.CallerFrom(ctx), limit.Address(transport.AddressFrom(ctx))
+	holder, _ := limit.KeyOf(transport.CallerFrom(ctx), transport.AddressFrom(ctx))
 	if refusal := transport.Refusal(ctx); refusal != nil {
 		if !d.deps.ByDID() {
 			return nil, refusal
 		}
-		grant, err := d.unidentified.Take(address, 1)
+		grant, err := d.unidentified.Take(holder, 1)
 		return &place{giveWay: giveWay, grant: grant}, err
-	}
-	holder := address
-	if caller.ID != "" && !caller.Anonymous {
-		holder = limit.Identity(string(caller.ID))
 	}
 	identity, err := d.identified.Take(holder, false, giveWay)
 	return &place{giveWay: giveWay, identity: identity}, err

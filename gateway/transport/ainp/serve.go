@@ -355,17 +355,17 @@ func (v *visit) exchange(ctx context.Context, evidence []string) {
 	}
 	answer, err := v.road.Exchange(ctx, v.call(ctx, evidence))
 	switch {
-	case err == nil && answer.Events != nil && v.socket != nil:
+	case err == nil && answer.Events() != nil && v.socket != nil:
 		v.stream(ctx, answer)
 		return
-	case err == nil && answer.Events != nil: // nobody who posts can ask for one
-		err = errors.Join(&canonical.Error{Code: canonical.CodeInternal, Message: "a stream for one answer"}, answer.Events.Close())
+	case err == nil && answer.Events() != nil: // nobody who posts can ask for one
+		err = errors.Join(&canonical.Error{Code: canonical.CodeInternal, Message: "a stream for one answer"}, answer.Events().Close())
 	}
 	if err != nil {
 		v.broken(ctx, err, answer.Evidence)
 		return
 	}
-	v.write(answer.Wire, answer.Evidence, http.StatusOK)
+	v.write(answer.Wire(), answer.Evidence, http.StatusOK)
 }
 
 // answered takes the decision on a question that was asked on this connection.

@@ -332,11 +332,11 @@ func (v *visit) broken(ctx context.Context, err error, evidence []string) {
 // stream tells a stream, one message after the other. The last one is held back
 // until the evidence that closes the stream is there, since it travels in it.
 func (v *visit) stream(ctx context.Context, answer transport.Answer) {
-	defer func() { _ = answer.Events.Close() }()
+	defer func() { _ = answer.Events().Close() }()
 	evidence := answer.Evidence
 	var last translators.Wire
 	for {
-		event, err := answer.Events.Next(ctx)
+		event, err := answer.Events().Next(ctx)
 		evidence = append(slices.Clip(evidence), event.Evidence...)
 		switch {
 		case errors.Is(err, io.EOF):

@@ -19,6 +19,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	wire "github.com/aepb/aepb-gateway/gateway/transport/ainp"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	form "github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -228,7 +229,7 @@ func TestSocketEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left := make(chan struct{})
 		conn, began := throughPipe(t, &road{exchange: func(transport.Call) (transport.Answer, error) {
-			return transport.Answer{Events: &forever{left: left}}, nil
+			return transporttest.Stream(&forever{left: left}), nil
 		}}), time.Now()
 		if err := conn.Write(t.Context(), websocket.MessageText, []byte(numbered(t, party("alice"), "1"))); err != nil {
 			t.Fatal(err)

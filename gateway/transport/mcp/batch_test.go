@@ -13,6 +13,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -38,8 +39,8 @@ func (r *echoRoad) Exchange(ctx context.Context, c transport.Call) (transport.An
 	if in.Params.Name == "fail" {
 		return answer, &canonical.Error{Code: canonical.CodeSkillNotFound, Message: "no such tool"}
 	}
-	answer.Wire.Body = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{"content":[],"x":%q}}`, in.ID, strings.Repeat("x", r.weight))
-	return answer, r.err
+	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{"content":[],"x":%q}}`, in.ID, strings.Repeat("x", r.weight))
+	return transporttest.Answer(translators.Wire{Body: body}, token), r.err
 }
 
 func toolCall(id, name string) string {
@@ -216,6 +217,6 @@ type leavingRoad struct {
 
 func (r *leavingRoad) Exchange(ctx context.Context, c transport.Call) (transport.Answer, error) {
 	r.cancel()
-	r.answer.Wire = translators.Wire{Body: []byte(`{}`)}
+	r.answer = transporttest.Answer(translators.Wire{Body: []byte(`{}`)})
 	return r.road.Exchange(ctx, c)
 }

@@ -31,9 +31,9 @@ func (v *visit) open(evidence []string, closing bool) *sse.Writer {
 // tell answers with a stream, one event after the other. A client that does not
 // take streams gets the reply alone.
 func (v *visit) tell(ctx context.Context, answer transport.Answer) {
-	defer func() { _ = answer.Events.Close() }()
+	defer func() { _ = answer.Events().Close() }()
 	if !accepts(v.r.Header.Values("Accept"), mediaEvents) || v.quiet {
-		v.last(ctx, answer.Events)
+		v.last(ctx, answer.Events())
 		return
 	}
 	ctx, leave := identity.Bound(ctx)
@@ -42,7 +42,7 @@ func (v *visit) tell(ctx context.Context, answer transport.Answer) {
 	defer out.Stop()
 	replied := false
 	for {
-		event, err := answer.Events.Next(ctx)
+		event, err := answer.Events().Next(ctx)
 		switch {
 		case errors.Is(err, io.EOF) && replied:
 			return

@@ -23,6 +23,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	tmcp "github.com/aepb/aepb-gateway/gateway/transport/mcp"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
@@ -91,7 +92,7 @@ func (r *telling) Exchange(_ context.Context, c transport.Call) (transport.Answe
 	if len(r.says) == 0 {
 		return transport.Answer{}, nil
 	}
-	return transport.Answer{Events: &script{road: r}, Evidence: []string{"open.e.s"}}, nil
+	return transporttest.Stream(&script{road: r}, "open.e.s"), nil
 }
 
 type script struct {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
@@ -26,7 +27,7 @@ type unheard struct {
 
 func (r *unheard) Exchange(_ context.Context, c transport.Call) (transport.Answer, error) {
 	r.calls <- c
-	return transport.Answer{Events: spoken{r}, Evidence: []string{"open.e.s"}}, nil
+	return transporttest.Stream(spoken{r}, "open.e.s"), nil
 }
 
 type spoken struct{ road *unheard }

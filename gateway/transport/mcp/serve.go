@@ -238,12 +238,12 @@ func (v *visit) exchange(ctx context.Context, wire translators.Wire) {
 	switch {
 	case err != nil:
 		v.fail(err)
-	case answer.Events != nil:
+	case answer.Events() != nil:
 		v.tell(ctx, answer)
 	case v.message.Op == canonical.OpAnswer || v.message.Op == canonical.OpAbort:
 		v.w.WriteHeader(http.StatusAccepted)
 	default:
-		v.write(answer.Wire, answer.Wire.Status)
+		v.write(answer.Wire(), answer.Wire().Status)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	wire "github.com/aepb/aepb-gateway/gateway/transport/mcp"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -138,7 +139,7 @@ func TestCallGoesDownTheRoad(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			reply := `{"jsonrpc":"2.0","id":"c1","result":{"content":[]}}`
-			r := &road{answer: transport.Answer{Wire: translators.Wire{Body: []byte(reply)}, Evidence: []string{"a.b.c", "d.e.f"}}}
+			r := &road{answer: transporttest.Answer(translators.Wire{Body: []byte(reply)}, "a.b.c", "d.e.f")}
 			h := tc.header
 			h.Add("Execution-Context", "x.y.z, u.v.w")
 			h.Add("Execution-Context", "q.r.s")

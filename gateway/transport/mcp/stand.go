@@ -85,7 +85,9 @@ func (v *visit) stand(ctx context.Context) {
 	}
 	ctx, end := context.WithTimeout(ctx, longestStand)
 	defer end()
-	leave, err := v.door.standing.take(v.session, v.holder(ctx), end)
+	q := v.asking(ctx)
+	holder, _ := limit.KeyOf(q.Caller, q.Address)
+	leave, err := v.door.standing.take(v.session, holder, end)
 	if err != nil {
 		v.fail(err)
 		return
@@ -100,27 +102,18 @@ func (v *visit) stand(ctx context.Context) {
 		v.fail(err)
 		return
 	}
-	out := v.open(answer.Evidence, answer.Events != nil)
+	out := v.open(answer.Evidence, answer.Events() != nil)
 	defer out.Stop()
 	var knocking sync.WaitGroup
 	defer knocking.Wait()
 	defer end()
 	knocking.Go(func() { v.knock(ctx, end) })
-	if answer.Events == nil { // of an agent that never speaks unasked
+	if answer.Events() == nil { // of an agent that never speaks unasked
 		<-ctx.Done()
 		return
 	}
-	defer func() { _ = answer.Events.Close() }()
-	pass(ctx, out, answer.Events)
-}
-
-// holder is who takes a share of the streams.
-func (v *visit) holder(ctx context.Context) string {
-	q := v.asking(ctx)
-	if q.Caller.Anonymous {
-		return limit.Address(q.Address)
-	}
-	return limit.Identity(string(q.Caller.ID))
+	defer func() { _ = answer.Events().Close() }()
+	pass(ctx, out, answer.Events())
 }
 
 // pass tells what is said until nothing is any more.

@@ -330,10 +330,10 @@ func (v *visit) exchange(ctx context.Context, evidence []string) error {
 		return v.refuse(ctx, err)
 	case v.message != nil && v.message.Op == canonical.OpAbort:
 		return nil // nobody waits for an answer
-	case answer.Events != nil:
+	case answer.Events() != nil:
 		return v.stream(ctx, answer)
 	default:
-		return v.say(ctx, answer.Wire, answer.Evidence)
+		return v.say(ctx, answer.Wire(), answer.Evidence)
 	}
 }
 
@@ -364,10 +364,10 @@ func (v *visit) say(ctx context.Context, w translators.Wire, evidence []string) 
 // stream sends each event when it comes. What closes the evidence of a stream
 // follows the last one, for those who showed that they know evidence.
 func (v *visit) stream(ctx context.Context, answer transport.Answer) error {
-	defer func() { _ = answer.Events.Close() }()
+	defer func() { _ = answer.Events().Close() }()
 	evidence := answer.Evidence
 	for {
-		event, err := answer.Events.Next(ctx)
+		event, err := answer.Events().Next(ctx)
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil

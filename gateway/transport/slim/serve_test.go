@@ -15,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/name"
 	"github.com/aepb/aepb-gateway/gateway/transport/slim/rpc"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/mcp"
@@ -93,7 +94,7 @@ func TestDoorRefuses(t *testing.T) {
 		"the road: forbidden":     {&script{refuse: &canonical.Error{Code: canonical.CodeForbidden, Message: "no"}}, me, ServiceA2A, "SendMessage", nil, 7, "ForbiddenError: no", true},
 		"the road: secret":        {&script{refuse: errors.New("a secret")}, me, ServiceA2A, "SendMessage", nil, rpc.Internal, "InternalError: ", true},
 		"the directory: no entry": {&script{refuse: &problem.UnknownAgentError{Agent: "a"}}, me, ServiceA2A, methodCard, nil, rpc.NotFound, "", false},
-		"the agent itself fails":  {&script{answer: transport.Answer{Wire: translators.Wire{Form: form.FormRPC, Status: 5, Body: []byte("TaskNotFoundError: gone")}}}, me, ServiceA2AOld, "GetTask", nil, rpc.NotFound, "TaskNotFoundError: gone", true},
+		"the agent itself fails":  {&script{answer: transporttest.Answer(translators.Wire{Form: form.FormRPC, Status: 5, Body: []byte("TaskNotFoundError: gone")})}, me, ServiceA2AOld, "GetTask", nil, rpc.NotFound, "TaskNotFoundError: gone", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -113,7 +114,7 @@ func TestDoorRefuses(t *testing.T) {
 // TestDoorPassesOn what the road needs to know, and the road's answer.
 func TestDoorPassesOn(t *testing.T) {
 	t.Parallel()
-	road := &script{answer: transport.Answer{Wire: translators.Wire{Form: form.FormRPC, Body: []byte("answer")}, Evidence: []string{"one", "two"}}}
+	road := &script{answer: transporttest.Answer(translators.Wire{Form: form.FormRPC, Body: []byte("answer")}, "one", "two")}
 	out := &told{}
 	err := doorFor(road, "", "spiffe://x/anonymous").Serve(t.Context(), callOf(ServiceA2AOld, "SendMessage", "asked", map[string]string{keyVersion: "1.0"}), out)
 	if err != nil || len(out.frames) != 1 || string(out.frames[0].Body) != "answer" || out.frames[0].Metadata[keyEvidence] != "one,two" {
@@ -172,7 +173,7 @@ func TestDoorStreams(t *testing.T) {
 			t.Parallel()
 			stream := &scripted{list: []transport.Event{event("1"), event("2"), {Evidence: []string{"closing"}}}, err: c.err}
 			out := &told{}
-			err := doorFor(&script{answer: transport.Answer{Events: stream, Evidence: []string{"opening"}}}, "spiffe://x/y", "").
+			err := doorFor(&script{answer: transporttest.Stream(stream, "opening")}, "spiffe://x/y", "").
 				Serve(t.Context(), callOf(ServiceA2A, "SendStreamingMessage", "", c.metadata), out)
 			status := &rpc.StatusError{}
 			if errors.As(err, &status); status.Code != c.code || len(out.frames) != c.frames || !stream.closed {
@@ -211,7 +212,7 @@ func TestPlainDoor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			road := &script{answer: transport.Answer{Wire: translators.Wire{Body: []byte("answer")}}}
+			road := &script{answer: transporttest.Answer(translators.Wire{Body: []byte("answer")})}
 			out := &told{}
 			if err := doorFor(road, c.who, "").Serve(t.Context(), callOf("", "", c.body, nil), out); err != nil {
 				t.Fatal(err)

@@ -67,7 +67,7 @@ func (o *observers) none() bool {
 // and the reply that ends it, with the evidence that closes it. The next event
 // is asked for when the last was taken.
 func (g *guest) observed(ctx context.Context, wire translators.Wire, m *canonical.Message, answer transport.Answer) {
-	defer func() { _ = answer.Events.Close() }()
+	defer func() { _ = answer.Events().Close() }()
 	request, err := form.ParseFrame(wire.Body)
 	if err != nil {
 		return
@@ -75,7 +75,7 @@ func (g *guest) observed(ctx context.Context, wire translators.Wire, m *canonica
 	g.mark(form.MarkOpen, wire, request, answer.Evidence)
 	var end []byte
 	for n := uint32(1); ; n++ {
-		event, err := answer.Events.Next(ctx)
+		event, err := answer.Events().Next(ctx)
 		switch {
 		case errors.Is(err, io.EOF), ctx.Err() != nil:
 			g.finish(wire, request, end, nil)

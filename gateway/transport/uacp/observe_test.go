@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	wire "github.com/aepb/aepb-gateway/gateway/transport/uacp"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -79,7 +80,7 @@ func watched(h *happenings) *road {
 	h.closed = make(chan struct{})
 	return &road{exchange: func(call transport.Call) (transport.Answer, error) {
 		h.form = call.Wire.Form
-		return transport.Answer{Events: h, Evidence: []string{"o.pen.ing"}}, nil
+		return transporttest.Stream(h, "o.pen.ing"), nil
 	}}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	wire "github.com/aepb/aepb-gateway/gateway/transport/uacp"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -75,7 +76,7 @@ func short(call transport.Call) (transport.Answer, error) {
 		Op: canonical.OpInvoke, Phase: canonical.PhaseResponse, Correlation: call.Message.Correlation,
 		Body: &canonical.Result{Output: &canonical.Output{Parts: []canonical.Part{{Kind: canonical.KindText, Text: "done"}}}},
 	}, translators.Target{Form: call.Wire.Form})
-	return transport.Answer{Wire: w}, err
+	return transporttest.Answer(w), err
 }
 
 // TestEvidenceThatIsKept: whoever wants to know is told of each message whose

@@ -16,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/worker"
+	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -139,7 +140,8 @@ func (l *Listener) connection(ctx context.Context, road transport.Exchanger, pla
 	defer leave()
 	g := l.guest(road, stream{conn, l.deps.Config.Write}, l.named(conn.ConnectionState().ServerName), worker.NewPool(idleWorkers))
 	ctx = l.arrived(ctx, conn, transport.Host(remote))
-	share, err := l.identified.Take(holder(ctx), false, func() { _ = plain.Close() })
+	holder, _ := limit.KeyOf(transport.CallerFrom(ctx), transport.AddressFrom(ctx))
+	share, err := l.identified.Take(holder, false, func() { _ = plain.Close() })
 	if err != nil {
 		l.deps.Refused(ctx, remote, err)
 		g.turnAway(ctx, conn, err)
@@ -401,12 +403,12 @@ func (g *guest) exchange(ctx context.Context, wire translators.Wire, m *canonica
 		Caller: transport.CallerFrom(ctx), Address: transport.AddressFrom(ctx),
 	})
 	switch {
-	case err == nil && answer.Events != nil:
+	case err == nil && answer.Events() != nil:
 		g.observed(ctx, wire, m, answer)
 	case err != nil:
 		g.fail(wire, m, err, answer.Evidence)
-	case len(answer.Wire.Body) > 0:
-		g.write(wire, answering(wire.Body, answer.Wire.Body), answer.Evidence)
+	case len(answer.Wire().Body) > 0:
+		g.write(wire, answering(wire.Body, answer.Wire().Body), answer.Evidence)
 	default:
 		g.acknowledge(wire) // a TELL has no answer
 	}

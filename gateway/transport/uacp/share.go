@@ -6,7 +6,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
@@ -55,15 +54,6 @@ func (l *Listener) Usage() []quota.Usage {
 // milliseconds, so silent connections lock out no others, not even at their address.
 func (l *Listener) begin(conn net.Conn) (*quota.Place, error) {
 	return l.unidentified.Take(limit.Address(conn.RemoteAddr().String()), false, func() { _ = conn.Close() })
-}
-
-// holder is who a connection is counted for: its caller, or, for anonymous callers
-// of a development gateway, its address.
-func holder(ctx context.Context) string {
-	if caller := transport.CallerFrom(ctx); caller.ID != "" && !caller.Anonymous {
-		return limit.Identity(string(caller.ID))
-	}
-	return limit.Address(transport.AddressFrom(ctx))
 }
 
 // turnAway answers the first frame of a caller that has too many connections with

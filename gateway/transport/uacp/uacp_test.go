@@ -25,6 +25,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
+	"github.com/aepb/aepb-gateway/gateway/transport/transporttest"
 	wire "github.com/aepb/aepb-gateway/gateway/transport/uacp"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -136,7 +137,7 @@ func echo(call transport.Call) (transport.Answer, error) {
 		Body: &canonical.Result{Output: &canonical.Output{Parts: m.Body.(*canonical.Invoke).Turn.Parts}},
 	}
 	w, _, err := tr.Encode(reply, translators.Target{Form: call.Wire.Form})
-	return transport.Answer{Wire: w, Evidence: []string{"our.own.token", "an.older.one"}}, err
+	return transporttest.Answer(w, "our.own.token", "an.older.one"), err
 }
 
 // open starts a listener and gives its address.

@@ -1,0 +1,142 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
+	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/worker"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+)
+
+const (
+	maxCallbacks = 16             // of one workflow
+	callbackLife = 24 * time.Hour // humans take their time
+	maxURL       = 2048           // bytes
+)
+
+// Deps is what Callbacks are built from. Every field is required.
+type Deps struct {
+	Entries store.Entries
+	Network *outbound.Network
+	Sender  outbound.Sender
+	Workers *worker.Group
+	Now     func() time.Time
+	Logger  *slog.Logger
+}
+
+// Callbacks keeps who is told what humans decide (AEPB, HITL Callback Registration). It is
+// safe for concurrent use.
+type Callbacks struct{ deps Deps }
+
+// NewCallbacks makes them.
+func NewCallbacks(deps Deps) *Callbacks { return &Callbacks{deps} }
+
+// Callback is one that is told.
+type Callback struct {
+	URL    string
+	Caller ect.Identity
+	Since  time.Time
+}
+
+// Await registers a URI that is told what humans decide in a workflow, 16 of a workflow at
+// most, for a day. Its errors are *egress.DeniedError where no such URI may be called,
+// *[canonical.Error] and *[problem.RecordingError].
+func (c *Callbacks) Await(ctx context.Context, caller ect.Identity, workflow, uri string) error {
+	switch {
+	case c.deps.Network.Callbacks == nil:
+		return &canonical.Error{Code: canonical.CodePushUnsupported, Message: "no decisions are told here"}
+	case len(uri) > maxURL || workflow == "":
+		return &canonical.Error{Code: canonical.CodeBadParams, Message: "not a callback for a workflow"}
+	}
+	if err := c.deps.Network.Callbacks.Check(uri); err != nil {
+		return err
+	}
+	known, err := c.Of(ctx, workflow)
+	if err != nil {
+		return err
+	}
+	for _, k := range known {
+		if k.URL == uri && k.Caller == caller {
+			return nil
+		}
+	}
+	if len(known) >= maxCallbacks {
+		return &canonical.Error{Code: canonical.CodeBadParams, Message: "the workflow has too many callbacks"}
+	}
+	value, err := json.Marshal(Callback{URL: uri, Caller: caller, Since: c.deps.Now()})
+	if err != nil {
+		return store.ErrUnreadable
+	}
+	key := store.EntryKey{Kind: store.KindCallback, Group: workflow, ID: ect.Hash([]byte(string(caller) + "\x00" + uri)), Owner: string(caller)}
+	if _, _, err := c.deps.Entries.Swap(ctx, key, 0, value, c.deps.Now().Add(callbackLife)); err != nil {
+		return &problem.RecordingError{Err: err}
+	}
+	return nil
+}
+
+// Of are the callbacks of a workflow. Its errors are *[problem.RecordingError] and
+// [store.ErrUnreadable].
+func (c *Callbacks) Of(ctx context.Context, workflow string) ([]Callback, error) {
+	entries, err := c.deps.Entries.List(ctx, store.KindCallback, workflow, "", maxCallbacks)
+	if err != nil {
+		return nil, &problem.RecordingError{Err: err}
+	}
+	list := make([]Callback, len(entries))
+	for i, entry := range entries {
+		if json.Unmarshal(entry.Value, &list[i]) != nil {
+			return nil, store.ErrUnreadable
+		}
+	}
+	return list, nil
+}
+
+// Announce tells a decision to all who wait for it, in the background.
+func (c *Callbacks) Announce(ctx context.Context, decision *canonical.Signal, waiting []Callback) {
+	if c.deps.Network.Callbacks == nil {
+		return
+	}
+	for _, w := range waiting {
+		err := c.deps.Workers.GoFor(string(w.Caller), 0, func(ctx context.Context) {
+			call := outbound.Call{Kind: outbound.Callback, Decision: transport.Decision{URL: w.URL, Approval: decision.Approval, Token: decision.Token}}
+			if _, err := c.deps.Sender.Send(ctx, call); err != nil {
+				c.deps.Logger.WarnContext(ctx, "a decision was not taken", slog.String("approval", decision.Approval), slog.Any("error", err))
+			}
+		})
+		if err != nil {
+			c.deps.Logger.WarnContext(ctx, "a decision is not told", slog.String("approval", decision.Approval), slog.Any("error", err))
+		}
+	}
+}
+
+// Decide writes down what was decided. The same again is no news (false), and another
+// decision about the same is refused (R23), a *[problem.ConflictError]. Its other errors are
+// *[canonical.Error] and *[problem.RecordingError].
+func (c *Callbacks) Decide(ctx context.Context, decision *canonical.Signal, token ect.Verified) (fresh bool, err error) {
+	if decision.Approval == "" || len(decision.Approval) > store.MaxTaskID {
+		return false, &canonical.Error{Code: canonical.CodeBadParams, Message: "a decision names what it is about"}
+	}
+	key := store.EntryKey{Kind: store.KindDecision, Group: token.Workflow(), ID: decision.Approval, Owner: string(token.Issuer())}
+	value := ect.Hash([]byte(decision.Token))
+	if _, fresh, err = c.deps.Entries.Swap(ctx, key, 0, []byte(value), c.deps.Now().Add(callbackLife)); err != nil {
+		return false, &problem.RecordingError{Err: err}
+	}
+	if fresh {
+		return true, nil
+	}
+	entry, ok, err := c.deps.Entries.Get(ctx, key)
+	switch {
+	case err != nil:
+		return false, &problem.RecordingError{Err: err}
+	case ok && string(entry.Value) != value:
+		return false, &problem.ConflictError{Reason: "this was decided before"}
+	default:
+		return false, nil
+	}
+}
