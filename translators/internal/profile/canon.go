@@ -86,7 +86,7 @@ func restore[N ~string, T any](table []field[N, T], canon *rawjson.Object, to *T
 func textField[N ~string, T any](name N, loss canonical.LossCode, path string, at func(*T) *string) field[N, T] {
 	return field[N, T]{
 		name: name, loss: loss, path: path,
-		get: func(of *T) json.RawMessage { return quoteSet(*at(of)) },
+		get: func(of *T) json.RawMessage { return rawjson.QuoteSet(*at(of)) },
 		set: func(of *T, raw json.RawMessage) bool { return unquoteSet(raw, at(of)) },
 	}
 }
@@ -192,13 +192,6 @@ func trueOrNil(set bool) json.RawMessage {
 		return json.RawMessage("true")
 	}
 	return nil
-}
-
-func quoteSet(text string) json.RawMessage {
-	if text == "" {
-		return nil
-	}
-	return rawjson.Quote(text)
 }
 
 func unquoteSet(raw json.RawMessage, to *string) bool {

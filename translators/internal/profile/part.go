@@ -51,7 +51,7 @@ var partFields = [...]partField{
 	rawField(PartAnnotations, canonical.LossAnnotations, "/annotations", func(p *canonical.Part) *json.RawMessage { return &p.Annotations }),
 }
 
-func getForm(p *canonical.Part) json.RawMessage { return quoteSet(string(p.Form)) }
+func getForm(p *canonical.Part) json.RawMessage { return rawjson.QuoteSet(string(p.Form)) }
 
 func setForm(p *canonical.Part, raw json.RawMessage) bool {
 	text, ok := rawjson.Unquote(raw)
