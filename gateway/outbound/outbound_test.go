@@ -142,7 +142,7 @@ func (e *events) Close() error { e.closed = true; return nil }
 func TestDeadline_Ends(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var seen context.Context //nolint:fatcontext // what the dialer is given is under test
+		var seen context.Context
 		stream := &events{}
 		chain := outbound.NewChain(outbound.SendFunc(func(ctx context.Context, c outbound.Call) (outbound.Reply, error) {
 			if seen = ctx; c.Agent == "streams" {
