@@ -91,7 +91,7 @@ var attackIndex = []attackFinding{
 	{id: "12", what: "fail to authenticate, or hold idle connections, as often as one likes", tests: []string{
 		"TestAttack_FailedAuthenticationsAreFree", "TestAttack_OneAddressHoldsAllConnections", "TestAttack_IdleConnectionsAreHeld",
 		"TestAttack_FailuresRefuseGoodTokensAtTheSameAddress",
-		"gateway/transport/accept:TestAttack_ConnectionsKeepCallersOut",
+		"gateway/transport/accept:TestAttack_ConnectionsKeepCallersOut", "gateway/transport/accept:TestAttack_BytesWithoutARequestKeepCallersOut",
 	}},
 	{id: "13", what: "join another caller's dialogue by its context id", tests: []string{"TestAttack_CallerJoinsAnotherCallersContext"}},
 	{id: "14", what: "take all background workers, or push out others' stored answers, so that their requests run twice", tests: []string{

@@ -446,7 +446,7 @@ func (c *caller) staysSilent(ctx context.Context, r response, to *nature) string
 	}
 	soonIn(ctx, limit, told)
 	if r.accepts && !told() {
-		return c.ask(ctx, c.onward(doAsk, h, accepts), false, nil).why()
+		return c.agrees(ctx, h)
 	}
 	var now string
 	soonIn(ctx, background, func() bool { // the agent hears that the time is over before it is on record
@@ -454,9 +454,19 @@ func (c *caller) staysSilent(ctx context.Context, r response, to *nature) string
 		return !told() || now != "asked again" && now != string(canonical.StateWorking)
 	})
 	if r.accepts {
-		return c.ask(ctx, c.onward(doAsk, h, accepts), false, nil).why()
+		return c.agrees(ctx, h)
 	}
 	return now
+}
+
+// agrees says yes to what was asked, late, and says what the caller hears then. What was
+// heard may hold no question, where the agent did not come to ask in time.
+func (c *caller) agrees(ctx context.Context, asked *hearing) string {
+	next := c.onward(doAsk, asked, accepts)
+	if next == nil {
+		return notAsked(asked, (*hearing).why)
+	}
+	return c.ask(ctx, next, false, nil).why()
 }
 
 // looks is how a question stands that was heard: as its task, or by the request again

@@ -223,19 +223,6 @@ func (one *Place) Rest() {
 	}
 }
 
-// ReleaseUnused gives the place back unless it is in use; false: it is, or it is not the
-// holder's any more.
-func (one *Place) ReleaseUnused() bool {
-	p := one.places
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if one.gone || one.at == nil {
-		return false
-	}
-	p.drop(one)
-	return true
-}
-
 // Release gives the place back. A second Release does nothing.
 func (one *Place) Release() {
 	p := one.places

@@ -110,17 +110,10 @@ func (w *twin) step(t *testing.T, p *quota.Places, random *rand.Rand) {
 		return
 	}
 	one := w.all[random.IntN(len(w.all))]
-	switch random.IntN(4) {
+	switch random.IntN(3) {
 	case 0:
 		w.drop(one).Release()
 	case 1:
-		if one.real.ReleaseUnused() == (one.uses > 0) {
-			t.Fatal("a place in use is given back as unused, or an unused one is not")
-		}
-		if one.uses == 0 {
-			w.drop(one)
-		}
-	case 2:
 		one.uses++
 		if !one.real.Use() {
 			t.Fatal("a place that did not give way cannot be used")
@@ -160,7 +153,7 @@ func (w *twin) take(t *testing.T, p *quota.Places, holder int, inUse bool) {
 		if victim.uses > 0 || victim.given != 1 || !slices.Contains(candidates, victim) {
 			t.Fatalf("a place gave way that is in use %d times, or is not the one to give way", victim.uses)
 		}
-		if w.drop(victim); victim.real.Use() || victim.real.ReleaseUnused() {
+		if w.drop(victim); victim.real.Use() {
 			t.Fatal("a place that gave way can be used")
 		}
 		victim.real.Release()

@@ -150,6 +150,7 @@ type Conn struct {
 
 	mu       sync.Mutex
 	place    *quota.Place // among the fresh connections, the strangers' or the identified
+	atWork   bool         // bytes came of which this side has not asked for more since; only before it begins
 	requests int          // under way
 	stranger bool         // its caller has asked something and proved no identity
 	refused  bool         // it proved one that has too many
@@ -213,7 +214,7 @@ func (c *Conn) move(identity string) error {
 		return err
 	}
 	c.place.Release()
-	c.place, c.stranger = place, identity == ""
+	c.place, c.stranger, c.atWork = place, identity == "", false
 	c.stopTimer()
 	c.begun.Store(true)
 	c.wait()
@@ -247,7 +248,10 @@ func (c *Conn) stopTimer() {
 // closeUnused closes the connection if it has that place and no request is under way.
 func (c *Conn) closeUnused(place *quota.Place) {
 	c.mu.Lock()
-	unused := c.place == place && place.ReleaseUnused()
+	unused := c.place == place && c.requests == 0
+	if unused {
+		place.Release() // no Enter finds it in use any more
+	}
 	c.mu.Unlock()
 	if unused {
 		_ = c.Close()
@@ -295,6 +299,35 @@ func (c *Conn) Close() error {
 	c.place.Release()
 	c.mu.Unlock()
 	return c.Conn.Close()
+}
+
+// Read implements net.Conn. Before the connection begins, it does not give way from when
+// bytes have come until more are asked for: its caller waits for this side then.
+func (c *Conn) Read(b []byte) (int, error) {
+	if c.begun.Load() {
+		return c.Conn.Read(b)
+	}
+	c.works(false)
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.works(true)
+	}
+	return n, err
+}
+
+// works says whether it is this side that has something to do.
+func (c *Conn) works(now bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.atWork == now || c.begun.Load():
+		return
+	case now:
+		c.place.Use()
+	default:
+		c.place.Rest()
+	}
+	c.atWork = now
 }
 
 // Write implements net.Conn.

@@ -101,6 +101,7 @@ func closed(c net.Conn) bool {
 
 // opener opens connections and keeps both ends of them.
 type opener struct {
+	t     *testing.T
 	pipes *pipes
 	conns <-chan net.Conn
 	far   []net.Conn
@@ -109,7 +110,7 @@ type opener struct {
 
 func open(t *testing.T, c accept.Config) *opener {
 	t.Helper()
-	o := &opener{pipes: newPipes()}
+	o := &opener{t: t, pipes: newPipes()}
 	o.conns = accepting(newGate(t, c).Listen(o.pipes))
 	t.Cleanup(func() {
 		_ = o.pipes.Close()
@@ -120,11 +121,19 @@ func open(t *testing.T, c accept.Config) *opener {
 	return o
 }
 
-// connect opens one more.
+// connect opens one more, which must not be refused.
 func (o *opener) connect(at string) *accept.Conn {
+	o.t.Helper()
 	o.far = append(o.far, o.pipes.connect(at))
-	o.near = append(o.near, accept.From(<-o.conns))
-	return o.near[len(o.near)-1]
+	synctest.Wait()
+	select {
+	case c := <-o.conns:
+		o.near = append(o.near, accept.From(c))
+		return o.near[len(o.near)-1]
+	default:
+		o.t.Fatalf("a new connection from %s is refused", at)
+		return nil
+	}
 }
 
 // closed compares which connections are closed, by their number.
@@ -205,6 +214,52 @@ func TestGate_States(t *testing.T) {
 		}
 		o.closed(t, 2, 3, 7, 8)
 	})
+}
+
+// say has the other end of a connection say something, which is read.
+func (o *opener) say(t *testing.T, conn int) {
+	t.Helper()
+	go func() { _, _ = o.far[conn].Write([]byte("x")) }()
+	if _, err := o.near[conn].Read(make([]byte, 1)); err != nil {
+		t.Errorf("connection %d was closed while its caller spoke: %v", conn, err)
+	}
+}
+
+// TestConn_ThatIsReadDoesNotGiveWay: a new connection whose bytes this side is busy with,
+// as those of a handshake, stays open when others come, and is among the last to give way
+// afterwards: an honest caller on a busy machine was closed for the next ones of its own.
+func TestConn_ThatIsReadDoesNotGiveWay(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]accept.Config{
+		"at the limit of an address": {Connections: 16, PerAddress: 2, PerIdentity: 2},
+		"at the limit of all":        {Connections: 8, PerIdentity: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				o := open(t, c)
+				o.connect("192.0.2.1:1") // 0
+				o.connect("192.0.2.1:2") // 1
+				o.say(t, 0)
+				o.connect("192.0.2.1:3") // 2
+				o.closed(t, 1)
+				go func() { _, _ = o.near[0].Read(make([]byte, 1)) }()
+				synctest.Wait() // it is the caller's turn from now on
+				o.connect("192.0.2.1:4")
+				o.closed(t, 1, 2)
+				o.connect("192.0.2.1:5")
+				o.closed(t, 0, 1, 2)
+				o.say(t, 3)
+				o.say(t, 4)
+				if !closed(o.pipes.connect("192.0.2.1:6")) {
+					t.Error("one more is taken where two are busy")
+				}
+				o.closed(t, 0, 1, 2)
+				time.Sleep(time.Minute)
+				o.closed(t, 0, 1, 2, 3, 4)
+			})
+		})
+	}
 }
 
 // TestConn_StrangersMayBeIdleForSeconds: their connections end soon after the last
@@ -499,6 +554,47 @@ func TestAttack_ConnectionsKeepCallersOut(t *testing.T) {
 		}
 		if err := silent.Begin("spiffe://a.test/x"); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestAttack_BytesWithoutARequestKeepCallersOut: connections that send a byte now and then
+// and never ask anything do not give way while it is read. They hold no place by it: new
+// ones of their own address come in, those of other addresses stay, and they end with the
+// time for a first request.
+func TestAttack_BytesWithoutARequestKeepCallersOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := open(t, accept.Config{Connections: 64, PerAddress: 8, PerIdentity: 8, FirstRequest: 10 * time.Second}) // 16 fresh ones
+		caller := o.connect("198.51.100.1:1")
+		for i := range 100 {
+			conn := o.connect("192.0.2." + strconv.Itoa(i%5) + ":" + strconv.Itoa(i))
+			go func() { _, _ = io.Copy(io.Discard, conn) }()
+			for _, far := range o.far[1:] {
+				_, _ = far.Write([]byte("x")) // those that gave way are closed
+			}
+			synctest.Wait()
+			if closed(o.far[len(o.far)-1]) {
+				t.Fatal("a new connection is closed where others send single bytes") // it speaks itself
+			}
+		}
+		if closed(o.far[0]) {
+			t.Error("a caller at another address had to give way")
+		}
+		if err := caller.Begin("spiffe://a.test/x"); err != nil {
+			t.Error(err)
+		}
+		for range 9 {
+			time.Sleep(time.Second)
+			for _, far := range o.far[1:] {
+				_, _ = far.Write([]byte("x"))
+			}
+		}
+		time.Sleep(2 * time.Second)
+		for i, far := range o.far[1:] {
+			if !closed(far) {
+				t.Errorf("connection %d is open without a request", i+1)
+			}
 		}
 	})
 }
