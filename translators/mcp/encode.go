@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -20,7 +19,6 @@ type encoder struct {
 	modern     bool
 	native     bool // the message was born in this very protocol and version: nothing is added
 	capability *canonical.Capability
-	sent       time.Time // when the message is sent; zero: not said
 	losses     []canonical.Loss
 }
 
@@ -31,7 +29,7 @@ func (t *Translator) Encode(m *canonical.Message, target translators.Target) (tr
 		return translators.Wire{}, nil, err
 	}
 	e := &encoder{
-		m: m, version: version, modern: version == Modern, capability: target.Capability, sent: target.Stamp.At,
+		m: m, version: version, modern: version == Modern, capability: target.Capability,
 		native: m.Origin.Binding == Binding && m.Origin.Version == version,
 	}
 	wire, err := e.encode()

@@ -201,13 +201,17 @@ func (e *encoder) taskFields(w *writer, t *canonical.Task, at string) {
 	}
 }
 
-// time writes a time that every task must have, if need be another one: of a task of which
-// no time is known, when it is told, because it is known to exist then.
+// time writes a time that every task has, if need be another one.
 func (e *encoder) time(w *writer, name string, at, other time.Time) {
-	if at.IsZero() && w.has(name) {
-		return
+	switch {
+	case !at.IsZero():
+		w.need(name, stamp(at))
+	case w.has(name):
+	case !other.IsZero():
+		w.need(name, stamp(other))
+	default:
+		w.need(name, "1970-01-01T00:00:00Z") // nobody has said
 	}
-	w.need(name, stamp(cmp.Or(at, other, e.sent)))
 }
 
 func (e *encoder) statusText(t *canonical.Task, at string) string {

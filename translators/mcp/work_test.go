@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -123,41 +122,6 @@ func TestWhoCanBeAsked(t *testing.T) {
 		}
 		if diff := cmp.Diff(want.read, back.Preferences.CanAnswer); diff != "" {
 			t.Errorf("%s: %s", version, diff)
-		}
-	}
-}
-
-// TestTask_WithoutTimes: MCP demands two times of every task, and other protocols need not
-// say any. The time at which such a task is told stands for them; it was 1970.
-func TestTask_WithoutTimes(t *testing.T) {
-	t.Parallel()
-	tr := mcp.New(translators.Config{})
-	told, known := time.Date(2026, 7, 28, 1, 2, 3, 0, time.UTC), time.Date(2026, 7, 27, 0, 0, 0, 0, time.UTC)
-	for name, tc := range map[string]struct {
-		status           time.Time
-		created, updated string
-	}{
-		"no time":            {time.Time{}, "2026-07-28T01:02:03Z", "2026-07-28T01:02:03Z"},
-		"that of its status": {known, "2026-07-27T00:00:00Z", "2026-07-27T00:00:00Z"},
-	} {
-		for _, version := range []string{mcp.Modern, mcp.Legacy} {
-			m := &canonical.Message{
-				Op: canonical.OpTaskGet, Phase: canonical.PhaseResponse, Correlation: canonical.Correlation{WireID: json.RawMessage("1")},
-				Body: &canonical.Result{Task: &canonical.Task{ID: "t", Status: canonical.Status{State: canonical.StateWorking, At: tc.status}}},
-			}
-			w, _, err := tr.Encode(m, translators.Target{Version: version, Stamp: translators.Stamp{At: told}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var said struct {
-				Result struct{ CreatedAt, LastUpdatedAt string }
-			}
-			if err := json.Unmarshal(w.Body, &said); err != nil {
-				t.Fatal(err)
-			}
-			if got := said.Result; got.CreatedAt != tc.created || got.LastUpdatedAt != tc.updated {
-				t.Errorf("%s, %s: created %s and updated %s, want %s and %s", name, version, got.CreatedAt, got.LastUpdatedAt, tc.created, tc.updated)
-			}
 		}
 	}
 }
