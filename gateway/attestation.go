@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -47,7 +48,7 @@ func (g *Gateway) prepared(x *exchange, tr attest.Translation) attest.Translatio
 func (x *exchange) subject() attest.Subject {
 	return attest.Subject{
 		Caller: x.call.Caller, Holder: x.holder, Entrance: x.call.Entrance, Version: x.settings.Version, Permit: x.permit,
-		Unattested: len(x.evidence.sources) == 0 && !x.attested, ByRole: x.admission.ByRole, Gateway: x.evidence.path.Hops() > 0,
+		Unattested: len(x.evidence.Sources) == 0 && !x.attested, ByRole: x.admission.ByRole, Gateway: x.evidence.Path.Hops() > 0,
 	}
 }
 
@@ -332,7 +333,7 @@ func candidate(e directory.Endpoint) string {
 // the caller showed, else what came before, else our own.
 func (x *exchange) first() ect.ID {
 	var oldest ect.Verified
-	for _, list := range [...][]ect.Verified{x.evidence.sources, x.evidence.parents} {
+	for _, list := range [...][]ect.Verified{x.evidence.Sources, x.evidence.Parents} {
 		for _, v := range list {
 			if oldest.ID() == "" || v.IssuedAt() < oldest.IssuedAt() || (v.IssuedAt() == oldest.IssuedAt() && len(v.Claims().Parents) == 0) {
 				oldest = v
@@ -347,4 +348,96 @@ func (x *exchange) first() ect.ID {
 	default:
 		return x.trail.Request()
 	}
+}
+
+// callerInside: the caller is such a peer, and its protocol has a place for them.
+func (x *exchange) callerInside() bool {
+	return x.bears(x.call.Caller.ID, x.source, x.call.Wire.Form)
+}
+
+// agentInside is the same of whoever is asked.
+func (x *exchange) agentInside() bool { return x.bears(x.reader(), x.to.Codec, x.endpoint.Form) }
+
+func (x *exchange) bears(peer ect.Identity, codec translators.Translator, form string) bool {
+	if peer == "" || !x.settings.ECTInBody[peer] {
+		return false
+	}
+	bearer, ok := codec.(translators.Bearer)
+	return ok && len(bearer.Bears(translators.Wire{Form: form})) > 0
+}
+
+// submitted takes a caller's tokens out of its message. Those in the header are the
+// same, or there are none.
+func (x *exchange) submitted() error {
+	if !x.callerInside() {
+		return nil
+	}
+	wire, tokens, err := attest.TakeTokens(x.source, x.call.Wire, x.call.Evidence)
+	if err == nil && len(tokens) > 0 {
+		x.call.Wire, x.call.Evidence, x.call.Message = wire, tokens, nil
+	}
+	return err
+}
+
+// heardInside takes an agent's tokens out of its reply.
+func (x *exchange) heardInside(reply transport.Reply) (transport.Reply, error) {
+	if reply.Events != nil || !x.agentInside() {
+		return reply, nil
+	}
+	wire := reply.Wire
+	wire.Re = cmp.Or(wire.Re, canonical.OpInvoke)
+	wire, tokens, err := attest.TakeTokens(x.to.Codec, wire, reply.Evidence)
+	if err != nil {
+		return reply, &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "the ECTs in its body are malformed, or not those in its header"}
+	}
+	if len(tokens) > 0 {
+		reply.Wire.Body, reply.Evidence = wire.Body, tokens
+	}
+	return reply, nil
+}
+
+// heardEvent takes an agent's tokens out of an event.
+func (x *exchange) heardEvent(wire translators.Wire) (translators.Wire, []string, error) {
+	if !x.agentInside() {
+		return wire, nil, nil
+	}
+	like := wire
+	like.Re = cmp.Or(like.Re, canonical.OpInvoke)
+	like, tokens, err := attest.TakeTokens(x.to.Codec, like, nil)
+	if err != nil {
+		return wire, nil, &transport.BadReplyError{Agent: x.to.Agent.Name, Reason: "the ECTs in an event of its stream are malformed"}
+	}
+	if len(tokens) > 0 {
+		wire.Body = like.Body
+	}
+	return wire, tokens, nil
+}
+
+// seal binds a message to its receipt, with the tokens inside for an agent that
+// wants them there.
+func (x *exchange) seal(out transport.Attested, ancestors ...string) (transport.Sealed, error) {
+	if x.agentInside() {
+		wire, _ := inbody.Insert(x.to.Codec, out.Wire(), append([]string{out.Token()}, ancestors...))
+		var err error
+		if out, err = out.Carrying(wire); err != nil {
+			return transport.Sealed{}, err
+		}
+	}
+	return out.Seal(ancestors...)
+}
+
+// inside puts the evidence of an answer into its body, for a caller that wants it
+// there. Its door says what is no answer, and so puts it in.
+func (g *Gateway) inside(x *exchange, answer transport.Answer) transport.Answer {
+	if x.source == nil || !x.callerInside() {
+		return answer
+	}
+	form, _ := g.Registry.Translator(answer.Wire().Binding)
+	if answer.Events() != nil {
+		form = x.source
+	}
+	if x.call.Agent == "" {
+		return attest.Embed(form, answer, "")
+	}
+	return attest.Embed(form, answer, canonical.OpInvoke)
 }

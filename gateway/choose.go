@@ -342,7 +342,7 @@ func names(source translators.Translator, d *canonical.Description) string {
 // of the token that the message names, else the conversation's, else a root of a
 // fresh workflow.
 func (g *Gateway) lineage(x *exchange) {
-	if workflow, ids := x.evidence.origins(); len(ids) > 0 {
+	if workflow, ids := x.evidence.Origins(); len(ids) > 0 {
 		x.workflow, x.parents = workflow, ids
 		return
 	}

@@ -3,9 +3,9 @@
 //
 // Read [Gateway.Exchange] in exchange.go first: it calls the steps in their order.
 //
-//	stages.go evidence.go            before translation: evidence, policy, claims (packages admission, destination)
+//	stages.go                        before translation: evidence, policy, claims (packages admission, destination)
 //	choose.go attestation.go         the endpoint and the capability; what package attest is told
-//	inside.go failure.go repeat.go   evidence in bodies (R5); what a failure leaves; repetitions (R6), lists
+//	failure.go repeat.go             what a failure leaves; repetitions (R6), lists
 //	patience.go made.go              how both sides stream, ask and keep tasks
 //
 // What one reply does not answer becomes a run, which one goroutine uses at a time:
@@ -28,8 +28,8 @@
 //	push.go takeover.go              webhooks, also for a replica that was lost: the task as a whole is posted
 //	                                 first, since what of its changes was posted is not known
 //	pass.go news.go hearing.go       what only one protocol has; notifications across revisions of MCP
-//	holding.go                       what came of the work, to be listed and read later
-//	signal.go undo.go                rollbacks, and decisions of humans (package webhook tells those who wait)
+//
+// //	signal.go undo.go                rollbacks, and decisions of humans (package webhook tells those who wait)
 //
 // A protocol takes part in signals with its codec (translators.Signaler), its server, which
 // submits the token with the rest of the evidence (transport.Submitted), and its dialer. A

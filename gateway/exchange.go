@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/admission"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/conversation"
 	"github.com/aepb/aepb-gateway/gateway/destination"
@@ -30,7 +31,7 @@ type exchange struct {
 	settings  *Settings // in force when the message came
 	source    translators.Translator
 	to        destination.Destination
-	evidence  evidence
+	evidence  admission.Evidence
 	endpoint  transport.Endpoint
 	described *canonical.Description // the agent, as it is known
 	permit    policy.Permit
@@ -287,7 +288,7 @@ func (g *Gateway) request(ctx context.Context, x *exchange) (transport.Sealed, t
 		return transport.Sealed{}, transport.Attested{}, err
 	}
 	if err := x.permit.Carry(securityOf(x)); err != nil {
-		g.countDenied(err)
+		countDenied(g, err)
 		return transport.Sealed{}, transport.Attested{}, err
 	}
 	along, err := g.along(x)

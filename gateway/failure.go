@@ -43,7 +43,7 @@ func (g *Gateway) failedWorkflow(x *exchange) string {
 	if x.workflow != "" {
 		return x.workflow
 	}
-	if workflow, ids := x.evidence.origins(); len(ids) > 0 {
+	if workflow, ids := x.evidence.Origins(); len(ids) > 0 {
 		return workflow
 	}
 	return g.NewID()
@@ -52,10 +52,10 @@ func (g *Gateway) failedWorkflow(x *exchange) string {
 // failedParents is the source's ECT as the draft has it; without one, what we
 // signed last, else the one that the message names.
 func failedParents(x *exchange) []ect.ID {
-	if len(x.evidence.sources) == 0 && x.trail.Request() != "" {
+	if len(x.evidence.Sources) == 0 && x.trail.Request() != "" {
 		return []ect.ID{x.trail.Request()}
 	}
-	if _, ids := x.evidence.origins(); len(ids) > 0 {
+	if _, ids := x.evidence.Origins(); len(ids) > 0 {
 		return ids
 	}
 	return x.parents

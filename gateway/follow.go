@@ -372,3 +372,19 @@ func released(rec *store.Record) error {
 	}
 	return &unchangedError{rec.Released}
 }
+
+// vouched judges the tokens in an event that was heard, like those of the stream's
+// trailer where nothing follows the event, else like those of its header.
+func (r *run) vouched(ctx context.Context, tokens []string) error {
+	if len(tokens) == 0 {
+		return nil
+	}
+	if r.stream != nil && r.complete() {
+		return r.closed(ctx, tokens)
+	}
+	parents, err := r.g.receive(ctx, r.x, tokens, ect.Check{Purpose: ect.Parent})
+	if err == nil {
+		r.follows(parents)
+	}
+	return err
+}

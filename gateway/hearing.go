@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/gateway/task/store"
+	"github.com/aepb/aepb-gateway/gateway/mcpbridge"
 	"github.com/aepb/aepb-gateway/gateway/transport"
-	"github.com/aepb/aepb-gateway/gateway/worker"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -17,7 +16,6 @@ import (
 const (
 	newsAgain   = time.Second      // before an agent is asked for news again
 	newsLongest = 30 * time.Second // and again
-	storeRetry  = time.Second      // between two looks while the state is away
 )
 
 // hearing is what an agent says without being asked to a caller whose revision
@@ -37,7 +35,7 @@ type hearing struct {
 	next    *ear              // which will be, once it is answered
 	wait    time.Duration     // before the next request; zero: none is due
 	due     bool
-	changes chan wishes
+	changes chan mcpbridge.Subscriptions
 	end     context.CancelFunc
 }
 
@@ -54,7 +52,7 @@ type ear struct {
 func (h *hearing) prepare(ctx context.Context, wanted translators.News) error {
 	h.wants = wanted.Among(h.offers)
 	if h.changing {
-		w, err := h.g.wished(ctx, h.x.wishesKey())
+		w, err := sessionsOf(h.g).Load(ctx, h.x.sessionKey())
 		if err != nil {
 			return err
 		}
@@ -91,7 +89,7 @@ func (h *hearing) prepare(ctx context.Context, wanted translators.News) error {
 }
 
 // with is what a session wants of what there is.
-func (h *hearing) with(w wishes) translators.News {
+func (h *hearing) with(w mcpbridge.Subscriptions) translators.News {
 	all := translators.News{Verb: translators.NewsListen, Tools: true, Prompts: true, Resources: true, URIs: w.URIs}
 	return all.Among(h.offers)
 }
@@ -215,7 +213,7 @@ func (e *ear) stop() {
 }
 
 // change asks for what is wanted from now on.
-func (h *hearing) change(w wishes) {
+func (h *hearing) change(w mcpbridge.Subscriptions) {
 	wants := h.with(w)
 	if wants.Same(h.wants) {
 		return
@@ -311,45 +309,16 @@ func (h *hearing) attend(ctx context.Context) {
 	if !h.changing || h.changes != nil {
 		return
 	}
-	h.changes = make(chan wishes)
+	h.changes = make(chan mcpbridge.Subscriptions)
 	ctx, h.end = context.WithCancel(context.WithoutCancel(ctx))
 	watching := h.g.workers.GoFor(h.x.owner(), 0, func(life context.Context) {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		defer context.AfterFunc(life, stop)()
-		h.watch(ctx)
+		sessionsOf(h.g).Watch(ctx, h.x.sessionKey(), h.changes)
 	})
 	if watching != nil {
 		h.end()
-	}
-}
-
-// watch hands on every change of what the session wants.
-func (h *hearing) watch(ctx context.Context) {
-	key := h.x.wishesKey()
-	for seen := uint64(0); ctx.Err() == nil; {
-		within, cancel := context.WithTimeout(ctx, store.RecordLife/4)
-		entry, ok, err := h.g.Entries.Await(within, key, seen)
-		late := within.Err() != nil
-		cancel()
-		switch {
-		case late:
-			_, err = h.g.wished(ctx, key) // keeps it
-		case err == nil && !ok: // something to wait for
-			err = h.g.saveWishes(ctx, key, 0, wishes{})
-			seen = 0
-		}
-		if err != nil {
-			worker.Pause(ctx, storeRetry)
-		}
-		if err != nil || late || !ok {
-			continue
-		}
-		seen = entry.Revision
-		select {
-		case h.changes <- readWishes(entry):
-		case <-ctx.Done():
-		}
 	}
 }
 

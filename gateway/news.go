@@ -5,30 +5,23 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/mcpbridge"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-const (
-	entryWishes = "wishes" // what a session wants to hear of an agent
-	maxWishes   = 1024     // resources, of one session and agent
-)
-
-// wishes is what the client of a session wants to be told of: kept here for an
-// agent in whose revision that is said anew whenever it listens, or calls.
-type wishes struct {
-	URIs  []string `json:",omitempty"`
-	Level string   `json:",omitempty"` // of the log; empty: none of it
+// sessionsOf keeps what sessions subscribe to.
+func sessionsOf(g *Gateway) mcpbridge.Sessions {
+	return mcpbridge.Sessions{Tasks: g.tasks, Entries: g.Entries, Now: g.Now}
 }
 
-func (x *exchange) wishesKey() store.EntryKey {
-	return store.EntryKey{Kind: entryWishes, Group: x.call.Session, ID: x.to.Agent.Name, Owner: x.owner()}
+// sessionKey names what the caller's session subscribes to at the agent.
+func (x *exchange) sessionKey() store.EntryKey {
+	return mcpbridge.KeyOf(x.call.Session, x.to.Agent.Name, x.owner())
 }
 
 // herald is what knows how news is asked for; nil: the two sides have no such in common.
@@ -115,7 +108,7 @@ func (g *Gateway) wish(ctx context.Context, x *exchange, herald translators.Hera
 		parents = x.parents
 	}
 	if err == nil {
-		err = g.amend(ctx, x.wishesKey(), wanted)
+		err = sessionsOf(g).Change(ctx, x.sessionKey(), wanted)
 	}
 	if err != nil {
 		return transport.Answer{}, err
@@ -187,62 +180,6 @@ func (x *exchange) instead(native *canonical.Native) {
 	other := *x.message
 	other.Body = native
 	x.message = &other
-}
-
-// amend changes what a session wants.
-func (g *Gateway) amend(ctx context.Context, key store.EntryKey, wanted translators.News) error {
-	_, err := g.tasks.Update(ctx, key, func(entry store.Entry) ([]byte, time.Time, error) {
-		w := readWishes(entry)
-		switch wanted.Verb {
-		case translators.NewsLevel:
-			w.Level = wanted.Level
-		case translators.NewsLess:
-			w.URIs = slices.DeleteFunc(w.URIs, func(uri string) bool { return slices.Contains(wanted.URIs, uri) })
-		default:
-			for _, uri := range wanted.URIs {
-				if !slices.Contains(w.URIs, uri) {
-					w.URIs = append(w.URIs, uri)
-				}
-			}
-		}
-		if len(w.URIs) > maxWishes {
-			return nil, time.Time{}, &canonical.Error{Code: canonical.CodeRateLimited, Message: "the session subscribes to too many resources"}
-		}
-		value, err := store.EncodeJSON(w)
-		return value, g.Now().Add(store.RecordLife), err
-	})
-	return err
-}
-
-func readWishes(entry store.Entry) wishes {
-	var w wishes
-	_ = json.Unmarshal(entry.Value, &w) // nothing is no wish
-	return w
-}
-
-func (g *Gateway) saveWishes(ctx context.Context, key store.EntryKey, old uint64, w wishes) error {
-	value, err := store.EncodeJSON(w)
-	if err != nil {
-		return store.ErrUnreadable
-	}
-	_, _, err = g.Entries.Swap(ctx, key, old, value, g.Now().Add(store.RecordLife))
-	if err != nil {
-		return &problem.RecordingError{Err: err}
-	}
-	return nil
-}
-
-// wished is what a session wants. It is kept as long as somebody asks for it.
-func (g *Gateway) wished(ctx context.Context, key store.EntryKey) (wishes, error) {
-	entry, ok, err := g.Entries.Get(ctx, key)
-	if err != nil {
-		return wishes{}, &problem.RecordingError{Err: err}
-	}
-	w := readWishes(entry)
-	if ok && entry.Until.Sub(g.Now()) < store.RecordLife/2 {
-		err = g.saveWishes(ctx, key, entry.Revision, w) // if not, the next one does it
-	}
-	return w, err
 }
 
 // hearken begins to tell a caller what the agent says without being asked.
@@ -328,7 +265,7 @@ func (g *Gateway) level(ctx context.Context, x *exchange) error {
 	said, heard := herald.Ask(x.message.Origin.Version, wanted), herald.Ask(x.endpoint.Version, wanted)
 	switch {
 	case said != nil && heard == nil && wanted.Level == "" && x.call.Session != "":
-		w, err := g.wished(ctx, x.wishesKey())
+		w, err := sessionsOf(g).Load(ctx, x.sessionKey())
 		if err != nil || w.Level == "" {
 			return err
 		}

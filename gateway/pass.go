@@ -2,9 +2,12 @@ package gateway
 
 import (
 	"context"
+	"slices"
 
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/directory"
+	"github.com/aepb/aepb-gateway/gateway/mcpbridge"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -128,4 +131,91 @@ func (x *exchange) noCounterpart() error {
 	}
 	loss := canonical.Loss{Code: code, Path: "/" + string(x.message.Op), Fate: canonical.Dropped}
 	return x.permit.Judge(attest.Judged([]canonical.Loss{loss}))
+}
+
+// snapshot is what a reply brings that its caller can read later.
+type snapshot struct {
+	task      string // by which it is known to its caller
+	artifacts []canonical.Artifact
+}
+
+// label gives what came of a task the names under which its caller can read it
+// later, and takes note of it.
+func (x *exchange) label(m *canonical.Message) {
+	librarian, ok := x.source.(translators.Librarian)
+	result, answers := m.Body.(*canonical.Result)
+	if !ok || !answers || result.Task == nil || len(result.Task.Artifacts) == 0 || x.relay() || x.call.Agent == "" || !x.call.Entrance.Native() {
+		return
+	}
+	named, task := *result, *result.Task
+	id := task.ID
+	if x.record != nil {
+		id = x.record.Task.ID // by which it is known to its caller
+	}
+	if id == "" || len(id) > store.MaxTaskID {
+		return
+	}
+	task.Artifacts = slices.Clone(task.Artifacts)
+	for i := range task.Artifacts {
+		a := &task.Artifacts[i]
+		a.Parts = slices.Clone(a.Parts)
+		for n := range a.Parts {
+			if a.ID != "" && librarian.Embeds(&a.Parts[n]) {
+				a.Parts[n].URI, a.Parts[n].Form = mcpbridge.ArtifactURI(x.to.Agent.Name, id, a.ID, n), canonical.FormEmbedded
+			}
+		}
+	}
+	named.Task, m.Body = &task, &named
+	x.snapshot = &snapshot{id, result.Task.Artifacts}
+}
+
+// saveArtifacts keeps what the reply that was signed last brought.
+func (g *Gateway) saveArtifacts(ctx context.Context, x *exchange) {
+	brought := x.snapshot
+	if brought == nil || x.trail.Reply() == "" {
+		return
+	}
+	x.snapshot = nil
+	g.tasks.SaveArtifacts(context.WithoutCancel(ctx), x.keyOf(brought.task), store.Snapshot{
+		Workflow: x.workflow, Last: x.trail.Reply(), Artifacts: brought.artifacts,
+	})
+}
+
+// look answers a caller who looks for what was made for it: itself, because only
+// here is known what of an agent's work is whose. False: it asks something else.
+func (g *Gateway) look(ctx context.Context, x *exchange) (answer transport.Answer, done bool, err error) {
+	librarian, ok := x.source.(translators.Librarian)
+	native, asks := x.message.Body.(*canonical.Native)
+	if !ok || !asks || !x.call.Entrance.Native() {
+		return answer, false, nil
+	}
+	seeking, err := librarian.Seeks(native)
+	if err != nil || seeking == nil {
+		return answer, false, err
+	}
+	m := &canonical.Message{
+		Op: x.message.Op, Phase: canonical.PhaseResponse, Correlation: canonical.Correlation{WireID: x.wireID},
+		Origin: canonical.Origin{Binding: x.source.Info().Binding},
+	}
+	g.lineage(x)
+	var showing translators.Showing
+	switch showing.What = seeking.What; seeking.What {
+	case translators.SeekPatterns:
+		showing.Holdings = mcpbridge.Patterns(x.to.Agent.Name)
+	case translators.SeekOne:
+		var read mcpbridge.Read
+		read, err = mcpbridge.Artifacts{Tasks: g.tasks}.Read(ctx, x.to.Agent.Name, seeking.URI, x.keyOf)
+		if err == nil {
+			showing.Contents, m.Losses = read.Contents, read.Losses
+			x.workflow, x.parents = read.Workflow, x.behind(&store.Record{Proof: store.Proof{Last: read.Last}})
+		}
+	default:
+		showing.Holdings, showing.Next, err = mcpbridge.Artifacts{Tasks: g.tasks}.List(ctx, x.keyOf("").Group, x.to.Agent.Name, seeking.Cursor)
+	}
+	if err != nil {
+		return answer, false, err
+	}
+	m.Body = librarian.Shows(showing)
+	out, err := g.translate(ctx, x, g.toCaller(x, m, x.parents))
+	return x.answer(out), true, err
 }

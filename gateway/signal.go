@@ -33,7 +33,7 @@ func (g *Gateway) signed(ctx context.Context, x *exchange) (ect.Verified, error)
 	if !ok {
 		return ect.Verified{}, &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "not a signal"}
 	}
-	submitted := slices.Concat(x.evidence.sources, x.evidence.parents) // behind a gateway it is an ancestor
+	submitted := slices.Concat(x.evidence.Sources, x.evidence.Parents) // behind a gateway it is an ancestor
 	at := slices.IndexFunc(submitted, func(v ect.Verified) bool { return v.Compact() == said.Token })
 	if at < 0 {
 		return ect.Verified{}, ect.ErrRequired

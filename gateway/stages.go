@@ -8,61 +8,27 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/dag"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/admission"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/destination"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/telemetry"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/rollback"
 )
-
-// evidence is the ECTs that came with a message, verified.
-type evidence struct {
-	sources []ect.Verified // those that no other submitted one names as parent (R4)
-	parents []ect.Verified
-	caller  ect.Identity // who brought them
-	named   *ect.Record  // without any: the one that the message names; nil: it names none
-
-	path     dag.Path // the way that this message took (R1)
-	ancestry dag.Path // by the draft's letter; only where the operator counts so
-}
-
-// ancestorsSize bounds, in octets, what travels along behind our own token, which
-// takes up to 2 KiB of the 8 KiB (R4).
-const ancestorsSize = 8<<10 - 2<<10
-
-// ancestors travel along behind our own token, newest first, as many as fit: the
-// sources, which a next gateway must resolve to see where the translation path begins
-// (R1), and the path's translate ECTs with what they were made of: the path ends where
-// that is no translation, and who cannot see that must refuse. size is that of all.
-func (e evidence) ancestors() (along []string, size int) {
-	kept := 0
-	add := func(compact string) {
-		size += len(compact)
-		if kept+len(compact) <= ancestorsSize {
-			kept += len(compact)
-			along = append(along, compact)
-		}
-	}
-	for _, v := range e.sources {
-		add(v.Compact())
-	}
-	for _, v := range e.parents {
-		if slices.ContainsFunc(e.path.Nodes, func(n dag.Node) bool { return n.ID == v.ID() || slices.Contains(n.Parents, v.ID()) }) {
-			add(v.Compact())
-		}
-	}
-	return along, size
-}
 
 // along are the ancestors of a request. A next gateway judges the message by them, so
 // one that would not see all of them is not asked: what is left out, it could take for
 // another token with that id.
 func (g *Gateway) along(x *exchange) ([]string, error) {
-	along, size := x.evidence.ancestors()
-	if size > ancestorsSize && g.toGateway(x) {
-		return nil, &problem.AncestorsTooLargeError{Size: size, Limit: ancestorsSize}
+	along, size := x.evidence.Ancestors()
+	if size > admission.MaxAncestors && g.toGateway(x) {
+		return nil, &problem.AncestorsTooLargeError{Size: size, Limit: admission.MaxAncestors}
 	}
 	return along, nil
 }
@@ -95,7 +61,7 @@ func (g *Gateway) protocols(x *exchange) error {
 func (x *exchange) query() destination.Query {
 	return destination.Query{
 		Caller: x.call.Caller, Native: x.call.Entrance.Native(), From: x.source.Info().Binding, Agent: x.call.Agent, To: x.call.To,
-		Version: x.call.ToVersion, Attested: len(x.evidence.sources) > 0, Path: x.evidence.path,
+		Version: x.call.ToVersion, Attested: len(x.evidence.Sources) > 0, Path: x.evidence.Path,
 	}
 }
 
@@ -110,7 +76,7 @@ func (g *Gateway) verify(ctx context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.evidence.caller = x.call.Caller.ID
+	x.evidence.Caller = x.call.Caller.ID
 	x.call.Wire = x.call.Wire.Hashed()
 	body := x.inputHash()
 	for _, s := range submitted {
@@ -123,9 +89,9 @@ func (g *Gateway) verify(ctx context.Context, x *exchange) error {
 			return err
 		}
 		if s.Source {
-			x.evidence.sources = append(x.evidence.sources, v)
+			x.evidence.Sources = append(x.evidence.Sources, v)
 		} else {
-			x.evidence.parents = append(x.evidence.parents, v)
+			x.evidence.Parents = append(x.evidence.Parents, v)
 		}
 	}
 	if err := x.agree(); err != nil {
@@ -155,7 +121,7 @@ func (g *Gateway) permit(x *exchange) error {
 		Agent: x.to.Agent.Name, Rules: rules, Gateways: x.settings.Gateways,
 		SourceLevel: g.levelOf(x.call.Caller), DestLevel: x.to.Agent.AssuranceLevel,
 		Source: string(x.source.Info().Binding), Dest: destination,
-		Evidence: x.evidence.sources, Path: x.evidence.path, Ancestry: x.evidence.ancestry, Self: g.Self(), Constraints: x.settings.Constraints,
+		Evidence: x.evidence.Sources, Path: x.evidence.Path, Ancestry: x.evidence.Ancestry, Self: g.Self(), Constraints: x.settings.Constraints,
 	})
 	if x.to.Unreachable != nil && x.mayKnow(err) {
 		return x.to.Unreachable
@@ -163,7 +129,7 @@ func (g *Gateway) permit(x *exchange) error {
 	if x.call.Agent != "" && x.to.Agent.Name == "" && !errors.Is(err, ect.ErrRequired) {
 		return x.unknown()
 	}
-	g.countDenied(err)
+	countDenied(g, err)
 	x.permit = permit
 	return err
 }
@@ -177,7 +143,7 @@ func (g *Gateway) levelOf(caller identity.Caller) ect.Level {
 	return agent.AssuranceLevel
 }
 
-func (g *Gateway) countDenied(err error) {
+func countDenied(g *Gateway, err error) {
 	if denied, ok := errors.AsType[*policy.Denied](err); ok {
 		g.Metrics.Denied(denied.Constraint)
 	}
@@ -200,4 +166,277 @@ func (x *exchange) unknown() error {
 func (x *exchange) mayKnow(refusal error) bool {
 	var forbidden *policy.Forbidden
 	return !errors.Is(refusal, ect.ErrRequired) && (x.to.Agent.Name == "" || !errors.As(refusal, &forbidden))
+}
+
+// admitEvidence judges whether the issuers of a message's tokens have a part in the
+// workflows that they name, and walks the translation path (R1). An outsider's
+// message leaves nothing but a count.
+func (g *Gateway) admitEvidence(ctx context.Context, x *exchange) error {
+	tokens := slices.Concat(x.evidence.Sources, x.evidence.Parents)
+	admission, err := g.members.Admit(ctx, membership.Submission{
+		Caller: x.call.Caller.ID, Gateway: x.settings.isGateway, Decides: g.Decides(x.call.Caller.ID), Tokens: tokens,
+	})
+	if err != nil {
+		return g.refuseEvidence(ctx, x, err)
+	}
+	x.admission = admission
+	nodes := make([]dag.Node, len(tokens))
+	for i, v := range tokens {
+		nodes[i] = dag.NodeOf(v)
+	}
+	return g.way(ctx, x, nodes[:len(x.evidence.Sources)], nodes)
+}
+
+// refuseEvidence counts a message that was refused before anything was recorded of it.
+func (g *Gateway) refuseEvidence(ctx context.Context, x *exchange, err error) error {
+	if _, forbidden := errors.AsType[*policy.Forbidden](err); forbidden || attest.Outside(err) {
+		g.attest.Refusal(ctx, x.holder, err)
+		return err
+	}
+	return attest.Recording(err)
+}
+
+// claimEvidence is step 5a: it uses up the sources of a permitted message and
+// records what came with it. A byte-identical repetition of a message that was
+// answered gets the stored answer (R6): done is then true.
+func (g *Gateway) claimEvidence(ctx context.Context, x *exchange) (answer transport.Answer, done bool, err error) {
+	if len(x.admission.Filed) == 0 {
+		x.kept = true
+		return answer, false, nil
+	}
+	body := x.inputHash()
+	if x.call.Agent != "" {
+		body += " " + x.call.Agent // for another agent it is another message
+	}
+	claims := x.claims()
+	for _, v := range claims {
+		err := g.Verifier.Claim(ctx, v, body)
+		if err == nil {
+			continue
+		}
+		// The token was used before: what is on record about that use stays as it is.
+		x.admitted, x.evidence = false, admission.Evidence{}
+		if replayed, ok := errors.AsType[*ect.ReplayedError](err); ok {
+			if err := g.mayRepeat(x); err != nil {
+				return answer, false, err
+			}
+			return g.repeat(ctx, replayed.Key)
+		}
+		g.Metrics.Verified(v.Level(), telemetry.VerifyResult(err))
+		return answer, false, err
+	}
+	x.used = claims
+	for _, filed := range x.admission.Filed {
+		g.Dialects.Learn(filed.Token)
+		// Who brings a token is charged for it: issuers may know nothing of what a gateway carries.
+		err := g.Recorder.Keep(ctx, filed.Token, ect.Filing{
+			Holder: x.holder, Members: filed.Members, Begins: filed.Begins,
+			ByIssuer: filed.Token.Issuer() == x.call.Caller.ID && !x.call.Caller.Anonymous,
+		})
+		if _, late := errors.AsType[*ect.ForeignRootError](err); late && filed.Begins {
+			return answer, false, membership.Outsider() // it has begun since the message was judged
+		}
+		if err != nil {
+			return answer, false, attest.Recording(err)
+		}
+	}
+	x.kept = true
+	return answer, false, nil
+}
+
+// claims are the sources that the message uses up: its caller's own. A caller that got
+// to know a token of another must not use it up, or get what was answered to it. Only a
+// listed gateway brings messages of others.
+func (x *exchange) claims() []ect.Verified {
+	if x.settings.isGateway(x.call.Caller.ID) {
+		return x.evidence.Sources
+	}
+	return slices.DeleteFunc(slices.Clone(x.evidence.Sources), func(v ect.Verified) bool { return v.Issuer() != x.call.Caller.ID })
+}
+
+// mayRepeat judges the operation of a message that was answered before: what is
+// permitted may have changed since (R6). A message that cannot be read was refused.
+func (g *Gateway) mayRepeat(x *exchange) error {
+	message, err := g.spoken(x)
+	if err != nil {
+		return nil //nolint:nilerr // the stored answer says why
+	}
+	return x.permit.Perform(string(message.Op))
+}
+
+// foreign reports whether a message that was refused, or whose tokens could not be
+// recorded, names a workflow to which its caller did not belong before: evidence of
+// that is then kept out of it (R14).
+func (x *exchange) foreign() bool {
+	_, ids := x.evidence.Origins()
+	return (!x.permit.Valid() || !x.kept) && len(ids) > 0 && !x.admission.Member
+}
+
+// isGateway reports whether an identity may carry the evidence of others (R2).
+func (s *Settings) isGateway(id ect.Identity) bool { return policy.Listed(s.Gateways, id) }
+
+// lifecycleGate is step 6: an agent that drains takes no new work, and what goes on
+// there goes on (AEPB, Graceful Shutdown). New work goes to its successor, if it has
+// one that the caller may call.
+func (g *Gateway) lifecycleGate(ctx context.Context, x *exchange) error {
+	if !x.to.Draining || x.message.Op != canonical.OpInvoke {
+		return nil
+	}
+	under, err := g.underWay(ctx, x, x.message)
+	if err != nil || under {
+		return err
+	}
+	if x.to = g.destinations.Successor(ctx, x.query(), x.to); x.to.Unreachable != nil {
+		return x.to.Unreachable
+	}
+	if err := g.permit(x); err != nil {
+		return err
+	}
+	return x.permit.Perform(string(x.message.Op))
+}
+
+// takesWork refuses a message that would begin new work at a gateway that drains
+// (R16). It is judged before the message's tokens are used up: its caller can send the
+// same message to another replica, or again after the restart.
+func (g *Gateway) takesWork(ctx context.Context, x *exchange) error {
+	if !g.requests.isDraining() {
+		return nil
+	}
+	message, err := g.spoken(x)
+	if err != nil || message.Op != canonical.OpInvoke {
+		return nil //nolint:nilerr // it is refused for that later
+	}
+	under, err := g.underWay(ctx, x, message)
+	if err != nil || under {
+		return err
+	}
+	return &problem.DrainingError{}
+}
+
+// underWay reports whether a message goes on with work that the agent has begun.
+func (g *Gateway) underWay(ctx context.Context, x *exchange, message *canonical.Message) (bool, error) {
+	invoke, ok := message.Body.(*canonical.Invoke)
+	if ok && invoke.State != "" {
+		return true, nil
+	}
+	id := message.Conversation.TaskID
+	if id == "" {
+		return false, nil
+	}
+	rec, err := g.tasks.Load(ctx, x.keyOf(id))
+	return rec != nil, err
+}
+
+// A message can name the ECT that it came of by its jti alone (AEPB, Task
+// Invocation with Parent Reference): its sender signs none, or the frame had no
+// room for it. Beside an ECT the name says nothing new, and must not say anything
+// else: it is that token's own or one of its parents', or the same of an ancestor
+// that came along, since a message that is relayed octet by octet keeps its name.
+
+// claimParameter is what a refusal names.
+const claimParameter = "parent_jti"
+
+// descend finds the token that a message without an ECT names. It becomes the
+// parent of ours, and the message belongs to its workflow (R3, R4), if it is on
+// record here and its caller may go on with it: he made it, it was made for him, or
+// it testifies to a message of his that brought none. That is narrower than R14: to
+// share a workflow is not enough. Nor is his own token: others may have brought it, or
+// his role alone, so he must belong to the workflow, too. Any other is not found, whether it exists or not (R1, R2); and a caller that shows nothing
+// of himself has none.
+func (g *Gateway) descend(ctx context.Context, x *exchange) error {
+	id, who := ect.ID(x.call.Parent), x.call.Caller
+	if id == "" {
+		return nil
+	}
+	if !id.Valid() {
+		return errReference
+	}
+	records, err := g.attest.Named(ctx, ect.Ref{ID: id, Issuer: who.ID})
+	if err != nil {
+		return attest.Recording(err)
+	}
+	records = slices.DeleteFunc(records, func(r ect.Record) bool {
+		return who.Anonymous || r.Issuer != who.ID && !g.members.Names(r, who.ID)
+	})
+	if len(records) != 1 {
+		return &ect.InvalidError{Reason: ect.ReasonUnknownParent, Claim: claimParameter}
+	}
+	if wid := records[0].Workflow; wid != "" {
+		belongs, err := g.members.Belongs(ctx, wid, who.ID)
+		switch {
+		case err != nil:
+			return attest.Recording(err)
+		case !belongs:
+			return &ect.InvalidError{Reason: ect.ReasonUnknownParent, Claim: claimParameter}
+		}
+	}
+	x.evidence.Named = &records[0]
+	return g.way(ctx, x, []dag.Node{dag.NodeOfRecord(records[0])}, nil)
+}
+
+// errReference: what is no UUID names no token.
+var errReference = &ect.MalformedError{Reason: "the parent reference is no UUID"}
+
+// agree holds the name beside an ECT to what that says, in verified tokens alone.
+func (x *exchange) agree() error {
+	id := ect.ID(x.call.Parent)
+	means := func(v ect.Verified) bool { return v.ID() == id || slices.Contains(v.Parents(), id) }
+	switch {
+	case id == "", slices.ContainsFunc(x.evidence.Sources, means), slices.ContainsFunc(x.evidence.Parents, means):
+		return nil
+	case !id.Valid():
+		return errReference
+	default:
+		return &ect.InvalidError{Reason: ect.ReasonConflictingParents, Claim: claimParameter}
+	}
+}
+
+// way walks the translation path (R1) from the tokens that a message came with;
+// nodes are those that need not be looked up. From a token that it only names the
+// path begins there if its sender, or a gateway before it, made that of this very
+// message; else what he did in between is no translation, and there is none.
+func (g *Gateway) way(ctx context.Context, x *exchange, start, nodes []dag.Node) error {
+	find := func(ctx context.Context, refs []ect.Ref) ([][]dag.Node, error) { return g.nodes(ctx, refs, nodes) }
+	limit := x.settings.Constraints.WalkLimit()
+	var err error
+	if n := x.evidence.Named; n == nil || n.Issuer == x.call.Caller.ID || x.settings.isGateway(x.call.Caller.ID) {
+		if x.evidence.Path, err = dag.LegPath(ctx, dag.Request, start, find, limit); err != nil {
+			return err
+		}
+	}
+	if x.settings.Constraints.HopScope == policy.ScopeAncestry {
+		x.evidence.Ancestry, err = dag.Ancestry(ctx, start, find, limit)
+	}
+	return err
+}
+
+// nodes finds what each id may mean: the tokens that came along, or else those on
+// record, of several issuers. The walk takes those of the workflow that it is in.
+func (g *Gateway) nodes(ctx context.Context, refs []ect.Ref, along []dag.Node) ([][]dag.Node, error) {
+	found := make([][]dag.Node, len(refs))
+	var missing []ect.Ref
+	var at []int
+	for i, ref := range refs {
+		for n := range along { // maxSignatures at most
+			if along[n].ID == ref.ID {
+				found[i] = append(found[i], along[n])
+			}
+		}
+		if found[i] == nil {
+			missing, at = append(missing, ref), append(at, i)
+		}
+	}
+	if len(missing) == 0 {
+		return found, nil
+	}
+	records, err := g.Evidence.Get(ctx, missing...)
+	if err != nil {
+		return nil, err
+	}
+	for n, i := range at {
+		for _, record := range records[n] {
+			found[i] = append(found[i], dag.NodeOfRecord(record))
+		}
+	}
+	return found, nil
 }

@@ -42,7 +42,7 @@ type principal struct {
 
 func (x *exchange) principal() principal {
 	return principal{
-		Caller: x.call.Caller.ID, Anonymous: x.call.Caller.Anonymous, Attested: x.attested || len(x.evidence.sources) > 0,
+		Caller: x.call.Caller.ID, Anonymous: x.call.Caller.Anonymous, Attested: x.attested || len(x.evidence.Sources) > 0,
 		Address: x.call.Address, Version: x.message.Origin.Version, Form: x.call.Wire.Form,
 	}
 }

@@ -373,7 +373,7 @@ func (g *Gateway) done(ctx context.Context, x *exchange, rec *store.Record) (tra
 // behind is what testifies to a record, and to the question about it. Of a message
 // that is answered with a question of ours, both are one token.
 func (x *exchange) behind(rec *store.Record) []ect.ID {
-	_, parents := x.evidence.origins()
+	_, parents := x.evidence.Origins()
 	if rec.Last != "" && !slices.Contains(parents, rec.Last) {
 		parents = append(parents, rec.Last)
 	}

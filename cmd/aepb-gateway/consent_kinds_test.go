@@ -461,10 +461,10 @@ func (c *caller) staysSilent(ctx context.Context, r response, to *nature) string
 
 // agrees says yes to what was asked, late, and says what the caller hears then. What was
 // heard may hold no question, where the agent did not come to ask in time.
-func (c *caller) agrees(ctx context.Context, asked *hearing) string {
-	next := c.onward(doAsk, asked, accepts)
+func (c *caller) agrees(ctx context.Context, question *hearing) string {
+	next := c.onward(doAsk, question, accepts)
 	if next == nil {
-		return notAsked(asked, (*hearing).why)
+		return notAsked(question, (*hearing).why)
 	}
 	return c.ask(ctx, next, false, nil).why()
 }
