@@ -117,7 +117,7 @@ func TestPlaceAndWordsGoTogether(t *testing.T) {
 		}
 	}
 	deps.Directory, deps.Network = list, &outbound.Network{Agents: map[canonical.Binding]transport.Dialer{a2a.Binding: agent}}
-	if b.Gateway, err = gateway.New(gateway.Settings{}, deps); err != nil {
+	if b.Gateway, err = gateway.New(gateway.Settings{}, chained(deps)); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ agent, version, at, sent string }{

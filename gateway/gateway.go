@@ -50,6 +50,7 @@ type Deps struct {
 	Registry      *translators.Registry
 	Directory     *directory.Directory
 	Network       *outbound.Network
+	Sender        outbound.Sender // the chain that ends in Network
 	Signer        *ect.Signer
 	Dialects      *ect.Dialects // how each peer writes tokens
 	Verifier      *ect.Verifier
@@ -96,7 +97,7 @@ var _ transport.Exchanger = (*Gateway)(nil)
 // New builds the road.
 func New(settings Settings, deps Deps) (*Gateway, error) {
 	for _, missing := range []bool{
-		deps.Registry == nil, deps.Directory == nil, deps.Network == nil, deps.Signer == nil, deps.Dialects == nil,
+		deps.Registry == nil, deps.Directory == nil, deps.Network == nil, deps.Sender == nil, deps.Signer == nil, deps.Dialects == nil,
 		deps.Verifier == nil, deps.Recorder == nil, deps.Evidence == nil, deps.Answers == nil,
 		deps.Conversations == nil, deps.Entries == nil, deps.Limiter == nil, deps.Metrics == nil, deps.Logger == nil,
 		deps.Now == nil, deps.NewID == nil,
@@ -113,10 +114,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{
-		Deps: deps, members: members, instance: deps.NewID(),
-		outbound: outbound.NewChain(deps.Network, outbound.Metrics(deps.Metrics, deps.Now), outbound.Deadline),
-	}
+	g := &Gateway{Deps: deps, members: members, instance: deps.NewID(), outbound: deps.Sender}
 	if g.attest, err = attest.New(attest.Deps{
 		Signer: deps.Signer, Dialects: deps.Dialects, Verifier: deps.Verifier, Recorder: deps.Recorder, Evidence: deps.Evidence, Members: members,
 		Refusals: refusals, Metrics: deps.Metrics, Logger: deps.Logger, NewID: deps.NewID, Version: func() string { return g.settings.Load().Version },

@@ -415,7 +415,7 @@ func (s *stage) replica(t *testing.T) *gateway.Gateway {
 	if s.view != nil {
 		kept = s.view
 	}
-	road, err := gateway.New(gateway.Settings{}, gateway.Deps{
+	road, err := gateway.New(gateway.Settings{}, chained(gateway.Deps{
 		Registry: registry, Directory: list, Network: &outbound.Network{
 			Agents:  map[canonical.Binding]transport.Dialer{a2a.Binding: onGRPC{Dialer: s.agent}, mcp.Binding: servers{s}, slimform.Binding: onSLIM{s.agent}},
 			Pushers: map[canonical.Binding]transport.Pusher{a2a.Binding: s.posts},
@@ -429,7 +429,7 @@ func (s *stage) replica(t *testing.T) *gateway.Gateway {
 			}
 			return id
 		},
-	})
+	}))
 	must(err)
 	return road
 }

@@ -166,9 +166,15 @@ func newBed(t testing.TB, settings gateway.Settings, rules policy.Rules, edits .
 	for _, edit := range edits {
 		edit(&deps)
 	}
-	b.Gateway, err = gateway.New(settings, deps)
+	b.Gateway, err = gateway.New(settings, chained(deps))
 	must(err)
 	return b
+}
+
+// chained are those with a chain to their network.
+func chained(deps gateway.Deps) gateway.Deps {
+	deps.Sender = outbound.NewChain(deps.Network, outbound.Metrics(deps.Metrics, deps.Now), outbound.Deadline)
+	return deps
 }
 
 const addBody = `{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"add","input":{"a":1,"b":2}}}]}}}`

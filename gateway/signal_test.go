@@ -187,7 +187,7 @@ func newSignalBed(t *testing.T, edits ...func(*directory.Deps)) *signalBed {
 	must(err)
 	dialects, err := ect.NewDialects(ect.DialectsDeps{})
 	must(err)
-	b.Gateway, err = gateway.New(gateway.Settings{}, gateway.Deps{
+	b.Gateway, err = gateway.New(gateway.Settings{}, chained(gateway.Deps{
 		Registry: registry, Directory: list, Network: &outbound.Network{
 			Agents: map[canonical.Binding]transport.Dialer{uacp.Binding: b.agent, mcp.Binding: calculator}, Callbacks: b.told,
 		},
@@ -195,7 +195,7 @@ func newSignalBed(t *testing.T, edits ...func(*directory.Deps)) *signalBed {
 		Answers: b.memory, Conversations: b.memory, Entries: b.memory.Entries(), Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
 		NewID:    func() string { return string(ect.NewID()) },
 		Approver: func(id ect.Identity) bool { return id == b.approver.ID || id == b.caller.ID },
-	})
+	}))
 	must(err)
 	return b
 }

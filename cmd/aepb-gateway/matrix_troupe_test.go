@@ -159,9 +159,9 @@ func (tr *troupe) build(t *testing.T) {
 	must(t, err)
 	list, err := tr.speak()
 	must(t, err)
-	registry, _, describers, err := index(list)
+	registry, network, err := index(list)
 	must(t, err)
-	tr.directory, err = directory.New(directory.Deps{Describers: describers, Egress: tr.guard, PlainLoopback: true, Now: time.Now, Logger: s.logger})
+	tr.directory, err = directory.New(directory.Deps{Describers: network.Describers, Egress: tr.guard, PlainLoopback: true, Now: time.Now, Logger: s.logger})
 	must(t, err)
 	for _, p := range list {
 		id := p.form.Info().Binding

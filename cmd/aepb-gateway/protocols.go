@@ -2,16 +2,21 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
+	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	ta2a "github.com/aepb/aepb-gateway/gateway/transport/a2a"
 	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
+	"github.com/aepb/aepb-gateway/gateway/transport/callback"
+	"github.com/aepb/aepb-gateway/gateway/transport/hop"
 	tmcp "github.com/aepb/aepb-gateway/gateway/transport/mcp"
+	"github.com/aepb/aepb-gateway/gateway/transport/rollback"
 	tuacp "github.com/aepb/aepb-gateway/gateway/transport/uacp"
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
@@ -66,6 +71,32 @@ func speakers() []speaker {
 		})
 	}
 	return list
+}
+
+// complete adds to a network of the protocols' agents all else that the gateway sends to.
+func (out *service) complete(n *outbound.Network, registry *translators.Registry) error {
+	hooks, err := out.webhooks()
+	if err != nil {
+		return err
+	}
+	hops, noHops := hop.New(hop.Deps{Client: out.guard, Cards: n.Describers[a2a.Binding]})
+	undo, noUndo := rollback.New(rollback.Deps{Client: out.guard})
+	callbacks, noCallbacks := callback.New(callback.Deps{Client: hooks})
+	n.Peers, n.Beyond, n.Callbacks, n.Rollbacks = hops, hops, callbacks, apart(registry, undo)
+	return errors.Join(noHops, noUndo, noCallbacks)
+}
+
+// apart gives the protocols that have no form of their own for rollbacks the one
+// that ATD has, apart from their endpoints (AEPB, Checkpoint and Rollback Signal Carriage).
+func apart(registry *translators.Registry, undo transport.Dialer) map[canonical.Binding]transport.Dialer {
+	out := map[canonical.Binding]transport.Dialer{}
+	for _, id := range registry.Bindings() {
+		form, _ := registry.Translator(id)
+		if s, ok := form.(translators.Signaler); !ok || !s.Signals(canonical.OpRollback, translators.Target{Version: form.Info().Versions[0]}) {
+			out[id] = undo
+		}
+	}
+	return out
 }
 
 func speakA2A(out *service, form translators.Translator) (protocol, error) {

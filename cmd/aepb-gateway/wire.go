@@ -31,10 +31,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/accept"
 	tainp "github.com/aepb/aepb-gateway/gateway/transport/ainp"
-	"github.com/aepb/aepb-gateway/gateway/transport/callback"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
-	"github.com/aepb/aepb-gateway/gateway/transport/hop"
-	"github.com/aepb/aepb-gateway/gateway/transport/rollback"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
@@ -150,25 +147,25 @@ func wire(s settings) (built *service, err error) {
 	if err := out.openGuards(); err != nil {
 		return nil, err
 	}
-	guard := out.guard
 	list, err := out.speak()
 	if err != nil {
 		return nil, err
 	}
-	registry, dialers, describers, err := index(list)
+	registry, network, err := index(list)
 	if err != nil {
 		return nil, err
 	}
 	if err := out.measure(list, registry, kept); err != nil {
 		return nil, err
 	}
-	hops, err := hop.New(hop.Deps{Client: guard, Cards: describers[a2a.Binding]})
-	if err != nil {
+	if err := out.complete(network, registry); err != nil {
 		return nil, err
 	}
+	chain := outbound.NewChain(network, outbound.Metrics(out.metrics, time.Now), outbound.Deadline)
+	describers, beyond := outbound.Describers(chain, network)
 	out.directory, err = directory.New(directory.Deps{
-		Describers: describers, Egress: guard, Client: guard, Changed: out.metrics.DescriptionChanged,
-		Beyond: hops, Asked: out.metrics.Asked,
+		Describers: describers, Egress: out.guard, Client: out.guard, Changed: out.metrics.DescriptionChanged,
+		Beyond: beyond, Asked: out.metrics.Asked,
 		Documents: out.documents, Grants: out.documents, Ours: s.listensAt,
 		Pins:          pins{entries: kept.entries, now: time.Now},
 		PlainLoopback: s.dev, Now: time.Now, Logger: s.logger,
@@ -182,7 +179,7 @@ func wire(s settings) (built *service, err error) {
 	if out.limiter, err = limit.New(s.limits(), limit.Deps{Bucket: kept.limits}); err != nil {
 		return nil, err
 	}
-	if out.road, err = out.build(registry, dialers, hops, pushers(list), kept); err != nil {
+	if out.road, err = out.build(registry, network, chain, kept); err != nil {
 		return nil, err
 	}
 	out.close = append(out.close, out.road.Close, func() error { return out.road.Flush(context.Background()) })
@@ -244,17 +241,6 @@ func (out *service) measure(list []protocol, registry *translators.Registry, kep
 	return out.counted()
 }
 
-// pushers are those of the protocols that have one.
-func pushers(list []protocol) map[canonical.Binding]transport.Pusher {
-	out := map[canonical.Binding]transport.Pusher{}
-	for _, p := range list {
-		if p.pusher != nil {
-			out[p.form.Info().Binding] = p.pusher
-		}
-	}
-	return out
-}
-
 // speak makes every protocol that the configuration has what it takes for.
 func (out *service) speak() ([]protocol, error) {
 	var list []protocol
@@ -285,23 +271,26 @@ func (out *service) speak() ([]protocol, error) {
 	return list, nil
 }
 
-func index(list []protocol) (*translators.Registry, map[canonical.Binding]transport.Dialer, map[canonical.Binding]transport.Describer, error) {
+// index sorts what the protocols have by their names.
+func index(list []protocol) (*translators.Registry, *outbound.Network, error) {
 	forms := make([]translators.Translator, len(list))
-	dialers := map[canonical.Binding]transport.Dialer{}
-	describers := map[canonical.Binding]transport.Describer{}
+	network := &outbound.Network{
+		Agents: map[canonical.Binding]transport.Dialer{}, Describers: map[canonical.Binding]transport.Describer{},
+		Pushers: map[canonical.Binding]transport.Pusher{},
+	}
 	for i, p := range list {
 		id := p.form.Info().Binding
-		forms[i], dialers[id], describers[id] = p.form, p.dialer, p.dialer
+		forms[i], network.Agents[id], network.Describers[id] = p.form, p.dialer, p.dialer
+		if p.pusher != nil {
+			network.Pushers[id] = p.pusher
+		}
 	}
 	registry, err := translators.NewRegistry(forms...)
-	return registry, dialers, describers, err
+	return registry, network, err
 }
 
 // build makes the road and the evidence that it needs.
-func (out *service) build(
-	registry *translators.Registry, dialers map[canonical.Binding]transport.Dialer, hops transport.Dialer,
-	pushers map[canonical.Binding]transport.Pusher, kept kept,
-) (*gateway.Gateway, error) {
+func (out *service) build(registry *translators.Registry, network *outbound.Network, sender outbound.Sender, kept kept) (*gateway.Gateway, error) {
 	s := out.settings
 	var err error
 	out.signer, err = ect.NewSigner(ect.SignerDeps{Key: s.svid.Key, Chain: s.svid.Chain, Issuer: s.svid.ID, Now: time.Now})
@@ -327,42 +316,17 @@ func (out *service) build(
 	if err != nil {
 		return nil, err
 	}
-	hooks, err := out.webhooks()
-	if err != nil {
-		return nil, err
-	}
-	told, err := callback.New(callback.Deps{Client: hooks})
-	if err != nil {
-		return nil, err
-	}
-	undo, err := rollback.New(rollback.Deps{Client: out.guard})
-	if err != nil {
-		return nil, err
-	}
 	background, perCaller := s.config.Limits.Background()
 	return gateway.New(s.road(), gateway.Deps{
 		StatePlain: out.statePlain,
-		Network:    &outbound.Network{Agents: dialers, Peers: hops, Pushers: pushers, Callbacks: told, Rollbacks: apart(registry, undo)},
-		Registry:   registry, Directory: out.directory,
+		Network:    network, Sender: sender,
+		Registry: registry, Directory: out.directory,
 		Signer: out.signer, Dialects: out.dialects, Verifier: verifier, Recorder: recorder, Evidence: kept.evidence,
 		Answers: kept.answers, Conversations: kept.conversations, Entries: kept.entries, Limiter: out.limiter, Metrics: out.metrics,
 		Approver: out.approver,
 		Logger:   s.logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
 		Workers: perCaller, AllWorkers: background,
 	})
-}
-
-// apart gives the protocols that have no form of their own for rollbacks the one
-// that ATD has, apart from their endpoints (AEPB, Checkpoint and Rollback Signal Carriage).
-func apart(registry *translators.Registry, undo transport.Dialer) map[canonical.Binding]transport.Dialer {
-	out := map[canonical.Binding]transport.Dialer{}
-	for _, id := range registry.Bindings() {
-		form, _ := registry.Translator(id)
-		if s, ok := form.(translators.Signaler); !ok || !s.Signals(canonical.OpRollback, translators.Target{Version: form.Info().Versions[0]}) {
-			out[id] = undo
-		}
-	}
-	return out
 }
 
 // limits are wider on a development gateway, where one caller is everybody.

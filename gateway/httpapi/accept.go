@@ -80,16 +80,3 @@ func qualityOf(ranges []acceptRange, media string) int {
 	}
 	return found
 }
-
-// matches reads If-None-Match (RFC 9110, section 13.1.2).
-func matches(fields []string, tag string) bool {
-	for _, field := range fields {
-		for member := range strings.SplitSeq(field, ",") {
-			member = strings.TrimSpace(member)
-			if member == "*" || strings.TrimPrefix(member, "W/") == tag {
-				return true
-			}
-		}
-	}
-	return false
-}

@@ -48,14 +48,3 @@ func FuzzPreferred(f *testing.F) {
 		}
 	})
 }
-
-func TestMatches(t *testing.T) {
-	t.Parallel()
-	for field, want := range map[string]bool{
-		"": false, `"a"`: true, `W/"a"`: true, "*": true, `"b"`: false, `"b", W/"a"`: true, `"b","a"`: true, "a": false,
-	} {
-		if got := matches([]string{field}, `"a"`); got != want {
-			t.Errorf("%s: %v", field, got)
-		}
-	}
-}

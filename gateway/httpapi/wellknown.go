@@ -286,7 +286,7 @@ func (w wellKnown) write(c *gin.Context, media string, body []byte, fresh string
 	etag := `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 	c.Header("Cache-Control", fresh)
 	c.Header("ETag", etag)
-	if matches(c.Request.Header.Values("If-None-Match"), etag) {
+	if transport.Unchanged(c.Request.Header, etag) {
 		c.Status(http.StatusNotModified)
 		return
 	}

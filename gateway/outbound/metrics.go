@@ -3,8 +3,6 @@ package outbound
 import (
 	"context"
 	"time"
-
-	"github.com/aepb/aepb-gateway/gateway/transport"
 )
 
 // Meter measures how long agents take.
@@ -13,10 +11,10 @@ type Meter interface {
 	Sent(agent, from, to string, took time.Duration)
 }
 
-// Metrics is the stage that measures the calls that have a reply.
+// Metrics is the stage that measures the calls that a message answers.
 func Metrics(m Meter, now func() time.Time) Stage {
 	return func(next Sender) Sender {
-		return SendFunc(func(ctx context.Context, call Call) (transport.Reply, error) {
+		return SendFunc(func(ctx context.Context, call Call) (Reply, error) {
 			began := now()
 			reply, err := next.Send(ctx, call)
 			if call.Kind <= Peer {

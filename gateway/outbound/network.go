@@ -11,11 +11,13 @@ import (
 
 // Network is what dials: the end of a chain.
 type Network struct {
-	Agents    map[canonical.Binding]transport.Dialer
-	Rollbacks map[canonical.Binding]transport.Dialer // by the protocols whose agents take them apart from their endpoint
-	Peers     transport.Dialer                       // nil: there are no other gateways
-	Pushers   map[canonical.Binding]transport.Pusher // by the protocol of whom is told
-	Callbacks transport.Callbacks                    // nil: decisions have no callbacks
+	Agents     map[canonical.Binding]transport.Dialer
+	Rollbacks  map[canonical.Binding]transport.Dialer // by the protocols whose agents take them apart from their endpoint
+	Peers      transport.Dialer                       // nil: there are no other gateways
+	Pushers    map[canonical.Binding]transport.Pusher // by the protocol of whom is told
+	Callbacks  transport.Callbacks                    // nil: decisions have no callbacks
+	Describers map[canonical.Binding]transport.Describer
+	Beyond     transport.Describer // asks other gateways about agents behind them; nil: nothing does
 }
 
 var _ Sender = (*Network)(nil)
@@ -24,23 +26,33 @@ var _ Sender = (*Network)(nil)
 var ErrUnserved = errors.New("outbound: the call has no dialer: expected a kind and a protocol that this gateway speaks")
 
 // Send implements Sender. [ErrUnserved]: the call has no dialer.
-func (n *Network) Send(ctx context.Context, call Call) (transport.Reply, error) {
+func (n *Network) Send(ctx context.Context, call Call) (Reply, error) {
 	binding := call.Endpoint.Binding
 	switch call.Kind {
 	case Webhook:
 		if pusher := n.Pushers[binding]; pusher != nil {
-			return transport.Reply{}, pusher.Push(ctx, call.Webhook, call.Sealed)
+			return Reply{}, pusher.Push(ctx, call.Webhook, call.Sealed)
 		}
 	case Callback:
 		if n.Callbacks != nil {
-			return transport.Reply{}, n.Callbacks.Tell(ctx, call.Decision)
+			return Reply{}, n.Callbacks.Tell(ctx, call.Decision)
+		}
+	case Description:
+		describer := n.Describers[binding]
+		if call.Beyond {
+			describer = n.Beyond
+		}
+		if describer != nil {
+			description, endpoint, err := describer.Describe(ctx, call.Endpoint)
+			return Reply{Description: description, Endpoint: endpoint}, err
 		}
 	default:
 		if dialer := n.dialer(call.Kind, binding); dialer != nil {
-			return dialer.Dial(ctx, call.Endpoint, call.Sealed)
+			reply, err := dialer.Dial(ctx, call.Endpoint, call.Sealed)
+			return Reply{Reply: reply}, err
 		}
 	}
-	return transport.Reply{}, fmt.Errorf("%w: kind %d, %q", ErrUnserved, call.Kind, binding)
+	return Reply{}, fmt.Errorf("%w: kind %d, %q", ErrUnserved, call.Kind, binding)
 }
 
 func (n *Network) dialer(kind Kind, binding canonical.Binding) transport.Dialer {

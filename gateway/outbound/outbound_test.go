@@ -57,8 +57,10 @@ func TestNetwork_EachKindHasItsDialer(t *testing.T) {
 	}
 	whole := &outbound.Network{
 		Agents: dials("agent"), Rollbacks: dials("rollback"), Peers: dialer{name: "peer", called: &called},
-		Pushers:   map[canonical.Binding]transport.Pusher{"mcp-v1": pusher{called: &called}},
-		Callbacks: callbacks{called: &called},
+		Pushers:    map[canonical.Binding]transport.Pusher{"mcp-v1": pusher{called: &called}},
+		Callbacks:  callbacks{called: &called},
+		Describers: map[canonical.Binding]transport.Describer{"mcp-v1": describer{name: "description", called: &called}},
+		Beyond:     describer{name: "beyond", called: &called},
 	}
 	at := transport.Endpoint{Binding: "mcp-v1"}
 	for _, call := range []outbound.Call{
@@ -67,6 +69,8 @@ func TestNetwork_EachKindHasItsDialer(t *testing.T) {
 		{Kind: outbound.Peer, Endpoint: at},
 		{Kind: outbound.Webhook, Endpoint: at, Webhook: canonical.PushConfig{URL: "https://hook"}},
 		{Kind: outbound.Callback, Decision: transport.Decision{URL: "https://waits"}},
+		{Kind: outbound.Description, Endpoint: at},
+		{Kind: outbound.Description, Endpoint: at, Beyond: true},
 	} {
 		if _, err := whole.Send(t.Context(), call); err != nil {
 			t.Errorf("kind %d: %v", call.Kind, err)
@@ -75,7 +79,7 @@ func TestNetwork_EachKindHasItsDialer(t *testing.T) {
 			t.Errorf("kind %d without a dialer: %v", call.Kind, err)
 		}
 	}
-	if want := []string{"agent", "rollback", "peer", "webhook https://hook", "callback https://waits"}; !slices.Equal(called, want) {
+	if want := []string{"agent", "rollback", "peer", "webhook https://hook", "callback https://waits", "description", "beyond"}; !slices.Equal(called, want) {
 		t.Errorf("the calls were %v, want %v", called, want)
 	}
 }
@@ -96,26 +100,26 @@ func TestChain_StagesInOrder(t *testing.T) {
 		failure := errors.New("unreachable")
 		stage := func(name string) outbound.Stage {
 			return func(next outbound.Sender) outbound.Sender {
-				return outbound.SendFunc(func(ctx context.Context, c outbound.Call) (transport.Reply, error) {
+				return outbound.SendFunc(func(ctx context.Context, c outbound.Call) (outbound.Reply, error) {
 					passed = append(passed, name)
 					return next.Send(ctx, c)
 				})
 			}
 		}
-		dial := outbound.SendFunc(func(context.Context, outbound.Call) (transport.Reply, error) {
+		dial := outbound.SendFunc(func(context.Context, outbound.Call) (outbound.Reply, error) {
 			passed = append(passed, "dial")
 			time.Sleep(time.Second)
-			return transport.Reply{}, failure
+			return outbound.Reply{}, failure
 		})
 		var measured meter
 		chain := outbound.NewChain(dial, stage("outer"), outbound.Metrics(&measured, time.Now), stage("inner"))
-		for _, kind := range []outbound.Kind{outbound.Message, outbound.Webhook} {
+		for _, kind := range []outbound.Kind{outbound.Message, outbound.Webhook, outbound.Description} {
 			call := outbound.Call{Kind: kind, Agent: "calculator", From: "a2a-v1", Endpoint: transport.Endpoint{Binding: "mcp-v1"}}
 			if _, err := chain.Send(t.Context(), call); !errors.Is(err, failure) {
 				t.Errorf("kind %d: %v", kind, err)
 			}
 		}
-		if want := []string{"outer", "inner", "dial", "outer", "inner", "dial"}; !slices.Equal(passed, want) {
+		if want := slices.Repeat([]string{"outer", "inner", "dial"}, 3); !slices.Equal(passed, want) {
 			t.Errorf("passed %v, want %v", passed, want)
 		}
 		if want := []string{"calculator a2a-v1 mcp-v1 1s"}; !slices.Equal(measured, want) {
@@ -138,14 +142,14 @@ func (e *events) Close() error { e.closed = true; return nil }
 func TestDeadline_Ends(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var seen context.Context //nolint:fatcontext // what the dialer is given is under test
+		var seen context.Context
 		stream := &events{}
-		chain := outbound.NewChain(outbound.SendFunc(func(ctx context.Context, c outbound.Call) (transport.Reply, error) {
+		chain := outbound.NewChain(outbound.SendFunc(func(ctx context.Context, c outbound.Call) (outbound.Reply, error) {
 			if seen = ctx; c.Agent == "streams" {
-				return transport.Reply{Events: stream}, nil
+				return outbound.Reply{Reply: transport.Reply{Events: stream}}, nil
 			}
 			<-ctx.Done()
-			return transport.Reply{}, ctx.Err()
+			return outbound.Reply{}, ctx.Err()
 		}), outbound.Deadline)
 		call := outbound.Call{Endpoint: transport.Endpoint{Agent: "calculator"}, Limit: time.Minute}
 		began := time.Now()

@@ -5,6 +5,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strings"
 )
 
 // readAhead bounds what is made room for because a message says that it is so
@@ -73,4 +74,17 @@ func MediaType(h http.Header) string {
 		return ""
 	}
 	return name
+}
+
+// Unchanged reads If-None-Match (RFC 9110, section 13.1.2): a client has what tag names.
+func Unchanged(h http.Header, tag string) bool {
+	for _, field := range h.Values("If-None-Match") {
+		for member := range strings.SplitSeq(field, ",") {
+			member = strings.TrimSpace(member)
+			if member == "*" || strings.TrimPrefix(member, "W/") == tag {
+				return true
+			}
+		}
+	}
+	return false
 }

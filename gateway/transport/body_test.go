@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"net/http"
 	"testing"
 	"testing/iotest"
 
@@ -54,6 +55,18 @@ func TestReadAll_MakesNoRoomBeyondTheLength(t *testing.T) {
 	for _, r := range []io.Reader{iotest.DataErrReader(bytes.NewReader(sent[:1001])), iotest.OneByteReader(bytes.NewReader(sent[:1001]))} {
 		if got, err := transport.ReadAll(r, 1000); err != nil || len(got) != 1001 {
 			t.Errorf("%d bytes of 1001 that were said to be 1000, %v", len(got), err)
+		}
+	}
+}
+
+// TestUnchanged: a list of tags, weak ones too, or an asterisk names what a client has.
+func TestUnchanged(t *testing.T) {
+	t.Parallel()
+	for field, want := range map[string]bool{
+		"": false, `"a"`: true, `W/"a"`: true, "*": true, `"b"`: false, `"b", W/"a"`: true, `"b","a"`: true, "a": false,
+	} {
+		if got := transport.Unchanged(http.Header{"If-None-Match": {field}}, `"a"`); got != want {
+			t.Errorf("%s: %v", field, got)
 		}
 	}
 }

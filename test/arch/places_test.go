@@ -26,6 +26,12 @@ var ownPlaces = []struct {
 		[]string{"gateway/outbound", "gateway/transport", "cmd/aepb-gateway"},
 		"all that leaves passes the stages of package outbound: send it with an outbound.Sender",
 	},
+	{
+		"gateway/transport",
+		[]string{"Describer"},
+		[]string{"gateway/directory", "gateway/outbound", "gateway/transport", "cmd/aepb-gateway"},
+		"the directory alone asks agents who they are, by what outbound.Describers gives: ask the directory",
+	},
 }
 
 // onePlaceLaw: what stands in ownPlaces is used there alone, and evidence is signed and

@@ -128,10 +128,7 @@ func extensionsHeader(m *canonical.Message, w translators.Wire) {
 	if value == "" {
 		return
 	}
-	if m.Extensions == nil {
-		m.Extensions = canonical.Extensions{}
-	}
-	m.Extensions[Binding] = rawjson.NewBuilder().String(HeaderExtensions, value).Bytes()
+	m.Extensions = m.Extensions.With(Binding, rawjson.NewBuilder().String(HeaderExtensions, value).Bytes())
 }
 
 // carriedRequest are the canonical members of a request that A2A has no place for.

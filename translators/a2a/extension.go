@@ -101,10 +101,7 @@ func foreign(o *rawjson.Object) canonical.Extensions {
 		if !rawjson.IsObject(m.Value) || m.Name == string(Binding) || m.Name == profile.CanonKey {
 			continue
 		}
-		if ext == nil {
-			ext = canonical.Extensions{}
-		}
-		ext[canonical.Binding(m.Name)] = m.Value
+		ext = ext.With(canonical.Binding(m.Name), m.Value)
 	}
 	return ext
 }
@@ -131,10 +128,7 @@ func (p params) skill(c *canonical.Capability) {
 		}
 	}
 	for binding, value := range foreign(o) {
-		if c.Extensions == nil {
-			c.Extensions = canonical.Extensions{}
-		}
-		c.Extensions[binding] = value
+		c.Extensions = c.Extensions.With(binding, value)
 	}
 }
 
@@ -250,8 +244,8 @@ func overParams(left json.RawMessage, c *canonical.Description) json.RawMessage 
 
 func overCanon(left json.RawMessage, c *canonical.Description) json.RawMessage {
 	l := over(left)
-	l.put(keyTitle, quoteSet(c.Title), isText)
-	l.put(keyInstructions, quoteSet(c.Instructions), isText)
+	l.put(keyTitle, rawjson.QuoteSet(c.Title), isText)
+	l.put(keyInstructions, rawjson.QuoteSet(c.Instructions), isText)
 	was := l.o.Peek(keyVersions)
 	said, ok := rawjson.Texts(was)
 	switch {
@@ -267,13 +261,6 @@ func overCanon(left json.RawMessage, c *canonical.Description) json.RawMessage {
 		l.put(keyVersions, rawjson.ArrayOf(quoted), isTexts)
 	}
 	return l.value(left)
-}
-
-func quoteSet(text string) json.RawMessage {
-	if text == "" {
-		return nil
-	}
-	return rawjson.Quote(text)
 }
 
 func overSkills(left json.RawMessage, c *canonical.Description) json.RawMessage {

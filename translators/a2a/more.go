@@ -174,12 +174,7 @@ func yielded(m *canonical.Message, t *canonical.Task, canon *rawjson.Object, raw
 	rest := without(canon, keyYield)
 	again.Extensions = replaced(t.Extensions, t.Extensions[Binding])
 	delete(again.Extensions, profile.CanonKey)
-	if rest != nil {
-		if again.Extensions == nil {
-			again.Extensions = canonical.Extensions{}
-		}
-		again.Extensions[profile.CanonKey] = rest
-	}
+	again.Extensions = again.Extensions.With(profile.CanonKey, rest)
 	if len(again.Extensions) == 0 {
 		again.Extensions = nil
 	}

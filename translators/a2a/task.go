@@ -88,14 +88,7 @@ func (d *decoder) response(m *canonical.Message, raw json.RawMessage) {
 
 // result adds the result's own leftovers to what was carried for it.
 func result(ext canonical.Extensions, leftover json.RawMessage) canonical.Extensions {
-	if leftover == nil {
-		return ext
-	}
-	if ext == nil {
-		ext = canonical.Extensions{}
-	}
-	ext[Binding] = leftover
-	return ext
+	return ext.With(Binding, leftover)
 }
 
 func (d *decoder) reply(m *canonical.Message, body *canonical.Result, raw json.RawMessage, path string) {

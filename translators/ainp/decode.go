@@ -123,14 +123,7 @@ func (l letter) native(re canonical.Op) (*canonical.Message, error) {
 
 // extended sets the binding's own extension, if there is one.
 func extended(ext canonical.Extensions, own json.RawMessage) canonical.Extensions {
-	if own == nil {
-		return ext
-	}
-	if ext == nil {
-		ext = canonical.Extensions{}
-	}
-	ext[Binding] = own
-	return ext
+	return ext.With(Binding, own)
 }
 
 func (l letter) request(m *canonical.Message) error {

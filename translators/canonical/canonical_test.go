@@ -182,3 +182,17 @@ func TestTerminal(t *testing.T) {
 		t.Error("an unknown state is final")
 	}
 }
+
+// TestExtensions_With: what a binding has of its own is added, to a map that is made where
+// there is none, and nothing changes where it has nothing.
+func TestExtensions_With(t *testing.T) {
+	t.Parallel()
+	var empty canonical.Extensions
+	if got := empty.With("a2a-v1", nil); got != nil {
+		t.Errorf("nothing was added, and there is %v", got)
+	}
+	got := empty.With("a2a-v1", json.RawMessage(`{}`)).With("mcp-v1", json.RawMessage(`{"a":1}`)).With("a2a-v1", nil)
+	if len(got) != 2 || string(got["a2a-v1"]) != "{}" || string(got["mcp-v1"]) != `{"a":1}` {
+		t.Errorf("there is %v", got)
+	}
+}

@@ -103,6 +103,19 @@ type Trace struct{ Parent, State, Baggage string }
 // raw JSON object, kept verbatim. A nil map and an empty one are equal.
 type Extensions map[Binding]json.RawMessage
 
+// With adds what one binding has of its own; nil: nothing. It changes the map, and
+// makes one where there is none.
+func (e Extensions) With(b Binding, own json.RawMessage) Extensions {
+	if own == nil {
+		return e
+	}
+	if e == nil {
+		e = Extensions{}
+	}
+	e[b] = own
+	return e
+}
+
 // Origin says where a message came from.
 type Origin struct {
 	Binding Binding

@@ -97,12 +97,7 @@ func (t *Translator) message(f Frame, re canonical.Op, event bool) (*canonical.M
 	if ok && streaming {
 		left.Bool(leftStreaming, true)
 	}
-	if raw := left.Object(); raw != nil {
-		if m.Extensions == nil {
-			m.Extensions = canonical.Extensions{}
-		}
-		m.Extensions[Binding] = raw
-	}
+	m.Extensions = m.Extensions.With(Binding, left.Object())
 	return m, nil
 }
 

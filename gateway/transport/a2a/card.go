@@ -42,7 +42,7 @@ func (d *Door) CardHandler(road transport.Exchanger) http.Handler {
 		h.Set("ETag", tag)
 		h.Set("Cache-Control", cardAge)
 		h.Add("Vary", form.HeaderVersion)
-		if unchanged(r.Header.Values("If-None-Match"), tag) {
+		if transport.Unchanged(r.Header, tag) {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
@@ -139,17 +139,4 @@ func (f faces) extended(ctx context.Context, codec translators.Translator, road 
 		return f.card(codec, extended, call.Agent, asked.Origin.Version)
 	}
 	return call, nil
-}
-
-// unchanged reads If-None-Match (RFC 9110 13.1.2).
-func unchanged(values []string, tag string) bool {
-	for _, value := range values {
-		for member := range strings.SplitSeq(value, ",") {
-			member = strings.TrimSpace(member)
-			if member == "*" || strings.TrimPrefix(member, "W/") == tag {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -35,48 +35,78 @@ const (
 	FieldMessageExt  Field = "message" // the message-level extensions, by binding
 )
 
-type messageField struct {
-	name Field
+// field is how one member of a message or of a part is carried.
+type field[N ~string, T any] struct {
+	name N
 	loss canonical.LossCode
-	path string
-	get  func(*canonical.Message) json.RawMessage       // nil: not set
-	set  func(*canonical.Message, json.RawMessage) bool // false: not a value that get would give
+	path string                         // inside the message or the part
+	get  func(*T) json.RawMessage       // nil: not set
+	set  func(*T, json.RawMessage) bool // false: not a value that get would give
 }
+
+type messageField = field[Field, canonical.Message]
 
 // CarryMessage writes those of the listed fields that are set into canon, and
 // says what became carried.
 func CarryMessage(canon *rawjson.Builder, m *canonical.Message, fields ...Field) []canonical.Loss {
-	var losses []canonical.Loss
-	for _, f := range messageFields {
-		if !slices.Contains(fields, f.name) {
-			continue
-		}
-		if raw := f.get(m); raw != nil {
-			canon.Raw(string(f.name), raw)
-			losses = append(losses, canonical.Loss{Code: f.loss, Path: f.path, Fate: canonical.Carried})
-		}
-	}
-	return losses
+	return carry(messageFields[:], canon, m, "", fields)
 }
 
 // RestoreMessage takes the listed fields out of canon into m. A value that
 // CarryMessage would not have written stays where it is: kept, not believed.
 func RestoreMessage(canon *rawjson.Object, m *canonical.Message, fields ...Field) {
-	for _, f := range messageFields {
+	restore(messageFields[:], canon, m, fields)
+}
+
+func carry[N ~string, T any](table []field[N, T], canon *rawjson.Builder, from *T, at string, fields []N) []canonical.Loss {
+	var losses []canonical.Loss
+	for _, f := range table {
 		if !slices.Contains(fields, f.name) {
 			continue
 		}
-		if raw := canon.Peek(string(f.name)); raw != nil && f.set(m, raw) {
+		if raw := f.get(from); raw != nil {
+			canon.Raw(string(f.name), raw)
+			losses = append(losses, canonical.Loss{Code: f.loss, Path: at + f.path, Fate: canonical.Carried})
+		}
+	}
+	return losses
+}
+
+func restore[N ~string, T any](table []field[N, T], canon *rawjson.Object, to *T, fields []N) {
+	for _, f := range table {
+		if !slices.Contains(fields, f.name) {
+			continue
+		}
+		if raw := canon.Peek(string(f.name)); raw != nil && f.set(to, raw) {
 			canon.Take(string(f.name))
 		}
 	}
 }
 
-func textField(name Field, loss canonical.LossCode, path string, at func(*canonical.Message) *string) messageField {
+func textField[N ~string, T any](name N, loss canonical.LossCode, path string, at func(*T) *string) field[N, T] {
+	return field[N, T]{
+		name: name, loss: loss, path: path,
+		get: func(of *T) json.RawMessage { return rawjson.QuoteSet(*at(of)) },
+		set: func(of *T, raw json.RawMessage) bool { return unquoteSet(raw, at(of)) },
+	}
+}
+
+func rawField[N ~string, T any](name N, loss canonical.LossCode, path string, at func(*T) *json.RawMessage) field[N, T] {
+	return field[N, T]{
+		name: name, loss: loss, path: path,
+		get: func(of *T) json.RawMessage { return *at(of) },
+		set: func(of *T, raw json.RawMessage) bool { *at(of) = raw; return true },
+	}
+}
+
+func flagField(name Field, loss canonical.LossCode, path string, at func(*canonical.Message) *bool) messageField {
 	return messageField{
 		name: name, loss: loss, path: path,
-		get: func(m *canonical.Message) json.RawMessage { return quoteSet(*at(m)) },
-		set: func(m *canonical.Message, raw json.RawMessage) bool { return unquoteSet(raw, at(m)) },
+		get: func(m *canonical.Message) json.RawMessage { return trueOrNil(*at(m)) },
+		set: func(m *canonical.Message, raw json.RawMessage) bool {
+			*at(m) = *at(m) || string(raw) == "true"
+			return string(raw) == "true"
+		},
 	}
 }
 
@@ -97,10 +127,10 @@ var messageFields = [...]messageField{
 	textField(FieldSkill, canonical.LossIDs, "/to/skill", func(m *canonical.Message) *string { return &m.To.Skill }),
 	listField(FieldAccept, canonical.LossModes, "/preferences/acceptMedia", func(m *canonical.Message) *[]string { return &m.Preferences.AcceptMedia }),
 	{FieldHistory, canonical.LossHistory, "/preferences/historyLength", getHistory, setHistory},
-	{FieldNoWait, canonical.LossWait, "/preferences/noWait", getNoWait, setNoWait},
-	{FieldStream, canonical.LossStatusUpdates, "/preferences/stream", getStream, setStream},
+	flagField(FieldNoWait, canonical.LossWait, "/preferences/noWait", func(m *canonical.Message) *bool { return &m.Preferences.NoWait }),
+	flagField(FieldStream, canonical.LossStatusUpdates, "/preferences/stream", func(m *canonical.Message) *bool { return &m.Preferences.Stream }),
 	{FieldDeadline, canonical.LossDeadline, "/deadline", getDeadline, setDeadline},
-	{FieldProgress, canonical.LossProgress, "/correlation/progress", getProgress, setProgress},
+	rawField(FieldProgress, canonical.LossProgress, "/correlation/progress", func(m *canonical.Message) *json.RawMessage { return &m.Correlation.Progress }),
 	textField(FieldLogLevel, canonical.LossProgress, "/preferences/logLevel", func(m *canonical.Message) *string { return &m.Preferences.LogLevel }),
 	textField(FieldFromName, canonical.LossPeerInfo, "/from/name", func(m *canonical.Message) *string { return &m.From.Name }),
 	textField(FieldFromVersion, canonical.LossPeerInfo, "/from/version", func(m *canonical.Message) *string { return &m.From.Version }),
@@ -124,31 +154,10 @@ func setHistory(m *canonical.Message, raw json.RawMessage) bool {
 	return true
 }
 
-func getNoWait(m *canonical.Message) json.RawMessage { return trueOrNil(m.Preferences.NoWait) }
-
-func setNoWait(m *canonical.Message, raw json.RawMessage) bool {
-	m.Preferences.NoWait = m.Preferences.NoWait || string(raw) == "true"
-	return string(raw) == "true"
-}
-
-func getStream(m *canonical.Message) json.RawMessage { return trueOrNil(m.Preferences.Stream) }
-
-func setStream(m *canonical.Message, raw json.RawMessage) bool {
-	m.Preferences.Stream = m.Preferences.Stream || string(raw) == "true"
-	return string(raw) == "true"
-}
-
 func getDeadline(m *canonical.Message) json.RawMessage { return quoteTime(m.Deadline) }
 
 func setDeadline(m *canonical.Message, raw json.RawMessage) bool {
 	return unquoteTime(raw, &m.Deadline)
-}
-
-func getProgress(m *canonical.Message) json.RawMessage { return m.Correlation.Progress }
-
-func setProgress(m *canonical.Message, raw json.RawMessage) bool {
-	m.Correlation.Progress = raw
-	return true
 }
 
 func getArgsAbsent(m *canonical.Message) json.RawMessage {
@@ -183,13 +192,6 @@ func trueOrNil(set bool) json.RawMessage {
 		return json.RawMessage("true")
 	}
 	return nil
-}
-
-func quoteSet(text string) json.RawMessage {
-	if text == "" {
-		return nil
-	}
-	return rawjson.Quote(text)
 }
 
 func unquoteSet(raw json.RawMessage, to *string) bool {

@@ -83,19 +83,7 @@ func Unwrap(raw json.RawMessage, path string, own canonical.Binding) (Carried, e
 // members: the foreign bindings, the rest of canon under CanonKey, and the
 // caller's own leftovers (nil: none). It is nil when there is nothing.
 func (c Carried) Extensions(own canonical.Binding, leftovers json.RawMessage) canonical.Extensions {
-	ext := c.Ext
-	add := func(binding canonical.Binding, raw json.RawMessage) {
-		if raw == nil {
-			return
-		}
-		if ext == nil {
-			ext = canonical.Extensions{}
-		}
-		ext[binding] = raw
-	}
-	add(CanonKey, c.Canon.Rest())
-	add(own, leftovers)
-	return ext
+	return c.Ext.With(CanonKey, c.Canon.Rest()).With(own, leftovers)
 }
 
 // ForeignLosses lists, as Carried, what a level holds for other bindings than

@@ -26,70 +26,32 @@ const (
 	PartAnnotations PartField = "annotations"
 )
 
-type partField struct {
-	name PartField
-	loss canonical.LossCode
-	get  func(*canonical.Part) json.RawMessage
-	set  func(*canonical.Part, json.RawMessage) bool
-}
+type partField = field[PartField, canonical.Part]
 
 // CarryPart writes those of the listed fields that are set into canon; path
 // is the part's place in the canonical message.
 func CarryPart(canon *rawjson.Builder, p *canonical.Part, path string, fields ...PartField) []canonical.Loss {
-	var losses []canonical.Loss
-	for _, f := range partFields {
-		if !slices.Contains(fields, f.name) {
-			continue
-		}
-		if raw := f.get(p); raw != nil {
-			canon.Raw(string(f.name), raw)
-			losses = append(losses, canonical.Loss{Code: f.loss, Path: path + "/" + string(f.name), Fate: canonical.Carried})
-		}
-	}
-	return losses
+	return carry(partFields[:], canon, p, path, fields)
 }
 
 // RestorePart takes the listed fields out of canon into p. A value that
 // CarryPart would not have written stays where it is: kept, not believed.
 func RestorePart(canon *rawjson.Object, p *canonical.Part, fields ...PartField) {
-	for _, f := range partFields {
-		if !slices.Contains(fields, f.name) {
-			continue
-		}
-		if raw := canon.Peek(string(f.name)); raw != nil && f.set(p, raw) {
-			canon.Take(string(f.name))
-		}
-	}
-}
-
-func partText(name PartField, loss canonical.LossCode, at func(*canonical.Part) *string) partField {
-	return partField{
-		name: name, loss: loss,
-		get: func(p *canonical.Part) json.RawMessage { return quoteSet(*at(p)) },
-		set: func(p *canonical.Part, raw json.RawMessage) bool { return unquoteSet(raw, at(p)) },
-	}
-}
-
-func partRaw(name PartField, at func(*canonical.Part) *json.RawMessage) partField {
-	return partField{
-		name: name, loss: canonical.LossAnnotations,
-		get: func(p *canonical.Part) json.RawMessage { return *at(p) },
-		set: func(p *canonical.Part, raw json.RawMessage) bool { *at(p) = raw; return true },
-	}
+	restore(partFields[:], canon, p, fields)
 }
 
 var partFields = [...]partField{
-	partText(PartMedia, canonical.LossMediaType, func(p *canonical.Part) *string { return &p.Media }),
-	partText(PartName, canonical.LossMediaType, func(p *canonical.Part) *string { return &p.Name }),
-	partText(PartTitle, canonical.LossAnnotations, func(p *canonical.Part) *string { return &p.Title }),
-	partText(PartDescription, canonical.LossAnnotations, func(p *canonical.Part) *string { return &p.Description }),
-	partRaw(PartSize, func(p *canonical.Part) *json.RawMessage { return &p.Size }),
-	partText(PartURI, canonical.LossAnnotations, func(p *canonical.Part) *string { return &p.URI }),
-	{PartForm, canonical.LossAnnotations, getForm, setForm},
-	partRaw(PartAnnotations, func(p *canonical.Part) *json.RawMessage { return &p.Annotations }),
+	textField(PartMedia, canonical.LossMediaType, "/media", func(p *canonical.Part) *string { return &p.Media }),
+	textField(PartName, canonical.LossMediaType, "/name", func(p *canonical.Part) *string { return &p.Name }),
+	textField(PartTitle, canonical.LossAnnotations, "/title", func(p *canonical.Part) *string { return &p.Title }),
+	textField(PartDescription, canonical.LossAnnotations, "/description", func(p *canonical.Part) *string { return &p.Description }),
+	rawField(PartSize, canonical.LossAnnotations, "/size", func(p *canonical.Part) *json.RawMessage { return &p.Size }),
+	textField(PartURI, canonical.LossAnnotations, "/uri", func(p *canonical.Part) *string { return &p.URI }),
+	{PartForm, canonical.LossAnnotations, "/form", getForm, setForm},
+	rawField(PartAnnotations, canonical.LossAnnotations, "/annotations", func(p *canonical.Part) *json.RawMessage { return &p.Annotations }),
 }
 
-func getForm(p *canonical.Part) json.RawMessage { return quoteSet(string(p.Form)) }
+func getForm(p *canonical.Part) json.RawMessage { return rawjson.QuoteSet(string(p.Form)) }
 
 func setForm(p *canonical.Part, raw json.RawMessage) bool {
 	text, ok := rawjson.Unquote(raw)

@@ -343,3 +343,11 @@ func Unquote(raw json.RawMessage) (string, bool) {
 func Quote(text string) json.RawMessage {
 	return appendQuote(make([]byte, 0, len(text)+2), text)
 }
+
+// QuoteSet is Quote of a text that is set; empty: nil.
+func QuoteSet(text string) json.RawMessage {
+	if text == "" {
+		return nil
+	}
+	return Quote(text)
+}
