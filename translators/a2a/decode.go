@@ -93,7 +93,7 @@ func decodeRequest(m *canonical.Message, w translators.Wire, env jsonrpc.Message
 		extensionsHeader(m, w)
 		return nil
 	}
-	params, raised, err := raise(m, params, "/params", bridges[asked.params].raiser(w.Form))
+	params, raised, err := raise(m, params, "/params", asked.params, w.Form)
 	if err != nil {
 		return badParams(err)
 	}

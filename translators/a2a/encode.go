@@ -61,8 +61,7 @@ func (e *encoder) wire() (translators.Wire, error) {
 	if err != nil {
 		return translators.Wire{}, err
 	}
-	bridge := bridges[answers(e.m.Op, e.m.Phase == canonical.PhaseEvent)]
-	return e.sayResult(e.lower(result, bridge.lowerer(e.target.Form))), nil
+	return e.sayResult(e.lower(result, answers(e.m.Op, e.m.Phase == canonical.PhaseEvent))), nil
 }
 
 // asked writes a request.
@@ -91,7 +90,7 @@ func (e *encoder) asked() (translators.Wire, error) {
 	if err != nil {
 		return translators.Wire{}, err
 	}
-	return e.sayRequest(o, e.lower(params, bridges[o.params].lowerer(e.target.Form)))
+	return e.sayRequest(o, e.lower(params, o.params))
 }
 
 // answered writes a reply, or one event of it.

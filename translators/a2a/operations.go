@@ -1,7 +1,6 @@
 package a2a
 
 import (
-	"encoding/json"
 
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a/internal/a2a03"
@@ -17,42 +16,7 @@ type operation struct {
 	name, old string
 	members   []string // of its request
 	read      func(*decoder, *canonical.Message, *reader)
-	params    words // that it is asked in
-}
-
-// bridge turns what a peer says between the versions; each way has its own for
-// the HTTP form of 0.3.
-type bridge struct {
-	up, upHTTP     func(json.RawMessage, string) (json.RawMessage, []canonical.Loss, error)
-	down, downHTTP func(json.RawMessage) (json.RawMessage, []canonical.Loss)
-}
-
-// words are what is said differently in the versions.
-type words int
-
-const (
-	sending words = iota // a message
-	asked                // a question about tasks
-	setting              // settings to keep
-	finding              // which settings
-	sent                 // the reply to a message
-	told                 // an event
-	tasked               // a task that stands alone
-	listed               // a page of tasks
-	pushed               // what was answered about settings
-)
-
-// bridges is how words are turned.
-var bridges = [...]bridge{
-	sending: {a2a03.RaiseRequest, a2a03.RaiseRequestHTTP, a2a03.LowerRequest, a2a03.LowerRequestHTTP},
-	asked:   {a2a03.RaiseParams, a2a03.RaiseParams, a2a03.LowerParams, a2a03.LowerParamsHTTP},
-	setting: {a2a03.RaisePush, a2a03.RaisePushHTTP, a2a03.LowerPush, a2a03.LowerPushHTTP},
-	finding: {a2a03.RaisePushQuery, a2a03.RaisePushQuery, a2a03.LowerPushQuery, a2a03.LowerPushQueryHTTP},
-	told:    {a2a03.RaiseEvent, a2a03.RaiseEventHTTP, a2a03.LowerEvent, a2a03.LowerEventHTTP},
-	tasked:  {a2a03.RaiseTask, a2a03.RaiseTaskHTTP, a2a03.LowerTask, a2a03.LowerTaskHTTP},
-	listed:  {a2a03.RaiseTasks, a2a03.RaiseTasksHTTP, a2a03.LowerTasks, a2a03.LowerTasksHTTP},
-	pushed:  {a2a03.RaisePushResult, a2a03.RaisePushResultHTTP, a2a03.LowerPushResult, a2a03.LowerPushResultHTTP},
-	sent:    {a2a03.RaiseResult, a2a03.RaiseResultHTTP, a2a03.LowerResult, a2a03.LowerResultHTTP},
+	params    a2a03.Words // that it is asked in
 }
 
 // The names of the operations, in 1.0 and in 0.3.
@@ -67,17 +31,17 @@ const (
 
 // operationTable lists all that there is.
 var operationTable = [...]operation{
-	{canonical.OpInvoke, "", false, methodSend, methodSend03, requestMembers, readSend, sending},
-	{canonical.OpInvoke, "", true, "SendStreamingMessage", "message/stream", requestMembers, readSend, sending},
-	{canonical.OpTaskGet, "", false, "GetTask", "tasks/get", queryMembers, readQuery, asked},
-	{canonical.OpTaskList, "", false, methodList, "", filterMembers, readFilter, asked},
-	{canonical.OpTaskCancel, "", false, "CancelTask", "tasks/cancel", queryMembers, readQuery, asked},
-	{canonical.OpTaskSubscribe, "", true, methodSubscribe, "tasks/resubscribe", queryMembers, readQuery, asked},
-	{canonical.OpPush, canonical.VerbCreate, false, "CreateTaskPushNotificationConfig", "tasks/pushNotificationConfig/set", pushMembers, readPushCreate, setting},
-	{canonical.OpPush, canonical.VerbGet, false, "GetTaskPushNotificationConfig", "tasks/pushNotificationConfig/get", pushMembers, readPushGet, finding},
-	{canonical.OpPush, canonical.VerbList, false, "ListTaskPushNotificationConfigs", "tasks/pushNotificationConfig/list", pushListMembers, readPushList, finding},
-	{canonical.OpPush, canonical.VerbDelete, false, "DeleteTaskPushNotificationConfig", "tasks/pushNotificationConfig/delete", pushMembers, readPushDelete, finding},
-	{canonical.OpNative, "", false, methodCard, methodCard03, nil, nil, asked},
+	{canonical.OpInvoke, "", false, methodSend, methodSend03, requestMembers, readSend, a2a03.Sending},
+	{canonical.OpInvoke, "", true, "SendStreamingMessage", "message/stream", requestMembers, readSend, a2a03.Sending},
+	{canonical.OpTaskGet, "", false, "GetTask", "tasks/get", queryMembers, readQuery, a2a03.Asked},
+	{canonical.OpTaskList, "", false, methodList, "", filterMembers, readFilter, a2a03.Asked},
+	{canonical.OpTaskCancel, "", false, "CancelTask", "tasks/cancel", queryMembers, readQuery, a2a03.Asked},
+	{canonical.OpTaskSubscribe, "", true, methodSubscribe, "tasks/resubscribe", queryMembers, readQuery, a2a03.Asked},
+	{canonical.OpPush, canonical.VerbCreate, false, "CreateTaskPushNotificationConfig", "tasks/pushNotificationConfig/set", pushMembers, readPushCreate, a2a03.Setting},
+	{canonical.OpPush, canonical.VerbGet, false, "GetTaskPushNotificationConfig", "tasks/pushNotificationConfig/get", pushMembers, readPushGet, a2a03.Finding},
+	{canonical.OpPush, canonical.VerbList, false, "ListTaskPushNotificationConfigs", "tasks/pushNotificationConfig/list", pushListMembers, readPushList, a2a03.Finding},
+	{canonical.OpPush, canonical.VerbDelete, false, "DeleteTaskPushNotificationConfig", "tasks/pushNotificationConfig/delete", pushMembers, readPushDelete, a2a03.Finding},
+	{canonical.OpNative, "", false, methodCard, methodCard03, nil, nil, a2a03.Asked},
 }
 
 // nameIn is the operation's name in a version; "": it has none there.
@@ -109,29 +73,19 @@ func asks(m *canonical.Message, stream bool) *operation {
 	return nil
 }
 
-// raiser of a form.
-func (b bridge) raiser(form string) func(json.RawMessage, string) (json.RawMessage, []canonical.Loss, error) {
-	return inForm(form, b.up, b.upHTTP)
-}
-
-// lowerer of a form.
-func (b bridge) lowerer(form string) func(json.RawMessage) (json.RawMessage, []canonical.Loss) {
-	return inForm(form, b.down, b.downHTTP)
-}
-
 // answers is how the reply to an operation differs between the versions.
-func answers(re canonical.Op, event bool) words {
+func answers(re canonical.Op, event bool) a2a03.Words {
 	switch {
 	case event:
-		return told
+		return a2a03.Told
 	case re == canonical.OpTaskGet, re == canonical.OpTaskCancel, re == canonical.OpTaskResult:
-		return tasked
+		return a2a03.Tasked
 	case re == canonical.OpTaskList:
-		return listed
+		return a2a03.Listed
 	case re == canonical.OpPush:
-		return pushed
+		return a2a03.Pushed
 	default:
-		return sent
+		return a2a03.Sent
 	}
 }
 

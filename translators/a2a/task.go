@@ -34,7 +34,7 @@ func decodeAnswer(m *canonical.Message, w translators.Wire, result json.RawMessa
 		extensionsHeader(m, w)
 		return nil
 	}
-	result, raised, err := raise(m, result, "/result", bridges[answers(w.Re, w.Event)].raiser(w.Form))
+	result, raised, err := raise(m, result, "/result", answers(w.Re, w.Event), w.Form)
 	if err != nil {
 		return err
 	}

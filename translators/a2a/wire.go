@@ -219,31 +219,20 @@ func extensionsField(version string) string {
 	return HeaderExtensions
 }
 
-// inForm is what belongs to a form.
-func inForm[F any](form string, rpc, http F) F {
-	if form == FormHTTP {
-		return http
-	}
-	return rpc
-}
-
 // raise turns what a message of 0.3 says into the words of 1.0.
-func raise(
-	m *canonical.Message, raw json.RawMessage, path string,
-	up func(json.RawMessage, string) (json.RawMessage, []canonical.Loss, error),
-) (json.RawMessage, []canonical.Loss, error) {
+func raise(m *canonical.Message, raw json.RawMessage, path string, said a2a03.Words, form string) (json.RawMessage, []canonical.Loss, error) {
 	if m.Origin.Version != Version03 {
 		return raw, nil, nil
 	}
-	return up(raw, path)
+	return a2a03.Raise(said, form == FormHTTP, raw, path)
 }
 
 // lower turns what was written into the words of 0.3, if that is the target.
-func (e *encoder) lower(raw json.RawMessage, down func(json.RawMessage) (json.RawMessage, []canonical.Loss)) json.RawMessage {
+func (e *encoder) lower(raw json.RawMessage, said a2a03.Words) json.RawMessage {
 	if e.target.Version != Version03 {
 		return raw
 	}
-	raw, losses := down(raw)
+	raw, losses := a2a03.Lower(said, e.target.Form == FormHTTP, raw)
 	e.between(losses)
 	return raw
 }

@@ -24,28 +24,24 @@ var settled = []string{"completed", "failed", "canceled", "rejected", "input-req
 
 var updateOld = []string{"kind", final}
 
-// RaiseEvent raises one item of a stream to the object of 1.0 that holds it.
-func RaiseEvent(result json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
-	r := &raiser{}
+// event raises one item of a stream to the object of 1.0 that holds it.
+func (r *raiser) event(result json.RawMessage, path string) json.RawMessage {
 	o := r.open(result, path, taskOld, nil)
-	kind, _ := rawjson.Unquote(o.Peek("kind"))
-	b := rawjson.NewBuilder()
-	switch kind {
+	switch kind, _ := rawjson.Unquote(o.Peek("kind")); kind {
 	case kindStatus:
-		b.Raw(statusUpdate, r.statusUpdate(result, path))
+		return rawjson.NewBuilder().Raw(statusUpdate, r.statusUpdate(result, path)).Bytes()
 	case kindArtifact:
-		b.Raw(artifactUpdate, r.artifactUpdate(result, path))
+		return rawjson.NewBuilder().Raw(artifactUpdate, r.artifactUpdate(result, path)).Bytes()
 	default:
-		return RaiseResult(result, path)
+		return r.result(result, path)
 	}
-	return b.Bytes(), r.losses, r.err
 }
 
 func (r *raiser) statusUpdate(raw json.RawMessage, path string) json.RawMessage {
 	o := r.open(raw, path, updateOld, nil)
 	r.kind(o, kindStatus)
 	r.final(o, rawText(o.Peek("status"), "state"))
-	return changed(rawjson.NewBuilder(), o, change{"status", r.status})
+	return changed(rawjson.NewBuilder(), o, in("status", r.status))
 }
 
 // final takes what the state says anyway; one that says otherwise stays.
@@ -72,23 +68,21 @@ func rawText(object json.RawMessage, name string) string {
 func (r *raiser) artifactUpdate(raw json.RawMessage, path string) json.RawMessage {
 	o := r.open(raw, path, messageOld, nil)
 	r.kind(o, kindArtifact)
-	return changed(rawjson.NewBuilder(), o, change{"artifact", ofObject(r.artifact)})
+	return changed(rawjson.NewBuilder(), o, in("artifact", ofObject(r.artifact)))
 }
 
-// RaiseEventHTTP raises one item of a stream over HTTP.
-func RaiseEventHTTP(body json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
-	f := &fromHTTP{&raiser{}}
+// event raises one item of a stream over HTTP.
+func (f *fromHTTP) event(body json.RawMessage, path string) json.RawMessage {
 	o := f.open(body, path, []string{kindTask, kindMessage, statusUpdate, artifactUpdate}, nil)
-	out := changed(rawjson.NewBuilder(), o,
-		change{kindTask, ofObject(f.raised)},
-		change{kindMessage, ofObject(f.raisedMessage)},
-		change{statusUpdate, ofObject(func(value json.RawMessage, place string) json.RawMessage {
+	return changed(rawjson.NewBuilder(), o,
+		in(kindTask, ofObject(f.raised)),
+		in(kindMessage, ofObject(f.raisedMessage)),
+		in(statusUpdate, ofObject(func(value json.RawMessage, place string) json.RawMessage {
 			return f.raiser.statusUpdate(f.update(value, place, kindStatus), place)
-		})},
-		change{artifactUpdate, ofObject(func(value json.RawMessage, place string) json.RawMessage {
+		})),
+		in(artifactUpdate, ofObject(func(value json.RawMessage, place string) json.RawMessage {
 			return f.raiser.artifactUpdate(f.update(value, place, kindArtifact), place)
-		})})
-	return out, f.losses, f.err
+		})))
 }
 
 // update gives an update the words of JSON-RPC.
@@ -99,12 +93,11 @@ func (f *fromHTTP) update(raw json.RawMessage, path, kind string) json.RawMessag
 		b.Raw(final, json.RawMessage("false"))
 		f.formed()
 	}
-	return changed(b, o, change{"status", f.status}, change{"artifact", ofObject(f.artifact)})
+	return changed(b, o, in("status", f.status), in("artifact", ofObject(f.artifact)))
 }
 
-// LowerEvent lowers one item of a stream.
-func LowerEvent(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
-	l := &lowerer{}
+// event lowers one item of a stream.
+func (l *lowerer) event(result json.RawMessage) json.RawMessage {
 	o := rawjson.Parse(result, "")
 	for name, lower := range map[string]func(json.RawMessage) json.RawMessage{statusUpdate: l.statusUpdate, artifactUpdate: l.artifactUpdate} {
 		if value := o.Peek(name); rawjson.IsObject(value) {
@@ -113,10 +106,10 @@ func LowerEvent(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
 			for _, m := range o.Members() {
 				l.around(m)
 			}
-			return out, l.losses
+			return out
 		}
 	}
-	return LowerResult(result)
+	return l.result(result)
 }
 
 // around declares what stands around an item: 0.3 has nothing there.
@@ -159,21 +152,19 @@ func (l *lowerer) place(b *rawjson.Builder, o *rawjson.Object) {
 	b.Raw("contextId", l.required(o.Take("contextId"), "", "/conversation/contextID"))
 }
 
-// LowerEventHTTP lowers one item of a stream to the HTTP form.
-func LowerEventHTTP(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
-	h := &toHTTP{&lowerer{}}
+// event lowers one item of a stream to the HTTP form.
+func (h *toHTTP) event(result json.RawMessage) json.RawMessage {
 	update := func(lower func(json.RawMessage) json.RawMessage) func(json.RawMessage, string) json.RawMessage {
 		return ofObject(func(value json.RawMessage, _ string) json.RawMessage { return h.update(lower(value)) })
 	}
-	out := changed(rawjson.NewBuilder(), rawjson.Parse(result, "/body"),
-		change{kindTask, ofObject(h.lowered)}, change{kindMessage, ofObject(h.loweredMessage)},
-		change{statusUpdate, update(h.lowerer.statusUpdate)}, change{artifactUpdate, update(h.lowerer.artifactUpdate)})
-	return out, h.losses
+	return changed(rawjson.NewBuilder(), rawjson.Parse(result, "/body"),
+		in(kindTask, ofObject(h.lowered)), in(kindMessage, ofObject(h.loweredMessage)),
+		in(statusUpdate, update(h.lowerer.statusUpdate)), in(artifactUpdate, update(h.lowerer.artifactUpdate)))
 }
 
 func (h *toHTTP) update(raw json.RawMessage) json.RawMessage {
 	o := rawjson.Parse(raw, "/body")
 	o.Take("kind")
 	artifact := func(value json.RawMessage, place string) json.RawMessage { return h.artifact(value, place+"/artifact") }
-	return changed(rawjson.NewBuilder(), o, change{"status", h.status}, change{"artifact", ofObject(artifact)})
+	return changed(rawjson.NewBuilder(), o, in("status", h.status), in("artifact", ofObject(artifact)))
 }

@@ -10,23 +10,19 @@ import (
 )
 
 // toHTTP turns what JSON-RPC says in 0.3 into the HTTP form.
-type toHTTP struct{ *lowerer }
+type toHTTP struct{ lowerer }
 
-// LowerRequestHTTP lowers the params of SendMessage to the body of /v1/message:send.
-func LowerRequestHTTP(params json.RawMessage) (json.RawMessage, []canonical.Loss) {
-	h := &toHTTP{&lowerer{}}
-	o := rawjson.Parse(h.request(params), "")
+// request lowers the params of SendMessage to the body of /v1/message:send.
+func (h *toHTTP) request(params json.RawMessage) json.RawMessage {
+	o := rawjson.Parse(h.lowerer.request(params), "")
 	b := rawjson.NewBuilder().Raw("message", h.message(o.Take("message"), "/body/turn"))
 	b.Raw("configuration", h.configuration(o.Take("configuration")))
-	return b.Merge(object(o)).Bytes(), h.losses
+	return b.Merge(object(o)).Bytes()
 }
 
-// LowerResultHTTP lowers the result of SendMessage to the answer.
-func LowerResultHTTP(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
-	h := &toHTTP{&lowerer{}}
-	out := changed(rawjson.NewBuilder(), rawjson.Parse(result, "/body"),
-		change{kindTask, ofObject(h.lowered)}, change{kindMessage, ofObject(h.loweredMessage)})
-	return out, h.losses
+// result lowers the result of SendMessage to the answer.
+func (h *toHTTP) result(result json.RawMessage) json.RawMessage {
+	return changed(rawjson.NewBuilder(), rawjson.Parse(result, "/body"), in(kindTask, ofObject(h.lowered)), in(kindMessage, ofObject(h.loweredMessage)))
 }
 
 // lowered is a task of the HTTP form.
@@ -100,7 +96,7 @@ func (h *toHTTP) task(raw json.RawMessage, path string) json.RawMessage {
 		o.Take("contextId")
 	}
 	return changed(rawjson.NewBuilder(), o,
-		change{"status", h.status}, change{"artifacts", each(h.artifact)}, change{"history", each(h.message)})
+		in("status", h.status), in("artifacts", each(h.artifact)), in("history", each(h.message)))
 }
 
 func (h *toHTTP) status(raw json.RawMessage, path string) json.RawMessage {
@@ -108,11 +104,11 @@ func (h *toHTTP) status(raw json.RawMessage, path string) json.RawMessage {
 		return raw
 	}
 	state := func(value json.RawMessage, _ string) json.RawMessage { return named(value, states) }
-	return changed(rawjson.NewBuilder(), rawjson.Parse(raw, path), change{"state", state}, change{"message", h.message})
+	return changed(rawjson.NewBuilder(), rawjson.Parse(raw, path), in("state", state), in("message", h.message))
 }
 
 func (h *toHTTP) artifact(raw json.RawMessage, path string) json.RawMessage {
-	return changed(rawjson.NewBuilder(), rawjson.Parse(raw, path), change{"parts", each(h.part)})
+	return changed(rawjson.NewBuilder(), rawjson.Parse(raw, path), in("parts", each(h.part)))
 }
 
 func (h *toHTTP) part(raw json.RawMessage, path string) json.RawMessage {

@@ -10,27 +10,22 @@ import (
 )
 
 // fromHTTP turns the HTTP form of 0.3 into what JSON-RPC says in 0.3.
-type fromHTTP struct{ *raiser }
+type fromHTTP struct{ raiser }
 
-// RaiseRequestHTTP raises the body of /v1/message:send to the params of
-// SendMessage. path is their place, for errors: *translators.MalformedError.
-func RaiseRequestHTTP(body json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
-	f := &fromHTTP{&raiser{}}
+// request raises the body of /v1/message:send to the params of SendMessage.
+func (f *fromHTTP) request(body json.RawMessage, path string) json.RawMessage {
 	params := f.body(body, path)
 	if f.err != nil {
-		return nil, nil, f.err
+		return nil
 	}
-	out := f.request(params, path)
-	return out, f.losses, f.err
+	return f.raiser.request(params, path)
 }
 
-// RaiseResultHTTP raises the answer to it. The object that holds a task or a
-// message is that of 1.0.
-func RaiseResultHTTP(body json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
-	f := &fromHTTP{&raiser{}}
+// result raises the answer to it. The object that holds a task or a message is
+// that of 1.0.
+func (f *fromHTTP) result(body json.RawMessage, path string) json.RawMessage {
 	o := f.open(body, path, responseHTTP, nil)
-	out := changed(rawjson.NewBuilder(), o, change{kindTask, ofObject(f.raised)}, change{kindMessage, ofObject(f.raisedMessage)})
-	return out, f.losses, f.err
+	return changed(rawjson.NewBuilder(), o, in(kindTask, ofObject(f.raised)), in(kindMessage, ofObject(f.raisedMessage)))
 }
 
 // raised is a task of 1.0.
@@ -43,15 +38,6 @@ func (f *fromHTTP) raisedMessage(message json.RawMessage, path string) json.RawM
 	return f.raiser.message(f.message(message, path), path)
 }
 
-// members writes the members of an object as change has them; one without a
-// value is left out.
-func members(b *rawjson.Builder, o *rawjson.Object, change func(name string, value json.RawMessage, place string) (string, json.RawMessage)) json.RawMessage {
-	for _, m := range o.Members() {
-		b.Raw(change(m.Name, m.Value, o.Path(m.Name)))
-	}
-	return b.Bytes()
-}
-
 // body takes the wish to wait, which JSON-RPC has by silence, from who says
 // nothing at all: peers take a request without configuration so.
 func (f *fromHTTP) body(raw json.RawMessage, path string) json.RawMessage {
@@ -60,7 +46,7 @@ func (f *fromHTTP) body(raw json.RawMessage, path string) json.RawMessage {
 		o.Take("configuration")
 		f.formed()
 	}
-	return changed(rawjson.NewBuilder(), o, change{"message", f.message}, change{"configuration", f.configuration})
+	return changed(rawjson.NewBuilder(), o, in("message", f.message), in("configuration", f.configuration))
 }
 
 // configuration: a flag that is not said is false, and a number that is 0 is
@@ -82,12 +68,7 @@ func (f *fromHTTP) configuration(raw json.RawMessage, path string) json.RawMessa
 		o.Take("historyLength")
 		f.formed()
 	}
-	config := members(b, o, func(name string, value json.RawMessage, _ string) (string, json.RawMessage) {
-		if name == pushHTTP {
-			name = "pushNotificationConfig"
-		}
-		return name, value
-	})
+	config := changed(b, o, change{pushHTTP, "pushNotificationConfig", nil})
 	if string(config) == "{}" {
 		return nil
 	}
@@ -101,15 +82,7 @@ func (f *fromHTTP) message(raw json.RawMessage, path string) json.RawMessage {
 		return raw
 	}
 	o := f.open(raw, path, messageHTTP, messageRPC)
-	return members(rawjson.NewBuilder().String("kind", kindMessage), o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
-		switch name {
-		case "role":
-			value = f.named(roles)(value, place)
-		case contentHTTP:
-			name, value = "parts", mapped(value, place, f.part)
-		}
-		return name, value
-	})
+	return changed(rawjson.NewBuilder().String("kind", kindMessage), o, in("role", f.named(roles)), change{contentHTTP, "parts", each(f.part)})
 }
 
 // named gives values of the proto their names in JSON-RPC.
@@ -143,7 +116,7 @@ func (f *fromHTTP) task(raw json.RawMessage, path string) json.RawMessage {
 	case string(context) == `""`:
 		f.formed()
 	}
-	return changed(b, o, change{"status", f.status}, change{"artifacts", each(f.artifact)}, change{"history", each(f.message)})
+	return changed(b, o, in("status", f.status), in("artifacts", each(f.artifact)), in("history", each(f.message)))
 }
 
 func (f *fromHTTP) status(raw json.RawMessage, path string) json.RawMessage {
@@ -151,11 +124,11 @@ func (f *fromHTTP) status(raw json.RawMessage, path string) json.RawMessage {
 		return raw
 	}
 	o := f.open(raw, path, nil, nil)
-	return changed(rawjson.NewBuilder(), o, change{"state", f.named(states)}, change{"message", f.message})
+	return changed(rawjson.NewBuilder(), o, in("state", f.named(states)), in("message", f.message))
 }
 
 func (f *fromHTTP) artifact(raw json.RawMessage, path string) json.RawMessage {
-	return changed(rawjson.NewBuilder(), f.open(raw, path, nil, nil), change{"parts", each(f.part)})
+	return changed(rawjson.NewBuilder(), f.open(raw, path, nil, nil), in("parts", each(f.part)))
 }
 
 func (f *fromHTTP) part(raw json.RawMessage, path string) json.RawMessage {
@@ -226,18 +199,12 @@ func (f *fromHTTP) file(raw json.RawMessage, path string) json.RawMessage {
 		o.Fail("", "a file needs exactly one of "+bytesHTTP+" and "+uriHTTP)
 		f.check(o)
 	}
-	return members(rawjson.NewBuilder(), o, func(name string, value json.RawMessage, place string) (string, json.RawMessage) {
-		switch name {
-		case bytesHTTP:
-			name, value = "bytes", f.inner(value, place)
-		case uriHTTP:
-			name = "uri"
-			if !isText(value) && !isNull(value) {
-				f.fail(place, "not a string")
-			}
+	return changed(rawjson.NewBuilder(), o, change{bytesHTTP, "bytes", f.inner}, change{uriHTTP, "uri", func(uri json.RawMessage, place string) json.RawMessage {
+		if !isText(uri) && !isNull(uri) {
+			f.fail(place, "not a string")
 		}
-		return name, value
-	})
+		return uri
+	}})
 }
 
 // inner is the text that was encoded. What it says must be base64 again.

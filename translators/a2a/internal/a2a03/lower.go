@@ -11,21 +11,10 @@ import (
 // lowerer turns one message of 1.0, as the codec writes it, into one of 0.3.
 type lowerer struct{ losses []canonical.Loss }
 
-// LowerRequest lowers the params of SendMessage to those of message/send.
-func LowerRequest(params json.RawMessage) (json.RawMessage, []canonical.Loss) {
-	l := &lowerer{}
-	out := l.request(params)
-	return out, l.losses
-}
-
+// request lowers the params of SendMessage to those of message/send.
 func (l *lowerer) request(params json.RawMessage) json.RawMessage {
 	o := rawjson.Parse(params, "")
-	const place = "/conversation/tenant"
-	metadata := l.clear(o.Take("metadata"), "/body", "tenant")
-	if tenant := o.Take("tenant"); tenant != nil {
-		metadata = l.carry(metadata, []rawjson.Member{{Name: "tenant", Value: tenant}}, canonical.LossIDs, place)
-	}
-	b := rawjson.NewBuilder()
+	metadata, b := l.tenant(o), rawjson.NewBuilder()
 	b.Raw("message", l.message(o.Take("message"), "/body/turn"))
 	b.Raw("configuration", l.configuration(o.Take("configuration")))
 	b.Raw("metadata", metadata)
@@ -33,23 +22,19 @@ func (l *lowerer) request(params json.RawMessage) json.RawMessage {
 	return b.Bytes()
 }
 
-// LowerResult lowers the result of SendMessage to the task or message itself.
-func LowerResult(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
-	l := &lowerer{}
-	var out json.RawMessage
+// result lowers the result of SendMessage to the task or message itself.
+func (l *lowerer) result(result json.RawMessage) (out json.RawMessage) {
 	for _, m := range rawjson.Parse(result, "").Members() {
 		switch {
 		case m.Name == "task" && rawjson.IsObject(m.Value):
 			out = l.task(m.Value, bodyTask)
 		case m.Name == "message" && rawjson.IsObject(m.Value):
 			out = l.message(m.Value, "/body/turn")
-		case isNull(m.Value):
-			l.drop(canonical.LossEmpty, "/body/extensions/a2a-v1/"+m.Name)
 		default:
-			l.drop(canonical.LossExtension, "/body/extensions/a2a-v1/"+m.Name)
+			l.around(m)
 		}
 	}
-	return out, l.losses
+	return out
 }
 
 func (l *lowerer) lose(code canonical.LossCode, path string, fate canonical.Fate) {

@@ -19,13 +19,7 @@ var (
 	queryOld   = []string{"id", pushConfigID}
 )
 
-// RaisePush raises settings with the task that they are for.
-func RaisePush(params json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
-	r := &raiser{}
-	out := r.push(params, path)
-	return out, r.losses, r.err
-}
-
+// push raises settings with the task that they are for.
 func (r *raiser) push(raw json.RawMessage, path string) json.RawMessage {
 	o := r.open(raw, path, pushOld, paramsNew)
 	inner := o.Take(pushConfig)
@@ -44,7 +38,7 @@ func (r *raiser) config(raw json.RawMessage, path string) json.RawMessage {
 		return raw
 	}
 	o := r.open(raw, path, nil, settingNew)
-	return changed(rawjson.NewBuilder(), o, change{"authentication", ofObject(r.authentication)})
+	return changed(rawjson.NewBuilder(), o, in("authentication", ofObject(r.authentication)))
 }
 
 // authentication takes the one scheme that 1.0 has; a list that says more stays.
@@ -66,13 +60,7 @@ func (r *raiser) authentication(raw json.RawMessage, path string) json.RawMessag
 	return b.Merge(object(o)).Bytes()
 }
 
-// LowerPush lowers settings with the task that they are for.
-func LowerPush(params json.RawMessage) (json.RawMessage, []canonical.Loss) {
-	l := &lowerer{}
-	out := l.push(params)
-	return out, l.losses
-}
-
+// push lowers settings with the task that they are for.
 func (l *lowerer) push(raw json.RawMessage) json.RawMessage {
 	o := rawjson.Parse(raw, "")
 	if o.Take("tenant") != nil {
@@ -87,7 +75,7 @@ func (l *lowerer) push(raw json.RawMessage) json.RawMessage {
 }
 
 func (l *lowerer) config(raw json.RawMessage) json.RawMessage {
-	return changed(rawjson.NewBuilder(), rawjson.Parse(raw, ""), change{"authentication", ofObject(l.authentication)})
+	return changed(rawjson.NewBuilder(), rawjson.Parse(raw, ""), in("authentication", ofObject(l.authentication)))
 }
 
 func (l *lowerer) authentication(raw json.RawMessage, _ string) json.RawMessage {
@@ -105,31 +93,29 @@ func (l *lowerer) authentication(raw json.RawMessage, _ string) json.RawMessage 
 	return rawjson.NewBuilder().Raw("schemes", schemes).Merge(object(o)).Bytes()
 }
 
-// RaisePushQuery raises which settings are meant.
-func RaisePushQuery(params json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
-	raised, losses, err := RaiseParams(params, path)
-	if err != nil {
-		return nil, nil, err
+// pushQuery raises which settings are meant.
+func (r *raiser) pushQuery(params json.RawMessage, path string) json.RawMessage {
+	raised := r.params(params, path)
+	if r.err != nil {
+		return nil
 	}
-	r := &raiser{losses: losses}
 	o := r.open(raised, path, queryOld, []string{"taskId"})
 	b := rawjson.NewBuilder().Raw("taskId", o.Take("id")).Raw("id", o.Take(pushConfigID))
-	return b.Merge(object(o)).Bytes(), r.losses, r.err
+	return b.Merge(object(o)).Bytes()
 }
 
-// LowerPushQuery lowers it. 0.3 has no pages.
-func LowerPushQuery(params json.RawMessage) (json.RawMessage, []canonical.Loss) {
-	l := &lowerer{}
-	return l.pushQuery(params, func(o *rawjson.Object) json.RawMessage { return l.params(o) }), l.losses
+// pushQuery lowers it.
+func (l *lowerer) pushQuery(params json.RawMessage) json.RawMessage {
+	return l.setting(params, l.params)
 }
 
-// LowerPushQueryHTTP lowers it to a path.
-func LowerPushQueryHTTP(params json.RawMessage) (json.RawMessage, []canonical.Loss) {
-	l := &lowerer{}
-	return l.pushQuery(params, func(o *rawjson.Object) json.RawMessage { l.unplaced(o); return object(o) }), l.losses
+// pushQuery lowers it to a path.
+func (h *toHTTP) pushQuery(params json.RawMessage) json.RawMessage {
+	return h.lowerer.setting(params, func(o *rawjson.Object) json.RawMessage { h.unplaced(o); return object(o) })
 }
 
-func (l *lowerer) pushQuery(params json.RawMessage, rest func(*rawjson.Object) json.RawMessage) json.RawMessage {
+// setting names settings. 0.3 has no pages of them.
+func (l *lowerer) setting(params json.RawMessage, rest func(*rawjson.Object) json.RawMessage) json.RawMessage {
 	o := rawjson.Parse(params, "")
 	b := rawjson.NewBuilder().Raw("id", o.Take("taskId")).Raw(pushConfigID, o.Take("id"))
 	if o.Take("pageSize") != nil {
@@ -141,26 +127,23 @@ func (l *lowerer) pushQuery(params json.RawMessage, rest func(*rawjson.Object) j
 	return b.Merge(rest(o)).Bytes()
 }
 
-// RaisePushResult raises what was answered: settings, a list of them, or nothing.
-func RaisePushResult(result json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
-	r := &raiser{}
+// pushResult raises what was answered: settings, a list of them, or nothing.
+func (r *raiser) pushResult(result json.RawMessage, path string) json.RawMessage {
 	if elements, ok := rawjson.Elements(result); ok {
-		out := rawjson.NewBuilder().Raw("configs", mapped(rawjson.ArrayOf(elements), path, r.push)).Bytes()
-		return out, r.losses, r.err
+		return rawjson.NewBuilder().Raw("configs", mapped(rawjson.ArrayOf(elements), path, r.push)).Bytes()
 	}
 	if isNull(result) {
-		return json.RawMessage("{}"), nil, nil
+		return json.RawMessage("{}")
 	}
 	if o := rawjson.Parse(result, path); o.Err() != nil || !o.Has(pushConfig) {
-		return result, nil, o.Err()
+		r.check(o)
+		return result
 	}
-	out := r.push(result, path)
-	return out, r.losses, r.err
+	return r.push(result, path)
 }
 
-// LowerPushResult lowers it.
-func LowerPushResult(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
-	l := &lowerer{}
+// pushResult lowers it.
+func (l *lowerer) pushResult(result json.RawMessage) json.RawMessage {
 	o := rawjson.Parse(result, "")
 	switch {
 	case o.Has("configs"):
@@ -171,13 +154,13 @@ func LowerPushResult(result json.RawMessage) (json.RawMessage, []canonical.Loss)
 		for _, m := range o.Members() {
 			l.around(m)
 		}
-		return list, l.losses
+		return list
 	case o.Has("url"):
-		return l.push(result), l.losses
+		return l.push(result)
 	default:
 		for _, m := range o.Members() {
 			l.around(m)
 		}
-		return json.RawMessage("null"), l.losses
+		return json.RawMessage("null")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
@@ -15,9 +14,8 @@ const (
 	nameConfigs = "/pushNotificationConfigs/"
 )
 
-// RaisePushHTTP raises a request to keep settings.
-func RaisePushHTTP(params json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
-	f := &fromHTTP{&raiser{}}
+// push raises a request to keep settings.
+func (f *fromHTTP) push(params json.RawMessage, path string) json.RawMessage {
 	o := f.open(params, path, []string{"config", "configId", "parent"}, paramsNew)
 	task, id := o.Take("taskId"), o.Take("configId")
 	o.Take("parent")
@@ -28,7 +26,7 @@ func RaisePushHTTP(params json.RawMessage, path string) (json.RawMessage, []cano
 		id = nil
 	}
 	b := rawjson.NewBuilder().Raw("taskId", task).Raw("id", id)
-	return b.Merge(object(inner)).Bytes(), f.losses, f.err
+	return b.Merge(object(inner)).Bytes()
 }
 
 // setting raises settings with their name. What the name says is said by the
@@ -61,48 +59,44 @@ func (f *fromHTTP) setting(raw json.RawMessage, path string) json.RawMessage {
 	return b.Raw(keyOuter, o.Rest()).Merge(object(config)).Bytes()
 }
 
-// LowerPushHTTP lowers a request to keep settings.
-func LowerPushHTTP(params json.RawMessage) (json.RawMessage, []canonical.Loss) {
-	h := &toHTTP{&lowerer{}}
+// push lowers a request to keep settings.
+func (h *toHTTP) push(params json.RawMessage) json.RawMessage {
 	o := rawjson.Parse(params, "")
 	b := rawjson.NewBuilder().Raw("taskId", o.Peek("taskId"))
 	b.Raw("config", h.setting(object(o)))
-	return b.Bytes(), h.losses
+	return b.Bytes()
 }
 
 func (h *toHTTP) setting(raw json.RawMessage) json.RawMessage {
-	o := rawjson.Parse(h.push(raw), "")
+	o := rawjson.Parse(h.lowerer.push(raw), "")
 	task, inner := rawText(object(o), "taskId"), o.Peek(pushConfig)
 	o.Take("taskId")
 	name := nameTasks + task + nameConfigs + rawText(inner, "id")
 	return rawjson.NewBuilder().String("name", name).Merge(object(o)).Bytes()
 }
 
-// RaisePushResultHTTP raises what was answered.
-func RaisePushResultHTTP(result json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
-	f := &fromHTTP{&raiser{}}
+// pushResult raises what was answered.
+func (f *fromHTTP) pushResult(result json.RawMessage, path string) json.RawMessage {
 	o := f.open(result, path, nil, nil)
 	switch {
 	case o.Has("configs"):
-		return f.page(result, path, "configs", f.setting), f.losses, f.err
+		return f.page(result, path, "configs", f.setting)
 	case o.Has(pushConfig):
-		return f.setting(result, path), f.losses, f.err
+		return f.setting(result, path)
 	default:
-		return result, f.losses, f.err
+		return result
 	}
 }
 
-// LowerPushResultHTTP lowers it.
-func LowerPushResultHTTP(result json.RawMessage) (json.RawMessage, []canonical.Loss) {
-	h := &toHTTP{&lowerer{}}
+// pushResult lowers it.
+func (h *toHTTP) pushResult(result json.RawMessage) json.RawMessage {
 	o := rawjson.Parse(result, "")
 	switch {
 	case o.Has("configs"):
-		out := h.page(result, "configs", func(raw json.RawMessage, _ string) json.RawMessage { return h.setting(raw) })
-		return out, h.losses
+		return h.page(result, "configs", func(raw json.RawMessage, _ string) json.RawMessage { return h.setting(raw) })
 	case o.Has("url"):
-		return h.setting(result), h.losses
+		return h.setting(result)
 	default:
-		return result, nil
+		return result
 	}
 }

@@ -14,16 +14,14 @@ type raiser struct {
 	losses []canonical.Loss
 }
 
-// RaiseRequest raises the params of message/send to those of SendMessage. path
-// is their place, for errors: *translators.MalformedError.
-func RaiseRequest(params json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
-	r := &raiser{}
-	out := r.request(params, path)
-	return out, r.losses, r.err
+// request raises the params of message/send to those of SendMessage.
+func (r *raiser) request(params json.RawMessage, path string) json.RawMessage {
+	return r.params(params, path, in("message", r.message), in("configuration", r.configuration))
 }
 
-func (r *raiser) request(params json.RawMessage, path string) json.RawMessage {
-	return r.params(params, path, change{"message", r.message}, change{"configuration", r.configuration})
+// query raises the params of a question about tasks, which differ by the tenant alone.
+func (r *raiser) query(params json.RawMessage, path string) json.RawMessage {
+	return r.params(params, path)
 }
 
 // params raises those of any request, whose tenant is in the metadata in 0.3.
@@ -34,14 +32,13 @@ func (r *raiser) params(params json.RawMessage, path string, changes ...change) 
 	for _, m := range carried {
 		b.Raw(m.Name, m.Value)
 	}
-	rest := change{"metadata", func(json.RawMessage, string) json.RawMessage { return metadata }}
+	rest := in("metadata", func(json.RawMessage, string) json.RawMessage { return metadata })
 	return changed(b, o, append(changes, rest)...)
 }
 
-// RaiseResult raises the result of message/send, a task or a message, to the
-// object that holds either in 1.0.
-func RaiseResult(result json.RawMessage, path string) (json.RawMessage, []canonical.Loss, error) {
-	r := &raiser{}
+// result raises the result of message/send, a task or a message, to the object
+// that holds either in 1.0.
+func (r *raiser) result(result json.RawMessage, path string) json.RawMessage {
 	o := r.open(result, path, taskOld, nil)
 	kind, _ := rawjson.Unquote(o.Peek("kind"))
 	b := rawjson.NewBuilder()
@@ -54,7 +51,7 @@ func RaiseResult(result json.RawMessage, path string) (json.RawMessage, []canoni
 		o.Fail("kind", "neither a task nor a message")
 		r.check(o)
 	}
-	return b.Bytes(), r.losses, r.err
+	return b.Bytes()
 }
 
 func (r *raiser) check(o *rawjson.Object) {
@@ -131,20 +128,29 @@ func ofObject(to func(json.RawMessage, string) json.RawMessage) func(json.RawMes
 
 // change is what becomes of the member of a name, at its place.
 type change struct {
-	member string
-	to     func(value json.RawMessage, place string) json.RawMessage
+	member, as string
+	to         func(value json.RawMessage, place string) json.RawMessage // nil: nothing but its name changes
+}
+
+// in is a change of a member that keeps its name.
+func in(member string, to func(json.RawMessage, string) json.RawMessage) change {
+	return change{member, member, to}
 }
 
 // changed writes the members of an object, some of them changed; one without a
 // value is left out.
 func changed(b *rawjson.Builder, o *rawjson.Object, changes ...change) json.RawMessage {
 	for _, m := range o.Members() {
+		name := m.Name
 		for _, c := range changes {
-			if c.member == m.Name {
+			if c.member != m.Name {
+				continue
+			}
+			if name = c.as; c.to != nil {
 				m.Value = c.to(m.Value, o.Path(m.Name))
 			}
 		}
-		b.Raw(m.Name, m.Value)
+		b.Raw(name, m.Value)
 	}
 	return b.Bytes()
 }
@@ -171,7 +177,7 @@ func (r *raiser) message(raw json.RawMessage, path string) json.RawMessage {
 	}
 	o := r.open(raw, path, messageOld, nil)
 	r.kind(o, kindMessage)
-	return changed(rawjson.NewBuilder(), o, change{"role", r.enum(roles)}, change{"parts", each(r.part)})
+	return changed(rawjson.NewBuilder(), o, in("role", r.enum(roles)), in("parts", each(r.part)))
 }
 
 func (r *raiser) task(raw json.RawMessage, path string) json.RawMessage {
@@ -184,7 +190,7 @@ func (r *raiser) task(raw json.RawMessage, path string) json.RawMessage {
 		o.Take("contextId")
 	}
 	return changed(rawjson.NewBuilder(), o,
-		change{"status", r.status}, change{"artifacts", each(r.artifact)}, change{"history", each(r.message)})
+		in("status", r.status), in("artifacts", each(r.artifact)), in("history", each(r.message)))
 }
 
 func (r *raiser) status(raw json.RawMessage, path string) json.RawMessage {
@@ -192,12 +198,12 @@ func (r *raiser) status(raw json.RawMessage, path string) json.RawMessage {
 		return raw
 	}
 	o := r.open(raw, path, nil, nil)
-	return changed(rawjson.NewBuilder(), o, change{"state", r.enum(states)}, change{"message", r.message})
+	return changed(rawjson.NewBuilder(), o, in("state", r.enum(states)), in("message", r.message))
 }
 
 func (r *raiser) artifact(raw json.RawMessage, path string) json.RawMessage {
 	o := r.open(raw, path, nil, nil)
-	return changed(rawjson.NewBuilder(), o, change{"parts", each(r.part)})
+	return changed(rawjson.NewBuilder(), o, in("parts", each(r.part)))
 }
 
 // configuration turns the wish to wait around: blocking that is not said means
@@ -206,19 +212,9 @@ func (r *raiser) configuration(raw json.RawMessage, path string) json.RawMessage
 	if isNull(raw) {
 		return raw
 	}
-	o := r.open(raw, path, configOld, configNew)
-	b := rawjson.NewBuilder()
-	for _, m := range o.Members() {
-		switch m.Name {
-		case "blocking":
-			b.Raw("returnImmediately", opposite(m.Value))
-		case "pushNotificationConfig":
-			b.Raw("taskPushNotificationConfig", m.Value)
-		default:
-			b.Raw(m.Name, m.Value)
-		}
-	}
-	return b.Bytes()
+	return changed(rawjson.NewBuilder(), r.open(raw, path, configOld, configNew),
+		change{"blocking", "returnImmediately", func(wait json.RawMessage, _ string) json.RawMessage { return opposite(wait) }},
+		change{"pushNotificationConfig", "taskPushNotificationConfig", nil})
 }
 
 // opposite of a boolean; what is none stays.
@@ -258,11 +254,7 @@ func (r *raiser) part(raw json.RawMessage, path string) json.RawMessage {
 		}
 	}
 	r.check(o)
-	b.Raw("metadata", metadata)
-	for _, m := range o.Members() {
-		b.Raw(m.Name, m.Value)
-	}
-	return b.Bytes()
+	return changed(b.Raw("metadata", metadata), o)
 }
 
 func memberOf(canon string) string {
